@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore
+
+// #include <stdlib.h>
+// #include <rte_errno.h>
+// #include "icrc.h"
+// #include "setup.h"
+// static int setup_errno(void) { return rte_errno; }
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"unsafe"
+)
+
+// NewBench makes a bench over the tables (from tables.Pointer), which must outlive it. The ICRC version
+// is chosen here. Mempools of ports and doors must have DataRoom bytes an mbuf.
+func NewBench(cfg BenchConfig, tables unsafe.Pointer) (*Bench, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	C.icrc_init()
+	c := (*C.struct_bench)(C.calloc(1, C.sizeof_struct_bench))
+	if c == nil {
+		return nil, errors.New("lcore: no memory for a bench")
+	}
+	c.tables = (*C.struct_tables)(tables)
+	cfg.fill(c)
+	return &Bench{c: c}, nil
+}
+
+// WorkerConfig says where a worker stands.
+type WorkerConfig struct {
+	Port      uint16         // the Ethernet port's id
+	Queue     uint16         // of receive and transmit
+	Door      unsafe.Pointer // struct ib_door, the worker's own
+	MaxGroups int            // ids of groups are below this
+}
+
+// NewWorker makes the next worker. All workers must be made before one starts.
+func (b *Bench) NewWorker(cfg WorkerConfig) (*Worker, error) {
+	id := len(b.workers)
+	if id >= C.MAX_WORKERS {
+		return nil, fmt.Errorf("lcore: worker %d is one too many; %d lcores can work", id, C.MAX_WORKERS)
+	}
+	c := C.worker_new(b.c, (*C.struct_ib_door)(cfg.Door), C.uint16_t(id), C.uint16_t(cfg.Port),
+		C.uint16_t(cfg.Queue), C.uint(cfg.MaxGroups))
+	if c == nil {
+		return nil, fmt.Errorf("lcore: make worker %d: %w; raise [workers] memory_mib",
+			id, syscall.Errno(C.setup_errno()))
+	}
+	w := &Worker{c: c, bench: b}
+	b.workers = append(b.workers, w)
+	return w, nil
+}
+
+// Close frees the bench and its workers, which must have stopped. It returns the final counters, in which
+// RoCE packets that still lay on a ring are dropped as shutdown.
+func (b *Bench) Close() Counters {
+	final := b.Counters()
+	for _, w := range b.workers {
+		var left C.uint
+		C.worker_free(w.c, &left)
+		if left > 0 {
+			final.Direction[RoCEToIB].Drops[C.DROP_shutdown] += uint64(left)
+		}
+	}
+	C.free(unsafe.Pointer(b.c))
+	b.workers, b.c = nil, nil
+	return final
+}
+
+// Group returns what this worker carried for the group with this id.
+func (w *Worker) Group(id int) GroupCounters {
+	g := (*C.struct_group_counters)(unsafe.Add(unsafe.Pointer(w.c.groups), id*C.sizeof_struct_group_counters))
+	var out GroupCounters
+	for d := range out.Packets {
+		out.Packets[d] = uint64(g.packets[d])
+		out.Bytes[d] = uint64(g.bytes[d])
+	}
+	return out
+}

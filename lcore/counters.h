@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a worker counts. One writer each: only the worker that owns a counter writes it; anybody reads.
+ * At any quiet moment received = sent + the sum of drops holds in each direction, over all writers.
+ */
+#ifndef CAUSEWAY_COUNTERS_H
+#define CAUSEWAY_COUNTERS_H
+
+#include <stdint.h>
+
+#include "drop.h"
+
+enum direction { ROCE_TO_IB, IB_TO_ROCE, DIRECTIONS };
+
+/* Things worth counting about packets that live. */
+enum note {
+	NOTE_ECN_CE,       /* came marked CE, or with FECN set */
+	NOTE_RESERVED,     /* reserved bits were set; they are cleared on the way */
+	NOTE_STANDIN_WAIT, /* waited at management for a stand-in */
+	NOTE_HANDED_OVER,  /* went to the worker that owns the stand-in */
+	NOTE_COUNT
+};
+
+struct direction_counters {
+	uint64_t received;
+	uint64_t sent;
+	uint64_t sent_bytes; /* payload */
+	uint64_t drops[DROP_COUNT];
+	uint64_t notes[NOTE_COUNT];
+};
+
+/* Frames that are management's: ARP, ND, IGMP, MLD, ICMP. */
+struct odd_counters {
+	uint64_t received; /* = handed + full */
+	uint64_t handed;
+	uint64_t full;
+	uint64_t sent; /* frames of management's that went out */
+	uint64_t refused;
+};
+
+struct group_counters {
+	uint64_t packets[DIRECTIONS];
+	uint64_t bytes[DIRECTIONS];
+};
+
+struct counters {
+	struct direction_counters direction[DIRECTIONS];
+	struct odd_counters odd;
+	uint64_t loops;
+	uint64_t busy; /* loops that moved something */
+};
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * InfiniBand to Ethernet, in packet order:
+ *
+ *   poll ▶ take ▶ look_up ▶ choose ▶ write_headers ▶ transmit
+ *
+ * Every mbuf received here leaves by exactly one way: taken by the Ethernet port, or dropped by name.
+ */
+#include <rte_ethdev.h>
+#include <rte_prefetch.h>
+
+#include "egress.h"
+
+/* Says where in the 40-byte area the network header lies, or that there is none to be found.
+ * On an Ethernet link layer an IPv4 header lies in the last 20 bytes, and the first 20 are undefined: the
+ * rule for telling is the one of libibverbs (get_grh_header_version). */
+static enum drop classify(const struct bench *b, struct message *g, const uint8_t *area)
+{
+	g->area = area;
+	g->header = NO_HEADER;
+	if (!(g->recv.flags & IB_RECV_GRH))
+		return PASS;
+	bool six = area[0] >> 4 == 6;
+	g->header = HEADER_GRH;
+	if (likely(!b->ib_is_ethernet))
+		return six ? PASS : DROP_grh_class;
+	bool four = six ? area[20] == 0x45 && ipv4_header_sum(area + 20) == 0xffff : area[20] >> 4 == 4;
+	if (four)
+		g->header = HEADER_IPV4;
+	return four || six ? PASS : DROP_grh_class;
+}
+
+/* The addresses as tables know them: GID, or the IPv4 address as an IPv4-mapped GID. */
+static void addresses(struct message *g)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	memset(&g->from, 0, sizeof g->from);
+	memset(&g->to, 0, sizeof g->to);
+	switch (g->header) {
+	case NO_HEADER:
+		g->from.number = g->recv.slid;
+		g->multicast = false;
+		return;
+	case HEADER_GRH:
+		memcpy(g->from.addr, g->area + 8, 16);
+		memcpy(g->to.addr, g->area + 24, 16);
+		g->multicast = g->to.addr[0] == 0xff;
+		return;
+	case HEADER_IPV4:
+		memcpy(g->from.addr, mapped, 12);
+		memcpy(g->from.addr + 12, g->area + 32, 4);
+		memcpy(g->to.addr, mapped, 12);
+		memcpy(g->to.addr + 12, g->area + 36, 4);
+		g->multicast = (g->area[36] & 0xf0) == 0xe0;
+		return;
+	}
+}
+
+static enum drop take_one(const struct worker *w, struct message *g)
+{
+	const struct bench *b = w->bench;
+	struct rte_mbuf *m = g->recv.mbuf;
+	if (unlikely(m->data_len < IB_GRH_LEN))
+		return DROP_wc_short;
+	if (unlikely(g->recv.pkey_index != b->pkey_index))
+		return DROP_pkey;
+	if (unlikely(g->recv.src_qpn <= 1 || g->recv.src_qpn == 0xffffff))
+		return DROP_srcqp;
+	enum drop d = classify(b, g, rte_pktmbuf_mtod(m, const uint8_t *));
+	if (unlikely(d))
+		return d;
+	addresses(g);
+	bool own = g->header == NO_HEADER ? g->recv.slid == b->lid : memcmp(g->from.addr, b->gid, 16) == 0;
+	if (unlikely(own))
+		return DROP_loop_self;
+	g->payload_len = (uint16_t)(m->data_len - IB_GRH_LEN);
+	return PASS;
+}
+
+static void take(struct worker *w, struct egress *e, const struct ib_recv *r, unsigned n)
+{
+	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
+	c->received += n;
+	e->n = 0;
+	for (unsigned i = 0; i < n; i++) {
+		struct message *g = &e->message[e->n];
+		g->recv = r[i];
+		enum drop d = take_one(w, g);
+		if (unlikely(d)) {
+			drop_packet(w, IB_TO_ROCE, d, r[i].mbuf);
+			continue;
+		}
+		if (!g->multicast) {
+			memset(&g->to, 0, sizeof g->to);
+			g->to.number = r[i].qpn;
+		}
+		if (unlikely(r[i].flags & IB_RECV_FECN))
+			c->notes[NOTE_ECN_CE]++;
+		e->n++;
+	}
+}
+
+static const struct table *destinations(const struct tables *t, const struct message *g)
+{
+	return g->multicast ? &t->mgids : &t->standin_qps;
+}
+
+static void look_up(struct worker *w, struct egress *e)
+{
+	const struct tables *t = w->bench->tables;
+	uint64_t from[BURST], to[BURST];
+	for (unsigned i = 0; i < e->n; i++) {
+		struct message *g = &e->message[i];
+		from[i] = table_hash(&t->sources, &g->from);
+		to[i] = table_hash(destinations(t, g), &g->to);
+		table_prefetch_bucket(&t->sources, from[i]);
+		table_prefetch_bucket(destinations(t, g), to[i]);
+	}
+	for (unsigned i = 0; i < e->n; i++) {
+		table_prefetch_entry(&t->sources, from[i]);
+		table_prefetch_entry(destinations(t, &e->message[i]), to[i]);
+	}
+	for (unsigned i = 0; i < e->n; i++) {
+		struct message *g = &e->message[i];
+		g->source = table_find(&t->sources, from[i], &g->from);
+		const void *found = table_find(destinations(t, g), to[i], &g->to);
+		g->group = g->multicast ? found : NULL;
+		g->standin = g->multicast ? NULL : found;
+	}
+}
+
+static enum drop set_group(struct message *g)
+{
+	const struct mgid_entry *m = g->group;
+	if (unlikely(!m))
+		return DROP_mc_unknown;
+	if (unlikely(!(m->flags & GROUP_TO_ROCE)))
+		return DROP_mc_direction;
+	if (unlikely(g->payload_len > m->mtu))
+		return DROP_mtu_exceeded;
+	g->dst_ip = m->ip;
+	g->version = m->version;
+	g->tci = m->tci;
+	g->dest_qpn = 0xffffff;
+	g->qkey = m->qkey;
+	g->mac = group_mac(m->ip, m->version);
+	return PASS;
+}
+
+static enum drop set_standin(const struct worker *w, struct message *g)
+{
+	const struct standin_qp_entry *s = g->standin;
+	if (unlikely(!s))
+		return DROP_standin_unknown;
+	if (unlikely(g->payload_len > w->bench->roce_mtu))
+		return DROP_mtu_exceeded;
+	uint64_t l2 = __atomic_load_n(&s->l2, __ATOMIC_RELAXED);
+	g->dst_ip = s->ip;
+	g->version = s->version;
+	g->tci = L2_TCI(l2);
+	g->dest_qpn = s->qpn;
+	g->qkey = s->qkey;
+	g->mac = L2_MAC(l2);
+	return PASS;
+}
+
+/* The node speaks on Ethernet with its own address of the destination's IP version. */
+static enum drop set_source(struct message *g)
+{
+	const struct source_entry *s = g->source;
+	if (unlikely(!s))
+		return DROP_node_unknown;
+	if (unlikely(s->flags & NODE_BRIDGE))
+		return DROP_loop_bridge;
+	g->six = !is_ipv4(g->dst_ip);
+	g->src_ip = g->six ? s->ip6 : s->ip4;
+	static const uint8_t none[16];
+	return unlikely(memcmp(g->src_ip, none, 16) == 0) ? DROP_node_no_ip : PASS;
+}
+
+static void choose(struct worker *w, struct egress *e)
+{
+	unsigned kept = 0;
+	for (unsigned i = 0; i < e->n; i++) {
+		struct message *g = &e->message[i];
+		enum drop d = g->multicast ? set_group(g) : set_standin(w, g);
+		if (likely(!d))
+			d = set_source(g);
+		if (unlikely(d)) {
+			drop_packet(w, IB_TO_ROCE, d, g->recv.mbuf);
+			continue;
+		}
+		if (unlikely(kept != i))
+			e->message[kept] = *g;
+		kept++;
+	}
+	e->n = kept;
+}
+
+static void count_sent(struct worker *w, const struct message *g)
+{
+	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
+	c->sent++;
+	c->sent_bytes += g->payload_len;
+	if (g->multicast && w->groups) {
+		struct group_counters *gc = &w->groups[g->group->id];
+		gc->packets[IB_TO_ROCE]++;
+		gc->bytes[IB_TO_ROCE] += g->payload_len;
+	}
+}
+
+/* A full transmit queue gets a few more chances within the burst: the port may be freeing descriptors. */
+static unsigned transmit_some(const struct worker *w, struct rte_mbuf **m, unsigned n)
+{
+	enum { TRIES = 4 };
+	unsigned sent = 0;
+	for (int i = 0; i < TRIES && sent < n; i++)
+		sent += rte_eth_tx_burst(w->port, w->queue, m + sent, (uint16_t)(n - sent));
+	return sent;
+}
+
+static void transmit(struct worker *w, struct egress *e)
+{
+	struct rte_mbuf *m[BURST];
+	for (unsigned i = 0; i < e->n; i++)
+		m[i] = e->message[i].recv.mbuf;
+	unsigned sent = transmit_some(w, m, e->n);
+	for (unsigned i = 0; i < sent; i++)
+		count_sent(w, &e->message[i]);
+	for (unsigned i = sent; i < e->n; i++)
+		drop_packet(w, IB_TO_ROCE, DROP_eth_full, m[i]);
+}
+
+unsigned ib_to_roce(struct worker *w)
+{
+	struct ib_recv r[BURST];
+	struct egress e;
+	unsigned n = w->door->poll(w->door->self, r, BURST);
+	if (n == 0)
+		return 0;
+	take(w, &e, r, n);
+	look_up(w, &e);
+	choose(w, &e);
+	for (unsigned i = 0; i < e.n; i++)
+		write_headers(w, &e.message[i]);
+	if (e.n)
+		transmit(w, &e);
+	return n;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ethernet, 802.1Q, IPv4, IPv6, UDP and GRH of what comes in from the RoCE side. Lengths first: nothing is
+ * read before it is known to be there, and nothing behind the length that the headers give is looked at.
+ */
+#include <rte_ip.h>
+#include <rte_udp.h>
+
+#include "burst.h"
+#include "egress.h"
+
+enum {
+	ETH_LEN = 14,
+	VLAN_LEN = 4,
+	TYPE_IPV4 = 0x0800,
+	TYPE_ARP = 0x0806,
+	TYPE_VLAN = 0x8100,
+	TYPE_IPV6 = 0x86dd,
+	TYPE_QINQ = 0x88a8,
+	TYPE_ROCE1 = 0x8915,
+
+	IPV4_LEN = 20,
+	IPV6_LEN = 40,
+	UDP_LEN = 8,
+	ROCE_PORT = 4791,
+	MIN_UD = UDP_LEN + 12 + 8 + 4, /* UDP, BTH, DETH, ICRC */
+	MIN_GRH_PAYLOAD = 12 + 8 + 4,
+
+	PROTO_HOPOPTS = 0,
+	PROTO_ICMP = 1,
+	PROTO_IGMP = 2,
+	PROTO_UDP = 17,
+	PROTO_ROUTING = 43,
+	PROTO_FRAGMENT = 44,
+	PROTO_ESP = 50,
+	PROTO_AH = 51,
+	PROTO_ICMP6 = 58,
+	PROTO_NONE = 59,
+	PROTO_DSTOPTS = 60,
+	PROTO_MOBILITY = 135,
+	PROTO_HIP = 139,
+	PROTO_SHIM6 = 140,
+	NEXT_BTH = 0x1b,
+};
+
+static const uint64_t BROADCAST = 0xffffffffffff;
+static const uint64_t MAC_GROUP = 0x010000000000; /* the group bit */
+
+static const uint8_t MAPPED[12] = {[10] = 0xff, [11] = 0xff};
+
+static bool is_mapped(const uint8_t *ip6)
+{
+	return memcmp(ip6, MAPPED, sizeof MAPPED) == 0;
+}
+
+static bool is_zero(const uint8_t *ip6)
+{
+	static const uint8_t zero[16];
+	return memcmp(ip6, zero, sizeof zero) == 0;
+}
+
+static bool is_loopback6(const uint8_t *ip6)
+{
+	static const uint8_t loopback[16] = {[15] = 1};
+	return memcmp(ip6, loopback, sizeof loopback) == 0;
+}
+
+static bool is_own(const struct bench *b, const uint8_t *addr16)
+{
+	for (unsigned i = 0; i < b->addresses; i++)
+		if (memcmp(b->address[i], addr16, 16) == 0)
+			return true;
+	return false;
+}
+
+static void set_mapped(struct table_key *k, const uint8_t *ip4)
+{
+	memcpy(k->addr, MAPPED, sizeof MAPPED);
+	memcpy(k->addr + 12, ip4, 4);
+	k->number = 0;
+}
+
+static void set_addr(struct table_key *k, const uint8_t *ip6)
+{
+	memcpy(k->addr, ip6, 16);
+	k->number = 0;
+}
+
+/* The one's complement sum over pseudo header and packet comes out as all ones (RFC 768, RFC 8200 §8.1). */
+static bool checksum_right(const struct packet *p, const uint8_t *udp, uint32_t len)
+{
+	uint32_t sum = rte_raw_cksum(udp, len);
+	sum += p->kind == ICRC_IPV4 ? rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)p->net, 0)
+				    : rte_ipv6_phdr_cksum((const struct rte_ipv6_hdr *)p->net, 0);
+	return (sum & 0xffff) + (sum >> 16) == 0xffff;
+}
+
+/* UDP of RoCEv2: ip_payload is what the IP header promises, and is there. */
+static enum drop parse_udp(struct packet *p, const uint8_t *udp, uint32_t ip_payload)
+{
+	if (unlikely(ip_payload < UDP_LEN))
+		return DROP_udp_len;
+	if (unlikely(be16(udp + 2) != ROCE_PORT))
+		return DROP_not_roce;
+	uint32_t len = be16(udp + 4);
+	if (unlikely(len < MIN_UD || len > ip_payload || len % 4 != 0))
+		return DROP_udp_len;
+	if (unlikely(len != ip_payload))
+		return DROP_ip_len;
+	if (unlikely(be16(udp + 6) != 0 && !checksum_right(p, udp, len)))
+		return DROP_udp_csum;
+	p->transport = udp + UDP_LEN;
+	p->net_len = (uint32_t)(udp - p->net) + len - 4;
+	p->version = ROCE_V2;
+	return PASS;
+}
+
+static enum drop check_source4(const struct bench *b, const struct packet *p, const uint8_t *ip)
+{
+	uint8_t a = ip[12];
+	if (unlikely(a == 0 || a == 127 || a >= 224))
+		return DROP_ip_badsrc;
+	if (unlikely(memcmp(ip + 12, ip + 16, 4) == 0))
+		return DROP_ip_badsrc;
+	return unlikely(is_own(b, p->src.addr)) ? DROP_loop_self : PASS;
+}
+
+static enum drop check_dest4(const struct bench *b, struct packet *p, const uint8_t *ip)
+{
+	uint8_t a = ip[16];
+	p->multicast = (a & 0xf0) == 0xe0;
+	p->control_group = a == 224 && ip[17] == 0 && ip[18] == 0;
+	if (likely(p->multicast))
+		return PASS;
+	if (unlikely(a == 0 || a == 127 || a >= 240))
+		return DROP_ip_baddst;
+	for (unsigned i = 0; i < b->addresses; i++)
+		if (unlikely(memcmp(b->broadcast[i], ip + 16, 4) == 0))
+			return DROP_ip_baddst;
+	return PASS;
+}
+
+static unsigned parse_ipv4(const struct bench *b, struct packet *p, uint32_t len)
+{
+	const uint8_t *ip = p->net;
+	if (unlikely(len < IPV4_LEN || ip[0] >> 4 != 4))
+		return DROP_ip_hdr;
+	if (unlikely(ip[9] == PROTO_IGMP || ip[9] == PROTO_ICMP))
+		return ODD;
+	if (unlikely(ip[0] != 0x45))
+		return (ip[0] & 15) < 5 ? DROP_ip_hdr : DROP_ip_options;
+	if (unlikely(ipv4_header_sum(ip) != 0xffff))
+		return DROP_ip_csum;
+	uint32_t total = be16(ip + 2);
+	if (unlikely(total < IPV4_LEN || total > len))
+		return DROP_ip_len;
+	if (unlikely((be16(ip + 6) & 0x3fff) != 0)) /* more fragments, or an offset */
+		return DROP_ip_frag;
+	if (unlikely(ip[8] == 0))
+		return DROP_ip_ttl;
+	set_mapped(&p->src, ip + 12);
+	set_mapped(&p->dst, ip + 16);
+	enum drop d = check_source4(b, p, ip);
+	if (unlikely(d))
+		return d;
+	d = check_dest4(b, p, ip);
+	if (unlikely(d))
+		return d;
+	if (unlikely(ip[9] != PROTO_UDP))
+		return DROP_not_roce;
+	p->kind = ICRC_IPV4;
+	p->tclass = ip[1];
+	p->hop_limit = ip[8];
+	p->flow_label = 0;
+	return parse_udp(p, ip + IPV4_LEN, total - IPV4_LEN);
+}
+
+static unsigned next_header6(const uint8_t *ip, uint32_t len)
+{
+	switch (ip[6]) {
+	case PROTO_UDP:
+		return PASS;
+	case PROTO_ICMP6:
+		return ODD;
+	case PROTO_HOPOPTS: /* MLD comes behind a router alert */
+		return len > IPV6_LEN && ip[IPV6_LEN] == PROTO_ICMP6 ? ODD : DROP_ip6_ext;
+	case PROTO_ROUTING:
+	case PROTO_FRAGMENT:
+	case PROTO_ESP:
+	case PROTO_AH:
+	case PROTO_NONE:
+	case PROTO_DSTOPTS:
+	case PROTO_MOBILITY:
+	case PROTO_HIP:
+	case PROTO_SHIM6:
+		return DROP_ip6_ext;
+	default:
+		return DROP_not_roce;
+	}
+}
+
+static enum drop check_addresses6(const struct bench *b, struct packet *p, const uint8_t *src, const uint8_t *dst)
+{
+	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || is_mapped(src) ||
+		     memcmp(src, dst, 16) == 0))
+		return DROP_ip_badsrc;
+	if (unlikely(is_own(b, src)))
+		return DROP_loop_self;
+	p->multicast = dst[0] == 0xff;
+	p->control_group = p->multicast && (dst[1] & 15) <= 2;
+	if (p->multicast) {
+		/* RoCEv1's form of an IPv4 group, from hosts that predate RoCEv2's (wire form ff0e::ffff:a.b.c.d) */
+		bool old = dst[1] == 0x0e && memcmp(dst + 2, MAPPED + 2, 10) == 0;
+		return unlikely(old) ? DROP_ip_baddst : PASS;
+	}
+	if (unlikely(is_zero(dst) || is_loopback6(dst) || is_mapped(dst)))
+		return DROP_ip_baddst;
+	return PASS;
+}
+
+static unsigned parse_ipv6(const struct bench *b, struct packet *p, uint32_t len)
+{
+	const uint8_t *ip = p->net;
+	if (unlikely(len < IPV6_LEN || ip[0] >> 4 != 6))
+		return DROP_ip_hdr;
+	unsigned next = next_header6(ip, len);
+	if (unlikely(next != PASS))
+		return next;
+	uint32_t payload = be16(ip + 4);
+	if (unlikely(payload == 0 || payload > len - IPV6_LEN))
+		return DROP_ip_len;
+	if (unlikely(ip[7] == 0))
+		return DROP_ip_ttl;
+	enum drop d = check_addresses6(b, p, ip + 8, ip + 24);
+	if (unlikely(d))
+		return d;
+	set_addr(&p->src, ip + 8);
+	set_addr(&p->dst, ip + 24);
+	p->kind = ICRC_IPV6;
+	p->tclass = (uint8_t)(be16(ip) >> 4);
+	p->hop_limit = ip[7];
+	p->flow_label = be32(ip) & 0xfffff;
+	return parse_udp(p, ip + IPV6_LEN, payload);
+}
+
+static enum drop check_addresses_grh(const struct bench *b, struct packet *p, const uint8_t *src, const uint8_t *dst)
+{
+	bool group4 = is_mapped(src) && (src[12] & 0xf0) == 0xe0;
+	if (unlikely(src[0] == 0xff || is_zero(src) || group4 || memcmp(src, dst, 16) == 0))
+		return DROP_ip_badsrc;
+	if (unlikely(is_own(b, src)))
+		return DROP_loop_self;
+	if (unlikely(is_zero(dst)))
+		return DROP_ip_baddst;
+	p->multicast = dst[0] == 0xff;
+	p->control_group = p->multicast && (dst[1] & 15) <= 2;
+	return PASS;
+}
+
+static unsigned parse_grh(const struct bench *b, struct packet *p, uint32_t len)
+{
+	const uint8_t *grh = p->net;
+	if (unlikely(!(b->versions & ROCE_V1)))
+		return DROP_version_off;
+	if (unlikely(len < IB_GRH_LEN || grh[0] >> 4 != 6 || grh[6] != NEXT_BTH))
+		return DROP_grh_hdr;
+	uint32_t payload = be16(grh + 4);
+	if (unlikely(payload < MIN_GRH_PAYLOAD || payload > len - IB_GRH_LEN || payload % 4 != 0))
+		return DROP_grh_len;
+	const uint8_t *dst = grh + 24;
+	enum drop d = check_addresses_grh(b, p, grh + 8, dst);
+	if (unlikely(d))
+		return d;
+	set_addr(&p->src, grh + 8);
+	/* RoCEv1 writes the IPv4 group a.b.c.d as ff0e::ffff:a.b.c.d; the tables know it IPv4-mapped */
+	if (dst[0] == 0xff && dst[1] == 0x0e && memcmp(dst + 2, MAPPED + 2, 10) == 0)
+		set_mapped(&p->dst, dst + 12);
+	else
+		set_addr(&p->dst, dst);
+	p->kind = ICRC_GRH;
+	p->tclass = (uint8_t)(be16(grh) >> 4);
+	p->hop_limit = grh[7];
+	p->flow_label = be32(grh) & 0xfffff;
+	p->transport = grh + IB_GRH_LEN;
+	p->net_len = IB_GRH_LEN + payload - 4;
+	p->version = ROCE_V1;
+	return PASS;
+}
+
+static enum drop check_macs(const struct bench *b, const uint8_t *eth)
+{
+	uint64_t dst = mac48(eth), src = mac48(eth + 6);
+	if (unlikely(!(dst & MAC_GROUP) && dst != b->mac))
+		return DROP_l2_notus;
+	if (unlikely((src & MAC_GROUP) || src == 0))
+		return DROP_l2_badsrc;
+	return unlikely(src == b->mac) ? DROP_loop_self : PASS;
+}
+
+/* Takes at most one 802.1Q tag. Moves *len (of all L2 headers) and *type past it. */
+static enum drop parse_vlan(const struct bench *b, const uint8_t *eth, uint32_t frame_len, uint32_t *len,
+			    uint16_t *type)
+{
+	uint16_t vid = 0;
+	*len = ETH_LEN;
+	*type = be16(eth + 12);
+	if (unlikely(*type == TYPE_QINQ))
+		return DROP_vlan_double;
+	if (*type == TYPE_VLAN) {
+		if (unlikely(frame_len < ETH_LEN + VLAN_LEN))
+			return DROP_l2_short;
+		vid = be16(eth + 14) & 0xfff; /* 0: a priority tag, as if untagged */
+		*type = be16(eth + 16);
+		*len = ETH_LEN + VLAN_LEN;
+		if (unlikely(*type == TYPE_VLAN || *type == TYPE_QINQ))
+			return DROP_vlan_double;
+	}
+	return unlikely(vid != b->vlan) ? DROP_vlan_unknown : PASS;
+}
+
+unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p)
+{
+	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
+	uint32_t len, frame_len = m->data_len;
+	uint16_t type;
+	if (unlikely(m->nb_segs != 1))
+		return DROP_l2_toolong;
+	if (unlikely(frame_len < ETH_LEN))
+		return DROP_l2_short;
+	enum drop d = check_macs(b, eth);
+	if (unlikely(d))
+		return d;
+	d = parse_vlan(b, eth, frame_len, &len, &type);
+	if (unlikely(d))
+		return d;
+
+	unsigned result;
+	p->mbuf = m;
+	p->net = eth + len;
+	switch (type) {
+	case TYPE_IPV4:
+		result = parse_ipv4(b, p, frame_len - len);
+		break;
+	case TYPE_IPV6:
+		result = parse_ipv6(b, p, frame_len - len);
+		break;
+	case TYPE_ROCE1:
+		result = parse_grh(b, p, frame_len - len);
+		break;
+	case TYPE_ARP:
+		return ODD;
+	default:
+		return DROP_l2_other;
+	}
+	if (unlikely(result != PASS))
+		return result;
+	uint64_t dst = mac48(eth);
+	bool group = (dst & MAC_GROUP) != 0;
+	return unlikely(group != p->multicast || dst == BROADCAST) ? DROP_l2_l3_mismatch : PASS;
+}

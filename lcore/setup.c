@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "setup.h"
+
+#include <rte_errno.h>
+#include <rte_launch.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+#include <rte_rcu_qsbr.h>
+#include <rte_ring.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum {
+	ODD_RING = 1024,   /* management takes them within milliseconds */
+	AGAIN_RING = 1024, /* a few bursts from every other worker */
+	SEND_RING = 1024,
+};
+
+static struct rte_ring *ring(const char *what, const struct worker *w, unsigned size, unsigned flags)
+{
+	char name[RTE_RING_NAMESIZE];
+	static unsigned serial;
+	snprintf(name, sizeof name, "%s%u.%u", what, w->id, serial++);
+	return rte_ring_create(name, size, SOCKET_ID_ANY, flags);
+}
+
+struct worker *worker_new(struct bench *b, struct ib_door *door, uint16_t id, uint16_t port, uint16_t queue,
+			  unsigned max_groups)
+{
+	struct worker *w = rte_zmalloc(NULL, sizeof *w, RTE_CACHE_LINE_SIZE);
+	if (!w)
+		return NULL;
+	w->bench = b;
+	w->door = door;
+	w->id = id;
+	w->port = port;
+	w->queue = queue;
+	w->odd = ring("odd", w, ODD_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	w->again = ring("again", w, AGAIN_RING, RING_F_SC_DEQ);
+	w->send = ring("send", w, SEND_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	w->groups = rte_zmalloc(NULL, max_groups * sizeof *w->groups, RTE_CACHE_LINE_SIZE);
+	if (!w->odd || !w->again || !w->send || !w->groups) {
+		unsigned left;
+		worker_free(w, &left);
+		return NULL;
+	}
+	b->again[id] = w->again;
+	return w;
+}
+
+static unsigned empty_ring(struct rte_ring *r, bool count_all)
+{
+	struct rte_mbuf *m;
+	unsigned n = 0;
+	while (r && rte_ring_dequeue(r, (void **)&m) == 0) {
+		n += count_all || m->hash.usr == ODD_STANDIN;
+		rte_pktmbuf_free(m);
+	}
+	rte_ring_free(r);
+	return n;
+}
+
+void worker_free(struct worker *w, unsigned *left)
+{
+	*left = empty_ring(w->odd, false) + empty_ring(w->again, true);
+	empty_ring(w->send, false);
+	rte_free(w->groups);
+	rte_free(w);
+}
+
+int worker_start(struct worker *w, unsigned lcore)
+{
+	w->stop = false;
+	return rte_eal_remote_launch(worker_run, w, lcore);
+}
+
+void worker_stop(struct worker *w, unsigned lcore)
+{
+	w->stop = true;
+	rte_eal_wait_lcore(lcore);
+}
+
+unsigned worker_step(struct worker *w)
+{
+	struct rte_rcu_qsbr *rcu = w->bench->tables->rcu;
+	rte_rcu_qsbr_thread_register(rcu, w->id);
+	rte_rcu_qsbr_thread_online(rcu, w->id);
+	unsigned moved = worker_round(w);
+	rte_rcu_qsbr_thread_offline(rcu, w->id);
+	rte_rcu_qsbr_thread_unregister(rcu, w->id);
+	return moved;
+}
+
+unsigned worker_take_odd(struct worker *w, struct rte_mbuf **m, unsigned n)
+{
+	return rte_ring_sc_dequeue_burst(w->odd, (void **)m, n, NULL);
+}
+
+int worker_again(struct worker *w, struct rte_mbuf *m)
+{
+	return rte_ring_mp_enqueue(w->again, m);
+}
+
+int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+	if (!m)
+		return -ENOMEM;
+	void *p = rte_pktmbuf_append(m, (uint16_t)len);
+	if (!p || len > UINT16_MAX) {
+		rte_pktmbuf_free(m);
+		return -EMSGSIZE;
+	}
+	memcpy(p, frame, len);
+	if (rte_ring_sp_enqueue(w->send, m) == 0)
+		return 0;
+	rte_pktmbuf_free(m);
+	return -ENOBUFS;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* BTH, DETH and immediate data of a packet whose ICRC is right: what is wrong from here on is the peer's doing. */
+#include "burst.h"
+
+enum {
+	BTH_LEN = 12,
+	DETH_LEN = 8,
+	IMM_LEN = 4,
+	MAD_LEN = 256,
+	OP_UD_SEND_ONLY = 0x64,
+	OP_UD_SEND_ONLY_IMM = 0x65,
+	OP_CN = 0x80,  /* InfiniBand's congestion notification */
+	OP_CNP = 0x81, /* RoCEv2's */
+	QP_SMI = 0,
+	QP_GSI = 1,
+	QP_MULTICAST = 0xffffff,
+};
+static const uint32_t QKEY_GSI = 0x80010000;
+static const uint32_t QKEY_CONTROLLED = 0x80000000;
+
+/* IBTA vol 1 §10.9.3: same partition, and one of the two a full member; the bridge is one. */
+static bool pkey_matches(uint16_t theirs, uint16_t ours)
+{
+	return ((theirs ^ ours) & 0x7fff) == 0 && ((theirs | ours) & 0x8000) != 0;
+}
+
+/* Splits what follows the BTH. have: the bytes from the BTH up to the ICRC, at least BTH and DETH. */
+static enum drop parse_deth(struct packet *p, const uint8_t *bth, uint32_t have)
+{
+	uint32_t headers = BTH_LEN + DETH_LEN;
+	p->flags = (bth[1] & 0x80) ? IB_SEND_SOLICITED : 0;
+	p->imm = 0;
+	if (bth[0] == OP_UD_SEND_ONLY_IMM) {
+		if (unlikely(have < headers + IMM_LEN))
+			return DROP_bth_len;
+		p->imm = be32(bth + headers);
+		p->flags |= IB_SEND_IMM;
+		headers += IMM_LEN;
+	}
+	uint32_t pad = bth[1] >> 4 & 3;
+	if (unlikely(pad > have - headers))
+		return DROP_bth_pad;
+	p->dest_qpn = be32(bth + 4) & 0xffffff;
+	p->qkey = be32(bth + BTH_LEN);
+	p->src_qpn = be32(bth + BTH_LEN + 4) & 0xffffff;
+	p->payload = bth + headers;
+	p->payload_len = (uint16_t)(have - headers - pad);
+	return PASS;
+}
+
+/* QP1 speaks MADs; what the bridge's own services do not take ends here. */
+static enum drop check_mad(const struct packet *p)
+{
+	if (p->qkey != QKEY_GSI)
+		return DROP_qkey;
+	return p->payload_len != MAD_LEN ? DROP_mad_len : DROP_mad_unserved;
+}
+
+static enum drop check_qps(const struct packet *p)
+{
+	if (unlikely(p->dest_qpn == QP_SMI))
+		return DROP_qp0;
+	if (unlikely(p->multicast != (p->dest_qpn == QP_MULTICAST)))
+		return DROP_mcast_incons;
+	if (unlikely(p->dest_qpn == QP_GSI))
+		return check_mad(p);
+	if (unlikely(p->qkey & QKEY_CONTROLLED))
+		return DROP_qkey_controlled;
+	if (unlikely(p->src_qpn <= QP_GSI || p->src_qpn == QP_MULTICAST))
+		return DROP_srcqp;
+	return PASS;
+}
+
+void take_notes(struct worker *w, const struct packet *p)
+{
+	uint64_t *notes = w->counters.direction[ROCE_TO_IB].notes;
+	const uint8_t *bth = p->transport;
+	if (unlikely(p->flags & IB_SEND_FECN))
+		notes[NOTE_ECN_CE]++;
+	if (unlikely((bth[4] & 0x3f) | (bth[8] & 0x7f) | bth[BTH_LEN + 4]))
+		notes[NOTE_RESERVED]++;
+}
+
+enum drop transport(const struct bench *b, struct packet *p)
+{
+	const uint8_t *bth = p->transport;
+	uint32_t have = p->net_len - (uint32_t)(bth - p->net);
+	if (unlikely((bth[1] & 15) != 0))
+		return DROP_bth_tver;
+	if (unlikely(bth[0] != OP_UD_SEND_ONLY && bth[0] != OP_UD_SEND_ONLY_IMM))
+		return bth[0] == OP_CN || bth[0] == OP_CNP ? DROP_cnp_rx : DROP_bth_opcode;
+	enum drop d = parse_deth(p, bth, have);
+	if (unlikely(d))
+		return d;
+	if (unlikely(!pkey_matches(be16(bth + 2), b->roce_pkey)))
+		return DROP_pkey;
+	if (unlikely((p->tclass & 3) == 3 || (bth[4] & 0x80)))
+		p->flags |= IB_SEND_FECN;
+	return check_qps(p);
+}

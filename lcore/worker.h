@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker: one lcore between two doors.
+ *
+ *   Ethernet ── roce_to_ib ──▶ door            odd frames ──▶ odd ring ──▶ management
+ *   Ethernet ◀── ib_to_roce ── door            management ──▶ again ring (frames to work on)
+ *                                              management ──▶ send ring  (frames to send as they are)
+ *
+ * Ownership of mbufs: whoever holds the pointer. A ring that is full drops; the worker never waits.
+ */
+#ifndef CAUSEWAY_WORKER_H
+#define CAUSEWAY_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "counters.h"
+#include "ibside/door.h"
+#include "tables/tables.h"
+
+struct rte_mbuf;
+struct rte_ring;
+
+enum {
+	BURST = 64,
+	MAX_WORKERS = 64,
+	MAX_PREFIXES = 64,  /* policy.allow: walked only for the first packet of a (host, QPN) */
+	MAX_ADDRESSES = 16, /* the bridge's own */
+	PSN_STREAMS = 256,
+};
+
+/* An IP prefix: v4 prefixes are IPv4-mapped and 96 bits longer. */
+struct prefix {
+	uint8_t addr[16];
+	uint8_t len; /* bits */
+};
+
+/* What all workers share, filled before they start and not changed while they run. */
+struct bench {
+	uint64_t mac;    /* the port's, first byte highest, 48 bits */
+	uint8_t gid[16]; /* the IB port's */
+	uint16_t lid;
+	uint16_t vlan; /* 802.1Q VLAN id of the RoCE side; 0: untagged */
+	uint16_t roce_pkey;
+	uint16_t pkey_index;    /* of the IB port */
+	uint16_t ib_mtu;        /* largest payload towards IB, bytes */
+	uint16_t roce_mtu;      /* largest payload towards RoCE, bytes */
+	uint8_t versions;       /* ROCE_V1 | ROCE_V2 */
+	uint8_t ttl;            /* for packets that come without a usable hop limit */
+	bool rewrite_imm;       /* unicast: an immediate equal to the sender's QPN becomes the stand-in's */
+	bool ib_is_ethernet;    /* the IB door is a RoCE device: the GRH area may be an IPv4 header */
+	bool sleep;             /* give the CPU away when idle: for machines with few CPUs */
+	uint8_t addresses;      /* how many */
+	uint8_t prefixes;       /* how many */
+	uint8_t sl_of_dscp[64]; /* 0: the path's own SL */
+	uint8_t dscp_of_sl[16]; /* for messages without a GRH */
+	uint8_t pcp_of_sl[16];
+	uint8_t address[MAX_ADDRESSES][16];
+	uint8_t broadcast[MAX_ADDRESSES][4]; /* IPv4 subnet broadcasts; zero: none */
+	struct prefix allow[MAX_PREFIXES];
+	struct rte_ring *again[MAX_WORKERS]; /* every worker's again ring, to hand packets over */
+	struct tables *tables;
+};
+
+struct worker {
+	const struct bench *bench;
+	struct ib_door *door;
+	struct rte_ring *odd;   /* to management, single producer */
+	struct rte_ring *again; /* to this worker, many producers */
+	struct rte_ring *send;  /* frames of management's, single producer */
+	uint16_t port;
+	uint16_t queue;
+	uint16_t id;
+	volatile bool stop;
+	bool running;
+	uint32_t psn[PSN_STREAMS];
+	struct group_counters *groups; /* by group id */
+	struct counters counters __attribute__((aligned(64)));
+} __attribute__((aligned(64)));
+
+/* Why a frame lies on the odd ring; in the mbuf's hash.usr. */
+enum odd {
+	ODD_CONTROL, /* ARP, ND, IGMP, MLD, ICMP */
+	ODD_STANDIN, /* good RoCE, but its (host, QPN) has no stand-in yet */
+};
+
+/* Moves one burst, Ethernet to InfiniBand. Returns how many frames it took. */
+unsigned roce_to_ib(struct worker *w);
+
+/* The same for frames that other workers or management hand over. */
+unsigned roce_to_ib_again(struct worker *w);
+
+/* Moves one burst, InfiniBand to Ethernet. */
+unsigned ib_to_roce(struct worker *w);
+
+/* One round of everything; returns how much moved. */
+unsigned worker_round(struct worker *w);
+
+/* The loop, for rte_eal_remote_launch(): runs until w->stop, then drains. */
+int worker_run(void *w);
+
+#endif

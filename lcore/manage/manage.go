@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manage is the management loop: one goroutine that owns all writes to the tables.
+//
+//	workers ── odd frames ──▶ ARP, ND, ICMP ─▶ neighbours ─▶ answers ─▶ workers' send rings
+//	        │                 IGMP, MLD     ─▶ membership ─▶ reports ─▶
+//	        └─ held frames ─▶ stand-ins: QP from the IB door, tables, then the frame goes back to its worker
+//	subnet administrator ◀─▶ groups, paths of nodes (in goroutines of their own; results come to the loop)
+//
+// Nothing on the bench waits for it. What it cannot do yet it tries again with back-off.
+package manage
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/tables"
+)
+
+// A Worker is what management sees of a worker lcore.
+type Worker interface {
+	// TakeOdd takes what the worker put aside, at most a burst.
+	TakeOdd() []Odd
+	// Send has the worker send a frame as it is.
+	Send(frame []byte) error
+}
+
+// An Odd frame is one that a worker put aside.
+type Odd struct {
+	Data []byte
+	Held Held // nil: the frame is management's own business
+}
+
+// Held is RoCE data that waits for a stand-in. It ends by exactly one call.
+type Held interface {
+	Worker() int // who received it
+	Again()      // the stand-in is there
+	Refuse(Refusal)
+}
+
+// A Refusal says why held data got no stand-in.
+type Refusal int
+
+// The refusals.
+const (
+	RefuseFull    Refusal = iota // a limit is reached, or the IB door gives no QP
+	RefuseSource                 // the source contradicts what is configured for its address
+	RefuseStopped                // the bridge is stopping
+)
+
+// Membership is what the subnet administrator grants to a group's member.
+type Membership struct {
+	MLID     ib.LID
+	SL       ib.SL
+	QKey     ib.QKey
+	TClass   uint8
+	HopLimit uint8
+	MTU      ib.MTU
+}
+
+// IBDoor is what management asks of the InfiniBand door. Join, Leave and Path may take as long as their
+// context allows; they are called from goroutines of their own.
+type IBDoor interface {
+	CreateStandIn(worker int, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error)
+	DestroyStandIn(qp uint32) error
+	Join(ctx context.Context, g Join) (Membership, error)
+	Leave(ctx context.Context, mgid ib.GID) error
+	Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error)
+}
+
+// Join says how to become a member of a group.
+type Join struct {
+	MGID    ib.GID
+	QKey    ib.QKey
+	PKey    ib.PKey
+	Worker  int  // who receives the group's messages
+	Receive bool // a full member; else one that only sends
+}
+
+// A Node is an IB node by configuration.
+type Node struct {
+	IP4, IP6 netip.Addr // at least one is valid
+	GID      ib.GID
+	LID      ib.LID // 0: the subnet administrator is asked
+	SL       ib.SL
+	Bridge   bool // another bridge of ours
+}
+
+// A Group is a bridged group by configuration.
+type Group struct {
+	IP           netip.Addr
+	MGID         ib.GID
+	QKey         ib.QKey
+	PKey         ib.PKey
+	ToIB, ToRoCE bool
+	RewriteImm   bool
+}
+
+// Config is what management needs to know. It does not change.
+type Config struct {
+	MAC       frame.MAC
+	VLAN      uint16
+	Addresses []netip.Prefix // the bridge's own
+	Version   uint8          // RoCE version of multicast towards RoCE hosts: 1 or 2
+	IBMTU     int            // largest payload towards IB, bytes
+	RoCEMTU   int            // largest payload towards RoCE, bytes
+
+	StandIns        int // at most
+	StandInsPerHost int
+
+	Hosts  []tables.Host // static RoCE hosts
+	Nodes  []Node
+	Groups []Group
+}
+
+// A Loop is the management loop.
+type Loop struct {
+	cfg     Config
+	log     *slog.Logger
+	tables  *tables.Tables
+	door    IBDoor
+	workers []Worker
+	link    frame.Link
+
+	do       chan func() // work for the loop's goroutine, from the others
+	nodes    map[netip.Addr]bool
+	standIns map[standInKey]standIn
+	perHost  map[netip.Addr]int
+	groups   []*membership
+	waiting  int // joins and paths that are not there yet
+
+	status atomic.Pointer[Status]
+	count  Counters
+}
+
+// New makes a loop. Workers stand in the order of their numbers.
+func New(cfg Config, t *tables.Tables, door IBDoor, workers []Worker, log *slog.Logger) *Loop {
+	l := &Loop{
+		cfg: cfg, log: log, tables: t, door: door, workers: workers,
+		link:     frame.Link{MAC: cfg.MAC, VID: cfg.VLAN},
+		do:       make(chan func(), 256),
+		nodes:    map[netip.Addr]bool{},
+		standIns: map[standInKey]standIn{},
+		perHost:  map[netip.Addr]int{},
+	}
+	l.publish()
+	return l
+}
+
+// Run manages until ctx ends; then it leaves the groups. Workers must run for longer than it does.
+func (l *Loop) Run(ctx context.Context) error {
+	if err := l.putStatic(); err != nil {
+		return err
+	}
+	l.resolveNodes(ctx)
+	l.joinGroups(ctx)
+	l.publish()
+	l.turn(ctx)
+	return l.leaveGroups()
+}
+
+// idleTick bounds how long an odd frame waits when the loop is idle: the price is a wake-up of the CPU.
+const idleTick = time.Millisecond
+
+// turn is the loop proper.
+func (l *Loop) turn(ctx context.Context) {
+	tick := time.NewTicker(idleTick)
+	defer tick.Stop()
+	housekeeping := time.NewTicker(100 * time.Millisecond)
+	defer housekeeping.Stop()
+	for ctx.Err() == nil {
+		if l.takeOdd() > 0 {
+			l.doPending()
+			continue
+		}
+		select {
+		case f := <-l.do:
+			f()
+		case <-housekeeping.C:
+			l.tables.Reclaim()
+			l.publish()
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// doPending keeps a flood of odd frames from holding up everything else.
+func (l *Loop) doPending() {
+	for {
+		select {
+		case f := <-l.do:
+			f()
+		default:
+			return
+		}
+	}
+}
+
+// later has the loop's goroutine run f, unless the loop has ended.
+func (l *Loop) later(ctx context.Context, f func()) {
+	select {
+	case l.do <- f:
+	case <-ctx.Done():
+	}
+}
+
+func (l *Loop) takeOdd() int {
+	n := 0
+	for _, w := range l.workers {
+		odd := w.TakeOdd()
+		n += len(odd)
+		for _, o := range odd {
+			l.handle(w, o)
+		}
+	}
+	return n
+}
+
+// Drain ends what still waits, after Run has returned and the workers have stopped.
+func (l *Loop) Drain() {
+	for _, w := range l.workers {
+		for odd := w.TakeOdd(); len(odd) > 0; odd = w.TakeOdd() {
+			for _, o := range odd {
+				if o.Held != nil {
+					o.Held.Refuse(RefuseStopped)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"causeway/tables"
+)
+
+// putStatic fills the tables with what configuration says.
+func (l *Loop) putStatic() error {
+	for _, h := range l.cfg.Hosts {
+		if _, err := l.tables.PutHost(h); err != nil {
+			return fmt.Errorf("manage: static host %v: %w", h.IP, err)
+		}
+	}
+	for _, n := range l.cfg.Nodes {
+		// From now on the node's addresses are IB's, whoever claims them on Ethernet.
+		for _, ip := range n.addrs() {
+			l.nodes[ip] = true
+		}
+		if n.LID == 0 {
+			continue
+		}
+		if err := l.putNode(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Loop) putNode(n Node) error {
+	_, err := l.tables.PutNode(tables.Node{IP4: n.IP4, IP6: n.IP6, GID: n.GID, LID: n.LID, SL: n.SL, Bridge: n.Bridge})
+	if err != nil {
+		return fmt.Errorf("manage: node %v: %w", n.addrs(), err)
+	}
+	return nil
+}
+
+// resolveNodes asks the subnet administrator for the paths to nodes whose LID is not configured.
+func (l *Loop) resolveNodes(ctx context.Context) {
+	for _, n := range l.cfg.Nodes {
+		if n.LID != 0 {
+			continue
+		}
+		l.waiting++
+		go retry(ctx, func() error {
+			asking, cancel := context.WithTimeout(ctx, askTimeout)
+			defer cancel()
+			lid, sl, err := l.door.Path(asking, n.GID)
+			if err != nil {
+				l.log.Warn("path_missing", "node", n.addrs(), "gid", n.GID, "error", err)
+				return err
+			}
+			n.LID, n.SL = lid, sl
+			l.later(ctx, func() { l.resolved(n) })
+			return nil
+		})
+	}
+}
+
+func (l *Loop) resolved(n Node) {
+	if err := l.putNode(n); err != nil {
+		l.log.Error("node_refused", "error", err)
+		return
+	}
+	l.waiting--
+	l.log.Info("node_resolved", "node", n.addrs(), "gid", n.GID, "lid", n.LID, "sl", n.SL)
+	l.publish()
+}
+
+// askTimeout bounds one question to the subnet administrator, its retransmissions included.
+const askTimeout = 5 * time.Second
+
+// retry calls f until it succeeds or ctx ends, after 0.1 s, 0.2 s … at most 10 s.
+func retry(ctx context.Context, f func() error) {
+	const most = 10 * time.Second
+	for wait := 100 * time.Millisecond; f() != nil; wait = min(2*wait, most) {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage
+
+import (
+	"net/netip"
+
+	"causeway/lcore/frame"
+)
+
+// handle takes one frame that a worker put aside.
+func (l *Loop) handle(w Worker, o Odd) {
+	f, fault := frame.Open(o.Data)
+	if fault != "" {
+		l.malformed(fault.Counter())
+		if o.Held != nil { // cannot be: the worker took the same frame apart
+			o.Held.Refuse(RefuseSource)
+		}
+		return
+	}
+	switch {
+	case o.Held != nil:
+		l.standInFor(f, o.Held)
+	case f.Type == frame.TypeARP:
+		l.handleARP(w, f)
+	case f.IPv4 != nil && f.Protocol() == frame.ProtoIGMP:
+		l.handleMembership(frame.ParseIGMP(f.IPv4, f.Payload))
+	case f.IPv4 != nil && f.Protocol() == frame.ProtoICMP:
+		l.handleEcho(w, f)
+	case f.IPv6 != nil && f.Protocol() == frame.ProtoHopByHop:
+		l.handleMembership(frame.ParseMLD(f.IPv6, f.Payload))
+	case f.IPv6 != nil:
+		l.handleICMPv6(w, f)
+	default:
+		l.count.NotForUs++
+	}
+}
+
+// send has worker w send a frame; that it could not is counted, and whoever waits for it asks again.
+func (l *Loop) send(w Worker, b []byte) {
+	if err := w.Send(b); err != nil {
+		l.count.SendFailed++
+	}
+}
+
+// isOwn reports whether a is an address of the bridge.
+func (l *Loop) isOwn(a netip.Addr) bool {
+	for _, p := range l.cfg.Addresses {
+		if p.Addr() == a {
+			return true
+		}
+	}
+	return a.IsLinkLocalUnicast() && a == l.cfg.MAC.LinkLocal()
+}
+
+// answersFor reports whether the bridge answers for a: its own address, or that of a node on the other side.
+func (l *Loop) answersFor(a netip.Addr) bool { return l.isOwn(a) || l.nodes[a] }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage
+
+import "maps"
+
+// Status is how management stands, as of the last publication (at most 0.1 s ago).
+type Status struct {
+	Ready    bool // every group is joined on both sides, every configured node has its path
+	Waiting  int  // joins and paths that are not there yet
+	Hosts    int
+	Nodes    int
+	Groups   int
+	StandIns int
+	Counters Counters
+}
+
+// Counters counts management's own frames, by what came of them.
+type Counters struct {
+	ARPAnswered    uint64
+	NDAnswered     uint64
+	EchoAnswered   uint64
+	GroupReports   uint64
+	GroupQueries   uint64
+	HostsLearned   uint64
+	HostsMoved     uint64
+	Spoofs         uint64 // contradicted a static entry or claimed an address of the other side
+	NotForUs       uint64 // understood, and nothing to do
+	Malformed      map[string]uint64
+	StandInsMade   uint64
+	StandInsDenied uint64
+	SendFailed     uint64
+}
+
+// Status returns the last publication. Any goroutine may call it.
+func (l *Loop) Status() Status { return *l.status.Load() }
+
+func (l *Loop) publish() {
+	c := l.count
+	c.Malformed = maps.Clone(l.count.Malformed)
+	l.status.Store(&Status{
+		Ready:    l.waiting == 0 && len(l.groups) == len(l.cfg.Groups),
+		Waiting:  l.waiting,
+		Hosts:    l.tables.LenHosts(),
+		Nodes:    l.tables.LenNodes(),
+		Groups:   l.tables.LenGroups(),
+		StandIns: l.tables.LenStandIns(),
+		Counters: c,
+	})
+}
+
+func (l *Loop) malformed(name string) {
+	if l.count.Malformed == nil {
+		l.count.Malformed = map[string]uint64{}
+	}
+	l.count.Malformed[name]++
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"slices"
+	"time"
+	"unsafe"
+
+	"causeway/config"
+	"causeway/dpdk"
+	"causeway/ibside/fabric"
+	"causeway/ibside/fabric/door"
+	"causeway/ibside/ib"
+	"causeway/lcore/manage"
+)
+
+// doorPointer is a worker's struct ib_door.
+type doorPointer = unsafe.Pointer
+
+// fabricDoor is the embedded door: a software subnet, an HCA on it, and the rings to the workers.
+type fabricDoor struct {
+	*door.Bridge
+	subnet *fabric.Fabric
+	hca    *fabric.HCA
+	rings  *door.Door
+	pkey   ib.PKey
+}
+
+// ringDepth is how many messages wait between a worker and the HCA: a burst of every size a demo or a test
+// sends, and a tenth of a second of what the software subnet carries.
+const ringDepth = 8192
+
+// hangFabric builds the subnet that [ib] port names.
+func hangFabric(cfg *config.Config, pool *dpdk.Mempool, log *slog.Logger) (*fabricDoor, error) {
+	topology, err := fabric.Load(cfg.IB.Port.File)
+	if err != nil {
+		return nil, err
+	}
+	d := &fabricDoor{pkey: cfg.IB.PKey}
+	if d.subnet, err = fabric.New(topology); err != nil {
+		return nil, err
+	}
+	port, err := d.subnet.Attach(fabric.PortConfig{Name: cfg.Name, GUID: bridgeGUID(cfg.Name)})
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	d.hca = fabric.NewHCA(port)
+	if d.rings, err = door.New(pool, len(cfg.Workers.LCores), ringDepth); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	if d.Bridge, err = door.NewBridge(d.rings, d.hca, door.BridgeConfig{PKey: cfg.IB.PKey}); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	info := d.Port()
+	log.Info("ib_port", "port", "fabric", "gid", info.GID, "lid", info.LID, "mtu", info.MTU.Bytes(), "nodes", len(topology.Nodes))
+	return d, nil
+}
+
+// bridgeGUID is a port GUID with the local bit set, so that it is nobody's, and the same at every start.
+func bridgeGUID(name string) ib.GUID {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return ib.GUID(h.Sum64()&^(3<<56) | 2<<56)
+}
+
+// close takes down what has been built, in any state.
+func (d *fabricDoor) close() error {
+	var errs []error
+	if d.Bridge != nil {
+		drain, cancel := context.WithTimeout(context.Background(), time.Second)
+		errs = append(errs, d.Drain(drain), d.Bridge.Close())
+		cancel()
+	}
+	if d.rings != nil {
+		errs = append(errs, d.rings.Close())
+	}
+	if d.hca != nil {
+		errs = append(errs, d.hca.Close())
+	}
+	if d.subnet != nil {
+		errs = append(errs, d.subnet.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (d *fabricDoor) portInfo() ibPort {
+	info := d.Port()
+	index := max(slices.Index(info.PKeys, d.pkey), 0) // NewBridge has made sure that it is there
+	return ibPort{gid: info.GID, lid: info.LID, mtu: info.MTU, pkeyIndex: uint16(index)}
+}
+
+func (d *fabricDoor) worker(i int) doorPointer { return d.rings.Pointer(i) }
+
+// Join implements manage.IBDoor. A bridge that carries a group to IB sends as its stand-ins, so a join to
+// send is a join of the port.
+func (d *fabricDoor) Join(ctx context.Context, j manage.Join) (manage.Membership, error) {
+	m, err := d.Bridge.Join(ctx, j.MGID, j.QKey, j.PKey, j.Worker, true, j.Receive)
+	if err != nil {
+		return manage.Membership{}, err
+	}
+	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, TClass: m.TClass, HopLimit: m.HopLimit, MTU: m.MTU}, nil
+}
+
+// Path implements manage.IBDoor.
+func (d *fabricDoor) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
+	lid, sl, _, err := d.Bridge.Path(ctx, dgid)
+	return lid, sl, err
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package house builds a bridge bottom-up and hangs its two doors:
+//
+//	EAL ▶ mempool ▶ tables ▶ IB door ▶ Ethernet door ▶ bench ▶ workers ▶ management
+//
+// It is the only place that knows which doors there are. What is built last is taken down first.
+package house
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"causeway/config"
+	"causeway/dpdk"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/manage"
+	"causeway/tables"
+)
+
+// An ibDoor is an InfiniBand door as the house needs it.
+type ibDoor interface {
+	manage.IBDoor
+	portInfo() ibPort
+	worker(i int) doorPointer
+	// close ends the door, after the workers.
+	close() error
+}
+
+// ibPort is what the bench must know of the IB port.
+type ibPort struct {
+	gid       ib.GID
+	lid       ib.LID
+	mtu       ib.MTU
+	pkeyIndex uint16
+}
+
+// A House is a bridge that is built. It runs once.
+type House struct {
+	cfg *config.Config
+	log *slog.Logger
+
+	pool   *dpdk.Mempool
+	tables *tables.Tables
+	door   ibDoor
+	port   *dpdk.Port
+	bench  *lcore.Bench
+	loop   *manage.Loop
+	lcores []uint
+
+	undo   []func() error // of what is built, in the order of building
+	mu     sync.Mutex
+	closed bool
+	final  lcore.Counters
+}
+
+// Options is what a caller may bring along.
+type Options struct {
+	Log *slog.Logger
+	// Around, if not nil, is called around opening the Ethernet port: to do so in another network namespace.
+	Around func(open func() error) error
+}
+
+// Build builds a bridge after cfg. On an error nothing is left behind. One bridge a process, because DPDK
+// is one a process.
+func Build(cfg *config.Config, o Options) (*House, error) {
+	h := &House{cfg: cfg, log: o.Log}
+	if o.Around == nil {
+		o.Around = func(open func() error) error { return open() }
+	}
+	for _, step := range []func() error{
+		h.startEAL,
+		h.makePool,
+		h.makeTables,
+		h.hangIBDoor,
+		func() error { return o.Around(h.hangEthernetDoor) },
+		h.makeBench,
+		h.makeManagement,
+	} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, h.takeDown())
+		}
+	}
+	return h, nil
+}
+
+// Run starts the workers and manages until ctx ends. Then it leaves the groups, lets the workers send what
+// is inside, and stops them. onReady, if not nil, is called once when the bridge bridges.
+func (h *House) Run(ctx context.Context, onReady func()) error {
+	for i, w := range h.bench.Workers() {
+		if err := w.Start(h.lcores[i]); err != nil {
+			h.stopWorkers()
+			return err
+		}
+	}
+	managing, done := context.WithCancel(ctx)
+	defer done()
+	if onReady != nil {
+		go h.awaitReady(managing, onReady)
+	}
+	err := h.loop.Run(managing)
+	const grace = 20 * time.Millisecond // for the leaves just written to reach the port
+	time.Sleep(grace)
+	h.stopWorkers()
+	h.loop.Drain()
+	return err
+}
+
+func (h *House) stopWorkers() {
+	for _, w := range h.bench.Workers() {
+		w.Stop()
+	}
+}
+
+func (h *House) awaitReady(ctx context.Context, onReady func()) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if h.loop.Status().Ready {
+			onReady()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Counters returns what all workers and management counted; after Close, the final reading.
+func (h *House) Counters() lcore.Counters {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return h.final
+	}
+	return h.bench.Counters()
+}
+
+// Workers returns each worker's own reading.
+func (h *House) Workers() []lcore.Counters {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	var out []lcore.Counters
+	for _, w := range h.bench.Workers() {
+		out = append(out, w.Counters())
+	}
+	return out
+}
+
+// Status returns how management stands.
+func (h *House) Status() manage.Status { return h.loop.Status() }
+
+// Close takes the bridge down, after Run. It returns an error when something was left over that should
+// not be: mbufs in use are a leak.
+func (h *House) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	return h.takeDown()
+}
+
+// takeDown undoes what is built, last first.
+func (h *House) takeDown() error {
+	var errs []error
+	for i := len(h.undo) - 1; i >= 0; i-- {
+		errs = append(errs, h.undo[i]())
+	}
+	h.undo = nil
+	return errors.Join(errs...)
+}
+
+func (h *House) onTakeDown(f func() error) { h.undo = append(h.undo, f) }
+
+func (h *House) startEAL() error {
+	var pci []string
+	if h.cfg.RoCE.Port.Driver == "mlx5" {
+		pci = []string{h.cfg.RoCE.Port.Arg}
+	}
+	eal, err := dpdk.Init(dpdk.EALConfig{
+		Name: "causeway", Workers: h.cfg.Workers.LCores, MemoryMiB: h.cfg.Workers.MemoryMiB, PCI: pci,
+	})
+	if err != nil {
+		return err
+	}
+	h.lcores = eal.WorkerLcores()
+	h.onTakeDown(eal.Close)
+	if note := eal.Note(); note != "" {
+		h.log.Info("memory", "note", note)
+	}
+	return nil
+}
+
+// privateBytes is the area of an mbuf that a door may use for its descriptor.
+const privateBytes = 128
+
+func (h *House) makePool() error {
+	pool, err := dpdk.NewMempool("packets", h.cfg.Workers.Mbufs, lcore.DataRoom, privateBytes)
+	if err != nil {
+		return err
+	}
+	h.pool = pool
+	h.onTakeDown(func() error {
+		if n := pool.InUse(); n != 0 {
+			return fmt.Errorf("house: %d mbufs are still in use at the end: a leak", n)
+		}
+		return pool.Free()
+	})
+	return nil
+}
+
+func (h *House) makeTables() error {
+	t, err := tables.New(tables.Config{
+		MaxHosts: h.cfg.Workers.Hosts, MaxStandIns: h.cfg.Workers.Standins,
+		MaxNodes: max(len(h.cfg.Hosts), 1), MaxGroups: max(len(h.cfg.Groups), 1),
+		MaxReaders: len(h.cfg.Workers.LCores),
+	})
+	if err != nil {
+		return err
+	}
+	h.tables = t
+	h.onTakeDown(func() error { t.Close(); return nil })
+	return nil
+}
+
+func (h *House) hangIBDoor() error {
+	if !h.cfg.IB.Port.Fabric {
+		return fmt.Errorf("house: [ib] port %q: this build has no verbs door yet; use \"fabric:\" or \"fabric:FILE\"",
+			fmt.Sprintf("%s:%d", h.cfg.IB.Port.Device, h.cfg.IB.Port.Num))
+	}
+	d, err := hangFabric(h.cfg, h.pool, h.log)
+	if err != nil {
+		return err
+	}
+	h.door = d
+	h.onTakeDown(d.close)
+	return nil
+}
+
+func (h *House) hangEthernetDoor() error {
+	n := len(h.cfg.Workers.LCores)
+	p, err := dpdk.OpenPort(h.cfg.RoCE.Port.String(), dpdk.PortConfig{
+		Pool: h.pool, RxQueues: n, TxQueues: n, RxDescs: h.cfg.Workers.RxDescs, TxDescs: h.cfg.Workers.TxDescs,
+		MTU: h.cfg.RoCE.MTU,
+	})
+	if err != nil {
+		return err
+	}
+	h.port = p
+	h.onTakeDown(p.Close)
+	if h.isolated() {
+		if err := p.Isolate(true); err != nil {
+			return err
+		}
+	}
+	if err := p.Start(); err != nil {
+		return err
+	}
+	h.onTakeDown(p.Stop)
+	return h.steer()
+}
+
+// ownAddresses are the bridge's own, the link-local one included.
+func (h *House) ownAddresses() []netip.Prefix {
+	own := append([]netip.Prefix(nil), h.cfg.RoCE.Addresses...)
+	linkLocal := h.link().LinkLocal()
+	return append(own, netip.PrefixFrom(linkLocal, 64))
+}

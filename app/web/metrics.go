@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package web is the bridge's HTTP face: what Prometheus scrapes.
+package web
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"causeway/lcore"
+	"causeway/lcore/manage"
+)
+
+// A Bridge is what there is to tell about.
+type Bridge interface {
+	Counters() lcore.Counters
+	Status() manage.Status
+}
+
+// WriteMetrics writes every metric of b in Prometheus' text format. Every drop reason is there from the
+// first scrape on, so that a rate has a beginning.
+func WriteMetrics(w io.Writer, b Bridge) {
+	c, s := b.Counters(), b.Status()
+	for d := range c.Direction {
+		writeDirection(w, lcore.Direction(d), &c.Direction[d])
+	}
+	writeOdd(w, &c.Odd, &s.Counters)
+	counter(w, "causeway_worker_loops_total", c.Loops)
+	counter(w, "causeway_worker_busy_loops_total", c.Busy)
+	writeStatus(w, &s)
+	metrics.WriteProcessMetrics(w)
+}
+
+func writeDirection(w io.Writer, d lcore.Direction, c *lcore.DirectionCounters) {
+	label := func(name string) string { return fmt.Sprintf(`causeway_%s{direction="%v"}`, name, d) }
+	counter(w, label("packets_received_total"), c.Received)
+	counter(w, label("packets_sent_total"), c.Sent)
+	counter(w, label("payload_bytes_sent_total"), c.SentBytes)
+	counter(w, label("congestion_marked_total"), c.CongestionMarked)
+	counter(w, label("reserved_bits_total"), c.ReservedBits)
+	counter(w, label("standin_waits_total"), c.StandInWaits)
+	counter(w, label("handed_over_total"), c.HandedOver)
+	for _, reason := range lcore.Drops() {
+		counter(w, fmt.Sprintf(`causeway_packets_dropped_total{direction="%v",reason="%v"}`, d, reason), c.Drops[reason])
+	}
+}
+
+func writeOdd(w io.Writer, o *lcore.OddCounters, m *manage.Counters) {
+	counter(w, "causeway_management_frames_received_total", o.Received)
+	counter(w, "causeway_management_frames_lost_total", o.Full)
+	counter(w, "causeway_management_frames_sent_total", o.Sent)
+	counter(w, "causeway_management_frames_refused_total", o.Refused)
+	counter(w, "causeway_arp_answered_total", m.ARPAnswered)
+	counter(w, "causeway_nd_answered_total", m.NDAnswered)
+	counter(w, "causeway_echo_answered_total", m.EchoAnswered)
+	counter(w, "causeway_group_reports_total", m.GroupReports)
+	counter(w, "causeway_group_queries_total", m.GroupQueries)
+	counter(w, "causeway_hosts_learned_total", m.HostsLearned)
+	counter(w, "causeway_hosts_moved_total", m.HostsMoved)
+	counter(w, "causeway_spoofs_total", m.Spoofs)
+	counter(w, "causeway_standins_made_total", m.StandInsMade)
+	counter(w, "causeway_standins_denied_total", m.StandInsDenied)
+}
+
+func writeStatus(w io.Writer, s *manage.Status) {
+	ready := uint64(0)
+	if s.Ready {
+		ready = 1
+	}
+	gauge(w, "causeway_ready", ready)
+	gauge(w, "causeway_waiting", uint64(s.Waiting))
+	gauge(w, "causeway_hosts", uint64(s.Hosts))
+	gauge(w, "causeway_nodes", uint64(s.Nodes))
+	gauge(w, "causeway_groups", uint64(s.Groups))
+	gauge(w, "causeway_standins", uint64(s.StandIns))
+}
+
+func counter(w io.Writer, name string, v uint64) { metrics.WriteCounterUint64(w, name, v) }
+
+func gauge(w io.Writer, name string, v uint64) { metrics.WriteGaugeUint64(w, name, v) }

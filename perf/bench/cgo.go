@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+/*
+#cgo pkg-config: libdpdk
+#cgo CFLAGS: -O3 -g -std=gnu11 -Wall -Wextra -Werror -I${SRCDIR}/../..
+#cgo LDFLAGS: -lrte_net_ring
+*/
+import "C"

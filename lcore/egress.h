@@ -65,7 +65,8 @@ static inline uint64_t group_mac(const uint8_t *ip, uint8_t version)
 	return 0x333300000000 | low;
 }
 
-/* headers.c: writes everything in front of and behind the payload; the mbuf then is a whole frame. */
-void write_headers(struct worker *w, struct message *g);
+/* headers.c: writes everything in front of and behind the payload but the ICRC, for which the mbuf has room;
+ * returns what the ICRC covers. */
+struct icrc_job write_headers(struct worker *w, struct message *g);
 
 #endif

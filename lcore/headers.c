@@ -58,7 +58,8 @@ static uint16_t port_of(uint32_t flow)
  * below 2 say "this subnet only" on InfiniBand, where the bridge is not a hop; they become the default. */
 static struct inherited inherit(const struct bench *b, const struct message *g)
 {
-	struct inherited in = {.tclass = (uint8_t)(b->dscp_of_sl[g->recv.sl & 15] << 2), .hop_limit = b->ttl, .flow_label = 0};
+	struct inherited in = {
+		.tclass = (uint8_t)(b->dscp_of_sl[g->recv.sl & 15] << 2), .hop_limit = b->ttl, .flow_label = 0};
 	uint8_t hops = 0;
 	if (g->header == HEADER_GRH) {
 		in.tclass = (uint8_t)(be16(g->area) >> 4);
@@ -175,7 +176,7 @@ static uint8_t *put_network(uint8_t *transport, const struct message *g, const s
 	return g->six ? put_ipv6(udp, g, in, 8 + transport_len, PROTO_UDP) : put_ipv4(udp, g, in, 8 + transport_len);
 }
 
-void write_headers(struct worker *w, struct message *g)
+struct icrc_job write_headers(struct worker *w, struct message *g)
 {
 	const struct bench *b = w->bench;
 	struct inherited in = inherit(b, g);
@@ -191,10 +192,9 @@ void write_headers(struct worker *w, struct message *g)
 	uint16_t type;
 	uint32_t transport_len = (uint32_t)(end - transport) + ICRC_LEN;
 	uint8_t *net = put_network(transport, g, &in, transport_len, &kind, &type);
-	uint32_t crc = icrc(kind, net, (uint32_t)(end - net));
-	memcpy(end, &crc, sizeof crc);
 	uint8_t *frame = put_ethernet(net, b, g, type, g->recv.sl);
 	m->data_off = (uint16_t)(frame - (uint8_t *)m->buf_addr);
 	m->data_len = (uint16_t)(end + ICRC_LEN - frame);
 	m->pkt_len = m->data_len;
+	return (struct icrc_job){.p = net, .len = (uint32_t)(end - net), .kind = kind};
 }

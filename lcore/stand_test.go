@@ -4,13 +4,12 @@ package lcore_test
 
 import (
 	"fmt"
-	"net/netip"
+	"maps"
 	"os"
 	"testing"
 
 	"causeway/dpdk"
 	"causeway/ibside/fabric/door"
-	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/tables"
 )
@@ -29,105 +28,82 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A stand is a bench with a ring for each door: the test is both fabrics.
-type stand struct {
-	t      *testing.T
-	pool   *dpdk.Mempool
-	port   *dpdk.RingPort
-	door   *door.Door
-	tables *tables.Tables
-	bench  *lcore.Bench
-	worker *lcore.Worker
-	held   []lcore.OddFrame
-}
-
-// The world of the stand: one RoCE host with one QP, one IB node, one group. The addresses are those of
-// the worked examples in testdata.
-var (
-	bridgeMAC = [6]byte{2, 0, 0, 0, 0, 2}
-	hostMAC   = [6]byte{2, 0, 0, 0, 0, 1}
-	hostIP    = netip.MustParseAddr("10.10.0.1")
-	nodeIP    = netip.MustParseAddr("10.10.0.2")
-	bridgeIP  = netip.MustParsePrefix("10.10.0.254/24")
-	groupIP   = netip.MustParseAddr("239.1.2.3")
-	hostIP6   = netip.MustParseAddr("2001:db8::1")
-	nodeIP6   = netip.MustParseAddr("2001:db8::2")
-	bridgeIP6 = netip.MustParsePrefix("2001:db8::fe/64")
-	nodeGID   = mustGID("fe80::2:c903:0:2")
-	bridgeGID = mustGID("fe80::2:c903:0:1")
-	groupMGID = mustGID("ff12:4001:ffff::f01:203")
-)
-
 const (
-	hostQPN    = ib.QPN(0x456)
-	nodeQPN    = ib.QPN(0x123)
-	standInQPN = ib.QPN(0x777)
-	nodeLID    = ib.LID(7)
-	bridgeLID  = ib.LID(4)
-	groupMLID  = ib.LID(0xc001)
+	standMbufs = 4095
+	standRing  = 1024 // of the door, each way, and of the port's queues
+	handed     = 1024 // rings between a worker and management: setup.c; DPDK's rings hold one less than their size
 )
 
-func mustGID(s string) ib.GID {
-	g, err := ib.ParseGID(s)
-	if err != nil {
-		panic(err)
-	}
-	return g
+// A stand is a bench with rings for doors: the test is both fabrics, and management.
+//
+//	fromRoCE ─▶ port ─▶ worker ─▶ door ─▶ toIB          odd ring ─▶ odd
+//	toRoCE   ◀─ port ◀─ worker ◀─ door ◀─ fromIB
+//
+// Nothing runs by itself: fromRoCE and fromIB step the workers until nothing moves any more.
+type stand struct {
+	t       testing.TB
+	world   *world
+	pool    *dpdk.Mempool
+	port    *dpdk.RingPort
+	door    *door.Door
+	tables  *tables.Tables
+	bench   *lcore.Bench
+	workers []*lcore.Worker
+	deaf    bool             // management does not take what lies on the odd rings
+	odd     []lcore.OddFrame // what it took
+	sent    []door.Sent      // reused by toIB
 }
 
-func benchConfig() lcore.BenchConfig {
-	return lcore.BenchConfig{
-		MAC: bridgeMAC, GID: bridgeGID, LID: bridgeLID, RoCEPKey: ib.PKeyDefault,
-		IBMTU: 4096, RoCEMTU: 4096, Versions: lcore.V1 | lcore.V2, TTL: 64, RewriteImm: true,
-		Addresses: []netip.Prefix{bridgeIP, bridgeIP6},
-		Allow:     []netip.Prefix{bridgeIP.Masked(), bridgeIP6.Masked()},
-	}
-}
-
-// newStand builds a stand; at the end of the test it asserts conservation and that no mbuf is in use.
-func newStand(t *testing.T, cfg lcore.BenchConfig) *stand {
+// newStand builds a stand in a world; at the end of the test it asserts conservation and that no mbuf is in use.
+func newStand(t testing.TB, w *world) *stand {
 	t.Helper()
-	s := &stand{t: t}
-	var err error
-	check := func(err error) {
+	s := &stand{t: t, world: w}
+	workers := max(1, w.workers)
+	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.pool, err = dpdk.NewMempool("stand", 4095, lcore.DataRoom, door.PrivSize)
-	check(err)
-	s.port, err = dpdk.OpenRingPort(dpdk.PortConfig{Pool: s.pool})
-	check(err)
-	check(s.port.Port.Start())
-	s.door, err = door.New(s.pool, 1, 1024)
-	check(err)
+	var err error
+	s.pool, err = dpdk.NewMempool("stand", standMbufs, lcore.DataRoom, door.PrivSize)
+	must(err)
+	s.port, err = dpdk.OpenRingPort(dpdk.PortConfig{
+		Pool: s.pool, RxQueues: workers, TxQueues: workers, RxDescs: standRing, TxDescs: standRing,
+	})
+	must(err)
+	must(s.port.Port.Start())
+	s.door, err = door.New(s.pool, workers, standRing)
+	must(err)
 	s.tables, err = tables.New(tables.Config{MaxHosts: 1024, MaxStandIns: 1024, MaxNodes: 1024, MaxGroups: 64, MaxReaders: 4})
-	check(err)
-	s.bench, err = lcore.NewBench(cfg, s.tables.Pointer())
-	check(err)
-	s.worker, err = s.bench.NewWorker(lcore.WorkerConfig{Port: s.port.Port.ID(), Door: s.door.Pointer(0), MaxGroups: 64})
-	check(err)
+	must(err)
+	s.bench, err = lcore.NewBench(w.config, s.tables.Pointer())
+	must(err)
+	for i := range workers {
+		worker, err := s.bench.NewWorker(lcore.WorkerConfig{
+			Port: s.port.Port.ID(), Queue: uint16(i), Door: s.door.Pointer(i), MaxGroups: 64,
+		})
+		must(err)
+		s.workers = append(s.workers, worker)
+	}
+	s.sent = make([]door.Sent, standRing)
+	must(w.populate(s.tables))
 	t.Cleanup(s.close)
 	return s
 }
 
+// close takes the stand down. Every packet that came in must have left by exactly one way.
 func (s *stand) close() {
-	for _, o := range s.held {
+	for _, o := range s.odd {
 		if o.Held != nil {
 			o.Held.Drop(lcore.DropShutdown)
 		}
 	}
 	final := s.bench.Close()
-	for d, c := range final.Direction {
-		if !c.Conserved() {
-			s.t.Errorf("%v: received %d, sent %d, dropped %d: %v", lcore.Direction(d), c.Received, c.Sent, c.Dropped(), c.Drops)
-		}
+	s.checkConserved(final)
+	for i := range s.workers {
+		s.toRoCE(i)
 	}
-	if o := final.Odd; o.Received != o.Handed+o.Full {
-		s.t.Errorf("odd frames: received %d, handed %d, lost %d", o.Received, o.Handed, o.Full)
-	}
-	s.drainPort()
 	for _, err := range []error{s.door.Close(), s.port.Port.Close()} {
 		if err != nil {
 			s.t.Error(err)
@@ -142,61 +118,73 @@ func (s *stand) close() {
 	}
 }
 
-// populate puts the host, its stand-in, the node and the group on the shelves.
-func (s *stand) populate() {
+func (s *stand) checkConserved(c lcore.Counters) {
 	s.t.Helper()
-	put := func(_ uint32, err error) {
-		s.t.Helper()
-		if err != nil {
-			s.t.Fatal(err)
+	for d, c := range c.Direction {
+		if !c.Conserved() {
+			s.t.Errorf("%v: received %d, sent %d, dropped %d: %v", lcore.Direction(d), c.Received, c.Sent, c.Dropped(), c.Drops)
 		}
 	}
-	for i, ip := range []netip.Addr{hostIP, hostIP6} {
-		put(s.tables.PutHost(tables.Host{IP: ip, MAC: hostMAC, Version: lcore.V2}))
-		put(s.tables.PutStandIn(tables.StandIn{
-			Host: ip, HostQPN: hostQPN, QP: uint32(40 + i), QPN: standInQPN + ib.QPN(i), QKey: ib.QKeyRDMAUDP, Version: lcore.V2,
-		}))
+	if o := c.Odd; o.Received != o.Handed+o.Full {
+		s.t.Errorf("odd frames: received %d, handed %d, lost %d", o.Received, o.Handed, o.Full)
 	}
-	put(s.tables.PutNode(tables.Node{IP4: nodeIP, IP6: nodeIP6, GID: nodeGID, LID: nodeLID, SL: 2}))
-	put(s.tables.PutGroup(tables.Group{
-		IP: groupIP, MGID: groupMGID, MLID: groupMLID, QKey: ib.QKeyRDMAUDP, RoCEQKey: ib.QKeyRDMAUDP,
-		MTUToIB: 2048, MTUToRoCE: 2048, Version: lcore.V2, ToIB: true, ToRoCE: true, RewriteImm: true,
-	}))
 }
 
-// fromRoCE has frames come in at the Ethernet port, and the worker work.
+// fromRoCE has frames come in at the Ethernet port, for the first worker, and the workers work.
 func (s *stand) fromRoCE(frames ...[]byte) {
 	s.t.Helper()
-	for _, f := range frames {
+	s.arrive(0, frames...)
+	s.work()
+}
+
+// arrive puts frames into a queue of the port.
+func (s *stand) arrive(queue int, frames ...[]byte) {
+	s.t.Helper()
+	burst := make([]dpdk.Mbuf, len(frames))
+	for i, f := range frames {
 		m, err := s.pool.Alloc(f)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if s.port.ToPort(0).Enqueue([]dpdk.Mbuf{m}) != 1 {
-			m.Free()
-			s.t.Fatal("the port's ring is full")
-		}
+		burst[i] = m
 	}
-	s.work()
+	s.arriveMbufs(queue, burst)
+}
+
+func (s *stand) arriveMbufs(queue int, burst []dpdk.Mbuf) {
+	s.t.Helper()
+	if n := s.port.ToPort(queue).Enqueue(burst); n != len(burst) {
+		for _, m := range burst[n:] {
+			m.Free()
+		}
+		s.t.Fatalf("the port's ring took %d of %d frames", n, len(burst))
+	}
 }
 
 // work steps until nothing moves any more.
 func (s *stand) work() {
-	for s.worker.Step() > 0 {
-		s.held = append(s.held, s.worker.TakeOdd()...)
+	for moved := 1; moved > 0; {
+		moved = 0
+		for _, w := range s.workers {
+			moved += w.Step()
+			if !s.deaf {
+				s.odd = append(s.odd, w.TakeOdd()...)
+			}
+		}
 	}
 }
 
-// toIB takes what the worker posted.
-func (s *stand) toIB() []door.Sent {
-	buf := make([]door.Sent, 1024)
-	for i := range buf {
-		buf[i].Payload = make([]byte, 0, 4096)
-	}
-	return buf[:s.door.Take(0, buf)]
+// takeOdd returns what management took since the last call; the caller ends what is held.
+func (s *stand) takeOdd() []lcore.OddFrame {
+	odd := s.odd
+	s.odd = nil
+	return odd
 }
 
-// fromIB has messages come in at the IB door, and the worker work.
+// toIB takes what a worker posted. The slice is good until the next call.
+func (s *stand) toIB(worker int) []door.Sent { return s.sent[:s.door.Take(worker, s.sent)] }
+
+// fromIB has messages come in at the IB door, for the first worker, and the workers work.
 func (s *stand) fromIB(msgs ...door.Received) {
 	s.t.Helper()
 	if n := s.door.Deliver(0, msgs); n != len(msgs) {
@@ -205,11 +193,12 @@ func (s *stand) fromIB(msgs ...door.Received) {
 	s.work()
 }
 
-// toRoCE takes what the worker sent on Ethernet.
-func (s *stand) toRoCE() [][]byte {
+// toRoCE takes what a worker sent on Ethernet.
+func (s *stand) toRoCE(worker int) [][]byte {
 	var out [][]byte
 	var b [64]dpdk.Mbuf
-	for n := s.port.FromPort(0).Dequeue(b[:]); n > 0; n = s.port.FromPort(0).Dequeue(b[:]) {
+	ring := s.port.FromPort(worker)
+	for n := ring.Dequeue(b[:]); n > 0; n = ring.Dequeue(b[:]) {
 		for _, m := range b[:n] {
 			out = append(out, m.Bytes())
 			m.Free()
@@ -218,9 +207,16 @@ func (s *stand) toRoCE() [][]byte {
 	return out
 }
 
-func (s *stand) drainPort() { s.toRoCE() }
+// counters returns the sum over all workers of one direction.
+func (s *stand) counters(d lcore.Direction) lcore.DirectionCounters { return s.bench.Counters().Direction[d] }
 
-// drops returns the drops of one direction.
-func (s *stand) drops(d lcore.Direction) map[lcore.Drop]uint64 {
-	return s.bench.Counters().Direction[d].Drops
+// droppedSince returns what was dropped since before.
+func (s *stand) droppedSince(d lcore.Direction, before lcore.DirectionCounters) map[lcore.Drop]uint64 {
+	drops := maps.Clone(s.counters(d).Drops)
+	for reason, n := range before.Drops {
+		if drops[reason] -= n; drops[reason] == 0 {
+			delete(drops, reason)
+		}
+	}
+	return drops
 }

@@ -25,10 +25,10 @@ type doorPointer = unsafe.Pointer
 // fabricDoor is the embedded door: a software subnet, an HCA on it, and the rings to the workers.
 type fabricDoor struct {
 	*door.Bridge
-	subnet *fabric.Fabric
-	hca    *fabric.HCA
-	rings  *door.Door
-	pkey   ib.PKey
+	owned *fabric.Fabric // nil: the subnet is somebody else's
+	hca   *fabric.HCA
+	rings *door.Door
+	pkey  ib.PKey
 }
 
 // ringDepth is how many messages wait between a worker and the HCA: a burst of every size a demo or a test
@@ -36,16 +36,20 @@ type fabricDoor struct {
 const ringDepth = 8192
 
 // hangFabric builds the subnet that [ib] port names.
-func hangFabric(cfg *config.Config, pool *dpdk.Mempool, log *slog.Logger) (*fabricDoor, error) {
-	topology, err := fabric.Load(cfg.IB.Port.File)
-	if err != nil {
-		return nil, err
-	}
+// With a subnet of the caller's it takes that one, and leaves it to him.
+func hangFabric(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, log *slog.Logger) (*fabricDoor, error) {
 	d := &fabricDoor{pkey: cfg.IB.PKey}
-	if d.subnet, err = fabric.New(topology); err != nil {
-		return nil, err
+	if subnet == nil {
+		topology, err := fabric.Load(cfg.IB.Port.File)
+		if err != nil {
+			return nil, err
+		}
+		if subnet, err = fabric.New(topology); err != nil {
+			return nil, err
+		}
+		d.owned = subnet
 	}
-	port, err := d.subnet.Attach(fabric.PortConfig{Name: cfg.Name, GUID: bridgeGUID(cfg.Name)})
+	port, err := subnet.Attach(fabric.PortConfig{Name: cfg.Name, GUID: bridgeGUID(cfg.Name)})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -57,7 +61,7 @@ func hangFabric(cfg *config.Config, pool *dpdk.Mempool, log *slog.Logger) (*fabr
 		return nil, errors.Join(err, d.close())
 	}
 	info := d.Port()
-	log.Info("ib_port", "port", "fabric", "gid", info.GID, "lid", info.LID, "mtu", info.MTU.Bytes(), "nodes", len(topology.Nodes))
+	log.Info("ib_port", "port", "fabric", "gid", info.GID, "lid", info.LID, "mtu", info.MTU.Bytes())
 	return d, nil
 }
 
@@ -82,8 +86,8 @@ func (d *fabricDoor) close() error {
 	if d.hca != nil {
 		errs = append(errs, d.hca.Close())
 	}
-	if d.subnet != nil {
-		errs = append(errs, d.subnet.Close())
+	if d.owned != nil {
+		errs = append(errs, d.owned.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -18,6 +18,7 @@ import (
 
 	"causeway/config"
 	"causeway/dpdk"
+	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/manage"
@@ -65,6 +66,8 @@ type Options struct {
 	Log *slog.Logger
 	// Around, if not nil, is called around opening the Ethernet port: to do so in another network namespace.
 	Around func(open func() error) error
+	// Subnet, if not nil, takes the place of the software subnet that [ib] port describes. It stays the caller's.
+	Subnet *fabric.Fabric
 }
 
 // Build builds a bridge after cfg. On an error nothing is left behind. One bridge a process, because DPDK
@@ -78,7 +81,7 @@ func Build(cfg *config.Config, o Options) (*House, error) {
 		h.startEAL,
 		h.makePool,
 		h.makeTables,
-		h.hangIBDoor,
+		func() error { return h.hangIBDoor(o.Subnet) },
 		func() error { return o.Around(h.hangEthernetDoor) },
 		h.makeBench,
 		h.makeManagement,
@@ -208,7 +211,10 @@ func (h *House) startEAL() error {
 const privateBytes = 128
 
 func (h *House) makePool() error {
-	pool, err := dpdk.NewMempool("packets", h.cfg.Workers.Mbufs, lcore.DataRoom, privateBytes)
+	// A port wants room for the longest frame of its MTU, though RoCE's are never longer than lcore.DataRoom.
+	const frameOverhead = 64
+	room := max(lcore.DataRoom, dpdk.Headroom+h.cfg.RoCE.MTU+frameOverhead)
+	pool, err := dpdk.NewMempool("packets", h.cfg.Workers.Mbufs, room, privateBytes)
 	if err != nil {
 		return err
 	}
@@ -236,12 +242,12 @@ func (h *House) makeTables() error {
 	return nil
 }
 
-func (h *House) hangIBDoor() error {
+func (h *House) hangIBDoor(subnet *fabric.Fabric) error {
 	if !h.cfg.IB.Port.Fabric {
 		return fmt.Errorf("house: [ib] port %q: this build has no verbs door yet; use \"fabric:\" or \"fabric:FILE\"",
 			fmt.Sprintf("%s:%d", h.cfg.IB.Port.Device, h.cfg.IB.Port.Num))
 	}
-	d, err := hangFabric(h.cfg, h.pool, h.log)
+	d, err := hangFabric(h.cfg, h.pool, subnet, h.log)
 	if err != nil {
 		return err
 	}

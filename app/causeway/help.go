@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"causeway/config"
+)
+
+// overview prints what there is.
+func overview(w io.Writer) {
+	fmt.Fprintf(w, `Causeway joins a RoCE fabric to an InfiniBand fabric: UD messages and multicast, both ways.
+
+usage: causeway COMMAND [ARGUMENTS]
+
+`)
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.short)
+	}
+	fmt.Fprintf(w, "\n\"causeway help COMMAND\" says more about one.\n")
+}
+
+// unknown says that there is no such subcommand.
+func unknown(w io.Writer, name string) {
+	var names []string
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	hint := `"causeway help" lists the commands`
+	if near := config.Nearest(name, names); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	fmt.Fprintf(w, "causeway: there is no command %q; %s\n", name, hint)
+}
+
+// runHelp explains one subcommand, or lists them all.
+func runHelp(args []string, stdout, stderr io.Writer) int {
+	fs := newFlags("help", "Explains a command; without one, lists them all.")
+	if code, done := parse(fs, args, stdout, stderr); done {
+		return code
+	}
+	switch fs.NArg() {
+	case 0:
+		overview(stdout)
+		return exitOK
+	case 1:
+		c, ok := find(fs.Arg(0))
+		if !ok {
+			unknown(stderr, fs.Arg(0))
+			return exitUsage
+		}
+		return c.run([]string{"-h"}, stdout, stderr)
+	}
+	return misused(fs, stderr, "help takes one command")
+}
+
+// newFlags returns the flag set of a subcommand. long is the paragraph that its help begins with.
+func newFlags(name, long string) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // parse reports errors itself, in one line
+	fs.Usage = func() {
+		c, _ := find(name)
+		w := fs.Output()
+		fmt.Fprintf(w, "usage: %s\n\n%s\n", usageLine(c), long)
+		flags := 0
+		fs.VisitAll(func(*flag.Flag) { flags++ })
+		if flags > 0 {
+			fmt.Fprintln(w)
+			fs.PrintDefaults()
+		}
+	}
+	return fs
+}
+
+func usageLine(c command) string {
+	return strings.TrimSpace("causeway " + c.name + " " + c.usage)
+}
+
+// parse parses a subcommand's flags. When done is true the subcommand ends with code: help was asked for
+// and printed, or the flags were wrong and that was said.
+func parse(fs *flag.FlagSet, args []string, stdout, stderr io.Writer) (code int, done bool) {
+	usage := fs.Usage
+	fs.Usage = func() {}
+	err := fs.Parse(args)
+	switch {
+	case err == nil:
+		return exitOK, false
+	case errors.Is(err, flag.ErrHelp):
+		fs.SetOutput(stdout)
+		usage()
+		return exitOK, true
+	}
+	return misused(fs, stderr, err.Error()), true
+}
+
+// misused says what was wrong about the arguments, and how they should be.
+func misused(fs *flag.FlagSet, stderr io.Writer, what string) int {
+	c, _ := find(fs.Name())
+	fmt.Fprintf(stderr, "causeway %s: %s; usage: %s\n", fs.Name(), what, usageLine(c))
+	return exitUsage
+}

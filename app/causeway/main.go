@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Causeway joins a RoCE fabric to an InfiniBand fabric: it carries UD messages and multicast both ways.
+//
+// The program is a table of subcommands, each in a file of its own. A subcommand exits with 0 when it did
+// what it was asked, 1 when it could not, and 2 when it was asked wrongly.
+package main
+
+import (
+	"io"
+	"os"
+)
+
+// command is one subcommand.
+type command struct {
+	name  string
+	usage string // what follows the name: "[-v] FILE"
+	short string // one line for the list; no capital, no full stop
+	run   func(args []string, stdout, stderr io.Writer) int
+}
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// commands lists the subcommands in the order in which help shows them.
+// It is a function because help, one of them, reads the list.
+func commands() []command {
+	return []command{
+		{"run", "-c FILE", "run the bridge", runBridge},
+		{"demo", "[--duration 20s] [--json] [--pcap DIR]", "show the bridge at work, with no hardware", runDemo},
+		{"check", "FILE...", "check configuration files and report every problem", runCheck},
+		{"version", "", "print the version", runVersion},
+		{"help", "[COMMAND]", "explain a command", runHelp},
+	}
+}
+
+func main() {
+	os.Exit(dispatch(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// dispatch runs the subcommand that args name and returns the exit code.
+func dispatch(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		overview(stderr)
+		return exitUsage
+	}
+	switch args[0] {
+	case "-h", "-help", "--help":
+		overview(stdout)
+		return exitOK
+	case "-version", "--version":
+		args = []string{"version"}
+	}
+	c, ok := find(args[0])
+	if !ok {
+		unknown(stderr, args[0])
+		return exitUsage
+	}
+	return c.run(args[1:], stdout, stderr)
+}
+
+// find returns the subcommand of a name.
+func find(name string) (command, bool) {
+	for _, c := range commands() {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return command{}, false
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// try runs a command line and returns its exit code and what it printed.
+func try(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = dispatch(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestCommandLines(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		args   string
+		code   int
+		stdout string // a part; "" wants nothing printed
+		stderr string
+	}{
+		{"nothing", "", exitUsage, "", "usage: causeway COMMAND"},
+		{"help", "help", exitOK, "usage: causeway COMMAND", ""},
+		{"-h", "-h", exitOK, "usage: causeway COMMAND", ""},
+		{"help of a command", "help check", exitOK, "usage: causeway check FILE...", ""},
+		{"-h of a command", "check -h", exitOK, "usage: causeway check FILE...", ""},
+		{"help of two", "help check version", exitUsage, "", "help takes one command; usage: causeway help [COMMAND]"},
+		{"help of nothing known", "help chekc", exitUsage, "", `there is no command "chekc"; did you mean check?`},
+		{"a slip", "verison", exitUsage, "", `there is no command "verison"; did you mean version?`},
+		{"nonsense", "frobnicate", exitUsage, "", `there is no command "frobnicate"; "causeway help" lists the commands`},
+		{"unknown flag", "check -x", exitUsage, "", "causeway check: flag provided but not defined: -x; usage: causeway check FILE..."},
+		{"check without a file", "check", exitUsage, "", "causeway check: name a file; usage: causeway check FILE..."},
+		{"version", "version", exitOK, "causeway ", ""},
+		{"--version", "--version", exitOK, "causeway ", ""},
+		{"version of something", "version 1", exitUsage, "", "version takes no arguments"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := try(strings.Fields(c.args)...)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			wantPart(t, "stdout", stdout, c.stdout)
+			wantPart(t, "stderr", stderr, c.stderr)
+		})
+	}
+}
+
+func wantPart(t *testing.T, stream, got, want string) {
+	t.Helper()
+	if want == "" && got != "" || !strings.Contains(got, want) {
+		t.Errorf("%s:\n%s\nwant %q in it", stream, got, want)
+	}
+}
+
+// TestEveryCommandHasHelp wants a usage line, a paragraph, and a line in the list from each command.
+func TestEveryCommandHasHelp(t *testing.T) {
+	_, list, _ := try("help")
+	for _, c := range commands() {
+		code, help, stderr := try("help", c.name)
+		if code != exitOK || stderr != "" || !strings.HasPrefix(help, "usage: "+usageLine(c)+"\n\n") {
+			t.Errorf("%s: exit code %d, help:\n%s%s", c.name, code, help, stderr)
+		}
+		if !strings.Contains(list, c.name) || !strings.Contains(list, c.short) {
+			t.Errorf("%s is not in the list:\n%s", c.name, list)
+		}
+		if strings.HasSuffix(c.short, ".") || c.short == "" || c.short[:1] != strings.ToLower(c.short[:1]) {
+			t.Errorf("%s: %q should be a few words without capital and full stop", c.name, c.short)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.toml")
+	text := "[roce]\nport = \"ring\"\naddresses = [\"10.9.0.254/24\"]\nmtu = 1\n[ib]\nport = \"fabrik:\"\n"
+	if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const good = "../../docs/example.toml"
+	code, stdout, stderr := try("check", bad, good)
+	if code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	if want := good + ": ok: 2 hosts, 2 groups, 1 service\n"; !strings.HasSuffix(stdout, want) {
+		t.Errorf("stdout %q, want %q at its end", stdout, want)
+	}
+	want := "config: " + bad + `:4: roce: mtu 1 is too small for any IB MTU; use 336 to 9216
+config: ` + bad + `:6: ib: port "fabrik:" is not an InfiniBand port; write "mlx5_0:1", "fabric:" or "fabric:FILE"
+` + bad + ": 2 problems\n"
+	if stderr != want {
+		t.Errorf("stderr\n%swant\n%s", stderr, want)
+	}
+	if code, _, _ := try("check", good); code != exitOK {
+		t.Errorf("exit code %d for a good file, want %d", code, exitOK)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	defer func(v string, d func() string) { version, dpdkVersion = v, d }(version, dpdkVersion)
+	version, dpdkVersion = "v1.2.3", func() string { return "DPDK 22.11.11" }
+	_, stdout, _ := try("version")
+	lines := strings.Split(stdout, "\n")
+	if len(lines) != 4 || lines[0] != "causeway v1.2.3" || !strings.HasPrefix(lines[1], "go") || lines[2] != "DPDK 22.11.11" {
+		t.Errorf("got\n%s", stdout)
+	}
+}

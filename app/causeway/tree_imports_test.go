@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "causeway"
+
+// mayImport says which of the project's packages a folder's packages may import. The longest folder that
+// a package lies in counts; packages under one rule may import each other. In a list, "x" is the package
+// x alone and "x/..." also what lies below it.
+var mayImport = []struct {
+	folder  string
+	allowed string
+	why     string
+}{
+	{"app", "config dpdk/... ibside/... lcore/... tables/...", "app builds the house out of everything but perf, which measures it"},
+	{"perf", "config dpdk/... ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
+	{"lcore", "tables ibside/ib lcore/frame dpdk", "the bench does not know which doors are hung, nor what management does"},
+	{"lcore/manage", "tables ibside/ib ibside/sa lcore/frame config",
+		"management speaks to the bench through tables and rings only, so that it can be tested without DPDK"},
+	{"lcore/frame", "", "a codec knows nothing of the bridge"},
+	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for those who play a RoCE host: both codecs, and nothing of the bridge"},
+	{"ibside/verbs", "dpdk ibside/ib", "a door knows nothing of the bench"},
+	{"ibside/fabric", "ibside/ib dpdk", "a door knows nothing of the bench"},
+	{"ibside/sa", "ibside/ib", "subnet administration is MADs, over whichever port carries them"},
+	{"ibside/ib", "", "a codec knows nothing of the bridge"},
+	{"tables", "ibside/ib", "shelves do not know who reads them"},
+	{"config", "ibside/ib", "a configuration can be checked on any machine"},
+	{"dpdk", "", "a thin binding has no policy"},
+}
+
+// usesC lists the packages that may import "C": the doors, the bench and the shelves; a package that gives
+// tests of one its C side; and, with all below it, perf.
+var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabric/door", "ibside/fabric/door/doortest", "lcore", "tables", "perf"}
+
+// pureGo lists the packages that may not have C even among what they import.
+var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce"}
+
+// listed is what go list says of a package.
+type listed struct {
+	ImportPath string
+	CgoFiles   []string
+	Imports    []string
+	Deps       []string
+}
+
+// packages lists the module's packages, with the e2e tests' tag.
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-tags", "e2e", "-json=ImportPath,CgoFiles,Imports,Deps", "./...")
+	cmd.Dir = root(t)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		p.ImportPath = strings.TrimPrefix(p.ImportPath, module+"/")
+		all = append(all, p)
+	}
+	if len(all) < 3 {
+		t.Fatalf("go list found only %d packages", len(all))
+	}
+	return all
+}
+
+// in reports whether a package lies in a folder.
+func in(pkg, folder string) bool { return pkg == folder || strings.HasPrefix(pkg, folder+"/") }
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		rule := ruleOf(p.ImportPath)
+		if rule < 0 {
+			t.Errorf("%s has no rule: say in mayImport what it may import", p.ImportPath)
+			continue
+		}
+		r := mayImport[rule]
+		for _, imported := range p.Imports {
+			own, ok := strings.CutPrefix(imported, module+"/")
+			if ok && ruleOf(own) != rule && !slices.ContainsFunc(strings.Fields(r.allowed), func(a string) bool { return covers(a, own) }) {
+				t.Errorf("%s imports %s. Imports flow one way: %s. It may import: %s", p.ImportPath, own, r.why, r.allowed)
+			}
+		}
+	}
+}
+
+// ruleOf returns the index of the rule in mayImport that governs a package, -1 when there is none.
+func ruleOf(pkg string) int {
+	rule := -1
+	for i, r := range mayImport {
+		if in(pkg, r.folder) && (rule < 0 || len(r.folder) > len(mayImport[rule].folder)) {
+			rule = i
+		}
+	}
+	return rule
+}
+
+// covers reports whether an entry of an allowed list covers a package.
+func covers(entry, pkg string) bool {
+	folder, below := strings.CutSuffix(entry, "/...")
+	return pkg == folder || below && in(pkg, folder)
+}
+
+func TestCgo(t *testing.T) {
+	all := packages(t)
+	hasC := map[string]bool{}
+	for _, p := range all {
+		hasC[module+"/"+p.ImportPath] = len(p.CgoFiles) > 0
+		allowed := slices.Contains(usesC, p.ImportPath) || in(p.ImportPath, "perf")
+		if len(p.CgoFiles) > 0 && !allowed {
+			t.Errorf(`%s imports "C" in %s. C is for the packet path and the doors (%s); everything else is Go, and tests anywhere`,
+				p.ImportPath, strings.Join(p.CgoFiles, ", "), strings.Join(usesC, ", "))
+		}
+	}
+	for _, p := range all {
+		if !slices.Contains(pureGo, p.ImportPath) {
+			continue
+		}
+		for _, d := range append([]string{module + "/" + p.ImportPath}, p.Deps...) {
+			if hasC[d] {
+				t.Errorf("%s needs %s, which has C. It must build with CGO_ENABLED=0: it is used and tested without DPDK", p.ImportPath, d)
+			}
+		}
+	}
+}
+
+func TestUnsafe(t *testing.T) {
+	for _, s := range sources(t, ".go") {
+		file, err := parser.ParseFile(token.NewFileSet(), s.path, s.text, parser.ImportsOnly)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, i := range file.Imports {
+			name, _ := strconv.Unquote(i.Path.Value)
+			base := strings.TrimSuffix(strings.TrimSuffix(path.Base(s.path), ".go"), "_test")
+			if name == "unsafe" && !strings.HasSuffix(base, "_unsafe") {
+				t.Errorf("%s imports unsafe, but is not called *_unsafe.go. Whoever looks for memory errors must know where to look", s.path)
+			}
+		}
+	}
+}

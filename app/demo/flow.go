@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"causeway/ibside/fabric"
+)
+
+// A flow is a stream of numbered messages, each of which is due once at every receiver.
+type flow struct {
+	name      string
+	path      string // what the messages do, for the table
+	receivers uint64
+
+	transmit func(number uint64, payload []byte) error
+
+	sent    atomic.Uint64
+	arrived atomic.Uint64 // as they were sent, each once per receiver
+	damaged atomic.Uint64
+	repeats atomic.Uint64
+	failed  atomic.Uint64 // transmissions that the kernel refused
+	seen    []seen        // per receiver
+	trips   trips
+}
+
+// due is how many arrivals the messages sent so far owe.
+func (f *flow) due() uint64 { return f.sent.Load() * f.receivers }
+
+// seen remembers which numbers a receiver has had.
+type seen struct {
+	mu   sync.Mutex
+	have map[uint64]bool
+}
+
+func newFlow(name, path string, receivers int) *flow {
+	f := &flow{name: name, path: path, receivers: uint64(receivers), seen: make([]seen, receivers)}
+	for i := range f.seen {
+		f.seen[i].have = map[uint64]bool{}
+	}
+	return f
+}
+
+// arrive accounts for a message at one receiver. It reports its number, and whether it is the first with it.
+func (f *flow) arrive(receiver int, payload []byte) (number uint64, first bool) {
+	number, stamped, whole := fabric.ReadStamp(payload)
+	if !stamped || !whole || number == 0 || number > f.sent.Load()+1 {
+		f.damaged.Add(1)
+		return 0, false
+	}
+	s := &f.seen[receiver]
+	s.mu.Lock()
+	first = !s.have[number]
+	s.have[number] = true
+	s.mu.Unlock()
+	if !first {
+		f.repeats.Add(1)
+		return number, false
+	}
+	f.arrived.Add(1)
+	return number, true
+}
+
+const (
+	window    = 32                     // messages of a flow that may be on their way
+	pause     = time.Millisecond       // between two of them: it is a demonstration, not a benchmark
+	patience  = 2 * time.Second        // after which a message counts as lost
+	lastWords = 500 * time.Microsecond // between looks at what is still on its way
+)
+
+// sizes a flow goes through: every pad count, the smallest that carries a number, and InfiniBand's largest.
+var sizes = []int{16, 17, 18, 19, 64, 255, 1024, 1025, 2047, 4093, 4096}
+
+// run sends until ctx ends, never more than the window ahead of what arrives, and then waits for the rest.
+func (f *flow) run(ctx context.Context) {
+	progress, at := f.arrived.Load(), time.Now()
+	lost := uint64(0) // given up
+	stuck := func() bool {
+		if now := f.arrived.Load(); now != progress {
+			progress, at = now, time.Now()
+		}
+		return time.Since(at) > patience
+	}
+	for ctx.Err() == nil {
+		if f.due() >= f.arrived.Load()+lost+window*f.receivers {
+			if stuck() {
+				lost = f.due() - f.arrived.Load()
+			}
+			time.Sleep(pause)
+			continue
+		}
+		f.sendNext()
+		time.Sleep(pause)
+	}
+	for at = time.Now(); f.arrived.Load() < f.due() && !stuck(); time.Sleep(lastWords) {
+	}
+}
+
+func (f *flow) sendNext() {
+	number := f.sent.Load() + 1
+	payload := fabric.AppendStamped(nil, number, sizes[number%uint64(len(sizes))])
+	f.trips.begin(number)
+	f.sent.Store(number)
+	if err := f.transmit(number, payload); err != nil {
+		f.failed.Add(1)
+	}
+}
+
+func runFlows(ctx context.Context, flows []*flow) {
+	var all sync.WaitGroup
+	for _, f := range flows {
+		all.Go(func() { f.run(ctx) })
+	}
+	all.Wait()
+}

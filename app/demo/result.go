@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"causeway/lcore"
+)
+
+// result is what came out, in the shape of the JSON object.
+type result struct {
+	OK        bool            `json:"ok"` // every message that was due arrived, and Conserved
+	Duration  float64         `json:"duration_seconds"`
+	Flows     []flowResult    `json:"flows"`
+	RoCEToIB  directionResult `json:"roce_to_ib"`
+	IBToRoCE  directionResult `json:"ib_to_roce"`
+	Conserved bool            `json:"conserved"`
+
+	flows []*flow
+}
+
+type flowResult struct {
+	Name     string  `json:"name"`
+	Sent     uint64  `json:"sent"`
+	Due      uint64  `json:"due"` // Sent, once for each receiver
+	Arrived  uint64  `json:"arrived"`
+	Damaged  uint64  `json:"damaged"`
+	Repeated uint64  `json:"repeated"`
+	TripUS   float64 `json:"trip_microseconds"` // median of the last ones, to the last receiver; answered: both ways
+}
+
+type directionResult struct {
+	Received  uint64            `json:"received"`
+	Sent      uint64            `json:"sent"`
+	Drops     map[string]uint64 `json:"drops"`
+	Conserved bool              `json:"conserved"`
+}
+
+// take takes the final reading.
+func (r *result) take(c lcore.Counters) {
+	direction := func(d lcore.Direction) directionResult {
+		x := &c.Direction[d]
+		out := directionResult{Received: x.Received, Sent: x.Sent, Drops: map[string]uint64{}, Conserved: x.Conserved()}
+		for reason, n := range x.Drops {
+			out.Drops[reason.String()] = n
+		}
+		return out
+	}
+	r.RoCEToIB, r.IBToRoCE = direction(lcore.RoCEToIB), direction(lcore.IBToRoCE)
+	r.Conserved = r.RoCEToIB.Conserved && r.IBToRoCE.Conserved
+	r.OK = r.Conserved
+	for _, f := range r.flows {
+		x := flowResult{
+			Name: f.name, Sent: f.sent.Load(), Due: f.due(), Arrived: f.arrived.Load(), Damaged: f.damaged.Load(),
+			Repeated: f.repeats.Load(), TripUS: float64(f.trips.median()) / float64(time.Microsecond),
+		}
+		r.OK = r.OK && x.Sent > 0 && x.Arrived == x.Due && x.Damaged == 0 && x.Repeated == 0
+		r.Flows = append(r.Flows, x)
+	}
+}
+
+// write says how it was.
+func (r *result) write(o Options) error {
+	if o.JSON {
+		e := json.NewEncoder(o.Out)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	var sent, due, arrived uint64
+	for _, f := range r.Flows {
+		sent, due, arrived = sent+f.Sent, due+f.Due, arrived+f.Arrived
+	}
+	p := &printer{w: o.Out}
+	p.line("")
+	p.line("%d messages sent in %.0f s; %d of %d deliveries that were due arrived, byte for byte.", sent, r.Duration, arrived, due)
+	for _, d := range []struct {
+		name string
+		directionResult
+	}{{"RoCE to InfiniBand", r.RoCEToIB}, {"InfiniBand to RoCE", r.IBToRoCE}} {
+		p.line("%s: %d packets received = %d sent + %s%s", d.name, d.Received, d.Sent, drops(d.Drops), unless(d.Conserved))
+	}
+	if o.PcapDir != "" {
+		p.line("Captures for Wireshark: %s/roce.pcap and %s/ib.pcap", o.PcapDir, o.PcapDir)
+	}
+	p.line(map[bool]string{true: "All is well.", false: "NOT every message that was due arrived, or a packet is unaccounted for."}[r.OK])
+	return p.err
+}
+
+func unless(conserved bool) string {
+	if conserved {
+		return ""
+	}
+	return " — DOES NOT ADD UP"
+}
+
+// drops names them; what is no RoCE (the kernels' own chatter) has its names, too.
+func drops(named map[string]uint64) string {
+	var sum uint64
+	for _, n := range named {
+		sum += n
+	}
+	if sum == 0 {
+		return "0 dropped"
+	}
+	return fmt.Sprintf("%d dropped %v", sum, named)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// killAfter is how long a command may take to obey SIGTERM.
+	killAfter = 2 * time.Second
+	// pipeAfter is how long output is still awaited once a command has ended but
+	// its children hold the pipe.
+	pipeAfter = 500 * time.Millisecond
+	// exitNotRun is the exit code of a command that could not be started, as in
+	// a shell.
+	exitNotRun = 127
+)
+
+// preload makes the commands' standard output line buffered (line_buffered.c).
+const preload = "/usr/lib/line_buffered.so"
+
+// server is the guest's end of one port.
+type server struct {
+	sending sync.Mutex // guards out
+	out     *json.Encoder
+	mu      sync.Mutex // guards running
+	running map[uint64]*exec.Cmd
+}
+
+// Serve carries out the commands that come in by port until reading fails.
+// Commands still running then go on.
+func Serve(port io.ReadWriter) error {
+	s := &server{out: json.NewEncoder(port), running: map[uint64]*exec.Cmd{}}
+	in := json.NewDecoder(port)
+	for {
+		var q request
+		if err := in.Decode(&q); err != nil {
+			return err
+		}
+		switch {
+		case q.Hello:
+			s.send(report{Ready: true})
+		case q.Kill:
+			s.kill(q.ID)
+		default:
+			s.run(q.ID, q.Run)
+		}
+	}
+}
+
+func (s *server) send(r report) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	_ = s.out.Encode(r) // nobody is there to tell
+}
+
+// run starts a command in a process group of its own, so that kill reaches
+// its children too.
+func (s *server) run(id uint64, line string) {
+	cmd := exec.Command("/bin/sh", "-c", line)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = environment()
+	cmd.WaitDelay = pipeAfter
+	out := &outputWriter{s, id}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		s.send(report{ID: id, Out: []byte(err.Error() + "\n")})
+		code := exitNotRun
+		s.send(report{ID: id, Exit: &code})
+		return
+	}
+	s.mu.Lock()
+	s.running[id] = cmd
+	s.mu.Unlock()
+	go s.reap(id, cmd)
+}
+
+func environment() []string {
+	env := os.Environ()
+	if _, err := os.Stat(preload); err == nil {
+		env = append(env, "LD_PRELOAD="+preload)
+	}
+	return env
+}
+
+// reap reports how a command ended: its exit code, or 128 + signal as a shell
+// does.
+func (s *server) reap(id uint64, cmd *exec.Cmd) {
+	err := cmd.Wait()
+	code := cmd.ProcessState.ExitCode()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		code = 128 + int(status.Signal())
+	}
+	if err != nil && code == 0 && !errors.Is(err, exec.ErrWaitDelay) {
+		code = exitNotRun // its output could not be read
+	}
+	s.mu.Lock()
+	delete(s.running, id)
+	s.mu.Unlock()
+	s.send(report{ID: id, Exit: &code})
+}
+
+func (s *server) kill(id uint64) {
+	s.mu.Lock()
+	cmd := s.running[id]
+	s.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+	time.AfterFunc(killAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.running[id] == cmd { // not reaped: the group's number is still its own
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+	})
+}
+
+// outputWriter reports what a command prints.
+type outputWriter struct {
+	s  *server
+	id uint64
+}
+
+func (w *outputWriter) Write(b []byte) (int, error) {
+	w.s.send(report{ID: w.id, Out: b})
+	return len(b), nil
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"causeway/ibside/fabric"
+	"causeway/ibside/ib"
+)
+
+// mixedSizes has all pads, nothing, and the most that MTU 4200 lets through.
+var mixedSizes = []int{0, 1, 2, 3, 4, 61, 62, 63, 64, 1024, 4095, 4096}
+
+// commas writes sizes as udend wants them.
+func commas(sizes []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(sizes), " ", ","), "[]")
+}
+
+const (
+	groupQKey = ib.QKeyRDMAUDP
+	unicast   = "--qkey 0x01234567"
+	groupV4   = "239.1.2.3"
+	groupV6   = "ff0e::4242"
+)
+
+// network is where a bridge stands: its addresses, those of IB node 7 and of
+// hosts A and B, one of each family.
+type network struct {
+	name   string
+	vlan   int
+	v4, v6 string // prefixes without the host's number: "10.9.0.", "fd09::"
+}
+
+var networks = []network{
+	{"untagged", 0, "10.9.0.", "fd09::"},
+	{"vlan", 100, "10.100.0.", "fd64::"},
+}
+
+// nodeGUID is IB node 7's.
+const nodeGUID ib.GUID = 0x0002c90300000007
+
+func (n network) config() string {
+	return fmt.Sprintf(`
+[roce]
+port      = "af_packet:%[1]s"
+addresses = ["%[3]s254/24", "%[4]sfe/64"]
+mtu       = %[5]d
+vlan      = %[2]d
+[ib]
+port = "fabric:FABRIC"
+[workers]
+lcores = [1]
+idle   = "sleep"
+[[host]]
+ip   = "%[3]s7"
+ip6  = "%[4]s7"
+side = "ib"
+gid  = "fe80::2:c903:0:7"
+[[group]]
+ip = "%[6]s"
+[[group]]
+ip = "%[7]s"
+[policy]
+allow = ["%[3]s0/24", "%[4]s/64", "fe80::/64"]
+[log]
+level = "debug"
+`, Port, n.vlan, n.v4, n.v6, hostMTU, groupV4, groupV6)
+}
+
+const topology = `
+[fabric]
+mtu    = 4096
+socket = "SOCKET"
+`
+
+func mgid(group string) fabric.GroupConfig {
+	return fabric.GroupConfig{MGID: ib.MGIDRDMACM(netip.MustParseAddr(group), ib.PKeyDefault, 2), QKey: groupQKey}
+}
+
+// bridge starts a bridge and a node, and ends both with the test; the bridge
+// must then have counted every packet.
+func (n network) bridge(t *testing.T, role fabric.Role) (*Causeway, *IBNode) {
+	t.Helper()
+	r, _, _ := theRig(t)
+	c, err := r.StartCauseway(within(t, stepTime), n.config(), topology)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("the bridge logged:\n%s", lastLines(c.Log()))
+		}
+	})
+	node, err := c.AttachNode(fabric.NodeConfig{
+		Name: "node7", GUID: nodeGUID, Role: role, Groups: []fabric.GroupConfig{mgid(groupV4), mgid(groupV6)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	return c, node
+}
+
+// families runs a test for IPv4 and IPv6, with A's address and the group.
+func (n network) families(t *testing.T, a *Guest, test func(t *testing.T, host Peer, node, group string)) {
+	t.Run("v4", func(t *testing.T) { test(t, Peer{Guest: a, IP: n.v4 + "1"}, n.v4+"7", groupV4) })
+	t.Run("v6", func(t *testing.T) { test(t, Peer{Guest: a, IP: n.v6 + "1"}, n.v6+"7", groupV6) })
+}
+
+// TestUnicast: a host sends to the node and the node's answers come back to it
+// through the host's stand-in, byte for byte.
+func TestUnicast(t *testing.T) {
+	_, a, _ := theRig(t)
+	for _, n := range networks {
+		t.Run(n.name, func(t *testing.T) {
+			_, node := n.bridge(t, fabric.RoleEcho)
+			n.families(t, a, func(t *testing.T, host Peer, nodeIP, _ string) {
+				for _, args := range []string{unicast, unicast + " --imm 0xcafe"} {
+					pingNode(t, node, host, nodeIP, args)
+				}
+			})
+		})
+	}
+}
+
+func pingNode(t *testing.T, node *IBNode, host Peer, nodeIP, args string) {
+	t.Helper()
+	events, err := host.RunUDEnd(within(t, stepTime), fmt.Sprintf("%s --to %s --qpn %d --count %d --size %s %s pingpong",
+		host.udendArgs(), nodeIP, node.QP().QPN(), len(mixedSizes), commas(mixedSizes), args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	withImm := strings.Contains(args, "--imm")
+	for i, e := range Only(events, "received") {
+		if e.SrcQP != uint32(node.QP().QPN()) || e.WithImm != withImm || (withImm && e.Imm != 0xcafe) || !e.WithGRH || !e.Pattern {
+			t.Errorf("reply %d is not the node's own: %+v", i+1, e)
+		}
+	}
+	var standIn ib.QPN
+	for i, size := range mixedSizes {
+		m, err := node.Receive(within(t, stepTime))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := CheckPattern(m.Payload); !ok || len(m.Payload) != size || m.HasImm != withImm {
+			t.Errorf("message %d came to the node as %+v", i+1, m)
+		}
+		if i > 0 && m.SrcQP != standIn {
+			t.Errorf("message %d came from QPN %v, those before from %v: one RoCE queue pair has one stand-in", i+1, m.SrcQP, standIn)
+		}
+		standIn = m.SrcQP
+	}
+}
+
+// TestMulticastToIB: what a host publishes reaches the node whole.
+func TestMulticastToIB(t *testing.T) {
+	_, a, _ := theRig(t)
+	for _, n := range networks {
+		t.Run(n.name, func(t *testing.T) {
+			_, node := n.bridge(t, fabric.RoleListen)
+			n.families(t, a, func(t *testing.T, host Peer, _, group string) {
+				_, err := host.RunUDEnd(within(t, stepTime), fmt.Sprintf("%s %s --to %s --qpn 0xffffff --gap 2 --count %d --size %s send",
+					host.udendArgs(), unicast, group, len(mixedSizes), commas(mixedSizes)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, size := range mixedSizes {
+					m, err := node.Receive(within(t, stepTime))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, ok := CheckPattern(m.Payload); !ok || len(m.Payload) != size || m.MGID() != mgid(group).MGID {
+						t.Errorf("message %d came as %+v", i+1, m)
+					}
+				}
+			})
+			t.Run("mckey", func(t *testing.T) { mckeyToNode(t, node, Peer{Guest: a, IP: n.v4 + "1"}) })
+		})
+	}
+}
+
+// mckeyToNode: mckey's immediate data is its QPN; on IB it must be the stand-in's.
+func mckeyToNode(t *testing.T, node *IBNode, host Peer) {
+	if err := host.Must(within(t, stepTime), fmt.Sprintf("mckey -m %s -b %s -s", groupV4, host.IP)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		m, err := node.Receive(within(t, stepTime))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !m.HasImm || m.Imm != uint32(m.SrcQP) || m.MGID() != mgid(groupV4).MGID {
+			t.Errorf("message %d came as %+v", i+1, m)
+		}
+	}
+}
+
+// TestMulticastToRoCE: what the node publishes reaches a host whole, as from the
+// node's own address and QPN.
+func TestMulticastToRoCE(t *testing.T) {
+	_, a, _ := theRig(t)
+	for _, n := range networks {
+		t.Run(n.name, func(t *testing.T) {
+			_, node := n.bridge(t, fabric.RoleNone)
+			n.families(t, a, func(t *testing.T, host Peer, _, group string) {
+				listener, err := host.StartUDEnd(within(t, stepTime), fmt.Sprintf("%s %s --mgid %s --count %d --seconds 15 recv",
+					host.udendArgs(), unicast, group, len(mixedSizes)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := node.Publish(within(t, stepTime), mgid(group), mixedSizes, true); err != nil {
+					t.Fatal(err)
+				}
+				checkPublished(t, listener, node)
+			})
+			t.Run("mckey", func(t *testing.T) { nodeToMckey(t, node, Peer{Guest: a, IP: n.v4 + "1"}) })
+		})
+	}
+}
+
+func checkPublished(t *testing.T, listener *UDEnd, node *IBNode) {
+	t.Helper()
+	events, exit, err := listener.Wait(within(t, stepTime))
+	received := Only(events, "received")
+	if err != nil || exit != 0 || len(received) != len(mixedSizes) {
+		t.Errorf("the host received %d of %d: exit %d, %v", len(received), len(mixedSizes), exit, err)
+	}
+	for i, e := range received {
+		qpn := uint32(node.QP().QPN())
+		if e.Length != mixedSizes[i] || !e.Pattern || e.SrcQP != qpn || !e.WithImm || e.Imm != qpn || !e.WithGRH {
+			t.Errorf("message %d: %+v", i+1, e)
+		}
+	}
+}
+
+func nodeToMckey(t *testing.T, node *IBNode, host Peer) {
+	c, err := host.Start(fmt.Sprintf("exec mckey -m %s -b %s", groupV4, host.IP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	if _, err := c.AwaitText(within(t, stepTime), "joined dgid"); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Publish(within(t, stepTime), mgid(groupV4), []int{100, 100, 100, 100, 100, 100, 100, 100, 100, 100}, true); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), stepTime)
+	defer cancel()
+	if out, exit, err := c.Wait(ctx); exit != 0 || err != nil {
+		t.Errorf("mckey: exit %d, %v:\n%s", exit, err, out)
+	}
+}

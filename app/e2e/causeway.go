@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"causeway/ibside/fabric"
+	"causeway/ibside/ib"
+)
+
+const (
+	// readyWithin covers DPDK's start and the joins on both sides.
+	readyWithin = 40 * time.Second
+	// program is built by make; CAUSEWAY_BIN names another.
+	program = "../../bin/causeway"
+)
+
+// Causeway logs by slog; these match its text and its JSON form.
+var (
+	readyLine     = regexp.MustCompile(`msg"?[=:]"?ready\b`)
+	stoppedLine   = regexp.MustCompile(`msg"?[=:]"?stopped\b.*`)
+	conservedText = regexp.MustCompile(`conserved"?[=:]true`)
+)
+
+// Causeway is a bridge at work between the segment and a software subnet.
+type Causeway struct {
+	Socket  string // other processes attach to the subnet here: see AttachNode
+	process *process
+	rig     *Rig
+}
+
+// runs numbers the files of one bridge after the other.
+var runs atomic.Int64
+
+// StartCauseway starts the bridge and waits until it says that it is ready. In
+// config, FABRIC stands for the topology file, and in topology, SOCKET for the
+// socket: `port = "fabric:FABRIC"`, `socket = "SOCKET"`.
+func (r *Rig) StartCauseway(ctx context.Context, config, topology string) (*Causeway, error) {
+	bin, err := bridgeProgram()
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("causeway-%d", runs.Add(1))
+	c := &Causeway{rig: r, Socket: r.file(name + ".sock")}
+	fabricFile, configFile := r.file(name+".fabric.toml"), r.file(name+".toml")
+	err = errors.Join(
+		os.WriteFile(fabricFile, []byte(strings.ReplaceAll(topology, "SOCKET", c.Socket)), 0o644),
+		os.WriteFile(configFile, []byte(strings.ReplaceAll(config, "FABRIC", fabricFile)), 0o644))
+	if err != nil {
+		return nil, err
+	}
+	if c.process, err = r.ns.launch(name, r.file(name+".log"), bin, "run", "-c", configFile); err != nil {
+		return nil, err
+	}
+	r.add(c, func() { _ = c.process.stop(syscall.SIGTERM) })
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	if err := c.process.await(ctx, readyLine.MatchString); err != nil {
+		r.remove(c)
+		_ = c.process.stop(syscall.SIGTERM)
+		return nil, err
+	}
+	return c, nil
+}
+
+func bridgeProgram() (string, error) {
+	bin := os.Getenv("CAUSEWAY_BIN")
+	if bin == "" {
+		bin = program
+	}
+	if _, err := os.Stat(bin); err != nil {
+		return "", fmt.Errorf("the bridge is not built: %w; run make build", err)
+	}
+	return filepath.Abs(bin)
+}
+
+// Log returns what the bridge has logged.
+func (c *Causeway) Log() string { return c.process.output() }
+
+// Stop ends the bridge. It fails unless the bridge ends by itself with exit
+// code 0 and says for each direction that received = sent + drops.
+func (c *Causeway) Stop() error {
+	c.rig.remove(c)
+	if err := c.process.stop(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("causeway: %w; it logged:\n%s", err, lastLines(c.Log()))
+	}
+	stopped := stoppedLine.FindAllString(c.Log(), -1)
+	if len(stopped) == 0 {
+		return fmt.Errorf("causeway did not log its counters; it logged:\n%s", lastLines(c.Log()))
+	}
+	for _, line := range stopped {
+		if !conservedText.MatchString(line) {
+			return fmt.Errorf("causeway lost count of packets: %s", line)
+		}
+	}
+	return nil
+}
+
+// IBNode is a node of the software subnet that lives in the test: it sees and
+// sends exact bytes.
+type IBNode struct {
+	*fabric.Node
+	messages chan fabric.Received
+}
+
+// queuedMessages are kept for Receive; more are lost, and missed by the test.
+const queuedMessages = 4096
+
+// AttachNode puts a node on the bridge's subnet. Its port GID is fe80:: with the
+// GUID.
+func (c *Causeway) AttachNode(n fabric.NodeConfig) (*IBNode, error) {
+	node := &IBNode{messages: make(chan fabric.Received, queuedMessages)}
+	n.OnMessage = func(_ *fabric.Node, r *fabric.Received) {
+		kept := *r
+		kept.Payload = append([]byte(nil), r.Payload...)
+		select {
+		case node.messages <- kept:
+		default:
+		}
+	}
+	port, err := fabric.Dial(c.Socket, n.GUID, n.Name)
+	if err != nil {
+		return nil, err
+	}
+	node.Node, err = fabric.StartNode(port, n)
+	return node, err
+}
+
+// Receive returns the next message that came to the node.
+func (n *IBNode) Receive(ctx context.Context) (fabric.Received, error) {
+	select {
+	case m := <-n.messages:
+		return m, nil
+	case <-ctx.Done():
+		return fabric.Received{}, fmt.Errorf("node %s: no message: %w", n.Config().Name, context.Cause(ctx))
+	}
+}
+
+// Publish sends pattern messages to a group, as a send-only member.
+func (n *IBNode) Publish(ctx context.Context, group fabric.GroupConfig, sizes []int, withImm bool) error {
+	record, err := n.SA().Join(ctx, ib.MCMemberFields{
+		MGID: group.MGID, QKey: group.QKey, PKey: n.HCA().Info().PKeys[0], JoinState: ib.JoinSendOnlyFull,
+	})
+	if err != nil {
+		return err
+	}
+	for i, size := range sizes {
+		cause := n.QP().Send(&fabric.Send{
+			AH: fabric.AH{DLID: record.MLID, SL: record.SL, GRH: &ib.GRHFields{
+				DGID: record.MGID, TClass: record.TClass, FlowLabel: record.FlowLabel, HopLimit: record.HopLimit,
+			}},
+			DestQP: ib.QPMulticast, QKey: record.QKey, HasImm: withImm, Imm: uint32(n.QP().QPN()),
+			Payload: Pattern(uint32(i+1), size),
+		})
+		if cause != "" {
+			return fmt.Errorf("node %s: message %d was not sent: %s", n.Config().Name, i+1, cause)
+		}
+		time.Sleep(2 * time.Millisecond) // the guest's emulated CPU may stand still so long
+	}
+	return nil
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e runs Causeway against real RoCE hosts: emulated guests (QEMU, no
+// KVM needed) that run Debian's kernel with rdma_rxe and rdma-core's programs.
+// All of it but this page is behind the build tag e2e; `make e2e` runs it.
+//
+//	guest A           guest B        causeway run
+//	rxe0/eth0         rxe0/eth0      af_packet:cw0
+//	    │                 │               │
+//	  tapA              tapB         cw0 ─┴─ cw0p       one network namespace
+//	    └──────── br0 ────┴────────────────────┘
+//
+// The namespace has no name and no way out: it belongs to one thread of the test
+// process and ends with it, as do the processes started there. A test that
+// panics or is killed leaves nothing behind.
+package e2e

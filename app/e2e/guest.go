@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"causeway/app/e2e/agent"
+)
+
+const (
+	// bootWithin is generous: a guest takes 3 to 8 s on an idle machine.
+	bootWithin = 90 * time.Second
+	// guestMiB suffices for the unpacked initramfs (30 MiB) and the tools.
+	guestMiB = 256
+	// jitMiB bounds QEMU's cache of translated code, which else takes 1 GiB.
+	jitMiB = 96
+	// wireMTU is what taps and virtio NICs can carry; guests choose below it.
+	wireMTU = 9000
+)
+
+// NIC is an Ethernet interface of a guest, eth0, eth1 ... in order.
+type NIC struct {
+	MTU   int      // netdev MTU; 0 for 1500
+	Addrs []string // addresses with prefix length
+	RDMA  bool     // make rxe0, rxe1 ... on it
+	VLANs []VLAN
+}
+
+// VLAN is an 802.1Q interface, named ethN.ID.
+type VLAN struct {
+	ID       int
+	Priority int // PCP of what it sends
+	Addrs    []string
+}
+
+// GuestConfig says what a guest is to be.
+type GuestConfig struct {
+	Name  string // also part of its taps' names: at most 8 letters
+	NICs  []NIC
+	Share string // a folder of this machine, /host in the guest; "" for none
+	MiB   int    // memory; 0 for guestMiB
+	CPUs  int    // 0 for 1
+}
+
+// Guest is a running RoCE host.
+type Guest struct {
+	Name    string
+	rig     *Rig
+	qemu    *process
+	client  *agent.Client
+	console string // the file that keeps what it printed to its console
+}
+
+// tap returns the name of the host's end of a guest's NIC.
+func tap(guest string, nic int) string {
+	if nic == 0 {
+		return "tap" + guest
+	}
+	return fmt.Sprintf("tap%s.%d", guest, nic)
+}
+
+// mac is the same for the same guest and NIC in every run; 52:54:00 is QEMU's.
+func mac(guest string, nic int) string {
+	h := fnv.New32a()
+	h.Write([]byte(guest))
+	sum := h.Sum32()
+	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", byte(sum>>8), byte(sum), nic+1)
+}
+
+// StartGuest begins to boot a guest; Ready waits for it. Several can boot at
+// a time.
+func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
+	for i := range c.NICs {
+		if err := r.addTap(tap(c.Name, i)); err != nil {
+			return nil, err
+		}
+	}
+	g := &Guest{Name: c.Name, rig: r, console: r.file(c.Name + ".console")}
+	socket := r.file(c.Name + ".agent")
+	var err error
+	g.qemu, err = r.ns.launch("qemu "+c.Name, r.file(c.Name+".qemu"), r.qemuCommand(c, g.console, socket)...)
+	if err != nil {
+		return nil, err
+	}
+	r.guests = append(r.guests, g)
+	ctx, cancel := context.WithTimeout(context.Background(), bootWithin)
+	defer cancel()
+	err = g.qemu.await(ctx, func(string) bool { _, err := os.Stat(socket); return err == nil })
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("guest %s: %w", c.Name, err)
+	}
+	g.client = agent.NewClient(conn)
+	return g, nil
+}
+
+// qemuCommand is QEMU's command line. NICs have no offloads: what leaves a guest
+// looks as on a wire, checksums and all.
+func (r *Rig) qemuCommand(c GuestConfig, console, socket string) []string {
+	args := []string{
+		qemuProgram, "-accel", fmt.Sprintf("tcg,thread=multi,tb-size=%d", jitMiB), "-cpu", "max", "-M", "q35",
+		"-m", fmt.Sprint(max(c.MiB, guestMiB)), "-smp", fmt.Sprint(max(c.CPUs, 1)),
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-kernel", filepath.Join(r.image, "vmlinux"), "-initrd", filepath.Join(r.image, "initramfs.cpio"),
+		"-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off audit=0 apparmor=0 tsc=reliable " +
+			"no_timer_check random.trust_cpu=on net.ifnames=0",
+		"-chardev", "socket,id=console,server=on,wait=off,path=" + console + ".socket,logfile=" + console,
+		"-serial", "chardev:console",
+		"-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
+		"-chardev", "socket,id=agent,server=on,wait=off,path=" + socket,
+		"-device", "virtserialport,chardev=agent,name=" + agent.PortName,
+	}
+	for i := range c.NICs {
+		args = append(args,
+			"-netdev", fmt.Sprintf("tap,id=nic%d,ifname=%s,script=no,downscript=no", i, tap(c.Name, i)),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=nic%d,mac=%s,addr=0x%x,romfile=,host_mtu=%d,csum=off,guest_csum=off,"+
+				"gso=off,host_tso4=off,host_tso6=off,guest_tso4=off,guest_tso6=off,guest_ufo=off,host_ufo=off",
+				i, mac(c.Name, i), 0x10+i, wireMTU))
+	}
+	if c.Share != "" {
+		args = append(args, "-virtfs", "local,mount_tag=host,security_model=none,multidevs=remap,path="+c.Share)
+	}
+	return args
+}
+
+// Ready waits until the guest answers, and then gives it its interfaces.
+func (g *Guest) Ready(ctx context.Context, c GuestConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, bootWithin)
+	defer cancel()
+	if err := g.client.Ready(ctx); err != nil {
+		return fmt.Errorf("guest %s: %w; its console:\n%s", g.Name, err, g.Console())
+	}
+	return g.Must(ctx, setUp(c))
+}
+
+// setUp returns the shell commands that make a guest's interfaces.
+func setUp(c GuestConfig) string {
+	var b strings.Builder
+	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
+	line("set -e; hostname %s", c.Name)
+	quiet := func(dev string) {
+		line("for f in accept_dad router_solicitations; do echo 0 >/proc/sys/net/ipv6/conf/%s/$f; done", dev)
+	}
+	for i, nic := range c.NICs {
+		dev := fmt.Sprintf("eth%d", i)
+		quiet(dev)
+		line("ip link set %s up mtu %d", dev, cmpOr(nic.MTU, 1500))
+		for _, a := range nic.Addrs {
+			line("ip addr add %s dev %s", a, dev)
+		}
+		if nic.RDMA {
+			line("rdma link add rxe%d type rxe netdev %s", i, dev)
+		}
+		for _, v := range nic.VLANs {
+			name := fmt.Sprintf("%s.%d", dev, v.ID)
+			line("ip link add link %s name %s type vlan id %d egress-qos-map 0:%d", dev, name, v.ID, v.Priority)
+			quiet(name)
+			line("ip link set %s up", name)
+			for _, a := range v.Addrs {
+				line("ip addr add %s dev %s", a, name)
+			}
+		}
+	}
+	b.WriteString(rdmaNodes)
+	return b.String()
+}
+
+// rdmaNodes makes the device files where the libraries look for them: there is
+// no udev in the guest.
+const rdmaNodes = `
+for n in /sys/class/infiniband_verbs/uverbs* /sys/class/infiniband_mad/umad* /sys/class/misc/rdma_cm; do
+	[ -e $n/dev ] || continue
+	file=/dev/infiniband/${n##*/}
+	[ -e $file ] || mknod $file c $(tr : ' ' <$n/dev)
+done
+`
+
+func cmpOr(n, otherwise int) int {
+	if n == 0 {
+		return otherwise
+	}
+	return n
+}
+
+// Start begins a shell command in the guest.
+func (g *Guest) Start(command string) (*agent.Command, error) {
+	c, err := g.client.Start(command)
+	if err != nil {
+		return nil, fmt.Errorf("guest %s: %w", g.Name, err)
+	}
+	return c, nil
+}
+
+// Run carries out a shell command in the guest and returns what it printed
+// (standard output and error) and its exit code. When ctx ends, so does the
+// command. Any number may run at a time.
+func (g *Guest) Run(ctx context.Context, command string) (out string, exit int, err error) {
+	c, err := g.Start(command)
+	if err != nil {
+		return "", -1, err
+	}
+	out, exit, err = c.Wait(ctx)
+	if err != nil {
+		err = fmt.Errorf("guest %s: %w", g.Name, err)
+	}
+	return out, exit, err
+}
+
+// Must is Run for a command that has to succeed and whose output nobody wants.
+func (g *Guest) Must(ctx context.Context, command string) error {
+	out, exit, err := g.Run(ctx, command)
+	if err == nil && exit != 0 {
+		err = fmt.Errorf("guest %s: %q: exit code %d: %s", g.Name, command, exit, lastLines(out))
+	}
+	return err
+}
+
+// Until repeats a shell condition in the guest until it holds.
+func (g *Guest) Until(ctx context.Context, condition string) error {
+	err := g.Must(ctx, "until "+condition+"; do sleep .1; done")
+	if err != nil {
+		return fmt.Errorf("waiting until %q: %w", condition, err)
+	}
+	return nil
+}
+
+// Console returns the end of what the guest printed to its serial console.
+func (g *Guest) Console() string {
+	text, err := os.ReadFile(g.console)
+	if err != nil {
+		return err.Error()
+	}
+	return lastLines(strings.ReplaceAll(string(text), "\r", ""))
+}
+
+// stop pulls the plug.
+func (g *Guest) stop() {
+	if g.client != nil {
+		g.client.Close()
+	}
+	_ = g.qemu.stop(syscall.SIGTERM) // QEMU tells by its exit code that a signal ended it
+}
+
+// linkLocal returns the fe80:: address that the kernel derives from a NIC's MAC
+// (EUI-64, RFC 4291 appendix A).
+func linkLocal(g *Guest, nic int) string {
+	hw, err := net.ParseMAC(mac(g.Name, nic))
+	if err != nil {
+		panic(err) // mac made it
+	}
+	ip := net.IP{0xfe, 0x80, 0, 0, 0, 0, 0, 0, hw[0] ^ 2, hw[1], hw[2], 0xff, 0xfe, hw[3], hw[4], hw[5]}
+	return ip.String()
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "endpoint.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_GIDS = 128, SENDS = 16, EXIT_BROKEN = 3 };
+
+void fail(const char *what)
+{
+	printf("{\"event\":\"error\",\"what\":\"%s: %s\"}\n", what, strerror(errno));
+	exit(EXIT_BROKEN);
+}
+
+double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static struct ibv_context *open_device(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	for (int i = 0; list && list[i]; i++)
+		if (!name || !strcmp(ibv_get_device_name(list[i]), name))
+			return ibv_open_device(list[i]);
+	errno = ENODEV;
+	return NULL;
+}
+
+static void find_gid(struct endpoint *e, const union ibv_gid *ip, const char *netdev)
+{
+	struct ibv_gid_entry table[MAX_GIDS];
+	unsigned ifindex = netdev ? if_nametoindex(netdev) : 0;
+	ssize_t n = ibv_query_gid_table(e->device, table, MAX_GIDS, 0);
+	for (ssize_t i = 0; i < n; i++) {
+		if (table[i].gid_type != IBV_GID_TYPE_ROCE_V2 || memcmp(&table[i].gid, ip, sizeof *ip))
+			continue;
+		if (netdev && table[i].ndev_ifindex != ifindex)
+			continue;
+		e->source = table[i];
+		return;
+	}
+	errno = EADDRNOTAVAIL;
+	fail("no RoCE v2 GID for --ip");
+}
+
+static void modify(struct endpoint *e, enum ibv_qp_state state, uint32_t qkey, int mask)
+{
+	struct ibv_qp_attr attr = {.qp_state = state, .port_num = e->source.port_num, .qkey = qkey};
+	if (ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | mask))
+		fail("ibv_modify_qp");
+}
+
+static void post_receive(struct endpoint *e, uint64_t slot)
+{
+	struct ibv_sge sge = {(uintptr_t)(e->memory + slot * SLOT), GRH_AREA + MAX_PAYLOAD, e->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = slot, .sg_list = &sge, .num_sge = 1}, *bad;
+	if (ibv_post_recv(e->qp, &wr, &bad))
+		fail("ibv_post_recv");
+}
+
+static void open_qp(struct endpoint *e, uint32_t qkey)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = e->send_cq,
+		.recv_cq = e->receive_cq,
+		.qp_type = IBV_QPT_UD,
+		.cap = {.max_send_wr = SENDS, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
+	};
+	e->qp = ibv_create_qp(e->pd, &init);
+	if (!e->qp)
+		fail("ibv_create_qp");
+	modify(e, IBV_QPS_INIT, qkey, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+	for (int i = 0; i < RECEIVES; i++)
+		post_receive(e, i);
+	modify(e, IBV_QPS_RTR, 0, 0);
+	modify(e, IBV_QPS_RTS, 0, IBV_QP_SQ_PSN);
+}
+
+void endpoint_open(struct endpoint *e, const char *device, const union ibv_gid *ip, const char *netdev, uint32_t qkey)
+{
+	size_t size = (RECEIVES + 1) * SLOT;
+	memset(e, 0, sizeof *e);
+	e->device = open_device(device);
+	if (!e->device)
+		fail("open the RDMA device");
+	find_gid(e, ip, netdev);
+	e->memory = aligned_alloc(64, size);
+	e->pd = ibv_alloc_pd(e->device);
+	if (!e->memory || !e->pd)
+		fail("allocate");
+	memset(e->memory, 0, size);
+	e->mr = ibv_reg_mr(e->pd, e->memory, size, IBV_ACCESS_LOCAL_WRITE);
+	e->send_cq = ibv_create_cq(e->device, SENDS, NULL, NULL, 0);
+	e->receive_cq = ibv_create_cq(e->device, RECEIVES, NULL, NULL, 0);
+	if (!e->mr || !e->send_cq || !e->receive_cq)
+		fail("create MR and CQs");
+	open_qp(e, qkey);
+}
+
+/* The socket stays open: the membership lasts as long as the program. */
+static void join_ip_group(struct endpoint *e, const union ibv_gid *mgid)
+{
+	struct in6_addr group;
+	memcpy(&group, mgid, sizeof group);
+	int v4 = IN6_IS_ADDR_V4MAPPED(&group), rc;
+	int fd = socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM, 0);
+	if (v4) {
+		struct ip_mreqn join = {.imr_ifindex = e->source.ndev_ifindex};
+		memcpy(&join.imr_multiaddr, mgid->raw + 12, 4);
+		rc = setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join);
+	} else {
+		struct ipv6_mreq join = {.ipv6mr_multiaddr = group, .ipv6mr_interface = e->source.ndev_ifindex};
+		rc = setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &join, sizeof join);
+	}
+	if (rc)
+		fail("join the IP group");
+}
+
+void endpoint_attach(struct endpoint *e, const union ibv_gid *mgid)
+{
+	join_ip_group(e, mgid);
+	errno = ibv_attach_mcast(e->qp, mgid, 0);
+	if (errno)
+		fail("ibv_attach_mcast");
+}
+
+uint8_t *endpoint_send_buffer(struct endpoint *e)
+{
+	return e->memory + RECEIVES * SLOT;
+}
+
+enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, uint32_t n)
+{
+	struct ibv_sge sge = {(uintptr_t)endpoint_send_buffer(e), n, e->mr->lkey};
+	struct ibv_send_wr wr =
+				   {
+					   .sg_list = &sge,
+					   .num_sge = n ? 1 : 0,
+					   .opcode = to->with_imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+					   .send_flags = IBV_SEND_SIGNALED,
+					   .imm_data = htonl(to->imm),
+					   .wr.ud = {.ah = to->ah, .remote_qpn = to->qpn, .remote_qkey = to->qkey},
+				   },
+			   *bad;
+	struct ibv_wc wc;
+	errno = ibv_post_send(e->qp, &wr, &bad);
+	if (errno)
+		fail("ibv_post_send");
+	while (ibv_poll_cq(e->send_cq, 1, &wc) < 1)
+		;
+	return wc.status;
+}
+
+/* Polls with short sleeps: two emulated hosts share few real CPUs. */
+bool endpoint_receive(struct endpoint *e, double deadline, struct message *m)
+{
+	while (ibv_poll_cq(e->receive_cq, 1, &m->wc) < 1) {
+		if (now() > deadline)
+			return false;
+		usleep(200);
+	}
+	m->grh = e->memory + m->wc.wr_id * SLOT;
+	m->payload = m->grh + GRH_AREA;
+	m->length = m->wc.byte_len > GRH_AREA ? m->wc.byte_len - GRH_AREA : 0;
+	return true;
+}
+
+void endpoint_release(struct endpoint *e, const struct message *m)
+{
+	post_receive(e, m->wc.wr_id);
+}
+
+struct ibv_ah *endpoint_ah(struct endpoint *e, const union ibv_gid *gid, uint8_t tclass, uint8_t hop_limit)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1,
+		.port_num = e->source.port_num,
+		.grh = {.dgid = *gid,
+			.sgid_index = e->source.gid_index,
+			.traffic_class = tclass,
+			.hop_limit = hop_limit},
+	};
+	struct ibv_ah *ah = ibv_create_ah(e->pd, &attr);
+	if (!ah)
+		fail("ibv_create_ah");
+	return ah;
+}

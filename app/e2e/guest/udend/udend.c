@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/* udend - a bare verbs UD endpoint that tells exactly what it sent and received.
+ *
+ *   udend --ip ADDR [option...] recv|reply|send|pingpong
+ *
+ *   recv      receive --count messages, from unicast and --mgid
+ *   reply     the same, and send each back to where its completion says it is from
+ *   send      send --count messages to --to, --qpn
+ *   pingpong  send, wait for the same message to come back, and so on
+ *
+ *   --ip ADDR       our own address: chooses the GID     --netdev IF   ... of this interface
+ *   --dev NAME      RDMA device (the first)              --qkey N      ours and the peer's (0x11111111)
+ *   --to ADDR       destination GID or IP                --qpn N       destination (multicast: 0xffffff)
+ *   --mgid ADDR     attach to this group                 --imm N       send with immediate data
+ *   --size N[,N]    payload sizes, in turn (64)          --count N     messages (1)
+ *   --tclass N      traffic class (0)                    --hop N       hop limit (64)
+ *   --seconds S     recv, reply: how long (10); pingpong: for each reply
+ *   --gap MS        pause after each send (0)            --seq N       the first message's seq (1)
+ *
+ * Output: JSON lines, numbers in host order. The first is "ready", the last "end":
+ *   {"event":"ready","qpn":17,"gid":"::ffff:10.9.0.1","gid_index":1,"mtu":1024}
+ *   {"event":"sent","seq":1,"length":64,"status":"success"}
+ *   {"event":"received","status":"success","src_qp":18,"with_imm":true,"imm":18,"length":64,"with_grh":true,
+ *    "grh":"00..","pattern":true,"seq":1,"crc32":3735928559}
+ *   {"event":"end","sent":1,"received":1,"bad":0}
+ * Exit: 0 all came and all payloads were right; 1 not so; 2 usage; 3 verbs failed. */
+
+#include "endpoint.h"
+#include "pattern.h"
+
+#include <arpa/inet.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_SIZES = 64, EXIT_SHORT = 1, EXIT_USAGE = 2 };
+
+struct options {
+	const char *mode, *dev, *netdev;
+	union ibv_gid ip, to, mgid;
+	bool has_ip, has_to, has_mgid, with_imm;
+	uint32_t qkey, qpn, imm, seq, count, gap_ms;
+	uint8_t tclass, hop;
+	double seconds;
+	uint32_t size[MAX_SIZES];
+	int sizes;
+};
+
+struct totals {
+	uint32_t sent, received, bad;
+};
+
+static void usage(const char *why)
+{
+	printf("{\"event\":\"error\",\"what\":\"usage: %s\"}\n", why);
+	exit(EXIT_USAGE);
+}
+
+/* An IPv4 address becomes ::ffff:a.b.c.d. */
+static bool parse_gid(const char *text, union ibv_gid *gid)
+{
+	if (strchr(text, ':'))
+		return inet_pton(AF_INET6, text, gid) == 1;
+	memset(gid, 0, sizeof *gid);
+	gid->raw[10] = gid->raw[11] = 0xff;
+	return inet_pton(AF_INET, text, gid->raw + 12) == 1;
+}
+
+static void parse_sizes(char *text, struct options *o)
+{
+	o->sizes = 0;
+	for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
+		unsigned long n = strtoul(word, NULL, 0);
+		if (o->sizes == MAX_SIZES || n > MAX_PAYLOAD)
+			usage("--size: at most 64 sizes of at most 4096 bytes");
+		o->size[o->sizes++] = n;
+	}
+	if (!o->sizes)
+		usage("--size");
+}
+
+static const struct option long_options[] = {
+	{"ip", 1, 0, 'i'},      {"netdev", 1, 0, 'n'}, {"dev", 1, 0, 'd'},    {"qkey", 1, 0, 'k'},
+	{"to", 1, 0, 't'},      {"qpn", 1, 0, 'q'},    {"mgid", 1, 0, 'm'},   {"imm", 1, 0, 'I'},
+	{"size", 1, 0, 's'},    {"count", 1, 0, 'c'},  {"tclass", 1, 0, 'T'}, {"hop", 1, 0, 'H'},
+	{"seconds", 1, 0, 'S'}, {"gap", 1, 0, 'g'},    {"seq", 1, 0, 'Q'},    {0},
+};
+
+static void parse_number(int name, const char *text, struct options *o)
+{
+	uint32_t n = strtoul(text, NULL, 0);
+	switch (name) {
+	case 'k':
+		o->qkey = n;
+		return;
+	case 'q':
+		o->qpn = n;
+		return;
+	case 'I':
+		o->with_imm = true;
+		o->imm = n;
+		return;
+	case 'c':
+		o->count = n;
+		return;
+	case 'T':
+		o->tclass = n;
+		return;
+	case 'H':
+		o->hop = n;
+		return;
+	case 'g':
+		o->gap_ms = n;
+		return;
+	case 'Q':
+		o->seq = n;
+		return;
+	}
+	usage("unknown option");
+}
+
+static void parse_option(int name, char *text, struct options *o)
+{
+	switch (name) {
+	case 'i':
+		o->has_ip = parse_gid(text, &o->ip);
+		return;
+	case 't':
+		o->has_to = parse_gid(text, &o->to);
+		return;
+	case 'm':
+		o->has_mgid = parse_gid(text, &o->mgid);
+		return;
+	case 'n':
+		o->netdev = text;
+		return;
+	case 'd':
+		o->dev = text;
+		return;
+	case 's':
+		parse_sizes(text, o);
+		return;
+	case 'S':
+		o->seconds = atof(text);
+		return;
+	}
+	parse_number(name, text, o);
+}
+
+static struct options parse(int argc, char **argv)
+{
+	struct options o = {
+		.qkey = 0x11111111, .seq = 1, .count = 1, .hop = 64, .seconds = 10, .size = {64}, .sizes = 1};
+	int name;
+	while ((name = getopt_long(argc, argv, "", long_options, NULL)) != -1)
+		parse_option(name, optarg, &o);
+	if (!o.has_ip)
+		usage("--ip ADDR is needed");
+	if (optind != argc - 1)
+		usage("one of recv, reply, send, pingpong");
+	o.mode = argv[optind];
+	return o;
+}
+
+static void print_hex(const uint8_t *b, int n)
+{
+	for (int i = 0; i < n; i++)
+		printf("%02x", b[i]);
+}
+
+static void print_ready(const struct endpoint *e)
+{
+	char gid[INET6_ADDRSTRLEN];
+	struct ibv_port_attr port;
+	inet_ntop(AF_INET6, &e->source.gid, gid, sizeof gid);
+	if (ibv_query_port(e->device, e->source.port_num, &port))
+		fail("ibv_query_port");
+	printf("{\"event\":\"ready\",\"qpn\":%u,\"gid\":\"%s\",\"gid_index\":%u,\"mtu\":%u}\n", e->qp->qp_num, gid,
+	       e->source.gid_index, 128u << port.active_mtu);
+}
+
+/* Prints a received message; true if its payload is a pattern. */
+static bool print_received(const struct message *m)
+{
+	uint32_t seq = 0;
+	bool imm = m->wc.wc_flags & IBV_WC_WITH_IMM, good = pattern_check(m->payload, m->length, &seq);
+	printf("{\"event\":\"received\",\"status\":\"%s\",\"src_qp\":%u,\"with_imm\":%s,\"imm\":%u,\"length\":%u",
+	       ibv_wc_status_str(m->wc.status), m->wc.src_qp, imm ? "true" : "false", imm ? ntohl(m->wc.imm_data) : 0,
+	       m->length);
+	printf(",\"with_grh\":%s,\"grh\":\"", m->wc.wc_flags & IBV_WC_GRH ? "true" : "false");
+	print_hex(m->grh, GRH_AREA);
+	printf("\",\"pattern\":%s,\"seq\":%u,\"crc32\":%u}\n", good ? "true" : "false", seq,
+	       crc32_ieee(m->payload, m->length));
+	return good && m->wc.status == IBV_WC_SUCCESS;
+}
+
+static void print_sent(struct totals *t, uint32_t seq, uint32_t length, enum ibv_wc_status status)
+{
+	printf("{\"event\":\"sent\",\"seq\":%u,\"length\":%u,\"status\":\"%s\"}\n", seq, length,
+	       ibv_wc_status_str(status));
+	t->sent += status == IBV_WC_SUCCESS;
+	t->bad += status != IBV_WC_SUCCESS;
+}
+
+static struct target target_of(struct endpoint *e, const struct options *o)
+{
+	if (!o->has_to)
+		usage("--to ADDR is needed");
+	return (struct target){
+		.ah = endpoint_ah(e, &o->to, o->tclass, o->hop),
+		.qpn = o->qpn,
+		.qkey = o->qkey,
+		.with_imm = o->with_imm,
+		.imm = o->imm,
+	};
+}
+
+/* Sends message i of the series; returns its length. */
+static uint32_t send_one(struct endpoint *e, const struct options *o, const struct target *to, uint32_t i,
+			 struct totals *t)
+{
+	uint32_t length = o->size[i % o->sizes];
+	pattern_write(endpoint_send_buffer(e), length, o->seq + i);
+	print_sent(t, o->seq + i, length, endpoint_send(e, to, length));
+	if (o->gap_ms)
+		usleep(o->gap_ms * 1000);
+	return length;
+}
+
+/* Sends m back unchanged to the QP and GID that the completion names. */
+static void send_back(struct endpoint *e, const struct options *o, struct message *m, struct totals *t)
+{
+	struct target to = {
+		.ah = ibv_create_ah_from_wc(e->pd, &m->wc, (struct ibv_grh *)m->grh, e->source.port_num),
+		.qpn = m->wc.src_qp,
+		.qkey = o->qkey,
+		.with_imm = m->wc.wc_flags & IBV_WC_WITH_IMM,
+		.imm = ntohl(m->wc.imm_data),
+	};
+	uint32_t seq;
+	if (!to.ah)
+		fail("ibv_create_ah_from_wc");
+	memcpy(endpoint_send_buffer(e), m->payload, m->length);
+	pattern_check(m->payload, m->length, &seq);
+	print_sent(t, seq, m->length, endpoint_send(e, &to, m->length));
+	ibv_destroy_ah(to.ah);
+}
+
+static void receive_all(struct endpoint *e, const struct options *o, struct totals *t, bool reply)
+{
+	struct message m;
+	double deadline = now() + o->seconds;
+	while (t->received < o->count && endpoint_receive(e, deadline, &m)) {
+		t->received++;
+		t->bad += !print_received(&m);
+		if (reply && m.wc.status == IBV_WC_SUCCESS)
+			send_back(e, o, &m, t);
+		endpoint_release(e, &m);
+	}
+}
+
+static void send_all(struct endpoint *e, const struct options *o, struct totals *t)
+{
+	struct target to = target_of(e, o);
+	for (uint32_t i = 0; i < o->count; i++)
+		send_one(e, o, &to, i, t);
+}
+
+/* A reply is bad if it is not the message sent, byte for byte. */
+static void ping_pong(struct endpoint *e, const struct options *o, struct totals *t)
+{
+	struct target to = target_of(e, o);
+	struct message m;
+	for (uint32_t i = 0; i < o->count; i++) {
+		uint32_t length = send_one(e, o, &to, i, t);
+		if (!endpoint_receive(e, now() + o->seconds, &m))
+			continue;
+		t->received++;
+		print_received(&m);
+		t->bad += m.wc.status != IBV_WC_SUCCESS || m.length != length ||
+			  memcmp(m.payload, endpoint_send_buffer(e), length);
+		endpoint_release(e, &m);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = parse(argc, argv);
+	struct endpoint e;
+	struct totals t = {0};
+	bool sends = !strcmp(o.mode, "send"), pings = !strcmp(o.mode, "pingpong"), replies = !strcmp(o.mode, "reply");
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (!sends && !pings && !replies && strcmp(o.mode, "recv"))
+		usage("one of recv, reply, send, pingpong");
+	endpoint_open(&e, o.dev, &o.ip, o.netdev, o.qkey);
+	if (o.has_mgid)
+		endpoint_attach(&e, &o.mgid);
+	print_ready(&e);
+	if (sends)
+		send_all(&e, &o, &t);
+	else if (pings)
+		ping_pong(&e, &o, &t);
+	else
+		receive_all(&e, &o, &t, replies);
+	printf("{\"event\":\"end\",\"sent\":%u,\"received\":%u,\"bad\":%u}\n", t.sent, t.received, t.bad);
+	return t.bad || (sends ? t.sent : t.received) != o.count ? EXIT_SHORT : 0;
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"causeway/app/e2e/agent"
+)
+
+// Event is one line of udend's output (guest/udend/udend.c). Which fields count
+// depends on Event: ready, sent, received, end, error.
+type Event struct {
+	Event string `json:"event"`
+	What  string `json:"what"` // error
+
+	QPN      uint32 `json:"qpn"` // ready
+	GID      string `json:"gid"`
+	GIDIndex int    `json:"gid_index"`
+	MTU      int    `json:"mtu"` // bytes
+
+	Seq    uint32 `json:"seq"` // sent, received
+	Length int    `json:"length"`
+	Status string `json:"status"` // "success", or ibv_wc_status_str's text
+
+	SrcQP   uint32 `json:"src_qp"` // received
+	WithImm bool   `json:"with_imm"`
+	Imm     uint32 `json:"imm"`
+	WithGRH bool   `json:"with_grh"`
+	GRH     string `json:"grh"`     // the 40 bytes before the payload, in hex
+	Pattern bool   `json:"pattern"` // the payload is Pattern(Seq, Length), byte for byte
+	CRC32   uint32 `json:"crc32"`   // of the payload
+
+	Sent     int `json:"sent"` // end
+	Received int `json:"received"`
+	Bad      int `json:"bad"`
+}
+
+// GRHArea returns the 40 bytes that precede the payload: a GRH, or for an IPv4
+// peer 20 undefined bytes and the IPv4 header (Annex A17).
+func (e Event) GRHArea() ([]byte, error) { return hex.DecodeString(e.GRH) }
+
+// UDEnd is a udend at work in a guest.
+type UDEnd struct {
+	QPN     uint32
+	MTU     int
+	command *agent.Command
+}
+
+// StartUDEnd starts udend with these arguments and waits until its QP can
+// receive.
+func (g *Guest) StartUDEnd(ctx context.Context, args string) (*UDEnd, error) {
+	c, err := g.Start("exec udend " + args)
+	if err != nil {
+		return nil, err
+	}
+	line, err := c.AwaitText(ctx, `"event":"ready"`)
+	if err != nil {
+		c.Stop()
+		return nil, fmt.Errorf("guest %s: udend %s: %w", g.Name, args, err)
+	}
+	var ready Event
+	if err := json.Unmarshal([]byte(line), &ready); err != nil {
+		return nil, fmt.Errorf("guest %s: udend printed %q: %w", g.Name, line, err)
+	}
+	return &UDEnd{QPN: ready.QPN, MTU: ready.MTU, command: c}, nil
+}
+
+// Wait waits for udend's end and returns all it printed, and its exit code.
+func (u *UDEnd) Wait(ctx context.Context) ([]Event, int, error) {
+	out, exit, err := u.command.Wait(ctx)
+	if err != nil {
+		return nil, exit, err
+	}
+	events, err := parseEvents(out)
+	return events, exit, err
+}
+
+// Stop ends udend.
+func (u *UDEnd) Stop() { u.command.Stop() }
+
+// RunUDEnd runs udend to its end. It fails unless udend says that all came and
+// all was right.
+func (g *Guest) RunUDEnd(ctx context.Context, args string) ([]Event, error) {
+	u, err := g.StartUDEnd(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	events, exit, err := u.Wait(ctx)
+	if err == nil && exit != 0 {
+		err = fmt.Errorf("guest %s: udend %s: exit code %d: %s", g.Name, args, exit, lastLines(u.command.Output()))
+	}
+	return events, err
+}
+
+func parseEvents(out string) ([]Event, error) {
+	var events []Event
+	for line := range strings.Lines(out) {
+		var e Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			return nil, fmt.Errorf("udend printed %q: %w", line, err)
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+// Only returns the events of one kind, in order.
+func Only(events []Event, kind string) []Event {
+	var some []Event
+	for _, e := range events {
+		if e.Event == kind {
+			some = append(some, e)
+		}
+	}
+	return some
+}

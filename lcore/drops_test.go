@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"encoding/hex"
+	"maps"
+	"slices"
+	"testing"
+
+	"causeway/ibside/fabric/door"
+	"causeway/lcore"
+)
+
+// A roceCase is a frame from Ethernet that must die of one reason, and of no other. An empty reason: it lives.
+type roceCase struct {
+	name  string
+	drop  string
+	frame []byte
+	world func(*world) // what differs from smallWorld
+}
+
+// An ibCase is the same from the IB door.
+type ibCase struct {
+	name  string
+	drop  string
+	msg   door.Received
+	world func(*world)
+}
+
+// roceCases are all of that direction, in the order of the checks.
+func roceCases() []roceCase {
+	return slices.Concat(etherCases, ip4Cases, ip6Cases, grhCases, udpCases, transportCases, policyCases)
+}
+
+func named(t *testing.T, name string) map[lcore.Drop]uint64 {
+	t.Helper()
+	if name == "" {
+		return map[lcore.Drop]uint64{}
+	}
+	d, ok := lcore.DropNamed(name)
+	if !ok {
+		t.Fatalf("there is no drop %q", name)
+	}
+	return map[lcore.Drop]uint64{d: 1}
+}
+
+// standFor returns a stand of the changed world; one serves all cases that change nothing.
+func standFor(t *testing.T, common **stand, change func(*world), all testing.TB) *stand {
+	t.Helper()
+	if change != nil {
+		return newStand(t, smallWorld().with(change))
+	}
+	if *common == nil {
+		*common = newStand(all, smallWorld())
+	}
+	return *common
+}
+
+// checkVerdict asserts that one packet came in and left by the reason, or by the door or port.
+func checkVerdict(t *testing.T, s *stand, d lcore.Direction, before lcore.DirectionCounters, drop string) {
+	t.Helper()
+	want, after := named(t, drop), s.counters(d)
+	if got := s.droppedSince(d, before); !maps.Equal(got, want) {
+		t.Errorf("dropped %v, want %v", got, want)
+	}
+	sent := uint64(1 - len(want))
+	if after.Received != before.Received+1 || after.Sent != before.Sent+sent {
+		t.Errorf("received %d and sent %d, want 1 and %d", after.Received-before.Received, after.Sent-before.Sent, sent)
+	}
+	if n := len(s.takeOdd()); n != 0 {
+		t.Errorf("management got %d frames", n)
+	}
+}
+
+func TestDropsFromRoCE(t *testing.T) {
+	var common *stand
+	for _, c := range roceCases() {
+		t.Run(c.name, func(t *testing.T) {
+			s := standFor(t, &common, c.world, parent(t))
+			before := s.counters(lcore.RoCEToIB)
+			s.fromRoCE(c.frame)
+			checkVerdict(t, s, lcore.RoCEToIB, before, c.drop)
+			if got := s.toIB(0); len(got) != 1-len(named(t, c.drop)) {
+				t.Errorf("the door got %d messages", len(got))
+			}
+			if t.Failed() {
+				t.Logf("frame %s", hex.EncodeToString(c.frame))
+			}
+		})
+	}
+}
+
+func TestDropsFromIB(t *testing.T) {
+	var common *stand
+	for _, c := range ibCases {
+		t.Run(c.name, func(t *testing.T) {
+			s := standFor(t, &common, c.world, parent(t))
+			before := s.counters(lcore.IBToRoCE)
+			s.fromIB(c.msg)
+			checkVerdict(t, s, lcore.IBToRoCE, before, c.drop)
+			if got := s.toRoCE(0); len(got) != 1-len(named(t, c.drop)) {
+				t.Errorf("the port got %d frames", len(got))
+			}
+		})
+	}
+}
+
+// TestEveryDropHasACase fails when a reason is added to drop.def without a case that provokes it.
+func TestEveryDropHasACase(t *testing.T) {
+	provoked := map[string]bool{}
+	for _, c := range roceCases() {
+		provoked[c.drop] = true
+	}
+	for _, c := range ibCases {
+		provoked[c.drop] = true
+	}
+	for _, c := range wayCases {
+		provoked[c.drop] = true
+	}
+	for _, d := range lcore.Drops() {
+		if !provoked[d.String()] {
+			t.Errorf("no case provokes %v: %s", d, d.Sentence())
+		}
+	}
+}
+
+func TestDropNames(t *testing.T) {
+	for _, d := range lcore.Drops() {
+		if back, ok := lcore.DropNamed(d.String()); !ok || back != d || d.Sentence() == "" {
+			t.Errorf("drop %d: named %q, which is %d; sentence %q", d, d, back, d.Sentence())
+		}
+	}
+	if d, ok := lcore.DropNamed("pass"); ok {
+		t.Errorf("a packet that lives is called drop %d", d)
+	}
+	if d := lcore.Drop(lcore.DropCount); d.String() != "unknown" || d.Sentence() != "unknown" {
+		t.Errorf("a drop that is none is called %q", d)
+	}
+}

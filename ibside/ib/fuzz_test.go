@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ib_test
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+// Each fuzzer asks that no input panics, and that what was understood is written and understood again as the same.
+
+func addExamples(f *testing.F, link string) {
+	for _, x := range examples(f) {
+		if x.link == link || link == "" {
+			f.Add(x.frame)
+			f.Add(x.frame[:len(x.frame)/2])
+		}
+	}
+}
+
+func FuzzParsePacket(f *testing.F) {
+	addExamples(f, "ib")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		checkPacket(t, b)
+		b = bytes.Clone(b)
+		if ib.PutCRCs(b) { // else hardly an input would get behind the CRCs
+			checkPacket(t, b)
+		}
+	})
+}
+
+func checkPacket(t *testing.T, b []byte) {
+	p, fault := ib.ParsePacket(b)
+	if fault != ib.FaultNone {
+		return
+	}
+	again := p.AppendTo(nil)
+	q, fault := ib.ParsePacket(again)
+	if fault != ib.FaultNone || !reflect.DeepEqual(p, q) || len(again) != len(b) {
+		t.Errorf("fault %q\n% x\n% x\n%+v\n%+v", fault, b, again, p, q)
+	}
+}
+
+// FuzzHeaders gives the input to each header's codec.
+func FuzzHeaders(f *testing.F) {
+	for _, h := range headers {
+		f.Add(unhex(f, h.hex))
+	}
+	for _, x := range examples(f) {
+		for _, off := range []int{0, 8, 28, 48, 52, 68, 84} { // headers begin there, one or the other
+			f.Add(x.frame[min(off, len(x.frame)):])
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for name, c := range codecs {
+			fields, ok := c.parse(b)
+			if ok && len(b) < c.len {
+				t.Fatalf("%s was taken from %d bytes", name, len(b))
+			}
+			if !ok {
+				continue
+			}
+			out := make([]byte, c.len)
+			c.put(out, fields)
+			if again, ok := c.parse(out); !ok || !reflect.DeepEqual(again, fields) {
+				t.Errorf("%s: %v\n%+v\n%+v", name, ok, fields, again)
+			}
+		}
+	})
+}
+
+// FuzzManagement walks down a MAD as its receiver does.
+func FuzzManagement(f *testing.F) {
+	for _, name := range []string{"ib-sidr-req", "ib-group-join"} {
+		b := frame(f, name)
+		f.Add(b[28 : len(b)-6])
+	}
+	b := frame(f, "roce2-sidr-rep")
+	f.Add(b[62 : len(b)-4])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		mad, ok := ib.AsMAD(b)
+		if !ok {
+			return
+		}
+		body := b[ib.MADHdrLen:]
+		if mad.IsCM() {
+			if req, ok := ib.AsSIDRReq(body); ok {
+				if h, ok := ib.AsCMAHeader(req.Private()); ok && h.IsSane() && h.Src().Is4() != h.Dst().Is4() {
+					t.Errorf("addresses of two families: %v, %v", h.Src(), h.Dst())
+				}
+			}
+			if rep, ok := ib.AsSIDRRep(body); ok && len(rep.Additional())+len(rep.Private()) > len(body) {
+				t.Error("more data than bytes")
+			}
+		}
+		if _, ok := ib.AsSAHeader(body); ok && len(body) >= ib.SAHdrLen {
+			ib.AsMCMemberRecord(body[ib.SAHdrLen:])
+			ib.AsPathRecord(body[ib.SAHdrLen:])
+		}
+	})
+}
+
+func FuzzIPoIB(f *testing.F) {
+	b := frame(f, "ib-ipoib-arp")
+	f.Add(b[68 : len(b)-6])
+	f.Add(unhex(f, "86 dd 00 00 01 03 00 00 80 00 04 05 fe 80 00 00 00 00 00 00 00 02 c9 02 00 24 f6 36"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, ok := ib.AsIPoIBHeader(b)
+		if !ok {
+			return
+		}
+		ib.PutIPoIBHeader(make([]byte, 4), h.EtherType())
+		rest := b[ib.IPoIBHdrLen:]
+		if a, ok := ib.AsIPoIBARP(rest); ok {
+			out := make([]byte, ib.IPoIBARPLen)
+			if ib.PutIPoIBARP(out, a.Fields()); !bytes.Equal(out, a) { // ARP has no reserved bits
+				t.Errorf("% x\n% x", a, out)
+			}
+		}
+		if o, ok := ib.AsIPoIBNDOption(rest); ok && len(o.Addr().String()) != 59 {
+			t.Errorf("address %q", o.Addr())
+		}
+	})
+}
+
+func FuzzParseERF(f *testing.F) {
+	for _, x := range examples(f) {
+		f.Add(ib.AppendERF(nil, time.Unix(1700000000, 999999999), x.frame))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		at, p, ok := ib.ParseERF(b)
+		if !ok {
+			return
+		}
+		at2, p2, ok := ib.ParseERF(ib.AppendERF(nil, at, p))
+		if want := p[:min(len(p), 8190)]; !ok || !at2.Equal(at) || !bytes.Equal(p2, want) {
+			t.Errorf("%v: %v, %v; % x, % x", ok, at, at2, p, p2)
+		}
+	})
+}
+
+func FuzzICRC(f *testing.F) {
+	for _, x := range examples(f) {
+		_, p, _ := x.covered(f)
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		before := bytes.Clone(p)
+		all := []uint32{ib.ICRCIB(p), ib.ICRCRoCEv1(p), ib.ICRCRoCEv2(p)}
+		if !bytes.Equal(p, before) {
+			t.Error("the packet was changed")
+		}
+		if len(p) < 60 {
+			return
+		}
+		link := local
+		if p[1]&3 == 3 {
+			link = global
+		}
+		net := ipv6
+		if p[0]>>4 == 4 {
+			net = ipv4
+		}
+		for i, e := range []encap{link, rocev1, net} {
+			if want := icrcByBit(e, p); all[i] != want {
+				t.Errorf("%v: %08x, bit by bit %08x", e, all[i], want)
+			}
+		}
+	})
+}
+
+func FuzzParseGID(f *testing.F) {
+	for _, s := range []string{"fe80::1", "::ffff:239.1.2.3", "ff12:401b:ffff::ffff:ffff", "fe80::1%eth0", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		g, err := ib.ParseGID(s)
+		if err != nil {
+			return
+		}
+		if again, err := ib.ParseGID(g.String()); err != nil || again != g {
+			t.Errorf("%q: %v, written %q, and read %v", s, err, g, again)
+		}
+	})
+}

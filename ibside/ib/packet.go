@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ib
+
+// UDMinLen and UDMaxLen bound a native datagram, LRH to VCRC: no GRH and no payload, or everything and 4096.
+const (
+	UDMinLen = LRHLen + BTHLen + DETHLen + ICRCLen + VCRCLen
+	UDMaxLen = LRHLen + GRHLen + BTHLen + DETHLen + ImmDtLen + 4096 + ICRCLen + VCRCLen
+)
+
+// Fault says what is wrong with a packet, in the word its drop counter bears. "" is nothing.
+type Fault string
+
+// What ParsePacket can find.
+const (
+	FaultNone        Fault = ""
+	FaultLRHHdr      Fault = "lrh_hdr"      // cut off; LVer; a DLID or SLID that cannot be; VL 15 for another QP than 0
+	FaultIBRaw       Fault = "ib_raw"       // LNH 0 or 1: no IBA transport
+	FaultLRHLen      Fault = "lrh_len"      // PktLen is not the packet's length, or too small for any datagram
+	FaultGRHHdr      Fault = "grh_hdr"      // cut off; IPVer; NxtHdr; a multicast SGID
+	FaultGRHLen      Fault = "grh_len"      // PayLen disagrees with PktLen, or too small for any datagram
+	FaultVCRC        Fault = "vcrc"         // wrong VCRC
+	FaultICRC        Fault = "icrc"         // wrong ICRC
+	FaultBTHTVer     Fault = "bth_tver"     // transport version
+	FaultBTHOpCode   Fault = "bth_opcode"   // not a datagram
+	FaultCNP         Fault = "cnp_rx"       // a congestion notification: no error, but no datagram either
+	FaultBTHLen      Fault = "bth_len"      // immediate data announced and not there
+	FaultBTHPad      Fault = "bth_pad"      // more pad than bytes
+	FaultMcastIncons Fault = "mcast_incons" // DLID, DGID and DestQP do not agree on multicast or unicast
+)
+
+// Packet is one native datagram in host order: all of it that is not implied by the rest. M of the BTH is not
+// here; it means nothing for datagrams, and AppendTo sets it as HCAs do.
+type Packet struct {
+	VL         uint8
+	SL         SL
+	SLID, DLID LID
+	GRH        *GRHFields // nil: there is none (LNH 2). AppendTo does not read its PayLen
+	OpCode     uint8      // OpUDSendOnly or OpUDSendOnlyImm
+	Solicited  bool
+	FECN, BECN bool
+	PKey       PKey
+	DestQP     QPN
+	PSN        uint32
+	QKey       QKey
+	SrcQP      QPN
+	Imm        uint32 // carried with OpUDSendOnlyImm only
+	Payload    []byte // at most 4096 bytes
+}
+
+// AppendTo appends the packet to b, LRH to VCRC, with lengths, pad and both CRCs, and returns the longer slice.
+// It does not judge: values too large for their fields lose their upper bits.
+func (p *Packet) AppendTo(b []byte) []byte {
+	start, pad := len(b), -len(p.Payload)&3
+	transport := BTHLen + DETHLen + len(p.Payload) + pad + ICRCLen
+	if p.OpCode == OpUDSendOnlyImm {
+		transport += ImmDtLen
+	}
+	n := LRHLen + transport
+	if p.GRH != nil {
+		n += GRHLen
+	}
+	b = append(b, make([]byte, n+VCRCLen)...)
+	out := b[start:]
+	p.putHeaders(out, n, transport, pad)
+	copy(out[n-ICRCLen-pad-len(p.Payload):], p.Payload)
+	PutCRCs(out)
+	return b
+}
+
+// putHeaders writes all up to the payload. n is the length without VCRC, transport that from the BTH to the ICRC.
+func (p *Packet) putHeaders(b []byte, n, transport, pad int) {
+	lrh := LRHFields{VL: p.VL, SL: p.SL, LNH: LNHLocal, DLID: p.DLID, SLID: p.SLID, PktLenWords: n / 4}
+	if p.GRH != nil {
+		lrh.LNH = LNHGlobal
+		grh := *p.GRH
+		grh.PayLen = transport
+		PutGRH(b[LRHLen:], grh)
+	}
+	PutLRH(b, lrh)
+	b = b[n-transport:]
+	PutBTH(b, BTHFields{
+		OpCode: p.OpCode, Solicited: p.Solicited, MigReq: true, PadCnt: pad, PKey: p.PKey,
+		FECN: p.FECN, BECN: p.BECN, DestQP: p.DestQP, PSN: p.PSN,
+	})
+	PutDETH(b[BTHLen:], DETHFields{QKey: p.QKey, SrcQP: p.SrcQP})
+	if p.OpCode == OpUDSendOnlyImm {
+		PutImmDt(b[BTHLen+DETHLen:], p.Imm)
+	}
+}
+
+// ParsePacket reads one native datagram, LRH to VCRC, exactly as long as its LRH says. Payload aliases b.
+// The checks go from the outside in, lengths before CRCs before meaning, so that what is wrong on the wire
+// is not blamed on the peer. With a Fault the Packet is zero. Whether the datagram is welcome (Q_Key, P_Key,
+// QP 0 and 1, MTU) is for its receiver to say.
+func ParsePacket(b []byte) (Packet, Fault) {
+	lrh, fault := parseLRH(b)
+	if fault != FaultNone {
+		return Packet{}, fault
+	}
+	p := Packet{VL: lrh.VL(), SL: lrh.SL(), SLID: lrh.SLID(), DLID: lrh.DLID()}
+	end := len(b) - ICRCLen - VCRCLen
+	transport := b[LRHLen:end]
+	if lrh.LNH() == LNHGlobal {
+		grh, fault := parseGRH(b[LRHLen : len(b)-VCRCLen])
+		if fault != FaultNone {
+			return Packet{}, fault
+		}
+		f := grh.Fields()
+		p.GRH = &f
+		transport = b[LRHLen+GRHLen : end]
+	}
+	if fault := checkCRCs(b); fault != FaultNone {
+		return Packet{}, fault
+	}
+	if fault := p.parseTransport(transport); fault != FaultNone {
+		return Packet{}, fault
+	}
+	if fault := p.checkRoute(); fault != FaultNone {
+		return Packet{}, fault
+	}
+	return p, FaultNone
+}
+
+// parseLRH also makes sure that b holds a BTH, a DETH and both CRCs behind an LRH with no GRH.
+func parseLRH(b []byte) (LRH, Fault) {
+	h, ok := AsLRH(b)
+	if !ok || h.LVer() != 0 {
+		return nil, FaultLRHHdr
+	}
+	if h.LNH() != LNHLocal && h.LNH() != LNHGlobal {
+		return nil, FaultIBRaw
+	}
+	if len(b) != 4*h.PktLenWords()+VCRCLen || len(b) < UDMinLen {
+		return nil, FaultLRHLen
+	}
+	if s := h.SLID(); h.DLID() == 0 || !s.IsUnicast() && s != LIDPermissive {
+		return nil, FaultLRHHdr
+	}
+	return h, FaultNone
+}
+
+// parseGRH takes the bytes from the GRH to the end of the ICRC.
+func parseGRH(b []byte) (GRH, Fault) {
+	h, ok := AsGRH(b)
+	if !ok || !h.IsBTHNext() || h.SGID().IsIBMulticast() {
+		return nil, FaultGRHHdr
+	}
+	if h.PayLen() != len(b)-GRHLen || h.PayLen() < BTHLen+DETHLen+ICRCLen {
+		return nil, FaultGRHLen
+	}
+	return h, FaultNone
+}
+
+func checkCRCs(b []byte) Fault {
+	n := len(b) - VCRCLen
+	if v, _ := VCRCField(b[n:]); v != VCRC(b[:n]) {
+		return FaultVCRC
+	}
+	n -= ICRCLen
+	if c, _ := ICRCField(b[n:]); c != ICRCIB(b[:n]) {
+		return FaultICRC
+	}
+	return FaultNone
+}
+
+// parseTransport takes the bytes from the BTH to the last pad byte, at least a BTH and a DETH.
+func (p *Packet) parseTransport(b []byte) Fault {
+	bth, _ := AsBTH(b)
+	deth, _ := AsDETH(b[BTHLen:])
+	if bth.TVer() != 0 {
+		return FaultBTHTVer
+	}
+	rest := b[BTHLen+DETHLen:]
+	switch bth.OpCode() {
+	case OpUDSendOnly:
+	case OpUDSendOnlyImm:
+		imm, ok := AsImmDt(rest)
+		if !ok {
+			return FaultBTHLen
+		}
+		p.Imm, rest = imm.Value(), rest[ImmDtLen:]
+	case OpCN, OpCNP:
+		return FaultCNP
+	default:
+		return FaultBTHOpCode
+	}
+	if bth.PadCnt() > len(rest) {
+		return FaultBTHPad
+	}
+	p.Payload = rest[: len(rest)-bth.PadCnt() : len(rest)-bth.PadCnt()]
+	p.OpCode, p.Solicited, p.FECN, p.BECN = bth.OpCode(), bth.Solicited(), bth.FECN(), bth.BECN()
+	p.PKey, p.DestQP, p.PSN = bth.PKey(), bth.DestQP(), bth.PSN()
+	p.QKey, p.SrcQP = deth.QKey(), deth.SrcQP()
+	return FaultNone
+}
+
+// checkRoute compares what different headers say about where the packet goes.
+func (p *Packet) checkRoute() Fault {
+	if p.VL == VLSubnetManagement && p.DestQP != QP0 {
+		return FaultLRHHdr
+	}
+	multicast := p.DLID.IsMulticast()
+	if multicast != (p.DestQP == QPMulticast) || multicast && p.GRH == nil {
+		return FaultMcastIncons
+	}
+	if p.GRH != nil && multicast != p.GRH.DGID.IsIBMulticast() {
+		return FaultMcastIncons
+	}
+	return FaultNone
+}

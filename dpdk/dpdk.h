@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What Go calls: one DPDK call, or the few that always go together, each answering 0 or a negative errno.
+ * rte_errno is thread-local and a goroutine may change threads, so it is always fetched here, in the same call.
+ * No DPDK header is included, so that struct rte_mbuf stays incomplete, and cheap to pass, in Go.
+ */
+#ifndef CAUSEWAY_DPDK_H
+#define CAUSEWAY_DPDK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rte_mbuf;
+struct rte_mempool;
+struct rte_ring;
+struct rte_flow;
+
+/* eal.c */
+
+/* Starts the EAL with the arguments in args, one a line, argv[0] first. */
+int dpdk_eal_init(const char *args);
+int dpdk_eal_cleanup(void);
+/* Copies what DPDK logged since the last dpdk_log_clear() (the last 8 KiB of it) as a C string. */
+void dpdk_log_copy(char *out, unsigned size);
+void dpdk_log_clear(void);
+/* Logs as the EAL would. */
+void dpdk_log_line(const char *text);
+const char *dpdk_version(void);
+unsigned dpdk_abi(void);
+/* The CPUs this process may use: up to n ids into cpus; answers how many. */
+int dpdk_usable_cpus(int *cpus, int n);
+/* Is this PMD's shared object in the process? */
+bool dpdk_driver_loaded(const char *driver);
+/* Bytes in the EAL's heaps: in all, and free. */
+void dpdk_heap(uint64_t *total, uint64_t *unused);
+int dpdk_netdev_set_mtu(const char *interface, int mtu);
+
+/* mbuf.c */
+
+int dpdk_mempool_create(const char *name, unsigned n, uint16_t priv, uint16_t data_room, struct rte_mempool **out);
+void dpdk_mempool_free(struct rte_mempool *pool);
+unsigned dpdk_mempool_in_use(struct rte_mempool *pool);
+unsigned dpdk_mempool_data_room(struct rte_mempool *pool);
+
+/* A new mbuf that holds a copy of len bytes; NULL when the pool is empty or the bytes do not fit. */
+struct rte_mbuf *dpdk_mbuf_alloc(struct rte_mempool *pool, const uint8_t *data, unsigned len);
+unsigned dpdk_mbuf_len(const struct rte_mbuf *m);
+void dpdk_mbuf_copy(const struct rte_mbuf *m, uint8_t *out, unsigned len);
+void dpdk_mbuf_free(struct rte_mbuf *m);
+
+int dpdk_ring_create(const char *name, unsigned size, bool multi_producer, struct rte_ring **out);
+void dpdk_ring_free(struct rte_ring *ring);
+unsigned dpdk_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, unsigned n);
+unsigned dpdk_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, unsigned n);
+unsigned dpdk_ring_count(struct rte_ring *ring);
+
+/* port.c */
+
+enum { DPDK_MAX_QUEUES = 64 };
+
+struct dpdk_port_info {
+	char driver[32];
+	uint8_t mac[6];
+	uint16_t min_mtu, max_mtu; /* max_mtu with the frame length limit taken in */
+	uint16_t max_rx_queues, max_tx_queues;
+	uint64_t rss; /* RTE_ETH_RSS_* that the device can */
+	bool rss_l3_src_only;
+};
+
+struct dpdk_port_conf {
+	struct rte_mempool *pool;
+	uint16_t rx_queues, tx_queues, rx_descs, tx_descs;
+	uint16_t mtu; /* 0: the PMD is not told */
+	bool rss;     /* spread by source IP */
+};
+
+struct dpdk_port_stats {
+	uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, rx_missed, rx_errors, tx_errors, rx_no_mbuf;
+};
+
+struct dpdk_mac {
+	uint8_t b[6];
+};
+
+/* bus is vdev or pci. */
+int dpdk_plug(const char *bus, const char *name, const char *args);
+int dpdk_unplug(const char *bus, const char *name);
+/* A net_ring port whose queue i receives from rx[i] and sends to tx[i]; answers the port id. */
+int dpdk_port_from_rings(const char *name, struct rte_ring **rx, unsigned n_rx, struct rte_ring **tx, unsigned n_tx);
+unsigned dpdk_port_count(void);
+int dpdk_port_by_name(const char *name, uint16_t *id);
+int dpdk_port_info(uint16_t id, struct dpdk_port_info *out);
+int dpdk_port_configure(uint16_t id, const struct dpdk_port_conf *c);
+int dpdk_port_start(uint16_t id);
+int dpdk_port_stop(uint16_t id);
+int dpdk_port_close(uint16_t id);
+int dpdk_port_link(uint16_t id, bool *up);
+int dpdk_port_stats(uint16_t id, struct dpdk_port_stats *out);
+int dpdk_port_promiscuous(uint16_t id, bool on);
+int dpdk_port_allmulticast(uint16_t id, bool on);
+int dpdk_port_multicast_list(uint16_t id, struct dpdk_mac *macs, unsigned n);
+
+/* Bursts for tests and tools; the packet path calls rte_eth_rx_burst and rte_eth_tx_burst itself. */
+unsigned dpdk_port_rx(uint16_t id, uint16_t queue, struct rte_mbuf **mbufs, unsigned n);
+unsigned dpdk_port_tx(uint16_t id, uint16_t queue, struct rte_mbuf **mbufs, unsigned n);
+
+/* flow.c */
+
+enum dpdk_flow_match {
+	DPDK_MATCH_ROCE_V2_IPV4, /* UDP destination port 4791 */
+	DPDK_MATCH_ROCE_V2_IPV6,
+	DPDK_MATCH_ROCE_V1, /* ethertype 0x8915 */
+	DPDK_MATCH_ARP,
+	DPDK_MATCH_ICMPV6, /* one type */
+	DPDK_MATCH_IGMP,
+	DPDK_MATCH_MAC,  /* destination */
+	DPDK_MATCH_IPV4, /* destination */
+	DPDK_MATCH_IPV6, /* destination */
+};
+
+struct dpdk_flow_rule {
+	enum dpdk_flow_match match;
+	uint8_t icmpv6_type;
+	uint8_t mac[6];
+	uint8_t ip[16]; /* wire order; IPv4 in the first 4 bytes */
+	uint32_t priority;
+	bool rss; /* over queues, by source IP; else all to queues[0] */
+	uint16_t n_queues;
+	uint16_t queues[DPDK_MAX_QUEUES];
+};
+
+struct dpdk_flow_fault {
+	int type; /* enum rte_flow_error_type */
+	char message[160];
+};
+
+/* Writes the rule as rte_flow gets it: item names, and the headers' bytes as spec&mask in hex. */
+int dpdk_flow_show(const struct dpdk_flow_rule *r, char *out, unsigned size);
+int dpdk_flow_validate(uint16_t id, const struct dpdk_flow_rule *r, struct dpdk_flow_fault *f);
+int dpdk_flow_create(uint16_t id, const struct dpdk_flow_rule *r, struct rte_flow **out, struct dpdk_flow_fault *f);
+int dpdk_flow_destroy(uint16_t id, struct rte_flow *flow, struct dpdk_flow_fault *f);
+int dpdk_flow_isolate(uint16_t id, bool on, struct dpdk_flow_fault *f);
+
+#endif

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dpdk
+
+// #include "dpdk.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// ErrNoFlow tells that a port has no rte_flow: its frames must be told apart by software.
+var ErrNoFlow = errors.New("the driver has no rte_flow")
+
+// Match is the kind of frames that a flow rule takes.
+type Match int
+
+const (
+	MatchRoCEv2IPv4 Match = iota // UDP destination port 4791
+	MatchRoCEv2IPv6
+	MatchRoCEv1 // ethertype 0x8915
+	MatchARP
+	MatchND   // neighbour solicitations and advertisements (RFC 4861)
+	MatchMLD  // queries, reports and dones (RFC 2710, RFC 3810)
+	MatchIGMP // IP protocol 2
+	MatchMAC  // Rule.MAC is the destination
+	MatchIP   // Rule.IP is the destination
+)
+
+// icmpv6Types are the messages of a Match; each takes a rule of its own.
+var icmpv6Types = map[Match][]uint8{
+	MatchND:  {135, 136},
+	MatchMLD: {130, 131, 132, 143},
+}
+
+// cMatches are the C names of the others but MatchIP.
+var cMatches = map[Match]C.enum_dpdk_flow_match{
+	MatchRoCEv2IPv4: C.DPDK_MATCH_ROCE_V2_IPV4,
+	MatchRoCEv2IPv6: C.DPDK_MATCH_ROCE_V2_IPV6,
+	MatchRoCEv1:     C.DPDK_MATCH_ROCE_V1,
+	MatchARP:        C.DPDK_MATCH_ARP,
+	MatchIGMP:       C.DPDK_MATCH_IGMP,
+	MatchMAC:        C.DPDK_MATCH_MAC,
+}
+
+// Rule says which frames go to which queues.
+type Rule struct {
+	Match    Match
+	MAC      [6]byte    // with MatchMAC
+	IP       netip.Addr // with MatchIP
+	Queues   []uint16   // one; with RSS, one or more
+	RSS      bool       // spread over Queues by source address alone, so that a host stays with one worker
+	Priority uint32     // 0 is the highest
+}
+
+// Flow is a rule in force: one rte_flow, or one per message type of MatchND and MatchMLD.
+type Flow struct {
+	port    *Port
+	handles []*C.struct_rte_flow
+}
+
+// Isolate(true) leaves every frame that no flow rule asks for to the kernel. It is called before Start.
+func (p *Port) Isolate(on bool) error {
+	var fault C.struct_dpdk_flow_fault
+	clearLog()
+	if err := p.flowError(C.dpdk_flow_isolate(p.id, C.bool(on), &fault), &fault); err != nil {
+		return portError(p.name, "isolate: %w", err)
+	}
+	return nil
+}
+
+// ValidateFlow asks the PMD whether it would take the rule. Some say yes and then do not.
+func (p *Port) ValidateFlow(rule Rule) error {
+	words, err := p.flowWords(rule)
+	for i := 0; err == nil && i < len(words); i++ {
+		var fault C.struct_dpdk_flow_fault
+		clearLog()
+		err = p.flowError(C.dpdk_flow_validate(p.id, &words[i], &fault), &fault)
+	}
+	if err != nil {
+		return portError(p.name, "flow rule: %w", err)
+	}
+	return nil
+}
+
+// CreateFlow puts a rule in force, on a started port. The error wraps ErrNoFlow where the port has no rte_flow.
+func (p *Port) CreateFlow(rule Rule) (*Flow, error) {
+	words, err := p.flowWords(rule)
+	if err != nil {
+		return nil, portError(p.name, "flow rule: %w", err)
+	}
+	flow := &Flow{port: p}
+	for i := range words {
+		var fault C.struct_dpdk_flow_fault
+		var handle *C.struct_rte_flow
+		clearLog()
+		if err := p.flowError(C.dpdk_flow_create(p.id, &words[i], &handle, &fault), &fault); err != nil {
+			return nil, errors.Join(portError(p.name, "flow rule: %w", err), flow.Destroy())
+		}
+		flow.handles = append(flow.handles, handle)
+	}
+	return flow, nil
+}
+
+// Destroy ends the rule. A port's rules end with it, too.
+func (f *Flow) Destroy() error {
+	for len(f.handles) > 0 {
+		var fault C.struct_dpdk_flow_fault
+		if err := f.port.flowError(C.dpdk_flow_destroy(f.port.id, f.handles[0], &fault), &fault); err != nil {
+			return portError(f.port.name, "destroy a flow rule: %w", err)
+		}
+		f.handles = f.handles[1:]
+	}
+	return nil
+}
+
+// flowError words what rte_flow answered. A PMD without it answers ENOSYS or ENOTSUP about nothing in particular.
+// net_tap has one that stands on the kernel's flower classifier: whatever that cannot do, or where there is none,
+// software must.
+func (p *Port) flowError(code C.int, fault *C.struct_dpdk_flow_fault) error {
+	err := errno(code)
+	if err == nil {
+		return nil
+	}
+	none := notSupported(err) && fault._type <= 1 // RTE_FLOW_ERROR_TYPE_NONE, _UNSPECIFIED
+	if said := C.GoString(&fault.message[0]); said != "" && !strings.EqualFold(said, err.Error()) {
+		err = fmt.Errorf("%s: %w", said, err)
+	}
+	if none || p.plan.netdev != "" {
+		return fmt.Errorf("%w: %w", ErrNoFlow, err)
+	}
+	return err
+}
+
+// showFlow writes a rule as rte_flow gets it, a line per message type.
+func (p *Port) showFlow(rule Rule) (string, error) {
+	words, err := p.flowWords(rule)
+	var lines []string
+	for i := 0; err == nil && i < len(words); i++ {
+		var text [1024]C.char
+		err = errno(C.dpdk_flow_show(&words[i], &text[0], C.uint(len(text))))
+		lines = append(lines, C.GoString(&text[0]))
+	}
+	return strings.Join(lines, "\n"), err
+}
+
+// flowWords checks a rule and writes it as the C side takes it.
+func (p *Port) flowWords(rule Rule) ([]C.struct_dpdk_flow_rule, error) {
+	words := C.struct_dpdk_flow_rule{rss: C.bool(rule.RSS), priority: C.uint32_t(rule.Priority)}
+	if err := p.flowQueues(rule, &words); err != nil {
+		return nil, err
+	}
+	if types, is := icmpv6Types[rule.Match]; is {
+		words.match = C.DPDK_MATCH_ICMPV6
+		var all []C.struct_dpdk_flow_rule
+		for _, t := range types {
+			words.icmpv6_type = C.uint8_t(t)
+			all = append(all, words)
+		}
+		return all, nil
+	}
+	if rule.Match == MatchIP {
+		err := flowIP(rule.IP, &words)
+		return []C.struct_dpdk_flow_rule{words}, err
+	}
+	match, known := cMatches[rule.Match]
+	if !known {
+		return nil, fmt.Errorf("there is no match %d", rule.Match)
+	}
+	words.match = match
+	for i, b := range rule.MAC {
+		words.mac[i] = C.uint8_t(b)
+	}
+	return []C.struct_dpdk_flow_rule{words}, nil
+}
+
+func flowIP(ip netip.Addr, words *C.struct_dpdk_flow_rule) error {
+	if !ip.IsValid() {
+		return errors.New("MatchIP needs an address")
+	}
+	ip = ip.Unmap()
+	words.match = C.DPDK_MATCH_IPV6
+	if ip.Is4() {
+		words.match = C.DPDK_MATCH_IPV4
+	}
+	for i, b := range ip.AsSlice() {
+		words.ip[i] = C.uint8_t(b)
+	}
+	return nil
+}
+
+func (p *Port) flowQueues(rule Rule, words *C.struct_dpdk_flow_rule) error {
+	switch {
+	case len(rule.Queues) == 0 || len(rule.Queues) > maxQueues || (!rule.RSS && len(rule.Queues) > 1):
+		return fmt.Errorf("%d queues: name one, or with RSS 1 to %d", len(rule.Queues), maxQueues)
+	case rule.RSS && (rule.Match == MatchRoCEv1 || rule.Match == MatchARP || rule.Match == MatchMAC):
+		return errors.New("RSS goes by the source IP, which these frames need not have; name one queue")
+	}
+	words.n_queues = C.uint16_t(len(rule.Queues))
+	for i, q := range rule.Queues {
+		if int(q) >= p.config.RxQueues {
+			return fmt.Errorf("there is no queue %d: the port has %d", q, p.config.RxQueues)
+		}
+		words.queues[i] = C.uint16_t(q)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dpdk
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// ownNetwork puts the test in a network namespace of its own, which ends with its thread.
+func ownNetwork(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: a network namespace, packet sockets and /dev/net/tun")
+	}
+	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
+	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
+		t.Fatalf("a network namespace: %v", err)
+	}
+}
+
+func ip(t *testing.T, args string) {
+	t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", args, err, out)
+	}
+}
+
+// veth makes a pair of interfaces, up, with that MTU.
+func veth(t *testing.T, a, b, mtu string) {
+	t.Helper()
+	ip(t, "link add "+a+" mtu "+mtu+" type veth peer name "+b+" mtu "+mtu)
+	ip(t, "link set "+a+" up")
+	ip(t, "link set "+b+" up")
+}
+
+// kernelEnd is a packet socket on an interface: the kernel's own way to the other end.
+func kernelEnd(t *testing.T, name string) end {
+	t.Helper()
+	netdev, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const allProtocols = 0x0300 // htons(ETH_P_ALL)
+	s, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_NONBLOCK, allProtocols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(s) })
+	address := &syscall.SockaddrLinklayer{Protocol: allProtocols, Ifindex: netdev.Index}
+	if err := syscall.Bind(s, address); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 16384)
+	return end{
+		send: func(frame []byte) error { return syscall.Sendto(s, frame, 0, address) },
+		recv: func() []byte {
+			n, from, err := syscall.Recvfrom(s, buf, 0)
+			if err != nil || from.(*syscall.SockaddrLinklayer).Pkttype == syscall.PACKET_OUTGOING || !isTestFrame(buf[:n]) {
+				return nil
+			}
+			return append([]byte(nil), buf[:n]...)
+		},
+	}
+}
+
+func TestAFPacketPort(t *testing.T) {
+	ownNetwork(t)
+	veth(t, "ours", "theirs", "4200")
+	for _, queues := range []int{1, 2} {
+		pool := newPool(t)
+		p, err := OpenPort("af_packet:ours", PortConfig{Pool: pool, RxQueues: queues, TxQueues: queues, RxDescs: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		netdev, err := net.InterfaceByName("ours")
+		if err != nil || p.MTU() != 4200 || !p.LinkUp() || [6]byte(netdev.HardwareAddr) != p.MAC() {
+			t.Errorf("MTU %d, link %v, MAC %x; %v", p.MTU(), p.LinkUp(), p.MAC(), err)
+		}
+		crossBothWays(t, portEnd(p), kernelEnd(t, "theirs"), 4200)
+		how, err := p.SetMulticast([][6]byte{{0x33, 0x33, 0, 0, 0, 1}})
+		if err != nil || how != MulticastPromiscuous || !promiscuous(t, "ours") {
+			t.Errorf("multicast by %v, %v; want promiscuous", how, err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if promiscuous(t, "ours") {
+			t.Error("the interface is still promiscuous after Close")
+		}
+	}
+}
+
+func promiscuous(t *testing.T, name string) bool {
+	t.Helper()
+	out, err := exec.Command("ip", "-d", "link", "show", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(out), "PROMISC")
+}
+
+func TestTapPort(t *testing.T) {
+	ownNetwork(t)
+	pool := newPool(t)
+	p := open(t, "tap:dtap0", PortConfig{Pool: pool, RxQueues: 2, TxQueues: 2, RxDescs: 32, TxDescs: 32})
+	ip(t, "link set dtap0 up")
+	netdev, err := net.InterfaceByName("dtap0")
+	if err != nil || netdev.MTU != 1500 || [6]byte(netdev.HardwareAddr) == p.MAC() {
+		t.Errorf("%+v, %v; want MTU 1500, and another MAC than %x", netdev, err, p.MAC())
+	}
+	crossBothWays(t, portEnd(p), kernelEnd(t, "dtap0"), 1500)
+	if how, err := p.SetMulticast([][6]byte{{0x01, 0, 0x5e, 0, 0, 1}}); err != nil || how != MulticastList {
+		t.Errorf("multicast by %v, %v; want list", how, err)
+	}
+	capabilities, err := p.Capabilities()
+	if err != nil || capabilities.Driver != "net_tap" {
+		t.Errorf("%+v, %v", capabilities, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.InterfaceByName("dtap0"); err == nil {
+		t.Error("the interface is still there after Close")
+	}
+}
+
+// TestTapLeavesSignalsAlone: the tap driver wakes its Rx by a real-time signal if one is free, and such a handler
+// would run on a goroutine's stack. The Go runtime must have them all.
+func TestTapLeavesSignalsAlone(t *testing.T) {
+	const realTime = uint64(0xfffffffc00000000) // 35 to 64; the first bit is signal 1
+	before := caught(t)
+	ownNetwork(t)
+	open(t, "tap:dtap1", PortConfig{Pool: newPool(t), RxDescs: 32})
+	if after := caught(t); before&realTime != realTime || after != before {
+		t.Errorf("signals with a handler: %x, then %x; want the same, and all real-time signals among them", before, after)
+	}
+}
+
+// caught is the mask of signals that have a handler, of /proc/self/status.
+func caught(t *testing.T) uint64 {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "SigCgt:\t")
+	digits, _, _ := strings.Cut(rest, "\n")
+	mask, err := strconv.ParseUint(digits, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mask
+}

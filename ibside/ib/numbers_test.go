@@ -32,6 +32,8 @@ const numbers = `
 	MethodResponse 0x80  MethodGetResp 0x81  MethodReportResp 0x86  MethodTableResp 0x92  MethodDeleteResp 0x95
 
 	SAHdrLen 32  SADataLen 200
+	InformInfoLen 36  InformAllLIDs 0xffff  InformAllTypes 0xffff  InformAllProducers 0xffffff  ProducerSM 4
+	TrapGIDInService 64  TrapGIDOutOfService 65  TrapGroupCreated 66  TrapGroupDeleted 67
 	AttrClassPortInfo 0x0001  AttrNotice 0x0002  AttrInformInfo 0x0003  AttrGUIDInfoRecord 0x0030
 	AttrServiceRecord 0x0031  AttrPathRecord 0x0035  AttrMCMemberRecord 0x0038
 	SAStatusOK 0  SAStatusNoResources 0x0100  SAStatusRequestInvalid 0x0200  SAStatusNoRecords 0x0300

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# sudo resets PATH and may leave HOME out; Go needs both.
+export PATH := $(PATH):/usr/local/go/bin
+export HOME ?= $(shell getent passwd $$(id -u) | cut -d: -f6)
+
+GO_NEEDED := 1.26
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+FUZZTIME ?= 10s
+E2E_TIMEOUT ?= 40m
+
+# What is built: every main package of app and perf that is a program of its own.
+PROGRAMS := bin/causeway $(if $(wildcard perf/causeway-perf/*.go),bin/causeway-perf)
+
+# Packages without C, which the race detector can watch as a whole.
+PURE := $(addsuffix /...,$(addprefix ./,$(wildcard config ibside/ib ibside/sa lcore/frame))) \
+	$(addprefix ./,$(wildcard ibside/fabric))
+
+C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
+
+# Debian 12's packages: to build; to check and to fuzz C; for tests that ask tshark; for the guests.
+PACKAGES := \
+	build-essential pkg-config libdpdk-dev dpdk libibverbs-dev librdmacm-dev ca-certificates \
+	clang clang-format libclang-rt-14-dev \
+	tshark tcpdump jq python3 \
+	qemu-system-x86 iproute2 procps xz-utils busybox-static
+
+##@ Use
+.PHONY: help
+help: ## say what there is to make
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: deps go ## build bin/causeway
+	@for program in $(PROGRAMS); do \
+		name=$${program#bin/}; dir=./app/$$name; \
+		[[ -d $$dir ]] || dir=./perf/$$name; \
+		go build -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $$program $$dir; \
+	done
+
+.PHONY: demo
+demo: build ## see two fabrics joined, on this machine, for 20 seconds
+	@bin/causeway demo --duration 20s
+
+.PHONY: clean
+clean: ## remove what was built
+	@rm -rf bin
+
+##@ Check
+.PHONY: test
+test: lint build ## lint, build and test all that needs no guests
+	@echo 'test: all packages'
+	@go test -timeout 10m ./...
+	@echo 'test: packages without C, with the race detector'
+	@go test -race $(PURE)
+
+.PHONY: lint
+lint: deps go ## gofmt, go vet, staticcheck, clang-format, the tree's rules
+	@bad=$$(gofmt -l app config dpdk ibside lcore perf tables); \
+		[[ -z $$bad ]] || { echo "lint: not formatted; run gofmt -w on:" $$bad; exit 1; }
+	@clang-format --dry-run -Werror $(C_SOURCES) || { echo 'lint: not formatted; run clang-format -i on these'; exit 1; }
+	@go vet ./... && go vet -tags e2e ./app/e2e/...
+	@go tool staticcheck -tags e2e ./...
+	@go test -run 'TestTopLevel|TestLicenceLines|TestFileSizes|TestFunctionSizes|TestImports|TestCgo|TestUnsafe' \
+		./app/causeway >/dev/null || go test -count=1 ./app/causeway
+
+.PHONY: e2e
+e2e: build ## test against real RoCE hosts in emulated guests (root, some minutes)
+	@[[ $$(id -u) == 0 ]] || { echo 'e2e: needs root, for network namespaces and taps; run sudo make e2e'; exit 1; }
+	@apt-cache show linux-image-amd64 >/dev/null 2>&1 || apt-get -qq update
+	@go test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) ./app/e2e/...
+
+.PHONY: fuzz
+fuzz: deps go ## run each fuzzer for FUZZTIME (10s)
+	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
+		grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | cut -c6- | while read -r name; do \
+			echo "fuzz: $$dir $$name"; \
+			out=$$(go test -run xxx -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$dir </dev/null 2>&1) || { echo "$$out"; exit 1; }; \
+		done; \
+	done
+
+.PHONY: bench
+bench: build ## measure the packet path on this machine
+	@if [[ -x bin/causeway-perf ]]; then bin/causeway-perf bench; \
+		else go test -run xxx -bench . -benchtime 200ms ./lcore/... ./tables/...; fi
+
+##@ Prepare
+.PHONY: deps
+deps: ## install the Debian packages that are missing (as root)
+	@have=" $$(dpkg-query -W -f '$${db:Status-Status}:$${Package} ' $(PACKAGES) 2>/dev/null || true)"; missing=(); \
+	for p in $(PACKAGES); do [[ $$have == *" installed:$$p "* ]] || missing+=($$p); done; \
+	(( $${#missing[@]} )) || exit 0; \
+	[[ $$(id -u) == 0 ]] || { echo "deps: missing: $${missing[*]}; run sudo make deps"; exit 1; }; \
+	echo "deps: installing $${missing[*]}"; \
+	export DEBIAN_FRONTEND=noninteractive; log=$$(mktemp); \
+	{ apt-get -q update && apt-get -q -y install --no-install-recommends "$${missing[@]}"; } >$$log 2>&1 </dev/null \
+		|| { tail -n 20 $$log; echo "deps: apt-get failed; all it said is in $$log"; exit 1; }; \
+	rm -f $$log
+
+.PHONY: go
+go: ## check that Go is there and new enough
+	@have=$$(go env GOVERSION 2>/dev/null || true); have=$${have#go}; \
+	if [[ -z $$have ]]; then what='is not in PATH nor in /usr/local/go/bin'; else what="is $$have"; fi; \
+	[[ -n $$have && $$(printf '%s\n' $(GO_NEEDED) "$$have" | sort -V | head -n 1) == $(GO_NEEDED) ]] || { \
+		echo "go: $(GO_NEEDED) or later is needed, but Go $$what; see https://go.dev/doc/install"; exit 1; }

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"causeway/ibside/ib"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md instead of comparing it")
+
+// small is the least that is valid.
+const small = `[roce]
+port = "ring"
+addresses = ["10.9.0.254/24"]
+[ib]
+port = "fabric:"
+`
+
+func parseGood(t *testing.T, text string) *Config {
+	t.Helper()
+	c, err := Parse("good.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDefaults(t *testing.T) {
+	c := parseGood(t, small)
+	want := &Config{
+		Name: "causeway",
+		RoCE: RoCE{Port: EthPort{Driver: "ring"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")},
+			MTU: 1500, IBMTU: ib.MTU1024, V2: true, TTL: 64},
+		IB: IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault},
+		Workers: Workers{LCores: []int{1}, MemoryMiB: 512, RxDescs: 1024, TxDescs: 1024, Mbufs: 16384, Standins: 4096,
+			StandinsPerHost: 64, Hosts: 16384},
+		Log: Log{Level: "info", Format: "text"},
+		QoS: c.QoS, // below
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	for _, q := range []struct {
+		name      string
+		got, want int
+	}{
+		{"DSCP 0", int(c.QoS.SLOfDSCP[0]), 0}, {"DSCP 24", int(c.QoS.SLOfDSCP[24]), 3}, {"DSCP 63", int(c.QoS.SLOfDSCP[63]), 7},
+		{"SL 3", int(c.QoS.DSCPOfSL[3]), 24}, {"SL 11", int(c.QoS.DSCPOfSL[11]), 24}, {"PCP of 15", int(c.QoS.PCPOfSL[15]), 7},
+	} {
+		if q.got != q.want {
+			t.Errorf("%s: got %d, want %d", q.name, q.got, q.want)
+		}
+	}
+}
+
+// TestExample loads the annotated example and looks at what a reader of it would expect.
+func TestExample(t *testing.T) {
+	c, err := Load("../docs/example.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := c.Hosts[0]; h.Side != SideIB || h.IP.String() != "10.9.0.7" || h.IP6.String() != "fd09::7" ||
+		h.GID.String() != "fe80::2:c903:0:7" || len(h.Addrs()) != 2 {
+		t.Errorf("first host: %+v", h)
+	}
+	if h := c.Hosts[1]; h.Side != SideRoCE || !h.HasMAC || h.MAC != [6]byte{2, 0, 0, 0, 0, 1} || len(h.Addrs()) != 1 {
+		t.Errorf("second host: %+v", h)
+	}
+	want := Group{IP: netip.MustParseAddr("239.1.2.3"), MGID: gid(t, "ff12:4001:ffff::f01:203"), Direction: Both,
+		QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault, RatePPS: 1_000_000, RewriteImm: true}
+	if c.Groups[0] != want {
+		t.Errorf("first group:\ngot  %+v\nwant %+v", c.Groups[0], want)
+	}
+	if g := c.Groups[1]; g.MGID != gid(t, "ff15:a01b::1267:ef01:204") || g.Direction != ToIB || g.RatePPS != 0 {
+		t.Errorf("second group: %+v", g)
+	}
+	if c.RoCE.IBMTU != ib.MTU4096 || !c.Workers.Sleep || c.QoS.SLOfDSCP[46] != 5 || c.RoCE.Port.String() != "af_packet:eth1" {
+		t.Errorf("RoCE %+v, workers %+v", c.RoCE, c.Workers)
+	}
+	if !c.Policy.Allows(netip.MustParseAddr("10.9.0.200")) || c.Policy.Allows(netip.MustParseAddr("10.9.1.1")) {
+		t.Errorf("policy: %+v", c.Policy)
+	}
+	if want := (Listen{"unix", "/run/causeway/console.sock"}); c.Console.Listen[0] != want || c.Metrics.Listen.Address != "127.0.0.1:9432" {
+		t.Errorf("console %+v, metrics %+v", c.Console, c.Metrics)
+	}
+}
+
+// TestExampleIsComplete wants every key in the example, if only in a comment.
+func TestExampleIsComplete(t *testing.T) {
+	data, err := os.ReadFile("../docs/example.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, has := "", map[string]bool{}
+	header := regexp.MustCompile(`^\[+(\w+)\]+`)
+	pair := regexp.MustCompile(`^(?:# *)?(\w+) *=`)
+	for line := range strings.Lines(string(data)) {
+		if m := header.FindStringSubmatch(line); m != nil {
+			table = m[1]
+		}
+		if m := pair.FindStringSubmatch(line); m != nil {
+			has[table+"."+m[1]] = true
+		}
+	}
+	for _, k := range keys {
+		if name := k.table + "." + k.name; !has[name] {
+			t.Errorf("docs/example.toml does not show %s", name)
+		}
+	}
+}
+
+func TestReference(t *testing.T) {
+	const path = "../docs/configuration.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(Reference()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(data) != Reference() {
+		t.Errorf("%s does not agree with keys.go; run go test ./config -run TestReference -update", path)
+	}
+}
+
+// TestKeys checks the table of keys itself: its examples and defaults must be right values.
+func TestKeys(t *testing.T) {
+	for _, k := range keys {
+		name := k.table + "." + k.name
+		if tableNamed(k.table) == nil {
+			t.Errorf("%s: no such table", name)
+		}
+		if k.example == "" || k.meaning == "" || !strings.HasSuffix(k.meaning, ".") {
+			t.Errorf("%s: lacks an example, or a meaning that is a sentence", name)
+		}
+		if k.kind == number && (k.lo >= k.hi || k.def != nil && (k.def.(int64) < k.lo || k.def.(int64) > k.hi)) {
+			t.Errorf("%s: its range %d to %d is not one, or excludes its default %v", name, k.lo, k.hi, k.def)
+		}
+		if k.kind != truth && k.def == nil && !k.need && k.noted == "" && !(k.table == "host") {
+			t.Errorf("%s: what is its default?", name)
+		}
+	}
+}
+
+func TestMGID(t *testing.T) {
+	for _, c := range []struct{ name, group, want string }{
+		{"default", `ip = "239.1.2.3"`, "ff12:4001:ffff::f01:203"},
+		{"rdmacm, partition and scope", `ip = "239.1.2.3"` + "\npkey = 0x8001\nscope = 5", "ff15:4001:8001::f01:203"},
+		{"rdmacm, IPv6", `ip = "ff15::1:2:3"`, "ff12:6001:ffff::1:2:3"},
+		{"ipoib", `ip = "239.1.2.3"` + "\n" + `mgid = "ipoib"`, "ff12:401b:ffff::f01:203"},
+		{"ipoib, IPv6", `ip = "ff15::1:2:3"` + "\n" + `mgid = "ipoib"`, "ff12:601b:ffff::1:2:3"},
+		{"port", `ip = "239.9.8.3"` + "\n" + `mgid = "port"` + "\nport = 13701", "ff15:a01b::3585:ef09:803"},
+		{"ib", `ip = "239.9.8.4"` + "\n" + `mgid = "ib"`, "ff15:4001::f09:804"},
+		{"literal", `ip = "239.1.2.3"` + "\n" + `mgid = "ff1e:1234::5"`, "ff1e:1234::5"},
+		{"template", `ip = "239.1.2.3"` + "\n" + `mgid = "ff1{scope}:4001:{pkey}:0:0:{port}:{ip28}"` + "\nport = 4711\nscope = 8",
+			"ff18:4001:ffff::1267:f01:203"},
+		{"template, limited member", `ip = "239.1.2.3"` + "\n" + `mgid = "ff12:4001:{pkey}::{ip28}"` + "\npkey = 0x7001",
+			"ff12:4001:f001::f01:203"},
+		{"template, 32 bits", `ip = "239.1.2.3"` + "\n" + `mgid = "ff15::{ip32}"`, "ff15::ef01:203"},
+		{"template, 80 bits", `ip = "ff15::5:0:1:2:3"` + "\n" + `mgid = "ff15:7001:0:{ip80}"`, "ff15:7001:0:5:0:1:2:3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := parseGood(t, small+"[policy]\nallow = [\"10.9.0.0/24\"]\n[[group]]\n"+c.group)
+			if got := cfg.Groups[0].MGID; got != gid(t, c.want) {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.toml")
+	if _, err := Load(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	_, err := Parse("f.toml", make([]byte, maxFile+1))
+	want := "config: f.toml: 1048577 bytes are too many for a configuration; the limit is 1048576"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestIPoIBQKey(t *testing.T) {
+	c := parseGood(t, small+"[policy]\nallow = [\"10.9.0.0/24\"]\n[[group]]\nip = \"239.1.2.3\"\nmgid = \"ipoib\"\n")
+	if got := c.Groups[0].QKey; got != ib.QKeyIPoIB {
+		t.Errorf("got %v, want %v", got, ib.QKeyIPoIB)
+	}
+}
+
+func gid(t *testing.T, s string) ib.GID {
+	t.Helper()
+	g, err := ib.ParseGID(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}

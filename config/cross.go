@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/netip"
+
+	"causeway/ibside/ib"
+)
+
+// crossCheck reports what no section can see alone.
+func (p *parser) crossCheck(roce, workers, policy *table) {
+	p.checkHosts()
+	p.checkGroups()
+	p.checkServices()
+	p.checkPolicy(policy)
+	p.checkMemory(workers)
+	w := p.cfg.Workers
+	if w.StandinsPerHost > w.Standins {
+		workers.fail("standins_per_host", "standins_per_host %d is more than standins %d; lower it, or raise standins",
+			w.StandinsPerHost, w.Standins)
+	}
+	n := 0
+	for _, h := range p.cfg.Hosts {
+		if h.Side == SideRoCE {
+			n++
+		}
+	}
+	if n > w.Hosts {
+		workers.fail("hosts", "hosts %d is less than the %d hosts with side = \"roce\" in the file; raise it", w.Hosts, n)
+	}
+	if p.cfg.RoCE.V1 && !p.cfg.RoCE.V2 && len(p.cfg.Services) > 0 {
+		roce.fail("versions", `versions is ["v1"] alone, but services need IP addresses; add "v2", or remove [[service]]`)
+	}
+}
+
+// seen remembers where a value was first, so that its second place can name it.
+type seen[K comparable] map[K]*table
+
+// twice reports a value that another entry has already.
+func (s seen[K]) twice(t *table, key string, v K) {
+	if other, dup := s[v]; dup {
+		t.fail(key, "%s %v is also that of %s in line %d; each needs its own", key, v, other.who, other.line(key))
+		return
+	}
+	s[v] = t
+}
+
+// checkHosts looks for hosts that share an address or cannot be reached.
+func (p *parser) checkHosts() {
+	ips, gids := seen[netip.Addr]{}, seen[ib.GID]{}
+	for i, h := range p.cfg.Hosts {
+		t := p.hosts[i]
+		for _, a := range h.Addrs() {
+			key := t.keyOf(h, a)
+			ips.twice(t, key, a)
+			p.checkPlace(t, key, a)
+		}
+		if !h.GID.IsZero() {
+			gids.twice(t, "gid", h.GID)
+		}
+	}
+}
+
+// keyOf returns the key under which the file has an address of h.
+func (t *table) keyOf(h Host, a netip.Addr) string {
+	if a == h.IP6 && t.has("ip6") {
+		return "ip6"
+	}
+	return "ip"
+}
+
+// checkPlace reports an address that the bridge has itself, or that is on none of its subnets: hosts
+// of either fabric reach each other by ARP and ND only, so both must be on the link.
+func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
+	inside := a.IsLinkLocalUnicast()
+	for _, n := range p.cfg.RoCE.Addresses {
+		if n.Addr() == a {
+			t.fail(key, "%s %s is the bridge's own address in [roce]; give the host another", key, a)
+			return
+		}
+		if n.Contains(a) && isNetOrBroadcast(netip.PrefixFrom(a, n.Bits())) {
+			t.fail(key, "%s %s is the address of the subnet %s itself, or its broadcast address", key, a, n.Masked())
+			return
+		}
+		inside = inside || n.Contains(a)
+	}
+	if !inside && len(p.cfg.RoCE.Addresses) > 0 {
+		t.fail(key, "%s %s is in none of the subnets of [roce] addresses; add the bridge's address in that subnet there", key, a)
+	}
+}
+
+// checkGroups looks for groups that could not be told apart on one side or the other.
+func (p *parser) checkGroups() {
+	ips, mgids := seen[netip.Addr]{}, seen[ib.GID]{}
+	for i, g := range p.cfg.Groups {
+		t := p.groups[i]
+		if g.IP.IsValid() {
+			ips.twice(t, "ip", g.IP)
+		}
+		if !g.MGID.IsZero() {
+			mgids.twice(t, "mgid", g.MGID)
+		}
+	}
+}
+
+// checkServices looks for services named twice, and notes that none is served yet.
+func (p *parser) checkServices() {
+	ports := seen[uint16]{}
+	for i, s := range p.cfg.Services {
+		t := p.services[i]
+		if s.Port != 0 {
+			ports.twice(t, "port", s.Port)
+		}
+		p.cfg.Notes = append(p.cfg.Notes, Problem{p.file, t.line("port"), t.who,
+			"note: services are checked, but this version does not serve them yet"})
+	}
+}
+
+// checkPolicy reports hosts whose every packet would be dropped.
+func (p *parser) checkPolicy(policy *table) {
+	if len(p.cfg.Hosts)+len(p.cfg.Groups) == 0 {
+		return
+	}
+	if len(p.cfg.Policy.Allow) == 0 {
+		if policy.has("allow") && !policy.isEmptyList("allow") {
+			return // its elements were wrong, and have been reported
+		}
+		policy.fail("allow", "allow is empty, so nothing would cross; write allow = [%q]", p.anySubnet())
+		return
+	}
+	for i, h := range p.cfg.Hosts {
+		for _, a := range h.Addrs() {
+			if !p.cfg.Policy.Allows(a) {
+				key := p.hosts[i].keyOf(h, a)
+				p.hosts[i].fail(key, "%s %s is in no prefix of [policy] allow, so its packets would be dropped; add %q there", key, a,
+					netip.PrefixFrom(a, a.BitLen()).String())
+			}
+		}
+	}
+}
+
+// anySubnet returns a subnet for an example: the bridge's first, if it has one.
+func (p *parser) anySubnet() string {
+	for _, n := range p.cfg.RoCE.Addresses {
+		return n.Masked().String()
+	}
+	return "10.9.0.0/24"
+}
+
+const (
+	// mbufOverhead is what a packet buffer takes besides the IP packet: struct rte_mbuf, headroom,
+	// and the Ethernet header with a VLAN tag.
+	mbufOverhead = 128 + 128 + 18
+	mib          = 1 << 20
+)
+
+// checkMemory reports buffers that cannot fit, and too few of them. Both are lower bounds.
+func (p *parser) checkMemory(t *table) {
+	w := p.cfg.Workers
+	need := (w.Mbufs*(p.cfg.RoCE.MTU+mbufOverhead) + mib - 1) / mib
+	if need > w.MemoryMiB {
+		t.fail("mbufs", "mbufs %d of an MTU of %d need %d MiB, but memory_mib is %d; lower mbufs, or raise memory_mib", w.Mbufs,
+			p.cfg.RoCE.MTU, need, w.MemoryMiB)
+	}
+	// A queue keeps all its descriptors filled; with fewer buffers than that a port starves.
+	if queues := len(w.LCores) * (w.RxDescs + w.TxDescs); w.Mbufs < queues {
+		t.fail("mbufs", "mbufs %d are fewer than the %d descriptors of %d workers; raise mbufs, or lower rx_descs and tx_descs",
+			w.Mbufs, queues, len(w.LCores))
+	}
+}

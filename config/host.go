@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net"
+	"net/netip"
+
+	"causeway/ibside/ib"
+)
+
+// host reads one [[host]].
+func (p *parser) host(t *table) Host {
+	var h Host
+	t.hostAddrs(&h)
+	switch t.text("side") {
+	case "ib":
+		h.Side = SideIB
+		t.refuse("roce", "mac", "vlan")
+		t.ibNode(&h)
+	case "roce":
+		h.Side = SideRoCE
+		t.refuse("ib", "gid", "lid", "sl")
+		h.MAC, h.HasMAC = t.mac()
+		h.VLAN = p.cfg.RoCE.VLAN
+		if t.has("vlan") {
+			h.VLAN = uint16(t.number("vlan"))
+		}
+	}
+	return h
+}
+
+// refuse reports keys that only a host of the other side has.
+func (t *table) refuse(side string, names ...string) {
+	for _, name := range names {
+		if t.has(name) {
+			t.fail(name, "%s is a key of hosts with side = %q; remove it, or change the side", name, side)
+		}
+	}
+}
+
+// hostAddrs reads ip and ip6.
+func (t *table) hostAddrs(h *Host) {
+	if !t.has("ip") && !t.has("ip6") {
+		t.fail("ip", `ip is missing; write ip = "10.9.0.7", or ip6 = "fd09::7"`)
+		return
+	}
+	a, b := t.hostAddr("ip"), t.hostAddr("ip6")
+	switch {
+	case b.Is4():
+		t.fail("ip6", "ip6 %s is an IPv4 address; write it as ip", b)
+	case a.Is6() && t.has("ip6"):
+		t.fail("ip", "ip %s is an IPv6 address, and ip6 is there too; write the IPv4 address as ip, or a [[host]] for each", a)
+	case a.Is6():
+		h.IP6 = a
+	default:
+		h.IP, h.IP6 = a, b
+	}
+}
+
+// hostAddr returns the address under a key; the zero Addr when it is not set or wrong.
+func (t *table) hostAddr(name string) netip.Addr {
+	if !t.has(name) {
+		return netip.Addr{}
+	}
+	s := t.text(name)
+	a, err := netip.ParseAddr(s)
+	switch {
+	case s == "" && t.mistypedText(name):
+	case err != nil:
+		t.fail(name, "%s %s is not an address; write one like %s", name, show(s), findKey(t.name, name).example)
+	case a.IsMulticast():
+		t.fail(name, "%s %s is a multicast group; write it under [[group]]", name, printable(s))
+	case a.Is4In6():
+		t.fail(name, "%s %s is an IPv4 address in IPv6 form; write %q", name, printable(s), a.Unmap().WithZone("").String())
+	case !isHostAddr(a):
+		t.fail(name, "%s %s is not an address that a host can have", name, printable(s))
+	default:
+		return a
+	}
+	return netip.Addr{}
+}
+
+// mistypedText reports whether a key is set, but not to a string: that has been reported.
+func (t *table) mistypedText(name string) bool {
+	_, ok := t.vals[name].(string)
+	return t.has(name) && !ok
+}
+
+// ibNode reads what only an IB node has.
+func (t *table) ibNode(h *Host) {
+	h.LID = ib.LID(t.number("lid"))
+	h.SL = ib.SL(t.number("sl"))
+	if !t.has("gid") {
+		t.fail("gid", `gid is missing; write the GID of the node's port: gid = "fe80::2:c903:0:7"`)
+		return
+	}
+	s := t.text("gid")
+	g, err := ib.ParseGID(s)
+	switch {
+	case s == "" && t.mistypedText("gid"):
+	case err != nil:
+		t.fail("gid", `gid %s is not a GID; write it like "fe80::2:c903:0:7"`, show(s))
+	case g.IsIPv4Mapped():
+		t.fail("gid", "gid %s is a GID of RoCE; write that of the node's InfiniBand port, as ibaddr prints it", g)
+	case g.IsMulticast():
+		t.fail("gid", "gid %s is a multicast GID; write that of the node's port", g)
+	case g.IsZero() || g.GUID() == 0:
+		t.fail("gid", "gid %s has no GUID in its low 64 bits; write that of the node's port", g)
+	default:
+		h.GID = g
+	}
+}
+
+// mac reads the MAC address of a RoCE host.
+func (t *table) mac() (mac [6]byte, ok bool) {
+	s := t.text("mac")
+	if s == "" && (!t.has("mac") || t.mistypedText("mac")) {
+		return mac, false
+	}
+	b, err := net.ParseMAC(s)
+	switch {
+	case err != nil || len(b) != len(mac):
+		t.fail("mac", `mac %s is not a MAC address; write it like "02:00:00:00:00:07"`, show(s))
+		return mac, false
+	case b[0]&1 != 0:
+		t.fail("mac", "mac %s is a multicast or broadcast address; write the host's own", s)
+		return mac, false
+	case [6]byte(b) == mac:
+		t.fail("mac", "mac %s is no host's; write the host's own", s)
+		return mac, false
+	}
+	return [6]byte(b), true
+}

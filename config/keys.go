@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+// kind is the type that a key's value must have.
+type kind uint8
+
+const (
+	text    kind = iota // "..."
+	number              // 12, 0xffff
+	truth               // true, false
+	texts               // ["...", "..."]
+	numbers             // [1, 2]
+	mapping             // { 46 = 5 }: number to number
+)
+
+// key describes one key of the file. The whole list is keys; nothing else knows a default.
+type key struct {
+	table   string
+	name    string
+	kind    kind
+	def     any      // string, int64, bool, []string or []int64; nil: empty or not set
+	need    bool     // an error when it is missing
+	lo, hi  int64    // number, numbers: the range; mapping: of the values
+	keyHi   int64    // mapping: its keys run from 0 to keyHi
+	words   []string // text, texts: only these are allowed
+	hex     bool     // number: shown in hexadecimal
+	noted   string   // the default in words, where def alone does not say it
+	tooLow  string   // number: what is wrong below the range
+	example string   // a right value, for messages about wrong ones
+	meaning string
+}
+
+// tableDoc is one table of the file.
+type tableDoc struct {
+	name    string
+	many    bool // [[name]]
+	need    bool
+	meaning string
+}
+
+// tables lists the tables in the order in which a file usually has them.
+var tables = []tableDoc{
+	{name: "bridge", meaning: "The bridge itself."},
+	{name: "roce", need: true, meaning: "The Ethernet side."},
+	{name: "ib", need: true, meaning: "The InfiniBand side."},
+	{name: "workers", meaning: "The packet path: its cores, its memory and its bounds."},
+	{name: "host", many: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one; RoCE hosts are " +
+		"learnt. A static entry is never overwritten by what is learnt."},
+	{name: "group", many: true, meaning: "A bridged multicast group. No other group crosses."},
+	{name: "service", many: true, meaning: "An rdma_cm UD service, to be proxied by SIDR. Checked, but not served yet."},
+	{name: "policy", meaning: "What may cross. The default is to deny: a source that no prefix covers is dropped (`acl`)."},
+	{name: "qos", meaning: "Traffic classes. The default chain is SL = DSCP >> 3, and for packets without a traffic class " +
+		"DSCP = (SL & 7) << 3; PCP = SL & 7. A mapping names only what differs."},
+	{name: "metrics", meaning: "Prometheus metrics over HTTP."},
+	{name: "console", meaning: "The operators' console."},
+	{name: "log", meaning: "Logging, to standard error."},
+}
+
+// keys is every key of the file.
+var keys = []key{
+	{table: "bridge", name: "name", kind: text, def: "causeway", example: `"causeway-1"`,
+		meaning: "Names this bridge in logs, metrics and the console."},
+
+	{table: "roce", name: "port", kind: text, need: true, example: `"af_packet:eth1"`,
+		meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:INTERFACE`, `memif:ARGUMENTS`, " +
+			"`pcap:INTERFACE` or `pcap:ARGUMENTS`, or `ring`."},
+	{table: "roce", name: "addresses", kind: texts, need: true, example: `["10.9.0.254/24"]`,
+		meaning: "The bridge's own addresses with their prefix lengths. They also say which subnets are on the link."},
+	{table: "roce", name: "mtu", kind: number, def: int64(1500), lo: minMTU, hi: 9216, tooLow: "is too small for any IB MTU",
+		example: "4200",
+		meaning: "The netdev's MTU in bytes. The IB MTU towards RoCE is the largest that fits in mtu - 80: 1500 gives 1024, " +
+			"4200 gives 4096."},
+	{table: "roce", name: "versions", kind: texts, def: []string{"v2"}, words: []string{"v2", "v1"}, example: `["v2"]`,
+		meaning: "The RoCE versions spoken: `v2` is UDP port 4791, `v1` ethertype 0x8915."},
+	{table: "roce", name: "vlan", kind: number, def: int64(0), lo: 0, hi: 4094, example: "100",
+		meaning: "The 802.1Q VLAN id; 0 is untagged."},
+	{table: "roce", name: "ttl", kind: number, def: int64(64), lo: 1, hi: 255, example: "64",
+		meaning: "The TTL or hop limit of packets to RoCE whose GRH has none, or one below 2."},
+
+	{table: "ib", name: "port", kind: text, need: true, example: `"mlx5_0:1"`,
+		meaning: "The InfiniBand port: `DEVICE:PORT`, or `fabric:` for the embedded software fabric, or `fabric:FILE` for one " +
+			"described in a file."},
+	{table: "ib", name: "pkey", kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
+		meaning: "The P_Key on InfiniBand; bit 15 is full membership. RoCE always uses 0xffff."},
+
+	{table: "workers", name: "lcores", kind: numbers, def: []int64{1}, lo: 0, hi: 127, example: "[2, 3]",
+		meaning: "The logical cores of the workers, one each. Keep other work off them."},
+	{table: "workers", name: "idle", kind: text, def: "poll", words: []string{"poll", "sleep"}, example: `"poll"`,
+		meaning: "What a worker without work does: `poll` on, which has the least latency and takes the whole core, or `sleep` " +
+			"briefly."},
+	{table: "workers", name: "memory_mib", kind: number, def: int64(512), lo: 64, hi: 1 << 20, example: "512",
+		meaning: "The memory for packets and tables, in MiB."},
+	{table: "workers", name: "rx_descs", kind: number, def: int64(1024), lo: 64, hi: 32768, example: "1024",
+		meaning: "Receive descriptors of each Ethernet queue; a power of two."},
+	{table: "workers", name: "tx_descs", kind: number, def: int64(1024), lo: 64, hi: 32768, example: "1024",
+		meaning: "Transmit descriptors of each Ethernet queue; a power of two."},
+	{table: "workers", name: "mbufs", kind: number, def: int64(16384), lo: 1024, hi: 1 << 24, example: "16384",
+		meaning: "Packet buffers in the mempool that both doors share."},
+	{table: "workers", name: "standins", kind: number, def: int64(4096), lo: 1, hi: 1 << 20, example: "4096",
+		meaning: "The most stand-ins (UD QPs on InfiniBand that stand for RoCE queue pairs) at a time."},
+	{table: "workers", name: "standins_per_host", kind: number, def: int64(64), lo: 1, hi: 1 << 20, example: "64",
+		meaning: "The most stand-ins of one RoCE host, so that no host can use them up."},
+	{table: "workers", name: "hosts", kind: number, def: int64(16384), lo: 1, hi: 1 << 20, example: "16384",
+		meaning: "The most RoCE hosts known at a time."},
+
+	{table: "host", name: "ip", kind: text, example: `"10.9.0.7"`,
+		meaning: "The host's address, IPv4 or IPv6. Either this or `ip6` is needed."},
+	{table: "host", name: "ip6", kind: text, example: `"fd09::7"`,
+		meaning: "The host's IPv6 address, where `ip` is its IPv4 address."},
+	{table: "host", name: "side", kind: text, need: true, words: []string{"ib", "roce"}, example: `"ib"`,
+		meaning: "The fabric that the host is on."},
+	{table: "host", name: "gid", kind: text, example: `"fe80::2:c903:0:7"`,
+		meaning: "IB only, needed: the node's port GID."},
+	{table: "host", name: "lid", kind: number, noted: "asked of the SA", lo: 1, hi: 0xbfff, hex: true, example: "7",
+		meaning: "IB only: the node's LID."},
+	{table: "host", name: "sl", kind: number, def: int64(0), lo: 0, hi: 15, example: "0",
+		meaning: "IB only: the service level of the path to the node."},
+	{table: "host", name: "mac", kind: text, noted: "by ARP or ND", example: `"02:00:00:00:00:07"`,
+		meaning: "RoCE only: the host's MAC address."},
+	{table: "host", name: "vlan", kind: number, noted: "that of `[roce]`", lo: 0, hi: 4094, example: "100",
+		meaning: "RoCE only: the host's VLAN id."},
+
+	{table: "group", name: "ip", kind: text, need: true, example: `"239.1.2.3"`,
+		meaning: "The IP multicast group on RoCE."},
+	{table: "group", name: "mgid", kind: text, def: "rdmacm", example: `"rdmacm"`,
+		meaning: "The group on InfiniBand. `rdmacm`: the MGID that rdma_join_multicast makes there; `ipoib`: that of IP over " +
+			"InfiniBand; `port`: ff15:a01b with the UDP port and the whole IPv4 address; `ib`: ff15:4001 with P_Key 0; or a " +
+			"literal MGID; or a template such as `ff15:4001:{pkey}::{ip28}` with `{scope}` (1 hexadecimal digit), `{pkey}`, `{port}` " +
+			"(4 each), `{ip28}`, `{ip32}` (2 words, the low bits of the address), `{ip80}` (5 words)."},
+	{table: "group", name: "scope", kind: number, def: int64(2), lo: 1, hi: 14, example: "2",
+		meaning: "The MGID's scope, as the IPoIB interface there has it: 2 is link-local, 5 site-local. For `rdmacm`, `ipoib` and " +
+			"templates."},
+	{table: "group", name: "port", kind: number, noted: "none", lo: 1, hi: 65535, example: "4711",
+		meaning: "The UDP port in the MGID, for `port` and templates."},
+	{table: "group", name: "direction", kind: text, def: "both", words: []string{"both", "to-ib", "to-roce"}, example: `"both"`,
+		meaning: "The way or ways in which the group is open."},
+	{table: "group", name: "qkey", kind: number, noted: "0x01234567; 0x00000b1b with `ipoib`", lo: 0, hi: 0xffffffff, hex: true,
+		example: "0x01234567", meaning: "The group's Q_Key on both sides. Bit 31 must be clear."},
+	{table: "group", name: "pkey", kind: number, noted: "that of `[ib]`", lo: 1, hi: 0xffff, hex: true, example: "0xffff",
+		meaning: "The group's P_Key on InfiniBand."},
+	{table: "group", name: "rate", kind: text, noted: "not policed", example: `"1M pps"`,
+		meaning: "The most packets a second, each way: a number, then k, M or G, then `pps`."},
+	{table: "group", name: "rewrite_imm", kind: truth, def: true, example: "true",
+		meaning: "Immediate data equal to the sender's QPN becomes the QPN of its stand-in, as rdma_cm's applications expect."},
+
+	{table: "service", name: "port", kind: number, need: true, lo: 1, hi: 65535, example: "7174",
+		meaning: "The service's port in RDMA_PS_UDP."},
+
+	{table: "policy", name: "allow", kind: texts, noted: "none: deny all", example: `["10.9.0.0/24"]`,
+		meaning: "The prefixes whose hosts may send across."},
+
+	{table: "qos", name: "dscp_to_sl", kind: mapping, noted: "DSCP >> 3", keyHi: 63, lo: 0, hi: 15, example: "{ 46 = 5 }",
+		meaning: "The SL for a DSCP."},
+	{table: "qos", name: "sl_to_dscp", kind: mapping, noted: "(SL & 7) << 3", keyHi: 15, lo: 0, hi: 63, example: "{ 5 = 46 }",
+		meaning: "The DSCP for an SL, where a packet from InfiniBand has no GRH."},
+	{table: "qos", name: "sl_to_pcp", kind: mapping, noted: "SL & 7", keyHi: 15, lo: 0, hi: 7, example: "{ 5 = 5 }",
+		meaning: "The 802.1p priority for an SL, on a VLAN."},
+
+	{table: "metrics", name: "listen", kind: text, noted: "off", example: `"127.0.0.1:9432"`,
+		meaning: "The address and port to serve metrics on."},
+
+	{table: "console", name: "listen", kind: texts, noted: "off", example: `["unix:/run/causeway/console.sock"]`,
+		meaning: "Where the console listens: `unix:PATH`, or an address and port. Whoever can connect can command the bridge."},
+
+	{table: "log", name: "level", kind: text, def: "info", words: []string{"debug", "info", "warn", "error"}, example: `"info"`,
+		meaning: "The least important messages logged."},
+	{table: "log", name: "format", kind: text, def: "text", words: []string{"text", "json"}, example: `"text"`,
+		meaning: "The form of a message."},
+}
+
+// findKey returns the description of a key, or nil.
+func findKey(table, name string) *key {
+	for i := range keys {
+		if keys[i].table == table && keys[i].name == name {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+// keyNames returns the names of a table's keys.
+func keyNames(table string) []string {
+	var names []string
+	for i := range keys {
+		if keys[i].table == table {
+			names = append(names, keys[i].name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// maxFile bounds the size of a file, in bytes: a mistaken path must not fill the memory.
+const maxFile = 1 << 20
+
+// Load reads and checks the file at path. An error is of type Problems unless the file cannot be read.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse checks data and makes a Config of it; name is what messages call the file.
+// An error is of type Problems: every one of the file, in line order.
+func Parse(name string, data []byte) (*Config, error) {
+	p := parser{file: name, cfg: &Config{}}
+	if len(data) > maxFile {
+		p.add(0, "", "%d bytes are too many for a configuration; the limit is %d", len(data), maxFile)
+		return nil, p.problems
+	}
+	var doc map[string]any
+	if _, err := toml.Decode(string(data), &doc); err != nil {
+		p.syntax(err)
+		return nil, p.problems
+	}
+	p.lines = scanLines(string(data))
+	p.document(doc)
+	if len(p.problems) > 0 {
+		p.problems.sortByLine()
+		return nil, p.problems
+	}
+	return p.cfg, nil
+}
+
+// parser holds one file while it becomes a Config.
+type parser struct {
+	file     string
+	lines    map[string]int
+	cfg      *Config
+	problems Problems
+
+	hosts    []*table // of cfg.Hosts and cfg.Groups, entry by entry, for the cross checks
+	groups   []*table
+	services []*table
+}
+
+// add reports a problem.
+func (p *parser) add(line int, who, format string, args ...any) {
+	problem := Problem{p.file, line, who, fmt.Sprintf(format, args...)}
+	if n := len(p.problems); n > 0 && p.problems[n-1] == problem {
+		return // a key may be read twice
+	}
+	p.problems = append(p.problems, problem)
+}
+
+// lineOf returns the line of a path, or of the nearest path around it.
+func (p *parser) lineOf(path string) int {
+	for path != "" {
+		if n, ok := p.lines[path]; ok {
+			return n
+		}
+		if n, ok := p.lines[path+"[0]"]; ok { // an array of tables stands where its first entry does
+			return n
+		}
+		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
+	}
+	return 0
+}
+
+// syntax reports an error of the TOML library.
+func (p *parser) syntax(err error) {
+	var pe toml.ParseError
+	if !errors.As(err, &pe) {
+		p.add(0, "", "%s", oneLine(err.Error()))
+		return
+	}
+	p.add(pe.Position.Line, "", "this is not TOML: %s", oneLine(pe.Message))
+}
+
+// oneLine replaces what would disturb a terminal or break a line.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// document reads the tables, each section by its own function, and then checks across them.
+func (p *parser) document(doc map[string]any) {
+	p.unknownTables(doc)
+	one := func(name string) *table { return p.single(doc, name) }
+	p.bridge(one("bridge"))
+	roce := one("roce")
+	p.roce(roce)
+	p.ib(one("ib"))
+	workers := one("workers")
+	p.workers(workers)
+	policy := one("policy")
+	p.policy(policy)
+	p.qos(one("qos"))
+	p.metrics(one("metrics"))
+	p.console(one("console"))
+	p.log(one("log"))
+	p.hosts = p.several(doc, "host")
+	p.groups = p.several(doc, "group")
+	p.services = p.several(doc, "service")
+	for _, t := range p.hosts {
+		p.cfg.Hosts = append(p.cfg.Hosts, p.host(t))
+	}
+	for _, t := range p.groups {
+		p.cfg.Groups = append(p.cfg.Groups, p.group(t))
+	}
+	for _, t := range p.services {
+		p.cfg.Services = append(p.cfg.Services, p.service(t))
+	}
+	p.crossCheck(roce, workers, policy)
+}
+
+// unknownTables reports what no table of the file may be called.
+func (p *parser) unknownTables(doc map[string]any) {
+	var names []string
+	for _, t := range tables {
+		names = append(names, t.name)
+	}
+	for _, name := range sortedKeys(doc) {
+		if tableNamed(name) != nil {
+			continue
+		}
+		if owners := tablesWith(name); len(owners) > 0 {
+			if !isTable(doc[name]) {
+				p.add(p.lineOf(name), "", "key %s stands outside of any table; put it under %s", name, owners)
+				continue
+			}
+		}
+		p.add(p.lineOf(name), "", "table [%s] is not known; %s", printable(name), suggest(name, names, "the tables are"))
+	}
+}
+
+func isTable(v any) bool {
+	switch v.(type) {
+	case map[string]any, []map[string]any:
+		return true
+	}
+	return false
+}
+
+// single returns the table [name]; an empty one where the file has none.
+func (p *parser) single(doc map[string]any, name string) *table {
+	t := &table{p: p, name: name, path: name, who: name}
+	switch v := doc[name].(type) {
+	case nil:
+		if tableNamed(name).need {
+			t.absent = true
+			p.add(0, "", "table [%s] is missing; it needs %s", name, neededKeys(name))
+		}
+	case map[string]any:
+		t.vals = v
+		t.checkKeys()
+	default:
+		t.absent = true
+		p.add(p.lineOf(name), "", "%s is %s; write one table, [%s]", name, describe(v), name)
+	}
+	return t
+}
+
+// several returns the tables [[name]].
+func (p *parser) several(doc map[string]any, name string) []*table {
+	var vals []map[string]any
+	switch v := doc[name].(type) {
+	case nil:
+		return nil
+	case []map[string]any:
+		vals = v
+	case []any:
+		for _, e := range v {
+			m, ok := e.(map[string]any)
+			if !ok {
+				p.add(p.lineOf(name), "", "%s holds %s; write tables, each under [[%s]]", name, describe(e), name)
+				return nil
+			}
+			vals = append(vals, m)
+		}
+	default:
+		p.add(p.lineOf(name), "", "%s is %s; write [[%s]], once for each", name, describe(v), name)
+		return nil
+	}
+	ts := make([]*table, len(vals))
+	for i, v := range vals {
+		ts[i] = &table{p: p, name: name, path: fmt.Sprintf("%s[%d]", name, i), vals: v}
+		ts[i].who = name + " " + label(name, v, i)
+		ts[i].checkKeys()
+	}
+	return ts
+}
+
+// label names an entry by its address or port, or else by its place.
+func label(table string, v map[string]any, i int) string {
+	by := []string{"ip", "ip6"}
+	if table == "service" {
+		by = []string{"port"}
+	}
+	for _, k := range by {
+		switch x := v[k].(type) {
+		case string:
+			return printable(x)
+		case int64:
+			return fmt.Sprint(x)
+		}
+	}
+	return fmt.Sprintf("number %d", i+1)
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"causeway/ibside/ib"
+)
+
+// minMTU is the least netdev MTU that carries the least IB MTU: 256 bytes and the 80 that the kernel
+// sets aside for headers (Linux drivers/infiniband/sw/rxe, RXE_MAX_HDR_LENGTH).
+const minMTU = 256 + 80
+
+func (p *parser) bridge(t *table) {
+	p.cfg.Name = t.text("name")
+	if p.cfg.Name == "" || printable(p.cfg.Name) != p.cfg.Name {
+		t.fail("name", "name %s is not a name; use letters, digits and dashes, such as %s", show(p.cfg.Name),
+			findKey("bridge", "name").example)
+	}
+}
+
+// roce reads the Ethernet side.
+func (p *parser) roce(t *table) {
+	r := &p.cfg.RoCE
+	r.Port = t.ethPort()
+	r.Addresses = t.ownAddresses()
+	r.MTU = int(t.number("mtu"))
+	r.IBMTU = ib.MTUForNetdev(r.MTU)
+	versions := t.texts("versions")
+	r.V1, r.V2 = slices.Contains(versions, "v1"), slices.Contains(versions, "v2")
+	if t.isEmptyList("versions") {
+		t.fail("versions", `versions is empty; write versions = ["v2"]`)
+	}
+	r.VLAN = uint16(t.number("vlan"))
+	r.TTL = uint8(t.number("ttl"))
+}
+
+// What the argument of a driver looks like, and how to say so.
+var (
+	pciAddress = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
+	// An interface name is at most 15 bytes without '/', ':' or blanks (Linux IFNAMSIZ, dev_valid_name).
+	netInterface = regexp.MustCompile(`^[^\s/:,=]{1,15}$`)
+	arguments    = regexp.MustCompile(`^[a-z_-]+=[^,\s]+(,[a-z_-]+=[^,\s]+)*$`)
+)
+
+var ethDrivers = []struct {
+	name    string
+	forms   []*regexp.Regexp
+	example string
+}{
+	{"mlx5", []*regexp.Regexp{pciAddress}, "mlx5:0000:3b:00.0"},
+	{"af_packet", []*regexp.Regexp{netInterface}, "af_packet:eth1"},
+	{"tap", []*regexp.Regexp{netInterface}, "tap:dtap0"},
+	{"memif", []*regexp.Regexp{arguments}, "memif:role=client,socket=/run/memif.sock,id=0"},
+	{"pcap", []*regexp.Regexp{arguments, netInterface}, "pcap:rx_pcap=in.pcap,tx_pcap=out.pcap"},
+	{"ring", nil, "ring"},
+}
+
+// ethPort reads roce.port.
+func (t *table) ethPort() EthPort {
+	s := t.text("port")
+	if s == "" {
+		if t.has("port") && !t.mistypedText("port") {
+			t.fail("port", `port is empty; write port = "af_packet:eth1"`)
+		}
+		return EthPort{}
+	}
+	driver, arg, _ := strings.Cut(s, ":")
+	var names []string
+	for _, d := range ethDrivers {
+		names = append(names, d.name)
+		if d.name != driver {
+			continue
+		}
+		fits := func(form *regexp.Regexp) bool { return form.MatchString(arg) }
+		if d.forms == nil && s == driver || slices.ContainsFunc(d.forms, fits) {
+			return EthPort{driver, arg}
+		}
+		t.fail("port", "port %s does not say what the driver %s needs; write it like %q", show(s), driver, d.example)
+		return EthPort{}
+	}
+	if !strings.Contains(s, ":") && netInterface.MatchString(s) {
+		t.fail("port", `port %q names no driver; write "af_packet:%s" for a network interface`, s, s)
+	} else {
+		t.fail("port", "port %s: the driver %s is not known; use %s", show(s), show(driver), enumerate(names, "or"))
+	}
+	return EthPort{}
+}
+
+// ownAddresses reads roce.addresses.
+func (t *table) ownAddresses() []netip.Prefix {
+	list := t.texts("addresses")
+	if t.isEmptyList("addresses") {
+		t.fail("addresses", `addresses is empty; write addresses = ["10.9.0.254/24"]`)
+	}
+	var out []netip.Prefix
+	for i, s := range list {
+		if s == "" && !t.isText("addresses", i) {
+			continue
+		}
+		n, err := netip.ParsePrefix(s)
+		switch {
+		case err != nil:
+			t.failAt("addresses", i, "address %s is not an address with a prefix length; write one like \"10.9.0.254/24\"", show(s))
+		case !isHostAddr(n.Addr()):
+			t.failAt("addresses", i, "address %s is not one that a host can have", s)
+		case isNetOrBroadcast(n):
+			t.failAt("addresses", i, "address %s is the subnet's own or its broadcast address; write the bridge's, like \"%s/%d\"",
+				s, n.Masked().Addr().Next(), n.Bits())
+		case slices.ContainsFunc(out, func(o netip.Prefix) bool { return o.Addr() == n.Addr() }):
+			t.failAt("addresses", i, "address %s is there twice; remove one", n.Addr())
+		default:
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// isText reports whether element i of a list was a string, and not replaced by "" for being wrong.
+func (t *table) isText(name string, i int) bool {
+	list, ok := t.vals[name].([]any)
+	if !ok || i >= len(list) {
+		return false
+	}
+	_, ok = list[i].(string)
+	return ok
+}
+
+// isEmptyList reports whether a key is set to [].
+func (t *table) isEmptyList(name string) bool {
+	list, ok := t.vals[name].([]any)
+	return ok && len(list) == 0
+}
+
+// isHostAddr reports whether a can be a host's: unicast, and in the form that the wire has.
+func isHostAddr(a netip.Addr) bool {
+	return a.IsValid() && a.Zone() == "" && !a.Is4In6() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() &&
+		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
+// isNetOrBroadcast reports whether n's address is the first of its subnet or, with IPv4, the last:
+// neither is a host's, but in subnets of two addresses or one (RFC 3021).
+func isNetOrBroadcast(n netip.Prefix) bool {
+	a := n.Addr()
+	if n.Bits() >= a.BitLen()-1 {
+		return false
+	}
+	if a == n.Masked().Addr() {
+		return true
+	}
+	return a.Is4() && !n.Contains(a.Next())
+}

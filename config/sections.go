@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"math/bits"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"causeway/ibside/ib"
+)
+
+// rdmaDevice is what the kernel lets an RDMA device be called, less what a file name cannot have.
+var rdmaDevice = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
+
+// ib reads the InfiniBand side.
+func (p *parser) ib(t *table) {
+	p.cfg.IB = IB{Port: t.ibPort(), PKey: t.pkey("pkey")}
+}
+
+// ibPort reads ib.port.
+func (t *table) ibPort() IBPort {
+	s := t.text("port")
+	if file, ok := strings.CutPrefix(s, "fabric:"); ok {
+		return IBPort{Fabric: true, File: file}
+	}
+	if s == "" && (!t.has("port") || t.mistypedText("port")) {
+		return IBPort{}
+	}
+	device, num, _ := strings.Cut(s, ":")
+	n, err := strconv.ParseUint(num, 10, 8)
+	switch {
+	case s == "fabric":
+		t.fail("port", `port "fabric" lacks its colon; write "fabric:" or "fabric:FILE"`)
+	case rdmaDevice.MatchString(s):
+		t.fail("port", `port %q names no port of the device; write "%s:1"`, s, s)
+	case err != nil || n == 0 || n == 255 || !rdmaDevice.MatchString(device):
+		t.fail("port", `port %s is not an InfiniBand port; write "mlx5_0:1", "fabric:" or "fabric:FILE"`, show(s))
+	default:
+		return IBPort{Device: device, Num: uint8(n)}
+	}
+	return IBPort{}
+}
+
+// pkey returns a P_Key. 0x8000 is the full member's bit on no partition at all (IBTA vol 1 §10.9.1.1).
+func (t *table) pkey(name string) ib.PKey {
+	k := ib.PKey(t.number(name))
+	if k != 0 && !k.Valid() {
+		t.fail(name, "%s %v is no partition; use 0x8001 to 0xffff, or 0x0001 to 0x7fff for a limited member", name, k)
+		return ib.PKeyDefault
+	}
+	return k
+}
+
+// workers reads the sizes of the bench.
+func (p *parser) workers(t *table) {
+	n := func(name string) int { return int(t.number(name)) }
+	p.cfg.Workers = Workers{
+		LCores: t.lcores(), Sleep: t.text("idle") == "sleep", MemoryMiB: n("memory_mib"),
+		RxDescs: t.powerOfTwo("rx_descs"), TxDescs: t.powerOfTwo("tx_descs"), Mbufs: n("mbufs"),
+		Standins: n("standins"), StandinsPerHost: n("standins_per_host"), Hosts: n("hosts"),
+	}
+}
+
+// lcores reads the workers' cores.
+func (t *table) lcores() []int {
+	list := t.numbers("lcores")
+	if t.isEmptyList("lcores") {
+		t.fail("lcores", "lcores is empty; name at least one core: lcores = [1]")
+	}
+	for i, n := range list {
+		if slices.Contains(list[:i], n) {
+			t.fail("lcores", "lcores names %d twice; a core has one worker", n)
+			break
+		}
+	}
+	return list
+}
+
+// powerOfTwo returns a number of descriptors: drivers round others up or refuse them.
+func (t *table) powerOfTwo(name string) int {
+	n := int(t.number(name))
+	if n&(n-1) != 0 {
+		low := 1 << (bits.Len(uint(n)) - 1)
+		t.fail(name, "%s %d is not a power of two; use %d or %d", name, n, low, 2*low)
+	}
+	return n
+}
+
+// policy reads what may cross.
+func (p *parser) policy(t *table) {
+	for i, s := range t.texts("allow") {
+		if s == "" && !t.isText("allow", i) {
+			continue
+		}
+		n, err := netip.ParsePrefix(s)
+		switch {
+		case err != nil:
+			t.failAt("allow", i, "allow %s is not a prefix; write one like \"10.9.0.0/24\"", show(s))
+		case n.Addr().IsMulticast() && n.Bits() > 0:
+			t.failAt("allow", i, "allow %s is multicast; sources are hosts, and groups have their own [[group]]", s)
+		case n != n.Masked():
+			t.failAt("allow", i, "allow %s has bits set after its prefix; write %q", s, n.Masked().String())
+		case slices.Contains(p.cfg.Policy.Allow, n):
+			t.failAt("allow", i, "allow %s is there twice; remove one", s)
+		default:
+			p.cfg.Policy.Allow = append(p.cfg.Policy.Allow, n)
+		}
+	}
+}
+
+// qos reads the traffic classes over the default chain.
+func (p *parser) qos(t *table) {
+	q := &p.cfg.QoS
+	for i := range q.SLOfDSCP {
+		q.SLOfDSCP[i] = ib.SL(i >> 3)
+	}
+	for i := range q.DSCPOfSL {
+		q.DSCPOfSL[i] = uint8(i&7) << 3
+		q.PCPOfSL[i] = uint8(i & 7)
+	}
+	t.mapping("dscp_to_sl", func(from, to int) { q.SLOfDSCP[from] = ib.SL(to) })
+	t.mapping("sl_to_dscp", func(from, to int) { q.DSCPOfSL[from] = uint8(to) })
+	t.mapping("sl_to_pcp", func(from, to int) { q.PCPOfSL[from] = uint8(to) })
+}
+
+// metrics reads where metrics are served.
+func (p *parser) metrics(t *table) {
+	s := t.text("listen")
+	if s == "" {
+		return
+	}
+	a, ok := tcpListen(s)
+	if !ok {
+		t.fail("listen", `listen %s is not an address and port; write one like "127.0.0.1:9432" or "[::1]:9432"`, show(s))
+		return
+	}
+	p.cfg.Metrics.Listen = a
+}
+
+// console reads where the console listens.
+func (p *parser) console(t *table) {
+	for i, s := range t.texts("listen") {
+		a, ok := tcpListen(s)
+		if path, isUnix := strings.CutPrefix(s, "unix:"); isUnix {
+			// sun_path holds 108 bytes with its final zero (unix(7)).
+			a, ok = Listen{"unix", path}, strings.HasPrefix(path, "/") && len(path) < 108
+		}
+		switch {
+		case s == "" && !t.isText("listen", i):
+		case !ok:
+			t.failAt("listen", i, `listen %s is not an address; write one like "unix:/run/causeway/console.sock" or "127.0.0.1:4711"`,
+				show(s))
+		case slices.Contains(p.cfg.Console.Listen, a) || a == p.cfg.Metrics.Listen:
+			t.failAt("listen", i, "listen %s is there twice, here or in [metrics]; use another", show(s))
+		default:
+			p.cfg.Console.Listen = append(p.cfg.Console.Listen, a)
+		}
+	}
+}
+
+// tcpListen reads ADDRESS:PORT. A name is refused: what it means could change under the bridge.
+func tcpListen(s string) (Listen, bool) {
+	a, err := netip.ParseAddrPort(s)
+	if err != nil || a.Port() == 0 || a.Addr().IsMulticast() {
+		return Listen{}, false
+	}
+	return Listen{"tcp", a.String()}, true
+}
+
+func (p *parser) log(t *table) {
+	p.cfg.Log = Log{Level: t.text("level"), Format: t.text("format")}
+}
+
+// service reads one [[service]].
+func (p *parser) service(t *table) Service {
+	return Service{Port: uint16(t.number("port"))}
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package door
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"causeway/dpdk"
+	"causeway/ibside/fabric"
+	"causeway/ibside/fabric/door/doortest"
+	"causeway/ibside/ib"
+)
+
+// rig is a bridge on a subnet, with the test as its workers.
+type rig struct {
+	pool   *dpdk.Mempool
+	door   *Door
+	fabric *fabric.Fabric
+	hca    *fabric.HCA
+	bridge *Bridge
+}
+
+func newRig(t *testing.T, cfg fabric.Config, depth int, c BridgeConfig) *rig {
+	t.Helper()
+	r := &rig{pool: newPool(t, testMbufs, testRoom, PrivSize)}
+	r.door = newDoor(t, r.pool, 2, depth)
+	var err error
+	if r.fabric, err = fabric.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	port, err := r.fabric.Attach(fabric.PortConfig{Name: "bridge", GUID: 0xb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.hca = fabric.NewHCA(port)
+	if r.bridge, err = NewBridge(r.door, r.hca, c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.settle(t)
+		r.checkBooks(t)
+		if err := errors.Join(r.bridge.Close(), r.hca.Close(), r.fabric.Close()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		r.checkBooks(t)
+	})
+	return r
+}
+
+// settle waits until nothing moves any more.
+func (r *rig) settle(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	if t.Context().Err() != nil { // in a cleanup
+		ctx, cancel = context.WithTimeout(context.Background(), 10*time.Second)
+	}
+	defer cancel()
+	for quiet := 0; quiet < 3; {
+		if err := r.bridge.Drain(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if quiet++; !r.fabric.Quiet() {
+			quiet = 0
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func (r *rig) checkBooks(t *testing.T) {
+	t.Helper()
+	if c := r.bridge.Counters(); c.Received != c.Delivered+c.Management+c.Drops.Sum() || c.Posted != c.Sent+c.SendDrops.Sum() {
+		t.Errorf("the bridge's books do not balance: %+v", c)
+	}
+}
+
+// post sends one message from a worker.
+func (r *rig) post(t *testing.T, worker int, s doortest.Send, payload string) {
+	t.Helper()
+	s.Mbuf = alloc(t, r.pool, []byte(payload))
+	if n := doortest.Post(r.door.Pointer(worker), []doortest.Send{s}); n != 1 {
+		t.Fatal("post took nothing")
+	}
+}
+
+// poll waits for one message of a worker, and frees it.
+func (r *rig) poll(t *testing.T, worker int) (doortest.Recv, string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if got := doortest.Poll(r.door.Pointer(worker), 1); len(got) == 1 {
+			b := got[0].Mbuf.Bytes()
+			got[0].Mbuf.Free()
+			return got[0], string(b[areaLen:])
+		}
+	}
+	t.Fatalf("worker %d received nothing within ten seconds: %+v", worker, r.bridge.Counters())
+	return doortest.Recv{}, ""
+}
+
+const (
+	echoQPN   = ib.QPN(0x48)
+	groupQKey = ib.QKey(0x01234567)
+)
+
+var echoNode = fabric.NodeConfig{Name: "echo", GUID: 0xe, QPN: echoQPN, QKey: 0x1111, Role: fabric.RoleEcho}
+
+func TestBridgeUnicast(t *testing.T) {
+	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{echoNode}}, 64, BridgeConfig{})
+	gid := r.fabric.Node("echo").HCA().Info().GID
+	lid, sl, mtu, err := r.bridge.Path(t.Context(), gid)
+	if err != nil || lid != 2 || sl != 0 || mtu != ib.MTU4096 {
+		t.Fatalf("Path = %v, %v, %v, %v", lid, sl, mtu, err)
+	}
+	for worker := range 2 {
+		qp, qpn, err := r.bridge.CreateStandIn(worker, 0x1111)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.post(t, worker, doortest.Send{
+			QP: qp, DLID: lid, DestQP: echoQPN, QKey: 0x1111, Imm: 0x123456, Flags: doortest.SendImm | doortest.SendGRH | doortest.SendSolicited,
+			DGID: gid, TClass: 8, HopLimit: 63,
+		}, "to and fro")
+		got, payload := r.poll(t, worker)
+		got.Mbuf = dpdk.Mbuf{}
+		want := doortest.Recv{
+			QPN: qpn, SrcQP: echoQPN, Imm: 0x123456, SLID: lid, Flags: doortest.RecvImm | doortest.RecvGRH | doortest.RecvSolicited,
+		}
+		if got != want || payload != "to and fro" {
+			t.Errorf("worker %d: %+v %q\nwant %+v", worker, got, payload, want)
+		}
+		if err := r.bridge.DestroyStandIn(qp); err != nil {
+			t.Error(err)
+		}
+		if err := r.bridge.DestroyStandIn(qp); err == nil {
+			t.Error("destroyed a stand-in twice")
+		}
+	}
+}
+
+func TestBridgeSendDrops(t *testing.T) {
+	r := newRig(t, fabric.Config{PKeys: []ib.PKey{0xffff, 0x8001}}, 64, BridgeConfig{PKey: 0x8001})
+	qp, _, err := r.bridge.CreateStandIn(0, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, _, _ := r.bridge.CreateStandIn(0, 7)
+	if err := r.bridge.DestroyStandIn(gone); err != nil {
+		t.Fatal(err)
+	}
+	ok := doortest.Send{QP: qp, DLID: 1, DestQP: 9, PKeyIndex: 1}
+	change := func(f func(*doortest.Send)) doortest.Send {
+		s := ok
+		f(&s)
+		return s
+	}
+	for _, c := range []struct {
+		name   string
+		worker int
+		send   doortest.Send
+		size   int
+		drop   string
+	}{
+		{"sent", 0, ok, 4096, ""},
+		{"no such handle", 0, change(func(s *doortest.Send) { s.QP = 999 }), 1, fabric.DropNoQP},
+		{"destroyed", 0, change(func(s *doortest.Send) { s.QP = gone }), 1, fabric.DropNoQP},
+		{"another worker's", 1, ok, 1, DropWrongWorker},
+		{"P_Key index", 0, change(func(s *doortest.Send) { s.PKeyIndex = 0 }), 1, fabric.DropPKeyIndex},
+		{"SGID index", 0, change(func(s *doortest.Send) { s.SGIDIndex = 1 }), 1, fabric.DropAH},
+		{"no LID", 0, change(func(s *doortest.Send) { s.DLID = 0 }), 1, fabric.DropAH},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := r.bridge.Counters()
+			r.post(t, c.worker, c.send, strings.Repeat("x", c.size))
+			r.settle(t)
+			after := r.bridge.Counters()
+			want := maps.Clone(before.SendDrops)
+			if c.drop != "" {
+				want[c.drop]++
+			}
+			if after.Posted != before.Posted+1 || !maps.Equal(after.SendDrops, want) || r.pool.InUse() != 0 {
+				t.Errorf("counters %+v, %d mbufs in use; want drop %q", after, r.pool.InUse(), c.drop)
+			}
+		})
+	}
+}
+
+func TestBridgeGroup(t *testing.T) {
+	mgid, _ := ib.ParseGID("ff12:4001:ffff::f01:203")
+	group := []fabric.GroupConfig{{MGID: mgid, QKey: groupQKey}}
+	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{
+		{Name: "listen", GUID: 0x1e, Role: fabric.RoleListen, Groups: group},
+	}}, 256, BridgeConfig{})
+	if _, err := r.bridge.Join(t.Context(), mgid, groupQKey+1, 0xffff, 1, true, true); err == nil {
+		t.Error("joined with another Q_Key than the group's")
+	}
+	m, err := r.bridge.Join(t.Context(), mgid, groupQKey, 0xffff, 1, true, true)
+	if err != nil || m.MLID != 0xc000 || m.MTU != ib.MTU4096 || m.QKey != groupQKey || m.QPN == 0 {
+		t.Fatalf("Join = %+v, %v", m, err)
+	}
+	listen := r.fabric.Node("listen")
+	toBridge(t, listen, m, "from a node")
+	if got, payload := r.poll(t, 1); payload != "from a node" || got.QPN != m.QPN || got.Flags != doortest.RecvGRH {
+		t.Errorf("received %+v %q", got, payload)
+	}
+	standIn, _, err := r.bridge.CreateStandIn(0, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.post(t, 0, doortest.Send{
+		QP: standIn, DLID: m.MLID, DGID: mgid, DestQP: ib.QPMulticast, QKey: m.QKey, Flags: doortest.SendGRH,
+	}, "from a host")
+	r.settle(t)
+	for end := time.Now().Add(10 * time.Second); listen.Stats().Received == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if s := listen.Stats(); s.Received != 1 {
+		t.Errorf("the listener received %d messages, want 1", s.Received)
+	}
+	if n := r.door.Pending(); n != 0 {
+		t.Errorf("%d messages came back to the bridge", n)
+	}
+}
+
+// toBridge sends a message of a node to the bridge's group.
+func toBridge(t *testing.T, n *fabric.Node, m Membership, payload string) {
+	t.Helper()
+	if cause := n.QP().Send(&fabric.Send{
+		AH:     fabric.AH{DLID: m.MLID, GRH: &ib.GRHFields{DGID: n.Config().Groups[0].MGID}},
+		DestQP: ib.QPMulticast, QKey: m.QKey, Payload: []byte(payload),
+	}); cause != "" {
+		t.Fatalf("the node's send was dropped: %s", cause)
+	}
+}
+
+func TestBridgeJoinAgain(t *testing.T) {
+	mgid, _ := ib.ParseGID("ff12:4001:ffff::1")
+	r := newRig(t, fabric.Config{}, 64, BridgeConfig{})
+	state := func() uint8 {
+		for _, g := range r.fabric.SA().Groups() {
+			return g.Members[r.bridge.Port().GID]
+		}
+		return 0
+	}
+	for _, c := range []struct {
+		name          string
+		worker        int
+		send, receive bool
+		state         uint8
+		shared        int
+	}{
+		{"receive", 0, false, true, ib.JoinFull, 1},
+		{"the same again", 0, false, true, ib.JoinFull, 1},
+		{"on another worker", 1, true, true, ib.JoinFull, 1},
+		{"send only", 1, true, false, ib.JoinSendOnlyFull, 0},
+		{"and back", 0, true, true, ib.JoinFull, 1},
+	} {
+		m, err := r.bridge.Join(t.Context(), mgid, groupQKey, 0xffff, c.worker, c.send, c.receive)
+		if err != nil || state() != c.state || len(r.bridge.shared) != c.shared || len(r.bridge.qps) != c.shared {
+			t.Errorf("%s: %+v, %v; join state %d, want %d; %d queue pairs, want %d",
+				c.name, m, err, state(), c.state, len(r.bridge.qps), c.shared)
+		}
+	}
+	second, _ := ib.ParseGID("ff12:4001:ffff::2")
+	m, err := r.bridge.Join(t.Context(), second, groupQKey, 0xffff, 0, true, true)
+	if err != nil || len(r.bridge.shared) != 1 {
+		t.Errorf("a second group of the same keys: %v, %d queue pairs", err, len(r.bridge.shared))
+	}
+	if err := r.bridge.DestroyStandIn(m.QP); err == nil {
+		t.Error("destroyed the queue pair of a group as a stand-in")
+	}
+	for _, g := range []ib.GID{mgid, second} {
+		if err := r.bridge.Leave(t.Context(), g); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.bridge.Leave(t.Context(), mgid); err == nil {
+		t.Error("left a group twice")
+	}
+	if n := len(r.fabric.SA().Groups()); n != 0 || len(r.bridge.qps) != 0 {
+		t.Errorf("%d groups and %d queue pairs left", n, len(r.bridge.qps))
+	}
+}
+
+func TestBridgeRefuses(t *testing.T) {
+	r := newRig(t, fabric.Config{}, 64, BridgeConfig{})
+	mgid, _ := ib.ParseGID("ff12:4001:ffff::1")
+	for name, call := range map[string]func() error{
+		"join neither way": func() error { _, err := r.bridge.Join(t.Context(), mgid, 1, 0xffff, 0, false, false); return err },
+		"join on worker 2": func() error { _, err := r.bridge.Join(t.Context(), mgid, 1, 0xffff, 2, true, true); return err },
+		"join with P_Key":  func() error { _, err := r.bridge.Join(t.Context(), mgid, 1, 0x8001, 0, true, true); return err },
+		"join unicast":     func() error { _, err := r.bridge.Join(t.Context(), ib.GID{0xfe}, 1, 0xffff, 0, true, true); return err },
+		"stand-in on -1":   func() error { _, _, err := r.bridge.CreateStandIn(-1, 1); return err },
+		"stand-in on 2":    func() error { _, _, err := r.bridge.CreateStandIn(2, 1); return err },
+		"path to nobody":   func() error { _, _, _, err := r.bridge.Path(t.Context(), mgid); return err },
+		"bridge with P_Key": func() error {
+			_, err := NewBridge(r.door, r.hca, BridgeConfig{PKey: 0x8001})
+			return err
+		},
+	} {
+		if err := call(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestBridgeDeliveryDrops(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		held       int // mbufs that somebody else has
+		depth      int // of the ring
+		maxPayload int
+		payload    int
+		delivered  uint64
+		drop       string
+	}{
+		{"all delivered", 0, 64, 4096, 4096, 20, "none"},
+		{"ring full", 0, 8, 4096, 1, 8, DropRingFull},
+		{"pool empty", testMbufs - 5, 64, 4096, 1, 5, DropNoMbuf},
+		{"small mbufs", 0, 64, 1024, 1025, 0, DropTooLong},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{echoNode}}, c.depth, BridgeConfig{})
+			defer r.settle(t)
+			r.door.maxPayload = c.maxPayload
+			_, qpn, err := r.bridge.CreateStandIn(0, 0x1111)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer hold(t, r.pool, c.held)()
+			for range 20 {
+				if cause := r.fabric.Node("echo").QP().Send(&fabric.Send{
+					AH: fabric.AH{DLID: r.bridge.Port().LID}, DestQP: qpn, QKey: 0x1111, Payload: make([]byte, c.payload),
+				}); cause != "" {
+					t.Fatal(cause)
+				}
+			}
+			r.settle(t)
+			if got := r.bridge.Counters(); got.Delivered != c.delivered || got.Drops[c.drop] != 20-c.delivered {
+				t.Errorf("counters %+v; want %d delivered and the rest dropped as %s", got, c.delivered, c.drop)
+			}
+		})
+	}
+}
+
+// hold keeps mbufs from everybody else until the returned function is called.
+func hold(t *testing.T, pool *dpdk.Mempool, n int) func() {
+	t.Helper()
+	var held []dpdk.Mbuf
+	for range n {
+		m, err := pool.Alloc(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, m)
+	}
+	return func() {
+		for _, m := range held {
+			m.Free()
+		}
+	}
+}
+
+func TestBridgeCloseSendsWhatIsPosted(t *testing.T) {
+	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{{Name: "sink", GUID: 0xe, QPN: echoQPN, QKey: 5}}}, 512, BridgeConfig{})
+	qp, _, err := r.bridge.CreateStandIn(0, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		r.post(t, 0, doortest.Send{QP: qp, DLID: 2, DestQP: echoQPN, QKey: 5}, "last words")
+	}
+	if err := r.bridge.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c := r.bridge.Counters(); c.Sent != 300 {
+		t.Errorf("counters %+v; want 300 sent", c)
+	}
+}

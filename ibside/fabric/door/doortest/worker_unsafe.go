@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doortest plays a worker: it calls a struct ib_door (ibside/door.h) as the bench does, from Go. It is
+// for tests only, and stands in a package because a _test.go file cannot have cgo.
+package doortest
+
+// #cgo pkg-config: libdpdk
+// #cgo CFLAGS: -I${SRCDIR}/../../../.. -O2 -Wall -Wextra -Werror
+// #include <rte_mbuf.h>
+// #include "ibside/door.h"
+// static unsigned door_post(struct ib_door *d, const struct ib_send *s, unsigned n) { return d->post(d->self, s, n); }
+// static unsigned door_poll(struct ib_door *d, struct ib_recv *r, unsigned n) { return d->poll(d->self, r, n); }
+// static void door_free_completed(struct ib_door *d) { d->free(d->self); }
+import "C"
+
+import (
+	"unsafe"
+
+	"causeway/dpdk"
+	"causeway/ibside/ib"
+)
+
+// Flags of Send and Recv, as in door.h.
+const (
+	SendImm       = C.IB_SEND_IMM
+	SendSolicited = C.IB_SEND_SOLICITED
+	SendGRH       = C.IB_SEND_GRH
+	SendFECN      = C.IB_SEND_FECN
+
+	RecvImm       = C.IB_RECV_IMM
+	RecvGRH       = C.IB_RECV_GRH
+	RecvSolicited = C.IB_RECV_SOLICITED
+	RecvFECN      = C.IB_RECV_FECN
+)
+
+// Send is struct ib_send.
+type Send struct {
+	Mbuf      dpdk.Mbuf
+	DGID      ib.GID
+	DLID      ib.LID
+	SL        ib.SL
+	HopLimit  uint8
+	TClass    uint8
+	SGIDIndex uint8
+	FlowLabel uint32
+	QP        uint32
+	DestQP    ib.QPN
+	QKey      ib.QKey
+	Imm       uint32
+	Flags     uint16
+	PKeyIndex uint16
+}
+
+// Recv is struct ib_recv.
+type Recv struct {
+	Mbuf      dpdk.Mbuf
+	QPN       ib.QPN
+	SrcQP     ib.QPN
+	Imm       uint32
+	SLID      ib.LID
+	PKeyIndex uint16
+	SL        ib.SL
+	Flags     uint8
+}
+
+// Post calls post. The mbufs of the sends it took are the door's.
+func Post(door unsafe.Pointer, sends []Send) int {
+	if len(sends) == 0 {
+		return 0
+	}
+	c := make([]C.struct_ib_send, len(sends))
+	for i, s := range sends {
+		c[i] = C.struct_ib_send{
+			mbuf: (*C.struct_rte_mbuf)(s.Mbuf.Pointer()), qp: C.uint32_t(s.QP), dest_qpn: C.uint32_t(s.DestQP),
+			dest_qkey: C.uint32_t(s.QKey), imm: C.uint32_t(s.Imm), flags: C.uint16_t(s.Flags),
+			pkey_index: C.uint16_t(s.PKeyIndex),
+			ah: C.struct_ib_ah{
+				dlid: C.uint16_t(s.DLID), sl: C.uint8_t(s.SL), hop_limit: C.uint8_t(s.HopLimit),
+				tclass: C.uint8_t(s.TClass), sgid_index: C.uint8_t(s.SGIDIndex), flow_label: C.uint32_t(s.FlowLabel),
+			},
+		}
+		for k, b := range s.DGID {
+			c[i].ah.dgid[k] = C.uint8_t(b)
+		}
+	}
+	return int(C.door_post((*C.struct_ib_door)(door), &c[0], C.uint(len(c))))
+}
+
+// Poll calls poll for up to n messages. Their mbufs are the caller's.
+func Poll(door unsafe.Pointer, n int) []Recv {
+	if n == 0 {
+		return nil
+	}
+	c := make([]C.struct_ib_recv, n)
+	got := int(C.door_poll((*C.struct_ib_door)(door), &c[0], C.uint(n)))
+	out := make([]Recv, got)
+	for i, r := range c[:got] {
+		out[i] = Recv{
+			Mbuf: dpdk.MbufAt(unsafe.Pointer(r.mbuf)), QPN: ib.QPN(r.qpn), SrcQP: ib.QPN(r.src_qpn), Imm: uint32(r.imm),
+			SLID: ib.LID(r.slid), PKeyIndex: uint16(r.pkey_index), SL: ib.SL(r.sl), Flags: uint8(r.flags),
+		}
+	}
+	return out
+}
+
+// Free calls free, as a worker does once a loop.
+func Free(door unsafe.Pointer) { C.door_free_completed((*C.struct_ib_door)(door)) }
+
+// Chain makes tail a further segment of head, which owns it from then on.
+func Chain(head, tail dpdk.Mbuf) bool {
+	return C.rte_pktmbuf_chain((*C.struct_rte_mbuf)(head.Pointer()), (*C.struct_rte_mbuf)(tail.Pointer())) == 0
+}

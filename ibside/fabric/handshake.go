@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"causeway/ibside/ib"
+)
+
+// The handshake over the socket, one datagram each way, numbers big-endian:
+//
+//	hello:  magic 4 | version 2 | wanted MTU 1 | name length 1 | GUID 8 | name
+//	reply:  magic 4 | version 2 | status 2 | GID 16 | LID 2 | SM LID 2 | MTU 1 | P_Key count 1 | P_Keys
+//	refuse: magic 4 | version 2 | status 2 | text
+//
+// After it, each datagram is one InfiniBand packet, LRH to VCRC.
+const (
+	helloMagic       = "CwIB"
+	handshakeVersion = 1
+
+	helloLen = 16
+	replyLen = 30
+
+	maxName  = 64
+	maxPKeys = 128
+	maxText  = 512
+)
+
+// Statuses of a reply.
+const (
+	replyOK      = 0
+	replyRefused = 1 // the text says why
+)
+
+// hello is what a client says first.
+type hello struct {
+	name string
+	guid ib.GUID
+	mtu  ib.MTU // wanted at most; zero: whatever the subnet has
+}
+
+func (h *hello) append(b []byte) []byte {
+	b = append(b, helloMagic...)
+	b = binary.BigEndian.AppendUint16(b, handshakeVersion)
+	b = append(b, byte(h.mtu), byte(len(h.name)))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.guid))
+	return append(b, h.name...)
+}
+
+// parseHello reads a hello. Its error is written for the client's user.
+func parseHello(b []byte) (hello, error) {
+	if len(b) < helloLen || string(b[:4]) != helloMagic {
+		return hello{}, errors.New("this is not a causeway handshake")
+	}
+	if v := binary.BigEndian.Uint16(b[4:]); v != handshakeVersion {
+		return hello{}, fmt.Errorf("handshake version %d; this subnet speaks %d", v, handshakeVersion)
+	}
+	h := hello{mtu: ib.MTU(b[6]), guid: ib.GUID(binary.BigEndian.Uint64(b[8:])), name: string(b[helloLen:])}
+	switch {
+	case int(b[7]) != len(h.name):
+		return hello{}, fmt.Errorf("the name is %d bytes long, not %d", len(h.name), b[7])
+	case h.name == "" || len(h.name) > maxName || !printable(h.name):
+		return hello{}, fmt.Errorf("the name must be 1 to %d bytes of printable UTF-8", maxName)
+	case h.guid == 0:
+		return hello{}, errors.New("the GUID is zero")
+	case h.mtu != 0 && !h.mtu.Valid():
+		return hello{}, fmt.Errorf("MTU code %d; use 1 (256) to 5 (4096)", uint8(h.mtu))
+	}
+	return h, nil
+}
+
+// printable keeps control characters out of logs and consoles.
+func printable(s string) bool {
+	for _, r := range s {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+func appendReply(b []byte, p PortInfo) []byte {
+	b = append(b, helloMagic...)
+	b = binary.BigEndian.AppendUint16(b, handshakeVersion)
+	b = binary.BigEndian.AppendUint16(b, replyOK)
+	b = append(b, p.GID[:]...)
+	b = binary.BigEndian.AppendUint16(b, uint16(p.LID))
+	b = binary.BigEndian.AppendUint16(b, uint16(p.SMLID))
+	b = append(b, byte(p.MTU), byte(len(p.PKeys)))
+	for _, k := range p.PKeys {
+		b = binary.BigEndian.AppendUint16(b, uint16(k))
+	}
+	return b
+}
+
+func appendRefusal(b []byte, why error) []byte {
+	text := why.Error()
+	b = append(b, helloMagic...)
+	b = binary.BigEndian.AppendUint16(b, handshakeVersion)
+	b = binary.BigEndian.AppendUint16(b, replyRefused)
+	return append(b, text[:min(len(text), maxText)]...)
+}
+
+// parseReply reads the reply to a hello.
+func parseReply(b []byte) (PortInfo, error) {
+	if len(b) < 8 || string(b[:4]) != helloMagic {
+		return PortInfo{}, errors.New("the other end is not a causeway subnet")
+	}
+	if v := binary.BigEndian.Uint16(b[4:]); v != handshakeVersion {
+		return PortInfo{}, fmt.Errorf("the subnet speaks handshake version %d, not %d", v, handshakeVersion)
+	}
+	if binary.BigEndian.Uint16(b[6:]) != replyOK {
+		return PortInfo{}, fmt.Errorf("refused: %q", b[8:])
+	}
+	if len(b) < replyLen+2 {
+		return PortInfo{}, errors.New("the reply is cut off")
+	}
+	p := PortInfo{
+		GID: ib.GID(b[8:24]), LID: ib.LID(binary.BigEndian.Uint16(b[24:])),
+		SMLID: ib.LID(binary.BigEndian.Uint16(b[26:])), MTU: ib.MTU(b[28]),
+	}
+	for k := b[replyLen:]; len(k) >= 2; k = k[2:] {
+		p.PKeys = append(p.PKeys, ib.PKey(binary.BigEndian.Uint16(k)))
+	}
+	if len(b) != replyLen+2*int(b[29]) || !p.LID.IsUnicast() || !p.SMLID.IsUnicast() || !p.MTU.Valid() {
+		return PortInfo{}, errors.New("the reply makes no sense")
+	}
+	return p, nil
+}

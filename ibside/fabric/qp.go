@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+
+	"causeway/ibside/ib"
+)
+
+// QPConfig says what queue pair to make.
+type QPConfig struct {
+	QPN       ib.QPN // zero: one is chosen
+	QKey      ib.QKey
+	PKeyIndex uint16     // in the port's table
+	Recv      *RecvQueue // where its messages go; it may be shared
+}
+
+// QP is a queue pair of unreliable datagrams, ready to send and to receive.
+type QP struct {
+	hca    *HCA
+	qpn    ib.QPN
+	qkey   ib.QKey
+	index  uint16
+	pkey   ib.PKey
+	recv   *RecvQueue
+	psn    atomic.Uint32
+	closed atomic.Bool
+	mgids  []ib.GID // attached; under hca.mu
+}
+
+// AH is an address handle: where on the subnet a message goes.
+type AH struct {
+	DLID ib.LID
+	SL   ib.SL
+	GRH  *ib.GRHFields // nil: none. SGID and PayLen are filled in by the send
+}
+
+// Send is one message to send. Payload is copied.
+type Send struct {
+	AH        AH
+	DestQP    ib.QPN
+	QKey      ib.QKey // a controlled one is replaced by the queue pair's own
+	Imm       uint32
+	HasImm    bool
+	Solicited bool
+	FECN      bool // as if a switch on the way had been congested
+	Payload   []byte
+}
+
+// CreateQP makes a queue pair.
+func (h *HCA) CreateQP(c QPConfig) (*QP, error) {
+	if c.Recv == nil {
+		return nil, fmt.Errorf("fabric: %s: a queue pair needs a receive queue", h.info.Name)
+	}
+	if int(c.PKeyIndex) >= len(h.info.PKeys) {
+		return nil, fmt.Errorf("fabric: %s: P_Key index %d: the port has %d P_Keys", h.info.Name, c.PKeyIndex, len(h.info.PKeys))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	qpn, err := h.qpnFor(c.QPN)
+	if err != nil {
+		return nil, err
+	}
+	q := &QP{hca: h, qpn: qpn, qkey: c.QKey, index: c.PKeyIndex, pkey: h.info.PKeys[c.PKeyIndex], recv: c.Recv}
+	q.psn.Store(rand.Uint32())
+	h.qps[qpn] = q
+	return q, nil
+}
+
+// qpnFor checks a wanted QPN or chooses one. A number given back comes again only after all others:
+// a late packet for the old queue pair must not meet a new one.
+func (h *HCA) qpnFor(want ib.QPN) (ib.QPN, error) {
+	if want != 0 {
+		if want == ib.QP1 || want >= ib.QPMulticast || h.qps[want] != nil {
+			return 0, fmt.Errorf("fabric: %s: QPN %v is reserved or in use", h.info.Name, want)
+		}
+		return want, nil
+	}
+	for range 1 << 24 {
+		h.nextQPN = (h.nextQPN + 1) & 0xffffff
+		if q := h.nextQPN; q > ib.QP1 && q != ib.QPMulticast && h.qps[q] == nil {
+			return q, nil
+		}
+	}
+	return 0, fmt.Errorf("fabric: %s: all QPNs are in use", h.info.Name)
+}
+
+// QPN returns the queue pair's number.
+func (q *QP) QPN() ib.QPN { return q.qpn }
+
+// QKey returns the queue pair's Q_Key.
+func (q *QP) QKey() ib.QKey { return q.qkey }
+
+// PKeyIndex returns the index of its P_Key in the port's table.
+func (q *QP) PKeyIndex() uint16 { return q.index }
+
+// AttachMulticast lets the queue pair receive what is sent to mgid. The port's membership is another
+// matter: see SAClient.Join.
+func (q *QP) AttachMulticast(mgid ib.GID) error {
+	if !mgid.IsIBMulticast() {
+		return fmt.Errorf("fabric: attach: %v is not a multicast GID", mgid)
+	}
+	h := q.hca
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if q.closed.Load() {
+		return ErrClosed
+	}
+	if !slices.Contains(q.mgids, mgid) {
+		q.mgids = append(q.mgids, mgid)
+		h.groups[mgid] = append(h.groups[mgid], q)
+	}
+	return nil
+}
+
+// DetachMulticast undoes AttachMulticast.
+func (q *QP) DetachMulticast(mgid ib.GID) {
+	q.hca.mu.Lock()
+	defer q.hca.mu.Unlock()
+	q.mgids = slices.DeleteFunc(q.mgids, func(m ib.GID) bool { return m == mgid })
+	q.detach(mgid)
+}
+
+func (q *QP) detach(mgid ib.GID) {
+	h := q.hca
+	h.groups[mgid] = slices.DeleteFunc(h.groups[mgid], func(o *QP) bool { return o == q })
+	if len(h.groups[mgid]) == 0 {
+		delete(h.groups, mgid)
+	}
+}
+
+// Destroy takes the queue pair away. What it received stays in its receive queue.
+func (q *QP) Destroy() {
+	h := q.hca
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if q.closed.Swap(true) {
+		return
+	}
+	for _, mgid := range q.mgids {
+		q.detach(mgid)
+	}
+	q.mgids = nil
+	delete(h.qps, q.qpn)
+}
+
+// Send sends one message and returns "", or drops it and returns the cause, which is counted.
+func (q *QP) Send(s *Send) string {
+	cause := q.check(s)
+	if cause == "" && !q.hca.port.Send(q.packet(s)) {
+		cause = DropPortClosed
+	}
+	if cause != "" {
+		q.hca.sendDrops.add(cause)
+		return cause
+	}
+	q.hca.sent.Add(1)
+	return ""
+}
+
+func (q *QP) check(s *Send) string {
+	dlid, multicast := s.AH.DLID, s.AH.DLID.IsMulticast()
+	switch {
+	case q.closed.Load():
+		return DropNoQP
+	case s.DestQP == ib.QP0:
+		return DropQP0
+	case !multicast && !dlid.IsUnicast(), multicast != (s.DestQP == ib.QPMulticast), s.DestQP > ib.QPMulticast:
+		return DropAH
+	case multicast && s.AH.GRH == nil, s.AH.GRH != nil && multicast != s.AH.GRH.DGID.IsIBMulticast():
+		return DropAH
+	case len(s.Payload) > q.hca.info.MTU.Bytes():
+		return DropMTU
+	}
+	return ""
+}
+
+func (q *QP) packet(s *Send) []byte {
+	info := &q.hca.info
+	p := ib.Packet{
+		SL: s.AH.SL, SLID: info.LID, DLID: s.AH.DLID, OpCode: ib.OpUDSendOnly, Solicited: s.Solicited, FECN: s.FECN,
+		PKey: q.pkey, DestQP: s.DestQP, PSN: q.psn.Add(1) & 0xffffff, QKey: s.QKey, SrcQP: q.qpn, Payload: s.Payload,
+	}
+	if s.QKey.IsControlled() {
+		p.QKey = q.qkey
+	}
+	if s.HasImm {
+		p.OpCode, p.Imm = ib.OpUDSendOnlyImm, s.Imm
+	}
+	if s.AH.GRH != nil {
+		grh := *s.AH.GRH
+		grh.SGID = info.GID
+		p.GRH = &grh
+	}
+	return p.AppendTo(make([]byte, 0, ib.UDMaxLen-4096+len(s.Payload)+3))
+}

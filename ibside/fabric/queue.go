@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import "sync"
+
+// queue is what a port has yet to receive: bounded, many senders, one receiver. It counts so that
+// in = out + lost + len holds at each moment.
+type queue struct {
+	mu      sync.Mutex
+	ready   sync.Cond
+	ring    [][]byte
+	head, n int
+	closed  bool
+
+	in, out  uint64 // packets that came, packets taken
+	full     uint64 // lost: there was no room
+	orphaned uint64 // lost: the queue was closed with them in it, or before they came
+	done     uint64 // of out: those the receiver is done with
+}
+
+func newQueue(depth int) *queue {
+	q := &queue{ring: make([][]byte, depth)}
+	q.ready.L = &q.mu
+	return q
+}
+
+// put appends a packet, or counts it as lost.
+func (q *queue) put(packet []byte) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.in++
+	switch {
+	case q.closed:
+		q.orphaned++
+	case q.n == len(q.ring):
+		q.full++
+	default:
+		q.ring[(q.head+q.n)%len(q.ring)] = packet
+		q.n++
+		q.ready.Signal()
+	}
+}
+
+// take waits for packets. It returns 0 only when the queue is closed.
+func (q *queue) take(packets [][]byte) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.done = q.out
+	for q.n == 0 && !q.closed {
+		q.ready.Wait()
+	}
+	n := min(q.n, len(packets))
+	for i := range n {
+		packets[i], q.ring[q.head] = q.ring[q.head], nil
+		q.head = (q.head + 1) % len(q.ring)
+	}
+	q.n -= n
+	q.out += uint64(n)
+	return n
+}
+
+// close drops what is left and wakes the receiver.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.orphaned += uint64(q.n)
+	q.n = 0
+	clear(q.ring)
+	q.ready.Broadcast()
+}
+
+// idle reports whether nothing waits and the receiver is done with all it took.
+func (q *queue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed || q.n == 0 && q.done == q.out
+}
+
+func (q *queue) stats() PortStats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := PortStats{Queued: q.in, Taken: q.out, Waiting: uint64(q.n), Drops: Counts{}}
+	if q.full > 0 {
+		s.Drops[DropQueueFull] = q.full
+	}
+	if q.orphaned > 0 {
+		s.Drops[DropPortClosed] = q.orphaned
+	}
+	return s
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"causeway/ibside/ib"
+)
+
+// maxGroups bounds what joins can make the administrator remember.
+const maxGroups = 4096
+
+const (
+	joinKeepsGroup = ib.JoinFull | ib.JoinSendOnlyFull // may create a group, and keep it alive
+	joinReceives   = ib.JoinFull | ib.JoinNonMember
+)
+
+// group is a multicast group: what its creator laid down, and who is in it.
+type group struct {
+	record  ib.MCMemberFields // PortGID and JoinState are zero
+	members map[ib.GID]*member
+}
+
+type member struct {
+	lid   ib.LID
+	state uint8 // Join constants
+}
+
+func (a *SA) answerMember(r *request) answer {
+	rec, _ := ib.AsMCMemberRecord(r.data)
+	want := rec.Fields()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var got ib.MCMemberFields
+	var status uint16
+	switch r.mad.Method() {
+	case ib.MethodSet:
+		got, status = a.join(r, want)
+	case ib.MethodDelete:
+		got, status = a.leave(r, want)
+	default:
+		got, status = a.findMember(r.mask, want)
+	}
+	if status != ib.SAStatusOK {
+		return refuse(status)
+	}
+	b := make([]byte, ib.MCMemberRecordLen)
+	ib.PutMCMemberRecord(b, got)
+	return answer{data: b}
+}
+
+// requester checks that a join or leave comes from the port it is for. Nobody may join for another.
+func (a *SA) requester(r *request, want ib.MCMemberFields) (PortInfo, uint16) {
+	const need = ib.MCMemberPortGID | ib.MCMemberJoinState
+	if r.mask&need != need {
+		return PortInfo{}, ib.SAStatusInsufficientFields
+	}
+	port, ok := a.fabric.portByGID(want.PortGID)
+	switch {
+	case !ok:
+		return PortInfo{}, ib.SAStatusInvalidGID
+	case port.LID != r.from, want.JoinState == 0:
+		return PortInfo{}, ib.SAStatusRequestInvalid
+	}
+	return port, ib.SAStatusOK
+}
+
+// join adds a port to a group, which it creates when it must and may (IBTA vol 1 §15.2.5.17.2).
+func (a *SA) join(r *request, want ib.MCMemberFields) (ib.MCMemberFields, uint16) {
+	port, status := a.requester(r, want)
+	if status != ib.SAStatusOK {
+		return want, status
+	}
+	g := a.groups[want.MGID]
+	if r.mask&ib.MCMemberMGID == 0 || want.MGID.IsZero() {
+		g, want.MGID = nil, ib.GID{}
+	} else if g == nil && !validMGID(want.MGID) {
+		return want, ib.SAStatusInvalidGID
+	}
+	if g == nil {
+		g, status = a.newGroup(r.mask, want, port)
+	} else {
+		status = fits(r.mask, want, &g.record, port)
+	}
+	if status != ib.SAStatusOK {
+		return want, status
+	}
+	m := g.members[want.PortGID]
+	if m == nil {
+		m = &member{lid: port.LID}
+		g.members[want.PortGID] = m
+	}
+	m.state |= want.JoinState
+	a.program(g)
+	return g.recordOf(want.PortGID, m.state), ib.SAStatusOK
+}
+
+func (g *group) recordOf(port ib.GID, state uint8) ib.MCMemberFields {
+	rec := g.record
+	rec.PortGID, rec.JoinState = port, state
+	return rec
+}
+
+// validMGID reports whether a client may ask for mgid: a multicast GID of a scope that is not reserved, and not one of
+// those that only the administrator gives (IBTA vol 1 §4.1.1, OpenSM validate_requested_mgid).
+func validMGID(mgid ib.GID) bool {
+	scope := mgid[1] & 0x0f
+	return mgid.IsIBMulticast() && mgid[1]&0xe0 == 0 && scope != 0 && scope != 0xf &&
+		binary.BigEndian.Uint16(mgid[2:]) != mgidGiven
+}
+
+// mgidGiven is the signature of an MGID that the administrator chose.
+const mgidGiven = 0xa01b
+
+// newGroup creates a group for a port, or says why not.
+func (a *SA) newGroup(mask uint64, want ib.MCMemberFields, port PortInfo) (*group, uint16) {
+	need := ib.MCMemberCreate
+	if want.MGID.IsZero() {
+		need &^= ib.MCMemberMGID
+	}
+	rec, ok := groupRecord(mask, want, port)
+	switch {
+	case want.JoinState&joinKeepsGroup == 0:
+		return nil, ib.SAStatusRequestInvalid
+	case mask&need != need:
+		return nil, ib.SAStatusInsufficientFields
+	case !ok:
+		return nil, ib.SAStatusRequestInvalid
+	case len(a.groups) >= maxGroups:
+		return nil, ib.SAStatusNoResources
+	}
+	if rec.MGID.IsZero() {
+		rec.MGID = a.chooseMGID()
+		rec.Scope = rec.MGID[1] & 0x0f
+	}
+	rec.MLID = a.freeMLID()
+	a.mlids[rec.MLID] = true
+	g := &group{record: rec, members: map[ib.GID]*member{}}
+	a.groups[rec.MGID] = g
+	return g, ib.SAStatusOK
+}
+
+// groupRecord completes what the creator asked for; false when that cannot be.
+func groupRecord(mask uint64, want ib.MCMemberFields, port PortInfo) (ib.MCMemberFields, bool) {
+	rec := want
+	rec.PortGID, rec.JoinState, rec.ProxyJoin = ib.GID{}, 0, false
+	rec.PKey |= 0x8000 // a group's P_Key is a full member's
+	rec.Scope = want.MGID[1] & 0x0f
+	var mtuOK, rateOK bool
+	rec.MTU, mtuOK = chooseMTU(mask, want, port.MTU)
+	rec.Rate, rateOK = chooseRate(mask, want)
+	rec.MTUSelector, rec.RateSelector, rec.LifeSelector = ib.SelectExactly, ib.SelectExactly, ib.SelectExactly
+	if mask&ib.MCMemberLife == 0 {
+		rec.Life = subnetLife
+	}
+	if mask&ib.MCMemberHopLimit == 0 {
+		rec.HopLimit = 0
+	}
+	scopeOK := mask&ib.MCMemberScope == 0 || want.MGID.IsZero() || want.Scope == rec.Scope
+	return rec, mtuOK && rateOK && scopeOK && slices.ContainsFunc(port.PKeys, rec.PKey.Matches)
+}
+
+// chooseMTU returns what the group gets: the port's unless the creator wants another.
+func chooseMTU(mask uint64, want ib.MCMemberFields, largest ib.MTU) (ib.MTU, bool) {
+	if mask&ib.MCMemberMTUSelector == 0 || mask&ib.MCMemberMTU == 0 {
+		return largest, true
+	}
+	switch want.MTUSelector {
+	case ib.SelectExactly:
+		return want.MTU, want.MTU.Valid() && want.MTU <= largest
+	case ib.SelectLess:
+		m := min(want.MTU-1, largest)
+		return m, want.MTU > ib.MTU256 && m.Valid()
+	case ib.SelectGreater:
+		return largest, largest > want.MTU
+	}
+	return largest, true
+}
+
+// chooseRate is chooseMTU for the rate: the subnet's unless the creator wants exactly another.
+func chooseRate(mask uint64, want ib.MCMemberFields) (ib.Rate, bool) {
+	if mask&ib.MCMemberRateSelector == 0 || mask&ib.MCMemberRate == 0 {
+		return subnetRate, true
+	}
+	most := subnetRate.Mbps()
+	switch asked := want.Rate.Mbps(); want.RateSelector {
+	case ib.SelectExactly:
+		return want.Rate, asked > 0 && asked <= most
+	case ib.SelectLess:
+		return subnetRate, asked > most
+	case ib.SelectGreater:
+		return subnetRate, asked < most
+	}
+	return subnetRate, true
+}
+
+// fits reports whether a join agrees with the group that is there: what it names must be the group's.
+func fits(mask uint64, want ib.MCMemberFields, g *ib.MCMemberFields, port PortInfo) uint16 {
+	differs := func(component uint64, equal bool) bool { return mask&component != 0 && !equal }
+	switch {
+	case differs(ib.MCMemberQKey, want.QKey == g.QKey),
+		differs(ib.MCMemberTClass, want.TClass == g.TClass),
+		differs(ib.MCMemberPKey, want.PKey|0x8000 == g.PKey),
+		differs(ib.MCMemberSL, want.SL == g.SL),
+		differs(ib.MCMemberFlowLabel, want.FlowLabel == g.FlowLabel),
+		differs(ib.MCMemberHopLimit, want.HopLimit == g.HopLimit),
+		differs(ib.MCMemberScope, want.Scope == g.Scope),
+		differs(ib.MCMemberMTU, selected(want.MTUSelector, int(want.MTU), int(g.MTU))),
+		differs(ib.MCMemberRate, selected(want.RateSelector, want.Rate.Mbps(), g.Rate.Mbps())),
+		port.MTU < g.MTU,
+		!slices.ContainsFunc(port.PKeys, g.PKey.Matches):
+		return ib.SAStatusRequestInvalid
+	}
+	return ib.SAStatusOK
+}
+
+// selected reports whether a group's value is what a selector asks for.
+func selected(s ib.Selector, asked, is int) bool {
+	switch s {
+	case ib.SelectGreater:
+		return is > asked
+	case ib.SelectLess:
+		return is < asked
+	case ib.SelectExactly:
+		return is == asked
+	}
+	return true
+}
+
+// freeMLID takes MLIDs in turn; maxGroups makes sure that there is one.
+func (a *SA) freeMLID() ib.LID {
+	for a.mlids[a.nextMLID] {
+		a.nextMLID = nextMLID(a.nextMLID)
+	}
+	mlid := a.nextMLID
+	a.nextMLID = nextMLID(mlid)
+	return mlid
+}
+
+func nextMLID(l ib.LID) ib.LID {
+	if l >= ib.MLIDLast {
+		return ib.MLIDFirst
+	}
+	return l + 1
+}
+
+// chooseMGID makes an MGID for a creator that named none: ff12:a01b:<subnet prefix>:<number>.
+func (a *SA) chooseMGID() ib.GID {
+	g := ib.GID{0xff, 0x10 | ib.ScopeLinkLocal, mgidGiven >> 8, mgidGiven & 0xff}
+	binary.BigEndian.PutUint64(g[4:], a.fabric.cfg.Prefix)
+	a.chosen++
+	binary.BigEndian.PutUint32(g[12:], a.chosen)
+	return g
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	handshakeTimeout = 5 * time.Second
+	maxSessions      = 1024 // other processes at once, handshaking ones included
+	maxPacket        = 8192 // more than PktLen can say: a longer datagram is seen as too long, not cut to fit
+)
+
+// server attaches other processes: a session each.
+//
+//	client ── SEQPACKET ──▶ session.read ──▶ Switch
+//	client ◀── SEQPACKET ── session.write ◀── queue
+type server struct {
+	fabric   *Fabric
+	listener *net.UnixListener
+	ended    sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[*net.UnixConn]bool
+	closed   bool
+	stats    tally
+}
+
+// Causes of refusals and losses at the socket, in Fabric.SocketStats.
+const (
+	SocketAccepted = "accepted"     // sessions that began
+	SocketRefused  = "refused"      // handshakes that were turned down
+	SocketTooMany  = "too_many"     // connections beyond the limit
+	SocketUnsent   = "unsent"       // packets taken for a client that went away
+	SocketNoHello  = "no_handshake" // connections that said nothing in time
+)
+
+func listen(f *Fabric, path string) (*server, error) {
+	removeStale(path)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("fabric: socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(fmt.Errorf("fabric: socket: %w", err), l.Close())
+	}
+	s := &server{fabric: f, listener: l, sessions: map[*net.UnixConn]bool{}}
+	s.ended.Go(s.accept)
+	return s, nil
+}
+
+// removeStale removes a socket that nobody listens at any more.
+func removeStale(path string) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&os.ModeSocket == 0 {
+		return
+	}
+	c, err := net.Dial("unixpacket", path)
+	if err == nil {
+		c.Close() // somebody does: listening will fail and say so
+		return
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		os.Remove(path)
+	}
+}
+
+func (s *server) accept() {
+	for {
+		conn, err := s.listener.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // out of descriptors, say: it may pass
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		if !s.begin(conn) {
+			conn.Close()
+			continue
+		}
+		s.ended.Go(func() {
+			defer s.end(conn)
+			s.session(conn)
+		})
+	}
+}
+
+func (s *server) begin(conn *net.UnixConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.sessions) >= maxSessions {
+		s.stats.add(SocketTooMany)
+		return false
+	}
+	s.sessions[conn] = true
+	return true
+}
+
+func (s *server) end(conn *net.UnixConn) {
+	conn.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, conn)
+}
+
+// session is one client from its handshake to its end.
+func (s *server) session(conn *net.UnixConn) {
+	port := s.handshake(conn)
+	if port == nil {
+		return
+	}
+	s.stats.add(SocketAccepted)
+	var writer sync.WaitGroup
+	writer.Go(func() { s.write(conn, port) })
+	read(conn, port)
+	port.Close()
+	conn.Close() // frees a writer that waits for a client that does not read
+	writer.Wait()
+}
+
+func (s *server) handshake(conn *net.UnixConn) *switchPort {
+	conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	buf := make([]byte, maxPacket)
+	n, err := conn.Read(buf)
+	if err != nil {
+		s.stats.add(SocketNoHello)
+		return nil
+	}
+	h, err := parseHello(buf[:n])
+	var port *switchPort
+	if err == nil {
+		port, err = s.fabric.attach(PortConfig{Name: h.name, GUID: h.guid, MTU: h.mtu})
+	}
+	if err != nil {
+		s.stats.add(SocketRefused)
+		conn.Write(appendRefusal(nil, err))
+		return nil
+	}
+	if _, err := conn.Write(appendReply(nil, port.info)); err != nil {
+		port.Close()
+		return nil
+	}
+	conn.SetDeadline(time.Time{})
+	return port
+}
+
+// read brings packets from the client to the switch, which counts what is wrong with them.
+func read(conn *net.UnixConn, port *switchPort) {
+	buf := make([]byte, maxPacket)
+	for {
+		n, err := conn.Read(buf)
+		if err != nil || n == 0 {
+			return
+		}
+		if !port.Send(append([]byte(nil), buf[:n]...)) {
+			return
+		}
+	}
+}
+
+// write brings packets to the client. It may wait for it: the port's queue fills up meanwhile and drops.
+func (s *server) write(conn *net.UnixConn, port *switchPort) {
+	packets := make([][]byte, recvBurst)
+	for {
+		n, err := port.Recv(packets)
+		if err != nil {
+			return
+		}
+		for i, p := range packets[:n] {
+			if _, err := conn.Write(p); err != nil {
+				s.stats.addN(SocketUnsent, uint64(n-i))
+				conn.Close() // frees the reader, which closes the port
+				return
+			}
+		}
+	}
+}
+
+func (s *server) close() error {
+	err := s.listener.Close() // removes the path, too
+	s.mu.Lock()
+	s.closed = true
+	for conn := range s.sessions {
+		conn.Close()
+	}
+	s.mu.Unlock()
+	s.ended.Wait()
+	return err
+}
+
+// SocketStats counts what happened at the socket: see the Socket constants.
+func (f *Fabric) SocketStats() Counts {
+	if f.server == nil {
+		return Counts{}
+	}
+	return f.server.stats.counts()
+}

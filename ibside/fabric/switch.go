@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"causeway/ibside/ib"
+)
+
+// Switch forwards whole packets by destination LID. It has no thread of its own: a packet is checked, looked up
+// and queued by the sender's call, which never waits.
+type Switch struct {
+	mu    sync.RWMutex
+	ports map[ib.LID]*switchPort
+	mlids map[ib.LID]mlidEntry
+
+	stats   switchCounters
+	drops   tally
+	capture *capture // nil: none
+}
+
+type switchCounters struct{ in, copies, out atomic.Uint64 }
+
+// mlidEntry is one multicast forwarding entry.
+type mlidEntry struct {
+	receivers []*switchPort
+	members   map[ib.LID]bool // with those that only send
+}
+
+// SwitchStats counts packets. At any quiet moment In + Copies = Out + Drops.Sum().
+type SwitchStats struct {
+	In     uint64 // from ports
+	Copies uint64 // made of multicast packets, beyond the first
+	Out    uint64 // put on a port's queue, which may still drop them: see PortStats
+	Drops  Counts
+}
+
+// PortStats counts packets on the way to a port. Queued = Taken + Waiting + Drops.Sum(), always.
+type PortStats struct {
+	Queued, Taken, Waiting uint64
+	Drops                  Counts
+}
+
+// switchPort is a port of this process, and the switch's side of one in another.
+type switchPort struct {
+	fabric *Fabric
+	info   PortInfo
+	queue  *queue
+	closed atomic.Bool
+}
+
+func newSwitch(c *capture) *Switch {
+	return &Switch{ports: map[ib.LID]*switchPort{}, mlids: map[ib.LID]mlidEntry{}, capture: c}
+}
+
+// Stats returns the switch's counters.
+func (s *Switch) Stats() SwitchStats {
+	return SwitchStats{s.stats.in.Load(), s.stats.copies.Load(), s.stats.out.Load(), s.drops.counts()}
+}
+
+// forward takes a packet from port p.
+func (s *Switch) forward(p *switchPort, packet []byte) {
+	s.stats.in.Add(1)
+	lrh, fault := checkLink(packet)
+	if fault != ib.FaultNone {
+		s.drops.fault(fault)
+		return
+	}
+	if lrh.SLID() != p.info.LID {
+		s.drops.add(DropSLID)
+		return
+	}
+	if s.capture != nil {
+		s.capture.put(packet)
+	}
+	if lrh.DLID().IsMulticast() {
+		s.multicast(p, lrh.DLID(), packet)
+		return
+	}
+	s.mu.RLock()
+	to := s.ports[lrh.DLID()]
+	s.mu.RUnlock()
+	if to == nil {
+		s.drops.add(DropNoRoute)
+		return
+	}
+	s.stats.out.Add(1)
+	to.queue.put(packet)
+}
+
+// checkLink checks what a switch checks (IBTA vol 1 §7.8, §18.2.5): header, length and VCRC of the link. The transport
+// is the receiver's to judge.
+func checkLink(packet []byte) (ib.LRH, ib.Fault) {
+	lrh, ok := ib.AsLRH(packet)
+	switch {
+	case !ok || lrh.LVer() != 0:
+		return nil, ib.FaultLRHHdr
+	case lrh.LNH() != ib.LNHLocal && lrh.LNH() != ib.LNHGlobal:
+		return nil, ib.FaultIBRaw
+	case len(packet) < ib.UDMinLen || len(packet) > ib.UDMaxLen || len(packet) != 4*lrh.PktLenWords()+ib.VCRCLen:
+		return nil, ib.FaultLRHLen
+	case lrh.VL() == ib.VLSubnetManagement: // LIDs are given by Attach and Dial, not by a manager on the wire
+		return nil, DropQP0
+	}
+	n := len(packet) - ib.VCRCLen
+	if got, _ := ib.VCRCField(packet[n:]); got != ib.VCRC(packet[:n]) {
+		return nil, ib.FaultVCRC
+	}
+	return lrh, ib.FaultNone
+}
+
+func (s *Switch) multicast(p *switchPort, mlid ib.LID, packet []byte) {
+	s.mu.RLock()
+	entry, known := s.mlids[mlid]
+	s.mu.RUnlock()
+	switch {
+	case !known:
+		s.drops.add(DropNoRoute)
+		return
+	case !entry.members[p.info.LID]:
+		s.drops.add(DropNotMember)
+		return
+	}
+	sent := uint64(0)
+	for _, to := range entry.receivers {
+		if to != p {
+			to.queue.put(packet)
+			sent++
+		}
+	}
+	if sent == 0 {
+		s.drops.add(DropNoMember)
+		return
+	}
+	s.stats.copies.Add(sent - 1)
+	s.stats.out.Add(sent)
+}
+
+// setMLID replaces the forwarding entry of a multicast LID: true in members means that the port receives. No members
+// removes it. A LID without a port is passed over.
+func (s *Switch) setMLID(mlid ib.LID, members map[ib.LID]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(members) == 0 {
+		delete(s.mlids, mlid)
+		return
+	}
+	e := mlidEntry{members: map[ib.LID]bool{}}
+	for lid, receives := range members {
+		e.members[lid] = true
+		if p := s.ports[lid]; p != nil && receives {
+			e.receivers = append(e.receivers, p)
+		}
+	}
+	slices.SortFunc(e.receivers, func(a, b *switchPort) int { return int(a.info.LID) - int(b.info.LID) })
+	s.mlids[mlid] = e
+}
+
+func (s *Switch) add(p *switchPort) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ports[p.info.LID] = p
+}
+
+func (s *Switch) remove(p *switchPort) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ports, p.info.LID)
+}
+
+func (p *switchPort) Info() PortInfo {
+	i := p.info
+	i.PKeys = slices.Clone(i.PKeys)
+	return i
+}
+
+func (p *switchPort) Send(packet []byte) bool {
+	if p.closed.Load() {
+		return false
+	}
+	p.fabric.sw.forward(p, packet)
+	return true
+}
+
+func (p *switchPort) Recv(packets [][]byte) (int, error) {
+	n := p.queue.take(packets)
+	if n == 0 && len(packets) > 0 {
+		return 0, ErrClosed
+	}
+	return n, nil
+}
+
+func (p *switchPort) Close() error {
+	if !p.closed.Swap(true) {
+		p.fabric.detach(p)
+	}
+	return nil
+}

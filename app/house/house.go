@@ -211,9 +211,8 @@ func (h *House) startEAL() error {
 const privateBytes = 128
 
 func (h *House) makePool() error {
-	// A port wants room for the longest frame of its MTU, though RoCE's are never longer than lcore.DataRoom.
-	const frameOverhead = 64
-	room := max(lcore.DataRoom, dpdk.Headroom+h.cfg.RoCE.MTU+frameOverhead)
+
+	room := max(lcore.DataRoom, dpdk.DataRoom(h.cfg.RoCE.MTU))
 	pool, err := dpdk.NewMempool("packets", h.cfg.Workers.Mbufs, room, privateBytes)
 	if err != nil {
 		return err

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What lies on the shelves: one cache line an entry, key first.
+ *
+ *   RoCE to IB:  hosts        IP            a RoCE host
+ *                standins     IP, QPN       the QP that stands for it on IB
+ *                nodes        IP            the path to an IB node
+ *                groups       IP group      the path to a group
+ *   IB to RoCE:  standin_qps  local QPN     the RoCE host and QPN behind a stand-in
+ *                sources      GID or LID    the addresses of an IB node
+ *                mgids        MGID          the RoCE side of a group
+ *
+ * An IP address is 16 bytes, an IPv4 address IPv4-mapped (::ffff:a.b.c.d). Byte arrays are in wire
+ * order, numbers in host order. An entry never changes under a reader but for the fields called atomic.
+ */
+#ifndef CAUSEWAY_ENTRIES_H
+#define CAUSEWAY_ENTRIES_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* The key of every entry: an address and a number that only some tables use. */
+struct table_key {
+	uint8_t addr[16];
+	uint64_t number;
+};
+
+enum {
+	ROCE_V1 = 1,
+	ROCE_V2 = 2,
+
+	NODE_BRIDGE = 1, /* another bridge of ours: what it sends has been through a bridge */
+	NODE_GRH = 2,    /* sends to it carry a GRH */
+
+	GROUP_TO_IB = 1,
+	GROUP_TO_ROCE = 2,
+	GROUP_REWRITE_IMM = 4, /* an immediate equal to the sender's QPN becomes the stand-in's */
+};
+
+/* L2 of a RoCE host in one word, so that a move is one atomic store. */
+#define L2_MAC(l2) ((l2) >> 16)     /* 48 bits, first byte of the address highest */
+#define L2_TCI(l2) ((uint16_t)(l2)) /* 802.1Q VLAN id; 0 = untagged */
+
+struct host_entry {
+	struct table_key key; /* IP, 0 */
+	uint64_t l2;          /* atomic */
+	uint32_t id;
+	uint8_t version; /* ROCE_V1 or ROCE_V2: how it last spoke */
+	uint8_t is_static;
+	uint8_t spare[26];
+};
+
+struct standin_entry {
+	struct table_key key; /* host IP, host QPN */
+	uint32_t id;
+	uint32_t qp;     /* the door's handle */
+	uint32_t qpn;    /* on IB */
+	uint16_t worker; /* whose QP it is */
+	uint8_t spare[26];
+};
+
+struct node_entry {
+	struct table_key key; /* IP, 0 */
+	uint8_t gid[16];
+	uint32_t id;
+	uint16_t lid;
+	uint8_t sl;
+	uint8_t flags; /* NODE_* */
+	uint8_t spare[16];
+};
+
+struct group_entry {
+	struct table_key key; /* IP group, 0 */
+	uint8_t mgid[16];
+	uint32_t id;
+	uint32_t qkey;      /* on IB */
+	uint32_t roce_qkey; /* on the RoCE side */
+	uint16_t mlid;
+	uint16_t mtu; /* largest payload towards IB, bytes */
+	uint8_t sl;
+	uint8_t tclass;
+	uint8_t hop_limit;
+	uint8_t flags; /* GROUP_* */
+	uint8_t spare[4];
+};
+
+struct standin_qp_entry {
+	struct table_key key; /* zero, local QPN */
+	uint8_t ip[16];
+	uint64_t l2; /* atomic */
+	uint32_t id;
+	uint32_t qpn;  /* the RoCE host's */
+	uint32_t qkey; /* of the RoCE host's QP */
+	uint8_t version;
+	uint8_t spare[3];
+};
+
+struct source_entry {
+	struct table_key key; /* GID, 0; or zero, LID */
+	uint8_t ip4[16];      /* IPv4-mapped, or zero: none */
+	uint8_t ip6[16];      /* or zero: none */
+	uint32_t id;
+	uint8_t flags; /* NODE_* */
+	uint8_t spare[3];
+};
+
+struct mgid_entry {
+	struct table_key key; /* MGID, 0 */
+	uint8_t ip[16];
+	uint32_t id;
+	uint32_t qkey; /* on the RoCE side */
+	uint16_t tci;  /* 802.1Q VLAN id; 0 = untagged */
+	uint16_t mtu;  /* largest payload towards RoCE, bytes */
+	uint8_t version;
+	uint8_t flags; /* GROUP_* */
+	uint8_t spare[10];
+};
+
+_Static_assert(sizeof(struct host_entry) == 64, "one cache line");
+_Static_assert(sizeof(struct standin_entry) == 64, "one cache line");
+_Static_assert(sizeof(struct node_entry) == 64, "one cache line");
+_Static_assert(sizeof(struct group_entry) == 64, "one cache line");
+_Static_assert(sizeof(struct standin_qp_entry) == 64, "one cache line");
+_Static_assert(sizeof(struct source_entry) == 64, "one cache line");
+_Static_assert(sizeof(struct mgid_entry) == 64, "one cache line");
+
+#endif

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+/*
+#include "tables_write.h"
+*/
+import "C"
+
+import (
+	"net/netip"
+	"unsafe"
+
+	"causeway/ibside/ib"
+)
+
+// entry is one of the structs of entries.h. It is words so that Go aligns it for all of them.
+type entry = [C.TABLE_ENTRY / 8]C.uint64_t
+
+// as lends e as the C struct E, which entries.h asserts to have its size.
+func as[E any](e *entry) *E { return (*E)(unsafe.Pointer(e)) }
+
+func cBytes(a [16]byte) [16]C.uint8_t  { return *(*[16]C.uint8_t)(unsafe.Pointer(&a)) }
+func goBytes(a [16]C.uint8_t) [16]byte { return *(*[16]byte)(unsafe.Pointer(&a)) }
+
+// cAddr returns 16 bytes in wire order, IPv4 as IPv4-mapped; the zero Addr gives zero bytes.
+func cAddr(ip netip.Addr) (a [16]C.uint8_t) {
+	if ip.IsValid() {
+		a = cBytes(ip.As16())
+	}
+	return a
+}
+
+// goAddr undoes cAddr.
+func goAddr(a [16]C.uint8_t) netip.Addr {
+	if a == [16]C.uint8_t{} {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16(goBytes(a)).Unmap()
+}
+
+func addrKey(ip netip.Addr, number uint64) C.struct_table_key {
+	return C.struct_table_key{addr: cAddr(ip), number: C.uint64_t(number)}
+}
+
+func gidKey(gid ib.GID) C.struct_table_key { return C.struct_table_key{addr: cBytes(gid)} }
+
+func numberKey(n uint64) C.struct_table_key { return C.struct_table_key{number: C.uint64_t(n)} }
+
+// keyOnly returns an entry of which only the key matters.
+func keyOnly(k C.struct_table_key) (e entry) {
+	*as[C.struct_table_key](&e) = k
+	return e
+}
+
+// flag returns bit if on.
+func flag(on bool, bit C.uint8_t) C.uint8_t {
+	if on {
+		return bit
+	}
+	return 0
+}
+
+func hostEntry(h *Host, id uint32) (e entry) {
+	*as[C.struct_host_entry](&e) = C.struct_host_entry{
+		key:       addrKey(h.IP, 0),
+		l2:        C.uint64_t(h.l2()),
+		id:        C.uint32_t(id),
+		version:   C.uint8_t(h.Version),
+		is_static: flag(h.Static, 1),
+	}
+	return e
+}
+
+func standInEntry(s *StandIn, id uint32) (e entry) {
+	*as[C.struct_standin_entry](&e) = C.struct_standin_entry{
+		key:    addrKey(s.Host, uint64(s.HostQPN)),
+		id:     C.uint32_t(id),
+		qp:     C.uint32_t(s.QP),
+		qpn:    C.uint32_t(s.QPN),
+		worker: C.uint16_t(s.Worker),
+	}
+	return e
+}
+
+func standInQPEntry(s *StandIn, l2 uint64, id uint32) (e entry) {
+	*as[C.struct_standin_qp_entry](&e) = C.struct_standin_qp_entry{
+		key:     numberKey(uint64(s.QPN)),
+		ip:      cAddr(s.Host),
+		l2:      C.uint64_t(l2),
+		id:      C.uint32_t(id),
+		qpn:     C.uint32_t(s.HostQPN),
+		qkey:    C.uint32_t(s.QKey),
+		version: C.uint8_t(s.Version),
+	}
+	return e
+}
+
+func nodeFlags(n *Node) C.uint8_t { return flag(n.Bridge, C.NODE_BRIDGE) | flag(n.GRH, C.NODE_GRH) }
+
+func nodeEntry(ip netip.Addr, n *Node, id uint32) (e entry) {
+	*as[C.struct_node_entry](&e) = C.struct_node_entry{
+		key:   addrKey(ip, 0),
+		gid:   cBytes(n.GID),
+		id:    C.uint32_t(id),
+		lid:   C.uint16_t(n.LID),
+		sl:    C.uint8_t(n.SL),
+		flags: nodeFlags(n),
+	}
+	return e
+}
+
+func sourceEntry(k C.struct_table_key, n *Node, id uint32) (e entry) {
+	*as[C.struct_source_entry](&e) = C.struct_source_entry{
+		key:   k,
+		ip4:   cAddr(n.IP4),
+		ip6:   cAddr(n.IP6),
+		id:    C.uint32_t(id),
+		flags: nodeFlags(n),
+	}
+	return e
+}
+
+func groupFlags(g *Group) C.uint8_t {
+	return flag(g.ToIB, C.GROUP_TO_IB) | flag(g.ToRoCE, C.GROUP_TO_ROCE) | flag(g.RewriteImm, C.GROUP_REWRITE_IMM)
+}
+
+func groupEntry(g *Group, id uint32) (e entry) {
+	*as[C.struct_group_entry](&e) = C.struct_group_entry{
+		key:       addrKey(g.IP, 0),
+		mgid:      cBytes(g.MGID),
+		id:        C.uint32_t(id),
+		qkey:      C.uint32_t(g.QKey),
+		roce_qkey: C.uint32_t(g.RoCEQKey),
+		mlid:      C.uint16_t(g.MLID),
+		mtu:       C.uint16_t(g.MTUToIB),
+		sl:        C.uint8_t(g.SL),
+		tclass:    C.uint8_t(g.TClass),
+		hop_limit: C.uint8_t(g.HopLimit),
+		flags:     groupFlags(g),
+	}
+	return e
+}
+
+func mgidEntry(g *Group, id uint32) (e entry) {
+	*as[C.struct_mgid_entry](&e) = C.struct_mgid_entry{
+		key:     gidKey(g.MGID),
+		ip:      cAddr(g.IP),
+		id:      C.uint32_t(id),
+		qkey:    C.uint32_t(g.RoCEQKey),
+		tci:     C.uint16_t(g.VLAN),
+		mtu:     C.uint16_t(g.MTUToRoCE),
+		version: C.uint8_t(g.Version),
+		flags:   groupFlags(g),
+	}
+	return e
+}
+
+// Pointer returns the struct tables of tables.h, for a worker. It is valid until Close.
+func (t *Tables) Pointer() unsafe.Pointer { return unsafe.Pointer(t.c) }

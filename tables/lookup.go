@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+/*
+#include "tables_write.h"
+*/
+import "C"
+
+import (
+	"net/netip"
+
+	"causeway/ibside/ib"
+)
+
+// The Lookups read a shelf the way a worker does, where the Finds ask management's own books. What a
+// shelf does not tell is zero in the result. They may be called by the writer, or by the holder of a Reader.
+
+func look(table *C.struct_table, k C.struct_table_key) (e entry, ok bool) {
+	ok = C.tables_copy(table, &k, &e[0]) != 0
+	return e, ok
+}
+
+// LookupHost reads the shelf hosts.
+func (t *Tables) LookupHost(ip netip.Addr) (h Host, id uint32, ok bool) {
+	e, ok := look(&t.c.hosts, addrKey(ip, 0))
+	if !ok {
+		return Host{}, 0, false
+	}
+	c := as[C.struct_host_entry](&e)
+	h = Host{IP: goAddr(c.key.addr), VLAN: vlanOf(c.l2), MAC: macOf(c.l2), Version: uint8(c.version), Static: c.is_static != 0}
+	return h, uint32(c.id), true
+}
+
+func vlanOf(l2 C.uint64_t) uint16 { return uint16(l2) }
+
+func macOf(l2 C.uint64_t) (mac [6]byte) {
+	for i := range mac {
+		mac[i] = byte(l2 >> (56 - 8*i))
+	}
+	return mac
+}
+
+// LookupStandIn reads the shelf standins: all but QKey and Version.
+func (t *Tables) LookupStandIn(host netip.Addr, hostQPN ib.QPN) (s StandIn, id uint32, ok bool) {
+	e, ok := look(&t.c.standins, addrKey(host, uint64(hostQPN)))
+	if !ok {
+		return StandIn{}, 0, false
+	}
+	c := as[C.struct_standin_entry](&e)
+	s = StandIn{Host: goAddr(c.key.addr), HostQPN: ib.QPN(c.key.number), QP: uint32(c.qp), QPN: ib.QPN(c.qpn), Worker: int(c.worker)}
+	return s, uint32(c.id), true
+}
+
+// LookupStandInQP reads the shelf standin_qps: all but QP and Worker, and the host's MAC and VLAN.
+func (t *Tables) LookupStandInQP(qpn ib.QPN) (s StandIn, h Host, id uint32, ok bool) {
+	e, ok := look(&t.c.standin_qps, numberKey(uint64(qpn)))
+	if !ok {
+		return StandIn{}, Host{}, 0, false
+	}
+	c := as[C.struct_standin_qp_entry](&e)
+	ip := goAddr(c.ip)
+	s = StandIn{Host: ip, HostQPN: ib.QPN(c.qpn), QPN: ib.QPN(c.key.number), QKey: ib.QKey(c.qkey), Version: uint8(c.version)}
+	return s, Host{IP: ip, MAC: macOf(c.l2), VLAN: vlanOf(c.l2)}, uint32(c.id), true
+}
+
+// LookupNode reads the shelf nodes: all but the node's other IP address.
+func (t *Tables) LookupNode(ip netip.Addr) (n Node, id uint32, ok bool) {
+	e, ok := look(&t.c.nodes, addrKey(ip, 0))
+	if !ok {
+		return Node{}, 0, false
+	}
+	c := as[C.struct_node_entry](&e)
+	n = Node{GID: goBytes(c.gid), LID: ib.LID(c.lid), SL: ib.SL(c.sl), GRH: c.flags&C.NODE_GRH != 0, Bridge: c.flags&C.NODE_BRIDGE != 0}
+	if a := goAddr(c.key.addr); a.Is4() {
+		n.IP4 = a
+	} else {
+		n.IP6 = a
+	}
+	return n, uint32(c.id), true
+}
+
+// LookupSource reads the shelf sources by GID: IP4, IP6, GID, GRH and Bridge.
+func (t *Tables) LookupSource(gid ib.GID) (n Node, id uint32, ok bool) {
+	n, id, ok = t.lookupSource(gidKey(gid))
+	if ok {
+		n.GID = gid
+	}
+	return n, id, ok
+}
+
+// LookupSourceLID reads the shelf sources by LID: IP4, IP6, LID, GRH and Bridge.
+func (t *Tables) LookupSourceLID(lid ib.LID) (n Node, id uint32, ok bool) {
+	n, id, ok = t.lookupSource(numberKey(uint64(lid)))
+	if ok {
+		n.LID = lid
+	}
+	return n, id, ok
+}
+
+func (t *Tables) lookupSource(k C.struct_table_key) (n Node, id uint32, ok bool) {
+	e, ok := look(&t.c.sources, k)
+	if !ok {
+		return Node{}, 0, false
+	}
+	c := as[C.struct_source_entry](&e)
+	n = Node{IP4: goAddr(c.ip4), IP6: goAddr(c.ip6), GRH: c.flags&C.NODE_GRH != 0, Bridge: c.flags&C.NODE_BRIDGE != 0}
+	return n, uint32(c.id), true
+}
+
+// LookupGroup reads the shelf groups: what matters towards IB.
+func (t *Tables) LookupGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
+	e, ok := look(&t.c.groups, addrKey(ip, 0))
+	if !ok {
+		return Group{}, 0, false
+	}
+	c := as[C.struct_group_entry](&e)
+	g = Group{IP: goAddr(c.key.addr), MGID: goBytes(c.mgid), MLID: ib.LID(c.mlid), SL: ib.SL(c.sl), TClass: uint8(c.tclass),
+		HopLimit: uint8(c.hop_limit), QKey: ib.QKey(c.qkey), RoCEQKey: ib.QKey(c.roce_qkey), MTUToIB: int(c.mtu)}
+	g.setFlags(c.flags)
+	return g, uint32(c.id), true
+}
+
+// LookupMGID reads the shelf mgids: what matters towards RoCE.
+func (t *Tables) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
+	e, ok := look(&t.c.mgids, gidKey(mgid))
+	if !ok {
+		return Group{}, 0, false
+	}
+	c := as[C.struct_mgid_entry](&e)
+	g = Group{IP: goAddr(c.ip), MGID: mgid, RoCEQKey: ib.QKey(c.qkey), MTUToRoCE: int(c.mtu), VLAN: uint16(c.tci), Version: uint8(c.version)}
+	g.setFlags(c.flags)
+	return g, uint32(c.id), true
+}
+
+func (g *Group) setFlags(f C.uint8_t) {
+	g.ToIB, g.ToRoCE, g.RewriteImm = f&C.GROUP_TO_IB != 0, f&C.GROUP_TO_ROCE != 0, f&C.GROUP_REWRITE_IMM != 0
+}

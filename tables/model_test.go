@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"causeway/ibside/ib"
+
+	"pgregory.net/rapid"
+)
+
+// checkShelves compares all shelves, as readers see them, with the objects there should be: each is found by each of
+// its keys under one id, and there is no entry besides.
+func checkShelves(t rapid.TB, s *Tables, m *model) {
+	t.Helper()
+	want := map[string]int{"hosts": len(m.hosts), "standins": len(m.standIns), "standin_qps": len(m.standIns),
+		"groups": len(m.groups), "mgids": len(m.groups)}
+	for ip, h := range m.hosts {
+		if got, id, ok := s.LookupHost(ip); !ok || got != h || int(id) >= modelMax {
+			t.Fatalf("host %v: %+v, id %d, %v; want %+v", ip, got, id, ok, h)
+		}
+	}
+	for k, x := range m.standIns {
+		a, id, ok := s.LookupStandIn(k.host, k.qpn)
+		b, h, idB, okB := s.LookupStandInQP(x.QPN)
+		b.QP, b.Worker, a.QKey, a.Version = x.QP, x.Worker, x.QKey, x.Version
+		if !ok || !okB || a != x || b != x || id != idB || h.MAC != m.hosts[k.host].MAC {
+			t.Fatalf("stand-in %v: %+v id %d, %+v id %d to %x", &x, a, id, b, idB, h.MAC)
+		}
+	}
+	for ip, g := range m.groups {
+		a, id, ok := s.LookupGroup(ip)
+		b, idB, okB := s.LookupMGID(g.MGID)
+		if !ok || !okB || a.MGID != g.MGID || b.IP != ip || id != idB || a.MTUToIB != g.MTUToIB || b.MTUToRoCE != g.MTUToRoCE {
+			t.Fatalf("group %v: %+v id %d, %+v id %d; want %+v", ip, a, id, b, idB, g)
+		}
+	}
+	m.checkNodes(t, s, want)
+	for name, st := range s.Stats() {
+		if st.Entries != want[name] || st.Entries+st.Retired+st.Free != st.Slots {
+			t.Fatalf("shelf %s: %+v, want %d entries", name, st, want[name])
+		}
+	}
+}
+
+func (m *model) checkNodes(t rapid.TB, s *Tables, want map[string]int) {
+	lids := map[ib.LID]int{}
+	for _, n := range m.nodes {
+		lids[n.LID]++
+	}
+	for _, n := range m.nodes {
+		src, id, ok := s.LookupSource(n.GID)
+		if !ok || src.IP4 != n.IP4 || src.IP6 != n.IP6 || src.Bridge != n.Bridge {
+			t.Fatalf("source %v: %+v, want %+v", n.GID, src, n)
+		}
+		for _, ip := range n.ips() {
+			got, idIP, ok := s.LookupNode(ip)
+			if !ok || got.GID != n.GID || got.LID != n.LID || idIP != id {
+				t.Fatalf("node %v: %+v id %d, want %+v id %d", ip, got, idIP, n, id)
+			}
+			want["nodes"]++
+		}
+		want["sources"]++
+		if _, idLID, ok := s.LookupSourceLID(n.LID); ok != (lids[n.LID] == 1) || ok && idLID != id {
+			t.Fatalf("LID %v of %d nodes: id %d, %v", n.LID, lids[n.LID], idLID, ok)
+		} else if ok {
+			want["sources"]++
+		}
+	}
+}
+
+// modelMax bounds every kind of object in the model test, and so every id.
+const modelMax = 3
+
+// model is what the tables should hold, told plainly.
+type model struct {
+	hosts    map[netip.Addr]Host
+	standIns map[standInKey]StandIn
+	nodes    map[ib.GID]Node
+	groups   map[netip.Addr]Group
+}
+
+// The draws come from few values, so that they often meet.
+func drawIP(t *rapid.T, base byte) netip.Addr {
+	return netip.AddrFrom4([4]byte{base, 9, 0, byte(rapid.IntRange(1, 5).Draw(t, "ip"))})
+}
+
+func drawIP6(t *rapid.T) netip.Addr {
+	return netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(rapid.IntRange(1, 5).Draw(t, "ip6"))})
+}
+
+func (m *model) putHost(t *rapid.T, s *Tables) {
+	h := Host{IP: drawIP(t, 10), MAC: [6]byte{2, 5: byte(rapid.IntRange(0, 3).Draw(t, "mac"))}, Version: uint8(rapid.IntRange(1, 2).Draw(t, "version"))}
+	_, there := m.hosts[h.IP]
+	if _, err := s.PutHost(h); (err == nil) != (there || len(m.hosts) < modelMax) {
+		t.Fatalf("PutHost %+v: %v", h, err)
+	} else if err == nil {
+		m.hosts[h.IP] = h
+	}
+}
+
+func (m *model) deleteHost(t *rapid.T, s *Tables) {
+	ip := drawIP(t, 10)
+	_, ok := m.hosts[ip]
+	for k := range m.standIns {
+		ok = ok && k.host != ip
+	}
+	if err := s.DeleteHost(ip); (err == nil) != ok {
+		t.Fatalf("DeleteHost %v: %v", ip, err)
+	} else if ok {
+		delete(m.hosts, ip)
+	}
+}
+
+func (m *model) putStandIn(t *rapid.T, s *Tables) {
+	x := StandIn{Host: drawIP(t, 10), HostQPN: ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn")), QPN: ib.QPN(rapid.IntRange(2, 6).Draw(t, "qpn")),
+		QKey: 7, Worker: rapid.IntRange(0, 2).Draw(t, "worker"), Version: 2}
+	_, ok := m.hosts[x.Host]
+	_, there := m.standIns[x.key()]
+	ok = ok && (there || len(m.standIns) < modelMax)
+	for k, other := range m.standIns {
+		ok = ok && (other.QPN != x.QPN || k == x.key())
+	}
+	if _, err := s.PutStandIn(x); (err == nil) != ok {
+		t.Fatalf("PutStandIn %v: %v", &x, err)
+	} else if ok {
+		m.standIns[x.key()] = x
+	}
+}
+
+func (m *model) deleteStandIn(t *rapid.T, s *Tables) {
+	k := standInKey{drawIP(t, 10), ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn"))}
+	_, ok := m.standIns[k]
+	if err := s.DeleteStandIn(k.host, k.qpn); (err == nil) != ok {
+		t.Fatalf("DeleteStandIn %v: %v", k, err)
+	}
+	delete(m.standIns, k)
+}
+
+func (m *model) putNode(t *rapid.T, s *Tables) {
+	n := Node{GID: ib.GID{0xfe, 0x80, 15: byte(rapid.IntRange(1, 5).Draw(t, "gid"))}, LID: ib.LID(rapid.IntRange(1, 3).Draw(t, "lid")),
+		Bridge: rapid.Bool().Draw(t, "bridge")}
+	families := rapid.IntRange(1, 3).Draw(t, "families")
+	if families&1 != 0 {
+		n.IP4 = drawIP(t, 10)
+	}
+	if families&2 != 0 {
+		n.IP6 = drawIP6(t)
+	}
+	of := map[ib.GID]bool{} // the nodes that have an address of n
+	for gid, other := range m.nodes {
+		if n.IP4.IsValid() && other.IP4 == n.IP4 || n.IP6.IsValid() && other.IP6 == n.IP6 {
+			of[gid] = true
+		}
+	}
+	_, gidThere := m.nodes[n.GID]
+	ok := len(of) == 1 && (!gidThere || of[n.GID]) || len(of) == 0 && !gidThere && len(m.nodes) < modelMax
+	if _, err := s.PutNode(n); (err == nil) != ok {
+		t.Fatalf("PutNode %v: %v", &n, err)
+	} else if ok {
+		for gid := range of {
+			delete(m.nodes, gid)
+		}
+		m.nodes[n.GID] = n
+	}
+}
+
+func (m *model) deleteNode(t *rapid.T, s *Tables) {
+	ip := drawIP(t, 10)
+	if rapid.Bool().Draw(t, "by IPv6") {
+		ip = drawIP6(t)
+	}
+	ok := false
+	for gid, n := range m.nodes {
+		if n.IP4 == ip || n.IP6 == ip {
+			ok = true
+			delete(m.nodes, gid)
+		}
+	}
+	if err := s.DeleteNode(ip); (err == nil) != ok {
+		t.Fatalf("DeleteNode %v: %v", ip, err)
+	}
+}
+
+func (m *model) putGroup(t *rapid.T, s *Tables) {
+	g := Group{IP: drawIP(t, 239), MGID: ib.GID{0xff, 15: byte(rapid.IntRange(1, 5).Draw(t, "mgid"))}, MLID: 0xc000,
+		MTUToIB: rapid.IntRange(1, 4).Draw(t, "mtu"), MTUToRoCE: 9, Version: 2, ToIB: true, ToRoCE: true}
+	_, there := m.groups[g.IP]
+	ok := there || len(m.groups) < modelMax
+	for ip, other := range m.groups {
+		ok = ok && (other.MGID != g.MGID || ip == g.IP)
+	}
+	if _, err := s.PutGroup(g); (err == nil) != ok {
+		t.Fatalf("PutGroup %+v: %v", g, err)
+	} else if ok {
+		m.groups[g.IP] = g
+	}
+}
+
+func (m *model) deleteGroup(t *rapid.T, s *Tables) {
+	ip := drawIP(t, 239)
+	_, ok := m.groups[ip]
+	if err := s.DeleteGroup(ip); (err == nil) != ok {
+		t.Fatalf("DeleteGroup %v: %v", ip, err)
+	}
+	delete(m.groups, ip)
+}
+
+// TestModel does random things to the tables and to a model of them.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, err := New(Config{MaxHosts: modelMax, MaxStandIns: modelMax, MaxNodes: modelMax, MaxGroups: modelMax})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		m := &model{map[netip.Addr]Host{}, map[standInKey]StandIn{}, map[ib.GID]Node{}, map[netip.Addr]Group{}}
+		do := func(f func(*rapid.T, *Tables)) func(*rapid.T) {
+			return func(t *rapid.T) { f(t, s) }
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"put host": do(m.putHost), "delete host": do(m.deleteHost),
+			"put stand-in": do(m.putStandIn), "delete stand-in": do(m.deleteStandIn),
+			"put node": do(m.putNode), "delete node": do(m.deleteNode),
+			"put group": do(m.putGroup), "delete group": do(m.deleteGroup),
+			"": func(t *rapid.T) { checkShelves(t, s, m) },
+		})
+	})
+}
+
+// TestMillions compares two million changes and lookups with a Go map, while the shelves grow from 16 buckets, are
+// full, and run nearly empty again.
+func TestMillions(t *testing.T) {
+	const most, keys, ops = 30000, 50000, 2000000
+	s := newTables(t, Config{MaxStandIns: most})
+	hosts := [7]netip.Addr{}
+	for i := range hosts {
+		hosts[i] = netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + i)})
+		must(t)(s.PutHost(Host{IP: hosts[i], MAC: mac1, Version: 2}))
+	}
+	there, full, random := map[int]uint32{}, 0, rand.New(rand.NewPCG(1, 2))
+	for op := range ops {
+		k := random.IntN(keys)
+		x := StandIn{Host: hosts[k%len(hosts)], HostQPN: ib.QPN(2 + k), QPN: ib.QPN(1000000 + k), QP: uint32(op), Version: 2}
+		_, is := there[k]
+		shrink := op/(ops/6)%2 == 1
+		switch r := random.IntN(10); {
+		case r < 3: // look
+			got, _, ok := s.LookupStandIn(x.Host, x.HostQPN)
+			if ok != is || ok && got.QP != there[k] {
+				t.Fatalf("op %d: stand-in %d: %+v, %v; want QP %d, %v", op, k, got, ok, there[k], is)
+			}
+		case r < 5 != shrink:
+			if err := s.DeleteStandIn(x.Host, x.HostQPN); (err == nil) != is {
+				t.Fatalf("op %d: delete %d: %v", op, k, err)
+			}
+			delete(there, k)
+		default:
+			_, err := s.PutStandIn(x)
+			if wantFull := !is && len(there) == most; wantFull != errors.Is(err, syscall.ENOSPC) || !wantFull && err != nil {
+				t.Fatalf("op %d: put %d with %d there: %v", op, k, len(there), err)
+			} else if wantFull {
+				full++
+			} else {
+				there[k] = uint32(op)
+			}
+		}
+	}
+	st := s.Stats()["standins"]
+	t.Logf("%d times full; at the end %+v", full, st)
+	if full == 0 || st.Buckets < most/6 {
+		t.Error("the tables were never full: the test does not reach what it is for")
+	}
+	checkAll(t, s, maps.All(there), hosts[:])
+}
+
+func checkAll(t *testing.T, s *Tables, there func(func(int, uint32) bool), hosts []netip.Addr) {
+	n := 0
+	for k, qp := range there {
+		n++
+		if got, _, ok := s.LookupStandIn(hosts[k%len(hosts)], ib.QPN(2+k)); !ok || got.QP != qp {
+			t.Errorf("stand-in %d: %+v, %v", k, got, ok)
+		}
+		if got, _, _, ok := s.LookupStandInQP(ib.QPN(1000000 + k)); !ok || got.HostQPN != ib.QPN(2+k) {
+			t.Errorf("stand-in QPN of %d: %+v, %v", k, got, ok)
+		}
+	}
+	if s.LenStandIns() != n || s.Stats()["standins"].Entries != n || s.Stats()["standin_qps"].Entries != n {
+		t.Errorf("%d stand-ins, %+v", s.LenStandIns(), s.Stats())
+	}
+}

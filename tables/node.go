@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+/*
+#include "tables_write.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+
+	"causeway/ibside/ib"
+)
+
+// Node is an IB node. It has an IPv4 address, an IPv6 address or both.
+type Node struct {
+	IP4, IP6 netip.Addr // the zero Addr: none
+	GID      ib.GID
+	LID      ib.LID // where to send; nodes behind a router, and virtual functions of one port, share one
+	SL       ib.SL
+	GRH      bool // what is sent to it carries a GRH
+	Bridge   bool // another bridge of ours: what it sends has been through a bridge
+}
+
+type node struct {
+	Node
+	id uint32
+}
+
+// ips returns the addresses that n has.
+func (n *Node) ips() []netip.Addr {
+	ips := make([]netip.Addr, 0, 2)
+	for _, ip := range []netip.Addr{n.IP4, n.IP6} {
+		if ip.IsValid() {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
+
+func (n *Node) String() string { return fmt.Sprintf("%v gid %v", n.ips(), n.GID) }
+
+func (n *Node) check() (err error) {
+	n.IP4, n.IP6 = n.IP4.Unmap(), n.IP6.Unmap()
+	ips := n.ips()
+	if len(ips) == 0 {
+		return fmt.Errorf("has no address; give IP4, IP6 or both")
+	}
+	for _, ip := range ips {
+		if _, err := checkUnicast(ip); err != nil {
+			return err
+		}
+	}
+	switch {
+	case n.IP4.IsValid() && !n.IP4.Is4() || n.IP6.IsValid() && !n.IP6.Is6():
+		return fmt.Errorf("IP4 %v or IP6 %v is of the other family; exchange them", n.IP4, n.IP6)
+	case n.GID.IsZero() || n.GID.IsMulticast():
+		return fmt.Errorf("gid %v is not a node's; give the GID of its port", n.GID)
+	case !n.LID.IsUnicast():
+		return fmt.Errorf("lid %v is not a node's; resolve its path first", n.LID)
+	case n.SL > 15:
+		return fmt.Errorf("sl %d is not possible; use 0 to 15", n.SL)
+	}
+	return nil
+}
+
+// PutNode adds the node that has one of n's addresses, or changes it; addresses it had and n does not are
+// forgotten. An IP address and a GID belong to one node only. A LID may belong to several: a message
+// without a GRH does not tell which of them sent it, so such a LID then names none as a source.
+func (t *Tables) PutNode(n Node) (id uint32, err error) {
+	if err := n.check(); err != nil {
+		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
+	}
+	r, err := t.nodeToReplace(&n)
+	if err != nil {
+		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
+	}
+	if r != nil && r.Node == n {
+		return r.id, nil
+	}
+	if id, err = t.placeNode(&n, r); err != nil {
+		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
+	}
+	if r == nil {
+		r = &node{id: id}
+	} else {
+		t.forgetNode(r)
+	}
+	oldLID := r.LID
+	r.Node = n
+	for _, ip := range n.ips() {
+		t.nodes[ip] = r
+	}
+	t.gids[n.GID] = r
+	t.lids[n.LID] = append(t.lids[n.LID], r)
+	if oldLID != n.LID && oldLID != 0 {
+		t.settleLID(oldLID)
+	}
+	return id, nil
+}
+
+// nodeToReplace returns the node that n is a new state of, or nil, or an error if parts of n are other nodes'.
+func (t *Tables) nodeToReplace(n *Node) (*node, error) {
+	r := t.nodes[n.IP4]
+	if r6 := t.nodes[n.IP6]; r == nil {
+		r = r6
+	} else if r6 != nil && r6 != r {
+		return nil, fmt.Errorf("%v and %v belong to two nodes; delete one", n.IP4, n.IP6)
+	}
+	if other := t.gids[n.GID]; other != nil && other != r {
+		return nil, fmt.Errorf("the gid belongs to the node of %v; delete that first", other.ips())
+	}
+	return r, nil
+}
+
+// placeNode puts the entries of n on their shelves; r is what n replaces, or nil.
+func (t *Tables) placeNode(n *Node, r *node) (id uint32, err error) {
+	if r != nil {
+		id = r.id
+	} else if id, err = t.nodeIDs.take(t); err != nil {
+		return 0, err
+	}
+	var c changes
+	sharers := slices.DeleteFunc(slices.Clone(t.lids[n.LID]), func(o *node) bool { return o == r })
+	c.put(&t.c.sources, "sources", sourceEntry(gidKey(n.GID), n, id))
+	if len(sharers) == 0 {
+		c.put(&t.c.sources, "sources", sourceEntry(numberKey(uint64(n.LID)), n, id))
+	}
+	for _, ip := range n.ips() {
+		c.put(&t.c.nodes, "nodes", nodeEntry(ip, n, id))
+	}
+	if len(sharers) > 0 {
+		c.delete(&t.c.sources, numberKey(uint64(n.LID)))
+	}
+	if r != nil {
+		t.deleteStale(&c, r, n)
+	}
+	if err = c.apply(); err != nil && r == nil {
+		t.nodeIDs.retire(t, id)
+	}
+	return id, err
+}
+
+// deleteStale takes off the shelves what r has and n has not. Its LID is settleLID's.
+func (t *Tables) deleteStale(c *changes, r *node, n *Node) {
+	for _, ip := range r.ips() {
+		if !slices.Contains(n.ips(), ip) {
+			c.delete(&t.c.nodes, addrKey(ip, 0))
+		}
+	}
+	if r.GID != n.GID {
+		c.delete(&t.c.sources, gidKey(r.GID))
+	}
+}
+
+// forgetNode takes r out of the Go maps.
+func (t *Tables) forgetNode(r *node) {
+	for _, ip := range r.ips() {
+		delete(t.nodes, ip)
+	}
+	delete(t.gids, r.GID)
+	t.lids[r.LID] = slices.DeleteFunc(t.lids[r.LID], func(o *node) bool { return o == r })
+	if len(t.lids[r.LID]) == 0 {
+		delete(t.lids, r.LID)
+	}
+}
+
+// settleLID makes a LID that a node left name the one node that still has it, or none. There may be no slot for
+// that entry before readers have moved on; Reclaim then tries again.
+func (t *Tables) settleLID(lid ib.LID) {
+	var c changes
+	key := numberKey(uint64(lid))
+	if sharers := t.lids[lid]; len(sharers) == 1 {
+		c.put(&t.c.sources, "sources", sourceEntry(key, &sharers[0].Node, sharers[0].id))
+	} else {
+		c.delete(&t.c.sources, key)
+	}
+	delete(t.lidsDue, lid)
+	if c.apply() != nil {
+		t.lidsDue[lid] = struct{}{}
+	}
+}
+
+// DeleteNode removes the node that has an IP address, with all its addresses. It fails when it is not there.
+func (t *Tables) DeleteNode(ip netip.Addr) error {
+	r := t.nodes[ip.Unmap()]
+	if r == nil {
+		return fmt.Errorf("tables: node %v: not there to delete", ip)
+	}
+	var c changes
+	t.deleteStale(&c, r, &Node{})
+	c.delete(&t.c.sources, numberKey(uint64(r.LID)))
+	if err := c.apply(); err != nil {
+		return err
+	}
+	t.forgetNode(r)
+	t.settleLID(r.LID)
+	t.nodeIDs.retire(t, r.id)
+	return nil
+}
+
+// FindNode returns the node that has an IP address, and its id.
+func (t *Tables) FindNode(ip netip.Addr) (n Node, id uint32, ok bool) {
+	if r := t.nodes[ip.Unmap()]; r != nil {
+		return r.Node, r.id, true
+	}
+	return Node{}, 0, false
+}
+
+// FindNodeGID returns the node that has a GID, and its id.
+func (t *Tables) FindNodeGID(gid ib.GID) (n Node, id uint32, ok bool) {
+	if r := t.gids[gid]; r != nil {
+		return r.Node, r.id, true
+	}
+	return Node{}, 0, false
+}
+
+// AllNodes yields every node, in no order.
+func (t *Tables) AllNodes() iter.Seq[Node] {
+	return objects(t.gids, func(r *node) Node { return r.Node })
+}
+
+// LenNodes returns how many nodes there are.
+func (t *Tables) LenNodes() int { return len(t.gids) }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+/*
+#include "tables_write.h"
+*/
+import "C"
+
+// Stats counts one shelf.
+type Stats struct {
+	Entries int
+	Retired int // entries that wait for readers
+	Free    int
+	Slots   int // all three together
+	Buckets int
+	Arrays  int    // bucket arrays that wait for readers
+	At      [9]int // entries that live so many steps from their home bucket
+}
+
+// Stats returns the counts of each shelf. It walks them all: for a console, not for a loop.
+func (t *Tables) Stats() map[string]Stats {
+	m := map[string]Stats{}
+	for name, table := range map[string]*C.struct_table{"hosts": &t.c.hosts, "standins": &t.c.standins,
+		"nodes": &t.c.nodes, "groups": &t.c.groups, "standin_qps": &t.c.standin_qps,
+		"sources": &t.c.sources, "mgids": &t.c.mgids} {
+		c := C.table_stats(table)
+		s := Stats{Entries: int(c.entries), Retired: int(c.retired), Free: int(c.free), Slots: int(c.slots), Buckets: int(c.buckets), Arrays: int(c.arrays)}
+		for i := range s.At {
+			s.At[i] = int(c.at[i])
+		}
+		m[name] = s
+	}
+	return m
+}

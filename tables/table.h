@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One table as its readers see it: a cache line of tags and indexes in front of a flat arena of entries.
+ *
+ *   struct table ─ array ─▶ bucket[0] bucket[1] …                      64 bytes each, 2^n of them
+ *        │                  ┌──────────────── tags ────────────────┬──────────── index ────────────┐
+ *        │                  │ t0  t1  t2  t3  t4  t5  t6 │ further │ i0  i1  i2  i3  i4  i5  i6  - │
+ *        │                  └──────────────────────────────────────┴───────────────────────────────┘
+ *        └─ arena ─▶ entry[0] entry[1] …                               64 bytes each, never moves
+ *
+ * The upper bits of a key's hash choose its home bucket, the lower 32 are its tag (odd, so 0 = empty). A
+ * key that finds its home full lives d steps further, a step being its tag: two keys of one home go
+ * different ways, so a full bucket does not fill its neighbours. The home's word "further" counts, in
+ * the d-th of eight nibbles, its keys that live d steps away: a reader looks only where there is one.
+ *
+ * Readers: any number of threads, each registered with the writer's rte_rcu_qsbr. They take no lock and
+ * write nothing. What a reader found stays as it was until that reader says rte_rcu_qsbr_quiescent(), even
+ * if it is deleted meanwhile. An entry never moves between two lanes of an array, so a key that is there all
+ * the time is found every time; only a new, larger array places it anew, and is complete when published.
+ *
+ * This header is all a reader needs: nothing here calls into table.c.
+ */
+#ifndef CAUSEWAY_TABLE_H
+#define CAUSEWAY_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "entries.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define TABLE_SCALAR 1 /* ThreadSanitizer understands atomic loads, not vector loads */
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TABLE_SCALAR 1
+#endif
+#endif
+#if !defined(__SSE2__) && !defined(TABLE_SCALAR)
+#define TABLE_SCALAR 1
+#endif
+#ifndef TABLE_SCALAR
+#include <immintrin.h>
+#endif
+
+enum {
+	TABLE_LANES = 7,   /* keys a bucket: eight 4-byte lanes less the word "further" */
+	TABLE_FURTHER = 8, /* buckets tried beyond the home: eight nibbles in 32 bits */
+	TABLE_BULK = 64,   /* keys a stage of table_find_bulk: as many prefetches as a core keeps in flight, and more */
+	TABLE_ENTRY = 64,  /* bytes an entry */
+	TABLE_LOG2_MIN = 4, /* 16 buckets: more than 1 + TABLE_FURTHER, so that no walk meets a bucket twice */
+};
+
+/* All words are atomic. Written by the one writer: index before tag, tag before further. */
+struct table_bucket {
+	uint32_t tags[TABLE_LANES + 1];  /* 0 = empty; the last one is "further" */
+	uint32_t index[TABLE_LANES + 1]; /* of the entry in the arena; the last one is not used */
+} __attribute__((aligned(64)));
+
+struct table_writer; /* table.c */
+
+/* One cache line, written only when the bucket array grows. */
+struct table {
+	uint64_t seed[4]; /* random: whoever chooses keys must not be able to choose buckets */
+	uint8_t *arena;
+	uint64_t array; /* atomic: address of bucket[0]; low six bits: log2 of their number, so that both change at once
+			 */
+	struct table_writer *writer;
+} __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct table_bucket) == 64, "one cache line");
+_Static_assert(sizeof(struct table) == 64, "one cache line");
+_Static_assert(sizeof(struct table_key) == 24, "three words, compared as such");
+
+__extension__ typedef unsigned __int128 table_u128;
+
+/* Multiplies and folds both halves of the product together. */
+static inline uint64_t table_fold(uint64_t a, uint64_t b)
+{
+	table_u128 p = (table_u128)a * b;
+
+	return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
+/* Returns the keyed hash of a key. The constant is 2^64 divided by the golden ratio; that last multiplication
+ * spreads runs of numbers (QPNs, LIDs), which the folds alone keep in line for an unlucky seed. */
+static inline uint64_t table_hash(const struct table *t, const struct table_key *key)
+{
+	uint64_t a[2], x;
+
+	memcpy(a, key->addr, sizeof(a));
+	x = table_fold(a[0] ^ t->seed[0], a[1] ^ t->seed[1]);
+	x = table_fold(key->number ^ t->seed[2], x ^ t->seed[3]);
+	return (x ^ x >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static inline uint32_t table_tag(uint64_t hash)
+{
+	return (uint32_t)hash | 1;
+}
+
+static inline uint64_t table_array(const struct table *t)
+{
+	return __atomic_load_n(&t->array, __ATOMIC_ACQUIRE);
+}
+
+/* Returns the bucket d steps from the home of hash. */
+static inline struct table_bucket *table_bucket(uint64_t array, uint64_t hash, unsigned d)
+{
+	unsigned log2 = array & 63;
+	uint64_t home = hash >> (64 - log2);
+	uint64_t mask = (UINT64_C(1) << log2) - 1;
+
+	return (struct table_bucket *)(uintptr_t)(array & ~UINT64_C(63)) +
+	       ((home + (uint64_t)d * table_tag(hash)) & mask);
+}
+
+/* Returns the lanes that hold tag, as bits 0 to 6. What is read from a lane's index afterwards is at least as new
+ * as its tag: a stale index could name an entry that the writer is writing just now. */
+#ifdef TABLE_SCALAR
+static inline unsigned table_match(const struct table_bucket *b, uint32_t tag)
+{
+	unsigned lanes = 0;
+
+	for (unsigned i = 0; i < TABLE_LANES; i++)
+		lanes |= (unsigned)(__atomic_load_n(&b->tags[i], __ATOMIC_ACQUIRE) == tag) << i;
+	return lanes;
+}
+#else
+/* Two 16-byte loads: each 4-byte lane is read whole, and x86 does not reorder loads, so the fence costs nothing. */
+static inline unsigned table_match(const struct table_bucket *b, uint32_t tag)
+{
+	const __m128i *tags = (const __m128i *)(const void *)b->tags;
+	__m128i want = _mm_set1_epi32((int)tag);
+	__m128i lo = _mm_cmpeq_epi32(_mm_load_si128(&tags[0]), want);
+	__m128i hi = _mm_cmpeq_epi32(_mm_load_si128(&tags[1]), want);
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	lo = _mm_packs_epi32(lo, hi);
+	return (unsigned)_mm_movemask_epi8(_mm_packs_epi16(lo, lo)) & 0x7f;
+}
+#endif
+
+static inline uint32_t table_further(const struct table_bucket *b)
+{
+	return __atomic_load_n(&b->tags[TABLE_LANES], __ATOMIC_ACQUIRE);
+}
+
+/* Returns the entry that a lane names. */
+static inline const void *table_entry(const struct table *t, const struct table_bucket *b, unsigned lane)
+{
+	uint32_t i = __atomic_load_n(&b->index[lane], __ATOMIC_ACQUIRE);
+
+	return t->arena + (size_t)i * TABLE_ENTRY;
+}
+
+/* Compares without a branch a word. */
+static inline int table_key_equal(const struct table_key *a, const struct table_key *b)
+{
+	uint64_t x[3], y[3];
+
+	memcpy(x, a, sizeof(x));
+	memcpy(y, b, sizeof(y));
+	return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2])) == 0;
+}
+
+/* Looks for key in one bucket. */
+static inline const void *table_find_in(const struct table *t, const struct table_bucket *b, uint32_t tag,
+					const struct table_key *key)
+{
+	for (unsigned lanes = table_match(b, tag); lanes != 0; lanes &= lanes - 1) {
+		const void *e = table_entry(t, b, (unsigned)__builtin_ctz(lanes));
+
+		if (__builtin_expect(table_key_equal((const struct table_key *)e, key), 1))
+			return e;
+	}
+	return NULL;
+}
+
+/* First stage of a lookup: fetches the home bucket. */
+static inline void table_prefetch_bucket(const struct table *t, uint64_t hash)
+{
+	__builtin_prefetch(table_bucket(table_array(t), hash, 0));
+}
+
+/* Second stage: fetches the entry that the home bucket names. Worth calling when the bucket has had time to come. */
+static inline void table_prefetch_entry(const struct table *t, uint64_t hash)
+{
+	const struct table_bucket *b = table_bucket(table_array(t), hash, 0);
+	unsigned lanes = table_match(b, table_tag(hash));
+
+	if (lanes != 0)
+		__builtin_prefetch(table_entry(t, b, (unsigned)__builtin_ctz(lanes)));
+}
+
+/* Returns the entry of key, or NULL; hash is table_hash(t, key). The entry is the reader's to read until its next
+ * rte_rcu_qsbr_quiescent(). */
+static inline const void *table_find(const struct table *t, uint64_t hash, const struct table_key *key)
+{
+	uint64_t array = table_array(t);
+	const struct table_bucket *home = table_bucket(array, hash, 0);
+	const void *e = table_find_in(t, home, table_tag(hash), key);
+
+	for (uint32_t further = table_further(home); e == NULL && further != 0;) {
+		unsigned d = (unsigned)__builtin_ctz(further) / 4;
+
+		e = table_find_in(t, table_bucket(array, hash, d + 1), table_tag(hash), key);
+		further &= ~(UINT32_C(15) << 4 * d);
+	}
+	return e;
+}
+
+/* One stage of table_find_bulk: n <= TABLE_BULK. */
+static inline void table_find_stage(const struct table *t, const struct table_key *keys, unsigned n, const void **out)
+{
+	uint64_t hash[TABLE_BULK], array = table_array(t);
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		hash[i] = table_hash(t, &keys[i]);
+		__builtin_prefetch(table_bucket(array, hash[i], 0));
+	}
+	for (i = 0; i < n; i++) {
+		const struct table_bucket *b = table_bucket(array, hash[i], 0);
+		unsigned lanes = table_match(b, table_tag(hash[i]));
+
+		out[i] = NULL;
+		if (__builtin_expect(lanes != 0, 1)) {
+			out[i] = table_entry(t, b, (unsigned)__builtin_ctz(lanes));
+			__builtin_prefetch(out[i]);
+		}
+	}
+	for (i = 0; i < n; i++) {
+		if (__builtin_expect(out[i] == NULL || !table_key_equal((const struct table_key *)out[i], &keys[i]), 0))
+			out[i] = table_find(t, hash[i], &keys[i]);
+	}
+}
+
+/* Looks n keys up: out[i] is the entry of keys[i], or NULL. All buckets are fetched, then all entries, then the keys
+ * are compared, so that the cache misses of a burst overlap. */
+static inline void table_find_bulk(const struct table *t, const struct table_key *keys, unsigned n, const void **out)
+{
+	for (; n > TABLE_BULK; n -= TABLE_BULK, keys += TABLE_BULK, out += TABLE_BULK)
+		table_find_stage(t, keys, TABLE_BULK, out);
+	table_find_stage(t, keys, n, out);
+}
+
+#endif

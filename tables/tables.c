@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes and frees all shelves together, and the few things that concern more than one. */
+#include <stdlib.h>
+
+#include <rte_rcu_qsbr.h>
+
+#include "tables_write.h"
+
+/* Slots for at most n entries: some more, so that entries that wait for readers do not keep a full table from
+ * replacing what is in it. They cost address space only. */
+static uint32_t slots_for(uint64_t n)
+{
+	uint64_t slots = n + n / 4 + 64;
+
+	return slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
+}
+
+static struct rte_rcu_qsbr *rcu_new(uint32_t readers)
+{
+	size_t len = rte_rcu_qsbr_get_memsize(readers);
+	struct rte_rcu_qsbr *rcu;
+
+	rcu = (struct rte_rcu_qsbr *)aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(len, RTE_CACHE_LINE_SIZE));
+	if (rcu != NULL && rte_rcu_qsbr_init(rcu, readers) != 0) {
+		free(rcu);
+		return NULL;
+	}
+	return rcu;
+}
+
+struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * 4])
+{
+	struct tables *t = (struct tables *)aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*t));
+	int err;
+
+	if (t == NULL)
+		return NULL;
+	memset(t, 0, sizeof(*t));
+	t->max_readers = c->max_readers;
+	t->max_hosts = c->max_hosts;
+	t->max_standins = c->max_standins;
+	t->max_nodes = c->max_nodes;
+	t->max_groups = c->max_groups;
+	t->rcu = rcu_new(c->max_readers);
+	err = t->rcu == NULL;
+	err = err || table_init(&t->hosts, t->rcu, slots_for(c->max_hosts), &seeds[0]);
+	err = err || table_init(&t->standins, t->rcu, slots_for(c->max_standins), &seeds[4]);
+	err = err || table_init(&t->nodes, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[8]);
+	err = err || table_init(&t->groups, t->rcu, slots_for(c->max_groups), &seeds[12]);
+	err = err || table_init(&t->standin_qps, t->rcu, slots_for(c->max_standins), &seeds[16]);
+	err = err || table_init(&t->sources, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[20]);
+	err = err || table_init(&t->mgids, t->rcu, slots_for(c->max_groups), &seeds[24]);
+	if (err) {
+		tables_free(t);
+		return NULL;
+	}
+	return t;
+}
+
+void tables_free(struct tables *t)
+{
+	table_fini(&t->hosts);
+	table_fini(&t->standins);
+	table_fini(&t->nodes);
+	table_fini(&t->groups);
+	table_fini(&t->standin_qps);
+	table_fini(&t->sources);
+	table_fini(&t->mgids);
+	free(t->rcu);
+	free(t);
+}
+
+unsigned tables_reclaim(struct tables *t)
+{
+	return table_reclaim(&t->hosts) + table_reclaim(&t->standins) + table_reclaim(&t->nodes) +
+	       table_reclaim(&t->groups) + table_reclaim(&t->standin_qps) + table_reclaim(&t->sources) +
+	       table_reclaim(&t->mgids);
+}
+
+uint64_t tables_token(struct tables *t)
+{
+	return rte_rcu_qsbr_start(t->rcu);
+}
+
+int tables_passed(struct tables *t, uint64_t token)
+{
+	return rte_rcu_qsbr_check(t->rcu, token, false);
+}
+
+/* The writer's own way to an entry, to change what may be changed in it. */
+static void *find_to_change(struct table *t, const struct table_key *key)
+{
+	return (void *)(uintptr_t)table_find(t, table_hash(t, key), key);
+}
+
+int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2)
+{
+	struct host_entry *e = (struct host_entry *)find_to_change(&t->hosts, key);
+
+	if (e != NULL)
+		__atomic_store_n(&e->l2, l2, __ATOMIC_RELAXED);
+	return e != NULL;
+}
+
+int tables_move_standin_qp(struct tables *t, const struct table_key *key, uint64_t l2)
+{
+	struct standin_qp_entry *e = (struct standin_qp_entry *)find_to_change(&t->standin_qps, key);
+
+	if (e != NULL)
+		__atomic_store_n(&e->l2, l2, __ATOMIC_RELAXED);
+	return e != NULL;
+}
+
+int tables_copy(const struct table *t, const struct table_key *key, uint64_t entry[TABLE_ENTRY / 8])
+{
+	const void *e = table_find(t, table_hash(t, key), key);
+	const uint64_t *words = (const uint64_t *)e;
+
+	if (e == NULL)
+		return 0;
+	for (unsigned i = 0; i < TABLE_ENTRY / 8; i++)
+		entry[i] = __atomic_load_n(&words[i], __ATOMIC_RELAXED); /* l2 is one of them */
+	return 1;
+}
+
+int tables_reader_open(struct tables *t, unsigned n)
+{
+	if (n >= t->max_readers || rte_rcu_qsbr_thread_register(t->rcu, n) != 0)
+		return 1;
+	rte_rcu_qsbr_thread_online(t->rcu, n);
+	return 0;
+}
+
+void tables_reader_quiescent(struct tables *t, unsigned n)
+{
+	rte_rcu_qsbr_quiescent(t->rcu, n);
+}
+
+void tables_reader_close(struct tables *t, unsigned n)
+{
+	rte_rcu_qsbr_thread_offline(t->rcu, n);
+	rte_rcu_qsbr_thread_unregister(t->rcu, n);
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"causeway/ibside/ib"
+)
+
+func newTables(t testing.TB, c Config) *Tables {
+	t.Helper()
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func addr(s string) netip.Addr {
+	if s == "" {
+		return netip.Addr{}
+	}
+	return netip.MustParseAddr(s)
+}
+
+// must returns the id, or ends the test.
+func must(t testing.TB) func(uint32, error) uint32 {
+	return func(id uint32, err error) uint32 {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+}
+
+var (
+	mac1 = [6]byte{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}
+	mac2 = [6]byte{0xfe, 0xff, 0xee, 0xdd, 0xcc, 0xbb}
+
+	someHost    = Host{IP: addr("10.9.0.1"), MAC: mac1, VLAN: 4094, Version: 2, Static: true}
+	someStandIn = StandIn{Host: addr("10.9.0.1"), HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, QKey: 0x89abcdef, Worker: 65535, Version: 1}
+	someNode    = Node{IP4: addr("10.9.0.7"), IP6: addr("fd09::7"), GID: ib.GID{0xfe, 0x80, 15: 7}, LID: 0xbfff, SL: 15, GRH: true}
+	someGroup   = Group{IP: addr("239.1.2.3"), MGID: ib.GID{0xff, 0x12, 0xa0, 0x1b, 15: 3}, MLID: 0xc001, SL: 14, TClass: 0xb8, HopLimit: 255,
+		QKey: 0x01234567, RoCEQKey: 0x76543210, MTUToIB: 4096, MTUToRoCE: 1024, VLAN: 7, Version: 1, ToIB: true, RewriteImm: true}
+)
+
+// TestRoundTrip puts one object of each kind and reads every shelf as a worker does.
+func TestRoundTrip(t *testing.T) {
+	s := newTables(t, Config{})
+	id := must(t)(s.PutHost(someHost))
+	if h, got, ok := s.LookupHost(someHost.IP); !ok || h != someHost || got != id {
+		t.Errorf("hosts: %+v, id %d, %v", h, got, ok)
+	}
+	id = must(t)(s.PutStandIn(someStandIn))
+	if x, got, ok := s.LookupStandIn(someStandIn.Host, someStandIn.HostQPN); !ok || got != id || x !=
+		(StandIn{Host: someStandIn.Host, HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, Worker: 65535}) {
+		t.Errorf("standins: %+v, id %d, %v", x, got, ok)
+	}
+	x, h, got, ok := s.LookupStandInQP(someStandIn.QPN)
+	if !ok || got != id || x != (StandIn{Host: someStandIn.Host, HostQPN: 0x123456, QPN: 0xfffffe, QKey: 0x89abcdef, Version: 1}) {
+		t.Errorf("standin_qps: %+v, id %d, %v", x, got, ok)
+	}
+	if h != (Host{IP: someHost.IP, MAC: mac1, VLAN: 4094}) {
+		t.Errorf("standin_qps: the host is %+v", h)
+	}
+	testNodeRoundTrip(t, s)
+	testGroupRoundTrip(t, s)
+}
+
+func testNodeRoundTrip(t *testing.T, s *Tables) {
+	n := someNode
+	id := must(t)(s.PutNode(n))
+	for _, want := range []Node{
+		{IP4: n.IP4, GID: n.GID, LID: n.LID, SL: 15, GRH: true},
+		{IP6: n.IP6, GID: n.GID, LID: n.LID, SL: 15, GRH: true},
+	} {
+		if x, got, ok := s.LookupNode(want.ips()[0]); !ok || got != id || x != want {
+			t.Errorf("nodes: %+v, id %d, %v", x, got, ok)
+		}
+	}
+	if x, got, ok := s.LookupSource(n.GID); !ok || got != id || x != (Node{IP4: n.IP4, IP6: n.IP6, GID: n.GID, GRH: true}) {
+		t.Errorf("sources by GID: %+v, id %d, %v", x, got, ok)
+	}
+	if x, got, ok := s.LookupSourceLID(n.LID); !ok || got != id || x != (Node{IP4: n.IP4, IP6: n.IP6, LID: n.LID, GRH: true}) {
+		t.Errorf("sources by LID: %+v, id %d, %v", x, got, ok)
+	}
+	n.IP6, n.GRH, n.Bridge = netip.Addr{}, false, true // what is no longer said is forgotten
+	if again := must(t)(s.PutNode(n)); again != id {
+		t.Errorf("a changed node has id %d, had %d", again, id)
+	}
+	if _, _, ok := s.LookupNode(someNode.IP6); ok {
+		t.Error("the node is still found by the address it had")
+	}
+	if x, _, _ := s.LookupSource(n.GID); x != (Node{IP4: n.IP4, GID: n.GID, Bridge: true}) {
+		t.Errorf("sources by GID after the change: %+v", x)
+	}
+}
+
+func testGroupRoundTrip(t *testing.T, s *Tables) {
+	g := someGroup
+	id := must(t)(s.PutGroup(g))
+	towardsIB := Group{IP: g.IP, MGID: g.MGID, MLID: 0xc001, SL: 14, TClass: 0xb8, HopLimit: 255, QKey: 0x01234567, RoCEQKey: 0x76543210,
+		MTUToIB: 4096, ToIB: true, RewriteImm: true}
+	if x, got, ok := s.LookupGroup(g.IP); !ok || got != id || x != towardsIB {
+		t.Errorf("groups: %+v, id %d, %v", x, got, ok)
+	}
+	towardsRoCE := Group{IP: g.IP, MGID: g.MGID, RoCEQKey: 0x76543210, MTUToRoCE: 1024, VLAN: 7, Version: 1, ToIB: true, RewriteImm: true}
+	if x, got, ok := s.LookupMGID(g.MGID); !ok || got != id || x != towardsRoCE {
+		t.Errorf("mgids: %+v, id %d, %v", x, got, ok)
+	}
+	old := g.MGID
+	g.MGID[15], g.ToRoCE = 4, true
+	must(t)(s.PutGroup(g))
+	if _, _, ok := s.LookupMGID(old); ok {
+		t.Error("the group is still found by the MGID it had")
+	}
+	if x, _, ok := s.LookupMGID(g.MGID); !ok || !x.ToRoCE {
+		t.Errorf("mgids after the change: %+v, %v", x, ok)
+	}
+}
+
+// TestMappedAddress: one host has one key, however its IPv4 address was written.
+func TestMappedAddress(t *testing.T) {
+	s := newTables(t, Config{})
+	h := someHost
+	h.IP = addr("::ffff:10.9.0.1")
+	must(t)(s.PutHost(h))
+	must(t)(s.PutHost(someHost))
+	if got := slices.Collect(s.AllHosts()); len(got) != 1 || got[0] != someHost {
+		t.Errorf("hosts are %+v", got)
+	}
+}
+
+// TestMove: a host's new MAC reaches all its stand-ins, and no others, in place.
+func TestMove(t *testing.T) {
+	s := newTables(t, Config{})
+	other := Host{IP: addr("fd09::1"), MAC: mac1, Version: 2}
+	must(t)(s.PutHost(someHost))
+	must(t)(s.PutHost(other))
+	for i := range ib.QPN(20) {
+		host := someHost.IP
+		if i%2 == 1 {
+			host = other.IP
+		}
+		must(t)(s.PutStandIn(StandIn{Host: host, HostQPN: 0x100 + i, QPN: 0x200 + i, Version: 2}))
+	}
+	moved := someHost
+	moved.MAC, moved.VLAN = mac2, 3
+	must(t)(s.PutHost(moved))
+	if h, _, _ := s.LookupHost(moved.IP); h != moved {
+		t.Errorf("the host is %+v", h)
+	}
+	for i := range ib.QPN(20) {
+		want := Host{IP: moved.IP, MAC: mac2, VLAN: 3}
+		if i%2 == 1 {
+			want = Host{IP: other.IP, MAC: mac1}
+		}
+		if _, h, _, _ := s.LookupStandInQP(0x200 + i); h != want {
+			t.Errorf("stand-in %d sends to %+v", i, h)
+		}
+	}
+	for name, st := range s.Stats() {
+		if st.Retired != 0 {
+			t.Errorf("%s: %d entries were replaced by a move", name, st.Retired)
+		}
+	}
+	if err := s.DeleteHost(moved.IP); err == nil || !strings.Contains(err.Error(), "has 10 stand-ins") {
+		t.Errorf("deleting a host with stand-ins: %v", err)
+	}
+}
+
+// TestSharedLID: a LID of several nodes names none of them as a source, and the last one again.
+func TestSharedLID(t *testing.T) {
+	s := newTables(t, Config{})
+	a, b, c := someNode, someNode, someNode
+	b.IP4, b.IP6, b.GID = addr("10.9.0.8"), netip.Addr{}, ib.GID{0xfe, 0x80, 15: 8}
+	c.IP4, c.IP6, c.GID = addr("10.9.0.9"), netip.Addr{}, ib.GID{0xfe, 0x80, 15: 9}
+	want := func(ip netip.Addr) {
+		t.Helper()
+		if n, _, _ := s.LookupSourceLID(someNode.LID); n.IP4 != ip {
+			t.Errorf("LID %v names %v, want %v", someNode.LID, n.IP4, ip)
+		}
+	}
+	must(t)(s.PutNode(a))
+	want(a.IP4)
+	must(t)(s.PutNode(b))
+	must(t)(s.PutNode(c))
+	want(netip.Addr{})
+	a.LID = 5
+	must(t)(s.PutNode(a))
+	want(netip.Addr{})
+	if err := s.DeleteNode(c.IP4); err != nil {
+		t.Fatal(err)
+	}
+	want(b.IP4)
+	if err := s.DeleteNode(b.IP4); err != nil {
+		t.Fatal(err)
+	}
+	want(netip.Addr{})
+	if n, _, _ := s.LookupSourceLID(5); n.IP4 != a.IP4 {
+		t.Errorf("LID 5 names %v", n.IP4)
+	}
+}
+
+// TestFull: the tables take as many objects as they were made for, say so, and go on after a delete.
+func TestFull(t *testing.T) {
+	s := newTables(t, Config{MaxHosts: 8})
+	h := someHost
+	for i := range 8 {
+		h.IP = netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)})
+		if id := must(t)(s.PutHost(h)); id != uint32(i) {
+			t.Errorf("host %d has id %d", i, id)
+		}
+	}
+	h.IP = addr("10.0.1.1")
+	_, err := s.PutHost(h)
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "MaxHosts") {
+		t.Fatalf("the ninth of eight hosts: %v", err)
+	}
+	if _, _, ok := s.LookupHost(h.IP); ok || s.LenHosts() != 8 || s.Stats()["hosts"].Entries != 8 {
+		t.Error("the ninth host left something behind")
+	}
+	if err := s.DeleteHost(addr("10.0.0.4")); err != nil {
+		t.Fatal(err)
+	}
+	if id := must(t)(s.PutHost(h)); id != 3 {
+		t.Errorf("the id of the deleted host is 3, the new one's %d", id)
+	}
+}
+
+// TestReclaim: what a reader may hold is not used again before it is quiescent, and then it is.
+func TestReclaim(t *testing.T) {
+	s := newTables(t, Config{MaxHosts: 1, MaxReaders: 2})
+	r, err := s.Reader(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t)(s.PutHost(someHost))
+	if err := s.DeleteHost(someHost.IP); err != nil {
+		t.Fatal(err)
+	}
+	next := Host{IP: addr("10.9.0.2"), MAC: mac2, Version: 2}
+	for range 3 {
+		if n := s.Reclaim(); n != 0 {
+			t.Fatalf("%d entries reclaimed under a reader", n)
+		}
+		if _, err := s.PutHost(next); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "1 of them wait for readers") {
+			t.Fatalf("the id was used again under a reader: %v", err)
+		}
+	}
+	r.Quiescent()
+	if n := s.Reclaim(); n != 1 {
+		t.Errorf("%d entries reclaimed after the reader was quiescent", n)
+	}
+	if id := must(t)(s.PutHost(next)); id != 0 {
+		t.Errorf("the only id is 0, not %d", id)
+	}
+	if err := s.DeleteHost(next.IP); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Reclaim(); n != 0 {
+		t.Errorf("%d entries reclaimed: the reader was quiescent before they were deleted", n)
+	}
+	r.Close()
+	if n := s.Reclaim(); n != 1 {
+		t.Errorf("%d entries reclaimed after the reader left", n)
+	}
+	if _, err := s.Reader(2); err == nil || !strings.Contains(err.Error(), "use 0 to 1") {
+		t.Errorf("reader 2 of 2: %v", err)
+	}
+}
+
+// TestErrors: what cannot be is refused, with the value and what to do.
+func TestErrors(t *testing.T) {
+	s := newTables(t, Config{})
+	must(t)(s.PutHost(someHost))
+	must(t)(s.PutStandIn(someStandIn))
+	must(t)(s.PutNode(someNode))
+	must(t)(s.PutNode(Node{IP4: addr("10.9.0.8"), GID: ib.GID{0xfe, 0x80, 15: 8}, LID: 8}))
+	must(t)(s.PutGroup(someGroup))
+	host := func(f func(*Host)) error { h := someHost; f(&h); _, err := s.PutHost(h); return err }
+	standIn := func(f func(*StandIn)) error { x := someStandIn; f(&x); _, err := s.PutStandIn(x); return err }
+	node := func(f func(*Node)) error { n := someNode; f(&n); _, err := s.PutNode(n); return err }
+	group := func(f func(*Group)) error { g := someGroup; f(&g); _, err := s.PutGroup(g); return err }
+	config := func(c Config) error { _, err := New(c); return err }
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{host(func(h *Host) { h.IP = netip.Addr{} }), "ip invalid IP is not a unicast address"},
+		{host(func(h *Host) { h.IP = addr("239.1.1.1") }), "ip 239.1.1.1 is not a unicast address"},
+		{host(func(h *Host) { h.IP = addr("fe80::1%eth0") }), "without zone"},
+		{host(func(h *Host) { h.MAC[0] = 1 }), "mac 011122334455 is not one host's"},
+		{host(func(h *Host) { h.VLAN = 4095 }), "VLAN 4095"},
+		{host(func(h *Host) { h.Version = 3 }), "RoCE version 3"},
+		{standIn(func(x *StandIn) { x.Host = addr("10.9.0.99") }), "put the host first"},
+		{standIn(func(x *StandIn) { x.HostQPN++ }), "QPN 0xfffffe stands for 10.9.0.1 QPN 0x123456"},
+		{standIn(func(x *StandIn) { x.QPN = 1 }), "qpn 0x000001 cannot be"},
+		{standIn(func(x *StandIn) { x.Worker = -1 }), "worker -1"},
+		{node(func(n *Node) { n.IP4, n.IP6 = netip.Addr{}, netip.Addr{} }), "has no address"},
+		{node(func(n *Node) { n.IP4, n.IP6 = n.IP6, n.IP4 }), "exchange them"},
+		{node(func(n *Node) { n.IP4 = addr("10.9.0.8") }), "belong to two nodes"},
+		{node(func(n *Node) { n.GID[15] = 8 }), "the gid belongs to the node of [10.9.0.8]"},
+		{node(func(n *Node) { n.GID = ib.GID{0xff} }), "is not a node's"},
+		{node(func(n *Node) { n.LID = 0 }), "lid 0x0000 is not a node's"},
+		{node(func(n *Node) { n.SL = 16 }), "sl 16"},
+		{group(func(g *Group) { g.IP = addr("10.0.0.1") }), "ip 10.0.0.1 is not a multicast address"},
+		{group(func(g *Group) { g.IP = addr("239.9.9.9") }), "belongs to group 239.1.2.3"},
+		{group(func(g *Group) { g.MGID[0] = 0xfe }), "begins with ff"},
+		{group(func(g *Group) { g.MLID = 7 }), "mlid 0x0007"},
+		{group(func(g *Group) { g.MTUToIB = 4097 }), "MTUToIB is 4097 bytes; use 1 to 4096"},
+		{group(func(g *Group) { g.ToRoCE, g.MTUToRoCE = true, 0 }), "MTUToRoCE is 0 bytes"},
+		{s.DeleteHost(addr("10.9.0.99")), "host 10.9.0.99: not there"},
+		{s.DeleteStandIn(addr("10.9.0.1"), 2), "stand-in 10.9.0.1 QPN 0x000002: not there"},
+		{s.DeleteNode(addr("10.9.0.99")), "node 10.9.0.99: not there"},
+		{s.DeleteGroup(addr("239.9.9.9")), "group 239.9.9.9: not there"},
+		{config(Config{MaxGroups: -1}), "MaxGroups is -1; use 1 to 16777216, or 0 for 4096"},
+	} {
+		if c.err == nil || !strings.HasPrefix(c.err.Error(), "tables: ") || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("got %v, want %q", c.err, c.want)
+		}
+	}
+	if s.LenHosts() != 1 || s.LenStandIns() != 1 || s.LenNodes() != 2 || s.LenGroups() != 1 {
+		t.Error("a refused Put left something behind")
+	}
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All shelves together as their one writer sees them. */
+#ifndef CAUSEWAY_TABLES_WRITE_H
+#define CAUSEWAY_TABLES_WRITE_H
+
+#include "table_write.h"
+#include "tables.h"
+
+/* The most objects and readers; all above 0. */
+struct tables_config {
+	uint32_t max_hosts;
+	uint32_t max_standins;
+	uint32_t max_nodes;
+	uint32_t max_groups;
+	uint32_t max_readers;
+};
+
+enum {
+	TABLES_N = 7,
+};
+
+/* Makes empty tables, with seeds for TABLES_N tables. Returns NULL when there is no memory. */
+struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * 4]);
+
+/* Frees them. No reader may be left. */
+void tables_free(struct tables *t);
+
+/* Frees what no reader can hold any more in all tables; returns how many entries that were. */
+unsigned tables_reclaim(struct tables *t);
+
+/* Starts a grace period: tables_passed() of the token is true when every reader has been quiescent since. */
+uint64_t tables_token(struct tables *t);
+int tables_passed(struct tables *t, uint64_t token);
+
+/* Stores a new l2 word in the entry of a key, atomically under its readers. False when there is no such entry. */
+int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2);
+int tables_move_standin_qp(struct tables *t, const struct table_key *key, uint64_t l2);
+
+/* Copies the entry of key as a reader finds it; false when there is none. For the writer's thread or a reader. */
+int tables_copy(const struct table *t, const struct table_key *key, uint64_t entry[TABLE_ENTRY / 8]);
+
+/* What a worker calls of rte_rcu_qsbr, for readers that are not C. Returns 0, or 1 when n is out of range. */
+int tables_reader_open(struct tables *t, unsigned n);
+void tables_reader_quiescent(struct tables *t, unsigned n);
+void tables_reader_close(struct tables *t, unsigned n);
+
+#endif

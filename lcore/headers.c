@@ -106,20 +106,24 @@ static uint8_t *put_udp(uint8_t *p, uint16_t src_port, uint32_t transport_len)
 	return put16(p - 2, src_port);
 }
 
+/* The header is summed up in registers, on the way: what has just been stored bytewise cannot be loaded as words
+ * without a wait. */
 static uint8_t *put_ipv4(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len)
 {
-	p -= 20;
-	p[0] = 0x45;
-	p[1] = in->tclass;
-	put16(p + 2, (uint16_t)(20 + payload_len));
-	put32(p + 4, 0x00004000); /* no id: it does not fragment */
-	p[8] = in->hop_limit;
-	p[9] = PROTO_UDP;
-	memset(p + 10, 0, 2);
-	memcpy(p + 12, g->src_ip + 12, 4);
-	memcpy(p + 16, g->dst_ip + 12, 4);
-	uint16_t sum = (uint16_t)~ipv4_header_sum(p);
-	memcpy(p + 10, &sum, 2);
+	uint32_t w[5];
+	w[0] = __builtin_bswap32(0x45u << 24 | (uint32_t)in->tclass << 16 | (20 + payload_len));
+	w[1] = __builtin_bswap32(0x4000); /* no id: it does not fragment */
+	w[2] = __builtin_bswap32((uint32_t)in->hop_limit << 24 | PROTO_UDP << 16);
+	memcpy(&w[3], g->src_ip + 12, 4);
+	memcpy(&w[4], g->dst_ip + 12, 4);
+	uint64_t sum = (uint64_t)w[0] + w[1] + w[2] + w[3] + w[4];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	w[2] |= (uint32_t)(uint16_t)~sum << 16; /* little-endian: the checksum is the upper half */
+	p -= sizeof w;
+	memcpy(p, w, sizeof w);
 	return p;
 }
 

@@ -33,6 +33,7 @@ func commands() []command {
 		{"run", "-c FILE", "run the bridge", runBridge},
 		{"demo", "[--duration 20s] [--json] [--pcap DIR]", "show the bridge at work, with no hardware", runDemo},
 		{"check", "FILE...", "check configuration files and report every problem", runCheck},
+		{"drops", "", "explain the reasons for which packets are dropped", runDrops},
 		{"version", "", "print the version", runVersion},
 		{"help", "[COMMAND]", "explain a command", runHelp},
 	}

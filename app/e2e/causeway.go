@@ -44,8 +44,9 @@ type Causeway struct {
 // runs numbers the files of one bridge after the other.
 var runs atomic.Int64
 
-// StartCauseway starts the bridge and waits until it says that it is ready. In
-// config, FABRIC stands for the topology file, and in topology, SOCKET for the
+// StartCauseway starts the bridge and waits until its subnet can be attached to.
+// The bridge is ready only when it has found its IB nodes: attach them, then call
+// Ready. In config, FABRIC stands for the topology file, and in topology, SOCKET for the
 // socket: `port = "fabric:FABRIC"`, `socket = "SOCKET"`.
 func (r *Rig) StartCauseway(ctx context.Context, config, topology string) (*Causeway, error) {
 	bin, err := bridgeProgram()
@@ -65,14 +66,16 @@ func (r *Rig) StartCauseway(ctx context.Context, config, topology string) (*Caus
 		return nil, err
 	}
 	r.add(c, func() { _ = c.process.stop(syscall.SIGTERM) })
+	return c, c.await(ctx, func(string) bool { _, err := os.Stat(c.Socket); return err == nil })
+}
+
+// Ready waits until the bridge says that it is ready.
+func (c *Causeway) Ready(ctx context.Context) error { return c.await(ctx, readyLine.MatchString) }
+
+func (c *Causeway) await(ctx context.Context, match func(log string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	if err := c.process.await(ctx, readyLine.MatchString); err != nil {
-		r.remove(c)
-		_ = c.process.stop(syscall.SIGTERM)
-		return nil, err
-	}
-	return c, nil
+	return c.process.await(ctx, match)
 }
 
 func bridgeProgram() (string, error) {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -247,8 +248,9 @@ func (g *Guest) Console() string {
 	return lastLines(strings.ReplaceAll(string(text), "\r", ""))
 }
 
-// stop pulls the plug.
-func (g *Guest) stop() {
+// Stop pulls the plug. Its taps stay, without a carrier.
+func (g *Guest) Stop() {
+	g.rig.guests = slices.DeleteFunc(g.rig.guests, func(o *Guest) bool { return o == g })
 	if g.client != nil {
 		g.client.Close()
 	}

@@ -41,22 +41,24 @@ func TestMain(m *testing.M) {
 	signal.Notify(interrupted, syscall.SIGINT, syscall.SIGTERM)
 	ended := make(chan int)
 	go func() { ended <- m.Run() }()
-	code, cut := 0, false
 	select {
-	case code = <-ended:
+	case code := <-ended:
+		os.Exit(finish(code, interrupted))
 	case <-interrupted:
-		code, cut = 130, true
+		// No taking down beside tests that still use the rig: with this process
+		// the kernel ends all that it started, and the namespace.
+		fmt.Fprintf(os.Stderr, "e2e: interrupted; the logs are in %s/causeway-e2e-*\n", os.TempDir())
+		os.Exit(130)
 	}
-	os.Exit(finish(code, cut, interrupted))
 }
 
 // finish keeps the rig, if that was asked for, and takes it down.
-func finish(code int, cut bool, interrupted <-chan os.Signal) int {
+func finish(code int, interrupted <-chan os.Signal) int {
 	r := shared.rig
 	if r == nil {
 		return code
 	}
-	if *keep && !cut {
+	if *keep {
 		fmt.Fprintln(os.Stderr, r.Advice())
 		<-interrupted
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -184,8 +185,8 @@ func (r *Rig) CloseKeepingLogs() { r.end() }
 
 func (r *Rig) end() {
 	r.stopAll()
-	for _, g := range r.guests {
-		g.stop()
+	for _, g := range slices.Clone(r.guests) {
+		g.Stop()
 	}
 	r.ns.close()
 }

@@ -7,6 +7,8 @@ package e2e
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +42,33 @@ func TestGuestRun(t *testing.T) {
 	}
 	if out, _, _ := a.Run(within(t, stepTime), "ps | grep -c '[s]leep 432'"); out != "0\n" {
 		t.Errorf("commands left after their context: %q", out)
+	}
+}
+
+// TestBiggerGuest boots a host with two RDMA devices, two CPUs and a folder of
+// this machine: what it takes to run the bridge itself in a guest.
+func TestBiggerGuest(t *testing.T) {
+	r, a, _ := theRig(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "note"), []byte("from outside"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	guests, err := r.Boot(t.Context(), GuestConfig{Name: "C", Share: dir, CPUs: 2, MiB: 512, NICs: []NIC{
+		{RDMA: true, Addrs: []string{"10.9.0.3/24"}},
+		{RDMA: true, MTU: hostMTU, Addrs: []string{"10.8.0.3/24"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := guests[0]
+	defer c.Stop()
+	out, exit, err := c.Run(within(t, stepTime), "cat /host/note; nproc; ibv_devinfo | grep -E 'hca_id|active_mtu' | tr -s '\t ' ' '")
+	want := "from outside2\nhca_id: rxe0\n active_mtu: 1024 (3)\nhca_id: rxe1\n active_mtu: 4096 (5)\n"
+	if out != want || exit != 0 || err != nil {
+		t.Errorf("%q, exit %d, %v; want %q", out, exit, err, want)
+	}
+	if _, err := PingPong(within(t, stepTime), Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: c, IP: "10.9.0.3"}, Exchange{Count: 2, Sizes: "64"}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -91,7 +120,7 @@ func TestGuestToGuest(t *testing.T) {
 }
 
 // TestChecksCanFail: a rig that accepts everything proves nothing. udend must
-// find a wrong length, a lost message and the capture a foreign frame.
+// miss the reply of a QPN that nobody has, and the message that nobody sends.
 func TestChecksCanFail(t *testing.T) {
 	_, a, b := theRig(t)
 	server, client := peers(a, b, "v4")

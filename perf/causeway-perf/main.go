@@ -24,9 +24,10 @@ func main() {
 func run(args []string) error {
 	fs := flag.NewFlagSet("causeway-perf", flag.ExitOnError)
 	cpu := fs.Int("cpu", runtime.NumCPU()-1, "the `CPU` that the measured loops run on")
+	only := fs.Int("payload", 0, "measure this payload only, in `bytes`, a multiple of 8; 0: several")
 	reps := fs.Int("reps", bench.Default.Repetitions, "repetitions; the median counts")
 	fs.Usage = func() {
-		fmt.Fprintf(fs.Output(), "usage: causeway-perf bench [-cpu CPU] [-reps N]\n\n"+
+		fmt.Fprintf(fs.Output(), "usage: causeway-perf bench [-cpu CPU] [-payload BYTES] [-reps N]\n\n"+
 			"Measures the packet path over ring ports, in nanoseconds a packet, beside two floors of the same run.\n\n")
 		fs.PrintDefaults()
 	}
@@ -37,10 +38,10 @@ func run(args []string) error {
 	if err := fs.Parse(args[1:]); err != nil {
 		return err
 	}
-	return measure(*cpu, *reps)
+	return measure(*cpu, *reps, *only)
 }
 
-func measure(cpu, reps int) (err error) {
+func measure(cpu, reps, only int) (err error) {
 	eal, err := dpdk.Init(dpdk.EALConfig{Name: "causeway-perf", Workers: []int{cpu}, MemoryMiB: 256})
 	if err != nil {
 		return err
@@ -52,6 +53,9 @@ func measure(cpu, reps int) (err error) {
 	}()
 	cfg := bench.Default
 	cfg.Lcore, cfg.Repetitions = eal.WorkerLcores()[0], reps
+	if only > 0 {
+		cfg.Payloads = []int{only}
+	}
 	cfg.Progress = func(done, of int) { fmt.Fprintf(os.Stderr, "\rmeasuring %d of %d", done, of) }
 	cells, err := bench.Run(cfg)
 	fmt.Fprintf(os.Stderr, "\r\033[K")

@@ -53,8 +53,8 @@ type RoCE struct {
 
 // EthPort names an Ethernet port: "af_packet:eth1" has the driver af_packet and the argument eth1.
 type EthPort struct {
-	Driver string // mlx5, af_packet, tap, memif, ring or pcap
-	Arg    string // a PCI address, an interface, or the driver's own arguments; "" for ring
+	Driver string // mlx5, af_packet, tap, memif, pcap, ring or null
+	Arg    string // a PCI address, an interface, or the driver's own arguments; "" for ring and null
 }
 
 // String returns the port as the file has it.

@@ -5,6 +5,7 @@ package config
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -209,4 +210,23 @@ func gid(t *testing.T, s string) ib.GID {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// A topology file is looked for beside the configuration that names it.
+func TestTopologyBesideConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	for file, want := range map[string]string{"net.toml": filepath.Join(dir, "net.toml"), "/etc/net.toml": "/etc/net.toml", "": ""} {
+		path := filepath.Join(dir, "bridge.toml")
+		text := fmt.Sprintf("[roce]\nport = \"ring\"\naddresses = [\"10.9.0.254/24\"]\n[ib]\nport = \"fabric:%s\"\n[policy]\nallow = [\"10.9.0.0/24\"]\n[workers]\nlcores = [1]\n", file)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.IB.Port.File; got != want {
+			t.Errorf("fabric:%s is read from %q, want %q", file, got, want)
+		}
+	}
 }

@@ -63,8 +63,8 @@ var keys = []key{
 		meaning: "Names this bridge in logs, metrics and the console."},
 
 	{table: "roce", name: "port", kind: text, need: true, example: `"af_packet:eth1"`,
-		meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:INTERFACE`, `memif:ARGUMENTS`, " +
-			"`pcap:INTERFACE` or `pcap:ARGUMENTS`, or `ring`."},
+		meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:INTERFACE`, `memif:SOCKET` with `,role=server` or `,id=N`, " +
+			"`pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`."},
 	{table: "roce", name: "addresses", kind: texts, need: true, example: `["10.9.0.254/24"]`,
 		meaning: "The bridge's own addresses with their prefix lengths. They also say which subnets are on the link."},
 	{table: "roce", name: "mtu", kind: number, def: int64(1500), lo: minMTU, hi: 9216, tooLow: "is too small for any IB MTU",
@@ -80,7 +80,7 @@ var keys = []key{
 
 	{table: "ib", name: "port", kind: text, need: true, example: `"mlx5_0:1"`,
 		meaning: "The InfiniBand port: `DEVICE:PORT`, or `fabric:` for the embedded software fabric, or `fabric:FILE` for one " +
-			"described in a file."},
+			"described in a file, looked for beside this one."},
 	{table: "ib", name: "pkey", kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
 		meaning: "The P_Key on InfiniBand; bit 15 is full membership. RoCE always uses 0xffff."},
 

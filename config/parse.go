@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,14 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	return Parse(path, data)
+	c, err := Parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	if file := &c.IB.Port.File; *file != "" && !filepath.IsAbs(*file) {
+		*file = filepath.Join(filepath.Dir(path), *file) // not where the process happens to stand
+	}
+	return c, nil
 }
 
 // Parse checks data and makes a Config of it; name is what messages call the file.

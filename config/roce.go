@@ -44,7 +44,8 @@ var (
 	pciAddress = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
 	// An interface name is at most 15 bytes without '/', ':' or blanks (Linux IFNAMSIZ, dev_valid_name).
 	netInterface = regexp.MustCompile(`^[^\s/:,=]{1,15}$`)
-	arguments    = regexp.MustCompile(`^[a-z_-]+=[^,\s]+(,[a-z_-]+=[^,\s]+)*$`)
+	memif        = regexp.MustCompile(`^/[^,\s]+(,(role=(server|client)|id=[0-9]+|mac=[0-9a-fA-F:]{17}))*$`)
+	files        = regexp.MustCompile(`^[^,]+(,[^,]+)?$`)
 )
 
 var ethDrivers = []struct {
@@ -55,9 +56,10 @@ var ethDrivers = []struct {
 	{"mlx5", []*regexp.Regexp{pciAddress}, "mlx5:0000:3b:00.0"},
 	{"af_packet", []*regexp.Regexp{netInterface}, "af_packet:eth1"},
 	{"tap", []*regexp.Regexp{netInterface}, "tap:dtap0"},
-	{"memif", []*regexp.Regexp{arguments}, "memif:role=client,socket=/run/memif.sock,id=0"},
-	{"pcap", []*regexp.Regexp{arguments, netInterface}, "pcap:rx_pcap=in.pcap,tx_pcap=out.pcap"},
+	{"memif", []*regexp.Regexp{memif}, "memif:/run/memif.sock,role=client,id=0"},
+	{"pcap", []*regexp.Regexp{files}, "pcap:in.pcap,out.pcap"},
 	{"ring", nil, "ring"},
+	{"null", nil, "null"},
 }
 
 // ethPort reads roce.port.

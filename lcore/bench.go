@@ -6,6 +6,7 @@ package lcore
 import "C"
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -69,17 +70,21 @@ func mac48(m [6]byte) C.uint64_t {
 	return C.uint64_t(v)
 }
 
-// broadcastOf returns the broadcast address of an IPv4 subnet; none for IPv6 and for /31 and /32.
-func broadcastOf(p netip.Prefix) (out [4]C.uint8_t) {
-	if !p.Addr().Is4() || p.Bits() > 30 {
-		return out
+// own4 returns an IPv4 address as it lies in a packet, and the broadcast address of its subnet: none in /31 and /32.
+func own4(p netip.Prefix) (address, broadcast uint32) {
+	if !p.Addr().Is4() {
+		return 0, 0
 	}
 	a := p.Addr().As4()
+	address = binary.NativeEndian.Uint32(a[:])
+	if p.Bits() > 30 {
+		return address, 0
+	}
 	for i := range a {
 		host := max(0, min(8, (i+1)*8-p.Bits()))
-		out[i] = C.uint8_t(a[i] | byte(1<<host-1))
+		a[i] |= byte(1<<host - 1)
 	}
-	return out
+	return address, binary.NativeEndian.Uint32(a[:])
 }
 
 func prefixOf(p netip.Prefix) C.struct_prefix {
@@ -128,7 +133,8 @@ func (cfg *BenchConfig) fill(b *C.struct_bench) {
 	b.addresses = C.uint8_t(len(cfg.Addresses))
 	for i, p := range cfg.Addresses {
 		b.address[i] = mapped(p.Addr())
-		b.broadcast[i] = broadcastOf(p)
+		address, broadcast := own4(p)
+		b.own4[i].address, b.own4[i].broadcast = C.uint32_t(address), C.uint32_t(broadcast)
 	}
 	b.prefixes = C.uint8_t(len(cfg.Allow))
 	for i, p := range cfg.Allow {

@@ -19,8 +19,7 @@ struct message {
 	struct table_key from; /* SGID or SLID */
 	struct table_key to;   /* MGID or local QPN */
 	const struct source_entry *source;
-	const struct standin_qp_entry *standin;
-	const struct mgid_entry *group;
+	const void *found; /* struct standin_qp_entry or, for multicast, struct mgid_entry */
 	/* where it goes */
 	const uint8_t *src_ip; /* 16 bytes */
 	const uint8_t *dst_ip;

@@ -106,24 +106,29 @@ static uint8_t *put_udp(uint8_t *p, uint16_t src_port, uint32_t transport_len)
 	return put16(p - 2, src_port);
 }
 
-/* The header is summed up in registers, on the way: what has just been stored bytewise cannot be loaded as words
- * without a wait. */
+/* The header is summed up in registers, and stored once: a load of what has just been stored in other pieces
+ * waits until all of them have reached the cache. */
 static uint8_t *put_ipv4(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len)
 {
-	uint32_t w[5];
-	w[0] = __builtin_bswap32(0x45u << 24 | (uint32_t)in->tclass << 16 | (20 + payload_len));
-	w[1] = __builtin_bswap32(0x4000); /* no id: it does not fragment */
-	w[2] = __builtin_bswap32((uint32_t)in->hop_limit << 24 | PROTO_UDP << 16);
-	memcpy(&w[3], g->src_ip + 12, 4);
-	memcpy(&w[4], g->dst_ip + 12, 4);
-	uint64_t sum = (uint64_t)w[0] + w[1] + w[2] + w[3] + w[4];
+	uint32_t src, dst;
+	memcpy(&src, g->src_ip + 12, 4);
+	memcpy(&dst, g->dst_ip + 12, 4);
+	uint64_t first = (uint64_t)0x45 << 56 | (uint64_t)in->tclass << 48 | (uint64_t)(20 + payload_len) << 32 |
+			 0x4000; /* no id: it does not fragment */
+	uint32_t second = (uint32_t)in->hop_limit << 24 | PROTO_UDP << 16;
+	first = __builtin_bswap64(first);
+	second = __builtin_bswap32(second);
+	uint64_t sum = (first & 0xffffffff) + (first >> 32) + second + src + dst;
 	sum = (sum & 0xffffffff) + (sum >> 32);
 	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
-	w[2] |= (uint32_t)(uint16_t)~sum << 16; /* little-endian: the checksum is the upper half */
-	p -= sizeof w;
-	memcpy(p, w, sizeof w);
+	second |= (uint32_t)(uint16_t)~sum << 16; /* little-endian: the checksum is the upper half */
+	uint64_t addresses = (uint64_t)dst << 32 | src;
+	p -= 20;
+	memcpy(p, &first, 8);
+	memcpy(p + 8, &second, 4);
+	memcpy(p + 12, &addresses, 8);
 	return p;
 }
 

@@ -100,38 +100,41 @@ static void take(struct worker *w, struct egress *e, const struct ib_recv *r, un
 	}
 }
 
-static const struct table *destinations(const struct tables *t, const struct message *g)
+/* Finds the destinations of those messages that came to a group, or of the others. */
+static void look_up_some(const struct table *t, struct egress *e, bool multicast)
 {
-	return g->multicast ? &t->mgids : &t->standin_qps;
+	struct table_key keys[BURST];
+	const void *found[BURST];
+	unsigned n = 0;
+	for (unsigned i = 0; i < e->n; i++)
+		if (e->message[i].multicast == multicast)
+			keys[n++] = e->message[i].to;
+	if (n == 0)
+		return;
+	table_find_bulk(t, keys, n, found);
+	n = 0;
+	for (unsigned i = 0; i < e->n; i++)
+		if (e->message[i].multicast == multicast)
+			e->message[i].found = found[n++];
 }
 
 static void look_up(struct worker *w, struct egress *e)
 {
 	const struct tables *t = w->bench->tables;
-	uint64_t from[BURST], to[BURST];
-	for (unsigned i = 0; i < e->n; i++) {
-		struct message *g = &e->message[i];
-		from[i] = table_hash(&t->sources, &g->from);
-		to[i] = table_hash(destinations(t, g), &g->to);
-		table_prefetch_bucket(&t->sources, from[i]);
-		table_prefetch_bucket(destinations(t, g), to[i]);
-	}
-	for (unsigned i = 0; i < e->n; i++) {
-		table_prefetch_entry(&t->sources, from[i]);
-		table_prefetch_entry(destinations(t, &e->message[i]), to[i]);
-	}
-	for (unsigned i = 0; i < e->n; i++) {
-		struct message *g = &e->message[i];
-		g->source = table_find(&t->sources, from[i], &g->from);
-		const void *found = table_find(destinations(t, g), to[i], &g->to);
-		g->group = g->multicast ? found : NULL;
-		g->standin = g->multicast ? NULL : found;
-	}
+	struct table_key keys[BURST];
+	const void *found[BURST];
+	for (unsigned i = 0; i < e->n; i++)
+		keys[i] = e->message[i].from;
+	table_find_bulk(&t->sources, keys, e->n, found);
+	for (unsigned i = 0; i < e->n; i++)
+		e->message[i].source = found[i];
+	look_up_some(&t->standin_qps, e, false);
+	look_up_some(&t->mgids, e, true);
 }
 
 static enum drop set_group(struct message *g)
 {
-	const struct mgid_entry *m = g->group;
+	const struct mgid_entry *m = g->found;
 	if (unlikely(!m))
 		return DROP_mc_unknown;
 	if (unlikely(!(m->flags & GROUP_TO_ROCE)))
@@ -149,7 +152,7 @@ static enum drop set_group(struct message *g)
 
 static enum drop set_standin(const struct worker *w, struct message *g)
 {
-	const struct standin_qp_entry *s = g->standin;
+	const struct standin_qp_entry *s = g->found;
 	if (unlikely(!s))
 		return DROP_standin_unknown;
 	if (unlikely(g->payload_len > w->bench->roce_mtu))
@@ -215,7 +218,7 @@ static void count_sent(struct worker *w, const struct message *g)
 	c->sent++;
 	c->sent_bytes += g->payload_len;
 	if (g->multicast && w->groups) {
-		struct group_counters *gc = &w->groups[g->group->id];
+		struct group_counters *gc = &w->groups[((const struct mgid_entry *)g->found)->id];
 		gc->packets[IB_TO_ROCE]++;
 		gc->bytes[IB_TO_ROCE] += g->payload_len;
 	}

@@ -65,6 +65,26 @@ static bool is_loopback6(const uint8_t *ip6)
 	return memcmp(ip6, loopback, sizeof loopback) == 0;
 }
 
+static bool is_own4(const struct bench *b, const uint8_t *ip4)
+{
+	uint32_t raw;
+	memcpy(&raw, ip4, sizeof raw);
+	for (unsigned i = 0; i < b->addresses; i++)
+		if (b->own4[i].address == raw)
+			return true;
+	return false;
+}
+
+static bool is_broadcast4(const struct bench *b, const uint8_t *ip4)
+{
+	uint32_t raw;
+	memcpy(&raw, ip4, sizeof raw);
+	for (unsigned i = 0; i < b->addresses; i++)
+		if (b->own4[i].broadcast == raw)
+			return true;
+	return false;
+}
+
 static bool is_own(const struct bench *b, const uint8_t *addr16)
 {
 	for (unsigned i = 0; i < b->addresses; i++)
@@ -75,8 +95,10 @@ static bool is_own(const struct bench *b, const uint8_t *addr16)
 
 static void set_mapped(struct table_key *k, const uint8_t *ip4)
 {
-	memcpy(k->addr, MAPPED, sizeof MAPPED);
-	memcpy(k->addr + 12, ip4, 4);
+	uint32_t raw;
+	memcpy(&raw, ip4, sizeof raw);
+	uint64_t words[2] = {0, (uint64_t)raw << 32 | 0xffff0000}; /* little-endian; loaded as words again */
+	memcpy(k->addr, words, sizeof words);
 	k->number = 0;
 }
 
@@ -96,12 +118,14 @@ static bool checksum_right(const struct packet *p, const uint8_t *udp, uint32_t 
 }
 
 /* UDP of RoCEv2: ip_payload is what the IP header promises, and is there. */
-static enum drop parse_udp(struct packet *p, const uint8_t *udp, uint32_t ip_payload)
+static enum drop parse_udp(const struct bench *b, struct packet *p, const uint8_t *udp, uint32_t ip_payload)
 {
 	if (unlikely(ip_payload < UDP_LEN))
 		return DROP_udp_len;
 	if (unlikely(be16(udp + 2) != ROCE_PORT))
 		return DROP_not_roce;
+	if (unlikely(!(b->versions & ROCE_V2)))
+		return DROP_version_off;
 	uint32_t len = be16(udp + 4);
 	if (unlikely(len < MIN_UD || len > ip_payload || len % 4 != 0))
 		return DROP_udp_len;
@@ -115,29 +139,37 @@ static enum drop parse_udp(struct packet *p, const uint8_t *udp, uint32_t ip_pay
 	return PASS;
 }
 
-static enum drop check_source4(const struct bench *b, const struct packet *p, const uint8_t *ip)
+/* No host has such an address: this network, loopback, groups, reserved, broadcast. */
+static bool is_no_host4(const uint8_t *ip4)
 {
-	uint8_t a = ip[12];
-	if (unlikely(a == 0 || a == 127 || a >= 224))
+	return ip4[0] == 0 || ip4[0] == 127 || ip4[0] >= 224;
+}
+
+static enum drop check_source4(const struct bench *b, const uint8_t *ip)
+{
+	if (unlikely(is_no_host4(ip + 12)))
 		return DROP_ip_badsrc;
 	if (unlikely(memcmp(ip + 12, ip + 16, 4) == 0))
 		return DROP_ip_badsrc;
-	return unlikely(is_own(b, p->src.addr)) ? DROP_loop_self : PASS;
+	return unlikely(is_own4(b, ip + 12)) ? DROP_loop_self : PASS;
+}
+
+/* 224.0.0.0/24 never leaves its link (RFC 5771 §4). */
+static bool is_control4(const uint8_t *ip4)
+{
+	return ip4[0] == 224 && ip4[1] == 0 && ip4[2] == 0;
 }
 
 static enum drop check_dest4(const struct bench *b, struct packet *p, const uint8_t *ip)
 {
 	uint8_t a = ip[16];
 	p->multicast = (a & 0xf0) == 0xe0;
-	p->control_group = a == 224 && ip[17] == 0 && ip[18] == 0;
+	p->control_group = is_control4(ip + 16);
 	if (likely(p->multicast))
 		return PASS;
 	if (unlikely(a == 0 || a == 127 || a >= 240))
 		return DROP_ip_baddst;
-	for (unsigned i = 0; i < b->addresses; i++)
-		if (unlikely(memcmp(b->broadcast[i], ip + 16, 4) == 0))
-			return DROP_ip_baddst;
-	return PASS;
+	return unlikely(is_broadcast4(b, ip + 16)) ? DROP_ip_baddst : PASS;
 }
 
 static unsigned parse_ipv4(const struct bench *b, struct packet *p, uint32_t len)
@@ -160,7 +192,7 @@ static unsigned parse_ipv4(const struct bench *b, struct packet *p, uint32_t len
 		return DROP_ip_ttl;
 	set_mapped(&p->src, ip + 12);
 	set_mapped(&p->dst, ip + 16);
-	enum drop d = check_source4(b, p, ip);
+	enum drop d = check_source4(b, ip);
 	if (unlikely(d))
 		return d;
 	d = check_dest4(b, p, ip);
@@ -172,7 +204,7 @@ static unsigned parse_ipv4(const struct bench *b, struct packet *p, uint32_t len
 	p->tclass = ip[1];
 	p->hop_limit = ip[8];
 	p->flow_label = 0;
-	return parse_udp(p, ip + IPV4_LEN, total - IPV4_LEN);
+	return parse_udp(b, p, ip + IPV4_LEN, total - IPV4_LEN);
 }
 
 static unsigned next_header6(const uint8_t *ip, uint32_t len)
@@ -240,13 +272,13 @@ static unsigned parse_ipv6(const struct bench *b, struct packet *p, uint32_t len
 	p->tclass = (uint8_t)(be16(ip) >> 4);
 	p->hop_limit = ip[7];
 	p->flow_label = be32(ip) & 0xfffff;
-	return parse_udp(p, ip + IPV6_LEN, payload);
+	return parse_udp(b, p, ip + IPV6_LEN, payload);
 }
 
 static enum drop check_addresses_grh(const struct bench *b, struct packet *p, const uint8_t *src, const uint8_t *dst)
 {
-	bool group4 = is_mapped(src) && (src[12] & 0xf0) == 0xe0;
-	if (unlikely(src[0] == 0xff || is_zero(src) || group4 || memcmp(src, dst, 16) == 0))
+	bool no_host4 = is_mapped(src) && is_no_host4(src + 12);
+	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || no_host4 || memcmp(src, dst, 16) == 0))
 		return DROP_ip_badsrc;
 	if (unlikely(is_own(b, src)))
 		return DROP_loop_self;
@@ -273,10 +305,12 @@ static unsigned parse_grh(const struct bench *b, struct packet *p, uint32_t len)
 		return d;
 	set_addr(&p->src, grh + 8);
 	/* RoCEv1 writes the IPv4 group a.b.c.d as ff0e::ffff:a.b.c.d; the tables know it IPv4-mapped */
-	if (dst[0] == 0xff && dst[1] == 0x0e && memcmp(dst + 2, MAPPED + 2, 10) == 0)
+	if (dst[0] == 0xff && dst[1] == 0x0e && memcmp(dst + 2, MAPPED + 2, 10) == 0) {
 		set_mapped(&p->dst, dst + 12);
-	else
+		p->control_group = is_control4(dst + 12);
+	} else {
 		set_addr(&p->dst, dst);
+	}
 	p->kind = ICRC_GRH;
 	p->tclass = (uint8_t)(be16(grh) >> 4);
 	p->hop_limit = grh[7];

@@ -26,17 +26,30 @@ static void hand_to_management(struct worker *w, struct rte_mbuf *m)
 	rte_pktmbuf_free(m);
 }
 
+/* Fetches a frame's headers and the payload behind them, whose mbuf has been fetched before. */
+static inline void prefetch_frame(const struct rte_mbuf *m)
+{
+	const uint8_t *p = rte_pktmbuf_mtod(m, const uint8_t *);
+	rte_prefetch0(p);
+	rte_prefetch0(p + RTE_CACHE_LINE_SIZE);
+	rte_prefetch0(p + 2 * RTE_CACHE_LINE_SIZE);
+}
+
 /* Parses n frames into the burst. */
 static void take(struct worker *w, struct burst *b, struct rte_mbuf **m, unsigned n)
 {
 	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
-	enum { AHEAD = 4 };
-	for (unsigned i = 0; i < n && i < AHEAD; i++)
-		rte_prefetch0(rte_pktmbuf_mtod(m[i], void *));
+	enum { MBUFS_AHEAD = 16, FRAMES_AHEAD = 8 };
+	for (unsigned i = 0; i < n && i < MBUFS_AHEAD; i++)
+		rte_prefetch0(m[i]);
+	for (unsigned i = 0; i < n && i < FRAMES_AHEAD; i++)
+		prefetch_frame(m[i]);
 	b->n = 0;
 	for (unsigned i = 0; i < n; i++) {
-		if (i + AHEAD < n)
-			rte_prefetch0(rte_pktmbuf_mtod(m[i + AHEAD], void *));
+		if (i + MBUFS_AHEAD < n)
+			rte_prefetch0(m[i + MBUFS_AHEAD]);
+		if (i + FRAMES_AHEAD < n)
+			prefetch_frame(m[i + FRAMES_AHEAD]);
 		unsigned result = parse(w->bench, m[i], &b->packet[b->n]);
 		if (unlikely(result == ODD)) {
 			hand_to_management(w, m[i]);
@@ -95,31 +108,39 @@ static void check_transport(struct worker *w, struct burst *b, bool again)
 	b->n = kept;
 }
 
-/* Finds stand-in and destination of every packet: buckets first, then entries, so that misses overlap. */
+/* Finds the destinations of those packets that go to a group, or of the others. */
+static void look_up_some(const struct table *t, struct burst *b, bool multicast)
+{
+	struct table_key keys[BURST];
+	const void *found[BURST];
+	unsigned n = 0;
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->packet[i].multicast == multicast)
+			keys[n++] = b->packet[i].dst;
+	if (n == 0)
+		return;
+	table_find_bulk(t, keys, n, found);
+	n = 0;
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->packet[i].multicast == multicast)
+			b->packet[i].to = found[n++];
+}
+
+/* Finds stand-in and destination of every packet. */
 static void look_up(struct worker *w, struct burst *b)
 {
 	const struct tables *t = w->bench->tables;
-	uint64_t src[BURST], dst[BURST];
+	struct table_key keys[BURST];
+	const void *found[BURST];
 	for (unsigned i = 0; i < b->n; i++) {
-		struct packet *p = &b->packet[i];
-		const struct table *to = p->multicast ? &t->groups : &t->nodes;
-		p->src.number = p->src_qpn;
-		src[i] = table_hash(&t->standins, &p->src);
-		dst[i] = table_hash(to, &p->dst);
-		table_prefetch_bucket(&t->standins, src[i]);
-		table_prefetch_bucket(to, dst[i]);
+		keys[i] = b->packet[i].src;
+		keys[i].number = b->packet[i].src_qpn;
 	}
-	for (unsigned i = 0; i < b->n; i++) {
-		const struct table *to = b->packet[i].multicast ? &t->groups : &t->nodes;
-		table_prefetch_entry(&t->standins, src[i]);
-		table_prefetch_entry(to, dst[i]);
-	}
-	for (unsigned i = 0; i < b->n; i++) {
-		struct packet *p = &b->packet[i];
-		const struct table *to = p->multicast ? &t->groups : &t->nodes;
-		p->standin = table_find(&t->standins, src[i], &p->src);
-		p->to = table_find(to, dst[i], &p->dst);
-	}
+	table_find_bulk(&t->standins, keys, b->n, found);
+	for (unsigned i = 0; i < b->n; i++)
+		b->packet[i].standin = found[i];
+	look_up_some(&t->nodes, b, false);
+	look_up_some(&t->groups, b, true);
 }
 
 static enum drop check_group(const struct packet *p)
@@ -221,7 +242,7 @@ static void address_node(struct ib_ah *ah, const struct node_entry *n, const str
 	memcpy(ah->dgid, n->gid, 16);
 	ah->dlid = n->lid;
 	ah->sl = asked_sl ? asked_sl : n->sl;
-	ah->hop_limit = p->hop_limit - 1; /* 0 never comes this far */
+	ah->hop_limit = p->hop_limit ? p->hop_limit - 1 : 0; /* 0: a GRH of RoCEv1, which means this subnet only */
 }
 
 /* Cuts the mbuf down to its payload and says where it goes. */
@@ -305,8 +326,9 @@ unsigned roce_to_ib(struct worker *w)
 unsigned roce_to_ib_again(struct worker *w)
 {
 	struct rte_mbuf *m[BURST];
-	struct burst b = {.n = 0};
+	struct burst b;
 	unsigned n = rte_ring_sc_dequeue_burst(w->again, (void **)m, BURST, NULL);
+	b.n = 0;
 	for (unsigned i = 0; i < n; i++) {
 		unsigned result = parse(w->bench, m[i], &b.packet[b.n]);
 		if (likely(result == PASS))

@@ -18,10 +18,10 @@ enum {
 static const uint32_t QKEY_GSI = 0x80010000;
 static const uint32_t QKEY_CONTROLLED = 0x80000000;
 
-/* IBTA vol 1 §10.9.3: same partition, and one of the two a full member; the bridge is one. */
+/* IBTA vol 1 §10.9.3: the same partition, of which 0 is none, and one of the two a full member. */
 static bool pkey_matches(uint16_t theirs, uint16_t ours)
 {
-	return ((theirs ^ ours) & 0x7fff) == 0 && ((theirs | ours) & 0x8000) != 0;
+	return ((theirs ^ ours) & 0x7fff) == 0 && ((theirs | ours) & 0x8000) != 0 && (theirs & 0x7fff) != 0;
 }
 
 /* Splits what follows the BTH. have: the bytes from the BTH up to the ICRC, at least BTH and DETH. */

@@ -56,7 +56,10 @@ struct bench {
 	uint8_t dscp_of_sl[16]; /* for messages without a GRH */
 	uint8_t pcp_of_sl[16];
 	uint8_t address[MAX_ADDRESSES][16];
-	uint8_t broadcast[MAX_ADDRESSES][4]; /* IPv4 subnet broadcasts; zero: none */
+	struct {
+		uint32_t address;   /* as it lies in a packet; zero: the address is IPv6 */
+		uint32_t broadcast; /* zero: none */
+	} own4[MAX_ADDRESSES];
 	struct prefix allow[MAX_PREFIXES];
 	struct rte_ring *again[MAX_WORKERS]; /* every worker's again ring, to hand packets over */
 	struct tables *tables;

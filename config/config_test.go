@@ -230,3 +230,24 @@ func TestTopologyBesideConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// What is understood but has no effect yet is said, in line order.
+func TestNotes(t *testing.T) {
+	c, err := Load(filepath.Join("..", "docs", "example.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var about []string
+	last := 0
+	for _, n := range c.Notes {
+		if n.Line < last {
+			t.Errorf("line %d comes after line %d", n.Line, last)
+		}
+		last = n.Line
+		what, _, _ := strings.Cut(strings.TrimPrefix(n.What, "note: "), " ")
+		about = append(about, what)
+	}
+	if want := []string{"rates", "services", "the"}; !reflect.DeepEqual(about, want) {
+		t.Errorf("notes about %q, want %q", about, want)
+	}
+}

@@ -101,7 +101,15 @@ func (p *parser) checkGroups() {
 		if !g.MGID.IsZero() {
 			mgids.twice(t, "mgid", g.MGID)
 		}
+		if g.RatePPS != 0 {
+			p.note(t, "rate", "rates are checked, but this version does not police groups yet")
+		}
 	}
+}
+
+// note remarks on a key that is right but has no effect.
+func (p *parser) note(t *table, key, what string) {
+	p.cfg.Notes = append(p.cfg.Notes, Problem{p.file, t.line(key), t.who, "note: " + what})
 }
 
 // checkServices looks for services named twice, and notes that none is served yet.
@@ -112,8 +120,7 @@ func (p *parser) checkServices() {
 		if s.Port != 0 {
 			ports.twice(t, "port", s.Port)
 		}
-		p.cfg.Notes = append(p.cfg.Notes, Problem{p.file, t.line("port"), t.who,
-			"note: services are checked, but this version does not serve them yet"})
+		p.note(t, "port", "services are checked, but this version does not serve them yet")
 	}
 }
 

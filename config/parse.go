@@ -51,6 +51,7 @@ func Parse(name string, data []byte) (*Config, error) {
 		p.problems.sortByLine()
 		return nil, p.problems
 	}
+	Problems(p.cfg.Notes).sortByLine()
 	return p.cfg, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"causeway/ibside/fabric/door"
 	"causeway/lcore"
 )
 
@@ -24,7 +23,7 @@ type roceCase struct {
 type ibCase struct {
 	name  string
 	drop  string
-	msg   door.Received
+	msg   message
 	world func(*world)
 }
 
@@ -45,16 +44,13 @@ func named(t *testing.T, name string) map[lcore.Drop]uint64 {
 	return map[lcore.Drop]uint64{d: 1}
 }
 
-// standFor returns a stand of the changed world; one serves all cases that change nothing.
-func standFor(t *testing.T, common **stand, change func(*world), all testing.TB) *stand {
+// standFor returns a stand of the changed world, or the one that serves all cases that change nothing.
+func standFor(t *testing.T, common *stand, change func(*world)) *stand {
 	t.Helper()
-	if change != nil {
-		return newStand(t, smallWorld().with(change))
+	if change == nil {
+		return common
 	}
-	if *common == nil {
-		*common = newStand(all, smallWorld())
-	}
-	return *common
+	return newStand(t, smallWorld().with(change))
 }
 
 // checkVerdict asserts that one packet came in and left by the reason, or by the door or port.
@@ -74,10 +70,10 @@ func checkVerdict(t *testing.T, s *stand, d lcore.Direction, before lcore.Direct
 }
 
 func TestDropsFromRoCE(t *testing.T) {
-	var common *stand
+	common := newStand(t, smallWorld())
 	for _, c := range roceCases() {
 		t.Run(c.name, func(t *testing.T) {
-			s := standFor(t, &common, c.world, parent(t))
+			s := standFor(t, common, c.world)
 			before := s.counters(lcore.RoCEToIB)
 			s.fromRoCE(c.frame)
 			checkVerdict(t, s, lcore.RoCEToIB, before, c.drop)
@@ -92,10 +88,10 @@ func TestDropsFromRoCE(t *testing.T) {
 }
 
 func TestDropsFromIB(t *testing.T) {
-	var common *stand
+	common := newStand(t, smallWorld())
 	for _, c := range ibCases {
 		t.Run(c.name, func(t *testing.T) {
-			s := standFor(t, &common, c.world, parent(t))
+			s := standFor(t, common, c.world)
 			before := s.counters(lcore.IBToRoCE)
 			s.fromIB(c.msg)
 			checkVerdict(t, s, lcore.IBToRoCE, before, c.drop)

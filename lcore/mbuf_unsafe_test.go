@@ -36,7 +36,7 @@ func chain(first, second dpdk.Mbuf) {
 
 // fromIBCut has a message come in at the IB door whose completion says that it has n bytes, with the GRH area. A door
 // made of rings cannot: so its mbuf is cut in the ring. To know which mbuf that is, all others are taken first.
-func (s *stand) fromIBCut(msg door.Received, n int) {
+func (s *stand) fromIBCut(msg message, n int) {
 	s.t.Helper()
 	all := make([]dpdk.Mbuf, s.pool.Size()-s.pool.InUse())
 	for i := range all {
@@ -46,7 +46,7 @@ func (s *stand) fromIBCut(msg door.Received, n int) {
 		}
 	}
 	all[0].Free()
-	if s.door.Deliver(0, []door.Received{msg}) != 1 {
+	if s.door.Deliver(0, []door.Received{door.Received(msg)}) != 1 {
 		s.t.Fatal("the door did not take the message")
 	}
 	h := headOf(all[0])

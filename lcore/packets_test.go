@@ -154,3 +154,37 @@ func sign(f []byte) []byte {
 	ib.PutICRC(f[end:], crc(f[at:end]))
 	return f
 }
+
+// received is a message from the node to the host's stand-in, with a GRH, as changed.
+func received(change ...func(*message)) message {
+	m := message{
+		QPN: standInQPN, SrcQP: nodeQPN, SLID: nodeLID, SL: 3, PKeyIndex: 1, HasGRH: true, Payload: []byte("Hello"),
+	}
+	m.grh(ib.GRHFields{TClass: 0x60, FlowLabel: 0x12345, HopLimit: 64, SGID: nodeGID, DGID: bridgeGID})
+	for _, f := range change {
+		f(&m)
+	}
+	return m
+}
+
+// toGroup sends the message to a group.
+func toGroup(mgid ib.GID) func(*message) {
+	return func(m *message) { m.QPN = standInQPN + 99; copy(m.GRH[24:], mgid[:]) }
+}
+
+// fromNode sends the message from another node.
+func fromNode(gid ib.GID, lid ib.LID) func(*message) {
+	return func(m *message) { m.SLID = lid; copy(m.GRH[8:], gid[:]) }
+}
+
+func noGRH(m *message) { m.HasGRH, m.GRH = false, [40]byte{} }
+
+func anEthernetDoor(w *world) { w.config.IBIsEthernet = true }
+
+// inIPv4 gives the message an IPv4 header, where RoCE devices leave one.
+func inIPv4(src, dst netip.Addr) func(*message) {
+	return func(m *message) {
+		ip := slices.Clone(v4(func(p *roce.Packet) { p.SrcIP, p.DstIP = src, dst })[atNet : atNet+20])
+		m.GRH = [40]byte(append(make([]byte, 20), ip...))
+	}
+}

@@ -3,23 +3,48 @@
 package lcore_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"causeway/dpdk"
 	"causeway/ibside/fabric/door"
+	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/tables"
 )
 
+// workerLcores are the lcores on which a worker can run; none on a machine with one CPU.
+var workerLcores []uint
+
+// spareCPU returns the last CPU that this process may use, if it is not the only one.
+func spareCPU() []int {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return nil
+	}
+	_, list, _ := strings.Cut(string(status), "Cpus_allowed_list:")
+	list, _, _ = strings.Cut(strings.TrimSpace(list), "\n")
+	last := list[strings.LastIndexAny(list, ",-")+1:]
+	cpu, err := strconv.Atoi(last)
+	if err != nil || last == list {
+		return nil
+	}
+	return []int{cpu}
+}
+
 func TestMain(m *testing.M) {
-	eal, err := dpdk.Init(dpdk.EALConfig{Name: "lcoretest", MemoryMiB: 256})
+	eal, err := dpdk.Init(dpdk.EALConfig{Name: "lcoretest", MemoryMiB: 256, Workers: spareCPU()})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	workerLcores = eal.WorkerLcores()
 	code := m.Run()
 	if err := eal.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -33,6 +58,9 @@ const (
 	standRing  = 1024 // of the door, each way, and of the port's queues
 	handed     = 1024 // rings between a worker and management: setup.c; DPDK's rings hold one less than their size
 )
+
+// stands numbers the pools: DPDK wants names.
+var stands atomic.Int32
 
 // A stand is a bench with rings for doors: the test is both fabrics, and management.
 //
@@ -66,7 +94,7 @@ func newStand(t testing.TB, w *world) *stand {
 		}
 	}
 	var err error
-	s.pool, err = dpdk.NewMempool("stand", standMbufs, lcore.DataRoom, door.PrivSize)
+	s.pool, err = dpdk.NewMempool(fmt.Sprintf("stand%d", stands.Add(1)), standMbufs, lcore.DataRoom, door.PrivSize)
 	must(err)
 	s.port, err = dpdk.OpenRingPort(dpdk.PortConfig{
 		Pool: s.pool, RxQueues: workers, TxQueues: workers, RxDescs: standRing, TxDescs: standRing,
@@ -185,10 +213,14 @@ func (s *stand) takeOdd() []lcore.OddFrame {
 func (s *stand) toIB(worker int) []door.Sent { return s.sent[:s.door.Take(worker, s.sent)] }
 
 // fromIB has messages come in at the IB door, for the first worker, and the workers work.
-func (s *stand) fromIB(msgs ...door.Received) {
+func (s *stand) fromIB(msgs ...message) {
 	s.t.Helper()
-	if n := s.door.Deliver(0, msgs); n != len(msgs) {
-		s.t.Fatalf("the door took %d of %d messages", n, len(msgs))
+	in := make([]door.Received, len(msgs))
+	for i, m := range msgs {
+		in[i] = door.Received(m)
+	}
+	if n := s.door.Deliver(0, in); n != len(in) {
+		s.t.Fatalf("the door took %d of %d messages", n, len(in))
 	}
 	s.work()
 }
@@ -208,7 +240,9 @@ func (s *stand) toRoCE(worker int) [][]byte {
 }
 
 // counters returns the sum over all workers of one direction.
-func (s *stand) counters(d lcore.Direction) lcore.DirectionCounters { return s.bench.Counters().Direction[d] }
+func (s *stand) counters(d lcore.Direction) lcore.DirectionCounters {
+	return s.bench.Counters().Direction[d]
+}
 
 // droppedSince returns what was dropped since before.
 func (s *stand) droppedSince(d lcore.Direction, before lcore.DirectionCounters) map[lcore.Drop]uint64 {
@@ -219,4 +253,39 @@ func (s *stand) droppedSince(d lcore.Direction, before lcore.DirectionCounters) 
 		}
 	}
 	return drops
+}
+
+// message is what the IB door receives.
+type message door.Received
+
+// grh writes the GRH of a message.
+func (m *message) grh(f ib.GRHFields) {
+	f.PayLen = ib.BTHLen + ib.DETHLen + (len(m.Payload)+3)&^3 + ib.ICRCLen
+	ib.PutGRH(m.GRH[:], f)
+}
+
+// reopen gives the stand a new bench, after a test has closed the one it had.
+func (s *stand) reopen() {
+	s.t.Helper()
+	bench, err := lcore.NewBench(s.world.config, s.tables.Pointer())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.bench = bench
+}
+
+// soil leaves ones in all mbufs: what a packet does not write is then not zero by luck.
+func (s *stand) soil() {
+	s.t.Helper()
+	ones := bytes.Repeat([]byte{0xff}, lcore.DataRoom-lcore.Headroom)
+	all := make([]dpdk.Mbuf, s.pool.Size()-s.pool.InUse())
+	for i := range all {
+		var err error
+		if all[i], err = s.pool.Alloc(ones); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, m := range all {
+		m.Free()
+	}
 }

@@ -135,6 +135,12 @@ func TestStamp(t *testing.T) {
 		if number, stamped, whole := ReadStamp(b); number != 1<<40+7 || !stamped || !whole || len(b) != max(size, 16) {
 			t.Errorf("size %d: %d bytes, %d, %v, %v", size, len(b), number, stamped, whole)
 		}
+		if _, _, whole := ReadStamp(append(b[:len(b):len(b)], 0)); whole {
+			t.Errorf("size %d: a byte more is not noticed", size)
+		}
+		if _, _, whole := ReadStamp(b[:len(b)-1]); whole {
+			t.Errorf("size %d: a byte less is not noticed", size)
+		}
 		for i := 16; i < len(b); i++ {
 			b[i] ^= 0x10
 			if _, _, whole := ReadStamp(b); whole {

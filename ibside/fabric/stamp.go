@@ -7,16 +7,20 @@ import (
 	"encoding/binary"
 )
 
-// stampLen is what a publisher's message begins with: 8 bytes of magic, an 8-byte number that counts from 1, big-endian.
-// The rest is a pattern made from the number, so that each byte is checked.
-const stampLen = 16
+// stampLen is what a publisher's message begins with: 8 bytes of magic, 2 of the message's size, 6 of a number that counts
+// from 1, big-endian. The rest is a pattern made from the number, so that each byte is checked.
+const (
+	stampLen   = 16
+	stampShift = 48 // of the size above the number
+)
 
 var stampMagic = []byte("causeway")
 
-// AppendStamped appends a message of size bytes, at least 16, with that number.
+// AppendStamped appends a message of size bytes, at least 16 and below 65536, with that number, below 2^48.
 func AppendStamped(b []byte, number uint64, size int) []byte {
+	size = max(size, stampLen)
 	b = append(b, stampMagic...)
-	b = binary.BigEndian.AppendUint64(b, number)
+	b = binary.BigEndian.AppendUint64(b, uint64(size)<<stampShift|number)
 	for i := stampLen; i < size; i++ {
 		b = append(b, stampByte(number, i))
 	}
@@ -33,7 +37,11 @@ func ReadStamp(b []byte) (number uint64, stamped, whole bool) {
 	if len(b) < stampLen || !bytes.HasPrefix(b, stampMagic) {
 		return 0, false, false
 	}
-	number = binary.BigEndian.Uint64(b[8:])
+	head := binary.BigEndian.Uint64(b[8:])
+	number = head & (1<<stampShift - 1)
+	if int(head>>stampShift) != len(b) {
+		return number, true, false
+	}
 	for i := stampLen; i < len(b); i++ {
 		if b[i] != stampByte(number, i) {
 			return number, true, false

@@ -14,6 +14,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -113,9 +114,10 @@ type Config struct {
 	StandIns        int // at most
 	StandInsPerHost int
 
-	Hosts  []tables.Host // static RoCE hosts
-	Nodes  []Node
-	Groups []Group
+	Hosts   []tables.Host // static RoCE hosts
+	Resolve []netip.Addr  // RoCE hosts that are asked for their MAC address
+	Nodes   []Node
+	Groups  []Group
 }
 
 // A Loop is the management loop.
@@ -128,15 +130,26 @@ type Loop struct {
 	link    frame.Link
 
 	do       chan func() // work for the loop's goroutine, from the others
-	nodes    map[netip.Addr]bool
-	standIns map[standInKey]standIn
-	perHost  map[netip.Addr]int
-	groups   []*membership
-	waiting  int // joins and paths that are not there yet
+	asking   sync.WaitGroup
+	together chan struct{} // holds a token for each question that the subnet administrator is busy with
+
+	nodes     map[netip.Addr]bool
+	standIns  map[standInKey]standIn
+	perHost   map[netip.Addr]int
+	questions []question
+	groups    []*membership
+	older     olderQueriers
+	started   bool
+	waiting   int       // joins and paths that are not there yet
+	kept      time.Time // when house was kept last
+	logged    map[string]time.Time
 
 	status atomic.Pointer[Status]
 	count  Counters
 }
+
+// togetherMost bounds how many questions the subnet administrator gets at a time.
+const togetherMost = 16
 
 // New makes a loop. Workers stand in the order of their numbers.
 func New(cfg Config, t *tables.Tables, door IBDoor, workers []Worker, log *slog.Logger) *Loop {
@@ -144,70 +157,119 @@ func New(cfg Config, t *tables.Tables, door IBDoor, workers []Worker, log *slog.
 		cfg: cfg, log: log, tables: t, door: door, workers: workers,
 		link:     frame.Link{MAC: cfg.MAC, VID: cfg.VLAN},
 		do:       make(chan func(), 256),
+		together: make(chan struct{}, togetherMost),
 		nodes:    map[netip.Addr]bool{},
 		standIns: map[standInKey]standIn{},
 		perHost:  map[netip.Addr]int{},
+		logged:   map[string]time.Time{},
 	}
 	l.publish()
 	return l
 }
 
-// Run manages until ctx ends; then it leaves the groups. Workers must run for longer than it does.
+// Run manages until ctx ends; then it leaves the groups. When it returns, nothing of it is left in the IB
+// door. Workers must run for longer than it does.
 func (l *Loop) Run(ctx context.Context) error {
 	if err := l.putStatic(); err != nil {
 		return err
 	}
 	l.resolveNodes(ctx)
 	l.joinGroups(ctx)
+	l.askForHosts()
+	l.started = true
 	l.publish()
 	l.turn(ctx)
-	return l.leaveGroups()
+	l.asking.Wait()
+	l.doPending() // what they had still to tell
+	err := l.leaveGroups()
+	l.publish()
+	return err
 }
 
-// idleTick bounds how long an odd frame waits when the loop is idle: the price is a wake-up of the CPU.
-const idleTick = time.Millisecond
+const (
+	// idleTick bounds how long an odd frame waits when the loop is idle: the price is a wake-up of the CPU.
+	idleTick = time.Millisecond
+	// houseEvery is how often the loop looks after what has no event of its own.
+	houseEvery = 100 * time.Millisecond
+)
 
-// turn is the loop proper.
+// turn is the loop proper. A flood of odd frames holds up neither the results of others nor the housekeeping:
+// each gets its turn after a burst of each worker.
 func (l *Loop) turn(ctx context.Context) {
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
-	housekeeping := time.NewTicker(100 * time.Millisecond)
-	defer housekeeping.Stop()
 	for ctx.Err() == nil {
-		if l.takeOdd() > 0 {
-			l.doPending()
+		busy := l.takeOdd() > 0
+		l.doPending()
+		l.keepHouse(time.Now())
+		if busy {
 			continue
 		}
 		select {
 		case f := <-l.do:
 			f()
-		case <-housekeeping.C:
-			l.tables.Reclaim()
-			l.publish()
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// doPending keeps a flood of odd frames from holding up everything else.
+// keepHouse does, now and then, what is due.
+func (l *Loop) keepHouse(now time.Time) {
+	if now.Sub(l.kept) < houseEvery {
+		return
+	}
+	l.kept = now
+	l.sendReports(now)
+	l.askAgain(now)
+	l.tables.Reclaim()
+	l.publish()
+}
+
+// doPending does what has been handed to the loop until now.
 func (l *Loop) doPending() {
-	for {
-		select {
-		case f := <-l.do:
-			f()
-		default:
-			return
-		}
+	for range len(l.do) {
+		(<-l.do)()
 	}
 }
 
-// later has the loop's goroutine run f, unless the loop has ended.
-func (l *Loop) later(ctx context.Context, f func()) {
+// later has the loop's goroutine run f. It reports false when ctx has ended instead.
+func (l *Loop) later(ctx context.Context, f func()) bool {
 	select {
 	case l.do <- f:
+		return true
 	case <-ctx.Done():
+		return false
 	}
+}
+
+// ask puts a question to the subnet administrator in a goroutine of its own, again with back-off until it
+// succeeds or ctx ends. Who waits for the next try does not keep others from theirs.
+func (l *Loop) ask(ctx context.Context, question func(context.Context) error) {
+	l.asking.Go(func() {
+		retry(ctx, func() error {
+			select {
+			case l.together <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			defer func() { <-l.together }()
+			asking, cancel := context.WithTimeout(ctx, askTimeout)
+			defer cancel()
+			return question(asking)
+		})
+	})
+}
+
+// mayLog keeps what anybody on the wire can cause as often as he likes from filling the log: it reports
+// whether the last such line was a second ago.
+func (l *Loop) mayLog(event string) bool {
+	now := time.Now()
+	if now.Sub(l.logged[event]) < time.Second {
+		return false
+	}
+	l.logged[event] = now
+	return true
 }
 
 func (l *Loop) takeOdd() int {

@@ -19,13 +19,21 @@ func (l *Loop) handleARP(w Worker, f frame.Frame) {
 	if !a.IsProbe() {
 		l.learn(a.SPA, a.SHA, vlanOf(f), 0)
 	}
-	// A probe asks whether an address is free: for the ones answered here it is not.
-	if a.Op != frame.ARPRequest || a.IsGratuitous() || !l.answersFor(a.TPA) {
+	if a.Op != frame.ARPRequest || a.IsGratuitous() || !l.answersFor(a.TPA) || a.IsProbe() && !l.isThere(a.TPA) {
 		l.count.NotForUs++
 		return
 	}
-	l.count.ARPAnswered++
-	l.send(w, frame.AppendARPReply(nil, l.link, a))
+	if l.send(w, frame.AppendARPReply(nil, l.link, a)) {
+		l.count.ARPAnswered++
+	}
+}
+
+// isThere reports whether an address that the bridge answers for is certainly taken. Who asks whether an
+// address is free (RFC 5227 §2.1.1, RFC 4862 §5.4) gives it up when answered; so he is not answered for a node
+// that the subnet does not have.
+func (l *Loop) isThere(a netip.Addr) bool {
+	_, _, found := l.tables.FindNode(a)
+	return found || l.isOwn(a)
 }
 
 // handleICMPv6 serves neighbour discovery and echo requests.
@@ -35,26 +43,40 @@ func (l *Loop) handleICMPv6(w Worker, f frame.Frame) {
 		return
 	}
 	nd, fault := frame.ParseND(f.Eth.Src(), f.IPv6, f.Payload)
-	if fault != "" {
+	switch {
+	case fault == frame.NDType: // routers', and errors
+		l.count.NotForUs++
+	case fault != "":
 		l.malformed(fault.Counter())
+	case nd.Type == frame.NDSolicitation:
+		l.solicited(w, f, nd)
+	case !nd.LinkLayer.IsZero() && (nd.Override || !l.isElsewhere(nd.Target, nd.LinkLayer)):
+		l.learn(nd.Target, nd.LinkLayer, vlanOf(f), 0)
+	default:
+		l.count.NotForUs++
+	}
+}
+
+// solicited learns who asks, and answers for the bridge and for IB nodes (proxy ND, RFC 4861 §7.2.8).
+func (l *Loop) solicited(w Worker, f frame.Frame, nd frame.NDFields) {
+	probe := f.Src().IsUnspecified()
+	if !probe && !nd.LinkLayer.IsZero() {
+		l.learn(f.Src(), nd.LinkLayer, vlanOf(f), 0)
+	}
+	if !l.answersFor(nd.Target) || probe && !l.isThere(nd.Target) {
+		l.count.NotForUs++
 		return
 	}
-	switch nd.Type {
-	case frame.NDSolicitation:
-		if !f.Src().IsUnspecified() && !nd.LinkLayer.IsZero() {
-			l.learn(f.Src(), nd.LinkLayer, vlanOf(f), 0)
-		}
-		if !l.answersFor(nd.Target) {
-			l.count.NotForUs++
-			return
-		}
+	if l.send(w, frame.AppendNA(nil, l.link, f.Eth.Src(), f.Src(), nd.Target)) {
 		l.count.NDAnswered++
-		l.send(w, frame.AppendNA(nil, l.link, f.Eth.Src(), f.Src(), nd.Target))
-	case frame.NDAdvertisement:
-		if !nd.LinkLayer.IsZero() {
-			l.learn(nd.Target, nd.LinkLayer, vlanOf(f), 0)
-		}
 	}
+}
+
+// isElsewhere reports whether a host is known by another MAC address, which an advertisement without Override
+// does not change (RFC 4861 §7.2.5).
+func (l *Loop) isElsewhere(ip netip.Addr, mac frame.MAC) bool {
+	h, _, known := l.tables.FindHost(ip)
+	return known && frame.MAC(h.MAC) != mac
 }
 
 func vlanOf(f frame.Frame) uint16 {
@@ -68,36 +90,60 @@ func vlanOf(f frame.Frame) uint16 {
 // address of the bridge or of an IB node. version 0: not known from this frame. It reports whether the
 // claim stands.
 func (l *Loop) learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8) bool {
+	if mac == l.cfg.MAC { // an echo of the bridge's own
+		return false
+	}
 	if l.answersFor(ip) {
-		if mac != l.cfg.MAC {
-			l.count.Spoofs++
-		}
+		l.count.Spoofs++
 		return false
 	}
 	old, _, known := l.tables.FindHost(ip)
-	if known && old.Static {
-		if old.MAC != mac {
-			l.count.Spoofs++
-			return false
-		}
-		mac, vlan = old.MAC, old.VLAN
-	}
-	if !known && version == 0 && !l.onLink(ip) { // behind a router, only data tells
+	switch {
+	case known && old.Static && old.MAC != mac:
+		l.count.Spoofs++
+		return false
+	case known && old.Static:
+		vlan = old.VLAN
+	case !known && version == 0 && !l.onLink(ip): // behind a router, only data tells
 		return false
 	}
-	if version == 0 {
+	data := version != 0
+	if !data {
 		version = max(old.Version, l.defaultVersion(known))
 	}
 	h := tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version, Static: old.Static}
 	if known && h == old {
 		return true
 	}
-	if _, err := l.tables.PutHost(h); err != nil {
-		l.log.Warn("host_refused", "ip", ip, "mac", mac, "error", err)
+	if err := l.putHost(h, data && !known); err != nil {
+		l.count.HostsRefused++
+		if l.mayLog("host_refused") {
+			l.log.Warn("host_refused", "ip", ip, "mac", mac, "error", err)
+		}
 		return false
 	}
 	l.countLearned(h, old, known)
 	return true
+}
+
+// putHost puts a host into the tables. urgent: if they are full, a host that was only heard of makes room, so
+// that a flood of ARP does not keep out who has something to send.
+func (l *Loop) putHost(h tables.Host, urgent bool) error {
+	_, err := l.tables.PutHost(h)
+	if err == nil || !urgent {
+		return err
+	}
+	for idle := range l.tables.AllHosts() {
+		if !idle.Static && l.perHost[idle.IP] == 0 {
+			if err := l.tables.DeleteHost(idle.IP); err != nil {
+				return err
+			}
+			l.count.HostsForgotten++
+			_, err = l.tables.PutHost(h)
+			return err
+		}
+	}
+	return err
 }
 
 func (l *Loop) defaultVersion(known bool) uint8 {
@@ -114,7 +160,9 @@ func (l *Loop) countLearned(h, old tables.Host, known bool) {
 		l.log.Info("host_learned", "ip", h.IP, "mac", frame.MAC(h.MAC), "vlan", h.VLAN, "roce_version", h.Version)
 	case h.MAC != old.MAC:
 		l.count.HostsMoved++
-		l.log.Info("host_moved", "ip", h.IP, "from", frame.MAC(old.MAC), "to", frame.MAC(h.MAC))
+		if l.mayLog("host_moved") {
+			l.log.Info("host_moved", "ip", h.IP, "from", frame.MAC(old.MAC), "to", frame.MAC(h.MAC))
+		}
 	}
 }
 

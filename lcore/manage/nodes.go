@@ -5,6 +5,7 @@ package manage
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"causeway/tables"
@@ -47,9 +48,7 @@ func (l *Loop) resolveNodes(ctx context.Context) {
 			continue
 		}
 		l.waiting++
-		go retry(ctx, func() error {
-			asking, cancel := context.WithTimeout(ctx, askTimeout)
-			defer cancel()
+		l.ask(ctx, func(asking context.Context) error {
 			lid, sl, err := l.door.Path(asking, n.GID)
 			if err != nil {
 				l.log.Warn("path_missing", "node", n.addrs(), "gid", n.GID, "error", err)
@@ -75,14 +74,29 @@ func (l *Loop) resolved(n Node) {
 // askTimeout bounds one question to the subnet administrator, its retransmissions included.
 const askTimeout = 5 * time.Second
 
+// Back-off between two tries of what did not succeed.
+const (
+	leastWait = 100 * time.Millisecond
+	mostWait  = 10 * time.Second
+)
+
 // retry calls f until it succeeds or ctx ends, after 0.1 s, 0.2 s … at most 10 s.
 func retry(ctx context.Context, f func() error) {
-	const most = 10 * time.Second
-	for wait := 100 * time.Millisecond; f() != nil; wait = min(2*wait, most) {
+	for wait := leastWait; f() != nil; wait = min(2*wait, mostWait) {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+func (n Node) addrs() []netip.Addr {
+	var a []netip.Addr
+	for _, ip := range []netip.Addr{n.IP4, n.IP6} {
+		if ip.IsValid() {
+			a = append(a, ip)
+		}
+	}
+	return a
 }

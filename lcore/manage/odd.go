@@ -36,11 +36,13 @@ func (l *Loop) handle(w Worker, o Odd) {
 	}
 }
 
-// send has worker w send a frame; that it could not is counted, and whoever waits for it asks again.
-func (l *Loop) send(w Worker, b []byte) {
+// send has worker w send a frame. That it could not is counted, and whoever waits for it asks again.
+func (l *Loop) send(w Worker, b []byte) bool {
 	if err := w.Send(b); err != nil {
 		l.count.SendFailed++
+		return false
 	}
+	return true
 }
 
 // isOwn reports whether a is an address of the bridge.

@@ -46,7 +46,9 @@ func (l *Loop) standInFor(f frame.Frame, held Held) {
 	}
 	if err := l.makeStandIn(key, held.Worker(), deth.QKey(), version); err != nil {
 		l.count.StandInsDenied++
-		l.log.Debug("standin_refused", "host", key.host, "qpn", key.qpn, "error", err)
+		if l.mayLog("standin_refused") {
+			l.log.Warn("standin_refused", "host", key.host, "qpn", key.qpn, "error", err)
+		}
 		held.Refuse(RefuseFull)
 		return
 	}
@@ -55,13 +57,13 @@ func (l *Loop) standInFor(f frame.Frame, held Held) {
 
 // transportOf returns the source of a RoCE frame, its DETH and its RoCE version. The worker has checked it.
 func transportOf(f frame.Frame) (src netip.Addr, deth ib.DETH, version uint8) {
-	bth, version := f.Payload, uint8(roceV1)
+	var bth []byte
 	if f.Type == frame.TypeRoCEv1 {
 		grh, ok := ib.AsGRH(f.Payload)
 		if !ok {
 			return src, nil, 0
 		}
-		src, bth = grh.SGID().Addr(), f.Payload[ib.GRHLen:]
+		src, bth, version = grh.SGID().Addr(), f.Payload[ib.GRHLen:], roceV1
 	} else {
 		_, payload, fault := f.UDP()
 		if fault != "" {

@@ -24,6 +24,9 @@ type Counters struct {
 	GroupQueries   uint64
 	HostsLearned   uint64
 	HostsMoved     uint64
+	HostsRefused   uint64 // no room for another
+	HostsForgotten uint64 // made room for one that sends
+	HostsAsked     uint64 // questions for a MAC address
 	Spoofs         uint64 // contradicted a static entry or claimed an address of the other side
 	NotForUs       uint64 // understood, and nothing to do
 	Malformed      map[string]uint64
@@ -39,7 +42,7 @@ func (l *Loop) publish() {
 	c := l.count
 	c.Malformed = maps.Clone(l.count.Malformed)
 	l.status.Store(&Status{
-		Ready:    l.waiting == 0 && len(l.groups) == len(l.cfg.Groups),
+		Ready:    l.started && l.waiting == 0 && len(l.groups) == len(l.cfg.Groups),
 		Waiting:  l.waiting,
 		Hosts:    l.tables.LenHosts(),
 		Nodes:    l.tables.LenNodes(),

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"maps"
+	"testing"
+
+	"causeway/dpdk"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/frame/roce"
+)
+
+// A wayCase is a drop at a way out, or by management: it takes more than one frame to provoke it.
+type wayCase struct {
+	name      string
+	drop      string
+	direction lcore.Direction
+	count     uint64 // how many packets die of it
+	world     func(*world)
+	provoke   func(*stand)
+}
+
+func twoWorkers(w *world) {
+	w.workers = 2
+	w.standIns[0].Worker = 1
+}
+
+// newcomer is good RoCE from a QP without a stand-in.
+func newcomer() []byte { return v4(fromNewcomer(newcomerIP)) }
+
+func repeat(f []byte, n int) [][]byte {
+	all := make([][]byte, n)
+	for i := range all {
+		all[i] = f
+	}
+	return all
+}
+
+func endHeld(reason lcore.Drop) func(*stand) {
+	return func(s *stand) {
+		s.fromRoCE(newcomer())
+		for _, o := range s.takeOdd() {
+			o.Held.Drop(reason)
+		}
+	}
+}
+
+var wayCases = []wayCase{
+	{"a frame in two mbufs", "l2_toolong", lcore.RoCEToIB, 1, nil, func(s *stand) {
+		var m [2]dpdk.Mbuf
+		for i, part := range [][]byte{v4(payload(4000))[:2000], v4(payload(4000))[2000:]} {
+			var err error
+			if m[i], err = s.pool.Alloc(part); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		chain(m[0], m[1])
+		s.arriveMbufs(0, m[:1])
+		s.work()
+	}},
+	{"a completion of 39 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *stand) { s.fromIBCut(received(), 39) }},
+	{"a completion of 0 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *stand) { s.fromIBCut(received(), 0) }},
+	{"the IB door full", "ib_full", lcore.RoCEToIB, 3, nil, func(s *stand) {
+		s.fromRoCE(repeat(v4(), standRing)...)
+		s.fromRoCE(repeat(v4(), 3)...)
+	}},
+	{"the Ethernet port full", "eth_full", lcore.IBToRoCE, 3, nil, func(s *stand) {
+		for range standRing {
+			s.fromIB(received())
+		}
+		s.fromIB(received(), received(), received())
+	}},
+	{"management's ring full", "odd_full", lcore.RoCEToIB, 4, nil, func(s *stand) {
+		s.deaf = true
+		s.fromRoCE(repeat(newcomer(), handed)...)
+		s.fromRoCE(repeat(newcomer(), 3)...)
+	}},
+	{"the other worker's ring full", "peer_full", lcore.RoCEToIB, 4, twoWorkers, func(s *stand) {
+		s.arrive(0, repeat(v4(), handed)...)
+		for s.workers[0].Step() > 0 {
+		}
+		s.arrive(0, repeat(v4(), 3)...)
+		s.workers[0].Step()
+		s.work()
+	}},
+	{"its own ring full when management gives frames back", "peer_full", lcore.RoCEToIB, 1, nil, func(s *stand) {
+		s.fromRoCE(repeat(newcomer(), handed)...)
+		s.world.addHost(newcomerIP, lcore.V2)
+		if err := s.world.populate(s.tables); err != nil {
+			s.t.Fatal(err)
+		}
+		for _, o := range s.takeOdd() {
+			o.Held.Again()
+		}
+		s.work()
+	}},
+	{"given back without a stand-in", "standin_unknown", lcore.RoCEToIB, 1, nil, func(s *stand) {
+		s.fromRoCE(newcomer())
+		s.takeOdd()[0].Held.Again()
+		s.work()
+	}},
+	{"too many stand-ins", "standin_full", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropStandInFull)},
+	{"a source that contradicts what is known", "src_refused", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropSourceRefused)},
+	{"held at the end", "shutdown", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropShutdown)},
+}
+
+func TestDropsOfWaysOut(t *testing.T) {
+	for _, c := range wayCases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, smallWorld().with(c.world))
+			c.provoke(s)
+			want := named(t, c.drop)
+			for d := range want {
+				want[d] = c.count
+			}
+			if got := s.counters(c.direction).Drops; !maps.Equal(got, want) {
+				t.Errorf("dropped %v, want %v", got, want)
+			}
+			if other := s.counters(1 - c.direction); other.Received != 0 {
+				t.Errorf("the other direction received %d", other.Received)
+			}
+		})
+	}
+}
+
+// Close drops what lies on the rings between worker and management, and says so.
+func TestShutdownDropsWhatIsOnRings(t *testing.T) {
+	s := newStand(t, smallWorld().with(twoWorkers))
+	s.deaf = true
+	s.arrive(0, newcomer(), v4(), newcomer(), v4())
+	s.workers[0].Step() // two on the odd ring, two on the other worker's ring
+	final := s.bench.Close()
+	s.checkConserved(final)
+	want := map[lcore.Drop]uint64{lcore.DropShutdown: 4}
+	if got := final.Direction[lcore.RoCEToIB].Drops; !maps.Equal(got, want) {
+		t.Errorf("dropped %v, want %v", got, want)
+	}
+	if n := s.pool.InUse(); n != 0 {
+		t.Errorf("%d mbufs are in use", n)
+	}
+	s.reopen()
+}
+
+// Frames that are management's count by themselves: they are no RoCE packets, dropped or not.
+func TestOddFrames(t *testing.T) {
+	s := newStand(t, smallWorld())
+	icmp6 := patch(v6(), at6Next, 58)
+	mld := patch(withExtension(0), at6UDP, 58)
+	control := [][]byte{
+		patch(v4(), atEthType, 8, 6), patch(v4(), at4Proto, 1), patch(v4(), at4Proto, 2), icmp6, mld,
+		patch(patch(v4(), atNet, 0x46), at4Proto, 2), // IGMP has options
+	}
+	s.fromRoCE(control...)
+	odd := s.takeOdd()
+	if len(odd) != len(control) {
+		t.Fatalf("management got %d frames, want %d", len(odd), len(control))
+	}
+	for i, o := range odd {
+		if o.Held != nil || string(o.Data) != string(control[i]) {
+			t.Errorf("frame %d: held %v, % x", i, o.Held != nil, o.Data)
+		}
+	}
+	s.deaf = true
+	s.fromRoCE(repeat(control[0], handed)...)
+	if o := s.bench.Counters().Odd; o.Received != uint64(len(control)+handed) || o.Full != 1 {
+		t.Errorf("odd frames: %+v", o)
+	}
+	if c := s.counters(lcore.RoCEToIB); c.Received != 0 {
+		t.Errorf("%d odd frames were counted as RoCE", c.Received)
+	}
+}
+
+// What management sends goes out as it is.
+func TestManagementSends(t *testing.T) {
+	s := newStand(t, smallWorld())
+	long := v4(func(p *roce.Packet) { p.SrcQP, p.Payload = ib.QPN(9), pattern(1400) })
+	for _, f := range [][]byte{v4(), long} {
+		if err := s.workers[0].Send(s.pool.Pointer(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.work()
+	got := s.toRoCE(0)
+	if len(got) != 2 || string(got[0]) != string(v4()) || string(got[1]) != string(long) {
+		t.Errorf("sent %d frames: % x", len(got), got)
+	}
+	if err := s.workers[0].Send(s.pool.Pointer(), make([]byte, lcore.DataRoom)); err == nil {
+		t.Error("a frame that fits no mbuf was taken")
+	}
+	for err := error(nil); err == nil; {
+		err = s.workers[0].Send(s.pool.Pointer(), v4())
+	}
+	if o := s.bench.Counters().Odd; o.Sent != 2 || o.Refused != 0 {
+		t.Errorf("odd frames: %+v", o)
+	}
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fuzzes InfiniBand to Ethernet: take, classify, look-ups, headers.
+ *
+ *   input: options 1 | flags 1 | SL 1 | local QPN 1 | source QPN 3 | SLID 1 | GRH area and payload
+ *
+ * What goes out must be a frame that the other direction takes for good RoCE.
+ */
+#include "rig.h"
+
+#include "lcore/icrc_version.h"
+
+enum {
+	HEAD = 8,
+	ETHERNET = 1, /* the door is a RoCE device */
+	SHORT = 2,    /* the completion may be shorter than the area */
+	PAD = 3,
+	ICRC_LEN = 4,
+	GRH_AREA = 40,
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Checks the frame as a host does: with its eyes, the bridge is the source and itself the destination. */
+static void check_frame(const struct rig *r, struct rte_mbuf *m)
+{
+	struct bench host = r->bench;
+	struct packet p;
+	const uint8_t *f = rte_pktmbuf_mtod(m, const uint8_t *);
+	CHECK(m->data_off + m->data_len <= m->buf_len);
+	host.mac = mac48(f) & ~UINT64_C(0x010000000000);
+	host.vlan = f[12] == 0x81 ? 100 : 0;
+	host.addresses = 0;
+	struct rte_mbuf *exact = mbuf_make(f, m->data_len, 0, 0);
+	CHECK(parse(&host, exact, &p) == PASS);
+	uint32_t stored;
+	memcpy(&stored, p.net + p.net_len, sizeof stored);
+	CHECK(icrc_table(p.kind, p.net, p.net_len) == stored);
+	CHECK(p.net + p.net_len + ICRC_LEN == (const uint8_t *)exact->buf_addr + exact->data_len);
+	mbuf_end(exact);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size < HEAD || size > HEAD + GRH_AREA + 4096)
+		return 0;
+	struct rig *r = rig();
+	size_t n = size - HEAD;
+	if (n < GRH_AREA && !(data[0] & SHORT))
+		return 0;
+	struct rte_mbuf *m = mbuf_make(data + HEAD, n, RTE_PKTMBUF_HEADROOM, PAD + ICRC_LEN);
+	struct ib_recv recv = {
+		.mbuf = m,
+		.qpn = 0x700u + data[3],
+		.src_qpn = (uint32_t)data[4] << 16 | (uint32_t)data[5] << 8 | data[6],
+		.imm = 0x456,
+		.slid = data[7],
+		.sl = data[2] & 15,
+		.flags = data[1],
+	};
+	r->bench.ib_is_ethernet = data[0] & ETHERNET;
+	r->message = &recv;
+	unsigned before = r->transmitted;
+	CHECK(ib_to_roce(r->worker) == 1);
+	if (r->transmitted != before)
+		check_frame(r, r->last);
+	check_books(r);
+	mbuf_end(m);
+	return 0;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rig.h"
+
+#include <rte_ethdev.h>
+#include <rte_ring.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tables/tables_write.h"
+
+enum {
+	RING = 16,
+	HOST_QPN = 0x456,
+	STANDIN_QPN = 0x700,
+	QKEY = 0x01234567,
+};
+
+/* The addresses of the worked examples. */
+static const uint8_t host[3][16] = {
+	{[10] = 0xff, 0xff, 10, 10, 0, 1},
+	{0x20, 0x01, 0x0d, 0xb8, [15] = 1},
+	{0xfe, 0x80, [11] = 0xff, 0xfe, 0, 0, 1},
+};
+static const uint8_t node[3][16] = {
+	{[10] = 0xff, 0xff, 10, 10, 0, 2},
+	{0x20, 0x01, 0x0d, 0xb8, [15] = 2},
+	{0xfe, 0x80, [11] = 0xff, 0xfe, 0, 0, 2},
+};
+static const uint8_t group[3][16] = {
+	{[10] = 0xff, 0xff, 239, 1, 2, 3},
+	{0xff, 0x15, [11] = 1, 0, 2, 0, 3},
+	{[10] = 0xff, 0xff, 239, 129, 2, 4},
+};
+static const uint8_t node_gid[16] = {0xfe, 0x80, [9] = 2, 0xc9, 3, 0, 0, 0, 2};
+static const uint8_t bridge_gid[16] = {0xfe, 0x80, [9] = 2, 0xc9, 3, 0, 0, 0, 1};
+
+void check_failed(const char *what, const char *file, int line)
+{
+	fprintf(stderr, "%s:%d: not so: %s\n", file, line, what);
+	abort();
+}
+
+/* Copies an entry of any kind, all 64 bytes, into a change. */
+static void put(struct table *t, const void *entry)
+{
+	struct table_change c = {.table = t, .what = TABLE_PUT};
+	unsigned failed;
+	memcpy(c.entry, entry, sizeof c.entry);
+	CHECK(table_apply(&c, 1, &failed) == 0);
+}
+
+static void put_host(struct tables *t, unsigned i)
+{
+	struct standin_entry s = {.key.number = HOST_QPN, .id = i, .qp = 40 + i, .qpn = STANDIN_QPN + i};
+	struct standin_qp_entry q = {.key.number = STANDIN_QPN + i,
+				     .l2 = UINT64_C(0x0200000000010000) | (i == 1 ? 100 : 0),
+				     .id = i,
+				     .qpn = HOST_QPN,
+				     .qkey = QKEY,
+				     .version = i == 2 ? ROCE_V1 : ROCE_V2};
+	memcpy(s.key.addr, host[i], 16);
+	memcpy(q.ip, host[i], 16);
+	put(&t->standins, &s);
+	put(&t->standin_qps, &q);
+}
+
+static void put_node(struct tables *t, unsigned i)
+{
+	struct node_entry n = {.id = i, .lid = 7, .sl = 2, .flags = i ? NODE_GRH : 0};
+	memcpy(n.key.addr, node[i], 16);
+	memcpy(n.gid, node_gid, 16);
+	put(&t->nodes, &n);
+}
+
+static void put_group(struct tables *t, unsigned i)
+{
+	struct group_entry g = {.id = i,
+				.qkey = QKEY,
+				.roce_qkey = QKEY,
+				.mlid = 0xc001,
+				.mtu = 2048,
+				.flags = GROUP_TO_IB | GROUP_TO_ROCE | GROUP_REWRITE_IMM};
+	struct mgid_entry m = {.id = i,
+			       .qkey = QKEY,
+			       .mtu = 2048,
+			       .tci = 100,
+			       .version = i == 2 ? ROCE_V1 : ROCE_V2,
+			       .flags = g.flags};
+	memcpy(g.key.addr, group[i], 16);
+	g.mgid[0] = 0xff;
+	g.mgid[1] = 0x12;
+	memcpy(g.mgid + 12, group[i] + 12, 4);
+	memcpy(m.key.addr, g.mgid, 16);
+	memcpy(m.ip, group[i], 16);
+	put(&t->groups, &g);
+	put(&t->mgids, &m);
+}
+
+static struct tables *make_tables(void)
+{
+	static const uint64_t seeds[TABLES_N * 4] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+	static const struct tables_config config = {16, 16, 16, 16, 1};
+	struct source_entry by_gid = {.flags = 0}, by_lid = {.key.number = 7};
+	struct tables *t = tables_new(&config, seeds);
+	CHECK(t != NULL);
+	for (unsigned i = 0; i < 3; i++) {
+		put_host(t, i);
+		put_node(t, i);
+		put_group(t, i);
+	}
+	memcpy(by_gid.key.addr, node_gid, 16);
+	for (struct source_entry *s = &by_gid; s; s = s == &by_gid ? &by_lid : NULL) {
+		memcpy(s->ip4, node[0], 16);
+		memcpy(s->ip6, node[1], 16);
+		put(&t->sources, s);
+	}
+	return t;
+}
+
+static struct rte_ring *make_ring(const char *name, unsigned flags)
+{
+	struct rte_ring *r = aligned_alloc(RTE_CACHE_LINE_SIZE, (size_t)rte_ring_get_memsize(RING));
+	CHECK(r != NULL && rte_ring_init(r, name, RING, flags) == 0);
+	return r;
+}
+
+static uint16_t receive(void *queue, struct rte_mbuf **m, uint16_t n)
+{
+	struct rig *r = queue;
+	if (n == 0 || !r->frame)
+		return 0;
+	m[0] = r->frame;
+	r->frame = NULL;
+	return 1;
+}
+
+static uint16_t transmit(void *queue, struct rte_mbuf **m, uint16_t n)
+{
+	struct rig *r = queue;
+	r->transmitted += n;
+	r->last = n ? m[n - 1] : NULL;
+	return n;
+}
+
+static unsigned post(void *self, const struct ib_send *sends, unsigned n)
+{
+	struct rig *r = self;
+	for (unsigned i = 0; i < n; i++) {
+		const struct rte_mbuf *m = sends[i].mbuf;
+		volatile uint8_t sink = 0;
+		for (unsigned k = 0; k < m->data_len; k++)
+			sink ^= rte_pktmbuf_mtod(m, const uint8_t *)[k];
+		(void)sink;
+	}
+	r->posted += n;
+	return n;
+}
+
+static unsigned poll(void *self, struct ib_recv *recvs, unsigned n)
+{
+	struct rig *r = self;
+	if (n == 0 || !r->message)
+		return 0;
+	recvs[0] = *r->message;
+	r->message = NULL;
+	return 1;
+}
+
+static void complete(void *self)
+{
+	(void)self;
+}
+
+static void set_bench(struct bench *b)
+{
+	b->mac = 0x020000000002;
+	memcpy(b->gid, bridge_gid, 16);
+	b->lid = 4;
+	b->roce_pkey = 0xffff;
+	b->ib_mtu = b->roce_mtu = 4096;
+	b->versions = ROCE_V1 | ROCE_V2;
+	b->ttl = 64;
+	b->rewrite_imm = true;
+	b->addresses = b->prefixes = 1;
+	memcpy(b->address[0], host[0], 16);
+	b->address[0][15] = 254;
+	memcpy(&b->own4[0].address, b->address[0] + 12, 4);
+	memcpy(&b->own4[0].broadcast, (uint8_t[]){10, 10, 0, 255}, 4);
+	b->tables = make_tables();
+}
+
+static struct rig r;
+
+/* For who started the fuzzer: one that sends nothing tests little. */
+static void report(void)
+{
+	const struct direction_counters *c = r.worker->counters.direction;
+	fprintf(stderr, "rig: sent %llu to IB, %llu to RoCE\n", (unsigned long long)c[ROCE_TO_IB].sent,
+		(unsigned long long)c[IB_TO_ROCE].sent);
+}
+
+struct rig *rig(void)
+{
+	static void *queues[1] = {&r}, *callbacks[1];
+	static struct ib_door door = {.self = &r, .post = post, .poll = poll, .free = complete};
+	if (r.worker)
+		return &r;
+	icrc_init();
+	set_bench(&r.bench);
+	struct worker *w = aligned_alloc(_Alignof(struct worker), sizeof *w);
+	CHECK(w != NULL);
+	memset(w, 0, sizeof *w);
+	w->bench = &r.bench;
+	w->door = &door;
+	w->odd = make_ring("odd", RING_F_SP_ENQ | RING_F_SC_DEQ);
+	w->again = make_ring("again", RING_F_SC_DEQ);
+	w->send = make_ring("send", RING_F_SP_ENQ | RING_F_SC_DEQ);
+	w->groups = calloc(16, sizeof *w->groups);
+	r.bench.again[0] = w->again;
+	rte_eth_fp_ops[0] = (struct rte_eth_fp_ops){
+		.rx_pkt_burst = receive,
+		.tx_pkt_burst = transmit,
+		.rxq = {.data = queues, .clbk = callbacks},
+		.txq = {.data = queues, .clbk = callbacks},
+	};
+	r.worker = w;
+	atexit(report);
+	return &r;
+}
+
+struct rte_mbuf *mbuf_make(const uint8_t *data, size_t n, size_t headroom, size_t tailroom)
+{
+	struct rte_mbuf *m = aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof *m);
+	CHECK(m != NULL);
+	memset(m, 0, sizeof *m);
+	m->buf_addr = malloc(headroom + n + tailroom);
+	CHECK(m->buf_addr != NULL);
+	m->buf_len = (uint16_t)(headroom + n + tailroom);
+	m->data_off = (uint16_t)headroom;
+	m->data_len = (uint16_t)n;
+	m->pkt_len = (uint32_t)n;
+	m->nb_segs = 1;
+	rte_mbuf_refcnt_set(m, 2);
+	memset(m->buf_addr, 0xa5, headroom + n + tailroom);
+	if (data && n)
+		memcpy((uint8_t *)m->buf_addr + headroom, data, n);
+	return m;
+}
+
+void mbuf_end(struct rte_mbuf *m)
+{
+	free(m->buf_addr);
+	free(m);
+}
+
+void check_books(const struct rig *r)
+{
+	for (unsigned d = 0; d < DIRECTIONS; d++) {
+		const struct direction_counters *c = &r->worker->counters.direction[d];
+		uint64_t dropped = 0;
+		for (unsigned i = 0; i < DROP_COUNT; i++)
+			dropped += c->drops[i];
+		CHECK(c->drops[PASS] == 0);
+		CHECK(c->received == c->sent + dropped);
+	}
+	const struct odd_counters *o = &r->worker->counters.odd;
+	CHECK(o->received == o->handed + o->full);
+	CHECK(r->worker->counters.direction[ROCE_TO_IB].sent == r->posted);
+	CHECK(r->worker->counters.direction[IB_TO_ROCE].sent == r->transmitted);
+}

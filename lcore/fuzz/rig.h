@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the fuzzers share: one worker between a port and a door that are nothing but a packet each, with tables
+ * in which most look-ups of a seed succeed. There is no EAL: nothing here needs one.
+ *
+ * Every packet lies in memory of exactly its size, so that AddressSanitizer sees each byte too far. The packet
+ * path's free only counts: mbufs have one reference too many.
+ */
+#ifndef CAUSEWAY_LCORE_FUZZ_RIG_H
+#define CAUSEWAY_LCORE_FUZZ_RIG_H
+
+#include <rte_mbuf.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lcore/burst.h"
+
+/* The parts of the rig, made at the first call. */
+struct rig {
+	struct bench bench;
+	struct worker *worker;
+	struct rte_mbuf *frame;        /* what the port gives next, or NULL */
+	const struct ib_recv *message; /* what the door gives next, or NULL */
+	unsigned posted;               /* how many messages the door took */
+	unsigned transmitted;          /* how many frames the port took */
+	struct rte_mbuf *last;         /* the last of them */
+};
+
+struct rig *rig(void);
+
+/* Makes an mbuf of n bytes with room bytes of headroom and of tailroom; data may be NULL. Free with mbuf_end(). */
+struct rte_mbuf *mbuf_make(const uint8_t *data, size_t n, size_t headroom, size_t tailroom);
+void mbuf_end(struct rte_mbuf *m);
+
+/* Ends the process when a packet was lost or counted twice since the rig was made. */
+void check_books(const struct rig *r);
+
+#define CHECK(what)                                                                                                    \
+	do {                                                                                                           \
+		if (!(what))                                                                                           \
+			check_failed(#what, __FILE__, __LINE__);                                                       \
+	} while (0)
+void check_failed(const char *what, const char *file, int line) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fuzzes Ethernet to InfiniBand: parse, ICRC, transport, look-ups, post.
+ *
+ *   input: options 1 | frame
+ *
+ * No fuzzer finds a CRC by trying: an option has it made right, so that what lies behind it is reached.
+ */
+#include "rig.h"
+
+#include <rte_ring.h>
+
+#include "lcore/egress.h"
+
+enum {
+	SIGN = 1, /* make the ICRC right */
+	SUM = 2,  /* make the IPv4 checksum right */
+	IN_TWO = 4,
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void sum_ipv4(uint8_t *frame, size_t n)
+{
+	if (n < 34 || frame[12] != 0x08 || frame[13] != 0)
+		return;
+	memset(frame + 24, 0, 2);
+	uint16_t sum = (uint16_t)~ipv4_header_sum(frame + 14);
+	memcpy(frame + 24, &sum, 2);
+}
+
+static void sign(const struct bench *b, struct rte_mbuf *m)
+{
+	struct packet p;
+	if (parse(b, m, &p) != PASS)
+		return;
+	uint32_t crc = icrc(p.kind, p.net, p.net_len);
+	memcpy((uint8_t *)(uintptr_t)p.net + p.net_len, &crc, sizeof crc);
+}
+
+/* Management: takes what is odd, and gives back what waits for a stand-in, which then dies for want of one. */
+static void manage(struct worker *w)
+{
+	struct rte_mbuf *m;
+	while (rte_ring_sc_dequeue(w->odd, (void **)&m) == 0)
+		if (m->hash.usr == ODD_STANDIN)
+			CHECK(rte_ring_mp_enqueue(w->again, m) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size < 1 || size > 9000)
+		return 0;
+	struct rig *r = rig();
+	struct rte_mbuf *m = mbuf_make(data + 1, size - 1, 0, 0);
+	if (data[0] & SUM)
+		sum_ipv4(rte_pktmbuf_mtod(m, uint8_t *), size - 1);
+	if (data[0] & SIGN)
+		sign(&r->bench, m);
+	if (data[0] & IN_TWO)
+		m->nb_segs = 2;
+	r->frame = m;
+	CHECK(roce_to_ib(r->worker) == 1);
+	m->nb_segs = 1;
+	manage(r->worker);
+	roce_to_ib_again(r->worker);
+	CHECK(m->data_off + m->data_len <= m->buf_len);
+	check_books(r);
+	mbuf_end(m);
+	return 0;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// sanitizers say what the fuzzers are compiled with. A find ends the process.
+var sanitizers = []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"}
+
+// needClang fails under CI, and elsewhere skips, when the compiler or its run-time library is missing.
+func needClang(t *testing.T) {
+	t.Helper()
+	source := filepath.Join(t.TempDir(), "empty.c")
+	text := "#include <stddef.h>\nint LLVMFuzzerTestOneInput(const char *p, size_t n) { (void)p; (void)n; return 0; }\n"
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("clang", append(sanitizers, "-fsanitize=fuzzer", "-o", os.DevNull, source)...).CombinedOutput()
+	if err == nil {
+		return
+	}
+	what := fmt.Sprintf("clang with libFuzzer is missing (apt-get install clang libclang-rt-14-dev): %v\n%s", err, out)
+	if os.Getenv("CI") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+// run runs a command and returns what it wrote.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return string(out)
+}
+
+// compilePath compiles the C of the packet path and the tables, with sanitizers, and returns the objects. What only Go
+// calls is left out.
+func compilePath(t *testing.T, dir string, flags []string) []string {
+	t.Helper()
+	var sources []string
+	for _, pattern := range []string{"*.c", "../tables/*.c", "fuzz/rig.c"} {
+		match, err := filepath.Glob(pattern)
+		if err != nil || len(match) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, match, err)
+		}
+		sources = append(sources, match...)
+	}
+	objects := make([]string, len(sources))
+	failed := make([]string, len(sources))
+	var wait sync.WaitGroup
+	for i, s := range sources {
+		objects[i] = filepath.Join(dir, fmt.Sprint(i, ".o"))
+		wait.Go(func() {
+			args := append(append([]string{}, flags...), "-fsanitize=fuzzer-no-link", "-c", "-o", objects[i], s)
+			if out, err := exec.Command("clang", args...).CombinedOutput(); err != nil {
+				failed[i] = fmt.Sprintf("%s: %v\n%s", s, err, out)
+			}
+		})
+	}
+	wait.Wait()
+	if all := strings.Join(failed, ""); all != "" {
+		t.Fatal(all)
+	}
+	return objects
+}
+
+// writeSeeds writes inputs into a new folder.
+func writeSeeds(t *testing.T, inputs [][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, in := range inputs {
+		name := filepath.Join(dir, fmt.Sprintf("%x", sha256.Sum256(in))[:16])
+		if err := os.WriteFile(name, in, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// headed puts each head in front of each body.
+func headed(heads [][]byte, bodies [][]byte) [][]byte {
+	var out [][]byte
+	for _, h := range heads {
+		for _, b := range bodies {
+			out = append(out, append(append([]byte{}, h...), b...))
+		}
+	}
+	return out
+}
+
+// messageSeeds are messages as fuzz/ib_to_roce.c reads them.
+func messageSeeds() [][]byte {
+	var out [][]byte
+	heads := [][]byte{ // options, flags, SL, local QPN, source QPN, SLID
+		{0, 2, 3, 0, 0, 1, 0x23, 7}, {0, 7, 3, 1, 0, 1, 0x23, 7}, {0, 0, 3, 2, 0, 1, 0x23, 7}, {1, 2, 0, 0, 0, 1, 0x23, 7}, {2, 0, 0, 0, 0, 0, 0, 0},
+	}
+	for _, m := range []message{
+		received(), received(noGRH), received(rdmaNode), received(toGroup(mustGID("ff12::ef01:203"))), received(toGroup(mustGID("ff12::ef81:204"))),
+		received(func(m *message) { m.Payload = pattern(1021) }),
+	} {
+		out = append(out, append(m.GRH[:], m.Payload...))
+	}
+	return headed(heads, out)
+}
+
+func fuzzSeconds(t *testing.T) int {
+	s := os.Getenv("CAUSEWAY_FUZZ_SECONDS")
+	if s == "" {
+		return 2
+	}
+	seconds, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("CAUSEWAY_FUZZ_SECONDS=%s is not a number", s)
+	}
+	return seconds
+}
+
+// corpus are frames and messages such as the differential tests use, as the fuzzers read them.
+func corpus() (frames, messages [][]byte) {
+	g := newGenerator(smallWorld(), 99)
+	for range 1500 {
+		frames = append(frames, g.frame())
+		m := g.message()
+		messages = append(messages, append(append([]byte{0, byte(g.IntN(16)), byte(m.SL), byte(g.IntN(4)), 0, 1, 0x23, 7}, m.GRH[:]...), m.Payload...))
+	}
+	return headed([][]byte{{0}, {3}}, frames), messages
+}
+
+// Each fuzzer runs for some seconds, from good packets and from those of the differential tests.
+func TestCFuzzers(t *testing.T) {
+	needClang(t)
+	seconds, dir := fuzzSeconds(t), t.TempDir()
+	dpdk := strings.Fields(run(t, ".", "pkg-config", "--cflags", "--libs", "libdpdk"))
+	flags := append(append([]string{"-g", "-O1", "-std=gnu11", "-I..", "-I../tables", "-Wall", "-Wextra", "-Werror",
+		"-Wno-unused-command-line-argument"}, sanitizers...), dpdk...)
+	objects := compilePath(t, dir, flags)
+	frames, messages := corpus()
+	for _, fuzzer := range []struct {
+		name  string
+		seeds [][]byte
+		sends string // what the rig must not say at the end
+	}{
+		{"roce_to_ib", append(headed([][]byte{{0}, {3}}, append(seeds(), tagged(v4(), 0x81, 0, 0, 0), newcomer())), frames...), "sent 0 to IB"},
+		{"ib_to_roce", append(messageSeeds(), messages...), " 0 to RoCE"},
+		{"icrc", headed([][]byte{{0}, {1}, {2}, {20}}, [][]byte{v4()[atNet:], v6()[atNet:], v1()[atNet:], pattern(4300), pattern(64)}), ""},
+	} {
+		t.Run(fuzzer.name, func(t *testing.T) {
+			program := filepath.Join(dir, fuzzer.name)
+			args := append(append([]string{}, flags...), "-fsanitize=fuzzer", "-o", program, "fuzz/"+fuzzer.name+".c")
+			run(t, ".", "clang", append(append(args, objects...), dpdk...)...)
+			out := run(t, t.TempDir(), program, "-max_len=4600", "-print_final_stats=1", fmt.Sprint("-max_total_time=", seconds),
+				writeSeeds(t, fuzzer.seeds))
+			for line := range strings.Lines(out) {
+				if strings.Contains(line, "executed_units") || strings.Contains(line, "DONE") || strings.HasPrefix(line, "rig:") {
+					t.Log(strings.TrimSpace(line))
+				}
+			}
+			if fuzzer.sends != "" && (strings.Contains(out, fuzzer.sends) || !strings.Contains(out, "rig: sent")) {
+				t.Errorf("the fuzzer sends nothing: %.2000s", out)
+			}
+		})
+	}
+}

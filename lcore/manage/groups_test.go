@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/manage"
+	"causeway/tables"
+)
+
+var (
+	group4 = netip.MustParseAddr("239.1.2.3")
+	group6 = netip.MustParseAddr("ff05::1:3")
+)
+
+func mgid(group netip.Addr) ib.GID { return ib.MGIDRDMACM(group, ib.PKeyDefault, 2) }
+
+func toIB(group netip.Addr) manage.Group {
+	return manage.Group{IP: group, MGID: mgid(group), QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault, ToIB: true}
+}
+
+func toRoCE(group netip.Addr) manage.Group {
+	g := toIB(group)
+	g.ToIB, g.ToRoCE = false, true
+	return g
+}
+
+func with(groups ...manage.Group) func(*manageConfig, *door) {
+	return func(c *manageConfig, _ *door) { c.Groups = groups }
+}
+
+func TestJoin(t *testing.T) {
+	bubble(t, "both ways", func(t *testing.T) {
+		in, out := toIB(group4), toRoCE(group6)
+		s := start(t, with(in, out))
+		if st := s.loop.Status(); !st.Ready || st.Groups != 2 || st.Waiting != 0 {
+			t.Fatalf("status %+v", st)
+		}
+		if s.door.joined[in.MGID].Receive || !s.door.joined[out.MGID].Receive {
+			t.Errorf("joined as %+v", s.door.joined)
+		}
+		g, _, ok := s.tables.FindGroup(group4)
+		want := tables.Group{
+			IP: group4, MGID: in.MGID, MLID: g.MLID, SL: 2, QKey: ib.QKeyRDMAUDP, RoCEQKey: ib.QKeyRDMAUDP,
+			MTUToIB: 2048, MTUToRoCE: 4096, Version: 2, ToIB: true,
+		}
+		if !ok || g != want || !g.MLID.IsMulticast() {
+			t.Errorf("group %+v, want %+v", g, want)
+		}
+		if err := s.end(); err != nil || len(s.door.joined) != 0 {
+			t.Errorf("at the end: %v, and still joined: %v", err, s.door.joined)
+		}
+	})
+}
+
+// TestJoinBackOff wants 0.1 s, 0.2 s, … and 10 s at most between tries, and readiness in the end.
+func TestJoinBackOff(t *testing.T) {
+	bubble(t, "a door that fails at first", func(t *testing.T) {
+		var at []time.Time
+		s := start(t, func(c *manageConfig, d *door) {
+			c.Groups = []manage.Group{toIB(group4)}
+			d.join = func(_ context.Context, _ manage.Join, try int) error {
+				at = append(at, time.Now())
+				if try <= 10 {
+					return errors.New("the SA is busy")
+				}
+				return nil
+			}
+		})
+		if st := s.loop.Status(); st.Ready || st.Waiting != 1 || st.Groups != 0 {
+			t.Errorf("status %+v", st)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if st := s.loop.Status(); !st.Ready || st.Waiting != 0 || st.Groups != 1 {
+			t.Errorf("later, status %+v", st)
+		}
+		want := []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000, 10000}
+		var got []time.Duration
+		for i := range at[1:] {
+			got = append(got, at[i+1].Sub(at[i])/time.Millisecond)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("waited %v ms, want %v", got, want)
+		}
+	})
+}
+
+// TestJoinsTogether wants no more than 16 questions at a time, and groups that cannot be joined, or whose
+// question is not answered, not to hold up the others.
+func TestJoinsTogether(t *testing.T) {
+	var groups []manage.Group
+	for i := range 60 {
+		groups = append(groups, toIB(netip.AddrFrom4([4]byte{239, 1, 2, byte(i)})))
+	}
+	bubble(t, "40 of 60 fail", func(t *testing.T) {
+		s := start(t, func(c *manageConfig, d *door) {
+			c.Groups = groups
+			d.join = func(ctx context.Context, j manage.Join, _ int) error {
+				time.Sleep(time.Millisecond)
+				i := slices.IndexFunc(groups, func(g manage.Group) bool { return g.MGID == j.MGID })
+				switch {
+				case i < 20:
+					return errors.New("refused")
+				case i < 40:
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			}
+		})
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if st := s.loop.Status(); st.Groups != 20 || st.Waiting != 40 || st.Ready {
+			t.Errorf("status %+v", st)
+		}
+		if s.door.busiest > 16 {
+			t.Errorf("%d questions at a time", s.door.busiest)
+		}
+	})
+}
+
+// TestEndWhileJoining wants Run to wait for what it has begun at the door, and to undo what came too late.
+func TestEndWhileJoining(t *testing.T) {
+	for range 20 { // whether the loop or the join notices first is chance
+		bubble(t, "late", endWhileJoining)
+	}
+}
+
+func endWhileJoining(t *testing.T) {
+	s := start(t, func(c *manageConfig, d *door) {
+		c.Groups = []manage.Group{toIB(group4), toRoCE(group6)}
+		d.join = func(ctx context.Context, j manage.Join, _ int) error {
+			if j.MGID == mgid(group4) {
+				time.Sleep(time.Second) // and then it has worked, whatever the context says
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	})
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	if s.door.busy != 0 || len(s.door.joined) != 0 || len(s.door.leaves) != 1 {
+		t.Errorf("%d calls under way, joined %v, left %v", s.door.busy, s.door.joined, s.door.leaves)
+	}
+}
+
+// TestGroupRefused wants a group that the tables do not take to be left, and the bridge not to be ready.
+func TestGroupRefused(t *testing.T) {
+	bubble(t, "the same MGID twice", func(t *testing.T) {
+		one, two := toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))
+		two.MGID = one.MGID
+		s := start(t, with(one, two))
+		time.Sleep(time.Minute)
+		if st := s.loop.Status(); st.Ready || st.Groups != 1 || len(s.door.leaves) != 1 {
+			t.Errorf("status %+v, left %v", st, s.door.leaves)
+		}
+	})
+}
+
+func TestLeaveFails(t *testing.T) {
+	bubble(t, "leave", func(t *testing.T) {
+		s := start(t, func(c *manageConfig, d *door) {
+			c.Groups = []manage.Group{toIB(group4), toRoCE(group6)}
+			d.leaveErr = errors.New("the SA does not answer")
+		})
+		if err := s.end(); err == nil || len(s.door.leaves) != 2 {
+			t.Errorf("error %v after leaving %v", err, s.door.leaves)
+		}
+	})
+}
+
+// TestNodes wants nodes with a LID at once, and the others when the subnet administrator knows their paths.
+func TestNodes(t *testing.T) {
+	bubble(t, "path", func(t *testing.T) {
+		s := start(t, func(c *manageConfig, d *door) {
+			c.Nodes = append(c.Nodes, manageNode{IP4: netip.MustParseAddr("10.9.0.8"), GID: gid(8)})
+			d.path = func(_ context.Context, _ ib.GID, try int) error {
+				if try < 4 {
+					return errors.New("no such path")
+				}
+				return nil
+			}
+		})
+		if st := s.loop.Status(); st.Ready || st.Nodes != 1 || st.Waiting != 1 {
+			t.Errorf("status %+v", st)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if st := s.loop.Status(); !st.Ready || st.Nodes != 2 {
+			t.Errorf("later, status %+v", st)
+		}
+		n, _, ok := s.tables.FindNodeGID(gid(8))
+		if !ok || n.LID != 7 || n.SL != 1 {
+			t.Errorf("node %+v", n)
+		}
+	})
+}
+
+// TestStaticRefused wants a configuration that does not fit to end the loop at once.
+func TestStaticRefused(t *testing.T) {
+	for name, edit := range map[string]func(*manageConfig){
+		"hosts": func(c *manageConfig) {
+			for i := range 20 {
+				c.Hosts = append(c.Hosts, tables.Host{IP: netip.AddrFrom4([4]byte{10, 9, 0, byte(20 + i)}), MAC: hostMAC, Version: 2, Static: true})
+			}
+		},
+		"nodes": func(c *manageConfig) {
+			c.Nodes = append(c.Nodes, manageNode{IP4: netip.MustParseAddr("10.9.0.9"), GID: nodeGID, LID: 9})
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			s := start(t, func(c *manageConfig, _ *door) { edit(c) })
+			if err := s.end(); err == nil {
+				t.Error("no error")
+			}
+			if s.loop.Status().Ready {
+				t.Error("ready")
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+	"causeway/tables"
+)
+
+func TestLearning(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ip    netip.Addr
+		frame []byte
+		known bool
+	}{
+		{"a request", host4, arp(hostLink, frame.ARPRequest, host4, node4), true},
+		{"a request for somebody else", host4, arp(hostLink, frame.ARPRequest, host4, netip.MustParseAddr("10.9.0.2")), true},
+		{"gratuitous", host4, arp(hostLink, frame.ARPRequest, host4, host4), true},
+		{"a reply", host4, arp(hostLink, frame.ARPReply, host4, bridge4), true},
+		{"a probe", host4, arp(hostLink, frame.ARPRequest, netip.IPv4Unspecified(), host4), false},
+		{"from another subnet", far4, arp(hostLink, frame.ARPRequest, far4, node4), false},
+		{"a solicitation", host6, ns(hostLink, host6, node6), true},
+		{"a solicitation from a link-local address", hostMAC.LinkLocal(), ns(hostLink, hostMAC.LinkLocal(), node6), true},
+		{"an advertisement", host6, na(hostLink, host6, true), true},
+		{"an advertisement without Override", host6, na(hostLink, host6, false), true},
+		{"an echo of the bridge's own", host4, arp(frame.Link{MAC: bridgeMAC}, frame.ARPRequest, host4, node4), false},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			s := start(t, nil)
+			s.give(c.frame)
+			h, known := s.host(c.ip)
+			if known != c.known {
+				t.Fatalf("known: %v, want %v", known, c.known)
+			}
+			want := tables.Host{IP: c.ip, MAC: hostMAC, Version: 2}
+			if known && h != want {
+				t.Errorf("learned %+v, want %+v", h, want)
+			}
+			if n := s.count(); n.HostsLearned != uint64(s.tables.LenHosts()) || n.Spoofs != 0 {
+				t.Errorf("%d hosts, counted %+v", s.tables.LenHosts(), n)
+			}
+		})
+	}
+}
+
+// TestMoving wants the last word of a host to count, but not an advertisement that does not want to.
+func TestMoving(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ip    netip.Addr
+		first []byte
+		then  []byte
+		moved bool
+	}{
+		{"by ARP", host4, arp(hostLink, frame.ARPRequest, host4, node4), arp(otherLink, frame.ARPRequest, host4, host4), true},
+		{"by Override", host6, ns(hostLink, host6, node6), na(otherLink, host6, true), true},
+		{"without Override", host6, ns(hostLink, host6, node6), na(otherLink, host6, false), false},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			s := start(t, nil)
+			s.give(c.first)
+			s.give(c.then)
+			h, _ := s.host(c.ip)
+			if moved := h.MAC == otherMAC; moved != c.moved {
+				t.Errorf("is at %v", frame.MAC(h.MAC))
+			}
+			if n := s.count(); (n.HostsMoved == 1) != c.moved || n.HostsLearned != 1 {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+func TestStaticWins(t *testing.T) {
+	bubble(t, "static", func(t *testing.T) {
+		static := tables.Host{IP: host4, MAC: hostMAC, VLAN: 0, Version: 2, Static: true}
+		s := start(t, func(cfg *manageConfig, _ *door) { cfg.Hosts = []tables.Host{static} })
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		if n := s.count().Spoofs; n != 0 {
+			t.Errorf("its own word is %d spoofs", n)
+		}
+		s.give(arp(otherLink, frame.ARPRequest, host4, node4))
+		if h, _ := s.host(host4); h != static {
+			t.Errorf("became %+v", h)
+		}
+		if n := s.count(); n.Spoofs != 1 || n.HostsMoved != 0 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// TestSpoofs wants nobody on Ethernet to be the bridge, or a node.
+func TestSpoofs(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"a node by ARP":     arp(hostLink, frame.ARPRequest, node4, host4),
+		"the bridge by ARP": arp(hostLink, frame.ARPRequest, bridge4, bridge4),
+		"a node by ND":      ns(hostLink, node6, bridge6),
+		"the bridge by ND":  na(hostLink, bridge6, true),
+		"link-local":        na(hostLink, bridgeMAC.LinkLocal(), true),
+	} {
+		bubble(t, name, func(t *testing.T) {
+			s := start(t, nil)
+			s.give(b)
+			if n := s.count(); n.Spoofs != 1 || s.tables.LenHosts() != 0 {
+				t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
+			}
+		})
+	}
+}
+
+// TestHostsLimit wants a flood to stop at the limit, in the log too, and not to keep out who sends data.
+func TestHostsLimit(t *testing.T) {
+	bubble(t, "flood", func(t *testing.T) {
+		s := startWith(t, tables.Config{MaxHosts: 4, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1}, nil)
+		for i := range 100 {
+			s.w.give(manage.Odd{Data: arp(hostLink, frame.ARPRequest, netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}), node4)})
+		}
+		s.settle()
+		n := s.count()
+		if s.tables.LenHosts() != 4 || n.HostsLearned != 4 || n.HostsRefused != 96 || n.ARPAnswered != 100 {
+			t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
+		}
+		if lines := s.log.count("host_refused"); lines != 1 {
+			t.Errorf("%d lines in the log", lines)
+		}
+		for i := range 4 {
+			if h := s.hold(hostLink, netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + i)}), 0x11); h.ended() != "again" {
+				t.Errorf("host %d's data ended by %q", i, h.ended())
+			}
+		}
+		if h := s.hold(hostLink, netip.MustParseAddr("10.9.0.5"), 0x11); h.ended() != "source" { // every host has stand-ins now
+			t.Errorf("one more host's data ended by %q", h.ended())
+		}
+		if n := s.count(); n.HostsForgotten != 4 || s.tables.LenHosts() != 4 {
+			t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
+		}
+	})
+}
+
+// TestMovingLog wants who changes his mind all the time not to fill the log.
+func TestMovingLog(t *testing.T) {
+	bubble(t, "moving", func(t *testing.T) {
+		s := start(t, nil)
+		for range 50 {
+			s.w.give(manage.Odd{Data: arp(hostLink, frame.ARPRequest, host4, node4)}, manage.Odd{Data: arp(otherLink, frame.ARPRequest, host4, node4)})
+		}
+		s.settle()
+		if n, lines := s.count().HostsMoved, s.log.count("host_moved"); n != 99 || lines != 1 {
+			t.Errorf("moved %d times, %d lines", n, lines)
+		}
+	})
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"context"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/manage"
+)
+
+// Short names of what the tables of tests are full of.
+type (
+	manageConfig = manage.Config
+	manageNode   = manage.Node
+)
+
+func gid(n uint64) ib.GID { return ib.GIDFromGUID(0xfe80<<48, ib.GUID(n)) }
+
+// never is a subnet administrator that does not know.
+func never(ctx context.Context, _ ib.GID, _ int) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// slowJoin takes a second.
+func slowJoin(context.Context, manage.Join, int) error {
+	time.Sleep(time.Second)
+	return nil
+}

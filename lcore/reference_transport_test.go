@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"net/netip"
+
+	"causeway/ibside/fabric/door"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
+	"causeway/tables"
+)
+
+// header takes BTH, DETH and immediate apart.
+func (r *reference) header(d *datagram, _ []byte) string {
+	d.bth, _ = ib.AsBTH(d.transport)
+	d.deth, _ = ib.AsDETH(d.transport[ib.BTHLen:])
+	rest := d.transport[ib.BTHLen+ib.DETHLen:]
+	if d.bth.TVer() != 0 {
+		return "bth_tver"
+	}
+	switch d.bth.OpCode() {
+	case ib.OpUDSendOnly:
+	case ib.OpUDSendOnlyImm:
+		v, ok := ib.AsImmDt(rest)
+		if !ok {
+			return "bth_len"
+		}
+		d.hasImm, d.imm, rest = true, v.Value(), rest[ib.ImmDtLen:]
+	case ib.OpCN, ib.OpCNP:
+		return "cnp_rx"
+	default:
+		return "bth_opcode"
+	}
+	if d.bth.PadCnt() > len(rest) {
+		return "bth_pad"
+	}
+	d.payload = rest[:len(rest)-d.bth.PadCnt()]
+	d.congestion = d.tclass&3 == 3 || d.bth.FECN()
+	return ""
+}
+
+func (r *reference) transport(d *datagram, _ []byte) string {
+	dest, qkey, src := d.bth.DestQP(), d.deth.QKey(), d.deth.SrcQP()
+	switch {
+	case !d.bth.PKey().Matches(r.config.RoCEPKey):
+		return "pkey"
+	case dest == ib.QP0:
+		return "qp0"
+	case d.toGroup != (dest == ib.QPMulticast):
+		return "mcast_incons"
+	case dest == ib.QP1 && qkey != ib.QKeyGSI:
+		return "qkey"
+	case dest == ib.QP1 && len(d.payload) != ib.MADLen:
+		return "mad_len"
+	case dest == ib.QP1:
+		return "mad_unserved"
+	case qkey.IsControlled():
+		return "qkey_controlled"
+	case src == ib.QP0 || src == ib.QP1 || src == ib.QPMulticast:
+		return "srcqp"
+	}
+	return ""
+}
+
+func isControl(group netip.Addr) bool {
+	if group.Is4() {
+		return netip.MustParsePrefix("224.0.0.0/24").Contains(group)
+	}
+	return group.As16()[1]&15 <= ib.ScopeLinkLocal
+}
+
+func (r *reference) policy(d *datagram, _ []byte) string {
+	if d.toGroup {
+		g := r.group(d.dst)
+		switch {
+		case g == nil && isControl(d.dst):
+			return "mc_control"
+		case g == nil:
+			return "mc_unknown"
+		case !g.ToIB:
+			return "mc_direction"
+		case d.deth.QKey() != g.RoCEQKey:
+			return "qkey"
+		case len(d.payload) > g.MTUToIB:
+			return "mtu_exceeded"
+		}
+	} else {
+		switch {
+		case r.nodeOf[d.dst] == nil:
+			return "node_unknown"
+		case len(d.payload) > r.config.IBMTU:
+			return "mtu_exceeded"
+		}
+	}
+	switch {
+	case r.standIn(d.src, d.deth.SrcQP()) != nil:
+		return ""
+	case r.nodeOf[d.src] != nil:
+		return "loop_bridge"
+	case within(d.src, r.config.Allow):
+		return isHeld
+	}
+	return "acl"
+}
+
+// message is what the IB door must get.
+func (r *reference) message(d *datagram) posted {
+	s := r.standIn(d.src, d.deth.SrcQP())
+	m := posted{payload: string(d.payload), Sent: door.Sent{
+		QP: s.QP, TClass: d.tclass, FlowLabel: d.flow, DestQP: d.bth.DestQP(), PKeyIndex: r.config.PKeyIndex, HasImm: d.hasImm, Imm: d.imm,
+		Solicited: d.bth.Solicited(), FECN: d.congestion, Len: len(d.payload),
+	}}
+	rewrite := r.config.RewriteImm
+	if d.toGroup {
+		g := r.group(d.dst)
+		m.DGID, m.DLID, m.SL, m.HopLimit, m.QKey, m.HasGRH = g.MGID, g.MLID, g.SL, g.HopLimit, g.QKey, true
+		rewrite = g.RewriteImm
+	} else {
+		n := r.nodeOf[d.dst]
+		m.DGID, m.DLID, m.SL, m.QKey, m.HasGRH = n.GID, n.LID, n.SL, d.deth.QKey(), n.GRH
+		m.HopLimit = max(d.hops, 1) - 1
+		if sl := r.config.SLOfDSCP[d.tclass>>2]; sl != 0 {
+			m.SL = sl
+		}
+	}
+	if rewrite && d.hasImm && d.imm == uint32(s.HostQPN) {
+		m.Imm = uint32(s.QPN)
+	}
+	return m
+}
+
+// fromIB says what becomes of a message: the frame, or why there is none.
+func (r *reference) fromIB(m *message) ([]byte, string) {
+	if m.PKeyIndex != r.config.PKeyIndex {
+		return nil, "pkey"
+	}
+	if m.SrcQP == ib.QP0 || m.SrcQP == ib.QP1 || m.SrcQP == ib.QPMulticast {
+		return nil, "srcqp"
+	}
+	out := roce.Packet{
+		Src: r.config.MAC, HopLimit: r.config.TTL, Solicited: m.Solicited, PKey: r.config.RoCEPKey, SrcQP: m.SrcQP,
+		HasImm: m.HasImm, Imm: m.Imm, Payload: m.Payload, TClass: r.config.DSCPOfSL[m.SL&15] << 2,
+	}
+	from, mgid, why := r.origin(m, &out)
+	if why != "" {
+		return nil, why
+	}
+	if why = r.destination(m, &out, mgid); why != "" {
+		return nil, why
+	}
+	switch {
+	case from == nil:
+		return nil, "node_unknown"
+	case from.Bridge:
+		return nil, "loop_bridge"
+	}
+	if out.SrcIP = from.IP6; out.DstIP.Is4() {
+		out.SrcIP = from.IP4
+	}
+	if !out.SrcIP.IsValid() {
+		return nil, "node_no_ip"
+	}
+	if out.Version == 1 && out.DstIP.Is4() && out.DstIP.IsMulticast() {
+		out.DstIP = ib.MGIDRoCEv1(out.DstIP).Addr()
+	}
+	out.SrcPort = ib.SrcPort(out.FlowLabel, m.SrcQP, out.DestQP)
+	if m.FECN && out.TClass&3 != 0 {
+		out.TClass |= 3
+	}
+	psn := &r.psn[(uint32(m.SrcQP)^uint32(m.SLID))%256]
+	out.PSN = *psn
+	*psn = (*psn + 1) & 0xffffff
+	return out.AppendTo(nil), ""
+}
+
+// origin finds who sent a message, takes over what its network header says, and returns the group it is for.
+func (r *reference) origin(m *message, out *roce.Packet) (from *tables.Node, mgid ib.GID, why string) {
+	if !m.HasGRH {
+		if m.SLID == r.config.LID {
+			why = "loop_self"
+		}
+		return r.byLID[m.SLID], mgid, why
+	}
+	var sgid, dgid ib.GID
+	hops := uint8(0)
+	ip, ok := frame.AsIPv4(m.GRH[20:])
+	is6, is4 := m.GRH[0]>>4 == 6, m.GRH[20]>>4 == 4
+	if is6 {
+		is4 = ok && ip.HeaderLen() == frame.IPv4Len && ip.ChecksumOK()
+	}
+	switch {
+	case r.config.IBIsEthernet && is4:
+		h := m.GRH[20:] // at a RoCE door, any IHL is taken where the first half says that it is no IPv6
+		sgid, dgid = ib.GIDFromAddr(netip.AddrFrom4([4]byte(h[12:16]))), ib.GIDFromAddr(netip.AddrFrom4([4]byte(h[16:20])))
+		out.TClass, hops = h[1], h[8]
+	case is6:
+		grh, _ := ib.AsGRH(m.GRH[:])
+		sgid, dgid = grh.SGID(), grh.DGID()
+		out.TClass, out.FlowLabel, hops = grh.TClass(), grh.FlowLabel(), grh.HopLimit()
+	default:
+		return nil, mgid, "grh_class"
+	}
+	if hops >= 2 {
+		out.HopLimit = hops - 1
+	}
+	if sgid == r.config.GID {
+		return nil, mgid, "loop_self"
+	}
+	if dgid.IsIBMulticast() || r.config.IBIsEthernet && is4 && dgid.IsMulticast() {
+		mgid = dgid
+	}
+	return r.byGID[sgid], mgid, ""
+}
+
+// destination says where the frame goes.
+func (r *reference) destination(m *message, out *roce.Packet, mgid ib.GID) string {
+	vlan, mtu := uint16(0), r.config.RoCEMTU
+	if !mgid.IsZero() {
+		g := r.byMGID[mgid]
+		switch {
+		case g == nil:
+			return "mc_unknown"
+		case !g.ToRoCE:
+			return "mc_direction"
+		}
+		vlan, mtu = g.VLAN, g.MTUToRoCE
+		out.DstIP, out.Version, out.DestQP, out.QKey, out.Dst = g.IP, int(g.Version), ib.QPMulticast, g.RoCEQKey, frame.GroupMAC(g.IP)
+		if g.Version == lcore.V1 {
+			out.Dst = ib.MulticastMAC(ib.MGIDRoCEv1(g.IP))
+		}
+	} else {
+		s, h := r.behind(m.QPN)
+		if s == nil {
+			return "standin_unknown"
+		}
+		vlan = h.VLAN
+		out.DstIP, out.Version, out.DestQP, out.QKey, out.Dst = s.Host, int(s.Version), s.HostQPN, s.QKey, h.MAC
+	}
+	if len(m.Payload) > mtu {
+		return "mtu_exceeded"
+	}
+	if vlan != 0 {
+		out.Tag = &frame.VLANFields{PCP: r.config.PCPOfSL[m.SL&15], VID: vlan}
+	}
+	return ""
+}
+
+// behind returns whom a QPN on InfiniBand stands for.
+func (r *reference) behind(qpn ib.QPN) (*tables.StandIn, *tables.Host) {
+	for i := range r.standIns {
+		if s := &r.standIns[i]; s.QPN == qpn {
+			for j := range r.hosts {
+				if h := &r.hosts[j]; h.IP == s.Host {
+					return s, h
+				}
+			}
+		}
+	}
+	return nil, nil
+}

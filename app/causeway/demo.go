@@ -29,6 +29,7 @@ when every message that was due arrived and every packet is accounted for.`)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	ok, err := demo.Run(ctx, demo.Options{Duration: *duration, JSON: *asJSON, PcapDir: *pcap, Out: stdout, Err: stderr})
 	if err != nil {
 		fmt.Fprintln(stderr, err)

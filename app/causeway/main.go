@@ -32,6 +32,7 @@ func commands() []command {
 	return []command{
 		{"run", "-c FILE", "run the bridge", runBridge},
 		{"demo", "[--duration 20s] [--json] [--pcap DIR]", "show the bridge at work, with no hardware", runDemo},
+		{"node", "-fabric SOCKET -role ROLE -name NAME -guid GUID [...]", "be an InfiniBand node on a bridge's software subnet", runNode},
 		{"check", "FILE...", "check configuration files and report every problem", runCheck},
 		{"drops", "", "explain the reasons for which packets are dropped", runDrops},
 		{"version", "", "print the version", runVersion},

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,6 +37,7 @@ groups, send what is inside, and end.`)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends a bridge that does not end by the first
 	log := newLog(cfg.Log, stderr)
 	for _, n := range cfg.Notes {
 		log.Warn("configuration", "note", n.Error())
@@ -61,8 +63,15 @@ func newLog(c config.Log, w io.Writer) *slog.Logger {
 
 // bridge builds, runs and takes down a bridge.
 func bridge(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
+	metrics, err := listenMetrics(cfg.Metrics.Listen)
+	if err != nil {
+		return err
+	}
 	h, err := house.Build(cfg, house.Options{Log: log})
 	if err != nil {
+		if metrics != nil {
+			err = errors.Join(err, metrics.Close())
+		}
 		return err
 	}
 	defer func() {
@@ -71,28 +80,37 @@ func bridge(ctx context.Context, cfg *config.Config, log *slog.Logger) (err erro
 		}
 		logFinal(log, h.Counters())
 	}()
-	if err := serveMetrics(ctx, cfg.Metrics.Listen, h, log); err != nil {
-		return err
+	if metrics != nil {
+		ended := serveMetrics(ctx, metrics, h, log)
+		defer ended()
 	}
 	return h.Run(ctx, func() { log.Info("ready", "name", cfg.Name, "port", cfg.RoCE.Port.String()) })
 }
 
-// serveMetrics starts the HTTP server, if there is to be one. It ends with ctx.
-func serveMetrics(ctx context.Context, at config.Listen, h *house.House, log *slog.Logger) error {
+// listenMetrics listens where metrics are to be had. It comes before all else because it fails at once. nil: nowhere.
+func listenMetrics(at config.Listen) (net.Listener, error) {
 	if at.Network == "" {
-		return nil
+		return nil, nil
 	}
 	l, err := net.Listen(at.Network, at.Address)
 	if err != nil {
-		return fmt.Errorf("causeway: [metrics] listen %q: %w", at.Address, err)
+		return nil, fmt.Errorf("causeway: [metrics] listen %q: %w; use a free one, or end who has it", at.Address, err)
 	}
+	return l, nil
+}
+
+// serveMetrics serves metrics until what it returns is called. They are to be had while the bridge stops, too.
+func serveMetrics(ctx context.Context, l net.Listener, h *house.House, log *slog.Logger) (end func()) {
 	log.Info("metrics", "listen", l.Addr().String())
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		if err := web.Serve(ctx, l, h); err != nil {
 			log.Error("metrics", "error", err)
 		}
 	}()
-	return nil
+	return func() { stop(); <-ended }
 }
 
 // logFinal says what became of every packet.

@@ -5,17 +5,21 @@ package demo
 import (
 	"bufio"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+	"golang.org/x/sys/unix"
 )
 
 // A capture writes what passes Causeway's Ethernet port to a file.
 type capture struct {
-	from  *pcapgo.EthernetHandle
+	from  *os.File // a packet socket
 	file  *os.File
 	ended sync.WaitGroup
 	err   error
@@ -28,19 +32,40 @@ func (w *world) startCapture(path string) error {
 	}
 	c := &capture{}
 	err := in(w.wires, func() (err error) {
-		c.from, err = pcapgo.NewEthernetHandle("dut1")
+		c.from, err = packetSocket("dut1")
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	if c.file, err = os.Create(path); err != nil {
-		c.from.Close()
-		return err
+		return errors.Join(err, c.from.Close())
 	}
 	c.ended.Go(c.run)
 	w.onClose(c.close)
 	return nil
+}
+
+// packetSocket opens a socket that reads every frame of an interface (packet(7)). It has room for some seconds of
+// the demonstration's traffic, so that a busy machine loses none.
+func packetSocket(name string) (*os.File, error) {
+	const room = 32 << 20
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, err
+	}
+	protocol := uint16(unix.ETH_P_ALL)<<8 | uint16(unix.ETH_P_ALL)>>8 // in wire order
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("capture %s: %w", name, err)
+	}
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: i.Index}))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("capture %s: %w", name, err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "packets of "+name), nil
 }
 
 func (c *capture) run() {
@@ -48,12 +73,13 @@ func (c *capture) run() {
 	buffered := bufio.NewWriterSize(c.file, 1<<20)
 	out := pcapgo.NewWriter(buffered)
 	c.err = out.WriteFileHeader(snap, layers.LinkTypeEthernet)
+	b := make([]byte, snap)
 	for c.err == nil {
-		b, info, err := c.from.ReadPacketData()
+		n, err := c.from.Read(b)
 		if err != nil {
 			break // closed
 		}
-		c.err = out.WritePacket(info, b)
+		c.err = out.WritePacket(gopacket.CaptureInfo{Timestamp: time.Now(), CaptureLength: n, Length: n}, b[:n])
 	}
 	c.err = errors.Join(c.err, buffered.Flush())
 }
@@ -61,7 +87,7 @@ func (c *capture) run() {
 // close waits a moment for frames on their way into the file.
 func (c *capture) close() error {
 	time.Sleep(100 * time.Millisecond)
-	c.from.Close()
+	closing := c.from.Close()
 	c.ended.Wait()
-	return errors.Join(c.err, c.file.Close())
+	return errors.Join(c.err, closing, c.file.Close())
 }

@@ -44,11 +44,20 @@ func Run(ctx context.Context, o Options) (ok bool, err error) {
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 
+	return w.show(ctx, o)
+}
+
+// readyWithin is far more than the bridge needs.
+const readyWithin = 10 * time.Second
+
+// show runs the bridge, and the traffic when it is ready. The bridge outlives the traffic, also when ctx ends: what
+// is on its way then still arrives.
+func (w *world) show(ctx context.Context, o Options) (ok bool, err error) {
 	h, err := w.build(slog.New(slog.NewTextHandler(logTo(o), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return false, err
 	}
-	running, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ended := make(chan error, 1)
 	ready := make(chan struct{})
@@ -57,9 +66,12 @@ func Run(ctx context.Context, o Options) (ok bool, err error) {
 	case <-ready:
 	case err := <-ended:
 		return false, errors.Join(err, h.Close())
-	case <-time.After(10 * time.Second):
+	case <-ctx.Done():
 		stop()
-		return false, errors.Join(errors.New("demo: the bridge did not become ready within 10 s"), <-ended, h.Close())
+		return false, errors.Join(errors.New("demo: stopped before the bridge was ready"), <-ended, h.Close())
+	case <-time.After(readyWithin):
+		stop()
+		return false, errors.Join(fmt.Errorf("demo: the bridge did not become ready within %v", readyWithin), <-ended, h.Close())
 	}
 	r, err := w.traffic(ctx, h, o)
 	stop()
@@ -93,6 +105,7 @@ func (w *world) traffic(ctx context.Context, h *house.House, o Options) (*result
 		runFlows(sending, flows)
 	}()
 	show := newView(o, h, flows, begin)
+	show.start(w.notes)
 	for running := true; running; {
 		select {
 		case <-done:
@@ -102,7 +115,7 @@ func (w *world) traffic(ctx context.Context, h *house.House, o Options) (*result
 		}
 	}
 	show.end()
-	return &result{Duration: time.Since(begin).Seconds(), flows: flows}, nil
+	return &result{Duration: time.Since(begin).Seconds(), Notes: w.notes, flows: flows}, nil
 }
 
 // captures opens where the captures go.

@@ -31,33 +31,39 @@ type flow struct {
 // due is how many arrivals the messages sent so far owe.
 func (f *flow) due() uint64 { return f.sent.Load() * f.receivers }
 
-// seen remembers which numbers a receiver has had.
+// seen remembers which numbers a receiver has had, a bit each.
 type seen struct {
 	mu   sync.Mutex
-	have map[uint64]bool
+	bits []uint64
+}
+
+// first notes a number and reports whether it is new. Numbers are at most what has been sent.
+func (s *seen) first(number uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	word, bit := number/64, uint64(1)<<(number%64)
+	for uint64(len(s.bits)) <= word {
+		s.bits = append(s.bits, 0)
+	}
+	if s.bits[word]&bit != 0 {
+		return false
+	}
+	s.bits[word] |= bit
+	return true
 }
 
 func newFlow(name, path string, receivers int) *flow {
-	f := &flow{name: name, path: path, receivers: uint64(receivers), seen: make([]seen, receivers)}
-	for i := range f.seen {
-		f.seen[i].have = map[uint64]bool{}
-	}
-	return f
+	return &flow{name: name, path: path, receivers: uint64(receivers), seen: make([]seen, receivers)}
 }
 
 // arrive accounts for a message at one receiver. It reports its number, and whether it is the first with it.
 func (f *flow) arrive(receiver int, payload []byte) (number uint64, first bool) {
 	number, stamped, whole := fabric.ReadStamp(payload)
-	if !stamped || !whole || number == 0 || number > f.sent.Load()+1 {
+	if !stamped || !whole || number == 0 || number > f.sent.Load() || len(payload) != sizeOf(number) {
 		f.damaged.Add(1)
 		return 0, false
 	}
-	s := &f.seen[receiver]
-	s.mu.Lock()
-	first = !s.have[number]
-	s.have[number] = true
-	s.mu.Unlock()
-	if !first {
+	if !f.seen[receiver].first(number) {
 		f.repeats.Add(1)
 		return number, false
 	}
@@ -68,12 +74,15 @@ func (f *flow) arrive(receiver int, payload []byte) (number uint64, first bool) 
 const (
 	window    = 32                     // messages of a flow that may be on their way
 	pause     = time.Millisecond       // between two of them: it is a demonstration, not a benchmark
-	patience  = 2 * time.Second        // after which a message counts as lost
+	patience  = 5 * time.Second        // without any arrival, after which messages count as lost: the machine may be busy
 	lastWords = 500 * time.Microsecond // between looks at what is still on its way
 )
 
 // sizes a flow goes through: every pad count, the smallest that carries a number, and InfiniBand's largest.
 var sizes = []int{16, 17, 18, 19, 64, 255, 1024, 1025, 2047, 4093, 4096}
+
+// sizeOf returns the size of the message of that number.
+func sizeOf(number uint64) int { return sizes[number%uint64(len(sizes))] }
 
 // run sends until ctx ends, never more than the window ahead of what arrives, and then waits for the rest.
 func (f *flow) run(ctx context.Context) {
@@ -102,7 +111,7 @@ func (f *flow) run(ctx context.Context) {
 
 func (f *flow) sendNext() {
 	number := f.sent.Load() + 1
-	payload := fabric.AppendStamped(nil, number, sizes[number%uint64(len(sizes))])
+	payload := fabric.AppendStamped(nil, number, sizeOf(number))
 	f.trips.begin(number)
 	f.sent.Store(number)
 	if err := f.transmit(number, payload); err != nil {

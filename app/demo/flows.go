@@ -13,19 +13,18 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// flows are what the demonstration shows: both ways, unicast and multicast, IPv4 and IPv6.
+// flows are what the demonstration shows: both ways, unicast and multicast, IPv4 and, where there is any, IPv6.
 func (w *world) flows() ([]*flow, error) {
 	echo := 0
 	published, err := w.published()
 	if err != nil {
 		return nil, err
 	}
-	return []*flow{
-		w.asked(w.hosts[0], nodeIP4(echo), echo),
-		w.asked(w.hosts[1], nodeIP6(echo), echo),
-		w.multicast(),
-		published,
-	}, nil
+	flows := []*flow{w.asked(w.hosts[0], nodeIP4(echo), echo)}
+	if h := w.hosts[1]; h.ip6.IsValid() {
+		flows = append(flows, w.asked(h, nodeIP6(echo), echo))
+	}
+	return append(flows, w.multicast(), published), nil
 }
 
 // asked has a host send to the echo, which answers the stand-in: the answers must find back to the host's QP.

@@ -25,7 +25,7 @@ import (
 type host struct {
 	name string
 	ip4  netip.Addr
-	ip6  netip.Addr
+	ip6  netip.Addr // the zero Addr: none
 	qpn  ib.QPN
 	psn  atomic.Uint32
 
@@ -52,8 +52,13 @@ func newHost(name string, ns netns.NsHandle, ip4, ip6 netip.Addr) (*host, error)
 		err = errors.Join(err, e)
 		return c
 	}
-	h.send4, h.send6 = open(ip4, srcPort), open(ip6, srcPort)
-	for _, ip := range []netip.Addr{ip4, ip6} {
+	h.send4 = open(ip4, srcPort)
+	addresses := []netip.Addr{ip4}
+	if ip6.IsValid() {
+		h.send6 = open(ip6, srcPort)
+		addresses = append(addresses, ip6)
+	}
+	for _, ip := range addresses {
 		if c := open(ip, frame.PortRoCEv2); c != nil {
 			h.receive(c, ip)
 		}

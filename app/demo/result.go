@@ -3,8 +3,12 @@
 package demo
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"causeway/lcore"
@@ -18,6 +22,7 @@ type result struct {
 	RoCEToIB  directionResult `json:"roce_to_ib"`
 	IBToRoCE  directionResult `json:"ib_to_roce"`
 	Conserved bool            `json:"conserved"`
+	Notes     []string        `json:"notes,omitempty"` // what was left out, and why
 
 	flows []*flow
 }
@@ -29,6 +34,7 @@ type flowResult struct {
 	Arrived  uint64  `json:"arrived"`
 	Damaged  uint64  `json:"damaged"`
 	Repeated uint64  `json:"repeated"`
+	Failed   uint64  `json:"failed"`            // of Sent: what the kernel, or the node, did not take
 	TripUS   float64 `json:"trip_microseconds"` // median of the last ones, to the last receiver; answered: both ways
 }
 
@@ -55,11 +61,29 @@ func (r *result) take(c lcore.Counters) {
 	for _, f := range r.flows {
 		x := flowResult{
 			Name: f.name, Sent: f.sent.Load(), Due: f.due(), Arrived: f.arrived.Load(), Damaged: f.damaged.Load(),
-			Repeated: f.repeats.Load(), TripUS: float64(f.trips.median()) / float64(time.Microsecond),
+			Repeated: f.repeats.Load(), Failed: f.failed.Load(), TripUS: float64(f.trips.median()) / float64(time.Microsecond),
 		}
-		r.OK = r.OK && x.Sent > 0 && x.Arrived == x.Due && x.Damaged == 0 && x.Repeated == 0
+		r.OK = r.OK && x.complaint() == ""
 		r.Flows = append(r.Flows, x)
 	}
+}
+
+// complaint says what was wrong with a flow; "": nothing.
+func (f *flowResult) complaint() string {
+	var wrong []string
+	complain := func(n uint64, what string) {
+		if n > 0 {
+			wrong = append(wrong, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	if f.Sent == 0 {
+		wrong = append(wrong, "nothing was sent")
+	}
+	complain(f.Due-min(f.Due, f.Arrived), "did not arrive")
+	complain(f.Damaged, "were damaged")
+	complain(f.Repeated, "came again")
+	complain(f.Failed, "could not be sent")
+	return strings.Join(wrong, ", ")
 }
 
 // write says how it was.
@@ -75,17 +99,22 @@ func (r *result) write(o Options) error {
 	}
 	p := &printer{w: o.Out}
 	p.line("")
-	p.line("%d messages sent in %.0f s; %d of %d deliveries that were due arrived, byte for byte.", sent, r.Duration, arrived, due)
+	p.line("%d messages sent in %.0f s; %d of %d deliveries arrived, byte for byte.", sent, r.Duration, arrived, due)
 	for _, d := range []struct {
 		name string
 		directionResult
 	}{{"RoCE to InfiniBand", r.RoCEToIB}, {"InfiniBand to RoCE", r.IBToRoCE}} {
-		p.line("%s: %d packets received = %d sent + %s%s", d.name, d.Received, d.Sent, drops(d.Drops), unless(d.Conserved))
+		p.line("%s: %d received = %d sent + %s%s", d.name, d.Received, d.Sent, drops(d.Drops), unless(d.Conserved))
 	}
 	if o.PcapDir != "" {
 		p.line("Captures for Wireshark: %s/roce.pcap and %s/ib.pcap", o.PcapDir, o.PcapDir)
 	}
-	p.line(map[bool]string{true: "All is well.", false: "NOT every message that was due arrived, or a packet is unaccounted for."}[r.OK])
+	for _, f := range r.Flows {
+		if complaint := f.complaint(); complaint != "" {
+			p.line("%s: %s", f.Name, complaint)
+		}
+	}
+	p.line("%s", map[bool]string{true: "All is well.", false: "NOT WELL: see above."}[r.OK])
 	return p.err
 }
 
@@ -96,7 +125,7 @@ func unless(conserved bool) string {
 	return " — DOES NOT ADD UP"
 }
 
-// drops names them; what is no RoCE (the kernels' own chatter) has its names, too.
+// drops names them, the most frequent first; what is no RoCE (the kernels' own chatter) has its names, too.
 func drops(named map[string]uint64) string {
 	var sum uint64
 	for _, n := range named {
@@ -105,5 +134,11 @@ func drops(named map[string]uint64) string {
 	if sum == 0 {
 		return "0 dropped"
 	}
-	return fmt.Sprintf("%d dropped %v", sum, named)
+	names := slices.SortedFunc(maps.Keys(named), func(a, b string) int {
+		return cmp.Or(cmp.Compare(named[b], named[a]), cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%d %s", named[name], name)
+	}
+	return fmt.Sprintf("%d dropped (%s)", sum, strings.Join(names, ", "))
 }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
 
-	"causeway/app/house"
 	"causeway/lcore"
+	"causeway/lcore/manage"
 )
 
 // A printer keeps the first error.
@@ -26,38 +27,64 @@ func (p *printer) line(format string, a ...any) {
 	}
 }
 
-// A view is the table that lives while the traffic runs: redrawn in place on a terminal, else a line now and then.
+// A bridge is what the view shows of one.
+type bridge interface {
+	Counters() lcore.Counters
+	Status() manage.Status
+}
+
+// A view is the table that lives while the traffic runs: redrawn in place on a terminal; elsewhere a line now
+// and then, and the table at the end.
 type view struct {
 	o        Options
-	h        *house.House
+	h        bridge
 	flows    []*flow
 	begin    time.Time
-	terminal bool
+	terminal *os.File // nil: Out is none
+	styled   bool
 	lines    int // of the last drawing
 	last     []uint64
 	lastAt   time.Time
 }
 
-func newView(o Options, h *house.House, flows []*flow, begin time.Time) *view {
+func newView(o Options, h bridge, flows []*flow, begin time.Time) *view {
 	v := &view{o: o, h: h, flows: flows, begin: begin, last: make([]uint64, len(flows)), lastAt: begin}
-	if f, ok := o.Out.(*os.File); ok {
-		v.terminal = term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+	f, ok := o.Out.(*os.File)
+	if ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+		v.terminal, v.styled = f, os.Getenv("NO_COLOR") == ""
 	}
 	return v
 }
 
+// title says what is to be seen.
+const title = "RoCE hosts ⇄ Causeway ⇄ software InfiniBand subnet"
+
+// start says it, and what is not to be seen.
+func (v *view) start(notes []string) {
+	if v.o.JSON {
+		return
+	}
+	p := &printer{w: v.o.Out}
+	if v.terminal == nil {
+		p.line("%s, for %v", title, v.o.Duration)
+	}
+	for _, note := range notes {
+		p.line("%s", note)
+	}
+}
+
 func (v *view) every() time.Duration {
-	if v.terminal {
+	if v.terminal != nil {
 		return 250 * time.Millisecond
 	}
 	return 2 * time.Second
 }
 
-// draw draws the table. A failed write shows at the summary.
+// draw draws the table, or a line. A failed write shows at the summary.
 func (v *view) draw() {
 	switch {
 	case v.o.JSON:
-	case v.terminal:
+	case v.terminal != nil:
 		v.table()
 	default:
 		p := &printer{w: v.o.Out}
@@ -69,57 +96,113 @@ func (v *view) draw() {
 	}
 }
 
-const (
-	up    = "\033[%dA" // cursor, lines
-	clear = "\033[J"   // to the end of the screen
-	bold  = "\033[1m"
-	dim   = "\033[2m"
-	plain = "\033[0m"
-)
-
-func (v *view) table() {
-	p := &printer{w: v.o.Out}
-	if v.lines > 0 {
-		_, p.err = fmt.Fprintf(v.o.Out, up+clear, v.lines)
+// end leaves the last state on the screen.
+func (v *view) end() {
+	if !v.o.JSON {
+		v.table()
 	}
-	rows := v.rows()
-	for _, row := range rows {
-		p.line("%s", row)
-	}
-	v.lines = len(rows)
 }
 
-func (v *view) rows() []string {
-	elapsed := time.Since(v.begin)
-	rows := []string{
-		fmt.Sprintf("%sCauseway%s  RoCE hosts in namespaces ⇄ bridge ⇄ software InfiniBand subnet   %.0f of %.0f s", bold, plain,
-			elapsed.Seconds(), v.o.Duration.Seconds()),
-		"",
-		fmt.Sprintf("%s%-32s %-18s %9s %9s %6s %7s %10s%s", dim, "flow", "", "due", "arrived", "lost?", "msg/s", "median", plain),
+const (
+	narrow = 80  // columns that a terminal has at least, usually
+	wide   = 100 // columns that the flows' descriptions need
+	up     = "\033[%dA"
+	clear  = "\033[J" // to the end of the screen
+	plain  = "\033[0m"
+)
+
+// Styles of rows.
+const (
+	bold = "\033[1m"
+	dim  = "\033[2m"
+)
+
+// row is a line of the table: cut to the terminal's width first, then styled.
+type row struct {
+	style, text string
+}
+
+// table draws it over the last one, in one write.
+func (v *view) table() {
+	width := narrow
+	if v.terminal != nil {
+		if w, _, err := term.GetSize(int(v.terminal.Fd())); err == nil && w > 0 {
+			width = w
+		}
+	}
+	var b strings.Builder
+	switch {
+	case v.lines > 0:
+		fmt.Fprintf(&b, up+clear, v.lines)
+	case v.terminal == nil:
+		b.WriteString("\n")
+	}
+	rows := v.rows(width)
+	for _, r := range rows {
+		text := cut(r.text, width-1) // some terminals wrap at the last column
+		if v.styled && r.style != "" {
+			text = r.style + text + plain
+		}
+		fmt.Fprintln(&b, text)
+	}
+	fmt.Fprint(v.o.Out, b.String())
+	if v.terminal != nil {
+		v.lines = len(rows)
+	}
+}
+
+// cut returns the first letters of a text, without blanks at its end.
+func cut(text string, letters int) string {
+	if r := []rune(text); len(r) > letters {
+		text = string(r[:max(letters, 0)])
+	}
+	return strings.TrimRight(text, " ")
+}
+
+// rows are the table: at most narrow columns, unless there are wide ones.
+func (v *view) rows(width int) []row {
+	describe := func(string) string { return "" }
+	if width >= wide {
+		describe = func(text string) string { return fmt.Sprintf("%-19s", text) }
+	}
+	elapsed := min(time.Since(v.begin), v.o.Duration)
+	rows := []row{
+		{bold, fmt.Sprintf("%-60s %s%4.0f of %.0f s", title, describe(""), elapsed.Seconds(), v.o.Duration.Seconds())},
+		{},
+		{dim, fmt.Sprintf("%-27s %s%9s %9s %7s %7s %9s", "flow", describe(""), "due", "arrived", "on way", "a sec.", "median")},
 	}
 	since := time.Since(v.lastAt).Seconds()
 	v.lastAt = time.Now()
 	for i, f := range v.flows {
 		due, arrived := f.due(), f.arrived.Load()
-		rate := float64(arrived-v.last[i]) / since
+		rate := float64(arrived-v.last[i]) / max(since, 1e-3)
+		if v.terminal == nil {
+			rate = float64(arrived) / time.Since(v.begin).Seconds()
+		}
 		v.last[i] = arrived
-		rows = append(rows, fmt.Sprintf("%-32s %-18s %9d %9d %6d %7.0f %10v", f.name, f.path, due, arrived, due-min(due, arrived), rate,
-			f.trips.median().Round(time.Microsecond)))
+		rows = append(rows, row{"", fmt.Sprintf("%-27s %s%9d %9d %7d %7.0f %9s", f.name, describe(f.path), due, arrived,
+			due-min(due, arrived), rate, shortly(f.trips.median()))})
 	}
-	rows = append(rows, "", fmt.Sprintf("%s%-32s %-18s %9s %9s %6s%s", dim, "bridge", "", "received", "sent", "drops", plain))
+	rows = append(rows, row{}, row{dim, fmt.Sprintf("%-27s %s%9s %9s %7s", "bridge", describe(""), "received", "sent", "dropped")})
 	c := v.h.Counters()
 	for d, name := range []string{"RoCE to InfiniBand", "InfiniBand to RoCE"} {
 		x := &c.Direction[lcore.Direction(d)]
-		rows = append(rows, fmt.Sprintf("%-32s %-18s %9d %9d %6d", name, "", x.Received, x.Sent, x.Dropped()))
+		rows = append(rows, row{"", fmt.Sprintf("%-27s %s%9d %9d %7d", name, describe(""), x.Received, x.Sent, x.Dropped())})
 	}
 	s := v.h.Status()
-	return append(rows, "", fmt.Sprintf("%d RoCE hosts learned, %d stand-ins, %d groups joined; ARP answered %d, ND %d, group reports %d",
-		s.Hosts, s.StandIns, s.Groups, s.Counters.ARPAnswered, s.Counters.NDAnswered, s.Counters.GroupReports))
+	return append(rows, row{}, row{"", fmt.Sprintf("%d hosts, %d stand-ins, %d groups; answered: ARP %d, ND %d; group reports: %d",
+		s.Hosts, s.StandIns, s.Groups, s.Counters.ARPAnswered, s.Counters.NDAnswered, s.Counters.GroupReports)})
 }
 
-// end leaves the last state on the screen.
-func (v *view) end() {
-	if v.terminal && !v.o.JSON {
-		v.table()
+// shortly writes a duration in at most 8 letters.
+func shortly(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "-"
+	case d < 10*time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < 10*time.Second:
+		return d.Round(time.Millisecond).String()
 	}
+	return d.Round(time.Second).String()
 }

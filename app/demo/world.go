@@ -9,11 +9,13 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"causeway/app/house"
 	"causeway/config"
@@ -49,6 +51,7 @@ type world struct {
 	subnet *fabric.Fabric
 	nodes  []*fabric.Node
 	undo   []func() error
+	notes  []string // what is left out, and why
 
 	onListen atomic.Pointer[func(*fabric.Received)] // what the listener does with a message
 }
@@ -71,7 +74,7 @@ func newWorld(pcapDir string) (*world, error) {
 	}
 	for _, step := range []func() error{
 		w.makeWires,
-		func() error { return w.makeHosts(2) },
+		func() error { return w.makeHosts(newNamespace, newNamespace) },
 		func() error { return w.startCapture(roce) },
 		func() error { return w.makeSubnet(ibFile) },
 	} {
@@ -121,11 +124,9 @@ func (w *world) makeWires() (err error) {
 	}
 	w.onClose(w.wires.Close)
 	return in(w.wires, func() error {
-		// The switch is no host. (A write to /proc/sys/net is one to the thread's own namespace.)
-		const off = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
-		if err := os.WriteFile(off, []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
+		// The switch is no host. (A write to /proc/sys/net is one to the thread's own namespace.) Where the file
+		// cannot be written, as in containers, the switch has IPv6 addresses that nobody asks for.
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
 		snooping := false
 		br := &netlink.Bridge{LinkAttrs: attrs("br0"), MulticastSnooping: &snooping}
 		if err := errors.Join(netlink.LinkAdd(br), netlink.LinkSetUp(br)); err != nil {
@@ -155,17 +156,19 @@ func plug(br netlink.Link, near, far string) error {
 	return errors.Join(netlink.LinkSetMaster(peer, br), netlink.LinkSetUp(peer), netlink.LinkSetUp(v))
 }
 
-func (w *world) makeHosts(n int) error {
-	for i := range n {
-		ns, err := newNamespace()
+// makeHosts makes a host in each of the namespaces that are made for them.
+func (w *world) makeHosts(namespaces ...func() (netns.NsHandle, error)) error {
+	for i, make := range namespaces {
+		ns, err := make()
 		if err != nil {
 			return err
 		}
 		w.onClose(ns.Close)
-		if err := w.connect(ns, i); err != nil {
+		ip6, err := w.connect(ns, i)
+		if err != nil {
 			return err
 		}
-		h, err := newHost(fmt.Sprintf("host%d", i+1), ns, hostIP4(i), hostIP6(i))
+		h, err := newHost(fmt.Sprintf("host%d", i+1), ns, hostIP4(i), ip6)
 		if err != nil {
 			return err
 		}
@@ -175,10 +178,10 @@ func (w *world) makeHosts(n int) error {
 	return nil
 }
 
-// connect gives a host its interface.
-func (w *world) connect(ns netns.NsHandle, i int) error {
+// connect gives a host its interface, and returns its IPv6 address: the zero Addr where the kernel has no IPv6.
+func (w *world) connect(ns netns.NsHandle, i int) (ip6 netip.Addr, err error) {
 	near := fmt.Sprintf("h%d", i+1)
-	err := in(w.wires, func() error {
+	err = in(w.wires, func() error {
 		br, err := netlink.LinkByName("br0")
 		if err != nil {
 			return err
@@ -193,21 +196,42 @@ func (w *world) connect(ns netns.NsHandle, i int) error {
 		return netlink.LinkSetNsFd(l, int(ns))
 	})
 	if err != nil {
-		return err
+		return ip6, err
 	}
-	return in(ns, func() error {
+	err = in(ns, func() error {
 		l, err := netlink.LinkByName(near)
 		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(l, address(hostIP6(i), 64)); err == nil {
+			ip6 = hostIP6(i)
+		} else if err := w.withoutIPv6(i, err); err != nil {
 			return err
 		}
 		return errors.Join(
 			netlink.LinkSetName(l, "eth0"),
 			netlink.AddrAdd(l, address(hostIP4(i), 24)),
-			netlink.AddrAdd(l, address(hostIP6(i), 64)),
 			netlink.LinkSetUp(l),
 			addRoute(l, "224.0.0.0/4"),
 		)
 	})
+	return ip6, err
+}
+
+const noIPv6 = "IPv6 is disabled on this machine: the IPv6 flow is left out"
+
+// withoutIPv6 notes that a host has no IPv6, if that is what the kernel says: IPv6 is disabled in the
+// namespace (EACCES), or in the kernel.
+func (w *world) withoutIPv6(i int, err error) error {
+	for _, disabled := range []error{unix.EACCES, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {
+		if errors.Is(err, disabled) {
+			if !slices.Contains(w.notes, noIPv6) {
+				w.notes = append(w.notes, noIPv6)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("give host%d its IPv6 address: %w", i+1, err)
 }
 
 // address is used at once, without a search for duplicates.
@@ -267,7 +291,7 @@ memory_mib = 256
 mbufs      = 16384
 [policy]
 allow = ["10.9.0.0/24", "fd09::/64"]
-`, port, mtu, runtime.NumCPU()-1)
+`, port, mtu, lastCPU())
 	for i := range nodeNames {
 		fmt.Fprintf(&b, "[[host]] # %s\nip = %q\nip6 = %q\nside = \"ib\"\ngid = %q\n", nodeNames[i], nodeIP4(i), nodeIP6(i), nodeGID(i))
 	}
@@ -277,6 +301,21 @@ allow = ["10.9.0.0/24", "fd09::/64"]
 	return b.String()
 }
 
+// lastCPU is the last CPU that the process may use: the worker's. Most of what else runs is on the first ones.
+func lastCPU() int {
+	last := 0
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return last
+	}
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			last = cpu
+		}
+	}
+	return last
+}
+
 // build builds the bridge between the two.
 func (w *world) build(log *slog.Logger) (*house.House, error) {
 	cfg, err := config.Parse("demo", []byte(Config()))
@@ -284,7 +323,7 @@ func (w *world) build(log *slog.Logger) (*house.House, error) {
 		return nil, err
 	}
 	return house.Build(cfg, house.Options{
-		Log: log, Subnet: w.subnet,
+		Log: log, Subnet: w.subnet, NoHuge: true,
 		Around: func(open func() error) error { return in(w.wires, open) },
 	})
 }

@@ -84,9 +84,11 @@ func (h *House) manageConfig() manage.Config {
 			continue
 		}
 		for _, ip := range x.Addrs() {
-			if x.HasMAC {
-				c.Hosts = append(c.Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: c.Version, Static: true})
+			if !x.HasMAC {
+				c.Resolve = append(c.Resolve, ip)
+				continue
 			}
+			c.Hosts = append(c.Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: c.Version, Static: true})
 		}
 	}
 	for _, g := range h.cfg.Groups {

@@ -29,6 +29,7 @@ type fabricDoor struct {
 	hca   *fabric.HCA
 	rings *door.Door
 	pkey  ib.PKey
+	log   *slog.Logger
 }
 
 // ringDepth is how many messages wait between a worker and the HCA: a burst of every size a demo or a test
@@ -38,7 +39,7 @@ const ringDepth = 8192
 // hangFabric builds the subnet that [ib] port names.
 // With a subnet of the caller's it takes that one, and leaves it to him.
 func hangFabric(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, log *slog.Logger) (*fabricDoor, error) {
-	d := &fabricDoor{pkey: cfg.IB.PKey}
+	d := &fabricDoor{pkey: cfg.IB.PKey, log: log}
 	if subnet == nil {
 		topology, err := fabric.Load(cfg.IB.Port.File)
 		if err != nil {
@@ -85,11 +86,19 @@ func (d *fabricDoor) close() error {
 	}
 	if d.hca != nil {
 		errs = append(errs, d.hca.Close())
+		d.logFinal()
 	}
 	if d.owned != nil {
 		errs = append(errs, d.owned.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// logFinal says what became of the packets that came to the HCA: what it drops, no worker ever sees.
+func (d *fabricDoor) logFinal() {
+	s := d.hca.Stats()
+	d.log.Info("ib_port_closed", "received", s.Received, "delivered", s.Delivered, "drops", map[string]uint64(s.Drops),
+		"sent", s.Sent, "send_drops", map[string]uint64(s.SendDrops))
 }
 
 func (d *fabricDoor) portInfo() ibPort {

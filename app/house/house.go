@@ -66,6 +66,8 @@ type Options struct {
 	Log *slog.Logger
 	// Around, if not nil, is called around opening the Ethernet port: to do so in another network namespace.
 	Around func(open func() error) error
+	// NoHuge leaves hugepages to others: ordinary memory does for what is not about speed.
+	NoHuge bool
 	// Subnet, if not nil, takes the place of the software subnet that [ib] port describes. It stays the caller's.
 	Subnet *fabric.Fabric
 }
@@ -78,7 +80,7 @@ func Build(cfg *config.Config, o Options) (*House, error) {
 		o.Around = func(open func() error) error { return open() }
 	}
 	for _, step := range []func() error{
-		h.startEAL,
+		func() error { return h.startEAL(o.NoHuge) },
 		h.makePool,
 		h.makeTables,
 		func() error { return h.hangIBDoor(o.Subnet) },
@@ -103,11 +105,13 @@ func (h *House) Run(ctx context.Context, onReady func()) error {
 		}
 	}
 	managing, done := context.WithCancel(ctx)
-	defer done()
+	var watching sync.WaitGroup
 	if onReady != nil {
-		go h.awaitReady(managing, onReady)
+		watching.Go(func() { h.awaitReady(managing, onReady) })
 	}
 	err := h.loop.Run(managing)
+	done()
+	watching.Wait()
 	const grace = 20 * time.Millisecond // for the leaves just written to reach the port
 	time.Sleep(grace)
 	h.stopWorkers()
@@ -188,13 +192,14 @@ func (h *House) takeDown() error {
 
 func (h *House) onTakeDown(f func() error) { h.undo = append(h.undo, f) }
 
-func (h *House) startEAL() error {
+func (h *House) startEAL(noHuge bool) error {
 	var pci []string
 	if h.cfg.RoCE.Port.Driver == "mlx5" {
 		pci = []string{h.cfg.RoCE.Port.Arg}
 	}
 	eal, err := dpdk.Init(dpdk.EALConfig{
 		Name: "causeway", Workers: h.cfg.Workers.LCores, MemoryMiB: h.cfg.Workers.MemoryMiB, PCI: pci,
+		ForceNoHuge: noHuge,
 	})
 	if err != nil {
 		return err
@@ -211,7 +216,6 @@ func (h *House) startEAL() error {
 const privateBytes = 128
 
 func (h *House) makePool() error {
-
 	room := max(lcore.DataRoom, dpdk.DataRoom(h.cfg.RoCE.MTU))
 	pool, err := dpdk.NewMempool("packets", h.cfg.Workers.Mbufs, room, privateBytes)
 	if err != nil {

@@ -6,6 +6,8 @@ package web
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/VictoriaMetrics/metrics"
 
@@ -59,9 +61,27 @@ func writeOdd(w io.Writer, o *lcore.OddCounters, m *manage.Counters) {
 	counter(w, "causeway_group_queries_total", m.GroupQueries)
 	counter(w, "causeway_hosts_learned_total", m.HostsLearned)
 	counter(w, "causeway_hosts_moved_total", m.HostsMoved)
+	counter(w, "causeway_hosts_refused_total", m.HostsRefused)
+	counter(w, "causeway_hosts_forgotten_total", m.HostsForgotten)
+	counter(w, "causeway_hosts_asked_total", m.HostsAsked)
 	counter(w, "causeway_spoofs_total", m.Spoofs)
 	counter(w, "causeway_standins_made_total", m.StandInsMade)
 	counter(w, "causeway_standins_denied_total", m.StandInsDenied)
+	counter(w, "causeway_management_frames_not_for_us_total", m.NotForUs)
+	counter(w, "causeway_management_frames_unsent_total", m.SendFailed)
+	for _, reason := range malformed(m) {
+		counter(w, fmt.Sprintf(`causeway_management_frames_malformed_total{reason=%q}`, reason), m.Malformed[reason])
+	}
+}
+
+// malformed returns in order the reasons that there have been, and those of each protocol, which are there from the
+// first scrape on.
+func malformed(m *manage.Counters) []string {
+	reasons := map[string]bool{"arp_bad": true, "nd_bad": true, "igmp_bad": true, "mld_bad": true, "icmp_bad": true}
+	for reason := range m.Malformed {
+		reasons[reason] = true
+	}
+	return slices.Sorted(maps.Keys(reasons))
 }
 
 func writeStatus(w io.Writer, s *manage.Status) {

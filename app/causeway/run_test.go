@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"causeway/lcore"
+)
+
+// bridgeFile is a bridge between a port of rings, which nobody is at the other end of, and a subnet with a socket.
+const bridgeFile = `[bridge]
+name = "tested"
+[roce]
+port = "ring"
+addresses = ["10.9.0.254/24"]
+mtu = 4200
+[ib]
+port = "fabric:DIR/fabric.toml"
+[workers]
+lcores = [0]
+idle = "sleep"
+memory_mib = 64
+mbufs = 2048
+rx_descs = 256
+tx_descs = 1024
+[policy]
+allow = ["10.9.0.0/24"]
+[[host]]
+ip = "10.9.0.7"
+side = "ib"
+gid = "fe80::7"
+[[group]]
+ip = "239.1.2.3"
+mgid = "rdmacm"
+direction = "both"
+[metrics]
+listen = "LISTEN"
+[log]
+format = "json"
+`
+
+const fabricFile = `[fabric]
+socket = "DIR/fabric.sock"
+[[node]]
+name = "echo"
+guid = 7
+role = "echo"
+`
+
+// bridgeIn writes a bridge's files and returns the configuration's.
+func bridgeIn(t *testing.T, edits ...string) string {
+	t.Helper()
+	config := strings.NewReplacer(append(edits, "LISTEN", freeAddress(t))...).Replace(bridgeFile)
+	return filepath.Join(files(t, map[string]string{"causeway.toml": config, "fabric.toml": fabricFile}), "causeway.toml")
+}
+
+// freeAddress returns one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// launchBridge starts a bridge and waits until it is ready.
+func launchBridge(t *testing.T, edits ...string) (p *program, dir string) {
+	t.Helper()
+	file := bridgeIn(t, edits...)
+	p = launch(t, "run", "-c", file)
+	p.awaitLine(`"msg":"ready"`)
+	return p, filepath.Dir(file)
+}
+
+// lines returns the log, each of whose lines must be a JSON object.
+func (p *program) lines() []map[string]any {
+	p.t.Helper()
+	var out []map[string]any
+	for line := range strings.Lines(p.stderr.String()) {
+		var x map[string]any
+		if err := json.Unmarshal([]byte(line), &x); err != nil {
+			p.t.Fatalf("a line of the log is no JSON: %q", line)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// line returns the last line with that message.
+func (p *program) line(msg string) map[string]any {
+	p.t.Helper()
+	var found map[string]any
+	for _, x := range p.lines() {
+		if x["msg"] == msg {
+			found = x
+		}
+	}
+	if found == nil {
+		p.t.Fatalf("no line %q in\n%v", msg, &p.stderr)
+	}
+	return found
+}
+
+// TestSignals wants both signals to end a bridge properly, two of them at a time side by side.
+func TestSignals(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			p, _ := launchBridge(t)
+			p.end(s)
+			stopped := 0
+			for _, x := range p.lines() {
+				if x["msg"] == "stopped" {
+					stopped++
+					if x["conserved"] != true {
+						t.Errorf("%v", x)
+					}
+				}
+			}
+			if stopped != 2 || p.stdout.String() != "" {
+				t.Errorf("%d directions told of; it said\n%v%v", stopped, &p.stdout, &p.stderr)
+			}
+		})
+	}
+}
+
+// TestMetrics wants every drop reason of both directions from the first scrape on, and readiness.
+func TestMetrics(t *testing.T) {
+	p, _ := launchBridge(t)
+	text := scrape(t, p.line("metrics")["listen"].(string))
+	for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {
+		for _, reason := range lcore.Drops() {
+			if line := fmt.Sprintf("\ncauseway_packets_dropped_total{direction=%q,reason=%q} 0\n", d, reason); !strings.Contains(text, line) {
+				t.Errorf("no line %q", line)
+			}
+		}
+	}
+	for _, line := range []string{"causeway_ready 1", "causeway_groups 1", "causeway_nodes 1", "causeway_standins 0", "causeway_group_reports_total "} {
+		if !strings.Contains(text, "\n"+line) {
+			t.Errorf("no line %q in\n%s", line, text)
+		}
+	}
+	if got := status(t, "http://"+p.line("metrics")["listen"].(string)+"/"); got != http.StatusNotFound {
+		t.Errorf("/ answers %d", got)
+	}
+	p.end(syscall.SIGTERM)
+}
+
+func scrape(t *testing.T, address string) string {
+	t.Helper()
+	r, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") {
+		t.Fatalf("%v %v %v", r.Status, r.Header, err)
+	}
+	return "\n" + string(b)
+}
+
+func status(t *testing.T, url string) int {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	return r.StatusCode
+}
+
+// TestRunFailures wants exit code 1, and nothing said but one line why.
+func TestRunFailures(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct {
+		name  string
+		edits []string
+		want  string
+	}{
+		{"a bad configuration", []string{"mtu = 4200", "mtu = 1"}, "causeway.toml:6: "},
+		{"a metrics port in use", []string{"LISTEN", taken.Addr().String()}, taken.Addr().String()},
+		{"no such interface", []string{`port = "ring"`, `port = "af_packet:nosuch0"`}, "nosuch0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := launch(t, "run", "-c", bridgeIn(t, c.edits...))
+			if code := p.wait(); code != exitFailed {
+				t.Errorf("exit code %d", code)
+			}
+			var said []string
+			for line := range strings.Lines(p.stderr.String()) {
+				if !strings.HasPrefix(line, "{") { // the log's
+					said = append(said, line)
+				}
+			}
+			if len(said) != 1 || !strings.Contains(said[0], c.want) {
+				t.Errorf("said %q, want one line with %q", said, c.want)
+			}
+		})
+	}
+	p := launch(t, "run", "-c", "/nonexistent/causeway.toml")
+	if code := p.wait(); code != exitFailed || strings.Count(p.stderr.String(), "\n") != 1 {
+		t.Errorf("no file: exit code %d\n%v", code, &p.stderr)
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"causeway/lcore"
+	"causeway/lcore/manage"
+)
+
+// busy is a bridge with large counters.
+type busy struct{}
+
+func (busy) Counters() (c lcore.Counters) {
+	for d := range c.Direction {
+		c.Direction[d] = lcore.DirectionCounters{Received: 123456789, Sent: 123456780, Drops: map[lcore.Drop]uint64{1: 9}}
+	}
+	return c
+}
+
+func (busy) Status() manage.Status {
+	return manage.Status{Hosts: 2, StandIns: 4, Groups: 2, Counters: manage.Counters{ARPAnswered: 99, NDAnswered: 99, GroupReports: 99}}
+}
+
+// shown returns a view of flows that have run for long.
+func shown(out *bytes.Buffer) *view {
+	var flows []*flow
+	for _, name := range []string{"host1 ⇄ echo 10.9.0.7", "listen → 239.1.2.4 → hosts"} {
+		f := newFlow(name, "multicast to RoCE", 2)
+		f.sent.Store(12345678)
+		f.arrived.Store(24691300)
+		f.trips.took = []time.Duration{123456 * time.Microsecond}
+		flows = append(flows, f)
+	}
+	return newView(Options{Out: out, Duration: time.Hour}, busy{}, flows, time.Now().Add(-time.Hour))
+}
+
+// TestColumns wants the table to fit, not cut, into 80 columns, and to use 120.
+func TestColumns(t *testing.T) {
+	for _, c := range []struct {
+		width     int
+		described bool
+	}{{80, false}, {120, true}} {
+		rows := shown(&bytes.Buffer{}).rows(c.width)
+		for _, r := range rows {
+			if n := utf8.RuneCountInString(r.text); n >= c.width {
+				t.Errorf("%d columns: a row of %d: %q", c.width, n, r.text)
+			}
+		}
+		if got := strings.Contains(rows[3].text, "multicast to RoCE"); got != c.described {
+			t.Errorf("%d columns: described: %v", c.width, got)
+		}
+		for _, want := range []string{"24691356", "24691300", "     56 ", "123ms"} {
+			if !strings.Contains(rows[3].text+" ", want) {
+				t.Errorf("%q is not in %q", want, rows[3].text)
+			}
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want string
+	}{{"a ⇄ b", 9, "a ⇄ b"}, {"a ⇄ b", 3, "a ⇄"}, {"a ⇄ b", 2, "a"}, {"a  ", 9, "a"}, {"a", 0, ""}, {"a", -1, ""}} {
+		if got := cut(c.text, c.n); got != c.want {
+			t.Errorf("cut(%q, %d) = %q, want %q", c.text, c.n, got, c.want)
+		}
+	}
+}
+
+// TestNoTerminal wants lines without escape sequences, and nothing at all before the JSON object.
+func TestNoTerminal(t *testing.T) {
+	var out bytes.Buffer
+	v := shown(&out)
+	v.start([]string{"a note"})
+	v.draw()
+	v.end()
+	text := out.String()
+	if strings.Contains(text, "\033") || strings.Count(text, title) != 2 || !strings.Contains(text, "a note\n") || !strings.Contains(text, "deliveries\n") {
+		t.Errorf("it shows\n%s", text)
+	}
+	out.Reset()
+	v.o.JSON = true
+	v.start([]string{"a note"})
+	v.draw()
+	v.end()
+	if out.Len() != 0 {
+		t.Errorf("before the JSON object it shows\n%s", out.String())
+	}
+}

@@ -15,9 +15,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"causeway/ibside/fabric"
-	"causeway/ibside/ib"
 )
 
 const (
@@ -107,70 +104,6 @@ func (c *Causeway) Stop() error {
 		if !conservedText.MatchString(line) {
 			return fmt.Errorf("causeway lost count of packets: %s", line)
 		}
-	}
-	return nil
-}
-
-// IBNode is a node of the software subnet that lives in the test: it sees and
-// sends exact bytes.
-type IBNode struct {
-	*fabric.Node
-	messages chan fabric.Received
-}
-
-// queuedMessages are kept for Receive; more are lost, and missed by the test.
-const queuedMessages = 4096
-
-// AttachNode puts a node on the bridge's subnet. Its port GID is fe80:: with the
-// GUID.
-func (c *Causeway) AttachNode(n fabric.NodeConfig) (*IBNode, error) {
-	node := &IBNode{messages: make(chan fabric.Received, queuedMessages)}
-	n.OnMessage = func(_ *fabric.Node, r *fabric.Received) {
-		kept := *r
-		kept.Payload = append([]byte(nil), r.Payload...)
-		select {
-		case node.messages <- kept:
-		default:
-		}
-	}
-	port, err := fabric.Dial(c.Socket, n.GUID, n.Name)
-	if err != nil {
-		return nil, err
-	}
-	node.Node, err = fabric.StartNode(port, n)
-	return node, err
-}
-
-// Receive returns the next message that came to the node.
-func (n *IBNode) Receive(ctx context.Context) (fabric.Received, error) {
-	select {
-	case m := <-n.messages:
-		return m, nil
-	case <-ctx.Done():
-		return fabric.Received{}, fmt.Errorf("node %s: no message: %w", n.Config().Name, context.Cause(ctx))
-	}
-}
-
-// Publish sends pattern messages to a group, as a send-only member.
-func (n *IBNode) Publish(ctx context.Context, group fabric.GroupConfig, sizes []int, withImm bool) error {
-	record, err := n.SA().Join(ctx, ib.MCMemberFields{
-		MGID: group.MGID, QKey: group.QKey, PKey: n.HCA().Info().PKeys[0], JoinState: ib.JoinSendOnlyFull,
-	})
-	if err != nil {
-		return err
-	}
-	for i, size := range sizes {
-		cause := n.QP().Send(&fabric.Send{
-			AH: fabric.AH{DLID: record.MLID, SL: record.SL, GRH: &ib.GRHFields{
-				DGID: record.MGID, TClass: record.TClass, FlowLabel: record.FlowLabel, HopLimit: record.HopLimit,
-			}},
-			DestQP: ib.QPMulticast, QKey: record.QKey, HasImm: withImm, Imm: uint32(n.QP().QPN()),
-			Payload: Pattern(uint32(i+1), size),
-		})
-		if cause != "" {
-			return fmt.Errorf("node %s: message %d was not sent: %s", n.Config().Name, i+1, cause)
-		}
-		time.Sleep(2 * time.Millisecond) // the guest's emulated CPU may stand still so long
 	}
 	return nil
 }

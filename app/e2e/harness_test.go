@@ -54,6 +54,7 @@ func TestMain(m *testing.M) {
 
 // finish keeps the rig, if that was asked for, and takes it down.
 func finish(code int, interrupted <-chan os.Signal) int {
+	printProofs(os.Stdout)
 	r := shared.rig
 	if r == nil {
 		return code

@@ -139,6 +139,7 @@ var recordings = []recording{
 // sends must not change unnoticed. With -record the files are kept.
 func TestRecordKernelFrames(t *testing.T) {
 	r, a, b := theRig(t)
+	proof := proves(t, "what the kernel sends: each ICRC is right")
 	dir := t.TempDir()
 	release, _, err := a.Run(within(t, stepTime), "uname -srvm")
 	if err != nil {
@@ -151,6 +152,7 @@ func TestRecordKernelFrames(t *testing.T) {
 	for _, rec := range recordings {
 		t.Run(rec.file, func(t *testing.T) {
 			frames, messages := rec.capture(t, r, a, b, dir)
+			proof.add(messages)
 			index += fmt.Sprintf("| %s.pcap | %s | %d | %d |\n", rec.file, rec.about, frames, messages)
 		})
 	}

@@ -91,6 +91,7 @@ func peers(a, b *Guest, kind string) (Peer, Peer) {
 // what fails here is not the bridge's fault.
 func TestGuestToGuest(t *testing.T) {
 	_, a, b := theRig(t)
+	proof := proves(t, "the two kernels alone, without Causeway")
 	for _, kind := range []string{"v4", "v6", "v6 link local", "vlan", "vlan v6"} {
 		t.Run(kind, func(t *testing.T) {
 			server, client := peers(a, b, kind)
@@ -102,6 +103,7 @@ func TestGuestToGuest(t *testing.T) {
 				if !e.Pattern || !e.WithGRH || !e.WithImm || e.Imm != 7 {
 					t.Errorf("received %+v", e)
 				}
+				proof.add(1)
 			}
 		})
 	}

@@ -26,7 +26,9 @@ const (
 // Message is a RoCE v2 UD message, found in a captured frame.
 type Message struct {
 	VLAN     int // 802.1Q id; -1 if untagged
+	Priority int // 802.1p; 0 if untagged
 	Src, Dst netip.Addr
+	SrcPort  uint16 // UDP
 	OpCode   uint8
 	DestQP   uint32
 	SrcQP    uint32
@@ -57,13 +59,14 @@ func parseMessage(b []byte) (Message, bool) {
 	}
 	etherType, rest := binary.BigEndian.Uint16(b[macsLen:]), b[macsLen+2:]
 	if etherType == etherVLAN && len(rest) >= 4 {
-		m.VLAN = int(binary.BigEndian.Uint16(rest) & 0xfff)
+		m.VLAN, m.Priority = int(binary.BigEndian.Uint16(rest)&0xfff), int(rest[0]>>5)
 		etherType, rest = binary.BigEndian.Uint16(rest[2:]), rest[4:]
 	}
 	ip, header := m.parseIP(etherType, rest)
 	if header == 0 || len(ip) < header+transport+icrcLen || binary.BigEndian.Uint16(ip[header+2:]) != roceUDP {
 		return m, false
 	}
+	m.SrcPort = binary.BigEndian.Uint16(ip[header:])
 	covered := ip[:len(ip)-icrcLen]
 	m.ICRCGood = ib.ICRCRoCEv2(covered) == binary.LittleEndian.Uint32(ip[len(covered):])
 	return m, m.parseTransport(covered[header+8:])

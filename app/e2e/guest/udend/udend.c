@@ -2,12 +2,13 @@
 
 /* udend - a bare verbs UD endpoint that tells exactly what it sent and received.
  *
- *   udend --ip ADDR [option...] recv|reply|send|pingpong
+ *   udend --ip ADDR [option...] recv|reply|send|pingpong|exchange
  *
  *   recv      receive --count messages, from unicast and --mgid
  *   reply     the same, and send each back to where its completion says it is from
  *   send      send --count messages to --to, --qpn
  *   pingpong  send, wait for the same message to come back, and so on
+ *   exchange  send --count messages like send, then receive as many like recv, whatever they are
  *
  *   --ip ADDR       our own address: chooses the GID     --netdev IF   ... of this interface
  *   --dev NAME      RDMA device (the first)              --qkey N      ours and the peer's (0x11111111)
@@ -160,7 +161,7 @@ static struct options parse(int argc, char **argv)
 	if (!o.has_ip)
 		usage("--ip ADDR is needed");
 	if (optind != argc - 1)
-		usage("one of recv, reply, send, pingpong");
+		usage("one of recv, reply, send, pingpong, exchange");
 	o.mode = argv[optind];
 	return o;
 }
@@ -292,19 +293,20 @@ int main(int argc, char **argv)
 	struct endpoint e;
 	struct totals t = {0};
 	bool sends = !strcmp(o.mode, "send"), pings = !strcmp(o.mode, "pingpong"), replies = !strcmp(o.mode, "reply");
+	bool exchanges = !strcmp(o.mode, "exchange");
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (!sends && !pings && !replies && strcmp(o.mode, "recv"))
-		usage("one of recv, reply, send, pingpong");
+	if (!sends && !pings && !replies && !exchanges && strcmp(o.mode, "recv"))
+		usage("one of recv, reply, send, pingpong, exchange");
 	endpoint_open(&e, o.dev, &o.ip, o.netdev, o.qkey);
 	if (o.has_mgid)
 		endpoint_attach(&e, &o.mgid);
 	print_ready(&e);
-	if (sends)
+	if (sends || exchanges)
 		send_all(&e, &o, &t);
-	else if (pings)
+	if (pings)
 		ping_pong(&e, &o, &t);
-	else
+	else if (!sends)
 		receive_all(&e, &o, &t, replies);
 	printf("{\"event\":\"end\",\"sent\":%u,\"received\":%u,\"bad\":%u}\n", t.sent, t.received, t.bad);
 	return t.bad || (sends ? t.sent : t.received) != o.count ? EXIT_SHORT : 0;

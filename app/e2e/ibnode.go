@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"causeway/ibside/fabric"
+	"causeway/ibside/ib"
+)
+
+// IBNode is a node of the software subnet that lives in the test: it sees and
+// sends exact bytes.
+type IBNode struct {
+	*fabric.Node
+	messages chan fabric.Received
+}
+
+const (
+	// queuedMessages are kept for Receive; more are lost, and missed by the test.
+	queuedMessages = 4096
+	// pace is how far apart messages to guests are sent: an emulated CPU may stand
+	// still so long.
+	pace = 2 * time.Millisecond
+)
+
+// AttachNode puts a node on the bridge's subnet. Its port GID is fe80:: with the
+// GUID.
+func (c *Causeway) AttachNode(n fabric.NodeConfig) (*IBNode, error) {
+	node := &IBNode{messages: make(chan fabric.Received, queuedMessages)}
+	n.OnMessage = func(_ *fabric.Node, r *fabric.Received) {
+		kept := *r
+		kept.Payload = append([]byte(nil), r.Payload...)
+		select {
+		case node.messages <- kept:
+		default:
+		}
+	}
+	port, err := dialSubnet(c.Socket, n)
+	if err != nil {
+		return nil, err
+	}
+	node.Node, err = fabric.StartNode(port, n)
+	return node, err
+}
+
+// dialSubnet attaches to a subnet whose socket is there. Between its bind and its
+// listen, which a busy machine can part, the kernel refuses.
+func dialSubnet(socket string, n fabric.NodeConfig) (fabric.Port, error) {
+	for deadline := time.Now().Add(obeyFor); ; time.Sleep(pollEvery) {
+		port, err := fabric.Dial(socket, n.GUID, n.Name)
+		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(deadline) {
+			return port, err
+		}
+	}
+}
+
+// Receive returns the next message that came to the node.
+func (n *IBNode) Receive(ctx context.Context) (fabric.Received, error) {
+	select {
+	case m := <-n.messages:
+		return m, nil
+	case <-ctx.Done():
+		return fabric.Received{}, fmt.Errorf("node %s: no message: %w", n.Config().Name, context.Cause(ctx))
+	}
+}
+
+// ReceiveN returns the next messages that came to the node.
+func (n *IBNode) ReceiveN(ctx context.Context, count int) ([]fabric.Received, error) {
+	var messages []fabric.Received
+	for range count {
+		m, err := n.Receive(ctx)
+		if err != nil {
+			return messages, fmt.Errorf("after %d of %d: %w", len(messages), count, err)
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}
+
+// Waiting returns how many messages Receive has not taken yet.
+func (n *IBNode) Waiting() int { return len(n.messages) }
+
+// JoinToSend makes the node a send-only member of a group, and returns a message
+// to it that lacks only its payload.
+func (n *IBNode) JoinToSend(ctx context.Context, group fabric.GroupConfig) (fabric.Send, error) {
+	record, err := n.SA().Join(ctx, ib.MCMemberFields{
+		MGID: group.MGID, QKey: group.QKey, PKey: n.HCA().Info().PKeys[0], JoinState: ib.JoinSendOnlyFull,
+	})
+	return fabric.Send{
+		AH: fabric.AH{DLID: record.MLID, SL: record.SL, GRH: &ib.GRHFields{
+			DGID: record.MGID, TClass: record.TClass, FlowLabel: record.FlowLabel, HopLimit: record.HopLimit,
+		}},
+		DestQP: ib.QPMulticast, QKey: record.QKey,
+	}, err
+}
+
+// Send sends one message, and gives a guest the time to take it.
+func (n *IBNode) Send(s fabric.Send) error {
+	if cause := n.QP().Send(&s); cause != "" {
+		return fmt.Errorf("node %s: a message was not sent: %s", n.Config().Name, cause)
+	}
+	time.Sleep(pace)
+	return nil
+}
+
+// Publish sends pattern messages, numbered from 1, to a group.
+func (n *IBNode) Publish(ctx context.Context, group fabric.GroupConfig, sizes []int, withImm bool) error {
+	message, err := n.JoinToSend(ctx, group)
+	if err != nil {
+		return err
+	}
+	message.HasImm, message.Imm = withImm, uint32(n.QP().QPN())
+	for i, size := range sizes {
+		message.Payload = Pattern(uint32(i+1), size)
+		if err := n.Send(message); err != nil {
+			return fmt.Errorf("message %d: %w", i+1, err)
+		}
+	}
+	return nil
+}

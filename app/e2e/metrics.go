@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// metricsListen is where a bridge in the rig's namespace shows its metrics:
+// `[metrics] listen`.
+const metricsListen = "127.0.0.1:9432"
+
+// The directions, as metrics have them.
+const (
+	roceToIB = "roce_to_ib"
+	ibToRoCE = "ib_to_roce"
+)
+
+// Metrics is one scrape: values by name, with labels, as Prometheus writes it.
+type Metrics map[string]uint64
+
+// Metrics scrapes the bridge.
+func (c *Causeway) Metrics(ctx context.Context) (Metrics, error) {
+	client := http.Client{Transport: &http.Transport{DialContext: c.rig.dial, DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsListen+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	return parseMetrics(string(text))
+}
+
+// dial opens a connection from inside the namespace. The address must be
+// literal: only so net opens the socket by the calling thread.
+func (r *Rig) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var conn net.Conn
+	err := r.Do(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// parseMetrics keeps the bridge's own metrics, which are all whole numbers.
+func parseMetrics(text string) (Metrics, error) {
+	m := Metrics{}
+	for line := range strings.Lines(text) {
+		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
+		if !found || !strings.HasPrefix(name, "causeway_") {
+			continue
+		}
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("metric %q: %w", line, err)
+		}
+		m[name] = n
+	}
+	return m, nil
+}
+
+// Of returns a counter of one direction: "packets_sent_total".
+func (m Metrics) Of(direction, name string) uint64 {
+	return m[fmt.Sprintf("causeway_%s{direction=%q}", name, direction)]
+}
+
+// Drops returns how often each reason ended a packet; reasons that did not are
+// left out.
+func (m Metrics) Drops(direction string) map[string]uint64 {
+	drops := map[string]uint64{}
+	prefix := fmt.Sprintf("causeway_packets_dropped_total{direction=%q,reason=", direction)
+	for name, n := range m {
+		if reason, found := strings.CutPrefix(name, prefix); found && n > 0 {
+			drops[strings.Trim(reason, `"}`)] = n
+		}
+	}
+	return drops
+}
+
+// Since returns how far the metrics have moved on since an earlier scrape.
+func (m Metrics) Since(earlier Metrics) Metrics {
+	since := Metrics{}
+	for name, n := range m {
+		since[name] = n - earlier[name]
+	}
+	return since
+}
+
+// Conserved returns an error unless each way received = sent + drops, as it must
+// be whenever nothing moves.
+func (m Metrics) Conserved() error {
+	for _, direction := range []string{roceToIB, ibToRoCE} {
+		received, ended := m.Of(direction, "packets_received_total"), m.Of(direction, "packets_sent_total")
+		for _, n := range m.Drops(direction) {
+			ended += n
+		}
+		if received != ended {
+			return fmt.Errorf("%s: %d packets received, %d sent or dropped", direction, received, ended)
+		}
+	}
+	return nil
+}

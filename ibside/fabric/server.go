@@ -24,6 +24,7 @@ const (
 //	client ◀── SEQPACKET ── session.write ◀── queue
 type server struct {
 	fabric   *Fabric
+	path     string
 	listener *net.UnixListener
 	ended    sync.WaitGroup
 
@@ -42,16 +43,24 @@ const (
 	SocketNoHello  = "no_handshake" // connections that said nothing in time
 )
 
+// listen makes the socket under another name and then gives it its own: whoever waits for the path to appear finds
+// somebody listening there.
 func listen(f *Fabric, path string) (*server, error) {
 	removeStale(path)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if _, err := os.Lstat(path); err == nil {
+		return nil, fmt.Errorf("fabric: socket %s is there already, and is not a dead socket; end its owner, or use another path", path)
+	}
+	fresh := path + ".new"
+	removeStale(fresh)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: fresh, Net: "unixpacket"})
 	if err != nil {
 		return nil, fmt.Errorf("fabric: socket: %w", err)
 	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(fmt.Errorf("fabric: socket: %w", err), l.Close())
+	l.SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(fresh, 0o660), os.Rename(fresh, path)); err != nil {
+		return nil, errors.Join(fmt.Errorf("fabric: socket: %w", err), l.Close(), os.Remove(fresh))
 	}
-	s := &server{fabric: f, listener: l, sessions: map[*net.UnixConn]bool{}}
+	s := &server{fabric: f, path: path, listener: l, sessions: map[*net.UnixConn]bool{}}
 	s.ended.Go(s.accept)
 	return s, nil
 }
@@ -185,7 +194,7 @@ func (s *server) write(conn *net.UnixConn, port *switchPort) {
 }
 
 func (s *server) close() error {
-	err := s.listener.Close() // removes the path, too
+	err := errors.Join(s.listener.Close(), os.Remove(s.path))
 	s.mu.Lock()
 	s.closed = true
 	for conn := range s.sessions {

@@ -355,3 +355,24 @@ func TestStaleSocket(t *testing.T) {
 		t.Error("the ordinary file is gone")
 	}
 }
+
+// A path that somebody uses is left to him.
+func TestSocketInUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := New(Config{Socket: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Config{Socket: path}); err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("a second fabric on the same path: %v", err)
+	}
+	if _, err := Dial(path, 0x77, "node"); err != nil {
+		t.Errorf("the first fabric's socket is gone: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if left, err := filepath.Glob(path + "*"); err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}

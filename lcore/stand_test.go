@@ -39,7 +39,7 @@ func spareCPU() []int {
 }
 
 func TestMain(m *testing.M) {
-	eal, err := dpdk.Init(dpdk.EALConfig{Name: "lcoretest", MemoryMiB: 256, Workers: spareCPU()})
+	eal, err := dpdk.Init(dpdk.EALConfig{Name: "lcoretest", MemoryMiB: 256, Workers: spareCPU(), ForceNoHuge: true})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

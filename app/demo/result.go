@@ -22,7 +22,7 @@ type result struct {
 	RoCEToIB  directionResult `json:"roce_to_ib"`
 	IBToRoCE  directionResult `json:"ib_to_roce"`
 	Conserved bool            `json:"conserved"`
-	Notes     []string        `json:"notes,omitempty"` // what was left out, and why
+	Notes     []string        `json:"notes,omitempty"` // what is other than usual, and why
 
 	flows []*flow
 }

@@ -51,7 +51,7 @@ type world struct {
 	subnet *fabric.Fabric
 	nodes  []*fabric.Node
 	undo   []func() error
-	notes  []string // what is left out, and why
+	notes  []string // what is other than usual, and why
 
 	onListen atomic.Pointer[func(*fabric.Received)] // what the listener does with a message
 }
@@ -322,6 +322,7 @@ func (w *world) build(log *slog.Logger) (*house.House, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.notes = append(w.notes, "DPDK runs on ordinary memory (--no-huge), so that nothing must be set up; hugepages are faster")
 	return house.Build(cfg, house.Options{
 		Log: log, Subnet: w.subnet, NoHuge: true,
 		Around: func(open func() error) error { return in(w.wires, open) },

@@ -70,7 +70,7 @@ func TestWithoutIPv6(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Flows) != 3 || !slices.Equal(r.Notes, []string{noIPv6}) || strings.Contains(out.String(), "fd09::") {
+	if len(r.Flows) != 3 || !slices.Contains(r.Notes, noIPv6) || strings.Contains(out.String(), "fd09::") {
 		t.Errorf("%s", out.String())
 	}
 }

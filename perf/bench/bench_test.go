@@ -14,7 +14,7 @@ import (
 // A short run of every cell: packets move, none is dropped (Run refuses otherwise), nothing leaks (closing a rig
 // panics otherwise), and reading bytes costs more than not reading them. How fast it is, is no test's business.
 func TestRun(t *testing.T) {
-	eal, err := dpdk.Init(dpdk.EALConfig{Name: "benchtest", Workers: []int{runtime.NumCPU() - 1}, MemoryMiB: 128})
+	eal, err := dpdk.Init(dpdk.EALConfig{Name: "benchtest", Workers: []int{runtime.NumCPU() - 1}, MemoryMiB: 128, ForceNoHuge: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,10 @@ func (p *parser) checkHosts() {
 		if !h.GID.IsZero() {
 			gids.twice(t, "gid", h.GID)
 		}
+		// A device may have an Ethernet link layer, where such a GID is right; the software subnet has none.
+		if h.GID.IsIPv4Mapped() && p.cfg.IB.Port.Fabric {
+			t.fail("gid", "gid %s is a GID of RoCE; write that of the node's InfiniBand port, as ibaddr prints it", h.GID)
+		}
 	}
 }
 

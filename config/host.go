@@ -101,8 +101,6 @@ func (t *table) ibNode(h *Host) {
 	case s == "" && t.mistypedText("gid"):
 	case err != nil:
 		t.fail("gid", `gid %s is not a GID; write it like "fe80::2:c903:0:7"`, show(s))
-	case g.IsIPv4Mapped():
-		t.fail("gid", "gid %s is a GID of RoCE; write that of the node's InfiniBand port, as ibaddr prints it", g)
 	case g.IsMulticast():
 		t.fail("gid", "gid %s is a multicast GID; write that of the node's port", g)
 	case g.IsZero() || g.GUID() == 0:

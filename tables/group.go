@@ -47,11 +47,13 @@ func (g *Group) check() error {
 	switch {
 	case !g.IP.IsMulticast() || g.IP.Zone() != "":
 		return fmt.Errorf("ip %v is not a multicast address; give one, without zone", g.IP)
+	case g.MGID == ib.GIDFromAddr(g.IP) && g.MLID == 0: // on an Ethernet link layer the group is the address
 	case !g.MGID.IsIBMulticast():
 		return fmt.Errorf("mgid %v is not a multicast GID; it begins with ff", g.MGID)
 	case !g.MLID.IsMulticast():
 		return fmt.Errorf("mlid %v is not a multicast LID; join the group first, the SA gives one", g.MLID)
-	case g.SL > 15:
+	}
+	if g.SL > 15 {
 		return fmt.Errorf("sl %d is not possible; use 0 to 15", g.SL)
 	}
 	return firstError(checkMTU("MTUToIB", g.MTUToIB, g.ToIB), checkMTU("MTUToRoCE", g.MTUToRoCE, g.ToRoCE),

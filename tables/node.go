@@ -20,7 +20,7 @@ import (
 type Node struct {
 	IP4, IP6 netip.Addr // the zero Addr: none
 	GID      ib.GID
-	LID      ib.LID // where to send; nodes behind a router, and virtual functions of one port, share one
+	LID      ib.LID // where to send; nodes behind a router, and virtual functions of one port, share one; 0: GRH tells
 	SL       ib.SL
 	GRH      bool // what is sent to it carries a GRH
 	Bridge   bool // another bridge of ours: what it sends has been through a bridge
@@ -60,7 +60,7 @@ func (n *Node) check() (err error) {
 		return fmt.Errorf("IP4 %v or IP6 %v is of the other family; exchange them", n.IP4, n.IP6)
 	case n.GID.IsZero() || n.GID.IsMulticast():
 		return fmt.Errorf("gid %v is not a node's; give the GID of its port", n.GID)
-	case !n.LID.IsUnicast():
+	case !n.LID.IsUnicast() && (n.LID != 0 || !n.GRH): // on an Ethernet link layer the GID alone tells
 		return fmt.Errorf("lid %v is not a node's; resolve its path first", n.LID)
 	case n.SL > 15:
 		return fmt.Errorf("sl %d is not possible; use 0 to 15", n.SL)
@@ -96,7 +96,9 @@ func (t *Tables) PutNode(n Node) (id uint32, err error) {
 		t.nodes[ip] = r
 	}
 	t.gids[n.GID] = r
-	t.lids[n.LID] = append(t.lids[n.LID], r)
+	if n.LID != 0 {
+		t.lids[n.LID] = append(t.lids[n.LID], r)
+	}
 	if oldLID != n.LID && oldLID != 0 {
 		t.settleLID(oldLID)
 	}
@@ -127,7 +129,7 @@ func (t *Tables) placeNode(n *Node, r *node) (id uint32, err error) {
 	var c changes
 	sharers := slices.DeleteFunc(slices.Clone(t.lids[n.LID]), func(o *node) bool { return o == r })
 	c.put(&t.c.sources, "sources", sourceEntry(gidKey(n.GID), n, id))
-	if len(sharers) == 0 {
+	if len(sharers) == 0 && n.LID != 0 {
 		c.put(&t.c.sources, "sources", sourceEntry(numberKey(uint64(n.LID)), n, id))
 	}
 	for _, ip := range n.ips() {
@@ -193,12 +195,16 @@ func (t *Tables) DeleteNode(ip netip.Addr) error {
 	}
 	var c changes
 	t.deleteStale(&c, r, &Node{})
-	c.delete(&t.c.sources, numberKey(uint64(r.LID)))
+	if r.LID != 0 {
+		c.delete(&t.c.sources, numberKey(uint64(r.LID)))
+	}
 	if err := c.apply(); err != nil {
 		return err
 	}
 	t.forgetNode(r)
-	t.settleLID(r.LID)
+	if r.LID != 0 {
+		t.settleLID(r.LID)
+	}
 	t.nodeIDs.retire(t, r.id)
 	return nil
 }

@@ -310,7 +310,7 @@ func TestErrors(t *testing.T) {
 		{node(func(n *Node) { n.IP4 = addr("10.9.0.8") }), "belong to two nodes"},
 		{node(func(n *Node) { n.GID[15] = 8 }), "the gid belongs to the node of [10.9.0.8]"},
 		{node(func(n *Node) { n.GID = ib.GID{0xff} }), "is not a node's"},
-		{node(func(n *Node) { n.LID = 0 }), "lid 0x0000 is not a node's"},
+		{node(func(n *Node) { n.LID, n.GRH = 0, false }), "lid 0x0000 is not a node's"},
 		{node(func(n *Node) { n.SL = 16 }), "sl 16"},
 		{group(func(g *Group) { g.IP = addr("10.0.0.1") }), "ip 10.0.0.1 is not a multicast address"},
 		{group(func(g *Group) { g.IP = addr("239.9.9.9") }), "belongs to group 239.1.2.3"},

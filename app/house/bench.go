@@ -5,6 +5,7 @@ package house
 import (
 	"causeway/config"
 	"causeway/dpdk"
+	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
@@ -41,7 +42,8 @@ func (h *House) makeBench() error {
 		RoCEPKey: rocePKey, PKeyIndex: ibp.pkeyIndex,
 		IBMTU: ibp.mtu.Bytes(), RoCEMTU: roceMTU(h.cfg),
 		Versions: versions(h.cfg), TTL: h.cfg.RoCE.TTL, RewriteImm: true, Sleep: h.cfg.Workers.Sleep,
-		Addresses: h.ownAddresses(), Allow: h.cfg.Policy.Allow,
+		IBIsEthernet: ibp.ethernet,
+		Addresses:    h.ownAddresses(), Allow: h.cfg.Policy.Allow,
 		SLOfDSCP: h.cfg.QoS.SLOfDSCP, DSCPOfSL: h.cfg.QoS.DSCPOfSL, PCPOfSL: h.cfg.QoS.PCPOfSL,
 	}, h.tables.Pointer())
 	if err != nil {
@@ -78,9 +80,10 @@ func (h *House) manageConfig() manage.Config {
 		IBMTU: h.door.portInfo().mtu.Bytes(), RoCEMTU: roceMTU(h.cfg),
 		StandIns: h.cfg.Workers.Standins, StandInsPerHost: h.cfg.Workers.StandinsPerHost,
 	}
+	ethernet := h.door.portInfo().ethernet
 	for _, x := range h.cfg.Hosts {
 		if x.Side == config.SideIB {
-			c.Nodes = append(c.Nodes, manage.Node{IP4: x.IP, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL})
+			c.Nodes = append(c.Nodes, manage.Node{IP4: x.IP, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: ethernet})
 			continue
 		}
 		for _, ip := range x.Addrs() {
@@ -93,7 +96,7 @@ func (h *House) manageConfig() manage.Config {
 	}
 	for _, g := range h.cfg.Groups {
 		c.Groups = append(c.Groups, manage.Group{
-			IP: g.IP, MGID: g.MGID, QKey: g.QKey, PKey: g.PKey,
+			IP: g.IP, MGID: mgidOf(g, ethernet), QKey: g.QKey, PKey: g.PKey,
 			ToIB: g.Direction&config.ToIB != 0, ToRoCE: g.Direction&config.ToRoCE != 0, RewriteImm: g.RewriteImm,
 		})
 	}
@@ -132,4 +135,13 @@ func (h held) Refuse(why manage.Refusal) {
 		manage.RefuseSource:  lcore.DropSourceRefused,
 		manage.RefuseStopped: lcore.DropShutdown,
 	}[why])
+}
+
+// mgidOf is the group's MGID on the IB port's link layer: on Ethernet it is the IP group itself, whatever
+// InfiniBand would make of it.
+func mgidOf(g config.Group, ethernet bool) ib.GID {
+	if ethernet {
+		return ib.MGIDRoCE(g.IP)
+	}
+	return g.MGID
 }

@@ -40,6 +40,7 @@ type ibPort struct {
 	lid       ib.LID
 	mtu       ib.MTU
 	pkeyIndex uint16
+	ethernet  bool // the link layer is Ethernet: no LIDs, GIDs are IP addresses
 }
 
 // A House is a bridge that is built. It runs once.

@@ -89,6 +89,7 @@ type Node struct {
 	GID      ib.GID
 	LID      ib.LID // 0: the subnet administrator is asked
 	SL       ib.SL
+	GRH      bool // what is sent to it carries a GRH
 	Bridge   bool // another bridge of ours
 }
 

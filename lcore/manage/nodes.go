@@ -34,7 +34,7 @@ func (l *Loop) putStatic() error {
 }
 
 func (l *Loop) putNode(n Node) error {
-	_, err := l.tables.PutNode(tables.Node{IP4: n.IP4, IP6: n.IP6, GID: n.GID, LID: n.LID, SL: n.SL, Bridge: n.Bridge})
+	_, err := l.tables.PutNode(tables.Node{IP4: n.IP4, IP6: n.IP6, GID: n.GID, LID: n.LID, SL: n.SL, GRH: n.GRH, Bridge: n.Bridge})
 	if err != nil {
 		return fmt.Errorf("manage: node %v: %w", n.addrs(), err)
 	}

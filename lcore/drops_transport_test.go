@@ -123,6 +123,9 @@ var policyCases = []roceCase{
 	{"just outside a prefix that ends inside a byte", "acl", v4(from("10.10.0.128")), func(w *world) {
 		w.config.Allow = []netip.Prefix{netip.MustParsePrefix("10.10.0.0/25")}
 	}},
+	{"all of IPv6 is nothing of IPv4", "acl", v4(fromNewcomer(newcomerIP)), func(w *world) {
+		w.config.Allow = []netip.Prefix{netip.MustParsePrefix("::/0")}
+	}},
 	{"an IPv4 prefix is not one of IPv6", "acl", v6(from("a0a::1")), func(w *world) {
 		w.config.Allow = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	}},

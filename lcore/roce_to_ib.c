@@ -12,6 +12,7 @@
 #include <rte_ring.h>
 
 #include "burst.h"
+#include "egress.h"
 
 /* Management takes what is not RoCE data; when it does not keep up, the frame dies here. */
 static void hand_to_management(struct worker *w, struct rte_mbuf *m)
@@ -162,9 +163,12 @@ static enum drop check_node(const struct worker *w, const struct packet *p)
 	return unlikely(p->payload_len > w->bench->ib_mtu) ? DROP_mtu_exceeded : PASS;
 }
 
+/* IPv4's prefixes are 96 bits or longer here: a shorter one is IPv6's, and so holds no IPv4 address. */
 static bool in_prefix(const struct prefix *f, const uint8_t *addr)
 {
 	unsigned whole = f->len / 8, rest = f->len % 8;
+	if (f->len < 96 && is_ipv4(addr))
+		return false;
 	if (memcmp(f->addr, addr, whole) != 0)
 		return false;
 	return rest == 0 || ((f->addr[whole] ^ addr[whole]) >> (8 - rest)) == 0;

@@ -15,3 +15,9 @@ type errPerHost int
 func (n errPerHost) Error() string {
 	return fmt.Sprintf("manage: the host has all its %d stand-ins; raise [workers] standins_per_host", int(n))
 }
+
+type errHosts int
+
+func (n errHosts) Error() string {
+	return fmt.Sprintf("manage: all %d RoCE hosts that may be known are known; raise [workers] hosts", int(n))
+}

@@ -114,7 +114,9 @@ type door struct {
 	join      func(ctx context.Context, j manage.Join, try int) error
 	path      func(ctx context.Context, dgid ib.GID, try int) error
 	paths     map[ib.GID]int // tries
+	leave     func()
 	leaveErr  error
+	leaving   int // under way
 	busy      int // calls under way
 	busiest   int
 }
@@ -122,9 +124,10 @@ type door struct {
 func newDoor() *door {
 	return &door{
 		standIns: map[uint32]int{}, joins: map[ib.GID]int{}, joined: map[ib.GID]manage.Join{}, paths: map[ib.GID]int{},
-		qpn:  func(qp uint32) ib.QPN { return ib.QPN(0x1000 + qp) },
-		join: func(context.Context, manage.Join, int) error { return nil },
-		path: func(context.Context, ib.GID, int) error { return nil },
+		qpn:   func(qp uint32) ib.QPN { return ib.QPN(0x1000 + qp) },
+		join:  func(context.Context, manage.Join, int) error { return nil },
+		path:  func(context.Context, ib.GID, int) error { return nil },
+		leave: func() {},
 	}
 }
 
@@ -173,7 +176,12 @@ func (d *door) Join(ctx context.Context, j manage.Join) (manage.Membership, erro
 
 func (d *door) Leave(_ context.Context, mgid ib.GID) error {
 	d.mu.Lock()
+	d.leaving++
+	d.mu.Unlock()
+	d.leave()
+	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.leaving--
 	d.leaves = append(d.leaves, mgid)
 	delete(d.joined, mgid)
 	return d.leaveErr

@@ -62,7 +62,7 @@ func (l *Loop) undoJoin(m *membership) {
 }
 
 func (l *Loop) joined(m *membership, got Membership) {
-	_, err := l.tables.PutGroup(tables.Group{
+	id, err := l.tables.PutGroup(tables.Group{
 		IP: m.IP, MGID: m.MGID, MLID: got.MLID, SL: got.SL, TClass: got.TClass, HopLimit: got.HopLimit,
 		QKey: got.QKey, RoCEQKey: m.QKey,
 		MTUToIB: min(got.MTU.Bytes(), l.cfg.IBMTU), MTUToRoCE: l.cfg.RoCEMTU,
@@ -74,7 +74,7 @@ func (l *Loop) joined(m *membership, got Membership) {
 		l.asking.Go(func() { l.undoJoin(m) })
 		return
 	}
-	l.groups = append(l.groups, m)
+	l.groups, l.ids = append(l.groups, m), append(l.ids, JoinedGroup{m.IP, int(id)})
 	l.waiting--
 	l.log.Info("group_joined", "group", m.IP, "mgid", m.MGID, "mlid", got.MLID, "mtu", got.MTU.Bytes(), "worker", m.worker)
 	if m.ToIB {

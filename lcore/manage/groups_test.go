@@ -168,6 +168,33 @@ func TestGroupRefused(t *testing.T) {
 	})
 }
 
+// TestEndWhileRefusing wants Run to wait for the leaving of a group that was joined while it ended, and that the
+// tables do not take.
+func TestEndWhileRefusing(t *testing.T) {
+	one, two := toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))
+	two.MGID = one.MGID
+	for range 20 { // whether the loop or the join notices first is chance
+		bubble(t, "late", func(t *testing.T) {
+			s := start(t, func(c *manageConfig, d *door) {
+				c.Groups = []manage.Group{one, two}
+				d.join = func(context.Context, manage.Join, int) error {
+					time.Sleep(time.Second)
+					return nil
+				}
+				d.leave = func() { time.Sleep(time.Second) }
+			})
+			if err := s.end(); err != nil {
+				t.Error(err)
+			}
+			s.door.mu.Lock()
+			defer s.door.mu.Unlock()
+			if s.door.leaving != 0 {
+				t.Errorf("%d leaves are under way", s.door.leaving)
+			}
+		})
+	}
+}
+
 func TestLeaveFails(t *testing.T) {
 	bubble(t, "leave", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, d *door) {

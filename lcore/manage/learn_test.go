@@ -5,6 +5,7 @@ package manage_test
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
@@ -116,7 +117,13 @@ func TestSpoofs(t *testing.T) {
 // TestHostsLimit wants a flood to stop at the limit, in the log too, and not to keep out who sends data.
 func TestHostsLimit(t *testing.T) {
 	bubble(t, "flood", func(t *testing.T) {
-		s := startWith(t, tables.Config{MaxHosts: 4, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1}, nil)
+		s := startWith(t, tables.Config{MaxHosts: 8, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
+			func(c *manageConfig, _ *door) { c.MaxHosts = 4 })
+		worker, err := s.tables.Reader(0) // may hold what is deleted, all the time
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer worker.Close()
 		for i := range 100 {
 			s.w.give(manage.Odd{Data: arp(hostLink, frame.ARPRequest, netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}), node4)})
 		}
@@ -133,7 +140,7 @@ func TestHostsLimit(t *testing.T) {
 				t.Errorf("host %d's data ended by %q", i, h.ended())
 			}
 		}
-		if h := s.hold(hostLink, netip.MustParseAddr("10.9.0.5"), 0x11); h.ended() != "source" { // every host has stand-ins now
+		if h := s.hold(hostLink, netip.MustParseAddr("10.9.0.5"), 0x11); h.ended() != "full" { // every host has stand-ins now
 			t.Errorf("one more host's data ended by %q", h.ended())
 		}
 		if n := s.count(); n.HostsForgotten != 4 || s.tables.LenHosts() != 4 {
@@ -152,6 +159,47 @@ func TestMovingLog(t *testing.T) {
 		s.settle()
 		if n, lines := s.count().HostsMoved, s.log.count("host_moved"); n != 99 || lines != 1 {
 			t.Errorf("moved %d times, %d lines", n, lines)
+		}
+	})
+}
+
+// TestLearningLog wants who has many addresses not to fill the log, either.
+func TestLearningLog(t *testing.T) {
+	bubble(t, "many", func(t *testing.T) {
+		s := startWith(t, tables.Config{MaxHosts: 256, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
+			func(c *manageConfig, _ *door) { c.MaxHosts = 256 })
+		const hosts, most = 200, 32
+		for i := range hosts {
+			s.w.give(manage.Odd{Data: arp(hostLink, frame.ARPRequest, netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i)}), node4)})
+		}
+		s.settle()
+		if n, lines := s.count().HostsLearned, s.log.count("host_learned"); n != hosts || lines != most {
+			t.Errorf("learned %d hosts, %d lines", n, lines)
+		}
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		s.give(arp(hostLink, frame.ARPRequest, netip.MustParseAddr("10.9.0.2"), node4))
+		if lines := s.log.count("host_learned"); lines != most {
+			t.Errorf("%d lines within the second", lines)
+		}
+		time.Sleep(time.Second)
+		s.give(arp(hostLink, frame.ARPRequest, netip.MustParseAddr("10.9.0.3"), node4))
+		if lines := s.log.count("host_learned"); lines != most+1 {
+			t.Errorf("%d lines after it", lines)
+		}
+	})
+}
+
+// TestNoRoomForNothing wants who gets no stand-in not to push another host out of a full table.
+func TestNoRoomForNothing(t *testing.T) {
+	bubble(t, "full", func(t *testing.T) {
+		s := startWith(t, tables.Config{MaxHosts: 1, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
+			func(c *manageConfig, _ *door) { c.MaxHosts, c.StandIns = 1, 0 })
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		if h := s.hold(otherLink, netip.MustParseAddr("10.9.0.2"), 0x11); h.ended() != "full" {
+			t.Errorf("the newcomer's data ended by %q", h.ended())
+		}
+		if _, known := s.host(host4); !known || s.count().HostsForgotten != 0 {
+			t.Errorf("the host that was there is known: %v, %+v", known, s.count())
 		}
 	})
 }

@@ -112,6 +112,7 @@ type Config struct {
 	IBMTU     int            // largest payload towards IB, bytes
 	RoCEMTU   int            // largest payload towards RoCE, bytes
 
+	MaxHosts        int // RoCE hosts, at most; the tables have room for some more: see putHost
 	StandIns        int // at most
 	StandInsPerHost int
 
@@ -139,11 +140,12 @@ type Loop struct {
 	perHost   map[netip.Addr]int
 	questions []question
 	groups    []*membership
+	ids       []JoinedGroup // of groups
 	older     olderQueriers
 	started   bool
 	waiting   int       // joins and paths that are not there yet
 	kept      time.Time // when house was kept last
-	logged    map[string]time.Time
+	logged    map[string]lines
 
 	status atomic.Pointer[Status]
 	count  Counters
@@ -162,7 +164,7 @@ func New(cfg Config, t *tables.Tables, door IBDoor, workers []Worker, log *slog.
 		nodes:    map[netip.Addr]bool{},
 		standIns: map[standInKey]standIn{},
 		perHost:  map[netip.Addr]int{},
-		logged:   map[string]time.Time{},
+		logged:   map[string]lines{},
 	}
 	l.publish()
 	return l
@@ -181,7 +183,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.publish()
 	l.turn(ctx)
 	l.asking.Wait()
-	l.doPending() // what they had still to tell
+	l.doPending()   // what they had still to tell
+	l.asking.Wait() // a group that the tables did not take is being left
 	err := l.leaveGroups()
 	l.publish()
 	return err
@@ -262,15 +265,22 @@ func (l *Loop) ask(ctx context.Context, question func(context.Context) error) {
 	})
 }
 
+// lines are those of one event in the log.
+type lines struct {
+	since time.Time // begin of the second that n counts
+	n     int
+}
+
 // mayLog keeps what anybody on the wire can cause as often as he likes from filling the log: it reports
-// whether the last such line was a second ago.
-func (l *Loop) mayLog(event string) bool {
-	now := time.Now()
-	if now.Sub(l.logged[event]) < time.Second {
-		return false
+// whether there are fewer than most such lines in this second.
+func (l *Loop) mayLog(event string, most int) bool {
+	now, of := time.Now(), l.logged[event]
+	if now.Sub(of.since) >= time.Second {
+		of = lines{since: now}
 	}
-	l.logged[event] = now
-	return true
+	of.n++
+	l.logged[event] = of
+	return of.n <= most
 }
 
 func (l *Loop) takeOdd() int {

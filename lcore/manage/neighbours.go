@@ -88,24 +88,24 @@ func vlanOf(f frame.Frame) uint16 {
 
 // learn notes where a RoCE host is. A static entry wins, and nobody becomes a RoCE host by claiming the
 // address of the bridge or of an IB node. version 0: not known from this frame. It reports whether the
-// claim stands.
-func (l *Loop) learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8) bool {
+// claim stands, and else why not.
+func (l *Loop) learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8) (why Refusal, ok bool) {
 	if mac == l.cfg.MAC { // an echo of the bridge's own
-		return false
+		return RefuseSource, false
 	}
 	if l.answersFor(ip) {
 		l.count.Spoofs++
-		return false
+		return RefuseSource, false
 	}
 	old, _, known := l.tables.FindHost(ip)
 	switch {
 	case known && old.Static && old.MAC != mac:
 		l.count.Spoofs++
-		return false
+		return RefuseSource, false
 	case known && old.Static:
 		vlan = old.VLAN
 	case !known && version == 0 && !l.onLink(ip): // behind a router, only data tells
-		return false
+		return RefuseSource, false
 	}
 	data := version != 0
 	if !data {
@@ -113,37 +113,39 @@ func (l *Loop) learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8) b
 	}
 	h := tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version, Static: old.Static}
 	if known && h == old {
-		return true
+		return 0, true
 	}
-	if err := l.putHost(h, data && !known); err != nil {
+	if err := l.putHost(h, known, data); err != nil {
 		l.count.HostsRefused++
-		if l.mayLog("host_refused") {
+		if l.mayLog("host_refused", 1) {
 			l.log.Warn("host_refused", "ip", ip, "mac", mac, "error", err)
 		}
-		return false
+		return RefuseFull, false
 	}
 	l.countLearned(h, old, known)
-	return true
+	return 0, true
 }
 
-// putHost puts a host into the tables. urgent: if they are full, a host that was only heard of makes room, so
-// that a flood of ARP does not keep out who has something to send.
-func (l *Loop) putHost(h tables.Host, urgent bool) error {
-	_, err := l.tables.PutHost(h)
-	if err == nil || !urgent {
-		return err
+// putHost puts a host into the tables. urgent: if there are as many as may be, one that was only heard of makes room, so
+// that a flood of ARP does not keep out who has something to send. A worker may still hold the entry of the one that goes,
+// so that its place is not free at once: that is what the tables' spare room is for.
+func (l *Loop) putHost(h tables.Host, known, urgent bool) error {
+	if !known && l.tables.LenHosts() >= l.cfg.MaxHosts && (!urgent || !l.forgetHost()) {
+		return errHosts(l.cfg.MaxHosts)
 	}
+	_, err := l.tables.PutHost(h)
+	return err
+}
+
+// forgetHost forgets a host that was only heard of, and reports whether there was one.
+func (l *Loop) forgetHost() bool {
 	for idle := range l.tables.AllHosts() {
-		if !idle.Static && l.perHost[idle.IP] == 0 {
-			if err := l.tables.DeleteHost(idle.IP); err != nil {
-				return err
-			}
+		if !idle.Static && l.perHost[idle.IP] == 0 && l.tables.DeleteHost(idle.IP) == nil {
 			l.count.HostsForgotten++
-			_, err = l.tables.PutHost(h)
-			return err
+			return true
 		}
 	}
-	return err
+	return false
 }
 
 func (l *Loop) defaultVersion(known bool) uint8 {
@@ -157,10 +159,13 @@ func (l *Loop) countLearned(h, old tables.Host, known bool) {
 	switch {
 	case !known:
 		l.count.HostsLearned++
-		l.log.Info("host_learned", "ip", h.IP, "mac", frame.MAC(h.MAC), "vlan", h.VLAN, "roce_version", h.Version)
+		const most = 32 // a rack that is switched on
+		if l.mayLog("host_learned", most) {
+			l.log.Info("host_learned", "ip", h.IP, "mac", frame.MAC(h.MAC), "vlan", h.VLAN, "roce_version", h.Version)
+		}
 	case h.MAC != old.MAC:
 		l.count.HostsMoved++
-		if l.mayLog("host_moved") {
+		if l.mayLog("host_moved", 1) {
 			l.log.Info("host_moved", "ip", h.IP, "from", frame.MAC(old.MAC), "to", frame.MAC(h.MAC))
 		}
 	}

@@ -70,7 +70,7 @@ func config() manage.Config {
 	return manage.Config{
 		MAC:       bridgeMAC,
 		Addresses: []netip.Prefix{netip.PrefixFrom(bridge4, 24), netip.PrefixFrom(bridge6, 64)},
-		Version:   2, IBMTU: 4096, RoCEMTU: 4096, StandIns: 8, StandInsPerHost: 3,
+		Version:   2, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 16, StandIns: 8, StandInsPerHost: 3,
 		Nodes: []manage.Node{{IP4: node4, IP6: node6, GID: nodeGID, LID: 7}},
 	}
 }

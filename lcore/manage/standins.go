@@ -39,14 +39,18 @@ func (l *Loop) standInFor(f frame.Frame, held Held) {
 		held.Again()
 		return
 	}
-	if !l.learn(src, f.Eth.Src(), vlanOf(f), version) {
-		l.count.StandInsDenied++
-		held.Refuse(RefuseSource)
-		return
+	err := l.roomFor(src) // before a host that is known makes room for this one, in vain
+	if err == nil {
+		if why, ok := l.learn(src, f.Eth.Src(), vlanOf(f), version); !ok {
+			l.count.StandInsDenied++
+			held.Refuse(why)
+			return
+		}
+		err = l.makeStandIn(key, held.Worker(), deth.QKey(), version)
 	}
-	if err := l.makeStandIn(key, held.Worker(), deth.QKey(), version); err != nil {
+	if err != nil {
 		l.count.StandInsDenied++
-		if l.mayLog("standin_refused") {
+		if l.mayLog("standin_refused", 1) {
 			l.log.Warn("standin_refused", "host", key.host, "qpn", key.qpn, "error", err)
 		}
 		held.Refuse(RefuseFull)
@@ -78,13 +82,18 @@ func transportOf(f frame.Frame) (src netip.Addr, deth ib.DETH, version uint8) {
 	return src, deth, version
 }
 
-func (l *Loop) makeStandIn(key standInKey, worker int, qkey ib.QKey, version uint8) error {
+// roomFor reports why a host gets no further stand-in.
+func (l *Loop) roomFor(host netip.Addr) error {
 	switch {
 	case len(l.standIns) >= l.cfg.StandIns:
 		return errTotal(l.cfg.StandIns)
-	case l.perHost[key.host] >= l.cfg.StandInsPerHost:
+	case l.perHost[host] >= l.cfg.StandInsPerHost:
 		return errPerHost(l.cfg.StandInsPerHost)
 	}
+	return nil
+}
+
+func (l *Loop) makeStandIn(key standInKey, worker int, qkey ib.QKey, version uint8) error {
 	qp, qpn, err := l.door.CreateStandIn(worker, qkey)
 	if err != nil {
 		return err

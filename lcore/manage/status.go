@@ -2,7 +2,10 @@
 
 package manage
 
-import "maps"
+import (
+	"maps"
+	"net/netip"
+)
 
 // Status is how management stands, as of the last publication (at most 0.1 s ago).
 type Status struct {
@@ -12,7 +15,14 @@ type Status struct {
 	Nodes    int
 	Groups   int
 	StandIns int
+	Joined   []JoinedGroup // nobody changes it
 	Counters Counters
+}
+
+// A JoinedGroup is one that is bridged, and the id that workers count it under.
+type JoinedGroup struct {
+	IP netip.Addr
+	ID int
 }
 
 // Counters counts management's own frames, by what came of them.
@@ -48,6 +58,7 @@ func (l *Loop) publish() {
 		Nodes:    l.tables.LenNodes(),
 		Groups:   l.tables.LenGroups(),
 		StandIns: l.tables.LenStandIns(),
+		Joined:   l.ids, // it only grows: what has been published stays as it is
 		Counters: c,
 	})
 }

@@ -78,7 +78,7 @@ func (h *House) manageConfig() manage.Config {
 	c := manage.Config{
 		MAC: h.link(), VLAN: h.cfg.RoCE.VLAN, Addresses: h.cfg.RoCE.Addresses, Version: firstVersion(h.cfg),
 		IBMTU: h.door.portInfo().mtu.Bytes(), RoCEMTU: roceMTU(h.cfg),
-		StandIns: h.cfg.Workers.Standins, StandInsPerHost: h.cfg.Workers.StandinsPerHost,
+		MaxHosts: h.cfg.Workers.Hosts, StandIns: h.cfg.Workers.Standins, StandInsPerHost: h.cfg.Workers.StandinsPerHost,
 	}
 	ethernet := h.door.portInfo().ethernet
 	for _, x := range h.cfg.Hosts {

@@ -16,6 +16,7 @@ import (
 	"causeway/ibside/fabric"
 	"causeway/ibside/fabric/door"
 	"causeway/ibside/ib"
+	"causeway/lcore"
 	"causeway/lcore/manage"
 )
 
@@ -81,12 +82,16 @@ func (d *fabricDoor) close() error {
 		errs = append(errs, d.Drain(drain), d.Bridge.Close())
 		cancel()
 	}
+	unread := 0
 	if d.rings != nil {
+		unread = d.rings.Pending() // the sends have been drained
 		errs = append(errs, d.rings.Close())
 	}
 	if d.hca != nil {
 		errs = append(errs, d.hca.Close())
-		d.logFinal()
+	}
+	if d.Bridge != nil {
+		d.logFinal(unread)
 	}
 	if d.owned != nil {
 		errs = append(errs, d.owned.Close())
@@ -94,11 +99,18 @@ func (d *fabricDoor) close() error {
 	return errors.Join(errs...)
 }
 
-// logFinal says what became of the packets that came to the HCA: what it drops, no worker ever sees.
-func (d *fabricDoor) logFinal() {
-	s := d.hca.Stats()
-	d.log.Info("ib_port_closed", "received", s.Received, "delivered", s.Delivered, "drops", map[string]uint64(s.Drops),
-		"sent", s.Sent, "send_drops", map[string]uint64(s.SendDrops))
+// logFinal says what became of the messages that came to the HCA: what it or the door drops, no worker ever sees, nor
+// what the workers left unread when they stopped.
+func (d *fabricDoor) logFinal(unread int) {
+	c := d.Counters()
+	d.log.Info("ib_port_closed", "received", c.Received, "delivered", c.Delivered, "unread", unread, "management", c.Management,
+		"drops", map[string]uint64(c.Drops), "sent", c.Sent, "send_drops", map[string]uint64(c.SendDrops))
+}
+
+// lost implements losing.
+func (d *fabricDoor) lost() [2]map[string]uint64 {
+	c := d.Counters()
+	return [2]map[string]uint64{lcore.RoCEToIB: c.SendDrops, lcore.IBToRoCE: c.Drops}
 }
 
 func (d *fabricDoor) portInfo() ibPort {

@@ -34,6 +34,11 @@ type ibDoor interface {
 	close() error
 }
 
+// losing is an IB door that knows what it has lost; see House.Lost.
+type losing interface {
+	lost() [2]map[string]uint64
+}
+
 // ibPort is what the bench must know of the IB port.
 type ibPort struct {
 	gid       ib.GID
@@ -166,6 +171,45 @@ func (h *House) Workers() []lcore.Counters {
 	return out
 }
 
+// Ethernet returns the Ethernet port's own counters, and whether its link is up. What the port loses, no worker sees.
+func (h *House) Ethernet() (s dpdk.Stats, up bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return dpdk.Stats{}, false
+	}
+	s, err := h.port.Stats()
+	if err != nil { // a PMD without statistics
+		s = dpdk.Stats{}
+	}
+	return s, h.port.LinkUp()
+}
+
+// Lost returns what the IB door has lost outside of the workers' books, by direction and reason: towards IB after they
+// counted it as sent, and towards RoCE before they received it.
+func (h *House) Lost() (lost [2]map[string]uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d, ok := h.door.(losing); ok && !h.closed {
+		lost = d.lost()
+	}
+	return lost
+}
+
+// Groups returns what has crossed for each group that is joined.
+func (h *House) Groups() map[netip.Addr]lcore.GroupCounters {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[netip.Addr]lcore.GroupCounters{}
+	if h.closed {
+		return out
+	}
+	for _, g := range h.loop.Status().Joined {
+		out[g.IP] = h.bench.Group(g.ID)
+	}
+	return out
+}
+
 // Status returns how management stands.
 func (h *House) Status() manage.Status { return h.loop.Status() }
 
@@ -210,7 +254,10 @@ func (h *House) startEAL(noHuge bool) error {
 	if note := eal.Note(); note != "" {
 		h.log.Info("memory", "note", note)
 	}
-	return nil
+	if h.cfg.Workers.Sleep {
+		return nil
+	}
+	return keepOff(h.cfg.Workers.LCores)
 }
 
 // privateBytes is the area of an mbuf that a door may use for its descriptor.
@@ -232,9 +279,12 @@ func (h *House) makePool() error {
 	return nil
 }
 
+// spareHosts is room for hosts that were forgotten, but that a worker may still look at.
+const spareHosts = 64
+
 func (h *House) makeTables() error {
 	t, err := tables.New(tables.Config{
-		MaxHosts: h.cfg.Workers.Hosts, MaxStandIns: h.cfg.Workers.Standins,
+		MaxHosts: h.cfg.Workers.Hosts + spareHosts, MaxStandIns: h.cfg.Workers.Standins,
 		MaxNodes: max(len(h.cfg.Hosts), 1), MaxGroups: max(len(h.cfg.Groups), 1),
 		MaxReaders: len(h.cfg.Workers.LCores),
 	})

@@ -25,6 +25,9 @@ var tasks = map[string]func() (string, error){
 	"never-run": taskNeverRun,
 	"leak":      taskLeak,
 	"again":     taskAgain,
+	"rules":     taskRules,
+	"counts":    taskCounts,
+	"cores":     taskCores,
 	"fail":      taskFail,
 }
 

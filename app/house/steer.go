@@ -70,7 +70,7 @@ func unique(groups []netip.Addr) [][6]byte {
 	return macs
 }
 
-// rules take RoCE, spread over the workers by source address, and what management serves, on the first queue.
+// rules take RoCEv2, spread over the workers by source address; RoCEv1, and what management serves, on the first queue.
 func (h *House) rules() []dpdk.Rule {
 	var all []uint16
 	for i := range h.cfg.Workers.LCores {
@@ -84,10 +84,11 @@ func (h *House) rules() []dpdk.Rule {
 		data(dpdk.MatchRoCEv2IPv4)
 		data(dpdk.MatchRoCEv2IPv6)
 	}
+	first := []dpdk.Match{dpdk.MatchARP, dpdk.MatchND, dpdk.MatchIGMP, dpdk.MatchMLD}
 	if h.cfg.RoCE.V1 {
-		data(dpdk.MatchRoCEv1)
+		first = append(first, dpdk.MatchRoCEv1) // RSS knows IP headers, not a GRH
 	}
-	for _, m := range []dpdk.Match{dpdk.MatchARP, dpdk.MatchND, dpdk.MatchIGMP, dpdk.MatchMLD} {
+	for _, m := range first {
 		rules = append(rules, dpdk.Rule{Match: m, Queues: all[:1]})
 	}
 	return rules

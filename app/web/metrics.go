@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"causeway/dpdk"
 	"causeway/lcore"
 	"causeway/lcore/manage"
 )
@@ -19,6 +21,9 @@ import (
 type Bridge interface {
 	Counters() lcore.Counters
 	Status() manage.Status
+	Ethernet() (s dpdk.Stats, up bool)
+	Groups() map[netip.Addr]lcore.GroupCounters
+	Lost() [2]map[string]uint64 // by the IB door, by direction and reason
 }
 
 // WriteMetrics writes every metric of b in Prometheus' text format. Every drop reason is there from the
@@ -27,6 +32,13 @@ func WriteMetrics(w io.Writer, b Bridge) {
 	c, s := b.Counters(), b.Status()
 	for d := range c.Direction {
 		writeDirection(w, lcore.Direction(d), &c.Direction[d])
+	}
+	writeGroups(w, b.Groups())
+	writePort(w, b)
+	for d, lost := range b.Lost() {
+		for _, reason := range slices.Sorted(maps.Keys(lost)) {
+			counter(w, fmt.Sprintf(`causeway_ib_port_lost_total{direction="%v",reason=%q}`, lcore.Direction(d), reason), lost[reason])
+		}
 	}
 	writeOdd(w, &c.Odd, &s.Counters)
 	counter(w, "causeway_worker_loops_total", c.Loops)
@@ -47,6 +59,35 @@ func writeDirection(w io.Writer, d lcore.Direction, c *lcore.DirectionCounters) 
 	for _, reason := range lcore.Drops() {
 		counter(w, fmt.Sprintf(`causeway_packets_dropped_total{direction="%v",reason="%v"}`, d, reason), c.Drops[reason])
 	}
+}
+
+func writeGroups(w io.Writer, groups map[netip.Addr]lcore.GroupCounters) {
+	for _, ip := range slices.SortedFunc(maps.Keys(groups), netip.Addr.Compare) {
+		g := groups[ip]
+		for d := range g.Packets {
+			labels := fmt.Sprintf(`{group="%v",direction="%v"}`, ip, lcore.Direction(d))
+			counter(w, "causeway_group_packets_sent_total"+labels, g.Packets[d])
+			counter(w, "causeway_group_payload_bytes_sent_total"+labels, g.Bytes[d])
+		}
+	}
+}
+
+// writePort tells what the Ethernet port counts itself, all frames and not RoCE alone.
+func writePort(w io.Writer, b Bridge) {
+	s, up := b.Ethernet()
+	counter(w, "causeway_port_rx_frames_total", s.RxPackets)
+	counter(w, "causeway_port_tx_frames_total", s.TxPackets)
+	counter(w, "causeway_port_rx_bytes_total", s.RxBytes)
+	counter(w, "causeway_port_tx_bytes_total", s.TxBytes)
+	counter(w, "causeway_port_rx_missed_total", s.RxMissed)
+	counter(w, "causeway_port_rx_errors_total", s.RxErrors)
+	counter(w, "causeway_port_rx_no_mbuf_total", s.RxNoMbuf)
+	counter(w, "causeway_port_tx_errors_total", s.TxErrors)
+	link := uint64(0)
+	if up {
+		link = 1
+	}
+	gauge(w, "causeway_port_link_up", link)
 }
 
 func writeOdd(w io.Writer, o *lcore.OddCounters, m *manage.Counters) {

@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"causeway/dpdk"
 	"causeway/lcore"
 	"causeway/lcore/manage"
 )
@@ -36,6 +38,21 @@ func (fake) Status() manage.Status {
 	}}
 }
 
+func (fake) Ethernet() (dpdk.Stats, bool) {
+	return dpdk.Stats{RxPackets: 31, TxPackets: 32, RxMissed: 33, RxNoMbuf: 34}, true
+}
+
+func (fake) Groups() map[netip.Addr]lcore.GroupCounters {
+	return map[netip.Addr]lcore.GroupCounters{
+		netip.MustParseAddr("239.1.2.3"): {Packets: [2]uint64{41, 42}, Bytes: [2]uint64{43, 44}},
+		netip.MustParseAddr("ff15::1"):   {},
+	}
+}
+
+func (fake) Lost() [2]map[string]uint64 {
+	return [2]map[string]uint64{lcore.IBToRoCE: {"door_full": 51, "no_qp": 52}}
+}
+
 func TestMetrics(t *testing.T) {
 	var b bytes.Buffer
 	WriteMetrics(&b, fake{})
@@ -52,6 +69,13 @@ func TestMetrics(t *testing.T) {
 		`causeway_management_frames_malformed_total{reason="vlan_double"} 24`,
 		`causeway_management_frames_malformed_total{reason="nd_bad"} 0`,
 		`causeway_hosts_refused_total 25`,
+		`causeway_port_rx_frames_total 31`, `causeway_port_tx_frames_total 32`, `causeway_port_rx_missed_total 33`,
+		`causeway_port_rx_no_mbuf_total 34`, `causeway_port_link_up 1`,
+		`causeway_group_packets_sent_total{group="239.1.2.3",direction="roce_to_ib"} 41`,
+		`causeway_group_packets_sent_total{group="239.1.2.3",direction="ib_to_roce"} 42`,
+		`causeway_group_payload_bytes_sent_total{group="239.1.2.3",direction="ib_to_roce"} 44`,
+		`causeway_group_packets_sent_total{group="ff15::1",direction="ib_to_roce"} 0`,
+		`causeway_ib_port_lost_total{direction="ib_to_roce",reason="door_full"} 51`,
 		`causeway_ready 1`, `causeway_waiting 1`, `causeway_hosts 2`, `causeway_nodes 3`, `causeway_groups 4`, `causeway_standins 5`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {

@@ -5,9 +5,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# sudo resets PATH and may leave HOME out; Go needs both.
-export PATH := $(PATH):/usr/local/go/bin
-export HOME ?= $(shell getent passwd $$(id -u) | cut -d: -f6)
+# sudo resets PATH and may leave HOME out, or empty; Go needs both.
+export PATH := $(or $(PATH),/usr/sbin:/usr/bin:/sbin:/bin):/usr/local/go/bin
+export HOME := $(or $(HOME),$(shell getent passwd $$(id -u) | cut -d: -f6))
 
 GO_NEEDED := 1.26
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)

@@ -103,6 +103,8 @@ func (p *parser) policy(t *table) {
 		switch {
 		case err != nil:
 			t.failAt("allow", i, "allow %s is not a prefix; write one like \"10.9.0.0/24\"", show(s))
+		case n.Addr().Is4In6():
+			t.failAt("allow", i, "allow %s is of IPv4 in IPv6 form; write one like \"10.9.0.0/24\"", s)
 		case n.Addr().IsMulticast() && n.Bits() > 0:
 			t.failAt("allow", i, "allow %s is multicast; sources are hosts, and groups have their own [[group]]", s)
 		case n != n.Masked():

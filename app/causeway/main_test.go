@@ -28,14 +28,15 @@ func TestCommandLines(t *testing.T) {
 		{"nothing", "", exitUsage, "", "usage: causeway COMMAND"},
 		{"help", "help", exitOK, "usage: causeway COMMAND", ""},
 		{"-h", "-h", exitOK, "usage: causeway COMMAND", ""},
-		{"help of a command", "help check", exitOK, "usage: causeway check FILE...", ""},
-		{"-h of a command", "check -h", exitOK, "usage: causeway check FILE...", ""},
+		{"help of a command", "help check", exitOK, "usage: causeway check [--here] FILE...", ""},
+		{"-h of a command", "check -h", exitOK, "usage: causeway check [--here] FILE...", ""},
 		{"help of two", "help check version", exitUsage, "", "help takes one command; usage: causeway help [COMMAND]"},
 		{"help of nothing known", "help chekc", exitUsage, "", `there is no command "chekc"; did you mean check?`},
 		{"a slip", "verison", exitUsage, "", `there is no command "verison"; did you mean version?`},
 		{"nonsense", "frobnicate", exitUsage, "", `there is no command "frobnicate"; "causeway help" lists the commands`},
-		{"unknown flag", "check -x", exitUsage, "", "causeway check: flag provided but not defined: -x; usage: causeway check FILE..."},
-		{"check without a file", "check", exitUsage, "", "causeway check: name a file; usage: causeway check FILE..."},
+		{"unknown flag", "check -x", exitUsage, "", "causeway check: flag provided but not defined: -x; usage: causeway check [--here] FILE..."},
+		{"check without a file", "check", exitUsage, "", "causeway check: name a file; usage: causeway check [--here] FILE..."},
+		{"devices of something", "devices eth0", exitUsage, "", "devices takes no arguments; usage: causeway devices [--json]"},
 		{"version", "version", exitOK, "causeway ", ""},
 		{"--version", "--version", exitOK, "causeway ", ""},
 		{"version of something", "version 1", exitUsage, "", "version takes no arguments"},
@@ -98,6 +99,50 @@ config: ` + bad + `:6: ib: port "fabrik:" is not an InfiniBand port; write "mlx5
 	}
 	if code, _, _ := try("check", good); code != exitOK {
 		t.Errorf("exit code %d for a good file, want %d", code, exitOK)
+	}
+}
+
+// TestCheckTopology wants what is wrong with the software subnet's file, or that there is none, to be said before the
+// bridge is run.
+func TestCheckTopology(t *testing.T) {
+	dir := t.TempDir()
+	file, topology := filepath.Join(dir, "bridge.toml"), filepath.Join(dir, "subnet.toml")
+	text := "[roce]\nport = \"ring\"\naddresses = [\"10.9.0.254/24\"]\n[ib]\nport = \"fabric:subnet.toml\"\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := try("check", file); code != exitFailed || !strings.Contains(stderr, topology) || !strings.Contains(stderr, `"fabric:"`) {
+		t.Errorf("no topology: exit code %d, %s", code, stderr)
+	}
+	for text, want := range map[string]string{"[[node]]\nname = \"x\"\nguid = 7\nrole = \"eccho\"\n": topology + ":4", "": ""} {
+		if err := os.WriteFile(topology, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, stderr := try("check", file); (code == exitOK) != (want == "") || !strings.Contains(stderr, want) {
+			t.Errorf("%q: exit code %d, %s", text, code, stderr)
+		}
+	}
+}
+
+// TestREADME wants the files that the README shows to be right.
+func TestREADME(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	blocks := strings.Split(string(readme), "```toml\n")[1:]
+	for i, name := range []string{"bridge.toml", "subnet.toml"} {
+		if len(blocks) != 2 {
+			t.Fatalf("%d files, want bridge.toml and subnet.toml", len(blocks))
+		}
+		text, _, _ := strings.Cut(blocks[i], "```")
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, stdout, stderr := try("check", filepath.Join(dir, "bridge.toml")); code != exitOK || strings.Contains(stdout, "note") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
 

@@ -63,10 +63,10 @@ messages are sent, or with the subnet.`)
 		o.groups = append(o.groups, s)
 		return nil
 	})
-	fs.IntVar(&o.node.RatePPS, "rate", 10, "publish: messages a `second` to each group")
+	fs.IntVar(&o.node.RatePPS, "rate", 10, "publish: `messages` a second to each group")
 	fs.IntVar(&o.node.Size, "size", 64, "publish: `bytes` of a message")
-	fs.Uint64Var(&o.node.Count, "count", 0, "publish: stop after so `many` to each group; 0: never")
-	fs.DurationVar(&o.duration, "duration", 0, "stop after so `long`; 0: never")
+	fs.Uint64Var(&o.node.Count, "count", 0, "publish: stop after so many `messages` to each group; 0: never")
+	fs.DurationVar(&o.duration, "duration", 0, "stop after that `time`, such as 30s; 0: never")
 	fs.BoolVar(&o.asJSON, "json", false, "print JSON, a line each")
 	return fs
 }
@@ -102,9 +102,11 @@ func (o *nodeOptions) check(arguments int) string {
 	return ""
 }
 
-// signatures of MGIDs: IPoIB's for IPv4 and IPv6 (RFC 4391 §4), rdma_cm's for both, and that of the form that
-// carries a UDP port.
-var signatures = []uint16{0x401b, 0x601b, 0x4001, 0x6001, 0xa01b}
+// qkeys are the Q_Keys by the signature in an MGID: IPoIB's for IPv4 and IPv6 (RFC 4391 §4), rdma_cm's for both, and
+// that of the form that carries a UDP port.
+var qkeys = map[uint16]ib.QKey{
+	0x401b: ib.QKeyIPoIB, 0x601b: ib.QKeyIPoIB, 0x4001: ib.QKeyRDMAUDP, 0x6001: ib.QKeyRDMAUDP, 0xa01b: ib.QKeyRDMAUDP,
+}
 
 // groupOf returns the group of an IP address, or of an MGID. pkey is the port's.
 func groupOf(s string, pkey ib.PKey) (fabric.GroupConfig, error) {
@@ -113,11 +115,11 @@ func groupOf(s string, pkey ib.PKey) (fabric.GroupConfig, error) {
 	}
 	// IPv6 groups and MGIDs look the same, but for the signature in an MGID.
 	mgid, err := ib.ParseGID(s)
-	switch {
-	case err != nil || !mgid.IsIBMulticast():
+	if err != nil || !mgid.IsIBMulticast() {
 		return fabric.GroupConfig{}, fmt.Errorf("causeway: -group %q is neither an IP group nor an MGID; write it like 239.1.2.3", s)
-	case slices.Contains(signatures, binary.BigEndian.Uint16(mgid[2:])):
-		return fabric.GroupConfig{MGID: mgid, QKey: ib.QKeyRDMAUDP}, nil
+	}
+	if qkey, ok := qkeys[binary.BigEndian.Uint16(mgid[2:])]; ok {
+		return fabric.GroupConfig{MGID: mgid, QKey: qkey}, nil
 	}
 	return fabric.GroupConfig{MGID: ib.MGIDRDMACM(mgid.Addr(), pkey, ib.ScopeLinkLocal), QKey: ib.QKeyRDMAUDP}, nil
 }

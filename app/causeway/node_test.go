@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"causeway/ibside/ib"
 )
 
 func TestNodeUsage(t *testing.T) {
@@ -48,6 +50,9 @@ func TestGroupOf(t *testing.T) {
 		"somewhere":                      "",
 	} {
 		g, err := groupOf(s, 0xffff)
+		if ipoib := strings.HasPrefix(want, "ff12:401b"); ipoib != (g.QKey == ib.QKeyIPoIB) {
+			t.Errorf("%s: Q_Key %v", s, g.QKey)
+		}
 		if got := g.MGID.String(); err == nil && got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %s, %v, want %s", s, got, err, want)
 		}

@@ -42,6 +42,13 @@ groups, send what is inside, and end.`)
 	for _, n := range cfg.Notes {
 		log.Warn("configuration", "note", n.Error())
 	}
+	switch err := suitsMachine(*file, cfg); {
+	case errors.Is(err, errUnseen): // the doors will tell, if less clearly
+		log.Warn("devices", "error", err)
+	case err != nil:
+		fmt.Fprintln(stderr, err)
+		return exitFailed
+	}
 	if err := bridge(ctx, cfg, log); err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitFailed

@@ -195,7 +195,10 @@ func TestRunFailures(t *testing.T) {
 	}{
 		{"a bad configuration", []string{"mtu = 4200", "mtu = 1"}, "causeway.toml:6: "},
 		{"a metrics port in use", []string{"LISTEN", taken.Addr().String()}, taken.Addr().String()},
-		{"no such interface", []string{`port = "ring"`, `port = "af_packet:nosuch0"`}, "nosuch0"},
+		{"no such interface", []string{`port = "ring"`, `port = "af_packet:nosuch0"`},
+			`causeway.toml: roce: port "af_packet:nosuch0": there is no interface nosuch0 here; `},
+		{"no such HCA", []string{`port = "fabric:DIR/fabric.toml"`, `port = "nosuch_0:1"`},
+			`causeway.toml: ib: port "nosuch_0:1": there is no RDMA device nosuch_0 here; `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := launch(t, "run", "-c", bridgeIn(t, c.edits...))

@@ -47,7 +47,7 @@ var mayImport = []struct {
 var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabric/door", "ibside/fabric/door/doortest", "lcore", "tables", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
-var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce"}
+var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce", "app/devices"}
 
 // listed is what go list says of a package.
 type listed struct {

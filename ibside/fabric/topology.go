@@ -71,7 +71,7 @@ func Load(path string) (Config, error) {
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("fabric: topology: %w", err)
+		return Config{}, fmt.Errorf("fabric: topology: %w; write that file, or use \"fabric:\" for a subnet without nodes", err)
 	}
 	return parseTopology(path, string(b))
 }

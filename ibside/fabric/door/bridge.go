@@ -80,6 +80,9 @@ type counter struct {
 }
 
 func (c *counter) add(cause string, n uint64) {
+	if n == 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.n == nil {

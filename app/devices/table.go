@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// width is what the table keeps to, in columns.
+const width = 100
+
+// column is a column of a table.
+type column struct {
+	head  string
+	width int
+}
+
+// The widths add up to less than width. An interface name has 15 bytes at most; an RDMA device's may have 63 and
+// then gets a line of its own.
+var (
+	rdmaColumns = []column{{"PORT", 12}, {"LINK LAYER", 10}, {"STATE", 7}, {"LID", 6}, {"SM LID", 6}, {"MTU", 4}, {"RATE", 10},
+		{"PCI", 12}, {"NETDEV", 15}}
+	ethColumns = []column{{"PORT", 15}, {"DRIVER", 16}, {"PCI", 12}, {"MTU", 5}, {"LINK", 10}, {"MAC", 17}}
+)
+
+// WriteTable writes what a machine has, for people: lines of at most 100 columns.
+func (m *Machine) WriteTable(w io.Writer) error {
+	t := &table{}
+	t.rdma(m.RDMA)
+	t.line("")
+	t.ethernet(m.Ethernet)
+	_, err := io.WriteString(w, t.text.String())
+	return err
+}
+
+type table struct{ text strings.Builder }
+
+func (t *table) line(s string) {
+	t.text.WriteString(strings.TrimRight(s, " "))
+	t.text.WriteByte('\n')
+}
+
+// row writes the cells under their heads.
+func (t *table) row(columns []column, cells ...string) {
+	var b strings.Builder
+	for i, cell := range cells {
+		cell, room := plain(cell), columns[i].width
+		switch n := utf8.RuneCountInString(cell); {
+		case n > room && i == 0:
+			t.line(cell)
+			cell = ""
+		case n > room:
+			cell = string([]rune(cell)[:room-1]) + "~"
+		}
+		fmt.Fprintf(&b, "%-*s  ", room, cell)
+	}
+	t.line(b.String())
+}
+
+func (t *table) heads(columns []column) {
+	var heads []string
+	for _, c := range columns {
+		heads = append(heads, c.head)
+	}
+	t.row(columns, heads...)
+}
+
+// detail writes an indented remark below a row, broken between words.
+func (t *table) detail(s string) {
+	const indent = "  "
+	line := indent
+	for _, word := range strings.Fields(plain(s)) {
+		if line != indent && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			t.line(line)
+			line = indent + indent
+		}
+		if strings.TrimSpace(line) != "" {
+			line += " "
+		}
+		line += word
+	}
+	t.line(line)
+}
+
+func (t *table) rdma(ports []RDMAPort) {
+	if len(ports) == 0 {
+		t.line("RDMA ports: none. The IB side can be the embedded fabric.")
+		return
+	}
+	t.line("RDMA ports")
+	t.heads(rdmaColumns)
+	for i := range ports {
+		p := &ports[i]
+		rate, _, _ := strings.Cut(p.Rate, "ec (") // "100 Gb/sec (4X EDR)"
+		t.row(rdmaColumns, p.Name(), p.LinkLayer, p.State, orDash(int(p.LID)), orDash(int(p.SMLID)), orDash(p.ActiveMTU),
+			named(rate, "-"), named(p.PCI, "-"), named(p.Netdev, "-"))
+		for _, u := range p.Uses {
+			t.detail(u.String())
+		}
+		for _, g := range p.GIDs {
+			t.gid(g)
+		}
+		t.detail("P_Keys: " + named(strings.Join(p.PKeys, " "), "none"))
+	}
+}
+
+func (t *table) gid(g GID) {
+	line := fmt.Sprintf("  GID %4d  %-39s  %-7s", g.Index, plain(g.GID), plain(g.Type))
+	if g.Netdev != "" {
+		line += "  " + plain(g.Netdev)
+	}
+	if !g.Usable() {
+		line += "  (over 255: unusable)"
+	}
+	t.line(line)
+}
+
+func (t *table) ethernet(ports []EthPort) {
+	if len(ports) == 0 {
+		t.line("Ethernet ports: none. The RoCE side can be tap, memif, pcap, ring or null.")
+		return
+	}
+	t.line("Ethernet ports")
+	t.heads(ethColumns)
+	for i := range ports {
+		e := &ports[i]
+		mac := named(e.MAC, "-")
+		if len(mac) > ethColumns[len(ethColumns)-1].width { // IPoIB's 20 bytes
+			mac = "-"
+		}
+		t.row(ethColumns, named(e.Netdev, "-"), named(e.Driver, "-"), named(e.PCI, "-"), orDash(e.MTU), e.Link, mac)
+		for _, u := range e.Uses {
+			t.detail(u.String())
+		}
+		if len(e.RDMA) > 0 {
+			t.detail("RDMA device of this port: " + strings.Join(e.RDMA, " "))
+		}
+		if len(e.SameCard) > 0 {
+			t.detail("RDMA device on the same card: " + strings.Join(e.SameCard, " "))
+		}
+	}
+}
+
+func orDash(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// plain replaces what would disturb a terminal: names come from whoever could make an interface.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 const (
 	testMbufs = 1024
-	testRoom  = dpdk.Headroom + areaLen + 4096
+	testRoom  = dpdk.Headroom + 40 + 4096 + 7
 )
 
 // newPool makes a pool that must be whole again when the test ends.
@@ -275,7 +275,7 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{"no private area", testRoom, 0, 1, 16, "make it with 128"},
 		{"small private area", testRoom, 120, 1, 16, "120 private bytes"},
-		{"tiny mbufs", dpdk.Headroom + 200, PrivSize, 1, 16, "hold 160 bytes"},
+		{"tiny mbufs", dpdk.Headroom + 200, PrivSize, 1, 16, "hold 153 bytes"},
 		{"no worker", testRoom, PrivSize, 0, 16, "0 workers"},
 		{"no depth", testRoom, PrivSize, 1, 0, "depth 0"},
 		{"too deep for the memory", testRoom, PrivSize, 64, 1 << 20, "no memory"},

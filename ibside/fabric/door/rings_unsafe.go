@@ -49,7 +49,8 @@ func checkPool(pool *dpdk.Mempool) (int, error) {
 	if priv := int(C.door_pool_priv(p)); priv < C.DOOR_PRIV_SIZE {
 		return 0, fmt.Errorf("fabric/door: the mempool gives its mbufs %d private bytes; make it with %d", priv, C.DOOR_PRIV_SIZE)
 	}
-	room := int(C.door_pool_room(p)) - areaLen
+	const tail = 3 + ib.ICRCLen // the worker writes pad and ICRC behind the payload
+	room := int(C.door_pool_room(p)) - areaLen - tail
 	if room < ib.MTU256.Bytes() {
 		return 0, fmt.Errorf("fabric/door: the mempool's mbufs hold %d bytes of payload; the smallest MTU is 256", room)
 	}

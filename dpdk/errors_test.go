@@ -73,6 +73,8 @@ func TestKernelPortErrors(t *testing.T) {
 		{"af_packet:eth9", PortConfig{Pool: pool}, "there is no interface eth9; there are lo, theirs, ours"},
 		{"af_packet:ours", PortConfig{Pool: pool, MTU: 4200}, "MTU 4200: the interface has 1500; ip link set ours mtu 4200"},
 		{"tap:ours", PortConfig{Pool: pool}, "there is an interface ours already; tap makes its own, choose another name"},
+		{"tap:dtap2,remote=eth9", PortConfig{Pool: pool}, "there is no interface eth9 to share; there are lo, theirs, ours"},
+		{"tap:dtap2,remote=", PortConfig{Pool: pool}, `"" is no interface name; write it as tap:NEW-INTERFACE[,remote=INTERFACE]`},
 		{"tap:dtap2", PortConfig{Pool: pool, MTU: 4200}, "MTU 4200: this port can at most 1504"},
 		{"tap:dtap2", PortConfig{Pool: pool, RxQueues: 17}, "17 Rx and 1 Tx queues: this port has at most 16 and 16"},
 	} {

@@ -129,11 +129,21 @@ func (p *Port) flowError(code C.int, fault *C.struct_dpdk_flow_fault) error {
 	if said := C.GoString(&fault.message[0]); said != "" && !strings.EqualFold(said, err.Error()) {
 		err = fmt.Errorf("%s: %w", said, err)
 	}
-	if none || p.plan.netdev != "" {
+	switch {
+	case none:
 		return fmt.Errorf("%w: %w", ErrNoFlow, err)
+	case p.plan.netdev != "":
+		return forSoftware{err}
 	}
 	return err
 }
+
+// forSoftware is what a driver that has rte_flow cannot do by it: an ErrNoFlow.
+type forSoftware struct{ error }
+
+func (e forSoftware) Error() string        { return "not by this driver's rte_flow: " + e.error.Error() }
+func (e forSoftware) Is(target error) bool { return target == ErrNoFlow }
+func (e forSoftware) Unwrap() error        { return e.error }
 
 // showFlow writes a rule as rte_flow gets it, a line per message type.
 func (p *Port) showFlow(rule Rule) (string, error) {
@@ -149,6 +159,9 @@ func (p *Port) showFlow(rule Rule) (string, error) {
 
 // flowWords checks a rule and writes it as the C side takes it.
 func (p *Port) flowWords(rule Rule) ([]C.struct_dpdk_flow_rule, error) {
+	if rule.RSS && p.plan.netdev != "" {
+		return nil, forSoftware{errors.New("net_tap spreads frames by port numbers too, and a host's would not stay with one worker")}
+	}
 	words := C.struct_dpdk_flow_rule{rss: C.bool(rule.RSS), priority: C.uint32_t(rule.Priority)}
 	if err := p.flowQueues(rule, &words); err != nil {
 		return nil, err

@@ -197,7 +197,8 @@ func (p *Port) configure() error {
 }
 
 // takeMAC settles the port's own address. Devices made of software may have none: they get a locally administered
-// one. A tap has that of its kernel end, which must not hear its own address from the other end of the wire.
+// one. A tap has that of its kernel end, which must not hear its own address from the other end of the wire; or that
+// of the interface it shares, as any port that it shares with the kernel.
 func (p *Port) takeMAC(info C.struct_dpdk_port_info) {
 	for i := range p.mac {
 		p.mac[i] = byte(info.mac[i])
@@ -205,7 +206,7 @@ func (p *Port) takeMAC(info C.struct_dpdk_port_info) {
 	switch {
 	case p.mac == [6]byte{}:
 		p.mac = [6]byte{0x02, 0xca, 0x05, 0xe0, byte(p.id >> 8), byte(p.id)}
-	case p.plan.netdev != "":
+	case p.plan.netdev != "" && p.plan.remote == "":
 		p.mac[5] ^= 1
 	}
 }

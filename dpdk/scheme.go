@@ -27,6 +27,7 @@ type portPlan struct {
 	mbufRoom int        // bytes after the headroom that the PMD may fill
 	tellMTU  bool       // the PMD keeps to an MTU; others report a limit of 1500 and have none
 	netdev   string     // the kernel interface whose MTU is ours to set
+	remote   string     // the kernel interface that a tap shares, if any
 	needs    capability // without which opening it fails
 }
 
@@ -34,7 +35,7 @@ type portPlan struct {
 const (
 	formMlx5     = "mlx5:PCI-ADDRESS"
 	formAFPacket = "af_packet:INTERFACE"
-	formTap      = "tap:NEW-INTERFACE"
+	formTap      = "tap:NEW-INTERFACE[,remote=INTERFACE]"
 	formMemif    = "memif:SOCKET[,role=server|client][,id=N]"
 	formPcap     = "pcap:IN-FILE[,OUT-FILE]"
 )

@@ -131,21 +131,34 @@ func removeDeadSocket(path string) {
 	}
 }
 
-// planTap makes a new interface; its MTU is ours to set, up to what the PMD sends. The PMD's Rx wakes by a real-time signal when one is free.
-// In a Go process none is, the runtime handles them all, and so the PMD polls: no handler of its is ever installed,
-// which would run on goroutine stacks.
+// planTap makes a new interface; its MTU is ours to set, up to what the PMD sends. The PMD's Rx wakes by a real-time
+// signal when one is free. In a Go process none is, the runtime handles them all, and so the PMD polls: no handler of
+// its is ever installed, which would run on goroutine stacks.
+//
+// With remote=INTERFACE that one is shared with the kernel: the PMD redirects to the tap, by the kernel's flower
+// classifier, what flow rules take there, and sends by it. It deletes the interface's queueing disciplines.
 func planTap(arg string, config *PortConfig) (portPlan, error) {
-	if err := interfaceName(arg, formTap); err != nil {
+	name, remote, shares := strings.Cut(arg, ",remote=")
+	if err := interfaceName(name, formTap); err != nil {
 		return portPlan{}, err
 	}
-	if _, err := net.InterfaceByName(arg); err == nil {
-		return portPlan{}, fmt.Errorf("there is an interface %s already; tap makes its own, choose another name", arg)
+	if _, err := net.InterfaceByName(name); err == nil {
+		return portPlan{}, fmt.Errorf("there is an interface %s already; tap makes its own, choose another name", name)
+	}
+	if shares {
+		if err := interfaceName(remote, formTap); err != nil {
+			return portPlan{}, err
+		}
+		if _, err := net.InterfaceByName(remote); err != nil {
+			return portPlan{}, fmt.Errorf("there is no interface %s to share; there are %s", remote, interfaceNames())
+		}
 	}
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return portPlan{}, fmt.Errorf("/dev/net/tun: %w; modprobe tun", cause(err))
 	}
 	mtu := mtuOr(config.MTU, defaultMTU)
-	return portPlan{args: "iface=" + arg, mtu: mtu, mbufRoom: frameRoom(mtu), tellMTU: true, netdev: arg, needs: capNetAdmin}, nil
+	return portPlan{args: "iface=" + arg, mtu: mtu, mbufRoom: frameRoom(mtu), tellMTU: true, netdev: name, remote: remote,
+		needs: capNetAdmin}, nil
 }
 
 func interfaceName(name string, form string) error {

@@ -161,17 +161,8 @@ func TestUnicast(t *testing.T) {
 
 func pingNode(t *testing.T, node *IBNode, host Peer, nodeIP, args string) {
 	t.Helper()
-	events, err := host.RunUDEnd(within(t, stepTime), fmt.Sprintf("%s --to %s --qpn %d --count %d --size %s %s pingpong",
-		host.udendArgs(), nodeIP, node.QP().QPN(), len(mixedSizes), commas(mixedSizes), args))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pingQPN(t, node.QP().QPN(), host, nodeIP, args)
 	withImm := strings.Contains(args, "--imm")
-	for i, e := range Only(events, "received") {
-		if e.SrcQP != uint32(node.QP().QPN()) || e.WithImm != withImm || (withImm && e.Imm != 0xcafe) || !e.WithGRH || !e.Pattern {
-			t.Errorf("reply %d is not the node's own: %+v", i+1, e)
-		}
-	}
 	var standIn ib.QPN
 	for i, size := range mixedSizes {
 		m, err := node.Receive(within(t, stepTime))
@@ -185,6 +176,23 @@ func pingNode(t *testing.T, node *IBNode, host Peer, nodeIP, args string) {
 			t.Errorf("message %d came from QPN %v, those before from %v: one RoCE queue pair has one stand-in", i+1, m.SrcQP, standIn)
 		}
 		standIn = m.SrcQP
+	}
+}
+
+// pingQPN sends one message of each size to a node that sends each back, and
+// looks at what comes back.
+func pingQPN(t *testing.T, qpn ib.QPN, host Peer, nodeIP, args string) {
+	t.Helper()
+	events, err := host.RunUDEnd(within(t, stepTime), fmt.Sprintf("%s --to %s --qpn %d --count %d --size %s %s pingpong",
+		host.udendArgs(), nodeIP, qpn, len(mixedSizes), commas(mixedSizes), args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	withImm := strings.Contains(args, "--imm")
+	for i, e := range Only(events, "received") {
+		if e.SrcQP != uint32(qpn) || e.WithImm != withImm || (withImm && e.Imm != 0xcafe) || !e.WithGRH || !e.Pattern {
+			t.Errorf("reply %d is not the node's own: %+v", i+1, e)
+		}
 	}
 }
 

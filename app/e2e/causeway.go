@@ -96,9 +96,14 @@ func (c *Causeway) Stop() error {
 	if err := c.process.stop(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("causeway: %w; it logged:\n%s", err, lastLines(c.Log()))
 	}
-	stopped := stoppedLine.FindAllString(c.Log(), -1)
+	return conserved(c.Log())
+}
+
+// conserved reads the log of a bridge that has ended by itself.
+func conserved(log string) error {
+	stopped := stoppedLine.FindAllString(log, -1)
 	if len(stopped) == 0 {
-		return fmt.Errorf("causeway did not log its counters; it logged:\n%s", lastLines(c.Log()))
+		return fmt.Errorf("causeway did not log its counters; it logged:\n%s", lastLines(log))
 	}
 	for _, line := range stopped {
 		if !conservedText.MatchString(line) {

@@ -10,6 +10,14 @@
 //	  tapA              tapB         cw0 ─┴─ cw0p       one network namespace
 //	    └──────── br0 ────┴────────────────────┘
 //
+// In the second topology the bridge is in a guest of its own, C:
+//
+//	guest A        guest C: causeway run                       guest N
+//	rxe0/eth0      eth1 (DPDK)        rxe0/eth2 (verbs)        rxe0/eth0
+//	    │            │                   │                       │
+//	  tapA        tapC.1              tapC.2                    tapN
+//	    └─── br0 ────┘                   └───────── br1 ─────────┘
+//
 // The namespace has no name and no way out: it belongs to one thread of the test
 // process and ends with it, as do the processes started there. A test that
 // panics or is killed leaves nothing behind.

@@ -34,8 +34,13 @@ const (
 type NIC struct {
 	MTU   int      // netdev MTU; 0 for 1500
 	Addrs []string // addresses with prefix length
-	RDMA  bool     // make rxe0, rxe1 ... on it
+	RDMA  bool     // make an RDMA device on it: rxe0, rxe1 ... in order
 	VLANs []VLAN
+	// Segment is where its cable ends: 0 is the segment that Causeway's own
+	// interface is on, 1 is the second one.
+	Segment int
+	// Mute keeps the kernel from saying anything of its own there.
+	Mute bool
 }
 
 // VLAN is an 802.1Q interface, named ethN.ID.
@@ -82,8 +87,8 @@ func mac(guest string, nic int) string {
 // StartGuest begins to boot a guest; Ready waits for it. Several can boot at
 // a time.
 func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
-	for i := range c.NICs {
-		if err := r.addTap(tap(c.Name, i)); err != nil {
+	for i, nic := range c.NICs {
+		if err := r.addTap(tap(c.Name, i), segments[nic.Segment]); err != nil {
 			return nil, err
 		}
 	}
@@ -156,15 +161,20 @@ func setUp(c GuestConfig) string {
 	quiet := func(dev string) {
 		line("for f in accept_dad router_solicitations; do echo 0 >/proc/sys/net/ipv6/conf/%s/$f; done", dev)
 	}
+	rxe := 0
 	for i, nic := range c.NICs {
 		dev := fmt.Sprintf("eth%d", i)
 		quiet(dev)
+		if nic.Mute {
+			line("echo 1 >/proc/sys/net/ipv6/conf/%s/disable_ipv6", dev)
+		}
 		line("ip link set %s up mtu %d", dev, cmpOr(nic.MTU, 1500))
 		for _, a := range nic.Addrs {
 			line("ip addr add %s dev %s", a, dev)
 		}
 		if nic.RDMA {
-			line("rdma link add rxe%d type rxe netdev %s", i, dev)
+			line("rdma link add rxe%d type rxe netdev %s", rxe, dev)
+			rxe++
 		}
 		for _, v := range nic.VLANs {
 			name := fmt.Sprintf("%s.%d", dev, v.ID)

@@ -25,8 +25,11 @@ const (
 	segment  = "br0"
 )
 
-// Rig is one Ethernet segment in a network namespace of its own, with guests on
-// it and an interface for Causeway.
+// segments are the Ethernet segments that a guest's NIC can be on.
+var segments = [...]string{segment, "br1"}
+
+// Rig is a network namespace with an Ethernet segment that Causeway has an
+// interface on, another that it has not, and guests on both.
 type Rig struct {
 	ns     *namespace
 	image  string // folder with the guest's kernel and initramfs
@@ -91,7 +94,7 @@ func Missing() error {
 	return nil
 }
 
-// NewRig makes the segment. The guest's image is built first if it is not
+// NewRig makes the segments. The guest's image is built first if it is not
 // there or its inputs have changed.
 func NewRig() (*Rig, error) {
 	image, err := buildImage()
@@ -126,7 +129,7 @@ func buildImage() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// layout makes the segment: a bridge that floods all multicast (nobody here
+// layout makes the segments: bridges that flood all multicast (nobody here
 // sends IGMP queries), the host itself without IPv6 and so silent.
 func layout() string {
 	return fmt.Sprintf(`
@@ -134,12 +137,14 @@ func layout() string {
 		ip link set lo up
 		ip link add %[1]s type bridge stp_state 0 forward_delay 0 mcast_snooping 0
 		ip link set %[1]s mtu %[4]d up
+		ip link add %[5]s type bridge stp_state 0 forward_delay 0 mcast_snooping 0
+		ip link set %[5]s mtu %[4]d up
 		ip link add %[2]s mtu %[4]d type veth peer name %[3]s mtu %[4]d
 		ip link set %[3]s master %[1]s up
-		ip link set %[2]s up`, segment, Port, portPeer, wireMTU)
+		ip link set %[2]s up`, segment, Port, portPeer, wireMTU, segments[1])
 }
 
-func (r *Rig) addTap(name string) error {
+func (r *Rig) addTap(name, segment string) error {
 	return r.ns.run(fmt.Sprintf(`
 		ip tuntap add %[1]s mode tap
 		ip link set %[1]s mtu %[2]d master %[3]s up`, name, wireMTU, segment))
@@ -199,7 +204,7 @@ func (r *Rig) Advice() string {
 		line("guest %s: socat -,raw,echo=0,escape=0x1d UNIX:%s.socket    (a shell; leave with ctrl-])", g.Name, g.console)
 	}
 	if len(r.guests) > 0 {
-		line("the segment: nsenter --net=/proc/%d/ns/net    (ip link, tcpdump -i %s, causeway run ...)", r.guests[0].qemu.pid(), segment)
+		line("the segments: nsenter --net=/proc/%d/ns/net    (ip link, tcpdump -i %s, causeway run ...)", r.guests[0].qemu.pid(), segment)
 	}
 	line("logs: %s", r.dir)
 	line("all of it ends with ctrl-C")

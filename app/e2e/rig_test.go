@@ -53,7 +53,7 @@ func TestBiggerGuest(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "note"), []byte("from outside"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	guests, err := r.Boot(t.Context(), GuestConfig{Name: "C", Share: dir, CPUs: 2, MiB: 512, NICs: []NIC{
+	guests, err := r.Boot(t.Context(), GuestConfig{Name: "big", Share: dir, CPUs: 2, MiB: 512, NICs: []NIC{
 		{RDMA: true, Addrs: []string{"10.9.0.3/24"}},
 		{RDMA: true, MTU: hostMTU, Addrs: []string{"10.8.0.3/24"}},
 	}})

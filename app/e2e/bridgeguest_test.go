@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+// second is the second topology, made by the first test that wants it: guest C
+// stands between the segments, guest N on the second one alone.
+var second struct {
+	once sync.Once
+	c    *BridgeGuest
+	n    *Guest
+	err  error
+}
+
+// theSecondTopology returns host A on the first segment, C between the segments,
+// and N on the second.
+func theSecondTopology(t *testing.T) (a *Guest, c *BridgeGuest, n *Guest) {
+	t.Helper()
+	r, a, _ := theRig(t)
+	second.once.Do(func() {
+		start := time.Now()
+		configN := GuestConfig{Name: "N", NICs: []NIC{
+			{Segment: 1, RDMA: true, MTU: hostMTU, Addrs: []string{"10.9.0.7/24", "fd09::7/64"}},
+		}}
+		if second.n, second.err = r.StartGuest(configN); second.err != nil { // boots beside C
+			return
+		}
+		if second.c, second.err = r.BootBridgeGuest(t.Context(), bridgeHost); second.err != nil {
+			return
+		}
+		second.err = second.n.Ready(t.Context(), configN)
+		fmt.Fprintf(os.Stderr, "e2e: second topology: two more guests up after %.1f s\n", time.Since(start).Seconds())
+	})
+	if second.err != nil {
+		t.Fatal(second.err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("console of C:\n%s\nconsole of N:\n%s", second.c.Console(), second.n.Console())
+		}
+	})
+	return a, second.c, second.n
+}
+
+// bridgeHost is C. Its eth0 is what one would manage it by and has no part here,
+// its eth1 is for DPDK, rxe0 on its eth2 stands in for an InfiniBand HCA. Both
+// segments are one IP network, as a RoCE network and the IPoIB of a subnet that
+// it is bridged to would be.
+var bridgeHost = GuestConfig{Name: "C", NICs: []NIC{
+	{Mute: true},
+	{Mute: true, MTU: hostMTU},
+	{Segment: 1, RDMA: true, MTU: hostMTU, Addrs: []string{"10.9.0.3/24", "fd09::3/64"}},
+}}
+
+// TestSecondSegment proves the second topology by the kernels alone: C's verbs
+// device and N reach each other, again after each fault, and nobody reaches across.
+func TestSecondSegment(t *testing.T) {
+	a, c, n := theSecondTopology(t)
+	proof := proves(t, "second topology: C's verbs device and N, without Causeway; device lost, cable pulled")
+	meet := func(t *testing.T) {
+		t.Helper()
+		for _, ip := range [][2]string{{"10.9.0.7", "10.9.0.3"}, {"fd09::7", "fd09::3"}} {
+			x := Exchange{Count: 6, Sizes: "0,1,63,64,1024,4096", Args: "--imm 7"}
+			events, err := PingPong(within(t, stepTime), Peer{Guest: n, IP: ip[0]}, Peer{Guest: c.Guest, IP: ip[1]}, x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proof.add(len(Only(events, "received")))
+		}
+	}
+	meet(t)
+	if err := Mckey(within(t, stepTime), Peer{Guest: c.Guest, IP: "10.9.0.3"}, Peer{Guest: n, IP: "10.9.0.7"}, groupV4); err != nil {
+		t.Error(err)
+	}
+	out, _, err := a.Run(within(t, stepTime), "for ip in 10.9.0.7 10.9.0.3 fd09::7 fd09::3; do ping -c 1 -W 1 $ip & done; wait")
+	if strings.Contains(out, "bytes from") || strings.Count(out, "100% packet loss") != 4 || err != nil {
+		t.Errorf("A reaches across, or has not tried: %s, %v", out, err)
+	}
+	ctx := within(t, stepTime)
+	for _, f := range []struct {
+		name       string
+		begin, end func() error
+		shows      string
+	}{
+		{"device", func() error { return c.LoseDevice(ctx, "rxe0") }, func() error { return c.FindDevice(ctx, "rxe0", "eth2") },
+			"! ibv_devices | grep rxe0"},
+		{"cable", func() error { return c.PullCable(ctx, "eth2") }, func() error { return c.PlugCable(ctx, "eth2", bridgeHost.NICs[2]) },
+			"ibv_devinfo -d rxe0 | grep PORT_DOWN"},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			if err := f.begin(); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Must(ctx, f.shows); err != nil {
+				t.Errorf("the fault does not show: %v", err)
+			}
+			if err := f.end(); err != nil {
+				t.Fatal(err)
+			}
+			meet(t)
+		})
+	}
+}
+
+// echoQPN is node 7's, which in this topology lives in the bridge's process.
+const echoQPN ib.QPN = 0x48
+
+const echoTopology = `
+[fabric]
+mtu    = 4096
+socket = "SOCKET"
+[[node]]
+name = "node7"
+guid = "0x0002c90300000007"
+ip   = "10.9.0.7"
+qpn  = 0x48
+qkey = 0x01234567
+role = "echo"
+`
+
+// guestBridge is a bridge's configuration for a guest: eth1, and little memory.
+func guestBridge() string {
+	return strings.NewReplacer("af_packet:"+Port, "af_packet:eth1", "lcores = [1]", "lcores = [1]\nmemory_mib = 128").
+		Replace(networks[0].config(""))
+}
+
+// bridgeInGuest starts a bridge in guest C and waits until it is ready.
+func bridgeInGuest(t *testing.T, c *BridgeGuest) *GuestCauseway {
+	t.Helper()
+	bridge, err := c.StartBridge(within(t, stepTime), guestBridge(), echoTopology)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bridge.Ready(within(t, stepTime)); err != nil {
+		bridge.command.Stop()
+		t.Fatal(err)
+	}
+	return bridge
+}
+
+// TestBridgeInGuest: Causeway in a guest of its own, on a NIC of that guest,
+// joins a kernel host to a node; and again after it was killed under traffic.
+func TestBridgeInGuest(t *testing.T) {
+	a, c, _ := theSecondTopology(t)
+	proof := proves(t, "Causeway in a guest: host to node and back; killed under traffic, started anew")
+	forgetNeighbours(t, a)
+	t.Cleanup(func() { forgetNeighbours(t, a) })
+	victim := bridgeInGuest(t, c)
+	host := Peer{Guest: a, IP: "10.9.0.1"}
+	traffic, err := host.StartUDEnd(within(t, stepTime), fmt.Sprintf("%s %s --to 10.9.0.7 --qpn %d --gap 2 --count 100000 --size 64 send",
+		host.udendArgs(), unicast, echoQPN))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer traffic.Stop()
+	if err := awaitSent(t, victim, roceToIB, 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Kill(within(t, stepTime)); err != nil {
+		t.Fatal(err)
+	}
+	bridge := bridgeInGuest(t, c)
+	defer func() {
+		if err := bridge.Stop(within(t, stepTime)); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := awaitSent(t, bridge, roceToIB, 20); err != nil {
+		t.Error(err)
+	}
+	traffic.Stop()
+	before := settled(t, bridge)
+	networks[0].families(t, a, func(t *testing.T, host Peer, nodeIP, _ string) {
+		for _, args := range []string{unicast, unicast + " --imm 0xcafe"} {
+			pingQPN(t, echoQPN, host, nodeIP, args)
+			proof.add(2 * len(mixedSizes))
+		}
+	})
+	moved := settled(t, bridge).Since(before)
+	for _, direction := range []string{roceToIB, ibToRoCE} {
+		if got, want := moved.Of(direction, "packets_sent_total"), uint64(4*len(mixedSizes)); got != want || len(moved.Drops(direction)) > 0 {
+			t.Errorf("%s: %d packets sent, want %d; dropped %v", direction, got, want, moved.Drops(direction))
+		}
+	}
+}
+
+// forgetNeighbours makes a host ask again who has the node's address: it is the
+// bridge, and the next one has another MAC.
+func forgetNeighbours(t *testing.T, host *Guest) {
+	if err := host.Must(context.Background(), "ip neigh flush all"); err != nil {
+		t.Error(err)
+	}
+}
+
+// awaitSent waits until a bridge has sent so many packets one way.
+func awaitSent(t *testing.T, c *GuestCauseway, direction string, packets uint64) error {
+	t.Helper()
+	ctx := within(t, stepTime)
+	for {
+		m, err := c.Metrics(ctx)
+		if err != nil {
+			return fmt.Errorf("%w; the bridge logged:\n%s", err, lastLines(c.Log()))
+		}
+		if m.Of(direction, "packets_sent_total") >= packets {
+			return nil
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+// settled scrapes a bridge in a guest until nothing moves any more.
+func settled(t *testing.T, c *GuestCauseway) Metrics {
+	t.Helper()
+	ctx := within(t, stepTime)
+	var last Metrics
+	for {
+		m, err := c.Metrics(ctx)
+		if err != nil {
+			t.Fatalf("%v; the bridge logged:\n%s", err, lastLines(c.Log()))
+		}
+		moved := m.Since(last)
+		still := last != nil && m.Conserved() == nil
+		for _, direction := range []string{roceToIB, ibToRoCE} {
+			still = still && moved.Of(direction, "packets_received_total") == 0
+		}
+		if still {
+			return m
+		}
+		last = m
+		time.Sleep(200 * time.Millisecond)
+	}
+}

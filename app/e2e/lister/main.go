@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Lister is what "causeway devices --json" and "causeway check --here" do, without DPDK, so that it runs in a guest
+// that has no libraries:
+//
+//	lister          what the machine has
+//	lister FILE     what keeps this configuration from running here, a line each; exits with 1 if anything does
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"causeway/app/devices"
+	"causeway/config"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+}
+
+func run(files []string) error {
+	sys, done, err := devices.Sysfs()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if len(files) == 0 {
+		return json.NewEncoder(os.Stdout).Encode(devices.Read(sys))
+	}
+	c, err := config.Load(files[0])
+	if err != nil {
+		return err
+	}
+	problems := devices.CheckConfig(c, sys)
+	for _, p := range problems {
+		fmt.Println(p)
+	}
+	if len(problems) > 0 {
+		os.Exit(1)
+	}
+	return nil
+}

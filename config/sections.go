@@ -19,9 +19,6 @@ var rdmaDevice = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 // ib reads the InfiniBand side.
 func (p *parser) ib(t *table) {
 	p.cfg.IB = IB{Port: t.ibPort(), PKey: t.pkey("pkey")}
-	if p.cfg.IB.Port.Device != "" {
-		p.note(t, "port", `an HCA's port is checked as a name only, and this version refuses to run with it; "fabric:" runs`)
-	}
 }
 
 // ibPort reads ib.port.

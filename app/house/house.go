@@ -65,6 +65,8 @@ type House struct {
 	mu     sync.Mutex
 	closed bool
 	final  lcore.Counters
+
+	failed chan error // the first reason to end the bridge that is not the caller's
 }
 
 // Options is what a caller may bring along.
@@ -81,7 +83,7 @@ type Options struct {
 // Build builds a bridge after cfg. On an error nothing is left behind. One bridge a process, because DPDK
 // is one a process.
 func Build(cfg *config.Config, o Options) (*House, error) {
-	h := &House{cfg: cfg, log: o.Log}
+	h := &House{cfg: cfg, log: o.Log, failed: make(chan error, 1)}
 	if o.Around == nil {
 		o.Around = func(open func() error) error { return open() }
 	}
@@ -115,14 +117,31 @@ func (h *House) Run(ctx context.Context, onReady func()) error {
 	if onReady != nil {
 		watching.Go(func() { h.awaitReady(managing, onReady) })
 	}
+	var failure error
+	watching.Go(func() {
+		select {
+		case failure = <-h.failed:
+			done()
+		case <-managing.Done():
+		}
+	})
 	err := h.loop.Run(managing)
 	done()
 	watching.Wait()
+	err = errors.Join(failure, err)
 	const grace = 20 * time.Millisecond // for the leaves just written to reach the port
 	time.Sleep(grace)
 	h.stopWorkers()
 	h.loop.Drain()
 	return err
+}
+
+// fail ends Run with an error.
+func (h *House) fail(err error) {
+	select {
+	case h.failed <- err:
+	default: // it ends already
+	}
 }
 
 func (h *House) stopWorkers() {
@@ -298,8 +317,13 @@ func (h *House) makeTables() error {
 
 func (h *House) hangIBDoor(subnet *fabric.Fabric) error {
 	if !h.cfg.IB.Port.Fabric {
-		return fmt.Errorf("house: [ib] port %q: this build has no verbs door yet; use \"fabric:\" or \"fabric:FILE\"",
-			fmt.Sprintf("%s:%d", h.cfg.IB.Port.Device, h.cfg.IB.Port.Num))
+		d, err := hangVerbs(h.cfg, h.pool, h.fail, h.log)
+		if err != nil {
+			return err
+		}
+		h.door = d
+		h.onTakeDown(d.close)
+		return nil
 	}
 	d, err := hangFabric(h.cfg, h.pool, subnet, h.log)
 	if err != nil {

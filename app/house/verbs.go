@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"causeway/config"
+	"causeway/dpdk"
+	"causeway/ibside/ib"
+	"causeway/ibside/verbs"
+	"causeway/lcore"
+	"causeway/lcore/manage"
+)
+
+// verbsDoor is the door on hardware.
+type verbsDoor struct {
+	*verbs.Door
+	log *slog.Logger
+}
+
+// hangVerbs opens the port that [ib] port names. fail ends the bridge, for what only a new process can mend.
+func hangVerbs(cfg *config.Config, pool *dpdk.Mempool, fail func(error), log *slog.Logger) (*verbsDoor, error) {
+	d, err := verbs.Open(verbs.Config{
+		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey,
+		Pool: pool, Workers: len(cfg.Workers.LCores), StandIns: cfg.Workers.Standins + len(cfg.Groups), Log: log,
+		OnEvent: func(e verbs.Event) {
+			if e.Kind == verbs.EventDeviceGone || e.Kind == verbs.EventDeviceFatal {
+				fail(fmt.Errorf("house: the RDMA device %s is gone (%s), and this process keeps what is left of it; "+
+					"start Causeway again when the device is back", cfg.IB.Port.Device, e.Kind))
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("house: [ib] port \"%s:%d\": %w", cfg.IB.Port.Device, cfg.IB.Port.Num, err)
+	}
+	p := d.Port()
+	log.Info("ib_port", "port", fmt.Sprintf("%s:%d", p.Device, p.Num), "gid", p.GID, "lid", p.LID, "mtu", p.MTU.Bytes(),
+		"ethernet", p.Ethernet, "active", p.Active)
+	return &verbsDoor{d, log}, nil
+}
+
+func (d *verbsDoor) portInfo() ibPort {
+	p := d.Port()
+	return ibPort{gid: p.GID, lid: p.LID, mtu: p.MTU, pkeyIndex: p.PKeyIndex, ethernet: p.Ethernet}
+}
+
+func (d *verbsDoor) worker(i int) doorPointer { return d.Pointer(i) }
+
+// close tells what the door lost: nobody else counts that.
+func (d *verbsDoor) close() error {
+	err := d.Close()
+	c := d.Counters()
+	d.log.Info("ib_port_closed", "posted", c.Posted, "sent", c.Sent, "send_drops", c.SendDrops, "received", c.Received,
+		"delivered", c.Delivered, "receive_drops", c.Drops, "recovered", c.Recovered)
+	return err
+}
+
+// Join implements manage.IBDoor: a stand-in sends as the port, so a join to send is the port's.
+func (d *verbsDoor) Join(ctx context.Context, j manage.Join) (manage.Membership, error) {
+	m, err := d.Door.Join(ctx, j.MGID, j.QKey, j.PKey, j.Worker, true, j.Receive)
+	if err != nil {
+		return manage.Membership{}, err
+	}
+	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, TClass: m.TClass, HopLimit: m.HopLimit, MTU: m.MTU}, nil
+}
+
+// Path implements manage.IBDoor.
+func (d *verbsDoor) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
+	lid, sl, _, err := d.Door.Path(ctx, dgid)
+	return lid, sl, err
+}
+
+// lost returns what died in the door, after the worker had counted it as sent, or before it saw it.
+func (d *verbsDoor) lost() [2]map[string]uint64 {
+	c := d.Counters()
+	return [2]map[string]uint64{lcore.RoCEToIB: c.SendDrops, lcore.IBToRoCE: c.Drops}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// doorC is the part of the door's C that needs no libibverbs but what testdata/mock.c stands in for.
+var doorC = []string{"post.c", "poll.c", "ah.c", "qp.c", "worker.c"}
+
+func gcc(t *testing.T, args ...string) {
+	t.Helper()
+	flags, err := exec.Command("pkg-config", "--cflags", "--libs", "libdpdk").Output()
+	if err != nil {
+		t.Fatalf("pkg-config libdpdk: %v; install the DPDK development package", err)
+	}
+	args = append(append([]string{"-std=gnu11", "-Wall", "-Wextra", "-g", "-I.", "-I../.."}, args...), strings.Fields(string(flags))...)
+	if text, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, text)
+	}
+}
+
+// change writes a file of the door's anew, old giving way to changed, and returns its path.
+func change(t *testing.T, file, old, changed string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if n := strings.Count(string(text), old); err != nil || n != 1 {
+		t.Fatalf("%s has %q %d times (%v), want once", file, old, n, err)
+	}
+	out := filepath.Join(t.TempDir(), file)
+	if err := os.WriteFile(out, []byte(strings.Replace(string(text), old, changed, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func runCases(t *testing.T, program string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, program)
+	c.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0") // the EAL keeps memory; mbufs are counted
+	text, err := c.CombinedOutput()
+	return string(text), err
+}
+
+// TestWithoutDevice runs the C side, with the address and undefined behaviour sanitizers, on a device that does what the
+// cases say.
+func TestWithoutDevice(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "cases")
+	gcc(t, slices.Concat([]string{"-Werror", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program,
+		"testdata/cases.c", "testdata/mock.c"}, doorC)...)
+	out, err := runCases(t, program)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := strings.Count(out, ": ok"); n != 12 {
+		t.Errorf("%d cases are ok, want 12:\n%s", n, out)
+	}
+}
+
+// TestCasesNotice breaks the door in one place at a time: the cases must then fail.
+func TestCasesNotice(t *testing.T) {
+	dir := t.TempDir()
+	objects := map[string]string{}
+	for _, name := range append([]string{"testdata/cases.c", "testdata/mock.c"}, doorC...) {
+		objects[name] = filepath.Join(dir, filepath.Base(name)+".o")
+		gcc(t, "-c", "-o", objects[name], name)
+	}
+	for _, m := range []struct{ what, file, old, changed string }{
+		{"the last of a list is not signalled", "post.c", "q->last->send_flags |= IBV_SEND_SIGNALED;", ""},
+		{"a full queue is not noticed", "post.c", "> q->mask))", "> q->mask + 9000))"},
+		{"refused sends stay in the books", "post.c", "atomic_store_explicit(&q->head, from, memory_order_relaxed);", ""},
+		{"late completions count", "poll.c", "n == 0 ||", "0 &&"},
+		{"the area is not zeroed", "poll.c", "memset((void *)p, 0, IB_GRH_LEN / 2);", ""},
+		{"an address handle leaks", "ah.c", "if (rte_ring_sp_enqueue(w->retired, e->ah))", "if (0)"},
+		{"a reset frees no mbufs", "qp.c", "rte_pktmbuf_free(q->fifo[i & q->mask].mbuf);", ""},
+	} {
+		t.Run(m.what, func(t *testing.T) {
+			parts := maps.Clone(objects)
+			parts[m.file] = filepath.Join(t.TempDir(), "changed.o")
+			gcc(t, "-c", "-o", parts[m.file], change(t, m.file, m.old, m.changed))
+			program := filepath.Join(t.TempDir(), "cases")
+			gcc(t, append([]string{"-o", program}, slices.Collect(maps.Values(parts))...)...)
+			if out, err := runCases(t, program); err == nil {
+				t.Errorf("no case failed:\n%s", out)
+			}
+		})
+	}
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Multicast joins by librdmacm: one rdma_cm_id a group, without a queue pair. Nothing here waits: an answer is an
+ * event on the channel, which carries the token of the join.
+ */
+#ifndef CAUSEWAY_VERBS_CM_H
+#define CAUSEWAY_VERBS_CM_H
+
+#include <rdma/rdma_cma.h>
+
+#include "manage.h"
+
+struct verbs_join {
+	uint64_t token;
+	uint8_t own[16]; /* the port's GID; on Ethernet the address to join from, IPv4-mapped */
+	uint8_t mgid[16];
+	uint16_t pkey;
+	uint8_t ethernet;
+	uint8_t send_only;
+};
+
+/* An event of the channel. What follows status is valid for a join. */
+struct verbs_cm_event {
+	uint64_t token;
+	int32_t type; /* enum rdma_cm_event_type */
+	int32_t status;
+	uint32_t qkey;
+	uint32_t flow_label;
+	uint16_t mlid;
+	uint8_t sl, hop_limit, tclass;
+	uint8_t mgid[16];
+};
+
+int verbs_cm_open(struct rdma_event_channel **out);
+int verbs_cm_join(struct rdma_event_channel *c, const struct verbs_join *j, struct rdma_cm_id **out);
+
+/* Ends the membership, if there is one, and the id. */
+void verbs_cm_leave(struct rdma_cm_id *id, const struct verbs_join *j);
+
+/* Takes the next event; EAGAIN when there is none. */
+int verbs_cm_next(struct rdma_event_channel *c, struct verbs_cm_event *to);
+
+int verbs_attach(struct verbs_qp *q, const uint8_t *mgid, uint16_t mlid);
+int verbs_detach(struct verbs_qp *q, const uint8_t *mgid, uint16_t mlid);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The door's management side: called from Go, one call at a time for each worker; may block. */
+#ifndef CAUSEWAY_VERBS_MANAGE_H
+#define CAUSEWAY_VERBS_MANAGE_H
+
+#include "door.h"
+
+/* How a worker's share is dimensioned. */
+struct verbs_sizes {
+	unsigned worker;     /* its number */
+	unsigned qps;        /* queue pairs at a time */
+	unsigned receives;   /* buffers posted */
+	unsigned sends;      /* under way, of all queue pairs */
+	unsigned ah_entries; /* address handles kept */
+};
+
+/* Opens a device by name. The names of all there are come back in names, separated by ", ". */
+int verbs_device_open(const char *name, unsigned port, struct verbs_device **out, char *names, unsigned size);
+
+/* Registers the mempool's memory. */
+int verbs_device_register(struct verbs_device *d, struct rte_mempool *pool);
+int verbs_device_close(struct verbs_device *d);
+
+/* What a buffer of the pool holds behind its headroom. */
+unsigned verbs_pool_room(struct rte_mempool *pool);
+
+/* A GID table entry. */
+struct verbs_gid {
+	uint8_t gid[16];
+	uint32_t index;
+	uint32_t type; /* enum ibv_gid_type */
+	uint32_t ifindex;
+};
+
+/* Returns how many entries there are, at most n, or a negative errno. */
+int verbs_gids(struct verbs_device *d, struct verbs_gid *to, unsigned n);
+
+int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct verbs_worker **out);
+
+/* The worker must not call any more: management takes its place, waits a moment for what is under way, and
+ * counts the rest as dropped. The queue pairs are destroyed, too. */
+int verbs_worker_stop(struct verbs_worker *w);
+void verbs_worker_free(struct verbs_worker *w);
+
+void verbs_counters_read(const struct verbs_worker *w, struct verbs_counters *to);
+const char *verbs_send_drop_name(unsigned i);
+const char *verbs_recv_drop_name(unsigned i);
+
+/* How often queue pairs of the worker were marked as failed. */
+uint64_t verbs_errors(const struct verbs_worker *w);
+
+/* Queue pairs. A handle of the given index and generation. */
+int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_t pkey_index, unsigned depth,
+		 struct verbs_qp **out);
+int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q);
+
+/* Recovery in steps, so that nobody waits: drain lets the device flush what is under way; drained tells whether the
+ * worker has taken it all; cycle drops what is left and makes the queue pair anew, under its old number. */
+bool verbs_qp_take_error(struct verbs_qp *q);
+void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q);
+bool verbs_qp_drained(const struct verbs_qp *q);
+int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q);
+void verbs_qp_fail(struct verbs_qp *q); /* injects the error state: for tests */
+void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q);
+
+/* Address handles. */
+struct ah_entry *verbs_ah_next_ask(struct verbs_worker *w); /* NULL: none */
+struct ibv_ah *verbs_ah_next_retired(struct verbs_worker *w);
+int verbs_ah_create(struct verbs_device *d, const struct ah_key *k, unsigned sgid_index, struct ibv_ah **out);
+void verbs_ah_answer(struct verbs_worker *w, struct ah_entry *e, struct ibv_ah *ah);
+void verbs_ah_forget_all(struct verbs_worker *w);
+void verbs_ah_release(struct verbs_worker *w); /* in the worker's place, after it has stopped: retires all */
+
+/* What a port is at the moment. */
+struct verbs_port {
+	uint32_t state; /* enum ibv_port_state */
+	uint32_t mtu;   /* enum ibv_mtu, active */
+	uint32_t gids, pkeys;
+	uint16_t lid, sm_lid;
+};
+
+/* Reads the port; the workers' largest payload follows its MTU. */
+int verbs_port_read(struct verbs_device *d, struct verbs_port *to);
+int verbs_pkey_read(struct verbs_device *d, unsigned index, uint16_t *pkey);
+
+/* An asynchronous event. */
+struct verbs_async {
+	uint32_t type;               /* enum ibv_event_type */
+	uint32_t handle;             /* the queue pair's, 0: not about one */
+	struct verbs_worker *worker; /* whose completion or receive queue, NULL: not about one */
+};
+
+/* Takes the next event; EAGAIN when there is none. */
+int verbs_async_next(struct verbs_device *d, struct verbs_async *to);
+
+#endif

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"causeway/ibside/fabric/door/doortest"
+	"causeway/ibside/ib"
+)
+
+var (
+	peerFlag    = flag.String("peer", "", "addresses of another host, with commas between, whose queue pair -peer-qpn sends back what comes to it (Q_Key 0x11111111)")
+	peerQPNFlag = flag.Uint("peer-qpn", 0, "see -peer")
+	groupFlag   = flag.String("group", "", "IPv4 group that another host sends numbered messages to, with Q_Key 0x01234567")
+)
+
+// TestPeer exchanges messages with another kernel. From which of its addresses, the door finds out by itself.
+func TestPeer(t *testing.T) {
+	if *peerFlag == "" {
+		t.Skip("needs another host: give -peer and -peer-qpn; app/e2e's TestVerbsDoor has one")
+	}
+	a := newSide(t, Config{})
+	const standIns = 4
+	sizes := []int{0, 1, 63, 64, 65, 1024, 4095, 4096}
+	peers := strings.Split(*peerFlag, ",")
+	for _, peer := range peers {
+		for i := range standIns {
+			qp, qpn := a.standIn(t, 0, testQKey)
+			for n, size := range sizes {
+				s := a.to(qp, ib.QPN(*peerQPNFlag), uint32(n), doortest.SendGRH|doortest.SendImm)
+				s.DGID = gid(peer)
+				exchange(t, a, s, qpn, pattern(size, n+i))
+			}
+		}
+	}
+	if c := a.quiet(t); c.SendDrops.Sum() != 0 || c.Sent != uint64(len(peers)*standIns*len(sizes)) {
+		t.Errorf("counters %+v", c)
+	}
+}
+
+// exchange sends a message and looks at what comes back.
+func exchange(t *testing.T, a *side, s doortest.Send, qpn ib.QPN, want []byte) {
+	t.Helper()
+	s.Mbuf = a.alloc(t, want)
+	a.post(t, 0, s)
+	got, all := a.poll(0, 1, 10*time.Second)
+	if len(got) != 1 {
+		t.Fatalf("%d bytes to %v did not come back: %+v", len(want), s.DGID, a.Counters())
+	}
+	if got[0].SrcQP != s.DestQP || got[0].QPN != qpn || !bytes.Equal(all[0][areaLen:], want) {
+		t.Errorf("%d bytes came back as %+v, %d bytes; want from %v to %v", len(want), got[0], len(all[0])-areaLen, s.DestQP, qpn)
+	}
+	from := ib.GIDFromAddr(netip.AddrFrom4([4]byte(all[0][32:36]))) // of an IPv4 header
+	if !s.DGID.IsIPv4Mapped() {
+		grh, _ := ib.AsGRH(all[0])
+		from = grh.SGID()
+	}
+	if from != s.DGID {
+		t.Errorf("the answer is from %v, want %v: %x", from, s.DGID, all[0][:areaLen])
+	}
+}
+
+// TestPeerGroup receives what another kernel sends to a group. It says so when it is ready.
+func TestPeerGroup(t *testing.T) {
+	if *groupFlag == "" {
+		t.Skip("needs another host that sends to a group: give -group; app/e2e's TestVerbsDoor has one")
+	}
+	const count = 20
+	a := newSide(t, Config{})
+	m, err := a.Join(t.Context(), gid(*groupFlag), groupQKey, ib.PKeyDefault, 0, false, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("verbs: ready for the group")
+	got, _ := a.poll(0, count, 30*time.Second)
+	if len(got) != count {
+		t.Fatalf("%d of %d messages came", len(got), count)
+	}
+	for _, r := range got {
+		if r.QPN != m.QPN || r.Flags&doortest.RecvGRH == 0 {
+			t.Errorf("received %+v, want on %v", r, m.QPN)
+		}
+	}
+}
+
+var removeFlag = flag.Bool("remove", false, "let TestDeviceGone take the device away; it is gone when the process ends")
+
+// TestDeviceGone takes the device away under a door that is a member of a group. The kernel does not let go of it before
+// the process ends; the door says so, and works till then.
+func TestDeviceGone(t *testing.T) {
+	if !*removeFlag {
+		t.Skip("takes the RDMA device away for good: give -remove; app/e2e's TestVerbsDoor does, and makes it anew")
+	}
+	gone := make(chan struct{})
+	var once sync.Once
+	a := newSide(t, Config{OnEvent: func(e Event) {
+		if e.Kind == EventDeviceGone {
+			once.Do(func() { close(gone) })
+		}
+	}})
+	b := newSide(t, Config{})
+	if _, err := a.Join(t.Context(), groupGID(1), groupQKey, ib.PKeyDefault, 0, true, true); err != nil {
+		t.Fatal(err)
+	}
+	qp, _ := a.standIn(t, 0, testQKey)
+	_, dst := b.standIn(t, 0, testQKey)
+	flow(t, a, b, qp, dst, 5*time.Second)
+	if err := exec.Command("rdma", "link", "delete", *deviceFlag).Start(); err != nil { // it returns when we are gone
+		t.Fatal(err)
+	}
+	select {
+	case <-gone:
+	case <-time.After(5 * time.Second):
+		t.Fatalf("nothing told that the device is to go: %+v", a.Counters())
+	}
+	flow(t, a, b, qp, dst, time.Second)
+}

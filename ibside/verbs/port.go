@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"fmt"
+
+	"causeway/ibside/ib"
+)
+
+// PortInfo is what the house must know of the port. GID, LID and MTU are those of the moment.
+type PortInfo struct {
+	Device    string
+	Num       int
+	GID       ib.GID // the bridge's own
+	LID       ib.LID // 0 on Ethernet
+	SMLID     ib.LID
+	MTU       ib.MTU
+	PKeys     []ib.PKey
+	PKeyIndex uint16 // of Config.PKey
+	Active    bool
+	Ethernet  bool       // link layer: then the 40-byte area may hold an IPv4 header
+	GIDs      []GIDEntry // the whole table, in order
+}
+
+// GIDType says what packets with a GID look like.
+type GIDType uint8
+
+// The types of GIDs, in the order of enum ibv_gid_type.
+const (
+	GIDTypeIB GIDType = iota
+	GIDTypeRoCEv1
+	GIDTypeRoCEv2
+)
+
+func (t GIDType) String() string {
+	switch t {
+	case GIDTypeIB:
+		return "IB"
+	case GIDTypeRoCEv1:
+		return "RoCE v1"
+	case GIDTypeRoCEv2:
+		return "RoCE v2"
+	}
+	return fmt.Sprintf("type %d", uint8(t))
+}
+
+// GIDEntry is an entry of a port's GID table.
+type GIDEntry struct {
+	GID     ib.GID
+	Index   int
+	Type    GIDType
+	IfIndex int // of the network interface; 0 on InfiniBand
+}
+
+// maxGIDIndex is the largest that verbs can name: sgid_index has 8 bits. What lies above is not used, never truncated.
+const maxGIDIndex = 255
+
+func isLinkLocal(g ib.GID) bool { return g[0] == 0xfe && g[1]&0xc0 == 0x80 }
+
+// usable lists the GIDs that a RoCE door can send from, RoCE v2 only; on InfiniBand, the port's first.
+func usable(gids []GIDEntry, ethernet bool) []GIDEntry {
+	var out []GIDEntry
+	for _, g := range gids {
+		if g.Index > maxGIDIndex || g.GID.IsZero() {
+			continue
+		}
+		if !ethernet && g.Index == 0 || ethernet && g.Type == GIDTypeRoCEv2 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// ownGID chooses the bridge's GID: the one that the configuration names, else the first IPv4 address, else the
+// first that is not link-local, else the first.
+func ownGID(gids []GIDEntry, ethernet bool, want ib.GID) (ib.GID, error) {
+	gids = usable(gids, ethernet)
+	if !want.IsZero() {
+		for _, g := range gids {
+			if g.GID == want {
+				return want, nil
+			}
+		}
+		return ib.GID{}, fmt.Errorf("the port has no GID %v that can send; add the address to its network interface", want)
+	}
+	for _, good := range []func(ib.GID) bool{
+		ib.GID.IsIPv4Mapped, func(g ib.GID) bool { return !isLinkLocal(g) }, func(ib.GID) bool { return true },
+	} {
+		for _, g := range gids {
+			if good(g.GID) {
+				return g.GID, nil
+			}
+		}
+	}
+	return ib.GID{}, fmt.Errorf("the port has no GID to send from; give its network interface an IP address")
+}
+
+// sourceIndex returns the GID table index to send to dgid from, when the worker leaves the choice to the door: own if it
+// can talk to dgid, else the GID that shares the longest prefix with it.
+func sourceIndex(gids []GIDEntry, ethernet bool, own, dgid ib.GID) (int, bool) {
+	best, index := -1, 0
+	for _, g := range usable(gids, ethernet) {
+		if ethernet && !canTalk(g.GID, dgid) {
+			continue
+		}
+		n := commonBits(g.GID, dgid)
+		if g.GID == own {
+			n = 129
+		}
+		if n > best {
+			best, index = n, g.Index
+		}
+	}
+	return index, best >= 0
+}
+
+// canTalk reports whether a RoCE packet can have both addresses: same IP version, and same scope if either is link-local.
+func canTalk(s, d ib.GID) bool {
+	if s.IsIPv4Mapped() != d.IsIPv4Mapped() {
+		return false
+	}
+	return d.IsMulticast() || isLinkLocal(s) == isLinkLocal(d)
+}
+
+func commonBits(a, b ib.GID) int {
+	n := 0
+	for ; n < 128; n++ {
+		if (a[n/8]^b[n/8])>>(7-n%8)&1 != 0 {
+			break
+		}
+	}
+	return n
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sends, in message order:
+ *
+ *   check ▶ address handle ▶ (hold) ▶ queue ▶ one list per queue pair
+ *
+ * A message taken here is sent or dropped by name. Its mbuf lies in its queue pair's fifo until the
+ * completion that ends it (poll.c), in order: the completion of a signalled send ends all before it.
+ */
+#include <arpa/inet.h>
+
+#include <rte_branch_prediction.h>
+#include <rte_common.h>
+#include <rte_mbuf.h>
+
+#include "door.h"
+
+void verbs_drop_send(struct verbs_worker *w, enum send_drop why, struct rte_mbuf *m)
+{
+	w->counters.send_drops[why]++;
+	rte_pktmbuf_free(m);
+}
+
+/* One MR for all is the usual case; else the table is searched. 0 is no key of a registered area here. */
+static bool find_lkey(const struct verbs_device *d, uintptr_t p, uint32_t *lkey)
+{
+	unsigned low = 0, high = d->mrs;
+
+	while (high - low > 1) {
+		unsigned middle = (low + high) / 2;
+		if (d->mr[middle].start <= p)
+			low = middle;
+		else
+			high = middle;
+	}
+	*lkey = d->mr[low].lkey;
+	return likely(p >= d->mr[low].start && p < d->mr[low].end);
+}
+
+static int fill_sges(const struct verbs_device *d, struct rte_mbuf *m, struct ibv_sge *sge)
+{
+	int n = 0;
+
+	for (; m; m = m->next, n++) {
+		sge[n].addr = rte_pktmbuf_mtod(m, uintptr_t);
+		sge[n].length = m->data_len;
+		if (!find_lkey(d, sge[n].addr, &sge[n].lkey))
+			return -1;
+	}
+	return n;
+}
+
+static struct verbs_qp *find_qp(const struct verbs_worker *w, uint32_t handle)
+{
+	unsigned i = HANDLE_INDEX(handle);
+
+	if (unlikely(i >= w->qps_n))
+		return NULL;
+	struct verbs_qp *q = atomic_load_explicit(&w->qps[i], memory_order_acquire);
+	return likely(q && q->handle == handle) ? q : NULL;
+}
+
+static enum send_drop check(const struct verbs_worker *w, const struct verbs_qp *q, const struct ib_send *s)
+{
+	uint64_t outstanding = w->taken - w->ended - atomic_load_explicit(&w->cleared, memory_order_relaxed);
+
+	if (unlikely(!q))
+		return SEND_DROP_no_qp;
+	if (unlikely(atomic_load_explicit(&q->state, memory_order_acquire) != QP_UP))
+		return SEND_DROP_qp_down;
+	if (unlikely(s->mbuf->pkt_len > atomic_load_explicit(&w->dev->mtu, memory_order_relaxed)))
+		return SEND_DROP_mtu;
+	if (unlikely(s->pkey_index != q->pkey_index))
+		return SEND_DROP_pkey_index;
+	if (unlikely(s->mbuf->nb_segs > VERBS_MAX_SGE))
+		return SEND_DROP_segments;
+	uint32_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
+	if (unlikely(head - atomic_load_explicit(&q->tail, memory_order_relaxed) > q->mask))
+		return SEND_DROP_qp_full;
+	return unlikely(outstanding >= w->send_capacity) ? SEND_DROP_cq_full : SEND_DROPS;
+}
+
+static void fill_wr(struct ibv_send_wr *wr, struct ibv_ah *ah, const struct verbs_qp *q, const struct ib_send *s)
+{
+	wr->wr_id = (uint64_t)q->handle << 32 | atomic_load_explicit(&q->head, memory_order_relaxed);
+	wr->next = NULL;
+	wr->opcode = s->flags & IB_SEND_IMM ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+	wr->imm_data = htonl(s->imm);
+	wr->send_flags = s->flags & IB_SEND_SOLICITED ? IBV_SEND_SOLICITED : 0;
+	if (s->mbuf->pkt_len <= q->max_inline)
+		wr->send_flags |= IBV_SEND_INLINE;
+	wr->wr.ud.ah = ah;
+	wr->wr.ud.remote_qpn = s->dest_qpn;
+	wr->wr.ud.remote_qkey = s->dest_qkey;
+}
+
+/* Puts one send at the end of its queue pair's list. At least every half queue is signalled, and the last of
+ * a list (post_lists): a stand-in that falls silent keeps no mbufs. */
+static void queue(struct verbs_worker *w, struct verbs_qp *q, struct ah_entry *e, const struct ib_send *s)
+{
+	struct ibv_send_wr *wr = &w->burst.wr[w->burst.n];
+	uint32_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
+
+	wr->sg_list = w->burst.sge[w->burst.n];
+	wr->num_sge = fill_sges(w->dev, s->mbuf, wr->sg_list);
+	if (unlikely(wr->num_sge < 0)) {
+		verbs_drop_send(w, SEND_DROP_not_registered, s->mbuf);
+		return;
+	}
+	fill_wr(wr, e->ah, q, s);
+	if (((head + 1) & (q->mask >> 1)) == 0)
+		wr->send_flags |= IBV_SEND_SIGNALED;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		w->counters.inlined++;
+	if (q->batch != w->batch) {
+		q->batch = w->batch;
+		w->burst.qp[w->burst.lists] = q;
+		w->burst.first[w->burst.lists++] = wr;
+	} else {
+		q->last->next = wr;
+	}
+	q->last = wr;
+	q->fifo[head & q->mask] = (struct under_way){s->mbuf, e};
+	atomic_store_explicit(&q->head, head + 1, memory_order_relaxed);
+	w->burst.n++;
+	w->taken++;
+}
+
+static void hold(struct verbs_worker *w, struct ah_entry *e, const struct ib_send *s)
+{
+	if (unlikely(w->held_n == VERBS_HELD || e->held == VERBS_HELD_PER_AH)) {
+		verbs_drop_send(w, SEND_DROP_ah_pending, s->mbuf);
+		return;
+	}
+	e->held++;
+	w->held[w->held_n++] = (struct held){*s, e};
+}
+
+static void take(struct verbs_worker *w, const struct ib_send *s)
+{
+	struct verbs_qp *q = find_qp(w, s->qp);
+	enum send_drop why = check(w, q, s);
+
+	if (unlikely(why != SEND_DROPS)) {
+		verbs_drop_send(w, why, s->mbuf);
+		return;
+	}
+	struct ah_entry *e = verbs_ah_find(w, &s->ah, s->flags & IB_SEND_GRH);
+	if (unlikely(!e))
+		verbs_drop_send(w, SEND_DROP_ah_full, s->mbuf);
+	else if (likely(e->state == AH_READY))
+		queue(w, q, e, s);
+	else if (e->state == AH_PENDING)
+		hold(w, e, s);
+	else
+		verbs_drop_send(w, SEND_DROP_ah_failed, s->mbuf);
+}
+
+/* The device took none from bad on: they leave the fifo's end. Those before it may lack a signalled send,
+ * so the queue pair is reset in any case. */
+static void refused(struct verbs_worker *w, struct verbs_qp *q, const struct ibv_send_wr *bad)
+{
+	uint32_t from = (uint32_t)bad->wr_id, head = atomic_load_explicit(&q->head, memory_order_relaxed);
+
+	for (uint32_t i = from; i != head; i++) {
+		verbs_drop_send(w, SEND_DROP_post_failed, q->fifo[i & q->mask].mbuf);
+		w->taken--;
+	}
+	atomic_store_explicit(&q->head, from, memory_order_relaxed);
+	mark_error(w, q);
+}
+
+static void post_lists(struct verbs_worker *w)
+{
+	for (unsigned i = 0; i < w->burst.lists; i++) {
+		struct verbs_qp *q = w->burst.qp[i];
+		struct ibv_send_wr *bad = NULL;
+		q->last->send_flags |= IBV_SEND_SIGNALED;
+		w->counters.lists++;
+		if (unlikely(ibv_post_send(q->qp, w->burst.first[i], &bad)))
+			refused(w, q, bad);
+	}
+}
+
+static void begin(struct verbs_worker *w)
+{
+	w->batch++;
+	w->burst.n = 0;
+	w->burst.lists = 0;
+}
+
+unsigned verbs_post(void *self, const struct ib_send *sends, unsigned n)
+{
+	struct verbs_worker *w = self;
+
+	enter(w);
+	w->counters.posted += n;
+	for (unsigned done = 0; done < n;) {
+		begin(w);
+		for (unsigned end = RTE_MIN(done + VERBS_BURST, n); done < end; done++)
+			take(w, &sends[done]);
+		post_lists(w);
+	}
+	leave(w);
+	return n;
+}
+
+/* Messages whose address handle is still missing stay, in their order. */
+void verbs_post_held(struct verbs_worker *w)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < w->held_n;) {
+		begin(w);
+		for (unsigned end = RTE_MIN(i + VERBS_BURST, w->held_n); i < end; i++) {
+			struct held h = w->held[i];
+			if (h.entry->state == AH_PENDING) {
+				w->held[kept++] = h;
+				continue;
+			}
+			h.entry->held--;
+			take(w, &h.send);
+		}
+		post_lists(w);
+	}
+	w->held_n = kept;
+}

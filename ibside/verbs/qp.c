@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queue pairs: made, recovered and destroyed while the worker runs. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+
+#include "manage.h"
+
+/* Waits until the worker is outside a call or in a later one: then it has seen what was changed before. */
+static void await_worker(const struct verbs_worker *w)
+{
+	enum { PAUSE_US = 10 };
+
+	atomic_thread_fence(memory_order_seq_cst);
+	uint64_t e = atomic_load_explicit(&w->epoch, memory_order_acquire);
+	while ((e & 1) && atomic_load_explicit(&w->epoch, memory_order_acquire) == e)
+		usleep(PAUSE_US);
+}
+
+static void set_state(struct verbs_worker *w, struct verbs_qp *q, enum qp_state s)
+{
+	atomic_store_explicit(&q->state, s, memory_order_seq_cst);
+	await_worker(w);
+}
+
+static int to_rts(const struct verbs_worker *w, struct verbs_qp *q)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_INIT, .pkey_index = q->pkey_index, .port_num = w->dev->port, .qkey = q->qkey};
+	int err = ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+
+	if (err)
+		return err;
+	a.qp_state = IBV_QPS_RTR;
+	err = ibv_modify_qp(q->qp, &a, IBV_QP_STATE);
+	if (err)
+		return err;
+	a.qp_state = IBV_QPS_RTS;
+	a.sq_psn = 0;
+	return ibv_modify_qp(q->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+static int set_qp_state(struct verbs_qp *q, enum ibv_qp_state s)
+{
+	struct ibv_qp_attr a = {.qp_state = s};
+
+	return ibv_modify_qp(q->qp, &a, IBV_QP_STATE);
+}
+
+/* Not every device has room for payload in a work request: less is asked for until it agrees. */
+static int create(struct verbs_worker *w, struct verbs_qp *q, unsigned depth)
+{
+	for (unsigned inlined = 64;; inlined /= 2) {
+		struct ibv_qp_init_attr a = {
+			.qp_context = q,
+			.send_cq = w->send_cq,
+			.recv_cq = w->recv_cq,
+			.srq = w->srq,
+			.cap = {.max_send_wr = depth, .max_send_sge = VERBS_MAX_SGE, .max_inline_data = inlined},
+			.qp_type = IBV_QPT_UD,
+			.sq_sig_all = 0,
+		};
+		q->qp = ibv_create_qp(w->dev->pd, &a);
+		if (q->qp) {
+			q->max_inline = a.cap.max_inline_data;
+			return 0;
+		}
+		if (inlined == 0 || errno != EINVAL)
+			return errno;
+	}
+}
+
+int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_t pkey_index, unsigned depth,
+		 struct verbs_qp **out)
+{
+	struct verbs_qp *q = rte_zmalloc("ib_qp", sizeof(*q) + depth * sizeof(q->fifo[0]), RTE_CACHE_LINE_SIZE);
+
+	if (!q)
+		return ENOMEM;
+	q->handle = handle;
+	q->qkey = qkey;
+	q->pkey_index = pkey_index;
+	q->mask = depth - 1;
+	int err = create(w, q, depth);
+	if (!err)
+		err = to_rts(w, q);
+	if (err) {
+		if (q->qp)
+			ibv_destroy_qp(q->qp);
+		rte_free(q);
+		return err;
+	}
+	atomic_store_explicit(&w->qps[HANDLE_INDEX(handle)], q, memory_order_release);
+	*out = q;
+	return 0;
+}
+
+bool verbs_qp_drained(const struct verbs_qp *q)
+{
+	return atomic_load_explicit(&q->tail, memory_order_acquire) ==
+	       atomic_load_explicit(&q->head, memory_order_acquire);
+}
+
+/* Frees what the device forgot at the reset. The queue pair is down: the worker keeps off. */
+static void drop_rest(struct verbs_worker *w, struct verbs_qp *q)
+{
+	uint32_t head = atomic_load(&q->head), tail = atomic_load(&q->tail);
+
+	for (uint32_t i = tail; i != head; i++)
+		rte_pktmbuf_free(q->fifo[i & q->mask].mbuf);
+	atomic_fetch_add(&w->drops_reset, head - tail);
+	atomic_fetch_add(&w->cleared, head - tail);
+	atomic_store(&q->tail, head);
+}
+
+int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q)
+{
+	set_state(w, q, QP_DOWN);
+	int err = ibv_destroy_qp(q->qp);
+	if (err) {
+		atomic_store(&q->state, QP_UP);
+		return err;
+	}
+	atomic_store_explicit(&w->qps[HANDLE_INDEX(q->handle)], NULL, memory_order_seq_cst);
+	await_worker(w);
+	drop_rest(w, q);
+	rte_free(q);
+	return 0;
+}
+
+bool verbs_qp_take_error(struct verbs_qp *q)
+{
+	return atomic_exchange(&q->error, false);
+}
+
+void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q)
+{
+	set_state(w, q, QP_DRAINING);
+	set_qp_state(q, IBV_QPS_ERR); /* flushes the rest; it may be there already */
+}
+
+int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q)
+{
+	set_state(w, q, QP_DOWN);
+	int err = set_qp_state(q, IBV_QPS_RESET);
+	if (!err) {
+		drop_rest(w, q);
+		err = to_rts(w, q);
+	}
+	if (err)
+		return err;
+	atomic_store(&q->error, false);
+	set_state(w, q, QP_UP);
+	return 0;
+}
+
+void verbs_qp_fail(struct verbs_qp *q)
+{
+	set_qp_state(q, IBV_QPS_ERR);
+}
+
+void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q)
+{
+	mark_error(w, q);
+}

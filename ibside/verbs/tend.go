@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	tick        = time.Millisecond       // how often the door looks after its workers
+	portTick    = time.Second            // and after the port: a change of its MTU raises no event
+	retryAH     = 500 * time.Millisecond // until an address handle that failed may be asked for again
+	resolvers   = 32                     // address handles created at a time: each may block for a second
+	flushTime   = 100 * time.Millisecond // for the device to flush a failed queue pair
+	firstPause  = 2 * time.Millisecond   // before a queue pair that fails again is recovered, doubled each time
+	longestStop = 250 * time.Millisecond // of it: traffic goes on within a second of a fault's end
+	recoveries  = 64                     // steps of recoveries in a tick: others wait for the lock
+	goodAfter   = 2 * time.Second        // without an error: the next failure is a first one
+)
+
+// recovery is a failed queue pair's way back. It belongs to tend.
+type recovery struct {
+	failed  bool
+	next    time.Time     // not to be tried before
+	flushBy time.Time     // what the device has not flushed by then is dropped
+	pause   time.Duration // before the next recovery
+	upAt    time.Time     // when it last came back
+}
+
+// tend looks after the workers until ctx ends.
+func (d *Door) tend(ctx context.Context) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var down map[*queuePair]bool
+	free := make(chan struct{}, resolvers)
+	for nextPort := time.Now().Add(portTick); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.kick:
+			for q := range down {
+				q.next = time.Time{}
+			}
+		case <-ticker.C:
+		}
+		now := time.Now()
+		for _, w := range d.workers {
+			d.tendAHs(w, now, free)
+		}
+		down = d.recover(down, now)
+		if now.After(nextPort) {
+			nextPort = now.Add(portTick)
+			d.watchPort()
+		}
+	}
+}
+
+// watchPort finds what no event tells.
+func (d *Door) watchPort() {
+	before := d.Port().MTU
+	if err := d.refreshPort(); err != nil {
+		return // the next event or tick
+	}
+	if now := d.Port().MTU; now != before {
+		d.log.Info("ib_mtu", "port", d.cfg.name(), "from", before.Bytes(), "to", now.Bytes())
+	}
+}
+
+func (d *Door) tendAHs(w *worker, now time.Time, free chan struct{}) {
+	w.collectAsks()
+	w.collectRetired(now)
+	w.destroyRetired(now)
+	w.forgetFailed(now)
+	for len(w.asks) > 0 {
+		select {
+		case free <- struct{}{}:
+		default:
+			return // all at work; each comes to an end
+		}
+		ask := w.asks[0]
+		w.asks = w.asks[1:]
+		w.resolving.Go(func() {
+			d.resolve(w, ask)
+			<-free
+		})
+	}
+}
+
+var errNoSource = errors.New("the port has no GID that can talk to it")
+
+// resolve creates an address handle and answers the worker. When the GID table changes meanwhile, the index that it
+// began with may be another GID's: it begins again.
+func (d *Door) resolve(w *worker, ask askedAH) {
+	for {
+		before := d.gidGen.Load()
+		index, ok := ask.sgidIndex(), true
+		if p := d.Port(); index == 0 && ask.hasGRH() {
+			index, ok = sourceIndex(p.GIDs, p.Ethernet, p.GID, ask.dgid())
+		}
+		var ah retiredAH
+		err := errNoSource
+		if ok {
+			ah, err = d.createAH(ask, index)
+		}
+		if d.gidGen.Load() != before {
+			if err == nil {
+				ah.destroy()
+			}
+			continue
+		}
+		if err != nil {
+			d.counts.count(func(c *Counters) { c.AHsFailed++ })
+		}
+		if first := w.answer(ask, ah, time.Now().Add(retryAH)); first && err != nil {
+			d.log.Warn("peer_unreachable", "gid", ask.dgid(), "lid", ask.dlid(), "error", err)
+		}
+		return
+	}
+}
+
+// recover begins with the queue pairs that workers have marked, and goes on with those on their way back.
+func (d *Door) recover(down map[*queuePair]bool, now time.Time) map[*queuePair]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	budget := recoveries
+	for _, w := range d.workers {
+		if !w.sawErrors() {
+			continue
+		}
+		for _, q := range d.qps {
+			if budget == 0 {
+				w.lookAgain()
+				break
+			}
+			if q.w == w && q.takeError() && !q.failed {
+				budget--
+				q.fail(now)
+				if down == nil {
+					down = map[*queuePair]bool{}
+				}
+				down[q] = true
+				d.log.Warn("qp_error", "qpn", q.qpn, "worker", w.id, "recovery_in", q.next.Sub(now))
+			}
+		}
+	}
+	for q := range down {
+		if budget--; budget < 0 {
+			break // a map's order differs each time: all get their turn
+		}
+		if d.qps[q.handle] != q || d.bringBack(q, now) {
+			delete(down, q)
+		}
+	}
+	return down
+}
+
+// fail stops the queue pair and plans its recovery: at once after a first failure.
+func (q *queuePair) fail(now time.Time) {
+	if now.Sub(q.upAt) > goodAfter {
+		q.pause = 0
+	}
+	q.failed, q.next, q.flushBy = true, now.Add(q.pause), now.Add(flushTime)
+	q.pause = min(max(2*q.pause, firstPause), longestStop)
+	q.drain()
+}
+
+// bringBack takes the next step, and reports whether the queue pair is up.
+func (d *Door) bringBack(q *queuePair, now time.Time) bool {
+	if now.Before(q.next) || now.Before(q.flushBy) && !q.drained() {
+		return false
+	}
+	if err := q.cycle(); err != nil {
+		d.log.Error("qp_recovery", "qpn", q.qpn, "error", err)
+		q.next = now.Add(longestStop)
+		return false
+	}
+	q.failed, q.upAt = false, now
+	d.counts.count(func(c *Counters) { c.Recovered++ })
+	d.log.Info("qp_recovered", "qpn", q.qpn, "worker", q.w.id)
+	return true
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_mempool.h>
+
+#include "mock.h"
+
+struct mock mock;
+
+/* A completion queue. */
+struct mock_cq {
+	struct ibv_cq cq;
+	struct ibv_wc wc[MOCK_QUEUE];
+	unsigned first, n;
+};
+
+static struct mock_cq *recv_cq;
+static struct ibv_context context;
+static struct verbs_device device;
+
+static void put(struct mock_cq *c, const struct ibv_wc *wc)
+{
+	if (c->n == MOCK_QUEUE)
+		abort();
+	c->wc[(c->first + c->n++) % MOCK_QUEUE] = *wc;
+}
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct mock_cq *c = (struct mock_cq *)cq;
+	int got = 0;
+
+	for (; got < n && c->n > 0; got++, c->n--)
+		wc[got] = c->wc[c->first++ % MOCK_QUEUE];
+	return got;
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	mock.lists++;
+	for (; wr; wr = wr->next) {
+		if (mock.send_room == 0) {
+			*bad = wr;
+			return ENOMEM;
+		}
+		mock.send_room--;
+		unsigned i = (mock.send_first + mock.send_n++) % MOCK_QUEUE;
+		mock.sends[i] = *wr;
+		memcpy(mock.sges[i], wr->sg_list, (size_t)wr->num_sge * sizeof(*wr->sg_list));
+		mock.send_qp[i] = qp;
+	}
+	return 0;
+}
+
+static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	(void)srq;
+	for (; wr; wr = wr->next) {
+		if (mock.recv_room == 0) {
+			*bad = wr;
+			return ENOMEM;
+		}
+		mock.recv_room--;
+		unsigned i = (mock.recv_first + mock.recv_n++) % MOCK_QUEUE;
+		mock.recvs[i] = *wr;
+		mock.recv_sges[i] = *wr->sg_list;
+	}
+	return 0;
+}
+
+void mock_complete(unsigned n, enum ibv_wc_status status)
+{
+	for (; n > 0 && mock.send_n > 0; n--, mock.send_n--) {
+		unsigned i = mock.send_first++ % MOCK_QUEUE;
+		struct ibv_wc wc = {.wr_id = mock.sends[i].wr_id, .status = status, .qp_num = mock.send_qp[i]->qp_num};
+		if (status != IBV_WC_SUCCESS || mock.sends[i].send_flags & IBV_SEND_SIGNALED)
+			put((struct mock_cq *)mock.send_qp[i]->send_cq, &wc);
+	}
+}
+
+void mock_receive(const struct ibv_wc *like, const void *payload, unsigned len)
+{
+	if (mock.recv_n == 0)
+		abort();
+	unsigned i = mock.recv_first++ % MOCK_QUEUE;
+	struct ibv_wc wc = *like;
+
+	mock.recv_n--;
+	wc.wr_id = mock.recvs[i].wr_id;
+	wc.byte_len = IB_GRH_LEN + len;
+	if (wc.byte_len > mock.recv_sges[i].length)
+		abort();
+	memcpy((void *)(uintptr_t)(mock.recv_sges[i].addr + IB_GRH_LEN), payload, len);
+	put(recv_cq, &wc);
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int n, void *arg, struct ibv_comp_channel *ch, int vector)
+{
+	struct mock_cq *c = calloc(1, sizeof(*c));
+
+	(void)n;
+	(void)ch;
+	(void)vector;
+	c->cq.context = ctx;
+	c->cq.cq_context = arg;
+	recv_cq = c; /* the second of a worker's */
+	return &c->cq;
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	free(cq);
+	return 0;
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
+{
+	struct ibv_srq *s = calloc(1, sizeof(*s));
+
+	(void)pd;
+	(void)a;
+	s->context = &context;
+	return s;
+}
+
+int ibv_destroy_srq(struct ibv_srq *s)
+{
+	free(s);
+	mock.recv_n = 0;
+	return 0;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
+{
+	static uint32_t last = 0x100;
+
+	(void)pd;
+	if (a->cap.max_inline_data > 32) { /* a device that has less room for payload than is asked for */
+		errno = EINVAL;
+		return NULL;
+	}
+	struct ibv_qp *q = calloc(1, sizeof(*q));
+	q->context = &context;
+	q->send_cq = a->send_cq;
+	q->qp_num = ++last;
+	return q;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
+{
+	(void)mask;
+	qp->state = a->qp_state;
+	mock.transitions++;
+	return 0;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	free(qp);
+	return 0;
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
+{
+	(void)pd;
+	(void)a;
+	return NULL;
+}
+
+static void one_region(struct rte_mempool *mp, void *arg, struct rte_mempool_memhdr *h, unsigned i)
+{
+	(void)mp;
+	(void)arg;
+	device.mr[i] =
+		(struct verbs_mr){.start = (uintptr_t)h->addr, .end = (uintptr_t)h->addr + h->len, .lkey = 100 + i};
+	device.mrs = i + 1;
+}
+
+struct verbs_worker *mock_worker(struct rte_mempool *pool, const struct verbs_sizes *s, bool ethernet)
+{
+	struct verbs_worker *w = NULL;
+
+	memset(&mock, 0, sizeof(mock));
+	mock.send_room = mock.recv_room = MOCK_QUEUE;
+	context.ops.poll_cq = poll_cq;
+	context.ops.post_send = post_send;
+	context.ops.post_srq_recv = post_srq_recv;
+	device = (struct verbs_device){.ctx = &context, .pool = pool, .ethernet = ethernet, .port = 1};
+	atomic_store(&device.mtu, 1024);
+	rte_mempool_mem_iter(pool, one_region, NULL);
+	return verbs_worker_new(&device, s, &w) ? NULL : w;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A device that does what a test says: it keeps what is posted until the test completes it. It takes libibverbs' place,
+ * for what no device at hand shows: queues that fill, refusals in the middle of a list, completions that come late.
+ */
+#ifndef CAUSEWAY_VERBS_MOCK_H
+#define CAUSEWAY_VERBS_MOCK_H
+
+#include <rte_mbuf.h>
+
+#include "../manage.h"
+
+enum { MOCK_QUEUE = 4096 };
+
+/* What the device has been given and not yet carried out, and what the test looks at. */
+extern struct mock {
+	struct ibv_send_wr sends[MOCK_QUEUE];
+	struct ibv_sge sges[MOCK_QUEUE][VERBS_MAX_SGE];
+	struct ibv_qp *send_qp[MOCK_QUEUE];
+	unsigned send_first, send_n;
+	struct ibv_recv_wr recvs[MOCK_QUEUE];
+	struct ibv_sge recv_sges[MOCK_QUEUE];
+	unsigned recv_first, recv_n;
+	unsigned lists;       /* calls of post_send */
+	unsigned send_room;   /* sends that the next call takes; then it refuses */
+	unsigned recv_room;   /* the same for receives */
+	unsigned transitions; /* of queue pairs */
+} mock;
+
+/* Completes the n oldest sends: silently where they are not signalled and all is well. */
+void mock_complete(unsigned n, enum ibv_wc_status status);
+
+/* Receives a message of payload bytes into the oldest buffer. */
+void mock_receive(const struct ibv_wc *wc, const void *payload, unsigned len);
+
+/* Makes the device and a worker on it. */
+struct verbs_worker *mock_worker(struct rte_mempool *pool, const struct verbs_sizes *s, bool ethernet);
+
+#endif

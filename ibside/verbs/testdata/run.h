@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of cases.c's cases, and main. */
+static const struct {
+	const char *name;
+	void (*run)(void);
+	unsigned ah_entries;
+	bool ethernet;
+} cases[] = {
+	{"signals", signals, 64, true},
+	{"queue full", queue_full, 64, true},
+	{"refused", refused, 64, true},
+	{"error in a list", error_in_a_list, 64, true},
+	{"late completions", late_completions, 64, true},
+	{"handles held", handles_held, 64, true},
+	{"handles evicted", handles_evicted, VERBS_AH_WAYS, true},
+	{"handles of InfiniBand", handles_of_infiniband, 64, false},
+	{"memory", memory, 64, true},
+	{"receives", receives, 64, true},
+	{"no buffers", no_buffers, 64, true},
+	{"closed with work left", closed_with_work_left, 64, true},
+};
+
+static void run_case(unsigned i)
+{
+	struct verbs_sizes s = {.qps = 8, .receives = RECEIVES, .sends = 256, .ah_entries = cases[i].ah_entries};
+
+	running = cases[i].name;
+	w = mock_worker(pool, &s, cases[i].ethernet);
+	WANT(w);
+	for (unsigned k = 0; k < 4; k++)
+		WANT(verbs_qp_new(w, 1 << HANDLE_INDEX_BITS | (k + 1), 0x1234, 0, DEPTH, &qp[k]) == 0);
+	WANT(qp[0]->max_inline == 0 || qp[0]->max_inline <= 32);
+	cases[i].run();
+	check_end();
+	WANT(rte_mempool_in_use_count(pool) == 0);
+	printf("%s: ok\n", running);
+}
+
+int main(void)
+{
+	static char *args[] = {"cases", "--no-huge", "--no-pci",     "--no-shconf",
+			       "-m",    "64",        "--lcores=0@0", "--log-level=error"};
+
+	if (rte_eal_init(sizeof(args) / sizeof(args[0]), args) < 0)
+		return 2;
+	pool = rte_pktmbuf_pool_create("packets", 1023, 0, 0, RTE_PKTMBUF_HEADROOM + IB_GRH_LEN + 1024, SOCKET_ID_ANY);
+	running = "start";
+	WANT(pool);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		run_case(i);
+	return 0;
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"causeway/ibside/fabric/door/doortest"
+	"causeway/ibside/ib"
+)
+
+// TestTurmoil has a worker send without a pause while management makes, fails, recovers and destroys the queue pairs under
+// its feet, forgets its address handles and joins groups. The books and the mempool tell at the end whether anything was
+// lost or freed twice.
+func TestTurmoil(t *testing.T) {
+	a, b := newSide(t, Config{StandIns: 64}), newSide(t, Config{})
+	_, dst := b.standIn(t, 0, testQKey)
+	var mu sync.Mutex
+	var handles []uint32
+	for range 8 {
+		h, _ := a.standIn(t, 0, testQKey)
+		handles = append(handles, h)
+	}
+	pick := func() uint32 {
+		mu.Lock()
+		defer mu.Unlock()
+		return handles[rand.IntN(len(handles))]
+	}
+	var stop atomic.Bool
+	var worker sync.WaitGroup
+	worker.Go(func() { playWorker(a, b, pick, dst, &stop) })
+	start := time.Now()
+	for n := 0; time.Since(start) < 4*time.Second; n++ {
+		h := pick()
+		a.mu.Lock()
+		if q := a.qps[h]; q != nil && n%3 == 0 {
+			q.injectFailure()
+			q.markError()
+		}
+		a.mu.Unlock()
+		if n%5 == 0 {
+			a.HandleEvent(Event{Kind: EventGID, Worker: -1})
+		}
+		if n%7 == 0 {
+			mu.Lock()
+			i := rand.IntN(len(handles))
+			if err := a.DestroyStandIn(handles[i]); err != nil {
+				t.Error(err)
+			}
+			handles[i], _ = a.standIn(t, 0, testQKey)
+			mu.Unlock()
+		}
+		if n%11 == 0 {
+			if _, err := a.Join(t.Context(), groupGID(n%3), groupQKey, ib.PKeyDefault, 0, true, true); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	stop.Store(true)
+	worker.Wait()
+	c := a.quiet(t)
+	t.Logf("%+v", c)
+	if c.Sent < 100 || c.Recovered < 10 {
+		t.Errorf("hardly anything happened: %+v", c)
+	}
+	b.poll(0, 10000, 50*time.Millisecond)
+	flow(t, a, b, pick(), dst, 2*time.Second)
+}
+
+// playWorker is both doors' worker, in one thread.
+func playWorker(a, b *side, pick func() uint32, dst ib.QPN, stop *atomic.Bool) {
+	for !stop.Load() {
+		var burst []doortest.Send
+		for range 16 {
+			m, err := a.pool.Alloc([]byte("turmoil"))
+			if err != nil {
+				break
+			}
+			s := a.to(pick(), dst, 0, doortest.SendGRH)
+			s.Mbuf = m
+			burst = append(burst, s)
+		}
+		doortest.Post(a.Pointer(0), burst)
+		doortest.Free(a.Pointer(0))
+		b.poll(0, 64, time.Millisecond)
+	}
+}

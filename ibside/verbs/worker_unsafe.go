@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+// #include "manage.h"
+import "C"
+
+import (
+	"errors"
+	"sync"
+	"time"
+	"unsafe"
+
+	"causeway/ibside/ib"
+)
+
+// worker is one worker's share of the door.
+type worker struct {
+	id     int
+	c      *C.struct_verbs_worker
+	free   []uint32 // indices of queue pairs, under Door.mu
+	used   []uint8  // how often each index has been used, under Door.mu
+	errors uint64   // as last seen, by tend
+
+	answering sync.Mutex      // the ring of answers has one producer
+	failed    []failedAH      // under answering
+	failing   map[ahPeer]bool // under answering: peers whose last address handle failed
+	asks      []askedAH       // by tend alone
+	retired   []retiredAH     // by tend alone
+	resolving sync.WaitGroup  // address handles being created
+}
+
+// askedAH is an address handle that the worker misses.
+type askedAH struct{ c *C.struct_ah_entry }
+
+// ahPeer is whom an address handle is for.
+type ahPeer struct {
+	gid ib.GID
+	lid ib.LID
+}
+
+// failedAH is one that could not be had; the worker may ask again from then on.
+type failedAH struct {
+	ask  askedAH
+	till time.Time
+}
+
+// retiredAH is one that the worker does not use any more.
+type retiredAH struct {
+	c    *C.struct_ibv_ah
+	till time.Time
+}
+
+func (d *Door) newWorker(id int) (*worker, error) {
+	w := &worker{id: id, used: make([]uint8, d.cfg.StandIns+1), failing: map[ahPeer]bool{}}
+	for i := d.cfg.StandIns; i > 0; i-- {
+		w.free = append(w.free, uint32(i))
+	}
+	sizes := C.struct_verbs_sizes{
+		worker: C.uint(id), qps: C.uint(d.cfg.StandIns), receives: C.uint(d.cfg.Receives), sends: C.uint(d.cfg.Sends),
+		ah_entries: C.uint(d.cfg.AHs),
+	}
+	return w, errno(C.verbs_worker_new(d.dev.c, &sizes, &w.c))
+}
+
+// Pointer returns the struct ib_door of a worker, for its C. It is valid until Close.
+func (d *Door) Pointer(worker int) unsafe.Pointer { return unsafe.Pointer(&d.workers[worker].c.door) }
+
+// stopAndFree ends the worker's share, and hands its last counters to keep.
+func (w *worker) stopAndFree(keep func(*Counters)) error {
+	w.resolving.Wait()
+	if w.c == nil {
+		return nil
+	}
+	err := errno(C.verbs_worker_stop(w.c))
+	C.verbs_ah_release(w.c)
+	w.collectRetired(time.Now())
+	for _, r := range w.retired {
+		err = errors.Join(err, errno(C.ibv_destroy_ah(r.c)))
+	}
+	var last Counters
+	w.counters(&last)
+	keep(&last)
+	C.verbs_worker_free(w.c)
+	w.c = nil
+	return err
+}
+
+// collectAsks takes over what the worker misses.
+func (w *worker) collectAsks() {
+	for {
+		e := C.verbs_ah_next_ask(w.c)
+		if e == nil {
+			return
+		}
+		w.asks = append(w.asks, askedAH{e})
+	}
+}
+
+// collectRetired takes over what the worker has done with.
+func (w *worker) collectRetired(now time.Time) {
+	for {
+		ah := C.verbs_ah_next_retired(w.c)
+		if ah == nil {
+			return
+		}
+		w.retired = append(w.retired, retiredAH{ah, now.Add(graceForAHs)})
+	}
+}
+
+// destroyRetired destroys those whose time is up. They are in order of time.
+func (w *worker) destroyRetired(now time.Time) {
+	for len(w.retired) > 0 && now.After(w.retired[0].till) {
+		C.ibv_destroy_ah(w.retired[0].c)
+		w.retired = w.retired[1:]
+	}
+}
+
+// forgetFailed lets the worker ask again.
+func (w *worker) forgetFailed(now time.Time) {
+	w.answering.Lock()
+	defer w.answering.Unlock()
+	for len(w.failed) > 0 && now.After(w.failed[0].till) {
+		C.verbs_ah_answer(w.c, w.failed[0].ask.c, nil)
+		w.failed = w.failed[1:]
+	}
+}
+
+func (a askedAH) dgid() ib.GID    { return gidOf(&a.c.key.ah.dgid) }
+func (a askedAH) sgidIndex() int  { return int(a.c.key.ah.sgid_index) }
+func (a askedAH) hasGRH() bool    { return a.c.key.global != 0 }
+func (a askedAH) dlid() ib.LID    { return ib.LID(a.c.key.ah.dlid) }
+func (r retiredAH) destroy() bool { return C.ibv_destroy_ah(r.c) == 0 }
+
+// createAH may take a second.
+func (d *Door) createAH(a askedAH, sgidIndex int) (retiredAH, error) {
+	var ah *C.struct_ibv_ah
+	err := errno(C.verbs_ah_create(d.dev.c, &a.c.key, C.uint(sgidIndex), &ah))
+	return retiredAH{c: ah}, err
+}
+
+// answer hands the address handle, or that there is none, to the worker. It reports whether the peer was reachable before,
+// or has not been heard of.
+func (w *worker) answer(a askedAH, ah retiredAH, retryAt time.Time) bool {
+	w.answering.Lock()
+	defer w.answering.Unlock()
+	peer := ahPeer{a.dgid(), a.dlid()} // the entry is the worker's after the answer
+	failing := w.failing[peer]
+	if ah.c == nil {
+		w.failed = append(w.failed, failedAH{a, retryAt})
+		w.failing[peer] = true
+	} else {
+		delete(w.failing, peer)
+	}
+	C.verbs_ah_answer(w.c, a.c, ah.c)
+	return !failing
+}
+
+// retryFailed lets the worker ask again at once: the port has changed.
+func (w *worker) retryFailed() {
+	w.answering.Lock()
+	defer w.answering.Unlock()
+	for i := range w.failed {
+		w.failed[i].till = time.Time{}
+	}
+}
+
+// forgetAHs makes the worker ask for all its address handles anew.
+func (w *worker) forgetAHs() { C.verbs_ah_forget_all(w.c) }
+
+// sawErrors reports whether the worker has marked queue pairs since the last call.
+func (w *worker) sawErrors() bool {
+	n := uint64(C.verbs_errors(w.c))
+	changed := n != w.errors
+	w.errors = n
+	return changed
+}
+
+// lookAgain makes the next sawErrors report true.
+func (w *worker) lookAgain() { w.errors-- }
+
+// queuePair is a QP, a stand-in or one for multicast.
+type queuePair struct {
+	c      *C.struct_verbs_qp
+	w      *worker
+	handle uint32
+	qpn    ib.QPN
+	recovery
+}
+
+// createQP has Door.mu.
+func (d *Door) createQP(w *worker, qkey ib.QKey, pkeyIndex uint16) (*queuePair, error) {
+	if len(w.free) == 0 {
+		return nil, errAllInUse
+	}
+	index := w.free[len(w.free)-1]
+	w.used[index]++
+	q := &queuePair{w: w, handle: uint32(w.id)<<26 | uint32(w.used[index])<<C.HANDLE_INDEX_BITS | index}
+	err := errno(C.verbs_qp_new(w.c, C.uint32_t(q.handle), C.uint32_t(qkey), C.uint16_t(pkeyIndex), C.uint(d.cfg.SendDepth), &q.c))
+	if err != nil {
+		return nil, err
+	}
+	w.free = w.free[:len(w.free)-1]
+	q.qpn = ib.QPN(q.c.qp.qp_num)
+	d.qps[q.handle] = q
+	return q, nil
+}
+
+// destroyQP has Door.mu.
+func (d *Door) destroyQP(q *queuePair) error {
+	if err := errno(C.verbs_qp_destroy(q.w.c, q.c)); err != nil {
+		return err
+	}
+	delete(d.qps, q.handle)
+	q.w.free = append(q.w.free, q.handle&(C.HANDLE_INDICES-1))
+	return nil
+}
+
+func (q *queuePair) takeError() bool { return bool(C.verbs_qp_take_error(q.c)) }
+func (q *queuePair) markError()      { C.verbs_mark_error(q.w.c, q.c) }
+func (q *queuePair) drain()          { C.verbs_qp_drain(q.w.c, q.c) }
+func (q *queuePair) drained() bool   { return bool(C.verbs_qp_drained(q.c)) }
+func (q *queuePair) cycle() error    { return errno(C.verbs_qp_cycle(q.w.c, q.c)) }
+
+// injectFailure puts the QP in the error state, as a device does: for tests.
+func (q *queuePair) injectFailure() { C.verbs_qp_fail(q.c) }
+
+// dropNames are the drops' names and sentences, in the order of their enums.
+var sendDropNames, recvDropNames = dropNames()
+
+func dropNames() (send, recv []string) {
+	for i := range C.SEND_DROPS {
+		send = append(send, C.GoString(C.verbs_send_drop_name(C.uint(i))))
+	}
+	for i := range C.RECV_DROPS {
+		recv = append(recv, C.GoString(C.verbs_recv_drop_name(C.uint(i))))
+	}
+	return send, recv
+}
+
+// counters adds the worker's to sum.
+func (w *worker) counters(sum *Counters) {
+	if w.c == nil {
+		return
+	}
+	var c C.struct_verbs_counters
+	C.verbs_counters_read(w.c, &c)
+	sum.Posted += uint64(c.posted)
+	sum.Sent += uint64(c.sent)
+	sum.Received += uint64(c.received)
+	sum.Delivered += uint64(c.delivered)
+	for i, name := range sendDropNames {
+		sum.SendDrops.add(name, uint64(c.send_drops[i]))
+	}
+	for i, name := range recvDropNames {
+		sum.Drops.add(name, uint64(c.recv_drops[i]))
+	}
+	sum.Lists += uint64(c.lists)
+	sum.Inlined += uint64(c.inlined)
+	sum.AHsAsked += uint64(c.asked)
+	sum.AHsEvicted += uint64(c.evicted)
+	sum.NoBuffers += uint64(c.no_buffers)
+}

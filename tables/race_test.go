@@ -108,7 +108,8 @@ func TestReadersNotice(t *testing.T) {
 				t.Fatalf("table.c has no %q any more: break it elsewhere", m.old)
 			}
 			program := compile(t, "race.c", broken, sanitizers[m.sanitizer].flags...)
-			for range 5 { // a race needs some luck to be met
+			const tries = 40 // a race needs some luck to be met; most are at the first
+			for range tries {
 				if out, err := runProgram(t, program); err != nil {
 					t.Log(firstLines(out, 3))
 					return

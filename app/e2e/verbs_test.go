@@ -17,18 +17,20 @@ import (
 // with itself, and with the kernel of host A. The tests of its C side alone need a compiler and stay outside.
 func TestVerbsDoor(t *testing.T) {
 	r, a, _ := theRig(t)
-	const own, peer, group = "10.9.0.7", "10.9.0.1", "239.7.7.7"
+	// Addresses that no bridge has answered for: A would still know the bridge by them.
+	const own, own6, peer, group = "10.9.0.17", "fd09::17", "10.9.0.1", "239.7.7.7"
 	binary := filepath.Join(t.TempDir(), "verbs.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", binary, "causeway/ibside/verbs").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
 	}
 	v, err := r.BootBridgeGuest(t.Context(), GuestConfig{
-		Name: "V", MiB: 1536, NICs: []NIC{{MTU: hostMTU, RDMA: true, Addrs: []string{own + "/24", "fd09::7/64"}}},
+		Name: "V", MiB: 1536, NICs: []NIC{{MTU: hostMTU, RDMA: true, Addrs: []string{own + "/24", own6 + "/64"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer v.Stop()
+	forgetNeighbours(t, a)
 	path, err := v.Put(t.Context(), binary)
 	if err != nil {
 		t.Fatal(err)

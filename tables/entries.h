@@ -31,6 +31,7 @@ enum {
 
 	NODE_BRIDGE = 1, /* another bridge of ours: what it sends has been through a bridge */
 	NODE_GRH = 2,    /* sends to it carry a GRH */
+	NODE_OWN = 4,    /* a source that is the bridge's own port */
 
 	GROUP_TO_IB = 1,
 	GROUP_TO_ROCE = 2,
@@ -56,7 +57,9 @@ struct standin_entry {
 	uint32_t qp;     /* the door's handle */
 	uint32_t qpn;    /* on IB */
 	uint16_t worker; /* whose QP it is */
-	uint8_t spare[26];
+	uint8_t source;  /* which of the port's GIDs it sends from, as the door numbers them */
+	uint8_t used;    /* atomic; see table_mark_used */
+	uint8_t spare[24];
 };
 
 struct node_entry {
@@ -92,7 +95,8 @@ struct standin_qp_entry {
 	uint32_t qpn;  /* the RoCE host's */
 	uint32_t qkey; /* of the RoCE host's QP */
 	uint8_t version;
-	uint8_t spare[3];
+	uint8_t used; /* atomic; see table_mark_used */
+	uint8_t spare[2];
 };
 
 struct source_entry {

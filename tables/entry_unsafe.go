@@ -79,6 +79,8 @@ func standInEntry(s *StandIn, id uint32) (e entry) {
 		qp:     C.uint32_t(s.QP),
 		qpn:    C.uint32_t(s.QPN),
 		worker: C.uint16_t(s.Worker),
+		source: C.uint8_t(s.Source),
+		used:   1,
 	}
 	return e
 }
@@ -92,6 +94,7 @@ func standInQPEntry(s *StandIn, l2 uint64, id uint32) (e entry) {
 		qpn:     C.uint32_t(s.HostQPN),
 		qkey:    C.uint32_t(s.QKey),
 		version: C.uint8_t(s.Version),
+		used:    1,
 	}
 	return e
 }
@@ -118,6 +121,11 @@ func sourceEntry(k C.struct_table_key, n *Node, id uint32) (e entry) {
 		id:    C.uint32_t(id),
 		flags: nodeFlags(n),
 	}
+	return e
+}
+
+func ownEntry(k C.struct_table_key) (e entry) {
+	*as[C.struct_source_entry](&e) = C.struct_source_entry{key: k, flags: C.NODE_OWN}
 	return e
 }
 

@@ -48,11 +48,12 @@ func (t *Tables) LookupStandIn(host netip.Addr, hostQPN ib.QPN) (s StandIn, id u
 		return StandIn{}, 0, false
 	}
 	c := as[C.struct_standin_entry](&e)
-	s = StandIn{Host: goAddr(c.key.addr), HostQPN: ib.QPN(c.key.number), QP: uint32(c.qp), QPN: ib.QPN(c.qpn), Worker: int(c.worker)}
+	s = StandIn{Host: goAddr(c.key.addr), HostQPN: ib.QPN(c.key.number), QP: uint32(c.qp), QPN: ib.QPN(c.qpn), Worker: int(c.worker),
+		Source: uint8(c.source)}
 	return s, uint32(c.id), true
 }
 
-// LookupStandInQP reads the shelf standin_qps: all but QP and Worker, and the host's MAC and VLAN.
+// LookupStandInQP reads the shelf standin_qps: all but QP, Worker and Source, and the host's MAC and VLAN.
 func (t *Tables) LookupStandInQP(qpn ib.QPN) (s StandIn, h Host, id uint32, ok bool) {
 	e, ok := look(&t.c.standin_qps, numberKey(uint64(qpn)))
 	if !ok {
@@ -62,6 +63,18 @@ func (t *Tables) LookupStandInQP(qpn ib.QPN) (s StandIn, h Host, id uint32, ok b
 	ip := goAddr(c.ip)
 	s = StandIn{Host: ip, HostQPN: ib.QPN(c.qpn), QPN: ib.QPN(c.key.number), QKey: ib.QKey(c.qkey), Version: uint8(c.version)}
 	return s, Host{IP: ip, MAC: macOf(c.l2), VLAN: vlanOf(c.l2)}, uint32(c.id), true
+}
+
+// MarkUsed marks a stand-in as a worker does that sends from it.
+func (t *Tables) MarkUsed(host netip.Addr, hostQPN ib.QPN) {
+	out, none := addrKey(host, uint64(hostQPN)), numberKey(0)
+	C.tables_mark_used(t.c, &out, &none)
+}
+
+// MarkUsedQP marks a stand-in as a worker does that receives by it.
+func (t *Tables) MarkUsedQP(qpn ib.QPN) {
+	none, in := numberKey(0), numberKey(uint64(qpn))
+	C.tables_mark_used(t.c, &none, &in)
 }
 
 // LookupNode reads the shelf nodes: all but the node's other IP address.
@@ -105,7 +118,7 @@ func (t *Tables) lookupSource(k C.struct_table_key) (n Node, id uint32, ok bool)
 	}
 	c := as[C.struct_source_entry](&e)
 	n = Node{IP4: goAddr(c.ip4), IP6: goAddr(c.ip6), GRH: c.flags&C.NODE_GRH != 0, Bridge: c.flags&C.NODE_BRIDGE != 0}
-	return n, uint32(c.id), true
+	return n, uint32(c.id), c.flags&C.NODE_OWN == 0
 }
 
 // LookupGroup reads the shelf groups: what matters towards IB.

@@ -29,7 +29,7 @@ func checkShelves(t rapid.TB, s *Tables, m *model) {
 	for k, x := range m.standIns {
 		a, id, ok := s.LookupStandIn(k.host, k.qpn)
 		b, h, idB, okB := s.LookupStandInQP(x.QPN)
-		b.QP, b.Worker, a.QKey, a.Version = x.QP, x.Worker, x.QKey, x.Version
+		b.QP, b.Worker, b.Source, a.QKey, a.Version = x.QP, x.Worker, x.Source, x.QKey, x.Version
 		if !ok || !okB || a != x || b != x || id != idB || h.MAC != m.hosts[k.host].MAC {
 			t.Fatalf("stand-in %v: %+v id %d, %+v id %d to %x", &x, a, id, b, idB, h.MAC)
 		}

@@ -75,6 +75,9 @@ func (t *Tables) PutNode(n Node) (id uint32, err error) {
 	if err := n.check(); err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
 	}
+	if slices.Contains(t.own.GIDs, n.GID) {
+		return 0, fmt.Errorf("tables: node %v: the bridge's own port has this gid; give the node's", &n)
+	}
 	r, err := t.nodeToReplace(&n)
 	if err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
@@ -129,13 +132,14 @@ func (t *Tables) placeNode(n *Node, r *node) (id uint32, err error) {
 	var c changes
 	sharers := slices.DeleteFunc(slices.Clone(t.lids[n.LID]), func(o *node) bool { return o == r })
 	c.put(&t.c.sources, "sources", sourceEntry(gidKey(n.GID), n, id))
-	if len(sharers) == 0 && n.LID != 0 {
+	named := n.LID != 0 && n.LID != t.own.LID
+	if named && len(sharers) == 0 {
 		c.put(&t.c.sources, "sources", sourceEntry(numberKey(uint64(n.LID)), n, id))
 	}
 	for _, ip := range n.ips() {
 		c.put(&t.c.nodes, "nodes", nodeEntry(ip, n, id))
 	}
-	if len(sharers) > 0 {
+	if named && len(sharers) > 0 {
 		c.delete(&t.c.sources, numberKey(uint64(n.LID)))
 	}
 	if r != nil {
@@ -174,6 +178,9 @@ func (t *Tables) forgetNode(r *node) {
 // settleLID makes a LID that a node left name the one node that still has it, or none. There may be no slot for
 // that entry before readers have moved on; Reclaim then tries again.
 func (t *Tables) settleLID(lid ib.LID) {
+	if lid == t.own.LID {
+		return
+	}
 	var c changes
 	key := numberKey(uint64(lid))
 	if sharers := t.lids[lid]; len(sharers) == 1 {
@@ -195,7 +202,7 @@ func (t *Tables) DeleteNode(ip netip.Addr) error {
 	}
 	var c changes
 	t.deleteStale(&c, r, &Node{})
-	if r.LID != 0 {
+	if r.LID != 0 && r.LID != t.own.LID {
 		c.delete(&t.c.sources, numberKey(uint64(r.LID)))
 	}
 	if err := c.apply(); err != nil {

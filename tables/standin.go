@@ -24,6 +24,7 @@ type StandIn struct {
 	QKey    ib.QKey // of the RoCE host's QP
 	Worker  int     // whose QP it is
 	Version uint8   // of RoCE towards the host, 1 or 2
+	Source  uint8   // which of the IB port's GIDs it sends from, as the door numbers them
 }
 
 type standInKey struct {
@@ -142,6 +143,16 @@ func (t *Tables) FindStandInQP(qpn ib.QPN) (s StandIn, id uint32, ok bool) {
 		return r.StandIn, r.id, true
 	}
 	return StandIn{}, 0, false
+}
+
+// TakeUsed reports whether something has crossed by a stand-in since it was asked last, or made.
+func (t *Tables) TakeUsed(hostIP netip.Addr, hostQPN ib.QPN) bool {
+	r := t.standIns[standInKey{hostIP.Unmap(), hostQPN}]
+	if r == nil {
+		return false
+	}
+	out, in := addrKey(r.Host, uint64(r.HostQPN)), numberKey(uint64(r.QPN))
+	return C.tables_take_used(t.c, &out, &in) != 0
 }
 
 // AllStandIns yields every stand-in, in no order.

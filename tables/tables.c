@@ -48,7 +48,7 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 	err = err || table_init(&t->nodes, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[8]);
 	err = err || table_init(&t->groups, t->rcu, slots_for(c->max_groups), &seeds[12]);
 	err = err || table_init(&t->standin_qps, t->rcu, slots_for(c->max_standins), &seeds[16]);
-	err = err || table_init(&t->sources, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[20]);
+	err = err || table_init(&t->sources, t->rcu, slots_for(2 * (uint64_t)c->max_nodes + TABLES_OWN), &seeds[20]);
 	err = err || table_init(&t->mgids, t->rcu, slots_for(c->max_groups), &seeds[24]);
 	if (err) {
 		tables_free(t);
@@ -109,6 +109,37 @@ int tables_move_standin_qp(struct tables *t, const struct table_key *key, uint64
 	if (e != NULL)
 		__atomic_store_n(&e->l2, l2, __ATOMIC_RELAXED);
 	return e != NULL;
+}
+
+static int take_used(uint8_t *used)
+{
+	return __atomic_exchange_n(used, 0, __ATOMIC_RELAXED);
+}
+
+void tables_mark_used(const struct tables *t, const struct table_key *standin, const struct table_key *qp)
+{
+	const struct standin_entry *out =
+		(const struct standin_entry *)table_find(&t->standins, table_hash(&t->standins, standin), standin);
+	const struct standin_qp_entry *in =
+		(const struct standin_qp_entry *)table_find(&t->standin_qps, table_hash(&t->standin_qps, qp), qp);
+
+	if (out != NULL)
+		table_mark_used(&out->used);
+	if (in != NULL)
+		table_mark_used(&in->used);
+}
+
+int tables_take_used(struct tables *t, const struct table_key *standin, const struct table_key *qp)
+{
+	struct standin_entry *out = (struct standin_entry *)find_to_change(&t->standins, standin);
+	struct standin_qp_entry *in = (struct standin_qp_entry *)find_to_change(&t->standin_qps, qp);
+	int used = 0;
+
+	if (out != NULL)
+		used |= take_used(&out->used);
+	if (in != NULL)
+		used |= take_used(&in->used);
+	return used;
 }
 
 int tables_copy(const struct table *t, const struct table_key *key, uint64_t entry[TABLE_ENTRY / 8])

@@ -88,6 +88,7 @@ type Tables struct {
 	gids       map[ib.GID]*node
 	lids       map[ib.LID][]*node
 	lidsDue    map[ib.LID]struct{} // see settleLID
+	own        Own
 	groups     map[netip.Addr]*group
 	mgids      map[ib.GID]*group
 

@@ -39,4 +39,12 @@ static inline uint64_t table_l2(const uint64_t *l2)
 	return __atomic_load_n(l2, __ATOMIC_RELAXED);
 }
 
+/* Says that something has crossed by a stand-in's entry. Its worker calls it for every packet, and writes only after
+ * management has looked, so that the cache line is rarely dirty. */
+static inline void table_mark_used(const uint8_t *used)
+{
+	if (!__atomic_load_n(used, __ATOMIC_RELAXED))
+		__atomic_store_n((uint8_t *)(uintptr_t)used, 1, __ATOMIC_RELAXED);
+}
+
 #endif

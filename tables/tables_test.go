@@ -46,7 +46,7 @@ var (
 	mac2 = [6]byte{0xfe, 0xff, 0xee, 0xdd, 0xcc, 0xbb}
 
 	someHost    = Host{IP: addr("10.9.0.1"), MAC: mac1, VLAN: 4094, Version: 2, Static: true}
-	someStandIn = StandIn{Host: addr("10.9.0.1"), HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, QKey: 0x89abcdef, Worker: 65535, Version: 1}
+	someStandIn = StandIn{Host: addr("10.9.0.1"), HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, QKey: 0x89abcdef, Worker: 65535, Version: 1, Source: 255}
 	someNode    = Node{IP4: addr("10.9.0.7"), IP6: addr("fd09::7"), GID: ib.GID{0xfe, 0x80, 15: 7}, LID: 0xbfff, SL: 15, GRH: true}
 	someGroup   = Group{IP: addr("239.1.2.3"), MGID: ib.GID{0xff, 0x12, 0xa0, 0x1b, 15: 3}, MLID: 0xc001, SL: 14, TClass: 0xb8, HopLimit: 255,
 		QKey: 0x01234567, RoCEQKey: 0x76543210, MTUToIB: 4096, MTUToRoCE: 1024, VLAN: 7, Version: 1, ToIB: true, RewriteImm: true}
@@ -61,7 +61,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	id = must(t)(s.PutStandIn(someStandIn))
 	if x, got, ok := s.LookupStandIn(someStandIn.Host, someStandIn.HostQPN); !ok || got != id || x !=
-		(StandIn{Host: someStandIn.Host, HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, Worker: 65535}) {
+		(StandIn{Host: someStandIn.Host, HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, Worker: 65535, Source: 255}) {
 		t.Errorf("standins: %+v, id %d, %v", x, got, ok)
 	}
 	x, h, got, ok := s.LookupStandInQP(someStandIn.QPN)

@@ -17,6 +17,7 @@ struct tables_config {
 
 enum {
 	TABLES_N = 7,
+	TABLES_OWN = 260, /* sources that are the bridge's own: the GIDs that verbs can name, and the LID */
 };
 
 /* Makes empty tables, with seeds for TABLES_N tables. Returns NULL when there is no memory. */
@@ -35,6 +36,12 @@ int tables_passed(struct tables *t, uint64_t token);
 /* Stores a new l2 word in the entry of a key, atomically under its readers. False when there is no such entry. */
 int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2);
 int tables_move_standin_qp(struct tables *t, const struct table_key *key, uint64_t l2);
+
+/* Whether something has crossed by the entries of a stand-in since the last time. */
+int tables_take_used(struct tables *t, const struct table_key *standin, const struct table_key *qp);
+
+/* Marks the entries of the keys that are there, for readers that are not C. */
+void tables_mark_used(const struct tables *t, const struct table_key *standin, const struct table_key *qp);
 
 /* Copies the entry of key as a reader finds it; false when there is none. For the writer's thread or a reader. */
 int tables_copy(const struct table *t, const struct table_key *key, uint64_t entry[TABLE_ENTRY / 8]);

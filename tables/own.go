@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+/*
+#include "tables_write.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"slices"
+
+	"causeway/ibside/ib"
+)
+
+// MaxOwnGIDs is how many GIDs of the bridge's own port the shelves have room for: as many as verbs can send from.
+const MaxOwnGIDs = 256
+
+// Own is what the bridge's own IB port goes by. A message from there is an echo of what the bridge has sent. Another port
+// may share its LID (a virtual function): without a GRH, messages from there are taken for the bridge's.
+type Own struct {
+	LID  ib.LID   // 0: none
+	GIDs []ib.GID // each once
+}
+
+func (o *Own) keys() (keys []C.struct_table_key) {
+	for _, g := range o.GIDs {
+		keys = append(keys, gidKey(g))
+	}
+	if o.LID != 0 {
+		keys = append(keys, numberKey(uint64(o.LID)))
+	}
+	return keys
+}
+
+// SetOwn says what the bridge's own port goes by from now on. It fails, and changes nothing, when that is a node's.
+func (t *Tables) SetOwn(o Own) error {
+	if len(o.GIDs) > MaxOwnGIDs {
+		return fmt.Errorf("tables: %d GIDs of the bridge's own port; give at most %d", len(o.GIDs), MaxOwnGIDs)
+	}
+	for _, g := range o.GIDs {
+		if n := t.gids[g]; n != nil {
+			return fmt.Errorf("tables: gid %v is the bridge's own port's, and the node's of %v; correct that node", g, n.ips())
+		}
+	}
+	var c changes
+	kept := o.keys()
+	for _, k := range kept {
+		c.put(&t.c.sources, "sources", ownEntry(k))
+	}
+	for _, k := range t.own.keys() {
+		if !slices.Contains(kept, k) {
+			c.delete(&t.c.sources, k)
+		}
+	}
+	if err := c.apply(); err != nil {
+		return fmt.Errorf("tables: the bridge's own port: %w", err)
+	}
+	old := t.own.LID
+	t.own = Own{o.LID, slices.Clone(o.GIDs)}
+	if old != o.LID && len(t.lids[old]) > 0 {
+		t.settleLID(old)
+	}
+	return nil
+}
+
+// LookupOwn reads the shelf sources: whether a GID is the bridge's own port's.
+func (t *Tables) LookupOwn(gid ib.GID) bool { return t.lookupOwn(gidKey(gid)) }
+
+// LookupOwnLID is LookupOwn for a LID.
+func (t *Tables) LookupOwnLID(lid ib.LID) bool { return t.lookupOwn(numberKey(uint64(lid))) }
+
+func (t *Tables) lookupOwn(k C.struct_table_key) bool {
+	e, ok := look(&t.c.sources, k)
+	return ok && as[C.struct_source_entry](&e).flags&C.NODE_OWN != 0
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+import (
+	"strings"
+	"testing"
+
+	"causeway/ibside/ib"
+)
+
+func gidOf(last byte) ib.GID { return ib.GID{0xfe, 0x80, 15: last} }
+
+// The bridge's own GIDs and LID are found as such, follow SetOwn, and never pass for a node's.
+func TestOwn(t *testing.T) {
+	s := newTables(t, Config{MaxNodes: 4})
+	set := func(lid ib.LID, last ...byte) error { return s.SetOwn(ownOf(lid, last...)) }
+	check := func(lid ib.LID, own string) {
+		t.Helper()
+		checkOwn(t, s, lid, own)
+	}
+	for _, step := range []struct {
+		lid  ib.LID
+		gids []byte
+		own  string
+	}{{4, []byte{1, 2}, "12"}, {5, []byte{2, 3}, "23"}, {0, nil, ""}, {5, []byte{1}, "1"}} {
+		if err := set(step.lid, step.gids...); err != nil {
+			t.Fatal(err)
+		}
+		check(step.lid, step.own)
+	}
+	if _, err := s.PutNode(Node{IP4: addr("10.9.0.1"), GID: gidOf(1), LID: 7}); err == nil || !strings.Contains(err.Error(), "the bridge's own port has this gid") {
+		t.Errorf("a node with the bridge's GID: %v", err)
+	}
+	must(t)(s.PutNode(Node{IP4: addr("10.9.0.7"), GID: gidOf(7), LID: 5}))
+	check(5, "1")
+	if err := set(5, 1, 7); err == nil || !strings.Contains(err.Error(), "the node's of [10.9.0.7]") {
+		t.Errorf("a node's GID as the bridge's own: %v", err)
+	}
+	check(5, "1")
+	if err := set(6, 1); err != nil {
+		t.Fatal(err)
+	}
+	check(6, "1")
+	if n, _, ok := s.LookupSourceLID(5); !ok || n.IP4 != addr("10.9.0.7") {
+		t.Errorf("the node has its LID for itself now, but is found as %v, %v", n, ok)
+	}
+	if err := s.DeleteNode(addr("10.9.0.7")); err != nil {
+		t.Error(err)
+	}
+}
+
+func ownOf(lid ib.LID, last ...byte) Own {
+	o := Own{LID: lid}
+	for _, x := range last {
+		o.GIDs = append(o.GIDs, gidOf(x))
+	}
+	return o
+}
+
+// checkOwn wants the LID, and the GIDs that end in the digits of own, to be the bridge's, and no other.
+func checkOwn(t *testing.T, s *Tables, lid ib.LID, own string) {
+	t.Helper()
+	for x := byte(1); x < 9; x++ {
+		if want := strings.ContainsRune(own, rune('0'+x)); s.LookupOwn(gidOf(x)) != want {
+			t.Errorf("gid …:%x is the bridge's own: %v, want %v", x, !want, want)
+		}
+	}
+	for l := ib.LID(0); l < 9; l++ {
+		if want := l != 0 && l == lid; s.LookupOwnLID(l) != want {
+			t.Errorf("lid %v is the bridge's own: %v, want %v", l, !want, want)
+		}
+	}
+}
+
+// There is room for as many as verbs can name, besides all nodes.
+func TestManyOwn(t *testing.T) {
+	s := newTables(t, Config{MaxNodes: 4})
+	many := Own{GIDs: make([]ib.GID, MaxOwnGIDs+1)}
+	if err := s.SetOwn(many); err == nil {
+		t.Error("more own GIDs were taken than there is room for")
+	}
+	for i := range many.GIDs {
+		many.GIDs[i] = ib.GID{0xfe, 0x80, 14: byte(i >> 8), 15: byte(i)}
+	}
+	if err := s.SetOwn(Own{LID: 3, GIDs: many.GIDs[:MaxOwnGIDs]}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A stand-in counts as used when it is made, and then whenever a worker has marked one of its entries.
+func TestTakeUsed(t *testing.T) {
+	s := newTables(t, Config{})
+	must(t)(s.PutHost(someHost))
+	must(t)(s.PutStandIn(someStandIn))
+	take := func() bool { return s.TakeUsed(someStandIn.Host, someStandIn.HostQPN) }
+	for i, step := range []struct {
+		mark func()
+		want bool
+	}{
+		{func() {}, true}, {func() {}, false},
+		{func() { s.MarkUsed(someStandIn.Host, someStandIn.HostQPN) }, true}, {func() {}, false},
+		{func() { s.MarkUsedQP(someStandIn.QPN) }, true}, {func() {}, false},
+	} {
+		step.mark()
+		if got := take(); got != step.want {
+			t.Errorf("step %d: used: %v, want %v", i, got, step.want)
+		}
+	}
+	if s.TakeUsed(someStandIn.Host, 2) {
+		t.Error("a stand-in that is not there was used")
+	}
+}

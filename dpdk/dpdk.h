@@ -65,6 +65,7 @@ struct dpdk_port_info {
 	uint16_t max_rx_queues, max_tx_queues;
 	uint64_t rss; /* RTE_ETH_RSS_* that the device can */
 	bool rss_l3_src_only;
+	unsigned netdev; /* the kernel's interface of a device that both use; 0: none */
 };
 
 struct dpdk_port_conf {
@@ -111,7 +112,6 @@ enum dpdk_flow_match {
 	DPDK_MATCH_ROCE_V2_IPV6,
 	DPDK_MATCH_ROCE_V1, /* ethertype 0x8915 */
 	DPDK_MATCH_ARP,
-	DPDK_MATCH_ICMPV6, /* one type */
 	DPDK_MATCH_IGMP,
 	DPDK_MATCH_MAC,  /* destination */
 	DPDK_MATCH_IPV4, /* destination */
@@ -120,9 +120,9 @@ enum dpdk_flow_match {
 
 struct dpdk_flow_rule {
 	enum dpdk_flow_match match;
-	uint8_t icmpv6_type;
 	uint8_t mac[6];
 	uint8_t ip[16]; /* wire order; IPv4 in the first 4 bytes */
+	uint16_t vlan;  /* 0: not asked for */
 	uint32_t priority;
 	bool rss; /* over queues, by source IP; else all to queues[0] */
 	uint16_t n_queues;

@@ -52,15 +52,19 @@ func why(err error) error {
 	return err
 }
 
-// harmless is what net_memif says whenever there are no secondary processes.
-const harmless = "Failed to register mp action callback"
+// harmless reports whether a line of the log tells no fault: net_memif's, when there are no secondary processes, and
+// net_tap's, in any Go process (see planTap).
+func harmless(line string) bool {
+	return strings.HasPrefix(line, "EAL: WARNING") || strings.Contains(line, "Failed to register mp action callback") ||
+		strings.Contains(line, "All rt-signals are in use")
+}
 
 // firstLogged answers the first line of the log that tells a fault, without DPDK's component prefix: the later ones
 // are its callers' complaints.
 func firstLogged(log string) string {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "EAL: WARNING") || strings.Contains(line, harmless) {
+		if line == "" || harmless(line) {
 			continue
 		}
 		if _, rest, found := strings.Cut(line, ": "); found {

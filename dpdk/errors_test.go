@@ -163,6 +163,21 @@ func TestMlx5Errors(t *testing.T) {
 	}
 }
 
+func TestMlx5Caveat(t *testing.T) {
+	const types = "sys/bus/pci/devices/0000:3b:00.0/infiniband/mlx5_0/ports/1/gid_attrs/types/"
+	for _, c := range []struct{ bus, gid, want string }{
+		{"pci", "RoCE v2\n", "devlink dev param set pci/0000:3b:00.0 name enable_roce value false cmode driverinit && devlink dev reload pci/0000:3b:00.0"},
+		{"pci", "", ""}, // no GID, no RoCE
+		{"vdev", "RoCE v2\n", ""},
+	} {
+		sysTree(t, map[string]string{types + "0": "", types + "1": c.gid})
+		got := (&Port{bus: c.bus, device: "0000:3b:00.0"}).Caveat()
+		if !strings.HasSuffix(got, c.want) || (c.want == "") != (got == "") {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
 func TestMlx5NotNamedToTheEAL(t *testing.T) {
 	if err := driverThere("net_mlx5"); err != nil {
 		t.Skipf("needs the mlx5 driver: %v", err)
@@ -184,6 +199,8 @@ func TestToldIsOneLineWithTheErrnoOnce(t *testing.T) {
 		{"", "cannot allocate memory"},
 		{"EAL: Cannot map: Cannot allocate memory\nEAL: FATAL: Cannot init\n", "Cannot map: Cannot allocate memory"},
 		{"EAL: WARNING: slow\nEAL: FATAL: No luck.\n", "No luck: cannot allocate memory"},
+		{"tun_alloc(): All rt-signals are in use\n\neth_dev_tap_create(): dtap0: failed to create multiq qdisc.\n",
+			"dtap0: failed to create multiq qdisc: cannot allocate memory"},
 		{"memif(): Failed to register mp action callback: x\nmemif(): bad\n", "bad: cannot allocate memory"},
 	} {
 		clearLog()

@@ -10,7 +10,7 @@
 
 #include "dpdk.h"
 
-enum { ROCE_V1_ETHERTYPE = 0x8915, ROCE_V2_PORT = 4791, MAX_ITEMS = 4 };
+enum { ROCE_V1_ETHERTYPE = 0x8915, ROCE_V2_PORT = 4791, MAX_ITEMS = 5, VLAN_ID = 0x0fff };
 
 /* A rule in rte_flow's words, with everything its pointers point to. */
 struct words {
@@ -19,10 +19,10 @@ struct words {
 	struct rte_flow_action actions[2];
 
 	struct rte_flow_item_eth eth, eth_mask;
+	struct rte_flow_item_vlan vlan, vlan_mask;
 	struct rte_flow_item_ipv4 ipv4, ipv4_mask;
 	struct rte_flow_item_ipv6 ipv6, ipv6_mask;
 	struct rte_flow_item_udp udp, udp_mask;
-	struct rte_flow_item_icmp6 icmp6, icmp6_mask;
 	struct rte_flow_action_queue queue;
 	struct rte_flow_action_rss rss;
 };
@@ -40,8 +40,31 @@ static void any(struct words *w, enum rte_flow_item_type type)
 	add(w, type, NULL, NULL);
 }
 
-static void ethertype(struct words *w, uint16_t type)
+/* Ends the link layer: the tag, if one is asked for. */
+static void tag(struct words *w, uint16_t vlan)
 {
+	if (vlan == 0)
+		return;
+	w->vlan.hdr.vlan_tci = rte_cpu_to_be_16(vlan);
+	w->vlan_mask.hdr.vlan_tci = RTE_BE16(VLAN_ID); /* of any priority */
+	add(w, RTE_FLOW_ITEM_TYPE_VLAN, &w->vlan, &w->vlan_mask);
+}
+
+static void ethernet(struct words *w, uint16_t vlan)
+{
+	any(w, RTE_FLOW_ITEM_TYPE_ETH);
+	tag(w, vlan);
+}
+
+/* In a VLAN, the ethertype is the tag's. */
+static void ethertype(struct words *w, uint16_t type, uint16_t vlan)
+{
+	if (vlan != 0) {
+		w->vlan.hdr.eth_proto = rte_cpu_to_be_16(type);
+		w->vlan_mask.hdr.eth_proto = RTE_BE16(0xffff);
+		ethernet(w, vlan);
+		return;
+	}
 	w->eth.hdr.ether_type = rte_cpu_to_be_16(type);
 	w->eth_mask.hdr.ether_type = RTE_BE16(0xffff);
 	add(w, RTE_FLOW_ITEM_TYPE_ETH, &w->eth, &w->eth_mask);
@@ -54,49 +77,41 @@ static void udp_port(struct words *w)
 	add(w, RTE_FLOW_ITEM_TYPE_UDP, &w->udp, &w->udp_mask);
 }
 
-static void icmpv6(struct words *w, uint8_t type)
-{
-	w->icmp6.type = type;
-	w->icmp6_mask.type = 0xff;
-	any(w, RTE_FLOW_ITEM_TYPE_ETH);
-	any(w, RTE_FLOW_ITEM_TYPE_IPV6);
-	add(w, RTE_FLOW_ITEM_TYPE_ICMP6, &w->icmp6, &w->icmp6_mask);
-}
-
-static void igmp(struct words *w)
+static void igmp(struct words *w, uint16_t vlan)
 {
 	w->ipv4.hdr.next_proto_id = IPPROTO_IGMP;
 	w->ipv4_mask.hdr.next_proto_id = 0xff;
-	any(w, RTE_FLOW_ITEM_TYPE_ETH);
+	ethernet(w, vlan);
 	add(w, RTE_FLOW_ITEM_TYPE_IPV4, &w->ipv4, &w->ipv4_mask);
 }
 
-static void mac(struct words *w, const uint8_t *to)
+static void mac(struct words *w, const uint8_t *to, uint16_t vlan)
 {
 	memcpy(w->eth.hdr.dst_addr.addr_bytes, to, 6);
 	memset(w->eth_mask.hdr.dst_addr.addr_bytes, 0xff, 6);
 	add(w, RTE_FLOW_ITEM_TYPE_ETH, &w->eth, &w->eth_mask);
+	tag(w, vlan);
 }
 
-static void to_ipv4(struct words *w, const uint8_t *to)
+static void to_ipv4(struct words *w, const uint8_t *to, uint16_t vlan)
 {
 	memcpy(&w->ipv4.hdr.dst_addr, to, 4);
 	w->ipv4_mask.hdr.dst_addr = RTE_BE32(0xffffffff);
-	any(w, RTE_FLOW_ITEM_TYPE_ETH);
+	ethernet(w, vlan);
 	add(w, RTE_FLOW_ITEM_TYPE_IPV4, &w->ipv4, &w->ipv4_mask);
 }
 
-static void to_ipv6(struct words *w, const uint8_t *to)
+static void to_ipv6(struct words *w, const uint8_t *to, uint16_t vlan)
 {
 	memcpy(w->ipv6.hdr.dst_addr, to, 16);
 	memset(w->ipv6_mask.hdr.dst_addr, 0xff, 16);
-	any(w, RTE_FLOW_ITEM_TYPE_ETH);
+	ethernet(w, vlan);
 	add(w, RTE_FLOW_ITEM_TYPE_IPV6, &w->ipv6, &w->ipv6_mask);
 }
 
-static void roce_v2(struct words *w, enum rte_flow_item_type ip)
+static void roce_v2(struct words *w, enum rte_flow_item_type ip, uint16_t vlan)
 {
-	any(w, RTE_FLOW_ITEM_TYPE_ETH);
+	ethernet(w, vlan);
 	any(w, ip);
 	udp_port(w);
 }
@@ -105,23 +120,21 @@ static int pattern(struct words *w, const struct dpdk_flow_rule *r)
 {
 	switch (r->match) {
 	case DPDK_MATCH_ROCE_V2_IPV4:
-		return roce_v2(w, RTE_FLOW_ITEM_TYPE_IPV4), 0;
+		return roce_v2(w, RTE_FLOW_ITEM_TYPE_IPV4, r->vlan), 0;
 	case DPDK_MATCH_ROCE_V2_IPV6:
-		return roce_v2(w, RTE_FLOW_ITEM_TYPE_IPV6), 0;
+		return roce_v2(w, RTE_FLOW_ITEM_TYPE_IPV6, r->vlan), 0;
 	case DPDK_MATCH_ROCE_V1:
-		return ethertype(w, ROCE_V1_ETHERTYPE), 0;
+		return ethertype(w, ROCE_V1_ETHERTYPE, r->vlan), 0;
 	case DPDK_MATCH_ARP:
-		return ethertype(w, RTE_ETHER_TYPE_ARP), 0;
-	case DPDK_MATCH_ICMPV6:
-		return icmpv6(w, r->icmpv6_type), 0;
+		return ethertype(w, RTE_ETHER_TYPE_ARP, r->vlan), 0;
 	case DPDK_MATCH_IGMP:
-		return igmp(w), 0;
+		return igmp(w, r->vlan), 0;
 	case DPDK_MATCH_MAC:
-		return mac(w, r->mac), 0;
+		return mac(w, r->mac, r->vlan), 0;
 	case DPDK_MATCH_IPV4:
-		return to_ipv4(w, r->ip), 0;
+		return to_ipv4(w, r->ip, r->vlan), 0;
 	case DPDK_MATCH_IPV6:
-		return to_ipv6(w, r->ip), 0;
+		return to_ipv6(w, r->ip, r->vlan), 0;
 	}
 	return -EINVAL;
 }
@@ -131,7 +144,6 @@ static uint64_t rss_types(enum dpdk_flow_match match)
 {
 	switch (match) {
 	case DPDK_MATCH_ROCE_V2_IPV6:
-	case DPDK_MATCH_ICMPV6:
 	case DPDK_MATCH_IPV6:
 		return RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_L3_SRC_ONLY;
 	default:
@@ -173,14 +185,14 @@ static struct header header(enum rte_flow_item_type type)
 	switch (type) {
 	case RTE_FLOW_ITEM_TYPE_ETH:
 		return (struct header){"ETH", sizeof(struct rte_ether_hdr)};
+	case RTE_FLOW_ITEM_TYPE_VLAN:
+		return (struct header){"VLAN", sizeof(struct rte_vlan_hdr)};
 	case RTE_FLOW_ITEM_TYPE_IPV4:
 		return (struct header){"IPV4", sizeof(struct rte_ipv4_hdr)};
 	case RTE_FLOW_ITEM_TYPE_IPV6:
 		return (struct header){"IPV6", sizeof(struct rte_ipv6_hdr)};
 	case RTE_FLOW_ITEM_TYPE_UDP:
 		return (struct header){"UDP", sizeof(struct rte_udp_hdr)};
-	case RTE_FLOW_ITEM_TYPE_ICMP6:
-		return (struct header){"ICMP6", 4}; /* type, code, checksum */
 	default:
 		return (struct header){"?", 0};
 	}

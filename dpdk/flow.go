@@ -12,6 +12,9 @@ import (
 	"strings"
 )
 
+// maxVLAN is the last VLAN id (IEEE 802.1Q §9.6: 0xfff is reserved).
+const maxVLAN = 4094
+
 // ErrNoFlow tells that a port has no rte_flow: its frames must be told apart by software.
 var ErrNoFlow = errors.New("the driver has no rte_flow")
 
@@ -23,18 +26,10 @@ const (
 	MatchRoCEv2IPv6
 	MatchRoCEv1 // ethertype 0x8915
 	MatchARP
-	MatchND   // neighbour solicitations and advertisements (RFC 4861)
-	MatchMLD  // queries, reports and dones (RFC 2710, RFC 3810)
 	MatchIGMP // IP protocol 2
 	MatchMAC  // Rule.MAC is the destination
 	MatchIP   // Rule.IP is the destination
 )
-
-// icmpv6Types are the messages of a Match; each takes a rule of its own.
-var icmpv6Types = map[Match][]uint8{
-	MatchND:  {135, 136},
-	MatchMLD: {130, 131, 132, 143},
-}
 
 // cMatches are the C names of the others but MatchIP.
 var cMatches = map[Match]C.enum_dpdk_flow_match{
@@ -53,13 +48,14 @@ type Rule struct {
 	IP       netip.Addr // with MatchIP
 	Queues   []uint16   // one; with RSS, one or more
 	RSS      bool       // spread over Queues by source address alone, so that a host stays with one worker
+	VLAN     uint16     // its frames alone, of any priority; 0: the driver decides whether it looks into tags
 	Priority uint32     // 0 is the highest
 }
 
-// Flow is a rule in force: one rte_flow, or one per message type of MatchND and MatchMLD.
+// Flow is a rule in force.
 type Flow struct {
-	port    *Port
-	handles []*C.struct_rte_flow
+	port   *Port
+	handle *C.struct_rte_flow
 }
 
 // Isolate(true) leaves every frame that no flow rule asks for to the kernel. It is called before Start.
@@ -75,10 +71,10 @@ func (p *Port) Isolate(on bool) error {
 // ValidateFlow asks the PMD whether it would take the rule. Some say yes and then do not.
 func (p *Port) ValidateFlow(rule Rule) error {
 	words, err := p.flowWords(rule)
-	for i := 0; err == nil && i < len(words); i++ {
+	if err == nil {
 		var fault C.struct_dpdk_flow_fault
 		clearLog()
-		err = p.flowError(C.dpdk_flow_validate(p.id, &words[i], &fault), &fault)
+		err = p.flowError(C.dpdk_flow_validate(p.id, &words, &fault), &fault)
 	}
 	if err != nil {
 		return portError(p.name, "flow rule: %w", err)
@@ -93,26 +89,19 @@ func (p *Port) CreateFlow(rule Rule) (*Flow, error) {
 		return nil, portError(p.name, "flow rule: %w", err)
 	}
 	flow := &Flow{port: p}
-	for i := range words {
-		var fault C.struct_dpdk_flow_fault
-		var handle *C.struct_rte_flow
-		clearLog()
-		if err := p.flowError(C.dpdk_flow_create(p.id, &words[i], &handle, &fault), &fault); err != nil {
-			return nil, errors.Join(portError(p.name, "flow rule: %w", err), flow.Destroy())
-		}
-		flow.handles = append(flow.handles, handle)
+	var fault C.struct_dpdk_flow_fault
+	clearLog()
+	if err := p.flowError(C.dpdk_flow_create(p.id, &words, &flow.handle, &fault), &fault); err != nil {
+		return nil, portError(p.name, "flow rule: %w", err)
 	}
 	return flow, nil
 }
 
 // Destroy ends the rule. A port's rules end with it, too.
 func (f *Flow) Destroy() error {
-	for len(f.handles) > 0 {
-		var fault C.struct_dpdk_flow_fault
-		if err := f.port.flowError(C.dpdk_flow_destroy(f.port.id, f.handles[0], &fault), &fault); err != nil {
-			return portError(f.port.name, "destroy a flow rule: %w", err)
-		}
-		f.handles = f.handles[1:]
+	var fault C.struct_dpdk_flow_fault
+	if err := f.port.flowError(C.dpdk_flow_destroy(f.port.id, f.handle, &fault), &fault); err != nil {
+		return portError(f.port.name, "destroy a flow rule: %w", err)
 	}
 	return nil
 }
@@ -145,49 +134,44 @@ func (e forSoftware) Error() string        { return "not by this driver's rte_fl
 func (e forSoftware) Is(target error) bool { return target == ErrNoFlow }
 func (e forSoftware) Unwrap() error        { return e.error }
 
-// showFlow writes a rule as rte_flow gets it, a line per message type.
+// showFlow writes a rule as rte_flow gets it.
 func (p *Port) showFlow(rule Rule) (string, error) {
 	words, err := p.flowWords(rule)
-	var lines []string
-	for i := 0; err == nil && i < len(words); i++ {
-		var text [1024]C.char
-		err = errno(C.dpdk_flow_show(&words[i], &text[0], C.uint(len(text))))
-		lines = append(lines, C.GoString(&text[0]))
+	if err != nil {
+		return "", err
 	}
-	return strings.Join(lines, "\n"), err
+	var text [1024]C.char
+	err = errno(C.dpdk_flow_show(&words, &text[0], C.uint(len(text))))
+	return C.GoString(&text[0]), err
 }
 
 // flowWords checks a rule and writes it as the C side takes it.
-func (p *Port) flowWords(rule Rule) ([]C.struct_dpdk_flow_rule, error) {
-	if rule.RSS && p.plan.netdev != "" {
-		return nil, forSoftware{errors.New("net_tap spreads frames by port numbers too, and a host's would not stay with one worker")}
+func (p *Port) flowWords(rule Rule) (C.struct_dpdk_flow_rule, error) {
+	words := C.struct_dpdk_flow_rule{rss: C.bool(rule.RSS), priority: C.uint32_t(rule.Priority), vlan: C.uint16_t(rule.VLAN)}
+	switch {
+	case rule.RSS && p.plan.netdev != "":
+		return words, forSoftware{errors.New("net_tap spreads frames by port numbers too, and a host's would not stay with one worker")}
+	case rule.VLAN != 0 && p.plan.netdev != "": // drivers/net/tap/tap_flow.c: its mask is in the wrong byte order, its VID has 8 bits
+		return words, forSoftware{errors.New("net_tap gets VLAN ids wrong; without one, it looks into the tags of all")}
+	case rule.VLAN > maxVLAN:
+		return words, fmt.Errorf("there is no VLAN %d: use 1 to %d", rule.VLAN, maxVLAN)
 	}
-	words := C.struct_dpdk_flow_rule{rss: C.bool(rule.RSS), priority: C.uint32_t(rule.Priority)}
 	if err := p.flowQueues(rule, &words); err != nil {
-		return nil, err
-	}
-	if types, is := icmpv6Types[rule.Match]; is {
-		words.match = C.DPDK_MATCH_ICMPV6
-		var all []C.struct_dpdk_flow_rule
-		for _, t := range types {
-			words.icmpv6_type = C.uint8_t(t)
-			all = append(all, words)
-		}
-		return all, nil
+		return words, err
 	}
 	if rule.Match == MatchIP {
 		err := flowIP(rule.IP, &words)
-		return []C.struct_dpdk_flow_rule{words}, err
+		return words, err
 	}
 	match, known := cMatches[rule.Match]
 	if !known {
-		return nil, fmt.Errorf("there is no match %d", rule.Match)
+		return words, fmt.Errorf("there is no match %d", rule.Match)
 	}
 	words.match = match
 	for i, b := range rule.MAC {
 		words.mac[i] = C.uint8_t(b)
 	}
-	return []C.struct_dpdk_flow_rule{words}, nil
+	return words, nil
 }
 
 func flowIP(ip netip.Addr, words *C.struct_dpdk_flow_rule) error {

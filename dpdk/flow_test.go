@@ -16,12 +16,14 @@ var everyRule = []Rule{
 	{Match: MatchRoCEv2IPv6, Queues: []uint16{0, 1}, RSS: true},
 	{Match: MatchRoCEv1, Queues: []uint16{0}},
 	{Match: MatchARP, Queues: []uint16{0}},
-	{Match: MatchND, Queues: []uint16{0}},
-	{Match: MatchMLD, Queues: []uint16{0}},
 	{Match: MatchIGMP, Queues: []uint16{0}, Priority: 1},
 	{Match: MatchMAC, MAC: [6]byte{0x01, 0, 0x5e, 1, 2, 3}, Queues: []uint16{0}},
 	{Match: MatchIP, IP: netip.MustParseAddr("239.1.2.3"), Queues: []uint16{0, 1}, RSS: true},
 	{Match: MatchIP, IP: netip.MustParseAddr("ff0e::1"), Queues: []uint16{1}},
+	{Match: MatchRoCEv2IPv4, VLAN: 100, Queues: []uint16{0}},
+	{Match: MatchRoCEv2IPv6, VLAN: 4094, Queues: []uint16{0, 1}, RSS: true},
+	{Match: MatchRoCEv1, VLAN: 1, Queues: []uint16{0}},
+	{Match: MatchMAC, MAC: [6]byte{0x01, 0, 0x5e, 1, 2, 3}, VLAN: 2, Queues: []uint16{0}},
 }
 
 func TestPortsWithoutFlow(t *testing.T) {
@@ -42,6 +44,9 @@ func TestPortsWithoutFlow(t *testing.T) {
 		if err := p.Isolate(true); !errors.Is(err, ErrNoFlow) {
 			t.Errorf("%s: isolate: %v", name, err)
 		}
+		if netdev, err := p.KernelInterface(); p.Shared() || err == nil {
+			t.Errorf("%s: shared with the kernel's %v", name, netdev)
+		}
 		c, err := p.Capabilities()
 		if err != nil || c.Flow || c.FlowFault == "" || c.RSSSourceOnly {
 			t.Errorf("%s: %+v, %v", name, c, err)
@@ -49,13 +54,13 @@ func TestPortsWithoutFlow(t *testing.T) {
 	}
 }
 
-// TestTapReadsRules lets the one driver here that reads rules read them. It knows Ethernet, IP and UDP, no ICMPv6;
-// and no RSS that goes by source address alone.
+// TestTapReadsRules lets the one driver here that reads rules read them. It knows Ethernet, IP and UDP; no RSS that
+// goes by source address alone, and no VLAN ids.
 func TestTapReadsRules(t *testing.T) {
 	ownNetwork(t)
 	p := open(t, "tap:dtap3", PortConfig{Pool: newPool(t), RxQueues: 2, TxQueues: 2, RxDescs: 32})
 	for _, rule := range everyRule {
-		knows := rule.Match != MatchND && rule.Match != MatchMLD && !rule.RSS
+		knows := rule.VLAN == 0 && !rule.RSS
 		if err := p.ValidateFlow(rule); (err == nil) != knows || (err != nil && !errors.Is(err, ErrNoFlow)) {
 			t.Errorf("%+v: %v", rule, err)
 		}
@@ -69,12 +74,6 @@ func TestRulesInRteFlowsWords(t *testing.T) {
 	const macs = 12
 	roce := "UDP 000012b7" + zeros(4) + "&0000ffff" + zeros(4)
 	ethertype := func(hex string) string { return "ETH " + zeros(macs) + hex + "&" + zeros(macs) + "ffff" }
-	icmpv6 := func(types ...string) (lines string) {
-		for i, hex := range types {
-			lines += strings.Repeat("\n", min(i, 1)) + "ETH / IPV6 / ICMP6 " + hex + "000000&ff000000 / QUEUE 0 priority 0"
-		}
-		return lines
-	}
 	const v4SourceOnly, v6SourceOnly = "RSS types 0x8000000000000004", "RSS types 0x8000000000000100"
 	for i, want := range []string{
 		"ETH / IPV4 / " + roce + " / QUEUE 0 priority 0",
@@ -83,12 +82,14 @@ func TestRulesInRteFlowsWords(t *testing.T) {
 		"ETH / IPV6 / " + roce + " / " + v6SourceOnly + " 0 1 priority 0",
 		ethertype("8915") + " / QUEUE 0 priority 0",
 		ethertype("0806") + " / QUEUE 0 priority 0",
-		icmpv6("87", "88"),
-		icmpv6("82", "83", "84", "8f"),
 		"ETH / IPV4 " + zeros(9) + "02" + zeros(10) + "&" + zeros(9) + "ff" + zeros(10) + " / QUEUE 0 priority 1",
 		"ETH 01005e010203" + zeros(8) + "&ffffffffffff" + zeros(8) + " / QUEUE 0 priority 0",
 		"ETH / IPV4 " + zeros(16) + "ef010203&" + zeros(16) + "ffffffff / " + v4SourceOnly + " 0 1 priority 0",
 		"ETH / IPV6 " + zeros(24) + "ff0e" + zeros(13) + "01&" + zeros(24) + strings.Repeat("ff", 16) + " / QUEUE 1 priority 0",
+		"ETH / VLAN 00640000&0fff0000 / IPV4 / " + roce + " / QUEUE 0 priority 0",
+		"ETH / VLAN 0ffe0000&0fff0000 / IPV6 / " + roce + " / " + v6SourceOnly + " 0 1 priority 0",
+		"ETH / VLAN 00018915&0fffffff / QUEUE 0 priority 0",
+		"ETH 01005e010203" + zeros(8) + "&ffffffffffff" + zeros(8) + " / VLAN 00020000&0fff0000 / QUEUE 0 priority 0",
 	} {
 		got, err := p.showFlow(everyRule[i])
 		if err != nil || got != want {
@@ -109,6 +110,7 @@ func TestRuleErrors(t *testing.T) {
 		{Rule{Match: MatchRoCEv1, Queues: []uint16{0}, RSS: true}, "RSS goes by the source IP"},
 		{Rule{Match: MatchIP, Queues: []uint16{0}}, "MatchIP needs an address"},
 		{Rule{Match: 99, Queues: []uint16{0}}, "there is no match 99"},
+		{Rule{Match: MatchARP, Queues: []uint16{0}, VLAN: 4095}, "there is no VLAN 4095: use 1 to 4094"},
 	} {
 		_, err := p.CreateFlow(c.rule)
 		wantError(t, err, `dpdk: port "ring": flow rule: `+c.want)

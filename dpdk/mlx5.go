@@ -25,6 +25,23 @@ func planMlx5(arg string, config *PortConfig) (portPlan, error) {
 	return portPlan{mtu: mtu, mbufRoom: frameRoom(mtu), tellMTU: true}, nil
 }
 
+// Caveat says what may keep a port from receiving what its rules ask for, or "". A ConnectX whose RoCE is enabled, as it
+// is by default, handles what comes to RoCE's UDP port itself; disabled, that is plain Ethernet to it (Linux
+// Documentation/networking/device_drivers/ethernet/mellanox/mlx5, enable_roce).
+func (p *Port) Caveat() string {
+	if p.bus != "pci" {
+		return ""
+	}
+	types, _ := filepath.Glob(filepath.Join(sysRoot, "sys/bus/pci/devices", p.device, "infiniband/*/ports/*/gid_attrs/types/*"))
+	for _, file := range types {
+		if strings.Contains(readLine(file), "RoCE") { // a GID; those that are not there cannot be read
+			return fmt.Sprintf("RoCE is enabled in the card, which then may keep it from the port: devlink dev param set pci/%s "+
+				"name enable_roce value false cmode driverinit && devlink dev reload pci/%[1]s", p.device)
+		}
+	}
+	return ""
+}
+
 // connectXThere tells what is missing before DPDK, which would only say that there is no such device.
 func connectXThere(address string) error {
 	device := filepath.Join(sysRoot, "sys/bus/pci/devices", address)

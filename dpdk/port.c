@@ -67,6 +67,7 @@ int dpdk_port_info(uint16_t id, struct dpdk_port_info *out)
 	out->max_tx_queues = info.max_tx_queues;
 	out->rss = info.flow_type_rss_offloads & RTE_ETH_RSS_PROTO_MASK;
 	out->rss_l3_src_only = (info.flow_type_rss_offloads & RTE_ETH_RSS_L3_SRC_ONLY) != 0;
+	out->netdev = info.if_index;
 	return 0;
 }
 

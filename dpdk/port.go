@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"net"
 	"sync"
 )
 
@@ -37,6 +38,7 @@ type Port struct {
 	mac    [6]byte
 	closed bool
 	rings  *RingPort // of a "ring" port
+	netdev int       // index of the kernel's interface, where the device has one; 0: none
 }
 
 // hotplug guards the EAL's list of devices.
@@ -134,6 +136,9 @@ func (p *Port) plug(eal *EAL, kind *scheme) error {
 		return nil
 	case p.plan.needs.missing():
 		return fmt.Errorf("%w; the process needs %s", why(err), p.plan.needs)
+	case p.plan.remote != "":
+		return fmt.Errorf("%w; to share %s, the kernel needs these modules: modprobe -a sch_ingress sch_multiq cls_flower "+
+			"act_mirred act_skbedit act_gact", why(err), p.plan.remote)
 	}
 	return why(err)
 }
@@ -158,7 +163,7 @@ func (p *Port) setUp() error {
 	if err := errno(C.dpdk_port_info(p.id, &info)); err != nil {
 		return why(err)
 	}
-	p.driver = C.GoString(&info.driver[0])
+	p.driver, p.netdev = C.GoString(&info.driver[0]), int(info.netdev)
 	if p.config.RxQueues > int(info.max_rx_queues) || p.config.TxQueues > int(info.max_tx_queues) {
 		return fmt.Errorf("%d Rx and %d Tx queues: this port has at most %d and %d",
 			p.config.RxQueues, p.config.TxQueues, info.max_rx_queues, info.max_tx_queues)
@@ -232,6 +237,29 @@ func (p *Port) MAC() [6]byte { return p.mac }
 
 // MTU is the largest IP packet of a frame, in bytes.
 func (p *Port) MTU() int { return p.plan.mtu }
+
+// Shared reports whether the kernel uses the device too: an isolated port leaves it every frame that no rule takes.
+func (p *Port) Shared() bool { return p.plan.remote != "" || p.bus == "pci" }
+
+// KernelInterface is the kernel's end of a shared port.
+func (p *Port) KernelInterface() (*net.Interface, error) {
+	var netdev *net.Interface
+	var err error
+	switch {
+	case !p.Shared():
+		return nil, portError(p.name, "the kernel has no part in it")
+	case p.plan.remote != "":
+		netdev, err = net.InterfaceByName(p.plan.remote)
+	case p.netdev == 0:
+		return nil, portError(p.name, "the kernel has no network interface for it: modprobe mlx5_core, or see its own log")
+	default:
+		netdev, err = net.InterfaceByIndex(p.netdev)
+	}
+	if err != nil {
+		return nil, portError(p.name, "the kernel's interface: %w; is it in this network namespace?", err)
+	}
+	return netdev, nil
+}
 
 // Queues answers the number of Rx and of Tx queues.
 func (p *Port) Queues() (rx, tx int) { return p.config.RxQueues, p.config.TxQueues }

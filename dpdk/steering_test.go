@@ -48,6 +48,9 @@ func newSteering(t *testing.T) *steering {
 	if err != nil || [6]byte(netdev.HardwareAddr) != s.port.MAC() {
 		t.Fatalf("%+v, %v; want the port to have its address: %x", netdev, err, s.port.MAC())
 	}
+	if known, err := s.port.KernelInterface(); !s.port.Shared() || err != nil || known.Index != netdev.Index {
+		t.Errorf("the kernel's interface: %+v, %v; want %s", known, err, netdev.Name)
+	}
 	if err := s.port.Isolate(true); err != nil {
 		t.Fatal(err)
 	}
@@ -231,8 +234,8 @@ func TestSteeringTogether(t *testing.T) {
 func TestSteeringRefused(t *testing.T) {
 	s := newSteering(t)
 	for _, rule := range []Rule{
-		{Match: MatchND, Queues: []uint16{0}},
-		{Match: MatchMLD, Queues: []uint16{0}},
+		{Match: MatchRoCEv2IPv4, VLAN: 100, Queues: []uint16{0}},
+		{Match: MatchRoCEv1, VLAN: 100, Queues: []uint16{0}},
 		{Match: MatchRoCEv2IPv4, Queues: []uint16{0, 1}, RSS: true},
 		{Match: MatchRoCEv2IPv6, Queues: []uint16{0, 1}, RSS: true},
 	} {

@@ -24,7 +24,7 @@ static void make_key(const struct verbs_worker *w, struct ah_key *k, const struc
 	memcpy(k->ah.dgid, ah->dgid, sizeof(k->ah.dgid));
 	k->ah.hop_limit = ah->hop_limit;
 	k->ah.tclass = ah->tclass;
-	k->ah.sgid_index = ah->sgid_index;
+	k->ah.source = ah->source;
 	k->ah.flow_label = ah->flow_label;
 }
 

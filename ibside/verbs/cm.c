@@ -7,7 +7,7 @@
 
 #include <infiniband/ib.h>
 
-#include "cm.h"
+#include "sidr.h"
 
 int verbs_cm_open(struct rdma_event_channel **out)
 {
@@ -18,29 +18,43 @@ int verbs_cm_open(struct rdma_event_channel **out)
 	return 0;
 }
 
-/* An address as rdma_cm wants it: IP on Ethernet, a GID of family AF_IB on InfiniBand, where it takes an MGID as it
- * is (rdma_join_multicast(3)). */
-static void fill_address(struct sockaddr_storage *to, const struct verbs_join *j, const uint8_t *gid)
+void verbs_cm_sockaddr(struct sockaddr_storage *to, const struct verbs_address *a)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 	memset(to, 0, sizeof(*to));
-	if (!j->ethernet) {
-		struct sockaddr_ib *ib = (void *)to;
-		ib->sib_family = AF_IB;
-		ib->sib_pkey = htons(j->pkey);
-		ib->sib_sid = htobe64((uint64_t)RDMA_PS_UDP << 16);
-		ib->sib_sid_mask = htobe64(0xffffffffffff0000);
-		memcpy(&ib->sib_addr, gid, 16);
-	} else if (memcmp(gid, mapped, sizeof(mapped)) == 0) {
+	if (memcmp(a->ip, mapped, sizeof(mapped)) == 0) {
 		struct sockaddr_in *in = (void *)to;
 		in->sin_family = AF_INET;
-		memcpy(&in->sin_addr, gid + 12, 4);
+		in->sin_port = htons(a->port);
+		memcpy(&in->sin_addr, a->ip + 12, 4);
 	} else {
 		struct sockaddr_in6 *in6 = (void *)to;
 		in6->sin6_family = AF_INET6;
-		memcpy(&in6->sin6_addr, gid, 16);
+		in6->sin6_port = htons(a->port);
+		in6->sin6_scope_id = a->scope;
+		memcpy(&in6->sin6_addr, a->ip, 16);
 	}
+}
+
+/* An address as a join wants it: IP on Ethernet, a GID of family AF_IB on InfiniBand, where it takes an MGID as it
+ * is (rdma_join_multicast(3)). */
+static void fill_address(struct sockaddr_storage *to, const struct verbs_join *j, const uint8_t *gid)
+{
+	struct sockaddr_ib *ib = (void *)to;
+
+	if (j->ethernet) {
+		struct verbs_address a = {0};
+		memcpy(a.ip, gid, sizeof(a.ip));
+		verbs_cm_sockaddr(to, &a);
+		return;
+	}
+	memset(to, 0, sizeof(*to));
+	ib->sib_family = AF_IB;
+	ib->sib_pkey = htons(j->pkey);
+	ib->sib_sid = htobe64((uint64_t)RDMA_PS_UDP << 16);
+	ib->sib_sid_mask = htobe64(0xffffffffffff0000);
+	memcpy(&ib->sib_addr, gid, 16);
 }
 
 int verbs_cm_join(struct rdma_event_channel *c, const struct verbs_join *j, struct rdma_cm_id **out)
@@ -86,17 +100,17 @@ int verbs_cm_next(struct rdma_event_channel *c, struct verbs_cm_event *to)
 		.type = (int32_t)e->event,
 		.status = e->status,
 	};
-	if (e->event == RDMA_CM_EVENT_MULTICAST_JOIN) {
+	verbs_sidr_read(e, &to->sidr);
+	if (e->event == RDMA_CM_EVENT_MULTICAST_JOIN || e->event == RDMA_CM_EVENT_ESTABLISHED) {
 		const struct rdma_ud_param *u = &e->param.ud;
 		to->qkey = u->qkey;
 		to->flow_label = u->ah_attr.grh.flow_label;
-		to->mlid = u->ah_attr.dlid;
+		to->lid = u->ah_attr.dlid;
 		to->sl = u->ah_attr.sl;
 		to->hop_limit = u->ah_attr.grh.hop_limit;
 		to->tclass = u->ah_attr.grh.traffic_class;
-		memcpy(to->mgid, u->ah_attr.grh.dgid.raw, sizeof(to->mgid));
 	}
-	rdma_ack_cm_event(e);
+	rdma_ack_cm_event(e); /* at once: rdma_destroy_id waits for it */
 	return 0;
 }
 

@@ -27,7 +27,12 @@ type channel struct {
 
 	mu      sync.Mutex
 	last    uint64
-	waiting map[uint64]*joinID // by token: all ids there are
+	waiting map[uint64]cmUser // by token: all ids there are, but those of requests
+}
+
+// cmUser takes the events of its rdma_cm_id, and must not wait.
+type cmUser interface {
+	happened(d *Door, ev *C.struct_verbs_cm_event)
 }
 
 // joinID is an rdma_cm_id that has joined a group, or is about to.
@@ -53,7 +58,7 @@ type cmEvent struct {
 }
 
 func openChannel() (*channel, error) {
-	ch := &channel{waiting: map[uint64]*joinID{}}
+	ch := &channel{waiting: map[uint64]cmUser{}}
 	if err := errno(C.verbs_cm_open(&ch.c)); err != nil {
 		return nil, err
 	}
@@ -67,12 +72,19 @@ func openChannel() (*channel, error) {
 
 func (ch *channel) free() { C.rdma_destroy_event_channel(ch.c) }
 
-func (ch *channel) register(id *joinID) {
+// register returns the token of a new id.
+func (ch *channel) register(u cmUser) uint64 {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.last++
-	id.join.token = C.uint64_t(ch.last)
-	ch.waiting[ch.last] = id
+	ch.waiting[ch.last] = u
+	return ch.last
+}
+
+func (ch *channel) forget(token uint64) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	delete(ch.waiting, token)
 }
 
 // leave ends the membership. A nil id has none.
@@ -80,9 +92,7 @@ func (id *joinID) leave() {
 	if id == nil {
 		return
 	}
-	id.ch.mu.Lock()
-	delete(id.ch.waiting, uint64(id.join.token))
-	id.ch.mu.Unlock()
+	id.ch.forget(uint64(id.join.token))
 	if id.c != nil {
 		C.verbs_cm_leave(id.c, &id.join)
 		id.c = nil
@@ -110,7 +120,7 @@ func (d *Door) request(ctx context.Context, p *PortInfo, r joinRequest) (*joinID
 	id.join.send_only = bit(!r.receive)
 	gidTo(&id.join.own, own)
 	gidTo(&id.join.mgid, r.mgid)
-	d.cm.register(id)
+	id.join.token = C.uint64_t(d.cm.register(id))
 	if err := errno(C.verbs_cm_join(d.cm.c, &id.join, &id.c)); err != nil {
 		id.leave()
 		return nil, cmEvent{}, err
@@ -148,8 +158,7 @@ func joinFrom(p *PortInfo, mgid ib.GID) (ib.GID, error) {
 	return ib.GID{}, errors.New("the port has no IPv4 address to join from; add one to its network interface")
 }
 
-// nextCM takes one event of rdma_cm; EAGAIN: there is none. An id's first is its join's answer; a later one says that the
-// membership has ended.
+// nextCM takes one event of rdma_cm; EAGAIN: there is none.
 func (d *Door) nextCM() error {
 	var c C.struct_verbs_cm_event
 	if err := errno(C.verbs_cm_next(d.cm.c, &c)); err != nil {
@@ -159,20 +168,30 @@ func (d *Door) nextCM() error {
 		d.log.Error("rdma_cm", "error", err)
 		return err
 	}
-	ev := cmEvent{
-		kind: C.GoString(C.rdma_event_str(uint32(c._type))), joined: c._type == C.RDMA_CM_EVENT_MULTICAST_JOIN, status: int(c.status),
-		mlid: ib.LID(c.mlid), sl: ib.SL(c.sl), qkey: ib.QKey(c.qkey), hopLimit: uint8(c.hop_limit), tclass: uint8(c.tclass),
-		flowLabel: uint32(c.flow_label),
-	}
 	d.cm.mu.Lock()
-	id := d.cm.waiting[uint64(c.token)]
+	user := d.cm.waiting[uint64(c.token)]
 	d.cm.mu.Unlock()
 	if c._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL {
 		d.HandleEvent(Event{Kind: EventDeviceGone, Worker: -1})
-		return nil
 	}
-	if id == nil {
-		return nil
+	if user != nil {
+		user.happened(d, &c)
+	}
+	if c.sidr.request != nil { // its listener is no more
+		C.rdma_destroy_id(c.sidr.request)
+	}
+	return nil
+}
+
+// happened: an id's first event is its join's answer; a later one says that the membership has ended.
+func (id *joinID) happened(d *Door, c *C.struct_verbs_cm_event) {
+	if c._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL {
+		return
+	}
+	ev := cmEvent{
+		kind: eventName(c._type), joined: c._type == C.RDMA_CM_EVENT_MULTICAST_JOIN, status: int(c.status),
+		mlid: ib.LID(c.lid), sl: ib.SL(c.sl), qkey: ib.QKey(c.qkey), hopLimit: uint8(c.hop_limit), tclass: uint8(c.tclass),
+		flowLabel: uint32(c.flow_label),
 	}
 	select {
 	case id.answer <- ev: // the buffer holds the first
@@ -181,7 +200,6 @@ func (d *Door) nextCM() error {
 			d.lostMembership(id.mgid, ev)
 		}
 	}
-	return nil
 }
 
 func (q *queuePair) attach(mgid ib.GID, mlid ib.LID) error {

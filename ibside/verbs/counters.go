@@ -51,6 +51,10 @@ type Counters struct {
 	Groups     int    // memberships now
 	Events     Counts // of the device, by kind
 	JoinErrors uint64 // joins that were refused, or that the subnet ended
+
+	Requests uint64 // of rdma_cm for a service here; each waits, or is one of Answers
+	Answers  Counts // accepted, rejected, timed_out, full, other_device, closed, failed
+	Connects Counts // to services of others: ok, or a ConnectCause
 }
 
 // managementCounts are what the Go side counts.
@@ -94,6 +98,7 @@ func (d *Door) Counters() Counters {
 	defer d.counts.mu.Unlock()
 	c := d.counts.sum
 	c.SendDrops, c.Drops, c.Events = copied(c.SendDrops), copied(c.Drops), copied(c.Events)
+	c.Answers, c.Connects = copied(c.Answers), copied(c.Connects)
 	for _, w := range d.workers {
 		w.counters(&c)
 	}

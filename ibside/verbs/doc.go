@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verbs is the InfiniBand door on hardware: UD queue pairs of libibverbs and multicast joins of librdmacm, on
-// ports of either link layer.
+// Package verbs is the InfiniBand door on hardware: UD queue pairs of libibverbs, multicast joins and connection set-up
+// of librdmacm, on ports of either link layer.
 //
 //	            post                  ┌ stand-in QP ┐   one list a QP and burst
 //	worker ───────────────▶ AH cache ─┼ stand-in QP ┼──────────▶ HCA

@@ -22,7 +22,7 @@ type Config struct {
 	Device string  // such as "mlx5_0"
 	Port   int     // from 1
 	PKey   ib.PKey // of stand-ins; zero: the port's first
-	GID    ib.GID  // the bridge's own, on an Ethernet link layer; zero: the first IPv4 address's
+	GID    ib.GID  // the bridge's own; zero: the port's first, on an Ethernet link layer the first IPv4 address's
 
 	Pool    *dpdk.Mempool // where receive buffers come from and sends lie; closed after the Door
 	Workers int
@@ -55,11 +55,13 @@ type Door struct {
 	ended   sync.WaitGroup
 	async   *eventFile
 	cm      *channel
+	sidr    *sidrPorts
 	kick    chan struct{} // the port is back: recover now
 
-	portMu sync.RWMutex
-	port   PortInfo
-	gidGen atomic.Uint64 // raised when the GID table may have changed
+	portMu  sync.RWMutex
+	port    PortInfo
+	sources sources
+	gidGen  atomic.Uint64 // raised when the GID table may have changed
 
 	mu     sync.Mutex
 	qps    map[uint32]*queuePair
@@ -84,7 +86,7 @@ func Open(c Config) (*Door, error) {
 	}
 	d := &Door{
 		cfg: c, dev: dev, log: c.Log, qps: map[uint32]*queuePair{}, groups: map[ib.GID]*member{}, kick: make(chan struct{}, 1),
-		rejoining: map[ib.GID]bool{},
+		rejoining: map[ib.GID]bool{}, sidr: newSIDRPorts(),
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	if err := d.build(); err != nil {
@@ -174,6 +176,7 @@ func (d *Door) checkPort() error {
 		return fmt.Errorf("verbs: %s: %w", d.cfg.name(), err)
 	}
 	p.GID = own
+	d.sources.number(own, gidsOf(usable(p.GIDs, p.Ethernet)), time.Now())
 	return nil
 }
 
@@ -196,6 +199,9 @@ func (d *Door) refreshPort() error {
 	defer d.portMu.Unlock()
 	p.Device, p.Num, p.GID, p.PKeyIndex = d.cfg.Device, d.cfg.Port, d.port.GID, d.port.PKeyIndex
 	d.port = p
+	if !p.GID.IsZero() { // else it is still to be chosen
+		d.sources.number(p.GID, gidsOf(usable(p.GIDs, p.Ethernet)), time.Now())
+	}
 	return nil
 }
 
@@ -209,8 +215,8 @@ func (d *Door) Path(_ context.Context, dgid ib.GID) (ib.LID, ib.SL, ib.MTU, erro
 	return 0, 0, 0, fmt.Errorf("verbs: path to %v: this door cannot ask the subnet administrator; give the host its lid in the configuration", dgid)
 }
 
-// Close leaves the groups, ends what is under way and frees all mbufs. No worker may call the door any more. It waits
-// for address handles that are being created, which can take a second.
+// Close leaves the groups, refuses requests, ends what is under way and frees all mbufs. No worker may call the door any
+// more. It waits for address handles that are being created, which can take a second.
 func (d *Door) Close() error {
 	d.mu.Lock()
 	if d.closing {
@@ -221,6 +227,7 @@ func (d *Door) Close() error {
 	d.mu.Unlock()
 	d.stop()
 	d.leaveAll()
+	d.closeSIDR()
 	if d.async != nil {
 		d.async.close()
 	}

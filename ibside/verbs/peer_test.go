@@ -4,10 +4,12 @@ package verbs
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 var (
 	peerFlag    = flag.String("peer", "", "addresses of another host, with commas between, whose queue pair -peer-qpn sends back what comes to it (Q_Key 0x11111111)")
 	peerQPNFlag = flag.Uint("peer-qpn", 0, "see -peer")
+	udaddyFlag  = flag.Bool("udaddy", false, "the host of -peer runs a udaddy server at each of its addresses and, once the test is ready, a client from each")
 	groupFlag   = flag.String("group", "", "IPv4 group that another host sends numbered messages to, with Q_Key 0x01234567")
 )
 
@@ -115,6 +118,94 @@ func TestPeerGroup(t *testing.T) {
 	}
 }
 
+const (
+	udaddyMessages = 10  // each way
+	udaddySize     = 100 // bytes of each
+)
+
+// TestPeerServices connects to udaddy servers of another host, and exchanges with them what udaddy's client does.
+func TestPeerServices(t *testing.T) {
+	needUdaddy(t)
+	a := newSide(t, Config{})
+	for _, peer := range strings.Split(*peerFlag, ",") {
+		to := netip.MustParseAddr(peer)
+		c, err := a.Connect(t.Context(), ConnectRequest{To: to, Port: testPort})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.QPN == 0 || c.QKey != ib.QKeyRDMAUDP || c.Route.DGID != gid(peer) || c.Route.SGID == c.Route.DGID || len(c.Private) != maxAnswerPrivate {
+			t.Errorf("connected to %v: %+v", to, c)
+		}
+		qp, qpn := a.standIn(t, 0, ib.QKeyRDMAUDP)
+		sendTen(t, a, qp, qpn, c.QPN, c.Route.DGID)
+		got, _ := a.poll(0, udaddyMessages, 10*time.Second)
+		if len(got) != udaddyMessages || got[0].SrcQP != c.QPN || got[0].QPN != qpn {
+			t.Errorf("%d answers came: %+v", len(got), got)
+		}
+	}
+}
+
+// TestPeerClients serves udaddy clients of another host. It says so when it is ready.
+func TestPeerClients(t *testing.T) {
+	needUdaddy(t)
+	a := newSide(t, Config{})
+	peers := strings.Split(*peerFlag, ",")
+	qp, qpn := a.standIn(t, 0, ib.QKeyRDMAUDP)
+	requests := make(chan Request, len(peers))
+	l, err := a.Listen(testPort, func(r Request) {
+		if err := r.Accept(qpn, ib.QKeyRDMAUDP, nil); err != nil {
+			t.Error(err)
+		}
+		requests <- r
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	fmt.Println("verbs: ready for udaddy")
+	for range peers {
+		var r Request
+		select {
+		case r = <-requests:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("no request came: %+v", a.Counters())
+		}
+		if !slices.Contains(peers, r.Peer.Addr().String()) || r.PeerGID.Addr() != r.Peer.Addr() || r.LocalGID.Addr() != r.Local || r.Port != testPort {
+			t.Errorf("the request was %+v", r)
+		}
+		got, all := a.poll(0, udaddyMessages, 10*time.Second)
+		if len(got) != udaddyMessages || len(all[0]) != areaLen+udaddySize || got[0].Imm != uint32(got[0].SrcQP) {
+			t.Fatalf("from %v came %+v", r.Peer, got)
+		}
+		sendTen(t, a, qp, qpn, got[0].SrcQP, r.PeerGID)
+	}
+	if c := a.quiet(t); c.Answers[requestAccepted] != uint64(len(peers)) || c.Sent != uint64(udaddyMessages*len(peers)) {
+		t.Errorf("counters %+v", c)
+	}
+}
+
+func needUdaddy(t *testing.T) {
+	t.Helper()
+	if !*udaddyFlag || *peerFlag == "" {
+		t.Skip("needs another host that runs udaddy: give -peer and -udaddy; app/e2e's TestVerbsDoor has one")
+	}
+	leavesNothing(t)
+}
+
+// sendTen sends as udaddy does: the immediate data is the sender's queue pair number.
+func sendTen(t *testing.T, a *side, qp uint32, qpn, to ib.QPN, dgid ib.GID) {
+	t.Helper()
+	before := a.Counters().Sent
+	for range udaddyMessages {
+		s := a.to(qp, to, uint32(qpn), doortest.SendGRH|doortest.SendImm)
+		s.DGID, s.QKey, s.Mbuf = dgid, ib.QKeyRDMAUDP, a.alloc(t, make([]byte, udaddySize))
+		a.post(t, 0, s)
+	}
+	if !until(5*time.Second, func() bool { return a.Counters().Sent == before+udaddyMessages }, a) {
+		t.Fatalf("not all was sent: %+v", a.Counters())
+	}
+}
+
 var removeFlag = flag.Bool("remove", false, "let TestDeviceGone take the device away; it is gone when the process ends")
 
 // TestDeviceGone takes the device away under a door that is a member of a group. The kernel does not let go of it before
@@ -137,6 +228,15 @@ func TestDeviceGone(t *testing.T) {
 	qp, _ := a.standIn(t, 0, testQKey)
 	_, dst := b.standIn(t, 0, testQKey)
 	flow(t, a, b, qp, dst, 5*time.Second)
+	asked, connected := make(chan Request, 1), make(chan error, 1)
+	b.mustListen(t, usualLimits, func(r Request) { asked <- r })
+	go func() {
+		_, err := a.ask(t.Context(), a.Port().GID.Addr(), "")
+		connected <- err
+	}()
+	if r := <-asked; r.Port != testPort { // it gets no answer
+		t.Errorf("asked for port %d", r.Port)
+	}
 	if err := exec.Command("rdma", "link", "delete", *deviceFlag).Start(); err != nil { // it returns when we are gone
 		t.Fatal(err)
 	}
@@ -144,6 +244,15 @@ func TestDeviceGone(t *testing.T) {
 	case <-gone:
 	case <-time.After(5 * time.Second):
 		t.Fatalf("nothing told that the device is to go: %+v", a.Counters())
+	}
+	select {
+	case err := <-connected:
+		var e *ConnectError
+		if !errors.As(err, &e) || e.Cause != ConnectClosed {
+			t.Errorf("a connection under way ended with %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a connection under way does not notice that the device is to go")
 	}
 	flow(t, a, b, qp, dst, time.Second)
 }

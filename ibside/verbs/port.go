@@ -58,22 +58,23 @@ const maxGIDIndex = 255
 
 func isLinkLocal(g ib.GID) bool { return g[0] == 0xfe && g[1]&0xc0 == 0x80 }
 
-// usable lists the GIDs that a RoCE door can send from, RoCE v2 only; on InfiniBand, the port's first.
+// usable lists the GIDs that the door can send from: on Ethernet, those of RoCE v2; on InfiniBand, the port's own and its
+// aliases.
 func usable(gids []GIDEntry, ethernet bool) []GIDEntry {
 	var out []GIDEntry
 	for _, g := range gids {
 		if g.Index > maxGIDIndex || g.GID.IsZero() {
 			continue
 		}
-		if !ethernet && g.Index == 0 || ethernet && g.Type == GIDTypeRoCEv2 {
+		if !ethernet || g.Type == GIDTypeRoCEv2 {
 			out = append(out, g)
 		}
 	}
 	return out
 }
 
-// ownGID chooses the bridge's GID: the one that the configuration names, else the first IPv4 address, else the
-// first that is not link-local, else the first.
+// ownGID chooses the bridge's GID: the one that the configuration names, else on InfiniBand the port's first; on Ethernet the
+// first IPv4 address, else the first that is not link-local, else the first.
 func ownGID(gids []GIDEntry, ethernet bool, want ib.GID) (ib.GID, error) {
 	gids = usable(gids, ethernet)
 	if !want.IsZero() {
@@ -83,6 +84,9 @@ func ownGID(gids []GIDEntry, ethernet bool, want ib.GID) (ib.GID, error) {
 			}
 		}
 		return ib.GID{}, fmt.Errorf("the port has no GID %v that can send; add the address to its network interface", want)
+	}
+	if !ethernet && len(gids) > 0 {
+		return gids[0].GID, nil
 	}
 	for _, good := range []func(ib.GID) bool{
 		ib.GID.IsIPv4Mapped, func(g ib.GID) bool { return !isLinkLocal(g) }, func(ib.GID) bool { return true },
@@ -96,16 +100,19 @@ func ownGID(gids []GIDEntry, ethernet bool, want ib.GID) (ib.GID, error) {
 	return ib.GID{}, fmt.Errorf("the port has no GID to send from; give its network interface an IP address")
 }
 
-// sourceIndex returns the GID table index to send to dgid from, when the worker leaves the choice to the door: own if it
-// can talk to dgid, else the GID that shares the longest prefix with it.
-func sourceIndex(gids []GIDEntry, ethernet bool, own, dgid ib.GID) (int, bool) {
+// sourceIndex returns the GID table index to send to dgid from: that of want if it can talk to dgid, else of the bridge's own
+// under the same condition, else of the GID that shares the longest prefix with dgid.
+func sourceIndex(gids []GIDEntry, ethernet bool, want, own, dgid ib.GID) (int, bool) {
 	best, index := -1, 0
 	for _, g := range usable(gids, ethernet) {
 		if ethernet && !canTalk(g.GID, dgid) {
 			continue
 		}
 		n := commonBits(g.GID, dgid)
-		if g.GID == own {
+		switch g.GID {
+		case want:
+			n = 130
+		case own:
 			n = 129
 		}
 		if n > best {

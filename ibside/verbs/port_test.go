@@ -63,23 +63,32 @@ func TestSourceIndex(t *testing.T) {
 		name     string
 		gids     []GIDEntry
 		ethernet bool
+		want     string
 		dgid     string
 		index    int
 		ok       bool
 	}{
-		{"own", rocePort, true, "10.8.0.200", 3, true},
-		{"own, though another is nearer", rocePort, true, "10.9.0.200", 3, true},
-		{"IPv6", rocePort, true, "fd08::200", 5, true},
-		{"link-local", rocePort, true, "fe80::1", 1, true},
-		{"IPv4 group", rocePort, true, "239.1.2.3", 3, true},
-		{"no IPv4 address", rocePort[4:6], true, "10.8.0.200", 0, false},
-		{"nearest, own gone", rocePort[4:], true, "10.9.0.200", 7, true},
-		{"none below 256", rocePort[8:], true, "10.7.0.200", 0, false},
-		{"InfiniBand", ibPort, false, "fe80::9", 0, true},
-		{"InfiniBand group", ibPort, false, "ff12:401b:ffff::1", 0, true},
+		{"own", rocePort, true, "10.8.0.3", "10.8.0.200", 3, true},
+		{"own, though another is nearer", rocePort, true, "10.8.0.3", "10.9.0.200", 3, true},
+		{"IPv6", rocePort, true, "10.8.0.3", "fd08::200", 5, true},
+		{"link-local", rocePort, true, "10.8.0.3", "fe80::1", 1, true},
+		{"IPv4 group", rocePort, true, "10.8.0.3", "239.1.2.3", 3, true},
+		{"no IPv4 address", rocePort[4:6], true, "10.8.0.3", "10.8.0.200", 0, false},
+		{"nearest, own gone", rocePort[4:], true, "10.8.0.3", "10.9.0.200", 7, true},
+		{"none below 256", rocePort[8:], true, "10.8.0.3", "10.7.0.200", 0, false},
+		{"a source of one's own", rocePort, true, "10.9.0.3", "10.8.0.200", 7, true},
+		{"a source of one's own, of another version", rocePort, true, "fd08::3", "10.8.0.200", 3, true},
+		{"a source of one's own, beyond what verbs can name", rocePort, true, "10.7.0.3", "10.8.0.200", 3, true},
+		{"InfiniBand", ibPort, false, "fe80::2:c903:0:7", "fe80::9", 0, true},
+		{"InfiniBand alias", ibPort, false, "fe80::2:c903:0:8", "fe80::9", 1, true},
+		{"InfiniBand group", ibPort, false, "fe80::2:c903:0:7", "ff12:401b:ffff::1", 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			index, ok := sourceIndex(c.gids, c.ethernet, gid("10.8.0.3"), gid(c.dgid))
+			own := gid("10.8.0.3")
+			if !c.ethernet {
+				own = ibPort[0].GID
+			}
+			index, ok := sourceIndex(c.gids, c.ethernet, gid(c.want), own, gid(c.dgid))
 			if ok != c.ok || ok && index != c.index {
 				t.Errorf("%d, %v, want %d, %v", index, ok, c.index, c.ok)
 			}

@@ -4,7 +4,6 @@ package verbs
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -85,38 +84,6 @@ func (d *Door) tendAHs(w *worker, now time.Time, free chan struct{}) {
 			d.resolve(w, ask)
 			<-free
 		})
-	}
-}
-
-var errNoSource = errors.New("the port has no GID that can talk to it")
-
-// resolve creates an address handle and answers the worker. When the GID table changes meanwhile, the index that it
-// began with may be another GID's: it begins again.
-func (d *Door) resolve(w *worker, ask askedAH) {
-	for {
-		before := d.gidGen.Load()
-		index, ok := ask.sgidIndex(), true
-		if p := d.Port(); index == 0 && ask.hasGRH() {
-			index, ok = sourceIndex(p.GIDs, p.Ethernet, p.GID, ask.dgid())
-		}
-		var ah retiredAH
-		err := errNoSource
-		if ok {
-			ah, err = d.createAH(ask, index)
-		}
-		if d.gidGen.Load() != before {
-			if err == nil {
-				ah.destroy()
-			}
-			continue
-		}
-		if err != nil {
-			d.counts.count(func(c *Counters) { c.AHsFailed++ })
-		}
-		if first := w.answer(ask, ah, time.Now().Add(retryAH)); first && err != nil {
-			d.log.Warn("peer_unreachable", "gid", ask.dgid(), "lid", ask.dlid(), "error", err)
-		}
-		return
 	}
 }
 

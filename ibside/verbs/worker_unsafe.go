@@ -30,8 +30,11 @@ type worker struct {
 	resolving sync.WaitGroup  // address handles being created
 }
 
-// askedAH is an address handle that the worker misses.
-type askedAH struct{ c *C.struct_ah_entry }
+// askedAH is an address handle that the worker misses. The entry is the worker's again after the answer; the key is a copy.
+type askedAH struct {
+	c   *C.struct_ah_entry
+	key C.struct_ah_key
+}
 
 // ahPeer is whom an address handle is for.
 type ahPeer struct {
@@ -93,7 +96,7 @@ func (w *worker) collectAsks() {
 		if e == nil {
 			return
 		}
-		w.asks = append(w.asks, askedAH{e})
+		w.asks = append(w.asks, askedAH{e, e.key})
 	}
 }
 
@@ -126,16 +129,16 @@ func (w *worker) forgetFailed(now time.Time) {
 	}
 }
 
-func (a askedAH) dgid() ib.GID    { return gidOf(&a.c.key.ah.dgid) }
-func (a askedAH) sgidIndex() int  { return int(a.c.key.ah.sgid_index) }
-func (a askedAH) hasGRH() bool    { return a.c.key.global != 0 }
-func (a askedAH) dlid() ib.LID    { return ib.LID(a.c.key.ah.dlid) }
+func (a askedAH) dgid() ib.GID    { return gidOf(&a.key.ah.dgid) }
+func (a askedAH) source() uint8   { return uint8(a.key.ah.source) }
+func (a askedAH) hasGRH() bool    { return a.key.global != 0 }
+func (a askedAH) dlid() ib.LID    { return ib.LID(a.key.ah.dlid) }
 func (r retiredAH) destroy() bool { return C.ibv_destroy_ah(r.c) == 0 }
 
 // createAH may take a second.
 func (d *Door) createAH(a askedAH, sgidIndex int) (retiredAH, error) {
 	var ah *C.struct_ibv_ah
-	err := errno(C.verbs_ah_create(d.dev.c, &a.c.key, C.uint(sgidIndex), &ah))
+	err := errno(C.verbs_ah_create(d.dev.c, &a.key, C.uint(sgidIndex), &ah))
 	return retiredAH{c: ah}, err
 }
 
@@ -144,7 +147,7 @@ func (d *Door) createAH(a askedAH, sgidIndex int) (retiredAH, error) {
 func (w *worker) answer(a askedAH, ah retiredAH, retryAt time.Time) bool {
 	w.answering.Lock()
 	defer w.answering.Unlock()
-	peer := ahPeer{a.dgid(), a.dlid()} // the entry is the worker's after the answer
+	peer := ahPeer{a.dgid(), a.dlid()}
 	failing := w.failing[peer]
 	if ah.c == nil {
 		w.failed = append(w.failed, failedAH{a, retryAt})

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"causeway/ibside/fabric/door/doortest"
+	"causeway/ibside/ib"
+)
+
+const testPort = 7174
+
+// inKernel counts the rdma_cm_ids on the machine's devices, whoever's they are, and shows them.
+func inKernel(t *testing.T) (int, string) {
+	t.Helper()
+	out, err := exec.Command("rdma", "resource", "show", "cm_id").CombinedOutput()
+	if err != nil {
+		t.Errorf("rdma: %v: %s", err, out)
+	}
+	return strings.Count(string(out), "\n"), string(out)
+}
+
+// leavesNothing fails the test when there are more rdma_cm_ids, once all its doors are closed, than there were before.
+func leavesNothing(t *testing.T) {
+	t.Helper()
+	needDevice(t)
+	before, _ := inKernel(t)
+	t.Cleanup(func() {
+		if n, all := inKernel(t); n > before {
+			t.Errorf("%d ids in the kernel, %d before:\n%s", n, before, all)
+		}
+	})
+}
+
+// idsLeft says what a door's channel still knows.
+func (s *side) idsLeft() int {
+	s.cm.mu.Lock()
+	defer s.cm.mu.Unlock()
+	return len(s.cm.waiting)
+}
+
+// ownAddresses are the port's, of each kind one.
+func (s *side) ownAddresses(t *testing.T) map[string]netip.Addr {
+	t.Helper()
+	found := map[string]netip.Addr{}
+	for _, g := range usable(s.Port().GIDs, true) {
+		a, kind := g.GID.Addr(), "IPv6"
+		switch {
+		case a.Is4():
+			kind = "IPv4"
+		case a.IsLinkLocalUnicast():
+			kind = "link-local"
+		}
+		found[kind] = a
+	}
+	if len(found) != 3 {
+		t.Fatalf("the port has %v; give it an IPv4, an IPv6 and a link-local address", found)
+	}
+	return found
+}
+
+func (s *side) mustListen(t *testing.T, limits sidrLimits, h func(Request)) *Listener {
+	t.Helper()
+	l, err := s.listen(testPort, limits, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+func (s *side) ask(ctx context.Context, to netip.Addr, private string) (Connection, error) {
+	return s.Connect(ctx, ConnectRequest{To: to, Port: testPort, Private: []byte(private)})
+}
+
+// TestConnect finds a stand-in of another door by each kind of address, and sends to it.
+func TestConnect(t *testing.T) {
+	leavesNothing(t)
+	a, b := newSide(t, Config{}), newSide(t, Config{})
+	from, _ := a.standIn(t, 0, testQKey)
+	_, qpn := b.standIn(t, 0, ib.QKeyRDMAUDP)
+	requests := make(chan Request, 10)
+	before, _ := inKernel(t)
+	b.mustListen(t, usualLimits, func(r Request) {
+		if err := r.Accept(qpn, ib.QKeyRDMAUDP, append([]byte("you are "), bytes.TrimRight(r.Private, "\x00")...)); err != nil {
+			t.Error(err)
+		}
+		requests <- r
+	})
+	if n, all := inKernel(t); n <= before {
+		t.Errorf("%d ids in the kernel, %d before we listened: leavesNothing cannot notice a leak:\n%s", n, before, all)
+	}
+	addresses := a.ownAddresses(t)
+	for kind, own := range addresses {
+		for _, given := range []netip.Addr{{}, own} {
+			t.Run(fmt.Sprintf("%s from %v", kind, given), func(t *testing.T) {
+				c, err := a.Connect(t.Context(), ConnectRequest{From: given, To: own, Port: testPort, Private: []byte("somebody")})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, g := <-requests, ib.GIDFromAddr(own)
+				if r.Peer.Addr() != own || r.Local != own || r.Port != testPort || r.PeerGID != g || r.LocalGID != g ||
+					r.PKey != 0 || len(r.Private) != maxAskPrivate {
+					t.Errorf("the request was %+v", r)
+				}
+				if c.QPN != qpn || c.QKey != ib.QKeyRDMAUDP || !bytes.HasPrefix(c.Private, []byte("you are somebody\x00")) || len(c.Private) != maxAnswerPrivate {
+					t.Errorf("the answer was %+v", c)
+				}
+				if w := c.Route; w.SGID != g || w.DGID != g || !w.HasGRH || w.DLID != 0 || w.HopLimit == 0 || w.MTU != a.Port().MTU {
+					t.Errorf("the route is %+v", w)
+				}
+				s := doortest.Send{QP: from, DGID: c.Route.DGID, HopLimit: c.Route.HopLimit, TClass: c.Route.TClass, DestQP: c.QPN,
+					QKey: c.QKey, Flags: doortest.SendGRH, Mbuf: a.alloc(t, []byte("found you"))}
+				sent := a.Counters().Sent
+				a.post(t, 0, s)
+				until(5*time.Second, func() bool { return a.Counters().Sent > sent }, a)
+				if got, payload := b.poll(0, 1, 5*time.Second); len(got) != 1 || got[0].QPN != qpn || string(payload[0][areaLen:]) != "found you" {
+					t.Errorf("%+v %q came", got, payload)
+				}
+			})
+		}
+	}
+	want := uint64(2 * len(addresses))
+	if c := a.Counters(); !maps.Equal(c.Connects, Counts{"ok": want}) || a.idsLeft() != 0 {
+		t.Errorf("connects %v, %d ids left", c.Connects, a.idsLeft())
+	}
+	if c := b.Counters(); c.Requests != want || !maps.Equal(c.Answers, Counts{"accepted": want}) || b.idsLeft() != 1 {
+		t.Errorf("%d requests, answers %v, %d ids left", c.Requests, c.Answers, b.idsLeft())
+	}
+}
+
+// TestConnectRefused provokes each way to fail.
+func TestConnectRefused(t *testing.T) {
+	leavesNothing(t)
+	a, b := newSide(t, Config{}), newSide(t, Config{})
+	own := a.ownAddresses(t)["IPv4"]
+	silent := ib.GIDFromAddr(own)
+	silent[15] ^= 0x5c // an address of the same subnet that nobody has
+	const soon = 300 * time.Millisecond
+	patient := func() (context.Context, func()) { return t.Context(), func() {} }
+	canceled := func() (context.Context, func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(soon, cancel)
+		return ctx, cancel
+	}
+	deadline := func() (context.Context, func()) {
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		return ctx, cancel
+	}
+	rejecting := func(r Request) { _ = r.Reject("not today", []byte("go away")) }
+	silently := func(Request) {}
+	const within = 500 * time.Millisecond
+	for _, c := range []struct {
+		name   string
+		handle func(Request) // nil: nobody listens
+		limits sidrLimits
+		ctx    func() (context.Context, func())
+		req    ConnectRequest
+		want   ConnectError
+		answer string
+	}{
+		{"nobody listens", nil, usualLimits, patient, ConnectRequest{To: own}, ConnectError{Cause: ConnectRejected, Status: ib.SIDRStatusUnsupported}, ""},
+		{"rejected", rejecting, usualLimits, patient, ConnectRequest{To: own},
+			ConnectError{Cause: ConnectRejected, Status: ib.SIDRStatusRejected, Private: []byte("go away")}, requestRejected},
+		{"another Q_Key", func(r Request) { _ = r.Accept(7, testQKey, nil) }, usualLimits, patient, ConnectRequest{To: own},
+			ConnectError{Cause: ConnectRejected, Status: ib.SIDRStatusRejected}, requestFailed},
+		{"never answered", silently, sidrLimits{1, within}, patient, ConnectRequest{To: own},
+			ConnectError{Cause: ConnectRejected, Status: ib.SIDRStatusRejected}, requestTimedOut},
+		{"deadline", silently, sidrLimits{1, time.Second}, deadline, ConnectRequest{To: own}, ConnectError{Cause: ConnectTimedOut}, requestTimedOut},
+		{"canceled", silently, sidrLimits{1, time.Second}, canceled, ConnectRequest{To: own}, ConnectError{Cause: ConnectCanceled}, requestTimedOut},
+		{"nobody has the address", silently, usualLimits, patient, ConnectRequest{To: silent.Addr()}, ConnectError{Cause: ConnectUnreachable}, ""},
+		{"not our address", silently, usualLimits, patient, ConnectRequest{From: silent.Addr(), To: own}, ConnectError{Cause: ConnectNoAddress}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := b.Counters().Answers[c.answer]
+			if c.handle != nil {
+				l := b.mustListen(t, c.limits, c.handle)
+				defer l.Close()
+			}
+			c.req.Port = testPort
+			ctx, cancel := c.ctx()
+			defer cancel()
+			a.refused(t, ctx, c.req, c.want)
+			if c.answer != "" && !until(5*time.Second, func() bool { return b.Counters().Answers[c.answer] == before+1 }) {
+				t.Errorf("answers %v, want one more %s", b.Counters().Answers, c.answer)
+			}
+		})
+	}
+	if a.idsLeft() != 0 || b.idsLeft() != 0 {
+		t.Errorf("%d and %d ids left", a.idsLeft(), b.idsLeft())
+	}
+}
+
+func (s *side) refused(t *testing.T, ctx context.Context, r ConnectRequest, want ConnectError) {
+	t.Helper()
+	start := time.Now()
+	_, err := s.Connect(ctx, r)
+	var e *ConnectError
+	if !errors.As(err, &e) || e.Cause != want.Cause || e.Status != want.Status || !bytes.HasPrefix(e.Private, want.Private) {
+		t.Fatalf("%v (%+v), want %+v", err, e, want)
+	}
+	t.Logf("after %v: %v", time.Since(start).Round(time.Millisecond), err)
+}
+
+// TestManyConnects connects two hundred at once, each to a queue pair of its own.
+func TestManyConnects(t *testing.T) {
+	leavesNothing(t)
+	const count = 200
+	a, b := newSide(t, Config{}), newSide(t, Config{})
+	b.mustListen(t, usualLimits, func(r Request) {
+		if err := r.Accept(ib.QPN(0x1000+int(r.Private[0])), ib.QKeyRDMAUDP, r.Private[:1]); err != nil {
+			t.Error(err)
+		}
+	})
+	addresses := slices.Collect(maps.Values(a.ownAddresses(t)))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	start := time.Now()
+	for i := range count {
+		all.Go(func() {
+			c, err := a.ask(ctx, addresses[i%len(addresses)], string([]byte{byte(i)}))
+			if err != nil || c.QPN != ib.QPN(0x1000+i) || c.Private[0] != byte(i) {
+				t.Errorf("connection %d: %+v, %v", i, c, err)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d connections in %v", count, time.Since(start).Round(time.Millisecond))
+	if c := b.Counters(); c.Requests != count || c.Answers["accepted"] != count || a.idsLeft() != 0 || b.idsLeft() != 1 {
+		t.Errorf("%d requests, answers %v, ids left %d and %d", c.Requests, c.Answers, a.idsLeft(), b.idsLeft())
+	}
+}
+
+// TestListeners opens and closes while requests come: more than may wait, none to a closed listener, and a door that
+// closes with all under way.
+func TestListeners(t *testing.T) {
+	leavesNothing(t)
+	const limit, count = 4, 20
+	a, b := newSide(t, Config{}), newSide(t, Config{})
+	own := a.ownAddresses(t)["IPv4"]
+	l := b.mustListen(t, sidrLimits{limit, time.Minute}, func(Request) {})
+	if _, err := b.listen(testPort, usualLimits, func(Request) {}); err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("listening twice: %v", err)
+	}
+	var all sync.WaitGroup
+	for range count {
+		all.Go(func() {
+			_, err := a.ask(t.Context(), own, "")
+			var e *ConnectError
+			if !errors.As(err, &e) || e.Cause != ConnectRejected || e.Status != ib.SIDRStatusRejected {
+				t.Error(err)
+			}
+		})
+	}
+	full := func() bool { return b.Counters().Answers["full"] == count-limit }
+	if !until(30*time.Second, full) {
+		t.Errorf("answers %v, want %d full", b.Counters().Answers, count-limit)
+	}
+	l.Close()
+	all.Wait()
+	if c := b.Counters(); c.Requests != count || !maps.Equal(c.Answers, Counts{"full": count - limit, "closed": limit}) {
+		t.Errorf("%d requests, answers %v", c.Requests, c.Answers)
+	}
+	b.mustListen(t, usualLimits, func(r Request) { _ = r.Accept(7, ib.QKeyRDMAUDP, nil) })
+	if _, err := a.ask(t.Context(), own, ""); err != nil {
+		t.Error("listening again: ", err)
+	}
+	closing := newSide(t, Config{})
+	closedCause := make(chan error, count)
+	silent := ib.GIDFromAddr(own)
+	silent[15] ^= 0x5d
+	for range count {
+		go func() {
+			_, err := closing.ask(context.Background(), silent.Addr(), "")
+			closedCause <- err
+		}()
+	}
+	until(5*time.Second, func() bool { return closing.idsLeft() == count })
+	start := time.Now()
+	if err := closing.Close(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("closed in %v", time.Since(start).Round(time.Millisecond))
+	for range count {
+		var e *ConnectError
+		if err := <-closedCause; !errors.As(err, &e) || e.Cause != ConnectClosed {
+			t.Errorf("a connection under way as the door closes: %v", err)
+		}
+	}
+}
+
+// TestListenerStays takes addresses and the link away under a listener that knows neither.
+func TestListenerStays(t *testing.T) {
+	dev := needNetdev(t)
+	leavesNothing(t)
+	a, b := newSide(t, Config{}), newSide(t, Config{})
+	b.mustListen(t, usualLimits, func(r Request) { _ = r.Accept(7, ib.QKeyRDMAUDP, nil) })
+	own := a.ownAddresses(t)
+	connects := func(to netip.Addr) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := a.ask(ctx, to, "")
+		return err
+	}
+	later := ib.GIDFromAddr(own["IPv4"])
+	later[15] ^= 0x5e
+	alias := later.Addr()
+	shell(t, fmt.Sprintf("ip addr add %v/24 dev %s", alias, dev))
+	until(5*time.Second, func() bool {
+		return slices.ContainsFunc(a.Port().GIDs, func(g GIDEntry) bool { return g.GID == later })
+	})
+	if err := connects(alias); err != nil {
+		t.Error("an address that came later: ", err)
+	}
+	shell(t, fmt.Sprintf("ip addr del %v/24 dev %s", alias, dev))
+	var e *ConnectError
+	if err := connects(alias); !errors.As(err, &e) || e.Cause != ConnectUnreachable {
+		t.Errorf("it is gone again, but: %v", err)
+	}
+	defer func() {
+		shell(t, fmt.Sprintf("ip link set %s up; ip addr add %v/64 dev %s || true", dev, own["IPv6"], dev))
+	}()
+	shell(t, "ip link set "+dev+" down")
+	if err := connects(own["IPv4"]); err == nil {
+		t.Error("connected though the link is down")
+	} else {
+		t.Log("the link is down: ", err)
+	}
+	shell(t, "ip link set "+dev+" up")
+	until(5*time.Second, func() bool { return a.Port().Active })
+	if err := connects(own["IPv4"]); err != nil {
+		t.Error("the link is up again: ", err)
+	}
+}

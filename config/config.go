@@ -16,6 +16,8 @@ package config
 import (
 	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	"causeway/ibside/ib"
 )
@@ -57,6 +59,12 @@ type EthPort struct {
 	Arg    string // a PCI address, an interface, or the driver's own arguments; "" for ring and null
 }
 
+// tapRemote stands before the interface that a tap shares with the kernel.
+const tapRemote = ",remote="
+
+// sharingTap reports whether the port is a tap that shares an interface with the kernel.
+func (p EthPort) sharingTap() bool { return p.Driver == "tap" && strings.Contains(p.Arg, tapRemote) }
+
 // String returns the port as the file has it.
 func (p EthPort) String() string {
 	if p.Arg == "" {
@@ -69,6 +77,10 @@ func (p EthPort) String() string {
 type IB struct {
 	Port IBPort
 	PKey ib.PKey
+	GID  ib.GID // the bridge's own; zero: the port's first that fits
+
+	// HostGIDs: the port's other GIDs in there are for RoCE hosts to be seen under, one each.
+	HostGIDs []netip.Prefix
 }
 
 // IBPort names a port of an HCA, or the embedded software fabric.
@@ -90,6 +102,9 @@ type Workers struct {
 	Standins        int // of all hosts together
 	StandinsPerHost int
 	Hosts           int // RoCE hosts known at a time
+
+	StandinDepth int           // messages that a stand-in may have under way in an HCA; a power of two
+	StandinIdle  time.Duration // a stand-in that nothing crosses by for so long ends; 0: never
 }
 
 // Side is the fabric that a host is on.
@@ -110,6 +125,8 @@ type Host struct {
 	GID ib.GID
 	LID ib.LID // 0: the subnet administrator is asked
 	SL  ib.SL
+
+	Bridge bool // another bridge: what it sends has been through a bridge
 
 	// RoCE only.
 	MAC    [6]byte
@@ -157,6 +174,9 @@ type Service struct {
 // Policy says what may cross. It is default deny.
 type Policy struct {
 	Allow []netip.Prefix
+
+	// BridgeUnknown: what an unknown IB source sends crosses with the bridge's own address; else it is dropped.
+	BridgeUnknown bool
 }
 
 // Allows reports whether packets from a may cross.

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"causeway/ibside/ib"
 )
@@ -44,7 +45,7 @@ func TestDefaults(t *testing.T) {
 			MTU: 1500, IBMTU: ib.MTU1024, V2: true, TTL: 64},
 		IB: IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault},
 		Workers: Workers{LCores: []int{1}, MemoryMiB: 512, RxDescs: 1024, TxDescs: 1024, Mbufs: 16384, Standins: 4096,
-			StandinsPerHost: 64, Hosts: 16384},
+			StandinsPerHost: 64, Hosts: 16384, StandinDepth: 128, StandinIdle: 24 * time.Hour},
 		Log: Log{Level: "info", Format: "text"},
 		QoS: c.QoS, // below
 	}
@@ -60,6 +61,22 @@ func TestDefaults(t *testing.T) {
 	} {
 		if q.got != q.want {
 			t.Errorf("%s: got %d, want %d", q.name, q.got, q.want)
+		}
+	}
+}
+
+// TestPorts wants every form of an Ethernet port that the documentation names to be read as it stands.
+func TestPorts(t *testing.T) {
+	for _, port := range []string{
+		"mlx5:0000:3b:00.0", "af_packet:eth1", "tap:dtap0", "tap:dtap0,remote=eth1", "memif:/run/x.sock,role=client,id=0",
+		"pcap:in.pcap", "pcap:in.pcap,out.pcap", "ring", "null",
+	} {
+		c := parseGood(t, strings.Replace(small, `"ring"`, fmt.Sprintf("%q", port), 1))
+		if got := c.RoCE.Port.String(); got != port {
+			t.Errorf("%s was read as %s", port, got)
+		}
+		if shared := c.RoCE.Port.sharingTap(); shared != strings.Contains(port, "remote") {
+			t.Errorf("%s: a tap that shares: %v", port, shared)
 		}
 	}
 }

@@ -20,6 +20,10 @@ func (p *parser) crossCheck(roce, workers, policy *table) {
 		workers.fail("standins_per_host", "standins_per_host %d is more than standins %d; lower it, or raise standins",
 			w.StandinsPerHost, w.Standins)
 	}
+	if n := len(w.LCores); n > 1 && p.cfg.RoCE.Port.sharingTap() {
+		workers.fail("lcores", "lcores names %d cores, but a tap that shares an interface feeds one worker: it cannot keep a host's packets "+
+			"together; name one core", n)
+	}
 	n := 0
 	for _, h := range p.cfg.Hosts {
 		if h.Side == SideRoCE {

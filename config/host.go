@@ -20,7 +20,7 @@ func (p *parser) host(t *table) Host {
 		t.ibNode(&h)
 	case "roce":
 		h.Side = SideRoCE
-		t.refuse("ib", "gid", "lid", "sl")
+		t.refuse("ib", "gid", "lid", "sl", "bridge")
 		h.MAC, h.HasMAC = t.mac()
 		h.VLAN = p.cfg.RoCE.VLAN
 		if t.has("vlan") {
@@ -91,10 +91,16 @@ func (t *table) mistypedText(name string) bool {
 func (t *table) ibNode(h *Host) {
 	h.LID = ib.LID(t.number("lid"))
 	h.SL = ib.SL(t.number("sl"))
+	h.Bridge = t.truth("bridge")
 	if !t.has("gid") {
 		t.fail("gid", `gid is missing; write the GID of the node's port: gid = "fe80::2:c903:0:7"`)
 		return
 	}
+	h.GID = t.gid("that of the node's port")
+}
+
+// gid returns a port's GID; the zero GID when it is wrong. instead says what to write.
+func (t *table) gid(instead string) ib.GID {
 	s := t.text("gid")
 	g, err := ib.ParseGID(s)
 	switch {
@@ -102,12 +108,13 @@ func (t *table) ibNode(h *Host) {
 	case err != nil:
 		t.fail("gid", `gid %s is not a GID; write it like "fe80::2:c903:0:7"`, show(s))
 	case g.IsMulticast():
-		t.fail("gid", "gid %s is a multicast GID; write that of the node's port", g)
+		t.fail("gid", "gid %s is a multicast GID; write %s", g, instead)
 	case g.IsZero() || g.GUID() == 0:
-		t.fail("gid", "gid %s has no GUID in its low 64 bits; write that of the node's port", g)
+		t.fail("gid", "gid %s has no GUID in its low 64 bits; write %s", g, instead)
 	default:
-		h.GID = g
+		return g
 	}
+	return ib.GID{}
 }
 
 // mac reads the MAC address of a RoCE host.

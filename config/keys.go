@@ -63,8 +63,10 @@ var keys = []key{
 		meaning: "Names this bridge in logs, metrics and the console."},
 
 	{table: "roce", name: "port", kind: text, need: true, example: `"af_packet:eth1"`,
-		meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:INTERFACE`, `memif:SOCKET` with `,role=server` or `,id=N`, " +
-			"`pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`."},
+		meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:NEW-INTERFACE`, `tap:NEW-INTERFACE,remote=INTERFACE`, " +
+			"`memif:SOCKET` with `,role=server` or `,id=N`, `pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`. With `mlx5` and with `,remote=` " +
+			"the kernel has the interface, too: the bridge takes RoCE alone, all of it, and the rest stays with the kernel, whose addresses " +
+			"must not be the bridge's. A tap with `,remote=` is for one worker and gives INTERFACE this `mtu`, 1504 at most."},
 	{table: "roce", name: "addresses", kind: texts, need: true, example: `["10.9.0.254/24"]`,
 		meaning: "The bridge's own addresses with their prefix lengths. They also say which subnets are on the link."},
 	{table: "roce", name: "mtu", kind: number, def: int64(1500), lo: minMTU, hi: 9216, tooLow: "is too small for any IB MTU",
@@ -83,6 +85,13 @@ var keys = []key{
 			"described in a file, looked for beside this one."},
 	{table: "ib", name: "pkey", kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
 		meaning: "The P_Key on InfiniBand; bit 15 is full membership. RoCE always uses 0xffff."},
+	{table: "ib", name: "gid", kind: text, noted: "the port's first that fits", example: `"fe80::2:c903:0:1"`,
+		meaning: "The bridge's own GID, one of the port's. By default the first; where the device's link layer is Ethernet, that of its " +
+			"first IPv4 address. Only for `DEVICE:PORT`."},
+	{table: "ib", name: "host_gids", kind: texts, noted: "none", example: `["fe80::2:c903:0:100/120"]`,
+		meaning: "Which of the port's other GIDs (alias GUIDs; where the link layer is Ethernet, further addresses of its network " +
+			"interface) are for RoCE hosts to be seen under, one each, as they come. A GID that is a host's own address is that host's in " +
+			"any case; a host without one is seen under the bridge's own. Only for `DEVICE:PORT`."},
 
 	{table: "workers", name: "lcores", kind: numbers, def: []int64{1}, lo: 0, hi: 127, example: "[2, 3]",
 		meaning: "The logical cores of the workers, one each. Keep other work off them."},
@@ -101,6 +110,12 @@ var keys = []key{
 		meaning: "The most stand-ins (UD QPs on InfiniBand that stand for RoCE queue pairs) at a time."},
 	{table: "workers", name: "standins_per_host", kind: number, def: int64(64), lo: 1, hi: 1 << 20, example: "64",
 		meaning: "The most stand-ins of one RoCE host, so that no host can use them up."},
+	{table: "workers", name: "standin_depth", kind: number, def: int64(128), lo: 16, hi: 32768, example: "128",
+		meaning: "The messages that a stand-in may have under way in an HCA; a power of two. Fewer take less of the HCA's and the kernel's " +
+			"memory, of which a stand-in's queue takes most."},
+	{table: "workers", name: "standin_idle", kind: number, def: int64(86400), lo: 0, hi: 31_536_000, example: "86400",
+		meaning: "The seconds after which a stand-in ends that nothing has crossed by; 0 is never. Its number on InfiniBand is then nobody's, " +
+			"and the RoCE queue pair gets another with the next message it sends."},
 	{table: "workers", name: "hosts", kind: number, def: int64(16384), lo: 1, hi: 1 << 20, example: "16384",
 		meaning: "The most RoCE hosts known at a time."},
 
@@ -116,6 +131,8 @@ var keys = []key{
 		meaning: "IB only: the node's LID."},
 	{table: "host", name: "sl", kind: number, def: int64(0), lo: 0, hi: 15, example: "0",
 		meaning: "IB only: the service level of the path to the node."},
+	{table: "host", name: "bridge", kind: truth, def: false, example: "true",
+		meaning: "IB only: the host is another Causeway. What it sends has crossed already, and does not cross back (`loop_bridge`)."},
 	{table: "host", name: "mac", kind: text, noted: "by ARP or ND", example: `"02:00:00:00:00:07"`,
 		meaning: "RoCE only: the host's MAC address."},
 	{table: "host", name: "vlan", kind: number, noted: "that of `[roce]`", lo: 0, hi: 4094, example: "100",
@@ -149,6 +166,11 @@ var keys = []key{
 
 	{table: "policy", name: "allow", kind: texts, noted: "none: deny all", example: `["10.9.0.0/24"]`,
 		meaning: "The prefixes whose hosts may send across."},
+
+	{table: "policy", name: "unknown_source", kind: text, def: "drop", words: []string{"drop", "bridge"}, example: `"drop"`,
+		meaning: "What becomes of a message from InfiniBand whose source is no `[[host]]`: `drop` (`node_unknown`), or `bridge`: it crosses with " +
+			"the bridge's own address, so that RoCE hosts receive it but cannot answer (`source_bridged` counts them). With `bridge`, every other " +
+			"bridge of the subnet needs a `[[host]]` with `bridge = true`."},
 
 	{table: "qos", name: "dscp_to_sl", kind: mapping, noted: "DSCP >> 3", keyHi: 63, lo: 0, hi: 15, example: "{ 46 = 5 }",
 		meaning: "The SL for a DSCP."},

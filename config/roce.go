@@ -37,6 +37,10 @@ func (p *parser) roce(t *table) {
 	}
 	r.VLAN = uint16(t.number("vlan"))
 	r.TTL = uint8(t.number("ttl"))
+	if own, remote, shares := strings.Cut(r.Port.Arg, tapRemote); shares && own == remote {
+		t.fail("port", "port %q would be the interface that it shares; give the tap a name of its own, such as \"tap:dtap0,remote=%s\"",
+			r.Port, remote)
+	}
 }
 
 // What the argument of a driver looks like, and how to say so.
@@ -44,6 +48,7 @@ var (
 	pciAddress = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
 	// An interface name is at most 15 bytes without '/', ':' or blanks (Linux IFNAMSIZ, dev_valid_name).
 	netInterface = regexp.MustCompile(`^[^\s/:,=]{1,15}$`)
+	sharingTap   = regexp.MustCompile(`^[^\s/:,=]{1,15},remote=[^\s/:,=]{1,15}$`)
 	memif        = regexp.MustCompile(`^/[^,\s]+(,(role=(server|client)|id=[0-9]+|mac=[0-9a-fA-F:]{17}))*$`)
 	files        = regexp.MustCompile(`^[^,]+(,[^,]+)?$`)
 )
@@ -55,7 +60,7 @@ var ethDrivers = []struct {
 }{
 	{"mlx5", []*regexp.Regexp{pciAddress}, "mlx5:0000:3b:00.0"},
 	{"af_packet", []*regexp.Regexp{netInterface}, "af_packet:eth1"},
-	{"tap", []*regexp.Regexp{netInterface}, "tap:dtap0"},
+	{"tap", []*regexp.Regexp{netInterface, sharingTap}, "tap:dtap0,remote=eth1"},
 	{"memif", []*regexp.Regexp{memif}, "memif:/run/memif.sock,role=client,id=0"},
 	{"pcap", []*regexp.Regexp{files}, "pcap:in.pcap,out.pcap"},
 	{"ring", nil, "ring"},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"causeway/ibside/ib"
 )
@@ -18,7 +19,18 @@ var rdmaDevice = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 
 // ib reads the InfiniBand side.
 func (p *parser) ib(t *table) {
-	p.cfg.IB = IB{Port: t.ibPort(), PKey: t.pkey("pkey")}
+	p.cfg.IB = IB{Port: t.ibPort(), PKey: t.pkey("pkey"), HostGIDs: t.prefixes("host_gids", "fe80::2:c903:0:100/120")}
+	if t.has("gid") {
+		p.cfg.IB.GID = t.gid(`gid = "fe80::2:c903:0:1"`)
+	}
+	if !p.cfg.IB.Port.Fabric {
+		return
+	}
+	for _, name := range []string{"gid", "host_gids"} {
+		if t.has(name) {
+			t.fail(name, "%s is for ports of a device, and the software fabric has one GID; remove it", name)
+		}
+	}
 }
 
 // ibPort reads ib.port.
@@ -62,6 +74,7 @@ func (p *parser) workers(t *table) {
 		LCores: t.lcores(), Sleep: t.text("idle") == "sleep", MemoryMiB: n("memory_mib"),
 		RxDescs: t.powerOfTwo("rx_descs"), TxDescs: t.powerOfTwo("tx_descs"), Mbufs: n("mbufs"),
 		Standins: n("standins"), StandinsPerHost: n("standins_per_host"), Hosts: n("hosts"),
+		StandinDepth: t.powerOfTwo("standin_depth"), StandinIdle: time.Duration(t.number("standin_idle")) * time.Second,
 	}
 }
 
@@ -92,26 +105,32 @@ func (t *table) powerOfTwo(name string) int {
 
 // policy reads what may cross.
 func (p *parser) policy(t *table) {
-	for i, s := range t.texts("allow") {
-		if s == "" && !t.isText("allow", i) {
+	p.cfg.Policy = Policy{Allow: t.prefixes("allow", "10.9.0.0/24"), BridgeUnknown: t.text("unknown_source") == "bridge"}
+}
+
+// prefixes reads a list of prefixes of hosts' addresses.
+func (t *table) prefixes(key, example string) (list []netip.Prefix) {
+	for i, s := range t.texts(key) {
+		if s == "" && !t.isText(key, i) {
 			continue
 		}
 		n, err := netip.ParsePrefix(s)
 		switch {
 		case err != nil:
-			t.failAt("allow", i, "allow %s is not a prefix; write one like \"10.9.0.0/24\"", show(s))
+			t.failAt(key, i, "%s %s is not a prefix; write one like %q", key, show(s), example)
 		case n.Addr().Is4In6():
-			t.failAt("allow", i, "allow %s is of IPv4 in IPv6 form; write one like \"10.9.0.0/24\"", s)
+			t.failAt(key, i, "%s %s is of IPv4 in IPv6 form; write one like \"10.9.0.0/24\"", key, s)
 		case n.Addr().IsMulticast() && n.Bits() > 0:
-			t.failAt("allow", i, "allow %s is multicast; sources are hosts, and groups have their own [[group]]", s)
+			t.failAt(key, i, "%s %s is multicast; sources are hosts, and groups have their own [[group]]", key, s)
 		case n != n.Masked():
-			t.failAt("allow", i, "allow %s has bits set after its prefix; write %q", s, n.Masked().String())
-		case slices.Contains(p.cfg.Policy.Allow, n):
-			t.failAt("allow", i, "allow %s is there twice; remove one", s)
+			t.failAt(key, i, "%s %s has bits set after its prefix; write %q", key, s, n.Masked().String())
+		case slices.Contains(list, n):
+			t.failAt(key, i, "%s %s is there twice; remove one", key, s)
 		default:
-			p.cfg.Policy.Allow = append(p.cfg.Policy.Allow, n)
+			list = append(list, n)
 		}
 	}
+	return list
 }
 
 // qos reads the traffic classes over the default chain.

@@ -42,7 +42,7 @@ struct ib_ah {
 	uint8_t sl;
 	uint8_t hop_limit;
 	uint8_t tclass;
-	uint8_t sgid_index;  /* 0: the port's own GID */
+	uint8_t source;      /* whose GID it is sent from, by the door's numbers; 0: the bridge's own */
 	uint32_t flow_label; /* 20 bits */
 };
 

@@ -23,9 +23,7 @@ const (
 // BenchConfig is what all workers share. It does not change while they run.
 type BenchConfig struct {
 	MAC       [6]byte // the Ethernet port's
-	GID       ib.GID  // the IB port's
-	LID       ib.LID
-	VLAN      uint16 // of the RoCE side; 0: untagged
+	VLAN      uint16  // of the RoCE side; 0: untagged
 	RoCEPKey  ib.PKey
 	PKeyIndex uint16 // of the IB port
 	IBMTU     int    // largest payload towards IB, bytes
@@ -38,6 +36,9 @@ type BenchConfig struct {
 	RewriteImm bool
 	// IBIsEthernet: the IB door is a RoCE device, whose GRH area may hold an IPv4 header.
 	IBIsEthernet bool
+	// BridgeUnknown: a message of an IB source that no node is known by crosses with the bridge's own address; else it is
+	// dropped.
+	BridgeUnknown bool
 	// Sleep gives the CPU away when there is no work: for machines that have no core to spare.
 	Sleep bool
 
@@ -87,6 +88,16 @@ func own4(p netip.Prefix) (address, broadcast uint32) {
 	return address, binary.NativeEndian.Uint32(a[:])
 }
 
+// firstOf returns the first address of a kind that routers forward; zero bytes: there is none.
+func firstOf(addresses []netip.Prefix, kind func(netip.Addr) bool) (out [16]C.uint8_t) {
+	for _, p := range addresses {
+		if a := p.Addr(); kind(a) && !a.IsLinkLocalUnicast() {
+			return mapped(a)
+		}
+	}
+	return out
+}
+
 func prefixOf(p netip.Prefix) C.struct_prefix {
 	bits := p.Bits()
 	if p.Addr().Is4() {
@@ -109,10 +120,6 @@ func (cfg *BenchConfig) validate() error {
 
 func (cfg *BenchConfig) fill(b *C.struct_bench) {
 	b.mac = mac48(cfg.MAC)
-	for i, x := range cfg.GID {
-		b.gid[i] = C.uint8_t(x)
-	}
-	b.lid = C.uint16_t(cfg.LID)
 	b.vlan = C.uint16_t(cfg.VLAN)
 	b.roce_pkey = C.uint16_t(cfg.RoCEPKey)
 	b.pkey_index = C.uint16_t(cfg.PKeyIndex)
@@ -122,6 +129,7 @@ func (cfg *BenchConfig) fill(b *C.struct_bench) {
 	b.ttl = C.uint8_t(cfg.TTL)
 	b.rewrite_imm = C.bool(cfg.RewriteImm)
 	b.ib_is_ethernet = C.bool(cfg.IBIsEthernet)
+	b.bridge_unknown = C.bool(cfg.BridgeUnknown)
 	b.sleep = C.bool(cfg.Sleep)
 	for i, sl := range cfg.SLOfDSCP {
 		b.sl_of_dscp[i] = C.uint8_t(sl)
@@ -136,6 +144,7 @@ func (cfg *BenchConfig) fill(b *C.struct_bench) {
 		address, broadcast := own4(p)
 		b.own4[i].address, b.own4[i].broadcast = C.uint32_t(address), C.uint32_t(broadcast)
 	}
+	b.own_ip4, b.own_ip6 = firstOf(cfg.Addresses, netip.Addr.Is4), firstOf(cfg.Addresses, netip.Addr.Is6)
 	b.prefixes = C.uint8_t(len(cfg.Allow))
 	for i, p := range cfg.Allow {
 		b.allow[i] = prefixOf(p)

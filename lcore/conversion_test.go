@@ -73,11 +73,11 @@ var examples = []struct {
 			QKey: groupIB, HasImm: true, Imm: uint32(standInQPN), HasGRH: true, PKeyIndex: 1, Len: 5}, "Hello"}},
 	{"roce2-ipv6", `020000000002 020000000001 86dd 6621234500281140 20010db8000000000000000000000001 20010db8000000000000000000000002
 		e341 12b7 0028 0000 6470ffff00000123 00000001 01234567 00000456 48656c6c6f000000 d8d89fc4`,
-		posted{door.Sent{QP: standInQP + 1, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 63, TClass: 0x62, FlowLabel: 0x12345, DestQP: nodeQPN,
+		posted{door.Sent{QP: standInQP + 1, Source: 1, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 63, TClass: 0x62, FlowLabel: 0x12345, DestQP: nodeQPN,
 			QKey: ib.QKeyRDMAUDP, PKeyIndex: 1, Len: 5}, "Hello"}},
 	{"roce1", `020000000002 020000000001 8915 6000000000201b01 fe80000000000000000000fffe000001 fe80000000000000000000fffe000002
 		6470ffff00000123 00000001 01234567 00000456 48656c6c6f000000 51f99f4d`,
-		posted{door.Sent{QP: standInQP + 2, DGID: localGID, DLID: localLID, HopLimit: 0, DestQP: nodeQPN,
+		posted{door.Sent{QP: standInQP + 2, Source: 2, DGID: localGID, DLID: localLID, HopLimit: 0, DestQP: nodeQPN,
 			QKey: ib.QKeyRDMAUDP, PKeyIndex: 1, Len: 5}, "Hello"}},
 	{"roce1-group", `3333ef010203 020000000001 8915 6000000000241b01 00000000000000000000ffff0a0a0001 ff0e0000000000000000ffffef010203
 		6570ffff00ffffff 00000002 01234567 00000456 00000456 48656c6c6f000000 9a1682b9`,

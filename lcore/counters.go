@@ -30,6 +30,7 @@ type DirectionCounters struct {
 	ReservedBits     uint64 // had reserved bits set, which the bridge cleared
 	StandInWaits     uint64 // waited for a stand-in
 	HandedOver       uint64 // went to the worker that owns the stand-in
+	SourceBridged    uint64 // came from an unknown source and went out with the bridge's own address
 }
 
 // Dropped returns the sum of all drops.
@@ -55,6 +56,7 @@ func (c *DirectionCounters) Add(o DirectionCounters) {
 	c.ReservedBits += o.ReservedBits
 	c.StandInWaits += o.StandInWaits
 	c.HandedOver += o.HandedOver
+	c.SourceBridged += o.SourceBridged
 	drops := maps.Clone(c.Drops)
 	if drops == nil {
 		drops = map[Drop]uint64{}

@@ -14,10 +14,11 @@ enum direction { ROCE_TO_IB, IB_TO_ROCE, DIRECTIONS };
 
 /* Things worth counting about packets that live. */
 enum note {
-	NOTE_ECN_CE,       /* came marked CE, or with FECN set */
-	NOTE_RESERVED,     /* reserved bits were set; they are cleared on the way */
-	NOTE_STANDIN_WAIT, /* waited at management for a stand-in */
-	NOTE_HANDED_OVER,  /* went to the worker that owns the stand-in */
+	NOTE_ECN_CE,         /* came marked CE, or with FECN set */
+	NOTE_RESERVED,       /* reserved bits were set; they are cleared on the way */
+	NOTE_STANDIN_WAIT,   /* waited at management for a stand-in */
+	NOTE_HANDED_OVER,    /* went to the worker that owns the stand-in */
+	NOTE_SOURCE_BRIDGED, /* from an unknown source, sent with the bridge's own address */
 	NOTE_COUNT
 };
 

@@ -49,6 +49,7 @@ var worlds = []struct {
 		c.Allow, c.Versions = []netip.Prefix{netip.MustParsePrefix("10.10.0.0/29")}, lcore.V2
 		c.SLOfDSCP = [64]ib.SL{}
 	}},
+	{"unknown sources bridged", func(w *world) { w.config.BridgeUnknown, w.own.LID = true, 0 }},
 	{"RoCE door", func(w *world) { nodeByIPv4(w); w.config.Versions = lcore.V1 }},
 }
 

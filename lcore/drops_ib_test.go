@@ -9,6 +9,9 @@ import (
 	"causeway/tables"
 )
 
+// bridgeUnknown lets messages of unknown sources cross.
+func bridgeUnknown(w *world) { w.config.BridgeUnknown = true }
+
 // nodeByIPv4 adds a node whose GID is IPv4-mapped, as RoCE devices have it.
 func nodeByIPv4(w *world) {
 	anEthernetDoor(w)
@@ -38,6 +41,7 @@ var ibCases = []ibCase{
 	{"neither IPv4 nor IPv6", "grh_class", received(func(m *message) { m.GRH = [40]byte{} }), nodeByIPv4},
 	{"a GRH at a RoCE door", "", received(), nodeByIPv4},
 	{"from the bridge's own GID", "loop_self", received(fromNode(bridgeGID, nodeLID)), nil},
+	{"from another GID of the bridge's", "loop_self", received(fromNode(aliasGID, nodeLID)), nil},
 	{"from the bridge's own LID", "loop_self", received(noGRH, func(m *message) { m.SLID = bridgeLID }), nil},
 	{"to a group, by the bridge itself", "loop_self", received(toGroup(mgidOf(group4)), fromNode(bridgeGID, bridgeLID)), nil},
 	{"to a QPN that stands for nobody", "standin_unknown", received(func(m *message) { m.QPN = 0x999 }), nil},
@@ -51,6 +55,13 @@ var ibCases = []ibCase{
 	{"more than the largest payload of a group", "mtu_exceeded", received(toGroup(mgidOf(group4)), func(m *message) { m.Payload = pattern(1025) }), nil},
 	{"from an unknown GID", "node_unknown", received(fromNode(mustGID("fe80::99"), nodeLID)), nil},
 	{"from an unknown LID", "node_unknown", received(noGRH, func(m *message) { m.SLID = 99 }), nil},
+	{"from an unknown GID, by policy", "", received(fromNode(mustGID("fe80::99"), nodeLID)), bridgeUnknown},
+	{"from an unknown LID, by policy", "", received(noGRH, func(m *message) { m.SLID = 99 }), bridgeUnknown},
+	{"from an unknown GID to a group, by policy", "", received(fromNode(mustGID("fe80::99"), nodeLID), toGroup(mgidOf(group4))), bridgeUnknown},
+	{"from an unknown GID to an IPv6 host, by a bridge of IPv4", "node_no_ip",
+		received(fromNode(mustGID("fe80::99"), nodeLID), func(m *message) { m.QPN = standInQPN + 1 }),
+		func(w *world) { bridgeUnknown(w); w.config.Addresses = w.config.Addresses[:1] }},
+	{"from the bridge's own GID, whatever the policy", "loop_self", received(fromNode(aliasGID, nodeLID)), bridgeUnknown},
 	{"from another bridge", "loop_bridge", received(fromNode(peerGID, peerLID)), nil},
 	{"from another bridge's LID", "loop_bridge", received(noGRH, func(m *message) { m.SLID = peerLID }), nil},
 	{"from a node with IPv4 only to an IPv4 host", "", received(fromNode(node4GID, node4LID)), nil},

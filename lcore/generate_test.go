@@ -38,6 +38,7 @@ func newGenerator(w *world, seed uint64) *generator {
 			}
 		}
 	}
+	g.sgids = append(g.sgids, bridgeGID, aliasGID, mustGID("fe80::99"))
 	for _, x := range w.groups {
 		g.mgids = append(g.mgids, x.MGID)
 		g.add(&g.groups, &g.group6, x.IP)

@@ -70,9 +70,6 @@ static enum drop take_one(const struct worker *w, struct message *g)
 	if (unlikely(d))
 		return d;
 	addresses(g);
-	bool own = g->header == NO_HEADER ? g->recv.slid == b->lid : memcmp(g->from.addr, b->gid, 16) == 0;
-	if (unlikely(own))
-		return DROP_loop_self;
 	g->payload_len = (uint16_t)(m->data_len - IB_GRH_LEN);
 	return PASS;
 }
@@ -132,6 +129,12 @@ static void look_up(struct worker *w, struct egress *e)
 	look_up_some(&t->mgids, e, true);
 }
 
+/* What the bridge itself has sent to a group comes back to it. */
+static enum drop check_own(const struct message *g)
+{
+	return unlikely(g->source && g->source->flags & NODE_OWN) ? DROP_loop_self : PASS;
+}
+
 static enum drop set_group(struct message *g)
 {
 	const struct mgid_entry *m = g->found;
@@ -158,6 +161,7 @@ static enum drop set_standin(const struct worker *w, struct message *g)
 	if (unlikely(g->payload_len > w->bench->roce_mtu))
 		return DROP_mtu_exceeded;
 	uint64_t l2 = __atomic_load_n(&s->l2, __ATOMIC_RELAXED);
+	table_mark_used(&s->used);
 	g->dst_ip = s->ip;
 	g->version = s->version;
 	g->tci = L2_TCI(l2);
@@ -167,18 +171,28 @@ static enum drop set_standin(const struct worker *w, struct message *g)
 	return PASS;
 }
 
-/* The node speaks on Ethernet with its own address of the destination's IP version. */
-static enum drop set_source(struct message *g)
+/* The node speaks on Ethernet with its own address of the destination's IP version; one that nobody knows is dropped,
+ * or speaks with the bridge's. */
+static enum drop set_source(struct worker *w, struct message *g)
 {
-	const struct source_entry *s = g->source;
-	if (unlikely(!s))
-		return DROP_node_unknown;
-	if (unlikely(s->flags & NODE_BRIDGE))
-		return DROP_loop_bridge;
-	g->six = !is_ipv4(g->dst_ip);
-	g->src_ip = g->six ? s->ip6 : s->ip4;
 	static const uint8_t none[16];
-	return unlikely(memcmp(g->src_ip, none, 16) == 0) ? DROP_node_no_ip : PASS;
+	const struct bench *b = w->bench;
+	const struct source_entry *s = g->source;
+	g->six = !is_ipv4(g->dst_ip);
+	if (likely(s)) {
+		if (unlikely(s->flags & NODE_BRIDGE))
+			return DROP_loop_bridge;
+		g->src_ip = g->six ? s->ip6 : s->ip4;
+	} else {
+		if (!b->bridge_unknown)
+			return DROP_node_unknown;
+		g->src_ip = g->six ? b->own_ip6 : b->own_ip4;
+	}
+	if (unlikely(memcmp(g->src_ip, none, 16) == 0))
+		return DROP_node_no_ip;
+	if (unlikely(!s))
+		w->counters.direction[IB_TO_ROCE].notes[NOTE_SOURCE_BRIDGED]++;
+	return PASS;
 }
 
 static void choose(struct worker *w, struct egress *e)
@@ -186,9 +200,11 @@ static void choose(struct worker *w, struct egress *e)
 	unsigned kept = 0;
 	for (unsigned i = 0; i < e->n; i++) {
 		struct message *g = &e->message[i];
-		enum drop d = g->multicast ? set_group(g) : set_standin(w, g);
+		enum drop d = check_own(g);
 		if (likely(!d))
-			d = set_source(g);
+			d = g->multicast ? set_group(g) : set_standin(w, g);
+		if (likely(!d))
+			d = set_source(w, g);
 		if (unlikely(d)) {
 			drop_packet(w, IB_TO_ROCE, d, g->recv.mbuf);
 			continue;

@@ -4,6 +4,7 @@ package lcore_test
 
 import (
 	"net/netip"
+	"slices"
 
 	"causeway/ibside/fabric/door"
 	"causeway/ibside/ib"
@@ -110,7 +111,7 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 func (r *reference) message(d *datagram) posted {
 	s := r.standIn(d.src, d.deth.SrcQP())
 	m := posted{payload: string(d.payload), Sent: door.Sent{
-		QP: s.QP, TClass: d.tclass, FlowLabel: d.flow, DestQP: d.bth.DestQP(), PKeyIndex: r.config.PKeyIndex, HasImm: d.hasImm, Imm: d.imm,
+		QP: s.QP, Source: s.Source, TClass: d.tclass, FlowLabel: d.flow, DestQP: d.bth.DestQP(), PKeyIndex: r.config.PKeyIndex, HasImm: d.hasImm, Imm: d.imm,
 		Solicited: d.bth.Solicited(), FECN: d.congestion, Len: len(d.payload),
 	}}
 	rewrite := r.config.RewriteImm
@@ -152,6 +153,8 @@ func (r *reference) fromIB(m *message) ([]byte, string) {
 		return nil, why
 	}
 	switch {
+	case from == nil && r.config.BridgeUnknown:
+		from = &tables.Node{IP4: r.ownIP(netip.Addr.Is4), IP6: r.ownIP(netip.Addr.Is6)}
 	case from == nil:
 		return nil, "node_unknown"
 	case from.Bridge:
@@ -176,10 +179,20 @@ func (r *reference) fromIB(m *message) ([]byte, string) {
 	return out.AppendTo(nil), ""
 }
 
+// ownIP is the bridge's first address of a kind.
+func (r *reference) ownIP(kind func(netip.Addr) bool) netip.Addr {
+	for _, p := range r.config.Addresses {
+		if kind(p.Addr()) && !p.Addr().IsLinkLocalUnicast() {
+			return p.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
 // origin finds who sent a message, takes over what its network header says, and returns the group it is for.
 func (r *reference) origin(m *message, out *roce.Packet) (from *tables.Node, mgid ib.GID, why string) {
 	if !m.HasGRH {
-		if m.SLID == r.config.LID {
+		if m.SLID != 0 && m.SLID == r.own.LID {
 			why = "loop_self"
 		}
 		return r.byLID[m.SLID], mgid, why
@@ -206,7 +219,7 @@ func (r *reference) origin(m *message, out *roce.Packet) (from *tables.Node, mgi
 	if hops >= 2 {
 		out.HopLimit = hops - 1
 	}
-	if sgid == r.config.GID {
+	if slices.Contains(r.own.GIDs, sgid) {
 		return nil, mgid, "loop_self"
 	}
 	if dgid.IsIBMulticast() || r.config.IBIsEthernet && is4 && dgid.IsMulticast() {

@@ -265,7 +265,8 @@ static void fill_send(const struct worker *w, const struct packet *p, struct ib_
 	s->pkey_index = b->pkey_index;
 	s->ah.tclass = p->tclass;
 	s->ah.flow_label = p->flow_label;
-	s->ah.sgid_index = 0;
+	s->ah.source = p->standin->source;
+	table_mark_used(&p->standin->used);
 	bool rewrite;
 	if (p->multicast) {
 		const struct group_entry *g = p->to;

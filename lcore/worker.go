@@ -94,6 +94,7 @@ func directionCounters(c *C.struct_direction_counters) DirectionCounters {
 		ReservedBits:     uint64(c.notes[C.NOTE_RESERVED]),
 		StandInWaits:     uint64(c.notes[C.NOTE_STANDIN_WAIT]),
 		HandedOver:       uint64(c.notes[C.NOTE_HANDED_OVER]),
+		SourceBridged:    uint64(c.notes[C.NOTE_SOURCE_BRIDGED]),
 	}
 	for d, n := range c.drops {
 		if n != 0 {

@@ -37,9 +37,7 @@ struct prefix {
 
 /* What all workers share, filled before they start and not changed while they run. */
 struct bench {
-	uint64_t mac;    /* the port's, first byte highest, 48 bits */
-	uint8_t gid[16]; /* the IB port's */
-	uint16_t lid;
+	uint64_t mac;  /* the port's, first byte highest, 48 bits */
 	uint16_t vlan; /* 802.1Q VLAN id of the RoCE side; 0: untagged */
 	uint16_t roce_pkey;
 	uint16_t pkey_index;    /* of the IB port */
@@ -49,6 +47,7 @@ struct bench {
 	uint8_t ttl;            /* for packets that come without a usable hop limit */
 	bool rewrite_imm;       /* unicast: an immediate equal to the sender's QPN becomes the stand-in's */
 	bool ib_is_ethernet;    /* the IB door is a RoCE device: the GRH area may be an IPv4 header */
+	bool bridge_unknown;    /* a message of an unknown IB source crosses with the bridge's own address */
 	bool sleep;             /* give the CPU away when idle: for machines with few CPUs */
 	uint8_t addresses;      /* how many */
 	uint8_t prefixes;       /* how many */
@@ -56,6 +55,7 @@ struct bench {
 	uint8_t dscp_of_sl[16]; /* for messages without a GRH */
 	uint8_t pcp_of_sl[16];
 	uint8_t address[MAX_ADDRESSES][16];
+	uint8_t own_ip4[16], own_ip6[16]; /* the bridge's first of each version, not link-local; zero: none */
 	struct {
 		uint32_t address;   /* as it lies in a packet; zero: the address is IPv6 */
 		uint32_t broadcast; /* zero: none */

@@ -16,6 +16,7 @@ import (
 type world struct {
 	workers  int // 0: one
 	config   lcore.BenchConfig
+	own      tables.Own
 	hosts    []tables.Host
 	standIns []tables.StandIn
 	nodes    []tables.Node
@@ -42,9 +43,10 @@ var (
 
 	bridgeGID = mustGID("fe80::2:c903:0:1")
 	nodeGID   = mustGID("fe80::2:c903:0:2")
-	node4GID  = mustGID("fe80::2:c903:0:4") // has only an IPv4 address
-	peerGID   = mustGID("fe80::2:c903:0:b") // another bridge
-	localGID  = mustGID("fe80::2:c903:0:c") // the node with a link-local address
+	aliasGID  = mustGID("fe80::2:c903:0:a1") // another of the bridge's
+	node4GID  = mustGID("fe80::2:c903:0:4")  // has only an IPv4 address
+	peerGID   = mustGID("fe80::2:c903:0:b")  // another bridge
+	localGID  = mustGID("fe80::2:c903:0:c")  // the node with a link-local address
 )
 
 const (
@@ -91,11 +93,12 @@ func mgidOf(group netip.Addr) ib.GID { return ib.MGIDRDMACM(group, ib.PKeyDefaul
 // smallWorld is one RoCE host, which speaks IPv4, IPv6 and RoCEv1, some nodes, and the groups.
 func smallWorld() *world {
 	w := &world{config: lcore.BenchConfig{
-		MAC: bridgeMAC, GID: bridgeGID, LID: bridgeLID, RoCEPKey: ib.PKeyDefault, PKeyIndex: 1,
+		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault, PKeyIndex: 1,
 		IBMTU: 4096, RoCEMTU: 4096, Versions: lcore.V1 | lcore.V2, TTL: 64, RewriteImm: true,
 		Addresses: []netip.Prefix{bridgeIP, bridgeIP6},
 		Allow:     []netip.Prefix{bridgeIP.Masked(), bridgeIP6.Masked(), localNet},
 	}}
+	w.own = tables.Own{LID: bridgeLID, GIDs: []ib.GID{bridgeGID, aliasGID}}
 	for sl := range w.config.DSCPOfSL {
 		w.config.DSCPOfSL[sl], w.config.PCPOfSL[sl] = uint8(sl&7)<<3, uint8(sl&7)
 	}
@@ -133,6 +136,7 @@ func (w *world) addHost(ip netip.Addr, version uint8) {
 	w.hosts = append(w.hosts, tables.Host{IP: ip, MAC: hostMAC, Version: version, VLAN: w.config.VLAN})
 	w.standIns = append(w.standIns, tables.StandIn{
 		Host: ip, HostQPN: hostQPN, QP: standInQP + uint32(n), QPN: standInQPN + ib.QPN(n), QKey: hostQKey, Version: version,
+		Source: uint8(n),
 	})
 }
 
@@ -157,6 +161,9 @@ func (w *world) onVLAN(vlan uint16) {
 
 // populate puts the world on the shelves.
 func (w *world) populate(t *tables.Tables) error {
+	if err := t.SetOwn(w.own); err != nil {
+		return err
+	}
 	for _, h := range w.hosts {
 		if _, err := t.PutHost(h); err != nil {
 			return err

@@ -73,6 +73,15 @@ func checkFile(file string, here bool, stdout, stderr io.Writer) bool {
 // errUnseen is that of a machine whose devices could not be looked at.
 var errUnseen = errors.New("causeway: cannot look at this machine's devices")
 
+// errNotYet is what suitsMachine's error is, too, when time alone may mend it.
+var errNotYet = errors.New("causeway: the RDMA device is not there yet")
+
+// notYet is a problem that is errNotYet as well.
+type notYet struct{ error }
+
+func (e notYet) Is(target error) bool { return target == errNotYet }
+func (e notYet) Unwrap() error        { return e.error }
+
 // suitsMachine returns as an error what keeps a configuration from running on this machine, a line each.
 func suitsMachine(file string, c *config.Config) error {
 	if !devices.OnHardware(c) {
@@ -84,8 +93,12 @@ func suitsMachine(file string, c *config.Config) error {
 	}
 	defer done()
 	var problems []error
-	for _, p := range devices.CheckConfig(c, sys) {
+	found, mayCome := devices.Examine(c, sys)
+	for _, p := range found {
 		problems = append(problems, fmt.Errorf("config: %s: %s", file, p))
+	}
+	if mayCome {
+		return notYet{errors.Join(problems...)}
 	}
 	return errors.Join(problems...)
 }

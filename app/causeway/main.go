@@ -3,7 +3,8 @@
 // Causeway joins a RoCE fabric to an InfiniBand fabric: it carries UD messages and multicast both ways.
 //
 // The program is a table of subcommands, each in a file of its own. A subcommand exits with 0 when it did
-// what it was asked, 1 when it could not, and 2 when it was asked wrongly.
+// what it was asked, 1 when it could not, and 2 when it was asked wrongly; "run" also with 75, when starting it
+// again is all it takes.
 package main
 
 import (
@@ -24,6 +25,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+	exitAgain  = 75 // EX_TEMPFAIL of sysexits(3): start me again
 )
 
 // commands lists the subcommands in the order in which help shows them.

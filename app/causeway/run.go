@@ -22,7 +22,11 @@ import (
 func runBridge(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("run", `Runs the bridge that a configuration file describes, in the foreground, and logs to standard error.
 The line with "ready" comes when every group is joined on both sides. SIGINT and SIGTERM make it leave the
-groups, send what is inside, and end.`)
+groups, send what is inside, and end.
+
+Exit codes: 0 after a signal; 1 when it cannot run, or has to end; 2 for wrong arguments; 75 when the RDMA device
+is not there or not up yet, or has gone away while the bridge ran. A process cannot get a device back that it has
+lost: whoever started the bridge should start it again after 75, until the device is back.`)
 	file := fs.String("c", "", "the configuration `FILE`")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
@@ -47,13 +51,24 @@ groups, send what is inside, and end.`)
 		log.Warn("devices", "error", err)
 	case err != nil:
 		fmt.Fprintln(stderr, err)
-		return exitFailed
+		return exitCode(err)
 	}
 	if err := bridge(ctx, cfg, log); err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitFailed
+		if now := suitsMachine(*file, cfg); errors.Is(now, errNotYet) { // the device went while the bridge was built
+			return exitAgain
+		}
+		return exitCode(err)
 	}
 	return exitOK
+}
+
+// exitCode tells whoever started the bridge whether to start it again.
+func exitCode(err error) int {
+	if errors.Is(err, house.ErrDeviceGone) || errors.Is(err, errNotYet) {
+		return exitAgain
+	}
+	return exitFailed
 }
 
 func newLog(c config.Log, w io.Writer) *slog.Logger {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"causeway/app/house"
 	"causeway/lcore"
 )
 
@@ -181,7 +183,7 @@ func status(t *testing.T, url string) int {
 	return r.StatusCode
 }
 
-// TestRunFailures wants exit code 1, and nothing said but one line why.
+// TestRunFailures wants exit code 1, or 75 where time may help, and nothing said but one line why.
 func TestRunFailures(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -192,18 +194,19 @@ func TestRunFailures(t *testing.T) {
 		name  string
 		edits []string
 		want  string
+		code  int
 	}{
-		{"a bad configuration", []string{"mtu = 4200", "mtu = 1"}, "causeway.toml:6: "},
-		{"a metrics port in use", []string{"LISTEN", taken.Addr().String()}, taken.Addr().String()},
+		{"a bad configuration", []string{"mtu = 4200", "mtu = 1"}, "causeway.toml:6: ", exitFailed},
+		{"a metrics port in use", []string{"LISTEN", taken.Addr().String()}, taken.Addr().String(), exitFailed},
 		{"no such interface", []string{`port = "ring"`, `port = "af_packet:nosuch0"`},
-			`causeway.toml: roce: port "af_packet:nosuch0": there is no interface nosuch0 here; `},
+			`causeway.toml: roce: port "af_packet:nosuch0": there is no interface nosuch0 here; `, exitFailed},
 		{"no such HCA", []string{`port = "fabric:DIR/fabric.toml"`, `port = "nosuch_0:1"`},
-			`causeway.toml: ib: port "nosuch_0:1": there is no RDMA device nosuch_0 here; `},
+			`causeway.toml: ib: port "nosuch_0:1": there is no RDMA device nosuch_0 here; `, exitAgain},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := launch(t, "run", "-c", bridgeIn(t, c.edits...))
-			if code := p.wait(); code != exitFailed {
-				t.Errorf("exit code %d", code)
+			if code := p.wait(); code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
 			}
 			var said []string
 			for line := range strings.Lines(p.stderr.String()) {
@@ -219,5 +222,27 @@ func TestRunFailures(t *testing.T) {
 	p := launch(t, "run", "-c", "/nonexistent/causeway.toml")
 	if code := p.wait(); code != exitFailed || strings.Count(p.stderr.String(), "\n") != 1 {
 		t.Errorf("no file: exit code %d\n%v", code, &p.stderr)
+	}
+}
+
+// TestExitCodes wants whoever starts the bridge to learn whether to start it again.
+func TestExitCodes(t *testing.T) {
+	gone := fmt.Errorf("house: gone: %w", house.ErrDeviceGone)
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("something"), exitFailed},
+		{gone, exitAgain},
+		{errors.Join(gone, errors.New("and more")), exitAgain},
+		{notYet{errors.New("no device")}, exitAgain},
+	} {
+		if got := exitCode(c.err); got != c.want {
+			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
+		}
+	}
+	code, stdout, _ := try("help", "run")
+	if code != exitOK || !strings.Contains(stdout, fmt.Sprintf(" %d when the RDMA device", exitAgain)) {
+		t.Errorf("help run does not tell of exit code %d:\n%s", exitAgain, stdout)
 	}
 }

@@ -21,11 +21,36 @@ func OnHardware(c *config.Config) bool {
 // CheckConfig returns what keeps a valid configuration from running on the machine whose sysfs this is, one line
 // each, in the form "ib: port \"mlx5_0:1\": ..."; nothing when it suits.
 func CheckConfig(c *config.Config, sys fs.FS) []string {
+	problems, _ := Examine(c, sys)
+	return problems
+}
+
+// Examine is CheckConfig that also tells whether nothing is wrong but that the RDMA device is not there or not up: it
+// may come, as after a reboot, or when its driver is loaded again.
+func Examine(c *config.Config, sys fs.FS) (problems []string, mayCome bool) {
 	if !OnHardware(c) {
-		return nil
+		return nil, false
 	}
 	m := Read(sys)
-	return append(m.checkRoCE(&c.RoCE), m.checkIB(c)...)
+	problems = m.checkRoCE(&c.RoCE)
+	mayCome = len(problems) == 0 && !c.IB.Port.Fabric && m.awaits(c.IB.Port)
+	return append(problems, m.checkIB(c)...), mayCome
+}
+
+// awaits reports whether the port's device is missing, or the port not usable yet.
+func (m *Machine) awaits(port config.IBPort) bool {
+	there := false
+	for i := range m.RDMA {
+		p := &m.RDMA[i]
+		if p.Device != port.Device {
+			continue
+		}
+		there = true
+		if p.Num == port.Num {
+			return p.NodeType == "CA" && (p.State != "ACTIVE" || !p.Uverbs)
+		}
+	}
+	return !there
 }
 
 // checkRoCE checks the Ethernet port.
@@ -103,12 +128,31 @@ func (m *Machine) checkIB(c *config.Config) []string {
 		if why := p.whyNotIB(); why != "" {
 			return []string{where + why}
 		}
-		return append(p.checkPKeys(c), p.checkMTU(&c.RoCE)...)
+		return slices.Concat(p.checkGID(c.IB.GID), p.checkPKeys(c), p.checkMTU(&c.RoCE))
 	}
 	if len(ports) > 0 {
 		return []string{where + fmt.Sprintf("%s has no port %d; %s", c.IB.Port.Device, c.IB.Port.Num, thereAre(ports))}
 	}
 	return []string{where + fmt.Sprintf("there is no RDMA device %s here; %s", c.IB.Port.Device, thereAre(slices.Compact(devices)))}
+}
+
+// checkGID looks for the GID that is to be the bridge's own, among those that packets can be sent with.
+func (p *RDMAPort) checkGID(want ib.GID) []string {
+	var have []string
+	for _, g := range p.GIDs {
+		if !g.Usable() {
+			continue
+		}
+		if got, err := ib.ParseGID(g.GID); err == nil && got == want {
+			return nil
+		}
+		have = append(have, g.GID)
+	}
+	if want.IsZero() {
+		return nil
+	}
+	slices.Sort(have)
+	return []string{fmt.Sprintf("ib: gid %v: the port %s does not have it; %s", want, p.Name(), thereAre(slices.Compact(have)))}
 }
 
 // checkPKeys looks for partitions that the port is not in. The membership counts too: a limited member's entry

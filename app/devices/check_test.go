@@ -56,6 +56,9 @@ var configs = []struct {
 	{name: "right on mlx5", tree: "connectx_roce", roce: "mlx5:0000:5E:00.0", mtu: 9000, ib: fabric},
 	{name: "right on rxe", tree: "rxe", roce: "af_packet:eth1", mtu: 4200, ib: "rxe1:1"},
 	{name: "nothing of this machine's", tree: "empty", roce: "tap:dtap0", mtu: 1500, ib: fabric},
+	{name: "the port's GID", tree: "rxe", roce: "af_packet:eth1", mtu: 4200, ib: "rxe1:1", more: `gid = "::ffff:10.8.0.3"`},
+	{name: "a GID that the port has not", tree: "rxe", roce: "af_packet:eth1", mtu: 4200, ib: "rxe1:1", more: `gid = "fd09::3"`,
+		want: `ib: gid fd09::3: the port rxe1:1 does not have it; there are ::ffff:10.100.0.3, ::ffff:10.8.0.3 and fe80::5054:ff:fe00:2`},
 	{name: "no such interface", tree: "rxe", roce: "af_packet:eth9", mtu: 1500, ib: fabric,
 		want: `roce: port "af_packet:eth9": there is no interface eth9 here; there are eth0, eth1 and eth1.100`},
 	{name: "no interface at all", tree: "empty", roce: "af_packet:eth9", mtu: 1500, ib: fabric,
@@ -137,5 +140,25 @@ func TestManyNames(t *testing.T) {
 	got := thereAre(strings.Fields(strings.Repeat("x ", 14)))
 	if want := "there are x, x, x, x, x, x, x, x, x, x, x, x and 2 more"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestExamine wants only a device that is missing or not up to be worth waiting for.
+func TestExamine(t *testing.T) {
+	for _, c := range []struct {
+		tree, roce, ib string
+		want           bool
+	}{
+		{"rxe", "af_packet:eth1", "rxe1:1", false},             // nothing is wrong
+		{"rxe", "af_packet:eth1", "mlx5_0:1", true},            // not there
+		{"connectx_ib", "ring", "mlx5_1:1", true},              // down
+		{"connectx_ib", "ring", "mlx5_0:2", false},             // has no such port, and will not
+		{"rxe", "af_packet:eth9", "mlx5_0:1", false},           // the other port is wrong, too
+		{"connectx_roce", "ring", "fabric:subnet.toml", false}, // needs none
+	} {
+		sys := tree(t, c.tree, "")
+		if _, got := Examine(parsed(t, c.roce, 1500, c.ib, "", ""), sys); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
 	}
 }

@@ -38,12 +38,12 @@ func (h *House) link() frame.MAC { return frame.MAC(h.port.MAC()) }
 func (h *House) makeBench() error {
 	ibp := h.door.portInfo()
 	b, err := lcore.NewBench(lcore.BenchConfig{
-		MAC: h.port.MAC(), GID: ibp.gid, LID: ibp.lid, VLAN: h.cfg.RoCE.VLAN,
+		MAC: h.port.MAC(), VLAN: h.cfg.RoCE.VLAN,
 		RoCEPKey: rocePKey, PKeyIndex: ibp.pkeyIndex,
 		IBMTU: ibp.mtu.Bytes(), RoCEMTU: roceMTU(h.cfg),
 		Versions: versions(h.cfg), TTL: h.cfg.RoCE.TTL, RewriteImm: true, Sleep: h.cfg.Workers.Sleep,
-		IBIsEthernet: ibp.ethernet,
-		Addresses:    h.ownAddresses(), Allow: h.cfg.Policy.Allow,
+		IBIsEthernet: ibp.ethernet, BridgeUnknown: h.cfg.Policy.BridgeUnknown,
+		Addresses: h.ownAddresses(), Allow: h.cfg.Policy.Allow,
 		SLOfDSCP: h.cfg.QoS.SLOfDSCP, DSCPOfSL: h.cfg.QoS.DSCPOfSL, PCPOfSL: h.cfg.QoS.PCPOfSL,
 	}, h.tables.Pointer())
 	if err != nil {
@@ -70,7 +70,7 @@ func (h *House) makeManagement() error {
 	for _, w := range h.bench.Workers() {
 		workers = append(workers, bench{w, h.pool})
 	}
-	h.loop = manage.New(h.manageConfig(), h.tables, h.door, workers, h.log)
+	h.loop = manage.New(h.manageConfig(), h.tables, h.door, h.heard(workers), h.log)
 	return nil
 }
 
@@ -79,11 +79,12 @@ func (h *House) manageConfig() manage.Config {
 		MAC: h.link(), VLAN: h.cfg.RoCE.VLAN, Addresses: h.cfg.RoCE.Addresses, Version: firstVersion(h.cfg),
 		IBMTU: h.door.portInfo().mtu.Bytes(), RoCEMTU: roceMTU(h.cfg),
 		MaxHosts: h.cfg.Workers.Hosts, StandIns: h.cfg.Workers.Standins, StandInsPerHost: h.cfg.Workers.StandinsPerHost,
+		StandInIdle: h.cfg.Workers.StandinIdle, HostGIDs: h.cfg.IB.HostGIDs,
 	}
 	ethernet := h.door.portInfo().ethernet
 	for _, x := range h.cfg.Hosts {
 		if x.Side == config.SideIB {
-			c.Nodes = append(c.Nodes, manage.Node{IP4: x.IP, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: ethernet})
+			c.Nodes = append(c.Nodes, manage.Node{IP4: x.IP, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: ethernet, Bridge: x.Bridge})
 			continue
 		}
 		for _, ip := range x.Addrs() {

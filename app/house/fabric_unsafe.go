@@ -116,7 +116,7 @@ func (d *fabricDoor) lost() [2]map[string]uint64 {
 func (d *fabricDoor) portInfo() ibPort {
 	info := d.Port()
 	index := max(slices.Index(info.PKeys, d.pkey), 0) // NewBridge has made sure that it is there
-	return ibPort{gid: info.GID, lid: info.LID, mtu: info.MTU, pkeyIndex: uint16(index)}
+	return ibPort{mtu: info.MTU, pkeyIndex: uint16(index)}
 }
 
 func (d *fabricDoor) worker(i int) doorPointer { return d.rings.Pointer(i) }
@@ -129,6 +129,12 @@ func (d *fabricDoor) Join(ctx context.Context, j manage.Join) (manage.Membership
 		return manage.Membership{}, err
 	}
 	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, TClass: m.TClass, HopLimit: m.HopLimit, MTU: m.MTU}, nil
+}
+
+// Own implements manage.IBDoor: a port of the software subnet has one GID.
+func (d *fabricDoor) Own() manage.Own {
+	info := d.Port()
+	return manage.Own{LID: info.LID, GIDs: []ib.GID{info.GID}, Sources: []manage.Source{{GID: info.GID}}}
 }
 
 // Path implements manage.IBDoor.

@@ -41,8 +41,6 @@ type losing interface {
 
 // ibPort is what the bench must know of the IB port.
 type ibPort struct {
-	gid       ib.GID
-	lid       ib.LID
 	mtu       ib.MTU
 	pkeyIndex uint16
 	ethernet  bool // the link layer is Ethernet: no LIDs, GIDs are IP addresses
@@ -60,6 +58,8 @@ type House struct {
 	bench  *lcore.Bench
 	loop   *manage.Loop
 	lcores []uint
+
+	listener *listener // on a port that the kernel has, too
 
 	undo   []func() error // of what is built, in the order of building
 	mu     sync.Mutex
@@ -345,7 +345,7 @@ func (h *House) hangEthernetDoor() error {
 	}
 	h.port = p
 	h.onTakeDown(p.Close)
-	if h.isolated() {
+	if p.Shared() {
 		if err := p.Isolate(true); err != nil {
 			return err
 		}

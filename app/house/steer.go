@@ -3,6 +3,7 @@
 package house
 
 import (
+	"net"
 	"net/netip"
 
 	"causeway/config"
@@ -10,26 +11,50 @@ import (
 	"causeway/lcore/frame"
 )
 
-// isolated reports whether the port is shared with the kernel, which keeps every frame that no rule takes.
-func (h *House) isolated() bool { return h.cfg.RoCE.Port.Driver == "mlx5" }
-
-// steer has the port receive what is the bridge's: by rte_flow rules where the port is shared with the
-// kernel, else all of it, told apart by the workers. Multicast addresses are filtered either way.
+// steer has the port receive what is the bridge's: RoCE alone where the port is shared with the kernel, else all
+// of it, told apart by the workers. Multicast addresses are filtered either way.
 func (h *House) steer() error {
 	filter, err := h.port.SetMulticast(h.multicastMACs())
 	if err != nil {
 		return err
 	}
 	h.log.Info("ethernet_port", "port", h.port.Name(), "mac", h.link(), "mtu", h.port.MTU(), "multicast", filter.String(),
-		"flow_rules", h.isolated())
-	if !h.isolated() {
+		"shared", h.port.Shared())
+	if !h.port.Shared() {
 		return nil
 	}
-	for _, r := range h.rules() {
+	return h.share()
+}
+
+// share takes RoCE out of what comes to the kernel's interface, and listens there for the rest that is management's.
+// A bridge without one of its rules, or deaf, would be none: there is nothing that may fail.
+func (h *House) share() error {
+	netdev, err := h.port.KernelInterface()
+	if err != nil {
+		return err
+	}
+	if netdev.Flags&net.FlagUp == 0 {
+		h.log.Warn("interface_down", "interface", netdev.Name, "note", "ip link set "+netdev.Name+" up")
+	}
+	if caveat := h.port.Caveat(); caveat != "" {
+		h.log.Warn("ethernet_port", "note", caveat)
+	}
+	rules := h.rules()
+	for _, r := range rules {
 		if _, err := h.port.CreateFlow(r); err != nil { // the rules go with the port
 			return err
 		}
 	}
+	if h.listener, err = listen(netdev, h.cfg.RoCE.VLAN, h.port.MTU(), h.multicastMACs()); err != nil {
+		return err
+	}
+	h.onTakeDown(func() error {
+		if n := h.listener.lost(); n > 0 {
+			h.log.Warn("frames_unheard", "interface", netdev.Name, "frames", n)
+		}
+		return h.listener.close()
+	})
+	h.log.Info("port_shared", "interface", netdev.Name, "flow_rules", len(rules), "note", "RoCE is the bridge's, the rest the kernel's")
 	return nil
 }
 
@@ -70,26 +95,25 @@ func unique(groups []netip.Addr) [][6]byte {
 	return macs
 }
 
-// rules take RoCEv2, spread over the workers by source address; RoCEv1, and what management serves, on the first queue.
+// rules take RoCEv2, spread over the workers by source address, and RoCEv1, on the first queue; to whomever, groups
+// included. The workers drop by name what is not the bridge's. All else management hears by the listener.
 func (h *House) rules() []dpdk.Rule {
 	var all []uint16
 	for i := range h.cfg.Workers.LCores {
 		all = append(all, uint16(i))
 	}
+	vlan := h.cfg.RoCE.VLAN
+	if h.cfg.RoCE.Port.Driver == "tap" {
+		vlan = 0 // it knows no VLAN ids, and looks into the tags of all
+	}
 	var rules []dpdk.Rule
-	data := func(m dpdk.Match) {
-		rules = append(rules, dpdk.Rule{Match: m, Queues: all, RSS: len(all) > 1})
-	}
 	if h.cfg.RoCE.V2 {
-		data(dpdk.MatchRoCEv2IPv4)
-		data(dpdk.MatchRoCEv2IPv6)
+		for _, m := range []dpdk.Match{dpdk.MatchRoCEv2IPv4, dpdk.MatchRoCEv2IPv6} {
+			rules = append(rules, dpdk.Rule{Match: m, Queues: all, RSS: len(all) > 1, VLAN: vlan})
+		}
 	}
-	first := []dpdk.Match{dpdk.MatchARP, dpdk.MatchND, dpdk.MatchIGMP, dpdk.MatchMLD}
-	if h.cfg.RoCE.V1 {
-		first = append(first, dpdk.MatchRoCEv1) // RSS knows IP headers, not a GRH
-	}
-	for _, m := range first {
-		rules = append(rules, dpdk.Rule{Match: m, Queues: all[:1]})
+	if h.cfg.RoCE.V1 { // RSS knows IP headers, not a GRH
+		rules = append(rules, dpdk.Rule{Match: dpdk.MatchRoCEv1, Queues: all[:1], VLAN: vlan})
 	}
 	return rules
 }

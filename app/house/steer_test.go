@@ -5,6 +5,7 @@ package house
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -12,36 +13,31 @@ import (
 	"causeway/dpdk"
 )
 
-// TestRules wants a shared port to be asked for RoCE of the versions that are spoken, RoCEv2 spread over the workers, and
-// for what management serves, on the first worker's queue. That the door takes such rules is the task rules.
+// TestRules wants a shared port to be asked for RoCE of the versions that are spoken and for nothing else, RoCEv2 spread
+// over the workers. That the door takes such rules is the task rules.
 func TestRules(t *testing.T) {
-	odd := []dpdk.Match{dpdk.MatchARP, dpdk.MatchND, dpdk.MatchIGMP, dpdk.MatchMLD}
-	v2 := []dpdk.Match{dpdk.MatchRoCEv2IPv4, dpdk.MatchRoCEv2IPv6}
+	const v2, v2IPv6, v1 = dpdk.MatchRoCEv2IPv4, dpdk.MatchRoCEv2IPv6, dpdk.MatchRoCEv1
+	first, both := []uint16{0}, []uint16{0, 1}
+	one, two := config.Workers{LCores: []int{3}}, config.Workers{LCores: []int{3, 4}}
 	for _, c := range []struct {
-		name   string
-		cfg    config.Config
-		first  []dpdk.Match
-		queues []uint16
+		name string
+		cfg  config.Config
+		want []dpdk.Rule
 	}{
-		{"v2, one worker", config.Config{RoCE: config.RoCE{V2: true}, Workers: config.Workers{LCores: []int{3}}}, odd, []uint16{0}},
-		{"both, two workers", config.Config{RoCE: config.RoCE{V1: true, V2: true}, Workers: config.Workers{LCores: []int{3, 4}}},
-			append(slices.Clone(odd), dpdk.MatchRoCEv1), []uint16{0, 1}},
+		{"v2, one worker", config.Config{RoCE: config.RoCE{V2: true}, Workers: one},
+			[]dpdk.Rule{{Match: v2, Queues: first}, {Match: v2IPv6, Queues: first}}},
+		{"v1 in a VLAN", config.Config{RoCE: config.RoCE{V1: true, VLAN: 300}, Workers: one},
+			[]dpdk.Rule{{Match: v1, Queues: first, VLAN: 300}}},
+		{"both, two workers, VLAN", config.Config{RoCE: config.RoCE{V1: true, V2: true, VLAN: 100}, Workers: two},
+			[]dpdk.Rule{{Match: v2, Queues: both, RSS: true, VLAN: 100}, {Match: v2IPv6, Queues: both, RSS: true, VLAN: 100},
+				{Match: v1, Queues: first, VLAN: 100}}},
+		{"a tap, whose driver knows no VLAN ids", config.Config{
+			RoCE: config.RoCE{V1: true, VLAN: 100, Port: config.EthPort{Driver: "tap", Arg: "cw0,remote=eth1"}}, Workers: one},
+			[]dpdk.Rule{{Match: v1, Queues: first}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rules := (&House{cfg: &c.cfg}).rules()
-			if len(rules) != len(v2)+len(c.first) {
-				t.Fatalf("%d rules: %+v", len(rules), rules)
-			}
-			for i, r := range rules {
-				want := dpdk.Rule{Queues: []uint16{0}}
-				if i < len(v2) {
-					want = dpdk.Rule{Match: v2[i], Queues: c.queues, RSS: len(c.queues) > 1}
-				} else {
-					want.Match = c.first[i-len(v2)]
-				}
-				if r.Match != want.Match || !slices.Equal(r.Queues, want.Queues) || r.RSS != want.RSS {
-					t.Errorf("rule %d is %+v, want %+v", i, r, want)
-				}
+			if rules := (&House{cfg: &c.cfg}).rules(); !reflect.DeepEqual(rules, c.want) {
+				t.Errorf("rules\n%+v\nwant\n%+v", rules, c.want)
 			}
 		})
 	}
@@ -62,7 +58,7 @@ func taskRules() (string, error) {
 	n := 0
 	for _, workers := range []int{1, 2} {
 		for _, r := range (&House{cfg: &config.Config{
-			RoCE:    config.RoCE{V1: true, V2: true},
+			RoCE:    config.RoCE{V1: true, V2: true, VLAN: 100},
 			Workers: config.Workers{LCores: slices.Repeat([]int{0}, workers)},
 		}}).rules() {
 			if err := p.ValidateFlow(r); !errors.Is(err, dpdk.ErrNoFlow) {

@@ -4,6 +4,7 @@ package house
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -21,15 +22,26 @@ type verbsDoor struct {
 	log *slog.Logger
 }
 
+// ErrDeviceGone is what Run fails with, among others, when the RDMA device is lost. Only a new process can have it back.
+var ErrDeviceGone = errors.New("start Causeway again when the device is back")
+
+// lossOf returns as an error what ends the bridge.
+func lossOf(device string, kind verbs.EventKind) error {
+	if kind != verbs.EventDeviceGone && kind != verbs.EventDeviceFatal {
+		return nil
+	}
+	return fmt.Errorf("house: the RDMA device %s is gone (%s), and this process keeps what is left of it; %w", device, kind, ErrDeviceGone)
+}
+
 // hangVerbs opens the port that [ib] port names. fail ends the bridge, for what only a new process can mend.
 func hangVerbs(cfg *config.Config, pool *dpdk.Mempool, fail func(error), log *slog.Logger) (*verbsDoor, error) {
 	d, err := verbs.Open(verbs.Config{
-		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey,
-		Pool: pool, Workers: len(cfg.Workers.LCores), StandIns: cfg.Workers.Standins + len(cfg.Groups), Log: log,
+		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey, GID: cfg.IB.GID,
+		Pool: pool, Workers: len(cfg.Workers.LCores), StandIns: cfg.Workers.Standins + len(cfg.Groups),
+		SendDepth: cfg.Workers.StandinDepth, Log: log,
 		OnEvent: func(e verbs.Event) {
-			if e.Kind == verbs.EventDeviceGone || e.Kind == verbs.EventDeviceFatal {
-				fail(fmt.Errorf("house: the RDMA device %s is gone (%s), and this process keeps what is left of it; "+
-					"start Causeway again when the device is back", cfg.IB.Port.Device, e.Kind))
+			if err := lossOf(cfg.IB.Port.Device, e.Kind); err != nil {
+				fail(err)
 			}
 		},
 	})
@@ -44,7 +56,7 @@ func hangVerbs(cfg *config.Config, pool *dpdk.Mempool, fail func(error), log *sl
 
 func (d *verbsDoor) portInfo() ibPort {
 	p := d.Port()
-	return ibPort{gid: p.GID, lid: p.LID, mtu: p.MTU, pkeyIndex: p.PKeyIndex, ethernet: p.Ethernet}
+	return ibPort{mtu: p.MTU, pkeyIndex: p.PKeyIndex, ethernet: p.Ethernet}
 }
 
 func (d *verbsDoor) worker(i int) doorPointer { return d.Pointer(i) }
@@ -65,6 +77,16 @@ func (d *verbsDoor) Join(ctx context.Context, j manage.Join) (manage.Membership,
 		return manage.Membership{}, err
 	}
 	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, TClass: m.TClass, HopLimit: m.HopLimit, MTU: m.MTU}, nil
+}
+
+// Own implements manage.IBDoor.
+func (d *verbsDoor) Own() manage.Own {
+	o := d.Door.Own()
+	out := manage.Own{LID: o.LID, GIDs: o.GIDs, Beyond: o.Beyond}
+	for _, s := range o.Sources {
+		out.Sources = append(out.Sources, manage.Source(s))
+	}
+	return out
 }
 
 // Path implements manage.IBDoor.

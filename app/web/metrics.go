@@ -56,6 +56,7 @@ func writeDirection(w io.Writer, d lcore.Direction, c *lcore.DirectionCounters) 
 	counter(w, label("reserved_bits_total"), c.ReservedBits)
 	counter(w, label("standin_waits_total"), c.StandInWaits)
 	counter(w, label("handed_over_total"), c.HandedOver)
+	counter(w, label("source_bridged_total"), c.SourceBridged)
 	for _, reason := range lcore.Drops() {
 		counter(w, fmt.Sprintf(`causeway_packets_dropped_total{direction="%v",reason="%v"}`, d, reason), c.Drops[reason])
 	}
@@ -105,9 +106,11 @@ func writeOdd(w io.Writer, o *lcore.OddCounters, m *manage.Counters) {
 	counter(w, "causeway_hosts_refused_total", m.HostsRefused)
 	counter(w, "causeway_hosts_forgotten_total", m.HostsForgotten)
 	counter(w, "causeway_hosts_asked_total", m.HostsAsked)
+	counter(w, "causeway_addresses_announced_total", m.AddressesAnnounced)
 	counter(w, "causeway_spoofs_total", m.Spoofs)
 	counter(w, "causeway_standins_made_total", m.StandInsMade)
 	counter(w, "causeway_standins_denied_total", m.StandInsDenied)
+	counter(w, "causeway_standins_aged_total", m.StandInsAged)
 	counter(w, "causeway_management_frames_not_for_us_total", m.NotForUs)
 	counter(w, "causeway_management_frames_unsent_total", m.SendFailed)
 	for _, reason := range malformed(m) {
@@ -136,6 +139,8 @@ func writeStatus(w io.Writer, s *manage.Status) {
 	gauge(w, "causeway_nodes", uint64(s.Nodes))
 	gauge(w, "causeway_groups", uint64(s.Groups))
 	gauge(w, "causeway_standins", uint64(s.StandIns))
+	gauge(w, "causeway_ib_gids", uint64(s.OwnGIDs))
+	gauge(w, "causeway_host_gids", uint64(s.HostGIDs))
 }
 
 func counter(w io.Writer, name string, v uint64) { metrics.WriteCounterUint64(w, name, v) }

@@ -27,7 +27,7 @@ func (fake) Counters() (c lcore.Counters) {
 		Received: 10, Sent: 7, SentBytes: 700, CongestionMarked: 1, ReservedBits: 2, StandInWaits: 4, HandedOver: 5,
 		Drops: map[lcore.Drop]uint64{lcore.DropStandInFull: 3},
 	}
-	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 8, Sent: 8}
+	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 8, Sent: 8, SourceBridged: 6}
 	c.Odd = lcore.OddCounters{Received: 11, Full: 12, Sent: 13, Refused: 14}
 	return c
 }

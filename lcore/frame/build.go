@@ -56,6 +56,12 @@ func AppendARPReply(b []byte, l Link, req ARPFields) []byte {
 	return AppendARP(b, l, req.SHA, ARPFields{Op: ARPReply, SHA: l.MAC, SPA: req.TPA, THA: req.SHA, TPA: req.SPA})
 }
 
+// AppendARPAnnouncement appends the announcement that ip is at the port's own MAC address, to all: a request whose
+// sender and target are the same (RFC 5227 §2.3). Who has an entry for ip corrects it.
+func AppendARPAnnouncement(b []byte, l Link, ip netip.Addr) []byte {
+	return AppendARPRequest(b, l, ip, ip)
+}
+
 // AppendND appends a neighbour solicitation or advertisement.
 func AppendND(b []byte, l Link, to MAC, src, dst netip.Addr, f NDFields) []byte {
 	b, p := l.open(b, to, TypeIPv6, IPv6Len+f.Len())
@@ -81,6 +87,13 @@ func AppendNA(b []byte, l Link, to MAC, asker, target netip.Addr) []byte {
 		f.Solicited, asker, to = false, AllNodes6, GroupMAC(AllNodes6)
 	}
 	return AppendND(b, l, to, target, asker, f)
+}
+
+// AppendNAAnnouncement appends the announcement that target is at the port's own MAC address, to all nodes, unasked
+// (RFC 4861 §7.2.6). Override is set: without it nobody would take the new MAC address before the old one has
+// failed him.
+func AppendNAAnnouncement(b []byte, l Link, target netip.Addr) []byte {
+	return AppendND(b, l, GroupMAC(AllNodes6), target, AllNodes6, NDFields{Type: NDAdvertisement, Override: true, Target: target, LinkLayer: l.MAC})
 }
 
 // igmpTOS is internetwork control, which IGMPv3 wants (RFC 3376 §4).

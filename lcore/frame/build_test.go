@@ -47,6 +47,11 @@ func builtFrames() []builtFrame {
 			name: "ARP request, tagged", want: request, frame: frame.AppendARPRequest(nil, tagged, host1, host2),
 			summary: "vlan.id=100 vlan.priority=3 arp.opcode=1",
 		},
+		{
+			name: "ARP announcement", frame: frame.AppendARPAnnouncement(nil, port1, host1),
+			want:    frame.ARPFields{Op: frame.ARPRequest, SHA: mac1, SPA: host1, TPA: host1},
+			summary: "eth.dst=ff:ff:ff:ff:ff:ff arp.opcode=1 arp.isannouncement=1 arp.src.hw_mac=02:00:00:00:00:01 arp.src.proto_ipv4=10.10.0.1",
+		},
 	}
 	list = append(list, builtND()...)
 	list = append(list, builtIGMP()...)
@@ -79,6 +84,12 @@ func builtND() []builtFrame {
 		{
 			name: "NA to who has no address yet", want: unasked, frame: frame.AppendNA(nil, port2, mac1, addr("::"), six2),
 			summary: "eth.dst=33:33:00:00:00:01 ipv6.dst=ff02::1 icmpv6.checksum.status=1 icmpv6.nd.na.flag.s=0",
+		},
+		{
+			name: "NA that announces", frame: frame.AppendNAAnnouncement(nil, port2, six2),
+			want: frame.NDFields{Type: frame.NDAdvertisement, Override: true, Target: six2, LinkLayer: mac2},
+			summary: "eth.dst=33:33:00:00:00:01 ipv6.src=fd09::2 ipv6.dst=ff02::1 ipv6.hlim=255 icmpv6.checksum.status=1 " +
+				"icmpv6.nd.na.target_address=fd09::2 icmpv6.nd.na.flag.s=0 icmpv6.nd.na.flag.o=1 icmpv6.opt.linkaddr=02:00:00:00:00:02",
 		},
 		{
 			name: "NA of a router, tagged", want: router, frame: frame.AppendND(nil, tagged, mac2, six1, six2, router),

@@ -100,7 +100,7 @@ static struct tables *make_tables(void)
 {
 	static const uint64_t seeds[TABLES_N * 4] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 	static const struct tables_config config = {16, 16, 16, 16, 1};
-	struct source_entry by_gid = {.flags = 0}, by_lid = {.key.number = 7};
+	struct source_entry by_gid = {.flags = 0}, by_lid = {.key.number = 7}, own = {.flags = NODE_OWN};
 	struct tables *t = tables_new(&config, seeds);
 	CHECK(t != NULL);
 	for (unsigned i = 0; i < 3; i++) {
@@ -114,6 +114,8 @@ static struct tables *make_tables(void)
 		memcpy(s->ip6, node[1], 16);
 		put(&t->sources, s);
 	}
+	memcpy(own.key.addr, bridge_gid, 16);
+	put(&t->sources, &own);
 	return t;
 }
 
@@ -174,8 +176,6 @@ static void complete(void *self)
 static void set_bench(struct bench *b)
 {
 	b->mac = 0x020000000002;
-	memcpy(b->gid, bridge_gid, 16);
-	b->lid = 4;
 	b->roce_pkey = 0xffff;
 	b->ib_mtu = b->roce_mtu = 4096;
 	b->versions = ROCE_V1 | ROCE_V2;

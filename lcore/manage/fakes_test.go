@@ -16,6 +16,7 @@ type worker struct {
 	mu   sync.Mutex
 	odd  []manage.Odd
 	sent [][]byte
+	told [][]byte           // sent to announce addresses
 	full bool               // it takes nothing to send
 	more func() *manage.Odd // what comes without end
 }
@@ -44,7 +45,11 @@ func (w *worker) Send(frame []byte) error {
 	if w.full {
 		return errors.New("the ring is full")
 	}
-	w.sent = append(w.sent, append([]byte(nil), frame...))
+	to := &w.sent
+	if announces(frame) {
+		to = &w.told
+	}
+	*to = append(*to, append([]byte(nil), frame...))
 	return nil
 }
 
@@ -54,12 +59,17 @@ func (w *worker) setFull(full bool) {
 	w.full = full
 }
 
-// take takes what has been sent.
-func (w *worker) take() [][]byte {
+// take takes what has been sent, but for announcements.
+func (w *worker) take() [][]byte { return w.takeFrom(&w.sent) }
+
+// takeTold takes the announcements.
+func (w *worker) takeTold() [][]byte { return w.takeFrom(&w.told) }
+
+func (w *worker) takeFrom(list *[][]byte) [][]byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := w.sent
-	w.sent = nil
+	out := *list
+	*list = nil
 	return out
 }
 
@@ -118,6 +128,7 @@ type door struct {
 	leaveErr  error
 	leaving   int // under way
 	busy      int // calls under way
+	own       manage.Own
 	busiest   int
 }
 
@@ -198,6 +209,18 @@ func (d *door) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
 	defer d.mu.Unlock()
 	d.enter(-1)
 	return 7, 1, err
+}
+
+func (d *door) Own() manage.Own {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.own
+}
+
+func (d *door) setOwn(own manage.Own) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.own = own
 }
 
 func (d *door) open() int {

@@ -74,7 +74,7 @@ func (l *Loop) joined(m *membership, got Membership) {
 		l.asking.Go(func() { l.undoJoin(m) })
 		return
 	}
-	l.groups, l.ids = append(l.groups, m), append(l.ids, JoinedGroup{m.IP, int(id)})
+	l.groups, l.joinedAs = append(l.groups, m), append(l.joinedAs, JoinedGroup{m.IP, int(id)})
 	l.waiting--
 	l.log.Info("group_joined", "group", m.IP, "mgid", m.MGID, "mlid", got.MLID, "mtu", got.MTU.Bytes(), "worker", m.worker)
 	if m.ToIB {

@@ -72,6 +72,8 @@ type IBDoor interface {
 	Join(ctx context.Context, g Join) (Membership, error)
 	Leave(ctx context.Context, mgid ib.GID) error
 	Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error)
+	// Own tells what the port goes by; it is asked often.
+	Own() Own
 }
 
 // Join says how to become a member of a group.
@@ -115,6 +117,8 @@ type Config struct {
 	MaxHosts        int // RoCE hosts, at most; the tables have room for some more: see putHost
 	StandIns        int // at most
 	StandInsPerHost int
+	StandInIdle     time.Duration  // a stand-in that nothing crosses by for so long ends; 0: never
+	HostGIDs        []netip.Prefix // the IB port's GIDs in there are for RoCE hosts, one each
 
 	Hosts   []tables.Host // static RoCE hosts
 	Resolve []netip.Addr  // RoCE hosts that are asked for their MAC address
@@ -138,14 +142,22 @@ type Loop struct {
 	nodes     map[netip.Addr]bool
 	standIns  map[standInKey]standIn
 	perHost   map[netip.Addr]int
+	ids       identities
+	round     rounds
 	questions []question
-	groups    []*membership
-	ids       []JoinedGroup // of groups
-	older     olderQueriers
-	started   bool
-	waiting   int       // joins and paths that are not there yet
-	kept      time.Time // when house was kept last
-	logged    map[string]lines
+
+	announcements []announcement
+	announceFrom  time.Time // ready or not
+	announcedAt   time.Time // when some were sent last
+	wasReady      bool
+
+	groups   []*membership
+	joinedAs []JoinedGroup // of groups
+	older    olderQueriers
+	started  bool
+	waiting  int       // joins and paths that are not there yet
+	kept     time.Time // when house was kept last
+	logged   map[string]lines
 
 	status atomic.Pointer[Status]
 	count  Counters
@@ -164,6 +176,7 @@ func New(cfg Config, t *tables.Tables, door IBDoor, workers []Worker, log *slog.
 		nodes:    map[netip.Addr]bool{},
 		standIns: map[standInKey]standIn{},
 		perHost:  map[netip.Addr]int{},
+		ids:      identities{of: map[netip.Addr]Source{}, holder: map[ib.GID]netip.Addr{}},
 		logged:   map[string]lines{},
 	}
 	l.publish()
@@ -173,12 +186,14 @@ func New(cfg Config, t *tables.Tables, door IBDoor, workers []Worker, log *slog.
 // Run manages until ctx ends; then it leaves the groups. When it returns, nothing of it is left in the IB
 // door. Workers must run for longer than it does.
 func (l *Loop) Run(ctx context.Context) error {
+	l.followOwn()
 	if err := l.putStatic(); err != nil {
 		return err
 	}
 	l.resolveNodes(ctx)
 	l.joinGroups(ctx)
 	l.askForHosts()
+	l.planAnnouncements(time.Now())
 	l.started = true
 	l.publish()
 	l.turn(ctx)
@@ -226,6 +241,9 @@ func (l *Loop) keepHouse(now time.Time) {
 	l.kept = now
 	l.sendReports(now)
 	l.askAgain(now)
+	l.sendAnnouncements(now)
+	l.followOwn()
+	l.ageStandIns(now)
 	l.tables.Reclaim()
 	l.publish()
 }

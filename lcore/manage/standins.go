@@ -4,6 +4,7 @@ package manage
 
 import (
 	"net/netip"
+	"time"
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
@@ -23,8 +24,9 @@ type standInKey struct {
 }
 
 type standIn struct {
-	qp  uint32 // the IB door's handle
-	qpn ib.QPN // on IB
+	qp     uint32    // the IB door's handle
+	qpn    ib.QPN    // on IB
+	usedAt time.Time // when it was last seen to have been used
 }
 
 // standInFor gives the source of a held frame its stand-in, and the frame back to its worker.
@@ -87,7 +89,7 @@ func (l *Loop) roomFor(host netip.Addr) error {
 	switch {
 	case len(l.standIns) >= l.cfg.StandIns:
 		return errTotal(l.cfg.StandIns)
-	case l.perHost[host] >= l.cfg.StandInsPerHost:
+	case l.perHost[host] >= l.cfg.StandInsPerHost && !l.makeRoom(host, time.Now()):
 		return errPerHost(l.cfg.StandInsPerHost)
 	}
 	return nil
@@ -100,14 +102,18 @@ func (l *Loop) makeStandIn(key standInKey, worker int, qkey ib.QKey, version uin
 	}
 	_, err = l.tables.PutStandIn(tables.StandIn{
 		Host: key.host, HostQPN: key.qpn, QP: qp, QPN: qpn, QKey: qkey, Worker: worker, Version: version,
+		Source: l.identify(key.host),
 	})
 	if err != nil {
 		if undo := l.door.DestroyStandIn(qp); undo != nil {
 			l.log.Warn("standin_leaked", "qpn", qpn, "error", undo)
 		}
+		if l.perHost[key.host] == 0 {
+			l.dropIdentity(key.host)
+		}
 		return err
 	}
-	l.standIns[key] = standIn{qp, qpn}
+	l.standIns[key] = standIn{qp, qpn, time.Now()}
 	l.perHost[key.host]++
 	l.count.StandInsMade++
 	l.log.Debug("standin_made", "host", key.host, "host_qpn", key.qpn, "qpn", qpn, "worker", worker)

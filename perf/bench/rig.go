@@ -80,7 +80,7 @@ func payload(size int) []byte {
 func benchConfig() lcore.BenchConfig {
 	all := netip.MustParsePrefix("10.0.0.0/8")
 	return lcore.BenchConfig{
-		MAC: bridgeMAC, GID: nodeGID(0xffff), LID: 1, RoCEPKey: ib.PKeyDefault, IBMTU: 4096, RoCEMTU: 4096,
+		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault, IBMTU: 4096, RoCEMTU: 4096,
 		Versions: lcore.V2, TTL: 64, Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.255.254/16")},
 		Allow: []netip.Prefix{all},
 	}

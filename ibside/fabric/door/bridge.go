@@ -169,7 +169,7 @@ func (b *Bridge) send(w *workerSide, s *Sent) string {
 		return fabric.DropMTU
 	case s.PKeyIndex != h.qp.PKeyIndex():
 		return fabric.DropPKeyIndex
-	case s.SGIDIndex != 0: // the port has one GID
+	case s.Source != 0: // the port has one GID
 		return fabric.DropAH
 	}
 	m := fabric.Send{

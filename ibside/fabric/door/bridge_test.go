@@ -169,7 +169,7 @@ func TestBridgeSendDrops(t *testing.T) {
 		{"destroyed", 0, change(func(s *doortest.Send) { s.QP = gone }), 1, fabric.DropNoQP},
 		{"another worker's", 1, ok, 1, DropWrongWorker},
 		{"P_Key index", 0, change(func(s *doortest.Send) { s.PKeyIndex = 0 }), 1, fabric.DropPKeyIndex},
-		{"SGID index", 0, change(func(s *doortest.Send) { s.SGIDIndex = 1 }), 1, fabric.DropAH},
+		{"SGID index", 0, change(func(s *doortest.Send) { s.Source = 1 }), 1, fabric.DropAH},
 		{"no LID", 0, change(func(s *doortest.Send) { s.DLID = 0 }), 1, fabric.DropAH},
 	} {
 		t.Run(c.name, func(t *testing.T) {

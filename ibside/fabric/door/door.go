@@ -47,7 +47,7 @@ type Sent struct {
 	SL        ib.SL
 	HopLimit  uint8
 	TClass    uint8
-	SGIDIndex uint8
+	Source    uint8
 	FlowLabel uint32
 	DestQP    ib.QPN
 	QKey      ib.QKey

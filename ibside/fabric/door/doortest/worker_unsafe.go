@@ -41,7 +41,7 @@ type Send struct {
 	SL        ib.SL
 	HopLimit  uint8
 	TClass    uint8
-	SGIDIndex uint8
+	Source    uint8
 	FlowLabel uint32
 	QP        uint32
 	DestQP    ib.QPN
@@ -76,7 +76,7 @@ func Post(door unsafe.Pointer, sends []Send) int {
 			pkey_index: C.uint16_t(s.PKeyIndex),
 			ah: C.struct_ib_ah{
 				dlid: C.uint16_t(s.DLID), sl: C.uint8_t(s.SL), hop_limit: C.uint8_t(s.HopLimit),
-				tclass: C.uint8_t(s.TClass), sgid_index: C.uint8_t(s.SGIDIndex), flow_label: C.uint32_t(s.FlowLabel),
+				tclass: C.uint8_t(s.TClass), source: C.uint8_t(s.Source), flow_label: C.uint32_t(s.FlowLabel),
 			},
 		}
 		for k, b := range s.DGID {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+)
+
+// A listener hears what management serves on a port that the kernel has, too:
+//
+//	wire ─▶ interface ─┬─ flow rules: RoCE ─▶ port ─▶ workers
+//	                   └─ the rest ─▶ kernel
+//	                         └─ copies of ARP, ND, IGMP, MLD, pings ─▶ listener ─▶ management
+//
+// A rule takes a frame away from the kernel, and whose an ARP request is stands in it where no driver's rules look:
+// with a rule for ARP the kernel would be dead to its neighbours. A packet socket (packet(7)) leaves it everything.
+// What management answers goes out by the port.
+type listener struct {
+	fd   int
+	vlan uint16
+	room int // bytes of a frame without its tag
+}
+
+// listen listens on netdev, to frames in that VLAN or, with 0, to untagged ones. The interface takes part in groups as
+// long as the listener is there: a card passes on no others, to the kernel or to the port.
+func listen(netdev *net.Interface, vlan uint16, mtu int, groups [][6]byte) (*listener, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("house: listen on %s: a packet socket: %w; the process needs CAP_NET_RAW", netdev.Name, err)
+	}
+	l := &listener{fd: fd, vlan: vlan, room: frame.EthernetLen + mtu}
+	if err := l.open(netdev.Index, groups); err != nil {
+		return nil, errors.Join(fmt.Errorf("house: listen on %s: %w", netdev.Name, err), l.close())
+	}
+	return l, nil
+}
+
+func (l *listener) open(index int, groups [][6]byte) error {
+	// The filter comes first, so that nothing else is ever heard.
+	program := oddFrames(l.vlan)
+	if err := unix.SetsockoptSockFprog(l.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
+		return fmt.Errorf("its filter: %w", err)
+	}
+	for _, g := range groups {
+		request := unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_MULTICAST, Alen: frame.MACLen}
+		copy(request.Address[:], g[:])
+		if err := unix.SetsockoptPacketMreq(l.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request); err != nil {
+			return fmt.Errorf("group %v: %w", frame.MAC(g), err)
+		}
+	}
+	return unix.Bind(l.fd, &unix.SockaddrLinklayer{Protocol: wireOrder(unix.ETH_P_ALL), Ifindex: index})
+}
+
+// wireOrder is htons.
+func wireOrder(n uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
+}
+
+func (l *listener) close() error { return unix.Close(l.fd) }
+
+// lost returns how many frames were not heard since the last call, because management was too slow.
+func (l *listener) lost() uint32 {
+	s, err := unix.GetsockoptTpacketStats(l.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return 0
+	}
+	return s.Drops
+}
+
+// listenMost bounds how many frames are taken at a time, as a worker's burst does.
+const listenMost = 32
+
+// take takes what was heard. That there is nothing and that the interface is down are the same: nothing.
+func (l *listener) take() []manage.Odd {
+	var out []manage.Odd
+	for len(out) < listenMost {
+		b := make([]byte, l.room)
+		n, err := unix.Read(l.fd, b)
+		if err != nil {
+			break
+		}
+		out = append(out, manage.Odd{Data: l.whole(b[:n])})
+	}
+	return out
+}
+
+// whole puts back the tag that the kernel has put aside; only frames that had it pass the filter.
+func (l *listener) whole(b []byte) []byte {
+	if l.vlan == 0 || len(b) < frame.EthernetLen {
+		return b
+	}
+	const addresses = 2 * frame.MACLen
+	out := make([]byte, 0, len(b)+frame.VLANLen)
+	out = append(out, b[:addresses]...)
+	out = binary.BigEndian.AppendUint16(out, frame.TypeVLAN)
+	out = binary.BigEndian.AppendUint16(out, l.vlan)
+	return append(out, b[addresses:]...)
+}
+
+// hearing is the first worker as management sees it, with a listener beside it.
+type hearing struct {
+	manage.Worker
+	listener *listener
+}
+
+// TakeOdd implements manage.Worker.
+func (h hearing) TakeOdd() []manage.Odd { return append(h.Worker.TakeOdd(), h.listener.take()...) }
+
+// heard are the workers as management sees them; on a shared port the first one brings what the listener hears.
+func (h *House) heard(workers []manage.Worker) []manage.Worker {
+	if h.listener != nil {
+		workers[0] = hearing{workers[0], h.listener}
+	}
+	return workers
+}

@@ -38,7 +38,7 @@ type GuestCauseway struct {
 // else c asks for is kept; /host is a folder of this run: see Put.
 func (r *Rig) BootBridgeGuest(ctx context.Context, c GuestConfig) (*BridgeGuest, error) {
 	c.MiB, c.CPUs, c.Share = max(c.MiB, bridgeMiB), max(c.CPUs, 2), r.file(c.Name+".share")
-	if err := os.Mkdir(c.Share, 0o755); err != nil {
+	if err := os.MkdirAll(c.Share, 0o755); err != nil { // of that name there may have been a guest before
 		return nil, err
 	}
 	guests, err := r.Boot(ctx, c)
@@ -83,6 +83,25 @@ func (g *BridgeGuest) Write(ctx context.Context, path, text string) error {
 // stands for the topology file, and in topology SOCKET for the socket, as in
 // StartCauseway. A config that names an RDMA device has no topology.
 func (g *BridgeGuest) StartBridge(ctx context.Context, config, topology string) (*GuestCauseway, error) {
+	return g.startBridge(ctx, config, topology, "echo $$ >%[1]s; exec %[2]s")
+}
+
+// supervisor starts a bridge again when that asks for it, by its exit code, and when a
+// signal killed it. Its own exit code is the bridge's last.
+const supervisor = `while :; do
+	%[2]s & echo $! >%[1]s
+	wait $! && code=0 || code=$?
+	echo "supervisor: the bridge ended with exit code $code"
+	case $code in 75|137) sleep .2;; *) exit $code;; esac
+done`
+
+// SuperviseBridge is StartBridge with a supervisor.
+func (g *BridgeGuest) SuperviseBridge(ctx context.Context, config, topology string) (*GuestCauseway, error) {
+	return g.startBridge(ctx, config, topology, supervisor)
+}
+
+// startBridge runs a script about the files for the process's number and the command.
+func (g *BridgeGuest) startBridge(ctx context.Context, config, topology, script string) (*GuestCauseway, error) {
 	bin, err := bridgeProgram()
 	if err != nil {
 		return nil, err
@@ -99,7 +118,7 @@ func (g *BridgeGuest) StartBridge(ctx context.Context, config, topology string) 
 		return nil, err
 	}
 	c := &GuestCauseway{guest: g, pid: name + ".pid"}
-	c.command, err = g.Start(fmt.Sprintf("echo $$ >%s; exec %s run -c %s.toml", c.pid, path, name))
+	c.command, err = g.Start(fmt.Sprintf(script, c.pid, path+" run -c "+name+".toml"))
 	return c, err
 }
 
@@ -128,10 +147,16 @@ func (g *BridgeGuest) RunTests(ctx context.Context, pkg, pattern, first string) 
 }
 
 // Ready waits until the bridge says that it is ready.
-func (c *GuestCauseway) Ready(ctx context.Context) error {
+func (c *GuestCauseway) Ready(ctx context.Context) error { return c.ReadyAgain(ctx, 1) }
+
+// ReadyAgain waits until so many bridges, one after the other, have said that they are.
+func (c *GuestCauseway) ReadyAgain(ctx context.Context, times int) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	_, err := c.command.Await(ctx, readyLine.MatchString)
+	_, err := c.command.Await(ctx, func(string) bool { return len(readyLine.FindAllString(c.Log(), -1)) >= times })
+	if err != nil {
+		err = fmt.Errorf("%w; the bridge logged:\n%s", err, lastLines(c.Log()))
+	}
 	return err
 }
 
@@ -170,9 +195,11 @@ func (c *GuestCauseway) Stop(ctx context.Context) error {
 
 // Kill ends the bridge without warning, as a fault would.
 func (c *GuestCauseway) Kill(ctx context.Context) error {
-	if err := c.guest.Must(ctx, "kill -KILL $(cat "+c.pid+")"); err != nil {
+	if err := c.guest.Must(ctx, c.killed()); err != nil {
 		return err
 	}
 	_, _, err := c.command.Wait(ctx)
 	return err
 }
+
+func (c *GuestCauseway) killed() string { return "kill -KILL $(cat " + c.pid + ")" }

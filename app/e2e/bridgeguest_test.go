@@ -59,7 +59,7 @@ func theSecondTopology(t *testing.T) (a *Guest, c *BridgeGuest, n *Guest) {
 // its eth1 is for DPDK, rxe0 on its eth2 stands in for an InfiniBand HCA. Both
 // segments are one IP network, as a RoCE network and the IPoIB of a subnet that
 // it is bridged to would be.
-var bridgeHost = GuestConfig{Name: "C", NICs: []NIC{
+var bridgeHost = GuestConfig{Name: "C", MiB: 1536, NICs: []NIC{
 	{Mute: true},
 	{Mute: true, MTU: hostMTU},
 	{Segment: 1, RDMA: true, MTU: hostMTU, Addrs: []string{"10.9.0.3/24", "fd09::3/64"}},
@@ -156,8 +156,6 @@ func bridgeInGuest(t *testing.T, c *BridgeGuest) *GuestCauseway {
 func TestBridgeInGuest(t *testing.T) {
 	a, c, _ := theSecondTopology(t)
 	proof := proves(t, "Causeway in a guest: host to node and back; killed under traffic, started anew")
-	forgetNeighbours(t, a)
-	t.Cleanup(func() { forgetNeighbours(t, a) })
 	victim := bridgeInGuest(t, c)
 	host := Peer{Guest: a, IP: "10.9.0.1"}
 	traffic, err := host.StartUDEnd(within(t, stepTime), fmt.Sprintf("%s %s --to 10.9.0.7 --qpn %d --gap 2 --count 100000 --size 64 send",
@@ -197,8 +195,7 @@ func TestBridgeInGuest(t *testing.T) {
 	}
 }
 
-// forgetNeighbours makes a host ask again who has the node's address: it is the
-// bridge, and the next one has another MAC.
+// forgetNeighbours makes a host ask again who has an address: a guest's, which announces nothing.
 func forgetNeighbours(t *testing.T, host *Guest) {
 	if err := host.Must(context.Background(), "ip neigh flush all"); err != nil {
 		t.Error(err)

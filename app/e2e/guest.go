@@ -6,8 +6,10 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -94,6 +96,9 @@ func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
 	}
 	g := &Guest{Name: c.Name, rig: r, console: r.file(c.Name + ".console")}
 	socket := r.file(c.Name + ".agent")
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a guest of that name before
+		return nil, err
+	}
 	var err error
 	g.qemu, err = r.ns.launch("qemu "+c.Name, r.file(c.Name+".qemu"), r.qemuCommand(c, g.console, socket)...)
 	if err != nil {

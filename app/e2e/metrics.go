@@ -82,14 +82,24 @@ func (m Metrics) Of(direction, name string) uint64 {
 // Drops returns how often each reason ended a packet; reasons that did not are
 // left out.
 func (m Metrics) Drops(direction string) map[string]uint64 {
-	drops := map[string]uint64{}
-	prefix := fmt.Sprintf("causeway_packets_dropped_total{direction=%q,reason=", direction)
+	return m.byReason("packets_dropped_total", direction)
+}
+
+// Lost returns what the IB port has lost of what the bridge had counted as sent, or
+// before it saw it, by reason.
+func (m Metrics) Lost(direction string) map[string]uint64 {
+	return m.byReason("ib_port_lost_total", direction)
+}
+
+func (m Metrics) byReason(counter, direction string) map[string]uint64 {
+	reasons := map[string]uint64{}
+	prefix := fmt.Sprintf("causeway_%s{direction=%q,reason=", counter, direction)
 	for name, n := range m {
 		if reason, found := strings.CutPrefix(name, prefix); found && n > 0 {
-			drops[strings.Trim(reason, `"}`)] = n
+			reasons[strings.Trim(reason, `"}`)] = n
 		}
 	}
-	return drops
+	return reasons
 }
 
 // Since returns how far the metrics have moved on since an earlier scrape.

@@ -7,6 +7,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 )
 
 // Peer is a guest by one of its addresses.
@@ -73,8 +74,9 @@ func Publish(ctx context.Context, receiver, sender Peer, group string, x Exchang
 }
 
 // Mckey runs rdma_cm's multicast example: sender publishes ten messages to an
-// IPv4 group (the kernel's rdma_cm knows no IPv6 groups over RoCE v2).
-func Mckey(ctx context.Context, receiver, sender Peer, group string) error {
+// IPv4 group (the kernel's rdma_cm knows no IPv6 groups over RoCE v2). more goes to
+// the sender: "-o" joins to send only.
+func Mckey(ctx context.Context, receiver, sender Peer, group string, more ...string) error {
 	c, err := receiver.Start(fmt.Sprintf("exec mckey -m %s -b %s", group, receiver.IP))
 	if err != nil {
 		return err
@@ -83,7 +85,7 @@ func Mckey(ctx context.Context, receiver, sender Peer, group string) error {
 	if _, err := c.AwaitText(ctx, "joined dgid"); err != nil {
 		return err
 	}
-	if err := sender.Must(ctx, fmt.Sprintf("mckey -m %s -b %s -s", group, sender.IP)); err != nil {
+	if err := sender.Must(ctx, fmt.Sprintf("mckey -m %s -b %s -s %s", group, sender.IP, strings.Join(more, " "))); err != nil {
 		return err
 	}
 	out, exit, err := c.Wait(ctx)

@@ -144,7 +144,11 @@ func layout() string {
 		ip link set %[2]s up`, segment, Port, portPeer, wireMTU, segments[1])
 }
 
+// addTap makes a guest's cable, unless a guest of that name has left it.
 func (r *Rig) addTap(name, segment string) error {
+	if r.ns.run("ip link show "+name) == nil {
+		return nil
+	}
 	return r.ns.run(fmt.Sprintf(`
 		ip tuntap add %[1]s mode tap
 		ip link set %[1]s mtu %[2]d master %[3]s up`, name, wireMTU, segment))

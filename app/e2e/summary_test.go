@@ -18,6 +18,7 @@ type proof struct {
 	scenario string
 	mu       sync.Mutex
 	messages int
+	figures  []string // what was measured
 	result   string
 }
 
@@ -56,6 +57,13 @@ func (p *proof) add(messages int) {
 	p.mu.Unlock()
 }
 
+// measured adds a figure to the table.
+func (p *proof) measured(format string, a ...any) {
+	p.mu.Lock()
+	p.figures = append(p.figures, fmt.Sprintf(format, a...))
+	p.mu.Unlock()
+}
+
 // printProofs writes the table, if there is anything in it.
 func printProofs(w io.Writer) {
 	proofs.Lock()
@@ -68,6 +76,9 @@ func printProofs(w io.Writer) {
 	for _, p := range proofs.all {
 		p.mu.Lock()
 		fmt.Fprintf(table, "%s\t%d\t%s\n", p.scenario, p.messages, p.result)
+		for _, f := range p.figures {
+			fmt.Fprintf(table, "    %s\t\t\n", f)
+		}
 		p.mu.Unlock()
 	}
 	table.Flush()

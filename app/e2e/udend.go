@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"causeway/app/e2e/agent"
@@ -25,9 +26,10 @@ type Event struct {
 	GIDIndex int    `json:"gid_index"`
 	MTU      int    `json:"mtu"` // bytes
 
-	Seq    uint32 `json:"seq"` // sent, received
-	Length int    `json:"length"`
-	Status string `json:"status"` // "success", or ibv_wc_status_str's text
+	At     float64 `json:"at"`  // sent, received: seconds of the guest's monotonic clock
+	Seq    uint32  `json:"seq"` // sent, received
+	Length int     `json:"length"`
+	Status string  `json:"status"` // "success", or ibv_wc_status_str's text
 
 	SrcQP   uint32 `json:"src_qp"` // received
 	WithImm bool   `json:"with_imm"`
@@ -45,6 +47,16 @@ type Event struct {
 // GRHArea returns the 40 bytes that precede the payload: a GRH, or for an IPv4
 // peer 20 undefined bytes and the IPv4 header (Annex A17).
 func (e Event) GRHArea() ([]byte, error) { return hex.DecodeString(e.GRH) }
+
+// GroupV4 returns the group that a received message was sent to, if that is an IPv4
+// group: the IPv4 header ends the area that precedes the payload.
+func (e Event) GroupV4() string {
+	b, err := e.GRHArea()
+	if err != nil || len(b) < 40 {
+		return ""
+	}
+	return netip.AddrFrom4([4]byte(b[36:])).String()
+}
 
 // UDEnd is a udend at work in a guest.
 type UDEnd struct {
@@ -84,6 +96,19 @@ func (u *UDEnd) Wait(ctx context.Context) ([]Event, int, error) {
 
 // Stop ends udend.
 func (u *UDEnd) Stop() { u.command.Stop() }
+
+// Received counts the messages that have come until now.
+func (u *UDEnd) Received() int { return strings.Count(u.command.Output(), `"event":"received"`) }
+
+// Cut ends a udend that would go on, and returns what it has told until then.
+func (u *UDEnd) Cut(ctx context.Context) ([]Event, error) {
+	u.Stop()
+	out, _, err := u.command.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return parseEvents(out[:strings.LastIndexByte(out, '\n')+1])
+}
 
 // RunUDEnd runs udend to its end. It fails unless udend says that all came and
 // all was right.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"causeway/app/e2e/agent"
 )
 
 // TestVerbsDoor runs the tests of ibside/verbs in a guest of their own, on a real verbs device (rdma_rxe): the door
@@ -18,7 +20,7 @@ import (
 func TestVerbsDoor(t *testing.T) {
 	r, a, _ := theRig(t)
 	// Addresses that no bridge has answered for: A would still know the bridge by them.
-	const own, own6, peer, group = "10.9.0.17", "fd09::17", "10.9.0.1", "239.7.7.7"
+	const own, own6, peer, peer6, group = "10.9.0.17", "fd09::17", "10.9.0.1", "fd09::1", "239.7.7.7"
 	binary := filepath.Join(t.TempDir(), "verbs.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", binary, "causeway/ibside/verbs").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
@@ -40,20 +42,22 @@ func TestVerbsDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer replier.Stop()
+	defer serveUdaddy(t, a, peer, peer6)()
 	proof := proves(t, "the verbs door on a kernel device: tests of ibside/verbs in a guest")
-	flags := fmt.Sprintf("-test.skip '^(TestWithoutDevice|TestCasesNotice|TestDeviceGone)$' -device rxe0 -netdev eth0 -peer %s,fd09::1 -peer-qpn %d -group %s",
-		peer, replier.QPN, group)
+	flags := fmt.Sprintf("-test.skip '^(TestWithoutDevice|TestCasesNotice|TestDeviceGone)$' -device rxe0 -netdev eth0 -peer %s,%s -peer-qpn %d -group %s -udaddy",
+		peer, peer6, replier.QPN, group)
 	run := func(flags string) {
 		t.Helper()
 		tests, err := v.Start("cd /tmp && exec " + path + " -test.v -test.timeout 8m " + flags)
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { // the group's sender begins when the receiver says that it is ready
+		go func() { // the group's sender begins when the receiver says that it is ready, and so do the clients below
 			if _, err := tests.AwaitText(t.Context(), "ready for the group"); err == nil {
 				_, _ = a.RunUDEnd(t.Context(), fmt.Sprintf("--ip %s --to %s --qpn 0xffffff --qkey 0x01234567 --count 20 --gap 5 send", peer, group))
 			}
 		}()
+		defer runUdaddy(t, tests, a, [2]string{peer, own}, [2]string{peer6, own6})()
 		out, exit, err := tests.Wait(within(t, 9*time.Minute))
 		t.Logf("in the guest, %s:\n%s", flags, out)
 		if err != nil || exit != 0 || strings.Contains(out, "--- SKIP") {
@@ -69,4 +73,47 @@ func TestVerbsDoor(t *testing.T) {
 		t.Fatal("the device's return: ", err)
 	}
 	run("-test.run '^(TestUnicast|TestGroups)$' -device rxe0")
+}
+
+// runUdaddy runs udaddy's client from each first address to each second, once tests are ready for it; never if they are
+// not. The wait that it returns fails the test when one has not ended well.
+func runUdaddy(t *testing.T, tests *agent.Command, g *Guest, ways ...[2]string) (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := tests.AwaitText(t.Context(), "ready for udaddy"); err != nil {
+			return // they have ended
+		}
+		for _, w := range ways {
+			if err := g.Must(t.Context(), fmt.Sprintf("timeout 30 udaddy -b %s -s %s", w[0], w[1])); err != nil {
+				t.Error("udaddy client: ", err)
+			}
+		}
+	}()
+	return func() { <-done }
+}
+
+// serveUdaddy runs udaddy's server, for one client, at each of a guest's addresses. The stop that it returns fails the
+// test when one of them has not ended well.
+func serveUdaddy(t *testing.T, g *Guest, addresses ...string) (stop func()) {
+	t.Helper()
+	var servers []*agent.Command
+	for _, addr := range addresses {
+		c, err := g.Start("exec timeout 600 udaddy -b " + addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers = append(servers, c)
+	}
+	if err := g.Until(within(t, time.Minute), fmt.Sprintf("[ $(rdma resource show cm_id | grep -c LISTEN) -ge %d ]", len(addresses))); err != nil {
+		t.Fatal("udaddy servers: ", err)
+	}
+	return func() {
+		for _, c := range servers {
+			if out, exit, err := c.Wait(within(t, 10*time.Second)); err != nil || exit != 0 {
+				t.Errorf("a udaddy server ended with %d, %v: %s", exit, err, out)
+			}
+			c.Stop()
+		}
+	}
 }

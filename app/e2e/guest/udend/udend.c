@@ -2,28 +2,31 @@
 
 /* udend - a bare verbs UD endpoint that tells exactly what it sent and received.
  *
- *   udend --ip ADDR [option...] recv|reply|send|pingpong|exchange
+ *   udend --ip ADDR [option...] recv|reply|send|pingpong|exchange|stream
  *
  *   recv      receive --count messages, from unicast and --mgid
  *   reply     the same, and send each back to where its completion says it is from
  *   send      send --count messages to --to, --qpn
  *   pingpong  send, wait for the same message to come back, and so on
  *   exchange  send --count messages like send, then receive as many like recv, whatever they are
+ *   stream    send one every --gap ms and receive meanwhile; go on receiving until as many have come
  *
  *   --ip ADDR       our own address: chooses the GID     --netdev IF   ... of this interface
  *   --dev NAME      RDMA device (the first)              --qkey N      ours and the peer's (0x11111111)
  *   --to ADDR       destination GID or IP                --qpn N       destination (multicast: 0xffffff)
  *   --mgid ADDR     attach to this group                 --imm N       send with immediate data
+ *                   (--to, --mgid: up to 64 times; messages go to each --to in turn)
  *   --size N[,N]    payload sizes, in turn (64)          --count N     messages (1)
  *   --tclass N      traffic class (0)                    --hop N       hop limit (64)
- *   --seconds S     recv, reply: how long (10); pingpong: for each reply
+ *   --seconds S     recv, reply: how long (10); pingpong: for each reply; stream: after the last message
  *   --gap MS        pause after each send (0)            --seq N       the first message's seq (1)
  *
- * Output: JSON lines, numbers in host order. The first is "ready", the last "end":
+ * Output: JSON lines, numbers in host order; "at" is in seconds of the monotonic clock. The first is "ready", the last
+ * "end":
  *   {"event":"ready","qpn":17,"gid":"::ffff:10.9.0.1","gid_index":1,"mtu":1024}
- *   {"event":"sent","seq":1,"length":64,"status":"success"}
- *   {"event":"received","status":"success","src_qp":18,"with_imm":true,"imm":18,"length":64,"with_grh":true,
- *    "grh":"00..","pattern":true,"seq":1,"crc32":3735928559}
+ *   {"event":"sent","at":12.345678,"seq":1,"length":64,"status":"success"}
+ *   {"event":"received","at":12.345678,"status":"success","src_qp":18,"with_imm":true,"imm":18,"length":64,
+ *    "with_grh":true,"grh":"00..","pattern":true,"seq":1,"crc32":3735928559}
  *   {"event":"end","sent":1,"received":1,"bad":0}
  * Exit: 0 all came and all payloads were right; 1 not so; 2 usage; 3 verbs failed. */
 
@@ -37,12 +40,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_SIZES = 64, EXIT_SHORT = 1, EXIT_USAGE = 2 };
+enum { MAX_SIZES = 64, MAX_GROUPS = 64, EXIT_SHORT = 1, EXIT_USAGE = 2 };
 
 struct options {
 	const char *mode, *dev, *netdev;
-	union ibv_gid ip, to, mgid;
-	bool has_ip, has_to, has_mgid, with_imm;
+	union ibv_gid ip, to[MAX_GROUPS], mgid[MAX_GROUPS];
+	int tos, mgids;
+	bool has_ip, with_imm;
 	uint32_t qkey, qpn, imm, seq, count, gap_ms;
 	uint8_t tclass, hop;
 	double seconds;
@@ -68,6 +72,13 @@ static bool parse_gid(const char *text, union ibv_gid *gid)
 	memset(gid, 0, sizeof *gid);
 	gid->raw[10] = gid->raw[11] = 0xff;
 	return inet_pton(AF_INET, text, gid->raw + 12) == 1;
+}
+
+static void parse_gids(const char *text, union ibv_gid *gids, int *n)
+{
+	if (*n == MAX_GROUPS || !parse_gid(text, &gids[*n]))
+		usage("--to, --mgid: at most 64 addresses");
+	++*n;
 }
 
 static void parse_sizes(char *text, struct options *o)
@@ -130,10 +141,10 @@ static void parse_option(int name, char *text, struct options *o)
 		o->has_ip = parse_gid(text, &o->ip);
 		return;
 	case 't':
-		o->has_to = parse_gid(text, &o->to);
+		parse_gids(text, o->to, &o->tos);
 		return;
 	case 'm':
-		o->has_mgid = parse_gid(text, &o->mgid);
+		parse_gids(text, o->mgid, &o->mgids);
 		return;
 	case 'n':
 		o->netdev = text;
@@ -161,7 +172,7 @@ static struct options parse(int argc, char **argv)
 	if (!o.has_ip)
 		usage("--ip ADDR is needed");
 	if (optind != argc - 1)
-		usage("one of recv, reply, send, pingpong, exchange");
+		usage("one of recv, reply, send, pingpong, exchange, stream");
 	o.mode = argv[optind];
 	return o;
 }
@@ -188,9 +199,10 @@ static bool print_received(const struct message *m)
 {
 	uint32_t seq = 0;
 	bool imm = m->wc.wc_flags & IBV_WC_WITH_IMM, good = pattern_check(m->payload, m->length, &seq);
-	printf("{\"event\":\"received\",\"status\":\"%s\",\"src_qp\":%u,\"with_imm\":%s,\"imm\":%u,\"length\":%u",
-	       ibv_wc_status_str(m->wc.status), m->wc.src_qp, imm ? "true" : "false", imm ? ntohl(m->wc.imm_data) : 0,
-	       m->length);
+	printf("{\"event\":\"received\",\"at\":%.6f,\"status\":\"%s\",\"src_qp\":%u,\"with_imm\":%s,\"imm\":%u,"
+	       "\"length\":%u",
+	       now(), ibv_wc_status_str(m->wc.status), m->wc.src_qp, imm ? "true" : "false",
+	       imm ? ntohl(m->wc.imm_data) : 0, m->length);
 	printf(",\"with_grh\":%s,\"grh\":\"", m->wc.wc_flags & IBV_WC_GRH ? "true" : "false");
 	print_hex(m->grh, GRH_AREA);
 	printf("\",\"pattern\":%s,\"seq\":%u,\"crc32\":%u}\n", good ? "true" : "false", seq,
@@ -200,34 +212,41 @@ static bool print_received(const struct message *m)
 
 static void print_sent(struct totals *t, uint32_t seq, uint32_t length, enum ibv_wc_status status)
 {
-	printf("{\"event\":\"sent\",\"seq\":%u,\"length\":%u,\"status\":\"%s\"}\n", seq, length,
+	printf("{\"event\":\"sent\",\"at\":%.6f,\"seq\":%u,\"length\":%u,\"status\":\"%s\"}\n", now(), seq, length,
 	       ibv_wc_status_str(status));
 	t->sent += status == IBV_WC_SUCCESS;
 	t->bad += status != IBV_WC_SUCCESS;
 }
 
-static struct target target_of(struct endpoint *e, const struct options *o)
+/* What the messages go to, in turn. */
+struct targets {
+	struct target to[MAX_GROUPS];
+	int n;
+};
+
+static struct targets targets_of(struct endpoint *e, const struct options *o)
 {
-	if (!o->has_to)
+	struct targets t = {.n = o->tos};
+	if (!t.n)
 		usage("--to ADDR is needed");
-	return (struct target){
-		.ah = endpoint_ah(e, &o->to, o->tclass, o->hop),
-		.qpn = o->qpn,
-		.qkey = o->qkey,
-		.with_imm = o->with_imm,
-		.imm = o->imm,
-	};
+	for (int i = 0; i < t.n; i++)
+		t.to[i] = (struct target){
+			.ah = endpoint_ah(e, &o->to[i], o->tclass, o->hop),
+			.qpn = o->qpn,
+			.qkey = o->qkey,
+			.with_imm = o->with_imm,
+			.imm = o->imm,
+		};
+	return t;
 }
 
 /* Sends message i of the series; returns its length. */
-static uint32_t send_one(struct endpoint *e, const struct options *o, const struct target *to, uint32_t i,
+static uint32_t send_one(struct endpoint *e, const struct options *o, const struct targets *to, uint32_t i,
 			 struct totals *t)
 {
 	uint32_t length = o->size[i % o->sizes];
 	pattern_write(endpoint_send_buffer(e), length, o->seq + i);
-	print_sent(t, o->seq + i, length, endpoint_send(e, to, length));
-	if (o->gap_ms)
-		usleep(o->gap_ms * 1000);
+	print_sent(t, o->seq + i, length, endpoint_send(e, &to->to[i % to->n], length));
 	return length;
 }
 
@@ -250,10 +269,9 @@ static void send_back(struct endpoint *e, const struct options *o, struct messag
 	ibv_destroy_ah(to.ah);
 }
 
-static void receive_all(struct endpoint *e, const struct options *o, struct totals *t, bool reply)
+static void receive_all(struct endpoint *e, const struct options *o, struct totals *t, bool reply, double deadline)
 {
 	struct message m;
-	double deadline = now() + o->seconds;
 	while (t->received < o->count && endpoint_receive(e, deadline, &m)) {
 		t->received++;
 		t->bad += !print_received(&m);
@@ -265,18 +283,36 @@ static void receive_all(struct endpoint *e, const struct options *o, struct tota
 
 static void send_all(struct endpoint *e, const struct options *o, struct totals *t)
 {
-	struct target to = target_of(e, o);
-	for (uint32_t i = 0; i < o->count; i++)
+	struct targets to = targets_of(e, o);
+	for (uint32_t i = 0; i < o->count; i++) {
 		send_one(e, o, &to, i, t);
+		if (o->gap_ms)
+			usleep(o->gap_ms * 1000);
+	}
+}
+
+/* Keeps its pace whatever comes, or does not. */
+static void stream(struct endpoint *e, const struct options *o, struct totals *t)
+{
+	struct targets to = targets_of(e, o);
+	double next = now();
+	for (uint32_t i = 0; i < o->count; i++) {
+		send_one(e, o, &to, i, t);
+		next += o->gap_ms / 1e3;
+		receive_all(e, o, t, false, next);
+	}
+	receive_all(e, o, t, false, now() + o->seconds);
 }
 
 /* A reply is bad if it is not the message sent, byte for byte. */
 static void ping_pong(struct endpoint *e, const struct options *o, struct totals *t)
 {
-	struct target to = target_of(e, o);
+	struct targets to = targets_of(e, o);
 	struct message m;
 	for (uint32_t i = 0; i < o->count; i++) {
 		uint32_t length = send_one(e, o, &to, i, t);
+		if (o->gap_ms)
+			usleep(o->gap_ms * 1000);
 		if (!endpoint_receive(e, now() + o->seconds, &m))
 			continue;
 		t->received++;
@@ -293,21 +329,23 @@ int main(int argc, char **argv)
 	struct endpoint e;
 	struct totals t = {0};
 	bool sends = !strcmp(o.mode, "send"), pings = !strcmp(o.mode, "pingpong"), replies = !strcmp(o.mode, "reply");
-	bool exchanges = !strcmp(o.mode, "exchange");
+	bool exchanges = !strcmp(o.mode, "exchange"), streams = !strcmp(o.mode, "stream");
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (!sends && !pings && !replies && !exchanges && strcmp(o.mode, "recv"))
-		usage("one of recv, reply, send, pingpong, exchange");
+	if (!sends && !pings && !replies && !exchanges && !streams && strcmp(o.mode, "recv"))
+		usage("one of recv, reply, send, pingpong, exchange, stream");
 	endpoint_open(&e, o.dev, &o.ip, o.netdev, o.qkey);
-	if (o.has_mgid)
-		endpoint_attach(&e, &o.mgid);
+	for (int i = 0; i < o.mgids; i++)
+		endpoint_attach(&e, &o.mgid[i]);
 	print_ready(&e);
 	if (sends || exchanges)
 		send_all(&e, &o, &t);
 	if (pings)
 		ping_pong(&e, &o, &t);
+	else if (streams)
+		stream(&e, &o, &t);
 	else if (!sends)
-		receive_all(&e, &o, &t, replies);
+		receive_all(&e, &o, &t, replies, now() + o.seconds);
 	printf("{\"event\":\"end\",\"sent\":%u,\"received\":%u,\"bad\":%u}\n", t.sent, t.received, t.bad);
 	return t.bad || (sends ? t.sent : t.received) != o.count ? EXIT_SHORT : 0;
 }

@@ -31,12 +31,14 @@ type identities struct {
 	refuse Own // what the tables did not take: said once
 	of     map[netip.Addr]Source
 	holder map[ib.GID]netip.Addr
+	freed  bool // a GID has become free since hosts were last asked for
 }
 
 // followOwn learns what the IB port goes by, and lets all hosts' identities follow.
 func (l *Loop) followOwn() {
 	own := l.door.Own()
 	if reflect.DeepEqual(own, l.ids.own) || reflect.DeepEqual(own, l.ids.refuse) {
+		l.giveFreed()
 		return
 	}
 	if own.Beyond != l.ids.own.Beyond {
@@ -55,8 +57,18 @@ func (l *Loop) followOwn() {
 			l.sendFrom(host, 0)
 		}
 	}
-	for host := range l.perHost {
-		l.identify(host)
+	l.ids.freed = true
+	l.giveFreed()
+}
+
+// giveFreed gives GIDs that have become free to hosts that have none of their own. One that changes to a better GID frees
+// another.
+func (l *Loop) giveFreed() {
+	for l.ids.freed {
+		l.ids.freed = false
+		for host := range l.perHost {
+			l.identify(host)
+		}
 	}
 }
 
@@ -115,6 +127,7 @@ func (l *Loop) dropIdentity(host netip.Addr) {
 	if s, has := l.ids.of[host]; has {
 		delete(l.ids.of, host)
 		delete(l.ids.holder, s.GID)
+		l.ids.freed = true
 	}
 }
 

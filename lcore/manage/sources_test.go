@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"causeway/ibside/ib"
 	"causeway/lcore/manage"
@@ -99,6 +100,35 @@ func TestHostGIDOfAnother(t *testing.T) {
 		s.hold(otherLink, host4, 0x10)
 		if four, five := s.source(host4), s.source(host5); four != 7 || five != 0 {
 			t.Errorf("host4 sends from %d, host5 from %d", four, five)
+		}
+	})
+}
+
+// A GID that becomes free goes to a host that has none: when its own comes to a host, and when a host's last stand-in ends.
+func TestHostGIDFreed(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := start(t, func(cfg *manageConfig, d *door) {
+			cfg.HostGIDs, cfg.StandInIdle, d.own = []netip.Prefix{setAside}, 20*time.Second, ownOf(ownGID, spare1)
+		})
+		s.hold(hostLink, host4, 0x10)
+		s.hold(otherLink, host5, 0x10)
+		if four, five := s.source(host4), s.source(host5); four != 8 || five != 0 {
+			t.Fatalf("at first host4 sends from %d, host5 from %d", four, five)
+		}
+		s.door.setOwn(ownOf(ownGID, spare1, host4GID))
+		s.count()
+		if four, five := s.source(host4), s.source(host5); four != 7 || five != 8 {
+			t.Errorf("host4's address has come, and host4 sends from %d, host5 from %d", four, five)
+		}
+		far := netip.MustParseAddr("10.9.0.6")
+		s.hold(otherLink, far, 0x10)
+		for range 6 {
+			s.wait(5 * time.Second)
+			s.tables.MarkUsed(far, 0x10)
+		}
+		s.wait(5 * time.Second)
+		if got := s.source(far); s.door.open() != 1 || got != 8 {
+			t.Errorf("%d stand-ins are left, and the third host sends from %d", s.door.open(), got)
 		}
 	})
 }

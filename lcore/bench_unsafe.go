@@ -29,6 +29,7 @@ func NewBench(cfg BenchConfig, tables unsafe.Pointer) (*Bench, error) {
 	}
 	c.tables = (*C.struct_tables)(tables)
 	cfg.fill(c)
+	C.bench_prepare(c)
 	return &Bench{c: c}, nil
 }
 

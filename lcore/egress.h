@@ -10,14 +10,15 @@ enum network_header { NO_HEADER, HEADER_GRH, HEADER_IPV4 };
 struct message {
 	struct ib_recv recv;
 	const uint8_t *area; /* the 40 bytes before the payload */
-	enum network_header header;
+	uint8_t header;      /* enum network_header */
 	bool multicast;
 	bool six; /* goes out as IPv6 */
 	uint8_t version;
 	uint16_t payload_len;
 	uint16_t tci;
-	struct table_key from; /* SGID or SLID */
-	struct table_key to;   /* MGID or local QPN */
+	/* look-ups: of the node by SGID or SLID, of the stand-in by local QPN or the group by MGID */
+	struct table_key from;
+	struct table_key to;
 	const struct source_entry *source;
 	const void *found; /* struct standin_qp_entry or, for multicast, struct mgid_entry */
 	/* where it goes */
@@ -26,11 +27,13 @@ struct message {
 	uint64_t mac;
 	uint32_t dest_qpn;
 	uint32_t qkey;
-};
+} __attribute__((aligned(64)));
 
 struct egress {
 	unsigned n;
+	unsigned multicasts; /* of them, those that came to a group */
 	struct message message[BURST];
+	struct table_step from[BURST], to[BURST]; /* the look-ups' ways */
 };
 
 static inline bool is_ipv4(const uint8_t *ip16)
@@ -63,9 +66,5 @@ static inline uint64_t group_mac(const uint8_t *ip, uint8_t version)
 		return 0x01005e000000 | (low & 0x7fffff);
 	return 0x333300000000 | low;
 }
-
-/* headers.c: writes everything in front of and behind the payload but the ICRC, for which the mbuf has room;
- * returns what the ICRC covers. */
-struct icrc_job write_headers(struct worker *w, struct message *g);
 
 #endif

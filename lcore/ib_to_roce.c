@@ -2,14 +2,16 @@
 /*
  * InfiniBand to Ethernet, in packet order:
  *
- *   poll ▶ take ▶ look_up ▶ choose ▶ write ▶ transmit
+ *   poll ▶ take ▶ choose ▶ write ▶ transmit
+ *
+ * Look-ups go beside that: take begins them, and what they fetch comes while others are worked on.
  *
  * Every mbuf received here leaves by exactly one way: taken by the Ethernet port, or dropped by name.
  */
 #include <rte_ethdev.h>
 #include <rte_prefetch.h>
 
-#include "egress.h"
+#include "headers.h"
 
 /* Says where in the 40-byte area the network header lies, or that there is none to be found.
  * On an Ethernet link layer an IPv4 header lies in the last 20 bytes, and the first 20 are undefined: the
@@ -30,30 +32,47 @@ static enum drop classify(const struct bench *b, struct message *g, const uint8_
 	return four || six ? PASS : DROP_grh_class;
 }
 
-/* The addresses as tables know them: GID, or the IPv4 address as an IPv4-mapped GID. */
-static void addresses(struct message *g)
+static void key_address(struct table_key *k, const uint8_t *address)
 {
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-	memset(&g->from, 0, sizeof g->from);
-	memset(&g->to, 0, sizeof g->to);
-	switch (g->header) {
-	case NO_HEADER:
-		g->from.number = g->recv.slid;
-		g->multicast = false;
-		return;
-	case HEADER_GRH:
-		memcpy(g->from.addr, g->area + 8, 16);
-		memcpy(g->to.addr, g->area + 24, 16);
-		g->multicast = g->to.addr[0] == 0xff;
-		return;
-	case HEADER_IPV4:
-		memcpy(g->from.addr, mapped, 12);
-		memcpy(g->from.addr + 12, g->area + 32, 4);
-		memcpy(g->to.addr, mapped, 12);
-		memcpy(g->to.addr + 12, g->area + 36, 4);
-		g->multicast = (g->area[36] & 0xf0) == 0xe0;
-		return;
+	memcpy(k->addr, address, 16);
+	k->number = 0;
+}
+
+/* From its place in the area. */
+static void key_mapped(struct table_key *k, const uint8_t *ip4)
+{
+	uint32_t raw;
+	memcpy(&raw, ip4, sizeof raw);
+	key_ipv4(k, raw);
+	k->number = 0;
+}
+
+static void key_number(struct table_key *k, uint32_t number)
+{
+	memset(k->addr, 0, sizeof k->addr);
+	k->number = number;
+}
+
+/* Source and destination as tables know them: GID, the IPv4 address as an IPv4-mapped GID, or what there is without. */
+static void set_keys(struct message *g)
+{
+	const uint8_t *area = g->area;
+	g->multicast = false;
+	if (likely(g->header == HEADER_GRH)) {
+		key_address(&g->from, area + 8);
+		g->multicast = area[24] == 0xff;
+	} else if (g->header == HEADER_IPV4) {
+		key_mapped(&g->from, area + 32);
+		g->multicast = (area[36] & 0xf0) == 0xe0;
+	} else {
+		key_number(&g->from, g->recv.slid);
 	}
+	if (likely(!g->multicast))
+		key_number(&g->to, g->recv.qpn);
+	else if (g->header == HEADER_GRH)
+		key_address(&g->to, area + 24);
+	else
+		key_mapped(&g->to, area + 36);
 }
 
 static enum drop take_one(const struct worker *w, struct message *g)
@@ -69,7 +88,7 @@ static enum drop take_one(const struct worker *w, struct message *g)
 	enum drop d = classify(b, g, rte_pktmbuf_mtod(m, const uint8_t *));
 	if (unlikely(d))
 		return d;
-	addresses(g);
+	set_keys(g);
 	g->payload_len = (uint16_t)(m->data_len - IB_GRH_LEN);
 	return PASS;
 }
@@ -77,56 +96,61 @@ static enum drop take_one(const struct worker *w, struct message *g)
 static void take(struct worker *w, struct egress *e, const struct ib_recv *r, unsigned n)
 {
 	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
+	unsigned kept = 0, multicasts = 0;
 	c->received += n;
-	e->n = 0;
 	for (unsigned i = 0; i < n; i++) {
-		struct message *g = &e->message[e->n];
+		struct message *g = &e->message[kept];
 		g->recv = r[i];
 		enum drop d = take_one(w, g);
 		if (unlikely(d)) {
 			drop_packet(w, IB_TO_ROCE, d, r[i].mbuf);
 			continue;
 		}
-		if (!g->multicast) {
-			memset(&g->to, 0, sizeof g->to);
-			g->to.number = r[i].qpn;
-		}
 		if (unlikely(r[i].flags & IB_RECV_FECN))
 			c->notes[NOTE_ECN_CE]++;
-		e->n++;
+		multicasts += g->multicast;
+		kept++;
 	}
+	e->n = kept;
+	e->multicasts = multicasts;
 }
 
-/* Finds the destinations of those messages that came to a group, or of the others. */
-static void look_up_some(const struct table *t, struct egress *e, bool multicast)
+static inline const struct table *destinations(const struct tables *t, const struct message *g)
 {
-	struct table_key keys[BURST];
-	const void *found[BURST];
-	unsigned n = 0;
+	return g->multicast ? &t->mgids : &t->standin_qps;
+}
+
+static void look_up_begin(const struct tables *t, struct egress *e)
+{
 	for (unsigned i = 0; i < e->n; i++)
-		if (e->message[i].multicast == multicast)
-			keys[n++] = e->message[i].to;
-	if (n == 0)
+		table_begin(&t->sources, &e->message[i].from, &e->from[i]);
+	if (likely(e->multicasts == 0)) {
+		for (unsigned i = 0; i < e->n; i++)
+			table_begin(&t->standin_qps, &e->message[i].to, &e->to[i]);
 		return;
-	table_find_bulk(t, keys, n, found);
-	n = 0;
+	}
 	for (unsigned i = 0; i < e->n; i++)
-		if (e->message[i].multicast == multicast)
-			e->message[i].found = found[n++];
+		table_begin(destinations(t, &e->message[i]), &e->message[i].to, &e->to[i]);
 }
 
-static void look_up(struct worker *w, struct egress *e)
+static void look_up_guess(const struct tables *t, struct egress *e)
 {
-	const struct tables *t = w->bench->tables;
-	struct table_key keys[BURST];
-	const void *found[BURST];
 	for (unsigned i = 0; i < e->n; i++)
-		keys[i] = e->message[i].from;
-	table_find_bulk(&t->sources, keys, e->n, found);
+		e->message[i].source = table_guess(&t->sources, &e->from[i]);
+	if (likely(e->multicasts == 0)) {
+		for (unsigned i = 0; i < e->n; i++)
+			e->message[i].found = table_guess(&t->standin_qps, &e->to[i]);
+		return;
+	}
 	for (unsigned i = 0; i < e->n; i++)
-		e->message[i].source = found[i];
-	look_up_some(&t->standin_qps, e, false);
-	look_up_some(&t->mgids, e, true);
+		e->message[i].found = table_guess(destinations(t, &e->message[i]), &e->to[i]);
+}
+
+static inline void look_up_settle(const struct tables *t, struct egress *e, unsigned i)
+{
+	struct message *g = &e->message[i];
+	g->source = table_settle(&t->sources, &g->from, &e->from[i], g->source);
+	g->found = table_settle(destinations(t, g), &g->to, &e->to[i], g->found);
 }
 
 /* What the bridge itself has sent to a group comes back to it. */
@@ -200,6 +224,7 @@ static void choose(struct worker *w, struct egress *e)
 	unsigned kept = 0;
 	for (unsigned i = 0; i < e->n; i++) {
 		struct message *g = &e->message[i];
+		look_up_settle(w->bench->tables, e, i);
 		enum drop d = check_own(g);
 		if (likely(!d))
 			d = g->multicast ? set_group(g) : set_standin(w, g);
@@ -270,7 +295,8 @@ unsigned ib_to_roce(struct worker *w)
 	if (n == 0)
 		return 0;
 	take(w, &e, r, n);
-	look_up(w, &e);
+	look_up_begin(w->bench->tables, &e);
+	look_up_guess(w->bench->tables, &e);
 	choose(w, &e);
 	if (e.n == 0)
 		return n;

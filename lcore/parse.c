@@ -97,28 +97,36 @@ static void set_mapped(struct table_key *k, const uint8_t *ip4)
 {
 	uint32_t raw;
 	memcpy(&raw, ip4, sizeof raw);
-	uint64_t words[2] = {0, (uint64_t)raw << 32 | 0xffff0000}; /* little-endian; loaded as words again */
-	memcpy(k->addr, words, sizeof words);
-	k->number = 0;
+	key_ipv4(k, raw);
 }
 
 static void set_addr(struct table_key *k, const uint8_t *ip6)
 {
 	memcpy(k->addr, ip6, 16);
-	k->number = 0;
 }
 
 /* The one's complement sum over pseudo header and packet comes out as all ones (RFC 768, RFC 8200 §8.1). */
-static bool checksum_right(const struct packet *p, const uint8_t *udp, uint32_t len)
+static bool checksum_right(const struct icrc_job *net, const uint8_t *udp, uint32_t len)
 {
 	uint32_t sum = rte_raw_cksum(udp, len);
-	sum += p->kind == ICRC_IPV4 ? rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)p->net, 0)
-				    : rte_ipv6_phdr_cksum((const struct rte_ipv6_hdr *)p->net, 0);
+	sum += net->kind == ICRC_IPV4 ? rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)net->p, 0)
+				      : rte_ipv6_phdr_cksum((const struct rte_ipv6_hdr *)net->p, 0);
 	return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
+/* What is known once the lengths are: len is the transport's, from the BTH to behind the ICRC. */
+static void set_transport(struct packet *p, struct icrc_job *icrc, const uint8_t *bth, uint32_t len)
+{
+	p->transport = bth;
+	p->transport_len = len - 4;
+	p->from.number = be32(bth + 16) & 0xffffff; /* DETH: the source QPN */
+	p->to.number = 0;
+	icrc->len = (uint32_t)(bth - icrc->p) + len - 4;
+}
+
 /* UDP of RoCEv2: ip_payload is what the IP header promises, and is there. */
-static enum drop parse_udp(const struct bench *b, struct packet *p, const uint8_t *udp, uint32_t ip_payload)
+static enum drop parse_udp(const struct bench *b, struct packet *p, struct icrc_job *icrc, const uint8_t *udp,
+			   uint32_t ip_payload)
 {
 	if (unlikely(ip_payload < UDP_LEN))
 		return DROP_udp_len;
@@ -131,11 +139,9 @@ static enum drop parse_udp(const struct bench *b, struct packet *p, const uint8_
 		return DROP_udp_len;
 	if (unlikely(len != ip_payload))
 		return DROP_ip_len;
-	if (unlikely(be16(udp + 6) != 0 && !checksum_right(p, udp, len)))
+	if (unlikely(be16(udp + 6) != 0 && !checksum_right(icrc, udp, len)))
 		return DROP_udp_csum;
-	p->transport = udp + UDP_LEN;
-	p->net_len = (uint32_t)(udp - p->net) + len - 4;
-	p->version = ROCE_V2;
+	set_transport(p, icrc, udp + UDP_LEN, len - UDP_LEN);
 	return PASS;
 }
 
@@ -172,9 +178,9 @@ static enum drop check_dest4(const struct bench *b, struct packet *p, const uint
 	return unlikely(is_broadcast4(b, ip + 16)) ? DROP_ip_baddst : PASS;
 }
 
-static unsigned parse_ipv4(const struct bench *b, struct packet *p, uint32_t len)
+static unsigned parse_ipv4(const struct bench *b, struct packet *p, struct icrc_job *icrc, uint32_t len)
 {
-	const uint8_t *ip = p->net;
+	const uint8_t *ip = icrc->p;
 	if (unlikely(len < IPV4_LEN || ip[0] >> 4 != 4))
 		return DROP_ip_hdr;
 	if (unlikely(ip[9] == PROTO_IGMP || ip[9] == PROTO_ICMP))
@@ -190,8 +196,8 @@ static unsigned parse_ipv4(const struct bench *b, struct packet *p, uint32_t len
 		return DROP_ip_frag;
 	if (unlikely(ip[8] == 0))
 		return DROP_ip_ttl;
-	set_mapped(&p->src, ip + 12);
-	set_mapped(&p->dst, ip + 16);
+	set_mapped(&p->from, ip + 12);
+	set_mapped(&p->to, ip + 16);
 	enum drop d = check_source4(b, ip);
 	if (unlikely(d))
 		return d;
@@ -200,11 +206,11 @@ static unsigned parse_ipv4(const struct bench *b, struct packet *p, uint32_t len
 		return d;
 	if (unlikely(ip[9] != PROTO_UDP))
 		return DROP_not_roce;
-	p->kind = ICRC_IPV4;
+	icrc->kind = ICRC_IPV4;
 	p->tclass = ip[1];
 	p->hop_limit = ip[8];
 	p->flow_label = 0;
-	return parse_udp(b, p, ip + IPV4_LEN, total - IPV4_LEN);
+	return parse_udp(b, p, icrc, ip + IPV4_LEN, total - IPV4_LEN);
 }
 
 static unsigned next_header6(const uint8_t *ip, uint32_t len)
@@ -250,9 +256,9 @@ static enum drop check_addresses6(const struct bench *b, struct packet *p, const
 	return PASS;
 }
 
-static unsigned parse_ipv6(const struct bench *b, struct packet *p, uint32_t len)
+static unsigned parse_ipv6(const struct bench *b, struct packet *p, struct icrc_job *icrc, uint32_t len)
 {
-	const uint8_t *ip = p->net;
+	const uint8_t *ip = icrc->p;
 	if (unlikely(len < IPV6_LEN || ip[0] >> 4 != 6))
 		return DROP_ip_hdr;
 	unsigned next = next_header6(ip, len);
@@ -266,13 +272,13 @@ static unsigned parse_ipv6(const struct bench *b, struct packet *p, uint32_t len
 	enum drop d = check_addresses6(b, p, ip + 8, ip + 24);
 	if (unlikely(d))
 		return d;
-	set_addr(&p->src, ip + 8);
-	set_addr(&p->dst, ip + 24);
-	p->kind = ICRC_IPV6;
+	set_addr(&p->from, ip + 8);
+	set_addr(&p->to, ip + 24);
+	icrc->kind = ICRC_IPV6;
 	p->tclass = (uint8_t)(be16(ip) >> 4);
 	p->hop_limit = ip[7];
 	p->flow_label = be32(ip) & 0xfffff;
-	return parse_udp(b, p, ip + IPV6_LEN, payload);
+	return parse_udp(b, p, icrc, ip + IPV6_LEN, payload);
 }
 
 static enum drop check_addresses_grh(const struct bench *b, struct packet *p, const uint8_t *src, const uint8_t *dst)
@@ -289,9 +295,9 @@ static enum drop check_addresses_grh(const struct bench *b, struct packet *p, co
 	return PASS;
 }
 
-static unsigned parse_grh(const struct bench *b, struct packet *p, uint32_t len)
+static unsigned parse_grh(const struct bench *b, struct packet *p, struct icrc_job *icrc, uint32_t len)
 {
-	const uint8_t *grh = p->net;
+	const uint8_t *grh = icrc->p;
 	if (unlikely(!(b->versions & ROCE_V1)))
 		return DROP_version_off;
 	if (unlikely(len < IB_GRH_LEN || grh[0] >> 4 != 6 || grh[6] != NEXT_BTH))
@@ -303,21 +309,19 @@ static unsigned parse_grh(const struct bench *b, struct packet *p, uint32_t len)
 	enum drop d = check_addresses_grh(b, p, grh + 8, dst);
 	if (unlikely(d))
 		return d;
-	set_addr(&p->src, grh + 8);
+	set_addr(&p->from, grh + 8);
 	/* RoCEv1 writes the IPv4 group a.b.c.d as ff0e::ffff:a.b.c.d; the tables know it IPv4-mapped */
 	if (dst[0] == 0xff && dst[1] == 0x0e && memcmp(dst + 2, MAPPED + 2, 10) == 0) {
-		set_mapped(&p->dst, dst + 12);
+		set_mapped(&p->to, dst + 12);
 		p->control_group = is_control4(dst + 12);
 	} else {
-		set_addr(&p->dst, dst);
+		set_addr(&p->to, dst);
 	}
-	p->kind = ICRC_GRH;
+	icrc->kind = ICRC_GRH;
 	p->tclass = (uint8_t)(be16(grh) >> 4);
 	p->hop_limit = grh[7];
 	p->flow_label = be32(grh) & 0xfffff;
-	p->transport = grh + IB_GRH_LEN;
-	p->net_len = IB_GRH_LEN + payload - 4;
-	p->version = ROCE_V1;
+	set_transport(p, icrc, grh + IB_GRH_LEN, payload);
 	return PASS;
 }
 
@@ -352,7 +356,7 @@ static enum drop parse_vlan(const struct bench *b, const uint8_t *eth, uint32_t 
 	return unlikely(vid != b->vlan) ? DROP_vlan_unknown : PASS;
 }
 
-unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p)
+unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc)
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint32_t len, frame_len = m->data_len;
@@ -370,16 +374,17 @@ unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p)
 
 	unsigned result;
 	p->mbuf = m;
-	p->net = eth + len;
+	p->plain = false;
+	icrc->p = eth + len;
 	switch (type) {
 	case TYPE_IPV4:
-		result = parse_ipv4(b, p, frame_len - len);
+		result = parse_ipv4(b, p, icrc, frame_len - len);
 		break;
 	case TYPE_IPV6:
-		result = parse_ipv6(b, p, frame_len - len);
+		result = parse_ipv6(b, p, icrc, frame_len - len);
 		break;
 	case TYPE_ROCE1:
-		result = parse_grh(b, p, frame_len - len);
+		result = parse_grh(b, p, icrc, frame_len - len);
 		break;
 	case TYPE_ARP:
 		return ODD;

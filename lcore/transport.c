@@ -42,7 +42,6 @@ static enum drop parse_deth(struct packet *p, const uint8_t *bth, uint32_t have)
 		return DROP_bth_pad;
 	p->dest_qpn = be32(bth + 4) & 0xffffff;
 	p->qkey = be32(bth + BTH_LEN);
-	p->src_qpn = be32(bth + BTH_LEN + 4) & 0xffffff;
 	p->payload = bth + headers;
 	p->payload_len = (uint16_t)(have - headers - pad);
 	return PASS;
@@ -56,7 +55,7 @@ static enum drop check_mad(const struct packet *p)
 	return p->payload_len != MAD_LEN ? DROP_mad_len : DROP_mad_unserved;
 }
 
-static enum drop check_qps(const struct packet *p)
+static enum drop check_qps(const struct packet *p, uint32_t src_qpn)
 {
 	if (unlikely(p->dest_qpn == QP_SMI))
 		return DROP_qp0;
@@ -66,7 +65,7 @@ static enum drop check_qps(const struct packet *p)
 		return check_mad(p);
 	if (unlikely(p->qkey & QKEY_CONTROLLED))
 		return DROP_qkey_controlled;
-	if (unlikely(p->src_qpn <= QP_GSI || p->src_qpn == QP_MULTICAST))
+	if (unlikely(src_qpn <= QP_GSI || src_qpn == QP_MULTICAST))
 		return DROP_srcqp;
 	return PASS;
 }
@@ -84,17 +83,16 @@ void take_notes(struct worker *w, const struct packet *p)
 enum drop transport(const struct bench *b, struct packet *p)
 {
 	const uint8_t *bth = p->transport;
-	uint32_t have = p->net_len - (uint32_t)(bth - p->net);
 	if (unlikely((bth[1] & 15) != 0))
 		return DROP_bth_tver;
 	if (unlikely(bth[0] != OP_UD_SEND_ONLY && bth[0] != OP_UD_SEND_ONLY_IMM))
 		return bth[0] == OP_CN || bth[0] == OP_CNP ? DROP_cnp_rx : DROP_bth_opcode;
-	enum drop d = parse_deth(p, bth, have);
+	enum drop d = parse_deth(p, bth, p->transport_len);
 	if (unlikely(d))
 		return d;
 	if (unlikely(!pkey_matches(be16(bth + 2), b->roce_pkey)))
 		return DROP_pkey;
 	if (unlikely((p->tclass & 3) == 3 || (bth[4] & 0x80)))
 		p->flags |= IB_SEND_FECN;
-	return check_qps(p);
+	return check_qps(p, be32(bth + BTH_LEN + 4) & 0xffffff);
 }

@@ -35,16 +35,29 @@ struct prefix {
 	uint8_t len; /* bits */
 };
 
+/* 16 bytes of headers: what they must be, where the mask is set. */
+struct plain_type {
+	uint8_t mask[16];
+	uint8_t type[16];
+} __attribute__((aligned(16)));
+
 /* What all workers share, filled before they start and not changed while they run. */
 struct bench {
 	uint64_t mac;  /* the port's, first byte highest, 48 bits */
 	uint16_t vlan; /* 802.1Q VLAN id of the RoCE side; 0: untagged */
 	uint16_t roce_pkey;
-	uint16_t pkey_index;    /* of the IB port */
-	uint16_t ib_mtu;        /* largest payload towards IB, bytes */
-	uint16_t roce_mtu;      /* largest payload towards RoCE, bytes */
-	uint8_t versions;       /* ROCE_V1 | ROCE_V2 */
-	uint8_t ttl;            /* for packets that come without a usable hop limit */
+	uint32_t l2_len;  /* of Ethernet and, with a VLAN, 802.1Q headers */
+	uint64_t l2_mask; /* of the last eight bytes before the IP header, those that are the same in all frames */
+	uint64_t l2_ipv4; /* and what they are */
+	uint64_t l2_ipv6;
+	uint64_t plain_mac; /* the port's, as it lies in a frame */
+	struct plain_type plain_ipv4, plain_udp, plain_deth;
+	struct plain_type plain_own, plain_group4, plain_group6; /* of the first 12 bytes of Ethernet */
+	uint16_t pkey_index;                                     /* of the IB port */
+	uint16_t ib_mtu;                                         /* largest payload towards IB, bytes */
+	uint16_t roce_mtu;                                       /* largest payload towards RoCE, bytes */
+	uint8_t versions;                                        /* ROCE_V1 | ROCE_V2 */
+	uint8_t ttl;                                             /* for packets that come without a usable hop limit */
 	bool rewrite_imm;       /* unicast: an immediate equal to the sender's QPN becomes the stand-in's */
 	bool ib_is_ethernet;    /* the IB door is a RoCE device: the GRH area may be an IPv4 header */
 	bool bridge_unknown;    /* a message of an unknown IB source crosses with the bridge's own address */
@@ -86,6 +99,9 @@ enum odd {
 	ODD_CONTROL, /* ARP, ND, IGMP, MLD, ICMP */
 	ODD_STANDIN, /* good RoCE, but its (host, QPN) has no stand-in yet */
 };
+
+/* prepare.c: derives what the packet path compares frames with, when the rest of the bench is filled in. */
+void bench_prepare(struct bench *b);
 
 /* Moves one burst, Ethernet to InfiniBand. Returns how many frames it took. */
 unsigned roce_to_ib(struct worker *w);

@@ -84,7 +84,7 @@ static uint64_t array_keys(unsigned log2)
 	return (UINT64_C(3) * TABLE_LANES << log2) / 4;
 }
 
-int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const uint64_t seed[4])
+int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const uint64_t seed[TABLE_SEED])
 {
 	struct table_writer *w = (struct table_writer *)calloc(1, sizeof(*w));
 
@@ -92,6 +92,7 @@ int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const 
 	if (w == NULL)
 		return -ENOMEM;
 	memcpy(t->seed, seed, sizeof(t->seed));
+	t->seed[2] |= 1; /* so that different numbers stay different */
 	t->writer = w;
 	w->rcu = rcu;
 	w->slots = slots;

@@ -44,6 +44,7 @@
 #endif
 
 enum {
+	TABLE_SEED = 3,    /* words */
 	TABLE_LANES = 7,   /* keys a bucket: eight 4-byte lanes less the word "further" */
 	TABLE_FURTHER = 8, /* buckets tried beyond the home: eight nibbles in 32 bits */
 	TABLE_BULK = 64,   /* keys a stage of table_find_bulk: as many prefetches as a core keeps in flight, and more */
@@ -61,7 +62,7 @@ struct table_writer; /* table.c */
 
 /* One cache line, written only when the bucket array grows. */
 struct table {
-	uint64_t seed[4]; /* random: whoever chooses keys must not be able to choose buckets */
+	uint64_t seed[TABLE_SEED]; /* random: whoever chooses keys must not be able to choose buckets */
 	uint8_t *arena;
 	uint64_t array; /* atomic: address of bucket[0]; low six bits: log2 of their number, so that both change at once
 			 */
@@ -82,15 +83,15 @@ static inline uint64_t table_fold(uint64_t a, uint64_t b)
 	return (uint64_t)p ^ (uint64_t)(p >> 64);
 }
 
-/* Returns the keyed hash of a key. The constant is 2^64 divided by the golden ratio; that last multiplication
- * spreads runs of numbers (QPNs, LIDs), which the folds alone keep in line for an unlucky seed. */
+/* Returns the keyed hash of a key. The number is multiplied by a secret before it meets the address, so that nobody can
+ * have the one undo the other. The constant is 2^64 divided by the golden ratio; that last multiplication spreads runs
+ * of numbers (QPNs, LIDs), which the fold alone keeps in line for an unlucky seed. */
 static inline uint64_t table_hash(const struct table *t, const struct table_key *key)
 {
 	uint64_t a[2], x;
 
 	memcpy(a, key->addr, sizeof(a));
-	x = table_fold(a[0] ^ t->seed[0], a[1] ^ t->seed[1]);
-	x = table_fold(key->number ^ t->seed[2], x ^ t->seed[3]);
+	x = table_fold(a[0] ^ t->seed[0] ^ key->number * t->seed[2], a[1] ^ t->seed[1]);
 	return (x ^ x >> 32) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
@@ -113,6 +114,13 @@ static inline struct table_bucket *table_bucket(uint64_t array, uint64_t hash, u
 
 	return (struct table_bucket *)(uintptr_t)(array & ~UINT64_C(63)) +
 	       ((home + (uint64_t)d * table_tag(hash)) & mask);
+}
+
+/* The home itself. A shift takes its count modulo 64, which -log2 and 64 - log2 are the same. */
+static inline struct table_bucket *table_home(uint64_t array, uint64_t hash)
+{
+	return (struct table_bucket *)(uintptr_t)((array & ~UINT64_C(63)) +
+						  (hash >> (-array & 63)) * sizeof(struct table_bucket));
 }
 
 /* Returns the lanes that hold tag, as bits 0 to 6. What is read from a lane's index afterwards is at least as new
@@ -177,22 +185,6 @@ static inline const void *table_find_in(const struct table *t, const struct tabl
 	return NULL;
 }
 
-/* First stage of a lookup: fetches the home bucket. */
-static inline void table_prefetch_bucket(const struct table *t, uint64_t hash)
-{
-	__builtin_prefetch(table_bucket(table_array(t), hash, 0));
-}
-
-/* Second stage: fetches the entry that the home bucket names. Worth calling when the bucket has had time to come. */
-static inline void table_prefetch_entry(const struct table *t, uint64_t hash)
-{
-	const struct table_bucket *b = table_bucket(table_array(t), hash, 0);
-	unsigned lanes = table_match(b, table_tag(hash));
-
-	if (lanes != 0)
-		__builtin_prefetch(table_entry(t, b, (unsigned)__builtin_ctz(lanes)));
-}
-
 /* Returns the entry of key, or NULL; hash is table_hash(t, key). The entry is the reader's to read until its next
  * rte_rcu_qsbr_quiescent(). */
 static inline const void *table_find(const struct table *t, uint64_t hash, const struct table_key *key)
@@ -210,30 +202,54 @@ static inline const void *table_find(const struct table *t, uint64_t hash, const
 	return e;
 }
 
-/* One stage of table_find_bulk: n <= TABLE_BULK. */
+/* A look-up on its way. */
+struct table_step {
+	uint64_t hash;
+	const struct table_bucket *home;
+};
+
+/* A look-up in three stages, each for all keys of a burst, so that the burst's cache misses overlap. The first fetches
+ * the home bucket; */
+static inline void table_begin(const struct table *t, const struct table_key *key, struct table_step *s)
+{
+	s->hash = table_hash(t, key);
+	s->home = table_home(table_array(t), s->hash);
+	__builtin_prefetch(s->home);
+}
+
+/* the second fetches the entry that it most likely is, and returns it, or NULL; */
+static inline const void *table_guess(const struct table *t, const struct table_step *s)
+{
+	unsigned lanes = table_match(s->home, table_tag(s->hash));
+	const void *e = NULL;
+
+	if (__builtin_expect(lanes != 0, 1)) {
+		e = table_entry(t, s->home, (unsigned)__builtin_ctz(lanes));
+		__builtin_prefetch(e);
+	}
+	return e;
+}
+
+/* the third returns the entry, or NULL. */
+static inline const void *table_settle(const struct table *t, const struct table_key *key, const struct table_step *s,
+				       const void *guess)
+{
+	if (__builtin_expect(guess != NULL && table_key_equal((const struct table_key *)guess, key), 1))
+		return guess;
+	return table_find(t, s->hash, key);
+}
+
 static inline void table_find_stage(const struct table *t, const struct table_key *keys, unsigned n, const void **out)
 {
-	uint64_t hash[TABLE_BULK], array = table_array(t);
+	struct table_step step[TABLE_BULK];
 	unsigned i;
 
-	for (i = 0; i < n; i++) {
-		hash[i] = table_hash(t, &keys[i]);
-		__builtin_prefetch(table_bucket(array, hash[i], 0));
-	}
-	for (i = 0; i < n; i++) {
-		const struct table_bucket *b = table_bucket(array, hash[i], 0);
-		unsigned lanes = table_match(b, table_tag(hash[i]));
-
-		out[i] = NULL;
-		if (__builtin_expect(lanes != 0, 1)) {
-			out[i] = table_entry(t, b, (unsigned)__builtin_ctz(lanes));
-			__builtin_prefetch(out[i]);
-		}
-	}
-	for (i = 0; i < n; i++) {
-		if (__builtin_expect(out[i] == NULL || !table_key_equal((const struct table_key *)out[i], &keys[i]), 0))
-			out[i] = table_find(t, hash[i], &keys[i]);
-	}
+	for (i = 0; i < n; i++)
+		table_begin(t, &keys[i], &step[i]);
+	for (i = 0; i < n; i++)
+		out[i] = table_guess(t, &step[i]);
+	for (i = 0; i < n; i++)
+		out[i] = table_settle(t, &keys[i], &step[i], out[i]);
 }
 
 /* Looks n keys up: out[i] is the entry of keys[i], or NULL. All buckets are fetched, then all entries, then the keys

@@ -28,7 +28,7 @@ static struct rte_rcu_qsbr *rcu_new(uint32_t readers)
 	return rcu;
 }
 
-struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * 4])
+struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * TABLE_SEED])
 {
 	struct tables *t = (struct tables *)aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*t));
 	int err;
@@ -44,12 +44,13 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 	t->rcu = rcu_new(c->max_readers);
 	err = t->rcu == NULL;
 	err = err || table_init(&t->hosts, t->rcu, slots_for(c->max_hosts), &seeds[0]);
-	err = err || table_init(&t->standins, t->rcu, slots_for(c->max_standins), &seeds[4]);
-	err = err || table_init(&t->nodes, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[8]);
-	err = err || table_init(&t->groups, t->rcu, slots_for(c->max_groups), &seeds[12]);
-	err = err || table_init(&t->standin_qps, t->rcu, slots_for(c->max_standins), &seeds[16]);
-	err = err || table_init(&t->sources, t->rcu, slots_for(2 * (uint64_t)c->max_nodes + TABLES_OWN), &seeds[20]);
-	err = err || table_init(&t->mgids, t->rcu, slots_for(c->max_groups), &seeds[24]);
+	err = err || table_init(&t->standins, t->rcu, slots_for(c->max_standins), &seeds[TABLE_SEED]);
+	err = err || table_init(&t->nodes, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[2 * TABLE_SEED]);
+	err = err || table_init(&t->groups, t->rcu, slots_for(c->max_groups), &seeds[3 * TABLE_SEED]);
+	err = err || table_init(&t->standin_qps, t->rcu, slots_for(c->max_standins), &seeds[4 * TABLE_SEED]);
+	err = err || table_init(&t->sources, t->rcu, slots_for(2 * (uint64_t)c->max_nodes + TABLES_OWN),
+				&seeds[5 * TABLE_SEED]);
+	err = err || table_init(&t->mgids, t->rcu, slots_for(c->max_groups), &seeds[6 * TABLE_SEED]);
 	if (err) {
 		tables_free(t);
 		return NULL;

@@ -95,8 +95,8 @@ type Tables struct {
 	hostIDs, standInIDs, nodeIDs, groupIDs ids
 }
 
-// seeds are those of all shelves, four words each, in the order of struct tables.
-type seeds [4 * C.TABLES_N]uint64
+// seeds are those of all shelves, TABLE_SEED words each, in the order of struct tables.
+type seeds [C.TABLE_SEED * C.TABLES_N]uint64
 
 // New makes empty tables. They live outside the Go heap until Close.
 func New(c Config) (*Tables, error) {

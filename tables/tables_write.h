@@ -21,7 +21,7 @@ enum {
 };
 
 /* Makes empty tables, with seeds for TABLES_N tables. Returns NULL when there is no memory. */
-struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * 4]);
+struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * TABLE_SEED]);
 
 /* Frees them. No reader may be left. */
 void tables_free(struct tables *t);

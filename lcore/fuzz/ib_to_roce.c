@@ -26,17 +26,18 @@ static void check_frame(const struct rig *r, struct rte_mbuf *m)
 {
 	struct bench host = r->bench;
 	struct packet p;
+	struct icrc_job icrc;
 	const uint8_t *f = rte_pktmbuf_mtod(m, const uint8_t *);
 	CHECK(m->data_off + m->data_len <= m->buf_len);
 	host.mac = mac48(f) & ~UINT64_C(0x010000000000);
 	host.vlan = f[12] == 0x81 ? 100 : 0;
 	host.addresses = 0;
 	struct rte_mbuf *exact = mbuf_make(f, m->data_len, 0, 0);
-	CHECK(parse(&host, exact, &p) == PASS);
+	CHECK(parse(&host, exact, &p, &icrc) == PASS);
 	uint32_t stored;
-	memcpy(&stored, p.net + p.net_len, sizeof stored);
-	CHECK(icrc_table(p.kind, p.net, p.net_len) == stored);
-	CHECK(p.net + p.net_len + ICRC_LEN == (const uint8_t *)exact->buf_addr + exact->data_len);
+	memcpy(&stored, icrc.p + icrc.len, sizeof stored);
+	CHECK(icrc_table(icrc.kind, icrc.p, icrc.len) == stored);
+	CHECK(icrc.p + icrc.len + ICRC_LEN == (const uint8_t *)exact->buf_addr + exact->data_len);
 	mbuf_end(exact);
 }
 

@@ -98,7 +98,7 @@ static void put_group(struct tables *t, unsigned i)
 
 static struct tables *make_tables(void)
 {
-	static const uint64_t seeds[TABLES_N * 4] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+	static const uint64_t seeds[TABLES_N * TABLE_SEED] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 	static const struct tables_config config = {16, 16, 16, 16, 1};
 	struct source_entry by_gid = {.flags = 0}, by_lid = {.key.number = 7}, own = {.flags = NODE_OWN};
 	struct tables *t = tables_new(&config, seeds);
@@ -187,6 +187,7 @@ static void set_bench(struct bench *b)
 	memcpy(&b->own4[0].address, b->address[0] + 12, 4);
 	memcpy(&b->own4[0].broadcast, (uint8_t[]){10, 10, 0, 255}, 4);
 	b->tables = make_tables();
+	bench_prepare(b);
 }
 
 static struct rig r;

@@ -32,10 +32,11 @@ static void sum_ipv4(uint8_t *frame, size_t n)
 static void sign(const struct bench *b, struct rte_mbuf *m)
 {
 	struct packet p;
-	if (parse(b, m, &p) != PASS)
+	struct icrc_job j;
+	if (parse(b, m, &p, &j) != PASS)
 		return;
-	uint32_t crc = icrc(p.kind, p.net, p.net_len);
-	memcpy((uint8_t *)(uintptr_t)p.net + p.net_len, &crc, sizeof crc);
+	uint32_t crc = icrc(j.kind, j.p, j.len);
+	memcpy((uint8_t *)(uintptr_t)j.p + j.len, &crc, sizeof crc);
 }
 
 /* Management: takes what is odd, and gives back what waits for a stand-in, which then dies for want of one. */

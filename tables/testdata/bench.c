@@ -71,8 +71,8 @@ static void set_up(void)
 {
 	struct rte_hash_parameters p = {
 		.name = "bench", .entries = entries + entries / 4 + 8, .key_len = sizeof(struct table_key)};
-	uint64_t seed[4] = {UINT64_C(0x243f6a8885a308d3), UINT64_C(0x13198a2e03707344), UINT64_C(0xa4093822299f31d0),
-			    UINT64_C(0x082efa98ec4e6c89)};
+	uint64_t seed[TABLE_SEED] = {UINT64_C(0x243f6a8885a308d3), UINT64_C(0x13198a2e03707344),
+				     UINT64_C(0xa4093822299f31d0)};
 	struct rte_rcu_qsbr *rcu = (struct rte_rcu_qsbr *)aligned_alloc(64, rte_rcu_qsbr_get_memsize(1));
 	struct entry *flat =
 		(struct entry *)aligned_alloc(2 << 20, RTE_ALIGN_CEIL((size_t)entries * sizeof(*flat), 2 << 20));

@@ -186,7 +186,7 @@ static int write_one(uint64_t *random, uint64_t version)
 	return table_apply(c, n, &failed);
 }
 
-static void set_up(const uint64_t seed[4])
+static void set_up(const uint64_t seed[TABLE_SEED])
 {
 	unsigned failed;
 
@@ -230,7 +230,7 @@ static uint64_t write_all(uint64_t random, uint64_t *reclaimed)
 static void run_round(uint64_t round)
 {
 	uint64_t random = round << 32, full = 0, reclaimed = 0;
-	uint64_t seed[4] = {next(&random), next(&random), next(&random), next(&random)};
+	uint64_t seed[TABLE_SEED] = {next(&random), next(&random), next(&random)};
 	pthread_t reader[READERS];
 	struct table_stats s;
 

@@ -6,6 +6,9 @@
  *   Ethernet [802.1Q] IPv4|IPv6 UDP  BTH DETH [ImmDt] payload pad ICRC     RoCEv2
  *   Ethernet [802.1Q] GRH            BTH DETH [ImmDt] payload pad ICRC     RoCEv1
  */
+#ifndef CAUSEWAY_HEADERS_H
+#define CAUSEWAY_HEADERS_H
+
 #include "egress.h"
 
 enum {
@@ -39,8 +42,15 @@ static inline uint8_t *put32(uint8_t *p, uint32_t v)
 	return p;
 }
 
+static inline uint8_t *put64(uint8_t *p, uint64_t v)
+{
+	v = __builtin_bswap64(v);
+	memcpy(p, &v, 8);
+	return p;
+}
+
 /* The flow label of a pair of QPs, as Linux computes it (rdma_calc_flow_label): the same both ways. */
-static uint32_t flow_of(uint32_t a, uint32_t b)
+static inline uint32_t flow_of(uint32_t a, uint32_t b)
 {
 	uint64_t v = (uint64_t)a * b;
 	v ^= v >> 20;
@@ -49,66 +59,60 @@ static uint32_t flow_of(uint32_t a, uint32_t b)
 }
 
 /* The UDP source port of a flow (rdma_flow_label_to_udp_sport). */
-static uint16_t port_of(uint32_t flow)
+static inline uint16_t port_of(uint32_t flow)
 {
 	return (uint16_t)(((flow & 0x3fff) ^ (flow >> 14)) | 0xc000);
 }
 
 /* Without a network header the service level is all that is known: it becomes the class selector. Hop limits
  * below 2 say "this subnet only" on InfiniBand, where the bridge is not a hop; they become the default. */
-static struct inherited inherit(const struct bench *b, const struct message *g)
+static inline struct inherited inherit(const struct bench *b, const struct message *g)
 {
-	struct inherited in = {
-		.tclass = (uint8_t)(b->dscp_of_sl[g->recv.sl & 15] << 2), .hop_limit = b->ttl, .flow_label = 0};
+	struct inherited in = {.hop_limit = b->ttl, .flow_label = 0};
 	uint8_t hops = 0;
-	if (g->header == HEADER_GRH) {
-		in.tclass = (uint8_t)(be16(g->area) >> 4);
-		in.flow_label = be32(g->area) & 0xfffff;
+	if (likely(g->header == HEADER_GRH)) {
+		uint32_t first = be32(g->area);
+		in.tclass = (uint8_t)(first >> 20);
+		in.flow_label = first & 0xfffff;
 		hops = g->area[7];
 	} else if (g->header == HEADER_IPV4) {
 		in.tclass = g->area[21];
 		hops = g->area[28];
+	} else {
+		in.tclass = (uint8_t)(b->dscp_of_sl[g->recv.sl & 15] << 2);
 	}
 	if (hops >= 2)
 		in.hop_limit = hops - 1;
-	if ((g->recv.flags & IB_RECV_FECN) && (in.tclass & ECN_MASK))
+	if (unlikely((g->recv.flags & IB_RECV_FECN) && (in.tclass & ECN_MASK)))
 		in.tclass |= ECN_CE;
 	return in;
 }
 
 /* BTH, DETH and immediate in front of the payload; returns where they start. */
-static uint8_t *put_transport(struct worker *w, const struct message *g, uint8_t *payload, unsigned pad)
+static inline uint8_t *put_transport(struct worker *w, const struct message *g, uint8_t *payload, unsigned pad)
 {
 	const struct ib_recv *r = &g->recv;
-	bool imm = r->flags & IB_RECV_IMM;
+	uint64_t imm = (r->flags & IB_RECV_IMM) != 0, solicited = (r->flags & IB_RECV_SOLICITED) != 0;
+	uint64_t first = (0x64 | imm) << 8 | solicited << 7 | 0x40 | pad << 4; /* M: as UD senders set it */
+	uint32_t *psn = &w->psn[(r->src_qpn ^ r->slid) % PSN_STREAMS];
 	uint8_t *p = payload;
 	if (imm)
 		p = put32(p - 4, r->imm);
 	p = put32(p - 4, r->src_qpn);
-	p = put32(p - 4, g->qkey);
-	uint32_t *psn = &w->psn[(r->src_qpn ^ r->slid) % PSN_STREAMS];
-	p = put32(p - 4, *psn);
+	p = put64(p - 8, (uint64_t)*psn << 32 | g->qkey);
 	*psn = (*psn + 1) & 0xffffff;
-	p = put32(p - 4, g->dest_qpn);
-	p = put16(p - 2, w->bench->roce_pkey);
-	p -= 2;
-	p[0] = imm ? 0x65 : 0x64;
-	p[1] = (uint8_t)((r->flags & IB_RECV_SOLICITED ? 0x80 : 0) | 0x40 | pad << 4); /* M: as UD senders set it */
-	return p;
+	return put64(p - 8, first << 48 | (uint64_t)w->bench->roce_pkey << 32 | g->dest_qpn);
 }
 
 /* UDP checksum 0: the ICRC covers more. */
-static uint8_t *put_udp(uint8_t *p, uint16_t src_port, uint32_t transport_len)
+static inline uint8_t *put_udp(uint8_t *p, uint16_t src_port, uint32_t transport_len)
 {
-	p = put16(p - 2, 0);
-	p = put16(p - 2, (uint16_t)(8 + transport_len));
-	p = put16(p - 2, ROCE_PORT);
-	return put16(p - 2, src_port);
+	return put64(p - 8, (uint64_t)src_port << 48 | (uint64_t)ROCE_PORT << 32 | (8 + transport_len) << 16);
 }
 
 /* The header is summed up in registers, and stored once: a load of what has just been stored in other pieces
  * waits until all of them have reached the cache. */
-static uint8_t *put_ipv4(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len)
+static inline uint8_t *put_ipv4(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len)
 {
 	uint32_t src, dst;
 	memcpy(&src, g->src_ip + 12, 4);
@@ -133,8 +137,8 @@ static uint8_t *put_ipv4(uint8_t *p, const struct message *g, const struct inher
 }
 
 /* IPv6 and GRH differ in the next header only. */
-static uint8_t *put_ipv6(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len,
-			 uint8_t next)
+static inline uint8_t *put_ipv6(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len,
+				uint8_t next)
 {
 	p -= 40;
 	put32(p, 6u << 28 | (uint32_t)in->tclass << 20 | in->flow_label);
@@ -147,7 +151,7 @@ static uint8_t *put_ipv6(uint8_t *p, const struct message *g, const struct inher
 }
 
 /* RoCEv1 writes the IPv4 group a.b.c.d as ff0e::ffff:a.b.c.d. */
-static uint8_t *put_grh(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len)
+static inline uint8_t *put_grh(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len)
 {
 	p = put_ipv6(p, g, in, payload_len, NEXT_BTH);
 	if (g->multicast && is_ipv4(g->dst_ip))
@@ -155,23 +159,19 @@ static uint8_t *put_grh(uint8_t *p, const struct message *g, const struct inheri
 	return p;
 }
 
-static uint8_t *put_ethernet(uint8_t *p, const struct bench *b, const struct message *g, uint16_t type, uint8_t sl)
+static inline uint8_t *put_ethernet(uint8_t *p, const struct bench *b, const struct message *g, uint16_t type,
+				    uint8_t sl)
 {
 	p = put16(p - 2, type);
-	if (g->tci) {
-		p = put16(p - 2, (uint16_t)(b->pcp_of_sl[sl & 15] << 13 | g->tci));
-		p = put16(p - 2, 0x8100);
-	}
-	uint64_t src = __builtin_bswap64(b->mac << 16), dst = __builtin_bswap64(g->mac << 16);
-	p -= 12;
-	memcpy(p, &dst, 8);
-	memcpy(p + 6, (uint8_t *)&src, 6);
-	return p;
+	if (g->tci)
+		p = put32(p - 4, 0x8100u << 16 | (uint32_t)b->pcp_of_sl[sl & 15] << 13 | g->tci);
+	p = put32(p - 4, (uint32_t)b->mac);
+	return put64(p - 8, g->mac << 16 | b->mac >> 32);
 }
 
 /* Writes network headers and says what the ICRC must know. */
-static uint8_t *put_network(uint8_t *transport, const struct message *g, const struct inherited *in,
-			    uint32_t transport_len, enum icrc_kind *kind, uint16_t *type)
+static inline uint8_t *put_network(uint8_t *transport, const struct message *g, const struct inherited *in,
+				   uint32_t transport_len, enum icrc_kind *kind, uint16_t *type)
 {
 	if (g->version == ROCE_V1) {
 		*kind = ICRC_GRH;
@@ -185,7 +185,9 @@ static uint8_t *put_network(uint8_t *transport, const struct message *g, const s
 	return g->six ? put_ipv6(udp, g, in, 8 + transport_len, PROTO_UDP) : put_ipv4(udp, g, in, 8 + transport_len);
 }
 
-struct icrc_job write_headers(struct worker *w, struct message *g)
+/* Writes everything in front of and behind the payload but the ICRC, for which the mbuf has room; returns what the ICRC
+ * covers. */
+static inline struct icrc_job write_headers(struct worker *w, struct message *g)
 {
 	const struct bench *b = w->bench;
 	struct inherited in = inherit(b, g);
@@ -207,3 +209,5 @@ struct icrc_job write_headers(struct worker *w, struct message *g)
 	m->pkt_len = m->data_len;
 	return (struct icrc_job){.p = net, .len = (uint32_t)(end - net), .kind = kind};
 }
+
+#endif

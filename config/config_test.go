@@ -264,7 +264,7 @@ func TestNotes(t *testing.T) {
 		what, _, _ := strings.Cut(strings.TrimPrefix(n.What, "note: "), " ")
 		about = append(about, what)
 	}
-	if want := []string{"rates", "services", "the"}; !reflect.DeepEqual(about, want) {
+	if want := []string{"services", "the"}; !reflect.DeepEqual(about, want) {
 		t.Errorf("notes about %q, want %q", about, want)
 	}
 }

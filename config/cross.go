@@ -109,9 +109,6 @@ func (p *parser) checkGroups() {
 		if !g.MGID.IsZero() {
 			mgids.twice(t, "mgid", g.MGID)
 		}
-		if g.RatePPS != 0 {
-			p.note(t, "rate", "rates are checked, but this version does not police groups yet")
-		}
 	}
 }
 

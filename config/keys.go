@@ -157,7 +157,8 @@ var keys = []key{
 	{table: "group", name: "pkey", kind: number, noted: "that of `[ib]`", lo: 1, hi: 0xffff, hex: true, example: "0xffff",
 		meaning: "The group's P_Key on InfiniBand."},
 	{table: "group", name: "rate", kind: text, noted: "not policed", example: `"1M pps"`,
-		meaning: "The most packets a second, each way: a number, then k, M or G, then `pps`."},
+		meaning: "The most packets a second, each way: a number, then k, M or G, then `pps`. Those beyond are dropped (`policed`); what is not " +
+			"used for ten milliseconds is lost."},
 	{table: "group", name: "rewrite_imm", kind: truth, def: true, example: "true",
 		meaning: "Immediate data equal to the sender's QPN becomes the QPN of its stand-in, as rdma_cm's applications expect."},
 

@@ -4,7 +4,10 @@ package lcore
 
 // #include <stdlib.h>
 // #include <rte_errno.h>
+// #include <rte_cycles.h>
+// #include <string.h>
 // #include "icrc.h"
+// #include "police.h"
 // #include "setup.h"
 // static int setup_errno(void) { return rte_errno; }
 import "C"
@@ -28,6 +31,12 @@ func NewBench(cfg BenchConfig, tables unsafe.Pointer) (*Bench, error) {
 		return nil, errors.New("lcore: no memory for a bench")
 	}
 	c.tables = (*C.struct_tables)(tables)
+	c.police = (*C.struct_police)(C.aligned_alloc(64, C.size_t(c.tables.max_groups)*C.DIRECTIONS*C.sizeof_struct_police))
+	if c.police == nil {
+		C.free(unsafe.Pointer(c))
+		return nil, errors.New("lcore: no memory for the rates of groups")
+	}
+	C.memset(unsafe.Pointer(c.police), 0, C.size_t(c.tables.max_groups)*C.DIRECTIONS*C.sizeof_struct_police)
 	cfg.fill(c)
 	C.bench_prepare(c)
 	return &Bench{c: c}, nil
@@ -69,9 +78,19 @@ func (b *Bench) Close() Counters {
 			final.Direction[RoCEToIB].Drops[C.DROP_shutdown] += uint64(left)
 		}
 	}
+	C.free(unsafe.Pointer(b.c.police))
 	C.free(unsafe.Pointer(b.c))
 	b.workers, b.c = nil, nil
 	return final
+}
+
+// Police limits the group with this id to so many packets a second, each way; 0: no limit. Its entry must say that it is
+// policed. It may be called while workers run.
+func (b *Bench) Police(id int, rate uint64) {
+	for d := range C.DIRECTIONS {
+		p := (*C.struct_police)(unsafe.Add(unsafe.Pointer(b.c.police), (id*C.DIRECTIONS+d)*C.sizeof_struct_police))
+		C.police_set(p, C.uint64_t(rate), C.rte_get_tsc_hz())
+	}
 }
 
 // Group returns what this worker carried for the group with this id.

@@ -103,6 +103,16 @@ var wayCases = []wayCase{
 	}},
 	{"too many stand-ins", "standin_full", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropStandInFull)},
 	{"a source that contradicts what is known", "src_refused", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropSourceRefused)},
+	{"more than a group's rate, from Ethernet", "policed", lcore.RoCEToIB, 3, policed, func(s *stand) {
+		s.police(1)
+		s.fromRoCE(repeat(v4(to(group4)), burstOf+3)...)
+	}},
+	{"more than a group's rate, from InfiniBand", "policed", lcore.IBToRoCE, 3, policed, func(s *stand) {
+		s.police(1)
+		for range burstOf + 3 {
+			s.fromIB(received(toGroup(mgidOf(group4))))
+		}
+	}},
 	{"held at the end", "shutdown", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropShutdown)},
 }
 

@@ -12,6 +12,7 @@
 #include <rte_prefetch.h>
 
 #include "headers.h"
+#include "police.h"
 
 /* Says where in the 40-byte area the network header lies, or that there is none to be found.
  * On an Ethernet link layer an IPv4 header lies in the last 20 bytes, and the first 20 are undefined: the
@@ -219,6 +220,11 @@ static enum drop set_source(struct worker *w, struct message *g)
 	return PASS;
 }
 
+static enum drop check_rate(struct worker *w, const struct mgid_entry *m)
+{
+	return unlikely(m->flags & GROUP_POLICED) && !police(w, m->id, IB_TO_ROCE) ? DROP_policed : PASS;
+}
+
 static void choose(struct worker *w, struct egress *e)
 {
 	unsigned kept = 0;
@@ -230,6 +236,8 @@ static void choose(struct worker *w, struct egress *e)
 			d = g->multicast ? set_group(g) : set_standin(w, g);
 		if (likely(!d))
 			d = set_source(w, g);
+		if (likely(!d) && g->multicast)
+			d = check_rate(w, g->found);
 		if (unlikely(d)) {
 			drop_packet(w, IB_TO_ROCE, d, g->recv.mbuf);
 			continue;

@@ -16,6 +16,7 @@
 #include "burst.h"
 #include "egress.h"
 #include "plain.h"
+#include "police.h"
 #include "send.h"
 
 /* Management takes what is not RoCE data; when it does not keep up, the frame dies here. */
@@ -253,6 +254,11 @@ static enum drop pass_on(struct worker *w, struct burst *b, unsigned i, bool aga
 	return PASS;
 }
 
+static enum drop check_rate(struct worker *w, const struct group_entry *g)
+{
+	return unlikely(g->flags & GROUP_POLICED) && !police(w, g->id, ROCE_TO_IB) ? DROP_policed : PASS;
+}
+
 /* Keeps the packets that this worker sends. */
 static void choose(struct worker *w, struct burst *b, bool again)
 {
@@ -264,6 +270,8 @@ static void choose(struct worker *w, struct burst *b, bool again)
 		const struct standin_entry *standin = p->standin;
 		enum drop d = p->multicast ? check_group(p, p->found) : check_node(w, p, p->found);
 		bool mine = standin && standin->worker == w->id;
+		if (likely(!d && mine) && p->multicast)
+			d = check_rate(w, p->found);
 		if (likely(!d && mine)) {
 			if (unlikely(kept != i))
 				move(b, kept, i);

@@ -20,6 +20,7 @@
 
 struct rte_mbuf;
 struct rte_ring;
+struct police;
 
 enum {
 	BURST = 64,
@@ -76,6 +77,7 @@ struct bench {
 	struct prefix allow[MAX_PREFIXES];
 	struct rte_ring *again[MAX_WORKERS]; /* every worker's again ring, to hand packets over */
 	struct tables *tables;
+	struct police *police; /* by group id and direction */
 };
 
 struct worker {
@@ -91,6 +93,7 @@ struct worker {
 	bool running;
 	uint32_t psn[PSN_STREAMS];
 	struct group_counters *groups; /* by group id */
+	uint16_t *tokens;              /* by group id and direction: police.h */
 	struct counters counters __attribute__((aligned(64)));
 } __attribute__((aligned(64)));
 

@@ -35,6 +35,7 @@ enum {
 
 	GROUP_TO_IB = 1,
 	GROUP_TO_ROCE = 2,
+	GROUP_POLICED = 8,     /* its rate is limited */
 	GROUP_REWRITE_IMM = 4, /* an immediate equal to the sender's QPN becomes the stand-in's */
 };
 

@@ -35,6 +35,7 @@ type Group struct {
 	ToIB       bool    // RoCE to IB is bridged
 	ToRoCE     bool    // IB to RoCE is bridged
 	RewriteImm bool    // an immediate equal to the sender's QPN becomes the stand-in's
+	Policed    bool    // its rate is limited
 }
 
 type group struct {

@@ -79,7 +79,7 @@ func (h *House) manageConfig() manage.Config {
 		MAC: h.link(), VLAN: h.cfg.RoCE.VLAN, Addresses: h.cfg.RoCE.Addresses, Version: firstVersion(h.cfg),
 		IBMTU: h.door.portInfo().mtu.Bytes(), RoCEMTU: roceMTU(h.cfg),
 		MaxHosts: h.cfg.Workers.Hosts, StandIns: h.cfg.Workers.Standins, StandInsPerHost: h.cfg.Workers.StandinsPerHost,
-		StandInIdle: h.cfg.Workers.StandinIdle, HostGIDs: h.cfg.IB.HostGIDs,
+		StandInIdle: h.cfg.Workers.StandinIdle, HostGIDs: h.cfg.IB.HostGIDs, Police: h.bench.Police,
 	}
 	ethernet := h.door.portInfo().ethernet
 	for _, x := range h.cfg.Hosts {
@@ -98,7 +98,7 @@ func (h *House) manageConfig() manage.Config {
 	for _, g := range h.cfg.Groups {
 		c.Groups = append(c.Groups, manage.Group{
 			IP: g.IP, MGID: mgidOf(g, ethernet), QKey: g.QKey, PKey: g.PKey,
-			ToIB: g.Direction&config.ToIB != 0, ToRoCE: g.Direction&config.ToRoCE != 0, RewriteImm: g.RewriteImm,
+			ToIB: g.Direction&config.ToIB != 0, ToRoCE: g.Direction&config.ToRoCE != 0, RewriteImm: g.RewriteImm, Rate: g.RatePPS,
 		})
 	}
 	return c

@@ -67,12 +67,15 @@ func (l *Loop) joined(m *membership, got Membership) {
 		QKey: got.QKey, RoCEQKey: m.QKey,
 		MTUToIB: min(got.MTU.Bytes(), l.cfg.IBMTU), MTUToRoCE: l.cfg.RoCEMTU,
 		VLAN: l.cfg.VLAN, Version: l.cfg.Version,
-		ToIB: m.ToIB, ToRoCE: m.ToRoCE, RewriteImm: m.RewriteImm,
+		ToIB: m.ToIB, ToRoCE: m.ToRoCE, RewriteImm: m.RewriteImm, Policed: m.Rate != 0,
 	})
 	if err != nil { // the bridge never gets ready, which is what an operator watches
 		l.log.Error("group_refused", "group", m.IP, "error", err)
 		l.asking.Go(func() { l.undoJoin(m) })
 		return
+	}
+	if m.Rate != 0 {
+		l.cfg.Police(int(id), m.Rate)
 	}
 	l.groups, l.joinedAs = append(l.groups, m), append(l.joinedAs, JoinedGroup{m.IP, int(id)})
 	l.waiting--

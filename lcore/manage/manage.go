@@ -103,6 +103,7 @@ type Group struct {
 	PKey         ib.PKey
 	ToIB, ToRoCE bool
 	RewriteImm   bool
+	Rate         uint64 // packets a second, each way; 0: no limit
 }
 
 // Config is what management needs to know. It does not change.
@@ -124,6 +125,9 @@ type Config struct {
 	Resolve []netip.Addr  // RoCE hosts that are asked for their MAC address
 	Nodes   []Node
 	Groups  []Group
+
+	// Police limits the rate of the group with this id; called for groups that have one.
+	Police func(id int, rate uint64)
 }
 
 // A Loop is the management loop.

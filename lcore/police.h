@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rates of groups, each way: a token for each packet. Tokens come from one store that all workers share, where a
+ * group's state is one word, the time up to which its rate is used (the GCRA of ITU-T I.371 §5.4.4.2). A worker takes
+ * some at a time, so that it writes the shared word seldom; what it holds is all by which a rate may be exceeded.
+ */
+#ifndef CAUSEWAY_POLICE_H
+#define CAUSEWAY_POLICE_H
+
+#include "worker.h"
+
+enum { POLICE_SOME = 32 }; /* the most tokens that a worker takes at a time */
+
+/* A group's rate one way. */
+struct police {
+	uint64_t interval; /* TSC cycles a packet; 0: no limit. Atomic, written by management */
+	uint64_t window;   /* cycles: what is not used for longer is lost. Atomic, written by management */
+	uint64_t used;     /* atomic, in TSC cycles; written by all workers */
+} __attribute__((aligned(64)));
+
+/* police.c: takes tokens from the shared store. False when there is none. */
+bool police_refill(struct worker *w, uint32_t token);
+
+/* police.c: sets a group's rate, packets a second; 0: no limit. hz is the TSC's. */
+void police_set(struct police *p, uint64_t rate, uint64_t hz);
+
+/* Whether a packet of the group may go. */
+static inline bool police(struct worker *w, uint32_t group, enum direction d)
+{
+	uint32_t token = group * DIRECTIONS + d;
+	if (__builtin_expect(w->tokens[token] == 0, 0))
+		return police_refill(w, token);
+	w->tokens[token]--;
+	return true;
+}
+
+#endif

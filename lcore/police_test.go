@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"testing"
+	"time"
+
+	"causeway/lcore"
+)
+
+// policed limits group4, in a world where that is foreseen.
+func policed(w *world) { w.group(group4).Policed = true }
+
+func (s *stand) police(rate uint64) {
+	s.t.Helper()
+	_, id, ok := s.tables.FindGroup(group4)
+	if !ok {
+		s.t.Fatal("the group is not there")
+	}
+	s.bench.Police(int(id), rate)
+}
+
+// burstOf is how many packets pass at once at a low rate.
+const burstOf = 64
+
+// A group passes its rate, whatever comes; the other way, and other groups, have their own.
+func TestPoliceRate(t *testing.T) {
+	s := newStand(t, smallWorld().with(policed))
+	const rate, chunk = 20_000, 256
+	s.police(rate)
+	start := time.Now()
+	for time.Since(start) < 100*time.Millisecond {
+		s.fromRoCE(repeat(v4(to(group4)), chunk)...)
+		s.toIB(0)
+	}
+	took := time.Since(start).Seconds()
+	c := s.counters(lcore.RoCEToIB)
+	least, most := rate*took*0.9, rate*(took+0.011)*1.05+burstOf
+	if sent := float64(c.Sent); sent < least || sent > most || c.Dropped() == 0 {
+		t.Errorf("%.0f packets passed in %.3f s, want %.0f to %.0f; %d dropped", sent, took, least, most, c.Dropped())
+	}
+	s.fromIB(received(toGroup(mgidOf(group4))))
+	s.fromRoCE(v4(to(groupOut)))
+	if got := s.counters(lcore.IBToRoCE).Sent; got != 1 {
+		t.Errorf("the other way, %d of 1 passed", got)
+	}
+	if got := s.counters(lcore.RoCEToIB); got.Sent != c.Sent+1 {
+		t.Error("another group suffers")
+	}
+}
+
+// A limit that is lifted is none, and one that is set anew holds.
+func TestPoliceChanges(t *testing.T) {
+	s := newStand(t, smallWorld().with(policed))
+	for _, step := range []struct {
+		rate          uint64
+		passed, stuck int
+	}{{0, 500, 0}, {1, burstOf, 500 - burstOf}, {0, 500, 0}, {100_000_000, 500, 0}} {
+		before := s.counters(lcore.RoCEToIB)
+		s.police(step.rate)
+		s.fromRoCE(repeat(v4(to(group4)), 500)...)
+		s.toIB(0)
+		after := s.counters(lcore.RoCEToIB)
+		passed, stuck := int(after.Sent-before.Sent), int(after.Dropped()-before.Dropped())
+		if passed != step.passed || stuck != step.stuck {
+			t.Errorf("at %d packets a second %d passed and %d did not, want %d and %d", step.rate, passed, stuck, step.passed, step.stuck)
+		}
+	}
+}

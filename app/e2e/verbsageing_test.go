@@ -20,10 +20,10 @@ const (
 	crowd     = 10_000 // queue pairs of the crowd
 	crowdHost = 250    // of one host of it
 	crowdAge  = 15 * time.Second
-	crowdStep = 500 // queue pairs that speak at a time: they wait in the bridge for their stand-ins
+	crowdStep = 200 // queue pairs that speak at a time: they wait in the bridge for their stand-ins
 	// crowdLost is how many messages the guests' kernels may lose among so many queue pairs: rdma_rxe drops what it has no
 	// memory for, or nobody takes in time. Causeway loses none.
-	crowdLost = crowd / 100
+	crowdLost = crowd / 50
 )
 
 // TestTenThousandStandIns has forty hosts speak from ten thousand queue pairs: each gets a stand-in of its own on the

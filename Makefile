@@ -13,12 +13,13 @@ GO_NEEDED := 1.26
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME ?= 10s
 E2E_TIMEOUT ?= 40m
+BENCH ?=
 
 # What is built: every main package of app and perf that is a program of its own.
 PROGRAMS := bin/causeway $(if $(wildcard perf/causeway-perf/*.go),bin/causeway-perf)
 
 # Packages whose goroutines the race detector watches: those without C, and those that have C only below them.
-RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./lcore/frame/... ./lcore/manage/... ./app/demo ./app/web
+RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./lcore/frame/... ./lcore/manage/... ./app/demo ./app/web ./perf/trial ./perf/profile ./perf/report
 
 C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
 
@@ -26,7 +27,7 @@ C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c
 PACKAGES := \
 	build-essential pkg-config libdpdk-dev dpdk libibverbs-dev librdmacm-dev ca-certificates \
 	clang clang-format libclang-rt-14-dev \
-	tshark tcpdump jq python3 \
+	tshark tcpdump jq python3 lua5.4 \
 	qemu-system-x86 iproute2 procps xz-utils busybox-static
 
 ##@ Use
@@ -86,9 +87,8 @@ fuzz: deps go ## run each fuzzer for FUZZTIME (10s)
 	done
 
 .PHONY: bench
-bench: build ## measure the packet path on this machine
-	@if [[ -x bin/causeway-perf ]]; then bin/causeway-perf bench; \
-		else go test -run xxx -bench . -benchtime 200ms ./lcore/... ./tables/...; fi
+bench: build ## measure the packet path on this machine; BENCH has options
+	@bin/causeway-perf bench $(BENCH)
 
 ##@ Prepare
 .PHONY: deps

@@ -1,40 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bench_test
+package bench
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"testing"
 	"time"
 
 	"causeway/dpdk"
-	"causeway/perf/bench"
+	"causeway/lcore"
+	"causeway/tables"
 )
 
-// A short run of every cell: packets move, none is dropped (Run refuses otherwise), nothing leaks (closing a rig
-// panics otherwise), and reading bytes costs more than not reading them. How fast it is, is no test's business.
-func TestRun(t *testing.T) {
-	eal, err := dpdk.Init(dpdk.EALConfig{Name: "benchtest", Workers: []int{runtime.NumCPU() - 1}, MemoryMiB: 128, ForceNoHuge: true})
+// lcores are those of all tests: on the last CPU, and on the first one if there are two.
+var lcores []Lcore
+
+func TestMain(m *testing.M) {
+	code, err := withEAL(m.Run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func withEAL(run func() int) (code int, err error) {
+	cpus := []int{runtime.NumCPU() - 1}
+	if cpus[0] > 0 {
+		cpus = append(cpus, 0)
+	}
+	eal, err := dpdk.Init(dpdk.EALConfig{Name: "benchtest", Workers: cpus, MemoryMiB: 256, ForceNoHuge: true})
+	if err != nil {
+		return 1, err
+	}
+	for _, id := range eal.WorkerLcores() {
+		l, err := NewLcore(id)
+		if err != nil {
+			return 1, err
+		}
+		lcores = append(lcores, l)
+	}
+	code = run()
+	return code, eal.Close()
+}
+
+func short() Config { return Config{Lcores: lcores, Repetitions: 1, Window: 5 * time.Millisecond} }
+
+func shapeTables(t *testing.T, s shape) *tables.Tables {
+	t.Helper()
+	shelves, err := s.newTables()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := eal.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	cfg := bench.Default
-	cfg.Repetitions, cfg.Window, cfg.Lcore = 1, 5*time.Millisecond, eal.WorkerLcores()[0]
-	cells, err := bench.Run(cfg)
+	t.Cleanup(shelves.Close)
+	return shelves
+}
+
+func testRig(t *testing.T, s shape, d lcore.Direction, size int) *rig {
+	t.Helper()
+	return rigAt(t, s, shapeTables(t, s), d, size)
+}
+
+func rigAt(t *testing.T, s shape, shelves *tables.Tables, d lcore.Direction, size int) *rig {
+	t.Helper()
+	r, err := newRig(s, shelves, d, size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 2 * len(cfg.Payloads); len(cells) != want {
-		t.Fatalf("%d cells, want %d", len(cells), want)
-	}
-	for _, c := range cells {
-		if c.Path <= 0 || c.Floor <= 0 || c.Touch <= 0 {
-			t.Errorf("%+v", c)
-		}
-	}
+	t.Cleanup(r.close)
+	return r
 }

@@ -1,71 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a measurement needs in C: a door that costs next to nothing, and the floors.
- *
- *   roce_to_ib:  ring ─▶ rx_burst ─▶ worker ─▶ post: restore, back to the ring
- *   ib_to_roce:  ring ─▶ poll ─▶ worker ─▶ tx_burst: back to the ring, which poll restores
- *   floor:       ring ─▶ rx_burst ─▶ [read every byte] ─▶ tx_burst: back to the ring
- *
- * The same mbufs go round and round: 2048 in flight, so that payloads come from the last-level cache from
- * 1 KiB up, as they do from a NIC that writes there.
- */
+/* What is measured beside the workers: loops on an lcore, each counting what it has done. */
 #ifndef CAUSEWAY_BENCH_LOOPS_H
 #define CAUSEWAY_BENCH_LOOPS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ibside/door.h"
+#include "null.h"
+#include "tables/tables.h"
 
-struct rte_mempool;
-struct rte_ring;
+struct parts;
 
-/* A door whose sends go back to where frames come from, and whose messages come from where frames go to. */
-struct null_door {
-	struct ib_door door;
-	struct rte_ring *frames;   /* post puts whole frames back here; NULL: no sends are expected */
-	struct rte_ring *messages; /* poll takes messages from here; NULL: there are none */
-	uint32_t frame_off;        /* of a frame within its mbuf */
-	uint32_t frame_len;
-	uint32_t message_len; /* with the 40-byte area */
+/* Whether a floor reads every byte once, and how. */
+enum reading {
+	READ_NOTHING,
+	READ_WORDS,  /* by 8, in plain C */
+	READ_NARROW, /* by 16 bytes, which any CPU can */
+	READ_WIDE,   /* by 64: only if can_read_wide() */
 };
 
-/* What travels with a message: in the private area of its mbuf. */
-struct null_message {
-	uint32_t qpn;
-	uint32_t src_qpn;
-	uint16_t slid;
-};
-
-struct null_door *null_door_new(void);
-void null_door_free(struct null_door *d);
-
-/* A floor, run on an lcore until stop. */
-struct floor {
+/* A loop, run on an lcore until stop. */
+struct loop {
+	/* floors and peer */
 	uint16_t port;
-	bool touch; /* read every byte once */
-	volatile bool stop;
-	uint64_t packets; /* written by the loop alone */
-	uint64_t sum;     /* so that the reads are not optimised away */
+	enum reading reading;
+	struct null_door *door;
+	const struct tables *tables;
+	uint64_t mac;  /* the bridge's, first byte highest, 48 bits */
+	uint16_t pkey; /* on the RoCE side */
+	/* parts */
+	const struct parts *parts;
+
+	bool volatile stop __attribute__((aligned(64)));
+	uint64_t volatile done; /* packets, ICRCs or look-ups; written by the loop alone */
+	uint64_t volatile sink; /* so that nothing is optimised away */
 };
 
-struct floor *floor_new(uint16_t port);
-int floor_start(struct floor *f, bool touch, unsigned lcore);
-void floor_stop(struct floor *f, unsigned lcore);
+/* floors.c: rx+tx, with what the driver side of the rig does to a packet and nothing else. */
+int floor_roce_to_ib(void *loop);
+int floor_ib_to_roce(void *loop);
+bool can_read_wide(void);
 
-/* Makes a started port whose only queues are these rings; they may be one. Its id, or a negative errno. */
-int bench_port(const char *name, struct rte_ring *rx, struct rte_ring *tx, struct rte_mempool *pool);
-void bench_port_close(uint16_t port);
+/* peer.c: the same conversion, with nothing around it. */
+int peer_roce_to_ib(void *loop);
+int peer_ib_to_roce(void *loop);
 
-/* A ring for one producer and one consumer, or NULL. */
-struct rte_ring *bench_ring(const char *name, unsigned size);
-void bench_ring_free(struct rte_ring *ring);
+/* parts.c: the ICRC and the table by themselves, and DPDK's. */
+int icrc_ours(void *loop);
+int icrc_dpdk(void *loop);
+int table_ours(void *loop);
+int table_dpdk(void *loop);
 
-/* Makes an mbuf of len bytes with the given private area and puts it into the ring. 0 or a negative errno. */
-int bench_put(struct rte_mempool *pool, struct rte_ring *ring, const void *data, uint32_t len,
-	      const struct null_message *private);
+struct loop *loop_new(void);
+void loop_free(struct loop *l);
+int loop_start(struct loop *l, int (*run)(void *), unsigned lcore);
+void loop_stop(struct loop *l, unsigned lcore);
 
-/* Empties the ring. */
-void bench_empty(struct rte_ring *ring);
+/* The id of an lcore's thread, or a negative errno; the lcore must be free. */
+int lcore_thread(unsigned lcore);
+
+/* What a thread of this process has had of its CPU's time, in nanoseconds; 0: there is no such thread. */
+uint64_t thread_cpu_ns(int tid);
 
 #endif

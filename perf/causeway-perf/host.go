@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -22,4 +23,32 @@ func cpuModel() string {
 		}
 	}
 	return runtime.GOARCH
+}
+
+// kernel is the kernel's release.
+func kernel() string {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return runtime.GOOS
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// availableMiB is how much memory the kernel can give; 0 when it does not say.
+func availableMiB() int {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if v, ok := strings.CutPrefix(s.Text(), "MemAvailable:"); ok {
+			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(v, "kB")))
+			if err != nil {
+				return 0
+			}
+			return kib >> 10
+		}
+	}
+	return 0
 }

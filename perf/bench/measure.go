@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Config says how to measure.
+type Config struct {
+	Lcores      []Lcore // where the loops run; one is enough but for Workers
+	Repetitions int
+	Window      time.Duration // of one reading
+	Reading     string        // how the floors read, see CanRead; empty: DefaultReading
+	Progress    func(what string)
+}
+
+// DefaultReading is plain C, over which the gates were set. It is not the fastest way to read: from 1 KiB up, wider
+// loads take half the time, which is told beside it.
+const DefaultReading = "words"
+
+// reading is how floors read.
+func (c *Config) reading() reading {
+	if c.Reading == "" {
+		return namedReadings[DefaultReading]
+	}
+	return namedReadings[c.Reading]
+}
+
+// progress says what is being measured.
+func (c *Config) progress(format string, args ...any) {
+	if c.Progress != nil {
+		c.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// readings are what one loop cost, time and again, in nanoseconds a packet.
+type readings []float64
+
+func (r readings) median() float64 {
+	v := slices.Sorted(slices.Values(r))
+	return v[len(v)/2]
+}
+
+// over returns the median of the ratios of readings that were taken one after the other. What slows the machine down
+// for longer than that is in both.
+func (r readings) over(o readings) float64 {
+	ratios := make(readings, len(r))
+	for i := range r {
+		ratios[i] = r[i] / o[i]
+	}
+	return ratios.median()
+}
+
+// interleave takes readings of all loops in turn, so that what the machine does meanwhile hits all alike.
+func (c *Config) interleave(loops ...loop) ([]readings, error) {
+	all := make([]readings, len(loops))
+	for range c.Repetitions {
+		for i, l := range loops {
+			ns, err := c.read(c.Lcores[0], l)
+			if err != nil {
+				return nil, err
+			}
+			all[i] = append(all[i], ns)
+		}
+	}
+	return all, nil
+}
+
+// read runs a loop alone for a while.
+func (c *Config) read(at Lcore, l loop) (float64, error) {
+	if err := l.start(at.id); err != nil {
+		return 0, err
+	}
+	defer l.stop()
+	return c.nsPerPacket(at, l)
+}
+
+// nsPerPacket watches a loop that runs, for a window. Time is what the loop had of its CPU: what others had of it is
+// not the loop's cost.
+func (c *Config) nsPerPacket(at Lcore, l loop) (float64, error) {
+	if _, _, err := c.wait(at, l, c.Window/4); err != nil { // caches fill
+		return 0, err
+	}
+	n, ns, err := c.wait(at, l, c.Window)
+	return ns / float64(max(n, 1)), err
+}
+
+// wait lets a loop have a while of its CPU, and returns what it has done and the nanoseconds it had. On a busy
+// machine that may take longer than the while.
+func (c *Config) wait(at Lcore, l loop, while time.Duration) (n uint64, ns float64, err error) {
+	const patience = 20 * time.Second
+	begin, from := sample(at, l, while)
+	for start := time.Now(); ; {
+		time.Sleep(while - time.Duration(ns))
+		end, now := sample(at, l, while)
+		n, ns = end-begin, float64(now-from)
+		switch {
+		case n > 0 && ns >= 0.9*float64(while):
+			return n, ns, nil
+		case time.Since(start) > patience:
+			return 0, 0, fmt.Errorf("bench: no packet moved in %v", patience)
+		}
+	}
+}
+
+// sample reads counter and clock as if at once: while they are read, the loop may not get far.
+func sample(at Lcore, l loop, window time.Duration) (done, ns uint64) {
+	const tries = 1000
+	for range tries {
+		before := at.cpuTime()
+		done = l.done()
+		ns = at.cpuTime()
+		if ns-before < uint64(window.Nanoseconds())/500 {
+			break
+		}
+	}
+	return done, ns
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+// #include <stdlib.h>
+// #include "loops.h"
+// #include "parts.h"
+import "C"
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"causeway/lcore"
+	"causeway/tables"
+)
+
+// Advise asks the kernel for huge pages under DPDK's memory, so that DPDK's hash is not at a disadvantage where there
+// are no reserved ones. Before anything is allocated.
+func Advise() { C.parts_advise() }
+
+// partLoops makes the loops of two parts that do the same.
+func partLoops(p *C.struct_parts, ours, theirs unsafe.Pointer) (loops []loop, free func(), err error) {
+	var all []*cLoop
+	free = func() {
+		for _, l := range all {
+			C.loop_free(l.c)
+		}
+	}
+	for _, run := range []unsafe.Pointer{ours, theirs} {
+		l, err := newLoop(run)
+		if err != nil {
+			free()
+			return nil, nil, err
+		}
+		l.c.parts = p
+		all, loops = append(all, l), append(loops, l)
+	}
+	return loops, free, nil
+}
+
+func newParts() (*C.struct_parts, error) {
+	p := (*C.struct_parts)(C.calloc(1, C.sizeof_struct_parts))
+	if p == nil {
+		return nil, syscall.ENOMEM
+	}
+	return p, nil
+}
+
+// icrcRows compares the ICRC with DPDK's CRC, on packets that lie in the first-level cache.
+func icrcRows(cfg *Config) (rows []Row, err error) {
+	theirs := C.GoString(C.parts_use_avx512())
+	lcore.ICRCVersion() // chosen once
+	p, err := newParts()
+	if err != nil {
+		return nil, err
+	}
+	defer C.free(unsafe.Pointer(p))
+	s := square(1)
+	for _, size := range []int{256, 1024, 4096} {
+		cfg.progress("ICRC, %d B", size)
+		packet := s.packet(0, size)
+		b := packet.Network()
+		p.packet, p.len = (*C.uint8_t)(C.CBytes(b)), C.uint32_t(len(b)-4)
+		ns, err := comparePart(cfg, p, C.icrc_ours, C.icrc_dpdk)
+		C.free(unsafe.Pointer(p.packet))
+		if err != nil {
+			return nil, err
+		}
+		row := ratio("ICRC by "+lcore.ICRCVersion(), "rte_net_crc "+theirs, ns[0], ns[1])
+		row.Payload, row.section = size, parts
+		if theirs == "AVX-512" {
+			row.Limit = limit(icrcLimit)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// tableRow compares the look-up of nodes with DPDK's hash, of the same keys and entries.
+func tableRow(cfg *Config, t *tables.Tables, entries int) (Row, error) {
+	cfg.progress("look-up, %s entries", count(entries))
+	p, err := newParts()
+	if err != nil {
+		return Row{}, err
+	}
+	defer C.free(unsafe.Pointer(p))
+	p.nodes, p.base, p.entries = &(*C.struct_tables)(t.Pointer()).nodes, node4, C.uint32_t(entries)
+	defer C.parts_free(p)
+	if rc := C.parts_hash(p); rc != 0 {
+		return Row{}, fmt.Errorf("bench: fill rte_hash with %d keys: %w", entries, syscall.Errno(-rc))
+	}
+	ns, err := comparePart(cfg, p, C.table_ours, C.table_dpdk)
+	if err != nil {
+		return Row{}, err
+	}
+	row := ratio("look-up, bursts of 64", "rte_hash bulk", ns[0], ns[1])
+	row.Entries, row.section, row.Limit = entries, parts, limit(tableLimit)
+	return row, nil
+}
+
+func comparePart(cfg *Config, p *C.struct_parts, ours, theirs unsafe.Pointer) ([]readings, error) {
+	loops, free, err := partLoops(p, ours, theirs)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	return cfg.interleave(loops...)
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A peer: what someone would write who needs this one conversion and nothing else, on the same DPDK, the same tables
+ * and the same ICRC. RoCEv2 over IPv4, untagged, unicast, without immediate data. What is not that, or is wrong in
+ * any way, is freed uncounted; no management, no RCU, no rings but the port's, no congestion, no groups, no policy.
+ */
+#include <rte_ethdev.h>
+#include <rte_ip.h>
+#include <rte_mbuf.h>
+#include <rte_prefetch.h>
+#include <string.h>
+
+#include "lcore/icrc.h"
+#include "loops.h"
+
+enum { BURST = 64, AHEAD = 8 };
+
+/* A frame up to its payload. */
+struct head {
+	uint8_t dst[6], src[6];
+	uint16_t type;
+	uint8_t version_ihl, tos;
+	uint16_t total_len;
+	uint32_t no_fragment;
+	uint8_t ttl, protocol;
+	uint16_t sum;
+	uint32_t src_ip, dst_ip;
+	uint16_t src_port, dst_port, udp_len, udp_sum;
+	uint8_t opcode, flags;
+	uint16_t pkey;
+	uint32_t dest_qpn, psn, qkey, src_qpn;
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct head) == 62, "as on the wire");
+
+enum { IP_AT = 14, ICRC_LEN = 4 };
+
+/* Words are stored as table_hash loads them: a wide load of what has just been stored in pieces waits. */
+static inline void set_ip_key(struct table_key *k, uint32_t ip, uint32_t number)
+{
+	uint64_t low = 0, high = (uint64_t)ip << 32 | 0xffff0000;
+	memcpy(k->addr, &low, 8);
+	memcpy(k->addr + 8, &high, 8);
+	k->number = number;
+}
+
+static inline bool is_good(const struct head *h, uint32_t len, uint16_t pkey)
+{
+	return len >= sizeof *h + ICRC_LEN && h->type == rte_cpu_to_be_16(0x0800) && h->version_ihl == 0x45 &&
+	       rte_raw_cksum(&h->version_ihl, 20) == 0xffff &&
+	       rte_be_to_cpu_16(h->total_len) + (uint32_t)IP_AT == len &&
+	       !(h->no_fragment & rte_cpu_to_be_32(0x3fff)) && h->protocol == 17 && h->ttl &&
+	       h->dst_port == rte_cpu_to_be_16(4791) && h->opcode == 0x64 && h->pkey == pkey &&
+	       !(h->qkey & rte_cpu_to_be_32(0x80000000));
+}
+
+static inline void fill_send(struct ib_send *s, struct rte_mbuf *m, const struct head *h,
+			     const struct standin_entry *from, const struct node_entry *to)
+{
+	unsigned pad = h->flags >> 4 & 3;
+	m->data_off += sizeof *h;
+	m->data_len -= sizeof *h + ICRC_LEN + pad;
+	m->pkt_len = m->data_len;
+	s->mbuf = m;
+	memcpy(s->ah.dgid, to->gid, 16);
+	s->ah.dlid = to->lid;
+	s->ah.sl = to->sl;
+	s->ah.hop_limit = h->ttl - 1;
+	s->ah.tclass = h->tos;
+	s->ah.source = from->source;
+	s->ah.flow_label = 0;
+	s->qp = from->qp;
+	s->dest_qpn = rte_be_to_cpu_32(h->dest_qpn) & 0xffffff;
+	s->dest_qkey = rte_be_to_cpu_32(h->qkey);
+	s->imm = 0;
+	s->flags = (uint16_t)((h->flags >> 7) * IB_SEND_SOLICITED | (to->flags & NODE_GRH ? IB_SEND_GRH : 0));
+	s->pkey_index = 0;
+}
+
+int peer_roce_to_ib(void *arg)
+{
+	struct loop *l = arg;
+	const uint16_t pkey = rte_cpu_to_be_16(l->pkey);
+	while (!l->stop) {
+		struct rte_mbuf *m[BURST];
+		struct icrc_job jobs[BURST];
+		struct table_key from[BURST], to[BURST];
+		const void *standin[BURST], *node[BURST];
+		struct ib_send sends[BURST];
+		uint32_t right[BURST], n = rte_eth_rx_burst(l->port, 0, m, BURST), kept = 0;
+		for (unsigned i = 0; i < n; i++) {
+			if (i + AHEAD < n) {
+				rte_prefetch0(rte_pktmbuf_mtod(m[i + AHEAD], void *));
+				rte_prefetch0(rte_pktmbuf_mtod_offset(m[i + AHEAD], void *, 64));
+			}
+			const struct head *h = rte_pktmbuf_mtod(m[i], const struct head *);
+			if (unlikely(!is_good(h, m[i]->data_len, pkey))) {
+				rte_pktmbuf_free(m[i]);
+				continue;
+			}
+			jobs[kept] = (struct icrc_job){.p = (const uint8_t *)h + IP_AT,
+						       .len = m[i]->data_len - IP_AT - ICRC_LEN,
+						       .kind = ICRC_IPV4};
+			set_ip_key(&from[kept], h->src_ip, rte_be_to_cpu_32(h->src_qpn) & 0xffffff);
+			set_ip_key(&to[kept], h->dst_ip, 0);
+			m[kept++] = m[i];
+		}
+		icrc_burst(jobs, kept, right);
+		table_find_bulk(&l->tables->standins, from, kept, standin);
+		table_find_bulk(&l->tables->nodes, to, kept, node);
+		n = kept;
+		kept = 0;
+		for (unsigned i = 0; i < n; i++) {
+			bool good = standin[i] && node[i] && memcmp(jobs[i].p + jobs[i].len, &right[i], ICRC_LEN) == 0;
+			if (unlikely(!good)) {
+				rte_pktmbuf_free(m[i]);
+				continue;
+			}
+			fill_send(&sends[kept++], m[i], (const struct head *)(jobs[i].p - IP_AT), standin[i], node[i]);
+		}
+		l->done += l->door->door.post(l->door->door.self, sends, kept);
+	}
+	return 0;
+}
+
+/* Writes what all frames have in common. Out of line, so that the compiler does not know it and copies it whole. */
+__attribute__((noinline, noclone)) static void put_template(const struct loop *l, struct head *h)
+{
+	*h = (struct head){
+		.type = rte_cpu_to_be_16(0x0800),
+		.version_ihl = 0x45,
+		.no_fragment = rte_cpu_to_be_32(0x4000),
+		.protocol = 17,
+		.dst_port = rte_cpu_to_be_16(4791),
+		.opcode = 0x64,
+		.pkey = rte_cpu_to_be_16(l->pkey),
+	};
+	for (unsigned i = 0; i < 6; i++)
+		h->src[i] = (uint8_t)(l->mac >> (40 - 8 * i));
+}
+
+/* The UDP source port of a pair of QPs, as Linux computes it. */
+static inline uint16_t source_port(uint32_t a, uint32_t b)
+{
+	uint64_t v = (uint64_t)a * b;
+	v ^= v >> 20;
+	v ^= v >> 40;
+	uint32_t flow = v & 0xfffff;
+	return (uint16_t)(((flow & 0x3fff) ^ (flow >> 14)) | 0xc000);
+}
+
+/* The checksum of a header that is otherwise as in template(), in registers: a load of what has just been stored in
+ * pieces waits. A one's complement sum may be taken in either byte order. */
+static inline uint16_t ipv4_sum(uint8_t tos, uint16_t total_len, uint8_t ttl, uint32_t src, uint32_t dst)
+{
+	uint64_t s = (0x45u | (uint32_t)tos << 8) + total_len + 0x40u + (ttl | 17u << 8) + (uint64_t)src + dst;
+	s = (s & 0xffff) + (s >> 16 & 0xffff) + (s >> 32);
+	s = (s & 0xffff) + (s >> 16);
+	return (uint16_t) ~((s & 0xffff) + (s >> 16));
+}
+
+/* Writes a frame around the payload; returns what the ICRC covers. */
+static inline struct icrc_job put_frame(const struct head *common, uint32_t psn, const struct ib_recv *r,
+					const struct source_entry *from, const struct standin_qp_entry *to)
+{
+	struct rte_mbuf *m = r->mbuf;
+	const uint8_t *area = rte_pktmbuf_mtod(m, const uint8_t *);
+	uint32_t len = m->data_len - IB_GRH_LEN, pad = -len & 3;
+	uint64_t mac = rte_cpu_to_be_64(L2_MAC(__atomic_load_n(&to->l2, __ATOMIC_RELAXED)) << 16);
+	uint8_t tos = (uint8_t)(area[0] << 4 | area[1] >> 4), ttl = area[7] >= 2 ? area[7] - 1 : 64;
+	uint16_t total_len = rte_cpu_to_be_16((uint16_t)(sizeof(struct head) - IP_AT + len + pad + ICRC_LEN));
+	uint32_t src, dst;
+	memcpy(&src, from->ip4 + 12, 4);
+	memcpy(&dst, to->ip + 12, 4);
+	m->data_off += IB_GRH_LEN - sizeof(struct head);
+	m->data_len = (uint16_t)(sizeof(struct head) + len + pad + ICRC_LEN);
+	m->pkt_len = m->data_len;
+	struct head *h = rte_pktmbuf_mtod(m, struct head *);
+	*h = *common;
+	memcpy(h->dst, &mac, 6);
+	h->tos = tos;
+	h->ttl = ttl;
+	h->total_len = total_len;
+	h->udp_len = rte_cpu_to_be_16((uint16_t)(sizeof *h - IP_AT - 20 + len + pad + ICRC_LEN));
+	h->src_ip = src;
+	h->dst_ip = dst;
+	h->sum = ipv4_sum(tos, total_len, ttl, src, dst);
+	h->src_port = rte_cpu_to_be_16(source_port(r->src_qpn, to->qpn));
+	h->flags = (uint8_t)((r->flags & IB_RECV_SOLICITED ? 0x80 : 0) | 0x40 | pad << 4);
+	h->dest_qpn = rte_cpu_to_be_32(to->qpn);
+	h->psn = rte_cpu_to_be_32(psn);
+	h->qkey = rte_cpu_to_be_32(to->qkey);
+	h->src_qpn = rte_cpu_to_be_32(r->src_qpn);
+	memset((uint8_t *)(h + 1) + len, 0, pad);
+	return (struct icrc_job){
+		.p = (uint8_t *)h + IP_AT, .len = (uint32_t)(sizeof *h - IP_AT + len + pad), .kind = ICRC_IPV4};
+}
+
+int peer_ib_to_roce(void *arg)
+{
+	struct loop *l = arg;
+	struct head common;
+	uint32_t psn = 0;
+	put_template(l, &common);
+	while (!l->stop) {
+		struct rte_mbuf *m[BURST];
+		struct ib_recv r[BURST];
+		struct icrc_job jobs[BURST];
+		struct table_key from[BURST], to[BURST];
+		const void *source[BURST], *standin[BURST];
+		uint32_t crc[BURST], n = l->door->door.poll(l->door->door.self, r, BURST), kept = 0;
+		for (unsigned i = 0; i < n; i++) {
+			const uint8_t *area = rte_pktmbuf_mtod(r[i].mbuf, const uint8_t *);
+			if (unlikely(r[i].mbuf->data_len < IB_GRH_LEN || !(r[i].flags & IB_RECV_GRH) ||
+				     area[0] >> 4 != 6)) {
+				rte_pktmbuf_free(r[i].mbuf);
+				continue;
+			}
+			memcpy(from[kept].addr, area + 8, 16);
+			from[kept].number = 0;
+			memset(to[kept].addr, 0, 16);
+			to[kept].number = r[i].qpn;
+			if (unlikely(kept != i))
+				r[kept] = r[i];
+			kept++;
+		}
+		table_find_bulk(&l->tables->sources, from, kept, source);
+		table_find_bulk(&l->tables->standin_qps, to, kept, standin);
+		n = kept;
+		kept = 0;
+		for (unsigned i = 0; i < n; i++) {
+			if (unlikely(!source[i] || !standin[i])) {
+				rte_pktmbuf_free(r[i].mbuf);
+				continue;
+			}
+			m[kept] = r[i].mbuf;
+			jobs[kept++] = put_frame(&common, psn++ & 0xffffff, &r[i], source[i], standin[i]);
+		}
+		icrc_burst(jobs, kept, crc);
+		for (unsigned i = 0; i < kept; i++)
+			memcpy((uint8_t *)(uintptr_t)jobs[i].p + jobs[i].len, &crc[i], ICRC_LEN);
+		n = rte_eth_tx_burst(l->port, 0, m, (uint16_t)kept);
+		l->done += n;
+		rte_pktmbuf_free_bulk(m + n, kept - n);
+	}
+	return 0;
+}

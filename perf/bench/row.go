@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"cmp"
+	"slices"
+
+	"causeway/lcore"
+)
+
+// A Row is one thing measured, beside what it is compared with.
+type Row struct {
+	What    string  `json:"what"`
+	Payload int     `json:"payload_bytes,omitempty"`
+	Entries int     `json:"entries,omitempty"` // on each of the tables
+	NS      float64 `json:"ns,omitempty"`      // a packet, an ICRC or a look-up
+	Over    string  `json:"over,omitempty"`    // what it is compared with, which took OverNS
+	OverNS  float64 `json:"over_ns,omitempty"`
+	Value   float64 `json:"value"`                    // the median of the ratios of both; or a number of its own
+	Limit   *Limit  `json:"limit,omitempty"`          // nil: told for information
+	Wide    float64 `json:"over_wide_read,omitempty"` // the ratio to a floor that reads by 64 bytes
+	PeerNS  float64 `json:"peer_ns,omitempty"`
+	Peer    float64 `json:"over_peer,omitempty"` // the ratio to it
+
+	section section
+	packets bool // NS is a packet's: rates can be told
+}
+
+// A Limit is the largest value that a Row may have.
+type Limit float64
+
+func limit(v float64) *Limit { l := Limit(v); return &l }
+
+// Missed reports whether the row has a limit and is beyond it.
+func (r *Row) Missed() bool { return r.Limit != nil && r.Value > float64(*r.Limit) }
+
+// section is the order in which rows are told.
+type section int
+
+const (
+	paths section = iota
+	variants
+	parts
+	threads
+)
+
+// sortRows brings what belongs together together; it was measured in another order, table by table. Paths are told by
+// payload, all else as it was met first.
+func sortRows(rows []Row) {
+	met := map[string]int{}
+	for _, r := range rows {
+		if _, ok := met[r.What]; !ok {
+			met[r.What] = len(met)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		by := cmp.Compare(met[a.What], met[b.What])
+		if a.section == paths {
+			by = cmp.Or(cmp.Compare(a.Payload, b.Payload), by)
+		}
+		return cmp.Or(cmp.Compare(a.section, b.section), by, cmp.Compare(a.Payload, b.Payload), cmp.Compare(a.Entries, b.Entries))
+	})
+}
+
+// Missed counts the rows that are beyond their limits, and those that have any.
+func Missed(rows []Row) (missed, gates int) {
+	for i := range rows {
+		if rows[i].Limit != nil {
+			gates++
+		}
+		if rows[i].Missed() {
+			missed++
+		}
+	}
+	return missed, gates
+}
+
+func ratio(what, over string, ns, overNS readings) Row {
+	return Row{What: what, Over: over, NS: ns.median(), OverNS: overNS.median(), Value: ns.over(overNS)}
+}
+
+// setPeer adds what the peer needs for the same.
+func (r *Row) setPeer(ns, peerNS readings) { r.PeerNS, r.Peer = peerNS.median(), ns.over(peerNS) }
+
+// the two directions, as a reader calls them.
+var directions = map[lcore.Direction]string{lcore.RoCEToIB: "RoCE to IB", lcore.IBToRoCE: "IB to RoCE"}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
+	"causeway/tables"
+)
+
+// A shape says what lies on the tables, and what the packets look like. Numbers are powers of 2: addresses differ in
+// their low bits, and every value of those is somebody's.
+type shape struct {
+	hosts  int // RoCE hosts of each lane
+	qpns   int // QPs of each host, every one with a stand-in
+	nodes  int // IB nodes
+	groups int // 0: the packets are unicast
+	six    bool
+	vlan   uint16
+	marked bool // packets carry a DSCP, and the bridge maps them to service levels
+	lanes  int  // workers, each with hosts and stand-ins of its own; 0: one
+}
+
+// square is the usual shape: as many hosts, stand-ins and nodes.
+func square(entries int) shape { return shape{hosts: entries, qpns: 1, nodes: entries} }
+
+func (s shape) standIns() int   { return s.hosts * s.qpns }
+func (s shape) workers() int    { return max(1, s.lanes) }
+func (s shape) sources() int    { return max(s.hosts, s.qpns) } // either is 1
+func (s shape) multicast() bool { return s.groups > 0 }
+
+// destinations of RoCE packets.
+func (s shape) destinations() int {
+	if s.multicast() {
+		return s.groups
+	}
+	return s.nodes
+}
+
+var (
+	bridgeMAC = frame.MAC{2, 0, 0, 0, 0, 2}
+	hostMAC   = frame.MAC{2, 0, 0, 0, 0, 1}
+)
+
+// Where the numbered addresses begin, each with room for 2^20.
+const (
+	host4  = 0x0a10_0000 // 10.16.0.0
+	node4  = 0x0a20_0000 // 10.32.0.0
+	group4 = 0xef10_0000 // 239.16.0.0
+	hosts6 = 1           // fd09:0:0:1::
+	nodes6 = 2
+
+	standInQPN = 0x10_0000
+	hostQPN    = 0x20_0000
+	nodeQPN    = 0x123
+	dscp       = 46
+)
+
+func ip4(base, i int) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(base+i))))
+}
+
+func ip6(network uint16, i int) netip.Addr {
+	a := [16]byte{0: 0xfd, 1: 9}
+	binary.BigEndian.PutUint16(a[6:], network)
+	binary.BigEndian.PutUint32(a[12:], uint32(i))
+	return netip.AddrFrom16(a)
+}
+
+func (s shape) hostIP(i int) netip.Addr {
+	if s.six {
+		return ip6(hosts6, i)
+	}
+	return ip4(host4, i)
+}
+
+func (s shape) nodeIP(i int) netip.Addr {
+	if s.six {
+		return ip6(nodes6, i)
+	}
+	return ip4(node4, i)
+}
+
+func groupIP(i int) netip.Addr { return ip4(group4, i) }
+
+func nodeGID(i int) ib.GID {
+	return ib.GIDFromGUID(0xfe80_0000_0000_0000, ib.GUID(0x0002_c903_0000_0000|uint64(i)))
+}
+
+// bridgeGID is nobody else's.
+var bridgeGID = nodeGID(0xffff_ffff)
+
+func mgid(i int) ib.GID { return ib.MGIDRDMACM(groupIP(i), ib.PKeyDefault, ib.ScopeLinkLocal) }
+
+// lid leaves room for no more than 32768 nodes: beyond, several share one, as nodes behind a router do.
+func lid(i int) ib.LID { return ib.LID(1 + i&0x7fff) }
+
+// newTables makes tables and fills them.
+func (s shape) newTables() (*tables.Tables, error) {
+	all := s.workers() * s.hosts
+	t, err := tables.New(tables.Config{
+		MaxHosts: all, MaxStandIns: all * s.qpns, MaxNodes: s.nodes, MaxGroups: max(1, s.groups), MaxReaders: s.workers(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fill(t); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (s shape) fill(t *tables.Tables) error {
+	for i := range s.workers() * s.hosts {
+		if _, err := t.PutHost(tables.Host{IP: s.hostIP(i), MAC: hostMAC, VLAN: s.vlan, Version: lcore.V2}); err != nil {
+			return err
+		}
+		for q := range s.qpns {
+			n := i*s.qpns + q
+			_, err := t.PutStandIn(tables.StandIn{
+				Host: s.hostIP(i), HostQPN: ib.QPN(hostQPN + q), QP: uint32(n), QPN: ib.QPN(standInQPN + n),
+				QKey: ib.QKeyRDMAUDP, Version: lcore.V2, Worker: i / s.hosts,
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for i := range s.nodes {
+		n := tables.Node{GID: nodeGID(i), LID: lid(i), GRH: true}
+		if s.six {
+			n.IP6 = s.nodeIP(i)
+		} else {
+			n.IP4 = s.nodeIP(i)
+		}
+		if _, err := t.PutNode(n); err != nil {
+			return err
+		}
+	}
+	return s.fillGroups(t)
+}
+
+func (s shape) fillGroups(t *tables.Tables) error {
+	for i := range s.groups {
+		_, err := t.PutGroup(tables.Group{
+			IP: groupIP(i), MGID: mgid(i), MLID: ib.LID(0xc000 + i), QKey: ib.QKeyRDMAUDP, RoCEQKey: ib.QKeyRDMAUDP, HopLimit: 64,
+			MTUToIB: lcore.MaxPayload, MTUToRoCE: lcore.MaxPayload, VLAN: s.vlan, Version: lcore.V2, ToIB: true, ToRoCE: true,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// config is that of the bench. What counts or maps besides, and can be switched on, belongs to marked.
+func (s shape) config() lcore.BenchConfig {
+	cfg := lcore.BenchConfig{
+		MAC: bridgeMAC, VLAN: s.vlan, RoCEPKey: ib.PKeyDefault, IBMTU: lcore.MaxPayload, RoCEMTU: lcore.MaxPayload,
+		Versions: lcore.V2, TTL: 64, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24")},
+		Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd09::/16")},
+	}
+	if s.marked {
+		for i := range cfg.SLOfDSCP {
+			cfg.SLOfDSCP[i] = ib.SL(1 + i/8)
+		}
+		for i := range cfg.DSCPOfSL {
+			cfg.DSCPOfSL[i], cfg.PCPOfSL[i] = uint8(i)*4, uint8(i)/2
+		}
+	}
+	return cfg
+}
+
+// packet is the first RoCE packet of a lane: the others differ in the low bits of addresses.
+func (s shape) packet(lane, size int) roce.Packet {
+	p := roce.Packet{
+		Version: 2, Dst: bridgeMAC, Src: hostMAC, SrcIP: s.hostIP(lane * s.hosts), DstIP: s.nodeIP(0), HopLimit: 64, SrcPort: 0xc000,
+		PKey: ib.PKeyDefault, DestQP: nodeQPN, QKey: ib.QKeyRDMAUDP, SrcQP: hostQPN, Payload: payload(size),
+	}
+	if s.multicast() {
+		p.DstIP, p.DestQP = groupIP(0), ib.QPMulticast
+		p.Dst = frame.GroupMAC(p.DstIP)
+	}
+	if s.vlan != 0 {
+		p.Tag = &frame.VLANFields{VID: s.vlan}
+	}
+	if s.marked {
+		p.TClass = dscp << 2
+	}
+	return p
+}
+
+// grh is the first network header of the messages from IB: five words, as they lie in memory.
+func (s shape) grh(size int) (words [5]uint64) {
+	b := make([]byte, ib.GRHLen)
+	f := ib.GRHFields{PayLen: ib.BTHLen + ib.DETHLen + size + ib.ICRCLen, HopLimit: 64, SGID: nodeGID(0), DGID: bridgeGID}
+	if s.multicast() {
+		f.DGID = mgid(0)
+	}
+	if s.marked {
+		f.TClass = dscp << 2
+	}
+	ib.PutGRH(b, f)
+	for i := range words {
+		words[i] = binary.NativeEndian.Uint64(b[8*i:])
+	}
+	return words
+}
+
+func payload(size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
+	return b
+}

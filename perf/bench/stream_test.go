@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/frame/roce"
+)
+
+// shapes are those that differ in how packets look.
+var shapes = map[string]shape{
+	"IPv4":   square(1024),
+	"IPv6":   {hosts: 1024, qpns: 1, nodes: 1024, six: true},
+	"VLAN":   {hosts: 1024, qpns: 1, nodes: 1024, vlan: 100},
+	"QPs":    {hosts: 1, qpns: 1024, nodes: 64},
+	"groups": {hosts: 64, qpns: 1, nodes: 64, groups: 128},
+	"marked": {hosts: 64, qpns: 1, nodes: 64, marked: true},
+	"one":    {hosts: 1, qpns: 1, nodes: 1},
+}
+
+// run has a loop move packets round a few times; the addresses it leaves behind are those of the last trip.
+func run(t *testing.T, r *rig, l loop) {
+	t.Helper()
+	cfg := short()
+	if _, err := cfg.read(lcores[0], l); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.verify(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// frames parses all that lies in a lane's ring, ICRC and all.
+func frames(t *testing.T, l *lane) []roce.Packet {
+	t.Helper()
+	var all []roce.Packet
+	for i := range inFlight {
+		b := l.look()
+		p, err := roce.Parse(b)
+		if err != nil {
+			t.Fatalf("packet %d: %v: %x", i, err, b)
+		}
+		if !bytes.Equal(p.Payload, payload(l.rig.size)) {
+			t.Fatalf("packet %d: payload %x", i, p.Payload)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// What the stream makes of frames is right to the last bit, and known to the tables: the worker drops none.
+func TestReaddressedFrames(t *testing.T) {
+	for name, s := range shapes {
+		for _, size := range []int{64, 1024} {
+			r := testRig(t, s, lcore.RoCEToIB, size)
+			t.Run(name, func(t *testing.T) {
+				run(t, r, r.lanes[0].worker())
+				want := s.packet(0, size)
+				from, to := map[any]int{}, map[netip.Addr]int{}
+				for _, p := range frames(t, r.lanes[0]) {
+					from[[2]any{p.SrcIP, p.SrcQP}]++
+					to[p.DstIP]++
+					got := p
+					got.SrcIP, got.DstIP, got.SrcQP, got.OpCode, got.Payload = want.SrcIP, want.DstIP, want.SrcQP, 0, want.Payload
+					if !bytes.Equal(got.AppendTo(nil), want.AppendTo(nil)) {
+						t.Fatalf("more than addresses has changed: %+v", p)
+					}
+				}
+				spread(t, "sources", len(from), s.sources())
+				spread(t, "destinations", len(to), s.destinations())
+			})
+		}
+	}
+}
+
+// spread checks how many of n equally likely things were met by 2048 draws: all but a share of e^(-2048/n).
+func spread(t *testing.T, what string, got, n int) {
+	t.Helper()
+	if got > n || got < n*4/5 {
+		t.Errorf("%d %s of %d", got, what, n)
+	}
+}
+
+// What the worker makes of the messages is right, and goes to all stand-ins.
+func TestReaddressedMessages(t *testing.T) {
+	for name, s := range shapes {
+		r := testRig(t, s, lcore.IBToRoCE, 64)
+		t.Run(name, func(t *testing.T) {
+			run(t, r, r.lanes[0].worker())
+			from, to := map[netip.Addr]int{}, map[any]int{}
+			for _, p := range frames(t, r.lanes[0]) {
+				from[p.SrcIP]++
+				to[[2]any{p.DstIP, p.DestQP}]++
+				if p.SrcQP != nodeQPN || p.QKey != ib.QKeyRDMAUDP || (p.Tag != nil) != (s.vlan != 0) {
+					t.Fatalf("%+v", p)
+				}
+			}
+			spread(t, "sources", len(from), s.nodes)
+			if s.multicast() {
+				spread(t, "groups", len(to), s.groups)
+			} else {
+				spread(t, "stand-ins", len(to), s.standIns())
+			}
+		})
+	}
+}
+
+// Floors and peer keep the packets good, too, and lose none.
+func TestLoops(t *testing.T) {
+	for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {
+		r := testRig(t, square(64), d, 256)
+		t.Run(d.String(), func(t *testing.T) {
+			l := r.lanes[0]
+			for _, make := range []func() (loop, error){
+				func() (loop, error) { return l.floor(readNothing) }, func() (loop, error) { return l.floor(readNarrow) }, l.peer,
+			} {
+				c, err := make()
+				if err != nil {
+					t.Fatal(err)
+				}
+				run(t, r, c)
+				if d == lcore.RoCEToIB {
+					frames(t, l)
+				}
+			}
+			frames(t, l) // the peer's
+			run(t, r, l.worker())
+			frames(t, l)
+		})
+	}
+}
+
+// In a table much larger than the ring, too, packets come everywhere: stand-ins remember that they were used.
+func TestStreamCoversTable(t *testing.T) {
+	const entries = 1 << 16
+	s := square(entries)
+	for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {
+		t.Run(d.String(), func(t *testing.T) {
+			r := testRig(t, s, d, 64)
+			w := r.lanes[0].worker()
+			for w.done() < 10*entries {
+				run(t, r, w)
+			}
+			used := 0
+			for i := range entries {
+				if r.tables.TakeUsed(s.hostIP(i), hostQPN) {
+					used++
+				}
+			}
+			if used < entries*99/100 { // chance would leave 3 of them out
+				t.Errorf("%d packets used %d stand-ins of %d", w.done(), used, entries)
+			}
+		})
+	}
+}
+
+// The steps of one packet of the ring take it everywhere, and are no short circle.
+func TestStreamIsLong(t *testing.T) {
+	s := square(1 << 20)
+	p := s.packet(0, 64)
+	all := s.layout().stream(p.AppendTo(nil), 1<<20-1, 1<<20-1)
+	seen := map[uint32]bool{}
+	at := uint32(0)
+	for i := range len(all) {
+		at ^= all[i*inFlight%len(all)].to
+		seen[at] = true
+	}
+	if want := len(all) * 9 / 10; len(seen) < want { // draws meet some places twice
+		t.Errorf("a packet came to %d places in %d trips, want %d", len(seen), len(all), want)
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"causeway/dpdk"
+	"causeway/lcore"
+	"causeway/perf/dut"
+	"causeway/perf/harness"
+	"causeway/perf/profile"
+	"causeway/perf/report"
+	"causeway/perf/trial"
+)
+
+// local builds devices in this process. It implements harness.Bench.
+type local struct {
+	eal        *dpdk.EAL
+	profile    *profile.Profile
+	workers    []uint // lcores
+	generators []uint
+	cpus       string
+	nice       int
+	workerCPU  int // of the first worker
+	memif      string
+	progress   func(done float64)
+}
+
+func newLocal(p *profile.Profile, nice int, workers, generators []int, progress func(float64)) (*local, error) {
+	memory := dut.Config{Queue: p.Device.Queue}.MemoryMiB(len(workers))
+	eal, err := dpdk.Init(dpdk.EALConfig{Name: "causeway-perf", Workers: append(append([]int(nil), workers...), generators...), MemoryMiB: memory})
+	if err != nil {
+		return nil, err
+	}
+	all := eal.WorkerLcores()
+	return &local{
+		eal: eal, profile: p, workers: all[:len(workers)], generators: all[len(workers):], progress: progress, nice: nice, workerCPU: workers[0],
+		cpus: fmt.Sprintf("workers on CPUs %v, generators on %v", workers, generators),
+	}, nil
+}
+
+func (l *local) close() error { return l.eal.Close() }
+
+func traffic(c profile.Case, groups int) dut.Traffic {
+	t := c.Traffic
+	return dut.Traffic{Payloads: c.Payload.Bytes, Flows: t.Flows, IP: t.IP, VLAN: t.VLAN, Groups: max(t.Groups, groups), Share: t.Share}
+}
+
+// Build implements harness.Bench.
+func (l *local) Build(c profile.Case, groups int) (harness.Built, error) {
+	if l.memif != "" {
+		return l.buildRemote(c)
+	}
+	d := &l.profile.Device
+	progress := l.progress
+	if d.Slice > 0 {
+		progress = nil // slices have their own
+	}
+	b, err := dut.New(dut.Config{
+		Workers: l.workers, Generators: l.generators, Traffic: traffic(c, groups), Queue: d.Queue, CheckEvery: d.CheckEvery,
+		Drain: d.Drain.D(), Progress: progress, Nice: l.nice,
+	})
+	if err != nil {
+		return harness.Built{}, err
+	}
+	if err := b.SetShare(c.Traffic.Groups, c.Traffic.Share); err != nil {
+		return harness.Built{}, errors.Join(err, b.Close())
+	}
+	return harness.Built{Groups: b, Close: b.Close}, nil
+}
+
+// Ceiling implements harness.Bench.
+func (l *local) Ceiling(ctx context.Context, p profile.Payload, d time.Duration) (c report.Ceiling, err error) {
+	loop, err := dut.NewLoop(l.generators[0], dut.Traffic{Payloads: p.Bytes, Flows: 1024, IP: []int{4}})
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, loop.Close()) }()
+	out := []trial.Direction{trial.RoCEToIB}
+	const floods = 16 // the best of which others disturbed least
+	c.Payload = p.Name
+	for range floods {
+		o, err := loop.Run(ctx, trial.At(out, trial.Flood, max(d/floods, 2*time.Millisecond)))
+		if err != nil {
+			return c, err
+		}
+		c.PPS = max(c.PPS, o.Rate(trial.RoCEToIB))
+	}
+	calm := trial.Sliced{Device: loop, Slice: 2 * time.Millisecond, Stall: harness.Stall}
+	latency, _, err := trial.LatencyAt(ctx, calm, out, c.PPS, []float64{0.1}, d, nil)
+	if err == nil {
+		c.Latency = latency[0]
+	}
+	return c, err
+}
+
+// version is the program's, set by the build; else what Go knows of the tree.
+var version string
+
+func (l *local) versions() map[string]string {
+	v := map[string]string{"Causeway": version, "DPDK": strings.TrimPrefix(dpdk.Version(), "DPDK "), "Go": runtime.Version(), "ICRC": lcore.ICRCVersion()}
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		v["Causeway"] = info.Main.Version
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v["Causeway"] = s.Value
+			}
+		}
+	}
+	return v
+}
+
+func (l *local) note() string { return l.eal.Note() }
+
+// sentence says what is measured.
+func (l *local) sentence() string {
+	if l.memif != "" {
+		return "the whole bridge, in a process of its own, over net_memif; its software subnet's nodes answer each message, and the way there and back is measured"
+	}
+	memory := "hugepages"
+	if l.eal.NoHuge() {
+		memory = "ordinary pages"
+	}
+	return fmt.Sprintf("the bridge's own workers, in the process of the generator, between ring ports and an IB door of rings, on %s; %s; queues of %d messages",
+		memory, l.cpus, l.profile.Device.Queue)
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"causeway/perf/report"
+	"causeway/perf/trial"
+)
+
+// DPDK starts once in a process: a measurement is run in one of its own, which is this test binary.
+func TestMain(m *testing.M) {
+	if args := os.Getenv("CAUSEWAY_PERF_ARGS"); args != "" {
+		os.Args = append([]string{"causeway-perf"}, strings.Fields(args)...)
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func program(t *testing.T, args string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "CAUSEWAY_PERF_ARGS="+args)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	if err := dispatch([]string{"help"}, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands() {
+		if !strings.Contains(out.String(), "  "+c.name+" ") {
+			t.Errorf("help does not tell of %s", c.name)
+		}
+		if c.name == "bench" {
+			continue // its flags end the process
+		}
+		if err := c.run([]string{"-h"}); !errors.Is(err, flag.ErrHelp) {
+			t.Errorf("%s -h: %v", c.name, err)
+		}
+	}
+	out.Reset()
+	if err := dispatch([]string{"fly"}, &out, &out); !errors.Is(err, errUsage) || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("%v: %s", err, &out)
+	}
+	if err := dispatch(nil, &out, &out); !errors.Is(err, errUsage) {
+		t.Errorf("no command: %v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	o := options{test: "latency", profile: "full", payload: "64,32+100,imix", direction: "both", traffic: "IPv6", trial: 5e6, yardsticks: "io", slice: 0}
+	p, err := o.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := p.Cases()
+	if len(c) != 3 || c[1].Name != "both IPv6 32+100 B" || !reflect.DeepEqual(p.Tests, []string{"latency"}) || p.Latency.Trial.D() != 5e6 ||
+		!reflect.DeepEqual(p.Yardsticks.Modes, []string{"io"}) {
+		t.Errorf("%d cases, tests %v, trial %v", len(c), p.Tests, p.Latency.Trial.D())
+	}
+	for want, o := range map[string]options{
+		"use a number of bytes":        {payload: "many"},
+		"a payload's bytes: 9":         {payload: "9"},
+		"there is no direction":        {direction: "up"},
+		"profile full has no traffic":  {traffic: "IPX"},
+		"there is no mode":             {yardsticks: "swap"},
+		"there is no profile \"nosuch": {profile: "nosuch"},
+	} {
+		if o.profile == "" {
+			o.profile = "full"
+		}
+		o.test, o.slice = "all", -1
+		if _, err := o.load(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	o := options{cpus: "4,5,6,7"}
+	w, g, err := o.places(2)
+	if err != nil || !reflect.DeepEqual(w, []int{4, 5}) || !reflect.DeepEqual(g, []int{6, 7}) {
+		t.Errorf("%v %v %v", w, g, err)
+	}
+	for _, bad := range []options{{cpus: "4"}, {cpus: "4,x,6,7"}} {
+		if _, _, err := bad.places(2); err == nil {
+			t.Errorf("%q was taken", bad.cpus)
+		}
+	}
+	if _, _, err := (&options{}).places(runtime.NumCPU()); err == nil {
+		t.Error("more workers and generators than CPUs")
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	for columns := 20; columns < 100; columns += 7 {
+		line := progressLine(columns, 0.5, "1s", "1/3 roce_to_ib IPv4 64 B", "throughput", "NDR 12.000 Mpps: passed")
+		if n := utf8.RuneCountInString(line); n > columns || !strings.HasPrefix(line, "████████░░░░░░░░") {
+			t.Errorf("%d columns: %d: %q", columns, n, line)
+		}
+	}
+}
+
+// Without a terminal there are whole lines, and no escape codes.
+func TestPlainProgress(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWatcher(f, false)
+	w.Case(1, 2, "a case")
+	w.Test("latency")
+	w.Progress(0.5)
+	w.Trial("latency", trial.Step{})
+	w.done()
+	b, err := os.ReadFile(f.Name())
+	if err != nil || string(b) != "0s  1/2 a case\n0s    latency\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// A measurement from end to end: the workers, the report, its page. How fast it is, is no test's business.
+func TestMeasure(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Fatal("two CPUs are needed: a worker's, and the generator's")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tiny.toml")
+	const text = `name = "tiny"
+tests = ["throughput", "latency", "multicast"]
+directions = ["both"]
+[[traffic]]
+ip = [4, 6]
+flows = 16
+[device]
+slice = "2ms"
+[throughput]
+trial = "4ms"
+max_pps = 20000
+pdr_loss = 0.5
+shortfall = 0.5
+resolution = 0.3
+retries = 5
+confirm = 0
+[latency]
+trial = "10ms"
+parts = [0.5]
+[multicast]
+groups = 4
+shares = [0.5]
+repetitions = 1
+pps = 10000
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, err := program(t, "all -profile "+file+" -out "+dir)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stdout, stderr)
+	}
+	r, err := report.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.Cases[0]
+	if c.PDR.PPS < 1000 || len(c.Latency) != 2 || c.Latency[0].Samples == 0 || c.Multicast.Join.N != 1 || r.Ceiling[0].PPS < 1e5 {
+		b, _ := json.MarshalIndent(r, "", " ")
+		t.Errorf("%s", b)
+	}
+	for _, s := range []string{"Throughput", "report: " + filepath.Join(dir, "report.html")} {
+		if !strings.Contains(stdout, s) {
+			t.Errorf("there is no %q in\n%s", s, stdout)
+		}
+	}
+	if stdout, stderr, err = program(t, "compare "+dir+" "+dir); err != nil || !strings.Contains(stdout, "1.000") {
+		t.Errorf("compare: %v\n%s%s", err, stdout, stderr)
+	}
+	if stdout, stderr, err = program(t, "report "+dir); err != nil || !strings.Contains(stdout, "PDR Mpps") {
+		t.Errorf("report: %v\n%s%s", err, stdout, stderr)
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"causeway/perf/dut"
+	"causeway/perf/harness"
+	"causeway/perf/report"
+	"causeway/perf/trial"
+)
+
+// yardsticks measures testpmd, DPDK's own forwarder, in each of the profile's modes, and Causeway, all over net_memif and
+// on the same CPUs: what a bridge that does nothing else would do.
+func (l *local) yardsticks(ctx context.Context, r *report.Report, w *watcher) error {
+	dir, err := os.MkdirTemp("", "causeway-perf")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // it is temporary
+	for _, p := range l.profile.Payloads {
+		w.Case(1, 1, "yardsticks "+p.Name)
+		t := dut.Traffic{Payloads: p.Bytes, Flows: 1024, IP: []int{4}}
+		own, err := l.overMemif(ctx, filepath.Join(dir, "causeway.sock"), t, w)
+		if err != nil {
+			return fmt.Errorf("causeway over memif: %w", err)
+		}
+		for _, mode := range l.profile.Yardsticks.Modes {
+			y, err := l.testpmd(ctx, filepath.Join(dir, mode+".sock"), mode, t, w)
+			if err != nil {
+				return fmt.Errorf("testpmd %s: %w", mode, err)
+			}
+			y.Payload, y.Causeway = p.Name, own
+			if y.PPS > 0 {
+				y.Ratio = own / y.PPS
+			}
+			r.Yardsticks = append(r.Yardsticks, y)
+		}
+	}
+	r.Method = append(r.Method, "Yardsticks: PDR of testpmd, which receives from a net_memif, changes headers as its mode says and sends to it again; "+
+		"and of Causeway, which receives from a net_memif and posts to its IB door. Generator and CPUs are the same.")
+	return nil
+}
+
+// find is the PDR of a device, RoCE to IB.
+func (l *local) find(ctx context.Context, dev trial.Device, what string, w *watcher) (trial.Throughput, error) {
+	t := &l.profile.Throughput
+	if slice := l.profile.Device.Slice.D(); slice > 0 {
+		dev = trial.Sliced{Device: dev, Slice: slice, Stall: time.Millisecond} // by memif a standstill cannot be seen from outside
+	}
+	s := trial.Search{
+		Directions: []trial.Direction{trial.RoCEToIB}, Trial: t.Trial.D(), Resolution: max(t.Resolution, 0.02), Retries: t.Retries, Shortfall: harness.Shortfall(l.profile),
+	}
+	return s.Find(ctx, dev, what, max(t.PDR, 0.001), 0, w.Trial)
+}
+
+func (l *local) overMemif(ctx context.Context, socket string, t dut.Traffic, w *watcher) (pps float64, err error) {
+	w.Test("Causeway over memif")
+	b, err := dut.New(dut.Config{
+		Workers: l.workers[:1], Generators: l.generators[:1], Traffic: t, Memif: socket, CheckEvery: l.profile.Device.CheckEvery,
+		Drain: l.profile.Device.Drain.D(), Progress: l.progress,
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	found, err := l.find(ctx, b, "Causeway", w)
+	return found.PPS, err
+}
+
+func (l *local) testpmd(ctx context.Context, socket, mode string, t dut.Traffic, w *watcher) (y report.Yardstick, err error) {
+	y.Name = "testpmd " + mode
+	w.Test(y.Name)
+	m, err := dut.NewMirror(l.generators[0], socket, t)
+	if err != nil {
+		return y, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	stop, err := startTestpmd(ctx, socket, mode, l.workerCPU)
+	if err != nil {
+		return y, err
+	}
+	err = m.WaitPeer(ctx)
+	if err == nil {
+		var found trial.Throughput
+		found, err = l.find(ctx, m, y.Name, w)
+		y.PPS, y.Loss, y.Limit = found.PPS, found.Allowed, found.Limit
+	}
+	if said := stop(); err != nil {
+		return y, fmt.Errorf("%w; testpmd said: %s", err, said)
+	}
+	return y, nil
+}
+
+// startTestpmd starts one on a CPU; stop ends it, and returns what it said.
+func startTestpmd(ctx context.Context, socket, mode string, cpu int) (stop func() string, err error) {
+	program, err := exec.LookPath("dpdk-testpmd")
+	if err != nil {
+		return nil, errors.New("there is no dpdk-testpmd: the package dpdk has it")
+	}
+	cmd := exec.CommandContext(ctx, program, "--no-huge", "-m", "256", "--no-pci", "--no-shconf", "--no-telemetry",
+		fmt.Sprintf("--file-prefix=causeway-testpmd-%d", os.Getpid()), fmt.Sprintf("--lcores=0@%d,1@%d", cpu, cpu), "--main-lcore=0",
+		"--vdev=net_memif0,role=client,socket-abstract=no,bsize=8192,socket="+socket,
+		"--", "--total-num-mbufs=8192", "--mbuf-size=8448", "--forward-mode="+mode, "--auto-start", "--nb-cores=1")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = 5 * time.Second
+	input, err := cmd.StdinPipe() // it ends when a line comes
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return func() string {
+		_, _ = io.WriteString(input, "\n") // it may have ended by itself
+		_ = input.Close()
+		done := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+		defer done.Stop()
+		_ = cmd.Wait() // its exit code says little
+		b := said.Bytes()
+		return string(b[max(0, len(b)-400):])
+	}, nil
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dut_test
+
+import (
+	"testing"
+	"time"
+
+	"causeway/perf/dut"
+	"causeway/perf/trial"
+)
+
+// Groups that are not joined are dropped by name, joined ones cross; joins and leaves are seen as they happen.
+func TestGroups(t *testing.T) {
+	b := build(t, dut.Traffic{Payloads: []int{64}, Flows: 8, IP: []int{4}, Groups: 6})
+	one := []trial.Direction{trial.RoCEToIB}
+	l := trial.At(one, 50000, 0)
+	l.Packets = 600
+	if err := b.SetGroups(6); err != nil {
+		t.Fatal(err)
+	}
+	o, err := b.Run(t.Context(), l)
+	if err != nil || o.Counts[0].Received != 600 || b.Missing() != 0 {
+		t.Errorf("all joined: %+v, %d missing, %v", o.Counts[0], b.Missing(), err)
+	}
+	if err := b.SetGroups(7); err == nil {
+		t.Error("more groups than it was built for")
+	}
+	long := trial.At(one, 20000, 200*time.Millisecond)
+	left, err := b.Leave(t.Context(), long, 5)
+	if err != nil || left > time.Second {
+		t.Errorf("leave: %v, %v", left, err)
+	}
+	if o, err = b.Run(t.Context(), l); err != nil || o.Drops["roce_to_ib.mc_unknown"] == 0 ||
+		o.Drops["roce_to_ib.mc_unknown"]+o.Counts[0].Received != 600 {
+		t.Errorf("one has left: %+v, drops %v, %v", o.Counts[0], o.Drops, err)
+	}
+	joined, err := b.Join(t.Context(), long, 5)
+	if err != nil || joined <= 0 || joined > time.Second {
+		t.Errorf("join: %v, %v", joined, err)
+	}
+	if _, err := b.Join(t.Context(), long, 5); err == nil {
+		t.Error("joined twice")
+	}
+}
+
+// Half of the messages go to groups, in both directions.
+func TestShare(t *testing.T) {
+	b := build(t, dut.Traffic{Payloads: []int{64}, Flows: 8, IP: []int{4}, Groups: 4})
+	if err := b.SetShare(4, 0.5); err != nil {
+		t.Fatal(err)
+	}
+	l := trial.At([]trial.Direction{trial.IBToRoCE}, 50000, 0)
+	l.Packets = 800
+	o, err := b.Run(t.Context(), l)
+	if err != nil || o.Counts[1].Received != 800 || b.Missing() != 0 {
+		t.Errorf("%+v, %d missing, %v", o.Counts[1], b.Missing(), err)
+	}
+	if err := b.SetShare(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if o, err = b.Run(t.Context(), l); err != nil || o.Counts[1].Received != 800 {
+		t.Errorf("none to groups: %+v, %v", o.Counts[1], err)
+	}
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes of messages: headers from the flow's template, the stamp, the ICRC. */
+#include "gen.h"
+
+#include <pthread.h>
+
+static uint8_t filler[GEN_MAX_PAYLOAD + 64];
+
+static void fill(void)
+{
+	for (unsigned i = 0; i < sizeof filler; i++)
+		filler[i] = (uint8_t)(i * 7 + (i >> 8) * 3 + 11);
+}
+
+const uint8_t *gen_filler(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, fill);
+	return filler;
+}
+
+/* The first bytes, up to the end of the stamp, are all that differs between the frames of a length. */
+static void put_icrc(const struct gen_flow *f, const uint8_t *head, uint8_t *payload)
+{
+	uint32_t first = icrc((enum icrc_kind)f->icrc, head + f->net, (uint32_t)(f->head_len - f->net) + GEN_STAMP);
+	uint32_t crc = gen_move(f->size, first) ^ f->size->rest;
+	uint8_t *end = payload + f->size->len;
+	memset(end, 0, f->size->pad);
+	memcpy(end + f->size->pad, &crc, sizeof crc);
+}
+
+void gen_make(struct gen_flow *f, uint8_t *payload, uint64_t tsc, uint32_t trial)
+{
+	uint8_t *head = payload - f->head_len;
+	uint64_t seq = f->next_seq++;
+	memcpy(head, f->head, f->head_len);
+	gen_stamp_put(payload, f->id, seq, tsc, trial);
+	if (f->from == GEN_IB)
+		return; /* pad and ICRC are the HCA's */
+	uint32_t psn = __builtin_bswap32((uint32_t)seq & 0xffffff);
+	memcpy(head + f->bth + 8, &psn, sizeof psn);
+	put_icrc(f, head, payload);
+}
+
+void gen_frame(struct gen_flow *f, uint8_t *out, uint64_t tsc, uint32_t trial)
+{
+	memcpy(out + f->head_len, gen_filler(), f->size->len);
+	gen_make(f, out + f->head_len, tsc, trial);
+}

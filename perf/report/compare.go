@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"causeway/perf/trial"
+)
+
+// Comparison is two reports side by side.
+type Comparison struct {
+	Before, After *Report
+	Rows          []Change
+	Differences   []string // of host, versions and profile, that make figures hard to compare
+	Unmatched     []string // cases that only one of them has
+}
+
+// Change is one figure of a case, in both.
+type Change struct {
+	Case, What, Unit string
+	Before, After    float64
+	MoreIsBetter     bool
+}
+
+// Ratio is After to Before; 0 when there is none.
+func (c Change) Ratio() float64 {
+	if c.Before == 0 {
+		return 0
+	}
+	return c.After / c.Before
+}
+
+// noise is what two runs of the same differ by: less is no change.
+const noise = 0.03
+
+// Word says what a change means.
+func (c Change) Word() string {
+	r := c.Ratio()
+	switch {
+	case r == 0 || r > 1-noise && r < 1+noise:
+		return ""
+	case (r > 1) == c.MoreIsBetter:
+		return "better"
+	}
+	return "worse"
+}
+
+// Compare matches cases by name.
+func Compare(before, after *Report) *Comparison {
+	c := &Comparison{Before: before, After: after}
+	old := map[string]*Case{}
+	for i := range before.Cases {
+		old[before.Cases[i].Name] = &before.Cases[i]
+	}
+	for i := range after.Cases {
+		now := &after.Cases[i]
+		was := old[now.Name]
+		if was == nil {
+			c.Unmatched = append(c.Unmatched, "only after: "+now.Name)
+			continue
+		}
+		delete(old, now.Name)
+		c.add(was, now)
+	}
+	for i := range before.Cases {
+		if name := before.Cases[i].Name; old[name] != nil {
+			c.Unmatched = append(c.Unmatched, "only before: "+name)
+		}
+	}
+	c.differences()
+	return c
+}
+
+func (c *Comparison) add(was, now *Case) {
+	change := func(what, unit string, before, after float64, more bool) {
+		c.Rows = append(c.Rows, Change{now.Name, what, unit, before, after, more})
+	}
+	if was.NDR != nil && now.NDR != nil {
+		change("NDR", "Mpps", was.NDR.TotalPPS/1e6, now.NDR.TotalPPS/1e6, true)
+	}
+	if was.PDR != nil && now.PDR != nil {
+		change("PDR", "Mpps", was.PDR.TotalPPS/1e6, now.PDR.TotalPPS/1e6, true)
+	}
+	for _, l := range now.Latency {
+		for _, k := range was.Latency {
+			if k.Direction != l.Direction || k.Part != l.Part {
+				continue
+			}
+			for _, p := range []float64{50, 99} {
+				x, y := value(k, p), value(l, p)
+				if x > 0 && y > 0 {
+					change(fmt.Sprintf("%s p%v at %.0f %%", l.Direction, p, l.Part*100), "µs", x/1e3, y/1e3, false)
+				}
+			}
+		}
+	}
+	if was.Burst != nil && now.Burst != nil {
+		change("burst", "packets", was.Burst.Mean, now.Burst.Mean, true)
+	}
+	if was.Multicast != nil && now.Multicast != nil {
+		change("groups", "", float64(was.Multicast.Capacity.Groups), float64(now.Multicast.Capacity.Groups), true)
+		change("join", "µs", float64(was.Multicast.Join.Avg)/1e3, float64(now.Multicast.Join.Avg)/1e3, false)
+	}
+}
+
+func value(l trial.Latency, p float64) float64 {
+	for i, x := range l.Percentile {
+		if x == p {
+			return float64(l.At[i])
+		}
+	}
+	return 0
+}
+
+func (c *Comparison) differences() {
+	b, a := c.Before, c.After
+	differ := func(what, before, after string) {
+		if before != after {
+			c.Differences = append(c.Differences, fmt.Sprintf("%s: %s before, %s after", what, before, after))
+		}
+	}
+	differ("CPU", b.Host.CPU, a.Host.CPU)
+	differ("CPUs", fmt.Sprint(b.Host.CPUs), fmt.Sprint(a.Host.CPUs))
+	differ("kernel", b.Host.Kernel, a.Host.Kernel)
+	differ("device", b.Device, a.Device)
+	for _, k := range []string{"Causeway", "DPDK", "Go", "ICRC"} {
+		differ(k, b.Versions[k], a.Versions[k])
+	}
+	differ("trial", b.Profile.Throughput.Trial.D().String(), a.Profile.Throughput.Trial.D().String())
+	differ("load of the machine before", b.Host.Load, a.Host.Load)
+}
+
+func (c *Comparison) table() table {
+	t := table{Title: "Changes", Head: []string{"case", "figure", "before", "after", "ratio", ""}}
+	for _, r := range c.Rows {
+		t.Rows = append(t.Rows, []string{
+			r.Case, r.What, fmt.Sprintf("%.3f %s", r.Before, r.Unit), fmt.Sprintf("%.3f %s", r.After, r.Unit), fmt.Sprintf("%.3f", r.Ratio()), r.Word(),
+		})
+	}
+	t.Note = fmt.Sprintf("Less than %.0f %% is called no change: two runs of the same differ by as much.", noise*100)
+	return t
+}
+
+// Text prints the comparison.
+func (c *Comparison) Text(w io.Writer) {
+	t := c.table()
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.Join(t.Head, "\t"))
+	for _, row := range t.Rows {
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	tw.Flush()
+	fmt.Fprintln(w, t.Note)
+	for _, s := range append(c.Differences, c.Unmatched...) {
+		fmt.Fprintln(w, s)
+	}
+}
+
+// SavePage writes the comparison as a page with a plot of the throughputs.
+func (c *Comparison) SavePage(name string) error {
+	v := view{
+		Title:   "Causeway: before and after",
+		Summary: fmt.Sprintf("Before: %s. After: %s.", c.Before.Started.Format("2006-01-02 15:04 MST"), c.After.Started.Format("2006-01-02 15:04 MST")),
+		Tables:  []table{c.table()}, Notes: append(append([]string(nil), c.Differences...), c.Unmatched...),
+	}
+	f, err := c.figure()
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		svg, err := f.svg()
+		if err != nil {
+			return err
+		}
+		v.Figures = []template.HTML{template.HTML(svg)} // as in SavePage of a report
+	}
+	return writePage(name, v)
+}
+
+// figure shows the throughputs of both, case by case; nil: there are none.
+func (c *Comparison) figure() (*figure, error) {
+	var cases []string
+	both := map[string][2]Change{}
+	for _, r := range c.Rows {
+		if r.What != "NDR" && r.What != "PDR" {
+			continue
+		}
+		b := both[r.Case]
+		if r.What == "NDR" {
+			cases = append(cases, r.Case)
+			b[0] = r
+		} else {
+			b[1] = r
+		}
+		both[r.Case] = b
+	}
+	if len(cases) == 0 {
+		return nil, nil
+	}
+	p, err := bars("PDR, and NDR as the darker part", "Mpps", cases, []string{"before", "after"}, func(kind, name string) (float64, float64) {
+		b := both[name]
+		if kind == "before" {
+			return b[1].Before, b[0].Before
+		}
+		return b[1].After, b[0].After
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.X.Label.Text = ""
+	if len(cases) > 4 { // names side by side would overlap
+		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.6, -1, -0.5
+	}
+	return &figure{"compare", "", p, fullWidth}, nil
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Host is the machine, as far as it matters to figures.
+type Host struct {
+	CPU        string `json:"cpu"`
+	CPUs       int    `json:"cpus"`
+	Caches     string `json:"caches,omitempty"`
+	Hypervisor bool   `json:"hypervisor"`
+	Kernel     string `json:"kernel"`
+	System     string `json:"system"`
+	MemoryMiB  int    `json:"memory_mib"`
+	Hugepages  string `json:"hugepages"`
+	Governor   string `json:"governor,omitempty"`
+	Isolated   string `json:"isolated_cpus,omitempty"`
+	Load       string `json:"load_before"` // averages over 1, 5 and 15 minutes before the run
+}
+
+// ThisHost describes the machine that the program runs on. What cannot be read stays empty.
+func ThisHost() Host {
+	info := read("/proc/cpuinfo")
+	h := Host{
+		CPU: field(info, "model name"), CPUs: runtime.NumCPU(), Caches: caches(), Kernel: kernel(),
+		Hypervisor: strings.Contains(" "+field(info, "flags")+" ", " hypervisor "),
+		System:     strings.Trim(equals(read("/etc/os-release"), "PRETTY_NAME"), `"`),
+		Governor:   read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+		Isolated:   read("/sys/devices/system/cpu/isolated"),
+		Load:       strings.Join(firstWords(read("/proc/loadavg"), 3), " "),
+	}
+	if h.CPU == "" {
+		h.CPU = runtime.GOARCH
+	}
+	memory := read("/proc/meminfo")
+	kB, _ := strconv.Atoi(strings.TrimSuffix(field(memory, "MemTotal"), " kB"))
+	h.MemoryMiB = kB / 1024
+	h.Hugepages = fmt.Sprintf("%s of %s free, %s each", field(memory, "HugePages_Free"), field(memory, "HugePages_Total"), field(memory, "Hugepagesize"))
+	return h
+}
+
+func read(name string) string {
+	b, _ := os.ReadFile(name)
+	return strings.TrimSpace(string(b))
+}
+
+// field returns what follows "name:" on the first line that begins so.
+func field(text, name string) string {
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+func equals(text, name string) string {
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(line, "="); ok && k == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+func firstWords(text string, n int) []string {
+	words := strings.Fields(text)
+	return words[:min(n, len(words))]
+}
+
+// caches lists the first CPU's, such as "L1d 48K, L2 2048K".
+func caches() string {
+	dirs, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*")
+	var out []string
+	for _, d := range dirs {
+		kind := map[string]string{"Data": "d", "Instruction": "i"}[read(filepath.Join(d, "type"))]
+		out = append(out, fmt.Sprintf("L%s%s %s", read(filepath.Join(d, "level")), kind, read(filepath.Join(d, "size"))))
+	}
+	return strings.Join(out, ", ")
+}
+
+func kernel() string {
+	var u syscall.Utsname
+	if syscall.Uname(&u) != nil {
+		return ""
+	}
+	var b []byte
+	for _, c := range u.Release {
+		if c == 0 {
+			break
+		}
+		b = append(b, byte(c))
+	}
+	return string(b)
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Parse(pageText))
+
+// view is what the page shows.
+type view struct {
+	Title   string
+	Summary string
+	Facts   [][2]string
+	Figures []template.HTML
+	Tables  []table
+	Method  []string
+	Notes   []string
+	Profile string
+}
+
+// SavePage writes report.html and the plots as PNG into a folder, and returns the page's name. The page needs no other
+// file.
+func (r *Report) SavePage(dir string) (string, error) {
+	figs, err := r.figures()
+	if err != nil {
+		return "", err
+	}
+	v := view{
+		Title:   "Causeway: " + r.Profile.Name,
+		Summary: fmt.Sprintf("%s. %s, %v.", r.Device, r.Started.Format("2006-01-02 15:04 MST"), time.Duration(r.Seconds*1e9).Round(time.Second)),
+		Facts:   r.facts(), Tables: r.tables(), Method: r.Method, Notes: r.allNotes(),
+	}
+	b, err := json.MarshalIndent(r.Profile, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("report: %w", err)
+	}
+	v.Profile = string(b)
+	for _, f := range figs {
+		svg, err := f.svg()
+		if err != nil {
+			return "", err
+		}
+		v.Figures = append(v.Figures, template.HTML(svg)) // our own, made of numbers; the names in it are escaped by its maker
+		picture, err := f.png()
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, f.name+".png"), picture, 0o644); err != nil {
+			return "", fmt.Errorf("report: %w", err)
+		}
+	}
+	return filepath.Join(dir, "report.html"), writePage(filepath.Join(dir, "report.html"), v)
+}
+
+func writePage(name string, v view) error {
+	var b bytes.Buffer
+	if err := page.Execute(&b, v); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// facts are host, versions and the like.
+func (r *Report) facts() [][2]string {
+	h := &r.Host
+	cpu := fmt.Sprintf("%s, %d CPUs", h.CPU, h.CPUs)
+	if h.Hypervisor {
+		cpu += ", virtual: others may share them"
+	}
+	out := [][2]string{
+		{"CPU", cpu}, {"Caches", h.Caches}, {"Memory", fmt.Sprintf("%d MiB; hugepages: %s", h.MemoryMiB, h.Hugepages)},
+		{"System", h.System + ", kernel " + h.Kernel}, {"CPU governor", h.Governor}, {"Isolated CPUs", h.Isolated},
+		{"Load before the run", h.Load}, {"Versions", r.versionLine()}, {"Command", strings.Join(r.Command, " ")},
+	}
+	var kept [][2]string
+	for _, f := range out {
+		if f[1] != "" {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}

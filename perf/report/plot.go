@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"causeway/perf/trial"
+)
+
+// figure is a plot and its name, which is also its file's.
+type figure struct {
+	name, caption string
+	plot          *plot.Plot
+	width         vg.Length
+}
+
+const (
+	height    = 8 * vg.Centimeter
+	fullWidth = 15.5 * vg.Centimeter // two fit side by side on a page
+)
+
+// The colours can be told apart by most of those who see fewer colours (Okabe and Ito).
+var colours = []color.RGBA{
+	{0, 114, 178, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {86, 180, 233, 255}, {213, 94, 0, 255},
+	{120, 120, 120, 255},
+}
+
+func newPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	sans := font.Font{Typeface: "Liberation", Variant: "Sans"}
+	for _, s := range []*draw.TextStyle{
+		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
+	} {
+		size := s.Font.Size
+		s.Font = sans
+		s.Font.Size = size
+	}
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Title.Padding = vg.Points(6)
+	p.Legend.Top = true
+	p.Legend.TextStyle.Font.Size = vg.Points(9)
+	p.Legend.Padding = vg.Points(2)
+	p.Legend.XOffs = vg.Points(-4)
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{230}, color.Gray{230}
+	p.Add(grid)
+	return p
+}
+
+// figures are the plots for which there is something to show.
+func (r *Report) figures() ([]figure, error) {
+	var out []figure
+	for _, f := range []func() ([]figure, error){r.throughputFigures, r.latencyFigures, r.lossFigure, r.soakFigures} {
+		figs, err := f()
+		if err != nil {
+			return nil, fmt.Errorf("report: plot: %w", err)
+		}
+		out = append(out, figs...)
+	}
+	return out, nil
+}
+
+// throughputFigures have a group of bars for each payload, in it a bar for each direction and traffic.
+func (r *Report) throughputFigures() ([]figure, error) {
+	var payloads, kinds []string
+	pdr := map[string]*Case{}
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		if c.PDR == nil || c.NDR == nil {
+			continue
+		}
+		kind := c.Direction + ", " + c.Traffic
+		if !slices.Contains(payloads, c.Payload) {
+			payloads = append(payloads, c.Payload)
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+		pdr[kind+c.Payload] = c
+	}
+	if len(kinds) == 0 {
+		return nil, nil
+	}
+	m, err := bars("Throughput: PDR, and NDR as the darker part", "Mpps", payloads, kinds, func(kind, payload string) (float64, float64) {
+		if c := pdr[kind+payload]; c != nil {
+			return c.PDR.TotalPPS / 1e6, c.NDR.TotalPPS / 1e6
+		}
+		return 0, 0
+	})
+	if err != nil {
+		return nil, err
+	}
+	g, err := bars("Throughput in payload", "Gbit/s", payloads, kinds, func(kind, payload string) (float64, float64) {
+		if c := pdr[kind+payload]; c != nil {
+			return c.Gbps(c.PDR.TotalPPS), c.Gbps(c.NDR.TotalPPS)
+		}
+		return 0, 0
+	})
+	return []figure{{"throughput-mpps", "", m, fullWidth}, {"throughput-gbps", "", g, fullWidth}}, err
+}
+
+// bars draws pairs of values: the lower one over the upper one, darker.
+func bars(title, unit string, groups, kinds []string, value func(kind, group string) (upper, lower float64)) (*plot.Plot, error) {
+	p := newPlot(title, "payload, bytes", unit)
+	width := min(vg.Points(28), fullWidth*0.7/vg.Length(len(groups)*len(kinds)))
+	for k, kind := range kinds {
+		upper, lower := plotter.Values{}, plotter.Values{}
+		for _, g := range groups {
+			u, l := value(kind, g)
+			upper, lower = append(upper, u), append(lower, l)
+		}
+		c := colours[k%len(colours)]
+		light := color.RGBA{mix(c.R), mix(c.G), mix(c.B), 255}
+		for _, layer := range []struct {
+			v plotter.Values
+			c color.Color
+		}{{upper, light}, {lower, c}} {
+			b, err := plotter.NewBarChart(layer.v, width)
+			if err != nil {
+				return nil, err
+			}
+			b.Color, b.LineStyle.Width = layer.c, 0
+			b.Offset = width * (vg.Length(k) - vg.Length(len(kinds)-1)/2)
+			p.Add(b)
+			if layer.c == c {
+				p.Legend.Add(kind, b)
+			}
+		}
+	}
+	p.NominalX(groups...)
+	p.X.Min, p.X.Max, p.Y.Min = -0.5, float64(len(groups))-0.5, 0
+	p.Y.Max *= 1.05 + 0.09*float64(len(kinds)) // room for the legend
+	return p, nil
+}
+
+func mix(c uint8) uint8 { return uint8((int(c) + 2*255) / 3) }
+
+// latencyFigures have a line for each load, over percentiles by their nines.
+func (r *Report) latencyFigures() ([]figure, error) {
+	var out []figure
+	for i, c := range r.Cases {
+		if len(c.Latency) == 0 {
+			continue
+		}
+		p := newPlot("Latency: "+c.Name, "percentile", "µs")
+		p.X.Tick.Marker, p.Y.Scale, p.Y.Tick.Marker = nines{}, plot.LogScale{}, plot.LogTicks{Prec: -1}
+		p.Legend.Left = true
+		lines := 0
+		for k, l := range c.Latency {
+			var xy plotter.XYs
+			for j, q := range l.Percentile {
+				xy = append(xy, plotter.XY{X: ninesOf(q), Y: float64(l.At[j]) / 1e3})
+			}
+			if len(xy) < 2 {
+				continue
+			}
+			if err := addLine(p, xy, k, fmt.Sprintf("%s at %.0f %%", l.Direction, l.Part*100)); err != nil {
+				return nil, err
+			}
+			lines++
+		}
+		p.Y.Max *= 4 // room for the legend
+		if lines > 0 {
+			out = append(out, figure{fmt.Sprintf("latency-%02d", i+1), c.Name, p, 0.63 * fullWidth})
+		}
+	}
+	return out, nil
+}
+
+func addLine(p *plot.Plot, xy plotter.XYs, k int, name string) error {
+	line, points, err := plotter.NewLinePoints(xy)
+	if err != nil {
+		return err
+	}
+	c := colours[k%len(colours)]
+	line.Color, line.Width, points.Color, points.Shape, points.Radius = c, vg.Points(1.5), c, draw.CircleGlyph{}, vg.Points(2)
+	p.Add(line, points)
+	p.Legend.Add(name, line)
+	return nil
+}
+
+// ninesOf is how many nines a percentile has: 1 for 90, 2 for 99.
+func ninesOf(p float64) float64 { return -math.Log10(1 - p/100) }
+
+// nines are an axis of them.
+type nines struct{}
+
+// Ticks implements plot.Ticker.
+func (nines) Ticks(least, most float64) []plot.Tick {
+	var out []plot.Tick
+	for _, p := range trial.Percentiles {
+		if x := ninesOf(p); x >= least-1e-9 && x <= most+1e-9 && p != 75 && p != 95 {
+			out = append(out, plot.Tick{Value: x, Label: strings.TrimSuffix(fmt.Sprint(p), ".0")})
+		}
+	}
+	return out
+}
+
+// lossFigure has a line for each case.
+func (r *Report) lossFigure() ([]figure, error) {
+	p := newPlot("Loss rate", "offered, Mpps in each direction", "lost, %")
+	p.Legend.Left = true
+	n := 0
+	for _, c := range r.Cases {
+		var xy plotter.XYs
+		for _, s := range c.Loss {
+			if s.Verdict == trial.Disturbed {
+				continue
+			}
+			xy = append(xy, plotter.XY{X: s.PPS / 1e6, Y: s.Loss * 100})
+		}
+		if len(xy) < 2 {
+			continue
+		}
+		if err := addLine(p, xy, n, c.Name); err != nil {
+			return nil, err
+		}
+		n++
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	p.Y.Min = 0
+	p.Y.Max = max(p.Y.Max*(1.1+0.08*float64(n)), 0.1) // room for the legend
+	return []figure{{"loss", "", p, fullWidth}}, nil
+}
+
+// soakFigures show percentiles and loss over time.
+func (r *Report) soakFigures() ([]figure, error) {
+	var out []figure
+	for i, c := range r.Cases {
+		if c.Soak == nil || len(c.Soak.Pieces) < 2 {
+			continue
+		}
+		p := newPlot("Soak: "+c.Name, "seconds", "µs")
+		var p50, p99 plotter.XYs
+		for _, s := range c.Soak.Pieces {
+			p50 = append(p50, plotter.XY{X: s.At, Y: float64(max(s.P50, 1)) / 1e3})
+			p99 = append(p99, plotter.XY{X: s.At, Y: float64(max(s.P99, 1)) / 1e3})
+		}
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		for k, xy := range []plotter.XYs{p50, p99} {
+			if err := addLine(p, xy, k, []string{"p50", "p99"}[k]); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, figure{fmt.Sprintf("soak-%02d", i+1), c.Name, p, 0.63 * fullWidth})
+	}
+	return out, nil
+}
+
+// svg draws for a page.
+func (f *figure) svg() (string, error) {
+	c := vgsvg.New(f.width, height)
+	f.plot.Draw(draw.New(c))
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return "", fmt.Errorf("report: plot %s: %w", f.name, err)
+	}
+	// Within a page there is neither an XML head nor a document type.
+	_, body, _ := strings.Cut(b.String(), "<svg")
+	return "<svg" + body, nil
+}
+
+// png draws a file for those who want one.
+func (f *figure) png() ([]byte, error) {
+	c := vgimg.NewWith(vgimg.UseWH(f.width, height), vgimg.UseDPI(150))
+	f.plot.Draw(draw.New(c))
+	var b bytes.Buffer
+	if _, err := (vgimg.PngCanvas{Canvas: c}).WriteTo(&b); err != nil {
+		return nil, fmt.Errorf("report: plot %s: %w", f.name, err)
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trial
+
+import (
+	"context"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Percentiles are those that a report has.
+var Percentiles = []float64{50, 75, 90, 95, 99, 99.9, 99.99, 99.999}
+
+// Latency is one direction's, at one load, in nanoseconds.
+type Latency struct {
+	Direction  string    `json:"direction"`
+	Part       float64   `json:"part"` // of the reference rate
+	PPS        float64   `json:"pps"`  // offered
+	Loss       float64   `json:"loss_ratio"`
+	Samples    int64     `json:"samples"`
+	Min        int64     `json:"min_ns"`
+	Mean       float64   `json:"mean_ns"`
+	Deviation  float64   `json:"stddev_ns"`
+	Max        int64     `json:"max_ns"`
+	Percentile []float64 `json:"percentiles"`
+	At         []int64   `json:"at_ns"` // at those percentiles
+}
+
+// LatencyAt measures at parts of a rate.
+func LatencyAt(ctx context.Context, dev Device, directions []Direction, pps float64, parts []float64, d time.Duration, observe Observer) ([]Latency, []Step, error) {
+	var out []Latency
+	var steps []Step
+	for _, part := range parts {
+		l := At(directions, pps*part, d)
+		o, err := runCalm(ctx, dev, l)
+		if err != nil {
+			return out, steps, err
+		}
+		s := stepOf(l, o, verdictOf(o))
+		steps = append(steps, s)
+		observe.tell("latency", s)
+		for _, dir := range directions {
+			x := Summary(o.Latency[dir])
+			x.Direction, x.Part, x.PPS, x.Loss = dir.String(), part, o.OfferedRate(dir), o.Counts[dir].LossRatio()
+			out = append(out, x)
+		}
+	}
+	return out, steps, nil
+}
+
+// verdictOf is of a trial in which loss is no failure.
+func verdictOf(o Outcome) string {
+	switch {
+	case faults(o) != "":
+		return Faulty
+	case o.LossRatio() > 0:
+		return unlessDisturbed(o, Informs)
+	}
+	return Informs
+}
+
+// runCalm runs a trial, and a few more times if others had the CPUs while it lost something.
+func runCalm(ctx context.Context, dev Device, l Load) (o Outcome, err error) {
+	for range 3 {
+		if o, err = dev.Run(ctx, l); err != nil || verdictOf(o) != Disturbed {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// Summary takes a histogram of nanoseconds down to its percentiles. A percentile that has less than one sample above
+// it is the maximum, and left out.
+func Summary(h *hdrhistogram.Histogram) Latency {
+	var x Latency
+	if h == nil || h.TotalCount() == 0 {
+		return x
+	}
+	x.Samples, x.Min, x.Mean, x.Deviation, x.Max = h.TotalCount(), h.Min(), h.Mean(), h.StdDev(), h.Max()
+	for _, p := range Percentiles {
+		if float64(x.Samples)*(100-p)/100 < 1-1e-9 {
+			break
+		}
+		x.Percentile = append(x.Percentile, p)
+		x.At = append(x.At, min(h.ValueAtQuantile(p), x.Max))
+	}
+	return x
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trial measures a device by trials, each of which offers a load and counts what comes of it.
+//
+//	Device ◀─ Load ─ trial ─▶ Outcome        throughput   binary search for the largest load with little or no loss
+//	                                         latency      percentiles at parts of that
+//	                                         loss         by load, from the top down
+//	                                         burst        the longest that is taken whole
+//	                                         soak         long, in pieces
+//	                                         multicast    groups, joins, leaves, mixed with unicast
+//
+// The methods are those of RFC 2544, RFC 9004, RFC 3918 and ETSI GS NFV-TST 009. Nothing here knows what the device
+// is: tests have a simulated one.
+package trial
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Direction is from which fabric to which.
+type Direction int
+
+// The directions, numbered as the packet path numbers them.
+const (
+	RoCEToIB Direction = iota
+	IBToRoCE
+	Directions
+)
+
+// String returns the name that reports and profiles use.
+func (d Direction) String() string { return [...]string{"roce_to_ib", "ib_to_roce"}[d] }
+
+// Flood is a rate: as fast as the generator can.
+var Flood = math.Inf(1)
+
+// Load is what a trial offers.
+type Load struct {
+	PPS      [Directions]float64 // packets a second; 0: silence
+	Packets  uint64              // of each direction, after which it ends; 0: Duration says when
+	Duration time.Duration
+}
+
+// At is the same rate in each of the directions, for a time.
+func At(directions []Direction, pps float64, d time.Duration) Load {
+	l := Load{Duration: d}
+	for _, dir := range directions {
+		l.PPS[dir] = pps
+	}
+	return l
+}
+
+// Counts are those of one direction of a trial.
+type Counts struct {
+	Offered      uint64        `json:"offered"`
+	Refused      uint64        `json:"refused"` // the device's queue was full: lost, like a card's missed packets
+	Received     uint64        `json:"received"`
+	Bytes        uint64        `json:"payload_bytes"` // of those received
+	Reordered    uint64        `json:"reordered"`     // received after a later one of their flow
+	Duplicates   uint64        `json:"duplicates"`
+	Stale        uint64        `json:"stale"` // too late to tell
+	Corrupted    uint64        `json:"corrupted"`
+	Misdelivered uint64        `json:"misdelivered"`
+	Checked      uint64        `json:"checked"`    // read to the last byte
+	Skipped      time.Duration `json:"skipped_ns"` // the generator was away, or too slow
+}
+
+// Lost is what was offered and never came.
+func (c Counts) Lost() uint64 { return c.Offered - min(c.Offered, c.Received) }
+
+// LossRatio is Lost of Offered.
+func (c Counts) LossRatio() float64 {
+	if c.Offered == 0 {
+		return 0
+	}
+	return float64(c.Lost()) / float64(c.Offered)
+}
+
+// Add adds what another trial, or another generator, counted.
+func (c *Counts) Add(o Counts) {
+	c.Offered += o.Offered
+	c.Refused += o.Refused
+	c.Received += o.Received
+	c.Bytes += o.Bytes
+	c.Reordered += o.Reordered
+	c.Duplicates += o.Duplicates
+	c.Stale += o.Stale
+	c.Corrupted += o.Corrupted
+	c.Misdelivered += o.Misdelivered
+	c.Checked += o.Checked
+	c.Skipped += o.Skipped
+}
+
+// Outcome is what came of a load.
+type Outcome struct {
+	Elapsed time.Duration // of sending
+	Counts  [Directions]Counts
+	Latency [Directions]*hdrhistogram.Histogram // nanoseconds; nil: none was recorded
+	Foreign uint64                              // arrived without a stamp, or with a damaged one
+	Other   uint64                              // arrived, and are no RoCE: what a bridge says for itself, such as ARP
+	Stray   uint64                              // of an earlier trial
+	Starved uint64                              // the generator had no buffer for as many
+	Drops   map[string]uint64                   // what the device says that it dropped, by reason
+	// Disturbed is for how long the device's and the generator's threads were ready to run and other programs had their CPUs.
+	Disturbed time.Duration
+	// Away is the longest time that the generator was away from its loop; Silence the longest in which messages waited at the
+	// device's way in and none came out.
+	Away, Silence time.Duration
+	// Discarded is for how long trials were run that did not count; see Sliced.
+	Discarded time.Duration
+}
+
+// Rate returns packets received a second in a direction.
+func (o Outcome) Rate(d Direction) float64 { return perSecond(o.Counts[d].Received, o.Elapsed) }
+
+// OfferedRate returns packets offered a second in a direction.
+func (o Outcome) OfferedRate(d Direction) float64 { return perSecond(o.Counts[d].Offered, o.Elapsed) }
+
+// LossRatio is the largest of the directions'.
+func (o Outcome) LossRatio() float64 {
+	var worst float64
+	for _, c := range o.Counts {
+		worst = max(worst, c.LossRatio())
+	}
+	return worst
+}
+
+func perSecond(n uint64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+// Device is what is measured, with a generator around it.
+type Device interface {
+	// Run runs one trial to its end, with all that is inside taken out.
+	Run(ctx context.Context, l Load) (Outcome, error)
+}
+
+// Step is one trial of a test, for the report.
+type Step struct {
+	PPS      float64           `json:"pps"` // wanted, of each direction
+	Packets  uint64            `json:"packets,omitempty"`
+	Seconds  float64           `json:"seconds"`
+	Loss     float64           `json:"loss_ratio"`
+	Verdict  string            `json:"verdict"`
+	Counts   map[string]Counts `json:"counts"`
+	Foreign  uint64            `json:"foreign,omitempty"`
+	Stray    uint64            `json:"stray,omitempty"`
+	Starved  uint64            `json:"starved,omitempty"`
+	Drops    map[string]uint64 `json:"drops,omitempty"`
+	Received float64           `json:"received_pps"` // all directions together
+	// Disturbed is for how long others had the CPUs, in seconds.
+	Disturbed float64 `json:"disturbed_seconds,omitempty"`
+	Discarded float64 `json:"discarded_seconds,omitempty"` // of slices that did not count
+	Away      float64 `json:"longest_away_seconds"`        // of the generator
+	Silence   float64 `json:"longest_silence_seconds"`     // of the device
+}
+
+// Verdicts of a step.
+const (
+	Passed     = "passed"
+	Lossy      = "loss"
+	Disturbed  = "disturbed"          // failed, while others had the CPUs: it says nothing of the device
+	TooSlow    = "generator too slow" // less than the load was offered: it says nothing of the device
+	Faulty     = "faults"             // corrupted, misdelivered, duplicated or foreign: never acceptable
+	Informs    = "informs"            // no verdict was asked for
+	maxPackets = 1 << 40
+)
+
+func stepOf(l Load, o Outcome, verdict string) Step {
+	s := Step{
+		PPS: rateOf(l), Packets: l.Packets, Seconds: o.Elapsed.Seconds(), Loss: o.LossRatio(), Verdict: verdict,
+		Counts: map[string]Counts{}, Foreign: o.Foreign, Stray: o.Stray, Starved: o.Starved, Drops: o.Drops, Disturbed: o.Disturbed.Seconds(),
+		Discarded: o.Discarded.Seconds(), Away: o.Away.Seconds(), Silence: o.Silence.Seconds(),
+	}
+	for d := range Directions {
+		if l.PPS[d] > 0 {
+			s.Counts[d.String()] = o.Counts[d]
+			s.Received += o.Rate(d)
+		}
+	}
+	if math.IsInf(s.PPS, 1) {
+		s.PPS = 0
+		for d := range Directions {
+			s.PPS = max(s.PPS, o.OfferedRate(d))
+		}
+	}
+	return s
+}
+
+func rateOf(l Load) float64 { return max(l.PPS[RoCEToIB], l.PPS[IBToRoCE]) }
+
+// faults says what a device must never do, "" if it did nothing of it. Reordering is none: UD allows it, and it is
+// reported.
+func faults(o Outcome) string {
+	for d, c := range o.Counts {
+		switch {
+		case c.Corrupted > 0:
+			return fmt.Sprintf("%v: %d messages corrupted", Direction(d), c.Corrupted)
+		case c.Misdelivered > 0:
+			return fmt.Sprintf("%v: %d messages misdelivered", Direction(d), c.Misdelivered)
+		case c.Duplicates > 0:
+			return fmt.Sprintf("%v: %d messages duplicated", Direction(d), c.Duplicates)
+		}
+	}
+	if o.Foreign > 0 {
+		return fmt.Sprintf("%d messages arrived without a readable stamp", o.Foreign)
+	}
+	return ""
+}
+
+// Observer hears of each trial as it ends; a nil one does not.
+type Observer func(what string, s Step)
+
+func (f Observer) tell(what string, s Step) {
+	if f != nil {
+		f(what, s)
+	}
+}
+
+// Merge adds what came of the same load at another generator.
+func (o *Outcome) Merge(other Outcome) {
+	o.Elapsed = max(o.Elapsed, other.Elapsed)
+	o.Foreign += other.Foreign
+	o.Other += other.Other
+	o.Stray += other.Stray
+	o.Starved += other.Starved
+	o.Disturbed += other.Disturbed
+	o.Away, o.Silence = max(o.Away, other.Away), max(o.Silence, other.Silence)
+	o.Discarded += other.Discarded
+	for d := range o.Counts {
+		o.Counts[d].Add(other.Counts[d])
+		switch {
+		case o.Latency[d] == nil:
+			o.Latency[d] = other.Latency[d]
+		case other.Latency[d] != nil:
+			o.Latency[d].Merge(other.Latency[d])
+		}
+	}
+}

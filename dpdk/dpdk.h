@@ -40,6 +40,7 @@ int dpdk_netdev_set_mtu(const char *interface, int mtu);
 int dpdk_mempool_create(const char *name, unsigned n, uint16_t priv, uint16_t data_room, struct rte_mempool **out);
 void dpdk_mempool_free(struct rte_mempool *pool);
 unsigned dpdk_mempool_in_use(struct rte_mempool *pool);
+uint64_t dpdk_mempool_bytes(const struct rte_mempool *pool);
 unsigned dpdk_mempool_data_room(struct rte_mempool *pool);
 
 /* A new mbuf that holds a copy of len bytes; NULL when the pool is empty or the bytes do not fit. */

@@ -29,6 +29,11 @@ void dpdk_mempool_free(struct rte_mempool *pool)
 	rte_mempool_free(pool);
 }
 
+uint64_t dpdk_mempool_bytes(const struct rte_mempool *pool)
+{
+	return (uint64_t)pool->size * (pool->header_size + pool->elt_size + pool->trailer_size);
+}
+
 unsigned dpdk_mempool_in_use(struct rte_mempool *pool)
 {
 	return rte_mempool_in_use_count(pool);

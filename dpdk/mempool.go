@@ -69,6 +69,9 @@ func noRoom(err error, n, size int) error {
 // Size is the number of mbufs, in use or not.
 func (m *Mempool) Size() int { return m.n }
 
+// Bytes is the memory that its mbufs take.
+func (m *Mempool) Bytes() int { return int(C.dpdk_mempool_bytes(m.p)) }
+
 // DataRoom is what NewMempool was told.
 func (m *Mempool) DataRoom() int { return m.room }
 

@@ -195,7 +195,7 @@ static inline struct icrc_job write_headers(struct worker *w, struct message *g)
 	uint8_t *payload = rte_pktmbuf_mtod_offset(m, uint8_t *, IB_GRH_LEN);
 	unsigned pad = -g->payload_len & 3u;
 	uint8_t *end = payload + g->payload_len;
-	memset(end, 0, pad);
+	memcpy(end, (const uint32_t[]){0}, 4); /* the ICRC has room for what is more than the pad */
 	end += pad;
 
 	uint8_t *transport = put_transport(w, g, payload, pad);

@@ -73,6 +73,17 @@ func checkOwn(t *testing.T, s *Tables, lid ib.LID, own string) {
 	}
 }
 
+// A million entries of a shelf take 128 MiB at most, tags and what the writer needs included.
+func TestBytes(t *testing.T) {
+	const million = 1_000_000
+	one := newTables(t, Config{MaxHosts: 1, MaxStandIns: 1, MaxNodes: 1, MaxGroups: 1}).Bytes()
+	many := newTables(t, Config{MaxHosts: million, MaxStandIns: 1, MaxNodes: 1, MaxGroups: 1}).Bytes()
+	t.Logf("a shelf of a million: %.1f MiB", float64(many-one)/(1<<20))
+	if many-one > 128<<20 || many-one < million*64 {
+		t.Errorf("%d bytes for a million entries", many-one)
+	}
+}
+
 // There is room for as many as verbs can name, besides all nodes.
 func TestManyOwn(t *testing.T) {
 	s := newTables(t, Config{MaxNodes: 4})

@@ -18,12 +18,27 @@ type Stats struct {
 	At      [9]int // entries that live so many steps from their home bucket
 }
 
+// Bytes is the memory that all shelves take when they are full, and that is reserved for them. What management keeps in Go
+// comes on top.
+func (t *Tables) Bytes() int {
+	sum := 0
+	for _, table := range t.shelves() {
+		sum += int(C.table_bytes(table))
+	}
+	return sum
+}
+
+func (t *Tables) shelves() map[string]*C.struct_table {
+	return map[string]*C.struct_table{
+		"hosts": &t.c.hosts, "standins": &t.c.standins, "nodes": &t.c.nodes, "groups": &t.c.groups, "standin_qps": &t.c.standin_qps,
+		"sources": &t.c.sources, "mgids": &t.c.mgids,
+	}
+}
+
 // Stats returns the counts of each shelf. It walks them all: for a console, not for a loop.
 func (t *Tables) Stats() map[string]Stats {
 	m := map[string]Stats{}
-	for name, table := range map[string]*C.struct_table{"hosts": &t.c.hosts, "standins": &t.c.standins,
-		"nodes": &t.c.nodes, "groups": &t.c.groups, "standin_qps": &t.c.standin_qps,
-		"sources": &t.c.sources, "mgids": &t.c.mgids} {
+	for name, table := range t.shelves() {
 		c := C.table_stats(table)
 		s := Stats{Entries: int(c.entries), Retired: int(c.retired), Free: int(c.free), Slots: int(c.slots), Buckets: int(c.buckets), Arrays: int(c.arrays)}
 		for i := range s.At {

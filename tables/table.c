@@ -110,6 +110,14 @@ int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const 
 	return 0;
 }
 
+uint64_t table_bytes(const struct table *t)
+{
+	const struct table_writer *w = t->writer;
+	uint64_t each = TABLE_ENTRY + sizeof(w->free[0]) + sizeof(w->retired[0]);
+
+	return w->slots * each + (sizeof(struct table_bucket) << (w->log2_max - LOG2_SPARE));
+}
+
 void table_fini(struct table *t)
 {
 	struct table_writer *w = t->writer;

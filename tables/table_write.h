@@ -36,6 +36,9 @@ struct table_stats {
 /* Makes an empty table for at most slots entries, counting retired ones. seed is random. Returns 0 or -ENOMEM. */
 int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const uint64_t seed[TABLE_SEED]);
 
+/* The memory that the table takes when it is full, bytes. */
+uint64_t table_bytes(const struct table *t);
+
 /* Frees everything; no reader may be left. Works on a zeroed table, too. */
 void table_fini(struct table *t);
 

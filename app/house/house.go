@@ -100,6 +100,9 @@ func Build(cfg *config.Config, o Options) (*House, error) {
 			return nil, errors.Join(err, h.takeDown())
 		}
 	}
+	const mib = 1 << 20
+	h.log.Info("sizes", "packets_mib", h.pool.Bytes()/mib, "packets", h.pool.Size(), "tables_mib_when_full", h.tables.Bytes()/mib,
+		"standins", h.cfg.Workers.Standins, "hosts", h.cfg.Workers.Hosts)
 	return h, nil
 }
 

@@ -165,6 +165,7 @@ func (c *Command) Await(ctx context.Context, match func(line string) bool) (stri
 		}
 		select {
 		case <-grown:
+		case <-c.done: // it may have ended since, and then grown is a channel that nobody closes any more
 		case <-c.client.gone:
 			return "", fmt.Errorf("%q: the guest is gone: %w", c.line, c.client.err)
 		case <-ctx.Done():

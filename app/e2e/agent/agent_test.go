@@ -82,6 +82,19 @@ func TestAwait(t *testing.T) {
 	}
 }
 
+// A command may end at any moment while somebody awaits a line of it: he must learn of it.
+func TestAwaitAtTheEnd(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 20_000 {
+		cmd := &Command{client: &Client{gone: make(chan struct{})}, grown: make(chan struct{}), done: make(chan struct{})}
+		go cmd.take(report{Exit: new(int)})
+		if _, err := cmd.AwaitText(ctx, "never"); err == nil || !strings.Contains(err.Error(), "ended with 0") {
+			t.Fatalf("a command that ends meanwhile: %v", err)
+		}
+	}
+}
+
 func TestContextEndsCommand(t *testing.T) {
 	c := connect(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

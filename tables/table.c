@@ -11,42 +11,14 @@
 
 #include "table_map.h"
 #include "table_write.h"
+#include "table_writer.h"
 
 enum {
 	NIBBLE_MAX = 15, /* keys of one home that may live d steps from it */
-	ARRAYS = 32,     /* an array only ever doubles, so there are never more to retire */
 	LOG2_SPARE = 3,  /* doublings beyond what the entries need, before giving up on a key */
 };
 
 #define NO_SLOT UINT32_MAX /* nothing was replaced */
-
-struct retired_slot {
-	uint64_t token;
-	uint32_t slot;
-};
-
-struct retired_array {
-	uint64_t token;
-	uint64_t array;
-};
-
-struct table_writer {
-	struct rte_rcu_qsbr *rcu;
-	uint32_t slots;
-	uint32_t entries;
-	uint32_t touched; /* slots from here on were never used */
-	unsigned log2_max;
-
-	uint32_t *free; /* a stack of slots */
-	uint32_t free_n;
-
-	struct retired_slot *retired; /* a ring of slots elements, oldest first: a slot is in it at most once */
-	uint32_t retired_first;
-	uint32_t retired_n;
-
-	struct retired_array arrays[ARRAYS];
-	unsigned arrays_n;
-};
 
 /* Where a key lives, or may live. */
 struct place {

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the writer knows of a table, beside what its readers see. */
+#ifndef CAUSEWAY_TABLE_WRITER_H
+#define CAUSEWAY_TABLE_WRITER_H
+
+#include <stdint.h>
+
+struct rte_rcu_qsbr;
+
+enum { ARRAYS = 32 }; /* an array only ever doubles, so there are never more to retire */
+
+struct retired_slot {
+	uint64_t token;
+	uint32_t slot;
+};
+
+struct retired_array {
+	uint64_t token;
+	uint64_t array;
+};
+
+struct table_writer {
+	struct rte_rcu_qsbr *rcu;
+	uint32_t slots;
+	uint32_t entries;
+	uint32_t touched; /* slots from here on were never used */
+	unsigned log2_max;
+
+	uint32_t *free; /* a stack of slots */
+	uint32_t free_n;
+
+	struct retired_slot *retired; /* a ring of slots elements, oldest first: a slot is in it at most once */
+	uint32_t retired_first;
+	uint32_t retired_n;
+
+	struct retired_array arrays[ARRAYS];
+	unsigned arrays_n;
+};
+
+#endif

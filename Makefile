@@ -9,6 +9,12 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(or $(PATH),/usr/sbin:/usr/bin:/sbin:/bin):/usr/local/go/bin
 export HOME := $(or $(HOME),$(shell getent passwd $$(id -u) | cut -d: -f6))
 
+# Go rebuilds a package when its own folder changes, not when a header that it includes from another one does. So what
+# all headers contain is part of the flags.
+HEADERS := $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.h' -o -name '*.def' \) -print0 | \
+	LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c1-12)
+export CGO_CFLAGS := $(or $(CGO_CFLAGS),-g -O2) -DCAUSEWAY_HEADERS=0x$(HEADERS)
+
 GO_NEEDED := 1.26
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME ?= 10s
@@ -19,15 +25,17 @@ BENCH ?=
 PROGRAMS := bin/causeway $(if $(wildcard perf/causeway-perf/*.go),bin/causeway-perf)
 
 # Packages whose goroutines the race detector watches: those without C, and those that have C only below them.
-RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./lcore/frame/... ./lcore/manage/... ./app/demo ./app/web ./perf/trial ./perf/profile ./perf/report
+RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/demo ./app/web ./perf/trial ./perf/profile ./perf/report
 
 C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
 
-# Debian 12's packages: to build; to check and to fuzz C; for tests that ask tshark; for the guests.
+# Debian 12's packages: to build; to check and to fuzz C; for tests that ask tshark; a subnet manager and a simulated
+# subnet for it; for the guests. On a machine with InfiniBand, opensm's package starts an SM: disable it there.
 PACKAGES := \
 	build-essential pkg-config libdpdk-dev dpdk libibverbs-dev librdmacm-dev ca-certificates \
 	clang clang-format libclang-rt-14-dev \
 	tshark tcpdump jq python3 lua5.4 \
+	opensm ibsim-utils \
 	qemu-system-x86 iproute2 procps xz-utils busybox-static
 
 ##@ Use

@@ -93,6 +93,9 @@ func (b *Bench) Police(id int, rate uint64) {
 	}
 }
 
+// Pointer returns the struct worker, for C.
+func (w *Worker) Pointer() unsafe.Pointer { return unsafe.Pointer(w.c) }
+
 // Group returns what this worker carried for the group with this id.
 func (w *Worker) Group(id int) GroupCounters {
 	g := (*C.struct_group_counters)(unsafe.Add(unsafe.Pointer(w.c.groups), id*C.sizeof_struct_group_counters))

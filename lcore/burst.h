@@ -10,11 +10,16 @@
 #include <rte_mbuf.h>
 
 #include "icrc.h"
+#include "lookup.h"
+#include "words.h"
 #include "worker.h"
 
+/* A packet that parse.c has taken apart. */
 struct packet {
 	struct rte_mbuf *mbuf;
 	const uint8_t *payload;
+	const uint8_t *transport; /* BTH */
+	uint32_t transport_len;   /* from the BTH up to the ICRC, bytes */
 	uint32_t flow_label;
 	uint32_t dest_qpn;
 	uint32_t qkey;
@@ -24,53 +29,34 @@ struct packet {
 	uint8_t tclass;
 	uint8_t hop_limit;
 	bool multicast;
-	bool plain;         /* seen by plain.h, transport included; else by parse.c, and then what follows is valid */
-	bool control_group; /* a link-local group: crosses only if it is configured */
-	uint32_t transport_len;   /* from the BTH up to the ICRC, bytes */
-	const uint8_t *transport; /* BTH */
-	/* look-ups: of the stand-in by source address and QPN, of the node or group by destination address */
-	struct table_key from;
-	struct table_key to;
-	const struct standin_entry *standin;
-	const void *found; /* struct node_entry or struct group_entry */
-} __attribute__((aligned(64)));
+	bool control_group;    /* a link-local group: crosses only if it is configured */
+	struct table_key from; /* source address and QPN */
+	struct table_key to;   /* destination address */
+};
 
-_Static_assert(sizeof(struct packet) == 128, "two cache lines");
+/* What of a frame crosses. */
+struct cut {
+	uint16_t headers; /* bytes of the frame before the payload */
+	uint16_t payload_len;
+	bool plain; /* seen by plain.h, transport included; else by parse.c, which filled in other[] */
+};
 
 struct burst {
 	unsigned n;
-	unsigned multicasts; /* of them, those that go to a group */
-	bool plain;          /* all are */
-	struct packet packet[BURST];
+	bool plain; /* all are */
+	struct ib_send send[BURST];
+	struct cut cut[BURST];
 	struct icrc_job icrc[BURST];
-	struct table_step from[BURST], to[BURST]; /* the look-ups' ways */
+	struct lookup
+		lookup; /* of the stand-in by source address and QPN, of the node or group by destination address */
+	struct packet other[BURST]; /* of those that are not plain */
 };
-
-static inline uint16_t be16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] << 8 | p[1]);
-}
-
-static inline uint32_t be32(const uint8_t *p)
-{
-	uint32_t v;
-	memcpy(&v, p, 4);
-	return __builtin_bswap32(v);
-}
 
 /* The key of an IPv4 address, IPv4-mapped. In words, as which it is loaded again. */
 static inline void key_ipv4(struct table_key *k, uint32_t ip4)
 {
 	uint64_t words[2] = {0, (uint64_t)ip4 << 32 | 0xffff0000};
 	memcpy(k->addr, words, sizeof words);
-}
-
-/* A MAC address as a number, first byte highest. Reads 8 bytes. */
-static inline uint64_t mac48(const uint8_t *p)
-{
-	uint64_t v;
-	memcpy(&v, p, 8);
-	return __builtin_bswap64(v) >> 16;
 }
 
 /* Counts a packet out and frees it. */

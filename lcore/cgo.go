@@ -4,6 +4,6 @@ package lcore
 
 /*
 #cgo pkg-config: libdpdk
-#cgo CFLAGS: -O3 -g -std=gnu11 -Wall -Wextra -Werror -I${SRCDIR}/..
+#cgo CFLAGS: -O2 -g -std=gnu11 -Wall -Wextra -Werror -I${SRCDIR}/..
 */
 import "C"

@@ -5,6 +5,8 @@
  *
  *   Ethernet [802.1Q] IPv4|IPv6 UDP  BTH DETH [ImmDt] payload pad ICRC     RoCEv2
  *   Ethernet [802.1Q] GRH            BTH DETH [ImmDt] payload pad ICRC     RoCEv1
+ *
+ * Words of eight bytes do not care where one header ends and the next begins.
  */
 #ifndef CAUSEWAY_HEADERS_H
 #define CAUSEWAY_HEADERS_H
@@ -14,11 +16,16 @@
 enum {
 	ICRC_LEN = 4,
 	VLAN_LEN = 4,
+	UDP_LEN = 8,
+	UD_LEN = 12 + 8, /* BTH, DETH */
 	ROCE_PORT = 4791,
 	NEXT_BTH = 0x1b,
 	PROTO_UDP = 17,
 	ECN_MASK = 3,
 	ECN_CE = 3,
+	TYPE_IPV4 = 0x0800,
+	TYPE_IPV6 = 0x86dd,
+	TYPE_ROCE_V1 = 0x8915,
 };
 
 /* What the frame inherits from the message. */
@@ -27,27 +34,6 @@ struct inherited {
 	uint8_t hop_limit;
 	uint32_t flow_label;
 };
-
-static inline uint8_t *put16(uint8_t *p, uint16_t v)
-{
-	v = __builtin_bswap16(v);
-	memcpy(p, &v, 2);
-	return p;
-}
-
-static inline uint8_t *put32(uint8_t *p, uint32_t v)
-{
-	v = __builtin_bswap32(v);
-	memcpy(p, &v, 4);
-	return p;
-}
-
-static inline uint8_t *put64(uint8_t *p, uint64_t v)
-{
-	v = __builtin_bswap64(v);
-	memcpy(p, &v, 8);
-	return p;
-}
 
 /* The flow label of a pair of QPs, as Linux computes it (rdma_calc_flow_label): the same both ways. */
 static inline uint32_t flow_of(uint32_t a, uint32_t b)
@@ -59,9 +45,9 @@ static inline uint32_t flow_of(uint32_t a, uint32_t b)
 }
 
 /* The UDP source port of a flow (rdma_flow_label_to_udp_sport). */
-static inline uint16_t port_of(uint32_t flow)
+static inline uint32_t port_of(uint32_t flow)
 {
-	return (uint16_t)(((flow & 0x3fff) ^ (flow >> 14)) | 0xc000);
+	return ((flow & 0x3fff) ^ (flow >> 14)) | 0xc000;
 }
 
 /* Without a network header the service level is all that is known: it becomes the class selector. Hop limits
@@ -69,144 +55,148 @@ static inline uint16_t port_of(uint32_t flow)
 static inline struct inherited inherit(const struct bench *b, const struct message *g)
 {
 	struct inherited in = {.hop_limit = b->ttl, .flow_label = 0};
+	const uint8_t *area = area_of(g);
 	uint8_t hops = 0;
 	if (likely(g->header == HEADER_GRH)) {
-		uint32_t first = be32(g->area);
+		uint32_t first = be32(area);
 		in.tclass = (uint8_t)(first >> 20);
 		in.flow_label = first & 0xfffff;
-		hops = g->area[7];
+		hops = area[7];
 	} else if (g->header == HEADER_IPV4) {
-		in.tclass = g->area[21];
-		hops = g->area[28];
+		in.tclass = area[21];
+		hops = area[28];
 	} else {
-		in.tclass = (uint8_t)(b->dscp_of_sl[g->recv.sl & 15] << 2);
+		in.tclass = (uint8_t)(b->dscp_of_sl[g->recv->sl & 15] << 2);
 	}
 	if (hops >= 2)
 		in.hop_limit = hops - 1;
-	if (unlikely((g->recv.flags & IB_RECV_FECN) && (in.tclass & ECN_MASK)))
+	if (unlikely((g->recv->flags & IB_RECV_FECN) && (in.tclass & ECN_MASK)))
 		in.tclass |= ECN_CE;
 	return in;
 }
 
-/* BTH, DETH and immediate in front of the payload; returns where they start. */
-static inline uint8_t *put_transport(struct worker *w, const struct message *g, uint8_t *payload, unsigned pad)
+/* DETH and BTH, which end at p, and UDP's length and checksum, which share a word with the BTH. The checksum is 0: the
+ * ICRC covers more. Returns the BTH. */
+static inline uint8_t *put_transport(struct worker *w, const struct ib_recv *recv, const struct roce_peer *to,
+				     uint8_t *p, uint64_t flags)
 {
-	const struct ib_recv *r = &g->recv;
-	uint64_t imm = (r->flags & IB_RECV_IMM) != 0, solicited = (r->flags & IB_RECV_SOLICITED) != 0;
-	uint64_t first = (0x64 | imm) << 8 | solicited << 7 | 0x40 | pad << 4; /* M: as UD senders set it */
-	uint32_t *psn = &w->psn[(r->src_qpn ^ r->slid) % PSN_STREAMS];
-	uint8_t *p = payload;
-	if (imm)
-		p = put32(p - 4, r->imm);
-	p = put32(p - 4, r->src_qpn);
-	p = put64(p - 8, (uint64_t)*psn << 32 | g->qkey);
-	*psn = (*psn + 1) & 0xffffff;
-	return put64(p - 8, first << 48 | (uint64_t)w->bench->roce_pkey << 32 | g->dest_qpn);
+	uint32_t *next = &w->psn[(recv->src_qpn ^ recv->slid) % PSN_STREAMS], psn = *next;
+	*next = (psn + 1) & 0xffffff;
+	store64(p - 8, net32(recv->src_qpn) << 32 | net32(to->qkey));
+	store64(p - 16, net32(psn) << 32 | net32(to->qpn));
+	store64(p - 24, flags);
+	return p - UD_LEN;
 }
 
-/* UDP checksum 0: the ICRC covers more. */
-static inline uint8_t *put_udp(uint8_t *p, uint16_t src_port, uint32_t transport_len)
+/* Source and destination port. */
+static inline uint64_t ports_of(const struct ib_recv *recv, const struct roce_peer *to, uint32_t flow_label)
 {
-	return put64(p - 8, (uint64_t)src_port << 48 | (uint64_t)ROCE_PORT << 32 | (8 + transport_len) << 16);
+	uint32_t flow = flow_label ? flow_label : flow_of(recv->src_qpn, to->qpn);
+	return net16(port_of(flow)) | net16(ROCE_PORT) << 16;
 }
 
-/* The header is summed up in registers, and stored once: a load of what has just been stored in other pieces
- * waits until all of them have reached the cache. */
-static inline uint8_t *put_ipv4(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len)
+/* IPv4 and UDP's ports. It does not fragment, so it has no id. The header is summed up in registers. */
+static inline uint8_t *put_ipv4(uint8_t *bth, const struct route *r, const struct inherited *in, uint64_t ports,
+				uint32_t udp_len)
 {
-	uint32_t src, dst;
-	memcpy(&src, g->src_ip + 12, 4);
-	memcpy(&dst, g->dst_ip + 12, 4);
-	uint64_t first = (uint64_t)0x45 << 56 | (uint64_t)in->tclass << 48 | (uint64_t)(20 + payload_len) << 32 |
-			 0x4000; /* no id: it does not fragment */
-	uint32_t second = (uint32_t)in->hop_limit << 24 | PROTO_UDP << 16;
-	first = __builtin_bswap64(first);
-	second = __builtin_bswap32(second);
-	uint64_t sum = (first & 0xffffffff) + (first >> 32) + second + src + dst;
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	second |= (uint32_t)(uint16_t)~sum << 16; /* little-endian: the checksum is the upper half */
-	uint64_t addresses = (uint64_t)dst << 32 | src;
-	p -= 20;
-	memcpy(p, &first, 8);
-	memcpy(p + 8, &second, 4);
-	memcpy(p + 12, &addresses, 8);
-	return p;
+	const uint64_t no_fragments = 0x00400000;
+	uint64_t src = load32(r->src_ip + 12), dst = load32(r->to->ip + 12);
+	uint64_t first = 0x45 | (uint64_t)in->tclass << 8 | net16(20 + udp_len) << 16;
+	uint64_t second = in->hop_limit | PROTO_UDP << 8;
+	uint64_t checksum = 0xffff ^ ones_sum(first + no_fragments + second + src + dst);
+	store64(bth - 12, ports << 32 | dst);
+	store64(bth - 20, src << 32 | checksum << 16 | second);
+	store64(bth - 28, no_fragments << 32 | first);
+	return bth - 28;
 }
 
 /* IPv6 and GRH differ in the next header only. */
-static inline uint8_t *put_ipv6(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len,
-				uint8_t next)
+static inline uint8_t *put_ipv6(uint8_t *p, const struct route *r, const struct inherited *in, uint32_t len,
+				uint64_t next)
 {
 	p -= 40;
-	put32(p, 6u << 28 | (uint32_t)in->tclass << 20 | in->flow_label);
-	put16(p + 4, (uint16_t)payload_len);
-	p[6] = next;
-	p[7] = in->hop_limit;
-	memcpy(p + 8, g->src_ip, 16);
-	memcpy(p + 24, g->dst_ip, 16);
+	store64(p, net32(6u << 28 | (uint32_t)in->tclass << 20 | in->flow_label) | net16(len) << 32 | next << 48 |
+			   (uint64_t)in->hop_limit << 56);
+	memcpy(p + 8, r->src_ip, 16);
+	memcpy(p + 24, r->to->ip, 16);
 	return p;
 }
 
 /* RoCEv1 writes the IPv4 group a.b.c.d as ff0e::ffff:a.b.c.d. */
-static inline uint8_t *put_grh(uint8_t *p, const struct message *g, const struct inherited *in, uint32_t payload_len)
+static inline uint8_t *put_grh(uint8_t *bth, const struct route *r, const struct inherited *in, uint32_t len)
 {
-	p = put_ipv6(p, g, in, payload_len, NEXT_BTH);
-	if (g->multicast && is_ipv4(g->dst_ip))
-		put16(p + 24, 0xff0e);
+	uint8_t *p = put_ipv6(bth, r, in, len, NEXT_BTH);
+	if (r->to->qpn == 0xffffff && is_ipv4(r->to->ip))
+		memcpy(p + 24, (const uint8_t[]){0xff, 0x0e}, 2);
 	return p;
 }
 
-static inline uint8_t *put_ethernet(uint8_t *p, const struct bench *b, const struct message *g, uint16_t type,
+/* From the front, because the wide stores of addresses spill over what follows them. */
+static inline uint8_t *put_ethernet(uint8_t *net, const struct bench *b, const struct roce_peer *to, uint64_t type,
 				    uint8_t sl)
 {
-	p = put16(p - 2, type);
-	if (g->tci)
-		p = put32(p - 4, 0x8100u << 16 | (uint32_t)b->pcp_of_sl[sl & 15] << 13 | g->tci);
-	p = put32(p - 4, (uint32_t)b->mac);
-	return put64(p - 8, g->mac << 16 | b->mac >> 32);
+	uint64_t l2 = __atomic_load_n(&to->l2, __ATOMIC_RELAXED);
+	if (likely(L2_TCI(l2) == 0)) {
+		store64(net - 14, l2);
+		store64(net - 8, b->plain_mac | net16(type) << 48);
+		return net - 14;
+	}
+	store64(net - 18, l2);
+	store64(net - 12, b->plain_mac);
+	store64(net - 8, b->plain_mac >> 32 | UINT64_C(0x0081) << 16 |
+				 net16((uint32_t)b->pcp_of_sl[sl & 15] << 13 | L2_TCI(l2)) << 32 | net16(type) << 48);
+	return net - 18;
 }
 
 /* Writes network headers and says what the ICRC must know. */
-static inline uint8_t *put_network(uint8_t *transport, const struct message *g, const struct inherited *in,
-				   uint32_t transport_len, enum icrc_kind *kind, uint16_t *type)
+static inline uint8_t *put_network(uint8_t *bth, const struct ib_recv *recv, const struct route *r,
+				   const struct inherited *in, uint32_t udp_len, enum icrc_kind *kind, uint64_t *type)
 {
-	if (g->version == ROCE_V1) {
+	if (unlikely(r->version == ROCE_V1)) {
 		*kind = ICRC_GRH;
-		*type = 0x8915;
-		return put_grh(transport, g, in, transport_len);
+		*type = TYPE_ROCE_V1;
+		return put_grh(bth, r, in, udp_len - UDP_LEN);
 	}
-	uint32_t flow = in->flow_label ? in->flow_label : flow_of(g->recv.src_qpn, g->dest_qpn);
-	uint8_t *udp = put_udp(transport, port_of(flow), transport_len);
-	*kind = g->six ? ICRC_IPV6 : ICRC_IPV4;
-	*type = g->six ? 0x86dd : 0x0800;
-	return g->six ? put_ipv6(udp, g, in, 8 + transport_len, PROTO_UDP) : put_ipv4(udp, g, in, 8 + transport_len);
+	uint64_t ports = ports_of(recv, r->to, in->flow_label);
+	*kind = r->six ? ICRC_IPV6 : ICRC_IPV4;
+	*type = r->six ? TYPE_IPV6 : TYPE_IPV4;
+	if (!r->six)
+		return put_ipv4(bth, r, in, ports, udp_len);
+	store32(bth - UDP_LEN, ports);
+	return put_ipv6(bth - UDP_LEN, r, in, udp_len, PROTO_UDP);
 }
 
 /* Writes everything in front of and behind the payload but the ICRC, for which the mbuf has room; returns what the ICRC
  * covers. */
-static inline struct icrc_job write_headers(struct worker *w, struct message *g)
+static inline struct icrc_job write_headers(struct worker *w, const struct message *g, const struct route *r)
 {
 	const struct bench *b = w->bench;
+	const struct ib_recv *recv = g->recv;
+	struct rte_mbuf *m = recv->mbuf;
 	struct inherited in = inherit(b, g);
-	struct rte_mbuf *m = g->recv.mbuf;
-	uint8_t *payload = rte_pktmbuf_mtod_offset(m, uint8_t *, IB_GRH_LEN);
-	unsigned pad = -g->payload_len & 3u;
-	uint8_t *end = payload + g->payload_len;
-	memcpy(end, (const uint32_t[]){0}, 4); /* the ICRC has room for what is more than the pad */
+	uint8_t *transport = g->payload, *end = transport + g->payload_len;
+	uint64_t pad = -g->payload_len & 3u, bth = b->bth | pad << 44;
+	uint32_t udp_len = UDP_LEN + UD_LEN + ICRC_LEN + g->payload_len + (uint32_t)pad;
+	store32(end, 0); /* the ICRC has room for what is more than the pad */
 	end += pad;
-
-	uint8_t *transport = put_transport(w, g, payload, pad);
+	if (unlikely(recv->flags & (IB_RECV_IMM | IB_RECV_SOLICITED))) {
+		bth |= (uint64_t)((recv->flags & IB_RECV_IMM) != 0) << 32;
+		bth |= (uint64_t)((recv->flags & IB_RECV_SOLICITED) != 0) << 47;
+		if (recv->flags & IB_RECV_IMM) {
+			transport -= 4;
+			udp_len += 4;
+			store32(transport, net32(recv->imm));
+		}
+	}
+	transport = put_transport(w, recv, r->to, transport, bth | net16(udp_len));
 	enum icrc_kind kind;
-	uint16_t type;
-	uint32_t transport_len = (uint32_t)(end - transport) + ICRC_LEN;
-	uint8_t *net = put_network(transport, g, &in, transport_len, &kind, &type);
-	uint8_t *frame = put_ethernet(net, b, g, type, g->recv.sl);
+	uint64_t type;
+	uint8_t *net = put_network(transport, recv, r, &in, udp_len, &kind, &type);
+	uint8_t *frame = put_ethernet(net, b, r->to, type, recv->sl);
+	uint32_t len = (uint32_t)(end + ICRC_LEN - frame);
 	m->data_off = (uint16_t)(frame - (uint8_t *)m->buf_addr);
-	m->data_len = (uint16_t)(end + ICRC_LEN - frame);
-	m->pkt_len = m->data_len;
+	m->data_len = (uint16_t)len;
+	m->pkt_len = len;
 	return (struct icrc_job){.p = net, .len = (uint32_t)(end - net), .kind = kind};
 }
 

@@ -2,7 +2,7 @@
 /*
  * InfiniBand to Ethernet, in packet order:
  *
- *   poll ▶ take ▶ choose ▶ write ▶ transmit
+ *   poll ▶ take ▶ route ▶ write_icrcs ▶ transmit
  *
  * Look-ups go beside that: take begins them, and what they fetch comes while others are worked on.
  *
@@ -19,9 +19,8 @@
  * rule for telling is the one of libibverbs (get_grh_header_version). */
 static enum drop classify(const struct bench *b, struct message *g, const uint8_t *area)
 {
-	g->area = area;
 	g->header = NO_HEADER;
-	if (!(g->recv.flags & IB_RECV_GRH))
+	if (!(g->recv->flags & IB_RECV_GRH))
 		return PASS;
 	bool six = area[0] >> 4 == 6;
 	g->header = HEADER_GRH;
@@ -55,169 +54,66 @@ static void key_number(struct table_key *k, uint32_t number)
 }
 
 /* Source and destination as tables know them: GID, the IPv4 address as an IPv4-mapped GID, or what there is without. */
-static void set_keys(struct message *g)
+static inline void set_keys(struct lookup *l, unsigned i, const struct message *g)
 {
-	const uint8_t *area = g->area;
-	g->multicast = false;
+	const uint8_t *area = area_of(g);
+	bool group = false;
 	if (likely(g->header == HEADER_GRH)) {
-		key_address(&g->from, area + 8);
-		g->multicast = area[24] == 0xff;
+		key_address(&l->from[i], area + 8);
+		group = area[24] == 0xff;
 	} else if (g->header == HEADER_IPV4) {
-		key_mapped(&g->from, area + 32);
-		g->multicast = (area[36] & 0xf0) == 0xe0;
+		key_mapped(&l->from[i], area + 32);
+		group = (area[36] & 0xf0) == 0xe0;
 	} else {
-		key_number(&g->from, g->recv.slid);
+		key_number(&l->from[i], g->recv->slid);
 	}
-	if (likely(!g->multicast))
-		key_number(&g->to, g->recv.qpn);
+	l->to_group[i] = group;
+	l->groups += group;
+	if (likely(!group))
+		key_number(&l->to[i], g->recv->qpn);
 	else if (g->header == HEADER_GRH)
-		key_address(&g->to, area + 24);
+		key_address(&l->to[i], area + 24);
 	else
-		key_mapped(&g->to, area + 36);
+		key_mapped(&l->to[i], area + 36);
 }
 
-static enum drop take_one(const struct worker *w, struct message *g)
+static inline enum drop take_one(const struct bench *b, const struct ib_recv *r, struct message *g)
 {
-	const struct bench *b = w->bench;
-	struct rte_mbuf *m = g->recv.mbuf;
+	struct rte_mbuf *m = r->mbuf;
+	g->recv = r;
 	if (unlikely(m->data_len < IB_GRH_LEN))
 		return DROP_wc_short;
-	if (unlikely(g->recv.pkey_index != b->pkey_index))
+	if (unlikely(r->pkey_index != b->pkey_index))
 		return DROP_pkey;
-	if (unlikely(g->recv.src_qpn <= 1 || g->recv.src_qpn == 0xffffff))
+	if (unlikely(r->src_qpn <= 1 || r->src_qpn == 0xffffff))
 		return DROP_srcqp;
-	enum drop d = classify(b, g, rte_pktmbuf_mtod(m, const uint8_t *));
-	if (unlikely(d))
-		return d;
-	set_keys(g);
+	g->payload = rte_pktmbuf_mtod_offset(m, uint8_t *, IB_GRH_LEN);
 	g->payload_len = (uint16_t)(m->data_len - IB_GRH_LEN);
-	return PASS;
+	return classify(b, g, area_of(g));
 }
 
 static void take(struct worker *w, struct egress *e, const struct ib_recv *r, unsigned n)
 {
 	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
-	unsigned kept = 0, multicasts = 0;
-	c->received += n;
+	const struct tables *t = w->bench->tables;
+	unsigned kept = 0;
+	COUNT(c->received, n);
+	e->lookup.from_table = &t->sources;
+	e->lookup.to_table = &t->standin_qps;
+	e->lookup.to_group_table = &t->mgids;
+	e->lookup.groups = 0;
 	for (unsigned i = 0; i < n; i++) {
-		struct message *g = &e->message[kept];
-		g->recv = r[i];
-		enum drop d = take_one(w, g);
+		enum drop d = take_one(w->bench, &r[i], &e->message[kept]);
 		if (unlikely(d)) {
 			drop_packet(w, IB_TO_ROCE, d, r[i].mbuf);
 			continue;
 		}
 		if (unlikely(r[i].flags & IB_RECV_FECN))
 			c->notes[NOTE_ECN_CE]++;
-		multicasts += g->multicast;
+		set_keys(&e->lookup, kept, &e->message[kept]);
 		kept++;
 	}
 	e->n = kept;
-	e->multicasts = multicasts;
-}
-
-static inline const struct table *destinations(const struct tables *t, const struct message *g)
-{
-	return g->multicast ? &t->mgids : &t->standin_qps;
-}
-
-static void look_up_begin(const struct tables *t, struct egress *e)
-{
-	for (unsigned i = 0; i < e->n; i++)
-		table_begin(&t->sources, &e->message[i].from, &e->from[i]);
-	if (likely(e->multicasts == 0)) {
-		for (unsigned i = 0; i < e->n; i++)
-			table_begin(&t->standin_qps, &e->message[i].to, &e->to[i]);
-		return;
-	}
-	for (unsigned i = 0; i < e->n; i++)
-		table_begin(destinations(t, &e->message[i]), &e->message[i].to, &e->to[i]);
-}
-
-static void look_up_guess(const struct tables *t, struct egress *e)
-{
-	for (unsigned i = 0; i < e->n; i++)
-		e->message[i].source = table_guess(&t->sources, &e->from[i]);
-	if (likely(e->multicasts == 0)) {
-		for (unsigned i = 0; i < e->n; i++)
-			e->message[i].found = table_guess(&t->standin_qps, &e->to[i]);
-		return;
-	}
-	for (unsigned i = 0; i < e->n; i++)
-		e->message[i].found = table_guess(destinations(t, &e->message[i]), &e->to[i]);
-}
-
-static inline void look_up_settle(const struct tables *t, struct egress *e, unsigned i)
-{
-	struct message *g = &e->message[i];
-	g->source = table_settle(&t->sources, &g->from, &e->from[i], g->source);
-	g->found = table_settle(destinations(t, g), &g->to, &e->to[i], g->found);
-}
-
-/* What the bridge itself has sent to a group comes back to it. */
-static enum drop check_own(const struct message *g)
-{
-	return unlikely(g->source && g->source->flags & NODE_OWN) ? DROP_loop_self : PASS;
-}
-
-static enum drop set_group(struct message *g)
-{
-	const struct mgid_entry *m = g->found;
-	if (unlikely(!m))
-		return DROP_mc_unknown;
-	if (unlikely(!(m->flags & GROUP_TO_ROCE)))
-		return DROP_mc_direction;
-	if (unlikely(g->payload_len > m->mtu))
-		return DROP_mtu_exceeded;
-	g->dst_ip = m->ip;
-	g->version = m->version;
-	g->tci = m->tci;
-	g->dest_qpn = 0xffffff;
-	g->qkey = m->qkey;
-	g->mac = group_mac(m->ip, m->version);
-	return PASS;
-}
-
-static enum drop set_standin(const struct worker *w, struct message *g)
-{
-	const struct standin_qp_entry *s = g->found;
-	if (unlikely(!s))
-		return DROP_standin_unknown;
-	if (unlikely(g->payload_len > w->bench->roce_mtu))
-		return DROP_mtu_exceeded;
-	uint64_t l2 = __atomic_load_n(&s->l2, __ATOMIC_RELAXED);
-	table_mark_used(&s->used);
-	g->dst_ip = s->ip;
-	g->version = s->version;
-	g->tci = L2_TCI(l2);
-	g->dest_qpn = s->qpn;
-	g->qkey = s->qkey;
-	g->mac = L2_MAC(l2);
-	return PASS;
-}
-
-/* The node speaks on Ethernet with its own address of the destination's IP version; one that nobody knows is dropped,
- * or speaks with the bridge's. */
-static enum drop set_source(struct worker *w, struct message *g)
-{
-	static const uint8_t none[16];
-	const struct bench *b = w->bench;
-	const struct source_entry *s = g->source;
-	g->six = !is_ipv4(g->dst_ip);
-	if (likely(s)) {
-		if (unlikely(s->flags & NODE_BRIDGE))
-			return DROP_loop_bridge;
-		g->src_ip = g->six ? s->ip6 : s->ip4;
-	} else {
-		if (!b->bridge_unknown)
-			return DROP_node_unknown;
-		g->src_ip = g->six ? b->own_ip6 : b->own_ip4;
-	}
-	if (unlikely(memcmp(g->src_ip, none, 16) == 0))
-		return DROP_node_no_ip;
-	if (unlikely(!s))
-		w->counters.direction[IB_TO_ROCE].notes[NOTE_SOURCE_BRIDGED]++;
-	return PASS;
 }
 
 static enum drop check_rate(struct worker *w, const struct mgid_entry *m)
@@ -225,52 +121,121 @@ static enum drop check_rate(struct worker *w, const struct mgid_entry *m)
 	return unlikely(m->flags & GROUP_POLICED) && !police(w, m->id, IB_TO_ROCE) ? DROP_policed : PASS;
 }
 
-static void choose(struct worker *w, struct egress *e)
+static inline enum drop route_to_group(const struct mgid_entry *m, struct message *g, struct route *r)
+{
+	if (unlikely(!m))
+		return DROP_mc_unknown;
+	if (unlikely(!(m->flags & GROUP_TO_ROCE)))
+		return DROP_mc_direction;
+	if (unlikely(g->payload_len > m->mtu))
+		return DROP_mtu_exceeded;
+	g->group = m->id;
+	r->to = &m->peer;
+	r->version = m->version;
+	return PASS;
+}
+
+static inline enum drop route_to_standin(const struct bench *b, const struct standin_qp_entry *s,
+					 const struct message *g, struct route *r)
+{
+	if (unlikely(!s))
+		return DROP_standin_unknown;
+	if (unlikely(g->payload_len > b->roce_mtu))
+		return DROP_mtu_exceeded;
+	table_mark_used(&s->used);
+	r->to = &s->peer;
+	r->version = s->version;
+	return PASS;
+}
+
+/* An unknown node is dropped, or speaks with the bridge's address. */
+static enum drop route_from_unknown(struct worker *w, struct route *r)
+{
+	const struct bench *b = w->bench;
+	r->src_ip = r->six ? b->own_ip6 : b->own_ip4;
+	if (!b->bridge_unknown)
+		return DROP_node_unknown;
+	if (is_zero(r->src_ip))
+		return DROP_node_no_ip;
+	w->counters.direction[IB_TO_ROCE].notes[NOTE_SOURCE_BRIDGED]++;
+	return PASS;
+}
+
+/* The node speaks on Ethernet with its own address of the destination's IP version. */
+static inline enum drop route_from(struct worker *w, const struct source_entry *s, struct route *r)
+{
+	r->six = !is_ipv4(r->to->ip);
+	if (unlikely(!s))
+		return route_from_unknown(w, r);
+	if (unlikely(s->flags & NODE_BRIDGE))
+		return DROP_loop_bridge;
+	r->src_ip = r->six ? s->ip6 : s->ip4;
+	return unlikely(is_zero(r->src_ip)) ? DROP_node_no_ip : PASS;
+}
+
+/* Where message i goes. What the bridge itself has sent to a group comes back to it, and dies. */
+static inline enum drop find_route(struct worker *w, struct egress *e, unsigned i, struct route *r)
+{
+	struct lookup *l = &e->lookup;
+	struct message *g = &e->message[i];
+	bool group = l->to_group[i];
+	const struct source_entry *source = lookup_from(l, i);
+	const void *to = lookup_to(l, i);
+	if (unlikely(source && source->flags & NODE_OWN))
+		return DROP_loop_self;
+	enum drop d = group ? route_to_group(to, g, r) : route_to_standin(w->bench, to, g, r);
+	if (likely(!d))
+		d = route_from(w, source, r);
+	return likely(!d) && group ? check_rate(w, to) : d;
+}
+
+/* Finds each message's way and writes what surrounds it, but for the ICRC. */
+static void route(struct worker *w, struct egress *e)
 {
 	unsigned kept = 0;
 	for (unsigned i = 0; i < e->n; i++) {
-		struct message *g = &e->message[i];
-		look_up_settle(w->bench->tables, e, i);
-		enum drop d = check_own(g);
-		if (likely(!d))
-			d = g->multicast ? set_group(g) : set_standin(w, g);
-		if (likely(!d))
-			d = set_source(w, g);
-		if (likely(!d) && g->multicast)
-			d = check_rate(w, g->found);
+		struct route r;
+		enum drop d = find_route(w, e, i, &r);
 		if (unlikely(d)) {
-			drop_packet(w, IB_TO_ROCE, d, g->recv.mbuf);
+			drop_packet(w, IB_TO_ROCE, d, e->message[i].recv->mbuf);
 			continue;
 		}
-		if (unlikely(kept != i))
-			e->message[kept] = *g;
+		e->icrc[kept] = write_headers(w, &e->message[i], &r);
+		if (unlikely(kept != i)) {
+			e->message[kept] = e->message[i];
+			e->lookup.to_group[kept] = e->lookup.to_group[i];
+		}
 		kept++;
 	}
 	e->n = kept;
 }
 
-/* Writes the frames, then all their ICRCs at once. */
-static void write(struct worker *w, struct egress *e)
+static void write_icrcs(const struct egress *e)
 {
-	struct icrc_job jobs[BURST];
 	uint32_t crc[BURST];
+	icrc_burst(e->icrc, e->n, crc);
 	for (unsigned i = 0; i < e->n; i++)
-		jobs[i] = write_headers(w, &e->message[i]);
-	icrc_burst(jobs, e->n, crc);
-	for (unsigned i = 0; i < e->n; i++)
-		memcpy((uint8_t *)(uintptr_t)jobs[i].p + jobs[i].len, &crc[i], sizeof crc[i]);
+		store32((uint8_t *)(uintptr_t)e->icrc[i].p + e->icrc[i].len, crc[i]);
 }
 
-static void count_sent(struct worker *w, const struct message *g)
+static void count_group(struct worker *w, const struct message *g)
+{
+	struct group_counters *c = &w->groups[g->group];
+	COUNT(c->packets[IB_TO_ROCE], 1);
+	COUNT(c->bytes[IB_TO_ROCE], g->payload_len);
+}
+
+static void count_sent(struct worker *w, const struct egress *e, unsigned n)
 {
 	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
-	c->sent++;
-	c->sent_bytes += g->payload_len;
-	if (g->multicast && w->groups) {
-		struct group_counters *gc = &w->groups[((const struct mgid_entry *)g->found)->id];
-		gc->packets[IB_TO_ROCE]++;
-		gc->bytes[IB_TO_ROCE] += g->payload_len;
+	uint64_t bytes = 0;
+	for (unsigned i = 0; i < n; i++) {
+		bytes += e->message[i].payload_len;
+		if (e->lookup.to_group[i] && w->groups)
+			count_group(w, &e->message[i]);
 	}
+	COUNT(c->sent, n);
+	COUNT(c->sent_bytes, bytes);
 }
 
 /* A full transmit queue gets a few more chances within the burst: the port may be freeing descriptors. */
@@ -287,10 +252,9 @@ static void transmit(struct worker *w, struct egress *e)
 {
 	struct rte_mbuf *m[BURST];
 	for (unsigned i = 0; i < e->n; i++)
-		m[i] = e->message[i].recv.mbuf;
+		m[i] = e->message[i].recv->mbuf;
 	unsigned sent = transmit_some(w, m, e->n);
-	for (unsigned i = 0; i < sent; i++)
-		count_sent(w, &e->message[i]);
+	count_sent(w, e, sent);
 	for (unsigned i = sent; i < e->n; i++)
 		drop_packet(w, IB_TO_ROCE, DROP_eth_full, m[i]);
 }
@@ -303,12 +267,12 @@ unsigned ib_to_roce(struct worker *w)
 	if (n == 0)
 		return 0;
 	take(w, &e, r, n);
-	look_up_begin(w->bench->tables, &e);
-	look_up_guess(w->bench->tables, &e);
-	choose(w, &e);
+	lookup_begin(&e.lookup, e.n);
+	lookup_guess(&e.lookup, e.n);
+	route(w, &e);
 	if (e.n == 0)
 		return n;
-	write(w, &e);
+	write_icrcs(&e);
 	transmit(w, &e);
 	return n;
 }

@@ -48,17 +48,6 @@ static const uint64_t MAC_GROUP = 0x010000000000; /* the group bit */
 
 static const uint8_t MAPPED[12] = {[10] = 0xff, [11] = 0xff};
 
-static bool is_mapped(const uint8_t *ip6)
-{
-	return memcmp(ip6, MAPPED, sizeof MAPPED) == 0;
-}
-
-static bool is_zero(const uint8_t *ip6)
-{
-	static const uint8_t zero[16];
-	return memcmp(ip6, zero, sizeof zero) == 0;
-}
-
 static bool is_loopback6(const uint8_t *ip6)
 {
 	static const uint8_t loopback[16] = {[15] = 1};
@@ -239,8 +228,7 @@ static unsigned next_header6(const uint8_t *ip, uint32_t len)
 
 static enum drop check_addresses6(const struct bench *b, struct packet *p, const uint8_t *src, const uint8_t *dst)
 {
-	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || is_mapped(src) ||
-		     memcmp(src, dst, 16) == 0))
+	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || is_ipv4(src) || memcmp(src, dst, 16) == 0))
 		return DROP_ip_badsrc;
 	if (unlikely(is_own(b, src)))
 		return DROP_loop_self;
@@ -251,7 +239,7 @@ static enum drop check_addresses6(const struct bench *b, struct packet *p, const
 		bool old = dst[1] == 0x0e && memcmp(dst + 2, MAPPED + 2, 10) == 0;
 		return unlikely(old) ? DROP_ip_baddst : PASS;
 	}
-	if (unlikely(is_zero(dst) || is_loopback6(dst) || is_mapped(dst)))
+	if (unlikely(is_zero(dst) || is_loopback6(dst) || is_ipv4(dst)))
 		return DROP_ip_baddst;
 	return PASS;
 }
@@ -283,7 +271,7 @@ static unsigned parse_ipv6(const struct bench *b, struct packet *p, struct icrc_
 
 static enum drop check_addresses_grh(const struct bench *b, struct packet *p, const uint8_t *src, const uint8_t *dst)
 {
-	bool no_host4 = is_mapped(src) && is_no_host4(src + 12);
+	bool no_host4 = is_ipv4(src) && is_no_host4(src + 12);
 	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || no_host4 || memcmp(src, dst, 16) == 0))
 		return DROP_ip_badsrc;
 	if (unlikely(is_own(b, src)))
@@ -374,7 +362,6 @@ unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p, stru
 
 	unsigned result;
 	p->mbuf = m;
-	p->plain = false;
 	icrc->p = eth + len;
 	switch (type) {
 	case TYPE_IPV4:

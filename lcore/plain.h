@@ -24,20 +24,6 @@ enum {
 	PLAIN_MIN = PLAIN_UD + 4, /* and the ICRC */
 };
 
-static inline uint64_t load64(const uint8_t *p)
-{
-	uint64_t v;
-	memcpy(&v, p, sizeof v);
-	return v;
-}
-
-static inline uint32_t load32(const uint8_t *p)
-{
-	uint32_t v;
-	memcpy(&v, p, sizeof v);
-	return v;
-}
-
 static inline __m128i load128(const uint8_t *p)
 {
 	return _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -67,29 +53,40 @@ static inline bool plain_checksum(const uint8_t *ip)
 	return sum * inverse <= UINT64_MAX / 0xffff;
 }
 
-/* BTH, DETH and immediate data; len is from the UDP header to behind the ICRC. */
-static inline bool plain_transport(struct packet *p, const uint8_t *udp, uint32_t len, bool group, bool congestion)
+/* Where plain() puts what it finds. */
+struct plain_place {
+	struct ib_send *send;
+	struct cut *cut;
+	struct icrc_job *icrc;
+	struct table_key *from, *to;
+	bool *to_group;
+};
+
+/* BTH, DETH and immediate data; at is how far the UDP header lies from the first byte of the frame, len is from there
+ * to behind the ICRC. */
+static inline bool plain_transport(const struct plain_place *p, const uint8_t *eth, uint32_t at, uint32_t len,
+				   bool group, bool congestion)
 {
-	const uint8_t *bth = udp + 8;
+	const uint8_t *bth = eth + at + 8;
 	uint32_t imm = bth[0] & 1, headers = 20 + 4 * imm, dest = be32(bth + 4) & 0xffffff;
 	int32_t payload = (int32_t)(len - (8 + 4) - headers - (bth[1] >> 4 & 3));
-	p->payload = bth + headers;
-	p->dest_qpn = dest;
-	p->qkey = be32(bth + 12);
-	p->imm = imm ? be32(bth + 20) : 0;
-	p->payload_len = (uint16_t)payload;
-	p->flags = (uint8_t)(imm | (bth[1] >> 6 & 2) | congestion << 3);
-	p->multicast = group;
-	p->plain = true;
-	p->from.number = be32(bth + 16) & 0xffffff;
-	p->to.number = 0;
+	struct ib_send *s = p->send;
+	s->dest_qpn = dest;
+	s->dest_qkey = be32(bth + 12);
+	s->imm = imm ? be32(bth + 20) : 0;
+	s->flags = (uint16_t)(imm | (bth[1] >> 6 & 2) | congestion << 3);
+	p->cut->headers = (uint16_t)(at + 8 + headers);
+	p->cut->payload_len = (uint16_t)payload;
+	p->cut->plain = true;
+	p->from->number = be32(bth + 16) & 0xffffff;
+	p->to->number = 0;
+	*p->to_group = group;
 	return (payload >= 0) & (dest >= 2) & (group == (dest == 0xffffff));
 }
 
 _Static_assert(IB_SEND_IMM == 1 && IB_SEND_SOLICITED == 2 && IB_SEND_FECN == 8, "plain_transport makes them so");
 
-static inline bool plain_ipv4(const struct bench *b, const uint8_t *eth, uint32_t room, struct packet *p,
-			      struct icrc_job *icrc)
+static inline bool plain_ipv4(const struct bench *b, const uint8_t *eth, uint32_t room, const struct plain_place *p)
 {
 	const uint8_t *ip = eth + b->l2_len, *udp = ip + PLAIN_IPV4;
 	uint32_t dst = load32(ip + 16), total = be16(ip + 2);
@@ -101,18 +98,17 @@ static inline bool plain_ipv4(const struct bench *b, const uint8_t *eth, uint32_
 			 (ip[8] == 0) | (total - (PLAIN_IPV4 + PLAIN_MIN) > room - (PLAIN_IPV4 + PLAIN_MIN));
 	if (unlikely(!_mm_testz_si128(bad, bad) || wrong || !plain_checksum(ip)))
 		return false;
-	p->tclass = ip[1];
-	p->hop_limit = ip[8];
-	p->flow_label = 0;
-	key_ipv4(&p->from, load32(ip + 12));
-	key_ipv4(&p->to, dst);
-	*icrc = (struct icrc_job){.p = ip, .len = total - 4, .kind = ICRC_IPV4};
-	return plain_transport(p, udp, total - PLAIN_IPV4, group, (ip[1] & 3) == 3);
+	p->send->ah.tclass = ip[1];
+	p->send->ah.hop_limit = ip[8];
+	p->send->ah.flow_label = 0;
+	key_ipv4(p->from, load32(ip + 12));
+	key_ipv4(p->to, dst);
+	*p->icrc = (struct icrc_job){.p = ip, .len = total - 4, .kind = ICRC_IPV4};
+	return plain_transport(p, eth, b->l2_len + PLAIN_IPV4, total - PLAIN_IPV4, group, (ip[1] & 3) == 3);
 }
 
 /* Addresses without a prefix are IPv4-mapped or nobody's. */
-static inline bool plain_ipv6(const struct bench *b, const uint8_t *eth, uint32_t room, struct packet *p,
-			      struct icrc_job *icrc)
+static inline bool plain_ipv6(const struct bench *b, const uint8_t *eth, uint32_t room, const struct plain_place *p)
 {
 	const uint8_t *ip = eth + b->l2_len, *udp = ip + PLAIN_IPV6;
 	if (unlikely(room < PLAIN_IPV6 + PLAIN_MIN))
@@ -127,24 +123,30 @@ static inline bool plain_ipv6(const struct bench *b, const uint8_t *eth, uint32_
 			 (len - PLAIN_MIN > room - (PLAIN_IPV6 + PLAIN_MIN));
 	if (unlikely(!_mm_testz_si128(bad, bad) || wrong))
 		return false;
-	p->tclass = (uint8_t)(be16(ip) >> 4);
-	p->hop_limit = ip[7];
-	p->flow_label = be32(ip) & 0xfffff;
-	memcpy(p->from.addr, ip + 8, 16);
-	memcpy(p->to.addr, ip + 24, 16);
-	*icrc = (struct icrc_job){.p = ip, .len = PLAIN_IPV6 + len - 4, .kind = ICRC_IPV6};
-	return plain_transport(p, udp, len, group, (ip[1] >> 4 & 3) == 3);
+	p->send->ah.tclass = (uint8_t)(be16(ip) >> 4);
+	p->send->ah.hop_limit = ip[7];
+	p->send->ah.flow_label = be32(ip) & 0xfffff;
+	memcpy(p->from->addr, ip + 8, 16);
+	memcpy(p->to->addr, ip + 24, 16);
+	*p->icrc = (struct icrc_job){.p = ip, .len = PLAIN_IPV6 + len - 4, .kind = ICRC_IPV6};
+	return plain_transport(p, eth, b->l2_len + PLAIN_IPV6, len, group, (ip[1] >> 4 & 3) == 3);
 }
 
-/* Whether the frame is plain; then packet and ICRC job are filled in. */
-static inline bool plain(const struct bench *b, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc)
+/* Whether the frame is plain; then it takes place i of the burst. */
+static inline bool plain(const struct bench *b, struct rte_mbuf *m, struct burst *u, unsigned i)
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
-	p->mbuf = m;
+	const struct plain_place p = {.send = &u->send[i],
+				      .cut = &u->cut[i],
+				      .icrc = &u->icrc[i],
+				      .from = &u->lookup.from[i],
+				      .to = &u->lookup.to[i],
+				      .to_group = &u->lookup.to_group[i]};
+	p.send->mbuf = m;
 	if (unlikely(m->data_len < b->l2_len + PLAIN_IPV4 + PLAIN_MIN || m->nb_segs != 1))
 		return false;
 	uint32_t room = m->data_len - b->l2_len;
-	return eth[b->l2_len] == 0x45 ? plain_ipv4(b, eth, room, p, icrc) : plain_ipv6(b, eth, room, p, icrc);
+	return eth[b->l2_len] == 0x45 ? plain_ipv4(b, eth, room, &p) : plain_ipv6(b, eth, room, &p);
 }
 
 #endif

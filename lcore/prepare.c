@@ -70,8 +70,16 @@ static void prepare_macs(struct bench *b)
 	set_plain(&b->plain_group6, 1, 0xff, 0x33);
 }
 
+/* Towards RoCE: SEND_ONLY; M, as UD senders set it; the P_Key. */
+static void prepare_bth(struct bench *b)
+{
+	const uint8_t bth[8] = {[4] = 0x64, 0x40, (uint8_t)(b->roce_pkey >> 8), (uint8_t)b->roce_pkey};
+	memcpy(&b->bth, bth, sizeof bth);
+}
+
 void bench_prepare(struct bench *b)
 {
+	prepare_bth(b);
 	prepare_ethernet(b);
 	prepare_macs(b);
 	prepare_headers(b);

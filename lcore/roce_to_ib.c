@@ -41,104 +41,93 @@ static inline void prefetch_frame(const struct rte_mbuf *m)
 	rte_prefetch0(p + 2 * RTE_CACHE_LINE_SIZE);
 }
 
-/* Where the packet finds its destination. */
-static inline const struct table *destinations(const struct tables *t, const struct packet *p)
-{
-	return p->multicast ? &t->groups : &t->nodes;
-}
-
-static void look_up_begin(const struct tables *t, struct burst *b)
-{
-	for (unsigned i = 0; i < b->n; i++)
-		table_begin(&t->standins, &b->packet[i].from, &b->from[i]);
-	if (likely(b->multicasts == 0)) {
-		for (unsigned i = 0; i < b->n; i++)
-			table_begin(&t->nodes, &b->packet[i].to, &b->to[i]);
-		return;
-	}
-	for (unsigned i = 0; i < b->n; i++)
-		table_begin(destinations(t, &b->packet[i]), &b->packet[i].to, &b->to[i]);
-}
-
-static void look_up_guess(const struct tables *t, struct burst *b)
-{
-	for (unsigned i = 0; i < b->n; i++)
-		b->packet[i].standin = table_guess(&t->standins, &b->from[i]);
-	if (likely(b->multicasts == 0)) {
-		for (unsigned i = 0; i < b->n; i++)
-			b->packet[i].found = table_guess(&t->nodes, &b->to[i]);
-		return;
-	}
-	for (unsigned i = 0; i < b->n; i++)
-		b->packet[i].found = table_guess(destinations(t, &b->packet[i]), &b->to[i]);
-}
-
-static inline void look_up_settle(const struct tables *t, struct burst *b, unsigned i)
-{
-	struct packet *p = &b->packet[i];
-	p->standin = table_settle(&t->standins, &p->from, &b->from[i], p->standin);
-	p->found = table_settle(destinations(t, p), &p->to, &b->to[i], p->found);
-}
-
 /* Moves a packet to a lower place, when packets before it have left. */
 static void move(struct burst *b, unsigned to, unsigned from)
 {
-	b->packet[to] = b->packet[from];
+	b->send[to] = b->send[from];
+	b->cut[to] = b->cut[from];
 	b->icrc[to] = b->icrc[from];
-	b->from[to] = b->from[from];
-	b->to[to] = b->to[from];
+	lookup_move(&b->lookup, to, from);
+	if (!b->cut[from].plain)
+		b->other[to] = b->other[from];
 }
 
-/* A frame that is not plain; whether it stays in the burst. */
-static __rte_noinline bool take_other(struct worker *w, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc)
+/* A frame that is not plain takes its place, up to the transport. Returns as parse does. */
+static unsigned place_other(const struct bench *bench, struct burst *b, unsigned i, struct rte_mbuf *m)
+{
+	struct packet *p = &b->other[i];
+	unsigned result = parse(bench, m, p, &b->icrc[i]);
+	if (unlikely(result != PASS))
+		return result;
+	b->cut[i].plain = false;
+	b->send[i].mbuf = m;
+	b->lookup.from[i] = p->from;
+	b->lookup.to[i] = p->to;
+	b->lookup.to_group[i] = p->multicast;
+	return PASS;
+}
+
+/* Whether it stays in the burst. */
+static __rte_noinline bool take_other(struct worker *w, struct burst *b, unsigned i, struct rte_mbuf *m)
 {
 	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
-	unsigned result = parse(w->bench, m, p, icrc);
+	unsigned result = place_other(w->bench, b, i, m);
 	if (unlikely(result == ODD)) {
 		hand_to_management(w, m);
 		return false;
 	}
-	c->received++;
+	COUNT(c->received, 1);
 	if (unlikely(result != PASS))
 		drop_packet(w, ROCE_TO_IB, result, m);
 	return result == PASS;
 }
 
-/* Parses n frames into the burst. */
+static void clear(const struct tables *t, struct burst *b)
+{
+	b->lookup.from_table = &t->standins;
+	b->lookup.to_table = &t->nodes;
+	b->lookup.to_group_table = &t->groups;
+	b->lookup.groups = 0;
+	b->n = 0;
+}
+
+/* How far ahead of its turn a frame is fetched, and its mbuf, which says where it lies. */
+enum { MBUFS_AHEAD = 16, FRAMES_AHEAD = 8 };
+
+/* Parses n frames into the burst. There is room behind them for as many more as are fetched ahead. */
 static void take(struct worker *w, struct burst *b, struct rte_mbuf **m, unsigned n)
 {
-	enum { MBUFS_AHEAD = 16, FRAMES_AHEAD = 8 };
-	for (unsigned i = 0; i < n && i < MBUFS_AHEAD; i++)
+	clear(w->bench->tables, b);
+	for (unsigned i = n; i < n + MBUFS_AHEAD; i++)
+		m[i] = m[n - 1];
+	for (unsigned i = 0; i < MBUFS_AHEAD; i++)
 		rte_prefetch0(m[i]);
-	for (unsigned i = 0; i < n && i < FRAMES_AHEAD; i++)
+	for (unsigned i = 0; i < FRAMES_AHEAD; i++)
 		prefetch_frame(m[i]);
-	unsigned kept = 0, plains = 0, multicasts = 0;
+	unsigned kept = 0, plains = 0;
 	for (unsigned i = 0; i < n; i++) {
-		if (i + MBUFS_AHEAD < n)
-			rte_prefetch0(m[i + MBUFS_AHEAD]);
-		if (i + FRAMES_AHEAD < n)
-			prefetch_frame(m[i + FRAMES_AHEAD]);
-		struct packet *p = &b->packet[kept];
-		if (likely(plain(w->bench, m[i], p, &b->icrc[kept])))
+		rte_prefetch0(m[i + MBUFS_AHEAD]);
+		prefetch_frame(m[i + FRAMES_AHEAD]);
+		if (likely(plain(w->bench, m[i], b, kept)))
 			plains++;
-		else if (!take_other(w, m[i], p, &b->icrc[kept]))
+		else if (!take_other(w, b, kept, m[i]))
 			continue;
-		multicasts += p->multicast;
+		b->lookup.groups += b->lookup.to_group[kept];
 		kept++;
 	}
 	b->n = kept;
-	b->multicasts = multicasts;
 	b->plain = plains == kept;
-	w->counters.direction[ROCE_TO_IB].received += plains;
+	COUNT(w->counters.direction[ROCE_TO_IB].received, plains);
 }
 
-/* A packet is about to be dropped. If it is a plain one, the long way may find something wrong that comes before that.
+/* Packet i is about to be dropped. If it is a plain one, the long way may find something wrong that comes before that.
  */
-static __rte_noinline enum drop name_drop(const struct bench *b, struct packet *p, enum drop reason)
+static __rte_noinline enum drop name_drop(const struct bench *b, struct burst *u, unsigned i, enum drop reason)
 {
-	if (p->plain) {
+	struct packet *p = &u->other[i];
+	if (u->cut[i].plain) {
 		struct icrc_job icrc;
-		enum drop d = parse(b, p->mbuf, p, &icrc);
+		enum drop d = parse(b, u->send[i].mbuf, p, &icrc);
 		if (d == PASS && reason != DROP_icrc)
 			d = transport(b, p);
 		if (d != PASS)
@@ -154,10 +143,8 @@ static void check_icrc(struct worker *w, struct burst *b)
 	icrc_burst(b->icrc, b->n, right);
 	unsigned kept = 0;
 	for (unsigned i = 0; i < b->n; i++) {
-		uint32_t stored;
-		memcpy(&stored, b->icrc[i].p + b->icrc[i].len, sizeof stored);
-		if (unlikely(right[i] != stored)) {
-			drop_packet(w, ROCE_TO_IB, name_drop(w->bench, &b->packet[i], DROP_icrc), b->packet[i].mbuf);
+		if (unlikely(right[i] != load32(b->icrc[i].p + b->icrc[i].len))) {
+			drop_packet(w, ROCE_TO_IB, name_drop(w->bench, b, i, DROP_icrc), b->send[i].mbuf);
 			continue;
 		}
 		if (unlikely(kept != i))
@@ -167,19 +154,37 @@ static void check_icrc(struct worker *w, struct burst *b)
 	b->n = kept;
 }
 
-/* Those that are not plain. */
+/* The transport of a packet that is not plain, which then is as if it were. */
+static enum drop place_transport(struct worker *w, struct burst *b, unsigned i, bool again)
+{
+	struct packet *p = &b->other[i];
+	struct ib_send *s = &b->send[i];
+	enum drop d = transport(w->bench, p);
+	if (unlikely(d))
+		return d;
+	if (!again)
+		take_notes(w, p);
+	s->ah.tclass = p->tclass;
+	s->ah.hop_limit = p->hop_limit;
+	s->ah.flow_label = p->flow_label;
+	s->dest_qpn = p->dest_qpn;
+	s->dest_qkey = p->qkey;
+	s->imm = p->imm;
+	s->flags = p->flags;
+	b->cut[i].headers = (uint16_t)(p->payload - rte_pktmbuf_mtod(p->mbuf, const uint8_t *));
+	b->cut[i].payload_len = p->payload_len;
+	return PASS;
+}
+
 static __rte_noinline void check_transport(struct worker *w, struct burst *b, bool again)
 {
 	unsigned kept = 0;
 	for (unsigned i = 0; i < b->n; i++) {
-		struct packet *p = &b->packet[i];
-		enum drop d = p->plain ? PASS : transport(w->bench, p);
+		enum drop d = b->cut[i].plain ? PASS : place_transport(w, b, i, again);
 		if (unlikely(d)) {
-			drop_packet(w, ROCE_TO_IB, d, p->mbuf);
+			drop_packet(w, ROCE_TO_IB, d, b->send[i].mbuf);
 			continue;
 		}
-		if (!again && !p->plain)
-			take_notes(w, p);
 		if (unlikely(kept != i))
 			move(b, kept, i);
 		kept++;
@@ -187,22 +192,23 @@ static __rte_noinline void check_transport(struct worker *w, struct burst *b, bo
 	b->n = kept;
 }
 
-static enum drop check_group(const struct packet *p, const struct group_entry *g)
+static inline enum drop check_group(const struct burst *b, unsigned i, const struct group_entry *g)
 {
 	if (unlikely(!g))
 		return DROP_mc_unknown;
 	if (unlikely(!(g->flags & GROUP_TO_IB)))
 		return DROP_mc_direction;
-	if (unlikely(p->qkey != g->roce_qkey))
+	if (unlikely(b->send[i].dest_qkey != g->roce_qkey))
 		return DROP_qkey;
-	return unlikely(p->payload_len > g->mtu) ? DROP_mtu_exceeded : PASS;
+	return unlikely(b->cut[i].payload_len > g->mtu) ? DROP_mtu_exceeded : PASS;
 }
 
-static enum drop check_node(const struct worker *w, const struct packet *p, const struct node_entry *n)
+static inline enum drop check_node(const struct bench *bench, const struct burst *b, unsigned i,
+				   const struct node_entry *n)
 {
 	if (unlikely(!n))
 		return DROP_node_unknown;
-	return unlikely(p->payload_len > w->bench->ib_mtu) ? DROP_mtu_exceeded : PASS;
+	return unlikely(b->cut[i].payload_len > bench->ib_mtu) ? DROP_mtu_exceeded : PASS;
 }
 
 /* IPv4's prefixes are 96 bits or longer here: a shorter one is IPv6's, and so holds no IPv4 address. */
@@ -234,8 +240,8 @@ static enum drop check_new_source(const struct worker *w, struct table_key k)
 static enum drop pass_on(struct worker *w, struct burst *b, unsigned i, bool again)
 {
 	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
-	const struct standin_entry *standin = b->packet[i].standin;
-	struct rte_mbuf *m = b->packet[i].mbuf;
+	const struct standin_entry *standin = b->lookup.from_entry[i];
+	struct rte_mbuf *m = b->send[i].mbuf;
 	if (standin) {
 		if (rte_ring_mp_enqueue(w->bench->again[standin->worker], m) != 0)
 			return DROP_peer_full;
@@ -244,7 +250,7 @@ static enum drop pass_on(struct worker *w, struct burst *b, unsigned i, bool aga
 	}
 	if (again)
 		return DROP_standin_unknown;
-	enum drop d = check_new_source(w, b->packet[i].from);
+	enum drop d = check_new_source(w, b->lookup.from[i]);
 	if (d)
 		return d;
 	m->hash.usr = ODD_STANDIN;
@@ -254,7 +260,18 @@ static enum drop pass_on(struct worker *w, struct burst *b, unsigned i, bool aga
 	return PASS;
 }
 
-static enum drop check_rate(struct worker *w, const struct group_entry *g)
+/* A packet that does not go on from here: dropped, or passed on. */
+static __rte_noinline void turn_away(struct worker *w, struct burst *b, unsigned i, enum drop d, bool again)
+{
+	if (d || !b->lookup.from_entry[i])
+		d = name_drop(w->bench, b, i, d);
+	if (!d)
+		d = pass_on(w, b, i, again);
+	if (d)
+		drop_packet(w, ROCE_TO_IB, d, b->send[i].mbuf);
+}
+
+static inline enum drop check_rate(struct worker *w, const struct group_entry *g)
 {
 	return unlikely(g->flags & GROUP_POLICED) && !police(w, g->id, ROCE_TO_IB) ? DROP_policed : PASS;
 }
@@ -264,36 +281,33 @@ static void choose(struct worker *w, struct burst *b, bool again)
 {
 	unsigned kept = 0, congested = 0;
 	for (unsigned i = 0; i < b->n; i++) {
-		look_up_settle(w->bench->tables, b, i);
-		const struct packet *p = &b->packet[i];
-		congested += p->plain & (p->flags >> 3);
-		const struct standin_entry *standin = p->standin;
-		enum drop d = p->multicast ? check_group(p, p->found) : check_node(w, p, p->found);
+		const struct standin_entry *standin = lookup_from(&b->lookup, i);
+		const void *to = lookup_to(&b->lookup, i);
+		bool group = b->lookup.to_group[i];
+		b->lookup.from_entry[i] = standin;
+		b->lookup.to_entry[i] = to;
+		congested += b->cut[i].plain & (b->send[i].flags >> 3);
+		enum drop d = group ? check_group(b, i, to) : check_node(w->bench, b, i, to);
 		bool mine = standin && standin->worker == w->id;
-		if (likely(!d && mine) && p->multicast)
-			d = check_rate(w, p->found);
-		if (likely(!d && mine)) {
-			if (unlikely(kept != i))
-				move(b, kept, i);
-			kept++;
+		if (likely(!d && mine) && group)
+			d = check_rate(w, to);
+		if (unlikely(d || !mine)) {
+			turn_away(w, b, i, d, again);
 			continue;
 		}
-		if (d || !standin)
-			d = name_drop(w->bench, &b->packet[i], d);
-		if (!d)
-			d = pass_on(w, b, i, again);
-		if (d)
-			drop_packet(w, ROCE_TO_IB, d, p->mbuf);
+		if (unlikely(kept != i))
+			move(b, kept, i);
+		kept++;
 	}
 	b->n = kept;
-	w->counters.direction[ROCE_TO_IB].notes[NOTE_ECN_CE] += congested;
+	COUNT(w->counters.direction[ROCE_TO_IB].notes[NOTE_ECN_CE], congested);
 }
 
 static void count_group(struct worker *w, const struct group_entry *g, uint32_t bytes)
 {
 	struct group_counters *c = &w->groups[g->id];
-	c->packets[ROCE_TO_IB]++;
-	c->bytes[ROCE_TO_IB] += bytes;
+	COUNT(c->packets[ROCE_TO_IB], 1);
+	COUNT(c->bytes[ROCE_TO_IB], bytes);
 }
 
 static void count_sent(struct worker *w, const struct burst *b, unsigned n)
@@ -301,30 +315,28 @@ static void count_sent(struct worker *w, const struct burst *b, unsigned n)
 	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
 	uint64_t bytes = 0;
 	for (unsigned i = 0; i < n; i++) {
-		const struct packet *p = &b->packet[i];
-		bytes += p->payload_len;
-		if (p->multicast && w->groups)
-			count_group(w, p->found, p->payload_len);
+		bytes += b->cut[i].payload_len;
+		if (b->lookup.to_group[i] && w->groups)
+			count_group(w, b->lookup.to_entry[i], b->cut[i].payload_len);
 	}
-	c->sent += n;
-	c->sent_bytes += bytes;
+	COUNT(c->sent, n);
+	COUNT(c->sent_bytes, bytes);
 }
 
 static void post(struct worker *w, struct burst *b)
 {
-	struct ib_send sends[BURST];
 	for (unsigned i = 0; i < b->n; i++)
-		fill_send(w, &b->packet[i], &sends[i]);
-	unsigned taken = w->door->post(w->door->self, sends, b->n);
+		fill_send(w->bench, b, i);
+	unsigned taken = w->door->post(w->door->self, b->send, b->n);
 	count_sent(w, b, taken);
 	for (unsigned i = taken; i < b->n; i++)
-		drop_packet(w, ROCE_TO_IB, DROP_ib_full, b->packet[i].mbuf);
+		drop_packet(w, ROCE_TO_IB, DROP_ib_full, b->send[i].mbuf);
 }
 
 /* Whom each packet is from and for; then where it goes. */
 static void look_up_and_post(struct worker *w, struct burst *b, bool again)
 {
-	look_up_guess(w->bench->tables, b);
+	lookup_guess(&b->lookup, b->n);
 	if (unlikely(!b->plain))
 		check_transport(w, b, again);
 	choose(w, b, again);
@@ -334,13 +346,13 @@ static void look_up_and_post(struct worker *w, struct burst *b, bool again)
 
 unsigned roce_to_ib(struct worker *w)
 {
-	struct rte_mbuf *m[BURST];
+	struct rte_mbuf *m[BURST + MBUFS_AHEAD];
 	struct burst b;
 	unsigned n = rte_eth_rx_burst(w->port, w->queue, m, BURST);
 	if (n == 0)
 		return 0;
 	take(w, &b, m, n);
-	look_up_begin(w->bench->tables, &b);
+	lookup_begin(&b.lookup, b.n);
 	check_icrc(w, &b);
 	look_up_and_post(w, &b, false);
 	return n;
@@ -352,18 +364,20 @@ unsigned roce_to_ib_again(struct worker *w)
 	struct rte_mbuf *m[BURST];
 	struct burst b;
 	unsigned n = rte_ring_sc_dequeue_burst(w->again, (void **)m, BURST, NULL);
-	b.n = b.multicasts = 0;
+	if (n == 0)
+		return 0;
+	clear(w->bench->tables, &b);
 	b.plain = false;
 	for (unsigned i = 0; i < n; i++) {
-		unsigned result = parse(w->bench, m[i], &b.packet[b.n], &b.icrc[b.n]);
+		unsigned result = place_other(w->bench, &b, b.n, m[i]);
 		if (unlikely(result != PASS)) {
 			drop_packet(w, ROCE_TO_IB, result, m[i]);
 			continue;
 		}
-		b.multicasts += b.packet[b.n].multicast;
+		b.lookup.groups += b.lookup.to_group[b.n];
 		b.n++;
 	}
-	look_up_begin(w->bench->tables, &b);
+	lookup_begin(&b.lookup, b.n);
 	look_up_and_post(w, &b, true);
 	return n;
 }

@@ -13,49 +13,49 @@ static inline void address_group(struct ib_ah *ah, const struct group_entry *g)
 	ah->hop_limit = g->hop_limit;
 }
 
-static inline void address_node(struct ib_ah *ah, const struct node_entry *n, const struct packet *p, uint8_t asked_sl)
+static inline uint16_t grh_of(uint8_t node_flags)
+{
+	_Static_assert(IB_SEND_GRH == NODE_GRH << 1, "moved, not chosen: it is as often set as not");
+	return (uint16_t)((node_flags & NODE_GRH) << 1);
+}
+
+/* A hop limit of 0 comes from a GRH of RoCEv1, where it means this subnet only. */
+static inline void address_node(struct ib_ah *ah, const struct node_entry *n, uint8_t asked_sl)
 {
 	memcpy(ah->dgid, n->gid, 16);
 	ah->dlid = n->lid;
 	ah->sl = asked_sl ? asked_sl : n->sl;
-	ah->hop_limit = p->hop_limit ? p->hop_limit - 1 : 0; /* 0: a GRH of RoCEv1, which means this subnet only */
+	ah->hop_limit -= ah->hop_limit != 0;
 }
 
-/* Cuts the mbuf down to its payload and says where it goes. */
-static inline void fill_send(const struct worker *w, const struct packet *p, struct ib_send *s)
+/* Completes what plain.h or parse.c has found, and cuts the mbuf down to its payload. */
+static inline void fill_send(const struct bench *b, struct burst *u, unsigned i)
 {
-	const struct bench *b = w->bench;
-	const struct standin_entry *standin = p->standin;
-	struct rte_mbuf *m = p->mbuf;
-	m->data_off = (uint16_t)(p->payload - (const uint8_t *)m->buf_addr);
-	m->data_len = p->payload_len;
-	m->pkt_len = p->payload_len;
-	s->mbuf = m;
+	struct ib_send *s = &u->send[i];
+	const struct cut *cut = &u->cut[i];
+	const struct standin_entry *standin = u->lookup.from_entry[i];
+	struct rte_mbuf *m = s->mbuf;
+	m->data_off += cut->headers;
+	m->data_len = cut->payload_len;
+	m->pkt_len = cut->payload_len;
 	s->qp = standin->qp;
-	s->dest_qpn = p->dest_qpn;
-	s->imm = p->imm;
-	s->flags = p->flags;
 	s->pkey_index = b->pkey_index;
-	s->ah.tclass = p->tclass;
-	s->ah.flow_label = p->flow_label;
 	s->ah.source = standin->source;
 	table_mark_used(&standin->used);
 	bool rewrite;
-	if (p->multicast) {
-		const struct group_entry *g = p->found;
+	if (u->lookup.to_group[i]) {
+		const struct group_entry *g = u->lookup.to_entry[i];
 		address_group(&s->ah, g);
 		s->dest_qkey = g->qkey;
 		s->flags |= IB_SEND_GRH;
 		rewrite = g->flags & GROUP_REWRITE_IMM;
 	} else {
-		const struct node_entry *n = p->found;
-		address_node(&s->ah, n, p, b->sl_of_dscp[p->tclass >> 2]);
-		s->dest_qkey = p->qkey;
-		if (n->flags & NODE_GRH)
-			s->flags |= IB_SEND_GRH;
+		const struct node_entry *n = u->lookup.to_entry[i];
+		address_node(&s->ah, n, b->sl_of_dscp[s->ah.tclass >> 2]);
+		s->flags |= grh_of(n->flags);
 		rewrite = b->rewrite_imm;
 	}
-	if (rewrite && (p->flags & IB_SEND_IMM) && p->imm == p->from.number)
+	if (unlikely(s->flags & IB_SEND_IMM) && rewrite && s->imm == u->lookup.from[i].number)
 		s->imm = standin->qpn;
 }
 

@@ -40,9 +40,9 @@ unsigned worker_round(struct worker *w)
 {
 	unsigned moved = roce_to_ib(w) + work_off(w);
 	rte_rcu_qsbr_quiescent(w->bench->tables->rcu, w->id);
-	w->counters.loops++;
+	COUNT(w->counters.loops, 1);
 	if (moved)
-		w->counters.busy++;
+		COUNT(w->counters.busy, 1);
 	return moved;
 }
 

@@ -52,6 +52,8 @@ struct bench {
 	uint64_t l2_ipv4; /* and what they are */
 	uint64_t l2_ipv6;
 	uint64_t plain_mac; /* the port's, as it lies in a frame */
+	uint64_t
+		bth; /* UDP's length and checksum, zero, and the first half of the BTH towards RoCE, as it lies there */
 	struct plain_type plain_ipv4, plain_udp, plain_deth;
 	struct plain_type plain_own, plain_group4, plain_group6; /* of the first 12 bytes of Ethernet */
 	uint16_t pkey_index;                                     /* of the IB port */

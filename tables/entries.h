@@ -39,9 +39,18 @@ enum {
 	GROUP_REWRITE_IMM = 4, /* an immediate equal to the sender's QPN becomes the stand-in's */
 };
 
-/* L2 of a RoCE host in one word, so that a move is one atomic store. */
-#define L2_MAC(l2) ((l2) >> 16)     /* 48 bits, first byte of the address highest */
-#define L2_TCI(l2) ((uint16_t)(l2)) /* 802.1Q VLAN id; 0 = untagged */
+/* L2 of a RoCE host in one word, so that a move is one atomic store: as a little-endian machine loads it, six bytes of
+ * MAC address in the order of a frame, and the VLAN id. */
+#define L2_TCI(l2) ((uint16_t)((l2) >> 48)) /* 802.1Q VLAN id; 0 = untagged */
+#define L2_MAC_BITS 48
+
+/* Where messages to RoCE go: what a stand-in and a group have in common. */
+struct roce_peer {
+	uint8_t ip[16];
+	uint64_t l2; /* atomic */
+	uint32_t qpn;
+	uint32_t qkey;
+};
 
 struct host_entry {
 	struct table_key key; /* IP, 0 */
@@ -90,11 +99,8 @@ struct group_entry {
 
 struct standin_qp_entry {
 	struct table_key key; /* zero, local QPN */
-	uint8_t ip[16];
-	uint64_t l2; /* atomic */
+	struct roce_peer peer;
 	uint32_t id;
-	uint32_t qpn;  /* the RoCE host's */
-	uint32_t qkey; /* of the RoCE host's QP */
 	uint8_t version;
 	uint8_t used; /* atomic; see table_mark_used */
 	uint8_t spare[2];
@@ -110,17 +116,15 @@ struct source_entry {
 };
 
 struct mgid_entry {
-	struct table_key key; /* MGID, 0 */
-	uint8_t ip[16];
+	struct table_key key;  /* MGID, 0 */
+	struct roce_peer peer; /* QPN 0xffffff */
 	uint32_t id;
-	uint32_t qkey; /* on the RoCE side */
-	uint16_t tci;  /* 802.1Q VLAN id; 0 = untagged */
-	uint16_t mtu;  /* largest payload towards RoCE, bytes */
 	uint8_t version;
 	uint8_t flags; /* GROUP_* */
-	uint8_t spare[10];
+	uint16_t mtu;  /* largest payload towards RoCE, bytes */
 };
 
+_Static_assert(sizeof(struct roce_peer) == 32, "half a cache line");
 _Static_assert(sizeof(struct host_entry) == 64, "one cache line");
 _Static_assert(sizeof(struct standin_entry) == 64, "one cache line");
 _Static_assert(sizeof(struct node_entry) == 64, "one cache line");

@@ -85,14 +85,15 @@ func standInEntry(s *StandIn, id uint32) (e entry) {
 	return e
 }
 
+func rocePeer(ip netip.Addr, l2 uint64, qpn ib.QPN, qkey ib.QKey) C.struct_roce_peer {
+	return C.struct_roce_peer{ip: cAddr(ip), l2: C.uint64_t(l2), qpn: C.uint32_t(qpn), qkey: C.uint32_t(qkey)}
+}
+
 func standInQPEntry(s *StandIn, l2 uint64, id uint32) (e entry) {
 	*as[C.struct_standin_qp_entry](&e) = C.struct_standin_qp_entry{
 		key:     numberKey(uint64(s.QPN)),
-		ip:      cAddr(s.Host),
-		l2:      C.uint64_t(l2),
+		peer:    rocePeer(s.Host, l2, s.HostQPN, s.QKey),
 		id:      C.uint32_t(id),
-		qpn:     C.uint32_t(s.HostQPN),
-		qkey:    C.uint32_t(s.QKey),
 		version: C.uint8_t(s.Version),
 		used:    1,
 	}
@@ -154,10 +155,8 @@ func groupEntry(g *Group, id uint32) (e entry) {
 func mgidEntry(g *Group, id uint32) (e entry) {
 	*as[C.struct_mgid_entry](&e) = C.struct_mgid_entry{
 		key:     gidKey(g.MGID),
-		ip:      cAddr(g.IP),
+		peer:    rocePeer(g.IP, l2Word(g.mac(), g.VLAN), ib.QPMulticast, g.RoCEQKey),
 		id:      C.uint32_t(id),
-		qkey:    C.uint32_t(g.RoCEQKey),
-		tci:     C.uint16_t(g.VLAN),
 		mtu:     C.uint16_t(g.MTUToRoCE),
 		version: C.uint8_t(g.Version),
 		flags:   groupFlags(g),

@@ -14,13 +14,6 @@ import (
 	"causeway/ibside/ib"
 )
 
-// hashOf is table_hash, told again: what an attacker would compute who knew the seed.
-func hashOf(seed []uint64, addr [16]byte, number uint64) uint64 {
-	fold := func(a, b uint64) uint64 { hi, lo := bits.Mul64(a, b); return hi ^ lo }
-	x := fold(binary.LittleEndian.Uint64(addr[:])^seed[0]^number*(seed[2]|1), binary.LittleEndian.Uint64(addr[8:])^seed[1])
-	return (x ^ x>>32) * 0x9e3779b97f4a7c15
-}
-
 // address returns 16 bytes of two words, forced into 2000::/3: an IPv6 unicast address.
 func address(a, b uint64) netip.Addr {
 	var w [16]byte
@@ -89,7 +82,7 @@ func TestFloodWithSeed(t *testing.T) {
 	refused := 0
 	for i, found := uint64(0), 0; found < n; i++ {
 		ip := address(i*0x9e3779b97f4a7c15, i)
-		if hashOf(known[:3], ip.As16(), 0)>>49 != 0 { // bucket 0 of any array up to 2^15
+		if open.hashOfHost(ip)>>49 != 0 { // bucket 0 of any array up to 2^15
 			continue
 		}
 		found++

@@ -43,6 +43,15 @@ type group struct {
 	id uint32
 }
 
+// mac returns the Ethernet address of the group: RoCEv1 maps every group as IPv6 does.
+func (g *Group) mac() [6]byte {
+	gid := ib.GIDFromAddr(g.IP)
+	if g.Version == 1 && g.IP.Is4() {
+		return [6]byte{0x33, 0x33, gid[12], gid[13], gid[14], gid[15]}
+	}
+	return ib.MulticastMAC(gid)
+}
+
 func (g *Group) check() error {
 	g.IP = g.IP.Unmap()
 	switch {

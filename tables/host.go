@@ -28,11 +28,16 @@ type host struct {
 	standIns map[*standIn]struct{} // they carry the host's L2
 }
 
-// l2 returns the word that says where frames to h go: 48 bits MAC, 16 bits VLAN.
-func (h *Host) l2() uint64 {
-	m := h.MAC
-	return uint64(m[0])<<56 | uint64(m[1])<<48 | uint64(m[2])<<40 | uint64(m[3])<<32 | uint64(m[4])<<24 |
-		uint64(m[5])<<16 | uint64(h.VLAN)
+// l2 returns the word that says where frames to h go.
+func (h *Host) l2() uint64 { return l2Word(h.MAC, h.VLAN) }
+
+// l2Word returns the word that says where frames go: the MAC address, its first byte lowest, and above it the VLAN.
+func l2Word(mac [6]byte, vlan uint16) uint64 {
+	w := uint64(vlan) << C.L2_MAC_BITS
+	for i, b := range mac {
+		w |= uint64(b) << (8 * i)
+	}
+	return w
 }
 
 func (h *Host) check() (err error) {

@@ -32,11 +32,11 @@ func (t *Tables) LookupHost(ip netip.Addr) (h Host, id uint32, ok bool) {
 	return h, uint32(c.id), true
 }
 
-func vlanOf(l2 C.uint64_t) uint16 { return uint16(l2) }
+func vlanOf(l2 C.uint64_t) uint16 { return uint16(l2 >> C.L2_MAC_BITS) }
 
 func macOf(l2 C.uint64_t) (mac [6]byte) {
 	for i := range mac {
-		mac[i] = byte(l2 >> (56 - 8*i))
+		mac[i] = byte(l2 >> (8 * i))
 	}
 	return mac
 }
@@ -60,9 +60,10 @@ func (t *Tables) LookupStandInQP(qpn ib.QPN) (s StandIn, h Host, id uint32, ok b
 		return StandIn{}, Host{}, 0, false
 	}
 	c := as[C.struct_standin_qp_entry](&e)
-	ip := goAddr(c.ip)
-	s = StandIn{Host: ip, HostQPN: ib.QPN(c.qpn), QPN: ib.QPN(c.key.number), QKey: ib.QKey(c.qkey), Version: uint8(c.version)}
-	return s, Host{IP: ip, MAC: macOf(c.l2), VLAN: vlanOf(c.l2)}, uint32(c.id), true
+	p := &c.peer
+	ip := goAddr(p.ip)
+	s = StandIn{Host: ip, HostQPN: ib.QPN(p.qpn), QPN: ib.QPN(c.key.number), QKey: ib.QKey(p.qkey), Version: uint8(c.version)}
+	return s, Host{IP: ip, MAC: macOf(p.l2), VLAN: vlanOf(p.l2)}, uint32(c.id), true
 }
 
 // MarkUsed marks a stand-in as a worker does that sends from it.
@@ -141,11 +142,18 @@ func (t *Tables) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 		return Group{}, 0, false
 	}
 	c := as[C.struct_mgid_entry](&e)
-	g = Group{IP: goAddr(c.ip), MGID: mgid, RoCEQKey: ib.QKey(c.qkey), MTUToRoCE: int(c.mtu), VLAN: uint16(c.tci), Version: uint8(c.version)}
+	p := &c.peer
+	g = Group{IP: goAddr(p.ip), MGID: mgid, RoCEQKey: ib.QKey(p.qkey), MTUToRoCE: int(c.mtu), VLAN: vlanOf(p.l2), Version: uint8(c.version)}
 	g.setFlags(c.flags)
 	return g, uint32(c.id), true
 }
 
 func (g *Group) setFlags(f C.uint8_t) {
 	g.ToIB, g.ToRoCE, g.RewriteImm = f&C.GROUP_TO_IB != 0, f&C.GROUP_TO_ROCE != 0, f&C.GROUP_REWRITE_IMM != 0
+}
+
+// hashOfHost returns what an attacker would compute who knew the seed.
+func (t *Tables) hashOfHost(ip netip.Addr) uint64 {
+	k := addrKey(ip, 0)
+	return uint64(C.table_hash(&t.c.hosts, &k))
 }

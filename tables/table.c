@@ -63,8 +63,9 @@ int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const 
 	memset(t, 0, sizeof(*t));
 	if (w == NULL)
 		return -ENOMEM;
-	memcpy(t->seed, seed, sizeof(t->seed));
-	t->seed[2] |= 1; /* so that different numbers stay different */
+	memcpy(t->hash.seed, seed, sizeof(t->hash.seed));
+	t->hash.seed[2] |= 1; /* so that different numbers stay different */
+	t->hash.aes = (uint64_t)table_has_aes();
 	t->writer = w;
 	w->rcu = rcu;
 	w->slots = slots;

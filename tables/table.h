@@ -27,8 +27,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "entries.h"
-
 #if defined(__SANITIZE_THREAD__)
 #define TABLE_SCALAR 1 /* ThreadSanitizer understands atomic loads, not vector loads */
 #elif defined(__has_feature)
@@ -43,8 +41,9 @@
 #include <immintrin.h>
 #endif
 
+#include "table_hash.h"
+
 enum {
-	TABLE_SEED = 3,    /* words */
 	TABLE_LANES = 7,   /* keys a bucket: eight 4-byte lanes less the word "further" */
 	TABLE_FURTHER = 8, /* buckets tried beyond the home: eight nibbles in 32 bits */
 	TABLE_BULK = 64,   /* keys a stage of table_find_bulk: as many prefetches as a core keeps in flight, and more */
@@ -62,7 +61,7 @@ struct table_writer; /* table.c */
 
 /* One cache line, written only when the bucket array grows. */
 struct table {
-	uint64_t seed[TABLE_SEED]; /* random: whoever chooses keys must not be able to choose buckets */
+	struct table_hash hash;
 	uint8_t *arena;
 	uint64_t array; /* atomic: address of bucket[0]; low six bits: log2 of their number, so that both change at once
 			 */
@@ -73,26 +72,14 @@ _Static_assert(sizeof(struct table_bucket) == 64, "one cache line");
 _Static_assert(sizeof(struct table) == 64, "one cache line");
 _Static_assert(sizeof(struct table_key) == 24, "three words, compared as such");
 
-__extension__ typedef unsigned __int128 table_u128;
-
-/* Multiplies and folds both halves of the product together. */
-static inline uint64_t table_fold(uint64_t a, uint64_t b)
-{
-	table_u128 p = (table_u128)a * b;
-
-	return (uint64_t)p ^ (uint64_t)(p >> 64);
-}
-
-/* Returns the keyed hash of a key. The number is multiplied by a secret before it meets the address, so that nobody can
- * have the one undo the other. The constant is 2^64 divided by the golden ratio; that last multiplication spreads runs
- * of numbers (QPNs, LIDs), which the fold alone keeps in line for an unlucky seed. */
+/* Returns the keyed hash of a key. */
 static inline uint64_t table_hash(const struct table *t, const struct table_key *key)
 {
-	uint64_t a[2], x;
-
-	memcpy(a, key->addr, sizeof(a));
-	x = table_fold(a[0] ^ t->seed[0] ^ key->number * t->seed[2], a[1] ^ t->seed[1]);
-	return (x ^ x >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+#ifdef TABLE_AES
+	if (__builtin_expect(t->hash.aes != 0, 1))
+		return table_hash_aes(t->hash.seed, key);
+#endif
+	return table_hash_fold(t->hash.seed, key);
 }
 
 static inline uint32_t table_tag(uint64_t hash)
@@ -162,14 +149,11 @@ static inline const void *table_entry(const struct table *t, const struct table_
 	return t->arena + (size_t)i * TABLE_ENTRY;
 }
 
-/* Compares without a branch a word. */
+/* Compares without a branch a word. Word by word, because compilers copy an array to the stack first. */
 static inline int table_key_equal(const struct table_key *a, const struct table_key *b)
 {
-	uint64_t x[3], y[3];
-
-	memcpy(x, a, sizeof(x));
-	memcpy(y, b, sizeof(y));
-	return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2])) == 0;
+	return ((table_word(a, 0) ^ table_word(b, 0)) | (table_word(a, 1) ^ table_word(b, 1)) |
+		(a->number ^ b->number)) == 0;
 }
 
 /* Looks for key in one bucket. */
@@ -239,16 +223,33 @@ static inline const void *table_settle(const struct table *t, const struct table
 	return table_find(t, s->hash, key);
 }
 
+/* The first stage of n keys. The array is read once: a key that is put meanwhile need not be found, and what a reader
+ * got from an array that has been replaced stays valid until it is quiescent. */
+static inline void table_begin_burst(const struct table *t, const struct table_key *keys, unsigned n,
+				     struct table_step *s)
+{
+	const struct table local = {.hash = t->hash, .array = table_array(t)};
+
+	for (unsigned i = 0; i < n; i++)
+		table_begin(&local, &keys[i], &s[i]);
+}
+
+/* The second stage of n keys. */
+static inline void table_guess_burst(const struct table *t, const struct table_step *s, unsigned n, const void **out)
+{
+	const struct table local = {.arena = t->arena};
+
+	for (unsigned i = 0; i < n; i++)
+		out[i] = table_guess(&local, &s[i]);
+}
+
 static inline void table_find_stage(const struct table *t, const struct table_key *keys, unsigned n, const void **out)
 {
 	struct table_step step[TABLE_BULK];
-	unsigned i;
 
-	for (i = 0; i < n; i++)
-		table_begin(t, &keys[i], &step[i]);
-	for (i = 0; i < n; i++)
-		out[i] = table_guess(t, &step[i]);
-	for (i = 0; i < n; i++)
+	table_begin_burst(t, keys, n, step);
+	table_guess_burst(t, step, n, out);
+	for (unsigned i = 0; i < n; i++)
 		out[i] = table_settle(t, &keys[i], &step[i], out[i]);
 }
 

@@ -108,7 +108,7 @@ int tables_move_standin_qp(struct tables *t, const struct table_key *key, uint64
 	struct standin_qp_entry *e = (struct standin_qp_entry *)find_to_change(&t->standin_qps, key);
 
 	if (e != NULL)
-		__atomic_store_n(&e->l2, l2, __ATOMIC_RELAXED);
+		__atomic_store_n(&e->peer.l2, l2, __ATOMIC_RELAXED);
 	return e != NULL;
 }
 

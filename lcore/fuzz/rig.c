@@ -53,13 +53,13 @@ static void put_host(struct tables *t, unsigned i)
 {
 	struct standin_entry s = {.key.number = HOST_QPN, .id = i, .qp = 40 + i, .qpn = STANDIN_QPN + i};
 	struct standin_qp_entry q = {.key.number = STANDIN_QPN + i,
-				     .l2 = UINT64_C(0x0200000000010000) | (i == 1 ? 100 : 0),
+				     .peer = {.l2 = 0x010000000002 | (i == 1 ? UINT64_C(100) << L2_MAC_BITS : 0),
+					      .qpn = HOST_QPN,
+					      .qkey = QKEY},
 				     .id = i,
-				     .qpn = HOST_QPN,
-				     .qkey = QKEY,
 				     .version = i == 2 ? ROCE_V1 : ROCE_V2};
 	memcpy(s.key.addr, host[i], 16);
-	memcpy(q.ip, host[i], 16);
+	memcpy(q.peer.ip, host[i], 16);
 	put(&t->standins, &s);
 	put(&t->standin_qps, &q);
 }
@@ -81,9 +81,8 @@ static void put_group(struct tables *t, unsigned i)
 				.mtu = 2048,
 				.flags = GROUP_TO_IB | GROUP_TO_ROCE | GROUP_REWRITE_IMM};
 	struct mgid_entry m = {.id = i,
-			       .qkey = QKEY,
+			       .peer = {.l2 = 0x00005e0001 | UINT64_C(100) << L2_MAC_BITS, .qpn = 0xffffff, .qkey = QKEY},
 			       .mtu = 2048,
-			       .tci = 100,
 			       .version = i == 2 ? ROCE_V1 : ROCE_V2,
 			       .flags = g.flags};
 	memcpy(g.key.addr, group[i], 16);
@@ -91,7 +90,7 @@ static void put_group(struct tables *t, unsigned i)
 	g.mgid[1] = 0x12;
 	memcpy(g.mgid + 12, group[i] + 12, 4);
 	memcpy(m.key.addr, g.mgid, 16);
-	memcpy(m.ip, group[i], 16);
+	memcpy(m.peer.ip, group[i], 16);
 	put(&t->groups, &g);
 	put(&t->mgids, &m);
 }

@@ -166,12 +166,12 @@ static inline struct icrc_job put_frame(const struct head *common, uint32_t psn,
 	struct rte_mbuf *m = r->mbuf;
 	const uint8_t *area = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint32_t len = m->data_len - IB_GRH_LEN, pad = -len & 3;
-	uint64_t mac = rte_cpu_to_be_64(L2_MAC(__atomic_load_n(&to->l2, __ATOMIC_RELAXED)) << 16);
+	uint64_t mac = __atomic_load_n(&to->peer.l2, __ATOMIC_RELAXED);
 	uint8_t tos = (uint8_t)(area[0] << 4 | area[1] >> 4), ttl = area[7] >= 2 ? area[7] - 1 : 64;
 	uint16_t total_len = rte_cpu_to_be_16((uint16_t)(sizeof(struct head) - IP_AT + len + pad + ICRC_LEN));
 	uint32_t src, dst;
 	memcpy(&src, from->ip4 + 12, 4);
-	memcpy(&dst, to->ip + 12, 4);
+	memcpy(&dst, to->peer.ip + 12, 4);
 	m->data_off += IB_GRH_LEN - sizeof(struct head);
 	m->data_len = (uint16_t)(sizeof(struct head) + len + pad + ICRC_LEN);
 	m->pkt_len = m->data_len;
@@ -185,11 +185,11 @@ static inline struct icrc_job put_frame(const struct head *common, uint32_t psn,
 	h->src_ip = src;
 	h->dst_ip = dst;
 	h->sum = ipv4_sum(tos, total_len, ttl, src, dst);
-	h->src_port = rte_cpu_to_be_16(source_port(r->src_qpn, to->qpn));
+	h->src_port = rte_cpu_to_be_16(source_port(r->src_qpn, to->peer.qpn));
 	h->flags = (uint8_t)((r->flags & IB_RECV_SOLICITED ? 0x80 : 0) | 0x40 | pad << 4);
-	h->dest_qpn = rte_cpu_to_be_32(to->qpn);
+	h->dest_qpn = rte_cpu_to_be_32(to->peer.qpn);
 	h->psn = rte_cpu_to_be_32(psn);
-	h->qkey = rte_cpu_to_be_32(to->qkey);
+	h->qkey = rte_cpu_to_be_32(to->peer.qkey);
 	h->src_qpn = rte_cpu_to_be_32(r->src_qpn);
 	memset((uint8_t *)(h + 1) + len, 0, pad);
 	return (struct icrc_job){

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whom the packets of a burst are from and for: two look-ups for each, in stages, so that what they fetch comes while
+ * others are worked on. Who is dropped between the stages is moved out of the arrays.
+ */
+#ifndef CAUSEWAY_LOOKUP_H
+#define CAUSEWAY_LOOKUP_H
+
+#include "worker.h"
+
+struct lookup {
+	const struct table *from_table, *to_table, *to_group_table;
+	unsigned groups; /* how many are to a group */
+	bool to_group[BURST];
+	struct table_key from[BURST], to[BURST];
+	struct table_step from_step[BURST], to_step[BURST];
+	const void *from_entry[BURST],
+		*to_entry[BURST]; /* after lookup_guess most likely right, after lookup_settle right */
+};
+
+static inline const struct table *lookup_table(const struct lookup *l, unsigned i)
+{
+	return l->to_group[i] ? l->to_group_table : l->to_table;
+}
+
+static inline void lookup_begin(struct lookup *l, unsigned n)
+{
+	table_begin_burst(l->from_table, l->from, n, l->from_step);
+	if (likely(l->groups == 0))
+		table_begin_burst(l->to_table, l->to, n, l->to_step);
+	else
+		for (unsigned i = 0; i < n; i++)
+			table_begin(lookup_table(l, i), &l->to[i], &l->to_step[i]);
+}
+
+static inline void lookup_guess(struct lookup *l, unsigned n)
+{
+	table_guess_burst(l->from_table, l->from_step, n, l->from_entry);
+	if (likely(l->groups == 0))
+		table_guess_burst(l->to_table, l->to_step, n, l->to_entry);
+	else
+		for (unsigned i = 0; i < n; i++)
+			l->to_entry[i] = table_guess(lookup_table(l, i), &l->to_step[i]);
+}
+
+/* The entries, or NULL. */
+
+static inline const void *lookup_from(const struct lookup *l, unsigned i)
+{
+	return table_settle(l->from_table, &l->from[i], &l->from_step[i], l->from_entry[i]);
+}
+
+static inline const void *lookup_to(const struct lookup *l, unsigned i)
+{
+	return table_settle(lookup_table(l, i), &l->to[i], &l->to_step[i], l->to_entry[i]);
+}
+
+/* Moves a packet to a lower place. */
+static inline void lookup_move(struct lookup *l, unsigned to, unsigned from)
+{
+	l->to_group[to] = l->to_group[from];
+	l->from[to] = l->from[from];
+	l->to[to] = l->to[from];
+	l->from_step[to] = l->from_step[from];
+	l->to_step[to] = l->to_step[from];
+	l->from_entry[to] = l->from_entry[from];
+	l->to_entry[to] = l->to_entry[from];
+}
+
+#endif

@@ -3,6 +3,7 @@
  * A worker's cache of address handles: sets of VERBS_AH_WAYS entries. The worker alone changes it. A handle
  * that is missing is asked from management, because creating one may block for a second.
  */
+#include <stddef.h>
 #include <string.h>
 
 #include <rte_branch_prediction.h>
@@ -10,36 +11,60 @@
 
 #include "door.h"
 
-/* What does not matter on the link is zero: one handle for all that differ in it. Keys are compared as bytes,
- * so the padding is zero too. */
-static void make_key(const struct verbs_worker *w, struct ah_key *k, const struct ib_ah *ah, bool global)
+_Static_assert(sizeof(struct ah_key) == 32 && offsetof(struct ah_key, ah.dlid) == 16 &&
+		       offsetof(struct ah_key, ah.flow_label) == 24 && offsetof(struct ah_key, global) == 28 &&
+		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "a key is the four words that make_key makes");
+
+/* A key, in registers: reading back as words what was written in pieces would wait for it. */
+struct words {
+	uint64_t w0, w1, w2, w3;
+};
+
+static inline uint64_t word(const void *p, size_t at)
 {
-	memset(k, 0, sizeof(*k));
-	k->global = global || w->dev->ethernet; /* RoCE has no other address */
-	k->ah.sl = ah->sl;
-	if (!w->dev->ethernet)
-		k->ah.dlid = ah->dlid;
-	if (!k->global)
-		return;
-	memcpy(k->ah.dgid, ah->dgid, sizeof(k->ah.dgid));
-	k->ah.hop_limit = ah->hop_limit;
-	k->ah.tclass = ah->tclass;
-	k->ah.source = ah->source;
-	k->ah.flow_label = ah->flow_label;
+	uint64_t w;
+
+	memcpy(&w, (const char *)p + at, sizeof(w));
+	return w;
 }
 
-_Static_assert(sizeof(struct ah_key) == 32, "a key is four words");
-
-static unsigned set_of(const struct verbs_worker *w, const struct ah_key *k)
+/* What does not matter on the link is zero: one handle for all that differ in it; and so is the padding. */
+static inline struct words make_key(const struct verbs_worker *w, const struct ib_ah *ah, bool grh)
 {
-	uint64_t word[4], h = 0;
+	enum { DLID = 0xffff, SL = 0xff << 16 };
+	const uint64_t path = 0xffffff000000;      /* hop limit, traffic class, source */
+	uint64_t global = grh || w->dev->ethernet; /* RoCE has no other address */
+	uint64_t all = 0 - global, local = w->dev->ethernet ? 0 : DLID;
 
-	memcpy(word, k, sizeof(word));
-	for (int i = 0; i < 4; i++) {
-		h = (h ^ word[i]) * 0x9e3779b97f4a7c15;
-		h ^= h >> 32;
-	}
-	return (unsigned)h & (w->ah_sets - 1);
+	return (struct words){
+		.w0 = word(ah->dgid, 0) & all,
+		.w1 = word(ah->dgid, 8) & all,
+		.w2 = word(ah, offsetof(struct ib_ah, dlid)) & (local | SL | (path & all)),
+		.w3 = (ah->flow_label & all) | global << 32,
+	};
+}
+
+static inline uint64_t folded(uint64_t a, uint64_t b)
+{
+	unsigned __int128 p = (unsigned __int128)a * b;
+
+	return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
+/* Two multiplications side by side; the upper halves carry all bits of a key to the low ones. */
+static inline unsigned set_of(const struct verbs_worker *w, const struct words *k)
+{
+	uint64_t h = folded(k->w0 ^ 0x9e3779b97f4a7c15, k->w1 ^ 0xbf58476d1ce4e5b9) ^
+		     folded(k->w2 ^ 0x94d049bb133111eb, k->w3 ^ 0xd6e8feb86659fd93);
+
+	return (unsigned)(h ^ h >> 32) & (w->ah_sets - 1);
+}
+
+static inline bool same(const struct ah_entry *e, const struct words *k)
+{
+	return ((word(&e->key, 0) ^ k->w0) | (word(&e->key, 8) ^ k->w1) | (word(&e->key, 16) ^ k->w2) |
+		(word(&e->key, 24) ^ k->w3)) == 0;
 }
 
 /* Returns an entry to use anew: an empty one, else one that was not used since the last look. */
@@ -67,12 +92,11 @@ static struct ah_entry *make_room(struct verbs_worker *w, struct ah_entry *set)
 
 struct ah_entry *verbs_ah_find(struct verbs_worker *w, const struct ib_ah *ah, bool global)
 {
-	struct ah_key k;
+	struct words k = make_key(w, ah, global);
 
-	make_key(w, &k, ah, global);
 	struct ah_entry *set = &w->ahs[(size_t)set_of(w, &k) * VERBS_AH_WAYS];
 	for (int i = 0; i < VERBS_AH_WAYS; i++)
-		if (set[i].state != AH_EMPTY && memcmp(&set[i].key, &k, sizeof(k)) == 0) {
+		if (set[i].state != AH_EMPTY && same(&set[i], &k)) {
 			set[i].used = true;
 			return &set[i];
 		}
@@ -81,7 +105,8 @@ struct ah_entry *verbs_ah_find(struct verbs_worker *w, const struct ib_ah *ah, b
 	struct ah_entry *e = make_room(w, set);
 	if (unlikely(!e))
 		return NULL;
-	*e = (struct ah_entry){.key = k, .state = AH_PENDING, .used = true};
+	*e = (struct ah_entry){.state = AH_PENDING, .used = true};
+	memcpy(&e->key, &k, sizeof(k));
 	w->counters.asked++;
 	rte_ring_sp_enqueue(w->asks, e);
 	return e;

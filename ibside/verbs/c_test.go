@@ -63,8 +63,8 @@ func TestWithoutDevice(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(out, ": ok"); n != 12 {
-		t.Errorf("%d cases are ok, want 12:\n%s", n, out)
+	if n := strings.Count(out, ": ok"); n != 13 {
+		t.Errorf("%d cases are ok, want 13:\n%s", n, out)
 	}
 }
 
@@ -83,6 +83,8 @@ func TestCasesNotice(t *testing.T) {
 		{"late completions count", "poll.c", "n == 0 ||", "0 &&"},
 		{"the area is not zeroed", "poll.c", "memset((void *)p, 0, IB_GRH_LEN / 2);", ""},
 		{"an address handle leaks", "ah.c", "if (rte_ring_sp_enqueue(w->retired, e->ah))", "if (0)"},
+		{"the source's GID does not count", "ah.c", "path = 0xffffff000000;", "path = 0x00ffff000000;"},
+		{"the LID counts on Ethernet", "ah.c", "w->dev->ethernet ? 0 : DLID;", "DLID;"},
 		{"a reset frees no mbufs", "qp.c", "rte_pktmbuf_free(q->fifo[i & q->mask].mbuf);", ""},
 	} {
 		t.Run(m.what, func(t *testing.T) {

@@ -24,15 +24,15 @@ type Curve struct {
 // others is how many there are of what a curve leaves alone.
 const others = 1 << 10
 
-// curves are powers of 2 from 10 and 1 on, and to what is just above 1000 and 100 000.
+// curves are powers of 2, from 1 to above 1000 groups, and from below 10 to above 100 000 hosts and stand-ins.
 var curves = []struct {
 	of    string
 	ns    []int
 	shape func(n int) shape
 }{
-	{"groups", []int{1, 16, 128, 1 << 10}, func(n int) shape { return shape{hosts: others, qpns: 1, nodes: others, groups: n} }},
-	{"hosts", []int{16, 128, 1 << 10, 1 << 14, 1 << 17}, func(n int) shape { return shape{hosts: n, qpns: 1, nodes: others} }},
-	{"stand-ins", []int{16, 128, 1 << 10, 1 << 14, 1 << 17}, func(n int) shape { return shape{hosts: 1, qpns: n, nodes: others} }},
+	{"groups", []int{1, 4, 16, 64, 256, 1 << 10}, func(n int) shape { return shape{hosts: others, qpns: 1, nodes: others, groups: n} }},
+	{"hosts", []int{8, 64, 512, 1 << 12, 1 << 15, 1 << 17}, func(n int) shape { return shape{hosts: n, qpns: 1, nodes: others} }},
+	{"stand-ins", []int{8, 64, 512, 1 << 12, 1 << 15, 1 << 17}, func(n int) shape { return shape{hosts: 1, qpns: n, nodes: others} }},
 }
 
 // Curves measures 64-byte packets. The points of a curve are measured in turn.

@@ -60,7 +60,7 @@ func Gates(cfg Config, entries, payloads []int) ([]Row, error) {
 		}
 		rows = append(rows, more...)
 	}
-	for _, f := range []func(*Config) ([]Row, error){variantRows, extrasRows, icrcRows, switchRows} {
+	for _, f := range []func(*Config) ([]Row, error){variantRows, extrasRows, icrcRows, doorRows, switchRows} {
 		more, err := f(&cfg)
 		if err != nil {
 			return nil, err
@@ -154,11 +154,31 @@ func variantRows(cfg *Config) ([]Row, error) {
 	return compare(cfg, variantLimit, []variant{{"IPv4, untagged", square(Small)}, {"IPv6", six}, {"VLAN", tagged}})
 }
 
-// extrasRows compares all that can be switched on with none of it: for now the maps between DSCP and service level.
+// extraGroups are those of the multicast row.
+const extraGroups = 128
+
+// extrasRows compares a worker that counts, maps DSCPs to service levels and polices groups with one that does none of
+// it. Only groups have rates.
 func extrasRows(cfg *Config) ([]Row, error) {
-	with := square(Small)
-	with.marked = true
-	return compare(cfg, extrasLimit, []variant{{"no QoS map", square(Small)}, {"QoS map", with}})
+	unicast, err := compare(cfg, extrasLimit, extrasOf(square(Small)))
+	if err != nil {
+		return nil, err
+	}
+	groups := square(Small)
+	groups.groups = extraGroups
+	multicast, err := compare(cfg, extrasLimit, extrasOf(groups))
+	return append(unicast, multicast...), err
+}
+
+// extrasOf is a shape without all that, and with it.
+func extrasOf(s shape) []variant {
+	s.marked = true
+	without, with := s, s
+	without.bare, with.policed = true, s.multicast()
+	if s.multicast() {
+		return []variant{{"none of them, groups", without}, {"counters, QoS map, policing", with}}
+	}
+	return []variant{{"none of them", without}, {"counters, QoS map", with}}
 }
 
 // compare measures shapes in turn with the first one, with the smallest payload, which hides least.
@@ -194,7 +214,7 @@ func measureShapes(cfg *Config, d lcore.Direction, size int, all []variant) (ns 
 			return nil, err
 		}
 		defer r.close()
-		rigs, loops = append(rigs, r), append(loops, r.lanes[0].worker())
+		rigs, loops = append(rigs, r), append(loops, r.lanes[0].loop())
 	}
 	if ns, err = cfg.interleave(loops...); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func TestGates(t *testing.T) {
 			t.Errorf("the worker gave its CPU away %v times", r.Value)
 		}
 	}
-	want := []string{"RoCE to IB", "IB to RoCE", "IPv6, RoCE to IB", "VLAN, IB to RoCE", "QoS map, RoCE to IB", "look-up, bursts of 64",
+	want := []string{"RoCE to IB", "IB to RoCE", "IPv6, RoCE to IB", "VLAN, IB to RoCE", "counters, QoS map, RoCE to IB", "counters, QoS map, policing, IB to RoCE", "look-up, bursts of 64",
 		"ICRC by " + lcore.ICRCVersion(), "voluntary switches beside GC"}
 	for _, w := range want {
 		if seen[w] == 0 {

@@ -2,6 +2,7 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <rte_debug.h>
 #include <rte_errno.h>
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
@@ -39,17 +40,37 @@ struct rte_ring *bench_ring(const char *name, unsigned size)
 	return rte_ring_create(name, size, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 }
 
-void bench_ring_free(struct rte_ring *ring)
+void bench_ring_empty(struct rte_ring *ring)
 {
 	struct rte_mbuf *m;
 	while (rte_ring_dequeue(ring, (void **)&m) == 0)
 		rte_pktmbuf_free(m);
+}
+
+void bench_ring_free(struct rte_ring *ring)
+{
+	bench_ring_empty(ring);
 	rte_ring_free(ring);
+}
+
+unsigned bench_ring_move(struct rte_ring *from, struct rte_ring *to)
+{
+	struct rte_mbuf *m;
+	unsigned n = 0;
+	for (; rte_ring_dequeue(from, (void **)&m) == 0; n++)
+		if (rte_ring_enqueue(to, m) != 0)
+			rte_panic("no room in a ring of the benchmark's\n");
+	return n;
 }
 
 unsigned bench_ring_count(const struct rte_ring *ring)
 {
 	return rte_ring_count(ring);
+}
+
+uint32_t bench_ring_produced(const struct rte_ring *ring)
+{
+	return __atomic_load_n(&ring->prod.tail, __ATOMIC_RELAXED);
 }
 
 int bench_put(struct rte_mempool *pool, struct rte_ring *ring, const void *data, uint32_t len)

@@ -23,6 +23,7 @@ type rig struct {
 	size      int // payload bytes
 	tables    *tables.Tables
 	bench     *lcore.Bench
+	gathered  uint64 // packets that were received and not sent, and are back in the rings
 	lanes     []*lane
 	undo      []func() error
 }
@@ -45,10 +46,31 @@ func (r *rig) build() (err error) {
 		return err
 	}
 	r.onClose(func() error { r.bench.Close(); return nil })
+	if r.shape.policed {
+		if err := r.police(neverReached); err != nil {
+			return err
+		}
+	}
 	for range r.shape.workers() {
 		if err := r.addLane(); err != nil {
 			return err
 		}
+	}
+	r.onClose(r.empty) // first: packets may lie in another lane's ring than their pool's
+	return nil
+}
+
+// neverReached is a rate, packets a second, that no worker comes near.
+const neverReached = 1e9
+
+// police gives all groups a rate.
+func (r *rig) police(rate uint64) error {
+	for i := range r.shape.groups {
+		_, id, ok := r.tables.FindGroup(groupIP(i))
+		if !ok {
+			return fmt.Errorf("bench: group %v is not on the shelves", groupIP(i))
+		}
+		r.bench.Police(int(id), rate)
 	}
 	return nil
 }
@@ -66,23 +88,66 @@ func (r *rig) close() {
 
 // verify makes sure that what was measured was the way through: nothing may have been dropped, nor have got lost.
 func (r *rig) verify() error {
+	r.gather()
 	c := r.bench.Counters()
 	for d, x := range c.Direction {
-		if x.Dropped() != 0 || !x.Conserved() || x.StandInWaits != 0 || x.HandedOver != 0 {
+		if x.Dropped() != 0 || x.Received-x.Sent != r.lost(lcore.Direction(d)) || x.StandInWaits != 0 || (x.HandedOver != 0 && r.shape.foreign == 0) {
 			return fmt.Errorf("bench: %v: received %d, sent %d, drops %v, %d waited, %d handed over: this measured something else",
 				lcore.Direction(d), x.Received, x.Sent, x.Drops, x.StandInWaits, x.HandedOver)
 		}
 	}
+	return r.verifyRings()
+}
+
+// verifyRings makes sure that all packets are there. Those handed over wander from lane to lane.
+func (r *rig) verifyRings() error {
+	all, want := 0, r.shape.packets()
 	for i, l := range r.lanes {
-		if n := l.inRing(); n != inFlight {
-			return fmt.Errorf("bench: lane %d: %d packets of %d are left: this measured something else", i, n, inFlight)
+		n := l.inRing()
+		all += n
+		if n != want && r.shape.foreign == 0 {
+			return fmt.Errorf("bench: lane %d: %d packets of %d are left: this measured something else", i, n, want)
 		}
+	}
+	if all != want*len(r.lanes) {
+		return fmt.Errorf("bench: %d packets of %d are left: this measured something else", all, want*len(r.lanes))
+	}
+	return nil
+}
+
+// lost is how many of a direction were received and not sent, because a worker had stopped to which they were handed.
+func (r *rig) lost(d lcore.Direction) uint64 {
+	if d == r.direction {
+		return r.gathered
+	}
+	return 0
+}
+
+// gather puts what lies between workers back into their rings, when none runs.
+func (r *rig) gather() {
+	for _, l := range r.lanes {
+		r.gathered += uint64(l.takeBack())
+	}
+}
+
+func (r *rig) empty() error {
+	r.gather()
+	for _, l := range r.lanes {
+		l.empty()
 	}
 	return nil
 }
 
 func newPool(name string) (*dpdk.Mempool, error) {
 	return dpdk.NewMempool(name, inFlight+63, lcore.DataRoom, privateBytes)
+}
+
+// loop is what the shape asks for: a production worker, or a bare one.
+func (l *lane) loop() loop {
+	if l.rig.shape.bare {
+		return l.bare()
+	}
+	return l.worker()
 }
 
 // worker is the production worker as a loop.

@@ -15,7 +15,14 @@ void bench_port_close(uint16_t port);
 /* A ring for one producer and one consumer, or NULL. */
 struct rte_ring *bench_ring(const char *name, unsigned size);
 void bench_ring_free(struct rte_ring *ring);
+void bench_ring_empty(struct rte_ring *ring);
+
+/* Moves all mbufs to another ring, which has room. Returns how many. Only while nobody else uses the rings. */
+unsigned bench_ring_move(struct rte_ring *from, struct rte_ring *to);
 unsigned bench_ring_count(const struct rte_ring *ring);
+
+/* How many have been put into the ring since it was made, modulo 2^32. For any thread. */
+uint32_t bench_ring_produced(const struct rte_ring *ring);
 
 /* Makes an mbuf of len bytes, with a zero private area, and puts it into the ring. 0 or a negative errno. */
 int bench_put(struct rte_mempool *pool, struct rte_ring *ring, const void *data, uint32_t len);

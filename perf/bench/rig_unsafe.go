@@ -5,6 +5,7 @@ package bench
 // #include <stdlib.h>
 // #include "loops.h"
 // #include "rig.h"
+// #include "lcore/setup.h"
 import "C"
 
 import (
@@ -160,7 +161,7 @@ func (l *lane) load() error {
 	if l.rig.direction == lcore.IBToRoCE {
 		data = append(make([]byte, ib.GRHLen), p.Payload...)
 	}
-	for range inFlight {
+	for range l.rig.shape.packets() {
 		rc := C.bench_put((*C.struct_rte_mempool)(l.pool.Pointer()), l.ring, unsafe.Pointer(&data[0]), C.uint32_t(len(data)))
 		if rc != 0 {
 			return fmt.Errorf("bench: fill a ring: %w", syscall.Errno(-rc))
@@ -171,6 +172,13 @@ func (l *lane) load() error {
 
 // pause has the door give no messages, or give them again. A worker may be running.
 func (l *lane) pause(on bool) { C.null_door_pause(l.door, C.bool(on)) }
+
+// takeBack puts what other workers have handed to the lane's into its ring, and returns how many. Only while none runs.
+func (l *lane) takeBack() int {
+	return int(C.bench_ring_move((*C.struct_worker)(l.w.Pointer()).again, l.ring))
+}
+
+func (l *lane) empty() { C.bench_ring_empty(l.ring) }
 
 func (l *lane) inRing() int { return int(C.bench_ring_count(l.ring)) }
 

@@ -11,17 +11,18 @@ import (
 
 // A Row is one thing measured, beside what it is compared with.
 type Row struct {
-	What    string  `json:"what"`
-	Payload int     `json:"payload_bytes,omitempty"`
-	Entries int     `json:"entries,omitempty"` // on each of the tables
-	NS      float64 `json:"ns,omitempty"`      // a packet, an ICRC or a look-up
-	Over    string  `json:"over,omitempty"`    // what it is compared with, which took OverNS
-	OverNS  float64 `json:"over_ns,omitempty"`
-	Value   float64 `json:"value"`                    // the median of the ratios of both; or a number of its own
-	Limit   *Limit  `json:"limit,omitempty"`          // nil: told for information
-	Wide    float64 `json:"over_wide_read,omitempty"` // the ratio to a floor that reads by 64 bytes
-	PeerNS  float64 `json:"peer_ns,omitempty"`
-	Peer    float64 `json:"over_peer,omitempty"` // the ratio to it
+	What      string  `json:"what"`
+	Payload   int     `json:"payload_bytes,omitempty"`
+	Entries   int     `json:"entries,omitempty"` // on each of the tables
+	NS        float64 `json:"ns,omitempty"`      // a packet, an ICRC or a look-up
+	Over      string  `json:"over,omitempty"`    // what it is compared with, which took OverNS
+	OverNS    float64 `json:"over_ns,omitempty"`
+	Value     float64 `json:"value"`                    // the median of the ratios of both; or a number of its own
+	Limit     *Limit  `json:"limit,omitempty"`          // nil: told for information
+	Wide      float64 `json:"over_wide_read,omitempty"` // the ratio to a floor that reads by 64 bytes
+	PeerNS    float64 `json:"peer_ns,omitempty"`
+	Peer      float64 `json:"over_peer,omitempty"` // the ratio to it
+	Doorbells float64 `json:"doorbells,omitempty"` // in a burst, of a verbs device
 
 	section section
 	packets bool // NS is a packet's: rates can be told
@@ -42,6 +43,7 @@ const (
 	paths section = iota
 	variants
 	parts
+	doors
 	threads
 )
 

@@ -16,14 +16,19 @@ import (
 // A shape says what lies on the tables, and what the packets look like. Numbers are powers of 2: addresses differ in
 // their low bits, and every value of those is somebody's.
 type shape struct {
-	hosts  int // RoCE hosts of each lane
-	qpns   int // QPs of each host, every one with a stand-in
-	nodes  int // IB nodes
-	groups int // 0: the packets are unicast
-	six    bool
-	vlan   uint16
-	marked bool // packets carry a DSCP, and the bridge maps them to service levels
-	lanes  int  // workers, each with hosts and stand-ins of its own; 0: one
+	hosts   int // RoCE hosts of each lane
+	qpns    int // QPs of each host, every one with a stand-in
+	nodes   int // IB nodes
+	groups  int // 0: the packets are unicast
+	six     bool
+	vlan    uint16
+	marked  bool // packets carry a DSCP, and the bridge maps them to service levels
+	bare    bool // workers are bare ones, and the bridge maps nothing
+	policed bool // groups have a rate, which they never reach
+	lanes   int  // workers, each with hosts and stand-ins of its own; 0: one
+
+	foreign int // of 16 hosts of a lane, so many have their stand-ins at the next lane's worker
+	flight  int // packets of a lane; 0: inFlight
 }
 
 // square is the usual shape: as many hosts, stand-ins and nodes.
@@ -33,6 +38,23 @@ func (s shape) standIns() int   { return s.hosts * s.qpns }
 func (s shape) workers() int    { return max(1, s.lanes) }
 func (s shape) sources() int    { return max(s.hosts, s.qpns) } // either is 1
 func (s shape) multicast() bool { return s.groups > 0 }
+
+// packets are those of a lane.
+func (s shape) packets() int {
+	if s.flight > 0 {
+		return s.flight
+	}
+	return inFlight
+}
+
+// owner is the worker that has the stand-ins of host i.
+func (s shape) owner(i int) int {
+	lane := i / s.hosts
+	if i%16 < s.foreign {
+		lane++
+	}
+	return lane % s.workers()
+}
 
 // destinations of RoCE packets.
 func (s shape) destinations() int {
@@ -125,7 +147,7 @@ func (s shape) fill(t *tables.Tables) error {
 			n := i*s.qpns + q
 			_, err := t.PutStandIn(tables.StandIn{
 				Host: s.hostIP(i), HostQPN: ib.QPN(hostQPN + q), QP: uint32(n), QPN: ib.QPN(standInQPN + n),
-				QKey: ib.QKeyRDMAUDP, Version: lcore.V2, Worker: i / s.hosts,
+				QKey: ib.QKeyRDMAUDP, Version: lcore.V2, Worker: s.owner(i),
 			})
 			if err != nil {
 				return err
@@ -151,6 +173,7 @@ func (s shape) fillGroups(t *tables.Tables) error {
 		_, err := t.PutGroup(tables.Group{
 			IP: groupIP(i), MGID: mgid(i), MLID: ib.LID(0xc000 + i), QKey: ib.QKeyRDMAUDP, RoCEQKey: ib.QKeyRDMAUDP, HopLimit: 64,
 			MTUToIB: lcore.MaxPayload, MTUToRoCE: lcore.MaxPayload, VLAN: s.vlan, Version: lcore.V2, ToIB: true, ToRoCE: true,
+			Policed: s.policed,
 		})
 		if err != nil {
 			return err
@@ -159,14 +182,14 @@ func (s shape) fillGroups(t *tables.Tables) error {
 	return nil
 }
 
-// config is that of the bench. What counts or maps besides, and can be switched on, belongs to marked.
+// config is that of the bench.
 func (s shape) config() lcore.BenchConfig {
 	cfg := lcore.BenchConfig{
 		MAC: bridgeMAC, VLAN: s.vlan, RoCEPKey: ib.PKeyDefault, IBMTU: lcore.MaxPayload, RoCEMTU: lcore.MaxPayload,
 		Versions: lcore.V2, TTL: 64, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24")},
 		Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd09::/16")},
 	}
-	if s.marked {
+	if s.marked && !s.bare {
 		for i := range cfg.SLOfDSCP {
 			cfg.SLOfDSCP[i] = ib.SL(1 + i/8)
 		}

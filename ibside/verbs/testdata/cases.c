@@ -250,18 +250,6 @@ static void handles_evicted(void)
 	WANT(n == 3 + VERBS_AH_WAYS);
 }
 
-/* This worker's link is InfiniBand: what does not matter without a GRH makes no other handle. */
-static void handles_of_infiniband(void)
-{
-	struct ib_ah a = {.dlid = 7, .sl = 1, .hop_limit = 3}, b = {.dlid = 7, .sl = 1, .tclass = 9};
-
-	WANT(verbs_ah_find(w, &a, false) == verbs_ah_find(w, &b, false));
-	WANT(verbs_ah_find(w, &a, true) != verbs_ah_find(w, &b, true));
-	b = a;
-	b.dlid = 8;
-	WANT(verbs_ah_find(w, &a, false) != verbs_ah_find(w, &b, false));
-}
-
 static void memory(void)
 {
 	struct verbs_device *d = w->dev;
@@ -382,4 +370,5 @@ static void check_end(void)
 	verbs_worker_free(w);
 }
 
+#include "handles.h"
 #include "run.h"

@@ -44,7 +44,7 @@ var mayImport = []struct {
 
 // usesC lists the packages that may import "C": the doors, the bench and the shelves; a package that gives
 // tests of one its C side; and, with all below it, perf.
-var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabric/door", "ibside/fabric/door/doortest", "lcore", "tables", "perf"}
+var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabric/door", "ibside/fabric/door/doortest", "lcore", "lcore/pgm", "tables", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
 var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce", "app/devices"}

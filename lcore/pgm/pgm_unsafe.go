@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pgm
+
+/*
+#include <stdlib.h>
+#include "pgm.h"
+
+// For tests and benchmarks: data packets that lie one behind the other, as often as said, without a way back to Go
+// between them. Each round is later by one cycle, and sequence numbers are moved on by one. The data's first word
+// becomes the number's complement, so that checksums stay right.
+static void see_rounds(struct pgm *p, uint8_t *packets, uint32_t n, uint32_t len, uint32_t rounds)
+{
+	uint64_t tsc = 1;
+	for (uint32_t r = 0; r < rounds; r++, tsc++)
+		for (uint32_t i = 0; i < n; i++) {
+			uint8_t *k = packets + (size_t)i * len;
+			uint32_t sqn;
+			pgm_see(p, k, len, 1, 0, tsc);
+			__builtin_memcpy(&sqn, k + 16, 4);
+			sqn = __builtin_bswap32(__builtin_bswap32(sqn) + 1);
+			__builtin_memcpy(k + 16, &sqn, 4);
+			sqn = ~sqn;
+			__builtin_memcpy(k + 24, &sqn, 4);
+		}
+}
+*/
+import "C"
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"unsafe"
+)
+
+// Config says how a tracker is to be.
+type Config struct {
+	Streams    int    // room for so many, rounded up to a power of two
+	Checksum   bool   // check the checksums of packets that have one
+	IdleCycles uint64 // TSC cycles of silence after which a stream is forgotten; 0: never
+}
+
+// MostStreams is the most that a tracker has room for.
+const MostStreams = C.PGM_STREAMS_MOST
+
+// A Tracker belongs to one worker, which alone may write it; any goroutine may read it.
+type Tracker struct {
+	c *C.struct_pgm
+}
+
+// New makes a tracker. Its memory, some 530 bytes a stream, is taken here and never grows.
+func New(config Config) (*Tracker, error) {
+	if config.Streams < 1 || config.Streams > MostStreams {
+		return nil, fmt.Errorf("pgm: %d streams: must be 1 to %d", config.Streams, MostStreams)
+	}
+	var seed [16]byte
+	rand.Read(seed[:])
+	c := C.struct_pgm_config{streams: C.uint32_t(config.Streams), checksum: C.bool(config.Checksum), idle: C.uint64_t(config.IdleCycles)}
+	for i := range c.seed {
+		c.seed[i] = C.uint64_t(binary.NativeEndian.Uint64(seed[8*i:]))
+	}
+	memory := C.aligned_alloc(64, C.pgm_bytes(&c))
+	if memory == nil {
+		return nil, errors.New("pgm: no memory")
+	}
+	return &Tracker{C.pgm_init(memory, &c)}, nil
+}
+
+// Close frees the tracker. No worker may have it any more.
+func (t *Tracker) Close() {
+	C.free(unsafe.Pointer(t.c))
+	t.c = nil
+}
+
+// Pointer returns the struct pgm, for a worker. It is valid until Close.
+func (t *Tracker) Pointer() unsafe.Pointer { return unsafe.Pointer(t.c) }
+
+// See shows the tracker one payload, as a worker does. It is for tests: a worker calls C.
+func (t *Tracker) See(payload []byte, group uint32, d Direction, tsc uint64) {
+	C.pgm_see(t.c, (*C.uint8_t)(unsafe.SliceData(payload)), C.uint32_t(len(payload)), C.uint32_t(group), C.uint8_t(d), C.uint64_t(tsc))
+}
+
+// seeRounds shows it data packets of one length many times, each time with the next sequence numbers.
+func (t *Tracker) seeRounds(packets []byte, length, rounds int) {
+	C.see_rounds(t.c, (*C.uint8_t)(unsafe.SliceData(packets)), C.uint32_t(len(packets)/length), C.uint32_t(length), C.uint32_t(rounds))
+}
+
+// Streams returns all streams that are known, in no order. Those that change too fast to be read are left out; that
+// takes a worker that does nothing else.
+func (t *Tracker) Streams() []Stream {
+	var all []Stream
+	var c C.struct_pgm_stream
+	for place := range C.pgm_places(t.c) {
+		what := C.pgm_read(t.c, place, &c)
+		for tries := 0; what == C.PGM_BUSY && tries < 100; tries++ {
+			runtime.Gosched()
+			what = C.pgm_read(t.c, place, &c)
+		}
+		if what == C.PGM_READ {
+			all = append(all, stream(&c))
+		}
+	}
+	return all
+}
+
+func stream(c *C.struct_pgm_stream) Stream {
+	s := Stream{
+		TSI:         TSI{Port: uint16(c.tsi)},
+		Group:       uint32(C.pgm_group(c)),
+		Direction:   Direction(C.pgm_direction(c)),
+		DstPort:     uint16(c.dport),
+		Begun:       c.flags&C.PGM_BEGUN != 0,
+		Lead:        uint32(c.lead),
+		Trail:       uint32(c.trail),
+		SPM:         uint32(c.spm),
+		Finished:    c.flags&C.PGM_FINISHED != 0,
+		Reset:       c.flags&C.PGM_RESET != 0,
+		Options:     uint32(c.options),
+		UnknownType: uint8(c.unknown_type),
+		Since:       uint64(c.since),
+		Seen:        uint64(c.seen),
+		Counts:      *(*Counts)(unsafe.Pointer(&c.counts)),
+	}
+	var tsi [8]byte
+	binary.BigEndian.PutUint64(tsi[:], uint64(c.tsi))
+	copy(s.TSI.GSI[:], tsi[:])
+	nla := *(*[16]byte)(unsafe.Pointer(&c.nla))
+	switch c.afi {
+	case 1:
+		s.NLA = netip.AddrFrom4([4]byte(nla[:4]))
+	case 2:
+		s.NLA = netip.AddrFrom16(nla)
+	}
+	return s
+}
+
+// Totals reads the sums. Each is read whole, but they are not all of one moment.
+func (t *Tracker) Totals() Totals {
+	var out Totals
+	for d := range out.Direction {
+		c := &t.c.totals[d]
+		for i := range c.counts {
+			out.Direction[d].Counts[i] = load(&c.counts[i])
+		}
+		for i := range c.faults {
+			out.Direction[d].Faults[i] = load(&c.faults[i])
+		}
+	}
+	out.Streams, out.Begun, out.Aged, out.Evicted = load(&t.c.streams), load(&t.c.begun), load(&t.c.aged), load(&t.c.evicted)
+	return out
+}

@@ -22,6 +22,7 @@ type EALConfig struct {
 	Workers     []int    // ids of the CPUs that get a worker lcore each, in the order of WorkerLcores
 	MemoryMiB   int      // hugepages, or ordinary memory, to reserve; 0: 512
 	ForceNoHuge bool     // ordinary memory even where hugepages are free
+	ShareCPUs   bool     // a CPU may be named more than once: slow, for tests of more workers than there are CPUs
 	PCI         []string // mlx5 devices to probe, such as "0000:3b:00.0"; may go on with ",key=value" for the PMD
 }
 

@@ -41,7 +41,7 @@ func planEAL(config EALConfig, cpus []int) (ealPlan, error) {
 	if err := plan.chooseMemory(config); err != nil {
 		return ealPlan{}, err
 	}
-	lcores, err := plan.placeLcores(config.Workers, cpus)
+	lcores, err := plan.placeLcores(config, cpus)
 	if err != nil {
 		return ealPlan{}, err
 	}
@@ -90,7 +90,8 @@ func (p *ealPlan) chooseMemory(config EALConfig) error {
 
 // placeLcores writes --lcores: lcore 0, the main one, floats over all CPUs without a worker (over all CPUs when
 // every one has a worker); lcore i+1 sits on the CPU of worker i.
-func (p *ealPlan) placeLcores(workers, cpus []int) (string, error) {
+func (p *ealPlan) placeLcores(config EALConfig, cpus []int) (string, error) {
+	workers := config.Workers
 	if len(workers) >= maxLcores {
 		return "", fmt.Errorf("dpdk: %d workers: DPDK has room for %d", len(workers), maxLcores-1)
 	}
@@ -98,7 +99,7 @@ func (p *ealPlan) placeLcores(workers, cpus []int) (string, error) {
 		if !slices.Contains(cpus, cpu) {
 			return "", fmt.Errorf("dpdk: worker CPU %d: this process may use CPUs %s", cpu, cpuList(cpus))
 		}
-		if slices.Contains(workers[:i], cpu) {
+		if slices.Contains(workers[:i], cpu) && !config.ShareCPUs {
 			return "", fmt.Errorf("dpdk: worker CPU %d is named twice; a CPU can have one worker", cpu)
 		}
 		p.workers = append(p.workers, uint(i+1))

@@ -19,7 +19,7 @@ func TestPlacesLcores(t *testing.T) {
 		{[]int{5, 2}, []int{0, 1, 2, 3, 5, 7, 8, 200}, "0@(0-1,3,7-8,200),1@5,2@2"},
 	} {
 		var plan ealPlan
-		got, err := plan.placeLcores(c.workers, c.cpus)
+		got, err := plan.placeLcores(EALConfig{Workers: c.workers}, c.cpus)
 		if err != nil || got != c.want || len(plan.workers) != len(c.workers) {
 			t.Errorf("workers %v of CPUs %v: %s, %v, %v; want %s", c.workers, c.cpus, got, plan.workers, err, c.want)
 		}

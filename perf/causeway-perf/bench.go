@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,14 +14,15 @@ import (
 	"causeway/dpdk"
 	"causeway/lcore"
 	"causeway/perf/bench"
+	"causeway/perf/report"
 )
 
 // benchOptions are what bench is told.
 type benchOptions struct {
 	cpu, reps, payload, entries, workers int
 	window                               time.Duration
-	quick, curves, reportOnly            bool
-	read, json                           string
+	quick, curves, reportOnly, noHuge    bool
+	read, json, plot                     string
 }
 
 func benchFlags(o *benchOptions) *flag.FlagSet {
@@ -34,8 +36,10 @@ func benchFlags(o *benchOptions) *flag.FlagSet {
 	fs.BoolVar(&o.quick, "quick", false, "less time, less certainty, and no tables of 1 M entries")
 	fs.BoolVar(&o.curves, "curves", false, "measure instead how costs grow with groups, hosts and stand-ins")
 	fs.IntVar(&o.workers, "workers", 1, "measure instead how `N` workers scale, on CPUs 0 to N-1")
+	fs.BoolVar(&o.noHuge, "no-huge", false, "ordinary memory, even where hugepages are free")
 	fs.BoolVar(&o.reportOnly, "report-only", false, "succeed though gates are missed")
 	fs.StringVar(&o.read, "read", bench.DefaultReading, "`how` the floors read every byte: words (8 bytes, plain C), narrow (16) or wide (64)")
+	fs.StringVar(&o.plot, "plot", "", "with -curves: draw them into this `file`, as PNG")
 	fs.StringVar(&o.json, "json", "", "write the figures to this `file`, too")
 	return fs
 }
@@ -49,7 +53,7 @@ func benchCommand(args []string) (err error) {
 		fmt.Fprintln(os.Stderr, err)
 		return errUsage
 	}
-	eal, err := dpdk.Init(dpdk.EALConfig{Name: "causeway-perf", Workers: o.cpus(), MemoryMiB: 256})
+	eal, err := dpdk.Init(dpdk.EALConfig{Name: "causeway-perf", Workers: o.cpus(), MemoryMiB: 256, ForceNoHuge: o.noHuge})
 	if err != nil {
 		return err
 	}
@@ -74,6 +78,8 @@ func (o *benchOptions) check() error {
 		return fmt.Errorf("causeway-perf: payload %d: give a multiple of 8, to %d", o.payload, lcore.MaxPayload)
 	case o.entries < 0 || o.entries&(o.entries-1) != 0 || o.entries > bench.Large:
 		return fmt.Errorf("causeway-perf: entries %d: give a power of 2, to %d", o.entries, bench.Large)
+	case o.plot != "" && !o.curves:
+		return errors.New("causeway-perf: -plot draws curves: give -curves, too")
 	case !bench.CanRead(o.read):
 		return fmt.Errorf("causeway-perf: read %q: give words, narrow or, with AVX-512, wide", o.read)
 	case o.workers < 1 || o.workers > runtime.NumCPU():
@@ -133,7 +139,7 @@ func (o *benchOptions) measure(cfg bench.Config, where string) error {
 	case o.workers > 1:
 		figures, print, err = measureWorkers(cfg)
 	case o.curves:
-		figures, print, err = measureCurves(cfg)
+		figures, print, err = o.measureCurves(cfg)
 	default:
 		rows, err = bench.Gates(cfg, o.sizes(), o.payloads())
 		figures, print = rows, func() error { return bench.Print(os.Stdout, rows) }
@@ -189,9 +195,32 @@ func (o *benchOptions) payloads() []int {
 	return bench.AllPayloads
 }
 
-func measureCurves(cfg bench.Config) (any, func() error, error) {
+func (o *benchOptions) measureCurves(cfg bench.Config) (any, func() error, error) {
 	curves, err := bench.Curves(cfg)
+	if err == nil && o.plot != "" {
+		err = plotCurves(curves, o.plot)
+	}
 	return curves, func() error { return bench.PrintCurves(os.Stdout, curves) }, err
+}
+
+// plotCurves draws a line for each curve and direction.
+func plotCurves(curves []bench.Curve, file string) error {
+	var lines []report.Line
+	for d, name := range []string{"RoCE to IB", "IB to RoCE"} {
+		for i, c := range curves {
+			l := report.Line{Name: name + ", more " + c.Of, Colour: i, Dashed: d > 0}
+			for _, p := range c.Points {
+				l.X, l.Y = append(l.X, float64(p.N)), append(l.Y, p.NS[d])
+			}
+			lines = append(lines, l)
+		}
+	}
+	foot := fmt.Sprintf("%v, %s, %s", report.ThisHost(), dpdk.Version(), time.Now().UTC().Format(time.DateOnly))
+	b, err := report.Lines("What a packet of 64 B costs, with more and more of something", "how many", "ns a packet", foot, lines)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o644)
 }
 
 func measureWorkers(cfg bench.Config) (any, func() error, error) {
@@ -214,10 +243,10 @@ func measureWorkers(cfg bench.Config) (any, func() error, error) {
 func machine(eal *dpdk.EAL) string {
 	memory := "hugepages"
 	if eal.NoHuge() {
-		memory = "ordinary pages (no hugepages are free)"
+		memory = "ordinary pages"
 	}
-	return fmt.Sprintf("%s, %d CPUs, kernel %s, %s, %s, %s\nICRC %s, ring ports, burst 64, 2048 packets in flight, random destinations, RoCEv2/IPv4 unless said",
-		cpuModel(), runtime.NumCPU(), kernel(), dpdk.Version(), runtime.Version(), memory, lcore.ICRCVersion())
+	return fmt.Sprintf("%s: %v, %s, %s, %s\nICRC %s, ring ports, burst 64, 2048 packets in flight, random destinations, RoCEv2/IPv4 unless said",
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), report.ThisHost(), dpdk.Version(), runtime.Version(), memory, lcore.ICRCVersion())
 }
 
 // save writes the figures for programs.

@@ -33,15 +33,17 @@ type local struct {
 	progress   func(done float64)
 }
 
-func newLocal(p *profile.Profile, nice int, workers, generators []int, progress func(float64)) (*local, error) {
+func newLocal(p *profile.Profile, o *options, workers, generators []int, progress func(float64)) (*local, error) {
 	memory := dut.Config{Queue: p.Device.Queue}.MemoryMiB(len(workers))
-	eal, err := dpdk.Init(dpdk.EALConfig{Name: "causeway-perf", Workers: append(append([]int(nil), workers...), generators...), MemoryMiB: memory})
+	eal, err := dpdk.Init(dpdk.EALConfig{
+		Name: "causeway-perf", Workers: append(append([]int(nil), workers...), generators...), MemoryMiB: memory, ForceNoHuge: o.noHuge,
+	})
 	if err != nil {
 		return nil, err
 	}
 	all := eal.WorkerLcores()
 	return &local{
-		eal: eal, profile: p, workers: all[:len(workers)], generators: all[len(workers):], progress: progress, nice: nice, workerCPU: workers[0],
+		eal: eal, profile: p, workers: all[:len(workers)], generators: all[len(workers):], progress: progress, nice: o.nice, workerCPU: workers[0], memif: o.memif,
 		cpus: fmt.Sprintf("workers on CPUs %v, generators on %v", workers, generators),
 	}, nil
 }

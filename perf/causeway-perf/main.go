@@ -22,6 +22,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"bench", "the packet path in nanoseconds a packet, beside floors of the same run", benchCommand},
+		{"scale", "what up to 16 workers carry, computed from what two need", scaleCommand},
 		{"all", "every test of a profile, into a report", measuring("all")},
 		{"throughput", "the largest rates without loss (NDR) and with a little (PDR)", measuring("throughput")},
 		{"latency", "percentiles at parts of the throughput", measuring("latency")},

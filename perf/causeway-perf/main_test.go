@@ -16,6 +16,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"causeway/perf/bench"
 	"causeway/perf/report"
 	"causeway/perf/trial"
 )
@@ -119,6 +120,22 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
+// Curves are drawn for those who have them measured, and for nobody else.
+func TestPlotCurves(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "curves.png")
+	curves := []bench.Curve{{Of: "hosts", Points: []bench.Point{{N: 8, NS: [2]float64{30, 28}}, {N: 1 << 17, NS: [2]float64{35, 34}}}}}
+	if err := plotCurves(curves, file); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(file); err != nil || len(b) > 100_000 || !bytes.HasPrefix(b, []byte("\x89PNG")) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	o := benchOptions{plot: file, read: bench.DefaultReading, workers: 1}
+	if err := o.check(); err == nil {
+		t.Error("-plot without -curves was taken")
+	}
+}
+
 // Without a terminal there are whole lines, and no escape codes.
 func TestPlainProgress(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
@@ -172,7 +189,7 @@ pps = 10000
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr, err := program(t, "all -profile "+file+" -out "+dir)
+	stdout, stderr, err := program(t, "all -no-huge -profile "+file+" -out "+dir)
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, stdout, stderr)
 	}

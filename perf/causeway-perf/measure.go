@@ -29,7 +29,7 @@ type options struct {
 	payload, direction, traffic, yardsticks string
 	memif                                   string
 	trial, slice                            time.Duration
-	plain                                   bool
+	plain, noHuge                           bool
 	nice                                    int
 }
 
@@ -63,6 +63,7 @@ generator and receiver at both. Each worker and each generator needs a CPU of it
 	fs.StringVar(&o.memif, "memif", "", "measure, instead, the bridge in another process at this `socket`, whose nodes answer; see causeway-perf config")
 	fs.StringVar(&o.out, "out", "", "`folder` for report.html, report.json and plots (default: for all a new one for temporary files, for others none)")
 	fs.IntVar(&o.nice, "nice", 0, "nice `value` of the workers' and generators' threads (root; without effect on other sessions while kernel.sched_autogroup_enabled is 1)")
+	fs.BoolVar(&o.noHuge, "no-huge", false, "ordinary memory, even where hugepages are free")
 	fs.BoolVar(&o.plain, "plain", false, "no progress bar, even on a terminal")
 	return fs
 }
@@ -142,11 +143,10 @@ func (o *options) measure(ctx context.Context, p *profile.Profile) (err error) {
 		return err
 	}
 	w := newWatcher(os.Stderr, o.plain)
-	b, err := newLocal(p, o.nice, workers, generators, w.Progress)
+	b, err := newLocal(p, o, workers, generators, w.Progress)
 	if err != nil {
 		return err
 	}
-	b.memif = o.memif
 	defer func() { err = errors.Join(err, b.close()) }()
 	r, err := harness.Run(ctx, p, b, w)
 	w.done()

@@ -49,7 +49,10 @@ func (w *watcher) Test(name string) {
 
 // Trial implements harness.Watcher.
 func (w *watcher) Trial(what string, s trial.Step) {
-	w.last = fmt.Sprintf("%s %.3f Mpps: %s", what, s.PPS/1e6, s.Verdict)
+	w.last = fmt.Sprintf("%.3f Mpps: %s", s.PPS/1e6, s.Verdict)
+	if what != w.test {
+		w.last = what + " " + w.last
+	}
 	if s.Loss > 0 {
 		w.last += fmt.Sprintf(" %.2g %%", s.Loss*100)
 	}

@@ -60,6 +60,7 @@ func (l *local) buildRemote(c profile.Case) (harness.Built, error) {
 	if err != nil {
 		return harness.Built{}, err
 	}
+	m.CheckEvery = l.profile.Device.CheckEvery
 	if err := m.WaitPeer(context.Background()); err != nil {
 		return harness.Built{}, errors.Join(err, m.Close())
 	}

@@ -39,10 +39,8 @@ func (l *local) yardsticks(ctx context.Context, r *report.Report, w *watcher) er
 			if err != nil {
 				return fmt.Errorf("testpmd %s: %w", mode, err)
 			}
-			y.Payload, y.Causeway = p.Name, own
-			if y.PPS > 0 {
-				y.Ratio = own / y.PPS
-			}
+			y.Payload = p.Name
+			y.Beside(own)
 			r.Yardsticks = append(r.Yardsticks, y)
 		}
 	}
@@ -55,7 +53,7 @@ func (l *local) yardsticks(ctx context.Context, r *report.Report, w *watcher) er
 func (l *local) find(ctx context.Context, dev trial.Device, what string, w *watcher) (trial.Throughput, error) {
 	t := &l.profile.Throughput
 	if slice := l.profile.Device.Slice.D(); slice > 0 {
-		dev = trial.Sliced{Device: dev, Slice: slice, Stall: time.Millisecond} // by memif a standstill cannot be seen from outside
+		dev = trial.Sliced{Device: dev, Slice: slice, Stall: harness.Stall} // of a device at a memif, what its process says
 	}
 	s := trial.Search{
 		Directions: []trial.Direction{trial.RoCEToIB}, Trial: t.Trial.D(), Resolution: max(t.Resolution, 0.02), Retries: t.Retries, Shortfall: harness.Shortfall(l.profile),
@@ -63,18 +61,17 @@ func (l *local) find(ctx context.Context, dev trial.Device, what string, w *watc
 	return s.Find(ctx, dev, what, max(t.PDR, 0.001), 0, w.Trial)
 }
 
-func (l *local) overMemif(ctx context.Context, socket string, t dut.Traffic, w *watcher) (pps float64, err error) {
+func (l *local) overMemif(ctx context.Context, socket string, t dut.Traffic, w *watcher) (found trial.Throughput, err error) {
 	w.Test("Causeway over memif")
 	b, err := dut.New(dut.Config{
 		Workers: l.workers[:1], Generators: l.generators[:1], Traffic: t, Memif: socket, CheckEvery: l.profile.Device.CheckEvery,
 		Drain: l.profile.Device.Drain.D(), Progress: l.progress,
 	})
 	if err != nil {
-		return 0, err
+		return found, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	found, err := l.find(ctx, b, "Causeway", w)
-	return found.PPS, err
+	return l.find(ctx, b, "Causeway", w)
 }
 
 func (l *local) testpmd(ctx context.Context, socket, mode string, t dut.Traffic, w *watcher) (y report.Yardstick, err error) {
@@ -85,11 +82,14 @@ func (l *local) testpmd(ctx context.Context, socket, mode string, t dut.Traffic,
 		return y, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	stop, err := startTestpmd(ctx, socket, mode, l.workerCPU)
+	m.CheckEvery = l.profile.Device.CheckEvery
+	pid, stop, err := startTestpmd(ctx, socket, mode, l.workerCPU)
 	if err != nil {
 		return y, err
 	}
-	err = m.WaitPeer(ctx)
+	if err = m.WaitPeer(ctx); err == nil {
+		err = m.Watch(pid)
+	}
 	if err == nil {
 		var found trial.Throughput
 		found, err = l.find(ctx, m, y.Name, w)
@@ -102,10 +102,10 @@ func (l *local) testpmd(ctx context.Context, socket, mode string, t dut.Traffic,
 }
 
 // startTestpmd starts one on a CPU; stop ends it, and returns what it said.
-func startTestpmd(ctx context.Context, socket, mode string, cpu int) (stop func() string, err error) {
+func startTestpmd(ctx context.Context, socket, mode string, cpu int) (pid int, stop func() string, err error) {
 	program, err := exec.LookPath("dpdk-testpmd")
 	if err != nil {
-		return nil, errors.New("there is no dpdk-testpmd: the package dpdk has it")
+		return 0, nil, errors.New("there is no dpdk-testpmd: the package dpdk has it")
 	}
 	cmd := exec.CommandContext(ctx, program, "--no-huge", "-m", "256", "--no-pci", "--no-shconf", "--no-telemetry",
 		fmt.Sprintf("--file-prefix=causeway-testpmd-%d", os.Getpid()), fmt.Sprintf("--lcores=0@%d,1@%d", cpu, cpu), "--main-lcore=0",
@@ -116,12 +116,12 @@ func startTestpmd(ctx context.Context, socket, mode string, cpu int) (stop func(
 	cmd.WaitDelay = 5 * time.Second
 	input, err := cmd.StdinPipe() // it ends when a line comes
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	return func() string {
+	return cmd.Process.Pid, func() string {
 		_, _ = io.WriteString(input, "\n") // it may have ended by itself
 		_ = input.Close()
 		done := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })

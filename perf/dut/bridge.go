@@ -72,7 +72,6 @@ type Bridge struct {
 	bench   *lcore.Bench
 	pairs   []pair
 	joined  int // groups on the shelves, the first ones
-	leftOut int // the group that is not, though it is among those; -1: none
 	share   float64
 	before  lcore.Counters
 	threads []string // of the lcores, in /proc
@@ -95,7 +94,10 @@ func New(cfg Config) (*Bridge, error) {
 	if err := favour(append(slices.Clone(cfg.Workers), cfg.Generators...), cfg.Nice); err != nil {
 		return nil, err
 	}
-	b := &Bridge{cfg: cfg, leftOut: -1, share: cfg.Traffic.Share}
+	b := &Bridge{
+		cfg: cfg, share: cfg.Traffic.Share,
+		threads: lcoreThreads("self", append(slices.Clone(cfg.Workers), cfg.Generators...)...),
+	}
 	for _, step := range []func() error{b.makePort, b.makeTables, b.makeBench, b.makePairs} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, b.Close())
@@ -254,7 +256,7 @@ func (b *Bridge) Run(ctx context.Context, l trial.Load) (trial.Outcome, error) {
 // runWith runs a trial, and in the midst of it calls meanwhile.
 func (b *Bridge) runWith(ctx context.Context, l trial.Load, meanwhile func() error) (trial.Outcome, error) {
 	b.before = b.bench.Counters()
-	waited := b.waited()
+	waited := runDelay(b.threads)
 	if err := b.start(l); err != nil {
 		return trial.Outcome{}, err
 	}
@@ -271,13 +273,15 @@ func (b *Bridge) runWith(ctx context.Context, l trial.Load, meanwhile func() err
 	for _, p := range b.pairs {
 		p.worker.Stop()
 	}
-	out.Drops = b.drops()
-	out.Disturbed = b.waited() - waited
+	now := b.bench.Counters()
+	out.Drops = b.drops(now)
+	out.Taken, out.Bursts = taken(now)-taken(b.before), now.Busy-b.before.Busy
+	out.Disturbed = runDelay(b.threads) - waited
 	return out, err
 }
 
-// start starts workers, then generators with their parts of the load.
-func (b *Bridge) start(l trial.Load) error {
+// start starts all workers, then all generators with their parts of the load: short slices begin at once everywhere.
+func (b *Bridge) start(l trial.Load) (err error) {
 	part := gen.Load{Load: l, Drain: b.cfg.Drain, CheckEvery: b.cfg.CheckEvery}
 	n := float64(len(b.pairs))
 	for d := range part.PPS {
@@ -286,21 +290,31 @@ func (b *Bridge) start(l trial.Load) error {
 	if l.Packets > 0 {
 		part.Packets = max(1, l.Packets/uint64(len(b.pairs)))
 	}
-	for i, p := range b.pairs {
-		err := startWorker(p)
-		if err == nil {
-			err = p.gen.Start(p.cpu[1], part)
-		}
+	defer func() {
 		if err != nil {
-			for _, p := range b.pairs[:i+1] {
-				p.gen.Stop()
-				p.gen.Wait()
-				p.worker.Stop()
-			}
+			b.stop()
+		}
+	}()
+	for _, p := range b.pairs {
+		if err := startWorker(p); err != nil {
+			return err
+		}
+	}
+	for _, p := range b.pairs {
+		if err := p.gen.Start(p.cpu[1], part); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// stop ends whatever runs.
+func (b *Bridge) stop() {
+	for _, p := range b.pairs {
+		p.gen.Stop()
+		p.gen.Wait()
+		p.worker.Stop()
+	}
 }
 
 // startWorker waits until the worker is at its loop: what comes before would count as its stall.
@@ -355,9 +369,22 @@ func (b *Bridge) tell(elapsed time.Duration, l trial.Load) {
 	b.cfg.Progress(min(1, float64(elapsed)/float64(l.Duration)))
 }
 
+// taken is what the workers received, from both sides.
+func taken(c lcore.Counters) uint64 {
+	return c.Direction[lcore.RoCEToIB].Received + c.Direction[lcore.IBToRoCE].Received
+}
+
+// TakenBy is how many messages each worker has taken so far.
+func (b *Bridge) TakenBy() []uint64 {
+	var out []uint64
+	for _, p := range b.pairs {
+		out = append(out, taken(p.worker.Counters()))
+	}
+	return out
+}
+
 // drops are those of the last trial, by direction and reason.
-func (b *Bridge) drops() map[string]uint64 {
-	now := b.bench.Counters()
+func (b *Bridge) drops(now lcore.Counters) map[string]uint64 {
 	out := map[string]uint64{}
 	for d := range now.Direction {
 		for reason, n := range now.Direction[d].Drops {

@@ -75,6 +75,9 @@ func New(cfg Config) (*Generator, error) {
 	return &Generator{c: c}, nil
 }
 
+// Empty takes out what is in the bridge's ways out, and gives all mbufs back to the pool. The bridge must not run.
+func (g *Generator) Empty() { C.gen_empty(g.c) }
+
 // Free takes out what is in the bridge's ways out, and frees all. The bridge must not run.
 func (g *Generator) Free() {
 	C.gen_empty(g.c)

@@ -28,6 +28,7 @@ func Method(p *profile.Profile) []string {
 		fmt.Sprintf("A trial counts when at least %.2g %% of the load was offered. A generator that was away does not make up for it.", (1-Shortfall(p))*100),
 		"Latency: from the stamp, before the message is queued to the device, until the receiver takes it out of the device's other queue. The " +
 			"generator's own part, its loop, is in it: see the generator by itself. Reference is the PDR.",
+		"A burst: what workers received, divided by the turns of their loop that found anything (both sides of a turn together).",
 		"Loss rate: from 100 % down by tenths until two trials lose nothing (RFC 2544 §26.3), of 1.25 PDR.",
 		"Burst: the longest at the generator's full rate of which nothing is lost (RFC 2544 §26.4), buffer time after RFC 9004.",
 		"Multicast: RFC 3918. A join is the group's entry put on the shelves, a leave its removal: management and subnet administration are not in it.",

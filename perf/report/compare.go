@@ -25,6 +25,7 @@ type Change struct {
 	Case, What, Unit string
 	Before, After    float64
 	MoreIsBetter     bool
+	Machine          bool // limited one of them: it says nothing of the device
 }
 
 // Ratio is After to Before; 0 when there is none.
@@ -42,6 +43,8 @@ const noise = 0.03
 func (c Change) Word() string {
 	r := c.Ratio()
 	switch {
+	case c.Machine:
+		return "limited by the machine"
 	case r == 0 || r > 1-noise && r < 1+noise:
 		return ""
 	case (r > 1) == c.MoreIsBetter:
@@ -78,17 +81,13 @@ func Compare(before, after *Report) *Comparison {
 
 func (c *Comparison) add(was, now *Case) {
 	change := func(what, unit string, before, after float64, more bool) {
-		c.Rows = append(c.Rows, Change{now.Name, what, unit, before, after, more})
+		c.Rows = append(c.Rows, Change{Case: now.Name, What: what, Unit: unit, Before: before, After: after, MoreIsBetter: more})
 	}
-	if was.NDR != nil && now.NDR != nil {
-		change("NDR", "Mpps", was.NDR.TotalPPS/1e6, now.NDR.TotalPPS/1e6, true)
-	}
-	if was.PDR != nil && now.PDR != nil {
-		change("PDR", "Mpps", was.PDR.TotalPPS/1e6, now.PDR.TotalPPS/1e6, true)
-	}
+	c.addRate(now.Name, "NDR", was.NDR, now.NDR)
+	c.addRate(now.Name, "PDR", was.PDR, now.PDR)
 	for _, l := range now.Latency {
 		for _, k := range was.Latency {
-			if k.Direction != l.Direction || k.Part != l.Part {
+			if k.Direction != l.Direction || k.Part != l.Part || !k.Tells() || !l.Tells() {
 				continue
 			}
 			for _, p := range []float64{50, 99} {
@@ -105,6 +104,28 @@ func (c *Comparison) add(was, now *Case) {
 	if was.Multicast != nil && now.Multicast != nil {
 		change("groups", "", float64(was.Multicast.Capacity.Groups), float64(now.Multicast.Capacity.Groups), true)
 		change("join", "µs", float64(was.Multicast.Join.Avg)/1e3, float64(now.Multicast.Join.Avg)/1e3, false)
+		change("leave", "µs", float64(was.Multicast.Leave.Avg)/1e3, float64(now.Multicast.Leave.Avg)/1e3, false)
+		c.addMixed(was.Multicast, now.Multicast, now.Name)
+	}
+}
+
+// addRate adds a throughput that both have.
+func (c *Comparison) addRate(name, what string, was, now *trial.Throughput) {
+	if was != nil && now != nil {
+		c.Rows = append(c.Rows, Change{
+			Case: name, What: what, Unit: "Mpps", Before: was.TotalPPS / 1e6, After: now.TotalPPS / 1e6, MoreIsBetter: true,
+			Machine: was.Limit == trial.ByMachine || now.Limit == trial.ByMachine,
+		})
+	}
+}
+
+func (c *Comparison) addMixed(was, now *trial.Multicast, name string) {
+	for _, m := range now.Mixed {
+		for _, k := range was.Mixed {
+			if k.Share == m.Share {
+				c.addRate(name, fmt.Sprintf("%.0f %% multicast", m.Share*100), &k.Throughput, &m.Throughput)
+			}
+		}
 	}
 }
 
@@ -132,7 +153,7 @@ func (c *Comparison) differences() {
 		differ(k, b.Versions[k], a.Versions[k])
 	}
 	differ("trial", b.Profile.Throughput.Trial.D().String(), a.Profile.Throughput.Trial.D().String())
-	differ("load of the machine before", b.Host.Load, a.Host.Load)
+	differ("load of the machine", b.Host.Load, a.Host.Load)
 }
 
 func (c *Comparison) table() table {
@@ -148,6 +169,7 @@ func (c *Comparison) table() table {
 
 // Text prints the comparison.
 func (c *Comparison) Text(w io.Writer) {
+	fmt.Fprintf(w, "before: %s\nafter:  %s\n\n", c.Before.line(), c.After.line())
 	t := c.table()
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(t.Head, "\t"))
@@ -165,7 +187,7 @@ func (c *Comparison) Text(w io.Writer) {
 func (c *Comparison) SavePage(name string) error {
 	v := view{
 		Title:   "Causeway: before and after",
-		Summary: fmt.Sprintf("Before: %s. After: %s.", c.Before.Started.Format("2006-01-02 15:04 MST"), c.After.Started.Format("2006-01-02 15:04 MST")),
+		Summary: []string{"Before: " + c.Before.line(), "After: " + c.After.line()},
 		Tables:  []table{c.table()}, Notes: append(append([]string(nil), c.Differences...), c.Unmatched...),
 	}
 	f, err := c.figure()
@@ -216,5 +238,5 @@ func (c *Comparison) figure() (*figure, error) {
 	if len(cases) > 4 { // names side by side would overlap
 		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.6, -1, -0.5
 	}
-	return &figure{"compare", "", p, fullWidth}, nil
+	return &figure{"compare", p, fullWidth}, nil
 }

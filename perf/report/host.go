@@ -48,6 +48,9 @@ func ThisHost() Host {
 	return h
 }
 
+// String is what must be known of a machine to compare figures.
+func (h Host) String() string { return fmt.Sprintf("%s, %d CPUs, kernel %s", h.CPU, h.CPUs, h.Kernel) }
+
 func read(name string) string {
 	b, _ := os.ReadFile(name)
 	return strings.TrimSpace(string(b))

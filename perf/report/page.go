@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 //go:embed page.html
@@ -22,7 +21,7 @@ var page = template.Must(template.New("page").Parse(pageText))
 // view is what the page shows.
 type view struct {
 	Title   string
-	Summary string
+	Summary []string
 	Facts   [][2]string
 	Figures []template.HTML
 	Tables  []table
@@ -40,7 +39,7 @@ func (r *Report) SavePage(dir string) (string, error) {
 	}
 	v := view{
 		Title:   "Causeway: " + r.Profile.Name,
-		Summary: fmt.Sprintf("%s. %s, %v.", r.Device, r.Started.Format("2006-01-02 15:04 MST"), time.Duration(r.Seconds*1e9).Round(time.Second)),
+		Summary: []string{r.line(), r.Device + "."},
 		Facts:   r.facts(), Tables: r.tables(), Method: r.Method, Notes: r.allNotes(),
 	}
 	b, err := json.MarshalIndent(r.Profile, "", "  ")
@@ -54,7 +53,7 @@ func (r *Report) SavePage(dir string) (string, error) {
 			return "", err
 		}
 		v.Figures = append(v.Figures, template.HTML(svg)) // our own, made of numbers; the names in it are escaped by its maker
-		picture, err := f.png()
+		picture, err := f.png(r.foot())
 		if err != nil {
 			return "", err
 		}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
-	"math"
 	"slices"
 	"strings"
 
@@ -17,20 +16,20 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
-
-	"causeway/perf/trial"
 )
 
 // figure is a plot and its name, which is also its file's.
 type figure struct {
-	name, caption string
-	plot          *plot.Plot
-	width         vg.Length
+	name  string
+	plot  *plot.Plot
+	width vg.Length
 }
 
 const (
-	height    = 8 * vg.Centimeter
-	fullWidth = 15.5 * vg.Centimeter // two fit side by side on a page
+	height     = 8 * vg.Centimeter
+	fullWidth  = 15.5 * vg.Centimeter // two fit side by side on a page
+	smallWidth = 0.645 * fullWidth    // three do
+	footHeight = 0.45 * vg.Centimeter
 )
 
 // The colours can be told apart by most of those who see fewer colours (Okabe and Ito).
@@ -39,9 +38,10 @@ var colours = []color.RGBA{
 	{120, 120, 120, 255},
 }
 
+var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
+
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
-	sans := font.Font{Typeface: "Liberation", Variant: "Sans"}
 	for _, s := range []*draw.TextStyle{
 		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
 	} {
@@ -51,9 +51,10 @@ func newPlot(title, x, y string) *plot.Plot {
 	}
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Title.Padding = vg.Points(6)
+	p.X.Tick.Marker, p.Y.Tick.Marker = round{}, round{}
 	p.Legend.Top = true
 	p.Legend.TextStyle.Font.Size = vg.Points(9)
-	p.Legend.Padding = vg.Points(2)
+	p.Legend.Padding = vg.Points(3)
 	p.Legend.XOffs = vg.Points(-4)
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{230}, color.Gray{230}
@@ -61,10 +62,16 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
+// legendLeft moves the legend to where plots that rise to the right have room.
+func legendLeft(p *plot.Plot) {
+	p.Legend.Left = true
+	p.Legend.XOffs = vg.Points(8)
+}
+
 // figures are the plots for which there is something to show.
 func (r *Report) figures() ([]figure, error) {
 	var out []figure
-	for _, f := range []func() ([]figure, error){r.throughputFigures, r.latencyFigures, r.lossFigure, r.soakFigures} {
+	for _, f := range []func() ([]figure, error){r.throughputFigures, r.loadFigures, r.latencyFigures, r.soakFigures} {
 		figs, err := f()
 		if err != nil {
 			return nil, fmt.Errorf("report: plot: %w", err)
@@ -110,7 +117,7 @@ func (r *Report) throughputFigures() ([]figure, error) {
 		}
 		return 0, 0
 	})
-	return []figure{{"throughput-mpps", "", m, fullWidth}, {"throughput-gbps", "", g, fullWidth}}, err
+	return []figure{{"throughput-mpps", m, fullWidth}, {"throughput-gbps", g, fullWidth}}, err
 }
 
 // bars draws pairs of values: the lower one over the upper one, darker.
@@ -157,8 +164,8 @@ func (r *Report) latencyFigures() ([]figure, error) {
 			continue
 		}
 		p := newPlot("Latency: "+c.Name, "percentile", "µs")
-		p.X.Tick.Marker, p.Y.Scale, p.Y.Tick.Marker = nines{}, plot.LogScale{}, plot.LogTicks{Prec: -1}
-		p.Legend.Left = true
+		p.X.Tick.Marker, p.Y.Scale, p.Y.Tick.Marker = nines{}, plot.LogScale{}, decades{}
+		legendLeft(p)
 		lines := 0
 		for k, l := range c.Latency {
 			var xy plotter.XYs
@@ -175,68 +182,34 @@ func (r *Report) latencyFigures() ([]figure, error) {
 		}
 		p.Y.Max *= 4 // room for the legend
 		if lines > 0 {
-			out = append(out, figure{fmt.Sprintf("latency-%02d", i+1), c.Name, p, 0.63 * fullWidth})
+			out = append(out, figure{fmt.Sprintf("latency-%02d", i+1), p, smallWidth})
 		}
 	}
 	return out, nil
 }
 
 func addLine(p *plot.Plot, xy plotter.XYs, k int, name string) error {
+	return addStyled(p, xy, k, name, false)
+}
+
+var dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+
+// addStyled adds a line of the k-th colour; one without a name is not in the legend.
+func addStyled(p *plot.Plot, xy plotter.XYs, k int, name string, dashed bool) error {
 	line, points, err := plotter.NewLinePoints(xy)
 	if err != nil {
 		return err
 	}
 	c := colours[k%len(colours)]
 	line.Color, line.Width, points.Color, points.Shape, points.Radius = c, vg.Points(1.5), c, draw.CircleGlyph{}, vg.Points(2)
+	if dashed {
+		line.Dashes = dashes
+	}
 	p.Add(line, points)
-	p.Legend.Add(name, line)
+	if name != "" {
+		p.Legend.Add(name, line)
+	}
 	return nil
-}
-
-// ninesOf is how many nines a percentile has: 1 for 90, 2 for 99.
-func ninesOf(p float64) float64 { return -math.Log10(1 - p/100) }
-
-// nines are an axis of them.
-type nines struct{}
-
-// Ticks implements plot.Ticker.
-func (nines) Ticks(least, most float64) []plot.Tick {
-	var out []plot.Tick
-	for _, p := range trial.Percentiles {
-		if x := ninesOf(p); x >= least-1e-9 && x <= most+1e-9 && p != 75 && p != 95 {
-			out = append(out, plot.Tick{Value: x, Label: strings.TrimSuffix(fmt.Sprint(p), ".0")})
-		}
-	}
-	return out
-}
-
-// lossFigure has a line for each case.
-func (r *Report) lossFigure() ([]figure, error) {
-	p := newPlot("Loss rate", "offered, Mpps in each direction", "lost, %")
-	p.Legend.Left = true
-	n := 0
-	for _, c := range r.Cases {
-		var xy plotter.XYs
-		for _, s := range c.Loss {
-			if s.Verdict == trial.Disturbed {
-				continue
-			}
-			xy = append(xy, plotter.XY{X: s.PPS / 1e6, Y: s.Loss * 100})
-		}
-		if len(xy) < 2 {
-			continue
-		}
-		if err := addLine(p, xy, n, c.Name); err != nil {
-			return nil, err
-		}
-		n++
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	p.Y.Min = 0
-	p.Y.Max = max(p.Y.Max*(1.1+0.08*float64(n)), 0.1) // room for the legend
-	return []figure{{"loss", "", p, fullWidth}}, nil
 }
 
 // soakFigures show percentiles and loss over time.
@@ -252,21 +225,26 @@ func (r *Report) soakFigures() ([]figure, error) {
 			p50 = append(p50, plotter.XY{X: s.At, Y: float64(max(s.P50, 1)) / 1e3})
 			p99 = append(p99, plotter.XY{X: s.At, Y: float64(max(s.P99, 1)) / 1e3})
 		}
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
 		for k, xy := range []plotter.XYs{p50, p99} {
 			if err := addLine(p, xy, k, []string{"p50", "p99"}[k]); err != nil {
 				return nil, err
 			}
 		}
-		out = append(out, figure{fmt.Sprintf("soak-%02d", i+1), c.Name, p, 0.63 * fullWidth})
+		out = append(out, figure{fmt.Sprintf("soak-%02d", i+1), p, smallWidth})
 	}
 	return out, nil
+}
+
+// margins leaves a little room around: labels reach beyond the ends of their axes.
+func margins(c draw.Canvas, foot vg.Length) draw.Canvas {
+	return draw.Crop(c, vg.Points(3), -vg.Points(12), foot+vg.Points(3), -vg.Points(4))
 }
 
 // svg draws for a page.
 func (f *figure) svg() (string, error) {
 	c := vgsvg.New(f.width, height)
-	f.plot.Draw(draw.New(c))
+	f.plot.Draw(margins(draw.New(c), 0))
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
 		return "", fmt.Errorf("report: plot %s: %w", f.name, err)
@@ -276,10 +254,17 @@ func (f *figure) svg() (string, error) {
 	return "<svg" + body, nil
 }
 
-// png draws a file for those who want one.
-func (f *figure) png() ([]byte, error) {
-	c := vgimg.NewWith(vgimg.UseWH(f.width, height), vgimg.UseDPI(150))
-	f.plot.Draw(draw.New(c))
+// png draws a file for those who want one, with a line at the foot that says of which machine and day the figures are.
+func (f *figure) png(foot string) ([]byte, error) {
+	c := vgimg.NewWith(vgimg.UseWH(f.width, height+footHeight), vgimg.UseDPI(120))
+	all := draw.New(c)
+	f.plot.Draw(margins(all, footHeight))
+	style := draw.TextStyle{Color: color.Gray{110}, Font: sans, Handler: f.plot.Title.TextStyle.Handler}
+	style.Font.Size = vg.Points(6.5)
+	if room := f.width - vg.Points(12); style.Width(foot) > room {
+		style.Font.Size *= room / style.Width(foot)
+	}
+	all.FillText(style, vg.Point{X: vg.Points(6), Y: vg.Points(5)}, foot)
 	var b bytes.Buffer
 	if _, err := (vgimg.PngCanvas{Canvas: c}).WriteTo(&b); err != nil {
 		return nil, fmt.Errorf("report: plot %s: %w", f.name, err)

@@ -69,9 +69,20 @@ type Yardstick struct {
 	PPS     float64 `json:"pps"`
 	Loss    float64 `json:"allowed_loss"`
 	Limit   string  `json:"limited_by"`
-	// Causeway is Causeway's rate over the same kind of port, and Ratio that divided by PPS.
-	Causeway float64 `json:"causeway_pps"`
-	Ratio    float64 `json:"ratio"`
+	// Causeway is Causeway's rate over the same kind of port, and Ratio that divided by PPS; 0: the machine limited one of
+	// them, or the generator both, so that it would say nothing.
+	Causeway      float64 `json:"causeway_pps"`
+	CausewayLimit string  `json:"causeway_limited_by"`
+	Ratio         float64 `json:"ratio"`
+}
+
+// Beside puts Causeway's throughput beside it.
+func (y *Yardstick) Beside(own trial.Throughput) {
+	y.Causeway, y.CausewayLimit = own.PPS, own.Limit
+	same := y.Limit == trial.ByGenerator && own.Limit == trial.ByGenerator
+	if y.PPS > 0 && y.Limit != trial.ByMachine && own.Limit != trial.ByMachine && !same {
+		y.Ratio = own.PPS / y.PPS
+	}
 }
 
 // Save writes report.json, report.html and the plots as PNG into a folder, which it makes, and returns the page's name.

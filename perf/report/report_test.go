@@ -8,6 +8,7 @@ import (
 	"errors"
 	"image/png"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -34,7 +35,11 @@ func sample(faster float64) *report.Report {
 			r.Cases = append(r.Cases, sampleCase(d, payload, []float64{64, 1024, 4096}[i], faster*[]float64{12e6, 8e6, 4e6}[i]))
 		}
 	}
-	r.Yardsticks = []report.Yardstick{{Name: "testpmd macswap", Payload: "64", PPS: 8e6, Causeway: 6e6, Ratio: 0.75}}
+	for _, limit := range []string{trial.ByDevice, trial.ByMachine, trial.ByGenerator} {
+		y := report.Yardstick{Name: "testpmd macswap", Payload: "64", PPS: 8e6, Limit: limit}
+		y.Beside(trial.Throughput{PPS: 6e6, Limit: trial.ByDevice})
+		r.Yardsticks = append(r.Yardsticks, y)
+	}
 	return r
 }
 
@@ -47,12 +52,13 @@ func sampleCase(direction, payload string, bytes, pps float64) report.Case {
 	for i, part := range []float64{0.1, 0.5, 0.9} {
 		base := int64(float64(300+300*i) * 12e6 / pps)
 		c.Latency = append(c.Latency, trial.Latency{
-			Direction: direction, Part: part, PPS: pps * part, Samples: 1e6, Min: base / 2, Max: 40 * base, Mean: float64(base),
+			Direction: direction, Part: part, PPS: pps * part, Samples: 1e6, Min: base / 2, Max: 40 * base, Mean: float64(base), PerBurst: 1 + 30*part,
 			Percentile: trial.Percentiles[:7], At: []int64{base, base + 50, base + 100, base + 300, 2 * base, 6 * base, 20 * base},
 		})
 	}
 	for i := 10; i > 4; i-- {
-		c.Loss = append(c.Loss, trial.Step{PPS: pps * 1.25 * float64(i) / 10, Loss: max(0, 1-8/float64(i)), Received: pps})
+		c.Loss = append(c.Loss, trial.Step{PPS: pps * 1.25 * float64(i) / 10, Loss: max(0, 1-8/float64(i)), Received: pps,
+			Seconds: 1, PerBurst: float64(4 * i), Counts: map[string]trial.Counts{direction: {Offered: uint64(pps * 0.125 * float64(i))}}})
 	}
 	c.Burst = &trial.Burst{Packets: []uint64{1200}, Mean: 1200, Min: 1200, Max: 1200, Limit: 1 << 20, RatePPS: pps * 1.5, BufferSeconds: 1e-4}
 	c.Soak = &trial.Soak{
@@ -102,7 +108,7 @@ func TestSave(t *testing.T) {
 			t.Errorf("the page needs something else: %q", other)
 		}
 	}
-	if n := strings.Count(page, "<svg"); n != 2+6+1+6 {
+	if n := strings.Count(page, "<svg"); n != 2+2*3+6+6 {
 		t.Errorf("%d plots", n)
 	}
 	checkPlots(t, page, dir)
@@ -122,7 +128,7 @@ func checkPlots(t *testing.T, page, dir string) {
 		}
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "*.png"))
-	if len(files) != 15 {
+	if len(files) != 20 {
 		t.Errorf("pictures: %v", files)
 	}
 	for _, f := range files {
@@ -159,7 +165,7 @@ func TestLoadBad(t *testing.T) {
 func TestText(t *testing.T) {
 	var b bytes.Buffer
 	sample(1).Text(&b)
-	for _, want := range []string{"ib_to_roce IPv4 4096 B     4.000   131.1", "p99.9", "note: a note", "6µs"} {
+	for _, want := range []string{"ib_to_roce IPv4 4096 B     4.000   131.1", "p99.9", "note: a note", "6µs", "2026-11-20 12:00 UTC, 1m30s: ", "kernel", "DPDK 22.11", "28.0", " 0.75", "≤ 0.75"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("there is no %q in\n%s", want, b.String())
 		}
@@ -178,15 +184,23 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%+v: %q", r, r.Word())
 		}
 	}
-	// NDR, PDR, and p50 and p99 of three loads are better; burst, groups and joins are as they were.
-	if words["better"] != 5*8 || words[""] != 5*3 || words["worse"] != 0 {
+	// NDR, PDR, p50 and p99 of three loads, and the mixed throughput are better; burst, groups, joins and leaves are as they were.
+	if words["better"] != 5*9 || words[""] != 5*4 || words["worse"] != 0 {
 		t.Errorf("%v", words)
 	}
 	if len(c.Unmatched) != 1 || len(c.Differences) != 1 || !strings.Contains(c.Differences[0], "7.0 after") {
 		t.Errorf("unmatched %q, differences %q", c.Unmatched, c.Differences)
 	}
+	before.Cases[1].PDR.Limit = trial.ByMachine
+	if again := report.Compare(before, after); again.Rows[1].What != "PDR" || again.Rows[1].Word() != "limited by the machine" {
+		t.Errorf("%+v: %q", again.Rows[1], again.Rows[1].Word())
+	}
 	if back := report.Compare(after, before); back.Rows[0].Word() != "worse" {
 		t.Errorf("backwards: %+v", back.Rows[0])
+	}
+	var text bytes.Buffer
+	if c.Text(&text); strings.Count(text.String(), "2026-11-20 12:00 UTC") != 2 || !strings.Contains(text.String(), "kernel 7.0") {
+		t.Errorf("\n%s", text.String())
 	}
 	name := filepath.Join(t.TempDir(), "compare.html")
 	if err := c.SavePage(name); err != nil {
@@ -194,5 +208,58 @@ func TestCompare(t *testing.T) {
 	}
 	if b, err := os.ReadFile(name); err != nil || strings.Count(string(b), "<svg") != 1 {
 		t.Errorf("no plot: %v", err)
+	}
+}
+
+// What was disturbed is called so, and drawn nowhere.
+func TestDisturbed(t *testing.T) {
+	r := sample(1)
+	r.Cases = r.Cases[:1]
+	c := &r.Cases[0]
+	for i := range c.Latency {
+		c.Latency[i].Verdict = trial.Disturbed
+	}
+	for i := range c.Loss {
+		c.Loss[i].Verdict = trial.TooSlow
+	}
+	var b bytes.Buffer
+	r.Text(&b)
+	if strings.Count(b.String(), "disturbed") != 3 || strings.Count(b.String(), "generator too slow") != 6 {
+		t.Errorf("\n%s", b.String())
+	}
+	dir := t.TempDir()
+	if _, err := r.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "load-*.png")); len(files) != 0 {
+		t.Errorf("plots of what was disturbed: %v", files)
+	}
+}
+
+// Where the machine was the limit there is no ratio.
+func TestBeside(t *testing.T) {
+	for i, want := range []float64{0.75, 0, 0.75} {
+		if y := sample(1).Yardsticks[i]; y.Ratio != want || y.Causeway != 6e6 || y.CausewayLimit != trial.ByDevice {
+			t.Errorf("%+v; want a ratio of %g", y, want)
+		}
+	}
+	y := report.Yardstick{PPS: 8e6, Limit: trial.ByGenerator}
+	if y.Beside(trial.Throughput{PPS: 6e6, Limit: trial.ByGenerator}); y.Ratio != 0 {
+		t.Errorf("%+v: the generator limited both", y)
+	}
+}
+
+func TestLines(t *testing.T) {
+	b, err := report.Lines("Cost", "entries", "ns", strings.Repeat("a long name of a machine, ", 20), []report.Line{
+		{Name: "one", X: []float64{1, 10, 100000}, Y: []float64{30, 31, 35}}, {Name: "other", X: []float64{10, 1000}, Y: []float64{28, 29}, Colour: 1, Dashed: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := png.Decode(bytes.NewReader(b)); err != nil || len(b) > 100_000 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if _, err := report.Lines("", "", "", "", []report.Line{{X: []float64{1}, Y: []float64{math.NaN()}}}); err == nil {
+		t.Error("a line of what is no number was drawn")
 	}
 }

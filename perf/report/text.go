@@ -37,8 +37,7 @@ func (r *Report) tables() []table {
 
 // Text prints the figures.
 func (r *Report) Text(w io.Writer) {
-	fmt.Fprintf(w, "%s, %d CPUs, kernel %s, %s\n", r.Host.CPU, r.Host.CPUs, r.Host.Kernel, r.versionLine())
-	fmt.Fprintf(w, "%s\n", r.Device)
+	fmt.Fprintf(w, "%s\n%s\n", r.line(), r.Device)
 	for _, t := range r.tables() {
 		fmt.Fprintf(w, "\n%s\n", t.Title)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -66,6 +65,18 @@ func (r *Report) allNotes() []string {
 	}
 	return notes
 }
+
+// line says when, where and of what the figures are.
+func (r *Report) line() string {
+	return fmt.Sprintf("%s, %v: %v, %s", r.Started.Format(minute), time.Duration(r.Seconds*1e9).Round(time.Second), r.Host, r.versionLine())
+}
+
+// foot is that for a plot by itself.
+func (r *Report) foot() string {
+	return fmt.Sprintf("%v, DPDK %s, %s, %s", r.Host, r.Versions["DPDK"], r.Started.Format(time.DateOnly), r.Profile.Name)
+}
+
+const minute = "2006-01-02 15:04 MST"
 
 func (r *Report) versionLine() string {
 	var parts []string
@@ -132,7 +143,11 @@ func (r *Report) throughputTable() table {
 			row = []string{c.Name, mpps(n.TotalPPS), fmt.Sprintf("%.1f", c.Gbps(n.TotalPPS)), n.Limit}
 			trials += len(n.Steps)
 		}
-		t.Rows = append(t.Rows, append(row, mpps(c.PDR.TotalPPS), fmt.Sprintf("%.1f", c.Gbps(c.PDR.TotalPPS)), c.PDR.Limit, fmt.Sprint(trials)))
+		pdr := []string{mpps(c.PDR.TotalPPS), fmt.Sprintf("%.1f", c.Gbps(c.PDR.TotalPPS)), c.PDR.Limit}
+		if c.PDR.Limit == "" { // it was ended early
+			pdr = []string{"-", "-", "-"}
+		}
+		t.Rows = append(t.Rows, append(append(row, pdr...), fmt.Sprint(trials)))
 	}
 	if len(t.Rows) > 0 {
 		t.Note = "Both directions added, where both are loaded; Gbit/s of payload."
@@ -141,27 +156,41 @@ func (r *Report) throughputTable() table {
 }
 
 func (r *Report) latencyTable() table {
-	t := table{Title: "Latency", Head: []string{"case", "direction", "load", "Mpps", "lost", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
+	t := table{Title: "Latency", Head: []string{"case", "direction", "load", "Mpps", "lost", "a burst", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
 	for _, c := range r.Cases {
 		for _, l := range c.Latency {
 			t.Rows = append(t.Rows, []string{
-				c.Name, l.Direction, fmt.Sprintf("%.0f %%", l.Part*100), mpps(l.PPS), percent(l.Loss), ns(l.Min),
+				c.Name, l.Direction, fmt.Sprintf("%.0f %%", l.Part*100), mpps(l.PPS), lost(l.Loss, l.Verdict), burst(l.PerBurst), ns(l.Min),
 				at(l, 50), at(l, 90), at(l, 99), at(l, 99.9), at(l, 99.99), ns(l.Max),
 			})
 		}
 	}
+	if len(t.Rows) > 0 {
+		t.Note = "Load: of the PDR. A burst: messages that a worker found at a turn of its loop, 64 of each side at most."
+	}
 	return t
 }
 
+func burst(n float64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", n)
+}
+
+// lost is a ratio, or why it says nothing.
+func lost(ratio float64, verdict string) string {
+	if verdict == trial.Disturbed || verdict == trial.TooSlow {
+		return verdict
+	}
+	return percent(ratio)
+}
+
 func (r *Report) lossTable() table {
-	t := table{Title: "Loss rate", Head: []string{"case", "offered Mpps", "received Mpps", "lost"}}
+	t := table{Title: "Loss rate", Head: []string{"case", "offered Mpps", "received Mpps", "lost", "a burst"}}
 	for _, c := range r.Cases {
 		for _, s := range c.Loss {
-			lost := percent(s.Loss)
-			if s.Verdict == trial.Disturbed {
-				lost = "disturbed"
-			}
-			t.Rows = append(t.Rows, []string{c.Name, mpps(s.PPS), mpps(s.Received), lost})
+			t.Rows = append(t.Rows, []string{c.Name, mpps(s.Offered()), mpps(s.Received), lost(s.Loss, s.Verdict), burst(s.PerBurst)})
 		}
 	}
 	return t
@@ -241,9 +270,16 @@ func (r *Report) mixedTable() table {
 }
 
 func (r *Report) yardstickTable() table {
-	t := table{Title: "Yardsticks", Head: []string{"program", "payload", "PDR Mpps", "limited by", "Causeway Mpps", "Causeway / it"}}
+	t := table{Title: "Yardsticks", Head: []string{"program", "payload", "PDR Mpps", "limited by", "Causeway Mpps", "limited by", "Causeway / it"}}
 	for _, y := range r.Yardsticks {
-		t.Rows = append(t.Rows, []string{y.Name, y.Payload, mpps(y.PPS), y.Limit, mpps(y.Causeway), fmt.Sprintf("%.2f", y.Ratio)})
+		ratio := "-"
+		if y.Ratio > 0 {
+			ratio = map[string]string{y.Limit: "≤ ", y.CausewayLimit: "≥ "}[trial.ByGenerator] + fmt.Sprintf("%.2f", y.Ratio)
+		}
+		t.Rows = append(t.Rows, []string{y.Name, y.Payload, mpps(y.PPS), y.Limit, mpps(y.Causeway), y.CausewayLimit, ratio})
+	}
+	if len(t.Rows) > 0 {
+		t.Note = "Where there is no ratio, the machine limited one of the rates, or the generator both."
 	}
 	return t
 }

@@ -4,6 +4,7 @@ package trial
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -25,7 +26,12 @@ type Latency struct {
 	Max        int64     `json:"max_ns"`
 	Percentile []float64 `json:"percentiles"`
 	At         []int64   `json:"at_ns"` // at those percentiles
+	PerBurst   float64   `json:"messages_per_burst,omitempty"`
+	Verdict    string    `json:"verdict,omitempty"`
 }
+
+// Tells reports whether it says something of the device at that load.
+func (l Latency) Tells() bool { return tells(l.Verdict) }
 
 // LatencyAt measures at parts of a rate.
 func LatencyAt(ctx context.Context, dev Device, directions []Direction, pps float64, parts []float64, d time.Duration, observe Observer) ([]Latency, []Step, error) {
@@ -37,24 +43,32 @@ func LatencyAt(ctx context.Context, dev Device, directions []Direction, pps floa
 		if err != nil {
 			return out, steps, err
 		}
-		s := stepOf(l, o, verdictOf(o))
+		s := stepOf(l, o, verdictOf(l, o))
 		steps = append(steps, s)
 		observe.tell("latency", s)
 		for _, dir := range directions {
 			x := Summary(o.Latency[dir])
 			x.Direction, x.Part, x.PPS, x.Loss = dir.String(), part, o.OfferedRate(dir), o.Counts[dir].LossRatio()
+			x.PerBurst, x.Verdict = s.PerBurst, s.Verdict
 			out = append(out, x)
 		}
 	}
 	return out, steps, nil
 }
 
-// verdictOf is of a trial in which loss is no failure.
-func verdictOf(o Outcome) string {
-	switch {
-	case faults(o) != "":
+// verdictOf is of a trial in which loss is no failure. One in which much less was offered than it should have been is of
+// another load.
+func verdictOf(l Load, o Outcome) string {
+	const least = 0.95
+	if faults(o) != "" {
 		return Faulty
-	case o.LossRatio() > 0:
+	}
+	for d, pps := range l.PPS {
+		if l.Packets == 0 && !math.IsInf(pps, 1) && o.OfferedRate(Direction(d)) < least*pps {
+			return unlessDisturbed(o, TooSlow)
+		}
+	}
+	if o.LossRatio() > 0 {
 		return unlessDisturbed(o, Informs)
 	}
 	return Informs
@@ -63,7 +77,7 @@ func verdictOf(o Outcome) string {
 // runCalm runs a trial, and a few more times if others had the CPUs while it lost something.
 func runCalm(ctx context.Context, dev Device, l Load) (o Outcome, err error) {
 	for range 3 {
-		if o, err = dev.Run(ctx, l); err != nil || verdictOf(o) != Disturbed {
+		if o, err = dev.Run(ctx, l); err != nil || verdictOf(l, o) != Disturbed {
 			return o, err
 		}
 	}

@@ -19,7 +19,7 @@ func LossCurve(ctx context.Context, dev Device, directions []Direction, pps floa
 		if err != nil {
 			return steps, err
 		}
-		s := stepOf(l, o, verdictOf(o))
+		s := stepOf(l, o, verdictOf(l, o))
 		steps = append(steps, s)
 		observe.tell("loss", s)
 		if s.Loss == 0 {

@@ -25,13 +25,13 @@ type Groups interface {
 
 // Multicast is the measures of RFC 3918 that make sense for a bridge of two ports.
 type Multicast struct {
-	Capacity  Capacity  `json:"group_capacity"` // §6
+	Capacity  Capacity  `json:"group_capacity"` // §7.1
 	Mixed     []Mixed   `json:"mixed"`          // §4.1: throughput by the share of multicast
-	Join      Delays    `json:"join"`           // §5.1
-	Leave     Delays    `json:"leave"`          // §5.2
+	Join      Delays    `json:"join"`           // §6.1
+	Leave     Delays    `json:"leave"`          // §6.2
 	Steps     []Step    `json:"steps"`
 	Direction string    `json:"direction"`
-	Latency   []Latency `json:"latency"` // §5: of multicast alone
+	Latency   []Latency `json:"latency"` // §5.1: of multicast alone
 }
 
 // Capacity is how many groups are carried without loss.

@@ -38,7 +38,7 @@ func RunSoak(ctx context.Context, dev Device, directions []Direction, pps float6
 		if err != nil {
 			return s, err
 		}
-		observe.tell("soak", stepOf(l, o, verdictOf(o)))
+		observe.tell("soak", stepOf(l, o, verdictOf(l, o)))
 		elapsed += l.Duration
 		s.take(o, directions, elapsed, &all)
 	}

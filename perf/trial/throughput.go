@@ -70,6 +70,7 @@ func (x *search) run(ctx context.Context, low float64) error {
 		if high, err = x.ceiling(ctx); err != nil {
 			return err
 		}
+		high = max(high, low) // the machine may have been slower than when low passed
 	}
 	low = min(low, high)
 	known := low

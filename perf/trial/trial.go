@@ -112,6 +112,17 @@ type Outcome struct {
 	Away, Silence time.Duration
 	// Discarded is for how long trials were run that did not count; see Sliced.
 	Discarded time.Duration
+	// Taken is what the device took in, in so many Bursts: turns of its loop that found something, of both directions
+	// together. 0: it does not say.
+	Taken, Bursts uint64
+}
+
+// PerBurst is how many messages the device found at a turn that found any; 0: it does not say.
+func (o Outcome) PerBurst() float64 {
+	if o.Bursts == 0 {
+		return 0
+	}
+	return float64(o.Taken) / float64(o.Bursts)
 }
 
 // Rate returns packets received a second in a direction.
@@ -160,6 +171,7 @@ type Step struct {
 	Discarded float64 `json:"discarded_seconds,omitempty"` // of slices that did not count
 	Away      float64 `json:"longest_away_seconds"`        // of the generator
 	Silence   float64 `json:"longest_silence_seconds"`     // of the device
+	PerBurst  float64 `json:"messages_per_burst,omitempty"`
 }
 
 // Verdicts of a step.
@@ -178,6 +190,7 @@ func stepOf(l Load, o Outcome, verdict string) Step {
 		PPS: rateOf(l), Packets: l.Packets, Seconds: o.Elapsed.Seconds(), Loss: o.LossRatio(), Verdict: verdict,
 		Counts: map[string]Counts{}, Foreign: o.Foreign, Stray: o.Stray, Starved: o.Starved, Drops: o.Drops, Disturbed: o.Disturbed.Seconds(),
 		Discarded: o.Discarded.Seconds(), Away: o.Away.Seconds(), Silence: o.Silence.Seconds(),
+		PerBurst: o.PerBurst(),
 	}
 	for d := range Directions {
 		if l.PPS[d] > 0 {
@@ -215,6 +228,20 @@ func faults(o Outcome) string {
 	return ""
 }
 
+// Offered is what was offered a second, all directions together.
+func (s Step) Offered() float64 {
+	var n uint64
+	for _, c := range s.Counts {
+		n += c.Offered
+	}
+	return float64(n) / max(s.Seconds, 1e-9)
+}
+
+// Tells reports whether the step says something of the device.
+func (s Step) Tells() bool { return tells(s.Verdict) }
+
+func tells(verdict string) bool { return verdict != Disturbed && verdict != TooSlow }
+
 // Observer hears of each trial as it ends; a nil one does not.
 type Observer func(what string, s Step)
 
@@ -234,6 +261,8 @@ func (o *Outcome) Merge(other Outcome) {
 	o.Disturbed += other.Disturbed
 	o.Away, o.Silence = max(o.Away, other.Away), max(o.Silence, other.Silence)
 	o.Discarded += other.Discarded
+	o.Taken += other.Taken
+	o.Bursts += other.Bursts
 	for d := range o.Counts {
 		o.Counts[d].Add(other.Counts[d])
 		switch {

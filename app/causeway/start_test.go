@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
+)
+
+// startsWithin is how long a bridge may take from the start of its process to the first packet that it forwards, when
+// there is no group to join.
+const startsWithin = time.Second
+
+// workTakes is what someWork takes on all CPUs at once, on the slower of the machines that the bound was found on, with nothing
+// beside.
+const workTakes = 150 * time.Millisecond
+
+func someWork() uint64 {
+	x := uint64(1)
+	for range 50_000_000 {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+	}
+	return x
+}
+
+// slowness is how many times longer than usual this machine takes for a fixed piece of work, at least 1: bounds on time
+// stretch by it.
+func slowness() float64 {
+	var all sync.WaitGroup
+	var sink atomic.Uint64 // so that the work is done
+	begun := time.Now()
+	for range runtime.NumCPU() {
+		all.Go(func() { sink.Add(someWork()) })
+	}
+	all.Wait()
+	return max(1, float64(time.Since(begun))/float64(workTakes))
+}
+
+// pcapMAC is the address of DPDK's first port over capture files.
+var pcapMAC = frame.MAC{0x02, 'p', 'c', 'a', 'p', 0}
+
+// message is a host's to the node; the stand-in for it is yet to be made.
+func message() []byte {
+	p := roce.Packet{
+		Version: 2, Src: frame.MAC{2, 0, 0, 0, 0, 1}, Dst: pcapMAC, SrcIP: netip.MustParseAddr("10.9.0.1"),
+		DstIP: netip.MustParseAddr("10.9.0.7"), HopLimit: 64, SrcPort: 0xc123, PKey: ib.PKeyDefault, DestQP: 0x77,
+		QKey: ib.QKeyRDMAUDP, SrcQP: 0x55, Payload: []byte("first"),
+	}
+	return p.AppendTo(nil)
+}
+
+// send writes messages to a capture "file", a pipe, until the test ends: a burst of them every millisecond, because the
+// driver waits for a whole one. It needs no privileges, as other ports do that frames come in by.
+func send(t *testing.T, pipe string) {
+	t.Helper()
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := os.OpenFile(pipe, os.O_RDWR, 0) // for reading, too: it need not wait for the bridge to open it
+	if err != nil {
+		t.Fatal(err)
+	}
+	const magic, version, longest, ethernet, burst = 0xa1b2c3d4, 2 | 4<<16, 65535, 1, 64
+	words := func(all ...uint32) (b []byte) {
+		for _, w := range all {
+			b = binary.LittleEndian.AppendUint32(b, w)
+		}
+		return b
+	}
+	m := message()
+	record := append(words(0, 0, uint32(len(m)), uint32(len(m))), m...)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, err := w.Write(words(magic, version, 0, 0, longest, ethernet))
+		for ; err == nil; time.Sleep(time.Millisecond) {
+			_, err = w.Write(bytes.Repeat(record, burst)) // fails when it is closed
+		}
+	}()
+	t.Cleanup(func() {
+		w.Close()
+		<-ended
+	})
+}
+
+// TestStart has a bridge start while frames come in, and wants one of them forwarded within a second.
+func TestStart(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		edits []string
+	}{
+		{"as small as can be", nil},
+		{"with default sizes", []string{"memory_mib = 64\nmbufs = 2048\nrx_descs = 256\ntx_descs = 1024\n", ""}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := slowness()
+			took, stages := startAndForward(t, c.edits...)
+			factor := max(before, slowness())
+			bound := time.Duration(factor * float64(startsWithin))
+			t.Logf("the first packet was forwarded %v after the start; %s; the bound is %v, the machine %.1f times as slow as usual",
+				took.Round(time.Millisecond), stages, bound.Round(time.Millisecond), factor)
+			if took > bound {
+				t.Errorf("the first packet was forwarded after %v, want within %v", took, bound)
+			}
+		})
+	}
+}
+
+// startAndForward starts a bridge and returns when it had forwarded its first packet, and when it had come how far.
+func startAndForward(t *testing.T, edits ...string) (took time.Duration, stages string) {
+	t.Helper()
+	address := freeAddress(t)
+	group := bridgeFile[strings.Index(bridgeFile, "[[group]]"):strings.Index(bridgeFile, "[metrics]")]
+	file := bridgeIn(t, append(edits, "LISTEN", address, group, "", `port = "ring"`, `port = "pcap:DIR/in.pcap"`)...)
+	send(t, filepath.Join(filepath.Dir(file), "in.pcap"))
+	begun := time.Now()
+	p := launch(t, "run", "-c", file)
+	p.await("a packet to InfiniBand", func() bool { return forwarded(address) })
+	took = time.Since(begun)
+	for _, x := range p.lines() {
+		at, err := time.Parse(time.RFC3339Nano, x["time"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stages += fmt.Sprintf("%v %v, ", x["msg"], at.Sub(begun).Round(time.Millisecond))
+	}
+	p.end(syscall.SIGTERM)
+	return took, strings.TrimSuffix(stages, ", ")
+}
+
+// forwarded asks the bridge whether a packet has gone to InfiniBand.
+func forwarded(address string) bool {
+	r, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		return false
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	_, count, there := strings.Cut(string(b), "\ncauseway_packets_sent_total{direction=\"roce_to_ib\"} ")
+	return err == nil && there && !strings.HasPrefix(count, "0\n")
+}

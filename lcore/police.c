@@ -16,7 +16,8 @@ bool police_refill(struct worker *w, uint32_t token)
 		uint64_t from = used + window < now ? now - window : used;
 		if (from + interval > now)
 			return false;
-		uint64_t n = RTE_MIN((now - from) / interval, (uint64_t)POLICE_SOME);
+		uint64_t there = (now - from) / interval, some = RTE_MIN(there / 8, (uint64_t)POLICE_MANY);
+		uint64_t n = RTE_MIN(there, RTE_MAX(some, (uint64_t)POLICE_SOME));
 		if (__atomic_compare_exchange_n(&p->used, &used, from + n * interval, false, __ATOMIC_RELAXED,
 						__ATOMIC_RELAXED)) {
 			w->tokens[token] = (uint16_t)(n - 1);

@@ -9,7 +9,8 @@
 
 #include "worker.h"
 
-enum { POLICE_SOME = 32 }; /* the most tokens that a worker takes at a time */
+/* A worker takes this many tokens at a time; or more, an eighth of what there is, when that is many. */
+enum { POLICE_SOME = 32, POLICE_MANY = 1024 };
 
 /* A group's rate one way. */
 struct police {

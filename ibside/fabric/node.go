@@ -241,13 +241,8 @@ func (n *Node) check(r *Received) {
 // echo answers from the queue pair for unicast: nobody can answer to a group's.
 func (n *Node) echo(r *Received) {
 	s := Send{
-		AH: AH{DLID: r.SLID, SL: r.SL}, DestQP: r.SrcQP, QKey: n.cfg.QKey, Imm: r.Imm, HasImm: r.HasImm,
-		Solicited: r.Solicited, Payload: r.Payload,
-	}
-	if grh, ok := ib.AsGRH(r.GRH[:]); ok && r.HasGRH {
-		s.AH.GRH = &ib.GRHFields{
-			DGID: grh.SGID(), TClass: grh.TClass(), FlowLabel: grh.FlowLabel(), HopLimit: grh.HopLimit(),
-		}
+		AH: addressOf(r), DestQP: r.SrcQP, QKey: n.cfg.QKey, Imm: r.Imm, HasImm: r.HasImm, Solicited: r.Solicited,
+		Payload: r.Payload,
 	}
 	n.count(n.qp.Send(&s), func(st *NodeStats) *uint64 { return &st.Echoed })
 }

@@ -13,6 +13,8 @@ const (
 	TrapGIDOutOfService = 65
 	TrapGroupCreated    = 66
 	TrapGroupDeleted    = 67
+	TrapLinkState       = 128 // of one of a switch's links
+	TrapCapability      = 144 // a port's capability mask or description changed
 )
 
 // Wildcards of an InformInfo.

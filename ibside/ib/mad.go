@@ -37,6 +37,10 @@ const (
 	MethodDeleteResp = 0x95
 )
 
+// MADStatusBusy, in a status, asks for the same request again later. All other bits of the lower byte are errors that
+// a repetition does not mend (IBTA vol 1 §13.4.7).
+const MADStatusBusy = 0x0001
+
 const madBaseVersion = 1
 
 const (

@@ -51,8 +51,22 @@ const (
 	RMPPFlagFirst  = 2
 	RMPPFlagLast   = 4
 
-	RMPPTypeData = 1
-	RMPPTypeAck  = 2
+	RMPPTypeData  = 1
+	RMPPTypeAck   = 2
+	RMPPTypeStop  = 3 // the peer ends the transfer for want of resources
+	RMPPTypeAbort = 4 // or for an error
+
+	RMPPVersion = 1
+)
+
+// RMPP statuses of STOP and ABORT (IBTA vol 1 §13.6.2.3).
+const (
+	RMPPStatusResources   = 1
+	RMPPStatusTooLong     = 118 // the whole transfer took too long
+	RMPPStatusBadLength   = 119
+	RMPPStatusBadSegment  = 120
+	RMPPStatusBadType     = 121
+	RMPPStatusUnspecified = 127
 )
 
 const (
@@ -94,10 +108,12 @@ func (h SAHeader) RMPPRespTime() uint8 { return h[saRMPPFlags] >> 3 }
 // RMPPStatus returns the status of an RMPP transfer.
 func (h SAHeader) RMPPStatus() uint8 { return h[saRMPPStatus] }
 
-// RMPPData1 returns the segment number, counted from 1, in a data packet.
+// RMPPData1 returns the segment number, counted from 1: a data packet's own, or the last one that an acknowledgement
+// confirms.
 func (h SAHeader) RMPPData1() uint32 { return binary.BigEndian.Uint32(h[saRMPPData1:]) }
 
-// RMPPData2 returns, in a data packet, the payload length in bytes, SA header counted in each segment.
+// RMPPData2 returns, in the first data packet, the payload's length in bytes over all segments, and in the last one its
+// own; the SA header counts in each segment. In an acknowledgement it is the last segment that may be sent.
 func (h SAHeader) RMPPData2() uint32 { return binary.BigEndian.Uint32(h[saRMPPData2:]) }
 
 // SMKey returns the SM_Key; a client that is not trusted sends 0.

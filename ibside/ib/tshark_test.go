@@ -254,6 +254,38 @@ func TestTsharkPathRecord(t *testing.T) {
 	})
 }
 
+func TestTsharkNotice(t *testing.T) {
+	const pre = "infiniband.notice."
+	fields := []string{
+		pre + "isgeneric", pre + "type", pre + "producertypevendorid", pre + "trapnumberdeviceid", pre + "issuerlid",
+		pre + "noticetoggle", pre + "noticecount", pre + "datadetails",
+	}
+	f := ib.NoticeFields{
+		IsGeneric: true, Type: 3, Producer: ib.ProducerSM, Trap: ib.TrapGroupCreated, IssuerLID: 0x1234, Toggle: true, Count: 0x2345,
+		Data: [ib.NoticeDataLen]byte{0: 1, 53: 2}, IssuerGID: gid("fe80::2:c903:0:1"),
+	}
+	wire := saPacket(ib.AttrNotice, ib.SAFields{}, func(b []byte) { ib.PutNotice(b, f) })
+	compare(t, "Notice", fields, decode(t, [][]byte{wire}, fields...)[0], []any{
+		f.IsGeneric, f.Type, f.Producer, f.Trap, uint16(f.IssuerLID), f.Toggle, f.Count, fmt.Sprintf("%x", f.Data),
+	})
+}
+
+// TestTsharkRMPP leaves out the response time, of whose five bits tshark gives one to the flags.
+func TestTsharkRMPP(t *testing.T) {
+	const pre = "infiniband.rmpp."
+	fields := []string{
+		pre + "rmpptype", pre + "rmppflags", pre + "rmppstatus", pre + "segmentnumber", pre + "payloadlength",
+	}
+	f := ib.SAFields{
+		RMPPVersion: ib.RMPPVersion, RMPPType: ib.RMPPTypeData, RMPPFlags: ib.RMPPFlagActive | ib.RMPPFlagLast,
+		RMPPData1: 7, RMPPData2: 220,
+	}
+	wire := saPacket(ib.AttrPathRecord, f, func([]byte) {})
+	compare(t, "RMPP", fields, decode(t, [][]byte{wire}, fields...)[0], []any{
+		f.RMPPType, f.RMPPFlags, f.RMPPStatus, f.RMPPData1, f.RMPPData2,
+	})
+}
+
 func TestTsharkARP(t *testing.T) {
 	fields := []string{"arp.opcode", "arp.src.hw", "arp.src.proto_ipv4", "arp.dst.hw", "arp.dst.proto_ipv4"}
 	b := frame(t, "ib-ipoib-arp")

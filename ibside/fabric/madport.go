@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"fmt"
+	"sync"
+
+	"causeway/ibside/ib"
+)
+
+// DropMADQueue is the cause of a drop of a management datagram whose service does not keep up.
+const DropMADQueue = "mad_queue"
+
+// MADPort takes and gives the management datagrams of one class at QP1 of an adapter, for a service that reads them one
+// by one: it is the transport that ibside/sa wants. It is an alternative to HandleMAD for that class.
+type MADPort struct {
+	hca    *HCA
+	class  uint8
+	queue  chan madFrom
+	closed chan struct{}
+	once   sync.Once
+}
+
+type madFrom struct {
+	from MADAddress
+	mad  []byte
+}
+
+// NewMADPort serves a class of an adapter. The adapter must outlive it or be closed; either ends ReceiveMAD.
+func NewMADPort(h *HCA, class uint8) *MADPort {
+	p := &MADPort{hca: h, class: class, queue: make(chan madFrom, gsiBuffers), closed: make(chan struct{})}
+	h.HandleMAD(class, func(from MADAddress, mad []byte) {
+		select {
+		case p.queue <- madFrom{from, mad}:
+		default:
+			h.gsi.drops.add(DropMADQueue)
+		}
+	})
+	return p
+}
+
+// SendMAD sends ib.MADLen bytes to QP1 of a port.
+func (p *MADPort) SendMAD(to ib.LID, sl ib.SL, mad []byte) error {
+	switch cause := p.hca.SendMAD(MADAddress{LID: to, SL: sl}, mad); cause {
+	case "":
+		return nil
+	case DropPortClosed:
+		return ErrClosed
+	default:
+		return fmt.Errorf("fabric: send MAD to %v: %s", to, cause)
+	}
+}
+
+// ReceiveMAD waits for the next datagram and writes it to mad, which has ib.MADLen bytes.
+func (p *MADPort) ReceiveMAD(mad []byte) (ib.LID, ib.SL, error) {
+	select {
+	case got := <-p.queue:
+		copy(mad, got.mad)
+		return got.from.LID, got.from.SL, nil
+	case <-p.closed:
+	case <-p.hca.stopped:
+	}
+	return 0, 0, ErrClosed
+}
+
+// PortState returns what the subnet assigned to the port.
+func (p *MADPort) PortState() (ib.PortState, error) {
+	select {
+	case <-p.hca.stopped:
+		return ib.PortState{}, ErrClosed
+	default:
+	}
+	info := p.hca.Info()
+	return ib.PortState{Active: true, GID: info.GID, LID: info.LID, SMLID: info.SMLID}, nil
+}
+
+// Close ends the service; the adapter stays.
+func (p *MADPort) Close() error {
+	p.once.Do(func() {
+		p.hca.HandleMAD(p.class, nil)
+		close(p.closed)
+	})
+	return nil
+}

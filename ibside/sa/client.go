@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+// Config says how patient a client is and how much it remembers. Zero values mean the defaults.
+type Config struct {
+	FirstWait   time.Duration // for the answer to the first try; each further try waits twice as long. 250 ms
+	MaxWait     time.Duration // the longest wait. 4 s
+	Tries       int           // 6
+	Outstanding int           // requests under way at once; others wait. 32
+	Notices     int           // notices that wait to be read; what comes then is dropped and counted. 256
+	MaxTable    int           // bytes of a table. 1 MiB
+	SMKey       uint64        // shows the SA that it may trust this client, which then sees the members of groups. 0: it does not
+}
+
+func (c Config) withDefaults() Config {
+	set := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	if c.FirstWait <= 0 {
+		c.FirstWait = 250 * time.Millisecond
+	}
+	if c.MaxWait <= 0 {
+		c.MaxWait = 4 * time.Second
+	}
+	set(&c.Tries, 6)
+	set(&c.Outstanding, 32)
+	set(&c.Notices, 256)
+	set(&c.MaxTable, 1<<20)
+	return c
+}
+
+// Client asks the subnet administrator. Its methods may be called from any goroutine. Errors are a Refusal, one of the
+// Err values, or that of the context; wrapped.
+type Client struct {
+	transport Transport
+	cfg       Config
+	slots     chan struct{} // one for each request under way
+	notices   chan ib.NoticeFields
+
+	mu      sync.Mutex
+	tries   map[uint32]*try // by the lower half of the transaction ID
+	nextTID uint32
+	sm      ib.LID // where the SA was when last asked for
+	stats   Stats
+
+	stopped chan struct{} // the receiver has ended
+	cause   error         // of that
+	reports reports
+}
+
+// Stats counts MADs and what became of them: Received = Answers + Segments + Notices + Repeated + NoticesDropped + Late +
+// Ignored + Lost, always.
+type Stats struct {
+	Requests uint64 // tries included
+	Refused  uint64 // answers with a status
+	Timeouts uint64 // tries without an answer
+	Tables   uint64 // answers that took more than one MAD
+
+	Received       uint64
+	Answers        uint64 // to a request that waited; of a table, the segment that ended it
+	Segments       uint64 // the other segments of tables
+	Notices        uint64 // given to the reader
+	NoticesDropped uint64 // there was no room; the SA has its answer all the same
+	Repeated       uint64 // notices the SA sent again
+	Late           uint64 // answers nobody waits for any more, or for another request
+	Ignored        uint64 // not of subnet administration, not from the SA, or not for a client
+	Lost           uint64 // requests that a transport could not bring or answer
+}
+
+// NewClient makes the client of a port. It takes all that the transport receives and closes it in the end.
+func NewClient(t Transport, cfg Config) *Client {
+	cfg = cfg.withDefaults()
+	c := &Client{
+		transport: t, cfg: cfg, slots: make(chan struct{}, cfg.Outstanding), notices: make(chan ib.NoticeFields, cfg.Notices),
+		tries: map[uint32]*try{}, nextTID: rand.Uint32(), stopped: make(chan struct{}),
+	}
+	go c.receive()
+	return c
+}
+
+// Close ends the client and its transport. It leaves nothing registered behind only if that was withdrawn before.
+func (c *Client) Close() error {
+	err := c.transport.Close()
+	<-c.stopped
+	return err
+}
+
+// Stats returns the counters.
+func (c *Client) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+func (c *Client) count(f func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.stats)
+}
+
+// PortState returns how the port is now.
+func (c *Client) PortState() (ib.PortState, error) {
+	p, err := c.transport.PortState()
+	if err == nil {
+		c.mu.Lock()
+		c.sm = p.SMLID
+		c.mu.Unlock()
+	}
+	return p, err
+}
+
+// request is one question to the SA.
+type request struct {
+	method, answer uint8 // the method, and that of its answer
+	attr           uint16
+	mask           uint64
+	data           []byte
+}
+
+// try is one MAD of a request that waits for its answer. Only the receiver touches what it brings together.
+type try struct {
+	*request
+	sm       ib.LID // whom it went to: nobody else is believed
+	table    *table
+	answers  chan<- answer
+	progress chan<- struct{} // a table grows
+}
+
+// answer is what came of a try.
+type answer struct {
+	data  []byte // the record: ib.SADataLen bytes
+	table *table // of a GetTableResp
+	err   error
+}
+
+// query asks until there is an answer, the tries are used up, or ctx ends.
+func (c *Client) query(ctx context.Context, r *request) (answer, error) {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	case <-c.stopped:
+		return answer{}, c.cause
+	}
+	defer func() { <-c.slots }()
+	q := &querying{Client: c, request: r, answers: make(chan answer, c.cfg.Tries), progress: make(chan struct{}, 1)}
+	defer q.forget()
+	why := ErrTimeout
+	for i, wait := 0, c.cfg.FirstWait; i < c.cfg.Tries; i, wait = i+1, min(2*wait, c.cfg.MaxWait) {
+		if err := q.send(); err != nil {
+			why = err // the port may get its SM, or its LID, while we wait
+		}
+		got, err := q.wait(ctx, wait+rand.N(wait/4+1))
+		switch {
+		case err == nil && got.err == nil:
+			return got, nil
+		case err == nil && !passes(got.err):
+			return answer{}, got.err
+		case err == nil:
+			why = got.err
+			if err := q.pause(ctx, wait/2+rand.N(wait/2+1)); err != nil {
+				return answer{}, err
+			}
+		case err != errNoAnswer:
+			return answer{}, err
+		}
+	}
+	return answer{}, why
+}
+
+// passes reports whether the same request may succeed a little later.
+func passes(err error) bool { return err == Busy || err == ErrUnreachable }
+
+// querying is a request under way.
+type querying struct {
+	*Client
+	*request
+	tids     []uint32
+	answers  chan answer
+	progress chan struct{}
+}
+
+// errNoAnswer ends one try.
+var errNoAnswer = fmt.Errorf("no answer")
+
+// send sends the request once more, with a transaction ID of its own: the kernel refuses a second request with the ID of
+// one that it still waits for. An answer to an earlier try counts all the same.
+func (q *querying) send() error {
+	p, err := q.PortState()
+	if err != nil {
+		return err
+	}
+	if !p.SMLID.IsUnicast() || !p.LID.IsUnicast() {
+		return ErrNoSM
+	}
+	q.mu.Lock()
+	q.nextTID++
+	tid := q.nextTID
+	q.tids = append(q.tids, tid)
+	q.tries[tid] = &try{
+		request: q.request, sm: p.SMLID, table: &table{max: q.cfg.MaxTable, window: 1}, answers: q.answers, progress: q.progress,
+	}
+	q.stats.Requests++
+	q.mu.Unlock()
+	mad := make([]byte, ib.MADLen)
+	ib.PutMAD(mad, ib.MADFields{
+		Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: q.method, TID: uint64(tid), AttrID: q.attr,
+	})
+	ib.PutSAHeader(mad[ib.MADHdrLen:], ib.SAFields{SMKey: q.cfg.SMKey, Components: q.mask})
+	copy(mad[ib.MADHdrLen+ib.SAHdrLen:], q.data)
+	return q.transport.SendMAD(p.SMLID, p.SMSL, mad)
+}
+
+// wait waits for an answer. Each segment of a table starts the time anew.
+func (q *querying) wait(ctx context.Context, patience time.Duration) (answer, error) {
+	again := time.NewTimer(patience)
+	defer again.Stop()
+	for {
+		select {
+		case got := <-q.answers:
+			return got, nil
+		case <-q.progress:
+			again.Reset(patience)
+		case <-ctx.Done():
+			return answer{}, ctx.Err()
+		case <-q.stopped:
+			return answer{}, q.cause
+		case <-again.C:
+			q.count(func(s *Stats) { s.Timeouts++ })
+			return answer{}, errNoAnswer
+		}
+	}
+}
+
+// pause waits before a request that was refused for now is sent again.
+func (q *querying) pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-q.stopped:
+		return q.cause
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (q *querying) forget() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, tid := range q.tids {
+		delete(q.tries, tid)
+	}
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sa is a client of subnet administration (IBTA vol 1 §15): it joins multicast groups, asks for paths, sets alias
+// GUIDs, offers services and subscribes to notices, by management datagrams (MADs) over whichever port carries them.
+//
+//	Registrar   keeps what was registered, registers it again when the subnet manager has forgotten it
+//	    │
+//	Client      requests and answers, tries and pauses; notices; tables in several MADs (RMPP)
+//	    │
+//	Transport   256 bytes, QP1 to QP1
+//	    ├── Umad    /dev/infiniband/umadN, the kernel's door to QP1
+//	    ├── Ibsim   the sockets of ibsim, a simulator that the real opensm manages: for tests
+//	    └── any other, such as a port of the subnet in software
+package sa

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa
+
+import (
+	"testing"
+
+	"causeway/ibside/ib"
+)
+
+// FuzzReceived gives a client anything, as from the SA and as from others, while it waits for an answer and for a table.
+func FuzzReceived(f *testing.F) {
+	request := make([]byte, ib.MADLen)
+	ib.PutMAD(request, ib.MADFields{Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodGet, TID: 1, AttrID: ib.AttrMCMemberRecord})
+	f.Add(uint16(smLID), reply(request, 0, nil))
+	f.Add(uint16(9), reply(request, ib.SAStatusDenied, nil))
+	f.Add(uint16(smLID), report(7, 66))
+	data, _ := pathTable(9)
+	ib.PutMAD(request, ib.MADFields{Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodGetTable, TID: 2, AttrID: ib.AttrPathRecord})
+	s := sender{request: request, data: data, step: ib.PathRecordLen}
+	for n := uint32(1); n <= s.segments(); n++ {
+		f.Add(uint16(smLID), s.segment(n))
+	}
+	f.Fuzz(func(t *testing.T, from uint16, b []byte) {
+		w := newWire()
+		c := &Client{
+			transport: w, cfg: Config{MaxTable: 1000}.withDefaults(), tries: map[uint32]*try{}, notices: make(chan ib.NoticeFields, 1), sm: smLID,
+		}
+		answers, progress := make(chan answer, 4), make(chan struct{}, 1)
+		one := &request1
+		tab := &request2
+		c.tries[1] = &try{request: one, sm: smLID, table: &table{max: 1000, window: 1}, answers: answers, progress: progress}
+		c.tries[2] = &try{request: tab, sm: smLID, table: &table{max: 1000, window: 1}, answers: answers, progress: progress}
+		mad := make([]byte, ib.MADLen)
+		for len(b) > 0 {
+			n := copy(mad, b)
+			b = b[n:]
+			c.received(ib.LID(from), 0, mad)
+		}
+		s := c.stats
+		if s.Received != s.Answers+s.Segments+s.Notices+s.Repeated+s.NoticesDropped+s.Late+s.Ignored+s.Lost {
+			t.Errorf("not all that was received is accounted for: %+v", s)
+		}
+		for len(answers) > 0 {
+			if a := <-answers; a.table != nil && a.err == nil {
+				checkTable(t, a.table)
+			}
+		}
+	})
+}
+
+var (
+	request1 = request{method: ib.MethodGet, answer: ib.MethodGetResp, attr: ib.AttrMCMemberRecord}
+	request2 = request{method: ib.MethodGetTable, answer: ib.MethodTableResp, attr: ib.AttrPathRecord}
+)
+
+// checkTable holds for each table: it is not larger than allowed, and its records are whole.
+func checkTable(t *testing.T, tab *table) {
+	if len(tab.data) > tab.max {
+		t.Errorf("%d bytes, %d are allowed", len(tab.data), tab.max)
+	}
+	all, err := tab.records(ib.PathRecordLen)
+	if err == nil && len(all)*ib.PathRecordLen > len(tab.data) {
+		t.Errorf("%d records in %d bytes", len(all), len(tab.data))
+	}
+	for _, r := range all {
+		if len(r) != ib.PathRecordLen {
+			t.Errorf("a record of %d bytes", len(r))
+		}
+	}
+}
+
+// FuzzIbsim takes anything from the simulator's data socket and as its PortInfo.
+func FuzzIbsim(f *testing.F) {
+	b := make([]byte, ibsimLen)
+	copy(b[ibsimMAD:], report(7, 66))
+	f.Add(append([]byte(nil), b...))
+	b[ibsimStatus] = 1
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in := make([]byte, ibsimLen)
+		copy(in, b)
+		if from, err := ibsimReceived(in); err != nil && from != 0 {
+			t.Errorf("%v and from %v", err, from)
+		}
+		if p := portStateOf(in[:ibsimCtlData], 1); p.GID.GUID() != 1 || p.SMSL > 15 || p.LMC > 7 {
+			t.Errorf("%+v", p)
+		}
+	})
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"causeway/ibside/ib"
+)
+
+// ErrAliasTaken means that the SA did not take an alias GUID and said so only by leaving its entry empty: another port
+// has it.
+var ErrAliasTaken = errors.New("the SA left the entry empty: another port has this GUID")
+
+// SetAlias gives the port another GUID: the SA then resolves the GID of subnet prefix and alias to the port's LID. The
+// index counts the entries of the port's GUID table; 0 is the port's own GUID and refused. A zero GUID lets the SA choose
+// one. It returns the GUID that holds now.
+//
+// That the SA took it does not say that the port's hardware knows it too.
+func (c *Client) SetAlias(ctx context.Context, index int, guid ib.GUID) (ib.GUID, error) {
+	doing := fmt.Sprintf("set alias %v at %d", guid, index)
+	block, entry := index/ib.GUIDsPerBlock, index%ib.GUIDsPerBlock
+	f := ib.GUIDInfoFields{Block: uint8(block)}
+	f.GUIDs[entry] = guid
+	got, err := c.guidInfo(ctx, doing, ib.MethodSet, index, ib.GUIDInfoGUID0<<entry, f)
+	if err == nil && (got.GUIDs[entry] == 0 || guid != 0 && got.GUIDs[entry] != guid) {
+		err = fmt.Errorf("sa: %s: %w", doing, ErrAliasTaken)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return got.GUIDs[entry], nil
+}
+
+// DeleteAlias takes an alias from the port. It is denied as long as the alias is a member of a group.
+func (c *Client) DeleteAlias(ctx context.Context, index int) error {
+	_, err := c.guidInfo(ctx, fmt.Sprintf("delete alias %d", index), ib.MethodDelete, index,
+		ib.GUIDInfoGUID0<<(index%ib.GUIDsPerBlock), ib.GUIDInfoFields{})
+	return err
+}
+
+// GUIDs returns one block of the port's GUID table, as the SA has it.
+func (c *Client) GUIDs(ctx context.Context, block int) ([ib.GUIDsPerBlock]ib.GUID, error) {
+	got, err := c.guidInfo(ctx, fmt.Sprintf("get block %d of GUIDs", block), ib.MethodGet, block*ib.GUIDsPerBlock, 0, ib.GUIDInfoFields{})
+	return got.GUIDs, err
+}
+
+// guidInfo asks about the block of the port's GUID table that has an index.
+func (c *Client) guidInfo(ctx context.Context, doing string, method uint8, index int, mask uint64, f ib.GUIDInfoFields) (ib.GUIDInfoFields, error) {
+	if index < 0 || index >= 256*ib.GUIDsPerBlock {
+		return f, fmt.Errorf("sa: %s: a GUID table has at most %d entries", doing, 256*ib.GUIDsPerBlock)
+	}
+	p, err := c.PortState()
+	if err != nil {
+		return f, fmt.Errorf("sa: %s: %w", doing, err)
+	}
+	f.LID, f.Block = p.LID, uint8(index/ib.GUIDsPerBlock)
+	data := make([]byte, ib.GUIDInfoRecordLen)
+	ib.PutGUIDInfoRecord(data, f)
+	data, err = c.record(ctx, doing, request{
+		method: method, attr: ib.AttrGUIDInfoRecord, mask: mask | ib.GUIDInfoLID | ib.GUIDInfoBlock, data: data,
+	})
+	if err != nil {
+		return f, err
+	}
+	rec, _ := ib.AsGUIDInfoRecord(data)
+	return rec.Fields(), nil
+}

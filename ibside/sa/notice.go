@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa
+
+import (
+	"bytes"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+const (
+	// reportsKept is how many reports are remembered, to know one that the SA repeats because our answer got lost.
+	reportsKept = 64
+	// reportAge is for how long: more than all repetitions of one report take. A restarted SA counts its transaction IDs
+	// anew, so that a later report may look like an earlier one.
+	reportAge = 10 * time.Second
+)
+
+// reports remembers the latest reports, in all their bytes. Only the receiver uses it.
+type reports struct {
+	seen [reportsKept]pastReport
+	next int
+}
+
+type pastReport struct {
+	mad [ib.MADLen]byte
+	at  time.Time
+}
+
+// repeated reports whether a report was there before, and remembers it.
+func (r *reports) repeated(mad []byte, now time.Time) bool {
+	for i := range r.seen {
+		if p := &r.seen[i]; now.Sub(p.at) < reportAge && bytes.Equal(p.mad[:], mad) {
+			return true
+		}
+	}
+	r.seen[r.next] = pastReport{[ib.MADLen]byte(mad), now}
+	r.next = (r.next + 1) % reportsKept
+	return false
+}
+
+// Notices returns the channel of notices that were subscribed to. It is never closed. Who does not read it in time
+// loses notices (Stats.NoticesDropped); they are hints, and what they tell can be asked for.
+func (c *Client) Notices() <-chan ib.NoticeFields { return c.notices }
+
+// reported answers a report and passes its notice on. It is answered even if there is no room for the notice: without
+// an answer the SA would end the subscription.
+func (c *Client) reported(from ib.LID, sl ib.SL, mad []byte) {
+	if !c.isSM(from) {
+		c.count(func(s *Stats) { s.Ignored++ })
+		return
+	}
+	n, _ := ib.AsNotice(mad[ib.MADHdrLen+ib.SAHdrLen:])
+	notice := n.Fields()
+	repeated := c.reports.repeated(mad, time.Now())
+	m, _ := ib.AsMAD(mad)
+	f := m.Fields()
+	f.Method = ib.MethodReportResp
+	ib.PutMAD(mad, f)
+	_ = c.transport.SendMAD(from, sl, mad) // as good as lost: the SA reports again
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if repeated {
+		c.stats.Repeated++
+		return
+	}
+	select {
+	case c.notices <- notice:
+		c.stats.Notices++
+	default:
+		c.stats.NoticesDropped++
+	}
+}
+
+// isSM reports whether the SA is at a LID. It may have moved since the last request.
+func (c *Client) isSM(from ib.LID) bool {
+	c.mu.Lock()
+	same := from == c.sm
+	c.mu.Unlock()
+	if same {
+		return true
+	}
+	p, err := c.PortState()
+	return err == nil && p.SMLID == from
+}

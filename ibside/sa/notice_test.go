@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/ibside/sa"
+)
+
+// awaitNotice waits for a notice of a trap, and skips others.
+func awaitNotice(t *testing.T, c *sa.Client, trap uint16, about ib.GID) ib.NoticeFields {
+	t.Helper()
+	for end := time.After(10 * time.Second); ; {
+		select {
+		case n := <-c.Notices():
+			if n.Trap == trap && n.GID() == about {
+				return n
+			}
+		case <-end:
+			t.Fatalf("no notice of trap %d about %v; %+v", trap, about, c.Stats())
+		}
+	}
+}
+
+func TestNotices(t *testing.T) {
+	s := startSubnet(t)
+	s.manage("smhost")
+	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	for _, trap := range []uint16{
+		ib.TrapGroupCreated, ib.TrapGroupDeleted, ib.TrapGIDInService, ib.TrapGIDOutOfService, ib.TrapLinkState, ib.TrapCapability,
+	} {
+		for range 2 {
+			if err := c.Subscribe(t.Context(), trap); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := other.Join(t.Context(), group(testMGID, ib.JoinFull)); err != nil {
+		t.Fatal(err)
+	}
+	sm, _ := c.PortState()
+	if n := awaitNotice(t, c, ib.TrapGroupCreated, testMGID); n.IssuerLID != sm.SMLID || !n.IsGeneric {
+		t.Errorf("group created: %+v", n)
+	}
+	if err := other.Leave(t.Context(), testMGID, ib.GID{}, ib.JoinFull); err != nil {
+		t.Fatal(err)
+	}
+	awaitNotice(t, c, ib.TrapGroupDeleted, testMGID)
+
+	const hostb = "fe80::10:7"
+	s.console(`Unlink "hostb"[1]`)
+	if n := awaitNotice(t, c, ib.TrapLinkState, ib.GID{}); !n.LID().IsUnicast() {
+		t.Errorf("a link went: %+v", n)
+	}
+	awaitNotice(t, c, ib.TrapGIDOutOfService, gid(hostb))
+	s.console(`Relink "hostb"[1]`)
+	awaitNotice(t, c, ib.TrapGIDInService, gid(hostb))
+
+	s.manager("standby") // a port that an SM sits at says so among its capabilities
+	if n := awaitNotice(t, c, ib.TrapCapability, ib.GID{}); !n.LID().IsUnicast() || n.LID() == sm.SMLID {
+		t.Errorf("a capability came: %+v", n)
+	}
+}
+
+// TestUnsubscribe also sees that the SA hears the answers to its reports: it would repeat them otherwise.
+func TestUnsubscribe(t *testing.T) {
+	s := startSubnet(t)
+	s.manage("smhost")
+	c, other := s.client("bridge", sa.Config{Notices: 2}), s.client("hosta", sa.Config{})
+	make3 := func() {
+		t.Helper()
+		for _, mgid := range []string{"ff12::1", "ff12::2", "ff12::3"} {
+			if _, err := other.Join(t.Context(), group(gid(mgid), ib.JoinFull)); err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Leave(t.Context(), gid(mgid), ib.GID{}, ib.JoinFull); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := c.Subscribe(t.Context(), ib.TrapGroupCreated); err != nil {
+		t.Fatal(err)
+	}
+	make3()
+	awaitStats(t, c, "three notices, for two of which there is room", func(s sa.Stats) bool {
+		return s.Notices == 2 && s.NoticesDropped == 1
+	})
+	if err := c.Unsubscribe(t.Context(), ib.TrapGroupCreated); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Unsubscribe(t.Context(), ib.TrapGroupCreated); !errors.Is(err, sa.RequestInvalid) && !errors.Is(err, sa.NoRecords) {
+		t.Errorf("unsubscribe again: %v", err)
+	}
+	make3()
+	time.Sleep(1500 * time.Millisecond) // longer than the SA waits for an answer
+	if s := c.Stats(); s.Notices != 2 || s.NoticesDropped != 1 || s.Repeated != 0 {
+		t.Errorf("notices that nobody subscribed to, or again: %+v", s)
+	}
+}
+
+func awaitStats(t *testing.T, c *sa.Client, what string, ok func(sa.Stats) bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !ok(c.Stats()); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within five seconds: %s; %+v", what, c.Stats())
+		}
+	}
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/ibside/sa"
+)
+
+// TestLIDChange restarts the SM so that it gives each port other LIDs.
+func TestLIDChange(t *testing.T) {
+	s := startSubnet(t)
+	m := s.manage("smhost")
+	cfg := seldom()
+	cfg.Watch = 20 * time.Millisecond
+	r := newRig(t, s, cfg)
+	before := r.port()
+	m.kill()
+	s.manage("smhost", "-l", "3")
+	r.awaitChange("lost with the LID", func(g sa.Registration) bool { return !g.Held })
+	r.await(5, "with another LID")
+	if after := r.port(); after.LID == before.LID || after.LMC != 3 {
+		t.Errorf("the port is at %v as before", after.LID)
+	}
+	r.check("with another LID")
+}
+
+// TestOneRefused has another host make the group first while the SM is new, with another Q_Key.
+func TestOneRefused(t *testing.T) {
+	s := startSubnet(t)
+	m := s.manage("smhost")
+	r := newRig(t, s, seldom())
+	m.kill()
+	s.manage("smhost")
+	f := group(testMGID, ib.JoinFull)
+	f.QKey = ib.QKeyIPoIB
+	if _, err := r.other.Join(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	r.events <- sa.Reregister
+	r.awaitChange("refused", func(g sa.Registration) bool {
+		return g.Name == testMGID.String() && errors.Is(g.Err, sa.RequestInvalid)
+	})
+	r.await(4, "but the one that is refused")
+	if lost := r.Lost(); len(lost) != 1 || lost[0].Kind != sa.KindGroup || !errors.Is(lost[0].Err, sa.RequestInvalid) {
+		t.Errorf("lost: %+v", lost)
+	}
+	if err := r.other.Leave(t.Context(), testMGID, ib.GID{}, ib.JoinFull); err != nil {
+		t.Fatal(err)
+	}
+	r.await(5, "when the other has left")
+	r.check("when the other has left")
+}
+
+// TestWithdraw ends registrations one by one and all together, also without an SM.
+func TestWithdraw(t *testing.T) {
+	s := startSubnet(t)
+	m := s.manage("smhost")
+	r := newRig(t, s, seldom())
+	m.kill()
+	r.events <- sa.SMChange
+	r.await(0, "without an SM")
+	if err := r.DeleteService(t.Context(), testService, ib.GID{}); !errors.Is(err, sa.ErrUnreachable) {
+		t.Errorf("withdraw without an SM: %v", err)
+	}
+	s.manage("smhost")
+	r.await(4, "without the service")
+	_, err := r.other.Service(t.Context(), ib.ServiceRecordID, ib.ServiceFields{ID: testService})
+	if !errors.Is(err, sa.NoRecords) {
+		t.Errorf("a service that was withdrawn is offered again: %v", err)
+	}
+	if err := r.DeleteService(t.Context(), testService, ib.GID{}); !errors.Is(err, sa.ErrNotRegistered) {
+		t.Errorf("withdraw again: %v", err)
+	}
+	refused := group(gid("::ffff:239.1.2.3"), ib.JoinFull)
+	if _, err := r.Join(t.Context(), refused); !errors.Is(err, sa.RequestInvalid) || len(r.Registrations()) != 4 {
+		t.Errorf("a refused join: %v, %+v", err, r.Registrations())
+	}
+	if err := r.WithdrawAll(t.Context()); err != nil || len(r.Registrations()) != 0 {
+		t.Errorf("withdraw all: %v, %+v", err, r.Registrations())
+	}
+	if all := members(t, r.other, testMGID); len(all) != 0 {
+		t.Errorf("members: %v", all)
+	}
+	if guids, err := r.client.GUIDs(t.Context(), 0); err != nil || guids[1] != 0 {
+		t.Errorf("aliases: %v, %v", guids, err)
+	}
+}
+
+// TestChosen registers again what the SA chose. It must not choose another alias; of the group it gives no word.
+func TestChosen(t *testing.T) {
+	s := startSubnet(t)
+	m := s.manage("smhost")
+	c := s.client("bridge", quick)
+	events := make(chan sa.Event)
+	cfg := seldom()
+	cfg.Events = events
+	r := sa.NewRegistrar(c, cfg)
+	defer r.Close()
+	made, err := r.Join(t.Context(), group(ib.GID{}, ib.JoinFull))
+	alias, err2 := r.SetAlias(t.Context(), 3, 0)
+	if err := errors.Join(err, err2); err != nil || !made.MGID.IsIBMulticast() || alias == 0 {
+		t.Fatalf("%+v, %v, %v", made, alias, err)
+	}
+	m.kill()
+	s.manage("smhost")
+	events <- sa.Reregister
+	events <- sa.Reregister // is taken when the first is at work
+	for end := time.Now().Add(5 * time.Second); len(r.Lost()) > 0 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	all := r.Registrations()
+	if len(all) != 2 || !all[1].Held || !all[1].Group.MGID.IsIBMulticast() {
+		t.Fatalf("%+v", all)
+	}
+	if found := members(t, c, all[1].Group.MGID); len(found) != 1 {
+		t.Errorf("members of %v: %v", all[1].Group.MGID, found)
+	}
+	if guids, err := c.GUIDs(t.Context(), 0); err != nil || guids[3] != alias {
+		t.Errorf("aliases: %v, %v; want %v", guids, err, alias)
+	}
+	if err := r.Leave(t.Context(), made.MGID, ib.GID{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStall stops opensm without ending it: it takes requests and says nothing.
+func TestStall(t *testing.T) {
+	s := startSubnet(t)
+	m := s.manage("smhost")
+	c := s.client("bridge", sa.Config{FirstWait: 20 * time.Millisecond, Tries: 2})
+	m.stop()
+	if _, err := c.Group(t.Context(), testMGID); !errors.Is(err, sa.ErrTimeout) {
+		t.Errorf("with an SM that says nothing: %v", err)
+	}
+	patient := s.client("hosta", sa.Config{FirstWait: 50 * time.Millisecond, Tries: 6})
+	answered := make(chan error)
+	go func() {
+		_, err := patient.Group(t.Context(), testMGID)
+		answered <- err
+	}()
+	awaitStats(t, patient, "a try without an answer", func(s sa.Stats) bool { return s.Timeouts > 0 })
+	if err := m.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; !errors.Is(err, sa.NoRecords) {
+		t.Errorf("with an SM that is back: %v", err)
+	}
+}
+
+// stop stops a program and waits until all its threads stand still.
+func (p *process) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		p.t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		running := 0
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		for _, name := range threads {
+			stat, _ := os.ReadFile(name)
+			if _, after, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(after, "T") {
+				running++
+			}
+		}
+		if len(threads) > 0 && running == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%d threads of %d are not stopped", running, len(threads))
+		}
+	}
+}
+
+// TestToolsAgree lets the tools of the InfiniBand world look at what a client has done.
+func TestToolsAgree(t *testing.T) {
+	s := startSubnet(t)
+	for _, tool := range []string{"saquery", "ibroute"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(tool + " is not installed (apt-get install infiniband-diags)")
+		}
+	}
+	s.manage("smhost")
+	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	made, err := c.Join(t.Context(), group(testMGID, ib.JoinFull))
+	if err == nil {
+		_, err = other.Join(t.Context(), group(testMGID, ib.JoinFull))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.shows([]string{"fe80::10:3", "fe80::10:5"}, "saquery", "--smkey", "1", "-m", made.MLID.String())
+	// Two crosses in the row of the MLID: the switch sends the group to two ports.
+	s.shows([]string{"x x"}, "ibroute", "-M", "2")
+	if _, err := c.SetService(t.Context(), ib.ServiceFields{ID: testService, PKey: ib.PKeyDefault, NameBytes: ib.ServiceName("causeway")}); err != nil {
+		t.Fatal(err)
+	}
+	s.shows([]string{"causeway"}, "saquery", "-S")
+	if err := c.Subscribe(t.Context(), ib.TrapGroupCreated); err != nil {
+		t.Fatal(err)
+	}
+	s.shows([]string{"fe80::10:3", "66"}, "saquery", "-I")
+}
+
+// shows runs a tool at a host of its own until it prints all words: opensm programs switches a little later.
+func (s *subnet) shows(words []string, tool string, args ...string) {
+	s.t.Helper()
+	var out []byte
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second) // at times a tool waits for what nobody sends it
+		cmd := exec.CommandContext(ctx, tool, args...)
+		cmd.Dir = s.dir
+		cmd.Env = append(cmd.Environ(), "IBSIM_SOCKNAME="+s.name, "SIM_HOST=hostb", "LD_PRELOAD="+s.library)
+		var err error
+		out, err = cmd.CombinedOutput()
+		cancel()
+		if err != nil {
+			continue
+		}
+		all := true
+		for _, w := range words {
+			all = all && strings.Contains(strings.Join(strings.Fields(string(out)), " "), w)
+		}
+		if all {
+			return
+		}
+	}
+	s.t.Errorf("%s %s does not show %q:\n%s", tool, strings.Join(args, " "), words, out)
+}

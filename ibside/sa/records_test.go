@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa_test
+
+import (
+	"errors"
+	"testing"
+
+	"causeway/ibside/ib"
+	"causeway/ibside/sa"
+)
+
+func TestPath(t *testing.T) {
+	s := startSubnet(t)
+	s.manage("smhost")
+	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	here, _ := c.PortState()
+	there, _ := other.PortState()
+	path, err := c.Path(t.Context(), there.GID)
+	if err != nil || path.DLID != there.LID || path.SLID != here.LID || path.MTU != ib.MTU2048 || !path.Reversible {
+		t.Errorf("by GIDs: %+v, %v", path, err)
+	}
+	path, err = c.PathWith(t.Context(), ib.PathDLID|ib.PathSLID|ib.PathNumbPath, ib.PathFields{SLID: here.LID, DLID: there.LID, NumbPath: 1})
+	if err != nil || path.DGID != there.GID || path.SGID != here.GID {
+		t.Errorf("by LIDs: %+v, %v", path, err)
+	}
+	if _, err := c.Path(t.Context(), gid("fe80::99")); !errors.Is(err, sa.NoRecords) {
+		t.Errorf("to an unknown GID: %v", err)
+	}
+	if _, err := c.Path(t.Context(), gid("ff12::99")); !errors.Is(err, sa.NoRecords) && !errors.Is(err, sa.InvalidGID) {
+		t.Errorf("to an unknown group: %v", err)
+	}
+	mask := ib.PathSGID | ib.PathDGID | ib.PathPKey | ib.PathNumbPath
+	_, err = c.PathWith(t.Context(), mask, ib.PathFields{SGID: here.GID, DGID: there.GID, PKey: 0x8001, NumbPath: 1})
+	if !errors.Is(err, sa.NoRecords) {
+		t.Errorf("in a foreign partition: %v", err)
+	}
+	all, err := c.Paths(t.Context(), ib.PathSGID|ib.PathDGID|ib.PathNumbPath, ib.PathFields{SGID: here.GID, DGID: there.GID, NumbPath: 3})
+	if err != nil || len(all) != 1 || all[0].DLID != there.LID {
+		t.Errorf("all between two ports: %+v, %v", all, err)
+	}
+	_, err = c.Paths(t.Context(), ib.PathSGID|ib.PathNumbPath, ib.PathFields{SGID: here.GID, NumbPath: 1})
+	if !errors.Is(err, sa.ErrTruncated) {
+		t.Errorf("to all ports: %v; the simulator brings only the first MAD", err)
+	}
+}
+
+// TestLMC lets opensm give each port eight LIDs.
+func TestLMC(t *testing.T) {
+	s := startSubnet(t)
+	s.manage("smhost", "-l", "3")
+	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	here, _ := c.PortState()
+	there, _ := other.PortState()
+	if here.LMC != 3 || there.LMC != 3 || there.LID%8 != 0 {
+		t.Fatalf("ports: %+v, %+v", here, there)
+	}
+	all, err := c.Paths(t.Context(), ib.PathSGID|ib.PathDGID|ib.PathNumbPath, ib.PathFields{SGID: here.GID, DGID: there.GID, NumbPath: 3})
+	lids := map[ib.LID]bool{}
+	for _, p := range all {
+		lids[p.DLID] = true
+		if p.DLID&^7 != there.LID || p.SLID&^7 != here.LID {
+			t.Errorf("path %+v leads elsewhere", p)
+		}
+	}
+	if err != nil || len(all) != 3 || len(lids) < 2 {
+		t.Errorf("%d paths to %d LIDs, %v", len(all), len(lids), err)
+	}
+	path, err := c.PathWith(t.Context(), ib.PathSGID|ib.PathDLID|ib.PathNumbPath,
+		ib.PathFields{SGID: here.GID, DLID: there.LID + 5, NumbPath: 1})
+	if err != nil || path.DGID != there.GID || path.DLID != there.LID+5 {
+		t.Errorf("to the sixth LID of a port: %+v, %v", path, err)
+	}
+	if m, err := c.Join(t.Context(), group(testMGID, ib.JoinFull)); err != nil || !m.MLID.IsMulticast() {
+		t.Errorf("join: %+v, %v", m, err)
+	}
+}
+
+func TestAliases(t *testing.T) {
+	s := startSubnet(t)
+	s.manage("smhost")
+	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	here, _ := c.PortState()
+	const alias ib.GUID = 0x02005efffe000001 // the EUI-64 of some MAC address
+	for _, r := range []struct {
+		name  string
+		who   *sa.Client
+		index int
+		guid  ib.GUID
+		want  error
+	}{
+		{"a RoCE host's", c, 1, alias, nil},
+		{"again", c, 1, alias, nil},
+		{"the SA's choice", c, 2, 0, nil},
+		{"the last", c, 31, alias + 31, nil},
+		{"the port's own", c, 0, alias + 1, sa.RequestInvalid},
+		{"beyond the table", c, 32, alias + 2, sa.NoRecords},
+		{"another port's", other, 1, alias, sa.ErrAliasTaken},
+	} {
+		got, err := r.who.SetAlias(t.Context(), r.index, r.guid)
+		if !errors.Is(err, r.want) || err == nil && (got == 0 || r.guid != 0 && got != r.guid) {
+			t.Errorf("%s: %v, %v; want %v", r.name, got, err, r.want)
+		}
+	}
+	guids, err := c.GUIDs(t.Context(), 0)
+	if err != nil || guids[1] != alias || guids[2] == 0 || guids[3] != 0 {
+		t.Errorf("block 0: %v, %v", guids, err)
+	}
+	aliasGID := ib.GIDFromGUID(here.GID.Prefix(), alias)
+	if path, err := other.Path(t.Context(), aliasGID); err != nil || path.DLID != here.LID {
+		t.Errorf("path to the alias: %+v, %v", path, err)
+	}
+	f := group(testMGID, ib.JoinFull)
+	f.PortGID = aliasGID
+	if m, err := c.Join(t.Context(), f); err != nil || m.PortGID != aliasGID {
+		t.Errorf("the alias joins: %+v, %v", m, err)
+	}
+	if err := c.DeleteAlias(t.Context(), 1); !errors.Is(err, sa.Denied) {
+		t.Errorf("delete a group's member: %v", err)
+	}
+	if err := c.Leave(t.Context(), testMGID, aliasGID, ib.JoinFull); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteAlias(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := other.Path(t.Context(), aliasGID); !errors.Is(err, sa.NoRecords) && !errors.Is(err, sa.InvalidGID) {
+		t.Errorf("path to an alias that is gone: %v", err)
+	}
+}
+
+func TestServices(t *testing.T) {
+	s := startSubnet(t)
+	s.manage("smhost")
+	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	here, _ := c.PortState()
+	f := ib.ServiceFields{ID: 0x1000000000000001, PKey: ib.PKeyDefault, NameBytes: ib.ServiceName("causeway test")}
+	f.Data[0], f.Data[55] = 1, 2 // libumad2sim spoils the last eight bytes on their way to opensm
+	if got, err := c.SetService(t.Context(), f); err != nil || got.GID != here.GID || got.LeaseSeconds != ib.ServiceLeaseForever {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	byName := ib.ServiceFields{NameBytes: ib.ServiceName("causeway test")}
+	got, err := other.Service(t.Context(), ib.ServiceRecordName, byName)
+	if err != nil || got.ID != f.ID || got.GID != here.GID || [56]byte(got.Data[:]) != [56]byte(f.Data[:]) || got.Name() != "causeway test" {
+		t.Errorf("by name: %+v, %v", got, err)
+	}
+	if all, err := other.Services(t.Context(), ib.ServiceRecordID, f); err != nil || len(all) != 1 || all[0].GID != here.GID {
+		t.Errorf("by ID: %+v, %v", all, err)
+	}
+	if err := c.DeleteService(t.Context(), f); err != nil {
+		t.Error(err)
+	}
+	if _, err := other.Service(t.Context(), ib.ServiceRecordName, byName); !errors.Is(err, sa.NoRecords) {
+		t.Errorf("a service that is gone: %v", err)
+	}
+	if all, err := other.Services(t.Context(), ib.ServiceRecordID, f); err != nil || len(all) != 0 {
+		t.Errorf("services by ID: %+v, %v", all, err)
+	}
+	if n := other.Stats().Late; n != 0 {
+		t.Errorf("%d answers to what was no request", n)
+	}
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/ibside/sa"
+)
+
+// quick is a client that gives up soon, as its registrar tries again.
+var quick = sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2}
+
+// seldom lets nothing happen but what a test provokes.
+func seldom() sa.RegistrarConfig {
+	return sa.RegistrarConfig{
+		Watch: time.Hour, Refresh: time.Hour, Spread: time.Millisecond, FirstWait: 20 * time.Millisecond, MaxWait: 100 * time.Millisecond,
+	}
+}
+
+const (
+	testAlias   ib.GUID      = 0x02005efffe000001
+	testService ib.ServiceID = 0x1000000000000001
+)
+
+// rig is a registrar that has something of each kind registered.
+type rig struct {
+	*sa.Registrar
+	t      *testing.T
+	client *sa.Client
+	other  *sa.Client // asks what the SA knows
+	events chan sa.Event
+
+	mu      sync.Mutex
+	changes []sa.Registration
+}
+
+func newRig(t *testing.T, s *subnet, cfg sa.RegistrarConfig) *rig {
+	t.Helper()
+	r := &rig{t: t, client: s.client("bridge", quick), other: s.client("hosta", quick), events: make(chan sa.Event)}
+	cfg.Events = r.events
+	cfg.OnChange = func(g sa.Registration) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.changes = append(r.changes, g)
+	}
+	r.Registrar = sa.NewRegistrar(r.client, cfg)
+	t.Cleanup(r.Close)
+	port, _ := r.client.PortState()
+	if _, err := r.SetAlias(t.Context(), 1, testAlias); err != nil {
+		t.Fatal(err)
+	}
+	asAlias := group(gid("ff12::2"), ib.JoinFull)
+	asAlias.PortGID = ib.GIDFromGUID(port.GID.Prefix(), testAlias)
+	for _, f := range []ib.MCMemberFields{group(testMGID, ib.JoinFull), asAlias} {
+		if _, err := r.Join(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.SetService(t.Context(), ib.ServiceFields{ID: testService, PKey: ib.PKeyDefault}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Subscribe(t.Context(), ib.TrapGroupCreated); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// await waits until as many registrations are held.
+func (r *rig) await(held int, why string) {
+	r.t.Helper()
+	for end := time.Now().Add(20 * time.Second); len(r.Registrations())-len(r.Lost()) != held; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("%s: not %d are held, but %+v", why, held, r.Registrations())
+		}
+	}
+}
+
+// check asks the SA, from another host, whether it knows everything.
+func (r *rig) check(when string) {
+	r.t.Helper()
+	t, port := r.t, r.port()
+	alias := ib.GIDFromGUID(port.GID.Prefix(), testAlias)
+	if path, err := r.other.Path(t.Context(), alias); err != nil || path.DLID != port.LID {
+		t.Errorf("%s: alias: %+v, %v", when, path, err)
+	}
+	if all := members(t, r.other, testMGID); all[port.GID] != ib.JoinFull {
+		t.Errorf("%s: members: %v", when, all)
+	}
+	if all := members(t, r.other, gid("ff12::2")); all[alias] != ib.JoinFull {
+		t.Errorf("%s: members of the alias's group: %v", when, all)
+	}
+	if f, err := r.other.Service(t.Context(), ib.ServiceRecordID, ib.ServiceFields{ID: testService}); err != nil || f.GID != port.GID {
+		t.Errorf("%s: service: %+v, %v", when, f, err)
+	}
+	mgid := gid(fmt.Sprintf("ff12::1:%x", time.Now().UnixNano()&0xffff))
+	if _, err := r.other.Join(t.Context(), group(mgid, ib.JoinFull)); err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	awaitNotice(t, r.client, ib.TrapGroupCreated, mgid)
+}
+
+func (r *rig) port() ib.PortState {
+	r.t.Helper()
+	p, err := r.client.PortState()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+// awaitChange waits for a change that OnChange is told of.
+func (r *rig) awaitChange(what string, want func(sa.Registration) bool) {
+	r.t.Helper()
+	for end := time.Now().Add(5 * time.Second); !r.sawChange(want); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("nobody was told: %s; %+v", what, r.changes)
+		}
+	}
+}
+
+// sawChange looks for a change that OnChange was told of.
+func (r *rig) sawChange(want func(sa.Registration) bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.changes {
+		if want(g) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestSMRestart ends opensm as a crash would, and starts another that knows nothing. Only an event says so.
+func TestSMRestart(t *testing.T) {
+	s := startSubnet(t)
+	m := s.manage("smhost")
+	r := newRig(t, s, seldom())
+	r.await(5, "at first")
+	r.check("at first")
+	m.kill()
+	m = s.manage("smhost")
+	if all := members(t, r.other, testMGID); len(all) != 0 {
+		t.Errorf("the new SM knows members of old: %v", all)
+	}
+	r.events <- sa.Reregister
+	r.awaitChange("lost by the restart", func(g sa.Registration) bool { return !g.Held && g.Err.Error() == string(sa.Reregister) })
+	r.await(5, "after the restart")
+	if r.sawChange(func(g sa.Registration) bool { return errors.Is(g.Err, sa.RequestInvalid) }) {
+		t.Error("an alias was to join a group before it was one")
+	}
+	r.check("after the restart")
+
+	m.kill()
+	r.events <- sa.SMChange
+	r.await(0, "without an SM")
+	r.awaitChange("unreachable", func(g sa.Registration) bool { return !g.Held && errors.Is(g.Err, sa.ErrUnreachable) })
+	if lost := r.Lost(); len(lost) != 5 || lost[0].Err == nil {
+		t.Errorf("lost: %+v", lost)
+	}
+	s.manage("smhost")
+	r.await(5, "by tries alone")
+	r.check("by tries alone")
+}
+
+// TestSilentRestart has no event at all: what is registered again without a reason mends it.
+func TestSilentRestart(t *testing.T) {
+	s := startSubnet(t)
+	m := s.manage("smhost")
+	cfg := seldom()
+	cfg.Refresh = 300 * time.Millisecond
+	r := newRig(t, s, cfg)
+	m.kill()
+	m = s.manage("smhost")
+	time.Sleep(2 * cfg.Refresh)
+	r.await(5, "after a while")
+	r.check("after a while")
+	m.kill()
+	r.await(0, "without an SM")
+}
+
+// failover makes an SM that awaits the end of another be quick about it.
+const failover = "sminfo_polling_timeout 100\npolling_retry_number 2\n"
+
+// TestFailover has two subnet managers. The port's state says when the other is master.
+func TestFailover(t *testing.T) {
+	for try := 1; !failsOver(t); try++ {
+		if try == upTries {
+			t.Fatalf("no SM has taken over in %d tries", try)
+		}
+	}
+}
+
+// failsOver is false when the other SM, not ours to judge, has not become master: see upPatience.
+func failsOver(t *testing.T) bool {
+	s := startSubnet(t)
+	conf := filepath.Join(s.dir, "failover.conf")
+	if err := os.WriteFile(conf, []byte(failover), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := s.manage("smhost", "-p", "10", "-F", conf)
+	standby := s.manager("standby", "-p", "1", "-F", conf)
+	if !hasWritten(standby.log, "Entering STANDBY", upPatience) {
+		return false
+	}
+	cfg := seldom()
+	cfg.Watch = 20 * time.Millisecond
+	r := newRig(t, s, cfg)
+	before := r.port()
+	m.kill()
+	if !hasWritten(standby.log, "SUBNET UP", upPatience) {
+		return false
+	}
+	r.awaitChange("another SM", func(g sa.Registration) bool { return !g.Held && g.Err.Error() == string(sa.SMChange) })
+	if after := r.port(); after.SMLID == before.SMLID {
+		t.Fatalf("the SM is still at %v", after.SMLID)
+	}
+	r.await(5, "with another SM")
+	r.check("with another SM")
+	return true
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+// Kind says what a registration is.
+type Kind string
+
+// The kinds. Aliases come first when all is registered again: a group's member may be one.
+const (
+	KindAlias   Kind = "alias"
+	KindGroup   Kind = "group"
+	KindService Kind = "service"
+	KindTrap    Kind = "trap"
+)
+
+// Registration is something that the SA was asked to remember.
+type Registration struct {
+	Kind Kind
+	Name string // the MGID at first, the index of the alias, the service ID, the number of the trap
+
+	// Held says that the SA has confirmed it since it was last in doubt. Otherwise the SA may have forgotten it: what
+	// switches were told by an earlier SM may still work, until a new SM tells them otherwise.
+	Held  bool
+	Since time.Time // of that
+	Err   error     // why it is not held: an event, or what the SA answered
+
+	Group ib.MCMemberFields // of a group, as the SA last confirmed it: its MLID may be another than before
+	Alias ib.GUID           // of an alias
+}
+
+// item is a registration and how to repeat it. Its register changes the item only through its result, and what it does
+// may be done again at any time.
+type item struct {
+	Registration // guarded by the registrar's mutex
+	gone         bool
+
+	busy     chan struct{} // holds one: who works on the item with the SA
+	register func(context.Context, *Client) (Registration, error)
+	withdraw func(context.Context, *Client) error
+}
+
+// itemKey tells one item from another.
+type itemKey struct {
+	kind Kind
+	name string
+	port ib.GID // the member of a group; the port of a service
+}
+
+func newItem(kind Kind, name string) *item {
+	return &item{Registration: Registration{Kind: kind, Name: name, Since: time.Now()}, busy: make(chan struct{}, 1)}
+}
+
+// Join makes the port a member as Client.Join does, and keeps it one. Where the SA chose the MGID (f.MGID is zero), a
+// later SA may have to choose another, which OnChange tells.
+func (r *Registrar) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
+	chosen := f.MGID.IsZero()
+	if chosen {
+		got, err := r.client.Join(ctx, f)
+		if err != nil {
+			return got, err
+		}
+		f.MGID = got.MGID
+	}
+	it := newItem(KindGroup, f.MGID.String())
+	key := itemKey{KindGroup, it.Name, f.PortGID}
+	it.register = func(ctx context.Context, c *Client) (Registration, error) {
+		got, err := c.Join(ctx, f)
+		if chosen && errors.Is(err, RequestInvalid) { // opensm lets nobody but itself make such a group
+			anew := f
+			anew.MGID = ib.GID{}
+			if got, err = c.Join(ctx, anew); err == nil {
+				f.MGID = got.MGID
+			}
+		}
+		return Registration{Group: got}, err
+	}
+	it.withdraw = func(ctx context.Context, c *Client) error { return c.Leave(ctx, f.MGID, f.PortGID, f.JoinState) }
+	got, err := r.add(ctx, key, it)
+	return got.Group, err
+}
+
+// Leave ends what Join began: with the MGID that Join was given or returned, and the same PortGID.
+func (r *Registrar) Leave(ctx context.Context, mgid, portGID ib.GID) error {
+	return r.remove(ctx, itemKey{KindGroup, mgid.String(), portGID})
+}
+
+// SetAlias sets an alias as Client.SetAlias does, and keeps it. What the SA chose for a zero GUID is kept too.
+func (r *Registrar) SetAlias(ctx context.Context, index int, guid ib.GUID) (ib.GUID, error) {
+	it := newItem(KindAlias, fmt.Sprint(index))
+	if guid == 0 {
+		chosen, err := r.client.SetAlias(ctx, index, 0)
+		if err != nil {
+			return 0, err
+		}
+		guid = chosen
+	}
+	it.register = func(ctx context.Context, c *Client) (Registration, error) {
+		got, err := c.SetAlias(ctx, index, guid)
+		return Registration{Alias: got}, err
+	}
+	it.withdraw = func(ctx context.Context, c *Client) error { return c.DeleteAlias(ctx, index) }
+	got, err := r.add(ctx, itemKey{kind: KindAlias, name: it.Name}, it)
+	return got.Alias, err
+}
+
+// DeleteAlias ends what SetAlias began.
+func (r *Registrar) DeleteAlias(ctx context.Context, index int) error {
+	return r.remove(ctx, itemKey{kind: KindAlias, name: fmt.Sprint(index)})
+}
+
+// SetService offers a service as Client.SetService does, and keeps it offered. A lease that ends should be some times
+// longer than RegistrarConfig.Refresh.
+func (r *Registrar) SetService(ctx context.Context, f ib.ServiceFields) error {
+	it := newItem(KindService, f.ID.String())
+	it.register = func(ctx context.Context, c *Client) (Registration, error) {
+		_, err := c.SetService(ctx, f)
+		return Registration{}, err
+	}
+	it.withdraw = func(ctx context.Context, c *Client) error { return c.DeleteService(ctx, f) }
+	_, err := r.add(ctx, itemKey{KindService, it.Name, f.GID}, it)
+	return err
+}
+
+// DeleteService ends what SetService began with the same ID and GID.
+func (r *Registrar) DeleteService(ctx context.Context, id ib.ServiceID, gid ib.GID) error {
+	return r.remove(ctx, itemKey{KindService, id.String(), gid})
+}
+
+// Subscribe subscribes as Client.Subscribe does, and keeps the subscription.
+func (r *Registrar) Subscribe(ctx context.Context, trap uint16) error {
+	it := newItem(KindTrap, fmt.Sprint(trap))
+	it.register = func(ctx context.Context, c *Client) (Registration, error) {
+		return Registration{}, c.Subscribe(ctx, trap)
+	}
+	it.withdraw = func(ctx context.Context, c *Client) error { return c.Unsubscribe(ctx, trap) }
+	_, err := r.add(ctx, itemKey{kind: KindTrap, name: it.Name}, it)
+	return err
+}
+
+// Unsubscribe ends what Subscribe began.
+func (r *Registrar) Unsubscribe(ctx context.Context, trap uint16) error {
+	return r.remove(ctx, itemKey{kind: KindTrap, name: fmt.Sprint(trap)})
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa
+
+import (
+	"errors"
+	"fmt"
+
+	"causeway/ibside/ib"
+)
+
+// Transport carries MADs of subnet administration between QP1 of one port and QP1 of others, in the default partition
+// and without GRH. Its types are those of package ib alone, so that what implements it need not know this package.
+// All methods may be called at the same time; ReceiveMAD by one goroutine.
+type Transport interface {
+	// SendMAD sends ib.MADLen bytes. Its buffer is the caller's again when it returns. Of the transaction ID of a request
+	// only the lower 32 bits arrive unchanged: the kernel and simulators put their own routing into the upper ones.
+	SendMAD(to ib.LID, sl ib.SL, mad []byte) error
+	// ReceiveMAD waits for the next MAD and writes it to mad, which has ib.MADLen bytes. After Close it returns an error
+	// at once. A *LostError does not end the transport, each other error does.
+	ReceiveMAD(mad []byte) (from ib.LID, sl ib.SL, err error)
+	// PortState returns how the port is now.
+	PortState() (ib.PortState, error)
+	// Close makes the other calls end.
+	Close() error
+}
+
+// LostError is what ReceiveMAD returns when a transport knows that a request has no answer, or none that could be used.
+type LostError struct {
+	TID uint64 // of the request
+	Err error
+}
+
+func (e *LostError) Error() string { return fmt.Sprintf("sa: request %#x: %v", e.TID, e.Err) }
+
+// Unwrap returns why.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// What can happen to a request besides a refusal.
+var (
+	// ErrTimeout means that the SA did not answer, however often it was asked.
+	ErrTimeout = errors.New("the SA does not answer")
+	// ErrUnreachable means that nobody takes MADs where the SA should be.
+	ErrUnreachable = errors.New("nobody answers at the SM's LID")
+	// ErrTruncated means that only the beginning of a table arrived.
+	ErrTruncated = errors.New("the answer needs more than one MAD, which this transport does not carry")
+	// ErrTooLarge means that a table is larger than Config.MaxTable.
+	ErrTooLarge = errors.New("the table is too large")
+	// ErrNoSM means that the port does not know where the SA is: no subnet manager has configured it yet.
+	ErrNoSM = errors.New("the port has no SM: is a subnet manager running?")
+	// ErrMalformed means an answer that is none.
+	ErrMalformed = errors.New("the answer is malformed")
+	errNotMAD    = errors.New("not the length of a MAD")
+	// ErrClosed means that the client or its transport was closed.
+	ErrClosed = errors.New("closed")
+)
+
+// Refusal is the status of an answer that is not a success; compare with errors.Is.
+type Refusal uint16
+
+// The refusals of subnet administration.
+const (
+	NoResources            Refusal = ib.SAStatusNoResources
+	RequestInvalid         Refusal = ib.SAStatusRequestInvalid
+	NoRecords              Refusal = ib.SAStatusNoRecords
+	TooManyRecords         Refusal = ib.SAStatusTooManyRecords
+	InvalidGID             Refusal = ib.SAStatusInvalidGID
+	InsufficientComponents Refusal = ib.SAStatusInsufficientFields
+	Denied                 Refusal = ib.SAStatusDenied
+	Busy                   Refusal = ib.MADStatusBusy // until the last try
+)
+
+// statusField is an error of a MAD itself, not of subnet administration (IBTA vol 1 §13.4.7).
+const statusField = 0x001c
+
+func (r Refusal) Error() string {
+	return fmt.Sprintf("refused by the SA: %s (status 0x%04x)", r.word(), uint16(r))
+}
+
+func (r Refusal) word() string {
+	switch r {
+	case NoResources:
+		return "it has no resources"
+	case RequestInvalid:
+		return "no such group, or parameters that do not fit it, the port or the partition"
+	case NoRecords:
+		return "no such record"
+	case TooManyRecords:
+		return "more than one record"
+	case InvalidGID:
+		return "no such GID"
+	case InsufficientComponents:
+		return "components are missing; a group that is not there needs all of a creation"
+	case Denied:
+		return "denied"
+	case Busy:
+		return "busy"
+	}
+	if r&statusField != 0 {
+		return "it does not know such a request"
+	}
+	return "a status without a name"
+}

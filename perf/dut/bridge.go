@@ -166,7 +166,10 @@ func (b *Bridge) makeMemif() (err error) {
 
 func (b *Bridge) makeTables() (err error) {
 	t := &b.cfg.Traffic
-	b.tables, err = tables.New(tables.Config{MaxGroups: max(1, t.Groups), MaxNodes: t.Flows, MaxReaders: len(b.cfg.Workers)})
+	b.tables, err = tables.New(tables.Config{
+		MaxGroups: max(1, t.Groups), MaxNodes: t.Flows, MaxReaders: len(b.cfg.Workers),
+		MaxStandIns: 1 << 18, // address space, of which memory is what is used
+	})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,10 @@
 
 package dut
 
-import "causeway/dpdk"
+import (
+	"causeway/dpdk"
+	"causeway/tables"
+)
 
 // Pool has all mbufs of the device.
 func (b *Bridge) Pool() *dpdk.Mempool { return b.pool }
@@ -13,3 +16,6 @@ func (b *Bridge) Empty() {
 		p.gen.Empty()
 	}
 }
+
+// Tables are the device's. While it runs, nobody else may write them.
+func (b *Bridge) Tables() *tables.Tables { return b.tables }

@@ -105,6 +105,9 @@ type Workers struct {
 
 	StandinDepth int           // messages that a stand-in may have under way in an HCA; a power of two
 	StandinIdle  time.Duration // a stand-in that nothing crosses by for so long ends; 0: never
+
+	PGMStreams int           // that a worker keeps an eye on
+	PGMIdle    time.Duration // a stream that is silent for so long is forgotten; 0: never
 }
 
 // Side is the fabric that a host is on.
@@ -163,12 +166,13 @@ type Group struct {
 	QKey       ib.QKey
 	PKey       ib.PKey
 	RatePPS    uint64 // 0: not policed
+	PGM        bool   // its messages are PGM's, and looked at
 	RewriteImm bool   // an immediate equal to the sender's QPN becomes the stand-in's
 }
 
-// Service is one rdma_cm UD service, by its port in RDMA_PS_UDP.
+// Service is rdma_cm UD services, by their ports in RDMA_PS_UDP: both ends included, and the same for one port.
 type Service struct {
-	Port uint16
+	First, Last uint16
 }
 
 // Policy says what may cross. It is default deny.

@@ -117,16 +117,26 @@ func (p *parser) note(t *table, key, what string) {
 	p.cfg.Notes = append(p.cfg.Notes, Problem{p.file, t.line(key), t.who, "note: " + what})
 }
 
-// checkServices looks for services named twice, and notes that none is served yet.
+// checkServices looks for ports named twice.
 func (p *parser) checkServices() {
-	ports := seen[uint16]{}
 	for i, s := range p.cfg.Services {
-		t := p.services[i]
-		if s.Port != 0 {
-			ports.twice(t, "port", s.Port)
+		for j, other := range p.cfg.Services[:i] {
+			if s != (Service{}) && other != (Service{}) && s.First <= other.Last && other.First <= s.Last {
+				t, before := p.services[i], p.services[j]
+				t.fail(t.portKey(), "port %d is also that of %s in line %d; each needs its own", max(s.First, other.First), before.who,
+					before.line(before.portKey()))
+				break
+			}
 		}
-		p.note(t, "port", "services are checked, but this version does not serve them yet")
 	}
+}
+
+// portKey is the key that a [[service]] has its ports under.
+func (t *table) portKey() string {
+	if t.has("ports") {
+		return "ports"
+	}
+	return "port"
 }
 
 // checkPolicy reports hosts whose every packet would be dropped.

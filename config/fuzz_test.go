@@ -64,7 +64,7 @@ func wantSound(t *testing.T, c *Config) {
 		check(g.IP.IsMulticast() && g.MGID.IsIBMulticast() && g.Direction != 0 && !g.QKey.IsControlled() && g.PKey.Valid(), "group")
 	}
 	for _, s := range c.Services {
-		check(s.Port > 0, "service")
+		check(s.First > 0 && s.First <= s.Last, "service")
 	}
 	check(len(c.Policy.Allow) > 0 || len(c.Hosts)+len(c.Groups) == 0, "policy")
 }

@@ -20,7 +20,7 @@ var controlGroups = []netip.Prefix{
 
 // group reads one [[group]].
 func (p *parser) group(t *table) Group {
-	g := Group{IP: t.groupIP(), PKey: p.cfg.IB.PKey, RatePPS: t.rate(), RewriteImm: t.truth("rewrite_imm")}
+	g := Group{IP: t.groupIP(), PKey: p.cfg.IB.PKey, RatePPS: t.rate(), RewriteImm: t.truth("rewrite_imm"), PGM: t.truth("pgm")}
 	switch t.text("direction") {
 	case "both":
 		g.Direction = Both

@@ -48,7 +48,7 @@ var tables = []tableDoc{
 	{name: "host", many: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one; RoCE hosts are " +
 		"learnt. A static entry is never overwritten by what is learnt."},
 	{name: "group", many: true, meaning: "A bridged multicast group. No other group crosses."},
-	{name: "service", many: true, meaning: "An rdma_cm UD service, to be proxied by SIDR. Checked, but not served yet."},
+	{name: "service", many: true, meaning: "rdma_cm UD services, proxied by SIDR in both directions. No other port's requests cross."},
 	{name: "policy", meaning: "What may cross. The default is to deny: a source that no prefix covers is dropped (`acl`)."},
 	{name: "qos", meaning: "Traffic classes. The default chain is SL = DSCP >> 3, and for packets without a traffic class " +
 		"DSCP = (SL & 7) << 3; PCP = SL & 7. A mapping names only what differs."},
@@ -116,6 +116,10 @@ var keys = []key{
 	{table: "workers", name: "standin_idle", kind: number, def: int64(86400), lo: 0, hi: 31_536_000, example: "86400",
 		meaning: "The seconds after which a stand-in ends that nothing has crossed by; 0 is never. Its number on InfiniBand is then nobody's, " +
 			"and the RoCE queue pair gets another with the next message it sends."},
+	{table: "workers", name: "pgm_streams", kind: number, def: int64(1024), lo: 4, hi: 1 << 20, example: "1024",
+		meaning: "The PGM streams that a worker keeps an eye on, in groups that have `pgm`; rounded up to a power of two. Each takes some 530 bytes."},
+	{table: "workers", name: "pgm_idle", kind: number, def: int64(300), lo: 0, hi: 31_536_000, example: "300",
+		meaning: "The seconds of silence after which a PGM stream is forgotten; 0 is never."},
 	{table: "workers", name: "hosts", kind: number, def: int64(16384), lo: 1, hi: 1 << 20, example: "16384",
 		meaning: "The most RoCE hosts known at a time."},
 
@@ -162,8 +166,14 @@ var keys = []key{
 	{table: "group", name: "rewrite_imm", kind: truth, def: true, example: "true",
 		meaning: "Immediate data equal to the sender's QPN becomes the QPN of its stand-in, as rdma_cm's applications expect."},
 
-	{table: "service", name: "port", kind: number, need: true, lo: 1, hi: 65535, example: "7174",
+	{table: "group", name: "pgm", kind: truth, def: false, example: "true",
+		meaning: "The group's messages are PGM's (RFC 3208): each stream's gaps, duplicates, late data and repairs are counted. Nothing is changed " +
+			"or dropped."},
+
+	{table: "service", name: "port", kind: number, noted: "none", lo: 1, hi: 65535, example: "7174",
 		meaning: "The service's port in RDMA_PS_UDP."},
+	{table: "service", name: "ports", kind: text, noted: "none", example: `"7000-7100"`,
+		meaning: "Several ports, both ends included. A `[[service]]` has `port` or `ports`."},
 
 	{table: "policy", name: "allow", kind: texts, noted: "none: deny all", example: `["10.9.0.0/24"]`,
 		meaning: "The prefixes whose hosts may send across."},

@@ -222,7 +222,7 @@ func (p *parser) several(doc map[string]any, name string) []*table {
 func label(table string, v map[string]any, i int) string {
 	by := []string{"ip", "ip6"}
 	if table == "service" {
-		by = []string{"port"}
+		by = []string{"port", "ports"}
 	}
 	for _, k := range by {
 		switch x := v[k].(type) {

@@ -75,6 +75,7 @@ func (p *parser) workers(t *table) {
 		RxDescs: t.powerOfTwo("rx_descs"), TxDescs: t.powerOfTwo("tx_descs"), Mbufs: n("mbufs"),
 		Standins: n("standins"), StandinsPerHost: n("standins_per_host"), Hosts: n("hosts"),
 		StandinDepth: t.powerOfTwo("standin_depth"), StandinIdle: time.Duration(t.number("standin_idle")) * time.Second,
+		PGMStreams: n("pgm_streams"), PGMIdle: time.Duration(t.number("pgm_idle")) * time.Second,
 	}
 }
 
@@ -199,7 +200,38 @@ func (p *parser) log(t *table) {
 	p.cfg.Log = Log{Level: t.text("level"), Format: t.text("format")}
 }
 
-// service reads one [[service]].
+// service reads one [[service]]. What is wrong with it is Service{}.
 func (p *parser) service(t *table) Service {
-	return Service{Port: uint16(t.number("port"))}
+	switch {
+	case t.has("port") && t.has("ports"):
+		t.fail("ports", "port and ports are both there; write one of them")
+	case t.has("ports"):
+		return t.ports()
+	case t.has("port"):
+		port := uint16(t.number("port"))
+		return Service{port, port}
+	default:
+		t.fail("port", `port is missing; write port = 7174, or ports = "7000-7100"`)
+	}
+	return Service{}
+}
+
+// ports reads a range of ports.
+func (t *table) ports() Service {
+	s := t.text("ports")
+	if t.mistypedText("ports") {
+		return Service{}
+	}
+	low, high, _ := strings.Cut(s, "-")
+	first, bad := strconv.ParseUint(strings.TrimSpace(low), 10, 16)
+	last, worse := strconv.ParseUint(strings.TrimSpace(high), 10, 16)
+	switch {
+	case bad != nil || worse != nil || first == 0 || last == 0:
+		t.fail("ports", `ports %s is not a range within 1 to 65535; write one like "7000-7100"`, show(s))
+	case first > last:
+		t.fail("ports", `ports %q begins with the higher end; write "%d-%d"`, s, last, first)
+	default:
+		return Service{uint16(first), uint16(last)}
+	}
+	return Service{}
 }

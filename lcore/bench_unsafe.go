@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"syscall"
 	"unsafe"
+
+	_ "causeway/lcore/pgm" // whose C the workers call
 )
 
 // NewBench makes a bench over the tables (from tables.Pointer), which must outlive it. The ICRC version
@@ -48,6 +50,7 @@ type WorkerConfig struct {
 	Queue     uint16         // of receive and transmit
 	Door      unsafe.Pointer // struct ib_door, the worker's own
 	MaxGroups int            // ids of groups are below this
+	PGM       unsafe.Pointer // struct pgm, the worker's own (pgm.Tracker.Pointer); nil: nobody looks at PGM
 }
 
 // NewWorker makes the next worker. All workers must be made before one starts.
@@ -62,6 +65,7 @@ func (b *Bench) NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("lcore: make worker %d: %w; raise [workers] memory_mib",
 			id, syscall.Errno(C.setup_errno()))
 	}
+	c.pgm = (*C.struct_pgm)(cfg.PGM)
 	w := &Worker{c: c, bench: b}
 	b.workers = append(b.workers, w)
 	return w, nil
@@ -83,6 +87,9 @@ func (b *Bench) Close() Counters {
 	b.workers, b.c = nil, nil
 	return final
 }
+
+// TSCHz returns the cycles of the time-stamp counter in a second.
+func TSCHz() uint64 { return uint64(C.rte_get_tsc_hz()) }
 
 // Police limits the group with this id to so many packets a second, each way; 0: no limit. Its entry must say that it is
 // policed. It may be called while workers run.

@@ -41,6 +41,13 @@ struct cut {
 	bool plain; /* seen by plain.h, transport included; else by parse.c, which filled in other[] */
 };
 
+/* Packets for other workers. */
+struct aside {
+	unsigned n;
+	uint16_t worker[BURST];
+	struct rte_mbuf *mbuf[BURST];
+};
+
 struct burst {
 	unsigned n;
 	bool plain; /* all are */
@@ -50,6 +57,7 @@ struct burst {
 	struct lookup
 		lookup; /* of the stand-in by source address and QPN, of the node or group by destination address */
 	struct packet other[BURST]; /* of those that are not plain */
+	struct aside aside;
 };
 
 /* The key of an IPv4 address, IPv4-mapped. In words, as which it is loaded again. */

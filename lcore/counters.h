@@ -44,10 +44,12 @@ struct odd_counters {
 	uint64_t refused;
 };
 
+/* All that a worker writes of a group: one cache line. */
 struct group_counters {
 	uint64_t packets[DIRECTIONS];
 	uint64_t bytes[DIRECTIONS];
-};
+	uint32_t tokens[DIRECTIONS]; /* police.h */
+} __attribute__((aligned(64)));
 
 struct counters {
 	struct direction_counters direction[DIRECTIONS];

@@ -31,6 +31,20 @@ func toQP1(qkey ib.QKey, size int) func(*roce.Packet) {
 	return func(p *roce.Packet) { p.DestQP, p.QKey, p.Payload = ib.QP1, qkey, pattern(size) }
 }
 
+// sidr sends the connection manager's datagram with this attribute; edit damages it.
+func sidr(attribute uint16, edit ...func(mad []byte)) func(*roce.Packet) {
+	return func(p *roce.Packet) {
+		p.SrcQP, p.DestQP, p.QKey, p.Payload = ib.QP1, ib.QP1, ib.QKeyGSI, pattern(ib.MADLen)
+		ib.PutMAD(p.Payload, ib.MADFields{Class: ib.ClassCM, ClassVersion: ib.ClassVersionCM, Method: ib.MethodSend, AttrID: attribute})
+		for _, f := range edit {
+			f(p.Payload)
+		}
+	}
+}
+
+// xor damages one byte.
+func xor(at int, by byte) func([]byte) { return func(b []byte) { b[at] ^= by } }
+
 // cnp is the worked example of a CNP, to the host of these tests: BECN set and 16 reserved bytes.
 func cnp(op uint8) []byte {
 	return v4(opcode(op), func(p *roce.Packet) {
@@ -84,6 +98,19 @@ var transportCases = []roceCase{
 	{"to QP 1, 255 bytes", "mad_len", v4(toQP1(ib.QKeyGSI, 255)), nil},
 	{"to QP 1, 260 bytes", "mad_len", v4(toQP1(ib.QKeyGSI, 260)), nil},
 	{"to QP 1, a datagram", "mad_unserved", v4(toQP1(ib.QKeyGSI, 256)), nil},
+	{"a SIDR request", "mad_served", v4(sidr(ib.AttrSIDRReq)), nil},
+	{"a SIDR request, IPv6", "mad_served", v6(sidr(ib.AttrSIDRReq)), nil},
+	{"a SIDR request, RoCEv1", "mad_served", v1(sidr(ib.AttrSIDRReq)), nil},
+	{"a SIDR answer", "mad_served", v4(sidr(ib.AttrSIDRRep)), nil},
+	{"a request for a connection", "mad_unserved", v4(sidr(0x10)), nil},
+	{"another attribute above SIDR's", "mad_unserved", v4(sidr(0x19)), nil},
+	{"an attribute like SIDR's", "mad_unserved", v4(sidr(0x0117)), nil},
+	{"SIDR of another base version", "mad_unserved", v4(sidr(ib.AttrSIDRReq, xor(0, 3))), nil},
+	{"SIDR's attribute in another class", "mad_unserved", v4(sidr(ib.AttrSIDRReq, xor(1, 4))), nil},
+	{"SIDR of another class version", "mad_unserved", v4(sidr(ib.AttrSIDRReq, xor(2, 3))), nil},
+	{"SIDR by another method", "mad_unserved", v4(sidr(ib.AttrSIDRReq, xor(3, 0x80))), nil},
+	{"a SIDR request with another Q_Key", "qkey", v4(sidr(ib.AttrSIDRReq), func(p *roce.Packet) { p.QKey++ }), nil},
+	{"a SIDR request to a group", "mcast_incons", v4(to(group4), sidr(ib.AttrSIDRReq)), nil},
 	{"a controlled Q_Key", "qkey_controlled", v4(func(p *roce.Packet) { p.QKey = 0x80000001 }), nil},
 	{"QP 1's Q_Key to another QP", "qkey_controlled", v4(func(p *roce.Packet) { p.QKey = ib.QKeyGSI }), nil},
 	{"from QP 0", "srcqp", v4(func(p *roce.Packet) { p.SrcQP = 0 }), nil},

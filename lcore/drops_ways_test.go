@@ -182,6 +182,30 @@ func TestOddFrames(t *testing.T) {
 	}
 }
 
+// A flood of datagrams for the bridge's own services leaves room for others on management's ring; what it holds at the
+// end has been counted already.
+func TestServicesShare(t *testing.T) {
+	s := newStand(t, smallWorld())
+	s.deaf = true
+	s.fromRoCE(repeat(v4(sidr(ib.AttrSIDRReq)), servedMost+3)...)
+	want := map[lcore.Drop]uint64{}
+	for name, n := range map[string]uint64{"mad_served": servedMost, "odd_full": 3} {
+		for d := range named(t, name) {
+			want[d] = n
+		}
+	}
+	if got := s.counters(lcore.RoCEToIB).Drops; !maps.Equal(got, want) {
+		t.Errorf("dropped %v, want %v", got, want)
+	}
+	s.fromRoCE(newcomer(), v4(sidr(ib.AttrSIDRRep)))
+	for d := range named(t, "odd_full") {
+		want[d]++
+	}
+	if c := s.counters(lcore.RoCEToIB); !maps.Equal(c.Drops, want) || c.StandInWaits != 1 {
+		t.Errorf("with a newcomer: %+v", c)
+	}
+}
+
 // What management sends goes out as it is.
 func TestManagementSends(t *testing.T) {
 	s := newStand(t, smallWorld())

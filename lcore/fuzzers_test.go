@@ -53,7 +53,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 func compilePath(t *testing.T, dir string, flags []string) []string {
 	t.Helper()
 	var sources []string
-	for _, pattern := range []string{"*.c", "../tables/*.c", "fuzz/rig.c"} {
+	for _, pattern := range []string{"*.c", "pgm/*.c", "../tables/*.c", "fuzz/rig.c"} {
 		match, err := filepath.Glob(pattern)
 		if err != nil || len(match) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, match, err)

@@ -163,6 +163,9 @@ func (g *generator) spoil(p *roce.Packet, six bool) {
 		p.SrcQP = one[ib.QPN](g, 0, 1, 2, 0xfffffe, ib.QPMulticast, ib.QPN(g.Uint32()&0xffffff))
 	case 7:
 		p.DestQP, p.QKey, p.Payload, p.HasImm = ib.QP1, ib.QKeyGSI, g.data[:one(g, 256, 256, 252, 260)], false
+		if g.rarely(2) {
+			sidr(one[uint16](g, ib.AttrSIDRReq, ib.AttrSIDRRep, 0x10))(p)
+		}
 	case 8:
 		p.Dst = one(g, frame.MAC{2, 9}, frame.GroupMAC(group4), frame.MAC{255, 255, 255, 255, 255, 255}, bridgeMAC)
 	case 9:

@@ -12,7 +12,7 @@
 #include <rte_prefetch.h>
 
 #include "headers.h"
-#include "police.h"
+#include "watch.h"
 
 /* Says where in the 40-byte area the network header lies, or that there is none to be found.
  * On an Ethernet link layer an IPv4 header lies in the last 20 bytes, and the first 20 are undefined: the
@@ -116,11 +116,6 @@ static void take(struct worker *w, struct egress *e, const struct ib_recv *r, un
 	e->n = kept;
 }
 
-static enum drop check_rate(struct worker *w, const struct mgid_entry *m)
-{
-	return unlikely(m->flags & GROUP_POLICED) && !police(w, m->id, IB_TO_ROCE) ? DROP_policed : PASS;
-}
-
 static inline enum drop route_to_group(const struct mgid_entry *m, struct message *g, struct route *r)
 {
 	if (unlikely(!m))
@@ -173,6 +168,11 @@ static inline enum drop route_from(struct worker *w, const struct source_entry *
 	return unlikely(is_zero(r->src_ip)) ? DROP_node_no_ip : PASS;
 }
 
+static inline enum drop watch_group(struct worker *w, const struct mgid_entry *m, const struct message *g)
+{
+	return watch(w, m->flags, m->id, IB_TO_ROCE, g->payload, g->payload_len);
+}
+
 /* Where message i goes. What the bridge itself has sent to a group comes back to it, and dies. */
 static inline enum drop find_route(struct worker *w, struct egress *e, unsigned i, struct route *r)
 {
@@ -186,7 +186,7 @@ static inline enum drop find_route(struct worker *w, struct egress *e, unsigned 
 	enum drop d = group ? route_to_group(to, g, r) : route_to_standin(w->bench, to, g, r);
 	if (likely(!d))
 		d = route_from(w, source, r);
-	return likely(!d) && group ? check_rate(w, to) : d;
+	return likely(!d) && group ? watch_group(w, to, g) : d;
 }
 
 /* Finds each message's way and writes what surrounds it, but for the ICRC. */
@@ -218,24 +218,15 @@ static void write_icrcs(const struct egress *e)
 		store32((uint8_t *)(uintptr_t)e->icrc[i].p + e->icrc[i].len, crc[i]);
 }
 
-static void count_group(struct worker *w, const struct message *g)
+static void count_groups(struct worker *w, const struct egress *e, unsigned n)
 {
-	struct group_counters *c = &w->groups[g->group];
-	COUNT(c->packets[IB_TO_ROCE], 1);
-	COUNT(c->bytes[IB_TO_ROCE], g->payload_len);
-}
-
-static void count_sent(struct worker *w, const struct egress *e, unsigned n)
-{
-	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
-	uint64_t bytes = 0;
 	for (unsigned i = 0; i < n; i++) {
-		bytes += e->message[i].payload_len;
-		if (e->lookup.to_group[i] && w->groups)
-			count_group(w, &e->message[i]);
+		if (!e->lookup.to_group[i])
+			continue;
+		struct group_counters *c = &w->groups[e->message[i].group];
+		COUNT(c->packets[IB_TO_ROCE], 1);
+		COUNT(c->bytes[IB_TO_ROCE], e->message[i].payload_len);
 	}
-	COUNT(c->sent, n);
-	COUNT(c->sent_bytes, bytes);
 }
 
 /* A full transmit queue gets a few more chances within the burst: the port may be freeing descriptors. */
@@ -250,13 +241,22 @@ static unsigned transmit_some(const struct worker *w, struct rte_mbuf **m, unsig
 
 static void transmit(struct worker *w, struct egress *e)
 {
+	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
 	struct rte_mbuf *m[BURST];
-	for (unsigned i = 0; i < e->n; i++)
+	uint64_t bytes = 0;
+	for (unsigned i = 0; i < e->n; i++) {
 		m[i] = e->message[i].recv->mbuf;
+		bytes += e->message[i].payload_len;
+	}
 	unsigned sent = transmit_some(w, m, e->n);
-	count_sent(w, e, sent);
-	for (unsigned i = sent; i < e->n; i++)
+	for (unsigned i = sent; i < e->n; i++) {
+		bytes -= e->message[i].payload_len;
 		drop_packet(w, IB_TO_ROCE, DROP_eth_full, m[i]);
+	}
+	COUNT(c->sent, sent);
+	COUNT(c->sent_bytes, bytes);
+	if (e->lookup.groups)
+		count_groups(w, e, sent);
 }
 
 unsigned ib_to_roce(struct worker *w)

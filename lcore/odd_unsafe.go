@@ -41,7 +41,7 @@ func (h *Held) Drop(d Drop) {
 // An OddFrame is a frame that a worker gave to management.
 type OddFrame struct {
 	Data []byte // a copy
-	Held *Held  // nil: the frame is management's (ARP, ND, IGMP, MLD, ICMP) and needs nothing more
+	Held *Held  // nil: the frame is management's (ARP, ND, IGMP, MLD, ICMP, RoCE with a MAD) and needs nothing more
 }
 
 // TakeOdd takes what lies on the worker's odd ring, at most a burst. One goroutine only.

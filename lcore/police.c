@@ -4,9 +4,9 @@
 #include <rte_common.h>
 #include <rte_cycles.h>
 
-bool police_refill(struct worker *w, uint32_t token)
+bool police_refill(struct worker *w, uint32_t group, enum direction d)
 {
-	struct police *p = &w->bench->police[token];
+	struct police *p = &w->bench->police[group * DIRECTIONS + d];
 	uint64_t interval = __atomic_load_n(&p->interval, __ATOMIC_RELAXED);
 	uint64_t window = __atomic_load_n(&p->window, __ATOMIC_RELAXED);
 	uint64_t now = rte_rdtsc(), used = __atomic_load_n(&p->used, __ATOMIC_RELAXED);
@@ -20,7 +20,7 @@ bool police_refill(struct worker *w, uint32_t token)
 		uint64_t n = RTE_MIN(there, RTE_MAX(some, (uint64_t)POLICE_SOME));
 		if (__atomic_compare_exchange_n(&p->used, &used, from + n * interval, false, __ATOMIC_RELAXED,
 						__ATOMIC_RELAXED)) {
-			w->tokens[token] = (uint16_t)(n - 1);
+			w->groups[group].tokens[d] = (uint32_t)(n - 1);
 			return true;
 		}
 	}

@@ -20,7 +20,7 @@ struct police {
 } __attribute__((aligned(64)));
 
 /* police.c: takes tokens from the shared store. False when there is none. */
-bool police_refill(struct worker *w, uint32_t token);
+bool police_refill(struct worker *w, uint32_t group, enum direction d);
 
 /* police.c: sets a group's rate, packets a second; 0: no limit. hz is the TSC's. */
 void police_set(struct police *p, uint64_t rate, uint64_t hz);
@@ -28,10 +28,10 @@ void police_set(struct police *p, uint64_t rate, uint64_t hz);
 /* Whether a packet of the group may go. */
 static inline bool police(struct worker *w, uint32_t group, enum direction d)
 {
-	uint32_t token = group * DIRECTIONS + d;
-	if (__builtin_expect(w->tokens[token] == 0, 0))
-		return police_refill(w, token);
-	w->tokens[token]--;
+	uint32_t *tokens = &w->groups[group].tokens[d];
+	if (__builtin_expect(*tokens == 0, 0))
+		return police_refill(w, group, d);
+	--*tokens;
 	return true;
 }
 

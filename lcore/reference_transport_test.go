@@ -56,6 +56,8 @@ func (r *reference) transport(d *datagram, _ []byte) string {
 		return "qkey"
 	case dest == ib.QP1 && len(d.payload) != ib.MADLen:
 		return "mad_len"
+	case dest == ib.QP1 && isSIDR(d.payload):
+		return "mad_served"
 	case dest == ib.QP1:
 		return "mad_unserved"
 	case qkey.IsControlled():
@@ -64,6 +66,12 @@ func (r *reference) transport(d *datagram, _ []byte) string {
 		return "srcqp"
 	}
 	return ""
+}
+
+// isSIDR reports whether a MAD is a question or an answer of SIDR's.
+func isSIDR(b []byte) bool {
+	m, ok := ib.AsMAD(b)
+	return ok && m.IsCM() && (m.AttrID() == ib.AttrSIDRReq || m.AttrID() == ib.AttrSIDRRep)
 }
 
 func isControl(group netip.Addr) bool {

@@ -16,8 +16,9 @@
 #include "burst.h"
 #include "egress.h"
 #include "plain.h"
-#include "police.h"
 #include "send.h"
+#include "turn_away.h"
+#include "watch.h"
 
 /* Management takes what is not RoCE data; when it does not keep up, the frame dies here. */
 static void hand_to_management(struct worker *w, struct rte_mbuf *m)
@@ -30,6 +31,17 @@ static void hand_to_management(struct worker *w, struct rte_mbuf *m)
 	}
 	w->counters.odd.full++;
 	rte_pktmbuf_free(m);
+}
+
+/* A datagram for the bridge's own services. It gets half of the ring, so that a flood of them leaves the other half to
+ * ARP and to new stand-ins. */
+static void serve(struct worker *w, struct rte_mbuf *m)
+{
+	m->hash.usr = ODD_MAD;
+	if (rte_ring_count(w->odd) >= rte_ring_get_capacity(w->odd) / 2 || rte_ring_sp_enqueue(w->odd, m) != 0)
+		drop_packet(w, ROCE_TO_IB, DROP_odd_full, m);
+	else
+		w->counters.direction[ROCE_TO_IB].drops[DROP_mad_served]++;
 }
 
 /* Fetches a frame's headers and the payload behind them, whose mbuf has been fetched before. */
@@ -88,6 +100,7 @@ static void clear(const struct tables *t, struct burst *b)
 	b->lookup.to_table = &t->nodes;
 	b->lookup.to_group_table = &t->groups;
 	b->lookup.groups = 0;
+	b->aside.n = 0;
 	b->n = 0;
 }
 
@@ -118,22 +131,6 @@ static void take(struct worker *w, struct burst *b, struct rte_mbuf **m, unsigne
 	b->n = kept;
 	b->plain = plains == kept;
 	COUNT(w->counters.direction[ROCE_TO_IB].received, plains);
-}
-
-/* Packet i is about to be dropped. If it is a plain one, the long way may find something wrong that comes before that.
- */
-static __rte_noinline enum drop name_drop(const struct bench *b, struct burst *u, unsigned i, enum drop reason)
-{
-	struct packet *p = &u->other[i];
-	if (u->cut[i].plain) {
-		struct icrc_job icrc;
-		enum drop d = parse(b, u->send[i].mbuf, p, &icrc);
-		if (d == PASS && reason != DROP_icrc)
-			d = transport(b, p);
-		if (d != PASS)
-			return d;
-	}
-	return reason == DROP_mc_unknown && p->control_group ? DROP_mc_control : reason;
 }
 
 /* All of a burst at once: short packets wait for each other's multiplications less than for their own. */
@@ -181,6 +178,10 @@ static __rte_noinline void check_transport(struct worker *w, struct burst *b, bo
 	unsigned kept = 0;
 	for (unsigned i = 0; i < b->n; i++) {
 		enum drop d = b->cut[i].plain ? PASS : place_transport(w, b, i, again);
+		if (unlikely(d == DROP_mad_served)) {
+			serve(w, b->send[i].mbuf);
+			continue;
+		}
 		if (unlikely(d)) {
 			drop_packet(w, ROCE_TO_IB, d, b->send[i].mbuf);
 			continue;
@@ -211,69 +212,11 @@ static inline enum drop check_node(const struct bench *bench, const struct burst
 	return unlikely(b->cut[i].payload_len > bench->ib_mtu) ? DROP_mtu_exceeded : PASS;
 }
 
-/* IPv4's prefixes are 96 bits or longer here: a shorter one is IPv6's, and so holds no IPv4 address. */
-static bool in_prefix(const struct prefix *f, const uint8_t *addr)
+static inline enum drop watch_group(struct worker *w, const struct group_entry *g, const struct burst *b, unsigned i)
 {
-	unsigned whole = f->len / 8, rest = f->len % 8;
-	if (f->len < 96 && is_ipv4(addr))
-		return false;
-	if (memcmp(f->addr, addr, whole) != 0)
-		return false;
-	return rest == 0 || ((f->addr[whole] ^ addr[whole]) >> (8 - rest)) == 0;
-}
-
-/* A source that has no stand-in yet: may it have one? */
-static enum drop check_new_source(const struct worker *w, struct table_key k)
-{
-	const struct bench *b = w->bench;
-	k.number = 0;
-	if (table_find(&b->tables->nodes, table_hash(&b->tables->nodes, &k), &k))
-		return DROP_loop_bridge; /* an IB node's address on Ethernet: a bridge wrote this */
-	for (unsigned i = 0; i < b->prefixes; i++)
-		if (in_prefix(&b->allow[i], k.addr))
-			return PASS;
-	return DROP_acl;
-}
-
-/* A packet that this worker cannot send: its stand-in is missing, or another worker's.
- * Returns PASS when somebody else owns the packet now. */
-static enum drop pass_on(struct worker *w, struct burst *b, unsigned i, bool again)
-{
-	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
-	const struct standin_entry *standin = b->lookup.from_entry[i];
-	struct rte_mbuf *m = b->send[i].mbuf;
-	if (standin) {
-		if (rte_ring_mp_enqueue(w->bench->again[standin->worker], m) != 0)
-			return DROP_peer_full;
-		c->notes[NOTE_HANDED_OVER]++;
-		return PASS;
-	}
-	if (again)
-		return DROP_standin_unknown;
-	enum drop d = check_new_source(w, b->lookup.from[i]);
-	if (d)
-		return d;
-	m->hash.usr = ODD_STANDIN;
-	if (rte_ring_sp_enqueue(w->odd, m) != 0)
-		return DROP_odd_full;
-	c->notes[NOTE_STANDIN_WAIT]++;
-	return PASS;
-}
-
-/* A packet that does not go on from here: dropped, or passed on. */
-static __rte_noinline void turn_away(struct worker *w, struct burst *b, unsigned i, enum drop d, bool again)
-{
-	if (d || !b->lookup.from_entry[i])
-		d = name_drop(w->bench, b, i, d);
-	if (!d)
-		d = pass_on(w, b, i, again);
-	if (d)
-		drop_packet(w, ROCE_TO_IB, d, b->send[i].mbuf);
-}
-
-static inline enum drop check_rate(struct worker *w, const struct group_entry *g)
-{
-	return unlikely(g->flags & GROUP_POLICED) && !police(w, g->id, ROCE_TO_IB) ? DROP_policed : PASS;
+	const struct cut *cut = &b->cut[i];
+	return watch(w, g->flags, g->id, ROCE_TO_IB,
+		     rte_pktmbuf_mtod_offset(b->send[i].mbuf, const uint8_t *, cut->headers), cut->payload_len);
 }
 
 /* Keeps the packets that this worker sends. */
@@ -286,11 +229,11 @@ static void choose(struct worker *w, struct burst *b, bool again)
 		bool group = b->lookup.to_group[i];
 		b->lookup.from_entry[i] = standin;
 		b->lookup.to_entry[i] = to;
-		congested += b->cut[i].plain & (b->send[i].flags >> 3);
+		congested += b->cut[i].plain & !again & (b->send[i].flags >> 3);
 		enum drop d = group ? check_group(b, i, to) : check_node(w->bench, b, i, to);
 		bool mine = standin && standin->worker == w->id;
 		if (likely(!d && mine) && group)
-			d = check_rate(w, to);
+			d = watch_group(w, to, b, i);
 		if (unlikely(d || !mine)) {
 			turn_away(w, b, i, d, again);
 			continue;
@@ -300,37 +243,39 @@ static void choose(struct worker *w, struct burst *b, bool again)
 		kept++;
 	}
 	b->n = kept;
+	if (unlikely(b->aside.n))
+		hand_over(w, &b->aside);
 	COUNT(w->counters.direction[ROCE_TO_IB].notes[NOTE_ECN_CE], congested);
 }
 
-static void count_group(struct worker *w, const struct group_entry *g, uint32_t bytes)
+static void count_groups(struct worker *w, const struct burst *b, unsigned n)
 {
-	struct group_counters *c = &w->groups[g->id];
-	COUNT(c->packets[ROCE_TO_IB], 1);
-	COUNT(c->bytes[ROCE_TO_IB], bytes);
-}
-
-static void count_sent(struct worker *w, const struct burst *b, unsigned n)
-{
-	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
-	uint64_t bytes = 0;
 	for (unsigned i = 0; i < n; i++) {
-		bytes += b->cut[i].payload_len;
-		if (b->lookup.to_group[i] && w->groups)
-			count_group(w, b->lookup.to_entry[i], b->cut[i].payload_len);
+		if (!b->lookup.to_group[i])
+			continue;
+		struct group_counters *c = &w->groups[((const struct group_entry *)b->lookup.to_entry[i])->id];
+		COUNT(c->packets[ROCE_TO_IB], 1);
+		COUNT(c->bytes[ROCE_TO_IB], b->cut[i].payload_len);
 	}
-	COUNT(c->sent, n);
-	COUNT(c->sent_bytes, bytes);
 }
 
 static void post(struct worker *w, struct burst *b)
 {
-	for (unsigned i = 0; i < b->n; i++)
+	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
+	uint64_t bytes = 0;
+	for (unsigned i = 0; i < b->n; i++) {
 		fill_send(w->bench, b, i);
+		bytes += b->cut[i].payload_len;
+	}
 	unsigned taken = w->door->post(w->door->self, b->send, b->n);
-	count_sent(w, b, taken);
-	for (unsigned i = taken; i < b->n; i++)
+	for (unsigned i = taken; i < b->n; i++) {
+		bytes -= b->cut[i].payload_len;
 		drop_packet(w, ROCE_TO_IB, DROP_ib_full, b->send[i].mbuf);
+	}
+	COUNT(c->sent, taken);
+	COUNT(c->sent_bytes, bytes);
+	if (b->lookup.groups)
+		count_groups(w, b, taken);
 }
 
 /* Whom each packet is from and for; then where it goes. */
@@ -363,13 +308,16 @@ unsigned roce_to_ib_again(struct worker *w)
 {
 	struct rte_mbuf *m[BURST];
 	struct burst b;
-	unsigned n = rte_ring_sc_dequeue_burst(w->again, (void **)m, BURST, NULL);
+	unsigned n = rte_ring_sc_dequeue_burst(w->again, (void **)m, BURST, NULL), plains = 0;
 	if (n == 0)
 		return 0;
 	clear(w->bench->tables, &b);
-	b.plain = false;
 	for (unsigned i = 0; i < n; i++) {
-		unsigned result = place_other(w->bench, &b, b.n, m[i]);
+		unsigned result = PASS;
+		if (likely(plain(w->bench, m[i], &b, b.n)))
+			plains++;
+		else
+			result = place_other(w->bench, &b, b.n, m[i]);
 		if (unlikely(result != PASS)) {
 			drop_packet(w, ROCE_TO_IB, result, m[i]);
 			continue;
@@ -377,6 +325,7 @@ unsigned roce_to_ib_again(struct worker *w)
 		b.lookup.groups += b.lookup.to_group[b.n];
 		b.n++;
 	}
+	b.plain = plains == b.n;
 	lookup_begin(&b.lookup, b.n);
 	look_up_and_post(w, &b, true);
 	return n;

@@ -39,8 +39,7 @@ struct worker *worker_new(struct bench *b, struct ib_door *door, uint16_t id, ui
 	w->again = ring("again", w, AGAIN_RING, RING_F_SC_DEQ);
 	w->send = ring("send", w, SEND_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = rte_zmalloc(NULL, max_groups * sizeof *w->groups, RTE_CACHE_LINE_SIZE);
-	w->tokens = rte_zmalloc(NULL, max_groups * DIRECTIONS * sizeof *w->tokens, RTE_CACHE_LINE_SIZE);
-	if (!w->odd || !w->again || !w->send || !w->groups || !w->tokens) {
+	if (!w->odd || !w->again || !w->send || !w->groups) {
 		unsigned left;
 		worker_free(w, &left);
 		return NULL;
@@ -66,7 +65,6 @@ void worker_free(struct worker *w, unsigned *left)
 	*left = empty_ring(w->odd, false) + empty_ring(w->again, true);
 	empty_ring(w->send, false);
 	rte_free(w->groups);
-	rte_free(w->tokens);
 	rte_free(w);
 }
 

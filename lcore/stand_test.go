@@ -16,6 +16,7 @@ import (
 	"causeway/ibside/fabric/door"
 	"causeway/ibside/ib"
 	"causeway/lcore"
+	"causeway/lcore/pgm"
 	"causeway/tables"
 )
 
@@ -56,6 +57,7 @@ func TestMain(m *testing.M) {
 const (
 	standMbufs = 4095
 	standRing  = 1024 // of the door, each way, and of the port's queues
+	servedMost = 511  // datagrams for the bridge's services that may lie on the odd ring: half of it
 	handed     = 1024 // rings between a worker and management: setup.c; DPDK's rings hold one less than their size
 )
 
@@ -76,6 +78,7 @@ type stand struct {
 	door    *door.Door
 	tables  *tables.Tables
 	bench   *lcore.Bench
+	pgm     *pgm.Tracker
 	workers []*lcore.Worker
 	deaf    bool             // management does not take what lies on the odd rings
 	odd     []lcore.OddFrame // what it took
@@ -107,9 +110,12 @@ func newStand(t testing.TB, w *world) *stand {
 	must(err)
 	s.bench, err = lcore.NewBench(w.config, s.tables.Pointer())
 	must(err)
+	s.pgm, err = pgm.New(pgm.Config{Streams: 64})
+	must(err)
+	t.Cleanup(s.pgm.Close)
 	for i := range workers {
 		worker, err := s.bench.NewWorker(lcore.WorkerConfig{
-			Port: s.port.Port.ID(), Queue: uint16(i), Door: s.door.Pointer(i), MaxGroups: 64,
+			Port: s.port.Port.ID(), Queue: uint16(i), Door: s.door.Pointer(i), MaxGroups: 64, PGM: s.pgm.Pointer(),
 		})
 		must(err)
 		s.workers = append(s.workers, worker)

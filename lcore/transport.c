@@ -7,6 +7,8 @@ enum {
 	DETH_LEN = 8,
 	IMM_LEN = 4,
 	MAD_LEN = 256,
+	SIDR_REQ = 0x17, /* attributes of the connection manager's MADs */
+	SIDR_REP = 0x18,
 	OP_UD_SEND_ONLY = 0x64,
 	OP_UD_SEND_ONLY_IMM = 0x65,
 	OP_CN = 0x80,  /* InfiniBand's congestion notification */
@@ -47,12 +49,22 @@ static enum drop parse_deth(struct packet *p, const uint8_t *bth, uint32_t have)
 	return PASS;
 }
 
+/* The connection manager's questions for datagram services, and the answers: base version 1, class 7, class version 2,
+ * method Send. */
+static bool is_sidr(const uint8_t *mad)
+{
+	uint16_t attribute = be16(mad + 16);
+	return be32(mad) == 0x01070203 && (attribute == SIDR_REQ || attribute == SIDR_REP);
+}
+
 /* QP1 speaks MADs; what the bridge's own services do not take ends here. */
 static enum drop check_mad(const struct packet *p)
 {
 	if (p->qkey != QKEY_GSI)
 		return DROP_qkey;
-	return p->payload_len != MAD_LEN ? DROP_mad_len : DROP_mad_unserved;
+	if (p->payload_len != MAD_LEN)
+		return DROP_mad_len;
+	return is_sidr(p->payload) ? DROP_mad_served : DROP_mad_unserved;
 }
 
 static enum drop check_qps(const struct packet *p, uint32_t src_qpn)

@@ -21,6 +21,7 @@
 struct rte_mbuf;
 struct rte_ring;
 struct police;
+struct pgm;
 
 enum {
 	BURST = 64,
@@ -95,7 +96,7 @@ struct worker {
 	bool running;
 	uint32_t psn[PSN_STREAMS];
 	struct group_counters *groups; /* by group id */
-	uint16_t *tokens;              /* by group id and direction: police.h */
+	struct pgm *pgm;               /* what is known of PGM streams; NULL: nobody looks */
 	struct counters counters __attribute__((aligned(64)));
 } __attribute__((aligned(64)));
 
@@ -103,6 +104,7 @@ struct worker {
 enum odd {
 	ODD_CONTROL, /* ARP, ND, IGMP, MLD, ICMP */
 	ODD_STANDIN, /* good RoCE, but its (host, QPN) has no stand-in yet */
+	ODD_MAD,     /* for the bridge's own services; counted as mad_served */
 };
 
 /* prepare.c: derives what the packet path compares frames with, when the rest of the bench is filled in. */

@@ -35,8 +35,10 @@ enum {
 
 	GROUP_TO_IB = 1,
 	GROUP_TO_ROCE = 2,
-	GROUP_POLICED = 8,     /* its rate is limited */
 	GROUP_REWRITE_IMM = 4, /* an immediate equal to the sender's QPN becomes the stand-in's */
+	GROUP_POLICED = 8,     /* its rate is limited */
+	GROUP_PGM = 16,        /* its messages are PGM's, and looked at */
+	GROUP_WATCHED = GROUP_POLICED | GROUP_PGM,
 };
 
 /* L2 of a RoCE host in one word, so that a move is one atomic store: as a little-endian machine loads it, six bytes of

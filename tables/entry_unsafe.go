@@ -132,7 +132,7 @@ func ownEntry(k C.struct_table_key) (e entry) {
 
 func groupFlags(g *Group) C.uint8_t {
 	return flag(g.ToIB, C.GROUP_TO_IB) | flag(g.ToRoCE, C.GROUP_TO_ROCE) | flag(g.RewriteImm, C.GROUP_REWRITE_IMM) |
-		flag(g.Policed, C.GROUP_POLICED)
+		flag(g.Policed, C.GROUP_POLICED) | flag(g.PGM, C.GROUP_PGM)
 }
 
 func groupEntry(g *Group, id uint32) (e entry) {

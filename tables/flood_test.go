@@ -109,7 +109,7 @@ func TestHalfWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	m := &model{map[netip.Addr]Host{}, map[standInKey]StandIn{}, map[ib.GID]Node{}, map[netip.Addr]Group{}}
+	m := &model{map[netip.Addr]Host{}, map[standInKey]StandIn{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
 	failed := map[string]int{}
 	note := func(what string, err error) bool {
 		if err != nil && !errors.Is(err, syscall.ENOSPC) {
@@ -142,7 +142,7 @@ func TestHalfWay(t *testing.T) {
 		g := someGroup
 		g.MTUToIB, g.MGID[15] = 1+i, byte(random.IntN(3))
 		if _, err := s.PutGroup(g); note("group", err) {
-			m.groups[g.IP] = g
+			m.groups = map[ib.GID]Group{g.MGID: g} // the one that there is changes its MGID
 		}
 		if i%150 == 149 {
 			r.Quiescent()

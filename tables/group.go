@@ -8,6 +8,7 @@ package tables
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -36,6 +37,11 @@ type Group struct {
 	ToRoCE     bool    // IB to RoCE is bridged
 	RewriteImm bool    // an immediate equal to the sender's QPN becomes the stand-in's
 	Policed    bool    // its rate is limited
+	PGM        bool    // its messages are PGM's (RFC 3208), and looked at
+
+	// Inbound: it only leads from IB to RoCE, and what RoCE hosts send to IP is not this group's. An IP address has
+	// any number of inbound groups, but one other at most: a RoCE message names no more than the address.
+	Inbound bool
 }
 
 type group struct {
@@ -63,8 +69,11 @@ func (g *Group) check() error {
 	case !g.MLID.IsMulticast():
 		return fmt.Errorf("mlid %v is not a multicast LID; join the group first, the SA gives one", g.MLID)
 	}
-	if g.SL > 15 {
+	switch {
+	case g.SL > 15:
 		return fmt.Errorf("sl %d is not possible; use 0 to 15", g.SL)
+	case g.Inbound && g.ToIB:
+		return errors.New("an inbound group does not lead to IB; clear one of Inbound and ToIB")
 	}
 	return firstError(checkMTU("MTUToIB", g.MTUToIB, g.ToIB), checkMTU("MTUToRoCE", g.MTUToRoCE, g.ToRoCE),
 		checkVLAN(g.VLAN), checkVersion(g.Version))
@@ -78,15 +87,21 @@ func checkMTU(name string, mtu int, used bool) error {
 	return nil
 }
 
-// PutGroup adds the group of g.IP, or changes it. An MGID belongs to one group only.
+// PutGroup adds a group or changes it. A group is known by its MGID; if that is new, one that is not inbound is the
+// group of g.IP, and changes its MGID.
 func (t *Tables) PutGroup(g Group) (id uint32, err error) {
 	if err := g.check(); err != nil {
 		return 0, fmt.Errorf("tables: group %v: %w", g.IP, err)
 	}
-	r := t.groups[g.IP]
-	if other := t.mgids[g.MGID]; other != nil && other != r {
+	r, main := t.mgids[g.MGID], t.groups[g.IP]
+	switch {
+	case r != nil && r.IP != g.IP:
 		return 0, fmt.Errorf("tables: group %v: mgid %v belongs to group %v; delete that, or use another",
-			g.IP, g.MGID, other.IP)
+			g.IP, g.MGID, r.IP)
+	case r != nil && !g.Inbound && main != nil && main != r:
+		return 0, fmt.Errorf("tables: group %v: its address belongs to mgid %v; delete that, or let one be inbound", g.IP, main.MGID)
+	case r == nil && !g.Inbound:
+		r = main
 	}
 	if r != nil && r.Group == g {
 		return r.id, nil
@@ -96,13 +111,23 @@ func (t *Tables) PutGroup(g Group) (id uint32, err error) {
 	}
 	if r == nil {
 		r = &group{id: id}
-		t.groups[g.IP] = r
 	} else {
-		delete(t.mgids, r.MGID)
+		t.unlinkGroup(r)
 	}
 	r.Group = g
 	t.mgids[g.MGID] = r
+	if !g.Inbound {
+		t.groups[g.IP] = r
+	}
 	return id, nil
+}
+
+// unlinkGroup takes a group out of management's own books.
+func (t *Tables) unlinkGroup(r *group) {
+	delete(t.mgids, r.MGID)
+	if !r.Inbound {
+		delete(t.groups, r.IP)
+	}
 }
 
 // placeGroup puts the entries of g on their shelves; r is what g replaces, or nil.
@@ -113,8 +138,13 @@ func (t *Tables) placeGroup(g *Group, r *group) (id uint32, err error) {
 		return 0, err
 	}
 	var c changes
-	c.put(&t.c.groups, "groups", groupEntry(g, id))
+	if !g.Inbound {
+		c.put(&t.c.groups, "groups", groupEntry(g, id))
+	}
 	c.put(&t.c.mgids, "mgids", mgidEntry(g, id))
+	if r != nil && !r.Inbound && g.Inbound {
+		c.delete(&t.c.groups, addrKey(r.IP, 0))
+	}
 	if r != nil && r.MGID != g.MGID {
 		c.delete(&t.c.mgids, gidKey(r.MGID))
 	}
@@ -124,25 +154,39 @@ func (t *Tables) placeGroup(g *Group, r *group) (id uint32, err error) {
 	return id, err
 }
 
-// DeleteGroup removes a group. It fails when it is not there.
+// DeleteGroup removes the group of an IP group address, but not its inbound ones. It fails when it is not there.
 func (t *Tables) DeleteGroup(ip netip.Addr) error {
 	r := t.groups[ip.Unmap()]
 	if r == nil {
 		return fmt.Errorf("tables: group %v: not there to delete", ip)
 	}
+	return t.deleteGroup(r)
+}
+
+// DeleteMGID removes the group of an MGID. It fails when it is not there.
+func (t *Tables) DeleteMGID(mgid ib.GID) error {
+	r := t.mgids[mgid]
+	if r == nil {
+		return fmt.Errorf("tables: group %v: not there to delete", mgid)
+	}
+	return t.deleteGroup(r)
+}
+
+func (t *Tables) deleteGroup(r *group) error {
 	var c changes
-	c.delete(&t.c.groups, addrKey(r.IP, 0))
+	if !r.Inbound {
+		c.delete(&t.c.groups, addrKey(r.IP, 0))
+	}
 	c.delete(&t.c.mgids, gidKey(r.MGID))
 	if err := c.apply(); err != nil {
 		return err
 	}
-	delete(t.groups, r.IP)
-	delete(t.mgids, r.MGID)
+	t.unlinkGroup(r)
 	t.groupIDs.retire(t, r.id)
 	return nil
 }
 
-// FindGroup returns the group of an IP group address, and its id.
+// FindGroup returns the group of an IP group address that is not inbound, and its id.
 func (t *Tables) FindGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
 	if r := t.groups[ip.Unmap()]; r != nil {
 		return r.Group, r.id, true
@@ -160,8 +204,8 @@ func (t *Tables) FindMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 
 // AllGroups yields every group, in no order.
 func (t *Tables) AllGroups() iter.Seq[Group] {
-	return objects(t.groups, func(r *group) Group { return r.Group })
+	return objects(t.mgids, func(r *group) Group { return r.Group })
 }
 
 // LenGroups returns how many groups there are.
-func (t *Tables) LenGroups() int { return len(t.groups) }
+func (t *Tables) LenGroups() int { return len(t.mgids) }

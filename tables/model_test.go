@@ -20,7 +20,7 @@ import (
 func checkShelves(t rapid.TB, s *Tables, m *model) {
 	t.Helper()
 	want := map[string]int{"hosts": len(m.hosts), "standins": len(m.standIns), "standin_qps": len(m.standIns),
-		"groups": len(m.groups), "mgids": len(m.groups)}
+		"mgids": len(m.groups)}
 	for ip, h := range m.hosts {
 		if got, id, ok := s.LookupHost(ip); !ok || got != h || int(id) >= modelMax {
 			t.Fatalf("host %v: %+v, id %d, %v; want %+v", ip, got, id, ok, h)
@@ -34,11 +34,18 @@ func checkShelves(t rapid.TB, s *Tables, m *model) {
 			t.Fatalf("stand-in %v: %+v id %d, %+v id %d to %x", &x, a, id, b, idB, h.MAC)
 		}
 	}
-	for ip, g := range m.groups {
-		a, id, ok := s.LookupGroup(ip)
-		b, idB, okB := s.LookupMGID(g.MGID)
-		if !ok || !okB || a.MGID != g.MGID || b.IP != ip || id != idB || a.MTUToIB != g.MTUToIB || b.MTUToRoCE != g.MTUToRoCE {
-			t.Fatalf("group %v: %+v id %d, %+v id %d; want %+v", ip, a, id, b, idB, g)
+	for mgid, g := range m.groups {
+		b, id, ok := s.LookupMGID(mgid)
+		if !ok || b.IP != g.IP || b.MTUToRoCE != g.MTUToRoCE || b.ToIB != g.ToIB {
+			t.Fatalf("group %v: %+v, want %+v", mgid, b, g)
+		}
+		if g.Inbound {
+			continue
+		}
+		want["groups"]++
+		a, idA, ok := s.LookupGroup(g.IP)
+		if !ok || a.MGID != mgid || idA != id || a.MTUToIB != g.MTUToIB {
+			t.Fatalf("group %v: %+v id %d; want %+v id %d", g.IP, a, idA, g, id)
 		}
 	}
 	m.checkNodes(t, s, want)
@@ -83,7 +90,7 @@ type model struct {
 	hosts    map[netip.Addr]Host
 	standIns map[standInKey]StandIn
 	nodes    map[ib.GID]Node
-	groups   map[netip.Addr]Group
+	groups   map[ib.GID]Group
 }
 
 // The draws come from few values, so that they often meet.
@@ -188,28 +195,51 @@ func (m *model) deleteNode(t *rapid.T, s *Tables) {
 	}
 }
 
+// mainGroup returns the MGID of the group of ip that is not inbound.
+func (m *model) mainGroup(ip netip.Addr) (ib.GID, bool) {
+	for mgid, g := range m.groups {
+		if g.IP == ip && !g.Inbound {
+			return mgid, true
+		}
+	}
+	return ib.GID{}, false
+}
+
 func (m *model) putGroup(t *rapid.T, s *Tables) {
 	g := Group{IP: drawIP(t, 239), MGID: ib.GID{0xff, 15: byte(rapid.IntRange(1, 5).Draw(t, "mgid"))}, MLID: 0xc000,
-		MTUToIB: rapid.IntRange(1, 4).Draw(t, "mtu"), MTUToRoCE: 9, Version: 2, ToIB: true, ToRoCE: true}
-	_, there := m.groups[g.IP]
-	ok := there || len(m.groups) < modelMax
-	for ip, other := range m.groups {
-		ok = ok && (other.MGID != g.MGID || ip == g.IP)
-	}
+		MTUToIB: rapid.IntRange(1, 4).Draw(t, "mtu"), MTUToRoCE: 9, Version: 2, ToRoCE: true}
+	g.Inbound = rapid.Bool().Draw(t, "inbound")
+	g.ToIB = !g.Inbound
+	old, there := m.groups[g.MGID]
+	main, has := m.mainGroup(g.IP)
+	ok := there && old.IP == g.IP && (g.Inbound || !has || main == g.MGID) ||
+		!there && (!g.Inbound && has || len(m.groups) < modelMax)
 	if _, err := s.PutGroup(g); (err == nil) != ok {
 		t.Fatalf("PutGroup %+v: %v", g, err)
-	} else if ok {
-		m.groups[g.IP] = g
+	} else if !ok {
+		return
 	}
+	if !there && !g.Inbound && has {
+		delete(m.groups, main)
+	}
+	m.groups[g.MGID] = g
 }
 
 func (m *model) deleteGroup(t *rapid.T, s *Tables) {
-	ip := drawIP(t, 239)
-	_, ok := m.groups[ip]
-	if err := s.DeleteGroup(ip); (err == nil) != ok {
-		t.Fatalf("DeleteGroup %v: %v", ip, err)
+	mgid, ok := m.mainGroup(drawIP(t, 239))
+	if ok != (s.DeleteGroup(m.groups[mgid].IP) == nil) {
+		t.Fatalf("DeleteGroup %v", mgid)
 	}
-	delete(m.groups, ip)
+	delete(m.groups, mgid)
+}
+
+func (m *model) deleteMGID(t *rapid.T, s *Tables) {
+	mgid := ib.GID{0xff, 15: byte(rapid.IntRange(1, 5).Draw(t, "mgid"))}
+	_, ok := m.groups[mgid]
+	if err := s.DeleteMGID(mgid); (err == nil) != ok {
+		t.Fatalf("DeleteMGID %v: %v", mgid, err)
+	}
+	delete(m.groups, mgid)
 }
 
 // TestModel does random things to the tables and to a model of them.
@@ -220,7 +250,7 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		m := &model{map[netip.Addr]Host{}, map[standInKey]StandIn{}, map[ib.GID]Node{}, map[netip.Addr]Group{}}
+		m := &model{map[netip.Addr]Host{}, map[standInKey]StandIn{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
 		do := func(f func(*rapid.T, *Tables)) func(*rapid.T) {
 			return func(t *rapid.T) { f(t, s) }
 		}
@@ -228,7 +258,7 @@ func TestModel(t *testing.T) {
 			"put host": do(m.putHost), "delete host": do(m.deleteHost),
 			"put stand-in": do(m.putStandIn), "delete stand-in": do(m.deleteStandIn),
 			"put node": do(m.putNode), "delete node": do(m.deleteNode),
-			"put group": do(m.putGroup), "delete group": do(m.deleteGroup),
+			"put group": do(m.putGroup), "delete group": do(m.deleteGroup), "delete mgid": do(m.deleteMGID),
 			"": func(t *rapid.T) { checkShelves(t, s, m) },
 		})
 	})

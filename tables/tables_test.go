@@ -286,6 +286,9 @@ func TestErrors(t *testing.T) {
 	must(t)(s.PutNode(someNode))
 	must(t)(s.PutNode(Node{IP4: addr("10.9.0.8"), GID: ib.GID{0xfe, 0x80, 15: 8}, LID: 8}))
 	must(t)(s.PutGroup(someGroup))
+	inbound := someGroup
+	inbound.MGID[15], inbound.ToIB, inbound.Inbound = 4, false, true
+	must(t)(s.PutGroup(inbound))
 	host := func(f func(*Host)) error { h := someHost; f(&h); _, err := s.PutHost(h); return err }
 	standIn := func(f func(*StandIn)) error { x := someStandIn; f(&x); _, err := s.PutStandIn(x); return err }
 	node := func(f func(*Node)) error { n := someNode; f(&n); _, err := s.PutNode(n); return err }
@@ -318,6 +321,9 @@ func TestErrors(t *testing.T) {
 		{group(func(g *Group) { g.MLID = 7 }), "mlid 0x0007"},
 		{group(func(g *Group) { g.MTUToIB = 4097 }), "MTUToIB is 4097 bytes; use 1 to 4096"},
 		{group(func(g *Group) { g.ToRoCE, g.MTUToRoCE = true, 0 }), "MTUToRoCE is 0 bytes"},
+		{group(func(g *Group) { g.Inbound = true }), "an inbound group does not lead to IB"},
+		{group(func(g *Group) { g.MGID = inbound.MGID }), "its address belongs to mgid ff12:a01b::3"},
+		{s.DeleteMGID(ib.GID{0xff}), "group ff00::: not there"},
 		{s.DeleteHost(addr("10.9.0.99")), "host 10.9.0.99: not there"},
 		{s.DeleteStandIn(addr("10.9.0.1"), 2), "stand-in 10.9.0.1 QPN 0x000002: not there"},
 		{s.DeleteNode(addr("10.9.0.99")), "node 10.9.0.99: not there"},
@@ -328,7 +334,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("got %v, want %q", c.err, c.want)
 		}
 	}
-	if s.LenHosts() != 1 || s.LenStandIns() != 1 || s.LenNodes() != 2 || s.LenGroups() != 1 {
+	if s.LenHosts() != 1 || s.LenStandIns() != 1 || s.LenNodes() != 2 || s.LenGroups() != 2 {
 		t.Error("a refused Put left something behind")
 	}
 }

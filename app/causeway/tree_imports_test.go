@@ -28,9 +28,9 @@ var mayImport = []struct {
 }{
 	{"app", "config dpdk/... ibside/... lcore/... tables/...", "app builds the house out of everything but perf, which measures it"},
 	{"perf", "config dpdk/... ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
-	{"lcore", "tables ibside/ib lcore/frame dpdk", "the bench does not know which doors are hung, nor what management does"},
-	{"lcore/manage", "tables ibside/ib ibside/sa lcore/frame config",
-		"management speaks to the bench through tables and rings only, so that it can be tested without DPDK"},
+	{"lcore", "tables ibside/ib lcore/frame lcore/pgm dpdk", "the bench does not know which doors are hung, nor what management does"},
+	{"lcore/manage", "tables ibside/ib ibside/sa lcore/frame lcore/frame/roce config",
+		"management speaks to the bench through tables and rings only, so that it can be tested without DPDK; what it says to RoCE hosts is RoCE"},
 	{"lcore/frame", "", "a codec knows nothing of the bridge"},
 	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for those who play a RoCE host: both codecs, and nothing of the bridge"},
 	{"ibside/verbs", "dpdk ibside/ib", "a door knows nothing of the bench"},

@@ -53,7 +53,7 @@ func (h *House) makeBench() error {
 	h.onTakeDown(func() error { h.final = b.Close(); return nil })
 	for i := range h.cfg.Workers.LCores {
 		_, err := b.NewWorker(lcore.WorkerConfig{
-			Port: h.port.ID(), Queue: uint16(i), Door: h.door.worker(i), MaxGroups: max(len(h.cfg.Groups), 1),
+			Port: h.port.ID(), Queue: uint16(i), Door: h.door.worker(i), MaxGroups: max(len(h.cfg.Groups), 1), PGM: h.pgmOf(i),
 		})
 		if err != nil {
 			return err
@@ -81,6 +81,12 @@ func (h *House) manageConfig() manage.Config {
 		MaxHosts: h.cfg.Workers.Hosts, StandIns: h.cfg.Workers.Standins, StandInsPerHost: h.cfg.Workers.StandinsPerHost,
 		StandInIdle: h.cfg.Workers.StandinIdle, HostGIDs: h.cfg.IB.HostGIDs, Police: h.bench.Police,
 	}
+	c.Service = manage.ServiceConfig{
+		Door: h.door.services(), Allow: h.cfg.Policy.Allow, PKey: h.cfg.IB.PKey, RoCEPKey: rocePKey,
+	}
+	for _, s := range h.cfg.Services {
+		c.Service.Ports = append(c.Service.Ports, manage.PortRange(s))
+	}
 	ethernet := h.door.portInfo().ethernet
 	for _, x := range h.cfg.Hosts {
 		if x.Side == config.SideIB {
@@ -98,7 +104,7 @@ func (h *House) manageConfig() manage.Config {
 	for _, g := range h.cfg.Groups {
 		c.Groups = append(c.Groups, manage.Group{
 			IP: g.IP, MGID: mgidOf(g, ethernet), QKey: g.QKey, PKey: g.PKey,
-			ToIB: g.Direction&config.ToIB != 0, ToRoCE: g.Direction&config.ToRoCE != 0, RewriteImm: g.RewriteImm, Rate: g.RatePPS,
+			ToIB: g.Direction&config.ToIB != 0, ToRoCE: g.Direction&config.ToRoCE != 0, RewriteImm: g.RewriteImm, Rate: g.RatePPS, PGM: g.PGM,
 		})
 	}
 	return c

@@ -22,6 +22,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/manage"
+	"causeway/lcore/pgm"
 	"causeway/tables"
 )
 
@@ -30,6 +31,8 @@ type ibDoor interface {
 	manage.IBDoor
 	portInfo() ibPort
 	worker(i int) doorPointer
+	services() manage.Services
+	serviceCounts() serviceCounts
 	// close ends the door, after the workers.
 	close() error
 }
@@ -58,6 +61,7 @@ type House struct {
 	bench  *lcore.Bench
 	loop   *manage.Loop
 	lcores []uint
+	pgm    []*pgm.Tracker // one a worker; none, when no group wants one
 
 	listener *listener // on a port that the kernel has, too
 
@@ -93,6 +97,7 @@ func Build(cfg *config.Config, o Options) (*House, error) {
 		h.makeTables,
 		func() error { return h.hangIBDoor(o.Subnet) },
 		func() error { return o.Around(h.hangEthernetDoor) },
+		h.makePGM,
 		h.makeBench,
 		h.makeManagement,
 	} {
@@ -216,6 +221,17 @@ func (h *House) Lost() (lost [2]map[string]uint64) {
 		lost = d.lost()
 	}
 	return lost
+}
+
+// Services returns what became of requests for services that came to the IB door, and of those that it has sent.
+func (h *House) Services() (requests, connects map[string]uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, nil
+	}
+	c := h.door.serviceCounts()
+	return c.requests, c.connects
 }
 
 // Groups returns what has crossed for each group that is joined.

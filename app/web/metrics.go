@@ -15,6 +15,7 @@ import (
 	"causeway/dpdk"
 	"causeway/lcore"
 	"causeway/lcore/manage"
+	"causeway/lcore/pgm"
 )
 
 // A Bridge is what there is to tell about.
@@ -23,7 +24,9 @@ type Bridge interface {
 	Status() manage.Status
 	Ethernet() (s dpdk.Stats, up bool)
 	Groups() map[netip.Addr]lcore.GroupCounters
-	Lost() [2]map[string]uint64 // by the IB door, by direction and reason
+	Lost() [2]map[string]uint64                       // by the IB door, by direction and reason
+	Services() (requests, connects map[string]uint64) // of the IB door, by result
+	PGM() (t pgm.Totals, watched bool)
 }
 
 // WriteMetrics writes every metric of b in Prometheus' text format. Every drop reason is there from the
@@ -40,9 +43,14 @@ func WriteMetrics(w io.Writer, b Bridge) {
 			counter(w, fmt.Sprintf(`causeway_ib_port_lost_total{direction="%v",reason=%q}`, lcore.Direction(d), reason), lost[reason])
 		}
 	}
+	if t, watched := b.PGM(); watched {
+		writePGM(w, &t)
+	}
+	writeServices(w, b)
 	writeOdd(w, &c.Odd, &s.Counters)
 	counter(w, "causeway_worker_loops_total", c.Loops)
 	counter(w, "causeway_worker_busy_loops_total", c.Busy)
+	writeSIDR(w, &s)
 	writeStatus(w, &s)
 	metrics.WriteProcessMetrics(w)
 }
@@ -70,6 +78,33 @@ func writeGroups(w io.Writer, groups map[netip.Addr]lcore.GroupCounters) {
 			counter(w, "causeway_group_packets_sent_total"+labels, g.Packets[d])
 			counter(w, "causeway_group_payload_bytes_sent_total"+labels, g.Bytes[d])
 		}
+	}
+}
+
+// writePGM tells what groups with PGM lose, all streams together: senders may choose what streams are called.
+func writePGM(w io.Writer, t *pgm.Totals) {
+	for d := range t.Direction {
+		for c, n := range t.Direction[d].Counts {
+			counter(w, fmt.Sprintf(`causeway_pgm_%v_total{direction="%v"}`, pgm.Count(c), lcore.Direction(d)), n)
+		}
+		for f, n := range t.Direction[d].Faults[1:] {
+			counter(w, fmt.Sprintf(`causeway_pgm_faults_total{direction="%v",reason="%v"}`, lcore.Direction(d), pgm.Fault(f+1)), n)
+		}
+	}
+	gauge(w, "causeway_pgm_streams", t.Streams)
+	counter(w, "causeway_pgm_streams_begun_total", t.Begun)
+	counter(w, "causeway_pgm_streams_aged_total", t.Aged)
+	counter(w, "causeway_pgm_streams_evicted_total", t.Evicted)
+}
+
+// writeServices tells what the IB door counts of connection set-up. The results are few: the doors' own words.
+func writeServices(w io.Writer, b Bridge) {
+	requests, connects := b.Services()
+	for _, result := range slices.Sorted(maps.Keys(requests)) {
+		counter(w, fmt.Sprintf(`causeway_ib_service_requests_total{result=%q}`, result), requests[result])
+	}
+	for _, result := range slices.Sorted(maps.Keys(connects)) {
+		counter(w, fmt.Sprintf(`causeway_ib_service_connects_total{result=%q}`, result), connects[result])
 	}
 }
 
@@ -103,10 +138,16 @@ func writeOdd(w io.Writer, o *lcore.OddCounters, m *manage.Counters) {
 	counter(w, "causeway_group_queries_total", m.GroupQueries)
 	counter(w, "causeway_hosts_learned_total", m.HostsLearned)
 	counter(w, "causeway_hosts_moved_total", m.HostsMoved)
+	counter(w, "causeway_host_flaps_total", m.HostFlaps)
+	counter(w, "causeway_host_conflicts_total", m.HostConflicts)
 	counter(w, "causeway_hosts_refused_total", m.HostsRefused)
 	counter(w, "causeway_hosts_forgotten_total", m.HostsForgotten)
+	counter(w, "causeway_hosts_aged_total", m.HostsAged)
+	counter(w, "causeway_hosts_silent_total", m.HostsSilent)
 	counter(w, "causeway_hosts_asked_total", m.HostsAsked)
 	counter(w, "causeway_addresses_announced_total", m.AddressesAnnounced)
+	counter(w, "causeway_addresses_defended_total", m.AddressesDefended)
+	counter(w, "causeway_nodes_absent_total", m.NodesAbsent)
 	counter(w, "causeway_spoofs_total", m.Spoofs)
 	counter(w, "causeway_standins_made_total", m.StandInsMade)
 	counter(w, "causeway_standins_denied_total", m.StandInsDenied)
@@ -121,7 +162,7 @@ func writeOdd(w io.Writer, o *lcore.OddCounters, m *manage.Counters) {
 // malformed returns in order the reasons that there have been, and those of each protocol, which are there from the
 // first scrape on.
 func malformed(m *manage.Counters) []string {
-	reasons := map[string]bool{"arp_bad": true, "nd_bad": true, "igmp_bad": true, "mld_bad": true, "icmp_bad": true}
+	reasons := map[string]bool{"arp_bad": true, "nd_bad": true, "igmp_bad": true, "mld_bad": true, "icmp_bad": true, "mad_bad": true}
 	for reason := range m.Malformed {
 		reasons[reason] = true
 	}

@@ -17,6 +17,7 @@ import (
 	"causeway/dpdk"
 	"causeway/lcore"
 	"causeway/lcore/manage"
+	"causeway/lcore/pgm"
 )
 
 // fake is a bridge that has counted something of everything.
@@ -33,7 +34,8 @@ func (fake) Counters() (c lcore.Counters) {
 }
 
 func (fake) Status() manage.Status {
-	return manage.Status{Ready: true, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, StandIns: 5, Counters: manage.Counters{
+	return manage.Status{Ready: true, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, StandIns: 5, Asked: [2]int{71, 72}, Counters: manage.Counters{
+		Services:    [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoStandIn: 74}},
 		ARPAnswered: 21, Spoofs: 22, Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}, HostsRefused: 25,
 	}}
 }
@@ -49,8 +51,19 @@ func (fake) Groups() map[netip.Addr]lcore.GroupCounters {
 	}
 }
 
+func (fake) PGM() (t pgm.Totals, watched bool) {
+	t.Direction[lcore.IBToRoCE].Counts[pgm.Missed] = 61
+	t.Direction[lcore.RoCEToIB].Faults[1] = 62
+	t.Streams = 63
+	return t, true
+}
+
 func (fake) Lost() [2]map[string]uint64 {
 	return [2]map[string]uint64{lcore.IBToRoCE: {"door_full": 51, "no_qp": 52}}
+}
+
+func (fake) Services() (requests, connects map[string]uint64) {
+	return map[string]uint64{"accepted": 71}, map[string]uint64{"ok": 72, "rejected": 73}
 }
 
 func TestMetrics(t *testing.T) {
@@ -60,6 +73,8 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`causeway_packets_received_total{direction="roce_to_ib"} 10`,
 		`causeway_packets_sent_total{direction="ib_to_roce"} 8`,
+		`causeway_ib_service_requests_total{result="accepted"} 71`,
+		`causeway_ib_service_connects_total{result="rejected"} 73`,
 		`causeway_payload_bytes_sent_total{direction="roce_to_ib"} 700`,
 		`causeway_packets_dropped_total{direction="roce_to_ib",reason="standin_full"} 3`,
 		`causeway_management_frames_received_total 11`,
@@ -76,6 +91,12 @@ func TestMetrics(t *testing.T) {
 		`causeway_group_payload_bytes_sent_total{group="239.1.2.3",direction="ib_to_roce"} 44`,
 		`causeway_group_packets_sent_total{group="ff15::1",direction="ib_to_roce"} 0`,
 		`causeway_ib_port_lost_total{direction="ib_to_roce",reason="door_full"} 51`,
+		`causeway_pgm_missed_total{direction="ib_to_roce"} 61`, `causeway_pgm_streams 63`,
+		`causeway_pgm_faults_total{direction="roce_to_ib",reason="` + pgm.Fault(1).String() + `"} 62`,
+		`causeway_sidr_total{direction="roce_to_ib",result="answered"} 73`,
+		`causeway_sidr_total{direction="ib_to_roce",result="no_standin"} 74`,
+		`causeway_sidr_total{direction="ib_to_roce",result="busy_source"} 0`,
+		`causeway_sidr_pending{direction="roce_to_ib"} 71`, `causeway_sidr_pending{direction="ib_to_roce"} 72`,
 		`causeway_ready 1`, `causeway_waiting 1`, `causeway_hosts 2`, `causeway_nodes 3`, `causeway_groups 4`, `causeway_standins 5`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {

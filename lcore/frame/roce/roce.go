@@ -5,7 +5,8 @@
 //	Ethernet [802.1Q] IPv4|IPv6 UDP BTH DETH [ImmDt] payload pad ICRC     version 2
 //	Ethernet [802.1Q] GRH           BTH DETH [ImmDt] payload pad ICRC     version 1
 //
-// It is written for whoever plays a RoCE host: tests, the demonstration, the traffic generator. It knows nothing
+// It is written for whoever plays a RoCE host: tests, the demonstration, the traffic generator, and management, which
+// answers hosts and asks them. It knows nothing
 // of the packet path's C, so that each can be checked against the other.
 package roce
 

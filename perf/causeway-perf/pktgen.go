@@ -4,72 +4,128 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"time"
 
 	"causeway/lcore/frame"
 	"causeway/perf/pktgen"
 )
 
+// pktgenOptions are what the command line says.
+type pktgenOptions struct {
+	out, profile, mac, bridge, port, program, metrics, json string
+	rate, pps                                               float64
+	seconds                                                 int
+	huge                                                    bool
+}
+
+const pktgenHelp = `Writes captures of our generator's frames, Lua scripts that have Pktgen-DPDK send them, and configurations of a bridge and
+a software subnet that know these hosts and nodes; with -port, runs pktgen, which must be in PATH:
+
+    causeway-perf pktgen -out DIR
+    causeway run -c DIR/ipv4-64.toml
+    causeway-perf pktgen -out DIR -port memif:DIR/memif.sock -metrics http://` + pktgen.MetricsAddress + `/metrics
+
+What pktgen receives is what the subnet's nodes answer. Hosts are 10.9.0.1 and on, nodes 10.10.0.1 and on, by IPv6 fd09:: and
+fd0a::; QPNs are 0x456 and 0x123.`
+
 // pktgenCommand writes profiles for Pktgen-DPDK, or runs one.
 func pktgenCommand(args []string) error {
-	fs := newFlags("pktgen", "[OPTIONS]", `Writes captures of our generator's frames and Lua scripts that have Pktgen-DPDK send them; with -port, runs it.
-Hosts are 10.9.0.1 and on, nodes 10.10.0.1 and on, by IPv6 fd09:: and fd0a::; QPNs are 0x456 and 0x123.`)
-	out := fs.String("out", filepath.Join(os.TempDir(), "causeway-perf-pktgen"), "`folder` for captures and scripts")
-	name := fs.String("profile", "", "only this one (default: all; with -port ipv4-64)")
-	mac := fs.String("mac", "02:00:00:00:00:02", "the bridge's `MAC` address")
-	rate := fs.Float64("rate", 100, "per cent of the port's speed")
-	seconds := fs.Int("seconds", 10, "how long to send")
-	port := fs.String("port", "", "run pktgen on this `port`: memif:SOCKET[,role=client], af_packet:INTERFACE, or a PCI address")
-	program := fs.String("program", "", "the `program` (default: pktgen in PATH)")
-	huge := fs.Bool("huge", false, "use hugepages")
+	fs := newFlags("pktgen", "[OPTIONS]", pktgenHelp)
+	var o pktgenOptions
+	fs.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "causeway-perf-pktgen"), "`folder` for what is written")
+	fs.StringVar(&o.profile, "profile", "", "only this one (default: all; with -port ipv4-64)")
+	fs.StringVar(&o.mac, "mac", "02:00:00:00:00:02", "the bridge's `MAC` address, to which frames go")
+	fs.StringVar(&o.bridge, "bridge", "", "the bridge's `port` in its configuration (default: the server of a memif in the folder)")
+	fs.Float64Var(&o.rate, "rate", 100, "per cent of what the port calls its speed")
+	fs.Float64Var(&o.pps, "pps", 0, "packets a second, instead")
+	fs.IntVar(&o.seconds, "seconds", 10, "how long to send")
+	fs.StringVar(&o.port, "port", "", "run pktgen on this `port`: memif:SOCKET[,role=client], af_packet:INTERFACE, or a PCI address")
+	fs.StringVar(&o.metrics, "metrics", "", "`URL` of the bridge's metrics: says what the bridge counted, too")
+	fs.StringVar(&o.json, "json", "", "a `file` for the result")
+	fs.StringVar(&o.program, "program", "", "the `program` (default: pktgen in PATH)")
+	fs.BoolVar(&o.huge, "huge", false, "use hugepages")
 	if err := parseFlags(fs, args, 0, 0); err != nil {
 		return err
 	}
-	bridge, err := frame.ParseMAC(*mac)
+	if o.profile == "" && o.port != "" {
+		o.profile = "ipv4-64"
+	}
+	files, err := o.write()
+	if err != nil || o.port == "" {
+		return err
+	}
+	return o.run(files)
+}
+
+// write writes the profiles, and returns the last one's files.
+func (o *pktgenOptions) write() (files pktgen.Files, err error) {
+	bridge, err := frame.ParseMAC(o.mac)
 	if err != nil {
-		return fmt.Errorf("causeway-perf: -mac: %w", err)
+		return files, fmt.Errorf("causeway-perf: -mac: %w", err)
+	}
+	if o.out, err = filepath.Abs(o.out); err != nil {
+		return files, err
+	}
+	if o.bridge == "" {
+		o.bridge = fmt.Sprintf("memif:%s,role=server,mac=%v", filepath.Join(o.out, "memif.sock"), bridge)
 	}
 	profiles := pktgen.Profiles()
-	if *name == "" && *port != "" {
-		*name = "ipv4-64"
-	}
-	if *name != "" {
-		p, err := pktgen.Find(*name)
+	if o.profile != "" {
+		p, err := pktgen.Find(o.profile)
 		if err != nil {
-			return err
+			return files, err
 		}
 		profiles = []pktgen.Profile{p}
 	}
-	var capture, lua string
 	for _, p := range profiles {
 		p.Traffic.Bridge = bridge
-		if capture, lua, err = p.Write(*out, pktgen.Script{Rate: *rate, Seconds: *seconds}); err != nil {
-			return err
+		if files, err = p.Write(o.out, pktgen.Script{Rate: o.rate, PPS: o.pps, Seconds: o.seconds}, o.bridge); err != nil {
+			return files, err
 		}
-		fmt.Printf("%s  %s\n", capture, lua)
+		if o.port == "" {
+			fmt.Printf("%s  %s  %s\n", files.Capture, files.Script, files.Bridge)
+		}
 	}
-	if *port == "" {
-		return nil
-	}
-	r := pktgen.Runner{Program: *program, Port: *port, CPUs: []int{0, runtime.NumCPU() - 1}, Huge: *huge}
-	return runPktgen(r, capture, lua, *seconds)
+	return files, nil
 }
 
-func runPktgen(r pktgen.Runner, capture, lua string, seconds int) error {
+func (o *pktgenOptions) run(files pktgen.Files) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	result, err := r.Run(ctx, capture, lua, seconds)
-	for _, s := range result.Seconds {
-		fmt.Printf("second %3d: sent %12d, received %12d, send errors %d, missed %d\n", s.Second, s.Tx, s.Rx, s.TxErrors, s.RxMissed)
+	var before *pktgen.Bridge
+	var err error
+	if o.metrics != "" {
+		if before, err = pktgen.ReadBridge(ctx, o.metrics); err != nil {
+			return err
+		}
 	}
+	r := pktgen.Runner{Program: o.program, Port: o.port, CPUs: []int{0, runtime.NumCPU() - 1}, Huge: o.huge, Longest: files.Longest}
+	result, err := r.Run(ctx, files.Capture, files.Script, o.seconds)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("sent %.3f Mpps, received %.3f Mpps (medians by second)\n", float64(result.TxPPS())/1e6, float64(result.RxPPS())/1e6)
-	return nil
+	result.Profile, result.Port, result.FrameBytes = o.profile, o.port, files.FrameBytes
+	if before != nil {
+		time.Sleep(time.Second) // the bridge tells its counters now and then
+		after, err := pktgen.ReadBridge(ctx, o.metrics)
+		if err != nil {
+			return err
+		}
+		result.Bridge = after.Since(before)
+	}
+	if err := result.Write(os.Stdout); err != nil || o.json == "" {
+		return err
+	}
+	text, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(o.json, append(text, '\n'), 0o644)
 }

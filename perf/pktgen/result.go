@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pktgen
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Result is a run's counts. What pktgen receives are the answers of nodes, where there are such, and all that the bridge
+// itself sends.
+type Result struct {
+	Pktgen      string   `json:"pktgen"` // its version, with DPDK's
+	Profile     string   `json:"profile"`
+	Port        string   `json:"port"`
+	FrameBytes  float64  `json:"frame_bytes"` // mean, without FCS
+	SentPPS     float64  `json:"sent_pps"`    // median by second
+	ReceivedPPS float64  `json:"received_pps"`
+	Sent        uint64   `json:"sent"`
+	Received    uint64   `json:"received"`
+	SendErrors  uint64   `json:"send_errors"`
+	Missed      uint64   `json:"missed"` // by pktgen's port
+	Loss        float64  `json:"loss"`   // part of what was sent that pktgen did not get an answer to
+	Bridge      *Bridge  `json:"bridge,omitempty"`
+	Seconds     []Second `json:"seconds"`
+}
+
+// Write prints it as tables.
+func (r Result) Write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "second\tsent\treceived\tsend errors\tmissed\t\n")
+	for i, s := range r.Seconds {
+		name := fmt.Sprint(s.Second)
+		if i == len(r.Seconds)-1 {
+			name = "end"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t\n", name, s.Tx, s.Rx, s.TxErrors, s.RxMissed)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%s, %s, %s\n", r.Pktgen, r.Profile, r.Port)
+	fmt.Fprintf(w, "\tMpps\tGbit/s\tframes\t\n")
+	row := func(name string, pps float64, n uint64) {
+		fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%d\t\n", name, pps/1e6, pps*r.FrameBytes*8/1e9, n)
+	}
+	row("sent", r.SentPPS, r.Sent)
+	row("received", r.ReceivedPPS, r.Received)
+	fmt.Fprintf(w, "lost\t\t%.4f %%\t%d\t\n", r.Loss*100, r.lost())
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if r.Bridge != nil {
+		return r.Bridge.write(out, r.Sent)
+	}
+	return nil
+}
+
+func (r Result) lost() uint64 { return r.Sent - min(r.Sent, r.Received) }
+
+// complete works out the rest from the seconds.
+func (r *Result) complete() {
+	if len(r.Seconds) == 0 {
+		return
+	}
+	first, last := r.Seconds[0], r.Seconds[len(r.Seconds)-1]
+	r.Sent, r.Received = last.Tx-first.Tx, last.Rx-first.Rx
+	r.SendErrors, r.Missed = last.TxErrors-first.TxErrors, last.RxMissed-first.RxMissed
+	if r.Sent > 0 {
+		r.Loss = float64(r.lost()) / float64(r.Sent)
+	}
+	r.SentPPS = r.median(func(s Second) uint64 { return s.Tx })
+	r.ReceivedPPS = r.median(func(s Second) uint64 { return s.Rx })
+}
+
+func (r *Result) median(of func(Second) uint64) float64 {
+	var rates []float64
+	for i := 1; i < len(r.Seconds)-1; i++ { // the last one is of what was still on its way
+		if took := r.Seconds[i].At - r.Seconds[i-1].At; took > 0 {
+			rates = append(rates, float64(of(r.Seconds[i])-of(r.Seconds[i-1]))/took.Seconds())
+		}
+	}
+	if len(rates) == 0 {
+		return 0
+	}
+	slices.Sort(rates)
+	return rates[len(rates)/2]
+}
+
+// transcript reads what pktgen writes while it writes it: the script's lines among all that it draws.
+type transcript struct {
+	text    bytes.Buffer
+	read    int // bytes of text that are whole lines
+	begun   time.Time
+	seconds []Second
+}
+
+var (
+	countLine = regexp.MustCompile(`CAUSEWAY second=(\d+) tx=(\d+) rx=(\d+) tx_errors=(\d+) rx_missed=(\d+)`)
+	cursor    = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]|\x1b[78]|\r`)
+	version   = regexp.MustCompile(`Pktgen (\d+\.\d+\.\d+) \(DPDK ([^)]+)\)`)
+	problems  = []*regexp.Regexp{
+		regexp.MustCompile(`CAUSEWAY error=(.*)`),
+		regexp.MustCompile(`PANIC in .*\n(.*)`),
+		regexp.MustCompile(`\*\*\* (Error .*)`),
+		regexp.MustCompile(`(?m)^EAL: ((?:Error|FATAL|Cannot|Can't|No free|Not enough|Invalid|failed|Couldn't).*)`),
+		regexp.MustCompile(`(_pcap_open: .*)`),
+		regexp.MustCompile(`Pktgen (got a Segment Fault)`),
+	}
+)
+
+// Write implements io.Writer.
+func (t *transcript) Write(p []byte) (int, error) {
+	now := time.Now()
+	t.text.Write(p)
+	fresh := t.text.Bytes()[t.read:]
+	end := bytes.LastIndexByte(fresh, '\n') + 1
+	for _, m := range countLine.FindAllSubmatch(fresh[:end], -1) {
+		if t.begun.IsZero() {
+			t.begun = now
+		}
+		var v [5]uint64
+		for i := range v {
+			v[i], _ = strconv.ParseUint(string(m[i+1]), 10, 64) // digits, by the pattern
+		}
+		t.seconds = append(t.seconds, Second{int(v[0]), now.Sub(t.begun), v[1], v[2], v[3], v[4]})
+	}
+	t.read += end
+	return len(p), nil
+}
+
+func (t *transcript) result() Result {
+	r := Result{Seconds: t.seconds, Pktgen: "Pktgen"}
+	if m := version.FindStringSubmatch(t.plain()); m != nil {
+		r.Pktgen = fmt.Sprintf("Pktgen %s, DPDK %s", m[1], m[2])
+	}
+	r.complete()
+	return r
+}
+
+// plain is the text without what moves a cursor.
+func (t *transcript) plain() string { return cursor.ReplaceAllString(t.text.String(), "") }
+
+// problem is what pktgen complains of, in one line; "" when it does not.
+func (t *transcript) problem() string {
+	text := t.plain()
+	for _, p := range problems {
+		if m := p.FindStringSubmatch(text); m != nil {
+			return strings.TrimSpace(m[1])
+		}
+	}
+	return ""
+}
+
+// last is the last line that says something.
+func (t *transcript) last() string {
+	lines := strings.FieldsFunc(t.plain(), func(c rune) bool { return c == '\n' })
+	for _, l := range slices.Backward(lines) {
+		if l = strings.TrimSpace(l); l != "" {
+			return l
+		}
+	}
+	return "nothing"
+}

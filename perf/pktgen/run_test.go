@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pktgen_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"causeway/perf/pktgen"
+)
+
+func TestArguments(t *testing.T) {
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct{ port, want string }{
+		{"memif:/run/x.sock,role=client", "--no-pci --vdev net_memif0,socket=/run/x.sock,socket-abstract=no,bsize=8192,role=client -- "},
+		{"memif:x.sock", "socket=" + wd + "/x.sock,"},
+		{"af_packet:eth1", "--no-pci --vdev net_af_packet0,iface=eth1,"},
+		{"0000:3b:00.0", "-a 0000:3b:00.0 -- "},
+	} {
+		args, err := pktgen.Runner{Port: x.port, CPUs: []int{2, 3}}.Arguments("a.pcap", "a.lua")
+		line := strings.Join(args, " ")
+		if err != nil || !strings.Contains(line, x.want) || !strings.HasSuffix(line, "-m 3.0 -s 0:a.pcap -f a.lua") || !strings.HasPrefix(line, "-l 2,3 ") {
+			t.Errorf("%s: %v: %s", x.port, err, line)
+		}
+	}
+	for _, bad := range []pktgen.Runner{{Port: "eth1", CPUs: []int{2, 3}}, {Port: "memif:", CPUs: []int{2, 3}}, {Port: "af_packet:lo", CPUs: []int{2, 2}}} {
+		if _, err := bad.Arguments("", ""); err == nil {
+			t.Errorf("%+v was taken", bad)
+		}
+	}
+}
+
+// fake makes a program of that name that draws as pktgen does.
+func fake(t *testing.T, shell string) pktgen.Runner {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "pktgen")
+	const draws = "#!/bin/sh\nprintf '\\033[2J\\033[1;1H| Ports | Pktgen 23.03.0 (DPDK 22.11.11)\\r\\n'\n"
+	if err := os.WriteFile(name, []byte(draws+shell), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return pktgen.Runner{Program: name, Port: "af_packet:lo", CPUs: []int{0, 1}}
+}
+
+const counting = "for s in 0 1 2 3 4; do printf '\\nCAUSEWAY second=%d tx=%d rx=%d tx_errors=2 rx_missed=3\\n\\033[3;4H' " +
+	"$s $((s*1000+10)) $((s*900)); sleep 0.05; done\n"
+
+// A stand-in for pktgen draws as it does, and counts as the script prints.
+func TestRun(t *testing.T) {
+	r := fake(t, counting+"exit 1\n")
+	got, err := r.Run(t.Context(), "a.pcap", filepath.Join(t.TempDir(), "a.lua"), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Seconds) != 5 || got.Sent != 4000 || got.Received != 3600 || got.Loss != 0.1 || got.SendErrors != 0 || got.Missed != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got.SentPPS < 2000 || got.SentPPS > 25000 || got.ReceivedPPS >= got.SentPPS { // 20000, if time is what it should be
+		t.Errorf("%g sent and %g received a second", got.SentPPS, got.ReceivedPPS)
+	}
+	got.Profile, got.Port, got.FrameBytes = "ipv4-64", r.Port, 126
+	got.Bridge = &pktgen.Bridge{Received: 4000, Sent: 3990, Drops: map[string]uint64{"ib_full": 7, "acl": 3}}
+	var text strings.Builder
+	if err := got.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Pktgen 23.03.0, DPDK 22.11.11, ipv4-64, af_packet:lo\n", "10.0000 %", " 4000\n", " 3600\n", " 400\n",
+		"the bridge: received 4000 of 4000, missed 0; sent on 3990, dropped 10 (acl 3, ib_full 7)\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("there is no %q in\n%s", want, text.String())
+		}
+	}
+	b, err := json.Marshal(got)
+	if err != nil || !strings.Contains(string(b), `"sent":4000,"received":3600,`) || !strings.Contains(string(b), `"ib_full":7`) {
+		t.Errorf("%v: %s", err, b)
+	}
+}
+
+// What goes wrong is said in one line, with what to do.
+func TestFailures(t *testing.T) {
+	const panicked = "echo 'PANIC in main():'; echo 'Cannot %s'; echo '0: librte_eal.so (rte_dump_stack+0x3d) [7f]'; exit 134\n"
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "stale.sock")
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct{ name, shell, port, want string }{
+		{"it ends too soon", strings.Replace(counting, "2 3 4", "2", 1) + "echo 'the end'; exit 7\n", "", "ended after 2 of 9 seconds: exit status 7; it said last: the end"},
+		{"it says nothing", "exit 0\n", "", "ended after 0 of 9 seconds: exit status 0"},
+		{"memory", fmt.Sprintf(panicked, "create mbuf pool (x): Cannot allocate memory"), "", "Cannot create mbuf pool (x): Cannot allocate memory; it needs 1792 MiB"},
+		{"EAL", "echo 'EAL: Error - exiting with code: 1'\nexit 1\n", "", "Error - exiting with code: 1"},
+		{"it crashes", "kill -SEGV $$\n", "", "ended after 0 of 9 seconds: signal: segmentation fault"},
+		{"no interface", "", "af_packet:none9", "af_packet:none9: route ip+net: no such network interface"},
+		{"no socket", "", "memif:" + dir + "/none.sock", "there is no such socket; start the bridge first, whose port is memif:" + dir + "/none.sock,role=server"},
+		{"nobody there", "echo 'CAUSEWAY error=the port has no link'\n", "memif:" + stale, "nobody is at the other end; is the bridge running?"},
+		{"MTU", fmt.Sprintf(panicked, "set MTU 9216 on port 0, (95)x"), "memif:" + stale, "this one was not"},
+		{"jumbo frames", fmt.Sprintf(panicked, "set MTU 9216 on port 0, (22)x"), "0000:3b:00.0", "the port must take jumbo frames"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			r := fake(t, x.shell)
+			if x.port != "" {
+				r.Port = x.port
+			}
+			_, err := r.Run(t.Context(), "a.pcap", filepath.Join(dir, "a.lua"), 9)
+			if err == nil || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	t.Run("a small MTU", func(t *testing.T) {
+		r := fake(t, "exit 0\n")
+		r.Longest = 70000
+		if _, err := r.Run(t.Context(), "", filepath.Join(dir, "a.lua"), 1); err == nil || !strings.Contains(err.Error(), "the longest frame needs 69986") {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("no pktgen", func(t *testing.T) {
+		t.Setenv("PATH", dir)
+		_, err := pktgen.Runner{Port: "af_packet:lo", CPUs: []int{0, 1}}.Run(t.Context(), "", "", 1)
+		if err == nil || !strings.Contains(err.Error(), "there is no pktgen in PATH; build Pktgen-DPDK 23.03") {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := fake(t, "sleep 20\n").Run(ctx, "", filepath.Join(dir, "a.lua"), 1); err == nil {
+			t.Error("it ran")
+		}
+	})
+}
+
+// The bridge's counters are read where it serves them, and those of the run alone are left.
+func TestBridge(t *testing.T) {
+	served := 0
+	const metrics = `# HELP causeway_packets_received_total Packets.
+causeway_packets_received_total{direction="roce_to_ib"} %d
+causeway_packets_received_total{direction="ib_to_roce"} 999
+causeway_packets_sent_total{direction="roce_to_ib"} %d
+causeway_packets_dropped_total{direction="roce_to_ib",reason="ib_full"} %d
+causeway_packets_dropped_total{direction="roce_to_ib",reason="l2_short"} 4
+causeway_packets_dropped_total{direction="ib_to_roce",reason="ib_full"} 77
+causeway_port_rx_no_mbuf_total 0
+causeway_port_rx_missed_total %d
+`
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/metrics" {
+			return
+		}
+		served++
+		_, _ = fmt.Fprintf(w, metrics, served*100, served*90, served*10, served)
+	}))
+	defer s.Close()
+	before, err := pktgen.ReadBridge(t.Context(), s.URL+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := pktgen.ReadBridge(t.Context(), s.URL+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := after.Since(before)
+	if b.Received != 100 || b.Sent != 90 || b.Missed != 1 || b.Dropped() != 10 || len(b.Drops) != 1 || b.Drops["ib_full"] != 10 {
+		t.Errorf("%+v", b)
+	}
+	if _, err := pktgen.ReadBridge(t.Context(), s.URL+"/other"); err == nil || !strings.Contains(err.Error(), "there are none") {
+		t.Errorf("%v", err)
+	}
+	s.Close()
+	if _, err := pktgen.ReadBridge(t.Context(), s.URL+"/metrics"); err == nil {
+		t.Error("an absent bridge was read")
+	}
+}

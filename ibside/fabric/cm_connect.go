@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+// CMAskPrivateLen is the longest private data of a request beside its CMAHeader.
+const CMAskPrivateLen = ib.SIDRReqPrivateLen - ib.CMAHdrLen
+
+// CMConnect says which service to connect to.
+type CMConnect struct {
+	Route    MADAddress // of the port where it is
+	From, To netip.Addr // who asks whom, of one family
+	FromPort uint16
+	Port     uint16  // of the service
+	PKey     ib.PKey // zero: the port's first
+	Private  []byte  // CMAskPrivateLen bytes at most
+}
+
+// CMAnswer is what a service has answered.
+type CMAnswer struct {
+	QPN     ib.QPN
+	QKey    ib.QKey
+	Private []byte // ib.SIDRRepPrivateLen bytes, what the peer did not fill zero
+}
+
+// CMRefusedError is the peer's refusal.
+type CMRefusedError struct {
+	To      netip.AddrPort
+	Status  uint8 // such as ib.SIDRStatusUnsupported
+	Private []byte
+}
+
+func (e *CMRefusedError) Error() string {
+	return fmt.Sprintf("fabric: connect to %v: refused with SIDR status %d", e.To, e.Status)
+}
+
+// ErrCMTimeout means that a service did not answer, however often it was asked.
+var ErrCMTimeout = errors.New("fabric: the service does not answer")
+
+// asking is a request of ours.
+type asking struct {
+	route   MADAddress
+	tid     uint64
+	service ib.ServiceID
+	answer  chan ib.SIDRRepFields
+}
+
+// Connect asks a service for its queue pair. Errors are *CMRefusedError, ErrCMTimeout, ErrClosed, or why ctx has ended.
+func (m *CM) Connect(ctx context.Context, c CMConnect) (CMAnswer, error) {
+	a, err := m.connect(ctx, &c)
+	var refused *CMRefusedError
+	what := "ok"
+	switch {
+	case errors.As(err, &refused):
+		what = "rejected"
+	case errors.Is(err, ErrCMTimeout), errors.Is(err, context.DeadlineExceeded):
+		what = "timed_out"
+	case errors.Is(err, ErrClosed):
+		what = "closed"
+	case errors.Is(err, context.Canceled):
+		what = "canceled"
+	case err != nil:
+		what = "failed"
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts.Connects[what]++
+	return a, err
+}
+
+func (m *CM) connect(ctx context.Context, c *CMConnect) (CMAnswer, error) {
+	if len(c.Private) > CMAskPrivateLen || c.Port == 0 || !isHostPair(c.From, c.To) {
+		return CMAnswer{}, fmt.Errorf("fabric: connect from %v to %v, port %d, with %d bytes of private data; use two addresses of one family, a port and at most %d bytes",
+			c.From, c.To, c.Port, len(c.Private), CMAskPrivateLen)
+	}
+	select {
+	case m.free <- struct{}{}:
+		defer func() { <-m.free }()
+	case <-ctx.Done():
+		return CMAnswer{}, context.Cause(ctx)
+	case <-m.closed:
+		return CMAnswer{}, ErrClosed
+	}
+	a := &asking{route: c.Route, service: ib.ServiceIDFromPort(ib.PortSpaceUDP, c.Port), answer: make(chan ib.SIDRRepFields, 1)}
+	id := m.enter(a)
+	defer m.leave(id)
+	rep, err := m.exchange(ctx, a, m.question(a, id, c))
+	switch {
+	case err != nil:
+		return CMAnswer{}, err
+	case rep.Status != ib.SIDRStatusOK:
+		return CMAnswer{}, &CMRefusedError{netip.AddrPortFrom(c.To, c.Port), rep.Status, rep.Private}
+	case rep.QPN <= ib.QP1 || rep.QPN >= ib.QPMulticast:
+		return CMAnswer{}, fmt.Errorf("fabric: connect to %v: the answer has QPN %v", c.To, rep.QPN)
+	}
+	return CMAnswer{rep.QPN, rep.QKey, rep.Private}, nil
+}
+
+// enter gives a request of ours an ID that no other one has, nor had lately: the peer takes two requests of one port
+// with the same ID for one.
+func (m *CM) enter(a *asking) uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for taken := true; taken; _, taken = m.asking[m.nextID] {
+		m.nextID++
+	}
+	a.tid = uint64(m.nextID) | 1<<63
+	m.asking[m.nextID] = a
+	return m.nextID
+}
+
+func (m *CM) leave(id uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.asking, id)
+}
+
+func (m *CM) question(a *asking, id uint32, c *CMConnect) []byte {
+	b := newCM(ib.AttrSIDRReq, a.tid)
+	private := make([]byte, ib.CMAHdrLen, ib.SIDRReqPrivateLen)
+	ib.PutCMAHeader(private, ib.CMAFields{SrcPort: c.FromPort, Src: c.From, Dst: c.To})
+	if c.PKey == 0 {
+		c.PKey = m.hca.info.PKeys[0]
+	}
+	ib.PutSIDRReq(b[ib.MADHdrLen:], ib.SIDRReqFields{
+		RequestID: id, PKey: c.PKey, ServiceID: a.service, Private: append(private, c.Private...),
+	})
+	return b
+}
+
+// exchange sends a request until it is answered.
+func (m *CM) exchange(ctx context.Context, a *asking, question []byte) (ib.SIDRRepFields, error) {
+	again := time.NewTicker(m.cfg.Timeout)
+	defer again.Stop()
+	for try := range m.cfg.Tries {
+		if try > 0 {
+			m.mu.Lock()
+			m.counts.Again++
+			m.mu.Unlock()
+		}
+		switch cause := m.send(a.route, question); cause {
+		case "":
+		case DropPortClosed:
+			return ib.SIDRRepFields{}, ErrClosed
+		default:
+			return ib.SIDRRepFields{}, fmt.Errorf("fabric: connect: send to LID %v: %s", a.route.LID, cause)
+		}
+		select {
+		case rep := <-a.answer:
+			return rep, nil
+		case <-ctx.Done():
+			return ib.SIDRRepFields{}, context.Cause(ctx)
+		case <-m.closed:
+			return ib.SIDRRepFields{}, ErrClosed
+		case <-again.C:
+		}
+	}
+	return ib.SIDRRepFields{}, ErrCMTimeout
+}
+
+// reply brings an answer to who waits for it; false when nobody does. Only the port that was asked is believed.
+func (m *CM) reply(from MADAddress, mad ib.MAD, rep ib.SIDRRep) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.asking[rep.RequestID()]
+	if a == nil || from.LID != a.route.LID || mad.TID() != a.tid || rep.ServiceID() != a.service {
+		return false
+	}
+	f := rep.Fields()
+	f.Private = slices.Clone(f.Private)
+	select {
+	case a.answer <- f:
+		return true
+	default: // a second answer to a request sent twice
+		return false
+	}
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"bytes"
+	"maps"
+	"net/netip"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+// asker sends requests byte by byte, and sees the replies.
+type asker struct {
+	hca     *HCA
+	to      ib.LID
+	replies chan []byte
+}
+
+func newAsker(t *testing.T, f *Fabric, guid ib.GUID, to *CM) *asker {
+	a := &asker{attachHCA(t, f, PortConfig{Name: "asker", GUID: guid}), to.hca.info.LID, make(chan []byte, 1000)}
+	a.hca.HandleMAD(ib.ClassCM, func(_ MADAddress, mad []byte) { a.replies <- mad })
+	return a
+}
+
+// cmRequest makes a sound request.
+func cmRequest(id uint32, tid uint64) []byte {
+	b := newCM(ib.AttrSIDRReq, tid)
+	private := make([]byte, ib.CMAHdrLen)
+	ib.PutCMAHeader(private, ib.CMAFields{Src: addrA, Dst: addrB})
+	ib.PutSIDRReq(b[ib.MADHdrLen:], ib.SIDRReqFields{
+		RequestID: id, PKey: 0xffff, ServiceID: ib.ServiceIDFromPort(ib.PortSpaceUDP, cmPort), Private: private,
+	})
+	return b
+}
+
+func (a *asker) send(t *testing.T, b []byte) {
+	t.Helper()
+	if cause := a.hca.SendMAD(MADAddress{LID: a.to}, b); cause != "" {
+		t.Fatal(cause)
+	}
+}
+
+// reply waits for the next reply, which must be to that request.
+func (a *asker) reply(t *testing.T, id uint32, tid uint64) ib.SIDRRep {
+	t.Helper()
+	select {
+	case b := <-a.replies:
+		mad, _ := ib.AsMAD(b)
+		rep, ok := ib.AsSIDRRep(b[ib.MADHdrLen:])
+		if !ok || !mad.IsCM() || mad.AttrID() != ib.AttrSIDRRep || mad.TID() != tid || rep.RequestID() != id {
+			t.Fatalf("reply %x, want one to request %#x, transaction %#x", b, id, tid)
+		}
+		return rep
+	case <-time.After(10 * time.Second):
+		t.Fatalf("no reply to request %#x", id)
+		return nil
+	}
+}
+
+// TestCMRepeats: a repetition is hidden while its request waits, and gets the very same answer afterwards.
+func TestCMRepeats(t *testing.T) {
+	f := newFabric(t, Config{})
+	server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{})
+	requests := make(chan *CMRequest, 10)
+	if err := server.Serve([]CMPorts{{1, 65535}}, func(q *CMRequest) { requests <- q }); err != nil {
+		t.Fatal(err)
+	}
+	a, b := newAsker(t, f, 12, server), newAsker(t, f, 13, server)
+	for range 3 {
+		a.send(t, cmRequest(7, 70))
+	}
+	b.send(t, cmRequest(7, 70)) // the same of another port is another request
+	a.send(t, cmRequest(7, 71)) // and so is that of a host started anew
+	waitFor(t, "counts", func() bool { c := server.Counters(); return c.Requests == 3 && c.Repeats == 2 })
+	for i := range 3 {
+		if err := (<-requests).Accept(ib.QPN(100+i), 1, []byte{byte(i)}); err != nil {
+			t.Error(err)
+		}
+	}
+	first := map[uint64][]byte{}
+	for range 2 {
+		m := <-a.replies
+		mad, _ := ib.AsMAD(m)
+		first[mad.TID()] = m
+	}
+	fromB := b.reply(t, 7, 70)
+	for range 2 {
+		a.send(t, cmRequest(7, 70))
+		if again := <-a.replies; !bytes.Equal(again, first[70]) {
+			t.Errorf("the repetition got\n%x, its request got\n%x", again, first[70])
+		}
+	}
+	b.send(t, cmRequest(7, 70))
+	if again := b.reply(t, 7, 70); !bytes.Equal(again, fromB) || bytes.Equal(again, first[70][ib.MADHdrLen:]) {
+		t.Errorf("the other port's repetition got %x", again)
+	}
+	if c := server.Counters(); c.Requests != 3 || c.Repeats != 5 || len(requests) != 0 || c.Answers[CMAccepted] != 3 {
+		t.Errorf("%+v, %d more requests", c, len(requests))
+	}
+}
+
+func TestCMStatuses(t *testing.T) {
+	service := func(s ib.PortSpace, port uint16) func([]byte) {
+		return func(b []byte) {
+			f := ib.SIDRReq(b[ib.MADHdrLen:]).Fields()
+			f.ServiceID = ib.ServiceIDFromPort(s, port)
+			ib.PutSIDRReq(b[ib.MADHdrLen:], f)
+		}
+	}
+	hosts := func(src, dst string) func([]byte) {
+		return func(b []byte) {
+			ib.PutCMAHeader(b[ib.MADHdrLen+16:], ib.CMAFields{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst)})
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(b []byte)
+		status uint8
+		count  string
+	}{
+		{"sound", func([]byte) {}, ib.SIDRStatusOK, CMAccepted},
+		{"sound, IPv6", hosts("fd09::1", "fd09::2"), ib.SIDRStatusOK, CMAccepted},
+		{"the service says no", service(ib.PortSpaceUDP, 9), ib.SIDRStatusRedirect, CMRejected},
+		{"a port that nobody serves", service(ib.PortSpaceUDP, cmPort+1), ib.SIDRStatusUnsupported, CMUnsupported},
+		{"TCP", service(ib.PortSpaceTCP, cmPort), ib.SIDRStatusUnsupported, CMUnsupported},
+		{"no IP service", func(b []byte) { b[ib.MADHdrLen+8] = 1 }, ib.SIDRStatusUnsupported, CMUnsupported},
+		{"another class version", func(b []byte) { b[2] = 1 }, ib.SIDRStatusVersion, CMBad},
+		{"another header version", func(b []byte) { b[ib.MADHdrLen+16] = 0x10 }, ib.SIDRStatusRejected, CMBad},
+		{"no header", func(b []byte) { clear(b[ib.MADHdrLen+16:]) }, ib.SIDRStatusRejected, CMBad},
+		{"from a group", hosts("239.1.1.1", "10.9.0.7"), ib.SIDRStatusRejected, CMBad},
+		{"to everybody", hosts("10.9.0.1", "255.255.255.255"), ib.SIDRStatusRejected, CMBad},
+		{"a partition that the port is not in", func(b []byte) { b[ib.MADHdrLen+4] = 0x12 }, ib.SIDRStatusRejected, CMBad},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFabric(t, Config{})
+			server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{})
+			err := server.Serve([]CMPorts{{9, 9}, {cmPort, cmPort}}, func(q *CMRequest) {
+				if q.Port == 9 {
+					_ = q.Refuse(ib.SIDRStatusRedirect, []byte("there"))
+					return
+				}
+				_ = q.Accept(5, 6, nil)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, b := newAsker(t, f, 12, server), cmRequest(3, 4)
+			c.change(b)
+			a.send(t, b)
+			rep := a.reply(t, 3, 4)
+			if rep.Status() != c.status || (rep.QPN() == 5) != (c.status == 0) || rep.ServiceID() != ib.SIDRReq(b[ib.MADHdrLen:]).ServiceID() {
+				t.Errorf("status %d, QPN %v, service %v; want status %d", rep.Status(), rep.QPN(), rep.ServiceID(), c.status)
+			}
+			if got := server.Counters().Answers; !maps.Equal(got, Counts{c.count: 1}) {
+				t.Errorf("counted as %v, want %s", got, c.count)
+			}
+		})
+	}
+}
+
+// TestCMUnread: what is no request is dropped by name, without an answer.
+func TestCMUnread(t *testing.T) {
+	f := newFabric(t, Config{})
+	server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{})
+	a := newAsker(t, f, 12, server)
+	get := cmRequest(1, 1)
+	get[3] = ib.MethodGet
+	version := newCM(ib.AttrSIDRRep, 1)
+	version[2] = 1
+	long := newCM(ib.AttrSIDRRep, 1)
+	long[ib.MADHdrLen+5] = ib.SIDRAdditionalLen + 1
+	want := Counts{DropCMUnread: 3, DropCMOther: 2, DropCMStray: 1}
+	for _, b := range [][]byte{get, version, long, newCM(0x10, 1), newCM(0x15, 1), newCM(ib.AttrSIDRRep, 1)} {
+		a.send(t, b)
+	}
+	waitFor(t, "drops", func() bool { return server.hca.MADDrops().Sum() == want.Sum() })
+	if got := server.hca.MADDrops(); !maps.Equal(got, want) || len(a.replies) != 0 {
+		t.Errorf("dropped %v, want %v; %d replies", got, want, len(a.replies))
+	}
+}
+
+// TestCMAnswersChecked: what cannot be an answer is refused to the one who gives it, and the request goes on waiting.
+func TestCMAnswersChecked(t *testing.T) {
+	r := newCMRig(t, CMConfig{}, CMConfig{})
+	long := make([]byte, ib.SIDRRepPrivateLen+1)
+	r.answer = func(q *CMRequest) error {
+		for i, err := range []error{
+			q.Accept(0, 1, nil), q.Accept(1, 1, nil), q.Accept(0xffffff, 1, nil), q.Accept(1<<24, 1, nil), q.Accept(5, 1, long),
+			q.Refuse(ib.SIDRStatusOK, nil), q.Refuse(ib.SIDRStatusNoQP, long),
+		} {
+			if err == nil {
+				t.Errorf("answer %d was taken", i)
+			}
+		}
+		return q.Accept(5, 1, nil)
+	}
+	if a, err := r.connect(t.Context(), CMConnect{}); err != nil || a.QPN != 5 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for _, bad := range [][]CMPorts{{{0, 5}}, {{5, 4}}} {
+		if err := r.server.Serve(bad, r.handle); err == nil {
+			t.Errorf("serves %v", bad)
+		}
+	}
+}
+
+// TestCMFlood: who asks too much loses his own answers first, is then refused, and disturbs no other.
+func TestCMFlood(t *testing.T) {
+	f := newFabric(t, Config{})
+	server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{Requests: 10, PerSource: 4})
+	requests := make(chan *CMRequest, 100)
+	if err := server.Serve([]CMPorts{{cmPort, cmPort}}, func(q *CMRequest) { requests <- q }); err != nil {
+		t.Fatal(err)
+	}
+	askers := []*asker{newAsker(t, f, 12, server), newAsker(t, f, 13, server), newAsker(t, f, 14, server)}
+	// Six of each: four of the first, four of the second, and what is left, two, of the third.
+	for i, kept := range []int{4, 4, 2} {
+		for id := range uint32(6) {
+			askers[i].send(t, cmRequest(id, 1))
+			if id >= uint32(kept) {
+				if rep := askers[i].reply(t, id, 1); rep.Status() != ib.SIDRStatusNoQP {
+					t.Errorf("port %d, request %d: status %d", i, id, rep.Status())
+				}
+			}
+		}
+	}
+	want := Counts{CMFullSource: 4, CMFull: 4}
+	if c := server.Counters(); !maps.Equal(c.Answers, want) || c.Waiting != 10 {
+		t.Errorf("%+v, want %v", c, want)
+	}
+	checkCM(t, server)
+	for range 10 {
+		if err := (<-requests).Accept(9, 9, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	for id := range uint32(100) { // answers give way, one port's to that port alone
+		askers[0].send(t, cmRequest(100+id, 1))
+		if err := (<-requests).Accept(9, 9, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	checkCM(t, server)
+	before := server.Counters().Repeats
+	for id := range uint32(4) {
+		askers[1].send(t, cmRequest(id, 1)) // still remembered
+	}
+	waitFor(t, "repetitions", func() bool { return server.Counters().Repeats == before+4 })
+}
+
+// TestCMExpiry: an answer is forgotten when its time is over; then the same bytes are a new request.
+func TestCMExpiry(t *testing.T) {
+	f := newFabric(t, Config{})
+	server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{Remember: 20 * time.Millisecond})
+	if err := server.Serve([]CMPorts{{cmPort, cmPort}}, func(q *CMRequest) { _ = q.Accept(9, 9, nil) }); err != nil {
+		t.Fatal(err)
+	}
+	a := newAsker(t, f, 12, server)
+	for range 2 {
+		a.send(t, cmRequest(1, 1))
+		a.reply(t, 1, 1)
+		time.Sleep(40 * time.Millisecond)
+	}
+	if c := server.Counters(); c.Requests != 2 || c.Repeats != 0 {
+		t.Errorf("%+v", c)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
+	"causeway/ibside/sa/opensmtest"
 )
 
 // newFabricClient attaches to the subnet in software, whose administrator is another than opensm.
@@ -25,7 +26,7 @@ func newFabricClient(t *testing.T, f *fabric.Fabric, guid ib.GUID) (*sa.Client, 
 		if err := errors.Join(c.Close(), hca.Close()); err != nil {
 			t.Error(err)
 		}
-		checkBooks(t, guid.String(), c.Stats())
+		opensmtest.CheckBooks(t, guid.String(), c.Stats())
 	})
 	return c, hca
 }

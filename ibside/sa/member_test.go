@@ -8,6 +8,7 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
+	"causeway/ibside/sa/opensmtest"
 )
 
 var testMGID = gid("ff15:a01b::1267:ef01:203")
@@ -35,9 +36,9 @@ func members(t *testing.T, c *sa.Client, mgid ib.GID) map[ib.GID]uint8 {
 }
 
 func TestJoin(t *testing.T) {
-	s := startSubnet(t)
-	s.manage("smhost")
-	c, other := s.client("bridge", trusted), s.client("hosta", sa.Config{})
+	s := opensmtest.Start(t)
+	s.Manage("smhost")
+	c, other := s.Client("bridge", trusted), s.Client("hosta", sa.Config{})
 	port, _ := c.PortState()
 	first, err := c.Join(t.Context(), group(testMGID, ib.JoinFull))
 	if err != nil || !first.MLID.IsMulticast() || first.PortGID != port.GID || first.QKey != ib.QKeyRDMAUDP {
@@ -103,9 +104,9 @@ var createRules = []struct {
 }
 
 func TestCreateRules(t *testing.T) {
-	s := startSubnet(t)
-	s.manage("smhost")
-	c := s.client("bridge", sa.Config{})
+	s := opensmtest.Start(t)
+	s.Manage("smhost")
+	c := s.Client("bridge", sa.Config{})
 	for _, r := range createRules {
 		got, err := c.JoinWith(t.Context(), r.mask, r.f)
 		if !errors.Is(err, r.want) || err == nil && !got.MLID.IsMulticast() {
@@ -125,9 +126,9 @@ func TestCreateRules(t *testing.T) {
 
 // TestJoinRefusals changes one thing of a join that would succeed.
 func TestJoinRefusals(t *testing.T) {
-	s := startSubnet(t)
-	s.manage("smhost")
-	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	s := opensmtest.Start(t)
+	s.Manage("smhost")
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	made := group(testMGID, ib.JoinFull)
 	made.MTU, made.Rate = ib.MTU1024, 3
 	if got, err := c.Join(t.Context(), made); err != nil || got.MTU != ib.MTU1024 || got.Rate != 3 {
@@ -164,4 +165,12 @@ func TestJoinRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %v", r.name, err, r.want)
 		}
 	}
+}
+
+func gid(s string) ib.GID {
+	g, err := ib.ParseGID(s)
+	if err != nil {
+		panic(err)
+	}
+	return g
 }

@@ -9,6 +9,7 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
+	"causeway/ibside/sa/opensmtest"
 )
 
 // awaitNotice waits for a notice of a trap, and skips others.
@@ -27,9 +28,9 @@ func awaitNotice(t *testing.T, c *sa.Client, trap uint16, about ib.GID) ib.Notic
 }
 
 func TestNotices(t *testing.T) {
-	s := startSubnet(t)
-	s.manage("smhost")
-	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	s := opensmtest.Start(t)
+	s.Manage("smhost")
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	for _, trap := range []uint16{
 		ib.TrapGroupCreated, ib.TrapGroupDeleted, ib.TrapGIDInService, ib.TrapGIDOutOfService, ib.TrapLinkState, ib.TrapCapability,
 	} {
@@ -52,15 +53,15 @@ func TestNotices(t *testing.T) {
 	awaitNotice(t, c, ib.TrapGroupDeleted, testMGID)
 
 	const hostb = "fe80::10:7"
-	s.console(`Unlink "hostb"[1]`)
+	s.Console(`Unlink "hostb"[1]`)
 	if n := awaitNotice(t, c, ib.TrapLinkState, ib.GID{}); !n.LID().IsUnicast() {
 		t.Errorf("a link went: %+v", n)
 	}
 	awaitNotice(t, c, ib.TrapGIDOutOfService, gid(hostb))
-	s.console(`Relink "hostb"[1]`)
+	s.Console(`Relink "hostb"[1]`)
 	awaitNotice(t, c, ib.TrapGIDInService, gid(hostb))
 
-	s.manager("standby") // a port that an SM sits at says so among its capabilities
+	s.StartManager("standby") // a port that an SM sits at says so among its capabilities
 	if n := awaitNotice(t, c, ib.TrapCapability, ib.GID{}); !n.LID().IsUnicast() || n.LID() == sm.SMLID {
 		t.Errorf("a capability came: %+v", n)
 	}
@@ -68,9 +69,9 @@ func TestNotices(t *testing.T) {
 
 // TestUnsubscribe also sees that the SA hears the answers to its reports: it would repeat them otherwise.
 func TestUnsubscribe(t *testing.T) {
-	s := startSubnet(t)
-	s.manage("smhost")
-	c, other := s.client("bridge", sa.Config{Notices: 2}), s.client("hosta", sa.Config{})
+	s := opensmtest.Start(t)
+	s.Manage("smhost")
+	c, other := s.Client("bridge", sa.Config{Notices: 2}), s.Client("hosta", sa.Config{})
 	make3 := func() {
 		t.Helper()
 		for _, mgid := range []string{"ff12::1", "ff12::2", "ff12::3"} {

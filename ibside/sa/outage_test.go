@@ -5,29 +5,26 @@ package sa_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
+	"causeway/ibside/sa/opensmtest"
 )
 
 // TestLIDChange restarts the SM so that it gives each port other LIDs.
 func TestLIDChange(t *testing.T) {
-	s := startSubnet(t)
-	m := s.manage("smhost")
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
 	cfg := seldom()
 	cfg.Watch = 20 * time.Millisecond
 	r := newRig(t, s, cfg)
 	before := r.port()
-	m.kill()
-	s.manage("smhost", "-l", "3")
+	m.Kill()
+	s.Manage("smhost", "-l", "3")
 	r.awaitChange("lost with the LID", func(g sa.Registration) bool { return !g.Held })
 	r.await(5, "with another LID")
 	if after := r.port(); after.LID == before.LID || after.LMC != 3 {
@@ -38,11 +35,11 @@ func TestLIDChange(t *testing.T) {
 
 // TestOneRefused has another host make the group first while the SM is new, with another Q_Key.
 func TestOneRefused(t *testing.T) {
-	s := startSubnet(t)
-	m := s.manage("smhost")
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
 	r := newRig(t, s, seldom())
-	m.kill()
-	s.manage("smhost")
+	m.Kill()
+	s.Manage("smhost")
 	f := group(testMGID, ib.JoinFull)
 	f.QKey = ib.QKeyIPoIB
 	if _, err := r.other.Join(t.Context(), f); err != nil {
@@ -65,16 +62,16 @@ func TestOneRefused(t *testing.T) {
 
 // TestWithdraw ends registrations one by one and all together, also without an SM.
 func TestWithdraw(t *testing.T) {
-	s := startSubnet(t)
-	m := s.manage("smhost")
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
 	r := newRig(t, s, seldom())
-	m.kill()
+	m.Kill()
 	r.events <- sa.SMChange
 	r.await(0, "without an SM")
 	if err := r.DeleteService(t.Context(), testService, ib.GID{}); !errors.Is(err, sa.ErrUnreachable) {
 		t.Errorf("withdraw without an SM: %v", err)
 	}
-	s.manage("smhost")
+	s.Manage("smhost")
 	r.await(4, "without the service")
 	_, err := r.other.Service(t.Context(), ib.ServiceRecordID, ib.ServiceFields{ID: testService})
 	if !errors.Is(err, sa.NoRecords) {
@@ -100,9 +97,9 @@ func TestWithdraw(t *testing.T) {
 
 // TestChosen registers again what the SA chose. It must not choose another alias; of the group it gives no word.
 func TestChosen(t *testing.T) {
-	s := startSubnet(t)
-	m := s.manage("smhost")
-	c := s.client("bridge", quick)
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
+	c := s.Client("bridge", quick)
 	events := make(chan sa.Event)
 	cfg := seldom()
 	cfg.Events = events
@@ -113,8 +110,8 @@ func TestChosen(t *testing.T) {
 	if err := errors.Join(err, err2); err != nil || !made.MGID.IsIBMulticast() || alias == 0 {
 		t.Fatalf("%+v, %v, %v", made, alias, err)
 	}
-	m.kill()
-	s.manage("smhost")
+	m.Kill()
+	s.Manage("smhost")
 	events <- sa.Reregister
 	events <- sa.Reregister // is taken when the first is at work
 	for end := time.Now().Add(5 * time.Second); len(r.Lost()) > 0 && time.Now().Before(end); {
@@ -137,62 +134,36 @@ func TestChosen(t *testing.T) {
 
 // TestStall stops opensm without ending it: it takes requests and says nothing.
 func TestStall(t *testing.T) {
-	s := startSubnet(t)
-	m := s.manage("smhost")
-	c := s.client("bridge", sa.Config{FirstWait: 20 * time.Millisecond, Tries: 2})
-	m.stop()
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
+	c := s.Client("bridge", sa.Config{FirstWait: 20 * time.Millisecond, Tries: 2})
+	m.Stop()
 	if _, err := c.Group(t.Context(), testMGID); !errors.Is(err, sa.ErrTimeout) {
 		t.Errorf("with an SM that says nothing: %v", err)
 	}
-	patient := s.client("hosta", sa.Config{FirstWait: 50 * time.Millisecond, Tries: 6})
+	patient := s.Client("hosta", sa.Config{FirstWait: 50 * time.Millisecond, Tries: 6})
 	answered := make(chan error)
 	go func() {
 		_, err := patient.Group(t.Context(), testMGID)
 		answered <- err
 	}()
 	awaitStats(t, patient, "a try without an answer", func(s sa.Stats) bool { return s.Timeouts > 0 })
-	if err := m.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	m.Continue()
 	if err := <-answered; !errors.Is(err, sa.NoRecords) {
 		t.Errorf("with an SM that is back: %v", err)
 	}
 }
 
-// stop stops a program and waits until all its threads stand still.
-func (p *process) stop() {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		p.t.Fatal(err)
-	}
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-		running := 0
-		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
-		for _, name := range threads {
-			stat, _ := os.ReadFile(name)
-			if _, after, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(after, "T") {
-				running++
-			}
-		}
-		if len(threads) > 0 && running == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			p.t.Fatalf("%d threads of %d are not stopped", running, len(threads))
-		}
-	}
-}
-
 // TestToolsAgree lets the tools of the InfiniBand world look at what a client has done.
 func TestToolsAgree(t *testing.T) {
-	s := startSubnet(t)
+	s := opensmtest.Start(t)
 	for _, tool := range []string{"saquery", "ibroute"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip(tool + " is not installed (apt-get install infiniband-diags)")
 		}
 	}
-	s.manage("smhost")
-	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	s.Manage("smhost")
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	made, err := c.Join(t.Context(), group(testMGID, ib.JoinFull))
 	if err == nil {
 		_, err = other.Join(t.Context(), group(testMGID, ib.JoinFull))
@@ -200,28 +171,28 @@ func TestToolsAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.shows([]string{"fe80::10:3", "fe80::10:5"}, "saquery", "--smkey", "1", "-m", made.MLID.String())
+	shows(t, s, []string{"fe80::10:3", "fe80::10:5"}, "saquery", "--smkey", "1", "-m", made.MLID.String())
 	// Two crosses in the row of the MLID: the switch sends the group to two ports.
-	s.shows([]string{"x x"}, "ibroute", "-M", "2")
+	shows(t, s, []string{"x x"}, "ibroute", "-M", "2")
 	if _, err := c.SetService(t.Context(), ib.ServiceFields{ID: testService, PKey: ib.PKeyDefault, NameBytes: ib.ServiceName("causeway")}); err != nil {
 		t.Fatal(err)
 	}
-	s.shows([]string{"causeway"}, "saquery", "-S")
+	shows(t, s, []string{"causeway"}, "saquery", "-S")
 	if err := c.Subscribe(t.Context(), ib.TrapGroupCreated); err != nil {
 		t.Fatal(err)
 	}
-	s.shows([]string{"fe80::10:3", "66"}, "saquery", "-I")
+	shows(t, s, []string{"fe80::10:3", "66"}, "saquery", "-I")
 }
 
 // shows runs a tool at a host of its own until it prints all words: opensm programs switches a little later.
-func (s *subnet) shows(words []string, tool string, args ...string) {
-	s.t.Helper()
+func shows(t *testing.T, s *opensmtest.Subnet, words []string, tool string, args ...string) {
+	t.Helper()
 	var out []byte
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second) // at times a tool waits for what nobody sends it
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // at times a tool waits for what nobody sends it
 		cmd := exec.CommandContext(ctx, tool, args...)
-		cmd.Dir = s.dir
-		cmd.Env = append(cmd.Environ(), "IBSIM_SOCKNAME="+s.name, "SIM_HOST=hostb", "LD_PRELOAD="+s.library)
+		cmd.Dir = s.Dir
+		cmd.Env = append(cmd.Environ(), "IBSIM_SOCKNAME="+s.Name, "SIM_HOST=hostb", "LD_PRELOAD="+s.Library)
 		var err error
 		out, err = cmd.CombinedOutput()
 		cancel()
@@ -236,5 +207,5 @@ func (s *subnet) shows(words []string, tool string, args ...string) {
 			return
 		}
 	}
-	s.t.Errorf("%s %s does not show %q:\n%s", tool, strings.Join(args, " "), words, out)
+	t.Errorf("%s %s does not show %q:\n%s", tool, strings.Join(args, " "), words, out)
 }

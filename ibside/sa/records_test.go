@@ -8,12 +8,13 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
+	"causeway/ibside/sa/opensmtest"
 )
 
 func TestPath(t *testing.T) {
-	s := startSubnet(t)
-	s.manage("smhost")
-	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	s := opensmtest.Start(t)
+	s.Manage("smhost")
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	here, _ := c.PortState()
 	there, _ := other.PortState()
 	path, err := c.Path(t.Context(), there.GID)
@@ -47,9 +48,9 @@ func TestPath(t *testing.T) {
 
 // TestLMC lets opensm give each port eight LIDs.
 func TestLMC(t *testing.T) {
-	s := startSubnet(t)
-	s.manage("smhost", "-l", "3")
-	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	s := opensmtest.Start(t)
+	s.Manage("smhost", "-l", "3")
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	here, _ := c.PortState()
 	there, _ := other.PortState()
 	if here.LMC != 3 || there.LMC != 3 || there.LID%8 != 0 {
@@ -77,9 +78,9 @@ func TestLMC(t *testing.T) {
 }
 
 func TestAliases(t *testing.T) {
-	s := startSubnet(t)
-	s.manage("smhost")
-	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	s := opensmtest.Start(t)
+	s.Manage("smhost")
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	here, _ := c.PortState()
 	const alias ib.GUID = 0x02005efffe000001 // the EUI-64 of some MAC address
 	for _, r := range []struct {
@@ -130,9 +131,9 @@ func TestAliases(t *testing.T) {
 }
 
 func TestServices(t *testing.T) {
-	s := startSubnet(t)
-	s.manage("smhost")
-	c, other := s.client("bridge", sa.Config{}), s.client("hosta", sa.Config{})
+	s := opensmtest.Start(t)
+	s.Manage("smhost")
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	here, _ := c.PortState()
 	f := ib.ServiceFields{ID: 0x1000000000000001, PKey: ib.PKeyDefault, NameBytes: ib.ServiceName("causeway test")}
 	f.Data[0], f.Data[55] = 1, 2 // libumad2sim spoils the last eight bytes on their way to opensm

@@ -5,18 +5,20 @@ package sa_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
+	"causeway/ibside/sa/opensmtest"
 )
 
 // quick is a client that gives up soon, as its registrar tries again.
 var quick = sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2}
+
+// patient is a client that asks while there is an SM, on a busy machine too.
+var patient = sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond}
 
 // seldom lets nothing happen but what a test provokes.
 func seldom() sa.RegistrarConfig {
@@ -42,9 +44,9 @@ type rig struct {
 	changes []sa.Registration
 }
 
-func newRig(t *testing.T, s *subnet, cfg sa.RegistrarConfig) *rig {
+func newRig(t *testing.T, s *opensmtest.Subnet, cfg sa.RegistrarConfig) *rig {
 	t.Helper()
-	r := &rig{t: t, client: s.client("bridge", quick), other: s.client("hosta", quick), events: make(chan sa.Event)}
+	r := &rig{t: t, client: s.Client("bridge", quick), other: s.Client("hosta", patient), events: make(chan sa.Event)}
 	cfg.Events = r.events
 	cfg.OnChange = func(g sa.Registration) {
 		r.mu.Lock()
@@ -140,13 +142,13 @@ func (r *rig) sawChange(want func(sa.Registration) bool) bool {
 
 // TestSMRestart ends opensm as a crash would, and starts another that knows nothing. Only an event says so.
 func TestSMRestart(t *testing.T) {
-	s := startSubnet(t)
-	m := s.manage("smhost")
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
 	r := newRig(t, s, seldom())
 	r.await(5, "at first")
 	r.check("at first")
-	m.kill()
-	m = s.manage("smhost")
+	m.Kill()
+	m = s.Manage("smhost")
 	if all := members(t, r.other, testMGID); len(all) != 0 {
 		t.Errorf("the new SM knows members of old: %v", all)
 	}
@@ -158,64 +160,56 @@ func TestSMRestart(t *testing.T) {
 	}
 	r.check("after the restart")
 
-	m.kill()
+	m.Kill()
 	r.events <- sa.SMChange
 	r.await(0, "without an SM")
 	r.awaitChange("unreachable", func(g sa.Registration) bool { return !g.Held && errors.Is(g.Err, sa.ErrUnreachable) })
 	if lost := r.Lost(); len(lost) != 5 || lost[0].Err == nil {
 		t.Errorf("lost: %+v", lost)
 	}
-	s.manage("smhost")
+	s.Manage("smhost")
 	r.await(5, "by tries alone")
 	r.check("by tries alone")
 }
 
 // TestSilentRestart has no event at all: what is registered again without a reason mends it.
 func TestSilentRestart(t *testing.T) {
-	s := startSubnet(t)
-	m := s.manage("smhost")
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
 	cfg := seldom()
 	cfg.Refresh = 300 * time.Millisecond
 	r := newRig(t, s, cfg)
-	m.kill()
-	m = s.manage("smhost")
+	m.Kill()
+	m = s.Manage("smhost")
 	time.Sleep(2 * cfg.Refresh)
 	r.await(5, "after a while")
 	r.check("after a while")
-	m.kill()
+	m.Kill()
 	r.await(0, "without an SM")
 }
-
-// failover makes an SM that awaits the end of another be quick about it.
-const failover = "sminfo_polling_timeout 100\npolling_retry_number 2\n"
 
 // TestFailover has two subnet managers. The port's state says when the other is master.
 func TestFailover(t *testing.T) {
 	for try := 1; !failsOver(t); try++ {
-		if try == upTries {
+		if try == opensmtest.UpTries {
 			t.Fatalf("no SM has taken over in %d tries", try)
 		}
 	}
 }
 
-// failsOver is false when the other SM, not ours to judge, has not become master: see upPatience.
+// failsOver is false when the other SM, not ours to judge, has not become master: see opensmtest.UpPatience.
 func failsOver(t *testing.T) bool {
-	s := startSubnet(t)
-	conf := filepath.Join(s.dir, "failover.conf")
-	if err := os.WriteFile(conf, []byte(failover), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m := s.manage("smhost", "-p", "10", "-F", conf)
-	standby := s.manager("standby", "-p", "1", "-F", conf)
-	if !hasWritten(standby.log, "Entering STANDBY", upPatience) {
+	s := opensmtest.Start(t)
+	m, standby, ok := s.ManagePair()
+	if !ok {
 		return false
 	}
 	cfg := seldom()
 	cfg.Watch = 20 * time.Millisecond
 	r := newRig(t, s, cfg)
 	before := r.port()
-	m.kill()
-	if !hasWritten(standby.log, "SUBNET UP", upPatience) {
+	m.Kill()
+	if !opensmtest.HasWritten(standby.Log, "SUBNET UP", opensmtest.UpPatience) {
 		return false
 	}
 	r.awaitChange("another SM", func(g sa.Registration) bool { return !g.Held && g.Err.Error() == string(sa.SMChange) })

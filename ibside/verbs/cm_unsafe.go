@@ -55,6 +55,7 @@ type cmEvent struct {
 	hopLimit  uint8
 	tclass    uint8
 	flowLabel uint32
+	mtu       ib.MTU // 0: rdma_cm does not tell
 }
 
 func openChannel() (*channel, error) {

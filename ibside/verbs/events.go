@@ -73,8 +73,12 @@ func (d *Door) portChanged(kind EventKind) {
 		}
 	}
 	// Ethernet has no subnet manager that forgets; the kernel keeps its memberships while a link is down.
-	if !d.Port().Ethernet && kind != EventPortDown && kind != EventGID {
+	switch {
+	case d.Port().Ethernet || kind == EventPortDown || kind == EventGID:
+	case d.administration() == nil:
 		d.rejoinAll()
+	case kind == EventPKey:
+		d.reseat()
 	}
 }
 

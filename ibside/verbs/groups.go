@@ -36,14 +36,15 @@ type joinRequest struct {
 	pkey    ib.PKey
 	worker  int
 	receive bool
+	guest   bool // see JoinAsGuest
 }
 
 // member is a group that the port is a member of.
 type member struct {
 	joinRequest
-	id   *joinID // nil: nothing had to be joined
-	mlid ib.LID
-	qp   *sharedQP // nil: send only
+	id      *joinID // nil: nothing had to be joined, or the Subnet did it
+	granted cmEvent
+	qp      *sharedQP // nil: send only
 }
 
 // sharedKey says which groups may share a multicast queue pair: those of one worker with the same keys.
@@ -56,17 +57,35 @@ type sharedKey struct {
 type sharedQP struct {
 	key    sharedKey
 	qp     *queuePair
-	groups int // how many use it
+	to     attachments // the queue pair's
+	groups int         // how many use it
+}
+
+// attachments says which groups a queue pair receives.
+type attachments interface {
+	attach(mgid ib.GID, mlid ib.LID) error
+	detach(mgid ib.GID, mlid ib.LID) error
 }
 
 // Join makes the port a member of a group: a full one when it is to receive, else one that only sends. With receive, that
 // worker gets the group's messages. It may be called again, to change that or to renew the membership.
 func (d *Door) Join(ctx context.Context, mgid ib.GID, qkey ib.QKey, pkey ib.PKey, worker int, send, receive bool) (Membership, error) {
-	p := d.Port()
+	if !send && !receive {
+		return Membership{}, fmt.Errorf("verbs: join %v: neither to send nor to receive", mgid)
+	}
+	return d.joinAs(ctx, joinRequest{mgid: mgid, qkey: qkey, pkey: pkey, worker: worker, receive: receive})
+}
+
+// JoinAsGuest is a Join that neither makes the group nor keeps it when its other members have gone. rdma_cm has no such
+// memberships: without a Subnet it is a Join.
+func (d *Door) JoinAsGuest(ctx context.Context, mgid ib.GID, qkey ib.QKey, pkey ib.PKey, worker int, receive bool) (Membership, error) {
+	return d.joinAs(ctx, joinRequest{mgid: mgid, qkey: qkey, pkey: pkey, worker: worker, receive: receive, guest: true})
+}
+
+func (d *Door) joinAs(ctx context.Context, r joinRequest) (Membership, error) {
+	p, mgid, pkey, worker := d.Port(), r.mgid, r.pkey, r.worker
 	pkeyIndex := slices.Index(p.PKeys, pkey)
 	switch {
-	case !send && !receive:
-		return Membership{}, fmt.Errorf("verbs: join %v: neither to send nor to receive", mgid)
 	case worker < 0 || worker >= len(d.workers):
 		return Membership{}, fmt.Errorf("verbs: join %v: worker %d; there are %d", mgid, worker, len(d.workers))
 	case pkeyIndex < 0:
@@ -76,12 +95,15 @@ func (d *Door) Join(ctx context.Context, mgid ib.GID, qkey ib.QKey, pkey ib.PKey
 	case !p.Ethernet && !mgid.IsIBMulticast():
 		return Membership{}, fmt.Errorf("verbs: join %v: not an MGID of InfiniBand; use mgid = \"rdmacm\" or \"ipoib\"", mgid)
 	}
+	if s := d.administration(); s != nil {
+		return d.joinBySubnet(ctx, s, r)
+	}
 	d.joinMu.Lock()
 	defer d.joinMu.Unlock()
 	if d.isClosing() {
 		return Membership{}, errClosed
 	}
-	return d.join(ctx, &p, joinRequest{mgid, qkey, pkey, worker, receive}, uint16(pkeyIndex))
+	return d.join(ctx, &p, r, uint16(pkeyIndex))
 }
 
 func (d *Door) isClosing() bool {
@@ -97,16 +119,27 @@ func (d *Door) join(ctx context.Context, p *PortInfo, r joinRequest, pkeyIndex u
 		d.counts.count(func(c *Counters) { c.JoinErrors++ })
 		return Membership{}, fmt.Errorf("verbs: join %v on %s: %w", r.mgid, d.cfg.name(), err)
 	}
-	m := Membership{MLID: ev.mlid, SL: ev.sl, HopLimit: ev.hopLimit, TClass: ev.tclass, FlowLabel: ev.flowLabel, MTU: p.MTU, QKey: ev.qkey}
+	m, err := d.settle(p, r, pkeyIndex, id, ev)
+	if err != nil {
+		id.leave()
+	}
+	return m, err
+}
+
+// settle has joinMu. It takes what a join brought, in place of an earlier one.
+func (d *Door) settle(p *PortInfo, r joinRequest, pkeyIndex uint16, id *joinID, ev cmEvent) (m Membership, err error) {
+	m = Membership{MLID: ev.mlid, SL: ev.sl, HopLimit: ev.hopLimit, TClass: ev.tclass, FlowLabel: ev.flowLabel, MTU: p.MTU, QKey: ev.qkey}
 	if p.Ethernet {
 		m.QKey = r.qkey // there is no record of the group that could say otherwise
 	}
-	now := &member{joinRequest: r, id: id, mlid: ev.mlid}
+	if ev.mtu != 0 {
+		m.MTU = min(m.MTU, ev.mtu)
+	}
+	now := &member{joinRequest: r, id: id, granted: ev}
 	old := d.groups[r.mgid]
 	if r.receive {
 		now.qp, err = d.attach(now, sharedKey{r.worker, m.QKey, pkeyIndex}, old)
 		if err != nil {
-			id.leave()
 			return Membership{}, fmt.Errorf("verbs: attach to %v on %s: %w", r.mgid, d.cfg.name(), err)
 		}
 		m.QP, m.QPN = now.qp.qp.handle, now.qp.qp.qpn
@@ -145,14 +178,30 @@ func (d *Door) attach(m *member, key sharedKey, old *member) (*sharedQP, error) 
 		if err != nil {
 			return nil, err
 		}
-		s = &sharedQP{key: key, qp: q}
+		s = &sharedQP{key: key, qp: q, to: q}
 		d.shared = append(d.shared, s)
 	}
 	s.groups++
-	if err := s.qp.attach(m.mgid, m.mlid); err != nil {
+	if err := s.move(m, old); err != nil {
 		return nil, errors.Join(err, d.leaveShared(s))
 	}
 	return s, nil
+}
+
+// move attaches the queue pair to where the group is now. If that is another MLID, the old one goes first: devices know an
+// attachment by queue pair and MGID alone, and taking the old one away afterwards would take the new one, too.
+func (s *sharedQP) move(m, old *member) error {
+	moved := old != nil && old.qp == s && old.granted.mlid != m.granted.mlid
+	if moved {
+		if err := s.to.detach(old.mgid, old.granted.mlid); err != nil {
+			return err
+		}
+	}
+	err := s.to.attach(m.mgid, m.granted.mlid)
+	if err != nil && moved {
+		err = errors.Join(err, s.to.attach(old.mgid, old.granted.mlid))
+	}
+	return err
 }
 
 // detach undoes attach. With stillAttached, the same queue pair receives the group for a newer membership.
@@ -164,7 +213,7 @@ func (d *Door) detach(m *member, stillAttached bool) {
 	defer d.mu.Unlock()
 	var err error
 	if !stillAttached {
-		err = m.qp.qp.detach(m.mgid, m.mlid)
+		err = m.qp.to.detach(m.mgid, m.granted.mlid)
 	}
 	if err = errors.Join(err, d.leaveShared(m.qp)); err != nil {
 		d.log.Error("group_detach", "mgid", m.mgid, "error", err)
@@ -181,14 +230,19 @@ func (d *Door) leaveShared(s *sharedQP) error {
 }
 
 // Leave ends the membership of a group.
-func (d *Door) Leave(_ context.Context, mgid ib.GID) error {
+func (d *Door) Leave(ctx context.Context, mgid ib.GID) error {
 	d.joinMu.Lock()
-	defer d.joinMu.Unlock()
 	m := d.groups[mgid]
+	if m != nil {
+		d.leave(m)
+	}
+	d.joinMu.Unlock()
 	if m == nil {
 		return fmt.Errorf("verbs: leave %v: not a member", mgid)
 	}
-	d.leave(m)
+	if s := d.administration(); s != nil {
+		return s.Leave(ctx, mgid)
+	}
 	return nil
 }
 

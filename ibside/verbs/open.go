@@ -61,6 +61,7 @@ type Door struct {
 	portMu  sync.RWMutex
 	port    PortInfo
 	sources sources
+	subnet  Subnet        // nil: rdma_cm joins, and nobody knows paths
 	gidGen  atomic.Uint64 // raised when the GID table may have changed
 
 	mu     sync.Mutex
@@ -206,11 +207,14 @@ func (d *Door) refreshPort() error {
 }
 
 // Path says how to reach a port of the subnet. On Ethernet there is no subnet administrator and no LID: the answer is 0,
-// and the address handle finds the way. On InfiniBand this door does not ask the subnet administrator yet.
-func (d *Door) Path(_ context.Context, dgid ib.GID) (ib.LID, ib.SL, ib.MTU, error) {
+// and the address handle finds the way. On InfiniBand it takes UseSubnet.
+func (d *Door) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, ib.MTU, error) {
 	p := d.Port()
 	if p.Ethernet {
 		return 0, 0, p.MTU, nil
+	}
+	if s := d.administration(); s != nil {
+		return pathBySubnet(ctx, s, dgid)
 	}
 	return 0, 0, 0, fmt.Errorf("verbs: path to %v: this door cannot ask the subnet administrator; give the host its lid in the configuration", dgid)
 }

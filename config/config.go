@@ -30,6 +30,7 @@ type Config struct {
 	Workers  Workers
 	Hosts    []Host
 	Groups   []Group
+	Ranges   []Range
 	Services []Service
 	Policy   Policy
 	QoS      QoS
@@ -51,6 +52,7 @@ type RoCE struct {
 	V1, V2    bool           // which RoCE versions are spoken; at least one is
 	VLAN      uint16         // 802.1Q id; 0: untagged
 	TTL       uint8          // for packets whose GRH has no usable hop limit
+	Querier   bool           // the bridge asks for listeners where nobody else does
 }
 
 // EthPort names an Ethernet port: "af_packet:eth1" has the driver af_packet and the argument eth1.
@@ -81,6 +83,8 @@ type IB struct {
 
 	// HostGIDs: the port's other GIDs in there are for RoCE hosts to be seen under, one each.
 	HostGIDs []netip.Prefix
+	// AliasGIDs: RoCE hosts' GUIDs are registered as aliases of the port.
+	AliasGIDs bool
 }
 
 // IBPort names a port of an HCA, or the embedded software fabric.
@@ -102,6 +106,7 @@ type Workers struct {
 	Standins        int // of all hosts together
 	StandinsPerHost int
 	Hosts           int // RoCE hosts known at a time
+	Groups          int // configured and learnt, at a time
 
 	StandinDepth int           // messages that a stand-in may have under way in an HCA; a power of two
 	StandinIdle  time.Duration // a stand-in that nothing crosses by for so long ends; 0: never

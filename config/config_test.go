@@ -45,7 +45,7 @@ func TestDefaults(t *testing.T) {
 			MTU: 1500, IBMTU: ib.MTU1024, V2: true, TTL: 64},
 		IB: IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault},
 		Workers: Workers{LCores: []int{1}, MemoryMiB: 512, RxDescs: 1024, TxDescs: 1024, Mbufs: 16384, Standins: 4096,
-			StandinsPerHost: 64, Hosts: 16384, StandinDepth: 128, StandinIdle: 24 * time.Hour,
+			StandinsPerHost: 64, Hosts: 16384, Groups: 1024, StandinDepth: 128, StandinIdle: 24 * time.Hour,
 			PGMStreams: 1024, PGMIdle: 5 * time.Minute},
 		Log: Log{Level: "info", Format: "text"},
 		QoS: c.QoS, // below

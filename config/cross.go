@@ -12,6 +12,7 @@ import (
 func (p *parser) crossCheck(roce, workers, policy *table) {
 	p.checkHosts()
 	p.checkGroups()
+	p.checkRanges(workers)
 	p.checkServices()
 	p.checkPolicy(policy)
 	p.checkMemory(workers)
@@ -98,17 +99,24 @@ func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
 	}
 }
 
-// checkGroups looks for groups that could not be told apart on one side or the other.
+// checkGroups looks for groups that could not be told apart on one side or the other. What RoCE hosts send names the
+// address alone, no MGID and no port, so only one group of an address leads to IB.
 func (p *parser) checkGroups() {
-	ips, mgids := seen[netip.Addr]{}, seen[ib.GID]{}
+	leads, mgids := map[netip.Addr]*table{}, seen[ib.GID]{}
 	for i, g := range p.cfg.Groups {
 		t := p.groups[i]
-		if g.IP.IsValid() {
-			ips.twice(t, "ip", g.IP)
-		}
 		if !g.MGID.IsZero() {
 			mgids.twice(t, "mgid", g.MGID)
 		}
+		if !g.IP.IsValid() || g.Direction&ToIB == 0 {
+			continue
+		}
+		if o := leads[g.IP]; o != nil {
+			t.fail("direction", `direction leads to InfiniBand, as that of the other %s in line %d does, and what RoCE hosts send has no port to choose by; `+
+				`write direction = "to-roce" in one`, o.who, o.line("ip"))
+			continue
+		}
+		leads[g.IP] = t
 	}
 }
 
@@ -141,7 +149,7 @@ func (t *table) portKey() string {
 
 // checkPolicy reports hosts whose every packet would be dropped.
 func (p *parser) checkPolicy(policy *table) {
-	if len(p.cfg.Hosts)+len(p.cfg.Groups) == 0 {
+	if len(p.cfg.Hosts)+len(p.cfg.Groups)+len(p.cfg.Ranges) == 0 {
 		return
 	}
 	if len(p.cfg.Policy.Allow) == 0 {

@@ -20,7 +20,15 @@ var controlGroups = []netip.Prefix{
 
 // group reads one [[group]].
 func (p *parser) group(t *table) Group {
-	g := Group{IP: t.groupIP(), PKey: p.cfg.IB.PKey, RatePPS: t.rate(), RewriteImm: t.truth("rewrite_imm"), PGM: t.truth("pgm")}
+	ip := t.groupIP()
+	g := p.groupOf(t)
+	g.IP, g.MGID = ip, t.mgid(ip, g.PKey)
+	return g
+}
+
+// groupOf reads what a group and a range of groups have in common.
+func (p *parser) groupOf(t *table) Group {
+	g := Group{PKey: p.cfg.IB.PKey, RatePPS: t.rate(), RewriteImm: t.truth("rewrite_imm"), PGM: t.truth("pgm")}
 	switch t.text("direction") {
 	case "both":
 		g.Direction = Both
@@ -33,7 +41,6 @@ func (p *parser) group(t *table) Group {
 		g.PKey = t.pkey("pkey")
 	}
 	g.QKey = t.qkey()
-	g.MGID = t.mgid(g.IP, g.PKey)
 	return g
 }
 

@@ -47,7 +47,9 @@ var tables = []tableDoc{
 	{name: "workers", meaning: "The packet path: its cores, its memory and its bounds."},
 	{name: "host", many: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one; RoCE hosts are " +
 		"learnt. A static entry is never overwritten by what is learnt."},
-	{name: "group", many: true, meaning: "A bridged multicast group. No other group crosses."},
+	{name: "group", many: true, meaning: "A bridged multicast group. No other group crosses, but those of a `[[range]]`. Several may have one " +
+		"address, such as those of several ports, if at most one leads to InfiniBand."},
+	{name: "range", many: true, meaning: "Groups that are bridged for as long as somebody wants them. A `[[group]]` in it stays as it is."},
 	{name: "service", many: true, meaning: "rdma_cm UD services, proxied by SIDR in both directions. No other port's requests cross."},
 	{name: "policy", meaning: "What may cross. The default is to deny: a source that no prefix covers is dropped (`acl`)."},
 	{name: "qos", meaning: "Traffic classes. The default chain is SL = DSCP >> 3, and for packets without a traffic class " +
@@ -80,6 +82,11 @@ var keys = []key{
 	{table: "roce", name: "ttl", kind: number, def: int64(64), lo: 1, hi: 255, example: "64",
 		meaning: "The TTL or hop limit of packets to RoCE whose GRH has none, or one below 2."},
 
+	{table: "roce", name: "querier", kind: truth, def: false, example: "true",
+		meaning: "Whether the bridge asks the RoCE side each 125 seconds who listens to which group (IGMPv3, MLDv2), where no querier with a " +
+			"lower address does. Snooping switches pass reports on to queriers only, so a `[[range]]` needs one: this bridge or a router " +
+			"there, and then a port of the switches that reports go out of to this bridge."},
+
 	{table: "ib", name: "port", kind: text, need: true, example: `"mlx5_0:1"`,
 		meaning: "The InfiniBand port: `DEVICE:PORT`, or `fabric:` for the embedded software fabric, or `fabric:FILE` for one " +
 			"described in a file, looked for beside this one."},
@@ -92,6 +99,11 @@ var keys = []key{
 		meaning: "Which of the port's other GIDs (alias GUIDs; where the link layer is Ethernet, further addresses of its network " +
 			"interface) are for RoCE hosts to be seen under, one each, as they come. A GID that is a host's own address is that host's in " +
 			"any case; a host without one is seen under the bridge's own. Only for `DEVICE:PORT`."},
+	{table: "ib", name: "alias_gids", kind: truth, def: false, example: "true",
+		meaning: "Whether RoCE hosts' GUIDs are registered with the subnet administrator as alias GUIDs of the port, as many as it has " +
+			"room for, so that their GIDs resolve to the bridge: of IPv6 addresses with the subnet's prefix, and of MAC addresses " +
+			"(the default GID of RoCE interfaces). With `host_gids`, only GIDs in there. Any RoCE host can claim an address, and so " +
+			"an entry. Only for `DEVICE:PORT` with InfiniBand as link layer."},
 
 	{table: "workers", name: "lcores", kind: numbers, def: []int64{1}, lo: 0, hi: 127, example: "[2, 3]",
 		meaning: "The logical cores of the workers, one each. Keep other work off them."},
@@ -122,6 +134,8 @@ var keys = []key{
 		meaning: "The seconds of silence after which a PGM stream is forgotten; 0 is never."},
 	{table: "workers", name: "hosts", kind: number, def: int64(16384), lo: 1, hi: 1 << 20, example: "16384",
 		meaning: "The most RoCE hosts known at a time."},
+	{table: "workers", name: "groups", kind: number, def: int64(1024), lo: 1, hi: 1 << 16, example: "1024",
+		meaning: "The most groups at a time: those of the file, those added while the bridge runs, and those learnt."},
 
 	{table: "host", name: "ip", kind: text, example: `"10.9.0.7"`,
 		meaning: "The host's address, IPv4 or IPv6. Either this or `ip6` is needed."},
@@ -169,6 +183,36 @@ var keys = []key{
 	{table: "group", name: "pgm", kind: truth, def: false, example: "true",
 		meaning: "The group's messages are PGM's (RFC 3208): each stream's gaps, duplicates, late data and repairs are counted. Nothing is changed " +
 			"or dropped."},
+
+	{table: "range", name: "ip", kind: text, need: true, example: `"239.2.0.0/16"`,
+		meaning: "The prefix of the IP multicast groups on RoCE. Ranges do not overlap."},
+	{table: "range", name: "from", kind: texts, def: []string{"reports"}, words: []string{"reports", "sa"}, example: `["reports"]`,
+		meaning: "Who wants a group: `reports`, the RoCE hosts that report it by IGMP or MLD; `sa`, the IB nodes that have it on the subnet, " +
+			"as the subnet manager's notices 66 and 67 tell. In a group that only the subnet has, the bridge is a guest: it ends with its " +
+			"last other member, where the port is one that the bridge asks the SA for itself."},
+	{table: "range", name: "most", kind: number, def: int64(256), lo: 1, hi: 1 << 16, example: "256",
+		meaning: "The most groups of the range at a time; those beyond are refused, by name (`range_full`)."},
+	{table: "range", name: "idle", kind: number, def: int64(600), lo: 260, hi: 31_536_000, example: "600",
+		meaning: "The seconds after which a group ends that no RoCE host reports, though a querier asks. Without a querier silence says nothing: " +
+			"then a group ends when all hosts that reported it have left."},
+	{table: "range", name: "mgid", kind: text, def: "rdmacm", example: `"rdmacm"`,
+		meaning: "The groups on InfiniBand, as in `[[group]]`; not a literal MGID."},
+	{table: "range", name: "scope", kind: number, def: int64(2), lo: 1, hi: 14, example: "2",
+		meaning: "As in `[[group]]`."},
+	{table: "range", name: "port", kind: number, noted: "none", lo: 1, hi: 65535, example: "4711",
+		meaning: "As in `[[group]]`."},
+	{table: "range", name: "direction", kind: text, def: "both", words: []string{"both", "to-ib", "to-roce"}, example: `"both"`,
+		meaning: "As in `[[group]]`."},
+	{table: "range", name: "qkey", kind: number, noted: "0x01234567; 0x00000b1b with `ipoib`", lo: 0, hi: 0xffffffff, hex: true, example: "0x01234567",
+		meaning: "As in `[[group]]`."},
+	{table: "range", name: "pkey", kind: number, noted: "that of `[ib]`", lo: 1, hi: 0xffff, hex: true, example: "0xffff",
+		meaning: "As in `[[group]]`."},
+	{table: "range", name: "rate", kind: text, noted: "not policed", example: `"1M pps"`,
+		meaning: "The most packets a second of each group, as in `[[group]]`."},
+	{table: "range", name: "rewrite_imm", kind: truth, def: true, example: "true",
+		meaning: "As in `[[group]]`."},
+	{table: "range", name: "pgm", kind: truth, def: false, example: "true",
+		meaning: "As in `[[group]]`."},
 
 	{table: "service", name: "port", kind: number, noted: "none", lo: 1, hi: 65535, example: "7174",
 		meaning: "The service's port in RDMA_PS_UDP."},

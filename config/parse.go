@@ -64,6 +64,7 @@ type parser struct {
 
 	hosts    []*table // of cfg.Hosts and cfg.Groups, entry by entry, for the cross checks
 	groups   []*table
+	ranges   []*table
 	services []*table
 }
 
@@ -128,12 +129,16 @@ func (p *parser) document(doc map[string]any) {
 	p.log(one("log"))
 	p.hosts = p.several(doc, "host")
 	p.groups = p.several(doc, "group")
+	p.ranges = p.several(doc, "range")
 	p.services = p.several(doc, "service")
 	for _, t := range p.hosts {
 		p.cfg.Hosts = append(p.cfg.Hosts, p.host(t))
 	}
 	for _, t := range p.groups {
 		p.cfg.Groups = append(p.cfg.Groups, p.group(t))
+	}
+	for _, t := range p.ranges {
+		p.cfg.Ranges = append(p.cfg.Ranges, p.span(t))
 	}
 	for _, t := range p.services {
 		p.cfg.Services = append(p.cfg.Services, p.service(t))

@@ -37,6 +37,7 @@ func (p *parser) roce(t *table) {
 	}
 	r.VLAN = uint16(t.number("vlan"))
 	r.TTL = uint8(t.number("ttl"))
+	r.Querier = t.truth("querier")
 	if own, remote, shares := strings.Cut(r.Port.Arg, tapRemote); shares && own == remote {
 		t.fail("port", "port %q would be the interface that it shares; give the tap a name of its own, such as \"tap:dtap0,remote=%s\"",
 			r.Port, remote)

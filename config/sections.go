@@ -19,14 +19,15 @@ var rdmaDevice = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 
 // ib reads the InfiniBand side.
 func (p *parser) ib(t *table) {
-	p.cfg.IB = IB{Port: t.ibPort(), PKey: t.pkey("pkey"), HostGIDs: t.prefixes("host_gids", "fe80::2:c903:0:100/120")}
+	p.cfg.IB = IB{Port: t.ibPort(), PKey: t.pkey("pkey"), HostGIDs: t.prefixes("host_gids", "fe80::2:c903:0:100/120"),
+		AliasGIDs: t.truth("alias_gids")}
 	if t.has("gid") {
 		p.cfg.IB.GID = t.gid(`gid = "fe80::2:c903:0:1"`)
 	}
 	if !p.cfg.IB.Port.Fabric {
 		return
 	}
-	for _, name := range []string{"gid", "host_gids"} {
+	for _, name := range []string{"gid", "host_gids", "alias_gids"} {
 		if t.has(name) {
 			t.fail(name, "%s is for ports of a device, and the software fabric has one GID; remove it", name)
 		}
@@ -73,7 +74,7 @@ func (p *parser) workers(t *table) {
 	p.cfg.Workers = Workers{
 		LCores: t.lcores(), Sleep: t.text("idle") == "sleep", MemoryMiB: n("memory_mib"),
 		RxDescs: t.powerOfTwo("rx_descs"), TxDescs: t.powerOfTwo("tx_descs"), Mbufs: n("mbufs"),
-		Standins: n("standins"), StandinsPerHost: n("standins_per_host"), Hosts: n("hosts"),
+		Standins: n("standins"), StandinsPerHost: n("standins_per_host"), Hosts: n("hosts"), Groups: n("groups"),
 		StandinDepth: t.powerOfTwo("standin_depth"), StandinIdle: time.Duration(t.number("standin_idle")) * time.Second,
 		PGMStreams: n("pgm_streams"), PGMIdle: time.Duration(t.number("pgm_idle")) * time.Second,
 	}

@@ -35,7 +35,14 @@ func (p *Port) SetMulticast(macs [][6]byte) (MulticastFilter, error) {
 	if err == nil {
 		return MulticastList, nil
 	}
-	if err = errno(C.dpdk_port_allmulticast(p.id, true)); err == nil {
+	return p.SetAllMulticast()
+}
+
+// SetAllMulticast makes the port receive all multicast frames, or else all frames.
+func (p *Port) SetAllMulticast() (MulticastFilter, error) {
+	clearLog()
+	err := errno(C.dpdk_port_allmulticast(p.id, true))
+	if err == nil {
 		return MulticastAll, nil
 	}
 	if err = errno(C.dpdk_port_promiscuous(p.id, true)); err == nil {

@@ -5,7 +5,6 @@ package house
 import (
 	"causeway/config"
 	"causeway/dpdk"
-	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
@@ -53,7 +52,7 @@ func (h *House) makeBench() error {
 	h.onTakeDown(func() error { h.final = b.Close(); return nil })
 	for i := range h.cfg.Workers.LCores {
 		_, err := b.NewWorker(lcore.WorkerConfig{
-			Port: h.port.ID(), Queue: uint16(i), Door: h.door.worker(i), MaxGroups: max(len(h.cfg.Groups), 1), PGM: h.pgmOf(i),
+			Port: h.port.ID(), Queue: uint16(i), Door: h.door.worker(i), MaxGroups: h.cfg.Workers.Groups + spareGroups, PGM: h.pgmOf(i),
 		})
 		if err != nil {
 			return err
@@ -79,13 +78,11 @@ func (h *House) manageConfig() manage.Config {
 		MAC: h.link(), VLAN: h.cfg.RoCE.VLAN, Addresses: h.cfg.RoCE.Addresses, Version: firstVersion(h.cfg),
 		IBMTU: h.door.portInfo().mtu.Bytes(), RoCEMTU: roceMTU(h.cfg),
 		MaxHosts: h.cfg.Workers.Hosts, StandIns: h.cfg.Workers.Standins, StandInsPerHost: h.cfg.Workers.StandinsPerHost,
-		StandInIdle: h.cfg.Workers.StandinIdle, HostGIDs: h.cfg.IB.HostGIDs, Police: h.bench.Police,
+		StandInIdle: h.cfg.Workers.StandinIdle, HostGIDs: h.cfg.IB.HostGIDs, AliasGIDs: h.cfg.IB.AliasGIDs, Police: h.bench.Police,
 	}
 	c.Service = manage.ServiceConfig{
 		Door: h.door.services(), Allow: h.cfg.Policy.Allow, PKey: h.cfg.IB.PKey, RoCEPKey: rocePKey,
-	}
-	for _, s := range h.cfg.Services {
-		c.Service.Ports = append(c.Service.Ports, manage.PortRange(s))
+		Ports: servicePorts(h.cfg),
 	}
 	ethernet := h.door.portInfo().ethernet
 	for _, x := range h.cfg.Hosts {
@@ -101,12 +98,7 @@ func (h *House) manageConfig() manage.Config {
 			c.Hosts = append(c.Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: c.Version, Static: true})
 		}
 	}
-	for _, g := range h.cfg.Groups {
-		c.Groups = append(c.Groups, manage.Group{
-			IP: g.IP, MGID: mgidOf(g, ethernet), QKey: g.QKey, PKey: g.PKey,
-			ToIB: g.Direction&config.ToIB != 0, ToRoCE: g.Direction&config.ToRoCE != 0, RewriteImm: g.RewriteImm, Rate: g.RatePPS, PGM: g.PGM,
-		})
-	}
+	h.manageGroups(&c, ethernet)
 	return c
 }
 
@@ -142,13 +134,4 @@ func (h held) Refuse(why manage.Refusal) {
 		manage.RefuseSource:  lcore.DropSourceRefused,
 		manage.RefuseStopped: lcore.DropShutdown,
 	}[why])
-}
-
-// mgidOf is the group's MGID on the IB port's link layer: on Ethernet it is the IP group itself, whatever
-// InfiniBand would make of it.
-func mgidOf(g config.Group, ethernet bool) ib.GID {
-	if ethernet {
-		return ib.MGIDRoCE(g.IP)
-	}
-	return g.MGID
 }

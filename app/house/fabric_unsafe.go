@@ -28,6 +28,7 @@ type fabricDoor struct {
 	*door.Bridge
 	owned *fabric.Fabric // nil: the subnet is somebody else's
 	hca   *fabric.HCA
+	cm    *fabric.CM
 	rings *door.Door
 	pkey  ib.PKey
 	log   *slog.Logger
@@ -56,6 +57,7 @@ func hangFabric(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, l
 		return nil, errors.Join(err, d.close())
 	}
 	d.hca = fabric.NewHCA(port)
+	d.cm = fabric.NewCM(d.hca, fabric.CMConfig{})
 	if d.rings, err = door.New(pool, len(cfg.Workers.LCores), ringDepth); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -88,6 +90,7 @@ func (d *fabricDoor) close() error {
 		errs = append(errs, d.rings.Close())
 	}
 	if d.hca != nil {
+		d.cm.Close()
 		errs = append(errs, d.hca.Close())
 	}
 	if d.Bridge != nil {

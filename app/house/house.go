@@ -61,6 +61,7 @@ type House struct {
 	bench  *lcore.Bench
 	loop   *manage.Loop
 	lcores []uint
+	counts groupCounts
 	pgm    []*pgm.Tracker // one a worker; none, when no group wants one
 
 	listener *listener // on a port that the kernel has, too
@@ -234,20 +235,6 @@ func (h *House) Services() (requests, connects map[string]uint64) {
 	return c.requests, c.connects
 }
 
-// Groups returns what has crossed for each group that is joined.
-func (h *House) Groups() map[netip.Addr]lcore.GroupCounters {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := map[netip.Addr]lcore.GroupCounters{}
-	if h.closed {
-		return out
-	}
-	for _, g := range h.loop.Status().Joined {
-		out[g.IP] = h.bench.Group(g.ID)
-	}
-	return out
-}
-
 // Status returns how management stands.
 func (h *House) Status() manage.Status { return h.loop.Status() }
 
@@ -323,7 +310,7 @@ const spareHosts = 64
 func (h *House) makeTables() error {
 	t, err := tables.New(tables.Config{
 		MaxHosts: h.cfg.Workers.Hosts + spareHosts, MaxStandIns: h.cfg.Workers.Standins,
-		MaxNodes: max(len(h.cfg.Hosts), 1), MaxGroups: max(len(h.cfg.Groups), 1),
+		MaxNodes: max(len(h.cfg.Hosts), 1), MaxGroups: h.cfg.Workers.Groups + spareGroups,
 		MaxReaders: len(h.cfg.Workers.LCores),
 	})
 	if err != nil {

@@ -24,40 +24,80 @@ import (
 // with a rule for ARP the kernel would be dead to its neighbours. A packet socket (packet(7)) leaves it everything.
 // What management answers goes out by the port.
 type listener struct {
-	fd   int
-	vlan uint16
-	room int // bytes of a frame without its tag
+	fd     int
+	index  int // of the interface
+	vlan   uint16
+	room   int // bytes of a frame without its tag
+	groups map[[6]byte]bool
 }
 
 // listen listens on netdev, to frames in that VLAN or, with 0, to untagged ones. The interface takes part in groups as
-// long as the listener is there: a card passes on no others, to the kernel or to the port.
-func listen(netdev *net.Interface, vlan uint16, mtu int, groups [][6]byte) (*listener, error) {
+// long as the listener is there: a card passes on no others, to the kernel or to the port. all: in all groups.
+func listen(netdev *net.Interface, vlan uint16, mtu int, all bool, groups [][6]byte) (*listener, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("house: listen on %s: a packet socket: %w; the process needs CAP_NET_RAW", netdev.Name, err)
 	}
-	l := &listener{fd: fd, vlan: vlan, room: frame.EthernetLen + mtu}
-	if err := l.open(netdev.Index, groups); err != nil {
+	l := &listener{fd: fd, index: netdev.Index, vlan: vlan, room: frame.EthernetLen + mtu, groups: map[[6]byte]bool{}}
+	if err := l.open(all, groups); err != nil {
 		return nil, errors.Join(fmt.Errorf("house: listen on %s: %w", netdev.Name, err), l.close())
 	}
 	return l, nil
 }
 
-func (l *listener) open(index int, groups [][6]byte) error {
+func (l *listener) open(all bool, groups [][6]byte) error {
 	// The filter comes first, so that nothing else is ever heard.
 	program := oddFrames(l.vlan)
 	if err := unix.SetsockoptSockFprog(l.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
 		return fmt.Errorf("its filter: %w", err)
 	}
-	for _, g := range groups {
-		request := unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_MULTICAST, Alen: frame.MACLen}
-		copy(request.Address[:], g[:])
+	if all {
+		request := unix.PacketMreq{Ifindex: int32(l.index), Type: unix.PACKET_MR_ALLMULTI}
 		if err := unix.SetsockoptPacketMreq(l.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request); err != nil {
-			return fmt.Errorf("group %v: %w", frame.MAC(g), err)
+			return fmt.Errorf("all groups: %w", err)
 		}
 	}
-	return unix.Bind(l.fd, &unix.SockaddrLinklayer{Protocol: wireOrder(unix.ETH_P_ALL), Ifindex: index})
+	if err := l.follow(groups); err != nil {
+		return err
+	}
+	return unix.Bind(l.fd, &unix.SockaddrLinklayer{Protocol: wireOrder(unix.ETH_P_ALL), Ifindex: l.index})
+}
+
+// follow has the interface take part in these groups and no others. What failed is tried again with the next call.
+func (l *listener) follow(groups [][6]byte) error {
+	wanted := map[[6]byte]bool{}
+	var errs []error
+	for _, g := range groups {
+		if wanted[g] = true; l.groups[g] {
+			continue
+		}
+		if err := l.change(unix.PACKET_ADD_MEMBERSHIP, g); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		l.groups[g] = true
+	}
+	for g := range l.groups {
+		if wanted[g] {
+			continue
+		}
+		if err := l.change(unix.PACKET_DROP_MEMBERSHIP, g); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(l.groups, g)
+	}
+	return errors.Join(errs...)
+}
+
+func (l *listener) change(what int, g [6]byte) error {
+	request := unix.PacketMreq{Ifindex: int32(l.index), Type: unix.PACKET_MR_MULTICAST, Alen: frame.MACLen}
+	copy(request.Address[:], g[:])
+	if err := unix.SetsockoptPacketMreq(l.fd, unix.SOL_PACKET, what, &request); err != nil {
+		return fmt.Errorf("group %v: %w", frame.MAC(g), err)
+	}
+	return nil
 }
 
 // wireOrder is htons.

@@ -112,7 +112,7 @@ func TestListener(t *testing.T) {
 func hearsItsOwn(t *testing.T, netdev *net.Interface, vlan uint16) {
 	t.Helper()
 	group := frame.GroupMAC(netip.MustParseAddr("239.1.2.3"))
-	l, err := listen(netdev, vlan, 1500, [][6]byte{group})
+	l, err := listen(netdev, vlan, 1500, false, [][6]byte{group})
 	if err != nil {
 		t.Fatal(err)
 	}

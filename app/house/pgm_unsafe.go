@@ -15,6 +15,9 @@ func (h *House) makePGM() error {
 	for _, g := range h.cfg.Groups {
 		wanted = wanted || g.PGM
 	}
+	for i := range h.cfg.Ranges {
+		wanted = wanted || h.cfg.Ranges[i].Group.PGM
+	}
 	if !wanted {
 		return nil
 	}

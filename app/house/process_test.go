@@ -27,6 +27,7 @@ var tasks = map[string]func() (string, error){
 	"again":     taskAgain,
 	"rules":     taskRules,
 	"counts":    taskCounts,
+	"groups":    taskGroups,
 	"cores":     taskCores,
 	"fail":      taskFail,
 }

@@ -8,13 +8,17 @@ import (
 
 	"causeway/config"
 	"causeway/dpdk"
+	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 )
 
 // steer has the port receive what is the bridge's: RoCE alone where the port is shared with the kernel, else all
 // of it, told apart by the workers. Multicast addresses are filtered either way.
 func (h *House) steer() error {
-	filter, err := h.port.SetMulticast(h.multicastMACs())
+	filter, err := h.port.SetMulticast(h.multicastMACs(h.groupsToIB()))
+	if h.learnsReports() {
+		filter, err = h.port.SetAllMulticast()
+	}
 	if err != nil {
 		return err
 	}
@@ -45,7 +49,7 @@ func (h *House) share() error {
 			return err
 		}
 	}
-	if h.listener, err = listen(netdev, h.cfg.RoCE.VLAN, h.port.MTU(), h.multicastMACs()); err != nil {
+	if h.listener, err = listen(netdev, h.cfg.RoCE.VLAN, h.port.MTU(), h.learnsReports(), h.multicastMACs(h.groupsToIB())); err != nil {
 		return err
 	}
 	h.onTakeDown(func() error {
@@ -58,14 +62,20 @@ func (h *House) share() error {
 	return nil
 }
 
-// multicastMACs are the groups that are bridged from RoCE, and those on which neighbours and routers speak.
-func (h *House) multicastMACs() [][6]byte {
-	groups := []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1")}
+// groupsToIB are the groups of the configuration that are bridged from RoCE.
+func (h *House) groupsToIB() []netip.Addr {
+	var groups []netip.Addr
 	for _, g := range h.cfg.Groups {
 		if g.Direction&config.ToIB != 0 {
 			groups = append(groups, g.IP)
 		}
 	}
+	return groups
+}
+
+// multicastMACs are those of groups that are bridged from RoCE, and those on which neighbours and routers speak.
+func (h *House) multicastMACs(bridged []netip.Addr) [][6]byte {
+	groups := append([]netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1")}, bridged...)
 	solicited := func(a netip.Addr) {
 		if a.Is6() {
 			groups = append(groups, frame.SolicitedNode(a))
@@ -77,6 +87,13 @@ func (h *House) multicastMACs() [][6]byte {
 	for _, x := range h.cfg.Hosts {
 		if x.Side == config.SideIB && x.IP6.IsValid() {
 			solicited(x.IP6)
+		}
+	}
+	if h.cfg.RoCE.V1 { // whose frames to an IPv4 group go to the address of its IPv6 form (Annex A16)
+		for _, g := range bridged {
+			if g.Is4() {
+				groups = append(groups, netip.AddrFrom16(ib.MGIDRoCEv1(g)))
+			}
 		}
 	}
 	return unique(groups)

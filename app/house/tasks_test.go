@@ -69,7 +69,9 @@ var (
 )
 
 // built builds a house after the configuration as it stands, with an echo on its subnet.
-func built() (*House, error) {
+func built() (*House, error) { return builtAfter(bridgeFile) }
+
+func builtAfter(text string) (*House, error) {
 	dir, err := os.MkdirTemp("", "house")
 	if err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func built() (*House, error) {
 	if err := os.WriteFile(topology, []byte(topologyFile), 0o600); err != nil {
 		return nil, err
 	}
-	return build(strings.Replace(bridgeFile, `"fabric:"`, `"fabric:`+topology+`"`, 1))
+	return build(strings.Replace(text, `"fabric:"`, `"fabric:`+topology+`"`, 1))
 }
 
 func build(text string) (*House, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"causeway/config"
 	"causeway/dpdk"
@@ -19,6 +20,7 @@ import (
 // verbsDoor is the door on hardware.
 type verbsDoor struct {
 	*verbs.Door
+	cm  *verbsServices
 	log *slog.Logger
 }
 
@@ -34,14 +36,21 @@ func lossOf(device string, kind verbs.EventKind) error {
 }
 
 // hangVerbs opens the port that [ib] port names. fail ends the bridge, for what only a new process can mend.
-func hangVerbs(cfg *config.Config, pool *dpdk.Mempool, fail func(error), log *slog.Logger) (*verbsDoor, error) {
+func hangVerbs(cfg *config.Config, pool *dpdk.Mempool, fail func(error), log *slog.Logger) (ibDoor, error) {
+	var subnet atomic.Pointer[subnet]
+	if _, err := eachPort(servicePorts(cfg)); err != nil {
+		return nil, fmt.Errorf("house: %w", err)
+	}
 	d, err := verbs.Open(verbs.Config{
 		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey, GID: cfg.IB.GID,
-		Pool: pool, Workers: len(cfg.Workers.LCores), StandIns: cfg.Workers.Standins + len(cfg.Groups),
+		Pool: pool, Workers: len(cfg.Workers.LCores), StandIns: cfg.Workers.Standins + cfg.Workers.Groups,
 		SendDepth: cfg.Workers.StandinDepth, Log: log,
 		OnEvent: func(e verbs.Event) {
 			if err := lossOf(cfg.IB.Port.Device, e.Kind); err != nil {
 				fail(err)
+			}
+			if s := subnet.Load(); s != nil {
+				s.event(e.Kind)
 			}
 		},
 	})
@@ -51,7 +60,14 @@ func hangVerbs(cfg *config.Config, pool *dpdk.Mempool, fail func(error), log *sl
 	p := d.Port()
 	log.Info("ib_port", "port", fmt.Sprintf("%s:%d", p.Device, p.Num), "gid", p.GID, "lid", p.LID, "mtu", p.MTU.Bytes(),
 		"ethernet", p.Ethernet, "active", p.Active)
-	return &verbsDoor{d, log}, nil
+	h := &verbsDoor{Door: d, log: log}
+	h.cm = newVerbsServices(h)
+	hung, s := hangSubnet(h)
+	subnet.Store(s)
+	if s == nil && cfg.IB.AliasGIDs {
+		log.Warn("no_aliases", "note", "[ib] alias_gids takes an InfiniBand port and access to its subnet administrator")
+	}
+	return hung, nil
 }
 
 func (d *verbsDoor) portInfo() ibPort {
@@ -72,11 +88,17 @@ func (d *verbsDoor) close() error {
 
 // Join implements manage.IBDoor: a stand-in sends as the port, so a join to send is the port's.
 func (d *verbsDoor) Join(ctx context.Context, j manage.Join) (manage.Membership, error) {
-	m, err := d.Door.Join(ctx, j.MGID, j.QKey, j.PKey, j.Worker, true, j.Receive)
+	var m verbs.Membership
+	var err error
+	if j.Guest {
+		m, err = d.JoinAsGuest(ctx, j.MGID, j.QKey, j.PKey, j.Worker, j.Receive)
+	} else {
+		m, err = d.Door.Join(ctx, j.MGID, j.QKey, j.PKey, j.Worker, true, j.Receive)
+	}
 	if err != nil {
 		return manage.Membership{}, err
 	}
-	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, TClass: m.TClass, HopLimit: m.HopLimit, MTU: m.MTU}, nil
+	return membershipOf(m), nil
 }
 
 // Own implements manage.IBDoor.

@@ -136,6 +136,14 @@ func writeOdd(w io.Writer, o *lcore.OddCounters, m *manage.Counters) {
 	counter(w, "causeway_echo_answered_total", m.EchoAnswered)
 	counter(w, "causeway_group_reports_total", m.GroupReports)
 	counter(w, "causeway_group_queries_total", m.GroupQueries)
+	counter(w, "causeway_group_queries_sent_total", m.GroupQueriesSent)
+	counter(w, "causeway_group_reports_heard_total", m.GroupReportsHeard)
+	counter(w, "causeway_group_notices_total", m.GroupNotices)
+	counter(w, "causeway_groups_learned_total", m.GroupsLearned)
+	counter(w, "causeway_groups_forgotten_total", m.GroupsForgotten)
+	for _, reason := range manage.GroupRefusals {
+		counter(w, fmt.Sprintf(`causeway_groups_refused_total{reason=%q}`, reason), m.GroupsRefused[reason])
+	}
 	counter(w, "causeway_hosts_learned_total", m.HostsLearned)
 	counter(w, "causeway_hosts_moved_total", m.HostsMoved)
 	counter(w, "causeway_host_flaps_total", m.HostFlaps)
@@ -179,6 +187,7 @@ func writeStatus(w io.Writer, s *manage.Status) {
 	gauge(w, "causeway_hosts", uint64(s.Hosts))
 	gauge(w, "causeway_nodes", uint64(s.Nodes))
 	gauge(w, "causeway_groups", uint64(s.Groups))
+	gauge(w, "causeway_groups_learned", uint64(s.Learned))
 	gauge(w, "causeway_standins", uint64(s.StandIns))
 	gauge(w, "causeway_ib_gids", uint64(s.OwnGIDs))
 	gauge(w, "causeway_host_gids", uint64(s.HostGIDs))

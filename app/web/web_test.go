@@ -37,6 +37,7 @@ func (fake) Status() manage.Status {
 	return manage.Status{Ready: true, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, StandIns: 5, Asked: [2]int{71, 72}, Counters: manage.Counters{
 		Services:    [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoStandIn: 74}},
 		ARPAnswered: 21, Spoofs: 22, Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}, HostsRefused: 25,
+		HostFlaps: 81, HostConflicts: 82, HostsAged: 83, HostsSilent: 84, AddressesDefended: 85, NodesAbsent: 86,
 	}}
 }
 
@@ -83,7 +84,8 @@ func TestMetrics(t *testing.T) {
 		`causeway_management_frames_malformed_total{reason="arp_bad"} 23`,
 		`causeway_management_frames_malformed_total{reason="vlan_double"} 24`,
 		`causeway_management_frames_malformed_total{reason="nd_bad"} 0`,
-		`causeway_hosts_refused_total 25`,
+		`causeway_hosts_refused_total 25`, `causeway_host_flaps_total 81`, `causeway_host_conflicts_total 82`, `causeway_hosts_aged_total 83`,
+		`causeway_hosts_silent_total 84`, `causeway_addresses_defended_total 85`, `causeway_nodes_absent_total 86`,
 		`causeway_port_rx_frames_total 31`, `causeway_port_tx_frames_total 32`, `causeway_port_rx_missed_total 33`,
 		`causeway_port_rx_no_mbuf_total 34`, `causeway_port_link_up 1`,
 		`causeway_group_packets_sent_total{group="239.1.2.3",direction="roce_to_ib"} 41`,

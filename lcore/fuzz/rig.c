@@ -80,11 +80,12 @@ static void put_group(struct tables *t, unsigned i)
 				.mlid = 0xc001,
 				.mtu = 2048,
 				.flags = GROUP_TO_IB | GROUP_TO_ROCE | GROUP_REWRITE_IMM};
-	struct mgid_entry m = {.id = i,
-			       .peer = {.l2 = 0x00005e0001 | UINT64_C(100) << L2_MAC_BITS, .qpn = 0xffffff, .qkey = QKEY},
-			       .mtu = 2048,
-			       .version = i == 2 ? ROCE_V1 : ROCE_V2,
-			       .flags = g.flags};
+	struct mgid_entry m = {
+		.id = i,
+		.peer = {.l2 = 0x00005e0001 | UINT64_C(100) << L2_MAC_BITS, .qpn = 0xffffff, .qkey = QKEY},
+		.mtu = 2048,
+		.version = i == 2 ? ROCE_V1 : ROCE_V2,
+		.flags = g.flags};
 	memcpy(g.key.addr, group[i], 16);
 	g.mgid[0] = 0xff;
 	g.mgid[1] = 0x12;

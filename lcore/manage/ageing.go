@@ -57,15 +57,18 @@ func (l *Loop) beginRound() {
 
 // isOld reports whether nothing has crossed by a stand-in for so long.
 func (l *Loop) isOld(key standInKey, now time.Time, age time.Duration) bool {
+	_, there := l.standIns[key]
+	return there && now.Sub(l.standInUsedAt(key, now)) >= age
+}
+
+// standInUsedAt returns when a stand-in was last seen to have been used, having looked.
+func (l *Loop) standInUsedAt(key standInKey, now time.Time) time.Time {
 	s, there := l.standIns[key]
-	if !there {
-		return false
-	}
-	if l.tables.TakeUsed(key.host, key.qpn) {
+	if there && l.tables.TakeUsed(key.host, key.qpn) {
 		s.usedAt = now
 		l.standIns[key] = s
 	}
-	return now.Sub(s.usedAt) >= age
+	return s.usedAt
 }
 
 // makeRoom ends the stand-in of a host that has been idle for longest, if that is long enough.

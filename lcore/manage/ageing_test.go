@@ -15,6 +15,7 @@ import (
 
 // wait lets time go by, with the loop at work.
 func (s *stand) wait(d time.Duration) {
+	s.w.give() // what the test has read until now comes before what the loop writes: both take the worker's lock
 	time.Sleep(d)
 	synctest.Wait()
 }

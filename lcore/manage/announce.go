@@ -75,13 +75,18 @@ func (l *Loop) sendAnnouncements(now time.Time) {
 }
 
 func (l *Loop) announceAddress(ip netip.Addr) bool {
-	build := frame.AppendNAAnnouncement
-	if ip.Is4() {
-		build = frame.AppendARPAnnouncement
-	}
-	if !l.send(l.workers[0], build(nil, l.link, ip)) {
+	if !l.sendAnnouncement(ip) {
 		return false
 	}
 	l.count.AddressesAnnounced++
 	return true
+}
+
+// sendAnnouncement tells all hosts that the bridge has an address.
+func (l *Loop) sendAnnouncement(ip netip.Addr) bool {
+	build := frame.AppendNAAnnouncement
+	if ip.Is4() {
+		build = frame.AppendARPAnnouncement
+	}
+	return l.send(l.workers[0], build(nil, l.link, ip))
 }

@@ -124,12 +124,14 @@ type door struct {
 	join      func(ctx context.Context, j manage.Join, try int) error
 	path      func(ctx context.Context, dgid ib.GID, try int) error
 	paths     map[ib.GID]int // tries
+	mlids     ib.LID
 	leave     func()
 	leaveErr  error
 	leaving   int // under way
 	busy      int // calls under way
 	own       manage.Own
 	busiest   int
+	subnet    fakeSubnet
 }
 
 func newDoor() *door {
@@ -182,7 +184,14 @@ func (d *door) Join(ctx context.Context, j manage.Join) (manage.Membership, erro
 		return manage.Membership{}, err
 	}
 	d.joined[j.MGID] = j
-	return manage.Membership{MLID: ib.LID(0xc000 + len(d.joined)), SL: 2, QKey: j.QKey, MTU: 4}, nil
+	return manage.Membership{MLID: max(d.mlids, 0xc000) + ib.LID(len(d.joined)), SL: 2, QKey: j.QKey, MTU: 4}, nil
+}
+
+// setMLIDs has further joins granted MLIDs from that one on.
+func (d *door) setMLIDs(from ib.LID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mlids = from
 }
 
 func (d *door) Leave(_ context.Context, mgid ib.GID) error {
@@ -208,7 +217,7 @@ func (d *door) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.enter(-1)
-	return 7, 1, err
+	return max(7, d.subnet.lid), 1, err
 }
 
 func (d *door) Own() manage.Own {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,35 +62,41 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// TestJoinBackOff wants 0.1 s, 0.2 s, … and 10 s at most between tries, and readiness in the end.
+// TestJoinBackOff wants 0.1 s, 0.2 s, … and 10 s at most between tries, each a quarter more or less and no two groups
+// alike, and readiness in the end.
 func TestJoinBackOff(t *testing.T) {
 	bubble(t, "a door that fails at first", func(t *testing.T) {
-		var at []time.Time
+		var mu sync.Mutex
+		at := map[ib.GID][]time.Time{}
 		s := start(t, func(c *manageConfig, d *door) {
-			c.Groups = []manage.Group{toIB(group4)}
-			d.join = func(_ context.Context, _ manage.Join, try int) error {
-				at = append(at, time.Now())
+			c.Groups = []manage.Group{toIB(group4), toRoCE(group6)}
+			d.join = func(_ context.Context, j manage.Join, try int) error {
+				mu.Lock()
+				defer mu.Unlock()
+				at[j.MGID] = append(at[j.MGID], time.Now())
 				if try <= 10 {
 					return errors.New("the SA is busy")
 				}
 				return nil
 			}
 		})
-		if st := s.loop.Status(); st.Ready || st.Waiting != 1 || st.Groups != 0 {
+		if st := s.loop.Status(); st.Ready || st.Waiting != 2 || st.Groups != 0 {
 			t.Errorf("status %+v", st)
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if st := s.loop.Status(); !st.Ready || st.Waiting != 0 || st.Groups != 1 {
+		if st := s.loop.Status(); !st.Ready || st.Waiting != 0 || st.Groups != 2 {
 			t.Errorf("later, status %+v", st)
 		}
-		want := []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000, 10000}
-		var got []time.Duration
-		for i := range at[1:] {
-			got = append(got, at[i+1].Sub(at[i])/time.Millisecond)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("waited %v ms, want %v", got, want)
+		for i, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000, 10000} {
+			var waits []time.Duration
+			for _, tries := range at {
+				waits = append(waits, tries[i+1].Sub(tries[i]))
+			}
+			want *= time.Millisecond
+			if least, most := slices.Min(waits), slices.Max(waits); least < want*3/4 || most > want*5/4 || least == most {
+				t.Errorf("after try %d waited %v, want %v and a quarter less or more, and not both alike", i+1, waits, want)
+			}
 		}
 	})
 }
@@ -155,15 +162,29 @@ func endWhileJoining(t *testing.T) {
 	}
 }
 
-// TestGroupRefused wants a group that the tables do not take to be left, and the bridge not to be ready.
+// oneGroup is tables that have room for one group.
+var oneGroup = tables.Config{MaxHosts: 16, MaxStandIns: 16, MaxNodes: 16, MaxGroups: 1, MaxReaders: 1}
+
+// TestGroupRefused wants a group that the tables do not take to be left, and tried again; and the bridge not to be ready.
 func TestGroupRefused(t *testing.T) {
+	bubble(t, "no room", func(t *testing.T) {
+		s := startWith(t, oneGroup, with(toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))))
+		time.Sleep(5 * time.Second)
+		if st := s.loop.Status(); st.Ready || st.Groups != 1 || len(s.door.leaves) != 1 || len(s.door.joined) != 1 {
+			t.Errorf("status %+v, left %v", st, s.door.leaves)
+		}
+		time.Sleep(10 * time.Second)
+		if st := s.loop.Status(); st.Ready || len(s.door.leaves) != 2 || st.Joined[0].MGID == s.door.leaves[0] {
+			t.Errorf("later, status %+v, left %v", st, s.door.leaves)
+		}
+	})
 	bubble(t, "the same MGID twice", func(t *testing.T) {
 		one, two := toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))
 		two.MGID = one.MGID
 		s := start(t, with(one, two))
 		time.Sleep(time.Minute)
-		if st := s.loop.Status(); st.Ready || st.Groups != 1 || len(s.door.leaves) != 1 {
-			t.Errorf("status %+v, left %v", st, s.door.leaves)
+		if st := s.loop.Status(); st.Ready || st.Groups != 1 || s.door.joins[one.MGID] != 1 || s.log.count("group_refused") != 1 {
+			t.Errorf("status %+v, joins %v", st, s.door.joins)
 		}
 	})
 }
@@ -171,25 +192,24 @@ func TestGroupRefused(t *testing.T) {
 // TestEndWhileRefusing wants Run to wait for the leaving of a group that was joined while it ended, and that the
 // tables do not take.
 func TestEndWhileRefusing(t *testing.T) {
-	one, two := toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))
-	two.MGID = one.MGID
-	for range 20 { // whether the loop or the join notices first is chance
+	for i := range 20 { // whether the loop or the join notices first is chance
 		bubble(t, "late", func(t *testing.T) {
-			s := start(t, func(c *manageConfig, d *door) {
-				c.Groups = []manage.Group{one, two}
+			s := startWith(t, oneGroup, func(c *manageConfig, d *door) {
+				c.Groups = []manage.Group{toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))}
 				d.join = func(context.Context, manage.Join, int) error {
 					time.Sleep(time.Second)
 					return nil
 				}
 				d.leave = func() { time.Sleep(time.Second) }
 			})
+			time.Sleep(time.Duration(i%2) * time.Second)
 			if err := s.end(); err != nil {
 				t.Error(err)
 			}
 			s.door.mu.Lock()
 			defer s.door.mu.Unlock()
-			if s.door.leaving != 0 {
-				t.Errorf("%d leaves are under way", s.door.leaving)
+			if s.door.leaving != 0 || len(s.door.joined) != 0 || len(s.door.leaves) != 2 {
+				t.Errorf("%d leaves are under way; left %v; in %v", s.door.leaving, s.door.leaves, s.door.joined)
 			}
 		})
 	}

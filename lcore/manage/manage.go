@@ -83,6 +83,7 @@ type Join struct {
 	PKey    ib.PKey
 	Worker  int  // who receives the group's messages
 	Receive bool // a full member; else one that only sends
+	Guest   bool // the group ends when its other members have gone, if the door can tell the subnet so
 }
 
 // A Node is an IB node by configuration.
@@ -104,6 +105,7 @@ type Group struct {
 	ToIB, ToRoCE bool
 	RewriteImm   bool
 	Rate         uint64 // packets a second, each way; 0: no limit
+	PGM          bool   // its messages are PGM's, and looked at
 }
 
 // Config is what management needs to know. It does not change.
@@ -120,13 +122,25 @@ type Config struct {
 	StandInsPerHost int
 	StandInIdle     time.Duration  // a stand-in that nothing crosses by for so long ends; 0: never
 	HostGIDs        []netip.Prefix // the IB port's GIDs in there are for RoCE hosts, one each
+	AliasGIDs       bool           // RoCE hosts' GIDs are made the port's, where the door is an Aliaser
 
 	Hosts   []tables.Host // static RoCE hosts
 	Resolve []netip.Addr  // RoCE hosts that are asked for their MAC address
 	Nodes   []Node
 	Groups  []Group
 
-	// Police limits the rate of the group with this id; called for groups that have one.
+	Service ServiceConfig
+
+	MaxGroups int     // configured and learnt, at most; less than the tables have room for, because ids rest before they are used again
+	Ranges    []Range // groups that are learnt; they do not overlap
+	Querier   bool    // the bridge asks the RoCE side who listens, where nobody else does
+
+	// Hear has the Ethernet port receive these groups, sorted, beside what management itself needs. Called in the loop when
+	// they are others; nil: the port receives all.
+	Hear func(groups []netip.Addr) error
+	// Begin says that nothing crosses under this id, and that what will is of another group than before. May be nil.
+	Begin func(id int)
+	// Police limits the rate of the group with this id; called for groups that have one, or had.
 	Police func(id int, rate uint64)
 }
 
@@ -150,18 +164,27 @@ type Loop struct {
 	round     rounds
 	questions []question
 
+	neighbours    neighbours
 	announcements []announcement
 	announceFrom  time.Time // ready or not
+	defended      map[netip.Addr]time.Time
 	announcedAt   time.Time // when some were sent last
 	wasReady      bool
 
-	groups   []*membership
-	joinedAs []JoinedGroup // of groups
-	older    olderQueriers
-	started  bool
-	waiting  int       // joins and paths that are not there yet
-	kept     time.Time // when house was kept last
-	logged   map[string]lines
+	groupBooks
+	subnetBooks
+
+	running context.Context // Run's
+	ended   chan struct{}   // closed by Run
+	lateMu  sync.Mutex
+	late    []func() // what came for the loop when it had ended
+
+	started bool
+	waiting int       // paths that are not there yet
+	kept    time.Time // when house was kept last
+	logged  map[string]lines
+
+	sidr *sidr
 
 	status atomic.Pointer[Status]
 	count  Counters
@@ -174,14 +197,19 @@ const togetherMost = 16
 func New(cfg Config, t *tables.Tables, door IBDoor, workers []Worker, log *slog.Logger) *Loop {
 	l := &Loop{
 		cfg: cfg, log: log, tables: t, door: door, workers: workers,
-		link:     frame.Link{MAC: cfg.MAC, VID: cfg.VLAN},
-		do:       make(chan func(), 256),
-		together: make(chan struct{}, togetherMost),
-		nodes:    map[netip.Addr]bool{},
-		standIns: map[standInKey]standIn{},
-		perHost:  map[netip.Addr]int{},
-		ids:      identities{of: map[netip.Addr]Source{}, holder: map[ib.GID]netip.Addr{}},
-		logged:   map[string]lines{},
+		link:       frame.Link{MAC: cfg.MAC, VID: cfg.VLAN},
+		do:         make(chan func(), 256),
+		together:   make(chan struct{}, togetherMost),
+		nodes:      map[netip.Addr]bool{},
+		standIns:   map[standInKey]standIn{},
+		perHost:    map[netip.Addr]int{},
+		defended:   map[netip.Addr]time.Time{},
+		neighbours: neighbours{of: map[netip.Addr]*neighbour{}},
+		ids:        identities{of: map[netip.Addr]Source{}, holder: map[ib.GID]netip.Addr{}},
+		logged:     map[string]lines{},
+		sidr:       newSIDR(cfg.Nodes),
+		ended:      make(chan struct{}),
+		groupBooks: newGroupBooks(&cfg), subnetBooks: newSubnetBooks(),
 	}
 	l.publish()
 	return l
@@ -190,20 +218,25 @@ func New(cfg Config, t *tables.Tables, door IBDoor, workers []Worker, log *slog.
 // Run manages until ctx ends; then it leaves the groups. When it returns, nothing of it is left in the IB
 // door. Workers must run for longer than it does.
 func (l *Loop) Run(ctx context.Context) error {
+	defer close(l.ended)
+	l.running = ctx
 	l.followOwn()
 	if err := l.putStatic(); err != nil {
 		return err
 	}
 	l.resolveNodes(ctx)
-	l.joinGroups(ctx)
+	l.startGroups()
+	l.takeNotices(ctx)
+	l.startServices(ctx)
 	l.askForHosts()
 	l.planAnnouncements(time.Now())
 	l.started = true
 	l.publish()
 	l.turn(ctx)
 	l.asking.Wait()
-	l.doPending()   // what they had still to tell
-	l.asking.Wait() // a group that the tables did not take is being left
+	l.endServices()
+	l.doPending() // what they had still to tell
+	l.doLate()
 	err := l.leaveGroups()
 	l.publish()
 	return err
@@ -222,7 +255,12 @@ func (l *Loop) turn(ctx context.Context) {
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
 	for ctx.Err() == nil {
+		l.hear()
+		if l.changed {
+			l.publish()
+		}
 		busy := l.takeOdd() > 0
+		l.findAwaited()
 		l.doPending()
 		l.keepHouse(time.Now())
 		if busy {
@@ -244,9 +282,16 @@ func (l *Loop) keepHouse(now time.Time) {
 	}
 	l.kept = now
 	l.sendReports(now)
+	l.sendQueries(now)
+	l.ageGroups(now)
+	l.retryFailed(now)
+	l.hearAgain = l.hearAgain || l.hearFailed
 	l.askAgain(now)
+	l.ageHosts(now)
 	l.sendAnnouncements(now)
 	l.followOwn()
+	l.followSubnet(now)
+	l.tendServices(now)
 	l.ageStandIns(now)
 	l.tables.Reclaim()
 	l.publish()
@@ -269,21 +314,41 @@ func (l *Loop) later(ctx context.Context, f func()) bool {
 	}
 }
 
+// tell has the loop's goroutine run f, at the latest when the loop has ended.
+func (l *Loop) tell(f func()) {
+	if !l.later(l.running, f) {
+		l.lateMu.Lock()
+		defer l.lateMu.Unlock()
+		l.late = append(l.late, f)
+	}
+}
+
+// doLate does what came too late for the loop. Nobody is left who could tell more.
+func (l *Loop) doLate() {
+	for _, f := range l.late {
+		f()
+	}
+	l.late = nil
+}
+
 // ask puts a question to the subnet administrator in a goroutine of its own, again with back-off until it
 // succeeds or ctx ends. Who waits for the next try does not keep others from theirs.
 func (l *Loop) ask(ctx context.Context, question func(context.Context) error) {
-	l.asking.Go(func() {
-		retry(ctx, func() error {
-			select {
-			case l.together <- struct{}{}:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			defer func() { <-l.together }()
-			asking, cancel := context.WithTimeout(ctx, askTimeout)
-			defer cancel()
-			return question(asking)
-		})
+	l.asking.Go(func() { l.persist(ctx, l.together, question) })
+}
+
+// persist asks again and again, each time with one of the slots.
+func (l *Loop) persist(ctx context.Context, slots chan struct{}, question func(context.Context) error) {
+	retry(ctx, func() error {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		defer func() { <-slots }()
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		return question(asking)
 	})
 }
 

@@ -4,6 +4,7 @@ package manage
 
 import (
 	"net/netip"
+	"time"
 
 	"causeway/lcore/frame"
 	"causeway/tables"
@@ -19,7 +20,7 @@ func (l *Loop) handleARP(w Worker, f frame.Frame) {
 	if !a.IsProbe() {
 		l.learn(a.SPA, a.SHA, vlanOf(f), 0)
 	}
-	if a.Op != frame.ARPRequest || a.IsGratuitous() || !l.answersFor(a.TPA) || a.IsProbe() && !l.isThere(a.TPA) {
+	if a.Op != frame.ARPRequest || a.IsGratuitous() || !l.mayAnswer(a.TPA) {
 		l.count.NotForUs++
 		return
 	}
@@ -28,12 +29,25 @@ func (l *Loop) handleARP(w Worker, f frame.Frame) {
 	}
 }
 
-// isThere reports whether an address that the bridge answers for is certainly taken. Who asks whether an
-// address is free (RFC 5227 §2.1.1, RFC 4862 §5.4) gives it up when answered; so he is not answered for a node
-// that the subnet does not have.
+// isThere reports whether an address that the bridge answers for is really there: its own, or a node's that the subnet
+// has, because the subnet administrator knows the path to it or because its LID is configured. For another node the
+// bridge is silent: who is answered sends what would only be dropped, and does not look elsewhere; and who asks whether
+// an address is free (RFC 5227 §2.1.1, RFC 4862 §5.4) gives it up.
 func (l *Loop) isThere(a netip.Addr) bool {
 	_, _, found := l.tables.FindNode(a)
 	return found || l.isOwn(a)
+}
+
+// mayAnswer reports whether a question for a is answered.
+func (l *Loop) mayAnswer(a netip.Addr) bool {
+	if !l.answersFor(a) {
+		return false
+	}
+	there := l.isThere(a)
+	if !there {
+		l.count.NodesAbsent++
+	}
+	return there
 }
 
 // handleICMPv6 serves neighbour discovery and echo requests.
@@ -52,6 +66,8 @@ func (l *Loop) handleICMPv6(w Worker, f frame.Frame) {
 		l.solicited(w, f, nd)
 	case !nd.LinkLayer.IsZero() && (nd.Override || !l.isElsewhere(nd.Target, nd.LinkLayer)):
 		l.learn(nd.Target, nd.LinkLayer, vlanOf(f), 0)
+	case nd.LinkLayer.IsZero() && l.isAt(nd.Target, f.Eth.Src()): // who is asked alone may leave it out (RFC 4861 §7.2.4)
+		l.heard(nd.Target, time.Now())
 	default:
 		l.count.NotForUs++
 	}
@@ -59,11 +75,10 @@ func (l *Loop) handleICMPv6(w Worker, f frame.Frame) {
 
 // solicited learns who asks, and answers for the bridge and for IB nodes (proxy ND, RFC 4861 §7.2.8).
 func (l *Loop) solicited(w Worker, f frame.Frame, nd frame.NDFields) {
-	probe := f.Src().IsUnspecified()
-	if !probe && !nd.LinkLayer.IsZero() {
+	if !f.Src().IsUnspecified() && !nd.LinkLayer.IsZero() {
 		l.learn(f.Src(), nd.LinkLayer, vlanOf(f), 0)
 	}
-	if !l.answersFor(nd.Target) || probe && !l.isThere(nd.Target) {
+	if !l.mayAnswer(nd.Target) {
 		l.count.NotForUs++
 		return
 	}
@@ -79,6 +94,12 @@ func (l *Loop) isElsewhere(ip netip.Addr, mac frame.MAC) bool {
 	return known && frame.MAC(h.MAC) != mac
 }
 
+// isAt reports whether a host is known by this MAC address.
+func (l *Loop) isAt(ip netip.Addr, mac frame.MAC) bool {
+	h, _, known := l.tables.FindHost(ip)
+	return known && frame.MAC(h.MAC) == mac
+}
+
 func vlanOf(f frame.Frame) uint16 {
 	if f.Tag == nil {
 		return 0
@@ -87,42 +108,58 @@ func vlanOf(f frame.Frame) uint16 {
 }
 
 // learn notes where a RoCE host is. A static entry wins, and nobody becomes a RoCE host by claiming the
-// address of the bridge or of an IB node. version 0: not known from this frame. It reports whether the
-// claim stands, and else why not.
+// address of the bridge or of an IB node. A host that is known by another MAC address is asked there first. version 0:
+// not known from this frame. It reports whether the claim stands, and else why not.
 func (l *Loop) learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8) (why Refusal, ok bool) {
 	if mac == l.cfg.MAC { // an echo of the bridge's own
 		return RefuseSource, false
 	}
+	data := version != 0
 	if l.answersFor(ip) {
-		l.count.Spoofs++
+		l.spoofed(ip, mac, !data)
 		return RefuseSource, false
 	}
 	old, _, known := l.tables.FindHost(ip)
 	switch {
 	case known && old.Static && old.MAC != mac:
-		l.count.Spoofs++
+		l.spoofed(ip, mac, false)
 		return RefuseSource, false
 	case known && old.Static:
 		vlan = old.VLAN
-	case !known && version == 0 && !l.onLink(ip): // behind a router, only data tells
+	case !known && !data && !l.onLink(ip): // behind a router, only data tells
 		return RefuseSource, false
 	}
-	data := version != 0
 	if !data {
 		version = max(old.Version, l.defaultVersion(known))
 	}
-	h := tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version, Static: old.Static}
+	h, now := tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version, Static: old.Static}, time.Now()
+	switch {
+	case known && old.MAC == mac:
+		l.heard(ip, now)
+	case known && l.onLink(ip): // routers may take turns
+		l.contest(old, h, now)
+		return RefuseSource, false
+	}
+	return l.noteHost(h, old, known, data)
+}
+
+// noteHost puts into the tables what has been learned, and counts it.
+func (l *Loop) noteHost(h, old tables.Host, known, urgent bool) (why Refusal, ok bool) {
 	if known && h == old {
 		return 0, true
 	}
-	if err := l.putHost(h, known, data); err != nil {
+	if err := l.putHost(h, known, urgent); err != nil {
 		l.count.HostsRefused++
 		if l.mayLog("host_refused", 1) {
-			l.log.Warn("host_refused", "ip", ip, "mac", mac, "error", err)
+			l.log.Warn("host_refused", "ip", h.IP, "mac", frame.MAC(h.MAC), "error", err)
 		}
 		return RefuseFull, false
 	}
-	l.countLearned(h, old, known)
+	now := time.Now()
+	if !known {
+		l.neighbours.add(&neighbour{ip: h.IP, heard: now, next: now.Add(refreshUsed)})
+	}
+	l.countLearned(h, old, known, now)
 	return 0, true
 }
 
@@ -140,7 +177,7 @@ func (l *Loop) putHost(h tables.Host, known, urgent bool) error {
 // forgetHost forgets a host that was only heard of, and reports whether there was one.
 func (l *Loop) forgetHost() bool {
 	for idle := range l.tables.AllHosts() {
-		if !idle.Static && l.perHost[idle.IP] == 0 && l.tables.DeleteHost(idle.IP) == nil {
+		if !idle.Static && l.perHost[idle.IP] == 0 && l.dropHost(idle.IP) {
 			l.count.HostsForgotten++
 			return true
 		}
@@ -155,7 +192,7 @@ func (l *Loop) defaultVersion(known bool) uint8 {
 	return l.cfg.Version
 }
 
-func (l *Loop) countLearned(h, old tables.Host, known bool) {
+func (l *Loop) countLearned(h, old tables.Host, known bool, now time.Time) {
 	switch {
 	case !known:
 		l.count.HostsLearned++
@@ -164,10 +201,7 @@ func (l *Loop) countLearned(h, old tables.Host, known bool) {
 			l.log.Info("host_learned", "ip", h.IP, "mac", frame.MAC(h.MAC), "vlan", h.VLAN, "roce_version", h.Version)
 		}
 	case h.MAC != old.MAC:
-		l.count.HostsMoved++
-		if l.mayLog("host_moved", 1) {
-			l.log.Info("host_moved", "ip", h.IP, "from", frame.MAC(old.MAC), "to", frame.MAC(h.MAC))
-		}
+		l.noteMove(h.IP, old.MAC, h.MAC, now)
 	}
 }
 

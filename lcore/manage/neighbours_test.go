@@ -23,7 +23,7 @@ func TestProxyARP(t *testing.T) {
 	}{
 		{"for a node", arp(hostLink, frame.ARPRequest, host4, node4), node4},
 		{"for the bridge", arp(hostLink, frame.ARPRequest, host4, bridge4), bridge4},
-		{"for a node not resolved yet", arp(hostLink, frame.ARPRequest, host4, unknown), unknown},
+		{"for a node that may not be", arp(hostLink, frame.ARPRequest, host4, unknown), netip.Addr{}},
 		{"a probe for a node", arp(hostLink, frame.ARPRequest, nobody, node4), node4},
 		{"a probe for the bridge", arp(hostLink, frame.ARPRequest, nobody, bridge4), bridge4},
 		{"a probe for a node that may not be", arp(hostLink, frame.ARPRequest, nobody, unknown), netip.Addr{}},
@@ -85,6 +85,7 @@ func TestProxyND(t *testing.T) {
 		{"for the bridge's link-local address", ns(hostLink, host6, bridgeMAC.LinkLocal()), bridgeMAC.LinkLocal(), host6},
 		{"a probe for a node", ns(hostLink, nobody, node6), node6, frame.AllNodes6},
 		{"a probe for a node that may not be", ns(hostLink, nobody, unknown), netip.Addr{}, nobody},
+		{"for a node that may not be", ns(hostLink, host6, unknown), netip.Addr{}, nobody},
 		{"a probe for a free address", ns(hostLink, nobody, host6), netip.Addr{}, nobody},
 		{"for a RoCE host", ns(hostLink, host6, netip.MustParseAddr("fd09::2")), netip.Addr{}, nobody},
 		{"an advertisement", na(hostLink, host6, true), netip.Addr{}, nobody},

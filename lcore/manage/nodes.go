@@ -80,14 +80,19 @@ const (
 	mostWait  = 10 * time.Second
 )
 
-// retry calls f until it succeeds or ctx ends, after 0.1 s, 0.2 s … at most 10 s.
+// retry calls f until it succeeds or ctx ends, after 0.1 s, 0.2 s … at most 10 s; each a quarter shorter or longer by
+// chance, so that what failed together, on all bridges of a subnet, does not come back together.
 func retry(ctx context.Context, f func() error) {
-	for wait := leastWait; f() != nil; wait = min(2*wait, mostWait) {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
+	for wait := leastWait; f() != nil && ctx.Err() == nil; wait = min(2*wait, mostWait) {
+		pause(ctx, wait*3/4+randomly(wait/2))
+	}
+}
+
+// pause waits until ctx ends, at most d.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }
 

@@ -21,16 +21,22 @@ func (l *Loop) handle(w Worker, o Odd) {
 	switch {
 	case o.Held != nil:
 		l.standInFor(f, o.Held)
+	case f.Type == frame.TypeRoCEv1 || f.IsIP() && f.Protocol() == frame.ProtoUDP:
+		l.handleMAD(w, o.Data)
 	case f.Type == frame.TypeARP:
 		l.handleARP(w, f)
+		l.sidr.heard = true
 	case f.IPv4 != nil && f.Protocol() == frame.ProtoIGMP:
-		l.handleMembership(frame.ParseIGMP(f.IPv4, f.Payload))
+		p, fault := frame.ParseIGMP(f.IPv4, f.Payload)
+		l.handleMembership(f, p, fault)
 	case f.IPv4 != nil && f.Protocol() == frame.ProtoICMP:
 		l.handleEcho(w, f)
 	case f.IPv6 != nil && f.Protocol() == frame.ProtoHopByHop:
-		l.handleMembership(frame.ParseMLD(f.IPv6, f.Payload))
+		p, fault := frame.ParseMLD(f.IPv6, f.Payload)
+		l.handleMembership(f, p, fault)
 	case f.IPv6 != nil:
 		l.handleICMPv6(w, f)
+		l.sidr.heard = true
 	default:
 		l.count.NotForUs++
 	}

@@ -43,13 +43,32 @@ func (o *olderQueriers) speakTo(group netip.Addr) bool {
 // announce reports membership to the switches of the RoCE side, twice, a second apart at most, because a
 // report may be lost (RFC 3376 §8.11, RFC 3810 §9.11: robustness 2, unsolicited report interval 1 s).
 func (l *Loop) announce(m *membership) {
-	l.report(m, frame.JoinRecord(m.IP))
+	delete(l.byes, m.IP)
+	l.report(m.worker, frame.JoinRecord(m.IP))
 	m.announceAt = time.Now().Add(randomly(time.Second))
 }
 
-// handleMembership answers queries after a random part of the time that they allow (RFC 3376 §5.2).
-// Reports of others are their business.
-func (l *Loop) handleMembership(p frame.Membership, fault frame.Fault) {
+// A bye is a leave that is told once more.
+type bye struct {
+	at     time.Time
+	worker int
+}
+
+// bye tells the switches that the bridge listens no more, twice, as announce does.
+func (l *Loop) bye(m *membership) {
+	m.announceAt, m.answerAt = time.Time{}, time.Time{}
+	l.report(m.worker, frame.LeaveRecord(m.entry.IP))
+	if len(l.byes) < byesMost {
+		l.byes[m.entry.IP] = bye{time.Now().Add(randomly(time.Second)), m.worker}
+	}
+}
+
+// byesMost bounds how many leaves are told again: in a flood, once must do.
+const byesMost = 4096
+
+// handleMembership answers queries after a random part of the time that they allow (RFC 3376 §5.2), and learns from
+// reports.
+func (l *Loop) handleMembership(f frame.Frame, p frame.Membership, fault frame.Fault) {
 	switch {
 	case fault == frame.IGMPType || fault == frame.MLDType: // of routers among themselves
 		l.count.NotForUs++
@@ -57,12 +76,16 @@ func (l *Loop) handleMembership(p frame.Membership, fault frame.Fault) {
 	case fault != "":
 		l.malformed(fault.Counter())
 		return
-	case p.Query == nil:
+	case f.Eth.Src() == l.cfg.MAC: // an echo of the bridge's own
 		l.count.NotForUs++
+		return
+	case p.Query == nil:
+		l.reported(f.Src(), p.Records)
 		return
 	}
 	l.count.GroupQueries++
 	l.older.heard(p)
+	l.heardQuery(f.Src(), p.Query.Group)
 	const most = 10 * time.Second // the default of both protocols, and what IGMPv1 means
 	within := min(max(p.Query.MaxResp, time.Millisecond), most)
 	if p.Query.MaxResp == 0 && p.Version == 1 && p.Query.Group.Is4() {
@@ -70,7 +93,7 @@ func (l *Loop) handleMembership(p frame.Membership, fault frame.Fault) {
 	}
 	for _, m := range l.groups {
 		general := p.Query.Group.IsUnspecified() && p.Query.Group.Is4() == m.IP.Is4()
-		if m.ToIB && (general || p.Query.Group == m.IP) {
+		if m.open && m.entry.ToIB && (general || p.Query.Group == m.IP) {
 			m.answer(time.Now().Add(randomly(within)))
 		}
 	}
@@ -86,11 +109,16 @@ func (m *membership) answer(at time.Time) {
 // sendReports sends what is due. What the worker does not take stays due.
 func (l *Loop) sendReports(now time.Time) {
 	for _, m := range l.groups {
-		if due(m.announceAt, now) && l.report(m, frame.JoinRecord(m.IP)) {
+		if due(m.announceAt, now) && l.report(m.worker, frame.JoinRecord(m.IP)) {
 			m.announceAt = time.Time{}
 		}
-		if due(m.answerAt, now) && l.report(m, frame.GroupRecord{Type: frame.ModeIsExclude, Group: m.IP}) {
+		if due(m.answerAt, now) && l.report(m.worker, frame.GroupRecord{Type: frame.ModeIsExclude, Group: m.IP}) {
 			m.answerAt = time.Time{}
+		}
+	}
+	for ip, b := range l.byes {
+		if due(b.at, now) && l.report(b.worker, frame.LeaveRecord(ip)) {
+			delete(l.byes, ip)
 		}
 	}
 }
@@ -100,12 +128,12 @@ func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 func randomly(within time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(within))) }
 
 // report sends one membership record, in the version that the querier speaks.
-func (l *Loop) report(m *membership, r frame.GroupRecord) bool {
+func (l *Loop) report(worker int, r frame.GroupRecord) bool {
 	build := l.report6
-	if m.IP.Is4() {
+	if r.Group.Is4() {
 		build = l.report4
 	}
-	if !l.send(l.workers[m.worker], build(r)) {
+	if !l.send(l.workers[worker], build(r)) {
 		return false
 	}
 	l.count.GroupReports++

@@ -50,14 +50,23 @@ func (l *Loop) askAgain(now time.Time) {
 	l.questions = open
 }
 
-// askFor sends an ARP request or a neighbour solicitation, from an address of the subnet that the host is in.
-func (l *Loop) askFor(ip netip.Addr) bool {
+// askFor asks all for a host's MAC address, on the bridge's VLAN.
+func (l *Loop) askFor(ip netip.Addr) bool { return l.askAt(l.link, frame.Broadcast, ip) }
+
+// askAt sends an ARP request or a neighbour solicitation to one host, or to all, from an address of the subnet that the
+// host is in.
+func (l *Loop) askAt(link frame.Link, to frame.MAC, ip netip.Addr) bool {
 	same := func(p netip.Prefix) bool { return p.Contains(ip) }
 	var b []byte
-	if ip.Is4() {
-		b = frame.AppendARPRequest(nil, l.link, l.own(same, netip.IPv4Unspecified()), ip)
-	} else {
-		b = frame.AppendNS(nil, l.link, l.own(same, l.cfg.MAC.LinkLocal()), ip)
+	switch {
+	case ip.Is4():
+		f := frame.ARPFields{Op: frame.ARPRequest, SHA: link.MAC, SPA: l.own(same, netip.IPv4Unspecified()), TPA: ip}
+		b = frame.AppendARP(nil, link, to, f)
+	case to == frame.Broadcast:
+		b = frame.AppendNS(nil, link, l.own(same, l.cfg.MAC.LinkLocal()), ip)
+	default:
+		f := frame.NDFields{Type: frame.NDSolicitation, Target: ip, LinkLayer: link.MAC}
+		b = frame.AppendND(nil, link, to, l.own(same, l.cfg.MAC.LinkLocal()), ip, f)
 	}
 	if !l.send(l.workers[0], b) {
 		return false

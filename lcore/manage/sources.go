@@ -104,7 +104,10 @@ func (l *Loop) chooseSource(host netip.Addr) (Source, bool) {
 		case i == 0: // the bridge's own
 		case s.GID == ib.GIDFromAddr(host):
 			return s, true
-		case spare < 0 && !taken && l.isSetAside(s.GID):
+		case taken || !l.mayHave(host, s.GID):
+		case l.aliases.of[s.GID.GUID()] != nil:
+			return s, true
+		case spare < 0 && l.isSetAside(s.GID):
 			spare = i
 		}
 	}

@@ -4,10 +4,12 @@ package manage_test
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"causeway/ibside/ib"
 	"causeway/lcore/manage"
+	"causeway/tables"
 )
 
 // Short names of what the tables of tests are full of.
@@ -28,4 +30,8 @@ func never(ctx context.Context, _ ib.GID, _ int) error {
 func slowJoin(context.Context, manage.Join, int) error {
 	time.Sleep(time.Second)
 	return nil
+}
+
+func staticHost(ip netip.Addr) tables.Host {
+	return tables.Host{IP: ip, MAC: hostMAC, Version: 2, Static: true}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /* Has a program that sets the MTU of every port, and ends where it cannot, run on ports that have none to set, such as
- * net_memif's, or believe that they carry less than they do, such as net_af_packet's. Other failures stay failures. It is
- * preloaded; see ld.so(8), LD_PRELOAD. */
+ * net_memif's, or believe that they carry less than they do, such as net_af_packet's. Other failures stay failures. It
+ * is preloaded; see ld.so(8), LD_PRELOAD. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

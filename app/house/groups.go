@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+
+	"causeway/config"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/manage"
+)
+
+// spareGroups is room for groups that have ended, but that a worker may still look at: their ids rest.
+const spareGroups = 64
+
+// groupCounts is what each id had counted when its group began: ids are given out again, counts go on.
+type groupCounts struct {
+	mu   sync.Mutex
+	base map[int]lcore.GroupCounters
+}
+
+// manageGroups tells management of the groups.
+func (h *House) manageGroups(c *manage.Config, ethernet bool) {
+	for _, g := range h.cfg.Groups {
+		c.Groups = append(c.Groups, manageGroup(g, ethernet))
+	}
+	c.MaxGroups, c.Querier, c.Begin = h.cfg.Workers.Groups, h.cfg.RoCE.Querier, h.beginGroup
+	for i := range h.cfg.Ranges {
+		r := &h.cfg.Ranges[i]
+		mgid := r.MGID
+		if ethernet {
+			mgid = ib.MGIDRoCE
+		}
+		c.Ranges = append(c.Ranges, manage.Range{
+			Prefix: r.Prefix, Reports: r.Reports, SA: r.SA, Most: r.Most, Idle: r.Idle, MGID: mgid, Group: manageGroup(r.Group, false),
+		})
+	}
+	if !h.learnsReports() { // else the port receives all
+		c.Hear = h.hear
+	}
+}
+
+// manageGroup is a group as management sees it. On an Ethernet link layer its MGID is the IP group itself, whatever
+// InfiniBand would make of it.
+func manageGroup(g config.Group, ethernet bool) manage.Group {
+	m := manage.Group{
+		IP: g.IP, MGID: g.MGID, QKey: g.QKey, PKey: g.PKey,
+		ToIB: g.Direction&config.ToIB != 0, ToRoCE: g.Direction&config.ToRoCE != 0, RewriteImm: g.RewriteImm, Rate: g.RatePPS, PGM: g.PGM,
+	}
+	if ethernet {
+		m.MGID = ib.MGIDRoCE(g.IP)
+	}
+	return m
+}
+
+// SetGroups makes the configured groups these, and no others, while the bridge runs; see manage.Loop.SetGroups.
+func (h *House) SetGroups(ctx context.Context, groups []config.Group) error {
+	ethernet := h.door.portInfo().ethernet
+	var list []manage.Group
+	for _, g := range groups {
+		list = append(list, manageGroup(g, ethernet))
+	}
+	return h.loop.SetGroups(ctx, list)
+}
+
+// PutGroup adds a group while the bridge runs, or changes the one that has its MGID.
+func (h *House) PutGroup(ctx context.Context, g config.Group) error {
+	return h.loop.PutGroup(ctx, manageGroup(g, h.door.portInfo().ethernet))
+}
+
+// RemoveGroup ends the group of an MGID while the bridge runs; Status lists them.
+func (h *House) RemoveGroup(ctx context.Context, mgid ib.GID) error {
+	return h.loop.RemoveGroup(ctx, mgid)
+}
+
+// learnsReports reports whether hosts' reports are listened to: those of the older versions go to the groups themselves.
+func (h *House) learnsReports() bool {
+	for i := range h.cfg.Ranges {
+		if h.cfg.Ranges[i].Reports {
+			return true
+		}
+	}
+	return false
+}
+
+// beginGroup notes what an id has counted for groups before.
+func (h *House) beginGroup(id int) {
+	was := h.bench.Group(id)
+	h.counts.mu.Lock()
+	defer h.counts.mu.Unlock()
+	if h.counts.base == nil {
+		h.counts.base = map[int]lcore.GroupCounters{}
+	}
+	h.counts.base[id] = was
+}
+
+// Groups returns what has crossed for each group address that is joined, over all groups that have it.
+func (h *House) Groups() map[netip.Addr]lcore.GroupCounters {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[netip.Addr]lcore.GroupCounters{}
+	if h.closed {
+		return out
+	}
+	h.counts.mu.Lock() // before the list is read: a group that has an id by then began before
+	defer h.counts.mu.Unlock()
+	for _, g := range h.loop.Status().Joined {
+		sum, c, was := out[g.IP], h.bench.Group(g.ID), h.counts.base[g.ID]
+		for d := range c.Packets {
+			sum.Packets[d] += c.Packets[d] - was.Packets[d]
+			sum.Bytes[d] += c.Bytes[d] - was.Bytes[d]
+		}
+		out[g.IP] = sum
+	}
+	return out
+}
+
+// hear has the port, and where it is shared the kernel's interface, receive these groups beside what management needs.
+func (h *House) hear(groups []netip.Addr) error {
+	macs := h.multicastMACs(groups)
+	if _, err := h.port.SetMulticast(macs); err != nil {
+		return err
+	}
+	if h.listener == nil {
+		return nil
+	}
+	return h.listener.follow(macs)
+}

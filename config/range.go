@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+// Range is IP groups that are bridged for as long as somebody wants them.
+type Range struct {
+	Prefix  netip.Prefix
+	Reports bool // RoCE hosts want a group by reports of IGMP and MLD
+	SA      bool // IB nodes want a group by having it on the subnet
+	Most    int  // groups at a time
+	Idle    time.Duration
+	Group   Group // what all have in common, without IP and MGID
+
+	form mgidForm
+}
+
+// MGID returns the MGID of a group of the range.
+func (r *Range) MGID(ip netip.Addr) ib.GID {
+	g, err := r.form.of(ip)
+	if err != nil { // the form has been tried with the first group
+		return ib.GID{}
+	}
+	return g
+}
+
+// span reads one [[range]].
+func (p *parser) span(t *table) Range {
+	r := Range{Prefix: t.rangeIP(), Most: int(t.number("most")), Idle: time.Duration(t.number("idle")) * time.Second}
+	from := t.texts("from")
+	r.Reports, r.SA = slices.Contains(from, "reports"), slices.Contains(from, "sa")
+	if t.isEmptyList("from") {
+		t.fail("from", `from is empty, so no group would be learnt; write from = ["reports"]`)
+	}
+	r.Group = p.groupOf(t)
+	form, ok := t.mgidForm(r.Group.PKey)
+	if !ok {
+		return r
+	}
+	r.form = form
+	if form.isFixed() {
+		if _, err := form.of(netip.Addr{}); err != nil {
+			t.fail("mgid", "%v", err)
+			return r
+		}
+		t.fail("mgid", "mgid %s is one MGID for all groups; use rdmacm, ipoib, port, ib, or a template with {ip28}, {ip32} or {ip80}", show(form.form))
+		return r
+	}
+	if _, err := form.of(r.Prefix.Addr()); err != nil {
+		t.fail("mgid", "%v", err)
+	} else if r.Prefix.IsValid() {
+		t.checkKept(&r)
+	}
+	return r
+}
+
+// checkKept reports bits of the address that do not show in the MGID: two groups would have the same.
+func (t *table) checkKept(r *Range) {
+	first := r.Prefix.Addr()
+	for bit := first.BitLen() - 1; bit >= r.Prefix.Bits(); bit-- { // the low ones are kept
+		b := first.AsSlice()
+		b[bit/8] ^= 0x80 >> (bit % 8)
+		other, _ := netip.AddrFromSlice(b)
+		if r.MGID(other) == r.MGID(first) {
+			t.fail("mgid", "mgid %s has no place for bit %d of an address, so %v and %v would have one MGID; make the range smaller",
+				show(t.text("mgid")), bit, first, other)
+			return
+		}
+	}
+}
+
+// rangeIP reads the range's prefix.
+func (t *table) rangeIP() netip.Prefix {
+	s := t.text("ip")
+	if !t.has("ip") || t.mistypedText("ip") {
+		return netip.Prefix{}
+	}
+	n, err := netip.ParsePrefix(s)
+	switch {
+	case err != nil || n.Addr().Is4In6():
+		t.fail("ip", `ip %s is not a prefix of groups; write one like "239.2.0.0/16" or "ff15::2:0/112"`, show(s))
+	case n != n.Masked():
+		t.fail("ip", "ip %s has bits set after its prefix; write %q", n, n.Masked().String())
+	case !n.Addr().IsMulticast() || n.Addr().Is4() && n.Bits() < 4 || n.Addr().Is6() && n.Bits() < 8:
+		t.fail("ip", `ip %s is not of groups alone; write a prefix like "239.2.0.0/16" or "ff15::2:0/112"`, n)
+	case slices.ContainsFunc(controlGroups, n.Overlaps):
+		t.fail("ip", `ip %s has link-local control groups in it, which never cross; write a prefix like "239.2.0.0/16" or "ff15::2:0/112"`, n)
+	default:
+		return n
+	}
+	return netip.Prefix{}
+}
+
+// checkRanges looks for ranges that share groups, and for more groups than there may be.
+func (p *parser) checkRanges(workers *table) {
+	for i, r := range p.cfg.Ranges {
+		for j, o := range p.cfg.Ranges[:i] {
+			if r.Prefix.IsValid() && o.Prefix.IsValid() && r.Prefix.Overlaps(o.Prefix) {
+				p.ranges[i].fail("ip", "ip %v shares groups with %s in line %d; each needs its own", r.Prefix, p.ranges[j].who, p.ranges[j].line("ip"))
+			}
+		}
+		if r.SA && !r.Reports && r.Group.Direction == ToRoCE {
+			p.note(p.ranges[i], "from", "groups that the subnet has lead to RoCE, though no RoCE host may have asked for them")
+		}
+	}
+	if n := len(p.cfg.Groups); n > p.cfg.Workers.Groups {
+		workers.fail("groups", "groups %d is less than the %d groups in the file; raise it", p.cfg.Workers.Groups, n)
+	}
+}

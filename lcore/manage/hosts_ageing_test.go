@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+)
+
+func absentUntil(when time.Time) func(context.Context, ib.GID, int) error {
+	return func(context.Context, ib.GID, int) error {
+		if time.Now().Before(when) {
+			return errors.New("no such node")
+		}
+		return nil
+	}
+}
+
+// flood has the worker put aside what more makes, until that is nil.
+func (w *worker) flood(more func() *manage.Odd) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.more = more
+}
+
+// heapNow returns how many bytes are in use.
+func heapNow() uint64 {
+	var m runtime.MemStats
+	for range 2 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestIdleHostAges wants a host without stand-ins to be asked three times, alone, and then to be forgotten; and one that
+// answers to stay.
+func TestIdleHostAges(t *testing.T) {
+	bubble(t, "idle", func(t *testing.T) {
+		s := start(t, nil)
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		s.give(ns(otherLink, host6, node6))
+		s.w.take()
+		s.wait(9*time.Minute + 50*time.Second)
+		if to := s.questions(host4); len(to) != 0 {
+			t.Errorf("asked too early: %v", to)
+		}
+		s.wait(10200 * time.Millisecond)
+		first := s.w.take()
+		s.w.sent = first
+		if to := s.questions(host4); !slices.Equal(to, []frame.MAC{hostMAC}) {
+			t.Errorf("asked %v by ARP", to)
+		}
+		s.w.sent = first
+		if to := s.questions(host6); !slices.Equal(to, []frame.MAC{otherMAC}) {
+			t.Errorf("asked %v by ND", to)
+		}
+		s.give(naBare(otherLink, host6))
+		s.wait(5 * time.Second)
+		if _, known := s.host(host4); known || s.count().HostsAged != 1 {
+			t.Errorf("who does not answer is still known: %+v", s.count())
+		}
+		if to := s.questions(host4); !slices.Equal(to, []frame.MAC{hostMAC, hostMAC}) {
+			t.Errorf("then asked %v", to)
+		}
+		if _, known := s.host(host6); !known {
+			t.Error("who answers is forgotten")
+		}
+	})
+}
+
+// TestUsedHostIsRefreshed wants a host whose stand-in is in use to be asked each minute, alone, and to stay for as long as
+// it answers.
+func TestUsedHostIsRefreshed(t *testing.T) {
+	bubble(t, "used", func(t *testing.T) {
+		s := start(t, nil)
+		s.hold(hostLink, host4, 0x10)
+		asked := 0
+		for range 1200 { // twenty minutes
+			s.tables.MarkUsed(host4, 0x10)
+			s.wait(time.Second)
+			for _, to := range s.questions(host4) {
+				asked++
+				if to != hostMAC {
+					t.Fatalf("asked %v", to)
+				}
+				s.give(arp(hostLink, frame.ARPReply, host4, bridge4))
+			}
+		}
+		if asked < 18 || asked > 21 {
+			t.Errorf("asked %d times in twenty minutes", asked)
+		}
+		if n := s.count(); n.HostsAged+n.HostsSilent+n.HostsMoved != 0 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// TestSilentHost wants a host with stand-ins to stay though it does not answer, to be looked for everywhere, to be
+// found under a new MAC address, and to go when its stand-ins have gone.
+func TestSilentHost(t *testing.T) {
+	bubble(t, "silent", func(t *testing.T) {
+		s := start(t, func(c *manageConfig, _ *door) { c.StandInIdle = time.Hour })
+		s.hold(hostLink, host4, 0x10)
+		use := func(d time.Duration) []frame.MAC {
+			for range d / time.Second {
+				s.tables.MarkUsed(host4, 0x10)
+				s.wait(time.Second)
+			}
+			return s.questions(host4)
+		}
+		to := use(66 * time.Second)
+		if want := []frame.MAC{hostMAC, hostMAC, hostMAC, frame.Broadcast}; !slices.Equal(to, want) || s.count().HostsSilent != 1 {
+			t.Errorf("asked %v, want %v; %+v", to, want, s.count())
+		}
+		if to := use(5 * time.Minute); len(to) != 5 || to[0] != frame.Broadcast || s.log.count("host_silent") != 1 {
+			t.Errorf("then asked %v, %d lines", to, s.log.count("host_silent"))
+		}
+		s.give(arp(otherLink, frame.ARPReply, host4, bridge4)) // a new card
+		s.wait(claimTime)
+		if h, known := s.host(host4); !known || h.MAC != otherMAC {
+			t.Errorf("known %v, at %v", known, frame.MAC(h.MAC))
+		}
+		s.wait(50 * time.Minute)
+		if _, known := s.host(host4); !known || s.count().HostsSilent != 2 {
+			t.Errorf("a host with stand-ins is known: %v, %+v", known, s.count())
+		}
+		s.wait(45 * time.Minute)
+		if _, known := s.host(host4); known || s.count().StandInsAged != 1 || s.count().HostsAged != 1 {
+			t.Errorf("without stand-ins it is known: %v, %+v", known, s.count())
+		}
+	})
+}
+
+// TestWhoStays wants a static host never asked nor forgotten, one behind a router forgotten without a question, and one
+// that is configured without its MAC address to be looked for again.
+func TestWhoStays(t *testing.T) {
+	bubble(t, "who stays", func(t *testing.T) {
+		static, named := netip.MustParseAddr("10.9.0.3"), netip.MustParseAddr("10.9.0.4")
+		s := start(t, func(c *manageConfig, _ *door) {
+			c.Resolve, c.StandInIdle = []netip.Addr{named}, time.Minute
+			c.Hosts = append(c.Hosts, staticHost(static))
+		})
+		s.give(arp(otherLink, frame.ARPReply, named, bridge4))
+		s.hold(hostLink, far4, 0x10)
+		s.w.take()
+		s.wait(25 * time.Minute)
+		if _, known := s.host(static); !known {
+			t.Error("the static host is gone")
+		}
+		if _, known := s.host(far4); known || s.count().HostsAged != 2 {
+			t.Errorf("the host behind a router is known: %v, %+v", known, s.count())
+		}
+		sent := s.w.take()
+		for ip, want := range map[netip.Addr]int{static: 0, far4: 0} {
+			s.w.sent = slices.Clone(sent)
+			if to := s.questions(ip); len(to) != want {
+				t.Errorf("%v was asked for: %v", ip, to)
+			}
+		}
+		s.w.sent = sent
+		to := s.questions(named)
+		if len(to) < 10 || to[0] != otherMAC || to[len(to)-1] != frame.Broadcast {
+			t.Errorf("the configured host was asked for: %v", to)
+		}
+	})
+}
+
+// TestFullRingAsksLater wants no question lost to a worker that takes nothing.
+func TestFullRingAsksLater(t *testing.T) {
+	bubble(t, "full", func(t *testing.T) {
+		s := start(t, nil)
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		s.w.setFull(true)
+		s.wait(15 * time.Minute)
+		s.w.setFull(false)
+		if _, known := s.host(host4); !known {
+			t.Fatal("forgotten without a question")
+		}
+		s.wait(10 * time.Second)
+		if _, known := s.host(host4); known || len(s.questions(host4)) != 3 {
+			t.Errorf("known %v", known)
+		}
+	})
+}

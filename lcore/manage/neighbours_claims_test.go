@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+	"causeway/tables"
+)
+
+// claimTime is how long a claim takes to be judged, and a little more.
+const claimTime = 800 * time.Millisecond
+
+// questions returns to which MAC addresses the loop put questions about a host, since it was asked last.
+func (s *stand) questions(ip netip.Addr) []frame.MAC {
+	s.t.Helper()
+	var to []frame.MAC
+	for _, f := range frames(s.t, s.w.take()) {
+		target := netip.Addr{}
+		if f.Type == frame.TypeARP {
+			if a, fault := frame.ParseARP(bridgeMAC, f.Payload); fault == "" && a.Op == frame.ARPRequest {
+				target = a.TPA
+			}
+		} else if nd, fault := frame.ParseND(bridgeMAC, f.IPv6, f.Payload); fault == "" && nd.Type == frame.NDSolicitation {
+			target = nd.Target
+		}
+		if target == ip {
+			to = append(to, f.Eth.Dst())
+		}
+	}
+	return to
+}
+
+// TestHolderKeepsItsAddress wants a host that still answers to keep its address, whoever claims it, by ARP, by ND or by
+// data; and the claims to be refused for a while without its being asked each time.
+func TestHolderKeepsItsAddress(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		ip                   netip.Addr
+		first, claim, answer []byte
+	}{
+		{"ARP", host4, arp(hostLink, frame.ARPRequest, host4, node4), arp(otherLink, frame.ARPRequest, host4, host4),
+			arp(hostLink, frame.ARPReply, host4, bridge4)},
+		{"ND", host6, ns(hostLink, host6, node6), na(otherLink, host6, true), na(hostLink, host6, true)},
+		{"ND without the option", host6, ns(hostLink, host6, node6), na(otherLink, host6, true), naBare(hostLink, host6)},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			s := start(t, nil)
+			s.give(c.first)
+			s.give(c.claim)
+			s.wait(150 * time.Millisecond)
+			if to := s.questions(c.ip); len(to) != 1 || to[0] != hostMAC {
+				t.Errorf("asked %v, want the holder alone", to)
+			}
+			s.give(c.answer)
+			s.wait(claimTime)
+			for range 5 { // within ten seconds: no more questions
+				s.give(c.claim)
+				s.wait(claimTime)
+			}
+			if to := s.questions(c.ip); len(to) != 0 {
+				t.Errorf("asked again: %v", to)
+			}
+			h, _ := s.host(c.ip)
+			if n := s.count(); h.MAC != hostMAC || n.HostsMoved != 0 || n.HostConflicts != 6 {
+				t.Errorf("is at %v, %+v", frame.MAC(h.MAC), n)
+			}
+			if lines := s.log.count("host_conflict"); lines < 1 || lines > 6 || s.log.count("stays="+hostMAC.String()) != lines ||
+				s.log.count("claimed_by="+otherMAC.String()) != lines {
+				t.Errorf("%d lines in the log", lines)
+			}
+			s.wait(10 * time.Second) // then it is asked anew: the holder may have gone
+			s.give(c.claim)
+			s.wait(claimTime)
+			if h, _ := s.host(c.ip); h.MAC != otherMAC || s.count().HostsMoved != 1 {
+				t.Errorf("is at %v in the end", frame.MAC(h.MAC))
+			}
+		})
+	}
+}
+
+// naBare is an answer that leaves the MAC address out.
+func naBare(l frame.Link, src netip.Addr) []byte {
+	f := frame.NDFields{Type: frame.NDAdvertisement, Solicited: true, Target: src}
+	return frame.AppendND(nil, l, bridgeMAC, src, bridge6, f)
+}
+
+// TestClaimByData wants data from another MAC address to wait for the judgement, too.
+func TestClaimByData(t *testing.T) {
+	bubble(t, "data", func(t *testing.T) {
+		s := start(t, nil)
+		s.hold(hostLink, host4, 0x10)
+		if h := s.hold(otherLink, host4, 0x11); h.ended() != "source" {
+			t.Errorf("a claim's data ended by %q", h.ended())
+		}
+		s.wait(claimTime)
+		if h := s.hold(otherLink, host4, 0x11); h.ended() != "again" {
+			t.Errorf("the new holder's data ended by %q", h.ended())
+		}
+		if h, _ := s.host(host4); h.MAC != otherMAC {
+			t.Errorf("is at %v", frame.MAC(h.MAC))
+		}
+	})
+	bubble(t, "routers take turns", func(t *testing.T) {
+		s := start(t, nil)
+		s.hold(hostLink, far4, 0x10)
+		if h := s.hold(otherLink, far4, 0x11); h.ended() != "again" || s.count().HostsMoved != 1 {
+			t.Errorf("data by the other router ended by %q", h.ended())
+		}
+	})
+}
+
+// TestFlapping wants two who take turns to be counted, and not to fill the log.
+func TestFlapping(t *testing.T) {
+	bubble(t, "flapping", func(t *testing.T) {
+		s := start(t, nil)
+		const turns = 20
+		for i := range turns {
+			link := hostLink
+			if i%2 == 1 {
+				link = otherLink
+			}
+			s.give(arp(link, frame.ARPRequest, host4, node4))
+			s.wait(claimTime + 300*time.Millisecond) // a line in the log each second
+		}
+		n := s.count()
+		if n.HostsMoved != turns-1 || n.HostFlaps != turns-2 || s.log.count("host_flapping") != turns-2 {
+			t.Errorf("%d lines, %+v", s.log.count("host_flapping"), n)
+		}
+		s.wait(2 * time.Minute)
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		s.wait(claimTime)
+		if n := s.count(); n.HostsMoved != turns || n.HostFlaps != turns-2 {
+			t.Errorf("after two minutes it is no flap: %+v", n)
+		}
+	})
+	bubble(t, "onwards", func(t *testing.T) {
+		s := start(t, nil)
+		for i := range byte(4) {
+			s.give(arp(frame.Link{MAC: frame.MAC{2, 0, 0, 0, 1, i}}, frame.ARPRequest, host4, node4))
+			s.wait(claimTime)
+		}
+		if n := s.count(); n.HostsMoved != 3 || n.HostFlaps != 0 {
+			t.Errorf("moving on is no flap: %+v", n)
+		}
+	})
+	bubble(t, "within one burst", func(t *testing.T) {
+		s := start(t, nil)
+		for range 50 {
+			s.w.give(manage.Odd{Data: arp(hostLink, frame.ARPRequest, host4, node4)}, manage.Odd{Data: arp(otherLink, frame.ARPRequest, host4, node4)})
+		}
+		s.wait(claimTime)
+		n := s.count()
+		if h, _ := s.host(host4); h.MAC != hostMAC || n.HostConflicts != 50 || n.HostsMoved != 0 || s.log.count("host_conflict") != 1 {
+			t.Errorf("is at %v, %d lines, %+v", frame.MAC(h.MAC), s.log.count("host_conflict"), n)
+		}
+	})
+}
+
+// TestDefence wants a claimed address announced once, again only after ten seconds, and never for one who is not there.
+func TestDefence(t *testing.T) {
+	missing := netip.MustParseAddr("10.9.0.8")
+	for _, c := range []struct {
+		name   string
+		claim  []byte
+		defend string
+	}{
+		{"a node by ARP", arp(hostLink, frame.ARPRequest, node4, host4), "10.9.0.7"},
+		{"the bridge by ARP", arp(hostLink, frame.ARPReply, bridge4, host4), "10.9.0.254"},
+		{"a node by ND", na(hostLink, node6, true), "fd09::7"},
+		{"a node that is not there", arp(hostLink, frame.ARPRequest, missing, host4), ""},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			s := start(t, func(cfg *manageConfig, d *door) {
+				cfg.Nodes = append(cfg.Nodes, manageNode{IP4: missing, GID: gid(8)})
+				d.path = never
+			})
+			s.told(time.Minute) // those at the start
+			for range 30 {
+				s.give(c.claim)
+			}
+			if got := s.told(time.Second); got != c.defend {
+				t.Errorf("announced %q, want %q", got, c.defend)
+			}
+			s.wait(10 * time.Second)
+			s.give(c.claim)
+			if got := s.told(time.Second); got != c.defend {
+				t.Errorf("announced %q after ten seconds, want %q", got, c.defend)
+			}
+			want := uint64(2)
+			if c.defend == "" {
+				want = 0
+			}
+			if n := s.count(); n.Spoofs != 31 || n.AddressesDefended != want || s.log.count("address_claimed") > 3 {
+				t.Errorf("%d lines, %+v", s.log.count("address_claimed"), n)
+			}
+		})
+	}
+	bubble(t, "data tells nobody", func(t *testing.T) {
+		s := start(t, nil)
+		s.told(time.Minute)
+		h := s.hold(hostLink, node4, 0x11)
+		if got := s.told(time.Second); got != "" || h.ended() != "source" || s.count().Spoofs != 1 {
+			t.Errorf("announced %q, ended by %q", got, h.ended())
+		}
+	})
+}
+
+// TestAbsentNodes wants questions for nodes that are not there counted, and answered once they are.
+func TestAbsentNodes(t *testing.T) {
+	bubble(t, "absent", func(t *testing.T) {
+		begin := time.Now()
+		s := start(t, func(cfg *manageConfig, d *door) {
+			cfg.Nodes[0].LID = 0
+			d.path = absentUntil(begin.Add(time.Minute))
+		})
+		for range 3 {
+			s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		}
+		s.give(ns(hostLink, host6, node6))
+		if n := s.count(); n.NodesAbsent != 4 || n.ARPAnswered+n.NDAnswered != 0 {
+			t.Errorf("%+v", n)
+		}
+		s.wait(2 * time.Minute)
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		if n := s.count(); n.NodesAbsent != 4 || n.ARPAnswered != 1 {
+			t.Errorf("once it is there: %+v", n)
+		}
+	})
+}
+
+// TestAddressFlood wants 100 000 addresses to cost no more than as many as may be known, each counted by name.
+func TestAddressFlood(t *testing.T) {
+	const addresses, most = 100_000, 64
+	bubble(t, "ARP", func(t *testing.T) {
+		s := startWith(t, tables.Config{MaxHosts: 2 * most, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
+			func(c *manageConfig, _ *door) {
+				c.MaxHosts = most
+				c.Addresses = append(c.Addresses, netip.MustParsePrefix("10.8.255.254/12"))
+			})
+		flood := func() {
+			sent := 0
+			s.w.flood(func() *manage.Odd {
+				if sent++; sent > addresses {
+					return nil
+				}
+				ip := netip.AddrFrom4([4]byte{10, 10, byte(sent >> 8), byte(sent)})
+				if sent >= 1<<16 {
+					ip = netip.AddrFrom4([4]byte{10, 11, byte(sent >> 8), byte(sent)})
+				}
+				return &manage.Odd{Data: arp(hostLink, frame.ARPRequest, ip, node4)}
+			})
+			s.wait(time.Second)
+			s.w.take()
+		}
+		flood()
+		before := heapNow()
+		flood()
+		if grown := int64(heapNow()) - int64(before); grown > 256<<10 {
+			t.Errorf("the second flood took %d bytes more", grown)
+		}
+		n := s.count()
+		if n.HostsLearned != most || n.HostsRefused != 2*(addresses-most) || n.ARPAnswered != 2*addresses || s.loop.Status().Hosts != most {
+			t.Errorf("%+v", n)
+		}
+		s.wait(20 * time.Minute) // nobody of them answers
+		if n := s.count(); n.HostsAged != most || s.tables.LenHosts() != 0 {
+			t.Errorf("%d hosts are left, %+v", s.tables.LenHosts(), n)
+		}
+	})
+}

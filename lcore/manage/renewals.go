@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage
+
+import (
+	"context"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+// A Renewer is an IB door whose subnet may change what it has granted: a subnet manager that starts anew gives other MLIDs, and
+// other LIDs.
+type Renewer interface {
+	// Renewed takes what has changed since the last call. It is asked often.
+	Renewed() Renewals
+}
+
+// Renewals is what a subnet has changed.
+type Renewals struct {
+	Groups map[ib.GID]Membership // as they are now
+	Paths  bool                  // any path may be another
+}
+
+// renewals is what the loop has still to do about that.
+type renewals struct {
+	groups map[ib.GID]Membership
+	asking map[ib.GID]bool // nodes whose path is asked for
+	again  map[ib.GID]bool // of them, those to ask for once more
+}
+
+// subnetBooks is what the loop knows of what the subnet has granted, and what it is asked for besides groups.
+type subnetBooks struct {
+	renewals renewals
+	aliases  aliases
+}
+
+func newSubnetBooks() subnetBooks {
+	return subnetBooks{
+		renewals{groups: map[ib.GID]Membership{}, asking: map[ib.GID]bool{}, again: map[ib.GID]bool{}},
+		aliases{of: map[ib.GUID]*alias{}},
+	}
+}
+
+// followSubnet has the tables follow what the subnet has changed, and the subnet what hosts there are.
+func (l *Loop) followSubnet(now time.Time) {
+	l.tendAliases(now)
+	door, ok := l.door.(Renewer)
+	if !ok {
+		return
+	}
+	r := door.Renewed()
+	for mgid, got := range r.Groups {
+		l.renewals.groups[mgid] = got
+	}
+	for mgid, got := range l.renewals.groups {
+		if l.renew(l.groups[mgid], got) {
+			delete(l.renewals.groups, mgid)
+		}
+	}
+	if r.Paths {
+		l.resolveAgain()
+	}
+}
+
+// renew takes the renewal of a group. It reports false while a question is under way, whose answer may be older.
+func (l *Loop) renew(m *membership, got Membership) bool {
+	if m == nil || m.gone {
+		return true
+	}
+	if m.asking {
+		return false
+	}
+	if !m.joined || m.granted == got {
+		return true
+	}
+	l.log.Info("group_renewed", "group", m.IP, "mgid", m.MGID, "mlid", got.MLID, "was", m.granted.MLID)
+	m.granted = got
+	l.pursue(m)
+	return true
+}
+
+// resolveAgain asks for the paths to all nodes whose LID is not configured, and that have had an answer. Meanwhile, and where
+// there is none, they stay where they were: messages at worst go nowhere.
+func (l *Loop) resolveAgain() {
+	for _, n := range l.cfg.Nodes {
+		switch _, _, known := l.tables.FindNodeGID(n.GID); {
+		case n.LID != 0 || !known:
+		case l.renewals.asking[n.GID]:
+			l.renewals.again[n.GID] = true
+		default:
+			l.resolveOne(n)
+		}
+	}
+}
+
+// pathTries bounds the questions for one path, some seconds in all: a node that is off must not be asked for all the time.
+const pathTries = 6
+
+func (l *Loop) resolveOne(n Node) {
+	l.renewals.asking[n.GID] = true
+	tries := 0
+	l.ask(l.running, func(asking context.Context) error {
+		lid, sl, err := l.door.Path(asking, n.GID)
+		if tries++; err != nil && tries < pathTries {
+			return err
+		}
+		l.tell(func() { l.resolvedAgain(n, lid, sl, err) })
+		return nil
+	})
+}
+
+func (l *Loop) resolvedAgain(n Node, lid ib.LID, sl ib.SL, err error) {
+	delete(l.renewals.asking, n.GID)
+	again := l.renewals.again[n.GID]
+	delete(l.renewals.again, n.GID)
+	old, _, _ := l.tables.FindNodeGID(n.GID)
+	switch {
+	case err != nil:
+		l.log.Warn("path_missing", "node", n.addrs(), "gid", n.GID, "error", err, "note", "it stays where it was")
+	case old.LID != lid || old.SL != sl:
+		n.LID, n.SL = lid, sl
+		if err := l.putNode(n); err != nil {
+			l.log.Error("node_refused", "error", err)
+			return
+		}
+		l.log.Info("node_moved", "node", n.addrs(), "gid", n.GID, "lid", lid, "was", old.LID, "sl", sl)
+		l.publish()
+	}
+	if again && l.running.Err() == nil {
+		l.resolveOne(n)
+	}
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+)
+
+// fakeSubnet is what a door tells of its subnet, and the aliases that it was asked for.
+type fakeSubnet struct {
+	renewals manage.Renewals
+	lid      ib.LID // of all nodes
+	aliases  []ib.GUID
+	tries    int // of aliases
+	room     int
+	taken    error
+}
+
+// Renewed implements manage.Renewer.
+func (d *door) Renewed() manage.Renewals {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.subnet.renewals
+	d.subnet.renewals = manage.Renewals{}
+	return r
+}
+
+// SetAlias implements manage.Aliaser.
+func (d *door) SetAlias(_ context.Context, guid ib.GUID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.subnet.tries++
+	if d.subnet.taken != nil {
+		return d.subnet.taken
+	}
+	if len(d.subnet.aliases) >= d.subnet.room {
+		return manage.ErrNoAlias
+	}
+	d.subnet.aliases = append(d.subnet.aliases, guid)
+	return nil
+}
+
+// DropAlias implements manage.Aliaser.
+func (d *door) DropAlias(_ context.Context, guid ib.GUID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.subnet.aliases = slices.DeleteFunc(d.subnet.aliases, func(g ib.GUID) bool { return g == guid })
+	return nil
+}
+
+// fake changes what the door says of the subnet, and lets the loop look at it.
+func (s *stand) fake(f func(*fakeSubnet)) {
+	s.door.mu.Lock()
+	f(&s.door.subnet)
+	s.door.mu.Unlock()
+	s.count()
+}
+
+func (s *stand) wantAliases(when string, want ...ib.GUID) {
+	s.t.Helper()
+	s.door.mu.Lock()
+	got := slices.Sorted(slices.Values(s.door.subnet.aliases))
+	s.door.mu.Unlock()
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		s.t.Errorf("%s: aliases %v, want %v", when, got, want)
+	}
+	if s.count(); s.loop.Status().Aliases != len(want) {
+		s.t.Errorf("%s: %d aliases in the status", when, s.loop.Status().Aliases)
+	}
+}
+
+// mlid returns where a group's messages go.
+func (s *stand) mlid(group netip.Addr) ib.LID {
+	g, _, _ := s.tables.FindGroup(group)
+	return g.MLID
+}
+
+func renewed(g manage.Group, mlid ib.LID) manage.Renewals {
+	return manage.Renewals{Groups: map[ib.GID]manage.Membership{g.MGID: {MLID: mlid, SL: 2, QKey: g.QKey, MTU: 4}}}
+}
+
+// TestRenewedGroup wants the tables to follow the subnet, without a join or a moment without the group.
+func TestRenewedGroup(t *testing.T) {
+	bubble(t, "another MLID", func(t *testing.T) {
+		g := toIB(group4)
+		s := start(t, with(g))
+		s.fake(func(f *fakeSubnet) { f.renewals = renewed(g, 0xc123) })
+		if got := s.mlid(group4); got != 0xc123 {
+			t.Errorf("goes to %v", got)
+		}
+		s.fake(func(f *fakeSubnet) { f.renewals = renewed(toIB(group6), 0xc124) }) // is none of the bridge's
+		s.fake(func(f *fakeSubnet) { f.renewals = renewed(g, 0xc123) })
+		if n, lines := s.door.joins[g.MGID], s.log.count("group_renewed"); n != 1 || lines != 1 || s.log.count("group_closed") != 0 {
+			t.Errorf("%d joins, %d renewals", n, lines)
+		}
+	})
+	bubble(t, "told before the join's answer, which is older", func(t *testing.T) {
+		g, answer := toIB(group4), make(chan struct{})
+		s := start(t, func(c *manageConfig, d *door) {
+			c.Groups = []manage.Group{g}
+			d.join = func(context.Context, manage.Join, int) error { <-answer; return nil }
+		})
+		s.fake(func(f *fakeSubnet) { f.renewals = renewed(g, 0xc123) })
+		close(answer)
+		s.count()
+		if got := s.mlid(group4); got != 0xc123 {
+			t.Errorf("goes to %v", got)
+		}
+	})
+}
+
+// TestRenewedPaths wants a node to be where the subnet has it, and to stay where it was while the subnet does not say.
+func TestRenewedPaths(t *testing.T) {
+	bubble(t, "nodes", func(t *testing.T) {
+		fails := false
+		s := start(t, func(c *manageConfig, d *door) {
+			c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID}}
+			d.path = func(context.Context, ib.GID, int) error {
+				if fails {
+					return errors.New("no such record")
+				}
+				return nil
+			}
+		})
+		lid := func() ib.LID {
+			n, _, _ := s.tables.FindNode(node4)
+			return n.LID
+		}
+		s.fake(func(f *fakeSubnet) { f.renewals.Paths, f.lid = true, 9 })
+		if lid() != 9 || s.log.count("node_moved") != 1 {
+			t.Errorf("the node is at %v", lid())
+		}
+		fails = true
+		before := s.door.paths[nodeGID]
+		s.fake(func(f *fakeSubnet) { f.renewals.Paths, f.lid = true, 10 })
+		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true }) // is asked for once more when that has ended
+		s.wait(time.Minute)
+		if n := s.door.paths[nodeGID] - before; lid() != 9 || n != 12 || s.log.count("path_missing") != 2 || !s.loop.Status().Ready {
+			t.Errorf("the node is at %v, after %d questions; %+v", lid(), n, s.loop.Status())
+		}
+		fails = false
+		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true })
+		if lid() != 10 {
+			t.Errorf("the node is at %v", lid())
+		}
+	})
+}
+
+// The IB port of TestAliases, and what its hosts are known by.
+var (
+	portGID    = ib.GIDFromGUID(0xfe80<<48, 0x4)
+	local6     = netip.MustParseAddr("fe80::1234")
+	macAlias   = ib.GIDFromAddr(hostMAC.LinkLocal()).GUID()
+	otherAlias = ib.GIDFromAddr(otherMAC.LinkLocal()).GUID()
+)
+
+func aliasing(room int, setAside ...netip.Prefix) func(*manageConfig, *door) {
+	return func(c *manageConfig, d *door) {
+		c.AliasGIDs, c.HostGIDs, d.subnet.room = true, setAside, room
+		d.own = manage.Own{LID: 4, GIDs: []ib.GID{portGID}, Sources: []manage.Source{{GID: portGID}}}
+	}
+}
+
+// TestAliases wants each host that is known to have its alias, by its address or its MAC address, and nobody else.
+func TestAliases(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		setAside []netip.Prefix
+		room     int
+		want     []ib.GUID
+	}{
+		{"by address and MAC address", nil, 9, []ib.GUID{macAlias, 0x1234}},
+		{"only those set aside", []netip.Prefix{netip.MustParsePrefix("fe80::1200/120")}, 9, []ib.GUID{0x1234}},
+		{"no room", nil, 0, nil},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			s := start(t, aliasing(c.room, c.setAside...))
+			s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+			s.give(ns(hostLink, host6, node6)) // shares its MAC address, and so its alias
+			s.give(ns(hostLink, local6, node6))
+			s.wait(10 * time.Second)
+			s.wantAliases("at first", c.want...)
+			s.door.mu.Lock()
+			tries := s.door.subnet.tries
+			s.door.mu.Unlock()
+			if most := max(len(c.want), 2); tries > most {
+				t.Errorf("asked %d times", tries)
+			}
+		})
+	}
+	bubble(t, "refused", func(t *testing.T) {
+		s := start(t, aliasing(9))
+		s.fake(func(f *fakeSubnet) { f.taken = errors.New("another port has it") })
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		s.wait(10 * time.Second)
+		s.wantAliases("while it is refused")
+		s.fake(func(f *fakeSubnet) { f.taken = nil })
+		s.wait(10 * time.Second)
+		s.wantAliases("later", macAlias)
+	})
+	bubble(t, "moved", func(t *testing.T) {
+		s := start(t, aliasing(1))
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		s.wait(2 * time.Second)
+		s.wantAliases("at first", macAlias)
+		s.give(arp(otherLink, frame.ARPRequest, host4, host4))
+		s.wait(claimTime + 3*time.Second)
+		s.wantAliases("with another MAC address", otherAlias)
+	})
+	bubble(t, "not wanted", func(t *testing.T) {
+		s := start(t, func(c *manageConfig, d *door) { aliasing(9)(c, d); c.AliasGIDs = false })
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		s.wait(5 * time.Second)
+		s.wantAliases("by default")
+	})
+}
+
+// TestAliasIsItsHosts wants a GID that is a host's alias to be given to nobody else, though it is set aside.
+func TestAliasIsItsHosts(t *testing.T) {
+	bubble(t, "two hosts", func(t *testing.T) {
+		s := start(t, aliasing(9, netip.MustParsePrefix("fe80::/64")))
+		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
+		s.wait(2 * time.Second)
+		gid := ib.GIDFromGUID(portGID.Prefix(), macAlias)
+		s.door.setOwn(manage.Own{LID: 4, GIDs: []ib.GID{portGID, gid}, Sources: []manage.Source{{GID: portGID}, {Number: 3, GID: gid}}})
+		s.count()
+		s.hold(otherLink, host5, 0x10)
+		s.hold(hostLink, host4, 0x10)
+		if other, its := s.source(host5), s.source(host4); other != 0 || its != 3 {
+			t.Errorf("sources %d and %d, want 0 and 3", other, its)
+		}
+	})
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+)
+
+// after lets time pass.
+func (s *serviceStand) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// TestQuestionLost wants a question to be the same each time it is sent, after 1, 2, 4, 4 … seconds, and one answer to end it.
+func TestQuestionLost(t *testing.T) {
+	bubble(t, "lost", func(t *testing.T) {
+		s := startServices(t, knowing(2))
+		a := s.request(node4, host4)
+		first := s.asked()
+		for i, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+			began := time.Now()
+			var got []datagram
+			for len(got) == 0 && time.Since(began) < 5*time.Second {
+				s.after(10 * time.Millisecond)
+				got = s.datagrams(s.w.take(), nil)
+			}
+			if took := time.Since(began); len(got) != 1 || took < wait-20*time.Millisecond || took > wait+150*time.Millisecond {
+				t.Fatalf("sent again after %v, for the %d. time", took, i+1)
+			}
+			if !bytes.Equal(got[0].Payload, first.Payload) {
+				t.Errorf("the request has changed: %x, then %x", first.Payload, got[0].Payload)
+			}
+		}
+		s.give(first.answer()) // to the first
+		s.give(first.answer()) // and to those after it
+		if answers, refused := a.ends(); len(answers) != 1 || len(refused) != 0 || s.door.open() != 1 {
+			t.Errorf("%+v, %d stand-ins", a, s.door.open())
+		}
+		want := only(manage.ServiceAnswered)
+		want[manage.ServiceResent], want[manage.ServiceUnmatched] = 4, 1
+		s.want(ibToRoCE, want)
+		s.after(10 * time.Second)
+		if sent := s.w.take(); len(sent) != 0 {
+			t.Errorf("it is asked on: %x", sent)
+		}
+	})
+}
+
+// TestQuestionAgain wants a question that could not be sent to be sent later, and to go to where the host is by then.
+func TestQuestionAgain(t *testing.T) {
+	bubble(t, "the worker's ring is full", func(t *testing.T) {
+		s := startServices(t, knowing(2))
+		s.w.setFull(true)
+		s.request(node4, host4)
+		s.w.setFull(false)
+		s.after(1200 * time.Millisecond)
+		s.asked()
+	})
+	bubble(t, "the host has been forgotten meanwhile", func(t *testing.T) {
+		s := startServices(t, func(c *manageConfig, _ *services) { c.VLAN = 5 })
+		link := frame.Link{MAC: hostMAC, VID: 5}
+		s.give(arp(link, frame.ARPRequest, host4, bridge4))
+		a := s.request(node4, host4)
+		s.asked()
+		if err := s.tables.DeleteHost(host4); err != nil {
+			t.Fatal(err)
+		}
+		s.after(1200 * time.Millisecond)
+		if got := s.stand.asked(); len(got) != 1 {
+			t.Fatalf("asked for %v", got)
+		}
+		got := s.datagrams(s.give(arp(link, frame.ARPReply, host4, bridge4)), nil)
+		if len(got) != 1 || s.tables.DeleteHost(host4) != nil { // and once more
+			t.Fatalf("asked %+v", got)
+		}
+		s.give(got[0].answer(func(a *answer) { a.Tag = got[0].Tag }))
+		if h, _ := s.host(host4); a.qpn() != 0x1001 || h.VLAN != 5 || h.MAC != hostMAC {
+			t.Errorf("the stand-in is QP %v, of %+v", a.qpn(), h)
+		}
+	})
+	bubble(t, "the host has moved meanwhile", func(t *testing.T) {
+		s := startServices(t, nil)
+		s.give(arp(hostLink, 1, host4, bridge4))
+		a := s.request(node4, host4)
+		if d := s.asked(); d.Dst != hostMAC {
+			t.Fatalf("asked %v", d.Dst)
+		}
+		s.after(700 * time.Millisecond)
+		s.give(arp(otherLink, 1, host4, bridge4))
+		s.after(500 * time.Millisecond)
+		s.w.take()
+		s.after(2100 * time.Millisecond)
+		d := s.asked()
+		if d.Dst != otherMAC {
+			t.Errorf("asked %v again", d.Dst)
+		}
+		s.give(d.answer())
+		if answers, _ := a.ends(); len(answers) != 1 {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// TestHostSilent wants a host that does not answer to be given up before the client does so itself.
+func TestHostSilent(t *testing.T) {
+	bubble(t, "silent", func(t *testing.T) {
+		s := startServices(t, knowing(2))
+		a := s.request(node4, host4)
+		s.after(29 * time.Second)
+		if !a.waits() {
+			t.Error("given up too soon")
+		}
+		s.after(1500 * time.Millisecond)
+		if !a.refusedWith(1) {
+			t.Errorf("%+v", a)
+		}
+		want := only(manage.ServiceTimedOut)
+		want[manage.ServiceResent] = 8
+		s.want(ibToRoCE, want)
+	})
+}
+
+// served has a node ask for a service of a host that answers with this queue pair, and returns how that ended.
+func (s *serviceStand) served(host netip.Addr, qpn ib.QPN, qkey ib.QKey) *asker {
+	s.t.Helper()
+	node := node4
+	if host.Is6() {
+		node = node6
+	}
+	a := s.request(node, host)
+	d := s.asked()
+	s.give(d.answer(func(a *answer) { a.fields.QPN, a.fields.QKey = qpn, qkey }))
+	return a
+}
+
+func (a *asker) qpn() ib.QPN {
+	if answers, refused := a.ends(); len(answers) == 1 && len(refused) == 0 {
+		return answers[0].QPN
+	}
+	return 0
+}
+
+// TestStandInsOfServices wants a service to have one stand-in, whoever asks, that of its queue pair, and no other's.
+func TestStandInsOfServices(t *testing.T) {
+	bubble(t, "found again", func(t *testing.T) {
+		s := startServices(t, knowing(2))
+		for range 3 {
+			if got := s.served(host4, 0x123, 7).qpn(); got != 0x1001 {
+				t.Errorf("the stand-in is QP %v", got)
+			}
+		}
+		if h := s.hold(hostLink, host4, 0x123); h.ended() != "again" || s.door.open() != 1 {
+			t.Errorf("data ended by %q, %d stand-ins", h.ended(), s.door.open())
+		}
+	})
+	bubble(t, "made by data before", func(t *testing.T) {
+		s := startServices(t, knowing(2))
+		s.hold(hostLink, host4, 0x123)
+		if got := s.served(host4, 0x123, ib.QKeyRDMAUDP).qpn(); got != 0x1001 || s.door.open() != 1 {
+			t.Errorf("the stand-in is QP %v of %d", got, s.door.open())
+		}
+	})
+	bubble(t, "the server begins anew, with another queue pair", func(t *testing.T) {
+		s := startServices(t, knowing(2))
+		first, second := s.served(host4, 0x123, 7).qpn(), s.served(host4, 0x124, 7).qpn()
+		if first != 0x1001 || second != 0x1002 || s.door.open() != 2 {
+			t.Errorf("the stand-ins are %v and %v", first, second)
+		}
+	})
+	bubble(t, "the server begins anew, with another Q_Key", func(t *testing.T) {
+		s := startServices(t, knowing(2))
+		first, second := s.served(host4, 0x123, 7).qpn(), s.served(host4, 0x123, 8).qpn()
+		got, _, _ := s.tables.FindStandIn(host4, 0x123)
+		if first != 0x1001 || second != 0x1002 || s.door.open() != 1 || got.QKey != 8 || got.QPN != second {
+			t.Errorf("the stand-ins are %v and %v, at the end %+v", first, second, got)
+		}
+	})
+}
+
+// TestNoStandInForService wants a service without a stand-in to be refused by name; and stand-ins of services to age as
+// others do.
+func TestNoStandInForService(t *testing.T) {
+	bubble(t, "full", func(t *testing.T) {
+		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.StandIns, c.StandInsPerHost = 4, 3 })
+		for i, c := range []struct {
+			host netip.Addr
+			want bool
+		}{{host4, true}, {host4, true}, {host4, true}, {host4, false}, {host6, true}, {host6, false}} {
+			a := s.served(c.host, ib.QPN(0x100+i), 7)
+			if (a.qpn() != 0) != c.want || !c.want && !a.refusedWith(ib.SIDRStatusNoQP) {
+				t.Errorf("service %d: %+v", i, a)
+			}
+		}
+		want := only(manage.ServiceNoStandIn)
+		want[manage.ServiceNoStandIn], want[manage.ServiceAnswered] = 2, 4
+		s.want(ibToRoCE, want)
+		if n := s.count(); n.StandInsDenied != 2 || s.door.open() != 4 || s.log.count("standin_refused") == 0 {
+			t.Errorf("%+v, %d QPs", n, s.door.open())
+		}
+		if got := s.served(host4, 0x100, 7).qpn(); got != 0x1001 {
+			t.Errorf("one that has its stand-in gets %v", got)
+		}
+	})
+	bubble(t, "the door gives none", func(t *testing.T) {
+		s := startServices(t, knowing(2))
+		s.door.createErr = errors.New("no QP is left")
+		if a := s.served(host4, 0x123, 7); !a.refusedWith(ib.SIDRStatusNoQP) {
+			t.Errorf("%+v", a)
+		}
+		s.want(ibToRoCE, only(manage.ServiceNoStandIn))
+	})
+	bubble(t, "an answer keeps it from ageing", func(t *testing.T) {
+		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.StandInIdle = time.Minute })
+		s.served(host4, 0x123, 7)
+		for range 4 {
+			s.after(40 * time.Second)
+			if got := s.served(host4, 0x123, 7).qpn(); got != 0x1001 {
+				t.Errorf("the stand-in is QP %v", got)
+			}
+		}
+		s.after(75 * time.Second)
+		if n := s.door.open(); n != 0 {
+			t.Errorf("%d stand-ins are left of services that nobody uses", n)
+		}
+	})
+}

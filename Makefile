@@ -30,12 +30,12 @@ RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/fr
 C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
 
 # Debian 12's packages: to build; to check and to fuzz C; for tests that ask tshark; a subnet manager and a simulated
-# subnet for it; for the guests. On a machine with InfiniBand, opensm's package starts an SM: disable it there.
+# subnet for it; for the guests. On a machine with InfiniBand, opensm's package starts an SM, and ibacm's itself: disable them there.
 PACKAGES := \
 	build-essential pkg-config libdpdk-dev dpdk libibverbs-dev librdmacm-dev ca-certificates \
 	clang clang-format libclang-rt-14-dev \
 	tshark tcpdump jq python3 lua5.4 \
-	opensm ibsim-utils \
+	opensm ibsim-utils ibacm \
 	qemu-system-x86 iproute2 procps xz-utils busybox-static
 
 ##@ Use

@@ -37,6 +37,8 @@ func commands() []command {
 		{"node", "-fabric SOCKET -role ROLE -name NAME -guid GUID [...]", "be an InfiniBand node on a bridge's software subnet", runNode},
 		{"check", "[--here] FILE...", "check configuration files and report every problem", runCheck},
 		{"devices", "[--json]", "list this machine's ports, and which side each can serve", runDevices},
+		{"doctor", "[-json | -fixes] [-netdev INTERFACE] FILE", "say what this machine lacks, and which commands mend it", runDoctor},
+		{"acm", "[-out DIR] [...] FILE", "write the files by which ibacm on InfiniBand nodes finds RoCE hosts", runACM},
 		{"drops", "", "explain the reasons for which packets are dropped", runDrops},
 		{"version", "", "print the version", runVersion},
 		{"help", "[COMMAND]", "explain a command", runHelp},

@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 	if code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}
-	if want := good + ": ok: 2 hosts, 2 groups, 1 service\n"; !strings.HasSuffix(stdout, want) {
+	if want := good + ": ok: 2 hosts, 2 groups, 2 services\n"; !strings.HasSuffix(stdout, want) {
 		t.Errorf("stdout %q, want %q at its end", stdout, want)
 	}
 	want := "config: " + bad + `:4: roce: mtu 1 is too small for any IB MTU; use 336 to 9216

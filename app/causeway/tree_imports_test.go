@@ -35,6 +35,7 @@ var mayImport = []struct {
 	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for those who play a RoCE host: both codecs, and nothing of the bridge"},
 	{"ibside/verbs", "dpdk ibside/ib", "a door knows nothing of the bench"},
 	{"ibside/fabric", "ibside/ib dpdk", "a door knows nothing of the bench"},
+	{"ibside/acm", "ibside/ib", "files for InfiniBand nodes are written on any machine"},
 	{"ibside/sa", "ibside/ib", "subnet administration is MADs, over whichever port carries them"},
 	{"ibside/ib", "", "a codec knows nothing of the bridge"},
 	{"tables", "ibside/ib", "shelves do not know who reads them"},
@@ -47,7 +48,7 @@ var mayImport = []struct {
 var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabric/door", "ibside/fabric/door/doortest", "lcore", "lcore/pgm", "tables", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
-var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce", "app/devices"}
+var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce", "app/devices", "app/doctor", "ibside/acm"}
 
 // listed is what go list says of a package.
 type listed struct {

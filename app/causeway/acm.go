@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"causeway/app/devices"
+	"causeway/config"
+	"causeway/ibside/acm"
+	"causeway/ibside/ib"
+)
+
+// acmAsked is what the flags say.
+type acmAsked struct {
+	out, folder  string
+	gid          string
+	lid          uint
+	rate         uint
+	most         uint
+	name, device string
+}
+
+// runACM writes files for ibacm on InfiniBand nodes.
+func runACM(args []string, stdout, stderr io.Writer) int {
+	fs := newFlags("acm", `Writes files for ibacm, by which programs on InfiniBand nodes find RoCE hosts (rdma_getaddrinfo, rsockets):
+which GID each RoCE host has, that of the bridge's port, and how nodes whose LID is configured reach it. RoCE hosts are
+those of the configuration, the bridge, and every address of its IPv4 subnets that may cross and is no node's. Copy the files
+to the nodes, merge ibacm_opts.cfg with theirs, and restart ibacm: it reads them once. rdma_resolve_addr does not ask
+ibacm; for it there is proxy ARP: see causeway help doctor.`)
+	var a acmAsked
+	fs.StringVar(&a.out, "out", "", "the `folder` to write to; otherwise all is printed")
+	fs.StringVar(&a.folder, "folder", "/etc/rdma", "the `folder` where the files will lie on the nodes")
+	fs.StringVar(&a.gid, "gid", "", "the bridge's `GID`; otherwise that of [ib] gid, or the port's on this machine")
+	fs.UintVar(&a.lid, "lid", 0, "the bridge's `LID`; otherwise the port's on this machine. Without it paths are left to the subnet administrator")
+	fs.UintVar(&a.rate, "rate", 0, "the paths' rate in `Gb/s`, one of InfiniBand's; otherwise the port's on this machine, or 10")
+	fs.UintVar(&a.most, "most", 1024, "the `number` of addresses of a subnet that are listed; a larger one is left out")
+	fs.StringVar(&a.name, "name", "", "with -device: a `name` for a node; its ibacm_addr.cfg is written, too")
+	fs.StringVar(&a.device, "device", "", "that node's `DEVICE:PORT`")
+	if code, done := parse(fs, args, stdout, stderr); done {
+		return code
+	}
+	if fs.NArg() != 1 || (a.name == "") != (a.device == "") {
+		return misused(fs, stderr, "name one file, and -name and -device together or not at all")
+	}
+	c, err := config.Load(fs.Arg(0))
+	if err == nil {
+		err = writeACM(c, a, stdout, stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func writeACM(c *config.Config, a acmAsked, stdout, stderr io.Writer) error {
+	gid, bridge, path, err := bridgeOnIB(c, a)
+	if err != nil {
+		return err
+	}
+	nodes := routedNodes(c, gid, stderr)
+	routes := bridge.LID != 0 && len(nodes) > 0
+	files := []acmFile{
+		{acm.HostsFile, func(w io.Writer) error { return acm.WriteHosts(w, acmHosts(c, gid, a.most, stderr)) }},
+		{acm.OptionsFile, func(w io.Writer) error { return acm.WriteOptions(w, a.folder, routes) }},
+	}
+	if routes {
+		files = append(files, acmFile{acm.RoutesFile, func(w io.Writer) error { return acm.WriteRoutes(w, bridge, nodes, path) }})
+	}
+	if a.name != "" {
+		e, err := acmEndpoint(c, a)
+		if err != nil {
+			return err
+		}
+		files = append(files, acmFile{acm.EndpointsFile, func(w io.Writer) error { return acm.WriteEndpoints(w, []acm.Endpoint{e}) }})
+	}
+	for _, f := range files {
+		if err := f.put(a.out, stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acmFile is a file to write.
+type acmFile struct {
+	name string
+	fill func(io.Writer) error
+}
+
+// put writes a file to a folder, or prints it. Nothing half is written.
+func (f acmFile) put(folder string, stdout io.Writer) error {
+	var b bytes.Buffer
+	if err := f.fill(&b); err != nil {
+		return err
+	}
+	if folder == "" {
+		_, err := fmt.Fprintf(stdout, "==> %s <==\n%s", f.name, &b)
+		return err
+	}
+	path := filepath.Join(folder, f.name)
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil { // for ibacm and whoever wants to look
+		return err
+	}
+	_, err := fmt.Fprintln(stdout, path)
+	return err
+}
+
+// bridgeOnIB returns what the bridge goes by on InfiniBand, and what paths to it are like: from flags, the configuration and this
+// machine, in this order. A LID of 0 is not known.
+func bridgeOnIB(c *config.Config, a acmAsked) (gid ib.GID, p acm.Port, path acm.Path, err error) {
+	const tenGigabits = 3
+	path = acm.Path{MTU: c.RoCE.IBMTU, Rate: tenGigabits}
+	gid, p.LID = c.IB.GID, ib.LID(min(a.lid, uint(ib.LIDPermissive)))
+	if a.gid != "" {
+		if gid, err = ib.ParseGID(a.gid); err != nil || gid.IsMulticast() || gid.GUID() == 0 {
+			return gid, p, path, fmt.Errorf(`causeway acm: -gid %s is not a port's GID; write it like "fe80::2:c903:0:7"`, a.gid)
+		}
+	}
+	if here := portHere(c); here != nil {
+		if gid.IsZero() && len(here.GIDs) > 0 {
+			gid, _ = ib.ParseGID(here.GIDs[0].GID)
+		}
+		if p.LID == 0 {
+			p.LID = here.LID
+		}
+		path.Rate = max(rateOf(here.Rate), tenGigabits)
+	}
+	if a.rate != 0 {
+		if path.Rate = rateOf(strconv.FormatUint(uint64(a.rate), 10)); path.Rate == 0 {
+			return gid, p, path, fmt.Errorf("causeway acm: -rate %d is not a rate of InfiniBand's; write 10, 40, 56, 100, 200 or 400", a.rate)
+		}
+	}
+	if gid.IsZero() {
+		return gid, p, path, errors.New("causeway acm: the bridge's GID is not known here; write -gid, or [ib] gid, or run this on the bridge")
+	}
+	p.Name, p.GUID = c.Name, gid.GUID()
+	return gid, p, path, nil
+}
+
+// portHere returns the configuration's port, if this machine has it.
+func portHere(c *config.Config) *devices.RDMAPort {
+	sys, done, err := devices.Sysfs()
+	if err != nil || c.IB.Port.Fabric {
+		return nil
+	}
+	defer done()
+	m := devices.Read(sys)
+	i := slices.IndexFunc(m.RDMA, func(p devices.RDMAPort) bool { return p.Device == c.IB.Port.Device && p.Num == c.IB.Port.Num })
+	if i < 0 {
+		return nil
+	}
+	return &m.RDMA[i]
+}
+
+// rateOf returns InfiniBand's code of a rate such as "100 Gb/sec (4X EDR)"; 0 if it has none.
+func rateOf(s string) ib.Rate {
+	number, _, _ := strings.Cut(s, " ")
+	gigabits, err := strconv.ParseFloat(number, 64)
+	for r := ib.Rate(1); err == nil && r < 64; r++ {
+		if mbps := r.Mbps(); mbps != 0 && mbps == int(gigabits*1000) {
+			return r
+		}
+	}
+	return 0
+}
+
+// routedNodes returns the nodes whose LID is configured, of the bridge's own subnet: ibacm knows no other.
+func routedNodes(c *config.Config, bridge ib.GID, stderr io.Writer) []acm.Port {
+	var out []acm.Port
+	asked := 0
+	for _, h := range c.Hosts {
+		switch {
+		case h.Side != config.SideIB:
+		case h.LID == 0 || h.GID.Prefix() != bridge.Prefix():
+			asked++
+		default:
+			out = append(out, acm.Port{Name: h.Addrs()[0].String(), GUID: h.GID.GUID(), LID: h.LID, SL: h.SL})
+		}
+	}
+	if asked > 0 {
+		fmt.Fprintf(stderr, "causeway acm: the LID of %s is not configured; ibacm asks the subnet administrator for their paths\n", count(asked, "node"))
+	}
+	return out
+}
+
+// acmHosts lists the addresses that lie behind the bridge, in order.
+func acmHosts(c *config.Config, gid ib.GID, most uint, stderr io.Writer) []acm.Host {
+	behind := map[netip.Addr]bool{}
+	for _, n := range c.RoCE.Addresses {
+		behind[n.Addr()] = true
+		first := n.Masked().Addr().Next() // after the subnet's own
+		if size := uint(1) << min(n.Addr().BitLen()-n.Bits(), 32); n.Addr().Is6() || size > most {
+			fmt.Fprintf(stderr, "causeway acm: not all of %v is listed, but hosts of the configuration\n", n.Masked())
+			continue
+		}
+		for a := first; n.Contains(a) && n.Contains(a.Next()); a = a.Next() { // and before its broadcast address
+			if c.Policy.Allows(a) {
+				behind[a] = true
+			}
+		}
+	}
+	for _, h := range c.Hosts {
+		for _, a := range h.Addrs() {
+			if behind[a] = h.Side == config.SideRoCE; !behind[a] {
+				delete(behind, a)
+			}
+		}
+	}
+	var out []acm.Host
+	for a := range behind {
+		out = append(out, acm.Host{Addr: a, GID: gid})
+	}
+	slices.SortFunc(out, func(a, b acm.Host) int { return a.Addr.Compare(b.Addr) })
+	return out
+}
+
+func acmEndpoint(c *config.Config, a acmAsked) (acm.Endpoint, error) {
+	device, number, _ := strings.Cut(a.device, ":")
+	port, err := strconv.ParseUint(number, 10, 8)
+	if err != nil || port == 0 || device == "" {
+		return acm.Endpoint{}, fmt.Errorf("causeway acm: -device %s is not a port; write it like mlx5_0:1", a.device)
+	}
+	return acm.Endpoint{Name: a.name, Device: device, Port: uint8(port), PKey: c.IB.PKey}, nil
+}

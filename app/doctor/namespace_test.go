@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/vishvananda/netns"
+)
+
+// A house is three network namespaces: a node, the bridge's machine, where ib0 leads to the node and eth1 to the RoCE host,
+// and the RoCE host.
+type house struct {
+	t    *testing.T
+	name string // of the namespaces, with a suffix each
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make network namespaces")
+	}
+	h := &house{t, fmt.Sprintf("doctor%d", os.Getpid())}
+	for _, part := range []string{"node", "bridge", "roce"} {
+		h.sh("", "ip netns add "+h.name+part)
+		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", h.name+part).Run() })
+	}
+	h.sh("bridge", fmt.Sprintf(`ip link add ib0 type veth peer name ib0 netns %[1]snode
+		ip link add eth1 type veth peer name eth1 netns %[1]sroce
+		ip link set lo up; ip link set ib0 up; ip link set eth1 up`, h.name))
+	h.sh("node", "ip link set ib0 up; ip address add 10.9.0.7/24 dev ib0; ip address add fd09::7/64 dev ib0 nodad")
+	h.sh("roce", "ip link set eth1 up; ip address add 10.9.0.1/24 dev eth1; ip address add fd09::1/64 dev eth1 nodad")
+	return h
+}
+
+// sh runs commands in one of the namespaces, and returns what they print.
+func (h *house) sh(part, script string) string {
+	h.t.Helper()
+	cmd := exec.Command("sh", "-ec", script)
+	if part != "" {
+		cmd = exec.Command("ip", "netns", "exec", h.name+part, "sh", "-ec", script)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("%s: %s: %v\n%s", part, script, err, out)
+	}
+	return string(out)
+}
+
+// examine looks at the bridge's machine, from within its namespace.
+func (h *house) examine() (found Findings) {
+	h.t.Helper()
+	c := load(h.t, "mtu = 4200", "mtu = 1500")
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends in the namespace
+		ns, err := netns.GetFromName(h.name + "bridge")
+		if err == nil {
+			defer ns.Close()
+			err = netns.Set(ns)
+		}
+		if err == nil {
+			found = Examine(c, Machine{Sys: fstest.MapFS{}, Kernel: Live{Proc: os.DirFS("/proc/sys")}, Netdev: "ib0"})
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		h.t.Fatal(err)
+	}
+	return found
+}
+
+// asks has the node's kernel ask for an address, and returns which MAC address answers; "" when none does.
+func (h *house) asks(ip string) string {
+	h.t.Helper()
+	h.sh("node", "ip neigh flush dev ib0; ip neigh add "+ip+" dev ib0 nud none 2>/dev/null || true; ip neigh replace "+ip+" dev ib0 use nud none 2>/dev/null || true")
+	for range 12 {
+		time.Sleep(50 * time.Millisecond)
+		fields := strings.Fields(h.sh("node", "ip neigh show "+ip+" dev ib0"))
+		for i, f := range fields {
+			if f == "lladdr" && fields[len(fields)-1] != "FAILED" {
+				return fields[i+1]
+			}
+		}
+	}
+	return ""
+}
+
+// answered asks until somebody answers: an address of the interface's own takes two seconds to be sure of (RFC 4862 §5.4).
+func (h *house) answered(ip string) string {
+	h.t.Helper()
+	for range 8 {
+		if got := h.asks(ip); got != "" {
+			return got
+		}
+	}
+	return ""
+}
+
+// TestFixesMendTheKernel applies what is printed, and wants nothing left to say, the node's questions answered by the bridge's
+// kernel, and only then.
+func TestFixesMendTheKernel(t *testing.T) {
+	for _, c := range []struct{ name, before string }{
+		{"nothing set up", ""},
+		{"one subnet on both sides", "ip address add 10.9.0.253/24 dev ib0; ip address add 10.9.0.252/24 dev eth1"},
+		{"strict", "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.all.arp_ignore=3"},
+		{"down", "ip link set ib0 down"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHouse(t)
+			h.sh("bridge", c.before)
+			mac := strings.TrimSpace(h.sh("bridge", "cat /sys/class/net/ib0/address"))
+			for _, ip := range []string{"10.9.0.1", "fd09::1"} {
+				if got := h.asks(ip); got != "" {
+					t.Fatalf("%s is answered by %s before", ip, got)
+				}
+			}
+			for round := range 3 {
+				found := h.examine()
+				if found.Fine() {
+					if round == 0 {
+						t.Fatal("all is well before")
+					}
+					break
+				}
+				var b bytes.Buffer
+				if err := found.WriteFixes(&b); err != nil {
+					t.Fatal(err)
+				}
+				h.sh("bridge", strings.ReplaceAll(b.String(), "ip route get", ": ip route get"))
+			}
+			if found := h.examine(); !found.Fine() {
+				var b bytes.Buffer
+				_ = found.WriteText(&b)
+				t.Errorf("after its own commands:\n%s", &b)
+			}
+			for _, ip := range []string{"10.9.0.1", "fd09::1"} {
+				if got := h.answered(ip); got != mac {
+					t.Errorf("%s is answered by %q, want %q", ip, got, mac)
+				}
+			}
+			if got := h.asks("10.9.0.8"); got != "" {
+				t.Errorf("a node's address is answered by %q", got)
+			}
+		})
+	}
+}
+
+// TestEachConditionCounts takes from a mended machine one thing after the other, and wants the doctor to say so wherever the
+// kernel falls silent.
+func TestEachConditionCounts(t *testing.T) {
+	h := newHouse(t)
+	for !h.examine().Fine() {
+		var b bytes.Buffer
+		if err := h.examine().WriteFixes(&b); err != nil {
+			t.Fatal(err)
+		}
+		h.sh("bridge", strings.ReplaceAll(b.String(), "ip route get", ": ip route get"))
+	}
+	for _, c := range []struct{ name, ip, undo, redo string }{
+		{"forwarding", "10.9.0.1", "sysctl -qw net.ipv4.conf.ib0.forwarding=0", "sysctl -qw net.ipv4.conf.ib0.forwarding=1"},
+		{"proxy_arp", "10.9.0.1", "sysctl -qw net.ipv4.conf.ib0.proxy_arp=0", "sysctl -qw net.ipv4.conf.ib0.proxy_arp=1"},
+		{"medium_id", "10.9.0.1", "sysctl -qw net.ipv4.conf.ib0.medium_id=-1", "sysctl -qw net.ipv4.conf.ib0.medium_id=0"},
+		{"roce_routes", "10.9.0.1", "ip route replace 10.9.0.0/24 dev ib0", "ip route replace 10.9.0.0/24 dev eth1"},
+		{"rp_filter", "10.9.0.1", "sysctl -qw net.ipv4.conf.ib0.rp_filter=1; ip route del 10.9.0.7/32 dev ib0",
+			"sysctl -qw net.ipv4.conf.ib0.rp_filter=0; ip route add 10.9.0.7/32 dev ib0"},
+		{"forwarding", "fd09::1", "sysctl -qw net.ipv6.conf.ib0.forwarding=0", "sysctl -qw net.ipv6.conf.ib0.forwarding=1"},
+		{"proxy_ndp", "fd09::1", "sysctl -qw net.ipv6.conf.ib0.proxy_ndp=0", "sysctl -qw net.ipv6.conf.ib0.proxy_ndp=1"},
+		{"nd_entries", "fd09::1", "ip -6 neigh del proxy fd09::1 dev ib0", "ip -6 neigh add proxy fd09::1 dev ib0"},
+	} {
+		h.sh("bridge", c.undo)
+		said := false
+		for _, f := range h.examine() {
+			said = said || f.Check == c.name && f.Verdict == Fail
+		}
+		if got := h.asks(c.ip); got != "" || !said {
+			t.Errorf("without %s %s is answered by %q; the doctor says so: %v", c.name, c.ip, got, said)
+		}
+		h.sh("bridge", c.redo)
+		if got := h.answered(c.ip); got == "" || !h.examine().Fine() {
+			t.Errorf("with %s again %s is answered by %q", c.name, c.ip, got)
+		}
+	}
+}

@@ -96,3 +96,12 @@ func plugCable(netdev string, nic NIC) string {
 	}
 	return b.String()
 }
+
+// Unplug takes the cable of a guest's first NIC out of its segment, which the guest does not notice: what is sent
+// meanwhile is lost. Plug puts it back.
+func (r *Rig) Unplug(g *Guest) error { return r.ns.run("ip link set " + tap(g.Name, 0) + " nomaster") }
+
+// Plug undoes Unplug; the NIC is on that segment.
+func (r *Rig) Plug(g *Guest, segment int) error {
+	return r.ns.run("ip link set " + tap(g.Name, 0) + " master " + segments[segment])
+}

@@ -112,6 +112,10 @@ func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
 		return nil, err
 	}
 	conn, err := net.Dial("unix", socket)
+	for errors.Is(err, syscall.ECONNREFUSED) && ctx.Err() == nil { // between its bind and its listen
+		time.Sleep(pollEvery)
+		conn, err = net.Dial("unix", socket)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("guest %s: %w", c.Name, err)
 	}

@@ -55,11 +55,11 @@ func entries(s *tables.Tables) map[ib.GID]tables.Group {
 // answers is what the bridge says when it is asked for all its groups.
 func (s *stand) answers() []string {
 	s.t.Helper()
-	time.Sleep(2 * time.Second) // what is told again
+	sleep(2 * time.Second) // what is told again
 	s.w.take()
 	s.give(igmpQuery(frame.Query{Group: netip.IPv4Unspecified(), MaxResp: time.Second}))
 	s.give(mldQuery(frame.Query{Group: netip.IPv6Unspecified(), MaxResp: time.Second}))
-	time.Sleep(1200 * time.Millisecond)
+	sleep(1200 * time.Millisecond)
 	synctest.Wait()
 	said := s.spoken()
 	slices.Sort(said)
@@ -121,12 +121,12 @@ func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bo
 		d.leave = func() { time.Sleep(7 * time.Millisecond) }
 	})
 	for i, set := range sets[1:] {
-		time.Sleep(time.Duration(pauses[i]) * time.Millisecond)
+		sleep(time.Duration(pauses[i]) * time.Millisecond)
 		if err := s.loop.SetGroups(context.Background(), set); err != nil {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(12 * time.Second)
+	sleep(12 * time.Second)
 	said := s.answers()
 	if st := s.loop.Status(); !st.Ready || st.Waiting != 0 || len(st.Joined) != st.Groups {
 		t.Errorf("status %+v", st)
@@ -167,14 +167,14 @@ func TestChangeWithoutGap(t *testing.T) {
 				c2.Groups, c2.MaxGroups, c2.Police = []manage.Group{c.from, both(group6)}, 8, func(int, uint64) {}
 				d.join = slowJoin
 			})
-			time.Sleep(2 * time.Second)
+			sleep(2 * time.Second)
 			s.w.take()
 			other, id, _ := s.tables.FindGroup(group6)
 			s.set(c.to, both(group6))
 			if got := s.directions(c.to.IP); got != c.during {
 				t.Errorf("while the door is asked, open %q, want %q", got, c.during)
 			}
-			time.Sleep(2 * time.Second)
+			sleep(2 * time.Second)
 			synctest.Wait()
 			if got := s.directions(c.to.IP); got != c.then || s.door.joins[c.from.MGID] != c.joins || len(s.door.leaves) > 0 {
 				t.Errorf("then, open %q, want %q; %d joins, want %d; left %v", got, c.then, s.door.joins[c.from.MGID], c.joins, s.door.leaves)
@@ -229,7 +229,7 @@ func TestKeyRefused(t *testing.T) {
 		if got := s.directions(group4); got != "" {
 			t.Errorf("while it is being left, open %q", got)
 		}
-		time.Sleep(2 * time.Second)
+		sleep(2 * time.Second)
 		synctest.Wait()
 		e, _, _ := s.tables.FindGroup(group4)
 		if e.QKey != 5 || e.RoCEQKey != 5 || !e.ToIB || len(s.door.leaves) != 1 || s.door.joins[g.MGID] != 3 {
@@ -257,12 +257,12 @@ func TestRemove(t *testing.T) {
 				}
 			}
 		})
-		time.Sleep(2 * time.Second)
+		sleep(2 * time.Second)
 		s.w.take()
 		if err := s.loop.RemoveGroup(context.Background(), mgid(group4)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		sleep(2 * time.Second)
 		s.wantSpoken("removed", leave4, leave4)
 		if _, _, there := s.tables.LookupMGID(mgid(group4)); there || !slices.Equal(s.door.leaves, []ib.GID{mgid(group4)}) {
 			t.Errorf("on the shelves: %v; left %v", there, s.door.leaves)
@@ -273,7 +273,7 @@ func TestRemove(t *testing.T) {
 		if err := s.loop.PutGroup(context.Background(), toIB(netip.MustParseAddr("239.1.2.9"))); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		sleep(time.Second)
 		if st := s.loop.Status(); !st.Ready || st.Groups != 2 || len(began) != 3 || began[2] != began[0] && began[2] != began[1] {
 			t.Errorf("begun %v, status %+v", began, st)
 		}
@@ -301,7 +301,7 @@ func TestManyPorts(t *testing.T) {
 			}
 		}
 		check("at first", one.MGID, one.MGID, two.MGID, three.MGID)
-		time.Sleep(1200 * time.Millisecond)
+		sleep(1200 * time.Millisecond)
 		s.wantSpoken("for all", join4, join4)
 		one.ToIB, three.ToIB = false, true
 		s.set(one, two, three)

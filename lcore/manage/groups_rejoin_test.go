@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"causeway/ibside/ib"
@@ -35,7 +34,7 @@ func TestHear(t *testing.T) {
 		s.set(toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))) // the same to the port
 		fails = 3
 		s.set(toIB(netip.MustParseAddr("239.1.2.4")))
-		time.Sleep(time.Second)
+		sleep(time.Second)
 		want := []string{"[239.1.2.3]", "[239.1.2.3 239.1.2.4]", "[239.1.2.4]"}
 		if !slices.Equal(told, want) || s.log.count("groups_unheard") == 0 {
 			t.Errorf("told %q, want %q", told, want)
@@ -61,9 +60,11 @@ func TestRejoin(t *testing.T) {
 			}
 		})
 		mlid := map[ib.GID]ib.LID{}
-		for g := range s.tables.AllGroups() {
-			mlid[g.MGID] = g.MLID
-		}
+		s.look(func() {
+			for g := range s.tables.AllGroups() {
+				mlid[g.MGID] = g.MLID
+			}
+		})
 		s.w.take()
 		s.door.setMLIDs(0xd000)
 		began := time.Now()
@@ -71,12 +72,13 @@ func TestRejoin(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 100 {
-			if n := s.tables.LenGroups(); n != len(groups) {
-				t.Fatalf("%d groups are open", n)
-			}
-			time.Sleep(10 * time.Millisecond)
+			sleep(10 * time.Millisecond)
+			s.look(func() {
+				if n := s.tables.LenGroups(); n != len(groups) {
+					t.Fatalf("%d groups are open", n)
+				}
+			})
 		}
-		synctest.Wait()
 		for g := range s.tables.AllGroups() {
 			if g.MLID < 0xd000 || !g.ToIB || !g.ToRoCE {
 				t.Errorf("%+v is as before", g)

@@ -83,7 +83,7 @@ func TestJoinBackOff(t *testing.T) {
 		if st := s.loop.Status(); st.Ready || st.Waiting != 2 || st.Groups != 0 {
 			t.Errorf("status %+v", st)
 		}
-		time.Sleep(2 * time.Minute)
+		sleep(2 * time.Minute)
 		synctest.Wait()
 		if st := s.loop.Status(); !st.Ready || st.Waiting != 0 || st.Groups != 2 {
 			t.Errorf("later, status %+v", st)
@@ -124,7 +124,7 @@ func TestJoinsTogether(t *testing.T) {
 				return nil
 			}
 		})
-		time.Sleep(30 * time.Second)
+		sleep(30 * time.Second)
 		synctest.Wait()
 		if st := s.loop.Status(); st.Groups != 20 || st.Waiting != 40 || st.Ready {
 			t.Errorf("status %+v", st)
@@ -169,11 +169,13 @@ var oneGroup = tables.Config{MaxHosts: 16, MaxStandIns: 16, MaxNodes: 16, MaxGro
 func TestGroupRefused(t *testing.T) {
 	bubble(t, "no room", func(t *testing.T) {
 		s := startWith(t, oneGroup, with(toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))))
-		time.Sleep(5 * time.Second)
-		if st := s.loop.Status(); st.Ready || st.Groups != 1 || len(s.door.leaves) != 1 || len(s.door.joined) != 1 {
-			t.Errorf("status %+v, left %v", st, s.door.leaves)
-		}
-		time.Sleep(10 * time.Second)
+		sleep(5 * time.Second)
+		s.look(func() {
+			if st := s.loop.Status(); st.Ready || st.Groups != 1 || len(s.door.leaves) != 1 || len(s.door.joined) != 1 {
+				t.Errorf("status %+v, left %v", st, s.door.leaves)
+			}
+		})
+		sleep(10 * time.Second)
 		if st := s.loop.Status(); st.Ready || len(s.door.leaves) != 2 || st.Joined[0].MGID == s.door.leaves[0] {
 			t.Errorf("later, status %+v, left %v", st, s.door.leaves)
 		}
@@ -182,7 +184,7 @@ func TestGroupRefused(t *testing.T) {
 		one, two := toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))
 		two.MGID = one.MGID
 		s := start(t, with(one, two))
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		if st := s.loop.Status(); st.Ready || st.Groups != 1 || s.door.joins[one.MGID] != 1 || s.log.count("group_refused") != 1 {
 			t.Errorf("status %+v, joins %v", st, s.door.joins)
 		}
@@ -202,7 +204,7 @@ func TestEndWhileRefusing(t *testing.T) {
 				}
 				d.leave = func() { time.Sleep(time.Second) }
 			})
-			time.Sleep(time.Duration(i%2) * time.Second)
+			sleep(time.Duration(i%2) * time.Second)
 			if err := s.end(); err != nil {
 				t.Error(err)
 			}
@@ -242,7 +244,7 @@ func TestNodes(t *testing.T) {
 		if st := s.loop.Status(); st.Ready || st.Nodes != 1 || st.Waiting != 1 {
 			t.Errorf("status %+v", st)
 		}
-		time.Sleep(time.Second)
+		sleep(time.Second)
 		synctest.Wait()
 		if st := s.loop.Status(); !st.Ready || st.Nodes != 2 {
 			t.Errorf("later, status %+v", st)

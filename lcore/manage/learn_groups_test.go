@@ -54,7 +54,7 @@ func (s *stand) reports(link frame.Link, from netip.Addr, r frame.GroupRecord) {
 
 // querier asks all listeners each 125 s, as one on the link does, until the bubble's time is over.
 func (s *stand) querier(took time.Duration) {
-	for end := time.Now().Add(took); time.Now().Before(end); time.Sleep(min(125*time.Second, time.Until(end))) {
+	for end := time.Now().Add(took); time.Now().Before(end); sleep(min(125*time.Second, time.Until(end))) {
 		s.give(igmpQuery(frame.Query{Group: netip.IPv4Unspecified(), MaxResp: 10 * time.Second}))
 		s.give(mldQuery(frame.Query{Group: netip.IPv6Unspecified(), MaxResp: 10 * time.Second}))
 	}
@@ -63,13 +63,14 @@ func (s *stand) querier(took time.Duration) {
 func (s *stand) wantLearned(what string, want ...netip.Addr) {
 	s.t.Helper()
 	s.settle()
-	time.Sleep(200 * time.Millisecond)
-	synctest.Wait()
-	for _, ip := range want {
-		if g, _, ok := s.tables.FindGroup(ip); !ok || g.MGID != mgid(ip) || !g.ToIB || !g.ToRoCE {
-			s.t.Errorf("%s: group %v is %+v", what, ip, g)
+	sleep(200 * time.Millisecond)
+	s.look(func() {
+		for _, ip := range want {
+			if g, _, ok := s.tables.FindGroup(ip); !ok || g.MGID != mgid(ip) || !g.ToIB || !g.ToRoCE {
+				s.t.Errorf("%s: group %v is %+v", what, ip, g)
+			}
 		}
-	}
+	})
 	if st := s.loop.Status(); st.Learned != len(want) || !st.Ready {
 		s.t.Errorf("%s: %d groups are learnt, want %v", what, st.Learned, want)
 	}
@@ -83,12 +84,14 @@ func TestLearnReports(t *testing.T) {
 			s := start(t, learning(nil))
 			s.reports(hostLink, host4, frame.JoinRecord(ip))
 			s.wantLearned("joined", ip)
-			if j := s.door.joined[mgid(ip)]; !j.Receive || j.Guest {
-				t.Errorf("joined as %+v", j)
-			}
+			s.look(func() {
+				if j := s.door.joined[mgid(ip)]; !j.Receive || j.Guest {
+					t.Errorf("joined as %+v", j)
+				}
+			})
 			s.reports(hostLink, host4, frame.LeaveRecord(ip))
 			s.wantLearned("the others are given time", ip)
-			time.Sleep(8 * time.Second)
+			sleep(8 * time.Second)
 			s.wantLearned("left")
 			if c := s.count(); c.GroupsLearned != 1 || c.GroupsForgotten != 1 || c.GroupReportsHeard != 2 || len(s.door.joined) != 0 {
 				t.Errorf("counted %+v; still in %v", c, s.door.joined)
@@ -120,10 +123,10 @@ func TestLeaveOfOne(t *testing.T) {
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
 		s.reports(otherLink, other4, frame.JoinRecord(learnt4))
 		s.reports(hostLink, host4, frame.LeaveRecord(learnt4))
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		s.wantLearned("one has left", learnt4)
 		s.reports(otherLink, other4, frame.LeaveRecord(learnt4))
-		time.Sleep(8 * time.Second)
+		sleep(8 * time.Second)
 		s.wantLearned("both have left")
 	})
 	bubble(t, "nobody knows who", func(t *testing.T) { // more hosts than are known by address
@@ -134,7 +137,7 @@ func TestLeaveOfOne(t *testing.T) {
 		for i := range 39 {
 			s.reports(hostLink, netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i)}), frame.LeaveRecord(learnt4))
 		}
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		s.wantLearned("39 of 40 have left", learnt4)
 	})
 	bubble(t, "with a querier", func(t *testing.T) {
@@ -142,17 +145,17 @@ func TestLeaveOfOne(t *testing.T) {
 		s.querier(time.Second)
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4)) // the other is silent: he heard this one
 		s.reports(hostLink, host4, frame.LeaveRecord(learnt4))
-		time.Sleep(2 * time.Second)
+		sleep(2 * time.Second)
 		s.reports(otherLink, other4, frame.GroupRecord{Type: frame.ModeIsExclude, Group: learnt4})
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		s.wantLearned("the other has answered", learnt4)
 		s.reports(otherLink, other4, frame.LeaveRecord(learnt4))
-		time.Sleep(8 * time.Second)
+		sleep(8 * time.Second)
 		s.wantLearned("nobody has answered")
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4)) // and is switched off
 		s.reports(otherLink, other4, frame.JoinRecord(learnt4))
 		s.reports(otherLink, other4, frame.LeaveRecord(learnt4))
-		time.Sleep(8 * time.Second)
+		sleep(8 * time.Second)
 		s.wantLearned("nor here")
 	})
 }
@@ -164,11 +167,11 @@ func TestIdle(t *testing.T) {
 		bubble(t, ip.String(), func(t *testing.T) {
 			s := start(t, learning(nil))
 			s.reports(hostLink, host4, frame.JoinRecord(ip))
-			time.Sleep(15 * time.Minute)
+			sleep(15 * time.Minute)
 			s.wantLearned("nobody asks", ip)
 			s.querier(5 * time.Minute) // and it is believed to be there for 260 s from its last query on
 			s.wantLearned("asked for five minutes", ip)
-			time.Sleep(15 * time.Minute)
+			sleep(15 * time.Minute)
 			s.wantLearned("the querier is gone", ip)
 			for range 2 {
 				s.querier(9 * time.Minute)
@@ -284,7 +287,7 @@ func TestLearnFlood(t *testing.T) {
 				ip := netip.AddrFrom4([4]byte{239, 2, byte(i >> 8), byte(i)})
 				s.w.give(manage.Odd{Data: reportOf(hostLink, host4, frame.JoinRecord(ip))})
 			}
-			time.Sleep(10 * time.Second)
+			sleep(10 * time.Second)
 			synctest.Wait()
 			s.w.take()
 		}
@@ -302,7 +305,7 @@ func TestLearnFlood(t *testing.T) {
 			t.Errorf("%d questions at a time, %d bytes more, %d lines", s.door.busiest, grown, s.log.count("group_refused"))
 		}
 		s.set(both(netip.MustParseAddr("239.1.2.4"))) // its question is answered
-		time.Sleep(time.Second)
+		sleep(time.Second)
 		if st := s.loop.Status(); !st.Ready {
 			t.Errorf("a configured group waits: %+v", st)
 		}

@@ -92,7 +92,7 @@ func TestBothWant(t *testing.T) {
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
 		guest("reported", false)
 		s.reports(hostLink, host4, frame.LeaveRecord(learnt4))
-		time.Sleep(8 * time.Second)
+		sleep(8 * time.Second)
 		guest("left", true)
 		if len(s.door.leaves) != 0 {
 			t.Errorf("left %v", s.door.leaves)
@@ -106,7 +106,7 @@ func TestBothWant(t *testing.T) {
 		s.settle()
 		notices <- manage.Notice{MGID: mgid(learnt4)}
 		s.reports(hostLink, host4, frame.LeaveRecord(learnt4))
-		time.Sleep(8 * time.Second)
+		sleep(8 * time.Second)
 		s.wantLearned("left")
 	})
 	bubble(t, "deleted while wanted", func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestBothWant(t *testing.T) {
 		tries := s.door.joins[mgid(learnt4)]
 		notices <- manage.Notice{MGID: mgid(learnt4), Deleted: true}
 		notices <- manage.Notice{MGID: mgid(group4), Deleted: true}
-		time.Sleep(time.Second)
+		sleep(time.Second)
 		s.wantLearned("and there again", learnt4)
 		if n := s.door.joins[mgid(learnt4)]; n != tries+1 || s.door.joins[mgid(group4)] != 2 {
 			t.Errorf("%d joins after %d, and %d", n, tries, s.door.joins[mgid(group4)])

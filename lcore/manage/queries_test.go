@@ -45,7 +45,7 @@ func asking(c *manage.Config, _ *door) { c.Querier = true }
 func TestQuerier(t *testing.T) {
 	bubble(t, "off", func(t *testing.T) {
 		s := start(t, learning(nil))
-		time.Sleep(5 * time.Minute)
+		sleep(5 * time.Minute)
 		if v4, v6, n := s.queried(); v4+v6+n != 0 {
 			t.Errorf("asked %d, %d, %d times", v4, v6, n)
 		}
@@ -58,7 +58,7 @@ func TestQuerier(t *testing.T) {
 		s := start(t, learning(asking))
 		want := func(what string, took time.Duration, want4, want6 int) {
 			t.Helper()
-			time.Sleep(took)
+			sleep(took)
 			if v4, v6, _ := s.queried(); v4 != want4 || v6 != want6 {
 				t.Errorf("%s: asked %d and %d times, want %d and %d", what, v4, v6, want4, want6)
 			}
@@ -79,22 +79,22 @@ func TestQuerierAges(t *testing.T) {
 	bubble(t, "idle", func(t *testing.T) {
 		s := start(t, learning(asking))
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
-		time.Sleep(9 * time.Minute)
+		sleep(9 * time.Minute)
 		s.wantLearned("nine minutes", learnt4)
-		time.Sleep(2 * time.Minute)
+		sleep(2 * time.Minute)
 		s.wantLearned("eleven minutes")
 	})
 	bubble(t, "left", func(t *testing.T) {
 		s := start(t, learning(asking))
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
-		time.Sleep(time.Second)
+		sleep(time.Second)
 		s.w.take()
 		s.w.give(manage.Odd{Data: reportOf(hostLink, host4, frame.LeaveRecord(learnt4))})
-		time.Sleep(3 * time.Second)
+		sleep(3 * time.Second)
 		if _, _, n := s.queried(); n != 2 {
 			t.Errorf("asked %d times", n)
 		}
-		time.Sleep(5 * time.Second)
+		sleep(5 * time.Second)
 		s.wantLearned("no answer")
 	})
 }

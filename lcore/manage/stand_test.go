@@ -118,9 +118,32 @@ func (s *stand) end() error {
 }
 
 // settle lets the loop do what there is to do.
-func (s *stand) settle() {
-	time.Sleep(5 * time.Millisecond)
+func (s *stand) settle() { sleep(5 * time.Millisecond) }
+
+// sleep lets time pass. What the loop has done meanwhile may be read then.
+func sleep(d time.Duration) {
+	time.Sleep(d)
 	synctest.Wait()
+}
+
+// look reads what is the loop's or the door's while both sleep. The locks, which they take next, tell the race detector that
+// it was before what they do then.
+func (s *stand) look(f func()) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.door.mu.Lock()
+	defer s.door.mu.Unlock()
+	f()
+}
+
+// forget takes a host from the shelves.
+func (s *stand) forget(ip netip.Addr) {
+	s.t.Helper()
+	var err error
+	s.look(func() { err = s.tables.DeleteHost(ip) })
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // give hands the loop a frame and returns what it sent in answer.

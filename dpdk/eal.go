@@ -58,7 +58,7 @@ func Init(config EALConfig) (*EAL, error) {
 	if config.MemoryMiB == 0 {
 		config.MemoryMiB = defaultMemoryMiB
 	}
-	plan, err := planEAL(config, usableCPUs())
+	plan, err := planEAL(config, usableCPUs(), isolatedCPUs())
 	if err != nil {
 		return nil, err
 	}

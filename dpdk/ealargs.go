@@ -28,8 +28,8 @@ type ealPlan struct {
 	note      string
 }
 
-// planEAL checks config; cpus are those the process may use.
-func planEAL(config EALConfig, cpus []int) (ealPlan, error) {
+// planEAL checks config; cpus are those the process may use, isolated those that it may ask for besides.
+func planEAL(config EALConfig, cpus, isolated []int) (ealPlan, error) {
 	name := config.Name
 	if name == "" {
 		name = "causeway"
@@ -41,7 +41,7 @@ func planEAL(config EALConfig, cpus []int) (ealPlan, error) {
 	if err := plan.chooseMemory(config); err != nil {
 		return ealPlan{}, err
 	}
-	lcores, err := plan.placeLcores(config, cpus)
+	lcores, err := plan.placeLcores(config, cpus, isolated)
 	if err != nil {
 		return ealPlan{}, err
 	}
@@ -90,14 +90,16 @@ func (p *ealPlan) chooseMemory(config EALConfig) error {
 
 // placeLcores writes --lcores: lcore 0, the main one, floats over all CPUs without a worker (over all CPUs when
 // every one has a worker); lcore i+1 sits on the CPU of worker i.
-func (p *ealPlan) placeLcores(config EALConfig, cpus []int) (string, error) {
+//
+// The kernel leaves isolated CPUs out of what a process may use until it asks for them by name, as workers do.
+func (p *ealPlan) placeLcores(config EALConfig, cpus, isolated []int) (string, error) {
 	workers := config.Workers
 	if len(workers) >= maxLcores {
 		return "", fmt.Errorf("dpdk: %d workers: DPDK has room for %d", len(workers), maxLcores-1)
 	}
 	for i, cpu := range workers {
-		if !slices.Contains(cpus, cpu) {
-			return "", fmt.Errorf("dpdk: worker CPU %d: this process may use CPUs %s", cpu, cpuList(cpus))
+		if !slices.Contains(cpus, cpu) && !slices.Contains(isolated, cpu) {
+			return "", fmt.Errorf("dpdk: worker CPU %d: this process may use CPUs %s", cpu, cpuList(union(cpus, isolated)))
 		}
 		if slices.Contains(workers[:i], cpu) && !config.ShareCPUs {
 			return "", fmt.Errorf("dpdk: worker CPU %d is named twice; a CPU can have one worker", cpu)
@@ -114,6 +116,11 @@ func (p *ealPlan) placeLcores(config EALConfig, cpus []int) (string, error) {
 		fmt.Fprintf(&lcores, ",%d@%d", i+1, cpu)
 	}
 	return lcores.String(), nil
+}
+
+func union(a, b []int) []int {
+	all := slices.Sorted(slices.Values(slices.Concat(a, b)))
+	return slices.Compact(all)
 }
 
 // cpuList writes ascending CPU ids as the kernel and the EAL do: "0-3,6".

@@ -10,16 +10,17 @@ import (
 
 func TestPlacesLcores(t *testing.T) {
 	for _, c := range []struct {
-		workers, cpus []int
-		want          string
+		workers, cpus, isolated []int
+		want                    string
 	}{
-		{nil, []int{0, 1}, "0@(0-1)"},
-		{[]int{1}, []int{0, 1}, "0@(0),1@1"},
-		{[]int{0, 1}, []int{0, 1}, "0@(0-1),1@0,2@1"},
-		{[]int{5, 2}, []int{0, 1, 2, 3, 5, 7, 8, 200}, "0@(0-1,3,7-8,200),1@5,2@2"},
+		{nil, []int{0, 1}, nil, "0@(0-1)"},
+		{[]int{1}, []int{0, 1}, nil, "0@(0),1@1"},
+		{[]int{0, 1}, []int{0, 1}, nil, "0@(0-1),1@0,2@1"},
+		{[]int{5, 2}, []int{0, 1, 2, 3, 5, 7, 8, 200}, nil, "0@(0-1,3,7-8,200),1@5,2@2"},
+		{[]int{2, 3}, []int{0, 1}, []int{2, 3, 4}, "0@(0-1),1@2,2@3"},
 	} {
 		var plan ealPlan
-		got, err := plan.placeLcores(EALConfig{Workers: c.workers}, c.cpus)
+		got, err := plan.placeLcores(EALConfig{Workers: c.workers}, c.cpus, c.isolated)
 		if err != nil || got != c.want || len(plan.workers) != len(c.workers) {
 			t.Errorf("workers %v of CPUs %v: %s, %v, %v; want %s", c.workers, c.cpus, got, plan.workers, err, c.want)
 		}
@@ -41,20 +42,20 @@ func TestPlanErrors(t *testing.T) {
 		{EALConfig{PCI: []string{"0000:3b:00.0 -v"}}, `dpdk: PCI device "0000:3b:00.0 -v": write it as`},
 		{EALConfig{MemoryMiB: -1}, "dpdk: EAL did not start: [workers] memory_mib is -1; it must be above 0"},
 	} {
-		_, err := planEAL(c.config, []int{0, 1, 2, 3})
+		_, err := planEAL(c.config, []int{0, 1}, []int{2, 3})
 		wantError(t, err, c.want)
 	}
 }
 
 func TestPlanPCI(t *testing.T) {
-	plan, err := planEAL(EALConfig{PCI: []string{"0000:3b:00.0,dv_flow_en=1", "0000:3b:00.1"}}, []int{0})
+	plan, err := planEAL(EALConfig{PCI: []string{"0000:3b:00.0,dv_flow_en=1", "0000:3b:00.1"}}, []int{0}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if line := strings.Join(plan.args, " "); !strings.HasSuffix(line, " -a 0000:3b:00.0,dv_flow_en=1 -a 0000:3b:00.1") || slices.Contains(plan.args, "--no-pci") {
 		t.Errorf("arguments %q", line)
 	}
-	if plan, err = planEAL(EALConfig{}, []int{0}); err != nil || !slices.Contains(plan.args, "--no-pci") {
+	if plan, err = planEAL(EALConfig{}, []int{0}, nil); err != nil || !slices.Contains(plan.args, "--no-pci") {
 		t.Errorf("arguments %q, %v", plan.args, err)
 	}
 }
@@ -89,7 +90,7 @@ func TestChoosesMemory(t *testing.T) {
 				files[name] = text
 			}
 			sysTree(t, files)
-			plan, err := planEAL(EALConfig{MemoryMiB: 512, ForceNoHuge: c.force}, []int{0})
+			plan, err := planEAL(EALConfig{MemoryMiB: 512, ForceNoHuge: c.force}, []int{0}, nil)
 			if c.fault != "" {
 				wantError(t, err, c.fault)
 				return
@@ -101,5 +102,13 @@ func TestChoosesMemory(t *testing.T) {
 				t.Errorf("arguments %q", plan.args)
 			}
 		})
+	}
+}
+
+func TestParsesCPUs(t *testing.T) {
+	for list, want := range map[string][]int{"": nil, "3": {3}, "2-4,7": {2, 3, 4, 7}, "x,1-y,5": {5}} {
+		if got := parseCPUs(list); !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", list, got, want)
+		}
 	}
 }

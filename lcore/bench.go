@@ -20,7 +20,7 @@ const (
 	V2 = C.ROCE_V2
 )
 
-// BenchConfig is what all workers share. It does not change while they run.
+// BenchConfig is what all workers share. It does not change while they run, but for its Policy.
 type BenchConfig struct {
 	MAC       [6]byte // the Ethernet port's
 	VLAN      uint16  // of the RoCE side; 0: untagged
@@ -36,24 +36,23 @@ type BenchConfig struct {
 	RewriteImm bool
 	// IBIsEthernet: the IB door is a RoCE device, whose GRH area may hold an IPv4 header.
 	IBIsEthernet bool
-	// BridgeUnknown: a message of an IB source that no node is known by crosses with the bridge's own address; else it is
-	// dropped.
-	BridgeUnknown bool
 	// Sleep gives the CPU away when there is no work: for machines that have no core to spare.
 	Sleep bool
 
 	Addresses []netip.Prefix // the bridge's own, with their subnets
-	Allow     []netip.Prefix // sources that may cross; none: nothing crosses
-	SLOfDSCP  [64]ib.SL      // 0: the path's own SL
-	DSCPOfSL  [16]uint8      // for messages without a GRH
-	PCPOfSL   [16]uint8      // 802.1Q priority
+
+	Policy
 }
 
 // A Bench is what workers stand at: their shared, read-only view of the bridge.
 type Bench struct {
-	c       *C.struct_bench
-	workers []*Worker
-	refused [DropCount]atomic.Uint64 // held frames that management ended
+	c        *C.struct_bench
+	workers  []*Worker
+	rests    []resting
+	refused  [DropCount]atomic.Uint64 // held frames that management ended
+	watching watching
+	latency  cleared
+	inject   injections
 }
 
 func mapped(a netip.Addr) (out [16]C.uint8_t) {
@@ -110,12 +109,10 @@ func (cfg *BenchConfig) validate() error {
 	switch {
 	case len(cfg.Addresses) > C.MAX_ADDRESSES:
 		return fmt.Errorf("lcore: %d addresses of the bridge are too many; give at most %d", len(cfg.Addresses), C.MAX_ADDRESSES)
-	case len(cfg.Allow) > C.MAX_PREFIXES:
-		return fmt.Errorf("lcore: %d allowed subnets are too many; give at most %d, or wider ones", len(cfg.Allow), C.MAX_PREFIXES)
 	case cfg.IBMTU > MaxPayload || cfg.RoCEMTU > MaxPayload:
 		return fmt.Errorf("lcore: an MTU of %d bytes is more than InfiniBand's largest, %d", max(cfg.IBMTU, cfg.RoCEMTU), MaxPayload)
 	}
-	return nil
+	return cfg.Policy.Validate()
 }
 
 func (cfg *BenchConfig) fill(b *C.struct_bench) {
@@ -129,15 +126,7 @@ func (cfg *BenchConfig) fill(b *C.struct_bench) {
 	b.ttl = C.uint8_t(cfg.TTL)
 	b.rewrite_imm = C.bool(cfg.RewriteImm)
 	b.ib_is_ethernet = C.bool(cfg.IBIsEthernet)
-	b.bridge_unknown = C.bool(cfg.BridgeUnknown)
 	b.sleep = C.bool(cfg.Sleep)
-	for i, sl := range cfg.SLOfDSCP {
-		b.sl_of_dscp[i] = C.uint8_t(sl)
-	}
-	for sl := range cfg.DSCPOfSL {
-		b.dscp_of_sl[sl] = C.uint8_t(cfg.DSCPOfSL[sl])
-		b.pcp_of_sl[sl] = C.uint8_t(cfg.PCPOfSL[sl])
-	}
 	b.addresses = C.uint8_t(len(cfg.Addresses))
 	for i, p := range cfg.Addresses {
 		b.address[i] = mapped(p.Addr())
@@ -145,10 +134,6 @@ func (cfg *BenchConfig) fill(b *C.struct_bench) {
 		b.own4[i].address, b.own4[i].broadcast = C.uint32_t(address), C.uint32_t(broadcast)
 	}
 	b.own_ip4, b.own_ip6 = firstOf(cfg.Addresses, netip.Addr.Is4), firstOf(cfg.Addresses, netip.Addr.Is6)
-	b.prefixes = C.uint8_t(len(cfg.Allow))
-	for i, p := range cfg.Allow {
-		b.allow[i] = prefixOf(p)
-	}
 }
 
 // Counters returns the sum over all workers, and what management ended. It is exact only at a quiet moment.

@@ -18,7 +18,8 @@ import (
 	"syscall"
 	"unsafe"
 
-	_ "causeway/lcore/pgm" // whose C the workers call
+	_ "causeway/lcore/pgm"   // whose C the workers call
+	_ "causeway/lcore/probe" // the same
 )
 
 // NewBench makes a bench over the tables (from tables.Pointer), which must outlive it. The ICRC version
@@ -41,7 +42,13 @@ func NewBench(cfg BenchConfig, tables unsafe.Pointer) (*Bench, error) {
 	C.memset(unsafe.Pointer(c.police), 0, C.size_t(c.tables.max_groups)*C.DIRECTIONS*C.sizeof_struct_police)
 	cfg.fill(c)
 	C.bench_prepare(c)
-	return &Bench{c: c}, nil
+	b := &Bench{c: c}
+	if err := b.SetPolicy(cfg.Policy); err != nil {
+		C.free(unsafe.Pointer(c.police))
+		C.free(unsafe.Pointer(c))
+		return nil, err
+	}
+	return b, nil
 }
 
 // WorkerConfig says where a worker stands.
@@ -74,6 +81,10 @@ func (b *Bench) NewWorker(cfg WorkerConfig) (*Worker, error) {
 // Close frees the bench and its workers, which must have stopped. It returns the final counters, in which
 // RoCE packets that still lay on a ring are dropped as shutdown.
 func (b *Bench) Close() Counters {
+	b.unwatch()
+	for _, w := range b.workers {
+		C.inject_end(w.c)
+	}
 	final := b.Counters()
 	for _, w := range b.workers {
 		var left C.uint
@@ -82,6 +93,7 @@ func (b *Bench) Close() Counters {
 			final.Direction[RoCEToIB].Drops[C.DROP_shutdown] += uint64(left)
 		}
 	}
+	b.freePolicy()
 	C.free(unsafe.Pointer(b.c.police))
 	C.free(unsafe.Pointer(b.c))
 	b.workers, b.c = nil, nil

@@ -11,6 +11,7 @@
 
 #include "icrc.h"
 #include "lookup.h"
+#include "sight/sight.h"
 #include "words.h"
 #include "worker.h"
 
@@ -50,7 +51,8 @@ struct aside {
 
 struct burst {
 	unsigned n;
-	bool plain; /* all are */
+	uint64_t began; /* probe/latency.h */
+	bool plain;     /* all are */
 	struct ib_send send[BURST];
 	struct cut cut[BURST];
 	struct icrc_job icrc[BURST];
@@ -67,10 +69,18 @@ static inline void key_ipv4(struct table_key *k, uint32_t ip4)
 	memcpy(k->addr, words, sizeof words);
 }
 
+/* Whether somebody watches this worker. */
+static inline bool watched(const struct worker *w)
+{
+	return unlikely(__atomic_load_n(&w->sights, __ATOMIC_RELAXED) != NULL);
+}
+
 /* Counts a packet out and frees it. */
 static inline void drop_packet(struct worker *w, enum direction d, enum drop reason, struct rte_mbuf *m)
 {
 	w->counters.direction[d].drops[reason]++;
+	if (watched(w))
+		sight_drop(w, d, reason, m);
 	rte_pktmbuf_free(m);
 }
 

@@ -61,4 +61,5 @@ const (
 	DropStandInFull   Drop = C.DROP_standin_full
 	DropSourceRefused Drop = C.DROP_src_refused
 	DropShutdown      Drop = C.DROP_shutdown
+	DropACL           Drop = C.DROP_acl
 )

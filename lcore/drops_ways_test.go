@@ -113,6 +113,14 @@ var wayCases = []wayCase{
 			s.fromIB(received(toGroup(mgidOf(group4))))
 		}
 	}},
+	{"dropped on purpose, from Ethernet", "injected", lcore.RoCEToIB, 200, nil, func(s *stand) {
+		s.inject(lcore.RoCEToIB, lcore.Injection{Drop: 1})
+		s.fromRoCE(repeat(v4(), 200)...)
+	}},
+	{"dropped on purpose, from InfiniBand", "injected", lcore.IBToRoCE, 3, nil, func(s *stand) {
+		s.inject(lcore.IBToRoCE, lcore.Injection{Drop: 1})
+		s.fromIB(received(), received(), received())
+	}},
 	{"held at the end", "shutdown", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropShutdown)},
 }
 

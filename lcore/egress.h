@@ -18,6 +18,7 @@ struct message {
 
 struct egress {
 	unsigned n;
+	uint64_t began; /* probe/latency.h */
 	struct message message[BURST];
 	struct lookup lookup; /* of the node by SGID or SLID; of the stand-in by local QPN, or the group by MGID */
 	struct icrc_job icrc[BURST];

@@ -53,7 +53,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 func compilePath(t *testing.T, dir string, flags []string) []string {
 	t.Helper()
 	var sources []string
-	for _, pattern := range []string{"*.c", "pgm/*.c", "../tables/*.c", "fuzz/rig.c"} {
+	for _, pattern := range []string{"*.c", "pgm/*.c", "probe/*.c", "sight/*.c", "../tables/*.c", "fuzz/rig.c"} {
 		match, err := filepath.Glob(pattern)
 		if err != nil || len(match) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, match, err)
@@ -108,6 +108,7 @@ func messageSeeds() [][]byte {
 	var out [][]byte
 	heads := [][]byte{ // options, flags, SL, local QPN, source QPN, SLID
 		{0, 2, 3, 0, 0, 1, 0x23, 7}, {0, 7, 3, 1, 0, 1, 0x23, 7}, {0, 0, 3, 2, 0, 1, 0x23, 7}, {1, 2, 0, 0, 0, 1, 0x23, 7}, {2, 0, 0, 0, 0, 0, 0, 0},
+		{0x80, 2, 3, 0, 0, 1, 0x23, 7},
 	}
 	for _, m := range []message{
 		received(), received(noGRH), received(rdmaNode), received(toGroup(mustGID("ff12::ef01:203"))), received(toGroup(mustGID("ff12::ef81:204"))),
@@ -155,7 +156,7 @@ func TestCFuzzers(t *testing.T) {
 		seeds [][]byte
 		sends string // what the rig must not say at the end
 	}{
-		{"roce_to_ib", append(headed([][]byte{{0}, {3}}, append(seeds(), tagged(v4(), 0x81, 0, 0, 0), newcomer())), frames...), "sent 0 to IB"},
+		{"roce_to_ib", append(headed([][]byte{{0}, {3}, {0x83}}, append(seeds(), tagged(v4(), 0x81, 0, 0, 0), newcomer())), frames...), "sent 0 to IB"},
 		{"ib_to_roce", append(messageSeeds(), messages...), " 0 to RoCE"},
 		{"icrc", headed([][]byte{{0}, {1}, {2}, {20}}, [][]byte{v4()[atNet:], v6()[atNet:], v1()[atNet:], pattern(4300), pattern(64)}), ""},
 	} {

@@ -66,7 +66,7 @@ static inline struct inherited inherit(const struct bench *b, const struct messa
 		in.tclass = area[21];
 		hops = area[28];
 	} else {
-		in.tclass = (uint8_t)(b->dscp_of_sl[g->recv->sl & 15] << 2);
+		in.tclass = (uint8_t)(__atomic_load_n(&b->dscp_of_sl[g->recv->sl & 15], __ATOMIC_RELAXED) << 2);
 	}
 	if (hops >= 2)
 		in.hop_limit = hops - 1;
@@ -141,10 +141,11 @@ static inline uint8_t *put_ethernet(uint8_t *net, const struct bench *b, const s
 		store64(net - 8, b->plain_mac | net16(type) << 48);
 		return net - 14;
 	}
+	uint32_t pcp = __atomic_load_n(&b->pcp_of_sl[sl & 15], __ATOMIC_RELAXED);
 	store64(net - 18, l2);
 	store64(net - 12, b->plain_mac);
-	store64(net - 8, b->plain_mac >> 32 | UINT64_C(0x0081) << 16 |
-				 net16((uint32_t)b->pcp_of_sl[sl & 15] << 13 | L2_TCI(l2)) << 32 | net16(type) << 48);
+	store64(net - 8,
+		b->plain_mac >> 32 | UINT64_C(0x0081) << 16 | net16(pcp << 13 | L2_TCI(l2)) << 32 | net16(type) << 48);
 	return net - 18;
 }
 

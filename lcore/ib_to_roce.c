@@ -14,6 +14,15 @@
 #include "headers.h"
 #include "watch.h"
 
+/* As drop_packet(), where there is more to see than the mbuf. */
+static void drop_message(struct worker *w, enum drop reason, const struct ib_recv *r)
+{
+	w->counters.direction[IB_TO_ROCE].drops[reason]++;
+	if (watched(w))
+		sight_drop_message(w, reason, r);
+	rte_pktmbuf_free(r->mbuf);
+}
+
 /* Says where in the 40-byte area the network header lies, or that there is none to be found.
  * On an Ethernet link layer an IPv4 header lies in the last 20 bytes, and the first 20 are undefined: the
  * rule for telling is the one of libibverbs (get_grh_header_version). */
@@ -105,7 +114,7 @@ static void take(struct worker *w, struct egress *e, const struct ib_recv *r, un
 	for (unsigned i = 0; i < n; i++) {
 		enum drop d = take_one(w->bench, &r[i], &e->message[kept]);
 		if (unlikely(d)) {
-			drop_packet(w, IB_TO_ROCE, d, r[i].mbuf);
+			drop_message(w, d, &r[i]);
 			continue;
 		}
 		if (unlikely(r[i].flags & IB_RECV_FECN))
@@ -148,7 +157,7 @@ static enum drop route_from_unknown(struct worker *w, struct route *r)
 {
 	const struct bench *b = w->bench;
 	r->src_ip = r->six ? b->own_ip6 : b->own_ip4;
-	if (!b->bridge_unknown)
+	if (!__atomic_load_n(&b->bridge_unknown, __ATOMIC_RELAXED))
 		return DROP_node_unknown;
 	if (is_zero(r->src_ip))
 		return DROP_node_no_ip;
@@ -197,7 +206,7 @@ static void route(struct worker *w, struct egress *e)
 		struct route r;
 		enum drop d = find_route(w, e, i, &r);
 		if (unlikely(d)) {
-			drop_packet(w, IB_TO_ROCE, d, e->message[i].recv->mbuf);
+			drop_message(w, d, e->message[i].recv);
 			continue;
 		}
 		e->icrc[kept] = write_headers(w, &e->message[i], &r);
@@ -248,7 +257,12 @@ static void transmit(struct worker *w, struct egress *e)
 		m[i] = e->message[i].recv->mbuf;
 		bytes += e->message[i].payload_len;
 	}
+	if (watched(w))
+		sight_stage(w, SIGHT_SENT, IB_TO_ROCE, PASS, m, e->n);
 	unsigned sent = transmit_some(w, m, e->n);
+	if (watched(w))
+		sight_taken(w, sent);
+	latency_end(&w->latency[IB_TO_ROCE], e->began, sent);
 	for (unsigned i = sent; i < e->n; i++) {
 		bytes -= e->message[i].payload_len;
 		drop_packet(w, IB_TO_ROCE, DROP_eth_full, m[i]);
@@ -263,9 +277,13 @@ unsigned ib_to_roce(struct worker *w)
 {
 	struct ib_recv r[BURST];
 	struct egress e;
-	unsigned n = w->door->poll(w->door->self, r, BURST);
+	unsigned n =
+		likely(!w->inject[IB_TO_ROCE].live) ? w->door->poll(w->door->self, r, BURST) : inject_messages(w, r);
 	if (n == 0)
-		return 0;
+		return w->inject[IB_TO_ROCE].taken;
+	e.began = latency_begin(&w->latency[IB_TO_ROCE]);
+	if (watched(w))
+		sight_messages(w, r, n);
 	take(w, &e, r, n);
 	lookup_begin(&e.lookup, e.n);
 	lookup_guess(&e.lookup, e.n);

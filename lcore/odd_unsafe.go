@@ -35,6 +35,7 @@ func (h *Held) Again() {
 // Drop ends the frame by a named reason.
 func (h *Held) Drop(d Drop) {
 	h.w.bench.refused[d].Add(1)
+	h.w.bench.sawRefused(h.m, h.w.ID(), d)
 	C.frame_free(h.m)
 }
 

@@ -25,7 +25,7 @@ static void hand_to_management(struct worker *w, struct rte_mbuf *m)
 {
 	m->hash.usr = ODD_CONTROL;
 	w->counters.odd.received++;
-	if (rte_ring_sp_enqueue(w->odd, m) == 0) {
+	if (give_to_management(w, SIGHT_MANAGEMENT, PASS, m)) {
 		w->counters.odd.handed++;
 		return;
 	}
@@ -38,7 +38,8 @@ static void hand_to_management(struct worker *w, struct rte_mbuf *m)
 static void serve(struct worker *w, struct rte_mbuf *m)
 {
 	m->hash.usr = ODD_MAD;
-	if (rte_ring_count(w->odd) >= rte_ring_get_capacity(w->odd) / 2 || rte_ring_sp_enqueue(w->odd, m) != 0)
+	if (rte_ring_count(w->odd) >= rte_ring_get_capacity(w->odd) / 2 ||
+	    !give_to_management(w, SIGHT_MANAGEMENT, DROP_mad_served, m))
 		drop_packet(w, ROCE_TO_IB, DROP_odd_full, m);
 	else
 		w->counters.direction[ROCE_TO_IB].drops[DROP_mad_served]++;
@@ -259,17 +260,35 @@ static void count_groups(struct worker *w, const struct burst *b, unsigned n)
 	}
 }
 
+static void read_stamps(const struct burst *b, uint32_t *stamp)
+{
+	for (unsigned i = 0; i < b->n; i++)
+		stamp[i] = b->send[i].mbuf->hash.fdir.hi;
+}
+
 static void post(struct worker *w, struct burst *b)
 {
 	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
 	uint64_t bytes = 0;
+	uint32_t stamp[BURST];
 	for (unsigned i = 0; i < b->n; i++) {
 		fill_send(w->bench, b, i);
 		bytes += b->cut[i].payload_len;
 	}
+	if (unlikely(b->began == LATENCY_WAITED))
+		read_stamps(b, stamp);
+	if (watched(w))
+		sight_stage_sends(w, b);
 	unsigned taken = w->door->post(w->door->self, b->send, b->n);
+	if (watched(w))
+		sight_taken(w, taken);
+	if (unlikely(b->began == LATENCY_WAITED))
+		latency_waited(&w->latency[ROCE_TO_IB], stamp, taken);
+	else
+		latency_end(&w->latency[ROCE_TO_IB], b->began, taken);
 	for (unsigned i = taken; i < b->n; i++) {
 		bytes -= b->cut[i].payload_len;
+		uncut(b, i);
 		drop_packet(w, ROCE_TO_IB, DROP_ib_full, b->send[i].mbuf);
 	}
 	COUNT(c->sent, taken);
@@ -293,9 +312,13 @@ unsigned roce_to_ib(struct worker *w)
 {
 	struct rte_mbuf *m[BURST + MBUFS_AHEAD];
 	struct burst b;
-	unsigned n = rte_eth_rx_burst(w->port, w->queue, m, BURST);
+	unsigned n = likely(!w->inject[ROCE_TO_IB].live) ? rte_eth_rx_burst(w->port, w->queue, m, BURST)
+							 : inject_frames(w, m);
 	if (n == 0)
-		return 0;
+		return w->inject[ROCE_TO_IB].taken;
+	b.began = latency_begin(&w->latency[ROCE_TO_IB]);
+	if (watched(w))
+		sight_frames(w, m, n);
 	take(w, &b, m, n);
 	lookup_begin(&b.lookup, b.n);
 	check_icrc(w, &b);
@@ -312,6 +335,7 @@ unsigned roce_to_ib_again(struct worker *w)
 	if (n == 0)
 		return 0;
 	clear(w->bench->tables, &b);
+	b.began = LATENCY_WAITED;
 	for (unsigned i = 0; i < n; i++) {
 		unsigned result = PASS;
 		if (likely(plain(w->bench, m[i], &b, b.n)))

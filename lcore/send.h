@@ -28,6 +28,16 @@ static inline void address_node(struct ib_ah *ah, const struct node_entry *n, ui
 	ah->hop_limit -= ah->hop_limit != 0;
 }
 
+/* A packet that the door did not take, whole again but for what was behind its ICRC. */
+static inline void uncut(const struct burst *u, unsigned i)
+{
+	struct rte_mbuf *m = u->send[i].mbuf;
+	m->data_off -= u->cut[i].headers;
+	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
+	m->data_len = (uint16_t)(u->icrc[i].p + u->icrc[i].len + 4 - frame);
+	m->pkt_len = m->data_len;
+}
+
 /* Completes what plain.h or parse.c has found, and cuts the mbuf down to its payload. */
 static inline void fill_send(const struct bench *b, struct burst *u, unsigned i)
 {
@@ -51,7 +61,7 @@ static inline void fill_send(const struct bench *b, struct burst *u, unsigned i)
 		rewrite = g->flags & GROUP_REWRITE_IMM;
 	} else {
 		const struct node_entry *n = u->lookup.to_entry[i];
-		address_node(&s->ah, n, b->sl_of_dscp[s->ah.tclass >> 2]);
+		address_node(&s->ah, n, __atomic_load_n(&b->sl_of_dscp[s->ah.tclass >> 2], __ATOMIC_RELAXED));
 		s->flags |= grh_of(n->flags);
 		rewrite = b->rewrite_imm;
 	}

@@ -62,6 +62,7 @@ static unsigned empty_ring(struct rte_ring *r, bool count_all)
 
 void worker_free(struct worker *w, unsigned *left)
 {
+	inject_end(w);
 	*left = empty_ring(w->odd, false) + empty_ring(w->again, true);
 	empty_ring(w->send, false);
 	rte_free(w->groups);

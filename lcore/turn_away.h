@@ -10,6 +10,17 @@
 
 #include "burst.h"
 
+/* False: there is no room for it. */
+static inline bool give_to_management(struct worker *w, enum sight_point p, enum drop reason, struct rte_mbuf *m)
+{
+	if (watched(w))
+		sight_stage(w, p, ROCE_TO_IB, reason, &m, 1);
+	bool given = rte_ring_sp_enqueue(w->odd, m) == 0;
+	if (watched(w))
+		sight_taken(w, given);
+	return given;
+}
+
 /* Packet i is about to be dropped. If it is a plain one, the long way may find something wrong that comes before that.
  */
 static __rte_noinline enum drop name_drop(const struct bench *b, struct burst *u, unsigned i, enum drop reason)
@@ -44,8 +55,9 @@ static enum drop check_new_source(const struct worker *w, struct table_key k)
 	k.number = 0;
 	if (table_find(&b->tables->nodes, table_hash(&b->tables->nodes, &k), &k))
 		return DROP_loop_bridge; /* an IB node's address on Ethernet: a bridge wrote this */
-	for (unsigned i = 0; i < b->prefixes; i++)
-		if (in_prefix(&b->allow[i], k.addr))
+	const struct allow *allow = __atomic_load_n(&b->allow, __ATOMIC_ACQUIRE);
+	for (unsigned i = 0; i < allow->n; i++)
+		if (in_prefix(&allow->prefix[i], k.addr))
 			return PASS;
 	return DROP_acl;
 }
@@ -58,7 +70,7 @@ static enum drop wait_for_standin(struct worker *w, struct burst *b, unsigned i)
 	if (d)
 		return d;
 	m->hash.usr = ODD_STANDIN;
-	if (rte_ring_sp_enqueue(w->odd, m) != 0)
+	if (!give_to_management(w, SIGHT_WAITING, PASS, m))
 		return DROP_odd_full;
 	w->counters.direction[ROCE_TO_IB].notes[NOTE_STANDIN_WAIT]++;
 	return PASS;
@@ -87,7 +99,11 @@ static __rte_noinline void hand_over(struct worker *w, struct aside *a)
 			a->worker[rest++] = a->worker[i];
 		}
 		a->n = rest;
+		if (watched(w))
+			sight_stage(w, SIGHT_HANDED, ROCE_TO_IB, PASS, own, n);
 		unsigned taken = rte_ring_mp_enqueue_burst(w->bench->again[worker], (void **)own, n, NULL);
+		if (watched(w))
+			sight_taken(w, taken);
 		c->notes[NOTE_HANDED_OVER] += taken;
 		for (unsigned i = taken; i < n; i++)
 			drop_packet(w, ROCE_TO_IB, DROP_peer_full, own[i]);
@@ -98,6 +114,8 @@ static __rte_noinline void hand_over(struct worker *w, struct aside *a)
 static __rte_noinline void turn_away(struct worker *w, struct burst *b, unsigned i, enum drop d, bool again)
 {
 	const struct standin_entry *standin = b->lookup.from_entry[i];
+	if (!again)
+		b->send[i].mbuf->hash.fdir.hi = latency_stamp(b->began); /* beside hash.usr; for when it comes again */
 	if (!d && standin) {
 		set_aside(b, b->send[i].mbuf, standin->worker);
 		return;

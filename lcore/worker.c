@@ -18,7 +18,11 @@ static unsigned send_odd(struct worker *w)
 	unsigned n = rte_ring_sc_dequeue_burst(w->send, (void **)m, BURST, NULL);
 	if (likely(n == 0))
 		return 0;
+	if (watched(w))
+		sight_stage(w, SIGHT_OWN, IB_TO_ROCE, PASS, m, n);
 	unsigned sent = rte_eth_tx_burst(w->port, w->queue, m, (uint16_t)n);
+	if (watched(w))
+		sight_taken(w, sent);
 	w->counters.odd.sent += sent;
 	w->counters.odd.refused += n - sent;
 	for (unsigned i = sent; i < n; i++)
@@ -38,6 +42,8 @@ static unsigned work_off(struct worker *w)
 
 unsigned worker_round(struct worker *w)
 {
+	if (unlikely(inject_wanted(w->inject)))
+		inject_turn(w);
 	unsigned moved = roce_to_ib(w) + work_off(w);
 	rte_rcu_qsbr_quiescent(w->bench->tables->rcu, w->id);
 	COUNT(w->counters.loops, 1);
@@ -66,8 +72,12 @@ static void idle(const struct worker *w, unsigned *empty, unsigned moved)
 static void drain(struct worker *w)
 {
 	uint64_t end = rte_get_timer_cycles() + rte_get_timer_hz() / 10;
-	while (work_off(w) && rte_get_timer_cycles() < end)
+	inject_leave(w);
+	for (unsigned moved = 1; moved && rte_get_timer_cycles() < end;) {
+		moved = w->inject[ROCE_TO_IB].live ? roce_to_ib(w) : 0;
+		moved += work_off(w);
 		rte_rcu_qsbr_quiescent(w->bench->tables->rcu, w->id);
+	}
 }
 
 /* The process's signals are Go's. */

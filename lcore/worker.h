@@ -16,12 +16,15 @@
 
 #include "counters.h"
 #include "ibside/door.h"
+#include "probe/inject.h"
+#include "probe/latency.h"
 #include "tables/tables.h"
 
 struct rte_mbuf;
 struct rte_ring;
 struct police;
 struct pgm;
+struct sights;
 
 enum {
 	BURST = 64,
@@ -37,13 +40,19 @@ struct prefix {
 	uint8_t len; /* bits */
 };
 
+/* The sources that may cross. Another list takes its place while workers run (policy.h). */
+struct allow {
+	uint8_t n;
+	struct prefix prefix[MAX_PREFIXES];
+};
+
 /* 16 bytes of headers: what they must be, where the mask is set. */
 struct plain_type {
 	uint8_t mask[16];
 	uint8_t type[16];
 } __attribute__((aligned(16)));
 
-/* What all workers share, filled before they start and not changed while they run. */
+/* What all workers share, filled before they start and not changed while they run, but for what policy.h says. */
 struct bench {
 	uint64_t mac;  /* the port's, first byte highest, 48 bits */
 	uint16_t vlan; /* 802.1Q VLAN id of the RoCE side; 0: untagged */
@@ -67,7 +76,6 @@ struct bench {
 	bool bridge_unknown;    /* a message of an unknown IB source crosses with the bridge's own address */
 	bool sleep;             /* give the CPU away when idle: for machines with few CPUs */
 	uint8_t addresses;      /* how many */
-	uint8_t prefixes;       /* how many */
 	uint8_t sl_of_dscp[64]; /* 0: the path's own SL */
 	uint8_t dscp_of_sl[16]; /* for messages without a GRH */
 	uint8_t pcp_of_sl[16];
@@ -77,7 +85,7 @@ struct bench {
 		uint32_t address;   /* as it lies in a packet; zero: the address is IPv6 */
 		uint32_t broadcast; /* zero: none */
 	} own4[MAX_ADDRESSES];
-	struct prefix allow[MAX_PREFIXES];
+	struct allow *allow;
 	struct rte_ring *again[MAX_WORKERS]; /* every worker's again ring, to hand packets over */
 	struct tables *tables;
 	struct police *police; /* by group id and direction */
@@ -94,10 +102,14 @@ struct worker {
 	uint16_t id;
 	volatile bool stop;
 	bool running;
+	struct sights *sights; /* who watches; NULL: nobody. Exchanged under the worker (sight/ring.h) */
+	uint64_t sighted;      /* packets numbered while somebody watched */
 	uint32_t psn[PSN_STREAMS];
 	struct group_counters *groups; /* by group id */
 	struct pgm *pgm;               /* what is known of PGM streams; NULL: nobody looks */
+	struct injection inject[DIRECTIONS];
 	struct counters counters __attribute__((aligned(64)));
+	struct latency latency[DIRECTIONS];
 } __attribute__((aligned(64)));
 
 /* Why a frame lies on the odd ring; in the mbuf's hash.usr. */

@@ -96,7 +96,7 @@ func smallWorld() *world {
 		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault, PKeyIndex: 1,
 		IBMTU: 4096, RoCEMTU: 4096, Versions: lcore.V1 | lcore.V2, TTL: 64, RewriteImm: true,
 		Addresses: []netip.Prefix{bridgeIP, bridgeIP6},
-		Allow:     []netip.Prefix{bridgeIP.Masked(), bridgeIP6.Masked(), localNet},
+		Policy:    lcore.Policy{Allow: []netip.Prefix{bridgeIP.Masked(), bridgeIP6.Masked(), localNet}},
 	}}
 	w.own = tables.Own{LID: bridgeLID, GIDs: []ib.GID{bridgeGID, aliasGID}}
 	for sl := range w.config.DSCPOfSL {

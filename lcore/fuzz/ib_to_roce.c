@@ -61,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	};
 	r->bench.ib_is_ethernet = data[0] & ETHERNET;
 	r->message = &recv;
+	watch_by(r, data[0]);
 	unsigned before = r->transmitted;
 	CHECK(ib_to_roce(r->worker) == 1);
 	if (r->transmitted != before)

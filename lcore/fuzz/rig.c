@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lcore/sight/ring.h"
 #include "tables/tables_write.h"
 
 enum {
@@ -175,19 +176,52 @@ static void complete(void *self)
 
 static void set_bench(struct bench *b)
 {
+	static struct allow all = {.n = 1};
 	b->mac = 0x020000000002;
 	b->roce_pkey = 0xffff;
 	b->ib_mtu = b->roce_mtu = 4096;
 	b->versions = ROCE_V1 | ROCE_V2;
 	b->ttl = 64;
 	b->rewrite_imm = true;
-	b->addresses = b->prefixes = 1;
+	b->addresses = 1;
+	b->allow = &all;
 	memcpy(b->address[0], host[0], 16);
 	b->address[0][15] = 254;
 	memcpy(&b->own4[0].address, b->address[0] + 12, 4);
 	memcpy(&b->own4[0].broadcast, (uint8_t[]){10, 10, 0, 255}, 4);
 	b->tables = make_tables();
 	bench_prepare(b);
+}
+
+/* Who watches: one for everything, and those who must find out whose a packet is. */
+static struct sights *make_sights(const struct tables *t)
+{
+	static struct sights s;
+	const struct sight_filter all = {SIGHT_ROCE | SIGHT_IB, 3, 0xff, 0, false, false, false, {0}, {0}, 0};
+	s.tables = t;
+	for (s.n = 0; s.n < 3; s.n++) {
+		struct sight_filter *f = &s.watcher[s.n].filter;
+		*f = all;
+		f->by_qpn = s.n == 1;
+		f->by_host = f->by_group = s.n == 2;
+		f->qpn = HOST_QPN;
+		memcpy(f->host, host[0], 16);
+		memcpy(f->group, group[2], 16);
+		s.watcher[s.n].ring = sight_ring_new(s.n ? 1 : 4, s.n ? 100 : 9000);
+		CHECK(s.watcher[s.n].ring != NULL);
+	}
+	sight_prepare_at(RTE_ALIGN_CEIL((int)offsetof(struct rte_mbuf, dynfield1), 8));
+	return &s;
+}
+
+void watch_by(struct rig *r, uint8_t options)
+{
+	r->worker->sights = options & WATCHED ? r->sights : NULL;
+	for (unsigned i = 0; i < r->sights->n; i++) {
+		struct sight_ring *ring = r->sights->watcher[i].ring;
+		for (const struct sight *s; (s = sight_ring_peek(ring)) != NULL; sight_ring_pop(ring))
+			CHECK(s->kept <= s->len && s->packet != 0);
+	}
 }
 
 static struct rig r;
@@ -218,6 +252,7 @@ struct rig *rig(void)
 	w->send = make_ring("send", RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = calloc(16, sizeof *w->groups);
 	r.bench.again[0] = w->again;
+	r.sights = make_sights(r.bench.tables);
 	rte_eth_fp_ops[0] = (struct rte_eth_fp_ops){
 		.rx_pkt_burst = receive,
 		.tx_pkt_burst = transmit,

@@ -24,13 +24,19 @@ struct rig {
 	unsigned posted;               /* how many messages the door took */
 	unsigned transmitted;          /* how many frames the port took */
 	struct rte_mbuf *last;         /* the last of them */
+	struct sights *sights;         /* who watches, if somebody does */
 };
+
+enum { WATCHED = 0x80 }; /* an option of every input: somebody watches */
 
 struct rig *rig(void);
 
 /* Makes an mbuf of n bytes with room bytes of headroom and of tailroom; data may be NULL. Free with mbuf_end(). */
 struct rte_mbuf *mbuf_make(const uint8_t *data, size_t n, size_t headroom, size_t tailroom);
 void mbuf_end(struct rte_mbuf *m);
+
+/* Has the worker be watched or not, and reads what was seen before. */
+void watch_by(struct rig *r, uint8_t options);
 
 /* Ends the process when a packet was lost or counted twice since the rig was made. */
 void check_books(const struct rig *r);

@@ -61,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] & IN_TWO)
 		m->nb_segs = 2;
 	r->frame = m;
+	watch_by(r, data[0]);
 	CHECK(roce_to_ib(r->worker) == 1);
 	m->nb_segs = 1;
 	manage(r->worker);

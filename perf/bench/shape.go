@@ -187,7 +187,7 @@ func (s shape) config() lcore.BenchConfig {
 	cfg := lcore.BenchConfig{
 		MAC: bridgeMAC, VLAN: s.vlan, RoCEPKey: ib.PKeyDefault, IBMTU: lcore.MaxPayload, RoCEMTU: lcore.MaxPayload,
 		Versions: lcore.V2, TTL: 64, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24")},
-		Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd09::/16")},
+		Policy: lcore.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd09::/16")}},
 	}
 	if s.marked && !s.bare {
 		for i := range cfg.SLOfDSCP {

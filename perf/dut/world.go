@@ -146,7 +146,7 @@ func (t *Traffic) benchConfig() lcore.BenchConfig {
 		MAC: bridgeMAC, VLAN: t.VLAN, RoCEPKey: ib.PKeyDefault, IBMTU: gen.MaxPayload, RoCEMTU: gen.MaxPayload,
 		Versions: lcore.V2, TTL: hopLimit, RewriteImm: true,
 		Addresses: []netip.Prefix{prefix("10.9.255.254/16"), prefix("fd09::fffe/64")},
-		Allow:     []netip.Prefix{prefix("10.0.0.0/8"), prefix("fd00::/8")},
+		Policy:    lcore.Policy{Allow: []netip.Prefix{prefix("10.0.0.0/8"), prefix("fd00::/8")}},
 	}
 }
 

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy.h"
+
+#include <rte_rcu_qsbr.h>
+
+struct allow *policy_allow(struct bench *b, struct allow *a)
+{
+	return __atomic_exchange_n(&b->allow, a, __ATOMIC_ACQ_REL);
+}
+
+uint64_t policy_token(struct bench *b)
+{
+	return rte_rcu_qsbr_start(b->tables->rcu);
+}
+
+bool policy_passed(struct bench *b, uint64_t token)
+{
+	return rte_rcu_qsbr_check(b->tables->rcu, token, false) == 1;
+}
+
+void policy_unknown(struct bench *b, bool bridge)
+{
+	__atomic_store_n(&b->bridge_unknown, bridge, __ATOMIC_RELAXED);
+}
+
+void policy_class(uint8_t *entry, uint8_t value)
+{
+	__atomic_store_n(entry, value, __ATOMIC_RELAXED);
+}

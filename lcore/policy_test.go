@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore"
+)
+
+// TestPolicyWhileRunning changes the policy again and again under a worker that runs: what is allowed by all of them is never
+// dropped, and what the last one says counts.
+func TestPolicyWhileRunning(t *testing.T) {
+	w := smallWorld()
+	w.config.Sleep = true
+	s := newStand(t, w)
+	s.start()
+	wide, narrow := w.config.Policy, w.config.Policy
+	narrow.Allow = []netip.Prefix{netip.PrefixFrom(newcomerIP, 32)}
+	narrow.BridgeUnknown = true
+	for i := range narrow.SLOfDSCP {
+		narrow.SLOfDSCP[i] = ib.SL(i % 16)
+	}
+	const rounds = 500
+	for held := 0; held < rounds; {
+		for _, p := range []lcore.Policy{narrow, wide} {
+			if err := s.bench.SetPolicy(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.arrive(0, newcomer())
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Microsecond) {
+			odd := s.workers[0].TakeOdd()
+			for _, o := range odd {
+				o.Held.Drop(lcore.DropACL)
+			}
+			if held += len(odd); len(odd) > 0 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d of %d are held: %+v", held, rounds, s.bench.Counters().Direction[lcore.RoCEToIB])
+			}
+		}
+	}
+	if got := s.counters(lcore.RoCEToIB).Drops[lcore.DropACL]; got != rounds {
+		t.Errorf("%d dropped as acl, %d by management", got, rounds)
+	}
+	none := wide
+	none.Allow = nil
+	if err := s.bench.SetPolicy(none); err != nil {
+		t.Fatal(err)
+	}
+	s.arrive(0, newcomer())
+	for end := time.Now().Add(5 * time.Second); s.counters(lcore.RoCEToIB).Drops[lcore.DropACL] != rounds+1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it is not dropped: %v", s.counters(lcore.RoCEToIB).Drops)
+		}
+	}
+	many := none
+	many.Allow = make([]netip.Prefix, 65)
+	if err := s.bench.SetPolicy(many); err == nil {
+		t.Error("65 prefixes are taken")
+	}
+}
+
+// TestClassChange wants another service level from the next packet on.
+func TestClassChange(t *testing.T) {
+	w := smallWorld()
+	s := newStand(t, w)
+	p := w.config.Policy
+	for _, sl := range []ib.SL{5, 6} {
+		p.SLOfDSCP[0x62>>2] = sl
+		if err := s.bench.SetPolicy(p); err != nil {
+			t.Fatal(err)
+		}
+		s.fromRoCE(v4())
+		if got := s.toIB(0); len(got) != 1 || got[0].SL != sl {
+			t.Errorf("%d messages, %+v", len(got), got)
+		}
+	}
+}

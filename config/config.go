@@ -22,7 +22,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Config is a valid configuration of one bridge. Nothing in it changes after Parse.
+// Config is a valid configuration of one bridge. Nothing in it changes after Parse; another one comes of Extend and the like.
 type Config struct {
 	Name     string
 	RoCE     RoCE
@@ -41,6 +41,9 @@ type Config struct {
 	// Notes are remarks that do not keep the bridge from running, such as a key that is
 	// understood but has no effect yet. Each is one line, in the form of a Problem.
 	Notes []Problem
+
+	// values are the keys of single tables as the file has them, defaults included, by "table.key": what Diff compares.
+	values map[string]string
 }
 
 // RoCE is the Ethernet side.
@@ -106,6 +109,7 @@ type Workers struct {
 	Standins        int // of all hosts together
 	StandinsPerHost int
 	Hosts           int // RoCE hosts known at a time
+	Nodes           int // IB nodes at a time
 	Groups          int // configured and learnt, at a time
 
 	StandinDepth int           // messages that a stand-in may have under way in an HCA; a power of two
@@ -209,11 +213,13 @@ type Listen struct {
 // Metrics is the Prometheus endpoint; an empty Network is none.
 type Metrics struct {
 	Listen Listen
+	Pprof  bool // profiles are served, too
 }
 
 // Console is where the operators' console listens.
 type Console struct {
 	Listen []Listen
+	Token  string // what makes admins of those who come by TCP; "": nothing does
 }
 
 // Log is how the bridge logs.

@@ -45,10 +45,10 @@ func TestDefaults(t *testing.T) {
 			MTU: 1500, IBMTU: ib.MTU1024, V2: true, TTL: 64},
 		IB: IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault},
 		Workers: Workers{LCores: []int{1}, MemoryMiB: 512, RxDescs: 1024, TxDescs: 1024, Mbufs: 16384, Standins: 4096,
-			StandinsPerHost: 64, Hosts: 16384, Groups: 1024, StandinDepth: 128, StandinIdle: 24 * time.Hour,
+			StandinsPerHost: 64, Hosts: 16384, Nodes: 4096, Groups: 1024, StandinDepth: 128, StandinIdle: 24 * time.Hour,
 			PGMStreams: 1024, PGMIdle: 5 * time.Minute},
 		Log: Log{Level: "info", Format: "text"},
-		QoS: c.QoS, // below
+		QoS: c.QoS, values: c.values, // below, and TestDiff
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
@@ -138,10 +138,15 @@ func TestExampleIsComplete(t *testing.T) {
 	}
 }
 
-func TestReference(t *testing.T) {
-	const path = "../docs/configuration.md"
+func TestReference(t *testing.T) { sameAsFile(t, "../docs/configuration.md", Reference()) }
+
+func TestExampleFile(t *testing.T) { sameAsFile(t, "../docs/example.toml", Example()) }
+
+// sameAsFile wants a file to be what is made from keys.go.
+func sameAsFile(t *testing.T, path, made string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(Reference()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(made), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -149,8 +154,8 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(data) != Reference() {
-		t.Errorf("%s does not agree with keys.go; run go test ./config -run TestReference -update", path)
+	if string(data) != made {
+		t.Errorf("%s does not agree with keys.go; run go test ./config -run %s -update", path, t.Name())
 	}
 }
 
@@ -265,7 +270,7 @@ func TestNotes(t *testing.T) {
 		what, _, _ := strings.Cut(strings.TrimPrefix(n.What, "note: "), " ")
 		about = append(about, what)
 	}
-	if want := []string{"the"}; !reflect.DeepEqual(about, want) {
-		t.Errorf("notes about %q, want %q", about, want)
+	if len(about) > 0 { // what the example shows has an effect
+		t.Errorf("notes about %q", about)
 	}
 }

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 
 	"causeway/ibside/ib"
@@ -25,14 +26,15 @@ func (p *parser) crossCheck(roce, workers, policy *table) {
 		workers.fail("lcores", "lcores names %d cores, but a tap that shares an interface feeds one worker: it cannot keep a host's packets "+
 			"together; name one core", n)
 	}
-	n := 0
+	n := map[Side]int{}
 	for _, h := range p.cfg.Hosts {
-		if h.Side == SideRoCE {
-			n++
-		}
+		n[h.Side]++
 	}
-	if n > w.Hosts {
-		workers.fail("hosts", "hosts %d is less than the %d hosts with side = \"roce\" in the file; raise it", w.Hosts, n)
+	if n[SideRoCE] > w.Hosts {
+		workers.fail("hosts", "hosts %d is less than the %d hosts with side = \"roce\" in the file; raise it", w.Hosts, n[SideRoCE])
+	}
+	if n[SideIB] > w.Nodes {
+		workers.fail("nodes", "nodes %d is less than the %d hosts with side = \"ib\" in the file; raise it", w.Nodes, n[SideIB])
 	}
 	if p.cfg.RoCE.V1 && !p.cfg.RoCE.V2 && len(p.cfg.Services) > 0 {
 		roce.fail("versions", `versions is ["v1"] alone, but services need IP addresses; add "v2", or remove [[service]]`)
@@ -45,7 +47,7 @@ type seen[K comparable] map[K]*table
 // twice reports a value that another entry has already.
 func (s seen[K]) twice(t *table, key string, v K) {
 	if other, dup := s[v]; dup {
-		t.fail(key, "%s %v is also that of %s in line %d; each needs its own", key, v, other.who, other.line(key))
+		t.fail(key, "%s %v is also that of %s%s; each needs its own", key, v, other.who, other.inLine(key))
 		return
 	}
 	s[v] = t
@@ -69,6 +71,14 @@ func (p *parser) checkHosts() {
 			t.fail("gid", "gid %s is a GID of RoCE; write that of the node's InfiniBand port, as ibaddr prints it", h.GID)
 		}
 	}
+}
+
+// inLine says where another entry has a key; nothing, when it is of no file.
+func (t *table) inLine(key string) string {
+	if n := t.line(key); n > 0 {
+		return fmt.Sprintf(" in line %d", n)
+	}
+	return ""
 }
 
 // keyOf returns the key under which the file has an address of h.
@@ -112,8 +122,8 @@ func (p *parser) checkGroups() {
 			continue
 		}
 		if o := leads[g.IP]; o != nil {
-			t.fail("direction", `direction leads to InfiniBand, as that of the other %s in line %d does, and what RoCE hosts send has no port to choose by; `+
-				`write direction = "to-roce" in one`, o.who, o.line("ip"))
+			t.fail("direction", `direction leads to InfiniBand, as that of the other %s%s does, and what RoCE hosts send has no port to choose by; `+
+				`write direction = "to-roce" in one`, o.who, o.inLine("ip"))
 			continue
 		}
 		leads[g.IP] = t
@@ -131,8 +141,8 @@ func (p *parser) checkServices() {
 		for j, other := range p.cfg.Services[:i] {
 			if s != (Service{}) && other != (Service{}) && s.First <= other.Last && other.First <= s.Last {
 				t, before := p.services[i], p.services[j]
-				t.fail(t.portKey(), "port %d is also that of %s in line %d; each needs its own", max(s.First, other.First), before.who,
-					before.line(before.portKey()))
+				t.fail(t.portKey(), "port %d is also that of %s%s; each needs its own", max(s.First, other.First), before.who,
+					before.inLine(before.portKey()))
 				break
 			}
 		}

@@ -29,6 +29,8 @@ type key struct {
 	tooLow  string   // number: what is wrong below the range
 	example string   // a right value, for messages about wrong ones
 	meaning string
+	live    bool // a running bridge takes another value; see also tableDoc.live
+	secret  bool // shown to nobody
 }
 
 // tableDoc is one table of the file.
@@ -37,6 +39,7 @@ type tableDoc struct {
 	many    bool // [[name]]
 	need    bool
 	meaning string
+	live    bool // a running bridge takes other values of all its keys, and other entries
 }
 
 // tables lists the tables in the order in which a file usually has them.
@@ -45,16 +48,16 @@ var tables = []tableDoc{
 	{name: "roce", need: true, meaning: "The Ethernet side."},
 	{name: "ib", need: true, meaning: "The InfiniBand side."},
 	{name: "workers", meaning: "The packet path: its cores, its memory and its bounds."},
-	{name: "host", many: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one; RoCE hosts are " +
+	{name: "host", many: true, live: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one; RoCE hosts are " +
 		"learnt. A static entry is never overwritten by what is learnt."},
-	{name: "group", many: true, meaning: "A bridged multicast group. No other group crosses, but those of a `[[range]]`. Several may have one " +
+	{name: "group", many: true, live: true, meaning: "A bridged multicast group. No other group crosses, but those of a `[[range]]`. Several may have one " +
 		"address, such as those of several ports, if at most one leads to InfiniBand."},
-	{name: "range", many: true, meaning: "Groups that are bridged for as long as somebody wants them. A `[[group]]` in it stays as it is."},
-	{name: "service", many: true, meaning: "rdma_cm UD services, proxied by SIDR in both directions. No other port's requests cross."},
-	{name: "policy", meaning: "What may cross. The default is to deny: a source that no prefix covers is dropped (`acl`)."},
-	{name: "qos", meaning: "Traffic classes. The default chain is SL = DSCP >> 3, and for packets without a traffic class " +
+	{name: "range", many: true, live: true, meaning: "Groups that are bridged for as long as somebody wants them. A `[[group]]` in it stays as it is."},
+	{name: "service", many: true, live: true, meaning: "rdma_cm UD services, proxied by SIDR in both directions. No other port's requests cross."},
+	{name: "policy", live: true, meaning: "What may cross. The default is to deny: a source that no prefix covers is dropped (`acl`)."},
+	{name: "qos", live: true, meaning: "Traffic classes. The default chain is SL = DSCP >> 3, and for packets without a traffic class " +
 		"DSCP = (SL & 7) << 3; PCP = SL & 7. A mapping names only what differs."},
-	{name: "metrics", meaning: "Prometheus metrics over HTTP."},
+	{name: "metrics", meaning: "Prometheus metrics, health and status over HTTP; metrics.md describes them."},
 	{name: "console", meaning: "The operators' console."},
 	{name: "log", meaning: "Logging, to standard error."},
 }
@@ -82,7 +85,7 @@ var keys = []key{
 	{table: "roce", name: "ttl", kind: number, def: int64(64), lo: 1, hi: 255, example: "64",
 		meaning: "The TTL or hop limit of packets to RoCE whose GRH has none, or one below 2."},
 
-	{table: "roce", name: "querier", kind: truth, def: false, example: "true",
+	{table: "roce", name: "querier", kind: truth, def: false, live: true, example: "true",
 		meaning: "Whether the bridge asks the RoCE side each 125 seconds who listens to which group (IGMPv3, MLDv2), where no querier with a " +
 			"lower address does. Snooping switches pass reports on to queriers only, so a `[[range]]` needs one: this bridge or a router " +
 			"there, and then a port of the switches that reports go out of to this bridge."},
@@ -120,12 +123,12 @@ var keys = []key{
 		meaning: "Packet buffers in the mempool that both doors share."},
 	{table: "workers", name: "standins", kind: number, def: int64(4096), lo: 1, hi: 1 << 20, example: "4096",
 		meaning: "The most stand-ins (UD QPs on InfiniBand that stand for RoCE queue pairs) at a time."},
-	{table: "workers", name: "standins_per_host", kind: number, def: int64(64), lo: 1, hi: 1 << 20, example: "64",
+	{table: "workers", name: "standins_per_host", live: true, kind: number, def: int64(64), lo: 1, hi: 1 << 20, example: "64",
 		meaning: "The most stand-ins of one RoCE host, so that no host can use them up."},
 	{table: "workers", name: "standin_depth", kind: number, def: int64(128), lo: 16, hi: 32768, example: "128",
 		meaning: "The messages that a stand-in may have under way in an HCA; a power of two. Fewer take less of the HCA's and the kernel's " +
 			"memory, of which a stand-in's queue takes most."},
-	{table: "workers", name: "standin_idle", kind: number, def: int64(86400), lo: 0, hi: 31_536_000, example: "86400",
+	{table: "workers", name: "standin_idle", live: true, kind: number, def: int64(86400), lo: 0, hi: 31_536_000, example: "86400",
 		meaning: "The seconds after which a stand-in ends that nothing has crossed by; 0 is never. Its number on InfiniBand is then nobody's, " +
 			"and the RoCE queue pair gets another with the next message it sends."},
 	{table: "workers", name: "pgm_streams", kind: number, def: int64(1024), lo: 4, hi: 1 << 20, example: "1024",
@@ -134,6 +137,8 @@ var keys = []key{
 		meaning: "The seconds of silence after which a PGM stream is forgotten; 0 is never."},
 	{table: "workers", name: "hosts", kind: number, def: int64(16384), lo: 1, hi: 1 << 20, example: "16384",
 		meaning: "The most RoCE hosts known at a time."},
+	{table: "workers", name: "nodes", kind: number, def: int64(4096), lo: 1, hi: 1 << 20, example: "4096",
+		meaning: "The most IB nodes at a time: the `[[host]]` entries with `side = \"ib\"`, those added while the bridge runs among them."},
 	{table: "workers", name: "groups", kind: number, def: int64(1024), lo: 1, hi: 1 << 16, example: "1024",
 		meaning: "The most groups at a time: those of the file, those added while the bridge runs, and those learnt."},
 
@@ -235,15 +240,43 @@ var keys = []key{
 		meaning: "The 802.1p priority for an SL, on a VLAN."},
 
 	{table: "metrics", name: "listen", kind: text, noted: "off", example: `"127.0.0.1:9432"`,
-		meaning: "The address and port to serve metrics on."},
+		meaning: "The address and port to serve metrics, health and status on, over HTTP without a password."},
+	{table: "metrics", name: "pprof", kind: truth, def: false, example: "true",
+		meaning: "Whether Go's profiles of the program are to be had there, too, below /debug/pprof/. They show what the program is doing, and " +
+			"taking them costs time."},
 
 	{table: "console", name: "listen", kind: texts, noted: "off", example: `["unix:/run/causeway/console.sock"]`,
-		meaning: "Where the console listens: `unix:PATH`, or an address and port. Whoever can connect can command the bridge."},
+		meaning: "Where the console listens: `unix:PATH`, or an address and port. By a Unix socket everybody may " +
+			"look, and root, the bridge's own user and group, and the group `causeway` may change things. By TCP everybody may look, so an " +
+			"address that others than this machine reach needs a `token`. `causeway ctl` asks at unix:/run/causeway/console.sock."},
+	{table: "console", name: "token", kind: text, noted: "none", secret: true, example: `"a-long-random-text"`,
+		meaning: "What `login` wants of those who come by TCP and would change things; 16 bytes or more. Telnet does not encrypt: by an " +
+			"untrusted network, use ssh and `causeway ctl`."},
 
-	{table: "log", name: "level", kind: text, def: "info", words: []string{"debug", "info", "warn", "error"}, example: `"info"`,
+	{table: "log", name: "level", live: true, kind: text, def: "info", words: []string{"debug", "info", "warn", "error"}, example: `"info"`,
 		meaning: "The least important messages logged."},
 	{table: "log", name: "format", kind: text, def: "text", words: []string{"text", "json"}, example: `"text"`,
 		meaning: "The form of a message."},
+}
+
+// isLive reports whether a running bridge takes another value of the key.
+func (k *key) isLive() bool { return k.live || tableNamed(k.table).live }
+
+// IsLive reports whether a running bridge takes another value of a key.
+func IsLive(table, key string) bool {
+	k := findKey(table, key)
+	return k != nil && k.isLive()
+}
+
+// LiveKeys lists the keys that a running bridge takes another value of, as "table.key".
+func LiveKeys() []string {
+	var names []string
+	for i := range keys {
+		if k := &keys[i]; k.isLive() {
+			names = append(names, k.table+"."+k.name)
+		}
+	}
+	return names
 }
 
 // findKey returns the description of a key, or nil.

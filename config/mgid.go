@@ -99,6 +99,11 @@ func (f mgidForm) of(ip netip.Addr) (ib.GID, error) {
 	return f.site(ip)
 }
 
+// MGID returns the MGID of a group in one of the forms that [[group]] mgid knows.
+func MGID(form string, ip netip.Addr, pkey ib.PKey, scope uint8, port uint16) (ib.GID, error) {
+	return mgidForm{form: form, pkey: pkey, scope: scope, port: port}.of(ip)
+}
+
 // site returns one of the two site-local forms that carry an IPv4 group and no P_Key:
 //
 //	port  ff15:a01b:0:0:0:PPPP:gggg:gggg   UDP port, all 32 bits of the group

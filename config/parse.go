@@ -35,7 +35,7 @@ func Load(path string) (*Config, error) {
 // Parse checks data and makes a Config of it; name is what messages call the file.
 // An error is of type Problems: every one of the file, in line order.
 func Parse(name string, data []byte) (*Config, error) {
-	p := parser{file: name, cfg: &Config{}}
+	p := parser{file: name, cfg: &Config{values: map[string]string{}}}
 	if len(data) > maxFile {
 		p.add(0, "", "%d bytes are too many for a configuration; the limit is %d", len(data), maxFile)
 		return nil, p.problems
@@ -127,23 +127,24 @@ func (p *parser) document(doc map[string]any) {
 	p.metrics(one("metrics"))
 	p.console(one("console"))
 	p.log(one("log"))
-	p.hosts = p.several(doc, "host")
-	p.groups = p.several(doc, "group")
-	p.ranges = p.several(doc, "range")
-	p.services = p.several(doc, "service")
-	for _, t := range p.hosts {
-		p.cfg.Hosts = append(p.cfg.Hosts, p.host(t))
-	}
-	for _, t := range p.groups {
-		p.cfg.Groups = append(p.cfg.Groups, p.group(t))
-	}
-	for _, t := range p.ranges {
-		p.cfg.Ranges = append(p.cfg.Ranges, p.span(t))
-	}
-	for _, t := range p.services {
-		p.cfg.Services = append(p.cfg.Services, p.service(t))
-	}
+	p.entries(doc)
 	p.crossCheck(roce, workers, policy)
+}
+
+// entries reads the tables that there may be several of, after those that are there.
+func (p *parser) entries(doc map[string]any) {
+	for _, t := range p.several(doc, "host") {
+		p.hosts, p.cfg.Hosts = append(p.hosts, t), append(p.cfg.Hosts, p.host(t))
+	}
+	for _, t := range p.several(doc, "group") {
+		p.groups, p.cfg.Groups = append(p.groups, t), append(p.cfg.Groups, p.group(t))
+	}
+	for _, t := range p.several(doc, "range") {
+		p.ranges, p.cfg.Ranges = append(p.ranges, t), append(p.cfg.Ranges, p.span(t))
+	}
+	for _, t := range p.several(doc, "service") {
+		p.services, p.cfg.Services = append(p.services, t), append(p.cfg.Services, p.service(t))
+	}
 }
 
 // unknownTables reports what no table of the file may be called.
@@ -190,6 +191,7 @@ func (p *parser) single(doc map[string]any, name string) *table {
 		t.absent = true
 		p.add(p.lineOf(name), "", "%s is %s; write one table, [%s]", name, describe(v), name)
 	}
+	t.keep()
 	return t
 }
 

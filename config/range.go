@@ -103,7 +103,7 @@ func (p *parser) checkRanges(workers *table) {
 	for i, r := range p.cfg.Ranges {
 		for j, o := range p.cfg.Ranges[:i] {
 			if r.Prefix.IsValid() && o.Prefix.IsValid() && r.Prefix.Overlaps(o.Prefix) {
-				p.ranges[i].fail("ip", "ip %v shares groups with %s in line %d; each needs its own", r.Prefix, p.ranges[j].who, p.ranges[j].line("ip"))
+				p.ranges[i].fail("ip", "ip %v shares groups with %s%s; each needs its own", r.Prefix, p.ranges[j].who, p.ranges[j].inLine("ip"))
 			}
 		}
 		if r.SA && !r.Reports && r.Group.Direction == ToRoCE {

@@ -18,6 +18,9 @@ Causeway reads one TOML file. [example.toml](example.toml) shows one in full. ` 
 it, each with its line and what to write instead; keys that are not listed here are problems too.
 
 A table whose header has double brackets may appear many times. A number may be written in hexadecimal (0xffff).
+
+The column "while running" says whether a running bridge takes another value with ` + "`reload`" + ` (or SIGHUP); the others need a
+restart, and ` + "`causeway diff`" + ` names them. A reload is checked whole before anything is done, and does all or nothing.
 `)
 	for i := range tables {
 		tables[i].reference(&b)
@@ -31,12 +34,20 @@ func (t *tableDoc) reference(b *strings.Builder) {
 	if t.need {
 		needed = " This table is needed."
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s%s\n\n| key | type | default | meaning |\n|---|---|---|---|\n", t.header(), t.meaning, needed)
+	fmt.Fprintf(b, "\n## %s\n\n%s%s\n\n| key | type | default | while running | meaning |\n|---|---|---|---|---|\n", t.header(), t.meaning, needed)
 	for i := range keys {
 		if k := &keys[i]; k.table == t.name {
-			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", k.name, k.typeText(), k.defaultText(), k.meaning)
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", k.name, k.typeText(), k.defaultText(), k.whileRunning(), k.meaning)
 		}
 	}
+}
+
+// whileRunning says whether a running bridge takes another value.
+func (k *key) whileRunning() string {
+	if k.isLive() {
+		return "yes"
+	}
+	return "no"
 }
 
 // typeText says what a value may be.

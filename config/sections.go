@@ -74,7 +74,7 @@ func (p *parser) workers(t *table) {
 	p.cfg.Workers = Workers{
 		LCores: t.lcores(), Sleep: t.text("idle") == "sleep", MemoryMiB: n("memory_mib"),
 		RxDescs: t.powerOfTwo("rx_descs"), TxDescs: t.powerOfTwo("tx_descs"), Mbufs: n("mbufs"),
-		Standins: n("standins"), StandinsPerHost: n("standins_per_host"), Hosts: n("hosts"), Groups: n("groups"),
+		Standins: n("standins"), StandinsPerHost: n("standins_per_host"), Hosts: n("hosts"), Nodes: n("nodes"), Groups: n("groups"),
 		StandinDepth: t.powerOfTwo("standin_depth"), StandinIdle: time.Duration(t.number("standin_idle")) * time.Second,
 		PGMStreams: n("pgm_streams"), PGMIdle: time.Duration(t.number("pgm_idle")) * time.Second,
 	}
@@ -152,6 +152,7 @@ func (p *parser) qos(t *table) {
 
 // metrics reads where metrics are served.
 func (p *parser) metrics(t *table) {
+	p.cfg.Metrics.Pprof = t.truth("pprof")
 	s := t.text("listen")
 	if s == "" {
 		return
@@ -183,8 +184,26 @@ func (p *parser) console(t *table) {
 			p.cfg.Console.Listen = append(p.cfg.Console.Listen, a)
 		}
 	}
-	if len(p.cfg.Console.Listen) > 0 {
-		p.note(t, "listen", "the addresses are checked, but this version has no console yet")
+	p.token(t)
+}
+
+// leastToken is the fewest bytes of a token: nobody guesses so many.
+const leastToken = 16
+
+// token reads what makes admins, and wants one where strangers can connect.
+func (p *parser) token(t *table) {
+	token := t.text("token")
+	switch {
+	case token != "" && len(token) < leastToken, token == "" && t.has("token") && !t.mistypedText("token"):
+		t.fail("token", "token has %d bytes, which can be guessed; use %d or more: openssl rand -hex 16 makes one", len(token), leastToken)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		t.fail("token", "token has a blank or a character that a terminal may not send; use letters, digits and signs of ASCII")
+	}
+	p.cfg.Console.Token = token
+	for i, a := range p.cfg.Console.Listen {
+		if a.Network == "tcp" && token == "" && !netip.MustParseAddrPort(a.Address).Addr().IsLoopback() {
+			t.failAt("listen", i, "listen %q lets others than this machine look at the bridge; set a token, or use 127.0.0.1", a.Address)
+		}
 	}
 }
 

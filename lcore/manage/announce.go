@@ -33,21 +33,22 @@ const (
 // link-local one, which is made of the MAC address.
 func (l *Loop) planAnnouncements(now time.Time) {
 	l.announceFrom = now.Add(announceBy)
-	plan := func(ip netip.Addr) {
-		a := announcement{ip: ip, left: announcements6}
-		if ip.Is4() {
-			a.left = announcements4
-		}
-		l.announcements = append(l.announcements, a)
-	}
 	for _, p := range l.cfg.Addresses {
-		plan(p.Addr())
+		l.planAnnouncement(p.Addr())
 	}
 	for _, n := range l.cfg.Nodes {
 		for _, ip := range n.addrs() {
-			plan(ip)
+			l.planAnnouncement(ip)
 		}
 	}
+}
+
+func (l *Loop) planAnnouncement(ip netip.Addr) {
+	a := announcement{ip: ip, left: announcements6}
+	if ip.Is4() {
+		a.left = announcements4
+	}
+	l.announcements = append(l.announcements, a)
 }
 
 // sendAnnouncements sends what is due, once the bridge bridges. A node that the subnet does not have is announced

@@ -87,7 +87,7 @@ type held struct {
 }
 
 var refusals = map[manage.Refusal]string{
-	manage.RefuseFull: "full", manage.RefuseSource: "source", manage.RefuseStopped: "stopped",
+	manage.RefuseFull: "full", manage.RefuseSource: "source", manage.RefuseStopped: "stopped", manage.RefuseDenied: "denied",
 }
 
 func (h *held) Worker() int               { return h.worker }

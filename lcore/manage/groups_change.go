@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"causeway/ibside/ib"
@@ -16,11 +17,19 @@ import (
 // ErrEnded is what changes meet when the loop has ended.
 var ErrEnded = errors.New("manage: the bridge has ended")
 
-// onLoop runs f in the loop's goroutine and returns what it returned. Any goroutine but that one may call it.
+// onLoop runs f in the loop's goroutine and returns what it returned. When ctx ends before f has begun, f is not run; when
+// it has begun, its result is waited for: who is told of an error can be sure that nothing was done. Any goroutine but the
+// loop's may call it.
 func (l *Loop) onLoop(ctx context.Context, f func() error) error {
 	result := make(chan error, 1)
+	var claimed atomic.Bool
+	do := func() {
+		if claimed.CompareAndSwap(false, true) {
+			result <- f()
+		}
+	}
 	select {
-	case l.do <- func() { result <- f() }:
+	case l.do <- do:
 	case <-l.ended:
 		return ErrEnded
 	case <-ctx.Done():
@@ -30,10 +39,18 @@ func (l *Loop) onLoop(ctx context.Context, f func() error) error {
 	case err := <-result:
 		return err
 	case <-l.ended:
-		return ErrEnded
+		return l.endedBefore(&claimed, result, ErrEnded)
 	case <-ctx.Done():
-		return ctx.Err()
+		return l.endedBefore(&claimed, result, ctx.Err())
 	}
+}
+
+// endedBefore returns why f was not run, or its result when it was.
+func (l *Loop) endedBefore(claimed *atomic.Bool, result <-chan error, why error) error {
+	if claimed.CompareAndSwap(false, true) {
+		return why
+	}
+	return <-result
 }
 
 // SetGroups makes the configured groups these, and no others. Groups that stay as they are notice nothing; what changes

@@ -87,6 +87,7 @@ const failedAgain = 10 * time.Second
 
 // retryFailed tries again what the tables did not take.
 func (l *Loop) retryFailed(now time.Time) {
+	l.retryNodes(now)
 	for _, m := range l.groups {
 		if !m.failed.IsZero() && now.Sub(m.failed) >= failedAgain {
 			m.failed = time.Time{}

@@ -42,6 +42,12 @@ const (
 	groupsAged = time.Second
 )
 
+// forgetHosts forgets who has reported the group.
+func (w *learned) forgetHosts() {
+	w.heard, w.doubt, w.ask, w.more = time.Time{}, time.Time{}, time.Time{}, false
+	clear(w.hosts)
+}
+
 // isGuest reports whether the group exists for others on IB alone. Then the bridge must not be what keeps it alive.
 func (w *learned) isGuest() bool { return w.sa && w.heard.IsZero() }
 
@@ -217,8 +223,7 @@ func (l *Loop) ageGroups(now time.Time) {
 // guest there, and the subnet says when it ends.
 func (l *Loop) silent(m *membership, why string) {
 	w := m.learned
-	w.heard, w.doubt, w.ask, w.more = time.Time{}, time.Time{}, time.Time{}, false
-	clear(w.hosts)
+	w.forgetHosts()
 	if !w.sa {
 		l.forgetGroup(m, why)
 		return

@@ -44,6 +44,7 @@ func (l *Loop) takeNotices(ctx context.Context) {
 
 func (l *Loop) noticed(n Notice) {
 	m := l.groups[n.MGID]
+	l.noteSubnetHas(n)
 	if n.Deleted {
 		l.count.GroupNotices++
 		if m != nil {

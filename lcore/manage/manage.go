@@ -52,6 +52,7 @@ const (
 	RefuseFull    Refusal = iota // a limit is reached, or the IB door gives no QP
 	RefuseSource                 // the source contradicts what is configured for its address
 	RefuseStopped                // the bridge is stopping
+	RefuseDenied                 // policy does not allow the source any more
 )
 
 // Membership is what the subnet administrator grants to a group's member.
@@ -108,7 +109,7 @@ type Group struct {
 	PGM          bool   // its messages are PGM's, and looked at
 }
 
-// Config is what management needs to know. It does not change.
+// Config is what management needs to know. What a Change names changes, in the loop; the rest does not.
 type Config struct {
 	MAC       frame.MAC
 	VLAN      uint16
@@ -118,6 +119,7 @@ type Config struct {
 	RoCEMTU   int            // largest payload towards RoCE, bytes
 
 	MaxHosts        int // RoCE hosts, at most; the tables have room for some more: see putHost
+	MaxNodes        int // IB nodes, at most; 0: as many as the tables take
 	StandIns        int // at most
 	StandInsPerHost int
 	StandInIdle     time.Duration  // a stand-in that nothing crosses by for so long ends; 0: never
@@ -186,8 +188,9 @@ type Loop struct {
 
 	sidr *sidr
 
-	status atomic.Pointer[Status]
-	count  Counters
+	status    atomic.Pointer[Status]
+	published uint64
+	count     Counters
 }
 
 // togetherMost bounds how many questions the subnet administrator gets at a time.

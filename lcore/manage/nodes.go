@@ -44,29 +44,38 @@ func (l *Loop) putNode(n Node) error {
 // resolveNodes asks the subnet administrator for the paths to nodes whose LID is not configured.
 func (l *Loop) resolveNodes(ctx context.Context) {
 	for _, n := range l.cfg.Nodes {
-		if n.LID != 0 {
-			continue
+		if n.LID == 0 {
+			l.resolve(ctx, n)
 		}
-		l.waiting++
-		l.ask(ctx, func(asking context.Context) error {
-			lid, sl, err := l.door.Path(asking, n.GID)
-			if err != nil {
-				l.log.Warn("path_missing", "node", n.addrs(), "gid", n.GID, "error", err)
-				return err
-			}
-			n.LID, n.SL = lid, sl
-			l.later(ctx, func() { l.resolved(n) })
-			return nil
-		})
 	}
 }
 
+// resolve asks for the path to one node, until there is an answer or the node is no more.
+func (l *Loop) resolve(ctx context.Context, n Node) {
+	ctx, cancel := context.WithCancel(ctx)
+	l.resolving[n.GID] = cancel
+	l.waiting++
+	l.ask(ctx, func(asking context.Context) error {
+		lid, sl, err := l.door.Path(asking, n.GID)
+		if err != nil {
+			l.log.Warn("path_missing", "node", n.addrs(), "gid", n.GID, "error", err)
+			return err
+		}
+		n.LID, n.SL = lid, sl
+		l.later(ctx, func() {
+			if ctx.Err() == nil {
+				l.resolved(n)
+			}
+		})
+		return nil
+	})
+}
+
 func (l *Loop) resolved(n Node) {
-	if err := l.putNode(n); err != nil {
-		l.log.Error("node_refused", "error", err)
+	l.endResolving(n.GID)
+	if !l.putOrRetry(n) {
 		return
 	}
-	l.waiting--
 	l.log.Info("node_resolved", "node", n.addrs(), "gid", n.GID, "lid", n.LID, "sl", n.SL)
 	l.publish()
 }

@@ -33,12 +33,14 @@ type renewals struct {
 type subnetBooks struct {
 	renewals renewals
 	aliases  aliases
+	nodeBooks
 }
 
 func newSubnetBooks() subnetBooks {
 	return subnetBooks{
 		renewals{groups: map[ib.GID]Membership{}, asking: map[ib.GID]bool{}, again: map[ib.GID]bool{}},
 		aliases{of: map[ib.GUID]*alias{}},
+		nodeBooks{resolving: map[ib.GID]context.CancelFunc{}, unput: map[ib.GID]Node{}, has: map[ib.GID]bool{}},
 	}
 }
 
@@ -115,10 +117,14 @@ func (l *Loop) resolvedAgain(n Node, lid ib.LID, sl ib.SL, err error) {
 	again := l.renewals.again[n.GID]
 	delete(l.renewals.again, n.GID)
 	old, _, _ := l.tables.FindNodeGID(n.GID)
+	now, configured := l.configuredNode(n.GID)
 	switch {
+	case !configured || now.LID != 0: // changed meanwhile
+		return
 	case err != nil:
 		l.log.Warn("path_missing", "node", n.addrs(), "gid", n.GID, "error", err, "note", "it stays where it was")
 	case old.LID != lid || old.SL != sl:
+		n = now
 		n.LID, n.SL = lid, sl
 		if err := l.putNode(n); err != nil {
 			l.log.Error("node_refused", "error", err)
@@ -128,6 +134,6 @@ func (l *Loop) resolvedAgain(n Node, lid ib.LID, sl ib.SL, err error) {
 		l.publish()
 	}
 	if again && l.running.Err() == nil {
-		l.resolveOne(n)
+		l.resolveOne(now)
 	}
 }

@@ -44,7 +44,8 @@ type sidr struct {
 	handling chan struct{} // holds a token for each request of an IB node's
 	tooMany  atomic.Uint64 // requests of IB nodes that got none
 	serving  bool          // the door gives such
-	turn     int           // of workers, to get the next stand-in
+	serve    serveRound
+	turn     int // of workers, to get the next stand-in
 	psn      uint32
 }
 
@@ -52,6 +53,7 @@ func newSIDR(nodes []Node) *sidr {
 	s := &sidr{
 		gids: map[netip.Addr]ib.GID{}, asking: map[requestKey]bool{}, questions: map[uint32]*serviceQuestion{},
 		awaited: map[netip.Addr]*awaited{}, handling: make(chan struct{}, askedMost),
+		serve: serveRound{one: make(chan struct{}, 1)},
 	}
 	for _, n := range nodes {
 		for _, ip := range n.addrs() {
@@ -64,27 +66,9 @@ func newSIDR(nodes []Node) *sidr {
 // startServices begins to take requests of IB nodes, and makes it possible to ask them.
 func (l *Loop) startServices(ctx context.Context) {
 	l.sidr.connect = func(r hostRequest) { l.connectTo(ctx, r) }
-	if l.cfg.Service.Door == nil || len(l.cfg.Service.Ports) == 0 {
-		return
+	if len(l.cfg.Service.Ports) > 0 {
+		l.serve(ctx)
 	}
-	l.waiting++
-	l.ask(ctx, func(context.Context) error {
-		err := l.cfg.Service.Door.Serve(l.cfg.Service.Ports, func(r ServiceRequest) { l.handleRequest(ctx, r) })
-		if err != nil {
-			l.log.Warn("services_not_served", "ports", l.cfg.Service.Ports, "error", err)
-			return err
-		}
-		if !l.later(ctx, l.served) {
-			l.stopServing()
-		}
-		return nil
-	})
-}
-
-func (l *Loop) served() {
-	l.sidr.serving = true
-	l.waiting--
-	l.publish()
 }
 
 func (l *Loop) stopServing() {

@@ -36,6 +36,10 @@ func (l *Loop) standInFor(f frame.Frame, held Held) {
 		held.Refuse(RefuseSource)
 		return
 	}
+	if l.isDenied(src) { // since the worker looked
+		held.Refuse(RefuseDenied)
+		return
+	}
 	key := standInKey{src, deth.SrcQP()}
 	if _, there := l.standIns[key]; there { // made for an earlier frame of the same burst
 		held.Again()

@@ -25,6 +25,8 @@ type Status struct {
 	Learned  int           // groups that are learnt, joined or not
 	Asked    [2]int        // requests for services under way, by direction: who asks is on RoCE, or on IB
 	Counters Counters
+
+	Publication uint64 // counts these; as long as the loop turns there are some ten in a second
 }
 
 // A JoinedGroup is one that is bridged, and the id that workers count it under. Several may have one address.
@@ -104,6 +106,7 @@ func (l *Loop) publish() {
 	c.Malformed = maps.Clone(l.count.Malformed)
 	c.GroupsRefused = maps.Clone(l.count.GroupsRefused)
 	c.Services[ibToRoCE][ServiceBusy] += l.sidr.tooMany.Load()
+	l.published++
 	l.status.Store(&Status{
 		Ready:    ready,
 		Waiting:  l.waiting + l.unsettled(),
@@ -118,6 +121,8 @@ func (l *Loop) publish() {
 		Learned:  len(l.learnedAt),
 		Asked:    [2]int{l.sidr.roceToIB.total, l.sidr.ibToRoCE.total},
 		Counters: c,
+
+		Publication: l.published,
 	})
 }
 

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// named implements entry: the same host has the same address, or else the same GID.
+func (h Host) named() (string, []string) {
+	addrs := h.Addrs()
+	if len(addrs) == 0 {
+		return "", nil
+	}
+	ids := []string{addrs[0].String()}
+	for _, a := range addrs[1:] {
+		ids = append(ids, a.String())
+	}
+	if !h.GID.IsZero() {
+		ids = append(ids, "gid "+h.GID.String())
+	}
+	return addrs[0].String(), ids
+}
+
+// fields implements entry.
+func (h Host) fields() []field {
+	side := map[Side]string{SideIB: "ib", SideRoCE: "roce"}[h.Side]
+	f := []field{{"ip", addrText(h.IP)}, {"ip6", addrText(h.IP6)}, {"side", side}, {"gid", ""}, {"lid", ""}, {"sl", ""}, {"bridge", ""}, {"mac", ""},
+		{"vlan", ""}}
+	set := func(key, value string) {
+		for i := range f {
+			if f[i].key == key {
+				f[i].value = value
+			}
+		}
+	}
+	if h.Side == SideIB {
+		set("gid", h.GID.String())
+		if h.LID != 0 {
+			set("lid", strconv.Itoa(int(h.LID)))
+		}
+		set("sl", strconv.Itoa(int(h.SL)))
+		set("bridge", strconv.FormatBool(h.Bridge))
+		return f
+	}
+	if h.HasMAC {
+		set("mac", net.HardwareAddr(h.MAC[:]).String())
+	}
+	set("vlan", strconv.Itoa(int(h.VLAN)))
+	return f
+}
+
+func addrText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// named implements entry: a group with another MGID is another group.
+func (g Group) named() (string, []string) {
+	return addrText(g.IP), []string{addrText(g.IP) + " " + g.MGID.String()}
+}
+
+// fields implements entry. The keys scope and port show in the MGID.
+func (g Group) fields() []field {
+	return append([]field{{"ip", addrText(g.IP)}, {"mgid", g.MGID.String()}}, g.common()...)
+}
+
+// common is what groups and ranges of groups have in common.
+func (g Group) common() []field {
+	rate := ""
+	if g.RatePPS != 0 {
+		rate = fmt.Sprintf("%d pps", g.RatePPS)
+	}
+	return []field{
+		{"direction", g.Direction.String()}, {"qkey", fmt.Sprintf("%#x", uint32(g.QKey))}, {"pkey", fmt.Sprintf("%#x", uint16(g.PKey))},
+		{"rate", rate}, {"rewrite_imm", strconv.FormatBool(g.RewriteImm)}, {"pgm", strconv.FormatBool(g.PGM)},
+	}
+}
+
+// String is the direction as the file has it.
+func (d Direction) String() string {
+	switch d {
+	case ToIB:
+		return "to-ib"
+	case ToRoCE:
+		return "to-roce"
+	}
+	return "both"
+}
+
+// named implements entry.
+func (r Range) named() (string, []string) { return r.Prefix.String(), []string{r.Prefix.String()} }
+
+// fields implements entry.
+func (r Range) fields() []field {
+	var from []string
+	if r.Reports {
+		from = append(from, "reports")
+	}
+	if r.SA {
+		from = append(from, "sa")
+	}
+	port := ""
+	if r.form.port != 0 {
+		port = strconv.Itoa(int(r.form.port))
+	}
+	return append([]field{
+		{"ip", r.Prefix.String()}, {"from", strings.Join(from, "+")}, {"most", strconv.Itoa(r.Most)},
+		{"idle", strconv.Itoa(int(r.Idle.Seconds()))}, {"mgid", r.form.form}, {"scope", strconv.Itoa(int(r.form.scope))}, {"port", port},
+	}, r.Group.common()...)
+}
+
+// named implements entry: other ports are another service.
+func (s Service) named() (string, []string) { return s.String(), []string{s.String()} }
+
+// String is the port or ports as the file has them.
+func (s Service) String() string {
+	if s.First == s.Last {
+		return strconv.Itoa(int(s.First))
+	}
+	return fmt.Sprintf("%d-%d", s.First, s.Last)
+}
+
+// fields implements entry.
+func (s Service) fields() []field {
+	if s.First == s.Last {
+		return []field{{"port", s.String()}}
+	}
+	return []field{{"ports", s.String()}}
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+	"causeway/tables"
+
+	"pgregory.net/rapid"
+)
+
+// everyone is a policy that allows all.
+var everyone = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+
+// changeOf is the change that leaves everything as config has it.
+func changeOf(cfg manage.Config) manage.Change {
+	return manage.Change{
+		Groups: cfg.Groups, Ranges: cfg.Ranges, Nodes: cfg.Nodes, Hosts: cfg.Hosts, Resolve: cfg.Resolve, Ports: cfg.Service.Ports,
+		Allow: everyone, StandInsPerHost: cfg.StandInsPerHost, StandInIdle: cfg.StandInIdle, Querier: cfg.Querier,
+	}
+}
+
+// change does a change that is made of the usual configuration.
+func (s *stand) change(edit func(*manage.Change)) {
+	s.t.Helper()
+	c := changeOf(config())
+	edit(&c)
+	if err := s.loop.Change(context.Background(), c); err != nil {
+		s.t.Fatal(err)
+	}
+	s.settle()
+}
+
+// nodeAt is a node with one address of 10.9.0.0/24.
+func nodeAt(n byte, lid ib.LID) manage.Node {
+	return manage.Node{IP4: netip.AddrFrom4([4]byte{10, 9, 0, n}), GID: gid(uint64(n)), LID: lid}
+}
+
+// answersFor reports whether the bridge answers for an address.
+func (s *stand) answersFor(ip netip.Addr) bool { return len(s.give(arp(hostLink, 1, host4, ip))) == 1 }
+
+// TestNodesChange wants nodes to come and go: with a LID of their own at once, else when the subnet administrator knows.
+func TestNodesChange(t *testing.T) {
+	bubble(t, "come and go", nodesComeAndGo)
+	bubble(t, "removed while its path is asked for", nodeRemovedEarly)
+	bubble(t, "changed in place", nodeInPlace)
+	bubble(t, "addresses exchanged", nodesExchanged)
+	bubble(t, "in the place of a RoCE host", nodeForHost)
+}
+
+func nodesComeAndGo(t *testing.T) {
+	s := start(t, nil)
+	s.change(func(c *manage.Change) { c.Nodes = append(c.Nodes, nodeAt(20, 20), nodeAt(21, 0)) })
+	sleep(200 * time.Millisecond)
+	for _, n := range []byte{20, 21} {
+		if !s.answersFor(nodeAt(n, 0).IP4) {
+			t.Errorf("no answer for the new node %d", n)
+		}
+	}
+	if s.w.takeTold() == nil {
+		t.Error("the new nodes are not announced")
+	}
+	if got, _, _ := s.tables.FindNode(nodeAt(21, 0).IP4); got.LID != 7 || got.SL != 1 {
+		t.Errorf("the path of the second is %+v", got)
+	}
+	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{nodeAt(20, 20)} })
+	if s.answersFor(node4) || s.answersFor(nodeAt(21, 0).IP4) || !s.answersFor(nodeAt(20, 0).IP4) {
+		t.Error("nodes that are gone are answered for, or one that is not is not")
+	}
+	if n := s.tables.LenNodes(); n != 1 {
+		t.Errorf("%d nodes are in the tables", n)
+	}
+}
+
+func nodeRemovedEarly(t *testing.T) {
+	s := start(t, func(c *manageConfig, d *door) {
+		c.Nodes = append(c.Nodes, nodeAt(20, 0))
+		d.path = never
+	})
+	if s.loop.Status().Ready {
+		t.Error("ready without a path")
+	}
+	s.change(func(*manage.Change) {})
+	sleep(time.Second)
+	if st := s.loop.Status(); !st.Ready || st.Waiting != 0 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func nodeInPlace(t *testing.T) {
+	s := start(t, nil)
+	_, id, _ := s.tables.FindNode(node4)
+	s.change(func(c *manage.Change) {
+		c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID, LID: 9, SL: 3, Bridge: true}}
+	})
+	if got, now, _ := s.tables.FindNode(node4); now != id || got.LID != 9 || got.SL != 3 || !got.Bridge {
+		t.Errorf("node %+v with id %d, before %d", got, now, id)
+	}
+	if _, _, there := s.tables.FindNode(node6); there || s.answersFor(node6) {
+		t.Error("an address that it has no more is still its own")
+	}
+	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID}} })
+	if _, now, there := s.tables.FindNode(node4); !there || now != id {
+		t.Error("a node whose LID is asked for anew is gone meanwhile")
+	}
+	sleep(time.Second)
+	if got, _, _ := s.tables.FindNode(node4); got.LID != 7 {
+		t.Errorf("its path is %+v", got)
+	}
+}
+
+func nodesExchanged(t *testing.T) {
+	a, b := nodeAt(20, 20), nodeAt(21, 21)
+	s := start(t, func(c *manageConfig, _ *door) { c.Nodes = []manage.Node{a, b} })
+	a.IP4, b.IP4 = b.IP4, a.IP4
+	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{a, b} })
+	if got, _, _ := s.tables.FindNode(a.IP4); got.GID != a.GID {
+		t.Errorf("%v is at %v", a.IP4, got.GID)
+	}
+}
+
+func nodeForHost(t *testing.T) {
+	s := start(t, nil)
+	s.hold(hostLink, host4, 0x123)
+	s.change(func(c *manage.Change) { c.Nodes = append(c.Nodes, manage.Node{IP4: host4, GID: gid(1), LID: 1}) })
+	if _, known := s.host(host4); known || s.loop.Status().StandIns != 0 || s.door.open() != 0 {
+		t.Error("the address is still a RoCE host's")
+	}
+	if h := s.hold(hostLink, host4, 0x123); h.ended() != "source" {
+		t.Errorf("its data ends by %q", h.ended())
+	}
+}
+
+// TestRoomForNodes wants more new nodes than there is room for before workers have looped to come in the end.
+func TestRoomForNodes(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		var many, others []manage.Node
+		for i := range byte(8) {
+			many, others = append(many, nodeAt(20+i, 1)), append(others, nodeAt(120+i, 1))
+		}
+		s := startWith(t, tables.Config{MaxHosts: 4, MaxStandIns: 4, MaxNodes: 8, MaxGroups: 4, MaxReaders: 1}, func(c *manageConfig, _ *door) {
+			c.Nodes, c.MaxNodes = many, 8
+		})
+		s.change(func(c *manage.Change) { c.Nodes = others })
+		sleep(3 * time.Second)
+		if st := s.loop.Status(); !st.Ready || st.Nodes != 8 {
+			t.Errorf("status %+v", st)
+		}
+	})
+}
+
+// TestAnyNodes wants any sequence of changes to end where a bridge is that begins with the last.
+func TestAnyNodes(t *testing.T) {
+	draw := rapid.Custom(func(t *rapid.T) []manage.Node {
+		var set []manage.Node
+		ips := rapid.Permutation([]byte{20, 21, 22, 23}).Draw(t, "addresses")
+		gids := rapid.Permutation([]uint64{20, 21, 22, 23}).Draw(t, "GIDs")
+		for i := range rapid.IntRange(0, 4).Draw(t, "nodes") {
+			n := nodeAt(ips[i], ib.LID(rapid.IntRange(0, 2).Draw(t, "lid")))
+			n.GID, n.Bridge = gid(gids[i]), rapid.Bool().Draw(t, "bridge")
+			set = append(set, n)
+		}
+		return set
+	})
+	run := func(t *testing.T, sets [][]manage.Node, pause int) string {
+		s := start(t, func(c *manageConfig, d *door) {
+			c.Nodes = sets[0]
+			d.path = func(context.Context, ib.GID, int) error { time.Sleep(20 * time.Millisecond); return nil }
+		})
+		for _, set := range sets[1:] {
+			sleep(time.Duration(pause) * time.Millisecond)
+			s.change(func(c *manage.Change) { c.Nodes = set })
+		}
+		sleep(5 * time.Second)
+		var there []string
+		for n := range s.tables.AllNodes() {
+			there = append(there, fmt.Sprintf("%+v", n))
+		}
+		slices.Sort(there)
+		st := s.loop.Status()
+		return fmt.Sprint(there, st.Ready, st.Waiting, st.Nodes)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		sets, pause := rapid.SliceOfN(draw, 1, 5).Draw(rt, "sets"), rapid.IntRange(0, 60).Draw(rt, "pause, ms")
+		var changed, fresh string
+		synctest.Test(t, func(t *testing.T) { changed = run(t, sets, pause) })
+		synctest.Test(t, func(t *testing.T) { fresh = run(t, sets[len(sets)-1:], 0) })
+		if changed != fresh {
+			rt.Fatalf("after changes\n%s\nfrom the start\n%s", changed, fresh)
+		}
+	})
+}
+
+// TestHostsChange wants a host that becomes static to keep its stand-ins, and one that is static no more to stay known.
+func TestHostsChange(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := start(t, nil)
+		s.hold(hostLink, host4, 0x123)
+		s.change(func(c *manage.Change) {
+			c.Hosts = []tables.Host{{IP: host4, MAC: otherMAC, Version: 1, Static: true}, staticHost(host6)}
+			c.Resolve = []netip.Addr{netip.MustParseAddr("10.9.0.3")}
+		})
+		if h, _ := s.host(host4); !h.Static || h.MAC != otherMAC || h.Version != 2 || s.loop.Status().StandIns != 1 {
+			t.Errorf("host %+v, %d stand-ins", h, s.loop.Status().StandIns)
+		}
+		if _, known := s.host(host6); !known {
+			t.Error("the other is not known")
+		}
+		if sleep(200 * time.Millisecond); s.count().HostsAsked == 0 {
+			t.Error("nobody is asked for the third one's MAC address")
+		}
+		s.change(func(*manage.Change) {})
+		if h, known := s.host(host6); !known || h.Static {
+			t.Errorf("host %+v, known: %v", h, known)
+		}
+		sleep(15 * time.Minute)
+		if _, known := s.host(host6); known {
+			t.Error("it never speaks, and is known for ever")
+		}
+	})
+}
+
+// TestAllowChange wants hosts that are not allowed any more to lose their stand-ins and to get none.
+func TestAllowChange(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := start(t, nil)
+		s.hold(hostLink, host4, 0x123)
+		s.hold(otherLink, other4, 0x123)
+		s.change(func(c *manage.Change) { c.Allow = []netip.Prefix{netip.PrefixFrom(other4, 32)} })
+		if s.loop.Status().StandIns != 1 || s.door.open() != 1 {
+			t.Errorf("%d stand-ins", s.loop.Status().StandIns)
+		}
+		if h := s.hold(hostLink, host4, 0x123); h.ended() != "denied" {
+			t.Errorf("its data ends by %q", h.ended())
+		}
+		if h := s.hold(otherLink, other4, 0x124); h.ended() != "again" {
+			t.Errorf("the other's data ends by %q", h.ended())
+		}
+	})
+}
+
+// TestPortsChange wants other services to be served, in both directions, at once or when the door can; the last word counts.
+func TestPortsChange(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := startServices(t, func(_ *manageConfig, cm *services) { cm.serving = 50 * time.Millisecond })
+		for _, port := range []uint16{9, 10, 11} {
+			c := changeOf(config())
+			c.Ports = []manage.PortRange{{First: port, Last: port}}
+			if err := s.loop.Change(context.Background(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.loop.Status().Ready {
+			t.Error("ready before the door serves")
+		}
+		sleep(time.Second)
+		s.cm.mu.Lock()
+		ports, serves := s.cm.ports, s.cm.serves
+		s.cm.mu.Unlock()
+		if len(ports) != 1 || ports[0].First != 11 || !s.loop.Status().Ready || serves > 3 {
+			t.Errorf("after %d calls %v are served; %+v", serves, ports, s.loop.Status())
+		}
+		s.change(func(c *manage.Change) { c.Ports = nil })
+		sleep(time.Second)
+		s.cm.mu.Lock()
+		defer s.cm.mu.Unlock()
+		if s.cm.ports != nil || s.cm.h != nil {
+			t.Errorf("%v are served", s.cm.ports)
+		}
+	})
+}
+
+// TestRangesChange wants groups to go on that another state of their range has, and to end with it.
+func TestRangesChange(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := start(t, func(c *manageConfig, _ *door) { c.MaxGroups = 32 })
+		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
+		s.wantLearned("without a range")
+		one := rangeOf("239.2.0.0/16")
+		s.change(func(c *manage.Change) { c.Ranges = []manage.Range{one} })
+		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
+		s.wantLearned("with one", learnt4)
+		_, id, _ := s.tables.FindGroup(learnt4)
+		wider := rangeOf("239.0.0.0/8")
+		wider.Group.RewriteImm = true
+		s.change(func(c *manage.Change) { c.Ranges = []manage.Range{rangeOf("ff15::2:0/112"), wider} })
+		s.wantLearned("with a wider one", learnt4)
+		if g, now, _ := s.tables.FindGroup(learnt4); now != id || !g.RewriteImm {
+			t.Errorf("group %+v with id %d, before %d", g, now, id)
+		}
+		s.reports(hostLink, host6, frame.JoinRecord(learnt6))
+		s.wantLearned("with another", learnt4, learnt6)
+		s.change(func(c *manage.Change) { c.Ranges = []manage.Range{rangeOf("ff15::2:0/112")} })
+		s.wantLearned("without the wider one", learnt6)
+	})
+}
+
+// TestChangeRefused wants what cannot be to change nothing, and to say why.
+func TestChangeRefused(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := start(t, func(c *manageConfig, _ *door) { c.MaxNodes, c.MaxGroups = 3, 2 })
+		committed := false
+		for want, edit := range map[string]func(*manage.Change){
+			"4 IB nodes are more than the 3": func(c *manage.Change) { c.Nodes = append(c.Nodes, nodeAt(20, 1), nodeAt(21, 1)) },
+			"17 static RoCE hosts":           func(c *manage.Change) { c.Resolve = make([]netip.Addr, 17) },
+			"is also that of group":          func(c *manage.Change) { c.Groups = []manage.Group{toIB(group4), toIB(group4)} },
+			"3 groups are more than the 2":   func(c *manage.Change) { c.Groups = []manage.Group{toIB(group4), toIB(group6), {}} },
+			"host 10.9.0.254: the address":   func(c *manage.Change) { c.Hosts = []tables.Host{staticHost(bridge4)} },
+			"host 10.9.0.7: the address":     func(c *manage.Change) { c.Hosts = []tables.Host{staticHost(node4)} },
+			"gid fe80::7 is also":            func(c *manage.Change) { c.Nodes = append(c.Nodes, manage.Node{IP4: host4, GID: nodeGID, LID: 1}) },
+			"not now":                        func(c *manage.Change) { c.Commit = func() error { return errors.New("not now") } },
+		} {
+			c := changeOf(config())
+			c.Commit = func() error { committed = true; return nil }
+			c.Nodes = append(c.Nodes, nodeAt(30, 30))
+			edit(&c)
+			if err := s.loop.Change(context.Background(), c); err == nil || !strings.Contains(err.Error(), want) || committed {
+				t.Errorf("%v, want %s; committed: %v", err, want, committed)
+			}
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		c := changeOf(config())
+		c.Nodes = nil
+		_ = s.loop.Change(ended, c) // done, or not: but as it says
+		if s.settle(); !s.answersFor(node4) && s.tables.LenNodes() == 1 || s.tables.LenGroups() != 0 {
+			t.Error("something has changed")
+		}
+	})
+}

@@ -64,6 +64,9 @@ func (h *HCA) Close() error {
 	return err
 }
 
+// Gone is closed when nothing can come any more: the adapter was closed, or its subnet has gone.
+func (h *HCA) Gone() <-chan struct{} { return h.stopped }
+
 // Stats returns the counters.
 func (h *HCA) Stats() HCAStats {
 	h.mu.Lock()

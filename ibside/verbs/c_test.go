@@ -66,10 +66,12 @@ func TestWithoutDevice(t *testing.T) {
 	if n := strings.Count(out, ": ok"); n != 13 {
 		t.Errorf("%d cases are ok, want 13:\n%s", n, out)
 	}
+	t.Run("one queue pair alone", udWithoutDevice)
 }
 
 // TestCasesNotice breaks the door in one place at a time: the cases must then fail.
 func TestCasesNotice(t *testing.T) {
+	t.Run("one queue pair alone", udNotices)
 	dir := t.TempDir()
 	objects := map[string]string{}
 	for _, name := range append([]string{"testdata/cases.c", "testdata/mock.c"}, doorC...) {

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"causeway/app/talk"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+)
+
+// endOptions say where "causeway send" and "causeway listen" are, and what groups are called there.
+type endOptions struct {
+	config talk.Config
+	group  talk.Group // but for its address
+	asJSON bool
+}
+
+// endsHelp is the end of both commands' paragraphs.
+const endsHelp = `
+
+Where it is, by -on:
+  fabric:SOCKET      an InfiniBand node on a bridge's software subnet, whose topology file has that socket
+  packet:INTERFACE   a RoCE host on a network interface, as root: with the interface's addresses, or with its own,
+                     for which it answers ARP and ND; it joins groups by IGMPv3 and MLDv2
+  verbs:DEVICE       an RDMA device, such as mlx5_0 or, for another port than the first, mlx5_0:2; the kernel joins its
+                     groups on Ethernet, the subnet manager on InfiniBand`
+
+func (o *endOptions) flags(fs *flag.FlagSet) {
+	o.config.RoCE = 2
+	fs.StringVar(&o.config.On, "on", "", "`where` it is: fabric:SOCKET, packet:INTERFACE or verbs:DEVICE")
+	fs.Func("qkey", "the `Q_Key` of messages and groups (default 0x01234567; of IPoIB's groups 0x0b1b)", func(s string) error {
+		n, err := strconv.ParseUint(s, 0, 32)
+		if err != nil || ib.QKey(n).IsControlled() || n == 0 {
+			return fmt.Errorf("write a number below 0x80000000, such as 0x01234567")
+		}
+		o.config.QKey, o.group.QKey = ib.QKey(n), ib.QKey(n)
+		return nil
+	})
+	fs.StringVar(&o.group.Form, "mgid", "", "InfiniBand: a group's `form` of MGID: rdmacm, ipoib, port, ib, or a literal MGID\n(default rdmacm; with -port: port)")
+	fs.Func("port", "InfiniBand: the UDP `port` in the group's MGID", func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 16)
+		o.group.Port = uint16(n)
+		return asked(err == nil && n > 0, "write 1 to 65535")
+	})
+	fs.Func("scope", "InfiniBand: the `scope` in the group's MGID (default 2)", func(s string) error {
+		n, err := strconv.ParseUint(s, 0, 8)
+		o.group.Scope = uint8(n)
+		return asked(err == nil && n >= 1 && n <= 14, "write 1 to 14")
+	})
+	fs.StringVar(&o.config.Name, "name", fs.Name(), "fabric: the node's `name` on the subnet")
+	fs.Func("guid", "fabric: the node's port `GUID`, such as 0x0002c90300000007 (default: a new one). To cross\nthe bridge, that of a [[host]] in its configuration", o.setGUID)
+	fs.Func("ip", "packet: an `address` of its own, such as 10.9.0.5/24; once for IPv4, once for IPv6\n(default: the interface's)", o.addIP)
+	fs.Func("mac", "packet: a `MAC` address of its own (default: the interface's)", func(s string) (err error) {
+		o.config.MAC, err = frame.ParseMAC(s)
+		return asked(err == nil && o.config.MAC.IsStation(), "write one station's, such as 02:00:00:00:00:05")
+	})
+	fs.Func("roce", "packet: the RoCE `version` to send, 1 or 2 (default 2)", func(s string) error {
+		o.config.RoCE = map[string]int{"1": 1, "2": 2}[s]
+		return asked(o.config.RoCE != 0, "write 1 or 2")
+	})
+	fs.BoolVar(&o.asJSON, "json", false, "print JSON, a line each: where it is, and what came of it")
+}
+
+// asked returns the error that says what to write, unless all is well.
+func asked(well bool, what string) error {
+	if well {
+		return nil
+	}
+	return fmt.Errorf("%s", what)
+}
+
+func (o *endOptions) setGUID(s string) error {
+	n, err := strconv.ParseUint(strings.NewReplacer("0x", "", ":", "").Replace(s), 16, 64)
+	o.config.GUID = ib.GUID(n)
+	return asked(err == nil && n != 0, "write it like 0x0002c90300000007")
+}
+
+func (o *endOptions) addIP(s string) error {
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Addr().IsMulticast() || p.Addr().IsUnspecified() || p.Addr().Is4In6() {
+		return asked(false, "write an address with its prefix length, such as 10.9.0.5/24")
+	}
+	for _, has := range o.config.IP {
+		if has.Addr().Is6() == p.Addr().Is6() {
+			return asked(false, fmt.Sprintf("the host has %v already; it may have one IPv4 and one IPv6 address", has))
+		}
+	}
+	o.config.IP = append(o.config.IP, p)
+	return nil
+}
+
+// parseQPN reads a queue pair number.
+func parseQPN(to *ib.QPN) func(string) error {
+	return func(s string) error {
+		n, err := strconv.ParseUint(s, 0, 24)
+		*to = ib.QPN(n)
+		return asked(err == nil && n > 1 && ib.QPN(n) != ib.QPMulticast, "write a number from 2 to 0xfffffe")
+	}
+}
+
+// check returns what is wrong; "": nothing.
+func (o *endOptions) check() string {
+	kind, _, _ := strings.Cut(o.config.On, ":")
+	isGroup := o.group.Form != "" || o.group.Port != 0 || o.group.Scope != 0
+	onPacket := len(o.config.IP) > 0 || !o.config.MAC.IsZero() || o.config.RoCE == 1
+	switch {
+	case o.config.On == "":
+		return "say where with -on: fabric:SOCKET, packet:INTERFACE or verbs:DEVICE"
+	case kind != "fabric" && o.config.GUID != 0:
+		return "-guid is for -on fabric:SOCKET"
+	case kind == "packet" && isGroup:
+		return "-mgid, -port and -scope say what a group is called on InfiniBand, and -on packet:INTERFACE is RoCE"
+	case kind != "packet" && onPacket:
+		return "-ip, -mac and -roce are for -on packet:INTERFACE"
+	case o.group.Form == "port" && o.group.Port == 0:
+		return "-mgid port needs the UDP port; give it with -port"
+	}
+	return ""
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"causeway/ibside/fabric"
+	"causeway/ibside/ib"
+)
+
+// A fabricEnd is a node of a bridge's software subnet, which lives in another process.
+type fabricEnd struct {
+	where  Where
+	socket string
+	hca    *fabric.HCA
+	sa     *fabric.SAClient
+	qp     *fabric.QP
+	recv   *fabric.RecvQueue
+	info   fabric.PortInfo
+	qkey   ib.QKey
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+	once   sync.Once
+
+	mu    sync.Mutex
+	joins []membership
+}
+
+// A membership is undone when the end closes.
+type membership struct {
+	mgid  ib.GID
+	state uint8
+}
+
+const (
+	fabricBuffers = 1 << 14 // messages that wait for the listener
+	fabricBurst   = 64
+	answerWithin  = 5 * time.Second // of the subnet administrator
+)
+
+func openFabric(socket string, c Config) (End, error) {
+	if c.GUID == 0 {
+		c.GUID = ib.GUID(0x02_00_00_00_00_00_00_00 | rand.Uint64()>>8) // of those that nobody assigns
+	}
+	if c.Name == "" {
+		c.Name = fmt.Sprintf("talk-%d", os.Getpid())
+	}
+	port, err := fabric.Dial(socket, c.GUID, c.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%w; is the bridge running, with [fabric] socket in its topology file?", err)
+	}
+	e := &fabricEnd{socket: socket, hca: fabric.NewHCA(port), recv: fabric.NewRecvQueue(fabricBuffers), info: port.Info(), qkey: c.QKey}
+	e.sa = fabric.NewSAClient(e.hca)
+	if e.qp, err = e.hca.CreateQP(fabric.QPConfig{QPN: c.QPN, QKey: c.QKey, Recv: e.recv}); err != nil {
+		return nil, errors.Join(err, e.hca.Close())
+	}
+	e.where = Where{
+		On: c.On, GID: e.info.GID.String(), LID: e.info.LID, QPN: e.qp.QPN(), QKey: c.QKey, MTU: e.info.MTU.Bytes(),
+		larger: "the subnet's mtu in its topology file",
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	e.cancel = cancel
+	e.ended.Go(func() { e.receive(ctx, c.OnMessage) })
+	return e, nil
+}
+
+func (e *fabricEnd) Where() Where          { return e.where }
+func (e *fabricEnd) Gone() <-chan struct{} { return e.hca.Gone() }
+
+func (e *fabricEnd) receive(ctx context.Context, each func(*Message)) {
+	var burst [fabricBurst]fabric.Received
+	own := netip.AddrFrom16(e.info.GID)
+	for e.recv.Wait(ctx) == nil {
+		n := e.recv.Poll(burst[:])
+		now := time.Now()
+		for i := range burst[:n] {
+			r := &burst[i]
+			m := Message{At: now, SrcQP: r.SrcQP, To: own, Payload: r.Payload, lid: r.SLID, sl: r.SL}
+			if grh, ok := ib.AsGRH(r.GRH[:]); ok && r.HasGRH {
+				m.From, m.To = netip.AddrFrom16(grh.SGID()), netip.AddrFrom16(grh.DGID())
+			}
+			each(&m)
+		}
+	}
+}
+
+func (e *fabricEnd) Join(ctx context.Context, g Group, listens bool) (Way, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	mgid, qkey, err := g.mgid(e.info.PKeys[0])
+	if err != nil {
+		return nil, err
+	}
+	state := uint8(ib.JoinFull)
+	if !listens {
+		state = ib.JoinSendOnlyFull
+	}
+	record, err := e.sa.Join(ctx, ib.MCMemberFields{MGID: mgid, QKey: qkey, PKey: e.info.PKeys[0], JoinState: state})
+	if err != nil {
+		return nil, fmt.Errorf("group %v on %s, with Q_Key %v: %w%s", g.Addr, e.where.On, qkey, err, hint(mgid, err))
+	}
+	e.mu.Lock()
+	e.joins = append(e.joins, membership{record.MGID, state})
+	e.mu.Unlock()
+	qp := e.qp
+	if listens {
+		if record.QKey != e.qkey { // a queue pair has one Q_Key
+			if qp, err = e.hca.CreateQP(fabric.QPConfig{QKey: record.QKey, Recv: e.recv}); err != nil {
+				return nil, err
+			}
+		}
+		if err := qp.AttachMulticast(record.MGID); err != nil {
+			return nil, err
+		}
+	}
+	return &fabricWay{e: e, name: fmt.Sprintf("%v (MGID %v, MLID %v, Q_Key %v)", g.Addr, mgid, record.MLID, record.QKey),
+		s: fabric.Send{
+			AH: fabric.AH{DLID: record.MLID, SL: record.SL, GRH: &ib.GRHFields{
+				DGID: record.MGID, TClass: record.TClass, FlowLabel: record.FlowLabel, HopLimit: record.HopLimit,
+			}},
+			DestQP: ib.QPMulticast, QKey: record.QKey,
+		}}, nil
+}
+
+// hint says what a refusal to join means for an MGID of the form that carries a port.
+func hint(mgid ib.GID, err error) string {
+	var refused *fabric.SAError
+	if errors.As(err, &refused) && refused.Status == ib.SAStatusInvalidGID && mgid[2] == 0xa0 && mgid[3] == 0x1b {
+		return "; groups with a01b nobody can make by joining: the subnet manager must have this one, or use another -mgid"
+	}
+	return ""
+}
+
+func (e *fabricEnd) Find(ctx context.Context, to netip.Addr, qpn ib.QPN) (Way, error) {
+	if to.Is4() {
+		return nil, fmt.Errorf("%v is an IP address, and %s has GIDs: name a node's port by its GID, as \"causeway listen\" prints it there; "+
+			"a RoCE host's queue pair has a number here only once it has sent something: use -to caller, and listen -call there", to, e.where.On)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	gid := ib.GIDFromAddr(to)
+	path, err := e.sa.Path(ctx, gid)
+	if err != nil {
+		return nil, fmt.Errorf("GID %v on %s: %w; is there a port with this GID?", to, e.where.On, err)
+	}
+	return &fabricWay{e: e, name: fmt.Sprintf("%v QPN %v (LID %v)", to, qpn, path.DLID), s: fabric.Send{
+		AH: fabric.AH{DLID: path.DLID, SL: path.SL, GRH: &ib.GRHFields{
+			DGID: gid, TClass: path.TClass, FlowLabel: path.FlowLabel, HopLimit: max(path.HopLimit, 1),
+		}},
+		DestQP: qpn, QKey: e.qkey,
+	}}, nil
+}
+
+func (e *fabricEnd) Back(m *Message) Way {
+	ah := fabric.AH{DLID: m.lid, SL: m.sl}
+	name := fmt.Sprintf("LID %v QPN %v", m.lid, m.SrcQP)
+	if m.From.IsValid() {
+		ah.GRH = &ib.GRHFields{DGID: ib.GIDFromAddr(m.From), HopLimit: 64}
+		name = fmt.Sprintf("%v QPN %v (LID %v)", m.From, m.SrcQP, m.lid)
+	}
+	return &fabricWay{e: e, name: name, s: fabric.Send{AH: ah, DestQP: m.SrcQP, QKey: e.qkey}}
+}
+
+func (e *fabricEnd) Refused() map[string]uint64 { return e.hca.Stats().Drops }
+
+// Close leaves the groups; where the subnet does not answer, closing the port ends all memberships. The administrator's answer,
+// even to a question for its own sake, says that all that was sent has arrived at the subnet.
+func (e *fabricEnd) Close() (err error) {
+	e.once.Do(func() { err = e.close() })
+	return err
+}
+
+func (e *fabricEnd) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	e.mu.Lock()
+	joins := e.joins
+	e.mu.Unlock()
+	if len(joins) == 0 {
+		_, _ = e.sa.Path(ctx, e.info.GID)
+	}
+	for _, j := range joins {
+		if err := e.sa.Leave(ctx, j.mgid, j.state); err != nil {
+			break
+		}
+	}
+	e.cancel()
+	e.ended.Wait()
+	return e.hca.Close()
+}
+
+type fabricWay struct {
+	e    *fabricEnd
+	name string
+	s    fabric.Send
+}
+
+func (w *fabricWay) String() string { return w.name }
+
+func (w *fabricWay) Send(payload []byte) error {
+	s := w.s
+	s.Payload = payload
+	switch why := w.e.qp.Send(&s); why {
+	case "":
+		return nil
+	case fabric.DropPortClosed:
+		return fmt.Errorf("the subnet at %s has gone", w.e.socket)
+	default:
+		return fmt.Errorf("%s: to %s: not sent: %s", w.e.where.On, w.name, why)
+	}
+}

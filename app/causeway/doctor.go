@@ -17,51 +17,67 @@ import (
 // runDoctor says what this machine lacks for a configuration.
 func runDoctor(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("doctor", `Looks at this machine for what a configuration needs of it, changes nothing, and says of each thing how it is and,
-where it is not well, which command mends it. What it looks at is how InfiniBand nodes find RoCE hosts: the kernel
-answers their ARP and ND questions on the interface of IP over InfiniBand, if its settings, routes and addresses
-let it. Exits with 0 when all is well, with 1 when something is not. Run it again after the commands: some
-things can be seen only when others are well.`)
+where it is not well, which command mends it: hugepages, CPUs, drivers, the cards' link type, MTUs, flow control, the subnet
+manager, clocks, limits, and how InfiniBand nodes find RoCE hosts by the kernel's proxy ARP. Without a FILE it looks at
+the machine alone. An error keeps the bridge, or a part of it, from running; a warning makes it worse; a hint is a matter
+of taste. Exits with 1 when there are errors, else with 0. Run it again after the commands: some things can be seen only
+when others are well.`)
 	asJSON := fs.Bool("json", false, "print one JSON array")
-	fixes := fs.Bool("fixes", false, `print the commands alone: "causeway doctor -fixes FILE | sudo sh"`)
+	fixes := fs.Bool("fixes", false, `print the commands alone, those of hints left out: "causeway doctor -fixes FILE | sudo sh"`)
+	all := fs.Bool("all", false, "print a line for each thing that is well, too")
 	netdev := fs.String("netdev", "", "the `interface` of IP over InfiniBand, where it is not the port's own, such as a bond")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}
-	if fs.NArg() != 1 {
-		return misused(fs, stderr, "name one file")
+	if fs.NArg() > 1 {
+		return misused(fs, stderr, "name one file at the most")
 	}
-	c, err := config.Load(fs.Arg(0))
+	var c *config.Config
+	if fs.NArg() == 1 {
+		var err error
+		if c, err = config.Load(fs.Arg(0)); err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitFailed
+		}
+	}
+	found, err := examineHere(c, *netdev)
+	if err == nil {
+		err = writeFindings(found, *asJSON, *fixes, *all, stdout)
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitFailed
 	}
-	sys, done, err := devices.Sysfs()
-	if err != nil {
-		fmt.Fprintln(stderr, fmt.Errorf("%w: %w", errUnseen, err))
-		return exitFailed
-	}
-	defer done()
-	found := doctor.Examine(c, doctor.Machine{Sys: sys, Kernel: doctor.Live{Proc: os.DirFS("/proc/sys")}, Netdev: *netdev})
-	if err := writeFindings(found, *asJSON, *fixes, stdout); err != nil {
-		fmt.Fprintln(stderr, err)
-		return exitFailed
-	}
-	if !found.Fine() {
+	if found.Errors() {
 		return exitFailed
 	}
 	return exitOK
 }
 
-func writeFindings(found doctor.Findings, asJSON, fixes bool, w io.Writer) error {
+// examineHere looks at this machine.
+func examineHere(c *config.Config, netdev string) (doctor.Findings, error) {
+	sys, done, err := devices.Sysfs()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnseen, err)
+	}
+	defer done()
+	return doctor.Examine(c, doctor.Machine{
+		Sys: sys, Proc: os.DirFS("/proc"), Root: os.DirFS("/"),
+		Kernel: doctor.Live{Proc: os.DirFS("/proc/sys")}, Process: doctor.Here{}, Netdev: netdev,
+	}), nil
+}
+
+func writeFindings(found doctor.Findings, asJSON, fixes, all bool, w io.Writer) error {
 	switch {
 	case asJSON && fixes:
 		return errors.New("causeway doctor: -json and -fixes exclude each other")
 	case asJSON:
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
 		return e.Encode(found)
 	case fixes:
 		return found.WriteFixes(w)
 	}
-	return found.WriteText(w)
+	return found.WriteText(w, all)
 }

@@ -3,25 +3,22 @@
 // Package doctor looks at a machine for what a configuration needs of it, and says of each thing how it is and which
 // command mends it.
 //
-//	configuration, sysfs, kernel ─▶ Examine ─▶ Findings ─▶ WriteText, WriteFixes, JSON
+//	configuration, sysfs, /proc, kernel ─▶ Examine ─▶ Findings ─▶ WriteText, WriteFixes, JSON
 //
-// It changes nothing. What it can look at is a list of checks; each looks at one thing. Those that are here are about the
-// way on which InfiniBand nodes find RoCE hosts: the kernel answers their ARP and ND questions on the interface of IP
-// over InfiniBand (proxy ARP), under conditions that lie in many places.
+// It changes nothing. What it can look at is a list of groups of checks; each check looks at one thing, and only where the
+// configuration uses it. Without a configuration it looks at what holds for any bridge.
 package doctor
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
-	"strings"
 
 	"causeway/app/devices"
 	"causeway/config"
 )
 
-// A Verdict says how a thing is.
+// A Verdict says whether a thing needs mending.
 type Verdict string
 
 // The verdicts. What only warns works, but not well, or not always.
@@ -31,19 +28,42 @@ const (
 	Fail Verdict = "fail"
 )
 
+// A Level says how much a finding matters.
+type Level string
+
+// The levels.
+const (
+	Well    Level = "ok"
+	Hint    Level = "hint"    // nothing need be done; its verdict is OK
+	Warning Level = "warning" // it runs, but worse
+	Error   Level = "error"   // it does not run, or some of it does not
+)
+
 // A Finding is what a check found of one thing.
 type Finding struct {
-	Check   string   `json:"check"`
-	Verdict Verdict  `json:"verdict"`
-	Found   string   `json:"found"`
-	Fix     []string `json:"fix,omitempty"` // commands for a shell, as root; none when all is well
+	Group   string  `json:"group"`
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	Level   Level   `json:"level"`
+	Found   string  `json:"found"` // what, with its value, and why it matters
+
+	// Fix is lines for a shell, as root; none when all is well. A line that begins with # is for a person: a file to edit,
+	// a boot parameter, or what nobody should have done to his machine unasked.
+	Fix []string `json:"fix,omitempty"`
 }
 
-// A check looks at one thing. When it fails and bars is set, those after it have nothing to look at.
+// A check looks at one thing. When bars is set, and it fails or finds nothing, those after it in its group have nothing to look at.
 type check struct {
 	name string
 	look func(*patient) []Finding
 	bars bool
+}
+
+// A group is checks that belong together, in the order in which their fixes must be applied.
+type group struct {
+	name    string
+	anybody bool // there is something to look at without a configuration
+	checks  []check
 }
 
 // Findings are those of all checks, in order.
@@ -51,9 +71,12 @@ type Findings []Finding
 
 // A patient is a machine, and what a configuration wants of it.
 type patient struct {
-	cfg    *config.Config
-	sys    fs.FS // what /sys is on a running machine
-	kernel Kernel
+	cfg     *config.Config // nil: the machine alone
+	sys     fs.FS          // what /sys is on a running machine
+	proc    fs.FS
+	root    fs.FS
+	kernel  Kernel
+	process Process
 
 	machine *devices.Machine
 	netdev  string // the interface of IP on the InfiniBand side
@@ -63,34 +86,90 @@ type patient struct {
 
 // A Machine is where Examine looks.
 type Machine struct {
-	Sys    fs.FS
-	Kernel Kernel
-	Netdev string // the interface of IP over InfiniBand, where it is not found by the port, such as a bond
+	Sys, Proc, Root fs.FS // what /sys, /proc and / are on a running machine
+	Kernel          Kernel
+	Process         Process
+	Netdev          string // the interface of IP over InfiniBand, where it is not found by the port, such as a bond
 }
 
-// Examine looks at all there is to look at.
+// Examine looks at all there is to look at; without a configuration (nil), at what any bridge would meet.
 func Examine(c *config.Config, m Machine) Findings {
-	p := &patient{cfg: c, sys: m.Sys, kernel: m.Kernel, machine: devices.Read(m.Sys), netdev: m.Netdev, named: m.Netdev != ""}
-	if c.IB.Port.Fabric && !p.named {
-		return Findings{{Check: "interface", Verdict: OK, Found: "the software subnet has no IP of its own: there is nothing that the kernel must do for it"}}
+	p := &patient{cfg: c, sys: m.Sys, proc: m.Proc, root: m.Root, kernel: m.Kernel, process: m.Process, machine: devices.Read(m.Sys),
+		netdev: m.Netdev, named: m.Netdev != ""}
+	if c != nil {
+		p.roce = p.roceNetdev()
 	}
-	p.roce = p.roceNetdev()
-	var out Findings
-	for _, c := range checks() {
+	out := Findings{} // none is [] in JSON
+	for _, g := range groups() {
+		if c != nil || g.anybody {
+			out = append(out, p.examine(g)...)
+		}
+	}
+	return out
+}
+
+// examine looks at what one group is about.
+func (p *patient) examine(g group) (out Findings) {
+	for _, c := range g.checks {
 		found := c.look(p)
 		for _, f := range found {
-			f.Check = c.name
+			f.Group, f.Check = g.name, c.name
 			out = append(out, f)
 		}
-		if c.bars && !Findings(found).Fine() {
+		if c.bars && (len(found) == 0 || !Findings(found).Fine()) {
 			break
 		}
 	}
 	return out
 }
 
-// checks lists them in the order in which their fixes must be applied.
-func checks() []check {
+// groups lists what is looked at. The machine comes first: without its drivers there is no port to look at.
+func groups() []group {
+	return []group{
+		{"hugepages", true, []check{{"memory", (*patient).checkMemory, false}, {"numa", (*patient).checkMemoryNodes, false}}},
+		{"cpu", true, []check{
+			{"lcores", (*patient).checkLcores, true},
+			{"numa", (*patient).checkNodes, false},
+			{"isolated", (*patient).checkIsolated, false},
+			{"nohz_full", (*patient).checkTicks, false},
+			{"siblings", (*patient).checkSiblings, false},
+			{"governor", (*patient).checkGovernor, false},
+			{"irqs", (*patient).checkInterrupts, false},
+		}},
+		{"drivers", true, []check{
+			{"pmd", (*patient).checkPMD, false},
+			{"card", (*patient).checkCard, false},
+			{"rdma_device", (*patient).checkRDMADevice, false},
+			{"device_files", (*patient).checkFiles, false},
+		}},
+		{"iommu", true, []check{{"vfio", (*patient).checkVFIO, false}, {"iommu", (*patient).checkIOMMU, false}}},
+		{"link_type", true, []check{{"ib", (*patient).checkIBLink, false}, {"roce", (*patient).checkRoCELink, false}}},
+		{"mtu", false, []check{{"roce", (*patient).checkRoCEMTU, false}, {"ib", (*patient).checkIBMTU, false}}},
+		{"qos", false, []check{{"pfc", (*patient).checkPFC, false}, {"ecn", (*patient).checkECN, false}}},
+		{"roce", false, []check{
+			{"link", (*patient).checkRoCEUp, false},
+			{"kernel_roce", (*patient).checkKernelRoCE, false},
+			{"own_address", (*patient).checkOwnAddress, false},
+			{"firewall", (*patient).checkFirewall, false},
+		}},
+		{"sm", true, []check{{"port", (*patient).checkPorts, true}, {"pkey", (*patient).checkPKey, false}, {"sa", (*patient).checkSA, false}}},
+		{"ipoib", false, ipoibChecks()},
+		{"clock", true, []check{
+			{"synchronised", (*patient).checkSynchronised, false},
+			{"clocksource", (*patient).checkClocksource, false},
+			{"tsc", (*patient).checkTSC, false},
+		}},
+		{"limits", true, []check{
+			{"capabilities", (*patient).checkCapabilities, false},
+			{"memlock", (*patient).checkMemlock, false},
+			{"files", (*patient).checkOpenFiles, false},
+		}},
+	}
+}
+
+// ipoibChecks are about the way on which InfiniBand nodes find RoCE hosts: the kernel answers their ARP and ND questions on
+// the interface of IP over InfiniBand (proxy ARP), under conditions that lie in many places.
+func ipoibChecks() []check {
 	return []check{
 		{"interface", (*patient).findNetdev, true},
 		{"link", (*patient).checkLink, true},
@@ -114,15 +193,39 @@ func checks() []check {
 }
 
 func ok(format string, args ...any) Finding {
-	return Finding{Verdict: OK, Found: fmt.Sprintf(format, args...)}
+	return Finding{Verdict: OK, Level: Well, Found: fmt.Sprintf(format, args...)}
+}
+
+// fine is a list of one thing that is well.
+func fine(format string, args ...any) []Finding { return []Finding{ok(format, args...)} }
+
+// hint is a finding that nobody need act on.
+func hint(found string, fix ...string) Finding {
+	return Finding{Verdict: OK, Level: Hint, Found: found, Fix: fix}
 }
 
 // bad is a finding that fix mends.
 func bad(v Verdict, found string, fix ...string) Finding {
-	return Finding{Verdict: v, Found: found, Fix: fix}
+	level := Warning
+	if v == Fail {
+		level = Error
+	}
+	return Finding{Verdict: v, Level: level, Found: found, Fix: fix}
 }
 
-// Fine reports whether all is well.
+// Errors reports whether something keeps the bridge, or a part of it, from running.
+func (fs Findings) Errors() bool { return fs.count(Error) > 0 }
+
+func (fs Findings) count(l Level) (n int) {
+	for _, f := range fs {
+		if f.Level == l {
+			n++
+		}
+	}
+	return n
+}
+
+// Fine reports whether there is nothing to mend; hints do not count.
 func (fs Findings) Fine() bool {
 	for _, f := range fs {
 		if f.Verdict != OK {
@@ -130,31 +233,6 @@ func (fs Findings) Fine() bool {
 		}
 	}
 	return true
-}
-
-// WriteText writes a line for each finding, and below it the commands that mend it.
-func (fs Findings) WriteText(w io.Writer) error {
-	var b strings.Builder
-	for _, f := range fs {
-		fmt.Fprintf(&b, "%-4s  %-12s  %s\n", f.Verdict, f.Check, f.Found)
-		for _, fix := range f.Fix {
-			fmt.Fprintf(&b, "%-4s  %12s  %s\n", "", "fix:", fix)
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// WriteFixes writes the commands alone, for a shell.
-func (fs Findings) WriteFixes(w io.Writer) error {
-	for _, f := range fs {
-		for _, fix := range f.Fix {
-			if _, err := fmt.Fprintln(w, fix); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // hosts returns the configuration's addresses of one side and one version of IP.

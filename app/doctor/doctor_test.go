@@ -19,9 +19,11 @@ import (
 // machine is a made-up machine on which all is well: mlx5_0:1 with ib0, and eth1. It implements Kernel.
 type machine struct {
 	sys       fstest.MapFS
+	files     fstest.MapFS // of all file systems, for other checks than those of IPoIB
 	settings  map[string]string
 	links     map[string]Link
 	addresses []netip.Prefix
+	eth1      []netip.Prefix // its addresses
 	proxied   []netip.Addr
 	routes    map[string]string // by prefix; the longest counts
 	refused   error             // of what comes by ib0
@@ -65,8 +67,14 @@ func (m *machine) Link(name string) (Link, error) {
 	return Link{}, errors.New("link not found")
 }
 
-func (m *machine) Addresses(string) ([]netip.Prefix, error) { return m.addresses, nil }
-func (m *machine) Proxied(string) ([]netip.Addr, error)     { return m.proxied, nil }
+func (m *machine) Addresses(name string) ([]netip.Prefix, error) {
+	if name != "ib0" {
+		return m.eth1, nil
+	}
+	return m.addresses, nil
+}
+
+func (m *machine) Proxied(string) ([]netip.Addr, error) { return m.proxied, nil }
 
 func (m *machine) Route(to netip.Addr) (Route, error) {
 	best, dev := -1, ""
@@ -128,20 +136,30 @@ func load(t *testing.T, edits ...string) *config.Config {
 }
 
 func (m *machine) examine(c *config.Config) Findings {
-	return Examine(c, Machine{Sys: m.sys, Kernel: m})
+	return Examine(c, Machine{Sys: m.sys, Kernel: m, Process: &body{}}).of("ipoib")
+}
+
+// of returns the findings of one group.
+func (fs Findings) of(group string) (out Findings) {
+	for _, f := range fs {
+		if f.Group == group {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 func TestWell(t *testing.T) {
 	found := well().examine(load(t))
 	var b bytes.Buffer
-	if err := found.WriteText(&b); err != nil || !found.Fine() || len(found) < len(checks()) {
+	if err := found.WriteText(&b, false); err != nil || !found.Fine() || len(found) < len(ipoibChecks()) {
 		t.Errorf("%d findings, %v:\n%s", len(found), err, &b)
 	}
 	b.Reset()
 	if err := found.WriteFixes(&b); err != nil || b.Len() > 0 {
 		t.Errorf("there is nothing to mend, but: %v\n%s", err, &b)
 	}
-	if found := well().examine(load(t, "mlx5_0:1", "fabric:")); len(found) != 1 || !found.Fine() {
+	if found := well().examine(load(t, "mlx5_0:1", "fabric:")); len(found) != 0 {
 		t.Errorf("the software subnet: %+v", found)
 	}
 }
@@ -153,7 +171,6 @@ var ill = []struct {
 	make        func(*machine)
 	fix         string
 }{
-	{"no device", "interface", Fail, func(m *machine) { m.sys = fstest.MapFS{} }, "causeway devices # lists those that there are"},
 	{"no IPoIB", "interface", Fail, func(m *machine) { delete(m.sys, "class/infiniband/mlx5_0/device/net/ib0/x") }, "modprobe ib_ipoib"},
 	{"another partition", "interface", Fail, func(m *machine) { m.file("class/net/ib0/pkey", "0x8001") },
 		"ip link add link ib0 name ib0.ffff type ipoib pkey 0xffff"},
@@ -269,7 +286,7 @@ func TestPartition(t *testing.T) {
 	}
 	m.links["ib0.8001"] = Link{true, true, 4092}
 	var b bytes.Buffer
-	if err := m.examine(c).WriteText(&b); err != nil || !strings.Contains(b.String(), "sysctl -w net/ipv4/conf/ib0.8001/forwarding=1\n") {
+	if err := m.examine(c).WriteText(&b, false); err != nil || !strings.Contains(b.String(), "sysctl -w net/ipv4/conf/ib0.8001/forwarding=1\n") {
 		t.Errorf("%v\n%s", err, &b)
 	}
 }

@@ -23,12 +23,6 @@ const (
 	ipoibHeader      = 4    // bytes before the IP packet (RFC 4391 §6)
 )
 
-// attr returns an attribute of sysfs; "" when it cannot be read.
-func (p *patient) attr(elems ...string) string {
-	b, _ := fs.ReadFile(p.sys, path.Join(elems...))
-	return strings.TrimSpace(string(b))
-}
-
 // port returns the configuration's InfiniBand port; nil if it is not there.
 func (p *patient) port() *devices.RDMAPort {
 	for i := range p.machine.RDMA {
@@ -46,8 +40,8 @@ func (p *patient) findNetdev() []Finding {
 	}
 	port := p.port()
 	name := fmt.Sprintf("%s:%d", p.cfg.IB.Port.Device, p.cfg.IB.Port.Num)
-	if port == nil {
-		return []Finding{bad(Fail, fmt.Sprintf("there is no RDMA port %s here", name), "causeway devices # lists those that there are")}
+	if p.cfg.IB.Port.Fabric || port == nil { // the software subnet has no IP; of a port that is missing, checkRDMADevice speaks
+		return nil
 	}
 	if port.LinkLayer == devices.Ethernet {
 		p.netdev = port.Netdev

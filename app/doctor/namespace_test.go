@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
+
+	"causeway/app/devices"
+	"causeway/config"
 )
 
 // A house is three network namespaces: a node, the bridge's machine, where ib0 leads to the node and eth1 to the RoCE host,
@@ -55,10 +58,16 @@ func (h *house) sh(part, script string) string {
 	return string(out)
 }
 
-// examine looks at the bridge's machine, from within its namespace.
-func (h *house) examine() (found Findings) {
+// examine looks at the bridge's machine, from within its namespace, for how nodes find RoCE hosts.
+func (h *house) examine() Findings {
 	h.t.Helper()
-	c := load(h.t, "mtu = 4200", "mtu = 1500")
+	return h.look(load(h.t, "mtu = 4200", "mtu = 1500"), Machine{Sys: fstest.MapFS{}, Netdev: "ib0"}).of("ipoib")
+}
+
+// look examines from within the bridge's namespace. Without a sysfs it takes the namespace's own.
+func (h *house) look(c *config.Config, m Machine) (found Findings) {
+	h.t.Helper()
+	m.Kernel, m.Process = Live{Proc: os.DirFS("/proc/sys")}, &body{}
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends in the namespace
@@ -67,8 +76,14 @@ func (h *house) examine() (found Findings) {
 			defer ns.Close()
 			err = netns.Set(ns)
 		}
+		if err == nil && m.Sys == nil {
+			var unmount func()
+			if m.Sys, unmount, err = devices.Sysfs(); err == nil {
+				defer unmount()
+			}
+		}
 		if err == nil {
-			found = Examine(c, Machine{Sys: fstest.MapFS{}, Kernel: Live{Proc: os.DirFS("/proc/sys")}, Netdev: "ib0"})
+			found = Examine(c, m)
 		}
 		done <- err
 	}()
@@ -76,6 +91,29 @@ func (h *house) examine() (found Findings) {
 		h.t.Fatal(err)
 	}
 	return found
+}
+
+// TestFixesMendTheRoCESide applies what is printed of a real interface, and wants nothing left to say.
+func TestFixesMendTheRoCESide(t *testing.T) {
+	h := newHouse(t)
+	h.sh("bridge", "ip address add 10.9.0.254/24 dev eth1; ip link set eth1 down")
+	c := load(t, "mlx5_0:1", "fabric:")
+	examine := func() Findings {
+		found := h.look(c, Machine{})
+		return append(found.of("mtu"), found.of("roce")...)
+	}
+	var b bytes.Buffer
+	if err := examine().WriteFixes(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "ip link set eth1 mtu 4200\nip link set eth1 up\nip address del 10.9.0.254/24 dev eth1\n"; b.String() != want {
+		t.Fatalf("mended by\n%s\nwant\n%s", &b, want)
+	}
+	h.sh("bridge", b.String())
+	b.Reset()
+	if found := examine(); !found.Fine() || len(found) < 4 || found.WriteText(&b, true) != nil {
+		t.Errorf("after its own commands:\n%s", &b)
+	}
 }
 
 // asks has the node's kernel ask for an address, and returns which MAC address answers; "" when none does.
@@ -139,7 +177,7 @@ func TestFixesMendTheKernel(t *testing.T) {
 			}
 			if found := h.examine(); !found.Fine() {
 				var b bytes.Buffer
-				_ = found.WriteText(&b)
+				_ = found.WriteText(&b, false)
 				t.Errorf("after its own commands:\n%s", &b)
 			}
 			for _, ip := range []string{"10.9.0.1", "fd09::1"} {

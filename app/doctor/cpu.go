@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CPUs. A worker polls on one alone; whatever else runs there stops packets for as long as it runs.
+
+const cpuDir = "devices/system/cpu"
+
+func nodeDir(n int) string { return fmt.Sprintf("devices/system/node/node%d", n) }
+
+func (p *patient) online() []int { return cpus(p.attr(cpuDir, "online")) }
+
+// polls reports whether workers want CPUs of their own; those that sleep are not about speed.
+func (p *patient) polls() bool { return p.cfg != nil && !p.cfg.Workers.Sleep }
+
+// nodes returns the NUMA nodes that have CPUs.
+func (p *patient) nodes() []int { return cpus(p.attr("devices/system/node/has_cpu")) }
+
+// nodesOf returns the NUMA nodes of CPUs.
+func (p *patient) nodesOf(list []int) []int {
+	var out []int
+	for _, n := range p.nodes() {
+		if len(common(cpus(p.attr(nodeDir(n), "cpulist")), list)) > 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// checkLcores wants the workers' CPUs to be there, and to be ours; and one more, for all the rest.
+func (p *patient) checkLcores() []Finding {
+	online := p.online()
+	if p.cfg == nil {
+		return fine("CPUs %s, isolated: %s", cpuList(online), orNone(p.attr(cpuDir, "isolated")))
+	}
+	want := slices.Sorted(slices.Values(p.cfg.Workers.LCores))
+	fix := func(from []int) string { return fmt.Sprintf("# write [workers] lcores out of %s", cpuList(from)) }
+	if gone := without(want, online); len(gone) > 0 {
+		return []Finding{bad(Fail, fmt.Sprintf("[workers] lcores names CPU %s; online are %s", cpuList(gone), cpuList(online)), fix(online))}
+	}
+	// What isolcpus names is in no process's affinity by itself; workers ask for it by name.
+	allowed := p.process.CPUs()
+	if kept := p.keptFrom(); len(kept) > 0 {
+		return []Finding{bad(Fail, fmt.Sprintf("CPU %s is not in this process's affinity, which is %s: the bridge would not start "+
+			"from here", cpuList(kept), cpuList(allowed)),
+			fmt.Sprintf("# start it by taskset -c %s causeway run …; in its systemd unit: CPUAffinity=%[1]s; in a container: "+
+				"--cpuset-cpus=%[1]s", cpuList(online)))}
+	}
+	if len(without(online, want)) == 0 {
+		return []Finding{bad(Warn, fmt.Sprintf("workers have all CPUs (%s): management and the kernel interrupt them",
+			cpuList(online)), fix(online[:len(online)-1]))}
+	}
+	return fine("workers on CPU %s of %s", cpuList(want), cpuList(online))
+}
+
+// keptFrom returns the workers' CPUs that this process may not have.
+func (p *patient) keptFrom() []int {
+	allowed := p.process.CPUs()
+	if allowed == nil {
+		return nil
+	}
+	return without(p.missing("isolated"), allowed)
+}
+
+func orNone(s string) string {
+	if s == "" || s == "(null)" {
+		return "none"
+	}
+	return s
+}
+
+// checkNodes wants workers near their devices.
+func (p *patient) checkNodes() []Finding {
+	if p.cfg == nil || len(p.nodes()) < 2 {
+		return nil
+	}
+	var out []Finding
+	workers := p.nodesOf(p.cfg.Workers.LCores)
+	for _, d := range p.devicesUsed() {
+		node, err := strconv.Atoi(p.attr(d.at, "numa_node"))
+		if err != nil || node < 0 || len(workers) == 0 { // -1: the firmware does not tell
+			continue
+		}
+		if len(workers) == 1 && workers[0] == node {
+			out = append(out, ok("%s is on the workers' NUMA node", d.name))
+			continue
+		}
+		out = append(out, bad(Warn, fmt.Sprintf("%s is on NUMA node %d, workers are on %s: each packet crosses between them", d.name,
+			node, cpuList(workers)),
+			fmt.Sprintf("# write [workers] lcores out of %s", p.attr(nodeDir(node), "cpulist"))))
+	}
+	return out
+}
+
+// used is a device that the configuration names.
+type used struct{ name, at string }
+
+// devicesUsed returns the devices of both doors, where they have one.
+func (p *patient) devicesUsed() []used {
+	var out []used
+	switch r := p.cfg.RoCE.Port; r.Driver {
+	case "mlx5":
+		out = append(out, used{r.Arg, path.Join("bus/pci/devices", strings.ToLower(r.Arg))})
+	case "af_packet":
+		out = append(out, used{r.Arg, path.Join(classNet, r.Arg, "device")})
+	}
+	if port := p.cfg.IB.Port; !port.Fabric {
+		out = append(out, used{port.Device, path.Join("class/infiniband", port.Device, "device")})
+	}
+	return out
+}
+
+// checkIsolated wants the scheduler to leave the workers' CPUs alone.
+func (p *patient) checkIsolated() []Finding {
+	if !p.polls() {
+		return nil
+	}
+	open := without(p.missing("isolated"), p.keptFrom())
+	if len(open) == 0 {
+		return fine("all isolated")
+	}
+	return []Finding{bad(Warn, fmt.Sprintf("CPU %s is not isolated: whatever else runs there stops packets for milliseconds",
+		cpuList(open)), p.bootLine())}
+}
+
+// missing returns the workers' CPUs that are not in a list of sysfs.
+func (p *patient) missing(list string) []int {
+	want := slices.Sorted(slices.Values(p.cfg.Workers.LCores))
+	return without(want, cpus(p.attr(cpuDir, list)))
+}
+
+func (p *patient) bootLine() string {
+	list := cpuList(slices.Sorted(slices.Values(p.cfg.Workers.LCores)))
+	return fmt.Sprintf("# boot parameters (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub): "+
+		"isolcpus=managed_irq,domain,%[1]s nohz_full=%[1]s rcu_nocbs=%[1]s", list)
+}
+
+// checkTicks looks for the timer's interrupts, which a lone thread can be spared.
+func (p *patient) checkTicks() []Finding {
+	if !p.polls() {
+		return nil
+	}
+	ticking := p.missing("nohz_full")
+	switch {
+	case len(ticking) == 0:
+		return fine("no timer ticks")
+	case len(p.missing("isolated")) > 0: // that finding has the whole line
+		return []Finding{hint(fmt.Sprintf("CPU %s is not in nohz_full: the timer interrupts it for some µs, 100 to 1000 times a "+
+			"second", cpuList(ticking)))}
+	}
+	return []Finding{hint(fmt.Sprintf("CPU %s is not in nohz_full: the timer interrupts it for some µs, 100 to 1000 times a second",
+		cpuList(ticking)), p.bootLine())}
+}
+
+// checkSiblings looks for hyper-threads that share a core.
+func (p *patient) checkSiblings() []Finding {
+	if !p.polls() {
+		return nil
+	}
+	var out []Finding
+	want := slices.Sorted(slices.Values(p.cfg.Workers.LCores))
+	done := map[int]bool{}
+	for _, cpu := range want {
+		core := cpus(p.attr(cpuDir, fmt.Sprintf("cpu%d/topology/thread_siblings_list", cpu)))
+		others := without(core, []int{cpu})
+		switch workers := common(others, want); {
+		case len(others) == 0 || done[cpu]:
+		case len(workers) > 0:
+			out = append(out, hint(fmt.Sprintf("workers on CPU %s are threads of one core, which they share: together they do hardly "+
+				"more than one", cpuList(core)),
+				"# write lcores of different cores; lscpu -e shows them"))
+		default:
+			out = append(out, hint(fmt.Sprintf("CPU %s shares a core with the worker on %d: work there slows it", cpuList(others), cpu),
+				fmt.Sprintf("echo 0 > /sys/%s/cpu%d/online", cpuDir, others[0])))
+		}
+		for _, c := range core {
+			done[c] = true
+		}
+	}
+	if len(out) == 0 {
+		return fine("each worker has a core of its own")
+	}
+	return out
+}
+
+// checkGovernor wants workers' CPUs not to save power.
+func (p *patient) checkGovernor() []Finding {
+	if !p.polls() {
+		return nil
+	}
+	var fix []string
+	var slow []int
+	governor := ""
+	for _, cpu := range p.cfg.Workers.LCores {
+		at := fmt.Sprintf("%s/cpu%d/cpufreq/scaling_governor", cpuDir, cpu)
+		if g := p.attr(at); g != "" && g != "performance" {
+			governor, slow = g, append(slow, cpu)
+			fix = append(fix, "echo performance > /sys/"+at)
+		}
+	}
+	if len(fix) == 0 {
+		return nil // also in guests, which have none
+	}
+	return []Finding{bad(Warn, fmt.Sprintf("the frequency of CPU %s is governed by %s: it may be low when a packet comes",
+		cpuList(slices.Sorted(slices.Values(slow))), governor), fix...)}
+}
+
+// checkInterrupts looks for devices whose interrupts may come to workers' CPUs alone, or among others.
+func (p *patient) checkInterrupts() []Finding {
+	if !p.polls() {
+		return nil
+	}
+	n := 0
+	for _, file := range names(p.proc, "irq/*/effective_affinity_list") {
+		number := path.Base(path.Dir(file))
+		asked := p.attr("kernel/irq", number, "actions") != "" // by a driver; others never come
+		if asked && len(common(cpus(text(p.proc, file)), p.cfg.Workers.LCores)) > 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return fine("no device interrupts them")
+	}
+	list := cpuList(slices.Sorted(slices.Values(p.cfg.Workers.LCores)))
+	return []Finding{hint(plural(n, "device interrupt")+" may come to CPU "+list,
+		fmt.Sprintf("# IRQBALANCE_BANNED_CPULIST=%s in /etc/default/irqbalance; or the boot parameter irqaffinity=%s", list,
+			cpuList(without(p.online(), p.cfg.Workers.LCores))))}
+}

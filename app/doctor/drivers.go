@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"causeway/app/devices"
+)
+
+// Drivers: DPDK's, the kernel's, and the device files by which a program reaches these.
+
+// pmds are the folders in which Debian, others, and DPDK's own installation keep drivers.
+var pmds = []string{"usr/lib/*/dpdk/pmds-*", "usr/lib64/dpdk/pmds-*", "usr/lib/dpdk/pmds-*", "usr/local/lib/*/dpdk/pmds-*",
+	"usr/local/lib64/dpdk/pmds-*"}
+
+// kinds are the kinds of Ethernet port, in the words of the configuration.
+var kinds = []string{"mlx5", "af_packet", "tap", "memif", "pcap", "ring", "null"}
+
+// checkPMD wants DPDK's driver for the Ethernet port, which is a library that DPDK loads when it starts.
+func (p *patient) checkPMD() []Finding {
+	if p.cfg == nil {
+		var have []string
+		for _, kind := range kinds {
+			if p.hasPMD("net_" + kind) {
+				have = append(have, kind)
+			}
+		}
+		return fine("DPDK has drivers for: %s", orNone(strings.Join(have, " ")))
+	}
+	var out []Finding
+	for _, name := range []string{"net_" + p.cfg.RoCE.Port.Driver, "mempool_ring"} {
+		if p.hasPMD(name) {
+			continue
+		}
+		debian := "librte-" + strings.ReplaceAll(name, "_", "-")
+		out = append(out, bad(Fail, fmt.Sprintf("DPDK's driver %s is not installed (librte_%[1]s.so): the bridge does not start", name),
+			fmt.Sprintf("apt-get install -y %s23 || apt-get install -y '^%[1]s[0-9]+$'", debian)))
+	}
+	if out == nil {
+		return fine("DPDK has the driver %s", p.cfg.RoCE.Port.Driver)
+	}
+	return out
+}
+
+func (p *patient) hasPMD(name string) bool {
+	for _, dir := range pmds {
+		if len(names(p.root, dir+"/librte_"+name+".so*")) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// card returns what the kernel has of the ConnectX that the configuration names; nil if it is not there.
+func (p *patient) card() *devices.EthPort {
+	for i := range p.machine.Ethernet {
+		if e := &p.machine.Ethernet[i]; p.cfg.RoCE.Port.Driver == "mlx5" && e.PCI != "" && strings.EqualFold(e.PCI, p.cfg.RoCE.Port.Arg) {
+			return e
+		}
+	}
+	return nil
+}
+
+// checkCard wants the kernel's driver on the ConnectX, beside which DPDK's works.
+func (p *patient) checkCard() []Finding {
+	if p.cfg == nil || p.cfg.RoCE.Port.Driver != "mlx5" {
+		return nil
+	}
+	pci, card := p.cfg.RoCE.Port.Arg, p.card()
+	switch {
+	case card == nil:
+		return []Finding{bad(Fail, "there is no network card at "+pci, "causeway devices # lists those that there are")}
+	case card.Driver == "":
+		return []Finding{bad(Fail, pci+" has no driver in the kernel, which DPDK's mlx5 works beside", "modprobe mlx5_core")}
+	case card.Driver != "mlx5_core":
+		return []Finding{bad(Fail, fmt.Sprintf("%s is %s's; DPDK's mlx5 works beside the kernel's mlx5_core", pci, card.Driver),
+			giveBack(pci, card.Driver, "mlx5_core")...)}
+	case len(card.RDMA) == 0:
+		return []Finding{bad(Fail, pci+" has no RDMA device, which DPDK's mlx5 works through", "modprobe mlx5_ib")}
+	}
+	return fine("%s is mlx5_core's, with %s", pci, strings.Join(card.RDMA, " "))
+}
+
+// giveBack hands a PCI function from one driver to another.
+func giveBack(pci, from, to string) []string {
+	return []string{
+		"modprobe " + to,
+		fmt.Sprintf("echo > /sys/bus/pci/devices/%s/driver_override", pci),
+		fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind", pci, from),
+		fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/bind", pci, to),
+	}
+}
+
+// checkRDMADevice wants the InfiniBand door's device.
+func (p *patient) checkRDMADevice() []Finding {
+	if p.cfg == nil || p.cfg.IB.Port.Fabric {
+		return nil
+	}
+	name := fmt.Sprintf("%s:%d", p.cfg.IB.Port.Device, p.cfg.IB.Port.Num)
+	if p.port() != nil {
+		return fine("there is %s", name)
+	}
+	fix := []string{"causeway devices # lists those that there are"}
+	if isThere(p.sys, "bus/pci/drivers/mlx5_core") && len(p.machine.RDMA) == 0 {
+		fix = []string{"modprobe mlx5_ib"}
+	}
+	return []Finding{bad(Fail, fmt.Sprintf("there is no RDMA port %s here", name), fix...)}
+}
+
+// A deviceFile is one that the bridge opens: which module of the kernel makes it, and where sysfs has it.
+type deviceFile struct{ path, module, sysfs, what string }
+
+// files returns the device files that the configuration needs. Those of RDMA have numbers, which sysfs tells.
+func (p *patient) files() []deviceFile {
+	var out []deviceFile
+	if p.cfg.RoCE.Port.Driver == "tap" {
+		out = append(out, deviceFile{"/dev/net/tun", "tun", "class/misc/tun", "the tap"})
+	}
+	if card := p.card(); card != nil && len(card.RDMA) > 0 {
+		out = append(out, p.uverbs(card.RDMA[0]))
+	}
+	if port := p.port(); !p.cfg.IB.Port.Fabric && port != nil {
+		out = append(out, p.uverbs(port.Device), deviceFile{"/dev/infiniband/rdma_cm", "rdma_ucm", "class/misc/rdma_cm", "groups and services"})
+	}
+	return out
+}
+
+func (p *patient) uverbs(device string) deviceFile {
+	f := deviceFile{"/dev/infiniband/uverbsN", "ib_uverbs", "class/infiniband_verbs", "verbs of " + device}
+	for _, at := range names(p.sys, "class/infiniband_verbs/uverbs*") {
+		if p.attr(at, "ibdev") == device {
+			f.path, f.sysfs = "/dev/infiniband/"+path.Base(at), at
+		}
+	}
+	return f
+}
+
+// checkFiles wants device files to be there, and to be ours to open.
+func (p *patient) checkFiles() []Finding {
+	if p.cfg == nil {
+		return nil
+	}
+	var out []Finding
+	var well []string
+	for _, f := range p.files() {
+		if found, is := p.checkFile(f); !is {
+			out = append(out, found)
+		} else {
+			well = append(well, f.path)
+		}
+	}
+	if len(well) > 0 {
+		out = append(out, ok("%s can be opened", strings.Join(well, ", ")))
+	}
+	return out
+}
+
+// checkFile looks for what keeps this process from a device file. A driver that is built in shows only once it is opened.
+func (p *patient) checkFile(f deviceFile) (Finding, bool) {
+	err := p.process.Access(f.path)
+	switch {
+	case err == nil:
+		return Finding{}, true
+	case errors.Is(err, fs.ErrNotExist) && (strings.HasSuffix(f.path, "N") || !isThere(p.sys, f.sysfs)):
+		return bad(Fail, fmt.Sprintf("there is no %s, which %s needs: the module %s is not loaded", f.path, f.what, f.module),
+			"modprobe "+f.module), false
+	case errors.Is(err, fs.ErrNotExist):
+		return bad(Fail, fmt.Sprintf("the kernel has %s, but the file is not there, which %s needs", f.path, f.what),
+			"# run udev; in a container, pass it in: docker run --device "+f.path), false
+	}
+	return bad(Fail, fmt.Sprintf("%s, which %s needs: %v", f.path, f.what, err),
+		"# run the bridge as root, or give its user the file by a udev rule; in a container, pass it in: docker run --device "+f.path), false
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What this process may do. The bridge may have another user, or a service manager that sets other limits.
+
+// A right is a capability (capabilities(7)), and what the bridge does with it.
+type right struct {
+	bit  uint
+	name string
+	why  string
+}
+
+// rights returns the capabilities that the configuration takes.
+func (p *patient) rights() []right {
+	raw := right{unix.CAP_NET_RAW, "cap_net_raw", ""}
+	admin := right{unix.CAP_NET_ADMIN, "cap_net_admin", "sets the MTU, and which addresses the port receives"}
+	var out []right
+	switch p.cfg.RoCE.Port.Driver {
+	case "af_packet":
+		raw.why = "opens packet sockets"
+		out = append(out, raw, admin)
+	case "mlx5":
+		raw.why = "takes frames from the card"
+		out = append(out, raw, admin)
+	case "tap":
+		admin.why = "makes the tap"
+		out = append(out, admin)
+	}
+	if raw.why == "" && !p.cfg.IB.Port.Fabric {
+		raw.why = "sends with Q_Keys that are controlled"
+		out = append(out, raw)
+	}
+	return out
+}
+
+func (p *patient) has(bit uint) bool {
+	set, _ := strconv.ParseUint(field(text(p.proc, "self/status"), "CapEff"), 16, 64)
+	return set>>bit&1 == 1
+}
+
+// checkCapabilities wants what the ports take.
+func (p *patient) checkCapabilities() []Finding {
+	if p.cfg == nil {
+		return nil
+	}
+	var lacks []string
+	for _, r := range p.rights() {
+		if !p.has(r.bit) {
+			lacks = append(lacks, fmt.Sprintf("%s, by which the bridge %s", strings.ToUpper(r.name), r.why))
+		}
+	}
+	switch {
+	case len(lacks) > 0:
+		return []Finding{bad(Fail, "this user has no "+strings.Join(lacks, "; and no "), "# run the bridge as root; or: "+
+			"setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep on its program; or AmbientCapabilities in its systemd unit")}
+	case len(p.rights()) > 0:
+		return fine("this user may do what the ports take")
+	}
+	return nil
+}
+
+// limit returns a soft limit (proc(5), /proc/PID/limits).
+func (p *patient) limit(name string) uint64 {
+	for line := range strings.Lines(text(p.proc, "self/limits")) {
+		rest, is := strings.CutPrefix(line, name)
+		fields := strings.Fields(rest)
+		if !is || len(fields) == 0 {
+			continue
+		}
+		if n, err := strconv.ParseUint(fields[0], 10, 64); err == nil {
+			return n
+		}
+	}
+	return math.MaxUint64
+}
+
+// checkMemlock wants the packets' memory to be lockable: a device reaches it by physical addresses. Hugepages count, too.
+func (p *patient) checkMemlock() []Finding {
+	if p.cfg == nil || p.cfg.IB.Port.Fabric && p.cfg.RoCE.Port.Driver != "mlx5" {
+		return nil
+	}
+	const mib = 1 << 20
+	n, want := p.limit("Max locked memory")/mib, uint64(p.cfg.Workers.MemoryMiB)
+	if p.has(unix.CAP_IPC_LOCK) || n >= want {
+		return fine("memory can be locked")
+	}
+	return []Finding{bad(Fail, fmt.Sprintf("%d MiB of memory can be locked, for devices to reach; [workers] memory_mib is %d", n, want),
+		"# ulimit -l unlimited, in the shell that starts the bridge; LimitMEMLOCK=infinity in its systemd unit; docker run --ulimit "+
+			"memlock=-1")}
+}
+
+// checkOpenFiles wants enough of them: queues of af_packet and tap are files, as are each connection of the console and of metrics.
+func (p *patient) checkOpenFiles() []Finding {
+	const spare, each = 128, 8
+	want := uint64(spare)
+	if p.cfg != nil {
+		want += each * uint64(len(p.cfg.Workers.LCores))
+	}
+	n := p.limit("Max open files")
+	if n >= want {
+		return fine("enough open files")
+	}
+	return []Finding{bad(Warn, fmt.Sprintf("%d files can be open, the bridge may need %d", n, want),
+		fmt.Sprintf("# ulimit -n %d, in the shell that starts the bridge; LimitNOFILE=%[1]d in its systemd unit", max(want, 1024)))}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"causeway/app/devices"
+	"causeway/config"
+	"causeway/ibside/sa"
+)
+
+// The subnet manager: it gives the port its LID, and its administrator answers who is where.
+
+// checkPorts wants the port to be set up; without a configuration, it looks at all InfiniBand ports.
+func (p *patient) checkPorts() []Finding {
+	if p.cfg == nil {
+		var out []Finding
+		for i := range p.machine.RDMA {
+			if r := &p.machine.RDMA[i]; r.LinkLayer == devices.InfiniBand {
+				f := portState(r)
+				if f.Verdict != OK { // nobody said that this port is wanted
+					f = hint(f.Found, f.Fix...)
+				}
+				out = append(out, f)
+			}
+		}
+		return out
+	}
+	port := p.port()
+	if p.cfg.IB.Port.Fabric || port == nil || port.LinkLayer != devices.InfiniBand {
+		return nil
+	}
+	return []Finding{portState(port)}
+}
+
+// portState says how far a port has come.
+func portState(r *devices.RDMAPort) Finding {
+	const start = "systemctl start opensm # here, or wherever the subnet manager is to run"
+	look := fmt.Sprintf("# ask for it: sminfo -C %s -P %d", r.Device, r.Num)
+	switch {
+	case r.State == "DOWN":
+		return bad(Fail, fmt.Sprintf("%s is DOWN (%s): there is no link", r.Name(), r.PhysState),
+			fmt.Sprintf("# check the cable and the switch's port; ibstat %s %d", r.Device, r.Num))
+	case r.State != "ACTIVE":
+		return bad(Fail, fmt.Sprintf("%s is %s: there is a link, but no subnet manager has set the port up", r.Name(), r.State), start, look)
+	case r.LID == 0:
+		return bad(Fail, r.Name()+" has no LID: nobody can send to it", start, look)
+	case r.SMLID == 0:
+		return bad(Fail, r.Name()+" does not know a subnet manager: groups and paths cannot be asked for", start, look)
+	}
+	return ok("%s is ACTIVE, LID %d, subnet manager at LID %d", r.Name(), r.LID, r.SMLID)
+}
+
+// checkPKey wants the port to be in the configuration's partition, which the subnet manager gives it.
+func (p *patient) checkPKey() []Finding {
+	if p.cfg == nil {
+		return nil
+	}
+	port, want := p.port(), p.cfg.IB.PKey
+	if slices.Contains(port.PKeys, want.String()) {
+		return fine("it is in the partition %v", want)
+	}
+	return []Finding{bad(Fail, fmt.Sprintf("%s is not in the partition %v of [ib] pkey; it is in %s", port.Name(), want, orNone(strings.Join(port.PKeys, ", "))),
+		"# have the subnet manager add it (opensm: partitions.conf), or write one of these as [ib] pkey")}
+}
+
+// checkSA asks the subnet administrator for the way to the port itself, as the bridge asks for nodes and groups.
+func (p *patient) checkSA() []Finding {
+	if p.cfg == nil {
+		return nil
+	}
+	port := p.port()
+	umad := ""
+	for _, at := range names(p.sys, "class/infiniband_mad/umad*") {
+		if p.attr(at, "ibdev") == port.Device && p.attr(at, "port") == fmt.Sprint(port.Num) {
+			umad = at[len("class/infiniband_mad/"):]
+		}
+	}
+	if umad == "" {
+		return []Finding{p.unasked(fmt.Sprintf("%s has no umad device, by which the subnet administrator is asked", port.Name()),
+			"modprobe ib_umad")}
+	}
+	file := "/dev/infiniband/" + umad
+	if err := p.process.Access(file); err != nil {
+		return []Finding{p.unasked(fmt.Sprintf("%s, by which the subnet administrator is asked: %v", file, err),
+			"# run the bridge as root, or give its user the file by a udev rule; in a container, pass it in: docker run --device "+file)}
+	}
+	path, err := p.process.Path(port.Device, int(port.Num))
+	try := fmt.Sprintf("# try: saquery -C %s -P %d PR --slid %d --dlid %[3]d", port.Device, port.Num, port.LID)
+	want := p.cfg.RoCE.IBMTU
+	switch {
+	case errors.Is(err, sa.ErrTimeout), errors.Is(err, sa.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+		return []Finding{bad(Fail, fmt.Sprintf("the subnet administrator at LID %d does not answer: groups and paths cannot be asked "+
+			"for", port.SMLID), try)}
+	case err != nil:
+		return []Finding{hint(fmt.Sprintf("the subnet administrator could not be asked (%v); a bridge that runs on this port keeps it "+
+			"from others", err), try)}
+	case path.MTU < want:
+		return []Finding{hint(fmt.Sprintf("the subnet carries messages of %d bytes, [roce] mtu %d lets %d cross: larger ones are dropped",
+			path.MTU.Bytes(), p.cfg.RoCE.MTU, want.Bytes()), fmt.Sprintf("# write mtu = %d under [roce]", path.MTU.Bytes()+roceHeaders))}
+	}
+	return fine("the subnet administrator answers; paths carry %d bytes", path.MTU.Bytes())
+}
+
+// unasked is a finding about a subnet administrator that cannot be asked, which matters as much as the configuration wants it.
+func (p *patient) unasked(found, fix string) Finding {
+	needs := p.cfg.IB.AliasGIDs
+	for _, h := range p.cfg.Hosts {
+		needs = needs || h.Side == config.SideIB && h.LID == 0
+	}
+	for _, r := range p.cfg.Ranges {
+		needs = needs || r.SA
+	}
+	if needs {
+		return bad(Fail, found+"; nodes without lid, alias_gids and ranges from \"sa\" need it", fix)
+	}
+	return hint(found+"; what the configuration has needs none", fix)
+}

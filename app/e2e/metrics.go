@@ -57,12 +57,12 @@ func (r *Rig) dial(ctx context.Context, network, address string) (net.Conn, erro
 	return conn, err
 }
 
-// parseMetrics keeps the bridge's own metrics, which are all whole numbers.
+// parseMetrics keeps the bridge's own metrics that are whole numbers; sums and moments in seconds are not.
 func parseMetrics(text string) (Metrics, error) {
 	m := Metrics{}
 	for line := range strings.Lines(text) {
 		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
-		if !found || !strings.HasPrefix(name, "causeway_") {
+		if !found || !strings.HasPrefix(name, "causeway_") || strings.Contains(name, "_seconds") {
 			continue
 		}
 		n, err := strconv.ParseUint(value, 10, 64)

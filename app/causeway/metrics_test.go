@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestNotReady has a bridge wait for a node that the subnet does not have: it is healthy and says what it waits for.
+func TestNotReady(t *testing.T) {
+	p := launch(t, "run", "-c", bridgeIn(t, `gid = "fe80::7"`, `gid = "fe80::9"`, "[metrics]", "[metrics]\npprof = true"))
+	p.awaitLine(`"msg":"path_missing"`)
+	at := "http://" + p.line("metrics")["listen"].(string)
+	p.await("health", func() bool { return status(t, at+"/healthz") == http.StatusOK })
+	r, err := http.Get(at + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(string(text), "joins and paths that are not there yet: ") ||
+		!strings.Contains(string(text), "node 10.9.0.7: no path to GID fe80::9\n") {
+		t.Errorf("/readyz: %d, %v, %s", r.StatusCode, err, text)
+	}
+	if got := status(t, at+"/debug/pprof/goroutine?debug=1"); got != http.StatusOK {
+		t.Errorf("a profile: %d", got)
+	}
+	p.end(syscall.SIGTERM)
+}

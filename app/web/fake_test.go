@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"causeway/app/house"
+	"causeway/config"
+	"causeway/dpdk"
+	"causeway/lcore"
+	"causeway/lcore/manage"
+	"causeway/lcore/pgm"
+)
+
+// fake is a bridge that has counted something of everything.
+type fake struct {
+	ready  bool
+	still  bool // one of the two workers does not move
+	closed bool
+	loops  *atomic.Uint64
+}
+
+func newFake() fake { return fake{ready: true, loops: new(atomic.Uint64)} }
+
+// options are those of a bridge that runs.
+func options() Options {
+	c := &config.Config{Workers: config.Workers{Hosts: 91, Groups: 92, Standins: 93}}
+	return Options{Name: `a "b" \ c`, Version: "v1.2.3", DPDK: "DPDK 22.11.11", Started: time.Unix(1700000000, 5e8),
+		Config: func() *config.Config { return c }}
+}
+
+func (f fake) Workers() []lcore.Counters {
+	if f.closed {
+		return nil
+	}
+	n := f.loops.Add(1)
+	moving, still := lcore.Counters{Loops: n, Busy: 5}, lcore.Counters{Loops: 7}
+	if !f.still {
+		still.Loops = n
+	}
+	moving.Direction[lcore.RoCEToIB] = lcore.DirectionCounters{Received: 10, Sent: 7, Drops: map[lcore.Drop]uint64{lcore.DropStandInFull: 3}}
+	return []lcore.Counters{moving, still}
+}
+
+func (fake) Latency() [][2]lcore.Latency {
+	all := make([][2]lcore.Latency, 2)
+	all[0][lcore.RoCEToIB].Record(90*time.Nanosecond, 2)
+	all[1][lcore.RoCEToIB].Record(3*time.Microsecond, 4)
+	all[1][lcore.RoCEToIB].Record(time.Second, 1)
+	return all
+}
+
+func (f fake) ListGroups(context.Context, manage.Query) (manage.List[manage.GroupEntry], error) {
+	at := func(ip, state string) manage.GroupEntry {
+		return manage.GroupEntry{Group: manage.Group{IP: netip.MustParseAddr(ip)}, State: state, Learned: ip == "239.1.2.9"}
+	}
+	return manage.List[manage.GroupEntry]{Entries: []manage.GroupEntry{at("239.1.2.3", "joined"), at("239.1.2.4", "joining"), at("239.1.2.9", "joining")}}, nil
+}
+
+func (f fake) ListNodes(context.Context, manage.Query) (manage.List[manage.NodeEntry], error) {
+	nodes := []manage.NodeEntry{{IP4: netip.MustParseAddr("10.9.0.7"), IP6: netip.MustParseAddr("fd09::7")}, {IP6: netip.MustParseAddr("fd09::8"), Resolved: true}}
+	return manage.List[manage.NodeEntry]{Entries: nodes}, nil
+}
+
+func (fake) Counters() (c lcore.Counters) {
+	c.Direction[lcore.RoCEToIB] = lcore.DirectionCounters{
+		Received: 10, Sent: 7, SentBytes: 700, CongestionMarked: 1, ReservedBits: 2, StandInWaits: 4, HandedOver: 5,
+		Drops: map[lcore.Drop]uint64{lcore.DropStandInFull: 3},
+	}
+	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 8, Sent: 8, SourceBridged: 6}
+	c.Odd = lcore.OddCounters{Received: 11, Full: 12, Sent: 13, Refused: 14}
+	return c
+}
+
+func (f fake) Status() manage.Status {
+	return manage.Status{Ready: f.ready, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, StandIns: 5, Asked: [2]int{71, 72}, Counters: manage.Counters{
+		Services:    [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoStandIn: 74}},
+		ARPAnswered: 21, Spoofs: 22, Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}, HostsRefused: 25,
+		HostFlaps: 81, HostConflicts: 82, HostsAged: 83, HostsSilent: 84, AddressesDefended: 85, NodesAbsent: 86,
+	}}
+}
+
+func (fake) Ethernet() (dpdk.Stats, bool) {
+	return dpdk.Stats{RxPackets: 31, TxPackets: 32, RxMissed: 33, RxNoMbuf: 34}, true
+}
+
+func (fake) Memory() house.Memory { return house.Memory{Packets: 88, PacketsUsed: 87} }
+
+func (fake) Groups() map[netip.Addr]lcore.GroupCounters {
+	return map[netip.Addr]lcore.GroupCounters{
+		netip.MustParseAddr("239.1.2.3"): {Packets: [2]uint64{41, 42}, Bytes: [2]uint64{43, 44}},
+		netip.MustParseAddr("ff15::1"):   {},
+	}
+}
+
+func (fake) PGM() (t pgm.Totals, watched bool) {
+	t.Direction[lcore.IBToRoCE].Counts[pgm.Missed] = 61
+	t.Direction[lcore.RoCEToIB].Faults[1] = 62
+	t.Streams = 63
+	return t, true
+}
+
+func (fake) Lost() [2]map[string]uint64 {
+	return [2]map[string]uint64{lcore.IBToRoCE: {"door_full": 51, "no_qp": 52}}
+}
+
+func (fake) Services() (requests, connects map[string]uint64) {
+	return map[string]uint64{"accepted": 71}, map[string]uint64{"ok": 72, "rejected": 73}
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"causeway/app/house"
+	"causeway/config"
+	"causeway/dpdk"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
+)
+
+// liveVariable has this test binary be a bridge with traffic, after the configuration file that it names: DPDK starts once in
+// a process. It ends with its standard input.
+const liveVariable = "CAUSEWAY_WEB_LIVE"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(liveVariable); file != "" {
+		if err := live(file); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	patience = 100 * time.Millisecond // so that the tests of health do not wait
+	os.Exit(m.Run())
+}
+
+const liveFile = `[bridge]
+name = "live"
+[roce]
+port = "pcap:DIR/in.pcap,DIR/out.pcap"
+addresses = ["10.9.0.254/24"]
+mtu = 4200
+[ib]
+port = "fabric:DIR/fabric.toml"
+[workers]
+lcores = [0]
+idle = "sleep"
+memory_mib = 64
+mbufs = 2048
+rx_descs = 256
+tx_descs = 512
+[policy]
+allow = ["10.9.0.0/24"]
+[[host]]
+ip = "10.9.0.7"
+side = "ib"
+gid = "fe80::7"
+[[group]]
+ip = "239.1.2.3"
+pgm = true
+[[range]]
+ip = "239.2.0.0/24"
+[[service]]
+port = 7174
+`
+
+const liveSubnet = `[[node]]
+name = "echo"
+guid = 7
+qpn = 0x77
+role = "echo"
+`
+
+// live runs a bridge and has frames come in.
+func live(file string) (err error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return err
+	}
+	pipe := filepath.Join(filepath.Dir(file), "in.pcap")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		return err
+	}
+	w, err := os.OpenFile(pipe, os.O_RDWR, 0) // for reading, too: it need not wait for the bridge to open it
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	go traffic(w)
+	h, err := house.Build(cfg, house.Options{Log: slog.New(slog.DiscardHandler), NoHuge: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		served <- Serve(ctx, l, h, Options{Name: cfg.Name, Version: "test", DPDK: dpdk.Version(), Started: time.Now(),
+			Config: func() *config.Config { return cfg }, Draining: func() bool { return ctx.Err() != nil }})
+	}()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it ends, by whatever
+		stop()
+	}()
+	err = h.Run(ctx, func() { fmt.Println(l.Addr()) })
+	return errors.Join(err, <-served)
+}
+
+// traffic writes frames to a capture "file": some to the echo, some to the group, some damaged. The driver waits for a whole burst.
+func traffic(w io.Writer) {
+	const magic, version, longest, ethernet, burst = 0xa1b2c3d4, 2 | 4<<16, 65535, 1, 64
+	words := func(all ...uint32) (b []byte) {
+		for _, w := range all {
+			b = binary.LittleEndian.AppendUint32(b, w)
+		}
+		return b
+	}
+	p := roce.Packet{
+		Version: 2, Src: frame.MAC{2, 0, 0, 0, 0, 1}, Dst: frame.MAC{0x02, 'p', 'c', 'a', 'p', 0}, SrcIP: netip.MustParseAddr("10.9.0.1"),
+		DstIP: netip.MustParseAddr("10.9.0.7"), HopLimit: 64, SrcPort: 0xc123, PKey: ib.PKeyDefault, DestQP: 0x77,
+		QKey: ib.QKeyRDMAUDP, SrcQP: 0x55, Payload: bytes.Repeat([]byte("x"), 200),
+	}
+	toNode := p.AppendTo(nil)
+	damaged := bytes.Clone(toNode)
+	damaged[len(damaged)-1] ^= 1
+	p.DstIP, p.DestQP = netip.MustParseAddr("239.1.2.3"), ib.QPMulticast
+	p.Dst = frame.GroupMAC(p.DstIP)
+	toGroup := p.AppendTo(nil)
+	var records []byte
+	for i := range burst {
+		f := [][]byte{toNode, toNode, toGroup, damaged}[i%4]
+		records = append(append(records, words(0, 0, uint32(len(f)), uint32(len(f)))...), f...)
+	}
+	_, err := w.Write(words(magic, version, 0, 0, longest, ethernet))
+	for ; err == nil; time.Sleep(5 * time.Millisecond) {
+		_, err = w.Write(records) // fails when it is closed
+	}
+}
+
+// liveBridge starts a bridge with traffic and returns where it serves, when it is ready.
+func liveBridge(t *testing.T) (address string) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "causeway.toml")
+	for name, text := range map[string]string{file: liveFile, filepath.Join(dir, "fabric.toml"): liveSubnet} {
+		if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), liveVariable+"="+file)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hung := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }) // it has ended then, or is of no use
+	t.Cleanup(func() {
+		stdin.Close()
+		rest, _ := io.ReadAll(stdout)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the bridge: %v\n%s%s", err, rest, &stderr)
+		}
+		hung.Stop()
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || strings.HasPrefix(line, "error") {
+		t.Fatalf("the bridge did not become ready: %v, %s%s", err, line, &stderr)
+	}
+	return strings.TrimSpace(line)
+}

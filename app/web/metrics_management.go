@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"maps"
+	"slices"
+
+	"causeway/lcore"
+	"causeway/lcore/manage"
+)
+
+// services tells what became of requests for services: what the IB door counts of connection set-up, whose results are few, the
+// doors' own words; and management's requests, whose direction is that of the request.
+func (s *scrape) services(b Bridge, status *manage.Status) {
+	requests, connects := b.Services()
+	for _, result := range slices.Sorted(maps.Keys(requests)) {
+		s.add("causeway_ib_service_requests_total", requests[result], "result", result)
+	}
+	for _, result := range slices.Sorted(maps.Keys(connects)) {
+		s.add("causeway_ib_service_connects_total", connects[result], "result", result)
+	}
+	for d := range status.Counters.Services {
+		direction := lcore.Direction(d).String()
+		for r, n := range status.Counters.Services[d] {
+			s.add("causeway_sidr_total", n, "direction", direction, "result", manage.ServiceResult(r).String())
+		}
+		s.add("causeway_sidr_pending", uint64(status.Asked[d]), "direction", direction)
+	}
+}
+
+func (s *scrape) management(o *lcore.OddCounters, m *manage.Counters) {
+	s.add("causeway_management_frames_received_total", o.Received)
+	s.add("causeway_management_frames_lost_total", o.Full)
+	s.add("causeway_management_frames_sent_total", o.Sent)
+	s.add("causeway_management_frames_refused_total", o.Refused)
+	s.add("causeway_management_frames_unsent_total", m.SendFailed)
+	s.add("causeway_management_frames_ignored_total", m.NotForUs)
+	for _, reason := range malformed(m) {
+		s.add("causeway_management_frames_malformed_total", m.Malformed[reason], "reason", reason)
+	}
+	s.add("causeway_arp_answered_total", m.ARPAnswered)
+	s.add("causeway_nd_answered_total", m.NDAnswered)
+	s.add("causeway_echo_answered_total", m.EchoAnswered)
+	s.add("causeway_group_reports_total", m.GroupReports)
+	s.add("causeway_group_queries_total", m.GroupQueries)
+	s.add("causeway_group_queries_sent_total", m.GroupQueriesSent)
+	s.add("causeway_group_reports_heard_total", m.GroupReportsHeard)
+	s.add("causeway_group_notices_total", m.GroupNotices)
+	s.add("causeway_groups_learned_total", m.GroupsLearned)
+	s.add("causeway_groups_forgotten_total", m.GroupsForgotten)
+	for _, reason := range manage.GroupRefusals {
+		s.add("causeway_groups_refused_total", m.GroupsRefused[reason], "reason", reason)
+	}
+}
+
+// malformed returns in order the reasons that there have been, and those of each protocol, which are there from the
+// first scrape on.
+func malformed(m *manage.Counters) []string {
+	reasons := map[string]bool{"arp_bad": true, "nd_bad": true, "igmp_bad": true, "mld_bad": true, "icmp_bad": true, "mad_bad": true}
+	for reason := range m.Malformed {
+		reasons[reason] = true
+	}
+	return slices.Sorted(maps.Keys(reasons))
+}
+
+func (s *scrape) hosts(status *manage.Status, o Options) {
+	m, c := &status.Counters, o.config()
+	s.add("causeway_groups", uint64(status.Groups))
+	s.add("causeway_groups_limit", uint64(c.Workers.Groups))
+	s.add("causeway_groups_learned", uint64(status.Learned))
+	s.add("causeway_hosts", uint64(status.Hosts))
+	s.add("causeway_hosts_limit", uint64(c.Workers.Hosts))
+	s.add("causeway_nodes", uint64(status.Nodes))
+	s.add("causeway_ib_gids", uint64(status.OwnGIDs))
+	s.add("causeway_host_gids", uint64(status.HostGIDs))
+	s.add("causeway_hosts_learned_total", m.HostsLearned)
+	s.add("causeway_hosts_moved_total", m.HostsMoved)
+	s.add("causeway_host_flaps_total", m.HostFlaps)
+	s.add("causeway_host_conflicts_total", m.HostConflicts)
+	s.add("causeway_hosts_refused_total", m.HostsRefused)
+	s.add("causeway_hosts_forgotten_total", m.HostsForgotten)
+	s.add("causeway_hosts_aged_total", m.HostsAged)
+	s.add("causeway_hosts_silent_total", m.HostsSilent)
+	s.add("causeway_hosts_asked_total", m.HostsAsked)
+	s.add("causeway_addresses_announced_total", m.AddressesAnnounced)
+	s.add("causeway_addresses_defended_total", m.AddressesDefended)
+	s.add("causeway_nodes_absent_total", m.NodesAbsent)
+	s.add("causeway_spoofs_total", m.Spoofs)
+	s.add("causeway_standins", uint64(status.StandIns))
+	s.add("causeway_standins_limit", uint64(c.Workers.Standins))
+	s.add("causeway_standins_made_total", m.StandInsMade)
+	s.add("causeway_standins_denied_total", m.StandInsDenied)
+	s.add("causeway_standins_aged_total", m.StandInsAged)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/VictoriaMetrics/metrics"
+)
+
+// A scrape gathers samples by family, because Prometheus wants a family's samples together and its HELP and TYPE before them.
+type scrape struct {
+	lines   map[string][]string // of each family, without its name
+	unknown []string            // names that the table does not have; a test wants none
+	known   map[string]bool
+}
+
+func newScrape() *scrape {
+	s := &scrape{lines: map[string][]string{}, known: map[string]bool{}}
+	for _, m := range Metrics() {
+		s.known[m.Name] = true
+	}
+	return s
+}
+
+// add takes a whole number; labels are names and values in turn.
+func (s *scrape) add(name string, value uint64, labels ...string) {
+	s.sample(name, "", fmt.Sprint(value), labels)
+}
+
+// truth takes 1 or 0.
+func (s *scrape) truth(name string, yes bool) {
+	value := uint64(0)
+	if yes {
+		value = 1
+	}
+	s.add(name, value)
+}
+
+func (s *scrape) sample(name, suffix, value string, labels []string) {
+	if !s.known[name] {
+		s.unknown = append(s.unknown, name)
+		return
+	}
+	s.lines[name] = append(s.lines[name], suffix+labelText(labels)+" "+value)
+}
+
+// escaped is how a label's value is written in the text format.
+var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func labelText(labels []string) string {
+	if len(labels) == 0 {
+		return ""
+	}
+	var pairs []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		pairs = append(pairs, labels[i]+`="`+escaped.Replace(labels[i+1])+`"`)
+	}
+	return "{" + strings.Join(pairs, ",") + "}"
+}
+
+// writeTo writes every family of the table, those without samples too: so what there can be is always named.
+func (s *scrape) writeTo(to io.Writer) {
+	w := bufio.NewWriter(to)
+	for _, m := range Metrics() {
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.Name, m.Help, m.Name, m.Kind)
+		for _, line := range s.lines[m.Name] {
+			w.WriteString(m.Name)
+			w.WriteString(line)
+			w.WriteByte('\n')
+		}
+	}
+	metrics.WriteProcessMetrics(w)
+	_ = w.Flush() // an error is of a client that has gone
+}
+
+func init() { metrics.ExposeMetadata(true) } // TYPE lines for what the library tells of the process, too

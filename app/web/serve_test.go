@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAnswers wants each address to answer as it should, for bridges in every state.
+func TestAnswers(t *testing.T) {
+	ready, waiting, still, closed := newFake(), newFake(), newFake(), newFake()
+	waiting.ready, still.still, closed.closed = false, true, true
+	plain, draining, profiled := options(), options(), options()
+	draining.Draining = func() bool { return true }
+	profiled.Pprof = true
+	for _, c := range []struct {
+		name   string
+		method string
+		path   string
+		b      Bridge
+		o      Options
+		status int
+		want   string
+	}{
+		{"metrics", "GET", "/metrics", ready, plain, 200, "\ncauseway_ready 1\n"},
+		{"metrics, waiting", "GET", "/metrics", waiting, plain, 200, "\ncauseway_ready 0\n"},
+		{"metrics, draining", "GET", "/metrics", ready, draining, 200, "\ncauseway_draining 1\n"},
+		{"a method", "POST", "/metrics", ready, plain, 405, ""},
+		{"healthy", "GET", "/healthz", waiting, plain, 200, "ok\n"},
+		{"a worker stands still", "GET", "/healthz", still, plain, 503, "1 of 2 workers have stood still for 100ms: they are stopped, hang, or get no time on their cores\n"},
+		{"down", "GET", "/healthz", closed, plain, 503, "the bridge is taken down: it has no workers\n"},
+		{"ready", "GET", "/readyz", ready, plain, 200, "ok\n"},
+		{"not ready", "GET", "/readyz", waiting, plain, 503,
+			"joins and paths that are not there yet: 1\ngroup 239.1.2.4, MGID ::: joining\nnode 10.9.0.7, fd09::7: no path to GID ::\n"},
+		{"draining", "GET", "/readyz", ready, draining, 503, "draining: the bridge ends\n"},
+		{"index", "GET", "/", ready, plain, 200, `<a href="/status.json">`},
+		{"index, escaped", "GET", "/", ready, plain, 200, `a &#34;b&#34; \ c`},
+		{"index, waiting", "GET", "/", waiting, plain, 200, "not ready"},
+		{"index, draining", "GET", "/", ready, draining, 200, "draining"},
+		{"nothing else", "GET", "/favicon.ico", ready, plain, 404, ""},
+		{"no profiles", "GET", "/debug/pprof/", ready, plain, 404, ""},
+		{"no profile", "GET", "/debug/pprof/heap", ready, plain, 404, ""},
+		{"profiles", "GET", "/debug/pprof/", ready, profiled, 200, "goroutine"},
+		{"a profile", "GET", "/debug/pprof/goroutine?debug=1", ready, profiled, 200, "goroutine profile"},
+		{"index, profiles", "GET", "/", ready, profiled, 200, "/debug/pprof/"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			handler(c.b, c.o).ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			if short := strings.HasSuffix(c.path, "z"); short && w.Body.String() != c.want {
+				t.Errorf("want all of %q, got %q", c.want, w.Body)
+			}
+		})
+	}
+	if s := httptest.NewRecorder(); true {
+		handler(ready, plain).ServeHTTP(s, httptest.NewRequest("GET", "/", nil))
+		if strings.Contains(s.Body.String(), "pprof") {
+			t.Error("the index links profiles that are not to be had")
+		}
+	}
+}
+
+// TestStatus reads the status back and compares some of it with what the bridge counts.
+func TestStatus(t *testing.T) {
+	b := newFake()
+	b.ready = false
+	w := httptest.NewRecorder()
+	handler(b, options()).ServeHTTP(w, httptest.NewRequest("GET", "/status.json", nil))
+	d := json.NewDecoder(w.Body)
+	d.DisallowUnknownFields()
+	var s Status
+	if err := d.Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	if l := s.Latency["roce_to_ib"]; l.Count != 7 || l.Median < 3e-6 || l.Median > 3.1e-6 || l.Max < 1 || len(s.Latency) != 2 {
+		t.Errorf("latency %+v", s.Latency)
+	}
+	x := s.Directions["roce_to_ib"]
+	if s.Version != "v1.2.3" || s.Started != "2023-11-14T22:13:20Z" || s.UptimeSeconds <= 0 || s.Ready || len(s.Awaited) != 2 ||
+		s.Counts.Hosts != 2 || s.Counts.Pending != 143 || s.Limits.StandIns != 93 {
+		t.Errorf("%+v", s)
+	}
+	if x.Received != 10 || x.Sent != 7 || x.Dropped != 3 || len(x.Drops) != 1 || x.Drops["standin_full"] != 3 {
+		t.Errorf("%+v", x)
+	}
+	if len(s.Workers) != 2 || s.Workers[0].Busy != 5 || s.Workers[0].Directions["roce_to_ib"].Received != 10 || !s.Port.LinkUp ||
+		s.Port.RxMissed != 33 || len(s.Groups) != 2 || s.Groups[0].Packets["ib_to_roce"] != 42 || s.Lost["ib_to_roce"]["no_qp"] != 52 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestStatusShape wants lists and objects to be there when they are empty: programs need not look for null.
+func TestStatusShape(t *testing.T) {
+	b := newFake()
+	b.closed = true
+	w := httptest.NewRecorder()
+	handler(b, Options{}).ServeHTTP(w, httptest.NewRequest("GET", "/status.json", nil))
+	if strings.Contains(w.Body.String(), "null") {
+		t.Errorf("null in\n%s", w.Body)
+	}
+}
+
+func TestServe(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, l, newFake(), options()) }()
+	r, err := http.Get("http://" + l.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r.Body)
+	r.Body.Close()
+	if err != nil || r.StatusCode != 200 || !strings.Contains(string(text), "\ncauseway_ready 1\n") ||
+		r.Header.Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" {
+		t.Errorf("%d, %v, %v", r.StatusCode, r.Header, err)
+	}
+	stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it does not end")
+	}
+}

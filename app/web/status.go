@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"causeway/lcore"
+)
+
+// A Status is what /status.json tells. Keys are added, but those that are there keep their names and meanings. The tag "is" is
+// what docs/metrics.md says of each.
+type Status struct {
+	Name          string   `json:"name" is:"[bridge] name"`
+	Version       string   `json:"version" is:"of the program"`
+	DPDK          string   `json:"dpdk" is:"DPDK's version"`
+	Started       string   `json:"started" is:"when the bridge was built, RFC 3339"`
+	UptimeSeconds float64  `json:"uptime_seconds" is:"since then"`
+	Ready         bool     `json:"ready" is:"every configured group is joined on both sides, every configured node has its path"`
+	Draining      bool     `json:"draining" is:"the bridge ends"`
+	Waiting       int      `json:"waiting" is:"joins and paths that are not there yet"`
+	Awaited       []string `json:"awaited" is:"which they are, as /readyz says"`
+
+	Counts     Counts                     `json:"counts" is:"what is there now"`
+	Limits     Limits                     `json:"limits" is:"the most there can be"`
+	Directions map[string]DirectionStatus `json:"directions" is:"by roce_to_ib and ib_to_roce"`
+	Latency    map[string]LatencyStatus   `json:"latency" is:"by direction: what the bridge adds to a packet's way"`
+	Workers    []WorkerStatus             `json:"workers" is:"in the order of [workers] lcores"`
+	Groups     []GroupStatus              `json:"groups" is:"by address"`
+	Port       PortStatus                 `json:"port" is:"the Ethernet port"`
+	Lost       map[string]Numbers         `json:"ib_port_lost" is:"by direction: what the InfiniBand door lost, by reason"`
+}
+
+// Numbers are counts by reason; those that are zero are left out.
+type Numbers map[string]uint64
+
+// Counts is how much of each there is.
+type Counts struct {
+	Hosts         int `json:"hosts" is:"RoCE hosts"`
+	Nodes         int `json:"nodes" is:"InfiniBand nodes"`
+	Groups        int `json:"groups" is:"groups that are bridged"`
+	GroupsLearned int `json:"groups_learned" is:"groups learnt, joined or not"`
+	StandIns      int `json:"standins" is:"stand-ins"`
+	HostGIDs      int `json:"host_gids" is:"hosts under a GID of their own"`
+	IBGIDs        int `json:"ib_gids" is:"GIDs to send from"`
+	Pending       int `json:"sidr_pending" is:"requests for services under way"`
+}
+
+// Limits are those of [workers].
+type Limits struct {
+	Hosts    int `json:"hosts" is:"[workers] hosts"`
+	Groups   int `json:"groups" is:"[workers] groups"`
+	StandIns int `json:"standins" is:"[workers] standins"`
+}
+
+// DirectionStatus is what became of one direction's packets.
+type DirectionStatus struct {
+	Received  uint64  `json:"received" is:"packets taken from a door"`
+	Sent      uint64  `json:"sent" is:"packets that the other door took"`
+	SentBytes uint64  `json:"sent_payload_bytes" is:"their payload"`
+	Dropped   uint64  `json:"dropped" is:"packets that ended inside; received is sent and dropped"`
+	Drops     Numbers `json:"drops" is:"by reason; those that are zero are left out"`
+}
+
+// LatencyStatus is of the packets that were timed, which are some of all.
+type LatencyStatus struct {
+	Count  uint64  `json:"count" is:"packets that were timed"`
+	Median float64 `json:"median_seconds" is:"half of them took no longer"`
+	P99    float64 `json:"p99_seconds" is:"99 of 100 took no longer"`
+	Max    float64 `json:"max_seconds" is:"the longest"`
+}
+
+// WorkerStatus is one worker's part.
+type WorkerStatus struct {
+	Loops      uint64                     `json:"loops" is:"looks at its queues"`
+	Busy       uint64                     `json:"busy_loops" is:"those that moved something"`
+	Directions map[string]DirectionStatus `json:"directions" is:"as above"`
+}
+
+// GroupStatus is one address that is bridged.
+type GroupStatus struct {
+	IP      string            `json:"ip" is:"the group on RoCE"`
+	Packets map[string]uint64 `json:"packets" is:"by direction: those that crossed"`
+	Bytes   map[string]uint64 `json:"payload_bytes" is:"by direction: their payload"`
+}
+
+// PortStatus is what the Ethernet port counts itself.
+type PortStatus struct {
+	LinkUp   bool   `json:"link_up" is:"as the driver says"`
+	RxFrames uint64 `json:"rx_frames" is:"frames received, RoCE or not"`
+	TxFrames uint64 `json:"tx_frames" is:"frames sent"`
+	RxBytes  uint64 `json:"rx_bytes" is:"bytes received"`
+	TxBytes  uint64 `json:"tx_bytes" is:"bytes sent"`
+	RxMissed uint64 `json:"rx_missed" is:"frames lost because the workers were too slow"`
+	RxErrors uint64 `json:"rx_errors" is:"frames that came damaged"`
+	RxNoMbuf uint64 `json:"rx_no_mbuf" is:"times that the mempool was empty"`
+	TxErrors uint64 `json:"tx_errors" is:"frames that could not be sent"`
+}
+
+// ReadStatus reads a bridge.
+func ReadStatus(ctx context.Context, b Bridge, o Options) Status {
+	s, c := b.Status(), o.config()
+	out := Status{
+		Name: o.Name, Version: o.Version, DPDK: o.DPDK, Started: o.Started.UTC().Format(time.RFC3339),
+		UptimeSeconds: time.Since(o.Started).Seconds(), Ready: s.Ready, Draining: o.draining(), Waiting: s.Waiting, Awaited: []string{},
+		Counts: Counts{s.Hosts, s.Nodes, s.Groups, s.Learned, s.StandIns, s.HostGIDs, s.OwnGIDs, s.Asked[0] + s.Asked[1]},
+		Limits: Limits{c.Workers.Hosts, c.Workers.Groups, c.Workers.Standins},
+		Groups: groupsOf(b.Groups()), Port: portOf(b), Lost: map[string]Numbers{}, Workers: []WorkerStatus{},
+	}
+	if !s.Ready && !out.Draining {
+		out.Awaited = append(out.Awaited, awaited(ctx, b)...)
+	}
+	total := b.Counters()
+	out.Directions, out.Latency = directionsOf(&total), latencyOf(b)
+	for _, w := range b.Workers() {
+		out.Workers = append(out.Workers, WorkerStatus{w.Loops, w.Busy, directionsOf(&w)})
+	}
+	for d, lost := range b.Lost() {
+		n := maps.Clone(lost)
+		maps.DeleteFunc(n, func(_ string, n uint64) bool { return n == 0 })
+		out.Lost[lcore.Direction(d).String()] = Numbers(n)
+		if n == nil {
+			out.Lost[lcore.Direction(d).String()] = Numbers{}
+		}
+	}
+	return out
+}
+
+func directionsOf(c *lcore.Counters) map[string]DirectionStatus {
+	out := map[string]DirectionStatus{}
+	for d := range c.Direction {
+		x := &c.Direction[d]
+		s := DirectionStatus{x.Received, x.Sent, x.SentBytes, x.Dropped(), Numbers{}}
+		for reason, n := range x.Drops {
+			if n > 0 {
+				s.Drops[reason.String()] = n
+			}
+		}
+		out[lcore.Direction(d).String()] = s
+	}
+	return out
+}
+
+func latencyOf(b Bridge) map[string]LatencyStatus {
+	out := map[string]LatencyStatus{}
+	for d, l := range addLatency(b) {
+		out[lcore.Direction(d).String()] = LatencyStatus{l.Count(), l.Quantile(0.5).Seconds(), l.Quantile(0.99).Seconds(), l.Max().Seconds()}
+	}
+	return out
+}
+
+func groupsOf(groups map[netip.Addr]lcore.GroupCounters) []GroupStatus {
+	out := []GroupStatus{}
+	for _, ip := range slices.SortedFunc(maps.Keys(groups), netip.Addr.Compare) {
+		g := GroupStatus{ip.String(), map[string]uint64{}, map[string]uint64{}}
+		for d, n := range groups[ip].Packets {
+			g.Packets[lcore.Direction(d).String()] = n
+			g.Bytes[lcore.Direction(d).String()] = groups[ip].Bytes[d]
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+func portOf(b Bridge) PortStatus {
+	p, up := b.Ethernet()
+	return PortStatus{up, p.RxPackets, p.TxPackets, p.RxBytes, p.TxBytes, p.RxMissed, p.RxErrors, p.RxNoMbuf, p.TxErrors}
+}
+
+func writeStatus(w http.ResponseWriter, s Status) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(s) // an error is of a client that has gone
+}

@@ -41,9 +41,7 @@ func (h *House) makeBench() error {
 		RoCEPKey: rocePKey, PKeyIndex: ibp.pkeyIndex,
 		IBMTU: ibp.mtu.Bytes(), RoCEMTU: roceMTU(h.cfg),
 		Versions: versions(h.cfg), TTL: h.cfg.RoCE.TTL, RewriteImm: true, Sleep: h.cfg.Workers.Sleep,
-		IBIsEthernet: ibp.ethernet, BridgeUnknown: h.cfg.Policy.BridgeUnknown,
-		Addresses: h.ownAddresses(), Allow: h.cfg.Policy.Allow,
-		SLOfDSCP: h.cfg.QoS.SLOfDSCP, DSCPOfSL: h.cfg.QoS.DSCPOfSL, PCPOfSL: h.cfg.QoS.PCPOfSL,
+		IBIsEthernet: ibp.ethernet, Addresses: h.ownAddresses(), Policy: policyOf(h.cfg),
 	}, h.tables.Pointer())
 	if err != nil {
 		return err
@@ -77,15 +75,26 @@ func (h *House) manageConfig() manage.Config {
 	c := manage.Config{
 		MAC: h.link(), VLAN: h.cfg.RoCE.VLAN, Addresses: h.cfg.RoCE.Addresses, Version: firstVersion(h.cfg),
 		IBMTU: h.door.portInfo().mtu.Bytes(), RoCEMTU: roceMTU(h.cfg),
-		MaxHosts: h.cfg.Workers.Hosts, StandIns: h.cfg.Workers.Standins, StandInsPerHost: h.cfg.Workers.StandinsPerHost,
-		StandInIdle: h.cfg.Workers.StandinIdle, HostGIDs: h.cfg.IB.HostGIDs, AliasGIDs: h.cfg.IB.AliasGIDs, Police: h.bench.Police,
+		MaxHosts: h.cfg.Workers.Hosts, MaxNodes: h.cfg.Workers.Nodes, MaxGroups: h.cfg.Workers.Groups, StandIns: h.cfg.Workers.Standins,
+		HostGIDs: h.cfg.IB.HostGIDs, AliasGIDs: h.cfg.IB.AliasGIDs, Police: h.bench.Police, Begin: h.beginGroup, Hear: h.hear,
 	}
+	x := h.changeTo(h.cfg)
+	c.StandInsPerHost, c.StandInIdle, c.Querier = x.StandInsPerHost, x.StandInIdle, x.Querier
+	c.Nodes, c.Hosts, c.Resolve, c.Groups, c.Ranges = x.Nodes, x.Hosts, x.Resolve, x.Groups, x.Ranges
 	c.Service = manage.ServiceConfig{
-		Door: h.door.services(), Allow: h.cfg.Policy.Allow, PKey: h.cfg.IB.PKey, RoCEPKey: rocePKey,
-		Ports: servicePorts(h.cfg),
+		Door: h.door.services(), Allow: x.Allow, PKey: h.cfg.IB.PKey, RoCEPKey: rocePKey, Ports: x.Ports,
 	}
+	return c
+}
+
+// changeTo is what management is to know of a configuration, as far as it may change while the bridge runs.
+func (h *House) changeTo(cfg *config.Config) manage.Change {
 	ethernet := h.door.portInfo().ethernet
-	for _, x := range h.cfg.Hosts {
+	c := manage.Change{
+		Ports: servicePorts(cfg), Allow: cfg.Policy.Allow, StandInsPerHost: cfg.Workers.StandinsPerHost,
+		StandInIdle: cfg.Workers.StandinIdle, Querier: cfg.RoCE.Querier,
+	}
+	for _, x := range cfg.Hosts {
 		if x.Side == config.SideIB {
 			c.Nodes = append(c.Nodes, manage.Node{IP4: x.IP, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: ethernet, Bridge: x.Bridge})
 			continue
@@ -95,11 +104,24 @@ func (h *House) manageConfig() manage.Config {
 				c.Resolve = append(c.Resolve, ip)
 				continue
 			}
-			c.Hosts = append(c.Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: c.Version, Static: true})
+			c.Hosts = append(c.Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: firstVersion(cfg), Static: true})
 		}
 	}
-	h.manageGroups(&c, ethernet)
+	for _, g := range cfg.Groups {
+		c.Groups = append(c.Groups, manageGroup(g, ethernet))
+	}
+	for i := range cfg.Ranges {
+		c.Ranges = append(c.Ranges, manageRange(&cfg.Ranges[i], ethernet))
+	}
 	return c
+}
+
+// policyOf is what the workers are to know of it.
+func policyOf(cfg *config.Config) lcore.Policy {
+	return lcore.Policy{
+		Allow: cfg.Policy.Allow, BridgeUnknown: cfg.Policy.BridgeUnknown,
+		SLOfDSCP: cfg.QoS.SLOfDSCP, DSCPOfSL: cfg.QoS.DSCPOfSL, PCPOfSL: cfg.QoS.PCPOfSL,
+	}
 }
 
 // bench is a worker as management sees it.
@@ -133,5 +155,6 @@ func (h held) Refuse(why manage.Refusal) {
 		manage.RefuseFull:    lcore.DropStandInFull,
 		manage.RefuseSource:  lcore.DropSourceRefused,
 		manage.RefuseStopped: lcore.DropShutdown,
+		manage.RefuseDenied:  lcore.DropACL,
 	}[why])
 }

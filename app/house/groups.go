@@ -3,8 +3,8 @@
 package house
 
 import (
-	"context"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"causeway/config"
@@ -22,24 +22,14 @@ type groupCounts struct {
 	base map[int]lcore.GroupCounters
 }
 
-// manageGroups tells management of the groups.
-func (h *House) manageGroups(c *manage.Config, ethernet bool) {
-	for _, g := range h.cfg.Groups {
-		c.Groups = append(c.Groups, manageGroup(g, ethernet))
+// manageRange is a range as management sees it.
+func manageRange(r *config.Range, ethernet bool) manage.Range {
+	mgid := r.MGID
+	if ethernet {
+		mgid = ib.MGIDRoCE
 	}
-	c.MaxGroups, c.Querier, c.Begin = h.cfg.Workers.Groups, h.cfg.RoCE.Querier, h.beginGroup
-	for i := range h.cfg.Ranges {
-		r := &h.cfg.Ranges[i]
-		mgid := r.MGID
-		if ethernet {
-			mgid = ib.MGIDRoCE
-		}
-		c.Ranges = append(c.Ranges, manage.Range{
-			Prefix: r.Prefix, Reports: r.Reports, SA: r.SA, Most: r.Most, Idle: r.Idle, MGID: mgid, Group: manageGroup(r.Group, false),
-		})
-	}
-	if !h.learnsReports() { // else the port receives all
-		c.Hear = h.hear
+	return manage.Range{
+		Prefix: r.Prefix, Reports: r.Reports, SA: r.SA, Most: r.Most, Idle: r.Idle, MGID: mgid, Group: manageGroup(r.Group, false),
 	}
 }
 
@@ -56,34 +46,9 @@ func manageGroup(g config.Group, ethernet bool) manage.Group {
 	return m
 }
 
-// SetGroups makes the configured groups these, and no others, while the bridge runs; see manage.Loop.SetGroups.
-func (h *House) SetGroups(ctx context.Context, groups []config.Group) error {
-	ethernet := h.door.portInfo().ethernet
-	var list []manage.Group
-	for _, g := range groups {
-		list = append(list, manageGroup(g, ethernet))
-	}
-	return h.loop.SetGroups(ctx, list)
-}
-
-// PutGroup adds a group while the bridge runs, or changes the one that has its MGID.
-func (h *House) PutGroup(ctx context.Context, g config.Group) error {
-	return h.loop.PutGroup(ctx, manageGroup(g, h.door.portInfo().ethernet))
-}
-
-// RemoveGroup ends the group of an MGID while the bridge runs; Status lists them.
-func (h *House) RemoveGroup(ctx context.Context, mgid ib.GID) error {
-	return h.loop.RemoveGroup(ctx, mgid)
-}
-
 // learnsReports reports whether hosts' reports are listened to: those of the older versions go to the groups themselves.
 func (h *House) learnsReports() bool {
-	for i := range h.cfg.Ranges {
-		if h.cfg.Ranges[i].Reports {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.Config().Ranges, func(r config.Range) bool { return r.Reports })
 }
 
 // beginGroup notes what an id has counted for groups before.
@@ -118,9 +83,17 @@ func (h *House) Groups() map[netip.Addr]lcore.GroupCounters {
 	return out
 }
 
-// hear has the port, and where it is shared the kernel's interface, receive these groups beside what management needs.
+// hear has the port, and where it is shared the kernel's interface, receive these groups beside what management needs; or all
+// groups where reports are listened to. A port that has begun to receive all goes on, whatever ranges there are: workers drop
+// what is not bridged by name.
 func (h *House) hear(groups []netip.Addr) error {
 	macs := h.multicastMACs(groups)
+	if h.learnsReports() {
+		if _, err := h.port.SetAllMulticast(); err != nil || h.listener == nil {
+			return err
+		}
+		return h.listener.followAll()
+	}
 	if _, err := h.port.SetMulticast(macs); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func taskGroups() (string, error) {
 			g := first
 			g.IP = netip.AddrFrom4([4]byte{239, 7, byte(round), 1})
 			g.MGID = ib.MGIDRDMACM(g.IP, g.PKey, 2)
-			if err := h.PutGroup(ctx, g); err != nil {
+			if _, err := h.AddGroup(ctx, g); err != nil {
 				return err
 			}
 			id, err := h.awaitGroup(g)
@@ -53,7 +53,7 @@ func taskGroups() (string, error) {
 				}
 				time.Sleep(time.Millisecond)
 			}
-			if err := h.RemoveGroup(ctx, g.MGID); err != nil {
+			if _, err := h.RemoveGroup(ctx, g.MGID); err != nil {
 				return err
 			}
 		}

@@ -51,8 +51,9 @@ type ibPort struct {
 
 // A House is a bridge that is built. It runs once.
 type House struct {
-	cfg *config.Config
+	cfg *config.Config // of the beginning: for what does not change
 	log *slog.Logger
+	*force
 
 	pool   *dpdk.Mempool
 	tables *tables.Tables
@@ -83,12 +84,14 @@ type Options struct {
 	NoHuge bool
 	// Subnet, if not nil, takes the place of the software subnet that [ib] port describes. It stays the caller's.
 	Subnet *fabric.Fabric
+	// SetLogLevel, if not nil, changes the level of Log: Reload calls it.
+	SetLogLevel func(level string) error
 }
 
 // Build builds a bridge after cfg. On an error nothing is left behind. One bridge a process, because DPDK
 // is one a process.
 func Build(cfg *config.Config, o Options) (*House, error) {
-	h := &House{cfg: cfg, log: o.Log, failed: make(chan error, 1)}
+	h := &House{cfg: cfg, log: o.Log, failed: make(chan error, 1), force: newForce(cfg, o.SetLogLevel)}
 	if o.Around == nil {
 		o.Around = func(open func() error) error { return open() }
 	}
@@ -304,14 +307,17 @@ func (h *House) makePool() error {
 	return nil
 }
 
-// spareHosts is room for hosts that were forgotten, but that a worker may still look at.
-const spareHosts = 64
+// spareHosts is room for hosts that were forgotten, but that a worker may still look at; spareNodes is so for IB nodes.
+const (
+	spareHosts = 64
+	spareNodes = 64
+)
 
 func (h *House) makeTables() error {
 	t, err := tables.New(tables.Config{
 		MaxHosts: h.cfg.Workers.Hosts + spareHosts, MaxStandIns: h.cfg.Workers.Standins,
-		MaxNodes: max(len(h.cfg.Hosts), 1), MaxGroups: h.cfg.Workers.Groups + spareGroups,
-		MaxReaders: len(h.cfg.Workers.LCores),
+		MaxNodes: h.cfg.Workers.Nodes + spareNodes, MaxGroups: h.cfg.Workers.Groups + spareGroups,
+		MaxReaders: len(h.cfg.Workers.LCores) + 1, // see Shelves
 	})
 	if err != nil {
 		return err

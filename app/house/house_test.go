@@ -12,7 +12,7 @@ import (
 
 // TestTasks wants each of these to work; what they want is said where they are.
 func TestTasks(t *testing.T) {
-	for _, name := range []string{"carry", "held", "idle", "never-run", "again", "rules", "counts", "cores"} {
+	for _, name := range []string{"carry", "held", "idle", "never-run", "again", "sights", "rules", "counts", "cores"} {
 		t.Run(name, func(t *testing.T) {
 			out, err := task(t, name)
 			if err != nil {

@@ -29,6 +29,7 @@ type listener struct {
 	vlan   uint16
 	room   int // bytes of a frame without its tag
 	groups map[[6]byte]bool
+	all    bool // groups
 }
 
 // listen listens on netdev, to frames in that VLAN or, with 0, to untagged ones. The interface takes part in groups as
@@ -53,15 +54,27 @@ func (l *listener) open(all bool, groups [][6]byte) error {
 		return fmt.Errorf("its filter: %w", err)
 	}
 	if all {
-		request := unix.PacketMreq{Ifindex: int32(l.index), Type: unix.PACKET_MR_ALLMULTI}
-		if err := unix.SetsockoptPacketMreq(l.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request); err != nil {
-			return fmt.Errorf("all groups: %w", err)
+		if err := l.followAll(); err != nil {
+			return err
 		}
 	}
 	if err := l.follow(groups); err != nil {
 		return err
 	}
 	return unix.Bind(l.fd, &unix.SockaddrLinklayer{Protocol: wireOrder(unix.ETH_P_ALL), Ifindex: l.index})
+}
+
+// followAll has the interface take part in all groups from now on.
+func (l *listener) followAll() error {
+	if l.all {
+		return nil
+	}
+	request := unix.PacketMreq{Ifindex: int32(l.index), Type: unix.PACKET_MR_ALLMULTI}
+	if err := unix.SetsockoptPacketMreq(l.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request); err != nil {
+		return fmt.Errorf("all groups: %w", err)
+	}
+	l.all = true
+	return nil
 }
 
 // follow has the interface take part in these groups and no others. What failed is tried again with the next call.

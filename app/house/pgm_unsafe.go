@@ -3,24 +3,16 @@
 package house
 
 import (
+	"slices"
 	"unsafe"
 
+	"causeway/config"
 	"causeway/lcore"
 	"causeway/lcore/pgm"
 )
 
-// makePGM gives each worker an eye for PGM when a group wants one. Its memory is taken here.
+// makePGM gives each worker an eye for PGM: a group may come that wants one. Its memory is taken here.
 func (h *House) makePGM() error {
-	wanted := false
-	for _, g := range h.cfg.Groups {
-		wanted = wanted || g.PGM
-	}
-	for i := range h.cfg.Ranges {
-		wanted = wanted || h.cfg.Ranges[i].Group.PGM
-	}
-	if !wanted {
-		return nil
-	}
 	idle := uint64(h.cfg.Workers.PGMIdle.Seconds() * float64(lcore.TSCHz()))
 	for range h.cfg.Workers.LCores {
 		t, err := pgm.New(pgm.Config{Streams: h.cfg.Workers.PGMStreams, IdleCycles: idle})
@@ -33,19 +25,17 @@ func (h *House) makePGM() error {
 	return nil
 }
 
-// pgmOf returns worker i's struct pgm, or nil.
-func (h *House) pgmOf(i int) unsafe.Pointer {
-	if h.pgm == nil {
-		return nil
-	}
-	return h.pgm[i].Pointer()
-}
+// pgmOf returns worker i's struct pgm.
+func (h *House) pgmOf(i int) unsafe.Pointer { return h.pgm[i].Pointer() }
 
-// PGM sums up what all workers have seen of PGM streams; nothing, when no group has any.
+// PGM sums up what all workers have seen of PGM streams; watched is whether any group wants them seen.
 func (h *House) PGM() (total pgm.Totals, watched bool) {
 	for _, t := range h.pgm {
 		one := t.Totals()
 		total.Add(&one)
 	}
-	return total, h.pgm != nil
+	cfg := h.Config()
+	watched = slices.ContainsFunc(cfg.Groups, func(g config.Group) bool { return g.PGM }) ||
+		slices.ContainsFunc(cfg.Ranges, func(r config.Range) bool { return r.Group.PGM })
+	return total, watched
 }

@@ -20,6 +20,7 @@ const taskVariable = "CAUSEWAY_HOUSE_TASK"
 // tasks are what such a process does; each returns a line to print, or an error.
 var tasks = map[string]func() (string, error){
 	"carry":     taskCarry,
+	"sights":    taskSights,
 	"held":      taskHeld,
 	"idle":      taskIdle,
 	"never-run": taskNeverRun,
@@ -30,6 +31,9 @@ var tasks = map[string]func() (string, error){
 	"groups":    taskGroups,
 	"cores":     taskCores,
 	"fail":      taskFail,
+
+	"reload-keys": taskReloadKeys, "reload-traffic": taskReloadTraffic, "single-changes": taskSingleChanges, "reload-ended": taskReloadEnded,
+	"inject": taskInject,
 }
 
 func TestMain(m *testing.M) {

@@ -84,7 +84,7 @@ func (h *House) multicastMACs(bridged []netip.Addr) [][6]byte {
 	for _, p := range h.ownAddresses() {
 		solicited(p.Addr())
 	}
-	for _, x := range h.cfg.Hosts {
+	for _, x := range h.Config().Hosts {
 		if x.Side == config.SideIB && x.IP6.IsValid() {
 			solicited(x.IP6)
 		}

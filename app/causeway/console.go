@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	words "causeway/app/command"
+	"causeway/app/console"
+	"causeway/app/house"
+	"causeway/app/logs"
+	"causeway/config"
+)
+
+// A consoleOf is what the console of a bridge is made of.
+type consoleOf struct {
+	listeners []net.Listener
+	cfg       *config.Config
+	file      string // the configuration's
+	log       *slog.Logger
+	control   *logs.Control
+	stop      context.CancelFunc // ends the bridge
+}
+
+// serve serves the console until what it returns is called. It is there while the bridge stops, too.
+func (c *consoleOf) serve(ctx context.Context, h *house.House) (end func()) {
+	if len(c.listeners) == 0 {
+		return func() {}
+	}
+	for _, l := range c.listeners {
+		c.log.Info("console", "listen", l.Addr().String())
+	}
+	env := &words.Env{
+		Bridge: h, Log: c.log, Logs: c.control, Began: time.Now(), Version: ownVersion(), Config: c.cfg,
+		Load: func() (*config.Config, error) { return config.Load(c.file) }, Drain: c.stop, Sampler: words.NewSampler(h),
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		console.Serve(ctx, c.listeners, console.Config{Env: env, Name: c.cfg.Name, Token: c.cfg.Console.Token, Log: c.log})
+	}()
+	return func() { stop(); <-ended }
+}

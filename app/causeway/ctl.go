@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"causeway/app/console"
+)
+
+// defaultSocket is where a bridge's console is by the documents.
+const defaultSocket = "/run/causeway/console.sock"
+
+// runCtl asks a running bridge, or begins a session with it.
+func runCtl(args []string, stdout, stderr io.Writer) int {
+	flags := newFlags("ctl", `Asks a running bridge one question, or begins a session with its console when no words are given.
+"causeway ctl help" lists the commands, "causeway ctl help COMMAND" explains one. Words may be abbreviated. The bridge's
+configuration needs [console] listen.
+
+Exit codes: 0; 1 when the bridge could not do it, or is not there; 2 when the question was wrong.`)
+	socket := flags.String("s", defaultSocket, "the console's `SOCKET`: a path, or an address and port")
+	asJSON := flags.Bool("json", false, "show JSON")
+	if code, done := parse(flags, args, stdout, stderr); done {
+		return code
+	}
+	words := flags.Args()
+	if n := len(words); n > 0 && strings.TrimLeft(words[n-1], "-") == "json" && strings.HasPrefix(words[n-1], "-") {
+		words, *asJSON = words[:n-1], true
+	}
+	if len(words) == 0 && (*asJSON || !term.IsTerminal(int(os.Stdin.Fd()))) {
+		return misused(flags, stderr, "a session needs a terminal; write the command's words")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	conn, err := dialConsole(ctx, *socket)
+	if err != nil {
+		fmt.Fprintf(stderr, "causeway ctl: %v\n", err)
+		return exitFailed
+	}
+	defer conn.Close()
+	if len(words) == 0 {
+		if err := console.Interact(ctx, conn, os.Stdin, stdout); err != nil {
+			fmt.Fprintf(stderr, "causeway ctl: %v\n", err)
+			return exitFailed
+		}
+		return exitOK
+	}
+	q := console.Question{Words: words, JSON: *asJSON}
+	if f, ok := stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		q.Terminal = true
+		q.Width, q.Height, _ = term.GetSize(int(f.Fd())) // 0 where it does not say
+	}
+	code, err := console.Ask(ctx, conn, q, stdout, stderr)
+	if err != nil && ctx.Err() == nil {
+		fmt.Fprintf(stderr, "causeway ctl: %s\n", strings.TrimSpace(err.Error()))
+		return exitFailed
+	}
+	return code
+}
+
+// dialConsole connects to a console.
+func dialConsole(ctx context.Context, at string) (net.Conn, error) {
+	network := "tcp"
+	if strings.Contains(at, "/") {
+		network, at = "unix", strings.TrimPrefix(at, "unix:")
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, at)
+	switch {
+	case err == nil:
+		return conn, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no console at %s: does the bridge run, with [console] listen = [\"unix:%s\"]? -s names another", at, at)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("nobody answers at %s: the bridge has ended", at)
+	}
+	return nil, err
+}

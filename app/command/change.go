@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"causeway/config"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/frame"
+)
+
+func clearCounters(_ context.Context, c *Call) (Result, error) {
+	b := baseline{time.Now(), c.Env.Bridge.Counters(), c.Env.Bridge.Workers()}
+	c.Env.mu.Lock()
+	c.Env.base = &b
+	c.Env.mu.Unlock()
+	c.changed("clear counters")
+	return text("show drops and show workers count from now."), nil
+}
+
+func clearLatency(_ context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(interface{ ClearLatency() })
+	if !ok {
+		return Result{}, noAnswer("clear latency")
+	}
+	b.ClearLatency()
+	c.changed("clear latency")
+	return text("Latency is measured from now."), nil
+}
+
+func clearNeighbour(ctx context.Context, c *Call) (Result, error) {
+	ip := value(c, "address", netip.Addr{})
+	done, err := c.Env.Bridge.ForgetHost(ctx, ip)
+	switch {
+	case err != nil:
+		return Result{}, listed(err)
+	case !done:
+		return Result{}, fmt.Errorf("%v stays: it is not known, or static, or has stand-ins; see show hosts %v", ip, ip)
+	}
+	c.changed("clear neighbour", "address", ip.String())
+	return text(fmt.Sprintf("%v is forgotten.", ip)), nil
+}
+
+// directionOf returns a direction by its name.
+func directionOf(name string) lcore.Direction {
+	if name == lcore.RoCEToIB.String() {
+		return lcore.RoCEToIB
+	}
+	return lcore.IBToRoCE
+}
+
+func setInjection(_ context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(injector)
+	if !ok {
+		return Result{}, noAnswer("injection")
+	}
+	d := directionOf(c.Value("direction"))
+	i := lcore.Injection{
+		Drop: value(c, "drop", 0.0), Duplicate: value(c, "duplicate", 0.0), Reorder: value(c, "reorder", 0.0),
+		Delay: value(c, "delay", time.Duration(0)), Seed: value(c, "seed", rand.Uint64()>>1),
+	}
+	if i.Delay > 0 {
+		i.DelayShare = value(c, "delayed", 1.0)
+	} else if c.Has("delayed") {
+		return Result{}, errors.New("delayed lacks a delay: write for how long, such as delay 5ms")
+	}
+	if i.Drop+i.Duplicate+i.Reorder+i.DelayShare == 0 {
+		return Result{}, errors.New("nothing to inject: write drop, duplicate, reorder or delay; clear injection ends it")
+	}
+	if err := b.Inject(d, i); err != nil {
+		return Result{}, err
+	}
+	c.changed("set injection", "direction", d.String(), "drop", i.Drop, "duplicate", i.Duplicate, "reorder", i.Reorder, "delay", i.Delay,
+		"delayed", i.DelayShare, "seed", i.Seed)
+	return runInjections(context.Background(), c)
+}
+
+func clearInjection(_ context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(injector)
+	if !ok {
+		return Result{}, noAnswer("injection")
+	}
+	for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {
+		if c.Has("direction") && directionOf(c.Value("direction")) != d {
+			continue
+		}
+		if err := b.Inject(d, lcore.Injection{}); err != nil {
+			return Result{}, err
+		}
+		c.changed("clear injection", "direction", d.String())
+	}
+	return runInjections(context.Background(), c)
+}
+
+// An editor changes entries of the configuration in force.
+type editor interface {
+	Config() *config.Config
+	Add(ctx context.Context, entries string) (config.Changes, error)
+	SetGroups(context.Context, []config.Group) (config.Changes, error)
+	RemoveGroup(context.Context, ib.GID) (config.Changes, error)
+	RemoveHost(context.Context, netip.Addr) (config.Changes, error)
+	RemoveService(context.Context, config.Service) (config.Changes, error)
+}
+
+// edit has the bridge change an entry, and says what it did.
+func (c *Call) edit(change func(editor) (config.Changes, error)) (Result, error) {
+	b, ok := c.Env.Bridge.(editor)
+	if !ok {
+		return Result{}, noAnswer("changes of the configuration")
+	}
+	changes, err := change(b)
+	if err != nil {
+		return Result{}, oneLine(err)
+	}
+	if len(changes) > 0 {
+		c.changed("change", "changes", changes.String())
+	}
+	part := changesPart(changes)
+	part.Note = "The file has not changed: a restart or reload undoes this."
+	return table(part), nil
+}
+
+// aboutChange begins the problems of a change: it is in no file, so its lines are nobody's.
+var aboutChange = regexp.MustCompile(`^(config: the change:(\d+: )? ?|[a-z]+: )`)
+
+// oneLine makes a line of what may be several.
+func oneLine(err error) error {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	for i, line := range lines {
+		lines[i] = aboutChange.ReplaceAllString(strings.TrimSpace(line), "")
+	}
+	return errors.New(strings.Join(lines, "; "))
+}
+
+func addHost(ctx context.Context, c *Call) (Result, error) {
+	var b strings.Builder
+	ip := value(c, "address", netip.Addr{})
+	key := "ip"
+	if ip.Is6() {
+		key = "ip6"
+	}
+	fmt.Fprintf(&b, "[[host]]\n%s = %q\n", key, ip.String())
+	switch {
+	case c.Has("gid"):
+		fmt.Fprintf(&b, "side = \"ib\"\ngid = %q\n", value(c, "gid", ib.GID{}).String())
+	case c.Has("mac"):
+		fmt.Fprintf(&b, "side = \"roce\"\nmac = %q\n", value(c, "mac", frame.MAC{}).String())
+	case c.Has("ask"):
+		b.WriteString("side = \"roce\"\n")
+	default:
+		return Result{}, usagef("what is it? Write gid GID for an InfiniBand node, mac MAC or ask for a RoCE host")
+	}
+	for _, key := range []string{"lid", "sl", "vlan"} {
+		if c.Has(key) {
+			fmt.Fprintf(&b, "%s = %d\n", key, value(c, key, uint64(0)))
+		}
+	}
+	return c.edit(func(e editor) (config.Changes, error) { return e.Add(ctx, b.String()) })
+}
+
+func addGroup(ctx context.Context, c *Call) (Result, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "[[group]]\nip = %q\nmgid = %q\n", value(c, "group", netip.Addr{}).String(), value(c, "mgid", "rdmacm"))
+	if c.Has("direction") {
+		fmt.Fprintf(&b, "direction = %q\n", c.Value("direction"))
+	}
+	if r := value(c, "rate", uint64(0)); r > 0 {
+		fmt.Fprintf(&b, "rate = \"%d pps\"\n", r)
+	}
+	return c.edit(func(e editor) (config.Changes, error) { return e.Add(ctx, b.String()) })
+}
+
+func addService(ctx context.Context, c *Call) (Result, error) {
+	p := value(c, "ports", [2]uint16{})
+	entry := fmt.Sprintf("[[service]]\nports = \"%d-%d\"\n", p[0], p[1])
+	if p[0] == p[1] {
+		entry = fmt.Sprintf("[[service]]\nport = %d\n", p[0])
+	}
+	return c.edit(func(e editor) (config.Changes, error) { return e.Add(ctx, entry) })
+}
+
+func removeHost(ctx context.Context, c *Call) (Result, error) {
+	return c.edit(func(e editor) (config.Changes, error) { return e.RemoveHost(ctx, value(c, "address", netip.Addr{})) })
+}
+
+// groupAt returns where the configured group that the arguments name stands.
+func (c *Call) groupAt(cfg *config.Config) (int, error) {
+	ip, mgid, at := value(c, "group", netip.Addr{}), value(c, "mgid", ib.GID{}), -1
+	for i, g := range cfg.Groups {
+		if g.IP != ip || !mgid.IsZero() && g.MGID != mgid {
+			continue
+		}
+		if at >= 0 {
+			return 0, fmt.Errorf("several groups have the address %v; say which with mgid GID", ip)
+		}
+		at = i
+	}
+	if at < 0 {
+		return 0, fmt.Errorf("no such group %v is configured; show config lists them", ip)
+	}
+	return at, nil
+}
+
+func removeGroup(ctx context.Context, c *Call) (Result, error) {
+	return c.edit(func(e editor) (config.Changes, error) {
+		cfg := e.Config()
+		at, err := c.groupAt(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return e.RemoveGroup(ctx, cfg.Groups[at].MGID)
+	})
+}
+
+func setPolicing(ctx context.Context, c *Call) (Result, error) {
+	c.Env.changing.Lock()
+	defer c.Env.changing.Unlock()
+	return c.edit(func(e editor) (config.Changes, error) {
+		cfg := e.Config()
+		at, err := c.groupAt(cfg)
+		if err != nil {
+			return nil, err
+		}
+		groups := slices.Clone(cfg.Groups)
+		groups[at].RatePPS = value(c, "rate", uint64(0))
+		return e.SetGroups(ctx, groups)
+	})
+}
+
+func removeService(ctx context.Context, c *Call) (Result, error) {
+	p := value(c, "ports", [2]uint16{})
+	return c.edit(func(e editor) (config.Changes, error) {
+		return e.RemoveService(ctx, config.Service{First: p[0], Last: p[1]})
+	})
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"strings"
+)
+
+// Help explains a command, or lists those that begin with the words; without any, all.
+func (t *Table) Help(words []string) ([]string, error) {
+	at, rest, err := t.find(words)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(rest) > 0:
+		return nil, usagef("%q is no word of a command", rest[0])
+	}
+	var lines []string
+	if at.command != nil {
+		lines = at.command.help()
+	}
+	if len(at.children) > 0 {
+		if lines != nil {
+			lines = append(lines, "")
+		}
+		lines = append(lines, t.list(at)...)
+	}
+	return lines, nil
+}
+
+// help explains one command.
+func (c *Command) help() []string {
+	lines := []string{c.usage(), "  " + sentence(c.Help)}
+	if c.Long != "" {
+		lines = append(lines, wrap(c.Long, "  ", 100)...)
+	}
+	if c.Role == Admin {
+		lines = append(lines, "  For admins.")
+	}
+	widest := 0
+	for i := range c.Args {
+		widest = max(widest, len(c.Args[i].usage(false)))
+	}
+	for i := range c.Args {
+		a := &c.Args[i]
+		form, help := a.usage(false), a.Help
+		if a.Kind.About != "" {
+			help += ": " + a.Kind.About
+		}
+		lines = append(lines, "    "+form+strings.Repeat(" ", widest-len(form)+2)+help)
+	}
+	return append(lines, "  Example: "+c.Example)
+}
+
+// list is all commands below a word, a line each.
+func (t *Table) list(n *node) (lines []string) {
+	under := map[*Command]bool{}
+	var walk func(*node)
+	walk = func(n *node) {
+		if n.command != nil {
+			under[n.command] = true
+		}
+		for _, c := range n.children {
+			walk(c)
+		}
+	}
+	for _, c := range n.children {
+		walk(c)
+	}
+	widest := 0
+	for c := range under {
+		widest = max(widest, len(c.Path))
+	}
+	for i := range t.commands {
+		c := &t.commands[i]
+		if !under[c] {
+			continue
+		}
+		line := "  " + c.Path + strings.Repeat(" ", widest-len(c.Path)+2) + c.Help
+		if c.Role == Admin {
+			line += " (admin)"
+		}
+		lines = append(lines, line)
+	}
+	if n == t.root {
+		lines = append(lines, "", "Words may be abbreviated. ? shows what could come next, Tab completes. After a command, \"| json\",",
+			"\"| match REGEXP\" and \"| count\" show its result otherwise. \"help COMMAND\" says more.")
+	}
+	return lines
+}
+
+// sentence makes one of a help line.
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
+
+// wrap breaks text into lines.
+func wrap(s, indent string, width int) (lines []string) {
+	line := indent
+	for _, w := range strings.Fields(s) {
+		if len(line)+1+len(w) > width && line != indent {
+			lines = append(lines, strings.TrimRight(line, " "))
+			line = indent
+		}
+		if line != indent {
+			line += " "
+		}
+		line += w
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/manage"
+	"causeway/lcore/pgm"
+)
+
+// defaultLimit is how many entries a list shows unasked.
+const defaultLimit = 200
+
+// query is what the arguments of a list ask for. With a pipe that picks, all entries are looked at.
+func query(c *Call) manage.Query {
+	return manage.Query{In: value(c, "in", netip.Prefix{}), Limit: c.limit()}
+}
+
+// viewLimit bounds the lists of those who only look: what a session holds for a client that reads slowly.
+const viewLimit = 10_000
+
+// empty says why a list has no entries.
+func (c *Call) empty(text string) string {
+	if c.Has("in") {
+		return "None of these is known."
+	}
+	return text
+}
+
+func (c *Call) limit() int {
+	n := int(value(c, "limit", uint64(defaultLimit)))
+	if c.picks && !c.Has("limit") {
+		n = viewLimit
+	}
+	if c.Role == View {
+		n = min(n, viewLimit)
+	}
+	return n
+}
+
+// listed words what a list meets when the bridge has ended.
+func listed(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("management does not answer in time")
+	}
+	return err
+}
+
+func runStatus(_ context.Context, c *Call) (Result, error) {
+	b, s := c.Env.Bridge, c.Env.Bridge.Status()
+	state := "ready"
+	if !s.Ready {
+		state = fmt.Sprintf("not ready: %d joins or paths are missing", s.Waiting)
+	}
+	name := ""
+	if cfg := c.Env.config(); cfg != nil {
+		name = cfg.Name
+	}
+	_, up := b.Ethernet()
+	pairs := []Pair{
+		{"name", name}, {"state", state}, {"ready", s.Ready}, {"running for", ageOf(c.Env.Began, time.Now())}, {"ethernet link", upDown(up)},
+		{"hosts", s.Hosts}, {"nodes", s.Nodes}, {"groups", s.Groups}, {"groups learnt", s.Learned}, {"stand-ins", s.StandIns},
+	}
+	if n := c.injecting(); n > 0 {
+		pairs = append(pairs, Pair{"injecting faults", fmt.Sprintf("in %d directions", n)})
+	}
+	total := b.Counters()
+	from, to := c.Env.Sampler.span(sampleEvery)
+	part := Part{Name: "directions", Columns: columns("direction", "packets/s", "bits/s", "drops/s", "received", "sent", "dropped")}
+	for d := range total.Direction {
+		x := &total.Direction[d]
+		r := rateOf(&from, &to, d)
+		part.Rows = append(part.Rows, []any{lcore.Direction(d), r.sent, r.bits, r.dropped, x.Received, x.Sent, x.Dropped()})
+	}
+	return Result{Parts: []Part{{Pairs: pairs}, part}}, nil
+}
+
+func upDown(up bool) string {
+	if up {
+		return "up"
+	}
+	return "down"
+}
+
+func runHosts(ctx context.Context, c *Call) (Result, error) {
+	list, err := c.Env.Bridge.ListHosts(ctx, query(c))
+	part := Part{Name: "hosts", Total: list.Total, Empty: c.empty("No RoCE host is known."),
+		Columns: columns("address", "MAC", "VLAN?", "version", "state", "QPs", "seen as…?", "heard")}
+	now := time.Now()
+	for _, h := range list.Entries {
+		part.Rows = append(part.Rows, []any{h.IP, h.MAC, vlan(h.VLAN), roceVersion(h.Version), string(h.State), h.StandIns, gidOrNil(h.GID), ageOf(h.Heard, now)})
+	}
+	return table(part), listed(err)
+}
+
+// vlan is nil for an untagged host.
+func vlan(id uint16) any {
+	if id == 0 {
+		return nil
+	}
+	return id
+}
+
+func roceVersion(v uint8) any {
+	if v == 0 {
+		return nil
+	}
+	return fmt.Sprintf("v%d", v)
+}
+
+// gidOrNil is nil where the bridge's own GID is used.
+func gidOrNil(g ib.GID) any {
+	if g.IsZero() {
+		return nil
+	}
+	return g
+}
+
+func addrOrNil(a netip.Addr) any {
+	if !a.IsValid() {
+		return nil
+	}
+	return a
+}
+
+func runNodes(ctx context.Context, c *Call) (Result, error) {
+	list, err := c.Env.Bridge.ListNodes(ctx, query(c))
+	part := Part{Name: "nodes", Total: list.Total, Empty: c.empty("No InfiniBand node is configured."),
+		Columns: columns("address", "IPv6…?", "GID", "LID", "SL", "bridge", "path")}
+	for _, n := range list.Entries {
+		path := "known"
+		var lid any = n.LID
+		if !n.Resolved {
+			path = "asked for"
+		}
+		if n.LID == 0 {
+			lid = nil
+		}
+		part.Rows = append(part.Rows, []any{addrOrNil(n.IP4), addrOrNil(n.IP6), n.GID, lid, uint8(n.SL), n.Bridge, path})
+	}
+	return table(part), listed(err)
+}
+
+func runStandIns(ctx context.Context, c *Call) (Result, error) {
+	list, err := c.Env.Bridge.ListStandIns(ctx, query(c))
+	part := Part{Name: "qps", Total: list.Total, Empty: c.empty("No queue pair has a stand-in."),
+		Columns: columns("host", "QPN", "stand-in", "Q_Key", "worker", "version", "seen as…?", "used")}
+	now := time.Now()
+	for _, s := range list.Entries {
+		part.Rows = append(part.Rows, []any{s.Host, s.HostQPN, s.QPN, s.QKey, s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now)})
+	}
+	return table(part), listed(err)
+}
+
+func runGroups(ctx context.Context, c *Call) (Result, error) {
+	list, err := c.Env.Bridge.ListGroups(ctx, query(c))
+	part := Part{Name: "groups", Total: list.Total, Empty: c.empty("No group is bridged."),
+		Columns: columns("group", "MGID…", "MLID?", "state", "way", "from?", "limit?", "to IB", "to RoCE", "to IB/s", "to RoCE/s")}
+	counts, rates := c.Env.Bridge.Groups(), c.Env.Sampler.groupRates()
+	for _, g := range list.Entries {
+		var from any
+		way := "both"
+		if g.Learned {
+			from = "learnt"
+		}
+		switch {
+		case !g.ToRoCE:
+			way = "to-ib"
+		case !g.ToIB:
+			way = "to-roce"
+		}
+		var limit, mlid any
+		if g.Rate > 0 {
+			limit = Rate(g.Rate)
+		}
+		if g.MLID != 0 {
+			mlid = g.MLID
+		}
+		n, r := counts[g.IP], rates[g.IP]
+		part.Rows = append(part.Rows, []any{g.IP, g.MGID, mlid, g.State, way, from, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1]})
+	}
+	return table(part), listed(err)
+}
+
+func runServices(_ context.Context, c *Call) (Result, error) {
+	ports := Part{Name: "services", Columns: columns("ports"), Empty: "No service crosses."}
+	if cfg := c.Env.config(); cfg != nil {
+		for _, s := range cfg.Services {
+			text := fmt.Sprint(s.First)
+			if s.Last != s.First {
+				text = fmt.Sprintf("%d-%d", s.First, s.Last)
+			}
+			ports.Rows = append(ports.Rows, []any{text})
+		}
+	}
+	s := c.Env.Bridge.Status()
+	requests := Part{Name: "requests", Columns: columns("result", "of RoCE hosts", "of IB nodes"), Empty: "Nobody has asked for one."}
+	for r := range s.Counters.Services[0] {
+		a, b := s.Counters.Services[0][r], s.Counters.Services[1][r]
+		if a+b > 0 {
+			requests.Rows = append(requests.Rows, []any{manage.ServiceResult(r), a, b})
+		}
+	}
+	parts := []Part{ports, requests}
+	came, went := c.Env.Bridge.Services()
+	for name, of := range map[string]map[string]uint64{"door_requests": came, "door_connects": went} {
+		part := Part{Name: name, Columns: columns("result", "count")}
+		for _, result := range slices.Sorted(maps.Keys(of)) {
+			if of[result] > 0 {
+				part.Rows = append(part.Rows, []any{result, of[result]})
+			}
+		}
+		parts = append(parts, part)
+	}
+	slices.SortFunc(parts[2:], func(a, b Part) int { return -cmpName(a, b) })
+	return Result{Parts: parts}, nil
+}
+
+func cmpName(a, b Part) int {
+	if a.Name < b.Name {
+		return -1
+	}
+	return 1
+}
+
+func runRequests(ctx context.Context, c *Call) (Result, error) {
+	list, err := c.Env.Bridge.ListRequests(ctx, query(c))
+	part := Part{Name: "requests", Total: list.Total, Empty: c.empty("No request is under way."), Columns: columns("asks", "from", "to", "port", "waits for", "left?")}
+	for _, r := range list.Entries {
+		asks := [...]string{"RoCE host", "IB node"}[r.Direction]
+		var left any
+		if r.Left > 0 {
+			left = r.Left.Round(100 * time.Millisecond)
+		}
+		part.Rows = append(part.Rows, []any{asks, r.From, r.To, r.Port, r.Waits, left})
+	}
+	return table(part), listed(err)
+}
+
+func runNeighbours(ctx context.Context, c *Call) (Result, error) {
+	list, err := c.Env.Bridge.ListNeighbours(ctx, query(c))
+	part := Part{Name: "neighbours", Total: list.Total, Empty: c.empty("No neighbour is known."), Columns: columns("address", "MAC", "VLAN?", "state", "heard", "asked")}
+	now := time.Now()
+	for _, h := range list.Entries {
+		var mac any
+		if h.State != manage.HostUnresolved {
+			mac = h.MAC
+		}
+		part.Rows = append(part.Rows, []any{h.IP, mac, vlan(h.VLAN), string(h.State), ageOf(h.Heard, now), h.Asked})
+	}
+	return table(part), listed(err)
+}
+
+func runStreams(_ context.Context, c *Call) (Result, error) {
+	part := Part{Name: "streams", Empty: "No PGM stream is known.",
+		Columns: columns("stream", "group", "direction", "state", "newest", "data", "repairs", "lost", "late", "duplicates", "NAKs")}
+	if _, watched := c.Env.Bridge.PGM(); !watched {
+		part.Empty = "No group has pgm = true, so none is looked for."
+	}
+	of := map[int]netip.Addr{}
+	for _, g := range c.Env.Bridge.Status().Joined {
+		of[g.ID] = g.IP
+	}
+	all := c.Env.Bridge.Streams()
+	slices.SortFunc(all, func(a, b pgm.Stream) int { return int(b.Counts.Lost()) - int(a.Counts.Lost()) })
+	for _, s := range all[:min(len(all), c.limit())] {
+		state := "running"
+		switch {
+		case s.Reset:
+			state = "given up"
+		case s.Finished:
+			state = "finished"
+		case !s.Begun:
+			state = "asked for"
+		}
+		n := &s.Counts
+		part.Rows = append(part.Rows, []any{s.TSI, addrOrNil(of[int(s.Group)]), lcore.Direction(s.Direction), state, s.Lead,
+			n[pgm.ODATA], n[pgm.RDATA], n.Lost(), n[pgm.Late], n[pgm.Duplicates], n[pgm.NAK]})
+	}
+	part.Total = len(all)
+	return table(part), nil
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"causeway/lcore"
+)
+
+// baseline is what had been counted when somebody cleared the counters.
+type baseline struct {
+	at      time.Time
+	total   lcore.Counters
+	workers []lcore.Counters
+}
+
+// baseline returns what counters are shown from.
+func (e *Env) baseline() baseline {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.base == nil {
+		return baseline{}
+	}
+	return *e.base
+}
+
+// since says from when counters are, after a clearing.
+func (b *baseline) since() string {
+	if b.at.IsZero() {
+		return ""
+	}
+	return "Counted since " + b.at.Format("15:04:05") + `, when somebody cleared the counters.`
+}
+
+// less returns what has come on top of a counter's former value.
+func less(now, before uint64) uint64 {
+	if now < before {
+		return now
+	}
+	return now - before
+}
+
+// A rate of one direction.
+type directionRate struct{ received, sent, bits, dropped Rate }
+
+// rateOf returns the rates of a direction between two readings.
+func rateOf(from, to *reading, d int) directionRate {
+	return counterRate(&from.total, &to.total, d, to.at.Sub(from.at).Seconds())
+}
+
+func counterRate(was, now *lcore.Counters, d int, seconds float64) directionRate {
+	a, b := &was.Direction[d], &now.Direction[d]
+	return directionRate{
+		received: perSecond(b.Received, a.Received, seconds), sent: perSecond(b.Sent, a.Sent, seconds),
+		bits: 8 * perSecond(b.SentBytes, a.SentBytes, seconds), dropped: perSecond(b.Dropped(), a.Dropped(), seconds),
+	}
+}
+
+func runWorkers(_ context.Context, c *Call) (Result, error) {
+	base := c.Env.baseline()
+	part := Part{Name: "workers", Columns: columns("worker", "core", "busy", "to IB/s", "to RoCE/s", "to IB", "to RoCE", "dropped", "handed over"),
+		Empty: "The workers have ended.", Note: base.since()}
+	from, to := c.Env.Sampler.span(sampleEvery)
+	seconds := to.at.Sub(from.at).Seconds()
+	cores := c.Env.Bridge.LCores()
+	for i, w := range c.Env.Bridge.Workers() {
+		if i < len(base.workers) {
+			subtract(&w, &base.workers[i])
+		}
+		var busy any
+		var rates [2]directionRate
+		if i < len(from.workers) && i < len(to.workers) {
+			a, b := &from.workers[i], &to.workers[i]
+			if n := less(b.Loops, a.Loops); n > 0 {
+				busy = Share(float64(less(b.Busy, a.Busy)) / float64(n))
+			}
+			for d := range rates {
+				rates[d] = counterRate(a, b, d, seconds)
+			}
+		}
+		var core any
+		if i < len(cores) {
+			core = cores[i]
+		}
+		x := &w.Direction
+		part.Rows = append(part.Rows, []any{i, core, busy, rates[0].sent, rates[1].sent, x[0].Sent, x[1].Sent,
+			x[0].Dropped() + x[1].Dropped(), x[0].HandedOver + x[1].HandedOver})
+	}
+	return table(part), nil
+}
+
+// subtract takes a former reading off the counters that show workers tells of.
+func subtract(c, before *lcore.Counters) {
+	for d := range c.Direction {
+		x, y := &c.Direction[d], &before.Direction[d]
+		x.Sent, x.HandedOver = less(x.Sent, y.Sent), less(x.HandedOver, y.HandedOver)
+		drops := map[lcore.Drop]uint64{}
+		for reason, n := range x.Drops {
+			drops[reason] = less(n, y.Drops[reason])
+		}
+		x.Drops = drops
+	}
+}
+
+// gidsShown bounds how many GIDs of a port are shown: it may have one for each host.
+const gidsShown = 8
+
+func runPorts(_ context.Context, c *Call) (Result, error) {
+	e, i := c.Env.Bridge.Ports()
+	s, up := c.Env.Bridge.Ethernet()
+	from, to := c.Env.Sampler.span(sampleEvery)
+	seconds := to.at.Sub(from.at).Seconds()
+	rx, tx := perSecond(to.port.RxPackets, from.port.RxPackets, seconds), perSecond(to.port.TxPackets, from.port.TxPackets, seconds)
+	ethernet := Part{Name: "ethernet", Pairs: []Pair{
+		{"port", e.Name}, {"link", upDown(up)}, {"MAC", e.MAC}, {"MTU", e.MTU},
+		{"received frames", s.RxPackets}, {"received bytes", s.RxBytes}, {"received/s", rx},
+		{"sent frames", s.TxPackets}, {"sent bytes", s.TxBytes}, {"sent/s", tx},
+		{"missed", s.RxMissed}, {"receive errors", s.RxErrors}, {"no buffer", s.RxNoMbuf}, {"send errors", s.TxErrors},
+	}}
+	layer := "InfiniBand"
+	if i.Ethernet {
+		layer = "Ethernet"
+	}
+	infiniband := Part{Name: "infiniband", Pairs: []Pair{{"port", i.Name}, {"link layer", layer}, {"LID", i.LID}, {"MTU", i.MTU}}}
+	for n, g := range i.GIDs {
+		if n == gidsShown {
+			infiniband.Pairs = append(infiniband.Pairs, Pair{"more GIDs", len(i.GIDs) - n})
+			break
+		}
+		infiniband.Pairs = append(infiniband.Pairs, Pair{fmt.Sprintf("GID %d", n), g})
+	}
+	for d, lost := range c.Env.Bridge.Lost() {
+		for _, reason := range slices.Sorted(maps.Keys(lost)) {
+			infiniband.Pairs = append(infiniband.Pairs, Pair{fmt.Sprintf("lost %v %s", lcore.Direction(d), reason), lost[reason]})
+		}
+	}
+	return Result{Parts: []Part{ethernet, infiniband}}, nil
+}
+
+func runDrops(_ context.Context, c *Call) (Result, error) {
+	base, now := c.Env.baseline(), c.Env.Bridge.Counters()
+	from, to := c.Env.Sampler.span(sampleEvery)
+	seconds := to.at.Sub(from.at).Seconds()
+	part := Part{Name: "drops", Columns: columns("reason", "to IB", "to RoCE", "to IB/s", "to RoCE/s", "meaning…"),
+		Empty: "Nothing was dropped.", Note: base.since()}
+	for _, reason := range lcore.Drops() {
+		var n [2]uint64
+		var r [2]Rate
+		for d := range n {
+			n[d] = less(now.Direction[d].Drops[reason], base.total.Direction[d].Drops[reason])
+			r[d] = perSecond(to.total.Direction[d].Drops[reason], from.total.Direction[d].Drops[reason], seconds)
+		}
+		if n[0]+n[1] > 0 || c.Has("all") {
+			part.Rows = append(part.Rows, []any{reason, n[0], n[1], r[0], r[1], reason.Sentence()})
+		}
+	}
+	return table(part), nil
+}
+
+func runRates(_ context.Context, c *Call) (Result, error) {
+	part := Part{Name: "rates", Columns: columns("direction", "over", "received/s", "sent/s", "bits/s", "dropped/s")}
+	for d := range 2 {
+		for _, back := range []time.Duration{sampleEvery, (samplesKept - 1) * sampleEvery} {
+			from, to := c.Env.Sampler.span(back)
+			r := rateOf(&from, &to, d)
+			part.Rows = append(part.Rows, []any{lcore.Direction(d), to.at.Sub(from.at).Round(100 * time.Millisecond), r.received, r.sent, r.bits, r.dropped})
+		}
+	}
+	return table(part), nil
+}
+
+func runLatency(_ context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(interface{ Latency() [][2]lcore.Latency })
+	if !ok {
+		return Result{}, noAnswer("latency")
+	}
+	part := Part{Name: "latency", Columns: columns("direction", "worker", "packets", "mean", "p50", "p90", "p99", "p99.9", "longest")}
+	var sum [2]lcore.Latency
+	all := b.Latency()
+	row := func(d int, worker any, l *lcore.Latency) {
+		if l.Count() == 0 {
+			part.Rows = append(part.Rows, []any{lcore.Direction(d), worker, 0, nil, nil, nil, nil, nil, nil})
+			return
+		}
+		mean := l.Sum() / time.Duration(l.Count())
+		part.Rows = append(part.Rows, []any{lcore.Direction(d), worker, l.Count(), mean, l.Quantile(0.5), l.Quantile(0.9), l.Quantile(0.99),
+			l.Quantile(0.999), l.Max()})
+	}
+	for d := range sum {
+		for w := range all {
+			sum[d].Add(&all[w][d])
+		}
+		row(d, "all", &sum[d])
+		for w := range all {
+			if len(all) > 1 {
+				row(d, fmt.Sprint(w), &all[w][d])
+			}
+		}
+	}
+	part.Note = fmt.Sprintf("Workers time one of %d bursts.", lcore.LatencyEvery)
+	return table(part), nil
+}
+
+func runFlows(_ context.Context, c *Call) (Result, error) {
+	part := Part{Name: "flows", Columns: columns("rule", "frames", "queues", "spread", "VLAN"),
+		Empty: "The port is the bridge's alone: it takes all frames, and needs no rules."}
+	for i, r := range c.Env.Bridge.Rules() {
+		frames := [...]string{"RoCEv2 over IPv4", "RoCEv2 over IPv6", "RoCEv1", "ARP", "IGMP", "of a MAC address", "of an IP address"}[r.Match]
+		part.Rows = append(part.Rows, []any{i + 1, frames, fmt.Sprint(r.Queues), r.RSS, vlan(r.VLAN)})
+	}
+	return table(part), nil
+}
+
+// An injector injects faults.
+type injector interface {
+	Inject(lcore.Direction, lcore.Injection) error
+	Injections() [2]lcore.Injection
+}
+
+// injecting returns in how many directions faults are injected.
+func (c *Call) injecting() (n int) {
+	if b, ok := c.Env.Bridge.(injector); ok {
+		for _, i := range b.Injections() {
+			if i != (lcore.Injection{}) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func runInjections(_ context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(injector)
+	if !ok {
+		return Result{}, noAnswer("injection")
+	}
+	part := Part{Name: "injection", Columns: columns("direction", "drop", "duplicate", "reorder", "delayed", "delay", "seed")}
+	for d, i := range b.Injections() {
+		part.Rows = append(part.Rows, []any{lcore.Direction(d), Share(i.Drop), Share(i.Duplicate), Share(i.Reorder), Share(i.DelayShare), i.Delay, i.Seed})
+	}
+	return table(part), nil
+}

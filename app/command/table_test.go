@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"causeway/app/command"
+	"causeway/app/command/commandtest"
+	"causeway/config"
+)
+
+var update = flag.Bool("update", false, "write docs/console.md and the manual page instead of comparing them")
+
+// env is a bridge with so many hosts, and all around it.
+func env(hosts int) (*command.Env, *commandtest.Bridge) {
+	b := commandtest.New(hosts)
+	return &command.Env{
+		Bridge: b, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Logs: &logs{}, Began: time.Now(), Version: "v1", Config: b.Cfg,
+		Load: func() (*config.Config, error) { return b.Cfg.Extend("[[service]]\nport = 9\n") }, Drain: func() {}, Sampler: command.NewSampler(b),
+	}, b
+}
+
+type logs struct{ level string }
+
+func (l *logs) SetLevel(level string) error { l.level = level; return nil }
+func (l *logs) Level() string               { return l.level }
+func (l *logs) Recent(int) []string         { return []string{"one line", "with \x1b[31mred"} }
+func (l *logs) Suppressed() uint64          { return 3 }
+
+// TestTable wants each command to be complete.
+func TestTable(t *testing.T) {
+	admin := []string{"set", "add", "remove", "clear", "reload", "drain", "trace", "capture"}
+	for _, c := range command.Standard.Commands() {
+		ways := 0
+		for _, there := range []bool{c.Run != nil, c.Stream != nil, c.Local != command.LocalNone} {
+			if there {
+				ways++
+			}
+		}
+		switch first := strings.Fields(c.Path)[0]; {
+		case ways != 1:
+			t.Errorf("%s: %d ways to run it", c.Path, ways)
+		case c.Help == "" || strings.HasSuffix(c.Help, ".") || strings.ToUpper(c.Help[:1]) == c.Help[:1] && c.Help[1] > 'Z':
+			if c.Path != "show streams" && c.Path != "show hosts" && c.Path != "show nodes" && c.Path != "show qps" { // names
+				t.Errorf("%s: its help is no line like the others: %q", c.Path, c.Help)
+			}
+		case slices.Contains(admin, first) != (c.Role == command.Admin):
+			t.Errorf("%s is for %v", c.Path, c.Role)
+		}
+		v, err := command.Standard.Parse(c.Example)
+		if err != nil || v == nil || v.Every == 0 && v.Command.Path != c.Path {
+			t.Errorf("%s: its example %q does not work: %v", c.Path, c.Example, err)
+		}
+		for _, a := range c.Args {
+			if a.Name == "" || a.Help == "" || a.Kind.Parse != nil && (a.Kind.Form == "" || a.Kind.About == "") {
+				t.Errorf("%s: an argument lacks something: %+v", c.Path, a)
+			}
+		}
+	}
+}
+
+// TestWanted wants what operators were promised.
+func TestWanted(t *testing.T) {
+	for _, path := range strings.Split("show status,show workers,show ports,show hosts,show nodes,show qps,show groups,show services,show sidr,"+
+		"show neighbours,show drops,show rates,show latency,show streams,show flows,show config,show log,show memory,show version,top,"+
+		"clear counters,set injection,set log level,set policing,add host,add group,add service,remove host,remove group,remove service,"+
+		"trace,capture,reload,drain", ",") {
+		if !slices.ContainsFunc(command.Standard.Commands(), func(c command.Command) bool { return c.Path == path }) {
+			t.Errorf("there is no command %s", path)
+		}
+	}
+}
+
+// TestReach wants each word of each command, and each key, to be offered at its place, with help.
+func TestReach(t *testing.T) {
+	for _, c := range command.Standard.Commands() {
+		line := ""
+		for _, w := range strings.Fields(c.Path) {
+			wantOption(t, line, w)
+			line += w + " "
+		}
+		var needed []string
+		for _, a := range c.Args {
+			if a.Key == "" && a.Needed && !a.Rest {
+				needed = append(needed, strings.Fields(c.Example)[len(strings.Fields(c.Path))+len(needed)])
+			}
+		}
+		if c.Path == "add host" {
+			needed = []string{"10.9.0.8"}
+		}
+		for _, a := range c.Args {
+			if a.Key != "" {
+				wantOption(t, line+strings.Join(append(needed, ""), " "), a.Key)
+			}
+		}
+	}
+}
+
+func wantOption(t *testing.T, line, word string) {
+	t.Helper()
+	c := command.Standard.Choices(context.Background(), nil, line)
+	if !slices.ContainsFunc(c.Options, func(o command.Option) bool { return o.Word == word && o.Help != "" }) {
+		t.Errorf("after %q, %q is not offered with help: %v", line, word, c.Lines())
+	}
+}
+
+// TestReference wants docs/console.md to be what the table says.
+func TestReference(t *testing.T) { same(t, "console.md", command.Standard.Reference()) }
+
+// TestManual wants the manual page to be what the table says, and man to have nothing against it.
+func TestManual(t *testing.T) {
+	same(t, "man/causeway-console.7", command.Standard.Manual())
+	man, err := exec.LookPath("groff")
+	if err != nil {
+		t.Skip("groff is missing: the page was not formatted")
+	}
+	cmd := exec.Command(man, "-man", "-ww", "-z", "-Tutf8")
+	cmd.Stdin = strings.NewReader(command.Standard.Manual())
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func same(t *testing.T, name, made string) {
+	t.Helper()
+	path := filepath.Join("..", "..", "docs", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(made), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != made {
+		t.Errorf("%s does not agree with the table (%v); run go test ./app/command -run %s -update", path, err, t.Name())
+	}
+}
+
+// TestRun runs the example of each command that answers at once, and wants text and JSON of it.
+func TestRun(t *testing.T) {
+	e, _ := env(3)
+	for _, c := range command.Standard.Commands() {
+		if c.Run == nil {
+			continue
+		}
+		for _, line := range []string{c.Example, c.Path} {
+			v, err := command.Standard.Parse(line)
+			if err != nil && line == c.Path {
+				continue // it needs arguments
+			}
+			r, err := v.Command.Run(context.Background(), v.Call(e, command.Admin, "test"))
+			if err != nil && !strings.HasPrefix(c.Path, "remove") {
+				t.Errorf("%s: %v", line, err)
+				continue
+			}
+			r = v.Pipe.Apply(r)
+			b, err := r.JSON(false)
+			if err != nil || !json.Valid(b) {
+				t.Errorf("%s: %v: %s", line, err, b)
+			}
+			if text := r.Text(80); strings.ContainsAny(text, "\x1b\r") || c.Path == "show status" && !strings.Contains(text, "ready") {
+				t.Errorf("%s: %q", line, text)
+			}
+		}
+	}
+}
+
+// TestCompletion wants each shell's script to have each command, and bash's to work.
+func TestCompletion(t *testing.T) {
+	sub := []command.Subcommand{{Name: "ctl", Words: []string{"-s", "-json"}}, {Name: "run", Words: []string{"-c"}}}
+	for _, shell := range command.Shells {
+		text, err := command.Standard.Completion(shell, sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range command.Standard.Commands() {
+			if !strings.Contains(text, " ctl "+c.Path) {
+				t.Errorf("%s: no %s", shell, c.Path)
+			}
+		}
+	}
+	script, _ := command.Standard.Completion("bash", sub)
+	for words, want := range map[string]string{
+		"causeway ": "ctl run", "causeway ctl sho": "show", "causeway ctl -s /x show ho": "hosts", "causeway ctl set log level ": "debug info warn error",
+		"causeway ctl show hosts l": "limit", "causeway ctl capture drop icr": "icrc", "causeway ctl capture drop icrc dir": "direction", "causeway run -": "-c",
+	} {
+		list := strings.Split(words, " ")
+		run := script + "\nCOMP_WORDS=(" + strings.Join(list[:len(list)-1], " ") + " '" + list[len(list)-1] + "'); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); " +
+			"_causeway; echo ${COMPREPLY[@]}"
+		out, err := exec.Command("bash", "-c", run).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != want {
+			t.Errorf("%q completes to %q (%v), want %q", words, got, err, want)
+		}
+	}
+	if _, err := command.Standard.Completion("tcsh", sub); err == nil {
+		t.Error("tcsh is completed")
+	}
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"causeway/lcore"
+	"causeway/lcore/manage"
+)
+
+// streamTop draws a picture of the bridge again and again.
+func streamTop(ctx context.Context, c *Call, out Out) error {
+	every := max(value(c, "every", time.Second), 200*time.Millisecond)
+	left := value(c, "count", uint64(0))
+	defer c.Env.hosts.watch(c.Env.Bridge)()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for n := uint64(1); ; n++ {
+		select {
+		case <-tick.C: // the hosts' shares need a moment
+		case <-ctx.Done():
+			return nil
+		}
+		if err := out.Draw(c.picture(ctx, out)); err != nil {
+			return err
+		}
+		if n == left {
+			return nil
+		}
+	}
+}
+
+// picture is what top shows, no longer than the screen.
+func (c *Call) picture(ctx context.Context, out Out) Result {
+	b := c.Env.Bridge
+	status, _ := runStatus(ctx, c)
+	workers, _ := runWorkers(ctx, c)
+	short := Part{Lines: []string{topLine(c)}}
+	_, height := out.Size()
+	room := max(3, (height-14-len(b.LCores()))/2)
+	if height == 0 {
+		room = 20
+	}
+	from, to := c.Env.Sampler.span(sampleEvery)
+	return Result{Parts: []Part{short, status.Parts[len(status.Parts)-1], workers.Parts[0], topGroups(c, room), c.Env.hosts.part(&from, &to, room)}}
+}
+
+func topLine(c *Call) string {
+	s := c.Env.Bridge.Status()
+	state := "ready"
+	if !s.Ready {
+		state = "NOT READY"
+	}
+	name := "causeway"
+	if cfg := c.Env.config(); cfg != nil && cfg.Name != "" {
+		name = cfg.Name
+	}
+	line := fmt.Sprintf("%s  %s  %s  up %s  %d hosts  %d nodes  %d groups  %d stand-ins", time.Now().Format("15:04:05"), name, state,
+		ageOf(c.Env.Began, time.Now()), s.Hosts, s.Nodes, s.Groups, s.StandIns)
+	if c.injecting() > 0 {
+		line += "  INJECTING FAULTS"
+	}
+	return line
+}
+
+// topGroups are the busiest groups.
+func topGroups(c *Call, room int) Part {
+	rates := c.Env.Sampler.groupRates()
+	part := Part{Name: "groups", Columns: columns("group", "to IB/s", "to RoCE/s", "to IB bits/s", "to RoCE bits/s"), Empty: "No group is bridged."}
+	ips := slices.SortedFunc(maps.Keys(rates), func(a, b netip.Addr) int {
+		x, y := rates[a], rates[b]
+		return cmp.Or(cmp.Compare(y.packets[0]+y.packets[1], x.packets[0]+x.packets[1]), a.Compare(b))
+	})
+	for _, ip := range ips[:min(len(ips), room)] {
+		r := rates[ip]
+		part.Rows = append(part.Rows, []any{ip, r.packets[0], r.packets[1], r.bits[0], r.bits[1]})
+	}
+	if more := len(ips) - room; more > 0 {
+		part.Note = fmt.Sprintf("and %d more", more)
+	}
+	return part
+}
+
+// hostShares counts whose packets are received, by looking at some of them, for all who want to know at once. It bounds what
+// it remembers, because senders may choose what they are called.
+type hostShares struct {
+	mu      sync.Mutex
+	users   int
+	stop    context.CancelFunc
+	now     shares // being counted
+	last    shares // complete, a second or so ago
+	turned  time.Time
+	missing string // why there is nothing
+}
+
+// shares are counts by direction: of each who sends, and of all.
+type shares struct {
+	of    [2]map[netip.Addr]uint64
+	total [2]uint64
+}
+
+// hostsKept bounds the hosts that are counted in a second.
+const hostsKept = 4096
+
+// watch looks at packets until what it returns is called, as the last of several.
+func (h *hostShares) watch(b Bridge) (done func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users++; h.users == 1 {
+		h.now, h.last, h.turned, h.missing = newShares(), newShares(), time.Now(), ""
+		ctx, stop := context.WithCancel(context.Background())
+		h.stop = stop
+		if w, ok := b.(watcher); ok {
+			go h.look(ctx, w, namesOf(b))
+		} else {
+			h.missing = "Hosts are not counted: this bridge cannot look at packets."
+		}
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.users--; h.users == 0 {
+			h.stop()
+		}
+	}
+}
+
+func newShares() shares { return shares{of: [2]map[netip.Addr]uint64{{}, {}}} }
+
+// namesOf are the IP addresses of nodes, by their GIDs.
+func namesOf(b Bridge) map[netip.Addr]netip.Addr {
+	const moment = time.Second
+	ctx, done := context.WithTimeout(context.Background(), moment)
+	defer done()
+	list, _ := b.ListNodes(ctx, manage.Query{}) // without names, GIDs do
+	names := map[netip.Addr]netip.Addr{}
+	for _, n := range list.Entries {
+		if n.IP4.IsValid() {
+			names[gidAddr(n.GID)] = n.IP4
+		} else {
+			names[gidAddr(n.GID)] = n.IP6
+		}
+	}
+	return names
+}
+
+func (h *hostShares) look(ctx context.Context, w watcher, names map[netip.Addr]netip.Addr) {
+	const headers = 96 // Ethernet, a tag, GRH
+	_, err := w.Watch(ctx, lcore.Filter{Point: lcore.Received}, headers, func(s lcore.Sight) bool {
+		if from, _ := ends(&s); from.IsValid() {
+			if ip, known := names[from]; known {
+				from = ip
+			}
+			h.note(s.Direction, from, time.Now())
+		}
+		return true
+	})
+	if err != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.missing = "Hosts are not counted: " + err.Error()
+	}
+}
+
+func (h *hostShares) note(d lcore.Direction, ip netip.Addr, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.turn(now)
+	h.now.total[d]++
+	if _, known := h.now.of[d][ip]; known || len(h.now.of[d]) < hostsKept {
+		h.now.of[d][ip]++
+	}
+}
+
+// turn begins to count anew each second.
+func (h *hostShares) turn(now time.Time) {
+	if now.Sub(h.turned) >= sampleEvery {
+		h.last, h.now, h.turned = h.now, newShares(), now
+	}
+}
+
+// part shows the busiest hosts since the last picture, by their shares of what was received.
+func (h *hostShares) part(from, to *reading, room int) Part {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.turn(time.Now())
+	part := Part{Name: "hosts", Columns: columns("from", "direction", "packets/s", "share"), Empty: "No host sends."}
+	if h.missing != "" {
+		part.Empty = h.missing
+		return part
+	}
+	for d := range h.last.of {
+		received := rateOf(from, to, d).received
+		for ip, n := range h.last.of[d] {
+			share := float64(n) / float64(h.last.total[d])
+			part.Rows = append(part.Rows, []any{ip, lcore.Direction(d), Rate(share) * received, Share(share)})
+		}
+	}
+	slices.SortFunc(part.Rows, func(a, b []any) int {
+		return cmp.Or(cmp.Compare(b[2].(Rate), a[2].(Rate)), a[0].(netip.Addr).Compare(b[0].(netip.Addr)))
+	})
+	if more := len(part.Rows) - room; more > 0 {
+		part.Rows, part.Note = part.Rows[:room], fmt.Sprintf("and %d more", more)
+	}
+	return part
+}

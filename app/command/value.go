@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"encoding"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Values that text shows in units. JSON has the numbers.
+type (
+	// A Rate is so many a second.
+	Rate float64
+	// A Size is bytes.
+	Size uint64
+	// A Share is a part of one.
+	Share float64
+	// An Age is how long ago something was; JSON has seconds. Negative: never.
+	Age time.Duration
+)
+
+// Never is the Age of what has not happened.
+const Never Age = -1
+
+// ageOf returns how long ago t was.
+func ageOf(t, now time.Time) Age {
+	if t.IsZero() {
+		return Never
+	}
+	return Age(max(0, now.Sub(t)))
+}
+
+// String returns the rate with three digits: 0, 12, 1.23M.
+func (r Rate) String() string { return scaled(float64(r), 1000, "", "k", "M", "G", "T") }
+
+// String returns the size: 512 B, 1.50 MiB.
+func (s Size) String() string {
+	if s < 1024 {
+		return strconv.Itoa(int(s)) + " B"
+	}
+	return scaled(float64(s), 1024, " B", " KiB", " MiB", " GiB", " TiB")
+}
+
+// String returns the share: 12.5%.
+func (s Share) String() string { return strconv.FormatFloat(float64(s)*100, 'f', 1, 64) + "%" }
+
+// String returns the age: 250ms, 12s, 3m5s, 2h10m, 5d3h.
+func (a Age) String() string {
+	d := time.Duration(a)
+	switch {
+	case a < 0:
+		return "never"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+// scaled returns a number with its unit, and three digits where it has been divided.
+func scaled(v, by float64, units ...string) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "-"
+	}
+	u := 0
+	for ; v >= by && u < len(units)-1; u++ {
+		v /= by
+	}
+	digits := 0
+	if u > 0 {
+		digits = max(0, 2-int(math.Log10(max(v, 1))))
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64) + units[u]
+}
+
+// jsonValue returns a value as JSON has it: numbers as numbers, times as RFC 3339, durations as seconds, all else as text
+// shows it.
+func jsonValue(v any) any {
+	switch x := v.(type) {
+	case nil, string, bool, int, int64, uint, uint8, uint16, uint32, uint64, []string:
+		return v
+	case Rate:
+		return finite(float64(x))
+	case float64:
+		return finite(x)
+	case Share:
+		return finite(float64(x))
+	case Size:
+		return uint64(x)
+	case Age:
+		if x < 0 {
+			return nil
+		}
+		return time.Duration(x).Seconds()
+	case time.Duration:
+		return x.Seconds()
+	case time.Time:
+		return x.Format(time.RFC3339Nano)
+	}
+	return cell(v)
+}
+
+// finite keeps what JSON cannot say out of it.
+func finite(v float64) any {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return v
+}
+
+// cell returns a value as text shows it, printable and on one line: what peers send may be in it.
+func cell(v any) string {
+	var s string
+	switch x := v.(type) {
+	case nil:
+		return "-"
+	case string:
+		s = x
+	case []string:
+		s = strings.Join(x, " ")
+	case bool:
+		s = map[bool]string{true: "yes", false: "no"}[x]
+	case time.Time:
+		s = x.Format("15:04:05.000")
+	case time.Duration:
+		s = precise(x).String()
+	case fmt.Stringer:
+		s = x.String()
+	case encoding.TextMarshaler:
+		b, err := x.MarshalText()
+		if err != nil {
+			return "?"
+		}
+		s = string(b)
+	default:
+		s = fmt.Sprint(v)
+	}
+	if s == "" {
+		return "-"
+	}
+	return printable(s)
+}
+
+// precise rounds a duration to three digits or so.
+func precise(d time.Duration) time.Duration {
+	for unit := time.Duration(1); ; unit *= 10 {
+		if d < 1000*unit || unit > time.Second {
+			return d.Round(unit)
+		}
+	}
+}
+
+// printable replaces what would move a terminal's cursor, or worse.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// isNumber reports whether a value stands at the right end of its column.
+func isNumber(v any) bool {
+	switch v.(type) {
+	case int, int64, uint, uint8, uint16, uint32, uint64, float64, Rate, Size, Share, Age, time.Duration:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// Interact hands a terminal to a session until that ends, or ctx does. It speaks telnet as a client that sends each key.
+func Interact(ctx context.Context, conn net.Conn, terminal *os.File, out io.Writer) error {
+	fd := int(terminal.Fd())
+	before, err := term.MakeRaw(fd)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = term.Restore(fd, before) }() // there is nobody to tell
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	var mu sync.Mutex
+	send := func(b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = conn.Write(b) // the reader sees the end
+	}
+	send([]byte{iac, do, optEcho, iac, do, optSGA, iac, will, optNAWS})
+	window := func() {
+		if w, h, err := term.GetSize(fd); err == nil {
+			send(naws(w, h))
+		}
+	}
+	window()
+	sizes := make(chan os.Signal, 1)
+	signal.Notify(sizes, unix.SIGWINCH)
+	defer signal.Stop(sizes)
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case <-sizes:
+				window()
+			case <-ended:
+				return
+			}
+		}
+	}()
+	go func() { // ends with the process, or with the terminal: a read of one cannot be ended
+		b := make([]byte, 256)
+		for {
+			n, err := terminal.Read(b)
+			if err != nil {
+				_ = conn.Close() // what is under way ends there
+				return
+			}
+			send(keysAsTelnet(b[:n]))
+		}
+	}()
+	return show(conn, out)
+}
+
+// keysAsTelnet writes what was typed as telnet has it: CR is CR NUL.
+func keysAsTelnet(b []byte) (out []byte) {
+	for _, x := range escape(b) {
+		out = append(out, x)
+		if x == '\r' {
+			out = append(out, 0)
+		}
+	}
+	return out
+}
+
+// show prints what a session says, without telnet's commands, until it ends.
+func show(conn net.Conn, out io.Writer) error {
+	t := telnet{}
+	b := make([]byte, 4096)
+	for {
+		n, err := conn.Read(b)
+		if text := t.shown(b[:n]); len(text) > 0 {
+			if _, err := out.Write(text); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// shown takes telnet's commands out of what a server says. There is nothing to answer: both ends have said what they want.
+func (t *telnet) shown(in []byte) (text []byte) {
+	for _, b := range in {
+		switch {
+		case t.state == inOption:
+			t.state = inData
+		case t.state == inCommand && b == iac:
+			text, t.state = append(text, b), inData
+		case t.state == inCommand && b >= will:
+			t.state = inOption
+		case t.state == inCommand:
+			t.state = inData
+		case b == iac:
+			t.state = inCommand
+		case b != 0:
+			text = append(text, b)
+		}
+	}
+	return text
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// alive wants a client to be served as if there were no others.
+func (r *rig) alive(t *testing.T) {
+	t.Helper()
+	c := r.dial("unix")
+	start := time.Now()
+	c.send("show version\nquit\n")
+	if text := c.rest(); !strings.Contains(text, "running for") {
+		t.Errorf("%q", text)
+	}
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("an answer took %v", d)
+	}
+}
+
+// TestGarbage sends noise, much of it telnet's, by many at once.
+func TestGarbage(t *testing.T) {
+	r := newRig(t)
+	var all sync.WaitGroup
+	for seed := range uint64(8) {
+		c := r.dial("tcp")
+		all.Go(func() {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			b := make([]byte, 64<<10)
+			for i := range b {
+				if b[i] = byte(rnd.Uint32()); rnd.Uint32()%4 == 0 {
+					b[i] = iac - byte(rnd.Uint32()%16)
+				}
+			}
+			_ = c.SetDeadline(time.Now().Add(2 * time.Second)) // it may be cut off
+			go func() {
+				for drain := make([]byte, 4096); ; {
+					if _, err := c.Read(drain); err != nil {
+						return
+					}
+				}
+			}()
+			_, _ = c.Write(b)
+		})
+	}
+	r.alive(t)
+	all.Wait()
+	r.alive(t)
+}
+
+// TestEscapeWithoutEnd is a key that never ends: whoever edits lines must not turn round and round.
+func TestEscapeWithoutEnd(t *testing.T) {
+	c := newRig(t).telnetClient(80, 24)
+	c.send("\x1b[" + strings.Repeat("0", 2000))
+	c.rest()
+}
+
+// TestEndlessLine wants a line without end to be refused, and the session to go on.
+func TestEndlessLine(t *testing.T) {
+	r := newRig(t)
+	c := r.dial("unix")
+	c.await("test# ")
+	for range 100 {
+		c.send(strings.Repeat("x", 10_000))
+	}
+	c.send("\nshow version\n")
+	c.await("too long")
+	c.await("running for")
+	e := r.telnetClient(80, 24)
+	go func() { // what is echoed must be read
+		for range 10 {
+			if _, err := e.Write(bytes.Repeat([]byte("y"), 1000)); err != nil {
+				return
+			}
+		}
+		_, _ = e.Write([]byte("\r\x00")) // an error shows below
+	}()
+	e.await(`here: write one of`)
+}
+
+// TestSlowReaders wants clients that do not read to lose their sessions, and to take nothing from the others.
+func TestSlowReaders(t *testing.T) {
+	r := newRig(t)
+	var slow []*client
+	for range 4 {
+		c := r.dial("tcp")
+		if err := c.Conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+			t.Fatal(err)
+		}
+		slow = append(slow, c)
+		go func() {
+			for range 10_000 { // more than any buffer holds
+				if _, err := c.Write([]byte("show hosts limit 1000\n")); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	time.Sleep(500 * time.Millisecond)
+	r.alive(t)
+	for _, c := range slow {
+		c.Close()
+	}
+}
+
+// TestCutOff wants a session whose client does not read to end in time.
+func TestCutOff(t *testing.T) {
+	ours, theirs := net.Pipe() // has no buffer at all
+	defer theirs.Close()
+	o := &output{conn: ours, wait: 200 * time.Millisecond}
+	done := make(chan error)
+	go func() { done <- o.raw([]byte("x")) }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("written to nobody")
+		}
+	case <-time.After(within):
+		t.Error("it waits for ever")
+	}
+	if _, err := theirs.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is still there")
+	}
+}
+
+// TestCrowd opens more sessions than there may be: the rest is told so, and admins get theirs.
+func TestCrowd(t *testing.T) {
+	r := newRig(t)
+	r.alive(t) // all that the console needs has begun
+	before := runtime.NumGoroutine()
+	var crowd []*client
+	for range 100 {
+		crowd = append(crowd, r.dial("tcp"))
+	}
+	served, refused := 0, 0
+	for _, c := range crowd {
+		b := make([]byte, 9)
+		if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
+			t.Fatal(err)
+		}
+		switch n, _ := c.Read(b); {
+		case n > 0 && b[0] == iac:
+			served++
+		case strings.HasPrefix(string(b), "There are"):
+			refused++
+		}
+	}
+	if served != sessionsMost || refused != 100-sessionsMost {
+		t.Errorf("%d served, %d refused", served, refused)
+	}
+	r.alive(t)
+	for _, c := range crowd {
+		c.Close()
+	}
+	for deadline := time.Now().Add(within); runtime.NumGoroutine() > before+2 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > before+2 {
+		t.Errorf("%d goroutines are left of %d", n, before)
+	}
+	r.dial("tcp").await("test> ")
+}
+
+// TestIdle wants a silent session to end, and one with a command that goes on not to.
+func TestIdle(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Idle = 300 * time.Millisecond })
+	busy := r.dial("unix")
+	busy.send("watch 0.2 show rates\n")
+	if text := r.dial("tcp").rest(); !strings.Contains(text, "good-bye") {
+		t.Errorf("%q", text)
+	}
+	for range 6 {
+		busy.await("roce_to_ib")
+	}
+	busy.Close()
+}
+
+// TestTypedAhead wants what is typed ahead to be bounded: who types more waits, and nobody else does.
+func TestTypedAhead(t *testing.T) {
+	in := newInput()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		in.put(bytes.Repeat([]byte("x"), 2*queueMost), false)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	in.mu.Lock()
+	n := len(in.queue)
+	in.mu.Unlock()
+	if n != queueMost {
+		t.Errorf("%d bytes are waiting", n)
+	}
+	in.end(net.ErrClosed)
+	<-done
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"causeway/app/command"
+)
+
+// "causeway ctl WORDS" sends its question as one line, after a mark that nobody types, and gets frames back, after the same
+// mark: whatever else a session says comes before it.
+//
+//	client: STX {"words":["show","hosts"], …} LF
+//	server: … STX frame…    frame: kind, length (4 bytes, the highest first), text
+const oneShotMark = 2 // STX: no telnet option that a console speaks of
+
+// Kinds of frames.
+const (
+	frameOut  = 'o' // for standard output
+	frameErr  = 'e' // for standard error
+	frameExit = 'x' // the exit code, and the end
+)
+
+// frameMost bounds a frame.
+const frameMost = 1 << 20
+
+// A Question is what ctl asks.
+type Question struct {
+	Words    []string `json:"words"`
+	JSON     bool     `json:"json"`
+	Terminal bool     `json:"terminal"` // standard output is one
+	Width    int      `json:"width"`
+	Height   int      `json:"height"`
+}
+
+// Exit codes of one-shots.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// oneShot answers one question, and ends.
+func (x *session) oneShot(ctx context.Context, line string) {
+	o := &frames{out: x.out}
+	x.server.onlyFrames(x.conn)
+	if x.out.raw([]byte{oneShotMark}) != nil {
+		return
+	}
+	code := byte(0)
+	x.working.Store(true)
+	if err := x.answerOne(ctx, line, o); err != nil && !errors.Is(err, context.Canceled) {
+		var usage *command.Usage
+		if code = exitFailed; errors.As(err, &usage) {
+			code = exitUsage
+		}
+		_ = o.send(frameErr, []byte(err.Error()+"\n")) // the exit code will fail, too
+	}
+	_ = o.send(frameExit, []byte{code}) // nobody is left to tell
+}
+
+func (x *session) answerOne(ctx context.Context, line string, o *frames) error {
+	if err := json.Unmarshal([]byte(line), &o.q); err != nil {
+		return errors.New("this bridge does not understand this ctl: use the one of its own version")
+	}
+	v, err := command.Standard.ParseWords(o.q.Words)
+	switch {
+	case err != nil:
+		return err
+	case v == nil:
+		return nil
+	case v.Command.Role > x.role:
+		return errors.New(v.Command.Path + " is for admins: root, the user and group of the bridge, and the group causeway")
+	}
+	v.Pipe.JSON = v.Pipe.JSON || o.q.JSON
+	o.pipe, o.lines = v.Pipe, v.Command.Stream != nil
+	call := x.call(v)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer x.in.running(true, stop)()
+	switch {
+	case v.Command.Local == command.LocalHelp:
+		lines, err := command.Standard.Help(call.Rest())
+		if err != nil {
+			return err
+		}
+		return o.Show(command.Result{Parts: []command.Part{{Name: "help", Lines: lines}}})
+	case v.Command.Local != command.LocalNone:
+		return errors.New(v.Command.Path + " is for sessions: causeway ctl, without more words, begins one")
+	case v.Every > 0:
+		return repeat(ctx, x.server, v, call, o)
+	case v.Command.Stream != nil:
+		return v.Command.Stream(ctx, call, o)
+	}
+	ctx, late := context.WithTimeout(ctx, answerMost)
+	defer late()
+	r, err := x.server.answer(ctx, v, call)
+	if err != nil {
+		return err
+	}
+	return o.Show(r)
+}
+
+// frames is the command.Out of a one-shot.
+type frames struct {
+	out   *output
+	q     Question
+	pipe  command.Pipe
+	lines bool // it shows several results
+	drawn bool
+}
+
+func (o *frames) send(kind byte, b []byte) error {
+	for first := true; first || len(b) > 0; first = false {
+		n := min(len(b), frameMost)
+		head := binary.BigEndian.AppendUint32([]byte{kind}, uint32(n))
+		if err := o.out.raw(append(head, b[:n]...)); err != nil {
+			return errClosed
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// Show implements command.Out.
+func (o *frames) Show(r command.Result) error {
+	width := 0
+	if o.q.Terminal {
+		width = o.q.Width
+	}
+	text, err := rendered(o.pipe, r, width, o.lines)
+	if err != nil || text == "" {
+		return err
+	}
+	return o.send(frameOut, []byte(text))
+}
+
+// Draw implements command.Out.
+func (o *frames) Draw(r command.Result) error {
+	text, err := rendered(o.pipe, r, o.q.Width, true)
+	if err != nil {
+		return err
+	}
+	return o.send(frameOut, []byte(drawing(text, o.q.Width, o.q.Height, o.q.Terminal && !o.pipe.JSON, &o.drawn)))
+}
+
+// Size implements command.Out.
+func (o *frames) Size() (int, int) { return o.q.Width, o.q.Height }
+
+// Raw implements command.Out.
+func (o *frames) Raw() func([]byte) error {
+	if o.q.Terminal {
+		return nil
+	}
+	return func(b []byte) error { return o.send(frameOut, b) }
+}
+
+// Ask asks a console a question, and writes what it answers. The error is of the connection; code is the command's.
+func Ask(ctx context.Context, conn net.Conn, q Question, stdout, stderr io.Writer) (code int, err error) {
+	stop := context.AfterFunc(ctx, func() { // the server ends the command, and says so
+		if c, ok := conn.(interface{ CloseWrite() error }); ok {
+			_ = c.CloseWrite()
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	})
+	defer stop()
+	b, err := json.Marshal(q)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := conn.Write(append(append([]byte{oneShotMark}, b...), '\n')); err != nil {
+		return 0, err
+	}
+	if err := skipTo(conn, oneShotMark); err != nil {
+		return 0, err
+	}
+	for {
+		head := make([]byte, 5)
+		if _, err := io.ReadFull(conn, head); err != nil {
+			return 0, ended(err)
+		}
+		n := binary.BigEndian.Uint32(head[1:])
+		if n > frameMost {
+			return 0, errors.New("the answer is not a console's")
+		}
+		text := make([]byte, n)
+		if _, err := io.ReadFull(conn, text); err != nil {
+			return 0, ended(err)
+		}
+		switch {
+		case head[0] == frameOut:
+			_, err = stdout.Write(text)
+		case head[0] == frameErr:
+			_, err = stderr.Write(text)
+		case head[0] == frameExit && n == 1:
+			return int(text[0]), nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// ended words what a connection's end means.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the bridge has closed the connection")
+	}
+	return err
+}
+
+// skipTo reads until the mark has come. What comes before says why it does not, when it ends without.
+func skipTo(r io.Reader, mark byte) error {
+	var said []byte
+	for b := make([]byte, 1); ; {
+		if _, err := r.Read(b); err != nil {
+			if len(said) > 0 {
+				return errors.New(string(said))
+			}
+			return ended(err)
+		}
+		if b[0] == mark {
+			return nil
+		}
+		if len(said) < lineMost {
+			said = append(said, b[0])
+		}
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// more is what stands below a full screen.
+const (
+	more     = "\x1b[7m-- more: space, Enter or q --\x1b[0m"
+	lessMore = "\r\x1b[K"
+)
+
+// page prints lines, a screen at a time.
+func (x *session) page(lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	return x.pageText(strings.Join(lines, "\n") + "\n")
+}
+
+// pageText prints text, and stops at each full screen where the client has one.
+func (x *session) pageText(text string) error {
+	width, height := x.size()
+	if !x.paging || height < 3 || width < 1 || !x.edits() {
+		_, err := io.WriteString(x.out, text)
+		return closed(err)
+	}
+	room := height - 1
+	var shown strings.Builder
+	for line := range strings.Lines(text) {
+		rows := 1 + max(0, utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))-1)/width
+		for rows > room {
+			if room == height-1 { // longer than a screen by itself
+				break
+			}
+			if _, err := io.WriteString(x.out, shown.String()+more); err != nil {
+				return closed(err)
+			}
+			shown.Reset()
+			if room = x.onMore(height); room == 0 {
+				return nil
+			}
+		}
+		shown.WriteString(line)
+		room -= rows
+	}
+	_, err := io.WriteString(x.out, shown.String())
+	return closed(err)
+}
+
+// onMore waits for the key that says how much more: a screen, a line, or 0, nothing.
+func (x *session) onMore(height int) (rows int) {
+	for {
+		switch x.in.key() {
+		case ' ', 'f':
+			rows = height - 1
+		case '\r':
+			rows = 1
+		case 'q', 'Q', interrupt, 0:
+		default:
+			continue
+		}
+		if _, err := io.WriteString(x.out, lessMore); err != nil {
+			return 0
+		}
+		return rows
+	}
+}
+
+// drawing is a picture in place of the one before: on a terminal, from its first line on, and no larger than it is. Elsewhere
+// a blank line stands between two pictures.
+func drawing(text string, width, height int, terminal bool, drawn *bool) string {
+	first := !*drawn
+	*drawn = true
+	if !terminal {
+		if first {
+			return text
+		}
+		return "\n" + text
+	}
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	if first {
+		b.WriteString("\x1b[2J")
+	}
+	n := 0
+	for line := range strings.Lines(text) {
+		if n++; height > 0 && n >= height {
+			break
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if width > 0 && utf8.RuneCountInString(line) > width {
+			line = string([]rune(line)[:width])
+		}
+		b.WriteString(line + "\x1b[K\n")
+	}
+	b.WriteString("\x1b[J")
+	return b.String()
+}
+
+// isToken compares in a time that tells nothing of the token, its length not either.
+func isToken(guess, token string) bool {
+	a, b := sha256.Sum256([]byte(guess)), sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}

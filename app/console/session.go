@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/term"
+
+	"causeway/app/command"
+)
+
+// A session is one client.
+type session struct {
+	server *server
+	conn   net.Conn
+	role   command.Role
+	user   string
+	in     *input
+	out    *output
+
+	mu      sync.Mutex
+	telnet  telnet // what the pump has learnt; the rest reads it
+	editor  *term.Terminal
+	heard   atomic.Int64 // when something came last, or a command ended
+	working atomic.Bool  // a command runs
+
+	history history
+	paging  bool
+	guesses int // wrong tokens
+	over    bool
+}
+
+func newSession(s *server, conn net.Conn, role command.Role, user string) *session {
+	x := &session{server: s, conn: conn, role: role, user: user, in: newInput(), out: &output{conn: conn, wait: patience}, paging: true}
+	x.editor = term.NewTerminal(keyboard{x}, "")
+	x.editor.History = &x.history
+	x.editor.AutoCompleteCallback = x.onKey
+	x.heard.Store(time.Now().UnixNano())
+	return x
+}
+
+// keyboard is what the editor of lines reads and writes.
+type keyboard struct{ s *session }
+
+// Read implements io.Reader.
+func (k keyboard) Read(p []byte) (int, error) { return k.s.in.Read(p) }
+
+// Write implements io.Writer.
+func (k keyboard) Write(p []byte) (int, error) { return k.s.out.Write(p) }
+
+// run talks to the client until either ends it.
+func (x *session) run(ctx context.Context) {
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	defer x.in.end(io.EOF)
+	if _, byTCP := x.conn.(*net.TCPConn); byTCP {
+		x.mu.Lock()
+		offer := x.telnet.offer()
+		x.mu.Unlock()
+		if x.out.raw(offer) != nil {
+			return
+		}
+	}
+	x.server.all.Go(x.pump)
+	const moment = 200 * time.Millisecond
+	if first := x.in.first(moment, x.edits); first == 0 {
+		fmt.Fprintf(x.out, "\rCauseway %s, %s. You may %s. Type ? for help.\n", x.server.Env.Version, x.server.Name,
+			map[command.Role]string{command.View: "look", command.Admin: "look and change things"}[x.role])
+	}
+	for !x.over && ctx.Err() == nil && !x.out.failed() {
+		line, err := x.readLine()
+		if err != nil {
+			return
+		}
+		if strings.HasPrefix(line, string(rune(oneShotMark))) {
+			x.oneShot(ctx, line[1:])
+			return
+		}
+		x.working.Store(true)
+		x.do(ctx, line)
+		x.working.Store(false)
+		x.heard.Store(time.Now().UnixNano())
+	}
+}
+
+// pump reads from the client until it goes, or is silent for too long.
+func (x *session) pump() {
+	b := make([]byte, 1024)
+	for {
+		look := min(time.Minute, x.server.Idle)
+		if err := x.conn.SetReadDeadline(time.Now().Add(look)); err != nil {
+			x.in.end(err)
+			return
+		}
+		n, err := x.conn.Read(b)
+		if n > 0 {
+			x.heard.Store(time.Now().UnixNano())
+			x.take(b[:n])
+		}
+		var slow net.Error
+		switch {
+		case err == nil:
+		case !errors.As(err, &slow) || !slow.Timeout():
+			x.in.end(io.EOF)
+			return
+		case !x.working.Load() && time.Since(time.Unix(0, x.heard.Load())) >= x.server.Idle:
+			fmt.Fprintf(x.out, "\nNothing was typed for %v: good-bye.\n", x.server.Idle)
+			_ = x.conn.Close() // that is the end
+			x.in.end(io.EOF)
+			return
+		}
+	}
+}
+
+// take gives what came to who waits for it.
+func (x *session) take(b []byte) {
+	x.mu.Lock()
+	data, answer := x.telnet.feed(b)
+	spoken, keys, width, height := x.telnet.spoken, x.telnet.echo, x.telnet.width, x.telnet.height
+	x.mu.Unlock()
+	if spoken {
+		x.out.speaksTelnet()
+	}
+	if len(answer) > 0 && x.out.raw(answer) != nil {
+		return
+	}
+	if width > 0 && height > 0 {
+		_ = x.editor.SetSize(width, height) // an error is the connection's, and comes again
+	}
+	x.in.put(data, keys)
+}
+
+// edits reports whether each key comes by itself, so that lines can be edited here.
+func (x *session) edits() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.telnet.echo
+}
+
+// size is the client's window; zeros where that is not known.
+func (x *session) size() (width, height int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.telnet.width, x.telnet.height
+}
+
+func (x *session) prompt() string {
+	return x.server.Name + map[command.Role]string{command.View: "> ", command.Admin: "# "}[x.role]
+}
+
+// readLine reads a line: with an editor where the client sends each key, else as it comes.
+func (x *session) readLine() (string, error) {
+	if x.edits() {
+		x.editor.SetPrompt(x.prompt())
+		return x.editor.ReadLine()
+	}
+	if !x.in.waiting() {
+		if _, err := io.WriteString(x.out, x.prompt()); err != nil {
+			return "", err
+		}
+	}
+	line, whole, err := x.in.line()
+	if err == nil && !whole {
+		_, err = fmt.Fprintf(x.out, "That line is too long; %d bytes are the most.\n", lineMost)
+		return "", err
+	}
+	if err == nil && !strings.HasPrefix(line, string(rune(oneShotMark))) {
+		x.history.Add(line)
+	}
+	return line, err
+}
+
+// do does what a line asks for.
+func (x *session) do(ctx context.Context, line string) {
+	if asked, ok := strings.CutSuffix(strings.TrimSpace(line), "?"); ok && strings.Count(asked, `"`)%2 == 0 && strings.Count(asked, "'")%2 == 0 {
+		x.say(x.choices(asked + strings.Repeat(" ", len(line)-len(strings.TrimRight(line, " ")))))
+		return
+	}
+	v, err := command.Standard.Parse(line)
+	switch {
+	case err != nil:
+		x.say([]string{err.Error()})
+	case v != nil:
+		x.invoke(ctx, v, line)
+	}
+}
+
+// call is the call that a line asks for, in this session's name.
+func (x *session) call(v *command.Invocation) *command.Call {
+	call := v.Call(x.server.Env, x.role, x.user)
+	_, here := x.conn.(*net.UnixConn)
+	call.Remote = !here
+	return call
+}
+
+// say prints lines.
+func (x *session) say(lines []string) {
+	_, _ = io.WriteString(x.out, strings.Join(lines, "\n")+"\n") // an error ends the session at its next line
+}
+
+// choices are what could come after a line, as help shows them.
+func (x *session) choices(line string) []string {
+	c := command.Standard.Choices(context.Background(), x.server.Env, line)
+	return c.Lines()
+}
+
+// onKey takes ? and Tab out of what is typed. It is called for each key.
+func (x *session) onKey(line string, pos int, key rune) (string, int, bool) {
+	before, after := line[:pos], line[pos:]
+	inQuotes := strings.Count(before, `"`)%2+strings.Count(before, "'")%2 > 0
+	switch {
+	case key == '?' && !inQuotes:
+		x.showChoices(before, "?", x.choices(before))
+		return line, pos, true
+	case key == '\t':
+		c := command.Standard.Choices(context.Background(), x.server.Env, before)
+		if c.Err != nil || len(c.Options) == 0 {
+			return line, pos, true
+		}
+		whole := before[:len(before)-len(c.Part)] + c.Complete()
+		if whole == before || strings.TrimSuffix(whole, " ") == before && strings.HasSuffix(before, " ") {
+			x.showChoices(before, "", c.Lines())
+			return line, pos, true
+		}
+		return whole + strings.TrimPrefix(after, " "), len(whole), true
+	}
+	return line, pos, false
+}
+
+// showChoices prints what could come under the line that is typed, which comes again below.
+func (x *session) showChoices(before, key string, lines []string) {
+	_, _ = io.WriteString(x.editor, x.prompt()+before+key+"\n"+strings.Join(lines, "\n")+"\n") // as say
+}

@@ -33,13 +33,19 @@ const (
 func commands() []command {
 	return []command{
 		{"run", "-c FILE", "run the bridge", runBridge},
+		{"ctl", "[-s SOCKET] [-json] [WORDS...]", "ask a running bridge, or begin a session with it", runCtl},
 		{"demo", "[--duration 20s] [--json] [--pcap DIR]", "show the bridge at work, with no hardware", runDemo},
 		{"node", "-fabric SOCKET -role ROLE -name NAME -guid GUID [...]", "be an InfiniBand node on a bridge's software subnet", runNode},
+		{"send", "-on END -to ADDRESS [-qpn NUMBER] [...]", "send numbered messages, on either fabric", runSend},
+		{"listen", "-on END [-group IP...] [...]", "tell what became of messages on their way: loss, order, latency", runListen},
 		{"check", "[--here] FILE...", "check configuration files and report every problem", runCheck},
+		{"diff", "[-json] OLD NEW", "say what another configuration changes, and what needs a restart", runDiff},
+		{"example", "[-short]", "print a configuration file to begin with", runExample},
 		{"devices", "[--json]", "list this machine's ports, and which side each can serve", runDevices},
-		{"doctor", "[-json | -fixes] [-netdev INTERFACE] FILE", "say what this machine lacks, and which commands mend it", runDoctor},
+		{"doctor", "[-json | -fixes | -all] [-netdev INTERFACE] [FILE]", "say what this machine lacks, and which commands mend it", runDoctor},
 		{"acm", "[-out DIR] [...] FILE", "write the files by which ibacm on InfiniBand nodes finds RoCE hosts", runACM},
 		{"drops", "", "explain the reasons for which packets are dropped", runDrops},
+		{"completion", "bash | zsh | fish", "print a shell's completion of all commands", runCompletion},
 		{"version", "", "print the version", runVersion},
 		{"help", "[COMMAND]", "explain a command", runHelp},
 	}

@@ -9,11 +9,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"os/signal"
 	"syscall"
 
+	"causeway/app/console"
 	"causeway/app/house"
-	"causeway/app/web"
+	"causeway/app/logs"
+	"causeway/app/systemd"
 	"causeway/config"
 	"causeway/lcore"
 )
@@ -22,7 +25,8 @@ import (
 func runBridge(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("run", `Runs the bridge that a configuration file describes, in the foreground, and logs to standard error.
 The line with "ready" comes when every group is joined on both sides. SIGINT and SIGTERM make it leave the
-groups, send what is inside, and end.
+groups, send what is inside, and end. SIGHUP makes it read the file again and follow it, all of it or nothing: "diff" says
+what that can be.
 
 Exit codes: 0 after a signal; 1 when it cannot run, or has to end; 2 for wrong arguments; 75 when the RDMA device
 is not there or not up yet, or has gone away while the bridge ran. A process cannot get a device back that it has
@@ -41,8 +45,12 @@ lost: whoever started the bridge should start it again after 75, until the devic
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	context.AfterFunc(ctx, stop) // a second signal ends a bridge that does not end by the first
-	log := newLog(cfg.Log, stderr)
+	log, control := logs.New(cfg.Log, stderr)
+	defer control.Flush()
 	for _, n := range cfg.Notes {
 		log.Warn("configuration", "note", n.Error())
 	}
@@ -53,7 +61,7 @@ lost: whoever started the bridge should start it again after 75, until the devic
 		fmt.Fprintln(stderr, err)
 		return exitCode(err)
 	}
-	if err := bridge(ctx, cfg, log); err != nil {
+	if err := bridge(ctx, cfg, configFile{*file, hangups}, log, control); err != nil {
 		fmt.Fprintln(stderr, err)
 		if now := suitsMachine(*file, cfg); errors.Is(now, errNotYet) { // the device went while the bridge was built
 			return exitAgain
@@ -71,30 +79,19 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-func newLog(c config.Log, w io.Writer) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level = slog.LevelInfo // config knows the levels
-	}
-	o := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
-}
-
 // bridge builds, runs and takes down a bridge.
-func bridge(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
+func bridge(ctx context.Context, cfg *config.Config, from configFile, log *slog.Logger, control *logs.Control) (err error) {
 	metrics, err := listenMetrics(cfg.Metrics.Listen)
 	if err != nil {
 		return err
 	}
-	h, err := house.Build(cfg, house.Options{Log: log})
+	operators, err := console.Listen(cfg.Console.Listen)
 	if err != nil {
-		if metrics != nil {
-			err = errors.Join(err, metrics.Close())
-		}
-		return err
+		return closing(err, metrics)
+	}
+	h, err := house.Build(cfg, house.Options{Log: log, SetLogLevel: control.SetLevel})
+	if err != nil {
+		return closing(err, append(operators, metrics)...)
 	}
 	defer func() {
 		if closing := h.Close(); err == nil {
@@ -102,37 +99,30 @@ func bridge(ctx context.Context, cfg *config.Config, log *slog.Logger) (err erro
 		}
 		logFinal(log, h.Counters())
 	}()
+	ctx, drain := context.WithCancel(ctx)
+	defer drain()
 	if metrics != nil {
 		ended := serveMetrics(ctx, metrics, h, log)
 		defer ended()
 	}
-	return h.Run(ctx, func() { log.Info("ready", "name", cfg.Name, "port", cfg.RoCE.Port.String()) })
+	defer (&consoleOf{operators, cfg, from.file, log, control, drain}).serve(ctx, h)()
+	service := systemd.New(log)
+	defer service.Watch(ctx, h)()
+	defer from.follow(ctx, h, service, log)()
+	return h.Run(ctx, func() {
+		log.Info("ready", "name", cfg.Name, "port", cfg.RoCE.Port.String())
+		service.Ready()
+	})
 }
 
-// listenMetrics listens where metrics are to be had. It comes before all else because it fails at once. nil: nowhere.
-func listenMetrics(at config.Listen) (net.Listener, error) {
-	if at.Network == "" {
-		return nil, nil
-	}
-	l, err := net.Listen(at.Network, at.Address)
-	if err != nil {
-		return nil, fmt.Errorf("causeway: [metrics] listen %q: %w; use a free one, or end who has it", at.Address, err)
-	}
-	return l, nil
-}
-
-// serveMetrics serves metrics until what it returns is called. They are to be had while the bridge stops, too.
-func serveMetrics(ctx context.Context, l net.Listener, h *house.House, log *slog.Logger) (end func()) {
-	log.Info("metrics", "listen", l.Addr().String())
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := web.Serve(ctx, l, h); err != nil {
-			log.Error("metrics", "error", err)
+// closing closes listeners that are there, and returns why.
+func closing(err error, all ...net.Listener) error {
+	for _, l := range all {
+		if l != nil {
+			err = errors.Join(err, l.Close())
 		}
-	}()
-	return func() { stop(); <-ended }
+	}
+	return err
 }
 
 // logFinal says what became of every packet.

@@ -153,8 +153,10 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no line %q in\n%s", line, text)
 		}
 	}
-	if got := status(t, "http://"+p.line("metrics")["listen"].(string)+"/"); got != http.StatusNotFound {
-		t.Errorf("/ answers %d", got)
+	for path, want := range map[string]int{"/": 200, "/healthz": 200, "/readyz": 200, "/status.json": 200, "/debug/pprof/": 404, "/nosuch": 404} {
+		if got := status(t, "http://"+p.line("metrics")["listen"].(string)+path); got != want {
+			t.Errorf("%s answers %d, want %d", path, got, want)
+		}
 	}
 	p.end(syscall.SIGTERM)
 }

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"causeway/config"
+)
+
+// runDiff compares two configurations.
+func runDiff(args []string, stdout, stderr io.Writer) int {
+	fs := newFlags("diff", `Says what the second file changes, entry by entry and key by key, and what of that a running bridge cannot
+follow but needs a restart for. Exits with 0 when "reload" can do it all, else with 1. "causeway ctl reload check" says the
+same of the bridge that runs and the file that it was started with.`)
+	asJSON := fs.Bool("json", false, "write JSON")
+	if code, done := parse(fs, args, stdout, stderr); done {
+		return code
+	}
+	if fs.NArg() != 2 {
+		return misused(fs, stderr, "name two files")
+	}
+	var two [2]*config.Config
+	for i, file := range fs.Args() {
+		var err error
+		if two[i], err = config.Load(file); err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitFailed
+		}
+	}
+	changes := config.Diff(two[0], two[1])
+	if err := writeChanges(stdout, changes, *asJSON); err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitFailed
+	}
+	if len(changes.NeedRestart()) > 0 {
+		return exitFailed
+	}
+	return exitOK
+}
+
+func writeChanges(w io.Writer, changes config.Changes, asJSON bool) error {
+	if asJSON {
+		if changes == nil {
+			changes = config.Changes{}
+		}
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(changes)
+	}
+	if len(changes) == 0 {
+		_, err := fmt.Fprintln(w, "nothing is different")
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s, %d of them need a restart\n", changes, count(len(changes), "change"), len(changes.NeedRestart()))
+	return err
+}
+
+// runExample prints a configuration to begin with.
+func runExample(args []string, stdout, stderr io.Writer) int {
+	fs := newFlags("example", `Prints a configuration file with every key: what it means, what its default is, and whether a running bridge
+takes another value. "causeway example -short > bridge.toml" is a start.`)
+	short := fs.Bool("short", false, "only what a bridge needs")
+	if code, done := parse(fs, args, stdout, stderr); done {
+		return code
+	}
+	if fs.NArg() > 0 {
+		return misused(fs, stderr, "example takes no arguments")
+	}
+	text := config.Example()
+	if *short {
+		text = config.ShortExample()
+	}
+	fmt.Fprint(stdout, text)
+	return exitOK
+}

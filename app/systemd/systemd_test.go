@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package systemd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"causeway/lcore"
+	"causeway/lcore/manage"
+)
+
+// A manager is the service manager's end: a real socket.
+type manager struct {
+	t    *testing.T
+	conn *net.UnixConn
+}
+
+// manages sets the environment as the service manager does.
+func manages(t *testing.T, watchdog time.Duration) *manager {
+	t.Helper()
+	at := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	t.Setenv("NOTIFY_SOCKET", at)
+	t.Setenv("WATCHDOG_USEC", "")
+	t.Setenv("WATCHDOG_PID", "")
+	if watchdog > 0 {
+		t.Setenv("WATCHDOG_USEC", strconv.FormatInt(watchdog.Microseconds(), 10))
+		t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
+	}
+	return &manager{t: t, conn: conn}
+}
+
+// hears returns the next message, and false when there is none for that time.
+func (m *manager) hears(within time.Duration) (string, bool) {
+	m.t.Helper()
+	b := make([]byte, 4096)
+	if err := m.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+		m.t.Fatal(err)
+	}
+	n, err := m.conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "", false
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return string(b[:n]), true
+}
+
+// wants wants a message that begins so among the next ones, and returns those before it.
+func (m *manager) wants(prefix string) (before []string, message string) {
+	m.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		if got, ok := m.hears(time.Second); !ok {
+			continue
+		} else if strings.HasPrefix(got, prefix) {
+			return before, got
+		} else {
+			before = append(before, got)
+		}
+	}
+	m.t.Fatalf("no %s; heard only %q", prefix, before)
+	return nil, ""
+}
+
+// fed counts food in a stretch of time.
+func (m *manager) fed(during time.Duration) int {
+	m.t.Helper()
+	n := 0
+	for end := time.Now().Add(during); time.Now().Before(end); {
+		if got, ok := m.hears(time.Until(end)); ok && got == "WATCHDOG=1" {
+			n++
+		}
+	}
+	return n
+}
+
+// A pretended bridge's workers and management move each time that somebody looks, but for those that stand still.
+type pretended struct {
+	mu      sync.Mutex
+	loops   []uint64
+	status  manage.Status
+	still   int // this worker stands still; -1: none
+	stopped bool
+}
+
+func (p *pretended) Workers() (out []lcore.Counters) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.loops {
+		if i != p.still {
+			p.loops[i] += 7
+		}
+		var c lcore.Counters
+		c.Loops = p.loops[i]
+		out = append(out, c)
+	}
+	return out
+}
+
+func (p *pretended) Status() manage.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopped {
+		p.status.Publication++
+	}
+	return p.status
+}
+
+func (p *pretended) set(f func(p *pretended)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p)
+}
+
+func pretend() *pretended { return &pretended{loops: []uint64{1, 1}, still: -1} }
+
+const watchdog = 2 * quickest
+
+// TestCourse takes a bridge from its start over a reload to its end.
+func TestCourse(t *testing.T) {
+	m, b := manages(t, watchdog), pretend()
+	b.status.Waiting = 3
+	s := New(slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	end := s.Watch(ctx, b)
+
+	before, extend := m.wants("EXTEND_TIMEOUT_USEC=")
+	if !slices.Equal(before, []string{"STATUS=Waiting for 3 joins and paths"}) || extend != "EXTEND_TIMEOUT_USEC=1000000" {
+		t.Errorf("at first %q, then %q", before, extend)
+	}
+	s.Reloading()() // too early: READY=1 at its end would be a lie
+	b.set(func(p *pretended) { p.status = manage.Status{Ready: true, Groups: 2, Hosts: 5, Nodes: 1, StandIns: 9} })
+	s.Ready()
+	if before, _ := m.wants("READY=1"); slices.ContainsFunc(before, func(s string) bool { return !strings.HasPrefix(s, "EXTEND") }) {
+		t.Errorf("before it was ready: %q", before)
+	}
+	m.wants("STATUS=Bridging: 2 groups, 5 RoCE hosts, 1 InfiniBand nodes, 9 stand-ins")
+	m.wants("WATCHDOG=1")
+
+	done := s.Reloading()
+	if _, got := m.wants("RELOADING=1\n"); !strings.Contains(got, "MONOTONIC_USEC=") {
+		t.Errorf("%q", got)
+	}
+	m.wants("STATUS=Taking a new configuration")
+	m.wants("WATCHDOG=1") // a long reload is no standstill
+	done()
+	m.wants("READY=1")
+	cancel()
+	m.wants("STOPPING=1")
+	end()
+	if again, ok := m.hears(2 * watchdog); ok && !strings.HasPrefix(again, "STATUS=") && again != "WATCHDOG=1" {
+		t.Errorf("after its end: %q", again)
+	}
+}
+
+// TestStandstill wants no food once a worker, management or all workers stand still, and food again when they move again.
+func TestStandstill(t *testing.T) {
+	for name, test := range map[string]struct {
+		stop, move func(p *pretended)
+		status     string
+	}{
+		"worker": {func(p *pretended) { p.still = 1 }, func(p *pretended) { p.still = -1 }, "worker 1 stands still"},
+		"management": {func(p *pretended) { p.stopped = true }, func(p *pretended) { p.stopped = false },
+			"management stands still"},
+		"no worker": {func(p *pretended) { p.loops = nil }, func(p *pretended) { p.loops = []uint64{1} }, "no worker runs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, b := manages(t, watchdog), pretend()
+			b.status.Ready = true
+			s := New(slog.New(slog.DiscardHandler))
+			s.Ready()
+			defer s.Watch(t.Context(), b)()
+			m.wants("WATCHDOG=1")
+			if n := m.fed(3 * watchdog); n < 3 || n > 7 {
+				t.Errorf("fed %d times in three of the watchdog's intervals: want about 6", n)
+			}
+			b.set(test.stop)
+			m.wants("STATUS=No watchdog is fed: " + test.status)
+			if n := m.fed(3 * watchdog); n != 0 {
+				t.Errorf("fed %d times, though %s", n, test.status)
+			}
+			b.set(test.move)
+			m.wants("WATCHDOG=1")
+		})
+	}
+}
+
+// TestStuckBeforeReady wants a start that hangs to run into its time limit.
+func TestStuckBeforeReady(t *testing.T) {
+	m, b := manages(t, watchdog), pretend()
+	b.still = 0
+	defer New(slog.New(slog.DiscardHandler)).Watch(t.Context(), b)()
+	m.wants("STATUS=No watchdog")
+	for end := time.Now().Add(2 * watchdog); time.Now().Before(end); {
+		if got, ok := m.hears(time.Until(end)); ok && strings.HasPrefix(got, "EXTEND") {
+			t.Fatalf("%q, though a worker stands still", got)
+		}
+	}
+}
+
+// TestAlone wants nothing to happen without a service manager, nor with one that has gone.
+func TestAlone(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	s := New(slog.New(slog.DiscardHandler))
+	end := s.Watch(t.Context(), pretend())
+	s.Ready()
+	s.Reloading()()
+	end()
+
+	var log strings.Builder
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "gone"))
+	s = New(slog.New(slog.NewTextHandler(&log, nil)))
+	s.Ready()
+	s.Reloading()()
+	s.Stopping()
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("want one line about a socket that is not there, not\n%s", log.String())
+	}
+}

@@ -19,31 +19,37 @@ GO_NEEDED := 1.26
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME ?= 10s
 E2E_TIMEOUT ?= 40m
+IMAGE ?= causeway
+BASE ?=
+GO_IMAGE ?=
 BENCH ?=
 
 # What is built: every main package of app and perf that is a program of its own.
 PROGRAMS := bin/causeway $(if $(wildcard perf/causeway-perf/*.go),bin/causeway-perf)
 
 # Packages whose goroutines the race detector watches: those without C, and those that have C only below them.
-RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/demo ./app/web ./perf/trial ./perf/profile ./perf/report
+RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/command ./app/console ./app/demo ./app/logs ./app/systemd ./app/web ./perf/trial ./perf/profile ./perf/report
 
 C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
 
 # Debian 12's packages: to build; to check and to fuzz C; for tests that ask tshark; a subnet manager and a simulated
-# subnet for it; for the guests. On a machine with InfiniBand, opensm's package starts an SM, and ibacm's itself: disable them there.
+# subnet for it; for the guests, systemd-analyze, and to look at manual pages. On a machine with InfiniBand, opensm's package starts an SM, and ibacm's itself: disable them there.
 PACKAGES := \
 	build-essential pkg-config libdpdk-dev dpdk libibverbs-dev librdmacm-dev ca-certificates \
 	clang clang-format libclang-rt-14-dev \
 	tshark tcpdump jq python3 lua5.4 \
 	opensm ibsim-utils ibacm \
-	qemu-system-x86 iproute2 procps xz-utils busybox-static
+	qemu-system-x86 iproute2 procps xz-utils busybox-static systemd groff-base
+
+# To build the Debian package.
+PACKAGING := debhelper dpkg-dev
 
 ##@ Use
 .PHONY: help
 help: ## say what there is to make
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+		/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
 build: deps go ## build bin/causeway
@@ -57,6 +63,21 @@ build: deps go ## build bin/causeway
 demo: build ## see two fabrics joined, on this machine, for 20 seconds
 	@bin/causeway demo --duration 20s
 
+.PHONY: deb
+deb: PACKAGES += $(PACKAGING)
+deb: build ## build the Debian package, in bin
+	@packaging/build-deb '$(VERSION)'
+
+.PHONY: image
+image: ## build the container image IMAGE; BASE and GO_IMAGE are where there is no registry
+	@VERSION='$(VERSION)' docker/build-image '$(IMAGE)' '$(BASE)' '$(GO_IMAGE)'
+
+.PHONY: docs
+docs: go ## write the documents anew that are made from the source
+	@go test ./config -run 'TestReference|TestExampleFile' -update
+	@go test ./app/command ./app/logs ./app/web -run 'TestReference|TestManual' -update
+	@go test ./app/causeway -run 'TestMan|TestDocsDrops' -update
+
 .PHONY: clean
 clean: ## remove what was built
 	@rm -rf bin
@@ -64,6 +85,7 @@ clean: ## remove what was built
 ##@ Check
 .PHONY: test
 test: lint build ## lint, build and test all that needs no guests
+	@[[ -n $$(type -P prometheus) ]] || $(MAKE) -s prometheus || echo 'test: without Prometheus, the tests that need it are skipped'
 	@echo 'test: all packages'
 	@go test -timeout 10m ./...
 	@echo 'test: all that is concurrent in Go, with the race detector'
@@ -71,10 +93,10 @@ test: lint build ## lint, build and test all that needs no guests
 
 .PHONY: lint
 lint: deps go ## gofmt, go vet, staticcheck, clang-format, the tree's rules
-	@bad=$$(gofmt -l app config dpdk ibside lcore perf tables); \
+	@bad=$$(gofmt -l app config dpdk ibside lcore packaging perf tables); \
 		[[ -z $$bad ]] || { echo "lint: not formatted; run gofmt -w on:" $$bad; exit 1; }
 	@clang-format --dry-run -Werror $(C_SOURCES) || { echo 'lint: not formatted; run clang-format -i on these'; exit 1; }
-	@go vet ./... && go vet -tags e2e ./app/e2e/...
+	@go vet ./... && go vet -tags e2e ./app/e2e/... ./packaging
 	@go tool staticcheck -tags e2e ./...
 	@go test -run 'TestTopLevel|TestLicenceLines|TestFileSizes|TestFunctionSizes|TestImports|TestCgo|TestUnsafe' \
 		./app/causeway >/dev/null || go test -count=1 ./app/causeway
@@ -84,6 +106,12 @@ e2e: build ## test against real RoCE hosts in emulated guests (root, some minute
 	@[[ $$(id -u) == 0 ]] || { echo 'e2e: needs root, for network namespaces and taps; run sudo make e2e'; exit 1; }
 	@apt-cache show linux-image-amd64 >/dev/null 2>&1 || apt-get -qq update
 	@go test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) ./app/e2e/...
+
+.PHONY: packages
+packages: PACKAGES += $(PACKAGING) lintian debootstrap systemd-container buildah
+packages: build ## test the Debian package and the image: build, install and run them (root, some minutes)
+	@[[ $$(id -u) == 0 ]] || { echo 'packages: needs root, for trees of whole systems; run sudo make packages'; exit 1; }
+	@go test -tags e2e -count=1 -v -timeout 20m ./packaging
 
 .PHONY: fuzz
 fuzz: deps go ## run each fuzzer for FUZZTIME (10s)
@@ -110,6 +138,16 @@ deps: ## install the Debian packages that are missing (as root)
 	{ apt-get -q update && apt-get -q -y install --no-install-recommends "$${missing[@]}"; } >$$log 2>&1 </dev/null \
 		|| { tail -n 20 $$log; echo "deps: apt-get failed; all it said is in $$log"; exit 1; }; \
 	rm -f $$log
+
+.PHONY: prometheus
+prometheus: bin/promtool bin/prometheus ## get Prometheus, which tests evaluate the dashboard's and the alerts' queries with
+
+# Out of Debian's package, and not by installing it, because that starts a daemon.
+bin/promtool bin/prometheus &:
+	@echo 'prometheus: getting it from Debian'; mkdir -p bin; here=$$PWD; dir=$$(mktemp -d); trap 'rm -rf '"$$dir" EXIT; cd $$dir; \
+	apt-get -qq download prometheus 2>log || { cat log; echo 'prometheus: not to be had; try apt-get update'; exit 1; }; \
+	dpkg-deb --fsys-tarfile prometheus_*.deb | tar x ./usr/bin/promtool ./usr/bin/prometheus; \
+	touch usr/bin/*; mv usr/bin/promtool usr/bin/prometheus $$here/bin/
 
 .PHONY: go
 go: ## check that Go is there and new enough

@@ -41,11 +41,12 @@ var mayImport = []struct {
 	{"tables", "ibside/ib", "shelves do not know who reads them"},
 	{"config", "ibside/ib", "a configuration can be checked on any machine"},
 	{"dpdk", "", "a thin binding has no policy"},
+	{"packaging", "", "packages are tested from without"},
 }
 
 // usesC lists the packages that may import "C": the doors, the bench and the shelves; a package that gives
 // tests of one its C side; and, with all below it, perf.
-var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabric/door", "ibside/fabric/door/doortest", "lcore", "lcore/pgm", "tables", "perf"}
+var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabric/door", "ibside/fabric/door/doortest", "lcore", "lcore/pgm", "lcore/probe", "lcore/sight", "tables", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
 var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce", "app/devices", "app/doctor", "ibside/acm"}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	words "causeway/app/command"
+	"causeway/app/trace"
+	"causeway/config"
+	"causeway/lcore"
+)
+
+var update = flag.Bool("update", false, "write docs/drops.md and docs/man instead of comparing them")
+
+const madeHere = `Made by "go test ./app/causeway -run 'Docs|Man' -update"; do not edit.`
+
+// helped is a subcommand's help in its parts.
+type helped struct {
+	command
+	long  string // paragraphs
+	flags []helpedFlag
+}
+
+// helpedFlag is one flag; value is what its value is called, "" for one without.
+type helpedFlag struct{ name, value, meaning string }
+
+// flagLine is what flag.PrintDefaults writes of a flag: "  -c FILE" or, of one letter and without a value, "  -v\tmeaning".
+var flagLine = regexp.MustCompile(`^  -(\S+)(?: (\S+))?(?:\t(.*))?$`)
+
+// helpOf asks a subcommand for its help, as "causeway help NAME" does.
+func helpOf(t *testing.T, c command) helped {
+	t.Helper()
+	var out, wrong strings.Builder
+	if code := c.run([]string{"-h"}, &out, &wrong); code != exitOK {
+		t.Fatalf("causeway %s -h: exit code %d: %s", c.name, code, wrong.String())
+	}
+	_, text, _ := strings.Cut(out.String(), "\n\n")
+	h := helped{command: c}
+	var long []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch m := flagLine.FindStringSubmatch(line); {
+		case m != nil:
+			h.flags = append(h.flags, helpedFlag{m[1], m[2], m[3]})
+		case len(h.flags) == 0:
+			long = append(long, line)
+		default:
+			f := &h.flags[len(h.flags)-1]
+			f.meaning = strings.TrimSpace(f.meaning + " " + strings.TrimSpace(line))
+		}
+	}
+	h.long = strings.TrimSpace(strings.Join(long, "\n"))
+	return h
+}
+
+// roff escapes what roff would take for its own.
+func roff(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\\':
+			b.WriteString(`\e`)
+		case r == '-':
+			b.WriteString(`\-`)
+		case r > 0x7e:
+			fmt.Fprintf(&b, `\[u%04X]`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	if s = b.String(); strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
+		return `\&` + s
+	}
+	return s
+}
+
+// paragraphs writes a help's paragraphs. Of lines that are indented the first word is an item, unless they go on with one.
+func paragraphs(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		item, meaning, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch {
+		case line == "":
+			b.WriteString(".PP\n")
+		case strings.HasPrefix(line, "  ") && line[2] != ' ':
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(item), roff(strings.TrimSpace(meaning)))
+		default:
+			b.WriteString(roff(strings.TrimSpace(line)) + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (h helped) roffFlags() string {
+	var b strings.Builder
+	for _, f := range h.flags {
+		fmt.Fprintf(&b, ".TP\n.BI \\-%s \" %s\"\n%s\n", roff(f.name), roff(f.value), roff(f.meaning))
+	}
+	return b.String()
+}
+
+func manHead(name string, section int, what string) string {
+	return fmt.Sprintf(".\\\" %s\n.TH %s %d \"\" \"causeway\" \"Causeway\"\n.SH NAME\n%s \\- %s\n", madeHere, strings.ToUpper(roff(name)), section, roff(name), what)
+}
+
+// manCauseway is causeway(1).
+func manCauseway(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString(manHead("causeway", 1, "join a RoCE fabric to an InfiniBand fabric"))
+	b.WriteString(".SH SYNOPSIS\n.B causeway\n.I COMMAND\n.RI [ ARGUMENTS ]\n.SH DESCRIPTION\n" +
+		"Carries UD messages and multicast between RoCE hosts and InfiniBand nodes, both ways.\n.SH COMMANDS\n")
+	for _, c := range commands() {
+		h := helpOf(t, c)
+		fmt.Fprintf(&b, ".SS %s\n.B %s\n.PP\n%s%s", roff(c.name), roff(usageLine(c)), paragraphs(h.long), h.roffFlags())
+	}
+	b.WriteString(`.SH "EXIT STATUS"
+0 when a command did what it was asked, 1 when it could not, 2 when it was asked wrongly.
+.B run
+also exits with 75 when starting it again is all it takes.
+.SH FILES
+.TP
+.I /etc/causeway/bridge.toml
+the configuration of the packaged unit
+.TP
+.I /etc/default/causeway
+how many hugepages are reserved before it starts
+.TP
+.I ` + defaultSocket + `
+the console
+.TP
+.I /usr/share/doc/causeway
+these and more documents, and an example of a configuration
+.SH "SEE ALSO"
+.BR causeway\-ctl (1),
+.BR causeway.toml (5),
+.BR causeway\-console (7)
+`)
+	return b.String()
+}
+
+// manCtl is causeway-ctl(1).
+func manCtl(t *testing.T) string {
+	c, _ := find("ctl")
+	h := helpOf(t, c)
+	var b strings.Builder
+	b.WriteString(manHead("causeway-ctl", 1, roff(c.short)))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.SH DESCRIPTION\n%s.SH OPTIONS\n%s.SH COMMANDS\nOf the bridge.\n.BR causeway\\-console (7)\nhas their arguments.\n",
+		roff(usageLine(c)), paragraphs(h.long), h.roffFlags())
+	for _, c := range words.Standard.Commands() {
+		fmt.Fprintf(&b, ".TP\n.B %s\n%s.", roff(c.Path), roff(strings.ToUpper(c.Help[:1])+c.Help[1:]))
+		if c.Role == words.Admin {
+			b.WriteString(" For admins.")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString(".SH EXAMPLES\n")
+	for _, c := range words.Standard.Commands() {
+		if c.Local == words.LocalNone {
+			fmt.Fprintf(&b, ".br\ncauseway ctl %s\n", roff(strings.ReplaceAll(c.Example, "|", "'|'")))
+		}
+	}
+	b.WriteString(".SH \"SEE ALSO\"\n.BR causeway (1),\n.BR causeway\\-console (7)\n")
+	return b.String()
+}
+
+// manTOML is causeway.toml(5).
+func manTOML(*testing.T) string {
+	return manHead("causeway.toml", 5, "the configuration of a bridge") + `.SH SYNOPSIS
+.B causeway check
+.I FILE
+.br
+.B causeway run \-c
+.I FILE
+.SH DESCRIPTION
+A TOML file. Tables with double brackets may be there many times. Numbers may be written in hexadecimal. A key that is not listed
+here is an error.
+.SH TABLES
+` + config.Manual(roff) + `.SH EXAMPLE
+A small configuration, to begin with;
+.B causeway example
+prints one with every key.
+.PP
+.nf
+` + roffLines(config.ShortExample()) + `.fi
+.SH "SEE ALSO"
+.BR causeway (1)
+`
+}
+
+func roffLines(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(roff(strings.TrimRight(line, "\n")) + "\n")
+	}
+	return b.String()
+}
+
+// TestMan wants the manual pages to be what the program's tables say, and groff to have nothing against them.
+func TestMan(t *testing.T) {
+	groff, err := exec.LookPath("groff")
+	if err != nil {
+		t.Fatal("groff is missing; install groff-base (make deps)")
+	}
+	for name, page := range map[string]func(*testing.T) string{
+		"causeway.1": manCauseway, "causeway-ctl.1": manCtl, "causeway.toml.5": manTOML,
+	} {
+		text := page(t)
+		sameDocument(t, "man/"+name, text)
+		cmd := exec.Command(groff, "-man", "-ww", "-z", "-Tutf8")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		if long := slices.IndexFunc(strings.Split(text, "\n"), func(l string) bool { return strings.HasPrefix(l, "'") }); long >= 0 {
+			t.Errorf("%s:%d begins with a quote, which groff takes for a request", name, long+1)
+		}
+	}
+}
+
+// TestDocsDrops wants docs/drops.md to be what drop.def and the trace's advice say.
+func TestDocsDrops(t *testing.T) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "<!-- %s -->\n# Drop reasons\n\n", madeHere)
+	b.WriteString("Every packet leaves by one door or by one of these, in the order of the checks; `lcore/drop.def` is the list. How many there were: " +
+		"`causeway ctl show drops`,\nor `causeway_packets_dropped_total` of the [metrics](metrics.md). One of them, explained: `causeway ctl trace drop any count 1`.\n\n" +
+		"| reason | what was wrong | where to look |\n|---|---|---|\n")
+	for _, d := range lcore.Drops() {
+		fmt.Fprintf(&b, "| `%v` | %s | %s |\n", d, d.Sentence(), trace.Advice(d))
+	}
+	sameDocument(t, "drops.md", b.String())
+}
+
+// sameDocument wants a document to be what is made from the source.
+func sameDocument(t *testing.T, name, made string) {
+	t.Helper()
+	path := filepath.Join(root(t), "docs", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(made), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != made {
+		t.Errorf("docs/%s does not agree with the source (%v); run go test ./app/causeway -run 'Docs|Man' -update", name, err)
+	}
+}

@@ -9,6 +9,9 @@ import (
 	"causeway/ibside/ib"
 )
 
+// tapMTU is the largest of DPDK 22.11's net_tap, which has room for one Ethernet frame and a VLAN tag.
+const tapMTU = 1504
+
 // crossCheck reports what no section can see alone.
 func (p *parser) crossCheck(roce, workers, policy *table) {
 	p.checkHosts()
@@ -25,6 +28,9 @@ func (p *parser) crossCheck(roce, workers, policy *table) {
 	if n := len(w.LCores); n > 1 && p.cfg.RoCE.Port.sharingTap() {
 		workers.fail("lcores", "lcores names %d cores, but a tap that shares an interface feeds one worker: it cannot keep a host's packets "+
 			"together; name one core", n)
+	}
+	if c := &p.cfg.RoCE; c.Port.Driver == "tap" && c.MTU > tapMTU {
+		roce.fail("mtu", "mtu %d is more than the %d that a tap can have; lower it, or use af_packet", c.MTU, tapMTU)
 	}
 	n := map[Side]int{}
 	for _, h := range p.cfg.Hosts {

@@ -16,10 +16,8 @@ import (
 
 // The Ethernet side: what its interface carries, loses, and shares with the kernel.
 
-const (
-	roceHeaders = 80   // of an interface's MTU, what the kernel's RoCE sets aside
-	mostTapMTU  = 1504 // DPDK's net_tap
-)
+// roceHeaders are, of an interface's MTU, what the kernel's RoCE sets aside.
+const roceHeaders = 80
 
 // lower returns the interface of the Ethernet port without its VLAN; "" where the kernel has none.
 func (p *patient) lower() *devices.EthPort {
@@ -49,11 +47,6 @@ func (p *patient) checkRoCEMTU() []Finding {
 	if e != nil && r.Port.Driver == "af_packet" && e.MTU < r.MTU {
 		return []Finding{bad(Fail, fmt.Sprintf("%s has MTU %d, [roce] mtu is %d: the bridge does not start", e.Netdev, e.MTU, r.MTU),
 			fmt.Sprintf("ip link set %s mtu %d", e.Netdev, r.MTU))}
-	}
-	if r.Port.Driver == "tap" && r.MTU > mostTapMTU {
-		return []Finding{bad(Fail, fmt.Sprintf("[roce] mtu is %d, a tap of DPDK's takes %d at most: the bridge does not start",
-			r.MTU, mostTapMTU),
-			fmt.Sprintf("# write mtu = %d under [roce], or use af_packet or mlx5", mostTapMTU))}
 	}
 	least := ib.MTU4096.Bytes() + roceHeaders
 	if carries := r.IBMTU.Bytes(); carries < ib.MTU4096.Bytes() && r.Port.Driver != "tap" { // of which there is none larger

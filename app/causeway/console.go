@@ -35,7 +35,7 @@ func (c *consoleOf) serve(ctx context.Context, h *house.House) (end func()) {
 	}
 	env := &words.Env{
 		Bridge: h, Log: c.log, Logs: c.control, Began: time.Now(), Version: ownVersion(), Config: c.cfg,
-		Load: func() (*config.Config, error) { return config.Load(c.file) }, Drain: c.stop, Sampler: words.NewSampler(h),
+		Load: func() (*config.Config, error) { return config.Load(c.file) }, Stop: c.stop, Sampler: words.NewSampler(h),
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})

@@ -56,10 +56,15 @@ func TestCtl(t *testing.T) {
 		t.Errorf("%+v %v", status, err)
 	}
 	ask(exitOK, "leaves its groups", "drain")
+	ask(exitOK, "drained", "show", "status")
+	ask(exitOK, "No group", "show", "groups")
+	ask(exitOK, "again", "resume")
+	ask(exitOK, "239.1.2.3", "show", "groups")
+	ask(exitOK, "leaves its groups", "halt")
 	if code := p.wait(); code != exitOK {
-		t.Errorf("exit code %d after drain\n%v", code, &p.stderr)
+		t.Errorf("exit code %d after halt\n%v", code, &p.stderr)
 	}
-	if p.line("console_command")["command"] != "drain" {
+	if p.line("console_command")["command"] == "" {
 		t.Errorf("%v", p.line("console_command"))
 	}
 	ask(exitFailed, "there is no console", "show", "status")

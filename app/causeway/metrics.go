@@ -28,14 +28,14 @@ func listenMetrics(at config.Listen) (net.Listener, error) {
 }
 
 // serveMetrics serves metrics, health and status until what it returns is called. They are to be had while the bridge stops, too;
-// it is draining from the end of ctx on.
+// it is draining from the end of ctx on, and while it leaves everything to another bridge.
 func serveMetrics(ctx context.Context, l net.Listener, h *house.House, log *slog.Logger) (end func()) {
 	log.Info("metrics", "listen", l.Addr().String())
 	cfg := h.Config()
 	o := web.Options{
 		Name: cfg.Name, Version: ownVersion(), DPDK: dpdk.Version(), Started: time.Now(), Pprof: cfg.Metrics.Pprof,
 		Config:   h.Config,
-		Draining: func() bool { return ctx.Err() != nil },
+		Draining: func() bool { return ctx.Err() != nil || h.Status().Drained },
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})

@@ -60,8 +60,8 @@ type Env struct {
 	Config  *config.Config // as it was at the start, where the bridge does not tell
 	// Load reads the configuration file anew; nil: there is none.
 	Load func() (*config.Config, error)
-	// Drain ends the bridge as a signal does; nil: it cannot.
-	Drain func()
+	// Stop ends the bridge as a signal does; nil: it cannot.
+	Stop func()
 
 	Sampler *Sampler
 	hosts   hostShares

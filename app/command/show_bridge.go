@@ -123,11 +123,41 @@ func changesPart(changes config.Changes) Part {
 	return part
 }
 
-func runDrain(_ context.Context, c *Call) (Result, error) {
-	if c.Env.Drain == nil {
+// A drainer hands what it carries to another bridge.
+type drainer interface {
+	Drain(context.Context) error
+	Resume(context.Context) error
+}
+
+func runDrain(ctx context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(drainer)
+	if !ok {
 		return Result{}, noAnswer("drain")
 	}
+	if err := b.Drain(ctx); err != nil {
+		return Result{}, err
+	}
 	c.changed("drain")
-	c.Env.Drain()
+	return text("The bridge leaves its groups and services and answers for no node; what still comes to it crosses. \"resume\" undoes it."), nil
+}
+
+func runResume(ctx context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(drainer)
+	if !ok {
+		return Result{}, noAnswer("resume")
+	}
+	if err := b.Resume(ctx); err != nil {
+		return Result{}, err
+	}
+	c.changed("resume")
+	return text("The bridge joins its groups and announces its nodes again."), nil
+}
+
+func runHalt(_ context.Context, c *Call) (Result, error) {
+	if c.Env.Stop == nil {
+		return Result{}, noAnswer("halt")
+	}
+	c.changed("halt")
+	c.Env.Stop()
 	return text("The bridge leaves its groups, sends what is inside, and ends."), nil
 }

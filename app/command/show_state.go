@@ -58,7 +58,10 @@ func listed(err error) error {
 func runStatus(_ context.Context, c *Call) (Result, error) {
 	b, s := c.Env.Bridge, c.Env.Bridge.Status()
 	state := "ready"
-	if !s.Ready {
+	switch {
+	case s.Drained:
+		state = "drained: left to another bridge, until resume"
+	case !s.Ready:
 		state = fmt.Sprintf("not ready: %d joins or paths are missing", s.Waiting)
 	}
 	name := ""

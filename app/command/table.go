@@ -146,7 +146,14 @@ func changes() []Command {
 			Long: "All of it or nothing: what needs a restart is named, and then nothing changes. What commands have added and the file " +
 				"has not goes."},
 		{Path: "drain", Role: Admin,
-			Help: "leave all groups, send what is inside, and end", Example: "drain", Run: runDrain,
+			Help: "leave everything to another bridge, and stay", Example: "drain", Run: runDrain,
+			Long: "Groups and services are left, and nodes' addresses answered for no more, nor defended. What still comes to the bridge " +
+				"crosses. /readyz says no until \"resume\"."},
+		{Path: "resume", Role: Admin,
+			Help: "take up again what drain has left", Example: "resume", Run: runResume,
+			Long: "Groups are joined, nodes announced; the bridge is ready again when all is there."},
+		{Path: "halt", Role: Admin,
+			Help: "leave all groups, send what is inside, and end", Example: "halt", Run: runHalt,
 			Long: "As SIGTERM does. A service manager that restarts the bridge after an orderly end starts it again."},
 	}...)...)
 }

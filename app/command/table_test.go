@@ -28,7 +28,7 @@ func env(hosts int) (*command.Env, *commandtest.Bridge) {
 	b := commandtest.New(hosts)
 	return &command.Env{
 		Bridge: b, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Logs: &logs{}, Began: time.Now(), Version: "v1", Config: b.Cfg,
-		Load: func() (*config.Config, error) { return b.Cfg.Extend("[[service]]\nport = 9\n") }, Drain: func() {}, Sampler: command.NewSampler(b),
+		Load: func() (*config.Config, error) { return b.Cfg.Extend("[[service]]\nport = 9\n") }, Stop: func() {}, Sampler: command.NewSampler(b),
 	}, b
 }
 
@@ -41,7 +41,7 @@ func (l *logs) Suppressed() uint64          { return 3 }
 
 // TestTable wants each command to be complete.
 func TestTable(t *testing.T) {
-	admin := []string{"set", "add", "remove", "clear", "reload", "drain", "trace", "capture"}
+	admin := []string{"set", "add", "remove", "clear", "reload", "drain", "resume", "halt", "trace", "capture"}
 	for _, c := range command.Standard.Commands() {
 		ways := 0
 		for _, there := range []bool{c.Run != nil, c.Stream != nil, c.Local != command.LocalNone} {
@@ -76,7 +76,7 @@ func TestWanted(t *testing.T) {
 	for _, path := range strings.Split("show status,show workers,show ports,show hosts,show nodes,show qps,show groups,show services,show sidr,"+
 		"show neighbours,show drops,show rates,show latency,show streams,show flows,show config,show log,show memory,show version,top,"+
 		"clear counters,set injection,set log level,set policing,add host,add group,add service,remove host,remove group,remove service,"+
-		"trace,capture,reload,drain", ",") {
+		"trace,capture,reload,drain,resume,halt", ",") {
 		if !slices.ContainsFunc(command.Standard.Commands(), func(c command.Command) bool { return c.Path == path }) {
 			t.Errorf("there is no command %s", path)
 		}

@@ -92,7 +92,17 @@ func (h *House) changeTo(cfg *config.Config) manage.Change {
 	ethernet := h.door.portInfo().ethernet
 	c := manage.Change{
 		Ports: servicePorts(cfg), Allow: cfg.Policy.Allow, StandInsPerHost: cfg.Workers.StandinsPerHost,
-		StandInIdle: cfg.Workers.StandinIdle, Querier: cfg.RoCE.Querier,
+		StandInIdle: cfg.Workers.StandinIdle, Querier: cfg.RoCE.Querier, Drained: h.drained,
+	}
+	if h.drained {
+		c.Ports, c.Querier = nil, false
+	} else {
+		for _, g := range cfg.Groups {
+			c.Groups = append(c.Groups, manageGroup(g, ethernet))
+		}
+		for i := range cfg.Ranges {
+			c.Ranges = append(c.Ranges, manageRange(&cfg.Ranges[i], ethernet))
+		}
 	}
 	for _, x := range cfg.Hosts {
 		if x.Side == config.SideIB {
@@ -106,12 +116,6 @@ func (h *House) changeTo(cfg *config.Config) manage.Change {
 			}
 			c.Hosts = append(c.Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: firstVersion(cfg), Static: true})
 		}
-	}
-	for _, g := range cfg.Groups {
-		c.Groups = append(c.Groups, manageGroup(g, ethernet))
-	}
-	for i := range cfg.Ranges {
-		c.Ranges = append(c.Ranges, manageRange(&cfg.Ranges[i], ethernet))
 	}
 	return c
 }

@@ -27,6 +27,7 @@ type force struct {
 	now      atomic.Pointer[config.Config]
 	one      chan struct{} // holds a token while a change is under way
 	setLevel func(string) error
+	drained  bool // changed by whoever holds the token
 }
 
 func newForce(cfg *config.Config, setLevel func(string) error) *force {
@@ -99,6 +100,37 @@ func (h *House) edit(ctx context.Context, make func(*config.Config) (*config.Con
 		h.log.Info("configuration_changed", "what", x.What, "where", x.Where, "detail", x.Detail)
 	}
 	return changes, nil
+}
+
+// Drain hands what the bridge carries to another one: it leaves all groups and services, and answers for InfiniBand nodes no
+// more. What still comes to it crosses; stand-ins stay. A reload changes what Resume takes up again.
+func (h *House) Drain(ctx context.Context) error { return h.setDrained(ctx, true) }
+
+// Resume takes up again what Drain has left, and announces it.
+func (h *House) Resume(ctx context.Context) error { return h.setDrained(ctx, false) }
+
+func (h *House) setDrained(ctx context.Context, drained bool) error {
+	select {
+	case h.one <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-h.one }()
+	was := h.drained
+	if was == drained {
+		return nil
+	}
+	h.drained = drained
+	if err := h.loop.Change(ctx, h.changeTo(h.Config())); err != nil {
+		h.drained = was
+		return err
+	}
+	if drained {
+		h.log.Info("drained")
+	} else {
+		h.log.Info("resumed")
+	}
+	return nil
 }
 
 // commit does what is not management's, when all is checked. The workers' policy is the last that can fail.

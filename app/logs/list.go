@@ -20,6 +20,8 @@ var Events = []Event{
 	{"console_command", "info", "The console", "An operator changed something by the console."},
 	{"reloaded", "info", "The program", "The configuration file was read again, and the bridge follows it."},
 	{"reload_refused", "error", "The program", "It was read again and cannot be followed: nothing was changed. A line for each reason."},
+	{"drained", "info", "The program", "An operator has the bridge leave everything to another."},
+	{"resumed", "info", "The program", "It takes part again."},
 	{"configuration_changed", "info", "The program", "What changed in the running bridge, one entry or key a line."},
 
 	{"ethernet_port", "info warn", "The Ethernet port", "What the port is and takes; or what it cannot do."},

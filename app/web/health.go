@@ -52,7 +52,7 @@ func readiness(ctx context.Context, b Bridge, o Options) []string {
 	s := b.Status()
 	switch {
 	case o.draining():
-		return []string{"draining: the bridge ends"}
+		return []string{"draining: the bridge ends, or leaves everything to another"}
 	case s.Ready:
 		return nil
 	}

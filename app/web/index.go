@@ -22,7 +22,7 @@ table { border-collapse: collapse } td { padding: .2rem 1.5rem .2rem 0; vertical
 </style>
 <h1>{{.Name}}</h1>
 <p class="sub">Causeway {{.Version}}, {{.DPDK}}</p>
-<p>{{if .Draining}}<b class="no">draining</b>: the bridge ends.
+<p>{{if .Draining}}<b class="no">draining</b>: the bridge ends, or leaves everything to another.
 {{- else if .Ready}}<b class="yes">ready</b>: every group is joined and every node has its path.
 {{- else}}<b class="no">not ready</b>: joins and paths that are not there yet: {{.Waiting}}.{{end}}</p>
 <table>

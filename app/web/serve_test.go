@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 		{"ready", "GET", "/readyz", ready, plain, 200, "ok\n"},
 		{"not ready", "GET", "/readyz", waiting, plain, 503,
 			"joins and paths that are not there yet: 1\ngroup 239.1.2.4, MGID ::: joining\nnode 10.9.0.7, fd09::7: no path to GID ::\n"},
-		{"draining", "GET", "/readyz", ready, draining, 503, "draining: the bridge ends\n"},
+		{"draining", "GET", "/readyz", ready, draining, 503, "draining: the bridge ends, or leaves everything to another\n"},
 		{"index", "GET", "/", ready, plain, 200, `<a href="/status.json">`},
 		{"index, escaped", "GET", "/", ready, plain, 200, `a &#34;b&#34; \ c`},
 		{"index, waiting", "GET", "/", waiting, plain, 200, "not ready"},

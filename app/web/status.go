@@ -23,7 +23,7 @@ type Status struct {
 	Started       string   `json:"started" is:"when the bridge was built, RFC 3339"`
 	UptimeSeconds float64  `json:"uptime_seconds" is:"since then"`
 	Ready         bool     `json:"ready" is:"every configured group is joined on both sides, every configured node has its path"`
-	Draining      bool     `json:"draining" is:"the bridge ends"`
+	Draining      bool     `json:"draining" is:"the bridge ends, or leaves everything to another"`
 	Waiting       int      `json:"waiting" is:"joins and paths that are not there yet"`
 	Awaited       []string `json:"awaited" is:"which they are, as /readyz says"`
 

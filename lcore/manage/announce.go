@@ -91,3 +91,14 @@ func (l *Loop) sendAnnouncement(ip netip.Addr) bool {
 	}
 	return l.send(l.workers[0], build(nil, l.link, ip))
 }
+
+// setDrained leaves the nodes to another bridge, or takes them back: then everybody is to hear of it once all is joined.
+func (l *Loop) setDrained(drained bool) {
+	if l.drained == drained {
+		return
+	}
+	l.drained, l.wasReady, l.announcements = drained, false, nil
+	if !drained {
+		l.planAnnouncements(time.Now())
+	}
+}

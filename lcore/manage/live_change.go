@@ -27,6 +27,8 @@ type Change struct {
 	StandInsPerHost int
 	StandInIdle     time.Duration
 	Querier         bool
+	// Drained: another bridge is to take over. This one answers for nodes no more; what still comes to it crosses.
+	Drained bool
 
 	// Commit, if not nil, is called in the loop when all is checked, before anything is done. It may refuse.
 	Commit func() error
@@ -57,6 +59,7 @@ func (l *Loop) change(c *Change) error {
 		return err
 	}
 	l.setPorts(c.Ports)
+	l.setDrained(c.Drained)
 	l.hearAgain, l.heardOnce = true, false // nodes have groups of their own to be asked on
 	l.publish()
 	return nil

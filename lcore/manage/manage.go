@@ -172,6 +172,7 @@ type Loop struct {
 	defended      map[netip.Addr]time.Time
 	announcedAt   time.Time // when some were sent last
 	wasReady      bool
+	drained       bool // another bridge is to take over
 
 	groupBooks
 	subnetBooks

@@ -32,10 +32,11 @@ func (l *Loop) handleARP(w Worker, f frame.Frame) {
 // isThere reports whether an address that the bridge answers for is really there: its own, or a node's that the subnet
 // has, because the subnet administrator knows the path to it or because its LID is configured. For another node the
 // bridge is silent: who is answered sends what would only be dropped, and does not look elsewhere; and who asks whether
-// an address is free (RFC 5227 §2.1.1, RFC 4862 §5.4) gives it up.
+// an address is free (RFC 5227 §2.1.1, RFC 4862 §5.4) gives it up. A drained bridge leaves all
+// nodes to another one.
 func (l *Loop) isThere(a netip.Addr) bool {
 	_, _, found := l.tables.FindNode(a)
-	return found || l.isOwn(a)
+	return found && !l.drained || l.isOwn(a)
 }
 
 // mayAnswer reports whether a question for a is answered.

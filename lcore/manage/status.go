@@ -13,6 +13,7 @@ import (
 // Status is how management stands, as of the last publication (at most 0.1 s ago).
 type Status struct {
 	Ready    bool // every group is joined on both sides, every configured node has its path
+	Drained  bool // another bridge is to take over; see Change
 	Waiting  int  // joins and paths that are not there yet
 	Hosts    int
 	Nodes    int
@@ -79,7 +80,7 @@ type Counters struct {
 func (l *Loop) Status() Status { return *l.status.Load() }
 
 func (l *Loop) isReady() bool {
-	return l.started && l.waiting == 0 && l.unsettled() == 0
+	return l.started && !l.drained && l.waiting == 0 && l.unsettled() == 0
 }
 
 // unsettled returns how many configured groups are not yet as they are wanted. Learnt ones keep no bridge from being ready.
@@ -109,6 +110,7 @@ func (l *Loop) publish() {
 	l.published++
 	l.status.Store(&Status{
 		Ready:    ready,
+		Drained:  l.drained,
 		Waiting:  l.waiting + l.unsettled(),
 		Hosts:    l.tables.LenHosts(),
 		Nodes:    l.tables.LenNodes(),

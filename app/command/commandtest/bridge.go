@@ -30,6 +30,7 @@ type Bridge struct {
 	mu       sync.Mutex
 	injected [2]lcore.Injection
 	Said     []string // what was changed, in order
+	Drained  bool
 }
 
 // New makes a bridge with so many hosts, and a configuration.
@@ -66,7 +67,7 @@ func (b *Bridge) Config() *config.Config { return b.Cfg }
 
 // Status implements command.Bridge.
 func (b *Bridge) Status() manage.Status {
-	return manage.Status{Ready: true, Hosts: b.Hosts, Nodes: 1, Groups: 1, StandIns: b.Hosts, Joined: []manage.JoinedGroup{{IP: netip.MustParseAddr("239.1.2.3")}}}
+	return manage.Status{Ready: !b.Drained, Drained: b.Drained, Hosts: b.Hosts, Nodes: 1, Groups: 1, StandIns: b.Hosts, Joined: []manage.JoinedGroup{{IP: netip.MustParseAddr("239.1.2.3")}}}
 }
 
 // Counters implements command.Bridge: a thousand packets received more at each call.
@@ -263,6 +264,12 @@ func (b *Bridge) RemoveHost(_ context.Context, ip netip.Addr) (config.Changes, e
 func (b *Bridge) RemoveService(_ context.Context, s config.Service) (config.Changes, error) {
 	return b.follow(b.Cfg.WithServices(slices.DeleteFunc(slices.Clone(b.Cfg.Services), func(o config.Service) bool { return o == s })))
 }
+
+// Drain leaves everything to another bridge.
+func (b *Bridge) Drain(context.Context) error { b.Drained = true; return nil }
+
+// Resume takes it up again.
+func (b *Bridge) Resume(context.Context) error { b.Drained = false; return nil }
 
 // Plan says what another configuration changes.
 func (b *Bridge) Plan(to *config.Config) (config.Changes, error) { return config.Diff(b.Cfg, to), nil }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"causeway/lcore/manage"
+)
+
+// answered reports whether a question for an address is answered, whatever else is sent meanwhile.
+func (s *stand) answered(ip netip.Addr) bool {
+	was := s.loop.Status().Counters.ARPAnswered
+	s.give(arp(hostLink, 1, host4, ip))
+	sleep(200 * time.Millisecond)
+	return s.loop.Status().Counters.ARPAnswered == was+1
+}
+
+// TestDrained wants a drained bridge to leave nodes and groups to another, and nobody to be turned away that still comes
+// to it; and all of it back afterwards.
+func TestDrained(t *testing.T) {
+	bubble(t, "and back", func(t *testing.T) {
+		s := start(t, func(c *manageConfig, _ *door) { c.Groups, c.MaxGroups = []manage.Group{both(group4)}, 8 })
+		sleep(200 * time.Millisecond)
+		if !s.answered(node4) || !s.loop.Status().Ready || s.tables.LenGroups() == 0 {
+			t.Fatalf("before: answers %t, %+v, %d groups", s.answered(node4), s.loop.Status(), s.tables.LenGroups())
+		}
+		groups := s.tables.LenGroups()
+		s.change(func(c *manage.Change) { c.Drained, c.Groups = true, nil })
+		sleep(time.Second)
+		if s.answered(node4) {
+			t.Error("it answers for a node")
+		}
+		if st := s.loop.Status(); st.Ready || !st.Drained || st.Waiting != 0 {
+			t.Errorf("it is ready %t, drained %t, and waits for %d", st.Ready, st.Drained, st.Waiting)
+		}
+		if s.tables.LenGroups() != 0 || s.tables.LenNodes() != 1 {
+			t.Errorf("%d groups and %d nodes are left", s.tables.LenGroups(), s.tables.LenNodes())
+		}
+		was := s.loop.Status().Counters
+		s.give(arp(hostLink, 1, node4, node4))
+		if now := s.loop.Status().Counters; now.AddressesDefended != was.AddressesDefended {
+			t.Error("it defends a node's address against the bridge that takes over")
+		}
+		s.change(func(c *manage.Change) { c.Groups = []manage.Group{both(group4)} })
+		sleep(200 * time.Millisecond)
+		if st := s.loop.Status(); !s.answered(node4) || !st.Ready || st.Drained || s.tables.LenGroups() != groups {
+			t.Errorf("it is not back: ready %t, drained %t, %d groups", st.Ready, st.Drained, s.tables.LenGroups())
+		}
+		if now := s.loop.Status().Counters; now.AddressesAnnounced <= was.AddressesAnnounced {
+			t.Error("it has not announced itself")
+		}
+	})
+}

@@ -160,7 +160,7 @@ func (x *explainer) message(s *lcore.Sight) ends {
 	e := ends{sgid: m.SGID, dgid: m.DGID, slid: m.SLID, srcQP: m.Peer, dstQ: m.QPN, payload: s.Len, transport: m.Known}
 	to.add("door", "InfiniBand")
 	if m.Known {
-		to.add("from LID", "%d", m.SLID)
+		to.add("from LID", "%v", m.SLID)
 	}
 	if m.GRH || !m.SGID.IsZero() {
 		to.add("GID", "%v to %v", m.SGID, m.DGID)

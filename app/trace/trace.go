@@ -181,7 +181,7 @@ func (x *explainer) sentToIB(s *lcore.Sight) {
 		l.add("from GID", "%v", m.SGID)
 	}
 	l.add("to QP", "0x%x", uint32(m.Peer))
-	l.add("LID", "%d", m.DLID)
+	l.add("LID", "%v", m.DLID)
 	l.add("GID", "%v", m.DGID)
 	l.add("SL", "%d", m.SL)
 	if m.GRH {

@@ -120,11 +120,11 @@ func TestExplain(t *testing.T) {
 		want   []string // in the text, in this order
 	}{
 		{"sent", sent(), []string{"roce_to_ib: sent", "10.9.0.1 to 10.9.0.7", "DSCP 24", "TTL 64", "UD send", "P_Key 0xffff", "QP 0x55 to 0x77",
-			"Q_Key 0x01234567", "payload 5 bytes", "ICRC right", "host 10.9.0.1", "stand-in QP 0x700 at worker 1", "node 10.9.0.7", "GID fe80::7", "LID 7",
-			"handed_over at worker 0", "sent at worker 1 +5µs", "stand-in QP 0x700", "from GID fe80::1", "to QP 0x77", "LID 7", "SL 2"}},
-		{"back", []lcore.Sight{back, gone}, []string{"ib_to_roce: sent", "from LID 7", "GID fe80::7 to fe80::1", "QP 0x77 to 0x700", "node GID fe80::7", "IP 10.9.0.7",
+			"Q_Key 0x01234567", "payload 5 bytes", "ICRC right", "host 10.9.0.1", "stand-in QP 0x700 at worker 1", "node 10.9.0.7", "GID fe80::7", "LID 0x0007",
+			"handed_over at worker 0", "sent at worker 1 +5µs", "stand-in QP 0x700", "from GID fe80::1", "to QP 0x77", "LID 0x0007", "SL 2"}},
+		{"back", []lcore.Sight{back, gone}, []string{"ib_to_roce: sent", "from LID 0x0007", "GID fe80::7 to fe80::1", "QP 0x77 to 0x700", "node GID fe80::7", "IP 10.9.0.7",
 			"stand-in QP 0x700", "host 10.9.0.1", "QP 0x55", "10.9.0.7 to 10.9.0.1", "ICRC right"}},
-		{"no GRH", []lcore.Sight{messageAt(lcore.Received, ib.GID{}, ib.GID{}, 0x700)}, []string{"under way", "GRH none", "node LID 7"}},
+		{"no GRH", []lcore.Sight{messageAt(lcore.Received, ib.GID{}, ib.GID{}, 0x700)}, []string{"under way", "GRH none", "node LID 0x0007"}},
 		{"wrong ICRC", died("icrc", frameAt(0, flip(udp()))), []string{"DROPPED icrc", "ICRC wrong", "the ICRC is wrong", "should be", "NAT"}},
 		{"a stranger", died("acl", frameAt(0, udp(func(p *roce.Packet) { p.SrcIP = netip.MustParseAddr("10.99.0.1") }))),
 			[]string{"DROPPED acl", "has not heard from host 10.99.0.1", "no stand-in for 10.99.0.1 QP 0x55", "outside of the allowed subnets", "[policy] allow"}},

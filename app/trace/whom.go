@@ -45,7 +45,7 @@ func (x *explainer) fromHost(e ends) {
 		return
 	}
 	x.To.add("GID", "%v", n.GID)
-	x.To.add("LID", "%d", n.LID)
+	x.To.add("LID", "%v", n.LID)
 	x.To.add("SL", "%d", n.SL)
 	if n.Bridge {
 		x.To.add("is", "another bridge")
@@ -97,7 +97,7 @@ func (x *explainer) fromNode(e ends) {
 	if !e.transport && e.sgid.IsZero() {
 		return
 	}
-	name := fmt.Sprintf("LID %d", e.slid)
+	name := fmt.Sprintf("LID %v", e.slid)
 	if !e.sgid.IsZero() {
 		name = "GID " + e.sgid.String()
 	}

@@ -20,7 +20,7 @@ usage: causeway COMMAND [ARGUMENTS]
 
 `)
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.short)
+		fmt.Fprintf(w, "  %-10s  %s\n", c.name, c.short)
 	}
 	fmt.Fprintf(w, "\n\"causeway help COMMAND\" says more about one.\n")
 }

@@ -61,6 +61,8 @@ func addLatency(b Bridge) (total [2]lcore.Latency) {
 
 func (s *scrape) latencies(b Bridge) {
 	for d, l := range addLatency(b) {
-		s.latency(lcore.Direction(d).String(), l.Buckets(), l.Sum())
+		direction := lcore.Direction(d).String()
+		s.latency(direction, l.Buckets(), l.Sum())
+		s.sample("causeway_latency_max_seconds", "", strconv.FormatFloat(l.Max().Seconds(), 'g', -1, 64), []string{"direction", direction})
 	}
 }

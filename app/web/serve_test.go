@@ -83,7 +83,7 @@ func TestStatus(t *testing.T) {
 	if err := d.Decode(&s); err != nil {
 		t.Fatal(err)
 	}
-	if l := s.Latency["roce_to_ib"]; l.Count != 7 || l.Median < 3e-6 || l.Median > 3.1e-6 || l.Max < 1 || len(s.Latency) != 2 {
+	if l := s.Latency["roce_to_ib"]; l.Count != 7 || l.Median < 3e-6 || l.Median > 3.1e-6 || l.P999 < 1 || l.Max < 1 || len(s.Latency) != 2 {
 		t.Errorf("latency %+v", s.Latency)
 	}
 	x := s.Directions["roce_to_ib"]

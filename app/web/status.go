@@ -73,6 +73,7 @@ type LatencyStatus struct {
 	Count  uint64  `json:"count" is:"packets that were timed"`
 	Median float64 `json:"median_seconds" is:"half of them took no longer"`
 	P99    float64 `json:"p99_seconds" is:"99 of 100 took no longer"`
+	P999   float64 `json:"p99_9_seconds" is:"999 of 1000 took no longer"`
 	Max    float64 `json:"max_seconds" is:"the longest"`
 }
 
@@ -150,7 +151,7 @@ func directionsOf(c *lcore.Counters) map[string]DirectionStatus {
 func latencyOf(b Bridge) map[string]LatencyStatus {
 	out := map[string]LatencyStatus{}
 	for d, l := range addLatency(b) {
-		out[lcore.Direction(d).String()] = LatencyStatus{l.Count(), l.Quantile(0.5).Seconds(), l.Quantile(0.99).Seconds(), l.Max().Seconds()}
+		out[lcore.Direction(d).String()] = LatencyStatus{l.Count(), l.Quantile(0.5).Seconds(), l.Quantile(0.99).Seconds(), l.Quantile(0.999).Seconds(), l.Max().Seconds()}
 	}
 	return out
 }

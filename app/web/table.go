@@ -74,6 +74,7 @@ var packetMetrics = []Metric{
 	{"causeway_source_bridged_total", counter, byDirection, "Packets of an unknown source, sent with the bridge's own address."},
 	{"causeway_latency_seconds", histogram, byDirection,
 		fmt.Sprintf("What the bridge adds: from the reception of a packet's burst to its hand-over to the other door; of one burst in %d.", lcore.LatencyEvery)},
+	{"causeway_latency_max_seconds", gauge, byDirection, "The longest of those, since the start or \"clear latency\"."},
 }
 
 var workerMetrics = []Metric{

@@ -51,15 +51,16 @@ static inline uint64_t table_hash_fold(const uint64_t *seed, const struct table_
 }
 
 #ifdef TABLE_AES
-/* Two rounds of AES, after which each bit depends on all bytes. In assembly, because a function that compilers let use
- * these instructions is one that they do not inline. */
+/* Three rounds of AES. After two each bit depends on all bytes, but keys that differ in two bytes alone (IPv4 addresses
+ * of one network) still give a XOR of what either byte gives, and unlucky seeds crowd some buckets. In assembly,
+ * because a function that compilers let use these instructions is one that they do not inline. */
 static inline uint64_t table_hash_aes(const uint64_t *seed, const struct table_key *key)
 {
 	__m128i k = _mm_loadu_si128((const __m128i *)(const void *)seed);
 	__m128i x = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)key->addr), k);
 
 	x = _mm_xor_si128(x, _mm_cvtsi64_si128((long long)(key->number * seed[2])));
-	__asm__("aesenc %1, %0\n\taesenc %1, %0" : "+x"(x) : "x"(k));
+	__asm__("aesenc %1, %0\n\taesenc %1, %0\n\taesenc %1, %0" : "+x"(x) : "x"(k));
 	return (uint64_t)_mm_cvtsi128_si64(x);
 }
 #endif

@@ -62,6 +62,7 @@ func TestVerbsDoor(t *testing.T) {
 		t.Logf("in the guest, %s:\n%s", flags, out)
 		if err != nil || exit != 0 || strings.Contains(out, "--- SKIP") {
 			t.Errorf("exit code %d, %v; the console:\n%s", exit, err, v.Console())
+			proof.measured("%s", failures(out))
 		}
 		for range strings.Count(out, "--- PASS") {
 			proof.add(1)
@@ -73,6 +74,25 @@ func TestVerbsDoor(t *testing.T) {
 		t.Fatal("the device's return: ", err)
 	}
 	run("-test.run '^(TestUnicast|TestGroups)$' -device rxe0")
+}
+
+// failures keeps what failing tests said of the output of a test binary, for the table at the end of a long log.
+func failures(out string) string {
+	var failed, of []string
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "=== RUN") {
+			of = nil
+		}
+		of = append(of, line)
+		if strings.HasPrefix(strings.TrimSpace(line), "--- FAIL") {
+			failed, of = append(failed, of...), nil
+		}
+	}
+	if len(failed) == 0 {
+		return "ended without a test that failed; its last words: " + out[max(0, len(out)-500):]
+	}
+	return strings.Join(failed, "\n    ")
 }
 
 // runUdaddy runs udaddy's client from each first address to each second, once tests are ready for it; never if they are

@@ -51,6 +51,11 @@ func (s *side) idsLeft() int {
 	return len(s.cm.waiting)
 }
 
+// counted waits until so many requests are counted as answered so: who asked has the answer before it is.
+func (s *side) counted(answer string, n uint64) {
+	until(5*time.Second, func() bool { return s.Counters().Answers[answer] >= n })
+}
+
 // ownAddresses are the port's, of each kind one.
 func (s *side) ownAddresses(t *testing.T) map[string]netip.Addr {
 	t.Helper()
@@ -136,6 +141,7 @@ func TestConnect(t *testing.T) {
 	if c := a.Counters(); !maps.Equal(c.Connects, Counts{"ok": want}) || a.idsLeft() != 0 {
 		t.Errorf("connects %v, %d ids left", c.Connects, a.idsLeft())
 	}
+	b.counted(requestAccepted, want)
 	if c := b.Counters(); c.Requests != want || !maps.Equal(c.Answers, Counts{"accepted": want}) || b.idsLeft() != 1 {
 		t.Errorf("%d requests, answers %v, %d ids left", c.Requests, c.Answers, b.idsLeft())
 	}
@@ -239,6 +245,7 @@ func TestManyConnects(t *testing.T) {
 	}
 	all.Wait()
 	t.Logf("%d connections in %v", count, time.Since(start).Round(time.Millisecond))
+	b.counted(requestAccepted, count)
 	if c := b.Counters(); c.Requests != count || c.Answers["accepted"] != count || a.idsLeft() != 0 || b.idsLeft() != 1 {
 		t.Errorf("%d requests, answers %v, ids left %d and %d", c.Requests, c.Answers, a.idsLeft(), b.idsLeft())
 	}

@@ -39,7 +39,8 @@ PACKAGES := \
 	clang clang-format libclang-rt-14-dev \
 	tshark tcpdump jq python3 lua5.4 \
 	opensm ibsim-utils ibacm \
-	qemu-system-x86 iproute2 procps xz-utils busybox-static systemd groff-base
+	qemu-system-x86 iproute2 procps xz-utils busybox-static systemd groff-base \
+	fish zsh
 
 # To build the Debian package.
 PACKAGING := debhelper dpkg-dev

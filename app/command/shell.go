@@ -78,29 +78,49 @@ func (t *Table) Completion(shell string, subcommands []Subcommand) (string, erro
 	case "bash":
 		return bashCompletion(steps), nil
 	case "zsh":
-		return "#compdef causeway\nautoload -U +X bashcompinit && bashcompinit\n" + bashCompletion(steps), nil
+		return zshCompletion(steps), nil
 	case "fish":
 		return fishCompletion(steps), nil
 	}
 	return "", usagef("there is no shell %q here: %s", shell, oneOf(Shells))
 }
 
-// bashCompletion writes a function that takes the longest beginning of the words that it knows, without flags; after a key
-// that has words of its own, those.
+// The functions take the longest beginning of the words before the cursor that they know, without flags; after a key that
+// has words of its own, those. Flags are offered to who has begun one, and files where nothing else may follow.
+
 func bashCompletion(steps []step) string {
-	var b strings.Builder
-	b.WriteString("# Made by \"causeway completion\": source it, or put it where bash-completion looks.\n_causeway() {\n" +
-		"\tlocal cur=${COMP_WORDS[COMP_CWORD]} path= words= w prev=\n" +
+	return "# Made by \"causeway completion\": source it, or put it where bash-completion looks.\n_causeway() {\n" +
+		"\tlocal cur=${COMP_WORDS[COMP_CWORD]} at= next= w prev=\n" +
 		"\tfor w in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n\t\tcase $w in -*) continue ;; esac\n" +
-		"\t\tprev=$w\n\t\t_causeway_words \"$path $w\" && path=\"$path $w\"\n\tdone\n" +
-		"\t_causeway_words \"$path … $prev\" || _causeway_words \"$path\"\n" +
-		"\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n" +
-		"\t[[ -z $words ]] && COMPREPLY=($(compgen -f -- \"$cur\"))\n}\n" +
-		"_causeway_words() {\n\tcase $1 in\n")
+		"\t\tprev=$w\n\t\t_causeway_words \"$at $w\" && at=\"$at $w\"\n\tdone\n" +
+		"\t_causeway_words \"$at … $prev\" || _causeway_words \"$at\"\n" +
+		"\tCOMPREPLY=($(compgen -W \"$next\" -- \"$cur\"))\n" +
+		"\tcase $cur in -*) return ;; esac\n" +
+		"\tfor w in \"${!COMPREPLY[@]}\"; do\n\t\tcase ${COMPREPLY[w]} in -*) unset \"COMPREPLY[w]\" ;; esac\n\tdone\n}\n" +
+		wordsFunction(steps) + "complete -o default -F _causeway causeway\n"
+}
+
+// zshCompletion serves both ways: sourced after compinit, and as a file _causeway in fpath, which is its own first call.
+func zshCompletion(steps []step) string {
+	return "#compdef causeway\n# Made by \"causeway completion\": source it after compinit, or put it as _causeway into a folder of fpath.\n_causeway() {\n" +
+		"\tlocal at= next= w prev=\n\tlocal -a flags others\n" +
+		"\tfor w in \"${(@)words[2,CURRENT-1]}\"; do\n\t\tcase $w in -*) continue ;; esac\n" +
+		"\t\tprev=$w\n\t\t_causeway_words \"$at $w\" && at=\"$at $w\"\n\tdone\n" +
+		"\t_causeway_words \"$at … $prev\" || _causeway_words \"$at\"\n" +
+		"\tflags=(${(M)${=next}:#-*}) others=(${${=next}:#-*})\n" +
+		"\tif [[ $PREFIX == -* ]]; then compadd -- $flags; elif (( $#others )); then compadd -- $others; else _files; fi\n}\n" +
+		wordsFunction(steps) + "if [[ $funcstack[1] == _causeway ]]; then _causeway \"$@\"; else compdef _causeway causeway; fi\n"
+}
+
+// wordsFunction writes the table of steps as a function for bash and zsh: the words after $1 into $next, false when it does
+// not know $1.
+func wordsFunction(steps []step) string {
+	var b strings.Builder
+	b.WriteString("_causeway_words() {\n\tcase $1 in\n")
 	for _, s := range steps {
-		fmt.Fprintf(&b, "\t%q) words=%q ;;\n", leading(s.path), strings.Join(s.words, " "))
+		fmt.Fprintf(&b, "\t%q) next=%q ;;\n", leading(s.path), strings.Join(s.words, " "))
 	}
-	b.WriteString("\t*) return 1 ;;\n\tesac\n}\ncomplete -o default -F _causeway causeway\n")
+	b.WriteString("\t*) return 1 ;;\n\tesac\n}\n")
 	return b.String()
 }
 
@@ -117,11 +137,13 @@ func fishCompletion(steps []step) string {
 	b.WriteString("# Made by \"causeway completion\": put it into ~/.config/fish/completions/causeway.fish.\nfunction __causeway_words\n" +
 		"\tset -l path ''\n\tset -l prev ''\n\tfor w in (commandline -opc)[2..-1]\n\t\tstring match -q -- '-*' $w; and continue\n\t\tset prev $w\n" +
 		"\t\t__causeway_at \"$path $w\" >/dev/null; and set path \"$path $w\"\n\tend\n" +
-		"\t__causeway_at \"$path … $prev\"; or __causeway_at \"$path\"\nend\n" +
+		"\tset -l next (__causeway_at \"$path … $prev\"; or __causeway_at \"$path\")\n" +
+		"\tif string match -q -- '-*' (commandline -ct)\n\t\tstring match -- '-*' $next\n\telse\n\t\tstring match -v -- '-*' $next\n\tend\nend\n" +
 		"function __causeway_at\n\tswitch $argv[1]\n")
 	for _, s := range steps {
 		fmt.Fprintf(&b, "\t\tcase '%s'\n\t\t\tstring split ' ' -- '%s'\n", leading(s.path), strings.Join(s.words, " "))
 	}
-	b.WriteString("\t\tcase '*'\n\t\t\treturn 1\n\tend\n\treturn 0\nend\ncomplete -c causeway -f -a '(__causeway_words)'\n")
+	b.WriteString("\t\tcase '*'\n\t\t\treturn 1\n\tend\n\treturn 0\nend\n" +
+		"complete -c causeway -f -a '(__causeway_words)'\ncomplete -c causeway -n 'not __causeway_words | string length -q' -F\n")
 	return b.String()
 }

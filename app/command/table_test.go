@@ -177,35 +177,3 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
-
-// TestCompletion wants each shell's script to have each command, and bash's to work.
-func TestCompletion(t *testing.T) {
-	sub := []command.Subcommand{{Name: "ctl", Words: []string{"-s", "-json"}}, {Name: "run", Words: []string{"-c"}}}
-	for _, shell := range command.Shells {
-		text, err := command.Standard.Completion(shell, sub)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range command.Standard.Commands() {
-			if !strings.Contains(text, " ctl "+c.Path) {
-				t.Errorf("%s: no %s", shell, c.Path)
-			}
-		}
-	}
-	script, _ := command.Standard.Completion("bash", sub)
-	for words, want := range map[string]string{
-		"causeway ": "ctl run", "causeway ctl sho": "show", "causeway ctl -s /x show ho": "hosts", "causeway ctl set log level ": "debug info warn error",
-		"causeway ctl show hosts l": "limit", "causeway ctl capture drop icr": "icrc", "causeway ctl capture drop icrc dir": "direction", "causeway run -": "-c",
-	} {
-		list := strings.Split(words, " ")
-		run := script + "\nCOMP_WORDS=(" + strings.Join(list[:len(list)-1], " ") + " '" + list[len(list)-1] + "'); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); " +
-			"_causeway; echo ${COMPREPLY[@]}"
-		out, err := exec.Command("bash", "-c", run).CombinedOutput()
-		if got := strings.TrimSpace(string(out)); err != nil || got != want {
-			t.Errorf("%q completes to %q (%v), want %q", words, got, err, want)
-		}
-	}
-	if _, err := command.Standard.Completion("tcsh", sub); err == nil {
-		t.Error("tcsh is completed")
-	}
-}

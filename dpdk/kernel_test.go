@@ -88,25 +88,26 @@ func TestAFPacketPort(t *testing.T) {
 		}
 		crossBothWays(t, portEnd(p), kernelEnd(t, "theirs"), 4200)
 		how, err := p.SetMulticast([][6]byte{{0x33, 0x33, 0, 0, 0, 1}})
-		if err != nil || how != MulticastPromiscuous || !promiscuous(t, "ours") {
+		if err != nil || how != MulticastPromiscuous || !flagged(t, "ours", "PROMISC") {
 			t.Errorf("multicast by %v, %v; want promiscuous", how, err)
 		}
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
-		if promiscuous(t, "ours") {
+		if flagged(t, "ours", "PROMISC") {
 			t.Error("the interface is still promiscuous after Close")
 		}
 	}
 }
 
-func promiscuous(t *testing.T, name string) bool {
+// flagged reports whether the kernel's interface has a flag, as ip names it.
+func flagged(t *testing.T, name, flag string) bool {
 	t.Helper()
 	out, err := exec.Command("ip", "-d", "link", "show", name).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Contains(string(out), "PROMISC")
+	return strings.Contains(string(out), flag)
 }
 
 func TestTapPort(t *testing.T) {
@@ -119,8 +120,11 @@ func TestTapPort(t *testing.T) {
 		t.Errorf("%+v, %v; want MTU 1500, and another MAC than %x", netdev, err, p.MAC())
 	}
 	crossBothWays(t, portEnd(p), kernelEnd(t, "dtap0"), 1500)
-	if how, err := p.SetMulticast([][6]byte{{0x01, 0, 0x5e, 0, 0, 1}}); err != nil || how != MulticastList {
-		t.Errorf("multicast by %v, %v; want list", how, err)
+	if how, err := p.SetAllMulticast(); err != nil || how != MulticastAll || !flagged(t, "dtap0", "ALLMULTI") {
+		t.Errorf("multicast by %v, %v; want allmulticast", how, err)
+	}
+	if how, err := p.SetMulticast([][6]byte{{0x01, 0, 0x5e, 0, 0, 1}}); err != nil || how != MulticastList || flagged(t, "dtap0", "ALLMULTI") {
+		t.Errorf("multicast by %v, %v; want list, and allmulticast no more", how, err)
 	}
 	capabilities, err := p.Capabilities()
 	if err != nil || capabilities.Driver != "net_tap" {

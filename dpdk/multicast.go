@@ -19,7 +19,8 @@ func (f MulticastFilter) String() string {
 }
 
 // SetMulticast makes the port receive frames to these multicast addresses, and answers by what means: the
-// device's list of addresses, else all multicast frames, else all frames.
+// device's list of addresses, else all multicast frames, else all frames. With a list, the port no longer receives all that
+// SetAllMulticast asked for.
 func (p *Port) SetMulticast(macs [][6]byte) (MulticastFilter, error) {
 	list := make([]C.struct_dpdk_mac, len(macs)+1) // one more: its address is taken even when there are none
 	for i, mac := range macs {
@@ -32,10 +33,16 @@ func (p *Port) SetMulticast(macs [][6]byte) (MulticastFilter, error) {
 	}
 	clearLog()
 	err := errno(C.dpdk_port_multicast_list(p.id, &list[0], C.uint(len(macs))))
-	if err == nil {
-		return MulticastList, nil
+	if err != nil {
+		return p.SetAllMulticast()
 	}
-	return p.SetAllMulticast()
+	if p.allMulticast {
+		if err := errno(C.dpdk_port_allmulticast(p.id, false)); err != nil {
+			return 0, portError(p.name, "allmulticast mode does not end: %w", why(err))
+		}
+		p.allMulticast = false
+	}
+	return MulticastList, nil
 }
 
 // SetAllMulticast makes the port receive all multicast frames, or else all frames.
@@ -43,6 +50,7 @@ func (p *Port) SetAllMulticast() (MulticastFilter, error) {
 	clearLog()
 	err := errno(C.dpdk_port_allmulticast(p.id, true))
 	if err == nil {
+		p.allMulticast = true
 		return MulticastAll, nil
 	}
 	if err = errno(C.dpdk_port_promiscuous(p.id, true)); err == nil {

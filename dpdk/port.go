@@ -37,8 +37,10 @@ type Port struct {
 	driver string
 	mac    [6]byte
 	closed bool
-	rings  *RingPort // of a "ring" port
-	netdev int       // index of the kernel's interface, where the device has one; 0: none
+	// allMulticast: SetAllMulticast has it receive all multicast frames.
+	allMulticast bool
+	rings        *RingPort // of a "ring" port
+	netdev       int       // index of the kernel's interface, where the device has one; 0: none
 }
 
 // hotplug guards the EAL's list of devices.

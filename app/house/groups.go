@@ -3,11 +3,13 @@
 package house
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"sync"
 
 	"causeway/config"
+	"causeway/dpdk"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/manage"
@@ -84,21 +86,18 @@ func (h *House) Groups() map[netip.Addr]lcore.GroupCounters {
 }
 
 // hear has the port, and where it is shared the kernel's interface, receive these groups beside what management needs; or all
-// groups where reports are listened to. A port that has begun to receive all goes on, whatever ranges there are: workers drop
-// what is not bridged by name.
+// groups while reports are listened to.
 func (h *House) hear(groups []netip.Addr) error {
-	macs := h.multicastMACs(groups)
-	if h.learnsReports() {
-		if _, err := h.port.SetAllMulticast(); err != nil || h.listener == nil {
-			return err
-		}
-		return h.listener.followAll()
+	macs, all := h.multicastMACs(groups), h.learnsReports()
+	set := h.port.SetMulticast
+	if all {
+		set = func([][6]byte) (dpdk.MulticastFilter, error) { return h.port.SetAllMulticast() }
 	}
-	if _, err := h.port.SetMulticast(macs); err != nil {
+	if _, err := set(macs); err != nil {
 		return err
 	}
 	if h.listener == nil {
 		return nil
 	}
-	return h.listener.follow(macs)
+	return errors.Join(h.listener.follow(macs), h.listener.followAll(all))
 }

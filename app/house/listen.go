@@ -53,10 +53,8 @@ func (l *listener) open(all bool, groups [][6]byte) error {
 		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
 		return fmt.Errorf("its filter: %w", err)
 	}
-	if all {
-		if err := l.followAll(); err != nil {
-			return err
-		}
+	if err := l.followAll(all); err != nil {
+		return err
 	}
 	if err := l.follow(groups); err != nil {
 		return err
@@ -64,16 +62,20 @@ func (l *listener) open(all bool, groups [][6]byte) error {
 	return unix.Bind(l.fd, &unix.SockaddrLinklayer{Protocol: wireOrder(unix.ETH_P_ALL), Ifindex: l.index})
 }
 
-// followAll has the interface take part in all groups from now on.
-func (l *listener) followAll() error {
-	if l.all {
+// followAll has the interface take part in all groups, or no longer in all.
+func (l *listener) followAll(all bool) error {
+	if l.all == all {
 		return nil
 	}
+	what := unix.PACKET_DROP_MEMBERSHIP
+	if all {
+		what = unix.PACKET_ADD_MEMBERSHIP
+	}
 	request := unix.PacketMreq{Ifindex: int32(l.index), Type: unix.PACKET_MR_ALLMULTI}
-	if err := unix.SetsockoptPacketMreq(l.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request); err != nil {
+	if err := unix.SetsockoptPacketMreq(l.fd, unix.SOL_PACKET, what, &request); err != nil {
 		return fmt.Errorf("all groups: %w", err)
 	}
-	l.all = true
+	l.all = all
 	return nil
 }
 

@@ -132,8 +132,16 @@ func hearsItsOwn(t *testing.T, netdev *net.Interface, vlan uint16) {
 	if got := hears(l, len(want)); !slices.Equal(got, want) {
 		t.Errorf("VLAN %d: heard %q, want %q, each as it was sent", vlan, names(got), names(want))
 	}
+	for _, all := range []bool{true, false, true} {
+		if err := l.followAll(all); err != nil || strings.Contains(shell(t, "ip -d link show shared"), "allmulti 1 ") != all {
+			t.Errorf("all groups %t: %v, %s", all, err, shell(t, "ip -d link show shared"))
+		}
+	}
 	if err := l.close(); err != nil {
 		t.Error(err)
+	}
+	if in := shell(t, "ip -d link show shared"); !strings.Contains(in, "allmulti 0 ") {
+		t.Errorf("the interface is still in all groups: %s", in)
 	}
 	if in := shell(t, "ip maddress show dev shared"); strings.Contains(in, group.String()) {
 		t.Errorf("the interface is still in the group: %s", in)

@@ -114,7 +114,7 @@ func TestCtlAlone(t *testing.T) {
 	}
 	code, stdout, _ := try("completion", "bash")
 	for _, c := range commands() {
-		if code != exitOK || !strings.Contains(stdout, `" `+c.name+`") words=`) {
+		if code != exitOK || !strings.Contains(stdout, `" `+c.name+`") next=`) {
 			t.Errorf("completion: %d, no %s", code, c.name)
 		}
 	}

@@ -29,7 +29,9 @@ func TestHandingOver(t *testing.T) {
 		}
 	}
 	x := r.bench.Counters().Direction[lcore.RoCEToIB]
-	if share := float64(x.HandedOver) / float64(x.Sent); share < 0.365 || share > 0.385 {
+	// What was handed over last has not been sent. On a busy machine so little crosses that it shows.
+	inside := float64(s.lanes*handedFlight) / float64(x.Sent)
+	if share := float64(x.HandedOver) / float64(x.Sent); math.Abs(share-3./8) > 0.01+inside {
 		t.Errorf("%.3f of %d packets were handed over, want 3/8", share, x.Sent)
 	}
 	for i, w := range r.bench.Workers() {

@@ -18,9 +18,13 @@ static unsigned cache_size(unsigned n)
 	return share < RTE_MEMPOOL_CACHE_MAX_SIZE ? share : RTE_MEMPOOL_CACHE_MAX_SIZE;
 }
 
+/* Threads of Go's have no cache, and any of them may lose its CPU in the middle of taking or giving back: in such a
+ * pool (relaxed tail synchronisation, rte_ring.h) an lcore does not wait for it. */
+static const char POOL_OPS[] = "ring_mt_rts";
+
 int dpdk_mempool_create(const char *name, unsigned n, uint16_t priv, uint16_t data_room, struct rte_mempool **out)
 {
-	*out = rte_pktmbuf_pool_create(name, n, cache_size(n), priv, data_room, SOCKET_ID_ANY);
+	*out = rte_pktmbuf_pool_create_by_ops(name, n, cache_size(n), priv, data_room, SOCKET_ID_ANY, POOL_OPS);
 	return *out == NULL ? -rte_errno : 0;
 }
 

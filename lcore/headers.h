@@ -12,21 +12,7 @@
 #define CAUSEWAY_HEADERS_H
 
 #include "egress.h"
-
-enum {
-	ICRC_LEN = 4,
-	VLAN_LEN = 4,
-	UDP_LEN = 8,
-	UD_LEN = 12 + 8, /* BTH, DETH */
-	ROCE_PORT = 4791,
-	NEXT_BTH = 0x1b,
-	PROTO_UDP = 17,
-	ECN_MASK = 3,
-	ECN_CE = 3,
-	TYPE_IPV4 = 0x0800,
-	TYPE_IPV6 = 0x86dd,
-	TYPE_ROCE_V1 = 0x8915,
-};
+#include "wire.h"
 
 /* What the frame inherits from the message. */
 struct inherited {

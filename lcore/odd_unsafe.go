@@ -47,17 +47,20 @@ type OddFrame struct {
 
 // TakeOdd takes what lies on the worker's odd ring, at most a burst. One goroutine only.
 func (w *Worker) TakeOdd() []OddFrame {
-	var m [C.BURST]*C.struct_rte_mbuf
+	var m, done [C.BURST]*C.struct_rte_mbuf
 	n := int(C.worker_take_odd(w.c, &m[0], C.BURST))
 	out := make([]OddFrame, n)
+	ended := 0
 	for i := range n {
 		out[i].Data = C.GoBytes(C.frame_of(m[i]), C.int(m[i].data_len))
 		if C.kind_of(m[i]) == C.ODD_STANDIN {
 			out[i].Held = &Held{m[i], w}
 		} else {
-			C.frame_free(m[i])
+			done[ended] = m[i]
+			ended++
 		}
 	}
+	C.rte_pktmbuf_free_bulk(&done[0], C.uint(ended))
 	return out
 }
 

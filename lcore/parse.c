@@ -8,39 +8,11 @@
 
 #include "burst.h"
 #include "egress.h"
+#include "wire.h"
 
 enum {
-	ETH_LEN = 14,
-	VLAN_LEN = 4,
-	TYPE_IPV4 = 0x0800,
-	TYPE_ARP = 0x0806,
-	TYPE_VLAN = 0x8100,
-	TYPE_IPV6 = 0x86dd,
-	TYPE_QINQ = 0x88a8,
-	TYPE_ROCE1 = 0x8915,
-
-	IPV4_LEN = 20,
-	IPV6_LEN = 40,
-	UDP_LEN = 8,
-	ROCE_PORT = 4791,
-	MIN_UD = UDP_LEN + 12 + 8 + 4, /* UDP, BTH, DETH, ICRC */
-	MIN_GRH_PAYLOAD = 12 + 8 + 4,
-
-	PROTO_HOPOPTS = 0,
-	PROTO_ICMP = 1,
-	PROTO_IGMP = 2,
-	PROTO_UDP = 17,
-	PROTO_ROUTING = 43,
-	PROTO_FRAGMENT = 44,
-	PROTO_ESP = 50,
-	PROTO_AH = 51,
-	PROTO_ICMP6 = 58,
-	PROTO_NONE = 59,
-	PROTO_DSTOPTS = 60,
-	PROTO_MOBILITY = 135,
-	PROTO_HIP = 139,
-	PROTO_SHIM6 = 140,
-	NEXT_BTH = 0x1b,
+	MIN_GRH_PAYLOAD = UD_LEN + ICRC_LEN,
+	MIN_UD = UDP_LEN + MIN_GRH_PAYLOAD,
 };
 
 static const uint64_t BROADCAST = 0xffffffffffff;
@@ -370,7 +342,7 @@ unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p, stru
 	case TYPE_IPV6:
 		result = parse_ipv6(b, p, icrc, frame_len - len);
 		break;
-	case TYPE_ROCE1:
+	case TYPE_ROCE_V1:
 		result = parse_grh(b, p, icrc, frame_len - len);
 		break;
 	case TYPE_ARP:

@@ -2,6 +2,7 @@
 /* What plain.h compares frames with. */
 #include <string.h>
 
+#include "wire.h"
 #include "worker.h"
 
 /* Without a tag, the last eight bytes before the IP header are the source MAC address and the EtherType; with one, two
@@ -9,11 +10,11 @@
 static void prepare_ethernet(struct bench *b)
 {
 	uint8_t mask[8] = {[6] = 0xff, 0xff}, type[8] = {[6] = 0x08, 0x00};
-	b->l2_len = 14;
+	b->l2_len = ETH_LEN;
 	if (b->vlan != 0) {
 		memcpy(mask, (uint8_t[]){0, 0, 0xff, 0xff, 0x0f, 0xff}, 6);
 		memcpy(type, (uint8_t[]){0, 0, 0x81, 0x00, (uint8_t)(b->vlan >> 8), (uint8_t)b->vlan}, 6);
-		b->l2_len = 18;
+		b->l2_len = ETH_LEN + VLAN_LEN;
 	}
 	memcpy(&b->l2_mask, mask, sizeof mask);
 	memcpy(&b->l2_ipv4, type, sizeof type);
@@ -40,9 +41,9 @@ static void prepare_headers(struct bench *b)
 	set_plain(&b->plain_ipv4, 0, 0xff, 0x45); /* version, header length */
 	set_plain(&b->plain_ipv4, 6, 0x3f, 0);    /* more fragments, offset */
 	set_plain(&b->plain_ipv4, 7, 0xff, 0);
-	set_plain(&b->plain_ipv4, 9, 0xff, 17);
-	set_plain(&b->plain_udp, 2, 0xff, 4791 >> 8);
-	set_plain(&b->plain_udp, 3, 0xff, 4791 & 0xff);
+	set_plain(&b->plain_ipv4, 9, 0xff, PROTO_UDP);
+	set_plain(&b->plain_udp, 2, 0xff, ROCE_PORT >> 8);
+	set_plain(&b->plain_udp, 3, 0xff, ROCE_PORT & 0xff);
 	set_plain(&b->plain_udp, 6, 0xff, 0); /* no checksum */
 	set_plain(&b->plain_udp, 7, 0xff, 0);
 	set_plain(&b->plain_udp, 8, 0xfe, 0x64); /* BTH: SEND_ONLY, with or without immediate data */

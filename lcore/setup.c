@@ -36,7 +36,8 @@ struct worker *worker_new(struct bench *b, struct ib_door *door, uint16_t id, ui
 	w->port = port;
 	w->queue = queue;
 	w->odd = ring("odd", w, ODD_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	w->again = ring("again", w, AGAIN_RING, RING_F_SC_DEQ);
+	/* Management writes it, too, and may lose its CPU at any moment: workers must not wait for its turn to end. */
+	w->again = ring("again", w, AGAIN_RING, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
 	w->send = ring("send", w, SEND_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = rte_zmalloc(NULL, max_groups * sizeof *w->groups, RTE_CACHE_LINE_SIZE);
 	if (!w->odd || !w->again || !w->send || !w->groups) {
@@ -99,7 +100,7 @@ unsigned worker_take_odd(struct worker *w, struct rte_mbuf **m, unsigned n)
 
 int worker_again(struct worker *w, struct rte_mbuf *m)
 {
-	return rte_ring_mp_enqueue(w->again, m);
+	return rte_ring_enqueue(w->again, m);
 }
 
 int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len)
@@ -107,8 +108,8 @@ int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, u
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
 	if (!m)
 		return -ENOMEM;
-	void *p = rte_pktmbuf_append(m, (uint16_t)len);
-	if (!p || len > UINT16_MAX) {
+	void *p = len <= UINT16_MAX ? rte_pktmbuf_append(m, (uint16_t)len) : NULL;
+	if (!p) {
 		rte_pktmbuf_free(m);
 		return -EMSGSIZE;
 	}

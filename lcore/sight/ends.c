@@ -5,21 +5,10 @@
 #include <string.h>
 
 #include "ibside/door.h"
+#include "lcore/wire.h"
 #include "lcore/words.h"
 #include "tables/entries.h"
 #include "tables/tables.h"
-
-enum {
-	TYPE_IPV4 = 0x0800,
-	TYPE_ARP = 0x0806,
-	TYPE_VLAN = 0x8100,
-	TYPE_IPV6 = 0x86dd,
-	TYPE_QINQ = 0x88a8,
-	TYPE_ROCE1 = 0x8915,
-	UDP = 17,
-	ROCE_PORT = 4791,
-	TRANSPORT = 20, /* BTH and DETH */
-};
 
 static void add(struct ends *e, const uint8_t address[16])
 {
@@ -70,7 +59,7 @@ static void add_ip(struct ends *e, const uint8_t ip[16], const uint32_t *qpn)
 static void add_ips(struct ends *e, const uint8_t src[16], const uint8_t dst[16], const uint8_t *bth, int64_t len)
 {
 	uint32_t src_qpn = 0, dst_qpn = 0;
-	bool transport = len >= TRANSPORT;
+	bool transport = len >= UD_LEN;
 	if (transport) {
 		dst_qpn = be32(bth + 4) & 0xffffff;
 		src_qpn = be32(bth + 16) & 0xffffff;
@@ -89,13 +78,13 @@ static void map(uint8_t out[16], const uint8_t ip4[4])
 /* How much there is of a BTH behind IP, if UDP is RoCE's. */
 static int64_t behind_udp(const uint8_t *udp, int64_t len, uint8_t protocol)
 {
-	return protocol == UDP && len >= 8 && be16(udp + 2) == ROCE_PORT ? len - 8 : 0;
+	return protocol == PROTO_UDP && len >= UDP_LEN && be16(udp + 2) == ROCE_PORT ? len - UDP_LEN : 0;
 }
 
 static void add_ipv4(struct ends *e, const uint8_t *ip, int64_t len)
 {
 	uint8_t src[16], dst[16];
-	if (len < 20)
+	if (len < IPV4_LEN)
 		return;
 	int64_t head = (ip[0] & 15) * 4;
 	bool first = (be16(ip + 6) & 0x1fff) == 0; /* of fragments */
@@ -107,7 +96,7 @@ static void add_ipv4(struct ends *e, const uint8_t *ip, int64_t len)
 /* IPv6 or GRH. RoCEv1 writes IPv4 groups as ff0e::ffff:a.b.c.d. */
 static void add_ipv6(struct ends *e, const uint8_t *ip, int64_t len, bool grh)
 {
-	if (len < 40)
+	if (len < IPV6_LEN)
 		return;
 	uint8_t dst[16];
 	memcpy(dst, ip + 24, 16);
@@ -115,9 +104,9 @@ static void add_ipv6(struct ends *e, const uint8_t *ip, int64_t len, bool grh)
 	    load32(dst + 8) == 0xffff0000)
 		map(dst, ip + 36);
 	if (grh)
-		add_ips(e, ip + 8, dst, ip + 40, len - 40);
+		add_ips(e, ip + 8, dst, ip + IPV6_LEN, len - IPV6_LEN);
 	else
-		add_ips(e, ip + 8, dst, ip + 48, behind_udp(ip + 40, len - 40, ip[6]));
+		add_ips(e, ip + 8, dst, ip + IPV6_LEN + UDP_LEN, behind_udp(ip + IPV6_LEN, len - IPV6_LEN, ip[6]));
 }
 
 static void add_arp(struct ends *e, const uint8_t *arp, int64_t len)
@@ -133,7 +122,7 @@ static void add_arp(struct ends *e, const uint8_t *arp, int64_t len)
 
 void ends_of_frame(struct ends *e, const uint8_t *frame, uint32_t len)
 {
-	uint32_t at = 14;
+	uint32_t at = ETH_LEN;
 	if (len < at)
 		return;
 	uint16_t type = be16(frame + 12);
@@ -143,8 +132,8 @@ void ends_of_frame(struct ends *e, const uint8_t *frame, uint32_t len)
 	int64_t rest = len - at;
 	if (type == TYPE_IPV4)
 		add_ipv4(e, net, rest);
-	else if (type == TYPE_IPV6 || type == TYPE_ROCE1)
-		add_ipv6(e, net, rest, type == TYPE_ROCE1);
+	else if (type == TYPE_IPV6 || type == TYPE_ROCE_V1)
+		add_ipv6(e, net, rest, type == TYPE_ROCE_V1);
 	else if (type == TYPE_ARP)
 		add_arp(e, net, rest);
 }

@@ -161,7 +161,7 @@ func (p *patient) checkKernelRoCE() []Finding {
 				fmt.Sprintf("devlink dev param set pci/%s name enable_roce value false cmode driverinit && devlink dev reload pci/%[1]s", e.PCI))}
 		}
 	}
-	return fine("nobody else takes RoCE on %s", cmp.Or(e.Netdev, e.PCI))
+	return fine("the kernel takes no RoCE on %s", cmp.Or(e.Netdev, e.PCI))
 }
 
 // checkOwnAddress wants the bridge's addresses not to be the kernel's on that side: it answers for them, too.

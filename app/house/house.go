@@ -347,6 +347,9 @@ func (h *House) hangIBDoor(subnet *fabric.Fabric) error {
 }
 
 func (h *House) hangEthernetDoor() error {
+	if err := h.claimPort(); err != nil {
+		return err
+	}
 	n := len(h.cfg.Workers.LCores)
 	p, err := dpdk.OpenPort(h.cfg.RoCE.Port.String(), dpdk.PortConfig{
 		Pool: h.pool, RxQueues: n, TxQueues: n, RxDescs: h.cfg.Workers.RxDescs, TxDescs: h.cfg.Workers.TxDescs,

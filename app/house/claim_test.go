@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"causeway/config"
+)
+
+// TestClaimPort has two bridges want one interface, in one process.
+func TestClaimPort(t *testing.T) {
+	own := fmt.Sprintf("claim%d", os.Getpid())
+	with := func(driver, arg string, vlan uint16) *House {
+		cfg := &config.Config{}
+		cfg.RoCE.Port, cfg.RoCE.VLAN = config.EthPort{Driver: driver, Arg: arg}, vlan
+		return &House{cfg: cfg}
+	}
+	first := with("af_packet", own, 0)
+	if err := first.claimPort(); err != nil {
+		t.Fatal(err)
+	}
+	for _, second := range []*House{with("af_packet", own, 0), with("tap", "new0,remote="+own, 0)} {
+		err := second.claimPort()
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another causeway (process %d) has it", os.Getpid())) {
+			t.Errorf("%v: %v", second.cfg.RoCE.Port, err)
+		}
+	}
+	for _, other := range []*House{
+		with("af_packet", own, 7), with("af_packet", own+"b", 0), with("tap", own, 0), with("tap", own, 0), with("ring", "", 0), with("memif", own, 0),
+	} {
+		if err := other.claimPort(); err != nil {
+			t.Error(err)
+		}
+		defer func() {
+			if err := other.takeDown(); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	if err := first.takeDown(); err != nil {
+		t.Error(err)
+	}
+	again := with("af_packet", own, 0)
+	if err := again.claimPort(); err != nil {
+		t.Errorf("after the first has ended: %v", err)
+	}
+	if err := again.takeDown(); err != nil {
+		t.Error(err)
+	}
+}

@@ -11,8 +11,8 @@ import (
 // changeFile is what problems call a change that is in no file.
 const changeFile = "the change"
 
-// Extend returns c with the entries of a text in addition: [[host]], [[group]], [[range]] and [[service]], as a file has them.
-// All is checked as if it were one file.
+// Extend returns c with the entries of a text in addition: [[host]], [[group]], [[range]], [[service]] and [[translate]],
+// as a file has them. All is checked as if it were one file.
 func (c *Config) Extend(text string) (*Config, error) {
 	p := c.again()
 	var doc map[string]any
@@ -24,7 +24,7 @@ func (c *Config) Extend(text string) (*Config, error) {
 	p.unknownTables(doc)
 	for _, name := range sortedKeys(doc) {
 		if t := tableNamed(name); t != nil && !t.many {
-			p.add(p.lineOf(name), "", "table %s is there already; only [[host]], [[group]], [[range]] and [[service]] can be added", t.header())
+			p.add(p.lineOf(name), "", "table %s is there already; only [[host]], [[group]], [[range]], [[service]] and [[translate]] can be added", t.header())
 		}
 	}
 	p.entries(doc)
@@ -56,7 +56,7 @@ func (c *Config) with(change func(*Config)) (*Config, error) {
 func (c *Config) clone() *Config {
 	to := *c
 	to.Hosts, to.Groups = slices.Clone(c.Hosts), slices.Clone(c.Groups)
-	to.Ranges, to.Services = slices.Clone(c.Ranges), slices.Clone(c.Services)
+	to.Ranges, to.Services, to.Translates = slices.Clone(c.Ranges), slices.Clone(c.Services), slices.Clone(c.Translates)
 	return &to
 }
 
@@ -78,6 +78,9 @@ func (c *Config) again() *parser {
 	}
 	for _, s := range c.Services {
 		p.services = append(p.services, made("service", s))
+	}
+	for _, x := range c.Translates {
+		p.translates = append(p.translates, made("translate", x))
 	}
 	return p
 }

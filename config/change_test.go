@@ -27,11 +27,14 @@ func TestExtend(t *testing.T) {
 		t.Error("the configuration itself has changed")
 	}
 	for _, x := range []struct{ more, want string }{
-		{"[[group]]\nip = \"239.1.2.3\"", "config: the change:1: group 239.1.2.3: mgid ff12:4001:8001::f01:203 is also that of group 239.1.2.3; each needs its own"},
+		{"[[group]]\nip = \"239.1.2.3\"", "config: the change:2: group 239.1.2.3: ip 239.1.2.3 is there already, with the same MGID ff12:4001:8001::f01:203; change that entry, or remove one"},
+		{"[[group]]\nip = \"239.1.2.3\"\nmgid = \"ipoib\"", "config: the change:2: group 239.1.2.3: ip 239.1.2.3 is there already, with another MGID, and both"},
 		{"[[host]]\nip = \"10.9.0.1\"\nside = \"roce\"", "config: the change:2: host 10.9.0.1: ip 10.9.0.1 is also that of host 10.9.0.1; each needs its own"},
 		{"[[service]]\nports = \"7000-8000\"", "config: the change:2: service 7000-8000: port 7174 is also that of service 7174; each needs its own"},
 		{"[[group]]\nip = \"10.9.0.1\"", "is a host's address"},
-		{"[roce]\nmtu = 1500", "config: the change:1: table [roce] is there already; only [[host]], [[group]], [[range]] and [[service]] can be added"},
+		{"[[translate]]\nroce = \"10.9.0.0/25\"\nib = \"10.10.8.0/25\"",
+			"config: the change:2: translate 10.9.0.0/25: roce 10.9.0.0/25 shares addresses with translate 10.9.0.0/24; each needs its own"},
+		{"[roce]\nmtu = 1500", "config: the change:1: table [roce] is there already; only [[host]], [[group]], [[range]], [[service]] and [[translate]] can be added"},
 		{"[[grup]]\n", "did you mean group?"},
 		{"[[group]\n", "this is not TOML"},
 	} {
@@ -48,12 +51,15 @@ func TestWith(t *testing.T) {
 	if err != nil || len(less.Hosts) != 1 || len(c.Hosts) != 2 {
 		t.Errorf("%+v, %v", less, err)
 	}
-	for name, change := range map[string]func() (*Config, error){
-		"a host twice":    func() (*Config, error) { return c.WithHosts(append(c.Hosts[:2:2], c.Hosts[0])) },
-		"a group twice":   func() (*Config, error) { return c.WithGroups(append(c.Groups[:1:1], c.Groups[0])) },
-		"a service twice": func() (*Config, error) { return c.WithServices(append(c.Services[:1:1], Service{7000, 8000})) },
+	for name, x := range map[string]struct {
+		change func() (*Config, error)
+		want   string
+	}{
+		"a host twice":    {func() (*Config, error) { return c.WithHosts(append(c.Hosts[:2:2], c.Hosts[0])) }, "is also that of"},
+		"a group twice":   {func() (*Config, error) { return c.WithGroups(append(c.Groups[:1:1], c.Groups[0])) }, "is there already"},
+		"a service twice": {func() (*Config, error) { return c.WithServices(append(c.Services[:1:1], Service{7000, 8000})) }, "is also that of"},
 	} {
-		if _, err := change(); err == nil || !strings.Contains(err.Error(), "is also that of") {
+		if _, err := x.change(); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

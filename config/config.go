@@ -24,19 +24,20 @@ import (
 
 // Config is a valid configuration of one bridge. Nothing in it changes after Parse; another one comes of Extend and the like.
 type Config struct {
-	Name     string
-	RoCE     RoCE
-	IB       IB
-	Workers  Workers
-	Hosts    []Host
-	Groups   []Group
-	Ranges   []Range
-	Services []Service
-	Policy   Policy
-	QoS      QoS
-	Metrics  Metrics
-	Console  Console
-	Log      Log
+	Name       string
+	RoCE       RoCE
+	IB         IB
+	Workers    Workers
+	Hosts      []Host
+	Groups     []Group
+	Ranges     []Range
+	Services   []Service
+	Translates []Translate
+	Policy     Policy
+	QoS        QoS
+	Metrics    Metrics
+	Console    Console
+	Log        Log
 
 	// Notes are remarks that do not keep the bridge from running, such as a key that is
 	// understood but has no effect yet. Each is one line, in the form of a Problem.
@@ -206,7 +207,7 @@ type QoS struct {
 
 // Listen is an address to listen on, as net.Listen takes it.
 type Listen struct {
-	Network string // "tcp" or "unix"
+	Network string // "tcp", "tcp4" or "unix"
 	Address string
 }
 

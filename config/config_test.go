@@ -82,6 +82,20 @@ func TestPorts(t *testing.T) {
 	}
 }
 
+// TestListen wants an IPv4 address to be IPv4's alone: 0.0.0.0 of "tcp" is [::], too.
+func TestListen(t *testing.T) {
+	for address, want := range map[string]Listen{
+		"0.0.0.0:4711": {"tcp4", "0.0.0.0:4711"}, "127.0.0.1:4711": {"tcp4", "127.0.0.1:4711"},
+		"[::ffff:10.0.0.1]:4711": {"tcp4", "10.0.0.1:4711"}, "[::]:4711": {"tcp", "[::]:4711"}, "[::1]:4711": {"tcp", "[::1]:4711"},
+	} {
+		c := parseGood(t, small+fmt.Sprintf("\n[console]\nlisten = [%q]\ntoken = \"0123456789abcdef\"\n", address))
+		m := parseGood(t, small+fmt.Sprintf("\n[metrics]\nlisten = %q\n", address))
+		if c.Console.Listen[0] != want || m.Metrics.Listen != want {
+			t.Errorf("%s: %+v and %+v, want %+v", address, c.Console.Listen, m.Metrics.Listen, want)
+		}
+	}
+}
+
 // TestExample loads the annotated example and looks at what a reader of it would expect.
 func TestExample(t *testing.T) {
 	c, err := Load("../docs/example.toml")

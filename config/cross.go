@@ -18,6 +18,7 @@ func (p *parser) crossCheck(roce, workers, policy *table) {
 	p.checkGroups()
 	p.checkRanges(workers)
 	p.checkServices()
+	p.checkTranslates()
 	p.checkPolicy(policy)
 	p.checkMemory(workers)
 	w := p.cfg.Workers
@@ -118,9 +119,18 @@ func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
 // checkGroups looks for groups that could not be told apart on one side or the other. What RoCE hosts send names the
 // address alone, no MGID and no port, so only one group of an address leads to IB.
 func (p *parser) checkGroups() {
-	leads, mgids := map[netip.Addr]*table{}, seen[ib.GID]{}
+	type same struct {
+		ip   netip.Addr
+		mgid ib.GID
+	}
+	whole, leads, mgids := map[same]*table{}, map[netip.Addr]*table{}, seen[ib.GID]{}
 	for i, g := range p.cfg.Groups {
 		t := p.groups[i]
+		if o := whole[same{g.IP, g.MGID}]; o != nil && g.IP.IsValid() && !g.MGID.IsZero() {
+			t.fail("ip", "ip %v is there already%s, with the same MGID %v; change that entry, or remove one", g.IP, o.inLine("ip"), g.MGID)
+			continue
+		}
+		whole[same{g.IP, g.MGID}] = t
 		if !g.MGID.IsZero() {
 			mgids.twice(t, "mgid", g.MGID)
 		}
@@ -128,8 +138,8 @@ func (p *parser) checkGroups() {
 			continue
 		}
 		if o := leads[g.IP]; o != nil {
-			t.fail("direction", `direction leads to InfiniBand, as that of the other %s%s does, and what RoCE hosts send has no port to choose by; `+
-				`write direction = "to-roce" in one`, o.who, o.inLine("ip"))
+			t.fail("ip", `ip %v is there already%s, with another MGID, and both entries lead to InfiniBand, where what RoCE hosts send can go to `+
+				`one alone; write direction = "to-roce" in one`, g.IP, o.inLine("ip"))
 			continue
 		}
 		leads[g.IP] = t

@@ -58,7 +58,7 @@ func (cs Changes) String() string {
 }
 
 // Diff returns what turns one configuration into the other, entries by what names them: hosts by address or GID, groups by
-// address and MGID, ranges by prefix, services by ports. In which order entries stand makes no difference.
+// address and MGID, ranges and translations by prefix, services by ports. In which order entries stand makes no difference.
 func Diff(old, to *Config) Changes {
 	var out Changes
 	for i := range tables {
@@ -72,6 +72,8 @@ func Diff(old, to *Config) Changes {
 			out = append(out, diffEntries(t, listed(old.Ranges), listed(to.Ranges), t.live)...)
 		case "service":
 			out = append(out, diffEntries(t, listed(old.Services), listed(to.Services), t.live)...)
+		case "translate":
+			out = append(out, diffEntries(t, listed(old.Translates), listed(to.Translates), t.live)...)
 		default:
 			out = append(out, diffValues(t, old, to)...)
 		}

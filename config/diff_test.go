@@ -33,6 +33,9 @@ ip = "239.1.2.3"
 ip = "239.2.0.0/16"
 [[service]]
 port = 7174
+[[translate]]
+roce = "10.9.0.0/24"
+ib = "10.10.9.0/24"
 `
 
 // TestDiff wants each change to be named with what it was and is, and whether a running bridge follows it.
@@ -58,6 +61,9 @@ func TestDiff(t *testing.T) {
 			"+ [[group]] 239.1.2.3 ff15:4001::f01:203 mgid ff15:4001::f01:203, direction to-roce, qkey 0x1234567, pkey 0xffff, rewrite_imm true, pgm false"},
 		{"a range's bound", "239.2.0.0/16\"", "239.2.0.0/16\"\nmost = 9", "~ [[range]] 239.2.0.0/16 most: 256 -> 9"},
 		{"a service's ports", "port = 7174", `ports = "7174-7180"`, "- [[service]] 7174\n+ [[service]] 7174-7180"},
+		{"a translation's other side", "10.10.9.0", "10.10.8.0", "~ [[translate]] 10.9.0.0/24 ib: 10.10.9.0/24 -> 10.10.8.0/24"},
+		{"a translation's name", `roce = "10.9.0.0/24"`, `roce = "10.9.1.0/24"`, "~ [[translate]] 10.9.1.0/24 roce: 10.9.0.0/24 -> 10.9.1.0/24"},
+		{"a translation more", "[[translate]]", "[[translate]]\nroce = \"fd09::/64\"\nib = \"fd10::/64\"\n[[translate]]", "+ [[translate]] fd09::/64 ib fd10::/64"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if !strings.Contains(base, c.from) {
@@ -90,6 +96,7 @@ func TestDiffSeesEveryKey(t *testing.T) {
 		"range.qkey": {"", "qkey = 5"}, "group.pkey": {"", "pkey = 0x8001"}, "range.pkey": {"", "pkey = 0x8001"},
 		"group.mgid": {"", `mgid = "ib"`}, "range.mgid": {"", `mgid = "ib"`}, "roce.mtu": {"", "mtu = 1600"},
 		"ib.gid": {`"fabric:"`, "\"mlx5_0:1\"\ngid = \"fe80::9\""}, "ib.host_gids": {`"fabric:"`, "\"mlx5_0:1\"\nhost_gids = [\"fe80::/64\"]"},
+		"translate.roce": {`roce = "10.9.0.0/24"`, `roce = "10.9.1.0/24"`}, "translate.ib": {"10.10.9.0", "10.10.8.0"},
 		"ib.alias_gids": {`"fabric:"`, "\"mlx5_0:1\"\nalias_gids = true"},
 	}
 	text := strings.Replace(base, "[policy]", "[bridge]\n[workers]\n[qos]\n[metrics]\n[console]\n[log]\n[policy]", 1)

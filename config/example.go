@@ -31,6 +31,7 @@ var samples = []sample{
 	{"range", "", []field{{"ip", `"239.2.0.0/16"`}, {"from", `["reports", "sa"]`}}},
 	{"service", "Such as udaddy's.", []field{{"port", "7174"}}},
 	{"service", "Several of them.", []field{{"ports", `"7000-7100"`}}},
+	{"translate", "Hosts of another subnet than the one above.", []field{{"roce", `"10.9.1.0/24"`}, {"ib", `"10.10.1.0/24"`}}},
 	{"policy", "", []field{{"allow", `["10.9.0.0/24", "fd09::/64"]`}}},
 	{"qos", "", []field{{"dscp_to_sl", "{ 46 = 5 }"}}},
 	{"metrics", "", []field{{"listen", `"127.0.0.1:9432"`}}},

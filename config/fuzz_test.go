@@ -63,6 +63,15 @@ func wantSound(t *testing.T, c *Config) {
 	for _, g := range c.Groups {
 		check(g.IP.IsMulticast() && g.MGID.IsIBMulticast() && g.Direction != 0 && !g.QKey.IsControlled() && g.PKey.Valid(), "group")
 	}
+	for _, x := range c.Translates {
+		check(x.RoCE != x.IB && x.RoCE.Bits() == x.IB.Bits() && x.RoCE == x.RoCE.Masked() && x.IB == x.IB.Masked(), "translate")
+	}
+	for _, h := range c.Hosts {
+		for _, a := range h.Addrs() {
+			_, ok := c.Translations().ToIB(a)
+			check(ok, "a host that InfiniBand cannot know")
+		}
+	}
 	for _, s := range c.Services {
 		check(s.First > 0 && s.First <= s.Last, "service")
 	}

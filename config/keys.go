@@ -54,6 +54,9 @@ var tables = []tableDoc{
 		"address, such as those of several ports, if at most one leads to InfiniBand."},
 	{name: "range", many: true, live: true, meaning: "Groups that are bridged for as long as somebody wants them. A `[[group]]` in it stays as it is."},
 	{name: "service", many: true, live: true, meaning: "rdma_cm UD services, proxied by SIDR in both directions. No other port's requests cross."},
+	{name: "translate", many: true, live: true, meaning: "Hosts that InfiniBand knows by other IP addresses, where the IPoIB subnet is not the RoCE side's: " +
+		"the same host bits behind another prefix, for RoCE hosts and IB nodes alike. Everything else in this file names the RoCE side's " +
+		"addresses. The addresses that rdma_cm's requests name are rewritten; nothing else that the bridge carries has IP addresses on InfiniBand."},
 	{name: "policy", live: true, meaning: "What may cross. The default is to deny: a source that no prefix covers is dropped (`acl`)."},
 	{name: "qos", live: true, meaning: "Traffic classes. The default chain is SL = DSCP >> 3, and for packets without a traffic class " +
 		"DSCP = (SL & 7) << 3; PCP = SL & 7. A mapping names only what differs."},
@@ -223,6 +226,13 @@ var keys = []key{
 		meaning: "The service's port in RDMA_PS_UDP."},
 	{table: "service", name: "ports", kind: text, noted: "none", example: `"7000-7100"`,
 		meaning: "Several ports, both ends included. A `[[service]]` has `port` or `ports`."},
+
+	{table: "translate", name: "roce", kind: text, need: true, example: `"10.9.0.0/24"`,
+		meaning: "The prefix on the RoCE side, as the rest of the file has it."},
+	{table: "translate", name: "ib", kind: text, need: true, example: `"10.10.9.0/24"`,
+		meaning: "The prefix on InfiniBand, of the same length. Servers there accept a request only if its source has a route by their IPoIB " +
+			"interface. With `DEVICE:PORT` a request names the RoCE host as its source only where the port's network interface has that " +
+			"host's address on this side; else it names an address of the bridge's own."},
 
 	{table: "policy", name: "allow", kind: texts, noted: "none: deny all", example: `["10.9.0.0/24"]`,
 		meaning: "The prefixes whose hosts may send across."},

@@ -62,10 +62,11 @@ type parser struct {
 	cfg      *Config
 	problems Problems
 
-	hosts    []*table // of cfg.Hosts and cfg.Groups, entry by entry, for the cross checks
-	groups   []*table
-	ranges   []*table
-	services []*table
+	hosts      []*table // of cfg.Hosts and cfg.Groups, entry by entry, for the cross checks
+	groups     []*table
+	ranges     []*table
+	services   []*table
+	translates []*table
 }
 
 // add reports a problem.
@@ -144,6 +145,9 @@ func (p *parser) entries(doc map[string]any) {
 	}
 	for _, t := range p.several(doc, "service") {
 		p.services, p.cfg.Services = append(p.services, t), append(p.cfg.Services, p.service(t))
+	}
+	for _, t := range p.several(doc, "translate") {
+		p.translates, p.cfg.Translates = append(p.translates, t), append(p.cfg.Translates, p.translate(t))
 	}
 }
 
@@ -228,8 +232,11 @@ func (p *parser) several(doc map[string]any, name string) []*table {
 // label names an entry by its address or port, or else by its place.
 func label(table string, v map[string]any, i int) string {
 	by := []string{"ip", "ip6"}
-	if table == "service" {
+	switch table {
+	case "service":
 		by = []string{"port", "ports"}
+	case "translate":
+		by = []string{"roce"}
 	}
 	for _, k := range by {
 		switch x := v[k].(type) {

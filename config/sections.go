@@ -201,17 +201,21 @@ func (p *parser) token(t *table) {
 	}
 	p.cfg.Console.Token = token
 	for i, a := range p.cfg.Console.Listen {
-		if a.Network == "tcp" && token == "" && !netip.MustParseAddrPort(a.Address).Addr().IsLoopback() {
-			t.failAt("listen", i, "listen %q lets others than this machine look at the bridge; set a token, or use 127.0.0.1", a.Address)
+		if a.Network != "unix" && token == "" && !netip.MustParseAddrPort(a.Address).Addr().IsLoopback() {
+			t.failAt("listen", i, "listen %q: everybody who reaches it may look at the bridge; a token says who may change it: set one, or use 127.0.0.1", a.Address)
 		}
 	}
 }
 
-// tcpListen reads ADDRESS:PORT. A name is refused: what it means could change under the bridge.
+// tcpListen reads ADDRESS:PORT. A name is refused: what it means could change under the bridge. An IPv4 address is IPv4 only:
+// for "tcp", 0.0.0.0 is the whole machine, its IPv6 addresses among them.
 func tcpListen(s string) (Listen, bool) {
 	a, err := netip.ParseAddrPort(s)
 	if err != nil || a.Port() == 0 || a.Addr().IsMulticast() {
 		return Listen{}, false
+	}
+	if a.Addr().Unmap().Is4() {
+		return Listen{"tcp4", netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()}, true
 	}
 	return Listen{"tcp", a.String()}, true
 }

@@ -35,7 +35,7 @@ const (
 // maxLine is what fgets(3) gets into ibacm's smallest buffer, with the line's end.
 const maxLine = 118
 
-// A Host is an address, and the GID to reach it by.
+// A Host is an address, as InfiniBand nodes know it, and the GID to reach it by.
 type Host struct {
 	Addr netip.Addr
 	GID  ib.GID

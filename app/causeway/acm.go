@@ -34,17 +34,18 @@ type acmAsked struct {
 func runACM(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("acm", `Writes files for ibacm, by which programs on InfiniBand nodes find RoCE hosts (rdma_getaddrinfo, rsockets):
 which GID each RoCE host has, that of the bridge's port, and how nodes whose LID is configured reach it. RoCE hosts are
-those of the configuration, the bridge, and every address of its IPv4 subnets that may cross and is no node's. Copy the files
+those of the configuration, the bridge, and every address of its IPv4 subnets that may cross and is no node's, by the
+addresses that they have on InfiniBand ([[translate]]). Copy the files
 to the nodes, merge ibacm_opts.cfg with theirs, and restart ibacm: it reads them once. rdma_resolve_addr does not ask
 ibacm; for it there is proxy ARP: see causeway help doctor.`)
 	var a acmAsked
-	fs.StringVar(&a.out, "out", "", "the `folder` to write to; otherwise all is printed")
-	fs.StringVar(&a.folder, "folder", "/etc/rdma", "the `folder` where the files will lie on the nodes")
+	fs.StringVar(&a.out, "out", "", "the `DIR` to write to; otherwise all is printed")
+	fs.StringVar(&a.folder, "folder", "/etc/rdma", "the `DIR` where the files will lie on the nodes")
 	fs.StringVar(&a.gid, "gid", "", "the bridge's `GID`; otherwise that of [ib] gid, or the port's on this machine")
 	fs.UintVar(&a.lid, "lid", 0, "the bridge's `LID`; otherwise the port's on this machine. Without it paths are left to the subnet administrator")
-	fs.UintVar(&a.rate, "rate", 0, "the paths' rate in `Gb/s`, one of InfiniBand's; otherwise the port's on this machine, or 10")
-	fs.UintVar(&a.most, "most", 1024, "the `number` of addresses of a subnet that are listed; a larger one is left out")
-	fs.StringVar(&a.name, "name", "", "with -device: a `name` for a node; its ibacm_addr.cfg is written, too")
+	fs.UintVar(&a.rate, "rate", 0, "the paths' `RATE` in Gb/s, one of InfiniBand's; otherwise the port's on this machine, or 10")
+	fs.UintVar(&a.most, "most", 1024, "list the addresses of subnets of `N` at most; a larger one is left out")
+	fs.StringVar(&a.name, "name", "", "with -device: a `NAME` for a node; its ibacm_addr.cfg is written, too")
 	fs.StringVar(&a.device, "device", "", "that node's `DEVICE:PORT`")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
@@ -178,6 +179,7 @@ func rateOf(s string) ib.Rate {
 // routedNodes returns the nodes whose LID is configured, of the bridge's own subnet: ibacm knows no other.
 func routedNodes(c *config.Config, bridge ib.GID, stderr io.Writer) []acm.Port {
 	var out []acm.Port
+	known := c.Translations()
 	asked := 0
 	for _, h := range c.Hosts {
 		switch {
@@ -185,7 +187,8 @@ func routedNodes(c *config.Config, bridge ib.GID, stderr io.Writer) []acm.Port {
 		case h.LID == 0 || h.GID.Prefix() != bridge.Prefix():
 			asked++
 		default:
-			out = append(out, acm.Port{Name: h.Addrs()[0].String(), GUID: h.GID.GUID(), LID: h.LID, SL: h.SL})
+			name, _ := known.ToIB(h.Addrs()[0]) // each host of a configuration has one
+			out = append(out, acm.Port{Name: name.String(), GUID: h.GID.GUID(), LID: h.LID, SL: h.SL})
 		}
 	}
 	if asked > 0 {
@@ -194,7 +197,7 @@ func routedNodes(c *config.Config, bridge ib.GID, stderr io.Writer) []acm.Port {
 	return out
 }
 
-// acmHosts lists the addresses that lie behind the bridge, in order.
+// acmHosts lists the addresses that lie behind the bridge as InfiniBand knows them, in order.
 func acmHosts(c *config.Config, gid ib.GID, most uint, stderr io.Writer) []acm.Host {
 	behind := map[netip.Addr]bool{}
 	for _, n := range c.RoCE.Addresses {
@@ -218,8 +221,11 @@ func acmHosts(c *config.Config, gid ib.GID, most uint, stderr io.Writer) []acm.H
 		}
 	}
 	var out []acm.Host
+	known := c.Translations()
 	for a := range behind {
-		out = append(out, acm.Host{Addr: a, GID: gid})
+		if there, ok := known.ToIB(a); ok {
+			out = append(out, acm.Host{Addr: there, GID: gid})
+		}
 	}
 	slices.SortFunc(out, func(a, b acm.Host) int { return a.Addr.Compare(b.Addr) })
 	return out

@@ -63,6 +63,24 @@ func TestACM(t *testing.T) {
 	}
 }
 
+// TestACMTranslated wants hosts and nodes to be called what InfiniBand knows them by.
+func TestACMTranslated(t *testing.T) {
+	file := acmConfig(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := "[[translate]]\nroce = \"10.9.0.0/30\"\nib = \"10.10.9.4/30\"\n[[translate]]\nroce = \"fd09::/64\"\nib = \"fd10::/64\"\n"
+	if err := os.WriteFile(file, append(text, more...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := try("acm", "-gid", "fe80::3", "-lid", "3", file)
+	const hosts = "\n10.9.0.4 fe80::3\n10.9.0.5 fe80::3\n10.9.0.6 fe80::3\n10.10.9.5 fe80::3\n10.10.9.7 fe80::3\nfd10::77 fe80::3\nfd10::fe fe80::3\n"
+	if code != exitOK || !strings.Contains(stdout, hosts) || !strings.Contains(stdout, "LMC 0, 10.10.9.6\n") || strings.Contains(stdout, "10.9.0.2") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
 func TestACMMisused(t *testing.T) {
 	file := acmConfig(t)
 	for _, c := range []struct {

@@ -29,12 +29,18 @@ var mayImport = []struct {
 	{"app", "config dpdk/... ibside/... lcore/... tables/...", "app builds the house out of everything but perf, which measures it"},
 	{"perf", "config dpdk/... ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
 	{"lcore", "tables ibside/ib lcore/frame lcore/pgm dpdk", "the bench does not know which doors are hung, nor what management does"},
-	{"lcore/manage", "tables ibside/ib ibside/sa lcore/frame lcore/frame/roce config",
+	{"lcore/manage", "tables ibside/ib ibside/sa lcore/frame lcore/frame/roce lcore/manage/... config",
 		"management speaks to the bench through tables and rings only, so that it can be tested without DPDK; what it says to RoCE hosts is RoCE"},
+	{"lcore/manage/igmp", "lcore/frame", manageParts},
+	{"lcore/manage/neighbour", "lcore/frame", manageParts},
+	{"lcore/manage/identity", "ibside/ib", manageParts},
+	{"lcore/manage/inverse", "ibside/ib", manageParts},
+	{"lcore/manage/pending", "", manageParts},
+	{"lcore/manage/inbox", "", manageParts},
 	{"lcore/frame", "", "a codec knows nothing of the bridge"},
 	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for those who play a RoCE host: both codecs, and nothing of the bridge"},
 	{"ibside/verbs", "dpdk ibside/ib", "a door knows nothing of the bench"},
-	{"ibside/fabric", "ibside/ib dpdk", "a door knows nothing of the bench"},
+	{"ibside/fabric", "ibside/ib ibside/sa dpdk", "a door knows nothing of the bench"},
 	{"ibside/acm", "ibside/ib", "files for InfiniBand nodes are written on any machine"},
 	{"ibside/sa", "ibside/ib", "subnet administration is MADs, over whichever port carries them"},
 	{"ibside/ib", "", "a codec knows nothing of the bridge"},
@@ -44,12 +50,16 @@ var mayImport = []struct {
 	{"packaging", "", "packages are tested from without"},
 }
 
+// manageParts is why the packages below management may import so little.
+const manageParts = "it decides; tables and doors are the loop's"
+
 // usesC lists the packages that may import "C": the doors, the bench and the shelves; a package that gives
 // tests of one its C side; and, with all below it, perf.
 var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabric/door", "ibside/fabric/door/doortest", "lcore", "lcore/pgm", "lcore/probe", "lcore/sight", "tables", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
-var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce", "app/devices", "app/doctor", "ibside/acm"}
+var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce",
+	"lcore/manage/igmp", "lcore/manage/neighbour", "lcore/manage/identity", "lcore/manage/inverse", "lcore/manage/pending", "lcore/manage/inbox", "app/devices", "app/doctor", "ibside/acm"}
 
 // listed is what go list says of a package.
 type listed struct {

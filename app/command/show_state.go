@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"causeway/config"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/manage"
@@ -55,7 +56,7 @@ func listed(err error) error {
 	return err
 }
 
-func runStatus(_ context.Context, c *Call) (Result, error) {
+func runStatus(ctx context.Context, c *Call) (Result, error) {
 	b, s := c.Env.Bridge, c.Env.Bridge.Status()
 	state := "ready"
 	switch {
@@ -63,6 +64,9 @@ func runStatus(_ context.Context, c *Call) (Result, error) {
 		state = "drained: left to another bridge, until resume"
 	case !s.Ready:
 		state = fmt.Sprintf("not ready: %d joins or paths are missing", s.Waiting)
+		if s.Waiting == 1 {
+			state = "not ready: 1 join or path is missing"
+		}
 	}
 	name := ""
 	if cfg := c.Env.config(); cfg != nil {
@@ -74,7 +78,7 @@ func runStatus(_ context.Context, c *Call) (Result, error) {
 		{"hosts", s.Hosts}, {"nodes", s.Nodes}, {"groups", s.Groups}, {"groups learnt", s.Learned}, {"stand-ins", s.StandIns},
 	}
 	if n := c.injecting(); n > 0 {
-		pairs = append(pairs, Pair{"injecting faults", fmt.Sprintf("in %d directions", n)})
+		pairs = append(pairs, Pair{"injecting faults", "in " + counted(n, "direction")})
 	}
 	total := b.Counters()
 	from, to := c.Env.Sampler.span(sampleEvery)
@@ -84,7 +88,11 @@ func runStatus(_ context.Context, c *Call) (Result, error) {
 		r := rateOf(&from, &to, d)
 		part.Rows = append(part.Rows, []any{lcore.Direction(d), r.sent, r.bits, r.dropped, x.Received, x.Sent, x.Dropped()})
 	}
-	return Result{Parts: []Part{{Pairs: pairs}, part}}, nil
+	parts := []Part{{Pairs: pairs}}
+	if !s.Ready && !s.Drained {
+		parts = append(parts, awaited(ctx, b)...)
+	}
+	return Result{Parts: append(parts, part)}, nil
 }
 
 func upDown(up bool) string {
@@ -225,7 +233,19 @@ func runServices(_ context.Context, c *Call) (Result, error) {
 		parts = append(parts, part)
 	}
 	slices.SortFunc(parts[2:], func(a, b Part) int { return -cmpName(a, b) })
-	return Result{Parts: parts}, nil
+	return Result{Parts: append(parts, translated(c.Env.config())...)}, nil
+}
+
+// translated lists by which addresses InfiniBand knows hosts and nodes, if not by those of the RoCE side.
+func translated(cfg *config.Config) []Part {
+	if cfg == nil || len(cfg.Translates) == 0 {
+		return nil
+	}
+	part := Part{Name: "translated", Columns: columns("on RoCE", "on InfiniBand")}
+	for _, x := range cfg.Translates {
+		part.Rows = append(part.Rows, []any{x.RoCE.String(), x.IB.String()})
+	}
+	return []Part{part}
 }
 
 func cmpName(a, b Part) int {

@@ -235,25 +235,38 @@ func (fs Findings) Fine() bool {
 	return true
 }
 
-// hosts returns the configuration's addresses of one side and one version of IP.
+// hosts returns the configuration's addresses of one side and one version of IP, as InfiniBand knows them.
 func (p *patient) hosts(side config.Side, v6 bool) []netip.Addr {
 	var out []netip.Addr
+	known := p.cfg.Translations()
 	for _, h := range p.cfg.Hosts {
 		for _, a := range h.Addrs() {
-			if h.Side == side && a.Is6() == v6 {
-				out = append(out, a)
+			if there, ok := known.ToIB(a); ok && h.Side == side && a.Is6() == v6 {
+				out = append(out, there)
 			}
 		}
 	}
 	return out
 }
 
-// own returns the bridge's addresses of one version of IP.
-func (p *patient) own(v6 bool) []netip.Prefix {
+// own returns the bridge's addresses of one version of IP, as InfiniBand knows them.
+func (p *patient) own(v6 bool) []netip.Addr {
+	var out []netip.Addr
+	for _, n := range p.cfg.RoCE.Addresses {
+		if a, ok := p.cfg.Translations().ToIB(n.Addr()); ok && a.Is6() == v6 {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// subnets returns the IPv4 subnets of the RoCE side, as InfiniBand knows them.
+func (p *patient) subnets() []netip.Prefix {
 	var out []netip.Prefix
 	for _, n := range p.cfg.RoCE.Addresses {
-		if n.Addr().Is6() == v6 {
-			out = append(out, n)
+		if n.Addr().Is4() {
+			there, _ := p.cfg.Translations().PrefixToIB(n)
+			out = append(out, there...)
 		}
 	}
 	return out

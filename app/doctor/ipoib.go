@@ -178,7 +178,7 @@ func (p *patient) checkAddresses() []Finding {
 			out = append(out, bad(Warn, fmt.Sprintf("%s has no %s address, nor has the bridge, but nodes do", p.netdev, ipName(v6)),
 				fmt.Sprintf("ip address add ADDRESS dev %s # one that is free", p.netdev)))
 		default:
-			a := own[0].Addr()
+			a := own[0]
 			out = append(out, bad(Fail, fmt.Sprintf("%s has no %s address: the bridge cannot connect to nodes", p.netdev, ipName(v6)),
 				fmt.Sprintf("ip address add %s/%d dev %s", a, a.BitLen(), p.netdev)))
 		}

@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Which way the kernel would send. The same subnet lies on both sides, so each node needs a route of its own by the
-// InfiniBand interface, and the rest of the subnet lies behind another one.
+// Which way the kernel would send. The same subnet lies on both sides, by the addresses that InfiniBand knows, so each node needs
+// a route of its own by the InfiniBand interface, and the rest of the subnet lies behind another one.
 
-// dummy is the interface that RoCE hosts are routed to where the kernel has none on their side. What is sent there
-// vanishes; proxy ARP wants no more than that it is another one.
+// dummy is the interface that RoCE hosts are routed to where the kernel has none on their side, or where nobody on that side has
+// such an address. What is sent there vanishes; proxy ARP wants no more than that it is another one.
 const dummy = "causeway0"
 
 // unrouted counts the nodes that are not routed by the interface.
@@ -67,14 +67,14 @@ type target struct {
 // those that it does not. IPv4 alone: for ND routes do not matter.
 func (p *patient) targets() []target {
 	var out []target
-	known := slices.Concat(p.hosts(nodes, false), p.hosts(roceHosts, false)) // they may have routes of their own
-	for _, n := range p.own(false) {
-		a := n.Masked().Addr().Next()
-		for n.Contains(a) && (a == n.Addr() || slices.Contains(known, a)) {
+	known := slices.Concat(p.hosts(nodes, false), p.hosts(roceHosts, false), p.own(false)) // they may have routes of their own
+	for _, n := range p.subnets() {
+		a := n.Addr().Next()
+		for n.Contains(a) && slices.Contains(known, a) {
 			a = a.Next()
 		}
 		if n.Contains(a) {
-			out = append(out, target{a, n.Masked()})
+			out = append(out, target{a, n})
 		}
 	}
 	for _, a := range p.hosts(roceHosts, false) {
@@ -96,20 +96,22 @@ func (p *patient) isBehind(a netip.Addr) bool {
 func (p *patient) checkRoCERoutes() []Finding {
 	var wrong []string
 	var fix []string
-	dev, all := p.roce, p.targets()
-	if dev == "" {
-		dev = dummy
-	}
-	for _, t := range all {
-		if !p.isBehind(t.addr) {
-			wrong = append(wrong, t.route.String())
-			fix = append(fix, fmt.Sprintf("ip route replace %s dev %s", t.route, dev))
+	dummies := false
+	for _, t := range p.targets() {
+		if p.isBehind(t.addr) {
+			continue
 		}
+		dev := p.roce
+		if onRoCE, _ := p.cfg.Translations().ToRoCE(t.addr); dev == "" || onRoCE != t.addr {
+			dev, dummies = dummy, true
+		}
+		wrong = append(wrong, t.route.String())
+		fix = append(fix, fmt.Sprintf("ip route replace %s dev %s", t.route, dev))
 	}
 	if len(wrong) == 0 {
 		return []Finding{ok("the RoCE side's addresses are routed elsewhere than by %s", p.netdev)}
 	}
-	if _, err := p.kernel.Link(dev); dev == dummy && err != nil {
+	if _, err := p.kernel.Link(dummy); dummies && err != nil {
 		fix = append([]string{"ip link add " + dummy + " type dummy", "ip link set " + dummy + " up"}, fix...)
 	}
 	return []Finding{bad(Fail, fmt.Sprintf("not routed by another interface than %s: %v; the kernel does not answer for what lies on the "+

@@ -82,7 +82,7 @@ func (h *House) manageConfig() manage.Config {
 	c.StandInsPerHost, c.StandInIdle, c.Querier = x.StandInsPerHost, x.StandInIdle, x.Querier
 	c.Nodes, c.Hosts, c.Resolve, c.Groups, c.Ranges = x.Nodes, x.Hosts, x.Resolve, x.Groups, x.Ranges
 	c.Service = manage.ServiceConfig{
-		Door: h.door.services(), Allow: x.Allow, PKey: h.cfg.IB.PKey, RoCEPKey: rocePKey, Ports: x.Ports,
+		Door: h.door.services(), Allow: x.Allow, PKey: h.cfg.IB.PKey, RoCEPKey: rocePKey, Ports: x.Ports, Translate: x.Translate,
 	}
 	return c
 }
@@ -91,7 +91,7 @@ func (h *House) manageConfig() manage.Config {
 func (h *House) changeTo(cfg *config.Config) manage.Change {
 	ethernet := h.door.portInfo().ethernet
 	c := manage.Change{
-		Ports: servicePorts(cfg), Allow: cfg.Policy.Allow, StandInsPerHost: cfg.Workers.StandinsPerHost,
+		Ports: servicePorts(cfg), Translate: cfg.Translations(), Allow: cfg.Policy.Allow, StandInsPerHost: cfg.Workers.StandinsPerHost,
 		StandInIdle: cfg.Workers.StandinIdle, Querier: cfg.RoCE.Querier, Drained: h.drained,
 	}
 	if h.drained {

@@ -102,15 +102,7 @@ func (h *House) nodesAsk(client *fabric.CM, given []fabric.CMAnswer) error {
 			if !ok || mad.AttrID() != ib.AttrSIDRReq || cma.Src() != nodeIP || p.DstIP != hostIP {
 				return fmt.Errorf("a request is %+v", req.Fields())
 			}
-			a := message(h, p.SrcIP, ib.QP1, 0)
-			a.SrcQP, a.QKey, a.Payload = ib.QP1, ib.QKeyGSI, make([]byte, ib.MADLen)
-			ib.PutMAD(a.Payload, ib.MADFields{
-				Class: ib.ClassCM, ClassVersion: ib.ClassVersionCM, Method: ib.MethodSend, TID: mad.TID(), AttrID: ib.AttrSIDRRep,
-			})
-			ib.PutSIDRRep(a.Payload[ib.MADHdrLen:], ib.SIDRRepFields{
-				RequestID: req.RequestID(), QPN: serverQPN(int(cma.SrcPort())), ServiceID: req.ServiceID(), QKey: ib.QKeyRDMAUDP,
-			})
-			return h.enter(a.AppendTo(nil))
+			return h.hostAnswers(p, mad, serverQPN(int(cma.SrcPort())))
 		})
 		for ; err == nil && len(ended) > 0; done++ {
 			err = <-ended
@@ -121,6 +113,20 @@ func (h *House) nodesAsk(client *fabric.CM, given []fabric.CMAnswer) error {
 		time.Sleep(50 * time.Microsecond)
 	}
 	return nil
+}
+
+// hostAnswers has the RoCE host answer a request.
+func (h *House) hostAnswers(p *roce.Packet, mad ib.MAD, qpn ib.QPN) error {
+	req, _ := ib.AsSIDRReq(p.Payload[ib.MADHdrLen:]) // who calls has looked
+	a := message(h, p.SrcIP, ib.QP1, 0)
+	a.SrcQP, a.QKey, a.Payload = ib.QP1, ib.QKeyGSI, make([]byte, ib.MADLen)
+	ib.PutMAD(a.Payload, ib.MADFields{
+		Class: ib.ClassCM, ClassVersion: ib.ClassVersionCM, Method: ib.MethodSend, TID: mad.TID(), AttrID: ib.AttrSIDRRep,
+	})
+	ib.PutSIDRRep(a.Payload[ib.MADHdrLen:], ib.SIDRRepFields{
+		RequestID: req.RequestID(), QPN: qpn, ServiceID: req.ServiceID(), QKey: ib.QKeyRDMAUDP,
+	})
+	return h.enter(a.AppendTo(nil))
 }
 
 // nodeAsks notes what a node is given.
@@ -147,8 +153,8 @@ func (h *House) checkGiven(given []fabric.CMAnswer) error {
 	return nil
 }
 
-// served builds a house on a subnet with a node that has a connection manager.
-func served() (*House, *fabric.CM, func() error, error) {
+// served builds a house on a subnet with a node that has a connection manager; more is of its configuration.
+func served(more string) (*House, *fabric.CM, func() error, error) {
 	f, err := fabric.New(fabric.Config{})
 	if err != nil {
 		return nil, nil, nil, err
@@ -160,9 +166,7 @@ func served() (*House, *fabric.CM, func() error, error) {
 	hca := fabric.NewHCA(port)
 	cm := fabric.NewCM(hca, fabric.CMConfig{})
 	end := func() error { cm.Close(); return errors.Join(hca.Close(), f.Close()) }
-	text := strings.Replace(wide("standins = 4096\nstandins_per_host = 4096"), "[[group]]",
-		"[[host]]\nip = \"10.9.0.1\"\nside = \"roce\"\nmac = \"02:00:00:00:00:01\"\n[[group]]", 1)
-	cfg, err := config.Parse("house", []byte(text+fmt.Sprintf("[[service]]\nport = %d\n", floodPort)))
+	cfg, err := servedConfig(more)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, end())
 	}
@@ -173,9 +177,15 @@ func served() (*House, *fabric.CM, func() error, error) {
 	return h, cm, end, nil
 }
 
+func servedConfig(more string) (*config.Config, error) {
+	text := strings.Replace(wide("standins = 4096\nstandins_per_host = 4096"), "[[group]]",
+		"[[host]]\nip = \"10.9.0.1\"\nside = \"roce\"\nmac = \"02:00:00:00:00:01\"\n[[group]]", 1)
+	return config.Parse("house", []byte(text+fmt.Sprintf("[[service]]\nport = %d\n", floodPort)+more))
+}
+
 // taskHandshakes wants each request to get its answer, both ways, at a thousand a second.
 func taskHandshakes() (string, error) {
-	h, cm, end, err := served()
+	h, cm, end, err := served("")
 	if err != nil {
 		return "", err
 	}

@@ -41,7 +41,7 @@ type NeedsRestart config.Changes
 
 // Error is a line for each key.
 func (n NeedsRestart) Error() string {
-	lines := []string{"house: nothing was changed, because this needs a restart:"}
+	lines := []string{"reload: nothing was changed, because this needs a restart:"}
 	for _, c := range n {
 		lines = append(lines, fmt.Sprintf("  %s %s", c.Where, c.Detail))
 	}
@@ -59,11 +59,11 @@ func (h *House) Plan(to *config.Config) (config.Changes, error) {
 	}
 	policy := policyOf(to)
 	if err := policy.Validate(); err != nil {
-		return changes, fmt.Errorf("house: nothing was changed: %w", err)
+		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
 	if !h.cfg.IB.Port.Fabric {
 		if _, err := eachPort(servicePorts(to)); err != nil {
-			return changes, fmt.Errorf("house: nothing was changed: %w", err)
+			return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 		}
 	}
 	return changes, nil
@@ -94,7 +94,7 @@ func (h *House) edit(ctx context.Context, make func(*config.Config) (*config.Con
 	c := h.changeTo(to)
 	c.Commit = func() error { return h.commit(to) }
 	if err := h.loop.Change(ctx, c); err != nil {
-		return changes, fmt.Errorf("house: nothing was changed: %w", err)
+		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
 	for _, x := range changes {
 		h.log.Info("configuration_changed", "what", x.What, "where", x.Where, "detail", x.Detail)
@@ -151,8 +151,8 @@ func (h *House) commit(to *config.Config) error {
 	return nil
 }
 
-// Add adds entries as a file has them: [[host]], [[group]], [[range]] and [[service]]. What is wrong with them is named as in a
-// file.
+// Add adds entries as a file has them: [[host]], [[group]], [[range]], [[service]] and [[translate]]. What is wrong with
+// them is named as in a file.
 func (h *House) Add(ctx context.Context, entries string) (config.Changes, error) {
 	return h.edit(ctx, func(c *config.Config) (*config.Config, error) { return c.Extend(entries) })
 }

@@ -32,6 +32,7 @@ var liveEdits = map[string][2]string{
 	"group":                     {"[[group]]", "[[group]]\nip = \"239.1.2.4\"\npgm = true\n[[group]]"},
 	"range":                     {"[[group]]", "[[range]]\nip = \"239.3.0.0/16\"\n[[group]]"},
 	"service":                   {"[[group]]", "[[service]]\nports = \"7000-7100\"\n[[group]]"},
+	"translate":                 {"[[group]]", "[[translate]]\nroce = \"10.9.0.0/24\"\nib = \"10.10.9.0/24\"\n[[group]]"},
 }
 
 // fixedEdits do so for keys that it does not take; those of [ib] are for hardware.

@@ -162,6 +162,20 @@ func (l Link) mld(b []byte, src, dst netip.Addr, n int) (whole, message []byte) 
 	return b, p[IPv6Len+HopByHopLen:]
 }
 
+// AppendMLDv1Report appends a report of version 1 that src, a link-local address, listens to group, sent to the group.
+func AppendMLDv1Report(b []byte, l Link, src, group netip.Addr) []byte {
+	b, m := l.mld(b, src, group, MLDLen)
+	PutMLDv1(m, src, group, MLDv1Report, group)
+	return b
+}
+
+// AppendMLDv1Done appends the message of version 1 that src, a link-local address, leaves group, sent to all routers.
+func AppendMLDv1Done(b []byte, l Link, src, group netip.Addr) []byte {
+	b, m := l.mld(b, src, AllRouters6, MLDLen)
+	PutMLDv1(m, src, AllRouters6, MLDv1Done, group)
+	return b
+}
+
 // AppendMLDv2Report appends a report of version 2; JoinRecord and LeaveRecord make the records.
 // src is a link-local address, without which nobody listens.
 func AppendMLDv2Report(b []byte, l Link, src netip.Addr, rs ...GroupRecord) []byte {

@@ -163,7 +163,17 @@ func builtMLD() []builtFrame {
 		Sources: []netip.Addr{six1},
 	}
 	const good = " ipv6.hlim=1 ipv6.opt.router_alert=0 icmpv6.checksum.status=1"
+	done := frame.Membership{Version: 1, Records: []frame.GroupRecord{frame.LeaveRecord(group15)}}
 	return []builtFrame{
+		{
+			name: "MLDv1 report", want: frame.Membership{Version: 1, Records: []frame.GroupRecord{{Type: frame.ModeIsExclude, Group: group15}}},
+			frame:   frame.AppendMLDv1Report(nil, port1, local1, group15),
+			summary: "eth.dst=33:33:00:02:00:03 ipv6.dst=ff15::1:2:3 icmpv6.type=131 icmpv6.mld.multicast_address=ff15::1:2:3" + good,
+		},
+		{
+			name: "MLDv1 done, tagged", want: done, frame: frame.AppendMLDv1Done(nil, tagged, local1, group15),
+			summary: "vlan.id=100 eth.dst=33:33:00:00:00:02 ipv6.dst=ff02::2 icmpv6.type=132 icmpv6.mld.multicast_address=ff15::1:2:3" + good,
+		},
 		{
 			name: "MLDv2 report, join", want: frame.Membership{Version: 2, Records: []frame.GroupRecord{join}},
 			frame: frame.AppendMLDv2Report(nil, port1, local1, join),

@@ -25,8 +25,9 @@ const (
 
 // Groups of IPv6 itself (RFC 4291 §2.7.1, RFC 3810 §5.2.14).
 var (
-	AllNodes6 = netip.AddrFrom16([16]byte{0xff, 0x02, 15: 0x01})
-	AllMLDv2  = netip.AddrFrom16([16]byte{0xff, 0x02, 15: 0x16})
+	AllNodes6   = netip.AddrFrom16([16]byte{0xff, 0x02, 15: 0x01})
+	AllRouters6 = netip.AddrFrom16([16]byte{0xff, 0x02, 15: 0x02})
+	AllMLDv2    = netip.AddrFrom16([16]byte{0xff, 0x02, 15: 0x16})
 )
 
 const (
@@ -165,6 +166,16 @@ func (h MLD) Records() ([]GroupRecord, bool) {
 		return nil, false
 	}
 	return records(h, 16)
+}
+
+// PutMLDv1 writes a report or a done of version 1, with its checksum between the two addresses, to the first MLDLen bytes
+// of b (RFC 2710 §3). It panics when b is shorter.
+func PutMLDv1(b []byte, src, dst netip.Addr, kind uint8, group netip.Addr) MLD {
+	h := MLD(b[:MLDLen:MLDLen])
+	clear(h)
+	h[icmpType] = kind
+	putAddr(h[mldGroup:], group, 16)
+	return h.seal(src, dst)
 }
 
 // MLDv2QueryFullLen returns the length of the query that PutMLDv2Query writes.

@@ -14,7 +14,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// TestOldMessages parses messages of the versions before, which this package does not send, written out by hand.
+// TestOldMessages parses messages of the versions before, written out by hand.
 func TestOldMessages(t *testing.T) {
 	any4, any6 := addr("0.0.0.0"), addr("::")
 	records := func(kind frame.RecordType, group netip.Addr) []frame.GroupRecord {

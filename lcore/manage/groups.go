@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"causeway/ibside/ib"
-	"causeway/lcore/frame"
 	"causeway/tables"
 )
 
@@ -40,9 +40,6 @@ type membership struct {
 	id    int
 	entry tables.Group
 	rate  uint64
-
-	announceAt time.Time // when its joining is reported again; zero: not at all
-	answerAt   time.Time // when a querier gets its answer; zero: nobody has asked
 }
 
 // wants is the membership on the IB side that fits.
@@ -100,7 +97,7 @@ func (l *Loop) askJoin(m *membership, j Join) {
 	l.asking.Go(func() {
 		defer cancel()
 		if spread {
-			pause(ctx, randomly(rejoinSpread))
+			pause(ctx, rand.N(rejoinSpread))
 		}
 		var got Membership
 		granted := false
@@ -116,7 +113,7 @@ func (l *Loop) askJoin(m *membership, j Join) {
 			}
 			return err
 		})
-		l.tell(func() { l.answered(m, got, granted, renew) })
+		l.work.Tell(l.running, func() { l.answered(m, got, granted, renew) })
 	})
 }
 
@@ -147,7 +144,7 @@ func (l *Loop) askLeave(m *membership) {
 		if err := l.door.Leave(ctx, m.MGID); err != nil {
 			l.log.Warn("leave_failed", "mgid", m.MGID, "error", err)
 		}
-		l.tell(func() {
+		l.work.Tell(l.running, func() {
 			m.asking, m.joined, m.leaveFirst = false, false, false
 			l.pursue(m)
 			l.changed = true
@@ -158,7 +155,7 @@ func (l *Loop) askLeave(m *membership) {
 // Rejoin has all groups join again, spread over half a second: the subnet may have forgotten them, or know them by other
 // MLIDs. Meanwhile they stay as they are. Any goroutine may call it.
 func (l *Loop) Rejoin(ctx context.Context) error {
-	return l.onLoop(ctx, func() error {
+	return l.work.Do(ctx, func() error {
 		for _, m := range l.groups {
 			l.rejoin(m)
 		}
@@ -179,11 +176,7 @@ const leaveTimeout = 2 * time.Second
 
 // leaveGroups says goodbye on both sides.
 func (l *Loop) leaveGroups() error {
-	for _, m := range l.groups {
-		if m.open && m.entry.ToIB {
-			l.report(m.worker, frame.LeaveRecord(m.IP))
-		}
-	}
+	l.listener.LeaveAll(time.Now())
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	var failed error

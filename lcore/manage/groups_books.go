@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/lcore/manage/inverse"
 )
 
 // groupBooks is what the loop knows of groups.
@@ -20,7 +21,7 @@ type groupBooks struct {
 
 	learnedAt       map[netip.Addr]*membership // of groups
 	inRange         []int                      // learnt groups by range
-	inverses        []inverse                  // of ranges
+	inverses        []inverse.Prefix           // of ranges
 	groupsAged      time.Time                  // when learnt groups were looked at last
 	togetherLearned chan struct{}              // as together, for learnt groups, so that they keep nobody else waiting
 
@@ -29,10 +30,6 @@ type groupBooks struct {
 
 	joinedAs []JoinedGroup // what Status shows
 	changed  bool          // something of that is not as it was
-
-	byes     map[netip.Addr]bye
-	older    olderQueriers
-	queriers queriers
 }
 
 // learnedMost bounds how many questions the subnet administrator gets at a time about learnt groups.
@@ -46,10 +43,9 @@ func newGroupBooks(cfg *Config) groupBooks {
 		configuredAt:    map[netip.Addr]int{},
 		learnedAt:       map[netip.Addr]*membership{},
 		inRange:         make([]int, len(cfg.Ranges)),
-		byes:            map[netip.Addr]bye{},
 	}
-	for i := range cfg.Ranges {
-		b.inverses = append(b.inverses, inverseOf(&cfg.Ranges[i]))
+	for _, r := range cfg.Ranges {
+		b.inverses = append(b.inverses, inverse.Of(r.Prefix, r.MGID))
 	}
 	return b
 }

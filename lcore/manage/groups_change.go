@@ -4,71 +4,30 @@ package manage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"causeway/ibside/ib"
 )
-
-// ErrEnded is what changes meet when the loop has ended.
-var ErrEnded = errors.New("manage: the bridge has ended")
-
-// onLoop runs f in the loop's goroutine and returns what it returned. When ctx ends before f has begun, f is not run; when
-// it has begun, its result is waited for: who is told of an error can be sure that nothing was done. Any goroutine but the
-// loop's may call it.
-func (l *Loop) onLoop(ctx context.Context, f func() error) error {
-	result := make(chan error, 1)
-	var claimed atomic.Bool
-	do := func() {
-		if claimed.CompareAndSwap(false, true) {
-			result <- f()
-		}
-	}
-	select {
-	case l.do <- do:
-	case <-l.ended:
-		return ErrEnded
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case err := <-result:
-		return err
-	case <-l.ended:
-		return l.endedBefore(&claimed, result, ErrEnded)
-	case <-ctx.Done():
-		return l.endedBefore(&claimed, result, ctx.Err())
-	}
-}
-
-// endedBefore returns why f was not run, or its result when it was.
-func (l *Loop) endedBefore(claimed *atomic.Bool, result <-chan error, why error) error {
-	if claimed.CompareAndSwap(false, true) {
-		return why
-	}
-	return <-result
-}
 
 // SetGroups makes the configured groups these, and no others. Groups that stay as they are notice nothing; what changes
 // in one goes on crossing where that is possible. A set that cannot be is refused as a whole. It returns when the
 // change is under way: Status tells when all are joined. Any goroutine may call it.
 func (l *Loop) SetGroups(ctx context.Context, groups []Group) error {
 	groups = slices.Clone(groups)
-	return l.onLoop(ctx, func() error { return l.setGroups(groups) })
+	return l.work.Do(ctx, func() error { return l.setGroups(groups) })
 }
 
 // PutGroup adds a group, or changes the one that has its MGID.
 func (l *Loop) PutGroup(ctx context.Context, g Group) error {
-	return l.onLoop(ctx, func() error { return l.setGroups(append(l.without(g.MGID), g)) })
+	return l.work.Do(ctx, func() error { return l.setGroups(append(l.without(g.MGID), g)) })
 }
 
 // RemoveGroup leaves a group on both sides. What it has counted is nobody's.
 func (l *Loop) RemoveGroup(ctx context.Context, mgid ib.GID) error {
-	return l.onLoop(ctx, func() error {
+	return l.work.Do(ctx, func() error {
 		rest := l.without(mgid)
 		if len(rest) == len(l.configured) {
 			return fmt.Errorf("manage: group %v: not configured; Status lists the groups", mgid)

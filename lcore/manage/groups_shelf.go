@@ -48,7 +48,7 @@ func (l *Loop) openGroup(m *membership) {
 	m.rate = m.Rate
 	l.changed = true
 	if m.ToIB && !was {
-		l.announce(m)
+		l.listener.Join(m.IP, m.worker, time.Now())
 	}
 }
 
@@ -112,7 +112,7 @@ func (l *Loop) narrow(m *membership) {
 	}
 	was := m.entry.ToIB
 	if l.placeGroup(m, e) && was && !e.ToIB {
-		l.bye(m)
+		l.listener.Leave(m.entry.IP, time.Now())
 		l.promote(e.IP)
 	}
 }
@@ -131,7 +131,7 @@ func (l *Loop) closeGroup(m *membership) {
 		delete(l.opened, ip)
 	}
 	if m.entry.ToIB {
-		l.bye(m)
+		l.listener.Leave(m.entry.IP, time.Now())
 	}
 	l.promote(ip)
 	l.log.Info("group_closed", "group", ip, "mgid", m.MGID)

@@ -112,7 +112,7 @@ func listOf[S, T any](ctx context.Context, l *Loop, limit int, all iter.Seq[S], 
 	defer stop()
 	for more := true; more; {
 		var some []T
-		err := l.onLoop(ctx, func() error {
+		err := l.work.Do(ctx, func() error {
 			for range chunk {
 				s, ok := next()
 				if !ok {
@@ -150,20 +150,22 @@ func (l *List[T]) cut(limit int, order func(a, b T) int) {
 // hostEntry describes a host that is in the tables.
 func (l *Loop) hostEntry(h tables.Host) HostEntry {
 	e := HostEntry{IP: h.IP, MAC: h.MAC, VLAN: h.VLAN, Version: h.Version, State: HostReachable, StandIns: l.perHost[h.IP]}
-	e.GID = l.ids.of[h.IP].GID
-	n := l.neighbours.of[h.IP]
+	if s, has := l.port.sources.Of(h.IP); has {
+		e.GID = s.GID
+	}
+	n := l.neighbours.Find(h.IP)
 	switch {
 	case n == nil:
 		e.State = HostStatic
 		return e
-	case n.claim != nil:
+	case n.IsContested():
 		e.State = HostContested
-	case n.asked > probesMost:
+	case n.IsSilent():
 		e.State = HostSilent
-	case n.asked > 0:
+	case n.Asked > 0:
 		e.State = HostProbed
 	}
-	e.Heard, e.Asked = n.heard, n.asked
+	e.Heard, e.Asked = n.Heard, n.Asked
 	return e
 }
 
@@ -172,7 +174,7 @@ func (l *Loop) standInEntry(s tables.StandIn) StandInEntry {
 		Host: s.Host, HostQPN: s.HostQPN, QPN: s.QPN, QKey: s.QKey, Worker: s.Worker, Version: s.Version,
 		Used: l.standIns[standInKey{s.Host, s.HostQPN}].usedAt,
 	}
-	for _, source := range l.ids.own.Sources {
+	for _, source := range l.port.own.Sources {
 		if source.Number == s.Source {
 			e.GID = source.GID
 		}

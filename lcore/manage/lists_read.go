@@ -44,9 +44,9 @@ func (l *Loop) ListNeighbours(ctx context.Context, q Query) (List[HostEntry], er
 // unresolved returns the addresses whose MAC address is asked for; none when the loop has ended.
 func (l *Loop) unresolved(ctx context.Context) []netip.Addr {
 	of := map[netip.Addr]bool{}
-	err := l.onLoop(ctx, func() error {
-		for _, q := range l.questions {
-			of[q.ip] = true
+	err := l.work.Do(ctx, func() error {
+		for _, ip := range l.search.Hosts() {
+			of[ip] = true
 		}
 		for ip := range l.sidr.awaited {
 			of[ip] = true
@@ -78,7 +78,7 @@ func (l *Loop) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) 
 	if err != nil {
 		return list, err
 	}
-	err = l.onLoop(ctx, func() error {
+	err = l.work.Do(ctx, func() error {
 		for _, n := range l.cfg.Nodes {
 			_, _, known := l.tables.FindNodeGID(n.GID)
 			if !known && q.wants(n.IP4, n.IP6) {
@@ -124,7 +124,7 @@ func (m *membership) state() string {
 // ListRequests returns the requests for services that are under way. Query's addresses are those of who asks.
 func (l *Loop) ListRequests(ctx context.Context, q Query) (List[RequestEntry], error) {
 	var list List[RequestEntry]
-	err := l.onLoop(ctx, func() error { // askedMost each way, at most
+	err := l.work.Do(ctx, func() error { // askedMost each way, at most
 		now := time.Now()
 		for k := range l.sidr.asking {
 			if q.wants(k.from) {
@@ -153,7 +153,7 @@ func (l *Loop) ListRequests(ctx context.Context, q Query) (List[RequestEntry], e
 // ForgetHost forgets what was learnt of a host, which is asked for again when it is needed. It reports false for one that
 // is not known, is static, or has stand-ins.
 func (l *Loop) ForgetHost(ctx context.Context, ip netip.Addr) (forgotten bool, err error) {
-	err = l.onLoop(ctx, func() error {
+	err = l.work.Do(ctx, func() error {
 		h, _, known := l.tables.FindHost(ip)
 		if forgotten = known && !h.Static && l.perHost[ip] == 0 && l.dropHost(ip); forgotten {
 			l.count.HostsForgotten++

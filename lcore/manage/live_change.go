@@ -24,6 +24,8 @@ type Change struct {
 	Ports   []PortRange
 	Allow   []netip.Prefix
 
+	Translate ib.Translations
+
 	StandInsPerHost int
 	StandInIdle     time.Duration
 	Querier         bool
@@ -38,7 +40,7 @@ type Change struct {
 // subnet's time, joins and paths and the door's listeners, is under way when it returns: Status tells when all is there. Any
 // goroutine may call it.
 func (l *Loop) Change(ctx context.Context, c Change) error {
-	return l.onLoop(ctx, func() error { return l.change(&c) })
+	return l.work.Do(ctx, func() error { return l.change(&c) })
 }
 
 func (l *Loop) change(c *Change) error {
@@ -50,7 +52,7 @@ func (l *Loop) change(c *Change) error {
 			return err
 		}
 	}
-	l.cfg.StandInsPerHost, l.cfg.StandInIdle, l.cfg.Querier = c.StandInsPerHost, c.StandInIdle, c.Querier
+	l.cfg.StandInsPerHost, l.cfg.StandInIdle, l.querier.Asks = c.StandInsPerHost, c.StandInIdle, c.Querier
 	l.setAllow(c.Allow)
 	l.setNodes(c.Nodes)
 	l.setHosts(c.Hosts, c.Resolve)
@@ -58,6 +60,7 @@ func (l *Loop) change(c *Change) error {
 	if err := l.setGroups(c.Groups); err != nil { // cannot be: they have been checked
 		return err
 	}
+	l.setTranslate(c.Translate)
 	l.setPorts(c.Ports)
 	l.setDrained(c.Drained)
 	l.hearAgain, l.heardOnce = true, false // nodes have groups of their own to be asked on
@@ -96,7 +99,7 @@ func (l *Loop) checkPlaces(c *Change) error {
 				return err
 			}
 		}
-		if gids[n.GID] || slices.Contains(l.ids.own.GIDs, n.GID) {
+		if gids[n.GID] || slices.Contains(l.port.own.GIDs, n.GID) {
 			return fmt.Errorf("manage: node %v: gid %v is also another's, or the bridge's own", n.addrs(), n.GID)
 		}
 		gids[n.GID] = true
@@ -138,10 +141,10 @@ func (l *Loop) setHosts(hosts []tables.Host, resolve []netip.Addr) {
 			l.release(old.IP)
 		}
 	}
-	l.questions = slices.DeleteFunc(l.questions, func(q question) bool { return !slices.Contains(resolve, q.ip) })
+	l.search.Keep(func(ip netip.Addr) bool { return slices.Contains(resolve, ip) })
 	for _, ip := range resolve {
-		if _, _, known := l.tables.FindHost(ip); !known && !slices.Contains(l.cfg.Resolve, ip) && l.onLink(ip) {
-			l.questions = append(l.questions, question{ip: ip, wait: firstAsk})
+		if !l.isKnown(ip) && !slices.Contains(l.cfg.Resolve, ip) && l.onLink(ip) {
+			l.search.Add(ip)
 		}
 	}
 	l.cfg.Hosts, l.cfg.Resolve = slices.Clone(hosts), slices.Clone(resolve)
@@ -161,8 +164,7 @@ func (l *Loop) release(ip netip.Addr) {
 		l.log.Error("host_released", "ip", ip, "error", err)
 		return
 	}
-	now := time.Now()
-	l.neighbours.add(&neighbour{ip: ip, heard: now, next: now.Add(refreshUsed)})
+	l.neighbours.Add(ip, time.Now())
 }
 
 // fix makes a host static. Which RoCE version it speaks it has said itself, if it has said anything.
@@ -178,5 +180,5 @@ func (l *Loop) fix(h tables.Host) {
 		l.log.Error("host_refused", "ip", h.IP, "mac", frame.MAC(h.MAC), "error", err)
 		return
 	}
-	l.neighbours.drop(h.IP)
+	l.neighbours.Drop(h.IP)
 }

@@ -29,6 +29,7 @@ func changeOf(cfg manage.Config) manage.Change {
 	return manage.Change{
 		Groups: cfg.Groups, Ranges: cfg.Ranges, Nodes: cfg.Nodes, Hosts: cfg.Hosts, Resolve: cfg.Resolve, Ports: cfg.Service.Ports,
 		Allow: everyone, StandInsPerHost: cfg.StandInsPerHost, StandInIdle: cfg.StandInIdle, Querier: cfg.Querier,
+		Translate: cfg.Service.Translate,
 	}
 }
 

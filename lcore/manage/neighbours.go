@@ -53,7 +53,7 @@ func (l *Loop) mayAnswer(a netip.Addr) bool {
 
 // handleICMPv6 serves neighbour discovery and echo requests.
 func (l *Loop) handleICMPv6(w Worker, f frame.Frame) {
-	if len(f.Payload) > 0 && f.Payload[0] == echoRequest6 {
+	if len(f.Payload) > 0 && f.Payload[0] == frame.EchoRequest6 {
 		l.handleEcho(w, f)
 		return
 	}
@@ -158,7 +158,7 @@ func (l *Loop) noteHost(h, old tables.Host, known, urgent bool) (why Refusal, ok
 	}
 	now := time.Now()
 	if !known {
-		l.neighbours.add(&neighbour{ip: h.IP, heard: now, next: now.Add(refreshUsed)})
+		l.neighbours.Add(h.IP, now)
 	}
 	l.countLearned(h, old, known, now)
 	return 0, true

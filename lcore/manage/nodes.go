@@ -5,8 +5,6 @@ package manage
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"time"
 
 	"causeway/tables"
 )
@@ -62,7 +60,7 @@ func (l *Loop) resolve(ctx context.Context, n Node) {
 			return err
 		}
 		n.LID, n.SL = lid, sl
-		l.later(ctx, func() {
+		l.work.Later(ctx, func() {
 			if ctx.Err() == nil {
 				l.resolved(n)
 			}
@@ -78,39 +76,4 @@ func (l *Loop) resolved(n Node) {
 	}
 	l.log.Info("node_resolved", "node", n.addrs(), "gid", n.GID, "lid", n.LID, "sl", n.SL)
 	l.publish()
-}
-
-// askTimeout bounds one question to the subnet administrator, its retransmissions included.
-const askTimeout = 5 * time.Second
-
-// Back-off between two tries of what did not succeed.
-const (
-	leastWait = 100 * time.Millisecond
-	mostWait  = 10 * time.Second
-)
-
-// retry calls f until it succeeds or ctx ends, after 0.1 s, 0.2 s … at most 10 s; each a quarter shorter or longer by
-// chance, so that what failed together, on all bridges of a subnet, does not come back together.
-func retry(ctx context.Context, f func() error) {
-	for wait := leastWait; f() != nil && ctx.Err() == nil; wait = min(2*wait, mostWait) {
-		pause(ctx, wait*3/4+randomly(wait/2))
-	}
-}
-
-// pause waits until ctx ends, at most d.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-func (n Node) addrs() []netip.Addr {
-	var a []netip.Addr
-	for _, ip := range []netip.Addr{n.IP4, n.IP6} {
-		if ip.IsValid() {
-			a = append(a, ip)
-		}
-	}
-	return a
 }

@@ -96,11 +96,11 @@ func (l *Loop) placeAddresses() {
 			l.nodes[ip], l.sidr.gids[ip] = true, n.GID
 			if !before[ip] {
 				l.expel(ip)
-				l.planAnnouncement(ip)
+				l.announcements.Plan(ip)
 			}
 		}
 	}
-	l.announcements = slices.DeleteFunc(l.announcements, func(a announcement) bool { return before[a.ip] && !l.nodes[a.ip] })
+	l.announcements.Drop(func(ip netip.Addr) bool { return before[ip] && !l.nodes[ip] })
 }
 
 // expel forgets a RoCE host whose address is a node's from now on.

@@ -61,5 +61,15 @@ func (l *Loop) isOwn(a netip.Addr) bool {
 	return a.IsLinkLocalUnicast() && a == l.cfg.MAC.LinkLocal()
 }
 
+// own returns the first address of the bridge's whose prefix fits, or else.
+func (l *Loop) own(fits func(netip.Prefix) bool, otherwise netip.Addr) netip.Addr {
+	for _, p := range l.cfg.Addresses {
+		if fits(p) {
+			return p.Addr()
+		}
+	}
+	return otherwise
+}
+
 // answersFor reports whether the bridge answers for a: its own address, or that of a node on the other side.
 func (l *Loop) answersFor(a netip.Addr) bool { return l.isOwn(a) || l.nodes[a] }

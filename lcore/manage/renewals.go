@@ -9,19 +9,6 @@ import (
 	"causeway/ibside/ib"
 )
 
-// A Renewer is an IB door whose subnet may change what it has granted: a subnet manager that starts anew gives other MLIDs, and
-// other LIDs.
-type Renewer interface {
-	// Renewed takes what has changed since the last call. It is asked often.
-	Renewed() Renewals
-}
-
-// Renewals is what a subnet has changed.
-type Renewals struct {
-	Groups map[ib.GID]Membership // as they are now
-	Paths  bool                  // any path may be another
-}
-
 // renewals is what the loop has still to do about that.
 type renewals struct {
 	groups map[ib.GID]Membership
@@ -32,14 +19,12 @@ type renewals struct {
 // subnetBooks is what the loop knows of what the subnet has granted, and what it is asked for besides groups.
 type subnetBooks struct {
 	renewals renewals
-	aliases  aliases
 	nodeBooks
 }
 
 func newSubnetBooks() subnetBooks {
 	return subnetBooks{
 		renewals{groups: map[ib.GID]Membership{}, asking: map[ib.GID]bool{}, again: map[ib.GID]bool{}},
-		aliases{of: map[ib.GUID]*alias{}},
 		nodeBooks{resolving: map[ib.GID]context.CancelFunc{}, unput: map[ib.GID]Node{}, has: map[ib.GID]bool{}},
 	}
 }
@@ -107,7 +92,7 @@ func (l *Loop) resolveOne(n Node) {
 		if tries++; err != nil && tries < pathTries {
 			return err
 		}
-		l.tell(func() { l.resolvedAgain(n, lid, sl, err) })
+		l.work.Tell(l.running, func() { l.resolvedAgain(n, lid, sl, err) })
 		return nil
 	})
 }

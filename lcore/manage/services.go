@@ -32,6 +32,9 @@ type ServiceConfig struct {
 	Allow    []netip.Prefix // RoCE hosts that may ask, and be asked
 	PKey     ib.PKey        // of the IB side
 	RoCEPKey ib.PKey
+
+	// Translate is by which addresses InfiniBand knows RoCE hosts and IB nodes, where these are not the RoCE side's.
+	Translate ib.Translations
 }
 
 // Contains reports whether p is in the range.
@@ -40,7 +43,7 @@ func (r PortRange) Contains(p uint16) bool { return r.First <= p && p <= r.Last 
 // A ServiceRequest is an IB node that asks for a service of a RoCE host. Exactly one of Answer and Refuse is called,
 // once, from any goroutine.
 type ServiceRequest struct {
-	From, To netip.Addr // of the CMA header: the IB node, and the RoCE host
+	From, To netip.Addr // of the CMA header, as InfiniBand knows them: the IB node, and the RoCE host
 	SrcPort  uint16     // of the CMA header: the node's own port
 	Port     uint16     // the service's
 	PKey     ib.PKey
@@ -51,7 +54,7 @@ type ServiceRequest struct {
 
 // A ServiceConnect is a RoCE host that asks for a service of an IB node.
 type ServiceConnect struct {
-	From, To netip.Addr // of the CMA header: the RoCE host, and the IB node
+	From, To netip.Addr // of the CMA header, as InfiniBand knows them: the RoCE host, and the IB node
 	ToGID    ib.GID     // of the node, as configured
 	SrcPort  uint16     // of the CMA header: the host's own port
 	Port     uint16     // the service's

@@ -55,7 +55,7 @@ func (l *Loop) serve(running context.Context) {
 			l.log.Warn("services_not_served", "ports", ports, "error", err)
 			return err
 		}
-		if !l.later(running, func() { l.served(n) }) {
+		if !l.work.Later(running, func() { l.served(n) }) {
 			l.stopServing()
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage/pending"
 )
 
 // The bridge is a connection manager's end on both sides. No request crosses it: it asks in its own name, and answers
@@ -47,12 +48,15 @@ type sidr struct {
 	serve    serveRound
 	turn     int // of workers, to get the next stand-in
 	psn      uint32
+
+	translate atomic.Pointer[ib.Translations] // Config's, for goroutines other than the loop's
 }
 
 func newSIDR(nodes []Node) *sidr {
 	s := &sidr{
 		gids: map[netip.Addr]ib.GID{}, asking: map[requestKey]bool{}, questions: map[uint32]*serviceQuestion{},
 		awaited: map[netip.Addr]*awaited{}, handling: make(chan struct{}, askedMost),
+		roceToIB: newQuota(), ibToRoCE: newQuota(), answers: pending.NewAnswers[requestKey, outcome](answersMost, answersKept),
 		serve: serveRound{one: make(chan struct{}, 1)},
 	}
 	for _, n := range nodes {
@@ -66,6 +70,8 @@ func newSIDR(nodes []Node) *sidr {
 // startServices begins to take requests of IB nodes, and makes it possible to ask them.
 func (l *Loop) startServices(ctx context.Context) {
 	l.sidr.connect = func(r hostRequest) { l.connectTo(ctx, r) }
+	ts := l.cfg.Service.Translate
+	l.sidr.translate.Store(&ts)
 	if len(l.cfg.Service.Ports) > 0 {
 		l.serve(ctx)
 	}
@@ -79,7 +85,7 @@ func (l *Loop) stopServing() {
 
 // endServices takes no more requests, and waits for those that are being refused.
 func (l *Loop) endServices() {
-	l.doPending() // served, perhaps
+	l.work.DoPending() // served, perhaps
 	if l.sidr.serving {
 		l.stopServing()
 	}
@@ -90,7 +96,7 @@ func (l *Loop) endServices() {
 
 // tendServices does what is due: questions again, and the end of what takes too long.
 func (l *Loop) tendServices(now time.Time) {
-	l.sidr.answers.age(now)
+	l.sidr.answers.Age(now)
 	l.tendAwaited(now)
 	for _, q := range l.sidr.questions {
 		l.tendQuestion(q, now)

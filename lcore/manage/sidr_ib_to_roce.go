@@ -13,6 +13,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage/neighbour"
 )
 
 const (
@@ -38,10 +39,11 @@ type serviceQuestion struct {
 // handleRequest takes a request of an IB node's, in a goroutine of its own, and answers it.
 func (l *Loop) handleRequest(ctx context.Context, r ServiceRequest) {
 	o := refusal(ib.SIDRStatusNoQP)
+	known := l.sidr.toRoCE(&r)
 	select {
 	case l.sidr.handling <- struct{}{}:
 		defer func() { <-l.sidr.handling }()
-		o = l.askHost(ctx, r)
+		o = l.askHost(ctx, r, known)
 	default: // no room; at the end, never again
 		l.sidr.tooMany.Add(1)
 	}
@@ -56,10 +58,10 @@ func (l *Loop) handleRequest(ctx context.Context, r ServiceRequest) {
 	}
 }
 
-// askHost has the loop ask, and waits for what comes of it.
-func (l *Loop) askHost(ctx context.Context, r ServiceRequest) outcome {
+// askHost has the loop ask, and waits for what comes of it. The RoCE side knows the addresses, or it does not.
+func (l *Loop) askHost(ctx context.Context, r ServiceRequest, known bool) outcome {
 	result := make(chan outcome, 1)
-	if l.later(ctx, func() { l.askService(r, result) }) {
+	if l.work.Later(ctx, func() { l.askService(r, known, result) }) {
 		select {
 		case o := <-result:
 			return o
@@ -70,8 +72,8 @@ func (l *Loop) askHost(ctx context.Context, r ServiceRequest) outcome {
 }
 
 // askService asks a RoCE host, when the request is one that may cross.
-func (l *Loop) askService(r ServiceRequest, result chan<- outcome) {
-	why, status := l.judgeRequest(&r)
+func (l *Loop) askService(r ServiceRequest, known bool, result chan<- outcome) {
+	why, status := l.judgeRequest(&r, known)
 	if why == ServiceAnswered {
 		why, status = l.sidr.ibToRoCE.take(r.From), ib.SIDRStatusNoQP
 	}
@@ -91,10 +93,12 @@ func (l *Loop) askService(r ServiceRequest, result chan<- outcome) {
 }
 
 // judgeRequest reports whether a request may be passed on; else why not, and with which status it is refused.
-func (l *Loop) judgeRequest(r *ServiceRequest) (ServiceResult, uint8) {
+func (l *Loop) judgeRequest(r *ServiceRequest, known bool) (ServiceResult, uint8) {
 	switch {
 	case !l.serves(r.Port):
 		return ServiceUnsupported, ib.SIDRStatusUnsupported
+	case !known:
+		return ServiceUntranslated, ib.SIDRStatusRejected
 	case !l.nodes[r.From]:
 		return ServiceNoNode, ib.SIDRStatusRejected
 	case r.From.Is4() != r.To.Is4() || len(r.Private) > ib.SIDRReqPrivateLen-ib.CMAHdrLen:
@@ -154,7 +158,7 @@ func (l *Loop) tendQuestion(q *serviceQuestion, now time.Time) {
 
 func (l *Loop) endQuestion(q *serviceQuestion, why ServiceResult, o outcome) {
 	delete(l.sidr.questions, q.id)
-	l.sidr.ibToRoCE.give(q.From)
+	l.sidr.ibToRoCE.Give(q.From)
 	l.countService(ibToRoCE, why, q.From, q.To, q.Port)
 	q.result <- o // there is room for the one
 }
@@ -263,7 +267,7 @@ func (l *Loop) tendHost(ip netip.Addr, a *awaited, now time.Time) {
 	case a.left > 0:
 		if l.askFor(ip) {
 			a.left--
-			a.at = now.Add(firstAsk)
+			a.at = now.Add(neighbour.AskEvery)
 		}
 	default:
 		delete(l.sidr.awaited, ip)

@@ -40,7 +40,7 @@ func (l *Loop) requested(r hostRequest) {
 		l.countRequest(&r, ServiceRepeated)
 		return
 	}
-	if o, given := l.sidr.answers.of[key]; given {
+	if o, given := l.sidr.answers.Find(key); given {
 		l.countRequest(&r, ServiceRepeated)
 		l.reply(&r, o)
 		return
@@ -79,6 +79,9 @@ func (l *Loop) judge(r *hostRequest) (ServiceResult, uint8) {
 	case !isConsistent(r):
 		return ServiceMalformed, ib.SIDRStatusRejected
 	}
+	if _, _, ok := l.toIB(from, to); !ok {
+		return ServiceUntranslated, ib.SIDRStatusRejected
+	}
 	return ServiceAnswered, ib.SIDRStatusOK
 }
 
@@ -97,17 +100,17 @@ func isConsistent(r *hostRequest) bool {
 
 // connectTo has the door ask the node, in a goroutine of its own: there are as many at most as requests under way.
 func (l *Loop) connectTo(ctx context.Context, r hostRequest) {
-	from, to := r.packet.SrcIP, r.packet.DstIP
+	from, to, _ := l.toIB(r.packet.SrcIP, r.packet.DstIP) // judge has seen that they can
 	h, _ := ib.AsCMAHeader(r.fields.Private)
 	c := ServiceConnect{
-		From: from, To: to, ToGID: l.sidr.gids[to], SrcPort: h.SrcPort(), Port: r.port(), PKey: l.cfg.Service.PKey,
+		From: from, To: to, ToGID: l.sidr.gids[r.packet.DstIP], SrcPort: h.SrcPort(), Port: r.port(), PKey: l.cfg.Service.PKey,
 		Private: bytes.Clone(r.fields.Private[ib.CMAHdrLen:]),
 	}
 	l.asking.Go(func() {
 		asking, cancel := context.WithTimeout(ctx, connectTimeout)
 		defer cancel()
 		a, err := l.cfg.Service.Door.Connect(asking, c)
-		l.later(ctx, func() { l.connected(r, a, err) })
+		l.work.Later(ctx, func() { l.connected(r, a, err) })
 	})
 }
 
@@ -115,13 +118,13 @@ func (l *Loop) connectTo(ctx context.Context, r hostRequest) {
 func (l *Loop) connected(r hostRequest, a ServiceAnswer, err error) {
 	key := r.key()
 	delete(l.sidr.asking, key)
-	l.sidr.roceToIB.give(key.from)
+	l.sidr.roceToIB.Give(key.from)
 	result, o := judgeAnswer(a, err)
 	if result != ServiceAnswered && l.mayLog("service_failed", 1) {
 		l.log.Warn("service_failed", "from", key.from, "to", key.to, "port", r.port(), "why", result, "status", o.status, "error", err)
 	}
 	l.count.Services[roceToIB][result]++
-	l.sidr.answers.put(key, o, time.Now())
+	l.sidr.answers.Put(key, o, time.Now())
 	l.reply(&r, o)
 }
 

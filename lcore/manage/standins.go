@@ -106,14 +106,14 @@ func (l *Loop) makeStandIn(key standInKey, worker int, qkey ib.QKey, version uin
 	}
 	_, err = l.tables.PutStandIn(tables.StandIn{
 		Host: key.host, HostQPN: key.qpn, QP: qp, QPN: qpn, QKey: qkey, Worker: worker, Version: version,
-		Source: l.identify(key.host),
+		Source: l.port.sources.Give(key.host),
 	})
 	if err != nil {
 		if undo := l.door.DestroyStandIn(qp); undo != nil {
 			l.log.Warn("standin_leaked", "qpn", qpn, "error", undo)
 		}
 		if l.perHost[key.host] == 0 {
-			l.dropIdentity(key.host)
+			l.port.sources.Drop(key.host)
 		}
 		return err
 	}

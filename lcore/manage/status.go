@@ -104,6 +104,7 @@ func (l *Loop) publish() {
 		l.joinedAs, l.changed = l.listJoined(), false
 	}
 	c := l.count
+	c.GroupReports, c.GroupQueriesSent = l.listener.Reports, l.querier.Queries
 	c.Malformed = maps.Clone(l.count.Malformed)
 	c.GroupsRefused = maps.Clone(l.count.GroupsRefused)
 	c.Services[ibToRoCE][ServiceBusy] += l.sidr.tooMany.Load()
@@ -116,12 +117,12 @@ func (l *Loop) publish() {
 		Nodes:    l.tables.LenNodes(),
 		Groups:   l.tables.LenGroups(),
 		StandIns: l.tables.LenStandIns(),
-		HostGIDs: len(l.ids.of),
-		OwnGIDs:  len(l.ids.own.Sources),
-		Aliases:  l.aliases.set,
+		HostGIDs: l.port.sources.Len(),
+		OwnGIDs:  len(l.port.own.Sources),
+		Aliases:  l.port.aliases.Len(),
 		Joined:   l.joinedAs,
 		Learned:  len(l.learnedAt),
-		Asked:    [2]int{l.sidr.roceToIB.total, l.sidr.ibToRoCE.total},
+		Asked:    [2]int{l.sidr.roceToIB.Taken(), l.sidr.ibToRoCE.Taken()},
 		Counters: c,
 
 		Publication: l.published,

@@ -51,6 +51,9 @@ side = "ib"
 gid = "fe80::7"
 [[service]]
 port = 7175
+[[translate]]
+roce = "10.9.1.0/24"
+ib = "10.10.1.0/24"
 [policy]
 allow = ["10.9.0.0/16"]
 [console]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Lister is what "causeway devices --json" and "causeway check --here" do, without DPDK, so that it runs in a guest
+// Lister is what "causeway devices -json" and "causeway check -here" do, without DPDK, so that it runs in a guest
 // that has no libraries:
 //
 //	lister          what the machine has

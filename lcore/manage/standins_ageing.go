@@ -100,7 +100,7 @@ func (l *Loop) removeStandIn(key standInKey, why string) {
 	delete(l.standIns, key)
 	if l.perHost[key.host]--; l.perHost[key.host] <= 0 {
 		delete(l.perHost, key.host)
-		l.dropIdentity(key.host)
+		l.port.sources.Drop(key.host)
 	}
 	if err := l.door.DestroyStandIn(s.qp); err != nil {
 		l.log.Warn("standin_leaked", "qpn", s.qpn, "error", err)

@@ -9,18 +9,8 @@ import (
 	"causeway/lcore/frame"
 )
 
-// A question is a configured RoCE host without a MAC address, which is asked for until it speaks.
-type question struct {
-	ip   netip.Addr
-	at   time.Time     // when it is asked next
-	wait time.Duration // and how long after that again
-}
-
-const (
-	firstAsk = time.Second // between the first two questions (RFC 4861 §10, RETRANS_TIMER)
-	lastAsk  = time.Minute // between all later ones: a host may be off for long
-	askMost  = 64          // questions at a time, not to overrun the worker's ring
-)
+// askMost bounds how many questions are put at a time, not to overrun the worker's ring.
+const askMost = 64
 
 // askForHosts begins to ask for the hosts whose MAC address is not configured. The bridge does not wait for them
 // to get ready: a host that is off makes no bridge useless.
@@ -30,24 +20,17 @@ func (l *Loop) askForHosts() {
 			l.log.Warn("host_off_link", "ip", ip, "note", "it becomes known when it sends data, by way of its router")
 			continue
 		}
-		l.questions = append(l.questions, question{ip: ip, wait: firstAsk})
+		l.search.Add(ip)
 	}
 }
 
-// askAgain puts the questions that are due, and forgets those that are answered.
-func (l *Loop) askAgain(now time.Time) {
-	asked, open := 0, l.questions[:0]
-	for _, q := range l.questions {
-		if _, _, known := l.tables.FindHost(q.ip); known {
-			continue
-		}
-		if asked < askMost && !q.at.After(now) && l.askFor(q.ip) {
-			asked++
-			q.at, q.wait = now.Add(q.wait), min(2*q.wait, lastAsk)
-		}
-		open = append(open, q)
-	}
-	l.questions = open
+// searchHosts asks for those that are due.
+func (l *Loop) searchHosts(now time.Time) { l.search.Tend(now, askMost, l.isKnown, l.askFor) }
+
+// isKnown reports whether a RoCE host's MAC address is known.
+func (l *Loop) isKnown(ip netip.Addr) bool {
+	_, _, known := l.tables.FindHost(ip)
+	return known
 }
 
 // askFor asks all for a host's MAC address, on the bridge's VLAN.

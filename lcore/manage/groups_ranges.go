@@ -2,7 +2,11 @@
 
 package manage
 
-import "slices"
+import (
+	"slices"
+
+	"causeway/lcore/manage/inverse"
+)
 
 // setRanges makes these the ranges whose groups are learnt. Groups that another state of their range has, with the same MGID and
 // for a reason that still counts, go on; the others end. More of them than the range may have now go on, too.
@@ -17,8 +21,8 @@ func (l *Loop) setRanges(ranges []Range) {
 	}
 	l.cfg.Ranges = slices.Clone(ranges)
 	l.inRange, l.inverses = make([]int, len(ranges)), nil
-	for i := range l.cfg.Ranges {
-		l.inverses = append(l.inverses, inverseOf(&l.cfg.Ranges[i]))
+	for _, r := range l.cfg.Ranges {
+		l.inverses = append(l.inverses, inverse.Of(r.Prefix, r.MGID))
 	}
 	for _, m := range kept {
 		w := m.learned

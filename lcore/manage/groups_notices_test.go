@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
 	"causeway/tables"
-
-	"pgregory.net/rapid"
 )
 
 // telling is a door that knows which groups the subnet has.
@@ -123,43 +120,4 @@ func TestBothWant(t *testing.T) {
 			t.Errorf("%d joins after %d, and %d", n, tries, s.door.joins[mgid(group4)])
 		}
 	})
-}
-
-// TestAddressOfMGID wants the address of every group found from its MGID, and of no other.
-func TestAddressOfMGID(t *testing.T) {
-	forms := map[string]struct {
-		prefix string
-		mgid   func(netip.Addr) ib.GID
-	}{
-		"rdmacm, IPv4": {"224.0.0.0/4", mgid},
-		"rdmacm, IPv6": {"ff15:1:2::/48", mgid},
-		"ipoib, IPv6":  {"ff15::/96", func(ip netip.Addr) ib.GID { return ib.MGIDIPoIB(ip, 0x8001, 5) }},
-		"the address":  {"ff15::/16", func(ip netip.Addr) ib.GID { return ib.GID(ip.As16()) }},
-		"one address":  {"239.1.2.3/32", mgid},
-	}
-	for name, f := range forms {
-		t.Run(name, func(t *testing.T) {
-			p := netip.MustParsePrefix(f.prefix)
-			find := manage.AddressOf(p, f.mgid)
-			rapid.Check(t, func(t *rapid.T) {
-				b := p.Addr().AsSlice()
-				for bit := p.Bits(); bit < len(b)*8; bit++ {
-					if rapid.Bool().Draw(t, "bit") {
-						b[bit/8] |= 0x80 >> (bit % 8)
-					}
-				}
-				ip, _ := netip.AddrFromSlice(b)
-				g := f.mgid(ip)
-				if got, ok := find(g); !ok || got != ip {
-					t.Fatalf("%v has %v, which gives %v, %v", ip, g, got, ok)
-				}
-				at := rapid.IntRange(0, 15).Draw(t, "byte")
-				other := slices.Clone(g[:])
-				other[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "change"))
-				if got, ok := find(ib.GID(other)); ok && (f.mgid(got) != ib.GID(other) || !p.Contains(got)) {
-					t.Fatalf("%x is found as %v", other, got)
-				}
-			})
-		})
-	}
 }

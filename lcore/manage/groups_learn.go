@@ -6,20 +6,9 @@ import (
 	"net/netip"
 	"time"
 
-	"causeway/ibside/ib"
 	"causeway/lcore/frame"
+	"causeway/lcore/manage/igmp"
 )
-
-// A Range is group addresses that are bridged for as long as somebody wants them.
-type Range struct {
-	Prefix  netip.Prefix
-	Reports bool                    // RoCE hosts want a group by reports of IGMP and MLD
-	SA      bool                    // IB nodes want a group by having it on the subnet: the door is a Notifier
-	Most    int                     // groups at a time
-	Idle    time.Duration           // a group that nobody reports for so long, though there is who asks, ends
-	Group   Group                   // what all have in common; IP and MGID are of each its own
-	MGID    func(netip.Addr) ib.GID // zero: there is none
-}
 
 // learned is why a group is there that nobody has configured.
 type learned struct {
@@ -119,10 +108,10 @@ func (l *Loop) leftBy(from, group netip.Addr) {
 	}
 	w := m.learned
 	delete(w.hosts, from)
-	if now := time.Now(); l.queriers.of(group).isThere(now) || len(w.hosts) == 0 && !w.more {
+	if now := time.Now(); l.querier.IsThere(group, now) || len(w.hosts) == 0 && !w.more {
 		w.doubt = now.Add(lastMember)
-		if l.asksFor(group, now) && l.sendQuery(group, queryLast) {
-			w.ask = now.Add(queryLast)
+		if l.querier.IsOwn(group, now) && l.querier.AskLast(group) {
+			w.ask = now.Add(igmp.LastMemberInterval)
 		}
 	}
 }
@@ -206,14 +195,14 @@ func (l *Loop) ageGroups(now time.Time) {
 	l.groupsAged = now
 	for _, m := range l.learnedAt {
 		w := m.learned
-		if due(w.ask, now) && l.sendQuery(m.IP, queryLast) {
+		if due(w.ask, now) && l.querier.AskLast(m.IP) {
 			w.ask = time.Time{}
 		}
 		switch {
 		case w.heard.IsZero():
 		case due(w.doubt, now):
 			l.silent(m, "left")
-		case l.queriers.of(m.IP).silentFor(w.heard, now) >= l.cfg.Ranges[w.in].Idle:
+		case l.querier.SilentFor(m.IP, w.heard, now) >= l.cfg.Ranges[w.in].Idle:
 			l.silent(m, "idle")
 		}
 	}
@@ -230,3 +219,5 @@ func (l *Loop) silent(m *membership, why string) {
 	}
 	l.pursue(m)
 }
+
+func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package igmp
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"causeway/lcore/frame"
+)
+
+// A Host reports the bridge's groups to the switches of the RoCE side.
+type Host struct {
+	Reports uint64 // sent
+
+	port           Port
+	joined         map[netip.Addr]*membership
+	byes           map[netip.Addr]bye
+	older4, older6 time.Time // until when the switches are spoken to in the version before, because one of them speaks it
+}
+
+// A membership is a group that the bridge listens to.
+type membership struct {
+	worker int       // who speaks for it
+	again  time.Time // when its joining is reported again; zero: not at all
+	answer time.Time // when a querier gets its answer; zero: nobody has asked
+}
+
+// A bye is a leave that is told once more.
+type bye struct {
+	at     time.Time
+	worker int
+}
+
+const (
+	// repeat is within what time a report is sent again, because one may be lost (RFC 3376 §8.11, RFC 3810 §9.11: robustness
+	// 2, unsolicited report interval 1 s).
+	repeat = time.Second
+	// byesMost bounds how many leaves are told again: in a flood, once must do.
+	byesMost = 4096
+	// maxResp is what queriers allow by default, in both protocols, and what IGMPv1 means.
+	maxResp = 10 * time.Second
+)
+
+// NewHost makes a host without groups.
+func NewHost(p Port) *Host {
+	return &Host{port: p, joined: map[netip.Addr]*membership{}, byes: map[netip.Addr]bye{}}
+}
+
+// Join reports a group at once and once more. worker is who speaks for it.
+func (h *Host) Join(group netip.Addr, worker int, now time.Time) {
+	delete(h.byes, group)
+	h.report(worker, frame.JoinRecord(group), now)
+	h.joined[group] = &membership{worker: worker, again: now.Add(rand.N(repeat))}
+}
+
+// Leave says that the bridge listens to a group no more, as often as Join says that it does.
+func (h *Host) Leave(group netip.Addr, now time.Time) {
+	m := h.joined[group]
+	if m == nil {
+		return
+	}
+	delete(h.joined, group)
+	h.report(m.worker, frame.LeaveRecord(group), now)
+	if len(h.byes) < byesMost {
+		h.byes[group] = bye{now.Add(rand.N(repeat)), m.worker}
+	}
+}
+
+// LeaveAll says goodbye to all groups, once: nobody is there to say it again.
+func (h *Host) LeaveAll(now time.Time) {
+	for group, m := range h.joined {
+		h.report(m.worker, frame.LeaveRecord(group), now)
+	}
+	clear(h.joined)
+	clear(h.byes)
+}
+
+// Queried takes a query. It is answered after a random part of the time that it allows (RFC 3376 §5.2).
+func (h *Host) Queried(p frame.Membership, now time.Time) {
+	h.heardVersion(p, now)
+	q := p.Query
+	within := min(max(q.MaxResp, time.Millisecond), maxResp)
+	if q.MaxResp == 0 && p.Version == 1 && q.Group.Is4() {
+		within = maxResp
+	}
+	for group, m := range h.joined {
+		general := q.Group.IsUnspecified() && q.Group.Is4() == group.Is4()
+		at := now.Add(rand.N(within))
+		if (general || q.Group == group) && (m.answer.IsZero() || at.Before(m.answer)) { // one that is due earlier serves both
+			m.answer = at
+		}
+	}
+}
+
+// heardVersion notes the version of a query. IGMPv1, whose queriers are told nothing that IGMPv2's are not, counts as
+// version 2.
+func (h *Host) heardVersion(p frame.Membership, now time.Time) {
+	until := now.Add(present)
+	switch {
+	case p.Query.Group.Is4() && p.Version < 3:
+		h.older4 = until
+	case p.Query.Group.Is6() && p.Version < 2:
+		h.older6 = until
+	}
+}
+
+// Tend sends what is due. What the worker does not take stays due.
+func (h *Host) Tend(now time.Time) {
+	for group, m := range h.joined {
+		if due(m.again, now) && h.report(m.worker, frame.JoinRecord(group), now) {
+			m.again = time.Time{}
+		}
+		if due(m.answer, now) && h.report(m.worker, frame.GroupRecord{Type: frame.ModeIsExclude, Group: group}, now) {
+			m.answer = time.Time{}
+		}
+	}
+	for group, b := range h.byes {
+		if due(b.at, now) && h.report(b.worker, frame.LeaveRecord(group), now) {
+			delete(h.byes, group)
+		}
+	}
+}
+
+// report sends one membership record, in the version that the querier speaks.
+func (h *Host) report(worker int, r frame.GroupRecord, now time.Time) bool {
+	build, older := h.report6, h.older6
+	if r.Group.Is4() {
+		build, older = h.report4, h.older4
+	}
+	if !h.port.Send(worker, build(r, now.Before(older))) {
+		return false
+	}
+	h.Reports++
+	return true
+}
+
+// report4 is sent from 0.0.0.0 by a bridge without an IPv4 address (RFC 3376 §4.2.13).
+func (h *Host) report4(r frame.GroupRecord, older bool) []byte {
+	src := h.port.IPv4
+	if !src.IsValid() {
+		src = netip.IPv4Unspecified()
+	}
+	switch {
+	case !older:
+		return frame.AppendIGMPv3Report(nil, h.port.Link, src, r)
+	case r.Leaves():
+		return frame.AppendIGMPv2Leave(nil, h.port.Link, src, r.Group)
+	}
+	return frame.AppendIGMPv2Report(nil, h.port.Link, src, r.Group)
+}
+
+func (h *Host) report6(r frame.GroupRecord, older bool) []byte {
+	src := h.port.Link.MAC.LinkLocal()
+	switch {
+	case !older:
+		return frame.AppendMLDv2Report(nil, h.port.Link, src, r)
+	case r.Leaves():
+		return frame.AppendMLDv1Done(nil, h.port.Link, src, r.Group)
+	}
+	return frame.AppendMLDv1Report(nil, h.port.Link, src, r.Group)
+}

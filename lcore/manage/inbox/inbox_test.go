@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"causeway/lcore/manage/inbox"
+)
+
+var (
+	errEnded = errors.New("ended")
+	errDone  = errors.New("done")
+)
+
+// loop takes work from an inbox until ctx ends.
+func loop(ctx context.Context, b *inbox.Inbox) {
+	defer b.End()
+	for ctx.Err() == nil {
+		select {
+		case f := <-b.C():
+			f()
+		case <-ctx.Done():
+		}
+	}
+}
+
+// TestDo wants an error to mean that nothing was done, and what was done to be told, whoever ends first.
+func TestDo(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		name             string
+		busy, work       time.Duration // what the loop does before, and for it
+		patience, ending time.Duration // of who asks, and until the loop ends
+		want             error
+		done             bool
+	}{
+		{"at once", 0, 0, s, time.Hour, errDone, true},
+		{"the loop is busy", 5 * s, 0, 10 * s, time.Hour, errDone, true},
+		{"the loop is busy for too long", 5 * s, 0, 2 * s, time.Hour, context.DeadlineExceeded, false},
+		{"it has begun", 0, 5 * s, 2 * s, time.Hour, errDone, true},
+		{"the loop ends before", 5 * s, 0, 10 * s, 3 * s, errEnded, false},
+		{"the loop ends with it", 0, 5 * s, 10 * s, 3 * s, errDone, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := inbox.New(4, errEnded)
+				running, end := context.WithTimeout(t.Context(), c.ending)
+				defer end()
+				b.Later(running, func() { time.Sleep(c.busy) })
+				go loop(running, b)
+				ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+				defer cancel()
+				done := false
+				err := b.Do(ctx, func() error {
+					done = true
+					time.Sleep(c.work)
+					return errDone
+				})
+				if !errors.Is(err, c.want) {
+					t.Errorf("got %v, want %v", err, c.want)
+				}
+				time.Sleep(time.Minute) // whatever is still there to be done
+				end()
+				if done != c.done {
+					t.Errorf("done: %v", done)
+				}
+			})
+		})
+	}
+}
+
+// TestFull wants who finds no room to wait for no longer than he wants, and no longer than the loop is there.
+func TestFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := inbox.New(1, errEnded)
+		nothing := func() error { return nil }
+		b.Later(t.Context(), func() {})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if b.Later(ctx, func() {}) {
+			t.Error("taken without room")
+		}
+		if err := b.Do(ctx, nothing); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		b.End()
+		if err := b.Do(t.Context(), nothing); !errors.Is(err, errEnded) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTell wants all done that goroutines tell, before the end of the loop or after it.
+func TestTell(t *testing.T) {
+	b, told := inbox.New(8, errEnded), 0
+	running, end := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() { b.Tell(running, func() { told++ }) })
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		loop(running, b)
+	}()
+	end()
+	all.Wait()
+	<-ended
+	b.DoPending()
+	b.DoLate()
+	if told != 100 {
+		t.Errorf("told %d", told)
+	}
+	b.DoLate()
+	if told != 100 {
+		t.Error("told twice")
+	}
+}

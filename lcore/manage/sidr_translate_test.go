@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/manage"
+)
+
+// onIB is by which addresses InfiniBand knows those of these tests.
+var onIB = ib.Translations{
+	{RoCE: netip.MustParsePrefix("10.9.0.0/24"), IB: netip.MustParsePrefix("10.10.9.0/24")},
+	{RoCE: netip.MustParsePrefix("fd09::/64"), IB: netip.MustParsePrefix("fd10:1::/64")},
+}
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// translating is a bridge that knows the hosts, and gives them other addresses on InfiniBand.
+func translating(c *manageConfig, cm *services) {
+	knowing(2)(c, cm)
+	c.Service.Translate = onIB
+}
+
+// agrees checks what a server on Ethernet relies on: that the header of rdma_cm's names who the IP header does. Linux looks for a
+// route to the one (drivers/infiniband/core/cma.c, validate_net_dev), shows it to programs, and answers the other.
+func (d *datagram) agrees(t *testing.T, from, to netip.Addr) {
+	t.Helper()
+	cma, ok := ib.AsCMAHeader(d.req.Private())
+	if !ok || cma.Src() != d.SrcIP || cma.Dst() != d.DstIP || d.SrcIP != from || d.DstIP != to {
+		t.Errorf("IP says %v to %v, rdma_cm's header %v to %v, want %v to %v", d.SrcIP, d.DstIP, cma.Src(), cma.Dst(), from, to)
+	}
+}
+
+// TestTranslatedToNode wants a RoCE host's request to reach a node in the addresses that nodes know, and its answer to come from
+// where it asked.
+func TestTranslatedToNode(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		src, dst     netip.Addr
+		ibSrc, ibDst string
+		edit         func(*manageConfig)
+	}{
+		{"IPv4", host4, node4, "10.10.9.1", "10.10.9.7", nil},
+		{"IPv6", host6, node6, "fd10:1::1", "fd10:1::7", nil},
+		{"nodes alone", host4, node4, "10.9.0.1", "10.10.9.7", func(c *manageConfig) {
+			c.Service.Translate = ib.Translations{{RoCE: netip.PrefixFrom(node4, 32), IB: netip.MustParsePrefix("10.10.9.7/32")}}
+		}},
+		{"others alone", host4, node4, "10.9.0.1", "10.9.0.7", func(c *manageConfig) { c.Service.Translate = onIB[1:] }},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			s := startServices(t, func(cfg *manageConfig, cm *services) {
+				translating(cfg, cm)
+				if c.edit != nil {
+					c.edit(cfg)
+				}
+			})
+			got := s.datagrams(s.give(ask(c.src, c.dst).frame()), nil)
+			if len(s.cm.asked) != 1 || s.cm.asked[0].From != addr(c.ibSrc) || s.cm.asked[0].To != addr(c.ibDst) || s.cm.asked[0].ToGID != nodeGID {
+				t.Errorf("the door was asked %+v", s.cm.asked)
+			}
+			if len(got) != 1 || got[0].rep.Status() != ib.SIDRStatusOK || got[0].SrcIP != c.dst || got[0].DstIP != c.src {
+				t.Errorf("answered %+v", got)
+			}
+			s.want(roceToIB, only(manage.ServiceAnswered))
+		})
+	}
+}
+
+// TestTranslatedToHost wants a node's request to reach a RoCE host in the addresses that hosts know.
+func TestTranslatedToHost(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		ibSrc, ibDst string
+		src, dst     netip.Addr
+	}{
+		{"IPv4", "10.10.9.7", "10.10.9.1", node4, host4},
+		{"IPv6", "fd10:1::7", "fd10:1::1", node6, host6},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			s := startServices(t, translating)
+			a := s.request(addr(c.ibSrc), addr(c.ibDst))
+			q := s.asked()
+			q.agrees(t, c.src, c.dst)
+			s.give(q.answer())
+			if answers, _ := a.ends(); len(answers) != 1 || answers[0].QKey != 0x5e4f1ce || a.private[:13] != "from the host" {
+				t.Errorf("answered %+v", answers)
+			}
+			s.want(ibToRoCE, only(manage.ServiceAnswered))
+		})
+	}
+}
+
+// TestUntranslated wants who has the other side's addresses to be refused by name, and the log to say which.
+func TestUntranslated(t *testing.T) {
+	bubble(t, "nodes", func(t *testing.T) {
+		s := startServices(t, translating)
+		for n, r := range [][2]string{{"10.9.0.7", "10.10.9.1"}, {"10.10.9.7", "10.9.0.1"}, {"10.9.0.7", "10.9.0.1"}} {
+			if a := s.request(addr(r[0]), addr(r[1])); !a.refusedWith(ib.SIDRStatusRejected) {
+				t.Errorf("%v to %v: %+v", r[0], r[1], a)
+			}
+			s.want(ibToRoCE, manage.ServiceCounts{manage.ServiceUntranslated: uint64(n + 1)})
+		}
+		if s.log.count("why=untranslated from=10.9.0.7 to=10.10.9.1") != 1 {
+			t.Errorf("the log:\n%s", &s.log.b)
+		}
+	})
+	bubble(t, "hosts", func(t *testing.T) {
+		s := startServices(t, func(c *manageConfig, cm *services) {
+			translating(c, cm)
+			c.Service.Allow = append(c.Service.Allow, onIB[0].IB)
+		})
+		if got := s.asks(ask(addr("10.10.9.5"), node4)); got != int(ib.SIDRStatusRejected) || s.cm.connects() != 0 {
+			t.Errorf("status %d, and the door was asked %+v", got, s.cm.asked)
+		}
+		s.want(roceToIB, only(manage.ServiceUntranslated))
+	})
+}
+
+// TestTranslatedLog wants the log to have the addresses that the configuration has.
+func TestTranslatedLog(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := startServices(t, func(c *manageConfig, cm *services) {
+			translating(c, cm)
+			cm.connect = func(context.Context, manage.ServiceConnect) (manage.ServiceAnswer, error) {
+				return manage.ServiceAnswer{}, &manage.Refused{Status: ib.SIDRStatusNoQP}
+			}
+		})
+		s.give(ask(host4, node4).frame())
+		s.request(addr("10.10.9.99"), addr("10.10.9.1"))
+		for _, want := range []string{"service_failed from=10.9.0.1 to=10.9.0.7", "why=no_node from=10.9.0.99 to=10.9.0.1"} {
+			if s.log.count(want) != 1 {
+				t.Errorf("no %q in the log:\n%s", want, &s.log.b)
+			}
+		}
+	})
+}
+
+// TestTranslateChange wants a running bridge to follow: new requests go by the new addresses, those under way are answered.
+func TestTranslateChange(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := startServices(t, knowing(2))
+		a := s.request(node4, host4)
+		before := s.asked()
+		change := func(ts ib.Translations) {
+			t.Helper()
+			c := changeOf(config())
+			c.Ports, c.Translate = []manage.PortRange{{First: 7174, Last: 7174}}, ts
+			if err := s.loop.Change(context.Background(), c); err != nil {
+				t.Fatal(err)
+			}
+			s.settle()
+		}
+		change(onIB)
+		s.give(before.answer())
+		if answers, _ := a.ends(); len(answers) != 1 {
+			t.Errorf("a request from before the change is answered %+v", answers)
+		}
+		if !s.request(node4, host4).refusedWith(ib.SIDRStatusRejected) {
+			t.Error("the addresses from before are still known")
+		}
+		b := s.request(addr("10.10.9.7"), addr("10.10.9.1"))
+		after := s.asked()
+		after.agrees(t, node4, host4)
+		s.give(after.answer())
+		if answers, _ := b.ends(); len(answers) != 1 {
+			t.Errorf("answered %+v", answers)
+		}
+		change(nil)
+		s.give(ask(host4, node4).frame())
+		if n := len(s.cm.asked); n != 1 || s.cm.asked[0].From != host4 || s.cm.asked[0].To != node4 {
+			t.Errorf("the door was asked %+v", s.cm.asked)
+		}
+	})
+}
+
+// TestTranslatedGID wants a port's GID that is a host's address on InfiniBand to be that host's, while it is.
+func TestTranslatedGID(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		there := ib.GIDFromAddr(addr("10.10.9.1"))
+		s := startServices(t, func(c *manageConfig, cm *services) { translating(c, cm) })
+		s.door.setOwn(manage.Own{LID: 4, GIDs: []ib.GID{ownGID, there, host4GID}, Sources: []manage.Source{
+			{Number: 0, GID: ownGID}, {Number: 3, GID: there}, {Number: 4, GID: host4GID},
+		}})
+		s.hold(hostLink, host4, 0x10)
+		s.hold(hostLink, host5, 0x10)
+		check := func(four, five uint8) {
+			t.Helper()
+			s.count()
+			synctest.Wait()
+			n := s.loop.Status().HostGIDs
+			if s.source(host4) != four || s.source(host5) != five || (n == 1) != (four != 0) {
+				t.Errorf("sources %d and %d, and %d hosts with a GID; want %d and %d", s.source(host4), s.source(host5), n, four, five)
+			}
+		}
+		check(3, 0)
+		for _, c := range []struct {
+			to         string
+			four, five uint8
+		}{{"10.10.9.0/24", 3, 0}, {"10.9.0.0/24", 4, 0}, {"10.11.0.0/24", 0, 0}, {"10.10.9.0/24", 3, 0}} {
+			s.change(func(x *manage.Change) {
+				x.Translate = ib.Translations{{RoCE: netip.MustParsePrefix("10.9.0.0/24"), IB: netip.MustParsePrefix(c.to)}}
+			})
+			check(c.four, c.five)
+		}
+	})
+}

@@ -16,6 +16,7 @@ import (
 	"causeway/ibside/fabric"
 	"causeway/ibside/fabric/door"
 	"causeway/ibside/ib"
+	"causeway/ibside/sa"
 	"causeway/lcore"
 	"causeway/lcore/manage"
 )
@@ -40,7 +41,7 @@ const ringDepth = 8192
 
 // hangFabric builds the subnet that [ib] port names.
 // With a subnet of the caller's it takes that one, and leaves it to him.
-func hangFabric(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, log *slog.Logger) (*fabricDoor, error) {
+func hangFabric(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, log *slog.Logger) (ibDoor, error) {
 	d := &fabricDoor{pkey: cfg.IB.PKey, log: log}
 	if subnet == nil {
 		topology, err := fabric.Load(cfg.IB.Port.File)
@@ -66,7 +67,17 @@ func hangFabric(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, l
 	}
 	info := d.Port()
 	log.Info("ib_port", "port", "fabric", "gid", info.GID, "lid", info.LID, "mtu", info.MTU.Bytes())
-	return d, nil
+	return administered(d), nil
+}
+
+// administered adds to the door what asks the subnet's administrator: the client that a device's port has, too.
+func administered(d *fabricDoor) *subnetDoor {
+	s := newSubnet(fabric.NewMADPort(d.hca, ib.ClassSA), func(f ib.MCMemberFields) (manage.Membership, bool, error) {
+		m, there, err := d.Renew(f)
+		return fabricMembership(m), there, err
+	}, sa.Config{}, sa.RegistrarConfig{}, d.log)
+	d.UseSubnet(s)
+	return &subnetDoor{d, s}
 }
 
 // bridgeGUID is a port GUID with the local bit set, so that it is nobody's, and the same at every start.
@@ -81,8 +92,9 @@ func (d *fabricDoor) close() error {
 	var errs []error
 	if d.Bridge != nil {
 		drain, cancel := context.WithTimeout(context.Background(), time.Second)
-		errs = append(errs, d.Drain(drain), d.Bridge.Close())
+		errs = append(errs, d.Drain(drain))
 		cancel()
+		d.Bridge.Close()
 	}
 	unread := 0
 	if d.rings != nil {
@@ -127,11 +139,17 @@ func (d *fabricDoor) worker(i int) doorPointer { return d.rings.Pointer(i) }
 // Join implements manage.IBDoor. A bridge that carries a group to IB sends as its stand-ins, so a join to
 // send is a join of the port.
 func (d *fabricDoor) Join(ctx context.Context, j manage.Join) (manage.Membership, error) {
-	m, err := d.Bridge.Join(ctx, j.MGID, j.QKey, j.PKey, j.Worker, true, j.Receive)
-	if err != nil {
-		return manage.Membership{}, err
+	join := d.Bridge.Join
+	if j.Guest {
+		join = d.JoinAsGuest
 	}
-	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, TClass: m.TClass, HopLimit: m.HopLimit, MTU: m.MTU}, nil
+	m, err := join(ctx, j.MGID, j.QKey, j.PKey, j.Worker, j.Receive)
+	return fabricMembership(m), err
+}
+
+// fabricMembership is a membership as management sees it.
+func fabricMembership(m door.Membership) manage.Membership {
+	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, TClass: m.TClass, HopLimit: m.HopLimit, MTU: m.MTU}
 }
 
 // Own implements manage.IBDoor: a port of the software subnet has one GID.

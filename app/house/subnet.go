@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"causeway/ibside/fabric/door"
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
 	"causeway/ibside/verbs"
@@ -90,7 +91,7 @@ func (s *subnet) order(mgid ib.GID) (end func()) {
 	return m.Unlock
 }
 
-// Join implements verbs.Subnet. An SA without members that only send, but make a group, has full ones instead.
+// Join implements verbs.Subnet and door.Subnet. An SA without members that only send, but make a group, has full ones instead.
 func (s *subnet) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
 	got, err := s.keep.Join(ctx, f)
 	if errors.Is(err, sa.RequestInvalid) && f.JoinState == ib.JoinSendOnlyFull {
@@ -112,7 +113,7 @@ func (s *subnet) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFiel
 	return got, nil
 }
 
-// Leave implements verbs.Subnet.
+// Leave implements verbs.Subnet and door.Subnet.
 func (s *subnet) Leave(ctx context.Context, mgid ib.GID) error {
 	s.mu.Lock()
 	state := s.states[mgid]
@@ -128,7 +129,7 @@ func (s *subnet) Leave(ctx context.Context, mgid ib.GID) error {
 	return err
 }
 
-// Path implements verbs.Subnet.
+// Path implements verbs.Subnet and door.Subnet.
 func (s *subnet) Path(ctx context.Context, dgid ib.GID) (ib.PathFields, error) {
 	return s.client.Path(ctx, dgid)
 }
@@ -166,30 +167,36 @@ func (s *subnet) pathsMayDiffer() {
 	s.renewed.Paths = true
 }
 
-// subnetDoor is the door on hardware with subnet administration of the bridge's own.
+// carrier is an IB door that joins and finds paths by a subnet.
+type carrier interface {
+	ibDoor
+	losing
+}
+
+// subnetDoor is an IB door with subnet administration of the bridge's own.
 type subnetDoor struct {
-	*verbsDoor
+	carrier
 	*subnet
 }
 
 // Join implements manage.IBDoor.
 func (d *subnetDoor) Join(ctx context.Context, j manage.Join) (manage.Membership, error) {
 	defer d.order(j.MGID)()
-	return d.verbsDoor.Join(ctx, j)
+	return d.carrier.Join(ctx, j)
 }
 
 // Leave implements manage.IBDoor.
 func (d *subnetDoor) Leave(ctx context.Context, mgid ib.GID) error {
 	defer d.order(mgid)()
-	return d.verbsDoor.Leave(ctx, mgid)
+	return d.carrier.Leave(ctx, mgid)
 }
 
 // Path implements manage.IBDoor.
 func (d *subnetDoor) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
-	return d.verbsDoor.Path(ctx, dgid)
+	return d.carrier.Path(ctx, dgid)
 }
 
-func (d *subnetDoor) close() error { return errors.Join(d.subnet.close(), d.verbsDoor.close()) }
+func (d *subnetDoor) close() error { return errors.Join(d.subnet.close(), d.carrier.close()) }
 
 // hangSubnet adds subnet administration to a door on an InfiniBand link layer, if the machine lets it.
 func hangSubnet(d *verbsDoor) (ibDoor, *subnet) {
@@ -221,4 +228,5 @@ var (
 	_ manage.Aliaser  = (*subnetDoor)(nil)
 	_ manage.Notifier = (*subnetDoor)(nil)
 	_ verbs.Subnet    = (*subnet)(nil)
+	_ door.Subnet     = (*subnet)(nil)
 )

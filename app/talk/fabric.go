@@ -6,14 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
+	"causeway/ibside/sa"
 )
 
 // A fabricEnd is a node of a bridge's software subnet, which lives in another process.
@@ -21,7 +24,7 @@ type fabricEnd struct {
 	where  Where
 	socket string
 	hca    *fabric.HCA
-	sa     *fabric.SAClient
+	sa     *sa.Client
 	qp     *fabric.QP
 	recv   *fabric.RecvQueue
 	info   fabric.PortInfo
@@ -46,6 +49,17 @@ const (
 	answerWithin  = 5 * time.Second // of the subnet administrator
 )
 
+// hintAttach says why nobody may have answered at a socket. A bridge that refuses says why itself.
+func hintAttach(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "; use sudo, or be the user that the bridge runs as"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return "; is the bridge running, with [fabric] socket in its topology file?"
+	}
+	return ""
+}
+
 func openFabric(socket string, c Config) (End, error) {
 	if c.GUID == 0 {
 		c.GUID = ib.GUID(0x02_00_00_00_00_00_00_00 | rand.Uint64()>>8) // of those that nobody assigns
@@ -55,7 +69,7 @@ func openFabric(socket string, c Config) (End, error) {
 	}
 	port, err := fabric.Dial(socket, c.GUID, c.Name)
 	if err != nil {
-		return nil, fmt.Errorf("%w; is the bridge running, with [fabric] socket in its topology file?", err)
+		return nil, fmt.Errorf("%w%s", err, hintAttach(err))
 	}
 	e := &fabricEnd{socket: socket, hca: fabric.NewHCA(port), recv: fabric.NewRecvQueue(fabricBuffers), info: port.Info(), qkey: c.QKey}
 	e.sa = fabric.NewSAClient(e.hca)
@@ -105,7 +119,7 @@ func (e *fabricEnd) Join(ctx context.Context, g Group, listens bool) (Way, error
 	}
 	record, err := e.sa.Join(ctx, ib.MCMemberFields{MGID: mgid, QKey: qkey, PKey: e.info.PKeys[0], JoinState: state})
 	if err != nil {
-		return nil, fmt.Errorf("group %v on %s, with Q_Key %v: %w%s", g.Addr, e.where.On, qkey, err, hint(mgid, err))
+		return nil, fmt.Errorf("group %v on %s, with Q_Key %v: %w", g.Addr, e.where.On, qkey, err)
 	}
 	e.mu.Lock()
 	e.joins = append(e.joins, membership{record.MGID, state})
@@ -128,15 +142,6 @@ func (e *fabricEnd) Join(ctx context.Context, g Group, listens bool) (Way, error
 			}},
 			DestQP: ib.QPMulticast, QKey: record.QKey,
 		}}, nil
-}
-
-// hint says what a refusal to join means for an MGID of the form that carries a port.
-func hint(mgid ib.GID, err error) string {
-	var refused *fabric.SAError
-	if errors.As(err, &refused) && refused.Status == ib.SAStatusInvalidGID && mgid[2] == 0xa0 && mgid[3] == 0x1b {
-		return "; groups with a01b nobody can make by joining: the subnet manager must have this one, or use another -mgid"
-	}
-	return ""
 }
 
 func (e *fabricEnd) Find(ctx context.Context, to netip.Addr, qpn ib.QPN) (Way, error) {
@@ -188,7 +193,7 @@ func (e *fabricEnd) close() error {
 		_, _ = e.sa.Path(ctx, e.info.GID)
 	}
 	for _, j := range joins {
-		if err := e.sa.Leave(ctx, j.mgid, j.state); err != nil {
+		if err := e.sa.Leave(ctx, j.mgid, ib.GID{}, j.state); err != nil {
 			break
 		}
 	}

@@ -142,7 +142,16 @@ func (f *Fabric) Attach(c PortConfig) (Port, error) {
 	return p, nil
 }
 
+// attach puts a port on the subnet and has the administrator tell of it.
 func (f *Fabric) attach(c PortConfig) (*switchPort, error) {
+	p, err := f.register(c)
+	if err == nil && f.sa != nil {
+		f.sa.portCame(p.info)
+	}
+	return p, err
+}
+
+func (f *Fabric) register(c PortConfig) (*switchPort, error) {
 	pkeys, err := f.pkeysFor(c)
 	if err != nil {
 		return nil, err
@@ -208,7 +217,7 @@ func (f *Fabric) detach(p *switchPort) {
 	delete(f.guids, p.info.GUID)
 	f.mu.Unlock()
 	if f.sa != nil {
-		f.sa.portGone(p.info.GID)
+		f.sa.portGone(p.info)
 	}
 	f.sw.remove(p)
 	p.queue.close()
@@ -311,7 +320,7 @@ func (f *Fabric) Close() error {
 		}
 	}
 	if f.sa != nil {
-		err = errors.Join(err, f.sa.hca.Close())
+		err = errors.Join(err, f.sa.close())
 	}
 	f.mu.Lock()
 	var left []*switchPort

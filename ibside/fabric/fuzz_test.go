@@ -48,22 +48,11 @@ func FuzzReply(f *testing.F) {
 func FuzzIngress(f *testing.F) {
 	f.Add(good(func(p *ib.Packet) { p.SLID, p.DLID = 2, 3 }), true)
 	f.Add(multicast(func(p *ib.Packet) { p.SLID, p.DLID = 2, 0xc000 }), true)
-	sa := func(method uint8, attr uint16, mask uint64, record []byte) []byte {
-		mad := make([]byte, ib.MADLen)
-		ib.PutMAD(mad, ib.MADFields{Class: ib.ClassSA, ClassVersion: 2, Method: method, AttrID: attr, TID: 1})
-		ib.PutSAHeader(mad[ib.MADHdrLen:], ib.SAFields{Components: mask})
-		copy(mad[ib.MADHdrLen+ib.SAHdrLen:], record)
-		return good(func(p *ib.Packet) {
+	for _, mad := range saSeeds("fe80::100") {
+		f.Add(good(func(p *ib.Packet) {
 			p.SLID, p.DLID, p.DestQP, p.SrcQP, p.QKey, p.Payload = 2, 1, 1, 1, ib.QKeyGSI, mad
-		})
+		}), true)
 	}
-	record := make([]byte, ib.MCMemberRecordLen)
-	ib.PutMCMemberRecord(record, ib.MCMemberFields{
-		MGID: testMGID, PortGID: mustGID("fe80::100"), QKey: 1, PKey: 0xffff, JoinState: ib.JoinFull,
-	})
-	f.Add(sa(ib.MethodSet, ib.AttrMCMemberRecord, ib.MCMemberCreate, record), true)
-	f.Add(sa(ib.MethodDelete, ib.AttrMCMemberRecord, ib.MCMemberJoin, record), true)
-	f.Add(sa(ib.MethodGet, ib.AttrPathRecord, ib.PathResolve, nil), true)
 	f.Add([]byte{}, false)
 	subnet := newFabric(f, Config{Nodes: []NodeConfig{{Name: "echo", GUID: 0x48, QPN: 0x777, QKey: testQKey, Role: RoleEcho}}})
 	hostile := rawPorts(f, subnet, 1, 64)[0] // LID 3: the node has 2
@@ -74,7 +63,115 @@ func FuzzIngress(f *testing.F) {
 			ib.PutCRCs(b)
 		}
 		hostile.Send(b)
+		subnet.sa.silence()
 		waitFor(t, "quiet subnet", func() bool { drain(hostile); return subnet.Quiet() })
 		checkBooks(t, subnet)
 	})
+}
+
+// silence ends what the administrator would repeat.
+func (a *SA) silence() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.endExchanges(func(ib.LID) bool { return true })
+}
+
+// saSeeds are requests of a port, one of each kind, and what else it may send the administrator.
+func saSeeds(gid string) (all [][]byte) {
+	add := func(method uint8, attr uint16, f ib.SAFields, record int, put func([]byte)) {
+		mad := make([]byte, ib.MADLen)
+		ib.PutMAD(mad, ib.MADFields{Class: ib.ClassSA, ClassVersion: 2, Method: method, AttrID: attr, TID: 1})
+		ib.PutSAHeader(mad[ib.MADHdrLen:], f)
+		if put != nil {
+			put(mad[ib.MADHdrLen+ib.SAHdrLen:][:record])
+		}
+		all = append(all, mad)
+	}
+	member := func(b []byte) {
+		ib.PutMCMemberRecord(b, ib.MCMemberFields{MGID: testMGID, PortGID: mustGID(gid), QKey: 1, PKey: 0xffff, JoinState: ib.JoinFull})
+	}
+	guids := func(b []byte) { ib.PutGUIDInfoRecord(b, ib.GUIDInfoFields{LID: 3, GUIDs: [8]ib.GUID{1: 0x999}}) }
+	service := func(b []byte) {
+		ib.PutServiceRecord(b, ib.ServiceFields{ID: 5, GID: mustGID(gid), PKey: 0xffff, LeaseSeconds: 1})
+	}
+	inform := func(b []byte) {
+		ib.PutInformInfo(b, ib.InformInfoFields{
+			LIDBegin: ib.InformAllLIDs, IsGeneric: true, Subscribe: true, Type: ib.InformAllTypes, Trap: 0xffff, Producer: ib.InformAllProducers,
+		})
+	}
+	add(ib.MethodSet, ib.AttrInformInfo, ib.SAFields{}, ib.InformInfoLen, inform)
+	add(ib.MethodSet, ib.AttrMCMemberRecord, ib.SAFields{Components: ib.MCMemberCreate}, ib.MCMemberRecordLen, member)
+	add(ib.MethodGetTable, ib.AttrMCMemberRecord, ib.SAFields{SMKey: trustedKey}, ib.MCMemberRecordLen, member)
+	add(ib.MethodDelete, ib.AttrMCMemberRecord, ib.SAFields{Components: ib.MCMemberJoin}, ib.MCMemberRecordLen, member)
+	add(ib.MethodGet, ib.AttrPathRecord, ib.SAFields{Components: ib.PathResolve}, 0, nil)
+	add(ib.MethodGetTable, ib.AttrPathRecord, ib.SAFields{}, 0, nil)
+	const entry = ib.GUIDInfoLID | ib.GUIDInfoBlock | ib.GUIDInfoGUID0<<1
+	add(ib.MethodSet, ib.AttrGUIDInfoRecord, ib.SAFields{Components: entry}, ib.GUIDInfoRecordLen, guids)
+	add(ib.MethodDelete, ib.AttrGUIDInfoRecord, ib.SAFields{Components: entry}, ib.GUIDInfoRecordLen, guids)
+	add(ib.MethodSet, ib.AttrServiceRecord, ib.SAFields{Components: ib.ServiceRecordWhich}, ib.ServiceRecordLen, service)
+	add(ib.MethodGetTable, ib.AttrServiceRecord, ib.SAFields{Components: ib.ServiceRecordData}, ib.ServiceRecordLen, service)
+	add(ib.MethodReportResp, ib.AttrNotice, ib.SAFields{}, 0, nil)
+	for _, kind := range []uint8{ib.RMPPTypeData, ib.RMPPTypeAck, ib.RMPPTypeStop} {
+		add(ib.MethodGetTable, ib.AttrMCMemberRecord, ib.SAFields{
+			RMPPVersion: 1, RMPPType: kind, RMPPFlags: ib.RMPPFlagActive, RMPPData1: 1, RMPPData2: 40,
+		}, 0, nil)
+	}
+	return all
+}
+
+// FuzzSA gives the administrator requests of two ports, one after the other. What they make it remember is bounded, and goes
+// with them.
+func FuzzSA(f *testing.F) {
+	var session []byte
+	for _, mad := range saSeeds("fe80::101") { // of the second port, LID 3
+		session = append(append(session, 1), mad...)
+		f.Add(append([]byte{1}, mad...))
+	}
+	f.Add(session)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		subnet, err := New(Config{Queue: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer subnet.Close()
+		ports := rawPorts(t, subnet, 2, 16)
+		for len(b) > ib.MADLen && len(b) < 64*ib.MADLen {
+			from := ports[b[0]&1].Info().LID
+			subnet.sa.handle(MADAddress{LID: from}, b[1:ib.MADLen+1])
+			b = b[ib.MADLen+1:]
+		}
+		checkSA(t, subnet.sa)
+		for _, p := range ports {
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		checkSA(t, subnet.sa)
+		sa := subnet.sa
+		if n := len(sa.groups) + len(sa.mlids) + len(sa.services) + len(sa.guids.owner) + len(sa.guids.tables) + len(sa.transfers) +
+			len(sa.informs.subscriptions) + len(sa.informs.reports) + len(sa.informs.waiting); n != 0 {
+			t.Errorf("of ports that have gone: groups %v, services %v, aliases %v, transfers %v, subscriptions %v, reports %v",
+				sa.groups, sa.services, sa.guids.owner, sa.transfers, sa.informs.subscriptions, sa.informs.reports)
+		}
+	})
+}
+
+// checkSA asserts the administrator's bounds and books.
+func checkSA(t testing.TB, a *SA) {
+	t.Helper()
+	if c := a.Reports(); c.Reports != c.Confirmed+c.GivenUp+c.Gone+uint64(c.Waiting) {
+		t.Errorf("reports: %+v", c)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.groups) != len(a.mlids) || len(a.groups) > maxGroups || len(a.transfers) > maxTransfers || len(a.services) > maxServices ||
+		len(a.informs.subscriptions) > maxSubscriptions || len(a.informs.reports) > maxReports {
+		t.Errorf("%d groups, %d MLIDs, %d transfers, %d services, %d subscriptions, %d reports", len(a.groups), len(a.mlids),
+			len(a.transfers), len(a.services), len(a.informs.subscriptions), len(a.informs.reports))
+	}
+	for mgid, g := range a.groups {
+		if len(g.members) == 0 || g.record.MGID != mgid || !a.mlids[g.record.MLID] {
+			t.Errorf("group %v: %+v", mgid, g)
+		}
+	}
 }

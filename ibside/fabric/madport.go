@@ -5,15 +5,23 @@ package fabric
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"causeway/ibside/ib"
+	"causeway/ibside/sa"
 )
+
+// NewSAClient makes a client of the subnet administrator, which takes all of an adapter's SA datagrams: one client an
+// adapter. It gives up after some seconds, and ends with the adapter.
+func NewSAClient(h *HCA) *sa.Client {
+	return sa.NewClient(NewMADPort(h, ib.ClassSA), sa.Config{FirstWait: 250 * time.Millisecond, Tries: 4})
+}
 
 // DropMADQueue is the cause of a drop of a management datagram whose service does not keep up.
 const DropMADQueue = "mad_queue"
 
 // MADPort takes and gives the management datagrams of one class at QP1 of an adapter, for a service that reads them one
-// by one: it is the transport that ibside/sa wants. It is an alternative to HandleMAD for that class.
+// by one: it is a transport of ibside/sa. It is an alternative to HandleMAD for that class.
 type MADPort struct {
 	hca    *HCA
 	class  uint8
@@ -83,3 +91,5 @@ func (p *MADPort) Close() error {
 	})
 	return nil
 }
+
+var _ sa.Transport = (*MADPort)(nil)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/ibside/sa"
 )
 
 // Role is what a node does.
@@ -59,7 +60,7 @@ type NodeConfig struct {
 type Node struct {
 	cfg    NodeConfig
 	hca    *HCA
-	sa     *SAClient
+	sa     *sa.Client
 	qp     *QP // for unicast
 	recv   *RecvQueue
 	groups []nodeGroup
@@ -302,7 +303,7 @@ func (n *Node) HCA() *HCA { return n.hca }
 func (n *Node) QP() *QP { return n.qp }
 
 // SA returns the node's client of the subnet administrator.
-func (n *Node) SA() *SAClient { return n.sa }
+func (n *Node) SA() *sa.Client { return n.sa }
 
 // Stats returns the counters.
 func (n *Node) Stats() NodeStats {
@@ -318,7 +319,7 @@ func (n *Node) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, g := range n.groups {
-		if err := n.sa.Leave(ctx, g.record.MGID, g.state); err != nil {
+		if err := n.sa.Leave(ctx, g.record.MGID, ib.GID{}, g.state); err != nil {
 			break // closing the port ends all memberships
 		}
 	}

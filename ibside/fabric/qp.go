@@ -99,7 +99,7 @@ func (q *QP) QKey() ib.QKey { return q.qkey }
 func (q *QP) PKeyIndex() uint16 { return q.index }
 
 // AttachMulticast lets the queue pair receive what is sent to mgid. The port's membership is another
-// matter: see SAClient.Join.
+// matter: see NewSAClient.
 func (q *QP) AttachMulticast(mgid ib.GID) error {
 	if !mgid.IsIBMulticast() {
 		return fmt.Errorf("fabric: attach: %v is not a multicast GID", mgid)

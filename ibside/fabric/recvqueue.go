@@ -16,7 +16,7 @@ type Received struct {
 	SrcQP     ib.QPN
 	SLID      ib.LID
 	SL        ib.SL
-	PKeyIndex uint16
+	PKeyIndex uint16 // in the port's table, of what matched; verbs tells it at QP1 alone
 	Imm       uint32 // valid with HasImm
 	HasImm    bool
 	HasGRH    bool

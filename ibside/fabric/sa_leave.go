@@ -26,15 +26,16 @@ func (a *SA) leave(r *request, want ib.MCMemberFields) (ib.MCMemberFields, uint1
 	return rec, ib.SAStatusOK
 }
 
-// portGone ends all memberships of a port that left the subnet.
-func (a *SA) portGone(gid ib.GID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, g := range a.groups {
-		if m := g.members[gid]; m != nil {
-			m.state = 0
-			a.settle(g)
+// settleWithout ends the memberships of a port, those under aliases included.
+func (a *SA) settleWithout(g *group, lid ib.LID) {
+	left := false
+	for _, m := range g.members {
+		if m.lid == lid {
+			m.state, left = 0, true
 		}
+	}
+	if left {
+		a.settle(g)
 	}
 }
 
@@ -52,40 +53,58 @@ func (a *SA) settle(g *group) {
 		clear(g.members)
 		delete(a.groups, g.record.MGID)
 		delete(a.mlids, g.record.MLID)
+		a.notifyOfGroup(ib.TrapGroupDeleted, &g.record)
 	}
 	a.program(g)
 }
 
-// program writes the group's members into the switch.
+// program writes the group's members into the switch. A port may be one by its own GID and by aliases.
 func (a *SA) program(g *group) {
 	members := map[ib.LID]bool{}
 	for _, m := range g.members {
-		members[m.lid] = m.state&joinReceives != 0
+		members[m.lid] = members[m.lid] || m.state&joinReceives != 0
 	}
 	a.fabric.sw.setMLID(g.record.MLID, members)
 }
 
-// findMember answers a Get: exactly one record must match. Without a port it is the group's.
-func (a *SA) findMember(mask uint64, want ib.MCMemberFields) (ib.MCMemberFields, uint16) {
-	var found []ib.MCMemberFields
+// findMembers answers a Get. Who is trusted sees each member in a record of its own; others see the group, and whether a
+// port that they name is in it.
+func (a *SA) findMembers(r *request, want ib.MCMemberFields) *records {
+	found := &records{}
 	for _, g := range a.groups {
-		if mask&ib.MCMemberMGID != 0 && want.MGID != g.record.MGID ||
-			mask&ib.MCMemberMLID != 0 && want.MLID != g.record.MLID {
-			continue
-		}
-		if mask&ib.MCMemberPortGID == 0 {
-			found = append(found, g.record)
-		} else if m := g.members[want.PortGID]; m != nil {
-			found = append(found, g.recordOf(want.PortGID, m.state))
+		switch m := g.members[want.PortGID]; {
+		case !matches(r, want, &g.record) || found.full:
+		case r.mask&ib.MCMemberPortGID != 0:
+			if m != nil {
+				found.addMember(r, want, g.recordOf(want.PortGID, m.state))
+			}
+		case r.isTrusted():
+			for gid, m := range g.members {
+				found.addMember(r, want, g.recordOf(gid, m.state))
+			}
+		default:
+			found.addMember(r, want, g.record)
 		}
 	}
-	switch len(found) {
-	case 0:
-		return want, ib.SAStatusNoRecords
-	case 1:
-		return found[0], ib.SAStatusOK
+	return found
+}
+
+func (f *records) addMember(r *request, want, rec ib.MCMemberFields) {
+	if r.differs(ib.MCMemberJoinState, want.JoinState == rec.JoinState) {
+		return
 	}
-	return want, ib.SAStatusTooManyRecords
+	if !r.isTrusted() {
+		rec.PortGID = ib.GID{}
+	}
+	b := make([]byte, ib.MCMemberRecordLen)
+	ib.PutMCMemberRecord(b, rec)
+	f.add(b)
+}
+
+// matches reports whether a group is what a query names.
+func matches(r *request, want ib.MCMemberFields, g *ib.MCMemberFields) bool {
+	return !r.differs(ib.MCMemberMGID, want.MGID == g.MGID) && !r.differs(ib.MCMemberMLID, want.MLID == g.MLID) &&
+		agrees(r, want, g)
 }
 
 // GroupInfo is one multicast group as the administrator knows it.

@@ -31,8 +31,6 @@ type member struct {
 func (a *SA) answerMember(r *request) answer {
 	rec, _ := ib.AsMCMemberRecord(r.data)
 	want := rec.Fields()
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	var got ib.MCMemberFields
 	var status uint16
 	switch r.mad.Method() {
@@ -41,27 +39,23 @@ func (a *SA) answerMember(r *request) answer {
 	case ib.MethodDelete:
 		got, status = a.leave(r, want)
 	default:
-		got, status = a.findMember(r.mask, want)
+		return answer{found: a.findMembers(r, want)}
 	}
 	if status != ib.SAStatusOK {
 		return refuse(status)
 	}
 	b := make([]byte, ib.MCMemberRecordLen)
 	ib.PutMCMemberRecord(b, got)
-	return answer{data: b}
+	return one(b)
 }
 
 // requester checks that a join or leave comes from the port it is for. Nobody may join for another.
 func (a *SA) requester(r *request, want ib.MCMemberFields) (PortInfo, uint16) {
-	const need = ib.MCMemberPortGID | ib.MCMemberJoinState
-	if r.mask&need != need {
+	if !r.has(ib.MCMemberPortGID | ib.MCMemberJoinState) {
 		return PortInfo{}, ib.SAStatusInsufficientFields
 	}
-	port, ok := a.fabric.portByGID(want.PortGID)
-	switch {
-	case !ok:
-		return PortInfo{}, ib.SAStatusInvalidGID
-	case port.LID != r.from, want.JoinState == 0:
+	port, ok := a.portOf(want.PortGID)
+	if !ok || port.LID != r.from.LID || want.JoinState == 0 {
 		return PortInfo{}, ib.SAStatusRequestInvalid
 	}
 	return port, ib.SAStatusOK
@@ -77,12 +71,12 @@ func (a *SA) join(r *request, want ib.MCMemberFields) (ib.MCMemberFields, uint16
 	if r.mask&ib.MCMemberMGID == 0 || want.MGID.IsZero() {
 		g, want.MGID = nil, ib.GID{}
 	} else if g == nil && !validMGID(want.MGID) {
-		return want, ib.SAStatusInvalidGID
+		return want, ib.SAStatusRequestInvalid
 	}
 	if g == nil {
 		g, status = a.newGroup(r.mask, want, port)
 	} else {
-		status = fits(r.mask, want, &g.record, port)
+		status = fits(r, want, &g.record, port)
 	}
 	if status != ib.SAStatusOK {
 		return want, status
@@ -104,11 +98,11 @@ func (g *group) recordOf(port ib.GID, state uint8) ib.MCMemberFields {
 }
 
 // validMGID reports whether a client may ask for mgid: a multicast GID of a scope that is not reserved, and not one of
-// those that only the administrator gives (IBTA vol 1 §4.1.1, OpenSM validate_requested_mgid).
+// those that only the administrator gives, in the scope that it gives them in (OpenSM validate_requested_mgid).
 func validMGID(mgid ib.GID) bool {
 	scope := mgid[1] & 0x0f
 	return mgid.IsIBMulticast() && mgid[1]&0xe0 == 0 && scope != 0 && scope != 0xf &&
-		binary.BigEndian.Uint16(mgid[2:]) != mgidGiven
+		(scope != ib.ScopeLinkLocal || binary.BigEndian.Uint16(mgid[2:]) != mgidGiven)
 }
 
 // mgidGiven is the signature of an MGID that the administrator chose.
@@ -139,6 +133,7 @@ func (a *SA) newGroup(mask uint64, want ib.MCMemberFields, port PortInfo) (*grou
 	a.mlids[rec.MLID] = true
 	g := &group{record: rec, members: map[ib.GID]*member{}}
 	a.groups[rec.MGID] = g
+	a.notifyOfGroup(ib.TrapGroupCreated, &rec)
 	return g, ib.SAStatusOK
 }
 
@@ -197,23 +192,24 @@ func chooseRate(mask uint64, want ib.MCMemberFields) (ib.Rate, bool) {
 }
 
 // fits reports whether a join agrees with the group that is there: what it names must be the group's.
-func fits(mask uint64, want ib.MCMemberFields, g *ib.MCMemberFields, port PortInfo) uint16 {
-	differs := func(component uint64, equal bool) bool { return mask&component != 0 && !equal }
-	switch {
-	case differs(ib.MCMemberQKey, want.QKey == g.QKey),
-		differs(ib.MCMemberTClass, want.TClass == g.TClass),
-		differs(ib.MCMemberPKey, want.PKey|0x8000 == g.PKey),
-		differs(ib.MCMemberSL, want.SL == g.SL),
-		differs(ib.MCMemberFlowLabel, want.FlowLabel == g.FlowLabel),
-		differs(ib.MCMemberHopLimit, want.HopLimit == g.HopLimit),
-		differs(ib.MCMemberScope, want.Scope == g.Scope),
-		differs(ib.MCMemberMTU, selected(want.MTUSelector, int(want.MTU), int(g.MTU))),
-		differs(ib.MCMemberRate, selected(want.RateSelector, want.Rate.Mbps(), g.Rate.Mbps())),
-		port.MTU < g.MTU,
-		!slices.ContainsFunc(port.PKeys, g.PKey.Matches):
+func fits(r *request, want ib.MCMemberFields, g *ib.MCMemberFields, port PortInfo) uint16 {
+	if !agrees(r, want, g) || port.MTU < g.MTU || !slices.ContainsFunc(port.PKeys, g.PKey.Matches) {
 		return ib.SAStatusRequestInvalid
 	}
 	return ib.SAStatusOK
+}
+
+// agrees compares what a request names with a group.
+func agrees(r *request, want ib.MCMemberFields, g *ib.MCMemberFields) bool {
+	return !(r.differs(ib.MCMemberQKey, want.QKey == g.QKey) ||
+		r.differs(ib.MCMemberTClass, want.TClass == g.TClass) ||
+		r.differs(ib.MCMemberPKey, want.PKey|0x8000 == g.PKey) ||
+		r.differs(ib.MCMemberSL, want.SL == g.SL) ||
+		r.differs(ib.MCMemberFlowLabel, want.FlowLabel == g.FlowLabel) ||
+		r.differs(ib.MCMemberHopLimit, want.HopLimit == g.HopLimit) ||
+		r.differs(ib.MCMemberScope, want.Scope == g.Scope) ||
+		r.differs(ib.MCMemberMTU, selected(want.MTUSelector, int(want.MTU), int(g.MTU))) ||
+		r.differs(ib.MCMemberRate, selected(want.RateSelector, want.Rate.Mbps(), g.Rate.Mbps())))
 }
 
 // selected reports whether a group's value is what a selector asks for.

@@ -9,76 +9,77 @@ import (
 )
 
 // answerPath answers a PathRecord query: from the port of SGID or SLID, else from the one that asks, to the
-// port of DGID or DLID. On this subnet every port reaches every other in one way.
+// port of DGID or DLID; in a table without one, to all. On this subnet every port reaches every other in one way.
 func (a *SA) answerPath(r *request) answer {
 	rec, _ := ib.AsPathRecord(r.data)
 	want := rec.Fields()
-	if r.mask&(ib.PathDGID|ib.PathDLID) == 0 {
+	to := r.mask & (ib.PathDGID | ib.PathDLID)
+	if to == 0 && r.mad.Method() == ib.MethodGet {
 		return refuse(ib.SAStatusInsufficientFields)
 	}
-	from, status := a.endOfPath(r.mask, ib.PathSGID, ib.PathSLID, want.SGID, want.SLID, r.from)
-	if status != ib.SAStatusOK {
-		return refuse(status)
+	found := &records{}
+	from, ok := a.endOfPath(r.mask, ib.PathSGID, ib.PathSLID, want.SGID, want.SLID, r.from.LID)
+	switch {
+	case !ok:
+	case to == 0:
+		for _, p := range a.fabric.Ports() {
+			found.addPath(r, want, from, p)
+		}
+	case to&ib.PathDGID != 0 && want.DGID.IsIBMulticast():
+		if g := a.groups[want.DGID]; g != nil {
+			found.addGroupPath(from, &g.record)
+		}
+	default:
+		if p, ok := a.endOfPath(r.mask, ib.PathDGID, ib.PathDLID, want.DGID, want.DLID, 0); ok {
+			found.addPath(r, want, from, p)
+		}
 	}
-	if r.mask&ib.PathDGID != 0 && want.DGID.IsIBMulticast() {
-		return a.answerGroupPath(want.DGID, from)
-	}
-	to, status := a.endOfPath(r.mask, ib.PathDGID, ib.PathDLID, want.DGID, want.DLID, 0)
-	if status != ib.SAStatusOK {
-		return refuse(status)
-	}
+	return answer{found: found}
+}
+
+// addPath adds the path between two ports, if they may talk, and it is as wanted. It says the GIDs that were asked for,
+// which may be aliases.
+func (f *records) addPath(r *request, want ib.PathFields, from, to PortInfo) {
 	pkey, ok := sharedPKey(from.PKeys, to.PKeys, want.PKey, r.mask&ib.PathPKey != 0)
 	mtu := min(from.MTU, to.MTU)
-	if !ok || r.mask&ib.PathMTU != 0 && !selected(want.MTUSelector, int(want.MTU), int(mtu)) {
-		return refuse(ib.SAStatusNoRecords)
+	if !ok || r.differs(ib.PathMTU, selected(want.MTUSelector, int(want.MTU), int(mtu))) {
+		return
 	}
-	return pathAnswer(ib.PathFields{
-		DGID: to.GID, SGID: from.GID, DLID: to.LID, SLID: from.LID, PKey: pkey, MTU: mtu, Rate: subnetRate,
+	path := ib.PathFields{DGID: to.GID, SGID: from.GID, DLID: to.LID, SLID: from.LID, PKey: pkey, MTU: mtu, Rate: subnetRate}
+	if r.mask&ib.PathDGID != 0 {
+		path.DGID = want.DGID
+	}
+	if r.mask&ib.PathSGID != 0 {
+		path.SGID = want.SGID
+	}
+	f.addPathRecord(path)
+}
+
+func (f *records) addGroupPath(from PortInfo, g *ib.MCMemberFields) {
+	f.addPathRecord(ib.PathFields{
+		DGID: g.MGID, SGID: from.GID, DLID: g.MLID, SLID: from.LID, PKey: g.PKey, SL: g.SL,
+		MTU: g.MTU, Rate: g.Rate, FlowLabel: g.FlowLabel, TClass: g.TClass, HopLimit: g.HopLimit,
 	})
 }
 
+func (f *records) addPathRecord(p ib.PathFields) {
+	p.Reversible, p.NumbPath = true, 1
+	p.MTUSelector, p.RateSelector, p.LifeSelector, p.Life = ib.SelectExactly, ib.SelectExactly, ib.SelectExactly, subnetLife
+	b := make([]byte, ib.PathRecordLen)
+	ib.PutPathRecord(b, p)
+	f.add(b)
+}
+
 // endOfPath finds the port that a query names by GID or LID. With both, they must agree.
-func (a *SA) endOfPath(mask, gidBit, lidBit uint64, gid ib.GID, lid, otherwise ib.LID) (PortInfo, uint16) {
+func (a *SA) endOfPath(mask, gidBit, lidBit uint64, gid ib.GID, lid, otherwise ib.LID) (PortInfo, bool) {
 	if mask&gidBit != 0 {
-		p, ok := a.fabric.portByGID(gid)
-		switch {
-		case !ok:
-			return PortInfo{}, ib.SAStatusInvalidGID
-		case mask&lidBit != 0 && lid != p.LID:
-			return PortInfo{}, ib.SAStatusNoRecords
-		}
-		return p, ib.SAStatusOK
+		p, ok := a.portOf(gid)
+		return p, ok && (mask&lidBit == 0 || lid == p.LID)
 	}
 	if mask&lidBit == 0 {
 		lid = otherwise
 	}
-	p, ok := a.fabric.portByLID(lid)
-	if !ok {
-		return PortInfo{}, ib.SAStatusNoRecords
-	}
-	return p, ib.SAStatusOK
-}
-
-func (a *SA) answerGroupPath(mgid ib.GID, from PortInfo) answer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	g := a.groups[mgid]
-	if g == nil {
-		return refuse(ib.SAStatusNoRecords)
-	}
-	return pathAnswer(ib.PathFields{
-		DGID: mgid, SGID: from.GID, DLID: g.record.MLID, SLID: from.LID, PKey: g.record.PKey, SL: g.record.SL,
-		MTU: g.record.MTU, Rate: g.record.Rate, FlowLabel: g.record.FlowLabel, TClass: g.record.TClass,
-		HopLimit: g.record.HopLimit,
-	})
-}
-
-func pathAnswer(f ib.PathFields) answer {
-	f.Reversible, f.NumbPath = true, 1
-	f.MTUSelector, f.RateSelector, f.LifeSelector, f.Life = ib.SelectExactly, ib.SelectExactly, ib.SelectExactly, subnetLife
-	b := make([]byte, ib.PathRecordLen)
-	ib.PutPathRecord(b, f)
-	return answer{data: b}
+	return a.fabric.portByLID(lid)
 }
 
 // sharedPKey finds a P_Key that both ends may talk with: the first, or the wanted one.

@@ -3,27 +3,11 @@
 package fabric
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"causeway/ibside/ib"
 )
-
-// ask sends one MCMemberRecord request and returns the status and the record.
-func ask(t *testing.T, c *SAClient, method uint8, mask uint64, f ib.MCMemberFields) (uint16, ib.MCMemberFields) {
-	t.Helper()
-	data := make([]byte, ib.MCMemberRecordLen)
-	ib.PutMCMemberRecord(data, f)
-	status, data, err := c.Query(t.Context(), method, ib.AttrMCMemberRecord, mask, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec, _ := ib.AsMCMemberRecord(data)
-	return status, rec.Fields()
-}
 
 const (
 	joinMask   = ib.MCMemberJoin
@@ -33,15 +17,15 @@ const (
 // joinRig is a subnet with two ports, A and B; A has created the group testMGID.
 type joinRig struct {
 	fabric *Fabric
-	a, b   *SAClient
+	a, b   *saAsker
 }
 
 func newJoinRig(t *testing.T) *joinRig {
 	f := newFabric(t, Config{PKeys: []ib.PKey{0xffff, 0x8001}})
 	r := &joinRig{
 		fabric: f,
-		a:      NewSAClient(attachHCA(t, f, PortConfig{Name: "a", GUID: 0xa})),
-		b:      NewSAClient(attachHCA(t, f, PortConfig{Name: "b", GUID: 0xb, MTU: ib.MTU2048})),
+		a:      newSAAsker(attachHCA(t, f, PortConfig{Name: "a", GUID: 0xa})),
+		b:      newSAAsker(attachHCA(t, f, PortConfig{Name: "b", GUID: 0xb, MTU: ib.MTU2048})),
 	}
 	status, rec := ask(t, r.a, ib.MethodSet, createMask|ib.MCMemberMTUSelector|ib.MCMemberMTU, ib.MCMemberFields{
 		MGID: testMGID, PortGID: mustGID("fe80::a"), QKey: testQKey, PKey: 0xffff, SL: 3, TClass: 4, FlowLabel: 5,
@@ -95,8 +79,8 @@ func joinCases() []joinCase {
 		{"no port", joinMask &^ ib.MCMemberPortGID, joiner(nil), ib.SAStatusInsufficientFields},
 		{"no join state", joinMask &^ ib.MCMemberJoinState, joiner(nil), ib.SAStatusInsufficientFields},
 		{"join state 0", joinMask, joiner(func(r *ib.MCMemberFields) { r.JoinState = 0 }), ib.SAStatusRequestInvalid},
-		{"unknown port", joinMask, joiner(func(r *ib.MCMemberFields) { r.PortGID = mustGID("fe80::c") }), ib.SAStatusInvalidGID},
-		{"port of another subnet", joinMask, joiner(func(r *ib.MCMemberFields) { r.PortGID = mustGID("fe80:1::b") }), ib.SAStatusInvalidGID},
+		{"unknown port", joinMask, joiner(func(r *ib.MCMemberFields) { r.PortGID = mustGID("fe80::c") }), ib.SAStatusRequestInvalid},
+		{"port of another subnet", joinMask, joiner(func(r *ib.MCMemberFields) { r.PortGID = mustGID("fe80:1::b") }), ib.SAStatusRequestInvalid},
 		{"for another port", joinMask, joiner(func(r *ib.MCMemberFields) { r.PortGID = mustGID("fe80::a") }), ib.SAStatusRequestInvalid},
 		{"Q_Key", joinMask | ib.MCMemberQKey, joiner(func(r *ib.MCMemberFields) { r.QKey++ }), ib.SAStatusRequestInvalid},
 		{"P_Key", joinMask | ib.MCMemberPKey, joiner(func(r *ib.MCMemberFields) { r.PKey = 0x8001 }), ib.SAStatusRequestInvalid},
@@ -127,10 +111,10 @@ func createCases() []joinCase {
 		{"create with less than the least MTU", createMask | mtuMask, creator(func(r *ib.MCMemberFields) { r.MTUSelector, r.MTU = ib.SelectLess, ib.MTU256 }), ib.SAStatusRequestInvalid},
 		{"create with too high a rate", createMask | rateMask, creator(func(r *ib.MCMemberFields) { r.RateSelector, r.Rate = ib.SelectExactly, 24 }), ib.SAStatusRequestInvalid},
 		{"create with another scope", createMask | ib.MCMemberScope, creator(nil), ib.SAStatusRequestInvalid},
-		{"create a unicast group", createMask, creator(func(r *ib.MCMemberFields) { r.MGID = mustGID("fe80::1") }), ib.SAStatusInvalidGID},
-		{"create in a reserved scope", createMask, creator(func(r *ib.MCMemberFields) { r.MGID[1] = 0x1f }), ib.SAStatusInvalidGID},
-		{"create with reserved flags", createMask, creator(func(r *ib.MCMemberFields) { r.MGID[1] = 0x32 }), ib.SAStatusInvalidGID},
-		{"create what only the SA gives", createMask, creator(func(r *ib.MCMemberFields) { r.MGID = mustGID("ff12:a01b::1") }), ib.SAStatusInvalidGID},
+		{"create a unicast group", createMask, creator(func(r *ib.MCMemberFields) { r.MGID = mustGID("fe80::1") }), ib.SAStatusRequestInvalid},
+		{"create in a reserved scope", createMask, creator(func(r *ib.MCMemberFields) { r.MGID[1] = 0x1f }), ib.SAStatusRequestInvalid},
+		{"create with reserved flags", createMask, creator(func(r *ib.MCMemberFields) { r.MGID[1] = 0x32 }), ib.SAStatusRequestInvalid},
+		{"create what only the SA gives", createMask, creator(func(r *ib.MCMemberFields) { r.MGID = mustGID("ff12:a01b::1") }), ib.SAStatusRequestInvalid},
 		{"let the SA choose", createMask &^ ib.MCMemberMGID, creator(nil), 0},
 	}
 }
@@ -156,7 +140,7 @@ func TestJoin(t *testing.T) {
 func TestGroupLife(t *testing.T) {
 	r := newJoinRig(t)
 	rec := ib.MCMemberFields{MGID: testMGID, PortGID: mustGID("fe80::b")}
-	state := func(c *SAClient, port string, method uint8, join uint8) string {
+	state := func(c *saAsker, port string, method uint8, join uint8) string {
 		rec.PortGID, rec.JoinState = mustGID(port), join
 		status, got := ask(t, c, method, joinMask, rec)
 		if status != 0 {
@@ -204,16 +188,16 @@ func TestGroupLife(t *testing.T) {
 	if n := len(r.fabric.SA().mlids); n != 0 {
 		t.Errorf("%d MLIDs are still in use", n)
 	}
-	again, err := r.a.Join(t.Context(), ib.MCMemberFields{MGID: testMGID, QKey: 1, PKey: 0xffff, JoinState: ib.JoinFull})
-	if err != nil || again.MLID != 0xc001 {
-		t.Errorf("the new group: %+v, %v; want MLID 0xc001: one given back does not come again at once", again, err)
+	status, again := r.a.create(t, testMGID, 1)
+	if status != 0 || again.MLID != 0xc001 {
+		t.Errorf("the new group: %+v, status %#x; want MLID 0xc001: one given back does not come again at once", again, status)
 	}
 }
 
 func TestPortGoneLeaves(t *testing.T) {
 	r := newJoinRig(t)
-	if _, err := r.b.Join(t.Context(), ib.MCMemberFields{MGID: testMGID, QKey: testQKey, PKey: 0xffff, JoinState: ib.JoinFull}); err != nil {
-		t.Fatal(err)
+	if status, _ := ask(t, r.b, ib.MethodSet, joinMask, joiner(nil)); status != 0 {
+		t.Fatalf("status %#x", status)
 	}
 	r.a.hca.Close()
 	groups := r.fabric.SA().Groups()
@@ -228,8 +212,8 @@ func TestPortGoneLeaves(t *testing.T) {
 
 func TestGetMember(t *testing.T) {
 	r := newJoinRig(t)
-	if _, err := r.a.Join(t.Context(), ib.MCMemberFields{MGID: mustGID("ff12::2"), QKey: 1, PKey: 0xffff, JoinState: ib.JoinFull}); err != nil {
-		t.Fatal(err)
+	if status, _ := r.a.create(t, mustGID("ff12::2"), 1); status != 0 {
+		t.Fatalf("status %#x", status)
 	}
 	for _, c := range []struct {
 		name string
@@ -249,9 +233,6 @@ func TestGetMember(t *testing.T) {
 		if status != c.want || status == 0 && (rec.MGID != testMGID || rec.JoinState != c.join || rec.SL != 3 || rec.MTU != ib.MTU2048) {
 			t.Errorf("%s: status %#x, %+v", c.name, status, rec)
 		}
-	}
-	if rec, err := r.b.Group(t.Context(), testMGID); err != nil || rec.QKey != testQKey {
-		t.Errorf("Group = %+v, %v", rec, err)
 	}
 }
 
@@ -276,25 +257,22 @@ func TestPath(t *testing.T) {
 		{"with a foreign P_Key", ib.PathDGID | ib.PathPKey, ib.PathFields{DGID: a, PKey: 0x8002}, ib.SAStatusNoRecords, 0, 0},
 		{"MTU", ib.PathDGID | ib.PathMTU, ib.PathFields{DGID: a, MTUSelector: ib.SelectExactly, MTU: ib.MTU4096}, ib.SAStatusNoRecords, 0, 0},
 		{"to nowhere", ib.PathSGID, ib.PathFields{SGID: b}, ib.SAStatusInsufficientFields, 0, 0},
-		{"to an unknown GID", ib.PathDGID, ib.PathFields{DGID: other}, ib.SAStatusInvalidGID, 0, 0},
+		{"to an unknown GID", ib.PathDGID, ib.PathFields{DGID: other}, ib.SAStatusNoRecords, 0, 0},
 		{"to an unknown LID", ib.PathDLID, ib.PathFields{DLID: 99}, ib.SAStatusNoRecords, 0, 0},
-		{"from an unknown GID", ib.PathDGID | ib.PathSGID, ib.PathFields{DGID: a, SGID: other}, ib.SAStatusInvalidGID, 0, 0},
+		{"from an unknown GID", ib.PathDGID | ib.PathSGID, ib.PathFields{DGID: a, SGID: other}, ib.SAStatusNoRecords, 0, 0},
 		{"to an unknown group", ib.PathDGID, ib.PathFields{DGID: mustGID("ff12::9")}, ib.SAStatusNoRecords, 0, 0},
 	} {
 		data := make([]byte, ib.PathRecordLen)
 		ib.PutPathRecord(data, c.path)
-		status, data, err := r.b.Query(t.Context(), ib.MethodGet, ib.AttrPathRecord, c.mask, data)
-		if err != nil || status != c.want {
-			t.Errorf("%s: status %#x, %v; want %#x", c.name, status, err, c.want)
+		status, data := r.b.query(t, ib.MethodGet, ib.AttrPathRecord, c.mask, data)
+		if status != c.want {
+			t.Errorf("%s: status %#x; want %#x", c.name, status, c.want)
 			continue
 		}
 		rec, _ := ib.AsPathRecord(data)
 		if status == 0 && (rec.DLID() != c.dlid || rec.MTU() != c.mtu || !rec.Reversible() || rec.NumbPath() != 1) {
 			t.Errorf("%s: %+v", c.name, rec.Fields())
 		}
-	}
-	if p, err := r.b.PathToLID(t.Context(), 2); err != nil || p.DGID != a {
-		t.Errorf("PathToLID = %+v, %v", p, err)
 	}
 }
 
@@ -306,69 +284,19 @@ func TestSARefusesWhatItDoesNotKnow(t *testing.T) {
 		attr   uint16
 		want   uint16
 	}{
-		{"method", ib.MethodGetTable, ib.AttrPathRecord, madStatusBadMethod},
-		{"attribute", ib.MethodGet, ib.AttrServiceRecord, madStatusBadAttribute},
+		{"method", ib.MethodSend, ib.AttrPathRecord, madStatusBadMethod},
+		{"attribute", ib.MethodGet, ib.AttrNotice, madStatusBadAttribute},
+		{"a table of subscriptions", ib.MethodGetTable, ib.AttrInformInfo, madStatusBadAttribute},
 		{"set a path", ib.MethodSet, ib.AttrPathRecord, madStatusBadAttribute},
 		{"class port info", ib.MethodGet, ib.AttrClassPortInfo, 0},
 	} {
-		if status, _, err := r.a.Query(t.Context(), c.method, c.attr, 0, nil); err != nil || status != c.want {
-			t.Errorf("%s: status %#x, %v; want %#x", c.name, status, err, c.want)
+		if status, _ := r.a.query(t, c.method, c.attr, 0, nil); status != c.want {
+			t.Errorf("%s: status %#x; want %#x", c.name, status, c.want)
 		}
 	}
-	_, data, _ := r.a.Query(t.Context(), ib.MethodGet, ib.AttrClassPortInfo, 0, nil)
+	_, data := r.a.query(t, ib.MethodGet, ib.AttrClassPortInfo, 0, nil)
 	if data[0] != 1 || data[1] != 2 || data[5]&2 == 0 { // bit 12 of the upper 27
 		t.Errorf("ClassPortInfo % x: no SendOnlyFullMember", data[:8])
-	}
-}
-
-func TestSAClientGivesUp(t *testing.T) {
-	h, w := newWireHCA(t)
-	c := NewSAClient(h)
-	c.Timeout, c.Tries = 5*time.Millisecond, 3
-	if _, err := c.Path(t.Context(), testMGID); !errors.Is(err, ErrSATimeout) {
-		t.Errorf("Path without an SA: %v", err)
-	}
-	if n := len(w.sent); n != 3 {
-		t.Errorf("asked %d times, want 3", n)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	c.Timeout = time.Hour
-	if _, err := c.Path(ctx, testMGID); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Path beyond its context: %v", err)
-	}
-	if len(c.pending) != 0 {
-		t.Errorf("%d requests are still pending", len(c.pending))
-	}
-}
-
-// TestSAClientBelievesOnlyTheSA answers late, twice, with a wrong transaction ID and from a wrong LID.
-func TestSAClientBelievesOnlyTheSA(t *testing.T) {
-	h, w := newWireHCA(t)
-	c := NewSAClient(h)
-	c.Timeout, c.Tries = 20*time.Millisecond, 10
-	go func() {
-		answer := func(tid uint64, from ib.LID, status uint16) {
-			b := make([]byte, ib.MADLen)
-			ib.PutMAD(b, ib.MADFields{
-				Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodGetResp, TID: tid, Status: status,
-				AttrID: ib.AttrPathRecord,
-			})
-			w.in.put(good(func(p *ib.Packet) {
-				p.SLID, p.DestQP, p.SrcQP, p.QKey, p.Payload = from, 1, 1, ib.QKeyGSI, b
-			}))
-		}
-		<-w.sent // the first is lost
-		p, _ := ib.ParsePacket(<-w.sent)
-		mad, _ := ib.AsMAD(p.Payload)
-		answer(mad.TID(), 9, ib.SAStatusDenied)
-		answer(mad.TID()+1, 1, ib.SAStatusDenied)
-		answer(mad.TID(), 1, ib.SAStatusNoRecords)
-		answer(mad.TID(), 1, ib.SAStatusDenied)
-	}()
-	var refused *SAError
-	if _, err := c.Path(t.Context(), testMGID); !errors.As(err, &refused) || refused.Status != ib.SAStatusNoRecords {
-		t.Errorf("Path: %v; want the first true answer, no records", err)
 	}
 }
 
@@ -380,9 +308,7 @@ func TestTooManyGroups(t *testing.T) {
 		sa.groups[ib.GID{0: 1, 14: byte(i >> 8), 15: byte(i)}] = &group{}
 	}
 	sa.mu.Unlock()
-	var refused *SAError
-	_, err := r.b.Join(t.Context(), ib.MCMemberFields{MGID: mustGID("ff12::5"), PKey: 0xffff, JoinState: ib.JoinFull})
-	if !errors.As(err, &refused) || refused.Status != ib.SAStatusNoResources {
-		t.Errorf("one group too many: %v", err)
+	if status, _ := r.b.create(t, mustGID("ff12::5"), 1); status != ib.SAStatusNoResources {
+		t.Errorf("one group too many: status %#x", status)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
-	"causeway/ibside/sa/opensmtest"
 )
 
 // awaitNotice waits for a notice of a trap, and skips others.
@@ -27,9 +26,7 @@ func awaitNotice(t *testing.T, c *sa.Client, trap uint16, about ib.GID) ib.Notic
 	}
 }
 
-func TestNotices(t *testing.T) {
-	s := opensmtest.Start(t)
-	s.Manage("smhost")
+func testNotices(t *testing.T, s *site) {
 	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	for _, trap := range []uint16{
 		ib.TrapGroupCreated, ib.TrapGroupDeleted, ib.TrapGIDInService, ib.TrapGIDOutOfService, ib.TrapLinkState, ib.TrapCapability,
@@ -52,25 +49,28 @@ func TestNotices(t *testing.T) {
 	}
 	awaitNotice(t, c, ib.TrapGroupDeleted, testMGID)
 
-	const hostb = "fe80::10:7"
-	s.Console(`Unlink "hostb"[1]`)
-	if n := awaitNotice(t, c, ib.TrapLinkState, ib.GID{}); !n.LID().IsUnicast() {
-		t.Errorf("a link went: %+v", n)
+	third := s.unlinkable(t, "hostb")
+	third.unlink()
+	if s.subnet != nil {
+		if n := awaitNotice(t, c, ib.TrapLinkState, ib.GID{}); !n.LID().IsUnicast() {
+			t.Errorf("a link went: %+v", n)
+		}
 	}
-	awaitNotice(t, c, ib.TrapGIDOutOfService, gid(hostb))
-	s.Console(`Relink "hostb"[1]`)
-	awaitNotice(t, c, ib.TrapGIDInService, gid(hostb))
+	awaitNotice(t, c, ib.TrapGIDOutOfService, third.gid)
+	third.relink()
+	awaitNotice(t, c, ib.TrapGIDInService, third.gid)
 
-	s.StartManager("standby") // a port that an SM sits at says so among its capabilities
+	if s.subnet == nil {
+		return
+	}
+	s.subnet.StartManager("standby") // a port that an SM sits at says so among its capabilities
 	if n := awaitNotice(t, c, ib.TrapCapability, ib.GID{}); !n.LID().IsUnicast() || n.LID() == sm.SMLID {
 		t.Errorf("a capability came: %+v", n)
 	}
 }
 
-// TestUnsubscribe also sees that the SA hears the answers to its reports: it would repeat them otherwise.
-func TestUnsubscribe(t *testing.T) {
-	s := opensmtest.Start(t)
-	s.Manage("smhost")
+// testUnsubscribe also sees that the SA hears the answers to its reports: it would repeat them otherwise.
+func testUnsubscribe(t *testing.T, s *site) {
 	c, other := s.Client("bridge", sa.Config{Notices: 2}), s.Client("hosta", sa.Config{})
 	make3 := func() {
 		t.Helper()
@@ -100,6 +100,33 @@ func TestUnsubscribe(t *testing.T) {
 	time.Sleep(1500 * time.Millisecond) // longer than the SA waits for an answer
 	if s := c.Stats(); s.Notices != 2 || s.NoticesDropped != 1 || s.Repeated != 0 {
 		t.Errorf("notices that nobody subscribed to, or again: %+v", s)
+	}
+}
+
+// testOddSubscriptions repeats what is subscribed to, and ends what is not.
+func testOddSubscriptions(t *testing.T, s *site) {
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
+	if err := c.Unsubscribe(t.Context(), ib.TrapGroupDeleted); !errors.Is(err, sa.RequestInvalid) {
+		t.Errorf("unsubscribe from what nobody subscribed to: %v", err)
+	}
+	for range 3 {
+		if err := c.Subscribe(t.Context(), ib.TrapGroupDeleted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.Unsubscribe(t.Context(), ib.TrapGroupDeleted); !errors.Is(err, sa.RequestInvalid) {
+		t.Errorf("unsubscribe from what another port subscribed to: %v", err)
+	}
+	if _, err := c.Join(t.Context(), group(testMGID, ib.JoinFull)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Leave(t.Context(), testMGID, ib.GID{}, ib.JoinFull); err != nil {
+		t.Fatal(err)
+	}
+	awaitNotice(t, c, ib.TrapGroupDeleted, testMGID)
+	time.Sleep(100 * time.Millisecond)
+	if s := c.Stats(); s.Notices != 1 || s.Repeated != 0 {
+		t.Errorf("of one group, subscribed to three times: %+v", s)
 	}
 }
 

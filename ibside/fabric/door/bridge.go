@@ -40,7 +40,7 @@ type BridgeConfig struct {
 type Bridge struct {
 	door      *Door
 	hca       *fabric.HCA
-	sa        *fabric.SAClient
+	subnet    Subnet
 	pkeyIndex uint16
 	workers   []*workerSide
 	stop      context.CancelFunc
@@ -50,7 +50,7 @@ type Bridge struct {
 	qps     map[uint32]handle
 	lastQP  uint32
 	shared  map[sharedKey]*sharedQP // the multicast queue pairs
-	joinMu  sync.Mutex              // one join or leave at a time
+	joinMu  sync.Mutex              // one change of these at a time
 	groups  map[ib.GID]*joined      // under joinMu
 	posted  atomic.Uint64
 	sent    atomic.Uint64
@@ -99,8 +99,7 @@ func (c *counter) into(sum fabric.Counts) {
 	}
 }
 
-// NewBridge starts to move messages. The door and the HCA stay the caller's, to be closed after the Bridge; the
-// HCA's SA datagrams are the Bridge's.
+// NewBridge starts to move messages. The door and the HCA stay the caller's, to be closed after the Bridge.
 func NewBridge(d *Door, h *fabric.HCA, c BridgeConfig) (*Bridge, error) {
 	index := 0
 	if c.PKey != 0 {
@@ -114,7 +113,7 @@ func NewBridge(d *Door, h *fabric.HCA, c BridgeConfig) (*Bridge, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Bridge{
-		door: d, hca: h, sa: fabric.NewSAClient(h), pkeyIndex: uint16(index), stop: stop,
+		door: d, hca: h, pkeyIndex: uint16(index), stop: stop,
 		qps: map[uint32]handle{}, shared: map[sharedKey]*sharedQP{}, groups: map[ib.GID]*joined{},
 	}
 	for id := range d.Workers() {
@@ -266,11 +265,8 @@ func (b *Bridge) idle() bool {
 	return true
 }
 
-// Close sends what workers have posted, leaves the groups and destroys the queue pairs.
-func (b *Bridge) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	err := b.leaveAll(ctx)
+// Close sends what workers have posted and destroys the queue pairs. The groups are the Subnet's to leave.
+func (b *Bridge) Close() {
 	b.mu.Lock()
 	for _, h := range b.qps {
 		defer h.qp.Destroy() // after the last send
@@ -278,5 +274,4 @@ func (b *Bridge) Close() error {
 	b.mu.Unlock()
 	b.stop()
 	b.ended.Wait()
-	return err
 }

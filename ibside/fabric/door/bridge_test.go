@@ -41,10 +41,12 @@ func newRig(t *testing.T, cfg fabric.Config, depth int, c BridgeConfig) *rig {
 	if r.bridge, err = NewBridge(r.door, r.hca, c); err != nil {
 		t.Fatal(err)
 	}
+	r.bridge.UseSubnet(&plainSubnet{Client: fabric.NewSAClient(r.hca), states: map[ib.GID]uint8{}})
 	t.Cleanup(func() {
 		r.settle(t)
 		r.checkBooks(t)
-		if err := errors.Join(r.bridge.Close(), r.hca.Close(), r.fabric.Close()); err != nil {
+		r.bridge.Close()
+		if err := errors.Join(r.hca.Close(), r.fabric.Close()); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 		r.checkBooks(t)
@@ -194,10 +196,10 @@ func TestBridgeGroup(t *testing.T) {
 	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{
 		{Name: "listen", GUID: 0x1e, Role: fabric.RoleListen, Groups: group},
 	}}, 256, BridgeConfig{})
-	if _, err := r.bridge.Join(t.Context(), mgid, groupQKey+1, 0xffff, 1, true, true); err == nil {
+	if _, err := r.bridge.Join(t.Context(), mgid, groupQKey+1, 0xffff, 1, true); err == nil {
 		t.Error("joined with another Q_Key than the group's")
 	}
-	m, err := r.bridge.Join(t.Context(), mgid, groupQKey, 0xffff, 1, true, true)
+	m, err := r.bridge.Join(t.Context(), mgid, groupQKey, 0xffff, 1, true)
 	if err != nil || m.MLID != 0xc000 || m.MTU != ib.MTU4096 || m.QKey != groupQKey || m.QPN == 0 {
 		t.Fatalf("Join = %+v, %v", m, err)
 	}
@@ -236,63 +238,17 @@ func toBridge(t *testing.T, n *fabric.Node, m Membership, payload string) {
 	}
 }
 
-func TestBridgeJoinAgain(t *testing.T) {
-	mgid, _ := ib.ParseGID("ff12:4001:ffff::1")
-	r := newRig(t, fabric.Config{}, 64, BridgeConfig{})
-	state := func() uint8 {
-		for _, g := range r.fabric.SA().Groups() {
-			return g.Members[r.bridge.Port().GID]
-		}
-		return 0
-	}
-	for _, c := range []struct {
-		name          string
-		worker        int
-		send, receive bool
-		state         uint8
-		shared        int
-	}{
-		{"receive", 0, false, true, ib.JoinFull, 1},
-		{"the same again", 0, false, true, ib.JoinFull, 1},
-		{"on another worker", 1, true, true, ib.JoinFull, 1},
-		{"send only", 1, true, false, ib.JoinSendOnlyFull, 0},
-		{"and back", 0, true, true, ib.JoinFull, 1},
-	} {
-		m, err := r.bridge.Join(t.Context(), mgid, groupQKey, 0xffff, c.worker, c.send, c.receive)
-		if err != nil || state() != c.state || len(r.bridge.shared) != c.shared || len(r.bridge.qps) != c.shared {
-			t.Errorf("%s: %+v, %v; join state %d, want %d; %d queue pairs, want %d",
-				c.name, m, err, state(), c.state, len(r.bridge.qps), c.shared)
-		}
-	}
-	second, _ := ib.ParseGID("ff12:4001:ffff::2")
-	m, err := r.bridge.Join(t.Context(), second, groupQKey, 0xffff, 0, true, true)
-	if err != nil || len(r.bridge.shared) != 1 {
-		t.Errorf("a second group of the same keys: %v, %d queue pairs", err, len(r.bridge.shared))
-	}
-	if err := r.bridge.DestroyStandIn(m.QP); err == nil {
-		t.Error("destroyed the queue pair of a group as a stand-in")
-	}
-	for _, g := range []ib.GID{mgid, second} {
-		if err := r.bridge.Leave(t.Context(), g); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := r.bridge.Leave(t.Context(), mgid); err == nil {
-		t.Error("left a group twice")
-	}
-	if n := len(r.fabric.SA().Groups()); n != 0 || len(r.bridge.qps) != 0 {
-		t.Errorf("%d groups and %d queue pairs left", n, len(r.bridge.qps))
-	}
-}
-
 func TestBridgeRefuses(t *testing.T) {
 	r := newRig(t, fabric.Config{}, 64, BridgeConfig{})
 	mgid, _ := ib.ParseGID("ff12:4001:ffff::1")
 	for name, call := range map[string]func() error{
-		"join neither way": func() error { _, err := r.bridge.Join(t.Context(), mgid, 1, 0xffff, 0, false, false); return err },
-		"join on worker 2": func() error { _, err := r.bridge.Join(t.Context(), mgid, 1, 0xffff, 2, true, true); return err },
-		"join with P_Key":  func() error { _, err := r.bridge.Join(t.Context(), mgid, 1, 0x8001, 0, true, true); return err },
-		"join unicast":     func() error { _, err := r.bridge.Join(t.Context(), ib.GID{0xfe}, 1, 0xffff, 0, true, true); return err },
+		"join as a guest of nobody": func() error {
+			_, err := r.bridge.JoinAsGuest(t.Context(), mgid, 1, 0xffff, 0, true)
+			return err
+		},
+		"join on worker 2": func() error { _, err := r.bridge.Join(t.Context(), mgid, 1, 0xffff, 2, true); return err },
+		"join with P_Key":  func() error { _, err := r.bridge.Join(t.Context(), mgid, 1, 0x8001, 0, true); return err },
+		"join unicast":     func() error { _, err := r.bridge.Join(t.Context(), ib.GID{0xfe}, 1, 0xffff, 0, true); return err },
 		"stand-in on -1":   func() error { _, _, err := r.bridge.CreateStandIn(-1, 1); return err },
 		"stand-in on 2":    func() error { _, _, err := r.bridge.CreateStandIn(2, 1); return err },
 		"path to nobody":   func() error { _, _, _, err := r.bridge.Path(t.Context(), mgid); return err },
@@ -373,9 +329,7 @@ func TestBridgeCloseSendsWhatIsPosted(t *testing.T) {
 	for range 300 {
 		r.post(t, 0, doortest.Send{QP: qp, DLID: 2, DestQP: echoQPN, QKey: 5}, "last words")
 	}
-	if err := r.bridge.Close(); err != nil {
-		t.Fatal(err)
-	}
+	r.bridge.Close()
 	if c := r.bridge.Counters(); c.Sent != 300 {
 		t.Errorf("counters %+v; want 300 sent", c)
 	}

@@ -194,7 +194,7 @@ func TestDeliver(t *testing.T) {
 	msgs := []Received{
 		{Payload: []byte{}},
 		{
-			QPN: 0x123456, SrcQP: 0xabcdef, SLID: 0xbfff, SL: 15, PKeyIndex: 7, Imm: 0x89abcdef, HasImm: true, HasGRH: true,
+			QPN: 0x123456, SrcQP: 0xabcdef, SLID: 0xbfff, SL: 15, Imm: 0x89abcdef, HasImm: true, HasGRH: true,
 			Solicited: true, FECN: true, GRH: area, Payload: bytes.Repeat([]byte{9}, 4096),
 		},
 		{QPN: 2, FECN: true, Payload: []byte("x")},
@@ -214,7 +214,7 @@ func TestDeliver(t *testing.T) {
 		got[i].Mbuf.Free()
 		got[i].Mbuf = dpdk.Mbuf{}
 		want := doortest.Recv{
-			QPN: m.QPN, SrcQP: m.SrcQP, Imm: m.Imm, SLID: m.SLID, PKeyIndex: m.PKeyIndex, SL: m.SL, Flags: flags[i],
+			QPN: m.QPN, SrcQP: m.SrcQP, Imm: m.Imm, SLID: m.SLID, SL: m.SL, Flags: flags[i],
 		}
 		if got[i] != want {
 			t.Errorf("message %d: %+v\nwant %+v", i, got[i], want)

@@ -35,10 +35,31 @@ type Membership struct {
 	QPN ib.QPN // its number
 }
 
+// Subnet is subnet administration as a Bridge uses it. What it has joined it keeps, until it is told to leave; who owns it
+// ends its memberships after Close, and calls Renew with each record that has changed.
+type Subnet interface {
+	// Join makes the port a member in the join state of f, instead of the one it has, and returns the group's record.
+	Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error)
+	Leave(ctx context.Context, mgid ib.GID) error
+	Path(ctx context.Context, dgid ib.GID) (ib.PathFields, error)
+}
+
+// UseSubnet says by what the bridge joins and finds paths. It comes before the first of these.
+func (b *Bridge) UseSubnet(s Subnet) { b.subnet = s }
+
+// joinRequest is what Join was asked for.
+type joinRequest struct {
+	mgid           ib.GID
+	qkey           ib.QKey
+	pkey           ib.PKey
+	worker         int
+	receive, guest bool
+}
+
 // joined is a group that the bridge is a member of.
 type joined struct {
-	state uint8 // the join state
-	qp    *sharedQP
+	joinRequest
+	qp *sharedQP // nil: send only
 }
 
 // sharedKey says which groups share a multicast queue pair: those of one worker with the same keys.
@@ -115,37 +136,78 @@ func (b *Bridge) isShared(qp uint32) bool {
 // Join makes the port a member of a group: a full one when it is to receive, else one that only sends. A group that is
 // not there is created. With receive, that worker gets the group's messages. It may be called again, to
 // change that or to repeat a join that the SA forgot.
-func (b *Bridge) Join(ctx context.Context, mgid ib.GID, qkey ib.QKey, pkey ib.PKey, worker int, send, receive bool) (Membership, error) {
-	pkeyIndex := slices.Index(b.hca.Info().PKeys, pkey)
+func (b *Bridge) Join(ctx context.Context, mgid ib.GID, qkey ib.QKey, pkey ib.PKey, worker int, receive bool) (Membership, error) {
+	return b.join(ctx, joinRequest{mgid: mgid, qkey: qkey, pkey: pkey, worker: worker, receive: receive})
+}
+
+// JoinAsGuest is a Join that neither makes the group nor keeps it when its other members have gone.
+func (b *Bridge) JoinAsGuest(ctx context.Context, mgid ib.GID, qkey ib.QKey, pkey ib.PKey, worker int, receive bool) (Membership, error) {
+	return b.join(ctx, joinRequest{mgid: mgid, qkey: qkey, pkey: pkey, worker: worker, receive: receive, guest: true})
+}
+
+// state is how the port is a member (IBTA vol 1 §15.2.5.17).
+func (r *joinRequest) state() uint8 {
 	switch {
-	case !send && !receive:
-		return Membership{}, fmt.Errorf("fabric/door: join %v: neither to send nor to receive", mgid)
-	case worker < 0 || worker >= len(b.workers):
-		return Membership{}, fmt.Errorf("fabric/door: join %v: worker %d; there are %d", mgid, worker, len(b.workers))
-	case pkeyIndex < 0:
-		return Membership{}, fmt.Errorf("fabric/door: join %v: the port has no P_Key %v", mgid, pkey)
+	case r.guest && r.receive:
+		return ib.JoinNonMember
+	case r.guest:
+		return ib.JoinSendOnly
+	case r.receive:
+		return ib.JoinFull
 	}
-	b.joinMu.Lock()
-	defer b.joinMu.Unlock()
-	state := uint8(ib.JoinSendOnlyFull)
-	if receive {
-		state = ib.JoinFull
+	return ib.JoinSendOnlyFull
+}
+
+func (b *Bridge) join(ctx context.Context, r joinRequest) (Membership, error) {
+	switch {
+	case r.worker < 0 || r.worker >= len(b.workers):
+		return Membership{}, fmt.Errorf("fabric/door: join %v: worker %d; there are %d", r.mgid, r.worker, len(b.workers))
+	case !slices.Contains(b.hca.Info().PKeys, r.pkey):
+		return Membership{}, fmt.Errorf("fabric/door: join %v: the port has no P_Key %v", r.mgid, r.pkey)
 	}
-	rec, err := b.sa.Join(ctx, ib.MCMemberFields{MGID: mgid, QKey: qkey, PKey: pkey, JoinState: state})
+	rec, err := b.subnet.Join(ctx, ib.MCMemberFields{MGID: r.mgid, QKey: r.qkey, PKey: r.pkey, JoinState: r.state()})
 	if err != nil {
 		return Membership{}, err
 	}
-	now := &joined{state: state}
-	if receive {
-		if now.qp, err = b.attach(mgid, sharedKey{worker, rec.QKey, uint16(pkeyIndex)}); err != nil {
-			b.release(mgid, now.qp, false)
-			return Membership{}, errors.Join(err, b.sa.Leave(ctx, mgid, state))
+	b.joinMu.Lock()
+	m, err := b.seat(r, &rec)
+	isNew := b.groups[r.mgid] == nil
+	b.joinMu.Unlock()
+	if err != nil && isNew {
+		err = errors.Join(err, b.subnet.Leave(ctx, r.mgid))
+	}
+	return m, err
+}
+
+// seat lets a queue pair receive the group, instead of the one that did. It has joinMu.
+func (b *Bridge) seat(r joinRequest, rec *ib.MCMemberFields) (Membership, error) {
+	now := &joined{joinRequest: r}
+	if r.receive {
+		var err error
+		index := slices.Index(b.hca.Info().PKeys, r.pkey)
+		if now.qp, err = b.attach(r.mgid, sharedKey{r.worker, rec.QKey, uint16(index)}); err != nil {
+			b.release(r.mgid, now.qp, false)
+			return Membership{}, err
 		}
 	}
-	if err := b.replace(ctx, mgid, now); err != nil {
-		return Membership{}, err
+	old := b.groups[r.mgid]
+	b.groups[r.mgid] = now
+	if old != nil {
+		b.release(r.mgid, old.qp, old.qp == now.qp)
 	}
-	return membership(&rec, now.qp), nil
+	return membership(rec, now.qp), nil
+}
+
+// Renew takes the record of a group that has changed. It reports false when the port is no member.
+func (b *Bridge) Renew(rec ib.MCMemberFields) (Membership, bool, error) {
+	b.joinMu.Lock()
+	defer b.joinMu.Unlock()
+	j := b.groups[rec.MGID]
+	if j == nil {
+		return Membership{}, false, nil
+	}
+	m, err := b.seat(j.joinRequest, &rec)
+	return m, true, err
 }
 
 func membership(rec *ib.MCMemberFields, s *sharedQP) Membership {
@@ -193,58 +255,29 @@ func (b *Bridge) release(mgid ib.GID, s *sharedQP, stillAttached bool) {
 	}
 }
 
-// replace puts a membership in the place of the one there was, if any.
-func (b *Bridge) replace(ctx context.Context, mgid ib.GID, now *joined) error {
-	old := b.groups[mgid]
-	b.groups[mgid] = now
-	if old == nil {
-		return nil
-	}
-	b.release(mgid, old.qp, old.qp == now.qp)
-	if old.state == now.state {
-		return nil
-	}
-	var refused *fabric.SAError
-	if err := b.sa.Leave(ctx, mgid, old.state); err != nil && !errors.As(err, &refused) { // refused: forgotten already
-		return err
-	}
-	return nil
-}
-
 // Leave ends the membership of a group.
 func (b *Bridge) Leave(ctx context.Context, mgid ib.GID) error {
-	b.joinMu.Lock()
-	defer b.joinMu.Unlock()
-	return b.leave(ctx, mgid)
+	if !b.unseat(mgid) {
+		return fmt.Errorf("fabric/door: leave %v: not a member", mgid)
+	}
+	return b.subnet.Leave(ctx, mgid)
 }
 
-func (b *Bridge) leave(ctx context.Context, mgid ib.GID) error {
+// unseat lets no queue pair receive the group any more. It reports false when none did, and none sent.
+func (b *Bridge) unseat(mgid ib.GID) bool {
+	b.joinMu.Lock()
+	defer b.joinMu.Unlock()
 	j := b.groups[mgid]
 	if j == nil {
-		return fmt.Errorf("fabric/door: leave %v: not a member", mgid)
+		return false
 	}
 	delete(b.groups, mgid)
 	b.release(mgid, j.qp, false)
-	return b.sa.Leave(ctx, mgid, j.state)
-}
-
-func (b *Bridge) leaveAll(ctx context.Context) error {
-	b.joinMu.Lock()
-	defer b.joinMu.Unlock()
-	var all error
-	for mgid := range b.groups {
-		var refused *fabric.SAError
-		err := b.leave(ctx, mgid)
-		if errors.As(err, &refused) || errors.Is(err, fabric.ErrClosed) {
-			continue // the membership has ended already
-		}
-		all = errors.Join(all, err)
-	}
-	return all
+	return true
 }
 
 // Path asks the SA how to send to a port of the subnet.
 func (b *Bridge) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, ib.MTU, error) {
-	p, err := b.sa.Path(ctx, dgid)
+	p, err := b.subnet.Path(ctx, dgid)
 	return p.DLID, p.SL, p.MTU, err
 }

@@ -172,7 +172,6 @@ static void copy_in(struct rte_mbuf *m, const struct door_received *r, const uin
 		.src_qpn = r->src_qpn,
 		.imm = r->imm,
 		.slid = r->slid,
-		.pkey_index = r->pkey_index,
 		.sl = r->sl,
 		.flags = r->flags,
 	};

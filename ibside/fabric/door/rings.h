@@ -55,7 +55,6 @@ struct door_received {
 	uint32_t src_qpn;
 	uint32_t imm;
 	uint16_t slid;
-	uint16_t pkey_index;
 	uint8_t sl;
 	uint8_t flags;
 };

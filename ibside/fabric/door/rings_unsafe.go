@@ -127,7 +127,7 @@ func (e *end) deliver(msgs []Received) (int, string) {
 func receivedOf(r *Received, offset, length int) C.struct_door_received {
 	out := C.struct_door_received{
 		offset: C.uint32_t(offset), len: C.uint32_t(length), qpn: C.uint32_t(r.QPN), src_qpn: C.uint32_t(r.SrcQP),
-		imm: C.uint32_t(r.Imm), slid: C.uint16_t(r.SLID), pkey_index: C.uint16_t(r.PKeyIndex), sl: C.uint8_t(r.SL),
+		imm: C.uint32_t(r.Imm), slid: C.uint16_t(r.SLID), sl: C.uint8_t(r.SL),
 	}
 	flag := func(is bool, bit C.uint8_t) {
 		if is {

@@ -53,14 +53,13 @@ type Send struct {
 
 // Recv is struct ib_recv.
 type Recv struct {
-	Mbuf      dpdk.Mbuf
-	QPN       ib.QPN
-	SrcQP     ib.QPN
-	Imm       uint32
-	SLID      ib.LID
-	PKeyIndex uint16
-	SL        ib.SL
-	Flags     uint8
+	Mbuf  dpdk.Mbuf
+	QPN   ib.QPN
+	SrcQP ib.QPN
+	Imm   uint32
+	SLID  ib.LID
+	SL    ib.SL
+	Flags uint8
 }
 
 // Post calls post. The mbufs of the sends it took are the door's.
@@ -97,7 +96,7 @@ func Poll(door unsafe.Pointer, n int) []Recv {
 	for i, r := range c[:got] {
 		out[i] = Recv{
 			Mbuf: dpdk.MbufAt(unsafe.Pointer(r.mbuf)), QPN: ib.QPN(r.qpn), SrcQP: ib.QPN(r.src_qpn), Imm: uint32(r.imm),
-			SLID: ib.LID(r.slid), PKeyIndex: uint16(r.pkey_index), SL: ib.SL(r.sl), Flags: uint8(r.flags),
+			SLID: ib.LID(r.slid), SL: ib.SL(r.sl), Flags: uint8(r.flags),
 		}
 	}
 	return out

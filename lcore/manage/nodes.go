@@ -5,6 +5,9 @@ package manage
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"causeway/tables"
 )
@@ -48,15 +51,24 @@ func (l *Loop) resolveNodes(ctx context.Context) {
 	}
 }
 
+// A node is resolving while there is no path to it.
+type resolving struct {
+	stop   context.CancelFunc
+	began  time.Time
+	warned *atomic.Bool // once: who waits for a node that is off need not be told each ten seconds
+}
+
 // resolve asks for the path to one node, until there is an answer or the node is no more.
-func (l *Loop) resolve(ctx context.Context, n Node) {
+func (l *Loop) resolve(ctx context.Context, n Node) { l.resolveBy(ctx, n, new(atomic.Bool)) }
+
+func (l *Loop) resolveBy(ctx context.Context, n Node, warned *atomic.Bool) {
 	ctx, cancel := context.WithCancel(ctx)
-	l.resolving[n.GID] = cancel
+	l.resolving[n.GID] = resolving{cancel, time.Now(), warned}
 	l.waiting++
 	l.ask(ctx, func(asking context.Context) error {
 		lid, sl, err := l.door.Path(asking, n.GID)
 		if err != nil {
-			l.log.Warn("path_missing", "node", n.addrs(), "gid", n.GID, "error", err)
+			l.logMissing(ctx, n, warned, err)
 			return err
 		}
 		n.LID, n.SL = lid, sl
@@ -67,6 +79,25 @@ func (l *Loop) resolve(ctx context.Context, n Node) {
 		})
 		return nil
 	})
+}
+
+func (l *Loop) logMissing(ctx context.Context, n Node, warned *atomic.Bool, err error) {
+	level := slog.LevelDebug
+	if ctx.Err() == nil && warned.CompareAndSwap(false, true) {
+		level = slog.LevelWarn
+	}
+	l.log.Log(ctx, level, "path_missing", "node", n.addrs(), "gid", n.GID, "error", err)
+}
+
+// hurry asks at once for the nodes that there is no path to, which otherwise takes up to ten seconds: somebody has come.
+// Who has only just been asked for is asked for again soon enough.
+func (l *Loop) hurry(now time.Time) {
+	for _, n := range l.cfg.Nodes {
+		if of, missing := l.resolving[n.GID]; missing && now.Sub(of.began) >= time.Second {
+			l.endResolving(n.GID)
+			l.resolveBy(l.running, n, of.warned)
+		}
+	}
 }
 
 func (l *Loop) resolved(n Node) {

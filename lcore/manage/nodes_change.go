@@ -3,7 +3,6 @@
 package manage
 
 import (
-	"context"
 	"net/netip"
 	"slices"
 	"time"
@@ -13,8 +12,8 @@ import (
 
 // nodeBooks is what the loop knows of nodes beside their entries, and of what else may change.
 type nodeBooks struct {
-	resolving map[ib.GID]context.CancelFunc // nodes whose path has not been found yet
-	unput     map[ib.GID]Node               // nodes that the tables did not take
+	resolving map[ib.GID]resolving // nodes whose path has not been found yet
+	unput     map[ib.GID]Node      // nodes that the tables did not take
 	retried   time.Time
 
 	has          map[ib.GID]bool // groups that the subnet has
@@ -162,8 +161,8 @@ func (l *Loop) retryNodes(now time.Time) {
 }
 
 func (l *Loop) endResolving(gid ib.GID) {
-	if stop := l.resolving[gid]; stop != nil {
-		stop()
+	if s, missing := l.resolving[gid]; missing {
+		s.stop()
 		delete(l.resolving, gid)
 		l.waiting--
 	}

@@ -25,7 +25,7 @@ type subnetBooks struct {
 func newSubnetBooks() subnetBooks {
 	return subnetBooks{
 		renewals{groups: map[ib.GID]Membership{}, asking: map[ib.GID]bool{}, again: map[ib.GID]bool{}},
-		nodeBooks{resolving: map[ib.GID]context.CancelFunc{}, unput: map[ib.GID]Node{}, has: map[ib.GID]bool{}},
+		nodeBooks{resolving: map[ib.GID]resolving{}, unput: map[ib.GID]Node{}, has: map[ib.GID]bool{}},
 	}
 }
 
@@ -47,6 +47,7 @@ func (l *Loop) followSubnet(now time.Time) {
 	}
 	if r.Paths {
 		l.resolveAgain()
+		l.hurry(now)
 	}
 }
 

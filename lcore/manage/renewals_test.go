@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,6 +153,41 @@ func TestRenewedPaths(t *testing.T) {
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true })
 		if lid() != 10 {
 			t.Errorf("the node is at %v", lid())
+		}
+	})
+}
+
+// TestMissingPath wants a node that was away found as soon as the subnet tells of somebody who has come, and its absence told
+// once.
+func TestMissingPath(t *testing.T) {
+	bubble(t, "nodes", func(t *testing.T) {
+		var away atomic.Bool
+		away.Store(true)
+		s := start(t, func(c *manageConfig, d *door) {
+			c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID}}
+			d.path = func(context.Context, ib.GID, int) error {
+				if away.Load() {
+					return errors.New("no such record")
+				}
+				return nil
+			}
+		})
+		s.wait(5 * time.Minute)
+		if n := s.log.count("path_missing"); n != 1 || s.loop.Status().Ready {
+			t.Errorf("%d lines; %+v", n, s.loop.Status())
+		}
+		before := s.door.paths[nodeGID]
+		for range 10 {
+			s.fake(func(f *fakeSubnet) { f.renewals.Paths = true })
+		}
+		if n := s.door.paths[nodeGID] - before; n < 2 || n > 10 {
+			t.Errorf("%d questions after ten notices", n)
+		}
+		s.wait(5 * time.Minute)
+		away.Store(false)
+		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true })
+		if _, _, known := s.tables.FindNode(node4); !known || !s.loop.Status().Ready || s.log.count("path_missing") != 1 {
+			t.Errorf("not found at once: %+v", s.loop.Status())
 		}
 	})
 }

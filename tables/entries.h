@@ -93,10 +93,9 @@ struct group_entry {
 	uint16_t mlid;
 	uint16_t mtu; /* largest payload towards IB, bytes */
 	uint8_t sl;
-	uint8_t tclass;
 	uint8_t hop_limit;
 	uint8_t flags; /* GROUP_* */
-	uint8_t spare[4];
+	uint8_t spare[5];
 };
 
 struct standin_qp_entry {

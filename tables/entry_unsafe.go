@@ -145,7 +145,6 @@ func groupEntry(g *Group, id uint32) (e entry) {
 		mlid:      C.uint16_t(g.MLID),
 		mtu:       C.uint16_t(g.MTUToIB),
 		sl:        C.uint8_t(g.SL),
-		tclass:    C.uint8_t(g.TClass),
 		hop_limit: C.uint8_t(g.HopLimit),
 		flags:     groupFlags(g),
 	}

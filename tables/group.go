@@ -25,7 +25,6 @@ type Group struct {
 	MGID       ib.GID     // on the IB side
 	MLID       ib.LID     // several groups may share one
 	SL         ib.SL
-	TClass     uint8
 	HopLimit   uint8
 	QKey       ib.QKey // on the IB side
 	RoCEQKey   ib.QKey // on the RoCE side

@@ -129,7 +129,7 @@ func (t *Tables) LookupGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
 		return Group{}, 0, false
 	}
 	c := as[C.struct_group_entry](&e)
-	g = Group{IP: goAddr(c.key.addr), MGID: goBytes(c.mgid), MLID: ib.LID(c.mlid), SL: ib.SL(c.sl), TClass: uint8(c.tclass),
+	g = Group{IP: goAddr(c.key.addr), MGID: goBytes(c.mgid), MLID: ib.LID(c.mlid), SL: ib.SL(c.sl),
 		HopLimit: uint8(c.hop_limit), QKey: ib.QKey(c.qkey), RoCEQKey: ib.QKey(c.roce_qkey), MTUToIB: int(c.mtu)}
 	g.setFlags(c.flags)
 	return g, uint32(c.id), true

@@ -48,7 +48,7 @@ var (
 	someHost    = Host{IP: addr("10.9.0.1"), MAC: mac1, VLAN: 4094, Version: 2, Static: true}
 	someStandIn = StandIn{Host: addr("10.9.0.1"), HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, QKey: 0x89abcdef, Worker: 65535, Version: 1, Source: 255}
 	someNode    = Node{IP4: addr("10.9.0.7"), IP6: addr("fd09::7"), GID: ib.GID{0xfe, 0x80, 15: 7}, LID: 0xbfff, SL: 15, GRH: true}
-	someGroup   = Group{IP: addr("239.1.2.3"), MGID: ib.GID{0xff, 0x12, 0xa0, 0x1b, 15: 3}, MLID: 0xc001, SL: 14, TClass: 0xb8, HopLimit: 255,
+	someGroup   = Group{IP: addr("239.1.2.3"), MGID: ib.GID{0xff, 0x12, 0xa0, 0x1b, 15: 3}, MLID: 0xc001, SL: 14, HopLimit: 255,
 		QKey: 0x01234567, RoCEQKey: 0x76543210, MTUToIB: 4096, MTUToRoCE: 1024, VLAN: 7, Version: 1, ToIB: true, RewriteImm: true}
 )
 
@@ -107,7 +107,7 @@ func testNodeRoundTrip(t *testing.T, s *Tables) {
 func testGroupRoundTrip(t *testing.T, s *Tables) {
 	g := someGroup
 	id := must(t)(s.PutGroup(g))
-	towardsIB := Group{IP: g.IP, MGID: g.MGID, MLID: 0xc001, SL: 14, TClass: 0xb8, HopLimit: 255, QKey: 0x01234567, RoCEQKey: 0x76543210,
+	towardsIB := Group{IP: g.IP, MGID: g.MGID, MLID: 0xc001, SL: 14, HopLimit: 255, QKey: 0x01234567, RoCEQKey: 0x76543210,
 		MTUToIB: 4096, ToIB: true, RewriteImm: true}
 	if x, got, ok := s.LookupGroup(g.IP); !ok || got != id || x != towardsIB {
 		t.Errorf("groups: %+v, id %d, %v", x, got, ok)

@@ -149,7 +149,7 @@ func (d *fabricDoor) Join(ctx context.Context, j manage.Join) (manage.Membership
 
 // fabricMembership is a membership as management sees it.
 func fabricMembership(m door.Membership) manage.Membership {
-	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, TClass: m.TClass, HopLimit: m.HopLimit, MTU: m.MTU}
+	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, HopLimit: m.HopLimit, MTU: m.MTU}
 }
 
 // Own implements manage.IBDoor: a port of the software subnet has one GID.

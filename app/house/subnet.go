@@ -220,7 +220,7 @@ func hangSubnet(d *verbsDoor) (ibDoor, *subnet) {
 
 // membershipOf is a membership as management sees it.
 func membershipOf(m verbs.Membership) manage.Membership {
-	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, TClass: m.TClass, HopLimit: m.HopLimit, MTU: m.MTU}
+	return manage.Membership{MLID: m.MLID, SL: m.SL, QKey: m.QKey, HopLimit: m.HopLimit, MTU: m.MTU}
 }
 
 var (

@@ -36,7 +36,7 @@ func newPortDoor(port sa.Transport, r sa.RegistrarConfig, log *slog.Logger) *por
 }
 
 func membership(f ib.MCMemberFields) manage.Membership {
-	return manage.Membership{MLID: f.MLID, SL: f.SL, QKey: f.QKey, TClass: f.TClass, HopLimit: f.HopLimit, MTU: f.MTU}
+	return manage.Membership{MLID: f.MLID, SL: f.SL, QKey: f.QKey, HopLimit: f.HopLimit, MTU: f.MTU}
 }
 
 func (d *portDoor) seated(f ib.MCMemberFields) (manage.Membership, bool, error) {

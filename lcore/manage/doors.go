@@ -50,7 +50,6 @@ type Membership struct {
 	MLID     ib.LID
 	SL       ib.SL
 	QKey     ib.QKey
-	TClass   uint8
 	HopLimit uint8
 	MTU      ib.MTU
 }

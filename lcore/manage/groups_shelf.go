@@ -16,7 +16,7 @@ import (
 func (l *Loop) entryOf(m *membership) tables.Group {
 	got := &m.granted
 	return tables.Group{
-		IP: m.IP, MGID: m.MGID, MLID: got.MLID, SL: got.SL, TClass: got.TClass, HopLimit: got.HopLimit,
+		IP: m.IP, MGID: m.MGID, MLID: got.MLID, SL: got.SL, HopLimit: got.HopLimit,
 		QKey: got.QKey, RoCEQKey: m.QKey,
 		MTUToIB: min(got.MTU.Bytes(), l.cfg.IBMTU), MTUToRoCE: l.cfg.RoCEMTU,
 		VLAN: l.cfg.VLAN, Version: l.cfg.Version,

@@ -58,14 +58,14 @@ struct ib_send {
 	uint16_t pkey_index;
 };
 
-/* One UD message from the IB fabric. The mbuf's data is the 40-byte area and then the payload. */
+/* One UD message from the IB fabric. The mbuf's data is the 40-byte area and then the payload. Its P_Key has been
+ * matched with the queue pair's by the door's adapter; there is no index here, as verbs tells it for QP1 alone. */
 struct ib_recv {
 	struct rte_mbuf *mbuf;
 	uint32_t qpn; /* the local QP that received it */
 	uint32_t src_qpn;
 	uint32_t imm;
 	uint16_t slid;
-	uint16_t pkey_index;
 	uint8_t sl;
 	uint8_t flags; /* IB_RECV_* */
 };

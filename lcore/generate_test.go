@@ -252,7 +252,7 @@ func (g *generator) message() message {
 	s := one(g, g.w.standIns...)
 	m := message{
 		QPN: s.QPN, SrcQP: one(g, nodeQPN, nodeQPN+1, ib.QPN(2+g.IntN(0xfffffc))), SLID: one(g, nodeLID, node4LID, localLID, peerLID),
-		SL: ib.SL(g.IntN(16)), PKeyIndex: 1, Imm: g.Uint32(), HasImm: g.rarely(3), HasGRH: !g.rarely(4), Solicited: g.rarely(4), FECN: g.rarely(4),
+		SL: ib.SL(g.IntN(16)), PKeyIndex: uint16(g.Uint32()), Imm: g.Uint32(), HasImm: g.rarely(3), HasGRH: !g.rarely(4), Solicited: g.rarely(4), FECN: g.rarely(4),
 		Payload: g.payload(),
 	}
 	m.Payload = m.Payload[:min(len(m.Payload), lcore.MaxPayload)]
@@ -283,9 +283,7 @@ func (g *generator) wrong(m message) message {
 		m.SrcQP = one(g, ib.QP0, ib.QP1, ib.QPMulticast)
 	case 2:
 		m.SLID = one(g, bridgeLID, 0, 99, 0xffff)
-	case 3:
-		m.PKeyIndex = uint16(g.IntN(3))
-	case 4, 5, 6:
+	case 3, 4, 5, 6:
 		if m.HasGRH {
 			m.GRH[g.IntN(40)] ^= 1 << g.IntN(8)
 		}

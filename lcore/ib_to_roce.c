@@ -92,8 +92,6 @@ static inline enum drop take_one(const struct bench *b, const struct ib_recv *r,
 	g->recv = r;
 	if (unlikely(m->data_len < IB_GRH_LEN))
 		return DROP_wc_short;
-	if (unlikely(r->pkey_index != b->pkey_index))
-		return DROP_pkey;
 	if (unlikely(r->src_qpn <= 1 || r->src_qpn == 0xffffff))
 		return DROP_srcqp;
 	g->payload = rte_pktmbuf_mtod_offset(m, uint8_t *, IB_GRH_LEN);

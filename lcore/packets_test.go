@@ -158,7 +158,7 @@ func sign(f []byte) []byte {
 // received is a message from the node to the host's stand-in, with a GRH, as changed.
 func received(change ...func(*message)) message {
 	m := message{
-		QPN: standInQPN, SrcQP: nodeQPN, SLID: nodeLID, SL: 3, PKeyIndex: 1, HasGRH: true, Payload: []byte("Hello"),
+		QPN: standInQPN, SrcQP: nodeQPN, SLID: nodeLID, SL: 3, HasGRH: true, Payload: []byte("Hello"),
 	}
 	m.grh(ib.GRHFields{TClass: 0x60, FlowLabel: 0x12345, HopLimit: 64, SGID: nodeGID, DGID: bridgeGID})
 	for _, f := range change {

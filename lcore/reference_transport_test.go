@@ -143,9 +143,6 @@ func (r *reference) message(d *datagram) posted {
 
 // fromIB says what becomes of a message: the frame, or why there is none.
 func (r *reference) fromIB(m *message) ([]byte, string) {
-	if m.PKeyIndex != r.config.PKeyIndex {
-		return nil, "pkey"
-	}
 	if m.SrcQP == ib.QP0 || m.SrcQP == ib.QP1 || m.SrcQP == ib.QPMulticast {
 		return nil, "srcqp"
 	}

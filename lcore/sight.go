@@ -44,8 +44,8 @@ type SightIB struct {
 	SLID, DLID       ib.LID
 	SL               ib.SL
 	PKey             ib.PKey
-	PKeyIndex        uint16
-	GRH              bool // it has a network header
+	PKeyIndex        uint16 // of a send
+	GRH              bool   // it has a network header
 	TClass, HopLimit uint8
 	FlowLabel        uint32
 	HasImm           bool

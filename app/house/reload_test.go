@@ -70,7 +70,7 @@ func taskReloadKeys() (string, error) {
 			}
 			table, key, _ := strings.Cut(name, ".")
 			var never NeedsRestart
-			if _, err := h.Reload(context.Background(), to); !errors.As(err, &never) || !strings.Contains(err.Error(), "["+table+"] "+key+": ") ||
+			if _, err := h.Reload(context.Background(), to); !errors.As(err, &never) || !strings.Contains(err.Error(), "["+table+"] "+key+": ") || !strings.HasPrefix(err.Error(), "reload: ") ||
 				config.IsLive(table, key) || h.Config() != was {
 				return fmt.Errorf("%s: documented as live: %v; %w", name, config.IsLive(table, key), err)
 			}

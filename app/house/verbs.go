@@ -24,15 +24,21 @@ type verbsDoor struct {
 	log *slog.Logger
 }
 
-// ErrDeviceGone is what Run fails with, among others, when the RDMA device is lost. Only a new process can have it back.
-var ErrDeviceGone = errors.New("start Causeway again when the device is back")
+// ErrDeviceGone is what Run fails with, among others, when the RDMA device is lost, or what the bridge has made of it. Only a
+// new process can have it back.
+var ErrDeviceGone = errors.New("start Causeway again when it is back")
 
 // lossOf returns as an error what ends the bridge.
 func lossOf(device string, kind verbs.EventKind) error {
-	if kind != verbs.EventDeviceGone && kind != verbs.EventDeviceFatal {
-		return nil
+	switch kind {
+	case verbs.EventDeviceGone, verbs.EventDeviceFatal:
+		return fmt.Errorf("house: the RDMA device %s is gone (%s), and this process keeps what is left of it; %w", device, kind, ErrDeviceGone)
+	case verbs.EventCQError, verbs.EventSRQError: // the queue stays so, whatever becomes of the queue pairs that use it
+		return fmt.Errorf("house: the RDMA device %s has lost a queue (%s), which only a new process can make anew; %w", device, kind, ErrDeviceGone)
+	case verbs.EventPKeyLost:
+		return fmt.Errorf("house: the RDMA device %s has not [ib] pkey at its old place any more (%s), and queue pairs name it by its place; %w", device, kind, ErrDeviceGone)
 	}
-	return fmt.Errorf("house: the RDMA device %s is gone (%s), and this process keeps what is left of it; %w", device, kind, ErrDeviceGone)
+	return nil
 }
 
 // hangVerbs opens the port that [ib] port names. fail ends the bridge, for what only a new process can mend.

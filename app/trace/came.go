@@ -171,7 +171,6 @@ func (x *explainer) message(s *lcore.Sight) ends {
 	}
 	if m.Known {
 		to.add("SL", "%d", m.SL)
-		to.add("P_Key index", "%d", m.PKeyIndex)
 		to.add("QP", "0x%x to 0x%x", uint32(m.Peer), uint32(m.QPN))
 	}
 	if m.HasImm {

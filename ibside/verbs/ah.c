@@ -12,7 +12,7 @@
 #include "door.h"
 
 _Static_assert(sizeof(struct ah_key) == 32 && offsetof(struct ah_key, ah.dlid) == 16 &&
-		       offsetof(struct ah_key, ah.flow_label) == 24 && offsetof(struct ah_key, global) == 28 &&
+		       offsetof(struct ah_key, ah.flow_label) == 24 && offsetof(struct ah_key, grh) == 28 &&
 		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "a key is the four words that make_key makes");
 
@@ -29,20 +29,39 @@ static inline uint64_t word(const void *p, size_t at)
 	return w;
 }
 
-/* What does not matter on the link is zero: one handle for all that differ in it; and so is the padding. */
-static inline struct words make_key(const struct verbs_worker *w, const struct ib_ah *ah, bool grh)
+/*
+ * What does not matter on the link is zero: one handle for all that differ in it; and so is the padding. Senders choose
+ * what a frame says, so it must not matter without need, or one of them would fill the cache:
+ *
+ *   Ethernet    everything counts but the LID: routers count the hop limit down, and the flow label is the UDP source
+ *               port, by which they spread flows.
+ *   InfiniBand  The flow label is 0. Only routers look at it, as a hint. The hop limit of a message that stays in the
+ *               subnet is fixed, since nobody counts it down; to another subnet it counts. So it does for a group,
+ * whose hop limit is the group's own and not the frame's. The traffic class crosses to whoever receives.
+ */
+static inline struct words make_key(const struct verbs_worker *w, const struct ib_ah *ah, bool wanted)
 {
 	enum { DLID = 0xffff, SL = 0xff << 16 };
-	const uint64_t path = 0xffffff000000;      /* hop limit, traffic class, source */
-	uint64_t global = grh || w->dev->ethernet; /* RoCE has no other address */
-	uint64_t all = 0 - global, local = w->dev->ethernet ? 0 : DLID;
-
-	return (struct words){
-		.w0 = word(ah->dgid, 0) & all,
+	const uint64_t link_local = 0x80fe;             /* fe80::/64, as its bytes lie in memory */
+	const uint64_t hops = 0xff000000;               /* of the third word */
+	const uint64_t path = 0xffff00000000 | hops;    /* and traffic class, source */
+	const uint64_t fixed_hops = 64ull << 24;        /* an IP sender's usual one */
+	uint64_t grh = wanted || w->dev->ethernet;      /* RoCE has no other address */
+	uint64_t all = 0 - grh, w0 = word(ah->dgid, 0); /* a group's first byte is no prefix's */
+	struct words k = {
+		.w0 = w0 & all,
 		.w1 = word(ah->dgid, 8) & all,
-		.w2 = word(ah, offsetof(struct ib_ah, dlid)) & (local | SL | (path & all)),
-		.w3 = (ah->flow_label & all) | global << 32,
+		.w2 = word(ah, offsetof(struct ib_ah, dlid)) & (DLID | SL | (path & all)),
+		.w3 = grh << 32,
 	};
+
+	if (w->dev->ethernet) {
+		k.w2 &= ~(uint64_t)DLID;
+		k.w3 |= ah->flow_label;
+	} else if (w0 == link_local || w0 == atomic_load_explicit(&w->dev->subnet, memory_order_relaxed)) {
+		k.w2 = (k.w2 & ~hops) | (fixed_hops & all);
+	}
+	return k;
 }
 
 static inline uint64_t folded(uint64_t a, uint64_t b)
@@ -55,8 +74,8 @@ static inline uint64_t folded(uint64_t a, uint64_t b)
 /* Two multiplications side by side; the upper halves carry all bits of a key to the low ones. */
 static inline unsigned set_of(const struct verbs_worker *w, const struct words *k)
 {
-	uint64_t h = folded(k->w0 ^ 0x9e3779b97f4a7c15, k->w1 ^ 0xbf58476d1ce4e5b9) ^
-		     folded(k->w2 ^ 0x94d049bb133111eb, k->w3 ^ 0xd6e8feb86659fd93);
+	uint64_t h = folded(k->w0 ^ w->ah_seed[0], k->w1 ^ w->ah_seed[1]) ^
+		     folded(k->w2 ^ w->ah_seed[2], k->w3 ^ w->ah_seed[3]);
 
 	return (unsigned)(h ^ h >> 32) & (w->ah_sets - 1);
 }
@@ -90,9 +109,9 @@ static struct ah_entry *make_room(struct verbs_worker *w, struct ah_entry *set)
 	return NULL;
 }
 
-struct ah_entry *verbs_ah_find(struct verbs_worker *w, const struct ib_ah *ah, bool global)
+struct ah_entry *verbs_ah_find(struct verbs_worker *w, struct verbs_qp *q, const struct ib_ah *ah, bool grh)
 {
-	struct words k = make_key(w, ah, global);
+	struct words k = make_key(w, ah, grh);
 
 	struct ah_entry *set = &w->ahs[(size_t)set_of(w, &k) * VERBS_AH_WAYS];
 	for (int i = 0; i < VERBS_AH_WAYS; i++)
@@ -100,35 +119,31 @@ struct ah_entry *verbs_ah_find(struct verbs_worker *w, const struct ib_ah *ah, b
 			set[i].used = true;
 			return &set[i];
 		}
-	if (rte_ring_full(w->asks))
+	if (unlikely(q->pending >= VERBS_PENDING_PER_QP || rte_ring_full(w->asks)))
 		return NULL;
 	struct ah_entry *e = make_room(w, set);
 	if (unlikely(!e))
 		return NULL;
-	*e = (struct ah_entry){.state = AH_PENDING, .used = true};
+	*e = (struct ah_entry){.state = AH_PENDING, .used = true, .asker = q->handle};
 	memcpy(&e->key, &k, sizeof(k));
+	q->pending++;
 	w->counters.asked++;
 	rte_ring_sp_enqueue(w->asks, e);
 	return e;
 }
 
-/* An answer to a pending entry is its handle or none; to a failed one, that it may be forgotten. */
-bool verbs_ah_answers(struct verbs_worker *w)
+static void take_answer(struct verbs_worker *w, struct ah_entry *e)
 {
-	void *p;
-	bool any = false;
+	struct verbs_qp *q = verbs_qp_of(w, e->asker);
 
-	while (rte_ring_sc_dequeue(w->answers, &p) == 0) {
-		struct ah_entry *e = p;
-		any = true;
-		if (e->state == AH_FAILED) {
-			e->state = AH_EMPTY;
-			continue;
-		}
-		e->ah = e->answer;
-		e->state = e->ah ? AH_READY : AH_FAILED;
+	if (e->state == AH_FAILED) {
+		e->state = AH_EMPTY;
+		return;
 	}
-	return any;
+	e->ah = e->answer;
+	e->state = e->ah ? AH_READY : AH_FAILED;
+	if (likely(q && q->pending))
+		q->pending--;
 }
 
 /* The next message that wants it asks anew. */
@@ -138,13 +153,20 @@ void verbs_ah_retire(struct verbs_worker *w, struct ah_entry *e)
 		e->state = AH_EMPTY;
 }
 
-void verbs_ah_flush(struct verbs_worker *w)
+/* An answer to a pending entry is its handle or none; to a failed one, that it may be forgotten. Whether all are to be
+ * forgotten is looked up first: then the answers from before that request are in the ring, and are forgotten, too. */
+bool verbs_ah_answers(struct verbs_worker *w)
 {
-	uint32_t asked = atomic_load_explicit(&w->flush_asked, memory_order_acquire);
+	uint32_t flush = atomic_load_explicit(&w->flush_asked, memory_order_acquire);
+	void *e;
+	bool any = false;
 
-	if (likely(asked == w->flushed))
-		return;
-	w->flushed = asked;
+	for (; rte_ring_sc_dequeue(w->answers, &e) == 0; any = true)
+		take_answer(w, e);
+	if (likely(flush == w->flushed))
+		return any;
+	w->flushed = flush;
 	for (size_t i = 0; i < (size_t)w->ah_sets * VERBS_AH_WAYS; i++)
 		verbs_ah_retire(w, &w->ahs[i]);
+	return any;
 }

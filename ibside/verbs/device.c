@@ -154,6 +154,18 @@ int verbs_gids(struct verbs_device *d, struct verbs_gid *to, unsigned n)
 	return got < 0 ? (int)got : out;
 }
 
+/* The prefix of the port's first GID, which every port of the subnet has. */
+static void read_subnet(struct verbs_device *d)
+{
+	union ibv_gid g;
+	uint64_t prefix;
+
+	if (ibv_query_gid(d->ctx, d->port, 0, &g))
+		return;
+	memcpy(&prefix, g.raw, sizeof(prefix));
+	atomic_store(&d->subnet, prefix);
+}
+
 int verbs_port_read(struct verbs_device *d, struct verbs_port *to)
 {
 	struct ibv_port_attr a;
@@ -169,6 +181,8 @@ int verbs_port_read(struct verbs_device *d, struct verbs_port *to)
 		.lid = a.lid,
 		.sm_lid = a.sm_lid,
 	};
+	if (!d->ethernet)
+		read_subnet(d);
 	if (a.active_mtu >= IBV_MTU_256 && a.active_mtu <= IBV_MTU_4096)
 		atomic_store(&d->mtu, 128u << a.active_mtu);
 	return 0;

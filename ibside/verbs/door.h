@@ -35,6 +35,7 @@ enum {
 	VERBS_PAYLOAD = 4096, /* the largest of a datagram */
 	VERBS_HELD = 512,     /* messages of one worker that wait for address handles */
 	VERBS_HELD_PER_AH = 64,
+	VERBS_PENDING_PER_QP = 64, /* address handles that one queue pair's messages wait for */
 	VERBS_AH_WAYS = 8,
 };
 
@@ -90,13 +91,29 @@ struct verbs_device {
 		uintptr_t start, end;
 		uint32_t lkey;
 		struct ibv_mr *mr;
-	} mr[VERBS_MAX_MRS]; /* by address */
+	} mr[VERBS_MAX_MRS];     /* by address */
+	_Atomic uint64_t subnet; /* the port's GID prefix, as its bytes lie in memory; on InfiniBand */
 };
+
+/* One MR for all is the usual case; else the table is searched. NULL: the address lies in no registered memory. */
+static inline const struct verbs_mr *verbs_mr_of(const struct verbs_device *d, uintptr_t p)
+{
+	unsigned low = 0, high = d->mrs;
+
+	while (high - low > 1) {
+		unsigned middle = (low + high) / 2;
+		if (d->mr[middle].start <= p)
+			low = middle;
+		else
+			high = middle;
+	}
+	return p >= d->mr[low].start && p < d->mr[low].end ? &d->mr[low] : NULL;
+}
 
 /* What an address handle is for. Fields that do not count are zero. */
 struct ah_key {
 	struct ib_ah ah;
-	uint32_t global; /* with GRH */
+	uint32_t grh; /* with one */
 };
 
 enum ah_state {
@@ -112,6 +129,7 @@ struct ah_entry {
 	uint8_t state;
 	bool used;
 	uint16_t held;
+	uint32_t asker; /* the queue pair, by its handle, whose message asked for it */
 	struct ibv_ah *ah;
 	struct ibv_ah *answer;
 };
@@ -124,14 +142,17 @@ enum qp_state {
 
 /* A queue pair and the mbufs that it has under way: those of sequence numbers tail to head. */
 struct verbs_qp {
-	struct ibv_qp *qp;
+	struct ibv_qp *qp; /* management frees it while the worker still finds this structure: what it needs is here */
 	uint32_t handle;
+	uint32_t qpn;
 	uint32_t qkey;
 	uint16_t pkey_index;
+	uint16_t pending;    /* address handles that its messages asked for and that are not answered */
 	uint32_t max_inline; /* bytes */
 	_Atomic uint32_t state;
-	_Atomic bool error; /* set by whoever sees it, cleared by management */
-	uint64_t batch;     /* the burst that last belongs to; 0: none */
+	_Atomic bool error;   /* set by whoever sees it, cleared by management */
+	uint64_t received_by; /* how far recv_passed must be until what it received has been taken; management's */
+	uint64_t batch;       /* the burst that last belongs to; 0: none */
 	struct ibv_send_wr *last;
 	uint32_t mask; /* of the fifo */
 	_Atomic uint32_t head, tail;
@@ -158,6 +179,7 @@ struct verbs_worker {
 	uint64_t taken, ended;        /* sends given to the device, and those that have ended */
 	_Atomic uint64_t cleared;     /* those that management ended */
 	_Atomic uint64_t errors;      /* how often a queue pair was marked */
+	_Atomic uint64_t recv_passed; /* grows with what is taken from recv_cq, and each time that it is found empty */
 	uint64_t batch;               /* the burst's number, from 1 */
 	_Atomic uint32_t flush_asked; /* by management: forget all address handles */
 	uint32_t flushed;
@@ -166,6 +188,7 @@ struct verbs_worker {
 	uint16_t *recv_stack;           /* the slots without a buffer */
 	struct rte_mbuf **recv_mbuf;    /* by slot */
 	unsigned ah_sets;               /* a power of two */
+	uint64_t ah_seed[4];            /* of their hash: senders cannot know who shares a set */
 	struct ah_entry *ahs;
 	_Atomic(struct verbs_qp *) *qps; /* by index of the handle */
 	unsigned qps_n;
@@ -197,6 +220,23 @@ static inline void leave(struct verbs_worker *w)
 	atomic_store_explicit(&w->epoch, e + 1, memory_order_release);
 }
 
+/* What recv_passed grows by when recv_cq is found empty: more than completions lie there and in a burst at any time. */
+static inline uint64_t recv_lap(const struct verbs_worker *w)
+{
+	return w->recv_slots + VERBS_BURST;
+}
+
+/* A queue pair by its handle; NULL: not there any more. */
+static inline struct verbs_qp *verbs_qp_of(const struct verbs_worker *w, uint32_t handle)
+{
+	unsigned i = HANDLE_INDEX(handle);
+
+	if (i >= w->qps_n)
+		return NULL;
+	struct verbs_qp *q = atomic_load_explicit(&w->qps[i], memory_order_acquire);
+	return q && q->handle == handle ? q : NULL;
+}
+
 /* Marks a queue pair that is in error, for management to recover. */
 static inline void mark_error(struct verbs_worker *w, struct verbs_qp *q)
 {
@@ -218,10 +258,10 @@ void verbs_drop_send(struct verbs_worker *w, enum send_drop why, struct rte_mbuf
 void verbs_refill(struct verbs_worker *w);
 unsigned verbs_complete(struct verbs_worker *w);
 
-/* ah.c: the worker's cache. find returns NULL when there is no room. */
-struct ah_entry *verbs_ah_find(struct verbs_worker *w, const struct ib_ah *ah, bool global);
-bool verbs_ah_answers(struct verbs_worker *w); /* whether anything changed */
-void verbs_ah_flush(struct verbs_worker *w);
+/* ah.c: the worker's cache. find returns NULL when there is no room, or the queue pair waits for too many. */
+struct ah_entry *verbs_ah_find(struct verbs_worker *w, struct verbs_qp *q, const struct ib_ah *ah, bool grh);
+/* Takes answers, then forgets all if management has asked for that. Returns whether there were answers. */
+bool verbs_ah_answers(struct verbs_worker *w);
 void verbs_ah_retire(struct verbs_worker *w, struct ah_entry *e);
 
 #endif

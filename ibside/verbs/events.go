@@ -19,7 +19,8 @@ const (
 	EventSM          EventKind = "sm_change"
 	EventReregister  EventKind = "client_reregister"
 	EventQPFatal     EventKind = "qp_fatal"
-	EventCQError     EventKind = "cq_error"
+	EventPKeyLost    EventKind = "pkey_lost" // the port has not Config.PKey at its place any more: the process has to start anew
+	EventCQError     EventKind = "cq_error"  // a queue that all of a worker's queue pairs use is lost: the same
 	EventSRQError    EventKind = "srq_error"
 	EventDeviceFatal EventKind = "device_fatal"
 	EventDeviceGone  EventKind = "device_removal" // librdmacm keeps the device: the process has to end
@@ -42,14 +43,25 @@ func (d *Door) HandleEvent(e Event) {
 	case EventPortUp, EventPortDown, EventGID, EventLID, EventPKey, EventSM, EventReregister:
 		d.portChanged(e.Kind)
 	case EventQPFatal:
-		d.markFailed(func(q *queuePair) bool { return q.handle == e.Handle })
-	case EventCQError, EventSRQError:
-		// Completions are lost, so the books of all its queue pairs are wrong: a reset sets them right.
-		d.markFailed(func(q *queuePair) bool { return q.w.id == e.Worker })
+		d.markFailed(e.Handle)
 	}
 	if d.cfg.OnEvent != nil {
 		d.cfg.OnEvent(e)
 	}
+	if e.Kind == EventPKey {
+		d.checkPKey()
+	}
+}
+
+// checkPKey looks for the P_Key where it was: queue pairs, and messages to them, name it by its place in the port's table.
+func (d *Door) checkPKey() {
+	p := d.Port()
+	if int(p.PKeyIndex) < len(p.PKeys) && p.PKeys[p.PKeyIndex] == d.cfg.PKey {
+		return
+	}
+	d.log.Error("pkey_lost", "port", d.cfg.name(), "pkey", d.cfg.PKey, "index", p.PKeyIndex, "pkeys", p.PKeys,
+		"note", "the subnet manager changed the port's P_Key table: Causeway has to start anew")
+	d.HandleEvent(Event{Kind: EventPKeyLost, Worker: -1})
 }
 
 // portChanged reads the port before it lets the address handles be made anew: their GID index comes from there.
@@ -61,8 +73,8 @@ func (d *Door) portChanged(kind EventKind) {
 	d.mu.Lock()
 	if !d.closing {
 		for _, w := range d.workers {
+			w.retryFailed() // first: it lets the answers under way end, and those from then on know of the change
 			w.forgetAHs()
-			w.retryFailed()
 		}
 	}
 	d.mu.Unlock()
@@ -82,13 +94,11 @@ func (d *Door) portChanged(kind EventKind) {
 	}
 }
 
-func (d *Door) markFailed(which func(*queuePair) bool) {
+func (d *Door) markFailed(handle uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, q := range d.qps {
-		if which(q) {
-			q.markError()
-		}
+	if q := d.qps[handle]; q != nil {
+		q.markError()
 	}
 }
 

@@ -243,7 +243,7 @@ func TestEvents(t *testing.T) {
 		if n := a.Counters().Events[string(kind)]; n != 1 {
 			t.Errorf("%s counted %d times", kind, n)
 		}
-		if kind == EventCQError || kind == EventSRQError || kind == EventQPFatal {
+		if kind == EventQPFatal {
 			if !until(5*time.Second, func() bool { return a.Counters().Recovered > before.Recovered }, a) {
 				t.Errorf("%s: nothing recovered: %+v", kind, a.Counters())
 			}
@@ -260,9 +260,11 @@ func TestEvents(t *testing.T) {
 	if got, _ := a.poll(0, 1, 5*time.Second); len(got) != 1 || got[0].QPN != m.QPN {
 		t.Errorf("after the rejoin: %+v, want one message on %v", got, m.QPN)
 	}
+	a.cfg.PKey = 0x8123 // as if the table had changed
+	a.HandleEvent(Event{Kind: EventPKey, Worker: -1})
 	mu.Lock()
 	defer mu.Unlock()
-	if len(seen) < 12 {
+	if len(seen) < 14 || !slices.Equal(seen[len(seen)-2:], []EventKind{EventPKey, EventPKeyLost}) {
 		t.Errorf("OnEvent saw only %v", seen)
 	}
 }

@@ -52,13 +52,17 @@ uint64_t verbs_errors(const struct verbs_worker *w);
 /* Queue pairs. A handle of the given index and generation. */
 int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_t pkey_index, unsigned depth,
 		 struct verbs_qp **out);
+/* Stops it, waits a moment until the worker has taken what it received, and ends it. */
 int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q);
+int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q); /* at once: for one that receives no more */
 
 /* Recovery in steps, so that nobody waits: drain lets the device flush what is under way; drained tells whether the
- * worker has taken it all; cycle drops what is left and makes the queue pair anew, under its old number. */
+ * worker has taken it all, sent and received; cycle drops what is left and makes the queue pair anew, under its old
+ * number. */
 bool verbs_qp_take_error(struct verbs_qp *q);
 void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q);
-bool verbs_qp_drained(const struct verbs_qp *q);
+bool verbs_qp_drained(const struct verbs_worker *w, const struct verbs_qp *q);
+bool verbs_qp_ended(const struct verbs_qp *q); /* whether all sends have */
 int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q);
 void verbs_qp_fail(struct verbs_qp *q); /* injects the error state: for tests */
 void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q);

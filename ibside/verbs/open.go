@@ -190,7 +190,7 @@ func (d *Door) Port() PortInfo {
 	return p
 }
 
-// refreshPort reads the port anew. The bridge's own GID and P_Key index stay what they were chosen to be.
+// refreshPort reads the port anew. The bridge's own GID and P_Key index stay what they were chosen to be: see checkPKey.
 func (d *Door) refreshPort() error {
 	p, err := d.dev.readPort()
 	if err != nil {

@@ -14,7 +14,7 @@ static void mark_qpn(struct verbs_worker *w, uint32_t qpn)
 {
 	for (unsigned i = 1; i < w->qps_n; i++) {
 		struct verbs_qp *q = atomic_load_explicit(&w->qps[i], memory_order_acquire);
-		if (q && q->qp->qp_num == qpn)
+		if (q && q->qpn == qpn)
 			mark_error(w, q);
 	}
 }
@@ -47,8 +47,7 @@ static bool deliver(struct verbs_worker *w, const struct ibv_wc *wc, struct ib_r
 		.qpn = wc->qp_num,
 		.src_qpn = wc->src_qp,
 		.slid = wc->slid,
-		.pkey_index = wc->pkey_index,
-		.sl = wc->sl,
+		.sl = w->dev->ethernet ? 0 : wc->sl, /* Ethernet has none, and mlx5 puts the packet's type there */
 	};
 	if (wc->wc_flags & IBV_WC_GRH)
 		r->flags |= IB_RECV_GRH;
@@ -59,6 +58,14 @@ static bool deliver(struct verbs_worker *w, const struct ibv_wc *wc, struct ib_r
 	return true;
 }
 
+/* Tells management how far the worker has come in recv_cq (verbs_qp_drained). */
+static void pass(struct verbs_worker *w, unsigned taken, bool empty)
+{
+	uint64_t passed = atomic_load_explicit(&w->recv_passed, memory_order_relaxed);
+
+	atomic_store_explicit(&w->recv_passed, passed + taken + (empty ? recv_lap(w) : 0), memory_order_release);
+}
+
 unsigned verbs_poll(void *self, struct ib_recv *recvs, unsigned n)
 {
 	struct verbs_worker *w = self;
@@ -66,9 +73,12 @@ unsigned verbs_poll(void *self, struct ib_recv *recvs, unsigned n)
 	unsigned out = 0;
 
 	enter(w);
-	int got = ibv_poll_cq(w->recv_cq, (int)RTE_MIN(n, (unsigned)VERBS_BURST), wc);
+	n = RTE_MIN(n, (unsigned)VERBS_BURST);
+	int got = ibv_poll_cq(w->recv_cq, (int)n, wc);
 	for (int i = 0; i < got; i++)
 		out += deliver(w, &wc[i], &recvs[out]);
+	if (likely(got >= 0))
+		pass(w, (unsigned)got, (unsigned)got < n);
 	leave(w);
 	return out;
 }
@@ -105,9 +115,8 @@ unsigned verbs_complete(struct verbs_worker *w)
 	int got = ibv_poll_cq(w->send_cq, VERBS_BURST, wc);
 
 	for (int i = 0; i < got; i++) {
-		uint32_t handle = (uint32_t)(wc[i].wr_id >> 32);
-		struct verbs_qp *q = atomic_load_explicit(&w->qps[HANDLE_INDEX(handle)], memory_order_acquire);
-		if (unlikely(!q || q->handle != handle))
+		struct verbs_qp *q = verbs_qp_of(w, (uint32_t)(wc[i].wr_id >> 32));
+		if (unlikely(!q))
 			continue;
 		if (unlikely(atomic_load_explicit(&q->state, memory_order_acquire) == QP_DOWN))
 			continue;
@@ -122,16 +131,12 @@ unsigned verbs_complete(struct verbs_worker *w)
  * header fills only the area's second half; the first is zeroed, so that it is not taken for an older one's. */
 static void fill_recv(struct verbs_worker *w, struct rte_mbuf *m, struct ibv_recv_wr *wr, struct ibv_sge *sge)
 {
-	const struct verbs_device *d = w->dev;
 	uint16_t slot = w->recv_stack[--w->recv_free];
 	uintptr_t p = rte_pktmbuf_mtod(m, uintptr_t);
-	unsigned i = 0;
 
 	memset((void *)p, 0, IB_GRH_LEN / 2);
-	while (i + 1 < d->mrs && p >= d->mr[i + 1].start)
-		i++;
 	w->recv_mbuf[slot] = m;
-	*sge = (struct ibv_sge){.addr = p, .length = IB_GRH_LEN + VERBS_PAYLOAD, .lkey = d->mr[i].lkey};
+	*sge = (struct ibv_sge){.addr = p, .length = IB_GRH_LEN + VERBS_PAYLOAD, .lkey = verbs_mr_of(w->dev, p)->lkey};
 	if (sge->length > rte_pktmbuf_tailroom(m))
 		sge->length = rte_pktmbuf_tailroom(m);
 	*wr = (struct ibv_recv_wr){.wr_id = slot, .next = wr + 1, .sg_list = sge, .num_sge = 1};
@@ -174,7 +179,6 @@ void verbs_free(void *self)
 	enter(w);
 	for (int i = 0; i < ROUNDS && verbs_complete(w) == VERBS_BURST; i++)
 		;
-	verbs_ah_flush(w);
 	if (unlikely(verbs_ah_answers(w)) && w->held_n)
 		verbs_post_held(w);
 	verbs_refill(w);

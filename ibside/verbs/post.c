@@ -21,22 +21,6 @@ void verbs_drop_send(struct verbs_worker *w, enum send_drop why, struct rte_mbuf
 	rte_pktmbuf_free(m);
 }
 
-/* One MR for all is the usual case; else the table is searched. 0 is no key of a registered area here. */
-static bool find_lkey(const struct verbs_device *d, uintptr_t p, uint32_t *lkey)
-{
-	unsigned low = 0, high = d->mrs;
-
-	while (high - low > 1) {
-		unsigned middle = (low + high) / 2;
-		if (d->mr[middle].start <= p)
-			low = middle;
-		else
-			high = middle;
-	}
-	*lkey = d->mr[low].lkey;
-	return likely(p >= d->mr[low].start && p < d->mr[low].end);
-}
-
 static int fill_sges(const struct verbs_device *d, struct rte_mbuf *m, struct ibv_sge *sge)
 {
 	int n = 0;
@@ -44,20 +28,12 @@ static int fill_sges(const struct verbs_device *d, struct rte_mbuf *m, struct ib
 	for (; m; m = m->next, n++) {
 		sge[n].addr = rte_pktmbuf_mtod(m, uintptr_t);
 		sge[n].length = m->data_len;
-		if (!find_lkey(d, sge[n].addr, &sge[n].lkey))
+		const struct verbs_mr *mr = verbs_mr_of(d, sge[n].addr);
+		if (unlikely(!mr))
 			return -1;
+		sge[n].lkey = mr->lkey;
 	}
 	return n;
-}
-
-static struct verbs_qp *find_qp(const struct verbs_worker *w, uint32_t handle)
-{
-	unsigned i = HANDLE_INDEX(handle);
-
-	if (unlikely(i >= w->qps_n))
-		return NULL;
-	struct verbs_qp *q = atomic_load_explicit(&w->qps[i], memory_order_acquire);
-	return likely(q && q->handle == handle) ? q : NULL;
 }
 
 static enum send_drop check(const struct verbs_worker *w, const struct verbs_qp *q, const struct ib_send *s)
@@ -128,7 +104,7 @@ static void queue(struct verbs_worker *w, struct verbs_qp *q, struct ah_entry *e
 
 static void hold(struct verbs_worker *w, struct ah_entry *e, const struct ib_send *s)
 {
-	if (unlikely(w->held_n == VERBS_HELD || e->held == VERBS_HELD_PER_AH)) {
+	if (unlikely(w->held_n == VERBS_HELD || e->held >= VERBS_HELD_PER_AH)) {
 		verbs_drop_send(w, SEND_DROP_ah_pending, s->mbuf);
 		return;
 	}
@@ -138,16 +114,17 @@ static void hold(struct verbs_worker *w, struct ah_entry *e, const struct ib_sen
 
 static void take(struct verbs_worker *w, const struct ib_send *s)
 {
-	struct verbs_qp *q = find_qp(w, s->qp);
+	struct verbs_qp *q = verbs_qp_of(w, s->qp);
 	enum send_drop why = check(w, q, s);
 
 	if (unlikely(why != SEND_DROPS)) {
 		verbs_drop_send(w, why, s->mbuf);
 		return;
 	}
-	struct ah_entry *e = verbs_ah_find(w, &s->ah, s->flags & IB_SEND_GRH);
+	struct ah_entry *e = verbs_ah_find(w, q, &s->ah, s->flags & IB_SEND_GRH);
 	if (unlikely(!e))
-		verbs_drop_send(w, SEND_DROP_ah_full, s->mbuf);
+		verbs_drop_send(w, q->pending < VERBS_PENDING_PER_QP ? SEND_DROP_ah_full : SEND_DROP_ah_pending,
+				s->mbuf);
 	else if (likely(e->state == AH_READY))
 		queue(w, q, e, s);
 	else if (e->state == AH_PENDING)
@@ -205,23 +182,28 @@ unsigned verbs_post(void *self, const struct ib_send *sends, unsigned n)
 	return n;
 }
 
-/* Messages whose address handle is still missing stay, in their order. */
+/* Messages whose address handle is still missing stay, in their order. Sending others may give an entry to another
+ * handle, or have them wait anew behind the others: so entries' messages are counted anew. */
 void verbs_post_held(struct verbs_worker *w)
 {
-	unsigned kept = 0;
+	unsigned n = w->held_n, kept = 0;
 
-	for (unsigned i = 0; i < w->held_n;) {
+	for (unsigned i = 0; i < n; i++)
+		w->held[i].entry->held = 0;
+	for (unsigned i = 0; i < n;) {
 		begin(w);
-		for (unsigned end = RTE_MIN(i + VERBS_BURST, w->held_n); i < end; i++) {
+		for (unsigned end = RTE_MIN(i + VERBS_BURST, n); i < end; i++) {
 			struct held h = w->held[i];
 			if (h.entry->state == AH_PENDING) {
+				h.entry->held++;
 				w->held[kept++] = h;
 				continue;
 			}
-			h.entry->held--;
 			take(w, &h.send);
 		}
 		post_lists(w);
 	}
+	for (; n < w->held_n; n++)
+		w->held[kept++] = w->held[n];
 	w->held_n = kept;
 }

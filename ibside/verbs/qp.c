@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <rte_cycles.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 
@@ -85,8 +86,10 @@ int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_
 	q->pkey_index = pkey_index;
 	q->mask = depth - 1;
 	int err = create(w, q, depth);
-	if (!err)
+	if (!err) {
+		q->qpn = q->qp->qp_num;
 		err = to_rts(w, q);
+	}
 	if (err) {
 		if (q->qp)
 			ibv_destroy_qp(q->qp);
@@ -98,10 +101,40 @@ int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_
 	return 0;
 }
 
-bool verbs_qp_drained(const struct verbs_qp *q)
+bool verbs_qp_ended(const struct verbs_qp *q)
 {
 	return atomic_load_explicit(&q->tail, memory_order_acquire) ==
 	       atomic_load_explicit(&q->head, memory_order_acquire);
+}
+
+/* Two laps: the first may be of a look that began before the queue pair stopped. */
+static bool all_received(const struct verbs_worker *w, const struct verbs_qp *q)
+{
+	return (int64_t)(atomic_load_explicit(&w->recv_passed, memory_order_acquire) - q->received_by) >= 0;
+}
+
+bool verbs_qp_drained(const struct verbs_worker *w, const struct verbs_qp *q)
+{
+	return verbs_qp_ended(q) && all_received(w, q);
+}
+
+/* A device throws away a queue pair's completions at a reset and at its end (mlx5's __mlx5_cq_clean), and with them the
+ * places of receive buffers in the shared queue, which none would fill again. In the error state it receives no more,
+ * and the worker can take what there is. */
+static void stop_device(const struct verbs_worker *w, struct verbs_qp *q)
+{
+	set_qp_state(q, IBV_QPS_ERR); /* it may be there already */
+	q->received_by = atomic_load_explicit(&w->recv_passed, memory_order_acquire) + 2 * recv_lap(w);
+}
+
+/* Waits for the worker, which looks all the time, but not for one that does not run. */
+static void await_receives(const struct verbs_worker *w, const struct verbs_qp *q)
+{
+	enum { PAUSE_US = 10, MOST_MS = 100 };
+	uint64_t end = rte_get_timer_cycles() + rte_get_timer_hz() / 1000 * MOST_MS;
+
+	while (!all_received(w, q) && rte_get_timer_cycles() < end)
+		usleep(PAUSE_US);
 }
 
 /* Frees what the device forgot at the reset. The queue pair is down: the worker keeps off. */
@@ -118,10 +151,19 @@ static void drop_rest(struct verbs_worker *w, struct verbs_qp *q)
 
 int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q)
 {
+	set_state(w, q, QP_DRAINING);
+	stop_device(w, q);
+	await_receives(w, q);
+	return verbs_qp_end(w, q);
+}
+
+int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q)
+{
 	set_state(w, q, QP_DOWN);
 	int err = ibv_destroy_qp(q->qp);
-	if (err) {
+	if (err) { /* it stays, and has to be made good */
 		atomic_store(&q->state, QP_UP);
+		mark_error(w, q);
 		return err;
 	}
 	atomic_store_explicit(&w->qps[HANDLE_INDEX(q->handle)], NULL, memory_order_seq_cst);
@@ -139,7 +181,7 @@ bool verbs_qp_take_error(struct verbs_qp *q)
 void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q)
 {
 	set_state(w, q, QP_DRAINING);
-	set_qp_state(q, IBV_QPS_ERR); /* flushes the rest; it may be there already */
+	stop_device(w, q);
 }
 
 int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q)

@@ -26,6 +26,17 @@ type try struct {
 
 // resolve creates an address handle and answers the worker: with the first that comes, or when all tries have failed.
 func (d *Door) resolve(w *worker, ask askedAH) {
+	for {
+		t := d.tryAll(w, ask)
+		if d.answer(w, ask, t) {
+			return
+		}
+		t.ah.destroy()
+	}
+}
+
+// tryAll returns the first try that succeeds, or the last one.
+func (d *Door) tryAll(w *worker, ask askedAH) try {
 	tries := make(chan try, triesMost)
 	begun, under := 0, 0
 	begin := func() {
@@ -65,17 +76,25 @@ func (d *Door) resolve(w *worker, ask askedAH) {
 			}
 		}
 	})
-	d.answer(w, ask, last)
+	return last
 }
 
-func (d *Door) answer(w *worker, ask askedAH, t try) {
+// answer tells the worker of the last try, unless it made a handle that the port has changed under since: then it reports
+// false, and another has to be made.
+func (d *Door) answer(w *worker, ask askedAH, t try) bool {
+	stale := func() bool { return t.err == nil && t.gen != d.gidGen.Load() }
 	if t.err != nil {
-		d.counts.count(func(c *Counters) { c.AHsFailed++ })
 		t.ah = retiredAH{}
 	}
-	if first := w.answer(ask, t.ah, time.Now().Add(retryAH)); first && t.err != nil {
+	done, first := w.answer(ask, t.ah, time.Now().Add(retryAH), stale)
+	if !done || t.err == nil {
+		return done
+	}
+	d.counts.count(func(c *Counters) { c.AHsFailed++ })
+	if first {
 		d.log.Warn("peer_unreachable", "gid", ask.dgid(), "lid", ask.dlid(), "error", t.err)
 	}
+	return true
 }
 
 // tryAH may take a second.

@@ -46,13 +46,15 @@ func TestTurmoil(t *testing.T) {
 			a.HandleEvent(Event{Kind: EventGID, Worker: -1})
 		}
 		if n%7 == 0 {
-			mu.Lock()
+			fresh, _ := a.standIn(t, 0, testQKey)
+			mu.Lock() // not while the old one ends, which waits for the worker
 			i := rand.IntN(len(handles))
-			if err := a.DestroyStandIn(handles[i]); err != nil {
+			old := handles[i]
+			handles[i] = fresh
+			mu.Unlock()
+			if err := a.DestroyStandIn(old); err != nil {
 				t.Error(err)
 			}
-			handles[i], _ = a.standIn(t, 0, testQKey)
-			mu.Unlock()
 		}
 		if n%11 == 0 {
 			if _, err := a.Join(t.Context(), groupGID(n%3), groupQKey, ib.PKeyDefault, 0, true, true); err != nil {
@@ -87,6 +89,7 @@ func playWorker(a, b *side, pick func() uint32, dst ib.QPN, stop *atomic.Bool) {
 		}
 		doortest.Post(a.Pointer(0), burst)
 		doortest.Free(a.Pointer(0))
+		a.poll(0, 1, 100*time.Microsecond)
 		b.poll(0, 64, time.Millisecond)
 	}
 }

@@ -228,7 +228,7 @@ int verbs_ud_poll(struct verbs_ud *u, struct verbs_ud_message *to, int n)
 			.src_qpn = wc[i].src_qp,
 			.slot = slot,
 			.slid = wc[i].slid,
-			.sl = wc[i].sl,
+			.sl = u->dev->ethernet ? 0 : wc[i].sl,
 			.grh = wc[i].wc_flags & IBV_WC_GRH,
 		};
 	}

@@ -9,6 +9,7 @@
 #include <rte_errno.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
+#include <rte_random.h>
 #include <rte_ring.h>
 
 #include "manage.h"
@@ -75,6 +76,8 @@ int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct
 	if (!w)
 		return ENOMEM;
 	w->dev = d;
+	for (unsigned i = 0; i < sizeof(w->ah_seed) / sizeof(w->ah_seed[0]); i++)
+		w->ah_seed[i] = rte_rand();
 	w->door = (struct ib_door){.self = w, .post = verbs_post, .poll = verbs_poll, .free = verbs_free};
 	int err = make_memory(w, s);
 	if (!err)
@@ -93,7 +96,7 @@ static bool all_ended(struct verbs_worker *w)
 {
 	for (unsigned i = 1; i < w->qps_n; i++) {
 		struct verbs_qp *q = w->qps[i];
-		if (q && !verbs_qp_drained(q))
+		if (q && !verbs_qp_ended(q))
 			return false;
 	}
 	return true;
@@ -110,10 +113,26 @@ static void drop_received(struct verbs_worker *w)
 	}
 }
 
+/* What was received is counted before the queue pairs end, since devices then forget it. */
+static int end_queue_pairs(struct verbs_worker *w)
+{
+	int err = 0;
+
+	for (unsigned i = 1; i < w->qps_n; i++)
+		if (w->qps[i])
+			verbs_qp_drain(w, w->qps[i]);
+	drop_received(w);
+	for (unsigned i = 1; i < w->qps_n; i++) {
+		int e = w->qps[i] ? verbs_qp_end(w, w->qps[i]) : 0;
+		err = err ? err : e;
+	}
+	drop_received(w);
+	return err;
+}
+
 int verbs_worker_stop(struct verbs_worker *w)
 {
 	enum { TRIES = 100, PAUSE_US = 1000 };
-	int err = 0;
 
 	for (unsigned i = 0; i < w->held_n; i++)
 		verbs_drop_send(w, SEND_DROP_shutdown, w->held[i].send.mbuf);
@@ -122,12 +141,7 @@ int verbs_worker_stop(struct verbs_worker *w)
 		verbs_complete(w);
 		usleep(PAUSE_US);
 	}
-	for (unsigned i = 1; i < w->qps_n; i++) {
-		int e = w->qps[i] ? verbs_qp_destroy(w, w->qps[i]) : 0;
-		err = err ? err : e;
-	}
-	drop_received(w);
-	return err;
+	return end_queue_pairs(w);
 }
 
 static void free_ring(struct rte_ring *r)
@@ -169,9 +183,8 @@ void verbs_counters_read(const struct verbs_worker *w, struct verbs_counters *to
 
 void verbs_ah_release(struct verbs_worker *w)
 {
-	verbs_ah_answers(w);
 	verbs_ah_forget_all(w);
-	verbs_ah_flush(w);
+	verbs_ah_answers(w);
 }
 
 uint64_t verbs_errors(const struct verbs_worker *w)
@@ -198,7 +211,7 @@ int verbs_ah_create(struct verbs_device *d, const struct ah_key *k, unsigned sgi
 	struct ibv_ah_attr attr = {
 		.dlid = k->ah.dlid,
 		.sl = k->ah.sl,
-		.is_global = k->global != 0,
+		.is_global = k->grh != 0,
 		.port_num = d->port,
 		.grh =
 			{

@@ -131,7 +131,7 @@ func (w *worker) forgetFailed(now time.Time) {
 
 func (a askedAH) dgid() ib.GID    { return gidOf(&a.key.ah.dgid) }
 func (a askedAH) source() uint8   { return uint8(a.key.ah.source) }
-func (a askedAH) hasGRH() bool    { return a.key.global != 0 }
+func (a askedAH) hasGRH() bool    { return a.key.grh != 0 }
 func (a askedAH) dlid() ib.LID    { return ib.LID(a.key.ah.dlid) }
 func (r retiredAH) destroy() bool { return C.ibv_destroy_ah(r.c) == 0 }
 
@@ -142,11 +142,15 @@ func (d *Door) createAH(a askedAH, sgidIndex int) (retiredAH, error) {
 	return retiredAH{c: ah}, err
 }
 
-// answer hands the address handle, or that there is none, to the worker. It reports whether the peer was reachable before,
-// or has not been heard of.
-func (w *worker) answer(a askedAH, ah retiredAH, retryAt time.Time) bool {
+// answer hands the address handle, or that there is none, to the worker, unless the handle is stale. That is asked with the
+// lock, which whoever makes the worker forget its handles takes between the change and that: so no stale one stays. first
+// tells that the peer was reachable before, or has not been heard of.
+func (w *worker) answer(a askedAH, ah retiredAH, retryAt time.Time, stale func() bool) (done, first bool) {
 	w.answering.Lock()
 	defer w.answering.Unlock()
+	if stale() {
+		return false, false
+	}
 	peer := ahPeer{a.dgid(), a.dlid()}
 	failing := w.failing[peer]
 	if ah.c == nil {
@@ -156,7 +160,7 @@ func (w *worker) answer(a askedAH, ah retiredAH, retryAt time.Time) bool {
 		delete(w.failing, peer)
 	}
 	C.verbs_ah_answer(w.c, a.c, ah.c)
-	return !failing
+	return true, !failing
 }
 
 // retryFailed lets the worker ask again at once: the port has changed.
@@ -222,7 +226,7 @@ func (d *Door) destroyQP(q *queuePair) error {
 func (q *queuePair) takeError() bool { return bool(C.verbs_qp_take_error(q.c)) }
 func (q *queuePair) markError()      { C.verbs_mark_error(q.w.c, q.c) }
 func (q *queuePair) drain()          { C.verbs_qp_drain(q.w.c, q.c) }
-func (q *queuePair) drained() bool   { return bool(C.verbs_qp_drained(q.c)) }
+func (q *queuePair) drained() bool   { return bool(C.verbs_qp_drained(q.w.c, q.c)) }
 func (q *queuePair) cycle() error    { return errno(C.verbs_qp_cycle(q.w.c, q.c)) }
 
 // injectFailure puts the QP in the error state, as a device does: for tests.

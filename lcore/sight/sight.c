@@ -154,7 +154,6 @@ static struct sight_ib of_recv(const struct ib_recv *r)
 				 .peer = r->src_qpn,
 				 .imm = r->imm,
 				 .lid = r->slid,
-				 .pkey_index = r->pkey_index,
 				 .flags = r->flags,
 				 .sl = r->sl,
 				 .known = true};

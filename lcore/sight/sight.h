@@ -59,9 +59,9 @@ struct sight_ib {
 	uint32_t qkey;    /* of a send */
 	uint32_t imm;
 	uint32_t flow_label;
-	uint16_t lid; /* destination of a send, source of what was received */
-	uint16_t pkey_index;
-	uint16_t flags; /* IB_SEND_* or IB_RECV_*; 0 with no descriptor */
+	uint16_t lid;        /* destination of a send, source of what was received */
+	uint16_t pkey_index; /* of a send */
+	uint16_t flags;      /* IB_SEND_* or IB_RECV_*; 0 with no descriptor */
 	uint8_t sl;
 	uint8_t tclass;
 	uint8_t hop_limit;

@@ -66,7 +66,7 @@ struct completion {
 	uint32_t reserved[8];
 	uint32_t imm, length;
 	uint32_t src_qp; /* and SL and flags, in the highest byte */
-	uint32_t slid_pkey;
+	uint32_t slid_path;
 	uint32_t qpn;
 	uint32_t reserved2[2];
 	uint16_t index; /* of the request */

@@ -58,7 +58,7 @@ static int make_handles(struct nullverbs *n, unsigned peers)
 
 	for (unsigned i = 0; i < peers; i++) {
 		struct ib_ah to = nullverbs_peer(i);
-		if (!verbs_ah_find(n->w, &to, true))
+		if (!verbs_ah_find(n->w, n->qp[i % n->qps], &to, true))
 			return ENOSPC;
 		while ((e = verbs_ah_next_ask(n->w)) != NULL) {
 			err = verbs_ah_create(n->port, &e->key, 0, &ah);
@@ -74,10 +74,15 @@ static int make_handles(struct nullverbs *n, unsigned peers)
 static int build(struct nullverbs *n, struct rte_mempool *pool, const struct nullverbs_sizes *s)
 {
 	struct verbs_sizes sizes = {.qps = s->qps, .receives = s->receives, .sends = s->sends, .ah_entries = 4096};
+	/* Always the same, for tables to compare: which of the peers share a set of the cache. */
+	static const uint64_t seed[4] = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb,
+					 0xd6e8feb86659fd93};
 	int err = open_port(n, pool);
 
 	if (!err)
 		err = verbs_worker_new(n->port, &sizes, &n->w);
+	for (unsigned i = 0; !err && i < sizeof(seed) / sizeof(seed[0]); i++)
+		n->w->ah_seed[i] = seed[i];
 	for (; !err && n->qps < s->qps; n->qps += !err)
 		err = verbs_qp_new(n->w, nullverbs_handle(n, n->qps), 0x1234, 0, s->depth, &n->qp[n->qps]);
 	return err ? err : make_handles(n, s->peers);

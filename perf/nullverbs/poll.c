@@ -40,7 +40,7 @@ static void end_receive(struct null_cq *c, const struct completion *e, struct ib
 {
 	struct null_srq *s = device_of(c->cq.context)->srq;
 	uint16_t at = be16toh(e->index);
-	uint32_t from = be32toh(e->src_qp), path = be32toh(e->slid_pkey);
+	uint32_t from = be32toh(e->src_qp), path = be32toh(e->slid_path);
 
 	pthread_spin_lock(&s->lock);
 	wc->wr_id = s->wr_id[at];
@@ -54,7 +54,7 @@ static void end_receive(struct null_cq *c, const struct completion *e, struct ib
 	wc->sl = (from >> 24) & 0xf;
 	wc->wc_flags = from >> 31 ? IBV_WC_GRH : 0;
 	wc->slid = (uint16_t)(path >> 16);
-	wc->pkey_index = (uint16_t)path;
+	wc->pkey_index = (uint16_t)be32toh(e->imm); /* as mlx5's: verbs defines it for QP1 alone */
 	wc->dlid_path_bits = 0;
 }
 

@@ -59,7 +59,8 @@ static bool receive(struct null_device *d, struct null_srq *s, uint32_t len)
 	struct completion what = {
 		.length = htobe32(IB_GRH_LEN + len),
 		.src_qp = htobe32(0x80000000u | 0x48), /* with a GRH */
-		.slid_pkey = htobe32(7u << 16),
+		.imm = htobe32(0x12345678),            /* not shown: the message carries none */
+		.slid_path = htobe32(7u << 16),
 		.qpn = htobe32(to->qp.qp_num),
 		.index = htobe16((uint16_t)s->at),
 	};

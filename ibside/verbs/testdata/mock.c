@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,15 +18,34 @@ struct mock_cq {
 	unsigned first, n;
 };
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a worker may run beside the test */
 static struct mock_cq *recv_cq;
 static struct ibv_context context;
 static struct verbs_device device;
 
 static void put(struct mock_cq *c, const struct ibv_wc *wc)
 {
+	pthread_mutex_lock(&lock);
 	if (c->n == MOCK_QUEUE)
 		abort();
 	c->wc[(c->first + c->n++) % MOCK_QUEUE] = *wc;
+	pthread_mutex_unlock(&lock);
+}
+
+/* Completions of the queue pair leave the queue unseen, as in mlx5's __mlx5_cq_clean(). */
+static void clean(struct ibv_cq *cq, uint32_t qpn)
+{
+	struct mock_cq *c = (struct mock_cq *)cq;
+	unsigned kept = 0;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < c->n; i++) {
+		struct ibv_wc wc = c->wc[(c->first + i) % MOCK_QUEUE];
+		if (wc.qp_num != qpn)
+			c->wc[(c->first + kept++) % MOCK_QUEUE] = wc;
+	}
+	c->n = kept;
+	pthread_mutex_unlock(&lock);
 }
 
 static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
@@ -32,8 +53,10 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	struct mock_cq *c = (struct mock_cq *)cq;
 	int got = 0;
 
+	pthread_mutex_lock(&lock);
 	for (; got < n && c->n > 0; got++, c->n--)
 		wc[got] = c->wc[c->first++ % MOCK_QUEUE];
+	pthread_mutex_unlock(&lock);
 	return got;
 }
 
@@ -57,17 +80,16 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	(void)srq;
-	for (; wr; wr = wr->next) {
-		if (mock.recv_room == 0) {
-			*bad = wr;
-			return ENOMEM;
-		}
+	pthread_mutex_lock(&lock);
+	for (; wr && mock.recv_room > 0; wr = wr->next) {
 		mock.recv_room--;
 		unsigned i = (mock.recv_first + mock.recv_n++) % MOCK_QUEUE;
 		mock.recvs[i] = *wr;
 		mock.recv_sges[i] = *wr->sg_list;
 	}
-	return 0;
+	pthread_mutex_unlock(&lock);
+	*bad = wr;
+	return wr ? ENOMEM : 0;
 }
 
 void mock_complete(unsigned n, enum ibv_wc_status status)
@@ -82,17 +104,20 @@ void mock_complete(unsigned n, enum ibv_wc_status status)
 
 void mock_receive(const struct ibv_wc *like, const void *payload, unsigned len)
 {
+	struct ibv_wc wc = *like;
+
+	pthread_mutex_lock(&lock);
 	if (mock.recv_n == 0)
 		abort();
 	unsigned i = mock.recv_first++ % MOCK_QUEUE;
-	struct ibv_wc wc = *like;
-
 	mock.recv_n--;
 	wc.wr_id = mock.recvs[i].wr_id;
 	wc.byte_len = IB_GRH_LEN + len;
+	wc.pkey_index = (uint16_t)ntohl(wc.imm_data); /* mlx5 takes both from one word */
 	if (wc.byte_len > mock.recv_sges[i].length)
 		abort();
 	memcpy((void *)(uintptr_t)(mock.recv_sges[i].addr + IB_GRH_LEN), payload, len);
+	pthread_mutex_unlock(&lock);
 	put(recv_cq, &wc);
 }
 
@@ -144,13 +169,28 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	struct ibv_qp *q = calloc(1, sizeof(*q));
 	q->context = &context;
 	q->send_cq = a->send_cq;
+	q->recv_cq = a->recv_cq;
 	q->qp_num = ++last;
 	return q;
+}
+
+/* A queue pair receives until it is told not to, and is gone after that. */
+static void leave_state(struct ibv_qp *qp, enum ibv_qp_state next)
+{
+	struct ibv_wc wc = {.qp_num = qp->qp_num};
+
+	for (unsigned i = 0; qp->state == IBV_QPS_RTS && next != IBV_QPS_RTS && i < mock.arriving; i++)
+		mock_receive(&wc, "", 0);
+	if (next == IBV_QPS_RESET) {
+		clean(qp->recv_cq, qp->qp_num);
+		clean(qp->send_cq, qp->qp_num);
+	}
 }
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 {
 	(void)mask;
+	leave_state(qp, a->qp_state);
 	qp->state = a->qp_state;
 	mock.transitions++;
 	return 0;
@@ -158,7 +198,10 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
+	leave_state(qp, IBV_QPS_RESET);
 	free(qp);
+	if (mock.after_destroy)
+		mock.after_destroy();
 	return 0;
 }
 

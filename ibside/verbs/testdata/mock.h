@@ -2,6 +2,8 @@
 /*
  * A device that does what a test says: it keeps what is posted until the test completes it. It takes libibverbs' place,
  * for what no device at hand shows: queues that fill, refusals in the middle of a list, completions that come late.
+ * Like mlx5 it takes a queue pair's completions out of the queues when that is reset or destroyed, and wc.pkey_index is
+ * bits of the immediate. A second thread may be the worker.
  */
 #ifndef CAUSEWAY_VERBS_MOCK_H
 #define CAUSEWAY_VERBS_MOCK_H
@@ -25,6 +27,8 @@ extern struct mock {
 	unsigned send_room;   /* sends that the next call takes; then it refuses */
 	unsigned recv_room;   /* the same for receives */
 	unsigned transitions; /* of queue pairs */
+	unsigned arriving;    /* messages that a queue pair still receives when it leaves RTS */
+	void (*after_destroy)(void);
 } mock;
 
 /* Completes the n oldest sends: silently where they are not signalled and all is well. */

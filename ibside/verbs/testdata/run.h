@@ -13,21 +13,33 @@ static const struct {
 	{"late completions", late_completions, 64, true},
 	{"handles held", handles_held, 64, true},
 	{"handles evicted", handles_evicted, VERBS_AH_WAYS, true},
-	{"handles of InfiniBand", handles_of_infiniband, 256, false},
-	{"handles of Ethernet", handles_of_ethernet, 256, true},
+	{"handles of InfiniBand", handles_of_infiniband, 1024, false},
+	{"handles of a subnet", handles_of_a_subnet, 1024, false},
+	{"handles pending", handles_pending, 4096, true},
+	{"handles late", handles_late, 64, true},
+	{"handles held twice", handles_held_twice, VERBS_AH_WAYS, true},
+	{"handles of Ethernet", handles_of_ethernet, 1024, true},
 	{"memory", memory, 64, true},
 	{"receives", receives, 64, true},
+	{"receives of InfiniBand", receives, 64, false},
 	{"no buffers", no_buffers, 64, true},
+	{"reset with messages", reset_with_messages, 64, true},
+	{"reset under load", reset_under_load, 64, true},
+	{"destroyed with messages", destroyed_with_messages, 64, true},
+	{"destroyed beside a failure", destroyed_beside_a_failure, 64, true},
 	{"closed with work left", closed_with_work_left, 64, true},
 };
 
 static void run_case(unsigned i)
 {
+	static uint64_t seed; /* of the last worker's cache */
 	struct verbs_sizes s = {.qps = 8, .receives = RECEIVES, .sends = 256, .ah_entries = cases[i].ah_entries};
 
 	running = cases[i].name;
 	w = mock_worker(pool, &s, cases[i].ethernet);
 	WANT(w);
+	WANT(w->ah_seed[0] != seed && w->ah_seed[0] != w->ah_seed[1]);
+	seed = w->ah_seed[0];
 	for (unsigned k = 0; k < 4; k++)
 		WANT(verbs_qp_new(w, 1 << HANDLE_INDEX_BITS | (k + 1), 0x1234, 0, DEPTH, &qp[k]) == 0);
 	WANT(qp[0]->max_inline == 0 || qp[0]->max_inline <= 32);

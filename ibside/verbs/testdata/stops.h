@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cases of cases.c: queue pairs that end while messages for them lie in the completion queue. The device forgets those
+ * then, and the worker has to have them before: each has one of its places for receive buffers. */
+
+static void work_once(void)
+{
+	struct ib_recv r[VERBS_BURST];
+	unsigned n = verbs_poll(w, r, VERBS_BURST);
+
+	for (unsigned i = 0; i < n; i++)
+		rte_pktmbuf_free(r[i].mbuf);
+	verbs_free(w);
+}
+
+static bool all_slots(void)
+{
+	return w->recv_free + mock.recv_n == RECEIVES;
+}
+
+static void reset_with_messages(void)
+{
+	mock.arriving = 5;
+	verbs_qp_drain(w, qp[1]);
+	WANT(!verbs_qp_drained(w, qp[1]));
+	work_once(); /* had it begun before, it would have seen nothing */
+	WANT(!verbs_qp_drained(w, qp[1]) && count()->delivered == 5);
+	work_once();
+	WANT(verbs_qp_drained(w, qp[1]) && verbs_qp_cycle(w, qp[1]) == 0);
+	WANT(qp[1]->qp->state == IBV_QPS_RTS && all_slots());
+}
+
+/* Where messages never end, what came before is known to be taken after as many as there are places. */
+static void reset_under_load(void)
+{
+	struct ibv_wc wc = {.qp_num = qp[2]->qp->qp_num};
+	struct ib_recv r;
+	unsigned n = 0;
+
+	mock.arriving = 5;
+	verbs_qp_drain(w, qp[1]);
+	for (; !verbs_qp_drained(w, qp[1]); n++) {
+		WANT(n < 1000);
+		mock_receive(&wc, "", 0);
+		WANT(verbs_poll(w, &r, 1) == 1);
+		rte_pktmbuf_free(r.mbuf);
+		verbs_free(w);
+	}
+	WANT(n >= RECEIVES && verbs_qp_cycle(w, qp[1]) == 0);
+	for (int i = 0; i < 2; i++)
+		work_once();
+	WANT(all_slots());
+}
+
+static atomic_bool working;
+
+static void *work(void *arg)
+{
+	enum { PAUSE_US = 2000 };
+
+	for (; atomic_load(&working); usleep(PAUSE_US))
+		work_once();
+	return arg;
+}
+
+static void destroyed_with_messages(void)
+{
+	pthread_t worker;
+
+	atomic_store(&working, true);
+	WANT(pthread_create(&worker, NULL, work, NULL) == 0);
+	mock.arriving = 5;
+	for (unsigned i = 0; i < 4; i++) {
+		WANT(verbs_qp_destroy(w, qp[i]) == 0);
+		qp[i] = NULL;
+	}
+	atomic_store(&working, false);
+	WANT(pthread_join(worker, NULL) == 0);
+	WANT(count()->delivered == 20 && all_slots());
+}
+
+static void poll_of_another(void)
+{
+	struct ibv_wc wc = {.qp_num = qp[2]->qp->qp_num, .status = IBV_WC_LOC_QP_OP_ERR};
+
+	mock_receive(&wc, "", 0);
+	work_once();
+	mock.after_destroy = NULL;
+}
+
+/* The worker looks for a failed queue pair by its number while another is being destroyed. */
+static void destroyed_beside_a_failure(void)
+{
+	mock.after_destroy = poll_of_another;
+	WANT(verbs_qp_destroy(w, qp[1]) == 0);
+	qp[1] = NULL;
+	WANT(verbs_qp_take_error(qp[2]));
+}

@@ -62,7 +62,7 @@ build: deps go ## build bin/causeway
 
 .PHONY: demo
 demo: build ## see two fabrics joined, on this machine, for 20 seconds
-	@bin/causeway demo --duration 20s
+	@bin/causeway demo -duration 20s
 
 .PHONY: deb
 deb: PACKAGES += $(PACKAGING)

@@ -258,7 +258,7 @@ var keys = []key{
 	{table: "console", name: "listen", kind: texts, noted: "off", example: `["unix:/run/causeway/console.sock"]`,
 		meaning: "Where the console listens: `unix:PATH`, or an address and port. By a Unix socket everybody may " +
 			"look, and root, the bridge's own user and group, and the group `causeway` may change things. By TCP everybody may look, so an " +
-			"address that others than this machine reach needs a `token`. `causeway ctl` asks at unix:/run/causeway/console.sock."},
+			"address that others than this machine reach needs a `token`. 0.0.0.0 is IPv4 alone, [::] IPv4 and IPv6. `causeway ctl` asks at unix:/run/causeway/console.sock."},
 	{table: "console", name: "token", kind: text, noted: "none", secret: true, example: `"a-long-random-text"`,
 		meaning: "What `login` wants of those who come by TCP and would change things; 16 bytes or more. Telnet does not encrypt: by an " +
 			"untrusted network, use ssh and `causeway ctl`."},

@@ -26,7 +26,7 @@ func (m *machine) started() {
 	if strings.Contains(status, "Uid:\t0") {
 		m.t.Errorf("it runs as root")
 	}
-	m.await("a line of status", func() bool { return strings.HasPrefix(m.unit("StatusText"), "Bridging: 1 groups") })
+	m.await("a line of status", func() bool { return strings.HasPrefix(m.unit("StatusText"), "Bridging: 1 group,") })
 	m.t.Log(m.unit("StatusText"))
 	if got := m.unit("WatchdogUSec"); got != "10s" {
 		m.t.Errorf("a watchdog of %s", got)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/term"
 
+	words "causeway/app/command"
 	"causeway/app/console"
 )
 
@@ -45,6 +46,9 @@ Exit codes: 0; 1 when the bridge could not do it, or is not there; 2 when the qu
 	defer stop()
 	conn, err := dialConsole(ctx, *socket)
 	if err != nil {
+		if !*asJSON && helpAlone(words, stdout) {
+			return exitOK
+		}
 		fmt.Fprintf(stderr, "causeway ctl: %v\n", err)
 		return exitFailed
 	}
@@ -61,12 +65,35 @@ Exit codes: 0; 1 when the bridge could not do it, or is not there; 2 when the qu
 		q.Terminal = true
 		q.Width, q.Height, _ = term.GetSize(int(f.Fd())) // 0 where it does not say
 	}
+	if q.Terminal && goesOn(words) && term.IsTerminal(int(os.Stdin.Fd())) {
+		defer console.KeyEnds(os.Stdin, stop)()
+	}
 	code, err := console.Ask(ctx, conn, q, stdout, stderr)
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintf(stderr, "causeway ctl: %s\n", strings.TrimSpace(err.Error()))
 		return exitFailed
 	}
 	return code
+}
+
+// goesOn reports whether a question's answer does, until somebody ends it.
+func goesOn(question []string) bool {
+	v, err := words.Standard.ParseWords(question)
+	return err == nil && v != nil && (v.Every > 0 || v.Command.Stream != nil)
+}
+
+// helpAlone answers the questions that need no bridge.
+func helpAlone(question []string, stdout io.Writer) (answered bool) {
+	v, err := words.Standard.ParseWords(question)
+	if err != nil || v == nil || v.Command.Local != words.LocalHelp || v.Pipe.JSON {
+		return false
+	}
+	lines, err := words.Standard.Help(v.Call(nil, words.View, "").Rest())
+	if err != nil {
+		return false
+	}
+	fmt.Fprintln(stdout, strings.Join(lines, "\n"))
+	return true
 }
 
 // dialConsole connects to a console.
@@ -82,8 +109,10 @@ func dialConsole(ctx context.Context, at string) (net.Conn, error) {
 		return conn, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("there is no console at %s: does the bridge run, with [console] listen = [\"unix:%s\"]? -s names another", at, at)
+	case errors.Is(err, syscall.ECONNREFUSED) && network == "unix":
+		return nil, fmt.Errorf("nobody answers at %s: the bridge has ended, or that is no console's socket; -s names another", at)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("nobody answers at %s: the bridge has ended", at)
+		return nil, fmt.Errorf("nobody answers at %s: does the bridge run, with [console] listen = [%q]? -s names another", at, at)
 	}
-	return nil, err
+	return nil, fmt.Errorf("-s %s: %w", at, err)
 }

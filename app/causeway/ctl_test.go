@@ -48,6 +48,18 @@ func TestCtl(t *testing.T) {
 	ask(exitOK, "changed", "set", "policing", "239.1.2.9", "5k")
 	ask(exitOK, "239.1.2.9", "show", "config")
 	ask(exitOK, "removed", "reload") // the file has it not
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(strings.Replace(string(text), "mtu = 4200", "mtu = 1500", 1), "[[group]]", "[[group]]\nip = \"239.1.2.9\"\n[[group]]", 1)
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all := ask(exitFailed, "because of what needs a restart: 1 of 2", "reload", "check"); !strings.Contains(all, "239.1.2.9") || !strings.Contains(all, "[roce]") {
+		t.Errorf("reload check lists %s", all)
+	}
+	ask(exitFailed, "reload: nothing was changed", "reload")
 	var status struct {
 		Ready bool   `json:"ready"`
 		Name  string `json:"name"`
@@ -105,11 +117,21 @@ func TestCtlAlone(t *testing.T) {
 	}{
 		{[]string{"-s", "/nonexistent/x.sock", "show", "status"}, exitFailed, "there is no console at"},
 		{[]string{"-s", "127.0.0.1:1", "show", "status"}, exitFailed, "nobody answers"},
+		{[]string{"-s", "127.0.0.1", "show", "status"}, exitFailed, "-s 127.0.0.1: "},
+		{[]string{"-s", "/nonexistent/x.sock", "help", "frobnicate"}, exitFailed, "there is no console at"},
 		{[]string{"-x"}, exitUsage, "usage: causeway ctl"},
 	} {
 		code, _, stderr := try(append([]string{"ctl"}, c.args...)...)
 		if code != c.code || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%q: %d %q", c.args, code, stderr)
+		}
+	}
+	if code, stdout, _ := try("ctl", "-s", "/nonexistent/x.sock", "help", "show", "hosts"); code != exitOK || !strings.HasPrefix(stdout, "show hosts [PREFIX]") {
+		t.Errorf("help without a bridge: %d %q", code, stdout)
+	}
+	for question, want := range map[string]bool{"top": true, "watch 1 show rates": true, "trace count 1": true, "show rates": false, "frobnicate": false} {
+		if got := goesOn(strings.Fields(question)); got != want {
+			t.Errorf("%q goes on: %t, want %t", question, got, want)
 		}
 	}
 	code, stdout, _ := try("completion", "bash")

@@ -18,14 +18,17 @@ func runDemo(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("demo", `Shows the bridge at work, on any Linux machine, as root: two RoCE hosts in network namespaces of their own,
 a software InfiniBand subnet with two nodes, and traffic both ways, unicast and multicast. Exits with 0 only
 when every message that was due arrived and every packet is accounted for.`)
-	duration := fs.Duration("duration", 20*time.Second, "how `long` the traffic runs")
+	duration := fs.Duration("duration", 20*time.Second, "the `TIME` that the traffic runs")
 	asJSON := fs.Bool("json", false, "end with one JSON object instead of table and summary")
 	pcap := fs.String("pcap", "", "leave captures of both fabrics in `DIR`, for Wireshark")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}
-	if fs.NArg() > 0 || *duration <= 0 {
-		return misused(fs, stderr, "demo takes a positive duration and no arguments")
+	switch {
+	case fs.NArg() > 0:
+		return misused(fs, stderr, fmt.Sprintf("demo takes no arguments, and %q is one", fs.Arg(0)))
+	case *duration <= 0:
+		return misused(fs, stderr, fmt.Sprintf("-duration %v: write a time above 0, such as 20s", *duration))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

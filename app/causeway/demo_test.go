@@ -103,7 +103,7 @@ func wantWell(t *testing.T, r demoResult, flows int) {
 func TestDemo(t *testing.T) {
 	needNamespaces(t)
 	dir := filepath.Join(t.TempDir(), "captures")
-	p := launch(t, "demo", "--duration", "3s", "--json", "--pcap", dir)
+	p := launch(t, "demo", "-duration", "3s", "-json", "-pcap", dir)
 	if code := p.wait(); code != exitOK {
 		t.Errorf("exit code %d\n%v", code, &p.stderr)
 	}
@@ -189,7 +189,7 @@ func checkIB(t *testing.T, file string) (n uint64) {
 // TestDemoInterrupted wants it to end as if its time were over: nothing that is on its way gets lost.
 func TestDemoInterrupted(t *testing.T) {
 	needNamespaces(t)
-	p := launch(t, "demo", "--duration", "10m")
+	p := launch(t, "demo", "-duration", "10m")
 	p.await("progress", func() bool { return strings.Contains(p.stdout.String(), "deliveries") })
 	p.end(syscall.SIGINT)
 	if out := p.stdout.String(); !strings.Contains(out, "All is well.") || strings.Contains(out, "\033") {
@@ -207,7 +207,7 @@ func TestDemoOnOneCPU(t *testing.T) {
 	}
 	defer func() { _ = busy.Process.Kill(); _ = busy.Wait() }() // it ends by the signal
 	began := time.Now()
-	p := launchOn(t, cpu, "demo", "--duration", "2s", "--json")
+	p := launchOn(t, cpu, "demo", "-duration", "2s", "-json")
 	if code := p.wait(); code != exitOK {
 		t.Errorf("exit code %d after %v\n%v", code, time.Since(began), &p.stderr)
 	}
@@ -222,7 +222,7 @@ func TestDemoUnprivileged(t *testing.T) {
 		}
 		return
 	}
-	p := launchAs(t, 65534, "demo", "--duration", "1s")
+	p := launchAs(t, 65534, "demo", "-duration", "1s")
 	if code := p.wait(); code != exitFailed || strings.Count(p.stderr.String(), "\n") != 1 || !strings.Contains(p.stderr.String(), "sudo") {
 		t.Errorf("exit code %d\n%v", code, &p.stderr)
 	}

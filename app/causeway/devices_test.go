@@ -16,7 +16,7 @@ func TestDevices(t *testing.T) {
 	if code != exitOK || stderr != "" || !strings.HasPrefix(stdout, "RDMA ports") || !strings.Contains(stdout, "\nEthernet ports") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	code, stdout, stderr = try("devices", "--json")
+	code, stdout, stderr = try("devices", "-json")
 	var m devices.Machine
 	if err := json.Unmarshal([]byte(stdout), &m); err != nil || code != exitOK || stderr != "" || m.RDMA == nil || m.Ethernet == nil {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
@@ -29,16 +29,16 @@ func TestCheckHere(t *testing.T) {
 	if code, stdout, stderr := try("check", file); code != exitOK || stderr != "" || !strings.HasSuffix(stdout, file+": ok: 1 host, 1 group\n") {
 		t.Errorf("check: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	code, stdout, stderr := try("check", "--here", file)
+	code, stdout, stderr := try("check", "-here", file)
 	lines := strings.SplitAfter(stderr, "\n")
 	if code != exitFailed || len(lines) != 3 || strings.Contains(stdout, "ok") ||
 		!strings.HasPrefix(lines[0], "config: "+file+`: roce: port "af_packet:nosuch0": there is no interface nosuch0 here; there `) ||
 		!strings.HasPrefix(lines[1], "config: "+file+`: ib: port "nosuch_0:1": there is no RDMA device nosuch_0 here; there `) {
-		t.Errorf("check --here: exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("check -here: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	file = bridgeIn(t)
-	code, stdout, stderr = try("check", "--here", file)
+	code, stdout, stderr = try("check", "-here", file)
 	if code != exitOK || stderr != "" || stdout != file+": ok: 1 host, 1 group; suits this machine\n" {
-		t.Errorf("check --here: exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("check -here: exit code %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -54,7 +54,8 @@ func writeChanges(w io.Writer, changes config.Changes, asJSON bool) error {
 		_, err := fmt.Fprintln(w, "nothing is different")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s, %d of them need a restart\n", changes, count(len(changes), "change"), len(changes.NeedRestart()))
+	need := map[bool]string{true: "needs", false: "need"}[len(changes.NeedRestart()) == 1]
+	_, err := fmt.Fprintf(w, "%s\n%s, %d of them %s a restart\n", changes, count(len(changes), "change"), len(changes.NeedRestart()), need)
 	return err
 }
 

@@ -30,7 +30,7 @@ var elsewhere = regexp.MustCompile(`^(sudo make deb|sudo causeway demo$)`)
 // expected is what a command of the page prints, by a part of it.
 var expected = []struct{ command, output string }{
 	{"causeway check", "ok: 1 host, 1 group"},
-	{"show status", "not ready: 1 joins or paths are missing"},
+	{"show status", "not ready: 1 join or path is missing"},
 	{"top", "roce_to_ib"},
 	{"show drops", "mc_unknown"},
 	{"trace drop any", "group 239.9.9.9 is not bridged"},

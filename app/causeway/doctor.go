@@ -25,7 +25,7 @@ when others are well.`)
 	asJSON := fs.Bool("json", false, "print one JSON array")
 	fixes := fs.Bool("fixes", false, `print the commands alone, those of hints left out: "causeway doctor -fixes FILE | sudo sh"`)
 	all := fs.Bool("all", false, "print a line for each thing that is well, too")
-	netdev := fs.String("netdev", "", "the `interface` of IP over InfiniBand, where it is not the port's own, such as a bond")
+	netdev := fs.String("netdev", "", "the `INTERFACE` of IP over InfiniBand, where it is not the port's own, such as a bond")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}

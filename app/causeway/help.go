@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"time"
 
 	"causeway/config"
 )
@@ -95,7 +97,43 @@ func parse(fs *flag.FlagSet, args []string, stdout, stderr io.Writer) (code int,
 		usage()
 		return exitOK, true
 	}
-	return misused(fs, stderr, err.Error()), true
+	return misused(fs, stderr, reworded(fs, err.Error())), true
+}
+
+// badValue is what package flag says of a value that is of another type than its flag.
+var badValue = regexp.MustCompile(`(?s)^invalid (?:boolean )?value (".*") for (?:flag )?-([a-z-]+): (?:parse error|value out of range)$`)
+
+// reworded says what to write instead, where package flag does not.
+func reworded(fs *flag.FlagSet, said string) string {
+	if name, ok := strings.CutPrefix(said, "flag provided but not defined: -"); ok {
+		var names []string
+		fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+		if near := config.Nearest(name, names); near != "" {
+			return fmt.Sprintf("there is no flag -%s; did you mean -%s?", name, near)
+		}
+		return fmt.Sprintf("there is no flag -%s", name)
+	}
+	if name, ok := strings.CutPrefix(said, "flag needs an argument: -"); ok {
+		return fmt.Sprintf("-%s lacks its value", name)
+	}
+	m := badValue.FindStringSubmatch(said)
+	if m == nil {
+		return said
+	}
+	what := "a value of its kind"
+	if getter, ok := fs.Lookup(m[2]).Value.(flag.Getter); ok {
+		switch getter.Get().(type) {
+		case time.Duration:
+			what = "a time with its unit, such as 500ms, 30s or 5m"
+		case uint, uint64:
+			what = "a whole number, 0 or more"
+		case int, int64:
+			what = "a whole number"
+		case bool:
+			what = "true or false, or nothing"
+		}
+	}
+	return fmt.Sprintf("-%s %s: write %s", m[2], m[1], what)
 }
 
 // misused says what was wrong about the arguments, and how they should be.

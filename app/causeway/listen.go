@@ -56,18 +56,18 @@ SIGTERM. Exits with 1 when fewer messages came whole than -expect says. On a ter
 -call asks a sender that waits (causeway send -to caller) to send here: what a RoCE queue pair needs to be known on
 InfiniBand.`+endsHelp)
 	o.endOptions.flags(fs)
-	fs.Func("group", "a multicast `group` it joins, like 239.1.2.3, or on InfiniBand also an MGID. May be given\nseveral times", func(s string) error {
+	fs.Func("group", "a multicast `GROUP` it joins, like 239.1.2.3, or on InfiniBand also an MGID. May be given\nseveral times", func(s string) error {
 		ip, err := netip.ParseAddr(s)
 		o.groups = append(o.groups, ip)
 		return asked(err == nil && ip.IsMulticast() && !ip.Is4In6() && ip.Zone() == "", "write a multicast address, such as 239.1.2.3")
 	})
-	fs.Func("qpn", "the `number` of its own queue pair (default: a new one; packet: always the same one of an\naddress, because a bridge remembers each; verbs: only a new one)", parseQPN(&o.config.QPN))
-	fs.StringVar(&o.call, "call", "", "the `address` of a sender to call")
-	fs.Func("call-qpn", "the `number` of that sender's queue pair", parseQPN(&o.CallQPN))
-	fs.Uint64Var(&o.Count, "count", 0, "end after so many different `messages` that came whole; 0: do not")
-	fs.DurationVar(&o.Duration, "duration", 0, "end after that `time`, such as 30s; 0: do not")
-	fs.DurationVar(&o.Idle, "idle", 0, "end after that `time` without a message; 0: do not")
-	fs.Uint64Var(&o.Expect, "expect", 0, "exit with 1 unless so many different `messages` came whole")
+	fs.Func("qpn", "the `NUMBER` of its own queue pair (default: a new one; packet: always the same one of an\naddress, because a bridge remembers each; verbs: only a new one)", parseQPN(&o.config.QPN))
+	fs.StringVar(&o.call, "call", "", "the `ADDRESS` of a sender to call")
+	fs.Func("call-qpn", "the `NUMBER` of that sender's queue pair", parseQPN(&o.CallQPN))
+	fs.Uint64Var(&o.Count, "count", 0, "end after `N` different messages that came whole; 0: do not")
+	fs.DurationVar(&o.Duration, "duration", 0, "end after that `TIME`, such as 30s; 0: do not")
+	fs.DurationVar(&o.Idle, "idle", 0, "end after that `TIME` without a message; 0: do not")
+	fs.Uint64Var(&o.Expect, "expect", 0, "exit with 1 unless `N` different messages came whole")
 	return fs
 }
 

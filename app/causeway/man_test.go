@@ -253,3 +253,20 @@ func sameDocument(t *testing.T, name, made string) {
 		t.Errorf("docs/%s does not agree with the source (%v); run go test ./app/causeway -run 'Docs|Man' -update", name, err)
 	}
 }
+
+// TestFlagForms wants all help to write flags one way: one dash, and what their values are called in capitals.
+func TestFlagForms(t *testing.T) {
+	two := regexp.MustCompile(`(^|[^-\w])--[a-z]`)
+	capitals := regexp.MustCompile(`^[A-Z][A-Z:]*$`)
+	for _, c := range commands() {
+		h := helpOf(t, c)
+		if two.MatchString(c.usage + "\n" + h.long) {
+			t.Errorf("%s: two dashes: %s\n%s", c.name, c.usage, h.long)
+		}
+		for _, f := range h.flags {
+			if f.value != "" && !capitals.MatchString(f.value) || two.MatchString(f.meaning) {
+				t.Errorf("%s: -%s %s: %s", c.name, f.name, f.value, f.meaning)
+			}
+		}
+	}
+}

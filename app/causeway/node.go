@@ -55,18 +55,18 @@ func (o *nodeOptions) flags() *flag.FlagSet {
 	fs := newFlags("node", `Is an InfiniBand node on the software subnet of a running bridge, whose topology file has a socket. Prints a line
 when it is on the subnet, and what it counted when it ends: by SIGINT or SIGTERM, after -duration, when -count
 messages are sent, or with the subnet.`)
-	fs.StringVar(&o.socket, "fabric", "", "the subnet's Unix `socket`")
-	fs.StringVar((*string)(&o.node.Role), "role", "", "`what` it does: echo answers every message, publish sends numbered ones to\nits groups, listen checks what comes")
-	fs.StringVar(&o.node.Name, "name", "", "its `name` on the subnet")
+	fs.StringVar(&o.socket, "fabric", "", "the subnet's Unix `SOCKET`")
+	fs.StringVar((*string)(&o.node.Role), "role", "", "its `ROLE`: echo answers every message, publish sends numbered ones to\nits groups, listen checks what comes")
+	fs.StringVar(&o.node.Name, "name", "", "its `NAME` on the subnet")
 	fs.Func("guid", "its port `GUID`, such as 0x0002c90300000007", o.setGUID)
 	fs.Func("group", "a multicast group it joins: an `IP` address, as rdma_cm maps it, or an MGID. May be\ngiven several times", func(s string) error {
 		o.groups = append(o.groups, s)
 		return nil
 	})
-	fs.IntVar(&o.node.RatePPS, "rate", 10, "publish: `messages` a second to each group")
-	fs.IntVar(&o.node.Size, "size", 64, "publish: `bytes` of a message")
-	fs.Uint64Var(&o.node.Count, "count", 0, "publish: stop after so many `messages` to each group; 0: never")
-	fs.DurationVar(&o.duration, "duration", 0, "stop after that `time`, such as 30s; 0: never")
+	fs.IntVar(&o.node.RatePPS, "rate", 10, "publish: `N` messages a second to each group")
+	fs.IntVar(&o.node.Size, "size", 64, "publish: `BYTES` of a message")
+	fs.Uint64Var(&o.node.Count, "count", 0, "publish: stop after `N` messages to each group; 0: never")
+	fs.DurationVar(&o.duration, "duration", 0, "stop after that `TIME`, such as 30s; 0: never")
 	fs.BoolVar(&o.asJSON, "json", false, "print JSON, a line each")
 	return fs
 }
@@ -194,6 +194,9 @@ func (o *nodeOptions) await(ctx context.Context, n *fabric.Node, port *watchedPo
 	}
 }
 
+// greeted is what a node does, as its first line says it.
+var greeted = map[fabric.Role]string{fabric.RoleEcho: "echoes", fabric.RolePublish: "publishes", fabric.RoleListen: "listens"}
+
 // greet says where the node is on the subnet: a RoCE host reaches its QPN by the address that the bridge's
 // configuration gives to its GID.
 func (o *nodeOptions) greet(stdout io.Writer, n *fabric.Node, info fabric.PortInfo) error {
@@ -202,7 +205,7 @@ func (o *nodeOptions) greet(stdout io.Writer, n *fabric.Node, info fabric.PortIn
 			"name": info.Name, "role": o.node.Role, "gid": info.GID.String(), "lid": info.LID, "qpn": n.QP().QPN(),
 		})
 	}
-	_, err := fmt.Fprintf(stdout, "%s: %s at LID %d, GID %v, QPN 0x%06x\n", info.Name, o.node.Role, info.LID, info.GID, uint32(n.QP().QPN()))
+	_, err := fmt.Fprintf(stdout, "%s: gid=%v lid=%v qpn=%v: %s\n", info.Name, info.GID, info.LID, n.QP().QPN(), greeted[o.node.Role])
 	return err
 }
 

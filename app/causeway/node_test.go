@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,7 +82,7 @@ func TestNodes(t *testing.T) {
 	// LIDs are given in order: the administrator's, the echo's, the bridge's, the listener's, the publisher's.
 	bridge, dir := launchBridge(t, "[[group]]", "[[host]]\nip = \"10.9.0.8\"\nside = \"ib\"\ngid = \"fe80::22\"\nlid = 5\n[[group]]")
 	socket := filepath.Join(dir, "fabric.sock")
-	args := []string{"node", "-fabric", socket, "-group", "239.1.2.3", "--json"}
+	args := []string{"node", "-fabric", socket, "-group", "239.1.2.3", "-json"}
 	listener := launch(t, append(args, "-role", "listen", "-name", "listener", "-guid", "0x21")...)
 	onSubnet := func(p *program) {
 		p.await("its first line", func() bool { return strings.Contains(p.stdout.String(), "\n") })
@@ -122,6 +123,9 @@ func TestNodeEnds(t *testing.T) {
 	}
 	long := launch(t, append(args, "-guid", "0x32")...)
 	long.await("its first line", func() bool { return strings.Contains(long.stdout.String(), "\n") })
+	if line := long.stdout.String(); !regexp.MustCompile(`^late: gid=fe80::32 lid=0x[0-9a-f]{4} qpn=0x[0-9a-f]{6}: echoes\n$`).MatchString(line) {
+		t.Errorf("its first line is %q", line)
+	}
 	bridge.end(syscall.SIGTERM)
 	if code := long.wait(); code != exitFailed || !strings.Contains(long.stderr.String(), "has gone") {
 		t.Errorf("without its subnet: exit code %d\n%v%v", code, &long.stdout, &long.stderr)

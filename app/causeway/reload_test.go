@@ -79,7 +79,7 @@ func TestDiffCommand(t *testing.T) {
 		{"", "", "nothing is different\n", exitOK},
 		{"[metrics]", "[[group]]\nip = \"239.1.2.4\"\nrate = \"9 pps\"\n[metrics]", "+ [[group]] 239.1.2.4 mgid ", exitOK},
 		{"[metrics]", "[[service]]\nport = 7\n[metrics]", "+ [[service]] 7\n1 change, 0 of them need a restart\n", exitOK},
-		{"mtu = 4200", "mtu = 1500", "~ [roce] mtu: 4200 -> 1500  (needs a restart)\n1 change, 1 of them need a restart\n", exitFailed},
+		{"mtu = 4200", "mtu = 1500", "~ [roce] mtu: 4200 -> 1500  (needs a restart)\n1 change, 1 of them needs a restart\n", exitFailed},
 	} {
 		other := filepath.Join(filepath.Dir(file), "other.toml")
 		text, err := os.ReadFile(file)

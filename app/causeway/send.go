@@ -53,16 +53,16 @@ A queue pair is named by the IP address or, on InfiniBand, the GID of its host a
 prints. A RoCE queue pair has a number on InfiniBand only once it has sent something: -to caller waits for a
 "causeway listen -call" and sends there.`+endsHelp)
 	o.endOptions.flags(fs)
-	fs.StringVar(&o.to, "to", "", "`whom` to send to: a group like 239.1.2.3 (on InfiniBand also an MGID), an address, or caller")
-	fs.Func("qpn", "the `number` of the queue pair at that address", parseQPN(&o.QPN))
-	fs.Func("own-qpn", "the `number` of its own queue pair (default: a new one; packet: always the same one of an\naddress, because a bridge remembers each; verbs: only a new one)", parseQPN(&o.config.QPN))
-	fs.IntVar(&o.Size, "size", 64, fmt.Sprintf("`bytes` of a message, %d at least", talk.HeadLen))
-	fs.Uint64Var(&o.Count, "count", 0, "end after so many `messages`; 0: do not")
-	fs.DurationVar(&o.Duration, "duration", 0, "end after that `time`, such as 30s; 0: do not")
+	fs.StringVar(&o.to, "to", "", "the `ADDRESS` to send to: a group like 239.1.2.3 (on InfiniBand also an MGID), a\nhost, or caller")
+	fs.Func("qpn", "the `NUMBER` of the queue pair at that address", parseQPN(&o.QPN))
+	fs.Func("own-qpn", "the `NUMBER` of its own queue pair (default: a new one; packet: always the same one of an\naddress, because a bridge remembers each; verbs: only a new one)", parseQPN(&o.config.QPN))
+	fs.IntVar(&o.Size, "size", 64, fmt.Sprintf("`BYTES` of a message, %d at least", talk.HeadLen))
+	fs.Uint64Var(&o.Count, "count", 0, "end after `N` messages; 0: do not")
+	fs.DurationVar(&o.Duration, "duration", 0, "end after that `TIME`, such as 30s; 0: do not")
 	o.Rate = 1000
-	fs.Func("rate", "`messages` a second, such as 250, 2.5k or 1M; 0: as fast as possible (default 1k)", o.setRate)
-	fs.IntVar(&o.Burst, "burst", 1, "`messages` at a time")
-	fs.Uint64Var(&o.Seed, "seed", 1, "`number` that the bytes behind a message's head are made from")
+	fs.Func("rate", "the `RATE`, in messages a second, such as 250, 2.5k or 1M; 0: as fast as possible (default 1k)", o.setRate)
+	fs.IntVar(&o.Burst, "burst", 1, "`N` messages at a time")
+	fs.Uint64Var(&o.Seed, "seed", 1, "the `NUMBER` that the bytes behind a message's head are made from")
 	return fs
 }
 

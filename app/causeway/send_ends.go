@@ -33,8 +33,8 @@ Where it is, by -on:
 
 func (o *endOptions) flags(fs *flag.FlagSet) {
 	o.config.RoCE = 2
-	fs.StringVar(&o.config.On, "on", "", "`where` it is: fabric:SOCKET, packet:INTERFACE or verbs:DEVICE")
-	fs.Func("qkey", "the `Q_Key` of messages and groups (default 0x01234567; of IPoIB's groups 0x0b1b)", func(s string) error {
+	fs.StringVar(&o.config.On, "on", "", "the `END` where it is: fabric:SOCKET, packet:INTERFACE or verbs:DEVICE")
+	fs.Func("qkey", "the `QKEY` of messages and groups (default 0x01234567; of IPoIB's groups 0x0b1b)", func(s string) error {
 		n, err := strconv.ParseUint(s, 0, 32)
 		if err != nil || ib.QKey(n).IsControlled() || n == 0 {
 			return fmt.Errorf("write a number below 0x80000000, such as 0x01234567")
@@ -42,25 +42,25 @@ func (o *endOptions) flags(fs *flag.FlagSet) {
 		o.config.QKey, o.group.QKey = ib.QKey(n), ib.QKey(n)
 		return nil
 	})
-	fs.StringVar(&o.group.Form, "mgid", "", "InfiniBand: a group's `form` of MGID: rdmacm, ipoib, port, ib, or a literal MGID\n(default rdmacm; with -port: port)")
-	fs.Func("port", "InfiniBand: the UDP `port` in the group's MGID", func(s string) error {
+	fs.StringVar(&o.group.Form, "mgid", "", "InfiniBand: a group's `FORM` of MGID: rdmacm, ipoib, port, ib, or a literal MGID\n(default rdmacm; with -port: port)")
+	fs.Func("port", "InfiniBand: the UDP `PORT` in the group's MGID", func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 16)
 		o.group.Port = uint16(n)
 		return asked(err == nil && n > 0, "write 1 to 65535")
 	})
-	fs.Func("scope", "InfiniBand: the `scope` in the group's MGID (default 2)", func(s string) error {
+	fs.Func("scope", "InfiniBand: the `SCOPE` in the group's MGID (default 2)", func(s string) error {
 		n, err := strconv.ParseUint(s, 0, 8)
 		o.group.Scope = uint8(n)
 		return asked(err == nil && n >= 1 && n <= 14, "write 1 to 14")
 	})
-	fs.StringVar(&o.config.Name, "name", fs.Name(), "fabric: the node's `name` on the subnet")
+	fs.StringVar(&o.config.Name, "name", fs.Name(), "fabric: the node's `NAME` on the subnet")
 	fs.Func("guid", "fabric: the node's port `GUID`, such as 0x0002c90300000007 (default: a new one). To cross\nthe bridge, that of a [[host]] in its configuration", o.setGUID)
-	fs.Func("ip", "packet: an `address` of its own, such as 10.9.0.5/24; once for IPv4, once for IPv6\n(default: the interface's)", o.addIP)
+	fs.Func("ip", "packet: an `ADDRESS` of its own, such as 10.9.0.5/24; once for IPv4, once for IPv6\n(default: the interface's)", o.addIP)
 	fs.Func("mac", "packet: a `MAC` address of its own (default: the interface's)", func(s string) (err error) {
 		o.config.MAC, err = frame.ParseMAC(s)
 		return asked(err == nil && o.config.MAC.IsStation(), "write one station's, such as 02:00:00:00:00:05")
 	})
-	fs.Func("roce", "packet: the RoCE `version` to send, 1 or 2 (default 2)", func(s string) error {
+	fs.Func("roce", "packet: the RoCE `VERSION` to send, 1 or 2 (default 2)", func(s string) error {
 		o.config.RoCE = map[string]int{"1": 1, "2": 2}[s]
 		return asked(o.config.RoCE != 0, "write 1 or 2")
 	})

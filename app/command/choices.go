@@ -174,7 +174,11 @@ func argChoices(ctx context.Context, e *Env, cmd *Command, words []string) (c Ch
 func valueOptions(ctx context.Context, e *Env, a *Arg) (o []Option) {
 	if a.Kind.Words != nil {
 		for _, w := range a.Kind.Words {
-			o = append(o, Option{Word: w, Help: a.Help})
+			help := a.Help
+			if a.Kind.Meaning != nil {
+				help = a.Kind.Meaning(w)
+			}
+			o = append(o, Option{Word: w, Help: help})
 		}
 		return o
 	}
@@ -218,8 +222,8 @@ func (c *Choices) Complete() string {
 	return common
 }
 
-// Lines are the options as help shows them, one on a line.
-func (c *Choices) Lines() (lines []string) {
+// Lines are the options as help shows them, one on a line. Those without help stand in columns where a width is given.
+func (c *Choices) Lines(width int) (lines []string) {
 	if c.Err != nil {
 		return []string{c.Err.Error()}
 	}
@@ -230,8 +234,16 @@ func (c *Choices) Lines() (lines []string) {
 	pad := func(word, help string) string {
 		return strings.TrimRight("  "+word+strings.Repeat(" ", widest-len(word)+2)+help, " ")
 	}
-	for _, o := range c.Options {
-		lines = append(lines, pad(o.Word, o.Help))
+	across := max(1, width/(widest+4))
+	for i := 0; i < len(c.Options); {
+		o := c.Options[i]
+		line := pad(o.Word, o.Help)
+		i++
+		for n := 1; o.Help == "" && n < across && i < len(c.Options) && c.Options[i].Help == ""; n++ {
+			line += strings.Repeat(" ", n*(widest+4)-len(line)) + pad(c.Options[i].Word, "")
+			i++
+		}
+		lines = append(lines, line)
 	}
 	if c.Enter {
 		lines = append(lines, pad("<Enter>", "do it"), pad("|", "show it otherwise"))

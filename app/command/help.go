@@ -90,7 +90,10 @@ func (t *Table) list(n *node) (lines []string) {
 }
 
 // sentence makes one of a help line.
-func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
+func sentence(s string) string { return capital(s) + "." }
+
+// capital writes the first letter large.
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // wrap breaks text into lines.
 func wrap(s, indent string, width int) (lines []string) {

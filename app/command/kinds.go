@@ -22,7 +22,9 @@ type Kind struct {
 	Form  string // in usage: "ADDRESS"
 	About string // "an IPv4 or IPv6 address"
 	Words []string
-	Parse func(string) (any, error)
+	// Meaning says what one of Words means; may be nil.
+	Meaning func(word string) string
+	Parse   func(string) (any, error)
 	// Known returns values that exist just now, for completion; may be nil.
 	Known func(ctx context.Context, e *Env) []string
 }
@@ -174,7 +176,14 @@ var fileKind = Kind{Form: "FILE", About: "a new file on the bridge's machine, as
 }}
 
 // dropKind is a drop's name, or any.
-var dropKind = Kind{Form: "REASON", About: `a drop reason, or "any"`, Words: dropNames(), Parse: func(s string) (any, error) { return s, nil }}
+var dropKind = Kind{Form: "REASON", About: `a drop reason, or "any"`, Words: dropNames(), Meaning: dropMeaning, Parse: func(s string) (any, error) { return s, nil }}
+
+func dropMeaning(name string) string {
+	if d, ok := lcore.DropNamed(name); ok {
+		return d.Sentence()
+	}
+	return "whatever the reason"
+}
 
 func dropNames() []string {
 	names := []string{"any"}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -105,8 +106,11 @@ func captureFile(ctx context.Context, c *Call, b watcher, out Out, what Capture,
 		return errors.New("files are for those who come by the Unix socket: causeway ctl, on the bridge's machine")
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("capture to %s: that is there already; write a new file", path)
+	case err != nil:
+		return fmt.Errorf("capture to: %w", err)
 	}
 	c.changed("capture", "to", path, "filter", what.Filter.String())
 	if err := out.Show(text(fmt.Sprintf("Capturing to %s; q, Ctrl-C or Enter ends it.", path))); err != nil {

@@ -67,7 +67,10 @@ func (t *Table) parseCommand(words []string) (*Invocation, error) {
 		return nil, err
 	}
 	if at.command == nil {
-		return nil, usagef("%q is not all: %s", strings.Join(words, " "), oneOf(at.words()))
+		if len(words) == 0 {
+			return nil, usagef("a command is missing: %s", oneOf(at.words()))
+		}
+		return nil, usagef("%s what? %s", t.path(at, words), capital(oneOf(at.words())))
 	}
 	v := &Invocation{Command: at.command, values: map[string]any{}}
 	if at.command.Local == LocalWatch {
@@ -137,7 +140,7 @@ func Choose(w string, known []string) (string, error) {
 	case len(fit) > 1:
 		return "", usagef("%q can be %s: write more of it", w, enumerate(fit, "or"))
 	}
-	if near := config.Nearest(w, known); near != "" {
+	if near := config.Nearest(w, known); near != "" && (len(w) > 3 || near[0] == w[0]) { // "log" is not what "foo" was meant to be
 		return "", usagef("there is no %q here; did you mean %s?", w, near)
 	}
 	return "", usagef("there is no %q here: %s", w, oneOf(known))

@@ -31,8 +31,11 @@ var lines = []struct{ line, path, says string }{
 	{"s", "", `"s" can be set or show: write more of it`},
 	{"sh s", "", "services, sidr, status or streams"},
 	{"shwo", "", "did you mean show?"},
-	{"show", "", `"show" is not all: write one of`},
+	{"show", "", `show what? Write one of`},
 	{"frobnicate", "", `there is no "frobnicate" here: write one of add,`},
+	{"show foo", "", `there is no "foo" here: write one of`},
+	{"show lgo", "", "did you mean log?"},
+	{"| count", "", "a command is missing: write one of"},
 	{"show hosts x", "", `PREFIX "x": write an address`},
 	{"show hosts limit", "", "limit lacks its value"},
 	{"show hosts limit 0", "", "from 1 to 100000"},
@@ -101,7 +104,7 @@ func TestComplete(t *testing.T) {
 		"show hosts | ": "json", "show hosts | match ": "REGEXP", "set injection ": "roce_to_ib", "shwo ": "did you mean", "watch ": "SECONDS",
 	} {
 		c := command.Standard.Choices(context.Background(), e, line)
-		if got := strings.Join(c.Lines(), "\n"); !strings.Contains(got, want) {
+		if got := strings.Join(c.Lines(0), "\n"); !strings.Contains(got, want) {
 			t.Errorf("%q?: %q, want %q", line, got, want)
 		}
 	}
@@ -146,6 +149,16 @@ func TestPipes(t *testing.T) {
 	}
 	if text := run(t, e, "show hosts limit 5").Text(0); !strings.Contains(text, `(5 of 1000; "limit N" shows more)`) {
 		t.Errorf("%s", text)
+	}
+}
+
+// TestShowTranslated wants operators to see by which addresses InfiniBand knows hosts.
+func TestShowTranslated(t *testing.T) {
+	e, _ := env(3)
+	for _, line := range []string{"show services", "show config"} {
+		if text := run(t, e, line).Text(0); !strings.Contains(text, "10.9.1.0/24") || !strings.Contains(text, "10.10.1.0/24") {
+			t.Errorf("%s: %s", line, text)
+		}
 	}
 }
 
@@ -201,6 +214,6 @@ func TestNonsense(t *testing.T) {
 		_, _ = command.Standard.ParseWords(line)
 		_, _ = command.Standard.Help(line)
 		c := command.Standard.Choices(context.Background(), e, text)
-		_, _ = c.Complete(), c.Lines()
+		_, _ = c.Complete(), c.Lines(0)
 	}
 }

@@ -47,7 +47,7 @@ func (p *Pipe) add(words []string) error {
 	case "match":
 		re, err := regexp.Compile(words[1])
 		if err != nil {
-			return usagef("match %q: %s", words[1], strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+			return usagef("match %q is no regular expression: %s", words[1], strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		}
 		p.match = append(p.match, re)
 	}

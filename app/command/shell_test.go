@@ -14,7 +14,7 @@ import (
 )
 
 // subcommands are some of the program's own.
-var subcommands = []command.Subcommand{{Name: "ctl", Words: []string{"-s", "-json"}}, {Name: "run", Words: []string{"-c"}}, {Name: "check", Words: []string{"--here"}}}
+var subcommands = []command.Subcommand{{Name: "ctl", Words: []string{"-s", "-json"}}, {Name: "run", Words: []string{"-c"}}, {Name: "check", Words: []string{"-here"}}}
 
 // completions are the lines that a Tab completes, in every shell.
 var completions = map[string]string{
@@ -29,7 +29,7 @@ var completions = map[string]string{
 	"causeway run -":                         "causeway run -c",
 	"causeway check site":                    "causeway check site.toml",
 	"causeway check ":                        "causeway check site.toml",
-	"causeway check --here site":             "causeway check --here site.toml",
+	"causeway check -here site":              "causeway check -here site.toml",
 	"causeway ctl trace host 10.9.0.1 qpn 0": "causeway ctl trace host 10.9.0.1 qpn 0",
 }
 

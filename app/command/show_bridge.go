@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/metrics"
+	"strings"
 	"time"
 
 	"causeway/config"
@@ -61,14 +62,14 @@ func runMemory(_ context.Context, c *Call) (Result, error) {
 	bytes := Part{Name: "bytes", Pairs: []Pair{
 		{"packets", Size(m.PacketBytes)}, {"tables when full", Size(m.TableBytes)},
 		{"management's heap", Size(samples[0].Value.Uint64())}, {"management from the kernel", Size(samples[1].Value.Uint64())},
-		{"goroutines", runtime.NumGoroutine()},
 	}}
-	return Result{Parts: []Part{rooms, bytes}}, nil
+	program := Part{Name: "program", Pairs: []Pair{{"goroutines", runtime.NumGoroutine()}}}
+	return Result{Parts: []Part{rooms, bytes, program}}, nil
 }
 
 func runVersion(_ context.Context, c *Call) (Result, error) {
 	return table(Part{Pairs: []Pair{
-		{"causeway", c.Env.Version}, {"Go", runtime.Version()}, {"DPDK", dpdk.Version()},
+		{"causeway", c.Env.Version}, {"Go", runtime.Version()}, {"DPDK", strings.TrimPrefix(dpdk.Version(), "DPDK ")},
 		{"running for", ageOf(c.Env.Began, time.Now())}, {"since", c.Env.Began.Format(time.RFC3339)},
 	}}), nil
 }
@@ -100,17 +101,26 @@ func runReload(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	var changes config.Changes
 	if c.Has("check") {
-		changes, err = b.Plan(cfg)
-	} else {
-		changes, err = b.Reload(ctx, cfg)
+		return checkReload(b, cfg)
 	}
+	changes, err := b.Reload(ctx, cfg)
 	if err != nil {
 		return Result{}, err
 	}
-	if !c.Has("check") {
-		c.changed("reload", "changes", len(changes))
+	c.changed("reload", "changes", len(changes))
+	return table(changesPart(changes)), nil
+}
+
+// checkReload lists what is different, live or not. It fails where a reload would, with the list all the same.
+func checkReload(b reloader, cfg *config.Config) (Result, error) {
+	changes, err := b.Plan(cfg)
+	if never := len(changes.NeedRestart()); never > 0 {
+		return table(changesPart(changes)),
+			fmt.Errorf("a reload would do none of this, because of what needs a restart: %d of %d", never, len(changes))
+	}
+	if err != nil {
+		return Result{}, err
 	}
 	return table(changesPart(changes)), nil
 }

@@ -116,7 +116,7 @@ func runPorts(_ context.Context, c *Call) (Result, error) {
 	from, to := c.Env.Sampler.span(sampleEvery)
 	seconds := to.at.Sub(from.at).Seconds()
 	rx, tx := perSecond(to.port.RxPackets, from.port.RxPackets, seconds), perSecond(to.port.TxPackets, from.port.TxPackets, seconds)
-	ethernet := Part{Name: "ethernet", Pairs: []Pair{
+	ethernet := Part{Name: "ethernet", Note: "missed is DPDK's rx_missed (imissed): the workers were too slow. no buffer is its rx_nombuf: [workers] mbufs are too few.", Pairs: []Pair{
 		{"port", e.Name}, {"link", upDown(up)}, {"MAC", e.MAC}, {"MTU", e.MTU},
 		{"received frames", s.RxPackets}, {"received bytes", s.RxBytes}, {"received/s", rx},
 		{"sent frames", s.TxPackets}, {"sent bytes", s.TxBytes}, {"sent/s", tx},

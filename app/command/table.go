@@ -144,7 +144,7 @@ func changes() []Command {
 		{Path: "reload", Args: []Arg{{Name: "check", Key: "check", Help: "only say what would change"}}, Role: Admin,
 			Help: "read the configuration file again, and follow it", Example: "reload check", Run: runReload,
 			Long: "All of it or nothing: what needs a restart is named, and then nothing changes. What commands have added and the file " +
-				"has not goes."},
+				"has not goes. check lists every change and says of each whether it needs a restart; it fails where one does."},
 		{Path: "drain", Role: Admin,
 			Help: "leave everything to another bridge, and stay", Example: "drain", Run: runDrain,
 			Long: "Groups and services are left, and nodes' addresses answered for no more, nor defended. What still comes to the bridge " +
@@ -154,7 +154,7 @@ func changes() []Command {
 			Long: "Groups are joined, nodes announced; the bridge is ready again when all is there."},
 		{Path: "halt", Role: Admin,
 			Help: "leave all groups, send what is inside, and end", Example: "halt", Run: runHalt,
-			Long: "As SIGTERM does. A service manager that restarts the bridge after an orderly end starts it again."},
+			Long: "As SIGTERM does. There is no question first, neither at a terminal nor for a line that comes by a pipe. A service manager that restarts the bridge after an orderly end starts it again."},
 	}...)...)
 }
 

@@ -112,7 +112,7 @@ func wantOption(t *testing.T, line, word string) {
 	t.Helper()
 	c := command.Standard.Choices(context.Background(), nil, line)
 	if !slices.ContainsFunc(c.Options, func(o command.Option) bool { return o.Word == word && o.Help != "" }) {
-		t.Errorf("after %q, %q is not offered with help: %v", line, word, c.Lines())
+		t.Errorf("after %q, %q is not offered with help: %v", line, word, c.Lines(0))
 	}
 }
 

@@ -63,8 +63,8 @@ func topLine(c *Call) string {
 	if cfg := c.Env.config(); cfg != nil && cfg.Name != "" {
 		name = cfg.Name
 	}
-	line := fmt.Sprintf("%s  %s  %s  up %s  %d hosts  %d nodes  %d groups  %d stand-ins", time.Now().Format("15:04:05"), name, state,
-		ageOf(c.Env.Began, time.Now()), s.Hosts, s.Nodes, s.Groups, s.StandIns)
+	line := fmt.Sprintf("%s  %s  %s  up %s  %s  %s  %s  %s", time.Now().Format("15:04:05"), name, state, ageOf(c.Env.Began, time.Now()),
+		counted(s.Hosts, "host"), counted(s.Nodes, "node"), counted(s.Groups, "group"), counted(s.StandIns, "stand-in"))
 	if c.injecting() > 0 {
 		line += "  INJECTING FAULTS"
 	}

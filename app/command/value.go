@@ -158,6 +158,14 @@ func precise(d time.Duration) time.Duration {
 	}
 }
 
+// counted is a number of things: 1 host, 2 hosts.
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
 // printable replaces what would move a terminal's cursor, or worse.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {

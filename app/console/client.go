@@ -3,6 +3,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -63,6 +64,36 @@ func Interact(ctx context.Context, conn net.Conn, terminal *os.File, out io.Writ
 		}
 	}()
 	return show(conn, out)
+}
+
+// KeyEnds calls stop when a key is typed at a terminal that ends what goes on in a session, too: q or Enter. Ctrl-C stays the
+// signal that it is. What it returns gives the terminal back as it was.
+func KeyEnds(terminal *os.File, stop func()) (restore func()) {
+	fd := int(terminal.Fd())
+	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return func() {} // no terminal: nobody types
+	}
+	keys := *before
+	keys.Lflag &^= unix.ICANON | unix.ECHO
+	keys.Cc[unix.VMIN], keys.Cc[unix.VTIME] = 1, 0
+	if unix.IoctlSetTermios(fd, unix.TCSETS, &keys) != nil {
+		return func() {}
+	}
+	go func() { // ends with the process: a read of a terminal cannot be ended
+		b := make([]byte, 16)
+		for {
+			n, err := terminal.Read(b)
+			if err != nil {
+				return
+			}
+			if bytes.ContainsAny(b[:n], "qQ\r\n") {
+				stop()
+				return
+			}
+		}
+	}()
+	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, before) } // there is nobody to tell
 }
 
 // keysAsTelnet writes what was typed as telnet has it: CR is CR NUL.

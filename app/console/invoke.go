@@ -50,10 +50,10 @@ func (x *session) once(ctx context.Context, v *command.Invocation, call *command
 	done := x.in.running(false, stop)
 	r, err := x.server.answer(ctx, v, call)
 	done()
-	if err != nil {
+	if len(r.Parts) == 0 && err != nil {
 		return err
 	}
-	return screen.Show(r)
+	return errors.Join(screen.Show(r), err)
 }
 
 // answer runs a command when it is its turn.

@@ -101,10 +101,10 @@ func (x *session) answerOne(ctx context.Context, line string, o *frames) error {
 	ctx, late := context.WithTimeout(ctx, answerMost)
 	defer late()
 	r, err := x.server.answer(ctx, v, call)
-	if err != nil {
+	if len(r.Parts) == 0 && err != nil {
 		return err
 	}
-	return o.Show(r)
+	return errors.Join(o.Show(r), err)
 }
 
 // frames is the command.Out of a one-shot.

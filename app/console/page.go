@@ -34,7 +34,7 @@ func (x *session) pageText(text string) error {
 	room := height - 1
 	var shown strings.Builder
 	for line := range strings.Lines(text) {
-		rows := 1 + max(0, utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))-1)/width
+		rows := rowsOf(strings.TrimSuffix(line, "\n"), width)
 		for rows > room {
 			if room == height-1 { // longer than a screen by itself
 				break
@@ -52,6 +52,11 @@ func (x *session) pageText(text string) error {
 	}
 	_, err := io.WriteString(x.out, shown.String())
 	return closed(err)
+}
+
+// rowsOf is how many rows of the screen a line takes.
+func rowsOf(line string, width int) int {
+	return 1 + max(0, utf8.RuneCountInString(line)-1)/width
 }
 
 // onMore waits for the key that says how much more: a screen, a line, or 0, nothing.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -182,7 +183,7 @@ func (x *session) readLine() (string, error) {
 // do does what a line asks for.
 func (x *session) do(ctx context.Context, line string) {
 	if asked, ok := strings.CutSuffix(strings.TrimSpace(line), "?"); ok && strings.Count(asked, `"`)%2 == 0 && strings.Count(asked, "'")%2 == 0 {
-		x.say(x.choices(asked + strings.Repeat(" ", len(line)-len(strings.TrimRight(line, " ")))))
+		_ = x.page(x.choices(asked + strings.Repeat(" ", len(line)-len(strings.TrimRight(line, " "))))) // as say
 		return
 	}
 	v, err := command.Standard.Parse(line)
@@ -210,7 +211,7 @@ func (x *session) say(lines []string) {
 // choices are what could come after a line, as help shows them.
 func (x *session) choices(line string) []string {
 	c := command.Standard.Choices(context.Background(), x.server.Env, line)
-	return c.Lines()
+	return c.Lines(x.tableWidth())
 }
 
 // onKey takes ? and Tab out of what is typed. It is called for each key.
@@ -219,7 +220,7 @@ func (x *session) onKey(line string, pos int, key rune) (string, int, bool) {
 	inQuotes := strings.Count(before, `"`)%2+strings.Count(before, "'")%2 > 0
 	switch {
 	case key == '?' && !inQuotes:
-		x.showChoices(before, "?", x.choices(before))
+		x.showChoices(line, pos, "?", x.choices(before))
 		return line, pos, true
 	case key == '\t':
 		c := command.Standard.Choices(context.Background(), x.server.Env, before)
@@ -228,7 +229,7 @@ func (x *session) onKey(line string, pos int, key rune) (string, int, bool) {
 		}
 		whole := before[:len(before)-len(c.Part)] + c.Complete()
 		if whole == before || strings.TrimSuffix(whole, " ") == before && strings.HasSuffix(before, " ") {
-			x.showChoices(before, "", c.Lines())
+			x.showChoices(line, pos, "", c.Lines(x.tableWidth()))
 			return line, pos, true
 		}
 		return whole + strings.TrimPrefix(after, " "), len(whole), true
@@ -236,7 +237,22 @@ func (x *session) onKey(line string, pos int, key rune) (string, int, bool) {
 	return line, pos, false
 }
 
-// showChoices prints what could come under the line that is typed, which comes again below.
-func (x *session) showChoices(before, key string, lines []string) {
-	_, _ = io.WriteString(x.editor, x.prompt()+before+key+"\n"+strings.Join(lines, "\n")+"\n") // as say
+// showChoices prints what could come at pos under the line that is typed, which comes again below. More than a screen goes by the
+// editor, which would not wait: it finds the line that it redraws as far below as the line was high.
+func (x *session) showChoices(line string, pos int, key string, lines []string) {
+	width, height := x.size()
+	high := 2 // with the line that was typed, and the prompt
+	for _, l := range lines {
+		high += rowsOf(l, max(width, 1))
+	}
+	if high <= height || width < 1 || !x.paging {
+		_, _ = io.WriteString(x.editor, x.prompt()+line[:pos]+key+"\n"+strings.Join(lines, "\n")+"\n") // as say
+		return
+	}
+	rows := func(s string) int { return utf8.RuneCountInString(x.prompt()+s) / width }
+	at := rows(line[:pos])
+	_, _ = io.WriteString(x.out, strings.Repeat("\n", rows(line)-at+1)) // as say, and what follows
+	_ = x.page(lines)
+	_, _ = io.WriteString(x.out, strings.Repeat("\n", at))
+	_, _ = io.WriteString(x.editor, "")
 }

@@ -212,6 +212,28 @@ func TestPaging(t *testing.T) {
 	c.await("\x1b[0m")
 	c.send("q")
 	c.await("test> ")
+	c.send("trace drop ?") // fifty reasons: paged, and the line comes again
+	if text := c.await("more:"); strings.Count(text, "\n") > 10 {
+		t.Errorf("%d lines: %q", strings.Count(text, "\n"), text)
+	}
+	c.await("\x1b[0m")
+	c.send(" ")
+	c.await("more:")
+	c.await("\x1b[0m")
+	c.send("q")
+	if text := c.await("test> trace drop "); strings.Contains(text, "\n") {
+		t.Errorf("after q: %q", text)
+	}
+	c.send("\x03") // Ctrl-C: the line, whole as it was, ends
+	c.await("test> ")
+	c.send("show hosts ?") // fifty addresses, in columns
+	if text := c.await("more:"); strings.Count(text, " 10.9.0.") < 50 {
+		t.Errorf("%q", text)
+	}
+	c.send("q")
+	c.await("test> ")
+	c.send("\x03")
+	c.await("test> ")
 	c.send("paging off\r\x00")
 	c.await("test> ")
 	c.send("show hosts\r\x00")

@@ -169,7 +169,7 @@ func (v *view) rows(width int) []row {
 	rows := []row{
 		{bold, fmt.Sprintf("%-60s %s%4.0f of %.0f s", title, describe(""), elapsed.Seconds(), v.o.Duration.Seconds())},
 		{},
-		{dim, fmt.Sprintf("%-27s %s%9s %9s %7s %7s %9s", "flow", describe(""), "due", "arrived", "on way", "a sec.", "median")},
+		{dim, fmt.Sprintf("%-27s %s%9s %9s %7s %7s %9s", "flow", describe(""), "due", "arrived", "on way", "msg/s", "median")},
 	}
 	since := time.Since(v.lastAt).Seconds()
 	v.lastAt = time.Now()
@@ -190,7 +190,7 @@ func (v *view) rows(width int) []row {
 		rows = append(rows, row{"", fmt.Sprintf("%-27s %s%9d %9d %7d", name, describe(""), x.Received, x.Sent, x.Dropped())})
 	}
 	s := v.h.Status()
-	return append(rows, row{}, row{"", fmt.Sprintf("%d hosts, %d stand-ins, %d groups; answered: ARP %d, ND %d; group reports: %d",
+	return append(rows, row{}, row{"", fmt.Sprintf("hosts %d, stand-ins %d, groups %d; answered: ARP %d, ND %d; group reports: %d",
 		s.Hosts, s.StandIns, s.Groups, s.Counters.ARPAnswered, s.Counters.NDAnswered, s.Counters.GroupReports)})
 }
 

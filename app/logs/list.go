@@ -34,6 +34,7 @@ var Events = []Event{
 	{"ib_port_closed", "info", "The InfiniBand port", "What the door counted until the end."},
 	{"ib_event", "info", "The InfiniBand port", "The HCA reported an event, such as a port that goes down."},
 	{"ib_mtu", "info", "The InfiniBand port", "The port's MTU changed."},
+	{"pkey_lost", "error", "The InfiniBand port", "The port's P_Key table changed, and the bridge's P_Key is not at its place any more: the bridge ends, to be started again."},
 	{"qp_error", "warn", "The InfiniBand port", "A queue pair failed; it is set up again."},
 	{"qp_recovered", "info", "The InfiniBand port", "It works again."},
 	{"qp_recovery", "error", "The InfiniBand port", "It could not be set up again; the bridge tries on."},
@@ -73,7 +74,7 @@ var Events = []Event{
 	{"node_refused", "error", "Nodes", "A node could not be put into the tables."},
 	{"node_removed", "info", "Nodes", "A node was taken out of the configuration."},
 	{"node_delete", "error", "Nodes", "A node could not be taken out of the tables."},
-	{"path_missing", "warn", "Nodes", "The subnet administrator knows no path to a node; it is asked again."},
+	{"path_missing", "warn", "Nodes", "The subnet administrator knows no path to a node; it is asked again, and this said once."},
 
 	{"host_learned", "info", "RoCE hosts", "A RoCE host is known."},
 	{"host_moved", "warn", "RoCE hosts", "A host's address is at another MAC address."},

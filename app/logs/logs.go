@@ -11,9 +11,12 @@ package logs
 
 import (
 	"context"
+	"encoding"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -39,11 +42,36 @@ func New(c config.Log, w io.Writer) (*slog.Logger, *Control) {
 	}
 	o := &slog.HandlerOptions{Level: &k.level}
 	if c.Format == "json" {
+		o.ReplaceAttr = asText
 		k.writer = slog.NewJSONHandler(k, o)
 	} else {
 		k.writer = slog.NewTextHandler(k, o)
 	}
 	return slog.New(handler{k.writer, k}), k
+}
+
+// asText has JSON show a value as text does, where the value knows how: GIDs and MAC addresses are arrays of bytes otherwise,
+// and LIDs and queue pairs' numbers are decimal. Errors and what knows how to be JSON are left to the handler.
+func asText(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindAny {
+		return a
+	}
+	v := a.Value.Any()
+	switch v.(type) {
+	case nil, error, json.Marshaler, encoding.TextMarshaler, *slog.Source:
+		return a
+	case fmt.Stringer:
+		return slog.String(a.Key, fmt.Sprint(v)) // Sprint survives a nil pointer
+	}
+	list := reflect.ValueOf(v)
+	if list.Kind() != reflect.Slice || !list.Type().Elem().Implements(reflect.TypeFor[fmt.Stringer]()) {
+		return a
+	}
+	texts := make([]string, list.Len())
+	for i := range texts {
+		texts[i] = fmt.Sprint(list.Index(i).Interface())
+	}
+	return slog.Any(a.Key, texts)
 }
 
 // A Control commands a logger. Its methods are safe from any goroutine.

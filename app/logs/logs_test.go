@@ -5,8 +5,11 @@ package logs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +17,8 @@ import (
 	"time"
 
 	"causeway/config"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
 )
 
 // text is what a logger writes.
@@ -50,6 +55,47 @@ func TestFormats(t *testing.T) {
 		isJSON := json.Unmarshal([]byte(line), &o) == nil
 		if isJSON != (format == "json") || isJSON && o["msg"] != "ready" || !isJSON && !strings.Contains(line, `msg=ready a=1 g.name="x y"`) {
 			t.Errorf("%s: %s", format, line)
+		}
+	}
+}
+
+// TestValues wants values that know how they are written to be written so, in JSON as in text.
+func TestValues(t *testing.T) {
+	gid := ib.GIDFromAddr(netip.MustParseAddr("10.9.0.7"))
+	var nobody *net.TCPAddr
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{gid, `"::ffff:10.9.0.7"`},
+		{ib.LID(0xc001), `"0xc001"`},
+		{ib.QPN(18), `"0x000012"`},
+		{ib.PKey(0xffff), `"0xffff"`},
+		{ib.GUID(7), `"0x0000000000000007"`},
+		{frame.MAC{2, 0, 0, 0, 0, 1}, `"02:00:00:00:00:01"`},
+		{[]ib.GID{gid, gid}, `["::ffff:10.9.0.7","::ffff:10.9.0.7"]`},
+		{[]ib.LID{}, `[]`},
+		{[]int{1, 2}, `[1,2]`},
+		{netip.MustParseAddr("10.9.0.1"), `"10.9.0.1"`},
+		{[]netip.Addr{netip.MustParseAddr("10.9.0.1")}, `["10.9.0.1"]`},
+		{nobody, `"<nil>"`},
+		{errors.New("away"), `"away"`},
+		{time.Second, `1000000000`},
+		{ib.SL(3), `3`},
+		{uint16(512), `512`},
+		{nil, `null`},
+	} {
+		var out text
+		log, _ := New(config.Log{Level: "info", Format: "json"}, &out)
+		log.With("before", c.value).WithGroup("g").Info("host_learned", "value", c.value)
+		var o struct {
+			Before json.RawMessage
+			G      struct{ Value json.RawMessage }
+		}
+		line := strings.Join(out.lines(), "\n")
+		err := json.Unmarshal([]byte(line), &o)
+		if err != nil || string(o.G.Value) != c.want || string(o.Before) != c.want {
+			t.Errorf("%T: %s, want %s (%v)", c.value, line, c.want, err)
 		}
 	}
 }

@@ -51,5 +51,14 @@ func statusLine(at state, s manage.Status, stuck string) string {
 	case at == starting || !s.Ready:
 		return fmt.Sprintf("Waiting for %d joins and paths", s.Waiting)
 	}
-	return fmt.Sprintf("Bridging: %d groups, %d RoCE hosts, %d InfiniBand nodes, %d stand-ins", s.Groups, s.Hosts, s.Nodes, s.StandIns)
+	return fmt.Sprintf("Bridging: %s, %s, %s, %s", counted(s.Groups, "group"), counted(s.Hosts, "RoCE host"), counted(s.Nodes, "InfiniBand node"),
+		counted(s.StandIns, "stand-in"))
+}
+
+// counted is a number of things: 1 group, 2 groups.
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }

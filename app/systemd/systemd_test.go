@@ -151,7 +151,7 @@ func TestCourse(t *testing.T) {
 	if before, _ := m.wants("READY=1"); slices.ContainsFunc(before, func(s string) bool { return !strings.HasPrefix(s, "EXTEND") }) {
 		t.Errorf("before it was ready: %q", before)
 	}
-	m.wants("STATUS=Bridging: 2 groups, 5 RoCE hosts, 1 InfiniBand nodes, 9 stand-ins")
+	m.wants("STATUS=Bridging: 2 groups, 5 RoCE hosts, 1 InfiniBand node, 9 stand-ins")
 	m.wants("WATCHDOG=1")
 
 	done := s.Reloading()

@@ -39,7 +39,7 @@ var advice = map[string]string{
 	"bth_opcode":      "the application: only unreliable datagrams (UD) cross, no RC or UC connections",
 	"bth_len":         "a capture of drops: the sender's headers are cut off",
 	"bth_pad":         "a capture of drops: the sender's pad count",
-	"pkey":            "towards IB the host's partition, which must be the default one; towards RoCE [ib] pkey and the port's P_Key table",
+	"pkey":            "the host's partition, which must be the default one",
 	"qp0":             "who sends subnet management over RoCE",
 	"mad_len":         "a capture of drops: the sender's management datagram",
 	"mad_unserved":    "which service the host asks for: the bridge answers SIDR requests alone",

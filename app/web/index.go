@@ -29,7 +29,7 @@ table { border-collapse: collapse } td { padding: .2rem 1.5rem .2rem 0; vertical
 <tr><td></td><td>received</td><td>sent</td><td>dropped</td></tr>
 {{range $d, $c := .Directions}}<tr><td>{{$d}}</td><td class="n">{{$c.Received}}</td><td class="n">{{$c.Sent}}</td><td class="n">{{$c.Dropped}}</td></tr>
 {{end}}</table>
-<p>{{.Counts.Hosts}} RoCE hosts, {{.Counts.Nodes}} InfiniBand nodes, {{.Counts.Groups}} groups, {{.Counts.StandIns}} stand-ins.</p>
+<p>RoCE hosts: {{.Counts.Hosts}}; InfiniBand nodes: {{.Counts.Nodes}}; groups: {{.Counts.Groups}}; stand-ins: {{.Counts.StandIns}}.</p>
 <table>
 <tr><td><a href="/metrics">/metrics</a></td><td>for Prometheus</td></tr>
 <tr><td><a href="/status.json">/status.json</a></td><td>all of this and more, for programs</td></tr>

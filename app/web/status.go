@@ -20,7 +20,7 @@ type Status struct {
 	Name          string   `json:"name" is:"[bridge] name"`
 	Version       string   `json:"version" is:"of the program"`
 	DPDK          string   `json:"dpdk" is:"DPDK's version"`
-	Started       string   `json:"started" is:"when the bridge was built, RFC 3339"`
+	Started       string   `json:"started" is:"when the bridge was started, RFC 3339"`
 	UptimeSeconds float64  `json:"uptime_seconds" is:"since then"`
 	Ready         bool     `json:"ready" is:"every configured group is joined on both sides, every configured node has its path"`
 	Draining      bool     `json:"draining" is:"the bridge ends, or leaves everything to another"`

@@ -55,7 +55,7 @@ func parts() []part {
 
 var bridgeMetrics = []Metric{
 	{"causeway_build_info", gauge, []string{"name", "version", "dpdk"}, "Always 1; the labels name the bridge and its versions."},
-	{"causeway_start_time_seconds", gauge, nil, "When the bridge was built, in seconds since 1970."},
+	{"causeway_start_time_seconds", gauge, nil, "When the bridge was started, in seconds since 1970."},
 	{"causeway_ready", gauge, nil, "1 when every configured group is joined on both sides and every configured node has its path."},
 	{"causeway_draining", gauge, nil, "1 while the bridge ends, or leaves everything to another: it has left its groups."},
 	{"causeway_waiting", gauge, nil, "Joins and paths that are not there yet."},

@@ -29,18 +29,18 @@ func benchFlags(o *benchOptions) *flag.FlagSet {
 	fs := newFlags("bench", "[OPTIONS]", "Measures the packet path over ring ports, in nanoseconds a packet, beside floors and a peer of the same run.\n"+
 		"It fails when a gate is missed.")
 	fs.IntVar(&o.cpu, "cpu", runtime.NumCPU()-1, "the `CPU` that the measured loops run on")
-	fs.IntVar(&o.reps, "reps", 0, "readings of each figure, taken in turn with the others'; the median counts (default 9, quick 3)")
-	fs.DurationVar(&o.window, "window", 0, "CPU time of a reading (default 25ms, quick 8ms)")
-	fs.IntVar(&o.payload, "payload", 0, "measure paths with this payload only, in `bytes`, a multiple of 8")
-	fs.IntVar(&o.entries, "entries", 0, "measure paths with this many entries only: a power of 2, to 1048576")
+	fs.IntVar(&o.reps, "reps", 0, "`N` readings of each figure, taken in turn with the others'; the median counts (default 9, quick 3)")
+	fs.DurationVar(&o.window, "window", 0, "CPU `TIME` of a reading (default 25ms, quick 8ms)")
+	fs.IntVar(&o.payload, "payload", 0, "measure paths with this payload only, in `BYTES`, a multiple of 8")
+	fs.IntVar(&o.entries, "entries", 0, "measure paths with `N` entries only: a power of 2, to 1048576")
 	fs.BoolVar(&o.quick, "quick", false, "less time, less certainty, and no tables of 1 M entries")
 	fs.BoolVar(&o.curves, "curves", false, "measure instead how costs grow with groups, hosts and stand-ins")
 	fs.IntVar(&o.workers, "workers", 1, "measure instead how `N` workers scale, on CPUs 0 to N-1")
 	fs.BoolVar(&o.noHuge, "no-huge", false, "ordinary memory, even where hugepages are free")
 	fs.BoolVar(&o.reportOnly, "report-only", false, "succeed though gates are missed")
-	fs.StringVar(&o.read, "read", bench.DefaultReading, "`how` the floors read every byte: words (8 bytes, plain C), narrow (16) or wide (64)")
-	fs.StringVar(&o.plot, "plot", "", "with -curves: draw them into this `file`, as PNG")
-	fs.StringVar(&o.json, "json", "", "write the figures to this `file`, too")
+	fs.StringVar(&o.read, "read", bench.DefaultReading, "the `WAY` the floors read every byte: words (8 bytes, plain C), narrow (16) or wide (64)")
+	fs.StringVar(&o.plot, "plot", "", "with -curves: draw them into this `FILE`, as PNG")
+	fs.StringVar(&o.json, "json", "", "write the figures to this `FILE`, too")
 	return fs
 }
 

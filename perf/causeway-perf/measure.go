@@ -52,17 +52,17 @@ generator and receiver at both. Each worker and each generator needs a CPU of it
 	if name == "soak" || name == "multicast" {
 		usual = name
 	}
-	fs.StringVar(&o.profile, "profile", usual, "`name` of a shipped profile ("+strings.Join(profile.Names(), ", ")+"), or a TOML file")
-	fs.StringVar(&o.cpus, "cpus", "", "`list` of CPUs, the workers' first, then the generators': 2,3 (default: the last ones)")
-	fs.StringVar(&o.payload, "payload", "", "instead of the profile's payloads: `bytes`, 64+1024 for a mix, or imix; several with commas")
-	fs.StringVar(&o.direction, "direction", "", "instead of the profile's directions: roce_to_ib, ib_to_roce or both; several with commas")
-	fs.StringVar(&o.traffic, "traffic", "", "only the profile's traffic of this `name`")
-	fs.DurationVar(&o.trial, "trial", 0, "instead of the profile's lengths of trials")
-	fs.StringVar(&o.yardsticks, "yardsticks", "", "measure testpmd, too, in these `modes`: macswap,5tswap (needs dpdk-testpmd; default: the profile's)")
-	fs.DurationVar(&o.slice, "slice", -1, "instead of the profile's slices, of which those count in which nothing stood still; 0: trials are whole")
-	fs.StringVar(&o.memif, "memif", "", "measure, instead, the bridge in another process at this `socket`, whose nodes answer; see causeway-perf config")
-	fs.StringVar(&o.out, "out", "", "`folder` for report.html, report.json and plots (default: for all a new one for temporary files, for others none)")
-	fs.IntVar(&o.nice, "nice", 0, "nice `value` of the workers' and generators' threads (root; without effect on other sessions while kernel.sched_autogroup_enabled is 1)")
+	fs.StringVar(&o.profile, "profile", usual, "the `NAME` of a shipped profile ("+strings.Join(profile.Names(), ", ")+"), or a TOML file")
+	fs.StringVar(&o.cpus, "cpus", "", "the `LIST` of CPUs, the workers' first, then the generators': 2,3 (default: the last ones)")
+	fs.StringVar(&o.payload, "payload", "", "instead of the profile's payloads: `BYTES`, 64+1024 for a mix, or imix; several with commas")
+	fs.StringVar(&o.direction, "direction", "", "instead of the profile's directions: one `DIRECTION`, roce_to_ib, ib_to_roce or both; several with commas")
+	fs.StringVar(&o.traffic, "traffic", "", "only the profile's traffic of this `NAME`")
+	fs.DurationVar(&o.trial, "trial", 0, "instead of the profile's lengths of trials: a `TIME`")
+	fs.StringVar(&o.yardsticks, "yardsticks", "", "measure testpmd, too, in these `MODES`: macswap,5tswap (needs dpdk-testpmd; default: the profile's)")
+	fs.DurationVar(&o.slice, "slice", -1, "a `TIME` instead of the profile's slices, of which those count in which nothing stood still; 0: trials are whole")
+	fs.StringVar(&o.memif, "memif", "", "measure, instead, the bridge in another process at this `SOCKET`, whose nodes answer; see causeway-perf config")
+	fs.StringVar(&o.out, "out", "", "the `DIR` for report.html, report.json and plots (default: for all a new one for temporary files, for others none)")
+	fs.IntVar(&o.nice, "nice", 0, "nice `VALUE` of the workers' and generators' threads (root; without effect on other sessions while kernel.sched_autogroup_enabled is 1)")
 	fs.BoolVar(&o.noHuge, "no-huge", false, "ordinary memory, even where hugepages are free")
 	fs.BoolVar(&o.plain, "plain", false, "no progress bar, even on a terminal")
 	return fs
@@ -220,7 +220,7 @@ func reportCommand(args []string) error {
 
 func compareCommand(args []string) error {
 	fs := newFlags("compare", "[-html FILE] BEFORE AFTER", "Shows two reports side by side: what changed by how much, and what makes them hard to compare.")
-	page := fs.String("html", "", "write a page with a plot to this `file`, too")
+	page := fs.String("html", "", "write a page with a plot to this `FILE`, too")
 	if err := parseFlags(fs, args, 2, 2); err != nil {
 		return err
 	}

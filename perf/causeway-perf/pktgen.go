@@ -39,17 +39,17 @@ fd0a::; QPNs are 0x456 and 0x123.`
 func pktgenCommand(args []string) error {
 	fs := newFlags("pktgen", "[OPTIONS]", pktgenHelp)
 	var o pktgenOptions
-	fs.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "causeway-perf-pktgen"), "`folder` for what is written")
-	fs.StringVar(&o.profile, "profile", "", "only this one (default: all; with -port ipv4-64)")
+	fs.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "causeway-perf-pktgen"), "the `DIR` for what is written")
+	fs.StringVar(&o.profile, "profile", "", "only the profile of this `NAME` (default: all; with -port ipv4-64)")
 	fs.StringVar(&o.mac, "mac", "02:00:00:00:00:02", "the bridge's `MAC` address, to which frames go")
-	fs.StringVar(&o.bridge, "bridge", "", "the bridge's `port` in its configuration (default: the server of a memif in the folder)")
+	fs.StringVar(&o.bridge, "bridge", "", "the bridge's `PORT` in its configuration (default: the server of a memif in the folder)")
 	fs.Float64Var(&o.rate, "rate", 100, "per cent of what the port calls its speed")
 	fs.Float64Var(&o.pps, "pps", 0, "packets a second, instead")
-	fs.IntVar(&o.seconds, "seconds", 10, "how long to send")
-	fs.StringVar(&o.port, "port", "", "run pktgen on this `port`: memif:SOCKET[,role=client], af_packet:INTERFACE, or a PCI address")
+	fs.IntVar(&o.seconds, "seconds", 10, "the `SECONDS` to send for")
+	fs.StringVar(&o.port, "port", "", "run pktgen on this `PORT`: memif:SOCKET[,role=client], af_packet:INTERFACE, or a PCI address")
 	fs.StringVar(&o.metrics, "metrics", "", "`URL` of the bridge's metrics: says what the bridge counted, too")
-	fs.StringVar(&o.json, "json", "", "a `file` for the result")
-	fs.StringVar(&o.program, "program", "", "the `program` (default: pktgen in PATH)")
+	fs.StringVar(&o.json, "json", "", "a `FILE` for the result")
+	fs.StringVar(&o.program, "program", "", "the `PROGRAM` (default: pktgen in PATH)")
 	fs.BoolVar(&o.huge, "huge", false, "use hugepages")
 	if err := parseFlags(fs, args, 0, 0); err != nil {
 		return err

@@ -75,9 +75,9 @@ func configCommand(args []string) error {
     causeway-perf throughput -memif DIR/memif.sock
 
 The nodes of its software subnet, which is not fast, answer each message.`)
-	out := fs.String("out", ".", "`folder` for the files")
+	out := fs.String("out", ".", "the `DIR` for the files")
 	cpu := fs.Int("cpu", 0, "the `CPU` of the bridge's worker")
-	vlan := fs.Uint("vlan", 0, "VLAN `id` of the RoCE side")
+	vlan := fs.Uint("vlan", 0, "VLAN `ID` of the RoCE side")
 	if err := parseFlags(fs, args, 0, 0); err != nil {
 		return err
 	}

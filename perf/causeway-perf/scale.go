@@ -26,9 +26,9 @@ type scaleOptions struct {
 func scaleFlags(o *scaleOptions) *flag.FlagSet {
 	fs := newFlags("scale", "[OPTIONS]", "Measures on CPUs 0 and 1 what one worker and two need for a packet, and what handing one over costs,\n"+
 		"and computes what up to 16 workers carry.")
-	fs.IntVar(&o.reps, "reps", 9, "readings of each figure, of which the median counts")
-	fs.DurationVar(&o.window, "window", 25*time.Millisecond, "CPU time of a reading")
-	fs.StringVar(&o.json, "json", "", "write the figures to this `file`, too")
+	fs.IntVar(&o.reps, "reps", 9, "`N` readings of each figure, of which the median counts")
+	fs.DurationVar(&o.window, "window", 25*time.Millisecond, "CPU `TIME` of a reading")
+	fs.StringVar(&o.json, "json", "", "write the figures to this `FILE`, too")
 	return fs
 }
 

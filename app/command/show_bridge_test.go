@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"causeway/app/command"
+	"causeway/config"
+)
+
+// reloads is the configuration that "reload" finds: another MTU, which needs a restart, and a group more, which does not.
+const reloads = `[bridge]
+name = "test"
+[roce]
+port = "ring"
+addresses = ["10.9.0.254/16"]
+mtu = 1500
+[ib]
+port = "fabric:"
+[[group]]
+ip = "239.1.2.3"
+[[group]]
+ip = "239.1.2.9"
+[policy]
+allow = ["10.9.0.0/16"]
+`
+
+// TestReloadCheck wants all that is different, each as live or not, and a failure where the reload would fail.
+func TestReloadCheck(t *testing.T) {
+	e, b := env(3)
+	var err error
+	if b.Cfg, err = config.Parse("test.toml", []byte(strings.NewReplacer("1500", "4200", "[[group]]\nip = \"239.1.2.9\"\n", "").Replace(reloads))); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ text, err string }{
+		{reloads, "of what needs a restart: 1 of 2"}, {strings.Replace(reloads, "1500", "4200", 1), ""},
+	} {
+		e.Load = func() (*config.Config, error) { return config.Parse("test.toml", []byte(c.text)) }
+		v, err := command.Standard.Parse("reload check")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := v.Command.Run(context.Background(), v.Call(e, command.Admin, "test"))
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%v, want %q", err, c.err)
+		}
+		live := map[string]string{}
+		for line := range strings.Lines(r.Text(0)) {
+			words := strings.Fields(line)
+			live[strings.Join(words[:min(2, len(words))], " ")] = words[len(words)-1]
+		}
+		if live["[[group]] 239.1.2.9"] != "no" || (live["[roce] changed"] == "yes") != (c.err != "") {
+			t.Errorf("%v:\n%s", err, r.Text(0))
+		}
+	}
+}
+
+// A sheet keeps what a command draws.
+type sheet struct{ text string }
+
+func (s *sheet) Show(r command.Result) error { s.text += r.Text(0); return nil }
+func (s *sheet) Draw(r command.Result) error { return s.Show(r) }
+func (s *sheet) Size() (int, int)            { return 0, 0 }
+func (s *sheet) Raw() func([]byte) error     { return nil }
+
+// TestWords wants numbers to be counted as people do, and counters to be found by the names that DPDK gives them.
+func TestWords(t *testing.T) {
+	e, _ := env(1)
+	run(t, e, "set injection ib drop 1%")
+	for line, part := range map[string]string{
+		"show memory": "program:\n  goroutines ", "show ports": "missed is DPDK's rx_missed", "show status": "in 1 direction\n",
+	} {
+		if text := run(t, e, line).Text(0); !strings.Contains(text, part) {
+			t.Errorf("%s: no %q in\n%s", line, part, text)
+		}
+	}
+	v, err := command.Standard.Parse("top count 1 every 200ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var top sheet
+	if err := v.Command.Stream(context.Background(), v.Call(e, command.View, "test"), &top); err != nil || !strings.Contains(top.text, "  1 host  ") {
+		t.Errorf("%v\n%s", err, top.text)
+	}
+}

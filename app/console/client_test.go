@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pty returns both ends of a new terminal.
+func pty(t *testing.T) (typist, terminal *os.File) {
+	t.Helper()
+	typist, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { typist.Close() })
+	n, err := unix.IoctlGetInt(int(typist.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(typist.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	return typist, terminal
+}
+
+// TestKeyEnds wants q and Enter to end what goes on, no other key to, and the terminal back as it was.
+func TestKeyEnds(t *testing.T) {
+	for keys, ends := range map[string]bool{"q": true, "Q": true, "\r": true, "xq": true, "x": false, " ": false} {
+		typist, terminal := pty(t)
+		before, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		restore := KeyEnds(terminal, func() { close(ended) })
+		if _, err := typist.WriteString(keys); err != nil {
+			t.Fatal(err)
+		}
+		patience := 200 * time.Millisecond
+		if ends {
+			patience = 10 * time.Second
+		}
+		select {
+		case <-ended:
+			if !ends {
+				t.Errorf("%q ends it", keys)
+			}
+		case <-time.After(patience):
+			if ends {
+				t.Errorf("%q does not end it", keys)
+			}
+		}
+		restore()
+		if after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS); err != nil || *after != *before {
+			t.Errorf("%q: the terminal is left as %+v, %v; it was %+v", keys, after, err, before)
+		}
+	}
+}
+
+// TestKeyEndsElsewhere wants what is no terminal to be left alone.
+func TestKeyEndsElsewhere(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	KeyEnds(r, func() { t.Error("a pipe ended it") })()
+	if _, err := w.WriteString("q"); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if n, err := r.Read(b); n != 1 || err != nil {
+		t.Errorf("somebody has read what was for another: %d %v", n, err)
+	}
+}

@@ -60,7 +60,7 @@ func Gates(cfg Config, entries, payloads []int) ([]Row, error) {
 		}
 		rows = append(rows, more...)
 	}
-	for _, f := range []func(*Config) ([]Row, error){variantRows, extrasRows, icrcRows, doorRows, switchRows} {
+	for _, f := range []func(*Config) ([]Row, error){variantRows, extrasRows, watchedRows, icrcRows, doorRows, switchRows} {
 		more, err := f(&cfg)
 		if err != nil {
 			return nil, err
@@ -181,7 +181,7 @@ func extrasOf(s shape) []variant {
 	return []variant{{"none of them", without}, {"counters, QoS map", with}}
 }
 
-// compare measures shapes in turn with the first one, with the smallest payload, which hides least.
+// compare measures shapes in turn with the first one, with the smallest payload, which hides least. most 0: no gate.
 func compare(cfg *Config, most float64, all []variant) ([]Row, error) {
 	var rows []Row
 	for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {
@@ -192,7 +192,10 @@ func compare(cfg *Config, most float64, all []variant) ([]Row, error) {
 		}
 		for i := 1; i < len(all); i++ {
 			row := ratio(all[i].what+", "+directions[d], all[0].what, ns[i], ns[0])
-			row.Payload, row.Entries, row.Limit, row.section, row.packets = 64, Small, limit(most), variants, true
+			row.Payload, row.Entries, row.section, row.packets = 64, Small, variants, true
+			if most > 0 {
+				row.Limit = limit(most)
+			}
 			rows = append(rows, row)
 		}
 	}

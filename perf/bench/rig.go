@@ -56,6 +56,11 @@ func (r *rig) build() (err error) {
 			return err
 		}
 	}
+	if r.shape.watch != nil {
+		if err := r.watch(); err != nil {
+			return err
+		}
+	}
 	r.onClose(r.empty) // first: packets may lie in another lane's ring than their pool's
 	return nil
 }

@@ -27,6 +27,8 @@ type shape struct {
 	policed bool // groups have a rate, which they never reach
 	lanes   int  // workers, each with hosts and stand-ins of its own; 0: one
 
+	watch *lcore.Watch // somebody watches; nil: nobody
+
 	foreign int // of 16 hosts of a lane, so many have their stand-ins at the next lane's worker
 	flight  int // packets of a lane; 0: inFlight
 }

@@ -64,12 +64,17 @@ static void find_ends(struct ends *e, const struct seen *s)
 		ends_of_frame(e, data, s->mbuf->data_len);
 }
 
+/* What a whole burst has in common. */
+static bool wants_such(const struct sight_filter *f, enum sight_point p, enum direction d, enum sight_form form,
+		       enum drop drop)
+{
+	unsigned door = form == SIGHT_FRAME ? SIGHT_ROCE : SIGHT_IB;
+	return (f->doors & door) && (f->directions >> d & 1) && (f->points >> p & 1) && (!f->drop || f->drop == drop);
+}
+
 static bool wanted(const struct sight_filter *f, const struct seen *s, struct ends *e)
 {
-	unsigned door = s->form == SIGHT_FRAME ? SIGHT_ROCE : SIGHT_IB;
-	if (!(f->doors & door) || !(f->directions >> s->direction & 1) || !(f->points >> s->point & 1))
-		return false;
-	if (f->drop && f->drop != s->drop)
+	if (!wants_such(f, s->point, s->direction, s->form, s->drop))
 		return false;
 	if (!f->by_host && !f->by_group && !f->by_qpn)
 		return true;
@@ -116,12 +121,16 @@ static void stage(struct sights *all, const struct seen *s)
 	}
 }
 
-static void begin(struct sights *all)
+/* Begins a burst of such packets. False: nobody wants any of them, and each need not be looked at. */
+static bool begin(struct sights *all, enum sight_point p, enum direction d, enum sight_form form, enum drop drop)
 {
+	bool somebody = false;
 	for (unsigned i = 0; i < all->n; i++) {
 		all->watcher[i].ring->staged = 0;
 		all->watcher[i].ring->staged_missed = 0;
+		somebody = somebody || wants_such(&all->watcher[i].filter, p, d, form, drop);
 	}
+	return somebody;
 }
 
 /* Lets out what is staged of the first n of a burst. */
@@ -185,10 +194,11 @@ void sight_stage(struct worker *w, enum sight_point p, enum direction d, enum dr
 	struct sights *all = sights_of(w);
 	if (!all)
 		return;
-	begin(all);
-	for (unsigned i = 0; i < n; i++) {
-		if (p == SIGHT_OWN)
-			number(w, m[i]);
+	for (unsigned i = 0; i < n && p == SIGHT_OWN; i++)
+		number(w, m[i]);
+	if (!begin(all, p, d, SIGHT_FRAME, reason))
+		return;
+	for (unsigned i = 0; i < n; i++)
 		stage(all, &(struct seen){.mbuf = m[i],
 					  .worker = w->id,
 					  .point = p,
@@ -196,7 +206,6 @@ void sight_stage(struct worker *w, enum sight_point p, enum direction d, enum dr
 					  .drop = reason,
 					  .form = SIGHT_FRAME,
 					  .place = (uint8_t)i});
-	}
 }
 
 void sight_frames(struct worker *w, struct rte_mbuf **m, unsigned n)
@@ -225,11 +234,12 @@ void sight_messages(struct worker *w, const struct ib_recv *r, unsigned n)
 	struct sights *all = sights_of(w);
 	if (!all)
 		return;
-	begin(all);
-	for (unsigned i = 0; i < n; i++) {
+	for (unsigned i = 0; i < n; i++)
 		number(w, r[i].mbuf);
+	if (!begin(all, SIGHT_RECEIVED, IB_TO_ROCE, SIGHT_MESSAGE, PASS))
+		return;
+	for (unsigned i = 0; i < n; i++)
 		stage_message(w, all, SIGHT_RECEIVED, PASS, &r[i], i);
-	}
 	let_out(all, n);
 }
 
@@ -238,7 +248,8 @@ void sight_stage_sends(struct worker *w, const struct burst *b)
 	struct sights *all = sights_of(w);
 	if (!all)
 		return;
-	begin(all);
+	if (!begin(all, SIGHT_SENT, ROCE_TO_IB, SIGHT_SEND, PASS))
+		return;
 	for (unsigned i = 0; i < b->n; i++)
 		stage(all, &(struct seen){.mbuf = b->send[i].mbuf,
 					  .ib = of_send(&b->send[i], b->lookup.from_entry[i]),
@@ -268,13 +279,15 @@ void sight_drop(struct worker *w, enum direction d, enum drop reason, struct rte
 	bool message = d == IB_TO_ROCE && reason != DROP_eth_full;
 	if (reason == DROP_injected)
 		number(w, m);
-	begin(all);
+	enum sight_form form = message ? SIGHT_MESSAGE : SIGHT_FRAME;
+	if (!begin(all, SIGHT_DROPPED, d, form, reason))
+		return;
 	stage(all, &(struct seen){.mbuf = m,
 				  .worker = w->id,
 				  .point = SIGHT_DROPPED,
 				  .direction = d,
 				  .drop = reason,
-				  .form = message ? SIGHT_MESSAGE : SIGHT_FRAME});
+				  .form = form});
 	let_out(all, 1);
 }
 
@@ -283,14 +296,16 @@ void sight_drop_message(struct worker *w, enum drop reason, const struct ib_recv
 	struct sights *all = sights_of(w);
 	if (!all)
 		return;
-	begin(all);
+	if (!begin(all, SIGHT_DROPPED, IB_TO_ROCE, SIGHT_MESSAGE, reason))
+		return;
 	stage_message(w, all, SIGHT_DROPPED, reason, r, 0);
 	let_out(all, 1);
 }
 
 void sight_refused(struct sights *s, uint16_t worker, enum drop reason, struct rte_mbuf *m)
 {
-	begin(s);
+	if (!begin(s, SIGHT_DROPPED, ROCE_TO_IB, SIGHT_FRAME, reason))
+		return;
 	stage(s, &(struct seen){.mbuf = m,
 				.worker = worker,
 				.point = SIGHT_DROPPED,

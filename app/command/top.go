@@ -110,6 +110,11 @@ type shares struct {
 // hostsKept bounds the hosts that are counted in a second.
 const hostsKept = 4096
 
+// A sampler lets one have an idea of what passes.
+type sampler interface {
+	Sample(ctx context.Context, f lcore.Filter, snap int, see func(lcore.Sight) bool) (missed uint64, err error)
+}
+
 // watch looks at packets until what it returns is called, as the last of several.
 func (h *hostShares) watch(b Bridge) (done func()) {
 	h.mu.Lock()
@@ -118,7 +123,7 @@ func (h *hostShares) watch(b Bridge) (done func()) {
 		h.now, h.last, h.turned, h.missing = newShares(), newShares(), time.Now(), ""
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
-		if w, ok := b.(watcher); ok {
+		if w, ok := b.(sampler); ok {
 			go h.look(ctx, w, namesOf(b))
 		} else {
 			h.missing = "Hosts are not counted: this bridge cannot look at packets."
@@ -152,9 +157,9 @@ func namesOf(b Bridge) map[netip.Addr]netip.Addr {
 	return names
 }
 
-func (h *hostShares) look(ctx context.Context, w watcher, names map[netip.Addr]netip.Addr) {
+func (h *hostShares) look(ctx context.Context, w sampler, names map[netip.Addr]netip.Addr) {
 	const headers = 96 // Ethernet, a tag, GRH
-	_, err := w.Watch(ctx, lcore.Filter{Point: lcore.Received}, headers, func(s lcore.Sight) bool {
+	_, err := w.Sample(ctx, lcore.Filter{Point: lcore.Received}, headers, func(s lcore.Sight) bool {
 		if from, _ := ends(&s); from.IsValid() {
 			if ip, known := names[from]; known {
 				from = ip

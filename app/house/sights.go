@@ -18,8 +18,17 @@ import (
 // when the bridge is closed meanwhile. snap is how many bytes of a packet are kept, 0 all. missed says how many sights
 // there was no room for; packets themselves do not notice. At most lcore.MaxWatchers at once.
 func (h *House) Watch(ctx context.Context, f lcore.Filter, snap int, see func(lcore.Sight) bool) (missed uint64, err error) {
+	return h.watch(ctx, lcore.Watch{Filter: f, Snap: snap}, see)
+}
+
+// Sample is Watch for who needs only an idea of what passes: it costs the bridge next to nothing, however much that is.
+func (h *House) Sample(ctx context.Context, f lcore.Filter, snap int, see func(lcore.Sight) bool) (missed uint64, err error) {
+	return h.watch(ctx, lcore.Watch{Filter: f, Snap: snap, Sampled: true}, see)
+}
+
+func (h *House) watch(ctx context.Context, w lcore.Watch, see func(lcore.Sight) bool) (missed uint64, err error) {
 	own := portOwn{house: h}
-	return h.bench.Watch(ctx, lcore.Watch{Filter: f, Snap: snap}, func(s lcore.Sight) bool {
+	return h.bench.Watch(ctx, w, func(s lcore.Sight) bool {
 		own.complete(&s)
 		return see(s)
 	})

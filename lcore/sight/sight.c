@@ -72,11 +72,16 @@ static bool wants_such(const struct sight_filter *f, enum sight_point p, enum di
 	return (f->doors & door) && (f->directions >> d & 1) && (f->points >> p & 1) && (!f->drop || f->drop == drop);
 }
 
+static bool wants_all(const struct sight_filter *f)
+{
+	return !f->by_host && !f->by_group && !f->by_qpn;
+}
+
 static bool wanted(const struct sight_filter *f, const struct seen *s, struct ends *e)
 {
 	if (!wants_such(f, s->point, s->direction, s->form, s->drop))
 		return false;
-	if (!f->by_host && !f->by_group && !f->by_qpn)
+	if (wants_all(f))
 		return true;
 	if (e->addresses + e->qpns == 0)
 		find_ends(e, s);
@@ -121,14 +126,20 @@ static void stage(struct sights *all, const struct seen *s)
 	}
 }
 
-/* Begins a burst of such packets. False: nobody wants any of them, and each need not be looked at. */
+/* Begins a burst of such packets. False: nobody can have any of them, and they need not be looked at one by one. Who
+ * wants all, and has no room for the first, misses all. */
 static bool begin(struct sights *all, enum sight_point p, enum direction d, enum sight_form form, enum drop drop)
 {
 	bool somebody = false;
 	for (unsigned i = 0; i < all->n; i++) {
 		all->watcher[i].ring->staged = 0;
 		all->watcher[i].ring->staged_missed = 0;
-		somebody = somebody || wants_such(&all->watcher[i].filter, p, d, form, drop);
+		if (!wants_such(&all->watcher[i].filter, p, d, form, drop))
+			continue;
+		if (wants_all(&all->watcher[i].filter) && !sight_ring_slot(all->watcher[i].ring))
+			all->watcher[i].ring->staged_missed = UINT64_MAX;
+		else
+			somebody = true;
 	}
 	return somebody;
 }
@@ -236,9 +247,8 @@ void sight_messages(struct worker *w, const struct ib_recv *r, unsigned n)
 		return;
 	for (unsigned i = 0; i < n; i++)
 		number(w, r[i].mbuf);
-	if (!begin(all, SIGHT_RECEIVED, IB_TO_ROCE, SIGHT_MESSAGE, PASS))
-		return;
-	for (unsigned i = 0; i < n; i++)
+	bool somebody = begin(all, SIGHT_RECEIVED, IB_TO_ROCE, SIGHT_MESSAGE, PASS);
+	for (unsigned i = 0; i < n && somebody; i++)
 		stage_message(w, all, SIGHT_RECEIVED, PASS, &r[i], i);
 	let_out(all, n);
 }
@@ -280,14 +290,13 @@ void sight_drop(struct worker *w, enum direction d, enum drop reason, struct rte
 	if (reason == DROP_injected)
 		number(w, m);
 	enum sight_form form = message ? SIGHT_MESSAGE : SIGHT_FRAME;
-	if (!begin(all, SIGHT_DROPPED, d, form, reason))
-		return;
-	stage(all, &(struct seen){.mbuf = m,
-				  .worker = w->id,
-				  .point = SIGHT_DROPPED,
-				  .direction = d,
-				  .drop = reason,
-				  .form = form});
+	if (begin(all, SIGHT_DROPPED, d, form, reason))
+		stage(all, &(struct seen){.mbuf = m,
+					  .worker = w->id,
+					  .point = SIGHT_DROPPED,
+					  .direction = d,
+					  .drop = reason,
+					  .form = form});
 	let_out(all, 1);
 }
 
@@ -296,21 +305,19 @@ void sight_drop_message(struct worker *w, enum drop reason, const struct ib_recv
 	struct sights *all = sights_of(w);
 	if (!all)
 		return;
-	if (!begin(all, SIGHT_DROPPED, IB_TO_ROCE, SIGHT_MESSAGE, reason))
-		return;
-	stage_message(w, all, SIGHT_DROPPED, reason, r, 0);
+	if (begin(all, SIGHT_DROPPED, IB_TO_ROCE, SIGHT_MESSAGE, reason))
+		stage_message(w, all, SIGHT_DROPPED, reason, r, 0);
 	let_out(all, 1);
 }
 
 void sight_refused(struct sights *s, uint16_t worker, enum drop reason, struct rte_mbuf *m)
 {
-	if (!begin(s, SIGHT_DROPPED, ROCE_TO_IB, SIGHT_FRAME, reason))
-		return;
-	stage(s, &(struct seen){.mbuf = m,
-				.worker = worker,
-				.point = SIGHT_DROPPED,
-				.direction = ROCE_TO_IB,
-				.drop = reason,
-				.form = SIGHT_FRAME});
+	if (begin(s, SIGHT_DROPPED, ROCE_TO_IB, SIGHT_FRAME, reason))
+		stage(s, &(struct seen){.mbuf = m,
+					.worker = worker,
+					.point = SIGHT_DROPPED,
+					.direction = ROCE_TO_IB,
+					.drop = reason,
+					.form = SIGHT_FRAME});
 	let_out(s, 1);
 }

@@ -20,11 +20,14 @@ func watchedRows(cfg *Config) ([]Row, error) {
 		s.watch = &lcore.Watch{Filter: f, Snap: headersKept}
 		return s
 	}
+	top := by(lcore.Filter{Point: lcore.Received})
+	top.watch.Sampled = true
 	return compare(cfg, 0, []variant{
 		{"unwatched", alone},
 		{"watched for drops", by(lcore.Filter{AnyDrop: true})},
 		{"watched, 1 host of 1 k", by(lcore.Filter{Host: alone.hostIP(1)})},
 		{"watched, all", by(lcore.Filter{})},
+		{"watched by top", top},
 	})
 }
 

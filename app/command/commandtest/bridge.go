@@ -208,6 +208,11 @@ func (b *Bridge) Injections() [2]lcore.Injection {
 	return b.injected
 }
 
+// Sample is Watch.
+func (b *Bridge) Sample(ctx context.Context, f lcore.Filter, snap int, see func(lcore.Sight) bool) (uint64, error) {
+	return b.Watch(ctx, f, snap, see)
+}
+
 // Watch shows packets of the first hosts, a thousand a second, until ctx ends.
 func (b *Bridge) Watch(ctx context.Context, _ lcore.Filter, _ int, see func(lcore.Sight) bool) (uint64, error) {
 	for i := 0; ctx.Err() == nil; i++ {

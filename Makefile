@@ -5,12 +5,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# sudo resets PATH and may leave HOME out, or empty; Go needs both.
+# sudo resets PATH and may unset or empty HOME; Go needs both.
 export PATH := $(or $(PATH),/usr/sbin:/usr/bin:/sbin:/bin):/usr/local/go/bin
 export HOME := $(or $(HOME),$(shell getent passwd $$(id -u) | cut -d: -f6))
 
-# Go rebuilds a package when its own folder changes, not when a header that it includes from another one does. So what
-# all headers contain is part of the flags.
+# Go rebuilds a package when a file of its folder changes, but not when a header that it includes from another folder
+# does. So a hash of all headers is part of the flags.
 HEADERS := $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.h' -o -name '*.def' \) -print0 | \
 	LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c1-12)
 export CGO_CFLAGS := $(or $(CGO_CFLAGS),-g -O2) -DCAUSEWAY_HEADERS=0x$(HEADERS)
@@ -24,16 +24,21 @@ BASE ?=
 GO_IMAGE ?=
 BENCH ?=
 
-# What is built: every main package of app and perf that is a program of its own.
+# The programs to build: the main packages of app and perf.
 PROGRAMS := bin/causeway $(if $(wildcard perf/causeway-perf/*.go),bin/causeway-perf)
 
-# Packages whose goroutines the race detector watches: those without C, and those that have C only below them.
+# Packages to test with the race detector: those without C, and those that use C only through other packages.
 RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/command ./app/console ./app/demo ./app/logs ./app/systemd ./app/web ./perf/trial ./perf/profile ./perf/report
+
+# Functions that only tests call, and that are not in _test.go files: most need C, which test files cannot have. They are
+# to move to packages for tests; nothing is added here.
+TEST_HOOKS := Port.showFlow|logLine|MbufAt|openPorts|ServiceName|queuePair.injectFailure|ICRCVersions|ICRCWith|mustICRC|runnableICRC|icrcOne|icrcBurst|icrcRepeat|bytePtr|AppendIGMPv2Query|Tracker.seeRounds|Hosts.hashOfHost
 
 C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
 
-# Debian 12's packages: to build; to check and to fuzz C; for tests that ask tshark; a subnet manager and a simulated
-# subnet for it; for the guests, systemd-analyze, and to look at manual pages. On a machine with InfiniBand, opensm's package starts an SM, and ibacm's itself: disable them there.
+# Debian 12's packages: to build; to check and fuzz C; tshark and scripting for tests; a subnet manager and a simulated
+# subnet; for virtual machines, the units and the manual pages; shells for completion tests. On a machine with
+# InfiniBand disable opensm and ibacm, because their packages start a subnet manager and ibacm.
 PACKAGES := \
 	build-essential pkg-config libdpdk-dev dpdk libibverbs-dev librdmacm-dev ca-certificates \
 	clang clang-format libclang-rt-14-dev \
@@ -47,7 +52,7 @@ PACKAGING := debhelper dpkg-dev
 
 ##@ Use
 .PHONY: help
-help: ## say what there is to make
+help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -61,7 +66,7 @@ build: deps go ## build bin/causeway
 	done
 
 .PHONY: demo
-demo: build ## see two fabrics joined, on this machine, for 20 seconds
+demo: build ## run a bridge between two fabrics on this machine for 20 seconds
 	@bin/causeway demo -duration 20s
 
 .PHONY: deb
@@ -70,40 +75,44 @@ deb: build ## build the Debian package, in bin
 	@packaging/build-deb '$(VERSION)'
 
 .PHONY: image
-image: ## build the container image IMAGE; BASE and GO_IMAGE are where there is no registry
+image: ## build the container image IMAGE; set BASE and GO_IMAGE where there is no registry
 	@VERSION='$(VERSION)' docker/build-image '$(IMAGE)' '$(BASE)' '$(GO_IMAGE)'
 
 .PHONY: docs
-docs: go ## write the documents anew that are made from the source
+docs: go ## regenerate the references and manual pages from the source
 	@go test ./config -run 'TestReference|TestExampleFile' -update
 	@go test ./app/command ./app/logs ./app/web -run 'TestReference|TestManual' -update
 	@go test ./app/causeway -run 'TestMan|TestDocsDrops' -update
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove bin
 	@rm -rf bin
 
 ##@ Check
 .PHONY: test
-test: lint build ## lint, build and test all that needs no guests
-	@[[ -n $$(type -P prometheus) ]] || $(MAKE) -s prometheus || echo 'test: without Prometheus, the tests that need it are skipped'
+test: lint build ## lint, build and run all tests that need no virtual machine
+	@[[ -n $$(type -P prometheus) ]] || $(MAKE) -s prometheus || echo 'test: Prometheus is missing; the tests that need it are skipped'
 	@echo 'test: all packages'
 	@go test -timeout 10m ./...
-	@echo 'test: all that is concurrent in Go, with the race detector'
+	@echo 'test: concurrent Go packages, with the race detector'
 	@go test -race $(RACED)
 
 .PHONY: lint
-lint: deps go ## gofmt, go vet, staticcheck, clang-format, the tree's rules
+lint: deps go ## gofmt, go vet, staticcheck, deadcode, clang-format, the tree's rules
 	@bad=$$(gofmt -l app config dpdk ibside lcore packaging perf tables); \
 		[[ -z $$bad ]] || { echo "lint: not formatted; run gofmt -w on:" $$bad; exit 1; }
 	@clang-format --dry-run -Werror $(C_SOURCES) || { echo 'lint: not formatted; run clang-format -i on these'; exit 1; }
+	@.ci/lint-aarch64
 	@go vet ./... && go vet -tags e2e ./app/e2e/... ./packaging
 	@go tool staticcheck -tags e2e ./...
-	@go test -run 'TestTopLevel|TestLicenceLines|TestFileSizes|TestFunctionSizes|TestImports|TestCgo|TestUnsafe' \
+	@dead=$$(go tool deadcode -tags e2e $$(go list -tags e2e -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...) | \
+		grep -vE "unreachable func: ($(TEST_HOOKS))$$" || true); \
+		[[ -z $$dead ]] || { printf 'lint: no program reaches these functions; delete them, or move them to the tests:\n%s\n' "$$dead"; exit 1; }
+	@go test -run 'TestTopLevel|TestLicenceLines|TestFileSizes|TestFunctionSizes|TestMethods|TestImports|TestCgo|TestUnsafe|TestCForms|TestCCircles' \
 		./app/causeway >/dev/null || go test -count=1 ./app/causeway
 
 .PHONY: e2e
-e2e: build ## test against real RoCE hosts in emulated guests (root, some minutes)
+e2e: build ## test against real RoCE hosts in virtual machines (root, some minutes)
 	@[[ $$(id -u) == 0 ]] || { echo 'e2e: needs root, for network namespaces and taps; run sudo make e2e'; exit 1; }
 	@apt-cache show linux-image-amd64 >/dev/null 2>&1 || apt-get -qq update
 	@go test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) ./app/e2e/...
@@ -111,11 +120,11 @@ e2e: build ## test against real RoCE hosts in emulated guests (root, some minute
 .PHONY: packages
 packages: PACKAGES += $(PACKAGING) lintian debootstrap systemd-container buildah
 packages: build ## test the Debian package and the image: build, install and run them (root, some minutes)
-	@[[ $$(id -u) == 0 ]] || { echo 'packages: needs root, for trees of whole systems; run sudo make packages'; exit 1; }
+	@[[ $$(id -u) == 0 ]] || { echo 'packages: needs root, to install whole systems in folders; run sudo make packages'; exit 1; }
 	@go test -tags e2e -count=1 -v -timeout 20m ./packaging
 
 .PHONY: fuzz
-fuzz: deps go ## run each fuzzer for FUZZTIME (10s)
+fuzz: deps go ## run each fuzzer for FUZZTIME (default 10s)
 	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
 		grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | cut -c6- | while read -r name; do \
 			echo "fuzz: $$dir $$name"; \
@@ -124,12 +133,12 @@ fuzz: deps go ## run each fuzzer for FUZZTIME (10s)
 	done
 
 .PHONY: bench
-bench: build ## measure the packet path on this machine; BENCH has options
+bench: build ## measure the packet path on this machine; BENCH sets options
 	@bin/causeway-perf bench $(BENCH)
 
 ##@ Prepare
 .PHONY: deps
-deps: ## install the Debian packages that are missing (as root)
+deps: ## install missing Debian packages (as root)
 	@have=" $$(dpkg-query -W -f '$${db:Status-Status}:$${Package} ' $(PACKAGES) 2>/dev/null || true)"; missing=(); \
 	for p in $(PACKAGES); do [[ $$have == *" installed:$$p "* ]] || missing+=($$p); done; \
 	(( $${#missing[@]} )) || exit 0; \
@@ -137,21 +146,21 @@ deps: ## install the Debian packages that are missing (as root)
 	echo "deps: installing $${missing[*]}"; \
 	export DEBIAN_FRONTEND=noninteractive; log=$$(mktemp); \
 	{ apt-get -q update && apt-get -q -y install --no-install-recommends "$${missing[@]}"; } >$$log 2>&1 </dev/null \
-		|| { tail -n 20 $$log; echo "deps: apt-get failed; all it said is in $$log"; exit 1; }; \
+		|| { tail -n 20 $$log; echo "deps: apt-get failed; its output is in $$log"; exit 1; }; \
 	rm -f $$log
 
 .PHONY: prometheus
-prometheus: bin/promtool bin/prometheus ## get Prometheus, which tests evaluate the dashboard's and the alerts' queries with
+prometheus: bin/promtool bin/prometheus ## get Prometheus, for tests of the dashboard's and the alerts' queries
 
-# Out of Debian's package, and not by installing it, because that starts a daemon.
+# Extracted from Debian's package, because installing it would start a daemon.
 bin/promtool bin/prometheus &:
-	@echo 'prometheus: getting it from Debian'; mkdir -p bin; here=$$PWD; dir=$$(mktemp -d); trap 'rm -rf '"$$dir" EXIT; cd $$dir; \
-	apt-get -qq download prometheus 2>log || { cat log; echo 'prometheus: not to be had; try apt-get update'; exit 1; }; \
+	@echo 'prometheus: downloading it from Debian'; mkdir -p bin; here=$$PWD; dir=$$(mktemp -d); trap 'rm -rf '"$$dir" EXIT; cd $$dir; \
+	apt-get -qq download prometheus 2>log || { cat log; echo 'prometheus: the download failed; try apt-get update'; exit 1; }; \
 	dpkg-deb --fsys-tarfile prometheus_*.deb | tar x ./usr/bin/promtool ./usr/bin/prometheus; \
 	touch usr/bin/*; mv usr/bin/promtool usr/bin/prometheus $$here/bin/
 
 .PHONY: go
-go: ## check that Go is there and new enough
+go: ## check that Go is installed and new enough
 	@have=$$(go env GOVERSION 2>/dev/null || true); have=$${have#go}; \
 	if [[ -z $$have ]]; then what='is not in PATH nor in /usr/local/go/bin'; else what="is $$have"; fi; \
 	[[ -n $$have && $$(printf '%s\n' $(GO_NEEDED) "$$have" | sort -V | head -n 1) == $(GO_NEEDED) ]] || { \

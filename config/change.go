@@ -8,13 +8,13 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// changeFile is what problems call a change that is in no file.
+// changeFile stands for the file name in problems of a change that comes from no file.
 const changeFile = "the change"
 
-// Extend returns c with the entries of a text in addition: [[host]], [[group]], [[range]], [[service]] and [[translate]],
-// as a file has them. All is checked as if it were one file.
+// Extend returns c with further entries: [[host]], [[group]], [[range]], [[service]] and [[translate]], as a file has them. It
+// checks everything as if it were one file.
 func (c *Config) Extend(text string) (*Config, error) {
-	p := c.again()
+	p := c.parser()
 	var doc map[string]any
 	if _, err := toml.Decode(text, &doc); err != nil {
 		p.syntax(err)
@@ -31,17 +31,17 @@ func (c *Config) Extend(text string) (*Config, error) {
 	return p.checked()
 }
 
-// WithHosts returns c with these hosts in place of its own; an error of type Problems when they do not fit the rest.
+// WithHosts returns c with other hosts; an error is of type Problems.
 func (c *Config) WithHosts(hosts []Host) (*Config, error) {
 	return c.with(func(c *Config) { c.Hosts = hosts })
 }
 
-// WithGroups does so for groups.
+// WithGroups returns c with other groups.
 func (c *Config) WithGroups(groups []Group) (*Config, error) {
 	return c.with(func(c *Config) { c.Groups = groups })
 }
 
-// WithServices does so for services.
+// WithServices returns c with other services.
 func (c *Config) WithServices(services []Service) (*Config, error) {
 	return c.with(func(c *Config) { c.Services = services })
 }
@@ -49,10 +49,10 @@ func (c *Config) WithServices(services []Service) (*Config, error) {
 func (c *Config) with(change func(*Config)) (*Config, error) {
 	to := c.clone()
 	change(to)
-	return to.again().checked()
+	return to.parser().checked()
 }
 
-// clone copies what may be changed by appending to it.
+// clone copies the lists that may be appended to.
 func (c *Config) clone() *Config {
 	to := *c
 	to.Hosts, to.Groups = slices.Clone(c.Hosts), slices.Clone(c.Groups)
@@ -60,32 +60,19 @@ func (c *Config) clone() *Config {
 	return &to
 }
 
-// again returns a parser that has a copy of c as if it had just read it.
-func (c *Config) again() *parser {
-	p := &parser{file: changeFile, cfg: c.clone()}
-	made := func(name string, e entry) *table {
-		who, _ := e.named()
-		return &table{p: p, name: name, who: name + " " + who}
-	}
-	for _, h := range c.Hosts {
-		p.hosts = append(p.hosts, made("host", h))
-	}
-	for _, g := range c.Groups {
-		p.groups = append(p.groups, made("group", g))
-	}
-	for _, r := range c.Ranges {
-		p.ranges = append(p.ranges, made("range", r))
-	}
-	for _, s := range c.Services {
-		p.services = append(p.services, made("service", s))
-	}
-	for _, x := range c.Translates {
-		p.translates = append(p.translates, made("translate", x))
+// parser returns a parser in the state after reading c.
+func (c *Config) parser() *parser {
+	p := &parser{file: changeFile, cfg: c.clone(), tables: map[string][]*table{}}
+	for _, t := range tables {
+		for _, e := range c.entries(t.name) {
+			who, _ := e.named()
+			p.tables[t.name] = append(p.tables[t.name], &table{p: p, name: t.name, who: t.name + " " + who})
+		}
 	}
 	return p
 }
 
-// checked returns the parser's Config when all of it fits together.
+// checked returns the parser's Config after the cross checks.
 func (p *parser) checked() (*Config, error) {
 	one := func(name string) *table { return &table{p: p, name: name, who: name} }
 	notes := p.cfg.Notes // those of the file

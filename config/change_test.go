@@ -69,8 +69,7 @@ func TestWith(t *testing.T) {
 // key means.
 func TestDefaultsAreTheParsers(t *testing.T) {
 	plain := parseGood(t, base)
-	for i := range keys {
-		k := &keys[i]
+	for _, k := range everyKey() {
 		if k.def == nil {
 			continue
 		}

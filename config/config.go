@@ -5,24 +5,24 @@
 //	file ─▶ toml ─▶ keys known? types right? ─▶ sections ─▶ cross checks ─▶ Config
 //	          └────────────┴─────────────────────┴────────────┴──▶ Problems
 //
-// A file is read to its end whatever it contains: every problem is reported, in line order, each
-// with what to write instead. Only a syntax error of TOML hides what comes after it. A Config exists
-// only when there is no problem at all, so its user need not check anything again.
+// Parse reports all problems of a file in line order, each with what to write instead. Only a TOML syntax error hides what
+// follows it. A Config exists only when there is no problem, so its users need not check it again.
 //
-// The table in keys.go is the one list of keys, types, defaults and meanings: the reader, the
-// defaults and docs/configuration.md all come from it.
+// The tables in keys.go are the one list of keys, types, defaults and meanings. The parser, the defaults and
+// docs/configuration.md use it.
 package config
 
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"causeway/ibside/ib"
 )
 
-// Config is a valid configuration of one bridge. Nothing in it changes after Parse; another one comes of Extend and the like.
+// Config is a valid configuration of one bridge. It does not change after Parse; Extend and the like return another one.
 type Config struct {
 	Name       string
 	RoCE       RoCE
@@ -39,11 +39,10 @@ type Config struct {
 	Console    Console
 	Log        Log
 
-	// Notes are remarks that do not keep the bridge from running, such as a key that is
-	// understood but has no effect yet. Each is one line, in the form of a Problem.
+	// Notes are remarks that do not keep the bridge from running, one line each, in the form of a Problem.
 	Notes []Problem
 
-	// values are the keys of single tables as the file has them, defaults included, by "table.key": what Diff compares.
+	// values are the values of single tables in the form of the file, with defaults, by "table.key". Diff compares them.
 	values map[string]string
 }
 
@@ -52,11 +51,11 @@ type RoCE struct {
 	Port      EthPort
 	Addresses []netip.Prefix // the bridge's own addresses; Addr() is the address, not the network
 	MTU       int            // of the netdev, bytes of an IP packet
-	IBMTU     ib.MTU         // largest UD payload towards RoCE, by the kernel's own rule
-	V1, V2    bool           // which RoCE versions are spoken; at least one is
+	IBMTU     ib.MTU         // largest UD payload to RoCE, by the kernel's rule
+	V1, V2    bool           // the RoCE versions in use; at least one is set
 	VLAN      uint16         // 802.1Q id; 0: untagged
-	TTL       uint8          // for packets whose GRH has no usable hop limit
-	Querier   bool           // the bridge asks for listeners where nobody else does
+	TTL       uint8          // of packets to RoCE whose GRH has no usable hop limit
+	Querier   bool           // the bridge is an IGMP and MLD querier unless another one is active
 }
 
 // EthPort names an Ethernet port: "af_packet:eth1" has the driver af_packet and the argument eth1.
@@ -65,7 +64,7 @@ type EthPort struct {
 	Arg    string // a PCI address, an interface, or the driver's own arguments; "" for ring and null
 }
 
-// tapRemote stands before the interface that a tap shares with the kernel.
+// tapRemote precedes the interface that a tap shares with the kernel.
 const tapRemote = ",remote="
 
 // sharingTap reports whether the port is a tap that shares an interface with the kernel.
@@ -85,39 +84,45 @@ type IB struct {
 	PKey ib.PKey
 	GID  ib.GID // the bridge's own; zero: the port's first that fits
 
-	// HostGIDs: the port's other GIDs in there are for RoCE hosts to be seen under, one each.
-	HostGIDs []netip.Prefix
-	// AliasGIDs: RoCE hosts' GUIDs are registered as aliases of the port.
-	AliasGIDs bool
+	HostGIDs  []netip.Prefix // the bridge assigns the port's other GIDs in these prefixes to RoCE hosts, one each
+	AliasGIDs bool           // the bridge registers RoCE hosts' GUIDs as alias GUIDs of the port
 }
 
 // IBPort names a port of an HCA, or the embedded software fabric.
 type IBPort struct {
-	Fabric bool   // the embedded fabric; File may say what is in it
+	Fabric bool   // the embedded fabric, which File describes
 	File   string // "" for the built-in one
 	Device string // an RDMA device, such as mlx5_0
 	Num    uint8  // its port, from 1
 }
 
-// Workers sizes the bench.
+// String returns the port as the file has it.
+func (p IBPort) String() string {
+	if p.Fabric {
+		return "fabric:" + p.File
+	}
+	return p.Device + ":" + strconv.Itoa(int(p.Num))
+}
+
+// Workers sizes the datapath.
 type Workers struct {
 	LCores          []int // one worker each
-	Sleep           bool  // an idle worker sleeps a little instead of polling on
+	Sleep           bool  // an idle worker sleeps instead of polling
 	MemoryMiB       int
 	RxDescs         int // per queue
 	TxDescs         int
 	Mbufs           int // in the one mempool
-	Standins        int // of all hosts together
-	StandinsPerHost int
+	ProxyQPs        int // of all hosts
+	ProxyQPsPerHost int
 	Hosts           int // RoCE hosts known at a time
 	Nodes           int // IB nodes at a time
 	Groups          int // configured and learnt, at a time
 
-	StandinDepth int           // messages that a stand-in may have under way in an HCA; a power of two
-	StandinIdle  time.Duration // a stand-in that nothing crosses by for so long ends; 0: never
+	ProxyQPDepth int           // depth of its send queue in an HCA; a power of two
+	ProxyQPIdle  time.Duration // an unused proxy QP is destroyed after this time; 0: never
 
-	PGMStreams int           // that a worker keeps an eye on
-	PGMIdle    time.Duration // a stream that is silent for so long is forgotten; 0: never
+	PGMStreams int           // that a worker tracks
+	PGMIdle    time.Duration // a silent stream is dropped after this time; 0: never
 }
 
 // Side is the fabric that a host is on.
@@ -129,17 +134,19 @@ const (
 	SideRoCE
 )
 
-// Host is a static entry: an IB node or a RoCE host that is not left to be learnt.
+var sideNames = []string{SideIB: "ib", SideRoCE: "roce"}
+
+// Host is a static entry: an IB node, or a RoCE host that is not learnt.
 type Host struct {
 	IP, IP6 netip.Addr // IPv4 and IPv6; at least one is valid
 	Side    Side
 
 	// InfiniBand only.
 	GID ib.GID
-	LID ib.LID // 0: the subnet administrator is asked
+	LID ib.LID // 0: from the subnet administrator
 	SL  ib.SL
 
-	Bridge bool // another bridge: what it sends has been through a bridge
+	Bridge bool // another bridge, whose packets must not cross again
 
 	// RoCE only.
 	MAC    [6]byte
@@ -158,15 +165,20 @@ func (h Host) Addrs() []netip.Addr {
 	return a
 }
 
-// Direction says which ways a group is open: a set of ToIB and ToRoCE.
+// Direction says in which directions a group's packets cross: a set of ToIB and ToRoCE.
 type Direction uint8
 
-// The ways.
+// The directions.
 const (
 	ToIB Direction = 1 << iota
 	ToRoCE
 	Both = ToIB | ToRoCE
 )
+
+var directionNames = []string{ToIB: "to-ib", ToRoCE: "to-roce", Both: "both"}
+
+// String returns the direction as the file has it.
+func (d Direction) String() string { return directionNames[d] }
 
 // Group is one bridged multicast group.
 type Group struct {
@@ -176,20 +188,20 @@ type Group struct {
 	QKey       ib.QKey
 	PKey       ib.PKey
 	RatePPS    uint64 // 0: not policed
-	PGM        bool   // its messages are PGM's, and looked at
-	RewriteImm bool   // an immediate equal to the sender's QPN becomes the stand-in's
+	PGM        bool   // its messages are PGM, whose streams the workers track
+	RewriteImm bool   // an immediate equal to the sender's QPN becomes the proxy QP's
 }
 
-// Service is rdma_cm UD services, by their ports in RDMA_PS_UDP: both ends included, and the same for one port.
+// Service is a range of rdma_cm UD services, by their ports in RDMA_PS_UDP, inclusive.
 type Service struct {
 	First, Last uint16
 }
 
-// Policy says what may cross. It is default deny.
+// Policy says which sources may send across. The default is deny.
 type Policy struct {
 	Allow []netip.Prefix
 
-	// BridgeUnknown: what an unknown IB source sends crosses with the bridge's own address; else it is dropped.
+	// BridgeUnknown: packets of an unknown IB source cross with the bridge's own address as the source; else they are dropped.
 	BridgeUnknown bool
 }
 
@@ -214,16 +226,16 @@ type Listen struct {
 // Metrics is the Prometheus endpoint; an empty Network is none.
 type Metrics struct {
 	Listen Listen
-	Pprof  bool // profiles are served, too
+	Pprof  bool // serve profiles, too
 }
 
-// Console is where the operators' console listens.
+// Console is the operators' console.
 type Console struct {
 	Listen []Listen
-	Token  string // what makes admins of those who come by TCP; "": nothing does
+	Token  string // login with it allows changes over TCP; "": nothing does
 }
 
-// Log is how the bridge logs.
+// Log says how the bridge logs.
 type Log struct {
 	Level  string // debug, info, warn or error
 	Format string // text or json

@@ -9,10 +9,10 @@ import (
 	"causeway/ibside/ib"
 )
 
-// tapMTU is the largest of DPDK 22.11's net_tap, which has room for one Ethernet frame and a VLAN tag.
+// tapMTU is the largest MTU of DPDK 22.11's net_tap, whose buffers hold one Ethernet frame with a VLAN tag.
 const tapMTU = 1504
 
-// crossCheck reports what no section can see alone.
+// crossCheck reports problems that involve more than one table or entry.
 func (p *parser) crossCheck(roce, workers, policy *table) {
 	p.checkHosts()
 	p.checkGroups()
@@ -22,9 +22,9 @@ func (p *parser) crossCheck(roce, workers, policy *table) {
 	p.checkPolicy(policy)
 	p.checkMemory(workers)
 	w := p.cfg.Workers
-	if w.StandinsPerHost > w.Standins {
-		workers.fail("standins_per_host", "standins_per_host %d is more than standins %d; lower it, or raise standins",
-			w.StandinsPerHost, w.Standins)
+	if w.ProxyQPsPerHost > w.ProxyQPs {
+		workers.fail("proxy_qps_per_host", "proxy_qps_per_host %d is more than proxy_qps %d; lower it, or raise proxy_qps",
+			w.ProxyQPsPerHost, w.ProxyQPs)
 	}
 	if n := len(w.LCores); n > 1 && p.cfg.RoCE.Port.sharingTap() {
 		workers.fail("lcores", "lcores names %d cores, but a tap that shares an interface feeds one worker: it cannot keep a host's packets "+
@@ -48,11 +48,11 @@ func (p *parser) crossCheck(roce, workers, policy *table) {
 	}
 }
 
-// seen remembers where a value was first, so that its second place can name it.
-type seen[K comparable] map[K]*table
+// firstOf maps a value to the entry that has it first.
+type firstOf[K comparable] map[K]*table
 
-// twice reports a value that another entry has already.
-func (s seen[K]) twice(t *table, key string, v K) {
+// unique reports a value that another entry already has.
+func (s firstOf[K]) unique(t *table, key string, v K) {
 	if other, dup := s[v]; dup {
 		t.fail(key, "%s %v is also that of %s%s; each needs its own", key, v, other.who, other.inLine(key))
 		return
@@ -60,27 +60,27 @@ func (s seen[K]) twice(t *table, key string, v K) {
 	s[v] = t
 }
 
-// checkHosts looks for hosts that share an address or cannot be reached.
+// checkHosts reports hosts that share an address or that cannot be reached.
 func (p *parser) checkHosts() {
-	ips, gids := seen[netip.Addr]{}, seen[ib.GID]{}
+	ips, gids := firstOf[netip.Addr]{}, firstOf[ib.GID]{}
 	for i, h := range p.cfg.Hosts {
-		t := p.hosts[i]
+		t := p.tables["host"][i]
 		for _, a := range h.Addrs() {
 			key := t.keyOf(h, a)
-			ips.twice(t, key, a)
+			ips.unique(t, key, a)
 			p.checkPlace(t, key, a)
 		}
 		if !h.GID.IsZero() {
-			gids.twice(t, "gid", h.GID)
+			gids.unique(t, "gid", h.GID)
 		}
-		// A device may have an Ethernet link layer, where such a GID is right; the software subnet has none.
+		// Such a GID is right on a device whose link layer is Ethernet, but not on the software subnet.
 		if h.GID.IsIPv4Mapped() && p.cfg.IB.Port.Fabric {
 			t.fail("gid", "gid %s is a GID of RoCE; write that of the node's InfiniBand port, as ibaddr prints it", h.GID)
 		}
 	}
 }
 
-// inLine says where another entry has a key; nothing, when it is of no file.
+// inLine says where an entry has a key; "" when the entry is from no file.
 func (t *table) inLine(key string) string {
 	if n := t.line(key); n > 0 {
 		return fmt.Sprintf(" in line %d", n)
@@ -88,7 +88,7 @@ func (t *table) inLine(key string) string {
 	return ""
 }
 
-// keyOf returns the key under which the file has an address of h.
+// keyOf returns the key that has an address of h in the file.
 func (t *table) keyOf(h Host, a netip.Addr) string {
 	if a == h.IP6 && t.has("ip6") {
 		return "ip6"
@@ -96,8 +96,8 @@ func (t *table) keyOf(h Host, a netip.Addr) string {
 	return "ip"
 }
 
-// checkPlace reports an address that the bridge has itself, or that is on none of its subnets: hosts
-// of either fabric reach each other by ARP and ND only, so both must be on the link.
+// checkPlace reports an address that is the bridge's own or in none of its subnets: hosts of both fabrics resolve each other
+// by ARP and ND only, so both must be on the link.
 func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
 	inside := a.IsLinkLocalUnicast()
 	for _, n := range p.cfg.RoCE.Addresses {
@@ -116,23 +116,23 @@ func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
 	}
 }
 
-// checkGroups looks for groups that could not be told apart on one side or the other. What RoCE hosts send names the
-// address alone, no MGID and no port, so only one group of an address leads to IB.
+// checkGroups reports groups that are ambiguous on one side. Packets from RoCE hosts have only the IP address, neither MGID nor
+// port, so only one group with an address may have a direction to InfiniBand.
 func (p *parser) checkGroups() {
 	type same struct {
 		ip   netip.Addr
 		mgid ib.GID
 	}
-	whole, leads, mgids := map[same]*table{}, map[netip.Addr]*table{}, seen[ib.GID]{}
+	whole, leads, mgids := map[same]*table{}, map[netip.Addr]*table{}, firstOf[ib.GID]{}
 	for i, g := range p.cfg.Groups {
-		t := p.groups[i]
+		t := p.tables["group"][i]
 		if o := whole[same{g.IP, g.MGID}]; o != nil && g.IP.IsValid() && !g.MGID.IsZero() {
 			t.fail("ip", "ip %v is there already%s, with the same MGID %v; change that entry, or remove one", g.IP, o.inLine("ip"), g.MGID)
 			continue
 		}
 		whole[same{g.IP, g.MGID}] = t
 		if !g.MGID.IsZero() {
-			mgids.twice(t, "mgid", g.MGID)
+			mgids.unique(t, "mgid", g.MGID)
 		}
 		if !g.IP.IsValid() || g.Direction&ToIB == 0 {
 			continue
@@ -146,17 +146,17 @@ func (p *parser) checkGroups() {
 	}
 }
 
-// note remarks on a key that is right but has no effect.
+// note adds a remark on a key that is right but may have no effect.
 func (p *parser) note(t *table, key, what string) {
 	p.cfg.Notes = append(p.cfg.Notes, Problem{p.file, t.line(key), t.who, "note: " + what})
 }
 
-// checkServices looks for ports named twice.
+// checkServices reports ports that more than one entry has.
 func (p *parser) checkServices() {
 	for i, s := range p.cfg.Services {
 		for j, other := range p.cfg.Services[:i] {
 			if s != (Service{}) && other != (Service{}) && s.First <= other.Last && other.First <= s.Last {
-				t, before := p.services[i], p.services[j]
+				t, before := p.tables["service"][i], p.tables["service"][j]
 				t.fail(t.portKey(), "port %d is also that of %s%s; each needs its own", max(s.First, other.First), before.who,
 					before.inLine(before.portKey()))
 				break
@@ -165,7 +165,7 @@ func (p *parser) checkServices() {
 	}
 }
 
-// portKey is the key that a [[service]] has its ports under.
+// portKey returns the key that has the ports of a [[service]].
 func (t *table) portKey() string {
 	if t.has("ports") {
 		return "ports"
@@ -173,14 +173,14 @@ func (t *table) portKey() string {
 	return "port"
 }
 
-// checkPolicy reports hosts whose every packet would be dropped.
+// checkPolicy reports hosts all of whose packets would be dropped.
 func (p *parser) checkPolicy(policy *table) {
 	if len(p.cfg.Hosts)+len(p.cfg.Groups)+len(p.cfg.Ranges) == 0 {
 		return
 	}
 	if len(p.cfg.Policy.Allow) == 0 {
 		if policy.has("allow") && !policy.isEmptyList("allow") {
-			return // its elements were wrong, and have been reported
+			return // its elements are wrong and have been reported
 		}
 		policy.fail("allow", "allow is empty, so nothing would cross; write allow = [%q]", p.anySubnet())
 		return
@@ -188,15 +188,15 @@ func (p *parser) checkPolicy(policy *table) {
 	for i, h := range p.cfg.Hosts {
 		for _, a := range h.Addrs() {
 			if !p.cfg.Policy.Allows(a) {
-				key := p.hosts[i].keyOf(h, a)
-				p.hosts[i].fail(key, "%s %s is in no prefix of [policy] allow, so its packets would be dropped; add %q there", key, a,
+				key := p.tables["host"][i].keyOf(h, a)
+				p.tables["host"][i].fail(key, "%s %s is in no prefix of [policy] allow, so its packets would be dropped; add %q there", key, a,
 					netip.PrefixFrom(a, a.BitLen()).String())
 			}
 		}
 	}
 }
 
-// anySubnet returns a subnet for an example: the bridge's first, if it has one.
+// anySubnet returns a subnet for an example: the bridge's first if it has one.
 func (p *parser) anySubnet() string {
 	for _, n := range p.cfg.RoCE.Addresses {
 		return n.Masked().String()
@@ -205,13 +205,13 @@ func (p *parser) anySubnet() string {
 }
 
 const (
-	// mbufOverhead is what a packet buffer takes besides the IP packet: struct rte_mbuf, headroom,
-	// and the Ethernet header with a VLAN tag.
+	// mbufOverhead is the size of a packet buffer without the IP packet, in bytes: struct rte_mbuf, headroom, and the Ethernet
+	// header with a VLAN tag.
 	mbufOverhead = 128 + 128 + 18
 	mib          = 1 << 20
 )
 
-// checkMemory reports buffers that cannot fit, and too few of them. Both are lower bounds.
+// checkMemory reports buffers that do not fit into memory, and too few buffers. Both checks are lower bounds.
 func (p *parser) checkMemory(t *table) {
 	w := p.cfg.Workers
 	need := (w.Mbufs*(p.cfg.RoCE.MTU+mbufOverhead) + mib - 1) / mib
@@ -219,7 +219,7 @@ func (p *parser) checkMemory(t *table) {
 		t.fail("mbufs", "mbufs %d of an MTU of %d need %d MiB, but memory_mib is %d; lower mbufs, or raise memory_mib", w.Mbufs,
 			p.cfg.RoCE.MTU, need, w.MemoryMiB)
 	}
-	// A queue keeps all its descriptors filled; with fewer buffers than that a port starves.
+	// A queue holds as many buffers as it has descriptors; with fewer buffers, a port starves.
 	if queues := len(w.LCores) * (w.RxDescs + w.TxDescs); w.Mbufs < queues {
 		t.fail("mbufs", "mbufs %d are fewer than the %d descriptors of %d workers; raise mbufs, or lower rx_descs and tx_descs",
 			w.Mbufs, queues, len(w.LCores))

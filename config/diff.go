@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// What becomes of an entry or a value.
+// The kinds of change.
 const (
 	Added   = "added"
 	Removed = "removed"
 	Changed = "changed"
 )
 
-// Change is one difference between two configurations: an entry that comes or goes, or a key with another value.
+// Change is one difference between two configurations: an entry that is added or removed, or a key with another value.
 type Change struct {
 	Where  string `json:"where"`         // "[[group]] 239.1.2.3", or "[roce]"
 	What   string `json:"what"`          // Added, Removed or Changed
 	Key    string `json:"key,omitempty"` // of what is changed
-	Old    string `json:"old,omitempty"` // values as the file would have them; of whole entries, key by key
+	Old    string `json:"old,omitempty"` // values in the form of the file; of an entry, all its keys
 	New    string `json:"new,omitempty"`
-	Detail string `json:"detail"` // key and values, for people
-	Live   bool   `json:"live"`   // a running bridge can do it
+	Detail string `json:"detail"` // key and values as text
+	Live   bool   `json:"live"`   // a running bridge can apply it
 }
 
 func changed(where, key, old, to string, live bool) Change {
 	return Change{Where: where, What: Changed, Key: key, Old: old, New: to, Detail: fmt.Sprintf("%s: %s -> %s", key, old, to), Live: live}
 }
 
-// String is the change in a line.
+// String returns the change as one line.
 func (c Change) String() string {
 	mark := map[string]string{Added: "+", Removed: "-", Changed: "~"}[c.What]
 	line := strings.TrimSpace(fmt.Sprintf("%s %s %s", mark, c.Where, c.Detail))
@@ -40,15 +40,15 @@ func (c Change) String() string {
 	return line
 }
 
-// Changes is all differences, in the order of the tables in keys.go.
+// Changes is a list of differences, in the order of the tables in keys.go.
 type Changes []Change
 
-// NeedRestart returns those that a running bridge cannot do.
+// NeedRestart returns the changes that a running bridge cannot apply.
 func (cs Changes) NeedRestart() Changes {
 	return slices.DeleteFunc(slices.Clone(cs), func(c Change) bool { return c.Live })
 }
 
-// String is a line for each change.
+// String returns one line for each change.
 func (cs Changes) String() string {
 	lines := make([]string, len(cs))
 	for i, c := range cs {
@@ -57,24 +57,15 @@ func (cs Changes) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// Diff returns what turns one configuration into the other, entries by what names them: hosts by address or GID, groups by
-// address and MGID, ranges and translations by prefix, services by ports. In which order entries stand makes no difference.
+// Diff returns the changes from old to to. It matches hosts by address or GID, groups by address and MGID, ranges and translations
+// by prefix, services by ports. The order of entries does not matter.
 func Diff(old, to *Config) Changes {
 	var out Changes
 	for i := range tables {
 		t := &tables[i]
-		switch t.name {
-		case "host":
-			out = append(out, diffEntries(t, listed(old.Hosts), listed(to.Hosts), t.live)...)
-		case "group":
-			out = append(out, diffEntries(t, listed(old.Groups), listed(to.Groups), t.live)...)
-		case "range":
-			out = append(out, diffEntries(t, listed(old.Ranges), listed(to.Ranges), t.live)...)
-		case "service":
-			out = append(out, diffEntries(t, listed(old.Services), listed(to.Services), t.live)...)
-		case "translate":
-			out = append(out, diffEntries(t, listed(old.Translates), listed(to.Translates), t.live)...)
-		default:
+		if t.many {
+			out = append(out, diffEntries(t, old.entries(t.name), to.entries(t.name))...)
+		} else {
 			out = append(out, diffValues(t, old, to)...)
 		}
 	}
@@ -83,20 +74,17 @@ func Diff(old, to *Config) Changes {
 
 // diffValues compares the keys of a single table.
 func diffValues(t *tableDoc, old, to *Config) (out Changes) {
-	for i := range keys {
-		k := &keys[i]
-		if k.table != t.name {
-			continue
-		}
+	for i := range t.keys {
+		k := &t.keys[i]
 		a, b := old.value(k), to.value(k)
 		if a != b {
-			out = append(out, changed(t.header(), k.name, k.open(a), k.open(b), k.isLive()))
+			out = append(out, changed(t.header(), k.name, k.open(a), k.open(b), k.live))
 		}
 	}
 	return out
 }
 
-// value returns a key's value as the file would have it. A Config that was not parsed has the defaults.
+// value returns a key's value in the form of the file. A Config that was not parsed has the defaults.
 func (c *Config) value(k *key) string {
 	if v, ok := c.values[k.table+"."+k.name]; ok {
 		return v
@@ -104,7 +92,7 @@ func (c *Config) value(k *key) string {
 	return k.plainDefault()
 }
 
-// open returns a value as logs and consoles may show it: of a secret, whether there is one.
+// open returns a value for logs and consoles; of a secret, only whether it is set.
 func (k *key) open(value string) string {
 	if k.secret && value != k.plainDefault() {
 		return "(secret)"
@@ -112,15 +100,32 @@ func (k *key) open(value string) string {
 	return value
 }
 
-// An entry is one of several in a [[table]].
+// An entry is one [[table]].
 type entry interface {
-	// named returns what messages call it, and all that another state of the same entry may share with it.
-	named() (name string, identities []string)
-	// fields are its keys with their values.
+	// named returns the entry's name in messages, and its keys for matching: another version of the same entry shares one.
+	named() (name string, ids []string)
+	// fields returns its keys with their values.
 	fields() []field
 }
 
 type field struct{ key, value string }
+
+// entries returns the entries of a [[table]]; nil for a single table.
+func (c *Config) entries(table string) []entry {
+	switch table {
+	case "host":
+		return listed(c.Hosts)
+	case "group":
+		return listed(c.Groups)
+	case "range":
+		return listed(c.Ranges)
+	case "service":
+		return listed(c.Services)
+	case "translate":
+		return listed(c.Translates)
+	}
+	return nil
+}
 
 func listed[E entry](es []E) []entry {
 	out := make([]entry, len(es))
@@ -130,8 +135,8 @@ func listed[E entry](es []E) []entry {
 	return out
 }
 
-// diffEntries compares the entries of a [[table]]: those that go come first, because others may get what was theirs.
-func diffEntries(t *tableDoc, old, to []entry, live bool) (out Changes) {
+// diffEntries compares the entries of a [[table]]. Removed entries come first, because added ones may reuse their addresses.
+func diffEntries(t *tableDoc, old, to []entry) (out Changes) {
 	before := pair(old, to)
 	stays := map[int]bool{}
 	for _, i := range before {
@@ -140,27 +145,27 @@ func diffEntries(t *tableDoc, old, to []entry, live bool) (out Changes) {
 	for i, e := range old {
 		if !stays[i] {
 			all := inWords(e.fields())
-			out = append(out, Change{Where: where(t, e, old), What: Removed, Old: all, Detail: all, Live: live})
+			out = append(out, Change{Where: where(t, e, old), What: Removed, Old: all, Detail: all, Live: t.live})
 		}
 	}
 	for j, e := range to {
 		i, was := before[j]
 		if !was {
 			all := inWords(e.fields())
-			out = append(out, Change{Where: where(t, e, to), What: Added, New: all, Detail: all, Live: live})
+			out = append(out, Change{Where: where(t, e, to), What: Added, New: all, Detail: all, Live: t.live})
 			continue
 		}
 		a, b := old[i].fields(), e.fields()
 		for n := range b {
 			if a[n].value != b[n].value {
-				out = append(out, changed(where(t, e, to), b[n].key, a[n].shown(), b[n].shown(), live))
+				out = append(out, changed(where(t, e, to), b[n].key, a[n].shown(), b[n].shown(), t.live))
 			}
 		}
 	}
 	return out
 }
 
-// pair finds for each entry the old one that it is another state of. The first identity counts before the others.
+// pair finds for each new entry, by index, the old version of it. A match of the first key takes precedence over the others.
 func pair(old, to []entry) map[int]int {
 	pairs, taken := map[int]int{}, map[int]bool{}
 	for round := range 3 {
@@ -186,7 +191,7 @@ func pair(old, to []entry) map[int]int {
 	return pairs
 }
 
-// where names an entry; of several groups with one address, with the MGID.
+// where names an entry; a group whose address is not unique, with the MGID.
 func where(t *tableDoc, e entry, among []entry) string {
 	name, _ := e.named()
 	n := 0
@@ -208,7 +213,7 @@ func (f field) shown() string {
 	return f.value
 }
 
-// inWords lists the fields that are set, but for the one that names the entry.
+// inWords lists the fields that are set, except the first, which names the entry.
 func inWords(fields []field) string {
 	var out []string
 	for _, f := range fields[1:] {

@@ -28,8 +28,7 @@ func (h Host) named() (string, []string) {
 
 // fields implements entry.
 func (h Host) fields() []field {
-	side := map[Side]string{SideIB: "ib", SideRoCE: "roce"}[h.Side]
-	f := []field{{"ip", addrText(h.IP)}, {"ip6", addrText(h.IP6)}, {"side", side}, {"gid", ""}, {"lid", ""}, {"sl", ""}, {"bridge", ""}, {"mac", ""},
+	f := []field{{"ip", addrText(h.IP)}, {"ip6", addrText(h.IP6)}, {"side", sideNames[h.Side]}, {"gid", ""}, {"lid", ""}, {"sl", ""}, {"bridge", ""}, {"mac", ""},
 		{"vlan", ""}}
 	set := func(key, value string) {
 		for i := range f {
@@ -66,12 +65,12 @@ func (g Group) named() (string, []string) {
 	return addrText(g.IP), []string{addrText(g.IP) + " " + g.MGID.String()}
 }
 
-// fields implements entry. The keys scope and port show in the MGID.
+// fields implements entry. The MGID stands for the keys scope and port, too.
 func (g Group) fields() []field {
 	return append([]field{{"ip", addrText(g.IP)}, {"mgid", g.MGID.String()}}, g.common()...)
 }
 
-// common is what groups and ranges of groups have in common.
+// common returns the fields that groups and ranges share.
 func (g Group) common() []field {
 	rate := ""
 	if g.RatePPS != 0 {
@@ -81,17 +80,6 @@ func (g Group) common() []field {
 		{"direction", g.Direction.String()}, {"qkey", fmt.Sprintf("%#x", uint32(g.QKey))}, {"pkey", fmt.Sprintf("%#x", uint16(g.PKey))},
 		{"rate", rate}, {"rewrite_imm", strconv.FormatBool(g.RewriteImm)}, {"pgm", strconv.FormatBool(g.PGM)},
 	}
-}
-
-// String is the direction as the file has it.
-func (d Direction) String() string {
-	switch d {
-	case ToIB:
-		return "to-ib"
-	case ToRoCE:
-		return "to-roce"
-	}
-	return "both"
 }
 
 // named implements entry.
@@ -119,7 +107,7 @@ func (r Range) fields() []field {
 // named implements entry: other ports are another service.
 func (s Service) named() (string, []string) { return s.String(), []string{s.String()} }
 
-// String is the port or ports as the file has them.
+// String returns the port or ports as the file has them.
 func (s Service) String() string {
 	if s.First == s.Last {
 		return strconv.Itoa(int(s.First))

@@ -83,7 +83,7 @@ func TestDiffSeesEveryKey(t *testing.T) {
 	special := map[string][2]string{ // where the example is the default, or does not fit the rest: what to replace, by what
 		"roce.port": {`port = "ring"`, `port = "null"`}, "roce.addresses": {"10.9.0.254", "10.9.0.253"}, "roce.ttl": {"", "ttl = 9"},
 		"roce.versions": {"", `versions = ["v1", "v2"]`}, "ib.port": {`"fabric:"`, `"mlx5_0:1"`}, "ib.pkey": {"", "pkey = 0x8001"},
-		"workers.idle": {"", `idle = "sleep"`}, "workers.mbufs": {"", "mbufs = 8192"}, "workers.standin_depth": {"", "standin_depth = 64"},
+		"workers.idle": {"", `idle = "sleep"`}, "workers.mbufs": {"", "mbufs = 8192"}, "workers.proxy_qp_depth": {"", "proxy_qp_depth = 64"},
 		"host.ip": {"10.9.0.7", "10.9.0.9"}, "host.gid": {"fe80::7", "fe80::9"}, "host.sl": {"fe80::7\"", "fe80::7\"\nsl = 3"},
 		"host.side": {"\"roce\"\nmac = \"02:00:00:00:00:01\"", "\"ib\"\ngid = \"fe80::1\""}, "host.mac": {"00:01\"", "00:02\""},
 		"host.lid": {"fe80::7\"", "fe80::7\"\nlid = 3"}, "host.bridge": {"fe80::7\"", "fe80::7\"\nbridge = true"},
@@ -101,8 +101,7 @@ func TestDiffSeesEveryKey(t *testing.T) {
 	}
 	text := strings.Replace(base, "[policy]", "[bridge]\n[workers]\n[qos]\n[metrics]\n[console]\n[log]\n[policy]", 1)
 	old := parseGood(t, strings.Replace(text, `["10.9.0.0/24"]`, `["10.9.0.0/24", "fe80::/10"]`, 1))
-	for i := range keys {
-		k := &keys[i]
+	for _, k := range everyKey() {
 		name := k.table + "." + k.name
 		from, to := tableNamed(k.table).header(), ""
 		if s, ok := special[name]; ok && s[0] != "" {
@@ -110,7 +109,7 @@ func TestDiffSeesEveryKey(t *testing.T) {
 		} else if ok {
 			to = from + "\n" + s[1]
 		} else {
-			to = from + "\n" + k.name + " = " + another(k)
+			to = from + "\n" + k.name + " = " + another(&k)
 		}
 		edited := strings.Replace(text, from, to, 1)
 		edited = strings.Replace(edited, `["10.9.0.0/24"]`, `["10.9.0.0/24", "fe80::/10"]`, 1)
@@ -123,8 +122,8 @@ func TestDiffSeesEveryKey(t *testing.T) {
 		if len(changes) == 0 {
 			t.Errorf("%s: another value is not seen", name)
 		}
-		if !slices.ContainsFunc(changes, func(x Change) bool { return x.Live == k.isLive() }) {
-			t.Errorf("%s: live is %v, but the changes are\n%s", name, k.isLive(), changes)
+		if !slices.ContainsFunc(changes, func(x Change) bool { return x.Live == k.live }) {
+			t.Errorf("%s: live is %v, but the changes are\n%s", name, k.live, changes)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A sample is a table of the example: what it is there for, and the keys that are set, in their order.
+// A sample is one table of the example: a remark, and the keys that are set.
 type sample struct {
 	table string
 	note  string
@@ -39,7 +39,7 @@ var samples = []sample{
 	{"log", "", []field{{"level", `"info"`}}},
 }
 
-// fewSamples are the tables of the short example: a bridge that carries something.
+// fewSamples are the tables of the short example.
 var fewSamples = []sample{
 	{"roce", "", []field{{"port", `"af_packet:eth1"`}, {"addresses", `["10.9.0.254/24"]`}, {"mtu", "4200"}}},
 	{"ib", "", []field{{"port", `"mlx5_0:1"`}}},
@@ -48,8 +48,8 @@ var fewSamples = []sample{
 	{"policy", "", []field{{"allow", `["10.9.0.0/24"]`}}},
 }
 
-// Example returns a configuration with every key, each with what it means, its default, and whether a running bridge takes
-// another value. docs/example.toml is this text; a test compares them.
+// Example returns a configuration with every key, its meaning, its default, and whether a running bridge takes another value.
+// docs/example.toml is this text; a test compares them.
 func Example() string {
 	var b strings.Builder
 	b.WriteString(`# A Causeway configuration with every key. A key that is commented out shows its default, or a value
@@ -63,7 +63,7 @@ func Example() string {
 	return b.String()
 }
 
-// ShortExample returns the least that makes a bridge of use, to begin with.
+// ShortExample returns a minimal configuration.
 func ShortExample() string {
 	var b strings.Builder
 	b.WriteString("# A small Causeway configuration, to begin with. \"causeway example\" shows every key there is.\n")
@@ -77,7 +77,7 @@ func ShortExample() string {
 	return b.String()
 }
 
-// write writes a table; all: with the keys that are not set, and with what each means.
+// write writes a table; with all, also the keys that are not set, and the meaning of each key.
 func (s *sample) write(b *strings.Builder, all bool) {
 	t := tableNamed(s.table)
 	b.WriteString("\n")
@@ -88,10 +88,8 @@ func (s *sample) write(b *strings.Builder, all bool) {
 		comment(b, s.note)
 	}
 	b.WriteString(t.header() + "\n")
-	for i := range keys {
-		if k := &keys[i]; k.table == s.table {
-			s.writeKey(b, k, all)
-		}
+	for i := range t.keys {
+		s.writeKey(b, &t.keys[i], all)
 	}
 }
 
@@ -121,7 +119,7 @@ func (s *sample) writeKey(b *strings.Builder, k *key, all bool) {
 	}
 }
 
-// commentWidth is how many bytes a line of a comment has at most.
+// commentWidth is the longest line of a comment in bytes.
 const commentWidth = 100
 
 // comment writes a text as comments.
@@ -137,7 +135,7 @@ func comment(b *strings.Builder, text string) {
 	b.WriteString(line + "\n")
 }
 
-// firstSentence is the first sentence of a meaning, or what comes before its colon.
+// firstSentence returns the first sentence of a meaning, or the text before its colon.
 func firstSentence(text string) string {
 	for i := range text {
 		if (text[i] == '.' || text[i] == ':') && (i+1 == len(text) || text[i+1] == ' ') {
@@ -145,4 +143,29 @@ func firstSentence(text string) string {
 		}
 	}
 	return text
+}
+
+// whileRunning says in the documents whether a running bridge takes another value.
+func (k *key) whileRunning() string {
+	if k.live {
+		return "yes"
+	}
+	return "no"
+}
+
+// typeText describes the allowed values.
+func (k *key) typeText() string {
+	switch {
+	case len(k.words) > 0 && k.kind == texts:
+		return "list of " + enumerate(k.words, "or")
+	case len(k.words) > 0:
+		return enumerate(k.words, "or")
+	case k.kind == number:
+		return k.bounds()
+	case k.kind == numbers:
+		return "list of " + k.bounds()
+	case k.kind == mapping:
+		return fmt.Sprintf("table, 0 to %d = %s", k.keyHi, k.bounds())
+	}
+	return strings.TrimPrefix(k.kind.String(), "a ")
 }

@@ -6,12 +6,13 @@ import (
 	"math"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"causeway/ibside/ib"
 )
 
-// Link-local control groups, which belong to one link and so never cross: RFC 5771 §4, RFC 4291 §2.7.
+// controlGroups are link-local and so never cross (RFC 5771 §4, RFC 4291 §2.7).
 var controlGroups = []netip.Prefix{
 	netip.MustParsePrefix("224.0.0.0/24"),
 	netip.MustParsePrefix("ff01::/16"),
@@ -20,34 +21,26 @@ var controlGroups = []netip.Prefix{
 
 // group reads one [[group]].
 func (p *parser) group(t *table) Group {
-	ip := t.groupIP()
+	ip := readGroupIP(t)
 	g := p.groupOf(t)
-	g.IP, g.MGID = ip, t.mgid(ip, g.PKey)
+	g.IP, g.MGID = ip, readMGID(t, ip, g.PKey)
 	return g
 }
 
-// groupOf reads what a group and a range of groups have in common.
+// groupOf reads the keys that [[group]] and [[range]] share, except those of the MGID.
 func (p *parser) groupOf(t *table) Group {
-	g := Group{PKey: p.cfg.IB.PKey, RatePPS: t.rate(), RewriteImm: t.truth("rewrite_imm"), PGM: t.truth("pgm")}
-	switch t.text("direction") {
-	case "both":
-		g.Direction = Both
-	case "to-ib":
-		g.Direction = ToIB
-	case "to-roce":
-		g.Direction = ToRoCE
-	}
+	g := Group{Direction: Direction(slices.Index(directionNames, t.text("direction"))), QKey: readQKey(t), PKey: p.cfg.IB.PKey, RatePPS: readRate(t),
+		RewriteImm: t.truth("rewrite_imm"), PGM: t.truth("pgm")}
 	if t.has("pkey") {
 		g.PKey = t.pkey("pkey")
 	}
-	g.QKey = t.qkey()
 	return g
 }
 
-// groupIP reads the group's IP address.
-func (t *table) groupIP() netip.Addr {
-	s := t.text("ip")
-	if !t.has("ip") || t.mistypedText("ip") {
+// readGroupIP reads the group's IP address; the zero Addr when it is missing or wrong.
+func readGroupIP(t *table) netip.Addr {
+	s, ok := t.given("ip")
+	if !ok {
 		return netip.Addr{}
 	}
 	a, err := netip.ParseAddr(s)
@@ -67,17 +60,12 @@ func (t *table) groupIP() netip.Addr {
 }
 
 func isControlGroup(a netip.Addr) bool {
-	for _, n := range controlGroups {
-		if n.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(controlGroups, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// qkey returns the group's Q_Key: by default that of rdma_cm's RDMA_PS_UDP, or of IPoIB.
-// A controlled one would be replaced by the sending HCA with the QP's own (IBTA vol 1 §10.2.4).
-func (t *table) qkey() ib.QKey {
+// readQKey returns the group's Q_Key: by default that of rdma_cm's RDMA_PS_UDP, or of IPoIB.
+// The sending HCA would replace a controlled one by the QP's own (IBTA vol 1 §10.2.4).
+func readQKey(t *table) ib.QKey {
 	if !t.has("qkey") {
 		if t.text("mgid") == "ipoib" {
 			return ib.QKeyIPoIB
@@ -93,10 +81,10 @@ func (t *table) qkey() ib.QKey {
 
 var rateForm = regexp.MustCompile(`^(\d{1,9}(?:\.\d{1,9})?)\s*([kMG]?)\s*pps$`)
 
-// rate returns a rate in packets a second; 0 when there is none.
-func (t *table) rate() uint64 {
-	s := t.text("rate")
-	if !t.has("rate") || t.mistypedText("rate") {
+// readRate returns a rate in packets a second; 0 when there is none.
+func readRate(t *table) uint64 {
+	s, ok := t.given("rate")
+	if !ok {
 		return 0
 	}
 	m := rateForm.FindStringSubmatch(s)

@@ -5,6 +5,7 @@ package config
 import (
 	"net"
 	"net/netip"
+	"slices"
 
 	"causeway/ibside/ib"
 )
@@ -12,16 +13,15 @@ import (
 // host reads one [[host]].
 func (p *parser) host(t *table) Host {
 	var h Host
-	t.hostAddrs(&h)
-	switch t.text("side") {
-	case "ib":
-		h.Side = SideIB
-		t.refuse("roce", "mac", "vlan")
-		t.ibNode(&h)
-	case "roce":
-		h.Side = SideRoCE
-		t.refuse("ib", "gid", "lid", "sl", "bridge")
-		h.MAC, h.HasMAC = t.mac()
+	readHostAddrs(t, &h)
+	h.Side = Side(slices.Index(sideNames, t.text("side")))
+	switch h.Side {
+	case SideIB:
+		rejectKeys(t, "roce", "mac", "vlan")
+		readIBNode(t, &h)
+	case SideRoCE:
+		rejectKeys(t, "ib", "gid", "lid", "sl", "bridge")
+		h.MAC, h.HasMAC = readMAC(t)
 		h.VLAN = p.cfg.RoCE.VLAN
 		if t.has("vlan") {
 			h.VLAN = uint16(t.number("vlan"))
@@ -30,8 +30,8 @@ func (p *parser) host(t *table) Host {
 	return h
 }
 
-// refuse reports keys that only a host of the other side has.
-func (t *table) refuse(side string, names ...string) {
+// rejectKeys reports keys that only a host of the other side has.
+func rejectKeys(t *table, side string, names ...string) {
 	for _, name := range names {
 		if t.has(name) {
 			t.fail(name, "%s is a key of hosts with side = %q; remove it, or change the side", name, side)
@@ -39,13 +39,13 @@ func (t *table) refuse(side string, names ...string) {
 	}
 }
 
-// hostAddrs reads ip and ip6.
-func (t *table) hostAddrs(h *Host) {
+// readHostAddrs reads ip and ip6.
+func readHostAddrs(t *table, h *Host) {
 	if !t.has("ip") && !t.has("ip6") {
 		t.fail("ip", `ip is missing; write ip = "10.9.0.7", or ip6 = "fd09::7"`)
 		return
 	}
-	a, b := t.hostAddr("ip"), t.hostAddr("ip6")
+	a, b := readHostAddr(t, "ip"), readHostAddr(t, "ip6")
 	switch {
 	case b.Is4():
 		t.fail("ip6", "ip6 %s is an IPv4 address; write it as ip", b)
@@ -58,15 +58,14 @@ func (t *table) hostAddrs(h *Host) {
 	}
 }
 
-// hostAddr returns the address under a key; the zero Addr when it is not set or wrong.
-func (t *table) hostAddr(name string) netip.Addr {
-	if !t.has(name) {
+// readHostAddr returns the address under a key; the zero Addr when it is missing or wrong.
+func readHostAddr(t *table, name string) netip.Addr {
+	s, ok := t.given(name)
+	if !ok {
 		return netip.Addr{}
 	}
-	s := t.text(name)
 	a, err := netip.ParseAddr(s)
 	switch {
-	case s == "" && t.mistypedText(name):
 	case err != nil:
 		t.fail(name, "%s %s is not an address; write one like %s", name, show(s), findKey(t.name, name).example)
 	case a.IsMulticast():
@@ -81,14 +80,8 @@ func (t *table) hostAddr(name string) netip.Addr {
 	return netip.Addr{}
 }
 
-// mistypedText reports whether a key is set, but not to a string: that has been reported.
-func (t *table) mistypedText(name string) bool {
-	_, ok := t.vals[name].(string)
-	return t.has(name) && !ok
-}
-
-// ibNode reads what only an IB node has.
-func (t *table) ibNode(h *Host) {
+// readIBNode reads the keys that only an IB node has.
+func readIBNode(t *table, h *Host) {
 	h.LID = ib.LID(t.number("lid"))
 	h.SL = ib.SL(t.number("sl"))
 	h.Bridge = t.truth("bridge")
@@ -96,15 +89,17 @@ func (t *table) ibNode(h *Host) {
 		t.fail("gid", `gid is missing; write the GID of the node's port: gid = "fe80::2:c903:0:7"`)
 		return
 	}
-	h.GID = t.gid("that of the node's port")
+	h.GID = readGID(t, "that of the node's port")
 }
 
-// gid returns a port's GID; the zero GID when it is wrong. instead says what to write.
-func (t *table) gid(instead string) ib.GID {
-	s := t.text("gid")
+// readGID returns a port's GID; the zero GID when it is wrong. instead says what to write.
+func readGID(t *table, instead string) ib.GID {
+	s, ok := t.given("gid")
+	if !ok {
+		return ib.GID{}
+	}
 	g, err := ib.ParseGID(s)
 	switch {
-	case s == "" && t.mistypedText("gid"):
 	case err != nil:
 		t.fail("gid", `gid %s is not a GID; write it like "fe80::2:c903:0:7"`, show(s))
 	case g.IsMulticast():
@@ -117,10 +112,10 @@ func (t *table) gid(instead string) ib.GID {
 	return ib.GID{}
 }
 
-// mac reads the MAC address of a RoCE host.
-func (t *table) mac() (mac [6]byte, ok bool) {
-	s := t.text("mac")
-	if s == "" && (!t.has("mac") || t.mistypedText("mac")) {
+// readMAC reads the MAC address of a RoCE host.
+func readMAC(t *table) (mac [6]byte, ok bool) {
+	s, ok := t.given("mac")
+	if !ok {
 		return mac, false
 	}
 	b, err := net.ParseMAC(s)

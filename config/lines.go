@@ -10,8 +10,8 @@ import (
 
 // scanLines maps every key of a TOML document to the line on which it stands, by its path:
 // "roce.mtu", "group[0].mgid", and for the elements of an array "roce.addresses[1]".
-// The TOML library has positions but keeps them to itself. The document has been read by it without
-// an error, so the scanner need not check syntax; it only must not run away on anything.
+// The TOML library does not export positions of values. It has read the document without an error, so the scanner need not check
+// the syntax; it only must terminate on any input.
 func scanLines(data string) map[string]int {
 	s := lineScanner{data: data, line: 1, count: map[string]int{}, lines: map[string]int{}}
 	for s.skipBlank(true); s.pos < len(s.data); s.skipBlank(true) {
@@ -46,14 +46,14 @@ func (s *lineScanner) peek() byte {
 	return 0
 }
 
-// step moves n bytes on and counts the lines.
+// step advances n bytes and counts the lines.
 func (s *lineScanner) step(n int) {
 	n = min(n, len(s.data)-s.pos)
 	s.line += strings.Count(s.data[s.pos:s.pos+n], "\n")
 	s.pos += n
 }
 
-// skipBlank moves past blanks and comments, and past line ends where those mean nothing.
+// skipBlank moves past blanks and comments, and with newlines past line ends.
 func (s *lineScanner) skipBlank(newlines bool) {
 	for s.pos < len(s.data) {
 		switch c := s.peek(); {
@@ -75,7 +75,7 @@ func (s *lineScanner) toLineEnd() {
 	s.step(n)
 }
 
-// note records a path; the first place wins.
+// note records a path, unless it has been recorded before.
 func (s *lineScanner) note(path string, line int) {
 	if _, ok := s.lines[path]; !ok {
 		s.lines[path] = line
@@ -113,7 +113,7 @@ func (s *lineScanner) pair(table string) {
 	}
 	s.skipBlank(false)
 	if s.peek() != '=' {
-		s.step(1) // never so in a valid document
+		s.step(1) // not possible in a valid document
 		return
 	}
 	s.step(1)
@@ -152,7 +152,7 @@ func (s *lineScanner) keyPart() string {
 	return s.data[start:s.pos]
 }
 
-// value moves past a value and notes what is inside it.
+// value moves past a value and records the paths inside it.
 func (s *lineScanner) value(path string) {
 	switch s.peek() {
 	case '"', '\'':

@@ -12,10 +12,10 @@ import (
 	"causeway/ibside/ib"
 )
 
-// mgidForms are the words that stand for an MGID made from the group's address.
+// mgidForms are the values of the key mgid, for messages.
 const mgidForms = "rdmacm, ipoib, port, ib, or a literal MGID"
 
-// An mgidForm makes the MGID of any group.
+// An mgidForm derives MGIDs from group addresses.
 type mgidForm struct {
 	form  string
 	pkey  ib.PKey
@@ -23,10 +23,10 @@ type mgidForm struct {
 	port  uint16
 }
 
-// mgid returns the MGID of the group ip. It returns the zero GID when that cannot be told, after
-// reporting why, or silently when ip is not valid: that has been reported.
-func (t *table) mgid(ip netip.Addr, pkey ib.PKey) ib.GID {
-	f, ok := t.mgidForm(pkey)
+// readMGID returns the MGID of the group ip. It returns the zero GID after reporting a problem, and when ip is not valid, which has
+// been reported.
+func readMGID(t *table, ip netip.Addr, pkey ib.PKey) ib.GID {
+	f, ok := readMGIDForm(t, pkey)
 	if !ok {
 		return ib.GID{}
 	}
@@ -37,52 +37,52 @@ func (t *table) mgid(ip netip.Addr, pkey ib.PKey) ib.GID {
 	return g
 }
 
-// mgidForm reads the form that a table names, and reports keys that have no part in it.
-func (t *table) mgidForm(pkey ib.PKey) (f mgidForm, ok bool) {
+// readMGIDForm reads the form that a table has, and reports keys that the form does not use.
+func readMGIDForm(t *table, pkey ib.PKey) (f mgidForm, ok bool) {
 	f = mgidForm{form: t.text("mgid"), pkey: pkey, scope: uint8(t.number("scope")), port: uint16(t.number("port"))}
-	if t.mistypedText("mgid") {
+	if _, ok := t.given("mgid"); !ok && t.has("mgid") {
 		return f, false
 	}
 	switch {
 	case f.form == "rdmacm" || f.form == "ipoib":
-		t.unused(f.form, "port")
+		rejectUnused(t, f.form, "port")
 	case f.form == "port" && !t.has("port"):
 		t.fail("mgid", `mgid "port" needs the UDP port that the group's applications use; write port = 4711`)
 		return f, false
 	case f.form == "port":
-		t.unused(f.form, "scope")
+		rejectUnused(t, f.form, "scope")
 	case f.form == "ib":
-		t.unused(f.form, "scope")
-		t.unused(f.form, "port")
+		rejectUnused(t, f.form, "scope")
+		rejectUnused(t, f.form, "port")
 	case strings.Contains(f.form, "{port}") && !t.has("port"):
 		t.fail("mgid", "mgid %s has {port}, but there is no port; write port = 4711", show(f.form))
 		return f, false
 	case strings.Contains(f.form, "{"):
 		for _, key := range []string{"port", "scope"} {
 			if !strings.Contains(f.form, "{"+key+"}") {
-				t.unused("a template without {"+key+"}", key)
+				rejectUnused(t, "a template without {"+key+"}", key)
 			}
 		}
 	default:
-		t.unused("a literal MGID", "scope")
-		t.unused("a literal MGID", "port")
+		rejectUnused(t, "a literal MGID", "scope")
+		rejectUnused(t, "a literal MGID", "port")
 	}
 	return f, true
 }
 
-// unused reports a key that has no part in this form of MGID.
-func (t *table) unused(form, name string) {
+// rejectUnused reports a key that the form of MGID does not use.
+func rejectUnused(t *table, form, name string) {
 	if t.has(name) {
 		t.fail(name, "%s has no part in the MGID when mgid is %s; remove it", name, form)
 	}
 }
 
-// isFixed reports whether the form is one MGID, whatever the group.
+// isFixed reports whether the form is the same MGID for every group.
 func (f mgidForm) isFixed() bool {
 	return !strings.Contains(f.form, "{ip") && !slices.Contains([]string{"rdmacm", "ipoib", "port", "ib"}, f.form)
 }
 
-// of returns the MGID of a group; the zero GID of one that is not valid, unless the form itself is wrong.
+// of returns the MGID of a group; the zero GID if ip is not valid. An error says what is wrong with the form.
 func (f mgidForm) of(ip netip.Addr) (ib.GID, error) {
 	switch {
 	case strings.Contains(f.form, "{"):
@@ -99,7 +99,7 @@ func (f mgidForm) of(ip netip.Addr) (ib.GID, error) {
 	return f.site(ip)
 }
 
-// MGID returns the MGID of a group in one of the forms that [[group]] mgid knows.
+// MGID returns the MGID of a group in a form of the key [[group]] mgid.
 func MGID(form string, ip netip.Addr, pkey ib.PKey, scope uint8, port uint16) (ib.GID, error) {
 	return mgidForm{form: form, pkey: pkey, scope: scope, port: port}.of(ip)
 }
@@ -124,18 +124,18 @@ func (f mgidForm) site(ip netip.Addr) (ib.GID, error) {
 	return g, nil
 }
 
-// fill fills in a template. Each placeholder stands for hexadecimal digits of an IPv6 address.
+// fill replaces the placeholders of a template, each by hexadecimal digits of an IPv6 address.
 func (f mgidForm) fill(ip netip.Addr) (ib.GID, error) {
 	a := ip
 	if !ip.IsValid() {
-		a = netip.IPv6Unspecified() // check the template all the same
+		a = netip.IPv6Unspecified() // the template is still checked
 	}
 	b := a.As16()
 	low := binary.BigEndian.Uint32(b[12:])
 	words := func(n uint32) string { return fmt.Sprintf("%x:%x", n>>16, n&0xffff) }
 	filled := strings.NewReplacer(
 		"{scope}", fmt.Sprintf("%x", f.scope),
-		"{pkey}", fmt.Sprintf("%04x", uint16(f.pkey|0x8000)), // an MGID has the full member's, whoever joins
+		"{pkey}", fmt.Sprintf("%04x", uint16(f.pkey|0x8000)), // an MGID has the P_Key of a full member, even if a limited member joins
 		"{port}", fmt.Sprintf("%04x", f.port),
 		"{ip28}", words(low&0x0fffffff),
 		"{ip32}", words(low),
@@ -153,7 +153,7 @@ func (f mgidForm) fill(ip netip.Addr) (ib.GID, error) {
 	return g, err
 }
 
-// literalMGID reads an MGID; form is what the file has, text the same with its placeholders filled in.
+// literalMGID parses an MGID. form is the value in the file, text the same with its placeholders replaced.
 func literalMGID(form, text string) (ib.GID, error) {
 	shown := show(form)
 	if form != text {

@@ -13,7 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// maxFile bounds the size of a file, in bytes: a mistaken path must not fill the memory.
+// maxFile is the largest file in bytes, so that a wrong path does not exhaust memory.
 const maxFile = 1 << 20
 
 // Load reads and checks the file at path. An error is of type Problems unless the file cannot be read.
@@ -27,15 +27,15 @@ func Load(path string) (*Config, error) {
 		return nil, err
 	}
 	if file := &c.IB.Port.File; *file != "" && !filepath.IsAbs(*file) {
-		*file = filepath.Join(filepath.Dir(path), *file) // not where the process happens to stand
+		*file = filepath.Join(filepath.Dir(path), *file) // relative to the file, not to the working directory
 	}
 	return c, nil
 }
 
-// Parse checks data and makes a Config of it; name is what messages call the file.
-// An error is of type Problems: every one of the file, in line order.
+// Parse turns data into a Config; messages use name for the file. An error is of type Problems: all problems of the file, in
+// line order.
 func Parse(name string, data []byte) (*Config, error) {
-	p := parser{file: name, cfg: &Config{values: map[string]string{}}}
+	p := parser{file: name, cfg: &Config{values: map[string]string{}}, tables: map[string][]*table{}}
 	if len(data) > maxFile {
 		p.add(0, "", "%d bytes are too many for a configuration; the limit is %d", len(data), maxFile)
 		return nil, p.problems
@@ -55,36 +55,32 @@ func Parse(name string, data []byte) (*Config, error) {
 	return p.cfg, nil
 }
 
-// parser holds one file while it becomes a Config.
+// parser turns one file into a Config.
 type parser struct {
 	file     string
 	lines    map[string]int
 	cfg      *Config
 	problems Problems
 
-	hosts      []*table // of cfg.Hosts and cfg.Groups, entry by entry, for the cross checks
-	groups     []*table
-	ranges     []*table
-	services   []*table
-	translates []*table
+	tables map[string][]*table // of cfg.Hosts, cfg.Groups and so on, entry by entry, for the cross checks
 }
 
 // add reports a problem.
 func (p *parser) add(line int, who, format string, args ...any) {
 	problem := Problem{p.file, line, who, fmt.Sprintf(format, args...)}
 	if n := len(p.problems); n > 0 && p.problems[n-1] == problem {
-		return // a key may be read twice
+		return // a key may be read more than once
 	}
 	p.problems = append(p.problems, problem)
 }
 
-// lineOf returns the line of a path, or of the nearest path around it.
+// lineOf returns the line of a path, or of the nearest path that contains it.
 func (p *parser) lineOf(path string) int {
 	for path != "" {
 		if n, ok := p.lines[path]; ok {
 			return n
 		}
-		if n, ok := p.lines[path+"[0]"]; ok { // an array of tables stands where its first entry does
+		if n, ok := p.lines[path+"[0]"]; ok { // an array of tables begins with its first entry
 			return n
 		}
 		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
@@ -102,7 +98,7 @@ func (p *parser) syntax(err error) {
 	p.add(pe.Position.Line, "", "this is not TOML: %s", oneLine(pe.Message))
 }
 
-// oneLine replaces what would disturb a terminal or break a line.
+// oneLine replaces characters that are not printable by question marks.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !strconv.IsPrint(r) {
@@ -112,7 +108,7 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// document reads the tables, each section by its own function, and then checks across them.
+// document reads the tables, each by its own function, and then runs the cross checks.
 func (p *parser) document(doc map[string]any) {
 	p.unknownTables(doc)
 	one := func(name string) *table { return p.single(doc, name) }
@@ -132,26 +128,26 @@ func (p *parser) document(doc map[string]any) {
 	p.crossCheck(roce, workers, policy)
 }
 
-// entries reads the tables that there may be several of, after those that are there.
+// entries reads the tables that may appear many times, and appends them to those of the Config.
 func (p *parser) entries(doc map[string]any) {
 	for _, t := range p.several(doc, "host") {
-		p.hosts, p.cfg.Hosts = append(p.hosts, t), append(p.cfg.Hosts, p.host(t))
+		p.cfg.Hosts = append(p.cfg.Hosts, p.host(t))
 	}
 	for _, t := range p.several(doc, "group") {
-		p.groups, p.cfg.Groups = append(p.groups, t), append(p.cfg.Groups, p.group(t))
+		p.cfg.Groups = append(p.cfg.Groups, p.group(t))
 	}
 	for _, t := range p.several(doc, "range") {
-		p.ranges, p.cfg.Ranges = append(p.ranges, t), append(p.cfg.Ranges, p.span(t))
+		p.cfg.Ranges = append(p.cfg.Ranges, p.groupRange(t))
 	}
 	for _, t := range p.several(doc, "service") {
-		p.services, p.cfg.Services = append(p.services, t), append(p.cfg.Services, p.service(t))
+		p.cfg.Services = append(p.cfg.Services, readService(t))
 	}
 	for _, t := range p.several(doc, "translate") {
-		p.translates, p.cfg.Translates = append(p.translates, t), append(p.cfg.Translates, p.translate(t))
+		p.cfg.Translates = append(p.cfg.Translates, readTranslate(t))
 	}
 }
 
-// unknownTables reports what no table of the file may be called.
+// unknownTables reports tables that the file may not have.
 func (p *parser) unknownTables(doc map[string]any) {
 	var names []string
 	for _, t := range tables {
@@ -186,7 +182,7 @@ func (p *parser) single(doc map[string]any, name string) *table {
 	case nil:
 		if tableNamed(name).need {
 			t.absent = true
-			p.add(0, "", "table [%s] is missing; it needs %s", name, neededKeys(name))
+			p.add(0, "", "table [%s] is missing; it needs %s", name, enumerate(tableNamed(name).keyNames(true), "and"))
 		}
 	case map[string]any:
 		t.vals = v
@@ -199,7 +195,7 @@ func (p *parser) single(doc map[string]any, name string) *table {
 	return t
 }
 
-// several returns the tables [[name]].
+// several returns the tables [[name]], and appends them to p.tables.
 func (p *parser) several(doc map[string]any, name string) []*table {
 	var vals []map[string]any
 	switch v := doc[name].(type) {
@@ -226,10 +222,11 @@ func (p *parser) several(doc map[string]any, name string) []*table {
 		ts[i].who = name + " " + label(name, v, i)
 		ts[i].checkKeys()
 	}
+	p.tables[name] = append(p.tables[name], ts...)
 	return ts
 }
 
-// label names an entry by its address or port, or else by its place.
+// label names an entry by its address or port, or else by its number.
 func label(table string, v map[string]any, i int) string {
 	by := []string{"ip", "ip6"}
 	switch table {

@@ -10,14 +10,14 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Range is IP groups that are bridged for as long as somebody wants them.
+// Range is a prefix of IP groups that are bridged as long as they have members.
 type Range struct {
 	Prefix  netip.Prefix
-	Reports bool // RoCE hosts want a group by reports of IGMP and MLD
-	SA      bool // IB nodes want a group by having it on the subnet
+	Reports bool // IGMP and MLD reports of RoCE hosts add a group
+	SA      bool // the creation of a group on the subnet adds it
 	Most    int  // groups at a time
 	Idle    time.Duration
-	Group   Group // what all have in common, without IP and MGID
+	Group   Group // the settings of all its groups, without IP and MGID
 
 	form mgidForm
 }
@@ -25,22 +25,22 @@ type Range struct {
 // MGID returns the MGID of a group of the range.
 func (r *Range) MGID(ip netip.Addr) ib.GID {
 	g, err := r.form.of(ip)
-	if err != nil { // the form has been tried with the first group
+	if err != nil { // groupRange has checked the form
 		return ib.GID{}
 	}
 	return g
 }
 
-// span reads one [[range]].
-func (p *parser) span(t *table) Range {
-	r := Range{Prefix: t.rangeIP(), Most: int(t.number("most")), Idle: time.Duration(t.number("idle")) * time.Second}
+// groupRange reads one [[range]].
+func (p *parser) groupRange(t *table) Range {
+	r := Range{Prefix: readRangeIP(t), Most: int(t.number("most")), Idle: time.Duration(t.number("idle")) * time.Second}
 	from := t.texts("from")
 	r.Reports, r.SA = slices.Contains(from, "reports"), slices.Contains(from, "sa")
 	if t.isEmptyList("from") {
 		t.fail("from", `from is empty, so no group would be learnt; write from = ["reports"]`)
 	}
 	r.Group = p.groupOf(t)
-	form, ok := t.mgidForm(r.Group.PKey)
+	form, ok := readMGIDForm(t, r.Group.PKey)
 	if !ok {
 		return r
 	}
@@ -56,15 +56,15 @@ func (p *parser) span(t *table) Range {
 	if _, err := form.of(r.Prefix.Addr()); err != nil {
 		t.fail("mgid", "%v", err)
 	} else if r.Prefix.IsValid() {
-		t.checkKept(&r)
+		checkKept(t, &r)
 	}
 	return r
 }
 
-// checkKept reports bits of the address that do not show in the MGID: two groups would have the same.
-func (t *table) checkKept(r *Range) {
+// checkKept reports address bits that are not part of the MGID, so that two groups would have the same MGID.
+func checkKept(t *table, r *Range) {
 	first := r.Prefix.Addr()
-	for bit := first.BitLen() - 1; bit >= r.Prefix.Bits(); bit-- { // the low ones are kept
+	for bit := first.BitLen() - 1; bit >= r.Prefix.Bits(); bit-- { // from the low bits, which the forms keep
 		b := first.AsSlice()
 		b[bit/8] ^= 0x80 >> (bit % 8)
 		other, _ := netip.AddrFromSlice(b)
@@ -76,10 +76,10 @@ func (t *table) checkKept(r *Range) {
 	}
 }
 
-// rangeIP reads the range's prefix.
-func (t *table) rangeIP() netip.Prefix {
-	s := t.text("ip")
-	if !t.has("ip") || t.mistypedText("ip") {
+// readRangeIP reads the range's prefix.
+func readRangeIP(t *table) netip.Prefix {
+	s, ok := t.given("ip")
+	if !ok {
 		return netip.Prefix{}
 	}
 	n, err := netip.ParsePrefix(s)
@@ -98,16 +98,16 @@ func (t *table) rangeIP() netip.Prefix {
 	return netip.Prefix{}
 }
 
-// checkRanges looks for ranges that share groups, and for more groups than there may be.
+// checkRanges reports ranges that overlap, and more groups than [workers] groups.
 func (p *parser) checkRanges(workers *table) {
 	for i, r := range p.cfg.Ranges {
 		for j, o := range p.cfg.Ranges[:i] {
 			if r.Prefix.IsValid() && o.Prefix.IsValid() && r.Prefix.Overlaps(o.Prefix) {
-				p.ranges[i].fail("ip", "ip %v shares groups with %s%s; each needs its own", r.Prefix, p.ranges[j].who, p.ranges[j].inLine("ip"))
+				p.tables["range"][i].fail("ip", "ip %v shares groups with %s%s; each needs its own", r.Prefix, p.tables["range"][j].who, p.tables["range"][j].inLine("ip"))
 			}
 		}
 		if r.SA && !r.Reports && r.Group.Direction == ToRoCE {
-			p.note(p.ranges[i], "from", "groups that the subnet has lead to RoCE, though no RoCE host may have asked for them")
+			p.note(p.tables["range"][i], "from", "groups of the subnet are bridged to RoCE although no RoCE host may have joined them")
 		}
 	}
 	if n := len(p.cfg.Groups); n > p.cfg.Workers.Groups {

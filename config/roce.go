@@ -11,8 +11,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// minMTU is the least netdev MTU that carries the least IB MTU: 256 bytes and the 80 that the kernel
-// sets aside for headers (Linux drivers/infiniband/sw/rxe, RXE_MAX_HDR_LENGTH).
+// minMTU is the least netdev MTU that carries the least IB MTU: 256 bytes and the 80 that the kernel reserves for headers
+// (Linux drivers/infiniband/sw/rxe, RXE_MAX_HDR_LENGTH).
 const minMTU = 256 + 80
 
 func (p *parser) bridge(t *table) {
@@ -26,8 +26,8 @@ func (p *parser) bridge(t *table) {
 // roce reads the Ethernet side.
 func (p *parser) roce(t *table) {
 	r := &p.cfg.RoCE
-	r.Port = t.ethPort()
-	r.Addresses = t.ownAddresses()
+	r.Port = readEthPort(t)
+	r.Addresses = readOwnAddresses(t)
 	r.MTU = int(t.number("mtu"))
 	r.IBMTU = ib.MTUForNetdev(r.MTU)
 	versions := t.texts("versions")
@@ -44,7 +44,7 @@ func (p *parser) roce(t *table) {
 	}
 }
 
-// What the argument of a driver looks like, and how to say so.
+// The forms of a driver's argument.
 var (
 	pciAddress = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
 	// An interface name is at most 15 bytes without '/', ':' or blanks (Linux IFNAMSIZ, dev_valid_name).
@@ -68,11 +68,11 @@ var ethDrivers = []struct {
 	{"null", nil, "null"},
 }
 
-// ethPort reads roce.port.
-func (t *table) ethPort() EthPort {
-	s := t.text("port")
+// readEthPort reads roce.port.
+func readEthPort(t *table) EthPort {
+	s, ok := t.given("port")
 	if s == "" {
-		if t.has("port") && !t.mistypedText("port") {
+		if ok {
 			t.fail("port", `port is empty; write port = "af_packet:eth1"`)
 		}
 		return EthPort{}
@@ -99,17 +99,13 @@ func (t *table) ethPort() EthPort {
 	return EthPort{}
 }
 
-// ownAddresses reads roce.addresses.
-func (t *table) ownAddresses() []netip.Prefix {
-	list := t.texts("addresses")
+// readOwnAddresses reads roce.addresses.
+func readOwnAddresses(t *table) []netip.Prefix {
 	if t.isEmptyList("addresses") {
 		t.fail("addresses", `addresses is empty; write addresses = ["10.9.0.254/24"]`)
 	}
 	var out []netip.Prefix
-	for i, s := range list {
-		if s == "" && !t.isText("addresses", i) {
-			continue
-		}
+	for i, s := range t.elements("addresses") {
 		n, err := netip.ParsePrefix(s)
 		switch {
 		case err != nil:
@@ -128,30 +124,14 @@ func (t *table) ownAddresses() []netip.Prefix {
 	return out
 }
 
-// isText reports whether element i of a list was a string, and not replaced by "" for being wrong.
-func (t *table) isText(name string, i int) bool {
-	list, ok := t.vals[name].([]any)
-	if !ok || i >= len(list) {
-		return false
-	}
-	_, ok = list[i].(string)
-	return ok
-}
-
-// isEmptyList reports whether a key is set to [].
-func (t *table) isEmptyList(name string) bool {
-	list, ok := t.vals[name].([]any)
-	return ok && len(list) == 0
-}
-
-// isHostAddr reports whether a can be a host's: unicast, and in the form that the wire has.
+// isHostAddr reports whether a can be a host's address: unicast, not loopback, and not IPv4-mapped.
 func isHostAddr(a netip.Addr) bool {
 	return a.IsValid() && a.Zone() == "" && !a.Is4In6() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() &&
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// isNetOrBroadcast reports whether n's address is the first of its subnet or, with IPv4, the last:
-// neither is a host's, but in subnets of two addresses or one (RFC 3021).
+// isNetOrBroadcast reports whether n's address is the first of its subnet or, with IPv4, the last: neither is a host's, except
+// in subnets of one or two addresses (RFC 3021).
 func isNetOrBroadcast(n netip.Prefix) bool {
 	a := n.Addr()
 	if n.Bits() >= a.BitLen()-1 {

@@ -14,33 +14,33 @@ import (
 	"causeway/ibside/ib"
 )
 
-// rdmaDevice is what the kernel lets an RDMA device be called, less what a file name cannot have.
+// rdmaDevice matches the names of RDMA devices that the kernel allows and that are file names.
 var rdmaDevice = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 
 // ib reads the InfiniBand side.
 func (p *parser) ib(t *table) {
-	p.cfg.IB = IB{Port: t.ibPort(), PKey: t.pkey("pkey"), HostGIDs: t.prefixes("host_gids", "fe80::2:c903:0:100/120"),
+	p.cfg.IB = IB{Port: readIBPort(t), PKey: t.pkey("pkey"), HostGIDs: t.prefixes("host_gids", "fe80::2:c903:0:100/120"),
 		AliasGIDs: t.truth("alias_gids")}
 	if t.has("gid") {
-		p.cfg.IB.GID = t.gid(`gid = "fe80::2:c903:0:1"`)
+		p.cfg.IB.GID = readGID(t, `gid = "fe80::2:c903:0:1"`)
 	}
 	if !p.cfg.IB.Port.Fabric {
 		return
 	}
 	for _, name := range []string{"gid", "host_gids", "alias_gids"} {
 		if t.has(name) {
-			t.fail(name, "%s is for ports of a device, and the software fabric has one GID; remove it", name)
+			t.fail(name, "%s is for ports of a device; the software fabric has one GID; remove it", name)
 		}
 	}
 }
 
-// ibPort reads ib.port.
-func (t *table) ibPort() IBPort {
-	s := t.text("port")
+// readIBPort reads ib.port.
+func readIBPort(t *table) IBPort {
+	s, given := t.given("port")
 	if file, ok := strings.CutPrefix(s, "fabric:"); ok {
 		return IBPort{Fabric: true, File: file}
 	}
-	if s == "" && (!t.has("port") || t.mistypedText("port")) {
+	if !given {
 		return IBPort{}
 	}
 	device, num, _ := strings.Cut(s, ":")
@@ -58,7 +58,7 @@ func (t *table) ibPort() IBPort {
 	return IBPort{}
 }
 
-// pkey returns a P_Key. 0x8000 is the full member's bit on no partition at all (IBTA vol 1 §10.9.1.1).
+// pkey returns a P_Key. 0x8000 is the membership bit without a partition (IBTA vol 1 §10.9.1.1).
 func (t *table) pkey(name string) ib.PKey {
 	k := ib.PKey(t.number(name))
 	if k != 0 && !k.Valid() {
@@ -68,20 +68,20 @@ func (t *table) pkey(name string) ib.PKey {
 	return k
 }
 
-// workers reads the sizes of the bench.
+// workers reads the cores and sizes of the datapath.
 func (p *parser) workers(t *table) {
 	n := func(name string) int { return int(t.number(name)) }
 	p.cfg.Workers = Workers{
-		LCores: t.lcores(), Sleep: t.text("idle") == "sleep", MemoryMiB: n("memory_mib"),
+		LCores: readLCores(t), Sleep: t.text("idle") == "sleep", MemoryMiB: n("memory_mib"),
 		RxDescs: t.powerOfTwo("rx_descs"), TxDescs: t.powerOfTwo("tx_descs"), Mbufs: n("mbufs"),
-		Standins: n("standins"), StandinsPerHost: n("standins_per_host"), Hosts: n("hosts"), Nodes: n("nodes"), Groups: n("groups"),
-		StandinDepth: t.powerOfTwo("standin_depth"), StandinIdle: time.Duration(t.number("standin_idle")) * time.Second,
+		ProxyQPs: n("proxy_qps"), ProxyQPsPerHost: n("proxy_qps_per_host"), Hosts: n("hosts"), Nodes: n("nodes"), Groups: n("groups"),
+		ProxyQPDepth: t.powerOfTwo("proxy_qp_depth"), ProxyQPIdle: time.Duration(t.number("proxy_qp_idle")) * time.Second,
 		PGMStreams: n("pgm_streams"), PGMIdle: time.Duration(t.number("pgm_idle")) * time.Second,
 	}
 }
 
-// lcores reads the workers' cores.
-func (t *table) lcores() []int {
+// readLCores reads the workers' cores.
+func readLCores(t *table) []int {
 	list := t.numbers("lcores")
 	if t.isEmptyList("lcores") {
 		t.fail("lcores", "lcores is empty; name at least one core: lcores = [1]")
@@ -95,7 +95,7 @@ func (t *table) lcores() []int {
 	return list
 }
 
-// powerOfTwo returns a number of descriptors: drivers round others up or refuse them.
+// powerOfTwo returns a number of descriptors; drivers round other numbers up or reject them.
 func (t *table) powerOfTwo(name string) int {
 	n := int(t.number(name))
 	if n&(n-1) != 0 {
@@ -105,17 +105,14 @@ func (t *table) powerOfTwo(name string) int {
 	return n
 }
 
-// policy reads what may cross.
+// policy reads which sources may send across.
 func (p *parser) policy(t *table) {
 	p.cfg.Policy = Policy{Allow: t.prefixes("allow", "10.9.0.0/24"), BridgeUnknown: t.text("unknown_source") == "bridge"}
 }
 
-// prefixes reads a list of prefixes of hosts' addresses.
+// prefixes reads a list of prefixes of host addresses.
 func (t *table) prefixes(key, example string) (list []netip.Prefix) {
-	for i, s := range t.texts(key) {
-		if s == "" && !t.isText(key, i) {
-			continue
-		}
+	for i, s := range t.elements(key) {
 		n, err := netip.ParsePrefix(s)
 		switch {
 		case err != nil:
@@ -135,7 +132,7 @@ func (t *table) prefixes(key, example string) (list []netip.Prefix) {
 	return list
 }
 
-// qos reads the traffic classes over the default chain.
+// qos reads the traffic classes: the default chain with the mappings of the file.
 func (p *parser) qos(t *table) {
 	q := &p.cfg.QoS
 	for i := range q.SLOfDSCP {
@@ -150,7 +147,7 @@ func (p *parser) qos(t *table) {
 	t.mapping("sl_to_pcp", func(from, to int) { q.PCPOfSL[from] = uint8(to) })
 }
 
-// metrics reads where metrics are served.
+// metrics reads the address of the metrics endpoint.
 func (p *parser) metrics(t *table) {
 	p.cfg.Metrics.Pprof = t.truth("pprof")
 	s := t.text("listen")
@@ -165,16 +162,15 @@ func (p *parser) metrics(t *table) {
 	p.cfg.Metrics.Listen = a
 }
 
-// console reads where the console listens.
+// console reads the addresses of the console.
 func (p *parser) console(t *table) {
-	for i, s := range t.texts("listen") {
+	for i, s := range t.elements("listen") {
 		a, ok := tcpListen(s)
 		if path, isUnix := strings.CutPrefix(s, "unix:"); isUnix {
-			// sun_path holds 108 bytes with its final zero (unix(7)).
+			// sun_path has 108 bytes with the terminating zero (unix(7)).
 			a, ok = Listen{"unix", path}, strings.HasPrefix(path, "/") && len(path) < 108
 		}
 		switch {
-		case s == "" && !t.isText("listen", i):
 		case !ok:
 			t.failAt("listen", i, `listen %s is not an address; write one like "unix:/run/causeway/console.sock" or "127.0.0.1:4711"`,
 				show(s))
@@ -187,14 +183,14 @@ func (p *parser) console(t *table) {
 	p.token(t)
 }
 
-// leastToken is the fewest bytes of a token: nobody guesses so many.
+// leastToken is the least length of a token in bytes, so that it cannot be guessed.
 const leastToken = 16
 
-// token reads what makes admins, and wants one where strangers can connect.
+// token reads the console's token, which is required when other machines can connect.
 func (p *parser) token(t *table) {
-	token := t.text("token")
+	token, ok := t.given("token")
 	switch {
-	case token != "" && len(token) < leastToken, token == "" && t.has("token") && !t.mistypedText("token"):
+	case ok && len(token) < leastToken:
 		t.fail("token", "token has %d bytes, which can be guessed; use %d or more: openssl rand -hex 16 makes one", len(token), leastToken)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		t.fail("token", "token has a blank or a character that a terminal may not send; use letters, digits and signs of ASCII")
@@ -202,13 +198,13 @@ func (p *parser) token(t *table) {
 	p.cfg.Console.Token = token
 	for i, a := range p.cfg.Console.Listen {
 		if a.Network != "unix" && token == "" && !netip.MustParseAddrPort(a.Address).Addr().IsLoopback() {
-			t.failAt("listen", i, "listen %q: everybody who reaches it may look at the bridge; a token says who may change it: set one, or use 127.0.0.1", a.Address)
+			t.failAt("listen", i, "listen %q can be reached by other machines; set a token, or use 127.0.0.1", a.Address)
 		}
 	}
 }
 
-// tcpListen reads ADDRESS:PORT. A name is refused: what it means could change under the bridge. An IPv4 address is IPv4 only:
-// for "tcp", 0.0.0.0 is the whole machine, its IPv6 addresses among them.
+// tcpListen reads ADDRESS:PORT. It rejects host names, which could resolve to another address later. An IPv4 address listens on
+// IPv4 only: with the network "tcp", 0.0.0.0 would listen on all IPv6 addresses, too.
 func tcpListen(s string) (Listen, bool) {
 	a, err := netip.ParseAddrPort(s)
 	if err != nil || a.Port() == 0 || a.Addr().IsMulticast() {
@@ -224,13 +220,13 @@ func (p *parser) log(t *table) {
 	p.cfg.Log = Log{Level: t.text("level"), Format: t.text("format")}
 }
 
-// service reads one [[service]]. What is wrong with it is Service{}.
-func (p *parser) service(t *table) Service {
+// readService reads one [[service]]; Service{} when it is wrong.
+func readService(t *table) Service {
 	switch {
 	case t.has("port") && t.has("ports"):
 		t.fail("ports", "port and ports are both there; write one of them")
 	case t.has("ports"):
-		return t.ports()
+		return readPorts(t)
 	case t.has("port"):
 		port := uint16(t.number("port"))
 		return Service{port, port}
@@ -240,10 +236,10 @@ func (p *parser) service(t *table) Service {
 	return Service{}
 }
 
-// ports reads a range of ports.
-func (t *table) ports() Service {
-	s := t.text("ports")
-	if t.mistypedText("ports") {
+// readPorts reads a range of ports.
+func readPorts(t *table) Service {
+	s, ok := t.given("ports")
+	if !ok {
 		return Service{}
 	}
 	low, high, _ := strings.Cut(s, "-")

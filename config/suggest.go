@@ -4,7 +4,7 @@ package config
 
 import "strings"
 
-// suggest says what was probably meant by word, or else which words there are.
+// suggest returns the known word that is probably meant, or else all known words.
 func suggest(word string, known []string, intro string) string {
 	if best := Nearest(word, known); best != "" {
 		return "did you mean " + best + "?"
@@ -14,7 +14,7 @@ func suggest(word string, known []string, intro string) string {
 
 // Nearest returns the known word that word was probably meant to be, or "" when none is near.
 func Nearest(word string, known []string) string {
-	best, least := "", 3 // two slips of the finger, not more
+	best, least := "", 3 // at most two typing errors
 	for _, k := range known {
 		if d := distance(strings.ToLower(word), k); d < least && d < len(k) {
 			best, least = k, d
@@ -23,8 +23,8 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// distance counts the letters to insert, drop, replace or swap with a neighbour to make b of a
-// (optimal string alignment). It gives up, with a large number, on words that are far too long.
+// distance returns the optimal string alignment distance: the letters to insert, delete, replace or transpose to turn a into b.
+// It returns a large number when the lengths differ by more than 3.
 func distance(a, b string) int {
 	if len(a) > len(b)+3 || len(b) > len(a)+3 {
 		return 1 << 10
@@ -51,7 +51,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// alternatives lists words for a choice: "a", "b" or "c".
+// alternatives joins quoted words: "a", "b" or "c".
 func alternatives(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -60,23 +60,13 @@ func alternatives(words []string) string {
 	return enumerate(quoted, "or")
 }
 
-// enumerate lists words: a, b and c.
+// enumerate joins words: a, b and c.
 func enumerate(words []string, last string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
 	n := len(words) - 1
 	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
-}
-
-// tableNamed returns the description of a table, or nil.
-func tableNamed(name string) *tableDoc {
-	for i := range tables {
-		if tables[i].name == name {
-			return &tables[i]
-		}
-	}
-	return nil
 }
 
 // tablesWith lists the tables that have a key of this name, as headers.
@@ -88,23 +78,4 @@ func tablesWith(name string) string {
 		}
 	}
 	return enumerate(owners, "or")
-}
-
-// header returns the table's header line.
-func (t *tableDoc) header() string {
-	if t.many {
-		return "[[" + t.name + "]]"
-	}
-	return "[" + t.name + "]"
-}
-
-// neededKeys lists the keys that a table cannot do without.
-func neededKeys(table string) string {
-	var need []string
-	for i := range keys {
-		if keys[i].table == table && keys[i].need {
-			need = append(need, keys[i].name)
-		}
-	}
-	return enumerate(need, "and")
 }

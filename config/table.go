@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,8 +12,9 @@ import (
 	"time"
 )
 
-// table reads the values of one table of the file against its keys' descriptions. A getter that
-// meets a wrong value reports it and returns the default, so that reading goes on.
+// table reads the values of one table of the file and checks them against the descriptions of its keys. A getter reports a
+// wrong value and returns the default, so that reading continues. What one section alone has is read by functions that use the
+// getters: readIBPort, readGroupIP.
 type table struct {
 	p      *parser
 	name   string // in keys
@@ -35,60 +37,80 @@ func (t *table) has(key string) bool { return t.vals[key] != nil }
 func (t *table) checkKeys() {
 	for _, name := range sortedKeys(t.vals) {
 		if findKey(t.name, name) == nil {
-			t.fail(name, "key %s is not known; %s", printable(name), suggest(name, keyNames(t.name), "the keys are"))
+			t.fail(name, "key %s is not known; %s", printable(name), suggest(name, tableNamed(t.name).keyNames(false), "the keys are"))
 		}
 	}
-	for i := range keys {
-		if k := &keys[i]; k.table == t.name && k.need && !t.has(k.name) {
-			t.fail(k.name, "%s is missing; write %s = %s", k.name, k.name, k.example)
+	for _, name := range tableNamed(t.name).keyNames(true) {
+		if !t.has(name) {
+			t.fail(name, "%s is missing; write %s = %s", name, name, findKey(t.name, name).example)
 		}
 	}
+}
+
+// value returns a value of the TOML type T: the key's default when the key is missing or its value has another type, which is
+// reported. set is true when the value is the file's.
+func value[T any](t *table, name string) (v T, set bool) {
+	k := findKey(t.name, name)
+	v, _ = k.def.(T)
+	raw, there := t.vals[name]
+	if !there {
+		return v, false
+	}
+	got, ok := raw.(T)
+	if !ok {
+		t.fail(name, "%s is %s; write %s: %s = %s", name, describe(raw), k.kind, name, k.example)
+		return v, false
+	}
+	return got, true
 }
 
 // text returns a string.
 func (t *table) text(name string) string {
-	k := findKey(t.name, name)
-	def, _ := k.def.(string)
-	v, ok := t.vals[name]
-	if !ok {
-		return def
-	}
-	s, ok := v.(string)
-	if !ok {
-		t.mistyped(k, v)
-		return def
-	}
-	if !t.word(k, s) {
-		return def
+	s, set := value[string](t, name)
+	if k := findKey(t.name, name); set && !t.word(k, s) {
+		s, _ = k.def.(string)
 	}
 	return s
 }
 
+// given returns a string that the file sets; ok is false when it does not, or when its type is wrong.
+func (t *table) given(name string) (s string, ok bool) { return value[string](t, name) }
+
+// elements yields the strings of a list with their indexes, without wrong ones, which are reported; the defaults when the
+// key is missing.
+func (t *table) elements(name string) iter.Seq2[int, string] {
+	k := findKey(t.name, name)
+	list, set := value[[]any](t, name)
+	if !set {
+		def, _ := k.def.([]string)
+		return slices.All(def)
+	}
+	return func(yield func(int, string) bool) {
+		for i, e := range list {
+			s, ok := e.(string)
+			if !ok {
+				t.failAt(name, i, "%s holds %s; write strings: %s = %s", name, describe(e), name, k.example)
+			}
+			if ok && t.word(k, s) && !yield(i, s) {
+				return
+			}
+		}
+	}
+}
+
 // texts returns a list of strings.
 func (t *table) texts(name string) []string {
-	k := findKey(t.name, name)
-	def, _ := k.def.([]string)
-	v, ok := t.vals[name]
-	if !ok {
-		return def
-	}
-	list, ok := v.([]any)
-	if !ok {
-		t.mistyped(k, v)
-		return def
-	}
-	out := make([]string, 0, len(list))
-	for i, e := range list {
-		s, ok := e.(string)
-		if !ok {
-			t.failAt(name, i, "%s holds %s; write strings: %s = %s", name, describe(e), name, k.example)
-			s = ""
-		} else if !t.word(k, s) {
-			s = ""
-		}
-		out = append(out, s) // a wrong element stays as "", so that indexes hold; callers skip it
+	var out []string
+	for _, s := range t.elements(name) {
+		out = append(out, s)
 	}
 	return out
+}
+
+// isEmptyList reports whether a key is set to [].
+func (t *table) isEmptyList(name string) bool {
+	list, ok := t.vals[name].([]any)
+	return ok && len(list) == 0
 }
 
 // failAt reports a problem with element i of a list.
@@ -107,44 +129,30 @@ func (t *table) word(k *key, s string) bool {
 
 // number returns an integer within its key's range.
 func (t *table) number(name string) int64 {
+	n, set := value[int64](t, name)
 	k := findKey(t.name, name)
-	def, _ := k.def.(int64)
-	v, ok := t.vals[name]
-	if !ok {
-		return def
+	if !set || k.lo <= n && n <= k.hi {
+		return n
 	}
-	n, ok := v.(int64)
-	if !ok {
-		t.mistyped(k, v)
-		return def
+	wrong := "is out of range"
+	if n < k.lo && k.tooLow != "" {
+		wrong = k.tooLow
 	}
-	if n < k.lo || n > k.hi {
-		wrong := "is out of range"
-		if n < k.lo && k.tooLow != "" {
-			wrong = k.tooLow
-		}
-		t.fail(name, "%s %s %s; use %s", name, k.show(n), wrong, k.bounds())
-		return def
-	}
+	t.fail(name, "%s %s %s; use %s", name, k.show(n), wrong, k.bounds())
+	n, _ = k.def.(int64)
 	return n
 }
 
-// numbers returns a list of integers; wrong ones are reported and left out.
+// numbers returns a list of integers without wrong ones, which are reported.
 func (t *table) numbers(name string) []int {
 	k := findKey(t.name, name)
 	var out []int
-	v, ok := t.vals[name]
-	if !ok {
+	list, set := value[[]any](t, name)
+	if !set {
 		def, _ := k.def.([]int64)
 		for _, n := range def {
 			out = append(out, int(n))
 		}
-		return out
-	}
-	list, ok := v.([]any)
-	if !ok {
-		t.mistyped(k, v)
-		return nil
 	}
 	for i, e := range list {
 		switch n, ok := e.(int64); {
@@ -161,32 +169,14 @@ func (t *table) numbers(name string) []int {
 
 // truth returns a boolean.
 func (t *table) truth(name string) bool {
-	k := findKey(t.name, name)
-	def, _ := k.def.(bool)
-	v, ok := t.vals[name]
-	if !ok {
-		return def
-	}
-	b, ok := v.(bool)
-	if !ok {
-		t.mistyped(k, v)
-		return def
-	}
+	b, _ := value[bool](t, name)
 	return b
 }
 
 // mapping calls set for each pair of a table from numbers to numbers.
 func (t *table) mapping(name string, set func(from, to int)) {
 	k := findKey(t.name, name)
-	v, ok := t.vals[name]
-	if !ok {
-		return
-	}
-	m, ok := v.(map[string]any)
-	if !ok {
-		t.mistyped(k, v)
-		return
-	}
+	m, _ := value[map[string]any](t, name)
 	for _, from := range sortedKeys(m) {
 		at := name + "." + from
 		i, err := strconv.ParseInt(from, 0, 64)
@@ -203,21 +193,16 @@ func (t *table) mapping(name string, set func(from, to int)) {
 	}
 }
 
-// mistyped reports a value of the wrong type.
-func (t *table) mistyped(k *key, v any) {
-	t.fail(k.name, "%s is %s; write %s: %s = %s", k.name, describe(v), k.kind, k.name, k.example)
-}
-
 // String names the type for messages.
 func (k kind) String() string {
 	return [...]string{text: "a string", number: "a whole number", truth: "true or false", texts: "a list of strings",
 		numbers: "a list of numbers", mapping: "a table of numbers"}[k]
 }
 
-// bounds says the range of a number.
+// bounds returns the range of a number as text.
 func (k *key) bounds() string { return k.show(k.lo) + " to " + k.show(k.hi) }
 
-// show writes a number as the file would have it.
+// show writes a number in the form of the file.
 func (k *key) show(n int64) string {
 	if k.hex && n > 0 {
 		return fmt.Sprintf("%#x", n)
@@ -225,7 +210,7 @@ func (k *key) show(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// describe says of what type a value is, and which one.
+// describe returns a value's type and value as text.
 func describe(v any) string {
 	switch v.(type) {
 	case string:
@@ -244,7 +229,7 @@ func describe(v any) string {
 	return "a table"
 }
 
-// show writes a scalar as the file has it, shortened and printable.
+// show writes a scalar in the form of the file, shortened and printable.
 func show(v any) string {
 	if s, ok := v.(string); ok {
 		if r := []rune(s); len(r) > 40 {
@@ -259,7 +244,7 @@ func show(v any) string {
 	return describe(v)
 }
 
-// printable returns a word as it is, or quoted where it would disturb a line.
+// printable returns a word, quoted if it is long or has blanks or control characters.
 func printable(s string) string {
 	if s != "" && len(s) <= 60 && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) || r == ' ' }) {
 		return s

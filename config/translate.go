@@ -10,16 +10,16 @@ import (
 	"causeway/ibside/ib"
 )
 
-// nobodys are the addresses that no host has, or only on one link.
-var nobodys = []netip.Prefix{
+// specialPrefixes are the addresses that no host has, or only on one link.
+var specialPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3"),
 	netip.MustParsePrefix("::/8"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
 }
 
-// Translate is the hosts of a prefix that InfiniBand knows by other addresses.
+// Translate maps the hosts of a prefix on RoCE to another prefix on InfiniBand.
 type Translate ib.Translation
 
-// Translations is the one mapping that all entries make.
+// Translations returns the mapping of all entries.
 func (c *Config) Translations() ib.Translations {
 	ts := make(ib.Translations, len(c.Translates))
 	for i, t := range c.Translates {
@@ -28,9 +28,9 @@ func (c *Config) Translations() ib.Translations {
 	return ts
 }
 
-// translate reads one [[translate]]. What is wrong with it is Translate{}.
-func (p *parser) translate(t *table) Translate {
-	x := Translate{RoCE: t.hostPrefix("roce"), IB: t.hostPrefix("ib")}
+// readTranslate reads one [[translate]]; Translate{} when it is wrong.
+func readTranslate(t *table) Translate {
+	x := Translate{RoCE: readHostPrefix(t, "roce"), IB: readHostPrefix(t, "ib")}
 	switch {
 	case !x.RoCE.IsValid() || !x.IB.IsValid():
 	case x.RoCE.Addr().Is4() != x.IB.Addr().Is4():
@@ -45,10 +45,10 @@ func (p *parser) translate(t *table) Translate {
 	return Translate{}
 }
 
-// hostPrefix reads a prefix of hosts' addresses; the zero Prefix when it is wrong.
-func (t *table) hostPrefix(key string) netip.Prefix {
-	s := t.text(key)
-	if !t.has(key) || t.mistypedText(key) {
+// readHostPrefix reads a prefix of host addresses; the zero Prefix when it is missing or wrong.
+func readHostPrefix(t *table, key string) netip.Prefix {
+	s, ok := t.given(key)
+	if !ok {
 		return netip.Prefix{}
 	}
 	example := findKey(t.name, key).example
@@ -58,7 +58,7 @@ func (t *table) hostPrefix(key string) netip.Prefix {
 		t.fail(key, "%s %s is not a prefix; write one like %s", key, show(s), example)
 	case n.Addr().Is4In6():
 		t.fail(key, "%s %s is of IPv4 in IPv6 form; write one like %s", key, s, example)
-	case slices.ContainsFunc(nobodys, n.Overlaps):
+	case slices.ContainsFunc(specialPrefixes, n.Overlaps):
 		t.fail(key, "%s %v has addresses in it that are no host's own: multicast, loopback or link-local; write one like %s", key, n, example)
 	case n != n.Masked():
 		t.fail(key, "%s %v has bits set after its prefix; write %q", key, n, n.Masked().String())
@@ -68,24 +68,24 @@ func (t *table) hostPrefix(key string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// checkTranslates looks for addresses that would be two hosts', or no host's, on one side or the other.
+// checkTranslates reports addresses that two hosts would have on one side.
 func (p *parser) checkTranslates() {
 	all := p.cfg.Translations()
 	for i, x := range p.cfg.Translates {
-		t := p.translates[i]
-		alone := x != (Translate{}) // else it has been reported
+		t := p.tables["translate"][i]
+		alone := x != (Translate{}) // otherwise it has been reported
 		for j, o := range p.cfg.Translates[:i] {
-			alone = t.isApart(p.translates[j], "roce", x.RoCE, o.RoCE) && alone
-			alone = t.isApart(p.translates[j], "ib", x.IB, o.IB) && alone
+			alone = isApart(t, p.tables["translate"][j], "roce", x.RoCE, o.RoCE) && alone
+			alone = isApart(t, p.tables["translate"][j], "ib", x.IB, o.IB) && alone
 		}
 		if alone {
-			p.checkMeant(t, x, all)
+			p.checkConflict(t, x, all)
 		}
 	}
 }
 
-// isApart reports whether two entries' prefixes have no address in common, and it as a problem when they have.
-func (t *table) isApart(before *table, key string, a, b netip.Prefix) bool {
+// isApart reports whether two entries' prefixes are disjoint; it adds a problem when they are not.
+func isApart(t, before *table, key string, a, b netip.Prefix) bool {
 	if !a.Overlaps(b) { // zero ones never do
 		return true
 	}
@@ -93,14 +93,14 @@ func (t *table) isApart(before *table, key string, a, b netip.Prefix) bool {
 	return false
 }
 
-// checkMeant reports addresses in use that an entry takes away from who has them: on InfiniBand they would mean the hosts of the
-// entry. Those that another entry translates have another there.
-func (p *parser) checkMeant(t *table, x Translate, all ib.Translations) {
+// checkConflict reports an address in use that an entry's IB prefix contains: on InfiniBand it would be the address of two hosts.
+// An address that another entry translates is not in use there.
+func (p *parser) checkConflict(t *table, x Translate, all ib.Translations) {
 	const instead = "so on InfiniBand it would be two hosts'; translate it, too, or choose another prefix"
 	for i, h := range p.cfg.Hosts {
 		for _, a := range h.Addrs() {
 			if _, ok := all.ToIB(a); !ok && x.IB.Contains(a) {
-				o := p.hosts[i]
+				o := p.tables["host"][i]
 				t.fail("ib", "ib %v has the address of %s%s in it, %s", x.IB, o.who, o.inLine(o.keyOf(h, a)), instead)
 				return
 			}

@@ -8,16 +8,14 @@ import (
 	"strings"
 )
 
-// keep notes the values of a single table, as Diff compares them.
+// keep records the values of a single table, for Diff.
 func (t *table) keep() {
-	for i := range keys {
-		if k := &keys[i]; k.table == t.name {
-			t.p.cfg.values[t.name+"."+k.name] = k.canonical(t.vals[k.name])
-		}
+	for _, k := range tableNamed(t.name).keys {
+		t.p.cfg.values[t.name+"."+k.name] = k.canonical(t.vals[k.name])
 	}
 }
 
-// canonical writes a value as the file would have it, so that equal values are written equally; nil is the default.
+// canonical writes a value in the form of the file, so that equal values give equal texts; nil gives the default.
 func (k *key) canonical(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -45,10 +43,11 @@ func (k *key) canonical(v any) string {
 	return fmt.Sprint(v)
 }
 
-// isSet reports whether the order of a list's elements says nothing. Of the bridge's addresses the first is its name.
+// isSet reports whether the order of a list's elements does not matter. That of the bridge's addresses does: the first is
+// special.
 func (k *key) isSet() bool { return len(k.words) > 0 || k.name == "allow" || k.name == "listen" }
 
-// plainDefault writes the default as a file would have it, or in words.
+// plainDefault returns the default in the form of the file, or in words.
 func (k *key) plainDefault() string {
 	switch d := k.def.(type) {
 	case string:

@@ -2,10 +2,10 @@
 //
 // with-capabilities COMMAND: runs a command with all capabilities that this program's file and the container allow.
 //
-// Container engines give --cap-add to root alone: a process of another user may get them by a file with capabilities,
-// but only if it asks. Were they effective by the file, exec(2) would fail in a container that lacks one of them, even
-// for "causeway version". So the file has them as permitted only, and here they become ambient (capabilities(7)), to
-// survive exec. What is missing is not there; causeway says what it would have been needed for.
+// Container engines give the capabilities of --cap-add to root only. A process of another user gets them by executing a
+// file with capabilities. If the file had them as effective, exec(2) would fail in a container that lacks one of them,
+// even for "causeway version". So the file has them as permitted only, and this program makes them ambient
+// (capabilities(7)), so that they survive exec. When one is missing, causeway reports what it needs it for.
 
 #include <linux/capability.h>
 #include <stdio.h>

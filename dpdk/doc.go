@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dpdk is the Ethernet door: a thin binding of libdpdk (22.11 or later) in DPDK's own words.
+// Package dpdk is the Ethernet port: a thin binding of libdpdk (22.11 or later) in DPDK's own words.
 //
 //	Init ── EAL ─┬─ NewMempool ── Mempool ── Alloc ── Mbuf
 //	             ├─ NewRing ───── Ring ───── Enqueue, Dequeue

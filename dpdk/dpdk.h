@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What Go calls: one DPDK call, or the few that always go together, each answering 0 or a negative errno.
+ * The calls of Go: one DPDK call, or a few that belong together. They return 0 or a negative errno.
  * rte_errno is thread-local and a goroutine may change threads, so it is always fetched here, in the same call.
  * No DPDK header is included, so that struct rte_mbuf stays incomplete, and cheap to pass, in Go.
  */
@@ -27,9 +27,9 @@ void dpdk_log_clear(void);
 void dpdk_log_line(const char *text);
 const char *dpdk_version(void);
 unsigned dpdk_abi(void);
-/* The CPUs this process may use: up to n ids into cpus; answers how many. */
+/* The CPUs this process may use: up to n ids into cpus; returns how many. */
 int dpdk_usable_cpus(int *cpus, int n);
-/* Is this PMD's shared object in the process? */
+/* Whether this PMD's shared object is loaded. */
 bool dpdk_driver_loaded(const char *driver);
 /* Bytes in the EAL's heaps: in all, and free. */
 void dpdk_heap(uint64_t *total, uint64_t *unused);
@@ -64,7 +64,7 @@ struct dpdk_port_info {
 	uint8_t mac[6];
 	uint16_t min_mtu, max_mtu; /* max_mtu with the frame length limit taken in */
 	uint16_t max_rx_queues, max_tx_queues;
-	uint64_t rss; /* RTE_ETH_RSS_* that the device can */
+	uint64_t rss; /* RTE_ETH_RSS_* that the device supports */
 	bool rss_l3_src_only;
 	unsigned netdev; /* the kernel's interface of a device that both use; 0: none */
 };
@@ -87,7 +87,7 @@ struct dpdk_mac {
 /* bus is vdev or pci. */
 int dpdk_plug(const char *bus, const char *name, const char *args);
 int dpdk_unplug(const char *bus, const char *name);
-/* A net_ring port whose queue i receives from rx[i] and sends to tx[i]; answers the port id. */
+/* A net_ring port whose queue i receives from rx[i] and sends to tx[i]; returns the port id. */
 int dpdk_port_from_rings(const char *name, struct rte_ring **rx, unsigned n_rx, struct rte_ring **tx, unsigned n_tx);
 unsigned dpdk_port_count(void);
 int dpdk_port_by_name(const char *name, uint16_t *id);
@@ -123,7 +123,7 @@ struct dpdk_flow_rule {
 	enum dpdk_flow_match match;
 	uint8_t mac[6];
 	uint8_t ip[16]; /* wire order; IPv4 in the first 4 bytes */
-	uint16_t vlan;  /* 0: not asked for */
+	uint16_t vlan;  /* 0: any */
 	uint32_t priority;
 	bool rss; /* over queues, by source IP; else all to queues[0] */
 	uint16_t n_queues;

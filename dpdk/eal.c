@@ -28,14 +28,14 @@
 
 enum { LOG_SIZE = 8192, MAX_ARGS = 256 };
 
-/* DPDK's log, kept instead of printed: the reason for a failure is told in an error, once. */
+/* DPDK's log, kept instead of printed, so that errors can quote it. */
 static struct {
 	pthread_mutex_t lock;
 	char text[LOG_SIZE];
 	unsigned len;
 } captured = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Appends; what no longer fits pushes out the older half. */
+/* Appends; when full, drops the older half. */
 static ssize_t log_write(void *cookie, const char *text, size_t len)
 {
 	(void)cookie;
@@ -77,7 +77,7 @@ static FILE *stream;
 static int capture_log(void)
 {
 	stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = log_write});
-	if (stream == NULL)
+	if (!stream)
 		return -ENOMEM;
 	setvbuf(stream, NULL, _IOLBF, 0);
 	return rte_openlog_stream(stream);
@@ -97,7 +97,7 @@ static void *start_eal(void *arg)
 }
 
 /* Runs rte_eal_init() on a thread of its own. It pins its caller and marks it as the main lcore, neither of which
- * should befall a thread of Go's, and the EAL's threads inherit its signal mask: with everything blocked, no signal
+ * may happen to a Go thread, and the EAL's threads inherit its signal mask: with everything blocked, no signal
  * is ever handled on an lcore. The main lcore is left without a thread; nothing is ever launched on it. */
 static int run_start(struct start *s)
 {
@@ -121,13 +121,14 @@ int dpdk_eal_init(const char *args)
 	char *save = NULL;
 	FILE *real = stderr;
 
-	if (rest == NULL || capture_log() < 0)
+	if (!rest || capture_log() < 0)
 		return -ENOMEM;
 	s.argc = 0;
-	for (char *a = strtok_r(rest, "\n", &save); a != NULL && s.argc < MAX_ARGS; a = strtok_r(NULL, "\n", &save))
+	for (char *a = strtok_r(rest, "\n", &save); a && s.argc < MAX_ARGS; a = strtok_r(NULL, "\n", &save))
 		s.argv[s.argc++] = a;
 	s.argv[s.argc] = NULL;
-	stderr = stream; /* the EAL says the worst there, too; glibc lets it be exchanged, and Go does not use it */
+	stderr = stream; /* the EAL prints fatal errors there, too; glibc allows the assignment, and Go does not use it
+			  */
 	int err = run_start(&s);
 	stderr = real;
 	return err;
@@ -144,15 +145,15 @@ static void park(void *unused)
 }
 
 /* The EAL's interrupt thread runs on while rte_eal_cleanup() unmaps what it reads, and crashed one process in twenty
- * there. A callback that never returns keeps it out of harm's way until the process ends. Until it gets there the
- * thread frees what closed ports left to it. It is no alarm, because the clean-up waits for those. */
+ * there. A callback that never returns parks it until the process ends. Before that, the thread frees what closed ports
+ * left to it. The callback is not an alarm, because the clean-up waits for alarms. */
 static void park_interrupts(void)
 {
 	struct rte_intr_handle *handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
 	int event = eventfd(1, EFD_CLOEXEC);
 	struct timespec until;
 
-	if (handle == NULL || event < 0 || sem_init(&parked, 0, 0) < 0)
+	if (!handle || event < 0 || sem_init(&parked, 0, 0) < 0)
 		return;
 	if (rte_intr_fd_set(handle, event) < 0 || rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) < 0 ||
 	    rte_intr_callback_register(handle, park, NULL) < 0)
@@ -200,7 +201,7 @@ bool dpdk_driver_loaded(const char *driver)
 
 	snprintf(so, sizeof(so), "librte_%s.so.%u", driver, dpdk_abi());
 	void *h = dlopen(so, RTLD_NOLOAD | RTLD_LAZY);
-	if (h == NULL)
+	if (!h)
 		return false;
 	dlclose(h);
 	return true;

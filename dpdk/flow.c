@@ -12,7 +12,7 @@
 
 enum { ROCE_V1_ETHERTYPE = 0x8915, ROCE_V2_PORT = 4791, MAX_ITEMS = 5, VLAN_ID = 0x0fff };
 
-/* A rule in rte_flow's words, with everything its pointers point to. */
+/* A rule as rte_flow takes it, with everything that its pointers point to. */
 struct words {
 	struct rte_flow_attr attr;
 	struct rte_flow_item items[MAX_ITEMS];
@@ -200,7 +200,7 @@ static struct header header(enum rte_flow_item_type type)
 
 static void show_bytes(FILE *f, char before, const uint8_t *bytes, unsigned n)
 {
-	if (bytes == NULL)
+	if (!bytes)
 		return;
 	fputc(before, f);
 	for (unsigned i = 0; i < n; i++)
@@ -212,7 +212,7 @@ int dpdk_flow_show(const struct dpdk_flow_rule *r, char *out, unsigned size)
 	struct words w;
 	FILE *f = fmemopen(out, size, "w");
 
-	if (f == NULL)
+	if (!f)
 		return -errno;
 	int err = put(&w, r);
 	for (const struct rte_flow_item *i = w.items; err == 0 && i->type != RTE_FLOW_ITEM_TYPE_END; i++) {
@@ -236,7 +236,7 @@ int dpdk_flow_show(const struct dpdk_flow_rule *r, char *out, unsigned size)
 static void tell(struct dpdk_flow_fault *f, const struct rte_flow_error *e)
 {
 	f->type = (int)e->type;
-	snprintf(f->message, sizeof(f->message), "%s", e->message != NULL ? e->message : "");
+	snprintf(f->message, sizeof(f->message), "%s", e->message ? e->message : "");
 }
 
 int dpdk_flow_validate(uint16_t id, const struct dpdk_flow_rule *r, struct dpdk_flow_fault *f)
@@ -259,7 +259,7 @@ int dpdk_flow_create(uint16_t id, const struct dpdk_flow_rule *r, struct rte_flo
 	int err = put(&w, r);
 	if (err == 0) {
 		*out = rte_flow_create(id, &w.attr, w.items, w.actions, &e);
-		err = *out == NULL ? -rte_errno : 0;
+		err = *out ? 0 : -rte_errno;
 	}
 	tell(f, &e);
 	return err;

@@ -25,7 +25,7 @@ static const char POOL_OPS[] = "ring_mt_rts";
 int dpdk_mempool_create(const char *name, unsigned n, uint16_t priv, uint16_t data_room, struct rte_mempool **out)
 {
 	*out = rte_pktmbuf_pool_create_by_ops(name, n, cache_size(n), priv, data_room, SOCKET_ID_ANY, POOL_OPS);
-	return *out == NULL ? -rte_errno : 0;
+	return *out ? 0 : -rte_errno;
 }
 
 void dpdk_mempool_free(struct rte_mempool *pool)
@@ -52,10 +52,10 @@ struct rte_mbuf *dpdk_mbuf_alloc(struct rte_mempool *pool, const uint8_t *data, 
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
 
-	if (m == NULL)
+	if (!m)
 		return NULL;
 	char *room = len <= UINT16_MAX ? rte_pktmbuf_append(m, (uint16_t)len) : NULL;
-	if (room == NULL) {
+	if (!room) {
 		rte_pktmbuf_free(m);
 		return NULL;
 	}
@@ -73,7 +73,7 @@ void dpdk_mbuf_copy(const struct rte_mbuf *m, uint8_t *out, unsigned len)
 {
 	const void *at = rte_pktmbuf_read(m, 0, len, out);
 
-	if (at != NULL && at != out)
+	if (at && at != out)
 		memcpy(out, at, len);
 }
 
@@ -87,7 +87,7 @@ int dpdk_ring_create(const char *name, unsigned size, bool multi_producer, struc
 	unsigned flags = RING_F_EXACT_SZ | RING_F_SC_DEQ | (multi_producer ? 0 : RING_F_SP_ENQ);
 
 	*out = rte_ring_create(name, size, SOCKET_ID_ANY, flags);
-	return *out == NULL ? -rte_errno : 0;
+	return *out ? 0 : -rte_errno;
 }
 
 void dpdk_ring_free(struct rte_ring *ring)

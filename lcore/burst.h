@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A burst on its way from Ethernet to InfiniBand, and what its stages share. Each stage keeps the packets
- * that pass, in order, and accounts for every other one.
+ * A burst from Ethernet to InfiniBand, and what its stages share. Each stage keeps the packets that pass, in order,
+ * and drops, punts or hands off every other one.
  */
 #ifndef CAUSEWAY_BURST_H
 #define CAUSEWAY_BURST_H
@@ -11,11 +11,11 @@
 
 #include "icrc.h"
 #include "lookup.h"
-#include "sight/sight.h"
-#include "words.h"
+#include "mirror/mirror.h"
+#include "byteorder.h"
 #include "worker.h"
 
-/* A packet that parse.c has taken apart. */
+/* A packet that parse.c has parsed. */
 struct packet {
 	struct rte_mbuf *mbuf;
 	const uint8_t *payload;
@@ -30,20 +30,20 @@ struct packet {
 	uint8_t tclass;
 	uint8_t hop_limit;
 	bool multicast;
-	bool control_group;    /* a link-local group: crosses only if it is configured */
+	bool control_group;    /* a link-local group: bridged only if it is configured */
 	struct table_key from; /* source address and QPN */
 	struct table_key to;   /* destination address */
 };
 
-/* What of a frame crosses. */
-struct cut {
+/* Which part of a frame is the payload. */
+struct trim {
 	uint16_t headers; /* bytes of the frame before the payload */
 	uint16_t payload_len;
-	bool plain; /* seen by plain.h, transport included; else by parse.c, which filled in other[] */
+	bool fastpath; /* parsed by fastpath.h, transport included; else by parse.c, into parsed[] */
 };
 
-/* Packets for other workers. */
-struct aside {
+/* Packets for other workers, the owners of their proxy QPs. */
+struct handoff {
 	unsigned n;
 	uint16_t worker[BURST];
 	struct rte_mbuf *mbuf[BURST];
@@ -52,46 +52,48 @@ struct aside {
 struct burst {
 	unsigned n;
 	uint64_t began; /* probe/latency.h */
-	bool plain;     /* all are */
+	bool fastpath;  /* all are */
 	struct ib_send send[BURST];
-	struct cut cut[BURST];
+	struct trim trim[BURST];
 	struct icrc_job icrc[BURST];
 	struct lookup
-		lookup; /* of the stand-in by source address and QPN, of the node or group by destination address */
-	struct packet other[BURST]; /* of those that are not plain */
-	struct aside aside;
+		lookup; /* of the proxy QP by source address and QPN, of the node or group by destination address */
+	struct packet parsed[BURST]; /* of those that are not on the fast path */
+	struct handoff handoff;
 };
 
-/* The key of an IPv4 address, IPv4-mapped. In words, as which it is loaded again. */
+/* Sets the key of an IPv4 address, IPv4-mapped. By words, because it is loaded by words: a load of what was stored in
+ * pieces would stall. */
 static inline void key_ipv4(struct table_key *k, uint32_t ip4)
 {
 	uint64_t words[2] = {0, (uint64_t)ip4 << 32 | 0xffff0000};
 	memcpy(k->addr, words, sizeof words);
 }
 
-/* Whether somebody watches this worker. */
-static inline bool watched(const struct worker *w)
+/* Whether this worker has a mirror. */
+static inline bool mirroring(const struct worker *w)
 {
-	return unlikely(__atomic_load_n(&w->sights, __ATOMIC_RELAXED) != NULL);
+	return unlikely(__atomic_load_n(&w->mirrors, __ATOMIC_RELAXED));
 }
 
-/* Counts a packet out and frees it. */
+/* Counts a drop and frees the packet. */
 static inline void drop_packet(struct worker *w, enum direction d, enum drop reason, struct rte_mbuf *m)
 {
 	w->counters.direction[d].drops[reason]++;
-	if (watched(w))
-		sight_drop(w, d, reason, m);
+	if (mirroring(w))
+		mirror_drop(w, d, reason, m);
 	rte_pktmbuf_free(m);
 }
 
-/* parse.c: Ethernet to UDP. Sets what the ICRC check and the look-ups need. ODD says that the frame is management's. */
-enum { ODD = DROP_COUNT };
-unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc);
+/* parse.c: Ethernet to UDP. Sets what the ICRC check and the look-ups need. Returns a drop reason, or PUNT for a
+ * control frame, which management gets. */
+enum { PUNT = DROP_COUNT };
+unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc);
 
 /* transport.c: BTH, DETH and immediate. Called only when the ICRC is right. */
-enum drop transport(const struct bench *b, struct packet *p);
+enum drop transport(const struct datapath *dp, struct packet *p);
 
-/* Counts what is remarkable about a packet that passed transport(). */
-void take_notes(struct worker *w, const struct packet *p);
+/* Counts the events (counters.h) of a packet that passed transport(). */
+void count_events(struct worker *w, const struct packet *p);
 
 #endif

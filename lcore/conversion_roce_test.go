@@ -26,18 +26,18 @@ func tclass(v uint8) func(*message) { return grh(func(f *ib.GRHFields) { f.TClas
 func hops(v uint8) func(*message)   { return grh(func(f *ib.GRHFields) { f.HopLimit = v }) }
 func flow(v uint32) func(*message)  { return grh(func(f *ib.GRHFields) { f.FlowLabel = v }) }
 func fecn(m *message)               { m.FECN = true }
-func toSix(m *message)              { m.QPN = standInQPN + 1 }
+func toSix(m *message)              { m.QPN = proxyQPN + 1 }
 
 // sendsRoCEv1 has the host with an IPv6 address speak RoCEv1.
-func sendsRoCEv1(w *world) { w.hosts[1].Version, w.standIns[1].Version = lcore.V1, lcore.V1 }
+func sendsRoCEv1(w *fixture) { w.hosts[1].Version, w.proxyQPs[1].Version = lcore.V1, lcore.V1 }
 
 // What a field becomes on its way to RoCE. Each case changes one thing in a message and looks at one thing of the frame.
 var toRoCECases = []struct {
-	name  string
-	msg   message
-	got   func(*roce.Packet) any
-	want  any
-	world func(*world)
+	name    string
+	msg     message
+	got     func(*roce.Packet) any
+	want    any
+	fixture func(*fixture)
 }{
 	{"TOS", received(tclass(0xb8)), func(p *roce.Packet) any { return p.TClass }, uint8(0xb8), nil},
 	{"traffic class", received(tclass(0xb8), toSix), func(p *roce.Packet) any { return p.TClass }, uint8(0xb8), nil},
@@ -52,7 +52,7 @@ var toRoCECases = []struct {
 	{"TTL of hop limit 1", received(hops(1)), func(p *roce.Packet) any { return p.HopLimit }, uint8(64), nil},
 	{"TTL of hop limit 0", received(hops(0)), func(p *roce.Packet) any { return p.HopLimit }, uint8(64), nil},
 	{"TTL without a GRH", received(noGRH), func(p *roce.Packet) any { return p.HopLimit }, uint8(64), nil},
-	{"the default TTL is configured", received(hops(0), toSix), func(p *roce.Packet) any { return p.HopLimit }, uint8(9), func(w *world) { w.config.TTL = 9 }},
+	{"the default TTL is configured", received(hops(0), toSix), func(p *roce.Packet) any { return p.HopLimit }, uint8(9), func(w *fixture) { w.config.TTL = 9 }},
 	{"UDP source port of the flow label", received(), func(p *roce.Packet) any { return p.SrcPort }, uint16(0xe341), nil},
 	{"UDP source port of flow label 0", received(flow(0)), func(p *roce.Packet) any { return p.SrcPort }, ib.SrcPort(0, nodeQPN, hostQPN), nil},
 	{"UDP source port without a GRH", received(noGRH), func(p *roce.Packet) any { return p.SrcPort }, uint16(0xedd1), nil},
@@ -68,7 +68,7 @@ var toRoCECases = []struct {
 	{"the node's IPv6 address", received(toSix), func(p *roce.Packet) any { return p.SrcIP }, nodeIP6, nil},
 	{"the node's address by its LID", received(noGRH), func(p *roce.Packet) any { return p.SrcIP }, nodeIP, nil},
 	{"the host's address", received(), func(p *roce.Packet) any { return p.DstIP }, hostIP, nil},
-	{"P_Key of the RoCE side", received(), func(p *roce.Packet) any { return p.PKey }, ib.PKey(0x9234), func(w *world) { w.config.RoCEPKey = 0x9234 }},
+	{"P_Key of the RoCE side", received(), func(p *roce.Packet) any { return p.PKey }, ib.PKey(0x9234), func(w *fixture) { w.config.RoCEPKey = 0x9234 }},
 	{"an immediate", received(func(m *message) { m.HasImm, m.Imm = true, 0xdeadbeef }), func(p *roce.Packet) any { return p.Imm }, uint32(0xdeadbeef), nil},
 	{"no immediate", received(), func(p *roce.Packet) any { return p.HasImm }, false, nil},
 	{"MAC addresses", received(), func(p *roce.Packet) any { return [2]frame.MAC{p.Dst, p.Src} }, [2]frame.MAC{hostMAC, bridgeMAC}, nil},
@@ -80,15 +80,15 @@ var toRoCECases = []struct {
 	{"GIDs in RoCEv1", received(toSix), func(p *roce.Packet) any { return [2]netip.Addr{p.SrcIP, p.DstIP} }, [2]netip.Addr{nodeIP6, hostIP6}, sendsRoCEv1},
 	{"flow label in RoCEv1", received(flow(0xabcde), toSix), func(p *roce.Packet) any { return p.FlowLabel }, uint32(0xabcde), sendsRoCEv1},
 	{"MAC address of an IPv4 group: 23 bits", received(toGroup(mgidOf(netip.MustParseAddr("239.129.2.4")))), func(p *roce.Packet) any { return p.Dst },
-		frame.MAC{1, 0, 0x5e, 1, 2, 4}, func(w *world) { w.group(group1).Version = lcore.V2 }},
+		frame.MAC{1, 0, 0x5e, 1, 2, 4}, func(w *fixture) { w.group(group1).Version = lcore.V2 }},
 	{"MAC address of an IPv4 group in RoCEv1", received(toGroup(mgidOf(group1))), func(p *roce.Packet) any { return p.Dst }, frame.MAC{0x33, 0x33, 239, 129, 2, 4}, nil},
 	{"MAC address of an IPv6 group", received(toGroup(mgidOf(group6))), func(p *roce.Packet) any { return p.Dst }, frame.MAC{0x33, 0x33, 0, 2, 0, 3}, nil},
 	{"address of a group", received(toGroup(mgidOf(group4))), func(p *roce.Packet) any { return p.DstIP }, group4, nil},
 	{"address of a group in RoCEv1", received(toGroup(mgidOf(group1))), func(p *roce.Packet) any { return p.DstIP }, netip.MustParseAddr("ff0e::ffff:239.129.2.4"), nil},
 	{"QPN of a group", received(toGroup(mgidOf(group6))), func(p *roce.Packet) any { return p.DestQP }, ib.QPMulticast, nil},
 	{"Q_Key of a group on Ethernet", received(toGroup(mgidOf(group4))), func(p *roce.Packet) any { return p.QKey }, groupRoCE, nil},
-	{"TOS from a RoCE door", received(rdmaNode), func(p *roce.Packet) any { return p.TClass }, uint8(0x62), nodeByIPv4},
-	{"TTL from a RoCE door", received(rdmaNode), func(p *roce.Packet) any { return p.HopLimit }, uint8(63), nodeByIPv4},
+	{"TOS from a RoCE port", received(rdmaNode), func(p *roce.Packet) any { return p.TClass }, uint8(0x62), nodeByIPv4},
+	{"TTL from a RoCE port", received(rdmaNode), func(p *roce.Packet) any { return p.HopLimit }, uint8(63), nodeByIPv4},
 }
 
 func tagOf(p *roce.Packet) any {
@@ -99,10 +99,10 @@ func tagOf(p *roce.Packet) any {
 }
 
 func TestFieldsToRoCE(t *testing.T) {
-	common := newStand(t, smallWorld())
+	common := newRig(t, smallFixture())
 	for _, c := range toRoCECases {
 		t.Run(c.name, func(t *testing.T) {
-			got := standFor(t, common, c.world).answer(c.msg)
+			got := standFor(t, common, c.fixture).answer(c.msg)
 			want(t, c.name, c.got(&got), c.want)
 		})
 	}
@@ -110,8 +110,8 @@ func TestFieldsToRoCE(t *testing.T) {
 
 // A frame is as the codec writes it: bits that nobody asks for are zero.
 func TestFramesAreWholeFrames(t *testing.T) {
-	for _, change := range []func(*world){nil, inVLAN100, sendsRoCEv1} {
-		s := newStand(t, smallWorld().with(change))
+	for _, change := range []func(*fixture){nil, inVLAN100, sendsRoCEv1} {
+		s := newRig(t, smallFixture().with(change))
 		for _, m := range []message{
 			received(), received(noGRH), received(toSix), received(toGroup(mgidOf(group1))), received(toGroup(mgidOf(group6)), fecn),
 			received(func(m *message) { m.HasImm, m.Imm, m.Solicited = true, 1, true }),
@@ -119,8 +119,8 @@ func TestFramesAreWholeFrames(t *testing.T) {
 			s.fromIB(m)
 			for _, f := range s.toRoCE(0) {
 				p, err := roce.Parse(f)
-				if again := p.AppendTo(nil); err != nil || string(again) != string(f) {
-					t.Errorf("%v:\n%x, and its fields say\n%x", err, f, again)
+				if requeued := p.AppendTo(nil); err != nil || string(requeued) != string(f) {
+					t.Errorf("%v:\n%x, and its fields say\n%x", err, f, requeued)
 				}
 			}
 		}
@@ -129,7 +129,7 @@ func TestFramesAreWholeFrames(t *testing.T) {
 
 // PSNs count by one for each sender, and drops leave no gap.
 func TestPSNs(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	other := received(func(m *message) { m.SrcQP = nodeQPN + 1 })
 	for i := range uint32(600) {
 		want(t, "PSN", s.answer(received()).PSN, i)
@@ -140,18 +140,18 @@ func TestPSNs(t *testing.T) {
 	}
 }
 
-// A node answers a host through its stand-in, with what the host's frame told it: the addresses meet again.
-func TestReplyThroughStandIn(t *testing.T) {
-	w := smallWorld()
-	s := newStand(t, w)
+// A node answers a host through its proxy QP, with what the host's frame told it: the addresses meet again.
+func TestReplyThroughProxyQP(t *testing.T) {
+	w := smallFixture()
+	s := newRig(t, w)
 	for i, f := range [][]byte{v4(), v6(), v1()} {
 		asked, err := roce.Parse(f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := s.crossing(f)
-		reply := received(func(m *message) { m.QPN, m.SrcQP = w.standIns[i].QPN, got.DestQP })
-		want(t, "the sending QP", got.QP, w.standIns[i].QP)
+		reply := received(func(m *message) { m.QPN, m.SrcQP = w.proxyQPs[i].QPN, got.DestQP })
+		want(t, "the sending QP", got.QP, w.proxyQPs[i].QP)
 		if i == 2 {
 			fromNode(localGID, localLID)(&reply)
 		}
@@ -167,7 +167,7 @@ func TestReplyThroughStandIn(t *testing.T) {
 
 // A host that moves gets its answers at its new MAC address, by one store in its entries.
 func TestHostMoves(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	moved := frame.MAC{2, 0, 0, 0, 0, 0x77}
 	if _, err := s.tables.PutHost(tables.Host{IP: hostIP, MAC: moved, Version: lcore.V2}); err != nil {
 		t.Fatal(err)

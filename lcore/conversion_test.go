@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"causeway/ibside/fabric/door"
+	"causeway/ibside/fabricport"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -26,7 +26,7 @@ func unhex(t testing.TB, s string) []byte {
 }
 
 // crossing has one frame cross, and returns the message.
-func (s *stand) crossing(f []byte) posted {
+func (s *rig) crossing(f []byte) posted {
 	s.t.Helper()
 	s.fromRoCE(f)
 	got := s.toIB(0)
@@ -37,7 +37,7 @@ func (s *stand) crossing(f []byte) posted {
 }
 
 // answer has one message cross, and returns the frame, taken apart; its ICRC is right then.
-func (s *stand) answer(m message) roce.Packet {
+func (s *rig) answer(m message) roce.Packet {
 	s.t.Helper()
 	s.fromIB(m)
 	got := s.toRoCE(0)
@@ -65,28 +65,28 @@ var examples = []struct {
 }{
 	{"roce2-ipv4", `020000000002 020000000001 0800 4562003c000040004011 2639 0a0a0001 0a0a0002 e341 12b7 0028 0000
 		6470ffff00000123 00000001 01234567 00000456 48656c6c6f000000 6ef89aab`,
-		posted{door.Sent{QP: standInQP, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 63, TClass: 0x62, DestQP: nodeQPN,
+		posted{fabricport.Sent{QP: proxyQP, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 63, TClass: 0x62, DestQP: nodeQPN,
 			QKey: ib.QKeyRDMAUDP, PKeyIndex: 1, Len: 5}, "Hello"}},
 	{"roce2-ipv4-group", `01005e010203 020000000001 0800 45020040000040004011 3f9c 0a0a0001 ef010203 c123 12b7 002c 0000
 		6570ffff00ffffff 00000002 01234567 00000456 00000456 48656c6c6f000000 65da5927`,
-		posted{door.Sent{QP: standInQP, DGID: mgidOf(group4), DLID: 0xc001, SL: 3, HopLimit: 7, TClass: 2, DestQP: ib.QPMulticast,
-			QKey: groupIB, HasImm: true, Imm: uint32(standInQPN), HasGRH: true, PKeyIndex: 1, Len: 5}, "Hello"}},
+		posted{fabricport.Sent{QP: proxyQP, DGID: mgidOf(group4), DLID: 0xc001, SL: 3, HopLimit: 7, TClass: 2, DestQP: ib.QPMulticast,
+			QKey: groupIB, HasImm: true, Imm: uint32(proxyQPN), HasGRH: true, PKeyIndex: 1, Len: 5}, "Hello"}},
 	{"roce2-ipv6", `020000000002 020000000001 86dd 6621234500281140 20010db8000000000000000000000001 20010db8000000000000000000000002
 		e341 12b7 0028 0000 6470ffff00000123 00000001 01234567 00000456 48656c6c6f000000 d8d89fc4`,
-		posted{door.Sent{QP: standInQP + 1, Source: 1, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 63, TClass: 0x62, FlowLabel: 0x12345, DestQP: nodeQPN,
+		posted{fabricport.Sent{QP: proxyQP + 1, Source: 1, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 63, TClass: 0x62, FlowLabel: 0x12345, DestQP: nodeQPN,
 			QKey: ib.QKeyRDMAUDP, PKeyIndex: 1, Len: 5}, "Hello"}},
 	{"roce1", `020000000002 020000000001 8915 6000000000201b01 fe80000000000000000000fffe000001 fe80000000000000000000fffe000002
 		6470ffff00000123 00000001 01234567 00000456 48656c6c6f000000 51f99f4d`,
-		posted{door.Sent{QP: standInQP + 2, Source: 2, DGID: localGID, DLID: localLID, HopLimit: 0, DestQP: nodeQPN,
+		posted{fabricport.Sent{QP: proxyQP + 2, Source: 2, DGID: localGID, DLID: localLID, HopLimit: 0, DestQP: nodeQPN,
 			QKey: ib.QKeyRDMAUDP, PKeyIndex: 1, Len: 5}, "Hello"}},
 	{"roce1-group", `3333ef010203 020000000001 8915 6000000000241b01 00000000000000000000ffff0a0a0001 ff0e0000000000000000ffffef010203
 		6570ffff00ffffff 00000002 01234567 00000456 00000456 48656c6c6f000000 9a1682b9`,
-		posted{door.Sent{QP: standInQP, DGID: mgidOf(group4), DLID: 0xc001, SL: 3, HopLimit: 7, DestQP: ib.QPMulticast,
-			QKey: groupIB, HasImm: true, Imm: uint32(standInQPN), HasGRH: true, PKeyIndex: 1, Len: 5}, "Hello"}},
+		posted{fabricport.Sent{QP: proxyQP, DGID: mgidOf(group4), DLID: 0xc001, SL: 3, HopLimit: 7, DestQP: ib.QPMulticast,
+			QKey: groupIB, HasImm: true, Imm: uint32(proxyQPN), HasGRH: true, PKeyIndex: 1, Len: 5}, "Hello"}},
 }
 
 func TestWorkedExamples(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	for _, x := range examples {
 		if got := s.crossing(unhex(t, x.frame)); !got.equal(&x.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", x.name, got, x.want)
@@ -94,9 +94,9 @@ func TestWorkedExamples(t *testing.T) {
 	}
 }
 
-// ib-global, as the node sends it to the host's stand-in, byte by byte.
+// ib-global, as the node sends it to the host's proxy QP, byte by byte.
 func TestWorkedExampleToRoCE(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	s.fromIB(received())
 	got := s.toRoCE(0)
 	// flow label 12345 gives port e341; the Q_Key is that of the host's QP; TTL is one less than the hop limit.
@@ -112,7 +112,7 @@ func TestWorkedExampleToRoCE(t *testing.T) {
 
 // Every payload length goes both ways with its bytes, padded by zeros to a multiple of 4.
 func TestPayloadLengths(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	s.soil()
 	n := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 60, 61, 62, 63, 64, 255, 256, 257, 1023, 1024, 2047, 2048, 4090, 4091, 4092, 4093, 4094, 4095, 4096}
 	for _, base := range []struct {
@@ -126,13 +126,13 @@ func TestPayloadLengths(t *testing.T) {
 			}
 			got := s.crossing(base.of(with...))
 			if got.Len != n || got.payload != string(pattern(n)) {
-				t.Errorf("%s, %d bytes: the door got %d: %x", base.name, n, got.Len, got.payload)
+				t.Errorf("%s, %d bytes: the port got %d: %x", base.name, n, got.Len, got.payload)
 			}
 		}
 	}
 	for i, n := range n {
 		for qpn := range ib.QPN(2) {
-			s.fromIB(received(func(m *message) { m.QPN, m.Payload, m.HasImm = standInQPN+qpn, pattern(n), i%3 == 0 }))
+			s.fromIB(received(func(m *message) { m.QPN, m.Payload, m.HasImm = proxyQPN+qpn, pattern(n), i%3 == 0 }))
 			f := s.toRoCE(0)
 			if len(f) != 1 {
 				t.Fatalf("%d bytes: %d frames", n, len(f))
@@ -143,8 +143,8 @@ func TestPayloadLengths(t *testing.T) {
 			}
 			pad := f[0][len(f[0])-ib.ICRCLen-(-n&3) : len(f[0])-ib.ICRCLen]
 			want(t, fmt.Sprintf("pad of %d bytes", n), string(pad), "\x00\x00\x00"[:-n&3])
-			if again := p.AppendTo(nil); string(again) != string(f[0]) {
-				t.Errorf("%d bytes: the frame is\n%x, and its fields say\n%x", n, f[0], again)
+			if requeued := p.AppendTo(nil); string(requeued) != string(f[0]) {
+				t.Errorf("%d bytes: the frame is\n%x, and its fields say\n%x", n, f[0], requeued)
 			}
 		}
 	}
@@ -152,11 +152,11 @@ func TestPayloadLengths(t *testing.T) {
 
 // What a field becomes on its way to IB. Each case changes one thing in a frame and looks at one thing of the message.
 var toIBCases = []struct {
-	name  string
-	frame []byte
-	got   func(*posted) any
-	want  any
-	world func(*world)
+	name    string
+	frame   []byte
+	got     func(*posted) any
+	want    any
+	fixture func(*fixture)
 }{
 	{"traffic class, ECN and all", v4(func(p *roce.Packet) { p.TClass = 0xb9 }), func(p *posted) any { return p.TClass }, uint8(0xb9), nil},
 	{"traffic class of IPv6", v6(func(p *roce.Packet) { p.TClass = 0xb9 }), func(p *posted) any { return p.TClass }, uint8(0xb9), nil},
@@ -183,12 +183,12 @@ var toIBCases = []struct {
 	{"FECN stays", v4(func(p *roce.Packet) { p.FECN = true }), func(p *posted) any { return p.FECN }, true, nil},
 	{"BECN is not FECN", v4(func(p *roce.Packet) { p.BECN = true }), func(p *posted) any { return p.FECN }, false, nil},
 	{"an immediate", v4(imm(0xdeadbeef)), func(p *posted) any { return p.Imm }, uint32(0xdeadbeef), nil},
-	{"an immediate that is the sender's QPN", v4(imm(uint32(hostQPN))), func(p *posted) any { return p.Imm }, uint32(standInQPN), nil},
-	{"the same, not rewritten", v4(imm(uint32(hostQPN))), func(p *posted) any { return p.Imm }, uint32(hostQPN), func(w *world) { w.config.RewriteImm = false }},
-	{"an immediate to a group", v4(to(group4), imm(uint32(hostQPN))), func(p *posted) any { return p.Imm }, uint32(standInQPN), nil},
+	{"an immediate that is the sender's QPN", v4(imm(uint32(hostQPN))), func(p *posted) any { return p.Imm }, uint32(proxyQPN), nil},
+	{"the same, not rewritten", v4(imm(uint32(hostQPN))), func(p *posted) any { return p.Imm }, uint32(hostQPN), func(w *fixture) { w.config.RewriteImm = false }},
+	{"an immediate to a group", v4(to(group4), imm(uint32(hostQPN))), func(p *posted) any { return p.Imm }, uint32(proxyQPN), nil},
 	{"the same to a group without rewriting", v6(to(group6), imm(uint32(hostQPN))), func(p *posted) any { return p.Imm }, uint32(hostQPN), nil},
-	{"the stand-in of IPv6", v6(), func(p *posted) any { return p.QP }, standInQP + 1, nil},
-	{"the stand-in of RoCEv1", v1(), func(p *posted) any { return p.QP }, standInQP + 2, nil},
+	{"the proxy QP of IPv6", v6(), func(p *posted) any { return p.QP }, proxyQP + 1, nil},
+	{"the proxy QP of RoCEv1", v1(), func(p *posted) any { return p.QP }, proxyQP + 2, nil},
 	{"MGID of an IPv6 group", v6(to(group6)), func(p *posted) any { return p.DGID }, mgidOf(group6), nil},
 	{"MGID of an IPv4 group in RoCEv1's form", v1(to(group1)), func(p *posted) any { return p.DGID }, mgidOf(group1), nil},
 	{"MLID", v1(to(group1)), func(p *posted) any { return p.DLID }, ib.LID(0xc003), nil},
@@ -196,17 +196,17 @@ var toIBCases = []struct {
 }
 
 func TestFieldsToIB(t *testing.T) {
-	common := newStand(t, smallWorld())
+	common := newRig(t, smallFixture())
 	for _, c := range toIBCases {
 		t.Run(c.name, func(t *testing.T) {
-			got := standFor(t, common, c.world).crossing(c.frame)
+			got := standFor(t, common, c.fixture).crossing(c.frame)
 			want(t, c.name, c.got(&got), c.want)
 		})
 	}
 }
 
 // hostOnVLAN has the host move to another MAC address for IPv6, all on a VLAN.
-func hostOnVLAN(w *world) {
+func hostOnVLAN(w *fixture) {
 	w.onVLAN(100)
 	w.hosts[1] = tables.Host{IP: hostIP6, MAC: frame.MAC{2, 0, 0, 0, 0, 9}, Version: lcore.V2, VLAN: 100}
 }

@@ -4,10 +4,10 @@ package lcore
 
 import "maps"
 
-// A Direction is a way through the bridge.
+// A Direction is that of a packet through the bridge.
 type Direction int
 
-// The two ways.
+// The two directions.
 const (
 	RoCEToIB Direction = iota
 	IBToRoCE
@@ -18,7 +18,7 @@ func (d Direction) String() string {
 	return [...]string{"roce_to_ib", "ib_to_roce"}[d]
 }
 
-// DirectionCounters says what became of the packets of one direction.
+// DirectionCounters counts the packets of one direction.
 // At any quiet moment Received = Sent + the sum of Drops.
 type DirectionCounters struct {
 	Received  uint64
@@ -28,9 +28,9 @@ type DirectionCounters struct {
 
 	CongestionMarked uint64 // came marked CE, or with FECN
 	ReservedBits     uint64 // had reserved bits set, which the bridge cleared
-	StandInWaits     uint64 // waited for a stand-in
-	HandedOver       uint64 // went to the worker that owns the stand-in
-	SourceBridged    uint64 // came from an unknown source and went out with the bridge's own address
+	ProxyQPWaits     uint64 // waited for a proxy QP
+	Handoffs         uint64 // went to the worker that owns the proxy QP
+	SourceBridged    uint64 // came from an unknown source and left with the bridge's own address
 }
 
 // Dropped returns the sum of all drops.
@@ -42,7 +42,7 @@ func (c *DirectionCounters) Dropped() uint64 {
 	return sum
 }
 
-// Conserved reports whether every packet received left by exactly one way.
+// Conserved reports whether every packet received was either sent or dropped.
 func (c *DirectionCounters) Conserved() bool {
 	return c.Received == c.Sent+c.Dropped()
 }
@@ -54,8 +54,8 @@ func (c *DirectionCounters) Add(o DirectionCounters) {
 	c.SentBytes += o.SentBytes
 	c.CongestionMarked += o.CongestionMarked
 	c.ReservedBits += o.ReservedBits
-	c.StandInWaits += o.StandInWaits
-	c.HandedOver += o.HandedOver
+	c.ProxyQPWaits += o.ProxyQPWaits
+	c.Handoffs += o.Handoffs
 	c.SourceBridged += o.SourceBridged
 	drops := maps.Clone(c.Drops)
 	if drops == nil {
@@ -67,20 +67,20 @@ func (c *DirectionCounters) Add(o DirectionCounters) {
 	c.Drops = drops
 }
 
-// OddCounters says what became of frames that are management's: ARP, ND, IGMP, MLD, ICMP.
+// PuntCounters counts the frames to and from management: ARP, ND, IGMP, MLD, ICMP.
 // Received = Handed + Full.
-type OddCounters struct {
+type PuntCounters struct {
 	Received uint64
 	Handed   uint64
-	Full     uint64 // lost: management's ring was full
-	Sent     uint64 // frames of management's that went out
-	Refused  uint64 // frames of management's that the port did not take
+	Full     uint64 // lost: the punt ring was full
+	Sent     uint64 // frames from management that were transmitted
+	Refused  uint64 // frames from management that the port did not take
 }
 
 // Counters is one worker's reading, or the sum of several.
 type Counters struct {
 	Direction [2]DirectionCounters
-	Odd       OddCounters
+	Punt      PuntCounters
 	Loops     uint64
 	Busy      uint64 // loops that moved something
 }
@@ -90,11 +90,11 @@ func (c *Counters) Add(o Counters) {
 	for d := range c.Direction {
 		c.Direction[d].Add(o.Direction[d])
 	}
-	c.Odd.Received += o.Odd.Received
-	c.Odd.Handed += o.Odd.Handed
-	c.Odd.Full += o.Odd.Full
-	c.Odd.Sent += o.Odd.Sent
-	c.Odd.Refused += o.Odd.Refused
+	c.Punt.Received += o.Punt.Received
+	c.Punt.Handed += o.Punt.Handed
+	c.Punt.Full += o.Punt.Full
+	c.Punt.Sent += o.Punt.Sent
+	c.Punt.Refused += o.Punt.Refused
 	c.Loops += o.Loops
 	c.Busy += o.Busy
 }

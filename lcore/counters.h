@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a worker counts. One writer each: only the worker that owns a counter writes it; anybody reads.
- * At any quiet moment received = sent + the sum of drops holds in each direction, over all writers.
+ * A worker's counters. Only the worker writes them; any thread may read them.
+ * When nothing moves, received = sent + the sum of drops in each direction, over all workers and management.
  */
 #ifndef CAUSEWAY_COUNTERS_H
 #define CAUSEWAY_COUNTERS_H
@@ -10,21 +10,21 @@
 
 #include "drop.h"
 
-/* Counts what every good packet is counted by. A benchmark defines it away, to see what that costs. */
+/* Counts on the path of every good packet. A benchmark defines it away, to measure its cost. */
 #ifndef COUNT
 #define COUNT(counter, n) ((counter) += (n))
 #endif
 
 enum direction { ROCE_TO_IB, IB_TO_ROCE, DIRECTIONS };
 
-/* Things worth counting about packets that live. */
-enum note {
-	NOTE_ECN_CE,         /* came marked CE, or with FECN set */
-	NOTE_RESERVED,       /* reserved bits were set; they are cleared on the way */
-	NOTE_STANDIN_WAIT,   /* waited at management for a stand-in */
-	NOTE_HANDED_OVER,    /* went to the worker that owns the stand-in */
-	NOTE_SOURCE_BRIDGED, /* from an unknown source, sent with the bridge's own address */
-	NOTE_COUNT
+/* What is counted of packets that are not dropped. */
+enum packet_event {
+	EVENT_ECN_CE,         /* received with ECN CE, or with FECN */
+	EVENT_RESERVED,       /* reserved bits were set; the bridge clears them */
+	EVENT_PROXY_QP_WAIT,  /* punted to wait for a proxy QP */
+	EVENT_HANDOFF,        /* handed off to the worker that owns the proxy QP */
+	EVENT_SOURCE_BRIDGED, /* from an unknown source, sent with the bridge's own address */
+	EVENT_COUNT
 };
 
 struct direction_counters {
@@ -32,19 +32,19 @@ struct direction_counters {
 	uint64_t sent;
 	uint64_t sent_bytes; /* payload */
 	uint64_t drops[DROP_COUNT];
-	uint64_t notes[NOTE_COUNT];
+	uint64_t events[EVENT_COUNT];
 };
 
-/* Frames that are management's: ARP, ND, IGMP, MLD, ICMP. */
-struct odd_counters {
+/* Control frames to and from management: ARP, ND, IGMP, MLD, ICMP. */
+struct punt_counters {
 	uint64_t received; /* = handed + full */
 	uint64_t handed;
 	uint64_t full;
-	uint64_t sent; /* frames of management's that went out */
-	uint64_t refused;
+	uint64_t sent;    /* frames from management, transmitted */
+	uint64_t refused; /* frames from management that the port did not take */
 };
 
-/* All that a worker writes of a group: one cache line. */
+/* What a worker writes for a group: one cache line. */
 struct group_counters {
 	uint64_t packets[DIRECTIONS];
 	uint64_t bytes[DIRECTIONS];
@@ -53,7 +53,7 @@ struct group_counters {
 
 struct counters {
 	struct direction_counters direction[DIRECTIONS];
-	struct odd_counters odd;
+	struct punt_counters punt;
 	uint64_t loops;
 	uint64_t busy; /* loops that moved something */
 };

@@ -39,18 +39,18 @@ func packets(t *testing.T, otherwise int) int {
 // worlds are those that the differential tests visit.
 var worlds = []struct {
 	name   string
-	change func(*world)
+	change func(*fixture)
 }{
 	{"default", nil},
-	{"VLAN", func(w *world) { w.onVLAN(100) }},
-	{"narrow", func(w *world) {
+	{"VLAN", func(w *fixture) { w.onVLAN(100) }},
+	{"narrow", func(w *fixture) {
 		c := &w.config
 		c.IBMTU, c.RoCEMTU, c.RewriteImm, c.TTL, c.RoCEPKey = 1024, 256, false, 9, 0x7fff
 		c.Allow, c.Versions = []netip.Prefix{netip.MustParsePrefix("10.10.0.0/29")}, lcore.V2
 		c.SLOfDSCP = [64]ib.SL{}
 	}},
-	{"unknown sources bridged", func(w *world) { w.config.BridgeUnknown, w.own.LID = true, 0 }},
-	{"RoCE door", func(w *world) { nodeByIPv4(w); w.config.Versions = lcore.V1 }},
+	{"unknown sources bridged", func(w *fixture) { w.config.BridgeUnknown, w.own.LID = true, 0 }},
+	{"RoCE port", func(w *fixture) { nodeByIPv4(w); w.config.Versions = lcore.V1 }},
 }
 
 // judged is what one side says of a batch.
@@ -59,7 +59,7 @@ type judged struct {
 	sent  []posted
 }
 
-func (s *stand) judge(frames [][]byte) judged {
+func (s *rig) judge(frames [][]byte) judged {
 	before := s.counters(lcore.RoCEToIB)
 	s.fromRoCE(frames...)
 	j := judged{drops: map[string]uint64{}}
@@ -67,17 +67,17 @@ func (s *stand) judge(frames [][]byte) judged {
 		j.drops[d.String()] = n
 	}
 	served := j.drops["mad_served"]
-	for _, o := range s.takeOdd() {
-		if o.Held == nil && served > 0 {
+	for _, o := range s.takePunted() {
+		if o.Pending == nil && served > 0 {
 			served--
 			continue
 		}
-		if o.Held == nil {
+		if o.Pending == nil {
 			j.drops[isOdd]++
 			continue
 		}
 		j.drops[isHeld]++
-		o.Held.Drop(lcore.DropShutdown)
+		o.Pending.Drop(lcore.DropShutdown)
 	}
 	if served > 0 {
 		j.drops["served, and not given to management"] = served
@@ -116,7 +116,7 @@ func (j *judged) equal(o *judged) bool {
 func (j judged) String() string { return fmt.Sprintf("drops %v, sent %+v", j.drops, j.sent) }
 
 // compare runs a batch through both. When they differ, it looks for the frames that do.
-func compare(t *testing.T, s *stand, r *reference, frames [][]byte) {
+func compare(t *testing.T, s *rig, r *reference, frames [][]byte) {
 	t.Helper()
 	if c, model := s.judge(frames), r.judge(frames); c.equal(&model) {
 		return
@@ -136,8 +136,8 @@ func TestDifferentialFromRoCE(t *testing.T) {
 	total := map[string]uint64{}
 	for i, x := range worlds {
 		t.Run(x.name, func(t *testing.T) {
-			w := smallWorld().with(x.change)
-			s, r, g := newStand(t, w), newReference(w), newGenerator(w, uint64(i))
+			w := smallFixture().with(x.change)
+			s, r, g := newRig(t, w), newReference(w), newGenerator(w, uint64(i))
 			frames := make([][]byte, differentialBatch)
 			for range n / differentialBatch {
 				for i := range frames {
@@ -209,8 +209,8 @@ func mutations(f []byte) [][]byte {
 }
 
 func TestEveryMutation(t *testing.T) {
-	w := smallWorld()
-	s, r := newStand(t, w), newReference(w)
+	w := smallFixture()
+	s, r := newRig(t, w), newReference(w)
 	n := 0
 	for _, seed := range seeds() {
 		all := mutations(seed)
@@ -228,8 +228,8 @@ func TestDifferentialFromIB(t *testing.T) {
 	n := packets(t, 1_000_000) / len(worlds)
 	for i, x := range worlds {
 		t.Run(x.name, func(t *testing.T) {
-			w := smallWorld().with(x.change)
-			s, r, g := newStand(t, w), newReference(w), newGenerator(w, uint64(i))
+			w := smallFixture().with(x.change)
+			s, r, g := newRig(t, w), newReference(w), newGenerator(w, uint64(i))
 			for range n / differentialBatch {
 				compareFromIB(t, s, r, g)
 				if t.Failed() {
@@ -245,7 +245,7 @@ func TestDifferentialFromIB(t *testing.T) {
 	}
 }
 
-func compareFromIB(t *testing.T, s *stand, r *reference, g *generator) {
+func compareFromIB(t *testing.T, s *rig, r *reference, g *generator) {
 	t.Helper()
 	before := s.counters(lcore.IBToRoCE)
 	msgs := make([]message, differentialBatch)
@@ -287,8 +287,8 @@ func FuzzFromRoCE(f *testing.F) {
 		f.Add(uint8(0), seed)
 		f.Add(uint8(3), seed)
 	}
-	w := smallWorld()
-	s, r := newStand(f, w), newReference(w)
+	w := smallFixture()
+	s, r := newRig(f, w), newReference(w)
 	f.Fuzz(func(t *testing.T, options uint8, b []byte) {
 		if len(b) > lcore.DataRoom-lcore.Headroom {
 			return

@@ -5,10 +5,10 @@ package lcore
 // #include "drop.h"
 import "C"
 
-// A Drop is the one reason why a packet died. The list is drop.def.
+// A Drop is the reason why a packet was dropped. The list is drop.def.
 type Drop uint8
 
-// DropCount is one more than the last reason; reason 0 means that the packet lives.
+// DropCount is one more than the last reason; 0 means that the packet was not dropped.
 const DropCount = C.DROP_COUNT
 
 var (
@@ -58,7 +58,7 @@ func Drops() []Drop {
 
 // The reasons that management gives.
 const (
-	DropStandInFull   Drop = C.DROP_standin_full
+	DropProxyQPFull   Drop = C.DROP_proxy_qp_full
 	DropSourceRefused Drop = C.DROP_src_refused
 	DropShutdown      Drop = C.DROP_shutdown
 	DropACL           Drop = C.DROP_acl

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The drop reasons as C sees them; drop.def is the list. */
+/* The drop reasons; drop.def is the list. */
 #ifndef CAUSEWAY_DROP_H
 #define CAUSEWAY_DROP_H
 

@@ -10,10 +10,10 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-func inVLAN100(w *world) { w.onVLAN(100) }
+func inVLAN100(w *fixture) { w.onVLAN(100) }
 
-func onlyVersion(v uint8) func(*world) {
-	return func(w *world) { w.config.Versions = v }
+func onlyVersion(v uint8) func(*fixture) {
+	return func(w *fixture) { w.config.Versions = v }
 }
 
 // etherCases are about Ethernet and its tag.

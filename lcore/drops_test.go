@@ -13,18 +13,18 @@ import (
 
 // A roceCase is a frame from Ethernet that must die of one reason, and of no other. An empty reason: it lives.
 type roceCase struct {
-	name  string
-	drop  string
-	frame []byte
-	world func(*world) // what differs from smallWorld
+	name    string
+	drop    string
+	frame   []byte
+	fixture func(*fixture) // what differs from smallFixture
 }
 
-// An ibCase is the same from the IB door.
+// An ibCase is the same from the IB port.
 type ibCase struct {
-	name  string
-	drop  string
-	msg   message
-	world func(*world)
+	name    string
+	drop    string
+	msg     message
+	fixture func(*fixture)
 }
 
 // roceCases are all of that direction, in the order of the checks.
@@ -45,16 +45,16 @@ func named(t *testing.T, name string) map[lcore.Drop]uint64 {
 }
 
 // standFor returns a stand of the changed world, or the one that serves all cases that change nothing.
-func standFor(t *testing.T, common *stand, change func(*world)) *stand {
+func standFor(t *testing.T, common *rig, change func(*fixture)) *rig {
 	t.Helper()
 	if change == nil {
 		return common
 	}
-	return newStand(t, smallWorld().with(change))
+	return newRig(t, smallFixture().with(change))
 }
 
-// checkVerdict asserts that one packet came in and left by the reason, or by the door or port.
-func checkVerdict(t *testing.T, s *stand, d lcore.Direction, before lcore.DirectionCounters, drop string) {
+// checkVerdict asserts that one packet came in and left by the reason, or by the port or port.
+func checkVerdict(t *testing.T, s *rig, d lcore.Direction, before lcore.DirectionCounters, drop string) {
 	t.Helper()
 	want, after := named(t, drop), s.counters(d)
 	if got := s.droppedSince(d, before); !maps.Equal(got, want) {
@@ -68,21 +68,21 @@ func checkVerdict(t *testing.T, s *stand, d lcore.Direction, before lcore.Direct
 	if drop == "mad_served" {
 		toManagement = 1
 	}
-	if n := len(s.takeOdd()); n != toManagement {
+	if n := len(s.takePunted()); n != toManagement {
 		t.Errorf("management got %d frames", n)
 	}
 }
 
 func TestDropsFromRoCE(t *testing.T) {
-	common := newStand(t, smallWorld())
+	common := newRig(t, smallFixture())
 	for _, c := range roceCases() {
 		t.Run(c.name, func(t *testing.T) {
-			s := standFor(t, common, c.world)
+			s := standFor(t, common, c.fixture)
 			before := s.counters(lcore.RoCEToIB)
 			s.fromRoCE(c.frame)
 			checkVerdict(t, s, lcore.RoCEToIB, before, c.drop)
 			if got := s.toIB(0); len(got) != 1-len(named(t, c.drop)) {
-				t.Errorf("the door got %d messages", len(got))
+				t.Errorf("the port got %d messages", len(got))
 			}
 			if t.Failed() {
 				t.Logf("frame %s", hex.EncodeToString(c.frame))
@@ -92,10 +92,10 @@ func TestDropsFromRoCE(t *testing.T) {
 }
 
 func TestDropsFromIB(t *testing.T) {
-	common := newStand(t, smallWorld())
+	common := newRig(t, smallFixture())
 	for _, c := range ibCases {
 		t.Run(c.name, func(t *testing.T) {
-			s := standFor(t, common, c.world)
+			s := standFor(t, common, c.fixture)
 			before := s.counters(lcore.IBToRoCE)
 			s.fromIB(c.msg)
 			checkVerdict(t, s, lcore.IBToRoCE, before, c.drop)

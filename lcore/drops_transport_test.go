@@ -86,9 +86,9 @@ var transportCases = []roceCase{
 	{"P_Key 0", "pkey", v4(func(p *roce.Packet) { p.PKey = 0 }), nil},
 	{"P_Key 0x8000", "pkey", v4(func(p *roce.Packet) { p.PKey = 0x8000 }), nil},
 	{"a limited member to a full one", "", v4(func(p *roce.Packet) { p.PKey = 0x7fff }), nil},
-	{"a full member to a limited one", "", v4(), func(w *world) { w.config.RoCEPKey = 0x7fff }},
-	{"a limited member to a limited one", "pkey", v4(func(p *roce.Packet) { p.PKey = 0x7fff }), func(w *world) { w.config.RoCEPKey = 0x7fff }},
-	{"P_Key 0 to a bridge without partition", "pkey", v4(func(p *roce.Packet) { p.PKey = 0 }), func(w *world) { w.config.RoCEPKey = 0x8000 }},
+	{"a full member to a limited one", "", v4(), func(w *fixture) { w.config.RoCEPKey = 0x7fff }},
+	{"a limited member to a limited one", "pkey", v4(func(p *roce.Packet) { p.PKey = 0x7fff }), func(w *fixture) { w.config.RoCEPKey = 0x7fff }},
+	{"P_Key 0 to a bridge without partition", "pkey", v4(func(p *roce.Packet) { p.PKey = 0 }), func(w *fixture) { w.config.RoCEPKey = 0x8000 }},
 	{"to QP 0", "qp0", v4(func(p *roce.Packet) { p.DestQP = 0 }), nil},
 	{"to QP 0 in RoCEv1", "qp0", v1(func(p *roce.Packet) { p.DestQP = 0 }), nil},
 	{"multicast address, unicast QPN", "mcast_incons", v4(to(group4), func(p *roce.Packet) { p.DestQP = nodeQPN }), nil},
@@ -141,19 +141,19 @@ var policyCases = []roceCase{
 	{"to a group with InfiniBand's Q_Key", "qkey", v4(to(group4), func(p *roce.Packet) { p.QKey = groupIB }), nil},
 	{"the largest payload of a group", "", v4(to(group4), payload(2048)), nil},
 	{"more than the largest payload of a group", "mtu_exceeded", v4(to(group4), payload(2049)), nil},
-	{"the largest payload", "", v4(payload(1024)), func(w *world) { w.config.IBMTU = 1024 }},
-	{"more than the largest payload", "mtu_exceeded", v4(payload(1025)), func(w *world) { w.config.IBMTU = 1024 }},
+	{"the largest payload", "", v4(payload(1024)), func(w *fixture) { w.config.IBMTU = 1024 }},
+	{"more than the largest payload", "mtu_exceeded", v4(payload(1025)), func(w *fixture) { w.config.IBMTU = 1024 }},
 	{"jumbo", "mtu_exceeded", v4(payload(4100)), nil},
 	{"an unknown QPN from outside the allowed subnets", "acl", v4(fromNewcomer(strangerIP)), nil},
-	{"a known QPN needs no allowance", "", v4(), func(w *world) { w.config.Allow = nil }},
-	{"nothing is allowed", "acl", v4(fromNewcomer(newcomerIP)), func(w *world) { w.config.Allow = nil }},
-	{"just outside a prefix that ends inside a byte", "acl", v4(from("10.10.0.128")), func(w *world) {
+	{"a known QPN needs no allowance", "", v4(), func(w *fixture) { w.config.Allow = nil }},
+	{"nothing is allowed", "acl", v4(fromNewcomer(newcomerIP)), func(w *fixture) { w.config.Allow = nil }},
+	{"just outside a prefix that ends inside a byte", "acl", v4(from("10.10.0.128")), func(w *fixture) {
 		w.config.Allow = []netip.Prefix{netip.MustParsePrefix("10.10.0.0/25")}
 	}},
-	{"all of IPv6 is nothing of IPv4", "acl", v4(fromNewcomer(newcomerIP)), func(w *world) {
+	{"all of IPv6 is nothing of IPv4", "acl", v4(fromNewcomer(newcomerIP)), func(w *fixture) {
 		w.config.Allow = []netip.Prefix{netip.MustParsePrefix("::/0")}
 	}},
-	{"an IPv4 prefix is not one of IPv6", "acl", v6(from("a0a::1")), func(w *world) {
+	{"an IPv4 prefix is not one of IPv6", "acl", v6(from("a0a::1")), func(w *fixture) {
 		w.config.Allow = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	}},
 	{"from an IB node's address", "loop_bridge", v4(from("10.10.0.4")), nil},

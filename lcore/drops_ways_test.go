@@ -18,16 +18,16 @@ type wayCase struct {
 	drop      string
 	direction lcore.Direction
 	count     uint64 // how many packets die of it
-	world     func(*world)
-	provoke   func(*stand)
+	fixture   func(*fixture)
+	provoke   func(*rig)
 }
 
-func twoWorkers(w *world) {
+func twoWorkers(w *fixture) {
 	w.workers = 2
-	w.standIns[0].Worker = 1
+	w.proxyQPs[0].Worker = 1
 }
 
-// newcomer is good RoCE from a QP without a stand-in.
+// newcomer is good RoCE from a QP without a proxy QP.
 func newcomer() []byte { return v4(fromNewcomer(newcomerIP)) }
 
 func repeat(f []byte, n int) [][]byte {
@@ -38,17 +38,17 @@ func repeat(f []byte, n int) [][]byte {
 	return all
 }
 
-func endHeld(reason lcore.Drop) func(*stand) {
-	return func(s *stand) {
+func endHeld(reason lcore.Drop) func(*rig) {
+	return func(s *rig) {
 		s.fromRoCE(newcomer())
-		for _, o := range s.takeOdd() {
-			o.Held.Drop(reason)
+		for _, o := range s.takePunted() {
+			o.Pending.Drop(reason)
 		}
 	}
 }
 
 var wayCases = []wayCase{
-	{"a frame in two mbufs", "l2_toolong", lcore.RoCEToIB, 1, nil, func(s *stand) {
+	{"a frame in two mbufs", "l2_toolong", lcore.RoCEToIB, 1, nil, func(s *rig) {
 		var m [2]dpdk.Mbuf
 		for i, part := range [][]byte{v4(payload(4000))[:2000], v4(payload(4000))[2000:]} {
 			var err error
@@ -60,24 +60,24 @@ var wayCases = []wayCase{
 		s.arriveMbufs(0, m[:1])
 		s.work()
 	}},
-	{"a completion of 39 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *stand) { s.fromIBCut(received(), 39) }},
-	{"a completion of 0 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *stand) { s.fromIBCut(received(), 0) }},
-	{"the IB door full", "ib_full", lcore.RoCEToIB, 3, nil, func(s *stand) {
+	{"a completion of 39 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBCut(received(), 39) }},
+	{"a completion of 0 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBCut(received(), 0) }},
+	{"the IB port full", "ib_full", lcore.RoCEToIB, 3, nil, func(s *rig) {
 		s.fromRoCE(repeat(v4(), standRing)...)
 		s.fromRoCE(repeat(v4(), 3)...)
 	}},
-	{"the Ethernet port full", "eth_full", lcore.IBToRoCE, 3, nil, func(s *stand) {
+	{"the Ethernet port full", "eth_full", lcore.IBToRoCE, 3, nil, func(s *rig) {
 		for range standRing {
 			s.fromIB(received())
 		}
 		s.fromIB(received(), received(), received())
 	}},
-	{"management's ring full", "odd_full", lcore.RoCEToIB, 4, nil, func(s *stand) {
+	{"management's ring full", "punt_full", lcore.RoCEToIB, 4, nil, func(s *rig) {
 		s.deaf = true
 		s.fromRoCE(repeat(newcomer(), handed)...)
 		s.fromRoCE(repeat(newcomer(), 3)...)
 	}},
-	{"the other worker's ring full", "peer_full", lcore.RoCEToIB, 4, twoWorkers, func(s *stand) {
+	{"the other worker's ring full", "peer_full", lcore.RoCEToIB, 4, twoWorkers, func(s *rig) {
 		s.arrive(0, repeat(v4(), handed)...)
 		for s.workers[0].Step() > 0 {
 		}
@@ -85,39 +85,39 @@ var wayCases = []wayCase{
 		s.workers[0].Step()
 		s.work()
 	}},
-	{"its own ring full when management gives frames back", "peer_full", lcore.RoCEToIB, 1, nil, func(s *stand) {
+	{"its own ring full when management gives frames back", "peer_full", lcore.RoCEToIB, 1, nil, func(s *rig) {
 		s.fromRoCE(repeat(newcomer(), handed)...)
-		s.world.addHost(newcomerIP, lcore.V2)
-		if err := s.world.populate(s.tables); err != nil {
+		s.fixture.addHost(newcomerIP, lcore.V2)
+		if err := s.fixture.populate(s.tables); err != nil {
 			s.t.Fatal(err)
 		}
-		for _, o := range s.takeOdd() {
-			o.Held.Again()
+		for _, o := range s.takePunted() {
+			o.Pending.Requeue()
 		}
 		s.work()
 	}},
-	{"given back without a stand-in", "standin_unknown", lcore.RoCEToIB, 1, nil, func(s *stand) {
+	{"given back without a proxy QP", "proxy_qp_unknown", lcore.RoCEToIB, 1, nil, func(s *rig) {
 		s.fromRoCE(newcomer())
-		s.takeOdd()[0].Held.Again()
+		s.takePunted()[0].Pending.Requeue()
 		s.work()
 	}},
-	{"too many stand-ins", "standin_full", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropStandInFull)},
+	{"too many proxy QPs", "proxy_qp_full", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropProxyQPFull)},
 	{"a source that contradicts what is known", "src_refused", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropSourceRefused)},
-	{"more than a group's rate, from Ethernet", "policed", lcore.RoCEToIB, 3, policed, func(s *stand) {
+	{"more than a group's rate, from Ethernet", "policed", lcore.RoCEToIB, 3, policed, func(s *rig) {
 		s.police(1)
 		s.fromRoCE(repeat(v4(to(group4)), burstOf+3)...)
 	}},
-	{"more than a group's rate, from InfiniBand", "policed", lcore.IBToRoCE, 3, policed, func(s *stand) {
+	{"more than a group's rate, from InfiniBand", "policed", lcore.IBToRoCE, 3, policed, func(s *rig) {
 		s.police(1)
 		for range burstOf + 3 {
 			s.fromIB(received(toGroup(mgidOf(group4))))
 		}
 	}},
-	{"dropped on purpose, from Ethernet", "injected", lcore.RoCEToIB, 200, nil, func(s *stand) {
+	{"dropped on purpose, from Ethernet", "injected", lcore.RoCEToIB, 200, nil, func(s *rig) {
 		s.inject(lcore.RoCEToIB, lcore.Injection{Drop: 1})
 		s.fromRoCE(repeat(v4(), 200)...)
 	}},
-	{"dropped on purpose, from InfiniBand", "injected", lcore.IBToRoCE, 3, nil, func(s *stand) {
+	{"dropped on purpose, from InfiniBand", "injected", lcore.IBToRoCE, 3, nil, func(s *rig) {
 		s.inject(lcore.IBToRoCE, lcore.Injection{Drop: 1})
 		s.fromIB(received(), received(), received())
 	}},
@@ -127,7 +127,7 @@ var wayCases = []wayCase{
 func TestDropsOfWaysOut(t *testing.T) {
 	for _, c := range wayCases {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, smallWorld().with(c.world))
+			s := newRig(t, smallFixture().with(c.fixture))
 			c.provoke(s)
 			want := named(t, c.drop)
 			for d := range want {
@@ -145,11 +145,11 @@ func TestDropsOfWaysOut(t *testing.T) {
 
 // Close drops what lies on the rings between worker and management, and says so.
 func TestShutdownDropsWhatIsOnRings(t *testing.T) {
-	s := newStand(t, smallWorld().with(twoWorkers))
+	s := newRig(t, smallFixture().with(twoWorkers))
 	s.deaf = true
 	s.arrive(0, newcomer(), v4(), newcomer(), v4())
-	s.workers[0].Step() // two on the odd ring, two on the other worker's ring
-	final := s.bench.Close()
+	s.workers[0].Step() // two on the punt ring, two on the other worker's ring
+	final := s.datapath.Close()
 	s.checkConserved(final)
 	want := map[lcore.Drop]uint64{lcore.DropShutdown: 4}
 	if got := final.Direction[lcore.RoCEToIB].Drops; !maps.Equal(got, want) {
@@ -162,8 +162,8 @@ func TestShutdownDropsWhatIsOnRings(t *testing.T) {
 }
 
 // Frames that are management's count by themselves: they are no RoCE packets, dropped or not.
-func TestOddFrames(t *testing.T) {
-	s := newStand(t, smallWorld())
+func TestPuntedFrames(t *testing.T) {
+	s := newRig(t, smallFixture())
 	icmp6 := patch(v6(), at6Next, 58)
 	mld := patch(withExtension(0), at6UDP, 58)
 	control := [][]byte{
@@ -171,33 +171,33 @@ func TestOddFrames(t *testing.T) {
 		patch(patch(v4(), atNet, 0x46), at4Proto, 2), // IGMP has options
 	}
 	s.fromRoCE(control...)
-	odd := s.takeOdd()
-	if len(odd) != len(control) {
-		t.Fatalf("management got %d frames, want %d", len(odd), len(control))
+	punted := s.takePunted()
+	if len(punted) != len(control) {
+		t.Fatalf("management got %d frames, want %d", len(punted), len(control))
 	}
-	for i, o := range odd {
-		if o.Held != nil || string(o.Data) != string(control[i]) {
-			t.Errorf("frame %d: held %v, % x", i, o.Held != nil, o.Data)
+	for i, o := range punted {
+		if o.Pending != nil || string(o.Data) != string(control[i]) {
+			t.Errorf("frame %d: held %v, % x", i, o.Pending != nil, o.Data)
 		}
 	}
 	s.deaf = true
 	s.fromRoCE(repeat(control[0], handed)...)
-	if o := s.bench.Counters().Odd; o.Received != uint64(len(control)+handed) || o.Full != 1 {
-		t.Errorf("odd frames: %+v", o)
+	if o := s.datapath.Counters().Punt; o.Received != uint64(len(control)+handed) || o.Full != 1 {
+		t.Errorf("punted frames: %+v", o)
 	}
 	if c := s.counters(lcore.RoCEToIB); c.Received != 0 {
-		t.Errorf("%d odd frames were counted as RoCE", c.Received)
+		t.Errorf("%d punted frames were counted as RoCE", c.Received)
 	}
 }
 
 // A flood of datagrams for the bridge's own services leaves room for others on management's ring; what it holds at the
 // end has been counted already.
 func TestServicesShare(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	s.deaf = true
 	s.fromRoCE(repeat(v4(sidr(ib.AttrSIDRReq)), servedMost+3)...)
 	want := map[lcore.Drop]uint64{}
-	for name, n := range map[string]uint64{"mad_served": servedMost, "odd_full": 3} {
+	for name, n := range map[string]uint64{"mad_served": servedMost, "punt_full": 3} {
 		for d := range named(t, name) {
 			want[d] = n
 		}
@@ -206,17 +206,17 @@ func TestServicesShare(t *testing.T) {
 		t.Errorf("dropped %v, want %v", got, want)
 	}
 	s.fromRoCE(newcomer(), v4(sidr(ib.AttrSIDRRep)))
-	for d := range named(t, "odd_full") {
+	for d := range named(t, "punt_full") {
 		want[d]++
 	}
-	if c := s.counters(lcore.RoCEToIB); !maps.Equal(c.Drops, want) || c.StandInWaits != 1 {
+	if c := s.counters(lcore.RoCEToIB); !maps.Equal(c.Drops, want) || c.ProxyQPWaits != 1 {
 		t.Errorf("with a newcomer: %+v", c)
 	}
 }
 
 // What management sends goes out as it is.
 func TestManagementSends(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	long := v4(func(p *roce.Packet) { p.SrcQP, p.Payload = ib.QPN(9), pattern(1400) })
 	for _, f := range [][]byte{v4(), long} {
 		if err := s.workers[0].Send(s.pool.Pointer(), f); err != nil {
@@ -234,7 +234,7 @@ func TestManagementSends(t *testing.T) {
 	for err := error(nil); err == nil; {
 		err = s.workers[0].Send(s.pool.Pointer(), v4())
 	}
-	if o := s.bench.Counters().Odd; o.Sent != 2 || o.Refused != 0 {
-		t.Errorf("odd frames: %+v", o)
+	if o := s.datapath.Counters().Punt; o.Sent != 2 || o.Refused != 0 {
+		t.Errorf("punted frames: %+v", o)
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A burst on its way from InfiniBand to Ethernet, and what its stages share. */
+/* A burst from InfiniBand to Ethernet, and what its stages share. */
 #ifndef CAUSEWAY_EGRESS_H
 #define CAUSEWAY_EGRESS_H
 
@@ -10,21 +10,21 @@ enum network_header { NO_HEADER, HEADER_GRH, HEADER_IPV4 };
 
 struct message {
 	const struct ib_recv *recv;
-	uint8_t *payload; /* the 40-byte area lies before it */
+	uint8_t *payload; /* follows the 40-byte GRH area */
 	uint8_t header;   /* enum network_header: what is in the area */
 	uint16_t payload_len;
-	uint32_t group; /* its id, if it goes to one */
+	uint32_t group; /* its id, of a message to a group */
 };
 
 struct egress {
 	unsigned n;
 	uint64_t began; /* probe/latency.h */
 	struct message message[BURST];
-	struct lookup lookup; /* of the node by SGID or SLID; of the stand-in by local QPN, or the group by MGID */
+	struct lookup lookup; /* of the node by SGID or SLID; of the proxy QP by local QPN, or the group by MGID */
 	struct icrc_job icrc[BURST];
 };
 
-/* Where a message goes, and as whose. */
+/* Source and destination of a message on Ethernet. */
 struct route {
 	const uint8_t *src_ip; /* 16 bytes */
 	const struct roce_peer *to;
@@ -32,9 +32,9 @@ struct route {
 	bool six; /* goes out as IPv6 */
 };
 
-static inline const uint8_t *area_of(const struct message *g)
+static inline const uint8_t *area_of(const struct message *msg)
 {
-	return g->payload - IB_GRH_LEN;
+	return msg->payload - IB_GRH_LEN;
 }
 
 #endif

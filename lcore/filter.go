@@ -2,7 +2,7 @@
 
 package lcore
 
-// #include "sight/sight.h"
+// #include "mirror/mirror.h"
 import "C"
 
 import (
@@ -15,34 +15,34 @@ import (
 	"causeway/ibside/ib"
 )
 
-// A Door is a side of the bridge.
-type Door uint8
+// A Side is a side of the bridge.
+type Side uint8
 
-// The two doors, and either.
+// The two sides, and either.
 const (
-	AnyDoor  Door = 0
-	RoCEDoor Door = C.SIGHT_ROCE
-	IBDoor   Door = C.SIGHT_IB
+	AnySide  Side = 0
+	RoCESide Side = C.MIRROR_ROCE
+	IBSide   Side = C.MIRROR_IB
 )
 
-// String returns the door as filters write it.
-func (d Door) String() string { return [...]string{"any", "roce", "ib"}[d%3] }
+// String returns the side as filters write it.
+func (s Side) String() string { return [...]string{"any", "roce", "ib"}[s%3] }
 
-// A Point is where a packet was seen; 0 is any.
+// A Point is where a packet was mirrored; 0 is any.
 type Point uint8
 
 // The points.
 const (
-	Received     Point = C.SIGHT_RECEIVED   // as it came, from either side
-	Sent         Point = C.SIGHT_SENT       // taken by the other door
-	Dropped      Point = C.SIGHT_DROPPED    // as it was when it died
-	ToManagement Point = C.SIGHT_MANAGEMENT // ARP and the like, and requests for the bridge's own services
-	Waiting      Point = C.SIGHT_WAITING    // for a stand-in
-	HandedOver   Point = C.SIGHT_HANDED     // to the worker that owns its stand-in
-	Own          Point = C.SIGHT_OWN        // a frame of management's, on its way out
+	Received     Point = C.MIRROR_RECEIVED   // as it came, from either side
+	Sent         Point = C.MIRROR_SENT       // taken by the other port
+	Dropped      Point = C.MIRROR_DROPPED    // as it was when it was dropped
+	ToManagement Point = C.MIRROR_MANAGEMENT // ARP and the like, and requests for the bridge's own services
+	Waiting      Point = C.MIRROR_WAITING    // for a proxy QP
+	Handoffs     Point = C.MIRROR_HANDOFF    // to the worker that owns its proxy QP
+	Own          Point = C.MIRROR_OWN        // a frame that management sends
 )
 
-var pointNames = [C.SIGHT_POINTS]string{"any", "received", "sent", "dropped", "management", "waiting", "handed_over", "own"}
+var pointNames = [C.MIRROR_POINTS]string{"any", "received", "sent", "dropped", "management", "waiting", "handoff", "own"}
 
 // String returns the point as filters and reports write it.
 func (p Point) String() string {
@@ -52,7 +52,7 @@ func (p Point) String() string {
 	return pointNames[p]
 }
 
-// A Way is a direction, or both.
+// A Way is one direction, or both.
 type Way uint8
 
 // The ways; WayOf makes one of a direction.
@@ -65,20 +65,20 @@ const (
 // WayOf returns the way that is this direction alone.
 func WayOf(d Direction) Way { return Way(d + 1) }
 
-// A Filter says which sights of packets somebody wants. The zero value is all of them; what is set must all be so.
+// A Filter says which packets a mirror copies. The zero value means all; all conditions that are set must hold.
 //
-// Host, Group and QPN are compared with everything that the packet's two ends go by on both fabrics: an InfiniBand
-// node by its GID and by the IP addresses that the bridge knows it by, a RoCE host's queue pair by its own number and
-// its stand-in's. So one filter finds a packet on both sides of the bridge. What cannot be parsed that far has no ends.
+// Host, Group and QPN are compared with all addresses and QPNs of the packet's two endpoints on both fabrics: an InfiniBand
+// node has its GID and the IP addresses that the bridge knows for it, a RoCE host's queue pair has its own QPN and that of its
+// proxy QP. So one filter finds a packet on both sides of the bridge. A packet that cannot be parsed that far has no endpoints.
 type Filter struct {
 	Direction Way
-	Door      Door
+	Side      Side
 	Point     Point
-	Host      netip.Addr // IP address or GID, of either end
+	Host      netip.Addr // IP address or GID, of either endpoint
 	Group     netip.Addr // IP group or MGID
-	QPN       ib.QPN     // of either end; 0: any
-	Drop      Drop       // those that died of this; 0: any
-	AnyDrop   bool       // those that died
+	QPN       ib.QPN     // of either endpoint; 0: any
+	Drop      Drop       // dropped for this reason; 0: any
+	AnyDrop   bool       // dropped
 }
 
 // The words of filters, in the order in which String writes them.
@@ -91,7 +91,7 @@ var filterWords = []struct {
 	{"group", "ADDRESS or MGID", (*Filter).setGroup, func(f *Filter) string { return addrText(f.Group) }},
 	{"qpn", "NUMBER", (*Filter).setQPN, (*Filter).qpnText},
 	{"direction", "roce_to_ib|ib_to_roce", (*Filter).setDirection, (*Filter).directionText},
-	{"door", "roce|ib", (*Filter).setDoor, (*Filter).doorText},
+	{"side", "roce|ib", (*Filter).setSide, (*Filter).sideText},
 	{"point", strings.Join(pointNames[1:], "|"), (*Filter).setPoint, (*Filter).pointText},
 	{"drop", "REASON|any", (*Filter).setDrop, (*Filter).dropText},
 }
@@ -105,15 +105,7 @@ func FilterUsage() string {
 	return strings.Join(all, " ")
 }
 
-// FilterWords returns the words that a filter's pairs begin with, and what may follow each.
-func FilterWords() (words, values []string) {
-	for _, w := range filterWords {
-		words, values = append(words, w.word), append(values, w.example)
-	}
-	return words, values
-}
-
-// ParseFilter reads pairs of words, such as "host 10.9.0.7 direction roce_to_ib qpn 0x11 drop icrc door roce".
+// ParseFilter reads pairs of words, such as "host 10.9.0.7 direction roce_to_ib qpn 0x11 drop icrc side roce".
 func ParseFilter(words []string) (Filter, error) {
 	var f Filter
 	said := map[string]bool{}
@@ -127,11 +119,11 @@ func ParseFilter(words []string) (Filter, error) {
 		})
 		switch {
 		case w < 0:
-			return Filter{}, fmt.Errorf("filter: %q is no word of filters; give %s", words[i], FilterUsage())
+			return Filter{}, fmt.Errorf("filter: %q is not a filter keyword; give %s", words[i], FilterUsage())
 		case i+1 == len(words):
 			return Filter{}, fmt.Errorf("filter: %q lacks its value; give %s", words[i], filterWords[w].example)
 		case said[words[i]]:
-			return Filter{}, fmt.Errorf("filter: %q is there twice; all of a filter must be so at once", words[i])
+			return Filter{}, fmt.Errorf("filter: %q is given twice; all conditions of a filter must hold at once", words[i])
 		}
 		said[words[i]] = true
 		if err := filterWords[w].set(&f, words[i+1]); err != nil {
@@ -175,7 +167,7 @@ func (f *Filter) setHost(text string) (err error) {
 func (f *Filter) setGroup(text string) error {
 	a, err := address(text)
 	if err == nil && !a.IsMulticast() {
-		err = fmt.Errorf("this is no multicast address; for a host's, say host")
+		err = fmt.Errorf("this is not a multicast address; for a host's address, say host")
 	}
 	f.Group = a
 	return err
@@ -184,7 +176,7 @@ func (f *Filter) setGroup(text string) error {
 func (f *Filter) setQPN(text string) error {
 	n, err := strconv.ParseUint(text, 0, 24)
 	if err != nil || n == 0 {
-		return fmt.Errorf("this is no number from 1 to 0xffffff; for queue pair 0, say drop qp0")
+		return fmt.Errorf("this is not a number from 1 to 0xffffff; for queue pair 0, say drop qp0")
 	}
 	f.QPN = ib.QPN(n)
 	return nil
@@ -214,21 +206,21 @@ func (f *Filter) directionText() string {
 	return Direction(f.Direction - 1).String()
 }
 
-func (f *Filter) setDoor(text string) error {
-	for _, d := range []Door{RoCEDoor, IBDoor} {
-		if d.String() == text {
-			f.Door = d
+func (f *Filter) setSide(text string) error {
+	for _, s := range []Side{RoCESide, IBSide} {
+		if s.String() == text {
+			f.Side = s
 			return nil
 		}
 	}
 	return fmt.Errorf("give roce or ib")
 }
 
-func (f *Filter) doorText() string {
-	if f.Door == AnyDoor {
+func (f *Filter) sideText() string {
+	if f.Side == AnySide {
 		return ""
 	}
-	return f.Door.String()
+	return f.Side.String()
 }
 
 func (f *Filter) setPoint(text string) error {

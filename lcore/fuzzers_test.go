@@ -53,7 +53,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 func compilePath(t *testing.T, dir string, flags []string) []string {
 	t.Helper()
 	var sources []string
-	for _, pattern := range []string{"*.c", "pgm/*.c", "probe/*.c", "sight/*.c", "../tables/*.c", "fuzz/rig.c"} {
+	for _, pattern := range []string{"*.c", "pgm/*.c", "probe/*.c", "mirror/*.c", "../tables/*.c", "fuzz/rig.c"} {
 		match, err := filepath.Glob(pattern)
 		if err != nil || len(match) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, match, err)
@@ -133,7 +133,7 @@ func fuzzSeconds(t *testing.T) int {
 
 // corpus are frames and messages such as the differential tests use, as the fuzzers read them.
 func corpus() (frames, messages [][]byte) {
-	g := newGenerator(smallWorld(), 99)
+	g := newGenerator(smallFixture(), 99)
 	for range 1500 {
 		frames = append(frames, g.frame())
 		m := g.message()

@@ -18,14 +18,14 @@ import (
 // A generator makes packets: mostly such that one thing or none is wrong with them, because those come far.
 type generator struct {
 	*rand.Rand
-	w                        *world
+	w                        *fixture
 	sources, nodes, groups   []netip.Addr
 	sources6, nodes6, group6 []netip.Addr
 	sgids, mgids             []ib.GID
 	data                     []byte
 }
 
-func newGenerator(w *world, seed uint64) *generator {
+func newGenerator(w *fixture, seed uint64) *generator {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), w: w, data: pattern(5000)}
 	for _, h := range w.hosts {
 		g.add(&g.sources, &g.sources6, h.IP)
@@ -247,9 +247,9 @@ func change(field []byte, by int) {
 	binary.BigEndian.PutUint16(field, uint16(int(binary.BigEndian.Uint16(field))+by))
 }
 
-// message is one from the IB door, as it should be or with something wrong.
+// message is one from the IB port, as it should be or with something wrong.
 func (g *generator) message() message {
-	s := one(g, g.w.standIns...)
+	s := one(g, g.w.proxyQPs...)
 	m := message{
 		QPN: s.QPN, SrcQP: one(g, nodeQPN, nodeQPN+1, ib.QPN(2+g.IntN(0xfffffc))), SLID: one(g, nodeLID, node4LID, localLID, peerLID),
 		SL: ib.SL(g.IntN(16)), PKeyIndex: uint16(g.Uint32()), Imm: g.Uint32(), HasImm: g.rarely(3), HasGRH: !g.rarely(4), Solicited: g.rarely(4), FECN: g.rarely(4),

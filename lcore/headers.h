@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes what surrounds a payload on Ethernet. Headers grow downwards from the payload, over the GRH area
- * and into the headroom; pad and ICRC follow it.
+ * Writes the headers and trailers of a RoCE frame around a payload. Headers grow downwards from the payload, over the
+ * GRH area and into the headroom; pad and ICRC follow it.
  *
  *   Ethernet [802.1Q] IPv4|IPv6 UDP  BTH DETH [ImmDt] payload pad ICRC     RoCEv2
  *   Ethernet [802.1Q] GRH            BTH DETH [ImmDt] payload pad ICRC     RoCEv1
  *
- * Words of eight bytes do not care where one header ends and the next begins.
+ * Stores are eight bytes wide and may span two headers.
  */
 #ifndef CAUSEWAY_HEADERS_H
 #define CAUSEWAY_HEADERS_H
 
 #include "egress.h"
-#include "wire.h"
+#include "proto.h"
 
-/* What the frame inherits from the message. */
+/* Fields that the frame takes over from the message. */
 struct inherited {
 	uint8_t tclass;
 	uint8_t hop_limit;
@@ -36,27 +36,27 @@ static inline uint32_t port_of(uint32_t flow)
 	return ((flow & 0x3fff) ^ (flow >> 14)) | 0xc000;
 }
 
-/* Without a network header the service level is all that is known: it becomes the class selector. Hop limits
+/* Without a network header only the service level is known: it becomes the DSCP. Hop limits
  * below 2 say "this subnet only" on InfiniBand, where the bridge is not a hop; they become the default. */
-static inline struct inherited inherit(const struct bench *b, const struct message *g)
+static inline struct inherited inherit(const struct datapath *dp, const struct message *msg)
 {
-	struct inherited in = {.hop_limit = b->ttl, .flow_label = 0};
-	const uint8_t *area = area_of(g);
+	struct inherited in = {.hop_limit = dp->ttl, .flow_label = 0};
+	const uint8_t *area = area_of(msg);
 	uint8_t hops = 0;
-	if (likely(g->header == HEADER_GRH)) {
+	if (likely(msg->header == HEADER_GRH)) {
 		uint32_t first = be32(area);
 		in.tclass = (uint8_t)(first >> 20);
 		in.flow_label = first & 0xfffff;
 		hops = area[7];
-	} else if (g->header == HEADER_IPV4) {
+	} else if (msg->header == HEADER_IPV4) {
 		in.tclass = area[21];
 		hops = area[28];
 	} else {
-		in.tclass = (uint8_t)(__atomic_load_n(&b->dscp_of_sl[g->recv->sl & 15], __ATOMIC_RELAXED) << 2);
+		in.tclass = (uint8_t)(__atomic_load_n(&dp->dscp_of_sl[msg->recv->sl & 15], __ATOMIC_RELAXED) << 2);
 	}
 	if (hops >= 2)
 		in.hop_limit = hops - 1;
-	if (unlikely((g->recv->flags & IB_RECV_FECN) && (in.tclass & ECN_MASK)))
+	if (unlikely((msg->recv->flags & IB_RECV_FECN) && (in.tclass & ECN_MASK)))
 		in.tclass |= ECN_CE;
 	return in;
 }
@@ -117,25 +117,25 @@ static inline uint8_t *put_grh(uint8_t *bth, const struct route *r, const struct
 	return p;
 }
 
-/* From the front, because the wide stores of addresses spill over what follows them. */
-static inline uint8_t *put_ethernet(uint8_t *net, const struct bench *b, const struct roce_peer *to, uint64_t type,
+/* In ascending order, because the wide stores of addresses overwrite the bytes behind them. */
+static inline uint8_t *put_ethernet(uint8_t *net, const struct datapath *dp, const struct roce_peer *to, uint64_t type,
 				    uint8_t sl)
 {
 	uint64_t l2 = __atomic_load_n(&to->l2, __ATOMIC_RELAXED);
 	if (likely(L2_TCI(l2) == 0)) {
 		store64(net - 14, l2);
-		store64(net - 8, b->plain_mac | net16(type) << 48);
+		store64(net - 8, dp->fastpath_mac | net16(type) << 48);
 		return net - 14;
 	}
-	uint32_t pcp = __atomic_load_n(&b->pcp_of_sl[sl & 15], __ATOMIC_RELAXED);
+	uint32_t pcp = __atomic_load_n(&dp->pcp_of_sl[sl & 15], __ATOMIC_RELAXED);
 	store64(net - 18, l2);
-	store64(net - 12, b->plain_mac);
-	store64(net - 8,
-		b->plain_mac >> 32 | UINT64_C(0x0081) << 16 | net16(pcp << 13 | L2_TCI(l2)) << 32 | net16(type) << 48);
+	store64(net - 12, dp->fastpath_mac);
+	store64(net - 8, dp->fastpath_mac >> 32 | UINT64_C(0x0081) << 16 | net16(pcp << 13 | L2_TCI(l2)) << 32 |
+				 net16(type) << 48);
 	return net - 18;
 }
 
-/* Writes network headers and says what the ICRC must know. */
+/* Writes the network headers; sets kind and type of the packet. */
 static inline uint8_t *put_network(uint8_t *bth, const struct ib_recv *recv, const struct route *r,
 				   const struct inherited *in, uint32_t udp_len, enum icrc_kind *kind, uint64_t *type)
 {
@@ -153,18 +153,18 @@ static inline uint8_t *put_network(uint8_t *bth, const struct ib_recv *recv, con
 	return put_ipv6(bth - UDP_LEN, r, in, udp_len, PROTO_UDP);
 }
 
-/* Writes everything in front of and behind the payload but the ICRC, for which the mbuf has room; returns what the ICRC
+/* Writes all headers and the pad, but not the ICRC, for which the mbuf has room. Returns the bytes that the ICRC
  * covers. */
-static inline struct icrc_job write_headers(struct worker *w, const struct message *g, const struct route *r)
+static inline struct icrc_job write_headers(struct worker *w, const struct message *msg, const struct route *r)
 {
-	const struct bench *b = w->bench;
-	const struct ib_recv *recv = g->recv;
+	const struct datapath *dp = w->datapath;
+	const struct ib_recv *recv = msg->recv;
 	struct rte_mbuf *m = recv->mbuf;
-	struct inherited in = inherit(b, g);
-	uint8_t *transport = g->payload, *end = transport + g->payload_len;
-	uint64_t pad = -g->payload_len & 3u, bth = b->bth | pad << 44;
-	uint32_t udp_len = UDP_LEN + UD_LEN + ICRC_LEN + g->payload_len + (uint32_t)pad;
-	store32(end, 0); /* the ICRC has room for what is more than the pad */
+	struct inherited in = inherit(dp, msg);
+	uint8_t *transport = msg->payload, *end = transport + msg->payload_len;
+	uint64_t pad = -msg->payload_len & 3u, bth = dp->bth | pad << 44;
+	uint32_t udp_len = UDP_LEN + UD_LEN + ICRC_LEN + msg->payload_len + (uint32_t)pad;
+	store32(end, 0); /* more than the pad: the ICRC overwrites the rest */
 	end += pad;
 	if (unlikely(recv->flags & (IB_RECV_IMM | IB_RECV_SOLICITED))) {
 		bth |= (uint64_t)((recv->flags & IB_RECV_IMM) != 0) << 32;
@@ -179,7 +179,7 @@ static inline struct icrc_job write_headers(struct worker *w, const struct messa
 	enum icrc_kind kind;
 	uint64_t type;
 	uint8_t *net = put_network(transport, recv, r, &in, udp_len, &kind, &type);
-	uint8_t *frame = put_ethernet(net, b, r->to, type, recv->sl);
+	uint8_t *frame = put_ethernet(net, dp, r->to, type, recv->sl);
 	uint32_t len = (uint32_t)(end + ICRC_LEN - frame);
 	m->data_off = (uint16_t)(frame - (uint8_t *)m->buf_addr);
 	m->data_len = (uint16_t)len;

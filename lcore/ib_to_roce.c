@@ -4,7 +4,7 @@
  *
  *   poll ▶ take ▶ route ▶ write_icrcs ▶ transmit
  *
- * Look-ups go beside that: take begins them, and what they fetch comes while others are worked on.
+ * Look-ups run beside that: take() prefetches for them.
  *
  * Every mbuf received here leaves by exactly one way: taken by the Ethernet port, or dropped by name.
  */
@@ -12,32 +12,32 @@
 #include <rte_prefetch.h>
 
 #include "headers.h"
-#include "watch.h"
+#include "group_actions.h"
 
-/* As drop_packet(), where there is more to see than the mbuf. */
+/* drop_packet() for a message, whose descriptor is mirrored, too. */
 static void drop_message(struct worker *w, enum drop reason, const struct ib_recv *r)
 {
 	w->counters.direction[IB_TO_ROCE].drops[reason]++;
-	if (watched(w))
-		sight_drop_message(w, reason, r);
+	if (mirroring(w))
+		mirror_drop_message(w, reason, r);
 	rte_pktmbuf_free(r->mbuf);
 }
 
-/* Says where in the 40-byte area the network header lies, or that there is none to be found.
+/* Finds the network header in the 40-byte area.
  * On an Ethernet link layer an IPv4 header lies in the last 20 bytes, and the first 20 are undefined: the
  * rule for telling is the one of libibverbs (get_grh_header_version). */
-static enum drop classify(const struct bench *b, struct message *g, const uint8_t *area)
+static enum drop classify(const struct datapath *dp, struct message *msg, const uint8_t *area)
 {
-	g->header = NO_HEADER;
-	if (!(g->recv->flags & IB_RECV_GRH))
+	msg->header = NO_HEADER;
+	if (!(msg->recv->flags & IB_RECV_GRH))
 		return PASS;
 	bool six = area[0] >> 4 == 6;
-	g->header = HEADER_GRH;
-	if (likely(!b->ib_is_ethernet))
+	msg->header = HEADER_GRH;
+	if (likely(!dp->ib_is_ethernet))
 		return six ? PASS : DROP_grh_class;
 	bool four = six ? area[20] == 0x45 && ipv4_header_sum(area + 20) == 0xffff : area[20] >> 4 == 4;
 	if (four)
-		g->header = HEADER_IPV4;
+		msg->header = HEADER_IPV4;
 	return four || six ? PASS : DROP_grh_class;
 }
 
@@ -47,7 +47,7 @@ static void key_address(struct table_key *k, const uint8_t *address)
 	k->number = 0;
 }
 
-/* From its place in the area. */
+/* ip4 points into the GRH area. */
 static void key_mapped(struct table_key *k, const uint8_t *ip4)
 {
 	uint32_t raw;
@@ -62,87 +62,88 @@ static void key_number(struct table_key *k, uint32_t number)
 	k->number = number;
 }
 
-/* Source and destination as tables know them: GID, the IPv4 address as an IPv4-mapped GID, or what there is without. */
-static inline void set_keys(struct lookup *l, unsigned i, const struct message *g)
+/* Sets the keys of source and destination: GIDs, IPv4-mapped addresses, or SLID and QPN when there is no network
+ * header. */
+static inline void set_keys(struct lookup *l, unsigned i, const struct message *msg)
 {
-	const uint8_t *area = area_of(g);
+	const uint8_t *area = area_of(msg);
 	bool group = false;
-	if (likely(g->header == HEADER_GRH)) {
+	if (likely(msg->header == HEADER_GRH)) {
 		key_address(&l->from[i], area + 8);
 		group = area[24] == 0xff;
-	} else if (g->header == HEADER_IPV4) {
+	} else if (msg->header == HEADER_IPV4) {
 		key_mapped(&l->from[i], area + 32);
 		group = (area[36] & 0xf0) == 0xe0;
 	} else {
-		key_number(&l->from[i], g->recv->slid);
+		key_number(&l->from[i], msg->recv->slid);
 	}
 	l->to_group[i] = group;
 	l->groups += group;
 	if (likely(!group))
-		key_number(&l->to[i], g->recv->qpn);
-	else if (g->header == HEADER_GRH)
+		key_number(&l->to[i], msg->recv->qpn);
+	else if (msg->header == HEADER_GRH)
 		key_address(&l->to[i], area + 24);
 	else
 		key_mapped(&l->to[i], area + 36);
 }
 
-static inline enum drop take_one(const struct bench *b, const struct ib_recv *r, struct message *g)
+static inline enum drop take_one(const struct datapath *dp, const struct ib_recv *r, struct message *msg)
 {
 	struct rte_mbuf *m = r->mbuf;
-	g->recv = r;
+	msg->recv = r;
 	if (unlikely(m->data_len < IB_GRH_LEN))
 		return DROP_wc_short;
 	if (unlikely(r->src_qpn <= 1 || r->src_qpn == 0xffffff))
 		return DROP_srcqp;
-	g->payload = rte_pktmbuf_mtod_offset(m, uint8_t *, IB_GRH_LEN);
-	g->payload_len = (uint16_t)(m->data_len - IB_GRH_LEN);
-	return classify(b, g, area_of(g));
+	msg->payload = rte_pktmbuf_mtod_offset(m, uint8_t *, IB_GRH_LEN);
+	msg->payload_len = (uint16_t)(m->data_len - IB_GRH_LEN);
+	return classify(dp, msg, area_of(msg));
 }
 
 static void take(struct worker *w, struct egress *e, const struct ib_recv *r, unsigned n)
 {
 	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
-	const struct tables *t = w->bench->tables;
+	const struct tables *t = w->datapath->tables;
 	unsigned kept = 0;
 	COUNT(c->received, n);
 	e->lookup.from_table = &t->sources;
-	e->lookup.to_table = &t->standin_qps;
+	e->lookup.to_table = &t->proxy_qpns;
 	e->lookup.to_group_table = &t->mgids;
 	e->lookup.groups = 0;
 	for (unsigned i = 0; i < n; i++) {
-		enum drop d = take_one(w->bench, &r[i], &e->message[kept]);
+		enum drop d = take_one(w->datapath, &r[i], &e->message[kept]);
 		if (unlikely(d)) {
 			drop_message(w, d, &r[i]);
 			continue;
 		}
 		if (unlikely(r[i].flags & IB_RECV_FECN))
-			c->notes[NOTE_ECN_CE]++;
+			c->events[EVENT_ECN_CE]++;
 		set_keys(&e->lookup, kept, &e->message[kept]);
 		kept++;
 	}
 	e->n = kept;
 }
 
-static inline enum drop route_to_group(const struct mgid_entry *m, struct message *g, struct route *r)
+static inline enum drop route_to_group(const struct mgid_entry *m, struct message *msg, struct route *r)
 {
 	if (unlikely(!m))
 		return DROP_mc_unknown;
 	if (unlikely(!(m->flags & GROUP_TO_ROCE)))
 		return DROP_mc_direction;
-	if (unlikely(g->payload_len > m->mtu))
+	if (unlikely(msg->payload_len > m->mtu))
 		return DROP_mtu_exceeded;
-	g->group = m->id;
+	msg->group = m->id;
 	r->to = &m->peer;
 	r->version = m->version;
 	return PASS;
 }
 
-static inline enum drop route_to_standin(const struct bench *b, const struct standin_qp_entry *s,
-					 const struct message *g, struct route *r)
+static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struct proxy_qpn_entry *s,
+					  const struct message *msg, struct route *r)
 {
 	if (unlikely(!s))
-		return DROP_standin_unknown;
-	if (unlikely(g->payload_len > b->roce_mtu))
+		return DROP_proxy_qp_unknown;
+	if (unlikely(msg->payload_len > dp->roce_mtu))
 		return DROP_mtu_exceeded;
 	table_mark_used(&s->used);
 	r->to = &s->peer;
@@ -150,20 +151,20 @@ static inline enum drop route_to_standin(const struct bench *b, const struct sta
 	return PASS;
 }
 
-/* An unknown node is dropped, or speaks with the bridge's address. */
+/* A message of an unknown node is dropped, or sent with the bridge's address. */
 static enum drop route_from_unknown(struct worker *w, struct route *r)
 {
-	const struct bench *b = w->bench;
-	r->src_ip = r->six ? b->own_ip6 : b->own_ip4;
-	if (!__atomic_load_n(&b->bridge_unknown, __ATOMIC_RELAXED))
+	const struct datapath *dp = w->datapath;
+	r->src_ip = r->six ? dp->own_ip6 : dp->own_ip4;
+	if (!__atomic_load_n(&dp->bridge_unknown, __ATOMIC_RELAXED))
 		return DROP_node_unknown;
 	if (is_zero(r->src_ip))
 		return DROP_node_no_ip;
-	w->counters.direction[IB_TO_ROCE].notes[NOTE_SOURCE_BRIDGED]++;
+	w->counters.direction[IB_TO_ROCE].events[EVENT_SOURCE_BRIDGED]++;
 	return PASS;
 }
 
-/* The node speaks on Ethernet with its own address of the destination's IP version. */
+/* The source address is the node's, of the destination's IP version. */
 static inline enum drop route_from(struct worker *w, const struct source_entry *s, struct route *r)
 {
 	r->six = !is_ipv4(r->to->ip);
@@ -175,28 +176,28 @@ static inline enum drop route_from(struct worker *w, const struct source_entry *
 	return unlikely(is_zero(r->src_ip)) ? DROP_node_no_ip : PASS;
 }
 
-static inline enum drop watch_group(struct worker *w, const struct mgid_entry *m, const struct message *g)
+static inline enum drop apply_group_actions(struct worker *w, const struct mgid_entry *m, const struct message *msg)
 {
-	return watch(w, m->flags, m->id, IB_TO_ROCE, g->payload, g->payload_len);
+	return group_actions(w, m->flags, m->id, IB_TO_ROCE, msg->payload, msg->payload_len);
 }
 
-/* Where message i goes. What the bridge itself has sent to a group comes back to it, and dies. */
+/* Finds the route of message i. The bridge's own messages to a group come back to it, and are dropped. */
 static inline enum drop find_route(struct worker *w, struct egress *e, unsigned i, struct route *r)
 {
 	struct lookup *l = &e->lookup;
-	struct message *g = &e->message[i];
+	struct message *msg = &e->message[i];
 	bool group = l->to_group[i];
 	const struct source_entry *source = lookup_from(l, i);
 	const void *to = lookup_to(l, i);
 	if (unlikely(source && source->flags & NODE_OWN))
 		return DROP_loop_self;
-	enum drop d = group ? route_to_group(to, g, r) : route_to_standin(w->bench, to, g, r);
+	enum drop d = group ? route_to_group(to, msg, r) : route_to_proxy_qp(w->datapath, to, msg, r);
 	if (likely(!d))
 		d = route_from(w, source, r);
-	return likely(!d) && group ? watch_group(w, to, g) : d;
+	return likely(!d) && group ? apply_group_actions(w, to, msg) : d;
 }
 
-/* Finds each message's way and writes what surrounds it, but for the ICRC. */
+/* Finds each message's route and writes all of the frame but the ICRC. */
 static void route(struct worker *w, struct egress *e)
 {
 	unsigned kept = 0;
@@ -236,7 +237,7 @@ static void count_groups(struct worker *w, const struct egress *e, unsigned n)
 	}
 }
 
-/* A full transmit queue gets a few more chances within the burst: the port may be freeing descriptors. */
+/* Retries a full transmit queue a few times: the port may be freeing descriptors. */
 static unsigned transmit_some(const struct worker *w, struct rte_mbuf **m, unsigned n)
 {
 	enum { TRIES = 4 };
@@ -255,11 +256,11 @@ static void transmit(struct worker *w, struct egress *e)
 		m[i] = e->message[i].recv->mbuf;
 		bytes += e->message[i].payload_len;
 	}
-	if (watched(w))
-		sight_stage(w, SIGHT_SENT, IB_TO_ROCE, PASS, m, e->n);
+	if (mirroring(w))
+		mirror_stage(w, MIRROR_SENT, IB_TO_ROCE, PASS, m, e->n);
 	unsigned sent = transmit_some(w, m, e->n);
-	if (watched(w))
-		sight_taken(w, sent);
+	if (mirroring(w))
+		mirror_taken(w, sent);
 	latency_end(&w->latency[IB_TO_ROCE], e->began, sent);
 	for (unsigned i = sent; i < e->n; i++) {
 		bytes -= e->message[i].payload_len;
@@ -275,13 +276,13 @@ unsigned ib_to_roce(struct worker *w)
 {
 	struct ib_recv r[BURST];
 	struct egress e;
-	unsigned n =
-		likely(!w->inject[IB_TO_ROCE].live) ? w->door->poll(w->door->self, r, BURST) : inject_messages(w, r);
+	unsigned n = likely(!w->inject[IB_TO_ROCE].live) ? w->ib_port->poll(w->ib_port->self, r, BURST)
+							 : inject_messages(w, r);
 	if (n == 0)
 		return w->inject[IB_TO_ROCE].taken;
 	e.began = latency_begin(&w->latency[IB_TO_ROCE]);
-	if (watched(w))
-		sight_messages(w, r, n);
+	if (mirroring(w))
+		mirror_messages(w, r, n);
 	take(w, &e, r, n);
 	lookup_begin(&e.lookup, e.n);
 	lookup_guess(&e.lookup, e.n);

@@ -50,7 +50,7 @@ const uint8_t icrc_seed[ICRC_MASK_LEN] = {
 };
 
 struct icrc_version icrc_versions[] = {
-#ifdef __x86_64__
+#ifdef CAUSEWAY_X86
 	{"avx512", icrc_avx512, icrc_avx512_burst, 0},
 	{"pclmul", icrc_pclmul, icrc_pclmul_burst, 0},
 #endif
@@ -78,7 +78,7 @@ static const struct icrc_version *chosen;
 /* Marks the versions that this CPU, and the kernel's saving of its registers, can run. */
 static void look_at_cpu(void)
 {
-#ifdef __x86_64__
+#ifdef CAUSEWAY_X86
 	__builtin_cpu_init();
 	icrc_versions[0].runs_here = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 				     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq");

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /* The ICRC with 512-bit carry-less multiplication. icrc_version.h tells the method. */
-#ifdef __x86_64__
-#include <immintrin.h>
+#include <rte_branch_prediction.h>
 
 #include "icrc_version.h"
+
+#ifdef CAUSEWAY_X86
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul")))
 
@@ -33,7 +34,7 @@ TARGET static inline __m512i load_headers(enum icrc_kind kind, const uint8_t *p,
 {
 	__m512i mask = _mm512_load_si512(icrc_mask[kind] + ICRC_PAD);
 	__m512i seed = _mm512_load_si512(icrc_seed + ICRC_PAD);
-	if (__builtin_expect(len >= 64, 1))
+	if (likely(len >= 64))
 		return _mm512_ternarylogic_epi64(_mm512_loadu_si512(p), mask, seed, OR_XOR);
 
 	__mmask64 in = ~(~0ull << len);
@@ -103,7 +104,7 @@ static inline int four_are_fast(const struct icrc_job *j)
 TARGET void icrc_avx512_burst(const struct icrc_job *j, unsigned n, uint32_t *out)
 {
 	for (; n >= 4; n -= 4, j += 4, out += 4) {
-		if (__builtin_expect(four_are_fast(j), 1))
+		if (likely(four_are_fast(j)))
 			four(j, out);
 		else
 			for (int i = 0; i < 4; i++)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /* The ICRC with 128-bit carry-less multiplication, for x86 since 2010. icrc_version.h tells the method. */
-#ifdef __x86_64__
-#include <immintrin.h>
-
 #include "icrc_version.h"
+
+#ifdef CAUSEWAY_X86
 
 #define TARGET __attribute__((target("pclmul,sse4.1")))
 

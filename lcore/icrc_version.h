@@ -5,6 +5,7 @@
 #define CAUSEWAY_LCORE_ICRC_VERSION_H
 
 #include "icrc.h"
+#include "tables/x86.h"
 
 /* One version. fn and burst may be called after icrc_init and only if runs_here. */
 struct icrc_version {
@@ -41,7 +42,7 @@ void icrc_table_init(void);
 uint32_t icrc_table(enum icrc_kind kind, const uint8_t *p, uint32_t len);
 void icrc_table_burst(const struct icrc_job *jobs, unsigned n, uint32_t *out);
 
-#ifdef __x86_64__
+#ifdef CAUSEWAY_X86
 
 /* The ICRC as a dot product.
  *

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// MaxInjectedDelay is the longest time for which a packet can be held up.
+// MaxInjectedDelay is the longest delay of a packet.
 const MaxInjectedDelay = 10 * time.Second
 
-// Injection is what is done on purpose to the packets that enter a direction, before the bridge has looked at them:
-// management's frames and packets that are to be dropped are among them. The zero value does nothing.
+// Injection says which faults are injected into the packets of a direction, before they are parsed: frames for management and
+// packets that will be dropped anyway are among them. The zero value does nothing.
 //
-// All choices are made for each packet by itself: of those that are not dropped, some are doubled, and the first of the
-// two goes at once. A packet that is held up is not put behind its successor as well. A worker holds 4096 packets, and
-// all together an eighth of the mempool; those for which there is no room go at once.
+// Each packet is chosen independently: of those that are not dropped, some are duplicated, and the first of the two passes at
+// once. A packet that is delayed is not reordered as well. A worker delays at most 4096 packets, and all together an eighth of the
+// mempool; a packet for which there is no room passes at once.
 type Injection struct {
 	Drop       float64       // share of packets, 0 to 1, that are dropped as "injected"
-	Duplicate  float64       // share that comes twice: the second counts as received, too
+	Duplicate  float64       // share that is duplicated: the duplicate counts as received, too
 	Reorder    float64       // share that the next packet overtakes, when one comes within 5 ms
-	DelayShare float64       // share that is held up, and counts as received afterwards
-	Delay      time.Duration // for so long
-	Seed       uint64        // the same packets meet the same fates with the same seed; each worker draws by itself
+	DelayShare float64       // share that is delayed, and counts as received afterwards
+	Delay      time.Duration // of those
+	Seed       uint64        // the same packets and seed give the same faults; each worker has its own random sequence
 }
 
-// Validate says in one line what is wrong.
+// Validate reports in one line what is wrong.
 func (i Injection) Validate() error {
 	for _, x := range []struct {
 		name  string
@@ -52,7 +52,7 @@ func (i Injection) Validate() error {
 	return nil
 }
 
-// share is how C has it: of 2^32.
+// share converts a share to units of 2^-32, as C has it.
 func share(x float64) C.uint64_t { return C.uint64_t(x * (1 << 32)) }
 
 func (i Injection) settings(workers int) C.struct_inject_settings {
@@ -64,27 +64,27 @@ func (i Injection) settings(workers int) C.struct_inject_settings {
 	}
 }
 
-// injections are those in force, by direction.
+// injections are the current ones, by direction.
 type injections struct {
 	mu  sync.Mutex
 	set [2]Injection
 }
 
-// Inject has all workers do this to the packets of a direction, from their next rounds on, in place of what they did
-// before: what that holds up is let out first. On an error nothing changes. It may be called while workers run; what is
-// held when a worker stops is worked off.
-func (b *Bench) Inject(d Direction, i Injection) error {
+// Inject replaces the injection of a direction in all workers, from their next burst on. Packets that the old one delays are
+// released first. On an error nothing changes. It may be called while workers run; packets that are delayed when a worker stops are
+// released, too.
+func (dp *Datapath) Inject(d Direction, i Injection) error {
 	if d != RoCEToIB && d != IBToRoCE {
 		return fmt.Errorf("lcore: there is no direction %d to inject into", int(d))
 	}
 	if err := i.Validate(); err != nil {
 		return err
 	}
-	b.inject.mu.Lock()
-	defer b.inject.mu.Unlock()
-	settings := i.settings(len(b.workers))
-	made := make([]*C.struct_inject, 0, len(b.workers))
-	for id := range b.workers {
+	dp.inject.mu.Lock()
+	defer dp.inject.mu.Unlock()
+	settings := i.settings(len(dp.workers))
+	made := make([]*C.struct_inject, 0, len(dp.workers))
+	for id := range dp.workers {
 		x := C.inject_new(&settings, C.uint(id), C.enum_direction(d))
 		if x == nil {
 			for _, x := range made {
@@ -94,16 +94,16 @@ func (b *Bench) Inject(d Direction, i Injection) error {
 		}
 		made = append(made, x)
 	}
-	for id, w := range b.workers {
+	for id, w := range dp.workers {
 		C.inject_put(w.c, C.enum_direction(d), made[id])
 	}
-	b.inject.set[d] = i
+	dp.inject.set[d] = i
 	return nil
 }
 
-// Injections returns what is in force, by direction.
-func (b *Bench) Injections() [2]Injection {
-	b.inject.mu.Lock()
-	defer b.inject.mu.Unlock()
-	return b.inject.set
+// Injections returns the current injections, by direction.
+func (dp *Datapath) Injections() [2]Injection {
+	dp.inject.mu.Lock()
+	defer dp.inject.mu.Unlock()
+	return dp.inject.set
 }

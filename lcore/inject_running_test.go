@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"causeway/ibside/fabric/door"
+	"causeway/ibside/fabricport"
 	"causeway/lcore"
 )
 
@@ -18,13 +18,13 @@ func everything(seed uint64) lcore.Injection {
 
 // A worker that stops lets out what it holds.
 func TestInjectStopLetsOut(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	for _, d := range ways {
 		s.inject(d, lcore.Injection{DelayShare: 0.5, Reorder: 0.5, Delay: lcore.MaxInjectedDelay})
 	}
 	n := [2]int{len(s.numbered(lcore.RoCEToIB, 0, 301, 64)), len(s.numbered(lcore.IBToRoCE, 0, 301, 64))}
-	msgs := []door.Received{door.Received(received()), door.Received(received())}
-	want(t, "delivered", s.door.Deliver(0, msgs), 2) // behind what is held
+	msgs := []fabricport.Received{fabricport.Received(received()), fabricport.Received(received())}
+	want(t, "delivered", s.ibPort.Deliver(0, msgs), 2) // behind what is held
 	s.start()
 	s.workers[0].Stop()
 	if n[0] >= 301 || n[1] >= 301 {
@@ -36,13 +36,13 @@ func TestInjectStopLetsOut(t *testing.T) {
 
 // What is still held when the bench ends was received, and is lost by name.
 func TestInjectEnds(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	for _, d := range ways {
 		s.inject(d, lcore.Injection{DelayShare: 1, Delay: lcore.MaxInjectedDelay})
 		s.numbered(d, 0, 100, 64)
 	}
 	s.inject(lcore.RoCEToIB, lcore.Injection{Reorder: 1}) // never taken up
-	final := s.bench.Close()
+	final := s.datapath.Close()
 	for _, d := range ways {
 		c := final.Direction[d]
 		want(t, "received, "+d.String(), c.Received, 100)
@@ -56,9 +56,9 @@ func TestInjectEnds(t *testing.T) {
 
 // Faults come and go while two workers carry packets both ways and hand them to each other: nothing is lost without a name.
 func TestInjectUnderTraffic(t *testing.T) {
-	w := smallWorld().with(twoWorkers)
+	w := smallFixture().with(twoWorkers)
 	w.config.Sleep = true
-	s := newStand(t, w)
+	s := newRig(t, w)
 	s.start()
 	const rounds, batch = 600, 48
 	var steps sync.WaitGroup
@@ -73,9 +73,9 @@ func TestInjectUnderTraffic(t *testing.T) {
 			}
 		}
 	})
-	msgs := make([]door.Received, batch)
+	msgs := make([]fabricport.Received, batch)
 	for i := range msgs {
-		msgs[i] = door.Received(received())
+		msgs[i] = fabricport.Received(received())
 	}
 	arrived := uint64(0)
 	for round := range rounds {
@@ -92,7 +92,7 @@ func TestInjectUnderTraffic(t *testing.T) {
 		}
 		for q := range s.workers {
 			s.arrive(q, repeat(v4(), batch)...)
-			arrived += uint64(s.door.Deliver(q, msgs))
+			arrived += uint64(s.ibPort.Deliver(q, msgs))
 		}
 		s.untilBelow(900) // less than any ring holds
 	}
@@ -100,7 +100,7 @@ func TestInjectUnderTraffic(t *testing.T) {
 	close(stop)
 	steps.Wait()
 	s.workers[0].Stop()
-	c := s.bench.Counters()
+	c := s.datapath.Counters()
 	s.checkConserved(c)
 	for _, d := range ways {
 		in := map[lcore.Direction]uint64{lcore.RoCEToIB: rounds * 2 * batch, lcore.IBToRoCE: arrived}[d]
@@ -111,7 +111,7 @@ func TestInjectUnderTraffic(t *testing.T) {
 }
 
 // untilBelow takes what comes out until fewer mbufs are in use.
-func (s *stand) untilBelow(most int) {
+func (s *rig) untilBelow(most int) {
 	s.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Microsecond) {
 		for q := range s.workers {
@@ -122,13 +122,13 @@ func (s *stand) untilBelow(most int) {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("%d mbufs are in use: %+v", s.pool.InUse(), s.bench.Counters())
+			s.t.Fatalf("%d mbufs are in use: %+v", s.pool.InUse(), s.datapath.Counters())
 		}
 	}
 }
 
 // settle switches faults off, and waits until all has come out that went in from Ethernet.
-func (s *stand) settle(in uint64) {
+func (s *rig) settle(in uint64) {
 	s.t.Helper()
 	for _, d := range ways {
 		s.inject(d, lcore.Injection{})

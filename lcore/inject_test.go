@@ -14,15 +14,15 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-func (s *stand) inject(d lcore.Direction, i lcore.Injection) {
+func (s *rig) inject(d lcore.Direction, i lcore.Injection) {
 	s.t.Helper()
-	if err := s.bench.Inject(d, i); err != nil {
+	if err := s.datapath.Inject(d, i); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // numbered has n packets, numbered from first, come in, in bursts of so many, and returns the numbers that came out at once.
-func (s *stand) numbered(d lcore.Direction, first, n, burst int) (out []int) {
+func (s *rig) numbered(d lcore.Direction, first, n, burst int) (out []int) {
 	s.t.Helper()
 	for i := first; i < first+n; i += burst {
 		var frames [][]byte
@@ -42,7 +42,7 @@ func (s *stand) numbered(d lcore.Direction, first, n, burst int) (out []int) {
 }
 
 // numbers takes what came out, whole.
-func (s *stand) numbers(d lcore.Direction) (out []int) {
+func (s *rig) numbers(d lcore.Direction) (out []int) {
 	s.t.Helper()
 	if d == lcore.RoCEToIB {
 		for _, m := range s.toIB(0) {
@@ -76,7 +76,7 @@ func counting(n int) []int {
 // About the share that was asked for is dropped, the rest comes whole and in order, and nothing happens the other way.
 func TestInjectDrop(t *testing.T) {
 	for _, d := range ways {
-		s := newStand(t, smallWorld())
+		s := newRig(t, smallFixture())
 		s.inject(d, lcore.Injection{Drop: 0.25, Seed: 7})
 		out := s.numbered(d, 0, 2000, 64)
 		c := s.counters(d)
@@ -101,7 +101,7 @@ func mustDrop(t *testing.T, name string) lcore.Drop {
 // A double is like its original, and counts as received. Bursts are no larger for it.
 func TestInjectDuplicate(t *testing.T) {
 	for _, d := range ways {
-		s := newStand(t, smallWorld())
+		s := newRig(t, smallFixture())
 		s.soil()
 		s.inject(d, lcore.Injection{Duplicate: 1})
 		var want []int
@@ -122,7 +122,7 @@ func TestInjectDuplicate(t *testing.T) {
 
 // Without mbufs there are no doubles, and no packet suffers.
 func TestInjectDuplicateWithoutMbufs(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	s.inject(lcore.RoCEToIB, lcore.Injection{Duplicate: 1})
 	for s.pool.InUse() < s.pool.Size()-90 {
 		m, err := s.pool.Alloc(nil)
@@ -138,7 +138,7 @@ func TestInjectDuplicateWithoutMbufs(t *testing.T) {
 }
 
 // await takes what comes out until there are n.
-func (s *stand) await(d lcore.Direction, got []int, n int) []int {
+func (s *rig) await(d lcore.Direction, got []int, n int) []int {
 	for end := time.Now().Add(20 * time.Second); len(got) < n && time.Now().Before(end); {
 		s.work()
 		got = append(got, s.numbers(d)...)
@@ -154,7 +154,7 @@ func TestInjectReorder(t *testing.T) {
 		pairs = append(pairs, i+1, i)
 	}
 	for _, d := range ways {
-		s := newStand(t, smallWorld())
+		s := newRig(t, smallFixture())
 		s.inject(d, lcore.Injection{Reorder: 1})
 		for range 3 {
 			got := s.await(d, s.numbered(d, 0, n, n), n)
@@ -169,7 +169,7 @@ func TestInjectReorder(t *testing.T) {
 func TestInjectDelay(t *testing.T) {
 	const delay = 30 * time.Millisecond
 	for _, d := range ways {
-		s := newStand(t, smallWorld())
+		s := newRig(t, smallFixture())
 		s.inject(d, lcore.Injection{DelayShare: 1, Delay: delay})
 		began := time.Now()
 		got := s.numbered(d, 0, 200, 64)
@@ -192,7 +192,7 @@ func TestInjectDelay(t *testing.T) {
 
 // A worker holds no more than its part of the pool: what comes then goes at once.
 func TestInjectDelayLeavesThePool(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	const most = standMbufs / 8 / 2
 	s.inject(lcore.RoCEToIB, lcore.Injection{DelayShare: 1, Delay: lcore.MaxInjectedDelay})
 	got := s.numbered(lcore.RoCEToIB, 0, 1000, 100)
@@ -212,7 +212,7 @@ func TestInjectDelayLeavesThePool(t *testing.T) {
 func TestInjectFillsBursts(t *testing.T) {
 	const chunk = 128
 	for _, d := range ways {
-		s := newStand(t, smallWorld())
+		s := newRig(t, smallFixture())
 		s.inject(d, lcore.Injection{Duplicate: 1, Reorder: 0.5, DelayShare: 0.5, Delay: time.Millisecond})
 		var got []int
 		for i := range 6 {
@@ -235,7 +235,7 @@ func TestInjectFillsBursts(t *testing.T) {
 func fates(t *testing.T, d lcore.Direction, i lcore.Injection, burst int) (out [600]int) {
 	t.Helper()
 	t.Run("", func(t *testing.T) {
-		s := newStand(t, smallWorld())
+		s := newRig(t, smallFixture())
 		s.inject(d, i)
 		for _, n := range s.numbered(d, 0, len(out), burst) {
 			out[n]++
@@ -280,7 +280,7 @@ func TestInjectBySeed(t *testing.T) {
 
 // What is wrong is said in a line, and changes nothing.
 func TestInjectRefused(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	good := lcore.Injection{Drop: 0.5, Seed: 3}
 	s.inject(lcore.IBToRoCE, good)
 	for _, c := range []struct {
@@ -299,10 +299,10 @@ func TestInjectRefused(t *testing.T) {
 		{2, lcore.Injection{}, "no direction 2"},
 		{-1, lcore.Injection{}, "no direction -1"},
 	} {
-		err := s.bench.Inject(c.d, c.i)
+		err := s.datapath.Inject(c.d, c.i)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v, want one line with %q", c.i, err, c.want)
 		}
 	}
-	want(t, "in force", s.bench.Injections(), [2]lcore.Injection{lcore.IBToRoCE: good})
+	want(t, "in force", s.datapath.Injections(), [2]lcore.Injection{lcore.IBToRoCE: good})
 }

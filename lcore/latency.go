@@ -14,14 +14,13 @@ import (
 	"time"
 )
 
-// LatencyEvery says that of so many bursts a worker times one.
+// LatencyEvery is how many bursts there are for each one that a worker times.
 const LatencyEvery = C.LATENCY_EVERY
 
-// Latency is how long packets were in the bridge: from the reception of their burst to its hand-over to the other door.
-// It is a log-linear histogram; what it tells of a time is at most 1/32 too much. The zero value is empty.
+// Latency is a histogram of the time that packets spend in the bridge: from the reception of their burst until it is given to the
+// other port. It is log-linear: a time that it returns is at most 1/32 too long. The zero value is empty.
 //
-// Packets that waited for a stand-in, or crossed by another worker, count with their waiting. What injection holds up
-// counts from when it is let out.
+// The wait of packets for a proxy QP or for another worker is included. Packets that injection delays count from their release.
 type Latency struct {
 	hz      uint64 // cycles in a second; 0: nothing was added yet
 	sum     uint64 // cycles
@@ -61,8 +60,8 @@ func (l *Latency) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// Buckets returns the buckets that have packets, from the shortest time up: the longest time of each, and how many are
-// in it.
+// Buckets returns the buckets that have packets, from the shortest time up: the longest time of each, and the number of
+// packets.
 func (l *Latency) Buckets() iter.Seq2[time.Duration, uint64] {
 	return func(yield func(time.Duration, uint64) bool) {
 		for i, n := range l.buckets {
@@ -100,7 +99,7 @@ func (l *Latency) Record(d time.Duration, n uint64) {
 	l.max = max(l.max, cycles)
 }
 
-// minus returns what came since before, an earlier reading of the same histogram.
+// minus returns the difference to before, an earlier reading of the same histogram.
 func (l *Latency) minus(before *Latency) Latency {
 	out := Latency{hz: l.hz, sum: l.sum - before.sum, max: l.max, buckets: slices.Clone(l.buckets)}
 	for i, n := range before.buckets {
@@ -129,7 +128,7 @@ func (l *Latency) time(cycles uint64) time.Duration {
 	return time.Duration(math.Round(float64(cycles) / float64(l.hz) * float64(time.Second)))
 }
 
-// cleared are the readings from which a bench counts: workers' histograms only grow.
+// cleared are the readings that are subtracted: workers' histograms only grow.
 type cleared struct {
 	mu     sync.Mutex
 	before [][2]Latency // by worker; fewer than there are, when they were not cleared yet
@@ -151,28 +150,28 @@ func (w *Worker) Latency() (out [2]Latency) {
 }
 
 // Latency returns the workers' histograms, by worker and direction, since they were cleared.
-func (b *Bench) Latency() [][2]Latency {
-	b.latency.mu.Lock()
-	defer b.latency.mu.Unlock()
-	out := make([][2]Latency, len(b.workers))
-	for i, w := range b.workers {
+func (dp *Datapath) Latency() [][2]Latency {
+	dp.latency.mu.Lock()
+	defer dp.latency.mu.Unlock()
+	out := make([][2]Latency, len(dp.workers))
+	for i, w := range dp.workers {
 		out[i] = w.Latency()
-		if i >= len(b.latency.before) {
+		if i >= len(dp.latency.before) {
 			continue
 		}
 		for d := range out[i] {
-			out[i][d] = out[i][d].minus(&b.latency.before[i][d])
+			out[i][d] = out[i][d].minus(&dp.latency.before[i][d])
 		}
 	}
 	return out
 }
 
-// ClearLatency has Latency count from now. The workers notice nothing.
-func (b *Bench) ClearLatency() {
-	b.latency.mu.Lock()
-	defer b.latency.mu.Unlock()
-	b.latency.before = nil
-	for _, w := range b.workers {
-		b.latency.before = append(b.latency.before, w.Latency())
+// ClearLatency makes Latency count from now. It does not touch the workers.
+func (dp *Datapath) ClearLatency() {
+	dp.latency.mu.Lock()
+	defer dp.latency.mu.Unlock()
+	dp.latency.before = nil
+	for _, w := range dp.workers {
+		dp.latency.before = append(dp.latency.before, w.Latency())
 	}
 }

@@ -69,8 +69,8 @@ func TestLatencyEdges(t *testing.T) {
 }
 
 // sum adds up all workers' histograms of a direction.
-func (s *stand) latency(d lcore.Direction) (sum lcore.Latency) {
-	for _, w := range s.bench.Latency() {
+func (s *rig) latency(d lcore.Direction) (sum lcore.Latency) {
+	for _, w := range s.datapath.Latency() {
 		sum.Add(&w[d])
 	}
 	return sum
@@ -78,7 +78,7 @@ func (s *stand) latency(d lcore.Direction) (sum lcore.Latency) {
 
 // One burst of so many is timed, and all it sends counts; what dies does not, nor what came before it was cleared.
 func TestLatencyCountsWhatIsSent(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	began := time.Now()
 	for _, step := range []struct {
 		name   string
@@ -101,7 +101,7 @@ func TestLatencyCountsWhatIsSent(t *testing.T) {
 			}
 		}
 	}
-	s.bench.ClearLatency()
+	s.datapath.ClearLatency()
 	for d := range 2 {
 		l := s.latency(lcore.Direction(d))
 		if l.Count() != 0 || l.Sum() != 0 || l.Max() != 0 {
@@ -117,9 +117,9 @@ func TestLatencyCountsWhatIsSent(t *testing.T) {
 	}
 }
 
-// What the door does not take does not count.
-func TestLatencyOfDoorThatIsFull(t *testing.T) {
-	s := newStand(t, smallWorld())
+// What the port does not take does not count.
+func TestLatencyOfPortThatIsFull(t *testing.T) {
+	s := newRig(t, smallFixture())
 	room := standRing - 1
 	for ; room > 64; room -= 64 {
 		s.fromRoCE(repeat(v4(), 64)...)
@@ -135,31 +135,31 @@ func TestLatencyOfDoorThatIsFull(t *testing.T) {
 	want(t, "timed", l.Count(), 65)
 }
 
-// A packet that waits for its stand-in, and one that crosses by another worker, count with their waiting.
+// A packet that waits for its proxy QP, and one that crosses by another worker, count with their waiting.
 func TestLatencyOfWaiting(t *testing.T) {
 	const wait = 20 * time.Millisecond
-	s := newStand(t, smallWorld().with(twoWorkers))
+	s := newRig(t, smallFixture().with(twoWorkers))
 	s.arrive(0, newcomer(), v4(), v4())
 	s.workers[0].Step()
-	s.odd = s.workers[0].TakeOdd()
+	s.punted = s.workers[0].TakePunted()
 	time.Sleep(wait)
 	s.workers[1].Step()
-	by := s.bench.Latency()
+	by := s.datapath.Latency()
 	want(t, "by worker 0", by[0][lcore.RoCEToIB].Count(), 0)
 	want(t, "by worker 1", by[1][lcore.RoCEToIB].Count(), 2)
 	if got := by[1][lcore.RoCEToIB].Quantile(0); got < wait {
 		t.Errorf("it lay on the other's ring for %v, and counts %v", wait, got)
 	}
-	s.bench.ClearLatency()
-	s.world.addHost(newcomerIP, lcore.V2)
-	if err := s.world.populate(s.tables); err != nil {
+	s.datapath.ClearLatency()
+	s.fixture.addHost(newcomerIP, lcore.V2)
+	if err := s.fixture.populate(s.tables); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range s.takeOdd() {
-		o.Held.Again()
+	for _, o := range s.takePunted() {
+		o.Pending.Requeue()
 	}
 	s.work()
 	if l := s.latency(lcore.RoCEToIB); l.Count() != 1 || l.Max() < wait {
-		t.Errorf("%d packets waited for a stand-in, %v", l.Count(), l.Max())
+		t.Errorf("%d packets waited for a proxy QP, %v", l.Count(), l.Max())
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whom the packets of a burst are from and for: two look-ups for each, in stages, so that what they fetch comes while
- * others are worked on. Who is dropped between the stages is moved out of the arrays.
+ * Source and destination look-ups for a burst, in stages, so that cache misses of all packets overlap. Packets that are
+ * dropped between the stages are moved out of the arrays.
  */
 #ifndef CAUSEWAY_LOOKUP_H
 #define CAUSEWAY_LOOKUP_H
@@ -10,12 +10,11 @@
 
 struct lookup {
 	const struct table *from_table, *to_table, *to_group_table;
-	unsigned groups; /* how many are to a group */
+	unsigned groups; /* packets to a group */
 	bool to_group[BURST];
 	struct table_key from[BURST], to[BURST];
 	struct table_step from_step[BURST], to_step[BURST];
-	const void *from_entry[BURST],
-		*to_entry[BURST]; /* after lookup_guess most likely right, after lookup_settle right */
+	const void *from_entry[BURST], *to_entry[BURST]; /* after lookup_guess() most likely right */
 };
 
 static inline const struct table *lookup_table(const struct lookup *l, unsigned i)
@@ -44,7 +43,6 @@ static inline void lookup_guess(struct lookup *l, unsigned n)
 }
 
 /* The entries, or NULL. */
-
 static inline const void *lookup_from(const struct lookup *l, unsigned i)
 {
 	return table_settle(l->from_table, &l->from[i], &l->from_step[i], l->from_entry[i]);

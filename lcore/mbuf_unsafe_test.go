@@ -7,11 +7,11 @@ import (
 	"unsafe"
 
 	"causeway/dpdk"
-	"causeway/ibside/fabric/door"
+	"causeway/ibside/fabricport"
 )
 
 // The start of struct rte_mbuf (rte_mbuf_core.h), which DPDK keeps as it is: drivers are compiled against it. The tests
-// reach into it for the two states that neither a ring port nor a ring door can make.
+// reach into it for the two states that neither a ring port nor a ring port can make.
 type mbufHead struct {
 	bufAddr, bufIOVA uintptr
 	dataOff, refcnt  uint16
@@ -34,9 +34,9 @@ func chain(first, second dpdk.Mbuf) {
 	a.pktLen += uint32(headOf(second).dataLen)
 }
 
-// fromIBCut has a message come in at the IB door whose completion says that it has n bytes, with the GRH area. A door
+// fromIBCut has a message come in at the IB port whose completion says that it has n bytes, with the GRH area. A port
 // made of rings cannot: so its mbuf is cut in the ring. To know which mbuf that is, all others are taken first.
-func (s *stand) fromIBCut(msg message, n int) {
+func (s *rig) fromIBCut(msg message, n int) {
 	s.t.Helper()
 	all := make([]dpdk.Mbuf, s.pool.Size()-s.pool.InUse())
 	for i := range all {
@@ -46,8 +46,8 @@ func (s *stand) fromIBCut(msg message, n int) {
 		}
 	}
 	all[0].Free()
-	if s.door.Deliver(0, []door.Received{door.Received(msg)}) != 1 {
-		s.t.Fatal("the door did not take the message")
+	if s.ibPort.Deliver(0, []fabricport.Received{fabricport.Received(msg)}) != 1 {
+		s.t.Fatal("the port did not take the message")
 	}
 	h := headOf(all[0])
 	if want := 40 + len(msg.Payload); int(h.dataLen) != want {
@@ -61,7 +61,7 @@ func (s *stand) fromIBCut(msg message, n int) {
 }
 
 func TestMbufLayout(t *testing.T) {
-	s := newStand(t, smallWorld())
+	s := newRig(t, smallFixture())
 	m, err := s.pool.Alloc(pattern(77))
 	if err != nil {
 		t.Fatal(err)

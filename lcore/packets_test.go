@@ -155,10 +155,10 @@ func sign(f []byte) []byte {
 	return f
 }
 
-// received is a message from the node to the host's stand-in, with a GRH, as changed.
+// received is a message from the node to the host's proxy QP, with a GRH, as changed.
 func received(change ...func(*message)) message {
 	m := message{
-		QPN: standInQPN, SrcQP: nodeQPN, SLID: nodeLID, SL: 3, HasGRH: true, Payload: []byte("Hello"),
+		QPN: proxyQPN, SrcQP: nodeQPN, SLID: nodeLID, SL: 3, HasGRH: true, Payload: []byte("Hello"),
 	}
 	m.grh(ib.GRHFields{TClass: 0x60, FlowLabel: 0x12345, HopLimit: 64, SGID: nodeGID, DGID: bridgeGID})
 	for _, f := range change {
@@ -169,7 +169,7 @@ func received(change ...func(*message)) message {
 
 // toGroup sends the message to a group.
 func toGroup(mgid ib.GID) func(*message) {
-	return func(m *message) { m.QPN = standInQPN + 99; copy(m.GRH[24:], mgid[:]) }
+	return func(m *message) { m.QPN = proxyQPN + 99; copy(m.GRH[24:], mgid[:]) }
 }
 
 // fromNode sends the message from another node.
@@ -179,7 +179,7 @@ func fromNode(gid ib.GID, lid ib.LID) func(*message) {
 
 func noGRH(m *message) { m.HasGRH, m.GRH = false, [40]byte{} }
 
-func anEthernetDoor(w *world) { w.config.IBIsEthernet = true }
+func anEthernetPort(w *fixture) { w.config.IBIsEthernet = true }
 
 // inIPv4 gives the message an IPv4 header, where RoCE devices leave one.
 func inIPv4(src, dst netip.Addr) func(*message) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ethernet, 802.1Q, IPv4, IPv6, UDP and GRH of what comes in from the RoCE side. Lengths first: nothing is
- * read before it is known to be there, and nothing behind the length that the headers give is looked at.
+ * Ethernet, 802.1Q, IPv4, IPv6, UDP and GRH of frames from the RoCE side. Lengths are checked first: nothing is read
+ * before it is known to be there, nor behind the length that the headers give.
  */
 #include <rte_ip.h>
 #include <rte_udp.h>
 
 #include "burst.h"
 #include "egress.h"
-#include "wire.h"
+#include "proto.h"
 
 enum {
 	MIN_GRH_PAYLOAD = UD_LEN + ICRC_LEN,
@@ -26,30 +26,30 @@ static bool is_loopback6(const uint8_t *ip6)
 	return memcmp(ip6, loopback, sizeof loopback) == 0;
 }
 
-static bool is_own4(const struct bench *b, const uint8_t *ip4)
+static bool is_own4(const struct datapath *dp, const uint8_t *ip4)
 {
 	uint32_t raw;
 	memcpy(&raw, ip4, sizeof raw);
-	for (unsigned i = 0; i < b->addresses; i++)
-		if (b->own4[i].address == raw)
+	for (unsigned i = 0; i < dp->addresses; i++)
+		if (dp->own4[i].address == raw)
 			return true;
 	return false;
 }
 
-static bool is_broadcast4(const struct bench *b, const uint8_t *ip4)
+static bool is_broadcast4(const struct datapath *dp, const uint8_t *ip4)
 {
 	uint32_t raw;
 	memcpy(&raw, ip4, sizeof raw);
-	for (unsigned i = 0; i < b->addresses; i++)
-		if (b->own4[i].broadcast == raw)
+	for (unsigned i = 0; i < dp->addresses; i++)
+		if (dp->own4[i].broadcast == raw)
 			return true;
 	return false;
 }
 
-static bool is_own(const struct bench *b, const uint8_t *addr16)
+static bool is_own(const struct datapath *dp, const uint8_t *addr16)
 {
-	for (unsigned i = 0; i < b->addresses; i++)
-		if (memcmp(b->address[i], addr16, 16) == 0)
+	for (unsigned i = 0; i < dp->addresses; i++)
+		if (memcmp(dp->address[i], addr16, 16) == 0)
 			return true;
 	return false;
 }
@@ -75,7 +75,7 @@ static bool checksum_right(const struct icrc_job *net, const uint8_t *udp, uint3
 	return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
-/* What is known once the lengths are: len is the transport's, from the BTH to behind the ICRC. */
+/* Sets the fields behind UDP or GRH. len: bytes from the BTH to the end of the ICRC. */
 static void set_transport(struct packet *p, struct icrc_job *icrc, const uint8_t *bth, uint32_t len)
 {
 	p->transport = bth;
@@ -85,15 +85,15 @@ static void set_transport(struct packet *p, struct icrc_job *icrc, const uint8_t
 	icrc->len = (uint32_t)(bth - icrc->p) + len - 4;
 }
 
-/* UDP of RoCEv2: ip_payload is what the IP header promises, and is there. */
-static enum drop parse_udp(const struct bench *b, struct packet *p, struct icrc_job *icrc, const uint8_t *udp,
+/* UDP of RoCEv2. ip_payload: the length by the IP header, all of which is in the frame. */
+static enum drop parse_udp(const struct datapath *dp, struct packet *p, struct icrc_job *icrc, const uint8_t *udp,
 			   uint32_t ip_payload)
 {
 	if (unlikely(ip_payload < UDP_LEN))
 		return DROP_udp_len;
 	if (unlikely(be16(udp + 2) != ROCE_PORT))
 		return DROP_not_roce;
-	if (unlikely(!(b->versions & ROCE_V2)))
+	if (unlikely(!(dp->versions & ROCE_V2)))
 		return DROP_version_off;
 	uint32_t len = be16(udp + 4);
 	if (unlikely(len < MIN_UD || len > ip_payload || len % 4 != 0))
@@ -106,19 +106,19 @@ static enum drop parse_udp(const struct bench *b, struct packet *p, struct icrc_
 	return PASS;
 }
 
-/* No host has such an address: this network, loopback, groups, reserved, broadcast. */
+/* Not a host address: this network, loopback, multicast, reserved, broadcast. */
 static bool is_no_host4(const uint8_t *ip4)
 {
 	return ip4[0] == 0 || ip4[0] == 127 || ip4[0] >= 224;
 }
 
-static enum drop check_source4(const struct bench *b, const uint8_t *ip)
+static enum drop check_source4(const struct datapath *dp, const uint8_t *ip)
 {
 	if (unlikely(is_no_host4(ip + 12)))
 		return DROP_ip_badsrc;
 	if (unlikely(memcmp(ip + 12, ip + 16, 4) == 0))
 		return DROP_ip_badsrc;
-	return unlikely(is_own4(b, ip + 12)) ? DROP_loop_self : PASS;
+	return unlikely(is_own4(dp, ip + 12)) ? DROP_loop_self : PASS;
 }
 
 /* 224.0.0.0/24 never leaves its link (RFC 5771 §4). */
@@ -127,7 +127,7 @@ static bool is_control4(const uint8_t *ip4)
 	return ip4[0] == 224 && ip4[1] == 0 && ip4[2] == 0;
 }
 
-static enum drop check_dest4(const struct bench *b, struct packet *p, const uint8_t *ip)
+static enum drop check_dest4(const struct datapath *dp, struct packet *p, const uint8_t *ip)
 {
 	uint8_t a = ip[16];
 	p->multicast = (a & 0xf0) == 0xe0;
@@ -136,16 +136,16 @@ static enum drop check_dest4(const struct bench *b, struct packet *p, const uint
 		return PASS;
 	if (unlikely(a == 0 || a == 127 || a >= 240))
 		return DROP_ip_baddst;
-	return unlikely(is_broadcast4(b, ip + 16)) ? DROP_ip_baddst : PASS;
+	return unlikely(is_broadcast4(dp, ip + 16)) ? DROP_ip_baddst : PASS;
 }
 
-static unsigned parse_ipv4(const struct bench *b, struct packet *p, struct icrc_job *icrc, uint32_t len)
+static unsigned parse_ipv4(const struct datapath *dp, struct packet *p, struct icrc_job *icrc, uint32_t len)
 {
 	const uint8_t *ip = icrc->p;
 	if (unlikely(len < IPV4_LEN || ip[0] >> 4 != 4))
 		return DROP_ip_hdr;
 	if (unlikely(ip[9] == PROTO_IGMP || ip[9] == PROTO_ICMP))
-		return ODD;
+		return PUNT;
 	if (unlikely(ip[0] != 0x45))
 		return (ip[0] & 15) < 5 ? DROP_ip_hdr : DROP_ip_options;
 	if (unlikely(ipv4_header_sum(ip) != 0xffff))
@@ -159,10 +159,10 @@ static unsigned parse_ipv4(const struct bench *b, struct packet *p, struct icrc_
 		return DROP_ip_ttl;
 	set_mapped(&p->from, ip + 12);
 	set_mapped(&p->to, ip + 16);
-	enum drop d = check_source4(b, ip);
+	enum drop d = check_source4(dp, ip);
 	if (unlikely(d))
 		return d;
-	d = check_dest4(b, p, ip);
+	d = check_dest4(dp, p, ip);
 	if (unlikely(d))
 		return d;
 	if (unlikely(ip[9] != PROTO_UDP))
@@ -171,7 +171,7 @@ static unsigned parse_ipv4(const struct bench *b, struct packet *p, struct icrc_
 	p->tclass = ip[1];
 	p->hop_limit = ip[8];
 	p->flow_label = 0;
-	return parse_udp(b, p, icrc, ip + IPV4_LEN, total - IPV4_LEN);
+	return parse_udp(dp, p, icrc, ip + IPV4_LEN, total - IPV4_LEN);
 }
 
 static unsigned next_header6(const uint8_t *ip, uint32_t len)
@@ -180,9 +180,9 @@ static unsigned next_header6(const uint8_t *ip, uint32_t len)
 	case PROTO_UDP:
 		return PASS;
 	case PROTO_ICMP6:
-		return ODD;
-	case PROTO_HOPOPTS: /* MLD comes behind a router alert */
-		return len > IPV6_LEN && ip[IPV6_LEN] == PROTO_ICMP6 ? ODD : DROP_ip6_ext;
+		return PUNT;
+	case PROTO_HOPOPTS: /* MLD follows a router alert option */
+		return len > IPV6_LEN && ip[IPV6_LEN] == PROTO_ICMP6 ? PUNT : DROP_ip6_ext;
 	case PROTO_ROUTING:
 	case PROTO_FRAGMENT:
 	case PROTO_ESP:
@@ -198,11 +198,11 @@ static unsigned next_header6(const uint8_t *ip, uint32_t len)
 	}
 }
 
-static enum drop check_addresses6(const struct bench *b, struct packet *p, const uint8_t *src, const uint8_t *dst)
+static enum drop check_addresses6(const struct datapath *dp, struct packet *p, const uint8_t *src, const uint8_t *dst)
 {
 	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || is_ipv4(src) || memcmp(src, dst, 16) == 0))
 		return DROP_ip_badsrc;
-	if (unlikely(is_own(b, src)))
+	if (unlikely(is_own(dp, src)))
 		return DROP_loop_self;
 	p->multicast = dst[0] == 0xff;
 	p->control_group = p->multicast && (dst[1] & 15) <= 2;
@@ -216,7 +216,7 @@ static enum drop check_addresses6(const struct bench *b, struct packet *p, const
 	return PASS;
 }
 
-static unsigned parse_ipv6(const struct bench *b, struct packet *p, struct icrc_job *icrc, uint32_t len)
+static unsigned parse_ipv6(const struct datapath *dp, struct packet *p, struct icrc_job *icrc, uint32_t len)
 {
 	const uint8_t *ip = icrc->p;
 	if (unlikely(len < IPV6_LEN || ip[0] >> 4 != 6))
@@ -229,7 +229,7 @@ static unsigned parse_ipv6(const struct bench *b, struct packet *p, struct icrc_
 		return DROP_ip_len;
 	if (unlikely(ip[7] == 0))
 		return DROP_ip_ttl;
-	enum drop d = check_addresses6(b, p, ip + 8, ip + 24);
+	enum drop d = check_addresses6(dp, p, ip + 8, ip + 24);
 	if (unlikely(d))
 		return d;
 	set_addr(&p->from, ip + 8);
@@ -238,15 +238,16 @@ static unsigned parse_ipv6(const struct bench *b, struct packet *p, struct icrc_
 	p->tclass = (uint8_t)(be16(ip) >> 4);
 	p->hop_limit = ip[7];
 	p->flow_label = be32(ip) & 0xfffff;
-	return parse_udp(b, p, icrc, ip + IPV6_LEN, payload);
+	return parse_udp(dp, p, icrc, ip + IPV6_LEN, payload);
 }
 
-static enum drop check_addresses_grh(const struct bench *b, struct packet *p, const uint8_t *src, const uint8_t *dst)
+static enum drop check_addresses_grh(const struct datapath *dp, struct packet *p, const uint8_t *src,
+				     const uint8_t *dst)
 {
 	bool no_host4 = is_ipv4(src) && is_no_host4(src + 12);
 	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || no_host4 || memcmp(src, dst, 16) == 0))
 		return DROP_ip_badsrc;
-	if (unlikely(is_own(b, src)))
+	if (unlikely(is_own(dp, src)))
 		return DROP_loop_self;
 	if (unlikely(is_zero(dst)))
 		return DROP_ip_baddst;
@@ -255,10 +256,10 @@ static enum drop check_addresses_grh(const struct bench *b, struct packet *p, co
 	return PASS;
 }
 
-static unsigned parse_grh(const struct bench *b, struct packet *p, struct icrc_job *icrc, uint32_t len)
+static unsigned parse_grh(const struct datapath *dp, struct packet *p, struct icrc_job *icrc, uint32_t len)
 {
 	const uint8_t *grh = icrc->p;
-	if (unlikely(!(b->versions & ROCE_V1)))
+	if (unlikely(!(dp->versions & ROCE_V1)))
 		return DROP_version_off;
 	if (unlikely(len < IB_GRH_LEN || grh[0] >> 4 != 6 || grh[6] != NEXT_BTH))
 		return DROP_grh_hdr;
@@ -266,7 +267,7 @@ static unsigned parse_grh(const struct bench *b, struct packet *p, struct icrc_j
 	if (unlikely(payload < MIN_GRH_PAYLOAD || payload > len - IB_GRH_LEN || payload % 4 != 0))
 		return DROP_grh_len;
 	const uint8_t *dst = grh + 24;
-	enum drop d = check_addresses_grh(b, p, grh + 8, dst);
+	enum drop d = check_addresses_grh(dp, p, grh + 8, dst);
 	if (unlikely(d))
 		return d;
 	set_addr(&p->from, grh + 8);
@@ -285,18 +286,18 @@ static unsigned parse_grh(const struct bench *b, struct packet *p, struct icrc_j
 	return PASS;
 }
 
-static enum drop check_macs(const struct bench *b, const uint8_t *eth)
+static enum drop check_macs(const struct datapath *dp, const uint8_t *eth)
 {
 	uint64_t dst = mac48(eth), src = mac48(eth + 6);
-	if (unlikely(!(dst & MAC_GROUP) && dst != b->mac))
+	if (unlikely(!(dst & MAC_GROUP) && dst != dp->mac))
 		return DROP_l2_notus;
 	if (unlikely((src & MAC_GROUP) || src == 0))
 		return DROP_l2_badsrc;
-	return unlikely(src == b->mac) ? DROP_loop_self : PASS;
+	return unlikely(src == dp->mac) ? DROP_loop_self : PASS;
 }
 
-/* Takes at most one 802.1Q tag. Moves *len (of all L2 headers) and *type past it. */
-static enum drop parse_vlan(const struct bench *b, const uint8_t *eth, uint32_t frame_len, uint32_t *len,
+/* Accepts at most one 802.1Q tag. Sets *len, of all L2 headers, and *type. */
+static enum drop parse_vlan(const struct datapath *dp, const uint8_t *eth, uint32_t frame_len, uint32_t *len,
 			    uint16_t *type)
 {
 	uint16_t vid = 0;
@@ -313,10 +314,10 @@ static enum drop parse_vlan(const struct bench *b, const uint8_t *eth, uint32_t 
 		if (unlikely(*type == TYPE_VLAN || *type == TYPE_QINQ))
 			return DROP_vlan_double;
 	}
-	return unlikely(vid != b->vlan) ? DROP_vlan_unknown : PASS;
+	return unlikely(vid != dp->vlan) ? DROP_vlan_unknown : PASS;
 }
 
-unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc)
+unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc)
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint32_t len, frame_len = m->data_len;
@@ -325,10 +326,10 @@ unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p, stru
 		return DROP_l2_toolong;
 	if (unlikely(frame_len < ETH_LEN))
 		return DROP_l2_short;
-	enum drop d = check_macs(b, eth);
+	enum drop d = check_macs(dp, eth);
 	if (unlikely(d))
 		return d;
-	d = parse_vlan(b, eth, frame_len, &len, &type);
+	d = parse_vlan(dp, eth, frame_len, &len, &type);
 	if (unlikely(d))
 		return d;
 
@@ -337,16 +338,16 @@ unsigned parse(const struct bench *b, struct rte_mbuf *m, struct packet *p, stru
 	icrc->p = eth + len;
 	switch (type) {
 	case TYPE_IPV4:
-		result = parse_ipv4(b, p, icrc, frame_len - len);
+		result = parse_ipv4(dp, p, icrc, frame_len - len);
 		break;
 	case TYPE_IPV6:
-		result = parse_ipv6(b, p, icrc, frame_len - len);
+		result = parse_ipv6(dp, p, icrc, frame_len - len);
 		break;
 	case TYPE_ROCE_V1:
-		result = parse_grh(b, p, icrc, frame_len - len);
+		result = parse_grh(dp, p, icrc, frame_len - len);
 		break;
 	case TYPE_ARP:
-		return ODD;
+		return PUNT;
 	default:
 		return DROP_l2_other;
 	}

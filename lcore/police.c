@@ -6,7 +6,7 @@
 
 bool police_refill(struct worker *w, uint32_t group, enum direction d)
 {
-	struct police *p = &w->bench->police[group * DIRECTIONS + d];
+	struct police *p = &w->datapath->police[group * DIRECTIONS + d];
 	uint64_t interval = __atomic_load_n(&p->interval, __ATOMIC_RELAXED);
 	uint64_t window = __atomic_load_n(&p->window, __ATOMIC_RELAXED);
 	uint64_t now = rte_rdtsc(), used = __atomic_load_n(&p->used, __ATOMIC_RELAXED);
@@ -26,7 +26,7 @@ bool police_refill(struct worker *w, uint32_t group, enum direction d)
 	}
 }
 
-/* A burst of ten milliseconds passes, and one of a worker's burst in any case. */
+/* The window is ten milliseconds, but at least a worker's burst. */
 void police_set(struct police *p, uint64_t rate, uint64_t hz)
 {
 	uint64_t interval = rate ? RTE_MAX(hz / rate, UINT64_C(1)) : 0;

@@ -10,15 +10,15 @@ import (
 )
 
 // policed limits group4, in a world where that is foreseen.
-func policed(w *world) { w.group(group4).Policed = true }
+func policed(w *fixture) { w.group(group4).Policed = true }
 
-func (s *stand) police(rate uint64) {
+func (s *rig) police(rate uint64) {
 	s.t.Helper()
 	_, id, ok := s.tables.FindGroup(group4)
 	if !ok {
 		s.t.Fatal("the group is not there")
 	}
-	s.bench.Police(int(id), rate)
+	s.datapath.Police(int(id), rate)
 }
 
 // burstOf is how many packets pass at once at a low rate.
@@ -26,7 +26,7 @@ const burstOf = 64
 
 // A group passes its rate, whatever comes; the other way, and other groups, have their own.
 func TestPoliceRate(t *testing.T) {
-	s := newStand(t, smallWorld().with(policed))
+	s := newRig(t, smallFixture().with(policed))
 	const rate, chunk = 20_000, 256
 	s.police(rate)
 	start, lost := time.Now(), 0.0
@@ -54,7 +54,7 @@ func TestPoliceRate(t *testing.T) {
 
 // A limit that is lifted is none, and one that is set anew holds.
 func TestPoliceChanges(t *testing.T) {
-	s := newStand(t, smallWorld().with(policed))
+	s := newRig(t, smallFixture().with(policed))
 	for _, step := range []struct {
 		rate          uint64
 		passed, stuck int

@@ -3,24 +3,24 @@
 
 #include <rte_rcu_qsbr.h>
 
-struct allow *policy_allow(struct bench *b, struct allow *a)
+struct allow *policy_allow(struct datapath *dp, struct allow *a)
 {
-	return __atomic_exchange_n(&b->allow, a, __ATOMIC_ACQ_REL);
+	return __atomic_exchange_n(&dp->allow, a, __ATOMIC_ACQ_REL);
 }
 
-uint64_t policy_token(struct bench *b)
+uint64_t policy_token(struct datapath *dp)
 {
-	return rte_rcu_qsbr_start(b->tables->rcu);
+	return rte_rcu_qsbr_start(dp->tables->rcu);
 }
 
-bool policy_passed(struct bench *b, uint64_t token)
+bool policy_passed(struct datapath *dp, uint64_t token)
 {
-	return rte_rcu_qsbr_check(b->tables->rcu, token, false) == 1;
+	return rte_rcu_qsbr_check(dp->tables->rcu, token, false) == 1;
 }
 
-void policy_unknown(struct bench *b, bool bridge)
+void policy_unknown(struct datapath *dp, bool bridge)
 {
-	__atomic_store_n(&b->bridge_unknown, bridge, __ATOMIC_RELAXED);
+	__atomic_store_n(&dp->bridge_unknown, bridge, __ATOMIC_RELAXED);
 }
 
 void policy_class(uint8_t *entry, uint8_t value)

@@ -14,9 +14,9 @@ import (
 // TestPolicyWhileRunning changes the policy again and again under a worker that runs: what is allowed by all of them is never
 // dropped, and what the last one says counts.
 func TestPolicyWhileRunning(t *testing.T) {
-	w := smallWorld()
+	w := smallFixture()
 	w.config.Sleep = true
-	s := newStand(t, w)
+	s := newRig(t, w)
 	s.start()
 	wide, narrow := w.config.Policy, w.config.Policy
 	narrow.Allow = []netip.Prefix{netip.PrefixFrom(newcomerIP, 32)}
@@ -27,21 +27,21 @@ func TestPolicyWhileRunning(t *testing.T) {
 	const rounds = 500
 	for held := 0; held < rounds; {
 		for _, p := range []lcore.Policy{narrow, wide} {
-			if err := s.bench.SetPolicy(p); err != nil {
+			if err := s.datapath.SetPolicy(p); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s.arrive(0, newcomer())
 		for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Microsecond) {
-			odd := s.workers[0].TakeOdd()
-			for _, o := range odd {
-				o.Held.Drop(lcore.DropACL)
+			punted := s.workers[0].TakePunted()
+			for _, o := range punted {
+				o.Pending.Drop(lcore.DropACL)
 			}
-			if held += len(odd); len(odd) > 0 {
+			if held += len(punted); len(punted) > 0 {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("%d of %d are held: %+v", held, rounds, s.bench.Counters().Direction[lcore.RoCEToIB])
+				t.Fatalf("%d of %d are held: %+v", held, rounds, s.datapath.Counters().Direction[lcore.RoCEToIB])
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func TestPolicyWhileRunning(t *testing.T) {
 	}
 	none := wide
 	none.Allow = nil
-	if err := s.bench.SetPolicy(none); err != nil {
+	if err := s.datapath.SetPolicy(none); err != nil {
 		t.Fatal(err)
 	}
 	s.arrive(0, newcomer())
@@ -61,19 +61,19 @@ func TestPolicyWhileRunning(t *testing.T) {
 	}
 	many := none
 	many.Allow = make([]netip.Prefix, 65)
-	if err := s.bench.SetPolicy(many); err == nil {
+	if err := s.datapath.SetPolicy(many); err == nil {
 		t.Error("65 prefixes are taken")
 	}
 }
 
 // TestClassChange wants another service level from the next packet on.
 func TestClassChange(t *testing.T) {
-	w := smallWorld()
-	s := newStand(t, w)
+	w := smallFixture()
+	s := newRig(t, w)
 	p := w.config.Policy
 	for _, sl := range []ib.SL{5, 6} {
 		p.SLOfDSCP[0x62>>2] = sl
-		if err := s.bench.SetPolicy(p); err != nil {
+		if err := s.datapath.SetPolicy(p); err != nil {
 			t.Fatal(err)
 		}
 		s.fromRoCE(v4())

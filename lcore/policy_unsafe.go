@@ -15,11 +15,10 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Policy is what of a bench may change while workers run.
+// Policy is the part of the configuration that may change while workers run.
 type Policy struct {
 	Allow []netip.Prefix // sources that may cross; none: nothing crosses
-	// BridgeUnknown: a message of an IB source that no node is known by crosses with the bridge's own address; else it is
-	// dropped.
+	// BridgeUnknown: a message of an unknown IB source is sent with the bridge's own address; else it is dropped.
 	BridgeUnknown bool
 
 	SLOfDSCP [64]ib.SL // 0: the path's own SL
@@ -27,13 +26,13 @@ type Policy struct {
 	PCPOfSL  [16]uint8 // 802.1Q priority
 }
 
-// resting is a list that no worker finds any more, but that one may still read.
+// resting is a list that was replaced, but that a worker may still read.
 type resting struct {
 	list  *C.struct_allow
 	token C.uint64_t
 }
 
-// Validate reports why a bench would not take a policy.
+// Validate reports what is wrong with a policy.
 func (p *Policy) Validate() error {
 	if len(p.Allow) > C.MAX_PREFIXES {
 		return fmt.Errorf("lcore: %d allowed subnets are too many; give at most %d, or wider ones", len(p.Allow), C.MAX_PREFIXES)
@@ -41,9 +40,9 @@ func (p *Policy) Validate() error {
 	return nil
 }
 
-// SetPolicy has workers go by another policy from the next packet on. On an error nothing has changed. One goroutine at a time
+// SetPolicy replaces the policy, from the next packet on. On an error nothing has changed. One goroutine at a time
 // may call it, before Close.
-func (b *Bench) SetPolicy(p Policy) error {
+func (dp *Datapath) SetPolicy(p Policy) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
@@ -55,34 +54,34 @@ func (b *Bench) SetPolicy(p Policy) error {
 	for i, n := range p.Allow {
 		list.prefix[i] = prefixOf(n)
 	}
-	if before := C.policy_allow(b.c, list); before != nil {
-		b.rests = append(b.rests, resting{before, C.policy_token(b.c)})
+	if before := C.policy_allow(dp.c, list); before != nil {
+		dp.rests = append(dp.rests, resting{before, C.policy_token(dp.c)})
 	}
-	b.freeRested()
-	C.policy_unknown(b.c, C.bool(p.BridgeUnknown))
+	dp.freeRested()
+	C.policy_unknown(dp.c, C.bool(p.BridgeUnknown))
 	for i, sl := range p.SLOfDSCP {
-		C.policy_class(&b.c.sl_of_dscp[i], C.uint8_t(sl))
+		C.policy_class(&dp.c.sl_of_dscp[i], C.uint8_t(sl))
 	}
 	for sl := range p.DSCPOfSL {
-		C.policy_class(&b.c.dscp_of_sl[sl], C.uint8_t(p.DSCPOfSL[sl]))
-		C.policy_class(&b.c.pcp_of_sl[sl], C.uint8_t(p.PCPOfSL[sl]))
+		C.policy_class(&dp.c.dscp_of_sl[sl], C.uint8_t(p.DSCPOfSL[sl]))
+		C.policy_class(&dp.c.pcp_of_sl[sl], C.uint8_t(p.PCPOfSL[sl]))
 	}
 	return nil
 }
 
 // freeRested frees the lists that no worker reads any more.
-func (b *Bench) freeRested() {
-	for len(b.rests) > 0 && bool(C.policy_passed(b.c, b.rests[0].token)) {
-		C.free(unsafe.Pointer(b.rests[0].list))
-		b.rests = b.rests[1:]
+func (dp *Datapath) freeRested() {
+	for len(dp.rests) > 0 && bool(C.policy_passed(dp.c, dp.rests[0].token)) {
+		C.free(unsafe.Pointer(dp.rests[0].list))
+		dp.rests = dp.rests[1:]
 	}
 }
 
 // freePolicy frees them all, when the workers have stopped.
-func (b *Bench) freePolicy() {
-	for _, r := range b.rests {
+func (dp *Datapath) freePolicy() {
+	for _, r := range dp.rests {
 		C.free(unsafe.Pointer(r.list))
 	}
-	C.free(unsafe.Pointer(b.c.allow))
-	b.rests = nil
+	C.free(unsafe.Pointer(dp.c.allow))
+	dp.rests = nil
 }

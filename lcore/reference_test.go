@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"causeway/ibside/fabric/door"
+	"causeway/ibside/fabricport"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -17,7 +17,7 @@ import (
 // A reference is a second bridge, in plain Go, one packet at a time: what the C is compared with. It shares nothing with
 // it but the names of the drops. It is written after the order in which drop.def lists the checks.
 type reference struct {
-	*world
+	*fixture
 	nodeOf map[netip.Addr]*tables.Node
 	byGID  map[ib.GID]*tables.Node
 	byLID  map[ib.LID]*tables.Node
@@ -25,9 +25,9 @@ type reference struct {
 	psn    [256]uint32
 }
 
-func newReference(w *world) *reference {
+func newReference(w *fixture) *reference {
 	r := &reference{
-		world: w, nodeOf: map[netip.Addr]*tables.Node{}, byGID: map[ib.GID]*tables.Node{}, byLID: map[ib.LID]*tables.Node{},
+		fixture: w, nodeOf: map[netip.Addr]*tables.Node{}, byGID: map[ib.GID]*tables.Node{}, byLID: map[ib.LID]*tables.Node{},
 		byMGID: map[ib.GID]*tables.Group{},
 	}
 	for i := range w.nodes {
@@ -48,16 +48,16 @@ func newReference(w *world) *reference {
 // What becomes of a frame that is not dropped by name and not sent.
 const (
 	isOdd  = "(odd)"  // management's
-	isHeld = "(held)" // waits for a stand-in
+	isHeld = "(held)" // waits for a proxy QP
 )
 
-// A posted message as a value: door.Sent with its payload as a string.
+// A posted message as a value: port.Sent with its payload as a string.
 type posted struct {
-	door.Sent
+	fabricport.Sent
 	payload string
 }
 
-func postedOf(s door.Sent) posted {
+func postedOf(s fabricport.Sent) posted {
 	p := posted{s, string(s.Payload)}
 	p.Payload = nil
 	return p

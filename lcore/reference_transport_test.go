@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"causeway/ibside/fabric/door"
+	"causeway/ibside/fabricport"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -105,7 +105,7 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 		}
 	}
 	switch {
-	case r.standIn(d.src, d.deth.SrcQP()) != nil:
+	case r.proxyQP(d.src, d.deth.SrcQP()) != nil:
 		return ""
 	case r.nodeOf[d.src] != nil:
 		return "loop_bridge"
@@ -115,10 +115,10 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 	return "acl"
 }
 
-// message is what the IB door must get.
+// message is what the IB port must get.
 func (r *reference) message(d *datagram) posted {
-	s := r.standIn(d.src, d.deth.SrcQP())
-	m := posted{payload: string(d.payload), Sent: door.Sent{
+	s := r.proxyQP(d.src, d.deth.SrcQP())
+	m := posted{payload: string(d.payload), Sent: fabricport.Sent{
 		QP: s.QP, Source: s.Source, TClass: d.tclass, FlowLabel: d.flow, DestQP: d.bth.DestQP(), PKeyIndex: r.config.PKeyIndex, HasImm: d.hasImm, Imm: d.imm,
 		Solicited: d.bth.Solicited(), FECN: d.congestion, Len: len(d.payload),
 	}}
@@ -211,7 +211,7 @@ func (r *reference) origin(m *message, out *roce.Packet) (from *tables.Node, mgi
 	}
 	switch {
 	case r.config.IBIsEthernet && is4:
-		h := m.GRH[20:] // at a RoCE door, any IHL is taken where the first half says that it is no IPv6
+		h := m.GRH[20:] // at a RoCE port, any IHL is taken where the first half says that it is no IPv6
 		sgid, dgid = ib.GIDFromAddr(netip.AddrFrom4([4]byte(h[12:16]))), ib.GIDFromAddr(netip.AddrFrom4([4]byte(h[16:20])))
 		out.TClass, hops = h[1], h[8]
 	case is6:
@@ -252,7 +252,7 @@ func (r *reference) destination(m *message, out *roce.Packet, mgid ib.GID) strin
 	} else {
 		s, h := r.behind(m.QPN)
 		if s == nil {
-			return "standin_unknown"
+			return "proxy_qp_unknown"
 		}
 		vlan = h.VLAN
 		out.DstIP, out.Version, out.DestQP, out.QKey, out.Dst = s.Host, int(s.Version), s.HostQPN, s.QKey, h.MAC
@@ -267,9 +267,9 @@ func (r *reference) destination(m *message, out *roce.Packet, mgid ib.GID) strin
 }
 
 // behind returns whom a QPN on InfiniBand stands for.
-func (r *reference) behind(qpn ib.QPN) (*tables.StandIn, *tables.Host) {
-	for i := range r.standIns {
-		if s := &r.standIns[i]; s.QPN == qpn {
+func (r *reference) behind(qpn ib.QPN) (*tables.ProxyQP, *tables.Host) {
+	for i := range r.proxyQPs {
+		if s := &r.proxyQPs[i]; s.QPN == qpn {
 			for j := range r.hosts {
 				if h := &r.hosts[j]; h.IP == s.Host {
 					return s, h

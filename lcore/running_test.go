@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"causeway/ibside/fabric/door"
+	"causeway/ibside/fabricport"
 	"causeway/lcore"
 	"causeway/lcore/frame"
 	"causeway/tables"
 )
 
 // start has worker 0 run on its lcore.
-func (s *stand) start() {
+func (s *rig) start() {
 	s.t.Helper()
 	if len(workerLcores) == 0 {
 		s.t.Skip("this machine gives the tests one CPU only; a running worker needs one of its own")
@@ -24,25 +24,25 @@ func (s *stand) start() {
 	s.t.Cleanup(s.workers[0].Stop) // before the stand closes
 }
 
-// A worker that runs carries everything both ways, while management takes held frames, gives them back, and changes
+// A worker that runs carries everything both ways, while management takes pending frames, gives them back, and changes
 // the tables under its eyes.
 func TestRunningWorker(t *testing.T) {
-	w := smallWorld()
+	w := smallFixture()
 	w.config.Sleep = true
-	s := newStand(t, w)
+	s := newRig(t, w)
 	s.start()
 	const rounds, batch = 300, 64
 	frames := repeat(v4(), batch)
 	frames[7], frames[11], frames[13] = v4(to(noGroup)), newcomer(), patch(v4(), 73, 0)
-	msgs := make([]door.Received, batch)
+	msgs := make([]fabricport.Received, batch)
 	for i := range msgs {
-		msgs[i] = door.Received(received())
+		msgs[i] = fabricport.Received(received())
 	}
 	toIB, toRoCE, held := 0, 0, uint64(0)
 	for round := range rounds {
 		s.arrive(0, frames...)
-		if n := s.door.Deliver(0, msgs); n != batch {
-			t.Fatalf("round %d: the door took %d of %d messages", round, n, batch)
+		if n := s.ibPort.Deliver(0, msgs); n != batch {
+			t.Fatalf("round %d: the port took %d of %d messages", round, n, batch)
 		}
 		moved := tables.Host{IP: hostIP, MAC: frame.MAC{2, 0, 0, 0, 1, byte(round)}, Version: lcore.V2}
 		if _, err := s.tables.PutHost(moved); err != nil {
@@ -51,22 +51,22 @@ func TestRunningWorker(t *testing.T) {
 		end := time.Now().Add(10 * time.Second)
 		for toIB < (round+1)*(batch-3) || toRoCE < (round+1)*batch || held < uint64(round+1) {
 			if time.Now().After(end) {
-				t.Fatalf("round %d: %d messages, %d frames, %d held: %+v", round, toIB, toRoCE, held, s.bench.Counters())
+				t.Fatalf("round %d: %d messages, %d frames, %d held: %+v", round, toIB, toRoCE, held, s.datapath.Counters())
 			}
 			toIB += len(s.toIB(0))
 			toRoCE += len(s.toRoCE(0))
-			for _, o := range s.workers[0].TakeOdd() {
+			for _, o := range s.workers[0].TakePunted() {
 				if held++; held%2 == 0 {
-					o.Held.Again() // and dies: no stand-in was made
+					o.Pending.Requeue() // and dies: no proxy QP was made
 				} else {
-					o.Held.Drop(lcore.DropStandInFull)
+					o.Pending.Drop(lcore.DropProxyQPFull)
 				}
 			}
 			time.Sleep(20 * time.Microsecond)
 		}
 	}
 	s.workers[0].Stop()
-	c := s.bench.Counters()
+	c := s.datapath.Counters()
 	want(t, "received from RoCE", c.Direction[lcore.RoCEToIB].Received, rounds*batch)
 	want(t, "sent to IB", c.Direction[lcore.RoCEToIB].Sent, rounds*(batch-3))
 	want(t, "sent to RoCE", c.Direction[lcore.IBToRoCE].Sent, rounds*batch)
@@ -81,23 +81,23 @@ func TestRunningWorker(t *testing.T) {
 // A worker that is stopped still works off what is inside: frames given back, and messages that have come. They are many
 // and long, so that it is told to stop while it is at them.
 func TestStopDrains(t *testing.T) {
-	w := smallWorld()
-	s := newStand(t, w)
+	w := smallFixture()
+	s := newRig(t, w)
 	s.fromRoCE(repeat(v4(fromNewcomer(newcomerIP), payload(4096)), 1000)...)
-	held := s.takeOdd()
+	held := s.takePunted()
 	w.addHost(newcomerIP, lcore.V2)
 	if err := w.populate(s.tables); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range held {
-		o.Held.Again()
+		o.Pending.Requeue()
 	}
-	msgs := make([]door.Received, 1000)
+	msgs := make([]fabricport.Received, 1000)
 	for i := range msgs {
-		msgs[i] = door.Received(received(func(m *message) { m.Payload = pattern(4096) }))
+		msgs[i] = fabricport.Received(received(func(m *message) { m.Payload = pattern(4096) }))
 	}
-	if n := s.door.Deliver(0, msgs); n != len(msgs) {
-		t.Fatalf("the door took %d messages", n)
+	if n := s.ibPort.Deliver(0, msgs); n != len(msgs) {
+		t.Fatalf("the port took %d messages", n)
 	}
 	s.start()
 	s.workers[0].Stop()

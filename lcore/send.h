@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the InfiniBand door gets: where a packet goes, how, and no more of it than its payload. */
+/* Fills in a send descriptor for the InfiniBand port, and trims the mbuf to the payload. */
 #ifndef CAUSEWAY_SEND_H
 #define CAUSEWAY_SEND_H
 
@@ -28,45 +28,45 @@ static inline void address_node(struct ib_ah *ah, const struct node_entry *n, ui
 	ah->hop_limit -= ah->hop_limit != 0;
 }
 
-/* A packet that the door did not take, whole again but for what was behind its ICRC. */
-static inline void uncut(const struct burst *u, unsigned i)
+/* Restores the frame of a packet that the port did not take, without bytes behind the ICRC. */
+static inline void untrim(const struct burst *b, unsigned i)
 {
-	struct rte_mbuf *m = u->send[i].mbuf;
-	m->data_off -= u->cut[i].headers;
+	struct rte_mbuf *m = b->send[i].mbuf;
+	m->data_off -= b->trim[i].headers;
 	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
-	m->data_len = (uint16_t)(u->icrc[i].p + u->icrc[i].len + 4 - frame);
+	m->data_len = (uint16_t)(b->icrc[i].p + b->icrc[i].len + 4 - frame);
 	m->pkt_len = m->data_len;
 }
 
-/* Completes what plain.h or parse.c has found, and cuts the mbuf down to its payload. */
-static inline void fill_send(const struct bench *b, struct burst *u, unsigned i)
+/* Completes the send descriptor that fastpath.h or parse.c has begun, and trims the mbuf to the payload. */
+static inline void fill_send(const struct datapath *dp, struct burst *b, unsigned i)
 {
-	struct ib_send *s = &u->send[i];
-	const struct cut *cut = &u->cut[i];
-	const struct standin_entry *standin = u->lookup.from_entry[i];
+	struct ib_send *s = &b->send[i];
+	const struct trim *trim = &b->trim[i];
+	const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
 	struct rte_mbuf *m = s->mbuf;
-	m->data_off += cut->headers;
-	m->data_len = cut->payload_len;
-	m->pkt_len = cut->payload_len;
-	s->qp = standin->qp;
-	s->pkey_index = b->pkey_index;
-	s->ah.source = standin->source;
-	table_mark_used(&standin->used);
+	m->data_off += trim->headers;
+	m->data_len = trim->payload_len;
+	m->pkt_len = trim->payload_len;
+	s->qp = proxy_qp->qp;
+	s->pkey_index = dp->pkey_index;
+	s->ah.source = proxy_qp->source;
+	table_mark_used(&proxy_qp->used);
 	bool rewrite;
-	if (u->lookup.to_group[i]) {
-		const struct group_entry *g = u->lookup.to_entry[i];
+	if (b->lookup.to_group[i]) {
+		const struct group_entry *g = b->lookup.to_entry[i];
 		address_group(&s->ah, g);
 		s->dest_qkey = g->qkey;
 		s->flags |= IB_SEND_GRH;
 		rewrite = g->flags & GROUP_REWRITE_IMM;
 	} else {
-		const struct node_entry *n = u->lookup.to_entry[i];
-		address_node(&s->ah, n, __atomic_load_n(&b->sl_of_dscp[s->ah.tclass >> 2], __ATOMIC_RELAXED));
+		const struct node_entry *n = b->lookup.to_entry[i];
+		address_node(&s->ah, n, __atomic_load_n(&dp->sl_of_dscp[s->ah.tclass >> 2], __ATOMIC_RELAXED));
 		s->flags |= grh_of(n->flags);
-		rewrite = b->rewrite_imm;
+		rewrite = dp->rewrite_imm;
 	}
-	if (unlikely(s->flags & IB_SEND_IMM) && rewrite && s->imm == u->lookup.from[i].number)
-		s->imm = standin->qpn;
+	if (unlikely(s->flags & IB_SEND_IMM) && rewrite && s->imm == b->lookup.from[i].number)
+		s->imm = proxy_qp->qpn;
 }
 
 #endif

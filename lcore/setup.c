@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 enum {
-	ODD_RING = 1024,   /* management takes them within milliseconds */
-	AGAIN_RING = 1024, /* a few bursts from every other worker */
+	PUNT_RING = 1024,    /* management polls it every few milliseconds */
+	REQUEUE_RING = 1024, /* a few bursts from every other worker */
 	SEND_RING = 1024,
 };
 
@@ -24,28 +24,28 @@ static struct rte_ring *ring(const char *what, const struct worker *w, unsigned 
 	return rte_ring_create(name, size, SOCKET_ID_ANY, flags);
 }
 
-struct worker *worker_new(struct bench *b, struct ib_door *door, uint16_t id, uint16_t port, uint16_t queue,
+struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t id, uint16_t port, uint16_t queue,
 			  unsigned max_groups)
 {
 	struct worker *w = rte_zmalloc(NULL, sizeof *w, RTE_CACHE_LINE_SIZE);
 	if (!w)
 		return NULL;
-	w->bench = b;
-	w->door = door;
+	w->datapath = dp;
+	w->ib_port = ib_port;
 	w->id = id;
 	w->port = port;
 	w->queue = queue;
-	w->odd = ring("odd", w, ODD_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	/* Management writes it, too, and may lose its CPU at any moment: workers must not wait for its turn to end. */
-	w->again = ring("again", w, AGAIN_RING, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
+	w->punt = ring("punt", w, PUNT_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	/* RTS, because management is a producer, too, and may be preempted: workers must not wait for it. */
+	w->requeue = ring("requeue", w, REQUEUE_RING, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
 	w->send = ring("send", w, SEND_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = rte_zmalloc(NULL, max_groups * sizeof *w->groups, RTE_CACHE_LINE_SIZE);
-	if (!w->odd || !w->again || !w->send || !w->groups) {
+	if (!w->punt || !w->requeue || !w->send || !w->groups) {
 		unsigned left;
 		worker_free(w, &left);
 		return NULL;
 	}
-	b->again[id] = w->again;
+	dp->requeue[id] = w->requeue;
 	return w;
 }
 
@@ -54,7 +54,7 @@ static unsigned empty_ring(struct rte_ring *r, bool count_all)
 	struct rte_mbuf *m;
 	unsigned n = 0;
 	while (r && rte_ring_dequeue(r, (void **)&m) == 0) {
-		n += count_all || m->hash.usr == ODD_STANDIN;
+		n += count_all || m->hash.usr == PUNT_PROXY_QP;
 		rte_pktmbuf_free(m);
 	}
 	rte_ring_free(r);
@@ -64,7 +64,7 @@ static unsigned empty_ring(struct rte_ring *r, bool count_all)
 void worker_free(struct worker *w, unsigned *left)
 {
 	inject_end(w);
-	*left = empty_ring(w->odd, false) + empty_ring(w->again, true);
+	*left = empty_ring(w->punt, false) + empty_ring(w->requeue, true);
 	empty_ring(w->send, false);
 	rte_free(w->groups);
 	rte_free(w);
@@ -84,23 +84,23 @@ void worker_stop(struct worker *w, unsigned lcore)
 
 unsigned worker_step(struct worker *w)
 {
-	struct rte_rcu_qsbr *rcu = w->bench->tables->rcu;
+	struct rte_rcu_qsbr *rcu = w->datapath->tables->rcu;
 	rte_rcu_qsbr_thread_register(rcu, w->id);
 	rte_rcu_qsbr_thread_online(rcu, w->id);
-	unsigned moved = worker_round(w);
+	unsigned moved = worker_poll(w);
 	rte_rcu_qsbr_thread_offline(rcu, w->id);
 	rte_rcu_qsbr_thread_unregister(rcu, w->id);
 	return moved;
 }
 
-unsigned worker_take_odd(struct worker *w, struct rte_mbuf **m, unsigned n)
+unsigned worker_take_punted(struct worker *w, struct rte_mbuf **m, unsigned n)
 {
-	return rte_ring_sc_dequeue_burst(w->odd, (void **)m, n, NULL);
+	return rte_ring_sc_dequeue_burst(w->punt, (void **)m, n, NULL);
 }
 
-int worker_again(struct worker *w, struct rte_mbuf *m)
+int worker_requeue(struct worker *w, struct rte_mbuf *m)
 {
-	return rte_ring_enqueue(w->again, m);
+	return rte_ring_enqueue(w->requeue, m);
 }
 
 int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BTH, DETH and immediate data of a packet whose ICRC is right: what is wrong from here on is the peer's doing. */
+/* BTH, DETH and immediate data of a packet whose ICRC is right. */
 #include "burst.h"
 
 enum {
@@ -49,15 +49,14 @@ static enum drop parse_deth(struct packet *p, const uint8_t *bth, uint32_t have)
 	return PASS;
 }
 
-/* The connection manager's questions for datagram services, and the answers: base version 1, class 7, class version 2,
- * method Send. */
+/* SIDR requests and replies: base version 1, class 7 (connection management), class version 2, method Send. */
 static bool is_sidr(const uint8_t *mad)
 {
 	uint16_t attribute = be16(mad + 16);
 	return be32(mad) == 0x01070203 && (attribute == SIDR_REQ || attribute == SIDR_REP);
 }
 
-/* QP1 speaks MADs; what the bridge's own services do not take ends here. */
+/* QP1 takes MADs: SIDR is for the bridge's own service, all else is dropped. */
 static enum drop check_mad(const struct packet *p)
 {
 	if (p->qkey != QKEY_GSI)
@@ -82,17 +81,17 @@ static enum drop check_qps(const struct packet *p, uint32_t src_qpn)
 	return PASS;
 }
 
-void take_notes(struct worker *w, const struct packet *p)
+void count_events(struct worker *w, const struct packet *p)
 {
-	uint64_t *notes = w->counters.direction[ROCE_TO_IB].notes;
+	uint64_t *events = w->counters.direction[ROCE_TO_IB].events;
 	const uint8_t *bth = p->transport;
 	if (unlikely(p->flags & IB_SEND_FECN))
-		notes[NOTE_ECN_CE]++;
+		events[EVENT_ECN_CE]++;
 	if (unlikely((bth[4] & 0x3f) | (bth[8] & 0x7f) | bth[BTH_LEN + 4]))
-		notes[NOTE_RESERVED]++;
+		events[EVENT_RESERVED]++;
 }
 
-enum drop transport(const struct bench *b, struct packet *p)
+enum drop transport(const struct datapath *dp, struct packet *p)
 {
 	const uint8_t *bth = p->transport;
 	if (unlikely((bth[1] & 15) != 0))
@@ -102,7 +101,7 @@ enum drop transport(const struct bench *b, struct packet *p)
 	enum drop d = parse_deth(p, bth, p->transport_len);
 	if (unlikely(d))
 		return d;
-	if (unlikely(!pkey_matches(be16(bth + 2), b->roce_pkey)))
+	if (unlikely(!pkey_matches(be16(bth + 2), dp->roce_pkey)))
 		return DROP_pkey;
 	if (unlikely((p->tclass & 3) == 3 || (bth[4] & 0x80)))
 		p->flags |= IB_SEND_FECN;

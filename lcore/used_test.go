@@ -4,9 +4,9 @@ package lcore_test
 
 import "testing"
 
-// What crosses, either way, marks its stand-in as used; what is dropped does not.
-func TestCrossingMarksStandIn(t *testing.T) {
-	s := newStand(t, smallWorld())
+// What crosses, either way, marks its proxy QP as used; what is dropped does not.
+func TestCrossingMarksProxyQP(t *testing.T) {
+	s := newRig(t, smallFixture())
 	for _, step := range []struct {
 		name  string
 		cross func()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lcore is the bench: the packet path, in C on DPDK lcores, and its Go face.
+// Package lcore is the datapath: the packet path, in C on DPDK lcores, and its Go API.
 //
 //	RoCE hosts                           worker                          IB nodes
-//	Ethernet ─▶ parse ▶ ICRC ▶ transport ▶ look up ▶ post            ─▶ IB door
-//	Ethernet ◀─ transmit ◀ ICRC ◀ headers ◀ look up ◀ classify ◀ poll ◀─ IB door
-//	                 odd frames ▼ ▲ replies, frames to work on again
+//	Ethernet ─▶ parse ▶ ICRC ▶ transport ▶ look up ▶ post            ─▶ IB port
+//	Ethernet ◀─ transmit ◀ ICRC ◀ headers ◀ look up ◀ classify ◀ poll ◀─ IB port
+//	                 punted frames ▼ ▲ replies, requeued packets
 //	                           management
 //
 // Go calls in to make, start, stop and read workers, never per packet.
@@ -22,7 +22,7 @@ import (
 // MaxPayload is the largest UD payload: InfiniBand's largest MTU, in bytes.
 const MaxPayload = 4096
 
-// Room that an mbuf needs around its payload, in bytes; see NewBench.
+// Room that an mbuf needs around its payload, in bytes; see NewDatapath.
 const (
 	// Headroom holds the headers in front of the 40-byte GRH area; it is DPDK's RTE_PKTMBUF_HEADROOM.
 	Headroom = 128
@@ -31,15 +31,15 @@ const (
 	DataRoom = Headroom + 14 + 4 + 40 + 8 + 12 + 8 + 4 + MaxPayload + 4 + 64
 )
 
-// A Worker is one lcore between an Ethernet queue and its share of the IB door.
+// A Worker is one lcore between an Ethernet queue and its share of the IB port.
 type Worker struct {
-	c     *C.struct_worker
-	bench *Bench
-	lcore uint
-	runs  bool
+	c        *C.struct_worker
+	datapath *Datapath
+	lcore    uint
+	runs     bool
 }
 
-// Start has the worker run on an EAL lcore of its own until Stop.
+// Start runs the worker on an EAL lcore of its own until Stop.
 func (w *Worker) Start(lcore uint) error {
 	if rc := C.worker_start(w.c, C.uint(lcore)); rc != 0 {
 		return fmt.Errorf("lcore: start a worker on lcore %d: %w", lcore, syscall.Errno(-rc))
@@ -48,8 +48,7 @@ func (w *Worker) Start(lcore uint) error {
 	return nil
 }
 
-// Stop has the worker take no more frames, send what is inside, and end. It waits for that, at most
-// 0.1 s and a burst.
+// Stop ends the worker: it receives no more frames, sends what is queued, and returns. That takes at most 0.1 s and a burst.
 func (w *Worker) Stop() {
 	if w.runs {
 		C.worker_stop(w.c, C.uint(w.lcore))
@@ -57,25 +56,25 @@ func (w *Worker) Stop() {
 	}
 }
 
-// Step does one round on the calling thread and returns how many packets moved. Only while the worker
+// Step runs one iteration of the worker's loop on the calling thread and returns how many packets moved. Only while the worker
 // does not run.
 func (w *Worker) Step() int { return int(C.worker_step(w.c)) }
 
 // ID returns the worker's number, from 0.
 func (w *Worker) ID() int { return int(w.c.id) }
 
-// Counters reads what the worker counted. Any thread may call it at any time.
+// Counters reads the worker's counters. Any thread may call it at any time.
 func (w *Worker) Counters() Counters {
 	c := &w.c.counters
 	out := Counters{
 		Loops: uint64(c.loops),
 		Busy:  uint64(c.busy),
-		Odd: OddCounters{
-			Received: uint64(c.odd.received),
-			Handed:   uint64(c.odd.handed),
-			Full:     uint64(c.odd.full),
-			Sent:     uint64(c.odd.sent),
-			Refused:  uint64(c.odd.refused),
+		Punt: PuntCounters{
+			Received: uint64(c.punt.received),
+			Handed:   uint64(c.punt.handed),
+			Full:     uint64(c.punt.full),
+			Sent:     uint64(c.punt.sent),
+			Refused:  uint64(c.punt.refused),
 		},
 	}
 	for d := range out.Direction {
@@ -90,11 +89,11 @@ func directionCounters(c *C.struct_direction_counters) DirectionCounters {
 		Sent:             uint64(c.sent),
 		SentBytes:        uint64(c.sent_bytes),
 		Drops:            map[Drop]uint64{},
-		CongestionMarked: uint64(c.notes[C.NOTE_ECN_CE]),
-		ReservedBits:     uint64(c.notes[C.NOTE_RESERVED]),
-		StandInWaits:     uint64(c.notes[C.NOTE_STANDIN_WAIT]),
-		HandedOver:       uint64(c.notes[C.NOTE_HANDED_OVER]),
-		SourceBridged:    uint64(c.notes[C.NOTE_SOURCE_BRIDGED]),
+		CongestionMarked: uint64(c.events[C.EVENT_ECN_CE]),
+		ReservedBits:     uint64(c.events[C.EVENT_RESERVED]),
+		ProxyQPWaits:     uint64(c.events[C.EVENT_PROXY_QP_WAIT]),
+		Handoffs:         uint64(c.events[C.EVENT_HANDOFF]),
+		SourceBridged:    uint64(c.events[C.EVENT_SOURCE_BRIDGED]),
 	}
 	for d, n := range c.drops {
 		if n != 0 {

@@ -17,18 +17,18 @@ import (
 	"time"
 )
 
-// A service of docker/compose.yaml, as far as this test plays it.
+// A service of docker/compose.yaml, with the keys that this test uses.
 type service struct {
-	command []string // behind the entrypoint
+	command []string // after the entrypoint
 	health  []string // without it
 	caps    []string
 	root    bool
 	address string   // on the Ethernet network; "": none
-	volumes []string // of this machine, as buildah wants them
+	volumes []string // of this machine, in buildah's form
 }
 
-// compose reads the services of docker/compose.yaml. The file keeps to a form in which each of them is a line that is indented
-// by two, and each key one line below it.
+// compose reads the services of docker/compose.yaml. It expects each service on a line that is indented by two, and each
+// key on one line below it.
 func compose(t *testing.T) map[string]service {
 	t.Helper()
 	text, err := os.ReadFile("../docker/compose.yaml")
@@ -52,7 +52,7 @@ func compose(t *testing.T) map[string]service {
 		case "command":
 			s.command = list(t, m[2])
 		case "test":
-			s.health = list(t, m[2])[1:] // behind CMD
+			s.health = list(t, m[2])[1:] // after CMD
 		case "cap_add":
 			s.caps = strings.Split(strings.Trim(m[2], "[]"), ", ")
 		case "user":
@@ -70,7 +70,7 @@ func compose(t *testing.T) map[string]service {
 	return all
 }
 
-// list reads one of strings. In quotes, YAML's are JSON's.
+// list reads a list of quoted strings, which YAML and JSON write alike.
 func list(t *testing.T, text string) (out []string) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &out); err != nil || len(out) == 0 {
@@ -79,15 +79,15 @@ func list(t *testing.T, text string) (out []string) {
 	return out
 }
 
-// running is a container that runs, as a process of this machine.
+// running is a running container, as a process of this machine.
 type running struct {
 	cmd  *exec.Cmd
 	out  strings.Builder
 	done chan error
 }
 
-// start runs a service in the image with its entrypoint, its user and its capabilities; in the network namespace of a
-// process, if not 0.
+// start runs a service in the image with its entrypoint, user and capabilities, in the network namespace of a process
+// unless that is 0.
 func (e *engine) start(t *testing.T, container string, s service, netns int) *running {
 	t.Helper()
 	return e.run(t, container, s, netns, append([]string{"with-capabilities", "causeway"}, s.command...))
@@ -119,14 +119,14 @@ func (e *engine) run(t *testing.T, container string, s service, netns int, comma
 	return r
 }
 
-// wait waits for its end.
+// wait waits until the container ends.
 func (r *running) wait() (string, error) {
 	select {
 	case err := <-r.done:
 		return r.out.String(), err
 	case <-time.After(2 * time.Minute):
 		_ = r.cmd.Process.Kill()
-		return r.out.String(), fmt.Errorf("it does not end: %v", <-r.done)
+		return r.out.String(), fmt.Errorf("the container does not end: %v", <-r.done)
 	}
 }
 
@@ -154,7 +154,7 @@ func namespace(t *testing.T) int {
 	return 0
 }
 
-// fabrics plays docker compose up: a switch, and each service with an eth0 there or none.
+// fabrics does what docker compose up does: a switch, and each service with an eth0 on it, or with none.
 func fabrics(t *testing.T, e *engine, container string, services map[string]service) {
 	lan, dir := namespace(t), t.TempDir()
 	in := func(pid int, script string) { must(t, "nsenter", "-t", fmt.Sprint(pid), "-n", "sh", "-c", script) }
@@ -208,13 +208,13 @@ func fabrics(t *testing.T, e *engine, container string, services map[string]serv
 	}
 }
 
-// stopBridge ends the bridge as container engines do, by SIGTERM to the program. In its network namespace it is the only one.
+// stopBridge ends the bridge as container engines do, by SIGTERM. It is the only causeway in its network namespace.
 func stopBridge(t *testing.T, r *running, netns int) {
 	t.Helper()
 	must(t, "pkill", "-TERM", "-x", "--ns", fmt.Sprint(netns), "--nslist", "net", "causeway")
 	out, err := r.wait()
 	t.Logf("bridge: %v\n%s", err, tail(out))
 	if !strings.Contains(out, "conserved=true") || strings.Contains(out, "conserved=false") {
-		t.Error("the bridge's books are not in order, or it did not end by itself")
+		t.Error("the bridge does not account for all packets, or was killed")
 	}
 }

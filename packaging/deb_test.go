@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// TestDeb builds the package, installs it on a fresh Debian, boots that, has systemd start the bridge by its unit, stops
-// a worker of it, and removes everything again.
+// TestDeb builds the package, installs it on a fresh Debian, boots that, starts the bridge's unit, stops a worker of it,
+// and removes everything again.
 func TestDeb(t *testing.T) {
-	t.Parallel() // each waits for the mirror, and for clocks
+	t.Parallel() // it mostly waits for downloads and timers
 	needs(t, "dh:debhelper", "lintian:lintian")
 	deb := buildDeb(t)
 	tree := copyOf(t, debian(t))
@@ -31,10 +31,10 @@ func TestDeb(t *testing.T) {
 		"ip link add eth1 mtu 4200 type veth peer name peer1 mtu 4200; ip link set eth1 up; ip link set peer1 up")
 	t.Run("not by itself", func(t *testing.T) {
 		if active, enabled := m.unit("ActiveState"), m.unit("UnitFileState"); active != "inactive" || enabled != "disabled" {
-			t.Errorf("nobody has started the bridge, but it is %s and %s", active, enabled)
+			t.Errorf("the bridge was not started or enabled, but is %s and %s", active, enabled)
 		}
 	})
-	m.must("systemctl", "start", "causeway") // returns when the bridge says that it is ready
+	m.must("systemctl", "start", "causeway") // returns when the bridge is ready
 	ok := m.within(t, "started", (*machine).started) && m.within(t, "traffic", (*machine).traffic) &&
 		m.within(t, "reload", (*machine).reload) && m.within(t, "standstill", (*machine).standstill)
 	if !ok {
@@ -43,7 +43,7 @@ func TestDeb(t *testing.T) {
 	m.within(t, "removed", (*machine).removed)
 }
 
-// buildDeb packs bin/causeway and has lintian look at it.
+// buildDeb builds the Debian package and checks it with lintian.
 func buildDeb(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat("../bin/causeway"); err != nil {
@@ -68,7 +68,7 @@ func buildDeb(t *testing.T) string {
 	return found[0]
 }
 
-// version is what the program says of itself.
+// version is what the program prints as its version.
 func version(t *testing.T) string {
 	t.Helper()
 	first, _, _ := strings.Cut(must(t, "../bin/causeway", "version"), "\n")
@@ -94,7 +94,7 @@ func install(t *testing.T, tree, deb string) {
 	}
 }
 
-// configure has the bridge use the software subnet, as an operator would who tries it out, and little memory.
+// configure makes the bridge use the software subnet, and little memory.
 func configure(t *testing.T, tree string) {
 	t.Helper()
 	file := filepath.Join(tree, "etc/causeway/bridge.toml")
@@ -118,6 +118,6 @@ func configure(t *testing.T, tree string) {
 		t.Fatal(err)
 	}
 	must(t, "cp", filepath.Join(tree, "usr/share/doc/causeway/examples/subnet.toml"), filepath.Join(tree, "etc/causeway/"))
-	// The kernel is this machine's: its hugepages are not the test's.
+	// The kernel is shared with this machine: the test must not reserve its hugepages.
 	must(t, "sed", "-i", "s/^CAUSEWAY_HUGEPAGES=.*/CAUSEWAY_HUGEPAGES=0/", filepath.Join(tree, "etc/default/causeway"))
 }

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// An engine is buildah with a store of its own. It needs no daemon, and this test no registry.
+// An engine is buildah with a store of its own, so that the test needs neither a daemon nor a registry.
 type engine struct {
 	t    *testing.T
 	env  []string
 	root string // the tree of the image's container
 }
 
-// TestImage builds the image by the Dockerfile that everybody uses, on a Debian and with a Go of this machine, and runs
-// its services.
+// TestImage builds the image by the project's Dockerfile, on a debootstrapped Debian and with this machine's Go, and
+// runs its services.
 func TestImage(t *testing.T) {
-	t.Parallel() // each waits for the mirror, and for clocks
+	t.Parallel() // it mostly waits for downloads and timers
 	needs(t, "buildah:buildah", "setpriv:util-linux", "unshare:util-linux", "nsenter:util-linux", "ip:iproute2")
 	e := newEngine(t)
 	e.commit("localhost/base", [2]string{debian(t), "/"})
@@ -59,7 +59,7 @@ func TestImage(t *testing.T) {
 
 func lastLine(s string) string { return s[strings.LastIndexByte(s, '\n')+1:] }
 
-// newEngine makes a store that goes with the test.
+// newEngine makes a store that is removed with the test.
 func newEngine(t *testing.T) *engine {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "causeway-images")
@@ -82,7 +82,7 @@ func newEngine(t *testing.T) *engine {
 	return e
 }
 
-// must runs a program with the engine's store and returns the output that is not about progress.
+// must runs a program with the engine's store and returns its standard output.
 func (e *engine) must(name string, args ...string) string {
 	e.t.Helper()
 	cmd := exec.Command(name, args...)
@@ -96,7 +96,7 @@ func (e *engine) must(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// commit makes an image of trees, each with where it lies there.
+// commit makes an image of trees, each with its path in the image.
 func (e *engine) commit(name string, trees ...[2]string) {
 	e.t.Helper()
 	c := lastLine(e.must("buildah", "from", "scratch"))
@@ -107,7 +107,7 @@ func (e *engine) commit(name string, trees ...[2]string) {
 	e.must("buildah", "commit", "--quiet", "--rm", c, name)
 }
 
-// modules makes a GOPATH with the modules that are needed, from this machine's where they are there.
+// modules makes a GOPATH with the modules that are needed, from this machine's cache where it has them.
 func modules(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workerOf returns the thread of a worker in a machine, as this machine numbers it.
+// workerOf returns the thread id of a worker in a machine, as this machine numbers threads.
 func workerOf(t *testing.T, m *machine) int {
 	t.Helper()
 	namespace := func(pid string) string {
-		to, _ := os.Readlink(filepath.Join("/proc", pid, "ns/pid")) // a process that has gone has none
+		to, _ := os.Readlink(filepath.Join("/proc", pid, "ns/pid")) // of a process that has ended there is none
 		return to
 	}
 	names, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*/comm")
@@ -41,7 +41,7 @@ func workerOf(t *testing.T, m *machine) int {
 	return 0
 }
 
-// stopThread stops one thread of a process, and that alone, until the process dies: as a debugger does. wait waits for that.
+// stopThread stops one thread of a process, as a debugger does, until the process ends. wait waits for that.
 func stopThread(t *testing.T, tid int) (wait func()) {
 	t.Helper()
 	stopped, dead := make(chan error, 1), make(chan struct{})
@@ -60,7 +60,7 @@ func stopThread(t *testing.T, tid int) (wait func()) {
 		if err != nil {
 			return
 		}
-		for { // its end; the process cannot be gone before its tracer has seen that
+		for { // until its end, which the tracer must collect before the process is gone
 			var status unix.WaitStatus
 			if _, err := unix.Wait4(tid, &status, unix.WALL, nil); err != nil || status.Exited() || status.Signaled() {
 				return

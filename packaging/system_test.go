@@ -30,7 +30,7 @@ func must(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// needs fails, naming what is missing and its package, in name:package.
+// needs fails if a program is missing, and names its package. Each is name:package.
 func needs(t *testing.T, programs ...string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -44,7 +44,7 @@ func needs(t *testing.T, programs ...string) {
 	}
 }
 
-// base is a Debian, made once.
+// base is a Debian tree, made once.
 var base struct {
 	once sync.Once
 	dir  string
@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// debian returns the tree of a small Debian, from the mirror that this machine's apt uses. It is not to be changed.
+// debian returns the tree of a small Debian, from the mirror that this machine's apt uses. Callers must not change it.
 func debian(t *testing.T) string {
 	t.Helper()
 	needs(t, "debootstrap:debootstrap", "apt-get:apt")
@@ -86,7 +86,7 @@ func bootstrap() (string, error) {
 	if out, err := exec.Command("debootstrap", "--variant=minbase", release, tree, mirror).CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("debootstrap: %w\n%s", err, tail(string(out)))
 	}
-	// As apt reaches its mirror here, it does there.
+	// The tree's apt gets this machine's proxy settings.
 	settings, err := exec.Command("sh", "-c", `apt-config dump | grep -E '^Acquire::(https?::|Retries|Check)' || true`).Output()
 	if err != nil {
 		return dir, err
@@ -117,7 +117,7 @@ func mirrorOfApt() (string, error) {
 	return "", errors.New("apt has no " + release + " main of Debian among its sources")
 }
 
-// tail is the end of what a program printed.
+// tail returns the last lines of a program's output.
 func tail(s string) string {
 	const most = 4000
 	if len(s) > most {
@@ -126,7 +126,7 @@ func tail(s string) string {
 	return s
 }
 
-// copyOf copies a tree to a folder that goes with the test.
+// copyOf copies a tree to a folder that is removed with the test.
 func copyOf(t *testing.T, tree string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "causeway-tree")
@@ -143,17 +143,17 @@ func copyOf(t *testing.T, tree string) string {
 	return to
 }
 
-// A machine is a tree that is booted, with a systemd of its own, by systemd-nspawn.
+// A machine is a tree booted by systemd-nspawn, with a systemd of its own.
 type machine struct {
 	t      *testing.T
-	leader string // its first process, as this machine numbers it
+	leader string // process id of its init on this machine
 }
 
-// boot boots a tree. Its network has nothing but what the test puts there.
+// boot boots a tree. Its network has only what the test adds.
 func boot(t *testing.T, tree string) *machine {
 	t.Helper()
 	needs(t, "systemd-nspawn:systemd-container", "nsenter:util-linux", "pgrep:procps", "ip:iproute2")
-	// DPDK looks into /sys/module; the bridge locks memory.
+	// DPDK reads /sys/module; the bridge locks memory.
 	flags := []string{"--quiet", "--directory=" + tree, "--keep-unit", "--register=no", "--private-network",
 		"--bind-ro=/sys/module", "--capability=CAP_IPC_LOCK,CAP_NET_ADMIN,CAP_NET_RAW", "--console=pipe"}
 	if out, err := exec.Command("systemd-nspawn", append(flags, "/bin/true")...).CombinedOutput(); err != nil {
@@ -166,7 +166,7 @@ func boot(t *testing.T, tree string) *machine {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = cmd.Wait() }() // how it ends is no matter
+	go func() { defer close(ended); _ = cmd.Wait() }() // its exit code does not matter
 	m := &machine{t: t}
 	t.Cleanup(func() {
 		if m.leader != "" {
@@ -203,7 +203,7 @@ func (m *machine) run(words ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// must runs a program in the machine that has to succeed.
+// must runs a program in the machine, and fails the test if it fails.
 func (m *machine) must(words ...string) string {
 	m.t.Helper()
 	out, err := m.run(words...)
@@ -213,7 +213,7 @@ func (m *machine) must(words ...string) string {
 	return out
 }
 
-// await waits until it is so.
+// await waits up to a minute for a condition.
 func (m *machine) await(what string, so func() bool) {
 	m.t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); !so(); time.Sleep(100 * time.Millisecond) {
@@ -230,7 +230,7 @@ func (m *machine) unit(property string) string {
 	return m.must("systemctl", "show", "causeway.service", "--value", "-p", property)
 }
 
-// within runs a test of the machine as a part of another.
+// within runs a test of the machine as a subtest.
 func (m *machine) within(t *testing.T, name string, test func(m *machine)) bool {
 	t.Helper()
 	return t.Run(name, func(t *testing.T) { test(&machine{t: t, leader: m.leader}) })

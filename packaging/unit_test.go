@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// started wants a bridge that is ready, watched, and nobody special.
+// started wants a bridge that is ready, has a watchdog, and does not run as root.
 func (m *machine) started() {
 	if got := m.unit("ActiveState"); got != "active" {
 		m.t.Fatalf("the unit is %s", got)
@@ -20,7 +20,7 @@ func (m *machine) started() {
 	status := m.must("cat", "/proc/"+m.unit("MainPID")+"/status")
 	for _, line := range []string{"CapEff:\t0000000000007000", "CapBnd:\t0000000000007000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
 		if !strings.Contains(status, line+"\n") {
-			m.t.Errorf("its process has not %q:\n%s", line, status)
+			m.t.Errorf("its process does not have %q:\n%s", line, status)
 		}
 	}
 	if strings.Contains(status, "Uid:\t0") {
@@ -29,11 +29,11 @@ func (m *machine) started() {
 	m.await("a line of status", func() bool { return strings.HasPrefix(m.unit("StatusText"), "Bridging: 1 group,") })
 	m.t.Log(m.unit("StatusText"))
 	if got := m.unit("WatchdogUSec"); got != "10s" {
-		m.t.Errorf("a watchdog of %s", got)
+		m.t.Errorf("the watchdog is %s", got)
 	}
-	time.Sleep(11 * time.Second) // one that is not fed bites by then
+	time.Sleep(11 * time.Second) // longer than the watchdog's timeout
 	if restarts := m.unit("NRestarts"); restarts != "0" {
-		m.t.Errorf("%s restarts of a bridge that works", restarts)
+		m.t.Errorf("%s restarts without a failure", restarts)
 	}
 }
 
@@ -53,16 +53,17 @@ func (m *machine) traffic() {
 	})
 }
 
-// reload wants a wrong file to be refused before the bridge hears of it, and a right one to be taken by the same process.
+// reload wants a file with mistakes to be rejected without effect on the bridge, and a right one to be applied by the
+// same process.
 func (m *machine) reload() {
 	before := m.unit("MainPID")
 	m.must("sh", "-c", "cp /etc/causeway/bridge.toml /root/; echo nonsense = 1 >>/etc/causeway/bridge.toml")
 	if out, err := m.run("systemctl", "reload", "causeway"); err == nil {
-		m.t.Errorf("a wrong file was taken: %s", out)
+		m.t.Errorf("a wrong file was applied: %s", out)
 	}
 	m.must("cp", "/root/bridge.toml", "/etc/causeway/bridge.toml")
 	if out := m.must("journalctl", "--no-pager", "-u", "causeway", "-n", "10"); !strings.Contains(out, "nonsense") {
-		m.t.Errorf("nobody says what is wrong:\n%s", out)
+		m.t.Errorf("the journal does not name the mistake:\n%s", out)
 	}
 	m.must("systemctl", "reload", "causeway")
 	time.Sleep(time.Second)
@@ -71,20 +72,20 @@ func (m *machine) reload() {
 	}
 }
 
-// standstill stops one worker, and wants systemd to end the bridge, because nobody feeds its watchdog, and to start another.
+// standstill stops one worker, and wants systemd to kill the bridge by its watchdog and to start it again.
 func (m *machine) standstill() {
 	before := m.unit("MainPID")
 	wait := stopThread(m.t, workerOf(m.t, m))
 	begun := time.Now()
-	m.await("the watchdog's bite", func() bool { return m.unit("NRestarts") == "1" && m.unit("ActiveState") == "active" })
-	m.t.Logf("another bridge is ready %v after the worker's last turn", time.Since(begun).Round(100*time.Millisecond))
+	m.await("a restart by the watchdog", func() bool { return m.unit("NRestarts") == "1" && m.unit("ActiveState") == "active" })
+	m.t.Logf("the bridge is ready again %v after the worker's stop", time.Since(begun).Round(100*time.Millisecond))
 	wait()
 	if after := m.unit("MainPID"); after == before {
 		m.t.Errorf("it is the same process %s", after)
 	}
 	log := m.must("journalctl", "--no-pager", "-u", "causeway")
 	if !strings.Contains(log, "Watchdog timeout") {
-		m.t.Errorf("no word of a watchdog:\n%s", log)
+		m.t.Errorf("the journal does not name the watchdog:\n%s", log)
 	}
 }
 
@@ -97,7 +98,7 @@ func (m *machine) removed() {
 	}
 	if log := m.must("journalctl", "--no-pager", "-u", "causeway", "-n", "20"); !strings.Contains(log, "conserved=true") ||
 		strings.Contains(log, "conserved=false") || !strings.Contains(log, "Deactivated successfully") {
-		m.t.Errorf("it did not end well:\n%s", log)
+		m.t.Errorf("the bridge did not stop as it should:\n%s", log)
 	}
 	m.must("test", "-e", "/etc/causeway/bridge.toml") // the operator's, until purged
 	m.must("rm", "-f", "/etc/causeway/subnet.toml")

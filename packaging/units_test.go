@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// mostExposed is what systemd-analyze security may give a unit, of 10.
+// mostExposed is the highest exposure, of 10, that systemd-analyze security may report for a unit.
 const mostExposed = 3.0
 
-// TestExposure wants units that can do little harm.
+// TestExposure wants the units' sandboxes to stay tight.
 func TestExposure(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -37,12 +37,13 @@ func TestExposure(t *testing.T) {
 		}
 		t.Logf("%s: %v", unit, exposure)
 		if exposure > mostExposed {
-			t.Errorf("%s: an exposure of %v, more than %v: what is taken away from it must say why\n%s", unit, exposure, mostExposed, out)
+			t.Errorf("%s: exposure %v, more than %v: a unit that gets more privileges must say why\n%s", unit, exposure, mostExposed, out)
 		}
 	}
 }
 
-// readable wants a file that another program is about to read. What a test has not opened itself does not make go test run it again.
+// readable opens a file that another program is about to read, so that go test does not use a cached result when the
+// file changes.
 func readable(t *testing.T, file string) {
 	t.Helper()
 	if _, err := os.ReadFile(file); err != nil {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// changes is a list of entries to put on shelves and keys to take off them, as one. Puts come first: they can
+// changes is a list of entries to put on tables and keys to take off them, as one. Puts come first: they can
 // fail, and are then taken back; deletes cannot.
 type changes struct {
 	list   []C.struct_table_change
@@ -30,14 +30,14 @@ func (c *changes) delete(table *C.struct_table, k C.struct_table_key) {
 	c.tables = append(c.tables, "")
 }
 
-// apply makes the changes, all or none. The error says which shelf is full; the caller says of what.
+// apply makes the changes, all or none. The error says which table is full; the caller says of what.
 func (c *changes) apply() error {
 	if len(c.list) == 0 {
 		return nil
 	}
 	var failed C.uint
 	if err := C.table_apply(&c.list[0], C.uint(len(c.list)), &failed); err != 0 {
-		return fmt.Errorf("shelf %s: %w; call Reclaim after every worker has looped, or raise its Max",
+		return fmt.Errorf("table %s: %w; call Reclaim after every worker has looped, or raise its Max",
 			c.tables[failed], syscall.Errno(-err))
 	}
 	return nil

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lies on the shelves: one cache line an entry, key first.
+ * The entries of the tables: one cache line each, key first.
  *
  *   RoCE to IB:  hosts        IP            a RoCE host
- *                standins     IP, QPN       the QP that stands for it on IB
+ *                proxy_qps     IP, QPN       its proxy QP on IB
  *                nodes        IP            the path to an IB node
  *                groups       IP group      the path to a group
- *   IB to RoCE:  standin_qps  local QPN     the RoCE host and QPN behind a stand-in
+ *   IB to RoCE:  proxy_qpns  local QPN     the RoCE host and QPN behind a proxy QP
  *                sources      GID or LID    the addresses of an IB node
  *                mgids        MGID          the RoCE side of a group
  *
@@ -29,24 +29,24 @@ enum {
 	ROCE_V1 = 1,
 	ROCE_V2 = 2,
 
-	NODE_BRIDGE = 1, /* another bridge of ours: what it sends has been through a bridge */
+	NODE_BRIDGE = 1, /* another bridge: its packets have crossed a bridge */
 	NODE_GRH = 2,    /* sends to it carry a GRH */
-	NODE_OWN = 4,    /* a source that is the bridge's own port */
+	NODE_OWN = 4,    /* the bridge's own port */
 
 	GROUP_TO_IB = 1,
 	GROUP_TO_ROCE = 2,
-	GROUP_REWRITE_IMM = 4, /* an immediate equal to the sender's QPN becomes the stand-in's */
+	GROUP_REWRITE_IMM = 4, /* an immediate equal to the sender's QPN becomes the proxy QP's */
 	GROUP_POLICED = 8,     /* its rate is limited */
-	GROUP_PGM = 16,        /* its messages are PGM's, and looked at */
-	GROUP_WATCHED = GROUP_POLICED | GROUP_PGM,
+	GROUP_PGM = 16,        /* its messages are PGM, and tracked */
+	GROUP_ACTIONS = GROUP_POLICED | GROUP_PGM,
 };
 
-/* L2 of a RoCE host in one word, so that a move is one atomic store: as a little-endian machine loads it, six bytes of
- * MAC address in the order of a frame, and the VLAN id. */
+/* L2 of a RoCE host in one word, so that a move is one atomic store: in memory six bytes of
+ * MAC address in the order of a frame, then the VLAN id, little-endian. */
 #define L2_TCI(l2) ((uint16_t)((l2) >> 48)) /* 802.1Q VLAN id; 0 = untagged */
 #define L2_MAC_BITS 48
 
-/* Where messages to RoCE go: what a stand-in and a group have in common. */
+/* The destination of messages to RoCE: common to proxy QPs and groups. */
 struct roce_peer {
 	uint8_t ip[16];
 	uint64_t l2; /* atomic */
@@ -58,18 +58,18 @@ struct host_entry {
 	struct table_key key; /* IP, 0 */
 	uint64_t l2;          /* atomic */
 	uint32_t id;
-	uint8_t version; /* ROCE_V1 or ROCE_V2: how it last spoke */
+	uint8_t version; /* ROCE_V1 or ROCE_V2: of its last packet */
 	uint8_t is_static;
 	uint8_t spare[26];
 };
 
-struct standin_entry {
+struct proxy_qp_entry {
 	struct table_key key; /* host IP, host QPN */
 	uint32_t id;
-	uint32_t qp;     /* the door's handle */
+	uint32_t qp;     /* the port's handle */
 	uint32_t qpn;    /* on IB */
 	uint16_t worker; /* whose QP it is */
-	uint8_t source;  /* which of the port's GIDs it sends from, as the door numbers them */
+	uint8_t source;  /* the port's number for the GID that it sends from */
 	uint8_t used;    /* atomic; see table_mark_used */
 	uint8_t spare[24];
 };
@@ -98,7 +98,7 @@ struct group_entry {
 	uint8_t spare[5];
 };
 
-struct standin_qp_entry {
+struct proxy_qpn_entry {
 	struct table_key key; /* zero, local QPN */
 	struct roce_peer peer;
 	uint32_t id;
@@ -127,10 +127,10 @@ struct mgid_entry {
 
 _Static_assert(sizeof(struct roce_peer) == 32, "half a cache line");
 _Static_assert(sizeof(struct host_entry) == 64, "one cache line");
-_Static_assert(sizeof(struct standin_entry) == 64, "one cache line");
+_Static_assert(sizeof(struct proxy_qp_entry) == 64, "one cache line");
 _Static_assert(sizeof(struct node_entry) == 64, "one cache line");
 _Static_assert(sizeof(struct group_entry) == 64, "one cache line");
-_Static_assert(sizeof(struct standin_qp_entry) == 64, "one cache line");
+_Static_assert(sizeof(struct proxy_qpn_entry) == 64, "one cache line");
 _Static_assert(sizeof(struct source_entry) == 64, "one cache line");
 _Static_assert(sizeof(struct mgid_entry) == 64, "one cache line");
 

@@ -72,8 +72,8 @@ func hostEntry(h *Host, id uint32) (e entry) {
 	return e
 }
 
-func standInEntry(s *StandIn, id uint32) (e entry) {
-	*as[C.struct_standin_entry](&e) = C.struct_standin_entry{
+func proxyQPEntry(s *ProxyQP, id uint32) (e entry) {
+	*as[C.struct_proxy_qp_entry](&e) = C.struct_proxy_qp_entry{
 		key:    addrKey(s.Host, uint64(s.HostQPN)),
 		id:     C.uint32_t(id),
 		qp:     C.uint32_t(s.QP),
@@ -89,8 +89,8 @@ func rocePeer(ip netip.Addr, l2 uint64, qpn ib.QPN, qkey ib.QKey) C.struct_roce_
 	return C.struct_roce_peer{ip: cAddr(ip), l2: C.uint64_t(l2), qpn: C.uint32_t(qpn), qkey: C.uint32_t(qkey)}
 }
 
-func standInQPEntry(s *StandIn, l2 uint64, id uint32) (e entry) {
-	*as[C.struct_standin_qp_entry](&e) = C.struct_standin_qp_entry{
+func proxyQPNEntry(s *ProxyQP, l2 uint64, id uint32) (e entry) {
+	*as[C.struct_proxy_qpn_entry](&e) = C.struct_proxy_qpn_entry{
 		key:     numberKey(uint64(s.QPN)),
 		peer:    rocePeer(s.Host, l2, s.HostQPN, s.QKey),
 		id:      C.uint32_t(id),

@@ -11,7 +11,7 @@ import (
 
 // On an Ethernet link layer nodes and groups have no LID: their GIDs, which are their IP addresses, tell all.
 func TestWithoutLIDs(t *testing.T) {
-	tb, err := New(Config{MaxHosts: 8, MaxStandIns: 8, MaxNodes: 8, MaxGroups: 8, MaxReaders: 1})
+	tb, err := New(Config{MaxHosts: 8, MaxProxyQPs: 8, MaxNodes: 8, MaxGroups: 8, MaxReaders: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,15 +101,15 @@ func TestFloodWithSeed(t *testing.T) {
 	checkSpread(t, closed.Stats()["hosts"], n)
 }
 
-// TestHalfWay makes Puts fail on one shelf or the other, by a reader who is never quiescent, and looks for traces.
+// TestHalfWay makes Puts fail on one table or the other, by a reader who is never quiescent, and looks for traces.
 func TestHalfWay(t *testing.T) {
-	s := newTables(t, Config{MaxNodes: modelMax, MaxGroups: modelMax, MaxHosts: modelMax, MaxStandIns: modelMax})
+	s := newTables(t, Config{MaxNodes: modelMax, MaxGroups: modelMax, MaxHosts: modelMax, MaxProxyQPs: modelMax})
 	r, err := s.Reader(0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	m := &model{map[netip.Addr]Host{}, map[standInKey]StandIn{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
+	m := &model{map[netip.Addr]Host{}, map[proxyQPKey]ProxyQP{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
 	failed := map[string]int{}
 	note := func(what string, err error) bool {
 		if err != nil && !errors.Is(err, syscall.ENOSPC) {
@@ -126,10 +126,10 @@ func TestHalfWay(t *testing.T) {
 		if _, err := s.PutHost(h); note("host", err) {
 			m.hosts[h.IP] = h
 		}
-		x := someStandIn
+		x := someProxyQP
 		x.QP, x.QPN = uint32(i), ib.QPN(2+random.IntN(3))
-		if _, err := s.PutStandIn(x); note("stand-in", err) {
-			m.standIns[x.key()] = x
+		if _, err := s.PutProxyQP(x); note("proxy QP", err) {
+			m.proxyQPs[x.key()] = x
 		}
 		n := someNode
 		n.Bridge, n.LID = i%2 == 0, ib.LID(1+random.IntN(3))
@@ -148,9 +148,9 @@ func TestHalfWay(t *testing.T) {
 			r.Quiescent()
 			s.Reclaim()
 		}
-		checkShelves(t, s, m)
+		checkTables(t, s, m)
 	}
-	for _, what := range []string{"host", "stand-in", "node", "group"} {
+	for _, what := range []string{"host", "proxy QP", "node", "group"} {
 		if failed[what] < 10 || failed[what] > 590 {
 			t.Errorf("%d of 600 Puts of a %s failed: this test needs some of both", failed[what], what)
 		}

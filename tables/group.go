@@ -34,7 +34,7 @@ type Group struct {
 	Version    uint8   // of RoCE, 1 or 2
 	ToIB       bool    // RoCE to IB is bridged
 	ToRoCE     bool    // IB to RoCE is bridged
-	RewriteImm bool    // an immediate equal to the sender's QPN becomes the stand-in's
+	RewriteImm bool    // an immediate equal to the sender's QPN becomes the proxy QP's
 	Policed    bool    // its rate is limited
 	PGM        bool    // its messages are PGM's (RFC 3208), and looked at
 
@@ -46,6 +46,14 @@ type Group struct {
 type group struct {
 	Group
 	id uint32
+}
+
+// Groups are the bridged multicast groups, and the tables groups and mgids.
+type Groups struct {
+	c      *C.struct_tables
+	groups map[netip.Addr]*group
+	mgids  map[ib.GID]*group
+	ids    ids
 }
 
 // mac returns the Ethernet address of the group: RoCEv1 maps every group as IPv6 does.
@@ -88,7 +96,7 @@ func checkMTU(name string, mtu int, used bool) error {
 
 // PutGroup adds a group or changes it. A group is known by its MGID; if that is new, one that is not inbound is the
 // group of g.IP, and changes its MGID.
-func (t *Tables) PutGroup(g Group) (id uint32, err error) {
+func (t *Groups) PutGroup(g Group) (id uint32, err error) {
 	if err := g.check(); err != nil {
 		return 0, fmt.Errorf("tables: group %v: %w", g.IP, err)
 	}
@@ -121,19 +129,19 @@ func (t *Tables) PutGroup(g Group) (id uint32, err error) {
 	return id, nil
 }
 
-// unlinkGroup takes a group out of management's own books.
-func (t *Tables) unlinkGroup(r *group) {
+// unlinkGroup takes a group out of the Go maps.
+func (t *Groups) unlinkGroup(r *group) {
 	delete(t.mgids, r.MGID)
 	if !r.Inbound {
 		delete(t.groups, r.IP)
 	}
 }
 
-// placeGroup puts the entries of g on their shelves; r is what g replaces, or nil.
-func (t *Tables) placeGroup(g *Group, r *group) (id uint32, err error) {
+// placeGroup puts the entries of g on their tables; r is what g replaces, or nil.
+func (t *Groups) placeGroup(g *Group, r *group) (id uint32, err error) {
 	if r != nil {
 		id = r.id
-	} else if id, err = t.groupIDs.take(t); err != nil {
+	} else if id, err = t.ids.take(); err != nil {
 		return 0, err
 	}
 	var c changes
@@ -148,13 +156,13 @@ func (t *Tables) placeGroup(g *Group, r *group) (id uint32, err error) {
 		c.delete(&t.c.mgids, gidKey(r.MGID))
 	}
 	if err = c.apply(); err != nil && r == nil {
-		t.groupIDs.retire(t, id)
+		t.ids.retire(id)
 	}
 	return id, err
 }
 
 // DeleteGroup removes the group of an IP group address, but not its inbound ones. It fails when it is not there.
-func (t *Tables) DeleteGroup(ip netip.Addr) error {
+func (t *Groups) DeleteGroup(ip netip.Addr) error {
 	r := t.groups[ip.Unmap()]
 	if r == nil {
 		return fmt.Errorf("tables: group %v: not there to delete", ip)
@@ -163,7 +171,7 @@ func (t *Tables) DeleteGroup(ip netip.Addr) error {
 }
 
 // DeleteMGID removes the group of an MGID. It fails when it is not there.
-func (t *Tables) DeleteMGID(mgid ib.GID) error {
+func (t *Groups) DeleteMGID(mgid ib.GID) error {
 	r := t.mgids[mgid]
 	if r == nil {
 		return fmt.Errorf("tables: group %v: not there to delete", mgid)
@@ -171,7 +179,7 @@ func (t *Tables) DeleteMGID(mgid ib.GID) error {
 	return t.deleteGroup(r)
 }
 
-func (t *Tables) deleteGroup(r *group) error {
+func (t *Groups) deleteGroup(r *group) error {
 	var c changes
 	if !r.Inbound {
 		c.delete(&t.c.groups, addrKey(r.IP, 0))
@@ -181,12 +189,12 @@ func (t *Tables) deleteGroup(r *group) error {
 		return err
 	}
 	t.unlinkGroup(r)
-	t.groupIDs.retire(t, r.id)
+	t.ids.retire(r.id)
 	return nil
 }
 
 // FindGroup returns the group of an IP group address that is not inbound, and its id.
-func (t *Tables) FindGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
+func (t *Groups) FindGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
 	if r := t.groups[ip.Unmap()]; r != nil {
 		return r.Group, r.id, true
 	}
@@ -194,7 +202,7 @@ func (t *Tables) FindGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
 }
 
 // FindMGID returns the group of an MGID, and its id.
-func (t *Tables) FindMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
+func (t *Groups) FindMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 	if r := t.mgids[mgid]; r != nil {
 		return r.Group, r.id, true
 	}
@@ -202,9 +210,9 @@ func (t *Tables) FindMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 }
 
 // AllGroups yields every group, in no order.
-func (t *Tables) AllGroups() iter.Seq[Group] {
+func (t *Groups) AllGroups() iter.Seq[Group] {
 	return objects(t.mgids, func(r *group) Group { return r.Group })
 }
 
 // LenGroups returns how many groups there are.
-func (t *Tables) LenGroups() int { return len(t.mgids) }
+func (t *Groups) LenGroups() int { return len(t.mgids) }

@@ -24,8 +24,30 @@ type Host struct {
 
 type host struct {
 	Host
-	id       uint32
-	standIns map[*standIn]struct{} // they carry the host's L2
+	id uint32
+}
+
+// Hosts are the RoCE hosts, and the table hosts.
+type Hosts struct {
+	c     *C.struct_tables
+	users hostUsers
+	hosts map[netip.Addr]*host
+	ids   ids
+}
+
+// hostUsers are the proxy QPs: their entries carry their host's L2.
+type hostUsers interface {
+	countOf(host netip.Addr) int
+	move(host netip.Addr, l2 uint64)
+}
+
+// l2Of returns where frames to a host go.
+func (t *Hosts) l2Of(ip netip.Addr) (l2 uint64, ok bool) {
+	r := t.hosts[ip]
+	if r == nil {
+		return 0, false
+	}
+	return r.l2(), true
 }
 
 // l2 returns the word that says where frames to h go.
@@ -51,8 +73,8 @@ func (h *Host) check() (err error) {
 }
 
 // PutHost adds the host of h.IP, or changes it. A new MAC or VLAN reaches the host's entry and those of all its
-// stand-ins by one atomic store each.
-func (t *Tables) PutHost(h Host) (id uint32, err error) {
+// proxy QPs by one atomic store each.
+func (t *Hosts) PutHost(h Host) (id uint32, err error) {
 	if err := h.check(); err != nil {
 		return 0, fmt.Errorf("tables: host %v: %w", h.IP, err)
 	}
@@ -75,40 +97,37 @@ func (t *Tables) PutHost(h Host) (id uint32, err error) {
 	return r.id, nil
 }
 
-func (t *Tables) addHost(h Host) (uint32, error) {
-	id, err := t.hostIDs.take(t)
+func (t *Hosts) addHost(h Host) (uint32, error) {
+	id, err := t.ids.take()
 	if err != nil {
 		return 0, fmt.Errorf("tables: host %v: %w", h.IP, err)
 	}
 	var c changes
 	c.put(&t.c.hosts, "hosts", hostEntry(&h, id))
 	if err := c.apply(); err != nil {
-		t.hostIDs.retire(t, id)
+		t.ids.retire(id)
 		return 0, fmt.Errorf("tables: host %v: %w", h.IP, err)
 	}
-	t.hosts[h.IP] = &host{Host: h, id: id, standIns: map[*standIn]struct{}{}}
+	t.hosts[h.IP] = &host{Host: h, id: id}
 	return id, nil
 }
 
 // moveHost stores the L2 of a host in all entries that have it.
-func (t *Tables) moveHost(r *host) {
-	k, l2 := addrKey(r.IP, 0), C.uint64_t(r.l2())
-	C.tables_move_host(t.c, &k, l2)
-	for s := range r.standIns {
-		k := numberKey(uint64(s.QPN))
-		C.tables_move_standin_qp(t.c, &k, l2)
-	}
+func (t *Hosts) moveHost(r *host) {
+	k, l2 := addrKey(r.IP, 0), r.l2()
+	C.tables_move_host(t.c, &k, C.uint64_t(l2))
+	t.users.move(r.IP, l2)
 }
 
-// DeleteHost removes a host. It fails when the host is not there or still has stand-ins, whose entries would send
+// DeleteHost removes a host. It fails when the host is not there or still has proxy QPs, whose entries would send
 // to a host that nobody keeps up to date.
-func (t *Tables) DeleteHost(ip netip.Addr) error {
+func (t *Hosts) DeleteHost(ip netip.Addr) error {
 	r := t.hosts[ip.Unmap()]
 	if r == nil {
 		return fmt.Errorf("tables: host %v: not there to delete", ip)
 	}
-	if n := len(r.standIns); n > 0 {
-		return fmt.Errorf("tables: host %v: has %d stand-ins; delete them first", ip, n)
+	if n := t.users.countOf(r.IP); n > 0 {
+		return fmt.Errorf("tables: host %v: has %d proxy QPs; delete them first", ip, n)
 	}
 	var c changes
 	c.delete(&t.c.hosts, addrKey(r.IP, 0))
@@ -116,37 +135,22 @@ func (t *Tables) DeleteHost(ip netip.Addr) error {
 		return err
 	}
 	delete(t.hosts, r.IP)
-	t.hostIDs.retire(t, r.id)
+	t.ids.retire(r.id)
 	return nil
 }
 
 // FindHost returns the host of an IP address, and its id.
-func (t *Tables) FindHost(ip netip.Addr) (h Host, id uint32, ok bool) {
+func (t *Hosts) FindHost(ip netip.Addr) (h Host, id uint32, ok bool) {
 	if r := t.hosts[ip.Unmap()]; r != nil {
 		return r.Host, r.id, true
 	}
 	return Host{}, 0, false
 }
 
-// StandInsOf yields the stand-ins of a host, in no order.
-func (t *Tables) StandInsOf(ip netip.Addr) iter.Seq[StandIn] {
-	var of map[*standIn]struct{}
-	if r := t.hosts[ip.Unmap()]; r != nil {
-		of = r.standIns
-	}
-	return func(yield func(StandIn) bool) {
-		for s := range of {
-			if !yield(s.StandIn) {
-				return
-			}
-		}
-	}
-}
-
 // AllHosts yields every host, in no order.
-func (t *Tables) AllHosts() iter.Seq[Host] {
+func (t *Hosts) AllHosts() iter.Seq[Host] {
 	return objects(t.hosts, func(r *host) Host { return r.Host })
 }
 
 // LenHosts returns how many hosts there are.
-func (t *Tables) LenHosts() int { return len(t.hosts) }
+func (t *Hosts) LenHosts() int { return len(t.hosts) }

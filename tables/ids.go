@@ -12,9 +12,16 @@ import (
 type ids struct {
 	what, limit string // for errors: "host", "MaxHosts"
 	max         uint32
+	readers     readers
 	next        uint32 // numbers from here on were never given out
 	free        []uint32
 	retired     []retiredID // oldest first
+}
+
+// readers tells when all readers have been quiescent since a token was taken.
+type readers interface {
+	token() uint64
+	passed(token uint64) bool
 }
 
 type retiredID struct {
@@ -22,9 +29,9 @@ type retiredID struct {
 	id    uint32
 }
 
-func (p *ids) take(t *Tables) (uint32, error) {
+func (p *ids) take() (uint32, error) {
 	if len(p.free) == 0 && p.next == p.max {
-		p.reclaim(t)
+		p.reclaim()
 	}
 	if n := len(p.free); n > 0 {
 		id := p.free[n-1]
@@ -39,14 +46,14 @@ func (p *ids) take(t *Tables) (uint32, error) {
 		p.max, p.what, len(p.retired), syscall.ENOSPC, p.limit, p.what)
 }
 
-// retire takes an id back, when no shelf has an entry with it any more.
-func (p *ids) retire(t *Tables, id uint32) {
-	p.retired = append(p.retired, retiredID{t.token(), id})
+// retire takes an id back, when no table has an entry with it any more.
+func (p *ids) retire(id uint32) {
+	p.retired = append(p.retired, retiredID{p.readers.token(), id})
 }
 
-func (p *ids) reclaim(t *Tables) {
+func (p *ids) reclaim() {
 	n := 0
-	for n < len(p.retired) && t.passed(p.retired[n].token) {
+	for n < len(p.retired) && p.readers.passed(p.retired[n].token) {
 		p.free = append(p.free, p.retired[n].id)
 		n++
 	}

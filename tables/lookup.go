@@ -13,16 +13,16 @@ import (
 	"causeway/ibside/ib"
 )
 
-// The Lookups read a shelf the way a worker does, where the Finds ask management's own books. What a
-// shelf does not tell is zero in the result. They may be called by the writer, or by the holder of a Reader.
+// The Lookups read a table the way a worker does, where the Finds read the Go maps. What a
+// table does not tell is zero in the result. They may be called by the writer, or by the holder of a Reader.
 
 func look(table *C.struct_table, k C.struct_table_key) (e entry, ok bool) {
 	ok = C.tables_copy(table, &k, &e[0]) != 0
 	return e, ok
 }
 
-// LookupHost reads the shelf hosts.
-func (t *Tables) LookupHost(ip netip.Addr) (h Host, id uint32, ok bool) {
+// LookupHost reads the table hosts.
+func (t *Hosts) LookupHost(ip netip.Addr) (h Host, id uint32, ok bool) {
 	e, ok := look(&t.c.hosts, addrKey(ip, 0))
 	if !ok {
 		return Host{}, 0, false
@@ -41,45 +41,45 @@ func macOf(l2 C.uint64_t) (mac [6]byte) {
 	return mac
 }
 
-// LookupStandIn reads the shelf standins: all but QKey and Version.
-func (t *Tables) LookupStandIn(host netip.Addr, hostQPN ib.QPN) (s StandIn, id uint32, ok bool) {
-	e, ok := look(&t.c.standins, addrKey(host, uint64(hostQPN)))
+// LookupProxyQP reads the table proxy_qps: all but QKey and Version.
+func (t *ProxyQPs) LookupProxyQP(host netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32, ok bool) {
+	e, ok := look(&t.c.proxy_qps, addrKey(host, uint64(hostQPN)))
 	if !ok {
-		return StandIn{}, 0, false
+		return ProxyQP{}, 0, false
 	}
-	c := as[C.struct_standin_entry](&e)
-	s = StandIn{Host: goAddr(c.key.addr), HostQPN: ib.QPN(c.key.number), QP: uint32(c.qp), QPN: ib.QPN(c.qpn), Worker: int(c.worker),
+	c := as[C.struct_proxy_qp_entry](&e)
+	s = ProxyQP{Host: goAddr(c.key.addr), HostQPN: ib.QPN(c.key.number), QP: uint32(c.qp), QPN: ib.QPN(c.qpn), Worker: int(c.worker),
 		Source: uint8(c.source)}
 	return s, uint32(c.id), true
 }
 
-// LookupStandInQP reads the shelf standin_qps: all but QP, Worker and Source, and the host's MAC and VLAN.
-func (t *Tables) LookupStandInQP(qpn ib.QPN) (s StandIn, h Host, id uint32, ok bool) {
-	e, ok := look(&t.c.standin_qps, numberKey(uint64(qpn)))
+// LookupProxyQPN reads the table proxy_qpns: all but QP, Worker and Source, and the host's MAC and VLAN.
+func (t *ProxyQPs) LookupProxyQPN(qpn ib.QPN) (s ProxyQP, h Host, id uint32, ok bool) {
+	e, ok := look(&t.c.proxy_qpns, numberKey(uint64(qpn)))
 	if !ok {
-		return StandIn{}, Host{}, 0, false
+		return ProxyQP{}, Host{}, 0, false
 	}
-	c := as[C.struct_standin_qp_entry](&e)
+	c := as[C.struct_proxy_qpn_entry](&e)
 	p := &c.peer
 	ip := goAddr(p.ip)
-	s = StandIn{Host: ip, HostQPN: ib.QPN(p.qpn), QPN: ib.QPN(c.key.number), QKey: ib.QKey(p.qkey), Version: uint8(c.version)}
+	s = ProxyQP{Host: ip, HostQPN: ib.QPN(p.qpn), QPN: ib.QPN(c.key.number), QKey: ib.QKey(p.qkey), Version: uint8(c.version)}
 	return s, Host{IP: ip, MAC: macOf(p.l2), VLAN: vlanOf(p.l2)}, uint32(c.id), true
 }
 
-// MarkUsed marks a stand-in as a worker does that sends from it.
-func (t *Tables) MarkUsed(host netip.Addr, hostQPN ib.QPN) {
+// MarkUsed marks a proxy QP as a worker does that sends from it.
+func (t *ProxyQPs) MarkUsed(host netip.Addr, hostQPN ib.QPN) {
 	out, none := addrKey(host, uint64(hostQPN)), numberKey(0)
 	C.tables_mark_used(t.c, &out, &none)
 }
 
-// MarkUsedQP marks a stand-in as a worker does that receives by it.
-func (t *Tables) MarkUsedQP(qpn ib.QPN) {
+// MarkUsedQP marks a proxy QP as a worker does that receives by it.
+func (t *ProxyQPs) MarkUsedQP(qpn ib.QPN) {
 	none, in := numberKey(0), numberKey(uint64(qpn))
 	C.tables_mark_used(t.c, &none, &in)
 }
 
-// LookupNode reads the shelf nodes: all but the node's other IP address.
-func (t *Tables) LookupNode(ip netip.Addr) (n Node, id uint32, ok bool) {
+// LookupNode reads the table nodes: all but the node's other IP address.
+func (t *Nodes) LookupNode(ip netip.Addr) (n Node, id uint32, ok bool) {
 	e, ok := look(&t.c.nodes, addrKey(ip, 0))
 	if !ok {
 		return Node{}, 0, false
@@ -94,8 +94,8 @@ func (t *Tables) LookupNode(ip netip.Addr) (n Node, id uint32, ok bool) {
 	return n, uint32(c.id), true
 }
 
-// LookupSource reads the shelf sources by GID: IP4, IP6, GID, GRH and Bridge.
-func (t *Tables) LookupSource(gid ib.GID) (n Node, id uint32, ok bool) {
+// LookupSource reads the table sources by GID: IP4, IP6, GID, GRH and Bridge.
+func (t *Nodes) LookupSource(gid ib.GID) (n Node, id uint32, ok bool) {
 	n, id, ok = t.lookupSource(gidKey(gid))
 	if ok {
 		n.GID = gid
@@ -103,8 +103,8 @@ func (t *Tables) LookupSource(gid ib.GID) (n Node, id uint32, ok bool) {
 	return n, id, ok
 }
 
-// LookupSourceLID reads the shelf sources by LID: IP4, IP6, LID, GRH and Bridge.
-func (t *Tables) LookupSourceLID(lid ib.LID) (n Node, id uint32, ok bool) {
+// LookupSourceLID reads the table sources by LID: IP4, IP6, LID, GRH and Bridge.
+func (t *Nodes) LookupSourceLID(lid ib.LID) (n Node, id uint32, ok bool) {
 	n, id, ok = t.lookupSource(numberKey(uint64(lid)))
 	if ok {
 		n.LID = lid
@@ -112,7 +112,7 @@ func (t *Tables) LookupSourceLID(lid ib.LID) (n Node, id uint32, ok bool) {
 	return n, id, ok
 }
 
-func (t *Tables) lookupSource(k C.struct_table_key) (n Node, id uint32, ok bool) {
+func (t *Nodes) lookupSource(k C.struct_table_key) (n Node, id uint32, ok bool) {
 	e, ok := look(&t.c.sources, k)
 	if !ok {
 		return Node{}, 0, false
@@ -122,8 +122,8 @@ func (t *Tables) lookupSource(k C.struct_table_key) (n Node, id uint32, ok bool)
 	return n, uint32(c.id), c.flags&C.NODE_OWN == 0
 }
 
-// LookupGroup reads the shelf groups: what matters towards IB.
-func (t *Tables) LookupGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
+// LookupGroup reads the table groups: what matters towards IB.
+func (t *Groups) LookupGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
 	e, ok := look(&t.c.groups, addrKey(ip, 0))
 	if !ok {
 		return Group{}, 0, false
@@ -135,8 +135,8 @@ func (t *Tables) LookupGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
 	return g, uint32(c.id), true
 }
 
-// LookupMGID reads the shelf mgids: what matters towards RoCE.
-func (t *Tables) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
+// LookupMGID reads the table mgids: what matters towards RoCE.
+func (t *Groups) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 	e, ok := look(&t.c.mgids, gidKey(mgid))
 	if !ok {
 		return Group{}, 0, false
@@ -154,7 +154,7 @@ func (g *Group) setFlags(f C.uint8_t) {
 }
 
 // hashOfHost returns what an attacker would compute who knew the seed.
-func (t *Tables) hashOfHost(ip netip.Addr) uint64 {
+func (t *Hosts) hashOfHost(ip netip.Addr) uint64 {
 	k := addrKey(ip, 0)
 	return uint64(C.table_hash(&t.c.hosts, &k))
 }

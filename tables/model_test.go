@@ -15,23 +15,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkShelves compares all shelves, as readers see them, with the objects there should be: each is found by each of
+// checkShelves compares all tables, as readers see them, with the objects there should be: each is found by each of
 // its keys under one id, and there is no entry besides.
-func checkShelves(t rapid.TB, s *Tables, m *model) {
+func checkTables(t rapid.TB, s *Tables, m *model) {
 	t.Helper()
-	want := map[string]int{"hosts": len(m.hosts), "standins": len(m.standIns), "standin_qps": len(m.standIns),
+	want := map[string]int{"hosts": len(m.hosts), "proxy_qps": len(m.proxyQPs), "proxy_qpns": len(m.proxyQPs),
 		"mgids": len(m.groups)}
 	for ip, h := range m.hosts {
 		if got, id, ok := s.LookupHost(ip); !ok || got != h || int(id) >= modelMax {
 			t.Fatalf("host %v: %+v, id %d, %v; want %+v", ip, got, id, ok, h)
 		}
 	}
-	for k, x := range m.standIns {
-		a, id, ok := s.LookupStandIn(k.host, k.qpn)
-		b, h, idB, okB := s.LookupStandInQP(x.QPN)
+	for k, x := range m.proxyQPs {
+		a, id, ok := s.LookupProxyQP(k.host, k.qpn)
+		b, h, idB, okB := s.LookupProxyQPN(x.QPN)
 		b.QP, b.Worker, b.Source, a.QKey, a.Version = x.QP, x.Worker, x.Source, x.QKey, x.Version
 		if !ok || !okB || a != x || b != x || id != idB || h.MAC != m.hosts[k.host].MAC {
-			t.Fatalf("stand-in %v: %+v id %d, %+v id %d to %x", &x, a, id, b, idB, h.MAC)
+			t.Fatalf("proxy QP %v: %+v id %d, %+v id %d to %x", &x, a, id, b, idB, h.MAC)
 		}
 	}
 	for mgid, g := range m.groups {
@@ -51,7 +51,7 @@ func checkShelves(t rapid.TB, s *Tables, m *model) {
 	m.checkNodes(t, s, want)
 	for name, st := range s.Stats() {
 		if st.Entries != want[name] || st.Entries+st.Retired+st.Free != st.Slots {
-			t.Fatalf("shelf %s: %+v, want %d entries", name, st, want[name])
+			t.Fatalf("table %s: %+v, want %d entries", name, st, want[name])
 		}
 	}
 }
@@ -88,7 +88,7 @@ const modelMax = 3
 // model is what the tables should hold, told plainly.
 type model struct {
 	hosts    map[netip.Addr]Host
-	standIns map[standInKey]StandIn
+	proxyQPs map[proxyQPKey]ProxyQP
 	nodes    map[ib.GID]Node
 	groups   map[ib.GID]Group
 }
@@ -115,7 +115,7 @@ func (m *model) putHost(t *rapid.T, s *Tables) {
 func (m *model) deleteHost(t *rapid.T, s *Tables) {
 	ip := drawIP(t, 10)
 	_, ok := m.hosts[ip]
-	for k := range m.standIns {
+	for k := range m.proxyQPs {
 		ok = ok && k.host != ip
 	}
 	if err := s.DeleteHost(ip); (err == nil) != ok {
@@ -125,29 +125,29 @@ func (m *model) deleteHost(t *rapid.T, s *Tables) {
 	}
 }
 
-func (m *model) putStandIn(t *rapid.T, s *Tables) {
-	x := StandIn{Host: drawIP(t, 10), HostQPN: ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn")), QPN: ib.QPN(rapid.IntRange(2, 6).Draw(t, "qpn")),
+func (m *model) putProxyQP(t *rapid.T, s *Tables) {
+	x := ProxyQP{Host: drawIP(t, 10), HostQPN: ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn")), QPN: ib.QPN(rapid.IntRange(2, 6).Draw(t, "qpn")),
 		QKey: 7, Worker: rapid.IntRange(0, 2).Draw(t, "worker"), Version: 2}
 	_, ok := m.hosts[x.Host]
-	_, there := m.standIns[x.key()]
-	ok = ok && (there || len(m.standIns) < modelMax)
-	for k, other := range m.standIns {
+	_, there := m.proxyQPs[x.key()]
+	ok = ok && (there || len(m.proxyQPs) < modelMax)
+	for k, other := range m.proxyQPs {
 		ok = ok && (other.QPN != x.QPN || k == x.key())
 	}
-	if _, err := s.PutStandIn(x); (err == nil) != ok {
-		t.Fatalf("PutStandIn %v: %v", &x, err)
+	if _, err := s.PutProxyQP(x); (err == nil) != ok {
+		t.Fatalf("PutProxyQP %v: %v", &x, err)
 	} else if ok {
-		m.standIns[x.key()] = x
+		m.proxyQPs[x.key()] = x
 	}
 }
 
-func (m *model) deleteStandIn(t *rapid.T, s *Tables) {
-	k := standInKey{drawIP(t, 10), ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn"))}
-	_, ok := m.standIns[k]
-	if err := s.DeleteStandIn(k.host, k.qpn); (err == nil) != ok {
-		t.Fatalf("DeleteStandIn %v: %v", k, err)
+func (m *model) deleteProxyQP(t *rapid.T, s *Tables) {
+	k := proxyQPKey{drawIP(t, 10), ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn"))}
+	_, ok := m.proxyQPs[k]
+	if err := s.DeleteProxyQP(k.host, k.qpn); (err == nil) != ok {
+		t.Fatalf("DeleteProxyQP %v: %v", k, err)
 	}
-	delete(m.standIns, k)
+	delete(m.proxyQPs, k)
 }
 
 func (m *model) putNode(t *rapid.T, s *Tables) {
@@ -245,30 +245,30 @@ func (m *model) deleteMGID(t *rapid.T, s *Tables) {
 // TestModel does random things to the tables and to a model of them.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, err := New(Config{MaxHosts: modelMax, MaxStandIns: modelMax, MaxNodes: modelMax, MaxGroups: modelMax})
+		s, err := New(Config{MaxHosts: modelMax, MaxProxyQPs: modelMax, MaxNodes: modelMax, MaxGroups: modelMax})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		m := &model{map[netip.Addr]Host{}, map[standInKey]StandIn{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
+		m := &model{map[netip.Addr]Host{}, map[proxyQPKey]ProxyQP{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
 		do := func(f func(*rapid.T, *Tables)) func(*rapid.T) {
 			return func(t *rapid.T) { f(t, s) }
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put host": do(m.putHost), "delete host": do(m.deleteHost),
-			"put stand-in": do(m.putStandIn), "delete stand-in": do(m.deleteStandIn),
+			"put proxy QP": do(m.putProxyQP), "delete proxy QP": do(m.deleteProxyQP),
 			"put node": do(m.putNode), "delete node": do(m.deleteNode),
 			"put group": do(m.putGroup), "delete group": do(m.deleteGroup), "delete mgid": do(m.deleteMGID),
-			"": func(t *rapid.T) { checkShelves(t, s, m) },
+			"": func(t *rapid.T) { checkTables(t, s, m) },
 		})
 	})
 }
 
-// TestMillions compares two million changes and lookups with a Go map, while the shelves grow from 16 buckets, are
+// TestMillions compares two million changes and lookups with a Go map, while the tables grow from 16 buckets, are
 // full, and run nearly empty again.
 func TestMillions(t *testing.T) {
 	const most, keys, ops = 30000, 50000, 2000000
-	s := newTables(t, Config{MaxStandIns: most})
+	s := newTables(t, Config{MaxProxyQPs: most})
 	hosts := [7]netip.Addr{}
 	for i := range hosts {
 		hosts[i] = netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + i)})
@@ -277,22 +277,22 @@ func TestMillions(t *testing.T) {
 	there, full, random := map[int]uint32{}, 0, rand.New(rand.NewPCG(1, 2))
 	for op := range ops {
 		k := random.IntN(keys)
-		x := StandIn{Host: hosts[k%len(hosts)], HostQPN: ib.QPN(2 + k), QPN: ib.QPN(1000000 + k), QP: uint32(op), Version: 2}
+		x := ProxyQP{Host: hosts[k%len(hosts)], HostQPN: ib.QPN(2 + k), QPN: ib.QPN(1000000 + k), QP: uint32(op), Version: 2}
 		_, is := there[k]
 		shrink := op/(ops/6)%2 == 1
 		switch r := random.IntN(10); {
 		case r < 3: // look
-			got, _, ok := s.LookupStandIn(x.Host, x.HostQPN)
+			got, _, ok := s.LookupProxyQP(x.Host, x.HostQPN)
 			if ok != is || ok && got.QP != there[k] {
-				t.Fatalf("op %d: stand-in %d: %+v, %v; want QP %d, %v", op, k, got, ok, there[k], is)
+				t.Fatalf("op %d: proxy QP %d: %+v, %v; want QP %d, %v", op, k, got, ok, there[k], is)
 			}
 		case r < 5 != shrink:
-			if err := s.DeleteStandIn(x.Host, x.HostQPN); (err == nil) != is {
+			if err := s.DeleteProxyQP(x.Host, x.HostQPN); (err == nil) != is {
 				t.Fatalf("op %d: delete %d: %v", op, k, err)
 			}
 			delete(there, k)
 		default:
-			_, err := s.PutStandIn(x)
+			_, err := s.PutProxyQP(x)
 			if wantFull := !is && len(there) == most; wantFull != errors.Is(err, syscall.ENOSPC) || !wantFull && err != nil {
 				t.Fatalf("op %d: put %d with %d there: %v", op, k, len(there), err)
 			} else if wantFull {
@@ -302,7 +302,7 @@ func TestMillions(t *testing.T) {
 			}
 		}
 	}
-	st := s.Stats()["standins"]
+	st := s.Stats()["proxy_qps"]
 	t.Logf("%d times full; at the end %+v", full, st)
 	if full == 0 || st.Buckets < most/6 {
 		t.Error("the tables were never full: the test does not reach what it is for")
@@ -314,14 +314,14 @@ func checkAll(t *testing.T, s *Tables, there func(func(int, uint32) bool), hosts
 	n := 0
 	for k, qp := range there {
 		n++
-		if got, _, ok := s.LookupStandIn(hosts[k%len(hosts)], ib.QPN(2+k)); !ok || got.QP != qp {
-			t.Errorf("stand-in %d: %+v, %v", k, got, ok)
+		if got, _, ok := s.LookupProxyQP(hosts[k%len(hosts)], ib.QPN(2+k)); !ok || got.QP != qp {
+			t.Errorf("proxy QP %d: %+v, %v", k, got, ok)
 		}
-		if got, _, _, ok := s.LookupStandInQP(ib.QPN(1000000 + k)); !ok || got.HostQPN != ib.QPN(2+k) {
-			t.Errorf("stand-in QPN of %d: %+v, %v", k, got, ok)
+		if got, _, _, ok := s.LookupProxyQPN(ib.QPN(1000000 + k)); !ok || got.HostQPN != ib.QPN(2+k) {
+			t.Errorf("proxy QP QPN of %d: %+v, %v", k, got, ok)
 		}
 	}
-	if s.LenStandIns() != n || s.Stats()["standins"].Entries != n || s.Stats()["standin_qps"].Entries != n {
-		t.Errorf("%d stand-ins, %+v", s.LenStandIns(), s.Stats())
+	if s.LenProxyQPs() != n || s.Stats()["proxy_qps"].Entries != n || s.Stats()["proxy_qpns"].Entries != n {
+		t.Errorf("%d proxy QPs, %+v", s.LenProxyQPs(), s.Stats())
 	}
 }

@@ -31,6 +31,25 @@ type node struct {
 	id uint32
 }
 
+// Nodes are the IB nodes, and the addresses of the bridge's own port, which share the table sources; and the table nodes.
+type Nodes struct {
+	c       *C.struct_tables
+	nodes   map[netip.Addr]*node
+	gids    map[ib.GID]*node
+	lids    map[ib.LID][]*node
+	lidsDue map[ib.LID]struct{} // see settleLID
+	own     Own
+	ids     ids
+}
+
+// reclaim makes retired ids usable again, and settles LIDs for which there was no slot.
+func (t *Nodes) reclaim() {
+	t.ids.reclaim()
+	for _, lid := range keysOf(t.lidsDue) {
+		t.settleLID(lid)
+	}
+}
+
 // ips returns the addresses that n has.
 func (n *Node) ips() []netip.Addr {
 	ips := make([]netip.Addr, 0, 2)
@@ -71,7 +90,7 @@ func (n *Node) check() (err error) {
 // PutNode adds the node that has one of n's addresses, or changes it; addresses it had and n does not are
 // forgotten. An IP address and a GID belong to one node only. A LID may belong to several: a message
 // without a GRH does not tell which of them sent it, so such a LID then names none as a source.
-func (t *Tables) PutNode(n Node) (id uint32, err error) {
+func (t *Nodes) PutNode(n Node) (id uint32, err error) {
 	if err := n.check(); err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
 	}
@@ -109,7 +128,7 @@ func (t *Tables) PutNode(n Node) (id uint32, err error) {
 }
 
 // nodeToReplace returns the node that n is a new state of, or nil, or an error if parts of n are other nodes'.
-func (t *Tables) nodeToReplace(n *Node) (*node, error) {
+func (t *Nodes) nodeToReplace(n *Node) (*node, error) {
 	r := t.nodes[n.IP4]
 	if r6 := t.nodes[n.IP6]; r == nil {
 		r = r6
@@ -122,11 +141,11 @@ func (t *Tables) nodeToReplace(n *Node) (*node, error) {
 	return r, nil
 }
 
-// placeNode puts the entries of n on their shelves; r is what n replaces, or nil.
-func (t *Tables) placeNode(n *Node, r *node) (id uint32, err error) {
+// placeNode puts the entries of n on their tables; r is what n replaces, or nil.
+func (t *Nodes) placeNode(n *Node, r *node) (id uint32, err error) {
 	if r != nil {
 		id = r.id
-	} else if id, err = t.nodeIDs.take(t); err != nil {
+	} else if id, err = t.ids.take(); err != nil {
 		return 0, err
 	}
 	var c changes
@@ -146,13 +165,13 @@ func (t *Tables) placeNode(n *Node, r *node) (id uint32, err error) {
 		t.deleteStale(&c, r, n)
 	}
 	if err = c.apply(); err != nil && r == nil {
-		t.nodeIDs.retire(t, id)
+		t.ids.retire(id)
 	}
 	return id, err
 }
 
-// deleteStale takes off the shelves what r has and n has not. Its LID is settleLID's.
-func (t *Tables) deleteStale(c *changes, r *node, n *Node) {
+// deleteStale takes off the tables what r has and n has not. Its LID is settleLID's.
+func (t *Nodes) deleteStale(c *changes, r *node, n *Node) {
 	for _, ip := range r.ips() {
 		if !slices.Contains(n.ips(), ip) {
 			c.delete(&t.c.nodes, addrKey(ip, 0))
@@ -164,7 +183,7 @@ func (t *Tables) deleteStale(c *changes, r *node, n *Node) {
 }
 
 // forgetNode takes r out of the Go maps.
-func (t *Tables) forgetNode(r *node) {
+func (t *Nodes) forgetNode(r *node) {
 	for _, ip := range r.ips() {
 		delete(t.nodes, ip)
 	}
@@ -177,7 +196,7 @@ func (t *Tables) forgetNode(r *node) {
 
 // settleLID makes a LID that a node left name the one node that still has it, or none. There may be no slot for
 // that entry before readers have moved on; Reclaim then tries again.
-func (t *Tables) settleLID(lid ib.LID) {
+func (t *Nodes) settleLID(lid ib.LID) {
 	if lid == t.own.LID {
 		return
 	}
@@ -195,7 +214,7 @@ func (t *Tables) settleLID(lid ib.LID) {
 }
 
 // DeleteNode removes the node that has an IP address, with all its addresses. It fails when it is not there.
-func (t *Tables) DeleteNode(ip netip.Addr) error {
+func (t *Nodes) DeleteNode(ip netip.Addr) error {
 	r := t.nodes[ip.Unmap()]
 	if r == nil {
 		return fmt.Errorf("tables: node %v: not there to delete", ip)
@@ -212,12 +231,12 @@ func (t *Tables) DeleteNode(ip netip.Addr) error {
 	if r.LID != 0 {
 		t.settleLID(r.LID)
 	}
-	t.nodeIDs.retire(t, r.id)
+	t.ids.retire(r.id)
 	return nil
 }
 
 // FindNode returns the node that has an IP address, and its id.
-func (t *Tables) FindNode(ip netip.Addr) (n Node, id uint32, ok bool) {
+func (t *Nodes) FindNode(ip netip.Addr) (n Node, id uint32, ok bool) {
 	if r := t.nodes[ip.Unmap()]; r != nil {
 		return r.Node, r.id, true
 	}
@@ -225,7 +244,7 @@ func (t *Tables) FindNode(ip netip.Addr) (n Node, id uint32, ok bool) {
 }
 
 // FindNodeGID returns the node that has a GID, and its id.
-func (t *Tables) FindNodeGID(gid ib.GID) (n Node, id uint32, ok bool) {
+func (t *Nodes) FindNodeGID(gid ib.GID) (n Node, id uint32, ok bool) {
 	if r := t.gids[gid]; r != nil {
 		return r.Node, r.id, true
 	}
@@ -233,9 +252,9 @@ func (t *Tables) FindNodeGID(gid ib.GID) (n Node, id uint32, ok bool) {
 }
 
 // AllNodes yields every node, in no order.
-func (t *Tables) AllNodes() iter.Seq[Node] {
+func (t *Nodes) AllNodes() iter.Seq[Node] {
 	return objects(t.gids, func(r *node) Node { return r.Node })
 }
 
 // LenNodes returns how many nodes there are.
-func (t *Tables) LenNodes() int { return len(t.gids) }
+func (t *Nodes) LenNodes() int { return len(t.gids) }

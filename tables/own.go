@@ -14,7 +14,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// MaxOwnGIDs is how many GIDs of the bridge's own port the shelves have room for: as many as verbs can send from.
+// MaxOwnGIDs is how many GIDs of the bridge's own port the tables have room for: as many as verbs can send from.
 const MaxOwnGIDs = 256
 
 // Own is what the bridge's own IB port goes by. A message from there is an echo of what the bridge has sent. Another port
@@ -35,7 +35,7 @@ func (o *Own) keys() (keys []C.struct_table_key) {
 }
 
 // SetOwn says what the bridge's own port goes by from now on. It fails, and changes nothing, when that is a node's.
-func (t *Tables) SetOwn(o Own) error {
+func (t *Nodes) SetOwn(o Own) error {
 	if len(o.GIDs) > MaxOwnGIDs {
 		return fmt.Errorf("tables: %d GIDs of the bridge's own port; give at most %d", len(o.GIDs), MaxOwnGIDs)
 	}
@@ -65,13 +65,13 @@ func (t *Tables) SetOwn(o Own) error {
 	return nil
 }
 
-// LookupOwn reads the shelf sources: whether a GID is the bridge's own port's.
-func (t *Tables) LookupOwn(gid ib.GID) bool { return t.lookupOwn(gidKey(gid)) }
+// LookupOwn reads the table sources: whether a GID is the bridge's own port's.
+func (t *Nodes) LookupOwn(gid ib.GID) bool { return t.lookupOwn(gidKey(gid)) }
 
 // LookupOwnLID is LookupOwn for a LID.
-func (t *Tables) LookupOwnLID(lid ib.LID) bool { return t.lookupOwn(numberKey(uint64(lid))) }
+func (t *Nodes) LookupOwnLID(lid ib.LID) bool { return t.lookupOwn(numberKey(uint64(lid))) }
 
-func (t *Tables) lookupOwn(k C.struct_table_key) bool {
+func (t *Nodes) lookupOwn(k C.struct_table_key) bool {
 	e, ok := look(&t.c.sources, k)
 	return ok && as[C.struct_source_entry](&e).flags&C.NODE_OWN != 0
 }

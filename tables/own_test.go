@@ -73,12 +73,12 @@ func checkOwn(t *testing.T, s *Tables, lid ib.LID, own string) {
 	}
 }
 
-// A million entries of a shelf take 128 MiB at most, tags and what the writer needs included.
+// A million entries of a table take 128 MiB at most, tags and what the writer needs included.
 func TestBytes(t *testing.T) {
 	const million = 1_000_000
-	one := newTables(t, Config{MaxHosts: 1, MaxStandIns: 1, MaxNodes: 1, MaxGroups: 1}).Bytes()
-	many := newTables(t, Config{MaxHosts: million, MaxStandIns: 1, MaxNodes: 1, MaxGroups: 1}).Bytes()
-	t.Logf("a shelf of a million: %.1f MiB", float64(many-one)/(1<<20))
+	one := newTables(t, Config{MaxHosts: 1, MaxProxyQPs: 1, MaxNodes: 1, MaxGroups: 1}).Bytes()
+	many := newTables(t, Config{MaxHosts: million, MaxProxyQPs: 1, MaxNodes: 1, MaxGroups: 1}).Bytes()
+	t.Logf("a table of a million: %.1f MiB", float64(many-one)/(1<<20))
 	if many-one > 128<<20 || many-one < million*64 {
 		t.Errorf("%d bytes for a million entries", many-one)
 	}
@@ -99,26 +99,26 @@ func TestManyOwn(t *testing.T) {
 	}
 }
 
-// A stand-in counts as used when it is made, and then whenever a worker has marked one of its entries.
+// A proxy QP counts as used when it is made, and then whenever a worker has marked one of its entries.
 func TestTakeUsed(t *testing.T) {
 	s := newTables(t, Config{})
 	must(t)(s.PutHost(someHost))
-	must(t)(s.PutStandIn(someStandIn))
-	take := func() bool { return s.TakeUsed(someStandIn.Host, someStandIn.HostQPN) }
+	must(t)(s.PutProxyQP(someProxyQP))
+	take := func() bool { return s.TakeUsed(someProxyQP.Host, someProxyQP.HostQPN) }
 	for i, step := range []struct {
 		mark func()
 		want bool
 	}{
 		{func() {}, true}, {func() {}, false},
-		{func() { s.MarkUsed(someStandIn.Host, someStandIn.HostQPN) }, true}, {func() {}, false},
-		{func() { s.MarkUsedQP(someStandIn.QPN) }, true}, {func() {}, false},
+		{func() { s.MarkUsed(someProxyQP.Host, someProxyQP.HostQPN) }, true}, {func() {}, false},
+		{func() { s.MarkUsedQP(someProxyQP.QPN) }, true}, {func() {}, false},
 	} {
 		step.mark()
 		if got := take(); got != step.want {
 			t.Errorf("step %d: used: %v, want %v", i, got, step.want)
 		}
 	}
-	if s.TakeUsed(someStandIn.Host, 2) {
-		t.Error("a stand-in that is not there was used")
+	if s.TakeUsed(someProxyQP.Host, 2) {
+		t.Error("a proxy QP that is not there was used")
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The writer's half of a table: places keys, grows the bucket array, and keeps retired memory until its readers are
- * through with it. Stores that readers may see are releases, in the order that table.h tells.
+ * The writer's side of a table: places keys, grows the bucket array, and keeps retired memory until no reader uses it.
+ * Stores that readers may see are releases, in the order given in table.h.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -14,13 +14,13 @@
 #include "table_writer.h"
 
 enum {
-	NIBBLE_MAX = 15, /* keys of one home that may live d steps from it */
+	NIBBLE_MAX = 15, /* keys of one home that may be d steps from it */
 	LOG2_SPARE = 3,  /* doublings beyond what the entries need, before giving up on a key */
 };
 
 #define NO_SLOT UINT32_MAX /* nothing was replaced */
 
-/* Where a key lives, or may live. */
+/* Where a key is, or may be placed. */
 struct place {
 	struct table_bucket *home, *bucket;
 	unsigned lane, d;
@@ -41,7 +41,7 @@ static uint64_t array_new(unsigned log2)
 {
 	void *p = map(sizeof(struct table_bucket) << log2);
 
-	return p == NULL ? 0 : (uint64_t)(uintptr_t)p | log2;
+	return p ? (uint64_t)(uintptr_t)p | log2 : 0;
 }
 
 static void array_free(uint64_t array)
@@ -61,7 +61,7 @@ int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const 
 	struct table_writer *w = (struct table_writer *)calloc(1, sizeof(*w));
 
 	memset(t, 0, sizeof(*t));
-	if (w == NULL)
+	if (!w)
 		return -ENOMEM;
 	memcpy(t->hash.seed, seed, sizeof(t->hash.seed));
 	t->hash.seed[2] |= 1; /* so that different numbers stay different */
@@ -76,7 +76,7 @@ int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const 
 	w->retired = (struct retired_slot *)map(slots * sizeof(w->retired[0]));
 	t->arena = (uint8_t *)map((size_t)slots * TABLE_ENTRY);
 	t->array = array_new(TABLE_LOG2_MIN);
-	if (w->free == NULL || w->retired == NULL || t->arena == NULL || t->array == 0) {
+	if (!w->free || !w->retired || !t->arena || t->array == 0) {
 		table_fini(t);
 		return -ENOMEM;
 	}
@@ -95,7 +95,7 @@ void table_fini(struct table *t)
 {
 	struct table_writer *w = t->writer;
 
-	if (w == NULL)
+	if (!w)
 		return;
 	for (unsigned i = 0; i < w->arrays_n; i++)
 		array_free(w->arrays[i].array);
@@ -132,7 +132,7 @@ unsigned table_reclaim(struct table *t)
 	return n;
 }
 
-/* Keeps a slot that readers may still hold. Its name must be out of the array: the token is taken now. */
+/* Retires a slot that readers may still use. It must not be in the array any more: the token is taken now. */
 static void retire(struct table_writer *w, uint32_t slot)
 {
 	uint64_t at = (uint64_t)w->retired_first + w->retired_n++;
@@ -168,7 +168,7 @@ static void add_further(struct place *p, int n)
 		__atomic_store_n(word, *word + ((uint32_t)n << 4 * (p->d - 1)), __ATOMIC_RELEASE);
 }
 
-/* Finds where key lives. */
+/* Finds the place of a key. */
 static bool locate(const struct table *t, uint64_t hash, const struct table_key *key, struct place *p)
 {
 	p->home = table_bucket(t->array, hash, 0);
@@ -303,7 +303,7 @@ static int put(struct table_change *c)
 	return err;
 }
 
-/* Takes a key out. */
+/* Removes a key. */
 static void remove_key(struct table *t, const struct table_key *key)
 {
 	struct place p;
@@ -317,7 +317,7 @@ static void remove_key(struct table *t, const struct table_key *key)
 	retire(t->writer, slot);
 }
 
-/* Takes a put back. The array may have grown since, so the key is looked for anew. */
+/* Undoes a put. The array may have grown since, so the key is looked up again. */
 static void undo(struct table_change *c)
 {
 	struct table *t = c->table;

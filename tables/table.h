@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One table as its readers see it: a cache line of tags and indexes in front of a flat arena of entries.
+ * The reader's side of a table: buckets of tags and indexes, a cache line each, and a flat arena of entries.
  *
  *   struct table ─ array ─▶ bucket[0] bucket[1] …                      64 bytes each, 2^n of them
  *        │                  ┌──────────────── tags ────────────────┬──────────── index ────────────┐
@@ -9,14 +9,14 @@
  *        └─ arena ─▶ entry[0] entry[1] …                               64 bytes each, never moves
  *
  * The upper bits of a key's hash choose its home bucket, the lower 32 are its tag (odd, so 0 = empty). A
- * key that finds its home full lives d steps further, a step being its tag: two keys of one home go
- * different ways, so a full bucket does not fill its neighbours. The home's word "further" counts, in
- * the d-th of eight nibbles, its keys that live d steps away: a reader looks only where there is one.
+ * key whose home is full is placed d steps further, a step being its tag: two keys of one home take different
+ * steps, so a full bucket does not fill its neighbours. The home's word "further" counts, in the d-th of eight
+ * nibbles, its keys that are d steps away: a reader looks only where there is one.
  *
  * Readers: any number of threads, each registered with the writer's rte_rcu_qsbr. They take no lock and
- * write nothing. What a reader found stays as it was until that reader says rte_rcu_qsbr_quiescent(), even
- * if it is deleted meanwhile. An entry never moves between two lanes of an array, so a key that is there all
- * the time is found every time; only a new, larger array places it anew, and is complete when published.
+ * write nothing. An entry that a reader found stays as it was until that reader calls
+ * rte_rcu_qsbr_quiescent(), even if it is deleted meanwhile. An entry never moves between two lanes of an array, so a
+ * key that is not deleted is always found; a new, larger array is complete when it is published.
  *
  * This header is all a reader needs: nothing here calls into table.c.
  */
@@ -27,27 +27,15 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__SANITIZE_THREAD__)
-#define TABLE_SCALAR 1 /* ThreadSanitizer understands atomic loads, not vector loads */
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TABLE_SCALAR 1
-#endif
-#endif
-#if !defined(__SSE2__) && !defined(TABLE_SCALAR)
-#define TABLE_SCALAR 1
-#endif
-#ifndef TABLE_SCALAR
-#include <immintrin.h>
-#endif
+#include <rte_branch_prediction.h>
 
 #include "table_hash.h"
 
 enum {
-	TABLE_LANES = 7,   /* keys a bucket: eight 4-byte lanes less the word "further" */
-	TABLE_FURTHER = 8, /* buckets tried beyond the home: eight nibbles in 32 bits */
-	TABLE_BULK = 64,   /* keys a stage of table_find_bulk: as many prefetches as a core keeps in flight, and more */
-	TABLE_ENTRY = 64,  /* bytes an entry */
+	TABLE_LANES = 7,    /* keys a bucket: eight 4-byte lanes less the word "further" */
+	TABLE_FURTHER = 8,  /* buckets tried beyond the home: eight nibbles in 32 bits */
+	TABLE_BULK = 64,    /* keys in a stage of table_find_bulk: more prefetches than a core keeps in flight */
+	TABLE_ENTRY = 64,   /* bytes an entry */
 	TABLE_LOG2_MIN = 4, /* 16 buckets: more than 1 + TABLE_FURTHER, so that no walk meets a bucket twice */
 };
 
@@ -75,8 +63,8 @@ _Static_assert(sizeof(struct table_key) == 24, "three words, compared as such");
 /* Returns the keyed hash of a key. */
 static inline uint64_t table_hash(const struct table *t, const struct table_key *key)
 {
-#ifdef TABLE_AES
-	if (__builtin_expect(t->hash.aes != 0, 1))
+#ifdef CAUSEWAY_X86
+	if (likely(t->hash.aes != 0))
 		return table_hash_aes(t->hash.seed, key);
 #endif
 	return table_hash_fold(t->hash.seed, key);
@@ -103,16 +91,16 @@ static inline struct table_bucket *table_bucket(uint64_t array, uint64_t hash, u
 	       ((home + (uint64_t)d * table_tag(hash)) & mask);
 }
 
-/* The home itself. A shift takes its count modulo 64, which -log2 and 64 - log2 are the same. */
+/* The home bucket. A shift takes its count modulo 64, which -log2 and 64 - log2 are the same. */
 static inline struct table_bucket *table_home(uint64_t array, uint64_t hash)
 {
 	return (struct table_bucket *)(uintptr_t)((array & ~UINT64_C(63)) +
 						  (hash >> (-array & 63)) * sizeof(struct table_bucket));
 }
 
-/* Returns the lanes that hold tag, as bits 0 to 6. What is read from a lane's index afterwards is at least as new
- * as its tag: a stale index could name an entry that the writer is writing just now. */
-#ifdef TABLE_SCALAR
+/* Returns the lanes that hold tag, as bits 0 to 6. A lane's index that is read afterwards is at least as new as
+ * its tag: a stale index could be of an entry that the writer is just writing. */
+#ifndef CAUSEWAY_X86
 static inline unsigned table_match(const struct table_bucket *b, uint32_t tag)
 {
 	unsigned lanes = 0;
@@ -163,13 +151,13 @@ static inline const void *table_find_in(const struct table *t, const struct tabl
 	for (unsigned lanes = table_match(b, tag); lanes != 0; lanes &= lanes - 1) {
 		const void *e = table_entry(t, b, (unsigned)__builtin_ctz(lanes));
 
-		if (__builtin_expect(table_key_equal((const struct table_key *)e, key), 1))
+		if (likely(table_key_equal((const struct table_key *)e, key)))
 			return e;
 	}
 	return NULL;
 }
 
-/* Returns the entry of key, or NULL; hash is table_hash(t, key). The entry is the reader's to read until its next
+/* Returns the entry of key, or NULL; hash is table_hash(t, key). The entry may be read until the reader's next
  * rte_rcu_qsbr_quiescent(). */
 static inline const void *table_find(const struct table *t, uint64_t hash, const struct table_key *key)
 {
@@ -177,7 +165,7 @@ static inline const void *table_find(const struct table *t, uint64_t hash, const
 	const struct table_bucket *home = table_bucket(array, hash, 0);
 	const void *e = table_find_in(t, home, table_tag(hash), key);
 
-	for (uint32_t further = table_further(home); e == NULL && further != 0;) {
+	for (uint32_t further = table_further(home); !e && further != 0;) {
 		unsigned d = (unsigned)__builtin_ctz(further) / 4;
 
 		e = table_find_in(t, table_bucket(array, hash, d + 1), table_tag(hash), key);
@@ -186,7 +174,7 @@ static inline const void *table_find(const struct table *t, uint64_t hash, const
 	return e;
 }
 
-/* A look-up on its way. */
+/* A look-up between its stages. */
 struct table_step {
 	uint64_t hash;
 	const struct table_bucket *home;
@@ -207,7 +195,7 @@ static inline const void *table_guess(const struct table *t, const struct table_
 	unsigned lanes = table_match(s->home, table_tag(s->hash));
 	const void *e = NULL;
 
-	if (__builtin_expect(lanes != 0, 1)) {
+	if (likely(lanes != 0)) {
 		e = table_entry(t, s->home, (unsigned)__builtin_ctz(lanes));
 		__builtin_prefetch(e);
 	}
@@ -218,7 +206,7 @@ static inline const void *table_guess(const struct table *t, const struct table_
 static inline const void *table_settle(const struct table *t, const struct table_key *key, const struct table_step *s,
 				       const void *guess)
 {
-	if (__builtin_expect(guess != NULL && table_key_equal((const struct table_key *)guess, key), 1))
+	if (likely(guess && table_key_equal((const struct table_key *)guess, key)))
 		return guess;
 	return table_find(t, s->hash, key);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keyed hash of a key. Whoever chooses keys must not be able to choose buckets, so the seed is random; and the
- * number is multiplied by a secret before it meets the address, so that nobody can have the one undo the other.
+ * The keyed hash of a key. Senders choose keys, but must not be able to choose buckets, so the seed is random; and the
+ * number is multiplied by a secret before it is combined with the address, so that the two cannot cancel out.
  */
 #ifndef CAUSEWAY_TABLE_HASH_H
 #define CAUSEWAY_TABLE_HASH_H
@@ -10,17 +10,13 @@
 #include <string.h>
 
 #include "entries.h"
-
-#if defined(__x86_64__) && !defined(TABLE_SCALAR)
-#define TABLE_AES 1
-#include <emmintrin.h>
-#endif
+#include "x86.h"
 
 enum { TABLE_SEED = 3 /* words */ };
 
 struct table_hash {
 	uint64_t seed[TABLE_SEED];
-	uint64_t aes; /* the CPU has AES's instructions; one for the life of a table */
+	uint64_t aes; /* the CPU has AES instructions; constant for a table */
 };
 
 __extension__ typedef unsigned __int128 table_u128;
@@ -50,7 +46,7 @@ static inline uint64_t table_hash_fold(const uint64_t *seed, const struct table_
 	return (x ^ x >> 32) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-#ifdef TABLE_AES
+#ifdef CAUSEWAY_X86
 /* Three rounds of AES. After two each bit depends on all bytes, but keys that differ in two bytes alone (IPv4 addresses
  * of one network) still give a XOR of what either byte gives, and unlucky seeds crowd some buckets. In assembly,
  * because a function that compilers let use these instructions is one that they do not inline. */
@@ -67,7 +63,7 @@ static inline uint64_t table_hash_aes(const uint64_t *seed, const struct table_k
 
 static inline int table_has_aes(void)
 {
-#ifdef TABLE_AES
+#ifdef CAUSEWAY_X86
 	__builtin_cpu_init();
 	return __builtin_cpu_supports("aes") != 0;
 #else

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where tables lie: address space reserved at once, so that it never moves, and backed by memory as it is touched. */
+/* The memory of tables: address space reserved at once, so that it never moves, and backed by pages as it is touched.
+ */
 #ifndef CAUSEWAY_TABLE_MAP_H
 #define CAUSEWAY_TABLE_MAP_H
 
@@ -34,13 +35,13 @@ static inline void *map(size_t len)
 		munmap(p, head);
 	if (slack - head != 0)
 		munmap(p + head + want, slack - head);
-	madvise(p + head, want, MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
+	madvise(p + head, want, MADV_HUGEPAGE); /* best effort: without huge pages it is only slower */
 	return p + head;
 }
 
 static inline void unmap(void *p, size_t len)
 {
-	if (p != NULL)
+	if (p)
 		munmap(p, huge_len(len));
 }
 

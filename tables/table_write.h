@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One table as its writer sees it. One thread writes; it never waits for readers: what readers may still hold is
- * retired with a token of the rte_rcu_qsbr and used again when every registered reader has been quiescent since.
+ * The writer's side of a table. One thread writes; it never waits for readers: memory that readers may still use is
+ * retired with a token of the rte_rcu_qsbr, and reused when every registered reader has been quiescent since.
  */
 #ifndef CAUSEWAY_TABLE_WRITE_H
 #define CAUSEWAY_TABLE_WRITE_H
@@ -43,11 +43,11 @@ uint64_t table_bytes(const struct table *t);
 void table_fini(struct table *t);
 
 /* Makes n changes in order, those that put before those that delete. Readers see one after the other. If one of them
- * fails, those before it are taken back. Returns 0, -ENOSPC (no free slot, or no bucket within reach) or -ENOMEM;
+ * fails, those before it are undone. Returns 0, -ENOSPC (no free slot, or no bucket within reach) or -ENOMEM;
  * *failed is then the number of the change that failed. */
 int table_apply(struct table_change *changes, unsigned n, unsigned *failed);
 
-/* Frees what no reader can hold any more; returns how many entries that were. */
+/* Frees retired memory that no reader can use any more; returns the number of entries. */
 unsigned table_reclaim(struct table *t);
 
 /* Counts. Walks the whole bucket array. */

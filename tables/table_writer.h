@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the writer knows of a table, beside what its readers see. */
+/* The writer's state of a table, which readers do not see. */
 #ifndef CAUSEWAY_TABLE_WRITER_H
 #define CAUSEWAY_TABLE_WRITER_H
 
@@ -7,7 +7,7 @@
 
 struct rte_rcu_qsbr;
 
-enum { ARRAYS = 32 }; /* an array only ever doubles, so there are never more to retire */
+enum { ARRAYS = 32 }; /* arrays only double, so there are never more to retire */
 
 struct retired_slot {
 	uint64_t token;

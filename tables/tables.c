@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes and frees all shelves together, and the few things that concern more than one. */
+/* Makes and frees the set of tables; functions that concern more than one table. */
 #include <stdlib.h>
 
 #include <rte_rcu_qsbr.h>
@@ -7,7 +7,7 @@
 #include "tables_write.h"
 
 /* Slots for at most n entries: some more, so that entries that wait for readers do not keep a full table from
- * replacing what is in it. They cost address space only. */
+ * replacing what is in it. Unused slots cost address space only. */
 static uint32_t slots_for(uint64_t n)
 {
 	uint64_t slots = n + n / 4 + 64;
@@ -21,7 +21,7 @@ static struct rte_rcu_qsbr *rcu_new(uint32_t readers)
 	struct rte_rcu_qsbr *rcu;
 
 	rcu = (struct rte_rcu_qsbr *)aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(len, RTE_CACHE_LINE_SIZE));
-	if (rcu != NULL && rte_rcu_qsbr_init(rcu, readers) != 0) {
+	if (rcu && rte_rcu_qsbr_init(rcu, readers) != 0) {
 		free(rcu);
 		return NULL;
 	}
@@ -33,21 +33,21 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 	struct tables *t = (struct tables *)aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*t));
 	int err;
 
-	if (t == NULL)
+	if (!t)
 		return NULL;
 	memset(t, 0, sizeof(*t));
 	t->max_readers = c->max_readers;
 	t->max_hosts = c->max_hosts;
-	t->max_standins = c->max_standins;
+	t->max_proxy_qps = c->max_proxy_qps;
 	t->max_nodes = c->max_nodes;
 	t->max_groups = c->max_groups;
 	t->rcu = rcu_new(c->max_readers);
-	err = t->rcu == NULL;
+	err = !t->rcu;
 	err = err || table_init(&t->hosts, t->rcu, slots_for(c->max_hosts), &seeds[0]);
-	err = err || table_init(&t->standins, t->rcu, slots_for(c->max_standins), &seeds[TABLE_SEED]);
+	err = err || table_init(&t->proxy_qps, t->rcu, slots_for(c->max_proxy_qps), &seeds[TABLE_SEED]);
 	err = err || table_init(&t->nodes, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[2 * TABLE_SEED]);
 	err = err || table_init(&t->groups, t->rcu, slots_for(c->max_groups), &seeds[3 * TABLE_SEED]);
-	err = err || table_init(&t->standin_qps, t->rcu, slots_for(c->max_standins), &seeds[4 * TABLE_SEED]);
+	err = err || table_init(&t->proxy_qpns, t->rcu, slots_for(c->max_proxy_qps), &seeds[4 * TABLE_SEED]);
 	err = err || table_init(&t->sources, t->rcu, slots_for(2 * (uint64_t)c->max_nodes + TABLES_OWN),
 				&seeds[5 * TABLE_SEED]);
 	err = err || table_init(&t->mgids, t->rcu, slots_for(c->max_groups), &seeds[6 * TABLE_SEED]);
@@ -61,10 +61,10 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 void tables_free(struct tables *t)
 {
 	table_fini(&t->hosts);
-	table_fini(&t->standins);
+	table_fini(&t->proxy_qps);
 	table_fini(&t->nodes);
 	table_fini(&t->groups);
-	table_fini(&t->standin_qps);
+	table_fini(&t->proxy_qpns);
 	table_fini(&t->sources);
 	table_fini(&t->mgids);
 	free(t->rcu);
@@ -73,8 +73,8 @@ void tables_free(struct tables *t)
 
 unsigned tables_reclaim(struct tables *t)
 {
-	return table_reclaim(&t->hosts) + table_reclaim(&t->standins) + table_reclaim(&t->nodes) +
-	       table_reclaim(&t->groups) + table_reclaim(&t->standin_qps) + table_reclaim(&t->sources) +
+	return table_reclaim(&t->hosts) + table_reclaim(&t->proxy_qps) + table_reclaim(&t->nodes) +
+	       table_reclaim(&t->groups) + table_reclaim(&t->proxy_qpns) + table_reclaim(&t->sources) +
 	       table_reclaim(&t->mgids);
 }
 
@@ -88,7 +88,7 @@ int tables_passed(struct tables *t, uint64_t token)
 	return rte_rcu_qsbr_check(t->rcu, token, false);
 }
 
-/* The writer's own way to an entry, to change what may be changed in it. */
+/* The writer's look-up of an entry, to change its atomic fields. */
 static void *find_to_change(struct table *t, const struct table_key *key)
 {
 	return (void *)(uintptr_t)table_find(t, table_hash(t, key), key);
@@ -98,18 +98,20 @@ int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2)
 {
 	struct host_entry *e = (struct host_entry *)find_to_change(&t->hosts, key);
 
-	if (e != NULL)
-		__atomic_store_n(&e->l2, l2, __ATOMIC_RELAXED);
-	return e != NULL;
+	if (!e)
+		return 0;
+	__atomic_store_n(&e->l2, l2, __ATOMIC_RELAXED);
+	return 1;
 }
 
-int tables_move_standin_qp(struct tables *t, const struct table_key *key, uint64_t l2)
+int tables_move_proxy_qpn(struct tables *t, const struct table_key *key, uint64_t l2)
 {
-	struct standin_qp_entry *e = (struct standin_qp_entry *)find_to_change(&t->standin_qps, key);
+	struct proxy_qpn_entry *e = (struct proxy_qpn_entry *)find_to_change(&t->proxy_qpns, key);
 
-	if (e != NULL)
-		__atomic_store_n(&e->peer.l2, l2, __ATOMIC_RELAXED);
-	return e != NULL;
+	if (!e)
+		return 0;
+	__atomic_store_n(&e->peer.l2, l2, __ATOMIC_RELAXED);
+	return 1;
 }
 
 static int take_used(uint8_t *used)
@@ -117,28 +119,28 @@ static int take_used(uint8_t *used)
 	return __atomic_exchange_n(used, 0, __ATOMIC_RELAXED);
 }
 
-void tables_mark_used(const struct tables *t, const struct table_key *standin, const struct table_key *qp)
+void tables_mark_used(const struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp)
 {
-	const struct standin_entry *out =
-		(const struct standin_entry *)table_find(&t->standins, table_hash(&t->standins, standin), standin);
-	const struct standin_qp_entry *in =
-		(const struct standin_qp_entry *)table_find(&t->standin_qps, table_hash(&t->standin_qps, qp), qp);
+	const struct proxy_qp_entry *out =
+		(const struct proxy_qp_entry *)table_find(&t->proxy_qps, table_hash(&t->proxy_qps, proxy_qp), proxy_qp);
+	const struct proxy_qpn_entry *in =
+		(const struct proxy_qpn_entry *)table_find(&t->proxy_qpns, table_hash(&t->proxy_qpns, qp), qp);
 
-	if (out != NULL)
+	if (out)
 		table_mark_used(&out->used);
-	if (in != NULL)
+	if (in)
 		table_mark_used(&in->used);
 }
 
-int tables_take_used(struct tables *t, const struct table_key *standin, const struct table_key *qp)
+int tables_take_used(struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp)
 {
-	struct standin_entry *out = (struct standin_entry *)find_to_change(&t->standins, standin);
-	struct standin_qp_entry *in = (struct standin_qp_entry *)find_to_change(&t->standin_qps, qp);
+	struct proxy_qp_entry *out = (struct proxy_qp_entry *)find_to_change(&t->proxy_qps, proxy_qp);
+	struct proxy_qpn_entry *in = (struct proxy_qpn_entry *)find_to_change(&t->proxy_qpns, qp);
 	int used = 0;
 
-	if (out != NULL)
+	if (out)
 		used |= take_used(&out->used);
-	if (in != NULL)
+	if (in)
 		used |= take_used(&in->used);
 	return used;
 }
@@ -148,7 +150,7 @@ int tables_copy(const struct table *t, const struct table_key *key, uint64_t ent
 	const void *e = table_find(t, table_hash(t, key), key);
 	const uint64_t *words = (const uint64_t *)e;
 
-	if (e == NULL)
+	if (!e)
 		return 0;
 	for (unsigned i = 0; i < TABLE_ENTRY / 8; i++)
 		entry[i] = __atomic_load_n(&words[i], __ATOMIC_RELAXED); /* l2 is one of them */

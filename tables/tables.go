@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tables holds what the workers look up for every packet. Management fills the shelves, in Go;
+// Package tables holds what the workers look up for every packet. Management fills the tables, in Go;
 // workers read them, in C (table.h, tables.h), and take no lock:
 //
-//	                    shelf         key               object
+//	                    table         key               object
 //	RoCE to IB          hosts         IP                Host
-//	                    standins      IP, QPN           StandIn
+//	                    proxy_qps      IP, QPN           ProxyQP
 //	                    nodes         IP                Node
 //	                    groups        IP group          Group
-//	IB to RoCE          standin_qps   QPN on IB         StandIn
+//	IB to RoCE          proxy_qpns   QPN on IB         ProxyQP
 //	                    sources       GID; LID          Node
 //	                    mgids         MGID              Group
 //
-// An object lies on every shelf it belongs on, or on none. Put, Delete, Find, All, Len, Reclaim and Close
+// An object lies on every table it belongs on, or on none. Put, Delete, Find, All, Len, Reclaim and Close
 // are for one goroutine at a time, the writer; it never waits for a reader. What was deleted or replaced is
 // used again by Reclaim (or a Put that needs it) when every registered reader has been quiescent since.
 //
@@ -49,7 +49,7 @@ const maxObjects = 1 << 24
 // of them, but used only for those that exist.
 type Config struct {
 	MaxHosts    int // RoCE hosts; default 65536
-	MaxStandIns int // default 65536
+	MaxProxyQPs int // default 65536
 	MaxNodes    int // IB nodes; default 16384
 	MaxGroups   int // default 4096
 	MaxReaders  int // workers, each with a number below this; default 64
@@ -62,7 +62,7 @@ func (c *Config) fill() error {
 		usual int
 	}{
 		{"MaxHosts", &c.MaxHosts, 65536},
-		{"MaxStandIns", &c.MaxStandIns, 65536},
+		{"MaxProxyQPs", &c.MaxProxyQPs, 65536},
 		{"MaxNodes", &c.MaxNodes, 16384},
 		{"MaxGroups", &c.MaxGroups, 4096},
 		{"MaxReaders", &c.MaxReaders, 64},
@@ -77,25 +77,17 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// Tables is all shelves together. See the package comment for who may call what.
+// Tables is all tables together. See the package comment for who may call what. Each part has its own state, and changes its
+// own tables only.
 type Tables struct {
 	c *C.struct_tables
-
-	hosts      map[netip.Addr]*host
-	standIns   map[standInKey]*standIn
-	standInQPs map[ib.QPN]*standIn
-	nodes      map[netip.Addr]*node
-	gids       map[ib.GID]*node
-	lids       map[ib.LID][]*node
-	lidsDue    map[ib.LID]struct{} // see settleLID
-	own        Own
-	groups     map[netip.Addr]*group
-	mgids      map[ib.GID]*group
-
-	hostIDs, standInIDs, nodeIDs, groupIDs ids
+	*Hosts
+	*ProxyQPs
+	*Nodes
+	*Groups
 }
 
-// seeds are those of all shelves, TABLE_SEED words each, in the order of struct tables.
+// seeds are those of all tables, TABLE_SEED words each, in the order of struct tables.
 type seeds [C.TABLE_SEED * C.TABLES_N]uint64
 
 // New makes empty tables. They live outside the Go heap until Close.
@@ -107,36 +99,43 @@ func newSeeded(c Config, s seeds) (*Tables, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
-	t := &Tables{
-		hosts:      map[netip.Addr]*host{},
-		standIns:   map[standInKey]*standIn{},
-		standInQPs: map[ib.QPN]*standIn{},
-		nodes:      map[netip.Addr]*node{},
-		gids:       map[ib.GID]*node{},
-		lids:       map[ib.LID][]*node{},
-		lidsDue:    map[ib.LID]struct{}{},
-		groups:     map[netip.Addr]*group{},
-		mgids:      map[ib.GID]*group{},
-		hostIDs:    ids{what: "host", limit: "MaxHosts", max: uint32(c.MaxHosts)},
-		standInIDs: ids{what: "stand-in", limit: "MaxStandIns", max: uint32(c.MaxStandIns)},
-		nodeIDs:    ids{what: "node", limit: "MaxNodes", max: uint32(c.MaxNodes)},
-		groupIDs:   ids{what: "group", limit: "MaxGroups", max: uint32(c.MaxGroups)},
-	}
 	var cs [len(s)]C.uint64_t
 	for i := range s {
 		cs[i] = C.uint64_t(s[i])
 	}
-	t.c = C.tables_new(&C.struct_tables_config{
-		max_hosts:    C.uint32_t(c.MaxHosts),
-		max_standins: C.uint32_t(c.MaxStandIns),
-		max_nodes:    C.uint32_t(c.MaxNodes),
-		max_groups:   C.uint32_t(c.MaxGroups),
-		max_readers:  C.uint32_t(c.MaxReaders),
+	p := C.tables_new(&C.struct_tables_config{
+		max_hosts:     C.uint32_t(c.MaxHosts),
+		max_proxy_qps: C.uint32_t(c.MaxProxyQPs),
+		max_nodes:     C.uint32_t(c.MaxNodes),
+		max_groups:    C.uint32_t(c.MaxGroups),
+		max_readers:   C.uint32_t(c.MaxReaders),
 	}, &cs[0])
-	if t.c == nil {
+	if p == nil {
 		return nil, fmt.Errorf("tables: no address space for %+v: %w; lower the Max values, or raise ulimit -v", c, syscall.ENOMEM)
 	}
-	return t, nil
+	return newParts(p, c), nil
+}
+
+// newParts makes the parts of the tables p.
+func newParts(p *C.struct_tables, c Config) *Tables {
+	t := &Tables{c: p}
+	newIDs := func(what, limit string, most int) ids {
+		return ids{what: what, limit: limit, max: uint32(most), readers: t}
+	}
+	t.Hosts = &Hosts{c: p, hosts: map[netip.Addr]*host{}, ids: newIDs("host", "MaxHosts", c.MaxHosts)}
+	t.ProxyQPs = &ProxyQPs{
+		c: p, hosts: t.Hosts, proxyQPs: map[proxyQPKey]*proxyQP{}, proxyQPNs: map[ib.QPN]*proxyQP{},
+		of: map[netip.Addr]map[*proxyQP]struct{}{}, ids: newIDs("proxy QP", "MaxProxyQPs", c.MaxProxyQPs),
+	}
+	t.Hosts.users = t.ProxyQPs
+	t.Nodes = &Nodes{
+		c: p, nodes: map[netip.Addr]*node{}, gids: map[ib.GID]*node{}, lids: map[ib.LID][]*node{}, lidsDue: map[ib.LID]struct{}{},
+		ids: newIDs("node", "MaxNodes", c.MaxNodes),
+	}
+	t.Groups = &Groups{
+		c: p, groups: map[netip.Addr]*group{}, mgids: map[ib.GID]*group{}, ids: newIDs("group", "MaxGroups", c.MaxGroups),
+	}
+	return t
 }
 
 func randomSeeds() (s seeds) {
@@ -152,7 +151,7 @@ func randomSeeds() (s seeds) {
 func (t *Tables) Close() {
 	if t.c != nil {
 		C.tables_free(t.c)
-		t.c = nil
+		t.c, t.Hosts.c, t.ProxyQPs.c, t.Nodes.c, t.Groups.c = nil, nil, nil, nil, nil
 	}
 }
 
@@ -160,12 +159,10 @@ func (t *Tables) Close() {
 // and returns how many entries that were. It never waits; the management loop calls it now and then.
 func (t *Tables) Reclaim() int {
 	n := int(C.tables_reclaim(t.c))
-	for _, p := range []*ids{&t.hostIDs, &t.standInIDs, &t.nodeIDs, &t.groupIDs} {
-		p.reclaim(t)
-	}
-	for _, lid := range keysOf(t.lidsDue) {
-		t.settleLID(lid)
-	}
+	t.Hosts.ids.reclaim()
+	t.ProxyQPs.ids.reclaim()
+	t.Nodes.reclaim()
+	t.Groups.ids.reclaim()
 	return n
 }
 

@@ -46,30 +46,30 @@ var (
 	mac2 = [6]byte{0xfe, 0xff, 0xee, 0xdd, 0xcc, 0xbb}
 
 	someHost    = Host{IP: addr("10.9.0.1"), MAC: mac1, VLAN: 4094, Version: 2, Static: true}
-	someStandIn = StandIn{Host: addr("10.9.0.1"), HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, QKey: 0x89abcdef, Worker: 65535, Version: 1, Source: 255}
+	someProxyQP = ProxyQP{Host: addr("10.9.0.1"), HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, QKey: 0x89abcdef, Worker: 65535, Version: 1, Source: 255}
 	someNode    = Node{IP4: addr("10.9.0.7"), IP6: addr("fd09::7"), GID: ib.GID{0xfe, 0x80, 15: 7}, LID: 0xbfff, SL: 15, GRH: true}
 	someGroup   = Group{IP: addr("239.1.2.3"), MGID: ib.GID{0xff, 0x12, 0xa0, 0x1b, 15: 3}, MLID: 0xc001, SL: 14, HopLimit: 255,
 		QKey: 0x01234567, RoCEQKey: 0x76543210, MTUToIB: 4096, MTUToRoCE: 1024, VLAN: 7, Version: 1, ToIB: true, RewriteImm: true}
 )
 
-// TestRoundTrip puts one object of each kind and reads every shelf as a worker does.
+// TestRoundTrip puts one object of each kind and reads every table as a worker does.
 func TestRoundTrip(t *testing.T) {
 	s := newTables(t, Config{})
 	id := must(t)(s.PutHost(someHost))
 	if h, got, ok := s.LookupHost(someHost.IP); !ok || h != someHost || got != id {
 		t.Errorf("hosts: %+v, id %d, %v", h, got, ok)
 	}
-	id = must(t)(s.PutStandIn(someStandIn))
-	if x, got, ok := s.LookupStandIn(someStandIn.Host, someStandIn.HostQPN); !ok || got != id || x !=
-		(StandIn{Host: someStandIn.Host, HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, Worker: 65535, Source: 255}) {
-		t.Errorf("standins: %+v, id %d, %v", x, got, ok)
+	id = must(t)(s.PutProxyQP(someProxyQP))
+	if x, got, ok := s.LookupProxyQP(someProxyQP.Host, someProxyQP.HostQPN); !ok || got != id || x !=
+		(ProxyQP{Host: someProxyQP.Host, HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, Worker: 65535, Source: 255}) {
+		t.Errorf("proxy_qps: %+v, id %d, %v", x, got, ok)
 	}
-	x, h, got, ok := s.LookupStandInQP(someStandIn.QPN)
-	if !ok || got != id || x != (StandIn{Host: someStandIn.Host, HostQPN: 0x123456, QPN: 0xfffffe, QKey: 0x89abcdef, Version: 1}) {
-		t.Errorf("standin_qps: %+v, id %d, %v", x, got, ok)
+	x, h, got, ok := s.LookupProxyQPN(someProxyQP.QPN)
+	if !ok || got != id || x != (ProxyQP{Host: someProxyQP.Host, HostQPN: 0x123456, QPN: 0xfffffe, QKey: 0x89abcdef, Version: 1}) {
+		t.Errorf("proxy_qpns: %+v, id %d, %v", x, got, ok)
 	}
 	if h != (Host{IP: someHost.IP, MAC: mac1, VLAN: 4094}) {
-		t.Errorf("standin_qps: the host is %+v", h)
+		t.Errorf("proxy_qpns: the host is %+v", h)
 	}
 	testNodeRoundTrip(t, s)
 	testGroupRoundTrip(t, s)
@@ -139,7 +139,7 @@ func TestMappedAddress(t *testing.T) {
 	}
 }
 
-// TestMove: a host's new MAC reaches all its stand-ins, and no others, in place.
+// TestMove: a host's new MAC reaches all its proxy QPs, and no others, in place.
 func TestMove(t *testing.T) {
 	s := newTables(t, Config{})
 	other := Host{IP: addr("fd09::1"), MAC: mac1, Version: 2}
@@ -150,7 +150,7 @@ func TestMove(t *testing.T) {
 		if i%2 == 1 {
 			host = other.IP
 		}
-		must(t)(s.PutStandIn(StandIn{Host: host, HostQPN: 0x100 + i, QPN: 0x200 + i, Version: 2}))
+		must(t)(s.PutProxyQP(ProxyQP{Host: host, HostQPN: 0x100 + i, QPN: 0x200 + i, Version: 2}))
 	}
 	moved := someHost
 	moved.MAC, moved.VLAN = mac2, 3
@@ -163,8 +163,8 @@ func TestMove(t *testing.T) {
 		if i%2 == 1 {
 			want = Host{IP: other.IP, MAC: mac1}
 		}
-		if _, h, _, _ := s.LookupStandInQP(0x200 + i); h != want {
-			t.Errorf("stand-in %d sends to %+v", i, h)
+		if _, h, _, _ := s.LookupProxyQPN(0x200 + i); h != want {
+			t.Errorf("proxy QP %d sends to %+v", i, h)
 		}
 	}
 	for name, st := range s.Stats() {
@@ -172,8 +172,8 @@ func TestMove(t *testing.T) {
 			t.Errorf("%s: %d entries were replaced by a move", name, st.Retired)
 		}
 	}
-	if err := s.DeleteHost(moved.IP); err == nil || !strings.Contains(err.Error(), "has 10 stand-ins") {
-		t.Errorf("deleting a host with stand-ins: %v", err)
+	if err := s.DeleteHost(moved.IP); err == nil || !strings.Contains(err.Error(), "has 10 proxy QPs") {
+		t.Errorf("deleting a host with proxy QPs: %v", err)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestReclaim(t *testing.T) {
 func TestErrors(t *testing.T) {
 	s := newTables(t, Config{})
 	must(t)(s.PutHost(someHost))
-	must(t)(s.PutStandIn(someStandIn))
+	must(t)(s.PutProxyQP(someProxyQP))
 	must(t)(s.PutNode(someNode))
 	must(t)(s.PutNode(Node{IP4: addr("10.9.0.8"), GID: ib.GID{0xfe, 0x80, 15: 8}, LID: 8}))
 	must(t)(s.PutGroup(someGroup))
@@ -290,7 +290,7 @@ func TestErrors(t *testing.T) {
 	inbound.MGID[15], inbound.ToIB, inbound.Inbound = 4, false, true
 	must(t)(s.PutGroup(inbound))
 	host := func(f func(*Host)) error { h := someHost; f(&h); _, err := s.PutHost(h); return err }
-	standIn := func(f func(*StandIn)) error { x := someStandIn; f(&x); _, err := s.PutStandIn(x); return err }
+	proxyQP := func(f func(*ProxyQP)) error { x := someProxyQP; f(&x); _, err := s.PutProxyQP(x); return err }
 	node := func(f func(*Node)) error { n := someNode; f(&n); _, err := s.PutNode(n); return err }
 	group := func(f func(*Group)) error { g := someGroup; f(&g); _, err := s.PutGroup(g); return err }
 	config := func(c Config) error { _, err := New(c); return err }
@@ -304,10 +304,10 @@ func TestErrors(t *testing.T) {
 		{host(func(h *Host) { h.MAC[0] = 1 }), "mac 011122334455 is not one host's"},
 		{host(func(h *Host) { h.VLAN = 4095 }), "VLAN 4095"},
 		{host(func(h *Host) { h.Version = 3 }), "RoCE version 3"},
-		{standIn(func(x *StandIn) { x.Host = addr("10.9.0.99") }), "put the host first"},
-		{standIn(func(x *StandIn) { x.HostQPN++ }), "QPN 0xfffffe stands for 10.9.0.1 QPN 0x123456"},
-		{standIn(func(x *StandIn) { x.QPN = 1 }), "qpn 0x000001 cannot be"},
-		{standIn(func(x *StandIn) { x.Worker = -1 }), "worker -1"},
+		{proxyQP(func(x *ProxyQP) { x.Host = addr("10.9.0.99") }), "put the host first"},
+		{proxyQP(func(x *ProxyQP) { x.HostQPN++ }), "QPN 0xfffffe stands for 10.9.0.1 QPN 0x123456"},
+		{proxyQP(func(x *ProxyQP) { x.QPN = 1 }), "qpn 0x000001 cannot be"},
+		{proxyQP(func(x *ProxyQP) { x.Worker = -1 }), "worker -1"},
 		{node(func(n *Node) { n.IP4, n.IP6 = netip.Addr{}, netip.Addr{} }), "has no address"},
 		{node(func(n *Node) { n.IP4, n.IP6 = n.IP6, n.IP4 }), "exchange them"},
 		{node(func(n *Node) { n.IP4 = addr("10.9.0.8") }), "belong to two nodes"},
@@ -325,7 +325,7 @@ func TestErrors(t *testing.T) {
 		{group(func(g *Group) { g.MGID = inbound.MGID }), "its address belongs to mgid ff12:a01b::3"},
 		{s.DeleteMGID(ib.GID{0xff}), "group ff00::: not there"},
 		{s.DeleteHost(addr("10.9.0.99")), "host 10.9.0.99: not there"},
-		{s.DeleteStandIn(addr("10.9.0.1"), 2), "stand-in 10.9.0.1 QPN 0x000002: not there"},
+		{s.DeleteProxyQP(addr("10.9.0.1"), 2), "proxy QP 10.9.0.1 QPN 0x000002: not there"},
 		{s.DeleteNode(addr("10.9.0.99")), "node 10.9.0.99: not there"},
 		{s.DeleteGroup(addr("239.9.9.9")), "group 239.9.9.9: not there"},
 		{config(Config{MaxGroups: -1}), "MaxGroups is -1; use 1 to 16777216, or 0 for 4096"},
@@ -334,7 +334,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("got %v, want %q", c.err, c.want)
 		}
 	}
-	if s.LenHosts() != 1 || s.LenStandIns() != 1 || s.LenNodes() != 2 || s.LenGroups() != 2 {
+	if s.LenHosts() != 1 || s.LenProxyQPs() != 1 || s.LenNodes() != 2 || s.LenGroups() != 2 {
 		t.Error("a refused Put left something behind")
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All shelves together as their one writer sees them. */
+/* The writer's side of the set of tables. */
 #ifndef CAUSEWAY_TABLES_WRITE_H
 #define CAUSEWAY_TABLES_WRITE_H
 
@@ -9,7 +9,7 @@
 /* The most objects and readers; all above 0. */
 struct tables_config {
 	uint32_t max_hosts;
-	uint32_t max_standins;
+	uint32_t max_proxy_qps;
 	uint32_t max_nodes;
 	uint32_t max_groups;
 	uint32_t max_readers;
@@ -26,7 +26,7 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 /* Frees them. No reader may be left. */
 void tables_free(struct tables *t);
 
-/* Frees what no reader can hold any more in all tables; returns how many entries that were. */
+/* Frees retired memory of all tables that no reader can use any more; returns the number of entries. */
 unsigned tables_reclaim(struct tables *t);
 
 /* Starts a grace period: tables_passed() of the token is true when every reader has been quiescent since. */
@@ -35,18 +35,18 @@ int tables_passed(struct tables *t, uint64_t token);
 
 /* Stores a new l2 word in the entry of a key, atomically under its readers. False when there is no such entry. */
 int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2);
-int tables_move_standin_qp(struct tables *t, const struct table_key *key, uint64_t l2);
+int tables_move_proxy_qpn(struct tables *t, const struct table_key *key, uint64_t l2);
 
-/* Whether something has crossed by the entries of a stand-in since the last time. */
-int tables_take_used(struct tables *t, const struct table_key *standin, const struct table_key *qp);
+/* Clears the used marks of a proxy QP's two entries, and returns whether one was set. */
+int tables_take_used(struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp);
 
-/* Marks the entries of the keys that are there, for readers that are not C. */
-void tables_mark_used(const struct tables *t, const struct table_key *standin, const struct table_key *qp);
+/* Marks the entries of these keys as used, if they exist; for readers in Go. */
+void tables_mark_used(const struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp);
 
 /* Copies the entry of key as a reader finds it; false when there is none. For the writer's thread or a reader. */
 int tables_copy(const struct table *t, const struct table_key *key, uint64_t entry[TABLE_ENTRY / 8]);
 
-/* What a worker calls of rte_rcu_qsbr, for readers that are not C. Returns 0, or 1 when n is out of range. */
+/* The calls of rte_rcu_qsbr, for readers in Go. Returns 0, or 1 when n is out of range. */
 int tables_reader_open(struct tables *t, unsigned n);
 void tables_reader_quiescent(struct tables *t, unsigned n);
 void tables_reader_close(struct tables *t, unsigned n);

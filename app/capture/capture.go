@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture writes what passes the bridge's two doors to one pcapng file: interface 0 is the Ethernet port,
-// interface 1 the InfiniBand port, whose packets are ERF records as Wireshark reads them.
+// Package capture writes the packets of the bridge's two ports to one pcapng file: interface 0 is the Ethernet port,
+// interface 1 the InfiniBand port, whose packets are ERF records, which Wireshark reads.
 //
-//	bridge ── sights ──▶ Write ──▶ file        a packet that died has its reason as comment
+//	bridge ── mirrored packets ──▶ Write ──▶ file        a dropped packet has the reason as its comment
 //
-// A door gives messages, not packets: InfiniBand's headers are built anew from what the door tells. Its PSN and, of what
-// was received, the Q_Key are not known, and zero.
+// An InfiniBand port has messages, not packets: their headers are rebuilt from the message's metadata. The PSN and, of
+// received messages, the Q_Key are unknown, and written as zero.
 package capture
 
 import (
@@ -26,43 +26,65 @@ import (
 	"causeway/lcore"
 )
 
-// A Watcher shows packets: the house.
-type Watcher interface {
-	Watch(ctx context.Context, f lcore.Filter, snap int, see func(lcore.Sight) bool) (missed uint64, err error)
+// A Mirror copies packets at the points of their way through the bridge. A *bridge.Bridge is one.
+type Mirror interface {
+	Mirror(ctx context.Context, f lcore.Filter, snap int, see func(lcore.MirroredPacket) bool) (missed uint64, err error)
 }
 
-// Limits end a capture, the first that is reached. Zero is no limit.
+// Limits end a capture when the first is reached. Zero is no limit.
 type Limits struct {
 	Packets  uint64
-	Bytes    int64 // of the file, or of all files together
+	Bytes    int64
 	Duration time.Duration
 	Snap     int // bytes kept of a packet
 }
 
-// Result says what a capture holds.
+// A Result is the contents of a capture.
 type Result struct {
-	Packets  [2]uint64             // at the Ethernet door, and at the InfiniBand door
-	Dropped  map[lcore.Drop]uint64 // of these, those that died
+	Packets  [2]uint64             // at the Ethernet port, and at the InfiniBand port
+	Dropped  map[lcore.Drop]uint64 // those dropped by the bridge
 	Bytes    int64                 // written
 	Missed   uint64                // not captured: packets came faster than they were written
 	Duration time.Duration
-	Files    []string // of a ring, those that are left
 }
 
-// String is the result in one line.
+// String returns the result in one line.
 func (r Result) String() string {
-	died := uint64(0)
+	dropped := uint64(0)
 	for _, n := range r.Dropped {
-		died += n
+		dropped += n
 	}
 	return fmt.Sprintf("%d packets of RoCE, %d of InfiniBand, %d of them dropped by the bridge, %d bytes in %v; missed %d",
-		r.Packets[0], r.Packets[1], died, r.Bytes, r.Duration.Round(time.Millisecond), r.Missed)
+		r.Packets[0], r.Packets[1], dropped, r.Bytes, r.Duration.Round(time.Millisecond), r.Missed)
 }
 
-// Write captures what f passes, until ctx ends or a limit is reached. Without drop or point in f it is what comes and what
-// goes, at both doors; what came and died says so in a comment. With drop it is what died, as it was then.
-func Write(ctx context.Context, h Watcher, f lcore.Filter, w io.Writer, l Limits) (Result, error) {
-	return write(ctx, h, f, &single{w}, l)
+// Write captures the packets that f passes, until ctx ends or a limit is reached. Without drop or point in f these are
+// the packets received and sent at both ports; received packets that were dropped have a comment. With drop they are
+// the dropped packets, as they were then.
+func Write(ctx context.Context, m Mirror, f lcore.Filter, out io.Writer, l Limits) (Result, error) {
+	began := time.Now()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if l.Duration > 0 {
+		ctx, stop = context.WithTimeout(ctx, l.Duration)
+		defer stop()
+	}
+	w := &writer{filter: f, limits: l, counted: &countingWriter{w: out}, byID: map[uint64]*record{}, result: Result{Dropped: map[lcore.Drop]uint64{}}}
+	if err := w.open(); err != nil {
+		return Result{}, err
+	}
+	var flushing sync.WaitGroup
+	flushing.Go(func() { w.flushPeriodically(ctx) })
+	missed, err := m.Mirror(ctx, f, l.Snap, w.see)
+	stop()
+	flushing.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.release(time.Time{})
+	w.result.Missed = missed
+	w.result.Duration = time.Since(began)
+	err = errors.Join(err, w.err, w.finish())
+	return w.result, err
 }
 
 // Interfaces of the file.
@@ -71,19 +93,18 @@ const (
 	ibInterface
 )
 
-// patience is how long a packet is kept back, to see whether it dies.
-const patience = 20 * time.Millisecond
+// deferTime is how long a received packet is kept, to know whether it is dropped.
+const deferTime = 20 * time.Millisecond
 
-// A writer is a capture on its way.
+// A writer writes one capture.
 type writer struct {
 	filter lcore.Filter
 	limits Limits
-	out    output
 
 	mu      sync.Mutex
 	ng      *pcapgo.NgWriter
-	counted *counted
-	kept    []*record
+	counted *countingWriter
+	pending []*record
 	byID    map[uint64]*record
 	result  Result
 	written uint64
@@ -91,52 +112,21 @@ type writer struct {
 	err     error
 }
 
-// A record is a packet that is kept back.
+// A record is a packet to be written.
 type record struct {
-	lcore.Sight
-	died lcore.Drop
+	lcore.MirroredPacket
+	drop lcore.Drop
 }
 
-func write(ctx context.Context, h Watcher, f lcore.Filter, out output, l Limits) (Result, error) {
-	began := time.Now()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	if l.Duration > 0 {
-		ctx, stop = context.WithTimeout(ctx, l.Duration)
-		defer stop()
-	}
-	w := &writer{filter: f, limits: l, out: out, byID: map[uint64]*record{}, result: Result{Dropped: map[lcore.Drop]uint64{}}}
-	if err := w.open(); err != nil {
-		return Result{}, errors.Join(err, out.close())
-	}
-	var flushing sync.WaitGroup
-	flushing.Go(func() { w.flushOften(ctx) })
-	missed, err := h.Watch(ctx, f, l.Snap, w.see)
-	stop()
-	flushing.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.let(time.Time{})
-	w.result.Missed = missed
-	w.result.Duration = time.Since(began)
-	err = errors.Join(err, w.err, w.finish(), out.close())
-	w.result.Files = out.names()
-	return w.result, err
-}
-
-// open begins the next file.
+// open begins the file.
 func (w *writer) open() error {
-	to, err := w.out.next()
-	if err != nil {
-		return fmt.Errorf("capture: %w", err)
-	}
-	w.counted = &counted{w: to}
 	section := pcapgo.NgSectionInfo{Hardware: runtime.GOARCH, OS: runtime.GOOS, Application: "causeway"}
 	roce := pcapgo.NgInterface{Name: "roce", Description: "Ethernet port of the bridge", Filter: w.filter.String(),
 		LinkType: layers.LinkTypeEthernet, SnapLength: uint32(max(w.limits.Snap, 0))}
+	var err error
 	w.ng, err = pcapgo.NewNgWriterInterface(w.counted, roce, pcapgo.NgWriterOptions{SectionInfo: section})
 	if err == nil {
-		_, err = w.ng.AddInterface(pcapgo.NgInterface{Name: "ib", Description: "InfiniBand port of the bridge; headers as far as the port tells",
+		_, err = w.ng.AddInterface(pcapgo.NgInterface{Name: "ib", Description: "InfiniBand port of the bridge; headers as far as they are known",
 			Filter: w.filter.String(), LinkType: ib.LinkTypeERF})
 	}
 	if err == nil {
@@ -145,7 +135,7 @@ func (w *writer) open() error {
 	return err
 }
 
-// finish ends a file.
+// finish completes the file with its statistics.
 func (w *writer) finish() error {
 	var errs []error
 	for i, n := range w.result.Packets {
@@ -154,46 +144,45 @@ func (w *writer) finish() error {
 		}))
 	}
 	errs = append(errs, w.ng.Flush())
-	w.result.Bytes += w.counted.n
-	w.counted.n = 0
+	w.result.Bytes = w.counted.n
 	return errors.Join(errs...)
 }
 
-// see takes a sight; false when the capture is over.
-func (w *writer) see(s lcore.Sight) bool {
+// see takes a mirrored packet. It returns false when the capture is over.
+func (w *writer) see(s lcore.MirroredPacket) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.full || w.err != nil {
 		return false
 	}
 	chosen := w.filter.Point != 0 || w.filter.Drop != 0 || w.filter.AnyDrop
-	r := &record{Sight: s, died: s.Drop}
+	r := &record{MirroredPacket: s, drop: s.Drop}
 	switch {
 	case chosen, s.Point == lcore.Sent, s.Point == lcore.Own:
 	case s.Point == lcore.Received:
 		w.byID[s.Packet] = r
 	case s.Point == lcore.Dropped:
-		if came, ok := w.byID[s.Packet]; ok && s.Packet != 0 {
-			came.died = s.Drop
+		if received, ok := w.byID[s.Packet]; ok && s.Packet != 0 {
+			received.drop = s.Drop
 			return true
 		}
-	default: // on its way inside: it has been seen already
+	default: // inside the bridge: its reception was recorded already
 		return true
 	}
-	w.kept = append(w.kept, r)
-	w.let(s.Time.Add(-patience))
+	w.pending = append(w.pending, r)
+	w.release(s.Time.Add(-deferTime))
 	return !w.full && w.err == nil
 }
 
-// flushOften writes what has been kept back for long enough, while nothing comes.
-func (w *writer) flushOften(ctx context.Context) {
-	tick := time.NewTicker(patience)
+// flushPeriodically writes packets that were kept long enough, also while no further packets arrive.
+func (w *writer) flushPeriodically(ctx context.Context) {
+	tick := time.NewTicker(deferTime)
 	defer tick.Stop()
 	for {
 		select {
 		case now := <-tick.C:
 			w.mu.Lock()
-			w.let(now.Add(-2 * patience))
+			w.release(now.Add(-2 * deferTime))
 			if w.err == nil {
 				w.err = w.ng.Flush()
 			}
@@ -204,11 +193,11 @@ func (w *writer) flushOften(ctx context.Context) {
 	}
 }
 
-// let writes what came before a time; all, when it is zero.
-func (w *writer) let(before time.Time) {
+// release writes the packets from before a time; all packets when it is zero.
+func (w *writer) release(before time.Time) {
 	i := 0
-	for ; i < len(w.kept) && !w.full && w.err == nil; i++ {
-		r := w.kept[i]
+	for ; i < len(w.pending) && !w.full && w.err == nil; i++ {
+		r := w.pending[i]
 		if !before.IsZero() && !r.Time.Before(before) {
 			break
 		}
@@ -217,43 +206,37 @@ func (w *writer) let(before time.Time) {
 		}
 		w.err = w.put(r)
 	}
-	w.kept = w.kept[i:]
+	w.pending = w.pending[i:]
 }
 
-// put writes one packet.
+// put writes a packet.
 func (w *writer) put(r *record) error {
 	info := gopacket.CaptureInfo{Timestamp: r.Time, CaptureLength: len(r.Data), Length: max(r.Len, len(r.Data)), InterfaceIndex: roceInterface}
 	data := r.Data
-	if r.Door == lcore.IBDoor {
+	if r.Side == lcore.IBSide {
 		info.InterfaceIndex = ibInterface
-		data, info.Length = erf(&r.Sight)
+		data, info.Length = erf(&r.MirroredPacket)
 		info.CaptureLength = len(data)
 	}
 	if err := w.ng.WritePacketWithOptions(info, data, options(r)); err != nil {
 		return fmt.Errorf("capture: %w", err)
 	}
 	w.result.Packets[info.InterfaceIndex]++
-	if r.died != 0 {
-		w.result.Dropped[r.died]++
+	if r.drop != 0 {
+		w.result.Dropped[r.drop]++
 	}
 	w.written++
-	return w.limit()
+	w.limit()
+	return nil
 }
 
-// limit looks whether that was the last packet, or the last of this file.
-func (w *writer) limit() error {
-	size := w.counted.n + w.result.Bytes // what lies in the buffer comes later
+// limit sets full when a limit is reached.
+func (w *writer) limit() {
+	size := w.counted.n // without what is still buffered
 	w.full = w.limits.Packets > 0 && w.written >= w.limits.Packets || w.limits.Bytes > 0 && size >= w.limits.Bytes
-	if w.full || w.out.room(w.counted.n) {
-		return nil
-	}
-	if err := w.finish(); err != nil {
-		return err
-	}
-	return w.open()
 }
 
-// options are the packet's number, its way through the interface, and what became of it.
+// options returns the packet's number, its direction at the interface, and a comment.
 func options(r *record) pcapgo.NgPacketOptions {
 	flags := pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionInbound}
 	if r.Point == lcore.Sent || r.Point == lcore.Own {
@@ -261,22 +244,22 @@ func options(r *record) pcapgo.NgPacketOptions {
 	}
 	o := pcapgo.NgPacketOptions{Flags: &flags, PacketID: &r.Packet}
 	switch {
-	case r.died != 0:
-		o.Comments = []string{fmt.Sprintf("dropped, %v: %s", r.died, r.died.Sentence())}
+	case r.drop != 0:
+		o.Comments = []string{fmt.Sprintf("dropped, %v: %s", r.drop, r.drop.Sentence())}
 	case r.Point != lcore.Received && r.Point != lcore.Sent:
 		o.Comments = []string{r.Point.String()}
 	}
 	return o
 }
 
-// counted counts what is written.
-type counted struct {
+// A countingWriter counts the bytes written.
+type countingWriter struct {
 	w io.Writer
 	n int64
 }
 
 // Write implements io.Writer.
-func (c *counted) Write(b []byte) (int, error) {
+func (c *countingWriter) Write(b []byte) (int, error) {
 	n, err := c.w.Write(b)
 	c.n += int64(n)
 	return n, err

@@ -9,8 +9,8 @@ import (
 
 const erfHeader = 16
 
-// erf makes an ERF record of a message. length is what it would be had the payload not been cut.
-func erf(s *lcore.Sight) (record []byte, length int) {
+// erf returns a message as an ERF record. length is the record's length without truncation.
+func erf(s *lcore.MirroredPacket) (record []byte, length int) {
 	p := packet(s)
 	missing := s.Len - len(s.Data)
 	if missing > 0 {
@@ -20,14 +20,14 @@ func erf(s *lcore.Sight) (record []byte, length int) {
 	record = ib.AppendERF(nil, s.Time, whole)
 	length = len(record)
 	if missing > 0 {
-		behind := -s.Len&3 + ib.ICRCLen + ib.VCRCLen // the payload
-		record = record[:erfHeader+len(whole)-behind-missing]
+		trailer := -s.Len&3 + ib.ICRCLen + ib.VCRCLen
+		record = record[:erfHeader+len(whole)-trailer-missing]
 	}
 	return record, length
 }
 
-// packet puts in front of a payload what its door said of it.
-func packet(s *lcore.Sight) ib.Packet {
+// packet returns a message with headers rebuilt from its metadata.
+func packet(s *lcore.MirroredPacket) ib.Packet {
 	m := s.IB
 	p := ib.Packet{SL: m.SL, SLID: m.SLID, DLID: m.DLID, OpCode: ib.OpUDSendOnly, Solicited: m.Solicited, FECN: m.FECN, PKey: m.PKey,
 		QKey: m.QKey, Payload: s.Data, DestQP: m.QPN, SrcQP: m.Peer}

@@ -14,14 +14,14 @@ import (
 	"strconv"
 	"strings"
 
-	"causeway/app/devices"
+	"causeway/app/doctor"
 	"causeway/config"
 	"causeway/ibside/acm"
 	"causeway/ibside/ib"
 )
 
-// acmAsked is what the flags say.
-type acmAsked struct {
+// acmOptions are the options of "causeway acm".
+type acmOptions struct {
 	out, folder  string
 	gid          string
 	lid          uint
@@ -30,15 +30,15 @@ type acmAsked struct {
 	name, device string
 }
 
-// runACM writes files for ibacm on InfiniBand nodes.
+// runACM is "causeway acm".
 func runACM(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("acm", `Writes files for ibacm, by which programs on InfiniBand nodes find RoCE hosts (rdma_getaddrinfo, rsockets):
-which GID each RoCE host has, that of the bridge's port, and how nodes whose LID is configured reach it. RoCE hosts are
+	fs := newFlags("acm", `Writes files for ibacm, with which programs on InfiniBand nodes find RoCE hosts (rdma_getaddrinfo, rsockets):
+the GID of each RoCE host, which is that of the bridge's port, and paths to it for nodes whose LID is configured. RoCE hosts are
 those of the configuration, the bridge, and every address of its IPv4 subnets that may cross and is no node's, by the
 addresses that they have on InfiniBand ([[translate]]). Copy the files
 to the nodes, merge ibacm_opts.cfg with theirs, and restart ibacm: it reads them once. rdma_resolve_addr does not ask
 ibacm; for it there is proxy ARP: see causeway help doctor.`)
-	var a acmAsked
+	var a acmOptions
 	fs.StringVar(&a.out, "out", "", "the `DIR` to write to; otherwise all is printed")
 	fs.StringVar(&a.folder, "folder", "/etc/rdma", "the `DIR` where the files will lie on the nodes")
 	fs.StringVar(&a.gid, "gid", "", "the bridge's `GID`; otherwise that of [ib] gid, or the port's on this machine")
@@ -64,7 +64,7 @@ ibacm; for it there is proxy ARP: see causeway help doctor.`)
 	return exitOK
 }
 
-func writeACM(c *config.Config, a acmAsked, stdout, stderr io.Writer) error {
+func writeACM(c *config.Config, a acmOptions, stdout, stderr io.Writer) error {
 	gid, bridge, path, err := bridgeOnIB(c, a)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ type acmFile struct {
 	fill func(io.Writer) error
 }
 
-// put writes a file to a folder, or prints it. Nothing half is written.
+// put writes a file to a folder, or prints it. It writes nothing when making the contents fails.
 func (f acmFile) put(folder string, stdout io.Writer) error {
 	var b bytes.Buffer
 	if err := f.fill(&b); err != nil {
@@ -110,16 +110,16 @@ func (f acmFile) put(folder string, stdout io.Writer) error {
 		return err
 	}
 	path := filepath.Join(folder, f.name)
-	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil { // for ibacm and whoever wants to look
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil { // ibacm and other users read it
 		return err
 	}
 	_, err := fmt.Fprintln(stdout, path)
 	return err
 }
 
-// bridgeOnIB returns what the bridge goes by on InfiniBand, and what paths to it are like: from flags, the configuration and this
-// machine, in this order. A LID of 0 is not known.
-func bridgeOnIB(c *config.Config, a acmAsked) (gid ib.GID, p acm.Port, path acm.Path, err error) {
+// bridgeOnIB returns what the bridge goes by on InfiniBand, and what paths to it are like: from flags, the
+// configuration and this machine, in this order. A LID of 0 is not known.
+func bridgeOnIB(c *config.Config, a acmOptions) (gid ib.GID, p acm.Port, path acm.Path, err error) {
 	const tenGigabits = 3
 	path = acm.Path{MTU: c.RoCE.IBMTU, Rate: tenGigabits}
 	gid, p.LID = c.IB.GID, ib.LID(min(a.lid, uint(ib.LIDPermissive)))
@@ -150,18 +150,13 @@ func bridgeOnIB(c *config.Config, a acmAsked) (gid ib.GID, p acm.Port, path acm.
 }
 
 // portHere returns the configuration's port, if this machine has it.
-func portHere(c *config.Config) *devices.RDMAPort {
-	sys, done, err := devices.Sysfs()
+func portHere(c *config.Config) *doctor.RDMAPort {
+	sys, done, err := doctor.OpenSysfs()
 	if err != nil || c.IB.Port.Fabric {
 		return nil
 	}
 	defer done()
-	m := devices.Read(sys)
-	i := slices.IndexFunc(m.RDMA, func(p devices.RDMAPort) bool { return p.Device == c.IB.Port.Device && p.Num == c.IB.Port.Num })
-	if i < 0 {
-		return nil
-	}
-	return &m.RDMA[i]
+	return doctor.ReadMachine(sys).RDMAPort(c.IB.Port)
 }
 
 // rateOf returns InfiniBand's code of a rate such as "100 Gb/sec (4X EDR)"; 0 if it has none.
@@ -231,7 +226,7 @@ func acmHosts(c *config.Config, gid ib.GID, most uint, stderr io.Writer) []acm.H
 	return out
 }
 
-func acmEndpoint(c *config.Config, a acmAsked) (acm.Endpoint, error) {
+func acmEndpoint(c *config.Config, a acmOptions) (acm.Endpoint, error) {
 	device, number, _ := strings.Cut(a.device, ":")
 	port, err := strconv.ParseUint(number, 10, 8)
 	if err != nil || port == 0 || device == "" {

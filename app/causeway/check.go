@@ -8,17 +8,17 @@ import (
 	"io"
 	"strings"
 
-	"causeway/app/devices"
+	"causeway/app/doctor"
 	"causeway/config"
 	"causeway/ibside/fabric"
 )
 
-// runCheck checks configuration files.
+// runCheck is "causeway check".
 func runCheck(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("check", `Reads configuration files as "run" would, starts nothing, and reports every problem: its file, its
-line, and what to write instead; the software subnet's file included. Exits with 0 when all files are right, else with 1.`)
-	here := fs.Bool("here", false, `check the ports, too, against this machine: whether they are there, up, of the right link layer,
-in the partitions, with the MTUs; as "run" does before it starts`)
+	fs := newFlags("check", `Reads configuration files as "run" does, without starting anything, and reports every problem with its file,
+its line and what to write instead; also in the software subnet's file. Exits with 0 when all files are correct, else with 1.`)
+	here := fs.Bool("here", false, `also check the ports of this machine, as "run" does before it starts: whether they exist and are up,
+and their link layer, partitions and MTUs`)
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}
@@ -34,7 +34,7 @@ in the partitions, with the MTUs; as "run" does before it starts`)
 	return code
 }
 
-// checkFile reports whether file is right, in words too; with here, also whether it suits this machine.
+// checkFile prints and returns whether a file is correct; with here, also whether it suits this machine.
 func checkFile(file string, here bool, stdout, stderr io.Writer) bool {
 	c, err := config.Load(file)
 	if err != nil {
@@ -58,52 +58,52 @@ func checkFile(file string, here bool, stdout, stderr io.Writer) bool {
 	if n := len(c.Services); n > 0 {
 		parts = append(parts, count(n, "service"))
 	}
-	suits := ""
+	fits := ""
 	if here {
-		if err := suitsMachine(file, c); err != nil {
+		if err := checkMachine(file, c); err != nil {
 			fmt.Fprintln(stderr, err)
 			return false
 		}
-		suits = "; suits this machine"
+		fits = "; suits this machine"
 	}
-	fmt.Fprintf(stdout, "%s: ok: %s%s\n", file, strings.Join(parts, ", "), suits)
+	fmt.Fprintf(stdout, "%s: ok: %s%s\n", file, strings.Join(parts, ", "), fits)
 	return true
 }
 
-// errUnseen is that of a machine whose devices could not be looked at.
-var errUnseen = errors.New("causeway: cannot look at this machine's devices")
+// errDevicesUnreadable is the error when the machine's devices could not be listed.
+var errDevicesUnreadable = errors.New("causeway: cannot list this machine's devices")
 
-// errNotYet is what suitsMachine's error is, too, when time alone may mend it.
-var errNotYet = errors.New("causeway: the RDMA device is not there yet")
+// errDeviceNotReady is in the error of checkMachine when the device may appear later, without any change.
+var errDeviceNotReady = errors.New("causeway: the RDMA device is not ready yet")
 
-// notYet is a problem that is errNotYet as well.
-type notYet struct{ error }
+// deviceNotReady is a problem that is errDeviceNotReady as well.
+type deviceNotReady struct{ error }
 
-func (e notYet) Is(target error) bool { return target == errNotYet }
-func (e notYet) Unwrap() error        { return e.error }
+func (e deviceNotReady) Is(target error) bool { return target == errDeviceNotReady }
+func (e deviceNotReady) Unwrap() error        { return e.error }
 
-// suitsMachine returns as an error what keeps a configuration from running on this machine, a line each.
-func suitsMachine(file string, c *config.Config) error {
-	if !devices.OnHardware(c) {
+// checkMachine returns the problems that keep a configuration from running on this machine, one a line.
+func checkMachine(file string, c *config.Config) error {
+	if !doctor.OnHardware(c) {
 		return nil
 	}
-	sys, done, err := devices.Sysfs()
+	sys, done, err := doctor.OpenSysfs()
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnseen, err)
+		return fmt.Errorf("%w: %w", errDevicesUnreadable, err)
 	}
 	defer done()
 	var problems []error
-	found, mayCome := devices.Examine(c, sys)
+	found, mayCome := doctor.CheckConfig(c, sys)
 	for _, p := range found {
 		problems = append(problems, fmt.Errorf("config: %s: %s", file, p))
 	}
 	if mayCome {
-		return notYet{errors.Join(problems...)}
+		return deviceNotReady{errors.Join(problems...)}
 	}
 	return errors.Join(problems...)
 }
 
-// count says how many there are of a thing.
+// count returns a number of things: 1 host, 2 hosts.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

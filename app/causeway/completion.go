@@ -10,10 +10,10 @@ import (
 	words "causeway/app/command"
 )
 
-// runCompletion prints what a shell needs to complete the program's commands, and the bridge's after ctl.
+// runCompletion is "causeway completion".
 func runCompletion(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("completion", `Prints a shell's completion of all commands, and of what "causeway ctl" can ask. For this session of bash:
-source <(causeway completion bash). Packages install it for all.`)
+	fs := newFlags("completion", `Prints a shell's completion script for all commands, including those of "causeway ctl". For this session of bash:
+source <(causeway completion bash). The packages install it for all users.`)
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}
@@ -31,7 +31,7 @@ source <(causeway completion bash). Packages install it for all.`)
 // flagWord finds the flags in a usage line.
 var flagWord = regexp.MustCompile(`--?[a-z][a-z-]*`)
 
-// subcommands are the program's own, as completion wants them.
+// subcommands returns the program's subcommands for completion.
 func subcommands() (all []words.Subcommand) {
 	for _, c := range commands() {
 		s := words.Subcommand{Name: c.name, Help: c.short, Words: flagWord.FindAllString(c.usage, -1)}

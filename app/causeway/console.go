@@ -8,25 +8,25 @@ import (
 	"net"
 	"time"
 
+	"causeway/app/bridge"
 	words "causeway/app/command"
 	"causeway/app/console"
-	"causeway/app/house"
 	"causeway/app/logs"
 	"causeway/config"
 )
 
-// A consoleOf is what the console of a bridge is made of.
-type consoleOf struct {
+// A consoleServer serves the console of a bridge.
+type consoleServer struct {
 	listeners []net.Listener
 	cfg       *config.Config
-	file      string // the configuration's
+	file      string // the configuration file
 	log       *slog.Logger
 	control   *logs.Control
 	stop      context.CancelFunc // ends the bridge
 }
 
-// serve serves the console until what it returns is called. It is there while the bridge stops, too.
-func (c *consoleOf) serve(ctx context.Context, h *house.House) (end func()) {
+// serve serves the console until end is called, which is after the bridge has stopped.
+func (c *consoleServer) serve(ctx context.Context, b *bridge.Bridge) (end func()) {
 	if len(c.listeners) == 0 {
 		return func() {}
 	}
@@ -34,8 +34,8 @@ func (c *consoleOf) serve(ctx context.Context, h *house.House) (end func()) {
 		c.log.Info("console", "listen", l.Addr().String())
 	}
 	env := &words.Env{
-		Bridge: h, Log: c.log, Logs: c.control, Began: time.Now(), Version: ownVersion(), Config: c.cfg,
-		Load: func() (*config.Config, error) { return config.Load(c.file) }, Stop: c.stop, Sampler: words.NewSampler(h),
+		Bridge: b, Log: c.log, Logs: c.control, Began: time.Now(), Version: ownVersion(), Config: c.cfg,
+		Load: func() (*config.Config, error) { return config.Load(c.file) }, Stop: c.stop, Sampler: words.NewSampler(b),
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})

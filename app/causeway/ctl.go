@@ -20,16 +20,16 @@ import (
 	"causeway/app/console"
 )
 
-// defaultSocket is where a bridge's console is by the documents.
+// defaultSocket is the console's socket in the documentation and packages.
 const defaultSocket = "/run/causeway/console.sock"
 
-// runCtl asks a running bridge, or begins a session with it.
+// runCtl is "causeway ctl".
 func runCtl(args []string, stdout, stderr io.Writer) int {
-	flags := newFlags("ctl", `Asks a running bridge one question, or begins a session with its console when no words are given.
+	flags := newFlags("ctl", `Runs one command in a running bridge, or starts a session with its console when no words are given.
 "causeway ctl help" lists the commands, "causeway ctl help COMMAND" explains one. Words may be abbreviated. The bridge's
 configuration needs [console] listen.
 
-Exit codes: 0; 1 when the bridge could not do it, or is not there; 2 when the question was wrong.`)
+Exit codes: 0; 1 when the command failed, or no bridge is running; 2 when the command was not understood.`)
 	socket := flags.String("s", defaultSocket, "the console's `SOCKET`: a path, or an address and port")
 	asJSON := flags.Bool("json", false, "show JSON")
 	if code, done := parse(flags, args, stdout, stderr); done {
@@ -40,13 +40,13 @@ Exit codes: 0; 1 when the bridge could not do it, or is not there; 2 when the qu
 		words, *asJSON = words[:n-1], true
 	}
 	if len(words) == 0 && (*asJSON || !term.IsTerminal(int(os.Stdin.Fd()))) {
-		return misused(flags, stderr, "a session needs a terminal; write the command's words")
+		return misused(flags, stderr, "a session needs a terminal; give a command")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	conn, err := dialConsole(ctx, *socket)
 	if err != nil {
-		if !*asJSON && helpAlone(words, stdout) {
+		if !*asJSON && helpOffline(words, stdout) {
 			return exitOK
 		}
 		fmt.Fprintf(stderr, "causeway ctl: %v\n", err)
@@ -63,9 +63,9 @@ Exit codes: 0; 1 when the bridge could not do it, or is not there; 2 when the qu
 	q := console.Question{Words: words, JSON: *asJSON}
 	if f, ok := stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		q.Terminal = true
-		q.Width, q.Height, _ = term.GetSize(int(f.Fd())) // 0 where it does not say
+		q.Width, q.Height, _ = term.GetSize(int(f.Fd())) // 0 when unknown
 	}
-	if q.Terminal && goesOn(words) && term.IsTerminal(int(os.Stdin.Fd())) {
+	if q.Terminal && runsUntilEnded(words) && term.IsTerminal(int(os.Stdin.Fd())) {
 		defer console.KeyEnds(os.Stdin, stop)()
 	}
 	code, err := console.Ask(ctx, conn, q, stdout, stderr)
@@ -76,14 +76,14 @@ Exit codes: 0; 1 when the bridge could not do it, or is not there; 2 when the qu
 	return code
 }
 
-// goesOn reports whether a question's answer does, until somebody ends it.
-func goesOn(question []string) bool {
+// runsUntilEnded reports whether a command runs until it is ended.
+func runsUntilEnded(question []string) bool {
 	v, err := words.Standard.ParseWords(question)
 	return err == nil && v != nil && (v.Every > 0 || v.Command.Stream != nil)
 }
 
-// helpAlone answers the questions that need no bridge.
-func helpAlone(question []string, stdout io.Writer) (answered bool) {
+// helpOffline prints help, which needs no bridge.
+func helpOffline(question []string, stdout io.Writer) (answered bool) {
 	v, err := words.Standard.ParseWords(question)
 	if err != nil || v == nil || v.Command.Local != words.LocalHelp || v.Pipe.JSON {
 		return false
@@ -108,11 +108,11 @@ func dialConsole(ctx context.Context, at string) (net.Conn, error) {
 	case err == nil:
 		return conn, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no console at %s: does the bridge run, with [console] listen = [\"unix:%s\"]? -s names another", at, at)
+		return nil, fmt.Errorf("there is no console at %s: is the bridge running, with [console] listen = [\"unix:%s\"]? -s names another", at, at)
 	case errors.Is(err, syscall.ECONNREFUSED) && network == "unix":
-		return nil, fmt.Errorf("nobody answers at %s: the bridge has ended, or that is no console's socket; -s names another", at)
+		return nil, fmt.Errorf("no answer at %s: the bridge has ended, or this is not a console's socket; -s names another", at)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("nobody answers at %s: does the bridge run, with [console] listen = [%q]? -s names another", at, at)
+		return nil, fmt.Errorf("no answer at %s: is the bridge running, with [console] listen = [%q]? -s names another", at, at)
 	}
 	return nil, fmt.Errorf("-s %s: %w", at, err)
 }

@@ -13,11 +13,11 @@ import (
 	"causeway/app/demo"
 )
 
-// runDemo shows the bridge at work.
+// runDemo is "causeway demo".
 func runDemo(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("demo", `Shows the bridge at work, on any Linux machine, as root: two RoCE hosts in network namespaces of their own,
-a software InfiniBand subnet with two nodes, and traffic both ways, unicast and multicast. Exits with 0 only
-when every message that was due arrived and every packet is accounted for.`)
+	fs := newFlags("demo", `Runs the bridge with traffic on any Linux machine, as root: two RoCE hosts in network namespaces, a software
+InfiniBand subnet with two nodes, and unicast and multicast in both directions. Exits with 0 only when every message
+arrived and every packet is accounted for.`)
 	duration := fs.Duration("duration", 20*time.Second, "the `TIME` that the traffic runs")
 	asJSON := fs.Bool("json", false, "end with one JSON object instead of table and summary")
 	pcap := fs.String("pcap", "", "leave captures of both fabrics in `DIR`, for Wireshark")
@@ -32,7 +32,7 @@ when every message that was due arrived and every packet is accounted for.`)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	context.AfterFunc(ctx, stop) // a second signal kills it
 	ok, err := demo.Run(ctx, demo.Options{Duration: *duration, JSON: *asJSON, PcapDir: *pcap, Out: stdout, Err: stderr})
 	if err != nil {
 		fmt.Fprintln(stderr, err)

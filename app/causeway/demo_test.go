@@ -20,6 +20,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"causeway/ibside/ib"
+	"causeway/ibside/ib/erftest"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
 )
@@ -173,7 +174,7 @@ func checkRoCE(t *testing.T, file string) (n uint64) {
 func checkIB(t *testing.T, file string) (n uint64) {
 	t.Helper()
 	eachPacket(t, file, func(b []byte) {
-		_, packet, ok := ib.ParseERF(b)
+		_, packet, ok := erftest.Parse(b)
 		if !ok {
 			t.Errorf("%s: no ERF record of InfiniBand: %x", file, b)
 			return
@@ -192,7 +193,7 @@ func TestDemoInterrupted(t *testing.T) {
 	p := launch(t, "demo", "-duration", "10m")
 	p.await("progress", func() bool { return strings.Contains(p.stdout.String(), "deliveries") })
 	p.end(syscall.SIGINT)
-	if out := p.stdout.String(); !strings.Contains(out, "All is well.") || strings.Contains(out, "\033") {
+	if out := p.stdout.String(); !strings.Contains(out, "Everything arrived.") || strings.Contains(out, "\033") {
 		t.Errorf("it said\n%s", out)
 	}
 }

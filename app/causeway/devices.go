@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 
-	"causeway/app/devices"
+	"causeway/app/doctor"
 )
 
-// runDevices lists what this machine has for the two doors.
+// runDevices lists what this machine has for the two ports.
 func runDevices(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("devices", `Lists the RDMA ports and the Ethernet ports of this machine, and says for each whether it can be the RoCE side
 or the IB side of a bridge, in the words of the configuration ("RoCE side: af_packet:eth1"), or why not. MTUs of
@@ -32,12 +32,12 @@ process is in: there CAP_SYS_ADMIN.`)
 }
 
 func listDevices(asJSON bool, w io.Writer) error {
-	sys, done, err := devices.Sysfs()
+	sys, done, err := doctor.OpenSysfs()
 	if err != nil {
 		return err
 	}
 	defer done()
-	m := devices.Read(sys)
+	m := doctor.ReadMachine(sys)
 	if !asJSON {
 		return m.WriteTable(w)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"causeway/app/devices"
+	"causeway/app/doctor"
 )
 
 // TestDevices wants this machine's ports, whatever they are, as a table and as JSON.
@@ -17,7 +17,7 @@ func TestDevices(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = try("devices", "-json")
-	var m devices.Machine
+	var m doctor.Machine
 	if err := json.Unmarshal([]byte(stdout), &m); err != nil || code != exitOK || stderr != "" || m.RDMA == nil || m.Ethernet == nil {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}

@@ -10,11 +10,10 @@ import (
 	"causeway/config"
 )
 
-// runDiff compares two configurations.
+// runDiff is "causeway diff".
 func runDiff(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("diff", `Says what the second file changes, entry by entry and key by key, and what of that a running bridge cannot
-follow but needs a restart for. Exits with 0 when "reload" can do it all, else with 1. "causeway ctl reload check" says the
-same of the bridge that runs and the file that it was started with.`)
+	fs := newFlags("diff", `Lists what the second file changes, entry by entry and key by key, and which changes need a restart. Exits
+with 0 when "reload" can apply all changes, else with 1. "causeway ctl reload check" compares a running bridge with its file.`)
 	asJSON := fs.Bool("json", false, "write JSON")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
@@ -51,7 +50,7 @@ func writeChanges(w io.Writer, changes config.Changes, asJSON bool) error {
 		return e.Encode(changes)
 	}
 	if len(changes) == 0 {
-		_, err := fmt.Fprintln(w, "nothing is different")
+		_, err := fmt.Fprintln(w, "no difference")
 		return err
 	}
 	need := map[bool]string{true: "needs", false: "need"}[len(changes.NeedRestart()) == 1]
@@ -59,11 +58,11 @@ func writeChanges(w io.Writer, changes config.Changes, asJSON bool) error {
 	return err
 }
 
-// runExample prints a configuration to begin with.
+// runExample is "causeway example".
 func runExample(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("example", `Prints a configuration file with every key: what it means, what its default is, and whether a running bridge
-takes another value. "causeway example -short > bridge.toml" is a start.`)
-	short := fs.Bool("short", false, "only what a bridge needs")
+	fs := newFlags("example", `Prints a configuration file with every key: its meaning, its default, and whether a reload can change it.
+ "causeway example -short > bridge.toml" is a start.`)
+	short := fs.Bool("short", false, "only the required keys")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}

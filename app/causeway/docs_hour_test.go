@@ -30,7 +30,7 @@ var elsewhere = regexp.MustCompile(`^(sudo make deb|sudo causeway demo$)`)
 // expected is what a command of the page prints, by a part of it.
 var expected = []struct{ command, output string }{
 	{"causeway check", "ok: 1 host, 1 group"},
-	{"show status", "not ready: 1 join or path is missing"},
+	{"show status", "not ready: waiting for 1 join or path"},
 	{"top", "roce_to_ib"},
 	{"show drops", "mc_unknown"},
 	{"trace drop any", "group 239.9.9.9 is not bridged"},
@@ -151,7 +151,8 @@ func (h *hour) command(line string) *exec.Cmd {
 // start runs what goes on.
 func (h *hour) start(line string) *program { return start(h.t, h.command("exec "+line)) }
 
-// run runs what ends, again until it has seen what the page promises: counts follow traffic. Only doctor may find something.
+// run runs what ends, again until it has seen what the page promises: counts follow traffic. Only doctor may find
+// something.
 func (h *hour) run(line, said string) {
 	want := ""
 	for _, e := range expected {

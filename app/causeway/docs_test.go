@@ -219,3 +219,24 @@ func TestDocsIndex(t *testing.T) {
 		}
 	}
 }
+
+// retired are words that the project once had for a proxy QP, a port, the bridge, a table, the datapath, a punted packet,
+// a mirror, attached and a non-member. A benchmark, and make bench, are something else.
+var retired = regexp.MustCompile(`(?i)\b(stand-?ins?|doors?|house|shelf|shelves|odd|sights?|hung|guests?|(the|a) bench)\b`)
+
+// TestDocsRetiredWords wants one name for each thing in the documents: the field's.
+func TestDocsRetiredWords(t *testing.T) {
+	for text, want := range map[string]bool{"a stand-in is made": true, "the Door": true, "the bench": true, "make bench": false,
+		"a benchmark": false, "indoors": false} {
+		if retired.MatchString(text) != want {
+			t.Errorf("%q: %v", text, !want)
+		}
+	}
+	for _, d := range documents(t) {
+		for i, line := range strings.Split(d.text, "\n") {
+			if word := retired.FindString(line); word != "" && !d.made() {
+				t.Errorf("%s:%d: %q is not used any more: docs/README.md has the words", d.path, i+1, word)
+			}
+		}
+	}
+}

@@ -16,8 +16,8 @@ import (
 	"causeway/lcore"
 )
 
-// shellCommands splits a line as a shell would, as far as documents need it: into words, and at what separates commands.
-// Redirections and comments are left out.
+// shellCommands splits a line as a shell would, as far as documents need it: into words, and at what separates
+// commands. Redirections and comments are left out.
 func shellCommands(line string) (all [][]string) {
 	var now []string
 	var word strings.Builder
@@ -79,8 +79,8 @@ func ours(command []string) ([]string, bool) {
 	return command[1:], true
 }
 
-// wrongLine says what is wrong about the words after "causeway"; "": nothing. It asks the subcommand for its help after all the
-// flags, which reads them and does nothing else.
+// wrongLine says what is wrong about the words after "causeway"; "": nothing. It asks the subcommand for its help after
+// all the flags, which reads them and does nothing else.
 func wrongLine(t *testing.T, args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -194,7 +194,7 @@ func TestDocsConsole(t *testing.T) {
 		for _, s := range d.inline {
 			first, _, more := strings.Cut(s.text, " ")
 			known, beginning := false, false
-			for _, c := range words.Standard.Commands() {
+			for _, c := range words.Standard.Commands {
 				known = known || strings.HasPrefix(c.Path+" ", first+" ")
 				beginning = beginning || strings.HasPrefix(c.Path+" ", s.text+" ")
 			}

@@ -9,28 +9,26 @@ import (
 	"io"
 	"os"
 
-	"causeway/app/devices"
 	"causeway/app/doctor"
 	"causeway/config"
 )
 
-// runDoctor says what this machine lacks for a configuration.
+// runDoctor checks this machine for what a configuration needs.
 func runDoctor(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("doctor", `Looks at this machine for what a configuration needs of it, changes nothing, and says of each thing how it is and,
-where it is not well, which command mends it: hugepages, CPUs, drivers, the cards' link type, MTUs, flow control, the subnet
-manager, clocks, limits, and how InfiniBand nodes find RoCE hosts by the kernel's proxy ARP. Without a FILE it looks at
-the machine alone. An error keeps the bridge, or a part of it, from running; a warning makes it worse; a hint is a matter
-of taste. Exits with 1 when there are errors, else with 0. Run it again after the commands: some things can be seen only
-when others are well.`)
+	fs := newFlags("doctor", `Checks this machine for what a configuration needs, changes nothing, and prints a command that fixes each problem:
+hugepages, CPUs, drivers, the cards' link type, MTUs, flow control, the subnet manager, clocks, limits, and how InfiniBand
+nodes resolve RoCE hosts by the kernel's proxy ARP. Without a FILE it checks the machine alone. An error keeps the bridge,
+or a part of it, from running; a warning makes it worse; a hint is optional. Exits with 1 when there are errors, else with
+0. Run it again after the commands: some problems are visible only when others are fixed.`)
 	asJSON := fs.Bool("json", false, "print one JSON array")
-	fixes := fs.Bool("fixes", false, `print the commands alone, those of hints left out: "causeway doctor -fixes FILE | sudo sh"`)
-	all := fs.Bool("all", false, "print a line for each thing that is well, too")
-	netdev := fs.String("netdev", "", "the `INTERFACE` of IP over InfiniBand, where it is not the port's own, such as a bond")
+	fixes := fs.Bool("fixes", false, `print only the commands, without those of hints: "causeway doctor -fixes FILE | sudo sh"`)
+	all := fs.Bool("all", false, "also print a line for each check without a problem")
+	netdev := fs.String("netdev", "", "the `INTERFACE` of IP over InfiniBand, if it is not the port's own, such as a bond")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}
 	if fs.NArg() > 1 {
-		return misused(fs, stderr, "name one file at the most")
+		return misused(fs, stderr, "name at most one file")
 	}
 	var c *config.Config
 	if fs.NArg() == 1 {
@@ -54,14 +52,14 @@ when others are well.`)
 	return exitOK
 }
 
-// examineHere looks at this machine.
+// examineHere examines this machine.
 func examineHere(c *config.Config, netdev string) (doctor.Findings, error) {
-	sys, done, err := devices.Sysfs()
+	sys, done, err := doctor.OpenSysfs()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnseen, err)
+		return nil, fmt.Errorf("%w: %w", errDevicesUnreadable, err)
 	}
 	defer done()
-	return doctor.Examine(c, doctor.Machine{
+	return doctor.Examine(c, doctor.Sources{
 		Sys: sys, Proc: os.DirFS("/proc"), Root: os.DirFS("/"),
 		Kernel: doctor.Live{Proc: os.DirFS("/proc/sys")}, Process: doctor.Here{}, Netdev: netdev,
 	}), nil

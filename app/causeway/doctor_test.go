@@ -24,7 +24,7 @@ func TestDoctor(t *testing.T) {
 	file = bridgeIn(t, `port = "fabric:DIR/fabric.toml"`, `port = "nosuch_0:1"`)
 	code, stdout, stderr := try("doctor", file)
 	if code != exitFailed || stderr != "" || !strings.Contains(stdout, "drivers    error    there is no RDMA port nosuch_0:1 here\n"+
-		"                    fix: causeway devices # lists those that there are\n") {
+		"                    fix: causeway devices # lists the existing ones\n") {
 		t.Errorf("no device: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, _ = try("doctor", "-json", "-netdev", "lo", file)

@@ -15,10 +15,10 @@ import (
 
 func init() { dpdkVersion = dpdk.Version }
 
-// runDrops lists the reasons for which packets die.
+// runDrops is "causeway drops".
 func runDrops(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("drops", `Lists every reason for which the bridge drops a packet, by the name that logs, metrics and reports use, in the
-order of the checks. Of a reason that is named it says where to look, too.`)
+	fs := newFlags("drops", `Lists every drop reason by the name that logs, metrics and reports use, in the order of the checks. For reasons
+given as arguments it also prints what to check.`)
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}
@@ -31,7 +31,7 @@ order of the checks. Of a reason that is named it says where to look, too.`)
 	return exitOK
 }
 
-// explainDrops says what the reasons mean that are named, and where to look.
+// explainDrops explains the reasons in the arguments.
 func explainDrops(fs *flag.FlagSet, stdout, stderr io.Writer) int {
 	var names []string
 	for _, d := range lcore.Drops() {
@@ -46,7 +46,7 @@ func explainDrops(fs *flag.FlagSet, stdout, stderr io.Writer) int {
 			}
 			return misused(fs, stderr, fmt.Sprintf("there is no reason %q; %s", name, hint))
 		}
-		fmt.Fprintf(stdout, "%s: %s\n  look at: %s\n", d, d.Sentence(), trace.Advice(d))
+		fmt.Fprintf(stdout, "%s: %s\n  check: %s\n", d, d.Sentence(), trace.Advice(d))
 	}
 	return exitOK
 }

@@ -14,7 +14,7 @@ import (
 	"causeway/config"
 )
 
-// overview prints what there is.
+// overview prints the list of subcommands.
 func overview(w io.Writer) {
 	fmt.Fprintf(w, `Causeway joins a RoCE fabric to an InfiniBand fabric: UD messages and multicast, both ways.
 
@@ -24,10 +24,10 @@ usage: causeway COMMAND [ARGUMENTS]
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-10s  %s\n", c.name, c.short)
 	}
-	fmt.Fprintf(w, "\n\"causeway help COMMAND\" says more about one.\n")
+	fmt.Fprintf(w, "\n\"causeway help COMMAND\" explains one.\n")
 }
 
-// unknown says that there is no such subcommand.
+// unknown reports an unknown subcommand.
 func unknown(w io.Writer, name string) {
 	var names []string
 	for _, c := range commands() {
@@ -61,7 +61,7 @@ func runHelp(args []string, stdout, stderr io.Writer) int {
 	return misused(fs, stderr, "help takes one command")
 }
 
-// newFlags returns the flag set of a subcommand. long is the paragraph that its help begins with.
+// newFlags returns the flag set of a subcommand. long is the first paragraph of its help.
 func newFlags(name, long string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // parse reports errors itself, in one line
@@ -83,8 +83,8 @@ func usageLine(c command) string {
 	return strings.TrimSpace("causeway " + c.name + " " + c.usage)
 }
 
-// parse parses a subcommand's flags. When done is true the subcommand ends with code: help was asked for
-// and printed, or the flags were wrong and that was said.
+// parse parses a subcommand's flags. When done is true the subcommand ends with code: help was printed, or an error in
+// the flags was reported.
 func parse(fs *flag.FlagSet, args []string, stdout, stderr io.Writer) (code int, done bool) {
 	usage := fs.Usage
 	fs.Usage = func() {}
@@ -100,12 +100,12 @@ func parse(fs *flag.FlagSet, args []string, stdout, stderr io.Writer) (code int,
 	return misused(fs, stderr, reworded(fs, err.Error())), true
 }
 
-// badValue is what package flag says of a value that is of another type than its flag.
+// badValue matches package flag's error for a value of the wrong type.
 var badValue = regexp.MustCompile(`(?s)^invalid (?:boolean )?value (".*") for (?:flag )?-([a-z-]+): (?:parse error|value out of range)$`)
 
-// reworded says what to write instead, where package flag does not.
-func reworded(fs *flag.FlagSet, said string) string {
-	if name, ok := strings.CutPrefix(said, "flag provided but not defined: -"); ok {
+// reworded returns an error of package flag with a hint what to write.
+func reworded(fs *flag.FlagSet, text string) string {
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
 		var names []string
 		fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
 		if near := config.Nearest(name, names); near != "" {
@@ -113,14 +113,14 @@ func reworded(fs *flag.FlagSet, said string) string {
 		}
 		return fmt.Sprintf("there is no flag -%s", name)
 	}
-	if name, ok := strings.CutPrefix(said, "flag needs an argument: -"); ok {
-		return fmt.Sprintf("-%s lacks its value", name)
+	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
+		return fmt.Sprintf("-%s needs a value", name)
 	}
-	m := badValue.FindStringSubmatch(said)
+	m := badValue.FindStringSubmatch(text)
 	if m == nil {
-		return said
+		return text
 	}
-	what := "a value of its kind"
+	what := "a value of its type"
 	if getter, ok := fs.Lookup(m[2]).Value.(flag.Getter); ok {
 		switch getter.Get().(type) {
 		case time.Duration:
@@ -130,13 +130,13 @@ func reworded(fs *flag.FlagSet, said string) string {
 		case int, int64:
 			what = "a whole number"
 		case bool:
-			what = "true or false, or nothing"
+			what = "true, false, or no value"
 		}
 	}
 	return fmt.Sprintf("-%s %s: write %s", m[2], m[1], what)
 }
 
-// misused says what was wrong about the arguments, and how they should be.
+// misused reports an error in the arguments with the usage line.
 func misused(fs *flag.FlagSet, stderr io.Writer, what string) int {
 	c, _ := find(fs.Name())
 	fmt.Fprintf(stderr, "causeway %s: %s; usage: %s\n", fs.Name(), what, usageLine(c))

@@ -15,7 +15,6 @@ import (
 
 	words "causeway/app/command"
 	"causeway/app/trace"
-	"causeway/config"
 	"causeway/lcore"
 )
 
@@ -83,7 +82,7 @@ func roff(s string) string {
 	return s
 }
 
-// paragraphs writes a help's paragraphs. Of lines that are indented the first word is an item, unless they go on with one.
+// paragraphs writes a help's paragraphs. An indented line's first word is an item, unless the line continues one.
 func paragraphs(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -116,7 +115,7 @@ func manHead(name string, section int, what string) string {
 // manCauseway is causeway(1).
 func manCauseway(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString(manHead("causeway", 1, "join a RoCE fabric to an InfiniBand fabric"))
+	b.WriteString(manHead("causeway", 1, "bridge between a RoCE fabric and an InfiniBand fabric"))
 	b.WriteString(".SH SYNOPSIS\n.B causeway\n.I COMMAND\n.RI [ ARGUMENTS ]\n.SH DESCRIPTION\n" +
 		"Carries UD messages and multicast between RoCE hosts and InfiniBand nodes, both ways.\n.SH COMMANDS\n")
 	for _, c := range commands() {
@@ -124,22 +123,22 @@ func manCauseway(t *testing.T) string {
 		fmt.Fprintf(&b, ".SS %s\n.B %s\n.PP\n%s%s", roff(c.name), roff(usageLine(c)), paragraphs(h.long), h.roffFlags())
 	}
 	b.WriteString(`.SH "EXIT STATUS"
-0 when a command did what it was asked, 1 when it could not, 2 when it was asked wrongly.
+0 on success, 1 on failure, 2 on wrong usage.
 .B run
-also exits with 75 when starting it again is all it takes.
+also exits with 75 when its RDMA device is missing or was lost: start it again.
 .SH FILES
 .TP
 .I /etc/causeway/bridge.toml
-the configuration of the packaged unit
+the configuration that the packaged unit uses
 .TP
 .I /etc/default/causeway
-how many hugepages are reserved before it starts
+how many hugepages the packaged unit reserves
 .TP
 .I ` + defaultSocket + `
-the console
+the console's socket
 .TP
 .I /usr/share/doc/causeway
-these and more documents, and an example of a configuration
+all documents, and an example of a configuration
 .SH "SEE ALSO"
 .BR causeway\-ctl (1),
 .BR causeway.toml (5),
@@ -154,9 +153,9 @@ func manCtl(t *testing.T) string {
 	h := helpOf(t, c)
 	var b strings.Builder
 	b.WriteString(manHead("causeway-ctl", 1, roff(c.short)))
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.SH DESCRIPTION\n%s.SH OPTIONS\n%s.SH COMMANDS\nOf the bridge.\n.BR causeway\\-console (7)\nhas their arguments.\n",
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.SH DESCRIPTION\n%s.SH OPTIONS\n%s.SH COMMANDS\nCommands of a running bridge.\n.BR causeway\\-console (7)\ndescribes their arguments.\n",
 		roff(usageLine(c)), paragraphs(h.long), h.roffFlags())
-	for _, c := range words.Standard.Commands() {
+	for _, c := range words.Standard.Commands {
 		fmt.Fprintf(&b, ".TP\n.B %s\n%s.", roff(c.Path), roff(strings.ToUpper(c.Help[:1])+c.Help[1:]))
 		if c.Role == words.Admin {
 			b.WriteString(" For admins.")
@@ -164,44 +163,12 @@ func manCtl(t *testing.T) string {
 		b.WriteString("\n")
 	}
 	b.WriteString(".SH EXAMPLES\n")
-	for _, c := range words.Standard.Commands() {
+	for _, c := range words.Standard.Commands {
 		if c.Local == words.LocalNone {
 			fmt.Fprintf(&b, ".br\ncauseway ctl %s\n", roff(strings.ReplaceAll(c.Example, "|", "'|'")))
 		}
 	}
 	b.WriteString(".SH \"SEE ALSO\"\n.BR causeway (1),\n.BR causeway\\-console (7)\n")
-	return b.String()
-}
-
-// manTOML is causeway.toml(5).
-func manTOML(*testing.T) string {
-	return manHead("causeway.toml", 5, "the configuration of a bridge") + `.SH SYNOPSIS
-.B causeway check
-.I FILE
-.br
-.B causeway run \-c
-.I FILE
-.SH DESCRIPTION
-A TOML file. Tables with double brackets may be there many times. Numbers may be written in hexadecimal. A key that is not listed
-here is an error.
-.SH TABLES
-` + config.Manual(roff) + `.SH EXAMPLE
-A small configuration, to begin with;
-.B causeway example
-prints one with every key.
-.PP
-.nf
-` + roffLines(config.ShortExample()) + `.fi
-.SH "SEE ALSO"
-.BR causeway (1)
-`
-}
-
-func roffLines(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		b.WriteString(roff(strings.TrimRight(line, "\n")) + "\n")
-	}
 	return b.String()
 }
 
@@ -212,7 +179,7 @@ func TestMan(t *testing.T) {
 		t.Fatal("groff is missing; install groff-base (make deps)")
 	}
 	for name, page := range map[string]func(*testing.T) string{
-		"causeway.1": manCauseway, "causeway-ctl.1": manCtl, "causeway.toml.5": manTOML,
+		"causeway.1": manCauseway, "causeway-ctl.1": manCtl,
 	} {
 		text := page(t)
 		sameDocument(t, "man/"+name, text)
@@ -231,7 +198,7 @@ func TestMan(t *testing.T) {
 func TestDocsDrops(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!-- %s -->\n# Drop reasons\n\n", madeHere)
-	b.WriteString("Every packet leaves by one door or by one of these, in the order of the checks; `lcore/drop.def` is the list. How many there were: " +
+	b.WriteString("Every packet leaves by one port or by one of these, in the order of the checks; `lcore/drop.def` is the list. How many there were: " +
 		"`causeway ctl show drops`,\nor `causeway_packets_dropped_total` of the [metrics](metrics.md). One of them, explained: `causeway ctl trace drop any count 1`.\n\n" +
 		"| reason | what was wrong | where to look |\n|---|---|---|\n")
 	for _, d := range lcore.Drops() {

@@ -23,7 +23,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// nodeOptions is what "causeway node" was asked for.
+// nodeOptions are the options of "causeway node".
 type nodeOptions struct {
 	socket   string
 	groups   []string
@@ -32,7 +32,7 @@ type nodeOptions struct {
 	asJSON   bool
 }
 
-// runNode is an InfiniBand node on the software subnet of another process.
+// runNode is "causeway node".
 func runNode(args []string, stdout, stderr io.Writer) int {
 	o := nodeOptions{}
 	fs := o.flags()
@@ -53,7 +53,7 @@ func runNode(args []string, stdout, stderr io.Writer) int {
 
 func (o *nodeOptions) flags() *flag.FlagSet {
 	fs := newFlags("node", `Is an InfiniBand node on the software subnet of a running bridge, whose topology file has a socket. Prints a line
-when it is on the subnet, and what it counted when it ends: by SIGINT or SIGTERM, after -duration, when -count
+when it is on the subnet, and its counters when it ends: by SIGINT or SIGTERM, after -duration, when -count
 messages are sent, or with the subnet.`)
 	fs.StringVar(&o.socket, "fabric", "", "the subnet's Unix `SOCKET`")
 	fs.StringVar((*string)(&o.node.Role), "role", "", "its `ROLE`: echo answers every message, publish sends numbered ones to\nits groups, listen checks what comes")
@@ -80,7 +80,7 @@ func (o *nodeOptions) setGUID(s string) error {
 	return nil
 }
 
-// check returns what is wrong about the arguments; "": nothing.
+// check returns an error in the arguments; "" for none.
 func (o *nodeOptions) check(arguments int) string {
 	roles := []fabric.Role{fabric.RoleEcho, fabric.RolePublish, fabric.RoleListen}
 	switch {
@@ -124,7 +124,7 @@ func groupOf(s string, pkey ib.PKey) (fabric.GroupConfig, error) {
 	return fabric.GroupConfig{MGID: ib.MGIDRDMACM(mgid.Addr(), pkey, ib.ScopeLinkLocal), QKey: ib.QKeyRDMAUDP}, nil
 }
 
-// run is the node's life.
+// run attaches the node, runs it and detaches it.
 func (o *nodeOptions) run(ctx context.Context, stdout io.Writer) error {
 	port, err := fabric.Dial(o.socket, o.node.GUID, o.node.Name)
 	if err != nil {
@@ -138,31 +138,31 @@ func (o *nodeOptions) run(ctx context.Context, stdout io.Writer) error {
 		}
 		o.node.Groups = append(o.node.Groups, group)
 	}
-	watched := &watchedPort{Port: port, gone: make(chan struct{})}
-	n, err := fabric.StartNode(watched, o.node)
+	monitored := &monitoredPort{Port: port, gone: make(chan struct{})}
+	n, err := fabric.StartNode(monitored, o.node)
 	if err != nil {
 		return err
 	}
-	if err := o.greet(stdout, n, info); err != nil {
+	if err := o.printAddress(stdout, n, info); err != nil {
 		return errors.Join(err, n.Close())
 	}
-	gone := o.await(ctx, n, watched)
+	gone := o.await(ctx, n, monitored)
 	closing := n.Close()
 	if gone {
 		closing = fmt.Errorf("causeway: node %s: the subnet at %s has gone", o.node.Name, o.socket)
 	}
-	return errors.Join(closing, o.tell(stdout, n.Stats()))
+	return errors.Join(closing, o.printStats(stdout, n.Stats()))
 }
 
-// A watchedPort tells when its subnet has gone.
-type watchedPort struct {
+// A monitoredPort closes gone when its subnet has ended.
+type monitoredPort struct {
 	fabric.Port
 	gone chan struct{}
 	once sync.Once
 }
 
-// Recv is the port's.
-func (p *watchedPort) Recv(packets [][]byte) (int, error) {
+// Recv receives from the port.
+func (p *monitoredPort) Recv(packets [][]byte) (int, error) {
 	n, err := p.Port.Recv(packets)
 	if err != nil {
 		p.once.Do(func() { close(p.gone) })
@@ -171,7 +171,7 @@ func (p *watchedPort) Recv(packets [][]byte) (int, error) {
 }
 
 // await waits for the node's end, and reports whether the subnet was the reason.
-func (o *nodeOptions) await(ctx context.Context, n *fabric.Node, port *watchedPort) (gone bool) {
+func (o *nodeOptions) await(ctx context.Context, n *fabric.Node, port *monitoredPort) (gone bool) {
 	if o.duration > 0 {
 		limited, cancel := context.WithTimeout(ctx, o.duration)
 		defer cancel()
@@ -194,23 +194,23 @@ func (o *nodeOptions) await(ctx context.Context, n *fabric.Node, port *watchedPo
 	}
 }
 
-// greeted is what a node does, as its first line says it.
-var greeted = map[fabric.Role]string{fabric.RoleEcho: "echoes", fabric.RolePublish: "publishes", fabric.RoleListen: "listens"}
+// roleVerbs are the roles' verbs in a node's first line.
+var roleVerbs = map[fabric.Role]string{fabric.RoleEcho: "echoes", fabric.RolePublish: "publishes", fabric.RoleListen: "listens"}
 
-// greet says where the node is on the subnet: a RoCE host reaches its QPN by the address that the bridge's
+// printAddress prints the node's address on the subnet. A RoCE host reaches its QPN at the IP address that the bridge's
 // configuration gives to its GID.
-func (o *nodeOptions) greet(stdout io.Writer, n *fabric.Node, info fabric.PortInfo) error {
+func (o *nodeOptions) printAddress(stdout io.Writer, n *fabric.Node, info fabric.PortInfo) error {
 	if o.asJSON {
 		return json.NewEncoder(stdout).Encode(map[string]any{
 			"name": info.Name, "role": o.node.Role, "gid": info.GID.String(), "lid": info.LID, "qpn": n.QP().QPN(),
 		})
 	}
-	_, err := fmt.Fprintf(stdout, "%s: gid=%v lid=%v qpn=%v: %s\n", info.Name, info.GID, info.LID, n.QP().QPN(), greeted[o.node.Role])
+	_, err := fmt.Fprintf(stdout, "%s: gid=%v lid=%v qpn=%v: %s\n", info.Name, info.GID, info.LID, n.QP().QPN(), roleVerbs[o.node.Role])
 	return err
 }
 
-// tell says what was counted.
-func (o *nodeOptions) tell(stdout io.Writer, s fabric.NodeStats) error {
+// printStats prints the node's counters.
+func (o *nodeOptions) printStats(stdout io.Writer, s fabric.NodeStats) error {
 	if o.asJSON {
 		return json.NewEncoder(stdout).Encode(map[string]uint64{
 			"received": s.Received, "echoed": s.Echoed, "published": s.Published, "unsent": s.Unsent,

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"causeway/app/house"
+	"causeway/app/bridge"
 	"causeway/app/systemd"
 	"causeway/config"
 )
@@ -20,8 +20,8 @@ type configFile struct {
 	hangups <-chan os.Signal
 }
 
-// follow reads the file again at each signal until what it returns is called, and has the bridge follow it.
-func (f configFile) follow(ctx context.Context, h *house.House, service *systemd.Service, log *slog.Logger) (end func()) {
+// reloadOnHangup reloads the file into the bridge at each signal, until end is called.
+func (f configFile) reloadOnHangup(ctx context.Context, b *bridge.Bridge, service *systemd.Service, log *slog.Logger) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -30,7 +30,7 @@ func (f configFile) follow(ctx context.Context, h *house.House, service *systemd
 			select {
 			case <-f.hangups:
 				done := service.Reloading()
-				f.reload(ctx, h, log)
+				f.reload(ctx, b, log)
 				done()
 			case <-ctx.Done():
 				return
@@ -40,27 +40,27 @@ func (f configFile) follow(ctx context.Context, h *house.House, service *systemd
 	return func() { stop(); <-ended }
 }
 
-// reload reads the file, and says what has changed, or why nothing has.
-func (f configFile) reload(ctx context.Context, h *house.House, log *slog.Logger) {
+// reload reloads the file and logs the result.
+func (f configFile) reload(ctx context.Context, b *bridge.Bridge, log *slog.Logger) {
 	to, err := config.Load(f.file)
 	var changes config.Changes
 	if err == nil {
-		changes, err = h.Reload(ctx, to)
+		changes, err = b.Reload(ctx, to)
 	}
 	if err == nil {
 		log.Info("reloaded", "file", f.file, "changes", len(changes))
 		return
 	}
 	for _, line := range reasons(err) {
-		log.Error("reload_refused", "file", f.file, "error", line)
+		log.Error("reload_rejected", "file", f.file, "error", line)
 	}
 }
 
-// reasons are the lines of an error that has several.
+// reasons returns the lines of an error.
 func reasons(err error) (lines []string) {
-	var never house.NeedsRestart
-	if errors.As(err, &never) {
-		for _, c := range never {
+	var restart bridge.NeedsRestart
+	if errors.As(err, &restart) {
+		for _, c := range restart {
 			lines = append(lines, c.Where+" "+c.Detail+": needs a restart")
 		}
 		return lines

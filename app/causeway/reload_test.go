@@ -25,8 +25,8 @@ func edit(t *testing.T, file, from, to string) {
 	}
 }
 
-// TestHangup wants SIGHUP to have a bridge follow its file, and a file that cannot be followed to change nothing and to be
-// named by its lines.
+// TestHangup wants SIGHUP to have a bridge follow its file, and a file that cannot be followed to change nothing and to
+// be named by its lines.
 func TestHangup(t *testing.T) {
 	p, dir := launchBridge(t)
 	file := filepath.Join(dir, "causeway.toml")
@@ -51,14 +51,14 @@ func TestHangup(t *testing.T) {
 	}
 
 	edit(t, file, `ip = "239.1.2.4"`, "ip = \"10.9.0.1\"\nrat = 1")
-	hangup(`"msg":"reload_refused"`, 2) // a line for each problem
-	if line := p.line("reload_refused"); !strings.Contains(line["error"].(string), "causeway.toml:") {
+	hangup(`"msg":"reload_rejected"`, 2) // a line for each problem
+	if line := p.line("reload_rejected"); !strings.Contains(line["error"].(string), "causeway.toml:") {
 		t.Errorf("%v", line)
 	}
 	edit(t, file, "ip = \"10.9.0.1\"\nrat = 1", `ip = "239.1.2.5"`)
 	edit(t, file, "mtu = 4200", "mtu = 1500")
-	hangup(`"msg":"reload_refused"`, 3)
-	if line := p.line("reload_refused"); line["error"] != "[roce] mtu: 4200 -> 1500: needs a restart" {
+	hangup(`"msg":"reload_rejected"`, 3)
+	if line := p.line("reload_rejected"); line["error"] != "[roce] mtu: 4200 -> 1500: needs a restart" {
 		t.Errorf("%v", line)
 	}
 	groups("causeway_groups 2")
@@ -76,7 +76,7 @@ func TestDiffCommand(t *testing.T) {
 		from, to, want string
 		code           int
 	}{
-		{"", "", "nothing is different\n", exitOK},
+		{"", "", "no difference\n", exitOK},
 		{"[metrics]", "[[group]]\nip = \"239.1.2.4\"\nrate = \"9 pps\"\n[metrics]", "+ [[group]] 239.1.2.4 mgid ", exitOK},
 		{"[metrics]", "[[service]]\nport = 7\n[metrics]", "+ [[service]] 7\n1 change, 0 of them need a restart\n", exitOK},
 		{"mtu = 4200", "mtu = 1500", "~ [roce] mtu: 4200 -> 1500  (needs a restart)\n1 change, 1 of them needs a restart\n", exitFailed},

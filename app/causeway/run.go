@@ -13,24 +13,24 @@ import (
 	"os/signal"
 	"syscall"
 
+	"causeway/app/bridge"
 	"causeway/app/console"
-	"causeway/app/house"
 	"causeway/app/logs"
 	"causeway/app/systemd"
 	"causeway/config"
 	"causeway/lcore"
 )
 
-// runBridge runs the bridge until a signal.
+// runBridge is "causeway run".
 func runBridge(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("run", `Runs the bridge that a configuration file describes, in the foreground, and logs to standard error.
-The line with "ready" comes when every group is joined on both sides. SIGINT and SIGTERM make it leave the
-groups, send what is inside, and end. SIGHUP makes it read the file again and follow it, all of it or nothing: "diff" says
-what that can be.
+It logs "ready" when every group is joined on both sides. On SIGINT and SIGTERM it leaves its groups, sends the
+packets that are inside, and ends. On SIGHUP it reads the file again and applies all of it or nothing: "diff" shows which
+changes need a restart.
 
-Exit codes: 0 after a signal; 1 when it cannot run, or has to end; 2 for wrong arguments; 75 when the RDMA device
-is not there or not up yet, or has gone away while the bridge ran. A process cannot get a device back that it has
-lost: whoever started the bridge should start it again after 75, until the device is back.`)
+Exit codes: 0 after a signal; 1 when it cannot run, or had to end; 2 for wrong arguments; 75 when the RDMA device
+is missing or not up yet, or was removed while the bridge ran. A process cannot reopen a device that was removed,
+so a supervisor should restart the bridge after 75, until the device is back.`)
 	file := fs.String("c", "", "the configuration `FILE`")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
@@ -48,74 +48,74 @@ lost: whoever started the bridge should start it again after 75, until the devic
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	context.AfterFunc(ctx, stop) // a second signal ends a bridge that does not end by the first
+	context.AfterFunc(ctx, stop) // a second signal kills a bridge that does not stop after the first
 	log, control := logs.New(cfg.Log, stderr)
 	defer control.Flush()
 	for _, n := range cfg.Notes {
 		log.Warn("configuration", "note", n.Error())
 	}
-	switch err := suitsMachine(*file, cfg); {
-	case errors.Is(err, errUnseen): // the doors will tell, if less clearly
+	switch err := checkMachine(*file, cfg); {
+	case errors.Is(err, errDevicesUnreadable): // opening the ports will fail, with a less clear error
 		log.Warn("devices", "error", err)
 	case err != nil:
 		fmt.Fprintln(stderr, err)
 		return exitCode(err)
 	}
-	if err := bridge(ctx, cfg, configFile{*file, hangups}, log, control); err != nil {
+	if err := buildAndRun(ctx, cfg, configFile{*file, hangups}, log, control); err != nil {
 		fmt.Fprintln(stderr, err)
-		if now := suitsMachine(*file, cfg); errors.Is(now, errNotYet) { // the device went while the bridge was built
-			return exitAgain
+		if now := checkMachine(*file, cfg); errors.Is(now, errDeviceNotReady) { // the device was removed while the bridge was built
+			return exitRetry
 		}
 		return exitCode(err)
 	}
 	return exitOK
 }
 
-// exitCode tells whoever started the bridge whether to start it again.
+// exitCode tells a supervisor whether to restart the bridge.
 func exitCode(err error) int {
-	if errors.Is(err, house.ErrDeviceGone) || errors.Is(err, errNotYet) {
-		return exitAgain
+	if errors.Is(err, bridge.ErrDeviceGone) || errors.Is(err, errDeviceNotReady) {
+		return exitRetry
 	}
 	return exitFailed
 }
 
-// bridge builds, runs and takes down a bridge.
-func bridge(ctx context.Context, cfg *config.Config, from configFile, log *slog.Logger, control *logs.Control) (err error) {
+// buildAndRun builds a bridge, runs it until ctx ends, and closes it.
+func buildAndRun(ctx context.Context, cfg *config.Config, from configFile, log *slog.Logger, control *logs.Control) (err error) {
 	metrics, err := listenMetrics(cfg.Metrics.Listen)
 	if err != nil {
 		return err
 	}
-	operators, err := console.Listen(cfg.Console.Listen)
+	consoles, err := console.Listen(cfg.Console.Listen)
 	if err != nil {
 		return closing(err, metrics)
 	}
-	h, err := house.Build(cfg, house.Options{Log: log, SetLogLevel: control.SetLevel})
+	b, err := bridge.Build(cfg, bridge.Options{Log: log, SetLogLevel: control.SetLevel})
 	if err != nil {
-		return closing(err, append(operators, metrics)...)
+		return closing(err, append(consoles, metrics)...)
 	}
 	defer func() {
-		if closing := h.Close(); err == nil {
+		if closing := b.Close(); err == nil {
 			err = closing
 		}
-		logFinal(log, h.Counters())
+		logFinal(log, b.Counters())
 	}()
 	ctx, drain := context.WithCancel(ctx)
 	defer drain()
 	if metrics != nil {
-		ended := serveMetrics(ctx, metrics, h, log)
+		ended := serveMetrics(ctx, metrics, b, log)
 		defer ended()
 	}
-	defer (&consoleOf{operators, cfg, from.file, log, control, drain}).serve(ctx, h)()
+	defer (&consoleServer{consoles, cfg, from.file, log, control, drain}).serve(ctx, b)()
 	service := systemd.New(log)
-	defer service.Watch(ctx, h)()
-	defer from.follow(ctx, h, service, log)()
-	return h.Run(ctx, func() {
+	defer service.Report(ctx, b)()
+	defer from.reloadOnHangup(ctx, b, service, log)()
+	return b.Run(ctx, func() {
 		log.Info("ready", "name", cfg.Name, "port", cfg.RoCE.Port.String())
 		service.Ready()
 	})
 }
 
-// closing closes listeners that are there, and returns why.
+// closing closes the listeners that are not nil, and returns err joined with errors of closing.
 func closing(err error, all ...net.Listener) error {
 	for _, l := range all {
 		if l != nil {
@@ -125,7 +125,7 @@ func closing(err error, all ...net.Listener) error {
 	return err
 }
 
-// logFinal says what became of every packet.
+// logFinal logs the final counters.
 func logFinal(log *slog.Logger, c lcore.Counters) {
 	for d := range c.Direction {
 		x := &c.Direction[d]

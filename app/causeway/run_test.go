@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"causeway/app/house"
+	"causeway/app/bridge"
 	"causeway/lcore"
 )
 
@@ -148,7 +148,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range []string{"causeway_ready 1", "causeway_groups 1", "causeway_nodes 1", "causeway_standins 0", "causeway_group_reports_total "} {
+	for _, line := range []string{"causeway_ready 1", "causeway_groups 1", "causeway_nodes 1", "causeway_proxy_qps 0", "causeway_group_reports_total "} {
 		if !strings.Contains(text, "\n"+line) {
 			t.Errorf("no line %q in\n%s", line, text)
 		}
@@ -203,7 +203,7 @@ func TestRunFailures(t *testing.T) {
 		{"no such interface", []string{`port = "ring"`, `port = "af_packet:nosuch0"`},
 			`causeway.toml: roce: port "af_packet:nosuch0": there is no interface nosuch0 here; `, exitFailed},
 		{"no such HCA", []string{`port = "fabric:DIR/fabric.toml"`, `port = "nosuch_0:1"`},
-			`causeway.toml: ib: port "nosuch_0:1": there is no RDMA device nosuch_0 here; `, exitAgain},
+			`causeway.toml: ib: port "nosuch_0:1": there is no RDMA device nosuch_0 here; `, exitRetry},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := launch(t, "run", "-c", bridgeIn(t, c.edits...))
@@ -229,22 +229,22 @@ func TestRunFailures(t *testing.T) {
 
 // TestExitCodes wants whoever starts the bridge to learn whether to start it again.
 func TestExitCodes(t *testing.T) {
-	gone := fmt.Errorf("house: gone: %w", house.ErrDeviceGone)
+	gone := fmt.Errorf("bridge: gone: %w", bridge.ErrDeviceGone)
 	for _, c := range []struct {
 		err  error
 		want int
 	}{
 		{errors.New("something"), exitFailed},
-		{gone, exitAgain},
-		{errors.Join(gone, errors.New("and more")), exitAgain},
-		{notYet{errors.New("no device")}, exitAgain},
+		{gone, exitRetry},
+		{errors.Join(gone, errors.New("and more")), exitRetry},
+		{deviceNotReady{errors.New("no device")}, exitRetry},
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
 		}
 	}
 	code, stdout, _ := try("help", "run")
-	if code != exitOK || !strings.Contains(stdout, fmt.Sprintf(" %d when the RDMA device", exitAgain)) {
-		t.Errorf("help run does not tell of exit code %d:\n%s", exitAgain, stdout)
+	if code != exitOK || !strings.Contains(stdout, fmt.Sprintf(" %d when the RDMA device", exitRetry)) {
+		t.Errorf("help run does not tell of exit code %d:\n%s", exitRetry, stdout)
 	}
 }

@@ -28,8 +28,8 @@ import (
 // there is no group to join.
 const startsWithin = time.Second
 
-// workTakes is what someWork takes on all CPUs at once, on the slower of the machines that the bound was found on, with nothing
-// beside.
+// workTakes is what someWork takes on all CPUs at once, on the slower of the machines that the bound was found on, with
+// nothing beside.
 const workTakes = 150 * time.Millisecond
 
 func someWork() uint64 {
@@ -58,7 +58,7 @@ func slowness() float64 {
 // pcapMAC is the address of DPDK's first port over capture files.
 var pcapMAC = frame.MAC{0x02, 'p', 'c', 'a', 'p', 0}
 
-// message is a host's to the node; the stand-in for it is yet to be made.
+// message is a host's to the node; the proxy QP for it is yet to be made.
 func message() []byte {
 	p := roce.Packet{
 		Version: 2, Src: frame.MAC{2, 0, 0, 0, 0, 1}, Dst: pcapMAC, SrcIP: netip.MustParseAddr("10.9.0.1"),

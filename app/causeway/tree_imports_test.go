@@ -26,40 +26,64 @@ var mayImport = []struct {
 	allowed string
 	why     string
 }{
-	{"app", "config dpdk/... ibside/... lcore/... tables/...", "app builds the house out of everything but perf, which measures it"},
+	{"app", "config dpdk/... ibside/... lcore/... tables/...", "app builds the bridge out of everything but perf, which measures it"},
 	{"perf", "config dpdk/... ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
-	{"lcore", "tables ibside/ib lcore/frame lcore/pgm dpdk", "the bench does not know which doors are hung, nor what management does"},
-	{"lcore/manage", "tables ibside/ib ibside/sa lcore/frame lcore/frame/roce lcore/manage/... config",
-		"management speaks to the bench through tables and rings only, so that it can be tested without DPDK; what it says to RoCE hosts is RoCE"},
-	{"lcore/manage/igmp", "lcore/frame", manageParts},
-	{"lcore/manage/neighbour", "lcore/frame", manageParts},
-	{"lcore/manage/identity", "ibside/ib", manageParts},
-	{"lcore/manage/inverse", "ibside/ib", manageParts},
-	{"lcore/manage/pending", "", manageParts},
-	{"lcore/manage/inbox", "", manageParts},
+	{"lcore", "tables ibside/ib lcore/frame lcore/pgm dpdk", "the datapath knows neither which ports are attached nor what management does"},
+	{"lcore/manage", "tables ibside ibside/ib lcore/frame lcore/manage/...",
+		"management reaches the datapath through tables and rings only, so that it can be tested without DPDK"},
+	{"lcore/manage/groups", "tables ibside ibside/ib lcore/frame lcore/manage/groups/... " + manageTools, managePart},
+	{"lcore/manage/neighbours", "tables ibside/ib lcore/frame lcore/manage/neighbours/... " + manageTools, managePart},
+	{"lcore/manage/proxyqps", "tables ibside/ib lcore/frame " + manageTools, managePart},
+	{"lcore/manage/sidr", "tables ibside ibside/ib lcore/frame lcore/frame/roce lcore/manage/proxyqps lcore/manage/sidr/... " + manageTools,
+		managePart},
+	{"lcore/manage/nodes", "tables ibside/ib " + manageTools, managePart},
+	{"lcore/manage/gids", "tables ibside ibside/ib lcore/frame lcore/manage/gids/... " + manageTools, managePart},
+	{"lcore/manage/groups/igmp", "lcore/frame", manageDecides},
+	{"lcore/manage/groups/mgid", "ibside/ib", manageDecides},
+	{"lcore/manage/neighbours/schedule", "lcore/frame", manageDecides},
+	{"lcore/manage/gids/assignment", "ibside ibside/ib", manageDecides},
+	{"lcore/manage/sidr/pending", "", manageDecides},
+	{"lcore/manage/ask", "lcore/manage/inbox", manageTool},
+	{"lcore/manage/inbox", "", manageTool},
+	{"lcore/manage/local", "lcore/frame", manageTool},
+	{"lcore/manage/punt", "lcore/frame", manageTool},
+	{"lcore/manage/ratelog", "", manageTool},
 	{"lcore/frame", "", "a codec knows nothing of the bridge"},
 	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for those who play a RoCE host: both codecs, and nothing of the bridge"},
-	{"ibside/verbs", "dpdk ibside/ib", "a door knows nothing of the bench"},
-	{"ibside/fabric", "ibside/ib ibside/sa dpdk", "a door knows nothing of the bench"},
+	{"ibside", "ibside/ib", "it says what an IB port is"},
+	{"ibside/multicast", "ibside ibside/ib", "groups are alike for all ports"},
+	{"ibside/verbs", "dpdk ibside ibside/ib ibside/sa ibside/multicast", "a port knows nothing of the datapath"},
+	{"ibside/fabricport", "dpdk ibside ibside/ib ibside/sa ibside/multicast ibside/fabric", "a port knows nothing of the datapath"},
+	{"ibside/fabric", "ibside/ib ibside/sa ibside/stamp", "a subnet and its nodes know nothing of the bridge; nodes send test messages"},
+	{"ibside/stamp", "", "test messages know nothing of who carries them"},
 	{"ibside/acm", "ibside/ib", "files for InfiniBand nodes are written on any machine"},
-	{"ibside/sa", "ibside/ib", "subnet administration is MADs, over whichever port carries them"},
+	{"ibside/sa", "ibside ibside/ib", "subnet administration is MADs, over whichever port carries them"},
 	{"ibside/ib", "", "a codec knows nothing of the bridge"},
-	{"tables", "ibside/ib", "shelves do not know who reads them"},
+	{"tables", "ibside/ib", "tables do not know who reads them"},
 	{"config", "ibside/ib", "a configuration can be checked on any machine"},
 	{"dpdk", "", "a thin binding has no policy"},
 	{"packaging", "", "packages are tested from without"},
 }
 
-// manageParts is why the packages below management may import so little.
-const manageParts = "it decides; tables and doors are the loop's"
+// manageTools are what each part of management may import of management.
+const manageTools = "lcore/manage/ask lcore/manage/inbox lcore/manage/local lcore/manage/punt lcore/manage/ratelog"
 
-// usesC lists the packages that may import "C": the doors, the bench and the shelves; a package that gives
+// Why the packages below management may import so little.
+const (
+	managePart    = "a part of management owns its state, and reaches other parts by interfaces that it declares"
+	manageDecides = "it decides; tables, ports and the clock are its caller's"
+	manageTool    = "parts of management use it; it knows none of them"
+)
+
+// usesC lists the packages that may import "C": the ports, the datapath and the tables; a package that gives
 // tests of one its C side; and, with all below it, perf.
-var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabric/door", "ibside/fabric/door/doortest", "lcore", "lcore/pgm", "lcore/probe", "lcore/sight", "tables", "perf"}
+var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabricport", "ibside/fabricport/porttest", "lcore", "lcore/pgm", "lcore/probe", "lcore/mirror", "tables", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
-var pureGo = []string{"config", "ibside/ib", "ibside/fabric", "ibside/sa", "lcore/frame", "lcore/frame/roce",
-	"lcore/manage/igmp", "lcore/manage/neighbour", "lcore/manage/identity", "lcore/manage/inverse", "lcore/manage/pending", "lcore/manage/inbox", "app/devices", "app/doctor", "ibside/acm"}
+var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm",
+	"lcore/frame", "lcore/frame/roce", "lcore/manage/groups/igmp", "lcore/manage/groups/mgid", "lcore/manage/neighbours/schedule",
+	"lcore/manage/gids/assignment", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/local",
+	"lcore/manage/punt", "lcore/manage/ratelog", "app/doctor"}
 
 // listed is what go list says of a package.
 type listed struct {
@@ -142,7 +166,7 @@ func TestCgo(t *testing.T) {
 		hasC[module+"/"+p.ImportPath] = len(p.CgoFiles) > 0
 		allowed := slices.Contains(usesC, p.ImportPath) || in(p.ImportPath, "perf")
 		if len(p.CgoFiles) > 0 && !allowed {
-			t.Errorf(`%s imports "C" in %s. C is for the packet path and the doors (%s); everything else is Go, and tests anywhere`,
+			t.Errorf(`%s imports "C" in %s. C is for the packet path and the ports (%s); everything else is Go, and tests anywhere`,
 				p.ImportPath, strings.Join(p.CgoFiles, ", "), strings.Join(usesC, ", "))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 const (
 	maxFileLines     = 400
 	maxFunctionLines = 60
+	maxMethods       = 40
 )
 
 // function is a function of a file, with its length.
@@ -50,6 +51,52 @@ func TestFunctionSizes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// undivided are types that still have more methods, and how many they may have until they are divided. Nothing is added here.
+var undivided = map[string]int{
+	"app/doctor.probe": 89,
+}
+
+// TestMethods counts each type's own methods; those of embedded types are these types'.
+func TestMethods(t *testing.T) {
+	methods := map[string]int{}
+	for _, s := range sources(t, ".go") {
+		if strings.HasSuffix(s.path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), s.path, s.text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[filepath.Dir(s.path)+"."+receiver(f.Recv.List[0].Type)]++
+			}
+		}
+	}
+	for name, n := range methods {
+		if n > max(maxMethods, undivided[name]) {
+			t.Errorf("%s has %d methods, more than %d. Methods that share one state can all change it: divide the type into parts that own "+
+				"their state, and reach each other by narrow interfaces", name, n, maxMethods)
+		}
+	}
+}
+
+// receiver returns the name of a receiver's type.
+func receiver(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.StarExpr:
+		return receiver(x.X)
+	case *ast.IndexExpr:
+		return receiver(x.X)
+	case *ast.IndexListExpr:
+		return receiver(x.X)
+	case *ast.Ident:
+		return x.Name
+	}
+	return "?"
 }
 
 // goFunctions returns the functions of a Go file; a function literal counts with the one around it.

@@ -12,11 +12,10 @@ import (
 // version is set by the linker: -ldflags "-X main.version=v1.2.3". Otherwise the module's version counts.
 var version string
 
-// dpdkVersion returns the version of the DPDK that is linked in, such as "DPDK 22.11.11".
-// Where it is nil, no DPDK is.
+// dpdkVersion returns the version of the linked DPDK, such as "DPDK 22.11.11"; nil without DPDK.
 var dpdkVersion func() string
 
-// runVersion prints the versions of the program and of what it was built with.
+// runVersion is "causeway version".
 func runVersion(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("version", "Prints the version of Causeway, and of the Go and DPDK that it was built with.")
 	if code, done := parse(fs, args, stdout, stderr); done {
@@ -32,7 +31,7 @@ func runVersion(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// ownVersion returns the linker's version, the module's, or what is known of the commit.
+// ownVersion returns the version from the linker, else the module's, else the commit.
 func ownVersion() string {
 	if version != "" {
 		return version
@@ -47,7 +46,7 @@ func ownVersion() string {
 	return "(devel)" + commit(info)
 }
 
-// commit returns the commit that was built, as far as it is recorded: " 0123456789ab, changed".
+// commit returns the commit that was built, if it is recorded: " 0123456789ab, changed".
 func commit(info *debug.BuildInfo) string {
 	revision, changed := "", ""
 	for _, s := range info.Settings {

@@ -25,17 +25,17 @@ func clearCounters(_ context.Context, c *Call) (Result, error) {
 	c.Env.base = &b
 	c.Env.mu.Unlock()
 	c.changed("clear counters")
-	return text("show drops and show workers count from now."), nil
+	return text("show drops and show workers count from zero."), nil
 }
 
 func clearLatency(_ context.Context, c *Call) (Result, error) {
 	b, ok := c.Env.Bridge.(interface{ ClearLatency() })
 	if !ok {
-		return Result{}, noAnswer("clear latency")
+		return Result{}, notAvailable("clear latency")
 	}
 	b.ClearLatency()
 	c.changed("clear latency")
-	return text("Latency is measured from now."), nil
+	return text("Latency is measured from now on."), nil
 }
 
 func clearNeighbour(ctx context.Context, c *Call) (Result, error) {
@@ -43,12 +43,12 @@ func clearNeighbour(ctx context.Context, c *Call) (Result, error) {
 	done, err := c.Env.Bridge.ForgetHost(ctx, ip)
 	switch {
 	case err != nil:
-		return Result{}, listed(err)
+		return Result{}, listError(err)
 	case !done:
-		return Result{}, fmt.Errorf("%v stays: it is not known, or static, or has stand-ins; see show hosts %v", ip, ip)
+		return Result{}, fmt.Errorf("%v was not removed: it is unknown, static, or has proxy QPs; see show hosts %v", ip, ip)
 	}
 	c.changed("clear neighbour", "address", ip.String())
-	return text(fmt.Sprintf("%v is forgotten.", ip)), nil
+	return text(fmt.Sprintf("%v was removed.", ip)), nil
 }
 
 // directionOf returns a direction by its name.
@@ -62,7 +62,7 @@ func directionOf(name string) lcore.Direction {
 func setInjection(_ context.Context, c *Call) (Result, error) {
 	b, ok := c.Env.Bridge.(injector)
 	if !ok {
-		return Result{}, noAnswer("injection")
+		return Result{}, notAvailable("injection")
 	}
 	d := directionOf(c.Value("direction"))
 	i := lcore.Injection{
@@ -72,7 +72,7 @@ func setInjection(_ context.Context, c *Call) (Result, error) {
 	if i.Delay > 0 {
 		i.DelayShare = value(c, "delayed", 1.0)
 	} else if c.Has("delayed") {
-		return Result{}, errors.New("delayed lacks a delay: write for how long, such as delay 5ms")
+		return Result{}, errors.New("delayed needs a delay, such as delay 5ms")
 	}
 	if i.Drop+i.Duplicate+i.Reorder+i.DelayShare == 0 {
 		return Result{}, errors.New("nothing to inject: write drop, duplicate, reorder or delay; clear injection ends it")
@@ -88,7 +88,7 @@ func setInjection(_ context.Context, c *Call) (Result, error) {
 func clearInjection(_ context.Context, c *Call) (Result, error) {
 	b, ok := c.Env.Bridge.(injector)
 	if !ok {
-		return Result{}, noAnswer("injection")
+		return Result{}, notAvailable("injection")
 	}
 	for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {
 		if c.Has("direction") && directionOf(c.Value("direction")) != d {
@@ -102,7 +102,7 @@ func clearInjection(_ context.Context, c *Call) (Result, error) {
 	return runInjections(context.Background(), c)
 }
 
-// An editor changes entries of the configuration in force.
+// An editor can change the configuration in force.
 type editor interface {
 	Config() *config.Config
 	Add(ctx context.Context, entries string) (config.Changes, error)
@@ -112,11 +112,11 @@ type editor interface {
 	RemoveService(context.Context, config.Service) (config.Changes, error)
 }
 
-// edit has the bridge change an entry, and says what it did.
+// edit changes the configuration in force, logs the change and returns it.
 func (c *Call) edit(change func(editor) (config.Changes, error)) (Result, error) {
 	b, ok := c.Env.Bridge.(editor)
 	if !ok {
-		return Result{}, noAnswer("changes of the configuration")
+		return Result{}, notAvailable("changes of the configuration")
 	}
 	changes, err := change(b)
 	if err != nil {
@@ -130,10 +130,10 @@ func (c *Call) edit(change func(editor) (config.Changes, error)) (Result, error)
 	return table(part), nil
 }
 
-// aboutChange begins the problems of a change: it is in no file, so its lines are nobody's.
+// aboutChange matches the prefix of a problem in a change. The change is in no file, so its line numbers help nobody.
 var aboutChange = regexp.MustCompile(`^(config: the change:(\d+: )? ?|[a-z]+: )`)
 
-// oneLine makes a line of what may be several.
+// oneLine returns an error on one line.
 func oneLine(err error) error {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	for i, line := range lines {
@@ -155,10 +155,10 @@ func addHost(ctx context.Context, c *Call) (Result, error) {
 		fmt.Fprintf(&b, "side = \"ib\"\ngid = %q\n", value(c, "gid", ib.GID{}).String())
 	case c.Has("mac"):
 		fmt.Fprintf(&b, "side = \"roce\"\nmac = %q\n", value(c, "mac", frame.MAC{}).String())
-	case c.Has("ask"):
+	case c.Has("resolve"):
 		b.WriteString("side = \"roce\"\n")
 	default:
-		return Result{}, usagef("what is it? Write gid GID for an InfiniBand node, mac MAC or ask for a RoCE host")
+		return Result{}, usagef("write gid GID for an InfiniBand node, mac MAC or resolve for a RoCE host")
 	}
 	for _, key := range []string{"lid", "sl", "vlan"} {
 		if c.Has(key) {
@@ -193,7 +193,7 @@ func removeHost(ctx context.Context, c *Call) (Result, error) {
 	return c.edit(func(e editor) (config.Changes, error) { return e.RemoveHost(ctx, value(c, "address", netip.Addr{})) })
 }
 
-// groupAt returns where the configured group that the arguments name stands.
+// groupAt returns the index of the configured group that the arguments name.
 func (c *Call) groupAt(cfg *config.Config) (int, error) {
 	ip, mgid, at := value(c, "group", netip.Addr{}), value(c, "mgid", ib.GID{}), -1
 	for i, g := range cfg.Groups {
@@ -201,12 +201,12 @@ func (c *Call) groupAt(cfg *config.Config) (int, error) {
 			continue
 		}
 		if at >= 0 {
-			return 0, fmt.Errorf("several groups have the address %v; say which with mgid GID", ip)
+			return 0, fmt.Errorf("several groups have the address %v; select one with mgid GID", ip)
 		}
 		at = i
 	}
 	if at < 0 {
-		return 0, fmt.Errorf("no such group %v is configured; show config lists them", ip)
+		return 0, fmt.Errorf("group %v is not configured; show config lists the groups", ip)
 	}
 	return at, nil
 }

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// An Option is a word that could come next.
+// An Option is a word that can come next.
 type Option struct {
 	Word string
 	Help string
-	Form bool // Word is no word but says what a value looks like
+	Form bool // Word is a placeholder for a value
 }
 
-// Choices are what could come at the end of a line.
+// Choices are the words that can come next in a line.
 type Choices struct {
-	Part    string // the word that has begun, "" after a blank
+	Part    string // the incomplete last word; "" after a blank
 	Options []Option
-	Enter   bool // the line is whole as it is
+	Enter   bool // the line is complete
 	Err     error
 }
 
-// Choices returns what could come next. line ends where the cursor is. e may be nil: then values are not known.
+// Choices returns what can come next. line ends at the cursor. e may be nil; then no values are offered.
 func (t *Table) Choices(ctx context.Context, e *Env, line string) Choices {
 	words, open := split(line)
 	if open {
-		return Choices{Err: usagef("a quote is open: close it")}
+		return Choices{Err: usagef("a quote is not closed")}
 	}
 	part := ""
 	if n := len(words); n > 0 && !words[n-1].pipe && !strings.HasSuffix(line, " ") {
@@ -72,7 +72,7 @@ func pipeChoices(words []string) (c Choices) {
 	return c
 }
 
-// commandChoices are those before the first bar.
+// commandChoices returns the choices before the first bar.
 func (t *Table) commandChoices(ctx context.Context, e *Env, words []string, part string) (c Choices) {
 	at, rest, err := t.find(words)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *Table) commandChoices(ctx context.Context, e *Env, words []string, part
 	return more
 }
 
-// path writes out the words that lead to a node.
+// path returns the words that lead to a node, in full.
 func (t *Table) path(n *node, words []string) string {
 	at, out := t.root, []string{}
 	for _, w := range words {
@@ -123,7 +123,7 @@ func (t *Table) watchChoices(ctx context.Context, e *Env, words []string, part s
 		return t.commandChoices(ctx, e, words, part)
 	}
 	c := t.commandChoices(ctx, e, nil, part)
-	c.Options = append([]Option{{Word: "SECONDS", Help: "between two looks; 2 without it", Form: true}}, c.Options...)
+	c.Options = append([]Option{{Word: "SECONDS", Help: "between two runs; 2 without it", Form: true}}, c.Options...)
 	return c
 }
 
@@ -150,13 +150,13 @@ func argChoices(ctx context.Context, e *Env, cmd *Command, words []string) (c Ch
 			continue
 		}
 		name, keyErr := Choose(words[0], v.keys())
-		if keyErr == nil && len(words) == 1 { // it waits for its value
+		if keyErr == nil && len(words) == 1 { // its value is missing
 			i := slices.IndexFunc(cmd.Args, func(a Arg) bool { return a.Key == name })
 			return Choices{Options: valueOptions(ctx, e, &cmd.Args[i])}
 		}
 		return Choices{Err: err}
 	}
-	if a := v.nextPlace(); a != nil {
+	if a := v.nextPositional(); a != nil {
 		c.Options = valueOptions(ctx, e, a)
 		if a.Needed {
 			return c
@@ -170,7 +170,7 @@ func argChoices(ctx context.Context, e *Env, cmd *Command, words []string) (c Ch
 	return c
 }
 
-// valueOptions are an argument's values, or what they look like.
+// valueOptions returns the values of an argument, or a placeholder and the values that exist.
 func valueOptions(ctx context.Context, e *Env, a *Arg) (o []Option) {
 	if a.Kind.Words != nil {
 		for _, w := range a.Kind.Words {
@@ -198,8 +198,7 @@ func valueOptions(ctx context.Context, e *Env, a *Arg) (o []Option) {
 	return o
 }
 
-// Complete returns what of the options can be written at once: what all that fit begin with, with a blank after it when only
-// one does.
+// Complete returns the longest common prefix of all options, with a blank behind it when there is only one.
 func (c *Choices) Complete() string {
 	var fit []string
 	for _, o := range c.Options {
@@ -222,7 +221,7 @@ func (c *Choices) Complete() string {
 	return common
 }
 
-// Lines are the options as help shows them, one on a line. Those without help stand in columns where a width is given.
+// Lines returns the options as lines of help. Options without help are put side by side when a width is given.
 func (c *Choices) Lines(width int) (lines []string) {
 	if c.Err != nil {
 		return []string{c.Err.Error()}
@@ -246,7 +245,7 @@ func (c *Choices) Lines(width int) (lines []string) {
 		lines = append(lines, line)
 	}
 	if c.Enter {
-		lines = append(lines, pad("<Enter>", "do it"), pad("|", "show it otherwise"))
+		lines = append(lines, pad("<Enter>", "run the command"), pad("|", "change how the result is shown"))
 	}
 	return lines
 }

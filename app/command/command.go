@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is what operators can say to a running bridge. One table has every command: its words, its arguments, who
-// may give it, its help. The console, "causeway ctl", completion, the manual page and docs/console.md all come from it.
+// Package command has the commands of the console. One table has every command: its words, its arguments, its role, its
+// help. The console, "causeway ctl", completion, the manual page and docs/console.md are all made from it.
 //
 //	line ─▶ words ─▶ stages ─▶ the table's tree ─▶ arguments ─▶ Run ─▶ Result ─▶ | match ─▶ text or JSON
 package command
@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// A Role is what somebody may do.
+// A Role is what a user may do.
 type Role int
 
 // The roles.
 const (
-	View  Role = iota // look
-	Admin             // change things, too
+	View  Role = iota // read
+	Admin             // read and change
 )
 
 // String returns the role as the console names it.
@@ -30,17 +30,17 @@ type Command struct {
 	Args    []Arg
 	Role    Role
 	Help    string // one line; no capital, no full stop
-	Long    string // what else there is to know: sentences; may be ""
+	Long    string // further sentences; may be ""
 	Example string
-	// Run answers at once. One of Run, Stream and Local is there.
+	// Run returns one result. Exactly one of Run, Stream and Local is set.
 	Run func(ctx context.Context, c *Call) (Result, error)
-	// Stream goes on until ctx ends.
+	// Stream writes results until ctx ends.
 	Stream func(ctx context.Context, c *Call, out Out) error
 	// Local is a command about the session itself.
 	Local Local
 }
 
-// Local names the commands that a session answers itself.
+// Local names the commands that a session carries out itself.
 type Local int
 
 // The session's own commands.
@@ -57,25 +57,25 @@ const (
 // An Arg is one argument of a command.
 type Arg struct {
 	Name     string // in Call: "prefix"
-	Key      string // the word that goes before the value; "": the value alone, by its place
-	Kind     Kind   // of the value; the zero Kind: a Key alone
+	Key      string // the word before the value; "": a positional argument
+	Kind     Kind   // of the value; the zero Kind: a Key without a value
 	Needed   bool
-	Rest     bool // all words that are left, as they are
+	Rest     bool // takes all remaining words, unparsed
 	Help     string
-	Together string // of several arguments with the same, one at most is given
+	Together string // arguments with the same value exclude each other
 }
 
-// A Call is one use of a command.
+// A Call is one invocation of a command, with the values of its arguments.
 type Call struct {
 	Env  *Env
 	Role Role
-	User string // who, for the log
-	// Remote: who asks came by the network, and is not known to this machine. He writes no files here.
+	User string // for the log
+	// Remote: the user came over the network and is not known to this machine, so the command must not write files.
 	Remote bool
 
 	values map[string]any
 	rest   []string
-	picks  bool // its result is looked through: it should be whole
+	picks  bool // the pipe selects from the result, which should be complete
 }
 
 // Has reports whether an argument was given.
@@ -84,7 +84,7 @@ func (c *Call) Has(name string) bool { _, ok := c.values[name]; return ok }
 // Rest returns the words that an argument with Rest took.
 func (c *Call) Rest() []string { return c.rest }
 
-// value returns an argument of the call's, or what it is without one.
+// value returns the value of an argument, or without when it was not given.
 func value[T any](c *Call, name string, without T) T {
 	if v, ok := c.values[name]; ok {
 		return v.(T)
@@ -92,19 +92,19 @@ func value[T any](c *Call, name string, without T) T {
 	return without
 }
 
-// Value returns an argument's text, for those who do not know the table: "" without one.
+// Value returns the value of a text argument; "" when it was not given.
 func (c *Call) Value(name string) string { return value(c, name, "") }
 
-// An Out is where a command that goes on writes to. An error means that nobody reads any more.
+// An Out takes the results of a Stream command. An error means that the client has gone.
 type Out interface {
-	Show(Result) error // after what was shown
-	Draw(Result) error // in place of what was drawn before
+	Show(Result) error // appends
+	Draw(Result) error // replaces what was drawn before
 	Size() (width, height int)
-	// Raw writes bytes as they are, or is nil where that cannot be: on a person's terminal.
+	// Raw returns a function that writes bytes unchanged; nil on a terminal.
 	Raw() func([]byte) error
 }
 
-// usage is how the command is written: "show hosts [PREFIX] [limit N]".
+// usage returns the command's syntax: "show hosts [PREFIX] [limit N]".
 func (c *Command) usage() string {
 	words := []string{c.Path}
 	for i := 0; i < len(c.Args); i++ {
@@ -134,14 +134,14 @@ func (a *Arg) usage(optional bool) string {
 	return s
 }
 
-// A node is a word of the tree.
+// A node is one word in the tree of commands.
 type node struct {
 	word     string
-	command  *Command // nil: more words must follow
+	command  *Command // nil: not a command by itself
 	children []*node
 }
 
-// tree makes the tree of commands. Its children are in alphabetical order.
+// tree returns the tree of commands. Children are in alphabetical order.
 func tree(commands []Command) *node {
 	root := &node{}
 	for i := range commands {
@@ -173,7 +173,7 @@ func (n *node) sort() {
 	}
 }
 
-// words are the children's.
+// words returns the words of the children.
 func (n *node) words() (w []string) {
 	for _, c := range n.children {
 		w = append(w, c.word)
@@ -181,7 +181,7 @@ func (n *node) words() (w []string) {
 	return w
 }
 
-// help is the word's own line.
+// help returns the line of help for the word.
 func (n *node) help(path string) string {
 	if n.command != nil {
 		return n.command.Help
@@ -189,14 +189,11 @@ func (n *node) help(path string) string {
 	return groupHelp[path]
 }
 
-// A Table is commands that can be looked up.
+// A Table is a set of commands and the tree to look them up in.
 type Table struct {
-	commands []Command
+	Commands []Command // in the order of the reference
 	root     *node
 }
 
-// NewTable makes a table of commands.
+// NewTable returns a table of commands.
 func NewTable(commands []Command) *Table { return &Table{commands, tree(commands)} }
-
-// Commands returns all, in the order of the reference.
-func (t *Table) Commands() []Command { return t.commands }

@@ -11,15 +11,15 @@ import (
 	"causeway/lcore/frame"
 )
 
-// ends returns who sends a packet and whom it is for, as far as its beginning says: IP addresses, or GIDs.
-func ends(s *lcore.Sight) (from, to netip.Addr) {
+// endpoints returns the source and destination of a packet, IP addresses or GIDs, as far as its headers have them.
+func endpoints(s *lcore.MirroredPacket) (from, to netip.Addr) {
 	if s.IB != nil {
 		return gidAddr(s.IB.SGID), gidAddr(s.IB.DGID)
 	}
-	if s.Door != lcore.RoCEDoor {
+	if s.Side != lcore.RoCESide {
 		return from, to
 	}
-	f, _ := frame.Open(s.Data) // it may be cut off; its headers are there
+	f, _ := frame.Open(s.Data) // a truncated frame still has its headers
 	switch {
 	case f.IPv4 != nil:
 		return f.IPv4.Src(), f.IPv4.Dst()
@@ -33,7 +33,7 @@ func ends(s *lcore.Sight) (from, to netip.Addr) {
 	return from, to
 }
 
-// gidAddr returns a GID as an address, that of IPv4 as such; the zero Addr for none.
+// gidAddr returns a GID as an address, an IPv4-mapped one as IPv4; the zero Addr for the zero GID.
 func gidAddr(g ib.GID) netip.Addr {
 	if g.IsZero() {
 		return netip.Addr{}
@@ -41,9 +41,9 @@ func gidAddr(g ib.GID) netip.Addr {
 	return g.Addr()
 }
 
-// describe says in a few words what a packet is.
-func describe(s *lcore.Sight) string {
-	from, to := ends(s)
+// describe returns a short description of a packet.
+func describe(s *lcore.MirroredPacket) string {
+	from, to := endpoints(s)
 	name := func(a netip.Addr) string {
 		if !a.IsValid() {
 			return "?"

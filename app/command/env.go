@@ -6,43 +6,33 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"time"
 
-	"causeway/app/house"
+	"causeway/app/bridge"
 	"causeway/config"
 	"causeway/dpdk"
-	"causeway/lcore"
 	"causeway/lcore/manage"
 	"causeway/lcore/pgm"
 )
 
-// A Bridge is what commands need of the bridge. A *house.House is one.
-type Bridge interface {
+// A Target is the bridge that commands read and change. A *bridge.Bridge is one. Commands that need more than this,
+// such as capture, find out by type assertion whether the target can do it.
+type Target interface {
+	CounterSource
 	Status() manage.Status
-	Counters() lcore.Counters
-	Workers() []lcore.Counters
 	LCores() []uint
-	Ethernet() (s dpdk.Stats, up bool)
-	Ports() (ethernet, infiniband house.Port)
-	Memory() house.Memory
-	Groups() map[netip.Addr]lcore.GroupCounters
+	Ports() (ethernet, infiniband bridge.Port)
+	Memory() bridge.Memory
 	Lost() [2]map[string]uint64
 	Services() (requests, connects map[string]uint64)
-	PGM() (t pgm.Totals, watched bool)
+	PGM() (t pgm.Totals, enabled bool)
 	Streams() []pgm.Stream
 	Rules() []dpdk.Rule
-	ListHosts(context.Context, manage.Query) (manage.List[manage.HostEntry], error)
-	ListNeighbours(context.Context, manage.Query) (manage.List[manage.HostEntry], error)
-	ListStandIns(context.Context, manage.Query) (manage.List[manage.StandInEntry], error)
-	ListNodes(context.Context, manage.Query) (manage.List[manage.NodeEntry], error)
-	ListGroups(context.Context, manage.Query) (manage.List[manage.GroupEntry], error)
-	ListRequests(context.Context, manage.Query) (manage.List[manage.RequestEntry], error)
-	ForgetHost(context.Context, netip.Addr) (bool, error)
+	manage.Lists
 }
 
-// A Logs is the bridge's log, as far as commands may touch it.
+// Logs is what commands may read and change of the bridge's log.
 type Logs interface {
 	SetLevel(string) error
 	Level() string
@@ -50,15 +40,15 @@ type Logs interface {
 	Suppressed() uint64
 }
 
-// Env is the bridge and what surrounds it. All sessions share one.
+// Env is the bridge and its surroundings. All sessions share one.
 type Env struct {
-	Bridge  Bridge
+	Bridge  Target
 	Log     *slog.Logger // commands that change something are logged
-	Logs    Logs         // nil: the log cannot be asked
+	Logs    Logs         // nil: not available
 	Began   time.Time
 	Version string
-	Config  *config.Config // as it was at the start, where the bridge does not tell
-	// Load reads the configuration file anew; nil: there is none.
+	Config  *config.Config // as at the start; only for a target that does not report its own
+	// Load reads the configuration file again; nil: there is none.
 	Load func() (*config.Config, error)
 	// Stop ends the bridge as a signal does; nil: it cannot.
 	Stop func()
@@ -69,11 +59,11 @@ type Env struct {
 	changing sync.Mutex // one change of the configuration at a time
 
 	mu   sync.Mutex
-	base *baseline // what "clear counters" has noted
+	base *baseline // taken by "clear counters"
 }
 
-// noAnswer says of a piece that this bridge lacks that it is not there.
-func noAnswer(what string) error { return fmt.Errorf("%s: not available in this bridge", what) }
+// notAvailable is the error of a command whose part this target lacks.
+func notAvailable(what string) error { return fmt.Errorf("%s: not available in this bridge", what) }
 
 // config returns the configuration in force.
 func (e *Env) config() *config.Config {
@@ -83,14 +73,14 @@ func (e *Env) config() *config.Config {
 	return e.Config
 }
 
-// changed logs who has changed what.
+// changed logs a change and its user.
 func (c *Call) changed(what string, args ...any) {
 	if c.Env.Log != nil {
 		c.Env.Log.Info("console_command", append([]any{"user", c.User, "command", what}, args...)...)
 	}
 }
 
-// knownMost bounds how many values completion offers.
+// knownMost is how many values completion offers at most.
 const knownMost = 50
 
 func knownHosts(ctx context.Context, e *Env) (words []string) {

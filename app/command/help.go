@@ -13,7 +13,7 @@ func (t *Table) Help(words []string) ([]string, error) {
 	case err != nil:
 		return nil, err
 	case len(rest) > 0:
-		return nil, usagef("%q is no word of a command", rest[0])
+		return nil, usagef("%q is not a word of a command", rest[0])
 	}
 	var lines []string
 	if at.command != nil {
@@ -28,7 +28,7 @@ func (t *Table) Help(words []string) ([]string, error) {
 	return lines, nil
 }
 
-// help explains one command.
+// help returns the explanation of one command.
 func (c *Command) help() []string {
 	lines := []string{c.usage(), "  " + sentence(c.Help)}
 	if c.Long != "" {
@@ -52,7 +52,7 @@ func (c *Command) help() []string {
 	return append(lines, "  Example: "+c.Example)
 }
 
-// list is all commands below a word, a line each.
+// list returns all commands below a word, a line each.
 func (t *Table) list(n *node) (lines []string) {
 	under := map[*Command]bool{}
 	var walk func(*node)
@@ -71,8 +71,8 @@ func (t *Table) list(n *node) (lines []string) {
 	for c := range under {
 		widest = max(widest, len(c.Path))
 	}
-	for i := range t.commands {
-		c := &t.commands[i]
+	for i := range t.Commands {
+		c := &t.Commands[i]
 		if !under[c] {
 			continue
 		}
@@ -83,19 +83,19 @@ func (t *Table) list(n *node) (lines []string) {
 		lines = append(lines, line)
 	}
 	if n == t.root {
-		lines = append(lines, "", "Words may be abbreviated. ? shows what could come next, Tab completes. After a command, \"| json\",",
-			"\"| match REGEXP\" and \"| count\" show its result otherwise. \"help COMMAND\" says more.")
+		lines = append(lines, "", "Words may be abbreviated. ? shows what can come next, Tab completes. After a command, \"| json\",",
+			"\"| match REGEXP\" and \"| count\" change how its result is shown. \"help COMMAND\" explains one command.")
 	}
 	return lines
 }
 
-// sentence makes one of a help line.
+// sentence returns a help line as a sentence.
 func sentence(s string) string { return capital(s) + "." }
 
-// capital writes the first letter large.
+// capital returns s with its first letter in upper case.
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// wrap breaks text into lines.
+// wrap breaks text into indented lines of at most width columns.
 func wrap(s, indent string, width int) (lines []string) {
 	line := indent
 	for _, w := range strings.Fields(s) {

@@ -17,19 +17,19 @@ import (
 	"causeway/lcore/frame"
 )
 
-// A Kind is what a value may be.
+// A Kind is the type of an argument's value.
 type Kind struct {
 	Form  string // in usage: "ADDRESS"
 	About string // "an IPv4 or IPv6 address"
 	Words []string
-	// Meaning says what one of Words means; may be nil.
+	// Meaning returns the help of one of Words; may be nil.
 	Meaning func(word string) string
 	Parse   func(string) (any, error)
-	// Known returns values that exist just now, for completion; may be nil.
+	// Known returns values that exist at the moment, for completion; may be nil.
 	Known func(ctx context.Context, e *Env) []string
 }
 
-// parse reads a value. Words may be abbreviated.
+// parse parses a value. Words may be abbreviated.
 func (k *Kind) parse(s string) (any, error) {
 	if k.Words != nil {
 		name, err := Choose(s, k.Words)
@@ -111,14 +111,14 @@ var macKind = Kind{Form: "MAC", About: "a MAC address", Parse: func(s string) (a
 	return m, nil
 }}
 
-var shareKind = Kind{Form: "SHARE", About: "a part of all packets: 0.01 or 1%", Parse: func(s string) (any, error) {
+var shareKind = Kind{Form: "SHARE", About: "a fraction of all packets: 0.01 or 1%", Parse: func(s string) (any, error) {
 	number, percent := strings.CutSuffix(s, "%")
 	v, err := strconv.ParseFloat(number, 64)
 	if percent {
 		v /= 100
 	}
 	if err != nil || !(v >= 0 && v <= 1) {
-		return nil, errors.New("write a part from 0 to 1, or 0% to 100%")
+		return nil, errors.New("write a fraction from 0 to 1, or 0% to 100%")
 	}
 	return v, nil
 }}
@@ -167,7 +167,7 @@ var portsKind = Kind{Form: "PORTS", About: "a port of RDMA_PS_UDP, or a range su
 	return [2]uint16{uint16(first), uint16(last)}, nil
 }}
 
-// fileKind is a file of the bridge's machine: absolute, because nobody knows where the bridge is.
+// fileKind is a file on the bridge's machine: absolute, because users do not know the bridge's working directory.
 var fileKind = Kind{Form: "FILE", About: "a new file on the bridge's machine, as an absolute path", Parse: func(s string) (any, error) {
 	if s != "-" && (!filepath.IsAbs(s) || filepath.Clean(s) != s || strings.ContainsRune(s, 0)) {
 		return nil, errors.New("write an absolute path, such as /tmp/a.pcapng")
@@ -175,14 +175,14 @@ var fileKind = Kind{Form: "FILE", About: "a new file on the bridge's machine, as
 	return s, nil
 }}
 
-// dropKind is a drop's name, or any.
+// dropKind is the name of a drop reason, or any.
 var dropKind = Kind{Form: "REASON", About: `a drop reason, or "any"`, Words: dropNames(), Meaning: dropMeaning, Parse: func(s string) (any, error) { return s, nil }}
 
 func dropMeaning(name string) string {
 	if d, ok := lcore.DropNamed(name); ok {
 		return d.Sentence()
 	}
-	return "whatever the reason"
+	return "for any reason"
 }
 
 func dropNames() []string {

@@ -13,18 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"causeway/app/bridge"
 	"causeway/app/capture"
-	"causeway/app/house"
 	"causeway/app/trace"
 	"causeway/lcore"
 )
 
-// A watcher shows packets at points of their way.
-type watcher interface {
-	Watch(ctx context.Context, f lcore.Filter, snap int, see func(lcore.Sight) bool) (missed uint64, err error)
-}
-
-// filter reads the arguments that filterArgs are.
+// filter returns the filter that the arguments of filterArgs describe.
 func (c *Call) filter() (lcore.Filter, error) {
 	var words []string
 	for i := range filterArgs {
@@ -40,12 +35,13 @@ func (c *Call) filter() (lcore.Filter, error) {
 	return f, nil
 }
 
-// bounded returns a context that ends as the arguments count and for ask, and how many packets that are at most.
+// bounded returns a context that ends when the argument "for" says, and the most packets: the argument "count", else
+// packets, or 0, no bound, when only "for" is given.
 func bounded(ctx context.Context, c *Call, packets uint64) (context.Context, context.CancelFunc, uint64) {
 	n := value(c, "count", uint64(0))
 	if d, given := c.values["for"]; given {
 		ctx, done := context.WithTimeout(ctx, d.(time.Duration))
-		return ctx, done, n // 0: only the time counts
+		return ctx, done, n
 	}
 	if n == 0 {
 		n = packets
@@ -54,11 +50,11 @@ func bounded(ctx context.Context, c *Call, packets uint64) (context.Context, con
 	return ctx, done, n
 }
 
-// A Capture is what a capture or a trace wants.
-type Capture struct {
-	Filter  lcore.Filter
-	Packets uint64 // 0: no bound
-	Snap    int    // 0: all of each packet
+// captureOptions are the options of a capture.
+type captureOptions struct {
+	filter  lcore.Filter
+	packets uint64 // 0: no bound
+	snap    int    // 0: all of each packet
 }
 
 func streamCapture(ctx context.Context, c *Call, out Out) error {
@@ -68,14 +64,14 @@ func streamCapture(ctx context.Context, c *Call, out Out) error {
 	}
 	ctx, done, n := bounded(ctx, c, 1000)
 	defer done()
-	what := Capture{f, n, int(value(c, "snap", uint64(0)))}
+	what := captureOptions{f, n, int(value(c, "snap", uint64(0)))}
 	to := c.Value("to")
 	if to == "" {
 		return captureLines(ctx, c, out, what)
 	}
-	b, ok := c.Env.Bridge.(watcher)
+	b, ok := c.Env.Bridge.(capture.Mirror)
 	if !ok {
-		return noAnswer("capture")
+		return notAvailable("capture")
 	}
 	if to != "-" {
 		return captureFile(ctx, c, b, out, what, to)
@@ -88,7 +84,9 @@ func streamCapture(ctx context.Context, c *Call, out Out) error {
 	return err
 }
 
-func (c *Capture) limits() capture.Limits { return capture.Limits{Packets: c.Packets, Snap: c.Snap} }
+func (o *captureOptions) limits() capture.Limits {
+	return capture.Limits{Packets: o.packets, Snap: o.snap}
+}
 
 type writerFunc func([]byte) error
 
@@ -100,63 +98,63 @@ func (f writerFunc) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// captureFile captures to a file that must not be there yet, so that nothing is overwritten and no link is followed.
-func captureFile(ctx context.Context, c *Call, b watcher, out Out, what Capture, path string) error {
+// captureFile captures to a new file, so that nothing is overwritten and no link is followed.
+func captureFile(ctx context.Context, c *Call, b capture.Mirror, out Out, what captureOptions, path string) error {
 	if c.Remote {
-		return errors.New("files are for those who come by the Unix socket: causeway ctl, on the bridge's machine")
+		return errors.New("a file can only be written from the Unix socket: use causeway ctl on the bridge's machine")
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return fmt.Errorf("capture to %s: that is there already; write a new file", path)
+		return fmt.Errorf("capture to %s: the file exists; name a new one", path)
 	case err != nil:
 		return fmt.Errorf("capture to: %w", err)
 	}
-	c.changed("capture", "to", path, "filter", what.Filter.String())
-	if err := out.Show(text(fmt.Sprintf("Capturing to %s; q, Ctrl-C or Enter ends it.", path))); err != nil {
+	c.changed("capture", "to", path, "filter", what.filter.String())
+	if err := out.Show(text(fmt.Sprintf("Capturing to %s; q, Ctrl-C or Enter ends the capture.", path))); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	said, err := capture.Write(ctx, b, what.Filter, file, what.limits())
+	result, err := capture.Write(ctx, b, what.filter, file, what.limits())
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return out.Show(text(said.String()))
+	return out.Show(text(result.String()))
 }
 
-// captureLines shows a line for each packet at each point.
-func captureLines(ctx context.Context, c *Call, out Out, what Capture) error {
-	b, ok := c.Env.Bridge.(watcher)
+// captureLines shows each copy of a packet in a line.
+func captureLines(ctx context.Context, c *Call, out Out, what captureOptions) error {
+	b, ok := c.Env.Bridge.(capture.Mirror)
 	if !ok {
-		return noAnswer("capture")
+		return notAvailable("capture")
 	}
 	const headers = 128
 	seen := uint64(0)
 	var failed error
-	missed, err := b.Watch(ctx, what.Filter, headers, func(s lcore.Sight) bool {
+	missed, err := b.Mirror(ctx, what.filter, headers, func(m lcore.MirroredPacket) bool {
 		seen++
-		failed = out.Show(sightResult(s))
-		return failed == nil && (what.Packets == 0 || seen < what.Packets)
+		failed = out.Show(mirrorResult(m))
+		return failed == nil && (what.packets == 0 || seen < what.packets)
 	})
 	if missed > 0 && failed == nil && err == nil {
-		err = out.Show(text(fmt.Sprintf("%d more were not seen: they came too fast.", missed)))
+		err = out.Show(text(fmt.Sprintf("%d more were missed: packets came too fast.", missed)))
 	}
 	return errors.Join(err, failed)
 }
 
-// sightResult is a packet at a point, in a row.
-func sightResult(s lcore.Sight) Result {
+// mirrorResult is the line of a mirrored packet.
+func mirrorResult(m lcore.MirroredPacket) Result {
 	var why any
-	if s.Point == lcore.Dropped {
-		why = s.Drop
+	if m.Point == lcore.Dropped {
+		why = m.Drop
 	}
 	p := Part{Name: "packet", Pairs: []Pair{
-		{"time", s.Time}, {"packet", s.Packet}, {"worker", s.Worker}, {"direction", s.Direction}, {"point", s.Point}, {"door", s.Door},
-		{"drop", why}, {"length", s.Len}, {"what", describe(&s)}}}
-	const serial = 1<<48 - 1 // above it is who saw the packet first
-	p.Line = fmt.Sprintf("%s %5d  %-10v %-4v %-10v %s, %d bytes", s.Time.Format("15:04:05.000000"), s.Packet&serial, s.Direction, s.Door, s.Point,
-		describe(&s), s.Len)
-	if s.Point == lcore.Dropped {
-		p.Line += fmt.Sprintf("  %v: %s", s.Drop, s.Drop.Sentence())
+		{"time", m.Time}, {"packet", m.Packet}, {"worker", m.Worker}, {"direction", m.Direction}, {"point", m.Point}, {"side", m.Side},
+		{"drop", why}, {"length", m.Len}, {"what", describe(&m)}}}
+	const serial = 1<<48 - 1 // the bits above are the worker that received the packet
+	p.Line = fmt.Sprintf("%s %5d  %-10v %-4v %-10v %s, %d bytes", m.Time.Format("15:04:05.000000"), m.Packet&serial, m.Direction, m.Side, m.Point,
+		describe(&m), m.Len)
+	if m.Point == lcore.Dropped {
+		p.Line += fmt.Sprintf("  %v: %s", m.Drop, m.Drop.Sentence())
 	}
 	return Result{Parts: []Part{p}}
 }
@@ -166,22 +164,22 @@ func streamTrace(ctx context.Context, c *Call, out Out) error {
 	if err != nil {
 		return err
 	}
-	b, canWatch := c.Env.Bridge.(watcher)
-	tables, canExplain := c.Env.Bridge.(interface{ Shelves() house.Shelves })
-	if !canWatch || !canExplain {
-		return noAnswer("trace")
+	b, canMirror := c.Env.Bridge.(capture.Mirror)
+	tables, canExplain := c.Env.Bridge.(interface{ Tables() bridge.Tables })
+	if !canMirror || !canExplain {
+		return notAvailable("trace")
 	}
 	ctx, done, n := bounded(ctx, c, 10)
 	defer done()
 	seen := uint64(0)
 	var failed error
-	missed, err := trace.Follow(ctx, b, tables.Shelves(), f, func(e trace.Explanation) bool {
+	missed, err := trace.Follow(ctx, b, tables.Tables(), f, func(e trace.Explanation) bool {
 		seen++
 		failed = out.Show(Result{Parts: []Part{{Name: "packet", Lines: e.Lines(), Value: e}}})
 		return failed == nil && (n == 0 || seen < n)
 	})
 	if missed > 0 && failed == nil && err == nil {
-		err = out.Show(text(fmt.Sprintf("%d sights were missed: packets came too fast.", missed)))
+		err = out.Show(text(fmt.Sprintf("%d mirrored packets were missed: packets came too fast.", missed)))
 	}
 	return errors.Join(err, failed)
 }

@@ -11,31 +11,31 @@ import (
 	"causeway/config"
 )
 
-// An Invocation is a line that makes sense.
+// An Invocation is a parsed line.
 type Invocation struct {
 	Command *Command
-	Every   time.Duration // watch: how often; 0: once
+	Every   time.Duration // the interval of watch; 0: run once
 	Pipe    Pipe
 
 	values map[string]any
 	rest   []string
 }
 
-// Call makes the call that the line asks for.
+// Call returns the call of the line's command.
 func (v *Invocation) Call(e *Env, r Role, user string) *Call {
 	return &Call{Env: e, Role: r, User: user, values: v.values, rest: v.rest, picks: len(v.Pipe.match) > 0}
 }
 
-// Parse reads a line. A blank one is nil. An error is a *Usage.
+// Parse parses a line; nil for a blank one. An error is a *Usage.
 func (t *Table) Parse(line string) (*Invocation, error) {
 	words, open := split(line)
 	if open {
-		return nil, usagef("a quote is open: close it")
+		return nil, usagef("a quote is not closed")
 	}
 	return t.parse(stages(words))
 }
 
-// ParseWords reads words that a shell has split: "|" is a word of its own.
+// ParseWords parses words that a shell has split; "|" is a word of its own.
 func (t *Table) ParseWords(all []string) (*Invocation, error) {
 	var words []word
 	for _, w := range all {
@@ -60,7 +60,7 @@ func (t *Table) parse(stages [][]string) (*Invocation, error) {
 	return v, nil
 }
 
-// parseCommand reads what stands before the first bar.
+// parseCommand parses what is before the first bar.
 func (t *Table) parseCommand(words []string) (*Invocation, error) {
 	at, rest, err := t.find(words)
 	if err != nil {
@@ -70,7 +70,7 @@ func (t *Table) parseCommand(words []string) (*Invocation, error) {
 		if len(words) == 0 {
 			return nil, usagef("a command is missing: %s", oneOf(at.words()))
 		}
-		return nil, usagef("%s what? %s", t.path(at, words), capital(oneOf(at.words())))
+		return nil, usagef("%s is incomplete: %s", t.path(at, words), oneOf(at.words()))
 	}
 	v := &Invocation{Command: at.command, values: map[string]any{}}
 	if at.command.Local == LocalWatch {
@@ -79,7 +79,7 @@ func (t *Table) parseCommand(words []string) (*Invocation, error) {
 	return v, v.parseArgs(rest)
 }
 
-// find walks the tree as far as the words go, and returns those that are left.
+// find walks down the tree along the words, and returns the node and the words that are left.
 func (t *Table) find(words []string) (*node, []string, error) {
 	at := t.root
 	for i, w := range words {
@@ -110,20 +110,20 @@ func (t *Table) parseWatch(words []string) (*Invocation, error) {
 		}
 	}
 	if len(words) == 0 {
-		return nil, usagef("watch what? Write a command after it: watch 2 show rates")
+		return nil, usagef("watch needs a command: watch 2 show rates")
 	}
 	v, err := t.parseCommand(words)
 	switch {
 	case err != nil:
 		return nil, err
 	case v.Every > 0 || v.Command.Run == nil || v.Command.Role != View:
-		return nil, usagef("%s cannot be watched; commands that only look, and end, can", v.Command.Path)
+		return nil, usagef("%s cannot be watched; only commands that read, and end by themselves, can", v.Command.Path)
 	}
 	v.Every = every
 	return v, nil
 }
 
-// Choose returns the one of the known words that w is, or is the beginning of.
+// Choose returns the known word that w is, or abbreviates.
 func Choose(w string, known []string) (string, error) {
 	var fit []string
 	for _, k := range known {
@@ -138,15 +138,15 @@ func Choose(w string, known []string) (string, error) {
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) > 1:
-		return "", usagef("%q can be %s: write more of it", w, enumerate(fit, "or"))
+		return "", usagef("%q is ambiguous: %s", w, enumerate(fit, "or"))
 	}
-	if near := config.Nearest(w, known); near != "" && (len(w) > 3 || near[0] == w[0]) { // "log" is not what "foo" was meant to be
+	if near := config.Nearest(w, known); near != "" && (len(w) > 3 || near[0] == w[0]) { // a short word must begin alike: "foo" was not meant to be "log"
 		return "", usagef("there is no %q here; did you mean %s?", w, near)
 	}
 	return "", usagef("there is no %q here: %s", w, oneOf(known))
 }
 
-// parseArgs reads a command's arguments: values by their place, and keys with or without theirs in any order.
+// parseArgs parses a command's arguments: positional values in order, and keys, with or without a value, in any order.
 func (v *Invocation) parseArgs(words []string) error {
 	args := v.Command.Args
 	for len(words) > 0 {
@@ -165,12 +165,12 @@ func (v *Invocation) parseArgs(words []string) error {
 	return nil
 }
 
-// parseArg reads one argument, and returns how many words it took.
+// parseArg parses one argument, and returns how many words it took.
 func (v *Invocation) parseArg(words []string) (int, error) {
 	if name, err := Choose(words[0], v.given()); err == nil {
-		return 0, usagef("%s is there twice", name)
+		return 0, usagef("%s is given twice", name)
 	}
-	if a := v.nextPlace(); a != nil {
+	if a := v.nextPositional(); a != nil {
 		if a.Rest {
 			v.rest = words
 			return len(words), nil
@@ -186,7 +186,7 @@ func (v *Invocation) parseArg(words []string) (int, error) {
 	}
 	keys := v.keys()
 	if len(keys) == 0 {
-		return 0, usagef("%q is too much: %s", words[0], v.Command.usage())
+		return 0, usagef("%q is unexpected: %s", words[0], v.Command.usage())
 	}
 	name, err := Choose(words[0], keys)
 	if err != nil {
@@ -195,7 +195,7 @@ func (v *Invocation) parseArg(words []string) (int, error) {
 	return v.parseKey(name, words[1:])
 }
 
-// parseKey reads the value of a key, and returns how many words both took.
+// parseKey parses the value of a key, and returns how many words both took.
 func (v *Invocation) parseKey(name string, words []string) (int, error) {
 	i := slices.IndexFunc(v.Command.Args, func(a Arg) bool { return a.Key == name })
 	a := &v.Command.Args[i]
@@ -204,7 +204,7 @@ func (v *Invocation) parseKey(name string, words []string) (int, error) {
 		return 1, nil
 	}
 	if len(words) == 0 {
-		return 0, usagef("%s lacks its value: %s %s", name, name, a.Kind.Form)
+		return 0, usagef("%s needs a value: %s %s", name, name, a.Kind.Form)
 	}
 	value, err := a.Kind.parse(words[0])
 	if err != nil {
@@ -214,8 +214,8 @@ func (v *Invocation) parseKey(name string, words []string) (int, error) {
 	return 2, nil
 }
 
-// nextPlace returns the argument whose place is next, or nil.
-func (v *Invocation) nextPlace() *Arg {
+// nextPositional returns the next positional argument, or nil.
+func (v *Invocation) nextPositional() *Arg {
 	for i := range v.Command.Args {
 		a := &v.Command.Args[i]
 		if _, given := v.values[a.Name]; a.Key == "" && !given {
@@ -225,7 +225,7 @@ func (v *Invocation) nextPlace() *Arg {
 	return nil
 }
 
-// keys are those that may still come.
+// keys returns the keys that may still follow.
 func (v *Invocation) keys() (keys []string) {
 	for i := range v.Command.Args {
 		a := &v.Command.Args[i]
@@ -236,7 +236,7 @@ func (v *Invocation) keys() (keys []string) {
 	return keys
 }
 
-// given are the keys that have come.
+// given returns the keys that were given.
 func (v *Invocation) given() (keys []string) {
 	for i := range v.Command.Args {
 		if a := &v.Command.Args[i]; a.Key != "" && v.values[a.Name] != nil {
@@ -246,7 +246,7 @@ func (v *Invocation) given() (keys []string) {
 	return keys
 }
 
-// excluded reports whether another argument of its kind was given.
+// excluded reports whether an argument that excludes a was given.
 func (v *Invocation) excluded(a *Arg) bool {
 	return a.Together != "" && slices.ContainsFunc(v.Command.Args, func(o Arg) bool {
 		_, given := v.values[o.Name]
@@ -254,7 +254,7 @@ func (v *Invocation) excluded(a *Arg) bool {
 	})
 }
 
-// oneOf lists what there is to choose from.
+// oneOf returns the words as a choice.
 func oneOf(words []string) string {
 	if len(words) == 1 {
 		return "write " + words[0]
@@ -262,7 +262,7 @@ func oneOf(words []string) string {
 	return "write one of " + enumerate(words, "or")
 }
 
-// enumerate joins words as a sentence does.
+// enumerate joins words with commas, the last one with a word.
 func enumerate(words []string, last string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

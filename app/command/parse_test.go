@@ -28,36 +28,36 @@ var lines = []struct{ line, path, says string }{
 	{"watch sh rat", "show rates", ""},
 	{"sh dr | match 'a|b' | js", "show drops", ""},
 	{"capture drop icrc dir roce host 10.9.0.1", "capture", ""},
-	{"s", "", `"s" can be set or show: write more of it`},
+	{"s", "", `"s" is ambiguous: set or show`},
 	{"sh s", "", "services, sidr, status or streams"},
 	{"shwo", "", "did you mean show?"},
-	{"show", "", `show what? Write one of`},
+	{"show", "", `show is incomplete: write one of`},
 	{"frobnicate", "", `there is no "frobnicate" here: write one of add,`},
 	{"show foo", "", `there is no "foo" here: write one of`},
 	{"show lgo", "", "did you mean log?"},
 	{"| count", "", "a command is missing: write one of"},
 	{"show hosts x", "", `PREFIX "x": write an address`},
-	{"show hosts limit", "", "limit lacks its value"},
+	{"show hosts limit", "", "limit needs a value"},
 	{"show hosts limit 0", "", "from 1 to 100000"},
-	{"show hosts limit 1 limit 2", "", "limit is there twice"},
-	{"show version now", "", `"now" is too much`},
+	{"show hosts limit 1 limit 2", "", "limit is given twice"},
+	{"show version now", "", `"now" is unexpected`},
 	{"set injection", "", "DIRECTION is missing"},
 	{"set injection up drop 1", "", `DIRECTION "up"`},
 	{"set injection roce drop 2", "", "0 to 1"},
 	{"set injection roce drop NaN", "", "0 to 1"},
 	{"set injection roce delay 1h", "", "up to 1s"},
-	{"watch", "", "watch what?"},
+	{"watch", "", "watch needs a command"},
 	{"watch 0.01 show rates", "", "0.2 to 3600"},
 	{"watch NaN show rates", "", "0.2 to 3600"},
 	{"watch watch show rates", "", "cannot be watched"},
 	{"watch reload", "", "cannot be watched"},
 	{"watch top", "", "cannot be watched"},
-	{"show hosts |", "", "what follows the bar?"},
+	{"show hosts |", "", "nothing follows the bar"},
 	{"show hosts | m", "", "one regular expression"},
 	{"show hosts | match (", "", "missing closing )"},
 	{"show hosts | x", "", "count, json or match"},
-	{"show hosts | json 1", "", "too much after json"},
-	{`show hosts | match "a`, "", "a quote is open"},
+	{"show hosts | json 1", "", "unexpected after json"},
+	{`show hosts | match "a`, "", "a quote is not closed"},
 	{"capture to a.pcapng", "", "absolute path"},
 	{"add host 10.9.0.1 gid fe80::1 mac 02:00:00:00:00:01", "", `there is no "mac" here`},
 	{"add group 10.9.0.1", "", "a group's address"},
@@ -128,11 +128,11 @@ func run(t *testing.T, e *command.Env, line string) command.Result {
 func TestPipes(t *testing.T) {
 	e, _ := env(1000)
 	for line, want := range map[string]string{
-		"show hosts limit 2 | json":            `{"hosts":[{"address":"10.9.0.0",`,
-		"show qps | count":                     `{"count":1000}`,
-		"show qps | match 10.9.3.23[01] | cou": `{"count":2}`, // behind the limit
-		"show qps 10.9.3.0/24 | count":         `{"count":232}`,
-		"show drops | match icrc | match zz":   `{}`,
+		"show hosts limit 2 | json":                  `{"hosts":[{"address":"10.9.0.0",`,
+		"show proxy-qps | count":                     `{"count":1000}`,
+		"show proxy-qps | match 10.9.3.23[01] | cou": `{"count":2}`, // behind the limit
+		"show proxy-qps 10.9.3.0/24 | count":         `{"count":232}`,
+		"show drops | match icrc | match zz":         `{}`,
 	} {
 		b, err := run(t, e, line).JSON(true)
 		if err != nil || !strings.HasPrefix(string(b), want) {
@@ -182,8 +182,8 @@ func TestChanges(t *testing.T) {
 		t.Errorf("after clear counters: %s", text)
 	}
 	for line, want := range map[string]string{
-		"add host 10.9.0.8 gid fe80::8": "also that of host", "add host 10.9.0.9": "what is it?", "remove group 239.9.9.9": "no such group",
-		"set injection ib delayed 1": "lacks a delay", "set injection ib": "nothing to inject",
+		"add host 10.9.0.8 gid fe80::8": "also that of host", "add host 10.9.0.9": "write gid GID for", "remove group 239.9.9.9": "is not configured",
+		"set injection ib delayed 1": "delayed needs a delay", "set injection ib": "nothing to inject",
 	} {
 		v, err := command.Standard.Parse(line)
 		if err != nil {

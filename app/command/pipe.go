@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// Stages are the words after a bar, and what they do.
+// Stages are the words that can follow a bar.
 var Stages = []struct{ Word, Form, Help string }{
 	{"count", "", "show only how many rows or lines there are"},
 	{"json", "", "show JSON"},
 	{"match", "REGEXP", "show only rows and lines that match a regular expression"},
 }
 
-// A Pipe is what becomes of a result on its way out.
+// A Pipe is what the stages after a command do to its result.
 type Pipe struct {
 	JSON  bool
 	Count bool
 	match []*regexp.Regexp
 }
 
-// add reads one stage.
+// add parses one stage.
 func (p *Pipe) add(words []string) error {
 	var known []string
 	for _, s := range Stages {
 		known = append(known, s.Word)
 	}
 	if len(words) == 0 {
-		return usagef("what follows the bar? %s", oneOf(known))
+		return usagef("nothing follows the bar: %s", oneOf(known))
 	}
 	name, err := Choose(words[0], known)
 	switch {
@@ -37,7 +37,7 @@ func (p *Pipe) add(words []string) error {
 	case name == "match" && len(words) != 2:
 		return usagef(`match takes one regular expression; put it in quotes if it has blanks or bars: | match "a|b"`)
 	case name != "match" && len(words) > 1:
-		return usagef("%q is too much after %s", words[1], name)
+		return usagef("%q is unexpected after %s", words[1], name)
 	}
 	switch name {
 	case "json":
@@ -47,14 +47,14 @@ func (p *Pipe) add(words []string) error {
 	case "match":
 		re, err := regexp.Compile(words[1])
 		if err != nil {
-			return usagef("match %q is no regular expression: %s", words[1], strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+			return usagef("match %q is not a regular expression: %s", words[1], strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		}
 		p.match = append(p.match, re)
 	}
 	return nil
 }
 
-// Apply returns what the pipe makes of a result.
+// Apply returns the result after all stages.
 func (p *Pipe) Apply(r Result) Result {
 	if len(p.match) > 0 {
 		kept := Result{}
@@ -79,7 +79,7 @@ func (p *Pipe) Apply(r Result) Result {
 	return Result{Parts: []Part{{Pairs: []Pair{{"count", n}}}}}
 }
 
-// matching keeps what of a part matches, and reports whether anything does.
+// matching returns the rows, pairs and lines of a part that match, and whether there are any.
 func (p *Pipe) matching(part Part) (Part, bool) {
 	if part.Line != "" {
 		return part, p.matches(part.Line)

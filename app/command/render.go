@@ -25,7 +25,8 @@ func (r Result) JSON(oneLine bool) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Text returns the result as aligned lines. width bounds those of tables, by cutting the last column; 0: no bound.
+// Text returns the result as aligned lines. Tables are truncated to width columns, the wide columns first; 0: not
+// truncated.
 func (r Result) Text(width int) string {
 	var b strings.Builder
 	for i := range r.Parts {
@@ -81,7 +82,7 @@ func (p *Part) writePairs(b *strings.Builder) {
 	}
 }
 
-// shown returns the part without its rare columns that are empty.
+// shown returns the part without empty rare columns.
 func (p *Part) shown() *Part {
 	out := &Part{Rows: make([][]any, len(p.Rows))}
 	for i, c := range p.Columns {
@@ -96,7 +97,7 @@ func (p *Part) shown() *Part {
 	return out
 }
 
-// writeTable aligns columns: numbers to the right.
+// writeTable writes aligned columns, numbers to the right.
 func (p *Part) writeTable(b *strings.Builder, width int) {
 	p = p.shown()
 	cells := make([][]string, 0, len(p.Rows)+1)
@@ -120,7 +121,7 @@ func (p *Part) writeTable(b *strings.Builder, width int) {
 	}
 }
 
-// widths returns each column's, the wide ones cut so that the whole fits.
+// widths returns the width of each column. Wide columns are truncated until the table fits.
 func (p *Part) widths(cells [][]string, width int) []int {
 	widths := make([]int, len(p.Columns))
 	for _, line := range cells {
@@ -137,9 +138,9 @@ func (p *Part) widths(cells [][]string, width int) []int {
 	}
 	for i, c := range p.Columns {
 		if least := max(8, len(c.Name)); over > 0 && c.Wide && widths[i] > least {
-			cut := min(over, widths[i]-least)
-			widths[i] -= cut
-			over -= cut
+			excess := min(over, widths[i]-least)
+			widths[i] -= excess
+			over -= excess
 		}
 	}
 	return widths

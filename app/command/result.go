@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// A Result is what a command found: values, which are shown as aligned text or as JSON.
+// A Result is the answer of a command: values, which are shown as aligned text or as JSON.
 type Result struct {
 	Parts []Part
 }
 
-// A Part is a table, a list of names and values, or lines of text: what of Columns, Pairs and Lines is there.
+// A Part is a table (Columns), a list of names and values (Pairs), or lines of text (Lines).
 type Part struct {
 	Name    string // the key in JSON, and the heading where there are several parts: "roce_to_ib"
 	Columns []Column
-	Rows    [][]any // as many values as columns
+	Rows    [][]any // each with a value for each column
 	Pairs   []Pair
 	Lines   []string
-	Line    string // what text shows in place of Pairs
-	Value   any    // what JSON has in place of Lines
-	Empty   string // what to say of a table without rows
-	Note    string // what else to say: a remark for people, not in JSON
-	Total   int    // rows that there are, when not all are here; 0: all are
+	Line    string // shown as text in place of Pairs
+	Value   any    // written as JSON in place of Lines
+	Empty   string // shown for a table without rows
+	Note    string // a remark; not in JSON
+	Total   int    // rows that exist, when some were left out; 0: none were
 }
 
 // A Column heads a table. Its key in JSON is its name in lower case, with underscores.
 type Column struct {
 	Name string
-	Wide bool // it is cut first, where a screen is too narrow
-	Rare bool // text leaves it out where no row has a value
+	Wide bool // truncated first on a narrow screen
+	Rare bool // left out of text when no row has a value
 }
 
 // A Pair is a name and its value.
@@ -40,7 +40,7 @@ type Pair struct {
 	Value any
 }
 
-// columns makes columns of their names; one that ends with "…" is wide, then one with "?" rare.
+// columns returns columns by their names. A suffix "…" marks a wide one, a suffix "?" behind that a rare one.
 func columns(names ...string) (c []Column) {
 	for _, n := range names {
 		name, rare := strings.CutSuffix(n, "?")
@@ -50,13 +50,13 @@ func columns(names ...string) (c []Column) {
 	return c
 }
 
-// text is a result of lines.
+// text returns a result of lines.
 func text(lines ...string) Result { return Result{Parts: []Part{{Name: "text", Lines: lines}}} }
 
-// table is a result of one table.
+// table returns a result of one part.
 func table(p Part) Result { return Result{Parts: []Part{p}} }
 
-// key is a name as JSON has it.
+// key returns the JSON key of a name.
 func key(name string) string {
 	name = strings.Replace(name, "/s", " per second", 1)
 	return strings.Map(func(r rune) rune {
@@ -95,8 +95,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// MarshalJSON returns one object: the parts by their names, and the pairs of a part without a name. A table is an array of
-// objects; "total" beside it is how many rows there are.
+// MarshalJSON returns one object: the parts by their names, and the pairs of a part without a name. A table is an array
+// of objects; "total" beside it is how many rows there are.
 func (r Result) MarshalJSON() ([]byte, error) {
 	out := object{}
 	for i := range r.Parts {
@@ -105,7 +105,7 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	return out.MarshalJSON()
 }
 
-// members are what a part adds to the JSON object of its result.
+// members returns what a part adds to the JSON object of its result.
 func (p *Part) members() (o object) {
 	pairs := object{}
 	for _, x := range p.Pairs {

@@ -12,7 +12,7 @@ import (
 	"causeway/lcore"
 )
 
-// A reading is all counters at one time.
+// A reading is all counters at one time, but for the groups'.
 type reading struct {
 	at      time.Time
 	total   lcore.Counters
@@ -20,7 +20,7 @@ type reading struct {
 	port    dpdk.Stats
 }
 
-// A groupReading is the groups' counters at one time. They are many, so fewer readings of them are kept.
+// A groupReading is the groups' counters at one time. Groups are many, so only two readings are kept.
 type groupReading struct {
 	at time.Time
 	of map[netip.Addr]lcore.GroupCounters
@@ -28,22 +28,30 @@ type groupReading struct {
 
 const (
 	sampleEvery = time.Second
-	// samplesKept is one more than the seconds that the longer average is over.
+	// samplesKept gives an average over ten seconds: one reading more than intervals.
 	samplesKept = 11
 )
 
-// A Sampler reads the counters once a second, so that rates are there when somebody asks.
+// A CounterSource has the counters that rates are computed from.
+type CounterSource interface {
+	Counters() lcore.Counters
+	Workers() []lcore.Counters
+	Ethernet() (s dpdk.Stats, up bool)
+	Groups() map[netip.Addr]lcore.GroupCounters
+}
+
+// A Sampler reads the counters once a second, so that rates are known at any time.
 type Sampler struct {
-	bridge Bridge
+	source CounterSource
 
 	mu     sync.Mutex
 	ring   []reading       // oldest first, samplesKept at most
 	groups [2]groupReading // the last two
 }
 
-// NewSampler makes a sampler with a first reading.
-func NewSampler(b Bridge) *Sampler {
-	s := &Sampler{bridge: b}
+// NewSampler returns a sampler with a first reading.
+func NewSampler(from CounterSource) *Sampler {
+	s := &Sampler{source: from}
 	s.sample(time.Now())
 	return s
 }
@@ -63,9 +71,9 @@ func (s *Sampler) Run(ctx context.Context) {
 }
 
 func (s *Sampler) sample(now time.Time) {
-	port, _ := s.bridge.Ethernet()
-	r := reading{now, s.bridge.Counters(), s.bridge.Workers(), port}
-	g := groupReading{now, s.bridge.Groups()}
+	port, _ := s.source.Ethernet()
+	r := reading{now, s.source.Counters(), s.source.Workers(), port}
+	g := groupReading{now, s.source.Groups()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ring = append(s.ring, r)
@@ -75,7 +83,7 @@ func (s *Sampler) sample(now time.Time) {
 	s.groups[0], s.groups[1] = s.groups[1], g
 }
 
-// span returns the last reading and the one before it by about so long; both the same: there is one only.
+// span returns the last reading and the one that is about back older. Both are the same when there is only one.
 func (s *Sampler) span(back time.Duration) (from, to reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +98,7 @@ func (s *Sampler) span(back time.Duration) (from, to reading) {
 	return from, to
 }
 
-// groupRates returns what crossed of each group in the last second.
+// groupRates returns each group's rates over the last second.
 func (s *Sampler) groupRates() map[netip.Addr]groupRate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,10 +118,10 @@ func (s *Sampler) groupRates() map[netip.Addr]groupRate {
 	return out
 }
 
-// A groupRate is a group's, by direction.
+// A groupRate is the rate of one group, by direction.
 type groupRate struct{ packets, bits [2]Rate }
 
-// perSecond returns a rate; what went back has begun anew.
+// perSecond returns a rate; 0 for a counter that has been reset meanwhile.
 func perSecond(now, was uint64, seconds float64) Rate {
 	if now < was || seconds <= 0 {
 		return 0

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// A Subcommand is one of the program's own, for completion.
+// A Subcommand is a subcommand of the program, for completion.
 type Subcommand struct {
 	Name  string
 	Help  string
-	Words []string // flags and the like that may follow
+	Words []string // flags and other words that may follow
 }
 
-// Shells are those that Completion knows.
+// Shells are the shells that Completion supports.
 var Shells = []string{"bash", "zsh", "fish"}
 
-// A step is what may follow some words.
+// A step is the words that may follow a path of words.
 type step struct {
 	path  string // "ctl show"
 	words []string
 }
 
-// steps lists what may follow which words, for the program's commands and, after ctl, the bridge's.
+// steps returns all steps: those of the program's subcommands and, after ctl, of the console's commands.
 func (t *Table) steps(subcommands []Subcommand) (all []step) {
 	var names []string
 	for _, s := range subcommands {
@@ -71,7 +71,7 @@ func (n *node) steps(path string) (all []step) {
 	return all
 }
 
-// Completion returns what a shell needs to complete the program's commands. It asks no bridge.
+// Completion returns the completion script of a shell. The script needs no running bridge.
 func (t *Table) Completion(shell string, subcommands []Subcommand) (string, error) {
 	steps := t.steps(subcommands)
 	switch shell {
@@ -82,11 +82,11 @@ func (t *Table) Completion(shell string, subcommands []Subcommand) (string, erro
 	case "fish":
 		return fishCompletion(steps), nil
 	}
-	return "", usagef("there is no shell %q here: %s", shell, oneOf(Shells))
+	return "", usagef("unknown shell %q: %s", shell, oneOf(Shells))
 }
 
-// The functions take the longest beginning of the words before the cursor that they know, without flags; after a key that
-// has words of its own, those. Flags are offered to who has begun one, and files where nothing else may follow.
+// The scripts look up the longest known path in the words before the cursor, flags left out; after a key with words of
+// its own, that key. Flags are offered once a dash is typed, and files where nothing else can follow.
 
 func bashCompletion(steps []step) string {
 	return "# Made by \"causeway completion\": source it, or put it where bash-completion looks.\n_causeway() {\n" +
@@ -100,7 +100,8 @@ func bashCompletion(steps []step) string {
 		wordsFunction(steps) + "complete -o default -F _causeway causeway\n"
 }
 
-// zshCompletion serves both ways: sourced after compinit, and as a file _causeway in fpath, which is its own first call.
+// zshCompletion works sourced after compinit, and as a file _causeway in fpath, where loading it is also its first
+// call.
 func zshCompletion(steps []step) string {
 	return "#compdef causeway\n# Made by \"causeway completion\": source it after compinit, or put it as _causeway into a folder of fpath.\n_causeway() {\n" +
 		"\tlocal at= next= w prev=\n\tlocal -a flags others\n" +
@@ -112,8 +113,8 @@ func zshCompletion(steps []step) string {
 		wordsFunction(steps) + "if [[ $funcstack[1] == _causeway ]]; then _causeway \"$@\"; else compdef _causeway causeway; fi\n"
 }
 
-// wordsFunction writes the table of steps as a function for bash and zsh: the words after $1 into $next, false when it does
-// not know $1.
+// wordsFunction returns the steps as a function for bash and zsh: it sets $next to the words after the path $1, and
+// fails for an unknown path.
 func wordsFunction(steps []step) string {
 	var b strings.Builder
 	b.WriteString("_causeway_words() {\n\tcase $1 in\n")
@@ -124,7 +125,7 @@ func wordsFunction(steps []step) string {
 	return b.String()
 }
 
-// leading puts a blank before what is not empty, as the script's paths have it.
+// leading returns a path with a blank before it, as the scripts write paths; "" stays empty.
 func leading(path string) string {
 	if path == "" {
 		return ""

@@ -44,7 +44,7 @@ func TestCompletion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, c := range command.Standard.Commands() {
+			for _, c := range command.Standard.Commands {
 				if !strings.Contains(text, " ctl "+c.Path) {
 					t.Errorf("no %s", c.Path)
 				}

@@ -17,9 +17,9 @@ import (
 func runConfig(_ context.Context, c *Call) (Result, error) {
 	cfg := c.Env.config()
 	if cfg == nil {
-		return Result{}, noAnswer("the configuration")
+		return Result{}, notAvailable("the configuration")
 	}
-	part := Part{Name: "config", Columns: columns("where", "key", "value"), Note: "Keys that are not here have their defaults."}
+	part := Part{Name: "config", Columns: columns("where", "key", "value"), Note: "All other keys have their defaults."}
 	for _, x := range config.Diff(new(config.Config), cfg) {
 		var key any
 		if x.Key != "" {
@@ -32,39 +32,39 @@ func runConfig(_ context.Context, c *Call) (Result, error) {
 
 func runLog(_ context.Context, c *Call) (Result, error) {
 	if c.Env.Logs == nil {
-		return Result{}, noAnswer("the log")
+		return Result{}, notAvailable("the log")
 	}
 	n := int(value(c, "lines", uint64(50)))
 	part := Part{Name: "log", Lines: c.Env.Logs.Recent(n)}
 	if k := c.Env.Logs.Suppressed(); k > 0 {
-		part.Note = fmt.Sprintf("%d lines were left out of the log, because there were too many like them.", k)
+		part.Note = fmt.Sprintf("%d lines were suppressed, because there were too many of the same event.", k)
 	}
 	return table(part), nil
 }
 
 func runMemory(_ context.Context, c *Call) (Result, error) {
 	m := c.Env.Bridge.Memory()
-	rooms := Part{Name: "room", Columns: columns("what", "taken", "room", "share")}
-	row := func(what string, taken, room int) {
+	usage := Part{Name: "usage", Columns: columns("what", "used", "limit", "share")}
+	row := func(what string, used, limit int) {
 		var share any
-		if room > 0 {
-			share = Share(float64(taken) / float64(room))
+		if limit > 0 {
+			share = Share(float64(used) / float64(limit))
 		}
-		rooms.Rows = append(rooms.Rows, []any{what, taken, room, share})
+		usage.Rows = append(usage.Rows, []any{what, used, limit, share})
 	}
 	row("packets", m.PacketsUsed, m.Packets)
 	row("hosts", m.Hosts[0], m.Hosts[1])
 	row("nodes", m.Nodes[0], m.Nodes[1])
 	row("groups", m.Groups[0], m.Groups[1])
-	row("stand-ins", m.StandIns[0], m.StandIns[1])
+	row("proxy QPs", m.ProxyQPs[0], m.ProxyQPs[1])
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(samples)
 	bytes := Part{Name: "bytes", Pairs: []Pair{
 		{"packets", Size(m.PacketBytes)}, {"tables when full", Size(m.TableBytes)},
-		{"management's heap", Size(samples[0].Value.Uint64())}, {"management from the kernel", Size(samples[1].Value.Uint64())},
+		{"Go heap", Size(samples[0].Value.Uint64())}, {"Go in all", Size(samples[1].Value.Uint64())},
 	}}
 	program := Part{Name: "program", Pairs: []Pair{{"goroutines", runtime.NumGoroutine()}}}
-	return Result{Parts: []Part{rooms, bytes, program}}, nil
+	return Result{Parts: []Part{usage, bytes, program}}, nil
 }
 
 func runVersion(_ context.Context, c *Call) (Result, error) {
@@ -76,17 +76,17 @@ func runVersion(_ context.Context, c *Call) (Result, error) {
 
 func setLogLevel(_ context.Context, c *Call) (Result, error) {
 	if c.Env.Logs == nil {
-		return Result{}, noAnswer("the log's level")
+		return Result{}, notAvailable("the log's level")
 	}
 	level := c.Value("level")
 	if err := c.Env.Logs.SetLevel(level); err != nil {
 		return Result{}, err
 	}
 	c.changed("set log level", "level", level)
-	return text("The log shows " + level + " and what is more important."), nil
+	return text("The log shows " + level + " and higher levels."), nil
 }
 
-// A reloader follows a new configuration.
+// A reloader can take a new configuration.
 type reloader interface {
 	Plan(*config.Config) (config.Changes, error)
 	Reload(context.Context, *config.Config) (config.Changes, error)
@@ -95,7 +95,7 @@ type reloader interface {
 func runReload(ctx context.Context, c *Call) (Result, error) {
 	b, ok := c.Env.Bridge.(reloader)
 	if !ok || c.Env.Load == nil {
-		return Result{}, noAnswer("reload")
+		return Result{}, notAvailable("reload")
 	}
 	cfg, err := c.Env.Load()
 	if err != nil {
@@ -112,12 +112,12 @@ func runReload(ctx context.Context, c *Call) (Result, error) {
 	return table(changesPart(changes)), nil
 }
 
-// checkReload lists what is different, live or not. It fails where a reload would, with the list all the same.
+// checkReload lists all differences. It fails where a reload would, and returns the list then, too.
 func checkReload(b reloader, cfg *config.Config) (Result, error) {
 	changes, err := b.Plan(cfg)
 	if never := len(changes.NeedRestart()); never > 0 {
 		return table(changesPart(changes)),
-			fmt.Errorf("a reload would do none of this, because of what needs a restart: %d of %d", never, len(changes))
+			fmt.Errorf("a reload would be rejected, because %d of %d changes need a restart", never, len(changes))
 	}
 	if err != nil {
 		return Result{}, err
@@ -126,14 +126,14 @@ func checkReload(b reloader, cfg *config.Config) (Result, error) {
 }
 
 func changesPart(changes config.Changes) Part {
-	part := Part{Name: "changes", Columns: columns("where", "what", "detail…", "needs restart"), Empty: "Nothing is different."}
+	part := Part{Name: "changes", Columns: columns("where", "what", "detail…", "needs restart"), Empty: "There is no difference."}
 	for _, x := range changes {
 		part.Rows = append(part.Rows, []any{x.Where, x.What, x.Detail, !x.Live})
 	}
 	return part
 }
 
-// A drainer hands what it carries to another bridge.
+// A drainer can leave its groups and nodes to another bridge.
 type drainer interface {
 	Drain(context.Context) error
 	Resume(context.Context) error
@@ -142,19 +142,19 @@ type drainer interface {
 func runDrain(ctx context.Context, c *Call) (Result, error) {
 	b, ok := c.Env.Bridge.(drainer)
 	if !ok {
-		return Result{}, noAnswer("drain")
+		return Result{}, notAvailable("drain")
 	}
 	if err := b.Drain(ctx); err != nil {
 		return Result{}, err
 	}
 	c.changed("drain")
-	return text("The bridge leaves its groups and services and answers for no node; what still comes to it crosses. \"resume\" undoes it."), nil
+	return text("The bridge leaves its groups and services and answers for no node. Packets that still arrive cross. \"resume\" undoes this."), nil
 }
 
 func runResume(ctx context.Context, c *Call) (Result, error) {
 	b, ok := c.Env.Bridge.(drainer)
 	if !ok {
-		return Result{}, noAnswer("resume")
+		return Result{}, notAvailable("resume")
 	}
 	if err := b.Resume(ctx); err != nil {
 		return Result{}, err
@@ -165,9 +165,9 @@ func runResume(ctx context.Context, c *Call) (Result, error) {
 
 func runHalt(_ context.Context, c *Call) (Result, error) {
 	if c.Env.Stop == nil {
-		return Result{}, noAnswer("halt")
+		return Result{}, notAvailable("halt")
 	}
 	c.changed("halt")
 	c.Env.Stop()
-	return text("The bridge leaves its groups, sends what is inside, and ends."), nil
+	return text("The bridge leaves its groups, sends the packets that it has, and ends."), nil
 }

@@ -11,7 +11,8 @@ import (
 	"causeway/config"
 )
 
-// reloads is the configuration that "reload" finds: another MTU, which needs a restart, and a group more, which does not.
+// reloads is the configuration that "reload" finds: another MTU, which needs a restart, and a group more, which does
+// not.
 const reloads = `[bridge]
 name = "test"
 [roce]
@@ -36,7 +37,7 @@ func TestReloadCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ text, err string }{
-		{reloads, "of what needs a restart: 1 of 2"}, {strings.Replace(reloads, "1500", "4200", 1), ""},
+		{reloads, "rejected, because 1 of 2"}, {strings.Replace(reloads, "1500", "4200", 1), ""},
 	} {
 		e.Load = func() (*config.Config, error) { return config.Parse("test.toml", []byte(c.text)) }
 		v, err := command.Standard.Parse("reload check")

@@ -18,21 +18,21 @@ import (
 	"causeway/lcore/pgm"
 )
 
-// defaultLimit is how many entries a list shows unasked.
+// defaultLimit is how many entries a list shows without the argument limit.
 const defaultLimit = 200
 
-// query is what the arguments of a list ask for. With a pipe that picks, all entries are looked at.
+// query returns what the arguments of a list ask for. When a pipe selects, all entries are read.
 func query(c *Call) manage.Query {
 	return manage.Query{In: value(c, "in", netip.Prefix{}), Limit: c.limit()}
 }
 
-// viewLimit bounds the lists of those who only look: what a session holds for a client that reads slowly.
+// viewLimit bounds lists in sessions that may only view: their text stays in memory while a client reads slowly.
 const viewLimit = 10_000
 
-// empty says why a list has no entries.
+// empty returns what is shown for a list without entries.
 func (c *Call) empty(text string) string {
 	if c.Has("in") {
-		return "None of these is known."
+		return "None of these exists."
 	}
 	return text
 }
@@ -48,10 +48,10 @@ func (c *Call) limit() int {
 	return n
 }
 
-// listed words what a list meets when the bridge has ended.
-func listed(err error) error {
+// listError words an error of a list.
+func listError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("management does not answer in time")
+		return errors.New("management did not answer in time")
 	}
 	return err
 }
@@ -61,11 +61,11 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	state := "ready"
 	switch {
 	case s.Drained:
-		state = "drained: left to another bridge, until resume"
+		state = "drained, until resume"
 	case !s.Ready:
-		state = fmt.Sprintf("not ready: %d joins or paths are missing", s.Waiting)
+		state = fmt.Sprintf("not ready: waiting for %d joins or paths", s.Waiting)
 		if s.Waiting == 1 {
-			state = "not ready: 1 join or path is missing"
+			state = "not ready: waiting for 1 join or path"
 		}
 	}
 	name := ""
@@ -75,7 +75,7 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	_, up := b.Ethernet()
 	pairs := []Pair{
 		{"name", name}, {"state", state}, {"ready", s.Ready}, {"running for", ageOf(c.Env.Began, time.Now())}, {"ethernet link", upDown(up)},
-		{"hosts", s.Hosts}, {"nodes", s.Nodes}, {"groups", s.Groups}, {"groups learnt", s.Learned}, {"stand-ins", s.StandIns},
+		{"hosts", s.Hosts}, {"nodes", s.Nodes}, {"groups", s.Groups}, {"learned groups", s.Learned}, {"proxy QPs", s.ProxyQPs},
 	}
 	if n := c.injecting(); n > 0 {
 		pairs = append(pairs, Pair{"injecting faults", "in " + counted(n, "direction")})
@@ -90,10 +90,15 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	}
 	parts := []Part{{Pairs: pairs}}
 	if !s.Ready && !s.Drained {
-		parts = append(parts, awaited(ctx, b)...)
+		if lines := manage.Awaited(ctx, b, awaitedMost); len(lines) > 0 {
+			parts = append(parts, Part{Name: "awaited", Lines: lines})
+		}
 	}
 	return Result{Parts: append(parts, part)}, nil
 }
+
+// awaitedMost is how many missing joins and paths "show status" names, so that it fits one screen.
+const awaitedMost = 5
 
 func upDown(up bool) string {
 	if up {
@@ -105,12 +110,12 @@ func upDown(up bool) string {
 func runHosts(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListHosts(ctx, query(c))
 	part := Part{Name: "hosts", Total: list.Total, Empty: c.empty("No RoCE host is known."),
-		Columns: columns("address", "MAC", "VLAN?", "version", "state", "QPs", "seen as…?", "heard")}
+		Columns: columns("address", "MAC", "VLAN?", "version", "state", "QPs", "host GID…?", "last seen")}
 	now := time.Now()
 	for _, h := range list.Entries {
-		part.Rows = append(part.Rows, []any{h.IP, h.MAC, vlan(h.VLAN), roceVersion(h.Version), string(h.State), h.StandIns, gidOrNil(h.GID), ageOf(h.Heard, now)})
+		part.Rows = append(part.Rows, []any{h.IP, h.MAC, vlan(h.VLAN), roceVersion(h.Version), string(h.State), h.ProxyQPs, gidOrNil(h.GID), ageOf(h.Heard, now)})
 	}
-	return table(part), listed(err)
+	return table(part), listError(err)
 }
 
 // vlan is nil for an untagged host.
@@ -128,7 +133,7 @@ func roceVersion(v uint8) any {
 	return fmt.Sprintf("v%d", v)
 }
 
-// gidOrNil is nil where the bridge's own GID is used.
+// gidOrNil is nil for the zero GID: the bridge's own is used.
 func gidOrNil(g ib.GID) any {
 	if g.IsZero() {
 		return nil
@@ -148,46 +153,46 @@ func runNodes(ctx context.Context, c *Call) (Result, error) {
 	part := Part{Name: "nodes", Total: list.Total, Empty: c.empty("No InfiniBand node is configured."),
 		Columns: columns("address", "IPv6…?", "GID", "LID", "SL", "bridge", "path")}
 	for _, n := range list.Entries {
-		path := "known"
+		path := "resolved"
 		var lid any = n.LID
 		if !n.Resolved {
-			path = "asked for"
+			path = "resolving"
 		}
 		if n.LID == 0 {
 			lid = nil
 		}
 		part.Rows = append(part.Rows, []any{addrOrNil(n.IP4), addrOrNil(n.IP6), n.GID, lid, uint8(n.SL), n.Bridge, path})
 	}
-	return table(part), listed(err)
+	return table(part), listError(err)
 }
 
-func runStandIns(ctx context.Context, c *Call) (Result, error) {
-	list, err := c.Env.Bridge.ListStandIns(ctx, query(c))
-	part := Part{Name: "qps", Total: list.Total, Empty: c.empty("No queue pair has a stand-in."),
-		Columns: columns("host", "QPN", "stand-in", "Q_Key", "worker", "version", "seen as…?", "used")}
+func runProxyQPs(ctx context.Context, c *Call) (Result, error) {
+	list, err := c.Env.Bridge.ListProxyQPs(ctx, query(c))
+	part := Part{Name: "proxy_qps", Total: list.Total, Empty: c.empty("There is no proxy QP."),
+		Columns: columns("host", "QPN", "proxy QP", "Q_Key", "worker", "version", "host GID…?", "last used")}
 	now := time.Now()
 	for _, s := range list.Entries {
 		part.Rows = append(part.Rows, []any{s.Host, s.HostQPN, s.QPN, s.QKey, s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now)})
 	}
-	return table(part), listed(err)
+	return table(part), listError(err)
 }
 
 func runGroups(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListGroups(ctx, query(c))
 	part := Part{Name: "groups", Total: list.Total, Empty: c.empty("No group is bridged."),
-		Columns: columns("group", "MGID…", "MLID?", "state", "way", "from?", "limit?", "to IB", "to RoCE", "to IB/s", "to RoCE/s")}
+		Columns: columns("group", "MGID…", "MLID?", "state", "direction", "origin?", "limit?", "to IB", "to RoCE", "to IB/s", "to RoCE/s")}
 	counts, rates := c.Env.Bridge.Groups(), c.Env.Sampler.groupRates()
 	for _, g := range list.Entries {
-		var from any
-		way := "both"
+		var origin any
+		direction := "both"
 		if g.Learned {
-			from = "learnt"
+			origin = "learned"
 		}
 		switch {
 		case !g.ToRoCE:
-			way = "to-ib"
+			direction = "to-ib"
 		case !g.ToIB:
-			way = "to-roce"
+			direction = "to-roce"
 		}
 		var limit, mlid any
 		if g.Rate > 0 {
@@ -197,13 +202,13 @@ func runGroups(ctx context.Context, c *Call) (Result, error) {
 			mlid = g.MLID
 		}
 		n, r := counts[g.IP], rates[g.IP]
-		part.Rows = append(part.Rows, []any{g.IP, g.MGID, mlid, g.State, way, from, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1]})
+		part.Rows = append(part.Rows, []any{g.IP, g.MGID, mlid, g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1]})
 	}
-	return table(part), listed(err)
+	return table(part), listError(err)
 }
 
 func runServices(_ context.Context, c *Call) (Result, error) {
-	ports := Part{Name: "services", Columns: columns("ports"), Empty: "No service crosses."}
+	ports := Part{Name: "services", Columns: columns("ports"), Empty: "No service is bridged."}
 	if cfg := c.Env.config(); cfg != nil {
 		for _, s := range cfg.Services {
 			text := fmt.Sprint(s.First)
@@ -214,7 +219,7 @@ func runServices(_ context.Context, c *Call) (Result, error) {
 		}
 	}
 	s := c.Env.Bridge.Status()
-	requests := Part{Name: "requests", Columns: columns("result", "of RoCE hosts", "of IB nodes"), Empty: "Nobody has asked for one."}
+	requests := Part{Name: "requests", Columns: columns("result", "from RoCE hosts", "from IB nodes"), Empty: "There were no requests."}
 	for r := range s.Counters.Services[0] {
 		a, b := s.Counters.Services[0][r], s.Counters.Services[1][r]
 		if a+b > 0 {
@@ -222,8 +227,8 @@ func runServices(_ context.Context, c *Call) (Result, error) {
 		}
 	}
 	parts := []Part{ports, requests}
-	came, went := c.Env.Bridge.Services()
-	for name, of := range map[string]map[string]uint64{"door_requests": came, "door_connects": went} {
+	received, sent := c.Env.Bridge.Services()
+	for name, of := range map[string]map[string]uint64{"port_requests": received, "port_connects": sent} {
 		part := Part{Name: name, Columns: columns("result", "count")}
 		for _, result := range slices.Sorted(maps.Keys(of)) {
 			if of[result] > 0 {
@@ -236,7 +241,7 @@ func runServices(_ context.Context, c *Call) (Result, error) {
 	return Result{Parts: append(parts, translated(c.Env.config())...)}, nil
 }
 
-// translated lists by which addresses InfiniBand knows hosts and nodes, if not by those of the RoCE side.
+// translated lists the address translations.
 func translated(cfg *config.Config) []Part {
 	if cfg == nil || len(cfg.Translates) == 0 {
 		return nil
@@ -257,21 +262,21 @@ func cmpName(a, b Part) int {
 
 func runRequests(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListRequests(ctx, query(c))
-	part := Part{Name: "requests", Total: list.Total, Empty: c.empty("No request is under way."), Columns: columns("asks", "from", "to", "port", "waits for", "left?")}
+	part := Part{Name: "requests", Total: list.Total, Empty: c.empty("No request is pending."), Columns: columns("requester", "from", "to", "port", "waiting for", "timeout?")}
 	for _, r := range list.Entries {
-		asks := [...]string{"RoCE host", "IB node"}[r.Direction]
+		requester := [...]string{"RoCE host", "IB node"}[r.Direction]
 		var left any
 		if r.Left > 0 {
 			left = r.Left.Round(100 * time.Millisecond)
 		}
-		part.Rows = append(part.Rows, []any{asks, r.From, r.To, r.Port, r.Waits, left})
+		part.Rows = append(part.Rows, []any{requester, r.From, r.To, r.Port, r.Waits, left})
 	}
-	return table(part), listed(err)
+	return table(part), listError(err)
 }
 
 func runNeighbours(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListNeighbours(ctx, query(c))
-	part := Part{Name: "neighbours", Total: list.Total, Empty: c.empty("No neighbour is known."), Columns: columns("address", "MAC", "VLAN?", "state", "heard", "asked")}
+	part := Part{Name: "neighbours", Total: list.Total, Empty: c.empty("No neighbour is known."), Columns: columns("address", "MAC", "VLAN?", "state", "last seen", "requests")}
 	now := time.Now()
 	for _, h := range list.Entries {
 		var mac any
@@ -280,14 +285,14 @@ func runNeighbours(ctx context.Context, c *Call) (Result, error) {
 		}
 		part.Rows = append(part.Rows, []any{h.IP, mac, vlan(h.VLAN), string(h.State), ageOf(h.Heard, now), h.Asked})
 	}
-	return table(part), listed(err)
+	return table(part), listError(err)
 }
 
 func runStreams(_ context.Context, c *Call) (Result, error) {
 	part := Part{Name: "streams", Empty: "No PGM stream is known.",
 		Columns: columns("stream", "group", "direction", "state", "newest", "data", "repairs", "lost", "late", "duplicates", "NAKs")}
-	if _, watched := c.Env.Bridge.PGM(); !watched {
-		part.Empty = "No group has pgm = true, so none is looked for."
+	if _, enabled := c.Env.Bridge.PGM(); !enabled {
+		part.Empty = "No group has pgm = true, so streams are not tracked."
 	}
 	of := map[int]netip.Addr{}
 	for _, g := range c.Env.Bridge.Status().Joined {
@@ -299,11 +304,11 @@ func runStreams(_ context.Context, c *Call) (Result, error) {
 		state := "running"
 		switch {
 		case s.Reset:
-			state = "given up"
+			state = "reset"
 		case s.Finished:
 			state = "finished"
 		case !s.Begun:
-			state = "asked for"
+			state = "awaiting data"
 		}
 		n := &s.Counts
 		part.Rows = append(part.Rows, []any{s.TSI, addrOrNil(of[int(s.Group)]), lcore.Direction(s.Direction), state, s.Lead,

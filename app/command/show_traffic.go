@@ -12,14 +12,14 @@ import (
 	"causeway/lcore"
 )
 
-// baseline is what had been counted when somebody cleared the counters.
+// baseline is the counters at the last "clear counters".
 type baseline struct {
 	at      time.Time
 	total   lcore.Counters
 	workers []lcore.Counters
 }
 
-// baseline returns what counters are shown from.
+// baseline returns the counters that are subtracted from those shown; zero without a "clear counters".
 func (e *Env) baseline() baseline {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -29,23 +29,23 @@ func (e *Env) baseline() baseline {
 	return *e.base
 }
 
-// since says from when counters are, after a clearing.
+// since says when the counters were cleared; "" when they were not.
 func (b *baseline) since() string {
 	if b.at.IsZero() {
 		return ""
 	}
-	return "Counted since " + b.at.Format("15:04:05") + `, when somebody cleared the counters.`
+	return "Counters were cleared at " + b.at.Format("15:04:05") + "."
 }
 
-// less returns what has come on top of a counter's former value.
-func less(now, before uint64) uint64 {
+// increase returns the difference of two readings of a counter that may have been reset in between.
+func increase(now, before uint64) uint64 {
 	if now < before {
 		return now
 	}
 	return now - before
 }
 
-// A rate of one direction.
+// A directionRate is the rates of one direction.
 type directionRate struct{ received, sent, bits, dropped Rate }
 
 // rateOf returns the rates of a direction between two readings.
@@ -63,7 +63,7 @@ func counterRate(was, now *lcore.Counters, d int, seconds float64) directionRate
 
 func runWorkers(_ context.Context, c *Call) (Result, error) {
 	base := c.Env.baseline()
-	part := Part{Name: "workers", Columns: columns("worker", "core", "busy", "to IB/s", "to RoCE/s", "to IB", "to RoCE", "dropped", "handed over"),
+	part := Part{Name: "workers", Columns: columns("worker", "core", "busy", "to IB/s", "to RoCE/s", "to IB", "to RoCE", "dropped", "handoffs"),
 		Empty: "The workers have ended.", Note: base.since()}
 	from, to := c.Env.Sampler.span(sampleEvery)
 	seconds := to.at.Sub(from.at).Seconds()
@@ -76,8 +76,8 @@ func runWorkers(_ context.Context, c *Call) (Result, error) {
 		var rates [2]directionRate
 		if i < len(from.workers) && i < len(to.workers) {
 			a, b := &from.workers[i], &to.workers[i]
-			if n := less(b.Loops, a.Loops); n > 0 {
-				busy = Share(float64(less(b.Busy, a.Busy)) / float64(n))
+			if n := increase(b.Loops, a.Loops); n > 0 {
+				busy = Share(float64(increase(b.Busy, a.Busy)) / float64(n))
 			}
 			for d := range rates {
 				rates[d] = counterRate(a, b, d, seconds)
@@ -89,25 +89,25 @@ func runWorkers(_ context.Context, c *Call) (Result, error) {
 		}
 		x := &w.Direction
 		part.Rows = append(part.Rows, []any{i, core, busy, rates[0].sent, rates[1].sent, x[0].Sent, x[1].Sent,
-			x[0].Dropped() + x[1].Dropped(), x[0].HandedOver + x[1].HandedOver})
+			x[0].Dropped() + x[1].Dropped(), x[0].Handoffs + x[1].Handoffs})
 	}
 	return table(part), nil
 }
 
-// subtract takes a former reading off the counters that show workers tells of.
+// subtract subtracts an earlier reading from the counters that "show workers" shows.
 func subtract(c, before *lcore.Counters) {
 	for d := range c.Direction {
 		x, y := &c.Direction[d], &before.Direction[d]
-		x.Sent, x.HandedOver = less(x.Sent, y.Sent), less(x.HandedOver, y.HandedOver)
+		x.Sent, x.Handoffs = increase(x.Sent, y.Sent), increase(x.Handoffs, y.Handoffs)
 		drops := map[lcore.Drop]uint64{}
 		for reason, n := range x.Drops {
-			drops[reason] = less(n, y.Drops[reason])
+			drops[reason] = increase(n, y.Drops[reason])
 		}
 		x.Drops = drops
 	}
 }
 
-// gidsShown bounds how many GIDs of a port are shown: it may have one for each host.
+// gidsShown is how many GIDs of a port are shown: it may have one for each host.
 const gidsShown = 8
 
 func runPorts(_ context.Context, c *Call) (Result, error) {
@@ -116,11 +116,11 @@ func runPorts(_ context.Context, c *Call) (Result, error) {
 	from, to := c.Env.Sampler.span(sampleEvery)
 	seconds := to.at.Sub(from.at).Seconds()
 	rx, tx := perSecond(to.port.RxPackets, from.port.RxPackets, seconds), perSecond(to.port.TxPackets, from.port.TxPackets, seconds)
-	ethernet := Part{Name: "ethernet", Note: "missed is DPDK's rx_missed (imissed): the workers were too slow. no buffer is its rx_nombuf: [workers] mbufs are too few.", Pairs: []Pair{
+	ethernet := Part{Name: "ethernet", Note: "missed is DPDK's rx_missed (imissed): the workers were too slow. no mbuf is DPDK's rx_nombuf: [workers] mbufs is too low.", Pairs: []Pair{
 		{"port", e.Name}, {"link", upDown(up)}, {"MAC", e.MAC}, {"MTU", e.MTU},
 		{"received frames", s.RxPackets}, {"received bytes", s.RxBytes}, {"received/s", rx},
 		{"sent frames", s.TxPackets}, {"sent bytes", s.TxBytes}, {"sent/s", tx},
-		{"missed", s.RxMissed}, {"receive errors", s.RxErrors}, {"no buffer", s.RxNoMbuf}, {"send errors", s.TxErrors},
+		{"missed", s.RxMissed}, {"receive errors", s.RxErrors}, {"no mbuf", s.RxNoMbuf}, {"send errors", s.TxErrors},
 	}}
 	layer := "InfiniBand"
 	if i.Ethernet {
@@ -152,7 +152,7 @@ func runDrops(_ context.Context, c *Call) (Result, error) {
 		var n [2]uint64
 		var r [2]Rate
 		for d := range n {
-			n[d] = less(now.Direction[d].Drops[reason], base.total.Direction[d].Drops[reason])
+			n[d] = increase(now.Direction[d].Drops[reason], base.total.Direction[d].Drops[reason])
 			r[d] = perSecond(to.total.Direction[d].Drops[reason], from.total.Direction[d].Drops[reason], seconds)
 		}
 		if n[0]+n[1] > 0 || c.Has("all") {
@@ -177,9 +177,9 @@ func runRates(_ context.Context, c *Call) (Result, error) {
 func runLatency(_ context.Context, c *Call) (Result, error) {
 	b, ok := c.Env.Bridge.(interface{ Latency() [][2]lcore.Latency })
 	if !ok {
-		return Result{}, noAnswer("latency")
+		return Result{}, notAvailable("latency")
 	}
-	part := Part{Name: "latency", Columns: columns("direction", "worker", "packets", "mean", "p50", "p90", "p99", "p99.9", "longest")}
+	part := Part{Name: "latency", Columns: columns("direction", "worker", "packets", "mean", "p50", "p90", "p99", "p99.9", "max")}
 	var sum [2]lcore.Latency
 	all := b.Latency()
 	row := func(d int, worker any, l *lcore.Latency) {
@@ -202,13 +202,13 @@ func runLatency(_ context.Context, c *Call) (Result, error) {
 			}
 		}
 	}
-	part.Note = fmt.Sprintf("Workers time one of %d bursts.", lcore.LatencyEvery)
+	part.Note = fmt.Sprintf("Workers measure one of %d bursts.", lcore.LatencyEvery)
 	return table(part), nil
 }
 
 func runFlows(_ context.Context, c *Call) (Result, error) {
 	part := Part{Name: "flows", Columns: columns("rule", "frames", "queues", "spread", "VLAN"),
-		Empty: "The port is the bridge's alone: it takes all frames, and needs no rules."}
+		Empty: "The bridge does not share the port: it receives all frames, and needs no rules."}
 	for i, r := range c.Env.Bridge.Rules() {
 		frames := [...]string{"RoCEv2 over IPv4", "RoCEv2 over IPv6", "RoCEv1", "ARP", "IGMP", "of a MAC address", "of an IP address"}[r.Match]
 		part.Rows = append(part.Rows, []any{i + 1, frames, fmt.Sprint(r.Queues), r.RSS, vlan(r.VLAN)})
@@ -222,7 +222,7 @@ type injector interface {
 	Injections() [2]lcore.Injection
 }
 
-// injecting returns in how many directions faults are injected.
+// injecting returns the number of directions into which faults are injected.
 func (c *Call) injecting() (n int) {
 	if b, ok := c.Env.Bridge.(injector); ok {
 		for _, i := range b.Injections() {
@@ -237,7 +237,7 @@ func (c *Call) injecting() (n int) {
 func runInjections(_ context.Context, c *Call) (Result, error) {
 	b, ok := c.Env.Bridge.(injector)
 	if !ok {
-		return Result{}, noAnswer("injection")
+		return Result{}, notAvailable("injection")
 	}
 	part := Part{Name: "injection", Columns: columns("direction", "drop", "duplicate", "reorder", "delayed", "delay", "seed")}
 	for d, i := range b.Injections() {

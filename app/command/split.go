@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// A Usage is an error of who asks: the question makes no sense.
+// A Usage is an error in what the user wrote.
 type Usage struct{ text string }
 
 func (u *Usage) Error() string { return u.text }
 
 func usagef(format string, args ...any) error { return &Usage{fmt.Sprintf(format, args...)} }
 
-// A word is a part of a line.
+// A word is one word of a line.
 type word struct {
 	text  string
-	start int  // of it in the line, bytes
-	pipe  bool // it is the bar between stages
+	start int  // its offset in the line, in bytes
+	pipe  bool // it is the bar between two stages
 }
 
-// split divides a line into words at its blanks and bars. Quotes, single or double, keep both in a word; a backslash has no
-// meaning of its own, because of regular expressions.
+// split divides a line into words at blanks and bars. Single or double quotes keep blanks and bars in a word. A
+// backslash is an ordinary character, because regular expressions have many. open: a quote is not closed.
 func split(line string) (words []word, open bool) {
 	var text strings.Builder
 	start, quote := -1, rune(0)
@@ -60,7 +60,7 @@ func split(line string) (words []word, open bool) {
 	return words, quote != 0
 }
 
-// stages divides words at the bars.
+// stages groups words by the bars between them.
 func stages(words []word) [][]string {
 	out := [][]string{nil}
 	for _, w := range words {

@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("update", false, "write docs/console.md and the manual page instead of comparing them")
 
 // env is a bridge with so many hosts, and all around it.
-func env(hosts int) (*command.Env, *commandtest.Bridge) {
+func env(hosts int) (*command.Env, *commandtest.Fake) {
 	b := commandtest.New(hosts)
 	return &command.Env{
 		Bridge: b, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Logs: &logs{}, Began: time.Now(), Version: "v1", Config: b.Cfg,
@@ -42,7 +42,7 @@ func (l *logs) Suppressed() uint64          { return 3 }
 // TestTable wants each command to be complete.
 func TestTable(t *testing.T) {
 	admin := []string{"set", "add", "remove", "clear", "reload", "drain", "resume", "halt", "trace", "capture"}
-	for _, c := range command.Standard.Commands() {
+	for _, c := range command.Standard.Commands {
 		ways := 0
 		for _, there := range []bool{c.Run != nil, c.Stream != nil, c.Local != command.LocalNone} {
 			if there {
@@ -53,7 +53,7 @@ func TestTable(t *testing.T) {
 		case ways != 1:
 			t.Errorf("%s: %d ways to run it", c.Path, ways)
 		case c.Help == "" || strings.HasSuffix(c.Help, ".") || strings.ToUpper(c.Help[:1]) == c.Help[:1] && c.Help[1] > 'Z':
-			if c.Path != "show streams" && c.Path != "show hosts" && c.Path != "show nodes" && c.Path != "show qps" { // names
+			if c.Path != "show streams" && c.Path != "show hosts" && c.Path != "show nodes" { // names
 				t.Errorf("%s: its help is no line like the others: %q", c.Path, c.Help)
 			}
 		case slices.Contains(admin, first) != (c.Role == command.Admin):
@@ -73,11 +73,11 @@ func TestTable(t *testing.T) {
 
 // TestWanted wants what operators were promised.
 func TestWanted(t *testing.T) {
-	for _, path := range strings.Split("show status,show workers,show ports,show hosts,show nodes,show qps,show groups,show services,show sidr,"+
+	for _, path := range strings.Split("show status,show workers,show ports,show hosts,show nodes,show proxy-qps,show groups,show services,show sidr,"+
 		"show neighbours,show drops,show rates,show latency,show streams,show flows,show config,show log,show memory,show version,top,"+
 		"clear counters,set injection,set log level,set policing,add host,add group,add service,remove host,remove group,remove service,"+
 		"trace,capture,reload,drain,resume,halt", ",") {
-		if !slices.ContainsFunc(command.Standard.Commands(), func(c command.Command) bool { return c.Path == path }) {
+		if !slices.ContainsFunc(command.Standard.Commands, func(c command.Command) bool { return c.Path == path }) {
 			t.Errorf("there is no command %s", path)
 		}
 	}
@@ -85,7 +85,7 @@ func TestWanted(t *testing.T) {
 
 // TestReach wants each word of each command, and each key, to be offered at its place, with help.
 func TestReach(t *testing.T) {
-	for _, c := range command.Standard.Commands() {
+	for _, c := range command.Standard.Commands {
 		line := ""
 		for _, w := range strings.Fields(c.Path) {
 			wantOption(t, line, w)
@@ -152,7 +152,7 @@ func same(t *testing.T, name, made string) {
 // TestRun runs the example of each command that answers at once, and wants text and JSON of it.
 func TestRun(t *testing.T) {
 	e, _ := env(3)
-	for _, c := range command.Standard.Commands() {
+	for _, c := range command.Standard.Commands {
 		if c.Run == nil {
 			continue
 		}

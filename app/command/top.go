@@ -16,16 +16,16 @@ import (
 	"causeway/lcore/manage"
 )
 
-// streamTop draws a picture of the bridge again and again.
+// streamTop shows the bridge's rates, and refreshes them until ctx ends.
 func streamTop(ctx context.Context, c *Call, out Out) error {
 	every := max(value(c, "every", time.Second), 200*time.Millisecond)
 	left := value(c, "count", uint64(0))
-	defer c.Env.hosts.watch(c.Env.Bridge)()
+	defer c.Env.hosts.start(c.Env.Bridge)()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := uint64(1); ; n++ {
 		select {
-		case <-tick.C: // the hosts' shares need a moment
+		case <-tick.C: // before the first picture, too: the hosts' shares need samples
 		case <-ctx.Done():
 			return nil
 		}
@@ -38,7 +38,7 @@ func streamTop(ctx context.Context, c *Call, out Out) error {
 	}
 }
 
-// picture is what top shows, no longer than the screen.
+// picture returns what top shows, no longer than the screen.
 func (c *Call) picture(ctx context.Context, out Out) Result {
 	b := c.Env.Bridge
 	status, _ := runStatus(ctx, c)
@@ -64,14 +64,14 @@ func topLine(c *Call) string {
 		name = cfg.Name
 	}
 	line := fmt.Sprintf("%s  %s  %s  up %s  %s  %s  %s  %s", time.Now().Format("15:04:05"), name, state, ageOf(c.Env.Began, time.Now()),
-		counted(s.Hosts, "host"), counted(s.Nodes, "node"), counted(s.Groups, "group"), counted(s.StandIns, "stand-in"))
+		counted(s.Hosts, "host"), counted(s.Nodes, "node"), counted(s.Groups, "group"), counted(s.ProxyQPs, "proxy QP"))
 	if c.injecting() > 0 {
 		line += "  INJECTING FAULTS"
 	}
 	return line
 }
 
-// topGroups are the busiest groups.
+// topGroups returns the busiest groups.
 func topGroups(c *Call, room int) Part {
 	rates := c.Env.Sampler.groupRates()
 	part := Part{Name: "groups", Columns: columns("group", "to IB/s", "to RoCE/s", "to IB bits/s", "to RoCE bits/s"), Empty: "No group is bridged."}
@@ -89,44 +89,44 @@ func topGroups(c *Call, room int) Part {
 	return part
 }
 
-// hostShares counts whose packets are received, by looking at some of them, for all who want to know at once. It bounds what
-// it remembers, because senders may choose what they are called.
+// hostShares counts a sample of the received packets by their senders, once for all sessions that run top. The number
+// of hosts is bounded, because senders can forge addresses.
 type hostShares struct {
 	mu      sync.Mutex
 	users   int
 	stop    context.CancelFunc
 	now     shares // being counted
-	last    shares // complete, a second or so ago
+	last    shares // of the last whole second
 	turned  time.Time
-	missing string // why there is nothing
+	missing string // why nothing is counted
 }
 
-// shares are counts by direction: of each who sends, and of all.
+// shares are counts by direction: of each sender, and of all.
 type shares struct {
 	of    [2]map[netip.Addr]uint64
 	total [2]uint64
 }
 
-// hostsKept bounds the hosts that are counted in a second.
+// hostsKept is how many hosts are counted in a second at most.
 const hostsKept = 4096
 
-// A sampler lets one have an idea of what passes.
-type sampler interface {
-	Sample(ctx context.Context, f lcore.Filter, snap int, see func(lcore.Sight) bool) (missed uint64, err error)
+// A packetSampler copies a sample of the packets.
+type packetSampler interface {
+	Sample(ctx context.Context, f lcore.Filter, snap int, see func(lcore.MirroredPacket) bool) (missed uint64, err error)
 }
 
-// watch looks at packets until what it returns is called, as the last of several.
-func (h *hostShares) watch(b Bridge) (done func()) {
+// start counts until done is called as often as start was.
+func (h *hostShares) start(b Target) (done func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.users++; h.users == 1 {
 		h.now, h.last, h.turned, h.missing = newShares(), newShares(), time.Now(), ""
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
-		if w, ok := b.(sampler); ok {
-			go h.look(ctx, w, namesOf(b))
+		if s, ok := b.(packetSampler); ok {
+			go h.count(ctx, s, nodeAddrs(b))
 		} else {
-			h.missing = "Hosts are not counted: this bridge cannot look at packets."
+			h.missing = "Hosts are not counted: this bridge cannot sample packets."
 		}
 	}
 	return func() {
@@ -140,12 +140,12 @@ func (h *hostShares) watch(b Bridge) (done func()) {
 
 func newShares() shares { return shares{of: [2]map[netip.Addr]uint64{{}, {}}} }
 
-// namesOf are the IP addresses of nodes, by their GIDs.
-func namesOf(b Bridge) map[netip.Addr]netip.Addr {
+// nodeAddrs returns the IP addresses of nodes by their GIDs.
+func nodeAddrs(b Target) map[netip.Addr]netip.Addr {
 	const moment = time.Second
 	ctx, done := context.WithTimeout(context.Background(), moment)
 	defer done()
-	list, _ := b.ListNodes(ctx, manage.Query{}) // without names, GIDs do
+	list, _ := b.ListNodes(ctx, manage.Query{}) // on an error nodes are shown by their GIDs
 	names := map[netip.Addr]netip.Addr{}
 	for _, n := range list.Entries {
 		if n.IP4.IsValid() {
@@ -157,14 +157,14 @@ func namesOf(b Bridge) map[netip.Addr]netip.Addr {
 	return names
 }
 
-func (h *hostShares) look(ctx context.Context, w sampler, names map[netip.Addr]netip.Addr) {
+func (h *hostShares) count(ctx context.Context, s packetSampler, names map[netip.Addr]netip.Addr) {
 	const headers = 96 // Ethernet, a tag, GRH
-	_, err := w.Sample(ctx, lcore.Filter{Point: lcore.Received}, headers, func(s lcore.Sight) bool {
-		if from, _ := ends(&s); from.IsValid() {
+	_, err := s.Sample(ctx, lcore.Filter{Point: lcore.Received}, headers, func(m lcore.MirroredPacket) bool {
+		if from, _ := endpoints(&m); from.IsValid() {
 			if ip, known := names[from]; known {
 				from = ip
 			}
-			h.note(s.Direction, from, time.Now())
+			h.note(m.Direction, from, time.Now())
 		}
 		return true
 	})
@@ -185,14 +185,14 @@ func (h *hostShares) note(d lcore.Direction, ip netip.Addr, now time.Time) {
 	}
 }
 
-// turn begins to count anew each second.
+// turn starts a new count each second.
 func (h *hostShares) turn(now time.Time) {
 	if now.Sub(h.turned) >= sampleEvery {
 		h.last, h.now, h.turned = h.now, newShares(), now
 	}
 }
 
-// part shows the busiest hosts since the last picture, by their shares of what was received.
+// part returns the busiest hosts of the last second, by their shares of the received packets.
 func (h *hostShares) part(from, to *reading, room int) Part {
 	h.mu.Lock()
 	defer h.mu.Unlock()

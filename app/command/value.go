@@ -14,20 +14,20 @@ import (
 
 // Values that text shows in units. JSON has the numbers.
 type (
-	// A Rate is so many a second.
+	// A Rate is a number per second.
 	Rate float64
-	// A Size is bytes.
+	// A Size is in bytes.
 	Size uint64
-	// A Share is a part of one.
+	// A Share is a fraction from 0 to 1.
 	Share float64
-	// An Age is how long ago something was; JSON has seconds. Negative: never.
+	// An Age is how long ago something happened; seconds in JSON. Negative: never.
 	Age time.Duration
 )
 
 // Never is the Age of what has not happened.
 const Never Age = -1
 
-// ageOf returns how long ago t was.
+// ageOf returns the age of t; Never for the zero time.
 func ageOf(t, now time.Time) Age {
 	if t.IsZero() {
 		return Never
@@ -65,7 +65,7 @@ func (a Age) String() string {
 	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// scaled returns a number with its unit, and three digits where it has been divided.
+// scaled returns a number with its unit: three digits, unless the unit is the smallest.
 func scaled(v, by float64, units ...string) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "-"
@@ -81,8 +81,7 @@ func scaled(v, by float64, units ...string) string {
 	return strconv.FormatFloat(v, 'f', digits, 64) + units[u]
 }
 
-// jsonValue returns a value as JSON has it: numbers as numbers, times as RFC 3339, durations as seconds, all else as text
-// shows it.
+// jsonValue returns a value for JSON: numbers as numbers, times as RFC 3339, durations as seconds, all else as in text.
 func jsonValue(v any) any {
 	switch x := v.(type) {
 	case nil, string, bool, int, int64, uint, uint8, uint16, uint32, uint64, []string:
@@ -108,7 +107,7 @@ func jsonValue(v any) any {
 	return cell(v)
 }
 
-// finite keeps what JSON cannot say out of it.
+// finite returns nil for infinities and NaN, which JSON does not have.
 func finite(v float64) any {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -116,7 +115,7 @@ func finite(v float64) any {
 	return v
 }
 
-// cell returns a value as text shows it, printable and on one line: what peers send may be in it.
+// cell returns a value as text, printable and on one line, because it may hold data that peers sent.
 func cell(v any) string {
 	var s string
 	switch x := v.(type) {
@@ -149,7 +148,7 @@ func cell(v any) string {
 	return printable(s)
 }
 
-// precise rounds a duration to three digits or so.
+// precise rounds a duration to about three digits.
 func precise(d time.Duration) time.Duration {
 	for unit := time.Duration(1); ; unit *= 10 {
 		if d < 1000*unit || unit > time.Second {
@@ -158,7 +157,7 @@ func precise(d time.Duration) time.Duration {
 	}
 }
 
-// counted is a number of things: 1 host, 2 hosts.
+// counted returns a number of things: 1 host, 2 hosts.
 func counted(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -166,7 +165,7 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// printable replaces what would move a terminal's cursor, or worse.
+// printable replaces control characters, which could move a terminal's cursor or worse.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -176,7 +175,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// isNumber reports whether a value stands at the right end of its column.
+// isNumber reports whether a value is aligned to the right.
 func isNumber(v any) bool {
 	switch v.(type) {
 	case int, int64, uint, uint8, uint16, uint32, uint64, float64, Rate, Size, Share, Age, time.Duration:

@@ -15,20 +15,20 @@ import (
 	"golang.org/x/term"
 )
 
-// Interact hands a terminal to a session until that ends, or ctx does. It speaks telnet as a client that sends each key.
+// Interact connects a terminal to a session until the session or ctx ends. It is a telnet client that sends each key.
 func Interact(ctx context.Context, conn net.Conn, terminal *os.File, out io.Writer) error {
 	fd := int(terminal.Fd())
 	before, err := term.MakeRaw(fd)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = term.Restore(fd, before) }() // there is nobody to tell
+	defer func() { _ = term.Restore(fd, before) }() // nothing can be done about an error
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	var mu sync.Mutex
 	send := func(b []byte) {
 		mu.Lock()
 		defer mu.Unlock()
-		_, _ = conn.Write(b) // the reader sees the end
+		_, _ = conn.Write(b) // the reader gets the error, too
 	}
 	send([]byte{iac, do, optEcho, iac, do, optSGA, iac, will, optNAWS})
 	window := func() {
@@ -52,12 +52,12 @@ func Interact(ctx context.Context, conn net.Conn, terminal *os.File, out io.Writ
 			}
 		}
 	}()
-	go func() { // ends with the process, or with the terminal: a read of one cannot be ended
+	go func() { // ends with the process or the terminal: a read of a terminal cannot be cancelled
 		b := make([]byte, 256)
 		for {
 			n, err := terminal.Read(b)
 			if err != nil {
-				_ = conn.Close() // what is under way ends there
+				_ = conn.Close() // ends the running command
 				return
 			}
 			send(keysAsTelnet(b[:n]))
@@ -66,13 +66,13 @@ func Interact(ctx context.Context, conn net.Conn, terminal *os.File, out io.Writ
 	return show(conn, out)
 }
 
-// KeyEnds calls stop when a key is typed at a terminal that ends what goes on in a session, too: q or Enter. Ctrl-C stays the
-// signal that it is. What it returns gives the terminal back as it was.
+// KeyEnds calls stop when q or Enter is typed at a terminal, as in a session. Ctrl-C remains a signal. restore restores
+// the terminal.
 func KeyEnds(terminal *os.File, stop func()) (restore func()) {
 	fd := int(terminal.Fd())
 	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
-		return func() {} // no terminal: nobody types
+		return func() {} // not a terminal
 	}
 	keys := *before
 	keys.Lflag &^= unix.ICANON | unix.ECHO
@@ -80,7 +80,7 @@ func KeyEnds(terminal *os.File, stop func()) (restore func()) {
 	if unix.IoctlSetTermios(fd, unix.TCSETS, &keys) != nil {
 		return func() {}
 	}
-	go func() { // ends with the process: a read of a terminal cannot be ended
+	go func() { // ends with the process: a read of a terminal cannot be cancelled
 		b := make([]byte, 16)
 		for {
 			n, err := terminal.Read(b)
@@ -93,10 +93,10 @@ func KeyEnds(terminal *os.File, stop func()) (restore func()) {
 			}
 		}
 	}()
-	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, before) } // there is nobody to tell
+	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, before) } // nothing can be done about an error
 }
 
-// keysAsTelnet writes what was typed as telnet has it: CR is CR NUL.
+// keysAsTelnet encodes keys for telnet: CR is CR NUL.
 func keysAsTelnet(b []byte) (out []byte) {
 	for _, x := range escape(b) {
 		out = append(out, x)
@@ -107,7 +107,7 @@ func keysAsTelnet(b []byte) (out []byte) {
 	return out
 }
 
-// show prints what a session says, without telnet's commands, until it ends.
+// show prints a session's output, without telnet commands, until it ends.
 func show(conn net.Conn, out io.Writer) error {
 	t := telnet{}
 	b := make([]byte, 4096)
@@ -124,7 +124,7 @@ func show(conn net.Conn, out io.Writer) error {
 	}
 }
 
-// shown takes telnet's commands out of what a server says. There is nothing to answer: both ends have said what they want.
+// shown removes telnet commands from a server's output. They need no response: the client has sent its options.
 func (t *telnet) shown(in []byte) (text []byte) {
 	for _, b := range in {
 		switch {

@@ -15,10 +15,10 @@ import (
 	"causeway/app/command"
 )
 
-// adminGroup is the group of this machine whose members are admins, beside root and those the bridge itself runs as.
+// adminGroup is the group of this machine whose members are admins, beside root and the bridge's own user and group.
 const adminGroup = "causeway"
 
-// identify says who is at the other end, and what he may do. By TCP, nobody is known.
+// identify returns the role and the name of the peer. Over TCP peers are not authenticated, and may only view.
 func identify(conn net.Conn) (command.Role, string) {
 	u, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -31,7 +31,7 @@ func identify(conn net.Conn) (command.Role, string) {
 	return roleOf(cred, os.Geteuid(), os.Getegid(), groupsOf), fmt.Sprintf("uid %d", cred.Uid)
 }
 
-// peer asks the kernel who connected.
+// peer returns the credentials of the peer, from the kernel.
 func peer(u *net.UnixConn) (cred *unix.Ucred, err error) {
 	raw, err := u.SyscallConn()
 	if err != nil {
@@ -44,7 +44,7 @@ func peer(u *net.UnixConn) (cred *unix.Ucred, err error) {
 	return cred, err
 }
 
-// roleOf makes admins of root, of the user and the group that the bridge runs as, and of those in adminGroup.
+// roleOf returns Admin for root, for the user and the group that the bridge runs as, and for members of adminGroup.
 func roleOf(cred *unix.Ucred, uid, gid int, groups func(uid uint32) []string) command.Role {
 	if cred.Uid == 0 || int(cred.Uid) == uid || int(cred.Gid) == gid || slices.Contains(groups(cred.Uid), adminGroup) {
 		return command.Admin

@@ -8,10 +8,10 @@ import (
 	"causeway/app/command"
 )
 
-// historyMost bounds the lines that a session remembers.
+// historyMost bounds the history of a session.
 const historyMost = 200
 
-// history is the lines of a session, for its arrow keys. Those with a token are not in it.
+// history is the lines of a session, for its arrow keys. Lines with a token are left out.
 type history struct{ lines []string }
 
 // Add implements term.History.
@@ -25,7 +25,7 @@ func (h *history) Add(line string) {
 	}
 }
 
-// hasToken reports whether a line logs in.
+// hasToken reports whether a line may contain the token.
 func hasToken(line string) bool {
 	v, err := command.Standard.Parse(line)
 	if err == nil && v != nil {

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// lineMost bounds a line; a longer one is refused as a whole.
+	// lineMost bounds a line; a longer one is rejected as a whole.
 	lineMost = 4096
-	// queueMost bounds what is typed ahead. Whoever has more waits.
+	// queueMost bounds type-ahead. Further input waits in the socket.
 	queueMost = 64 << 10
 )
 
-// input is what a client has typed and nobody has read.
+// input queues what a client has typed.
 type input struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	queue   []byte
 	ended   error
-	stop    func() // ends the command that runs; nil: none does
-	keys    bool   // each key counts, and one ends the command; else lines do
+	stop    func() // ends the running command; nil: none runs
+	keys    bool   // single keys can end the command; else only Ctrl-C
 }
 
 func newInput() *input {
@@ -32,7 +32,7 @@ func newInput() *input {
 	return in
 }
 
-// put adds what was typed. It waits where too much is waiting already.
+// put queues input. It blocks while the queue is full.
 func (in *input) put(data []byte, keys bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -48,8 +48,8 @@ func (in *input) put(data []byte, keys bool) {
 	in.changed.Broadcast()
 }
 
-// stops ends the command that runs if b says so, or takes the key that says nothing. Where lines count, Ctrl-C does, or a
-// line with q or nothing.
+// stops ends the running command if b asks for it, and reports whether b is consumed. From a client that sends lines,
+// Ctrl-C, an empty line or a line with q end it.
 func (in *input) stops(b byte, keys bool) bool {
 	switch {
 	case b == interrupt:
@@ -74,7 +74,7 @@ func (in *input) stops(b byte, keys bool) bool {
 	return false
 }
 
-// end says that no more comes.
+// end marks the end of the input.
 func (in *input) end(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -87,13 +87,13 @@ func (in *input) end(err error) {
 	in.changed.Broadcast()
 }
 
-// running has stop called when the client wants the command to end, until what it returns is called. keys: any of a few keys
-// says so, beside Ctrl-C.
+// running has stop called when the client ends the command, until done is called. keys: beside Ctrl-C, q and Enter end
+// it.
 func (in *input) running(keys bool, stop func()) (done func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.stop, in.keys = stop, keys
-	if in.ended != nil && keys { // what never ends by itself must not begin without anybody to end it
+	if in.ended != nil && keys { // a command that needs a client to end it must not start without one
 		stop()
 	}
 	return func() {
@@ -103,9 +103,9 @@ func (in *input) running(keys bool, stop func()) (done func()) {
 	}
 }
 
-// Read implements io.Reader for who edits lines. Ctrl-C ends the line and empties it.
+// Read implements io.Reader for the line editor. Ctrl-C becomes the keys that clear the line and end it.
 func (in *input) Read(p []byte) (int, error) {
-	if len(p) == 0 { // the editor's buffer is full of one key that does not end: somebody plays with it
+	if len(p) == 0 { // the editor's buffer is full with an escape sequence that does not end
 		return 0, io.ErrShortBuffer
 	}
 	in.mu.Lock()
@@ -127,7 +127,7 @@ func (in *input) Read(p []byte) (int, error) {
 		}
 		p[n] = b
 		n++
-		if b == '\r' { // one line at a time: what follows may be for a command
+		if b == '\r' { // one line at a time: the rest may be input of a command
 			break
 		}
 	}
@@ -135,7 +135,7 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// key waits for one key. 0: no more comes.
+// key waits for a key; 0 at the end of the input.
 func (in *input) key() byte {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -151,7 +151,7 @@ func (in *input) key() byte {
 	return b
 }
 
-// line waits for a line. Of one that is too long it returns the beginning, and false.
+// line waits for a line. whole is false for a line that is too long.
 func (in *input) line() (line string, whole bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -160,7 +160,7 @@ func (in *input) line() (line string, whole bool, err error) {
 	for {
 		for len(in.queue) == 0 {
 			if in.ended != nil {
-				if len(b) > 0 && whole { // the last line needs no end
+				if len(b) > 0 && whole { // the last line needs no line end
 					return string(b), true, nil
 				}
 				return "", false, in.ended
@@ -183,16 +183,16 @@ func (in *input) line() (line string, whole bool, err error) {
 	}
 }
 
-// waiting reports whether a whole line is there, or the end.
+// waiting reports whether a whole line is queued, or the input has ended.
 func (in *input) waiting() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return bytes.IndexByte(in.queue, '\r') >= 0 || in.ended != nil
 }
 
-// first waits for the first bytes, but not for long, and returns one of them; 0: nothing has come.
-func (in *input) first(patience time.Duration, negotiated func() bool) byte {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+// first waits a short time for the first byte and returns it; 0 without one.
+func (in *input) first(timeout time.Duration, negotiated func() bool) byte {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		in.mu.Lock()
 		queue, ended := in.queue, in.ended != nil
 		in.mu.Unlock()

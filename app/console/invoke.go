@@ -12,13 +12,13 @@ import (
 	"causeway/app/command"
 )
 
-// answerMost is how long a command that answers at once may take.
-const answerMost = 30 * time.Second
+// runTimeout bounds a command with one result.
+const runTimeout = 30 * time.Second
 
-// invoke runs a command that makes sense.
+// invoke runs a parsed command.
 func (x *session) invoke(ctx context.Context, v *command.Invocation, line string) {
 	if v.Command.Role > x.role {
-		x.say([]string{fmt.Sprintf("%s is for admins: log in, or come by the Unix socket as one", v.Command.Path)})
+		x.print([]string{fmt.Sprintf("%s is for admins: log in, or use the Unix socket as one", v.Command.Path)})
 		return
 	}
 	call := x.call(v)
@@ -39,13 +39,13 @@ func (x *session) invoke(ctx context.Context, v *command.Invocation, line string
 		err = x.once(ctx, v, call, screen)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errClosed) {
-		x.say([]string{err.Error()})
+		x.print([]string{err.Error()})
 	}
 }
 
-// once runs a command that answers at once.
+// once runs a command with one result.
 func (x *session) once(ctx context.Context, v *command.Invocation, call *command.Call, screen *screen) error {
-	ctx, stop := context.WithTimeout(ctx, answerMost)
+	ctx, stop := context.WithTimeout(ctx, runTimeout)
 	defer stop()
 	done := x.in.running(false, stop)
 	r, err := x.server.answer(ctx, v, call)
@@ -56,7 +56,7 @@ func (x *session) once(ctx context.Context, v *command.Invocation, call *command
 	return errors.Join(screen.Show(r), err)
 }
 
-// answer runs a command when it is its turn.
+// answer runs a command when fewer than commandsMost run.
 func (s *server) answer(ctx context.Context, v *command.Invocation, call *command.Call) (command.Result, error) {
 	select {
 	case s.busy <- struct{}{}:
@@ -67,7 +67,7 @@ func (s *server) answer(ctx context.Context, v *command.Invocation, call *comman
 	return v.Command.Run(ctx, call)
 }
 
-// repeat is watch.
+// repeat runs a command repeatedly, for watch.
 func (x *session) repeat(ctx context.Context, v *command.Invocation, call *command.Call, screen *screen) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -95,7 +95,7 @@ func repeat(ctx context.Context, s *server, v *command.Invocation, call *command
 	}
 }
 
-// local is a command about the session.
+// local runs a command about the session.
 func (x *session) local(what command.Local, call *command.Call) error {
 	switch what {
 	case command.LocalQuit:
@@ -119,18 +119,18 @@ func (x *session) local(what command.Local, call *command.Call) error {
 // guessesMost is how many wrong tokens end a session.
 const guessesMost = 3
 
-// login makes an admin of who knows the token. Guessing takes a second each, and three guesses a new connection.
+// login makes the session admin if the token is right. A wrong token costs a second, and three of them the connection.
 func (x *session) login(call *command.Call) error {
 	if x.role == command.Admin {
 		return errors.New("you are admin already")
 	}
 	if x.server.Token == "" {
-		return errors.New("no token is configured, so nobody becomes admin here: see [console] token")
+		return errors.New("no token is configured: see [console] token")
 	}
 	guess := call.Value("token")
 	if !call.Has("token") {
 		if !x.edits() {
-			return errors.New("write the token behind login; it is not unseen here")
+			return errors.New("write the token after login; without line editing it cannot be hidden")
 		}
 		var err error
 		if guess, err = x.editor.ReadPassword("token: "); err != nil {
@@ -144,21 +144,21 @@ func (x *session) login(call *command.Call) error {
 		if x.guesses >= guessesMost {
 			x.over = true
 		}
-		return errors.New("that is not the token")
+		return errors.New("wrong token")
 	}
 	x.role = command.Admin
 	x.server.Log.Info("console_login", "user", x.user, "granted", true)
 	return nil
 }
 
-// errClosed is what a screen returns when the client has gone.
+// errClosed is returned by a screen when the client has gone.
 var errClosed = errors.New("console: the client has gone")
 
-// A screen is where a session's command writes.
+// A screen is the command.Out of a session.
 type screen struct {
 	x     *session
 	pipe  command.Pipe
-	lines bool // it shows several results
+	lines bool // several results are shown
 	drawn bool
 }
 
@@ -199,13 +199,13 @@ func closed(err error) error {
 	return nil
 }
 
-// tableWidth bounds the width of tables; 0 where nobody knows the window's.
+// tableWidth bounds the width of tables; 0 when the window's size is unknown.
 func (x *session) tableWidth() int {
 	width, _ := x.size()
 	return width
 }
 
-// rendered is a result as the pipe wants it. Of several, JSON is a line for each.
+// rendered returns a result as text or JSON after the pipe. oneLine puts JSON on one line.
 func rendered(p command.Pipe, r command.Result, width int, oneLine bool) (string, error) {
 	r = p.Apply(r)
 	if p.JSON {

@@ -14,12 +14,12 @@ import (
 	"causeway/app/command"
 )
 
-// "causeway ctl WORDS" sends its question as one line, after a mark that nobody types, and gets frames back, after the same
-// mark: whatever else a session says comes before it.
+// "causeway ctl WORDS" sends its command as one line after a mark that cannot be typed. The response is frames after
+// the same mark; what the server sends before the mark is text for interactive sessions.
 //
 //	client: STX {"words":["show","hosts"], …} LF
-//	server: … STX frame…    frame: kind, length (4 bytes, the highest first), text
-const oneShotMark = 2 // STX: no telnet option that a console speaks of
+//	server: … STX frame…    frame: kind, length (4 bytes, big-endian), text
+const oneShotMark = 2 // STX; not in the telnet offer
 
 // Kinds of frames.
 const (
@@ -28,10 +28,10 @@ const (
 	frameExit = 'x' // the exit code, and the end
 )
 
-// frameMost bounds a frame.
+// frameMost bounds a frame's text.
 const frameMost = 1 << 20
 
-// A Question is what ctl asks.
+// A Question is a command from ctl.
 type Question struct {
 	Words    []string `json:"words"`
 	JSON     bool     `json:"json"`
@@ -46,7 +46,7 @@ const (
 	exitUsage  = 2
 )
 
-// oneShot answers one question, and ends.
+// oneShot runs one command for ctl and sends its exit code.
 func (x *session) oneShot(ctx context.Context, line string) {
 	o := &frames{out: x.out}
 	x.server.onlyFrames(x.conn)
@@ -60,14 +60,14 @@ func (x *session) oneShot(ctx context.Context, line string) {
 		if code = exitFailed; errors.As(err, &usage) {
 			code = exitUsage
 		}
-		_ = o.send(frameErr, []byte(err.Error()+"\n")) // the exit code will fail, too
+		_ = o.send(frameErr, []byte(err.Error()+"\n")) // sending the exit code will fail, too
 	}
-	_ = o.send(frameExit, []byte{code}) // nobody is left to tell
+	_ = o.send(frameExit, []byte{code}) // the client has gone
 }
 
 func (x *session) answerOne(ctx context.Context, line string, o *frames) error {
 	if err := json.Unmarshal([]byte(line), &o.q); err != nil {
-		return errors.New("this bridge does not understand this ctl: use the one of its own version")
+		return errors.New("the bridge does not understand this request: use the causeway ctl of its version")
 	}
 	v, err := command.Standard.ParseWords(o.q.Words)
 	switch {
@@ -76,7 +76,7 @@ func (x *session) answerOne(ctx context.Context, line string, o *frames) error {
 	case v == nil:
 		return nil
 	case v.Command.Role > x.role:
-		return errors.New(v.Command.Path + " is for admins: root, the user and group of the bridge, and the group causeway")
+		return errors.New(v.Command.Path + " is for admins: root, the user and group of the bridge, and members of the group causeway")
 	}
 	v.Pipe.JSON = v.Pipe.JSON || o.q.JSON
 	o.pipe, o.lines = v.Pipe, v.Command.Stream != nil
@@ -92,13 +92,13 @@ func (x *session) answerOne(ctx context.Context, line string, o *frames) error {
 		}
 		return o.Show(command.Result{Parts: []command.Part{{Name: "help", Lines: lines}}})
 	case v.Command.Local != command.LocalNone:
-		return errors.New(v.Command.Path + " is for sessions: causeway ctl, without more words, begins one")
+		return errors.New(v.Command.Path + " is for sessions: causeway ctl without a command starts one")
 	case v.Every > 0:
 		return repeat(ctx, x.server, v, call, o)
 	case v.Command.Stream != nil:
 		return v.Command.Stream(ctx, call, o)
 	}
-	ctx, late := context.WithTimeout(ctx, answerMost)
+	ctx, late := context.WithTimeout(ctx, runTimeout)
 	defer late()
 	r, err := x.server.answer(ctx, v, call)
 	if len(r.Parts) == 0 && err != nil {
@@ -112,7 +112,7 @@ type frames struct {
 	out   *output
 	q     Question
 	pipe  command.Pipe
-	lines bool // it shows several results
+	lines bool // several results are shown
 	drawn bool
 }
 
@@ -161,9 +161,10 @@ func (o *frames) Raw() func([]byte) error {
 	return func(b []byte) error { return o.send(frameOut, b) }
 }
 
-// Ask asks a console a question, and writes what it answers. The error is of the connection; code is the command's.
+// Ask sends a command to a console and writes its output. code is the command's exit code; err is an error of the
+// connection.
 func Ask(ctx context.Context, conn net.Conn, q Question, stdout, stderr io.Writer) (code int, err error) {
-	stop := context.AfterFunc(ctx, func() { // the server ends the command, and says so
+	stop := context.AfterFunc(ctx, func() { // the server then ends the command and sends the exit code
 		if c, ok := conn.(interface{ CloseWrite() error }); ok {
 			_ = c.CloseWrite()
 		}
@@ -187,7 +188,7 @@ func Ask(ctx context.Context, conn net.Conn, q Question, stdout, stderr io.Write
 		}
 		n := binary.BigEndian.Uint32(head[1:])
 		if n > frameMost {
-			return 0, errors.New("the answer is not a console's")
+			return 0, errors.New("the server is not a console")
 		}
 		text := make([]byte, n)
 		if _, err := io.ReadFull(conn, text); err != nil {
@@ -207,7 +208,7 @@ func Ask(ctx context.Context, conn net.Conn, q Question, stdout, stderr io.Write
 	}
 }
 
-// ended words what a connection's end means.
+// ended words the end of a connection.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the bridge has closed the connection")
@@ -215,7 +216,8 @@ func ended(err error) error {
 	return err
 }
 
-// skipTo reads until the mark has come. What comes before says why it does not, when it ends without.
+// skipTo reads up to the mark. If the connection ends before, the text so far is the error, such as that there are too
+// many sessions.
 func skipTo(r io.Reader, mark byte) error {
 	var said []byte
 	for b := make([]byte, 1); ; {

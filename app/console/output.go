@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// patience is how long a client may take for a piece of what it is sent, before its session ends.
-	patience = 10 * time.Second
-	piece    = 16 << 10
+	// writeTimeout is how long a client may take to read a chunk, before its session ends.
+	writeTimeout = 10 * time.Second
+	chunk        = 16 << 10
 )
 
-// output writes to a client. A client that does not read loses its session, and holds up nobody else.
+// output writes to a client. A client that does not read loses its session.
 type output struct {
-	mu    sync.Mutex
-	conn  net.Conn
-	wait  time.Duration // patience
-	net   bool          // lines end with CR LF, and bytes that would be commands are doubled: the client speaks telnet
-	ended error
+	mu     sync.Mutex
+	conn   net.Conn
+	wait   time.Duration // writeTimeout
+	telnet bool          // the client speaks telnet: lines end with CR LF, IAC is doubled
+	ended  error
 }
 
 // raw writes bytes as they are.
@@ -33,26 +33,26 @@ func (o *output) raw(b []byte) error {
 
 func (o *output) write(b []byte) error {
 	for len(b) > 0 && o.ended == nil {
-		n := min(len(b), piece)
+		n := min(len(b), chunk)
 		if err := o.conn.SetWriteDeadline(time.Now().Add(o.wait)); err != nil {
 			o.ended = err
 			break
 		}
 		if _, err := o.conn.Write(b[:n]); err != nil {
 			o.ended = err
-			_ = o.conn.Close() // it has failed already
+			_ = o.conn.Close() // the write error is reported
 		}
 		b = b[n:]
 	}
 	return o.ended
 }
 
-// Write implements io.Writer: text, whose lines end with LF, or with CR LF already.
+// Write implements io.Writer for text with lines ending with LF or CR LF.
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	text := b
-	if o.net {
+	if o.telnet {
 		text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 		text = escape(bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")))
 	}
@@ -62,14 +62,14 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// speaksTelnet notes that the client does.
-func (o *output) speaksTelnet() {
+// setTelnet switches to telnet's encoding.
+func (o *output) setTelnet() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.net = true
+	o.telnet = true
 }
 
-// failed reports whether the client has gone.
+// failed reports whether a write has failed.
 func (o *output) failed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

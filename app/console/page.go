@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// more is what stands below a full screen.
+// more is the prompt below a full screen; lessMore erases it.
 const (
 	more     = "\x1b[7m-- more: space, Enter or q --\x1b[0m"
 	lessMore = "\r\x1b[K"
 )
 
-// page prints lines, a screen at a time.
+// page prints lines, one screen at a time.
 func (x *session) page(lines []string) error {
 	if len(lines) == 0 {
 		return nil
@@ -24,7 +24,7 @@ func (x *session) page(lines []string) error {
 	return x.pageText(strings.Join(lines, "\n") + "\n")
 }
 
-// pageText prints text, and stops at each full screen where the client has one.
+// pageText prints text, and stops at each full screen if the client has a terminal.
 func (x *session) pageText(text string) error {
 	width, height := x.size()
 	if !x.paging || height < 3 || width < 1 || !x.edits() {
@@ -36,7 +36,7 @@ func (x *session) pageText(text string) error {
 	for line := range strings.Lines(text) {
 		rows := rowsOf(strings.TrimSuffix(line, "\n"), width)
 		for rows > room {
-			if room == height-1 { // longer than a screen by itself
+			if room == height-1 { // a line longer than a screen
 				break
 			}
 			if _, err := io.WriteString(x.out, shown.String()+more); err != nil {
@@ -54,12 +54,12 @@ func (x *session) pageText(text string) error {
 	return closed(err)
 }
 
-// rowsOf is how many rows of the screen a line takes.
+// rowsOf returns how many rows of the screen a line takes.
 func rowsOf(line string, width int) int {
 	return 1 + max(0, utf8.RuneCountInString(line)-1)/width
 }
 
-// onMore waits for the key that says how much more: a screen, a line, or 0, nothing.
+// onMore waits for a key and returns how many more rows to print; 0 to stop.
 func (x *session) onMore(height int) (rows int) {
 	for {
 		switch x.in.key() {
@@ -78,8 +78,8 @@ func (x *session) onMore(height int) (rows int) {
 	}
 }
 
-// drawing is a picture in place of the one before: on a terminal, from its first line on, and no larger than it is. Elsewhere
-// a blank line stands between two pictures.
+// drawing returns text that replaces the previous drawing: on a terminal from its first line, truncated to its size;
+// elsewhere after a blank line.
 func drawing(text string, width, height int, terminal bool, drawn *bool) string {
 	first := !*drawn
 	*drawn = true
@@ -109,7 +109,7 @@ func drawing(text string, width, height int, terminal bool, drawn *bool) string 
 	return b.String()
 }
 
-// isToken compares in a time that tells nothing of the token, its length not either.
+// isToken compares in constant time, and hides the token's length, too.
 func isToken(guess, token string) bool {
 	a, b := sha256.Sum256([]byte(guess)), sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1

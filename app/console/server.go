@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package console is where operators talk to the bridge: by telnet, nc or "causeway ctl", many at once.
+// Package console serves the console: sessions with telnet, nc or "causeway ctl", on Unix sockets and TCP.
 //
-//	socket ─▶ telnet's commands out ─▶ keys ─▶ line editing ─▶ app/command ─▶ pages ─▶ socket
+//	socket ─▶ telnet decoder ─▶ keys ─▶ line editor ─▶ app/command ─▶ pager ─▶ socket
 //
-// A session costs the bridge two goroutines and at most some hundred kilobytes. Who is slow, or writes nonsense, loses the
-// session and disturbs nobody.
+// A session takes two goroutines and at most some hundred kilobytes. A slow or hostile client loses its session and
+// does not affect others.
 package console
 
 import (
@@ -27,36 +27,37 @@ import (
 	"causeway/config"
 )
 
-// Config is what a console needs to know.
+// Config configures a console.
 type Config struct {
 	Env   *command.Env
 	Name  string // the bridge's, for the prompt
-	Token string // what makes admins of those who come by TCP; "": nothing does
+	Token string // for login; "": no login
 	Log   *slog.Logger
-	Idle  time.Duration // a session that is silent for so long ends; 0: half an hour
+	Idle  time.Duration // ends a session without input; 0: half an hour
 }
 
 const (
-	// sessionsMost bounds the sessions of those who may only look; adminsMost those of admins, so that nobody locks them out.
+	// sessionsMost bounds the sessions that may only view. Admins have slots of their own, so that others cannot lock
+	// them out.
 	sessionsMost = 16
 	adminsMost   = 16
 	idleDefault  = 30 * time.Minute
-	// atOnce bounds the commands that run at a time.
-	atOnce = 4
+	// commandsMost bounds the commands that run at the same time.
+	commandsMost = 4
 )
 
 type server struct {
 	Config
-	slots [2]chan struct{} // by role, at the beginning
+	slots [2]chan struct{} // by the role at the session's start
 	busy  chan struct{}    // holds a token for each command that runs
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // whether text may be sent there, and not frames alone
+	conns map[net.Conn]bool // true: interactive; false: takes only frames
 	ended bool
 	all   sync.WaitGroup
 }
 
-// Listen listens on the addresses. The socket of a bridge that has gone is taken over, that of one that runs is not.
+// Listen listens on the addresses. It replaces the socket that a bridge left behind, but not that of a running bridge.
 func Listen(at []config.Listen) (all []net.Listener, err error) {
 	for _, a := range at {
 		l, failed := listen(a)
@@ -81,8 +82,8 @@ func listen(a config.Listen) (net.Listener, error) {
 	if info, err := os.Lstat(a.Address); err == nil && info.Mode()&os.ModeSocket != 0 {
 		c, err := net.Dial("unix", a.Address)
 		if err == nil {
-			_ = c.Close() // it was only a question
-			return nil, errors.New("another bridge listens there; use another path, or end it")
+			_ = c.Close() // only a test
+			return nil, errors.New("another bridge listens there; use another path, or stop it")
 		}
 		if errors.Is(err, unix.ECONNREFUSED) {
 			if err := os.Remove(a.Address); err != nil {
@@ -94,14 +95,14 @@ func listen(a config.Listen) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Who may do what is decided by who asks, so all may ask.
+	// Roles depend on the peer's credentials, so everybody may connect.
 	if err := os.Chmod(a.Address, 0o666); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// Serve answers on the listeners until ctx ends, and closes them. When it returns, no session is left.
+// Serve serves sessions until ctx ends, and closes the listeners. When it returns, all sessions have ended.
 func Serve(ctx context.Context, listeners []net.Listener, c Config) {
 	if c.Idle == 0 {
 		c.Idle = idleDefault
@@ -112,41 +113,41 @@ func Serve(ctx context.Context, listeners []net.Listener, c Config) {
 		}
 		return -1
 	}, c.Name)
-	s := &server{Config: c, conns: map[net.Conn]bool{}, busy: make(chan struct{}, atOnce),
+	s := &server{Config: c, conns: map[net.Conn]bool{}, busy: make(chan struct{}, commandsMost),
 		slots: [2]chan struct{}{make(chan struct{}, sessionsMost), make(chan struct{}, adminsMost)}}
-	talking, done := context.WithCancel(context.WithoutCancel(ctx)) // until the sessions have been told
+	sessions, done := context.WithCancel(context.WithoutCancel(ctx)) // ends after the sessions' last message
 	defer done()
 	s.all.Go(func() { c.Env.Sampler.Run(ctx) })
 	for _, l := range listeners {
-		s.all.Go(func() { s.accept(ctx, talking, l) })
+		s.all.Go(func() { s.accept(ctx, sessions, l) })
 	}
 	<-ctx.Done()
 	for _, l := range listeners {
-		_ = l.Close() // nobody waits for more
+		_ = l.Close() // no more connections
 	}
 	s.mu.Lock()
 	s.ended = true
-	for conn, talks := range s.conns {
-		if talks { // who does not read does not keep the bridge from its end
+	for conn, interactive := range s.conns {
+		if interactive { // with a deadline: a client that does not read must not delay the end
 			_ = conn.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
 			_, _ = conn.Write([]byte("\r\nThe bridge has ended.\r\n"))
 		}
-		_ = conn.Close() // that is all
+		_ = conn.Close() // nothing more to send
 	}
 	s.mu.Unlock()
 	done()
 	s.all.Wait()
 }
 
-func (s *server) accept(ctx, talking context.Context, l net.Listener) {
+func (s *server) accept(ctx, sessions context.Context, l net.Listener) {
 	for {
 		conn, err := l.Accept()
 		switch {
 		case err == nil:
-			s.admit(talking, conn)
+			s.admit(sessions, conn)
 		case errors.Is(err, net.ErrClosed) || ctx.Err() != nil:
 			return
-		default: // no file descriptor, for one
+		default: // no file descriptor is left, for example
 			s.Log.Warn("console", "listen", l.Addr().String(), "error", err)
 			select {
 			case <-time.After(time.Second):
@@ -156,21 +157,21 @@ func (s *server) accept(ctx, talking context.Context, l net.Listener) {
 	}
 }
 
-// onlyFrames notes that a client wants nothing but frames.
+// onlyFrames marks a client that takes only frames.
 func (s *server) onlyFrames(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns[conn] = false
 }
 
-// admit begins a session, if there is room for one.
+// admit starts a session if a slot is free.
 func (s *server) admit(ctx context.Context, conn net.Conn) {
 	role, user := identify(conn)
 	slots := s.slots[role]
 	select {
 	case slots <- struct{}{}:
 	default:
-		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // a new connection has room for a line
+		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // fits the socket's buffer
 		_, _ = fmt.Fprintf(conn, "There are %d sessions already; try again when one has ended.\r\n", cap(slots))
 		_ = conn.Close()
 		return
@@ -188,7 +189,7 @@ func (s *server) admit(ctx context.Context, conn net.Conn) {
 			s.mu.Lock()
 			delete(s.conns, conn)
 			s.mu.Unlock()
-			_ = conn.Close() // it may have been closed by the other end
+			_ = conn.Close() // the client may have closed it
 			<-slots
 		}()
 		newSession(s, conn, role, user).run(ctx)

@@ -29,27 +29,27 @@ type session struct {
 	out    *output
 
 	mu      sync.Mutex
-	telnet  telnet // what the pump has learnt; the rest reads it
+	telnet  telnet // written by the pump
 	editor  *term.Terminal
-	heard   atomic.Int64 // when something came last, or a command ended
+	active  atomic.Int64 // time of the last input, or of the end of the last command; Unix ns
 	working atomic.Bool  // a command runs
 
 	history history
 	paging  bool
-	guesses int // wrong tokens
-	over    bool
+	guesses int  // wrong tokens
+	over    bool // quit was given
 }
 
 func newSession(s *server, conn net.Conn, role command.Role, user string) *session {
-	x := &session{server: s, conn: conn, role: role, user: user, in: newInput(), out: &output{conn: conn, wait: patience}, paging: true}
+	x := &session{server: s, conn: conn, role: role, user: user, in: newInput(), out: &output{conn: conn, wait: writeTimeout}, paging: true}
 	x.editor = term.NewTerminal(keyboard{x}, "")
 	x.editor.History = &x.history
 	x.editor.AutoCompleteCallback = x.onKey
-	x.heard.Store(time.Now().UnixNano())
+	x.active.Store(time.Now().UnixNano())
 	return x
 }
 
-// keyboard is what the editor of lines reads and writes.
+// keyboard is the line editor's terminal: the session's input and output.
 type keyboard struct{ s *session }
 
 // Read implements io.Reader.
@@ -58,7 +58,7 @@ func (k keyboard) Read(p []byte) (int, error) { return k.s.in.Read(p) }
 // Write implements io.Writer.
 func (k keyboard) Write(p []byte) (int, error) { return k.s.out.Write(p) }
 
-// run talks to the client until either ends it.
+// run runs the session until the client, a command or ctx ends it.
 func (x *session) run(ctx context.Context) {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
@@ -74,8 +74,7 @@ func (x *session) run(ctx context.Context) {
 	x.server.all.Go(x.pump)
 	const moment = 200 * time.Millisecond
 	if first := x.in.first(moment, x.edits); first == 0 {
-		fmt.Fprintf(x.out, "\rCauseway %s, %s. You may %s. Type ? for help.\n", x.server.Env.Version, x.server.Name,
-			map[command.Role]string{command.View: "look", command.Admin: "look and change things"}[x.role])
+		fmt.Fprintf(x.out, "\rCauseway %s, %s. Your role is %s. Type ? for help.\n", x.server.Env.Version, x.server.Name, x.role)
 	}
 	for !x.over && ctx.Err() == nil && !x.out.failed() {
 		line, err := x.readLine()
@@ -89,65 +88,65 @@ func (x *session) run(ctx context.Context) {
 		x.working.Store(true)
 		x.do(ctx, line)
 		x.working.Store(false)
-		x.heard.Store(time.Now().UnixNano())
+		x.active.Store(time.Now().UnixNano())
 	}
 }
 
-// pump reads from the client until it goes, or is silent for too long.
+// pump reads from the client until it disconnects or is idle for too long.
 func (x *session) pump() {
 	b := make([]byte, 1024)
 	for {
-		look := min(time.Minute, x.server.Idle)
-		if err := x.conn.SetReadDeadline(time.Now().Add(look)); err != nil {
+		interval := min(time.Minute, x.server.Idle)
+		if err := x.conn.SetReadDeadline(time.Now().Add(interval)); err != nil {
 			x.in.end(err)
 			return
 		}
 		n, err := x.conn.Read(b)
 		if n > 0 {
-			x.heard.Store(time.Now().UnixNano())
+			x.active.Store(time.Now().UnixNano())
 			x.take(b[:n])
 		}
-		var slow net.Error
+		var timeout net.Error
 		switch {
 		case err == nil:
-		case !errors.As(err, &slow) || !slow.Timeout():
+		case !errors.As(err, &timeout) || !timeout.Timeout():
 			x.in.end(io.EOF)
 			return
-		case !x.working.Load() && time.Since(time.Unix(0, x.heard.Load())) >= x.server.Idle:
-			fmt.Fprintf(x.out, "\nNothing was typed for %v: good-bye.\n", x.server.Idle)
-			_ = x.conn.Close() // that is the end
+		case !x.working.Load() && time.Since(time.Unix(0, x.active.Load())) >= x.server.Idle:
+			fmt.Fprintf(x.out, "\nNo input for %v: the session ends.\n", x.server.Idle)
+			_ = x.conn.Close() // the session is over
 			x.in.end(io.EOF)
 			return
 		}
 	}
 }
 
-// take gives what came to who waits for it.
+// take decodes bytes from the client, answers telnet commands and queues the keys.
 func (x *session) take(b []byte) {
 	x.mu.Lock()
 	data, answer := x.telnet.feed(b)
-	spoken, keys, width, height := x.telnet.spoken, x.telnet.echo, x.telnet.width, x.telnet.height
+	isTelnet, keys, width, height := x.telnet.detected, x.telnet.echo, x.telnet.width, x.telnet.height
 	x.mu.Unlock()
-	if spoken {
-		x.out.speaksTelnet()
+	if isTelnet {
+		x.out.setTelnet()
 	}
 	if len(answer) > 0 && x.out.raw(answer) != nil {
 		return
 	}
 	if width > 0 && height > 0 {
-		_ = x.editor.SetSize(width, height) // an error is the connection's, and comes again
+		_ = x.editor.SetSize(width, height) // an error is the connection's, and shows at the next write
 	}
 	x.in.put(data, keys)
 }
 
-// edits reports whether each key comes by itself, so that lines can be edited here.
+// edits reports whether the client sends each key, so that lines are edited here.
 func (x *session) edits() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.telnet.echo
 }
 
-// size is the client's window; zeros where that is not known.
+// size returns the client's window; zeros when it is unknown.
 func (x *session) size() (width, height int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -158,7 +157,7 @@ func (x *session) prompt() string {
 	return x.server.Name + map[command.Role]string{command.View: "> ", command.Admin: "# "}[x.role]
 }
 
-// readLine reads a line: with an editor where the client sends each key, else as it comes.
+// readLine reads a line: with the editor if the client sends each key, else as received.
 func (x *session) readLine() (string, error) {
 	if x.edits() {
 		x.editor.SetPrompt(x.prompt())
@@ -171,7 +170,7 @@ func (x *session) readLine() (string, error) {
 	}
 	line, whole, err := x.in.line()
 	if err == nil && !whole {
-		_, err = fmt.Fprintf(x.out, "That line is too long; %d bytes are the most.\n", lineMost)
+		_, err = fmt.Fprintf(x.out, "The line is longer than %d bytes.\n", lineMost)
 		return "", err
 	}
 	if err == nil && !strings.HasPrefix(line, string(rune(oneShotMark))) {
@@ -180,41 +179,41 @@ func (x *session) readLine() (string, error) {
 	return line, err
 }
 
-// do does what a line asks for.
+// do runs the command of a line.
 func (x *session) do(ctx context.Context, line string) {
-	if asked, ok := strings.CutSuffix(strings.TrimSpace(line), "?"); ok && strings.Count(asked, `"`)%2 == 0 && strings.Count(asked, "'")%2 == 0 {
-		_ = x.page(x.choices(asked + strings.Repeat(" ", len(line)-len(strings.TrimRight(line, " "))))) // as say
+	if before, ok := strings.CutSuffix(strings.TrimSpace(line), "?"); ok && strings.Count(before, `"`)%2 == 0 && strings.Count(before, "'")%2 == 0 {
+		_ = x.page(x.choices(before + strings.Repeat(" ", len(line)-len(strings.TrimRight(line, " "))))) // as in print
 		return
 	}
 	v, err := command.Standard.Parse(line)
 	switch {
 	case err != nil:
-		x.say([]string{err.Error()})
+		x.print([]string{err.Error()})
 	case v != nil:
 		x.invoke(ctx, v, line)
 	}
 }
 
-// call is the call that a line asks for, in this session's name.
+// call returns the call of a line's command, with this session's role and user.
 func (x *session) call(v *command.Invocation) *command.Call {
 	call := v.Call(x.server.Env, x.role, x.user)
-	_, here := x.conn.(*net.UnixConn)
-	call.Remote = !here
+	_, local := x.conn.(*net.UnixConn)
+	call.Remote = !local
 	return call
 }
 
-// say prints lines.
-func (x *session) say(lines []string) {
+// print prints lines.
+func (x *session) print(lines []string) {
 	_, _ = io.WriteString(x.out, strings.Join(lines, "\n")+"\n") // an error ends the session at its next line
 }
 
-// choices are what could come after a line, as help shows them.
+// choices returns what can follow a line, as lines of help.
 func (x *session) choices(line string) []string {
 	c := command.Standard.Choices(context.Background(), x.server.Env, line)
 	return c.Lines(x.tableWidth())
 }
 
-// onKey takes ? and Tab out of what is typed. It is called for each key.
+// onKey handles ? and Tab. The editor calls it for each key.
 func (x *session) onKey(line string, pos int, key rune) (string, int, bool) {
 	before, after := line[:pos], line[pos:]
 	inQuotes := strings.Count(before, `"`)%2+strings.Count(before, "'")%2 > 0
@@ -237,21 +236,22 @@ func (x *session) onKey(line string, pos int, key rune) (string, int, bool) {
 	return line, pos, false
 }
 
-// showChoices prints what could come at pos under the line that is typed, which comes again below. More than a screen goes by the
-// editor, which would not wait: it finds the line that it redraws as far below as the line was high.
+// showChoices prints the choices at pos below the line being typed, and the line again below them. More than a screen
+// of choices is printed past the editor, which has no pager; the cursor is then moved so that the editor redraws its
+// line at the right place.
 func (x *session) showChoices(line string, pos int, key string, lines []string) {
 	width, height := x.size()
-	high := 2 // with the line that was typed, and the prompt
+	high := 2 // the typed line and the prompt
 	for _, l := range lines {
 		high += rowsOf(l, max(width, 1))
 	}
 	if high <= height || width < 1 || !x.paging {
-		_, _ = io.WriteString(x.editor, x.prompt()+line[:pos]+key+"\n"+strings.Join(lines, "\n")+"\n") // as say
+		_, _ = io.WriteString(x.editor, x.prompt()+line[:pos]+key+"\n"+strings.Join(lines, "\n")+"\n") // as in print
 		return
 	}
 	rows := func(s string) int { return utf8.RuneCountInString(x.prompt()+s) / width }
 	at := rows(line[:pos])
-	_, _ = io.WriteString(x.out, strings.Repeat("\n", rows(line)-at+1)) // as say, and what follows
+	_, _ = io.WriteString(x.out, strings.Repeat("\n", rows(line)-at+1)) // as in print, and the following ones
 	_ = x.page(lines)
 	_, _ = io.WriteString(x.out, strings.Repeat("\n", at))
 	_, _ = io.WriteString(x.editor, "")

@@ -29,7 +29,7 @@ const within = 10 * time.Second
 // A rig is a console on both kinds of sockets.
 type rig struct {
 	t      *testing.T
-	bridge *commandtest.Bridge
+	bridge *commandtest.Fake
 	unix   string
 	tcp    string
 }
@@ -172,7 +172,7 @@ func TestEditing(t *testing.T) {
 	c.send("\t")
 	c.await("ow ")
 	c.send("hosts 10.9.0.1 ?")
-	if text := c.await("do it"); !strings.Contains(text, "limit") {
+	if text := c.await("run the command"); !strings.Contains(text, "limit") {
 		t.Errorf("%q", text)
 	}
 	c.await("test> ")
@@ -281,7 +281,7 @@ func TestRoles(t *testing.T) {
 	c.await("test> ")
 	start := time.Now()
 	c.send("login a-token-of-some-lengtH\n")
-	c.await("that is not the token")
+	c.await("wrong token")
 	if d := time.Since(start); d < time.Second {
 		t.Errorf("a guess took %v", d)
 	}
@@ -294,7 +294,7 @@ func TestRoles(t *testing.T) {
 		t.Errorf("%q", n)
 	}
 	c.send("capture to " + filepath.Join(r.t.TempDir(), "x.pcapng") + " count 1\n")
-	c.await("those who come by the Unix socket")
+	c.await("only be written from the Unix socket")
 	c = r.dial("tcp")
 	c.await("test> ")
 	c.send("login x\nlogin y\nlogin z\nshow version\n")

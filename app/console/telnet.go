@@ -4,7 +4,7 @@ package console
 
 import "slices"
 
-// What telnet's commands and options are (RFC 854, 857, 858, 860, 1073).
+// Telnet's commands and options (RFC 854, 857, 858, 860, 1073).
 const (
 	iac  = 255
 	dont = 254
@@ -23,25 +23,25 @@ const (
 	optNAWS = 31
 )
 
-// interrupt is what the keyboard sends for it.
+// interrupt is Ctrl-C.
 const interrupt = 3
 
-// subMost bounds the bytes of a subnegotiation that are kept: NAWS has five.
+// subMost bounds the bytes kept of a subnegotiation: NAWS has five.
 const subMost = 32
 
-// A telnet is one end of a telnet connection: it takes commands out of what comes, and says what to answer.
+// A telnet is one end of a telnet connection. It removes commands from the input, and returns the responses.
 type telnet struct {
 	state   int
 	verb    byte
 	sub     []byte
 	afterCR bool
 
-	spoken  bool      // the other end speaks telnet
-	echo    bool      // it wants us to echo: it sends each key
-	offered [256]bool // options that we have said WILL or DO to
-	refused [256]bool // options that we have said WONT or DONT to, so that nobody answers answers
-	width   int       // of its window; 0: not known
-	height  int
+	detected bool      // the peer has sent a telnet command
+	echo     bool      // the peer has us echo, so it sends each key
+	offered  [256]bool // options that we have sent WILL or DO for
+	refused  [256]bool // options that we have sent WONT or DONT for, once each, which avoids loops
+	width    int       // of the peer's window; 0: unknown
+	height   int
 }
 
 // States of the telnet reader.
@@ -53,19 +53,19 @@ const (
 	inSubCommand
 )
 
-// offer is what a server says first to a client that waits for it.
+// offer returns the options that a server offers first.
 func (t *telnet) offer() []byte {
 	t.offered[optEcho], t.offered[optSGA], t.offered[optNAWS] = true, true, true
 	return []byte{iac, will, optEcho, iac, will, optSGA, iac, do, optNAWS}
 }
 
-// feed reads what has come. data is what was typed: each end of a line, in whichever form, is one CR, and what interrupts is
-// Ctrl-C. answer goes back.
+// feed decodes input. data is what was typed: each line end, in any form, is one CR, and each interrupt Ctrl-C. answer
+// is the response to the peer.
 func (t *telnet) feed(in []byte) (data, answer []byte) {
 	for _, b := range in {
 		switch t.state {
 		case inData:
-			data = t.plain(data, b)
+			data = t.data(data, b)
 		case inCommand:
 			data, answer = t.command(data, answer, b)
 		case inOption:
@@ -86,7 +86,7 @@ func (t *telnet) feed(in []byte) (data, answer []byte) {
 			case b == se:
 				t.state = inData
 				t.window()
-			default: // an option's end is missing
+			default: // the end of the subnegotiation is missing
 				t.state = inData
 			}
 		}
@@ -94,8 +94,8 @@ func (t *telnet) feed(in []byte) (data, answer []byte) {
 	return data, answer
 }
 
-// plain takes a byte that is no command's. CR NUL and CR LF are one end of a line (RFC 854), and so is LF alone.
-func (t *telnet) plain(data []byte, b byte) []byte {
+// data decodes a byte outside of commands. CR NUL, CR LF (RFC 854) and LF alone are one line end.
+func (t *telnet) data(data []byte, b byte) []byte {
 	after := t.afterCR
 	t.afterCR = b == '\r'
 	switch {
@@ -115,7 +115,7 @@ func (t *telnet) command(data, answer []byte, b byte) ([]byte, []byte) {
 	t.state = inData
 	switch b {
 	case iac:
-		return append(data, iac), answer // no UTF-8 has it; who edits the line drops it
+		return append(data, iac), answer // never in UTF-8; the line editor drops it
 	case will, wont, do, dont:
 		t.verb, t.state = b, inOption
 	case sb:
@@ -125,14 +125,14 @@ func (t *telnet) command(data, answer []byte, b byte) ([]byte, []byte) {
 	case ayt:
 		answer = append(answer, "\r\n[yes]\r\n"...)
 	}
-	t.spoken = true
+	t.detected = true
 	return data, answer
 }
 
-// negotiate answers one verb about one option. It agrees to echo and to suppress go-ahead, wants to know the window, and
-// refuses all else, once each.
+// negotiate returns the response to one verb for one option. It agrees to echo and to suppress go-ahead, asks for the
+// window's size, and refuses all other options, once each.
 func (t *telnet) negotiate(verb, option byte) []byte {
-	t.spoken = true
+	t.detected = true
 	ours := option == optEcho || option == optSGA
 	switch {
 	case verb == do && ours:
@@ -152,7 +152,7 @@ func (t *telnet) negotiate(verb, option byte) []byte {
 		return t.agree(do, option)
 	case verb == wont && option == optNAWS:
 		t.width, t.height = 0, 0
-	case verb == do && option == optTM: // each is a question of its own
+	case verb == do && option == optTM: // each request needs a response
 		return []byte{iac, wont, option}
 	case verb == do && !t.refused[option]:
 		t.refused[option] = true
@@ -164,7 +164,7 @@ func (t *telnet) negotiate(verb, option byte) []byte {
 	return nil
 }
 
-// agree says yes where that has not been said.
+// agree agrees to an option, unless it was offered before.
 func (t *telnet) agree(verb, option byte) []byte {
 	if t.offered[option] {
 		return nil
@@ -173,17 +173,17 @@ func (t *telnet) agree(verb, option byte) []byte {
 	return []byte{iac, verb, option}
 }
 
-// window reads NAWS: the width and the height, two bytes each.
+// window decodes NAWS: width and height, two bytes each.
 func (t *telnet) window() {
 	if len(t.sub) != 5 || t.sub[0] != optNAWS {
 		return
 	}
-	const most = 1000 // wider is somebody's joke
+	const most = 1000 // bounds the memory of a drawing
 	size := func(b []byte) int { return min(int(b[0])<<8|int(b[1]), most) }
 	t.width, t.height = size(t.sub[1:]), size(t.sub[3:])
 }
 
-// escape doubles the bytes that would be commands.
+// escape doubles IAC bytes.
 func escape(b []byte) []byte {
 	if !slices.Contains(b, iac) {
 		return b
@@ -198,7 +198,7 @@ func escape(b []byte) []byte {
 	return out
 }
 
-// naws says how large a window is.
+// naws encodes a window's size.
 func naws(width, height int) []byte {
 	out := []byte{iac, sb, optNAWS}
 	size := []byte{byte(width >> 8), byte(width), byte(height >> 8), byte(height)}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A capture writes what passes Causeway's Ethernet port to a file.
+// A capture writes the frames at Causeway's Ethernet port to a file.
 type capture struct {
 	from  *os.File // a packet socket
 	file  *os.File
@@ -25,13 +25,13 @@ type capture struct {
 	err   error
 }
 
-// startCapture opens the far end of Causeway's wire: frames pass there on both ways.
-func (w *world) startCapture(path string) error {
+// startCapture captures at the far end of Causeway's veth pair, where frames of both directions pass.
+func (tb *testbed) startCapture(path string) error {
 	if path == "" {
 		return nil
 	}
 	c := &capture{}
-	err := in(w.wires, func() (err error) {
+	err := in(tb.wires, func() (err error) {
 		c.from, err = packetSocket("dut1")
 		return err
 	})
@@ -42,12 +42,12 @@ func (w *world) startCapture(path string) error {
 		return errors.Join(err, c.from.Close())
 	}
 	c.ended.Go(c.run)
-	w.onClose(c.close)
+	tb.onClose(c.close)
 	return nil
 }
 
-// packetSocket opens a socket that reads every frame of an interface (packet(7)). It has room for some seconds of
-// the demonstration's traffic, so that a busy machine loses none.
+// packetSocket opens a socket that reads every frame of an interface (packet(7)). Its buffer holds some seconds of the
+// demonstration's traffic, so that a busy machine loses none.
 func packetSocket(name string) (*os.File, error) {
 	const room = 32 << 20
 	i, err := net.InterfaceByName(name)
@@ -84,7 +84,7 @@ func (c *capture) run() {
 	c.err = errors.Join(c.err, buffered.Flush())
 }
 
-// close waits a moment for frames on their way into the file.
+// close waits a moment for frames still in the socket.
 func (c *capture) close() error {
 	time.Sleep(100 * time.Millisecond)
 	closing := c.from.Close()

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo shows the bridge at work on any Linux machine:
+// Package demo runs the bridge with traffic on any Linux machine, without hardware:
 //
 //	namespace host1: 10.9.0.1, fd09::1 ─┐
 //	                                    ├─ bridge br0 ─ veth ─ Causeway ─ software subnet ─┬─ echo:   10.9.0.7, fd09::7
 //	namespace host2: 10.9.0.2, fd09::2 ─┘                                                  └─ listen: 10.9.0.8, fd09::8
 //
-// The hosts' ARP, ND, IGMP and UDP are the kernel's; their RoCE is made by package roce, from UDP sockets. The
-// bridge is the one that "causeway run" runs. Every message says who it is, so that each is accounted for.
+// The hosts' ARP, ND, IGMP and UDP are the kernel's; their RoCE packets are made by package roce and sent over UDP
+// sockets. The bridge is the one of "causeway run". Every message has a number, so that each is accounted for.
 package demo
 
 import (
@@ -20,11 +20,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"causeway/app/house"
+	"causeway/app/bridge"
 	"causeway/ibside/fabric"
 )
 
-// Options says how to show it.
+// Options are the options of the demonstration.
 type Options struct {
 	Duration time.Duration // of the traffic
 	JSON     bool          // one JSON object at the end instead of table and summary
@@ -33,27 +33,27 @@ type Options struct {
 	Err      io.Writer
 }
 
-// Run shows it and reports whether every message that was due arrived and every packet is accounted for.
+// Run runs the demonstration and reports whether every message arrived and every packet is accounted for.
 func Run(ctx context.Context, o Options) (ok bool, err error) {
 	if os.Geteuid() != 0 {
-		return false, errors.New("demo: it makes network namespaces, for which it must be root; use sudo")
+		return false, errors.New("demo: must be root, to make network namespaces; use sudo")
 	}
-	w, err := newWorld(o.PcapDir)
+	tb, err := newTestbed(o.PcapDir)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer func() { err = errors.Join(err, tb.close()) }()
 
-	return w.show(ctx, o)
+	return tb.show(ctx, o)
 }
 
 // readyWithin is far more than the bridge needs.
 const readyWithin = 10 * time.Second
 
-// show runs the bridge, and the traffic when it is ready. The bridge outlives the traffic, also when ctx ends: what
-// is on its way then still arrives.
-func (w *world) show(ctx context.Context, o Options) (ok bool, err error) {
-	h, err := w.build(slog.New(slog.NewTextHandler(logTo(o), &slog.HandlerOptions{Level: slog.LevelWarn})))
+// show runs the bridge, and traffic when it is ready. The bridge stops after the traffic, also when ctx ends, so that
+// messages in flight still arrive.
+func (tb *testbed) show(ctx context.Context, o Options) (ok bool, err error) {
+	b, err := tb.build(slog.New(slog.NewTextHandler(logTo(o), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return false, err
 	}
@@ -61,25 +61,25 @@ func (w *world) show(ctx context.Context, o Options) (ok bool, err error) {
 	defer stop()
 	ended := make(chan error, 1)
 	ready := make(chan struct{})
-	go func() { ended <- h.Run(running, func() { close(ready) }) }()
+	go func() { ended <- b.Run(running, func() { close(ready) }) }()
 	select {
 	case <-ready:
 	case err := <-ended:
-		return false, errors.Join(err, h.Close())
+		return false, errors.Join(err, b.Close())
 	case <-ctx.Done():
 		stop()
-		return false, errors.Join(errors.New("demo: stopped before the bridge was ready"), <-ended, h.Close())
+		return false, errors.Join(errors.New("demo: stopped before the bridge was ready"), <-ended, b.Close())
 	case <-time.After(readyWithin):
 		stop()
-		return false, errors.Join(fmt.Errorf("demo: the bridge did not become ready within %v", readyWithin), <-ended, h.Close())
+		return false, errors.Join(fmt.Errorf("demo: the bridge did not become ready within %v", readyWithin), <-ended, b.Close())
 	}
-	r, err := w.traffic(ctx, h, o)
+	r, err := tb.traffic(ctx, b, o)
 	stop()
-	err = errors.Join(err, <-ended, h.Close())
+	err = errors.Join(err, <-ended, b.Close())
 	if err != nil {
 		return false, err
 	}
-	r.take(h.Counters())
+	r.take(b.Counters())
 	return r.OK, r.write(o)
 }
 
@@ -90,9 +90,9 @@ func logTo(o Options) io.Writer {
 	return o.Err
 }
 
-// traffic has all flows run for the duration, then waits for what is on its way.
-func (w *world) traffic(ctx context.Context, h *house.House, o Options) (*result, error) {
-	flows, err := w.flows()
+// traffic runs all flows for the duration, then waits for the messages in flight.
+func (tb *testbed) traffic(ctx context.Context, b *bridge.Bridge, o Options) (*result, error) {
+	flows, err := tb.flows()
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func (w *world) traffic(ctx context.Context, h *house.House, o Options) (*result
 		defer close(done)
 		runFlows(sending, flows)
 	}()
-	show := newView(o, h, flows, begin)
-	show.start(w.notes)
+	show := newView(o, b, flows, begin)
+	show.start(tb.notes)
 	for running := true; running; {
 		select {
 		case <-done:
@@ -115,10 +115,10 @@ func (w *world) traffic(ctx context.Context, h *house.House, o Options) (*result
 		}
 	}
 	show.end()
-	return &result{Duration: time.Since(begin).Seconds(), Notes: w.notes, flows: flows}, nil
+	return &result{Duration: time.Since(begin).Seconds(), Notes: tb.notes, flows: flows}, nil
 }
 
-// captures opens where the captures go.
+// captures makes the directory of the captures and returns the files' paths.
 func captures(dir string) (roce, ib string, err error) {
 	if dir == "" {
 		return "", "", nil
@@ -129,16 +129,16 @@ func captures(dir string) (roce, ib string, err error) {
 	return filepath.Join(dir, "roce.pcap"), filepath.Join(dir, "ib.pcap"), nil
 }
 
-// node makes an IB node of the software subnet.
-func (w *world) node(i int, role fabric.Role, groups ...fabric.GroupConfig) (*fabric.Node, error) {
-	p, err := w.subnet.Attach(fabric.PortConfig{Name: nodeNames[i], GUID: nodeGUID(i)})
+// node attaches an InfiniBand node to the software subnet.
+func (tb *testbed) node(i int, role fabric.Role, groups ...fabric.GroupConfig) (*fabric.Node, error) {
+	p, err := tb.subnet.Attach(fabric.PortConfig{Name: nodeNames[i], GUID: nodeGUID(i)})
 	if err != nil {
 		return nil, err
 	}
 	return fabric.StartNode(p, fabric.NodeConfig{Name: nodeNames[i], GUID: nodeGUID(i), Role: role, Groups: groups,
 		OnMessage: func(_ *fabric.Node, r *fabric.Received) {
-			if heard := w.onListen.Load(); heard != nil && role == fabric.RoleListen {
-				(*heard)(r)
+			if receive := tb.onListen.Load(); receive != nil && role == fabric.RoleListen {
+				(*receive)(r)
 			}
 		}})
 }

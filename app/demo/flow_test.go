@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"causeway/ibside/fabric"
+	"causeway/ibside/stamp"
 	"causeway/lcore"
 )
 
@@ -47,11 +47,11 @@ func TestAccounting(t *testing.T) {
 			f.arrive(1, b)
 		}, true, "1 did not arrive, 1 were damaged"},
 		{"one is cut", func(f *flow, m func(int) []byte) { f.arrive(1, m(7)[:len(m(7))-1]) }, true, "1 did not arrive, 1 were damaged"},
-		{"one comes twice", func(f *flow, m func(int) []byte) { f.arrive(1, m(9)) }, false, "1 came again"},
-		{"one comes twice instead of another", func(f *flow, m func(int) []byte) { f.arrive(1, m(9)) }, true, "1 did not arrive, 1 came again"},
+		{"one comes twice", func(f *flow, m func(int) []byte) { f.arrive(1, m(9)) }, false, "1 arrived twice"},
+		{"one comes twice instead of another", func(f *flow, m func(int) []byte) { f.arrive(1, m(9)) }, true, "1 did not arrive, 1 arrived twice"},
 		{"one that is nobody's", func(f *flow, _ func(int) []byte) { f.arrive(0, []byte("who knows what this is")) }, false, "1 were damaged"},
-		{"one that was not sent yet", func(f *flow, _ func(int) []byte) { f.arrive(0, fabric.AppendStamped(nil, n+1, sizeOf(n+1))) }, false, "1 were damaged"},
-		{"number 0", func(f *flow, _ func(int) []byte) { f.arrive(0, fabric.AppendStamped(nil, 0, sizeOf(0))) }, false, "1 were damaged"},
+		{"one that was not sent yet", func(f *flow, _ func(int) []byte) { f.arrive(0, stamp.Message(n+1, sizeOf(n+1))) }, false, "1 were damaged"},
+		{"number 0", func(f *flow, _ func(int) []byte) { f.arrive(0, stamp.Message(0, sizeOf(0))) }, false, "1 were damaged"},
 		{"one could not be sent", func(f *flow, m func(int) []byte) {
 			f.transmit = func(uint64, []byte) error { return errors.New("no buffer space") }
 			f.sendNext()
@@ -86,7 +86,7 @@ func wantTold(t *testing.T, r *result, complaint string) {
 	if err := errors.Join(r.write(Options{Out: &plain}), r.write(Options{Out: &asJSON, JSON: true})); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(plain.String(), "All is well.") != r.OK || !strings.Contains(plain.String(), complaint) {
+	if strings.Contains(plain.String(), "Everything arrived.") != r.OK || !strings.Contains(plain.String(), complaint) {
 		t.Errorf("it says\n%s", plain.String())
 	}
 	var back result
@@ -123,8 +123,8 @@ func TestWindow(t *testing.T) {
 	}{
 		{"quick", 0, time.Millisecond, 10 * time.Millisecond, false},
 		{"slow", 0, time.Second, 2 * time.Second, false},
-		{"lossy", 10, time.Millisecond, patience + time.Second, true},
-		{"dead", 1, 0, patience + time.Second, true},
+		{"lossy", 10, time.Millisecond, lossTimeout + time.Second, true},
+		{"dead", 1, 0, lossTimeout + time.Second, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -13,24 +13,25 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// flows are what the demonstration shows: both ways, unicast and multicast, IPv4 and, where there is any, IPv6.
-func (w *world) flows() ([]*flow, error) {
+// flows returns the flows: both directions, unicast and multicast, IPv4 and, if available, IPv6.
+func (tb *testbed) flows() ([]*flow, error) {
 	echo := 0
-	published, err := w.published()
+	published, err := tb.published()
 	if err != nil {
 		return nil, err
 	}
-	flows := []*flow{w.asked(w.hosts[0], nodeIP4(echo), echo)}
-	if h := w.hosts[1]; h.ip6.IsValid() {
-		flows = append(flows, w.asked(h, nodeIP6(echo), echo))
+	flows := []*flow{tb.echoed(tb.hosts[0], nodeIP4(echo), echo)}
+	if h := tb.hosts[1]; h.ip6.IsValid() {
+		flows = append(flows, tb.echoed(h, nodeIP6(echo), echo))
 	}
-	return append(flows, w.multicast(), published), nil
+	return append(flows, tb.multicast(), published), nil
 }
 
-// asked has a host send to the echo, which answers the stand-in: the answers must find back to the host's QP.
-func (w *world) asked(h *host, to netip.Addr, node int) *flow {
-	f := newFlow(fmt.Sprintf("%s ⇄ %s %v", h.name, nodeNames[node], to), "unicast, answered", 1)
-	qpn := w.nodes[node].QP().QPN()
+// echoed returns a flow from a host to the echo node, which answers to the proxy QP. The answers must arrive at the
+// host's QP.
+func (tb *testbed) echoed(h *host, to netip.Addr, node int) *flow {
+	f := newFlow(fmt.Sprintf("%s ⇄ %s %v", h.name, nodeNames[node], to), "unicast, echoed", 1)
+	qpn := tb.nodes[node].QP().QPN()
 	f.transmit = func(number uint64, payload []byte) error { return h.send(to, qpn, number%4 == 0, payload) }
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,44 +40,36 @@ func (w *world) asked(h *host, to netip.Addr, node int) *flow {
 			h.bad.Add(1)
 			return
 		}
-		if number, first := f.arrive(0, p.Payload); first {
-			f.trips.end(number)
-		}
+		f.arrive(0, p.Payload)
 	}
 	return f
 }
 
-// multicast has a host send to the group that the listener has joined.
-func (w *world) multicast() *flow {
-	h := w.hosts[0]
+// multicast returns a flow from a host to the group that the listener has joined.
+func (tb *testbed) multicast() *flow {
+	h := tb.hosts[0]
 	f := newFlow(fmt.Sprintf("%s → %v → %s", h.name, toIB, nodeNames[1]), "multicast to IB", 1)
 	f.transmit = func(number uint64, payload []byte) error { return h.send(toIB, ib.QPMulticast, number%2 == 0, payload) }
-	heard := func(r *fabric.Received) {
+	receive := func(r *fabric.Received) {
 		if r.MGID() != mgidOf(toIB) {
 			return
 		}
-		if number, first := f.arrive(0, r.Payload); first {
-			f.trips.end(number)
-		}
+		f.arrive(0, r.Payload)
 	}
-	w.onListen.Store(&heard)
+	tb.onListen.Store(&receive)
 	return f
 }
 
 // published has a node send to the group that both hosts have joined.
-func (w *world) published() (*flow, error) {
-	f := newFlow(fmt.Sprintf("%s → %v → hosts", nodeNames[1], toRoCE), "multicast to RoCE", len(w.hosts))
-	for i, h := range w.hosts {
-		err := h.join(toRoCE, func(p *roce.Packet) {
-			if number, first := f.arrive(i, p.Payload); first {
-				f.trips.end(number)
-			}
-		})
+func (tb *testbed) published() (*flow, error) {
+	f := newFlow(fmt.Sprintf("%s → %v → hosts", nodeNames[1], toRoCE), "multicast to RoCE", len(tb.hosts))
+	for i, h := range tb.hosts {
+		err := h.join(toRoCE, func(p *roce.Packet) { f.arrive(i, p.Payload) })
 		if err != nil {
 			return nil, fmt.Errorf("demo: %s joins %v: %w", h.name, toRoCE, err)
 		}
 	}
-	n := w.nodes[1]
+	n := tb.nodes[1]
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	group, err := n.SA().Join(ctx, ib.MCMemberFields{

@@ -21,7 +21,7 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// A host is a RoCE host: one UD QP over UDP sockets. The kernel does the rest.
+// A host is a RoCE host with one UD QP over UDP sockets. ARP, ND and IGMP are the kernel's.
 type host struct {
 	name string
 	ip4  netip.Addr
@@ -37,7 +37,7 @@ type host struct {
 	mu      sync.Mutex
 	onUD    map[ib.QPN]func(*roce.Packet) // by the sender's QPN, for unicast
 	onGroup map[netip.Addr]func(*roce.Packet)
-	bad     atomic.Uint64 // datagrams that are no good RoCE
+	bad     atomic.Uint64 // datagrams that are not valid RoCE for this host
 }
 
 func newHost(name string, ns netns.NsHandle, ip4, ip6 netip.Addr) (*host, error) {
@@ -69,8 +69,8 @@ func newHost(name string, ns netns.NsHandle, ip4, ip6 netip.Addr) (*host, error)
 	return h, nil
 }
 
-// listen opens a UDP socket in the host's namespace. It sends what RoCE senders send: no fragments, no
-// checksum. It has room for a second of the demonstration's traffic.
+// listen opens a UDP socket in the host's namespace. Like RoCE senders, it sends no fragments and no checksum. Its
+// buffer holds a second of the demonstration's traffic.
 func (h *host) listen(at netip.AddrPort) (c *net.UDPConn, err error) {
 	const room = 8 << 20
 	lc := net.ListenConfig{Control: func(network, _ string, raw syscall.RawConn) error {
@@ -105,7 +105,7 @@ func (h *host) listen(at netip.AddrPort) (c *net.UDPConn, err error) {
 	return c, err
 }
 
-// receive reads what comes to a socket bound to dst, an address of the host's or a group.
+// receive reads from a socket bound to dst, an address of the host or a group.
 func (h *host) receive(c *net.UDPConn, dst netip.Addr) {
 	h.ended.Go(func() {
 		b := make([]byte, 9000)
@@ -125,7 +125,7 @@ func (h *host) receive(c *net.UDPConn, dst netip.Addr) {
 	})
 }
 
-// message hands a message to whom it concerns.
+// message passes a message to its receiver.
 func (h *host) message(p *roce.Packet) {
 	h.mu.Lock()
 	f := h.onGroup[p.DstIP]
@@ -143,7 +143,7 @@ func (h *host) message(p *roce.Packet) {
 	f(p)
 }
 
-// join makes the host a member of a group: the kernel tells the switches by IGMP.
+// join makes the host a member of a group. The kernel sends the IGMP reports.
 func (h *host) join(group netip.Addr, f func(*roce.Packet)) error {
 	c, err := h.listen(netip.AddrPortFrom(group, frame.PortRoCEv2))
 	if err != nil {

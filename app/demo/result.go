@@ -14,15 +14,15 @@ import (
 	"causeway/lcore"
 )
 
-// result is what came out, in the shape of the JSON object.
+// result is the result, and the JSON object.
 type result struct {
-	OK        bool            `json:"ok"` // every message that was due arrived, and Conserved
+	OK        bool            `json:"ok"` // every message arrived, and Conserved
 	Duration  float64         `json:"duration_seconds"`
 	Flows     []flowResult    `json:"flows"`
 	RoCEToIB  directionResult `json:"roce_to_ib"`
 	IBToRoCE  directionResult `json:"ib_to_roce"`
 	Conserved bool            `json:"conserved"`
-	Notes     []string        `json:"notes,omitempty"` // what is other than usual, and why
+	Notes     []string        `json:"notes,omitempty"` // remarks
 
 	flows []*flow
 }
@@ -30,12 +30,12 @@ type result struct {
 type flowResult struct {
 	Name     string  `json:"name"`
 	Sent     uint64  `json:"sent"`
-	Due      uint64  `json:"due"` // Sent, once for each receiver
+	Due      uint64  `json:"due"` // Sent times the number of receivers
 	Arrived  uint64  `json:"arrived"`
 	Damaged  uint64  `json:"damaged"`
 	Repeated uint64  `json:"repeated"`
 	Failed   uint64  `json:"failed"`            // of Sent: what the kernel, or the node, did not take
-	TripUS   float64 `json:"trip_microseconds"` // median of the last ones, to the last receiver; answered: both ways
+	TripUS   float64 `json:"trip_microseconds"` // median of the last ones; there and back where they are answered
 }
 
 type directionResult struct {
@@ -45,7 +45,7 @@ type directionResult struct {
 	Conserved bool              `json:"conserved"`
 }
 
-// take takes the final reading.
+// take fills in the final counters.
 func (r *result) take(c lcore.Counters) {
 	direction := func(d lcore.Direction) directionResult {
 		x := &c.Direction[d]
@@ -68,7 +68,7 @@ func (r *result) take(c lcore.Counters) {
 	}
 }
 
-// complaint says what was wrong with a flow; "": nothing.
+// complaint returns what was wrong with a flow; "" for nothing.
 func (f *flowResult) complaint() string {
 	var wrong []string
 	complain := func(n uint64, what string) {
@@ -81,12 +81,12 @@ func (f *flowResult) complaint() string {
 	}
 	complain(f.Due-min(f.Due, f.Arrived), "did not arrive")
 	complain(f.Damaged, "were damaged")
-	complain(f.Repeated, "came again")
+	complain(f.Repeated, "arrived twice")
 	complain(f.Failed, "could not be sent")
 	return strings.Join(wrong, ", ")
 }
 
-// write says how it was.
+// write writes the summary, or JSON.
 func (r *result) write(o Options) error {
 	if o.JSON {
 		e := json.NewEncoder(o.Out)
@@ -104,7 +104,7 @@ func (r *result) write(o Options) error {
 		name string
 		directionResult
 	}{{"RoCE to InfiniBand", r.RoCEToIB}, {"InfiniBand to RoCE", r.IBToRoCE}} {
-		p.line("%s: %d received = %d sent + %s%s", d.name, d.Received, d.Sent, drops(d.Drops), unless(d.Conserved))
+		p.line("%s: %d received = %d sent + %s%s", d.name, d.Received, d.Sent, drops(d.Drops), imbalance(d.Conserved))
 	}
 	if o.PcapDir != "" {
 		p.line("Captures for Wireshark: %s/roce.pcap and %s/ib.pcap", o.PcapDir, o.PcapDir)
@@ -114,18 +114,18 @@ func (r *result) write(o Options) error {
 			p.line("%s: %s", f.Name, complaint)
 		}
 	}
-	p.line("%s", map[bool]string{true: "All is well.", false: "NOT WELL: see above."}[r.OK])
+	p.line("%s", map[bool]string{true: "Everything arrived.", false: "FAILED: see above."}[r.OK])
 	return p.err
 }
 
-func unless(conserved bool) string {
+func imbalance(conserved bool) string {
 	if conserved {
 		return ""
 	}
 	return " — DOES NOT ADD UP"
 }
 
-// drops names them, the most frequent first; what is no RoCE (the kernels' own chatter) has its names, too.
+// drops lists drops by reason, the most frequent first. Some are of other traffic of the kernels than RoCE.
 func drops(named map[string]uint64) string {
 	var sum uint64
 	for _, n := range named {

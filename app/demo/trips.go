@@ -8,42 +8,27 @@ import (
 	"time"
 )
 
-// trips measures how long messages take, of the last ones.
+// trips are how long the last messages took.
 type trips struct {
-	mu    sync.Mutex
-	began map[uint64]time.Time
-	took  []time.Duration // a ring
-	next  int
+	mu   sync.Mutex
+	took []time.Duration // a ring
+	next int
 }
 
 const remembered = 1024
 
-func (t *trips) begin(number uint64) {
+func (t *trips) add(took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.began == nil {
-		t.began = map[uint64]time.Time{}
-	}
-	t.began[number] = time.Now()
-}
-
-func (t *trips) end(number uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at, ok := t.began[number]
-	if !ok {
-		return
-	}
-	delete(t.began, number)
 	if len(t.took) < remembered {
-		t.took = append(t.took, time.Since(at))
+		t.took = append(t.took, took)
 		return
 	}
-	t.took[t.next] = time.Since(at)
+	t.took[t.next] = took
 	t.next = (t.next + 1) % remembered
 }
 
-// median returns the median of the last trips; 0: there was none.
+// median returns the median of the last times; 0 without any.
 func (t *trips) median() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

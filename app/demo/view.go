@@ -15,7 +15,7 @@ import (
 	"causeway/lcore/manage"
 )
 
-// A printer keeps the first error.
+// A printer prints lines and keeps the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -27,17 +27,17 @@ func (p *printer) line(format string, a ...any) {
 	}
 }
 
-// A bridge is what the view shows of one.
-type bridge interface {
+// A source has the bridge's state that the view shows.
+type source interface {
 	Counters() lcore.Counters
 	Status() manage.Status
 }
 
-// A view is the table that lives while the traffic runs: redrawn in place on a terminal; elsewhere a line now
-// and then, and the table at the end.
+// A view shows progress while the traffic runs: on a terminal a table, redrawn in place; elsewhere a line at intervals
+// and the table at the end.
 type view struct {
 	o        Options
-	h        bridge
+	bridge   source
 	flows    []*flow
 	begin    time.Time
 	terminal *os.File // nil: Out is none
@@ -47,8 +47,8 @@ type view struct {
 	lastAt   time.Time
 }
 
-func newView(o Options, h bridge, flows []*flow, begin time.Time) *view {
-	v := &view{o: o, h: h, flows: flows, begin: begin, last: make([]uint64, len(flows)), lastAt: begin}
+func newView(o Options, bridge source, flows []*flow, begin time.Time) *view {
+	v := &view{o: o, bridge: bridge, flows: flows, begin: begin, last: make([]uint64, len(flows)), lastAt: begin}
 	f, ok := o.Out.(*os.File)
 	if ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
 		v.terminal, v.styled = f, os.Getenv("NO_COLOR") == ""
@@ -56,10 +56,10 @@ func newView(o Options, h bridge, flows []*flow, begin time.Time) *view {
 	return v
 }
 
-// title says what is to be seen.
+// title is the title of the table.
 const title = "RoCE hosts ⇄ Causeway ⇄ software InfiniBand subnet"
 
-// start says it, and what is not to be seen.
+// start prints the title and the notes.
 func (v *view) start(notes []string) {
 	if v.o.JSON {
 		return
@@ -80,7 +80,7 @@ func (v *view) every() time.Duration {
 	return 2 * time.Second
 }
 
-// draw draws the table, or a line. A failed write shows at the summary.
+// draw draws the table, or a line. A write error is reported by the summary.
 func (v *view) draw() {
 	switch {
 	case v.o.JSON:
@@ -96,7 +96,7 @@ func (v *view) draw() {
 	}
 }
 
-// end leaves the last state on the screen.
+// end draws the final state.
 func (v *view) end() {
 	if !v.o.JSON {
 		v.table()
@@ -104,8 +104,8 @@ func (v *view) end() {
 }
 
 const (
-	narrow = 80  // columns that a terminal has at least, usually
-	wide   = 100 // columns that the flows' descriptions need
+	narrow = 80  // columns of a usual terminal
+	wide   = 100 // columns with the flows' descriptions
 	up     = "\033[%dA"
 	clear  = "\033[J" // to the end of the screen
 	plain  = "\033[0m"
@@ -117,12 +117,12 @@ const (
 	dim  = "\033[2m"
 )
 
-// row is a line of the table: cut to the terminal's width first, then styled.
+// row is a line of the table. It is truncated to the terminal's width before it is styled.
 type row struct {
 	style, text string
 }
 
-// table draws it over the last one, in one write.
+// table draws the table over the last one, in one write.
 func (v *view) table() {
 	width := narrow
 	if v.terminal != nil {
@@ -139,7 +139,7 @@ func (v *view) table() {
 	}
 	rows := v.rows(width)
 	for _, r := range rows {
-		text := cut(r.text, width-1) // some terminals wrap at the last column
+		text := truncate(r.text, width-1) // some terminals wrap at the last column
 		if v.styled && r.style != "" {
 			text = r.style + text + plain
 		}
@@ -151,15 +151,15 @@ func (v *view) table() {
 	}
 }
 
-// cut returns the first letters of a text, without blanks at its end.
-func cut(text string, letters int) string {
+// truncate returns the first letters of a text, without trailing blanks.
+func truncate(text string, letters int) string {
 	if r := []rune(text); len(r) > letters {
 		text = string(r[:max(letters, 0)])
 	}
 	return strings.TrimRight(text, " ")
 }
 
-// rows are the table: at most narrow columns, unless there are wide ones.
+// rows returns the table, with the flows' descriptions if width allows.
 func (v *view) rows(width int) []row {
 	describe := func(string) string { return "" }
 	if width >= wide {
@@ -169,7 +169,7 @@ func (v *view) rows(width int) []row {
 	rows := []row{
 		{bold, fmt.Sprintf("%-60s %s%4.0f of %.0f s", title, describe(""), elapsed.Seconds(), v.o.Duration.Seconds())},
 		{},
-		{dim, fmt.Sprintf("%-27s %s%9s %9s %7s %7s %9s", "flow", describe(""), "due", "arrived", "on way", "msg/s", "median")},
+		{dim, fmt.Sprintf("%-27s %s%9s %9s %7s %7s %9s", "flow", describe(""), "due", "arrived", "pending", "msg/s", "median")},
 	}
 	since := time.Since(v.lastAt).Seconds()
 	v.lastAt = time.Now()
@@ -181,21 +181,21 @@ func (v *view) rows(width int) []row {
 		}
 		v.last[i] = arrived
 		rows = append(rows, row{"", fmt.Sprintf("%-27s %s%9d %9d %7d %7.0f %9s", f.name, describe(f.path), due, arrived,
-			due-min(due, arrived), rate, shortly(f.trips.median()))})
+			due-min(due, arrived), rate, shortDuration(f.trips.median()))})
 	}
 	rows = append(rows, row{}, row{dim, fmt.Sprintf("%-27s %s%9s %9s %7s", "bridge", describe(""), "received", "sent", "dropped")})
-	c := v.h.Counters()
+	c := v.bridge.Counters()
 	for d, name := range []string{"RoCE to InfiniBand", "InfiniBand to RoCE"} {
 		x := &c.Direction[lcore.Direction(d)]
 		rows = append(rows, row{"", fmt.Sprintf("%-27s %s%9d %9d %7d", name, describe(""), x.Received, x.Sent, x.Dropped())})
 	}
-	s := v.h.Status()
-	return append(rows, row{}, row{"", fmt.Sprintf("hosts %d, stand-ins %d, groups %d; answered: ARP %d, ND %d; group reports: %d",
-		s.Hosts, s.StandIns, s.Groups, s.Counters.ARPAnswered, s.Counters.NDAnswered, s.Counters.GroupReports)})
+	s := v.bridge.Status()
+	return append(rows, row{}, row{"", fmt.Sprintf("hosts %d, proxy QPs %d, groups %d; answered: ARP %d, ND %d; group reports: %d",
+		s.Hosts, s.ProxyQPs, s.Groups, s.Counters.ARPAnswered, s.Counters.NDAnswered, s.Counters.GroupReports)})
 }
 
-// shortly writes a duration in at most 8 letters.
-func shortly(d time.Duration) string {
+// shortDuration returns a duration in at most 8 letters.
+func shortDuration(d time.Duration) string {
 	switch {
 	case d == 0:
 		return "-"

@@ -24,7 +24,9 @@ func (busy) Counters() (c lcore.Counters) {
 }
 
 func (busy) Status() manage.Status {
-	return manage.Status{Hosts: 2, StandIns: 4, Groups: 2, Counters: manage.Counters{ARPAnswered: 99, NDAnswered: 99, GroupReports: 99}}
+	return manage.Status{Hosts: 2, ProxyQPs: 4, Groups: 2, Counters: manage.Counters{
+		HostCounters: manage.HostCounters{ARPAnswered: 99, NDAnswered: 99}, GroupCounters: manage.GroupCounters{GroupReports: 99},
+	}}
 }
 
 // shown returns a view of flows that have run for long.
@@ -63,14 +65,14 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		n    int
 		want string
 	}{{"a ⇄ b", 9, "a ⇄ b"}, {"a ⇄ b", 3, "a ⇄"}, {"a ⇄ b", 2, "a"}, {"a  ", 9, "a"}, {"a", 0, ""}, {"a", -1, ""}} {
-		if got := cut(c.text, c.n); got != c.want {
-			t.Errorf("cut(%q, %d) = %q, want %q", c.text, c.n, got, c.want)
+		if got := truncate(c.text, c.n); got != c.want {
+			t.Errorf("truncate(%q, %d) = %q, want %q", c.text, c.n, got, c.want)
 		}
 	}
 }

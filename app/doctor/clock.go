@@ -10,37 +10,37 @@ import (
 	"time"
 )
 
-// Clocks: the figures of latency come from the CPU's counter, times of packets and one-way latencies from the system's clock.
+// Clocks: latencies are measured with the CPU's counter, packet times and one-way latencies with the system clock.
 
-// checkSynchronised wants the system's clock to be kept right.
-func (p *patient) checkSynchronised() []Finding {
-	good, wrong := p.process.Clock()
+// checkSynchronised requires the system clock to be synchronised.
+func (p *probe) checkSynchronised() []Finding {
+	good, wrong := p.Process.Clock()
 	if good {
 		return fine("synchronised, by at most %v", wrong.Round(10*time.Microsecond))
 	}
-	return []Finding{hint("nothing keeps the system's clock right: latencies from one machine to another mean nothing, and "+
-		"captures of two do not match",
+	return []Finding{hint("the system clock is not synchronised: latencies between machines are wrong, and "+
+		"their captures do not match",
 		"timedatectl set-ntp true # or chrony, or ptp4l and phc2sys for microseconds")}
 }
 
-// checkClocksource wants a clock that is read without asking a device.
-func (p *patient) checkClocksource() []Finding {
+// checkClocksource requires a clock source that is read without a device access.
+func (p *probe) checkClocksource() []Finding {
 	const at = "devices/system/clocksource/clocksource0/"
-	current, available := p.attr(at, "current_clocksource"), strings.Fields(p.attr(at, "available_clocksource"))
+	current, available := p.sys.text(at, "current_clocksource"), strings.Fields(p.sys.text(at, "available_clocksource"))
 	if !slices.Contains([]string{"hpet", "acpi_pm", "jiffies", "refined-jiffies"}, current) {
 		return fine("clocksource %s", cmp.Or(current, "not known"))
 	}
-	found := fmt.Sprintf("the clocksource is %s, of which each reading takes microseconds", current)
+	found := fmt.Sprintf("the clocksource is %s, where each reading takes microseconds", current)
 	if slices.Contains(available, "tsc") {
 		return []Finding{bad(Warn, found, "echo tsc > /sys/"+at+"current_clocksource")}
 	}
-	return []Finding{bad(Warn, found, "# the kernel found the CPU's counter not to be steady: dmesg | grep -i tsc")}
+	return []Finding{bad(Warn, found, "# the kernel found the TSC to be unstable: dmesg | grep -i tsc")}
 }
 
-// checkTSC wants the CPU's counter to go on evenly, whatever the CPU's frequency and sleep. Other machines than x86 have such
-// a counter by their architecture.
-func (p *patient) checkTSC() []Finding {
-	flags := strings.Fields(field(text(p.proc, "cpuinfo"), "flags"))
+// checkTSC requires the TSC to run at a constant rate, at any CPU frequency and in sleep states. Other architectures than x86 always
+// have such a counter.
+func (p *probe) checkTSC() []Finding {
+	flags := strings.Fields(field(p.proc.text("cpuinfo"), "flags"))
 	if len(flags) == 0 || !slices.Contains(flags, "tsc") {
 		return nil
 	}
@@ -51,9 +51,9 @@ func (p *patient) checkTSC() []Finding {
 		}
 	}
 	if len(lacks) > 0 {
-		return []Finding{bad(Warn, fmt.Sprintf("the CPU's counter is not steady (no %s): the bridge's latencies are not to be trusted",
+		return []Finding{bad(Warn, fmt.Sprintf("the TSC is not constant (no %s): the bridge's latencies are not reliable",
 			strings.Join(lacks, ", ")),
-			"# in a guest: have its CPU be the host's (qemu: -cpu host,+invtsc)")}
+			"# in a virtual machine: use the host's CPU model (qemu: -cpu host,+invtsc)")}
 	}
-	return fine("the CPU's counter is steady")
+	return fine("the TSC is constant")
 }

@@ -10,44 +10,44 @@ import (
 	"strings"
 )
 
-// CPUs. A worker polls on one alone; whatever else runs there stops packets for as long as it runs.
+// CPUs. A worker polls on a CPU of its own; anything else that runs there delays packets.
 
 const cpuDir = "devices/system/cpu"
 
 func nodeDir(n int) string { return fmt.Sprintf("devices/system/node/node%d", n) }
 
-func (p *patient) online() []int { return cpus(p.attr(cpuDir, "online")) }
+func (p *probe) online() []int { return cpus(p.sys.text(cpuDir, "online")) }
 
-// polls reports whether workers want CPUs of their own; those that sleep are not about speed.
-func (p *patient) polls() bool { return p.cfg != nil && !p.cfg.Workers.Sleep }
+// polls reports whether workers need CPUs of their own; those that sleep do not.
+func (p *probe) polls() bool { return p.cfg != nil && !p.cfg.Workers.Sleep }
 
 // nodes returns the NUMA nodes that have CPUs.
-func (p *patient) nodes() []int { return cpus(p.attr("devices/system/node/has_cpu")) }
+func (p *probe) nodes() []int { return cpus(p.sys.text("devices/system/node/has_cpu")) }
 
 // nodesOf returns the NUMA nodes of CPUs.
-func (p *patient) nodesOf(list []int) []int {
+func (p *probe) nodesOf(list []int) []int {
 	var out []int
 	for _, n := range p.nodes() {
-		if len(common(cpus(p.attr(nodeDir(n), "cpulist")), list)) > 0 {
+		if len(common(cpus(p.sys.text(nodeDir(n), "cpulist")), list)) > 0 {
 			out = append(out, n)
 		}
 	}
 	return out
 }
 
-// checkLcores wants the workers' CPUs to be there, and to be ours; and one more, for all the rest.
-func (p *patient) checkLcores() []Finding {
+// checkLcores requires the workers' CPUs to be online and allowed, and at least one further CPU.
+func (p *probe) checkLcores() []Finding {
 	online := p.online()
 	if p.cfg == nil {
-		return fine("CPUs %s, isolated: %s", cpuList(online), orNone(p.attr(cpuDir, "isolated")))
+		return fine("CPUs %s, isolated: %s", cpuList(online), orNone(p.sys.text(cpuDir, "isolated")))
 	}
 	want := slices.Sorted(slices.Values(p.cfg.Workers.LCores))
 	fix := func(from []int) string { return fmt.Sprintf("# write [workers] lcores out of %s", cpuList(from)) }
 	if gone := without(want, online); len(gone) > 0 {
 		return []Finding{bad(Fail, fmt.Sprintf("[workers] lcores names CPU %s; online are %s", cpuList(gone), cpuList(online)), fix(online))}
 	}
-	// What isolcpus names is in no process's affinity by itself; workers ask for it by name.
-	allowed := p.process.CPUs()
+	// The CPUs of isolcpus are in no process's default affinity; workers set theirs.
+	allowed := p.Process.CPUs()
 	if kept := p.keptFrom(); len(kept) > 0 {
 		return []Finding{bad(Fail, fmt.Sprintf("CPU %s is not in this process's affinity, which is %s: the bridge would not start "+
 			"from here", cpuList(kept), cpuList(allowed)),
@@ -61,9 +61,9 @@ func (p *patient) checkLcores() []Finding {
 	return fine("workers on CPU %s of %s", cpuList(want), cpuList(online))
 }
 
-// keptFrom returns the workers' CPUs that this process may not have.
-func (p *patient) keptFrom() []int {
-	allowed := p.process.CPUs()
+// keptFrom returns the workers' CPUs that this process may not use.
+func (p *probe) keptFrom() []int {
+	allowed := p.Process.CPUs()
 	if allowed == nil {
 		return nil
 	}
@@ -77,16 +77,16 @@ func orNone(s string) string {
 	return s
 }
 
-// checkNodes wants workers near their devices.
-func (p *patient) checkNodes() []Finding {
+// checkNodes requires workers on the NUMA node of their devices.
+func (p *probe) checkNodes() []Finding {
 	if p.cfg == nil || len(p.nodes()) < 2 {
 		return nil
 	}
 	var out []Finding
 	workers := p.nodesOf(p.cfg.Workers.LCores)
 	for _, d := range p.devicesUsed() {
-		node, err := strconv.Atoi(p.attr(d.at, "numa_node"))
-		if err != nil || node < 0 || len(workers) == 0 { // -1: the firmware does not tell
+		node, err := strconv.Atoi(p.sys.text(d.at, "numa_node"))
+		if err != nil || node < 0 || len(workers) == 0 { // -1: unknown
 			continue
 		}
 		if len(workers) == 1 && workers[0] == node {
@@ -95,7 +95,7 @@ func (p *patient) checkNodes() []Finding {
 		}
 		out = append(out, bad(Warn, fmt.Sprintf("%s is on NUMA node %d, workers are on %s: each packet crosses between them", d.name,
 			node, cpuList(workers)),
-			fmt.Sprintf("# write [workers] lcores out of %s", p.attr(nodeDir(node), "cpulist"))))
+			fmt.Sprintf("# write [workers] lcores out of %s", p.sys.text(nodeDir(node), "cpulist"))))
 	}
 	return out
 }
@@ -103,23 +103,23 @@ func (p *patient) checkNodes() []Finding {
 // used is a device that the configuration names.
 type used struct{ name, at string }
 
-// devicesUsed returns the devices of both doors, where they have one.
-func (p *patient) devicesUsed() []used {
+// devicesUsed returns the devices of both ports.
+func (p *probe) devicesUsed() []used {
 	var out []used
 	switch r := p.cfg.RoCE.Port; r.Driver {
 	case "mlx5":
-		out = append(out, used{r.Arg, path.Join("bus/pci/devices", strings.ToLower(r.Arg))})
+		out = append(out, used{r.Arg, path.Join(pciDevices, strings.ToLower(r.Arg))})
 	case "af_packet":
 		out = append(out, used{r.Arg, path.Join(classNet, r.Arg, "device")})
 	}
 	if port := p.cfg.IB.Port; !port.Fabric {
-		out = append(out, used{port.Device, path.Join("class/infiniband", port.Device, "device")})
+		out = append(out, used{port.Device, path.Join(infiniband, port.Device, "device")})
 	}
 	return out
 }
 
-// checkIsolated wants the scheduler to leave the workers' CPUs alone.
-func (p *patient) checkIsolated() []Finding {
+// checkIsolated requires the workers' CPUs to be isolated from the scheduler.
+func (p *probe) checkIsolated() []Finding {
 	if !p.polls() {
 		return nil
 	}
@@ -127,24 +127,24 @@ func (p *patient) checkIsolated() []Finding {
 	if len(open) == 0 {
 		return fine("all isolated")
 	}
-	return []Finding{bad(Warn, fmt.Sprintf("CPU %s is not isolated: whatever else runs there stops packets for milliseconds",
+	return []Finding{bad(Warn, fmt.Sprintf("CPU %s is not isolated: other tasks there delay packets by milliseconds",
 		cpuList(open)), p.bootLine())}
 }
 
 // missing returns the workers' CPUs that are not in a list of sysfs.
-func (p *patient) missing(list string) []int {
+func (p *probe) missing(list string) []int {
 	want := slices.Sorted(slices.Values(p.cfg.Workers.LCores))
-	return without(want, cpus(p.attr(cpuDir, list)))
+	return without(want, cpus(p.sys.text(cpuDir, list)))
 }
 
-func (p *patient) bootLine() string {
+func (p *probe) bootLine() string {
 	list := cpuList(slices.Sorted(slices.Values(p.cfg.Workers.LCores)))
 	return fmt.Sprintf("# boot parameters (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub): "+
 		"isolcpus=managed_irq,domain,%[1]s nohz_full=%[1]s rcu_nocbs=%[1]s", list)
 }
 
-// checkTicks looks for the timer's interrupts, which a lone thread can be spared.
-func (p *patient) checkTicks() []Finding {
+// checkTicks looks for timer interrupts on the workers' CPUs.
+func (p *probe) checkTicks() []Finding {
 	if !p.polls() {
 		return nil
 	}
@@ -160,8 +160,8 @@ func (p *patient) checkTicks() []Finding {
 		cpuList(ticking)), p.bootLine())}
 }
 
-// checkSiblings looks for hyper-threads that share a core.
-func (p *patient) checkSiblings() []Finding {
+// checkSiblings looks for workers that share a core.
+func (p *probe) checkSiblings() []Finding {
 	if !p.polls() {
 		return nil
 	}
@@ -169,13 +169,13 @@ func (p *patient) checkSiblings() []Finding {
 	want := slices.Sorted(slices.Values(p.cfg.Workers.LCores))
 	done := map[int]bool{}
 	for _, cpu := range want {
-		core := cpus(p.attr(cpuDir, fmt.Sprintf("cpu%d/topology/thread_siblings_list", cpu)))
+		core := cpus(p.sys.text(cpuDir, fmt.Sprintf("cpu%d/topology/thread_siblings_list", cpu)))
 		others := without(core, []int{cpu})
 		switch workers := common(others, want); {
 		case len(others) == 0 || done[cpu]:
 		case len(workers) > 0:
-			out = append(out, hint(fmt.Sprintf("workers on CPU %s are threads of one core, which they share: together they do hardly "+
-				"more than one", cpuList(core)),
+			out = append(out, hint(fmt.Sprintf("workers on CPU %s are threads of one core, which they share: together they are hardly "+
+				"faster than one", cpuList(core)),
 				"# write lcores of different cores; lscpu -e shows them"))
 		default:
 			out = append(out, hint(fmt.Sprintf("CPU %s shares a core with the worker on %d: work there slows it", cpuList(others), cpu),
@@ -191,8 +191,8 @@ func (p *patient) checkSiblings() []Finding {
 	return out
 }
 
-// checkGovernor wants workers' CPUs not to save power.
-func (p *patient) checkGovernor() []Finding {
+// checkGovernor requires the performance governor on the workers' CPUs.
+func (p *probe) checkGovernor() []Finding {
 	if !p.polls() {
 		return nil
 	}
@@ -201,28 +201,28 @@ func (p *patient) checkGovernor() []Finding {
 	governor := ""
 	for _, cpu := range p.cfg.Workers.LCores {
 		at := fmt.Sprintf("%s/cpu%d/cpufreq/scaling_governor", cpuDir, cpu)
-		if g := p.attr(at); g != "" && g != "performance" {
+		if g := p.sys.text(at); g != "" && g != "performance" {
 			governor, slow = g, append(slow, cpu)
 			fix = append(fix, "echo performance > /sys/"+at)
 		}
 	}
 	if len(fix) == 0 {
-		return nil // also in guests, which have none
+		return nil // virtual machines have no governor
 	}
 	return []Finding{bad(Warn, fmt.Sprintf("the frequency of CPU %s is governed by %s: it may be low when a packet comes",
 		cpuList(slices.Sorted(slices.Values(slow))), governor), fix...)}
 }
 
-// checkInterrupts looks for devices whose interrupts may come to workers' CPUs alone, or among others.
-func (p *patient) checkInterrupts() []Finding {
+// checkInterrupts looks for device interrupts that may be delivered to the workers' CPUs.
+func (p *probe) checkInterrupts() []Finding {
 	if !p.polls() {
 		return nil
 	}
 	n := 0
-	for _, file := range names(p.proc, "irq/*/effective_affinity_list") {
+	for _, file := range p.proc.glob("irq/*/effective_affinity_list") {
 		number := path.Base(path.Dir(file))
-		asked := p.attr("kernel/irq", number, "actions") != "" // by a driver; others never come
-		if asked && len(common(cpus(text(p.proc, file)), p.cfg.Workers.LCores)) > 0 {
+		asked := p.sys.text("kernel/irq", number, "actions") != "" // requested by a driver
+		if asked && len(common(cpus(p.proc.text(file)), p.cfg.Workers.LCores)) > 0 {
 			n++
 		}
 	}

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor looks at a machine for what a configuration needs of it, and says of each thing how it is and which
-// command mends it.
+// Package doctor lists a machine's ports, checks a machine for what a configuration needs, and prints commands that fix problems.
 //
 //	configuration, sysfs, /proc, kernel ─▶ Examine ─▶ Findings ─▶ WriteText, WriteFixes, JSON
 //
-// It changes nothing. What it can look at is a list of groups of checks; each check looks at one thing, and only where the
-// configuration uses it. Without a configuration it looks at what holds for any bridge.
+// It changes nothing. Checks are listed in groups; a check examines one thing, and only if the configuration uses it. Without a
+// configuration, doctor checks what every bridge needs.
 package doctor
 
 import (
@@ -14,32 +13,31 @@ import (
 	"io/fs"
 	"net/netip"
 
-	"causeway/app/devices"
 	"causeway/config"
 )
 
-// A Verdict says whether a thing needs mending.
+// A Verdict says whether something needs to be fixed.
 type Verdict string
 
-// The verdicts. What only warns works, but not well, or not always.
+// The verdicts. With Warn, the bridge works, but not well or not always.
 const (
 	OK   Verdict = "ok"
 	Warn Verdict = "warn"
 	Fail Verdict = "fail"
 )
 
-// A Level says how much a finding matters.
+// A Level is the severity of a finding.
 type Level string
 
 // The levels.
 const (
 	Well    Level = "ok"
-	Hint    Level = "hint"    // nothing need be done; its verdict is OK
-	Warning Level = "warning" // it runs, but worse
-	Error   Level = "error"   // it does not run, or some of it does not
+	Hint    Level = "hint"    // optional; the verdict is OK
+	Warning Level = "warning" // the bridge runs, but worse
+	Error   Level = "error"   // the bridge, or a part of it, does not run
 )
 
-// A Finding is what a check found of one thing.
+// A Finding is a result of a check.
 type Finding struct {
 	Group   string  `json:"group"`
 	Check   string  `json:"check"`
@@ -47,58 +45,59 @@ type Finding struct {
 	Level   Level   `json:"level"`
 	Found   string  `json:"found"` // what, with its value, and why it matters
 
-	// Fix is lines for a shell, as root; none when all is well. A line that begins with # is for a person: a file to edit,
-	// a boot parameter, or what nobody should have done to his machine unasked.
+	// Fix is commands for a root shell; none when nothing needs to be fixed. A line that begins with # is for a person: a file to
+	// edit, a boot parameter, or a change that must not be made automatically.
 	Fix []string `json:"fix,omitempty"`
 }
 
-// A check looks at one thing. When bars is set, and it fails or finds nothing, those after it in its group have nothing to look at.
+// A check examines one thing. If bars is set and the check fails or finds nothing, the rest of its group is skipped.
 type check struct {
 	name string
-	look func(*patient) []Finding
+	look func(*probe) []Finding
 	bars bool
 }
 
-// A group is checks that belong together, in the order in which their fixes must be applied.
+// A group is a list of checks, in the order in which their fixes must be applied.
 type group struct {
 	name    string
-	anybody bool // there is something to look at without a configuration
+	anybody bool // it also runs without a configuration
 	checks  []check
 }
 
-// Findings are those of all checks, in order.
+// Findings are the results of checks, in order.
 type Findings []Finding
 
-// A patient is a machine, and what a configuration wants of it.
-type patient struct {
-	cfg     *config.Config // nil: the machine alone
-	sys     fs.FS          // what /sys is on a running machine
-	proc    fs.FS
-	root    fs.FS
-	kernel  Kernel
-	process Process
-
-	machine *devices.Machine
-	netdev  string // the interface of IP on the InfiniBand side
-	named   bool   // by who asks
-	roce    string // the interface of the Ethernet side that the kernel has; "": none
-}
-
-// A Machine is where Examine looks.
-type Machine struct {
-	Sys, Proc, Root fs.FS // what /sys, /proc and / are on a running machine
+// Sources are what Examine reads.
+type Sources struct {
+	Sys, Proc, Root fs.FS // /sys, /proc and / of a running machine
 	Kernel          Kernel
 	Process         Process
-	Netdev          string // the interface of IP over InfiniBand, where it is not found by the port, such as a bond
+	Netdev          string // the IPoIB interface where it is not the port's own, such as a bond; "": find it by the port
 }
 
-// Examine looks at all there is to look at; without a configuration (nil), at what any bridge would meet.
-func Examine(c *config.Config, m Machine) Findings {
-	p := &patient{cfg: c, sys: m.Sys, proc: m.Proc, root: m.Root, kernel: m.Kernel, process: m.Process, machine: devices.Read(m.Sys),
-		netdev: m.Netdev, named: m.Netdev != ""}
+// A probe is one examination: the configuration and what has been read of the machine.
+type probe struct {
+	Sources
+	cfg             *config.Config // nil: examine the machine alone
+	sys, proc, root tree
+
+	machine *Machine
+	netdev  string // the IPoIB interface
+	roce    string // the kernel's interface of the Ethernet port; "": it has none
+}
+
+func newProbe(c *config.Config, s Sources) *probe {
+	p := &probe{Sources: s, cfg: c, sys: tree{s.Sys}, proc: tree{s.Proc}, root: tree{s.Root},
+		machine: ReadMachine(s.Sys), netdev: s.Netdev}
 	if c != nil {
 		p.roce = p.roceNetdev()
 	}
+	return p
+}
+
+// Examine runs all checks; without a configuration (nil), those that apply to any bridge.
+func Examine(c *config.Config, s Sources) Findings {
+	p := newProbe(c, s)
 	out := Findings{} // none is [] in JSON
 	for _, g := range groups() {
 		if c != nil || g.anybody {
@@ -108,8 +107,8 @@ func Examine(c *config.Config, m Machine) Findings {
 	return out
 }
 
-// examine looks at what one group is about.
-func (p *patient) examine(g group) (out Findings) {
+// examine runs the checks of one group.
+func (p *probe) examine(g group) (out Findings) {
 	for _, c := range g.checks {
 		found := c.look(p)
 		for _, f := range found {
@@ -123,72 +122,72 @@ func (p *patient) examine(g group) (out Findings) {
 	return out
 }
 
-// groups lists what is looked at. The machine comes first: without its drivers there is no port to look at.
+// groups lists all checks. The machine comes first: without drivers there are no ports.
 func groups() []group {
 	return []group{
-		{"hugepages", true, []check{{"memory", (*patient).checkMemory, false}, {"numa", (*patient).checkMemoryNodes, false}}},
+		{"hugepages", true, []check{{"memory", (*probe).checkMemory, false}, {"numa", (*probe).checkMemoryNodes, false}}},
 		{"cpu", true, []check{
-			{"lcores", (*patient).checkLcores, true},
-			{"numa", (*patient).checkNodes, false},
-			{"isolated", (*patient).checkIsolated, false},
-			{"nohz_full", (*patient).checkTicks, false},
-			{"siblings", (*patient).checkSiblings, false},
-			{"governor", (*patient).checkGovernor, false},
-			{"irqs", (*patient).checkInterrupts, false},
+			{"lcores", (*probe).checkLcores, true},
+			{"numa", (*probe).checkNodes, false},
+			{"isolated", (*probe).checkIsolated, false},
+			{"nohz_full", (*probe).checkTicks, false},
+			{"siblings", (*probe).checkSiblings, false},
+			{"governor", (*probe).checkGovernor, false},
+			{"irqs", (*probe).checkInterrupts, false},
 		}},
 		{"drivers", true, []check{
-			{"pmd", (*patient).checkPMD, false},
-			{"card", (*patient).checkCard, false},
-			{"rdma_device", (*patient).checkRDMADevice, false},
-			{"device_files", (*patient).checkFiles, false},
+			{"pmd", (*probe).checkPMD, false},
+			{"card", (*probe).checkCard, false},
+			{"rdma_device", (*probe).checkRDMADevice, false},
+			{"device_files", (*probe).checkFiles, false},
 		}},
-		{"iommu", true, []check{{"vfio", (*patient).checkVFIO, false}, {"iommu", (*patient).checkIOMMU, false}}},
-		{"link_type", true, []check{{"ib", (*patient).checkIBLink, false}, {"roce", (*patient).checkRoCELink, false}}},
-		{"mtu", false, []check{{"roce", (*patient).checkRoCEMTU, false}, {"ib", (*patient).checkIBMTU, false}}},
-		{"qos", false, []check{{"pfc", (*patient).checkPFC, false}, {"ecn", (*patient).checkECN, false}}},
+		{"iommu", true, []check{{"vfio", (*probe).checkVFIO, false}, {"iommu", (*probe).checkIOMMU, false}}},
+		{"link_type", true, []check{{"ib", (*probe).checkIBLink, false}, {"roce", (*probe).checkRoCELink, false}}},
+		{"mtu", false, []check{{"roce", (*probe).checkRoCEMTU, false}, {"ib", (*probe).checkIBMTU, false}}},
+		{"qos", false, []check{{"pfc", (*probe).checkPFC, false}, {"ecn", (*probe).checkECN, false}}},
 		{"roce", false, []check{
-			{"link", (*patient).checkRoCEUp, false},
-			{"kernel_roce", (*patient).checkKernelRoCE, false},
-			{"own_address", (*patient).checkOwnAddress, false},
-			{"firewall", (*patient).checkFirewall, false},
+			{"link", (*probe).checkRoCEUp, false},
+			{"kernel_roce", (*probe).checkKernelRoCE, false},
+			{"own_address", (*probe).checkOwnAddress, false},
+			{"firewall", (*probe).checkFirewall, false},
 		}},
-		{"sm", true, []check{{"port", (*patient).checkPorts, true}, {"pkey", (*patient).checkPKey, false}, {"sa", (*patient).checkSA, false}}},
+		{"sm", true, []check{{"port", (*probe).checkPorts, true}, {"pkey", (*probe).checkPKey, false}, {"sa", (*probe).checkSA, false}}},
 		{"ipoib", false, ipoibChecks()},
 		{"clock", true, []check{
-			{"synchronised", (*patient).checkSynchronised, false},
-			{"clocksource", (*patient).checkClocksource, false},
-			{"tsc", (*patient).checkTSC, false},
+			{"synchronised", (*probe).checkSynchronised, false},
+			{"clocksource", (*probe).checkClocksource, false},
+			{"tsc", (*probe).checkTSC, false},
 		}},
 		{"limits", true, []check{
-			{"capabilities", (*patient).checkCapabilities, false},
-			{"memlock", (*patient).checkMemlock, false},
-			{"files", (*patient).checkOpenFiles, false},
+			{"capabilities", (*probe).checkCapabilities, false},
+			{"memlock", (*probe).checkMemlock, false},
+			{"files", (*probe).checkOpenFiles, false},
 		}},
 	}
 }
 
-// ipoibChecks are about the way on which InfiniBand nodes find RoCE hosts: the kernel answers their ARP and ND questions on
-// the interface of IP over InfiniBand (proxy ARP), under conditions that lie in many places.
+// ipoibChecks check how InfiniBand nodes resolve RoCE hosts: the kernel answers ARP and ND requests on the IPoIB interface (proxy
+// ARP), under many conditions.
 func ipoibChecks() []check {
 	return []check{
-		{"interface", (*patient).findNetdev, true},
-		{"link", (*patient).checkLink, true},
-		{"mtu", (*patient).checkMTU, false},
-		{"gid", (*patient).checkGID, false},
-		{"address", (*patient).checkAddresses, false},
-		{"forwarding", (*patient).checkForwarding, false},
-		{"proxy_arp", (*patient).checkProxyARP, false},
-		{"medium_id", (*patient).checkMedium, false},
-		{"proxy_delay", (*patient).checkDelay, false},
-		{"rp_filter", (*patient).checkReversePath, false},
-		{"arp_ignore", (*patient).checkIgnore, false},
-		{"arp_announce", (*patient).checkAnnounce, false},
-		{"proxy_ndp", (*patient).checkProxyND, false},
-		{"nd_entries", (*patient).checkEntries, false},
-		{"node_routes", (*patient).checkNodeRoutes, false},
-		{"roce_routes", (*patient).checkRoCERoutes, false},
-		{"roce_side", (*patient).checkRoCESide, false},
-		{"answers", (*patient).checkAnswers, false},
+		{"interface", (*probe).findNetdev, true},
+		{"link", (*probe).checkLink, true},
+		{"mtu", (*probe).checkMTU, false},
+		{"gid", (*probe).checkGID, false},
+		{"address", (*probe).checkAddresses, false},
+		{"forwarding", (*probe).checkForwarding, false},
+		{"proxy_arp", (*probe).checkProxyARP, false},
+		{"medium_id", (*probe).checkMedium, false},
+		{"proxy_delay", (*probe).checkDelay, false},
+		{"rp_filter", (*probe).checkReversePath, false},
+		{"arp_ignore", (*probe).checkIgnore, false},
+		{"arp_announce", (*probe).checkAnnounce, false},
+		{"proxy_ndp", (*probe).checkProxyND, false},
+		{"nd_entries", (*probe).checkEntries, false},
+		{"node_routes", (*probe).checkNodeRoutes, false},
+		{"roce_routes", (*probe).checkRoCERoutes, false},
+		{"roce_side", (*probe).checkRoCESide, false},
+		{"answers", (*probe).checkAnswers, false},
 	}
 }
 
@@ -196,15 +195,15 @@ func ok(format string, args ...any) Finding {
 	return Finding{Verdict: OK, Level: Well, Found: fmt.Sprintf(format, args...)}
 }
 
-// fine is a list of one thing that is well.
+// fine is a list of one finding without a problem.
 func fine(format string, args ...any) []Finding { return []Finding{ok(format, args...)} }
 
-// hint is a finding that nobody need act on.
+// hint is an optional finding.
 func hint(found string, fix ...string) Finding {
 	return Finding{Verdict: OK, Level: Hint, Found: found, Fix: fix}
 }
 
-// bad is a finding that fix mends.
+// bad is a problem that the commands fix.
 func bad(v Verdict, found string, fix ...string) Finding {
 	level := Warning
 	if v == Fail {
@@ -213,7 +212,7 @@ func bad(v Verdict, found string, fix ...string) Finding {
 	return Finding{Verdict: v, Level: level, Found: found, Fix: fix}
 }
 
-// Errors reports whether something keeps the bridge, or a part of it, from running.
+// Errors reports whether there is a finding with the level Error.
 func (fs Findings) Errors() bool { return fs.count(Error) > 0 }
 
 func (fs Findings) count(l Level) (n int) {
@@ -225,7 +224,7 @@ func (fs Findings) count(l Level) (n int) {
 	return n
 }
 
-// Fine reports whether there is nothing to mend; hints do not count.
+// Fine reports whether nothing needs to be fixed; hints do not count.
 func (fs Findings) Fine() bool {
 	for _, f := range fs {
 		if f.Verdict != OK {
@@ -235,8 +234,8 @@ func (fs Findings) Fine() bool {
 	return true
 }
 
-// hosts returns the configuration's addresses of one side and one version of IP, as InfiniBand knows them.
-func (p *patient) hosts(side config.Side, v6 bool) []netip.Addr {
+// hosts returns the configured addresses of one side and IP version, translated to InfiniBand.
+func (p *probe) hosts(side config.Side, v6 bool) []netip.Addr {
 	var out []netip.Addr
 	known := p.cfg.Translations()
 	for _, h := range p.cfg.Hosts {
@@ -249,8 +248,8 @@ func (p *patient) hosts(side config.Side, v6 bool) []netip.Addr {
 	return out
 }
 
-// own returns the bridge's addresses of one version of IP, as InfiniBand knows them.
-func (p *patient) own(v6 bool) []netip.Addr {
+// own returns the bridge's addresses of one IP version, translated to InfiniBand.
+func (p *probe) own(v6 bool) []netip.Addr {
 	var out []netip.Addr
 	for _, n := range p.cfg.RoCE.Addresses {
 		if a, ok := p.cfg.Translations().ToIB(n.Addr()); ok && a.Is6() == v6 {
@@ -260,8 +259,8 @@ func (p *patient) own(v6 bool) []netip.Addr {
 	return out
 }
 
-// subnets returns the IPv4 subnets of the RoCE side, as InfiniBand knows them.
-func (p *patient) subnets() []netip.Prefix {
+// subnets returns the IPv4 subnets of the RoCE side, translated to InfiniBand.
+func (p *probe) subnets() []netip.Prefix {
 	var out []netip.Prefix
 	for _, n := range p.cfg.RoCE.Addresses {
 		if n.Addr().Is4() {

@@ -136,7 +136,7 @@ func load(t *testing.T, edits ...string) *config.Config {
 }
 
 func (m *machine) examine(c *config.Config) Findings {
-	return Examine(c, Machine{Sys: m.sys, Kernel: m, Process: &body{}}).of("ipoib")
+	return Examine(c, Sources{Sys: m.sys, Proc: fstest.MapFS{}, Root: fstest.MapFS{}, Kernel: m, Process: &body{}}).of("ipoib")
 }
 
 // of returns the findings of one group.
@@ -157,15 +157,15 @@ func TestWell(t *testing.T) {
 	}
 	b.Reset()
 	if err := found.WriteFixes(&b); err != nil || b.Len() > 0 {
-		t.Errorf("there is nothing to mend, but: %v\n%s", err, &b)
+		t.Errorf("there is nothing to fix, but: %v\n%s", err, &b)
 	}
 	if found := well().examine(load(t, "mlx5_0:1", "fabric:")); len(found) != 0 {
 		t.Errorf("the software subnet: %+v", found)
 	}
 }
 
-// ill are machines each with one illness: which check finds it, and what mends it.
-var ill = []struct {
+// ipoibFaults are machines, each with one fault: the check that finds it, and the fix.
+var ipoibFaults = []struct {
 	name, check string
 	verdict     Verdict
 	make        func(*machine)
@@ -213,8 +213,8 @@ var ill = []struct {
 		"ip route get 10.9.0.2 from 10.9.0.7 iif ib0"},
 }
 
-func TestIll(t *testing.T) {
-	for _, c := range ill {
+func TestIPoIBFaults(t *testing.T) {
+	for _, c := range ipoibFaults {
 		t.Run(c.name, func(t *testing.T) {
 			m := well()
 			c.make(m)
@@ -231,13 +231,13 @@ func TestIll(t *testing.T) {
 				}
 			}
 			if got := strings.Join(fixes, "\n"); got != c.fix {
-				t.Errorf("mended by:\n%s\nwant:\n%s", got, c.fix)
+				t.Errorf("fix:\n%s\nwant:\n%s", got, c.fix)
 			}
 		})
 	}
 }
 
-// TestTogether are illnesses of several parts.
+// TestTogether has faults that involve several checks.
 func TestTogether(t *testing.T) {
 	fixes := func(m *machine, c *config.Config) string {
 		var b bytes.Buffer
@@ -247,7 +247,7 @@ func TestTogether(t *testing.T) {
 		return b.String()
 	}
 	m := well()
-	m.file("class/net/ib1/type", arphrdInfiniBand)
+	m.file("class/net/ib1/type", "32")
 	if got, want := fixes(m, load(t)), "sysctl -w net.ipv4.conf.ib0.arp_ignore=1\nsysctl -w net.ipv4.conf.ib0.arp_announce=2\n"; got != want {
 		t.Errorf("two InfiniBand interfaces: %q, want %q", got, want)
 	}

@@ -8,21 +8,19 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-
-	"causeway/app/devices"
 )
 
-// Drivers: DPDK's, the kernel's, and the device files by which a program reaches these.
+// Drivers: DPDK's, the kernel's, and their device files.
 
-// pmds are the folders in which Debian, others, and DPDK's own installation keep drivers.
+// pmds are the driver directories of Debian, of other distributions, and of DPDK's own installation.
 var pmds = []string{"usr/lib/*/dpdk/pmds-*", "usr/lib64/dpdk/pmds-*", "usr/lib/dpdk/pmds-*", "usr/local/lib/*/dpdk/pmds-*",
 	"usr/local/lib64/dpdk/pmds-*"}
 
 // kinds are the kinds of Ethernet port, in the words of the configuration.
 var kinds = []string{"mlx5", "af_packet", "tap", "memif", "pcap", "ring", "null"}
 
-// checkPMD wants DPDK's driver for the Ethernet port, which is a library that DPDK loads when it starts.
-func (p *patient) checkPMD() []Finding {
+// checkPMD requires DPDK's driver for the Ethernet port, a library that DPDK loads at start.
+func (p *probe) checkPMD() []Finding {
 	if p.cfg == nil {
 		var have []string
 		for _, kind := range kinds {
@@ -47,47 +45,45 @@ func (p *patient) checkPMD() []Finding {
 	return out
 }
 
-func (p *patient) hasPMD(name string) bool {
+func (p *probe) hasPMD(name string) bool {
 	for _, dir := range pmds {
-		if len(names(p.root, dir+"/librte_"+name+".so*")) > 0 {
+		if len(p.root.glob(dir+"/librte_"+name+".so*")) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// card returns what the kernel has of the ConnectX that the configuration names; nil if it is not there.
-func (p *patient) card() *devices.EthPort {
-	for i := range p.machine.Ethernet {
-		if e := &p.machine.Ethernet[i]; p.cfg.RoCE.Port.Driver == "mlx5" && e.PCI != "" && strings.EqualFold(e.PCI, p.cfg.RoCE.Port.Arg) {
-			return e
-		}
+// card returns the ConnectX function of the configuration; nil if there is none.
+func (p *probe) card() *EthPort {
+	if p.cfg.RoCE.Port.Driver != "mlx5" {
+		return nil
 	}
-	return nil
+	return p.machine.function(p.cfg.RoCE.Port.Arg)
 }
 
-// checkCard wants the kernel's driver on the ConnectX, beside which DPDK's works.
-func (p *patient) checkCard() []Finding {
+// checkCard requires the kernel's driver for the ConnectX, beside which DPDK's works.
+func (p *probe) checkCard() []Finding {
 	if p.cfg == nil || p.cfg.RoCE.Port.Driver != "mlx5" {
 		return nil
 	}
 	pci, card := p.cfg.RoCE.Port.Arg, p.card()
 	switch {
 	case card == nil:
-		return []Finding{bad(Fail, "there is no network card at "+pci, "causeway devices # lists those that there are")}
+		return []Finding{bad(Fail, "there is no network card at "+pci, "causeway devices # lists the existing ones")}
 	case card.Driver == "":
 		return []Finding{bad(Fail, pci+" has no driver in the kernel, which DPDK's mlx5 works beside", "modprobe mlx5_core")}
-	case card.Driver != "mlx5_core":
+	case card.Driver != mlx5Driver:
 		return []Finding{bad(Fail, fmt.Sprintf("%s is %s's; DPDK's mlx5 works beside the kernel's mlx5_core", pci, card.Driver),
-			giveBack(pci, card.Driver, "mlx5_core")...)}
+			rebind(pci, card.Driver, mlx5Driver)...)}
 	case len(card.RDMA) == 0:
 		return []Finding{bad(Fail, pci+" has no RDMA device, which DPDK's mlx5 works through", "modprobe mlx5_ib")}
 	}
 	return fine("%s is mlx5_core's, with %s", pci, strings.Join(card.RDMA, " "))
 }
 
-// giveBack hands a PCI function from one driver to another.
-func giveBack(pci, from, to string) []string {
+// rebind moves a PCI function from one driver to another.
+func rebind(pci, from, to string) []string {
 	return []string{
 		"modprobe " + to,
 		fmt.Sprintf("echo > /sys/bus/pci/devices/%s/driver_override", pci),
@@ -96,27 +92,27 @@ func giveBack(pci, from, to string) []string {
 	}
 }
 
-// checkRDMADevice wants the InfiniBand door's device.
-func (p *patient) checkRDMADevice() []Finding {
+// checkRDMADevice requires the InfiniBand port's device.
+func (p *probe) checkRDMADevice() []Finding {
 	if p.cfg == nil || p.cfg.IB.Port.Fabric {
 		return nil
 	}
-	name := fmt.Sprintf("%s:%d", p.cfg.IB.Port.Device, p.cfg.IB.Port.Num)
+	name := p.cfg.IB.Port.String()
 	if p.port() != nil {
 		return fine("there is %s", name)
 	}
-	fix := []string{"causeway devices # lists those that there are"}
-	if isThere(p.sys, "bus/pci/drivers/mlx5_core") && len(p.machine.RDMA) == 0 {
+	fix := []string{"causeway devices # lists the existing ones"}
+	if p.sys.has("bus/pci/drivers", mlx5Driver) && len(p.machine.RDMA) == 0 {
 		fix = []string{"modprobe mlx5_ib"}
 	}
 	return []Finding{bad(Fail, fmt.Sprintf("there is no RDMA port %s here", name), fix...)}
 }
 
-// A deviceFile is one that the bridge opens: which module of the kernel makes it, and where sysfs has it.
+// A deviceFile is a device file that the bridge opens, with its kernel module and its path in sysfs.
 type deviceFile struct{ path, module, sysfs, what string }
 
-// files returns the device files that the configuration needs. Those of RDMA have numbers, which sysfs tells.
-func (p *patient) files() []deviceFile {
+// files returns the device files that the configuration needs.
+func (p *probe) files() []deviceFile {
 	var out []deviceFile
 	if p.cfg.RoCE.Port.Driver == "tap" {
 		out = append(out, deviceFile{"/dev/net/tun", "tun", "class/misc/tun", "the tap"})
@@ -124,24 +120,24 @@ func (p *patient) files() []deviceFile {
 	if card := p.card(); card != nil && len(card.RDMA) > 0 {
 		out = append(out, p.uverbs(card.RDMA[0]))
 	}
-	if port := p.port(); !p.cfg.IB.Port.Fabric && port != nil {
+	if port := p.port(); port != nil {
 		out = append(out, p.uverbs(port.Device), deviceFile{"/dev/infiniband/rdma_cm", "rdma_ucm", "class/misc/rdma_cm", "groups and services"})
 	}
 	return out
 }
 
-func (p *patient) uverbs(device string) deviceFile {
+func (p *probe) uverbs(device string) deviceFile {
 	f := deviceFile{"/dev/infiniband/uverbsN", "ib_uverbs", "class/infiniband_verbs", "verbs of " + device}
-	for _, at := range names(p.sys, "class/infiniband_verbs/uverbs*") {
-		if p.attr(at, "ibdev") == device {
+	for _, at := range p.sys.glob("class/infiniband_verbs/uverbs*") {
+		if p.sys.text(at, "ibdev") == device {
 			f.path, f.sysfs = "/dev/infiniband/"+path.Base(at), at
 		}
 	}
 	return f
 }
 
-// checkFiles wants device files to be there, and to be ours to open.
-func (p *patient) checkFiles() []Finding {
+// checkFiles requires device files to exist and to be accessible.
+func (p *probe) checkFiles() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
@@ -160,13 +156,13 @@ func (p *patient) checkFiles() []Finding {
 	return out
 }
 
-// checkFile looks for what keeps this process from a device file. A driver that is built in shows only once it is opened.
-func (p *patient) checkFile(f deviceFile) (Finding, bool) {
-	err := p.process.Access(f.path)
+// checkFile returns why this process cannot open a device file. A driver that is built in appears in sysfs only once it is used.
+func (p *probe) checkFile(f deviceFile) (Finding, bool) {
+	err := p.Process.Access(f.path)
 	switch {
 	case err == nil:
 		return Finding{}, true
-	case errors.Is(err, fs.ErrNotExist) && (strings.HasSuffix(f.path, "N") || !isThere(p.sys, f.sysfs)):
+	case errors.Is(err, fs.ErrNotExist) && (strings.HasSuffix(f.path, "N") || !p.sys.has(f.sysfs)):
 		return bad(Fail, fmt.Sprintf("there is no %s, which %s needs: the module %s is not loaded", f.path, f.what, f.module),
 			"modprobe "+f.module), false
 	case errors.Is(err, fs.ErrNotExist):

@@ -10,17 +10,13 @@ import (
 	"slices"
 	"strings"
 
-	"causeway/app/devices"
 	"causeway/ibside/ib"
 )
 
-// The Ethernet side: what its interface carries, loses, and shares with the kernel.
+// The Ethernet side: its interface's MTU, losses, and conflicts with the kernel.
 
-// roceHeaders are, of an interface's MTU, what the kernel's RoCE sets aside.
-const roceHeaders = 80
-
-// lower returns the interface of the Ethernet port without its VLAN; "" where the kernel has none.
-func (p *patient) lower() *devices.EthPort {
+// lower returns the interface of the Ethernet port without its VLAN; nil when the kernel has none.
+func (p *probe) lower() *EthPort {
 	name := ""
 	switch r := p.cfg.RoCE.Port; r.Driver {
 	case "af_packet":
@@ -30,26 +26,21 @@ func (p *patient) lower() *devices.EthPort {
 	case "mlx5":
 		return p.card()
 	}
-	for i := range p.machine.Ethernet {
-		if e := &p.machine.Ethernet[i]; name != "" && e.Netdev == name {
-			return e
-		}
-	}
-	return nil
+	return p.machine.interfaceNamed(name)
 }
 
-// checkRoCEMTU wants the interface to carry what the configuration says, and remarks on what does not cross.
-func (p *patient) checkRoCEMTU() []Finding {
+// checkRoCEMTU requires an interface MTU of at least [roce] mtu, and gives a hint if not every IB MTU fits.
+func (p *probe) checkRoCEMTU() []Finding {
 	r, e := &p.cfg.RoCE, p.lower()
 	if r.Port.Driver == "af_packet" && e == nil {
-		return []Finding{bad(Fail, "there is no interface "+r.Port.Arg+" here", "causeway devices # lists those that there are")}
+		return []Finding{bad(Fail, "there is no interface "+r.Port.Arg+" here", "causeway devices # lists the existing ones")}
 	}
 	if e != nil && r.Port.Driver == "af_packet" && e.MTU < r.MTU {
 		return []Finding{bad(Fail, fmt.Sprintf("%s has MTU %d, [roce] mtu is %d: the bridge does not start", e.Netdev, e.MTU, r.MTU),
 			fmt.Sprintf("ip link set %s mtu %d", e.Netdev, r.MTU))}
 	}
 	least := ib.MTU4096.Bytes() + roceHeaders
-	if carries := r.IBMTU.Bytes(); carries < ib.MTU4096.Bytes() && r.Port.Driver != "tap" { // of which there is none larger
+	if carries := r.IBMTU.Bytes(); carries < ib.MTU4096.Bytes() && r.Port.Driver != "tap" { // a tap's MTU cannot be larger
 		fix := []string{fmt.Sprintf("# write mtu = %d or more under [roce], and see that the switches carry it", least)}
 		if e != nil && e.Netdev != "" && e.MTU < least {
 			fix = append(fix, fmt.Sprintf("ip link set %s mtu %d", e.Netdev, least))
@@ -60,10 +51,10 @@ func (p *patient) checkRoCEMTU() []Finding {
 	return fine("[roce] mtu %d carries messages of %d bytes", r.MTU, r.IBMTU.Bytes())
 }
 
-// checkIBMTU compares with an InfiniBand door over Ethernet; that of InfiniBand is not in sysfs, and checkSA asks for it.
-func (p *patient) checkIBMTU() []Finding {
+// checkIBMTU compares with the MTU of an RDMA port on Ethernet. That of InfiniBand is not in sysfs; checkSA queries it.
+func (p *probe) checkIBMTU() []Finding {
 	port, want := p.port(), p.cfg.RoCE.IBMTU.Bytes()
-	if p.cfg.IB.Port.Fabric || port == nil || port.ActiveMTU == 0 {
+	if port == nil || port.ActiveMTU == 0 {
 		return nil
 	}
 	if port.ActiveMTU >= want {
@@ -75,17 +66,17 @@ func (p *patient) checkIBMTU() []Finding {
 		port.ActiveMTU+roceHeaders))}
 }
 
-// checkPFC looks for priorities that are paused rather than lose frames. Nobody sends a lost UD message again.
-func (p *patient) checkPFC() []Finding {
+// checkPFC looks for priorities with flow control. UD does not retransmit lost messages.
+func (p *probe) checkPFC() []Finding {
 	e := p.lower()
-	if e == nil || e.Netdev == "" || e.PCI == "" { // made in software: there is no wire to pause
+	if e == nil || e.Netdev == "" || e.PCI == "" { // a software interface has no link
 		return nil
 	}
 	show := fmt.Sprintf("# look: dcb pfc show dev %s, or mlnx_qos -i %[1]s", e.Netdev)
-	pfc, err := p.process.PFC(e.Netdev)
+	pfc, err := p.Process.PFC(e.Netdev)
 	switch {
 	case err != nil:
-		return []Finding{hint(fmt.Sprintf("whether %s pauses priorities rather than lose frames cannot be read: %v", e.Netdev, err), show)}
+		return []Finding{hint(fmt.Sprintf("whether %s has priority flow control cannot be read: %v", e.Netdev, err), show)}
 	case pfc == 0:
 		return []Finding{hint(e.Netdev+" pauses no priority: a burst that outruns a switch or a card is lost, and UD does not repeat it",
 			fmt.Sprintf("dcb pfc set dev %s prio-pfc 3:on # as the switches have it", e.Netdev),
@@ -100,18 +91,18 @@ func (p *patient) checkPFC() []Finding {
 	return fine("%s pauses priority %s; RoCE hosts must send by it", e.Netdev, cpuList(list))
 }
 
-// checkECN looks whether a ConnectX answers marks of congestion (Linux mlx5, sysfs ecn). They are for the card's own RoCE: the
-// bridge's UD has no rate that could be lowered; the RoCE hosts' connections beside it have.
-func (p *patient) checkECN() []Finding {
+// checkECN checks whether a ConnectX reacts to ECN marks (Linux mlx5, sysfs ecn). This concerns the card's own RoCE connections, not
+// the bridge's UD.
+func (p *probe) checkECN() []Finding {
 	e := p.lower()
 	if e == nil || e.Netdev == "" {
 		return nil
 	}
 	var off []string
-	files := append(names(p.sys, path.Join(classNet, e.Netdev, "ecn/roce_np/enable/*")), names(p.sys, path.Join(classNet,
+	files := append(p.sys.glob(path.Join(classNet, e.Netdev, "ecn/roce_np/enable/*")), p.sys.glob(path.Join(classNet,
 		e.Netdev, "ecn/roce_rp/enable/*"))...)
 	for _, file := range files {
-		if p.attr(file) == "0" {
+		if p.sys.text(file) == "0" {
 			off = append(off, "echo 1 > /sys/"+file)
 		}
 	}
@@ -126,8 +117,8 @@ func (p *patient) checkECN() []Finding {
 	return fine("%s answers marks of congestion", e.Netdev)
 }
 
-// checkRoCEUp wants the interface to carry frames.
-func (p *patient) checkRoCEUp() []Finding {
+// checkRoCEUp requires the interface to be up.
+func (p *probe) checkRoCEUp() []Finding {
 	e := p.lower()
 	switch {
 	case e == nil || e.Netdev == "":
@@ -140,8 +131,8 @@ func (p *patient) checkRoCEUp() []Finding {
 	return fine("%s is up", e.Netdev)
 }
 
-// checkKernelRoCE looks for somebody else who takes RoCE's UDP port 4791 on the bridge's interface.
-func (p *patient) checkKernelRoCE() []Finding {
+// checkKernelRoCE looks for other users of UDP port 4791 on the bridge's interface.
+func (p *probe) checkKernelRoCE() []Finding {
 	e := p.lower()
 	if e == nil {
 		return nil
@@ -156,7 +147,7 @@ func (p *patient) checkKernelRoCE() []Finding {
 			return []Finding{bad(Warn, fmt.Sprintf("the kernel's %s takes RoCE (UDP port 4791) on %s, too", r.Device, e.Netdev), "rdma "+
 				"link delete "+r.Device)}
 		case p.cfg.RoCE.Port.Driver == "mlx5" && r.PCI == e.PCI && slices.ContainsFunc(r.GIDs,
-			func(g devices.GID) bool { return strings.Contains(g.Type, "RoCE") }):
+			func(g GID) bool { return strings.Contains(g.Type, "RoCE") }):
 			return []Finding{bad(Warn, fmt.Sprintf("RoCE is enabled in the card %s, which then may keep it from the bridge", e.PCI),
 				fmt.Sprintf("devlink dev param set pci/%s name enable_roce value false cmode driverinit && devlink dev reload pci/%[1]s", e.PCI))}
 		}
@@ -164,18 +155,18 @@ func (p *patient) checkKernelRoCE() []Finding {
 	return fine("the kernel takes no RoCE on %s", cmp.Or(e.Netdev, e.PCI))
 }
 
-// checkOwnAddress wants the bridge's addresses not to be the kernel's on that side: it answers for them, too.
-func (p *patient) checkOwnAddress() []Finding {
+// checkOwnAddress requires the kernel not to have the bridge's addresses on that side, because it would answer for them, too.
+func (p *probe) checkOwnAddress() []Finding {
 	if p.roce == "" {
 		return nil
 	}
-	have, err := p.kernel.Addresses(p.roce)
+	have, err := p.Kernel.Addresses(p.roce)
 	if err != nil {
 		return nil
 	}
-	level, effect := Fail, "with a port that both share, the bridge hears nothing of what comes to it"
+	level, effect := Fail, "with a shared port, the bridge receives no packets for it"
 	if p.cfg.RoCE.Port.Driver == "af_packet" {
-		level, effect = Warn, "both answer questions for it, and the kernel sends ICMP errors for RoCE"
+		level, effect = Warn, "both answer ARP for it, and the kernel sends ICMP errors for RoCE"
 	}
 	var out []Finding
 	for _, n := range p.cfg.RoCE.Addresses {
@@ -191,10 +182,10 @@ func (p *patient) checkOwnAddress() []Finding {
 	return out
 }
 
-// checkFirewall looks at taps in a Linux bridge, whose frames iptables may see.
-func (p *patient) checkFirewall() []Finding {
+// checkFirewall checks for iptables on Linux bridges, which may have the tap as a port.
+func (p *probe) checkFirewall() []Finding {
 	const at = "net/bridge/bridge-nf-call-iptables"
-	if p.cfg.RoCE.Port.Driver != "tap" || p.number(at) == 0 {
+	if p.cfg.RoCE.Port.Driver != "tap" || p.sysctl(at) == 0 {
 		return nil
 	}
 	return []Finding{hint(dotted(at)+" is on: what crosses a Linux bridge that the tap is in passes iptables, which may drop it",

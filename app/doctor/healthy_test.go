@@ -160,7 +160,7 @@ func healthy(t *testing.T) patientOf {
 // examined looks at a machine for a configuration with edits; for none, when they are "nothing".
 func (p patientOf) examined(t *testing.T, edits ...string) Findings {
 	t.Helper()
-	m := Machine{Sys: p.below(t, "sys"), Proc: p.below(t, "proc"), Root: p.files, Kernel: p.machine, Process: p.body}
+	m := Sources{Sys: p.below(t, "sys"), Proc: p.below(t, "proc"), Root: p.files, Kernel: p.machine, Process: p.body}
 	if len(edits) == 1 {
 		return Examine(nil, m)
 	}

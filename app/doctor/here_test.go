@@ -8,19 +8,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"causeway/app/devices"
 )
 
 // here is this machine.
-func here(t *testing.T) Machine {
+func here(t *testing.T) Sources {
 	t.Helper()
-	sys, done, err := devices.Sysfs()
+	sys, done, err := OpenSysfs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(done)
-	return Machine{Sys: sys, Proc: os.DirFS("/proc"), Root: os.DirFS("/"), Kernel: Live{Proc: os.DirFS("/proc/sys")}, Process: Here{}}
+	return Sources{Sys: sys, Proc: os.DirFS("/proc"), Root: os.DirFS("/"), Kernel: Live{Proc: os.DirFS("/proc/sys")}, Process: Here{}}
 }
 
 // TestHere looks at this machine, and wants of it what Linux says itself elsewhere.
@@ -42,17 +40,17 @@ func TestHere(t *testing.T) {
 			t.Errorf("a line of %d columns: %s", n, line)
 		}
 	}
-	p := &patient{sys: m.Sys, proc: m.Proc, root: m.Root, process: m.Process}
+	p := newProbe(nil, m)
 	if n := p.available(); n < 16 {
 		t.Errorf("%d MiB of memory are available", n)
 	}
-	if got := p.process.CPUs(); len(got) == 0 || len(without(got, p.online())) > 0 {
+	if got := p.Process.CPUs(); len(got) == 0 || len(without(got, p.online())) > 0 {
 		t.Errorf("this process may run on CPUs %v, online are %v", got, p.online())
 	}
-	if err := p.process.Access("/dev/null"); err != nil {
+	if err := p.Process.Access("/dev/null"); err != nil {
 		t.Errorf("/dev/null: %v", err)
 	}
-	if err := p.process.Access("/dev/nosuch"); !os.IsNotExist(err) {
+	if err := p.Process.Access("/dev/nosuch"); !os.IsNotExist(err) {
 		t.Errorf("/dev/nosuch: %v", err)
 	}
 	if os.Geteuid() == 0 && !p.has(10) { // CAP_NET_BIND_SERVICE, which even containers have
@@ -61,10 +59,10 @@ func TestHere(t *testing.T) {
 	if p.limit("Max open files") < 8 || p.limit("Max open files") > 1<<31 {
 		t.Errorf("%d open files", p.limit("Max open files"))
 	}
-	if _, err := p.process.PFC("lo"); err == nil {
+	if _, err := p.Process.PFC("lo"); err == nil {
 		t.Error("loopback has priorities")
 	}
-	if _, err := p.process.Path("nosuch_0", 1); err == nil {
+	if _, err := p.Process.Path("nosuch_0", 1); err == nil {
 		t.Error("a device that is not there has a path")
 	}
 }

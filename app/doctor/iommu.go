@@ -4,33 +4,32 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-
-	"causeway/app/devices"
 )
 
-// The IOMMU and VFIO. Of the ports that the bridge can take none needs VFIO: mlx5 works beside the kernel's driver, the others
-// have no card. A card that was given to vfio-pci for another DPDK program is out of reach.
+// The IOMMU and VFIO. No port of the bridge needs VFIO: mlx5 works beside the kernel's driver, the others have no card. The bridge
+// cannot use a card that is bound to vfio-pci for another DPDK program.
 
 const vfio = "vfio-pci"
 
-// checkVFIO looks for network cards that are VFIO's.
-func (p *patient) checkVFIO() []Finding {
+// checkVFIO looks for network cards that are bound to vfio-pci.
+func (p *probe) checkVFIO() []Finding {
 	var out []Finding
 	for i := range p.machine.Ethernet {
 		e := &p.machine.Ethernet[i]
-		if e.Driver != vfio || p.cfg != nil { // with a configuration its own card counts, which checkCard looks at
+		if e.Driver != vfio || p.cfg != nil { // checkCard checks the configured card
 			continue
 		}
 		to := "DRIVER"
-		if p.attr("bus/pci/devices", e.PCI, "vendor") == "0x15b3" {
-			to = "mlx5_core"
+		if e.connectX {
+			to = mlx5Driver
 		}
-		fix := giveBack(e.PCI, vfio, to)
+		fix := rebind(e.PCI, vfio, to)
 		for i := range fix {
 			fix[i] = "# " + fix[i]
 		}
-		out = append(out, hint(fmt.Sprintf("%s is given to %s: the bridge cannot use it so, neither by mlx5 nor by af_packet", e.PCI,
+		out = append(out, hint(fmt.Sprintf("%s is bound to %s: the bridge cannot use it, neither with mlx5 nor with af_packet", e.PCI,
 			vfio), fix...))
 	}
 	if len(out) == 0 && (p.cfg == nil || p.cfg.RoCE.Port.Driver == "mlx5") {
@@ -39,10 +38,10 @@ func (p *patient) checkVFIO() []Finding {
 	return out
 }
 
-// checkIOMMU looks for a card whose every access to memory is translated.
-func (p *patient) checkIOMMU() []Finding {
+// checkIOMMU looks for cards whose memory accesses the IOMMU translates.
+func (p *probe) checkIOMMU() []Finding {
 	if p.cfg == nil {
-		n := len(names(p.sys, "kernel/iommu_groups/*"))
+		n := len(p.sys.glob("kernel/iommu_groups/*"))
 		if n == 0 {
 			return fine("the IOMMU is off")
 		}
@@ -50,7 +49,7 @@ func (p *patient) checkIOMMU() []Finding {
 	}
 	var out []Finding
 	for _, pci := range p.cards() {
-		switch kind := p.attr("bus/pci/devices", pci, "iommu_group/type"); {
+		switch kind := p.sys.text(pciDevices, pci, "iommu_group/type"); {
 		case strings.HasPrefix(kind, "DMA"): // DMA, DMA-FQ; else identity
 			out = append(out, hint(fmt.Sprintf("the IOMMU translates for %s (%s): each access to memory that misses its cache is slower",
 				pci, kind),
@@ -62,22 +61,20 @@ func (p *patient) checkIOMMU() []Finding {
 	return out
 }
 
-// cards returns the PCI addresses of both doors.
-func (p *patient) cards() []string {
+// cards returns the PCI addresses of both ports.
+func (p *probe) cards() []string {
 	var out []string
 	if card := p.card(); card != nil {
 		out = append(out, card.PCI)
 	}
-	if !p.cfg.IB.Port.Fabric {
-		if port := p.port(); port != nil && port.PCI != "" && !(len(out) > 0 && out[0] == port.PCI) {
-			out = append(out, port.PCI)
-		}
+	if port := p.port(); port != nil && port.PCI != "" && !slices.Contains(out, port.PCI) {
+		out = append(out, port.PCI)
 	}
 	return out
 }
 
-// checkIBLink wants the InfiniBand door's port to speak InfiniBand, which a card's firmware decides.
-func (p *patient) checkIBLink() []Finding {
+// checkIBLink requires InfiniBand as the link layer of the InfiniBand port; a card's firmware sets it.
+func (p *probe) checkIBLink() []Finding {
 	if p.cfg == nil {
 		var list []string
 		for i := range p.machine.RDMA {
@@ -86,21 +83,21 @@ func (p *patient) checkIBLink() []Finding {
 		return fine("RDMA ports: %s", orNone(strings.Join(list, ", ")))
 	}
 	port := p.port()
-	if p.cfg.IB.Port.Fabric || port == nil {
+	if port == nil {
 		return nil
 	}
 	switch {
-	case port.LinkLayer == devices.InfiniBand:
+	case port.LinkLayer == InfiniBand:
 		return fine("%s is InfiniBand", port.Name())
 	case port.PCI == "":
-		return []Finding{hint(fmt.Sprintf("%s is made in software, with %s as link layer: a stand-in for tests", port.Name(), port.LinkLayer))}
+		return []Finding{hint(fmt.Sprintf("%s is made in software, with %s as link layer: for tests", port.Name(), port.LinkLayer))}
 	}
 	return []Finding{bad(Fail, fmt.Sprintf("the link layer of %s is %s, [ib] wants InfiniBand", port.Name(), port.LinkLayer),
 		linkType(port.PCI, 1))}
 }
 
-// checkRoCELink wants the ConnectX of the RoCE side to speak Ethernet.
-func (p *patient) checkRoCELink() []Finding {
+// checkRoCELink requires Ethernet as the link layer of the ConnectX on the RoCE side.
+func (p *probe) checkRoCELink() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
@@ -109,7 +106,7 @@ func (p *patient) checkRoCELink() []Finding {
 		return nil
 	}
 	for i := range p.machine.RDMA {
-		if r := &p.machine.RDMA[i]; r.PCI == card.PCI && r.LinkLayer != devices.Ethernet {
+		if r := &p.machine.RDMA[i]; r.PCI == card.PCI && r.LinkLayer != Ethernet {
 			return []Finding{bad(Fail, fmt.Sprintf("the link layer of %s (%s) is %s, [roce] wants Ethernet", r.Name(), card.PCI,
 				r.LinkLayer), linkType(card.PCI, 2))}
 		}
@@ -117,8 +114,8 @@ func (p *patient) checkRoCELink() []Finding {
 	return fine("%s is Ethernet", card.PCI)
 }
 
-// linkType says how a card's port changes its link layer: 1 is InfiniBand, 2 Ethernet. The firmware numbers the ports of the
-// card, which are its PCI functions. It is for a person: the other port may be somebody's only way to the machine.
+// linkType returns the command that changes the link layer of a card's port: 1 is InfiniBand, 2 Ethernet. The firmware numbers the
+// card's ports, which are its PCI functions. It is a comment because the machine's network connection may depend on the card.
 func linkType(pci string, to int) string {
 	_, function, _ := strings.Cut(pci, ".")
 	port := 1

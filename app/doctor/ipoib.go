@@ -4,46 +4,35 @@ package doctor
 
 import (
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
-	"causeway/app/devices"
 	"causeway/ibside/ib"
 )
 
-// The interface on the InfiniBand side, by which nodes ask for addresses.
+// The IPoIB interface, where nodes send ARP and ND requests.
 
-const (
-	classNet         = "class/net"
-	arphrdInfiniBand = "32" // linux/if_arp.h
-	ipoibHeader      = 4    // bytes before the IP packet (RFC 4391 §6)
-)
+const ipoibHeader = 4 // bytes before the IP packet (RFC 4391 §6)
 
-// port returns the configuration's InfiniBand port; nil if it is not there.
-func (p *patient) port() *devices.RDMAPort {
-	for i := range p.machine.RDMA {
-		if r := &p.machine.RDMA[i]; r.Device == p.cfg.IB.Port.Device && r.Num == p.cfg.IB.Port.Num {
-			return r
-		}
-	}
-	return nil
+// port returns the configured InfiniBand port; nil if there is none.
+func (p *probe) port() *RDMAPort {
+	return p.machine.RDMAPort(p.cfg.IB.Port)
 }
 
 // findNetdev finds the interface of IP over the InfiniBand port, in the configuration's partition.
-func (p *patient) findNetdev() []Finding {
-	if p.named {
+func (p *probe) findNetdev() []Finding {
+	if p.Netdev != "" {
 		return []Finding{ok("%s, as told", p.netdev)}
 	}
 	port := p.port()
-	name := fmt.Sprintf("%s:%d", p.cfg.IB.Port.Device, p.cfg.IB.Port.Num)
-	if p.cfg.IB.Port.Fabric || port == nil { // the software subnet has no IP; of a port that is missing, checkRDMADevice speaks
+	name := p.cfg.IB.Port.String()
+	if port == nil { // the software subnet has no IPoIB; checkRDMADevice reports a missing port
 		return nil
 	}
-	if port.LinkLayer == devices.Ethernet {
+	if port.LinkLayer == Ethernet {
 		p.netdev = port.Netdev
 	} else {
 		parent, child := p.ipoib(port)
@@ -53,34 +42,33 @@ func (p *patient) findNetdev() []Finding {
 		}
 	}
 	if p.netdev == "" {
-		return []Finding{bad(Fail, name+" has no network interface: nodes have nothing to ask for addresses", "modprobe ib_ipoib")}
+		return []Finding{bad(Fail, name+" has no network interface: nodes cannot resolve addresses", "modprobe ib_ipoib")}
 	}
 	return []Finding{ok("%s is %s", name, p.netdev)}
 }
 
-// ipoib returns the port's first interface of IP over InfiniBand, and the one that is in the configuration's partition.
-// Which belong to the port they tell themselves (Linux Documentation/ABI/testing/sysfs-class-net: dev_port, from 0).
-func (p *patient) ipoib(port *devices.RDMAPort) (first, fits string) {
-	entries, _ := fs.ReadDir(p.sys, path.Join("class/infiniband", port.Device, "device/net"))
-	for _, e := range entries {
-		at := path.Join(classNet, e.Name())
-		if p.attr(at, "type") != arphrdInfiniBand || p.attr(at, "dev_port") != strconv.Itoa(int(port.Num)-1) {
+// ipoib returns the port's first IPoIB interface, and the one in the configured partition. dev_port tells which belong to the port
+// (Linux Documentation/ABI/testing/sysfs-class-net: from 0).
+func (p *probe) ipoib(port *RDMAPort) (first, fits string) {
+	for _, name := range p.sys.names(infiniband, port.Device, "device/net") {
+		at := path.Join(classNet, name)
+		if p.sys.number(at, "type") != arphrdInfiniBand || p.sys.text(at, "dev_port") != strconv.Itoa(int(port.Num)-1) {
 			continue
 		}
 		if first == "" {
-			first = e.Name()
+			first = name
 		}
-		pkey, err := strconv.ParseUint(p.attr(at, "pkey"), 0, 16)
+		pkey, err := strconv.ParseUint(p.sys.text(at, "pkey"), 0, 16)
 		const number = 0x7fff // without the membership bit, which the kernel sets in any case
 		if err == nil && fits == "" && ib.PKey(pkey)&number == p.cfg.IB.PKey&number {
-			fits = e.Name()
+			fits = name
 		}
 	}
 	return first, fits
 }
 
-// roceNetdev returns the interface that the kernel has of the Ethernet port.
-func (p *patient) roceNetdev() string {
+// roceNetdev returns the kernel's interface of the Ethernet port.
+func (p *probe) roceNetdev() string {
 	r := &p.cfg.RoCE
 	name := ""
 	switch r.Port.Driver {
@@ -92,27 +80,25 @@ func (p *patient) roceNetdev() string {
 			name = remote
 		}
 	case "mlx5":
-		for _, e := range p.machine.Ethernet {
-			if e.PCI != "" && strings.EqualFold(e.PCI, r.Port.Arg) {
-				name = e.Netdev
-			}
+		if card := p.card(); card != nil {
+			name = card.Netdev
 		}
 	}
 	if name != "" && r.VLAN != 0 {
 		name = fmt.Sprintf("%s.%d", name, r.VLAN)
 	}
-	if _, err := p.kernel.Link(name); name == "" || err != nil {
+	if _, err := p.Kernel.Link(name); name == "" || err != nil {
 		return ""
 	}
 	return name
 }
 
-func (p *patient) checkLink() []Finding {
-	l, err := p.kernel.Link(p.netdev)
+func (p *probe) checkLink() []Finding {
+	l, err := p.Kernel.Link(p.netdev)
 	up := "ip link set " + p.netdev + " up"
 	switch {
 	case err != nil:
-		return []Finding{bad(Fail, fmt.Sprintf("there is no interface %s: %v", p.netdev, err), "causeway devices # lists those that there are")}
+		return []Finding{bad(Fail, fmt.Sprintf("there is no interface %s: %v", p.netdev, err), "causeway devices # lists the existing ones")}
 	case !l.Up:
 		return []Finding{bad(Fail, p.netdev+" is down", up)}
 	case !l.Carrier:
@@ -124,33 +110,29 @@ func (p *patient) checkLink() []Finding {
 
 // checkMTU compares with the largest message that the configuration lets cross: the broadcast group's MTU, which is the
 // interface's and a header in datagram mode, is also what the subnet's groups get by default.
-func (p *patient) checkMTU() []Finding {
-	l, err := p.kernel.Link(p.netdev)
+func (p *probe) checkMTU() []Finding {
+	l, err := p.Kernel.Link(p.netdev)
 	port, want := p.port(), p.cfg.RoCE.IBMTU.Bytes()
-	mode := p.attr(classNet, p.netdev, "mode")
-	if err != nil || port == nil || port.LinkLayer == devices.Ethernet || mode == "connected" || l.MTU+ipoibHeader >= want {
+	mode := p.sys.text(classNet, p.netdev, "mode")
+	if err != nil || port == nil || port.LinkLayer == Ethernet || mode == "connected" || l.MTU+ipoibHeader >= want {
 		return []Finding{ok("%s has MTU %d", p.netdev, l.MTU)}
 	}
-	const headers = 80 // what the kernel's RoCE sets aside
 	return []Finding{bad(Warn, fmt.Sprintf("%s has MTU %d, so the subnet's groups carry %d bytes, but [roce] mtu %d lets %d cross",
 		p.netdev, l.MTU, l.MTU+ipoibHeader, p.cfg.RoCE.MTU, want),
 		fmt.Sprintf("ip link set %s mtu %d # needs mtu=5 of the partition at the subnet manager; or write mtu = %d under [roce]",
-			p.netdev, want-ipoibHeader, l.MTU+ipoibHeader+headers))}
+			p.netdev, want-ipoibHeader, l.MTU+ipoibHeader+roceHeaders))}
 }
 
-func (p *patient) checkGID() []Finding {
+func (p *probe) checkGID() []Finding {
 	port := p.port()
 	if port == nil { // the interface was named
-		return []Finding{ok("not looked at: the port %s:%d is not here", p.cfg.IB.Port.Device, p.cfg.IB.Port.Num)}
+		return []Finding{ok("not checked: the port %v is not here", p.cfg.IB.Port)}
 	}
 	want := p.cfg.IB.GID
-	i := slices.IndexFunc(port.GIDs, func(g devices.GID) bool {
-		has, err := ib.ParseGID(g.GID)
-		return err == nil && g.Usable() && (want.IsZero() || has == want)
-	})
+	gid, has := port.hasGID(want)
 	switch {
-	case i >= 0:
-		return []Finding{ok("%s has %s", port.Name(), port.GIDs[i].GID)}
+	case has:
+		return []Finding{ok("%s has %s", port.Name(), gid)}
 	case want.IsZero():
 		return []Finding{bad(Fail, port.Name()+" has no GID", "sminfo # is there a subnet manager?")}
 	}
@@ -158,9 +140,9 @@ func (p *patient) checkGID() []Finding {
 		"causeway devices # lists the port's GIDs: write one of them as [ib] gid")}
 }
 
-// checkAddresses wants an address of each version of IP that nodes have: rdma_cm connects to a node from one.
-func (p *patient) checkAddresses() []Finding {
-	have, err := p.kernel.Addresses(p.netdev)
+// checkAddresses requires an address of each IP version that nodes have: rdma_cm connects from it.
+func (p *probe) checkAddresses() []Finding {
+	have, err := p.Kernel.Addresses(p.netdev)
 	if err != nil {
 		return []Finding{bad(Fail, err.Error(), "ip address show dev "+p.netdev)}
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Kernel is what the kernel is asked for.
+// A Kernel answers queries about the kernel's network configuration.
 type Kernel interface {
 	// Sysctl returns a setting by its path, such as "net/ipv4/ip_forward"; "" if there is none.
 	Sysctl(path string) string
@@ -21,11 +21,11 @@ type Kernel interface {
 	Link(name string) (Link, error)
 	// Addresses returns an interface's.
 	Addresses(name string) ([]netip.Prefix, error)
-	// Proxied returns the addresses that questions on an interface are answered for ("ip neigh show proxy").
+	// Proxied returns the proxy entries of an interface ("ip neigh show proxy").
 	Proxied(name string) ([]netip.Addr, error)
 	// Route returns where the kernel sends to an address.
 	Route(to netip.Addr) (Route, error)
-	// Forward returns where the kernel sends what came by an interface.
+	// Forward returns where the kernel forwards a packet that an interface received.
 	Forward(from, to netip.Addr, by string) (Route, error)
 }
 
@@ -38,7 +38,7 @@ type Link struct {
 // Route is what a look-up in the routing tables finds.
 type Route struct {
 	Dev     string
-	Unicast bool // else the address is local, broadcast or refused
+	Unicast bool // otherwise the address is local, broadcast or unreachable
 }
 
 // Live is the kernel of this machine, as the network namespace of the calling thread has it.

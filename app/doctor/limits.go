@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What this process may do. The bridge may have another user, or a service manager that sets other limits.
+// Limits of this process. The bridge may run as another user, or under a service manager that sets other limits.
 
-// A right is a capability (capabilities(7)), and what the bridge does with it.
+// A right is a capability (capabilities(7)) and its use.
 type right struct {
 	bit  uint
 	name string
 	why  string
 }
 
-// rights returns the capabilities that the configuration takes.
-func (p *patient) rights() []right {
+// rights returns the capabilities that the configuration requires.
+func (p *probe) rights() []right {
 	raw := right{unix.CAP_NET_RAW, "cap_net_raw", ""}
 	admin := right{unix.CAP_NET_ADMIN, "cap_net_admin", "sets the MTU, and which addresses the port receives"}
 	var out []right
@@ -43,13 +43,13 @@ func (p *patient) rights() []right {
 	return out
 }
 
-func (p *patient) has(bit uint) bool {
-	set, _ := strconv.ParseUint(field(text(p.proc, "self/status"), "CapEff"), 16, 64)
+func (p *probe) has(bit uint) bool {
+	set, _ := strconv.ParseUint(field(p.proc.text("self/status"), "CapEff"), 16, 64)
 	return set>>bit&1 == 1
 }
 
-// checkCapabilities wants what the ports take.
-func (p *patient) checkCapabilities() []Finding {
+// checkCapabilities requires the capabilities of the ports.
+func (p *probe) checkCapabilities() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
@@ -70,8 +70,8 @@ func (p *patient) checkCapabilities() []Finding {
 }
 
 // limit returns a soft limit (proc(5), /proc/PID/limits).
-func (p *patient) limit(name string) uint64 {
-	for line := range strings.Lines(text(p.proc, "self/limits")) {
+func (p *probe) limit(name string) uint64 {
+	for line := range strings.Lines(p.proc.text("self/limits")) {
 		rest, is := strings.CutPrefix(line, name)
 		fields := strings.Fields(rest)
 		if !is || len(fields) == 0 {
@@ -84,8 +84,8 @@ func (p *patient) limit(name string) uint64 {
 	return math.MaxUint64
 }
 
-// checkMemlock wants the packets' memory to be lockable: a device reaches it by physical addresses. Hugepages count, too.
-func (p *patient) checkMemlock() []Finding {
+// checkMemlock requires packet memory to be lockable, because devices access it. Hugepages count, too.
+func (p *probe) checkMemlock() []Finding {
 	if p.cfg == nil || p.cfg.IB.Port.Fabric && p.cfg.RoCE.Port.Driver != "mlx5" {
 		return nil
 	}
@@ -99,8 +99,8 @@ func (p *patient) checkMemlock() []Finding {
 			"memlock=-1")}
 }
 
-// checkOpenFiles wants enough of them: queues of af_packet and tap are files, as are each connection of the console and of metrics.
-func (p *patient) checkOpenFiles() []Finding {
+// checkOpenFiles requires enough open files: queues of af_packet and tap, and connections of the console and of metrics.
+func (p *probe) checkOpenFiles() []Finding {
 	const spare, each = 128, 8
 	want := uint64(spare)
 	if p.cfg != nil {

@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// Memory. DPDK takes hugepages without a mount of hugetlbfs (--in-memory), of whatever size there are; where too few are free,
-// it runs on ordinary memory, which the CPU and the card need many more translations for.
+// Memory. DPDK uses hugepages of any size without a hugetlbfs mount (--in-memory). If too few are free, it runs on ordinary memory,
+// which needs many more address translations.
 
 const hugepageDir = "kernel/mm/hugepages"
 
 // hugepages adds up pages of all sizes in a folder of sysfs, in MiB: those that are free, or all (nr_hugepages).
-func (p *patient) hugepages(dir, which string) (mib int) {
-	for _, at := range names(p.sys, dir+"/hugepages-*kB") {
+func (p *probe) hugepages(dir, which string) (mib int) {
+	for _, at := range p.sys.glob(dir + "/hugepages-*kB") {
 		kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(path.Base(at), "hugepages-"), "kB"))
 		if err == nil {
-			mib += p.count(at, which) * kib / 1024
+			mib += p.sys.number(at, which) * kib / 1024
 		}
 	}
 	return mib
 }
 
-// checkMemory wants enough free hugepages, or at least enough memory.
-func (p *patient) checkMemory() []Finding {
+// checkMemory requires enough free hugepages, or at least enough memory.
+func (p *probe) checkMemory() []Finding {
 	free, all := p.hugepages(hugepageDir, "free_hugepages"), p.hugepages(hugepageDir, "nr_hugepages")
 	if p.cfg == nil {
 		if free == 0 {
@@ -47,29 +47,29 @@ func (p *patient) checkMemory() []Finding {
 	}
 	found := fmt.Sprintf("%d MiB are free, [workers] memory_mib wants %d: the bridge runs on ordinary memory, slower", free, want)
 	if all >= want {
-		found += fmt.Sprintf(" (there are %d MiB; if it is the bridge that has them, all is well)", all)
+		found += fmt.Sprintf(" (there are %d MiB; if the bridge has them, nothing is wrong)", all)
 	}
 	return []Finding{bad(Warn, found, p.reserve(want)...)}
 }
 
-// available is the memory in MiB to be had without swapping.
-func (p *patient) available() int {
-	kib, _ := strconv.Atoi(strings.TrimSuffix(field(text(p.proc, "meminfo"), "MemAvailable"), " kB"))
+// available returns the memory in MiB that is available without swapping.
+func (p *probe) available() int {
+	kib, _ := strconv.Atoi(strings.TrimSuffix(field(p.proc.text("meminfo"), "MemAvailable"), " kB"))
 	return kib / 1024
 }
 
-// pageMiB is the size of vm.nr_hugepages' pages.
-func (p *patient) pageMiB() int {
-	kib, _ := strconv.Atoi(strings.TrimSuffix(field(text(p.proc, "meminfo"), "Hugepagesize"), " kB"))
+// pageMiB returns the size of vm.nr_hugepages' pages in MiB.
+func (p *probe) pageMiB() int {
+	kib, _ := strconv.Atoi(strings.TrimSuffix(field(p.proc.text("meminfo"), "Hugepagesize"), " kB"))
 	const usual = 2
 	return max(kib/1024, usual)
 }
 
-// reserve is the commands after which so many MiB are free, besides those that are taken.
-func (p *patient) reserve(mib int) []string {
+// reserve returns commands that make so many MiB free, in addition to hugepages in use.
+func (p *probe) reserve(mib int) []string {
 	size := p.pageMiB()
 	at := path.Join(hugepageDir, fmt.Sprintf("hugepages-%dkB", size*1024))
-	n := p.count(at, "nr_hugepages") - p.count(at, "free_hugepages") + (mib+size-1)/size
+	n := p.sys.number(at, "nr_hugepages") - p.sys.number(at, "free_hugepages") + (mib+size-1)/size
 	return []string{
 		fmt.Sprintf("sysctl -w vm.nr_hugepages=%d", n),
 		fmt.Sprintf("# at each boot: vm.nr_hugepages=%d in /etc/sysctl.d/60-causeway.conf; or boot with hugepagesz=1G hugepages=%d",
@@ -77,8 +77,8 @@ func (p *patient) reserve(mib int) []string {
 	}
 }
 
-// checkMemoryNodes wants the hugepages to be near the workers: memory of another NUMA node is slower, for each packet.
-func (p *patient) checkMemoryNodes() []Finding {
+// checkMemoryNodes requires hugepages on the workers' NUMA node: memory of another node is slower.
+func (p *probe) checkMemoryNodes() []Finding {
 	if p.cfg == nil || len(p.nodes()) < 2 || p.hugepages(hugepageDir, "free_hugepages") < p.cfg.Workers.MemoryMiB {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (p *patient) checkMemoryNodes() []Finding {
 	}
 	size := p.pageMiB()
 	at := fmt.Sprintf("%s/hugepages/hugepages-%dkB/", nodeDir(near[0]), size*1024)
-	n := p.count(at, "nr_hugepages") + (want-free+size-1)/size
-	return []Finding{bad(Warn, fmt.Sprintf("only %d MiB of %d are free on the workers' NUMA node %s: packets lie in memory that is far away",
+	n := p.sys.number(at, "nr_hugepages") + (want-free+size-1)/size
+	return []Finding{bad(Warn, fmt.Sprintf("only %d MiB of %d are free on the workers' NUMA node %s: packets are in remote memory",
 		free, want, cpuList(near)), fmt.Sprintf("echo %d > /sys/%snr_hugepages", n, at))}
 }

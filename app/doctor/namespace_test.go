@@ -15,25 +15,24 @@ import (
 
 	"github.com/vishvananda/netns"
 
-	"causeway/app/devices"
 	"causeway/config"
 )
 
-// A house is three network namespaces: a node, the bridge's machine, where ib0 leads to the node and eth1 to the RoCE host,
+// A testbed is three network namespaces: a node, the bridge's machine, where ib0 leads to the node and eth1 to the RoCE host,
 // and the RoCE host.
-type house struct {
+type testbed struct {
 	t    *testing.T
 	name string // of the namespaces, with a suffix each
 
 	translated bool // what is 10.9.0.0/24 here is 10.8.0.0/24 on the RoCE side
 }
 
-func newHouse(t *testing.T) *house {
+func newTestbed(t *testing.T) *testbed {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to make network namespaces")
 	}
-	h := &house{t: t, name: fmt.Sprintf("doctor%d", os.Getpid())}
+	h := &testbed{t: t, name: fmt.Sprintf("doctor%d", os.Getpid())}
 	for _, part := range []string{"node", "bridge", "roce"} {
 		h.sh("", "ip netns add "+h.name+part)
 		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", h.name+part).Run() })
@@ -47,7 +46,7 @@ func newHouse(t *testing.T) *house {
 }
 
 // sh runs commands in one of the namespaces, and returns what they print.
-func (h *house) sh(part, script string) string {
+func (h *testbed) sh(part, script string) string {
 	h.t.Helper()
 	cmd := exec.Command("sh", "-ec", script)
 	if part != "" {
@@ -61,17 +60,17 @@ func (h *house) sh(part, script string) string {
 }
 
 // examine looks at the bridge's machine, from within its namespace, for how nodes find RoCE hosts.
-func (h *house) examine() Findings {
+func (h *testbed) examine() Findings {
 	h.t.Helper()
 	edits := []string{"mtu = 4200", "mtu = 1500"}
 	if h.translated {
 		edits = append(edits, elsewhere...)
 	}
-	return h.look(load(h.t, edits...), Machine{Sys: fstest.MapFS{}, Netdev: "ib0"}).of("ipoib")
+	return h.look(load(h.t, edits...), Sources{Sys: fstest.MapFS{}, Proc: fstest.MapFS{}, Root: fstest.MapFS{}, Netdev: "ib0"}).of("ipoib")
 }
 
 // look examines from within the bridge's namespace. Without a sysfs it takes the namespace's own.
-func (h *house) look(c *config.Config, m Machine) (found Findings) {
+func (h *testbed) look(c *config.Config, m Sources) (found Findings) {
 	h.t.Helper()
 	m.Kernel, m.Process = Live{Proc: os.DirFS("/proc/sys")}, &body{}
 	done := make(chan error)
@@ -84,7 +83,7 @@ func (h *house) look(c *config.Config, m Machine) (found Findings) {
 		}
 		if err == nil && m.Sys == nil {
 			var unmount func()
-			if m.Sys, unmount, err = devices.Sysfs(); err == nil {
+			if m.Sys, unmount, err = OpenSysfs(); err == nil {
 				defer unmount()
 			}
 		}
@@ -99,13 +98,13 @@ func (h *house) look(c *config.Config, m Machine) (found Findings) {
 	return found
 }
 
-// TestFixesMendTheRoCESide applies what is printed of a real interface, and wants nothing left to say.
-func TestFixesMendTheRoCESide(t *testing.T) {
-	h := newHouse(t)
+// TestFixesWorkOnRoCESide applies what is printed of a real interface, and wants nothing left to say.
+func TestFixesWorkOnRoCESide(t *testing.T) {
+	h := newTestbed(t)
 	h.sh("bridge", "ip address add 10.9.0.254/24 dev eth1; ip link set eth1 down")
 	c := load(t, "mlx5_0:1", "fabric:")
 	examine := func() Findings {
-		found := h.look(c, Machine{})
+		found := h.look(c, Sources{Proc: fstest.MapFS{}, Root: fstest.MapFS{}})
 		return append(found.of("mtu"), found.of("roce")...)
 	}
 	var b bytes.Buffer
@@ -123,7 +122,7 @@ func TestFixesMendTheRoCESide(t *testing.T) {
 }
 
 // asks has the node's kernel ask for an address, and returns which MAC address answers; "" when none does.
-func (h *house) asks(ip string) string {
+func (h *testbed) asks(ip string) string {
 	h.t.Helper()
 	h.sh("node", "ip neigh flush dev ib0; ip neigh add "+ip+" dev ib0 nud none 2>/dev/null || true; ip neigh replace "+ip+" dev ib0 use nud none 2>/dev/null || true")
 	for range 12 {
@@ -139,7 +138,7 @@ func (h *house) asks(ip string) string {
 }
 
 // answered asks until somebody answers: an address of the interface's own takes two seconds to be sure of (RFC 4862 §5.4).
-func (h *house) answered(ip string) string {
+func (h *testbed) answered(ip string) string {
 	h.t.Helper()
 	for range 8 {
 		if got := h.asks(ip); got != "" {
@@ -149,9 +148,9 @@ func (h *house) answered(ip string) string {
 	return ""
 }
 
-// TestFixesMendTheKernel applies what is printed, and wants nothing left to say, the node's questions answered by the bridge's
+// TestFixesWorkOnKernel applies what is printed, and wants nothing left to say, the node's questions answered by the bridge's
 // kernel, and only then.
-func TestFixesMendTheKernel(t *testing.T) {
+func TestFixesWorkOnKernel(t *testing.T) {
 	for _, c := range []struct{ name, before string }{
 		{"nothing set up", ""},
 		// Not every kernel that runs tests has dummy interfaces; one that is there already is as good.
@@ -161,7 +160,7 @@ func TestFixesMendTheKernel(t *testing.T) {
 		{"down", "ip link set ib0 down"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHouse(t)
+			h := newTestbed(t)
 			h.translated = strings.HasPrefix(c.name, "other addresses")
 			h.sh("bridge", c.before)
 			mac := strings.TrimSpace(h.sh("bridge", "cat /sys/class/net/ib0/address"))
@@ -204,7 +203,7 @@ func TestFixesMendTheKernel(t *testing.T) {
 // TestEachConditionCounts takes from a mended machine one thing after the other, and wants the doctor to say so wherever the
 // kernel falls silent.
 func TestEachConditionCounts(t *testing.T) {
-	h := newHouse(t)
+	h := newTestbed(t)
 	for !h.examine().Fine() {
 		var b bytes.Buffer
 		if err := h.examine().WriteFixes(&b); err != nil {

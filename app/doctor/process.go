@@ -14,21 +14,21 @@ import (
 	"causeway/ibside/sa"
 )
 
-// A Process is what no file tells: what this process may do, what the clock is like, and who answers.
+// A Process answers queries that no file answers: about this process, the clock, the link, and the subnet administrator.
 type Process interface {
-	// Access tells why this user cannot read and write a file; nil: it can.
+	// Access returns why this user cannot read and write a file; nil: it can.
 	Access(path string) error
-	// CPUs returns those that this process may run on; nil: not known.
+	// CPUs returns the CPUs that this process may run on; nil: unknown.
 	CPUs() []int
-	// Clock tells whether something keeps the system's clock right, and by how much it may be wrong.
+	// Clock reports whether the system clock is synchronised, and its largest error.
 	Clock() (synchronised bool, error time.Duration)
-	// PFC returns the priorities of an interface that are paused rather than lose frames, a bit each.
+	// PFC returns the priorities of an interface with flow control, one bit each.
 	PFC(netdev string) (uint8, error)
-	// Path asks the subnet administrator for the path from a port to itself.
+	// Path queries the subnet administrator for the path from a port to itself.
 	Path(device string, port int) (ib.PathFields, error)
 }
 
-// Here is the process that asks.
+// Here is this process.
 type Here struct{}
 
 var _ Process = Here{}
@@ -41,7 +41,7 @@ func (Here) Access(path string) error {
 // CPUs implements Process.
 func (Here) CPUs() []int {
 	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil { // of the first thread: Go's others may be pinned
+	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil { // of the first thread; Go's other threads may be pinned
 		return nil
 	}
 	var out []int
@@ -63,7 +63,7 @@ func (Here) Clock() (synchronised bool, err time.Duration) {
 // PFC implements Process.
 func (Here) PFC(netdev string) (uint8, error) { return askPFC(netdev) }
 
-// Path implements Process. It takes a second at the most, and registers nothing with the subnet.
+// Path implements Process. It takes at most a second and registers nothing on the subnet.
 func (Here) Path(device string, port int) (ib.PathFields, error) {
 	umad, err := sa.OpenUmad(device, port)
 	if err != nil {
@@ -72,7 +72,7 @@ func (Here) Path(device string, port int) (ib.PathFields, error) {
 	return ownPath(umad)
 }
 
-// ownPath asks by a transport, which it closes.
+// ownPath makes the query over a transport, which it closes.
 func ownPath(t sa.Transport) (ib.PathFields, error) {
 	client := sa.NewClient(t, sa.Config{Tries: 2})
 	defer client.Close()

@@ -5,7 +5,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"path"
 	"slices"
@@ -15,11 +14,10 @@ import (
 	"causeway/config"
 )
 
-// The settings under which the kernel answers for others. For ARP (Linux net/ipv4/arp.c, arp_process): forwarding is on for
-// the interface that the question came by, net.ipv4.ip_forward or not; the question's two addresses pass the routing tables as
-// a packet would that is to be forwarded; the way to the target is a unicast route by another interface; and proxy_arp is
-// on, or the target has a proxy entry. For ND (net/ipv6/ndisc.c, ndisc_recv_ns): forwarding and proxy_ndp are on, and the
-// target has a proxy entry; routes do not matter.
+// The settings for proxy ARP and proxy ND. For ARP (Linux net/ipv4/arp.c, arp_process): forwarding is on for the receiving
+// interface, whatever net.ipv4.ip_forward is; the routing tables would forward a packet with the request's two addresses; the
+// target has a unicast route through another interface; and proxy_arp is on, or the target has a proxy entry. For ND
+// (net/ipv6/ndisc.c, ndisc_recv_ns): forwarding and proxy_ndp are on, and the target has a proxy entry; routes do not matter.
 
 const nodes, roceHosts = config.SideIB, config.SideRoCE
 
@@ -28,19 +26,19 @@ func conf(family, dev, name string) string {
 	return path.Join("net", family, "conf", dev, name)
 }
 
-// number returns a setting that is a number; 0 when it is not there.
-func (p *patient) number(at string) int {
-	n, _ := strconv.Atoi(p.kernel.Sysctl(at))
+// sysctl returns a numeric setting; 0 when it does not exist.
+func (p *probe) sysctl(at string) int {
+	n, _ := strconv.Atoi(p.Kernel.Sysctl(at))
 	return n
 }
 
-// largest returns the larger of a setting's values for all interfaces and for one: that is the one that holds for
-// rp_filter, arp_ignore and arp_announce (Documentation/networking/ip-sysctl.rst).
-func (p *patient) largest(name string) int {
-	return max(p.number(conf("ipv4", "all", name)), p.number(conf("ipv4", p.netdev, name)))
+// largest returns the effective value of rp_filter, arp_ignore or arp_announce: the larger of those for all interfaces and for one
+// (Documentation/networking/ip-sysctl.rst).
+func (p *probe) largest(name string) int {
+	return max(p.sysctl(conf("ipv4", "all", name)), p.sysctl(conf("ipv4", p.netdev, name)))
 }
 
-// dotted returns a setting's name as people write it; with slashes, when an interface has a dot in its name.
+// dotted returns a setting's usual name with dots; with slashes, when an interface has a dot in its name.
 func dotted(at string) string {
 	if strings.Contains(at, ".") {
 		return at
@@ -48,17 +46,17 @@ func dotted(at string) string {
 	return strings.ReplaceAll(at, "/", ".")
 }
 
-// set is the command that changes a setting.
+// set returns the command that changes a setting.
 func set(at string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", dotted(at), value) }
 
-// checkForwarding wants the kernel to forward what comes by the interface, or it answers for itself alone.
-func (p *patient) checkForwarding() []Finding {
+// checkForwarding requires forwarding on the interface; otherwise the kernel answers only for itself.
+func (p *probe) checkForwarding() []Finding {
 	var out []Finding
 	for _, family := range []string{"ipv4", "ipv6"} {
 		at := conf(family, p.netdev, "forwarding")
 		switch {
 		case family == "ipv6" && len(p.hosts(nodes, true)) == 0:
-		case p.number(at) == 0:
+		case p.sysctl(at) == 0:
 			out = append(out, bad(Fail, fmt.Sprintf("%s is off: the kernel answers on %s for nobody else", dotted(at), p.netdev), set(at, 1)))
 		default:
 			out = append(out, ok("%s is on; that of other interfaces does not matter", dotted(at)))
@@ -67,13 +65,13 @@ func (p *patient) checkForwarding() []Finding {
 	return out
 }
 
-// checkProxyARP wants proxy_arp, or an entry for each RoCE host that the configuration knows.
-func (p *patient) checkProxyARP() []Finding {
+// checkProxyARP requires proxy_arp, or a proxy entry for each configured RoCE host.
+func (p *probe) checkProxyARP() []Finding {
 	at := conf("ipv4", p.netdev, "proxy_arp")
-	if p.number(conf("ipv4", "all", "proxy_arp")) != 0 || p.number(at) != 0 {
+	if p.sysctl(conf("ipv4", "all", "proxy_arp")) != 0 || p.sysctl(at) != 0 {
 		return []Finding{ok("%s is on", dotted(at))}
 	}
-	have, _ := p.kernel.Proxied(p.netdev)
+	have, _ := p.Kernel.Proxied(p.netdev)
 	hosts := p.hosts(roceHosts, false)
 	if len(hosts) > 0 && !slices.ContainsFunc(hosts, func(a netip.Addr) bool { return !slices.Contains(have, a) }) {
 		return []Finding{ok("%s is off, but each RoCE host of the configuration has a proxy entry", dotted(at))}
@@ -81,13 +79,13 @@ func (p *patient) checkProxyARP() []Finding {
 	return []Finding{bad(Fail, fmt.Sprintf("%s is off: nodes that ask for RoCE hosts get no answer", dotted(at)), set(at, 1))}
 }
 
-// checkMedium wants the interface not to be kept from proxying by its medium_id.
-func (p *patient) checkMedium() []Finding {
+// checkMedium requires a medium_id that does not disable proxy ARP.
+func (p *probe) checkMedium() []Finding {
 	at := conf("ipv4", p.netdev, "medium_id")
-	id := p.number(at)
+	id := p.sysctl(at)
 	other := 0
 	if p.roce != "" {
-		other = p.number(conf("ipv4", p.roce, "medium_id"))
+		other = p.sysctl(conf("ipv4", p.roce, "medium_id"))
 	}
 	if id == -1 || id != 0 && (other == id || other == -1) {
 		return []Finding{bad(Fail, fmt.Sprintf("%s is %d: the kernel does not answer for what lies behind %s",
@@ -96,12 +94,12 @@ func (p *patient) checkMedium() []Finding {
 	return []Finding{ok("%s is %d", dotted(at), id)}
 }
 
-// checkDelay wants answers at once: the kernel would delay each by up to proxy_delay, 0.8 s, and forget those beyond 64.
-func (p *patient) checkDelay() []Finding {
+// checkDelay requires a proxy_delay of 0: by default the kernel delays each answer by up to 0.8 s and drops those beyond 64.
+func (p *probe) checkDelay() []Finding {
 	var out []Finding
 	for _, family := range []string{"ipv4", "ipv6"} {
 		at := path.Join("net", family, "neigh", p.netdev, "proxy_delay")
-		switch delay := p.number(at); {
+		switch delay := p.sysctl(at); {
 		case family == "ipv6" && len(p.hosts(nodes, true)) == 0:
 		case delay != 0:
 			out = append(out, bad(Warn, fmt.Sprintf("%s is %d hundredths of a second: answers are late, and many at a time are lost", dotted(at), delay), set(at, 0)))
@@ -112,21 +110,21 @@ func (p *patient) checkDelay() []Finding {
 	return out
 }
 
-// checkReversePath wants questions of nodes not to be refused for their source. Strict is fine when nodes are routed by
-// the interface, which checkNodeRoutes looks at.
-func (p *patient) checkReversePath() []Finding {
+// checkReversePath requires rp_filter to accept requests of nodes. Strict mode is fine when nodes are routed through the interface,
+// which checkNodeRoutes checks.
+func (p *probe) checkReversePath() []Finding {
 	at := conf("ipv4", p.netdev, "rp_filter")
 	if n := p.largest("rp_filter"); n == 1 && p.unrouted() > 0 {
 		const loose = 2
 		return []Finding{bad(Fail, fmt.Sprintf("%s is strict (for this interface or for all), and nodes are routed elsewhere: "+
-			"their questions are refused", dotted(at)), set(at, loose))}
+			"their requests are dropped", dotted(at)), set(at, loose))}
 	}
-	return []Finding{ok("%s lets nodes' questions pass", dotted(at))}
+	return []Finding{ok("%s accepts nodes' requests", dotted(at))}
 }
 
-// checkIgnore wants questions for the bridge's own address to be answered: 2 wants asker and interface in one subnet, which
-// an address with a full prefix is not; 3 and above answer for some addresses or none.
-func (p *patient) checkIgnore() []Finding {
+// checkIgnore requires answers for the bridge's own address: 2 requires requester and interface in one subnet, which fails for an
+// address with a full-length prefix; 3 and above answer for some addresses or none.
+func (p *probe) checkIgnore() []Finding {
 	at := conf("ipv4", p.netdev, "arp_ignore")
 	switch n := p.largest("arp_ignore"); {
 	case n >= 2:
@@ -140,8 +138,8 @@ func (p *patient) checkIgnore() []Finding {
 	}
 }
 
-// checkAnnounce wants questions of the bridge's own to come from an address of the interface.
-func (p *patient) checkAnnounce() []Finding {
+// checkAnnounce requires the bridge's own ARP requests to have a source address of the interface.
+func (p *probe) checkAnnounce() []Finding {
 	at := conf("ipv4", p.netdev, "arp_announce")
 	const best = 2
 	if n := p.largest("arp_announce"); n < best && p.twins() > 0 {
@@ -151,40 +149,39 @@ func (p *patient) checkAnnounce() []Finding {
 	return []Finding{ok("%s is %d", dotted(at), p.largest("arp_announce"))}
 }
 
-// twins counts the other interfaces of IP over InfiniBand.
-func (p *patient) twins() int {
+// twins counts the other IPoIB interfaces.
+func (p *probe) twins() int {
 	n := 0
-	entries, _ := fs.ReadDir(p.sys, classNet)
-	for _, e := range entries {
-		if e.Name() != p.netdev && p.attr(classNet, e.Name(), "type") == arphrdInfiniBand {
+	for _, name := range p.sys.names(classNet) {
+		if name != p.netdev && p.sys.number(classNet, name, "type") == arphrdInfiniBand {
 			n++
 		}
 	}
 	return n
 }
 
-func (p *patient) checkProxyND() []Finding {
+func (p *probe) checkProxyND() []Finding {
 	if len(p.hosts(nodes, true)) == 0 {
 		return nil
 	}
 	var out []Finding
-	if at := conf("ipv6", p.netdev, "disable_ipv6"); p.number(at) != 0 {
+	if at := conf("ipv6", p.netdev, "disable_ipv6"); p.sysctl(at) != 0 {
 		out = append(out, bad(Fail, fmt.Sprintf("%s is on: there is no IPv6 on %s", dotted(at), p.netdev), set(at, 0)))
 	}
 	at := conf("ipv6", p.netdev, "proxy_ndp")
-	if p.number(conf("ipv6", "all", "proxy_ndp")) == 0 && p.number(at) == 0 {
+	if p.sysctl(conf("ipv6", "all", "proxy_ndp")) == 0 && p.sysctl(at) == 0 {
 		return append(out, bad(Fail, dotted(at)+" is off: nodes that ask for RoCE hosts by IPv6 get no answer", set(at, 1)))
 	}
 	return append(out, ok("%s is on", dotted(at)))
 }
 
-// checkEntries wants a proxy entry for each RoCE host with an IPv6 address: ND has no other way.
-func (p *patient) checkEntries() []Finding {
+// checkEntries requires a proxy entry for each RoCE host with an IPv6 address, as ND has no proxy_arp.
+func (p *probe) checkEntries() []Finding {
 	hosts := p.hosts(roceHosts, true)
 	if len(p.hosts(nodes, true)) == 0 || len(hosts) == 0 {
 		return nil
 	}
-	have, _ := p.kernel.Proxied(p.netdev)
+	have, _ := p.Kernel.Proxied(p.netdev)
 	var fix []string
 	for _, a := range hosts {
 		if !slices.Contains(have, a) {
@@ -197,13 +194,13 @@ func (p *patient) checkEntries() []Finding {
 	return []Finding{ok("all %d RoCE hosts with an IPv6 address have proxy entries", len(hosts))}
 }
 
-// checkRoCESide wants the kernel not to answer on Ethernet: there the bridge does, for nodes that are there and no others.
-func (p *patient) checkRoCESide() []Finding {
+// checkRoCESide requires the kernel not to answer on Ethernet, where the bridge answers for existing nodes only.
+func (p *probe) checkRoCESide() []Finding {
 	if p.roce == "" {
 		return []Finding{ok("the kernel has no interface on the RoCE side")}
 	}
 	all, own := conf("ipv4", "all", "proxy_arp"), conf("ipv4", p.roce, "proxy_arp")
-	if p.number(all) == 0 && p.number(own) == 0 {
+	if p.sysctl(all) == 0 && p.sysctl(own) == 0 {
 		return []Finding{ok("the kernel answers for nobody on %s", p.roce)}
 	}
 	return []Finding{bad(Warn, fmt.Sprintf("the kernel answers for nodes on %s, too, whether they are there or not: the bridge does that", p.roce),

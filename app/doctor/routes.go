@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// Which way the kernel would send. The same subnet lies on both sides, by the addresses that InfiniBand knows, so each node needs
-// a route of its own by the InfiniBand interface, and the rest of the subnet lies behind another one.
+// The kernel's routes. The same subnet is on both sides, so each node needs a host route through the InfiniBand interface, and the
+// subnet is routed through another one.
 
-// dummy is the interface that RoCE hosts are routed to where the kernel has none on their side, or where nobody on that side has
-// such an address. What is sent there vanishes; proxy ARP wants no more than that it is another one.
+// dummy is the interface that RoCE hosts are routed to when the kernel has no interface on their side, or when they have other
+// addresses there. It drops packets; proxy ARP only requires another interface than the receiving one.
 const dummy = "causeway0"
 
-// unrouted counts the nodes that are not routed by the interface.
-func (p *patient) unrouted() int {
+// unrouted counts the nodes that are not routed through the interface.
+func (p *probe) unrouted() int {
 	n := 0
 	for _, v6 := range []bool{false, true} {
 		for _, a := range p.hosts(nodes, v6) {
@@ -28,14 +28,14 @@ func (p *patient) unrouted() int {
 	return n
 }
 
-func (p *patient) isByNetdev(a netip.Addr) bool {
-	r, err := p.kernel.Route(a)
+func (p *probe) isByNetdev(a netip.Addr) bool {
+	r, err := p.Kernel.Route(a)
 	return err == nil && r.Unicast && r.Dev == p.netdev
 }
 
-// checkNodeRoutes wants nodes to be routed by the interface: rdma_cm looks for it (drivers/infiniband/core/cma.c,
+// checkNodeRoutes requires routes to nodes through the interface: rdma_cm checks this (drivers/infiniband/core/cma.c,
 // validate_net_dev), and so does a strict rp_filter.
-func (p *patient) checkNodeRoutes() []Finding {
+func (p *probe) checkNodeRoutes() []Finding {
 	var fix []string
 	all := slices.Concat(p.hosts(nodes, false), p.hosts(nodes, true))
 	for _, a := range all {
@@ -44,7 +44,7 @@ func (p *patient) checkNodeRoutes() []Finding {
 		}
 	}
 	if len(fix) > 0 {
-		return []Finding{bad(Fail, fmt.Sprintf("%d of %d nodes' addresses are not routed by %s: rdma_cm refuses what comes from them",
+		return []Finding{bad(Fail, fmt.Sprintf("%d of %d nodes' addresses are not routed by %s: rdma_cm rejects their requests",
 			len(fix), len(all), p.netdev), fix...)}
 	}
 	return []Finding{ok("all %d nodes' addresses are routed by %s", len(all), p.netdev)}
@@ -57,15 +57,15 @@ func ipCommand(a netip.Addr) string {
 	return "ip"
 }
 
-// target is an address on the RoCE side, and what routes to it.
+// target is an address on the RoCE side, and the prefix to route.
 type target struct {
 	addr  netip.Addr
 	route netip.Prefix
 }
 
-// targets returns the RoCE hosts that the configuration knows, and one address of each of the bridge's subnets, for
-// those that it does not. IPv4 alone: for ND routes do not matter.
-func (p *patient) targets() []target {
+// targets returns the configured RoCE hosts, and one address of each of the bridge's subnets for all others. IPv4 only: for ND,
+// routes do not matter.
+func (p *probe) targets() []target {
 	var out []target
 	known := slices.Concat(p.hosts(nodes, false), p.hosts(roceHosts, false), p.own(false)) // they may have routes of their own
 	for _, n := range p.subnets() {
@@ -79,21 +79,21 @@ func (p *patient) targets() []target {
 	}
 	for _, a := range p.hosts(roceHosts, false) {
 		i := slices.IndexFunc(out, func(t target) bool { return t.route.Contains(a) })
-		if i < 0 || p.isBehind(out[i].addr) && !p.isBehind(a) { // else what mends the subnet mends it
+		if i < 0 || p.isBehind(out[i].addr) && !p.isBehind(a) { // otherwise the subnet's fix is enough
 			out = append(out, target{a, netip.PrefixFrom(a, a.BitLen())})
 		}
 	}
 	return out
 }
 
-// isBehind reports whether the kernel sends to an address by another interface than that of the nodes.
-func (p *patient) isBehind(a netip.Addr) bool {
-	r, err := p.kernel.Route(a)
+// isBehind reports whether the route to an address is through another interface than that of the nodes.
+func (p *probe) isBehind(a netip.Addr) bool {
+	r, err := p.Kernel.Route(a)
 	return err == nil && r.Unicast && r.Dev != p.netdev
 }
 
-// checkRoCERoutes wants RoCE hosts to be routed by another interface than that of the nodes.
-func (p *patient) checkRoCERoutes() []Finding {
+// checkRoCERoutes requires routes to RoCE hosts through another interface than that of the nodes.
+func (p *probe) checkRoCERoutes() []Finding {
 	var wrong []string
 	var fix []string
 	dummies := false
@@ -111,22 +111,22 @@ func (p *patient) checkRoCERoutes() []Finding {
 	if len(wrong) == 0 {
 		return []Finding{ok("the RoCE side's addresses are routed elsewhere than by %s", p.netdev)}
 	}
-	if _, err := p.kernel.Link(dummy); dummies && err != nil {
+	if _, err := p.Kernel.Link(dummy); dummies && err != nil {
 		fix = append([]string{"ip link add " + dummy + " type dummy", "ip link set " + dummy + " up"}, fix...)
 	}
-	return []Finding{bad(Fail, fmt.Sprintf("not routed by another interface than %s: %v; the kernel does not answer for what lies on the "+
-		"asker's side", p.netdev, wrong), fix...)}
+	return []Finding{bad(Fail, fmt.Sprintf("not routed by another interface than %s: %v; the kernel does not answer for addresses on the "+
+		"requester's side", p.netdev, wrong), fix...)}
 }
 
-// checkAnswers asks the routing tables as the kernel does when a node's question comes in.
-func (p *patient) checkAnswers() []Finding {
+// checkAnswers makes the route look-ups that the kernel makes for a node's ARP request.
+func (p *probe) checkAnswers() []Finding {
 	askers := p.hosts(nodes, false)
 	if len(askers) == 0 {
-		return []Finding{ok("no node has an IPv4 address: nobody asks by ARP")}
+		return []Finding{ok("no node has an IPv4 address: there are no ARP requests")}
 	}
 	for _, asker := range askers {
 		for _, t := range p.targets() {
-			r, err := p.kernel.Forward(asker, t.addr, p.netdev)
+			r, err := p.Kernel.Forward(asker, t.addr, p.netdev)
 			show := fmt.Sprintf("ip route get %s from %s iif %s", t.addr, asker, p.netdev)
 			switch {
 			case err != nil:

@@ -9,21 +9,20 @@ import (
 	"slices"
 	"strings"
 
-	"causeway/app/devices"
 	"causeway/config"
 	"causeway/ibside/sa"
 )
 
-// The subnet manager: it gives the port its LID, and its administrator answers who is where.
+// The subnet manager, which assigns the port's LID, and the subnet administrator.
 
-// checkPorts wants the port to be set up; without a configuration, it looks at all InfiniBand ports.
-func (p *patient) checkPorts() []Finding {
+// checkPorts requires the port to be ACTIVE; without a configuration, it checks all InfiniBand ports.
+func (p *probe) checkPorts() []Finding {
 	if p.cfg == nil {
 		var out []Finding
 		for i := range p.machine.RDMA {
-			if r := &p.machine.RDMA[i]; r.LinkLayer == devices.InfiniBand {
+			if r := &p.machine.RDMA[i]; r.LinkLayer == InfiniBand {
 				f := portState(r)
-				if f.Verdict != OK { // nobody said that this port is wanted
+				if f.Verdict != OK { // this port may be unused
 					f = hint(f.Found, f.Fix...)
 				}
 				out = append(out, f)
@@ -32,16 +31,16 @@ func (p *patient) checkPorts() []Finding {
 		return out
 	}
 	port := p.port()
-	if p.cfg.IB.Port.Fabric || port == nil || port.LinkLayer != devices.InfiniBand {
+	if port == nil || port.LinkLayer != InfiniBand {
 		return nil
 	}
 	return []Finding{portState(port)}
 }
 
-// portState says how far a port has come.
-func portState(r *devices.RDMAPort) Finding {
+// portState checks the state of a port.
+func portState(r *RDMAPort) Finding {
 	const start = "systemctl start opensm # here, or wherever the subnet manager is to run"
-	look := fmt.Sprintf("# ask for it: sminfo -C %s -P %d", r.Device, r.Num)
+	look := fmt.Sprintf("# query it: sminfo -C %s -P %d", r.Device, r.Num)
 	switch {
 	case r.State == "DOWN":
 		return bad(Fail, fmt.Sprintf("%s is DOWN (%s): there is no link", r.Name(), r.PhysState),
@@ -51,13 +50,13 @@ func portState(r *devices.RDMAPort) Finding {
 	case r.LID == 0:
 		return bad(Fail, r.Name()+" has no LID: nobody can send to it", start, look)
 	case r.SMLID == 0:
-		return bad(Fail, r.Name()+" does not know a subnet manager: groups and paths cannot be asked for", start, look)
+		return bad(Fail, r.Name()+" does not know a subnet manager: groups and paths cannot be queried", start, look)
 	}
 	return ok("%s is ACTIVE, LID %d, subnet manager at LID %d", r.Name(), r.LID, r.SMLID)
 }
 
-// checkPKey wants the port to be in the configuration's partition, which the subnet manager gives it.
-func (p *patient) checkPKey() []Finding {
+// checkPKey requires the port to be in the configured partition, which the subnet manager assigns.
+func (p *probe) checkPKey() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
@@ -69,15 +68,15 @@ func (p *patient) checkPKey() []Finding {
 		"# have the subnet manager add it (opensm: partitions.conf), or write one of these as [ib] pkey")}
 }
 
-// checkSA asks the subnet administrator for the way to the port itself, as the bridge asks for nodes and groups.
-func (p *patient) checkSA() []Finding {
+// checkSA queries the subnet administrator for the path to the port itself, as the bridge does for nodes and groups.
+func (p *probe) checkSA() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
 	port := p.port()
 	umad := ""
-	for _, at := range names(p.sys, "class/infiniband_mad/umad*") {
-		if p.attr(at, "ibdev") == port.Device && p.attr(at, "port") == fmt.Sprint(port.Num) {
+	for _, at := range p.sys.glob("class/infiniband_mad/umad*") {
+		if p.sys.text(at, "ibdev") == port.Device && p.sys.text(at, "port") == fmt.Sprint(port.Num) {
 			umad = at[len("class/infiniband_mad/"):]
 		}
 	}
@@ -86,11 +85,11 @@ func (p *patient) checkSA() []Finding {
 			"modprobe ib_umad")}
 	}
 	file := "/dev/infiniband/" + umad
-	if err := p.process.Access(file); err != nil {
+	if err := p.Process.Access(file); err != nil {
 		return []Finding{p.unasked(fmt.Sprintf("%s, by which the subnet administrator is asked: %v", file, err),
 			"# run the bridge as root, or give its user the file by a udev rule; in a container, pass it in: docker run --device "+file)}
 	}
-	path, err := p.process.Path(port.Device, int(port.Num))
+	path, err := p.Process.Path(port.Device, int(port.Num))
 	try := fmt.Sprintf("# try: saquery -C %s -P %d PR --slid %d --dlid %[3]d", port.Device, port.Num, port.LID)
 	want := p.cfg.RoCE.IBMTU
 	switch {
@@ -107,8 +106,8 @@ func (p *patient) checkSA() []Finding {
 	return fine("the subnet administrator answers; paths carry %d bytes", path.MTU.Bytes())
 }
 
-// unasked is a finding about a subnet administrator that cannot be asked, which matters as much as the configuration wants it.
-func (p *patient) unasked(found, fix string) Finding {
+// unasked is a finding about a subnet administrator that cannot be queried: an error only if the configuration needs it.
+func (p *probe) unasked(found, fix string) Finding {
 	needs := p.cfg.IB.AliasGIDs
 	for _, h := range p.cfg.Hosts {
 		needs = needs || h.Side == config.SideIB && h.LID == 0
@@ -119,5 +118,5 @@ func (p *patient) unasked(found, fix string) Finding {
 	if needs {
 		return bad(Fail, found+"; nodes without lid, alias_gids and ranges from \"sa\" need it", fix)
 	}
-	return hint(found+"; what the configuration has needs none", fix)
+	return hint(found+"; this configuration does not need it", fix)
 }

@@ -5,6 +5,7 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -16,8 +17,8 @@ const (
 	textWidth  = 110 - groupWidth - levelWidth
 )
 
-// WriteText writes for people, by groups: what is to be mended, with its commands; hints; and of what is well one line, or each
-// thing if all is set.
+// WriteText writes the findings by groups: problems with their commands, then hints, then one line for everything that is well, or
+// with all a line for each.
 func (fs Findings) WriteText(w io.Writer, all bool) error {
 	var b strings.Builder
 	for i := 0; i < len(fs); {
@@ -37,7 +38,7 @@ func (fs Findings) WriteText(w io.Writer, all bool) error {
 func writeGroup(b *strings.Builder, fs Findings, all bool) {
 	name := fs[0].Group
 	line := func(level Level, found string) {
-		for _, part := range broken(found) {
+		for _, part := range wrap(found, textWidth) {
 			fmt.Fprintf(b, "%-*s%-*s%s\n", groupWidth, name, levelWidth, level, part)
 			name, level = "", ""
 		}
@@ -63,7 +64,7 @@ func writeGroup(b *strings.Builder, fs Findings, all bool) {
 	}
 }
 
-// well returns what is well.
+// well returns the findings without a problem or hint.
 func (fs Findings) well() (out Findings) {
 	for _, f := range fs {
 		if f.Level == Well {
@@ -73,7 +74,7 @@ func (fs Findings) well() (out Findings) {
 	return out
 }
 
-// summary is one line for things that are well: as they are, or their names, or their number.
+// summary returns one line for findings without a problem: their texts, or else their names, or else their number.
 func (fs Findings) summary() string {
 	var said, checks []string
 	for _, f := range fs {
@@ -91,12 +92,14 @@ func (fs Findings) summary() string {
 	return plural(len(fs), "thing") + " are as they should be" + more
 }
 
-// broken breaks a sentence between words, so that it stays in its column.
-func broken(s string) []string {
+// wrap breaks text between words into lines of at most width characters, and replaces what would disturb a terminal: anyone
+// who may create an interface chooses its name.
+func wrap(s string, width int) []string {
+	s = printable(s)
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(plain(s)) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > textWidth {
+	for _, word := range strings.Fields(s) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			lines = append(lines, line)
 			line = ""
 		}
@@ -108,10 +111,10 @@ func broken(s string) []string {
 	return append(lines, line)
 }
 
-// plain replaces what would disturb a terminal: names come from whoever could make an interface.
-func plain(s string) string {
+// printable replaces characters that are not printable by question marks.
+func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !strconv.IsPrint(r) {
 			return '?'
 		}
 		return r
@@ -125,7 +128,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// WriteFixes writes the lines alone that mend, for a shell. Hints are left out: they are a matter of taste.
+// WriteFixes writes only the commands, for a shell, without those of hints.
 func (fs Findings) WriteFixes(w io.Writer) error {
 	for _, f := range fs {
 		if f.Level == Hint {

@@ -21,7 +21,7 @@ func TestTranslated(t *testing.T) {
 		t.Errorf("nothing is wrong, but\n%s", &b)
 	}
 	const toDummy = "ip link add causeway0 type dummy\nip link set causeway0 up\nip route replace 10.9.0.1/32 dev causeway0"
-	for _, c := range ill {
+	for _, c := range ipoibFaults {
 		t.Run(c.name, func(t *testing.T) {
 			m := well()
 			c.make(m)
@@ -36,7 +36,7 @@ func TestTranslated(t *testing.T) {
 				want = toDummy
 			}
 			if got := strings.Join(fixes, "\n"); got != want {
-				t.Errorf("mended by:\n%s\nwant:\n%s", got, want)
+				t.Errorf("fix:\n%s\nwant:\n%s", got, want)
 			}
 		})
 	}
@@ -50,6 +50,6 @@ func TestHalfTranslated(t *testing.T) {
 	found := m.examine(load(t, "[policy]", "[[translate]]\nroce = \"10.9.0.128/25\"\nib = \"10.10.9.128/25\"\n[policy]"))
 	if err := found.WriteFixes(&b); err != nil || !strings.HasSuffix(b.String(), "ip route replace 10.10.9.128/25 dev causeway0\n"+
 		"ip route get 10.10.9.129 from 10.9.0.7 iif ib0\n") || strings.Contains(b.String(), "10.9.0.0") {
-		t.Errorf("%v, mended by\n%s", err, &b)
+		t.Errorf("%v; fix\n%s", err, &b)
 	}
 }

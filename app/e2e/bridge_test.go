@@ -13,6 +13,7 @@ import (
 
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
+	"causeway/ibside/stamp"
 )
 
 // mixedSizes has all pads, nothing, and the most that MTU 4200 lets through.
@@ -30,7 +31,7 @@ const (
 	groupV6   = "ff0e::4242"
 )
 
-// network is where a bridge stands: its addresses, those of IB node 7 and of
+// network is the network of a bridge: its addresses, those of IB node 7 and of
 // hosts A and B, one of each family.
 type network struct {
 	name   string
@@ -142,10 +143,10 @@ func (n network) families(t *testing.T, a *Guest, test func(t *testing.T, host P
 }
 
 // TestUnicast: a host sends to the node and the node's answers come back to it
-// through the host's stand-in, byte for byte.
+// through the host's proxy QP, byte for byte.
 func TestUnicast(t *testing.T) {
 	_, a, _ := theRig(t)
-	proof := proves(t, "host to node and back by its stand-in")
+	proof := proves(t, "host to node and back by its proxy QP")
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
 			_, node := n.bridge(t, fabric.RoleEcho)
@@ -163,19 +164,19 @@ func pingNode(t *testing.T, node *IBNode, host Peer, nodeIP, args string) {
 	t.Helper()
 	pingQPN(t, node.QP().QPN(), host, nodeIP, args)
 	withImm := strings.Contains(args, "--imm")
-	var standIn ib.QPN
+	var proxyQP ib.QPN
 	for i, size := range mixedSizes {
 		m, err := node.Receive(within(t, stepTime))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := CheckPattern(m.Payload); !ok || len(m.Payload) != size || m.HasImm != withImm {
+		if _, v := stamp.Read(m.Payload); !v.Intact() || len(m.Payload) != size || m.HasImm != withImm {
 			t.Errorf("message %d came to the node as %+v", i+1, m)
 		}
-		if i > 0 && m.SrcQP != standIn {
-			t.Errorf("message %d came from QPN %v, those before from %v: one RoCE queue pair has one stand-in", i+1, m.SrcQP, standIn)
+		if i > 0 && m.SrcQP != proxyQP {
+			t.Errorf("message %d came from QPN %v, those before from %v: one RoCE queue pair has one proxy QP", i+1, m.SrcQP, proxyQP)
 		}
-		standIn = m.SrcQP
+		proxyQP = m.SrcQP
 	}
 }
 
@@ -190,7 +191,7 @@ func pingQPN(t *testing.T, qpn ib.QPN, host Peer, nodeIP, args string) {
 	}
 	withImm := strings.Contains(args, "--imm")
 	for i, e := range Only(events, "received") {
-		if e.SrcQP != uint32(qpn) || e.WithImm != withImm || (withImm && e.Imm != 0xcafe) || !e.WithGRH || !e.Pattern {
+		if e.SrcQP != uint32(qpn) || e.WithImm != withImm || (withImm && e.Imm != 0xcafe) || !e.WithGRH || !e.Intact {
 			t.Errorf("reply %d is not the node's own: %+v", i+1, e)
 		}
 	}
@@ -217,7 +218,7 @@ func TestMulticastToIB(t *testing.T) {
 }
 
 // receiveMixed takes one message of each size from the node, in any order: the
-// first may be overtaken while its stand-in is made.
+// first may be overtaken while its proxy QP is made.
 func receiveMixed(t *testing.T, node *IBNode, group string) {
 	t.Helper()
 	var sizes []int
@@ -226,7 +227,7 @@ func receiveMixed(t *testing.T, node *IBNode, group string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := CheckPattern(m.Payload); !ok || m.MGID() != mgid(group).MGID {
+		if _, v := stamp.Read(m.Payload); !v.Intact() || m.MGID() != mgid(group).MGID {
 			t.Errorf("a message came as %+v", m)
 		}
 		sizes = append(sizes, len(m.Payload))
@@ -269,7 +270,7 @@ func checkPublished(t *testing.T, listener *UDEnd, node *IBNode) {
 	}
 	for i, e := range received {
 		qpn := uint32(node.QP().QPN())
-		if e.Length != mixedSizes[i] || !e.Pattern || e.SrcQP != qpn || !e.WithImm || e.Imm != qpn || !e.WithGRH {
+		if e.Length != mixedSizes[i] || !e.Intact || e.SrcQP != qpn || !e.WithImm || e.Imm != qpn || !e.WithGRH {
 			t.Errorf("message %d: %+v", i+1, e)
 		}
 	}

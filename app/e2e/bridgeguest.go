@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"causeway/app/e2e/agent"
+	"causeway/app/e2e/agent/client"
 )
 
 // bridgeMiB holds the initramfs (50 MiB), a copy of the program, and DPDK's memory.
@@ -31,7 +31,7 @@ type BridgeGuest struct {
 type GuestCauseway struct {
 	guest   *BridgeGuest
 	pid     string // a file of the guest
-	command *agent.Command
+	command *client.Command
 }
 
 // BootBridgeGuest boots a host for Causeway and waits until it is set up. What

@@ -17,7 +17,7 @@ import (
 )
 
 // second is the second topology, made by the first test that wants it: guest C
-// stands between the segments, guest N on the second one alone.
+// is between the segments, guest N on the second one alone.
 var second struct {
 	once sync.Once
 	c    *BridgeGuest
@@ -56,7 +56,7 @@ func theSecondTopology(t *testing.T) (a *Guest, c *BridgeGuest, n *Guest) {
 }
 
 // bridgeHost is C. Its eth0 is what one would manage it by and has no part here,
-// its eth1 is for DPDK, rxe0 on its eth2 stands in for an InfiniBand HCA. Both
+// its eth1 is for DPDK, rxe0 on its eth2 replaces an InfiniBand HCA. Both
 // segments are one IP network, as a RoCE network and the IPoIB of a subnet that
 // it is bridged to would be.
 var bridgeHost = GuestConfig{Name: "C", MiB: 2048, NICs: []NIC{

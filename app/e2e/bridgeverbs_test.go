@@ -11,9 +11,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"causeway/ibside/stamp"
 )
 
-// verbsBridge is a bridge between C's eth1 and its verbs device; N stands in for an InfiniBand node, with an address
+// verbsBridge is a bridge between C's eth1 and its verbs device; N replaces an InfiniBand node, with an address
 // and a GID of each family. More hosts and groups may follow at its end.
 const verbsBridge = `
 [roce]
@@ -27,8 +29,8 @@ lcores     = [1]
 idle       = "sleep"
 memory_mib = 192
 mbufs      = 8192
-standins   = 256
-standins_per_host = 64
+proxy_qps   = 256
+proxy_qps_per_host = 64
 [policy]
 allow = ["10.9.0.0/24", "fd09::/64"]
 [metrics]
@@ -116,7 +118,7 @@ type publication struct {
 }
 
 // mckeys runs publications at the same time and returns how many messages have come. No host may be both ends of a
-// group: it would hear itself.
+// group: it would receive its own messages.
 func mckeys(t *testing.T, all ...publication) (came int) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -146,7 +148,7 @@ func movedExactly(t *testing.T, moved Metrics, toIB, toRoCE int) {
 }
 
 // exchangeWithReplier sends a message of each size to the node, which sends each back to where it is from: all one
-// stand-in. Both ends check every byte.
+// proxy QP. Both ends check every byte.
 func exchangeWithReplier(t *testing.T, host, node Peer, imm string) {
 	t.Helper()
 	ctx := within(t, stepTime)
@@ -176,8 +178,8 @@ func arrivedWhole(t *testing.T, received []Event, from uint32, imm string) {
 		if from == 0 {
 			from = e.SrcQP
 		}
-		good := e.Pattern && e.WithGRH && e.SrcQP == from && e.WithImm == (imm != "") && (imm == "" || e.Imm == 0xcafe)
-		if e.Length >= patternStamp && e.Seq != uint32(1+slices.Index(mixedSizes, e.Length)) {
+		good := e.Intact && e.WithGRH && e.SrcQP == from && e.WithImm == (imm != "") && (imm == "" || e.Imm == 0xcafe)
+		if e.Length >= stamp.Len && e.Seq != uint32(1+slices.Index(mixedSizes, e.Length)) {
 			good = false
 		}
 		if !good {
@@ -190,7 +192,7 @@ func arrivedWhole(t *testing.T, received []Event, from uint32, imm string) {
 	}
 }
 
-// callBack has the node send unasked, from another queue pair, to the stand-in that it has heard from, at the
+// callBack has the node send unasked, from another queue pair, to the proxy QP that it has received from, at the
 // bridge's address on its side. The host gets it from the node's own QPN.
 func callBack(t *testing.T, host, node Peer, bridgeIP, imm string) {
 	t.Helper()
@@ -207,11 +209,11 @@ func callBack(t *testing.T, host, node Peer, bridgeIP, imm string) {
 		t.Fatal(err)
 	}
 	defer caller.Stop()
-	heard, exit, err := listener.Wait(ctx)
+	received, exit, err := listener.Wait(ctx)
 	if err != nil || exit != 0 {
-		t.Fatalf("the node's listener: exit %d, %v: %+v", exit, err, heard)
+		t.Fatalf("the node's listener: exit %d, %v: %+v", exit, err, received)
 	}
-	came := Only(heard, "received")
+	came := Only(received, "received")
 	arrivedWhole(t, came, 0, imm)
 	sender, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s --to %s --qpn %d --count %d --size %s --gap 3 %s send",
 		node.udendArgs(), unicast, bridgeIP, came[0].SrcQP, count, commas(mixedSizes), imm))
@@ -235,7 +237,7 @@ gid  = "::ffff:10.9.0.8"
 `
 
 // TestOnePeersTrouble has A talk all the time to a node that is not there. Each of these messages is counted as lost,
-// by name; A's talk with N does not suffer.
+// by name; A's traffic with N is not affected.
 func TestOnePeersTrouble(t *testing.T) {
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: a node that is not there, called all the time; the others undisturbed")

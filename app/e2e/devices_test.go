@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"causeway/app/devices"
+	"causeway/app/doctor"
 )
 
 // listed is a configuration for the guest of TestDevices: eth0 is the RoCE side, rxe0 over eth1 the other.
@@ -50,7 +50,7 @@ func buildLister(t *testing.T) (folder string) {
 	return folder
 }
 
-// deviceSteps are what is done to the guest of TestDevices, one after the other, and what lister then says of a
+// deviceSteps are changes to the guest of TestDevices, in order, and what lister then reports for a
 // configuration.
 var deviceSteps = []struct {
 	name, command string
@@ -66,7 +66,7 @@ var deviceSteps = []struct {
 	{"the interface's MTU", "ip link set eth1 mtu 4200; ip link set eth0 mtu 4000", "right", `roce: port "af_packet:eth0": its MTU 4000 is less ` +
 		`than mtu 4200; ip link set eth0 mtu 4200, or write mtu = 4000`},
 	{"the IB side down", "ip link set eth0 mtu 4200; ip link set eth1 down", "right",
-		`ib: port "rxe0:1": the port is DOWN; see to the interface eth1 below it: ip link set eth1 up`},
+		`ib: port "rxe0:1": the port is DOWN; set its interface eth1 up: ip link set eth1 up`},
 	{"the RoCE side down", "ip link set eth1 up; ip link set eth0 down", "right",
 		`roce: port "af_packet:eth0": the port is down; ip link set eth0 up`},
 	{"no such device", "ip link set eth0 up; rdma link delete rxe0", "right",
@@ -119,13 +119,13 @@ func TestDevices(t *testing.T) {
 }
 
 // list runs lister in a guest.
-func list(t *testing.T, g *Guest) *devices.Machine {
+func list(t *testing.T, g *Guest) *doctor.Machine {
 	t.Helper()
 	out, exit, err := g.Run(within(t, stepTime), "/host/lister")
 	if err != nil || exit != 0 {
 		t.Fatalf("exit code %d, %v\n%s", exit, err, out)
 	}
-	var m devices.Machine
+	var m doctor.Machine
 	if err := json.Unmarshal([]byte(out), &m); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
+	"causeway/ibside/stamp"
 )
 
 // header is what an IP header carries across, as a host's kernel sees it.
@@ -60,11 +61,11 @@ func TestFieldsToIB(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tclass := range tclasses {
-			m := hear(t, node, host, fmt.Sprintf("--to %s --qpn %d --tclass %d", nodeIP, node.QP().QPN(), tclass))
+			m := receiveOne(t, node, host, fmt.Sprintf("--to %s --qpn %d --tclass %d", nodeIP, node.QP().QPN(), tclass))
 			if want := ib.SL(tclass >> 5); m.SL != want || m.HasGRH || m.FECN != (tclass&3 == 3) {
 				t.Errorf("unicast of traffic class %#x has SL %d, want %d: %+v", tclass, m.SL, want, m)
 			}
-			m = hear(t, node, host, fmt.Sprintf("--to %s --qpn 0xffffff --tclass %d --hop 9", group, tclass))
+			m = receiveOne(t, node, host, fmt.Sprintf("--to %s --qpn 0xffffff --tclass %d --hop 9", group, tclass))
 			grh, ok := ib.AsGRH(m.GRH[:])
 			if !ok || !m.HasGRH || grh.TClass() != tclass || grh.DGID() != mgid(group).MGID || m.SL != record.AH.SL || m.FECN != (tclass&3 == 3) {
 				t.Errorf("multicast of traffic class %#x: %+v", tclass, m)
@@ -79,8 +80,8 @@ func TestFieldsToIB(t *testing.T) {
 	})
 }
 
-// hear has a host send one message and returns it as it came to the node.
-func hear(t *testing.T, node *IBNode, host Peer, args string) fabric.Received {
+// receiveOne has a host send one message and returns it as the node received it.
+func receiveOne(t *testing.T, node *IBNode, host Peer, args string) fabric.Received {
 	t.Helper()
 	if _, err := host.RunUDEnd(within(t, stepTime), fmt.Sprintf("%s %s %s send", host.udendArgs(), unicast, args)); err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func sendWithFields(t *testing.T, node *IBNode, group string, i int) {
 	x := towardsRoCE[i]
 	message.AH.GRH.TClass, message.AH.GRH.FlowLabel, message.AH.GRH.HopLimit = x.tclass, x.flow, x.hops
 	message.FECN = x.fecn
-	message.Payload = Pattern(uint32(i+1), 64)
+	message.Payload = stamp.Message(uint64(i+1), 64)
 	if err := node.Send(message); err != nil {
 		t.Fatal(err)
 	}
@@ -223,19 +224,19 @@ func answerWithFields(t *testing.T, node *IBNode, host Peer, nodeIP string) []Ev
 		t.Fatal(err)
 	}
 	defer u.Stop()
-	heard, err := node.ReceiveN(within(t, stepTime), 2)
+	requests, err := node.ReceiveN(within(t, stepTime), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := node.SA().PathToLID(within(t, stepTime), heard[0].SLID)
+	path, err := node.SA().PathToLID(within(t, stepTime), requests[0].SLID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, ah := range []fabric.AH{
-		{DLID: heard[0].SLID, SL: 5},
-		{DLID: heard[0].SLID, SL: 2, GRH: &ib.GRHFields{DGID: path.DGID, TClass: 0x28, FlowLabel: 0x777, HopLimit: 10}},
+		{DLID: requests[0].SLID, SL: 5},
+		{DLID: requests[0].SLID, SL: 2, GRH: &ib.GRHFields{DGID: path.DGID, TClass: 0x28, FlowLabel: 0x777, HopLimit: 10}},
 	} {
-		if err := node.Send(fabric.Send{AH: ah, DestQP: heard[0].SrcQP, QKey: ib.QKeyRDMAUDP, Payload: Pattern(9, 64)}); err != nil {
+		if err := node.Send(fabric.Send{AH: ah, DestQP: requests[0].SrcQP, QKey: ib.QKeyRDMAUDP, Payload: stamp.Message(9, 64)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"causeway/app/e2e/agent"
+	"causeway/app/e2e/agent/client"
 )
 
 const (
@@ -66,7 +67,7 @@ type Guest struct {
 	Name    string
 	rig     *Rig
 	qemu    *process
-	client  *agent.Client
+	client  *client.Client
 	console string // the file that keeps what it printed to its console
 }
 
@@ -119,7 +120,7 @@ func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("guest %s: %w", c.Name, err)
 	}
-	g.client = agent.NewClient(conn)
+	g.client = client.New(conn)
 	return g, nil
 }
 
@@ -217,7 +218,7 @@ func cmpOr(n, otherwise int) int {
 }
 
 // Start begins a shell command in the guest.
-func (g *Guest) Start(command string) (*agent.Command, error) {
+func (g *Guest) Start(command string) (*client.Command, error) {
 	c, err := g.client.Start(command)
 	if err != nil {
 		return nil, fmt.Errorf("guest %s: %w", g.Name, err)

@@ -14,6 +14,7 @@ import (
 
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
+	"causeway/ibside/stamp"
 )
 
 const (
@@ -63,7 +64,7 @@ type besieged struct {
 	old   *IBNode // a node without an IPv6 address
 	host  Peer    // sends what must pass
 	proof *proof
-	sound uint32 // number of the last message that was to pass
+	sound uint64 // number of the last message that was to pass
 }
 
 // TestHostile: what must not cross ends in its named drop and in no other, and
@@ -166,9 +167,9 @@ func (b *besieged) expect(t *testing.T, direction string, drops map[string]uint6
 func (b *besieged) stillPasses(t *testing.T) {
 	t.Helper()
 	b.sound++
-	m := hear(t, b.node, b.host, fmt.Sprintf("--qpn 0xffffff --to %s --seq %d", groupV4, 1000+b.sound))
-	if seq, ok := CheckPattern(m.Payload); !ok || seq != 1000+b.sound {
-		t.Errorf("message %d came to the node, expected %d: %+v", seq, 1000+b.sound, m)
+	m := receiveOne(t, b.node, b.host, fmt.Sprintf("--qpn 0xffffff --to %s --seq %d", groupV4, 1000+b.sound))
+	if s, v := stamp.Read(m.Payload); v != stamp.Whole || s.Number != 1000+b.sound {
+		t.Errorf("message %d came to the node, expected %d: %+v", s.Number, 1000+b.sound, m)
 	}
 	if n := b.node.Waiting(); n != 0 {
 		t.Errorf("%d more messages came to the node", n)
@@ -176,7 +177,7 @@ func (b *besieged) stillPasses(t *testing.T) {
 	b.proof.add(1)
 }
 
-// takesNodesAddress: on Ethernet only a bridge speaks with a node's address.
+// takesNodesAddress: on Ethernet only a bridge sends from a node's address.
 func (b *besieged) takesNodesAddress(t *testing.T) {
 	if err := b.host.Must(within(t, stepTime), "ip addr add 10.9.0.7/32 dev eth0"); err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func (b *besieged) leftToTheNode(t *testing.T) {
 	}
 }
 
-// nodesWithoutAddress: who has no address of a group's IP version cannot speak
+// nodesWithoutAddress: a node without an address of a group's IP version cannot send
 // on Ethernet.
 func (b *besieged) nodesWithoutAddress(t *testing.T) {
 	for _, x := range []struct {
@@ -242,8 +243,8 @@ func (b *besieged) nodesWithoutAddress(t *testing.T) {
 	})
 }
 
-// reliableConnection: the kernel's RC tries to talk to the node's queue pair.
-// ibv_rc_pingpong learns whom to talk to by TCP, and any string will do.
+// reliableConnection: the kernel's RC tries to connect to the node's queue pair.
+// ibv_rc_pingpong learns its peer over TCP, and accepts any string.
 func (b *besieged) reliableConnection(t *testing.T) {
 	gid := ib.GIDFromAddr(netip.MustParseAddr("10.9.0.7"))
 	peer := fmt.Sprintf(`0000:%06x:000000:%032x\0`, uint32(b.node.QP().QPN()), gid[:])

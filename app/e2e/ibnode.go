@@ -13,6 +13,7 @@ import (
 
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
+	"causeway/ibside/stamp"
 )
 
 // IBNode is a node of the software subnet that lives in the test: it sees and
@@ -110,7 +111,7 @@ func (n *IBNode) Send(s fabric.Send) error {
 	return nil
 }
 
-// Publish sends pattern messages, numbered from 1, to a group.
+// Publish sends test messages, numbered from 1, to a group.
 func (n *IBNode) Publish(ctx context.Context, group fabric.GroupConfig, sizes []int, withImm bool) error {
 	message, err := n.JoinToSend(ctx, group)
 	if err != nil {
@@ -118,7 +119,7 @@ func (n *IBNode) Publish(ctx context.Context, group fabric.GroupConfig, sizes []
 	}
 	message.HasImm, message.Imm = withImm, uint32(n.QP().QPN())
 	for i, size := range sizes {
-		message.Payload = Pattern(uint32(i+1), size)
+		message.Payload = stamp.Message(uint64(i+1), size)
 		if err := n.Send(message); err != nil {
 			return fmt.Errorf("message %d: %w", i+1, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"causeway/ibside/fabric"
+	"causeway/ibside/stamp"
 )
 
 // Where an untagged RoCE v2 frame has what.
@@ -34,11 +35,11 @@ func damages(frame []byte) [][]byte {
 	bth := transportAt(frame)
 	for _, at := range []int{
 		len(frame) - 1, len(frame) - icrcLen, // the ICRC itself
-		len(frame) - icrcLen - 1,        // the payload's last byte
-		bth + 11,                        // PSN
-		bth + 12 + 7,                    // source QPN
-		transportAt(frame) - 8,          // UDP source port
-		bth + 12 + 8 + patternStamp + 3, // within the payload
+		len(frame) - icrcLen - 1,     // the payload's last byte
+		bth + 11,                     // PSN
+		bth + 12 + 7,                 // source QPN
+		transportAt(frame) - 8,       // UDP source port
+		bth + 12 + 8 + stamp.Len + 3, // within the payload
 	} {
 		d := bytes.Clone(frame)
 		d[at] ^= 1
@@ -141,7 +142,7 @@ func framesFrom(t *testing.T, wire *Capture, ip string, want int) [][]byte {
 func injectIntoBridge(t *testing.T, c *Causeway, node *IBNode, host Peer, group string) int {
 	t.Helper()
 	wire := startCapture(t, "tapA", "")
-	hear(t, node, host, "--qpn 0xffffff --to "+group)
+	receiveOne(t, node, host, "--qpn 0xffffff --to "+group)
 	sent := framesFrom(t, wire, host.IP, 1)[0]
 	damaged := damages(sent)
 	before, err := c.Metrics(within(t, stepTime))

@@ -21,7 +21,7 @@ func TestSubnetMTU(t *testing.T) {
 	b := &besieged{Causeway: c, node: nodes[0], host: Peer{Guest: a, IP: "10.9.0.1"}, proof: proof}
 	networks[0].families(t, a, func(t *testing.T, host Peer, nodeIP, group string) {
 		for _, to := range []string{fmt.Sprintf("--to %s --qpn %d", nodeIP, b.node.QP().QPN()), "--qpn 0xffffff --to " + group} {
-			if m := hear(t, b.node, host, to+" --size 2048"); len(m.Payload) != 2048 {
+			if m := receiveOne(t, b.node, host, to+" --size 2048"); len(m.Payload) != 2048 {
 				t.Errorf("2048 bytes came as %d", len(m.Payload))
 			}
 			b.expect(t, roceToIB, map[string]uint64{"mtu_exceeded": 2}, 0, func() {
@@ -60,19 +60,19 @@ func TestSegmentMTU(t *testing.T) {
 	})
 }
 
-// TestStandInLimit: a host that opens more queue pairs than it may have
-// stand-ins is refused by name; another host is not.
-func TestStandInLimit(t *testing.T) {
+// TestProxyQPLimit: a host that opens more queue pairs than it may have
+// proxy QPs is refused by name; another host is not.
+func TestProxyQPLimit(t *testing.T) {
 	_, a, other := theRig(t)
-	proof := proves(t, "more queue pairs than a host may have stand-ins")
-	config := strings.Replace(networks[0].config(""), "[workers]", "[workers]\nstandins_per_host = 2", 1)
+	proof := proves(t, "more queue pairs than a host may have proxy QPs")
+	config := strings.Replace(networks[0].config(""), "[workers]", "[workers]\nproxy_qps_per_host = 2", 1)
 	c, nodes := bridgeWith(t, config, topology, node7(fabric.RoleNone))
 	b := &besieged{Causeway: c, node: nodes[0], host: Peer{Guest: other, IP: "10.9.0.2"}, proof: proof}
 	host := Peer{Guest: a, IP: "10.9.0.1"}
 	for range 2 {
-		hear(t, b.node, host, "--qpn 0xffffff --to "+groupV4)
+		receiveOne(t, b.node, host, "--qpn 0xffffff --to "+groupV4)
 	}
-	b.expect(t, roceToIB, map[string]uint64{"standin_full": attackCount}, 0, func() {
+	b.expect(t, roceToIB, map[string]uint64{"proxy_qp_full": attackCount}, 0, func() {
 		_, err := host.RunUDEnd(within(t, stepTime), fmt.Sprintf("%s %s --qpn 0xffffff --to %s --count %d send", host.udendArgs(), unicast, groupV4, attackCount))
 		if err != nil {
 			t.Error(err)

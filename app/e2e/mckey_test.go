@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"causeway/app/e2e/agent"
+	"causeway/app/e2e/agent/client"
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
+	"causeway/ibside/stamp"
 )
 
 // mckeyGroups are bridged at once, besides the IPv6 group.
@@ -68,7 +69,7 @@ func mckeysToNode(t *testing.T, node *IBNode, host Peer, sizes []int) int {
 	t.Helper()
 	const count = 8
 	wire := startCapture(t, "tapA", "")
-	var senders []*agent.Command
+	var senders []*client.Command
 	for i, group := range mckeyGroups {
 		c, err := host.Start(fmt.Sprintf("exec mckey -m %s -b %s -s -S %d -C %d", group, host.IP, sizes[i], count))
 		if err != nil {
@@ -93,13 +94,13 @@ func mckeysToNode(t *testing.T, node *IBNode, host Peer, sizes []int) int {
 	return len(came)
 }
 
-// compareGroups checks each group: the same payloads, from one stand-in instead
+// compareGroups checks each group: the same payloads, from one proxy QP instead
 // of one QPN, the immediate data changed alike.
 func compareGroups(t *testing.T, sent []Message, came []fabric.Received, sizes []int) {
 	t.Helper()
 	for i, group := range mckeyGroups {
 		var wire, ibSide []string
-		var hostQPs, standIns []uint32
+		var hostQPs, proxyQPs []uint32
 		for _, m := range sent {
 			if m.Dst.String() == group {
 				wire = append(wire, fmt.Sprintf("%v %v", m.WithImm && m.Imm == m.SrcQP, hex.EncodeToString(m.Payload)))
@@ -109,7 +110,7 @@ func compareGroups(t *testing.T, sent []Message, came []fabric.Received, sizes [
 		for _, m := range came {
 			if m.MGID() == mgid(group).MGID {
 				ibSide = append(ibSide, fmt.Sprintf("%v %v", m.HasImm && m.Imm == uint32(m.SrcQP), hex.EncodeToString(m.Payload)))
-				standIns = append(standIns, uint32(m.SrcQP))
+				proxyQPs = append(proxyQPs, uint32(m.SrcQP))
 			}
 		}
 		slices.Sort(wire)
@@ -117,8 +118,8 @@ func compareGroups(t *testing.T, sent []Message, came []fabric.Received, sizes [
 		if !slices.Equal(wire, ibSide) || len(wire) == 0 || !strings.HasPrefix(wire[0], "true ") || len(wire[0]) != len("true ")+2*sizes[i] {
 			t.Errorf("group %s, %d bytes: on the wire %d messages, at the node %d:\n%.200q\n%.200q", group, sizes[i], len(wire), len(ibSide), wire, ibSide)
 		}
-		if len(slices.Compact(hostQPs)) != 1 || len(slices.Compact(standIns)) != 1 {
-			t.Errorf("group %s: messages of QPNs %v came from %v", group, hostQPs, standIns)
+		if len(slices.Compact(hostQPs)) != 1 || len(slices.Compact(proxyQPs)) != 1 {
+			t.Errorf("group %s: messages of QPNs %v came from %v", group, hostQPs, proxyQPs)
 		}
 	}
 }
@@ -128,7 +129,7 @@ func compareGroups(t *testing.T, sent []Message, came []fabric.Received, sizes [
 func nodeToMckeys(t *testing.T, node *IBNode, host, witness Peer) int {
 	t.Helper()
 	const count = 10
-	var mckeys []*agent.Command
+	var mckeys []*client.Command
 	var listeners []*UDEnd
 	var to []fabric.Send
 	for _, group := range mckeyGroups {
@@ -163,8 +164,8 @@ func nodeToMckeys(t *testing.T, node *IBNode, host, witness Peer) int {
 	}
 	for _, m := range sentBy(t, wire, addrOfNode(witness.IP)) {
 		group := slices.Index(mckeyGroups, m.Dst.String())
-		if seq, ok := CheckPattern(m.Payload); !ok || !m.ICRCGood || int(seq)/100 != group+1 {
-			t.Errorf("message %d was written to group %v: %+v", seq, m.Dst, m)
+		if s, v := stamp.Read(m.Payload); v != stamp.Whole || !m.ICRCGood || int(s.Number)/100 != group+1 {
+			t.Errorf("message %d was written to group %v: %+v", s.Number, m.Dst, m)
 		}
 	}
 	return 2 * count * len(mckeyGroups)
@@ -177,7 +178,7 @@ func sendByTurns(t *testing.T, node *IBNode, to []fabric.Send, count int) {
 	t.Helper()
 	for seq := range count {
 		for group, message := range to {
-			message.Payload = Pattern(groupSeq(group)+uint32(seq), 100)
+			message.Payload = stamp.Message(uint64(groupSeq(group))+uint64(seq), 100)
 			message.HasImm, message.Imm = true, uint32(node.QP().QPN())
 			if err := node.Send(message); err != nil {
 				t.Fatal(err)
@@ -196,13 +197,13 @@ func receivesInOrder(t *testing.T, l *UDEnd, node *IBNode, first uint32, count i
 		t.Errorf("%d of %d messages came: exit %d, %v", len(received), count, exit, err)
 	}
 	for i, e := range received {
-		if e.Seq != first+uint32(i) || !e.Pattern || e.SrcQP != uint32(node.QP().QPN()) {
+		if e.Seq != first+uint32(i) || !e.Intact || e.SrcQP != uint32(node.QP().QPN()) {
 			t.Errorf("message %d, expected number %d: %+v", i+1, first+uint32(i), e)
 		}
 	}
 }
 
-func mckeySucceeds(t *testing.T, c *agent.Command) {
+func mckeySucceeds(t *testing.T, c *client.Command) {
 	t.Helper()
 	out, exit, err := c.Wait(within(t, stepTime))
 	if exit != 0 || err != nil || !strings.Contains(out, "return status 0") {

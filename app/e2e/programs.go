@@ -60,7 +60,7 @@ func Publish(ctx context.Context, receiver, sender Peer, group string, x Exchang
 		return nil, err
 	}
 	defer listener.Stop()
-	// Paced: a receiver's emulated CPU may stand still for milliseconds.
+	// Paced: a receiver's emulated CPU may stop for milliseconds.
 	_, err = sender.RunUDEnd(ctx, fmt.Sprintf("%s --to %s --qpn 0xffffff --count %d --size %s --gap 2 %s send",
 		sender.udendArgs(), group, x.Count, x.Sizes, x.Args))
 	if err != nil {

@@ -131,7 +131,7 @@ var recordings = []recording{
 	{"sidr_vlan", "the same on VLAN 100", 22, udaddy("vlan", "")},
 	{"sidr_tos", "the same with rdma_cm's TOS 104", 6, udaddy("v4", "-t 104 -C 2")},
 	{"sidr_odd", "the same with 63 bytes", 6, udaddy("v4", "-S 63 -C 2")},
-	{"sidr_refused", "a SIDR request for a service nobody offers, refused", 2, refused},
+	{"sidr_unserved", "a SIDR request for a service nobody offers, refused", 2, refused},
 }
 
 // TestRecordKernelFrames writes the captures that lcore/frame's tests read. It
@@ -147,7 +147,7 @@ func TestRecordKernelFrames(t *testing.T) {
 	}
 	index := "# Frames of the Linux kernel\n\nRecorded at host A (10.9.0.1, fd09::1; VLAN 100: 10.100.0.1, fd64::1); B is `.2`. Both are\n" +
 		strings.TrimSpace(release) + "\nwith rdma_rxe and Debian's rdma-core. To record them again: `go test -tags e2e -run TestRecordKernelFrames -record ./app/e2e`.\n" +
-		"Payloads of the ud_ and mcast_ files are patterns (app/e2e/guest/udend/pattern.h).\n\n" +
+		"Payloads of the ud_ and mcast_ files are test messages of ibside/stamp.\n\n" +
 		"| file | what | frames | of them RoCE |\n|---|---|---|---|\n"
 	for _, rec := range recordings {
 		t.Run(rec.file, func(t *testing.T) {

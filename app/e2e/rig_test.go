@@ -100,7 +100,7 @@ func TestGuestToGuest(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range Only(events, "received") {
-				if !e.Pattern || !e.WithGRH || !e.WithImm || e.Imm != 7 {
+				if !e.Intact || !e.WithGRH || !e.WithImm || e.Imm != 7 {
 					t.Errorf("received %+v", e)
 				}
 				proof.add(1)

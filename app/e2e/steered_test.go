@@ -16,7 +16,7 @@ import (
 // sharedPort is a port on C's eth1, which C's kernel uses, too.
 const sharedPort = "tap:cw0,remote=eth1"
 
-// flowModules are what net_tap's flow rules stand on.
+// flowModules are the kernel modules that net_tap's flow rules need.
 const flowModules = "modprobe -a tun sch_multiq sch_ingress cls_flower act_gact act_mirred act_skbedit"
 
 // sharedSizes end where net_tap does: at an MTU of 1504.

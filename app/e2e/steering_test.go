@@ -35,7 +35,7 @@ func TestFlowSteering(t *testing.T) {
 }
 
 // TestSteeredBridge: Causeway on a port that it shares with C's kernel, by flow rules of its own. RoCE is the bridge's,
-// both ways, by each kind of IB door; all else is the kernel's, at the same time and by the same MAC address.
+// both ways, by each kind of IB port; all else is the kernel's, at the same time and by the same MAC address.
 func TestSteeredBridge(t *testing.T) {
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "Causeway on a port shared with the kernel: RoCE both ways, ping, TCP, UDP, ARP and ND of the kernel's meanwhile")
@@ -139,7 +139,7 @@ func pingsBeside(t *testing.T, k kernelOnEth1, host Peer, nodeIP string) int {
 		t.Fatalf("udend: exit code %d, %v", exit, err)
 	}
 	for i, e := range Only(events, "received") {
-		if e.SrcQP != uint32(echoQPN) || e.Imm != 0xcafe || !e.Pattern {
+		if e.SrcQP != uint32(echoQPN) || e.Imm != 0xcafe || !e.Intact {
 			t.Errorf("reply %d is not the node's own: %+v", i+1, e)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"causeway/ibside/fabric"
+	"causeway/ibside/fabric/fabrictest"
 )
 
 // The second side's addresses: those of the RoCE side with other prefixes.
@@ -25,18 +26,18 @@ func TestUdaddyTranslated(t *testing.T) {
 	n := networks[0]
 	_, a, _ := theRig(t)
 	c, nodes := bridgeWith(t, n.config(fmt.Sprintf("[[service]]\nport = %d\n", udaddyPort)+translations), topology, node7(fabric.RoleNone))
-	node := nodes[0].Talker(fabric.CMConfig{}, there4+"7", there6+"7") // it refuses what is not for these
+	node := nodes[0].Exchanger(fabric.CMConfig{}, there4+"7", there6+"7") // it refuses what is not for these
 	t.Cleanup(node.CM.Close)
 	gid, err := c.GID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &udaddyRig{Causeway: c, network: n, gid: gid, a: a, nodes: []*fabric.Talker{node}, proof: proof}
+	r := &udaddyRig{Causeway: c, network: n, gid: gid, a: a, nodes: []*fabrictest.Exchanger{node}, proof: proof}
 	r.families(t, func(t *testing.T, v6 bool, prefix string) {
 		host, there := r.host(a, v6), map[bool]string{false: there4, true: there6}[v6]
-		talks := r.serve(t, node)
+		exchanges := r.serve(t, node)
 		r.together(t, calling(host, prefix+"7"))
-		r.went(t, talks, 1)
+		r.went(t, exchanges, 1)
 		ctx := within(t, stepTime)
 		server, err := host.ServeUdaddy(ctx, 1)
 		if err != nil {
@@ -57,13 +58,7 @@ func TestUdaddyTranslated(t *testing.T) {
 func addressesThere(t *testing.T, c *BridgeGuest, n *Guest) {
 	t.Helper()
 	change := func(ctx context.Context, what string) error {
-		of := func(g *Guest, dev string, ips ...string) error {
-			var b strings.Builder
-			for _, ip := range ips {
-				fmt.Fprintf(&b, "ip addr %s %s dev %s || exit\n", what, ip, dev)
-			}
-			return g.Must(ctx, b.String())
-		}
+		of := func(g *Guest, dev string, ips ...string) error { return g.changeAddrs(ctx, what, dev, ips) }
 		if err := of(c.Guest, "eth2", there4+"3/24", there4+"1/32", there6+"3/64", there6+"1/128"); err != nil {
 			return err
 		}

@@ -12,8 +12,9 @@ import (
 	"regexp"
 	"strings"
 
-	"causeway/app/e2e/agent"
+	"causeway/app/e2e/agent/client"
 	"causeway/ibside/fabric"
+	"causeway/ibside/fabric/fabrictest"
 	"causeway/ibside/ib"
 )
 
@@ -25,7 +26,7 @@ const (
 )
 
 // ServeUdaddy starts rdma_cm's UD example as a server for so many connections. It ends when all of them have ended.
-func (p Peer) ServeUdaddy(ctx context.Context, connections int) (*agent.Command, error) {
+func (p Peer) ServeUdaddy(ctx context.Context, connections int) (*client.Command, error) {
 	c, err := p.Start(fmt.Sprintf("exec udaddy -b %s -c %d -S %d -C %d", p.IP, connections, udaddySize, udaddyCount))
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (p Peer) CallUdaddy(ctx context.Context, server string) error {
 }
 
 // endsUdaddy waits for the example's end; it must have had all its messages.
-func (p Peer) endsUdaddy(ctx context.Context, c *agent.Command) error {
+func (p Peer) endsUdaddy(ctx context.Context, c *client.Command) error {
 	out, exit, err := c.Wait(ctx)
 	if err == nil && (exit != 0 || !strings.Contains(out, "return status 0")) {
 		err = errors.New("it fails")
@@ -64,9 +65,9 @@ func (p Peer) endsUdaddy(ctx context.Context, c *agent.Command) error {
 	return nil
 }
 
-// Talker makes the node talk as the example does.
-func (n *IBNode) Talker(c fabric.CMConfig, ips ...string) *fabric.Talker {
-	t := &fabric.Talker{Node: n.Node, CM: fabric.NewCM(n.HCA(), c), Count: udaddyCount, Size: udaddySize}
+// Exchanger makes the node run the protocol of the example.
+func (n *IBNode) Exchanger(c fabric.CMConfig, ips ...string) *fabrictest.Exchanger {
+	t := &fabrictest.Exchanger{Node: n.Node, CM: fabric.NewCM(n.HCA(), c), Count: udaddyCount, Size: udaddySize}
 	for _, ip := range ips {
 		t.IPs = append(t.IPs, netip.MustParseAddr(ip))
 	}
@@ -84,8 +85,8 @@ func (c *Causeway) GID() (ib.GID, error) {
 	return ib.ParseGID(found[1])
 }
 
-// talkWent checks a talk with an example of the kernel's, whose payload is whatever was in its memory.
-func talkWent(k fabric.Talk) error {
+// exchangeErr checks an exchange with the kernel's example, whose payload is uninitialised memory.
+func exchangeErr(k fabrictest.Exchange) error {
 	if k.Err != nil {
 		return k.Err
 	}

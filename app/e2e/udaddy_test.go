@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"causeway/ibside/fabric"
+	"causeway/ibside/fabric/fabrictest"
 	"causeway/ibside/ib"
 )
 
@@ -22,7 +23,7 @@ type udaddyRig struct {
 	network network
 	gid     ib.GID // of the bridge
 	a, b    *Guest
-	nodes   []*fabric.Talker
+	nodes   []*fabrictest.Exchanger
 	proof   *proof
 }
 
@@ -35,7 +36,7 @@ func newUdaddyRig(t *testing.T, n network, p *proof, lose func(out bool, attr ui
 	r := &udaddyRig{Causeway: c, network: n, a: a, b: b, proof: p}
 	for i, node := range nodes {
 		number := fmt.Sprint(7 + i)
-		r.nodes = append(r.nodes, node.Talker(fabric.CMConfig{Lose: lose}, n.v4+number, n.v6+number))
+		r.nodes = append(r.nodes, node.Exchanger(fabric.CMConfig{Lose: lose}, n.v4+number, n.v6+number))
 		t.Cleanup(r.nodes[i].CM.Close)
 		lose = nil
 	}
@@ -55,23 +56,23 @@ func (r *udaddyRig) host(g *Guest, v6 bool) Peer {
 	return Peer{Guest: g, IP: r.network.v4 + number}
 }
 
-// serve makes a node a server, and returns what becomes of its talks.
-func (r *udaddyRig) serve(t *testing.T, node *fabric.Talker) chan fabric.Talk {
+// serve makes a node a server, and returns what becomes of its exchanges.
+func (r *udaddyRig) serve(t *testing.T, node *fabrictest.Exchanger) chan fabrictest.Exchange {
 	t.Helper()
-	talks := make(chan fabric.Talk, 100)
-	if err := node.Serve(within(t, stepTime), udaddyPort, func(k fabric.Talk) { talks <- k }); err != nil {
+	exchanges := make(chan fabrictest.Exchange, 100)
+	if err := node.Serve(within(t, stepTime), udaddyPort, func(k fabrictest.Exchange) { exchanges <- k }); err != nil {
 		t.Fatal(err)
 	}
-	return talks
+	return exchanges
 }
 
-// went checks talks that must all have gone well.
-func (r *udaddyRig) went(t *testing.T, talks chan fabric.Talk, count int) {
+// went checks exchanges that must all have gone well.
+func (r *udaddyRig) went(t *testing.T, exchanges chan fabrictest.Exchange, count int) {
 	t.Helper()
 	for range count {
 		select {
-		case k := <-talks:
-			if err := talkWent(k); err != nil {
+		case k := <-exchanges:
+			if err := exchangeErr(k); err != nil {
 				t.Error(err)
 			}
 			r.proof.add(len(k.Received))
@@ -81,18 +82,18 @@ func (r *udaddyRig) went(t *testing.T, talks chan fabric.Talk, count int) {
 	}
 }
 
-// call has a node connect to the example at a host, and talk.
-func (r *udaddyRig) call(t *testing.T, node *fabric.Talker, host Peer) {
+// call has a node connect to the example on a host, and exchange messages.
+func (r *udaddyRig) call(t *testing.T, node *fabrictest.Exchanger, host Peer) {
 	t.Helper()
 	k := node.Connect(within(t, stepTime), r.gid, netip.MustParseAddr(host.IP), udaddyPort)
-	if err := talkWent(k); err != nil {
+	if err := exchangeErr(k); err != nil {
 		t.Errorf("%s to %s: %v", node.Node.Config().Name, host.IP, err)
 	}
 	r.proof.add(len(k.Received))
 }
 
 // toHost has nodes connect to the example at a host, all at once, each from its place in the list.
-func (r *udaddyRig) toHost(t *testing.T, host Peer, nodes ...*fabric.Talker) {
+func (r *udaddyRig) toHost(t *testing.T, host Peer, nodes ...*fabrictest.Exchanger) {
 	t.Helper()
 	ctx := within(t, stepTime)
 	server, err := host.ServeUdaddy(ctx, len(nodes))
@@ -169,14 +170,14 @@ func connected(m Metrics, ofHosts, ofNodes uint64) error {
 
 // TestUdaddy: the example, as Debian has it, on a host finds its server at a node by IP address, and the other way round.
 func TestUdaddy(t *testing.T) {
-	proof := proves(t, "udaddy at a host and a node that talks as it does, connected by IP address: each as client and as server")
+	proof := proves(t, "udaddy at a host and a node that exchanges as it does, connected by IP address: each as client and as server")
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
 			r := newUdaddyRig(t, n, proof, nil)
 			r.families(t, func(t *testing.T, v6 bool, prefix string) {
-				talks := r.serve(t, r.nodes[0])
+				exchanges := r.serve(t, r.nodes[0])
 				r.together(t, calling(r.host(r.a, v6), prefix+"7"))
-				r.went(t, talks, 1)
+				r.went(t, exchanges, 1)
 				r.toHost(t, r.host(r.a, v6), r.nodes[0])
 			})
 			r.allConnected(t, 2, 2)
@@ -191,9 +192,9 @@ func TestUdaddyMany(t *testing.T) {
 	r.families(t, func(t *testing.T, v6 bool, prefix string) {
 		a, b := r.host(r.a, v6), r.host(r.b, v6)
 		t.Run("four clients at hosts, one node", func(t *testing.T) {
-			talks := r.serve(t, r.nodes[0])
+			exchanges := r.serve(t, r.nodes[0])
 			r.together(t, calling(a, prefix+"7"), calling(a, prefix+"7"), calling(b, prefix+"7"), calling(b, prefix+"7"))
-			r.went(t, talks, 4)
+			r.went(t, exchanges, 4)
 		})
 		t.Run("one host, two nodes", func(t *testing.T) {
 			first, second := r.serve(t, r.nodes[0]), r.serve(t, r.nodes[1])
@@ -222,12 +223,12 @@ func TestUdaddyRestart(t *testing.T) {
 	r := newUdaddyRig(t, networks[0], proof, nil)
 	host, node := r.host(r.a, false), r.nodes[0]
 	for range 2 {
-		talks := r.serve(t, node)
+		exchanges := r.serve(t, node)
 		r.together(t, calling(host, "10.9.0.7"))
-		r.went(t, talks, 1)
+		r.went(t, exchanges, 1)
 		r.toHost(t, host, node)
 		k := node.Connect(within(t, stepTime), r.gid, netip.MustParseAddr(host.IP), udaddyPort)
-		var refused *fabric.CMRefusedError
+		var refused *fabric.CMRejectedError
 		if !errors.As(k.Err, &refused) || refused.Status != ib.SIDRStatusUnsupported {
 			t.Errorf("the node's client of nobody: %v", k.Err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"causeway/ibside/fabric"
+	"causeway/ibside/fabric/fabrictest"
 	"causeway/ibside/ib"
 )
 
@@ -58,7 +59,7 @@ type lossyRig struct {
 	rig  *Rig
 	loss loss
 	host Peer
-	node *fabric.Talker
+	node *fabrictest.Exchanger
 }
 
 // cut takes the host's cable out for a moment.
@@ -77,11 +78,11 @@ func (r *lossyRig) cut(t *testing.T) (mended chan struct{}) {
 }
 
 // askedOnce has the host connect to the node, which must be asked once. It may not take less than that.
-func (r *lossyRig) askedOnce(t *testing.T, talks chan fabric.Talk, atLeast time.Duration) {
+func (r *lossyRig) askedOnce(t *testing.T, exchanges chan fabrictest.Exchange, atLeast time.Duration) {
 	t.Helper()
 	before, start := r.node.CM.Counters().Requests, time.Now()
 	r.together(t, calling(r.host, "10.9.0.7"))
-	r.went(t, talks, 1)
+	r.went(t, exchanges, 1)
 	if n := r.node.CM.Counters().Requests - before; n != 1 || time.Since(start) < atLeast || r.loss.waiting() != 0 {
 		t.Errorf("the node was asked %d times; connected after %v; %d datagrams still to be lost", n, time.Since(start), r.loss.waiting())
 	}
@@ -114,8 +115,8 @@ func TestUdaddyLost(t *testing.T) {
 		})
 	}
 	t.Run("from the host, request", func(t *testing.T) {
-		talks, mended := r.serve(t, r.node), r.cut(t)
-		r.askedOnce(t, talks, kernelPatience)
+		exchanges, mended := r.serve(t, r.node), r.cut(t)
+		r.askedOnce(t, exchanges, kernelPatience)
 		<-mended
 	})
 	t.Run("to the host, reply", r.replyToHost)
@@ -125,15 +126,15 @@ func TestUdaddyLost(t *testing.T) {
 
 // replyToHost loses what the bridge says to the host: by then the node has answered.
 func (r *lossyRig) replyToHost(t *testing.T) {
-	talks, mended := make(chan fabric.Talk, 10), make(chan chan struct{}, 10)
+	exchanges, mended := make(chan fabrictest.Exchange, 10), make(chan chan struct{}, 10)
 	err := r.node.CM.Serve([]fabric.CMPorts{{First: udaddyPort, Last: udaddyPort}}, func(q *fabric.CMRequest) {
 		mended <- r.cut(t) // before there is an answer
-		talks <- r.node.Answer(within(t, stepTime), q)
+		exchanges <- r.node.Answer(within(t, stepTime), q)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.askedOnce(t, talks, kernelPatience)
+	r.askedOnce(t, exchanges, kernelPatience)
 	<-<-mended
 }
 

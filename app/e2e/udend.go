@@ -12,7 +12,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"causeway/app/e2e/agent"
+	"causeway/app/e2e/agent/client"
 )
 
 // Event is one line of udend's output (guest/udend/udend.c). Which fields count
@@ -35,9 +35,8 @@ type Event struct {
 	WithImm bool   `json:"with_imm"`
 	Imm     uint32 `json:"imm"`
 	WithGRH bool   `json:"with_grh"`
-	GRH     string `json:"grh"`     // the 40 bytes before the payload, in hex
-	Pattern bool   `json:"pattern"` // the payload is Pattern(Seq, Length), byte for byte
-	CRC32   uint32 `json:"crc32"`   // of the payload
+	GRH     string `json:"grh"`    // the 40 bytes before the payload, in hex
+	Intact  bool   `json:"intact"` // the payload is as it was sent (package stamp)
 
 	Sent     int `json:"sent"` // end
 	Received int `json:"received"`
@@ -62,7 +61,7 @@ func (e Event) GroupV4() string {
 type UDEnd struct {
 	QPN     uint32
 	MTU     int
-	command *agent.Command
+	command *client.Command
 }
 
 // StartUDEnd starts udend with these arguments and waits until its QP can

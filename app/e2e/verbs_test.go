@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"causeway/app/e2e/agent"
+	"causeway/app/e2e/agent/client"
 )
 
-// TestVerbsDoor runs the tests of ibside/verbs in a guest of their own, on a real verbs device (rdma_rxe): the door
+// TestVerbsPort runs the tests of ibside/verbs in a guest of their own, on a real verbs device (rdma_rxe): the port
 // with itself, and with the kernel of host A. The tests of its C side alone need a compiler and stay outside.
-func TestVerbsDoor(t *testing.T) {
+func TestVerbsPort(t *testing.T) {
 	r, a, _ := theRig(t)
 	// Addresses that no bridge has answered for: A would still know the bridge by them.
 	const own, own6, peer, peer6, group = "10.9.0.17", "fd09::17", "10.9.0.1", "fd09::1", "239.7.7.7"
@@ -43,7 +43,7 @@ func TestVerbsDoor(t *testing.T) {
 	}
 	defer replier.Stop()
 	defer serveUdaddy(t, a, peer, peer6)()
-	proof := proves(t, "the verbs door on a kernel device: tests of ibside/verbs in a guest")
+	proof := proves(t, "the verbs port on a kernel device: tests of ibside/verbs in a guest")
 	flags := fmt.Sprintf("-test.skip '^(TestWithoutDevice|TestCasesNotice|TestDeviceGone)$' -device rxe0 -netdev eth0 -peer %s,%s -peer-qpn %d -group %s -udaddy",
 		peer, peer6, replier.QPN, group)
 	run := func(flags string) {
@@ -97,7 +97,7 @@ func failures(out string) string {
 
 // runUdaddy runs udaddy's client from each first address to each second, once tests are ready for it; never if they are
 // not. The wait that it returns fails the test when one has not ended well.
-func runUdaddy(t *testing.T, tests *agent.Command, g *Guest, ways ...[2]string) (wait func()) {
+func runUdaddy(t *testing.T, tests *client.Command, g *Guest, ways ...[2]string) (wait func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -117,7 +117,7 @@ func runUdaddy(t *testing.T, tests *agent.Command, g *Guest, ways ...[2]string) 
 // test when one of them has not ended well.
 func serveUdaddy(t *testing.T, g *Guest, addresses ...string) (stop func()) {
 	t.Helper()
-	var servers []*agent.Command
+	var servers []*client.Command
 	for _, addr := range addresses {
 		c, err := g.Start("exec timeout 600 udaddy -b " + addr)
 		if err != nil {

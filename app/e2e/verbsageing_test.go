@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/ibside/stamp"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
 )
@@ -20,20 +21,20 @@ const (
 	crowd     = 10_000 // queue pairs of the crowd
 	crowdHost = 250    // of one host of it
 	crowdAge  = 15 * time.Second
-	crowdStep = 200 // queue pairs that speak at a time: they wait in the bridge for their stand-ins
+	crowdStep = 200 // queue pairs that send at a time: their packets wait in the bridge for proxy QPs
 	// crowdLost is how many messages the guests' kernels may lose among so many queue pairs: rdma_rxe drops what it has no
 	// memory for, or nobody takes in time. Causeway loses none.
 	crowdLost = crowd / 50
 )
 
-// TestTenThousandStandIns has forty hosts speak from ten thousand queue pairs: each gets a stand-in of its own on the
+// TestTenThousandProxyQPs has forty hosts send from ten thousand queue pairs: each gets a proxy QP of its own on the
 // device, whose message arrives, and which ends when it has been silent for long. One that goes on stays.
-func TestTenThousandStandIns(t *testing.T) {
+func TestTenThousandProxyQPs(t *testing.T) {
 	r, _, _ := theRig(t)
 	a, c, n := theSecondTopology(t)
-	proof := proves(t, "second topology: ten thousand stand-ins made, heard and aged; one in use stays")
-	small := strings.NewReplacer("standins   = 256", "standins   = 12000", "standins_per_host = 64",
-		fmt.Sprintf("standins_per_host = %d\nstandin_depth = 16\nstandin_idle = %d", crowdHost, int(crowdAge.Seconds())), `level = "debug"`, `level = "info"`)
+	proof := proves(t, "second topology: ten thousand proxy QPs made, heard and aged; one in use stays")
+	small := strings.NewReplacer("proxy_qps   = 256", "proxy_qps   = 12000", "proxy_qps_per_host = 64",
+		fmt.Sprintf("proxy_qps_per_host = %d\nproxy_qp_depth = 16\nproxy_qp_idle = %d", crowdHost, int(crowdAge.Seconds())), `level = "debug"`, `level = "info"`)
 	bridge, stop := startVerbsBridge(t, c, small.Replace(verbsBridge))
 	defer stop()
 	faithful, err := a.StartUDEnd(within(t, stepTime), fmt.Sprintf("--ip 10.9.0.1 %s --to 10.9.0.7 --qpn 0x123 --gap 1000 --count 1000 send", unicast))
@@ -41,7 +42,7 @@ func TestTenThousandStandIns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer faithful.Stop()
-	awaitGauge(t, bridge, "causeway_standins", 1)
+	awaitGauge(t, bridge, "causeway_proxy_qps", 1)
 	listener, err := n.StartUDEnd(within(t, stepTime), fmt.Sprintf("--ip 10.9.0.7 %s --count %d --seconds 240 recv", unicast, crowd-crowdLost))
 	if err != nil {
 		t.Fatal(err)
@@ -59,19 +60,19 @@ func TestTenThousandStandIns(t *testing.T) {
 	if err != nil || exit != 0 {
 		t.Fatalf("the node: exit %d, %v", exit, err)
 	}
-	standIns := map[uint32]bool{}
+	proxyQPs := map[uint32]bool{}
 	for _, e := range Only(events, "received") {
-		standIns[e.SrcQP] = true
+		proxyQPs[e.SrcQP] = true
 	}
-	if came := len(Only(events, "received")); len(standIns) != came {
-		t.Errorf("%d messages came from %d stand-ins", came, len(standIns))
+	if came := len(Only(events, "received")); len(proxyQPs) != came {
+		t.Errorf("%d messages came from %d proxy QPs", came, len(proxyQPs))
 	}
-	awaitGauge(t, bridge, "causeway_standins", 1)
+	awaitGauge(t, bridge, "causeway_proxy_qps", 1)
 	m := settled(t, bridge)
-	if got := m["causeway_standins_aged_total"]; got != crowd || m.Of(roceToIB, "packets_sent_total") < crowd || m["causeway_standins_denied_total"] != 0 || len(m.Drops(roceToIB)) > 0 {
-		t.Errorf("%d aged, %d denied, dropped %v", got, m["causeway_standins_denied_total"], m.Drops(roceToIB))
+	if got := m["causeway_proxy_qps_aged_total"]; got != crowd || m.Of(roceToIB, "packets_sent_total") < crowd || m["causeway_proxy_qps_rejected_total"] != 0 || len(m.Drops(roceToIB)) > 0 {
+		t.Errorf("%d aged, %d denied, dropped %v", got, m["causeway_proxy_qps_rejected_total"], m.Drops(roceToIB))
 	}
-	proof.add(len(standIns))
+	proof.add(len(proxyQPs))
 	proof.measured("made %d in %v", crowd, made.Round(100*time.Millisecond))
 }
 
@@ -83,14 +84,14 @@ func crowdFrames(from, n int, to ib.QPN) (frames [][]byte) {
 		p := roce.Packet{
 			Version: 2, Dst: bridge, Src: frame.MAC{2, 0, 0, 0, 1, host}, SrcIP: netip.AddrFrom4([4]byte{10, 9, 0, 150 + host}),
 			DstIP: netip.MustParseAddr("10.9.0.7"), HopLimit: 64, SrcPort: 0xc000, PKey: ib.PKeyDefault,
-			DestQP: to, QKey: ib.QKey(groupQKey), SrcQP: ib.QPN(0x1000 + i), Payload: Pattern(uint32(i), 64),
+			DestQP: to, QKey: ib.QKey(groupQKey), SrcQP: ib.QPN(0x1000 + i), Payload: stamp.Message(uint64(i), 64),
 		}
 		frames = append(frames, p.AppendTo(nil))
 	}
 	return frames
 }
 
-// awaitMade waits until the bridge has made so many stand-ins.
+// awaitMade waits until the bridge has made so many proxy QPs.
 func awaitMade(t *testing.T, c *GuestCauseway, want uint64) {
 	t.Helper()
 	ctx := within(t, stepTime)
@@ -99,7 +100,7 @@ func awaitMade(t *testing.T, c *GuestCauseway, want uint64) {
 		if err != nil {
 			t.Fatalf("%v; the bridge logged:\n%s", err, lastLines(c.Log()))
 		}
-		if m["causeway_standins_made_total"] >= want {
+		if m["causeway_proxy_qps_made_total"] >= want {
 			return
 		}
 		time.Sleep(pollEvery)

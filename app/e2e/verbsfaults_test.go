@@ -36,7 +36,7 @@ const (
 	groupToHost = "group to host"
 )
 
-// startFlows starts one message every 20 ms of each kind: from host to node and back by the stand-in, and to a group
+// startFlows starts one message every 20 ms of each kind: from host to node and back by the proxy QP, and to a group
 // each way.
 func startFlows(t *testing.T, a, n *Guest) *flows {
 	t.Helper()
@@ -107,7 +107,7 @@ func (f *flows) end(t *testing.T) (silences []time.Duration, came int) {
 		}
 		received := Only(events, "received")
 		for _, e := range received {
-			if !e.Pattern || e.Status != "success" {
+			if !e.Intact || e.Status != "success" {
 				t.Errorf("%s: %+v", x.name, e)
 			}
 		}
@@ -174,7 +174,7 @@ func underFire(t *testing.T, proof *proof, c *BridgeGuest, bridge *GuestCauseway
 	proof.measured("%s: traffic again, after the fault's end: %s", x.name, strings.Join(figures, ", "))
 }
 
-// TestVerbsFaults breaks what a bridge stands on, with traffic of all kinds under way, and wants it to go on by itself,
+// TestVerbsFaults breaks what a bridge depends on, with all kinds of traffic running, and requires it to recover by itself,
 // or to ask to be started again.
 func TestVerbsFaults(t *testing.T) {
 	a, c, n := theSecondTopology(t)

@@ -53,7 +53,7 @@ func TestVerbsSendOnly(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			before := settled(t, bridge)
-			hearsNothing(t, x.from, x.to, x.group)
+			receivesNothing(t, x.from, x.to, x.group)
 			moved := settled(t, bridge).Since(before)
 			drops := moved.Drops(x.direction)
 			if got := moved.Of(x.direction, "packets_received_total"); got != uint64(x.received) ||
@@ -65,8 +65,8 @@ func TestVerbsSendOnly(t *testing.T) {
 	}
 }
 
-// hearsNothing sends 12 messages to a group that a listener at the other side is in, who must not hear any.
-func hearsNothing(t *testing.T, from, to Peer, group string) {
+// receivesNothing sends 12 messages to a group with a listener on the other side, which must not receive any.
+func receivesNothing(t *testing.T, from, to Peer, group string) {
 	t.Helper()
 	ctx := within(t, stepTime)
 	listener, err := to.StartUDEnd(ctx, fmt.Sprintf("%s %s --mgid %s --count 1 --seconds 30 recv", to.udendArgs(), unicast, group))
@@ -126,7 +126,7 @@ func TestVerbsThousandGroups(t *testing.T) {
 }
 
 // sampleOfMany sends to groups by turns, of which one in 50 is sampled from the first on. The listener is in as many
-// others, too, and must hear nothing there. It returns how many messages came.
+// others, too, and must receive nothing there. It returns how many messages came.
 func sampleOfMany(t *testing.T, bridge *GuestCauseway, from, to Peer, direction string, first int) int {
 	t.Helper()
 	const each, apart = 6, manyGroups / sampled
@@ -156,7 +156,7 @@ func sampleOfMany(t *testing.T, bridge *GuestCauseway, from, to Peer, direction 
 	received := Only(events, "received")
 	numbers := map[uint32]bool{}
 	for _, e := range received {
-		if !e.Pattern || e.GroupV4() != groups[e.Seq%sampled] {
+		if !e.Intact || e.GroupV4() != groups[e.Seq%sampled] {
 			t.Errorf("number %d came in group %s, or damaged: %+v", e.Seq, e.GroupV4(), e)
 		}
 		numbers[e.Seq] = true
@@ -168,7 +168,7 @@ func sampleOfMany(t *testing.T, bridge *GuestCauseway, from, to Peer, direction 
 	return len(received)
 }
 
-// countsOfMany checks the bridge's own books: all went one way and nothing the other. What the bridge sends to a group
+// countsOfMany checks the bridge's counters: everything went in one direction and nothing in the other. What the bridge sends to a group
 // that it is in comes back to its own port.
 func countsOfMany(t *testing.T, moved Metrics, direction string, want int) {
 	t.Helper()

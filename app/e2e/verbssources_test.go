@@ -62,7 +62,7 @@ func TestHostGIDs(t *testing.T) {
 	see("A", bridgeOwn)
 	alias("add", spare+"/24")
 	awaitGauge(t, bridge, "causeway_host_gids", 1)
-	// Both have stand-ins, so either may have it now; B gets its own address when the device has that.
+	// Both have proxy QPs, so either may have it now; B gets its own address when the device has that.
 	if err := c.Must(within(t, stepTime), "sysctl -qw net.ipv4.conf.all.arp_ignore=1"); err != nil { // not on the first segment
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func awaitGauge(t *testing.T, c *GuestCauseway, name string, want uint64) {
 	}
 }
 
-// TestUnknownSource has N speak from an address that the bridge has no node for: dropped by name, or with policy
+// TestUnknownSource has N send from an address that the bridge has no node for: dropped by name, or with policy
 // "bridge" received by the host from the bridge's own address.
 func TestUnknownSource(t *testing.T) {
 	a, c, n := theSecondTopology(t)
@@ -168,13 +168,13 @@ func callFromTwo(t *testing.T, host, node, stranger Peer, count, comes int) map[
 		t.Fatal(err)
 	}
 	defer caller.Stop()
-	heard, _, err := first.Wait(ctx)
-	if err != nil || len(Only(heard, "received")) == 0 {
-		t.Fatalf("the node heard nothing: %v", err)
+	received, _, err := first.Wait(ctx)
+	if err != nil || len(Only(received, "received")) == 0 {
+		t.Fatalf("the node received nothing: %v", err)
 	}
-	standIn := Only(heard, "received")[0].SrcQP
+	proxyQP := Only(received, "received")[0].SrcQP
 	for _, from := range []Peer{stranger, node} {
-		if _, err := from.RunUDEnd(ctx, fmt.Sprintf("%s %s --to 10.9.0.3 --qpn %d --count %d --gap 3 send", from.udendArgs(), unicast, standIn, count)); err != nil {
+		if _, err := from.RunUDEnd(ctx, fmt.Sprintf("%s %s --to 10.9.0.3 --qpn %d --count %d --gap 3 send", from.udendArgs(), unicast, proxyQP, count)); err != nil {
 			t.Fatal(err)
 		}
 	}

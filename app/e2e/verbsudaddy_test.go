@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"causeway/app/e2e/agent"
+	"causeway/app/e2e/agent/client"
 )
 
 // verbsServices gives that bridge services, the example's among them, a second node (another address of N), and the addresses of
@@ -30,19 +30,22 @@ var udaddyFamilies = []struct{ name, a, b, n, second string }{
 	{"v6", "fd09::1", "fd09::2", "fd09::7", "fd09::8"},
 }
 
+// changeAddrs adds addresses to an interface, or deletes them.
+func (g *Guest) changeAddrs(ctx context.Context, what, dev string, ips []string) error {
+	var b strings.Builder
+	for _, ip := range ips {
+		fmt.Fprintf(&b, "ip addr %s %s dev %s || exit\n", what, ip, dev)
+	}
+	return g.Must(ctx, b.String())
+}
+
 // standForHosts gives C's verbs device the addresses of hosts A and B, as an InfiniBand port of the bridge has them by
 // IPoIB, and N a second one of its own.
 func standForHosts(t *testing.T, c *BridgeGuest, n *Guest) {
 	t.Helper()
 	change := func(ctx context.Context, what string) error {
 		// On the first segment C's kernel must not say that it has them.
-		of := func(g *Guest, dev string, ips ...string) error {
-			var b strings.Builder
-			for _, ip := range ips {
-				fmt.Fprintf(&b, "ip addr %s %s dev %s || exit\n", what, ip, dev)
-			}
-			return g.Must(ctx, b.String())
-		}
+		of := func(g *Guest, dev string, ips ...string) error { return g.changeAddrs(ctx, what, dev, ips) }
 		if err := c.Must(ctx, "sysctl -qw net.ipv4.conf.all.arp_ignore=1"); err != nil {
 			return err
 		}
@@ -71,7 +74,7 @@ type connection struct{ client, server Peer }
 func udaddies(t *testing.T, proof *proof, all ...connection) {
 	t.Helper()
 	ctx := within(t, stepTime)
-	calls, servers := map[Peer]int{}, map[Peer]*agent.Command{}
+	calls, servers := map[Peer]int{}, map[Peer]*client.Command{}
 	for _, x := range all {
 		calls[x.server]++
 	}

@@ -30,8 +30,8 @@ type call struct {
 // levelOf has the methods of slog.Logger that log; Log takes its level as an argument.
 var levelOf = map[string]string{"Debug": "debug", "Info": "info", "Warn": "warn", "Error": "error", "Log": ""}
 
-// calls returns every place of the bridge's own source that logs. Log's level cannot be seen from here, nor can an event in a variable:
-// then any literal of the function counts that looks like an event.
+// calls returns every place of the bridge's own source that logs. Log's level cannot be seen from here, nor can an
+// event in a variable: then any literal of the function counts that looks like an event.
 func calls(t *testing.T) (all []call) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -145,10 +145,11 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// variables are the events that reach a logger in a variable, by the file that has their names. A new place needs its line here.
+// variables are the events that reach a logger in a variable, by the file that has their names. A new place needs its
+// line here.
 var variables = map[string][]string{
-	"lcore/manage/aliases.go":           {"host_alias", "host_alias_failed", "host_alias_dropped"},
-	"lcore/manage/neighbours_claims.go": {"host_moved", "host_flapping"},
+	"lcore/manage/gids/aliases.go":      {"host_alias", "host_alias_failed", "host_alias_dropped"},
+	"lcore/manage/neighbours/claims.go": {"host_moved", "host_flapping"},
 }
 
 // TestVariables wants no further place whose event is in a variable: such an event would be nowhere.
@@ -165,11 +166,11 @@ func TestVariables(t *testing.T) {
 func TestReference(t *testing.T) {
 	file := filepath.Join(root, "docs", "log.md")
 	if *update {
-		if err := os.WriteFile(file, []byte(Reference()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(reference()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != Reference() {
+	if text, err := os.ReadFile(file); err != nil || string(text) != reference() {
 		t.Errorf("docs/log.md does not agree with list.go (%v); run go test ./app/logs -run TestReference -update", err)
 	}
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logs is how the bridge logs: log/slog, one line an event, with a rate limit for each.
+// Package logs is the bridge's logging: log/slog, one line per event, with a rate limit for each event.
 //
 //	log.Info("host_learned", …) ─▶ level? ─▶ too often? ─▶ text or JSON ─┬▶ standard error
 //	                                             └▶ counted             └▶ the last lines, for the console
 //
-// A message is the name of an event, and stays what it is from one version to the next; what differs is in the attributes.
-// list.go lists the names. The packet path logs nothing: it counts.
+// A message is the name of an event, which does not change between versions; details are in the attributes. list.go
+// lists the names. The packet path logs nothing: it counts.
 package logs
 
 import (
@@ -25,20 +25,20 @@ import (
 )
 
 const (
-	// most lines a second of one event: more than an operator can read, and far fewer than fill a disk.
+	// most is the limit of lines per window and event: more than an operator can read, far fewer than fill a disk.
 	most   = 20
 	window = time.Second
-	// reportEvery is how often a flood that does not end is told of.
+	// reportEvery is how often a flood that does not end is reported.
 	reportEvery = time.Minute
-	// kinds bounds the books: all events are in list.go, but their names could come from anywhere.
-	kinds = 1000
+	// eventsMost bounds the map of events: all are in list.go, but names could come from anywhere.
+	eventsMost = 1000
 )
 
-// New returns a logger that writes to w as c says, and what commands it while it runs.
+// New returns a logger that writes to w as c says, and its Control.
 func New(c config.Log, w io.Writer) (*slog.Logger, *Control) {
-	k := &Control{out: w, books: map[string]*book{}, now: time.Now}
+	k := &Control{out: w, limits: map[string]*limit{}, now: time.Now}
 	if err := k.SetLevel(c.Level); err != nil {
-		k.level.Set(slog.LevelInfo) // config knows the levels
+		k.level.Set(slog.LevelInfo) // config has checked the level
 	}
 	o := &slog.HandlerOptions{Level: &k.level}
 	if c.Format == "json" {
@@ -50,7 +50,7 @@ func New(c config.Log, w io.Writer) (*slog.Logger, *Control) {
 	return slog.New(handler{k.writer, k}), k
 }
 
-// asText has JSON show a value as text does, where the value knows how: GIDs and MAC addresses are arrays of bytes otherwise,
+// asText makes JSON write a fmt.Stringer as text: GIDs and MAC addresses are arrays of bytes otherwise,
 // and LIDs and queue pairs' numbers are decimal. Errors and what knows how to be JSON are left to the handler.
 func asText(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindAny {
@@ -74,7 +74,7 @@ func asText(_ []string, a slog.Attr) slog.Attr {
 	return slog.Any(a.Key, texts)
 }
 
-// A Control commands a logger. Its methods are safe from any goroutine.
+// A Control controls a logger at run time. Its methods may be called from any goroutine.
 type Control struct {
 	level  slog.LevelVar
 	out    io.Writer
@@ -82,23 +82,23 @@ type Control struct {
 	now    func() time.Time
 
 	mu         sync.Mutex
-	books      map[string]*book
+	limits     map[string]*limit // by event
 	suppressed uint64
 
 	lines ring
 }
 
-// A book is of one event.
-type book struct {
-	since  time.Time // the window's beginning
-	n      int       // in this window
-	missed uint64    // suppressed, and not yet told of
-	seen   uint64    // as many of them were there at calm's last look
-	told   time.Time // when suppressed lines were last told of, or began
-	timer  *time.Timer
+// A limit is the rate limit of one event.
+type limit struct {
+	since    time.Time // the window's start
+	n        int       // lines in this window
+	missed   uint64    // suppressed and not yet reported
+	seen     uint64    // missed, when calm last ran
+	reported time.Time // the last report, or the first suppressed line
+	timer    *time.Timer
 }
 
-// SetLevel sets the least important level that is logged: debug, info, warn or error.
+// SetLevel sets the lowest level that is logged: debug, info, warn or error.
 func (k *Control) SetLevel(name string) error {
 	for _, l := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
 		if name == strings.ToLower(l.String()) {
@@ -112,36 +112,36 @@ func (k *Control) SetLevel(name string) error {
 // Level returns the level as SetLevel takes it.
 func (k *Control) Level() string { return strings.ToLower(k.level.Level().String()) }
 
-// Recent returns the last n lines, the oldest first; there are 1000 at most.
+// Recent returns the last n lines, the oldest first; at most 1000.
 func (k *Control) Recent(n int) []string { return k.lines.last(n) }
 
-// Suppressed returns how many lines were not written because there were too many of their event.
+// Suppressed returns the number of lines that the rate limit suppressed.
 func (k *Control) Suppressed() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.suppressed
 }
 
-// Flush tells of all suppressed lines that nothing was said of yet: at the end of the program.
+// Flush reports all suppressed lines that were not reported yet. Call it at the end of the program.
 func (k *Control) Flush() {
 	k.mu.Lock()
-	told := map[string]uint64{}
-	for event, b := range k.books {
-		if b.missed > 0 {
-			told[event], b.missed, b.seen = b.missed, 0, 0
+	unreported := map[string]uint64{}
+	for event, l := range k.limits {
+		if l.missed > 0 {
+			unreported[event], l.missed, l.seen = l.missed, 0, 0
 		}
-		if b.timer != nil {
-			b.timer.Stop()
-			b.timer = nil
+		if l.timer != nil {
+			l.timer.Stop()
+			l.timer = nil
 		}
 	}
 	k.mu.Unlock()
-	for event, n := range told {
-		k.tell(event, n)
+	for event, n := range unreported {
+		k.report(event, n)
 	}
 }
 
-// Write takes one line from the handler, which calls it once a line and one at a time.
+// Write implements io.Writer. The handler calls it once for each line, never concurrently.
 func (k *Control) Write(line []byte) (int, error) {
 	k.lines.add(line)
 	return k.out.Write(line)
@@ -152,70 +152,71 @@ func (k *Control) admit(event string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
-	b := k.books[event]
-	if b == nil {
-		if len(k.books) >= kinds {
-			event = "" // all others together
+	l := k.limits[event]
+	if l == nil {
+		if len(k.limits) >= eventsMost {
+			event = "" // further events share one limit
 		}
-		if b = k.books[event]; b == nil {
-			b = &book{since: now}
-			k.books[event] = b
+		if l = k.limits[event]; l == nil {
+			l = &limit{since: now}
+			k.limits[event] = l
 		}
 	}
-	if now.Sub(b.since) >= window {
-		b.since, b.n = now, 0
+	if now.Sub(l.since) >= window {
+		l.since, l.n = now, 0
 	}
-	if b.n++; b.n <= most {
+	if l.n++; l.n <= most {
 		return true
 	}
 	k.suppressed++
-	b.missed++
-	if b.timer == nil {
-		b.told = now
-		b.timer = time.AfterFunc(window, func() { k.calm(event) })
+	l.missed++
+	if l.timer == nil {
+		l.reported = now
+		l.timer = time.AfterFunc(window, func() { k.calm(event) })
 	}
 	return false
 }
 
-// calm looks at an event that was suppressed, once a window. When none more was, or after a minute, it says how many lines are
-// missing.
+// calm runs once a window for an event with suppressed lines. It reports them when no more were suppressed, or after a
+// minute.
 func (k *Control) calm(event string) {
 	k.mu.Lock()
-	b, now := k.books[event], k.now()
-	if b.timer == nil { // flushed
+	l, now := k.limits[event], k.now()
+	if l.timer == nil { // flushed
 		k.mu.Unlock()
 		return
 	}
-	calm, told := b.missed == b.seen, uint64(0)
-	if calm || now.Sub(b.told) >= reportEvery {
-		told, b.missed, b.told = b.missed, 0, now
+	calm, lines := l.missed == l.seen, uint64(0)
+	if calm || now.Sub(l.reported) >= reportEvery {
+		lines, l.missed, l.reported = l.missed, 0, now
 	}
-	b.seen, b.timer = b.missed, nil
+	l.seen, l.timer = l.missed, nil
 	if !calm {
-		b.timer = time.AfterFunc(window, func() { k.calm(event) })
+		l.timer = time.AfterFunc(window, func() { k.calm(event) })
 	}
 	k.mu.Unlock()
-	if told > 0 {
-		k.tell(event, told)
+	if lines > 0 {
+		k.report(event, lines)
 	}
 }
 
-// tell writes how many lines of an event are missing. It is not limited itself: there is one a second and event, at most.
-func (k *Control) tell(event string, n uint64) {
+// report writes how many lines of an event were suppressed. It needs no limit: there is at most one a second for each
+// event.
+func (k *Control) report(event string, n uint64) {
 	r := slog.NewRecord(k.now(), slog.LevelWarn, "suppressed", 0)
 	r.AddAttrs(slog.String("event", event), slog.Uint64("lines", n))
 	if k.writer.Enabled(context.Background(), r.Level) {
-		_ = k.writer.Handle(context.Background(), r) // there is nowhere to say that the log cannot be written
+		_ = k.writer.Handle(context.Background(), r) // a log that cannot be written cannot report that
 	}
 }
 
-// A handler limits what goes to another one.
+// A handler applies the rate limit before another handler.
 type handler struct {
 	slog.Handler
 	k *Control
 }
 
-// Handle writes a line, or counts it.
+// Handle writes a line or counts it as suppressed.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if !h.k.admit(r.Message) {
 		return nil
@@ -223,10 +224,10 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs keeps the limit.
+// WithAttrs keeps the rate limit.
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return handler{h.Handler.WithAttrs(attrs), h.k}
 }
 
-// WithGroup keeps the limit.
+// WithGroup keeps the rate limit.
 func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name), h.k} }

@@ -166,7 +166,8 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// TestLongFlood wants a flood that does not end to be told of each minute, and all of its lines to be written or told of.
+// TestLongFlood wants a flood that does not end to be told of each minute, and all of its lines to be written or told
+// of.
 func TestLongFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out text
@@ -203,14 +204,14 @@ func TestLongFlood(t *testing.T) {
 	})
 }
 
-// TestManyEvents wants the books to be bounded.
+// TestManyEvents wants the number of limits to be bounded.
 func TestManyEvents(t *testing.T) {
 	log, control := New(config.Log{Level: "info", Format: "text"}, io.Discard)
-	for i := range 3 * kinds {
+	for i := range 3 * eventsMost {
 		log.Info(fmt.Sprint("event", i))
 	}
-	if n := len(control.books); n > kinds+1 {
-		t.Errorf("%d books", n)
+	if n := len(control.limits); n > eventsMost+1 {
+		t.Errorf("%d limits", n)
 	}
 	control.Flush()
 }

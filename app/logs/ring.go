@@ -9,14 +9,14 @@ import (
 
 const (
 	kept    = 1000 // lines
-	longest = 4096 // bytes kept of a line, so that the ring has a bound
+	longest = 4096 // bytes kept of a line, which bounds the ring's memory
 )
 
-// A ring is the last lines.
+// A ring keeps the last lines.
 type ring struct {
 	mu    sync.Mutex
-	lines []string // of kept, when full
-	next  int      // where the next one goes, when full
+	lines []string // at most kept
+	next  int      // the index to overwrite next, when full
 }
 
 func (r *ring) add(line []byte) {

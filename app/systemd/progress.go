@@ -9,7 +9,7 @@ import (
 	"causeway/lcore/manage"
 )
 
-// progress is how often each of those who must not stand still has gone round.
+// progress is a reading of the counters that must keep moving: each worker's loops and management's publications.
 type progress struct {
 	workers    []uint64
 	management uint64
@@ -23,39 +23,40 @@ func progressOf(workers []lcore.Counters, status manage.Status) progress {
 	return p
 }
 
-// stuck names somebody who has not moved since an earlier reading; "": everybody has. A bridge without workers is not there.
-func (p progress) stuck(earlier progress) string {
+// stalled names a worker, or management, that made no progress since an earlier reading; "" when all did. A bridge
+// without workers has stopped.
+func (p progress) stalled(earlier progress) string {
 	if len(p.workers) == 0 {
-		return "no worker runs"
+		return "no worker is running"
 	}
 	for i, loops := range p.workers {
 		if i < len(earlier.workers) && loops == earlier.workers[i] || loops == 0 {
-			return fmt.Sprintf("worker %d stands still", i)
+			return fmt.Sprintf("worker %d makes no progress", i)
 		}
 	}
 	if p.management == earlier.management {
-		return "management stands still"
+		return "management makes no progress"
 	}
 	return ""
 }
 
-// statusLine is what systemctl status shows.
-func statusLine(at state, s manage.Status, stuck string) string {
+// statusLine is the line that systemctl status shows.
+func statusLine(at state, s manage.Status, stalled string) string {
 	switch {
 	case at == stopping:
 		return "Stopping"
-	case stuck != "":
-		return "No watchdog is fed: " + stuck
+	case stalled != "":
+		return "Watchdog not triggered: " + stalled
 	case at == reloading:
-		return "Taking a new configuration"
+		return "Reloading the configuration"
 	case at == starting || !s.Ready:
 		return fmt.Sprintf("Waiting for %d joins and paths", s.Waiting)
 	}
 	return fmt.Sprintf("Bridging: %s, %s, %s, %s", counted(s.Groups, "group"), counted(s.Hosts, "RoCE host"), counted(s.Nodes, "InfiniBand node"),
-		counted(s.StandIns, "stand-in"))
+		counted(s.ProxyQPs, "proxy QP"))
 }
 
-// counted is a number of things: 1 group, 2 groups.
+// counted returns a number of things: 1 group, 2 groups.
 func counted(n int, thing string) string {
 	if n != 1 {
 		thing += "s"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package systemd tells the service manager how the bridge stands, after sd_notify(3): when it bridges, when it
-// reloads its configuration, when it stops, one line of status, and, as long as everybody makes progress, that it lives.
-// A process that no service manager waits for sends nothing.
+// Package systemd reports the bridge's state to the service manager with sd_notify(3): when it is ready, reloads or
+// stops, a line of status, and the watchdog, as long as all workers and management make progress. Without a service
+// manager it does nothing.
 package systemd
 
 import (
@@ -19,32 +19,32 @@ import (
 	"causeway/lcore/manage"
 )
 
-// A Bridge is what is watched. *house.House is one.
-type Bridge interface {
-	Workers() []lcore.Counters // each worker's own; none after the bridge's end
+// A Source has the state that is reported. A *bridge.Bridge is one.
+type Source interface {
+	Workers() []lcore.Counters // by worker; none when the bridge has stopped
 	Status() manage.Status
 }
 
 const (
-	// unwatched is how often an unwatched bridge's line of status is looked at.
-	unwatched = 2 * time.Second
-	// quickest bounds what a watchdog may ask for: management shows itself ten times a second.
-	quickest = 250 * time.Millisecond
+	// statusInterval is how often the line of status is updated without a watchdog.
+	statusInterval = 2 * time.Second
+	// minInterval bounds the watchdog's interval, because management publishes its state ten times a second.
+	minInterval = 250 * time.Millisecond
 )
 
-// A Service is the process, as the service manager sees it. Its methods may be called from any goroutine.
+// A Service is the process as the service manager sees it. Its methods may be called from any goroutine.
 type Service struct {
 	log      *slog.Logger
-	interval time.Duration // the watchdog's; 0: there is none
-	there    bool          // a service manager waits to hear
+	interval time.Duration // the watchdog's; 0: no watchdog
+	enabled  bool          // NOTIFY_SOCKET is set
 
-	mu    sync.Mutex
-	state state
-	line  string // of status, as sent last
-	mute  bool   // a notification failed, and the log has it
+	mu     sync.Mutex
+	state  state
+	line   string // of status, as sent last
+	failed bool   // the last notification failed, and was logged
 }
 
-// state is how far the process is.
+// state is the state of the process.
 type state int
 
 const (
@@ -54,9 +54,9 @@ const (
 	stopping
 )
 
-// New reads from the environment who wants to hear, and how often (sd_watchdog_enabled(3)).
+// New reads the notification socket and the watchdog's interval from the environment (sd_watchdog_enabled(3)).
 func New(log *slog.Logger) *Service {
-	s := &Service{log: log, there: os.Getenv("NOTIFY_SOCKET") != ""}
+	s := &Service{log: log, enabled: os.Getenv("NOTIFY_SOCKET") != ""}
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		log.Warn("service_manager", "error", err, "effect", "no watchdog")
@@ -65,18 +65,18 @@ func New(log *slog.Logger) *Service {
 	return s
 }
 
-// Ready says that the bridge bridges: every group is joined on both sides.
+// Ready reports that the bridge is ready: every group is joined on both sides.
 func (s *Service) Ready() { s.enter(ready, daemon.SdNotifyReady) }
 
-// Stopping says that the bridge is about to end.
+// Stopping reports that the bridge is stopping.
 func (s *Service) Stopping() { s.enter(stopping, daemon.SdNotifyStopping) }
 
-// Reloading says that the bridge takes a new configuration, until what it returns is called; whether it was taken or refused
-// is no matter to the service manager. The time is how it tells this reload from the one before.
+// Reloading reports a reload until done is called. The service manager does not need to know whether the reload was
+// rejected. The time in the notification distinguishes reloads.
 func (s *Service) Reloading() (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != ready { // a bridge that is not ready yet, or no longer, does not become so by a reload
+	if s.state != ready { // a reload does not make a bridge ready
 		return func() {}
 	}
 	s.state = reloading
@@ -91,39 +91,39 @@ func (s *Service) Reloading() (done func()) {
 	})
 }
 
-// enter enters a state once, and never goes back.
-func (s *Service) enter(to state, say string) {
+// enter enters a later state and notifies; it never goes back.
+func (s *Service) enter(to state, notification string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state < to {
 		s.state = to
-		s.send(say)
+		s.send(notification)
 	}
 }
 
-// send needs s.mu, so that what is said comes in order.
-func (s *Service) send(what string) {
-	if !s.there {
+// send sends a notification. The caller holds s.mu, which keeps notifications in order.
+func (s *Service) send(notification string) {
+	if !s.enabled {
 		return
 	}
-	_, err := daemon.SdNotify(false, what)
-	if err != nil && !s.mute { // a broken socket would else fill the log
+	_, err := daemon.SdNotify(false, notification)
+	if err != nil && !s.failed { // log only the first of several failures
 		s.log.Warn("service_manager", "error", err)
 	}
-	s.mute = err != nil
+	s.failed = err != nil
 }
 
-// Watch tells how the bridge stands and feeds the watchdog, from before the bridge runs until end is called. It says that the
-// bridge stops when ctx ends, or at the latest with end.
-func (s *Service) Watch(ctx context.Context, b Bridge) (end func()) {
-	if !s.there {
+// Report reports the state of src and triggers the watchdog until end is called. Start it before the bridge runs. It
+// reports that the bridge stops when ctx ends, at the latest in end.
+func (s *Service) Report(ctx context.Context, src Source) (end func()) {
+	if !s.enabled {
 		return func() {}
 	}
 	unhook := context.AfterFunc(ctx, s.Stopping)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		s.watch(b, stop)
+		s.report(src, stop)
 	}()
 	return sync.OnceFunc(func() {
 		unhook()
@@ -133,40 +133,41 @@ func (s *Service) Watch(ctx context.Context, b Bridge) (end func()) {
 	})
 }
 
-// watch feeds at half of the interval, as sd_watchdog_enabled(3) has it.
-func (s *Service) watch(b Bridge, stop <-chan struct{}) {
-	every := unwatched
+// report triggers the watchdog at half of its interval, as sd_watchdog_enabled(3) recommends.
+func (s *Service) report(src Source, stop <-chan struct{}) {
+	every := statusInterval
 	if s.interval > 0 {
-		every = max(s.interval/2, quickest)
+		every = max(s.interval/2, minInterval)
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var seen progress
+	var last progress
 	for {
 		select {
 		case <-tick.C:
 		case <-stop:
 			return
 		}
-		status := b.Status()
-		now := progressOf(b.Workers(), status)
-		stuck := now.stuck(seen)
-		seen = now
-		s.tell(status, stuck, every)
+		status := src.Status()
+		now := progressOf(src.Workers(), status)
+		stalled := now.stalled(last)
+		last = now
+		s.notify(status, stalled, every)
 	}
 }
 
-// tell sends one line of status, if it is another, and food. A bridge that still waits to be ready has no watchdog yet, but a
-// time limit for its start: it may wait for its subnet for as long as it likes, while everybody makes progress.
-func (s *Service) tell(status manage.Status, stuck string, every time.Duration) {
+// notify sends the line of status when it has changed, and triggers the watchdog unless something is stalled. While the
+// bridge starts, systemd has no watchdog but a start timeout, which notify extends: the bridge may wait for its subnet
+// without limit.
+func (s *Service) notify(status manage.Status, stalled string, every time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if line := statusLine(s.state, status, stuck); line != s.line {
+	if line := statusLine(s.state, status, stalled); line != s.line {
 		s.line = line
 		s.send("STATUS=" + line)
 	}
 	switch {
-	case stuck != "" || s.interval == 0:
+	case stalled != "" || s.interval == 0:
 	case s.state == starting:
 		s.send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (4 * every).Microseconds()))
 	default:

@@ -46,7 +46,7 @@ func manages(t *testing.T, watchdog time.Duration) *manager {
 }
 
 // hears returns the next message, and false when there is none for that time.
-func (m *manager) hears(within time.Duration) (string, bool) {
+func (m *manager) next(within time.Duration) (string, bool) {
 	m.t.Helper()
 	b := make([]byte, 4096)
 	if err := m.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
@@ -66,7 +66,7 @@ func (m *manager) hears(within time.Duration) (string, bool) {
 func (m *manager) wants(prefix string) (before []string, message string) {
 	m.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		if got, ok := m.hears(time.Second); !ok {
+		if got, ok := m.next(time.Second); !ok {
 			continue
 		} else if strings.HasPrefix(got, prefix) {
 			return before, got
@@ -79,23 +79,23 @@ func (m *manager) wants(prefix string) (before []string, message string) {
 }
 
 // fed counts food in a stretch of time.
-func (m *manager) fed(during time.Duration) int {
+func (m *manager) triggered(during time.Duration) int {
 	m.t.Helper()
 	n := 0
 	for end := time.Now().Add(during); time.Now().Before(end); {
-		if got, ok := m.hears(time.Until(end)); ok && got == "WATCHDOG=1" {
+		if got, ok := m.next(time.Until(end)); ok && got == "WATCHDOG=1" {
 			n++
 		}
 	}
 	return n
 }
 
-// A pretended bridge's workers and management move each time that somebody looks, but for those that stand still.
+// pretended is a fake Source. Its workers and management make progress with each reading, unless they are stalled.
 type pretended struct {
 	mu      sync.Mutex
 	loops   []uint64
 	status  manage.Status
-	still   int // this worker stands still; -1: none
+	still   int // this worker is stalled; -1: none
 	stopped bool
 }
 
@@ -130,7 +130,7 @@ func (p *pretended) set(f func(p *pretended)) {
 
 func pretend() *pretended { return &pretended{loops: []uint64{1, 1}, still: -1} }
 
-const watchdog = 2 * quickest
+const watchdog = 2 * minInterval
 
 // TestCourse takes a bridge from its start over a reload to its end.
 func TestCourse(t *testing.T) {
@@ -139,62 +139,63 @@ func TestCourse(t *testing.T) {
 	s := New(slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	end := s.Watch(ctx, b)
+	end := s.Report(ctx, b)
 
 	before, extend := m.wants("EXTEND_TIMEOUT_USEC=")
 	if !slices.Equal(before, []string{"STATUS=Waiting for 3 joins and paths"}) || extend != "EXTEND_TIMEOUT_USEC=1000000" {
 		t.Errorf("at first %q, then %q", before, extend)
 	}
 	s.Reloading()() // too early: READY=1 at its end would be a lie
-	b.set(func(p *pretended) { p.status = manage.Status{Ready: true, Groups: 2, Hosts: 5, Nodes: 1, StandIns: 9} })
+	b.set(func(p *pretended) { p.status = manage.Status{Ready: true, Groups: 2, Hosts: 5, Nodes: 1, ProxyQPs: 9} })
 	s.Ready()
 	if before, _ := m.wants("READY=1"); slices.ContainsFunc(before, func(s string) bool { return !strings.HasPrefix(s, "EXTEND") }) {
 		t.Errorf("before it was ready: %q", before)
 	}
-	m.wants("STATUS=Bridging: 2 groups, 5 RoCE hosts, 1 InfiniBand node, 9 stand-ins")
+	m.wants("STATUS=Bridging: 2 groups, 5 RoCE hosts, 1 InfiniBand node, 9 proxy QPs")
 	m.wants("WATCHDOG=1")
 
 	done := s.Reloading()
 	if _, got := m.wants("RELOADING=1\n"); !strings.Contains(got, "MONOTONIC_USEC=") {
 		t.Errorf("%q", got)
 	}
-	m.wants("STATUS=Taking a new configuration")
-	m.wants("WATCHDOG=1") // a long reload is no standstill
+	m.wants("STATUS=Reloading the configuration")
+	m.wants("WATCHDOG=1") // a long reload is not a stall
 	done()
 	m.wants("READY=1")
 	cancel()
 	m.wants("STOPPING=1")
 	end()
-	if again, ok := m.hears(2 * watchdog); ok && !strings.HasPrefix(again, "STATUS=") && again != "WATCHDOG=1" {
+	if again, ok := m.next(2 * watchdog); ok && !strings.HasPrefix(again, "STATUS=") && again != "WATCHDOG=1" {
 		t.Errorf("after its end: %q", again)
 	}
 }
 
-// TestStandstill wants no food once a worker, management or all workers stand still, and food again when they move again.
-func TestStandstill(t *testing.T) {
+// TestStalled wants no watchdog notification while a worker, management or all workers are stalled, and again
+// afterwards.
+func TestStalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		stop, move func(p *pretended)
 		status     string
 	}{
-		"worker": {func(p *pretended) { p.still = 1 }, func(p *pretended) { p.still = -1 }, "worker 1 stands still"},
+		"worker": {func(p *pretended) { p.still = 1 }, func(p *pretended) { p.still = -1 }, "worker 1 makes no progress"},
 		"management": {func(p *pretended) { p.stopped = true }, func(p *pretended) { p.stopped = false },
-			"management stands still"},
-		"no worker": {func(p *pretended) { p.loops = nil }, func(p *pretended) { p.loops = []uint64{1} }, "no worker runs"},
+			"management makes no progress"},
+		"no worker": {func(p *pretended) { p.loops = nil }, func(p *pretended) { p.loops = []uint64{1} }, "no worker is running"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, b := manages(t, watchdog), pretend()
 			b.status.Ready = true
 			s := New(slog.New(slog.DiscardHandler))
 			s.Ready()
-			defer s.Watch(t.Context(), b)()
+			defer s.Report(t.Context(), b)()
 			m.wants("WATCHDOG=1")
-			if n := m.fed(3 * watchdog); n < 3 || n > 7 {
-				t.Errorf("fed %d times in three of the watchdog's intervals: want about 6", n)
+			if n := m.triggered(3 * watchdog); n < 3 || n > 7 {
+				t.Errorf("triggered %d times in three of the watchdog's intervals: want about 6", n)
 			}
 			b.set(test.stop)
-			m.wants("STATUS=No watchdog is fed: " + test.status)
-			if n := m.fed(3 * watchdog); n != 0 {
-				t.Errorf("fed %d times, though %s", n, test.status)
+			m.wants("STATUS=Watchdog not triggered: " + test.status)
+			if n := m.triggered(3 * watchdog); n != 0 {
+				t.Errorf("triggered %d times, though %s", n, test.status)
 			}
 			b.set(test.move)
 			m.wants("WATCHDOG=1")
@@ -202,24 +203,24 @@ func TestStandstill(t *testing.T) {
 	}
 }
 
-// TestStuckBeforeReady wants a start that hangs to run into its time limit.
-func TestStuckBeforeReady(t *testing.T) {
+// TestStalledBeforeReady wants a start that hangs to run into its timeout.
+func TestStalledBeforeReady(t *testing.T) {
 	m, b := manages(t, watchdog), pretend()
 	b.still = 0
-	defer New(slog.New(slog.DiscardHandler)).Watch(t.Context(), b)()
-	m.wants("STATUS=No watchdog")
+	defer New(slog.New(slog.DiscardHandler)).Report(t.Context(), b)()
+	m.wants("STATUS=Watchdog not triggered")
 	for end := time.Now().Add(2 * watchdog); time.Now().Before(end); {
-		if got, ok := m.hears(time.Until(end)); ok && strings.HasPrefix(got, "EXTEND") {
-			t.Fatalf("%q, though a worker stands still", got)
+		if got, ok := m.next(time.Until(end)); ok && strings.HasPrefix(got, "EXTEND") {
+			t.Fatalf("%q, though a worker is stalled", got)
 		}
 	}
 }
 
-// TestAlone wants nothing to happen without a service manager, nor with one that has gone.
+// TestAlone wants no notification without a service manager, and one log line when its socket has gone.
 func TestAlone(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	s := New(slog.New(slog.DiscardHandler))
-	end := s.Watch(t.Context(), pretend())
+	end := s.Report(t.Context(), pretend())
 	s.Ready()
 	s.Reloading()()
 	end()

@@ -9,31 +9,31 @@ import (
 	"causeway/lcore"
 )
 
-// A Watcher shows packets: the house.
-type Watcher interface {
-	Watch(ctx context.Context, f lcore.Filter, snap int, see func(lcore.Sight) bool) (missed uint64, err error)
+// A Mirror copies packets at the points of their way through the bridge. A *bridge.Bridge is one.
+type Mirror interface {
+	Mirror(ctx context.Context, f lcore.Filter, snap int, see func(lcore.MirroredPacket) bool) (missed uint64, err error)
 }
 
 const (
-	mostOpen = 1024            // packets followed at once; then the oldest is explained as it stands
-	patience = 2 * time.Second // without a further sight a packet is explained as it stands
+	openMost    = 1024            // packets followed at once; beyond that the oldest is explained as far as it is known
+	openTimeout = 2 * time.Second // after this time without another copy a packet is explained as far as it is known
 )
 
-// Follow explains packets that f passes, one after the other as their ways end, until tell returns false or ctx ends.
-// With a reason or a point in f it explains what was seen there alone: a packet that died is whole when it dies. missed
-// is how many sights there was no room for: what is explained may then lack steps.
-func Follow(ctx context.Context, w Watcher, s Shelves, f lcore.Filter, tell func(Explanation) bool) (missed uint64, err error) {
+// Follow explains packets that f passes, each when it has left the bridge, until tell returns false or ctx ends. With a
+// drop reason or a point in f it explains each copy by itself: a copy of a dropped packet is complete. missed is how
+// many copies found no room; then explanations may lack steps.
+func Follow(ctx context.Context, m Mirror, t Tables, f lcore.Filter, tell func(Explanation) bool) (missed uint64, err error) {
 	single := f.Drop != 0 || f.AnyDrop || f.Point != 0
 	if !single {
-		f = bothDoors(f)
+		f = bothSides(f)
 	}
-	o := &open{packets: map[uint64][]lcore.Sight{}}
-	missed, err = w.Watch(ctx, f, 0, func(x lcore.Sight) bool {
+	o := &open{packets: map[uint64][]lcore.MirroredPacket{}}
+	missed, err = m.Mirror(ctx, f, 0, func(x lcore.MirroredPacket) bool {
 		if single {
-			return tell(Explain([]lcore.Sight{x}, s))
+			return tell(Explain([]lcore.MirroredPacket{x}, t))
 		}
 		for _, ended := range o.take(x) {
-			if !tell(Explain(ended, s)) {
+			if !tell(Explain(ended, t)) {
 				return false
 			}
 		}
@@ -41,7 +41,7 @@ func Follow(ctx context.Context, w Watcher, s Shelves, f lcore.Filter, tell func
 	})
 	if err == nil && ctx.Err() != nil {
 		for _, rest := range o.all() {
-			if !tell(Explain(rest, s)) {
+			if !tell(Explain(rest, t)) {
 				break
 			}
 		}
@@ -49,32 +49,33 @@ func Follow(ctx context.Context, w Watcher, s Shelves, f lcore.Filter, tell func
 	return missed, err
 }
 
-// bothDoors has a filter pass what follows of the packets that come in by its door.
-func bothDoors(f lcore.Filter) lcore.Filter {
-	if f.Door != lcore.AnyDoor && f.Direction == lcore.BothWays {
+// bothSides returns f with its side replaced by the direction of packets received there, so that their later copies
+// pass, too.
+func bothSides(f lcore.Filter) lcore.Filter {
+	if f.Side != lcore.AnySide && f.Direction == lcore.BothWays {
 		f.Direction = lcore.OnlyRoCEToIB
-		if f.Door == lcore.IBDoor {
+		if f.Side == lcore.IBSide {
 			f.Direction = lcore.OnlyIBToRoCE
 		}
 	}
-	f.Door = lcore.AnyDoor
+	f.Side = lcore.AnySide
 	return f
 }
 
-// open is the packets whose end has not been seen.
+// open is the packets that have not left the bridge yet.
 type open struct {
-	packets map[uint64][]lcore.Sight
-	order   []uint64 // by their first sights; some may have ended
+	packets map[uint64][]lcore.MirroredPacket
+	order   []uint64 // by their first copies; some may have ended
 }
 
-// take adds a sight, and returns the packets that have ended, or been waited for long enough.
-func (o *open) take(s lcore.Sight) (ended [][]lcore.Sight) {
-	if s.Point == lcore.Own {
+// take adds a copy, and returns the packets that have left the bridge or timed out.
+func (o *open) take(m lcore.MirroredPacket) (ended [][]lcore.MirroredPacket) {
+	if m.Point == lcore.Own {
 		return nil
 	}
 	for len(o.order) > 0 {
 		oldest, there := o.packets[o.order[0]]
-		if there && len(o.packets) < mostOpen && s.Time.Sub(oldest[len(oldest)-1].Time) < patience {
+		if there && len(o.packets) < openMost && m.Time.Sub(oldest[len(oldest)-1].Time) < openTimeout {
 			break
 		}
 		if there {
@@ -83,22 +84,22 @@ func (o *open) take(s lcore.Sight) (ended [][]lcore.Sight) {
 		}
 		o.order = o.order[1:]
 	}
-	sights, there := o.packets[s.Packet]
-	if sights = append(sights, s); s.Point == lcore.Sent || s.Point == lcore.Dropped || s.Point == lcore.ToManagement {
-		delete(o.packets, s.Packet)
-		return append(ended, sights)
+	mirrors, there := o.packets[m.Packet]
+	if mirrors = append(mirrors, m); m.Point == lcore.Sent || m.Point == lcore.Dropped || m.Point == lcore.ToManagement {
+		delete(o.packets, m.Packet)
+		return append(ended, mirrors)
 	}
-	if o.packets[s.Packet] = sights; !there {
-		o.order = append(o.order, s.Packet)
+	if o.packets[m.Packet] = mirrors; !there {
+		o.order = append(o.order, m.Packet)
 	}
 	return ended
 }
 
-// all returns what is open, in order.
-func (o *open) all() (rest [][]lcore.Sight) {
+// all removes and returns all packets, in order.
+func (o *open) all() (rest [][]lcore.MirroredPacket) {
 	for _, id := range o.order {
-		if sights, there := o.packets[id]; there {
-			rest = append(rest, sights)
+		if mirrors, there := o.packets[id]; there {
+			rest = append(rest, mirrors)
 			delete(o.packets, id)
 		}
 	}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trace explains what the bridge did with one packet, and why: what came, from whom and for whom that is by the
-// tables, and whether it went on, as what, or died, of what, and where an operator should look.
+// Package trace explains what the bridge did with one packet, and why: the packet as received, its source and
+// destination in the tables, and how it was sent or why it was dropped, with advice for the operator.
 //
-//	bridge ── sights ──▶ Follow ── sights of one packet ──▶ Explain ──▶ Explanation
+//	bridge ── mirrored packets ──▶ Follow ── the copies of one packet ──▶ Explain ──▶ Explanation
 package trace
 
 import (
@@ -19,10 +19,10 @@ import (
 	"causeway/tables"
 )
 
-// Shelves are the bridge's tables, as they are now: not when the packet passed, though mostly the same.
-type Shelves interface {
-	StandIn(host netip.Addr, qpn ib.QPN) (tables.StandIn, bool)
-	StandInQP(qpn ib.QPN) (tables.StandIn, bool)
+// Tables looks up the bridge's tables. They may have changed since the packet passed.
+type Tables interface {
+	ProxyQP(host netip.Addr, qpn ib.QPN) (tables.ProxyQP, bool)
+	ProxyQPN(qpn ib.QPN) (tables.ProxyQP, bool)
 	Host(ip netip.Addr) (tables.Host, bool)
 	Node(ip netip.Addr) (tables.Node, bool)
 	Source(gid ib.GID, lid ib.LID) (node tables.Node, own, ok bool)
@@ -30,17 +30,17 @@ type Shelves interface {
 	MGID(gid ib.GID) (tables.Group, bool)
 }
 
-// A Fact is a thing and its value, as people write it.
+// A Fact is a name and its value, as text.
 type Fact struct{ Name, Value string }
 
-// Facts are in the order in which they lie in the packet. In JSON they are an object.
+// Facts are in the order of the packet's headers. In JSON they are an object.
 type Facts []Fact
 
 func (f *Facts) add(name, format string, args ...any) {
 	*f = append(*f, Fact{name, fmt.Sprintf(format, args...)})
 }
 
-// Get returns a fact's value; "" when it is not there.
+// Get returns the value of a fact; "" when there is none.
 func (f Facts) Get(name string) string {
 	for _, x := range f {
 		if x.Name == name {
@@ -72,73 +72,73 @@ func (f Facts) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// What became of a packet.
+// The outcomes.
 const (
 	Sent       = "sent"
 	Dropped    = "dropped"
-	Management = "management" // the bridge's own business
-	UnderWay   = "under way"  // nothing more was seen of it
+	Management = "management"  // punted
+	InProgress = "in progress" // neither sent nor dropped yet
 )
 
-// An Explanation is all there is to say of one packet.
+// An Explanation explains one packet.
 type Explanation struct {
 	Packet    uint64    `json:"packet"`
 	Time      time.Time `json:"time"`
 	Direction string    `json:"direction"`
-	Came      Facts     `json:"came"`
-	From      Facts     `json:"from"` // whom the sender is known as
-	To        Facts     `json:"to"`   // and the receiver
+	Received  Facts     `json:"received"`
+	From      Facts     `json:"from"` // the source, in the tables
+	To        Facts     `json:"to"`   // the destination, in the tables
 	Missing   []string  `json:"missing,omitempty"`
-	Way       []Step    `json:"way"`
+	Steps     []Step    `json:"steps"`
 	Outcome   string    `json:"outcome"`
-	Left      Facts     `json:"left,omitempty"` // as what it went on
+	SentAs    Facts     `json:"sent_as,omitempty"`
 	Drop      string    `json:"drop,omitempty"`
 	Sentence  string    `json:"sentence,omitempty"`
-	Detail    string    `json:"detail,omitempty"` // what was compared
+	Detail    string    `json:"detail,omitempty"` // the values that were compared
 	Advice    string    `json:"advice,omitempty"`
 }
 
-// A Step is where a packet was seen.
+// A Step is a point that a packet passed.
 type Step struct {
 	Point  string        `json:"point"`
 	Worker int           `json:"worker"`
-	After  time.Duration `json:"after_ns"` // since the first
+	After  time.Duration `json:"after_ns"` // since the first step
 }
 
-// Explain explains a packet from its sights, in order of time; there is at least one.
-func Explain(sights []lcore.Sight, s Shelves) Explanation {
-	first, last := &sights[0], &sights[len(sights)-1]
-	e := Explanation{Packet: first.Packet, Time: first.Time, Direction: first.Direction.String(), Outcome: UnderWay}
-	for _, x := range sights {
-		e.Way = append(e.Way, Step{x.Point.String(), x.Worker, x.Time.Sub(first.Time)})
+// Explain explains a packet from its copies, at least one, in order of time.
+func Explain(mirrors []lcore.MirroredPacket, t Tables) Explanation {
+	first, last := &mirrors[0], &mirrors[len(mirrors)-1]
+	e := Explanation{Packet: first.Packet, Time: first.Time, Direction: first.Direction.String(), Outcome: InProgress}
+	for _, x := range mirrors {
+		e.Steps = append(e.Steps, Step{x.Point.String(), x.Worker, x.Time.Sub(first.Time)})
 	}
-	x := explainer{Explanation: &e, shelves: s}
-	var ends ends
-	if first.Door == lcore.RoCEDoor {
-		ends = x.frame(&e.Came, first)
+	x := explainer{Explanation: &e, tables: t}
+	var at endpoints
+	if first.Side == lcore.RoCESide {
+		at = x.frame(&e.Received, first)
 	} else {
-		ends = x.message(first)
+		at = x.message(first)
 	}
 	switch {
 	case first.Direction == lcore.RoCEToIB:
-		x.fromHost(ends)
-	case first.Door == lcore.IBDoor:
-		x.fromNode(ends)
+		x.fromHost(at)
+	case first.Side == lcore.IBSide:
+		x.fromNode(at)
 	}
 	x.outcome(last)
 	return e
 }
 
-// explainer fills an explanation in.
+// explainer fills in an explanation.
 type explainer struct {
 	*Explanation
-	shelves Shelves
+	tables Tables
 }
 
-// ends are who a packet says that it is from and for.
-type ends struct {
-	src, dst    netip.Addr // of a frame; zero: it does not say
-	sgid, dgid  ib.GID     // of a message
+// endpoints are the source and destination in a packet's headers.
+type endpoints struct {
+	src, dst    netip.Addr // of a frame; zero: unknown
+	sgid, dgid  ib.GID     // of an InfiniBand message
 	slid        ib.LID
 	srcQP, dstQ ib.QPN
 	qkey        ib.QKey
@@ -151,15 +151,15 @@ func (x *explainer) miss(format string, args ...any) {
 	x.Missing = append(x.Missing, fmt.Sprintf(format, args...))
 }
 
-// outcome says how it ended.
-func (x *explainer) outcome(last *lcore.Sight) {
+// outcome fills in what happened to the packet.
+func (x *explainer) outcome(last *lcore.MirroredPacket) {
 	switch last.Point {
 	case lcore.Sent, lcore.Own:
 		x.Outcome = Sent
-		if last.Door == lcore.IBDoor {
+		if last.Side == lcore.IBSide {
 			x.sentToIB(last)
 		} else {
-			x.frame(&x.Left, last)
+			x.frame(&x.SentAs, last)
 		}
 	case lcore.ToManagement:
 		x.Outcome = Management
@@ -172,10 +172,10 @@ func (x *explainer) outcome(last *lcore.Sight) {
 	}
 }
 
-func (x *explainer) sentToIB(s *lcore.Sight) {
-	m, l := s.IB, &x.Left
-	l.add("door", "InfiniBand")
-	l.add("stand-in", "QP 0x%x", uint32(m.QPN))
+func (x *explainer) sentToIB(s *lcore.MirroredPacket) {
+	m, l := s.IB, &x.SentAs
+	l.add("port", "InfiniBand")
+	l.add("proxy QP", "0x%x", uint32(m.QPN))
 	l.add("worker", "%d", s.Worker)
 	if !m.SGID.IsZero() {
 		l.add("from GID", "%v", m.SGID)
@@ -194,7 +194,7 @@ func (x *explainer) sentToIB(s *lcore.Sight) {
 	l.add("payload", "%d bytes", s.Len)
 }
 
-// Lines are the explanation as text, in the order in which things happened.
+// Lines returns the explanation as text.
 func (e *Explanation) Lines() []string {
 	out := []string{fmt.Sprintf("%s %s: %s", e.Time.Format("15:04:05.000000"), e.Direction, e.headline())}
 	block := func(label string, pieces []string) {
@@ -203,17 +203,17 @@ func (e *Explanation) Lines() []string {
 			label = ""
 		}
 	}
-	block("came", e.Came.text())
+	block("received", e.Received.text())
 	block("from", e.From.text())
 	block("to", e.To.text())
 	block("missing", strings.Fields(strings.Join(e.Missing, "; ")))
-	block("way", e.wayText())
-	block("left as", e.Left.text())
+	block("points", e.stepsText())
+	block("sent as", e.SentAs.text())
 	if e.Outcome == Dropped {
 		block("why", strings.Fields(e.Sentence))
 	}
 	block("compare", strings.Fields(e.Detail))
-	block("look at", strings.Fields(e.Advice))
+	block("check", strings.Fields(e.Advice))
 	return out
 }
 
@@ -229,8 +229,8 @@ func (e *Explanation) headline() string {
 	return e.Outcome
 }
 
-func (e *Explanation) wayText() (steps []string) {
-	for _, s := range e.Way {
+func (e *Explanation) stepsText() (steps []string) {
+	for _, s := range e.Steps {
 		text := fmt.Sprintf("%s at worker %d", s.Point, s.Worker)
 		if s.After > 0 {
 			text += fmt.Sprintf(" +%v", s.After.Round(100*time.Nanosecond))
@@ -247,7 +247,7 @@ func (f Facts) text() (all []string) {
 	return listed(all)
 }
 
-// listed puts commas behind all but the last.
+// listed adds a comma to all but the last.
 func listed(all []string) []string {
 	for i := range len(all) - 1 {
 		all[i] += ","
@@ -255,10 +255,10 @@ func listed(all []string) []string {
 	return all
 }
 
-// width of the text's lines, without their labels.
+// width is that of the lines of text, without their labels.
 const width = 100
 
-// wrap makes lines of pieces, none of which it divides; no line of none.
+// wrap joins pieces to lines of at most width bytes. A piece is never split.
 func wrap(pieces []string) (lines []string) {
 	line := ""
 	for _, piece := range pieces {

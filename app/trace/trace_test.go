@@ -36,34 +36,34 @@ func gid(s string) ib.GID {
 	return g
 }
 
-// shelves know one host, one node and one group.
-type shelves struct{}
+// fakeTables know one host, one node and one group.
+type fakeTables struct{}
 
-func (shelves) StandIn(host netip.Addr, qpn ib.QPN) (tables.StandIn, bool) {
-	return tables.StandIn{Host: hostIP, HostQPN: 0x55, QPN: 0x700, Worker: 1}, host == hostIP && qpn == 0x55
+func (fakeTables) ProxyQP(host netip.Addr, qpn ib.QPN) (tables.ProxyQP, bool) {
+	return tables.ProxyQP{Host: hostIP, HostQPN: 0x55, QPN: 0x700, Worker: 1}, host == hostIP && qpn == 0x55
 }
 
-func (shelves) StandInQP(qpn ib.QPN) (tables.StandIn, bool) {
-	return tables.StandIn{Host: hostIP, HostQPN: 0x55, QPN: 0x700}, qpn == 0x700
+func (fakeTables) ProxyQPN(qpn ib.QPN) (tables.ProxyQP, bool) {
+	return tables.ProxyQP{Host: hostIP, HostQPN: 0x55, QPN: 0x700}, qpn == 0x700
 }
 
-func (shelves) Host(ip netip.Addr) (tables.Host, bool) {
+func (fakeTables) Host(ip netip.Addr) (tables.Host, bool) {
 	return tables.Host{IP: hostIP, MAC: [6]byte{2, 0, 0, 0, 0, 1}}, ip == hostIP
 }
 
-func (shelves) Node(ip netip.Addr) (tables.Node, bool) {
+func (fakeTables) Node(ip netip.Addr) (tables.Node, bool) {
 	return tables.Node{IP4: nodeIP, GID: nodeGID, LID: 7, SL: 2}, ip == nodeIP
 }
 
-func (shelves) Source(g ib.GID, lid ib.LID) (tables.Node, bool, bool) {
+func (fakeTables) Source(g ib.GID, lid ib.LID) (tables.Node, bool, bool) {
 	return tables.Node{IP4: nodeIP, GID: nodeGID}, g == ownGID, g == nodeGID || g.IsZero() && lid == 7
 }
 
-func (shelves) Group(ip netip.Addr) (tables.Group, bool) {
+func (fakeTables) Group(ip netip.Addr) (tables.Group, bool) {
 	return tables.Group{IP: group, MGID: gid("ff12::1"), QKey: 5, RoCEQKey: ib.QKeyRDMAUDP, ToIB: true, MTUToIB: 2048}, ip == group
 }
 
-func (shelves) MGID(g ib.GID) (tables.Group, bool) {
+func (fakeTables) MGID(g ib.GID) (tables.Group, bool) {
 	return tables.Group{IP: group, RoCEQKey: ib.QKeyRDMAUDP, ToIB: true, MTUToRoCE: 1024}, g == gid("ff12::1")
 }
 
@@ -84,30 +84,30 @@ func to(dst netip.Addr) func(*roce.Packet) {
 	}
 }
 
-func frameAt(p lcore.Point, data []byte) lcore.Sight {
-	return lcore.Sight{Packet: 1, Time: start, Point: p, Door: lcore.RoCEDoor, Len: len(data), Data: data}
+func frameAt(p lcore.Point, data []byte) lcore.MirroredPacket {
+	return lcore.MirroredPacket{Packet: 1, Time: start, Point: p, Side: lcore.RoCESide, Len: len(data), Data: data}
 }
 
-func died(name string, s lcore.Sight) []lcore.Sight {
+func died(name string, s lcore.MirroredPacket) []lcore.MirroredPacket {
 	d, ok := lcore.DropNamed(name)
 	if !ok {
 		panic(name)
 	}
 	s.Point, s.Drop = lcore.Dropped, d
-	return []lcore.Sight{s}
+	return []lcore.MirroredPacket{s}
 }
 
-func messageAt(p lcore.Point, sgid, dgid ib.GID, qpn ib.QPN) lcore.Sight {
-	return lcore.Sight{Packet: 2, Time: start, Direction: lcore.IBToRoCE, Point: p, Door: lcore.IBDoor, Len: 200, Data: make([]byte, 200), IB: &lcore.SightIB{
+func messageAt(p lcore.Point, sgid, dgid ib.GID, qpn ib.QPN) lcore.MirroredPacket {
+	return lcore.MirroredPacket{Packet: 2, Time: start, Direction: lcore.IBToRoCE, Point: p, Side: lcore.IBSide, Len: 200, Data: make([]byte, 200), IB: &lcore.MirroredIB{
 		Known: true, QPN: qpn, Peer: 0x77, SGID: sgid, DGID: dgid, SLID: 7, GRH: !sgid.IsZero(), HopLimit: 3, Area: make([]byte, 40),
 	}}
 }
 
-func sent() []lcore.Sight {
+func sent() []lcore.MirroredPacket {
 	out := frameAt(lcore.Sent, []byte("Hello"))
-	out.Door, out.Worker, out.Time = lcore.IBDoor, 1, start.Add(5*time.Microsecond)
-	out.IB = &lcore.SightIB{Known: true, QPN: 0x700, Peer: 0x77, DGID: nodeGID, SGID: ownGID, DLID: 7, SL: 2, QKey: ib.QKeyRDMAUDP}
-	return []lcore.Sight{frameAt(lcore.Received, udp()), frameAt(lcore.HandedOver, udp()), out}
+	out.Side, out.Worker, out.Time = lcore.IBSide, 1, start.Add(5*time.Microsecond)
+	out.IB = &lcore.MirroredIB{Known: true, QPN: 0x700, Peer: 0x77, DGID: nodeGID, SGID: ownGID, DLID: 7, SL: 2, QKey: ib.QKeyRDMAUDP}
+	return []lcore.MirroredPacket{frameAt(lcore.Received, udp()), frameAt(lcore.Handoffs, udp()), out}
 }
 
 func TestExplain(t *testing.T) {
@@ -115,35 +115,35 @@ func TestExplain(t *testing.T) {
 	gone := frameAt(lcore.Sent, udp(func(p *roce.Packet) { p.SrcIP, p.DstIP = nodeIP, hostIP }))
 	gone.Direction = lcore.IBToRoCE
 	for _, c := range []struct {
-		name   string
-		sights []lcore.Sight
-		want   []string // in the text, in this order
+		name    string
+		mirrors []lcore.MirroredPacket
+		want    []string // in the text, in this order
 	}{
 		{"sent", sent(), []string{"roce_to_ib: sent", "10.9.0.1 to 10.9.0.7", "DSCP 24", "TTL 64", "UD send", "P_Key 0xffff", "QP 0x55 to 0x77",
-			"Q_Key 0x01234567", "payload 5 bytes", "ICRC right", "host 10.9.0.1", "stand-in QP 0x700 at worker 1", "node 10.9.0.7", "GID fe80::7", "LID 0x0007",
-			"handed_over at worker 0", "sent at worker 1 +5µs", "stand-in QP 0x700", "from GID fe80::1", "to QP 0x77", "LID 0x0007", "SL 2"}},
-		{"back", []lcore.Sight{back, gone}, []string{"ib_to_roce: sent", "from LID 0x0007", "GID fe80::7 to fe80::1", "QP 0x77 to 0x700", "node GID fe80::7", "IP 10.9.0.7",
-			"stand-in QP 0x700", "host 10.9.0.1", "QP 0x55", "10.9.0.7 to 10.9.0.1", "ICRC right"}},
-		{"no GRH", []lcore.Sight{messageAt(lcore.Received, ib.GID{}, ib.GID{}, 0x700)}, []string{"under way", "GRH none", "node LID 0x0007"}},
-		{"wrong ICRC", died("icrc", frameAt(0, flip(udp()))), []string{"DROPPED icrc", "ICRC wrong", "the ICRC is wrong", "should be", "NAT"}},
+			"Q_Key 0x01234567", "payload 5 bytes", "ICRC correct", "host 10.9.0.1", "proxy QP 0x700 at worker 1", "node 10.9.0.7", "GID fe80::7", "LID 0x0007",
+			"handoff at worker 0", "sent at worker 1 +5µs", "proxy QP 0x700", "from GID fe80::1", "to QP 0x77", "LID 0x0007", "SL 2"}},
+		{"back", []lcore.MirroredPacket{back, gone}, []string{"ib_to_roce: sent", "from LID 0x0007", "GID fe80::7 to fe80::1", "QP 0x77 to 0x700", "node GID fe80::7", "IP 10.9.0.7",
+			"proxy QP 0x700", "host 10.9.0.1", "QP 0x55", "10.9.0.7 to 10.9.0.1", "ICRC correct"}},
+		{"no GRH", []lcore.MirroredPacket{messageAt(lcore.Received, ib.GID{}, ib.GID{}, 0x700)}, []string{"in progress", "GRH none", "node LID 0x0007"}},
+		{"wrong ICRC", died("icrc", frameAt(0, flip(udp()))), []string{"DROPPED icrc", "ICRC wrong", "the ICRC is wrong", "expected 0x", "NAT"}},
 		{"a stranger", died("acl", frameAt(0, udp(func(p *roce.Packet) { p.SrcIP = netip.MustParseAddr("10.99.0.1") }))),
-			[]string{"DROPPED acl", "has not heard from host 10.99.0.1", "no stand-in for 10.99.0.1 QP 0x55", "outside of the allowed subnets", "[policy] allow"}},
+			[]string{"DROPPED acl", "host 10.99.0.1 is not known", "no proxy QP for 10.99.0.1, QP 0x55", "not in the allowed subnets", "[policy] allow"}},
 		{"no node", died("node_unknown", frameAt(0, udp(func(p *roce.Packet) { p.DstIP = netip.MustParseAddr("10.9.0.99") }))),
 			[]string{"no InfiniBand node with address 10.9.0.99", "[[host]]"}},
 		{"another Q_Key", died("qkey", frameAt(0, udp(to(group), func(p *roce.Packet) { p.QKey = 1 }))),
-			[]string{"group 239.1.2.3", "MGID ff12::1", "the packet has 0x00000001, it should be 0x01234567"}},
-		{"RoCEv1 group", []lcore.Sight{frameAt(lcore.Received, udp(to(group), v1))}, []string{"RoCE version 1", "fe80::1 to 239.1.2.3", "ICRC right", "MGID ff12::1"}},
-		{"no group", died("mc_unknown", frameAt(0, udp(to(netip.MustParseAddr("239.9.9.9"))))), []string{"group 239.9.9.9 is not bridged", "look at", "[[group]]"}},
+			[]string{"group 239.1.2.3", "MGID ff12::1", "the packet has 0x00000001, expected 0x01234567"}},
+		{"RoCEv1 group", []lcore.MirroredPacket{frameAt(lcore.Received, udp(to(group), v1))}, []string{"RoCE version 1", "fe80::1 to 239.1.2.3", "ICRC correct", "MGID ff12::1"}},
+		{"no group", died("mc_unknown", frameAt(0, udp(to(netip.MustParseAddr("239.9.9.9"))))), []string{"group 239.9.9.9 is not bridged", "check", "[[group]]"}},
 		{"closed group", died("mc_direction", messageAt(0, nodeGID, gid("ff12::1"), 0x900)), []string{"group ff12::1", "open roce_to_ib", "goes ib_to_roce"}},
-		{"nobody's QP", died("standin_unknown", messageAt(0, nodeGID, ownGID, 0x999)), []string{"QP 0x999 stands for nobody", "standin_idle"}},
+		{"nobody's QP", died("proxy_qp_unknown", messageAt(0, nodeGID, ownGID, 0x999)), []string{"QP 0x999 is not a proxy QP", "proxy_qp_idle"}},
 		{"unknown node", died("node_unknown", messageAt(0, gid("fe80::99"), ownGID, 0x700)), []string{"no InfiniBand node with GID fe80::99"}},
 		{"its own", died("loop_self", messageAt(0, ownGID, gid("ff12::1"), 0x700)), []string{"the bridge itself GID fe80::1"}},
 		{"a service", served(), []string{"handed to management, mad_served"}},
 		{"six bytes", died("l2_short", frameAt(0, []byte("abcdef"))), []string{"DROPPED l2_short", "length 6 bytes"}},
-		{"ARP", []lcore.Sight{frameAt(lcore.Received, arp()), frameAt(lcore.ToManagement, arp())}, []string{"handed to management", "ARP 10.9.0.1 of 10.9.0.7"}},
+		{"ARP", []lcore.MirroredPacket{frameAt(lcore.Received, arp()), frameAt(lcore.ToManagement, arp())}, []string{"handed to management", "ARP 10.9.0.1 of 10.9.0.7"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := Explain(c.sights, shelves{})
+			e := Explain(c.mirrors, fakeTables{})
 			text := strings.Join(e.Lines(), "\n")
 			rest := strings.Join(strings.Fields(text), " ")
 			for _, w := range c.want {
@@ -158,7 +158,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func served() []lcore.Sight {
+func served() []lcore.MirroredPacket {
 	s := died("mad_served", frameAt(0, udp()))
 	s[0].Point = lcore.ToManagement
 	return s
@@ -185,11 +185,11 @@ func checkJSON(t *testing.T, e *Explanation) {
 		t.Fatal(err)
 	}
 	var back struct {
-		Outcome string
-		Came    map[string]string
-		Drop    string
+		Outcome  string
+		Received map[string]string
+		Drop     string
 	}
-	if err := json.Unmarshal(b, &back); err != nil || back.Outcome != e.Outcome || back.Drop != e.Drop || back.Came["door"] == "" {
+	if err := json.Unmarshal(b, &back); err != nil || back.Outcome != e.Outcome || back.Drop != e.Drop || back.Received["port"] == "" {
 		t.Errorf("%v: %s", err, b)
 	}
 }
@@ -216,7 +216,7 @@ func FuzzExplain(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte, longer int) {
 		s := frameAt(lcore.Received, data)
 		s.Len += max(longer, 0)
-		e := Explain([]lcore.Sight{s}, shelves{})
+		e := Explain([]lcore.MirroredPacket{s}, fakeTables{})
 		e.Lines()
 	})
 }
@@ -227,23 +227,23 @@ func TestCutAnywhere(t *testing.T) {
 		p.SrcIP, p.DstIP = netip.MustParseAddr("fe80::1"), netip.MustParseAddr("fe80::2")
 	})} {
 		for n := range whole {
-			e := Explain([]lcore.Sight{frameAt(lcore.Received, slices.Clone(whole[:n]))}, shelves{})
-			if e.Came.Get("ICRC") == "right" {
+			e := Explain([]lcore.MirroredPacket{frameAt(lcore.Received, slices.Clone(whole[:n]))}, fakeTables{})
+			if e.Received.Get("ICRC") == "correct" {
 				t.Errorf("%d of %d bytes have a right ICRC", n, len(whole))
 			}
 		}
 	}
 }
 
-// script shows the same sights once, with the filter that it was given.
+// script shows the same mirrored packets once, with the filter that it was given.
 type script struct {
-	sights []lcore.Sight
-	filter *lcore.Filter
+	mirrors []lcore.MirroredPacket
+	filter  *lcore.Filter
 }
 
-func (s script) Watch(ctx context.Context, f lcore.Filter, _ int, see func(lcore.Sight) bool) (uint64, error) {
+func (s script) Mirror(ctx context.Context, f lcore.Filter, _ int, see func(lcore.MirroredPacket) bool) (uint64, error) {
 	*s.filter = f
-	for _, x := range s.sights {
+	for _, x := range s.mirrors {
 		if !see(x) {
 			return 0, nil
 		}
@@ -262,35 +262,35 @@ func TestFollow(t *testing.T) {
 	var f lcore.Filter
 	var told []Explanation
 	tell := func(e Explanation) bool { told = append(told, e); return true }
-	missed, err := Follow(ctx, script{all, &f}, shelves{}, lcore.Filter{Door: lcore.RoCEDoor}, tell)
-	if err != nil || missed != 3 || len(told) != 2 || told[0].Outcome != Sent || len(told[0].Way) != 3 || told[1].Outcome != UnderWay || told[1].Packet != 9 {
+	missed, err := Follow(ctx, script{all, &f}, fakeTables{}, lcore.Filter{Side: lcore.RoCESide}, tell)
+	if err != nil || missed != 3 || len(told) != 2 || told[0].Outcome != Sent || len(told[0].Steps) != 3 || told[1].Outcome != InProgress || told[1].Packet != 9 {
 		t.Errorf("%v, missed %d: %+v", err, missed, told)
 	}
-	if f.Door != lcore.AnyDoor || f.Direction != lcore.OnlyRoCEToIB {
+	if f.Side != lcore.AnySide || f.Direction != lcore.OnlyRoCEToIB {
 		t.Errorf("it watches %v", f)
 	}
 	told = nil
 	once := func(e Explanation) bool { told = append(told, e); return false }
-	if _, err := Follow(t.Context(), script{died("icrc", all[0]), &f}, shelves{}, lcore.Filter{AnyDrop: true}, once); err != nil || len(told) != 1 || told[0].Drop != "icrc" {
+	if _, err := Follow(t.Context(), script{died("icrc", all[0]), &f}, fakeTables{}, lcore.Filter{AnyDrop: true}, once); err != nil || len(told) != 1 || told[0].Drop != "icrc" {
 		t.Errorf("%v: %+v", err, told)
 	}
 }
 
 // What is followed is bounded in number and in time.
 func TestFollowBounds(t *testing.T) {
-	o := &open{packets: map[uint64][]lcore.Sight{}}
+	o := &open{packets: map[uint64][]lcore.MirroredPacket{}}
 	ended := 0
-	for i := range 3 * mostOpen {
+	for i := range 3 * openMost {
 		s := frameAt(lcore.Received, nil)
 		s.Packet = uint64(i)
 		ended += len(o.take(s))
 	}
-	if len(o.packets) > mostOpen || ended != 3*mostOpen-len(o.packets) || len(o.order) > mostOpen {
+	if len(o.packets) > openMost || ended != 3*openMost-len(o.packets) || len(o.order) > openMost {
 		t.Errorf("%d open, %d ended", len(o.packets), ended)
 	}
 	late := frameAt(lcore.Received, nil)
-	late.Packet, late.Time = 1<<40, start.Add(patience)
-	if got := len(o.take(late)); got != mostOpen {
+	late.Packet, late.Time = 1<<40, start.Add(openTimeout)
+	if got := len(o.take(late)); got != openMost {
 		t.Errorf("%d were given up", got)
 	}
 	if !bytes.Equal(late.Data, nil) || len(o.all()) != 1 {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"causeway/app/house"
+	"causeway/app/bridge"
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/lcore"
@@ -28,7 +28,7 @@ func newFake() fake { return fake{ready: true, loops: new(atomic.Uint64)} }
 
 // options are those of a bridge that runs.
 func options() Options {
-	c := &config.Config{Workers: config.Workers{Hosts: 91, Groups: 92, Standins: 93}}
+	c := &config.Config{Workers: config.Workers{Hosts: 91, Groups: 92, ProxyQPs: 93}}
 	return Options{Name: `a "b" \ c`, Version: "v1.2.3", DPDK: "DPDK 22.11.11", Started: time.Unix(1700000000, 5e8),
 		Config: func() *config.Config { return c }}
 }
@@ -42,7 +42,7 @@ func (f fake) Workers() []lcore.Counters {
 	if !f.still {
 		still.Loops = n
 	}
-	moving.Direction[lcore.RoCEToIB] = lcore.DirectionCounters{Received: 10, Sent: 7, Drops: map[lcore.Drop]uint64{lcore.DropStandInFull: 3}}
+	moving.Direction[lcore.RoCEToIB] = lcore.DirectionCounters{Received: 10, Sent: 7, Drops: map[lcore.Drop]uint64{lcore.DropProxyQPFull: 3}}
 	return []lcore.Counters{moving, still}
 }
 
@@ -68,19 +68,22 @@ func (f fake) ListNodes(context.Context, manage.Query) (manage.List[manage.NodeE
 
 func (fake) Counters() (c lcore.Counters) {
 	c.Direction[lcore.RoCEToIB] = lcore.DirectionCounters{
-		Received: 10, Sent: 7, SentBytes: 700, CongestionMarked: 1, ReservedBits: 2, StandInWaits: 4, HandedOver: 5,
-		Drops: map[lcore.Drop]uint64{lcore.DropStandInFull: 3},
+		Received: 10, Sent: 7, SentBytes: 700, CongestionMarked: 1, ReservedBits: 2, ProxyQPWaits: 4, Handoffs: 5,
+		Drops: map[lcore.Drop]uint64{lcore.DropProxyQPFull: 3},
 	}
 	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 8, Sent: 8, SourceBridged: 6}
-	c.Odd = lcore.OddCounters{Received: 11, Full: 12, Sent: 13, Refused: 14}
+	c.Punt = lcore.PuntCounters{Received: 11, Full: 12, Sent: 13, Refused: 14}
 	return c
 }
 
 func (f fake) Status() manage.Status {
-	return manage.Status{Ready: f.ready, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, StandIns: 5, Asked: [2]int{71, 72}, Counters: manage.Counters{
-		Services:    [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoStandIn: 74}},
-		ARPAnswered: 21, Spoofs: 22, Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}, HostsRefused: 25,
-		HostFlaps: 81, HostConflicts: 82, HostsAged: 83, HostsSilent: 84, AddressesDefended: 85, NodesAbsent: 86,
+	return manage.Status{Ready: f.ready, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, ProxyQPs: 5, Asked: [2]int{71, 72}, Counters: manage.Counters{
+		Services:      [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoProxyQP: 74}},
+		FrameCounters: manage.FrameCounters{Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}},
+		HostCounters: manage.HostCounters{
+			ARPAnswered: 21, Spoofs: 22, HostsRejected: 25, HostFlaps: 81, HostConflicts: 82, HostsAged: 83, HostsSilent: 84,
+			AddressesDefended: 85, NodesAbsent: 86,
+		},
 	}}
 }
 
@@ -88,7 +91,7 @@ func (fake) Ethernet() (dpdk.Stats, bool) {
 	return dpdk.Stats{RxPackets: 31, TxPackets: 32, RxMissed: 33, RxNoMbuf: 34}, true
 }
 
-func (fake) Memory() house.Memory { return house.Memory{Packets: 88, PacketsUsed: 87} }
+func (fake) Memory() bridge.Memory { return bridge.Memory{Packets: 88, PacketsUsed: 87} }
 
 func (fake) Groups() map[netip.Addr]lcore.GroupCounters {
 	return map[netip.Addr]lcore.GroupCounters{
@@ -97,7 +100,7 @@ func (fake) Groups() map[netip.Addr]lcore.GroupCounters {
 	}
 }
 
-func (fake) PGM() (t pgm.Totals, watched bool) {
+func (fake) PGM() (t pgm.Totals, enabled bool) {
 	t.Direction[lcore.IBToRoCE].Counts[pgm.Missed] = 61
 	t.Direction[lcore.RoCEToIB].Faults[1] = 62
 	t.Streams = 63
@@ -105,7 +108,7 @@ func (fake) PGM() (t pgm.Totals, watched bool) {
 }
 
 func (fake) Lost() [2]map[string]uint64 {
-	return [2]map[string]uint64{lcore.IBToRoCE: {"door_full": 51, "no_qp": 52}}
+	return [2]map[string]uint64{lcore.IBToRoCE: {"port_full": 51, "no_qp": 52}}
 }
 
 func (fake) Services() (requests, connects map[string]uint64) {

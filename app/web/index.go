@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// index is the page for a person: where the bridge stands, and where more is.
+// index is the page for browsers: the bridge's state, and links.
 var index = template.Must(template.New("index").Parse(`<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -22,34 +22,34 @@ table { border-collapse: collapse } td { padding: .2rem 1.5rem .2rem 0; vertical
 </style>
 <h1>{{.Name}}</h1>
 <p class="sub">Causeway {{.Version}}, {{.DPDK}}</p>
-<p>{{if .Draining}}<b class="no">draining</b>: the bridge ends, or leaves everything to another.
+<p>{{if .Draining}}<b class="no">draining</b>: the bridge is stopping, or has left its groups to another.
 {{- else if .Ready}}<b class="yes">ready</b>: every group is joined and every node has its path.
-{{- else}}<b class="no">not ready</b>: joins and paths that are not there yet: {{.Waiting}}.{{end}}</p>
+{{- else}}<b class="no">not ready</b>: waiting for joins and paths: {{.Waiting}}.{{end}}</p>
 <table>
 <tr><td></td><td>received</td><td>sent</td><td>dropped</td></tr>
 {{range $d, $c := .Directions}}<tr><td>{{$d}}</td><td class="n">{{$c.Received}}</td><td class="n">{{$c.Sent}}</td><td class="n">{{$c.Dropped}}</td></tr>
 {{end}}</table>
-<p>RoCE hosts: {{.Counts.Hosts}}; InfiniBand nodes: {{.Counts.Nodes}}; groups: {{.Counts.Groups}}; stand-ins: {{.Counts.StandIns}}.</p>
+<p>RoCE hosts: {{.Counts.Hosts}}; InfiniBand nodes: {{.Counts.Nodes}}; groups: {{.Counts.Groups}}; proxy QPs: {{.Counts.ProxyQPs}}.</p>
 <table>
 <tr><td><a href="/metrics">/metrics</a></td><td>for Prometheus</td></tr>
-<tr><td><a href="/status.json">/status.json</a></td><td>all of this and more, for programs</td></tr>
+<tr><td><a href="/status.json">/status.json</a></td><td>all of this and more, as JSON</td></tr>
 <tr><td><a href="/healthz">/healthz</a></td><td>200 while every worker makes progress</td></tr>
-<tr><td><a href="/readyz">/readyz</a></td><td>200 after all joins and paths, until the bridge ends</td></tr>
+<tr><td><a href="/readyz">/readyz</a></td><td>200 when all joins and paths are there, until the bridge stops</td></tr>
 {{if .Pprof}}<tr><td><a href="/debug/pprof/">/debug/pprof/</a></td><td>profiles of the program</td></tr>
 {{end}}</table>
 </html>
 `))
 
-func writeIndex(w http.ResponseWriter, b Bridge, o Options) {
-	s, counters := b.Status(), b.Counters()
+func writeIndex(w http.ResponseWriter, src Source, o Options) {
+	s, counters := src.Status(), src.Counters()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = index.Execute(w, struct { // an error is of a client that has gone
+	_ = index.Execute(w, struct { // the client has gone
 		Options
 		Ready, Draining bool
 		Waiting         int
 		Directions      map[string]DirectionStatus
 		Counts          Counts
 	}{o, s.Ready, o.draining(), s.Waiting, directionsOf(&counters),
-		Counts{Hosts: s.Hosts, Nodes: s.Nodes, Groups: s.Groups, StandIns: s.StandIns}})
+		Counts{Hosts: s.Hosts, Nodes: s.Nodes, Groups: s.Groups, ProxyQPs: s.ProxyQPs}})
 }

@@ -11,7 +11,7 @@ import (
 	"causeway/lcore"
 )
 
-// bounds are the histogram's upper bounds, as Prometheus wants them: few, and at the same places in every scrape.
+// bounds are the upper bounds of the histogram's buckets: few, and the same in every scrape, as Prometheus requires.
 var bounds = []time.Duration{
 	100, 250, 500,
 	1 * time.Microsecond, 2500, 5 * time.Microsecond, 10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond,
@@ -19,8 +19,8 @@ var bounds = []time.Duration{
 	1 * time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond,
 }
 
-// fold puts a fine histogram's buckets, each an upper bound and what is in it, into the coarse ones. The last count is of
-// what lies above every bound. A fine bucket that reaches over a bound counts above it: times are never told shorter.
+// fold sums a fine histogram's buckets, each with its upper bound, into the coarse buckets. The last count is above all
+// bounds. A fine bucket that spans a bound counts above it, so that no time is reported too short.
 func fold(fine iter.Seq2[time.Duration, uint64]) (counts []uint64) {
 	counts = make([]uint64, len(bounds)+1)
 	for upTo, n := range fine {
@@ -33,7 +33,7 @@ func fold(fine iter.Seq2[time.Duration, uint64]) (counts []uint64) {
 	return counts
 }
 
-// latency adds one direction's histogram. The count is what the buckets hold, so that both are of one reading.
+// latency adds one direction's histogram. The count is the sum of the buckets, so that both are of one reading.
 func (s *scrape) latency(direction string, fine iter.Seq2[time.Duration, uint64], sum time.Duration) {
 	const name = "causeway_latency_seconds"
 	counts, total := fold(fine), uint64(0)
@@ -49,9 +49,9 @@ func (s *scrape) latency(direction string, fine iter.Seq2[time.Duration, uint64]
 	s.sample(name, "_count", fmt.Sprint(total), []string{"direction", direction})
 }
 
-// addLatency returns the histograms of all workers together, by direction.
-func addLatency(b Bridge) (total [2]lcore.Latency) {
-	for _, worker := range b.Latency() {
+// addLatency adds up the histograms of all workers, by direction.
+func addLatency(workers [][2]lcore.Latency) (total [2]lcore.Latency) {
+	for _, worker := range workers {
 		for d := range worker {
 			total[d].Add(&worker[d])
 		}
@@ -59,8 +59,8 @@ func addLatency(b Bridge) (total [2]lcore.Latency) {
 	return total
 }
 
-func (s *scrape) latencies(b Bridge) {
-	for d, l := range addLatency(b) {
+func (s *scrape) latencies(src Source) {
+	for d, l := range addLatency(src.Latency()) {
 		direction := lcore.Direction(d).String()
 		s.latency(direction, l.Buckets(), l.Sum())
 		s.sample("causeway_latency_max_seconds", "", strconv.FormatFloat(l.Max().Seconds(), 'g', -1, 64), []string{"direction", direction})

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"causeway/app/house"
+	"causeway/app/bridge"
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/ibside/ib"
@@ -29,8 +29,8 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// liveVariable has this test binary be a bridge with traffic, after the configuration file that it names: DPDK starts once in
-// a process. It ends with its standard input.
+// liveVariable has this test binary be a bridge with traffic, after the configuration file that it names: DPDK starts
+// once in a process. It ends with its standard input.
 const liveVariable = "CAUSEWAY_WEB_LIVE"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	patience = 100 * time.Millisecond // so that the tests of health do not wait
+	stallLimit = 100 * time.Millisecond // so that the tests of health do not wait
 	os.Exit(m.Run())
 }
 
@@ -98,7 +98,7 @@ func live(file string) (err error) {
 	}
 	defer w.Close()
 	go traffic(w)
-	h, err := house.Build(cfg, house.Options{Log: slog.New(slog.DiscardHandler), NoHuge: true})
+	h, err := bridge.Build(cfg, bridge.Options{Log: slog.New(slog.DiscardHandler), NoHuge: true})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,8 @@ func live(file string) (err error) {
 	return errors.Join(err, <-served)
 }
 
-// traffic writes frames to a capture "file": some to the echo, some to the group, some damaged. The driver waits for a whole burst.
+// traffic writes frames to a capture "file": some to the echo, some to the group, some damaged. The driver waits for a
+// whole burst.
 func traffic(w io.Writer) {
 	const magic, version, longest, ethernet, burst = 0xa1b2c3d4, 2 | 4<<16, 65535, 1, 64
 	words := func(all ...uint32) (b []byte) {

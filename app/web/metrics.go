@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package web is the bridge's HTTP face: what Prometheus scrapes, what a supervisor asks, what a person looks at.
+// Package web serves metrics, health, readiness and status over HTTP.
 package web
 
 import (
@@ -13,51 +13,51 @@ import (
 	"strconv"
 	"strings"
 
-	"causeway/app/house"
+	"causeway/app/bridge"
 	"causeway/dpdk"
 	"causeway/lcore"
 	"causeway/lcore/manage"
 	"causeway/lcore/pgm"
 )
 
-// A Bridge is what there is to tell about.
-type Bridge interface {
+// A Source has the state that is served. A *bridge.Bridge is one.
+type Source interface {
 	Counters() lcore.Counters
-	Workers() []lcore.Counters   // none, when the bridge is taken down
+	Workers() []lcore.Counters   // none when the bridge is stopping
 	Latency() [][2]lcore.Latency // by worker and direction
 	Status() manage.Status
 	Ethernet() (s dpdk.Stats, up bool)
-	Memory() house.Memory
+	Memory() bridge.Memory
 	Groups() map[netip.Addr]lcore.GroupCounters
-	Lost() [2]map[string]uint64                       // by the IB door, by direction and reason
-	Services() (requests, connects map[string]uint64) // of the IB door, by result
-	PGM() (t pgm.Totals, watched bool)
+	Lost() [2]map[string]uint64                       // by the IB port, by direction and reason
+	Services() (requests, connects map[string]uint64) // of the IB port, by result
+	PGM() (t pgm.Totals, enabled bool)
 	ListGroups(ctx context.Context, q manage.Query) (manage.List[manage.GroupEntry], error)
 	ListNodes(ctx context.Context, q manage.Query) (manage.List[manage.NodeEntry], error)
 }
 
-// WriteMetrics writes every metric of b in Prometheus' text format. Every drop reason is there from the
-// first scrape on, so that a rate has a beginning.
-func WriteMetrics(w io.Writer, b Bridge, o Options) { gather(b, o).writeTo(w) }
+// WriteMetrics writes every metric of src in Prometheus' text format. Every drop reason is there from the first scrape
+// on, because a rate needs an earlier sample.
+func WriteMetrics(w io.Writer, src Source, o Options) { gather(src, o).writeTo(w) }
 
-func gather(b Bridge, o Options) *scrape {
-	s, c, status := newScrape(), b.Counters(), b.Status()
+func gather(src Source, o Options) *scrape {
+	s, c, status := newScrape(), src.Counters(), src.Status()
 	s.bridge(&status, o)
 	for d := range c.Direction {
 		s.direction(lcore.Direction(d).String(), &c.Direction[d])
 	}
-	s.latencies(b)
-	m := b.Memory()
+	s.latencies(src)
+	m := src.Memory()
 	s.add("causeway_mbufs_used", uint64(m.PacketsUsed))
 	s.add("causeway_mbufs_limit", uint64(m.Packets))
-	s.workers(b.Workers())
-	s.groups(b.Groups())
-	s.port(b)
-	if t, watched := b.PGM(); watched {
+	s.workers(src.Workers())
+	s.groups(src.Groups())
+	s.port(src)
+	if t, enabled := src.PGM(); enabled {
 		s.pgm(&t)
 	}
-	s.services(b, &status)
-	s.management(&c.Odd, &status.Counters)
+	s.services(src, &status)
+	s.management(&c.Punt, &status.Counters)
 	s.hosts(&status, o)
 	return s
 }
@@ -65,8 +65,8 @@ func gather(b Bridge, o Options) *scrape {
 func (s *scrape) bridge(status *manage.Status, o Options) {
 	s.add("causeway_build_info", 1, "name", o.Name, "version", o.Version, "dpdk", strings.TrimPrefix(o.DPDK, "DPDK "))
 	s.sample("causeway_start_time_seconds", "", strconv.FormatFloat(float64(o.Started.UnixMilli())/1000, 'f', 3, 64), nil)
-	s.truth("causeway_ready", status.Ready)
-	s.truth("causeway_draining", o.draining())
+	s.boolean("causeway_ready", status.Ready)
+	s.boolean("causeway_draining", o.draining())
 	s.add("causeway_waiting", uint64(status.Waiting))
 }
 
@@ -76,8 +76,8 @@ func (s *scrape) direction(d string, c *lcore.DirectionCounters) {
 		value uint64
 	}{
 		{"packets_received", c.Received}, {"packets_sent", c.Sent}, {"payload_bytes_sent", c.SentBytes},
-		{"congestion_marked", c.CongestionMarked}, {"reserved_cleared", c.ReservedBits}, {"standin_waits", c.StandInWaits},
-		{"handed_over", c.HandedOver}, {"source_bridged", c.SourceBridged},
+		{"congestion_marked", c.CongestionMarked}, {"reserved_cleared", c.ReservedBits}, {"proxy_qp_waits", c.ProxyQPWaits},
+		{"handoffs", c.Handoffs}, {"source_bridged", c.SourceBridged},
 	} {
 		s.add("causeway_"+x.name+"_total", x.value, "direction", d)
 	}
@@ -110,10 +110,11 @@ func (s *scrape) groups(groups map[netip.Addr]lcore.GroupCounters) {
 	}
 }
 
-// port tells what the Ethernet port counts itself, all frames and not RoCE alone, and what the IB door loses.
-func (s *scrape) port(b Bridge) {
-	p, up := b.Ethernet()
-	s.truth("causeway_port_link_up", up)
+// port adds the counters of the Ethernet port, which are of all frames and not only of RoCE, and the losses of the IB
+// port.
+func (s *scrape) port(src Source) {
+	p, up := src.Ethernet()
+	s.boolean("causeway_port_link_up", up)
 	s.add("causeway_port_rx_frames_total", p.RxPackets)
 	s.add("causeway_port_tx_frames_total", p.TxPackets)
 	s.add("causeway_port_rx_bytes_total", p.RxBytes)
@@ -122,28 +123,28 @@ func (s *scrape) port(b Bridge) {
 	s.add("causeway_port_rx_errors_total", p.RxErrors)
 	s.add("causeway_port_rx_no_mbuf_total", p.RxNoMbuf)
 	s.add("causeway_port_tx_errors_total", p.TxErrors)
-	for d, lost := range b.Lost() {
+	for d, lost := range src.Lost() {
 		for _, reason := range lostReasons(d, lost) {
 			s.add("causeway_ib_port_lost_total", lost[reason], "direction", lcore.Direction(d).String(), "reason", reason)
 		}
 	}
 }
 
-// usualLosses are there from the first scrape on, so that a rate has a beginning. The doors have more, which come when there is
-// something to count.
+// usualLosses are there from the first scrape on. Other reasons appear with their first loss.
 var usualLosses = [2][]string{
 	lcore.RoCEToIB: {"ah_failed", "ah_pending", "mtu", "no_qp", "qp_down", "qp_full", "wc_error"},
-	lcore.IBToRoCE: {"door_full", "mbuf_small", "no_buffer", "no_mbuf", "no_qp", "qkey", "wc_error"},
+	lcore.IBToRoCE: {"port_full", "mbuf_small", "no_buffer", "no_mbuf", "no_qp", "qkey", "wc_error"},
 }
 
-// lostReasons returns in order the reasons that there have been, and the usual ones.
+// lostReasons returns the reasons so far and the usual ones, in order.
 func lostReasons(d int, lost map[string]uint64) []string {
 	reasons := slices.Concat(usualLosses[d], slices.Collect(maps.Keys(lost)))
 	slices.Sort(reasons)
 	return slices.Compact(reasons)
 }
 
-// pgm tells what groups with PGM lose, all streams together: senders may choose what streams are called.
+// pgm adds the PGM counters, of all streams together: labels by stream would not be bounded, because senders choose the
+// names.
 func (s *scrape) pgm(t *pgm.Totals) {
 	for d := range t.Direction {
 		direction := lcore.Direction(d).String()

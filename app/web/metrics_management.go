@@ -10,10 +10,10 @@ import (
 	"causeway/lcore/manage"
 )
 
-// services tells what became of requests for services: what the IB door counts of connection set-up, whose results are few, the
-// doors' own words; and management's requests, whose direction is that of the request.
-func (s *scrape) services(b Bridge, status *manage.Status) {
-	requests, connects := b.Services()
+// services adds the results of requests for services: the IB port's counters of connection set-up, whose results are a
+// few words of the port, and management's requests by direction.
+func (s *scrape) services(src Source, status *manage.Status) {
+	requests, connects := src.Services()
 	for _, result := range slices.Sorted(maps.Keys(requests)) {
 		s.add("causeway_ib_service_requests_total", requests[result], "result", result)
 	}
@@ -29,11 +29,11 @@ func (s *scrape) services(b Bridge, status *manage.Status) {
 	}
 }
 
-func (s *scrape) management(o *lcore.OddCounters, m *manage.Counters) {
+func (s *scrape) management(o *lcore.PuntCounters, m *manage.Counters) {
 	s.add("causeway_management_frames_received_total", o.Received)
 	s.add("causeway_management_frames_lost_total", o.Full)
 	s.add("causeway_management_frames_sent_total", o.Sent)
-	s.add("causeway_management_frames_refused_total", o.Refused)
+	s.add("causeway_management_frames_rejected_total", o.Refused)
 	s.add("causeway_management_frames_unsent_total", m.SendFailed)
 	s.add("causeway_management_frames_ignored_total", m.NotForUs)
 	for _, reason := range malformed(m) {
@@ -45,17 +45,16 @@ func (s *scrape) management(o *lcore.OddCounters, m *manage.Counters) {
 	s.add("causeway_group_reports_total", m.GroupReports)
 	s.add("causeway_group_queries_total", m.GroupQueries)
 	s.add("causeway_group_queries_sent_total", m.GroupQueriesSent)
-	s.add("causeway_group_reports_heard_total", m.GroupReportsHeard)
+	s.add("causeway_group_reports_received_total", m.GroupReportsHeard)
 	s.add("causeway_group_notices_total", m.GroupNotices)
 	s.add("causeway_groups_learned_total", m.GroupsLearned)
-	s.add("causeway_groups_forgotten_total", m.GroupsForgotten)
-	for _, reason := range manage.GroupRefusals {
-		s.add("causeway_groups_refused_total", m.GroupsRefused[reason], "reason", reason)
+	s.add("causeway_groups_lost_total", m.GroupsLost)
+	for _, reason := range manage.GroupRejections {
+		s.add("causeway_groups_rejected_total", m.GroupsRejected[reason], "reason", reason)
 	}
 }
 
-// malformed returns in order the reasons that there have been, and those of each protocol, which are there from the
-// first scrape on.
+// malformed returns the reasons so far and one of each protocol, which are there from the first scrape on, in order.
 func malformed(m *manage.Counters) []string {
 	reasons := map[string]bool{"arp_bad": true, "nd_bad": true, "igmp_bad": true, "mld_bad": true, "icmp_bad": true, "mad_bad": true}
 	for reason := range m.Malformed {
@@ -78,8 +77,8 @@ func (s *scrape) hosts(status *manage.Status, o Options) {
 	s.add("causeway_hosts_moved_total", m.HostsMoved)
 	s.add("causeway_host_flaps_total", m.HostFlaps)
 	s.add("causeway_host_conflicts_total", m.HostConflicts)
-	s.add("causeway_hosts_refused_total", m.HostsRefused)
-	s.add("causeway_hosts_forgotten_total", m.HostsForgotten)
+	s.add("causeway_hosts_rejected_total", m.HostsRejected)
+	s.add("causeway_hosts_evicted_total", m.HostsEvicted)
 	s.add("causeway_hosts_aged_total", m.HostsAged)
 	s.add("causeway_hosts_silent_total", m.HostsSilent)
 	s.add("causeway_hosts_asked_total", m.HostsAsked)
@@ -87,9 +86,9 @@ func (s *scrape) hosts(status *manage.Status, o Options) {
 	s.add("causeway_addresses_defended_total", m.AddressesDefended)
 	s.add("causeway_nodes_absent_total", m.NodesAbsent)
 	s.add("causeway_spoofs_total", m.Spoofs)
-	s.add("causeway_standins", uint64(status.StandIns))
-	s.add("causeway_standins_limit", uint64(c.Workers.Standins))
-	s.add("causeway_standins_made_total", m.StandInsMade)
-	s.add("causeway_standins_denied_total", m.StandInsDenied)
-	s.add("causeway_standins_aged_total", m.StandInsAged)
+	s.add("causeway_proxy_qps", uint64(status.ProxyQPs))
+	s.add("causeway_proxy_qps_limit", uint64(c.Workers.ProxyQPs))
+	s.add("causeway_proxy_qps_made_total", m.ProxyQPsMade)
+	s.add("causeway_proxy_qps_rejected_total", m.ProxyQPsDenied)
+	s.add("causeway_proxy_qps_aged_total", m.ProxyQPsAged)
 }

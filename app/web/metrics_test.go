@@ -24,14 +24,14 @@ func TestMetrics(t *testing.T) {
 		`causeway_ib_service_requests_total{result="accepted"} 71`,
 		`causeway_ib_service_connects_total{result="rejected"} 73`,
 		`causeway_payload_bytes_sent_total{direction="roce_to_ib"} 700`,
-		`causeway_packets_dropped_total{direction="roce_to_ib",reason="standin_full"} 3`,
+		`causeway_packets_dropped_total{direction="roce_to_ib",reason="proxy_qp_full"} 3`,
 		`causeway_management_frames_received_total 11`,
 		`causeway_arp_answered_total 21`,
 		`causeway_spoofs_total 22`,
 		`causeway_management_frames_malformed_total{reason="arp_bad"} 23`,
 		`causeway_management_frames_malformed_total{reason="vlan_double"} 24`,
 		`causeway_management_frames_malformed_total{reason="nd_bad"} 0`,
-		`causeway_hosts_refused_total 25`, `causeway_host_flaps_total 81`, `causeway_host_conflicts_total 82`, `causeway_hosts_aged_total 83`,
+		`causeway_hosts_rejected_total 25`, `causeway_host_flaps_total 81`, `causeway_host_conflicts_total 82`, `causeway_hosts_aged_total 83`,
 		`causeway_hosts_silent_total 84`, `causeway_addresses_defended_total 85`, `causeway_nodes_absent_total 86`,
 		`causeway_port_rx_frames_total 31`, `causeway_port_tx_frames_total 32`, `causeway_port_rx_missed_total 33`,
 		`causeway_port_rx_no_mbuf_total 34`, `causeway_port_link_up 1`,
@@ -39,11 +39,11 @@ func TestMetrics(t *testing.T) {
 		`causeway_group_packets_sent_total{group="239.1.2.3",direction="ib_to_roce"} 42`,
 		`causeway_group_payload_bytes_sent_total{group="239.1.2.3",direction="ib_to_roce"} 44`,
 		`causeway_group_packets_sent_total{group="ff15::1",direction="ib_to_roce"} 0`,
-		`causeway_ib_port_lost_total{direction="ib_to_roce",reason="door_full"} 51`,
+		`causeway_ib_port_lost_total{direction="ib_to_roce",reason="port_full"} 51`,
 		`causeway_pgm_missed_total{direction="ib_to_roce"} 61`, `causeway_pgm_streams 63`,
 		`causeway_pgm_faults_total{direction="roce_to_ib",reason="` + pgm.Fault(1).String() + `"} 62`,
 		`causeway_sidr_total{direction="roce_to_ib",result="answered"} 73`,
-		`causeway_sidr_total{direction="ib_to_roce",result="no_standin"} 74`,
+		`causeway_sidr_total{direction="ib_to_roce",result="no_proxy_qp"} 74`,
 		`causeway_sidr_total{direction="ib_to_roce",result="busy_source"} 0`,
 		`causeway_sidr_pending{direction="roce_to_ib"} 71`, `causeway_sidr_pending{direction="ib_to_roce"} 72`,
 		`causeway_build_info{name="a \"b\" \\ c",version="v1.2.3",dpdk="22.11.11"} 1`, `causeway_start_time_seconds 1700000000.500`,
@@ -56,8 +56,8 @@ func TestMetrics(t *testing.T) {
 		`causeway_latency_seconds_sum{direction="roce_to_ib"} 1.00001218`, `causeway_latency_seconds_count{direction="roce_to_ib"} 7`,
 		`causeway_latency_seconds_count{direction="ib_to_roce"} 0`,
 		`causeway_latency_max_seconds{direction="roce_to_ib"} 1`, `causeway_latency_max_seconds{direction="ib_to_roce"} 0`,
-		`causeway_mbufs_used 87`, `causeway_mbufs_limit 88`, `causeway_hosts_limit 91`, `causeway_groups_limit 92`, `causeway_standins_limit 93`, `causeway_draining 0`,
-		`causeway_ready 1`, `causeway_waiting 1`, `causeway_hosts 2`, `causeway_nodes 3`, `causeway_groups 4`, `causeway_standins 5`,
+		`causeway_mbufs_used 87`, `causeway_mbufs_limit 88`, `causeway_hosts_limit 91`, `causeway_groups_limit 92`, `causeway_proxy_qps_limit 93`, `causeway_draining 0`,
+		`causeway_ready 1`, `causeway_waiting 1`, `causeway_hosts 2`, `causeway_nodes 3`, `causeway_groups 4`, `causeway_proxy_qps 5`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("no line %q", want)
@@ -95,8 +95,8 @@ func TestNothingUnknown(t *testing.T) {
 	}
 }
 
-// TestNames wants what Prometheus wants of names: counters end in _total and nothing else does, units are whole words of the
-// base unit, and a name is there once.
+// TestNames wants what Prometheus wants of names: counters end in _total and nothing else does, units are whole words
+// of the base unit, and a name is there once.
 func TestNames(t *testing.T) {
 	name := regexp.MustCompile(`^causeway(_[a-z0-9]+)+$`)
 	seen := map[string]bool{}
@@ -116,7 +116,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestFormat wants each family to have HELP and TYPE before its samples, which are together, and each sample to be there once.
+// TestFormat wants each family to have HELP and TYPE before its samples, which are together, and each sample to be
+// there once.
 func TestFormat(t *testing.T) {
 	var b bytes.Buffer
 	WriteMetrics(&b, newFake(), options())

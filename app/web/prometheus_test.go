@@ -34,7 +34,8 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// TestPromtool has Prometheus' own checker look at the rules, at a scrape, and at whether the rules fire when they should.
+// TestPromtool has Prometheus' own checker look at the rules, at a scrape, and at whether the rules fire when they
+// should.
 func TestPromtool(t *testing.T) {
 	promtool := tool(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "testdata/causeway.rules.test.yml"}} {
@@ -144,8 +145,8 @@ func (s *server) await(n int) {
 // A comparison ends a rule: without it, the rule's expression has a value whether the rule fires or not.
 var comparison = regexp.MustCompile(` (==|>) [0-9.]+( and causeway_draining == 0)?$`)
 
-// evaluate has a Prometheus scrape the bridge and evaluates every query. Each must have an answer, but those that only have one when
-// something is lost.
+// evaluate has a Prometheus scrape the bridge and evaluates every query. Each must have an answer, but those that only
+// have one when something is lost.
 func evaluate(t *testing.T, bridge string) {
 	s := startPrometheus(t, bridge)
 	s.await(5)
@@ -171,9 +172,9 @@ func evaluate(t *testing.T, bridge string) {
 	}
 }
 
-// expected are the rules that fire on the live bridge, which somebody sends damaged packets; and those that may, because it shares its
-// cores with other tests.
+// expected are the rules that fire on the live bridge, which somebody sends damaged packets; and those that may,
+// because it shares its cores with other tests.
 var expected = map[string]bool{
 	"CausewayDamagedPackets": true,
-	"CausewayLatencyHigh":    true, "CausewayPortMissesFrames": true, "CausewayIBPortLoses": true, "CausewayDoorFull": true, "CausewayPoolEmpty": true,
+	"CausewayLatencyHigh":    true, "CausewayPortMissesFrames": true, "CausewayIBPortLoses": true, "CausewayPortFull": true, "CausewayPoolEmpty": true,
 }

@@ -83,8 +83,8 @@ func queries(t *testing.T) (all []query) {
 	return append(all, rules(t)...)
 }
 
-// TestDashboard wants a dashboard that can be drawn: each panel with an id of its own, in the grid, over no other one, and with
-// titles, queries and legends.
+// TestDashboard wants a dashboard that can be drawn: each panel with an id of its own, in the grid, over no other one,
+// and with titles, queries and legends.
 func TestDashboard(t *testing.T) {
 	taken, ids, titles := map[[2]int]string{}, map[int]bool{}, map[string]bool{}
 	for _, p := range dashboard(t) {
@@ -211,8 +211,8 @@ func (s scraped) check(q query) (wrong []string) {
 	return wrong
 }
 
-// TestLive looks at a running bridge with traffic: its metrics are those that are documented, its pages answer, and every query
-// of the dashboard and the rules asks for what is there.
+// TestLive looks at a running bridge with traffic: its metrics are those that are documented, its pages answer, and
+// every query of the dashboard and the rules asks for what is there.
 func TestLive(t *testing.T) {
 	address := liveBridge(t)
 	for _, path := range []string{"/healthz", "/readyz"} {

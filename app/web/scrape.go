@@ -11,10 +11,11 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// A scrape gathers samples by family, because Prometheus wants a family's samples together and its HELP and TYPE before them.
+// A scrape collects samples by family: in the text format a family's samples are together, with HELP and TYPE before
+// them.
 type scrape struct {
 	lines   map[string][]string // of each family, without its name
-	unknown []string            // names that the table does not have; a test wants none
+	unknown []string            // names that are not in the table; a test requires none
 	known   map[string]bool
 }
 
@@ -26,13 +27,13 @@ func newScrape() *scrape {
 	return s
 }
 
-// add takes a whole number; labels are names and values in turn.
+// add adds a sample; labels are names and values in turn.
 func (s *scrape) add(name string, value uint64, labels ...string) {
 	s.sample(name, "", fmt.Sprint(value), labels)
 }
 
-// truth takes 1 or 0.
-func (s *scrape) truth(name string, yes bool) {
+// boolean adds 1 or 0.
+func (s *scrape) boolean(name string, yes bool) {
 	value := uint64(0)
 	if yes {
 		value = 1
@@ -48,7 +49,7 @@ func (s *scrape) sample(name, suffix, value string, labels []string) {
 	s.lines[name] = append(s.lines[name], suffix+labelText(labels)+" "+value)
 }
 
-// escaped is how a label's value is written in the text format.
+// escaped escapes a label's value for the text format.
 var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func labelText(labels []string) string {
@@ -62,7 +63,7 @@ func labelText(labels []string) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// writeTo writes every family of the table, those without samples too: so what there can be is always named.
+// writeTo writes every family of the table, also those without samples.
 func (s *scrape) writeTo(to io.Writer) {
 	w := bufio.NewWriter(to)
 	for _, m := range Metrics() {
@@ -74,7 +75,7 @@ func (s *scrape) writeTo(to io.Writer) {
 		}
 	}
 	metrics.WriteProcessMetrics(w)
-	_ = w.Flush() // an error is of a client that has gone
+	_ = w.Flush() // the client has gone
 }
 
-func init() { metrics.ExposeMetadata(true) } // TYPE lines for what the library tells of the process, too
+func init() { metrics.ExposeMetadata(true) } // TYPE lines for the process metrics, too

@@ -25,7 +25,7 @@ func TestAnswers(t *testing.T) {
 		name   string
 		method string
 		path   string
-		b      Bridge
+		b      Source
 		o      Options
 		status int
 		want   string
@@ -35,12 +35,12 @@ func TestAnswers(t *testing.T) {
 		{"metrics, draining", "GET", "/metrics", ready, draining, 200, "\ncauseway_draining 1\n"},
 		{"a method", "POST", "/metrics", ready, plain, 405, ""},
 		{"healthy", "GET", "/healthz", waiting, plain, 200, "ok\n"},
-		{"a worker stands still", "GET", "/healthz", still, plain, 503, "1 of 2 workers have stood still for 100ms: they are stopped, hang, or get no time on their cores\n"},
-		{"down", "GET", "/healthz", closed, plain, 503, "the bridge is taken down: it has no workers\n"},
+		{"a worker stands still", "GET", "/healthz", still, plain, 503, "1 of 2 workers made no progress for 100ms: stopped, blocked, or without CPU time on their cores\n"},
+		{"down", "GET", "/healthz", closed, plain, 503, "the bridge has no workers: it is stopping\n"},
 		{"ready", "GET", "/readyz", ready, plain, 200, "ok\n"},
 		{"not ready", "GET", "/readyz", waiting, plain, 503,
-			"joins and paths that are not there yet: 1\ngroup 239.1.2.4, MGID ::: joining\nnode 10.9.0.7, fd09::7: no path to GID ::\n"},
-		{"draining", "GET", "/readyz", ready, draining, 503, "draining: the bridge ends, or leaves everything to another\n"},
+			"waiting for joins and paths: 1\ngroup 239.1.2.4, MGID ::: joining\nnode 10.9.0.7, fd09::7: no path to GID ::\n"},
+		{"draining", "GET", "/readyz", ready, draining, 503, "draining: the bridge is stopping, or has left its groups to another\n"},
 		{"index", "GET", "/", ready, plain, 200, `<a href="/status.json">`},
 		{"index, escaped", "GET", "/", ready, plain, 200, `a &#34;b&#34; \ c`},
 		{"index, waiting", "GET", "/", waiting, plain, 200, "not ready"},
@@ -88,10 +88,10 @@ func TestStatus(t *testing.T) {
 	}
 	x := s.Directions["roce_to_ib"]
 	if s.Version != "v1.2.3" || s.Started != "2023-11-14T22:13:20Z" || s.UptimeSeconds <= 0 || s.Ready || len(s.Awaited) != 2 ||
-		s.Counts.Hosts != 2 || s.Counts.Pending != 143 || s.Limits.StandIns != 93 {
+		s.Counts.Hosts != 2 || s.Counts.Pending != 143 || s.Limits.ProxyQPs != 93 {
 		t.Errorf("%+v", s)
 	}
-	if x.Received != 10 || x.Sent != 7 || x.Dropped != 3 || len(x.Drops) != 1 || x.Drops["standin_full"] != 3 {
+	if x.Received != 10 || x.Sent != 7 || x.Dropped != 3 || len(x.Drops) != 1 || x.Drops["proxy_qp_full"] != 3 {
 		t.Errorf("%+v", x)
 	}
 	if len(s.Workers) != 2 || s.Workers[0].Busy != 5 || s.Workers[0].Directions["roce_to_ib"].Received != 10 || !s.Port.LinkUp ||

@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"causeway/lcore"
+	"causeway/lcore/manage"
 )
 
-// A Status is what /status.json tells. Keys are added, but those that are there keep their names and meanings. The tag "is" is
-// what docs/metrics.md says of each.
+// A Status is the object of /status.json. Keys may be added; existing ones keep their names and meanings. The tag "is"
+// is the text of docs/metrics.md.
 type Status struct {
 	Name          string   `json:"name" is:"[bridge] name"`
 	Version       string   `json:"version" is:"of the program"`
@@ -23,106 +24,106 @@ type Status struct {
 	Started       string   `json:"started" is:"when the bridge was started, RFC 3339"`
 	UptimeSeconds float64  `json:"uptime_seconds" is:"since then"`
 	Ready         bool     `json:"ready" is:"every configured group is joined on both sides, every configured node has its path"`
-	Draining      bool     `json:"draining" is:"the bridge ends, or leaves everything to another"`
-	Waiting       int      `json:"waiting" is:"joins and paths that are not there yet"`
-	Awaited       []string `json:"awaited" is:"which they are, as /readyz says"`
+	Draining      bool     `json:"draining" is:"the bridge is stopping, or has left its groups to another"`
+	Waiting       int      `json:"waiting" is:"the number of joins and paths that are missing"`
+	Awaited       []string `json:"awaited" is:"the missing joins and paths, as /readyz lists them"`
 
-	Counts     Counts                     `json:"counts" is:"what is there now"`
-	Limits     Limits                     `json:"limits" is:"the most there can be"`
+	Counts     Counts                     `json:"counts" is:"entries at the moment"`
+	Limits     Limits                     `json:"limits" is:"the most entries"`
 	Directions map[string]DirectionStatus `json:"directions" is:"by roce_to_ib and ib_to_roce"`
-	Latency    map[string]LatencyStatus   `json:"latency" is:"by direction: what the bridge adds to a packet's way"`
+	Latency    map[string]LatencyStatus   `json:"latency" is:"by direction: the time that packets spend in the bridge"`
 	Workers    []WorkerStatus             `json:"workers" is:"in the order of [workers] lcores"`
 	Groups     []GroupStatus              `json:"groups" is:"by address"`
 	Port       PortStatus                 `json:"port" is:"the Ethernet port"`
-	Lost       map[string]Numbers         `json:"ib_port_lost" is:"by direction: what the InfiniBand door lost, by reason"`
+	Lost       map[string]Numbers         `json:"ib_port_lost" is:"by direction: what the InfiniBand port lost, by reason"`
 }
 
 // Numbers are counts by reason; those that are zero are left out.
 type Numbers map[string]uint64
 
-// Counts is how much of each there is.
+// Counts is the number of entries.
 type Counts struct {
 	Hosts         int `json:"hosts" is:"RoCE hosts"`
 	Nodes         int `json:"nodes" is:"InfiniBand nodes"`
 	Groups        int `json:"groups" is:"groups that are bridged"`
-	GroupsLearned int `json:"groups_learned" is:"groups learnt, joined or not"`
-	StandIns      int `json:"standins" is:"stand-ins"`
-	HostGIDs      int `json:"host_gids" is:"hosts under a GID of their own"`
+	GroupsLearned int `json:"groups_learned" is:"learned groups, joined or not"`
+	ProxyQPs      int `json:"proxy_qps" is:"proxy QPs"`
+	HostGIDs      int `json:"host_gids" is:"hosts with a GID of their own on InfiniBand"`
 	IBGIDs        int `json:"ib_gids" is:"GIDs to send from"`
-	Pending       int `json:"sidr_pending" is:"requests for services under way"`
+	Pending       int `json:"sidr_pending" is:"pending requests for services"`
 }
 
-// Limits are those of [workers].
+// Limits are the limits of [workers].
 type Limits struct {
 	Hosts    int `json:"hosts" is:"[workers] hosts"`
 	Groups   int `json:"groups" is:"[workers] groups"`
-	StandIns int `json:"standins" is:"[workers] standins"`
+	ProxyQPs int `json:"proxy_qps" is:"[workers] proxy_qps"`
 }
 
-// DirectionStatus is what became of one direction's packets.
+// DirectionStatus is the counters of one direction.
 type DirectionStatus struct {
-	Received  uint64  `json:"received" is:"packets taken from a door"`
-	Sent      uint64  `json:"sent" is:"packets that the other door took"`
+	Received  uint64  `json:"received" is:"packets taken from a port"`
+	Sent      uint64  `json:"sent" is:"packets that the other port took"`
 	SentBytes uint64  `json:"sent_payload_bytes" is:"their payload"`
-	Dropped   uint64  `json:"dropped" is:"packets that ended inside; received is sent and dropped"`
+	Dropped   uint64  `json:"dropped" is:"packets that were dropped; received is sent plus dropped"`
 	Drops     Numbers `json:"drops" is:"by reason; those that are zero are left out"`
 }
 
-// LatencyStatus is of the packets that were timed, which are some of all.
+// LatencyStatus is of the packets whose latency was measured, a sample.
 type LatencyStatus struct {
-	Count  uint64  `json:"count" is:"packets that were timed"`
+	Count  uint64  `json:"count" is:"packets that were measured"`
 	Median float64 `json:"median_seconds" is:"half of them took no longer"`
 	P99    float64 `json:"p99_seconds" is:"99 of 100 took no longer"`
 	P999   float64 `json:"p99_9_seconds" is:"999 of 1000 took no longer"`
 	Max    float64 `json:"max_seconds" is:"the longest"`
 }
 
-// WorkerStatus is one worker's part.
+// WorkerStatus is the counters of one worker.
 type WorkerStatus struct {
-	Loops      uint64                     `json:"loops" is:"looks at its queues"`
-	Busy       uint64                     `json:"busy_loops" is:"those that moved something"`
+	Loops      uint64                     `json:"loops" is:"polls of its queues"`
+	Busy       uint64                     `json:"busy_loops" is:"polls that found packets"`
 	Directions map[string]DirectionStatus `json:"directions" is:"as above"`
 }
 
-// GroupStatus is one address that is bridged.
+// GroupStatus is the counters of one group address.
 type GroupStatus struct {
 	IP      string            `json:"ip" is:"the group on RoCE"`
-	Packets map[string]uint64 `json:"packets" is:"by direction: those that crossed"`
+	Packets map[string]uint64 `json:"packets" is:"by direction: packets that crossed"`
 	Bytes   map[string]uint64 `json:"payload_bytes" is:"by direction: their payload"`
 }
 
-// PortStatus is what the Ethernet port counts itself.
+// PortStatus is the Ethernet port's own counters.
 type PortStatus struct {
-	LinkUp   bool   `json:"link_up" is:"as the driver says"`
+	LinkUp   bool   `json:"link_up" is:"as the driver reports"`
 	RxFrames uint64 `json:"rx_frames" is:"frames received, RoCE or not"`
 	TxFrames uint64 `json:"tx_frames" is:"frames sent"`
 	RxBytes  uint64 `json:"rx_bytes" is:"bytes received"`
 	TxBytes  uint64 `json:"tx_bytes" is:"bytes sent"`
 	RxMissed uint64 `json:"rx_missed" is:"frames lost because the workers were too slow"`
-	RxErrors uint64 `json:"rx_errors" is:"frames that came damaged"`
-	RxNoMbuf uint64 `json:"rx_no_mbuf" is:"times that the mempool was empty"`
+	RxErrors uint64 `json:"rx_errors" is:"frames received with errors"`
+	RxNoMbuf uint64 `json:"rx_no_mbuf" is:"allocations that failed because the mempool was empty"`
 	TxErrors uint64 `json:"tx_errors" is:"frames that could not be sent"`
 }
 
-// ReadStatus reads a bridge.
-func ReadStatus(ctx context.Context, b Bridge, o Options) Status {
-	s, c := b.Status(), o.config()
+// ReadStatus reads the status of src.
+func ReadStatus(ctx context.Context, src Source, o Options) Status {
+	s, c := src.Status(), o.config()
 	out := Status{
 		Name: o.Name, Version: o.Version, DPDK: o.DPDK, Started: o.Started.UTC().Format(time.RFC3339),
 		UptimeSeconds: time.Since(o.Started).Seconds(), Ready: s.Ready, Draining: o.draining(), Waiting: s.Waiting, Awaited: []string{},
-		Counts: Counts{s.Hosts, s.Nodes, s.Groups, s.Learned, s.StandIns, s.HostGIDs, s.OwnGIDs, s.Asked[0] + s.Asked[1]},
-		Limits: Limits{c.Workers.Hosts, c.Workers.Groups, c.Workers.Standins},
-		Groups: groupsOf(b.Groups()), Port: portOf(b), Lost: map[string]Numbers{}, Workers: []WorkerStatus{},
+		Counts: Counts{s.Hosts, s.Nodes, s.Groups, s.Learned, s.ProxyQPs, s.HostGIDs, s.OwnGIDs, s.Asked[0] + s.Asked[1]},
+		Limits: Limits{c.Workers.Hosts, c.Workers.Groups, c.Workers.ProxyQPs},
+		Groups: groupsOf(src.Groups()), Port: portOf(src), Lost: map[string]Numbers{}, Workers: []WorkerStatus{},
 	}
 	if !s.Ready && !out.Draining {
-		out.Awaited = append(out.Awaited, awaited(ctx, b)...)
+		out.Awaited = append(out.Awaited, manage.Awaited(ctx, src, mostAwaited)...)
 	}
-	total := b.Counters()
-	out.Directions, out.Latency = directionsOf(&total), latencyOf(b)
-	for _, w := range b.Workers() {
+	total := src.Counters()
+	out.Directions, out.Latency = directionsOf(&total), latencyOf(src)
+	for _, w := range src.Workers() {
 		out.Workers = append(out.Workers, WorkerStatus{w.Loops, w.Busy, directionsOf(&w)})
 	}
-	for d, lost := range b.Lost() {
+	for d, lost := range src.Lost() {
 		n := maps.Clone(lost)
 		maps.DeleteFunc(n, func(_ string, n uint64) bool { return n == 0 })
 		out.Lost[lcore.Direction(d).String()] = Numbers(n)
@@ -148,9 +149,9 @@ func directionsOf(c *lcore.Counters) map[string]DirectionStatus {
 	return out
 }
 
-func latencyOf(b Bridge) map[string]LatencyStatus {
+func latencyOf(src Source) map[string]LatencyStatus {
 	out := map[string]LatencyStatus{}
-	for d, l := range addLatency(b) {
+	for d, l := range addLatency(src.Latency()) {
 		out[lcore.Direction(d).String()] = LatencyStatus{l.Count(), l.Quantile(0.5).Seconds(), l.Quantile(0.99).Seconds(), l.Quantile(0.999).Seconds(), l.Max().Seconds()}
 	}
 	return out
@@ -169,8 +170,8 @@ func groupsOf(groups map[netip.Addr]lcore.GroupCounters) []GroupStatus {
 	return out
 }
 
-func portOf(b Bridge) PortStatus {
-	p, up := b.Ethernet()
+func portOf(src Source) PortStatus {
+	p, up := src.Ethernet()
 	return PortStatus{up, p.RxPackets, p.TxPackets, p.RxBytes, p.TxBytes, p.RxMissed, p.RxErrors, p.RxNoMbuf, p.TxErrors}
 }
 

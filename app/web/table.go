@@ -18,7 +18,7 @@ const (
 	histogram kind = "histogram"
 )
 
-// A Metric describes one family of samples. The table of them is what a scrape and docs/metrics.md are made of.
+// A Metric describes one family of samples. Scrapes and docs/metrics.md are made from the table of metrics.
 type Metric struct {
 	Name   string // as in a scrape; a histogram's samples add _bucket, _sum and _count
 	Kind   kind
@@ -26,7 +26,8 @@ type Metric struct {
 	Help   string
 }
 
-// Labels whose values are bounded: two directions, one worker a core, the drop list, the doors' own words, the groups' limit.
+// Labels. The number of their values is bounded: two directions, one worker a core, the drop list, the ports' words,
+// the groups' limit.
 var (
 	byDirection = []string{"direction"}
 	byWorker    = []string{"worker"}
@@ -34,8 +35,8 @@ var (
 	byGroup     = []string{"group", "direction"}
 )
 
-// Metrics returns every metric of the bridge's own, in the order of a scrape. What the library tells of the process, go_… and
-// process_…, is not among them.
+// Metrics returns every metric of the bridge, in the order of a scrape. The library's metrics of the process, go_… and
+// process_…, are not among them.
 func Metrics() []Metric {
 	var all []Metric
 	for _, p := range parts() {
@@ -44,12 +45,18 @@ func Metrics() []Metric {
 	return all
 }
 
-// parts are the sections of the table.
+// A part is a section of the metrics' table.
+type part struct {
+	title   string
+	metrics []Metric
+}
+
+// parts returns the sections of the table.
 func parts() []part {
 	return []part{
 		{"The bridge", bridgeMetrics}, {"Packets", packetMetrics}, {"Workers and memory", workerMetrics}, {"Groups' packets", groupMetrics},
 		{"Ports", portMetrics}, {"PGM", pgmMetrics()}, {"Services", serviceMetrics}, {"Management", managementMetrics}, {"Groups", groupCounts},
-		{"Hosts and nodes", hostMetrics}, {"Stand-ins", standInMetrics},
+		{"Hosts and nodes", hostMetrics}, {"Proxy QPs", proxyQPMetrics},
 	}
 }
 
@@ -57,55 +64,55 @@ var bridgeMetrics = []Metric{
 	{"causeway_build_info", gauge, []string{"name", "version", "dpdk"}, "Always 1; the labels name the bridge and its versions."},
 	{"causeway_start_time_seconds", gauge, nil, "When the bridge was started, in seconds since 1970."},
 	{"causeway_ready", gauge, nil, "1 when every configured group is joined on both sides and every configured node has its path."},
-	{"causeway_draining", gauge, nil, "1 while the bridge ends, or leaves everything to another: it has left its groups."},
-	{"causeway_waiting", gauge, nil, "Joins and paths that are not there yet."},
+	{"causeway_draining", gauge, nil, "1 while the bridge is stopping, or has left its groups to another."},
+	{"causeway_waiting", gauge, nil, "The number of joins and paths that are missing."},
 }
 
 var packetMetrics = []Metric{
-	{"causeway_packets_received_total", counter, byDirection, "Packets that the workers took from a door."},
-	{"causeway_packets_sent_total", counter, byDirection, "Packets that the other door took."},
-	{"causeway_payload_bytes_sent_total", counter, byDirection, "Payload of the packets sent."},
+	{"causeway_packets_received_total", counter, byDirection, "Packets that the workers received from a port."},
+	{"causeway_packets_sent_total", counter, byDirection, "Packets that the other port accepted."},
+	{"causeway_payload_bytes_sent_total", counter, byDirection, "Payload bytes of the packets sent."},
 	{"causeway_packets_dropped_total", counter, byReason,
-		"Packets that ended inside, by the one reason why; received is sent and all of these together, at any quiet moment."},
-	{"causeway_congestion_marked_total", counter, byDirection, "Packets that came marked as having met congestion (CE, FECN)."},
-	{"causeway_reserved_cleared_total", counter, byDirection, "Packets with reserved bits set, which the bridge cleared."},
-	{"causeway_standin_waits_total", counter, byDirection, "Packets that waited for a stand-in to be made."},
-	{"causeway_handed_over_total", counter, byDirection, "Packets that went to the worker that owns the stand-in."},
-	{"causeway_source_bridged_total", counter, byDirection, "Packets of an unknown source, sent with the bridge's own address."},
+		"Packets dropped, by reason. Received is sent plus dropped, while no packet is inside."},
+	{"causeway_congestion_marked_total", counter, byDirection, "Packets received with a congestion mark (CE, FECN)."},
+	{"causeway_reserved_cleared_total", counter, byDirection, "Packets received with reserved bits set, which the bridge cleared."},
+	{"causeway_proxy_qp_waits_total", counter, byDirection, "Packets that waited for a new proxy QP."},
+	{"causeway_handoffs_total", counter, byDirection, "Packets handed to the worker that owns the proxy QP."},
+	{"causeway_source_bridged_total", counter, byDirection, "Packets of an unknown source, sent with the bridge's own source address."},
 	{"causeway_latency_seconds", histogram, byDirection,
-		fmt.Sprintf("What the bridge adds: from the reception of a packet's burst to its hand-over to the other door; of one burst in %d.", lcore.LatencyEvery)},
-	{"causeway_latency_max_seconds", gauge, byDirection, "The longest of those, since the start or \"clear latency\"."},
+		fmt.Sprintf("Time that packets spend in the bridge: from the reception of their burst until the other port takes it; of one burst in %d.", lcore.LatencyEvery)},
+	{"causeway_latency_max_seconds", gauge, byDirection, "The longest of these, since the start or \"clear latency\"."},
 }
 
 var workerMetrics = []Metric{
-	{"causeway_worker_loops_total", counter, byWorker, "Times that a worker looked at its queues."},
-	{"causeway_worker_busy_loops_total", counter, byWorker, "Looks that moved something."},
-	{"causeway_worker_packets_received_total", counter, []string{"worker", "direction"}, "Packets that this worker took from a door."},
-	{"causeway_worker_packets_sent_total", counter, []string{"worker", "direction"}, "Packets of this worker's that the other door took."},
-	{"causeway_mbufs_used", gauge, nil, "Packet buffers that are in use, those in the ports' receive queues among them."},
-	{"causeway_mbufs_limit", gauge, nil, "Packet buffers that there are: [workers] mbufs."},
+	{"causeway_worker_loops_total", counter, byWorker, "Polls of a worker's queues."},
+	{"causeway_worker_busy_loops_total", counter, byWorker, "Polls that found packets."},
+	{"causeway_worker_packets_received_total", counter, []string{"worker", "direction"}, "Packets that this worker received from a port."},
+	{"causeway_worker_packets_sent_total", counter, []string{"worker", "direction"}, "Packets of this worker that the other port accepted."},
+	{"causeway_mbufs_used", gauge, nil, "Packet buffers in use, including those in the ports' receive queues."},
+	{"causeway_mbufs_limit", gauge, nil, "Packet buffers: [workers] mbufs."},
 }
 
 var groupMetrics = []Metric{
-	{"causeway_group_packets_sent_total", counter, byGroup, "A group's packets that crossed."},
-	{"causeway_group_payload_bytes_sent_total", counter, byGroup, "Payload of a group's packets that crossed."},
+	{"causeway_group_packets_sent_total", counter, byGroup, "Packets of a group that crossed."},
+	{"causeway_group_payload_bytes_sent_total", counter, byGroup, "Payload bytes of a group's packets that crossed."},
 }
 
 var portMetrics = []Metric{
-	{"causeway_port_link_up", gauge, nil, "1 when the Ethernet port's link is up, as its driver says; af_packet always says so."},
-	{"causeway_port_rx_frames_total", counter, nil, "Frames that the Ethernet port received, RoCE or not."},
-	{"causeway_port_tx_frames_total", counter, nil, "Frames that the Ethernet port sent."},
-	{"causeway_port_rx_bytes_total", counter, nil, "Bytes that the Ethernet port received."},
-	{"causeway_port_tx_bytes_total", counter, nil, "Bytes that the Ethernet port sent."},
+	{"causeway_port_link_up", gauge, nil, "1 when the Ethernet port's link is up, as its driver reports; always 1 with af_packet."},
+	{"causeway_port_rx_frames_total", counter, nil, "Frames received by the Ethernet port, RoCE or not."},
+	{"causeway_port_tx_frames_total", counter, nil, "Frames sent by the Ethernet port."},
+	{"causeway_port_rx_bytes_total", counter, nil, "Bytes received by the Ethernet port."},
+	{"causeway_port_tx_bytes_total", counter, nil, "Bytes sent by the Ethernet port."},
 	{"causeway_port_rx_missed_total", counter, nil, "Frames lost because the queue was full: the workers were too slow."},
-	{"causeway_port_rx_errors_total", counter, nil, "Frames that came damaged."},
-	{"causeway_port_rx_no_mbuf_total", counter, nil, "Times that the mempool was empty: [workers] mbufs are too few."},
-	{"causeway_port_tx_errors_total", counter, nil, "Frames that the port could not send."},
+	{"causeway_port_rx_errors_total", counter, nil, "Frames received with errors."},
+	{"causeway_port_rx_no_mbuf_total", counter, nil, "Mbuf allocations that failed on receive: [workers] mbufs is too low."},
+	{"causeway_port_tx_errors_total", counter, nil, "Frames that the port failed to send."},
 	{"causeway_ib_port_lost_total", counter, byReason,
-		"What the InfiniBand door lost outside of the workers' books: towards IB after, towards RoCE before they counted it."},
+		"Packets lost by the InfiniBand port and not in the workers' counters: towards IB after the workers, towards RoCE before them."},
 }
 
-// pgmMetrics has one metric for each of PGM's counts. A bridge without a group that has pgm names them, and has no samples.
+// pgmMetrics returns a metric for each of PGM's counts. Without a group that has pgm there are no samples.
 func pgmMetrics() []Metric {
 	var all []Metric
 	for c := range pgm.Count(pgm.NCounts) {
@@ -113,18 +120,18 @@ func pgmMetrics() []Metric {
 	}
 	return append(all,
 		Metric{"causeway_pgm_faults_total", counter, byReason, "Packets of groups with pgm that are not well-formed PGM."},
-		Metric{"causeway_pgm_streams", gauge, nil, "PGM streams that are known now."},
+		Metric{"causeway_pgm_streams", gauge, nil, "PGM streams at the moment."},
 		Metric{"causeway_pgm_streams_begun_total", counter, nil, "PGM streams that began."},
-		Metric{"causeway_pgm_streams_aged_total", counter, nil, "PGM streams that were forgotten after silence."},
-		Metric{"causeway_pgm_streams_evicted_total", counter, nil, "PGM streams that were forgotten for want of room."},
+		Metric{"causeway_pgm_streams_aged_total", counter, nil, "PGM streams removed because they were idle."},
+		Metric{"causeway_pgm_streams_evicted_total", counter, nil, "PGM streams removed because the table was full."},
 	)
 }
 
 var serviceMetrics = []Metric{
-	{"causeway_ib_service_requests_total", counter, []string{"result"}, "rdma_cm's requests that came to the InfiniBand door."},
-	{"causeway_ib_service_connects_total", counter, []string{"result"}, "rdma_cm's requests that the InfiniBand door sent."},
+	{"causeway_ib_service_requests_total", counter, []string{"result"}, "rdma_cm requests received by the InfiniBand port."},
+	{"causeway_ib_service_connects_total", counter, []string{"result"}, "rdma_cm requests sent by the InfiniBand port."},
 	{"causeway_sidr_total", counter, []string{"direction", "result"}, "Requests for services, by direction of the request."},
-	{"causeway_sidr_pending", gauge, byDirection, "Requests for services that are under way."},
+	{"causeway_sidr_pending", gauge, byDirection, "Pending requests for services."},
 }
 
 // sentence ends a text with a full stop.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package acm writes files for ibacm, the assistant that may run on InfiniBand nodes and that answers programs there which
-// GID an address has, and which path leads to it. ibacm reads them once, when it starts.
+// Package acm writes files for ibacm, a daemon on InfiniBand nodes that resolves addresses to GIDs and paths for programs. ibacm
+// reads them once, when it starts.
 //
-//	ibacm_hosts.data   ADDRESS GID                 a RoCE host is where the bridge's port is
-//	ibacm_route.data   Channel Adapter GUID, ...   how each node whose LID is known reaches the bridge's port
+//	ibacm_hosts.data   ADDRESS GID                 a RoCE host, and the GID of the bridge's port
+//	ibacm_route.data   Channel Adapter GUID, ...   paths between the bridge's port and each node with a known LID
 //	                   DLID : SL : MTU : RATE
 //	ibacm_opts.cfg     NAME VALUE                  makes ibacm read the two
-//	ibacm_addr.cfg     NAME DEVICE PORT PKEY       what a node itself goes by, beside the addresses of its interfaces
+//	ibacm_addr.cfg     NAME DEVICE PORT PKEY       a node's own names, besides the addresses of its interfaces
 //
 // The forms are those of ibacm's own parser (rdma-core ibacm/prov/acmp/src/acmp.c, ibacm/src/acm.c); it reads lines in
-// pieces of 120 bytes and skips what it does not understand, so nothing here is longer or left open.
+// pieces of 120 bytes and ignores what it does not understand, so this package rejects longer lines.
 package acm
 
 import (
@@ -24,7 +24,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Names of the files that options refer to, and of the others, in ibacm's folder.
+// Names of the files in ibacm's directory.
 const (
 	HostsFile     = "ibacm_hosts.data"
 	RoutesFile    = "ibacm_route.data"
@@ -32,38 +32,38 @@ const (
 	EndpointsFile = "ibacm_addr.cfg"
 )
 
-// maxLine is what fgets(3) gets into ibacm's smallest buffer, with the line's end.
+// maxLine is the longest line, without its end, that fits into ibacm's smallest fgets(3) buffer.
 const maxLine = 118
 
-// A Host is an address, as InfiniBand nodes know it, and the GID to reach it by.
+// A Host is the address of a host on InfiniBand and its GID.
 type Host struct {
 	Addr netip.Addr
 	GID  ib.GID
 }
 
-// A Port is one of the subnet's.
+// A Port is a port of the subnet.
 type Port struct {
-	Name string // for people
+	Name string // informational
 	GUID ib.GUID
 	LID  ib.LID
-	SL   ib.SL // of the path from here to the bridge
+	SL   ib.SL // of the path to the bridge
 }
 
-// A Path is what all paths to the bridge have in common.
+// A Path has the properties of all paths to the bridge.
 type Path struct {
 	MTU  ib.MTU
 	Rate ib.Rate
 }
 
-// An Endpoint is what a node itself goes by.
+// An Endpoint is a name of a node.
 type Endpoint struct {
-	Name   string // not an address: those ibacm reads from the interfaces
+	Name   string // not an address: ibacm reads addresses from the interfaces
 	Device string // an RDMA device, such as mlx5_0
 	Port   uint8  // from 1
 	PKey   ib.PKey
 }
 
-// lines writes lines, and remembers the first that went wrong.
+// lines writes lines and keeps the first error.
 type lines struct {
 	w   *bufio.Writer
 	err error
@@ -72,19 +72,19 @@ type lines struct {
 func (l *lines) add(format string, args ...any) {
 	s := fmt.Sprintf(format, args...)
 	if l.err == nil && (len(s) > maxLine || strings.ContainsAny(s, "\r\n\x00")) {
-		l.err = fmt.Errorf("acm: %q does not fit on a line of ibacm's", s)
+		l.err = fmt.Errorf("acm: %q does not fit into one of ibacm's lines", s)
 	}
 	fmt.Fprintln(l.w, s)
 }
 
-// comment writes lines that ibacm skips.
+// comment writes comment lines.
 func (l *lines) comment(text string) {
 	for line := range strings.Lines(text) {
 		l.add("# %s", strings.TrimSuffix(line, "\n"))
 	}
 }
 
-// write calls fill and returns what went wrong.
+// write calls fill and returns the first error.
 func write(w io.Writer, fill func(*lines)) error {
 	l := &lines{w: bufio.NewWriter(w)}
 	fill(l)
@@ -97,7 +97,7 @@ func write(w io.Writer, fill func(*lines)) error {
 // WriteHosts writes ibacm_hosts.data.
 func WriteHosts(w io.Writer, hosts []Host) error {
 	return write(w, func(l *lines) {
-		l.comment("RoCE hosts, and the GID of the bridge that leads to them. Written by causeway acm.")
+		l.comment("RoCE hosts, each with the GID of the bridge. Written by causeway acm.")
 		for _, h := range hosts {
 			if !h.Addr.IsValid() || h.Addr.Zone() != "" || h.Addr.Is4In6() {
 				l.err = fmt.Errorf("acm: %v is not an address that ibacm knows", h.Addr)
@@ -107,8 +107,8 @@ func WriteHosts(w io.Writer, hosts []Host) error {
 	})
 }
 
-// WriteRoutes writes ibacm_route.data, in the form opensm_full_v1: each node's port with its way to the bridge's, and the
-// bridge's port with its ways back. ibacm knows one GUID for each LID.
+// WriteRoutes writes ibacm_route.data, in the form opensm_full_v1: each node's port with its path to the bridge, and the
+// bridge's port with the paths back. ibacm stores one GUID for each LID.
 func WriteRoutes(w io.Writer, bridge Port, nodes []Port, p Path) error {
 	return write(w, func(l *lines) {
 		l.comment("Paths between nodes and the bridge: DLID : SL : MTU : RATE, as IBTA encodes them. Written by causeway acm.")
@@ -128,7 +128,7 @@ func WriteRoutes(w io.Writer, bridge Port, nodes []Port, p Path) error {
 	})
 }
 
-// port writes the head of a port's paths. ibacm splits it at commas.
+// port writes the header of a port's paths. ibacm splits it at commas.
 func (l *lines) port(p Port) {
 	if p.LID == 0 || p.LID.IsMulticast() {
 		l.err = fmt.Errorf("acm: %d is not the LID of a port", p.LID)
@@ -143,8 +143,8 @@ func (l *lines) port(p Port) {
 	l.add("Channel Adapter %v, base LID %d, LMC 0, %s", p.GUID, p.LID, name[:min(len(name), most)])
 }
 
-// WriteOptions writes ibacm_opts.cfg for files that lie in a folder of the nodes; routes: that of paths, too. What it does
-// not set, ibacm has defaults for. Nothing times out: what is in the files nobody could tell again.
+// WriteOptions writes ibacm_opts.cfg for files in a directory of the nodes; routes says whether the file of paths is one of them.
+// ibacm has defaults for other options. Entries do not time out, because nothing on the subnet could renew them.
 func WriteOptions(w io.Writer, folder string, routes bool) error {
 	return write(w, func(l *lines) {
 		l.comment("ibacm's options on nodes that reach RoCE hosts. Written by causeway acm. Merge it with your own.\nibacm reads it when it starts: systemctl restart ibacm")
@@ -164,13 +164,13 @@ func WriteOptions(w io.Writer, folder string, routes bool) error {
 	})
 }
 
-// WriteEndpoints writes ibacm_addr.cfg, which is each node's own: a line counts for whoever has such a device.
+// WriteEndpoints writes ibacm_addr.cfg. Each node needs its own file: a line applies to every node that has such a device.
 func WriteEndpoints(w io.Writer, endpoints []Endpoint) error {
 	return write(w, func(l *lines) {
-		l.comment("What this node goes by, beside its interfaces' addresses. Written by causeway acm.")
+		l.comment("Names of this node, besides its interfaces' addresses. Written by causeway acm.")
 		for _, e := range endpoints {
 			if _, err := netip.ParseAddr(e.Name); err == nil || strings.ContainsAny(e.Name, " \t") || e.Name == "" || len(e.Name) > 46 {
-				l.err = fmt.Errorf("acm: %q is not a name: ibacm wants one word of at most 46 bytes that is no address", e.Name)
+				l.err = fmt.Errorf("acm: %q is not a name: ibacm wants one word of at most 46 bytes that is not an address", e.Name)
 			}
 			pkey := "default"
 			if e.PKey != ib.PKeyDefault {

@@ -23,15 +23,15 @@ const (
 	captureSnapLen = 65535
 )
 
-// capture writes each packet that the switch takes in to a pcap file of ERF records, in a goroutine of its own: a
-// slow disk loses records, not packets.
+// capture writes each packet that the switch receives to a pcap file of ERF records, in its own goroutine: a slow disk loses
+// records, not packets.
 type capture struct {
-	file    io.Closer // nil: the writer is not ours
+	file    io.Closer // nil: the caller owns the writer
 	buf     *bufio.Writer
 	pcap    *pcapgo.Writer
 	backlog chan captured
 	stopped chan struct{}
-	mu      sync.RWMutex // put against close
+	mu      sync.RWMutex // guards put against close
 	closed  bool
 	lost    atomic.Uint64
 	err     error // of the first write that failed
@@ -91,12 +91,12 @@ func (c *capture) run() {
 			c.err = c.pcap.WritePacket(info, record)
 		}
 		if len(c.backlog) == 0 && c.err == nil {
-			c.err = c.buf.Flush() // who reads along sees the last packet
+			c.err = c.buf.Flush() // a reader of the growing file sees the last packet
 		}
 	}
 }
 
-// close writes what waits and closes the file.
+// close writes the backlog and closes the file.
 func (c *capture) close() error {
 	c.mu.Lock()
 	if !c.closed {

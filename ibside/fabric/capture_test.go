@@ -14,6 +14,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"causeway/ibside/ib"
+	"causeway/ibside/ib/erftest"
 )
 
 // captureExample runs a subnet that captures, and returns what it put on the wire.
@@ -52,7 +53,7 @@ func TestCapture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, packet, ok := ib.ParseERF(record)
+		at, packet, ok := erftest.Parse(record)
 		if !ok || !bytes.Equal(packet, want) {
 			t.Errorf("record %d: % x\nwant % x", i, packet, want)
 		}

@@ -14,35 +14,33 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Causes of drops of datagrams of communication management; HCA.MADDrops has them.
+// Reasons for dropped MADs of communication management, in HCA.MADDrops.
 const (
-	DropCMUnread = "cm_unread" // not as this class is spoken, or cut short
-	DropCMOther  = "cm_other"  // of reliable connections, which there are none of here
-	DropCMStray  = "cm_stray"  // a reply that nobody waits for, or from somebody else
-	DropCMLost   = "cm_lost"   // CMConfig.Lose has said so
+	DropCMUnread = "cm_unread" // malformed or truncated
+	DropCMOther  = "cm_other"  // for reliable connections, which are not supported
+	DropCMStray  = "cm_stray"  // an unexpected reply, or one from another port
+	DropCMLost   = "cm_lost"   // by CMConfig.Lose
 )
 
-// CMConfig bounds what a CM does. The zero value is fit for use.
+// CMConfig configures a CM. The zero value is ready to use.
 type CMConfig struct {
-	// Timeout is how long a request waits before it is repeated; zero: a second. Linux waits four.
+	// Timeout is the time until a request is retried; zero: a second. Linux waits four.
 	Timeout time.Duration
-	// Tries is how often to ask; zero: 16, as Linux.
+	// Tries is how often a request is sent; zero: 16, as Linux.
 	Tries int
-	// Connects is how many may be under way; more wait for their turn. Zero: 512.
+	// Connects is how many Connect calls may be in progress; others wait. Zero: 512.
 	Connects int
 
-	// Requests is how many requests of others are kept, those that wait for their answer and those that had one and may
-	// be repeated. Zero: 4096.
+	// Requests is how many requests from peers are stored: unanswered ones, and answered ones that may be retried. Zero: 4096.
 	Requests int
-	// PerSource is how many of them may be of one port of the subnet; zero: a quarter.
+	// PerSource is how many of them may be from one port of the subnet; zero: a quarter.
 	PerSource int
-	// AnswerIn is how long a request may wait for its answer; then it is refused. Zero: 30 seconds.
+	// AnswerIn is the time after which an unanswered request is rejected. Zero: 30 seconds.
 	AnswerIn time.Duration
-	// Remember is how long an answer is kept for repetitions; zero: 70 seconds, which is when Linux gives up.
+	// Remember is how long an answer is stored for retries; zero: 70 seconds, after which Linux gives up.
 	Remember time.Duration
 
-	// Lose, if not nil, is asked about each datagram, to be sent (out) or received, by its attribute: true loses it. A
-	// fault for tests.
+	// Lose, if not nil, is called for each MAD that is sent (out) or received, with its attribute; true drops the MAD. For tests.
 	Lose func(out bool, attr uint16) bool
 }
 
@@ -71,67 +69,67 @@ func (c *CMConfig) setDefaults() {
 
 // CM is the communication manager of an adapter, for services of datagrams by service ID resolution (IBTA vol 1 §12.11):
 //
-//	requester ── SIDR_REQ: request ID, service ID, who asks whom ──▶ CM ─▶ Serve's handler
-//	          ◀─ SIDR_REP: the same IDs, status, QPN, Q_Key ────────    ◀─ Accept or Refuse
+//	requester ── SIDR_REQ: request ID, service ID, addresses ──────▶ CM ─▶ Serve's handler
+//	          ◀─ SIDR_REP: the same IDs, status, QPN, Q_Key ────────    ◀─ Accept or Reject
 //
-// It speaks as rdma_cm does with RDMA_PS_UDP, with a CMAHeader before the private data. It takes all datagrams of
-// that class that reach the adapter: one CM an adapter. All methods may be called from any goroutine.
+// The format is that of rdma_cm with RDMA_PS_UDP, with a CMAHeader before the private data. A CM receives all MADs of its class, so
+// an adapter has at most one CM. All methods may be called from any goroutine.
 type CM struct {
 	cfg    CMConfig
 	hca    *HCA
 	closed chan struct{}
 	end    sync.Once
-	free   chan struct{} // a place for each connect that may be under way
+	free   chan struct{} // a slot for each Connect call in progress
 
 	mu      sync.Mutex
 	ports   []CMPorts
 	handler func(*CMRequest)
-	book    cmBook
+	state   cmState
 	asking  map[uint32]*asking // by request ID
 	nextID  uint32
 	counts  CMCounters
 }
 
-// CMPorts are the services of ports First to Last in RDMA_PS_UDP.
+// CMPorts is the range of ports First to Last in RDMA_PS_UDP, inclusive.
 type CMPorts struct{ First, Last uint16 }
 
-// CMCounters count datagram services. Requests = Waiting + Answers.Sum(), always.
+// CMCounters counts requests. Requests = Waiting + Answers.Sum(), always.
 type CMCounters struct {
-	Requests uint64 // of others, repetitions not counted
-	Repeats  uint64 // repetitions: of those that wait, and those that had an answer
-	Waiting  int    // have no answer yet
-	Answers  Counts // by what became of requests
-	Connects Counts // to others: ok, rejected, timed_out, canceled, closed, failed
-	Again    uint64 // repetitions of ours
+	Requests uint64 // from peers, without retries
+	Repeats  uint64 // retries of peers
+	Waiting  int    // not answered yet
+	Answers  Counts // requests by result
+	Connects Counts // Connect calls by result: ok, rejected, timed_out, canceled, closed, failed
+	Again    uint64 // own retries
 }
 
-// What becomes of requests.
+// Results of requests.
 const (
 	CMAccepted    = "accepted"
-	CMRejected    = "rejected"    // by Refuse
-	CMTimedOut    = "timed_out"   // nobody has answered: refused
-	CMFull        = "full"        // too many are kept: refused
-	CMFullSource  = "full_source" // too many of that port: refused
-	CMUnsupported = "unsupported" // nobody serves it
-	CMBad         = "bad"         // of a wrong version, or it does not say who asks whom: refused
-	CMClosed      = "closed"      // without an answer: who asks will ask again, and may meet our successor
+	CMRejected    = "rejected"    // by Reject
+	CMTimedOut    = "timed_out"   // not answered in time: rejected
+	CMFull        = "full"        // too many requests: rejected
+	CMFullSource  = "full_source" // too many requests from that port: rejected
+	CMUnsupported = "unsupported" // not served
+	CMBad         = "bad"         // wrong version or invalid CMAHeader: rejected
+	CMClosed      = "closed"      // not answered: the peer retries, and may reach the next CM
 )
 
-// errCMAnswered is the error of a second answer.
-var errCMAnswered = errors.New("fabric: the request has been answered, or has waited for too long")
+// errCMAnswered is the error of a second or late answer.
+var errCMAnswered = errors.New("fabric: the request has been answered or has timed out")
 
 // NewCM makes the communication manager of an adapter. Close it before the adapter.
 func NewCM(h *HCA, c CMConfig) *CM {
 	c.setDefaults()
 	m := &CM{
-		cfg: c, hca: h, closed: make(chan struct{}), free: make(chan struct{}, c.Connects), book: newCMBook(&c),
+		cfg: c, hca: h, closed: make(chan struct{}), free: make(chan struct{}, c.Connects), state: newCMState(&c),
 		asking: map[uint32]*asking{}, nextID: rand.Uint32(), counts: CMCounters{Answers: Counts{}, Connects: Counts{}},
 	}
 	h.HandleMAD(ib.ClassCM, m.handle)
 	return m
 }
 
-// Close ends all requests, ours and those of others, which get no answer.
+// Close ends all requests; those of peers get no answer.
 func (m *CM) Close() {
 	m.end.Do(func() {
 		m.hca.HandleMAD(ib.ClassCM, nil)
@@ -139,7 +137,7 @@ func (m *CM) Close() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.handler = nil
-		m.counts.Answers[CMClosed] += uint64(m.book.forgetAll())
+		m.counts.Answers[CMClosed] += uint64(m.state.clear())
 	})
 }
 
@@ -148,11 +146,11 @@ func (m *CM) Counters() CMCounters {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.counts
-	c.Waiting, c.Answers, c.Connects = m.book.waiting, maps.Clone(c.Answers), maps.Clone(c.Connects)
+	c.Waiting, c.Answers, c.Connects = m.state.waiting, maps.Clone(c.Answers), maps.Clone(c.Connects)
 	return c
 }
 
-// handle takes one datagram of the class.
+// handle processes one MAD.
 func (m *CM) handle(from MADAddress, b []byte) {
 	mad, _ := ib.AsMAD(b)
 	body := b[ib.MADHdrLen:]
@@ -179,7 +177,7 @@ func (m *CM) handle(from MADAddress, b []byte) {
 	}
 }
 
-// send sends a datagram, unless a test wants it lost.
+// send sends a MAD, unless Lose drops it.
 func (m *CM) send(to MADAddress, b []byte) string {
 	if mad, _ := ib.AsMAD(b); m.cfg.Lose(true, mad.AttrID()) {
 		return ""
@@ -187,7 +185,7 @@ func (m *CM) send(to MADAddress, b []byte) string {
 	return m.hca.SendMAD(to, b)
 }
 
-// newCM makes a datagram that lacks what comes after its header.
+// newCM makes a MAD with a header only.
 func newCM(attr uint16, tid uint64) []byte {
 	b := make([]byte, ib.MADLen)
 	ib.PutMAD(b, ib.MADFields{
@@ -196,7 +194,7 @@ func newCM(attr uint16, tid uint64) []byte {
 	return b
 }
 
-// back is the address to answer to.
+// back returns the address for an answer.
 func (a MADAddress) back() MADAddress {
 	if a.GRH != nil {
 		grh := *a.GRH
@@ -216,7 +214,7 @@ func checkPorts(ports []CMPorts) error {
 	return nil
 }
 
-// isHostPair reports whether one host may ask the other: two addresses of one family.
+// isHostPair reports whether two addresses are valid and of one family.
 func isHostPair(from, to netip.Addr) bool {
 	return from.IsValid() && to.IsValid() && from.Is4() == to.Is4()
 }

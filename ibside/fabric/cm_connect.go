@@ -13,41 +13,41 @@ import (
 	"causeway/ibside/ib"
 )
 
-// CMAskPrivateLen is the longest private data of a request beside its CMAHeader.
+// CMAskPrivateLen is the largest private data of a request, without the CMAHeader.
 const CMAskPrivateLen = ib.SIDRReqPrivateLen - ib.CMAHdrLen
 
-// CMConnect says which service to connect to.
+// CMConnect describes the service to connect to.
 type CMConnect struct {
-	Route    MADAddress // of the port where it is
-	From, To netip.Addr // who asks whom, of one family
+	Route    MADAddress // of the service's port
+	From, To netip.Addr // of one family
 	FromPort uint16
 	Port     uint16  // of the service
 	PKey     ib.PKey // zero: the port's first
 	Private  []byte  // CMAskPrivateLen bytes at most
 }
 
-// CMAnswer is what a service has answered.
+// CMAnswer is the answer of a service.
 type CMAnswer struct {
 	QPN     ib.QPN
 	QKey    ib.QKey
-	Private []byte // ib.SIDRRepPrivateLen bytes, what the peer did not fill zero
+	Private []byte // ib.SIDRRepPrivateLen bytes, zero-padded
 }
 
-// CMRefusedError is the peer's refusal.
-type CMRefusedError struct {
+// CMRejectedError is a rejection by the peer.
+type CMRejectedError struct {
 	To      netip.AddrPort
 	Status  uint8 // such as ib.SIDRStatusUnsupported
 	Private []byte
 }
 
-func (e *CMRefusedError) Error() string {
-	return fmt.Sprintf("fabric: connect to %v: refused with SIDR status %d", e.To, e.Status)
+func (e *CMRejectedError) Error() string {
+	return fmt.Sprintf("fabric: connect to %v: rejected with SIDR status %d", e.To, e.Status)
 }
 
-// ErrCMTimeout means that a service did not answer, however often it was asked.
+// ErrCMTimeout means that a service answered none of the tries.
 var ErrCMTimeout = errors.New("fabric: the service does not answer")
 
-// asking is a request of ours.
+// asking is an own request.
 type asking struct {
 	route   MADAddress
 	tid     uint64
@@ -55,10 +55,10 @@ type asking struct {
 	answer  chan ib.SIDRRepFields
 }
 
-// Connect asks a service for its queue pair. Errors are *CMRefusedError, ErrCMTimeout, ErrClosed, or why ctx has ended.
+// Connect requests a service's queue pair. Errors are *CMRejectedError, ErrCMTimeout, ErrClosed, or the cause of ctx.
 func (m *CM) Connect(ctx context.Context, c CMConnect) (CMAnswer, error) {
 	a, err := m.connect(ctx, &c)
-	var refused *CMRefusedError
+	var refused *CMRejectedError
 	what := "ok"
 	switch {
 	case errors.As(err, &refused):
@@ -99,15 +99,15 @@ func (m *CM) connect(ctx context.Context, c *CMConnect) (CMAnswer, error) {
 	case err != nil:
 		return CMAnswer{}, err
 	case rep.Status != ib.SIDRStatusOK:
-		return CMAnswer{}, &CMRefusedError{netip.AddrPortFrom(c.To, c.Port), rep.Status, rep.Private}
+		return CMAnswer{}, &CMRejectedError{netip.AddrPortFrom(c.To, c.Port), rep.Status, rep.Private}
 	case rep.QPN <= ib.QP1 || rep.QPN >= ib.QPMulticast:
 		return CMAnswer{}, fmt.Errorf("fabric: connect to %v: the answer has QPN %v", c.To, rep.QPN)
 	}
 	return CMAnswer{rep.QPN, rep.QKey, rep.Private}, nil
 }
 
-// enter gives a request of ours an ID that no other one has, nor had lately: the peer takes two requests of one port
-// with the same ID for one.
+// enter gives a request an ID that no other request has or recently had, because a peer treats two requests of one port with the
+// same ID as one.
 func (m *CM) enter(a *asking) uint32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +138,7 @@ func (m *CM) question(a *asking, id uint32, c *CMConnect) []byte {
 	return b
 }
 
-// exchange sends a request until it is answered.
+// exchange sends a request and its retries until it is answered.
 func (m *CM) exchange(ctx context.Context, a *asking, question []byte) (ib.SIDRRepFields, error) {
 	again := time.NewTicker(m.cfg.Timeout)
 	defer again.Stop()
@@ -168,7 +168,7 @@ func (m *CM) exchange(ctx context.Context, a *asking, question []byte) (ib.SIDRR
 	return ib.SIDRRepFields{}, ErrCMTimeout
 }
 
-// reply brings an answer to who waits for it; false when nobody does. Only the port that was asked is believed.
+// reply passes an answer to its request; false when there is none. Only the port that the request went to may answer.
 func (m *CM) reply(from MADAddress, mad ib.MAD, rep ib.SIDRRep) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,7 +181,7 @@ func (m *CM) reply(from MADAddress, mad ib.MAD, rep ib.SIDRRep) bool {
 	select {
 	case a.answer <- f:
 		return true
-	default: // a second answer to a request sent twice
+	default: // a second answer, to a retry
 		return false
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"causeway/ibside/ib"
 )
 
-// CMRequest is a peer's question for a service's queue pair. It wants one answer, by Accept or Refuse; CMConfig.AnswerIn
-// says how soon. Repetitions of it are hidden: they get the same answer.
+// CMRequest is a peer's request for a service's queue pair. The handler answers it once, by Accept or Reject, within
+// CMConfig.AnswerIn. The CM answers retries itself, with the same answer.
 type CMRequest struct {
-	From, To netip.Addr // who asks whom
+	From, To netip.Addr // requester and service
 	FromPort uint16
 	Port     uint16     // of the service
-	PKey     ib.PKey    // the partition it is wanted in
-	Peer     MADAddress // where it came from
-	Private  []byte     // what comes after the CMAHeader: 180 bytes, what the peer did not fill zero
+	PKey     ib.PKey    // the partition of the request
+	Peer     MADAddress // the requester's port
+	Private  []byte     // after the CMAHeader: 180 bytes, zero-padded
 
 	cm      *CM
 	entry   *cmEntry
@@ -28,9 +28,9 @@ type CMRequest struct {
 	service ib.ServiceID
 }
 
-// Serve takes requests for services: each is given to h in a goroutine of its own. Called again, it replaces ports and h.
-// A request for another service is answered with ib.SIDRStatusUnsupported; before the first call no request is answered: who
-// starts should not turn away whom he will serve in a moment.
+// Serve starts to serve ports: it calls h for each request in a new goroutine. A second call replaces ports and h. Requests
+// for other services get ib.SIDRStatusUnsupported. Before the first call, requests get no answer, so that peers retry while the
+// process starts.
 func (m *CM) Serve(ports []CMPorts, h func(*CMRequest)) error {
 	if err := checkPorts(ports); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (m *CM) Serve(ports []CMPorts, h func(*CMRequest)) error {
 	return nil
 }
 
-// request takes a SIDR_REQ; false when nobody serves anything.
+// request processes a SIDR_REQ; false when there is no handler.
 func (m *CM) request(from MADAddress, mad ib.MAD, b []byte) bool {
 	req, _ := ib.AsSIDRReq(b[ib.MADHdrLen:])
 	key := cmKey{lid: from.LID, mad: [ib.MADLen]byte(b)}
@@ -62,16 +62,16 @@ func (m *CM) request(from MADAddress, mad ib.MAD, b []byte) bool {
 		m.send(from.back(), reply)
 	}
 	if isNew {
-		r.whoAsksWhom(req.Private())
+		r.readPrivate(req.Private())
 		go handler(r)
 	}
 	return handler != nil
 }
 
-// look enters a request that is new; else it returns the reply to it, if there is one. It has the lock.
+// look adds a new request; for a retry it returns the reply, if there is one. The caller holds the lock.
 func (m *CM) look(r *CMRequest, mad ib.MAD, req ib.SIDRReq, key *cmKey) (reply []byte, isNew bool) {
-	m.book.expire(time.Now())
-	if e := m.book.entries[*key]; e != nil {
+	m.state.expire(time.Now())
+	if e := m.state.entries[*key]; e != nil {
 		m.counts.Repeats++
 		return e.reply, false
 	}
@@ -87,7 +87,7 @@ func (m *CM) look(r *CMRequest, mad ib.MAD, req ib.SIDRReq, key *cmKey) (reply [
 	return r.reply(ib.SIDRRepFields{Status: status}), false
 }
 
-// judge returns why a request is refused that is not even kept. It has the lock.
+// judge checks a request before it is stored. The caller holds the lock.
 func (m *CM) judge(mad ib.MAD, req ib.SIDRReq) (status uint8, why string) {
 	if !mad.IsCM() {
 		return ib.SIDRStatusVersion, CMBad
@@ -97,59 +97,59 @@ func (m *CM) judge(mad ib.MAD, req ib.SIDRReq) (status uint8, why string) {
 	if !service.IsIP() || service.PortSpace() != ib.PortSpaceUDP || !slices.ContainsFunc(m.ports, served) {
 		return ib.SIDRStatusUnsupported, CMUnsupported
 	}
-	// Linux answers so when it does not like what the header says.
+	// Linux gives this answer to an invalid CMAHeader.
 	if cma, _ := ib.AsCMAHeader(req.Private()); !cma.IsSane() || !slices.ContainsFunc(m.hca.info.PKeys, req.PKey().Matches) {
 		return ib.SIDRStatusRejected, CMBad
 	}
 	return ib.SIDRStatusOK, ""
 }
 
-// admit enters a request in the book, or returns why that cannot be. It has the lock.
+// admit stores a request, or returns why it cannot. The caller holds the lock.
 func (m *CM) admit(r *CMRequest, key *cmKey) (why string) {
-	if r.entry, why = m.book.open(key); why != "" {
+	if r.entry, why = m.state.open(key); why != "" {
 		return why
 	}
 	r.entry.timer = time.AfterFunc(m.cfg.AnswerIn, func() {
-		_ = r.answer(CMTimedOut, ib.SIDRRepFields{Status: ib.SIDRStatusRejected}) // its error: answered
+		_ = r.answer(CMTimedOut, ib.SIDRRepFields{Status: ib.SIDRStatusRejected}) // the error means: already answered
 	})
 	return ""
 }
 
-// whoAsksWhom reads the private data, which it copies: the handler may keep it.
-func (r *CMRequest) whoAsksWhom(private []byte) {
+// readPrivate parses the private data and copies it, because the handler may keep it.
+func (r *CMRequest) readPrivate(private []byte) {
 	cma, _ := ib.AsCMAHeader(private)
 	f := cma.Fields()
 	r.From, r.To, r.FromPort = f.Src, f.Dst, f.SrcPort
 	r.Private = slices.Clone(private[ib.CMAHdrLen:])
 }
 
-// Accept tells the requester the service's queue pair. Private data is ib.SIDRRepPrivateLen bytes at most.
+// Accept answers with the service's queue pair. Private data is at most ib.SIDRRepPrivateLen bytes.
 func (r *CMRequest) Accept(qpn ib.QPN, qkey ib.QKey, private []byte) error {
 	switch {
 	case qpn <= ib.QP1 || qpn >= ib.QPMulticast:
-		return fmt.Errorf("fabric: accept %v: %v is no queue pair of a service", r.From, qpn)
+		return fmt.Errorf("fabric: accept %v: %v is not a queue pair of a service", r.From, qpn)
 	case len(private) > ib.SIDRRepPrivateLen:
 		return fmt.Errorf("fabric: accept %v with %d bytes of private data; use %d at most", r.From, len(private), ib.SIDRRepPrivateLen)
 	}
 	return r.answer(CMAccepted, ib.SIDRRepFields{QPN: qpn, QKey: qkey, Private: private})
 }
 
-// Refuse refuses the request with one of the ib.SIDRStatus constants but that of success.
-func (r *CMRequest) Refuse(status uint8, private []byte) error {
+// Reject rejects the request with one of the ib.SIDRStatus constants except that of success.
+func (r *CMRequest) Reject(status uint8, private []byte) error {
 	switch {
 	case status == ib.SIDRStatusOK:
-		return fmt.Errorf("fabric: refuse %v with the status of success", r.From)
+		return fmt.Errorf("fabric: reject %v with the status of success", r.From)
 	case len(private) > ib.SIDRRepPrivateLen:
-		return fmt.Errorf("fabric: refuse %v with %d bytes of private data; use %d at most", r.From, len(private), ib.SIDRRepPrivateLen)
+		return fmt.Errorf("fabric: reject %v with %d bytes of private data; use %d at most", r.From, len(private), ib.SIDRRepPrivateLen)
 	}
 	return r.answer(CMRejected, ib.SIDRRepFields{Status: status, Private: private})
 }
 
-// answer gives the one answer and keeps it for repetitions.
+// answer sends the answer and stores it for retries.
 func (r *CMRequest) answer(what string, f ib.SIDRRepFields) error {
 	m, reply := r.cm, r.reply(f)
 	m.mu.Lock()
-	first := m.book.answer(r.entry, reply, time.Now().Add(m.cfg.Remember))
+	first := m.state.answer(r.entry, reply, time.Now().Add(m.cfg.Remember))
 	if first {
 		m.counts.Answers[what]++
 	}
@@ -163,7 +163,7 @@ func (r *CMRequest) answer(what string, f ib.SIDRRepFields) error {
 	return nil
 }
 
-// reply makes the datagram of an answer.
+// reply makes the MAD of an answer.
 func (r *CMRequest) reply(f ib.SIDRRepFields) []byte {
 	b := newCM(ib.AttrSIDRRep, r.tid)
 	f.RequestID, f.ServiceID = r.id, r.service

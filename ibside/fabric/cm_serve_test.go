@@ -139,7 +139,7 @@ func TestCMStatuses(t *testing.T) {
 			server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{})
 			err := server.Serve([]CMPorts{{9, 9}, {cmPort, cmPort}}, func(q *CMRequest) {
 				if q.Port == 9 {
-					_ = q.Refuse(ib.SIDRStatusRedirect, []byte("there"))
+					_ = q.Reject(ib.SIDRStatusRedirect, []byte("there"))
 					return
 				}
 				_ = q.Accept(5, 6, nil)
@@ -189,7 +189,7 @@ func TestCMAnswersChecked(t *testing.T) {
 	r.answer = func(q *CMRequest) error {
 		for i, err := range []error{
 			q.Accept(0, 1, nil), q.Accept(1, 1, nil), q.Accept(0xffffff, 1, nil), q.Accept(1<<24, 1, nil), q.Accept(5, 1, long),
-			q.Refuse(ib.SIDRStatusOK, nil), q.Refuse(ib.SIDRStatusNoQP, long),
+			q.Reject(ib.SIDRStatusOK, nil), q.Reject(ib.SIDRStatusNoQP, long),
 		} {
 			if err == nil {
 				t.Errorf("answer %d was taken", i)

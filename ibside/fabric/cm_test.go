@@ -40,7 +40,7 @@ func checkCM(t testing.TB, m *CM) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept, b := 0, &m.book
+	kept, b := 0, &m.state
 	for _, s := range b.sources {
 		kept += s.kept
 		if s.kept > b.perSource || s.kept == 0 {
@@ -121,7 +121,7 @@ func TestCMConnect(t *testing.T) {
 				q.Peer.LID != r.client.hca.info.LID || q.Peer.SL != c.route.SL || (q.Peer.GRH != nil) != (c.route.GRH != nil) {
 				t.Errorf("the request came as %+v", q)
 			}
-			if err := q.Refuse(ib.SIDRStatusNoQP, nil); !errors.Is(err, errCMAnswered) {
+			if err := q.Reject(ib.SIDRStatusNoQP, nil); !errors.Is(err, errCMAnswered) {
 				t.Errorf("answered twice: %v", err)
 			}
 		})
@@ -188,7 +188,7 @@ func TestCMNoAnswer(t *testing.T) {
 		t.Errorf("canceled: %v", err)
 	}
 	r.client.cfg.Timeout = time.Minute
-	var refused *CMRefusedError
+	var refused *CMRejectedError
 	if _, err := r.connect(t.Context(), CMConnect{}); !errors.As(err, &refused) || refused.Status != ib.SIDRStatusRejected {
 		t.Errorf("refused for want of an answer: %v", err)
 	}

@@ -9,19 +9,19 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Causes of drops, beside the ib.Fault of a packet that cannot be read.
+// Drop reasons, besides the ib.Fault of a malformed packet.
 const (
-	DropSLID       = "slid"        // the source LID is not the port's own: spoofed
+	DropSLID       = "slid"        // the source LID is not the port's own
 	DropNoRoute    = "no_route"    // no port has the destination LID
 	DropNotMember  = "mc_sender"   // a multicast from a port that did not join its group
-	DropNoMember   = "mc_empty"    // a multicast, and no other port takes the group
-	DropQueueFull  = "queue_full"  // the port does not keep up
-	DropPortClosed = "port_closed" // the port went while packets lay in its queue
+	DropNoMember   = "mc_empty"    // a multicast that no other port receives
+	DropQueueFull  = "queue_full"  // the port is too slow
+	DropPortClosed = "port_closed" // the port was closed with packets in its queue
 
 	DropLoopSelf  = "loop_self"  // the HCA's own multicast came back
 	DropDLID      = "dlid"       // a unicast packet for another LID
 	DropDGID      = "dgid"       // a GRH for another port's GID
-	DropQP0       = "qp0"        // subnet management: there is none here
+	DropQP0       = "qp0"        // subnet management, which is not supported
 	DropNoQP      = "no_qp"      // no queue pair has this number
 	DropPKey      = "pkey"       // the P_Key does not match the queue pair's
 	DropQKey      = "qkey"       // the Q_Key is not the queue pair's
@@ -30,13 +30,13 @@ const (
 	DropNoBuffer  = "no_buffer"  // no receive buffer was posted
 
 	DropPKeyIndex = "pkey_index" // a send names a P_Key that the port does not have
-	DropAH        = "ah"         // a send's address cannot be: no LID, or a multicast without GRH
+	DropAH        = "ah"         // a send's address is not valid: no LID, or a multicast without GRH
 )
 
-// Counts are numbers by cause.
+// Counts are counters by reason.
 type Counts map[string]uint64
 
-// Sum returns the total of all causes.
+// Sum returns the total.
 func (c Counts) Sum() uint64 {
 	var n uint64
 	for _, v := range c {
@@ -51,8 +51,7 @@ func (c Counts) add(o Counts) {
 	}
 }
 
-// tally is a set of Counts with a lock. The causes come from our own constants, never from a packet, so it
-// stays small. The zero value is ready.
+// tally is Counts with a lock. The reasons are constants, never taken from a packet, so it stays small. The zero value is ready.
 type tally struct {
 	mu sync.Mutex
 	n  Counts

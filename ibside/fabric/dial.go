@@ -15,7 +15,7 @@ import (
 
 // Dialer attaches to the subnet of another process.
 type Dialer struct {
-	MTU     ib.MTU        // wanted at most; zero: the subnet's
+	MTU     ib.MTU        // upper limit; zero: the subnet's
 	Timeout time.Duration // of the handshake; zero: five seconds
 }
 
@@ -79,7 +79,7 @@ func (p *remotePort) Info() PortInfo {
 	return i
 }
 
-// Send waits when the socket's buffer is full. That ends soon: the other end reads at once whatever happens.
+// Send waits while the socket's buffer is full. The other end always reads, so this is short.
 func (p *remotePort) Send(packet []byte) bool {
 	_, err := p.conn.Write(packet)
 	return err == nil

@@ -20,15 +20,15 @@ const (
 	smGUID       = ib.GUID(0x0002c90300000001)
 )
 
-// Config says what subnet to make. The zero value is a subnet with nobody on it but its administrator.
+// Config describes a subnet. The zero value is a subnet with only its administrator.
 type Config struct {
 	Prefix      uint64    // of all GIDs; zero: PrefixLinkLocal
 	MTU         ib.MTU    // largest of a port; zero: 4096
-	PKeys       []ib.PKey // a port's table, unless it wants another; nil: 0xffff
+	PKeys       []ib.PKey // the default P_Key table of ports; nil: 0xffff
 	Capture     io.Writer // every packet, as pcap of ERF records; nil: none
 	CaptureFile string    // the same, to a file
 	Socket      string    // path of a Unix socket for other processes; "": none
-	Queue       int       // packets on the way to a port; zero: 4096
+	Queue       int       // depth of a port's receive queue, packets; zero: 4096
 	Nodes       []NodeConfig
 }
 
@@ -44,7 +44,7 @@ type Fabric struct {
 	ports   map[ib.LID]*switchPort
 	guids   map[ib.GUID]ib.LID
 	nextLID ib.LID
-	gone    PortStats // of ports that left
+	gone    PortStats // of closed ports
 	closed  bool
 }
 
@@ -82,8 +82,8 @@ func (f *Fabric) start() error {
 	return err
 }
 
-// startNodes gives LIDs in the order of the configuration, and starts publishers when all others have joined: then
-// nobody misses the first message.
+// startNodes assigns LIDs in the order of the configuration, and starts publishers after all other nodes have joined, so that
+// listeners receive the first message.
 func (f *Fabric) startNodes() error {
 	ports := make([]Port, len(f.cfg.Nodes))
 	f.nodes = make([]*Node, len(f.cfg.Nodes))
@@ -126,14 +126,14 @@ func (c *Config) setDefaults() error {
 	case len(c.PKeys) == 0 || len(c.PKeys) > maxPKeys:
 		return fmt.Errorf("fabric: %d P_Keys; a port has 1 to %d", len(c.PKeys), maxPKeys)
 	case bad >= 0:
-		return fmt.Errorf("fabric: P_Key %v names no partition", c.PKeys[bad])
+		return fmt.Errorf("fabric: P_Key %v is not a partition", c.PKeys[bad])
 	case c.Queue < 0:
 		return fmt.Errorf("fabric: queue %d is negative", c.Queue)
 	}
 	return nil
 }
 
-// Attach puts a port of this process on the subnet.
+// Attach adds a port of this process to the subnet.
 func (f *Fabric) Attach(c PortConfig) (Port, error) {
 	p, err := f.attach(c)
 	if err != nil {
@@ -142,7 +142,7 @@ func (f *Fabric) Attach(c PortConfig) (Port, error) {
 	return p, nil
 }
 
-// attach puts a port on the subnet and has the administrator tell of it.
+// attach adds a port to the subnet and has the administrator send notices.
 func (f *Fabric) attach(c PortConfig) (*switchPort, error) {
 	p, err := f.register(c)
 	if err == nil && f.sa != nil {
@@ -195,7 +195,7 @@ func (f *Fabric) pkeysFor(c PortConfig) ([]ib.PKey, error) {
 	return slices.Clone(c.PKeys), nil
 }
 
-// freeLID takes LIDs in turn, so that a LID given back does not come again at once.
+// freeLID assigns LIDs in turn, so that a freed LID is not reused at once.
 func (f *Fabric) freeLID() (ib.LID, error) {
 	for range ib.LIDLast {
 		lid := f.nextLID
@@ -210,7 +210,7 @@ func (f *Fabric) freeLID() (ib.LID, error) {
 	return 0, errors.New("fabric: all LIDs are in use")
 }
 
-// detach takes a port away. First the registry, so that no join finds it; then its memberships; then its LID.
+// detach removes a port: first from the registry, so that no join finds it, then its memberships, then its LID.
 func (f *Fabric) detach(p *switchPort) {
 	f.mu.Lock()
 	delete(f.ports, p.info.LID)
@@ -233,6 +233,8 @@ func (s *PortStats) add(o PortStats) {
 	s.Drops.add(o.Drops)
 }
 
+func (f *Fabric) prefix() uint64 { return f.cfg.Prefix }
+
 func (f *Fabric) portByLID(lid ib.LID) (PortInfo, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,7 +254,7 @@ func (f *Fabric) portByGID(gid ib.GID) (PortInfo, bool) {
 	return f.portByLID(lid)
 }
 
-// Ports lists who is on the subnet, by LID.
+// Ports lists the ports of the subnet by LID.
 func (f *Fabric) Ports() []PortInfo {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -264,7 +266,7 @@ func (f *Fabric) Ports() []PortInfo {
 	return all
 }
 
-// Stats returns the switch's counters and those of all ports together, past ones included. At any quiet moment
+// Stats returns the switch's counters and the sums over all ports, including closed ones. When no packet is in transit,
 // SwitchStats.Out = PortStats.Queued.
 func (f *Fabric) Stats() (SwitchStats, PortStats) {
 	f.mu.Lock()
@@ -277,7 +279,7 @@ func (f *Fabric) Stats() (SwitchStats, PortStats) {
 	return f.sw.Stats(), all
 }
 
-// Quiet reports whether no packet is on the way to a port, and each HCA of this process is done with what it took.
+// Quiet reports whether no packet is queued for a port, and each HCA of this process has processed what it received.
 func (f *Fabric) Quiet() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -292,7 +294,7 @@ func (f *Fabric) Quiet() bool {
 // SA returns the subnet administrator.
 func (f *Fabric) SA() *SA { return f.sa }
 
-// Node returns the node of that name, or nil.
+// Node returns the node with that name, or nil.
 func (f *Fabric) Node(name string) *Node {
 	for _, n := range f.nodes {
 		if n.cfg.Name == name {

@@ -29,7 +29,7 @@ func FuzzHello(f *testing.F) {
 
 func FuzzReply(f *testing.F) {
 	f.Add(appendReply(nil, newWire().info))
-	f.Add(appendRefusal(nil, ErrClosed))
+	f.Add(appendRejection(nil, ErrClosed))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := parseReply(b)
 		if err != nil {
@@ -148,10 +148,10 @@ func FuzzSA(f *testing.F) {
 		}
 		checkSA(t, subnet.sa)
 		sa := subnet.sa
-		if n := len(sa.groups) + len(sa.mlids) + len(sa.services) + len(sa.guids.owner) + len(sa.guids.tables) + len(sa.transfers) +
+		if n := len(sa.groups.groups) + len(sa.groups.mlids) + len(sa.services.services) + len(sa.guids.owner) + len(sa.guids.tables) + len(sa.tables.transfers) +
 			len(sa.informs.subscriptions) + len(sa.informs.reports) + len(sa.informs.waiting); n != 0 {
 			t.Errorf("of ports that have gone: groups %v, services %v, aliases %v, transfers %v, subscriptions %v, reports %v",
-				sa.groups, sa.services, sa.guids.owner, sa.transfers, sa.informs.subscriptions, sa.informs.reports)
+				sa.groups.groups, sa.services.services, sa.guids.owner, sa.tables.transfers, sa.informs.subscriptions, sa.informs.reports)
 		}
 	})
 }
@@ -164,13 +164,13 @@ func checkSA(t testing.TB, a *SA) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.groups) != len(a.mlids) || len(a.groups) > maxGroups || len(a.transfers) > maxTransfers || len(a.services) > maxServices ||
+	if len(a.groups.groups) != len(a.groups.mlids) || len(a.groups.groups) > maxGroups || len(a.tables.transfers) > maxTransfers || len(a.services.services) > maxServices ||
 		len(a.informs.subscriptions) > maxSubscriptions || len(a.informs.reports) > maxReports {
-		t.Errorf("%d groups, %d MLIDs, %d transfers, %d services, %d subscriptions, %d reports", len(a.groups), len(a.mlids),
-			len(a.transfers), len(a.services), len(a.informs.subscriptions), len(a.informs.reports))
+		t.Errorf("%d groups, %d MLIDs, %d transfers, %d services, %d subscriptions, %d reports", len(a.groups.groups), len(a.groups.mlids),
+			len(a.tables.transfers), len(a.services.services), len(a.informs.subscriptions), len(a.informs.reports))
 	}
-	for mgid, g := range a.groups {
-		if len(g.members) == 0 || g.record.MGID != mgid || !a.mlids[g.record.MLID] {
+	for mgid, g := range a.groups.groups {
+		if len(g.members) == 0 || g.record.MGID != mgid || !a.groups.mlids[g.record.MLID] {
 			t.Errorf("group %v: %+v", mgid, g)
 		}
 	}

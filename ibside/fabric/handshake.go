@@ -16,7 +16,7 @@ import (
 //
 //	hello:  magic 4 | version 2 | wanted MTU 1 | name length 1 | GUID 8 | name
 //	reply:  magic 4 | version 2 | status 2 | GID 16 | LID 2 | SM LID 2 | MTU 1 | P_Key count 1 | P_Keys
-//	refuse: magic 4 | version 2 | status 2 | text
+//	reject: magic 4 | version 2 | status 2 | text
 //
 // After it, each datagram is one InfiniBand packet, LRH to VCRC.
 const (
@@ -33,15 +33,15 @@ const (
 
 // Statuses of a reply.
 const (
-	replyOK      = 0
-	replyRefused = 1 // the text says why
+	replyOK       = 0
+	replyRejected = 1 // the text says why
 )
 
-// hello is what a client says first.
+// hello is the client's first message.
 type hello struct {
 	name string
 	guid ib.GUID
-	mtu  ib.MTU // wanted at most; zero: whatever the subnet has
+	mtu  ib.MTU // upper limit; zero: the subnet's
 }
 
 func (h *hello) append(b []byte) []byte {
@@ -52,13 +52,13 @@ func (h *hello) append(b []byte) []byte {
 	return append(b, h.name...)
 }
 
-// parseHello reads a hello. Its error is written for the client's user.
+// parseHello parses a hello. Its error is sent to the client.
 func parseHello(b []byte) (hello, error) {
 	if len(b) < helloLen || string(b[:4]) != helloMagic {
 		return hello{}, errors.New("this is not a causeway handshake")
 	}
 	if v := binary.BigEndian.Uint16(b[4:]); v != handshakeVersion {
-		return hello{}, fmt.Errorf("handshake version %d; this subnet speaks %d", v, handshakeVersion)
+		return hello{}, fmt.Errorf("handshake version %d; this subnet uses %d", v, handshakeVersion)
 	}
 	h := hello{mtu: ib.MTU(b[6]), guid: ib.GUID(binary.BigEndian.Uint64(b[8:])), name: string(b[helloLen:])}
 	switch {
@@ -74,7 +74,7 @@ func parseHello(b []byte) (hello, error) {
 	return h, nil
 }
 
-// printable keeps control characters out of logs and consoles.
+// printable reports whether s is valid UTF-8 without control characters.
 func printable(s string) bool {
 	for _, r := range s {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -98,27 +98,27 @@ func appendReply(b []byte, p PortInfo) []byte {
 	return b
 }
 
-func appendRefusal(b []byte, why error) []byte {
+func appendRejection(b []byte, why error) []byte {
 	text := why.Error()
 	b = append(b, helloMagic...)
 	b = binary.BigEndian.AppendUint16(b, handshakeVersion)
-	b = binary.BigEndian.AppendUint16(b, replyRefused)
+	b = binary.BigEndian.AppendUint16(b, replyRejected)
 	return append(b, text[:min(len(text), maxText)]...)
 }
 
-// parseReply reads the reply to a hello.
+// parseReply parses the reply to a hello.
 func parseReply(b []byte) (PortInfo, error) {
 	if len(b) < 8 || string(b[:4]) != helloMagic {
 		return PortInfo{}, errors.New("the other end is not a causeway subnet")
 	}
 	if v := binary.BigEndian.Uint16(b[4:]); v != handshakeVersion {
-		return PortInfo{}, fmt.Errorf("the subnet speaks handshake version %d, not %d", v, handshakeVersion)
+		return PortInfo{}, fmt.Errorf("the subnet uses handshake version %d, not %d", v, handshakeVersion)
 	}
 	if binary.BigEndian.Uint16(b[6:]) != replyOK {
-		return PortInfo{}, fmt.Errorf("refused: %q", b[8:])
+		return PortInfo{}, fmt.Errorf("rejected: %q", b[8:])
 	}
 	if len(b) < replyLen+2 {
-		return PortInfo{}, errors.New("the reply is cut off")
+		return PortInfo{}, errors.New("the reply is truncated")
 	}
 	p := PortInfo{
 		GID: ib.GID(b[8:24]), LID: ib.LID(binary.BigEndian.Uint16(b[24:])),
@@ -128,7 +128,7 @@ func parseReply(b []byte) (PortInfo, error) {
 		p.PKeys = append(p.PKeys, ib.PKey(binary.BigEndian.Uint16(k)))
 	}
 	if len(b) != replyLen+2*int(b[29]) || !p.LID.IsUnicast() || !p.SMLID.IsUnicast() || !p.MTU.Valid() {
-		return PortInfo{}, errors.New("the reply makes no sense")
+		return PortInfo{}, errors.New("the reply is not valid")
 	}
 	return p, nil
 }

@@ -10,13 +10,13 @@ import (
 	"causeway/ibside/ib"
 )
 
-// HCA is a channel adapter with one port: it makes packets of messages and the other way round, and
-// checks each packet that comes as verbs' unreliable datagrams want it.
+// HCA is a channel adapter with one port, for unreliable datagrams: it turns messages into packets and back, and checks received
+// packets as verbs do.
 type HCA struct {
 	port Port
 	info PortInfo
 
-	mu      sync.Mutex // receive side: held for one burst
+	mu      sync.Mutex // for the receive side; held for one burst
 	qps     map[ib.QPN]*QP
 	groups  map[ib.GID][]*QP
 	nextQPN ib.QPN
@@ -31,7 +31,7 @@ type HCA struct {
 // HCAStats counts packets. Received = Delivered + Drops.Sum(), always.
 type HCAStats struct {
 	Packets   uint64 // from the port
-	Received  uint64 // Packets, and one more for each further queue pair a multicast is for
+	Received  uint64 // Packets, plus one for each further queue pair of a multicast
 	Delivered uint64 // to a receive queue
 	ToQP1     uint64 // of Delivered: management
 	Drops     Counts
@@ -42,7 +42,7 @@ type HCAStats struct {
 
 const recvBurst = 64
 
-// NewHCA attaches an adapter to a port, which it closes when it is closed.
+// NewHCA attaches an adapter to a port. Close closes the port, too.
 func NewHCA(port Port) *HCA {
 	h := &HCA{
 		port: port, info: port.Info(), qps: map[ib.QPN]*QP{}, groups: map[ib.GID][]*QP{},
@@ -64,7 +64,7 @@ func (h *HCA) Close() error {
 	return err
 }
 
-// Gone is closed when nothing can come any more: the adapter was closed, or its subnet has gone.
+// Gone is closed when the adapter or its subnet is closed.
 func (h *HCA) Gone() <-chan struct{} { return h.stopped }
 
 // Stats returns the counters.
@@ -100,7 +100,7 @@ func (h *HCA) drop(cause string) {
 	h.recv.Drops[cause]++
 }
 
-// packet brings one packet to its queue pairs, or drops it. It has the lock.
+// packet delivers one packet to its queue pairs, or drops it. The caller holds the lock.
 func (h *HCA) packet(b []byte) {
 	p, fault := ib.ParsePacket(b)
 	if fault != ib.FaultNone {
@@ -122,11 +122,11 @@ func (h *HCA) packet(b []byte) {
 	}
 }
 
-// checkPacket checks what concerns the port, not a queue pair.
+// checkPacket makes the checks of the port, before those of a queue pair.
 func (h *HCA) checkPacket(p *ib.Packet) string {
 	multicast := p.DLID.IsMulticast()
 	switch {
-	case multicast && p.SLID == h.info.LID: // IBTA vol 1 §10.5.2 lets an adapter keep its own away from itself
+	case multicast && p.SLID == h.info.LID: // IBTA vol 1 §10.5.2 allows an adapter to drop its own multicast
 		return DropLoopSelf
 	case !multicast && p.DLID != h.info.LID:
 		return DropDLID
@@ -142,7 +142,7 @@ func (h *HCA) checkPacket(p *ib.Packet) string {
 
 func (h *HCA) destinations(p *ib.Packet) []*QP {
 	if p.DLID.IsMulticast() {
-		return h.groups[p.GRH.DGID] // many groups may share one LID: the MGID decides
+		return h.groups[p.GRH.DGID] // many groups may share one MLID: the MGID decides
 	}
 	if q := h.qps[p.DestQP]; q != nil {
 		return []*QP{q}
@@ -157,7 +157,7 @@ func noDestination(p *ib.Packet) string {
 	return DropNoQP
 }
 
-// received makes the message of a packet b; the queue pair's share is still missing.
+// received makes the message of a packet b, without the fields of the queue pair.
 func received(p *ib.Packet, b []byte) Received {
 	r := Received{
 		SrcQP: p.SrcQP, SLID: p.SLID, SL: p.SL, Imm: p.Imm, HasImm: p.OpCode == ib.OpUDSendOnlyImm,
@@ -169,7 +169,7 @@ func received(p *ib.Packet, b []byte) Received {
 	return r
 }
 
-// deliver checks the keys and takes a receive buffer.
+// deliver checks P_Key and Q_Key and fills a receive buffer.
 func (h *HCA) deliver(q *QP, p *ib.Packet, r Received) {
 	index, ok := h.matchPKey(q, p.PKey)
 	switch {

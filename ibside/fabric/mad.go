@@ -9,26 +9,26 @@ import (
 	"causeway/ibside/ib"
 )
 
-// gsiBuffers is how many management datagrams wait for their service.
+// gsiBuffers is the number of receive buffers of QP1.
 const gsiBuffers = 256
 
-// Causes of drops of datagrams that QP1 received.
+// Reasons for dropped MADs that QP1 received.
 const (
 	DropMADLen      = "mad_len"      // not 256 bytes
-	DropMADUnserved = "mad_unserved" // nobody asked for its class
+	DropMADUnserved = "mad_unserved" // no handler for its class
 )
 
-// MADAddress is where a management datagram came from, or goes to. Its queue pair is always QP1.
+// MADAddress is the source or destination of a MAD. The queue pair is always QP1.
 type MADAddress struct {
 	LID ib.LID
 	SL  ib.SL
-	GRH *ib.GRHFields // nil: none. To answer with a GRH, exchange SGID and DGID
+	GRH *ib.GRHFields // nil: none. An answer swaps SGID and DGID
 }
 
-// MADHandler takes a management datagram, ib.MADLen bytes that it must not change. It may call SendMAD.
+// MADHandler receives a MAD, ib.MADLen bytes that it must not modify. It may call SendMAD.
 type MADHandler func(from MADAddress, mad []byte)
 
-// gsi is the general services interface: QP1 and who is behind it.
+// gsi is the general services interface: QP1 and its handlers.
 type gsi struct {
 	qp       *QP
 	recv     *RecvQueue
@@ -85,8 +85,7 @@ func (g *gsi) close() {
 	<-g.stopped
 }
 
-// HandleMAD sets who gets the datagrams of a management class that reach QP1: one goroutine calls it, one
-// datagram after the other. A nil handler ends it.
+// HandleMAD sets the handler for MADs of a class that QP1 receives. One goroutine calls it, one MAD at a time. nil removes it.
 func (h *HCA) HandleMAD(class uint8, f MADHandler) {
 	h.gsi.mu.Lock()
 	defer h.gsi.mu.Unlock()
@@ -97,7 +96,7 @@ func (h *HCA) HandleMAD(class uint8, f MADHandler) {
 	h.gsi.handlers[class] = f
 }
 
-// SendMAD sends a management datagram, ib.MADLen bytes, from QP1 to QP1. It returns "" or why it was dropped.
+// SendMAD sends a management datagram, ib.MADLen bytes, from QP1 to QP1. It returns "" or the drop reason.
 func (h *HCA) SendMAD(to MADAddress, mad []byte) string {
 	if len(mad) != ib.MADLen {
 		h.sendDrops.add(DropMADLen)
@@ -109,5 +108,5 @@ func (h *HCA) SendMAD(to MADAddress, mad []byte) string {
 	})
 }
 
-// MADDrops counts the datagrams that QP1 received and nobody served.
+// MADDrops counts MADs that QP1 received and dropped.
 func (h *HCA) MADDrops() Counts { return h.gsi.drops.counts() }

@@ -11,17 +11,17 @@ import (
 	"causeway/ibside/sa"
 )
 
-// NewSAClient makes a client of the subnet administrator, which takes all of an adapter's SA datagrams: one client an
-// adapter. It gives up after some seconds, and ends with the adapter.
+// NewSAClient makes a client of the subnet administrator. It receives all SA MADs of an adapter, so an adapter has at most one. A
+// query times out after some seconds. The client ends with the adapter.
 func NewSAClient(h *HCA) *sa.Client {
 	return sa.NewClient(NewMADPort(h, ib.ClassSA), sa.Config{FirstWait: 250 * time.Millisecond, Tries: 4})
 }
 
-// DropMADQueue is the cause of a drop of a management datagram whose service does not keep up.
+// DropMADQueue is the drop reason for a MAD whose reader is too slow.
 const DropMADQueue = "mad_queue"
 
-// MADPort takes and gives the management datagrams of one class at QP1 of an adapter, for a service that reads them one
-// by one: it is a transport of ibside/sa. It is an alternative to HandleMAD for that class.
+// MADPort sends and receives the MADs of one class at QP1 of an adapter. It is a transport of ibside/sa, and an alternative to
+// HandleMAD for that class.
 type MADPort struct {
 	hca    *HCA
 	class  uint8
@@ -35,7 +35,7 @@ type madFrom struct {
 	mad  []byte
 }
 
-// NewMADPort serves a class of an adapter. The adapter must outlive it or be closed; either ends ReceiveMAD.
+// NewMADPort makes a MADPort. Closing the adapter also ends ReceiveMAD.
 func NewMADPort(h *HCA, class uint8) *MADPort {
 	p := &MADPort{hca: h, class: class, queue: make(chan madFrom, gsiBuffers), closed: make(chan struct{})}
 	h.HandleMAD(class, func(from MADAddress, mad []byte) {
@@ -83,7 +83,7 @@ func (p *MADPort) PortState() (ib.PortState, error) {
 	return ib.PortState{Active: true, GID: info.GID, LID: info.LID, SMLID: info.SMLID}, nil
 }
 
-// Close ends the service; the adapter stays.
+// Close closes the MADPort, but not the adapter.
 func (p *MADPort) Close() error {
 	p.once.Do(func() {
 		p.hca.HandleMAD(p.class, nil)

@@ -12,6 +12,7 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
+	"causeway/ibside/stamp"
 )
 
 // Role is what a node does.
@@ -69,7 +70,7 @@ type Node struct {
 
 	mu      sync.Mutex
 	stats   NodeStats
-	streams map[stream]uint64
+	streams map[stream]*stamp.Sequence
 }
 
 type nodeGroup struct {
@@ -85,8 +86,8 @@ type NodeStats struct {
 	Published uint64 // sent
 	Unsent    uint64 // answers and publications that were dropped on the way out: see HCAStats.SendDrops
 
-	Stamped uint64 // of Received: a publisher's
-	Damaged uint64 // of Stamped: not as it was published
+	Stamped uint64 // of Received: test messages (package stamp)
+	Damaged uint64 // of Stamped: not as they were sent
 	Missing uint64 // numbers that were skipped and did not come later
 	Late    uint64 // of Stamped: with a number not above an earlier one: out of order or twice
 }
@@ -98,8 +99,8 @@ type stream struct {
 	mgid ib.GID
 }
 
-// maxStreams bounds what senders can make a listener remember.
-const maxStreams = 4096
+// maxStreams bounds what senders can make a listener remember: 8 KiB each.
+const maxStreams = 1024
 
 // StartNode puts a node behind a port, here or in another process (Dial). The node owns the port from then on.
 func StartNode(port Port, c NodeConfig) (*Node, error) {
@@ -108,7 +109,7 @@ func StartNode(port Port, c NodeConfig) (*Node, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &Node{
-		cfg: c, hca: NewHCA(port), recv: NewRecvQueue(nodeBuffers), cancel: cancel, streams: map[stream]uint64{},
+		cfg: c, hca: NewHCA(port), recv: NewRecvQueue(nodeBuffers), cancel: cancel, streams: map[stream]*stamp.Sequence{},
 	}
 	n.sa = NewSAClient(n.hca)
 	if err := n.start(ctx); err != nil {
@@ -135,8 +136,8 @@ func (c *NodeConfig) setDefaults() error {
 		return fmt.Errorf("fabric: node %s: role %q is not known; use echo, publish, listen or none", c.Name, c.Role)
 	case c.RatePPS < 0 || c.RatePPS > 10_000_000:
 		return fmt.Errorf("fabric: node %s: rate %d; use 1 to 10000000 messages a second", c.Name, c.RatePPS)
-	case c.Size < stampLen || c.Size > ib.MTU4096.Bytes():
-		return fmt.Errorf("fabric: node %s: size %d; use %d to 4096 bytes", c.Name, c.Size, stampLen)
+	case c.Size < stamp.Len || c.Size > ib.MTU4096.Bytes():
+		return fmt.Errorf("fabric: node %s: size %d; use %d to 4096 bytes", c.Name, c.Size, stamp.Len)
 	case c.Role == RolePublish && len(c.Groups) == 0:
 		return fmt.Errorf("fabric: node %s: a publisher needs a group", c.Name)
 	}
@@ -212,30 +213,27 @@ func (n *Node) message(r *Received) {
 	}
 }
 
-// check reads the stamp. It has the lock.
+// check reads the stamp. The caller holds the lock.
 func (n *Node) check(r *Received) {
-	number, stamped, whole := ReadStamp(r.Payload)
-	if !stamped {
+	s, verdict := stamp.Read(r.Payload)
+	if verdict == stamp.Foreign || verdict == stamp.Short {
 		return
 	}
 	n.stats.Stamped++
-	if !whole {
+	if !verdict.Intact() {
 		n.stats.Damaged++
 	}
+	if !verdict.Stamped() {
+		return
+	}
 	key := stream{r.SLID, r.SrcQP, r.MGID()}
-	last, known := n.streams[key]
-	switch {
-	case !known && len(n.streams) >= maxStreams:
-	case !known:
-		n.streams[key] = number // joined in the middle: nothing is missing
-	case number <= last:
-		n.stats.Late++
-		if n.stats.Missing > 0 && number < last {
-			n.stats.Missing--
-		}
-	default:
-		n.stats.Missing += number - last - 1
-		n.streams[key] = number
+	seq := n.streams[key]
+	if seq == nil && len(n.streams) < maxStreams {
+		seq = &stamp.Sequence{}
+		n.streams[key] = seq
+	}
+	if seq != nil {
+		seq.Note(s.Number)
 	}
 }
 
@@ -288,7 +286,7 @@ func (n *Node) sendStamped(g *nodeGroup, number uint64) {
 		AH: AH{DLID: rec.MLID, SL: rec.SL, GRH: &ib.GRHFields{
 			DGID: rec.MGID, TClass: rec.TClass, FlowLabel: rec.FlowLabel, HopLimit: rec.HopLimit,
 		}},
-		DestQP: ib.QPMulticast, QKey: rec.QKey, Payload: AppendStamped(nil, number, n.cfg.Size),
+		DestQP: ib.QPMulticast, QKey: rec.QKey, Payload: stamp.Message(number, n.cfg.Size),
 	})
 	n.count(cause, func(st *NodeStats) *uint64 { return &st.Published })
 }
@@ -309,7 +307,12 @@ func (n *Node) SA() *sa.Client { return n.sa }
 func (n *Node) Stats() NodeStats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.stats
+	s := n.stats
+	for _, seq := range n.streams {
+		s.Missing += seq.Lost()
+		s.Late += seq.Duplicates + seq.Reordered + seq.Old
+	}
+	return s
 }
 
 // Close stops the node, leaves its groups and takes its port off the subnet.
@@ -324,4 +327,13 @@ func (n *Node) Close() error {
 		}
 	}
 	return n.hca.Close()
+}
+
+// addressOf returns the address handle for an answer to a message.
+func addressOf(r *Received) AH {
+	ah := AH{DLID: r.SLID, SL: r.SL}
+	if grh, ok := ib.AsGRH(r.GRH[:]); ok && r.HasGRH {
+		ah.GRH = &ib.GRHFields{DGID: grh.SGID(), TClass: grh.TClass(), FlowLabel: grh.FlowLabel(), HopLimit: grh.HopLimit()}
+	}
+	return ah
 }

@@ -5,24 +5,26 @@ package fabric
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"sync"
 	"testing"
 
 	"causeway/ibside/ib"
+	"causeway/ibside/stamp"
 )
 
 var testGroups = []GroupConfig{{MGID: testMGID, QKey: testQKey}, {MGID: mustGID("ff12:401b:ffff::f01:203"), QKey: ib.QKeyIPoIB}}
 
 func TestPublishListen(t *testing.T) {
 	var mu sync.Mutex
-	seen := map[[32]byte]int{}
+	seen := map[uint64]int{} // by number, of whole messages
 	f := newFabric(t, Config{Nodes: []NodeConfig{
 		{Name: "publish", GUID: 0x2, Role: RolePublish, Groups: testGroups, RatePPS: 5000, Size: 1000, Count: 100},
 		{Name: "listen", GUID: 0x3, Role: RoleListen, Groups: testGroups, OnMessage: func(_ *Node, r *Received) {
 			mu.Lock()
 			defer mu.Unlock()
-			seen[sha256.Sum256(r.Payload)]++
+			if s, v := stamp.Read(r.Payload); v == stamp.Whole && len(r.Payload) == 1000 {
+				seen[s.Number]++
+			}
 		}},
 		{Name: "one group", GUID: 0x4, Role: RoleListen, Groups: testGroups[1:]},
 		{Name: "none", GUID: 0x5},
@@ -54,8 +56,8 @@ func TestPublishListen(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if first := sha256.Sum256(AppendStamped(nil, 1, 1000)); len(seen) != 100 || seen[first] != 2 {
-		t.Errorf("%d different payloads, the first one %d times; want 100, 2", len(seen), seen[first])
+	if len(seen) != 100 || seen[1] != 2 {
+		t.Errorf("%d different messages, the first one %d times; want 100, 2", len(seen), seen[1])
 	}
 	if f.Node("nobody") != nil || len(f.Nodes()) != 4 {
 		t.Error("Node finds a node that is not there")
@@ -113,40 +115,18 @@ func TestEcho(t *testing.T) {
 }
 
 func TestListenerChecks(t *testing.T) {
-	n := &Node{cfg: NodeConfig{Role: RoleListen}, streams: map[stream]uint64{}}
+	n := &Node{cfg: NodeConfig{Role: RoleListen}, streams: map[stream]*stamp.Sequence{}}
 	from := func(qpn ib.QPN, payload []byte) { n.message(&Received{SrcQP: qpn, Payload: payload}) }
-	damaged := AppendStamped(nil, 9, 40)
+	damaged := stamp.Message(9, 40)
 	damaged[39] ^= 1
 	for _, number := range []uint64{5, 6, 9, 7, 10} { // 7 and 8 are missing, then 7 is late
-		from(1, AppendStamped(nil, number, 40))
+		from(1, stamp.Message(number, 40))
 	}
-	from(2, AppendStamped(nil, 1, 16))
-	from(2, AppendStamped(nil, 1, 16)) // twice
-	from(2, []byte("not a publisher's"))
+	from(2, stamp.Message(1, stamp.Len))
+	from(2, stamp.Message(1, stamp.Len)) // twice
+	from(2, []byte("not a test message"))
 	from(3, damaged)
-	if want := (NodeStats{Received: 9, Stamped: 8, Damaged: 1, Missing: 1, Late: 2}); n.stats != want {
-		t.Errorf("stats %+v\nwant  %+v", n.stats, want)
-	}
-}
-
-func TestStamp(t *testing.T) {
-	for _, size := range []int{0, 16, 17, 4096} {
-		b := AppendStamped(nil, 1<<40+7, size)
-		if number, stamped, whole := ReadStamp(b); number != 1<<40+7 || !stamped || !whole || len(b) != max(size, 16) {
-			t.Errorf("size %d: %d bytes, %d, %v, %v", size, len(b), number, stamped, whole)
-		}
-		if _, _, whole := ReadStamp(append(b[:len(b):len(b)], 0)); whole {
-			t.Errorf("size %d: a byte more is not noticed", size)
-		}
-		if _, _, whole := ReadStamp(b[:len(b)-1]); whole {
-			t.Errorf("size %d: a byte less is not noticed", size)
-		}
-		for i := 16; i < len(b); i++ {
-			b[i] ^= 0x10
-			if _, _, whole := ReadStamp(b); whole {
-				t.Fatalf("byte %d of %d is not checked", i, size)
-			}
-			b[i] ^= 0x10
-		}
+	if want := (NodeStats{Received: 9, Stamped: 8, Damaged: 1, Missing: 1, Late: 2}); n.Stats() != want {
+		t.Errorf("stats %+v\nwant  %+v", n.Stats(), want)
 	}
 }

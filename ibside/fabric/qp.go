@@ -11,12 +11,12 @@ import (
 	"causeway/ibside/ib"
 )
 
-// QPConfig says what queue pair to make.
+// QPConfig describes a queue pair.
 type QPConfig struct {
 	QPN       ib.QPN // zero: one is chosen
 	QKey      ib.QKey
 	PKeyIndex uint16     // in the port's table
-	Recv      *RecvQueue // where its messages go; it may be shared
+	Recv      *RecvQueue // receives its messages; may be shared
 }
 
 // QP is a queue pair of unreliable datagrams, ready to send and to receive.
@@ -32,22 +32,22 @@ type QP struct {
 	mgids  []ib.GID // attached; under hca.mu
 }
 
-// AH is an address handle: where on the subnet a message goes.
+// AH is an address handle: the destination of a message.
 type AH struct {
 	DLID ib.LID
 	SL   ib.SL
-	GRH  *ib.GRHFields // nil: none. SGID and PayLen are filled in by the send
+	GRH  *ib.GRHFields // nil: none. Send sets SGID and PayLen
 }
 
 // Send is one message to send. Payload is copied.
 type Send struct {
 	AH        AH
 	DestQP    ib.QPN
-	QKey      ib.QKey // a controlled one is replaced by the queue pair's own
+	QKey      ib.QKey // the queue pair's own replaces a controlled one
 	Imm       uint32
 	HasImm    bool
 	Solicited bool
-	FECN      bool // as if a switch on the way had been congested
+	FECN      bool // as if a switch had marked the packet
 	Payload   []byte
 }
 
@@ -71,8 +71,8 @@ func (h *HCA) CreateQP(c QPConfig) (*QP, error) {
 	return q, nil
 }
 
-// qpnFor checks a wanted QPN or chooses one. A number given back comes again only after all others:
-// a late packet for the old queue pair must not meet a new one.
+// qpnFor checks a wanted QPN or chooses one. A freed QPN is reused only after all others, so that late packets for the old queue
+// pair do not reach a new one.
 func (h *HCA) qpnFor(want ib.QPN) (ib.QPN, error) {
 	if want != 0 {
 		if want == ib.QP1 || want >= ib.QPMulticast || h.qps[want] != nil {
@@ -98,8 +98,7 @@ func (q *QP) QKey() ib.QKey { return q.qkey }
 // PKeyIndex returns the index of its P_Key in the port's table.
 func (q *QP) PKeyIndex() uint16 { return q.index }
 
-// AttachMulticast lets the queue pair receive what is sent to mgid. The port's membership is another
-// matter: see NewSAClient.
+// AttachMulticast makes the queue pair receive messages to mgid. The port's membership is separate: see NewSAClient.
 func (q *QP) AttachMulticast(mgid ib.GID) error {
 	if !mgid.IsIBMulticast() {
 		return fmt.Errorf("fabric: attach: %v is not a multicast GID", mgid)
@@ -133,7 +132,7 @@ func (q *QP) detach(mgid ib.GID) {
 	}
 }
 
-// Destroy takes the queue pair away. What it received stays in its receive queue.
+// Destroy destroys the queue pair. Received messages stay in its receive queue.
 func (q *QP) Destroy() {
 	h := q.hca
 	h.mu.Lock()
@@ -148,7 +147,7 @@ func (q *QP) Destroy() {
 	delete(h.qps, q.qpn)
 }
 
-// Send sends one message and returns "", or drops it and returns the cause, which is counted.
+// Send sends one message and returns "", or drops and counts it and returns the reason.
 func (q *QP) Send(s *Send) string {
 	cause := q.check(s)
 	if cause == "" && !q.hca.port.Send(q.packet(s)) {

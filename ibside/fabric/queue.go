@@ -4,8 +4,7 @@ package fabric
 
 import "sync"
 
-// queue is what a port has yet to receive: bounded, many senders, one receiver. It counts so that
-// in = out + lost + len holds at each moment.
+// queue is the bounded receive queue of a port, with many senders and one receiver. in = out + lost + len, always.
 type queue struct {
 	mu      sync.Mutex
 	ready   sync.Cond
@@ -13,10 +12,10 @@ type queue struct {
 	head, n int
 	closed  bool
 
-	in, out  uint64 // packets that came, packets taken
-	full     uint64 // lost: there was no room
-	orphaned uint64 // lost: the queue was closed with them in it, or before they came
-	done     uint64 // of out: those the receiver is done with
+	in, out  uint64 // packets put, packets taken
+	full     uint64 // lost: no room
+	orphaned uint64 // lost: in the queue when it was closed, or put later
+	done     uint64 // of out: processed by the receiver
 }
 
 func newQueue(depth int) *queue {
@@ -60,7 +59,7 @@ func (q *queue) take(packets [][]byte) int {
 	return n
 }
 
-// close drops what is left and wakes the receiver.
+// close drops the remaining packets and wakes the receiver.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,7 +70,7 @@ func (q *queue) close() {
 	q.ready.Broadcast()
 }
 
-// idle reports whether nothing waits and the receiver is done with all it took.
+// idle reports whether the queue is empty and the receiver has processed everything.
 func (q *queue) idle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,21 +9,20 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Received is one message of a queue pair, with what a verbs completion tells. GRH and Payload together are
-// the receive buffer.
+// Received is one message of a queue pair, with the fields of a verbs completion. GRH and Payload together are the receive buffer.
 type Received struct {
 	QPN       ib.QPN // the local queue pair
 	SrcQP     ib.QPN
 	SLID      ib.LID
 	SL        ib.SL
-	PKeyIndex uint16 // in the port's table, of what matched; verbs tells it at QP1 alone
+	PKeyIndex uint16 // index of the matching P_Key in the port's table; verbs report it only for QP1
 	Imm       uint32 // valid with HasImm
 	HasImm    bool
 	HasGRH    bool
 	Solicited bool
-	FECN      bool     // what verbs never shows
+	FECN      bool     // not available in verbs
 	GRH       [40]byte // wire order; zeros without HasGRH
-	Payload   []byte   // shared with other receivers of a multicast: do not change it
+	Payload   []byte   // shared with other receivers of a multicast: do not modify it
 }
 
 // Buffer returns a copy of the receive buffer: the 40-byte area, then the payload.
@@ -38,8 +37,8 @@ func (r *Received) MGID() ib.GID {
 	return grh.DGID()
 }
 
-// RecvQueue is a shared receive queue and its completion queue in one: as many messages as it has
-// buffers wait in it; for one more there is no buffer. Several queue pairs of one HCA may share it.
+// RecvQueue is a shared receive queue with its completion queue: it holds at most as many messages as it has buffers. Several queue
+// pairs of one HCA may share it.
 type RecvQueue struct {
 	mu      sync.Mutex
 	ring    []Received
@@ -72,7 +71,7 @@ func (q *RecvQueue) signal() {
 	}
 }
 
-// Poll takes what is there, at most len(to), and posts the buffers again. It does not wait.
+// Poll returns received messages, at most len(to), and reposts their buffers. It does not wait.
 func (q *RecvQueue) Poll(to []Received) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,7 +87,7 @@ func (q *RecvQueue) Poll(to []Received) int {
 	return n
 }
 
-// Wait waits until Poll has something to take, or ctx ends. One goroutine may wait.
+// Wait waits for a message or the end of ctx. Only one goroutine may wait.
 func (q *RecvQueue) Wait(ctx context.Context) error {
 	for q.Len() == 0 {
 		select {
@@ -100,7 +99,7 @@ func (q *RecvQueue) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Len returns how many messages wait.
+// Len returns the number of received messages.
 func (q *RecvQueue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// MAD statuses that are not the SA's own (IBTA vol 1 §13.4.7).
+// MAD statuses of all classes (IBTA vol 1 §13.4.7).
 const (
 	madStatusBadVersion   = 1 << 2
 	madStatusBadMethod    = 2 << 2
@@ -17,86 +17,98 @@ const (
 )
 
 const (
-	subnetRate = ib.Rate(16) // 100 Gb/s: what the SA says every path has
+	subnetRate = ib.Rate(16) // 100 Gb/s, in all path records
 	subnetLife = 18          // 4.096 us * 2^18, about a second: the usual packet lifetime
 )
 
-// trustedKey is the SM_Key of a client that may see who is in a group. It is what OpenSM has when it is given none, so
-// it keeps no secret: as there, it is a way to ask.
+// trustedKey is the SM_Key of a client that may see the members of a group. It is OpenSM's default, so it is not a secret.
 const trustedKey = 1
 
-// SA is the subnet administrator: it answers MADs at QP1 of the first port, keeps the multicast groups, and programs the
-// switch with them. What it is asked, it answers as OpenSM does, and tests hold it to the same cases:
+// SA is the subnet administrator: it answers MADs at QP1 of the first port, manages multicast groups, and programs the switch. It
+// answers as OpenSM does; the conformance tests run against both:
 //
-//	MCMemberRecord   Set, Delete, Get, GetTable   who is in which group
-//	PathRecord       Get, GetTable                how to send to whom
+//	MCMemberRecord   Set, Delete, Get, GetTable   members of groups
+//	PathRecord       Get, GetTable                paths
 //	GUIDInfoRecord   Set, Delete, Get, GetTable   alias GUIDs of ports
-//	ServiceRecord    Set, Delete, Get, GetTable   who offers what
-//	InformInfo       Set                          who is told of groups and ports that come and go
+//	ServiceRecord    Set, Delete, Get, GetTable   services of ports
+//	InformInfo       Set                          subscriptions to notices about groups and ports
 //	ClassPortInfo    Get
 //
-// Other than there, a port asks for itself alone.
+// Unlike with OpenSM, a port may make requests only for itself.
 type SA struct {
-	hca    *HCA
-	fabric *Fabric
+	hca *HCA
 
-	mu        sync.Mutex
-	closed    bool
-	groups    map[ib.GID]*group
-	mlids     map[ib.LID]bool // in use
-	nextMLID  ib.LID
-	chosen    uint32 // MGIDs given so far
-	guids     guidBook
-	services  map[serviceKey]*service
-	informs   informBook
-	transfers map[madID]*transfer
-	counts    Counts
+	mu       sync.Mutex // protects the parts too
+	closed   bool
+	counts   Counts
+	groups   groupTable
+	guids    *guidTable
+	services serviceTable
+	paths    pathFinder
+	informs  *informTable
+	tables   rmppSender
 }
 
-// madID tells an exchange of several MADs with a port from others.
+// subnet is what the administrator reads of the fabric.
+type subnet interface {
+	prefix() uint64
+	Ports() []PortInfo
+	portByLID(lid ib.LID) (PortInfo, bool)
+	portByGID(gid ib.GID) (PortInfo, bool)
+}
+
+// ports are the subnet's ports with their aliases.
+type ports interface {
+	Ports() []PortInfo
+	portByLID(lid ib.LID) (PortInfo, bool)
+	portOf(gid ib.GID) (PortInfo, bool)
+}
+
+// madSender sends a MAD from QP1.
+type madSender interface {
+	SendMAD(to MADAddress, mad []byte) (drop string)
+}
+
+// madID identifies an exchange of several MADs with a port.
 type madID struct {
 	lid ib.LID
 	tid uint64
 }
 
 func newSA(f *Fabric, h *HCA) *SA {
-	a := &SA{
-		hca: h, fabric: f, groups: map[ib.GID]*group{}, mlids: map[ib.LID]bool{}, nextMLID: ib.MLIDFirst,
-		guids: newGUIDBook(), services: map[serviceKey]*service{}, informs: newInformBook(), transfers: map[madID]*transfer{},
-		counts: Counts{},
+	a := &SA{hca: h, counts: Counts{}}
+	a.guids = newGUIDTable(f, a.groups.isMember)
+	a.informs = newInformTable(&a.mu, a.guids, h)
+	a.groups = groupTable{
+		ports: a.guids, prefix: f.cfg.Prefix, sw: f.sw, notify: a.informs.notifyOfGroup,
+		groups: map[ib.GID]*group{}, mlids: map[ib.LID]bool{}, nextMLID: ib.MLIDFirst,
 	}
+	a.services = serviceTable{ports: a.guids, services: map[serviceKey]*service{}}
+	a.paths = pathFinder{ports: a.guids, groups: &a.groups}
+	a.tables = rmppSender{mu: &a.mu, mads: h, transfers: map[madID]*transfer{}}
 	h.HandleMAD(ib.ClassSA, a.handle)
 	return a
 }
 
-// close ends what is under way, and then the adapter.
+// close ends all exchanges and closes the adapter.
 func (a *SA) close() error {
 	a.mu.Lock()
-	a.closed = true
+	a.closed, a.informs.closed = true, true
 	a.endExchanges(func(ib.LID) bool { return true })
 	a.mu.Unlock()
 	return a.hca.Close()
 }
 
-// endExchanges ends what is under way with some ports.
+// endExchanges ends the exchanges with some ports.
 func (a *SA) endExchanges(with func(ib.LID) bool) {
-	for x := range a.informs.reports {
-		if with(x.lid) {
-			a.informs.end(x)
-			a.informs.counts.Gone++
-		}
-	}
-	for x := range a.transfers {
-		if with(x.lid) {
-			a.endTransfer(x)
-		}
-	}
+	a.informs.endReports(with)
+	a.tables.endTransfers(with)
 }
 
-// HCA returns the adapter that the administrator sits at.
+// HCA returns the adapter of the administrator.
 func (a *SA) HCA() *HCA { return a.hca }
 
-// Requests counts requests by outcome: "ok", or a word for the status of the answer.
+// Requests counts requests by result: "ok", or a name of the status of the answer.
 func (a *SA) Requests() Counts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +117,28 @@ func (a *SA) Requests() Counts {
 	return c
 }
 
-// request is one SA MAD, taken apart.
+// Reports returns the counters of reports.
+func (a *SA) Reports() ReportCounts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.informs.reportCounts()
+}
+
+// Subscriptions returns the number of subscriptions.
+func (a *SA) Subscriptions() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.informs.subscriptions)
+}
+
+// Groups lists the multicast groups, in no order.
+func (a *SA) Groups() []GroupInfo {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.groups.infos()
+}
+
+// request is one parsed SA MAD.
 type request struct {
 	from MADAddress
 	mad  ib.MAD
@@ -119,18 +152,18 @@ func (r *request) isTrusted() bool { return r.key == trustedKey }
 // has reports whether the request names all these components.
 func (r *request) has(components uint64) bool { return r.mask&components == components }
 
-// differs reports whether the request names a component that is not as it should be.
+// differs reports whether the request names a component that does not match.
 func (r *request) differs(component uint64, equal bool) bool { return r.mask&component != 0 && !equal }
 
-// answer is what becomes of it.
+// answer is the result of a request.
 type answer struct {
 	status uint16
 	found  *records // nil with a status
 }
 
-func refuse(status uint16) answer { return answer{status: status} }
+func reject(status uint16) answer { return answer{status: status} }
 
-// one is an answer of one record, whatever was asked.
+// one is an answer with one record.
 func one(b []byte) answer {
 	found := &records{}
 	found.add(b)
@@ -150,7 +183,7 @@ func (a *SA) handle(from MADAddress, b []byte) {
 			a.informs.confirmed(madID{from.LID, mad.TID()})
 		}
 	case mad.IsSA() && sa.RMPPFlags()&ib.RMPPFlagActive != 0 && sa.RMPPType() != ib.RMPPTypeData:
-		a.acknowledged(madID{from.LID, mad.TID()}, sa)
+		a.tables.acknowledged(madID{from.LID, mad.TID()}, sa)
 	default:
 		a.respond(&r, a.conclude(&r, a.answer(&r)))
 	}
@@ -160,39 +193,39 @@ func (a *SA) answer(r *request) answer {
 	method := r.mad.Method()
 	switch {
 	case !r.mad.IsSA():
-		return refuse(madStatusBadVersion)
+		return reject(madStatusBadVersion)
 	case method != ib.MethodGet && method != ib.MethodGetTable && method != ib.MethodSet && method != ib.MethodDelete:
-		return refuse(madStatusBadMethod)
+		return reject(madStatusBadMethod)
 	}
 	asks := method == ib.MethodGet || method == ib.MethodGetTable
 	switch attr := r.mad.AttrID(); {
 	case attr == ib.AttrMCMemberRecord:
-		return a.answerMember(r)
+		return a.groups.answer(r)
 	case attr == ib.AttrGUIDInfoRecord:
-		return a.answerGUIDs(r)
+		return a.guids.answer(r)
 	case attr == ib.AttrServiceRecord:
-		return a.answerService(r)
+		return a.services.answer(r)
 	case attr == ib.AttrPathRecord && asks:
-		return a.answerPath(r)
+		return a.paths.answer(r)
 	case attr == ib.AttrInformInfo && method == ib.MethodSet:
-		return a.answerInform(r)
+		return a.informs.answer(r)
 	case attr == ib.AttrClassPortInfo && method == ib.MethodGet:
 		return one(classPortInfo())
 	}
-	return refuse(madStatusBadAttribute)
+	return reject(madStatusBadAttribute)
 }
 
-// conclude makes of what was found what the method lets be answered: one record, but for a table.
+// conclude checks the number of records that were found: all methods except GetTable return exactly one.
 func (a *SA) conclude(r *request, got answer) answer {
 	switch {
 	case got.status != ib.SAStatusOK:
 	case got.found.full:
-		return refuse(ib.SAStatusNoResources)
+		return reject(ib.SAStatusNoResources)
 	case r.mad.Method() == ib.MethodGetTable:
 	case got.found.n == 0:
-		return refuse(ib.SAStatusNoRecords)
+		return reject(ib.SAStatusNoRecords)
 	case got.found.n > 1:
-		return refuse(ib.SAStatusTooManyRecords)
+		return reject(ib.SAStatusTooManyRecords)
 	}
 	return got
 }
@@ -201,7 +234,7 @@ func (a *SA) conclude(r *request, got answer) answer {
 func (a *SA) respond(r *request, got answer) {
 	if got.status == ib.SAStatusOK && r.mad.Method() == ib.MethodGetTable {
 		var begun bool
-		if got.status, begun = a.transfer(r, got.found); begun {
+		if got.status, begun = a.tables.transfer(r, got.found); begun {
 			a.counts[statusWord(got.status)]++
 			return
 		}
@@ -215,7 +248,7 @@ func (a *SA) respond(r *request, got answer) {
 	a.hca.SendMAD(r.back(), b)
 }
 
-// back is where the answer goes.
+// back returns the address for the answer.
 func (r *request) back() MADAddress {
 	to := MADAddress{LID: r.from.LID, SL: r.from.SL}
 	if r.from.GRH != nil {
@@ -224,7 +257,7 @@ func (r *request) back() MADAddress {
 	return to
 }
 
-// reply begins the answer to a request: its header with the response bit, its component mask, and no record.
+// reply makes the answer to a request, without a record.
 func reply(r *request, status uint16) []byte {
 	b := make([]byte, ib.MADLen)
 	f := r.mad.Fields()
@@ -238,43 +271,26 @@ func reply(r *request, status uint16) []byte {
 	return b
 }
 
-// portOf finds the port that a GID is of: its own, or an alias.
-func (a *SA) portOf(gid ib.GID) (PortInfo, bool) {
-	if p, ok := a.fabric.portByGID(gid); ok {
-		return p, true
-	}
-	if lid, ok := a.guids.owner[gid.GUID()]; ok && gid.Prefix() == a.fabric.cfg.Prefix {
-		return a.fabric.portByLID(lid)
-	}
-	return PortInfo{}, false
-}
-
-// portGone ends all that is registered for a port that left the subnet, and tells the others.
+// portGone removes the registrations of a port that left the subnet, and sends notices.
 func (a *SA) portGone(p PortInfo) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.informs.forgetPort(p.LID)
+	a.informs.removePort(p.LID)
 	a.endExchanges(func(lid ib.LID) bool { return lid == p.LID })
-	for _, g := range a.groups {
-		a.settleWithout(g, p.LID)
-	}
-	a.guids.forgetPort(p.LID)
-	for key, s := range a.services {
-		if s.lid == p.LID {
-			delete(a.services, key)
-		}
-	}
-	a.notifyOfPort(ib.TrapGIDOutOfService, p)
+	a.groups.removePort(p.LID)
+	a.guids.removePort(p.LID)
+	a.services.removePort(p.LID)
+	a.informs.notifyOfPort(ib.TrapGIDOutOfService, p)
 }
 
-// portCame tells others of a port.
+// portCame sends notices about a new port.
 func (a *SA) portCame(p PortInfo) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.notifyOfPort(ib.TrapGIDInService, p)
+	a.informs.notifyOfPort(ib.TrapGIDInService, p)
 }
 
-// classPortInfo returns a ClassPortInfo (IBTA vol 1 §13.4.8.1) that offers SendOnlyFullMember joins.
+// classPortInfo returns a ClassPortInfo (IBTA vol 1 §13.4.8.1) that announces SendOnlyFullMember joins.
 func classPortInfo() []byte {
 	const (
 		sendOnlyFull = 1 << 12 // of CapabilityMask2, 27 bits
@@ -286,7 +302,7 @@ func classPortInfo() []byte {
 	return b
 }
 
-// statusWord names a MAD status.
+// statusWord returns the name of a MAD status.
 func statusWord(status uint16) string {
 	switch status {
 	case ib.SAStatusOK:

@@ -6,34 +6,48 @@ import (
 	"causeway/ibside/ib"
 )
 
-// guidCap is how many GUIDs a port has room for, its own included.
+// guidCap is the size of a port's GUID table, with its own GUID.
 const guidCap = 4 * ib.GUIDsPerBlock
 
-// guidBook is the alias GUIDs of ports. An alias leads to its port's LID wherever the administrator is asked; the port's
-// adapter knows nothing of it, and takes no message whose GRH names it.
-type guidBook struct {
+// guidTable has the alias GUIDs of the subnet's ports. The administrator resolves an alias to its port's LID; the port's adapter
+// does not know the alias, and drops messages whose GRH has it.
+type guidTable struct {
+	subnet
+	isMember func(ib.GID) bool // of a group
+
 	tables map[ib.LID]*[guidCap]ib.GUID // of ports that have set any; entry 0 is unused
 	owner  map[ib.GUID]ib.LID
-	chosen uint32 // given so far
+	chosen uint32 // assigned so far
 }
 
-func newGUIDBook() guidBook {
-	return guidBook{tables: map[ib.LID]*[guidCap]ib.GUID{}, owner: map[ib.GUID]ib.LID{}}
+func newGUIDTable(s subnet, isMember func(ib.GID) bool) *guidTable {
+	return &guidTable{subnet: s, isMember: isMember, tables: map[ib.LID]*[guidCap]ib.GUID{}, owner: map[ib.GUID]ib.LID{}}
 }
 
-func (b *guidBook) forgetPort(lid ib.LID) {
-	for guid, owner := range b.owner {
+// portOf returns the port with a GID, which may be an alias.
+func (g *guidTable) portOf(gid ib.GID) (PortInfo, bool) {
+	if p, ok := g.portByGID(gid); ok {
+		return p, true
+	}
+	if lid, ok := g.owner[gid.GUID()]; ok && gid.Prefix() == g.prefix() {
+		return g.portByLID(lid)
+	}
+	return PortInfo{}, false
+}
+
+func (g *guidTable) removePort(lid ib.LID) {
+	for guid, owner := range g.owner {
 		if owner == lid {
-			delete(b.owner, guid)
+			delete(g.owner, guid)
 		}
 	}
-	delete(b.tables, lid)
+	delete(g.tables, lid)
 }
 
 // block returns the record of one block of a port's table.
-func (b *guidBook) block(p PortInfo, n int) ib.GUIDInfoFields {
+func (g *guidTable) block(p PortInfo, n int) ib.GUIDInfoFields {
 	f := ib.GUIDInfoFields{LID: p.LID, Block: uint8(n)}
-	if t := b.tables[p.LID]; t != nil {
+	if t := g.tables[p.LID]; t != nil {
 		copy(f.GUIDs[:], t[n*ib.GUIDsPerBlock:])
 	}
 	if n == 0 {
@@ -42,29 +56,29 @@ func (b *guidBook) block(p PortInfo, n int) ib.GUIDInfoFields {
 	return f
 }
 
-// answerGUIDs answers a GUIDInfoRecord request (IBTA vol 1 §15.2.5.18).
-func (a *SA) answerGUIDs(r *request) answer {
+// answer answers a GUIDInfoRecord request (IBTA vol 1 §15.2.5.18).
+func (g *guidTable) answer(r *request) answer {
 	rec, _ := ib.AsGUIDInfoRecord(r.data)
 	want := rec.Fields()
 	method := r.mad.Method()
 	if method == ib.MethodGet || method == ib.MethodGetTable {
-		return answer{found: a.findGUIDs(r, want)}
+		return answer{found: g.find(r, want)}
 	}
-	port, ok := a.fabric.portByLID(r.from.LID)
+	port, ok := g.portByLID(r.from.LID)
 	switch {
 	case !r.has(ib.GUIDInfoLID | ib.GUIDInfoBlock):
-		return refuse(ib.SAStatusInsufficientFields)
+		return reject(ib.SAStatusInsufficientFields)
 	case !ok || want.LID != r.from.LID:
-		return refuse(ib.SAStatusRequestInvalid)
+		return reject(ib.SAStatusRequestInvalid)
 	case int(want.Block) >= guidCap/ib.GUIDsPerBlock:
-		return refuse(ib.SAStatusNoRecords)
+		return reject(ib.SAStatusNoRecords)
 	case want.Block == 0 && r.mask&ib.GUIDInfoGUID0 != 0: // the port's own
-		return refuse(ib.SAStatusRequestInvalid)
+		return reject(ib.SAStatusRequestInvalid)
 	}
-	if !a.mayReplace(r, want, method == ib.MethodDelete) {
-		return refuse(ib.SAStatusDenied)
+	if !g.mayReplace(r, want, method == ib.MethodDelete) {
+		return reject(ib.SAStatusDenied)
 	}
-	return guidAnswer(a.setGUIDs(r, port, want, method == ib.MethodDelete))
+	return guidAnswer(g.set(r, port, want, method == ib.MethodDelete))
 }
 
 func guidAnswer(f ib.GUIDInfoFields) answer {
@@ -73,16 +87,16 @@ func guidAnswer(f ib.GUIDInfoFields) answer {
 	return one(b)
 }
 
-func (a *SA) findGUIDs(r *request, want ib.GUIDInfoFields) *records {
+func (g *guidTable) find(r *request, want ib.GUIDInfoFields) *records {
 	found := &records{}
-	for _, p := range a.fabric.Ports() {
+	for _, p := range g.Ports() {
 		if r.differs(ib.GUIDInfoLID, want.LID == p.LID) {
 			continue
 		}
 		for n := range guidCap / ib.GUIDsPerBlock {
 			if !r.differs(ib.GUIDInfoBlock, int(want.Block) == n) {
 				b := make([]byte, ib.GUIDInfoRecordLen)
-				ib.PutGUIDInfoRecord(b, a.guids.block(p, n))
+				ib.PutGUIDInfoRecord(b, g.block(p, n))
 				found.add(b)
 			}
 		}
@@ -90,9 +104,9 @@ func (a *SA) findGUIDs(r *request, want ib.GUIDInfoFields) *records {
 	return found
 }
 
-// mayReplace reports whether none of the aliases that would go is a member of a group.
-func (a *SA) mayReplace(r *request, want ib.GUIDInfoFields, deletes bool) bool {
-	t := a.guids.tables[r.from.LID]
+// mayReplace reports whether none of the aliases to be replaced is a member of a group.
+func (g *guidTable) mayReplace(r *request, want ib.GUIDInfoFields, deletes bool) bool {
+	t := g.tables[r.from.LID]
 	for i, guid := range want.GUIDs {
 		if t == nil || r.mask&(ib.GUIDInfoGUID0<<i) == 0 {
 			continue
@@ -101,23 +115,20 @@ func (a *SA) mayReplace(r *request, want ib.GUIDInfoFields, deletes bool) bool {
 		if old == 0 || !deletes && (guid == 0 || guid == old) {
 			continue
 		}
-		for _, g := range a.groups {
-			if g.members[ib.GIDFromGUID(a.fabric.cfg.Prefix, old)] != nil {
-				return false
-			}
+		if g.isMember(ib.GIDFromGUID(g.prefix(), old)) {
+			return false
 		}
 	}
 	return true
 }
 
-// setGUIDs sets or empties the entries that the request names, and returns the block. A GUID that somebody else has is
-// not set, and its entry comes back as zero, which is all that OpenSM says of it.
-func (a *SA) setGUIDs(r *request, port PortInfo, want ib.GUIDInfoFields, deletes bool) ib.GUIDInfoFields {
-	b := &a.guids
-	t := b.tables[port.LID]
+// set sets or clears the entries that the request names, and returns the block. A GUID that is in use is not set, and its entry
+// is zero in the answer, as with OpenSM.
+func (g *guidTable) set(r *request, port PortInfo, want ib.GUIDInfoFields, deletes bool) ib.GUIDInfoFields {
+	t := g.tables[port.LID]
 	if t == nil {
 		t = &[guidCap]ib.GUID{}
-		b.tables[port.LID] = t
+		g.tables[port.LID] = t
 	}
 	var taken []int
 	for i, guid := range want.GUIDs {
@@ -129,35 +140,35 @@ func (a *SA) setGUIDs(r *request, port PortInfo, want ib.GUIDInfoFields, deletes
 		case deletes:
 			guid = 0
 		case guid == 0:
-			guid = a.chooseGUID()
-		case a.hasGUID(guid):
+			guid = g.choose()
+		case g.has(guid):
 			taken = append(taken, i)
 			continue
 		}
-		delete(b.owner, *entry)
+		delete(g.owner, *entry)
 		if *entry = guid; guid != 0 {
-			b.owner[guid] = port.LID
+			g.owner[guid] = port.LID
 		}
 	}
-	f := b.block(port, int(want.Block))
+	f := g.block(port, int(want.Block))
 	for _, i := range taken {
 		f.GUIDs[i] = 0
 	}
 	return f
 }
 
-// hasGUID reports whether a GUID is a port's, or its alias.
-func (a *SA) hasGUID(guid ib.GUID) bool {
-	_, ok := a.portOf(ib.GIDFromGUID(a.fabric.cfg.Prefix, guid))
+// has reports whether a GUID is in use, by a port or as an alias.
+func (g *guidTable) has(guid ib.GUID) bool {
+	_, ok := g.portOf(ib.GIDFromGUID(g.prefix(), guid))
 	return ok
 }
 
-// chooseGUID makes a GUID that nobody has.
-func (a *SA) chooseGUID() ib.GUID {
-	const assigned = ib.GUID(0x001405) << 40 // of OpenSM's vendor, which gives its own from there
+// choose returns an unused GUID.
+func (g *guidTable) choose() ib.GUID {
+	const assigned = ib.GUID(0x001405) << 40 // the range that OpenSM assigns GUIDs from
 	for {
-		a.guids.chosen++
-		if guid := assigned | ib.GUID(a.guids.chosen); !a.hasGUID(guid) {
+		g.chosen++
+		if guid := assigned | ib.GUID(g.chosen); !g.has(guid) {
 			return guid
 		}
 	}

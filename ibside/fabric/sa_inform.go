@@ -4,12 +4,13 @@ package fabric
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"causeway/ibside/ib"
 )
 
-// Limits of what subscribers can make the administrator remember.
+// Limits of subscriptions and reports.
 const (
 	maxSubscriptions     = 1024
 	subscriptionsPerPort = 64
@@ -17,8 +18,14 @@ const (
 	reportsPerPort       = 256
 )
 
-// informBook is who wants to be told of what, and what has been told and not yet confirmed.
-type informBook struct {
+// informTable has the subscriptions, and the reports that are not yet confirmed. Its callers hold mu.
+type informTable struct {
+	mu     *sync.Mutex // the administrator's, for the reports' timers
+	ports  ports
+	mads   madSender
+	issuer PortInfo // of notices
+	closed bool     // sends no more reports
+
 	subscriptions map[subscription]MADAddress
 	reports       map[madID]*report
 	waiting       map[ib.LID]int // reports, by port
@@ -27,13 +34,13 @@ type informBook struct {
 	counts        ReportCounts
 }
 
-// subscription is what tells one from another: the port, and all that it has said of what it wants.
+// subscription identifies a subscription: the port and the whole InformInfo.
 type subscription struct {
 	lid  ib.LID
 	info ib.InformInfoFields
 }
 
-// report is a notice that a subscriber has not confirmed.
+// report is a notice to one subscriber, not yet confirmed.
 type report struct {
 	to    MADAddress
 	mad   []byte
@@ -42,76 +49,70 @@ type report struct {
 	again *time.Timer
 }
 
-// ReportCounts counts notices by what became of them. Reports = Confirmed + GivenUp + Gone + Waiting, always.
+// ReportCounts counts notices by result. Reports = Confirmed + GivenUp + Gone + Waiting, always.
 type ReportCounts struct {
 	Reports   uint64 // one for each subscriber of each notice
-	Again     uint64 // repetitions
+	Again     uint64 // retries
 	Confirmed uint64
-	GivenUp   uint64 // the subscriber answered none of the repetitions
-	Gone      uint64 // with their port, or with the subnet
-	NoRoom    uint64 // not sent: too many wait
+	GivenUp   uint64 // the subscriber answered none of the retries
+	Gone      uint64 // the port or the subnet was closed
+	NoRoom    uint64 // not sent: too many reports
 	Waiting   int
 }
 
-func newInformBook() informBook {
-	return informBook{subscriptions: map[subscription]MADAddress{}, reports: map[madID]*report{}, waiting: map[ib.LID]int{}}
+func newInformTable(mu *sync.Mutex, p ports, h *HCA) *informTable {
+	return &informTable{
+		mu: mu, ports: p, mads: h, issuer: h.Info(),
+		subscriptions: map[subscription]MADAddress{}, reports: map[madID]*report{}, waiting: map[ib.LID]int{},
+	}
 }
 
-// Reports counts what subscribers were told.
-func (a *SA) Reports() ReportCounts {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c := a.informs.counts
-	c.Waiting = len(a.informs.reports)
+// reportCounts returns the counters of reports.
+func (t *informTable) reportCounts() ReportCounts {
+	c := t.counts
+	c.Waiting = len(t.reports)
 	return c
 }
 
-// Subscriptions returns how many there are.
-func (a *SA) Subscriptions() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.informs.subscriptions)
-}
-
-// answerInform begins or ends a subscription (IBTA vol 1 §13.4.8.3). The answer is the request's own words.
-func (a *SA) answerInform(r *request) answer {
+// answer begins or ends a subscription (IBTA vol 1 §13.4.8.3). The answer repeats the request's data.
+func (t *informTable) answer(r *request) answer {
 	h, _ := ib.AsInformInfo(r.data)
-	port, ok := a.fabric.portByLID(r.from.LID)
+	port, ok := t.ports.portByLID(r.from.LID)
 	key := subscription{r.from.LID, h.Fields()}
-	key.info.Subscribe, key.info.QPN = true, ib.QP1 // of a port that subscribes its QP1 is told, whatever it says
+	key.info.Subscribe, key.info.QPN = true, ib.QP1 // notices go to QP1, whatever the request says
 	if !key.info.GID.IsZero() {
 		key.info.LIDBegin, key.info.LIDEnd = 0, 0
 	}
-	_, known := a.informs.subscriptions[key]
+	_, known := t.subscriptions[key]
 	switch subscribe := h[informSubscribeByte]; {
 	case !ok || subscribe > 1 || subscribe == 0 && !known:
-		return refuse(ib.SAStatusRequestInvalid)
+		return reject(ib.SAStatusRequestInvalid)
 	case subscribe == 0:
-		delete(a.informs.subscriptions, key)
-	case !a.mayInform(port, &key.info):
-		return refuse(ib.SAStatusRequestInvalid)
-	case !known && (len(a.informs.subscriptions) >= maxSubscriptions || a.informs.of(r.from.LID) >= subscriptionsPerPort):
-		return refuse(ib.SAStatusNoResources)
+		delete(t.subscriptions, key)
+	case !t.mayInform(port, &key.info):
+		return reject(ib.SAStatusRequestInvalid)
+	case !known && (len(t.subscriptions) >= maxSubscriptions || t.of(r.from.LID) >= subscriptionsPerPort):
+		return reject(ib.SAStatusNoResources)
 	default:
-		a.informs.subscriptions[key] = r.back()
+		t.subscriptions[key] = r.back()
 	}
 	return one(slices.Clone(h))
 }
 
-// informSubscribeByte is where an InformInfo says whether to begin (1) or to end (0); other values mean nothing.
+// informSubscribeByte is the offset of Subscribe in an InformInfo: 1 begins, 0 ends; other values are invalid.
 const informSubscribeByte = 23
 
-// mayInform reports whether a subscription names ports that there are, and that the subscriber may talk with.
-func (a *SA) mayInform(port PortInfo, f *ib.InformInfoFields) bool {
+// mayInform reports whether a subscription names existing ports that share a partition with the subscriber.
+func (t *informTable) mayInform(port PortInfo, f *ib.InformInfoFields) bool {
 	if !f.GID.IsZero() {
-		p, ok := a.portOf(f.GID)
+		p, ok := t.ports.portOf(f.GID)
 		return ok && sharesPKey(port.PKeys, p.PKeys)
 	}
 	if f.LIDBegin == ib.InformAllLIDs {
 		return true
 	}
 	end := max(f.LIDEnd, f.LIDBegin)
-	return !slices.ContainsFunc(a.fabric.Ports(), func(p PortInfo) bool {
+	return !slices.ContainsFunc(t.ports.Ports(), func(p PortInfo) bool {
 		return f.LIDBegin <= p.LID && p.LID <= end && !sharesPKey(port.PKeys, p.PKeys)
 	})
 }
@@ -122,9 +123,9 @@ func sharesPKey(a, b []ib.PKey) bool {
 }
 
 // of counts the subscriptions of a port.
-func (b *informBook) of(lid ib.LID) int {
+func (t *informTable) of(lid ib.LID) int {
 	n := 0
-	for s := range b.subscriptions {
+	for s := range t.subscriptions {
 		if s.lid == lid {
 			n++
 		}
@@ -132,7 +133,7 @@ func (b *informBook) of(lid ib.LID) int {
 	return n
 }
 
-// wants reports whether a notice is one of those that were subscribed to.
+// wants reports whether a notice matches the subscription.
 func (s *subscription) wants(n *ib.NoticeFields) bool {
 	f := &s.info
 	switch {
@@ -147,23 +148,33 @@ func (s *subscription) wants(n *ib.NoticeFields) bool {
 	return f.LIDBegin == ib.InformAllLIDs || f.LIDBegin <= n.IssuerLID && n.IssuerLID <= max(f.LIDEnd, f.LIDBegin)
 }
 
-// allTraps, as a trap, means each.
+// allTraps is the wildcard of trap numbers.
 const allTraps = 0xffff
 
-// forgetPort ends what a port has subscribed to.
-func (b *informBook) forgetPort(lid ib.LID) {
-	for s := range b.subscriptions {
+// removePort ends a port's subscriptions.
+func (t *informTable) removePort(lid ib.LID) {
+	for s := range t.subscriptions {
 		if s.lid == lid {
-			delete(b.subscriptions, s)
+			delete(t.subscriptions, s)
+		}
+	}
+}
+
+// endReports ends the reports to some ports.
+func (t *informTable) endReports(with func(ib.LID) bool) {
+	for x := range t.reports {
+		if with(x.lid) {
+			t.end(x)
+			t.counts.Gone++
 		}
 	}
 }
 
 // end ends a report.
-func (b *informBook) end(x madID) {
-	b.reports[x].again.Stop()
-	delete(b.reports, x)
-	if b.waiting[x.lid]--; b.waiting[x.lid] == 0 {
-		delete(b.waiting, x.lid)
+func (t *informTable) end(x madID) {
+	t.reports[x].again.Stop()
+	delete(t.reports, x)
+	if t.waiting[x.lid]--; t.waiting[x.lid] == 0 {
+		delete(t.waiting, x.lid)
 	}
 }

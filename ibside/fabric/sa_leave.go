@@ -4,15 +4,15 @@ package fabric
 
 import "causeway/ibside/ib"
 
-// leave takes join states from a port. The group goes with the last member that keeps it alive.
-func (a *SA) leave(r *request, want ib.MCMemberFields) (ib.MCMemberFields, uint16) {
+// leave removes join states of a port. The group ends with the last member that keeps it alive.
+func (t *groupTable) leave(r *request, want ib.MCMemberFields) (ib.MCMemberFields, uint16) {
 	if r.mask&ib.MCMemberMGID == 0 {
 		return want, ib.SAStatusInsufficientFields
 	}
-	if _, status := a.requester(r, want); status != ib.SAStatusOK {
+	if _, status := t.requester(r, want); status != ib.SAStatusOK {
 		return want, status
 	}
-	g := a.groups[want.MGID]
+	g := t.groups[want.MGID]
 	if g == nil {
 		return want, ib.SAStatusRequestInvalid
 	}
@@ -22,26 +22,28 @@ func (a *SA) leave(r *request, want ib.MCMemberFields) (ib.MCMemberFields, uint1
 	}
 	m.state &^= want.JoinState
 	rec := g.recordOf(want.PortGID, m.state)
-	a.settle(g)
+	t.settle(g)
 	return rec, ib.SAStatusOK
 }
 
-// settleWithout ends the memberships of a port, those under aliases included.
-func (a *SA) settleWithout(g *group, lid ib.LID) {
-	left := false
-	for _, m := range g.members {
-		if m.lid == lid {
-			m.state, left = 0, true
+// removePort ends the memberships of a port, including those of its aliases.
+func (t *groupTable) removePort(lid ib.LID) {
+	for _, g := range t.groups {
+		left := false
+		for _, m := range g.members {
+			if m.lid == lid {
+				m.state, left = 0, true
+			}
 		}
-	}
-	if left {
-		a.settle(g)
+		if left {
+			t.settle(g)
+		}
 	}
 }
 
-// settle forgets members without a state, then the group when nobody keeps it alive (IBTA vol 1 §15.2.5.17.3), and
-// tells the switch.
-func (a *SA) settle(g *group) {
+// settle removes members without a join state, then the group if no member keeps it alive (IBTA vol 1 §15.2.5.17.3), and
+// programs the switch.
+func (t *groupTable) settle(g *group) {
 	alive := false
 	for gid, m := range g.members {
 		if m.state == 0 {
@@ -51,27 +53,27 @@ func (a *SA) settle(g *group) {
 	}
 	if !alive {
 		clear(g.members)
-		delete(a.groups, g.record.MGID)
-		delete(a.mlids, g.record.MLID)
-		a.notifyOfGroup(ib.TrapGroupDeleted, &g.record)
+		delete(t.groups, g.record.MGID)
+		delete(t.mlids, g.record.MLID)
+		t.notify(ib.TrapGroupDeleted, &g.record)
 	}
-	a.program(g)
+	t.program(g)
 }
 
-// program writes the group's members into the switch. A port may be one by its own GID and by aliases.
-func (a *SA) program(g *group) {
+// program sets the group's members in the switch. A port may be a member by its own GID and by aliases.
+func (t *groupTable) program(g *group) {
 	members := map[ib.LID]bool{}
 	for _, m := range g.members {
 		members[m.lid] = members[m.lid] || m.state&joinReceives != 0
 	}
-	a.fabric.sw.setMLID(g.record.MLID, members)
+	t.sw.setMLID(g.record.MLID, members)
 }
 
-// findMembers answers a Get. Who is trusted sees each member in a record of its own; others see the group, and whether a
-// port that they name is in it.
-func (a *SA) findMembers(r *request, want ib.MCMemberFields) *records {
+// findMembers answers a Get. A trusted client gets a record for each member; others get the group, and whether a port that they
+// name is a member.
+func (t *groupTable) findMembers(r *request, want ib.MCMemberFields) *records {
 	found := &records{}
-	for _, g := range a.groups {
+	for _, g := range t.groups {
 		switch m := g.members[want.PortGID]; {
 		case !matches(r, want, &g.record) || found.full:
 		case r.mask&ib.MCMemberPortGID != 0:
@@ -101,7 +103,7 @@ func (f *records) addMember(r *request, want, rec ib.MCMemberFields) {
 	f.add(b)
 }
 
-// matches reports whether a group is what a query names.
+// matches reports whether a group matches a query.
 func matches(r *request, want ib.MCMemberFields, g *ib.MCMemberFields) bool {
 	return !r.differs(ib.MCMemberMGID, want.MGID == g.MGID) && !r.differs(ib.MCMemberMLID, want.MLID == g.MLID) &&
 		agrees(r, want, g)
@@ -113,12 +115,10 @@ type GroupInfo struct {
 	Members map[ib.GID]uint8  // join states by port
 }
 
-// Groups lists the multicast groups, in no order.
-func (a *SA) Groups() []GroupInfo {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// infos lists the multicast groups, in no order.
+func (t *groupTable) infos() []GroupInfo {
 	var all []GroupInfo
-	for _, g := range a.groups {
+	for _, g := range t.groups {
 		info := GroupInfo{Record: g.record, Members: map[ib.GID]uint8{}}
 		for gid, m := range g.members {
 			info.Members[gid] = m.state

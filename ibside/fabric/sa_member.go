@@ -9,7 +9,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// maxGroups bounds what joins can make the administrator remember.
+// maxGroups limits the number of groups.
 const maxGroups = 4096
 
 const (
@@ -17,7 +17,7 @@ const (
 	joinReceives   = ib.JoinFull | ib.JoinNonMember
 )
 
-// group is a multicast group: what its creator laid down, and who is in it.
+// group is a multicast group: its parameters and its members.
 type group struct {
 	record  ib.MCMemberFields // PortGID and JoinState are zero
 	members map[ib.GID]*member
@@ -28,53 +28,82 @@ type member struct {
 	state uint8 // Join constants
 }
 
-func (a *SA) answerMember(r *request) answer {
+// groupTable has the multicast groups, and programs the switch.
+type groupTable struct {
+	ports  ports
+	prefix uint64 // the subnet's
+	sw     interface {
+		setMLID(mlid ib.LID, members map[ib.LID]bool)
+	}
+	notify func(trap uint16, g *ib.MCMemberFields) // of a created or deleted group
+
+	groups   map[ib.GID]*group
+	mlids    map[ib.LID]bool // in use
+	nextMLID ib.LID
+	chosen   uint32 // MGIDs given so far
+}
+
+// find returns the group with an MGID, or nil.
+func (t *groupTable) find(mgid ib.GID) *group { return t.groups[mgid] }
+
+// isMember reports whether gid is a member of any group.
+func (t *groupTable) isMember(gid ib.GID) bool {
+	for _, g := range t.groups {
+		if g.members[gid] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// answer answers an MCMemberRecord request (IBTA vol 1 §15.2.5.17).
+func (t *groupTable) answer(r *request) answer {
 	rec, _ := ib.AsMCMemberRecord(r.data)
 	want := rec.Fields()
 	var got ib.MCMemberFields
 	var status uint16
 	switch r.mad.Method() {
 	case ib.MethodSet:
-		got, status = a.join(r, want)
+		got, status = t.join(r, want)
 	case ib.MethodDelete:
-		got, status = a.leave(r, want)
+		got, status = t.leave(r, want)
 	default:
-		return answer{found: a.findMembers(r, want)}
+		return answer{found: t.findMembers(r, want)}
 	}
 	if status != ib.SAStatusOK {
-		return refuse(status)
+		return reject(status)
 	}
 	b := make([]byte, ib.MCMemberRecordLen)
 	ib.PutMCMemberRecord(b, got)
 	return one(b)
 }
 
-// requester checks that a join or leave comes from the port it is for. Nobody may join for another.
-func (a *SA) requester(r *request, want ib.MCMemberFields) (PortInfo, uint16) {
+// requester checks that a join or leave comes from the port that it is for.
+func (t *groupTable) requester(r *request, want ib.MCMemberFields) (PortInfo, uint16) {
 	if !r.has(ib.MCMemberPortGID | ib.MCMemberJoinState) {
 		return PortInfo{}, ib.SAStatusInsufficientFields
 	}
-	port, ok := a.portOf(want.PortGID)
+	port, ok := t.ports.portOf(want.PortGID)
 	if !ok || port.LID != r.from.LID || want.JoinState == 0 {
 		return PortInfo{}, ib.SAStatusRequestInvalid
 	}
 	return port, ib.SAStatusOK
 }
 
-// join adds a port to a group, which it creates when it must and may (IBTA vol 1 §15.2.5.17.2).
-func (a *SA) join(r *request, want ib.MCMemberFields) (ib.MCMemberFields, uint16) {
-	port, status := a.requester(r, want)
+// join adds a port to a group, which it creates if needed and allowed (IBTA vol 1 §15.2.5.17.2).
+func (t *groupTable) join(r *request, want ib.MCMemberFields) (ib.MCMemberFields, uint16) {
+	port, status := t.requester(r, want)
 	if status != ib.SAStatusOK {
 		return want, status
 	}
-	g := a.groups[want.MGID]
+	g := t.groups[want.MGID]
 	if r.mask&ib.MCMemberMGID == 0 || want.MGID.IsZero() {
 		g, want.MGID = nil, ib.GID{}
 	} else if g == nil && !validMGID(want.MGID) {
 		return want, ib.SAStatusRequestInvalid
 	}
 	if g == nil {
-		g, status = a.newGroup(r.mask, want, port)
+		g, status = t.newGroup(r.mask, want, port)
 	} else {
 		status = fits(r, want, &g.record, port)
 	}
@@ -87,7 +116,7 @@ func (a *SA) join(r *request, want ib.MCMemberFields) (ib.MCMemberFields, uint16
 		g.members[want.PortGID] = m
 	}
 	m.state |= want.JoinState
-	a.program(g)
+	t.program(g)
 	return g.recordOf(want.PortGID, m.state), ib.SAStatusOK
 }
 
@@ -97,19 +126,19 @@ func (g *group) recordOf(port ib.GID, state uint8) ib.MCMemberFields {
 	return rec
 }
 
-// validMGID reports whether a client may ask for mgid: a multicast GID of a scope that is not reserved, and not one of
-// those that only the administrator gives, in the scope that it gives them in (OpenSM validate_requested_mgid).
+// validMGID reports whether a client may create mgid: a multicast GID with a scope that is not reserved, and not one of those that
+// only the administrator assigns (OpenSM validate_requested_mgid).
 func validMGID(mgid ib.GID) bool {
 	scope := mgid[1] & 0x0f
 	return mgid.IsIBMulticast() && mgid[1]&0xe0 == 0 && scope != 0 && scope != 0xf &&
 		(scope != ib.ScopeLinkLocal || binary.BigEndian.Uint16(mgid[2:]) != mgidGiven)
 }
 
-// mgidGiven is the signature of an MGID that the administrator chose.
+// mgidGiven is the signature of MGIDs that the administrator assigns.
 const mgidGiven = 0xa01b
 
-// newGroup creates a group for a port, or says why not.
-func (a *SA) newGroup(mask uint64, want ib.MCMemberFields, port PortInfo) (*group, uint16) {
+// newGroup creates a group for a port, or returns the status of the failure.
+func (t *groupTable) newGroup(mask uint64, want ib.MCMemberFields, port PortInfo) (*group, uint16) {
 	need := ib.MCMemberCreate
 	if want.MGID.IsZero() {
 		need &^= ib.MCMemberMGID
@@ -122,22 +151,22 @@ func (a *SA) newGroup(mask uint64, want ib.MCMemberFields, port PortInfo) (*grou
 		return nil, ib.SAStatusInsufficientFields
 	case !ok:
 		return nil, ib.SAStatusRequestInvalid
-	case len(a.groups) >= maxGroups:
+	case len(t.groups) >= maxGroups:
 		return nil, ib.SAStatusNoResources
 	}
 	if rec.MGID.IsZero() {
-		rec.MGID = a.chooseMGID()
+		rec.MGID = t.chooseMGID()
 		rec.Scope = rec.MGID[1] & 0x0f
 	}
-	rec.MLID = a.freeMLID()
-	a.mlids[rec.MLID] = true
+	rec.MLID = t.freeMLID()
+	t.mlids[rec.MLID] = true
 	g := &group{record: rec, members: map[ib.GID]*member{}}
-	a.groups[rec.MGID] = g
-	a.notifyOfGroup(ib.TrapGroupCreated, &rec)
+	t.groups[rec.MGID] = g
+	t.notify(ib.TrapGroupCreated, &rec)
 	return g, ib.SAStatusOK
 }
 
-// groupRecord completes what the creator asked for; false when that cannot be.
+// groupRecord completes the record of a new group; false when it is not valid.
 func groupRecord(mask uint64, want ib.MCMemberFields, port PortInfo) (ib.MCMemberFields, bool) {
 	rec := want
 	rec.PortGID, rec.JoinState, rec.ProxyJoin = ib.GID{}, 0, false
@@ -157,7 +186,7 @@ func groupRecord(mask uint64, want ib.MCMemberFields, port PortInfo) (ib.MCMembe
 	return rec, mtuOK && rateOK && scopeOK && slices.ContainsFunc(port.PKeys, rec.PKey.Matches)
 }
 
-// chooseMTU returns what the group gets: the port's unless the creator wants another.
+// chooseMTU returns the MTU of a new group: the port's unless the creator wants another.
 func chooseMTU(mask uint64, want ib.MCMemberFields, largest ib.MTU) (ib.MTU, bool) {
 	if mask&ib.MCMemberMTUSelector == 0 || mask&ib.MCMemberMTU == 0 {
 		return largest, true
@@ -226,12 +255,12 @@ func selected(s ib.Selector, asked, is int) bool {
 }
 
 // freeMLID takes MLIDs in turn; maxGroups makes sure that there is one.
-func (a *SA) freeMLID() ib.LID {
-	for a.mlids[a.nextMLID] {
-		a.nextMLID = nextMLID(a.nextMLID)
+func (t *groupTable) freeMLID() ib.LID {
+	for t.mlids[t.nextMLID] {
+		t.nextMLID = nextMLID(t.nextMLID)
 	}
-	mlid := a.nextMLID
-	a.nextMLID = nextMLID(mlid)
+	mlid := t.nextMLID
+	t.nextMLID = nextMLID(mlid)
 	return mlid
 }
 
@@ -242,11 +271,11 @@ func nextMLID(l ib.LID) ib.LID {
 	return l + 1
 }
 
-// chooseMGID makes an MGID for a creator that named none: ff12:a01b:<subnet prefix>:<number>.
-func (a *SA) chooseMGID() ib.GID {
+// chooseMGID assigns an MGID to a group that was created without one: ff12:a01b:<subnet prefix>:<number>.
+func (t *groupTable) chooseMGID() ib.GID {
 	g := ib.GID{0xff, 0x10 | ib.ScopeLinkLocal, mgidGiven >> 8, mgidGiven & 0xff}
-	binary.BigEndian.PutUint64(g[4:], a.fabric.cfg.Prefix)
-	a.chosen++
-	binary.BigEndian.PutUint32(g[12:], a.chosen)
+	binary.BigEndian.PutUint64(g[4:], t.prefix)
+	t.chosen++
+	binary.BigEndian.PutUint32(g[12:], t.chosen)
 	return g
 }

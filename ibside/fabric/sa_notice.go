@@ -11,52 +11,50 @@ import (
 
 const (
 	reportTries = 4
-	// A subscriber says how long it may take to answer; it is believed between these.
+	// The limits of the response time that a subscriber announces.
 	shortestReportWait = 100 * time.Millisecond
 	longestReportWait  = 2 * time.Second
 
-	noticeSubnetManagement = 3 // of a notice's types (IBTA vol 1 §13.4.8.2)
-	noticeGID              = 6 // where in a notice's data traps 64 to 67 say whom they are about
+	noticeSubnetManagement = 3 // a notice type (IBTA vol 1 §13.4.8.2)
+	noticeGID              = 6 // offset of the GID in the data of traps 64 to 67
 )
 
-// notifyOfGroup tells of a group that was created or deleted who may be a member of it (IBTA vol 1 §13.4.11).
-func (a *SA) notifyOfGroup(trap uint16, g *ib.MCMemberFields) {
-	a.notify(trap, g.MGID, func(p PortInfo) bool { return slices.ContainsFunc(p.PKeys, g.PKey.Matches) })
+// notifyOfGroup sends a notice about a created or deleted group to ports that may be members of it (IBTA vol 1 §13.4.11).
+func (t *informTable) notifyOfGroup(trap uint16, g *ib.MCMemberFields) {
+	t.notify(trap, g.MGID, func(p PortInfo) bool { return slices.ContainsFunc(p.PKeys, g.PKey.Matches) })
 }
 
-// notifyOfPort tells of a port that came or went who may talk with it, but not the port itself.
-func (a *SA) notifyOfPort(trap uint16, about PortInfo) {
-	a.notify(trap, about.GID, func(p PortInfo) bool { return p.LID != about.LID && sharesPKey(p.PKeys, about.PKeys) })
+// notifyOfPort sends a notice about a port to other ports that share a partition with it.
+func (t *informTable) notifyOfPort(trap uint16, about PortInfo) {
+	t.notify(trap, about.GID, func(p PortInfo) bool { return p.LID != about.LID && sharesPKey(p.PKeys, about.PKeys) })
 }
 
-// notify sends a notice to all that have subscribed to it, and may know.
-func (a *SA) notify(trap uint16, about ib.GID, mayKnow func(PortInfo) bool) {
-	own := a.hca.Info()
+// notify sends a notice to the subscribers that may know it.
+func (t *informTable) notify(trap uint16, about ib.GID, mayKnow func(PortInfo) bool) {
 	n := ib.NoticeFields{
-		IsGeneric: true, Type: noticeSubnetManagement, Producer: ib.ProducerSM, Trap: trap, IssuerLID: own.LID, IssuerGID: own.GID,
-		Toggle: a.informs.toggle,
+		IsGeneric: true, Type: noticeSubnetManagement, Producer: ib.ProducerSM, Trap: trap, IssuerLID: t.issuer.LID, IssuerGID: t.issuer.GID,
+		Toggle: t.toggle,
 	}
 	copy(n.Data[noticeGID:], about[:])
-	a.informs.toggle = !a.informs.toggle
-	for s, to := range a.informs.subscriptions {
+	t.toggle = !t.toggle
+	for s, to := range t.subscriptions {
 		if !s.wants(&n) {
 			continue
 		}
-		if p, ok := a.fabric.portByLID(s.lid); ok && mayKnow(p) {
-			a.report(&s, to, &n)
+		if p, ok := t.ports.portByLID(s.lid); ok && mayKnow(p) {
+			t.report(&s, to, &n)
 		}
 	}
 }
 
-// report sends a notice to one subscriber, again and again until it is confirmed.
-func (a *SA) report(s *subscription, to MADAddress, n *ib.NoticeFields) {
-	b := &a.informs
-	if a.closed || len(b.reports) >= maxReports || b.waiting[s.lid] >= reportsPerPort {
-		b.counts.NoRoom++
+// report sends a notice to one subscriber, with retries until it is confirmed.
+func (t *informTable) report(s *subscription, to MADAddress, n *ib.NoticeFields) {
+	if t.closed || len(t.reports) >= maxReports || t.waiting[s.lid] >= reportsPerPort {
+		t.counts.NoRoom++
 		return
 	}
-	b.nextTID = (b.nextTID + 1) & 0xffffffff // more is not left unchanged by other transports
-	x := madID{s.lid, b.nextTID}
+	t.nextTID = (t.nextTID + 1) & 0xffffffff // other transports do not preserve the upper 32 bits
+	x := madID{s.lid, t.nextTID}
 	mad := make([]byte, ib.MADLen)
 	ib.PutMAD(mad, ib.MADFields{
 		Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodReport, TID: x.tid, AttrID: ib.AttrNotice,
@@ -64,39 +62,39 @@ func (a *SA) report(s *subscription, to MADAddress, n *ib.NoticeFields) {
 	ib.PutNotice(mad[ib.MADHdrLen+ib.SAHdrLen:], *n)
 	wait := 4096 * time.Nanosecond << s.info.RespTime
 	r := &report{to: to, mad: mad, wait: min(max(wait, shortestReportWait), longestReportWait)}
-	r.again = time.AfterFunc(r.wait, func() { a.repeatReport(x, r) })
-	b.reports[x] = r
-	b.waiting[x.lid]++
-	b.counts.Reports++
-	a.sendReport(r)
+	r.again = time.AfterFunc(r.wait, func() { t.repeatReport(x, r) })
+	t.reports[x] = r
+	t.waiting[x.lid]++
+	t.counts.Reports++
+	t.sendReport(r)
 }
 
-func (a *SA) sendReport(r *report) {
+func (t *informTable) sendReport(r *report) {
 	r.tries++
-	a.hca.SendMAD(r.to, r.mad)
+	t.mads.SendMAD(r.to, r.mad)
 	r.again.Reset(r.wait)
 }
 
-// repeatReport is told that a report was not confirmed in time. A subscriber that stays silent keeps its subscription,
-// as with OpenSM: it ends with the port.
-func (a *SA) repeatReport(x madID, r *report) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch b := &a.informs; {
-	case b.reports[x] != r:
+// repeatReport retries a report that was not confirmed in time. A silent subscriber keeps its subscription, as with OpenSM, until
+// its port leaves.
+func (t *informTable) repeatReport(x madID, r *report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.reports[x] != r:
 	case r.tries >= reportTries:
-		b.end(x)
-		b.counts.GivenUp++
+		t.end(x)
+		t.counts.GivenUp++
 	default:
-		b.counts.Again++
-		a.sendReport(r)
+		t.counts.Again++
+		t.sendReport(r)
 	}
 }
 
-// confirmed takes a subscriber's answer to a report.
-func (b *informBook) confirmed(x madID) {
-	if b.reports[x] != nil {
-		b.end(x)
-		b.counts.Confirmed++
+// confirmed processes a subscriber's answer to a report.
+func (t *informTable) confirmed(x madID) {
+	if t.reports[x] != nil {
+		t.end(x)
+		t.counts.Confirmed++
 	}
 }

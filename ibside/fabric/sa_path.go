@@ -8,37 +8,43 @@ import (
 	"causeway/ibside/ib"
 )
 
-// answerPath answers a PathRecord query: from the port of SGID or SLID, else from the one that asks, to the
-// port of DGID or DLID; in a table without one, to all. On this subnet every port reaches every other in one way.
-func (a *SA) answerPath(r *request) answer {
+// pathFinder answers queries for paths between ports, and to groups.
+type pathFinder struct {
+	ports  ports
+	groups interface{ find(mgid ib.GID) *group }
+}
+
+// answer answers a PathRecord query: from the port of SGID or SLID, else from the one that asks, to the
+// port of DGID or DLID; in a table without one, to all. On this subnet there is one path between two ports.
+func (p *pathFinder) answer(r *request) answer {
 	rec, _ := ib.AsPathRecord(r.data)
 	want := rec.Fields()
 	to := r.mask & (ib.PathDGID | ib.PathDLID)
 	if to == 0 && r.mad.Method() == ib.MethodGet {
-		return refuse(ib.SAStatusInsufficientFields)
+		return reject(ib.SAStatusInsufficientFields)
 	}
 	found := &records{}
-	from, ok := a.endOfPath(r.mask, ib.PathSGID, ib.PathSLID, want.SGID, want.SLID, r.from.LID)
+	from, ok := p.endOfPath(r.mask, ib.PathSGID, ib.PathSLID, want.SGID, want.SLID, r.from.LID)
 	switch {
 	case !ok:
 	case to == 0:
-		for _, p := range a.fabric.Ports() {
-			found.addPath(r, want, from, p)
+		for _, port := range p.ports.Ports() {
+			found.addPath(r, want, from, port)
 		}
 	case to&ib.PathDGID != 0 && want.DGID.IsIBMulticast():
-		if g := a.groups[want.DGID]; g != nil {
+		if g := p.groups.find(want.DGID); g != nil {
 			found.addGroupPath(from, &g.record)
 		}
 	default:
-		if p, ok := a.endOfPath(r.mask, ib.PathDGID, ib.PathDLID, want.DGID, want.DLID, 0); ok {
-			found.addPath(r, want, from, p)
+		if port, ok := p.endOfPath(r.mask, ib.PathDGID, ib.PathDLID, want.DGID, want.DLID, 0); ok {
+			found.addPath(r, want, from, port)
 		}
 	}
 	return answer{found: found}
 }
 
-// addPath adds the path between two ports, if they may talk, and it is as wanted. It says the GIDs that were asked for,
-// which may be aliases.
+// addPath adds the path between two ports if they share a partition and the path matches the query. The record has the GIDs of the
+// query, which may be aliases.
 func (f *records) addPath(r *request, want ib.PathFields, from, to PortInfo) {
 	pkey, ok := sharedPKey(from.PKeys, to.PKeys, want.PKey, r.mask&ib.PathPKey != 0)
 	mtu := min(from.MTU, to.MTU)
@@ -71,18 +77,18 @@ func (f *records) addPathRecord(p ib.PathFields) {
 }
 
 // endOfPath finds the port that a query names by GID or LID. With both, they must agree.
-func (a *SA) endOfPath(mask, gidBit, lidBit uint64, gid ib.GID, lid, otherwise ib.LID) (PortInfo, bool) {
+func (p *pathFinder) endOfPath(mask, gidBit, lidBit uint64, gid ib.GID, lid, otherwise ib.LID) (PortInfo, bool) {
 	if mask&gidBit != 0 {
-		p, ok := a.portOf(gid)
-		return p, ok && (mask&lidBit == 0 || lid == p.LID)
+		port, ok := p.ports.portOf(gid)
+		return port, ok && (mask&lidBit == 0 || lid == port.LID)
 	}
 	if mask&lidBit == 0 {
 		lid = otherwise
 	}
-	return a.fabric.portByLID(lid)
+	return p.ports.portByLID(lid)
 }
 
-// sharedPKey finds a P_Key that both ends may talk with: the first, or the wanted one.
+// sharedPKey finds a P_Key that both ports have: the first, or the wanted one.
 func sharedPKey(from, to []ib.PKey, want ib.PKey, only bool) (ib.PKey, bool) {
 	for _, k := range from {
 		if (!only || k&0x7fff == want&0x7fff) && slices.ContainsFunc(to, k.Matches) {

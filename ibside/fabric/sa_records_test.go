@@ -142,7 +142,7 @@ func TestServicesBounded(t *testing.T) {
 		}
 	}
 	r.b.hca.Close()
-	if n := len(r.fabric.SA().services); n != 0 {
+	if n := len(r.fabric.SA().services.services); n != 0 {
 		t.Errorf("%d services of a port that has gone", n)
 	}
 }

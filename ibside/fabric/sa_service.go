@@ -10,20 +10,20 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Limits of the services that are offered at a time.
+// Limits of registered services.
 const (
 	maxServices     = 1024
 	servicesPerPort = 64
 )
 
-// serviceKey tells one offer from another.
+// serviceKey identifies a service record.
 type serviceKey struct {
 	id   ib.ServiceID
 	gid  ib.GID
 	pkey ib.PKey
 }
 
-// service is an offer of a port.
+// service is a registered service of a port.
 type service struct {
 	record ib.ServiceFields
 	lid    ib.LID
@@ -32,44 +32,59 @@ type service struct {
 
 func (s *service) hasEnded(now time.Time) bool { return !s.until.IsZero() && !now.Before(s.until) }
 
-// answerService answers a ServiceRecord request (IBTA vol 1 §15.2.5.14).
-func (a *SA) answerService(r *request) answer {
+// serviceTable has the registered services.
+type serviceTable struct {
+	ports    ports
+	services map[serviceKey]*service
+}
+
+// removePort removes a port's services.
+func (t *serviceTable) removePort(lid ib.LID) {
+	for key, s := range t.services {
+		if s.lid == lid {
+			delete(t.services, key)
+		}
+	}
+}
+
+// answer answers a ServiceRecord request (IBTA vol 1 §15.2.5.14).
+func (t *serviceTable) answer(r *request) answer {
 	rec, _ := ib.AsServiceRecord(r.data)
 	want := rec.Fields()
 	now := time.Now()
-	for key, s := range a.services {
+	for key, s := range t.services {
 		if s.hasEnded(now) {
-			delete(a.services, key)
+			delete(t.services, key)
 		}
 	}
-	asker, ok := a.fabric.portByLID(r.from.LID)
+	asker, ok := t.ports.portByLID(r.from.LID)
 	if !ok {
-		return refuse(ib.SAStatusRequestInvalid)
+		return reject(ib.SAStatusRequestInvalid)
 	}
 	if m := r.mad.Method(); m == ib.MethodGet || m == ib.MethodGetTable {
-		return answer{found: a.findServices(r, want, asker, now)}
+		return answer{found: t.find(r, want, asker, now)}
 	}
-	owner, ok := a.portOf(want.GID)
+	owner, ok := t.ports.portOf(want.GID)
 	switch {
 	case !r.has(ib.ServiceRecordWhich):
-		return refuse(ib.SAStatusInsufficientFields)
+		return reject(ib.SAStatusInsufficientFields)
 	case !ok || owner.LID != r.from.LID || want.PKey.Valid() && !slices.ContainsFunc(owner.PKeys, want.PKey.Matches):
-		return refuse(ib.SAStatusRequestInvalid)
+		return reject(ib.SAStatusRequestInvalid)
 	case r.mad.Method() == ib.MethodDelete:
-		return a.withdraw(r, want, now)
+		return t.withdraw(r, want, now)
 	}
-	return a.offer(r, want, now)
+	return t.offer(r, want, now)
 }
 
-// offer keeps a service, or renews it. What only a key may change, another key does not.
-func (a *SA) offer(r *request, want ib.ServiceFields, now time.Time) answer {
+// offer registers a service or renews it. A change requires the same service key.
+func (t *serviceTable) offer(r *request, want ib.ServiceFields, now time.Time) answer {
 	key := serviceKey{want.ID, want.GID, want.PKey}
-	old := a.services[key]
+	old := t.services[key]
 	switch {
 	case old != nil && old.record.Key != want.Key:
-		return refuse(ib.SAStatusDenied)
-	case old == nil && (len(a.services) >= maxServices || a.servicesOf(r.from.LID) >= servicesPerPort):
-		return refuse(ib.SAStatusNoResources)
+		return reject(ib.SAStatusDenied)
+	case old == nil && (len(t.services) >= maxServices || t.of(r.from.LID) >= servicesPerPort):
+		return reject(ib.SAStatusNoResources)
 	}
 	s := &service{record: want, lid: r.from.LID}
 	if r.mask&ib.ServiceRecordLease == 0 {
@@ -78,30 +93,31 @@ func (a *SA) offer(r *request, want ib.ServiceFields, now time.Time) answer {
 	if s.record.LeaseSeconds != ib.ServiceLeaseForever {
 		s.until = now.Add(time.Duration(s.record.LeaseSeconds) * time.Second)
 	}
-	a.services[key] = s
+	t.services[key] = s
 	found := &records{}
 	found.addService(r, s, now)
 	return answer{found: found}
 }
 
-func (a *SA) withdraw(r *request, want ib.ServiceFields, now time.Time) answer {
+func (t *serviceTable) withdraw(r *request, want ib.ServiceFields, now time.Time) answer {
 	key := serviceKey{want.ID, want.GID, want.PKey}
-	s := a.services[key]
+	s := t.services[key]
 	found := &records{}
 	switch {
 	case s == nil:
 	case s.record.Key != want.Key:
-		return refuse(ib.SAStatusDenied)
+		return reject(ib.SAStatusDenied)
 	default:
-		delete(a.services, key)
+		delete(t.services, key)
 		found.addService(r, s, now)
 	}
 	return answer{found: found}
 }
 
-func (a *SA) servicesOf(lid ib.LID) int {
+// of counts the services of a port.
+func (t *serviceTable) of(lid ib.LID) int {
 	n := 0
-	for _, s := range a.services {
+	for _, s := range t.services {
 		if s.lid == lid {
 			n++
 		}
@@ -109,10 +125,10 @@ func (a *SA) servicesOf(lid ib.LID) int {
 	return n
 }
 
-// findServices finds those in partitions of who asks.
-func (a *SA) findServices(r *request, want ib.ServiceFields, asker PortInfo, now time.Time) *records {
+// find finds services in the partitions of the requester.
+func (t *serviceTable) find(r *request, want ib.ServiceFields, asker PortInfo, now time.Time) *records {
 	found := &records{}
-	for _, s := range a.services {
+	for _, s := range t.services {
 		f := &s.record
 		switch {
 		case f.PKey.Valid() && !slices.ContainsFunc(asker.PKeys, f.PKey.Matches),
@@ -126,9 +142,9 @@ func (a *SA) findServices(r *request, want ib.ServiceFields, asker PortInfo, now
 	return found
 }
 
-// sameWords compares those words of a service's data that a query names: 16 of 1 byte, 8 of 2, 4 of 4, 2 of 8.
+// sameWords compares the words of a service's data that a query names: 16 of 1 byte, 8 of 2, 4 of 4, 2 of 8.
 func sameWords(mask uint64, want, is *[ib.ServiceDataLen]byte) bool {
-	component, at := ib.ServiceRecordName<<1, 0 // the first word's comes after the name's
+	component, at := ib.ServiceRecordName<<1, 0 // the component after the name
 	for width := 1; width <= 8; width *= 2 {
 		for range 16 / width {
 			if mask&component != 0 && !bytes.Equal(want[at:at+width], is[at:at+width]) {
@@ -141,7 +157,7 @@ func sameWords(mask uint64, want, is *[ib.ServiceDataLen]byte) bool {
 	return true
 }
 
-// addService adds an offer. Who is not trusted does not see its key; of the lease, what is left is told.
+// addService adds a record, with the remaining lease, and without the key if the client is not trusted.
 func (f *records) addService(r *request, s *service, now time.Time) {
 	rec := s.record
 	if !r.isTrusted() {

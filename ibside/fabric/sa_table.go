@@ -3,20 +3,21 @@
 package fabric
 
 import (
+	"sync"
 	"time"
 
 	"causeway/ibside/ib"
 )
 
-// maxTable is how many bytes of records one answer may have: what a client of ours takes.
+// maxTable is the largest answer in bytes of records: the limit of ibside/sa's client.
 const maxTable = 1 << 20
 
-// records are what a query has found, one after the other as in an answer: each begins at a multiple of 8 bytes.
+// records are the records of an answer, each padded to a multiple of 8 bytes.
 type records struct {
 	data []byte
 	step int // from record to record; all are of one length
 	n    int
-	full bool // there were more than an answer may have
+	full bool // there are more than fit into an answer
 }
 
 func (f *records) add(b []byte) {
@@ -31,7 +32,7 @@ func (f *records) add(b []byte) {
 
 func (f *records) offsetWords() uint16 { return uint16(f.step / 8) }
 
-// A transfer is a table on its way to who asked for it, in segments (RMPP, IBTA vol 1 §13.6):
+// A transfer sends a table in segments (RMPP, IBTA vol 1 §13.6):
 //
 //	SA                     client
 //	DATA 1, first  ──────▶
@@ -41,60 +42,67 @@ func (f *records) offsetWords() uint16 { return uint16(f.step / 8) }
 //	DATA 34, last  ──────▶
 //	               ◀────── ACK 34
 type transfer struct {
-	request request // its data is not kept
+	request request // without its data
 	found   *records
 	total   uint32 // segments, counted from 1
-	acked   uint32 // the last one that is known to have arrived
+	acked   uint32 // the last acknowledged one
 	sent    uint32
 	window  uint32 // the last one that may be sent
-	tries   int    // since something was acknowledged
+	tries   int    // since the last progress
 	again   *time.Timer
 }
 
 const (
-	maxTransfers     = 64 // under way at once
+	maxTransfers     = 64 // at a time
 	transfersPerPort = 8
-	transferWindow   = 64 // segments on the way, at most: a quarter of what QP1 has buffers for
+	transferWindow   = 64 // unacknowledged segments at most: a quarter of QP1's buffers
 	transferWait     = 500 * time.Millisecond
 	transferTries    = 5
 
-	rmppOwn    = 12                    // the RMPP header's share of ib.SAHdrLen
-	rmppHeader = ib.SAHdrLen - rmppOwn // counts in each segment's length
+	rmppOwn    = 12                    // length of the RMPP header within ib.SAHdrLen
+	rmppHeader = ib.SAHdrLen - rmppOwn // counted in each segment's length
 )
 
-// transfer begins to send a table. Begun, it answers by itself; else the status is the answer.
-func (a *SA) transfer(r *request, found *records) (status uint16, begun bool) {
+// rmppSender sends tables. Its callers hold mu.
+type rmppSender struct {
+	mu        *sync.Mutex // the administrator's, for the transfers' timers
+	mads      madSender
+	transfers map[madID]*transfer
+}
+
+// transfer begins to send a table. If begun is false, the status is the answer.
+func (s *rmppSender) transfer(r *request, found *records) (status uint16, begun bool) {
 	x := madID{r.from.LID, r.mad.TID()}
-	if a.transfers[x] != nil {
-		return ib.SAStatusOK, true // the request again: its answer is under way
+	if s.transfers[x] != nil {
+		return ib.SAStatusOK, true // a retry of a request whose answer is being sent
 	}
 	mine := 0
-	for o := range a.transfers {
+	for o := range s.transfers {
 		if o.lid == x.lid {
 			mine++
 		}
 	}
-	if len(a.transfers) >= maxTransfers || mine >= transfersPerPort {
+	if len(s.transfers) >= maxTransfers || mine >= transfersPerPort {
 		return ib.MADStatusBusy, false
 	}
 	t := &transfer{request: *r, found: found, total: uint32(max(1, (len(found.data)+ib.SADataLen-1)/ib.SADataLen)), window: 1}
 	t.request.mad, t.request.data = append(ib.MAD(nil), r.mad...), nil
-	t.again = time.AfterFunc(transferWait, func() { a.repeatTransfer(x, t) })
-	a.transfers[x] = t
-	a.sendSegments(t)
+	t.again = time.AfterFunc(transferWait, func() { s.repeatTransfer(x, t) })
+	s.transfers[x] = t
+	s.sendSegments(t)
 	return ib.SAStatusOK, true
 }
 
-// sendSegments sends what the window allows.
-func (a *SA) sendSegments(t *transfer) {
+// sendSegments sends the segments within the window.
+func (s *rmppSender) sendSegments(t *transfer) {
 	for t.sent < min(t.window, t.total) {
 		t.sent++
-		a.hca.SendMAD(t.request.back(), t.segment(t.sent))
+		s.mads.SendMAD(t.request.back(), t.segment(t.sent))
 	}
 	t.again.Reset(transferWait)
 }
 
-// segment makes one of the MADs. The first says how long all are together, the last how long it is.
+// segment makes one MAD. The first has the total length, the last its own.
 func (t *transfer) segment(n uint32) []byte {
 	b := reply(&t.request, ib.SAStatusOK)
 	part := t.found.data[int(n-1)*ib.SADataLen : min(len(t.found.data), int(n)*ib.SADataLen)]
@@ -115,36 +123,45 @@ func (t *transfer) segment(n uint32) []byte {
 	return b
 }
 
-// acknowledged takes what the receiver of a table says of it. What it could not have received it cannot acknowledge.
-func (a *SA) acknowledged(x madID, h ib.SAHeader) {
-	t := a.transfers[x]
+// acknowledged processes an RMPP ACK, STOP or ABORT. An acknowledgement of segments that were not sent ends the transfer.
+func (s *rmppSender) acknowledged(x madID, h ib.SAHeader) {
+	t := s.transfers[x]
 	switch last := h.RMPPData1(); {
 	case t == nil:
 	case h.RMPPType() != ib.RMPPTypeAck, last > t.sent, last == t.total:
-		a.endTransfer(x)
+		s.endTransfer(x)
 	case last > t.acked || last == t.acked && h.RMPPData2() > t.window:
 		t.acked, t.tries = last, 0
 		t.window = max(t.window, min(h.RMPPData2(), last+transferWindow))
-		a.sendSegments(t)
+		s.sendSegments(t)
 	}
 }
 
-func (a *SA) endTransfer(x madID) {
-	a.transfers[x].again.Stop()
-	delete(a.transfers, x)
+// endTransfers ends the transfers to some ports.
+func (s *rmppSender) endTransfers(with func(ib.LID) bool) {
+	for x := range s.transfers {
+		if with(x.lid) {
+			s.endTransfer(x)
+		}
+	}
 }
 
-// repeatTransfer sends again what was not acknowledged in time.
-func (a *SA) repeatTransfer(x madID, t *transfer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.transfers[x] != t {
+func (s *rmppSender) endTransfer(x madID) {
+	s.transfers[x].again.Stop()
+	delete(s.transfers, x)
+}
+
+// repeatTransfer resends segments that were not acknowledged in time.
+func (s *rmppSender) repeatTransfer(x madID, t *transfer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.transfers[x] != t {
 		return
 	}
 	if t.tries++; t.tries >= transferTries {
-		a.endTransfer(x)
+		s.endTransfer(x)
 		return
 	}
 	t.sent = t.acked
-	a.sendSegments(t)
+	s.sendSegments(t)
 }

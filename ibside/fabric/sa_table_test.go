@@ -49,7 +49,7 @@ func (c *saAsker) segments(t testing.TB, n int) (last uint32) {
 func (a *SA) underWay() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.transfers)
+	return len(a.tables.transfers)
 }
 
 // TestTransfer has a receiver that is slow, then silent, then odd.

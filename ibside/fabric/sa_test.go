@@ -185,7 +185,7 @@ func TestGroupLife(t *testing.T) {
 			t.Fatalf("step %d: %s, switch %s; want %s, %s", i, got, programmed(), c.want, c.switchHas)
 		}
 	}
-	if n := len(r.fabric.SA().mlids); n != 0 {
+	if n := len(r.fabric.SA().groups.mlids); n != 0 {
 		t.Errorf("%d MLIDs are still in use", n)
 	}
 	status, again := r.a.create(t, testMGID, 1)
@@ -304,8 +304,8 @@ func TestTooManyGroups(t *testing.T) {
 	r := newJoinRig(t)
 	sa := r.fabric.SA()
 	sa.mu.Lock()
-	for i := len(sa.groups); i < maxGroups; i++ {
-		sa.groups[ib.GID{0: 1, 14: byte(i >> 8), 15: byte(i)}] = &group{}
+	for i := len(sa.groups.groups); i < maxGroups; i++ {
+		sa.groups.groups[ib.GID{0: 1, 14: byte(i >> 8), 15: byte(i)}] = &group{}
 	}
 	sa.mu.Unlock()
 	if status, _ := r.b.create(t, mustGID("ff12::5"), 1); status != ib.SAStatusNoResources {

@@ -14,11 +14,11 @@ import (
 
 const (
 	handshakeTimeout = 5 * time.Second
-	maxSessions      = 1024 // other processes at once, handshaking ones included
-	maxPacket        = 8192 // more than PktLen can say: a longer datagram is seen as too long, not cut to fit
+	maxSessions      = 1024 // other processes, including those in the handshake
+	maxPacket        = 8192 // more than PktLen can express, so that a longer datagram is detected
 )
 
-// server attaches other processes: a session each.
+// server attaches other processes, each with a session.
 //
 //	client ── SEQPACKET ──▶ session.read ──▶ Switch
 //	client ◀── SEQPACKET ── session.write ◀── queue
@@ -34,21 +34,20 @@ type server struct {
 	stats    tally
 }
 
-// Causes of refusals and losses at the socket, in Fabric.SocketStats.
+// The counters of Fabric.SocketStats.
 const (
 	SocketAccepted = "accepted"     // sessions that began
-	SocketRefused  = "refused"      // handshakes that were turned down
+	SocketRejected = "rejected"     // rejected handshakes
 	SocketTooMany  = "too_many"     // connections beyond the limit
-	SocketUnsent   = "unsent"       // packets taken for a client that went away
-	SocketNoHello  = "no_handshake" // connections that said nothing in time
+	SocketUnsent   = "unsent"       // packets for a client that has disconnected
+	SocketNoHello  = "no_handshake" // connections without a handshake in time
 )
 
-// listen makes the socket under another name and then gives it its own: whoever waits for the path to appear finds
-// somebody listening there.
+// listen creates the socket under another name and renames it, so that a process that waits for the path can connect at once.
 func listen(f *Fabric, path string) (*server, error) {
 	removeStale(path)
 	if _, err := os.Lstat(path); err == nil {
-		return nil, fmt.Errorf("fabric: socket %s is there already, and is not a dead socket; end its owner, or use another path", path)
+		return nil, fmt.Errorf("fabric: socket %s exists and is not a stale socket; end its owner, or use another path", path)
 	}
 	fresh := path + ".new"
 	removeStale(fresh)
@@ -65,7 +64,7 @@ func listen(f *Fabric, path string) (*server, error) {
 	return s, nil
 }
 
-// removeStale removes a socket that nobody listens at any more.
+// removeStale removes a socket without a listener.
 func removeStale(path string) {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode()&os.ModeSocket == 0 {
@@ -73,7 +72,7 @@ func removeStale(path string) {
 	}
 	c, err := net.Dial("unixpacket", path)
 	if err == nil {
-		c.Close() // somebody does: listening will fail and say so
+		c.Close() // there is a listener: listening will fail with an error
 		return
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -87,7 +86,7 @@ func (s *server) accept() {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // out of descriptors, say: it may pass
+		case err != nil: // such as no descriptors: possibly temporary
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -120,7 +119,7 @@ func (s *server) end(conn *net.UnixConn) {
 	delete(s.sessions, conn)
 }
 
-// session is one client from its handshake to its end.
+// session serves one client from its handshake to its end.
 func (s *server) session(conn *net.UnixConn) {
 	port := s.handshake(conn)
 	if port == nil {
@@ -131,7 +130,7 @@ func (s *server) session(conn *net.UnixConn) {
 	writer.Go(func() { s.write(conn, port) })
 	read(conn, port)
 	port.Close()
-	conn.Close() // frees a writer that waits for a client that does not read
+	conn.Close() // unblocks a writer that waits for a client
 	writer.Wait()
 }
 
@@ -149,8 +148,8 @@ func (s *server) handshake(conn *net.UnixConn) *switchPort {
 		port, err = s.fabric.attach(PortConfig{Name: h.name, GUID: h.guid, MTU: h.mtu})
 	}
 	if err != nil {
-		s.stats.add(SocketRefused)
-		conn.Write(appendRefusal(nil, err))
+		s.stats.add(SocketRejected)
+		conn.Write(appendRejection(nil, err))
 		return nil
 	}
 	if _, err := conn.Write(appendReply(nil, port.info)); err != nil {
@@ -161,7 +160,7 @@ func (s *server) handshake(conn *net.UnixConn) *switchPort {
 	return port
 }
 
-// read brings packets from the client to the switch, which counts what is wrong with them.
+// read passes packets from the client to the switch, which checks and counts them.
 func read(conn *net.UnixConn, port *switchPort) {
 	buf := make([]byte, maxPacket)
 	for {
@@ -175,7 +174,7 @@ func read(conn *net.UnixConn, port *switchPort) {
 	}
 }
 
-// write brings packets to the client. It may wait for it: the port's queue fills up meanwhile and drops.
+// write sends packets to the client. When it has to wait, the port's queue fills and drops packets.
 func (s *server) write(conn *net.UnixConn, port *switchPort) {
 	packets := make([][]byte, recvBurst)
 	for {
@@ -186,7 +185,7 @@ func (s *server) write(conn *net.UnixConn, port *switchPort) {
 		for i, p := range packets[:n] {
 			if _, err := conn.Write(p); err != nil {
 				s.stats.addN(SocketUnsent, uint64(n-i))
-				conn.Close() // frees the reader, which closes the port
+				conn.Close() // unblocks the reader, which closes the port
 				return
 			}
 		}
@@ -205,7 +204,7 @@ func (s *server) close() error {
 	return err
 }
 
-// SocketStats counts what happened at the socket: see the Socket constants.
+// SocketStats returns the counters of the socket: see the Socket constants.
 func (f *Fabric) SocketStats() Counts {
 	if f.server == nil {
 		return Counts{}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/ibside/stamp"
 )
 
 const (
@@ -144,7 +145,7 @@ func exchange(t *testing.T, n *Node, role Role) {
 		send = Send{AH: AH{DLID: rec.MLID, GRH: &ib.GRHFields{DGID: rec.MGID}}, DestQP: ib.QPMulticast, QKey: rec.QKey}
 	}
 	for i := range 3 {
-		send.Payload = AppendStamped(nil, uint64(i+1), 100)
+		send.Payload = stamp.Message(uint64(i+1), 100)
 		if cause := n.QP().Send(&send); cause != "" {
 			t.Fatal(cause)
 		}
@@ -182,7 +183,7 @@ func TestHandshakeRefusals(t *testing.T) {
 	}{
 		{"noise", []byte("GET / HTTP/1.1\r\n\r\n"), "not a causeway handshake"},
 		{"short", good[:15], "not a causeway handshake"},
-		{"version", edit(5, 9), "handshake version 9; this subnet speaks 1"},
+		{"version", edit(5, 9), "handshake version 9; this subnet uses 1"},
 		{"MTU", edit(6, 6), "MTU code 6"},
 		{"name length", edit(7, 5), "the name is 1 bytes long, not 5"},
 		{"control character", edit(16, 7), "printable"},
@@ -207,7 +208,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		if _, err := conn.Read(buf); err != io.EOF {
 			t.Errorf("%s: the connection stays: %v", c.name, err)
 		}
-		if s := f.SocketStats(); s[SocketRefused] != uint64(i+1) {
+		if s := f.SocketStats(); s[SocketRejected] != uint64(i+1) {
 			t.Errorf("%s: stats %v", c.name, s)
 		}
 	}
@@ -363,7 +364,7 @@ func TestSocketInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Config{Socket: path}); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if _, err := New(Config{Socket: path}); err == nil || !strings.Contains(err.Error(), "exists and is not a stale socket") {
 		t.Errorf("a second fabric on the same path: %v", err)
 	}
 	if _, err := Dial(path, 0x77, "node"); err != nil {

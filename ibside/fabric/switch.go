@@ -10,8 +10,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Switch forwards whole packets by destination LID. It has no thread of its own: a packet is checked, looked up
-// and queued by the sender's call, which never waits.
+// Switch forwards packets by destination LID. It has no goroutine: the sender's call checks a packet, looks up the destination and
+// queues the packet, without waiting.
 type Switch struct {
 	mu    sync.RWMutex
 	ports map[ib.LID]*switchPort
@@ -27,24 +27,24 @@ type switchCounters struct{ in, copies, out atomic.Uint64 }
 // mlidEntry is one multicast forwarding entry.
 type mlidEntry struct {
 	receivers []*switchPort
-	members   map[ib.LID]bool // with those that only send
+	members   map[ib.LID]bool // including those that only send
 }
 
-// SwitchStats counts packets. At any quiet moment In + Copies = Out + Drops.Sum().
+// SwitchStats counts packets. When no packet is in transit, In + Copies = Out + Drops.Sum().
 type SwitchStats struct {
 	In     uint64 // from ports
-	Copies uint64 // made of multicast packets, beyond the first
+	Copies uint64 // of multicast packets, beyond the first
 	Out    uint64 // put on a port's queue, which may still drop them: see PortStats
 	Drops  Counts
 }
 
-// PortStats counts packets on the way to a port. Queued = Taken + Waiting + Drops.Sum(), always.
+// PortStats counts packets to a port. Queued = Taken + Waiting + Drops.Sum(), always.
 type PortStats struct {
 	Queued, Taken, Waiting uint64
 	Drops                  Counts
 }
 
-// switchPort is a port of this process, and the switch's side of one in another.
+// switchPort is a port of this process, or the local end of one in another process.
 type switchPort struct {
 	fabric *Fabric
 	info   PortInfo
@@ -61,7 +61,7 @@ func (s *Switch) Stats() SwitchStats {
 	return SwitchStats{s.stats.in.Load(), s.stats.copies.Load(), s.stats.out.Load(), s.drops.counts()}
 }
 
-// forward takes a packet from port p.
+// forward forwards a packet from port p.
 func (s *Switch) forward(p *switchPort, packet []byte) {
 	s.stats.in.Add(1)
 	lrh, fault := checkLink(packet)
@@ -91,8 +91,8 @@ func (s *Switch) forward(p *switchPort, packet []byte) {
 	to.queue.put(packet)
 }
 
-// checkLink checks what a switch checks (IBTA vol 1 §7.8, §18.2.5): header, length and VCRC of the link. The transport
-// is the receiver's to judge.
+// checkLink checks what a switch checks (IBTA vol 1 §7.8, §18.2.5): header, length and VCRC of the link. The receiver
+// checks the transport.
 func checkLink(packet []byte) (ib.LRH, ib.Fault) {
 	lrh, ok := ib.AsLRH(packet)
 	switch {
@@ -102,7 +102,7 @@ func checkLink(packet []byte) (ib.LRH, ib.Fault) {
 		return nil, ib.FaultIBRaw
 	case len(packet) < ib.UDMinLen || len(packet) > ib.UDMaxLen || len(packet) != 4*lrh.PktLenWords()+ib.VCRCLen:
 		return nil, ib.FaultLRHLen
-	case lrh.VL() == ib.VLSubnetManagement: // LIDs are given by Attach and Dial, not by a manager on the wire
+	case lrh.VL() == ib.VLSubnetManagement: // Attach and Dial assign LIDs; there are no SMPs
 		return nil, DropQP0
 	}
 	n := len(packet) - ib.VCRCLen
@@ -140,7 +140,7 @@ func (s *Switch) multicast(p *switchPort, mlid ib.LID, packet []byte) {
 }
 
 // setMLID replaces the forwarding entry of a multicast LID: true in members means that the port receives. No members
-// removes it. A LID without a port is passed over.
+// removes it. LIDs without a port are ignored.
 func (s *Switch) setMLID(mlid ib.LID, members map[ib.LID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

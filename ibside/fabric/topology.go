@@ -16,7 +16,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// topology is the file as it stands:
+// topology is the file:
 //
 //	[fabric]
 //	prefix  = "fe80::"            # subnet prefix
@@ -33,7 +33,7 @@ import (
 //	groups = [{ip = "239.1.2.3", mgid = "rdmacm", qkey = 0x01234567}]
 //	rate   = 1000                 # publish: messages a second
 //	size   = 256                  # publish: bytes
-//	count  = 0                    # publish: 0 = for ever
+//	count  = 0                    # publish: 0 = unlimited
 type topology struct {
 	Fabric struct {
 		Prefix  string
@@ -64,7 +64,7 @@ type topologyGroup struct {
 	QKey uint32
 }
 
-// Load reads a topology file. "" is the empty topology: a subnet with nobody on it.
+// Load reads a topology file. "" is the empty topology: a subnet without nodes.
 func Load(path string) (Config, error) {
 	if path == "" {
 		return Config{}, nil
@@ -106,7 +106,8 @@ func parseTopology(path, text string) (Config, error) {
 	return c, nil
 }
 
-// tomlError puts file and line first. A value of the wrong type comes as text only: toml: line 3 (last key "a.b"): ...
+// tomlError puts file and line first. The error of a value of the wrong type has its line only in the text: toml: line 3 (last key
+// "a.b"): ...
 func tomlError(path string, err error) error {
 	var wrong toml.ParseError
 	if errors.As(err, &wrong) {
@@ -132,8 +133,8 @@ func knownKeys(k toml.Key) string {
 	return "[fabric] and [[node]]"
 }
 
-// lineOf finds a key in the index-th table of that name (-1: any of them), for messages only. It returns the table's line
-// when the key is not there, and 1 when the table is not.
+// lineOf returns the line of a key in the index-th table with that name (-1: any of them), for messages. It returns the table's line
+// when the key is missing, and 1 when the table is.
 func lineOf(text, table string, index int, key string) int {
 	line, in, seen := 1, "", -1
 	for i, l := range strings.Split(text, "\n") {
@@ -170,7 +171,7 @@ func assigns(line, key string) bool {
 	}
 }
 
-// config turns the [fabric] table around. With an error it names the key.
+// config converts the [fabric] table. With an error it returns the key.
 func (t *topology) config() (Config, string, error) {
 	c := Config{Socket: t.Fabric.Socket, CaptureFile: t.Fabric.Capture}
 	if p := t.Fabric.Prefix; p != "" {
@@ -195,7 +196,7 @@ func (t *topology) config() (Config, string, error) {
 	return c, "", nil
 }
 
-// config turns a node around. pkey makes the MGIDs of its groups.
+// config converts a node. pkey is part of the MGIDs of its groups.
 func (t *topologyNode) config(pkey ib.PKey) (NodeConfig, string, error) {
 	n := NodeConfig{
 		Name: t.Name, QPN: ib.QPN(t.QPN), QKey: ib.QKey(t.QKey), Role: Role(t.Role), RatePPS: t.Rate, Size: t.Size,
@@ -241,7 +242,7 @@ func parseGUID(v any) (ib.GUID, error) {
 	return 0, fmt.Errorf("%v is not a port GUID; write it like %q", v, "0x0002c90300000007")
 }
 
-// config finds the MGID: a literal one, or that which rdma_cm or IPoIB make of the IP group.
+// config converts a group. The MGID is a literal one, or derived from the IP group as rdma_cm or IPoIB do.
 func (t *topologyGroup) config(pkey ib.PKey) (GroupConfig, error) {
 	g := GroupConfig{QKey: ib.QKey(t.QKey)}
 	ip, ipErr := netip.ParseAddr(t.IP)

@@ -42,9 +42,6 @@ func (h BTH) OpCode() uint8 { return h[bthOpCode] }
 // Solicited returns SE, the solicited event bit.
 func (h BTH) Solicited() bool { return h[bthFlags]&0x80 != 0 }
 
-// MigReq returns M. It means nothing for datagrams, and real senders set it.
-func (h BTH) MigReq() bool { return h[bthFlags]&0x40 != 0 }
-
 // PadCnt returns how many bytes of pad stand between payload and ICRC, 0 to 3.
 func (h BTH) PadCnt() int { return int(h[bthFlags] >> 4 & 3) }
 
@@ -63,14 +60,8 @@ func (h BTH) BECN() bool { return h[bthECN]&0x40 != 0 }
 // DestQP returns the destination QPN.
 func (h BTH) DestQP() QPN { return QPN(binary.BigEndian.Uint32(h[bthDestQP:]) & mask24) }
 
-// AckReq returns A, which is 0 in datagrams.
-func (h BTH) AckReq() bool { return h[bthPSN]&0x80 != 0 }
-
 // PSN returns the packet sequence number. Nothing checks it in a datagram.
 func (h BTH) PSN() uint32 { return binary.BigEndian.Uint32(h[bthPSN:]) & mask24 }
-
-// HasReserved reports whether a reserved bit is set. Receivers ignore those bits.
-func (h BTH) HasReserved() bool { return h[bthECN]&0x3f != 0 || h[bthPSN]&0x7f != 0 }
 
 // BTHFields is a BTH in host order. TVer is always written 0.
 type BTHFields struct {
@@ -83,14 +74,6 @@ type BTHFields struct {
 	DestQP     QPN
 	AckReq     bool
 	PSN        uint32
-}
-
-// Fields returns all that PutBTH writes.
-func (h BTH) Fields() BTHFields {
-	return BTHFields{
-		OpCode: h.OpCode(), Solicited: h.Solicited(), MigReq: h.MigReq(), PadCnt: h.PadCnt(), PKey: h.PKey(),
-		FECN: h.FECN(), BECN: h.BECN(), DestQP: h.DestQP(), AckReq: h.AckReq(), PSN: h.PSN(),
-	}
 }
 
 // PutBTH writes f into the first BTHLen bytes of b and returns the view. Too large values lose their upper bits.

@@ -52,11 +52,11 @@ const (
 )
 
 // CMAHeader is a view of the header with which rdma_cm begins the private data of a request (IBTA vol 1 Annex A11,
-// Linux drivers/infiniband/core/cma.c struct cma_hdr), in wire order: who asks whom, in terms of IP. It aliases its
+// Linux drivers/infiniband/core/cma.c struct cma_hdr), in wire order: the IP addresses of requester and service. It aliases its
 // packet.
 type CMAHeader []byte
 
-// AsCMAHeader returns the first CMAHdrLen bytes of b, private data; false when b is too short.
+// AsCMAHeader returns the first CMAHdrLen bytes of b, the private data; false when b is too short.
 func AsCMAHeader(b []byte) (CMAHeader, bool) {
 	if len(b) < CMAHdrLen {
 		return nil, false
@@ -76,7 +76,7 @@ func (h CMAHeader) SrcPort() uint16 { return binary.BigEndian.Uint16(h[cmaSrcPor
 // Src returns the requester's address; the zero Addr when IPVersion is neither 4 nor 6.
 func (h CMAHeader) Src() netip.Addr { return h.addr(cmaSrc) }
 
-// Dst returns the address the service is wanted at; the zero Addr when IPVersion is neither 4 nor 6.
+// Dst returns the address of the service; the zero Addr when IPVersion is neither 4 nor 6.
 func (h CMAHeader) Dst() netip.Addr { return h.addr(cmaDst) }
 
 func (h CMAHeader) addr(off int) netip.Addr {
@@ -89,8 +89,7 @@ func (h CMAHeader) addr(off int) netip.Addr {
 	return netip.Addr{}
 }
 
-// IsSane reports whether a listener may take h for true: a known version, and both addresses those of hosts (Linux
-// refuses others in validate_ipv4_net_dev).
+// IsSane reports whether h has a known version and two host addresses (Linux rejects others in validate_ipv4_net_dev).
 func (h CMAHeader) IsSane() bool { return h.Version() == 0 && isHost(h.Src()) && isHost(h.Dst()) }
 
 func isHost(a netip.Addr) bool {

@@ -13,9 +13,8 @@ const (
 	VCRCLen = 2
 )
 
-// standInLRH is the eight bytes of ones a RoCE ICRC begins with, in the place of the LRH that is not
-// there (IBTA vol 1 Annex A16, A17).
-var standInLRH = crc32.ChecksumIEEE([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+// absentLRH is the eight bytes of ones with which a RoCE ICRC begins, instead of an LRH (IBTA vol 1 Annex A16, A17).
+var absentLRH = crc32.ChecksumIEEE([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 
 // maskedHeaders is how many leading bytes any rule below may touch: LRH, GRH and five bytes of BTH.
 const maskedHeaders = LRHLen + GRHLen + 5
@@ -51,9 +50,8 @@ var (
 // ICRCIB returns the invariant CRC of a native packet, from the first byte of its LRH to its last pad byte.
 // The LNH says whether the LRH is covered (local) or all masked (global).
 //
-// This and its two sisters never panic and change nothing; for bytes too short to be a packet the value
-// means nothing. Like every CRC-32 here it is the usual one (IEEE 802.3), stored least significant byte
-// first: write it with PutICRC.
+// The ICRC functions never panic and change nothing; the result for bytes too short to be a packet is undefined. The CRC-32 is
+// that of IEEE 802.3, stored least significant byte first: write it with PutICRC.
 func ICRCIB(lrh []byte) uint32 {
 	if len(lrh) > 1 && lrh[1]&3 == LNHGlobal {
 		return maskedCRC(0, lrh, variantGlobal)
@@ -62,15 +60,15 @@ func ICRCIB(lrh []byte) uint32 {
 }
 
 // ICRCRoCEv1 returns the ICRC of a RoCEv1 packet, from the first byte of its GRH to its last pad byte.
-func ICRCRoCEv1(grh []byte) uint32 { return maskedCRC(standInLRH, grh, variantRoCEv1) }
+func ICRCRoCEv1(grh []byte) uint32 { return maskedCRC(absentLRH, grh, variantRoCEv1) }
 
 // ICRCRoCEv2 returns the ICRC of a RoCEv2 packet, from the first byte of its IP header to its last pad byte.
 // An IPv4 header is taken to be 20 bytes long: RoCEv2 allows no options.
 func ICRCRoCEv2(ip []byte) uint32 {
 	if len(ip) > 0 && ip[0]>>4 == 4 {
-		return maskedCRC(standInLRH, ip, variantIPv4)
+		return maskedCRC(absentLRH, ip, variantIPv4)
 	}
-	return maskedCRC(standInLRH, ip, variantIPv6)
+	return maskedCRC(absentLRH, ip, variantIPv6)
 }
 
 func maskedCRC(crc uint32, p []byte, masks []mask) uint32 {
@@ -109,7 +107,7 @@ var vcrcTable = func() (t [256]uint16) {
 }()
 
 // VCRC returns the variant CRC over all of b, from the LRH to the end of the ICRC, unmasked: every hop checks
-// it and makes it anew. It is stored least significant byte first: write it with PutVCRC.
+// it and computes it again. It is stored least significant byte first: write it with PutVCRC.
 func VCRC(b []byte) uint16 {
 	c := uint16(0xffff)
 	for _, x := range b {
@@ -129,8 +127,8 @@ func VCRCField(b []byte) (uint16, bool) {
 	return binary.LittleEndian.Uint16(b), true
 }
 
-// PutCRCs computes and writes both CRCs of the native packet b, LRH to VCRC inclusive, whatever its
-// headers say. It reports false, and writes nothing, when b is too short for both. Tests use it to make
+// PutCRCs computes and writes both CRCs of the native packet b, LRH to VCRC inclusive, and does not check its
+// headers. It reports false, and writes nothing, when b is too short for both. Tests use it to make
 // packets that are wrong in one respect only.
 func PutCRCs(b []byte) bool {
 	n := len(b) - ICRCLen - VCRCLen

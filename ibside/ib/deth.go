@@ -29,17 +29,11 @@ func (h DETH) QKey() QKey { return QKey(binary.BigEndian.Uint32(h[dethQKey:])) }
 // SrcQP returns the source QPN.
 func (h DETH) SrcQP() QPN { return QPN(binary.BigEndian.Uint32(h[dethSrcQP:]) & mask24) }
 
-// HasReserved reports whether a reserved bit is set. Receivers ignore those bits.
-func (h DETH) HasReserved() bool { return h[dethSrcQP] != 0 }
-
 // DETHFields is a DETH in host order.
 type DETHFields struct {
 	QKey  QKey
 	SrcQP QPN
 }
-
-// Fields returns all that PutDETH writes.
-func (h DETH) Fields() DETHFields { return DETHFields{QKey: h.QKey(), SrcQP: h.SrcQP()} }
 
 // PutDETH writes f into the first DETHLen bytes of b and returns the view. A SrcQP above 24 bits loses its upper bits.
 func PutDETH(b []byte, f DETHFields) DETH {

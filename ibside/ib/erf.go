@@ -13,11 +13,8 @@ const LinkTypeERF = 197
 
 const (
 	erfHdrLen = 16
-	erfExtLen = 8
 
 	erfTypeIB     = 21 // LRH to VCRC
-	erfTypeIBLink = 25 // the same, with link packets among them
-	erfTypeMore   = 0x80
 	erfFlagVarLen = 0x04
 
 	// erfMaxPacket is what PktLen of the LRH can say, and the VCRC.
@@ -33,12 +30,12 @@ const (
 )
 
 // AppendERF appends one ERF record (Endace Extensible Record Format, type 21) with ibPacket, LRH to VCRC, captured at t,
-// to b, and returns the longer slice. What is beyond the largest InfiniBand packet is cut.
+// to b, and returns the longer slice. A packet larger than InfiniBand allows is truncated.
 func AppendERF(b []byte, t time.Time, ibPacket []byte) []byte {
 	ibPacket = ibPacket[:min(len(ibPacket), erfMaxPacket)]
 	pad := -len(ibPacket) & 7 // a record is a multiple of 8 bytes long
 	var h [erfHdrLen]byte
-	// Rounded up, so that ParseERF, which rounds down, gives the same nanosecond.
+	// Rounded up, so that a reader, who rounds down, gets the same nanosecond.
 	fraction := (uint64(t.Nanosecond())<<32 + 1e9 - 1) / 1e9
 	binary.LittleEndian.PutUint64(h[erfTime:], uint64(t.Unix())<<32|fraction)
 	h[erfType] = erfTypeIB
@@ -48,27 +45,4 @@ func AppendERF(b []byte, t time.Time, ibPacket []byte) []byte {
 	b = append(b, h[:]...)
 	b = append(b, ibPacket...)
 	return append(b, make([]byte, pad)...)
-}
-
-// ParseERF reads one ERF record and returns when it was captured and its packet, LRH to VCRC, which aliases b. It
-// reports false when the record is cut off or is not of InfiniBand.
-func ParseERF(b []byte) (t time.Time, ibPacket []byte, ok bool) {
-	if len(b) < erfHdrLen {
-		return time.Time{}, nil, false
-	}
-	more, typ := b[erfType]&erfTypeMore != 0, b[erfType]&^erfTypeMore
-	rlen, wlen := int(binary.BigEndian.Uint16(b[erfRLen:])), int(binary.BigEndian.Uint16(b[erfWLen:]))
-	if typ != erfTypeIB && typ != erfTypeIBLink || rlen > len(b) {
-		return time.Time{}, nil, false
-	}
-	from := erfHdrLen
-	for ; more && from+erfExtLen <= rlen; from += erfExtLen {
-		more = b[from]&erfTypeMore != 0
-	}
-	if more || from+wlen > rlen {
-		return time.Time{}, nil, false
-	}
-	ts := binary.LittleEndian.Uint64(b[erfTime:])
-	t = time.Unix(int64(ts>>32), int64(ts&0xffffffff*1e9>>32))
-	return t, b[from : from+wlen : from+wlen], true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/ibside/ib/erftest"
 )
 
 func TestERF(t *testing.T) {
@@ -20,12 +21,12 @@ func TestERF(t *testing.T) {
 		t.Errorf("record\n got % x\nwant % x", rec, want)
 	}
 	rec = rec[1:]
-	ts, got, ok := ib.ParseERF(rec)
+	ts, got, ok := erftest.Parse(rec)
 	if !ok || !bytes.Equal(got, packet) || !ts.Equal(at) {
 		t.Errorf("%v, %v, % x", ok, ts, got)
 	}
 	for n := range rec {
-		if _, _, ok := ib.ParseERF(rec[:n]); ok {
+		if _, _, ok := erftest.Parse(rec[:n]); ok {
 			t.Errorf("taken from %d bytes of %d", n, len(rec))
 		}
 	}
@@ -34,7 +35,7 @@ func TestERF(t *testing.T) {
 func TestERFVariants(t *testing.T) {
 	packet := frame(t, "ib-local")
 	for _, n := range []int{0, 40} { // records without pad
-		if _, got, ok := ib.ParseERF(ib.AppendERF(nil, time.Unix(0, 0), packet[:n])); !ok || !bytes.Equal(got, packet[:n]) {
+		if _, got, ok := erftest.Parse(ib.AppendERF(nil, time.Unix(0, 0), packet[:n])); !ok || !bytes.Equal(got, packet[:n]) {
 			t.Errorf("%d bytes: %v, % x", n, ok, got)
 		}
 	}
@@ -63,13 +64,13 @@ func TestERFVariants(t *testing.T) {
 		{"wlen beyond rlen", func(r []byte) []byte { r[15] = 49; return r }, false},
 		{"rlen less than the header", func(r []byte) []byte { r[11] = 15; return r }, false},
 	} {
-		_, got, ok := ib.ParseERF(c.edit(ib.AppendERF(nil, time.Unix(0, 0), packet)))
+		_, got, ok := erftest.Parse(c.edit(ib.AppendERF(nil, time.Unix(0, 0), packet)))
 		if ok != c.ok || ok && !bytes.Equal(got, packet) {
 			t.Errorf("%s: %v, want %v; % x", c.name, ok, c.ok, got)
 		}
 	}
 	rec := ib.AppendERF(nil, time.Unix(0, 0), make([]byte, 100000))
-	if _, got, ok := ib.ParseERF(rec); !ok || len(got) != 8190 {
+	if _, got, ok := erftest.Parse(rec); !ok || len(got) != 8190 {
 		t.Errorf("100000 bytes: %v, %d bytes back, want the largest packet, 8190", ok, len(got))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/ibside/ib/erftest"
 )
 
 // Each fuzzer asks that no input panics, and that what was understood is written and understood again as the same.
@@ -104,39 +105,16 @@ func FuzzManagement(f *testing.F) {
 	})
 }
 
-func FuzzIPoIB(f *testing.F) {
-	b := frame(f, "ib-ipoib-arp")
-	f.Add(b[68 : len(b)-6])
-	f.Add(unhex(f, "86 dd 00 00 01 03 00 00 80 00 04 05 fe 80 00 00 00 00 00 00 00 02 c9 02 00 24 f6 36"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		h, ok := ib.AsIPoIBHeader(b)
-		if !ok {
-			return
-		}
-		ib.PutIPoIBHeader(make([]byte, 4), h.EtherType())
-		rest := b[ib.IPoIBHdrLen:]
-		if a, ok := ib.AsIPoIBARP(rest); ok {
-			out := make([]byte, ib.IPoIBARPLen)
-			if ib.PutIPoIBARP(out, a.Fields()); !bytes.Equal(out, a) { // ARP has no reserved bits
-				t.Errorf("% x\n% x", a, out)
-			}
-		}
-		if o, ok := ib.AsIPoIBNDOption(rest); ok && len(o.Addr().String()) != 59 {
-			t.Errorf("address %q", o.Addr())
-		}
-	})
-}
-
 func FuzzParseERF(f *testing.F) {
 	for _, x := range examples(f) {
 		f.Add(ib.AppendERF(nil, time.Unix(1700000000, 999999999), x.frame))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		at, p, ok := ib.ParseERF(b)
+		at, p, ok := erftest.Parse(b)
 		if !ok {
 			return
 		}
-		at2, p2, ok := ib.ParseERF(ib.AppendERF(nil, at, p))
+		at2, p2, ok := erftest.Parse(ib.AppendERF(nil, at, p))
 		if want := p[:min(len(p), 8190)]; !ok || !at2.Equal(at) || !bytes.Equal(p2, want) {
 			t.Errorf("%v: %v, %v; % x, % x", ok, at, at2, p, p2)
 		}

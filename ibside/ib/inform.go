@@ -7,7 +7,7 @@ import "encoding/binary"
 // InformInfoLen is the length of an InformInfo.
 const InformInfoLen = 36
 
-// Traps of the subnet manager that one subscribes to (IBTA vol 1 §14.4.10).
+// Traps of the subnet manager, for subscriptions (IBTA vol 1 §14.4.10).
 const (
 	TrapGIDInService    = 64
 	TrapGIDOutOfService = 65
@@ -60,7 +60,7 @@ func (h InformInfo) LIDEnd() LID { return LID(binary.BigEndian.Uint16(h[informLI
 // IsGeneric reports whether Trap is one of the standard's.
 func (h InformInfo) IsGeneric() bool { return h[informGeneric] == 1 }
 
-// Subscribe reports whether notices are wanted; else they are no longer.
+// Subscribe reports whether h begins a subscription; otherwise it ends one.
 func (h InformInfo) Subscribe() bool { return h[informSubscribe] == 1 }
 
 // Type returns the notice type, InformAllTypes for all.
@@ -75,7 +75,7 @@ func (h InformInfo) QPN() QPN { return QPN(binary.BigEndian.Uint32(h[informQPN:]
 // RespTime returns how long an answer may take: 4.096 µs times 2 to this.
 func (h InformInfo) RespTime() uint8 { return h[informQPN+3] & 0x1f }
 
-// Producer returns the type of node that gives the notices, InformAllProducers for all.
+// Producer returns the type of node that sends the notices, InformAllProducers for all.
 func (h InformInfo) Producer() uint32 { return binary.BigEndian.Uint32(h[informProducer:]) & 0xffffff }
 
 // Fields returns all fields.

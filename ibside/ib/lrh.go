@@ -58,9 +58,6 @@ func (h LRH) SLID() LID { return LID(binary.BigEndian.Uint16(h[lrhSLID:])) }
 // PktLenWords returns the length in 4-byte words, from the LRH to the end of the ICRC; the VCRC is not counted.
 func (h LRH) PktLenWords() int { return int(binary.BigEndian.Uint16(h[lrhPktLen:]) & 0x7ff) }
 
-// HasReserved reports whether a reserved bit is set. Receivers ignore those bits.
-func (h LRH) HasReserved() bool { return h[lrhSL]&0x0c != 0 || h[lrhPktLen]&0xf8 != 0 }
-
 // LRHFields is an LRH in host order. LVer is always written 0.
 type LRHFields struct {
 	VL          uint8
@@ -68,11 +65,6 @@ type LRHFields struct {
 	LNH         uint8
 	DLID, SLID  LID
 	PktLenWords int
-}
-
-// Fields returns all that PutLRH writes.
-func (h LRH) Fields() LRHFields {
-	return LRHFields{VL: h.VL(), SL: h.SL(), LNH: h.LNH(), DLID: h.DLID(), SLID: h.SLID(), PktLenWords: h.PktLenWords()}
 }
 
 // PutLRH writes f into the first LRHLen bytes of b and returns the view. Too large values lose their upper bits.

@@ -11,7 +11,7 @@ const (
 	MADHdrLen = 24
 )
 
-// Management classes, with the class version each is spoken in.
+// Management classes and their versions.
 const (
 	ClassSubnLID      = 0x01 // SMP routed by LID
 	ClassSA           = 0x03 // subnet administration
@@ -38,7 +38,7 @@ const (
 )
 
 // MADStatusBusy, in a status, asks for the same request again later. All other bits of the lower byte are errors that
-// a repetition does not mend (IBTA vol 1 §13.4.7).
+// a repetition does not fix (IBTA vol 1 §13.4.7).
 const MADStatusBusy = 0x0001
 
 const madBaseVersion = 1
@@ -89,7 +89,7 @@ func (h MAD) Status() uint16 { return binary.BigEndian.Uint16(h[madStatus:]) }
 // ClassSpecific returns the 16 bits that directed-route SMPs use for hops.
 func (h MAD) ClassSpecific() uint16 { return binary.BigEndian.Uint16(h[madClassSpec:]) }
 
-// TID returns the transaction ID: an answer bears that of its request.
+// TID returns the transaction ID; an answer has that of its request.
 func (h MAD) TID() uint64 { return binary.BigEndian.Uint64(h[madTID:]) }
 
 // AttrID returns the attribute.
@@ -98,16 +98,13 @@ func (h MAD) AttrID() uint16 { return binary.BigEndian.Uint16(h[madAttrID:]) }
 // AttrMod returns the attribute modifier.
 func (h MAD) AttrMod() uint32 { return binary.BigEndian.Uint32(h[madAttrMod:]) }
 
-// HasReserved reports whether a reserved bit is set. Receivers ignore those bits.
-func (h MAD) HasReserved() bool { return h[madReserved]|h[madReserved+1] != 0 }
-
-// IsCM reports whether h is a MAD of the connection manager, in the version and with the method it knows.
+// IsCM reports whether h is a MAD of the connection manager, with the known version and method.
 func (h MAD) IsCM() bool {
 	return h.BaseVersion() == madBaseVersion && h.Class() == ClassCM && h.ClassVersion() == ClassVersionCM &&
 		h.Method() == MethodSend
 }
 
-// IsSA reports whether h is a MAD of subnet administration in the version it knows.
+// IsSA reports whether h is a MAD of subnet administration with the known version.
 func (h MAD) IsSA() bool {
 	return h.BaseVersion() == madBaseVersion && h.Class() == ClassSA && h.ClassVersion() == ClassVersionSA
 }

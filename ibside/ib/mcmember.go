@@ -28,10 +28,10 @@ const (
 	MCMemberJoinState
 	MCMemberProxyJoin
 
-	// MCMemberJoin is what a join or leave of an existing group needs.
+	// MCMemberJoin is required to join or leave an existing group.
 	MCMemberJoin = MCMemberMGID | MCMemberPortGID | MCMemberJoinState
-	// MCMemberCreate is what a join needs that may create the group (OpenSM osm_sa_mcmember_record.c).
-	// It is also what Linux rdma_cm sends.
+	// MCMemberCreate is required in a join that may create the group (OpenSM osm_sa_mcmember_record.c).
+	// Linux rdma_cm sends it.
 	MCMemberCreate = MCMemberJoin | MCMemberQKey | MCMemberTClass | MCMemberPKey | MCMemberSL | MCMemberFlowLabel
 )
 
@@ -40,8 +40,22 @@ const (
 	JoinFull         = 1
 	JoinNonMember    = 2
 	JoinSendOnly     = 4 // cannot create a group
-	JoinSendOnlyFull = 8 // can; the SA must offer it in its ClassPortInfo
+	JoinSendOnlyFull = 8 // can create one; the SA must announce support in its ClassPortInfo
 )
+
+// JoinStateOf is how a port becomes a member (IBTA vol 1 §15.2.5.17). Full members and non-members that receive get messages. A
+// send-only full member also creates the group if needed; a non-member neither creates it nor keeps it alive.
+func JoinStateOf(receive, nonMember bool) uint8 {
+	switch {
+	case nonMember && receive:
+		return JoinNonMember
+	case nonMember:
+		return JoinSendOnly
+	case receive:
+		return JoinFull
+	}
+	return JoinSendOnlyFull
+}
 
 const (
 	mcMGID      = 0
@@ -84,7 +98,7 @@ func (r MCMemberRecord) QKey() QKey { return QKey(binary.BigEndian.Uint32(r[mcQK
 // MLID returns the multicast LID the group's packets go to; several groups may share one.
 func (r MCMemberRecord) MLID() LID { return LID(binary.BigEndian.Uint16(r[mcMLID:])) }
 
-// MTUSelector returns how MTU is meant.
+// MTUSelector returns the selector of MTU.
 func (r MCMemberRecord) MTUSelector() Selector { return Selector(r[mcMTU] >> 6) }
 
 // MTU returns the group's MTU.
@@ -96,13 +110,13 @@ func (r MCMemberRecord) TClass() uint8 { return r[mcTClass] }
 // PKey returns the group's partition.
 func (r MCMemberRecord) PKey() PKey { return PKey(binary.BigEndian.Uint16(r[mcPKey:])) }
 
-// RateSelector returns how Rate is meant.
+// RateSelector returns the selector of Rate.
 func (r MCMemberRecord) RateSelector() Selector { return Selector(r[mcRate] >> 6) }
 
 // Rate returns the group's rate.
 func (r MCMemberRecord) Rate() Rate { return Rate(r[mcRate] & 0x3f) }
 
-// LifeSelector returns how Life is meant.
+// LifeSelector returns the selector of Life.
 func (r MCMemberRecord) LifeSelector() Selector { return Selector(r[mcLife] >> 6) }
 
 // Life returns the packet lifetime, 4.096 us * 2^n.

@@ -96,15 +96,3 @@ func MulticastMAC(g GID) [6]byte {
 	}
 	return [6]byte{0x33, 0x33, g[12], g[13], g[14], g[15]}
 }
-
-// LinkLocalGID returns the default GID of an Ethernet port: fe80::/64 and the modified EUI-64 of its MAC (RFC 4291
-// Appendix A).
-func LinkLocalGID(mac [6]byte) GID {
-	return GID{0xfe, 0x80, 8: mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}
-}
-
-// LinkLocalMAC is the way back. It reports false when g is not fe80::/64 with an EUI-64 made from a MAC.
-func (g GID) LinkLocalMAC() ([6]byte, bool) {
-	mac := [6]byte{g[8] ^ 2, g[9], g[10], g[13], g[14], g[15]}
-	return mac, g == LinkLocalGID(mac)
-}

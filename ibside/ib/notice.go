@@ -41,7 +41,7 @@ func AsNotice(b []byte) (Notice, bool) {
 // IsGeneric reports whether Trap is one of the standard's.
 func (n Notice) IsGeneric() bool { return n[noticeType]&0x80 != 0 }
 
-// Type returns how grave the notice is, 7 bits.
+// Type returns the severity of the notice, 7 bits.
 func (n Notice) Type() uint8 { return n[noticeType] & 0x7f }
 
 // Producer returns the type of node that gave the notice, or the vendor, 24 bits.
@@ -59,7 +59,7 @@ func (n Notice) Toggle() bool { return n[noticeCount]&0x80 != 0 }
 // Count returns how many notices wait at the issuer, 15 bits.
 func (n Notice) Count() uint16 { return binary.BigEndian.Uint16(n[noticeCount:]) & 0x7fff }
 
-// Data returns what the trap says besides.
+// Data returns the details of the trap.
 func (n Notice) Data() [NoticeDataLen]byte { return [NoticeDataLen]byte(n[noticeData:]) }
 
 // IssuerGID returns the port that gave the notice.
@@ -78,7 +78,7 @@ type NoticeFields struct {
 	IssuerGID GID
 }
 
-// GID returns the port that came or went (traps 64, 65), or the group that was made or deleted (66, 67); zero with other
+// GID returns the port that joined or left the subnet (traps 64, 65), or the group that was created or deleted (66, 67); zero with other
 // traps.
 func (f *NoticeFields) GID() GID {
 	if !f.IsGeneric || f.Trap < TrapGIDInService || f.Trap > TrapGroupDeleted {

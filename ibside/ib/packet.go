@@ -8,29 +8,29 @@ const (
 	UDMaxLen = LRHLen + GRHLen + BTHLen + DETHLen + ImmDtLen + 4096 + ICRCLen + VCRCLen
 )
 
-// Fault says what is wrong with a packet, in the word its drop counter bears. "" is nothing.
+// Fault says what is wrong with a packet, by the name of its drop counter. "" is no fault.
 type Fault string
 
-// What ParsePacket can find.
+// The faults that ParsePacket finds.
 const (
 	FaultNone        Fault = ""
-	FaultLRHHdr      Fault = "lrh_hdr"      // cut off; LVer; a DLID or SLID that cannot be; VL 15 for another QP than 0
+	FaultLRHHdr      Fault = "lrh_hdr"      // truncated; LVer; an invalid DLID or SLID; VL 15 for another QP than 0
 	FaultIBRaw       Fault = "ib_raw"       // LNH 0 or 1: no IBA transport
 	FaultLRHLen      Fault = "lrh_len"      // PktLen is not the packet's length, or too small for any datagram
-	FaultGRHHdr      Fault = "grh_hdr"      // cut off; IPVer; NxtHdr; a multicast SGID
+	FaultGRHHdr      Fault = "grh_hdr"      // truncated; IPVer; NxtHdr; a multicast SGID
 	FaultGRHLen      Fault = "grh_len"      // PayLen disagrees with PktLen, or too small for any datagram
 	FaultVCRC        Fault = "vcrc"         // wrong VCRC
 	FaultICRC        Fault = "icrc"         // wrong ICRC
 	FaultBTHTVer     Fault = "bth_tver"     // transport version
 	FaultBTHOpCode   Fault = "bth_opcode"   // not a datagram
-	FaultCNP         Fault = "cnp_rx"       // a congestion notification: no error, but no datagram either
-	FaultBTHLen      Fault = "bth_len"      // immediate data announced and not there
+	FaultCNP         Fault = "cnp_rx"       // a congestion notification: not an error, but not a datagram
+	FaultBTHLen      Fault = "bth_len"      // immediate data is missing
 	FaultBTHPad      Fault = "bth_pad"      // more pad than bytes
 	FaultMcastIncons Fault = "mcast_incons" // DLID, DGID and DestQP do not agree on multicast or unicast
 )
 
-// Packet is one native datagram in host order: all of it that is not implied by the rest. M of the BTH is not
-// here; it means nothing for datagrams, and AppendTo sets it as HCAs do.
+// Packet is one native datagram in host order, without the fields that follow from others. The BTH's M bit is not a field: it has
+// no meaning for datagrams, and AppendTo sets it as HCAs do.
 type Packet struct {
 	VL         uint8
 	SL         SL
@@ -49,7 +49,7 @@ type Packet struct {
 }
 
 // AppendTo appends the packet to b, LRH to VCRC, with lengths, pad and both CRCs, and returns the longer slice.
-// It does not judge: values too large for their fields lose their upper bits.
+// It does not check them: values too large for their fields lose their upper bits.
 func (p *Packet) AppendTo(b []byte) []byte {
 	start, pad := len(b), -len(p.Payload)&3
 	transport := BTHLen + DETHLen + len(p.Payload) + pad + ICRCLen
@@ -90,9 +90,8 @@ func (p *Packet) putHeaders(b []byte, n, transport, pad int) {
 }
 
 // ParsePacket reads one native datagram, LRH to VCRC, exactly as long as its LRH says. Payload aliases b.
-// The checks go from the outside in, lengths before CRCs before meaning, so that what is wrong on the wire
-// is not blamed on the peer. With a Fault the Packet is zero. Whether the datagram is welcome (Q_Key, P_Key,
-// QP 0 and 1, MTU) is for its receiver to say.
+// It checks lengths first, then CRCs, then contents, so that transmission errors are not reported as errors of the sender. With a
+// Fault the Packet is zero. The receiver checks Q_Key, P_Key, QP 0 and 1, and MTU.
 func ParsePacket(b []byte) (Packet, Fault) {
 	lrh, fault := parseLRH(b)
 	if fault != FaultNone {
@@ -195,7 +194,7 @@ func (p *Packet) parseTransport(b []byte) Fault {
 	return FaultNone
 }
 
-// checkRoute compares what different headers say about where the packet goes.
+// checkRoute checks that the headers agree on the destination.
 func (p *Packet) checkRoute() Fault {
 	if p.VL == VLSubnetManagement && p.DestQP != QP0 {
 		return FaultLRHHdr

@@ -32,7 +32,7 @@ const (
 	PathLifeSelector
 	PathLife
 
-	// PathResolve asks for one path between two GIDs that works both ways.
+	// PathResolve asks for one reversible path between two GIDs.
 	PathResolve = PathDGID | PathSGID | PathReversible | PathNumbPath
 )
 
@@ -112,19 +112,19 @@ func (r PathRecord) QoSClass() uint16 { return r.qosSL() >> 4 }
 // SL returns the service level.
 func (r PathRecord) SL() SL { return SL(r.qosSL() & 0x0f) }
 
-// MTUSelector returns how MTU is meant.
+// MTUSelector returns the selector of MTU.
 func (r PathRecord) MTUSelector() Selector { return Selector(r[pathMTU] >> 6) }
 
 // MTU returns the path's MTU.
 func (r PathRecord) MTU() MTU { return MTU(r[pathMTU] & 0x3f) }
 
-// RateSelector returns how Rate is meant.
+// RateSelector returns the selector of Rate.
 func (r PathRecord) RateSelector() Selector { return Selector(r[pathRate] >> 6) }
 
 // Rate returns the path's rate.
 func (r PathRecord) Rate() Rate { return Rate(r[pathRate] & 0x3f) }
 
-// LifeSelector returns how Life is meant.
+// LifeSelector returns the selector of Life.
 func (r PathRecord) LifeSelector() Selector { return Selector(r[pathLife] >> 6) }
 
 // Life returns the packet lifetime, 4.096 us * 2^n.

@@ -34,7 +34,7 @@ const (
 	SAStatusDenied             = 0x0700
 )
 
-// Selector says how a query means an MTU, a rate or a lifetime; two bits before the value.
+// Selector says how an MTU, a rate or a lifetime in a query is compared; two bits before the value.
 type Selector uint8
 
 // The selectors.
@@ -53,7 +53,7 @@ const (
 
 	RMPPTypeData  = 1
 	RMPPTypeAck   = 2
-	RMPPTypeStop  = 3 // the peer ends the transfer for want of resources
+	RMPPTypeStop  = 3 // the peer ends the transfer for lack of resources
 	RMPPTypeAbort = 4 // or for an error
 
 	RMPPVersion = 1

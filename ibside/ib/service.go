@@ -31,7 +31,7 @@ const (
 
 	ServiceRecordData uint64 = (1<<30 - 1) << 7
 
-	// ServiceRecordWhich is what tells one record from another.
+	// ServiceRecordWhich identifies a record.
 	ServiceRecordWhich = ServiceRecordID | ServiceRecordGID | ServiceRecordPKey
 )
 
@@ -69,13 +69,13 @@ func (r ServiceRecord) PKey() PKey { return PKey(binary.BigEndian.Uint16(r[servi
 // LeaseSeconds returns how long the record is kept, ServiceLeaseForever for ever.
 func (r ServiceRecord) LeaseSeconds() uint32 { return binary.BigEndian.Uint32(r[serviceLease:]) }
 
-// Key returns the key that changes of the record need.
+// Key returns the key that a change of the record requires.
 func (r ServiceRecord) Key() [ServiceKeyLen]byte { return [ServiceKeyLen]byte(r[serviceKey:]) }
 
-// NameBytes returns the name's field, all of it: what follows its first zero byte belongs to no name.
+// NameBytes returns the whole field of the name; bytes after the first zero byte are not part of the name.
 func (r ServiceRecord) NameBytes() [ServiceNameLen]byte { return [ServiceNameLen]byte(r[serviceName:]) }
 
-// Data returns the service's own words.
+// Data returns the service's own data.
 func (r ServiceRecord) Data() [ServiceDataLen]byte { return [ServiceDataLen]byte(r[serviceData:]) }
 
 // ServiceFields is a ServiceRecord in host order; Data stays as it is on the wire.
@@ -89,7 +89,7 @@ type ServiceFields struct {
 	Data         [ServiceDataLen]byte
 }
 
-// ServiceName makes a name's field. What does not fit in it, with a zero byte at the end, is cut.
+// ServiceName returns the field of a name, truncated to fit with a terminating zero byte.
 func ServiceName(s string) (name [ServiceNameLen]byte) {
 	copy(name[:ServiceNameLen-1], s)
 	return name

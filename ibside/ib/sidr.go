@@ -57,10 +57,10 @@ func AsSIDRReq(b []byte) (SIDRReq, bool) {
 }
 
 // RequestID returns the requester's number for this request. Linux takes two pending requests from one SLID with the
-// same number for one, so a bridge, behind whose LID many hosts hide, must renumber.
+// same number for one, so a bridge, whose LID many hosts share, must renumber.
 func (h SIDRReq) RequestID() uint32 { return binary.BigEndian.Uint32(h[sidrRequestID:]) }
 
-// PKey returns the partition the service is wanted in: that of the packet.
+// PKey returns the partition of the request: that of the packet.
 func (h SIDRReq) PKey() PKey { return PKey(binary.BigEndian.Uint16(h[sidrReqPKey:])) }
 
 // ServiceID returns the service.
@@ -128,7 +128,7 @@ func (h SIDRRep) QKey() QKey { return QKey(binary.BigEndian.Uint32(h[sidrRepQKey
 
 // Additional returns the additional information, as long as the reply says, aliased.
 func (h SIDRRep) Additional() []byte {
-	n := min(int(h[sidrRepAdditionalCnt]), SIDRAdditionalLen) // again: whoever owns the bytes may have changed them
+	n := min(int(h[sidrRepAdditionalCnt]), SIDRAdditionalLen) // the owner of the bytes may have changed them since AsSIDRRep
 	return h[sidrRepAdditional : sidrRepAdditional+n : sidrRepAdditional+n]
 }
 

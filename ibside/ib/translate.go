@@ -4,22 +4,21 @@ package ib
 
 import "net/netip"
 
-// A Translation is hosts that InfiniBand knows by other IP addresses than RoCE does: the same host bits behind another
-// prefix. Both prefixes are of one family and one length, and have no host bits set.
+// A Translation maps a prefix of IP addresses on RoCE to a prefix on InfiniBand, with the same host bits. Both prefixes have the
+// same family and length, and no host bits set.
 type Translation struct{ RoCE, IB netip.Prefix }
 
-// Translations are one mapping of addresses, there and back. No two of their RoCE prefixes overlap, and no two of their IB
-// prefixes do; one's RoCE prefix may be another's IB prefix. An address in none of the prefixes is the same on both sides.
-// One that is in a prefix of its own side is another on the other side; one that is only in a prefix of the other side is
-// nobody's, because there it means somebody else.
+// Translations map addresses in both directions. Their RoCE prefixes do not overlap, nor do their IB prefixes; a RoCE prefix of one
+// may be an IB prefix of another. An address in a prefix of its side is translated. An address that is only in a prefix of the
+// other side has no translation, because there it belongs to another host. All others are the same on both sides.
 type Translations []Translation
 
-// ToIB returns what InfiniBand knows a RoCE side's address by; false when no host can have it.
+// ToIB translates an address on RoCE to InfiniBand; false when no host can have it.
 func (ts Translations) ToIB(a netip.Addr) (netip.Addr, bool) {
 	return translate(a, ts, func(t Translation) (from, to netip.Prefix) { return t.RoCE, t.IB })
 }
 
-// ToRoCE returns what the RoCE side knows an address on InfiniBand by; false when no host can have it.
+// ToRoCE translates an address on InfiniBand to RoCE; false when no host can have it.
 func (ts Translations) ToRoCE(a netip.Addr) (netip.Addr, bool) {
 	return translate(a, ts, func(t Translation) (from, to netip.Prefix) { return t.IB, t.RoCE })
 }
@@ -39,23 +38,23 @@ func translate(a netip.Addr, ts Translations, way func(Translation) (from, to ne
 	return a, true
 }
 
-// withPrefix returns the host bits of an address behind another prefix of its family.
+// withPrefix returns an address with another prefix of its family.
 func withPrefix(n netip.Prefix, a netip.Addr) netip.Addr {
 	head, b := n.Addr().AsSlice(), a.AsSlice()
 	for i := range b {
-		mask := byte(0xff) << (8 - min(max(n.Bits()-8*i, 0), 8)) // of the bits that are the prefix's
+		mask := byte(0xff) << (8 - min(max(n.Bits()-8*i, 0), 8)) // the prefix's bits in this byte
 		b[i] = head[i]&mask | b[i]&^mask
 	}
-	out, _ := netip.AddrFromSlice(b) // as long as it was
+	out, _ := netip.AddrFromSlice(b) // the length is valid
 	return out
 }
 
-// PrefixToIB returns what InfiniBand knows the addresses of a RoCE side's prefix by, in as few prefixes as there are; and the
-// parts of it that no host can have.
+// PrefixToIB translates a prefix on RoCE to InfiniBand, into as few prefixes as possible, and returns the parts of it that have
+// no translation.
 func (ts Translations) PrefixToIB(n netip.Prefix) (image, nobodys []netip.Prefix) {
 	for _, t := range ts {
 		for _, p := range []netip.Prefix{t.RoCE, t.IB} {
-			if p.Overlaps(n) && p.Bits() > n.Bits() { // only a part of n is in it
+			if p.Overlaps(n) && p.Bits() > n.Bits() { // it contains only a part of n
 				lower, upper := halves(n)
 				image, nobodys = ts.PrefixToIB(lower)
 				a, b := ts.PrefixToIB(upper)
@@ -70,11 +69,11 @@ func (ts Translations) PrefixToIB(n netip.Prefix) (image, nobodys []netip.Prefix
 	return nil, []netip.Prefix{n}
 }
 
-// halves splits a prefix of more than one address.
+// halves splits a prefix in two.
 func halves(n netip.Prefix) (lower, upper netip.Prefix) {
 	n = n.Masked()
 	b := n.Addr().AsSlice()
 	b[n.Bits()/8] |= 0x80 >> (n.Bits() % 8)
-	a, _ := netip.AddrFromSlice(b) // as long as it was
+	a, _ := netip.AddrFromSlice(b) // the length is valid
 	return netip.PrefixFrom(n.Addr(), n.Bits()+1), netip.PrefixFrom(a, n.Bits()+1)
 }

@@ -285,17 +285,3 @@ func TestTsharkRMPP(t *testing.T) {
 		f.RMPPType, f.RMPPFlags, f.RMPPStatus, f.RMPPData1, f.RMPPData2,
 	})
 }
-
-func TestTsharkARP(t *testing.T) {
-	fields := []string{"arp.opcode", "arp.src.hw", "arp.src.proto_ipv4", "arp.dst.hw", "arp.dst.proto_ipv4"}
-	b := frame(t, "ib-ipoib-arp")
-	p, _ := ib.ParsePacket(b)
-	a, ok := ib.AsIPoIBARP(p.Payload[ib.IPoIBHdrLen:])
-	if !ok {
-		t.Fatal("no ARP in ib-ipoib-arp")
-	}
-	sha, tha := a.SHA(), a.THA()
-	compare(t, "ARP", fields, decode(t, [][]byte{b}, fields...)[0], []any{
-		a.Op(), fmt.Sprintf("%x", sha[:]), a.SPA().String(), fmt.Sprintf("%x", tha[:]), a.TPA().String(),
-	})
-}

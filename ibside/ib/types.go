@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ib holds the words of InfiniBand and the headers of its datagrams: a reader, a writer and
-// the two CRCs, in pure Go, for management code, for simulators and as the second opinion the C data
-// path is tested against.
+// Package ib has the types of InfiniBand and the headers of its datagrams: a parser, a writer and the two CRCs, in pure Go, for
+// management code and simulators, and as the reference in tests of the C datapath.
 //
-// A datagram on an InfiniBand link, first byte on the left; GRH and ImmDt are there or not:
+// A datagram on an InfiniBand link, first byte on the left; GRH and ImmDt are optional:
 //
 //	LRH 8 | GRH 40 | BTH 12 | DETH 8 | ImmDt 4 | payload | pad 0..3 | ICRC 4 | VCRC 2
 //
-// A header is a view: a byte slice made only by its checking constructor (AsLRH, AsGRH, ...), so its
-// getters cannot panic. A view aliases the packet it was taken from. PutX writes every byte of a header,
-// reserved bits zero, and needs len(b) >= XLen. Numbers are in host order everywhere but inside a view.
+// A header is a view: a byte slice made only by its checking constructor (AsLRH, AsGRH, ...), so its getters cannot panic. A view
+// aliases its packet. PutX writes every byte of a header, reserved bits zero, and needs len(b) >= XLen. Numbers are in host order
+// everywhere except inside a view.
 //
-// Nothing here has state; everything may be called from any goroutine.
+// Nothing here has state; all functions may be called from any goroutine.
 package ib
 
 import (
@@ -27,9 +26,9 @@ const (
 	QP1         QPN = 1        // general services interface: CM and SA
 	QPMulticast QPN = 0xffffff // the destination QP of every multicast packet
 
-	QKeyGSI     QKey = 0x80010000 // fixed for QP1, both ways
-	QKeyRDMAUDP QKey = 0x01234567 // what rdma_cm gives to RDMA_PS_UDP (rdma_cma.h RDMA_UDP_QKEY)
-	QKeyIPoIB   QKey = 0x00000b1b // what OpenSM gives to IP groups
+	QKeyGSI     QKey = 0x80010000 // fixed for QP1
+	QKeyRDMAUDP QKey = 0x01234567 // that of RDMA_PS_UDP in rdma_cm (rdma_cma.h RDMA_UDP_QKEY)
+	QKeyIPoIB   QKey = 0x00000b1b // that of IP groups in OpenSM
 
 	PKeyDefault PKey = 0xffff // full member of the default partition
 )
@@ -47,7 +46,7 @@ const (
 // a multicast GID; on RoCEv2 it is the IP address, IPv4 in the IPv4-mapped form.
 type GID [16]byte
 
-// ParseGID reads a GID written as an IPv6 address, e.g. "fe80::2:c903:0:1" or "::ffff:10.10.0.1".
+// ParseGID parses a GID written as an IPv6 address, e.g. "fe80::2:c903:0:1" or "::ffff:10.10.0.1".
 func ParseGID(s string) (GID, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || !a.Is6() || a.Zone() != "" {
@@ -121,11 +120,11 @@ type QPN uint32
 
 func (q QPN) String() string { return fmt.Sprintf("0x%06x", uint32(q)) }
 
-// QKey guards a datagram queue pair: a message whose Q_Key differs is dropped in silence.
+// QKey protects a UD queue pair, which silently drops messages with another Q_Key.
 type QKey uint32
 
-// IsControlled reports whether the top bit is set. A user queue pair cannot send such a Q_Key: the
-// HCA puts its own in its place (IBTA vol 1 §10.2.4).
+// IsControlled reports whether the top bit is set. An HCA replaces a controlled
+// Q_Key in a send by that of the queue pair (IBTA vol 1 §10.2.4).
 func (k QKey) IsControlled() bool { return k&0x80000000 != 0 }
 
 func (k QKey) String() string { return fmt.Sprintf("0x%08x", uint32(k)) }
@@ -139,7 +138,7 @@ func (k PKey) Valid() bool { return k&0x7fff != 0 }
 // IsFull reports whether k is a full member's key.
 func (k PKey) IsFull() bool { return k&0x8000 != 0 }
 
-// Matches reports whether holders of k and o may talk: the same valid partition, and not both limited
+// Matches reports whether holders of k and o may communicate: the same valid partition, and not both limited
 // (IBTA vol 1 §10.9.3).
 func (k PKey) Matches(o PKey) bool {
 	return k.Valid() && k&0x7fff == o&0x7fff && (k.IsFull() || o.IsFull())

@@ -99,26 +99,6 @@ func TestGIDs(t *testing.T) {
 	}
 }
 
-func TestLinkLocalGID(t *testing.T) {
-	for _, c := range []struct {
-		mac  [6]byte
-		want string
-	}{
-		{[6]byte{0xe4, 0x1d, 0x2d, 0xab, 0x2b, 0xc2}, "fe80::e61d:2dff:feab:2bc2"},
-		{[6]byte{2, 0, 0, 0, 0, 1}, "fe80::ff:fe00:1"},
-	} {
-		g := ib.LinkLocalGID(c.mac)
-		if mac, ok := g.LinkLocalMAC(); g != gid(c.want) || !ok || mac != c.mac {
-			t.Errorf("% x: %v, want %s; and back % x, %v", c.mac, g, c.want, mac, ok)
-		}
-	}
-	for _, s := range []string{"fe80::2:c903:0:1", "fe81::ff:fe00:1", "::ffff:10.10.0.1", "fe80:1::ff:fe00:1"} {
-		if mac, ok := gid(s).LinkLocalMAC(); ok {
-			t.Errorf("%s: is said to come from % x", s, mac)
-		}
-	}
-}
-
 func TestMTUs(t *testing.T) {
 	for _, c := range []struct{ netdev, core, rxe int }{
 		{1280, 1024, 1024}, {1500, 1024, 1024}, {2200, 2048, 2048}, {4096, 2048, 2048}, {4168, 2048, 2048},

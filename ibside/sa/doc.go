@@ -8,7 +8,6 @@
 //	Client      requests and answers, tries and pauses; notices; tables in several MADs (RMPP)
 //	    │
 //	Transport   256 bytes, QP1 to QP1
-//	    ├── Umad    /dev/infiniband/umadN, the kernel's door to QP1
-//	    ├── Ibsim   the sockets of ibsim, a simulator that the real opensm manages: for tests
+//	    ├── Umad    /dev/infiniband/umadN, the kernel's port to QP1
 //	    └── any other, such as a port of the subnet in software
 package sa

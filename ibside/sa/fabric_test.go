@@ -80,7 +80,7 @@ func (s *site) attach(host string, cfg sa.Config) (*sa.Client, *fabric.HCA) {
 		if err := errors.Join(c.Close(), hca.Close()); err != nil {
 			t.Error(err)
 		}
-		opensmtest.CheckBooks(t, host, c.Stats())
+		opensmtest.CheckStats(t, host, c.Stats())
 	})
 	return c, hca
 }

@@ -69,22 +69,3 @@ func checkTable(t *testing.T, tab *table) {
 		}
 	}
 }
-
-// FuzzIbsim takes anything from the simulator's data socket and as its PortInfo.
-func FuzzIbsim(f *testing.F) {
-	b := make([]byte, ibsimLen)
-	copy(b[ibsimMAD:], report(7, 66))
-	f.Add(append([]byte(nil), b...))
-	b[ibsimStatus] = 1
-	f.Add(b)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		in := make([]byte, ibsimLen)
-		copy(in, b)
-		if from, err := ibsimReceived(in); err != nil && from != 0 {
-			t.Errorf("%v and from %v", err, from)
-		}
-		if p := portStateOf(in[:ibsimCtlData], 1); p.GID.GUID() != 1 || p.SMSL > 15 || p.LMC > 7 {
-			t.Errorf("%+v", p)
-		}
-	})
-}

@@ -181,9 +181,9 @@ func testGuests(t *testing.T, s *site) {
 	if _, err := c.Join(t.Context(), group(testMGID, ib.JoinFull)); err != nil {
 		t.Fatal(err)
 	}
-	guest, err := other.Join(t.Context(), group(testMGID, ib.JoinNonMember))
-	if err != nil || guest.JoinState != ib.JoinNonMember {
-		t.Errorf("a guest: %+v, %v", guest, err)
+	nonMember, err := other.Join(t.Context(), group(testMGID, ib.JoinNonMember))
+	if err != nil || nonMember.JoinState != ib.JoinNonMember {
+		t.Errorf("a guest: %+v, %v", nonMember, err)
 	}
 	sender, err := third.Join(t.Context(), group(testMGID, ib.JoinSendOnly))
 	if err != nil || sender.JoinState != ib.JoinSendOnly {
@@ -196,7 +196,7 @@ func testGuests(t *testing.T, s *site) {
 		t.Error(err)
 	}
 	all := members(t, c, testMGID)
-	if len(all) != 3 || all[guest.PortGID] != ib.JoinNonMember || all[sender.PortGID] != ib.JoinNonMember {
+	if len(all) != 3 || all[nonMember.PortGID] != ib.JoinNonMember || all[sender.PortGID] != ib.JoinNonMember {
 		t.Errorf("members: %v", all)
 	}
 	if err := c.Leave(t.Context(), testMGID, ib.GID{}, ib.JoinFull); err != nil {

@@ -196,8 +196,8 @@ func words(err error) string {
 	return err.Error()
 }
 
-// doubt counts everything as lost.
-func (r *Registrar) doubt(why Event) {
+// loseAll counts everything as lost.
+func (r *Registrar) loseAll(why Event) {
 	r.mu.Lock()
 	var all []*item
 	for _, it := range r.items {
@@ -212,7 +212,7 @@ func (r *Registrar) doubt(why Event) {
 // jitter returns d, or up to a quarter more.
 func jitter(d time.Duration) time.Duration { return d + rand.N(d/4+1) }
 
-// changed says what in a port's state makes registrations doubtful; "" when nothing does.
+// changed says what in a port's state makes the SA likely to have forgotten registrations; "" when nothing does.
 func changed(before, now ib.PortState) Event {
 	switch {
 	case before.Active && !now.Active:

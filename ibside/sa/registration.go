@@ -27,7 +27,7 @@ type Registration struct {
 	Kind Kind
 	Name string // the MGID at first, the index of the alias, the service ID, the number of the trap
 
-	// Held says that the SA has confirmed it since it was last in doubt. Otherwise the SA may have forgotten it: what
+	// Held says that the SA has confirmed it since it was last lost. Otherwise the SA may have forgotten it: what
 	// switches were told by an earlier SM may still work, until a new SM tells them otherwise.
 	Held  bool
 	Since time.Time // of that

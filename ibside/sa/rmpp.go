@@ -22,8 +22,6 @@ const (
 	// rmppHeader counts in each segment's payload length: the SA header, without RMPP's.
 	rmppHeader = ib.SAHdrLen - rmppOwn
 	rmppOwn    = 12
-	// rmppDataFrom is where in a MAD the payload begins whose length is counted.
-	rmppDataFrom = ib.MADHdrLen + rmppOwn
 )
 
 // table puts the segments of one answer together.

@@ -9,7 +9,7 @@
 #include <rte_branch_prediction.h>
 #include <rte_ring.h>
 
-#include "door.h"
+#include "worker.h"
 
 _Static_assert(sizeof(struct ah_key) == 32 && offsetof(struct ah_key, ah.dlid) == 16 &&
 		       offsetof(struct ah_key, ah.flow_label) == 24 && offsetof(struct ah_key, grh) == 28 &&
@@ -31,13 +31,13 @@ static inline uint64_t word(const void *p, size_t at)
 
 /*
  * What does not matter on the link is zero: one handle for all that differ in it; and so is the padding. Senders choose
- * what a frame says, so it must not matter without need, or one of them would fill the cache:
+ * header fields, so a field must not be part of the key without need, or one sender could fill the cache:
  *
  *   Ethernet    everything counts but the LID: routers count the hop limit down, and the flow label is the UDP source
  *               port, by which they spread flows.
- *   InfiniBand  The flow label is 0. Only routers look at it, as a hint. The hop limit of a message that stays in the
- *               subnet is fixed, since nobody counts it down; to another subnet it counts. So it does for a group,
- * whose hop limit is the group's own and not the frame's. The traffic class crosses to whoever receives.
+ *   InfiniBand  the flow label is 0, because only routers look at it, as a hint. The hop limit counts towards other
+ *               subnets, and for a group, where it is the group's own and not the frame's; in the subnet nobody
+ *               counts it down, and it is fixed. The traffic class crosses to whoever receives.
  */
 static inline struct words make_key(const struct verbs_worker *w, const struct ib_ah *ah, bool wanted)
 {
@@ -58,7 +58,7 @@ static inline struct words make_key(const struct verbs_worker *w, const struct i
 	if (w->dev->ethernet) {
 		k.w2 &= ~(uint64_t)DLID;
 		k.w3 |= ah->flow_label;
-	} else if (w0 == link_local || w0 == atomic_load_explicit(&w->dev->subnet, memory_order_relaxed)) {
+	} else if (w0 == link_local || w0 == __atomic_load_n(&w->dev->subnet, __ATOMIC_RELAXED)) {
 		k.w2 = (k.w2 & ~hops) | (fixed_hops & all);
 	}
 	return k;
@@ -86,7 +86,7 @@ static inline bool same(const struct ah_entry *e, const struct words *k)
 		(word(&e->key, 24) ^ k->w3)) == 0;
 }
 
-/* Returns an entry to use anew: an empty one, else one that was not used since the last look. */
+/* Returns an entry to reuse: an empty one, else one not used since the last search (clock replacement). */
 static struct ah_entry *make_room(struct verbs_worker *w, struct ah_entry *set)
 {
 	for (int i = 0; i < VERBS_AH_WAYS; i++)
@@ -119,22 +119,22 @@ struct ah_entry *verbs_ah_find(struct verbs_worker *w, struct verbs_qp *q, const
 			set[i].used = true;
 			return &set[i];
 		}
-	if (unlikely(q->pending >= VERBS_PENDING_PER_QP || rte_ring_full(w->asks)))
+	if (unlikely(q->pending_ahs >= VERBS_AHS_PENDING_PER_QP || rte_ring_full(w->requests)))
 		return NULL;
 	struct ah_entry *e = make_room(w, set);
 	if (unlikely(!e))
 		return NULL;
-	*e = (struct ah_entry){.state = AH_PENDING, .used = true, .asker = q->handle};
+	*e = (struct ah_entry){.state = AH_PENDING, .used = true, .requester = q->handle};
 	memcpy(&e->key, &k, sizeof(k));
-	q->pending++;
+	q->pending_ahs++;
 	w->counters.asked++;
-	rte_ring_sp_enqueue(w->asks, e);
+	rte_ring_sp_enqueue(w->requests, e);
 	return e;
 }
 
 static void take_answer(struct verbs_worker *w, struct ah_entry *e)
 {
-	struct verbs_qp *q = verbs_qp_of(w, e->asker);
+	struct verbs_qp *q = verbs_qp_of(w, e->requester);
 
 	if (e->state == AH_FAILED) {
 		e->state = AH_EMPTY;
@@ -142,22 +142,22 @@ static void take_answer(struct verbs_worker *w, struct ah_entry *e)
 	}
 	e->ah = e->answer;
 	e->state = e->ah ? AH_READY : AH_FAILED;
-	if (likely(q && q->pending))
-		q->pending--;
+	if (likely(q && q->pending_ahs))
+		q->pending_ahs--;
 }
 
-/* The next message that wants it asks anew. */
+/* The next message that needs it requests it again. */
 void verbs_ah_retire(struct verbs_worker *w, struct ah_entry *e)
 {
 	if (e->state == AH_READY && rte_ring_sp_enqueue(w->retired, e->ah) == 0)
 		e->state = AH_EMPTY;
 }
 
-/* An answer to a pending entry is its handle or none; to a failed one, that it may be forgotten. Whether all are to be
- * forgotten is looked up first: then the answers from before that request are in the ring, and are forgotten, too. */
+/* An answer to a pending entry is its handle or none; an answer to a failed one allows its removal. flush_wanted is
+ * read first: then all answers from before it was set are in the ring, and are dropped, too. */
 bool verbs_ah_answers(struct verbs_worker *w)
 {
-	uint32_t flush = atomic_load_explicit(&w->flush_asked, memory_order_acquire);
+	uint32_t flush = __atomic_load_n(&w->flush_wanted, __ATOMIC_ACQUIRE);
 	void *e;
 	bool any = false;
 

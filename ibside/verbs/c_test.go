@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// doorC is the part of the door's C that needs no libibverbs but what testdata/mock.c stands in for.
-var doorC = []string{"post.c", "poll.c", "ah.c", "qp.c", "worker.c"}
+// portC is the part of the port's C that needs no libibverbs but what testdata/mock.c stands in for.
+var portC = []string{"post.c", "poll.c", "ah.c", "qp.c", "setup.c"}
 
 func gcc(t *testing.T, args ...string) {
 	t.Helper()
@@ -29,7 +29,7 @@ func gcc(t *testing.T, args ...string) {
 	}
 }
 
-// change writes a file of the door's anew, old giving way to changed, and returns its path.
+// change writes a file of the port's anew, old giving way to changed, and returns its path.
 func change(t *testing.T, file, old, changed string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -58,7 +58,7 @@ func runCases(t *testing.T, program string) (string, error) {
 func TestWithoutDevice(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "cases")
 	gcc(t, slices.Concat([]string{"-Werror", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program,
-		"testdata/cases.c", "testdata/mock.c"}, doorC)...)
+		"testdata/cases.c", "testdata/mock.c"}, portC)...)
 	out, err := runCases(t, program)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -69,34 +69,34 @@ func TestWithoutDevice(t *testing.T) {
 	t.Run("one queue pair alone", udWithoutDevice)
 }
 
-// TestCasesNotice breaks the door in one place at a time: the cases must then fail.
+// TestCasesNotice breaks the port in one place at a time: the cases must then fail.
 func TestCasesNotice(t *testing.T) {
 	t.Run("one queue pair alone", udNotices)
 	dir := t.TempDir()
 	objects := map[string]string{}
-	for _, name := range append([]string{"testdata/cases.c", "testdata/mock.c"}, doorC...) {
+	for _, name := range append([]string{"testdata/cases.c", "testdata/mock.c"}, portC...) {
 		objects[name] = filepath.Join(dir, filepath.Base(name)+".o")
 		gcc(t, "-c", "-o", objects[name], name)
 	}
 	for _, m := range []struct{ what, file, old, changed string }{
 		{"the last of a list is not signalled", "post.c", "q->last->send_flags |= IBV_SEND_SIGNALED;", ""},
 		{"a full queue is not noticed", "post.c", "> q->mask))", "> q->mask + 9000))"},
-		{"refused sends stay in the books", "post.c", "atomic_store_explicit(&q->head, from, memory_order_relaxed);", ""},
+		{"refused sends stay in the books", "post.c", "__atomic_store_n(&q->head, from, __ATOMIC_RELAXED);", ""},
 		{"late completions count", "poll.c", "n == 0 ||", "0 &&"},
 		{"the area is not zeroed", "poll.c", "memset((void *)p, 0, IB_GRH_LEN / 2);", ""},
 		{"an address handle leaks", "ah.c", "if (rte_ring_sp_enqueue(w->retired, e->ah))", "if (0)"},
 		{"the source's GID does not count", "ah.c", "0xffff00000000 | hops", "0x00ff00000000 | hops"},
 		{"the LID counts on Ethernet", "ah.c", "k.w2 &= ~(uint64_t)DLID;", ""},
 		{"a frame's hop limit counts in the subnet", "ah.c", "(k.w2 & ~hops) | (fixed_hops & all)", "k.w2"},
-		{"a queue pair may ask without end", "ah.c", "q->pending++;", ""},
-		{"an answer to a queue pair that has gone counts", "ah.c", "verbs_qp_of(w, e->asker);", "atomic_load(&w->qps[HANDLE_INDEX(e->asker)]);"},
+		{"a queue pair may ask without end", "ah.c", "q->pending_ahs++;", ""},
+		{"an answer to a queue pair that has gone counts", "ah.c", "verbs_qp_of(w, e->requester);", "__atomic_load_n(&w->qps[HANDLE_INDEX(e->requester)], __ATOMIC_SEQ_CST);"},
 		{"a handle stays that was to be forgotten", "ah.c", "likely(flush == w->flushed)", "any || flush == w->flushed"},
-		{"held messages are counted twice", "post.c", "w->held[i].entry->held = 0;", ""},
+		{"held messages are counted twice", "post.c", "w->pending[i].entry->pending_sends = 0;", ""},
 		{"Ethernet has SLs", "poll.c", "w->dev->ethernet ? 0 : wc->sl", "wc->sl"},
 		{"messages for a queue pair that is reset are not awaited", "qp.c", "verbs_qp_ended(q) && all_received(w, q)", "verbs_qp_ended(q)"},
 		{"one look is enough", "qp.c", "2 * recv_lap(w)", "recv_lap(w)"},
 		{"messages for a queue pair that ends are not awaited", "qp.c", "\tawait_receives(w, q);", ""},
-		{"messages at the end do not count", "worker.c", "verbs_qp_drain(w, w->qps[i]);", ";"},
+		{"messages at the end do not count", "setup.c", "verbs_qp_drain(w, w->qps[i]);", ";"},
 		{"a reset frees no mbufs", "qp.c", "rte_pktmbuf_free(q->fifo[i & q->mask].mbuf);", ""},
 	} {
 		t.Run(m.what, func(t *testing.T) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Multicast joins by librdmacm: one rdma_cm_id a group, without a queue pair. Nothing here waits: an answer is an
- * event on the channel, which carries the token of the join. sidr.h's connections use the same channel.
+ * event on the channel, which carries the token of the join. Connections (sidr.h) use the same channel.
  */
 #ifndef CAUSEWAY_VERBS_CM_H
 #define CAUSEWAY_VERBS_CM_H

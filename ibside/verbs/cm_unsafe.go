@@ -14,25 +14,26 @@ import (
 	"time"
 	"unsafe"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
-// joinTimeout bounds one join that the door makes by itself.
+// joinTimeout bounds a join that renews a membership.
 const joinTimeout = 5 * time.Second
 
-// channel is rdma_cm's event channel, and who waits for its events.
+// channel is rdma_cm's event channel, and those that wait for its events.
 type channel struct {
 	c    *C.struct_rdma_event_channel
 	file *eventFile
 
 	mu      sync.Mutex
 	last    uint64
-	waiting map[uint64]cmUser // by token: all ids there are, but those of requests
+	waiting map[uint64]cmUser // by token: all ids but those of requests
 }
 
-// cmUser takes the events of its rdma_cm_id, and must not wait.
+// cmUser takes the events of its rdma_cm_id. It must not wait.
 type cmUser interface {
-	happened(d *Door, ev *C.struct_verbs_cm_event)
+	handleCM(d *Port, ev *C.struct_verbs_cm_event)
 }
 
 // joinID is an rdma_cm_id that has joined a group, or is about to.
@@ -44,18 +45,12 @@ type joinID struct {
 	answer chan cmEvent // the first event
 }
 
-// cmEvent is an event of rdma_cm; what follows status is a join's.
+// cmEvent is an event of an rdma_cm_id that joins.
 type cmEvent struct {
-	kind      string
-	joined    bool
-	status    int
-	mlid      ib.LID
-	sl        ib.SL
-	qkey      ib.QKey
-	hopLimit  uint8
-	tclass    uint8
-	flowLabel uint32
-	mtu       ib.MTU // 0: rdma_cm does not tell
+	kind    string
+	joined  bool
+	status  int
+	granted ibside.Membership // its MTU is 0: rdma_cm does not report it
 }
 
 func openChannel() (*channel, error) {
@@ -102,41 +97,46 @@ func (id *joinID) leave() {
 
 var errNoIPv6Groups = errors.New("the kernel's rdma_cm joins IPv4 groups only on Ethernet; let the group go to IB only, or use an IPv4 one")
 
-// request joins by rdma_cm and waits for the answer. On Ethernet, an IPv6 group can be sent to without.
-func (d *Door) request(ctx context.Context, p *PortInfo, r joinRequest) (*joinID, cmEvent, error) {
-	if p.Ethernet && !r.mgid.IsIPv4Mapped() {
-		if r.receive {
-			return nil, cmEvent{}, errNoIPv6Groups
+// request joins by rdma_cm and waits for the answer. On Ethernet, an IPv6 group can be sent to without a join; the id is nil
+// then.
+func (p *Port) request(ctx context.Context, info *PortInfo, j ibside.Join) (*joinID, ibside.Membership, error) {
+	var none ibside.Membership
+	if info.Ethernet && !j.MGID.IsIPv4Mapped() {
+		if j.Receive {
+			return nil, none, errNoIPv6Groups
 		}
 		const hops = 64 // as rdma_cm gives it to IPv4 groups
-		return nil, cmEvent{joined: true, hopLimit: hops}, nil
+		return nil, ibside.Membership{QKey: j.QKey, HopLimit: hops}, nil
 	}
-	own, err := joinFrom(p, r.mgid)
+	own, err := joinFrom(info, j.MGID)
 	if err != nil {
-		return nil, cmEvent{}, err
+		return nil, none, err
 	}
-	id := &joinID{ch: d.cm, mgid: r.mgid, answer: make(chan cmEvent, 1)}
-	id.join.pkey = C.uint16_t(r.pkey)
-	id.join.ethernet = bit(p.Ethernet)
-	id.join.send_only = bit(!r.receive)
+	id := &joinID{ch: p.cm, mgid: j.MGID, answer: make(chan cmEvent, 1)}
+	id.join.pkey = C.uint16_t(j.PKey)
+	id.join.ethernet = bit(info.Ethernet)
+	id.join.send_only = bit(!j.Receive)
 	gidTo(&id.join.own, own)
-	gidTo(&id.join.mgid, r.mgid)
-	id.join.token = C.uint64_t(d.cm.register(id))
-	if err := errno(C.verbs_cm_join(d.cm.c, &id.join, &id.c)); err != nil {
+	gidTo(&id.join.mgid, j.MGID)
+	id.join.token = C.uint64_t(p.cm.register(id))
+	if err := errno(C.verbs_cm_join(p.cm.c, &id.join, &id.c)); err != nil {
 		id.leave()
-		return nil, cmEvent{}, err
+		return nil, none, err
 	}
 	select {
 	case ev := <-id.answer:
 		if ev.joined && ev.status == 0 {
-			return id, ev, nil
+			if info.Ethernet {
+				ev.granted.QKey = j.QKey // there is no record of the group that could have another
+			}
+			return id, ev.granted, nil
 		}
 		err = fmt.Errorf("%s, status %d", ev.kind, ev.status)
 	case <-ctx.Done():
 		err = fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
 	id.leave()
-	return nil, cmEvent{}, err
+	return nil, none, err
 }
 
 func bit(b bool) C.uint8_t {
@@ -160,53 +160,54 @@ func joinFrom(p *PortInfo, mgid ib.GID) (ib.GID, error) {
 }
 
 // nextCM takes one event of rdma_cm; EAGAIN: there is none.
-func (d *Door) nextCM() error {
+func (p *Port) nextCM() error {
 	var c C.struct_verbs_cm_event
-	if err := errno(C.verbs_cm_next(d.cm.c, &c)); err != nil {
+	if err := errno(C.verbs_cm_next(p.cm.c, &c)); err != nil {
 		if errors.Is(err, syscall.EAGAIN) {
 			return err
 		}
-		d.log.Error("rdma_cm", "error", err)
+		p.log.Error("rdma_cm", "error", err)
 		return err
 	}
-	d.cm.mu.Lock()
-	user := d.cm.waiting[uint64(c.token)]
-	d.cm.mu.Unlock()
+	p.cm.mu.Lock()
+	user := p.cm.waiting[uint64(c.token)]
+	p.cm.mu.Unlock()
 	if c._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL {
-		d.HandleEvent(Event{Kind: EventDeviceGone, Worker: -1})
+		p.handleEvent(event{Kind: eventDeviceGone, Worker: -1})
 	}
 	if user != nil {
-		user.happened(d, &c)
+		user.handleCM(p, &c)
 	}
-	if c.sidr.request != nil { // its listener is no more
+	if c.sidr.request != nil { // its listener has closed
 		C.rdma_destroy_id(c.sidr.request)
 	}
 	return nil
 }
 
-// happened: an id's first event is its join's answer; a later one says that the membership has ended.
-func (id *joinID) happened(d *Door, c *C.struct_verbs_cm_event) {
+// handleCM takes an id's first event as its join's answer; a later one means that the membership has ended.
+func (id *joinID) handleCM(p *Port, c *C.struct_verbs_cm_event) {
 	if c._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL {
 		return
 	}
 	ev := cmEvent{
 		kind: eventName(c._type), joined: c._type == C.RDMA_CM_EVENT_MULTICAST_JOIN, status: int(c.status),
-		mlid: ib.LID(c.lid), sl: ib.SL(c.sl), qkey: ib.QKey(c.qkey), hopLimit: uint8(c.hop_limit), tclass: uint8(c.tclass),
-		flowLabel: uint32(c.flow_label),
+		granted: ibside.Membership{MLID: ib.LID(c.lid), SL: ib.SL(c.sl), QKey: ib.QKey(c.qkey), HopLimit: uint8(c.hop_limit)},
 	}
 	select {
 	case id.answer <- ev: // the buffer holds the first
 	default:
 		if !ev.joined {
-			d.lostMembership(id.mgid, ev)
+			p.lostMembership(id.mgid, ev)
 		}
 	}
 }
 
-func (q *queuePair) attach(mgid ib.GID, mlid ib.LID) error {
+// Attach implements multicast.QP.
+func (q *queuePair) Attach(mgid ib.GID, mlid ib.LID) error {
 	return errno(C.verbs_attach(q.c, (*C.uint8_t)(unsafe.Pointer(&mgid[0])), C.uint16_t(mlid)))
 }
 
-func (q *queuePair) detach(mgid ib.GID, mlid ib.LID) error {
+// Detach implements multicast.QP.
+func (q *queuePair) Detach(mgid ib.GID, mlid ib.LID) error {
 	return errno(C.verbs_detach(q.c, (*C.uint8_t)(unsafe.Pointer(&mgid[0])), C.uint16_t(mlid)))
 }

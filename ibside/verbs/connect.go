@@ -12,74 +12,46 @@ import (
 	"syscall"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
 const (
-	// maxConnects bounds connections under way: more wait for their turn. It is the size of QP 1's receive queue in
-	// the kernel, so that the answers find room.
+	// maxConnects bounds connections under way; more wait. It is the size of QP 1's receive queue in the kernel, so that the
+	// answers find room.
 	maxConnects = 512
-	// resolveTimeout bounds each of the two look-ups, of the address and the path, that come before the request.
+	// resolveTimeout bounds each of the look-ups of the address and the path before the request.
 	resolveTimeout = 2 * time.Second
 )
 
-// ConnectRequest says which service to connect to.
-type ConnectRequest struct {
-	From    netip.Addr // one of the port's; the zero Addr: the door chooses. On InfiniBand, IPoIB's
-	To      netip.Addr // a link-local one is taken to be on the port's network interface, unless it has a zone
-	Port    uint16     // of rdma_cm's RDMA_PS_UDP
-	Private []byte     // 180 bytes at most
-}
+// connectCause is why a service gave no queue pair.
+type connectCause string
 
-// Connection is what a service has answered.
-type Connection struct {
-	QPN     ib.QPN
-	QKey    ib.QKey
-	Private []byte // all that rdma_cm carries, 136 bytes, what the peer did not fill zero
-	Route   Route
-}
-
-// Route says how to send to the service.
-type Route struct {
-	SGID, DGID ib.GID
-	HasGRH     bool // always on Ethernet
-	DLID       ib.LID
-	SL         ib.SL
-	MTU        ib.MTU // 0: rdma_cm did not say
-	HopLimit   uint8
-	TClass     uint8
-	FlowLabel  uint32
-}
-
-// ConnectCause is why there is no connection.
-type ConnectCause string
-
-// The causes.
 const (
-	ConnectRejected    ConnectCause = "rejected"    // the peer says so, see Status
-	ConnectUnreachable ConnectCause = "unreachable" // nobody has the address, or there is no path
-	ConnectTimedOut    ConnectCause = "timed_out"   // the peer has not answered the request, or ctx's deadline has passed
-	ConnectNoAddress   ConnectCause = "no_address"  // From is not the port's, or nothing of it can talk to To
-	ConnectCanceled    ConnectCause = "canceled"    // ctx has ended
-	ConnectClosed      ConnectCause = "closed"      // the door, or the device is gone
-	ConnectFailed      ConnectCause = "failed"      // anything else: Err says what
+	connectRejected    connectCause = "rejected"    // by the peer, see Status
+	connectUnreachable connectCause = "unreachable" // no answer from the address, or no path
+	connectTimedOut    connectCause = "timed_out"   // no answer to the request, or ctx's deadline has passed
+	connectNoAddress   connectCause = "no_address"  // From is not the port's, or none of its addresses can reach To
+	connectCanceled    connectCause = "canceled"    // ctx has ended
+	connectClosed      connectCause = "closed"      // the port is closed, or the device is gone
+	connectFailed      connectCause = "failed"      // anything else, see Err
 )
 
-// ConnectError is the error of Connect.
-type ConnectError struct {
+// connectError is the error of connectOnce.
+type connectError struct {
 	To      netip.AddrPort
-	Cause   ConnectCause
-	Status  uint8  // with ConnectRejected, such as ib.SIDRStatusUnsupported
-	Private []byte // with ConnectRejected
+	Cause   connectCause
+	Status  uint8  // with connectRejected, such as ib.SIDRStatusUnsupported
+	Private []byte // with connectRejected
 	Err     error
 }
 
-func (e *ConnectError) Error() string {
+func (e *connectError) Error() string {
 	return fmt.Sprintf("verbs: connect to %v: %s: %v", e.To, e.Cause, e.Err)
 }
 
-// Unwrap returns what lies behind it.
-func (e *ConnectError) Unwrap() error { return e.Err }
+// Unwrap returns the cause.
+func (e *connectError) Unwrap() error { return e.Err }
 
 // connectStep is what an event of rdma_cm means to a connection.
 type connectStep int
@@ -89,8 +61,8 @@ const (
 	stepAddress
 	stepRoute
 	stepEstablished
-	stepNoPeer   // look-up of the address or the path failed
-	stepRefused  // no: status above 0 is the peer's, below the kernel's
+	stepNoPeer   // the look-up of the address or the path failed
+	stepRejected // a status above 0 is the peer's, below 0 the kernel's
 	stepNoDevice // the device goes away
 )
 
@@ -99,56 +71,59 @@ type connectEvent struct {
 	step   connectStep
 	name   string
 	status int
-	here   bool // with stepAddress: the connection is on the door's port
-	Connection
+	here   bool // with stepAddress: the connection is on the Port's port
+	ibside.ServiceAnswer
 }
 
-// Connect asks a service for its queue pair by rdma_cm. It ends with ctx, without a deadline when the kernel gives up,
-// about a minute after the last look-up. Errors are *ConnectError. Nothing of the connection is left when it returns:
-// a datagram service knows no connections.
-func (d *Door) Connect(ctx context.Context, r ConnectRequest) (Connection, error) {
+// connectOnce asks a service for its queue pair by rdma_cm. The zero c.From lets the port choose an address; on InfiniBand it
+// is IPoIB's. A link-local c.To without a zone is on the port's network interface. The answer's private data is all that
+// rdma_cm carries, 136 bytes, padded with zeros.
+//
+// It ends with ctx; without a deadline when the kernel gives up, about a minute after the last look-up. Errors are
+// *connectError. Nothing of the connection is left when it returns: a datagram service has no connections.
+func (s *sidrPorts) connectOnce(ctx context.Context, r ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(d.ctx, func() { cancel(errClosed) })()
-	c, failed := d.connect(ctx, r)
+	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
+	c, failed := s.connect(ctx, r)
 	if failed != nil {
 		failed.To = netip.AddrPortFrom(r.To, r.Port)
-		d.counts.count(func(c *Counters) { c.Connects.add(string(failed.Cause), 1) })
-		return Connection{}, failed
+		s.counts.count(func(c *counters) { c.Connects.add(string(failed.Cause), 1) })
+		return ibside.ServiceAnswer{}, failed
 	}
-	d.counts.count(func(c *Counters) { c.Connects.add("ok", 1) })
+	s.counts.count(func(c *counters) { c.Connects.add("ok", 1) })
 	return c, nil
 }
 
-func (d *Door) connect(ctx context.Context, r ConnectRequest) (Connection, *ConnectError) {
+func (s *sidrPorts) connect(ctx context.Context, r ibside.ServiceConnect) (ibside.ServiceAnswer, *connectError) {
 	if len(r.Private) > maxAskPrivate || r.Port == 0 || !r.To.IsValid() {
-		return Connection{}, failure(ConnectFailed, fmt.Errorf("to %v, port %d, %d bytes of private data; use at most %d bytes, and an address and a port",
+		return ibside.ServiceAnswer{}, failure(connectFailed, fmt.Errorf("to %v, port %d, %d bytes of private data; use at most %d bytes, and an address and a port",
 			r.To, r.Port, len(r.Private), maxAskPrivate))
 	}
-	if !d.sidr.begin() {
-		return Connection{}, failure(ConnectClosed, errClosed)
+	if !s.begin() {
+		return ibside.ServiceAnswer{}, failure(connectClosed, errClosed)
 	}
-	defer d.sidr.connects.Done()
+	defer s.connects.Done()
 	select {
-	case d.sidr.free <- struct{}{}:
-		defer func() { <-d.sidr.free }()
+	case s.free <- struct{}{}:
+		defer func() { <-s.free }()
 	case <-ctx.Done():
-		return Connection{}, ended(ctx)
+		return ibside.ServiceAnswer{}, ended(ctx)
 	}
-	p := d.Port()
-	from, err := connectFrom(&p, r)
+	info := s.portInfo()
+	from, err := connectFrom(&info, r)
 	if err != nil {
-		return Connection{}, failure(ConnectNoAddress, err)
+		return ibside.ServiceAnswer{}, failure(connectNoAddress, err)
 	}
-	id, err := d.resolveAddress(from, r.To.Unmap(), r.Port, &p)
+	id, err := s.resolveAddress(from, r.To.Unmap(), r.Port, &info)
 	if err != nil {
-		return Connection{}, failure(causeOf(err), err)
+		return ibside.ServiceAnswer{}, failure(causeOf(err), err)
 	}
 	defer id.destroy()
-	return id.shake(ctx, r.Private)
+	return id.handshake(ctx, r.Private)
 }
 
-// begin reports whether connections may begin; Close waits for those that have.
+// begin reports whether a connection may begin; Close waits for those that have.
 func (s *sidrPorts) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,30 +133,30 @@ func (s *sidrPorts) begin() bool {
 	return !s.closing
 }
 
-// shake takes the steps after the address look-up has begun.
-func (id *connecting) shake(ctx context.Context, private []byte) (Connection, *ConnectError) {
+// handshake takes the steps after the address look-up has begun.
+func (id *connecting) handshake(ctx context.Context, private []byte) (ibside.ServiceAnswer, *connectError) {
 	ev, failed := id.await(ctx, stepAddress)
 	if failed != nil {
-		return Connection{}, failed
+		return ibside.ServiceAnswer{}, failed
 	}
 	if !ev.here {
-		return Connection{}, failure(ConnectNoAddress, errors.New("the route leads over another RDMA device; give an address of this one to connect from"))
+		return ibside.ServiceAnswer{}, failure(connectNoAddress, errors.New("the route leads over another RDMA device; give an address of this one to connect from"))
 	}
 	if err := id.resolveRoute(); err != nil {
-		return Connection{}, failure(causeOf(err), err)
+		return ibside.ServiceAnswer{}, failure(causeOf(err), err)
 	}
 	if _, failed = id.await(ctx, stepRoute); failed != nil {
-		return Connection{}, failed
+		return ibside.ServiceAnswer{}, failed
 	}
 	if err := id.connect(private); err != nil {
-		return Connection{}, failure(causeOf(err), err)
+		return ibside.ServiceAnswer{}, failure(causeOf(err), err)
 	}
 	ev, failed = id.await(ctx, stepEstablished)
-	return ev.Connection, failed
+	return ev.ServiceAnswer, failed
 }
 
 // await waits for the event that ends a step.
-func (id *connecting) await(ctx context.Context, want connectStep) (connectEvent, *ConnectError) {
+func (id *connecting) await(ctx context.Context, want connectStep) (connectEvent, *connectError) {
 	for {
 		select {
 		case ev := <-id.events:
@@ -197,22 +172,22 @@ func (id *connecting) await(ctx context.Context, want connectStep) (connectEvent
 	}
 }
 
-// failure returns what an event says of a connection that will not come to be.
-func (ev *connectEvent) failure() *ConnectError {
+// failure returns why an event ends the connection; nil when it goes on.
+func (ev *connectEvent) failure() *connectError {
 	err := fmt.Errorf("%s, status %d", ev.name, ev.status)
 	switch {
 	case ev.step == stepNoPeer:
-		return failure(ConnectUnreachable, err)
+		return failure(connectUnreachable, err)
 	case ev.step == stepNoDevice:
-		return failure(ConnectClosed, err)
-	case ev.step == stepRefused && ev.status > 0:
-		e := failure(ConnectRejected, fmt.Errorf("the peer says %s (SIDR status %d)", sidrStatus(ev.status), ev.status))
+		return failure(connectClosed, err)
+	case ev.step == stepRejected && ev.status > 0:
+		e := failure(connectRejected, fmt.Errorf("the peer says %s (SIDR status %d)", sidrStatus(ev.status), ev.status))
 		e.Status, e.Private = uint8(min(ev.status, 255)), ev.Private
 		return e
-	case ev.step == stepRefused && ev.status == -int(syscall.ETIMEDOUT):
-		return failure(ConnectTimedOut, err)
-	case ev.step == stepRefused:
-		return failure(ConnectFailed, err)
+	case ev.step == stepRejected && ev.status == -int(syscall.ETIMEDOUT):
+		return failure(connectTimedOut, err)
+	case ev.step == stepRejected:
+		return failure(connectFailed, err)
 	}
 	return nil
 }
@@ -220,41 +195,41 @@ func (ev *connectEvent) failure() *ConnectError {
 func sidrStatus(n int) string {
 	switch n {
 	case ib.SIDRStatusUnsupported:
-		return "that nobody listens"
+		return "that there is no such service"
 	case ib.SIDRStatusRejected:
 		return "no"
 	}
 	return "that it cannot"
 }
 
-func failure(why ConnectCause, err error) *ConnectError { return &ConnectError{Cause: why, Err: err} }
+func failure(why connectCause, err error) *connectError { return &connectError{Cause: why, Err: err} }
 
 // ended says why ctx has ended.
-func ended(ctx context.Context) *ConnectError {
+func ended(ctx context.Context) *connectError {
 	switch err := context.Cause(ctx); {
 	case errors.Is(err, errClosed):
-		return failure(ConnectClosed, err)
+		return failure(connectClosed, err)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return failure(ConnectTimedOut, err)
+		return failure(connectTimedOut, err)
 	default:
-		return failure(ConnectCanceled, err)
+		return failure(connectCanceled, err)
 	}
 }
 
-// causeOf names what a call of rdma_cm has refused.
-func causeOf(err error) ConnectCause {
+// causeOf names why a call of rdma_cm failed.
+func causeOf(err error) connectCause {
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.ENODEV):
-		return ConnectNoAddress
+		return connectNoAddress
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return ConnectUnreachable
+		return connectUnreachable
 	}
-	return ConnectFailed
+	return connectFailed
 }
 
-// connectFrom returns the address to connect from. On Ethernet it chooses as it does for messages. On InfiniBand, GIDs are
-// not IP addresses: the zero Addr lets the kernel's routes choose.
-func connectFrom(p *PortInfo, r ConnectRequest) (netip.Addr, error) {
+// connectFrom returns the address to connect from. On Ethernet it is chosen as for messages. On InfiniBand, GIDs are not IP
+// addresses: the zero Addr lets the kernel's routes choose.
+func connectFrom(p *PortInfo, r ibside.ServiceConnect) (netip.Addr, error) {
 	if r.From.IsValid() || !p.Ethernet {
 		return r.From.Unmap(), nil
 	}

@@ -16,7 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"causeway/ibside/fabric/door/doortest"
+	"causeway/ibside"
+	"causeway/ibside/fabricport/porttest"
 	"causeway/ibside/ib"
 )
 
@@ -32,7 +33,7 @@ func inKernel(t *testing.T) (int, string) {
 	return strings.Count(string(out), "\n"), string(out)
 }
 
-// leavesNothing fails the test when there are more rdma_cm_ids, once all its doors are closed, than there were before.
+// leavesNothing fails the test when there are more rdma_cm_ids, once all its ports are closed, than there were before.
 func leavesNothing(t *testing.T) {
 	t.Helper()
 	needDevice(t)
@@ -44,7 +45,7 @@ func leavesNothing(t *testing.T) {
 	})
 }
 
-// idsLeft says what a door's channel still knows.
+// idsLeft says what a port's channel still knows.
 func (s *side) idsLeft() int {
 	s.cm.mu.Lock()
 	defer s.cm.mu.Unlock()
@@ -53,14 +54,14 @@ func (s *side) idsLeft() int {
 
 // counted waits until so many requests are counted as answered so: who asked has the answer before it is.
 func (s *side) counted(answer string, n uint64) {
-	until(5*time.Second, func() bool { return s.Counters().Answers[answer] >= n })
+	until(5*time.Second, func() bool { return s.counters().Answers[answer] >= n })
 }
 
 // ownAddresses are the port's, of each kind one.
 func (s *side) ownAddresses(t *testing.T) map[string]netip.Addr {
 	t.Helper()
 	found := map[string]netip.Addr{}
-	for _, g := range usable(s.Port().GIDs, true) {
+	for _, g := range usable(s.portInfo().GIDs, true) {
 		a, kind := g.GID.Addr(), "IPv6"
 		switch {
 		case a.Is4():
@@ -76,9 +77,9 @@ func (s *side) ownAddresses(t *testing.T) map[string]netip.Addr {
 	return found
 }
 
-func (s *side) mustListen(t *testing.T, limits sidrLimits, h func(Request)) *Listener {
+func (s *side) mustListen(t *testing.T, limits sidrLimits, h func(ibside.ServiceRequest)) *listener {
 	t.Helper()
-	l, err := s.listen(testPort, limits, h)
+	l, err := s.sidr.listen(testPort, limits, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,20 +87,22 @@ func (s *side) mustListen(t *testing.T, limits sidrLimits, h func(Request)) *Lis
 	return l
 }
 
-func (s *side) ask(ctx context.Context, to netip.Addr, private string) (Connection, error) {
-	return s.Connect(ctx, ConnectRequest{To: to, Port: testPort, Private: []byte(private)})
+func (s *side) ask(ctx context.Context, to netip.Addr, private string) (ibside.ServiceAnswer, error) {
+	return s.sidr.connectOnce(ctx, ibside.ServiceConnect{To: to, Port: testPort, Private: []byte(private)})
 }
 
-// TestConnect finds a stand-in of another door by each kind of address, and sends to it.
+// TestConnect finds a proxy QP of another port by each kind of address, and sends to it.
 func TestConnect(t *testing.T) {
 	leavesNothing(t)
 	a, b := newSide(t, Config{}), newSide(t, Config{})
-	from, _ := a.standIn(t, 0, testQKey)
-	_, qpn := b.standIn(t, 0, ib.QKeyRDMAUDP)
-	requests := make(chan Request, 10)
+	from, _ := a.proxyQP(t, 0, testQKey)
+	_, qpn := b.proxyQP(t, 0, ib.QKeyRDMAUDP)
+	requests := make(chan ibside.ServiceRequest, 10)
 	before, _ := inKernel(t)
-	b.mustListen(t, usualLimits, func(r Request) {
-		if err := r.Accept(qpn, ib.QKeyRDMAUDP, append([]byte("you are "), bytes.TrimRight(r.Private, "\x00")...)); err != nil {
+	b.mustListen(t, usualLimits, func(r ibside.ServiceRequest) {
+		if err := r.Answer(ibside.ServiceAnswer{
+			QPN: qpn, QKey: ib.QKeyRDMAUDP, Private: append([]byte("you are "), bytes.TrimRight(r.Private, "\x00")...),
+		}); err != nil {
 			t.Error(err)
 		}
 		requests <- r
@@ -111,26 +114,20 @@ func TestConnect(t *testing.T) {
 	for kind, own := range addresses {
 		for _, given := range []netip.Addr{{}, own} {
 			t.Run(fmt.Sprintf("%s from %v", kind, given), func(t *testing.T) {
-				c, err := a.Connect(t.Context(), ConnectRequest{From: given, To: own, Port: testPort, Private: []byte("somebody")})
+				c, err := a.sidr.connectOnce(t.Context(), ibside.ServiceConnect{From: given, To: own, Port: testPort, Private: []byte("somebody")})
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, g := <-requests, ib.GIDFromAddr(own)
-				if r.Peer.Addr() != own || r.Local != own || r.Port != testPort || r.PeerGID != g || r.LocalGID != g ||
-					r.PKey != 0 || len(r.Private) != maxAskPrivate {
+				if r := <-requests; r.From.WithZone("") != own || r.To.WithZone("") != own || r.Port != testPort || r.PKey != 0 || len(r.Private) != maxAskPrivate {
 					t.Errorf("the request was %+v", r)
 				}
 				if c.QPN != qpn || c.QKey != ib.QKeyRDMAUDP || !bytes.HasPrefix(c.Private, []byte("you are somebody\x00")) || len(c.Private) != maxAnswerPrivate {
 					t.Errorf("the answer was %+v", c)
 				}
-				if w := c.Route; w.SGID != g || w.DGID != g || !w.HasGRH || w.DLID != 0 || w.HopLimit == 0 || w.MTU != a.Port().MTU {
-					t.Errorf("the route is %+v", w)
-				}
-				s := doortest.Send{QP: from, DGID: c.Route.DGID, HopLimit: c.Route.HopLimit, TClass: c.Route.TClass, DestQP: c.QPN,
-					QKey: c.QKey, Flags: doortest.SendGRH, Mbuf: a.alloc(t, []byte("found you"))}
-				sent := a.Counters().Sent
+				s := porttest.Send{QP: from, DGID: ib.GIDFromAddr(own), HopLimit: 64, DestQP: c.QPN, QKey: c.QKey, Flags: porttest.SendGRH, Mbuf: a.alloc(t, []byte("found you"))}
+				sent := a.counters().Sent
 				a.post(t, 0, s)
-				until(5*time.Second, func() bool { return a.Counters().Sent > sent }, a)
+				until(5*time.Second, func() bool { return a.counters().Sent > sent }, a)
 				if got, payload := b.poll(0, 1, 5*time.Second); len(got) != 1 || got[0].QPN != qpn || string(payload[0][areaLen:]) != "found you" {
 					t.Errorf("%+v %q came", got, payload)
 				}
@@ -138,11 +135,11 @@ func TestConnect(t *testing.T) {
 		}
 	}
 	want := uint64(2 * len(addresses))
-	if c := a.Counters(); !maps.Equal(c.Connects, Counts{"ok": want}) || a.idsLeft() != 0 {
+	if c := a.counters(); !maps.Equal(c.Connects, counts{"ok": want}) || a.idsLeft() != 0 {
 		t.Errorf("connects %v, %d ids left", c.Connects, a.idsLeft())
 	}
 	b.counted(requestAccepted, want)
-	if c := b.Counters(); c.Requests != want || !maps.Equal(c.Answers, Counts{"accepted": want}) || b.idsLeft() != 1 {
+	if c := b.counters(); c.Requests != want || !maps.Equal(c.Answers, counts{"accepted": want}) || b.idsLeft() != 1 {
 		t.Errorf("%d requests, answers %v, %d ids left", c.Requests, c.Answers, b.idsLeft())
 	}
 }
@@ -165,32 +162,32 @@ func TestConnectRefused(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		return ctx, cancel
 	}
-	rejecting := func(r Request) { _ = r.Reject("not today", []byte("go away")) }
-	silently := func(Request) {}
+	rejecting := func(r ibside.ServiceRequest) { _ = r.Reject(ib.SIDRStatusRejected, []byte("go away")) }
+	silently := func(ibside.ServiceRequest) {}
 	const within = 500 * time.Millisecond
 	for _, c := range []struct {
 		name   string
-		handle func(Request) // nil: nobody listens
+		handle func(ibside.ServiceRequest) // nil: nobody listens
 		limits sidrLimits
 		ctx    func() (context.Context, func())
-		req    ConnectRequest
-		want   ConnectError
+		req    ibside.ServiceConnect
+		want   connectError
 		answer string
 	}{
-		{"nobody listens", nil, usualLimits, patient, ConnectRequest{To: own}, ConnectError{Cause: ConnectRejected, Status: ib.SIDRStatusUnsupported}, ""},
-		{"rejected", rejecting, usualLimits, patient, ConnectRequest{To: own},
-			ConnectError{Cause: ConnectRejected, Status: ib.SIDRStatusRejected, Private: []byte("go away")}, requestRejected},
-		{"another Q_Key", func(r Request) { _ = r.Accept(7, testQKey, nil) }, usualLimits, patient, ConnectRequest{To: own},
-			ConnectError{Cause: ConnectRejected, Status: ib.SIDRStatusRejected}, requestFailed},
-		{"never answered", silently, sidrLimits{1, within}, patient, ConnectRequest{To: own},
-			ConnectError{Cause: ConnectRejected, Status: ib.SIDRStatusRejected}, requestTimedOut},
-		{"deadline", silently, sidrLimits{1, time.Second}, deadline, ConnectRequest{To: own}, ConnectError{Cause: ConnectTimedOut}, requestTimedOut},
-		{"canceled", silently, sidrLimits{1, time.Second}, canceled, ConnectRequest{To: own}, ConnectError{Cause: ConnectCanceled}, requestTimedOut},
-		{"nobody has the address", silently, usualLimits, patient, ConnectRequest{To: silent.Addr()}, ConnectError{Cause: ConnectUnreachable}, ""},
-		{"not our address", silently, usualLimits, patient, ConnectRequest{From: silent.Addr(), To: own}, ConnectError{Cause: ConnectNoAddress}, ""},
+		{"nobody listens", nil, usualLimits, patient, ibside.ServiceConnect{To: own}, connectError{Cause: connectRejected, Status: ib.SIDRStatusUnsupported}, ""},
+		{"rejected", rejecting, usualLimits, patient, ibside.ServiceConnect{To: own},
+			connectError{Cause: connectRejected, Status: ib.SIDRStatusRejected, Private: []byte("go away")}, requestRejected},
+		{"another Q_Key", func(r ibside.ServiceRequest) { _ = r.Answer(ibside.ServiceAnswer{QPN: 7, QKey: testQKey}) }, usualLimits, patient, ibside.ServiceConnect{To: own},
+			connectError{Cause: connectRejected, Status: ib.SIDRStatusRejected}, requestFailed},
+		{"never answered", silently, sidrLimits{1, within}, patient, ibside.ServiceConnect{To: own},
+			connectError{Cause: connectRejected, Status: ib.SIDRStatusRejected}, requestTimedOut},
+		{"deadline", silently, sidrLimits{1, time.Second}, deadline, ibside.ServiceConnect{To: own}, connectError{Cause: connectTimedOut}, requestTimedOut},
+		{"canceled", silently, sidrLimits{1, time.Second}, canceled, ibside.ServiceConnect{To: own}, connectError{Cause: connectCanceled}, requestTimedOut},
+		{"nobody has the address", silently, usualLimits, patient, ibside.ServiceConnect{To: silent.Addr()}, connectError{Cause: connectUnreachable}, ""},
+		{"not our address", silently, usualLimits, patient, ibside.ServiceConnect{From: silent.Addr(), To: own}, connectError{Cause: connectNoAddress}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := b.Counters().Answers[c.answer]
+			before := b.counters().Answers[c.answer]
 			if c.handle != nil {
 				l := b.mustListen(t, c.limits, c.handle)
 				defer l.Close()
@@ -199,8 +196,8 @@ func TestConnectRefused(t *testing.T) {
 			ctx, cancel := c.ctx()
 			defer cancel()
 			a.refused(t, ctx, c.req, c.want)
-			if c.answer != "" && !until(5*time.Second, func() bool { return b.Counters().Answers[c.answer] == before+1 }) {
-				t.Errorf("answers %v, want one more %s", b.Counters().Answers, c.answer)
+			if c.answer != "" && !until(5*time.Second, func() bool { return b.counters().Answers[c.answer] == before+1 }) {
+				t.Errorf("answers %v, want one more %s", b.counters().Answers, c.answer)
 			}
 		})
 	}
@@ -209,11 +206,11 @@ func TestConnectRefused(t *testing.T) {
 	}
 }
 
-func (s *side) refused(t *testing.T, ctx context.Context, r ConnectRequest, want ConnectError) {
+func (s *side) refused(t *testing.T, ctx context.Context, r ibside.ServiceConnect, want connectError) {
 	t.Helper()
 	start := time.Now()
-	_, err := s.Connect(ctx, r)
-	var e *ConnectError
+	_, err := s.sidr.connectOnce(ctx, r)
+	var e *connectError
 	if !errors.As(err, &e) || e.Cause != want.Cause || e.Status != want.Status || !bytes.HasPrefix(e.Private, want.Private) {
 		t.Fatalf("%v (%+v), want %+v", err, e, want)
 	}
@@ -225,8 +222,8 @@ func TestManyConnects(t *testing.T) {
 	leavesNothing(t)
 	const count = 200
 	a, b := newSide(t, Config{}), newSide(t, Config{})
-	b.mustListen(t, usualLimits, func(r Request) {
-		if err := r.Accept(ib.QPN(0x1000+int(r.Private[0])), ib.QKeyRDMAUDP, r.Private[:1]); err != nil {
+	b.mustListen(t, usualLimits, func(r ibside.ServiceRequest) {
+		if err := r.Answer(ibside.ServiceAnswer{QPN: ib.QPN(0x1000 + int(r.Private[0])), QKey: ib.QKeyRDMAUDP, Private: r.Private[:1]}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -246,42 +243,42 @@ func TestManyConnects(t *testing.T) {
 	all.Wait()
 	t.Logf("%d connections in %v", count, time.Since(start).Round(time.Millisecond))
 	b.counted(requestAccepted, count)
-	if c := b.Counters(); c.Requests != count || c.Answers["accepted"] != count || a.idsLeft() != 0 || b.idsLeft() != 1 {
+	if c := b.counters(); c.Requests != count || c.Answers["accepted"] != count || a.idsLeft() != 0 || b.idsLeft() != 1 {
 		t.Errorf("%d requests, answers %v, ids left %d and %d", c.Requests, c.Answers, a.idsLeft(), b.idsLeft())
 	}
 }
 
-// TestListeners opens and closes while requests come: more than may wait, none to a closed listener, and a door that
+// TestListeners opens and closes while requests come: more than may wait, none to a closed listener, and a port that
 // closes with all under way.
 func TestListeners(t *testing.T) {
 	leavesNothing(t)
 	const limit, count = 4, 20
 	a, b := newSide(t, Config{}), newSide(t, Config{})
 	own := a.ownAddresses(t)["IPv4"]
-	l := b.mustListen(t, sidrLimits{limit, time.Minute}, func(Request) {})
-	if _, err := b.listen(testPort, usualLimits, func(Request) {}); err == nil || !strings.Contains(err.Error(), "another program") {
+	l := b.mustListen(t, sidrLimits{limit, time.Minute}, func(ibside.ServiceRequest) {})
+	if _, err := b.sidr.listen(testPort, usualLimits, func(ibside.ServiceRequest) {}); err == nil || !strings.Contains(err.Error(), "another program") {
 		t.Errorf("listening twice: %v", err)
 	}
 	var all sync.WaitGroup
 	for range count {
 		all.Go(func() {
 			_, err := a.ask(t.Context(), own, "")
-			var e *ConnectError
-			if !errors.As(err, &e) || e.Cause != ConnectRejected || e.Status != ib.SIDRStatusRejected {
+			var e *connectError
+			if !errors.As(err, &e) || e.Cause != connectRejected || e.Status != ib.SIDRStatusRejected {
 				t.Error(err)
 			}
 		})
 	}
-	full := func() bool { return b.Counters().Answers["full"] == count-limit }
+	full := func() bool { return b.counters().Answers["full"] == count-limit }
 	if !until(30*time.Second, full) {
-		t.Errorf("answers %v, want %d full", b.Counters().Answers, count-limit)
+		t.Errorf("answers %v, want %d full", b.counters().Answers, count-limit)
 	}
 	l.Close()
 	all.Wait()
-	if c := b.Counters(); c.Requests != count || !maps.Equal(c.Answers, Counts{"full": count - limit, "closed": limit}) {
+	if c := b.counters(); c.Requests != count || !maps.Equal(c.Answers, counts{"full": count - limit, "closed": limit}) {
 		t.Errorf("%d requests, answers %v", c.Requests, c.Answers)
 	}
-	b.mustListen(t, usualLimits, func(r Request) { _ = r.Accept(7, ib.QKeyRDMAUDP, nil) })
+	b.mustListen(t, usualLimits, func(r ibside.ServiceRequest) { _ = r.Answer(ibside.ServiceAnswer{QPN: 7, QKey: ib.QKeyRDMAUDP}) })
 	if _, err := a.ask(t.Context(), own, ""); err != nil {
 		t.Error("listening again: ", err)
 	}
@@ -302,9 +299,9 @@ func TestListeners(t *testing.T) {
 	}
 	t.Logf("closed in %v", time.Since(start).Round(time.Millisecond))
 	for range count {
-		var e *ConnectError
-		if err := <-closedCause; !errors.As(err, &e) || e.Cause != ConnectClosed {
-			t.Errorf("a connection under way as the door closes: %v", err)
+		var e *connectError
+		if err := <-closedCause; !errors.As(err, &e) || e.Cause != connectClosed {
+			t.Errorf("a connection under way as the port closes: %v", err)
 		}
 	}
 }
@@ -314,7 +311,7 @@ func TestListenerStays(t *testing.T) {
 	dev := needNetdev(t)
 	leavesNothing(t)
 	a, b := newSide(t, Config{}), newSide(t, Config{})
-	b.mustListen(t, usualLimits, func(r Request) { _ = r.Accept(7, ib.QKeyRDMAUDP, nil) })
+	b.mustListen(t, usualLimits, func(r ibside.ServiceRequest) { _ = r.Answer(ibside.ServiceAnswer{QPN: 7, QKey: ib.QKeyRDMAUDP}) })
 	own := a.ownAddresses(t)
 	connects := func(to netip.Addr) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -327,14 +324,14 @@ func TestListenerStays(t *testing.T) {
 	alias := later.Addr()
 	shell(t, fmt.Sprintf("ip addr add %v/24 dev %s", alias, dev))
 	until(5*time.Second, func() bool {
-		return slices.ContainsFunc(a.Port().GIDs, func(g GIDEntry) bool { return g.GID == later })
+		return slices.ContainsFunc(a.portInfo().GIDs, func(g GIDEntry) bool { return g.GID == later })
 	})
 	if err := connects(alias); err != nil {
 		t.Error("an address that came later: ", err)
 	}
 	shell(t, fmt.Sprintf("ip addr del %v/24 dev %s", alias, dev))
-	var e *ConnectError
-	if err := connects(alias); !errors.As(err, &e) || e.Cause != ConnectUnreachable {
+	var e *connectError
+	if err := connects(alias); !errors.As(err, &e) || e.Cause != connectUnreachable {
 		t.Errorf("it is gone again, but: %v", err)
 	}
 	defer func() {
@@ -347,7 +344,7 @@ func TestListenerStays(t *testing.T) {
 		t.Log("the link is down: ", err)
 	}
 	shell(t, "ip link set "+dev+" up")
-	until(5*time.Second, func() bool { return a.Port().Active })
+	until(5*time.Second, func() bool { return a.portInfo().Active })
 	if err := connects(own["IPv4"]); err != nil {
 		t.Error("the link is up again: ", err)
 	}

@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// Counts counts by cause.
-type Counts map[string]uint64
+// counts counts by cause.
+type counts map[string]uint64
 
 // Sum is the sum over all causes.
-func (c Counts) Sum() uint64 {
+func (c counts) Sum() uint64 {
 	var n uint64
 	for _, x := range c {
 		n += x
@@ -19,24 +19,24 @@ func (c Counts) Sum() uint64 {
 	return n
 }
 
-func (c *Counts) add(cause string, n uint64) {
+func (c *counts) add(cause string, n uint64) {
 	if *c == nil {
-		*c = Counts{}
+		*c = counts{}
 	}
 	if n > 0 {
 		(*c)[cause] += n
 	}
 }
 
-// Counters are the door's. At any quiet moment Posted = Sent + SendDrops.Sum() and Received = Delivered + Drops.Sum().
-type Counters struct {
+// counters are the port's. While nothing is under way, Posted = Sent + SendDrops.Sum() and Received = Delivered + Drops.Sum().
+type counters struct {
 	Posted    uint64 // taken from workers
-	Sent      uint64 // carried out by the device; whether it arrived, nobody knows
-	SendDrops Counts // by the names in drops.def
+	Sent      uint64 // completed by the device; it does not say whether they arrived
+	SendDrops counts // by the names in drops.def
 
 	Received  uint64 // completions of receives, good or bad
 	Delivered uint64 // handed to workers
-	Drops     Counts
+	Drops     counts
 
 	Lists      uint64 // lists of sends given to the device
 	Inlined    uint64 // sends with their payload in the work request
@@ -47,31 +47,31 @@ type Counters struct {
 
 	Recovered  uint64 // queue pairs brought back from the error state
 	Rejoined   uint64 // memberships renewed
-	StandIns   int    // queue pairs there are now, multicast ones included
+	ProxyQPs   int    // queue pairs there are now, multicast ones included
 	Groups     int    // memberships now
-	Events     Counts // of the device, by kind
-	JoinErrors uint64 // joins that were refused, or that the subnet ended
+	Events     counts // of the device, by kind
+	JoinErrors uint64 // joins that were rejected, or that the subnet ended
 
 	Requests uint64 // of rdma_cm for a service here; each waits, or is one of Answers
-	Answers  Counts // accepted, rejected, timed_out, full, other_device, closed, failed
-	Connects Counts // to services of others: ok, or a ConnectCause
+	Answers  counts // accepted, rejected, timed_out, full, other_device, closed, failed
+	Connects counts // of Connect: ok, or a connectCause
 }
 
 // managementCounts are what the Go side counts.
 type managementCounts struct {
 	mu  sync.Mutex
-	sum Counters
+	sum counters
 }
 
-func (m *managementCounts) count(f func(*Counters)) {
+func (m *managementCounts) count(f func(*counters)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f(&m.sum)
 }
 
-// closed keeps what a worker has counted, when it ends.
-func (m *managementCounts) closed(last *Counters) {
-	m.count(func(c *Counters) {
+// closed keeps a worker's final counters.
+func (m *managementCounts) closed(last *counters) {
+	m.count(func(c *counters) {
 		c.Posted += last.Posted
 		c.Sent += last.Sent
 		c.Received += last.Received
@@ -90,25 +90,38 @@ func (m *managementCounts) closed(last *Counters) {
 	})
 }
 
-// Counters returns the counters; after Close, the final ones.
-func (d *Door) Counters() Counters {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.counts.mu.Lock()
-	defer d.counts.mu.Unlock()
-	c := d.counts.sum
+// counters returns the counters; after Close, the final ones.
+func (p *Port) counters() counters {
+	groups := len(p.groups.MGIDs())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts.mu.Lock()
+	defer p.counts.mu.Unlock()
+	c := p.counts.sum
 	c.SendDrops, c.Drops, c.Events = copied(c.SendDrops), copied(c.Drops), copied(c.Events)
 	c.Answers, c.Connects = copied(c.Answers), copied(c.Connects)
-	for _, w := range d.workers {
+	for _, w := range p.workers {
 		w.counters(&c)
 	}
-	c.StandIns = len(d.qps)
+	c.ProxyQPs, c.Groups = len(p.qps), groups
 	return c
 }
 
-func copied(c Counts) Counts {
+// Lost implements ibside.OpenPort.
+func (p *Port) Lost() (sends, receives map[string]uint64) {
+	c := p.counters()
+	return c.SendDrops, c.Drops
+}
+
+// ServiceCounts implements ibside.OpenPort.
+func (p *Port) ServiceCounts() (requests, connects map[string]uint64) {
+	c := p.counters()
+	return c.Answers, c.Connects
+}
+
+func copied(c counts) counts {
 	if c == nil {
-		return Counts{}
+		return counts{}
 	}
 	return maps.Clone(c)
 }

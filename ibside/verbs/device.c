@@ -55,7 +55,7 @@ int verbs_device_open(const char *name, unsigned port, struct verbs_device **out
 	err = ibv_query_port(d->ctx, d->port, &attr);
 	if (!err) {
 		d->ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-		atomic_store(&d->mtu, 128u << attr.active_mtu);
+		__atomic_store_n(&d->mtu, 128u << attr.active_mtu, __ATOMIC_SEQ_CST);
 		fcntl(d->ctx->async_fd, F_SETFL, fcntl(d->ctx->async_fd, F_GETFL) | O_NONBLOCK);
 		d->pd = ibv_alloc_pd(d->ctx);
 		err = d->pd ? 0 : errno;
@@ -163,7 +163,7 @@ static void read_subnet(struct verbs_device *d)
 	if (ibv_query_gid(d->ctx, d->port, 0, &g))
 		return;
 	memcpy(&prefix, g.raw, sizeof(prefix));
-	atomic_store(&d->subnet, prefix);
+	__atomic_store_n(&d->subnet, prefix, __ATOMIC_SEQ_CST);
 }
 
 int verbs_port_read(struct verbs_device *d, struct verbs_port *to)
@@ -184,7 +184,7 @@ int verbs_port_read(struct verbs_device *d, struct verbs_port *to)
 	if (!d->ethernet)
 		read_subnet(d);
 	if (a.active_mtu >= IBV_MTU_256 && a.active_mtu <= IBV_MTU_4096)
-		atomic_store(&d->mtu, 128u << a.active_mtu);
+		__atomic_store_n(&d->mtu, 128u << a.active_mtu, __ATOMIC_SEQ_CST);
 	return 0;
 }
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"causeway/ibside/fabric/door/doortest"
+	"causeway/ibside/fabricport/porttest"
 	"causeway/ibside/ib"
 )
 
@@ -23,17 +23,17 @@ const (
 	groupQKey = ib.QKeyRDMAUDP
 )
 
-// to addresses a queue pair of another door on the same port: the device delivers to itself.
-func (s *side) to(from uint32, dest ib.QPN, imm uint32, flags uint16) doortest.Send {
-	return doortest.Send{
-		QP: from, DGID: s.Port().GID, HopLimit: 64, DestQP: dest, QKey: testQKey, Imm: imm, Flags: flags, PKeyIndex: s.Port().PKeyIndex,
+// to addresses a queue pair of another port on the same port: the device delivers to itself.
+func (s *side) to(from uint32, dest ib.QPN, imm uint32, flags uint16) porttest.Send {
+	return porttest.Send{
+		QP: from, DGID: s.portInfo().GID, HopLimit: 64, DestQP: dest, QKey: testQKey, Imm: imm, Flags: flags, PKeyIndex: s.portInfo().PKeyIndex,
 	}
 }
 
 func TestUnicast(t *testing.T) {
 	a, b := newSide(t, Config{}), newSide(t, Config{})
-	aQP, aQPN := a.standIn(t, 0, testQKey)
-	bQP, bQPN := b.standIn(t, 0, testQKey)
+	aQP, aQPN := a.proxyQP(t, 0, testQKey)
+	bQP, bQPN := b.proxyQP(t, 0, testQKey)
 	type way struct {
 		name     string
 		from, to *side
@@ -42,16 +42,16 @@ func TestUnicast(t *testing.T) {
 	}
 	for _, w := range []way{{"there", a, b, aQP, aQPN, bQPN}, {"back", b, a, bQP, bQPN, aQPN}} {
 		for i, size := range []int{0, 1, 20, 40, 63, 64, 65, 1000, 1024, 2047, 4095, 4096} {
-			for _, flags := range []uint16{doortest.SendGRH, doortest.SendGRH | doortest.SendImm} {
+			for _, flags := range []uint16{porttest.SendGRH, porttest.SendGRH | porttest.SendImm} {
 				t.Run(fmt.Sprintf("%s/%d/%d", w.name, size, flags), func(t *testing.T) {
 					want, imm := pattern(size, i), uint32(0x01020304*i)
 					s := w.from.to(w.qp, w.dst, imm, flags)
 					s.TClass, s.Mbuf = 0x48, w.from.alloc(t, want)
 					w.from.post(t, 0, s)
-					if !until(5*time.Second, func() bool { return w.from.Counters().Sent > 0 }, w.from) {
-						t.Fatalf("not sent: %+v", w.from.Counters())
+					if !until(5*time.Second, func() bool { return w.from.counters().Sent > 0 }, w.from) {
+						t.Fatalf("not sent: %+v", w.from.counters())
 					}
-					checkOne(t, w.from, w.to, w.src, w.dst, want, flags&doortest.SendImm != 0, imm)
+					checkOne(t, w.from, w.to, w.src, w.dst, want, flags&porttest.SendImm != 0, imm)
 				})
 			}
 		}
@@ -66,10 +66,10 @@ func checkOne(t *testing.T, from, to *side, src, dst ib.QPN, want []byte, hasImm
 	t.Helper()
 	got, all := to.poll(0, 1, 5*time.Second)
 	if len(got) != 1 {
-		t.Fatalf("nothing came; the sender %+v\nthe receiver %+v", from.quiet(t), to.Counters())
+		t.Fatalf("nothing came; the sender %+v\nthe receiver %+v", from.quiet(t), to.counters())
 	}
 	r := got[0]
-	if r.SrcQP != src || r.QPN != dst || r.Flags&doortest.RecvGRH == 0 || (r.Flags&doortest.RecvImm != 0) != hasImm || hasImm && r.Imm != imm {
+	if r.SrcQP != src || r.QPN != dst || r.Flags&porttest.RecvGRH == 0 || (r.Flags&porttest.RecvImm != 0) != hasImm || hasImm && r.Imm != imm {
 		t.Errorf("received %+v, want from %v to %v, imm %x", r, src, dst, imm)
 	}
 	area, payload := all[0][:areaLen], all[0][areaLen:]
@@ -77,25 +77,25 @@ func checkOne(t *testing.T, from, to *side, src, dst ib.QPN, want []byte, hasImm
 		t.Errorf("%d bytes came as %d: %.32x, want %.32x", len(want), len(payload), payload, want)
 	}
 	// The area's second half is the IPv4 header; the first is zero, though the buffer may have held another packet.
-	own := from.Port().GID.Addr().As4()
+	own := from.portInfo().GID.Addr().As4()
 	if !bytes.Equal(area[:20], make([]byte, 20)) || area[20] != 0x45 || area[21] != 0x48 || !bytes.Equal(area[32:36], own[:]) {
 		t.Errorf("the 40-byte area is %x", area)
 	}
 }
 
-// TestChained posts bursts over several stand-ins: one list a stand-in and burst, nothing lost, everything in order.
+// TestChained posts bursts over several proxy QPs: one list a proxy QP and burst, nothing lost, everything in order.
 func TestChained(t *testing.T) {
 	a, b := newSide(t, Config{}), newSide(t, Config{})
-	const standIns, bursts, size = 3, 20, 64
-	_, dst := b.standIn(t, 0, testQKey)
-	var qps [standIns]uint32
+	const proxyQPs, bursts, size = 3, 20, 64
+	_, dst := b.proxyQP(t, 0, testQKey)
+	var qps [proxyQPs]uint32
 	next := map[ib.QPN]uint32{}
 	for i := range qps {
 		var qpn ib.QPN
-		qps[i], qpn = a.standIn(t, 0, testQKey)
+		qps[i], qpn = a.proxyQP(t, 0, testQKey)
 		next[qpn] = 0
 	}
-	warm := a.to(qps[0], dst, 0, doortest.SendGRH)
+	warm := a.to(qps[0], dst, 0, porttest.SendGRH)
 	warm.Mbuf = a.alloc(t, []byte("the address handle"))
 	a.post(t, 0, warm)
 	if got, _ := b.poll(0, 1, 100*time.Millisecond); len(got) != 0 { // held until the next free()
@@ -103,13 +103,13 @@ func TestChained(t *testing.T) {
 	}
 	a.quiet(t)
 	b.poll(0, 1, 5*time.Second)
-	before := a.Counters().Lists
-	var seq [standIns]uint32
+	before := a.counters().Lists
+	var seq [proxyQPs]uint32
 	for range bursts {
-		var burst []doortest.Send
+		var burst []porttest.Send
 		for i := range size {
-			who := i % standIns
-			s := a.to(qps[who], dst, 0, doortest.SendGRH)
+			who := i % proxyQPs
+			s := a.to(qps[who], dst, 0, porttest.SendGRH)
 			s.Mbuf = a.alloc(t, binary.BigEndian.AppendUint32(nil, seq[who]))
 			seq[who]++
 			burst = append(burst, s)
@@ -126,45 +126,45 @@ func TestChained(t *testing.T) {
 			next[r.SrcQP]++
 		}
 	}
-	if lists := a.quiet(t).Lists - before; lists != bursts*standIns {
-		t.Errorf("%d lists, want %d", lists, bursts*standIns)
+	if lists := a.quiet(t).Lists - before; lists != bursts*proxyQPs {
+		t.Errorf("%d lists, want %d", lists, bursts*proxyQPs)
 	}
 }
 
 // TestDrops provokes every drop that a device at hand can show.
 func TestDrops(t *testing.T) {
 	a, b := newSide(t, Config{}), newSide(t, Config{Workers: 2})
-	qp, _ := a.standIn(t, 0, testQKey)
-	_, dst := b.standIn(t, 1, testQKey)
-	other, _ := b.standIn(t, 1, testQKey)
-	gone, _ := a.standIn(t, 0, testQKey)
-	if err := a.DestroyStandIn(gone); err != nil {
+	qp, _ := a.proxyQP(t, 0, testQKey)
+	_, dst := b.proxyQP(t, 1, testQKey)
+	other, _ := b.proxyQP(t, 1, testQKey)
+	gone, _ := a.proxyQP(t, 0, testQKey)
+	if err := a.DestroyProxyQP(gone); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.DestroyStandIn(gone); err == nil {
-		t.Error("destroyed a stand-in twice")
+	if err := a.DestroyProxyQP(gone); err == nil {
+		t.Error("destroyed a proxy QP twice")
 	}
-	silent := a.Port().GID
+	silent := a.portInfo().GID
 	silent[15] ^= 0x5a // an address of the same subnet that nobody has
-	ok := a.to(qp, dst, 0, doortest.SendGRH)
-	change := func(f func(*doortest.Send)) doortest.Send {
+	ok := a.to(qp, dst, 0, porttest.SendGRH)
+	change := func(f func(*porttest.Send)) porttest.Send {
 		s := ok
 		f(&s)
 		return s
 	}
 	for _, c := range []struct {
 		name string
-		send doortest.Send
+		send porttest.Send
 		drop string
 	}{
 		{"sent", ok, ""},
-		{"no such handle", change(func(s *doortest.Send) { s.QP = 99 }), "no_qp"},
-		{"destroyed", change(func(s *doortest.Send) { s.QP = gone }), "no_qp"},
-		{"another door's worker", change(func(s *doortest.Send) { s.QP = other }), "no_qp"},
-		{"P_Key index", change(func(s *doortest.Send) { s.PKeyIndex = 9 }), "pkey_index"},
-		{"too long", change(func(s *doortest.Send) { s.Mbuf = a.alloc(t, make([]byte, 4097)) }), "mtu"},
-		{"foreign memory", change(func(s *doortest.Send) { s.Mbuf = b.alloc(t, []byte("x")) }), "not_registered"},
-		{"silent peer", change(func(s *doortest.Send) { s.DGID = silent }), "ah_failed"},
+		{"no such handle", change(func(s *porttest.Send) { s.QP = 99 }), "no_qp"},
+		{"destroyed", change(func(s *porttest.Send) { s.QP = gone }), "no_qp"},
+		{"another port's worker", change(func(s *porttest.Send) { s.QP = other }), "no_qp"},
+		{"P_Key index", change(func(s *porttest.Send) { s.PKeyIndex = 9 }), "pkey_index"},
+		{"too long", change(func(s *porttest.Send) { s.Mbuf = a.alloc(t, make([]byte, 4097)) }), "mtu"},
+		{"foreign memory", change(func(s *porttest.Send) { s.Mbuf = b.alloc(t, []byte("x")) }), "not_registered"},
+		{"silent peer", change(func(s *porttest.Send) { s.DGID = silent }), "ah_failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := a.quiet(t)
@@ -186,14 +186,14 @@ func TestDrops(t *testing.T) {
 // TestSilentPeer sends to a peer that does not answer, and to one that does: the second does not wait for the first.
 func TestSilentPeer(t *testing.T) {
 	a, b := newSide(t, Config{}), newSide(t, Config{})
-	qp, _ := a.standIn(t, 0, testQKey)
-	_, dst := b.standIn(t, 0, testQKey)
-	bad, good := a.to(qp, dst, 0, doortest.SendGRH), a.to(qp, dst, 0, doortest.SendGRH)
+	qp, _ := a.proxyQP(t, 0, testQKey)
+	_, dst := b.proxyQP(t, 0, testQKey)
+	bad, good := a.to(qp, dst, 0, porttest.SendGRH), a.to(qp, dst, 0, porttest.SendGRH)
 	bad.DGID[15] ^= 0x5b
 	bad.Mbuf, good.Mbuf = a.alloc(t, []byte("lost")), a.alloc(t, []byte("found"))
 	start := time.Now()
 	a.post(t, 0, bad, good)
-	until(500*time.Millisecond, func() bool { return a.Counters().Sent == 1 }, a)
+	until(500*time.Millisecond, func() bool { return a.counters().Sent == 1 }, a)
 	got, payload := b.poll(0, 1, 500*time.Millisecond)
 	if len(got) != 1 || string(payload[0][areaLen:]) != "found" {
 		t.Errorf("after %v %d messages came: %q", time.Since(start), len(got), payload)
@@ -203,17 +203,17 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
-func TestStandIns(t *testing.T) {
-	const count, destroyed = 10000, 500 // the others end with the door; a guest of one CPU takes its time for each
-	a := newSide(t, Config{StandIns: count, SendDepth: 16, Sends: 1024})
+func TestProxyQPs(t *testing.T) {
+	const count, destroyed = 10000, 500 // the others end with the port; a guest of one CPU takes its time for each
+	a := newSide(t, Config{ProxyQPs: count, SendDepth: 16, Sends: 1024})
 	start := time.Now()
 	var handles []uint32
 	for range count {
-		h, _ := a.standIn(t, 0, testQKey)
+		h, _ := a.proxyQP(t, 0, testQKey)
 		handles = append(handles, h)
 	}
 	created := time.Since(start)
-	if _, _, err := a.CreateStandIn(0, testQKey); err == nil {
+	if _, _, err := a.CreateProxyQP(0, testQKey); err == nil {
 		t.Error("one more than there may be")
 	}
 	slices.Sort(handles)
@@ -224,19 +224,19 @@ func TestStandIns(t *testing.T) {
 	var worker sync.WaitGroup
 	worker.Go(func() { // each end waits until the worker has looked for messages
 		for !stop.Load() {
-			doortest.Poll(a.Pointer(0), 64) // nobody sends
+			porttest.Poll(a.Pointer(0), 64) // nobody sends
 			runtime.Gosched()
 		}
 	})
 	for _, h := range handles[:destroyed] {
-		if err := a.DestroyStandIn(h); err != nil {
+		if err := a.DestroyProxyQP(h); err != nil {
 			t.Error(err)
 		}
 	}
 	stop.Store(true)
 	worker.Wait()
-	if n := a.Counters().StandIns; n != count-destroyed {
+	if n := a.counters().ProxyQPs; n != count-destroyed {
 		t.Errorf("%d are left, want %d", n, count-destroyed)
 	}
-	t.Logf("%d stand-ins created in %v, %d destroyed in %v", count, created.Round(time.Millisecond), destroyed, (time.Since(start) - created).Round(time.Millisecond))
+	t.Logf("%d proxy QPs created in %v, %d destroyed in %v", count, created.Round(time.Millisecond), destroyed, (time.Since(start) - created).Round(time.Millisecond))
 }

@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"causeway/dpdk"
+	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
@@ -72,8 +73,8 @@ func (d *device) readPort() (PortInfo, error) {
 		return PortInfo{}, err
 	}
 	out := PortInfo{
-		LID: ib.LID(p.lid), SMLID: ib.LID(p.sm_lid), MTU: ib.MTU(p.mtu),
-		Active: p.state == C.IBV_PORT_ACTIVE, Ethernet: bool(d.c.ethernet),
+		Info: ibside.Info{MTU: ib.MTU(p.mtu), Ethernet: bool(d.c.ethernet)},
+		LID:  ib.LID(p.lid), Active: p.state == C.IBV_PORT_ACTIVE,
 	}
 	for i := range p.pkeys {
 		var k C.uint16_t
@@ -112,34 +113,34 @@ func gidOf(c *[16]C.uint8_t) ib.GID { return *(*ib.GID)(unsafe.Pointer(c)) }
 func gidTo(c *[16]C.uint8_t, g ib.GID) { *(*ib.GID)(unsafe.Pointer(c)) = g }
 
 // kinds are the names of enum ibv_event_type.
-var kinds = map[C.uint32_t]EventKind{
-	C.IBV_EVENT_CQ_ERR: EventCQError, C.IBV_EVENT_QP_FATAL: EventQPFatal, C.IBV_EVENT_QP_REQ_ERR: EventQPFatal,
-	C.IBV_EVENT_QP_ACCESS_ERR: EventQPFatal, C.IBV_EVENT_PORT_ACTIVE: EventPortUp, C.IBV_EVENT_PORT_ERR: EventPortDown,
-	C.IBV_EVENT_LID_CHANGE: EventLID, C.IBV_EVENT_PKEY_CHANGE: EventPKey, C.IBV_EVENT_SM_CHANGE: EventSM,
-	C.IBV_EVENT_CLIENT_REREGISTER: EventReregister, C.IBV_EVENT_GID_CHANGE: EventGID,
-	C.IBV_EVENT_SRQ_ERR: EventSRQError, C.IBV_EVENT_DEVICE_FATAL: EventDeviceFatal,
+var kinds = map[C.uint32_t]eventKind{
+	C.IBV_EVENT_CQ_ERR: eventCQError, C.IBV_EVENT_QP_FATAL: eventQPFatal, C.IBV_EVENT_QP_REQ_ERR: eventQPFatal,
+	C.IBV_EVENT_QP_ACCESS_ERR: eventQPFatal, C.IBV_EVENT_PORT_ACTIVE: eventPortUp, C.IBV_EVENT_PORT_ERR: eventPortDown,
+	C.IBV_EVENT_LID_CHANGE: eventLID, C.IBV_EVENT_PKEY_CHANGE: eventPKey, C.IBV_EVENT_SM_CHANGE: eventSM,
+	C.IBV_EVENT_CLIENT_REREGISTER: eventReregister, C.IBV_EVENT_GID_CHANGE: eventGID,
+	C.IBV_EVENT_SRQ_ERR: eventSRQError, C.IBV_EVENT_DEVICE_FATAL: eventDeviceFatal,
 }
 
-// nextAsync takes one event of the device and handles it; EAGAIN: there is none.
-func (d *Door) nextAsync() error {
+// nextAsync handles one event of the device; EAGAIN: there is none.
+func (p *Port) nextAsync() error {
 	var a C.struct_verbs_async
-	if err := errno(C.verbs_async_next(d.dev.c, &a)); err != nil {
+	if err := errno(C.verbs_async_next(p.dev.c, &a)); err != nil {
 		return err
 	}
-	e := Event{Kind: kinds[a._type], Handle: uint32(a.handle), Worker: -1}
+	e := event{Kind: kinds[a._type], Handle: uint32(a.handle), Worker: -1}
 	if e.Kind == "" {
-		e.Kind = EventOther
+		e.Kind = eventOther
 	}
-	for _, w := range d.workers {
+	for _, w := range p.workers {
 		if a.worker != nil && w.c == a.worker {
 			e.Worker = w.id
 		}
 	}
-	d.HandleEvent(e)
+	p.handleEvent(e)
 	return nil
 }
 
-// eventFile waits on a non-blocking descriptor of a library's.
+// eventFile waits on a library's non-blocking descriptor.
 type eventFile struct{ f *os.File }
 
 // openEvents waits on a copy of the descriptor, so that closing it wakes the reader and leaves the library's open.

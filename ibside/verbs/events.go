@@ -3,117 +3,133 @@
 package verbs
 
 import (
+	"errors"
+	"fmt"
+
 	"causeway/ibside/ib"
 )
 
-// EventKind is a kind of event.
-type EventKind string
+// eventKind is a kind of event.
+type eventKind string
 
-// The events of a port that the Door reacts to.
+// The events that the Port reacts to.
 const (
-	EventPortUp      EventKind = "port_up"
-	EventPortDown    EventKind = "port_down"
-	EventGID         EventKind = "gid_change"
-	EventLID         EventKind = "lid_change"
-	EventPKey        EventKind = "pkey_change"
-	EventSM          EventKind = "sm_change"
-	EventReregister  EventKind = "client_reregister"
-	EventQPFatal     EventKind = "qp_fatal"
-	EventPKeyLost    EventKind = "pkey_lost" // the port has not Config.PKey at its place any more: the process has to start anew
-	EventCQError     EventKind = "cq_error"  // a queue that all of a worker's queue pairs use is lost: the same
-	EventSRQError    EventKind = "srq_error"
-	EventDeviceFatal EventKind = "device_fatal"
-	EventDeviceGone  EventKind = "device_removal" // librdmacm keeps the device: the process has to end
-	EventMembership  EventKind = "membership_lost"
-	EventOther       EventKind = "other"
+	eventPortUp      eventKind = "port_up"
+	eventPortDown    eventKind = "port_down"
+	eventGID         eventKind = "gid_change"
+	eventLID         eventKind = "lid_change"
+	eventPKey        eventKind = "pkey_change"
+	eventSM          eventKind = "sm_change"
+	eventReregister  eventKind = "client_reregister"
+	eventQPFatal     eventKind = "qp_fatal"
+	eventPKeyLost    eventKind = "pkey_lost" // Config.PKey has left its place in the port's table
+	eventCQError     eventKind = "cq_error"  // a queue that all of a worker's queue pairs use is lost
+	eventSRQError    eventKind = "srq_error"
+	eventDeviceFatal eventKind = "device_fatal"
+	eventDeviceGone  eventKind = "device_removal" // librdmacm keeps the device as long as the process runs
+	eventMembership  eventKind = "membership_lost"
+	eventOther       eventKind = "other"
 )
 
-// Event is something that happened to the port.
-type Event struct {
-	Kind   EventKind
+// event is an event of the device, or of rdma_cm.
+type event struct {
+	Kind   eventKind
 	Handle uint32 // the queue pair's; 0: not about one
 	Worker int    // whose queues; -1: not about one worker's
 }
 
-// HandleEvent is where all events of the device arrive. Tests drive it for those that no device at hand raises.
-func (d *Door) HandleEvent(e Event) {
-	d.counts.count(func(c *Counters) { c.Events.add(string(e.Kind), 1) })
-	d.log.Info("ib_event", "port", d.cfg.name(), "kind", string(e.Kind))
+// handleEvent takes all events. Tests call it for those that no device at hand raises.
+func (p *Port) handleEvent(e event) {
+	p.counts.count(func(c *counters) { c.Events.add(string(e.Kind), 1) })
+	p.log.Info("ib_event", "port", p.cfg.name(), "kind", string(e.Kind))
 	switch e.Kind {
-	case EventPortUp, EventPortDown, EventGID, EventLID, EventPKey, EventSM, EventReregister:
-		d.portChanged(e.Kind)
-	case EventQPFatal:
-		d.markFailed(e.Handle)
+	case eventPortUp, eventPortDown, eventGID, eventLID, eventPKey, eventSM, eventReregister:
+		p.portChanged(e.Kind)
+	case eventQPFatal:
+		p.markFailed(e.Handle)
 	}
-	if d.cfg.OnEvent != nil {
-		d.cfg.OnEvent(e)
+	if a := p.administration(); a != nil && saEvents[e.Kind] != "" {
+		a.Event(saEvents[e.Kind])
 	}
-	if e.Kind == EventPKey {
-		d.checkPKey()
+	if err := lossOf(p.cfg.Device, e.Kind); err != nil && p.cfg.OnLoss != nil {
+		p.cfg.OnLoss(err)
+	}
+	if e.Kind == eventPKey {
+		p.checkPKey()
 	}
 }
 
-// checkPKey looks for the P_Key where it was: queue pairs, and messages to them, name it by its place in the port's table.
-func (d *Door) checkPKey() {
-	p := d.Port()
-	if int(p.PKeyIndex) < len(p.PKeys) && p.PKeys[p.PKeyIndex] == d.cfg.PKey {
+// checkPKey checks that the P_Key is where it was: queue pairs, and messages to them, name it by its index in the port's
+// table.
+func (p *Port) checkPKey() {
+	info := p.portInfo()
+	if int(info.PKeyIndex) < len(info.PKeys) && info.PKeys[info.PKeyIndex] == p.cfg.PKey {
 		return
 	}
-	d.log.Error("pkey_lost", "port", d.cfg.name(), "pkey", d.cfg.PKey, "index", p.PKeyIndex, "pkeys", p.PKeys,
+	p.log.Error("pkey_lost", "port", p.cfg.name(), "pkey", p.cfg.PKey, "index", info.PKeyIndex, "pkeys", info.PKeys,
 		"note", "the subnet manager changed the port's P_Key table: Causeway has to start anew")
-	d.HandleEvent(Event{Kind: EventPKeyLost, Worker: -1})
+	p.handleEvent(event{Kind: eventPKeyLost, Worker: -1})
 }
 
-// portChanged reads the port before it lets the address handles be made anew: their GID index comes from there.
-func (d *Door) portChanged(kind EventKind) {
-	if err := d.refreshPort(); err != nil {
-		d.log.Error("ib_port", "error", err)
+// portChanged reads the port before it has workers ask for new address handles: their GID index comes from there.
+func (p *Port) portChanged(kind eventKind) {
+	if err := p.refreshPort(); err != nil {
+		p.log.Error("ib_port", "error", err)
 	}
-	d.gidGen.Add(1)
-	d.mu.Lock()
-	if !d.closing {
-		for _, w := range d.workers {
-			w.retryFailed() // first: it lets the answers under way end, and those from then on know of the change
+	p.ahs.gidGen.Add(1)
+	p.mu.Lock()
+	if !p.closing {
+		for _, w := range p.workers {
+			w.retryFailed() // first: answers under way end before it, and later ones see the change
 			w.forgetAHs()
 		}
 	}
-	d.mu.Unlock()
-	if kind == EventPortUp {
+	p.mu.Unlock()
+	if kind == eventPortUp {
 		select {
-		case d.kick <- struct{}{}:
-		default: // one is waiting
+		case p.kick <- struct{}{}:
+		default: // one is pending
 		}
 	}
-	// Ethernet has no subnet manager that forgets; the kernel keeps its memberships while a link is down.
+	// Ethernet has no subnet manager that could forget; the kernel keeps its memberships while a link is down.
 	switch {
-	case d.Port().Ethernet || kind == EventPortDown || kind == EventGID:
-	case d.administration() == nil:
-		d.rejoinAll()
-	case kind == EventPKey:
-		d.reseat()
+	case p.portInfo().Ethernet || kind == eventPortDown || kind == eventGID:
+	case p.administration() == nil:
+		for _, mgid := range p.groups.MGIDs() {
+			p.startRejoin(mgid)
+		}
+	case kind == eventPKey:
+		p.groups.Rebind()
 	}
 }
 
-func (d *Door) markFailed(handle uint32) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if q := d.qps[handle]; q != nil {
+func (p *Port) markFailed(handle uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q := p.qps[handle]; q != nil {
 		q.markError()
 	}
 }
 
-// rejoinAll renews all memberships in the background.
-func (d *Door) rejoinAll() {
-	d.joinMu.Lock()
-	defer d.joinMu.Unlock()
-	for mgid := range d.groups {
-		d.startRejoin(mgid)
-	}
+func (p *Port) lostMembership(mgid ib.GID, ev cmEvent) {
+	p.counts.count(func(c *counters) { c.JoinErrors++ })
+	p.log.Warn("membership_lost", "mgid", mgid, "event", ev.kind, "status", ev.status)
+	p.handleEvent(event{Kind: eventMembership, Worker: -1})
+	p.startRejoin(mgid)
 }
 
-func (d *Door) lostMembership(mgid ib.GID, ev cmEvent) {
-	d.counts.count(func(c *Counters) { c.JoinErrors++ })
-	d.log.Warn("membership_lost", "mgid", mgid, "event", ev.kind, "status", ev.status)
-	d.HandleEvent(Event{Kind: EventMembership, Worker: -1})
-	d.startRejoin(mgid)
+// ErrDeviceGone is what Config.OnLoss is called with, among others.
+var ErrDeviceGone = errors.New("start Causeway again when it is back")
+
+// lossOf returns an error for an event that only a new process can recover from.
+func lossOf(device string, kind eventKind) error {
+	switch kind {
+	case eventDeviceGone, eventDeviceFatal:
+		return fmt.Errorf("verbs: the RDMA device %s is gone (%s), and this process keeps what is left of it; %w", device, kind, ErrDeviceGone)
+	case eventCQError, eventSRQError: // the queue stays in error, whatever is done with the queue pairs that use it
+		return fmt.Errorf("verbs: the RDMA device %s has lost a queue (%s), which only a new process can make anew; %w", device, kind, ErrDeviceGone)
+	case eventPKeyLost:
+		return fmt.Errorf("verbs: the RDMA device %s does not have [ib] pkey at its old place any more (%s), and queue pairs name it by its place; %w", device, kind, ErrDeviceGone)
+	}
+	return nil
 }

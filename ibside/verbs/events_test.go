@@ -4,11 +4,12 @@ package verbs
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
@@ -27,19 +28,50 @@ func TestPKeyLost(t *testing.T) {
 		{"gone", []ib.PKey{0xffff}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var seen []EventKind
+			var seen []error
 			var text bytes.Buffer
-			d := &Door{
-				cfg: Config{Device: "mlx5_0", Port: 1, PKey: 0x8001, OnEvent: func(e Event) { seen = append(seen, e.Kind) }},
-				log: slog.New(slog.NewTextHandler(&text, nil)), port: PortInfo{PKeys: c.pkeys, PKeyIndex: 1},
-			}
-			d.checkPKey()
-			if lost := slices.Equal(seen, []EventKind{EventPKeyLost}); lost != c.lost || !lost && seen != nil {
-				t.Errorf("events %v; want the loss: %v", seen, c.lost)
+			p := newTestPort(Config{
+				Device: "mlx5_0", Port: 1, PKey: 0x8001, OnLoss: func(err error) { seen = append(seen, err) },
+				Log: slog.New(slog.NewTextHandler(&text, nil)),
+			})
+			p.attributes.port = PortInfo{PKeys: c.pkeys, Info: ibside.Info{PKeyIndex: 1}}
+			p.checkPKey()
+			if lost := len(seen) == 1 && errors.Is(seen[0], ErrDeviceGone); lost != c.lost || !lost && seen != nil {
+				t.Errorf("losses %v; want one: %v", seen, c.lost)
 			}
 			if n := strings.Count(text.String(), "msg=pkey_lost port=mlx5_0:1 pkey=0x8001 index=1"); n != 0 != c.lost || n > 1 {
 				t.Errorf("the log has it %d times:\n%s", n, text.String())
 			}
 		})
+	}
+}
+
+// TestLossOf wants the loss of the device, and no lesser event, to be an error that names the device.
+func TestLossOf(t *testing.T) {
+	for _, kind := range []eventKind{eventDeviceGone, eventDeviceFatal, eventCQError, eventSRQError, eventPKeyLost} {
+		if err := lossOf("mlx5_0", kind); !errors.Is(err, ErrDeviceGone) || !strings.Contains(err.Error(), "mlx5_0") {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	for _, kind := range []eventKind{eventPortDown, eventGID, eventPKey, eventQPFatal, eventOther} {
+		if err := lossOf("mlx5_0", kind); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+// TestSAEvents wants subnet administration to learn of an event after which the SA may have forgotten.
+func TestSAEvents(t *testing.T) {
+	p, a := newTestPort(Config{}), &fakeAdministration{}
+	p.useAdministration(a)
+	p.handleEvent(event{Kind: eventQPFatal, Worker: -1})
+	p.handleEvent(event{Kind: eventOther, Worker: -1})
+	if a.events != nil {
+		t.Errorf("told of %v", a.events)
+	}
+	for kind, want := range saEvents {
+		if want == "" || kind == eventGID {
+			t.Errorf("%s is told as %q", kind, want)
+		}
 	}
 }

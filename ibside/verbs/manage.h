@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door's management side: called from Go, one call at a time for each worker; may block. */
+/* The port's management side: called from Go, one call at a time for each worker; may block. */
 #ifndef CAUSEWAY_VERBS_MANAGE_H
 #define CAUSEWAY_VERBS_MANAGE_H
 
-#include "door.h"
+#include "worker.h"
 
-/* How a worker's share is dimensioned. */
+/* The sizes of a worker's share. */
 struct verbs_sizes {
 	unsigned worker;     /* its number */
 	unsigned qps;        /* queue pairs at a time */
@@ -14,14 +14,14 @@ struct verbs_sizes {
 	unsigned ah_entries; /* address handles kept */
 };
 
-/* Opens a device by name. The names of all there are come back in names, separated by ", ". */
+/* Opens a device by name. names gets the names of all devices, separated by ", ". */
 int verbs_device_open(const char *name, unsigned port, struct verbs_device **out, char *names, unsigned size);
 
 /* Registers the mempool's memory. */
 int verbs_device_register(struct verbs_device *d, struct rte_mempool *pool);
 int verbs_device_close(struct verbs_device *d);
 
-/* What a buffer of the pool holds behind its headroom. */
+/* The room of the pool's buffers behind the headroom, bytes. */
 unsigned verbs_pool_room(struct rte_mempool *pool);
 
 /* A GID table entry. */
@@ -37,8 +37,8 @@ int verbs_gids(struct verbs_device *d, struct verbs_gid *to, unsigned n);
 
 int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct verbs_worker **out);
 
-/* The worker must not call any more: management takes its place, waits a moment for what is under way, and
- * counts the rest as dropped. The queue pairs are destroyed, too. */
+/* The worker must make no more calls: management takes its place, waits a moment for sends in flight, and counts the
+ * rest as dropped. The queue pairs are destroyed, too. */
 int verbs_worker_stop(struct verbs_worker *w);
 void verbs_worker_free(struct verbs_worker *w);
 
@@ -52,12 +52,12 @@ uint64_t verbs_errors(const struct verbs_worker *w);
 /* Queue pairs. A handle of the given index and generation. */
 int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_t pkey_index, unsigned depth,
 		 struct verbs_qp **out);
-/* Stops it, waits a moment until the worker has taken what it received, and ends it. */
+/* Stops it, waits a moment until the worker has taken all received messages, and destroys it. */
 int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q);
 int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q); /* at once: for one that receives no more */
 
-/* Recovery in steps, so that nobody waits: drain lets the device flush what is under way; drained tells whether the
- * worker has taken it all, sent and received; cycle drops what is left and makes the queue pair anew, under its old
+/* Recovery in steps, so that nobody waits: drain lets the device flush sends in flight; drained tells whether the
+ * worker has taken it all, sent and received; cycle drops what is left and resets the queue pair, which keeps its
  * number. */
 bool verbs_qp_take_error(struct verbs_qp *q);
 void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q);
@@ -68,14 +68,14 @@ void verbs_qp_fail(struct verbs_qp *q); /* injects the error state: for tests */
 void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q);
 
 /* Address handles. */
-struct ah_entry *verbs_ah_next_ask(struct verbs_worker *w); /* NULL: none */
+struct ah_entry *verbs_ah_next_request(struct verbs_worker *w); /* NULL: none */
 struct ibv_ah *verbs_ah_next_retired(struct verbs_worker *w);
 int verbs_ah_create(struct verbs_device *d, const struct ah_key *k, unsigned sgid_index, struct ibv_ah **out);
 void verbs_ah_answer(struct verbs_worker *w, struct ah_entry *e, struct ibv_ah *ah);
-void verbs_ah_forget_all(struct verbs_worker *w);
+void verbs_ah_flush(struct verbs_worker *w);
 void verbs_ah_release(struct verbs_worker *w); /* in the worker's place, after it has stopped: retires all */
 
-/* What a port is at the moment. */
+/* The state of a port. */
 struct verbs_port {
 	uint32_t state; /* enum ibv_port_state */
 	uint32_t mtu;   /* enum ibv_mtu, active */

@@ -15,7 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"causeway/ibside/fabric/door/doortest"
+	"causeway/ibside"
+	"causeway/ibside/fabricport/porttest"
 	"causeway/ibside/ib"
 )
 
@@ -26,39 +27,39 @@ var (
 	groupFlag   = flag.String("group", "", "IPv4 group that another host sends numbered messages to, with Q_Key 0x01234567")
 )
 
-// TestPeer exchanges messages with another kernel. From which of its addresses, the door finds out by itself.
+// TestPeer exchanges messages with another kernel. From which of its addresses, the port finds out by itself.
 func TestPeer(t *testing.T) {
 	if *peerFlag == "" {
-		t.Skip("needs another host: give -peer and -peer-qpn; app/e2e's TestVerbsDoor has one")
+		t.Skip("needs another host: give -peer and -peer-qpn; app/e2e's TestVerbsPort has one")
 	}
 	a := newSide(t, Config{})
-	const standIns = 4
+	const proxyQPs = 4
 	sizes := []int{0, 1, 63, 64, 65, 1024, 4095, 4096}
 	peers := strings.Split(*peerFlag, ",")
 	greetings := 0
 	for _, peer := range peers {
-		for i := range standIns {
-			qp, qpn := a.standIn(t, 0, testQKey)
+		for i := range proxyQPs {
+			qp, qpn := a.proxyQP(t, 0, testQKey)
 			if i == 0 {
-				s := a.to(qp, ib.QPN(*peerQPNFlag), 0, doortest.SendGRH)
+				s := a.to(qp, ib.QPN(*peerQPNFlag), 0, porttest.SendGRH)
 				s.DGID = gid(peer)
 				greetings += greet(t, a, s)
 			}
 			for n, size := range sizes {
-				s := a.to(qp, ib.QPN(*peerQPNFlag), uint32(n), doortest.SendGRH|doortest.SendImm)
+				s := a.to(qp, ib.QPN(*peerQPNFlag), uint32(n), porttest.SendGRH|porttest.SendImm)
 				s.DGID = gid(peer)
 				exchange(t, a, s, qpn, pattern(size, n+i))
 			}
 		}
 	}
-	if c := a.quiet(t); c.SendDrops.Sum() != 0 || c.Sent != uint64(greetings+len(peers)*standIns*len(sizes)) {
+	if c := a.quiet(t); c.SendDrops.Sum() != 0 || c.Sent != uint64(greetings+len(peers)*proxyQPs*len(sizes)) {
 		t.Errorf("counters %+v", c)
 	}
 }
 
 // greet sends until an answer comes, and returns how often: the kernels may lose what they cannot send at once, while
 // they look for each other's MAC addresses.
-func greet(t *testing.T, a *side, s doortest.Send) int {
+func greet(t *testing.T, a *side, s porttest.Send) int {
 	t.Helper()
 	const tries = 8
 	for n := 1; n <= tries; n++ {
@@ -69,18 +70,18 @@ func greet(t *testing.T, a *side, s doortest.Send) int {
 			return n
 		}
 	}
-	t.Fatalf("%v has answered none of %d messages: %+v", s.DGID, tries, a.Counters())
+	t.Fatalf("%v has answered none of %d messages: %+v", s.DGID, tries, a.counters())
 	return 0
 }
 
 // exchange sends a message and looks at what comes back.
-func exchange(t *testing.T, a *side, s doortest.Send, qpn ib.QPN, want []byte) {
+func exchange(t *testing.T, a *side, s porttest.Send, qpn ib.QPN, want []byte) {
 	t.Helper()
 	s.Mbuf = a.alloc(t, want)
 	a.post(t, 0, s)
 	got, all := a.poll(0, 1, 10*time.Second)
 	if len(got) != 1 {
-		t.Fatalf("%d bytes to %v did not come back: %+v", len(want), s.DGID, a.Counters())
+		t.Fatalf("%d bytes to %v did not come back: %+v", len(want), s.DGID, a.counters())
 	}
 	if got[0].SrcQP != s.DestQP || got[0].QPN != qpn || !bytes.Equal(all[0][areaLen:], want) {
 		t.Errorf("%d bytes came back as %+v, %d bytes; want from %v to %v", len(want), got[0], len(all[0])-areaLen, s.DestQP, qpn)
@@ -98,11 +99,11 @@ func exchange(t *testing.T, a *side, s doortest.Send, qpn ib.QPN, want []byte) {
 // TestPeerGroup receives what another kernel sends to a group. It says so when it is ready.
 func TestPeerGroup(t *testing.T) {
 	if *groupFlag == "" {
-		t.Skip("needs another host that sends to a group: give -group; app/e2e's TestVerbsDoor has one")
+		t.Skip("needs another host that sends to a group: give -group; app/e2e's TestVerbsPort has one")
 	}
 	const count = 20
 	a := newSide(t, Config{})
-	m, err := a.Join(t.Context(), gid(*groupFlag), groupQKey, ib.PKeyDefault, 0, false, true)
+	_, err := a.Join(t.Context(), ibside.Join{MGID: gid(*groupFlag), QKey: groupQKey, PKey: ib.PKeyDefault, Receive: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +113,8 @@ func TestPeerGroup(t *testing.T) {
 		t.Fatalf("%d of %d messages came", len(got), count)
 	}
 	for _, r := range got {
-		if r.QPN != m.QPN || r.Flags&doortest.RecvGRH == 0 {
-			t.Errorf("received %+v, want on %v", r, m.QPN)
+		if !slices.Contains(a.groupQPNs(), r.QPN) || r.Flags&porttest.RecvGRH == 0 {
+			t.Errorf("received %+v, want on one of %v", r, a.groupQPNs())
 		}
 	}
 }
@@ -129,15 +130,15 @@ func TestPeerServices(t *testing.T) {
 	a := newSide(t, Config{})
 	for _, peer := range strings.Split(*peerFlag, ",") {
 		to := netip.MustParseAddr(peer)
-		c, err := a.Connect(t.Context(), ConnectRequest{To: to, Port: testPort})
+		c, err := a.sidr.connectOnce(t.Context(), ibside.ServiceConnect{To: to, Port: testPort})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.QPN == 0 || c.QKey != ib.QKeyRDMAUDP || c.Route.DGID != gid(peer) || c.Route.SGID == c.Route.DGID || len(c.Private) != maxAnswerPrivate {
+		if c.QPN == 0 || c.QKey != ib.QKeyRDMAUDP || len(c.Private) != maxAnswerPrivate {
 			t.Errorf("connected to %v: %+v", to, c)
 		}
-		qp, qpn := a.standIn(t, 0, ib.QKeyRDMAUDP)
-		sendTen(t, a, qp, qpn, c.QPN, c.Route.DGID)
+		qp, qpn := a.proxyQP(t, 0, ib.QKeyRDMAUDP)
+		sendTen(t, a, qp, qpn, c.QPN, gid(peer))
 		got, _ := a.poll(0, udaddyMessages, 10*time.Second)
 		if len(got) != udaddyMessages || got[0].SrcQP != c.QPN || got[0].QPN != qpn {
 			t.Errorf("%d answers came: %+v", len(got), got)
@@ -150,10 +151,10 @@ func TestPeerClients(t *testing.T) {
 	needUdaddy(t)
 	a := newSide(t, Config{})
 	peers := strings.Split(*peerFlag, ",")
-	qp, qpn := a.standIn(t, 0, ib.QKeyRDMAUDP)
-	requests := make(chan Request, len(peers))
-	l, err := a.Listen(testPort, func(r Request) {
-		if err := r.Accept(qpn, ib.QKeyRDMAUDP, nil); err != nil {
+	qp, qpn := a.proxyQP(t, 0, ib.QKeyRDMAUDP)
+	requests := make(chan ibside.ServiceRequest, len(peers))
+	l, err := a.sidr.listen(testPort, usualLimits, func(r ibside.ServiceRequest) {
+		if err := r.Answer(ibside.ServiceAnswer{QPN: qpn, QKey: ib.QKeyRDMAUDP}); err != nil {
 			t.Error(err)
 		}
 		requests <- r
@@ -164,20 +165,20 @@ func TestPeerClients(t *testing.T) {
 	defer l.Close()
 	fmt.Println("verbs: ready for udaddy")
 	for range peers {
-		var r Request
+		var r ibside.ServiceRequest
 		select {
 		case r = <-requests:
 		case <-time.After(30 * time.Second):
-			t.Fatalf("no request came: %+v", a.Counters())
+			t.Fatalf("no request came: %+v", a.counters())
 		}
-		if !slices.Contains(peers, r.Peer.Addr().String()) || r.PeerGID.Addr() != r.Peer.Addr() || r.LocalGID.Addr() != r.Local || r.Port != testPort {
+		if !slices.Contains(peers, r.From.String()) || r.Port != testPort {
 			t.Errorf("the request was %+v", r)
 		}
 		got, all := a.poll(0, udaddyMessages, 10*time.Second)
 		if len(got) != udaddyMessages || len(all[0]) != areaLen+udaddySize || got[0].Imm != uint32(got[0].SrcQP) {
-			t.Fatalf("from %v came %+v", r.Peer, got)
+			t.Fatalf("from %v came %+v", r.From, got)
 		}
-		sendTen(t, a, qp, qpn, got[0].SrcQP, r.PeerGID)
+		sendTen(t, a, qp, qpn, got[0].SrcQP, ib.GIDFromAddr(r.From))
 	}
 	if c := a.quiet(t); c.Answers[requestAccepted] != uint64(len(peers)) || c.Sent != uint64(udaddyMessages*len(peers)) {
 		t.Errorf("counters %+v", c)
@@ -187,7 +188,7 @@ func TestPeerClients(t *testing.T) {
 func needUdaddy(t *testing.T) {
 	t.Helper()
 	if !*udaddyFlag || *peerFlag == "" {
-		t.Skip("needs another host that runs udaddy: give -peer and -udaddy; app/e2e's TestVerbsDoor has one")
+		t.Skip("needs another host that runs udaddy: give -peer and -udaddy; app/e2e's TestVerbsPort has one")
 	}
 	leavesNothing(t)
 }
@@ -195,43 +196,39 @@ func needUdaddy(t *testing.T) {
 // sendTen sends as udaddy does: the immediate data is the sender's queue pair number.
 func sendTen(t *testing.T, a *side, qp uint32, qpn, to ib.QPN, dgid ib.GID) {
 	t.Helper()
-	before := a.Counters().Sent
+	before := a.counters().Sent
 	for range udaddyMessages {
-		s := a.to(qp, to, uint32(qpn), doortest.SendGRH|doortest.SendImm)
+		s := a.to(qp, to, uint32(qpn), porttest.SendGRH|porttest.SendImm)
 		s.DGID, s.QKey, s.Mbuf = dgid, ib.QKeyRDMAUDP, a.alloc(t, make([]byte, udaddySize))
 		a.post(t, 0, s)
 	}
-	if !until(5*time.Second, func() bool { return a.Counters().Sent == before+udaddyMessages }, a) {
-		t.Fatalf("not all was sent: %+v", a.Counters())
+	if !until(5*time.Second, func() bool { return a.counters().Sent == before+udaddyMessages }, a) {
+		t.Fatalf("not all was sent: %+v", a.counters())
 	}
 }
 
 var removeFlag = flag.Bool("remove", false, "let TestDeviceGone take the device away; it is gone when the process ends")
 
-// TestDeviceGone takes the device away under a door that is a member of a group. The kernel does not let go of it before
-// the process ends; the door says so, and works till then.
+// TestDeviceGone takes the device away under a port that is a member of a group. The kernel does not let go of it before
+// the process ends; the port says so, and works till then.
 func TestDeviceGone(t *testing.T) {
 	if !*removeFlag {
-		t.Skip("takes the RDMA device away for good: give -remove; app/e2e's TestVerbsDoor does, and makes it anew")
+		t.Skip("takes the RDMA device away for good: give -remove; app/e2e's TestVerbsPort does, and makes it anew")
 	}
 	gone := make(chan struct{})
 	var once sync.Once
-	a := newSide(t, Config{OnEvent: func(e Event) {
-		if e.Kind == EventDeviceGone {
-			once.Do(func() { close(gone) })
-		}
-	}})
+	a := newSide(t, Config{OnLoss: func(error) { once.Do(func() { close(gone) }) }})
 	b := newSide(t, Config{})
-	if _, err := a.Join(t.Context(), groupGID(1), groupQKey, ib.PKeyDefault, 0, true, true); err != nil {
+	if _, err := a.Join(t.Context(), ibside.Join{MGID: groupGID(1), QKey: groupQKey, PKey: ib.PKeyDefault, Receive: true}); err != nil {
 		t.Fatal(err)
 	}
-	qp, _ := a.standIn(t, 0, testQKey)
-	_, dst := b.standIn(t, 0, testQKey)
+	qp, _ := a.proxyQP(t, 0, testQKey)
+	_, dst := b.proxyQP(t, 0, testQKey)
 	flow(t, a, b, qp, dst, 5*time.Second)
-	asked, connected := make(chan Request, 1), make(chan error, 1)
-	b.mustListen(t, usualLimits, func(r Request) { asked <- r })
+	asked, connected := make(chan ibside.ServiceRequest, 1), make(chan error, 1)
+	b.mustListen(t, usualLimits, func(r ibside.ServiceRequest) { asked <- r })
 	go func() {
-		_, err := a.ask(t.Context(), a.Port().GID.Addr(), "")
+		_, err := a.ask(t.Context(), a.portInfo().GID.Addr(), "")
 		connected <- err
 	}()
 	if r := <-asked; r.Port != testPort { // it gets no answer
@@ -243,12 +240,12 @@ func TestDeviceGone(t *testing.T) {
 	select {
 	case <-gone:
 	case <-time.After(5 * time.Second):
-		t.Fatalf("nothing told that the device is to go: %+v", a.Counters())
+		t.Fatalf("nothing told that the device is to go: %+v", a.counters())
 	}
 	select {
 	case err := <-connected:
-		var e *ConnectError
-		if !errors.As(err, &e) || e.Cause != ConnectClosed {
+		var e *connectError
+		if !errors.As(err, &e) || e.Cause != connectClosed {
 			t.Errorf("a connection under way ended with %v", err)
 		}
 	case <-time.After(5 * time.Second):

@@ -7,13 +7,13 @@
 #include <rte_common.h>
 #include <rte_mbuf.h>
 
-#include "door.h"
+#include "worker.h"
 
 /* On the error path only: a queue pair by its number. */
 static void mark_qpn(struct verbs_worker *w, uint32_t qpn)
 {
 	for (unsigned i = 1; i < w->qps_n; i++) {
-		struct verbs_qp *q = atomic_load_explicit(&w->qps[i], memory_order_acquire);
+		struct verbs_qp *q = __atomic_load_n(&w->qps[i], __ATOMIC_ACQUIRE);
 		if (q && q->qpn == qpn)
 			mark_error(w, q);
 	}
@@ -58,12 +58,12 @@ static bool deliver(struct verbs_worker *w, const struct ibv_wc *wc, struct ib_r
 	return true;
 }
 
-/* Tells management how far the worker has come in recv_cq (verbs_qp_drained). */
+/* Publishes how far the worker has come in recv_cq (verbs_qp_drained). */
 static void pass(struct verbs_worker *w, unsigned taken, bool empty)
 {
-	uint64_t passed = atomic_load_explicit(&w->recv_passed, memory_order_relaxed);
+	uint64_t passed = __atomic_load_n(&w->recv_passed, __ATOMIC_RELAXED);
 
-	atomic_store_explicit(&w->recv_passed, passed + taken + (empty ? recv_lap(w) : 0), memory_order_release);
+	__atomic_store_n(&w->recv_passed, passed + taken + (empty ? recv_lap(w) : 0), __ATOMIC_RELEASE);
 }
 
 unsigned verbs_poll(void *self, struct ib_recv *recvs, unsigned n)
@@ -83,18 +83,18 @@ unsigned verbs_poll(void *self, struct ib_recv *recvs, unsigned n)
 	return out;
 }
 
-/* Takes from the fifo what a completion ends: all up to the send that it names, whose own fate is told.
- * A completion from before a reset names none that are under way. */
+/* Removes completed sends from the fifo: all up to the one that the completion is for, whose status it has.
+ * A completion from before a reset matches none in flight. */
 static void end_sends(struct verbs_worker *w, struct verbs_qp *q, const struct ibv_wc *wc)
 {
-	uint32_t tail = atomic_load_explicit(&q->tail, memory_order_relaxed);
+	uint32_t tail = __atomic_load_n(&q->tail, __ATOMIC_RELAXED);
 	uint32_t n = (uint32_t)wc->wr_id + 1 - tail;
 
-	if (unlikely(n == 0 || n > atomic_load_explicit(&q->head, memory_order_relaxed) - tail))
+	if (unlikely(n == 0 || n > __atomic_load_n(&q->head, __ATOMIC_RELAXED) - tail))
 		return;
 	for (uint32_t i = 0; i < n; i++)
 		rte_pktmbuf_free(q->fifo[(tail + i) & q->mask].mbuf);
-	atomic_store_explicit(&q->tail, tail + n, memory_order_release);
+	__atomic_store_n(&q->tail, tail + n, __ATOMIC_RELEASE);
 	w->ended += n;
 	if (likely(wc->status == IBV_WC_SUCCESS)) {
 		w->counters.sent += n;
@@ -106,7 +106,7 @@ static void end_sends(struct verbs_worker *w, struct verbs_qp *q, const struct i
 		return;
 	}
 	w->counters.send_drops[SEND_DROP_wc_error]++;
-	verbs_ah_retire(w, q->fifo[(tail + n - 1) & q->mask].ah); /* it may be what the device did not like */
+	verbs_ah_retire(w, q->fifo[(tail + n - 1) & q->mask].ah); /* it may be the cause */
 }
 
 unsigned verbs_complete(struct verbs_worker *w)
@@ -118,7 +118,7 @@ unsigned verbs_complete(struct verbs_worker *w)
 		struct verbs_qp *q = verbs_qp_of(w, (uint32_t)(wc[i].wr_id >> 32));
 		if (unlikely(!q))
 			continue;
-		if (unlikely(atomic_load_explicit(&q->state, memory_order_acquire) == QP_DOWN))
+		if (unlikely(__atomic_load_n(&q->state, __ATOMIC_ACQUIRE) == QP_DOWN))
 			continue;
 		end_sends(w, q, &wc[i]);
 		if (unlikely(wc[i].status != IBV_WC_SUCCESS))
@@ -164,7 +164,7 @@ static bool post_receives(struct verbs_worker *w)
 	return false;
 }
 
-/* A list is worth a bell from half a burst on. */
+/* Posts lists of at least half a burst, to save doorbells. */
 void verbs_refill(struct verbs_worker *w)
 {
 	while (w->recv_free >= VERBS_BURST / 2 && post_receives(w))
@@ -179,8 +179,8 @@ void verbs_free(void *self)
 	enter(w);
 	for (int i = 0; i < ROUNDS && verbs_complete(w) == VERBS_BURST; i++)
 		;
-	if (unlikely(verbs_ah_answers(w)) && w->held_n)
-		verbs_post_held(w);
+	if (unlikely(verbs_ah_answers(w)) && w->pending_n)
+		verbs_post_pending(w);
 	verbs_refill(w);
 	leave(w);
 }

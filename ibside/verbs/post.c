@@ -2,10 +2,10 @@
 /*
  * Sends, in message order:
  *
- *   check ▶ address handle ▶ (hold) ▶ queue ▶ one list per queue pair
+ *   check ▶ address handle ▶ (wait for it) ▶ queue ▶ one list per queue pair
  *
- * A message taken here is sent or dropped by name. Its mbuf lies in its queue pair's fifo until the
- * completion that ends it (poll.c), in order: the completion of a signalled send ends all before it.
+ * A message taken here is sent or dropped with a reason. Its mbuf stays in its queue pair's fifo until its
+ * completion (poll.c): the completion of a signalled send completes all before it, too.
  */
 #include <arpa/inet.h>
 
@@ -13,7 +13,7 @@
 #include <rte_common.h>
 #include <rte_mbuf.h>
 
-#include "door.h"
+#include "worker.h"
 
 void verbs_drop_send(struct verbs_worker *w, enum send_drop why, struct rte_mbuf *m)
 {
@@ -38,27 +38,27 @@ static int fill_sges(const struct verbs_device *d, struct rte_mbuf *m, struct ib
 
 static enum send_drop check(const struct verbs_worker *w, const struct verbs_qp *q, const struct ib_send *s)
 {
-	uint64_t outstanding = w->taken - w->ended - atomic_load_explicit(&w->cleared, memory_order_relaxed);
+	uint64_t outstanding = w->taken - w->ended - __atomic_load_n(&w->cleared, __ATOMIC_RELAXED);
 
 	if (unlikely(!q))
 		return SEND_DROP_no_qp;
-	if (unlikely(atomic_load_explicit(&q->state, memory_order_acquire) != QP_UP))
+	if (unlikely(__atomic_load_n(&q->state, __ATOMIC_ACQUIRE) != QP_UP))
 		return SEND_DROP_qp_down;
-	if (unlikely(s->mbuf->pkt_len > atomic_load_explicit(&w->dev->mtu, memory_order_relaxed)))
+	if (unlikely(s->mbuf->pkt_len > __atomic_load_n(&w->dev->mtu, __ATOMIC_RELAXED)))
 		return SEND_DROP_mtu;
 	if (unlikely(s->pkey_index != q->pkey_index))
 		return SEND_DROP_pkey_index;
 	if (unlikely(s->mbuf->nb_segs > VERBS_MAX_SGE))
 		return SEND_DROP_segments;
-	uint32_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
-	if (unlikely(head - atomic_load_explicit(&q->tail, memory_order_relaxed) > q->mask))
+	uint32_t head = __atomic_load_n(&q->head, __ATOMIC_RELAXED);
+	if (unlikely(head - __atomic_load_n(&q->tail, __ATOMIC_RELAXED) > q->mask))
 		return SEND_DROP_qp_full;
 	return unlikely(outstanding >= w->send_capacity) ? SEND_DROP_cq_full : SEND_DROPS;
 }
 
 static void fill_wr(struct ibv_send_wr *wr, struct ibv_ah *ah, const struct verbs_qp *q, const struct ib_send *s)
 {
-	wr->wr_id = (uint64_t)q->handle << 32 | atomic_load_explicit(&q->head, memory_order_relaxed);
+	wr->wr_id = (uint64_t)q->handle << 32 | __atomic_load_n(&q->head, __ATOMIC_RELAXED);
 	wr->next = NULL;
 	wr->opcode = s->flags & IB_SEND_IMM ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
 	wr->imm_data = htonl(s->imm);
@@ -71,11 +71,11 @@ static void fill_wr(struct ibv_send_wr *wr, struct ibv_ah *ah, const struct verb
 }
 
 /* Puts one send at the end of its queue pair's list. At least every half queue is signalled, and the last of
- * a list (post_lists): a stand-in that falls silent keeps no mbufs. */
+ * a list (post_lists): an idle proxy QP keeps no mbufs. */
 static void queue(struct verbs_worker *w, struct verbs_qp *q, struct ah_entry *e, const struct ib_send *s)
 {
 	struct ibv_send_wr *wr = &w->burst.wr[w->burst.n];
-	uint32_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
+	uint32_t head = __atomic_load_n(&q->head, __ATOMIC_RELAXED);
 
 	wr->sg_list = w->burst.sge[w->burst.n];
 	wr->num_sge = fill_sges(w->dev, s->mbuf, wr->sg_list);
@@ -96,20 +96,20 @@ static void queue(struct verbs_worker *w, struct verbs_qp *q, struct ah_entry *e
 		q->last->next = wr;
 	}
 	q->last = wr;
-	q->fifo[head & q->mask] = (struct under_way){s->mbuf, e};
-	atomic_store_explicit(&q->head, head + 1, memory_order_relaxed);
+	q->fifo[head & q->mask] = (struct in_flight){s->mbuf, e};
+	__atomic_store_n(&q->head, head + 1, __ATOMIC_RELAXED);
 	w->burst.n++;
 	w->taken++;
 }
 
-static void hold(struct verbs_worker *w, struct ah_entry *e, const struct ib_send *s)
+static void await_ah(struct verbs_worker *w, struct ah_entry *e, const struct ib_send *s)
 {
-	if (unlikely(w->held_n == VERBS_HELD || e->held >= VERBS_HELD_PER_AH)) {
+	if (unlikely(w->pending_n == VERBS_PENDING || e->pending_sends >= VERBS_PENDING_PER_AH)) {
 		verbs_drop_send(w, SEND_DROP_ah_pending, s->mbuf);
 		return;
 	}
-	e->held++;
-	w->held[w->held_n++] = (struct held){*s, e};
+	e->pending_sends++;
+	w->pending[w->pending_n++] = (struct pending_send){*s, e};
 }
 
 static void take(struct verbs_worker *w, const struct ib_send *s)
@@ -123,27 +123,27 @@ static void take(struct verbs_worker *w, const struct ib_send *s)
 	}
 	struct ah_entry *e = verbs_ah_find(w, q, &s->ah, s->flags & IB_SEND_GRH);
 	if (unlikely(!e))
-		verbs_drop_send(w, q->pending < VERBS_PENDING_PER_QP ? SEND_DROP_ah_full : SEND_DROP_ah_pending,
+		verbs_drop_send(w, q->pending_ahs < VERBS_AHS_PENDING_PER_QP ? SEND_DROP_ah_full : SEND_DROP_ah_pending,
 				s->mbuf);
 	else if (likely(e->state == AH_READY))
 		queue(w, q, e, s);
 	else if (e->state == AH_PENDING)
-		hold(w, e, s);
+		await_ah(w, e, s);
 	else
 		verbs_drop_send(w, SEND_DROP_ah_failed, s->mbuf);
 }
 
-/* The device took none from bad on: they leave the fifo's end. Those before it may lack a signalled send,
- * so the queue pair is reset in any case. */
-static void refused(struct verbs_worker *w, struct verbs_qp *q, const struct ibv_send_wr *bad)
+/* The device accepted none from bad on: they are removed from the end of the fifo. Those before it may lack a signalled
+ * send, so the queue pair is reset in any case. */
+static void post_failed(struct verbs_worker *w, struct verbs_qp *q, const struct ibv_send_wr *bad)
 {
-	uint32_t from = (uint32_t)bad->wr_id, head = atomic_load_explicit(&q->head, memory_order_relaxed);
+	uint32_t from = (uint32_t)bad->wr_id, head = __atomic_load_n(&q->head, __ATOMIC_RELAXED);
 
 	for (uint32_t i = from; i != head; i++) {
 		verbs_drop_send(w, SEND_DROP_post_failed, q->fifo[i & q->mask].mbuf);
 		w->taken--;
 	}
-	atomic_store_explicit(&q->head, from, memory_order_relaxed);
+	__atomic_store_n(&q->head, from, __ATOMIC_RELAXED);
 	mark_error(w, q);
 }
 
@@ -155,7 +155,7 @@ static void post_lists(struct verbs_worker *w)
 		q->last->send_flags |= IBV_SEND_SIGNALED;
 		w->counters.lists++;
 		if (unlikely(ibv_post_send(q->qp, w->burst.first[i], &bad)))
-			refused(w, q, bad);
+			post_failed(w, q, bad);
 	}
 }
 
@@ -182,28 +182,28 @@ unsigned verbs_post(void *self, const struct ib_send *sends, unsigned n)
 	return n;
 }
 
-/* Messages whose address handle is still missing stay, in their order. Sending others may give an entry to another
- * handle, or have them wait anew behind the others: so entries' messages are counted anew. */
-void verbs_post_held(struct verbs_worker *w)
+/* Messages whose address handle is still missing stay, in their order. Sending may reuse an entry for another
+ * handle, or make messages wait again behind the others: so the counts of entries are recomputed. */
+void verbs_post_pending(struct verbs_worker *w)
 {
-	unsigned n = w->held_n, kept = 0;
+	unsigned n = w->pending_n, kept = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		w->held[i].entry->held = 0;
+		w->pending[i].entry->pending_sends = 0;
 	for (unsigned i = 0; i < n;) {
 		begin(w);
 		for (unsigned end = RTE_MIN(i + VERBS_BURST, n); i < end; i++) {
-			struct held h = w->held[i];
+			struct pending_send h = w->pending[i];
 			if (h.entry->state == AH_PENDING) {
-				h.entry->held++;
-				w->held[kept++] = h;
+				h.entry->pending_sends++;
+				w->pending[kept++] = h;
 				continue;
 			}
 			take(w, &h.send);
 		}
 		post_lists(w);
 	}
-	for (; n < w->held_n; n++)
-		w->held[kept++] = w->held[n];
-	w->held_n = kept;
+	for (; n < w->pending_n; n++)
+		w->pending[kept++] = w->pending[n];
+	w->pending_n = kept;
 }

@@ -15,15 +15,15 @@ static void await_worker(const struct verbs_worker *w)
 {
 	enum { PAUSE_US = 10 };
 
-	atomic_thread_fence(memory_order_seq_cst);
-	uint64_t e = atomic_load_explicit(&w->epoch, memory_order_acquire);
-	while ((e & 1) && atomic_load_explicit(&w->epoch, memory_order_acquire) == e)
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	uint64_t e = __atomic_load_n(&w->epoch, __ATOMIC_ACQUIRE);
+	while ((e & 1) && __atomic_load_n(&w->epoch, __ATOMIC_ACQUIRE) == e)
 		usleep(PAUSE_US);
 }
 
 static void set_state(struct verbs_worker *w, struct verbs_qp *q, enum qp_state s)
 {
-	atomic_store_explicit(&q->state, s, memory_order_seq_cst);
+	__atomic_store_n(&q->state, s, __ATOMIC_SEQ_CST);
 	await_worker(w);
 }
 
@@ -96,21 +96,20 @@ int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_
 		rte_free(q);
 		return err;
 	}
-	atomic_store_explicit(&w->qps[HANDLE_INDEX(handle)], q, memory_order_release);
+	__atomic_store_n(&w->qps[HANDLE_INDEX(handle)], q, __ATOMIC_RELEASE);
 	*out = q;
 	return 0;
 }
 
 bool verbs_qp_ended(const struct verbs_qp *q)
 {
-	return atomic_load_explicit(&q->tail, memory_order_acquire) ==
-	       atomic_load_explicit(&q->head, memory_order_acquire);
+	return __atomic_load_n(&q->tail, __ATOMIC_ACQUIRE) == __atomic_load_n(&q->head, __ATOMIC_ACQUIRE);
 }
 
 /* Two laps: the first may be of a look that began before the queue pair stopped. */
 static bool all_received(const struct verbs_worker *w, const struct verbs_qp *q)
 {
-	return (int64_t)(atomic_load_explicit(&w->recv_passed, memory_order_acquire) - q->received_by) >= 0;
+	return (int64_t)(__atomic_load_n(&w->recv_passed, __ATOMIC_ACQUIRE) - q->received_by) >= 0;
 }
 
 bool verbs_qp_drained(const struct verbs_worker *w, const struct verbs_qp *q)
@@ -124,7 +123,7 @@ bool verbs_qp_drained(const struct verbs_worker *w, const struct verbs_qp *q)
 static void stop_device(const struct verbs_worker *w, struct verbs_qp *q)
 {
 	set_qp_state(q, IBV_QPS_ERR); /* it may be there already */
-	q->received_by = atomic_load_explicit(&w->recv_passed, memory_order_acquire) + 2 * recv_lap(w);
+	q->received_by = __atomic_load_n(&w->recv_passed, __ATOMIC_ACQUIRE) + 2 * recv_lap(w);
 }
 
 /* Waits for the worker, which looks all the time, but not for one that does not run. */
@@ -140,13 +139,13 @@ static void await_receives(const struct verbs_worker *w, const struct verbs_qp *
 /* Frees what the device forgot at the reset. The queue pair is down: the worker keeps off. */
 static void drop_rest(struct verbs_worker *w, struct verbs_qp *q)
 {
-	uint32_t head = atomic_load(&q->head), tail = atomic_load(&q->tail);
+	uint32_t head = __atomic_load_n(&q->head, __ATOMIC_SEQ_CST), tail = __atomic_load_n(&q->tail, __ATOMIC_SEQ_CST);
 
 	for (uint32_t i = tail; i != head; i++)
 		rte_pktmbuf_free(q->fifo[i & q->mask].mbuf);
-	atomic_fetch_add(&w->drops_reset, head - tail);
-	atomic_fetch_add(&w->cleared, head - tail);
-	atomic_store(&q->tail, head);
+	__atomic_fetch_add(&w->drops_reset, head - tail, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&w->cleared, head - tail, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&q->tail, head, __ATOMIC_SEQ_CST);
 }
 
 int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q)
@@ -162,11 +161,11 @@ int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q)
 	set_state(w, q, QP_DOWN);
 	int err = ibv_destroy_qp(q->qp);
 	if (err) { /* it stays, and has to be made good */
-		atomic_store(&q->state, QP_UP);
+		__atomic_store_n(&q->state, QP_UP, __ATOMIC_SEQ_CST);
 		mark_error(w, q);
 		return err;
 	}
-	atomic_store_explicit(&w->qps[HANDLE_INDEX(q->handle)], NULL, memory_order_seq_cst);
+	__atomic_store_n(&w->qps[HANDLE_INDEX(q->handle)], NULL, __ATOMIC_SEQ_CST);
 	await_worker(w);
 	drop_rest(w, q);
 	rte_free(q);
@@ -175,7 +174,7 @@ int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q)
 
 bool verbs_qp_take_error(struct verbs_qp *q)
 {
-	return atomic_exchange(&q->error, false);
+	return __atomic_exchange_n(&q->error, false, __ATOMIC_SEQ_CST);
 }
 
 void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q)
@@ -194,7 +193,7 @@ int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q)
 	}
 	if (err)
 		return err;
-	atomic_store(&q->error, false);
+	__atomic_store_n(&q->error, false, __ATOMIC_SEQ_CST);
 	set_state(w, q, QP_UP);
 	return 0;
 }

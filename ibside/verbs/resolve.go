@@ -4,7 +4,11 @@ package verbs
 
 import (
 	"errors"
+	"log/slog"
+	"sync/atomic"
 	"time"
+
+	"causeway/ibside/ib"
 )
 
 const (
@@ -17,6 +21,24 @@ const (
 
 var errNoSource = errors.New("the port has no GID that can talk to it")
 
+// resolver creates the address handles that workers ask for.
+type resolver struct {
+	port portReader
+	dev  interface {
+		createAH(a askedAH, sgidIndex int) (retiredAH, error)
+	}
+	counts *managementCounts
+	log    *slog.Logger
+	free   chan struct{} // a place for each handle that is being created
+	gidGen atomic.Uint64 // raised when the GID table may have changed
+}
+
+// portReader reads the attributes of the port.
+type portReader interface {
+	portInfo() PortInfo
+	sourceGID(number uint8) ib.GID
+}
+
 // try is an address handle's creation, come to its end.
 type try struct {
 	ah  retiredAH
@@ -24,11 +46,32 @@ type try struct {
 	gen uint64 // of the GID table that it began with
 }
 
+// tick destroys a worker's retired address handles, and starts to create those that it has asked for.
+func (r *resolver) tick(w *worker, now time.Time) {
+	w.collectAsks()
+	w.collectRetired(now)
+	w.destroyRetired(now)
+	w.forgetFailed(now)
+	for len(w.asks) > 0 {
+		select {
+		case r.free <- struct{}{}:
+		default:
+			return // all at work; each comes to an end
+		}
+		ask := w.asks[0]
+		w.asks = w.asks[1:]
+		w.resolving.Go(func() {
+			r.resolve(w, ask)
+			<-r.free
+		})
+	}
+}
+
 // resolve creates an address handle and answers the worker: with the first that comes, or when all tries have failed.
-func (d *Door) resolve(w *worker, ask askedAH) {
+func (r *resolver) resolve(w *worker, ask askedAH) {
 	for {
-		t := d.tryAll(w, ask)
-		if d.answer(w, ask, t) {
+		t := r.tryAll(w, ask)
+		if r.answer(w, ask, t) {
 			return
 		}
 		t.ah.destroy()
@@ -36,12 +79,12 @@ func (d *Door) resolve(w *worker, ask askedAH) {
 }
 
 // tryAll returns the first try that succeeds, or the last one.
-func (d *Door) tryAll(w *worker, ask askedAH) try {
+func (r *resolver) tryAll(w *worker, ask askedAH) try {
 	tries := make(chan try, triesMost)
 	begun, under := 0, 0
 	begin := func() {
 		begun, under = begun+1, under+1
-		w.resolving.Go(func() { tries <- d.tryAH(ask) })
+		w.resolving.Go(func() { tries <- r.tryAH(ask) })
 	}
 	begin()
 	again := time.NewTicker(hedge)
@@ -57,7 +100,7 @@ func (d *Door) tryAll(w *worker, ask askedAH) try {
 			}
 			continue
 		}
-		stale := last.gen != d.gidGen.Load() // its index may be another GID's by now
+		stale := last.gen != r.gidGen.Load() // its index may be another GID's by now
 		if last.err == nil && !stale {
 			break
 		}
@@ -81,8 +124,8 @@ func (d *Door) tryAll(w *worker, ask askedAH) try {
 
 // answer tells the worker of the last try, unless it made a handle that the port has changed under since: then it reports
 // false, and another has to be made.
-func (d *Door) answer(w *worker, ask askedAH, t try) bool {
-	stale := func() bool { return t.err == nil && t.gen != d.gidGen.Load() }
+func (r *resolver) answer(w *worker, ask askedAH, t try) bool {
+	stale := func() bool { return t.err == nil && t.gen != r.gidGen.Load() }
 	if t.err != nil {
 		t.ah = retiredAH{}
 	}
@@ -90,23 +133,23 @@ func (d *Door) answer(w *worker, ask askedAH, t try) bool {
 	if !done || t.err == nil {
 		return done
 	}
-	d.counts.count(func(c *Counters) { c.AHsFailed++ })
+	r.counts.count(func(c *counters) { c.AHsFailed++ })
 	if first {
-		d.log.Warn("peer_unreachable", "gid", ask.dgid(), "lid", ask.dlid(), "error", t.err)
+		r.log.Warn("peer_unreachable", "gid", ask.dgid(), "lid", ask.dlid(), "error", t.err)
 	}
 	return true
 }
 
 // tryAH may take a second.
-func (d *Door) tryAH(ask askedAH) try {
-	t := try{gen: d.gidGen.Load()}
+func (r *resolver) tryAH(ask askedAH) try {
+	t := try{gen: r.gidGen.Load()}
 	index, ok := 0, true
-	if p := d.Port(); ask.hasGRH() {
-		index, ok = sourceIndex(p.GIDs, p.Ethernet, d.sourceGID(ask.source()), p.GID, ask.dgid())
+	if info := r.port.portInfo(); ask.hasGRH() {
+		index, ok = sourceIndex(info.GIDs, info.Ethernet, r.port.sourceGID(ask.source()), info.GID, ask.dgid())
 	}
 	t.err = errNoSource
 	if ok {
-		t.ah, t.err = d.createAH(ask, index)
+		t.ah, t.err = r.dev.createAH(ask, index)
 	}
 	return t
 }

@@ -10,7 +10,7 @@ import (
 // TestAnswerStale has the port change after a try was found good and before its answer: the worker must not get the handle.
 // That worker is not there: an answer that reaches it crashes.
 func TestAnswerStale(t *testing.T) {
-	d := &Door{}
+	d := &resolver{}
 	w := &worker{failing: map[ahPeer]bool{}}
 	made := try{gen: d.gidGen.Load()}
 	w.answering.Lock() // as portChanged's retryFailed does

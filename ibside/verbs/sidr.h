@@ -23,7 +23,4 @@ int verbs_sidr_resolve(struct rdma_event_channel *c, uint64_t token, const struc
 int verbs_sidr_route(struct rdma_cm_id *id, unsigned ms);
 int verbs_sidr_connect(struct rdma_cm_id *id, const uint8_t *data, uint8_t len);
 
-/* Copies what an event says of a request or a connection, while the event has not been given back. */
-void verbs_sidr_read(const struct rdma_cm_event *e, struct verbs_sidr *to);
-
 #endif

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/netip"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
@@ -56,10 +56,20 @@ func (r *recordedID) state() (string, int) {
 }
 
 // listening returns a listener that no kernel knows of. What it hears comes from requests.
-func listening(limits sidrLimits) (l *Listener, requests chan Request) {
-	d := &Door{sidr: newSIDRPorts(), log: slog.New(slog.DiscardHandler)}
-	requests = make(chan Request, 100)
-	return &Listener{d: d, limits: limits, handle: func(r Request) { requests <- r }, id: &recordedID{}, pending: map[*pending]bool{}}, requests
+func listening(limits sidrLimits) (l *listener, requests chan ibside.ServiceRequest) {
+	d := newTestPort(Config{})
+	requests = make(chan ibside.ServiceRequest, 100)
+	return &listener{sidr: d.sidr, limits: limits, handle: func(r ibside.ServiceRequest) { requests <- r }, id: &recordedID{}, pending: map[*pending]bool{}}, requests
+}
+
+// answersOf returns the counters of a listener's port.
+func answersOf(l *listener) counters {
+	m := l.sidr.counts
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.sum
+	c.Answers = copied(c.Answers)
+	return c
 }
 
 func TestAnswers(t *testing.T) {
@@ -67,29 +77,39 @@ func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		kernel error
-		answer func(Request) error
+		answer func(ibside.ServiceRequest) error
 		fails  bool
 		told   string
 		count  string
 	}{
-		{"accepted", nil, func(r Request) error { return r.Accept(7, ib.QKeyRDMAUDP, []byte("hi")) }, false, "[accept 0x000007 hi]", "accepted"},
-		{"rejected", nil, func(r Request) error { return r.Reject("no such host", []byte("no")) }, false, "[reject no]", "rejected"},
-		{"another Q_Key", nil, func(r Request) error { return r.Accept(7, 0x11111111, nil) }, true, "[]", "failed"},
-		{"no QPN", nil, func(r Request) error { return r.Accept(0, ib.QKeyRDMAUDP, nil) }, true, "[]", "failed"},
-		{"a QPN of 25 bits", nil, func(r Request) error { return r.Accept(1<<24, ib.QKeyRDMAUDP, nil) }, true, "[]", "failed"},
-		{"accepted with too much", nil, func(r Request) error { return r.Accept(7, ib.QKeyRDMAUDP, long) }, true, "[]", "failed"},
-		{"rejected with too much", nil, func(r Request) error { return r.Reject("", long) }, true, "[]", "failed"},
-		{"the kernel says no", syscall.EINVAL, func(r Request) error { return r.Accept(7, ib.QKeyRDMAUDP, nil) }, true, "[accept 0x000007 ]", "failed"},
+		{"accepted", nil, func(r ibside.ServiceRequest) error {
+			return r.Answer(ibside.ServiceAnswer{QPN: 7, QKey: ib.QKeyRDMAUDP, Private: []byte("hi")})
+		}, false, "[accept 0x000007 hi]", "accepted"},
+		{"rejected", nil, func(r ibside.ServiceRequest) error { return r.Reject(2, []byte("no")) }, false, "[reject no]", "rejected"},
+		{"another Q_Key", nil, func(r ibside.ServiceRequest) error { return r.Answer(ibside.ServiceAnswer{QPN: 7, QKey: 0x11111111}) }, true, "[]", "failed"},
+		{"no QPN", nil, func(r ibside.ServiceRequest) error {
+			return r.Answer(ibside.ServiceAnswer{QPN: 0, QKey: ib.QKeyRDMAUDP})
+		}, true, "[]", "failed"},
+		{"a QPN of 25 bits", nil, func(r ibside.ServiceRequest) error {
+			return r.Answer(ibside.ServiceAnswer{QPN: 1 << 24, QKey: ib.QKeyRDMAUDP})
+		}, true, "[]", "failed"},
+		{"accepted with too much", nil, func(r ibside.ServiceRequest) error {
+			return r.Answer(ibside.ServiceAnswer{QPN: 7, QKey: ib.QKeyRDMAUDP, Private: long})
+		}, true, "[]", "failed"},
+		{"rejected with too much", nil, func(r ibside.ServiceRequest) error { return r.Reject(2, long) }, true, "[]", "failed"},
+		{"the kernel says no", syscall.EINVAL, func(r ibside.ServiceRequest) error {
+			return r.Answer(ibside.ServiceAnswer{QPN: 7, QKey: ib.QKeyRDMAUDP})
+		}, true, "[accept 0x000007 ]", "failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, requests := listening(usualLimits)
 			id := &recordedID{err: c.kernel}
-			l.take(Request{Port: 7}, id, true)
+			l.take(ibside.ServiceRequest{Port: 7}, id, true)
 			r := <-requests
 			if err := c.answer(r); (err != nil) != c.fails || c.kernel != nil && !errors.Is(err, c.kernel) {
 				t.Errorf("error %v, want %v", err, c.fails)
 			}
-			if err := r.Accept(8, ib.QKeyRDMAUDP, nil); !errors.Is(err, errAnswered) {
+			if err := r.Answer(ibside.ServiceAnswer{QPN: 8, QKey: ib.QKeyRDMAUDP}); !errors.Is(err, errAnswered) {
 				t.Errorf("answered twice: %v", err)
 			}
 			l.Close()
@@ -98,12 +118,12 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func checkRequest(t *testing.T, l *Listener, id *recordedID, told string, answers Counts) {
+func checkRequest(t *testing.T, l *listener, id *recordedID, told string, answers counts) {
 	t.Helper()
 	if got, n := id.state(); got != told || n != 1 {
 		t.Errorf("rdma_cm was told %s, %d destroyed; want %s, 1", got, n, told)
 	}
-	if c := l.d.Counters(); !maps.Equal(c.Answers, answers) || c.Requests != answers.Sum() {
+	if c := answersOf(l); !maps.Equal(c.Answers, answers) || c.Requests != answers.Sum() {
 		t.Errorf("%d requests, answers %v, want %v", c.Requests, c.Answers, answers)
 	}
 }
@@ -112,12 +132,12 @@ func TestNoAnswer(t *testing.T) {
 	t.Run("timed out", func(t *testing.T) {
 		l, requests := listening(sidrLimits{1, 10 * time.Millisecond})
 		id := &recordedID{}
-		l.take(Request{}, id, true)
+		l.take(ibside.ServiceRequest{}, id, true)
 		r := <-requests
-		for end := time.Now().Add(5 * time.Second); l.d.Counters().Answers.Sum() == 0 && time.Now().Before(end); {
+		for end := time.Now().Add(5 * time.Second); answersOf(l).Answers.Sum() == 0 && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
-		if err := r.Reject("", nil); !errors.Is(err, errAnswered) {
+		if err := r.Reject(2, nil); !errors.Is(err, errAnswered) {
 			t.Errorf("answered too late: %v", err)
 		}
 		checkRequest(t, l, id, "[]", map[string]uint64{"timed_out": 1})
@@ -125,14 +145,14 @@ func TestNoAnswer(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		l, requests := listening(usualLimits)
 		id, late := &recordedID{}, &recordedID{}
-		l.take(Request{}, id, true)
+		l.take(ibside.ServiceRequest{}, id, true)
 		r := <-requests
 		l.Close()
 		l.Close()
-		if err := r.Accept(7, ib.QKeyRDMAUDP, nil); !errors.Is(err, errAnswered) {
+		if err := r.Answer(ibside.ServiceAnswer{QPN: 7, QKey: ib.QKeyRDMAUDP}); !errors.Is(err, errAnswered) {
 			t.Errorf("answered after the end: %v", err)
 		}
-		l.take(Request{}, late, true)
+		l.take(ibside.ServiceRequest{}, late, true)
 		checkRequest(t, l, id, "[]", map[string]uint64{"closed": 2})
 		checkRequest(t, l, late, "[]", map[string]uint64{"closed": 2})
 		checkRequest(t, l, l.id.(*recordedID), "[]", map[string]uint64{"closed": 2})
@@ -140,7 +160,7 @@ func TestNoAnswer(t *testing.T) {
 	t.Run("another device", func(t *testing.T) {
 		l, requests := listening(usualLimits)
 		id := &recordedID{}
-		l.take(Request{}, id, false)
+		l.take(ibside.ServiceRequest{}, id, false)
 		checkRequest(t, l, id, "[]", map[string]uint64{"other_device": 1})
 		if len(requests) != 0 {
 			t.Error("it was handled")
@@ -154,19 +174,19 @@ func TestFull(t *testing.T) {
 	l, requests := listening(sidrLimits{limit, time.Minute})
 	ids := make([]recordedID, limit+3)
 	for i := range ids {
-		l.take(Request{Port: uint16(i)}, &ids[i], true)
+		l.take(ibside.ServiceRequest{Port: uint16(i)}, &ids[i], true)
 	}
 	for i := range ids {
 		if _, n := ids[i].state(); (n == 1) != (i >= limit) {
 			t.Errorf("request %d: %d destroyed", i, n)
 		}
 	}
-	if err := (<-requests).Accept(7, ib.QKeyRDMAUDP, nil); err != nil {
+	if err := (<-requests).Answer(ibside.ServiceAnswer{QPN: 7, QKey: ib.QKeyRDMAUDP}); err != nil {
 		t.Error(err)
 	}
-	l.take(Request{}, &recordedID{}, true)
+	l.take(ibside.ServiceRequest{}, &recordedID{}, true)
 	l.Close()
-	if c := l.d.Counters(); c.Answers["full"] != 3 || c.Answers["accepted"] != 1 || c.Answers["closed"] != limit || c.Requests != limit+4 {
+	if c := answersOf(l); c.Answers["full"] != 3 || c.Answers["accepted"] != 1 || c.Answers["closed"] != limit || c.Requests != limit+4 {
 		t.Errorf("%d requests, answers %v", c.Requests, c.Answers)
 	}
 }
@@ -176,14 +196,14 @@ func TestOneAnswer(t *testing.T) {
 	for range 200 {
 		l, requests := listening(sidrLimits{1, time.Millisecond})
 		id := &recordedID{}
-		l.take(Request{}, id, true)
+		l.take(ibside.ServiceRequest{}, id, true)
 		r := <-requests
 		var all sync.WaitGroup
 		var ok atomic.Int32
 		for i := range 8 {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 200 * time.Microsecond)
-				if r.Accept(7, ib.QKeyRDMAUDP, nil) == nil {
+				if r.Answer(ibside.ServiceAnswer{QPN: 7, QKey: ib.QKeyRDMAUDP}) == nil {
 					ok.Add(1)
 				}
 				if i == 7 {
@@ -193,7 +213,7 @@ func TestOneAnswer(t *testing.T) {
 		}
 		all.Wait()
 		told, n := id.state()
-		if c := l.d.Counters(); n != 1 || c.Answers.Sum() != 1 || ok.Load() != int32(c.Answers["accepted"]) || (told != "[]") != (ok.Load() == 1) {
+		if c := answersOf(l); n != 1 || c.Answers.Sum() != 1 || ok.Load() != int32(c.Answers["accepted"]) || (told != "[]") != (ok.Load() == 1) {
 			t.Fatalf("%d accepted, told %s, %d destroyed, answers %v", ok.Load(), told, n, c.Answers)
 		}
 	}
@@ -203,15 +223,15 @@ func TestConnectFailures(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		event  connectEvent
-		cause  ConnectCause // "": goes on
+		cause  connectCause // "": goes on
 		status uint8
 	}{
-		{"nobody listens", connectEvent{step: stepRefused, status: 1}, ConnectRejected, ib.SIDRStatusUnsupported},
-		{"rejected", connectEvent{step: stepRefused, status: 2}, ConnectRejected, ib.SIDRStatusRejected},
-		{"no answer", connectEvent{step: stepRefused, status: -int(syscall.ETIMEDOUT)}, ConnectTimedOut, 0},
-		{"the kernel fails", connectEvent{step: stepRefused, status: -int(syscall.ENOMEM)}, ConnectFailed, 0},
-		{"no ARP answer", connectEvent{step: stepNoPeer, status: -int(syscall.ETIMEDOUT)}, ConnectUnreachable, 0},
-		{"device removed", connectEvent{step: stepNoDevice}, ConnectClosed, 0},
+		{"nobody listens", connectEvent{step: stepRejected, status: 1}, connectRejected, ib.SIDRStatusUnsupported},
+		{"rejected", connectEvent{step: stepRejected, status: 2}, connectRejected, ib.SIDRStatusRejected},
+		{"no answer", connectEvent{step: stepRejected, status: -int(syscall.ETIMEDOUT)}, connectTimedOut, 0},
+		{"the kernel fails", connectEvent{step: stepRejected, status: -int(syscall.ENOMEM)}, connectFailed, 0},
+		{"no ARP answer", connectEvent{step: stepNoPeer, status: -int(syscall.ETIMEDOUT)}, connectUnreachable, 0},
+		{"device removed", connectEvent{step: stepNoDevice}, connectClosed, 0},
 		{"an address changes", connectEvent{step: stepOther}, "", 0},
 		{"late", connectEvent{step: stepAddress}, "", 0},
 	} {
@@ -221,7 +241,7 @@ func TestConnectFailures(t *testing.T) {
 			switch {
 			case (got == nil) != (c.cause == ""):
 				t.Errorf("%v, want %q", got, c.cause)
-			case got != nil && (got.Cause != c.cause || got.Status != c.status || (string(got.Private) == "why") != (c.cause == ConnectRejected)):
+			case got != nil && (got.Cause != c.cause || got.Status != c.status || (string(got.Private) == "why") != (c.cause == connectRejected)):
 				t.Errorf("%+v, want %s, status %d", got, c.cause, c.status)
 			}
 		})
@@ -235,39 +255,39 @@ func TestConnectEnds(t *testing.T) {
 	defer cancelNamed()
 	canceled, stop := context.WithCancel(t.Context())
 	stop()
-	d := &Door{sidr: newSIDRPorts(), ctx: t.Context(), log: slog.New(slog.DiscardHandler)}
+	d := newTestPort(Config{})
 	for range maxConnects { // no place is free: only ctx ends the wait
 		d.sidr.free <- struct{}{}
 	}
-	ok := ConnectRequest{To: netip.MustParseAddr("10.8.0.9"), Port: 7}
-	try := func(name string, ctx context.Context, r ConnectRequest, cause ConnectCause) {
+	ok := ibside.ServiceConnect{To: netip.MustParseAddr("10.8.0.9"), Port: 7}
+	try := func(name string, ctx context.Context, r ibside.ServiceConnect, cause connectCause) {
 		t.Helper()
-		_, err := d.Connect(ctx, r)
-		var e *ConnectError
+		_, err := d.sidr.connectOnce(ctx, r)
+		var e *connectError
 		if !errors.As(err, &e) || e.Cause != cause || e.To != netip.AddrPortFrom(r.To, r.Port) {
 			t.Errorf("%s: %v, want %s", name, err, cause)
 		}
 	}
-	try("deadline", deadline, ok, ConnectTimedOut)
-	try("deadline with a cause", named, ok, ConnectTimedOut)
-	try("canceled", canceled, ok, ConnectCanceled)
-	try("no address", t.Context(), ConnectRequest{Port: 7}, ConnectFailed)
-	try("no port", t.Context(), ConnectRequest{To: ok.To}, ConnectFailed)
-	try("too much private data", t.Context(), ConnectRequest{To: ok.To, Port: 7, Private: make([]byte, 181)}, ConnectFailed)
+	try("deadline", deadline, ok, connectTimedOut)
+	try("deadline with a cause", named, ok, connectTimedOut)
+	try("canceled", canceled, ok, connectCanceled)
+	try("no address", t.Context(), ibside.ServiceConnect{Port: 7}, connectFailed)
+	try("no port", t.Context(), ibside.ServiceConnect{To: ok.To}, connectFailed)
+	try("too much private data", t.Context(), ibside.ServiceConnect{To: ok.To, Port: 7, Private: make([]byte, 181)}, connectFailed)
 	closing, closed := context.WithCancel(context.Background())
 	closed()
-	d.ctx = closing
-	try("the door closes", t.Context(), ok, ConnectClosed)
-	d.closeSIDR()
-	try("the door is closed", t.Context(), ok, ConnectClosed)
-	if _, err := d.Listen(7, func(Request) {}); !errors.Is(err, errClosed) {
+	d.sidr.ctx = closing
+	try("the port closes", t.Context(), ok, connectClosed)
+	d.sidr.close()
+	try("the port is closed", t.Context(), ok, connectClosed)
+	if _, err := d.sidr.listen(7, usualLimits, func(ibside.ServiceRequest) {}); !errors.Is(err, errClosed) {
 		t.Errorf("Listen after the end: %v", err)
 	}
-	if _, err := d.Listen(0, func(Request) {}); err == nil {
+	if _, err := d.sidr.listen(0, usualLimits, func(ibside.ServiceRequest) {}); err == nil {
 		t.Error("listened on port 0")
 	}
-	want := Counts{"timed_out": 2, "canceled": 1, "failed": 3, "closed": 2}
-	if c := d.Counters().Connects; !maps.Equal(c, want) {
+	want := counts{"timed_out": 2, "canceled": 1, "failed": 3, "closed": 2}
+	if c := d.counters().Connects; !maps.Equal(c, want) {
 		t.Errorf("counted %v, want %v", c, want)
 	}
 }
@@ -280,19 +300,19 @@ func TestConnectFrom(t *testing.T) {
 		ethernet bool
 		want     string // "": none
 	}{
-		{"own", "", "10.8.0.200", rocePort, true, "10.8.0.3"},
-		{"given", "10.9.0.3", "10.8.0.200", rocePort, true, "10.9.0.3"},
-		{"IPv6", "", "fd08::200", rocePort, true, "fd08::3"},
-		{"link-local", "", "fe80::9%eth7", rocePort, true, "fe80::5054:ff:fe00:1"},
-		{"nothing fits", "", "10.8.0.200", rocePort[4:6], true, ""},
-		{"InfiniBand: the routes choose", "", "10.8.0.200", ibPort, false, "invalid IP"},
+		{"own", "", "10.8.0.200", roceGIDs, true, "10.8.0.3"},
+		{"given", "10.9.0.3", "10.8.0.200", roceGIDs, true, "10.9.0.3"},
+		{"IPv6", "", "fd08::200", roceGIDs, true, "fd08::3"},
+		{"link-local", "", "fe80::9%eth7", roceGIDs, true, "fe80::5054:ff:fe00:1"},
+		{"nothing fits", "", "10.8.0.200", roceGIDs[4:6], true, ""},
+		{"InfiniBand: the routes choose", "", "10.8.0.200", infiniBandGIDs, false, "invalid IP"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := ConnectRequest{To: netip.MustParseAddr(c.to)}
+			r := ibside.ServiceConnect{To: netip.MustParseAddr(c.to)}
 			if c.from != "" {
 				r.From = netip.MustParseAddr(c.from)
 			}
-			got, err := connectFrom(&PortInfo{GIDs: c.gids, Ethernet: c.ethernet, GID: gid("10.8.0.3")}, r)
+			got, err := connectFrom(&PortInfo{GIDs: c.gids, Info: ibside.Info{Ethernet: c.ethernet}, GID: gid("10.8.0.3")}, r)
 			if (err != nil) != (c.want == "") || err == nil && got.String() != c.want {
 				t.Errorf("%v, %v, want %s", got, err, c.want)
 			}
@@ -306,9 +326,9 @@ func TestScopeOf(t *testing.T) {
 		gids []GIDEntry
 		want uint32
 	}{
-		{"10.8.0.9", rocePort, 0}, {"169.254.0.9", rocePort, 0}, {"fd08::9", rocePort, 0},
-		{"fe80::9", rocePort, 2}, {"fe80::9%7", rocePort, 7}, {"fe80::9%lo", rocePort, 1}, {"fe80::9%nosuch", rocePort, 2},
-		{"fe80::9", ibPort, 0},
+		{"10.8.0.9", roceGIDs, 0}, {"169.254.0.9", roceGIDs, 0}, {"fd08::9", roceGIDs, 0},
+		{"fe80::9", roceGIDs, 2}, {"fe80::9%7", roceGIDs, 7}, {"fe80::9%lo", roceGIDs, 1}, {"fe80::9%nosuch", roceGIDs, 2},
+		{"fe80::9", infiniBandGIDs, 0},
 	} {
 		if got := scopeOf(c.gids, netip.MustParseAddr(c.addr)); got != c.want {
 			t.Errorf("%s: %d, want %d", c.addr, got, c.want)

@@ -3,38 +3,24 @@
 package verbs
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
-// Source is a GID that messages can be sent from, by its number (struct ib_ah). The number stays the GID's as long as the
-// port has it, and comes back with it; the index in the port's table does not.
-type Source struct {
-	Number uint8
-	GID    ib.GID
-}
-
-// Own is what the port goes by.
-type Own struct {
-	LID     ib.LID
-	GIDs    []ib.GID // that it can be known by: each once, sorted
-	Sources []Source // by number; 0 is the bridge's own
-	Beyond  int      // GIDs that cannot be sent from: their index is above what verbs can name
-}
-
-// sources numbers the GIDs of a port.
+// sources numbers the GIDs of a port. A GID keeps its number as long as the port has it, and gets it back when it returns;
+// the index in the port's table does not stay.
 type sources struct {
 	gid    [maxGIDIndex + 1]ib.GID
 	lostAt [maxGIDIndex + 1]time.Time // when the port was seen to have lost it; zero: it has it
 }
 
-// keepNumber is how long a lost GID's number is nobody else's: whoever has it learns of the loss before.
+// keepNumber is how long a lost GID's number is not given to another: its users learn of the loss before.
 const keepNumber = 5 * time.Second
 
-// number follows the port's table. own is number 0.
+// number follows the port's table, there; own is number 0.
 func (s *sources) number(own ib.GID, there []ib.GID, now time.Time) {
 	s.gid[0] = own
 	for i := 1; i < len(s.gid); i++ {
@@ -52,7 +38,7 @@ func (s *sources) number(own ib.GID, there []ib.GID, now time.Time) {
 	}
 }
 
-// take gives a GID a number, if there is one.
+// take gives a GID a number, if one is free.
 func (s *sources) take(g ib.GID, now time.Time) {
 	for i := 1; i < len(s.gid); i++ {
 		if s.gid[i].IsZero() || !s.lostAt[i].IsZero() && now.Sub(s.lostAt[i]) > keepNumber {
@@ -67,10 +53,10 @@ func (s *sources) of(n uint8) (g ib.GID, ok bool) {
 	return s.gid[n], !s.gid[n].IsZero() && s.lostAt[n].IsZero()
 }
 
-func (s *sources) list() (out []Source) {
+func (s *sources) list() (out []ibside.Source) {
 	for n := range s.gid {
 		if g, ok := s.of(uint8(n)); ok {
-			out = append(out, Source{uint8(n), g})
+			out = append(out, ibside.Source{Number: uint8(n), GID: g})
 		}
 	}
 	return out
@@ -83,28 +69,4 @@ func gidsOf(entries []GIDEntry) (out []ib.GID) {
 	}
 	slices.SortFunc(out, func(a, b ib.GID) int { return slices.Compare(a[:], b[:]) })
 	return slices.Compact(out)
-}
-
-// Own tells what the port goes by at the moment.
-func (d *Door) Own() Own {
-	d.portMu.RLock()
-	defer d.portMu.RUnlock()
-	o := Own{LID: d.port.LID, GIDs: gidsOf(usable(d.port.GIDs, d.port.Ethernet)), Sources: d.sources.list()}
-	for _, e := range d.port.GIDs {
-		if e.Index > maxGIDIndex {
-			o.Beyond++
-		}
-	}
-	return o
-}
-
-// sourceGID is the GID to send from for a number: the bridge's own where the port has that number's no more.
-func (d *Door) sourceGID(number uint8) ib.GID {
-	d.portMu.RLock()
-	defer d.portMu.RUnlock()
-	g, ok := d.sources.of(number)
-	if !ok {
-		g = d.sources.gid[0]
-	}
-	return cmp.Or(g, d.port.GID)
 }

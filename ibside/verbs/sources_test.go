@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
@@ -18,13 +19,13 @@ func TestSourceNumbers(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for i, step := range []struct {
 		there []ib.GID
-		want  []Source
+		want  []ibside.Source
 	}{
-		{[]ib.GID{own}, []Source{{0, own}}},
-		{[]ib.GID{a, own, b}, []Source{{0, own}, {1, a}, {2, b}}},
-		{[]ib.GID{b, own}, []Source{{0, own}, {2, b}}},
-		{[]ib.GID{b, c, own}, []Source{{0, own}, {2, b}, {3, c}}},
-		{[]ib.GID{b, c, a, own}, []Source{{0, own}, {1, a}, {2, b}, {3, c}}},
+		{[]ib.GID{own}, []ibside.Source{{Number: 0, GID: own}}},
+		{[]ib.GID{a, own, b}, []ibside.Source{{Number: 0, GID: own}, {Number: 1, GID: a}, {Number: 2, GID: b}}},
+		{[]ib.GID{b, own}, []ibside.Source{{Number: 0, GID: own}, {Number: 2, GID: b}}},
+		{[]ib.GID{b, c, own}, []ibside.Source{{Number: 0, GID: own}, {Number: 2, GID: b}, {Number: 3, GID: c}}},
+		{[]ib.GID{b, c, a, own}, []ibside.Source{{Number: 0, GID: own}, {Number: 1, GID: a}, {Number: 2, GID: b}, {Number: 3, GID: c}}},
 	} {
 		s.number(own, step.there, now)
 		if got := s.list(); !slices.Equal(got, step.want) {

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"causeway/ibside/fabric/door/doortest"
+	"causeway/ibside"
+	"causeway/ibside/fabricport/porttest"
 	"causeway/ibside/ib"
 )
 
@@ -17,12 +18,12 @@ import (
 // its feet, forgets its address handles and joins groups. The books and the mempool tell at the end whether anything was
 // lost or freed twice.
 func TestTurmoil(t *testing.T) {
-	a, b := newSide(t, Config{StandIns: 64}), newSide(t, Config{})
-	_, dst := b.standIn(t, 0, testQKey)
+	a, b := newSide(t, Config{ProxyQPs: 64}), newSide(t, Config{})
+	_, dst := b.proxyQP(t, 0, testQKey)
 	var mu sync.Mutex
 	var handles []uint32
 	for range 8 {
-		h, _ := a.standIn(t, 0, testQKey)
+		h, _ := a.proxyQP(t, 0, testQKey)
 		handles = append(handles, h)
 	}
 	pick := func() uint32 {
@@ -43,21 +44,21 @@ func TestTurmoil(t *testing.T) {
 		}
 		a.mu.Unlock()
 		if n%5 == 0 {
-			a.HandleEvent(Event{Kind: EventGID, Worker: -1})
+			a.handleEvent(event{Kind: eventGID, Worker: -1})
 		}
 		if n%7 == 0 {
-			fresh, _ := a.standIn(t, 0, testQKey)
+			fresh, _ := a.proxyQP(t, 0, testQKey)
 			mu.Lock() // not while the old one ends, which waits for the worker
 			i := rand.IntN(len(handles))
 			old := handles[i]
 			handles[i] = fresh
 			mu.Unlock()
-			if err := a.DestroyStandIn(old); err != nil {
+			if err := a.DestroyProxyQP(old); err != nil {
 				t.Error(err)
 			}
 		}
 		if n%11 == 0 {
-			if _, err := a.Join(t.Context(), groupGID(n%3), groupQKey, ib.PKeyDefault, 0, true, true); err != nil {
+			if _, err := a.Join(t.Context(), ibside.Join{MGID: groupGID(n % 3), QKey: groupQKey, PKey: ib.PKeyDefault, Receive: true}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -74,21 +75,21 @@ func TestTurmoil(t *testing.T) {
 	flow(t, a, b, pick(), dst, 2*time.Second)
 }
 
-// playWorker is both doors' worker, in one thread.
+// playWorker is both ports' worker, in one thread.
 func playWorker(a, b *side, pick func() uint32, dst ib.QPN, stop *atomic.Bool) {
 	for !stop.Load() {
-		var burst []doortest.Send
+		var burst []porttest.Send
 		for range 16 {
 			m, err := a.pool.Alloc([]byte("turmoil"))
 			if err != nil {
 				break
 			}
-			s := a.to(pick(), dst, 0, doortest.SendGRH)
+			s := a.to(pick(), dst, 0, porttest.SendGRH)
 			s.Mbuf = m
 			burst = append(burst, s)
 		}
-		doortest.Post(a.Pointer(0), burst)
-		doortest.Free(a.Pointer(0))
+		porttest.Post(a.Pointer(0), burst)
+		porttest.Free(a.Pointer(0))
 		a.poll(0, 1, 100*time.Microsecond)
 		b.poll(0, 64, time.Millisecond)
 	}

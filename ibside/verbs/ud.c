@@ -23,7 +23,7 @@ static uint8_t *slot_at(const struct verbs_ud *u, uint32_t slot)
 	return u->room + (size_t)slot * VERBS_UD_SLOT;
 }
 
-int verbs_ud_again(struct verbs_ud *u, uint32_t slot)
+int verbs_ud_repost(struct verbs_ud *u, uint32_t slot)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)slot_at(u, slot), .length = VERBS_UD_SLOT, .lkey = u->mr->lkey};
 	struct ibv_recv_wr wr = {.wr_id = slot, .sg_list = &sge, .num_sge = 1}, *bad;
@@ -65,7 +65,7 @@ static int make_ready(struct verbs_ud *u, uint32_t qkey, uint16_t pkey_index)
 	int err = ibv_modify_qp(u->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
 
 	for (uint32_t i = 0; !err && i < VERBS_UD_RECEIVES; i++)
-		err = verbs_ud_again(u, i);
+		err = verbs_ud_repost(u, i);
 	if (!err)
 		err = ibv_req_notify_cq(u->recv_cq, 0);
 	if (!err) {

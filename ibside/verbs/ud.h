@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One UD queue pair with buffers of its own, for programs that are no bridge: they may wait. */
+/* One UD queue pair with buffers of its own, for the traffic commands, which may wait. */
 #ifndef CAUSEWAY_VERBS_UD_H
 #define CAUSEWAY_VERBS_UD_H
 
@@ -13,7 +13,7 @@ enum {
 
 struct verbs_ud;
 
-/* A message. It stays where it is until verbs_ud_again is called with its slot. */
+/* A message. It stays where it is until verbs_ud_repost is called with its slot. */
 struct verbs_ud_message {
 	const uint8_t *area; /* 40 bytes: a GRH, or an IPv4 header at their end; then the payload */
 	uint32_t len;        /* of the payload */
@@ -40,7 +40,7 @@ void verbs_ud_free(struct verbs_ud *u);
 uint32_t verbs_ud_qpn(const struct verbs_ud *u);
 int verbs_ud_attach(struct verbs_ud *u, const uint8_t *mgid, uint16_t mlid);
 int verbs_ud_address(struct verbs_ud *u, const struct verbs_ud_to *to, struct ibv_ah **out);
-/* The data is copied. EAGAIN: all buffers are under way. */
+/* The data is copied. EAGAIN: all buffers are in flight. */
 int verbs_ud_send(struct verbs_ud *u, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, const void *data, uint32_t len);
 /* Waits until all sends have left, a second at most. */
 void verbs_ud_flush(struct verbs_ud *u);
@@ -48,6 +48,6 @@ void verbs_ud_flush(struct verbs_ud *u);
 int verbs_ud_wait(struct verbs_ud *u, int milliseconds);
 /* Returns how many it took, at most n, or a negative errno. */
 int verbs_ud_poll(struct verbs_ud *u, struct verbs_ud_message *to, int n);
-int verbs_ud_again(struct verbs_ud *u, uint32_t slot);
+int verbs_ud_repost(struct verbs_ud *u, uint32_t slot);
 
 #endif

@@ -32,12 +32,12 @@ func TestUD(t *testing.T) {
 		ends[i] = u
 	}
 	own := ib.GID{}
-	for _, g := range ends[1].Port().GIDs {
-		if own.IsZero() && (g.GID.IsIPv4Mapped() || !ends[1].Port().Ethernet) {
+	for _, g := range ends[1].Info().GIDs {
+		if own.IsZero() && (g.GID.IsIPv4Mapped() || !ends[1].Info().Ethernet) {
 			own = g.GID
 		}
 	}
-	to, err := ends[0].Address(UDPath{DGID: own, HasGRH: true, DLID: ends[1].Port().LID, HopLimit: 64})
+	to, err := ends[0].Address(UDPath{DGID: own, HasGRH: true, DLID: ends[1].Info().LID, HopLimit: 64})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func OpenUD(name string, port int, qkey ib.QKey) (*UD, error) {
 }
 
 // Port says what the port was when the queue pair was made.
-func (u *UD) Port() PortInfo { return u.port }
+func (u *UD) Info() PortInfo { return u.port }
 
 // QPN returns the queue pair's number.
 func (u *UD) QPN() ib.QPN { return ib.QPN(C.verbs_ud_qpn(u.c)) }
@@ -145,7 +145,7 @@ func (u *UD) Receive(ctx context.Context, each func(*UDMessage)) error {
 			}
 			for i := range burst[:n] {
 				u.message(&burst[i], each)
-				if err := errno(C.verbs_ud_again(u.c, burst[i].slot)); err != nil {
+				if err := errno(C.verbs_ud_repost(u.c, burst[i].slot)); err != nil {
 					return fmt.Errorf("verbs: receive: %w", err)
 				}
 			}

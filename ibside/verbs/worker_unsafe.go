@@ -14,19 +14,19 @@ import (
 	"causeway/ibside/ib"
 )
 
-// worker is one worker's share of the door.
+// worker is one worker's share of the port.
 type worker struct {
 	id     int
 	c      *C.struct_verbs_worker
-	free   []uint32 // indices of queue pairs, under Door.mu
-	used   []uint8  // how often each index has been used, under Door.mu
-	errors uint64   // as last seen, by tend
+	free   []uint32 // indices of queue pairs, under Port.mu
+	used   []uint8  // how often each index has been used, under Port.mu
+	errors uint64   // as last seen by tick
 
 	answering sync.Mutex      // the ring of answers has one producer
 	failed    []failedAH      // under answering
 	failing   map[ahPeer]bool // under answering: peers whose last address handle failed
-	asks      []askedAH       // by tend alone
-	retired   []retiredAH     // by tend alone
+	asks      []askedAH       // only tick uses it
+	retired   []retiredAH     // only tick uses it
 	resolving sync.WaitGroup  // address handles being created
 }
 
@@ -54,23 +54,25 @@ type retiredAH struct {
 	till time.Time
 }
 
-func (d *Door) newWorker(id int) (*worker, error) {
-	w := &worker{id: id, used: make([]uint8, d.cfg.StandIns+1), failing: map[ahPeer]bool{}}
-	for i := d.cfg.StandIns; i > 0; i-- {
+func (p *Port) newWorker(id int) (*worker, error) {
+	w := &worker{id: id, used: make([]uint8, p.cfg.ProxyQPs+1), failing: map[ahPeer]bool{}}
+	for i := p.cfg.ProxyQPs; i > 0; i-- {
 		w.free = append(w.free, uint32(i))
 	}
 	sizes := C.struct_verbs_sizes{
-		worker: C.uint(id), qps: C.uint(d.cfg.StandIns), receives: C.uint(d.cfg.Receives), sends: C.uint(d.cfg.Sends),
-		ah_entries: C.uint(d.cfg.AHs),
+		worker: C.uint(id), qps: C.uint(p.cfg.ProxyQPs), receives: C.uint(p.cfg.Receives), sends: C.uint(p.cfg.Sends),
+		ah_entries: C.uint(p.cfg.AHs),
 	}
-	return w, errno(C.verbs_worker_new(d.dev.c, &sizes, &w.c))
+	return w, errno(C.verbs_worker_new(p.dev.c, &sizes, &w.c))
 }
 
-// Pointer returns the struct ib_door of a worker, for its C. It is valid until Close.
-func (d *Door) Pointer(worker int) unsafe.Pointer { return unsafe.Pointer(&d.workers[worker].c.door) }
+// Pointer implements ibside.OpenPort.
+func (p *Port) Pointer(worker int) unsafe.Pointer {
+	return unsafe.Pointer(&p.workers[worker].c.ib_port)
+}
 
 // stopAndFree ends the worker's share, and hands its last counters to keep.
-func (w *worker) stopAndFree(keep func(*Counters)) error {
+func (w *worker) stopAndFree(keep func(*counters)) error {
 	w.resolving.Wait()
 	if w.c == nil {
 		return nil
@@ -81,7 +83,7 @@ func (w *worker) stopAndFree(keep func(*Counters)) error {
 	for _, r := range w.retired {
 		err = errors.Join(err, errno(C.ibv_destroy_ah(r.c)))
 	}
-	var last Counters
+	var last counters
 	w.counters(&last)
 	keep(&last)
 	C.verbs_worker_free(w.c)
@@ -92,7 +94,7 @@ func (w *worker) stopAndFree(keep func(*Counters)) error {
 // collectAsks takes over what the worker misses.
 func (w *worker) collectAsks() {
 	for {
-		e := C.verbs_ah_next_ask(w.c)
+		e := C.verbs_ah_next_request(w.c)
 		if e == nil {
 			return
 		}
@@ -136,9 +138,9 @@ func (a askedAH) dlid() ib.LID    { return ib.LID(a.key.ah.dlid) }
 func (r retiredAH) destroy() bool { return C.ibv_destroy_ah(r.c) == 0 }
 
 // createAH may take a second.
-func (d *Door) createAH(a askedAH, sgidIndex int) (retiredAH, error) {
+func (d *device) createAH(a askedAH, sgidIndex int) (retiredAH, error) {
 	var ah *C.struct_ibv_ah
-	err := errno(C.verbs_ah_create(d.dev.c, &a.key, C.uint(sgidIndex), &ah))
+	err := errno(C.verbs_ah_create(d.c, &a.key, C.uint(sgidIndex), &ah))
 	return retiredAH{c: ah}, err
 }
 
@@ -173,7 +175,7 @@ func (w *worker) retryFailed() {
 }
 
 // forgetAHs makes the worker ask for all its address handles anew.
-func (w *worker) forgetAHs() { C.verbs_ah_forget_all(w.c) }
+func (w *worker) forgetAHs() { C.verbs_ah_flush(w.c) }
 
 // sawErrors reports whether the worker has marked queue pairs since the last call.
 func (w *worker) sawErrors() bool {
@@ -186,8 +188,9 @@ func (w *worker) sawErrors() bool {
 // lookAgain makes the next sawErrors report true.
 func (w *worker) lookAgain() { w.errors-- }
 
-// queuePair is a QP, a stand-in or one for multicast.
+// queuePair is a proxy QP, or one that receives groups.
 type queuePair struct {
+	groups bool // it receives groups
 	c      *C.struct_verbs_qp
 	w      *worker
 	handle uint32
@@ -195,30 +198,30 @@ type queuePair struct {
 	recovery
 }
 
-// createQP has Door.mu.
-func (d *Door) createQP(w *worker, qkey ib.QKey, pkeyIndex uint16) (*queuePair, error) {
+// createQP has Port.mu.
+func (p *Port) createQP(w *worker, qkey ib.QKey, pkeyIndex uint16) (*queuePair, error) {
 	if len(w.free) == 0 {
 		return nil, errAllInUse
 	}
 	index := w.free[len(w.free)-1]
 	w.used[index]++
 	q := &queuePair{w: w, handle: uint32(w.id)<<26 | uint32(w.used[index])<<C.HANDLE_INDEX_BITS | index}
-	err := errno(C.verbs_qp_new(w.c, C.uint32_t(q.handle), C.uint32_t(qkey), C.uint16_t(pkeyIndex), C.uint(d.cfg.SendDepth), &q.c))
+	err := errno(C.verbs_qp_new(w.c, C.uint32_t(q.handle), C.uint32_t(qkey), C.uint16_t(pkeyIndex), C.uint(p.cfg.SendDepth), &q.c))
 	if err != nil {
 		return nil, err
 	}
 	w.free = w.free[:len(w.free)-1]
 	q.qpn = ib.QPN(q.c.qp.qp_num)
-	d.qps[q.handle] = q
+	p.qps[q.handle] = q
 	return q, nil
 }
 
-// destroyQP has Door.mu.
-func (d *Door) destroyQP(q *queuePair) error {
+// destroyQP has Port.mu.
+func (p *Port) destroyQP(q *queuePair) error {
 	if err := errno(C.verbs_qp_destroy(q.w.c, q.c)); err != nil {
 		return err
 	}
-	delete(d.qps, q.handle)
+	delete(p.qps, q.handle)
 	q.w.free = append(q.w.free, q.handle&(C.HANDLE_INDICES-1))
 	return nil
 }
@@ -246,7 +249,7 @@ func dropNames() (send, recv []string) {
 }
 
 // counters adds the worker's to sum.
-func (w *worker) counters(sum *Counters) {
+func (w *worker) counters(sum *counters) {
 	if w.c == nil {
 		return
 	}

@@ -58,13 +58,13 @@ func (h ARP) SHA() MAC { return MAC(h[arpSHA : arpSHA+MACLen]) }
 // SPA returns the sender's protocol address; 0.0.0.0 in a probe (RFC 5227 §2.1.1).
 func (h ARP) SPA() netip.Addr { return netip.AddrFrom4([4]byte(h[arpSPA : arpSPA+4])) }
 
-// THA returns the target's hardware address, which means nothing in a request.
+// THA returns the target's hardware address, which is undefined in a request.
 func (h ARP) THA() MAC { return MAC(h[arpTHA : arpTHA+MACLen]) }
 
 // TPA returns the target's protocol address.
 func (h ARP) TPA() netip.Addr { return netip.AddrFrom4([4]byte(h[arpTPA : arpTPA+4])) }
 
-// Fields returns everything the packet says.
+// Fields returns all fields.
 func (h ARP) Fields() ARPFields {
 	return ARPFields{Op: h.Op(), SHA: h.SHA(), SPA: h.SPA(), THA: h.THA(), TPA: h.TPA()}
 }
@@ -79,8 +79,8 @@ type ARPFields struct {
 	TPA netip.Addr
 }
 
-// IsProbe reports whether the sender only asks whether somebody has the address, not having one itself. It must
-// not be answered for a host of the other side that is not known to exist: the asker would give up its address.
+// IsProbe reports whether the packet is a probe for a duplicate address, from a sender without one. It must not be
+// answered for a host that is not known to exist: the sender would give up its address.
 func (f ARPFields) IsProbe() bool { return f.Op == ARPRequest && f.SPA.IsUnspecified() }
 
 // IsGratuitous reports whether the sender announces its own address.
@@ -101,8 +101,8 @@ func PutARP(b []byte, f ARPFields) ARP {
 	return h
 }
 
-// ParseARP judges an ARP packet that came in a frame from src; b may have the frame's padding after it.
-// A sender address must be src itself and that of one station: a table fed from ARP must not be told of others.
+// ParseARP validates an ARP packet in a frame from src; b may include the frame's padding. The sender's hardware
+// address must be src and that of one station, so that a neighbour table cannot be given other stations' addresses.
 func ParseARP(src MAC, b []byte) (ARPFields, Fault) {
 	if len(b) < ARPLen {
 		return ARPFields{}, ARPShort
@@ -124,8 +124,8 @@ func ParseARP(src MAC, b []byte) (ARPFields, Fault) {
 	return f, ""
 }
 
-// isHost reports whether a can be the address of a host on a wire: neither a group's, nor unspecified, nor
-// loopback, nor of IPv4's reserved block with the limited broadcast (RFC 6890), nor one of IPv4 written in IPv6.
+// isHost reports whether a can be a host's address: not a group's, unspecified, loopback, of IPv4's reserved block with
+// the limited broadcast (RFC 6890), or IPv4-mapped.
 func isHost(a netip.Addr) bool {
 	if !a.IsValid() || a.IsMulticast() || a.IsUnspecified() || a.IsLoopback() || a.Is4In6() {
 		return false

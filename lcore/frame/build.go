@@ -45,19 +45,19 @@ func AppendARP(b []byte, l Link, dst MAC, f ARPFields) []byte {
 	return b
 }
 
-// AppendARPRequest appends the question who has target, to all, from the holder of the address sender.
+// AppendARPRequest appends a broadcast request for target, from the address sender.
 func AppendARPRequest(b []byte, l Link, sender, target netip.Addr) []byte {
 	return AppendARP(b, l, Broadcast, ARPFields{Op: ARPRequest, SHA: l.MAC, SPA: sender, TPA: target})
 }
 
-// AppendARPReply appends the answer to a request: that the address asked for is at the port's own MAC address. For an
-// address of a host on the other side of the bridge this is proxy ARP (RFC 1027).
+// AppendARPReply appends the reply to a request, with the port's own MAC address. For a host on the other side of the
+// bridge this is proxy ARP (RFC 1027).
 func AppendARPReply(b []byte, l Link, req ARPFields) []byte {
 	return AppendARP(b, l, req.SHA, ARPFields{Op: ARPReply, SHA: l.MAC, SPA: req.TPA, THA: req.SHA, TPA: req.SPA})
 }
 
-// AppendARPAnnouncement appends the announcement that ip is at the port's own MAC address, to all: a request whose
-// sender and target are the same (RFC 5227 §2.3). Who has an entry for ip corrects it.
+// AppendARPAnnouncement appends a broadcast announcement of ip at the port's own MAC address: a request whose sender
+// and target are the same (RFC 5227 §2.3). Hosts update their entries for ip.
 func AppendARPAnnouncement(b []byte, l Link, ip netip.Addr) []byte {
 	return AppendARPRequest(b, l, ip, ip)
 }
@@ -70,17 +70,15 @@ func AppendND(b []byte, l Link, to MAC, src, dst netip.Addr, f NDFields) []byte 
 	return b
 }
 
-// AppendNS appends the question who has target, to target's solicited-node group.
-// src is an address of the port.
+// AppendNS appends a solicitation for target, to its solicited-node group. src is an address of the port.
 func AppendNS(b []byte, l Link, src, target netip.Addr) []byte {
 	dst := SolicitedNode(target)
 	return AppendND(b, l, GroupMAC(dst), src, dst, NDFields{Type: NDSolicitation, Target: target, LinkLayer: l.MAC})
 }
 
-// AppendNA appends the answer to a solicitation for target, which came from the address asker at MAC address to:
-// that target is at the port's own MAC address. It is sent from target. Override is not set, so that the host's
-// own word would count more (RFC 4861 §7.2.8, proxies). Who asks from :: is answered, without
-// Solicited, to all nodes (§7.2.4).
+// AppendNA appends the advertisement for a solicitation for target from the address asker at MAC address to, with the
+// port's own MAC address. It is sent from target. Override is not set, as proxies must not (RFC 4861 §7.2.8). An asker
+// with the address :: is answered to all nodes, without Solicited (§7.2.4).
 func AppendNA(b []byte, l Link, to MAC, asker, target netip.Addr) []byte {
 	f := NDFields{Type: NDAdvertisement, Solicited: true, Target: target, LinkLayer: l.MAC}
 	if asker.IsUnspecified() {
@@ -89,17 +87,16 @@ func AppendNA(b []byte, l Link, to MAC, asker, target netip.Addr) []byte {
 	return AppendND(b, l, to, target, asker, f)
 }
 
-// AppendNAAnnouncement appends the announcement that target is at the port's own MAC address, to all nodes, unasked
-// (RFC 4861 §7.2.6). Override is set: without it nobody would take the new MAC address before the old one has
-// failed him.
+// AppendNAAnnouncement appends an unsolicited advertisement of target at the port's own MAC address, to all nodes (RFC
+// 4861 §7.2.6). Override is set: without it hosts would keep the old MAC address until it fails.
 func AppendNAAnnouncement(b []byte, l Link, target netip.Addr) []byte {
 	return AppendND(b, l, GroupMAC(AllNodes6), target, AllNodes6, NDFields{Type: NDAdvertisement, Override: true, Target: target, LinkLayer: l.MAC})
 }
 
-// igmpTOS is internetwork control, which IGMPv3 wants (RFC 3376 §4).
+// igmpTOS is internetwork control, which IGMPv3 requires (RFC 3376 §4).
 const igmpTOS = 0xc0
 
-// routerAlert is the option that makes routers look into packets not sent to them (RFC 2113).
+// routerAlert is the option that makes routers examine packets that are not addressed to them (RFC 2113).
 var routerAlert = []byte{0x94, 4, 0, 0}
 
 // igmp appends Ethernet and IP headers for an IGMP message of n bytes and returns its place.
@@ -111,7 +108,7 @@ func (l Link) igmp(b []byte, src, dst netip.Addr, n int) (whole, message []byte)
 	return b, p[f.HeaderLen():]
 }
 
-// AppendIGMPv2Report appends a report that src listens to group, sent to the group.
+// AppendIGMPv2Report appends a report that src is a member of group, sent to the group.
 func AppendIGMPv2Report(b []byte, l Link, src, group netip.Addr) []byte {
 	b, m := l.igmp(b, src, group, IGMPLen)
 	PutIGMP(m, IGMPv2Report, 0, group)
@@ -132,7 +129,8 @@ func AppendIGMPv2Query(b []byte, l Link, src, group netip.Addr, maxResp time.Dur
 	return b
 }
 
-// AppendIGMPv3Query appends a query of version 3: a general one, to all hosts, if q.Group is 0.0.0.0, else to the group.
+// AppendIGMPv3Query appends a query of version 3: a general one, to all hosts, if q.Group is 0.0.0.0, else to the
+// group.
 func AppendIGMPv3Query(b []byte, l Link, src netip.Addr, q Query) []byte {
 	b, m := l.igmp(b, src, queryTo(q.Group, AllHosts4), IGMPv3QueryFullLen(q))
 	PutIGMPv3Query(m, q)
@@ -162,7 +160,8 @@ func (l Link) mld(b []byte, src, dst netip.Addr, n int) (whole, message []byte) 
 	return b, p[IPv6Len+HopByHopLen:]
 }
 
-// AppendMLDv1Report appends a report of version 1 that src, a link-local address, listens to group, sent to the group.
+// AppendMLDv1Report appends a report of version 1 that src, a link-local address, is a member of group, sent to the
+// group.
 func AppendMLDv1Report(b []byte, l Link, src, group netip.Addr) []byte {
 	b, m := l.mld(b, src, group, MLDLen)
 	PutMLDv1(m, src, group, MLDv1Report, group)
@@ -177,7 +176,7 @@ func AppendMLDv1Done(b []byte, l Link, src, group netip.Addr) []byte {
 }
 
 // AppendMLDv2Report appends a report of version 2; JoinRecord and LeaveRecord make the records.
-// src is a link-local address, without which nobody listens.
+// src must be a link-local address, or routers ignore the report.
 func AppendMLDv2Report(b []byte, l Link, src netip.Addr, rs ...GroupRecord) []byte {
 	b, m := l.mld(b, src, AllMLDv2, MLDv2ReportFullLen(rs))
 	PutMLDv2Report(m, src, AllMLDv2, rs)
@@ -199,11 +198,11 @@ type Datagram struct {
 	TOS       uint8 // traffic class in IPv6
 	TTL       uint8 // hop limit in IPv6
 	FlowLabel uint32
-	Checksum  bool // without it the checksum is 0, as RoCEv2 senders do it
+	Checksum  bool // without it the checksum is 0, as RoCEv2 senders send it
 }
 
-// AppendUDP appends a UDP datagram. IPv4 has Don't Fragment set and identification 0, as RoCEv2 wants it.
-// Payload and header together must not be longer than IP can say.
+// AppendUDP appends a UDP datagram. IPv4 has Don't Fragment set and identification 0, as RoCEv2 requires.
+// Payload and header together must fit IP's length field.
 func AppendUDP(b []byte, l Link, to MAC, d Datagram, payload []byte) []byte {
 	n := UDPLen + len(payload)
 	src, dst := d.Src.Addr(), d.Dst.Addr()

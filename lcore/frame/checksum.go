@@ -29,7 +29,7 @@ func fold(acc uint64) uint16 {
 }
 
 // Checksum returns the internet checksum of b (RFC 1071). Over bytes that contain a right checksum it is 0;
-// to make one, the field must be 0 in b.
+// to compute one, its field must be 0 in b.
 func Checksum(b []byte) uint16 { return fold(sum(0, b)) }
 
 // pseudo adds up the pseudo header of a packet of n bytes above IP. Those of IPv4 (RFC 768) and of IPv6

@@ -15,8 +15,8 @@ const (
 // EchoLen is the length of an echo message without data.
 const EchoLen = 8
 
-// AppendEchoReply appends the answer to an echo request, to where that came from, with its identifier, number and data. request
-// must hold a whole echo request; ttl is the time to live of the answer, its hop limit in IPv6.
+// AppendEchoReply appends the reply to an echo request, to its sender, with its identifier, number and data. request
+// must hold a whole echo request; ttl is the reply's TTL or hop limit.
 func AppendEchoReply(b []byte, l Link, request Frame, ttl uint8) []byte {
 	n, from, to := len(request.Payload), request.Src(), request.Dst()
 	var p []byte
@@ -34,7 +34,7 @@ func AppendEchoReply(b []byte, l Link, request Frame, ttl uint8) []byte {
 	return b
 }
 
-// putEchoReply writes a message with another type, and its checksum.
+// putEchoReply writes request with another type, and its checksum.
 func putEchoReply(b, request []byte, kind uint8, checksum func([]byte) uint16) {
 	copy(b, request)
 	b[icmpType], b[icmpCode] = kind, 0

@@ -35,10 +35,10 @@ func (h Ethernet) Dst() MAC { return MAC(h[ethDst : ethDst+MACLen]) }
 // Src returns the source address.
 func (h Ethernet) Src() MAC { return MAC(h[ethSrc : ethSrc+MACLen]) }
 
-// Type returns the EtherType; TypeVLAN means that a VLAN follows, which has the real one.
+// Type returns the EtherType; with TypeVLAN a VLAN follows, whose Type is the payload's.
 func (h Ethernet) Type() uint16 { return binary.BigEndian.Uint16(h[ethType:]) }
 
-// Fields returns everything the header says.
+// Fields returns all fields.
 func (h Ethernet) Fields() EthernetFields {
 	return EthernetFields{Dst: h.Dst(), Src: h.Src(), Type: h.Type()}
 }
@@ -83,13 +83,13 @@ func (h VLAN) PCP() uint8 { return h[vlanTCI] >> 5 }
 // DEI reports whether the frame may be dropped first.
 func (h VLAN) DEI() bool { return h[vlanTCI]&0x10 != 0 }
 
-// VID returns the VLAN, 0 to 4095; 0 is a priority tag, which names no VLAN.
+// VID returns the VLAN, 0 to 4095; 0 is a priority tag, which is of no VLAN.
 func (h VLAN) VID() uint16 { return binary.BigEndian.Uint16(h[vlanTCI:]) & 0xfff }
 
 // Type returns the EtherType of what is tagged.
 func (h VLAN) Type() uint16 { return binary.BigEndian.Uint16(h[vlanType:]) }
 
-// Fields returns everything the tag says.
+// Fields returns all fields.
 func (h VLAN) Fields() VLANFields {
 	return VLANFields{PCP: h.PCP(), DEI: h.DEI(), VID: h.VID(), Type: h.Type()}
 }

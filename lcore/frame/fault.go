@@ -4,8 +4,8 @@ package frame
 
 import "strings"
 
-// Fault is why a frame was refused; empty means that nothing is wrong with it.
-// Those of the layers below are named as in the bridge's drop list. Those of a protocol begin with its name.
+// Fault is why a frame was rejected; empty: it is valid. Faults of Ethernet, IP and UDP are named as in the bridge's
+// drop list, those of a protocol begin with its name.
 type Fault string
 
 // Faults of Ethernet, IP and UDP.
@@ -26,7 +26,7 @@ const (
 	ARPShort     Fault = "arp_short"      // cut off
 	ARPKind      Fault = "arp_kind"       // not for Ethernet and IPv4
 	ARPOp        Fault = "arp_op"         // neither request nor reply
-	ARPSenderMAC Fault = "arp_sender_mac" // not the MAC address the frame came from, or nobody's
+	ARPSenderMAC Fault = "arp_sender_mac" // not the frame's source MAC address, or not one of a station
 	ARPSenderIP  Fault = "arp_sender_ip"  // not an address a host can have
 )
 
@@ -41,7 +41,7 @@ const (
 	NDSource   Fault = "nd_source" // the source address is a group's, or does not fit the message
 	NDDest     Fault = "nd_dest"   // the destination does not fit the message
 	NDOption   Fault = "nd_option" // an option is cut off or of length 0
-	NDOptionLL Fault = "nd_ll"     // the link-layer address is not the MAC address the frame came from
+	NDOptionLL Fault = "nd_ll"     // the link-layer address is not the frame's source MAC address
 )
 
 // Faults of IGMP.
@@ -67,9 +67,8 @@ const (
 	MLDRecords Fault = "mld_records" // the records or sources do not fit the message
 )
 
-// Counter returns the name of the counter the fault belongs to: the protocols have one each (arp_bad, nd_bad,
-// igmp_bad, mld_bad), because an operator asks first who sends nonsense and only then which.
-// The other faults count under their own names.
+// Counter returns the name of the fault's counter. Each protocol has one (arp_bad, nd_bad, igmp_bad, mld_bad); the
+// other faults have one each.
 func (f Fault) Counter() string {
 	for _, p := range []string{"arp", "nd", "igmp", "mld"} {
 		if strings.HasPrefix(string(f), p+"_") {

@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package frame reads and writes what stands on the Ethernet side of the bridge, up to the byte where
-// InfiniBand's own headers begin, and the small protocols that management speaks there.
+// Package frame parses and builds frames of the bridge's Ethernet side, up to where InfiniBand's own headers begin, and
+// the protocols that management uses there: ARP, ND, IGMP and MLD.
 //
-//	Ethernet 14 [| 802.1Q tag 4] | IPv4 20.. or IPv6 40 | UDP 8  | BTH ... ICRC     RoCEv2, package ib goes on
-//	                             |                      | ICMPv6 | NS, NA           neighbours of IPv6
-//	                             | IPv4 + Router Alert  | IGMP                      groups of IPv4
-//	                             | IPv6 + hop-by-hop    | ICMPv6 | MLD              groups of IPv6
-//	                             | ARP 28                                           neighbours of IPv4
+//	Ethernet 14 [| 802.1Q tag 4] | IPv4 20.. or IPv6 40 | UDP 8  | BTH ... ICRC     RoCEv2, see package ib
+//	                             |                      | ICMPv6 | NS, NA           IPv6 neighbours
+//	                             | IPv4 + Router Alert  | IGMP                      IPv4 groups
+//	                             | IPv6 + hop-by-hop    | ICMPv6 | MLD              IPv6 groups
+//	                             | ARP 28                                           IPv4 neighbours
 //
 // Three layers, each usable alone:
 //
 //   - A view (Ethernet, VLAN, IPv4, ...) is made by its As function, which looks only at what the getters
 //     need in order not to panic. Put writes a header from its Fields, every byte of it.
-//   - Open, Frame.UDP, ParseARP, ParseND, ParseIGMP and ParseMLD judge what came in from a wire that anybody
-//     may write to; they say by a Fault why they refuse.
+//   - Open, Frame.UDP, ParseARP, ParseND, ParseIGMP and ParseMLD validate received bytes, which may be hostile. A Fault
+//     is the reason for which they reject.
 //   - The Append functions make whole frames, tagged if the port is, and padded to the Ethernet minimum.
 //
-// Numbers are in host order, lengths in bytes. Views alias the frame they were taken from and live as
-// long as its owner lets it; what the Parse functions return is copied. Nothing here keeps state, so everything
-// may be called concurrently on different frames.
+// Numbers are in host order, lengths in bytes. Views alias the frame they were taken from and are valid as long as it
+// is; what the Parse functions return is copied. There is no state: all may be called concurrently on different frames.
 package frame
 
-// EtherTypes, the ones the bridge meets (IEEE 802 numbers).
+// EtherTypes (IEEE 802 numbers).
 const (
 	TypeIPv4   uint16 = 0x0800
 	TypeARP    uint16 = 0x0806
 	TypeVLAN   uint16 = 0x8100 // customer tag of IEEE 802.1Q
 	TypeIPv6   uint16 = 0x86dd
-	TypeSTag   uint16 = 0x88a8 // service tag of IEEE 802.1ad, which the bridge does not take
+	TypeSTag   uint16 = 0x88a8 // service tag of IEEE 802.1ad, which the bridge does not accept
 	TypeRoCEv1 uint16 = 0x8915
 )
 

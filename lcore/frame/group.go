@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// Membership is what a message of IGMP or MLD says, of whichever version: either a query or changes of membership.
-// The old reports are told in the words of the new: a report of IGMPv2 is a record ModeIsExclude without sources, a
-// leave is ToInclude without sources, as RFC 3376 §7.3.2 and RFC 3810 §8.3.2 want it.
+// Membership is an IGMP or MLD message of any version: a query, or changes of membership. Reports of older versions are
+// converted to records (RFC 3376 §7.3.2, RFC 3810 §8.3.2): an IGMPv2 report is ModeIsExclude without sources, a leave
+// is ToInclude without sources.
 type Membership struct {
 	Version uint8  // of the protocol: 1 to 3 of IGMP, 1 and 2 of MLD
 	Query   *Query // nil in a report
 	Records []GroupRecord
 }
 
-// Query asks who listens to what. Group is unspecified in a general query. Version 3 of IGMP and 2 of MLD have
-// the rest, zero in older queries.
+// Query asks for memberships. Group is unspecified in a general query. The fields from Suppress on are of IGMPv3 and
+// MLDv2, and zero in older queries.
 type Query struct {
 	Group      netip.Addr
 	MaxResp    time.Duration // answers are spread over this time; 0 in a query of IGMPv1
-	Suppress   bool          // routers shall not restart their timers
+	Suppress   bool          // routers must not restart their timers
 	Robustness uint8         // 0 to 7
 	Interval   time.Duration // between queries
 	Sources    []netip.Addr
 }
 
-// RecordType is what a group record says of the sources in it (RFC 3376 §4.2.12, RFC 3810 §5.2.12).
+// RecordType says how a group record's sources count (RFC 3376 §4.2.12, RFC 3810 §5.2.12).
 type RecordType uint8
 
 // Types of group records.
@@ -41,21 +41,21 @@ const (
 	BlockOldSources RecordType = 6
 )
 
-// GroupRecord tells a host's wish about one group.
+// GroupRecord is a host's change of membership in one group, or its state.
 type GroupRecord struct {
 	Type    RecordType
 	Group   netip.Addr
 	Sources []netip.Addr
 }
 
-// JoinRecord is the record of a host that begins to listen to a group, whoever sends.
+// JoinRecord joins a group, for all sources.
 func JoinRecord(group netip.Addr) GroupRecord { return GroupRecord{Type: ToExclude, Group: group} }
 
-// LeaveRecord is the record of a host that no longer listens to a group.
+// LeaveRecord leaves a group.
 func LeaveRecord(group netip.Addr) GroupRecord { return GroupRecord{Type: ToInclude, Group: group} }
 
-// Joins reports whether after this record its sender listens to the group: from all sources but those named, or
-// from those named. BlockOldSources tells only what is no longer wanted, so it neither joins nor leaves.
+// Joins reports whether the record makes its sender a member, for some or all sources. BlockOldSources neither joins
+// nor leaves.
 func (r GroupRecord) Joins() bool {
 	switch r.Type {
 	case ModeIsExclude, ToExclude:
@@ -66,7 +66,7 @@ func (r GroupRecord) Joins() bool {
 	return false
 }
 
-// Leaves reports whether after this record its sender listens to the group no more.
+// Leaves reports whether the record ends its sender's membership.
 func (r GroupRecord) Leaves() bool {
 	return (r.Type == ModeIsInclude || r.Type == ToInclude) && len(r.Sources) == 0
 }
@@ -81,7 +81,7 @@ const (
 )
 
 // recordAt returns the first record of b, with addresses of alen bytes, and its length.
-// It reports false when the record, its sources or its auxiliary data end behind b.
+// It reports false when the record, its sources or its auxiliary data are cut off.
 func recordAt(b []byte, alen int) (r GroupRecord, n int, ok bool) {
 	if len(b) < recGroup+alen {
 		return r, 0, false
@@ -97,8 +97,8 @@ func recordAt(b []byte, alen int) (r GroupRecord, n int, ok bool) {
 	return r, n, true
 }
 
-// records returns the records of b, a report with addresses of alen bytes. It reports false when b has not all
-// of the records it announces; at most as many are looked at as fit.
+// records returns the records of b, a report with addresses of alen bytes. It reports false when b is too
+// short for the number of records it announces.
 func records(b []byte, alen int) ([]GroupRecord, bool) {
 	if len(b) < reportLen {
 		return nil, false
@@ -144,8 +144,8 @@ func putRecords(b []byte, rs []GroupRecord, alen int) {
 	}
 }
 
-// knownRecords returns rs without those of unknown types, which are to be ignored (RFC 3376 §4.2.12).
-// It reports false when one of the others is not about a group.
+// knownRecords returns rs without those of unknown types, which must be ignored (RFC 3376 §4.2.12).
+// It reports false when one of the others has no group address.
 func knownRecords(rs []GroupRecord) (known []GroupRecord, groups bool) {
 	for _, r := range rs {
 		if r.Type < ModeIsInclude || r.Type > BlockOldSources {
@@ -159,7 +159,7 @@ func knownRecords(rs []GroupRecord) (known []GroupRecord, groups bool) {
 	return known, true
 }
 
-// isGroup reports whether a is a group address, of IPv6 not one that only maps a group of IPv4.
+// isGroup reports whether a is a group address, and not an IPv4-mapped one.
 func isGroup(a netip.Addr) bool { return a.IsMulticast() && !a.Is4In6() }
 
 // addrAt returns the address of alen bytes, 4 or 16, at the start of b.
@@ -198,7 +198,7 @@ const (
 	mldCodeBits  = 15
 )
 
-// decodeTime returns the number of units that code means.
+// decodeTime returns the number of units of a code.
 func decodeTime(code uint16, bits int) int {
 	if code < 1<<bits {
 		return int(code)

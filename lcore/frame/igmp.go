@@ -58,11 +58,11 @@ func AsIGMP(b []byte) (IGMP, bool) {
 	return IGMP(b[:len(b):len(b)]), true
 }
 
-// Type returns what kind of message it is.
+// Type returns the message type.
 func (h IGMP) Type() uint8 { return h[igmpType] }
 
-// Version returns which version of IGMP has such a message: of the queries, the longer ones are version 3's and
-// those without a time version 1's (RFC 3376 §7.1). Unknown types give 0, and so do queries of lengths between.
+// Version returns the version of the message: the longer queries are version 3's and those without a time version 1's
+// (RFC 3376 §7.1). It is 0 for unknown types and for queries of lengths between.
 func (h IGMP) Version() uint8 {
 	switch {
 	case h.Type() == IGMPQuery && len(h) > IGMPLen && len(h) < IGMPv3QueryLen:
@@ -77,9 +77,6 @@ func (h IGMP) Version() uint8 {
 	return 0
 }
 
-// Checksum returns the checksum as it was sent.
-func (h IGMP) Checksum() uint16 { return binary.BigEndian.Uint16(h[igmpCsum:]) }
-
 // ChecksumOK reports whether the checksum is right.
 func (h IGMP) ChecksumOK() bool { return Checksum(h) == 0 }
 
@@ -87,7 +84,7 @@ func (h IGMP) ChecksumOK() bool { return Checksum(h) == 0 }
 // general query.
 func (h IGMP) Group() netip.Addr { return addrAt(h[igmpGroup:], 4) }
 
-// Query returns what a query says. It reports false when h is none or has not all of its sources.
+// Query returns a query's fields. It reports false when h is no query or its sources are cut off.
 func (h IGMP) Query() (Query, bool) {
 	if h.Type() != IGMPQuery || h.Version() == 0 {
 		return Query{}, false
@@ -107,7 +104,7 @@ func (h IGMP) Query() (Query, bool) {
 	return q, true
 }
 
-// Records returns the records of a version 3 report. It reports false when h is none or has not all of them.
+// Records returns the records of a version 3 report. It reports false when h is none or its records are cut off.
 func (h IGMP) Records() ([]GroupRecord, bool) {
 	if h.Type() != IGMPv3Report {
 		return nil, false
@@ -127,8 +124,8 @@ func PutIGMP(b []byte, kind uint8, maxResp time.Duration, group netip.Addr) IGMP
 // IGMPv3QueryFullLen returns the length of the query that PutIGMPv3Query writes.
 func IGMPv3QueryFullLen(q Query) int { return IGMPv3QueryLen + 4*len(q.Sources) }
 
-// PutIGMPv3Query writes a query of version 3 with its checksum to b. Times are cut to what their codes can say.
-// It panics when b is shorter than IGMPv3QueryFullLen.
+// PutIGMPv3Query writes a query of version 3 with its checksum to b. Times are rounded down to what their codes can
+// express. It panics when b is shorter than IGMPv3QueryFullLen.
 func PutIGMPv3Query(b []byte, q Query) IGMP {
 	n := IGMPv3QueryFullLen(q)
 	h := IGMP(b[:n:n])
@@ -165,10 +162,10 @@ func (h IGMP) seal() IGMP {
 	return h
 }
 
-// ParseIGMP judges an IGMP message that came behind the header ip; b is all of ip's payload. A missing Router Alert
-// is no fault: hosts of version 1 and some switches leave it out (RFC 1112 knows none).
-// The source may be 0.0.0.0, as of hosts without an address and of snooping switches (RFC 3376 §4.2.13, RFC 4541).
-// The number of records is bounded by the packet's length.
+// ParseIGMP validates an IGMP message with the header ip; b is all of ip's payload. A missing Router Alert is no fault:
+// hosts of version 1 (RFC 1112) and some switches do not send it. The source may be 0.0.0.0, as of hosts without an
+// address and of snooping switches (RFC 3376 §4.2.13, RFC 4541). The number of records is bounded by the packet's
+// length.
 func ParseIGMP(ip IPv4, b []byte) (Membership, Fault) {
 	h, ok := AsIGMP(b)
 	switch {
@@ -197,7 +194,7 @@ func ParseIGMP(ip IPv4, b []byte) (Membership, Fault) {
 	return Membership{}, IGMPType
 }
 
-// queried completes m with a query, ok if all of its sources were there.
+// queried completes m with a query; ok: its sources were not cut off.
 func queried(m Membership, q Query, ok bool, cut, group Fault) (Membership, Fault) {
 	switch {
 	case !ok:
@@ -209,7 +206,7 @@ func queried(m Membership, q Query, ok bool, cut, group Fault) (Membership, Faul
 	return m, ""
 }
 
-// reported completes m with the records of a report, ok if all of them were there.
+// reported completes m with the records of a report; ok: they were not cut off.
 func reported(m Membership, rs []GroupRecord, ok bool, cut, group Fault) (Membership, Fault) {
 	if !ok {
 		return Membership{}, cut

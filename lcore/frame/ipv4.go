@@ -92,7 +92,7 @@ func (h IPv4) Dst() netip.Addr { return netip.AddrFrom4([4]byte(h[ip4Dst : ip4Ds
 // Options returns the options with their padding, a multiple of 4 bytes. It aliases h.
 func (h IPv4) Options() []byte { return h[IPv4Len:] }
 
-// Fields returns everything the header says but its checksum. Options alias h and are nil when there are none.
+// Fields returns all fields but the checksum. Options alias h and are nil when there are none.
 func (h IPv4) Fields() IPv4Fields {
 	f := IPv4Fields{
 		TOS: h.TOS(), TotalLen: h.TotalLen(), ID: h.ID(), Flags: h.Flags(), FragmentOffset: h.FragmentOffset(),

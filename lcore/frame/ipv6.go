@@ -53,7 +53,7 @@ func (h IPv6) Src() netip.Addr { return netip.AddrFrom16([16]byte(h[ip6Src : ip6
 // Dst returns the destination address.
 func (h IPv6) Dst() netip.Addr { return netip.AddrFrom16([16]byte(h[ip6Dst : ip6Dst+16])) }
 
-// Fields returns everything the header says.
+// Fields returns all fields.
 func (h IPv6) Fields() IPv6Fields {
 	return IPv6Fields{
 		TrafficClass: h.TrafficClass(), FlowLabel: h.FlowLabel(), PayloadLen: h.PayloadLen(),

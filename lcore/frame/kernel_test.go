@@ -180,8 +180,11 @@ func remakeMessage(t *testing.T, transport []byte) []byte {
 		return nil
 	}
 	got := make([]byte, ib.BTHLen+ib.DETHLen)
-	ib.PutBTH(got, bth.Fields())
-	ib.PutDETH(got[ib.BTHLen:], deth.Fields())
+	ib.PutBTH(got, ib.BTHFields{
+		OpCode: bth.OpCode(), Solicited: bth.Solicited(), MigReq: transport[1]&0x40 != 0, PadCnt: bth.PadCnt(), PKey: bth.PKey(),
+		FECN: bth.FECN(), BECN: bth.BECN(), DestQP: bth.DestQP(), AckReq: transport[8]&0x80 != 0, PSN: bth.PSN(),
+	})
+	ib.PutDETH(got[ib.BTHLen:], ib.DETHFields{QKey: deth.QKey(), SrcQP: deth.SrcQP()})
 	rest := transport[len(got):]
 	if imm, ok := ib.AsImmDt(rest); ok && bth.OpCode() == ib.OpUDSendOnlyImm {
 		got = append(got, ib.PutImmDt(make([]byte, ib.ImmDtLen), imm.Value())...)

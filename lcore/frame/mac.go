@@ -17,7 +17,7 @@ type MAC [MACLen]byte
 // Broadcast is the address of every station.
 var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// ParseMAC reads six pairs of hex digits, all parted by ":" or all by "-".
+// ParseMAC reads six pairs of hex digits, all separated by ":" or all by "-".
 func ParseMAC(s string) (MAC, error) {
 	const want = 3*MACLen - 1
 	var m MAC
@@ -36,7 +36,7 @@ func ParseMAC(s string) (MAC, error) {
 	return m, nil
 }
 
-// String returns m as lower case hex digits parted by colons, which ParseMAC reads.
+// String returns m as lower case hex digits separated by colons, which ParseMAC accepts.
 func (m MAC) String() string {
 	const digits = "0123456789abcdef"
 	var s [3*MACLen - 1]byte
@@ -52,7 +52,7 @@ func (m MAC) String() string {
 // IsMulticast reports whether m is a group address; Broadcast is one.
 func (m MAC) IsMulticast() bool { return m[0]&1 != 0 }
 
-// IsZero reports whether m is 00:00:00:00:00:00, which is nobody's address.
+// IsZero reports whether m is 00:00:00:00:00:00, which no station has.
 func (m MAC) IsZero() bool { return m == MAC{} }
 
 // IsStation reports whether m can be the address of one station, and so the source of a frame.
@@ -66,7 +66,7 @@ func (m MAC) LinkLocal() netip.Addr {
 
 // GroupMAC returns the Ethernet address that a multicast group's frames are sent to: 01:00:5e and the low 23 bits
 // for IPv4 (RFC 1112 §6.4), 33:33 and the low 32 bits for IPv6 (RFC 2464 §7). 32 groups of IPv4 share one
-// address, so it never tells the group. IPv4 mapped into IPv6, as in a GID, counts as IPv4. An address that is not a
+// address. IPv4 mapped into IPv6, as in a GID, counts as IPv4. An address that is not a
 // group's gives the zero MAC.
 func GroupMAC(group netip.Addr) MAC {
 	group = group.Unmap()
@@ -82,7 +82,7 @@ func GroupMAC(group netip.Addr) MAC {
 	}
 }
 
-// SolicitedNode returns the group in which a holder of addr hears solicitations: ff02::1:ff00:0/104 and the
+// SolicitedNode returns the group in which a host with addr receives solicitations: ff02::1:ff00:0/104 and the
 // low 24 bits of addr (RFC 4291 §2.7.1).
 func SolicitedNode(addr netip.Addr) netip.Addr {
 	a := as16(addr)

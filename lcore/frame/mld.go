@@ -116,20 +116,17 @@ func AsMLD(b []byte) (MLD, bool) {
 	return MLD(b[:len(b):len(b)]), true
 }
 
-// Type returns what kind of message it is.
+// Type returns the message type.
 func (h MLD) Type() uint8 { return h[icmpType] }
 
 // Version returns which version of MLD has such a message; of the queries, the longer ones are version 2's
-// (RFC 3810 §8.1). AsMLD lets none pass that has a length between.
+// (RFC 3810 §8.1). AsMLD rejects lengths between.
 func (h MLD) Version() uint8 {
 	if h.Type() == MLDv2Report || (h.Type() == MLDQuery && len(h) >= MLDv2QueryLen) {
 		return 2
 	}
 	return 1
 }
-
-// Checksum returns the checksum as it was sent.
-func (h MLD) Checksum() uint16 { return binary.BigEndian.Uint16(h[icmpCsum:]) }
 
 // Group returns the group of any message but a version 2 report, whose records have them and for which it is ::.
 func (h MLD) Group() netip.Addr {
@@ -139,7 +136,7 @@ func (h MLD) Group() netip.Addr {
 	return addrAt(h[mldGroup:], 16)
 }
 
-// Query returns what a query says. It reports false when h is none or has not all of its sources.
+// Query returns a query's fields. It reports false when h is no query or its sources are cut off.
 func (h MLD) Query() (Query, bool) {
 	if h.Type() != MLDQuery {
 		return Query{}, false
@@ -160,7 +157,7 @@ func (h MLD) Query() (Query, bool) {
 	return q, true
 }
 
-// Records returns the records of a version 2 report. It reports false when h is none or has not all of them.
+// Records returns the records of a version 2 report. It reports false when h is none or its records are cut off.
 func (h MLD) Records() ([]GroupRecord, bool) {
 	if h.Type() != MLDv2Report {
 		return nil, false
@@ -168,8 +165,8 @@ func (h MLD) Records() ([]GroupRecord, bool) {
 	return records(h, 16)
 }
 
-// PutMLDv1 writes a report or a done of version 1, with its checksum between the two addresses, to the first MLDLen bytes
-// of b (RFC 2710 §3). It panics when b is shorter.
+// PutMLDv1 writes a report or a done of version 1, with its checksum between the two addresses, to the first MLDLen
+// bytes of b (RFC 2710 §3). It panics when b is shorter.
 func PutMLDv1(b []byte, src, dst netip.Addr, kind uint8, group netip.Addr) MLD {
 	h := MLD(b[:MLDLen:MLDLen])
 	clear(h)
@@ -220,10 +217,10 @@ func (h MLD) seal(src, dst netip.Addr) MLD {
 	return h
 }
 
-// ParseMLD judges an MLD message that came behind the header ip, whose NextHeader is ProtoHopByHop; b is all of ip's
-// payload, the hop-by-hop header included. A report from :: is taken: a host sends it while it makes sure that
-// its first address is its own (RFC 3810 §5.2.13), and who only watches the switch must hear it (RFC 4541 §3).
-// Other ICMPv6 gives MLDType. The number of records is bounded by the packet's length.
+// ParseMLD validates an MLD message with the header ip, whose NextHeader is ProtoHopByHop; b is all of ip's payload,
+// the hop-by-hop header included. A report from :: is valid: a host sends it during duplicate address detection of its
+// first address (RFC 3810 §5.2.13), and snooping must accept it (RFC 4541 §3). Other ICMPv6 is MLDType. The number of
+// records is bounded by the packet's length.
 func ParseMLD(ip IPv6, b []byte) (Membership, Fault) {
 	opts, ok := AsHopByHop(b)
 	if !ok {
@@ -253,7 +250,7 @@ func isMLDType(t uint8) bool {
 	return t == MLDQuery || t == MLDv1Report || t == MLDv1Done || t == MLDv2Report
 }
 
-// arrival checks what every MLD message must be like when it arrives (RFC 3810 §6.2, §7.4).
+// arrival checks what all received MLD messages must satisfy (RFC 3810 §6.2, §7.4).
 func (h MLD) arrival(ip IPv6, opts HopByHop) Fault {
 	value, alert := opts.RouterAlert()
 	switch {
@@ -271,7 +268,7 @@ func (h MLD) arrival(ip IPv6, opts HopByHop) Fault {
 	return ""
 }
 
-// membership returns what the message says.
+// membership converts the message.
 func (h MLD) membership() (Membership, Fault) {
 	m := Membership{Version: h.Version()}
 	switch h.Type() {

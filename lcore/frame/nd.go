@@ -59,9 +59,6 @@ func (h ND) Type() uint8 { return h[icmpType] }
 // Code returns the ICMPv6 code, 0 in every good message.
 func (h ND) Code() uint8 { return h[icmpCode] }
 
-// Checksum returns the checksum as it was sent.
-func (h ND) Checksum() uint16 { return binary.BigEndian.Uint16(h[icmpCsum:]) }
-
 // Router reports whether the sender of an advertisement is a router.
 func (h ND) Router() bool { return h[ndFlags]&ndRouter != 0 }
 
@@ -71,7 +68,7 @@ func (h ND) Solicited() bool { return h[ndFlags]&ndSolicited != 0 }
 // Override reports whether an advertisement replaces what is known.
 func (h ND) Override() bool { return h[ndFlags]&ndOverride != 0 }
 
-// Target returns the address that is asked for or told.
+// Target returns the target address.
 func (h ND) Target() netip.Addr { return netip.AddrFrom16([16]byte(h[ndTarget : ndTarget+16])) }
 
 // LinkLayer returns the sender's MAC address of a solicitation or the target's of an advertisement, or the zero
@@ -82,7 +79,7 @@ func (h ND) LinkLayer() MAC {
 }
 
 // linkLayer walks the options; the first one of the right type counts. The fault is NDOption when one of them,
-// not only the one looked for, has length 0 or ends behind the message (RFC 4861 §4.6).
+// not only the one looked for, has length 0 or extends beyond the message (RFC 4861 §4.6).
 func (h ND) linkLayer() (mac MAC, fault Fault) {
 	want := uint8(ndSourceLL)
 	if h.Type() == NDAdvertisement {
@@ -105,7 +102,7 @@ func (h ND) linkLayer() (mac MAC, fault Fault) {
 	return mac, ""
 }
 
-// Fields returns what the message says, but for options other than the link-layer address.
+// Fields returns all fields and the link-layer address; other options are ignored.
 func (h ND) Fields() NDFields {
 	f := NDFields{Type: h.Type(), Target: h.Target(), LinkLayer: h.LinkLayer()}
 	if f.Type == NDAdvertisement { // the same bits are reserved in a solicitation
@@ -159,9 +156,9 @@ func bit(set bool, mask uint8) uint8 {
 	return 0
 }
 
-// ParseND judges a neighbour solicitation or advertisement, by the rules of RFC 4861 §7.1, that came in a frame
-// from src behind the header ip; b is all of ip's payload. Beyond these rules, a link-layer address must be src,
-// as with ARP: a table fed from it must not be told of other stations. Other ICMPv6 gives NDType.
+// ParseND validates a neighbour solicitation or advertisement by the rules of RFC 4861 §7.1. It was received in a frame
+// from src with the header ip; b is all of ip's payload. As with ARP, a link-layer address must also be src. Other
+// ICMPv6 is NDType.
 func ParseND(src MAC, ip IPv6, b []byte) (NDFields, Fault) {
 	if len(b) < icmpLen {
 		return NDFields{}, NDShort
@@ -195,8 +192,8 @@ func ParseND(src MAC, ip IPv6, b []byte) (NDFields, Fault) {
 	return h.Fields(), ""
 }
 
-// ndAddresses checks that source and destination fit the message: who has no address yet (duplicate address
-// detection) asks the solicited-node group without telling its MAC address, and nobody answers a group with Solicited.
+// ndAddresses checks that source and destination fit the message: duplicate address detection sends from :: to the
+// solicited-node group without a link-layer address, and an advertisement to a group is not Solicited.
 func ndAddresses(ip IPv6, h ND, mac MAC) Fault {
 	src, dst := ip.Src(), ip.Dst()
 	switch {

@@ -177,7 +177,7 @@ func TestWrongKind(t *testing.T) {
 	done := make([]byte, frame.MLDLen)
 	done[0] = frame.MLDv1Done
 	mld, ok := frame.AsMLD(done)
-	if !ok || mld.Version() != 1 || mld.Group() != addr("::") || mld.Checksum() != 0 {
+	if !ok || mld.Version() != 1 || mld.Group() != addr("::") {
 		t.Error("a done of zeros is something else")
 	}
 	if _, ok := mld.Query(); ok {

@@ -4,8 +4,8 @@ package frame
 
 import "net/netip"
 
-// Frame is an Ethernet frame taken apart down to what its IP packet, or another EtherType, carries.
-// All parts alias the frame.
+// Frame is a parsed Ethernet frame, down to the payload of its IP packet or of another EtherType. All parts alias the
+// frame.
 type Frame struct {
 	Eth     Ethernet
 	Tag     VLAN   // nil when there is none
@@ -15,10 +15,9 @@ type Frame struct {
 	Payload []byte // behind the fixed IP header or IPv4 options, cut to IP's length; without IP all of the rest
 }
 
-// Open takes a frame apart and judges it down to IP. What the frame has behind the IP packet, padding or a
-// trailer, is cut off before anything else looks at it. The addresses are not judged, and neither are IPv4 options
-// and the extension headers of IPv6, which are needed in group management and forbidden in RoCEv2.
-// A fault leaves those parts of the Frame set that could be read, for a log.
+// Open parses and validates a frame down to IP. It cuts off padding and trailers behind the IP packet. It does not
+// check addresses, IPv4 options or IPv6 extension headers, which group management needs and RoCEv2 forbids. With a
+// fault, the parts of the Frame that could be parsed are set, for a log.
 func Open(b []byte) (Frame, Fault) {
 	var f Frame
 	var ok bool
@@ -43,7 +42,7 @@ func Open(b []byte) (Frame, Fault) {
 	return f, ""
 }
 
-// openIPv4 takes the IPv4 header off f.Payload.
+// openIPv4 parses the IPv4 header at f.Payload.
 func (f *Frame) openIPv4() Fault {
 	h, ok := AsIPv4(f.Payload)
 	if !ok {
@@ -64,7 +63,7 @@ func (f *Frame) openIPv4() Fault {
 	return ""
 }
 
-// openIPv6 takes the fixed IPv6 header off f.Payload. Length 0, a jumbogram or an empty packet, is a fault.
+// openIPv6 parses the fixed IPv6 header at f.Payload. Length 0, of a jumbogram or an empty packet, is a fault.
 func (f *Frame) openIPv6() Fault {
 	h, ok := AsIPv6(f.Payload)
 	if !ok {
@@ -118,8 +117,8 @@ func (f Frame) Dst() netip.Addr {
 	return netip.Addr{}
 }
 
-// UDP takes the UDP header off the payload of a frame whose Protocol is ProtoUDP and judges it. A datagram
-// shorter than IP's payload gives IPLen: what lies between could not be told from an attack.
+// UDP parses and validates the datagram of a frame whose Protocol is ProtoUDP. One shorter than IP's payload is IPLen:
+// the bytes between them could be an attack.
 func (f Frame) UDP() (UDP, []byte, Fault) {
 	h, ok := AsUDP(f.Payload)
 	switch {

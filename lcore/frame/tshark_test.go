@@ -24,11 +24,11 @@ import (
 func builtUDP() []builtFrame {
 	from4, to4 := netip.AddrPortFrom(host1, 49152), netip.AddrPortFrom(host2, 5555)
 	from6, to6 := netip.AddrPortFrom(six1, 49152), netip.AddrPortFrom(six2, 5555)
-	odd := []byte("seventeen letters")
+	punted := []byte("seventeen letters")
 	return []builtFrame{
 		{
 			name: "UDP over IPv4", summary: "ip.dsfield=0x62 ip.ttl=9 ip.checksum.status=1 udp.length=25 udp.checksum.status=1",
-			frame: frame.AppendUDP(nil, port1, mac2, frame.Datagram{Src: from4, Dst: to4, TOS: 0x62, TTL: 9, Checksum: true}, odd),
+			frame: frame.AppendUDP(nil, port1, mac2, frame.Datagram{Src: from4, Dst: to4, TOS: 0x62, TTL: 9, Checksum: true}, punted),
 		},
 		{
 			name: "UDP over IPv4 without a checksum, tagged", summary: "vlan.id=100 ip.checksum.status=1 ip.flags.df=1 udp.checksum.status=3",
@@ -38,7 +38,7 @@ func builtUDP() []builtFrame {
 			name: "UDP over IPv6", summary: "ipv6.tclass=0x00000062 ipv6.flow=0x012345 ipv6.hlim=9 udp.length=25 udp.checksum.status=1",
 			frame: frame.AppendUDP(nil, port1, mac2, frame.Datagram{
 				Src: from6, Dst: to6, TOS: 0x62, TTL: 9, FlowLabel: 0x12345, Checksum: true,
-			}, odd),
+			}, punted),
 		},
 	}
 }

@@ -12,7 +12,7 @@
 
 enum {
 	HEAD = 8,
-	ETHERNET = 1, /* the door is a RoCE device */
+	ETHERNET = 1, /* the port is a RoCE device */
 	SHORT = 2,    /* the completion may be shorter than the area */
 	PAD = 3,
 	ICRC_LEN = 4,
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Checks the frame as a host does: with its eyes, the bridge is the source and itself the destination. */
 static void check_frame(const struct rig *r, struct rte_mbuf *m)
 {
-	struct bench host = r->bench;
+	struct datapath host = r->datapath;
 	struct packet p;
 	struct icrc_job icrc;
 	const uint8_t *f = rte_pktmbuf_mtod(m, const uint8_t *);
@@ -59,14 +59,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.sl = data[2] & 15,
 		.flags = data[1],
 	};
-	r->bench.ib_is_ethernet = data[0] & ETHERNET;
+	r->datapath.ib_is_ethernet = data[0] & ETHERNET;
 	r->message = &recv;
-	watch_by(r, data[0]);
+	mirror_by(r, data[0]);
 	unsigned before = r->transmitted;
 	CHECK(ib_to_roce(r->worker) == 1);
 	if (r->transmitted != before)
 		check_frame(r, r->last);
-	check_books(r);
+	check_counters(r);
 	mbuf_end(m);
 	return 0;
 }

@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static uint32_t plain(enum icrc_kind kind, const uint8_t *p, uint32_t len)
+static uint32_t fastpath(enum icrc_kind kind, const uint8_t *p, uint32_t len)
 {
 	uint32_t crc = ICRC_SEED;
 	for (uint32_t i = 0; i < len; i++) {
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint32_t len = (uint32_t)size - 1, out[BURST_MOST];
 	uint8_t *p = malloc(len); /* of exactly its size */
 	memcpy(p, data + 1, len);
-	uint32_t right = plain(kind, p, len);
+	uint32_t right = fastpath(kind, p, len);
 	struct icrc_job jobs[BURST_MOST];
 	for (unsigned i = 0; i < BURST_MOST; i++)
 		jobs[i] = (struct icrc_job){.p = p, .len = len, .kind = kind};

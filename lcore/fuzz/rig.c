@@ -6,13 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lcore/sight/ring.h"
+#include "lcore/mirror/mirror.h"
+#include "lcore/mirror/ring.h"
 #include "tables/tables_write.h"
 
 enum {
 	RING = 16,
 	HOST_QPN = 0x456,
-	STANDIN_QPN = 0x700,
+	PROXY_QPN = 0x700,
 	QKEY = 0x01234567,
 };
 
@@ -52,17 +53,17 @@ static void put(struct table *t, const void *entry)
 
 static void put_host(struct tables *t, unsigned i)
 {
-	struct standin_entry s = {.key.number = HOST_QPN, .id = i, .qp = 40 + i, .qpn = STANDIN_QPN + i};
-	struct standin_qp_entry q = {.key.number = STANDIN_QPN + i,
-				     .peer = {.l2 = 0x010000000002 | (i == 1 ? UINT64_C(100) << L2_MAC_BITS : 0),
-					      .qpn = HOST_QPN,
-					      .qkey = QKEY},
-				     .id = i,
-				     .version = i == 2 ? ROCE_V1 : ROCE_V2};
+	struct proxy_qp_entry s = {.key.number = HOST_QPN, .id = i, .qp = 40 + i, .qpn = PROXY_QPN + i};
+	struct proxy_qpn_entry q = {.key.number = PROXY_QPN + i,
+				    .peer = {.l2 = 0x010000000002 | (i == 1 ? UINT64_C(100) << L2_MAC_BITS : 0),
+					     .qpn = HOST_QPN,
+					     .qkey = QKEY},
+				    .id = i,
+				    .version = i == 2 ? ROCE_V1 : ROCE_V2};
 	memcpy(s.key.addr, host[i], 16);
 	memcpy(q.peer.ip, host[i], 16);
-	put(&t->standins, &s);
-	put(&t->standin_qps, &q);
+	put(&t->proxy_qps, &s);
+	put(&t->proxy_qpns, &q);
 }
 
 static void put_node(struct tables *t, unsigned i)
@@ -103,7 +104,7 @@ static struct tables *make_tables(void)
 	static const struct tables_config config = {16, 16, 16, 16, 1};
 	struct source_entry by_gid = {.flags = 0}, by_lid = {.key.number = 7}, own = {.flags = NODE_OWN};
 	struct tables *t = tables_new(&config, seeds);
-	CHECK(t != NULL);
+	CHECK(t);
 	for (unsigned i = 0; i < 3; i++) {
 		put_host(t, i);
 		put_node(t, i);
@@ -123,7 +124,7 @@ static struct tables *make_tables(void)
 static struct rte_ring *make_ring(const char *name, unsigned flags)
 {
 	struct rte_ring *r = aligned_alloc(RTE_CACHE_LINE_SIZE, (size_t)rte_ring_get_memsize(RING));
-	CHECK(r != NULL && rte_ring_init(r, name, RING, flags) == 0);
+	CHECK(r && rte_ring_init(r, name, RING, flags) == 0);
 	return r;
 }
 
@@ -174,52 +175,52 @@ static void complete(void *self)
 	(void)self;
 }
 
-static void set_bench(struct bench *b)
+static void set_datapath(struct datapath *dp)
 {
 	static struct allow all = {.n = 1};
-	b->mac = 0x020000000002;
-	b->roce_pkey = 0xffff;
-	b->ib_mtu = b->roce_mtu = 4096;
-	b->versions = ROCE_V1 | ROCE_V2;
-	b->ttl = 64;
-	b->rewrite_imm = true;
-	b->addresses = 1;
-	b->allow = &all;
-	memcpy(b->address[0], host[0], 16);
-	b->address[0][15] = 254;
-	memcpy(&b->own4[0].address, b->address[0] + 12, 4);
-	memcpy(&b->own4[0].broadcast, (uint8_t[]){10, 10, 0, 255}, 4);
-	b->tables = make_tables();
-	bench_prepare(b);
+	dp->mac = 0x020000000002;
+	dp->roce_pkey = 0xffff;
+	dp->ib_mtu = dp->roce_mtu = 4096;
+	dp->versions = ROCE_V1 | ROCE_V2;
+	dp->ttl = 64;
+	dp->rewrite_imm = true;
+	dp->addresses = 1;
+	dp->allow = &all;
+	memcpy(dp->address[0], host[0], 16);
+	dp->address[0][15] = 254;
+	memcpy(&dp->own4[0].address, dp->address[0] + 12, 4);
+	memcpy(&dp->own4[0].broadcast, (uint8_t[]){10, 10, 0, 255}, 4);
+	dp->tables = make_tables();
+	datapath_prepare(dp);
 }
 
 /* Who watches: one for everything, and those who must find out whose a packet is. */
-static struct sights *make_sights(const struct tables *t)
+static struct mirrors *make_mirrors(const struct tables *t)
 {
-	static struct sights s;
-	const struct sight_filter all = {SIGHT_ROCE | SIGHT_IB, 3, 0xff, 0, false, false, false, {0}, {0}, 0};
+	static struct mirrors s;
+	const struct mirror_filter all = {MIRROR_ROCE | MIRROR_IB, 3, 0xff, 0, false, false, false, {0}, {0}, 0};
 	s.tables = t;
 	for (s.n = 0; s.n < 3; s.n++) {
-		struct sight_filter *f = &s.watcher[s.n].filter;
+		struct mirror_filter *f = &s.mirror[s.n].filter;
 		*f = all;
 		f->by_qpn = s.n == 1;
 		f->by_host = f->by_group = s.n == 2;
 		f->qpn = HOST_QPN;
 		memcpy(f->host, host[0], 16);
 		memcpy(f->group, group[2], 16);
-		s.watcher[s.n].ring = sight_ring_new(s.n ? 1 : 4, s.n ? 100 : 9000);
-		CHECK(s.watcher[s.n].ring != NULL);
+		s.mirror[s.n].ring = mirror_ring_new(s.n ? 1 : 4, s.n ? 100 : 9000);
+		CHECK(s.mirror[s.n].ring);
 	}
-	sight_prepare_at(RTE_ALIGN_CEIL((int)offsetof(struct rte_mbuf, dynfield1), 8));
+	mirror_prepare_at(RTE_ALIGN_CEIL((int)offsetof(struct rte_mbuf, dynfield1), 8));
 	return &s;
 }
 
-void watch_by(struct rig *r, uint8_t options)
+void mirror_by(struct rig *r, uint8_t options)
 {
-	r->worker->sights = options & WATCHED ? r->sights : NULL;
-	for (unsigned i = 0; i < r->sights->n; i++) {
-		struct sight_ring *ring = r->sights->watcher[i].ring;
-		for (const struct sight *s; (s = sight_ring_peek(ring)) != NULL; sight_ring_pop(ring))
+	r->worker->mirrors = options & MIRRORED ? r->mirrors : NULL;
+	for (unsigned i = 0; i < r->mirrors->n; i++) {
+		struct mirror_ring *ring = r->mirrors->mirror[i].ring;
+		for (const struct mirrored_packet *s; (s = mirror_ring_peek(ring)); mirror_ring_pop(ring))
 			CHECK(s->kept <= s->len && s->packet != 0);
 	}
 }
@@ -237,22 +238,22 @@ static void report(void)
 struct rig *rig(void)
 {
 	static void *queues[1] = {&r}, *callbacks[1];
-	static struct ib_door door = {.self = &r, .post = post, .poll = poll, .free = complete};
+	static struct ib_port ib_port = {.self = &r, .post = post, .poll = poll, .free = complete};
 	if (r.worker)
 		return &r;
 	icrc_init();
-	set_bench(&r.bench);
+	set_datapath(&r.datapath);
 	struct worker *w = aligned_alloc(_Alignof(struct worker), sizeof *w);
-	CHECK(w != NULL);
+	CHECK(w);
 	memset(w, 0, sizeof *w);
-	w->bench = &r.bench;
-	w->door = &door;
-	w->odd = make_ring("odd", RING_F_SP_ENQ | RING_F_SC_DEQ);
-	w->again = make_ring("again", RING_F_SC_DEQ);
+	w->datapath = &r.datapath;
+	w->ib_port = &ib_port;
+	w->punt = make_ring("punt", RING_F_SP_ENQ | RING_F_SC_DEQ);
+	w->requeue = make_ring("requeue", RING_F_SC_DEQ);
 	w->send = make_ring("send", RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = calloc(16, sizeof *w->groups);
-	r.bench.again[0] = w->again;
-	r.sights = make_sights(r.bench.tables);
+	r.datapath.requeue[0] = w->requeue;
+	r.mirrors = make_mirrors(r.datapath.tables);
 	rte_eth_fp_ops[0] = (struct rte_eth_fp_ops){
 		.rx_pkt_burst = receive,
 		.tx_pkt_burst = transmit,
@@ -267,10 +268,10 @@ struct rig *rig(void)
 struct rte_mbuf *mbuf_make(const uint8_t *data, size_t n, size_t headroom, size_t tailroom)
 {
 	struct rte_mbuf *m = aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof *m);
-	CHECK(m != NULL);
+	CHECK(m);
 	memset(m, 0, sizeof *m);
 	m->buf_addr = malloc(headroom + n + tailroom);
-	CHECK(m->buf_addr != NULL);
+	CHECK(m->buf_addr);
 	m->buf_len = (uint16_t)(headroom + n + tailroom);
 	m->data_off = (uint16_t)headroom;
 	m->data_len = (uint16_t)n;
@@ -289,7 +290,7 @@ void mbuf_end(struct rte_mbuf *m)
 	free(m);
 }
 
-void check_books(const struct rig *r)
+void check_counters(const struct rig *r)
 {
 	for (unsigned d = 0; d < DIRECTIONS; d++) {
 		const struct direction_counters *c = &r->worker->counters.direction[d];
@@ -299,7 +300,7 @@ void check_books(const struct rig *r)
 		CHECK(c->drops[PASS] == 0);
 		CHECK(c->received == c->sent + dropped);
 	}
-	const struct odd_counters *o = &r->worker->counters.odd;
+	const struct punt_counters *o = &r->worker->counters.punt;
 	CHECK(o->received == o->handed + o->full);
 	CHECK(r->worker->counters.direction[ROCE_TO_IB].sent == r->posted);
 	CHECK(r->worker->counters.direction[IB_TO_ROCE].sent == r->transmitted);

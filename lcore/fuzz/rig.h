@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the fuzzers share: one worker between a port and a door that are nothing but a packet each, with tables
+ * What the fuzzers share: one worker between a port and a port that are nothing but a packet each, with tables
  * in which most look-ups of a seed succeed. There is no EAL: nothing here needs one.
  *
  * Every packet lies in memory of exactly its size, so that AddressSanitizer sees each byte too far. The packet
@@ -17,17 +17,17 @@
 
 /* The parts of the rig, made at the first call. */
 struct rig {
-	struct bench bench;
+	struct datapath datapath;
 	struct worker *worker;
 	struct rte_mbuf *frame;        /* what the port gives next, or NULL */
-	const struct ib_recv *message; /* what the door gives next, or NULL */
-	unsigned posted;               /* how many messages the door took */
+	const struct ib_recv *message; /* what the port gives next, or NULL */
+	unsigned posted;               /* how many messages the port took */
 	unsigned transmitted;          /* how many frames the port took */
 	struct rte_mbuf *last;         /* the last of them */
-	struct sights *sights;         /* who watches, if somebody does */
+	struct mirrors *mirrors;       /* who watches, if somebody does */
 };
 
-enum { WATCHED = 0x80 }; /* an option of every input: somebody watches */
+enum { MIRRORED = 0x80 }; /* an option of every input: somebody watches */
 
 struct rig *rig(void);
 
@@ -36,10 +36,10 @@ struct rte_mbuf *mbuf_make(const uint8_t *data, size_t n, size_t headroom, size_
 void mbuf_end(struct rte_mbuf *m);
 
 /* Has the worker be watched or not, and reads what was seen before. */
-void watch_by(struct rig *r, uint8_t options);
+void mirror_by(struct rig *r, uint8_t options);
 
 /* Ends the process when a packet was lost or counted twice since the rig was made. */
-void check_books(const struct rig *r);
+void check_counters(const struct rig *r);
 
 #define CHECK(what)                                                                                                    \
 	do {                                                                                                           \

@@ -29,23 +29,23 @@ static void sum_ipv4(uint8_t *frame, size_t n)
 	memcpy(frame + 24, &sum, 2);
 }
 
-static void sign(const struct bench *b, struct rte_mbuf *m)
+static void sign(const struct datapath *dp, struct rte_mbuf *m)
 {
 	struct packet p;
 	struct icrc_job j;
-	if (parse(b, m, &p, &j) != PASS)
+	if (parse(dp, m, &p, &j) != PASS)
 		return;
 	uint32_t crc = icrc(j.kind, j.p, j.len);
 	memcpy((uint8_t *)(uintptr_t)j.p + j.len, &crc, sizeof crc);
 }
 
-/* Management: takes what is odd, and gives back what waits for a stand-in, which then dies for want of one. */
+/* Management: takes what is odd, and gives back what waits for a proxy QP, which then dies for want of one. */
 static void manage(struct worker *w)
 {
 	struct rte_mbuf *m;
-	while (rte_ring_sc_dequeue(w->odd, (void **)&m) == 0)
-		if (m->hash.usr == ODD_STANDIN)
-			CHECK(rte_ring_mp_enqueue(w->again, m) == 0);
+	while (rte_ring_sc_dequeue(w->punt, (void **)&m) == 0)
+		if (m->hash.usr == PUNT_PROXY_QP)
+			CHECK(rte_ring_mp_enqueue(w->requeue, m) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -57,17 +57,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] & SUM)
 		sum_ipv4(rte_pktmbuf_mtod(m, uint8_t *), size - 1);
 	if (data[0] & SIGN)
-		sign(&r->bench, m);
+		sign(&r->datapath, m);
 	if (data[0] & IN_TWO)
 		m->nb_segs = 2;
 	r->frame = m;
-	watch_by(r, data[0]);
+	mirror_by(r, data[0]);
 	CHECK(roce_to_ib(r->worker) == 1);
 	m->nb_segs = 1;
 	manage(r->worker);
-	roce_to_ib_again(r->worker);
+	roce_to_ib_requeued(r->worker);
 	CHECK(m->data_off + m->data_len <= m->buf_len);
-	check_books(r);
+	check_counters(r);
 	mbuf_end(m);
 	return 0;
 }

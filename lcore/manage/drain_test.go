@@ -10,19 +10,19 @@ import (
 	"causeway/lcore/manage"
 )
 
-// answered reports whether a question for an address is answered, whatever else is sent meanwhile.
-func (s *stand) answered(ip netip.Addr) bool {
+// answered reports whether a request for an address is answered, whatever else is sent meanwhile.
+func (s *rig) answered(ip netip.Addr) bool {
 	was := s.loop.Status().Counters.ARPAnswered
 	s.give(arp(hostLink, 1, host4, ip))
 	sleep(200 * time.Millisecond)
 	return s.loop.Status().Counters.ARPAnswered == was+1
 }
 
-// TestDrained wants a drained bridge to leave nodes and groups to another, and nobody to be turned away that still comes
-// to it; and all of it back afterwards.
+// TestDrained wants a drained bridge to leave nodes and groups to another one, but to carry what still comes to it; and
+// everything back afterwards.
 func TestDrained(t *testing.T) {
 	bubble(t, "and back", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *door) { c.Groups, c.MaxGroups = []manage.Group{both(group4)}, 8 })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.Groups, c.MaxGroups = []manage.Group{both(group4)}, 8 })
 		sleep(200 * time.Millisecond)
 		if !s.answered(node4) || !s.loop.Status().Ready || s.tables.LenGroups() == 0 {
 			t.Fatalf("before: answers %t, %+v, %d groups", s.answered(node4), s.loop.Status(), s.tables.LenGroups())

@@ -7,35 +7,36 @@ import (
 	"errors"
 	"sync"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/manage"
 )
 
 // worker is a manage.Worker without a lcore.
 type worker struct {
-	mu   sync.Mutex
-	odd  []manage.Odd
-	sent [][]byte
-	told [][]byte           // sent to announce addresses
-	full bool               // it takes nothing to send
-	more func() *manage.Odd // what comes without end
+	mu     sync.Mutex
+	punted []manage.Punted
+	sent   [][]byte
+	told   [][]byte              // sent to announce addresses
+	full   bool                  // it takes nothing to send
+	more   func() *manage.Punted // what comes without end
 }
 
 const burst = 64
 
-func (w *worker) TakeOdd() []manage.Odd {
+func (w *worker) TakePunted() []manage.Punted {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.more != nil && len(w.odd) < burst {
+	for w.more != nil && len(w.punted) < burst {
 		o := w.more()
 		if o == nil {
 			break
 		}
-		w.odd = append(w.odd, *o)
+		w.punted = append(w.punted, *o)
 	}
-	n := min(len(w.odd), burst)
-	out := w.odd[:n:n]
-	w.odd = w.odd[n:]
+	n := min(len(w.punted), burst)
+	out := w.punted[:n:n]
+	w.punted = w.punted[n:]
 	return out
 }
 
@@ -73,55 +74,55 @@ func (w *worker) takeFrom(list *[][]byte) [][]byte {
 	return out
 }
 
-func (w *worker) give(odd ...manage.Odd) {
+func (w *worker) give(punted ...manage.Punted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.odd = append(w.odd, odd...)
+	w.punted = append(w.punted, punted...)
 }
 
-// held is a manage.Held that remembers its end.
-type held struct {
+// packet is a manage.PendingPacket that remembers its end.
+type packet struct {
 	mu     sync.Mutex
 	worker int
 	ends   []string
 }
 
-var refusals = map[manage.Refusal]string{
-	manage.RefuseFull: "full", manage.RefuseSource: "source", manage.RefuseStopped: "stopped", manage.RefuseDenied: "denied",
+var refusals = map[manage.Rejection]string{
+	manage.RejectFull: "full", manage.RejectSource: "source", manage.RejectStopped: "stopped", manage.RejectDenied: "denied",
 }
 
-func (h *held) Worker() int               { return h.worker }
-func (h *held) Again()                    { h.end("again") }
-func (h *held) Refuse(why manage.Refusal) { h.end(refusals[why]) }
+func (p *packet) Worker() int                 { return p.worker }
+func (p *packet) Requeue()                    { p.end("again") }
+func (p *packet) Reject(why manage.Rejection) { p.end(refusals[why]) }
 
-func (h *held) end(how string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ends = append(h.ends, how)
+func (p *packet) end(how string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends = append(p.ends, how)
 }
 
 // ended returns how it ended; "" while it has not, and something else than any end when it did twice.
-func (h *held) ended() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (p *packet) ended() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	out := ""
-	for _, e := range h.ends {
+	for _, e := range p.ends {
 		out += e
 	}
 	return out
 }
 
-// door is a manage.IBDoor in front of nothing.
-type door struct {
+// ibPort is an ibside.Port without a subnet.
+type ibPort struct {
 	mu        sync.Mutex
 	nextQP    uint32
-	standIns  map[uint32]int // by handle: whose worker's
+	proxyQPs  map[uint32]int // by handle: whose worker's
 	qpn       func(qp uint32) ib.QPN
 	createErr error
 	joins     map[ib.GID]int // tries
-	joined    map[ib.GID]manage.Join
+	joined    map[ib.GID]ibside.Join
 	leaves    []ib.GID
-	join      func(ctx context.Context, j manage.Join, try int) error
+	join      func(ctx context.Context, j ibside.Join, try int) error
 	path      func(ctx context.Context, dgid ib.GID, try int) error
 	paths     map[ib.GID]int // tries
 	mlids     ib.LID
@@ -129,111 +130,104 @@ type door struct {
 	leaveErr  error
 	leaving   int // under way
 	busy      int // calls under way
-	own       manage.Own
+	own       ibside.Own
 	busiest   int
 	subnet    fakeSubnet
 }
 
-func newDoor() *door {
-	return &door{
-		standIns: map[uint32]int{}, joins: map[ib.GID]int{}, joined: map[ib.GID]manage.Join{}, paths: map[ib.GID]int{},
+func newPort() *ibPort {
+	return &ibPort{
+		proxyQPs: map[uint32]int{}, joins: map[ib.GID]int{}, joined: map[ib.GID]ibside.Join{}, paths: map[ib.GID]int{},
 		qpn:   func(qp uint32) ib.QPN { return ib.QPN(0x1000 + qp) },
-		join:  func(context.Context, manage.Join, int) error { return nil },
+		join:  func(context.Context, ibside.Join, int) error { return nil },
 		path:  func(context.Context, ib.GID, int) error { return nil },
 		leave: func() {},
 	}
 }
 
-func (d *door) CreateStandIn(worker int, _ ib.QKey) (uint32, ib.QPN, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.createErr != nil {
-		return 0, 0, d.createErr
+func (p *ibPort) CreateProxyQP(worker int, _ ib.QKey) (uint32, ib.QPN, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.createErr != nil {
+		return 0, 0, p.createErr
 	}
-	d.nextQP++
-	d.standIns[d.nextQP] = worker
-	return d.nextQP, d.qpn(d.nextQP), nil
+	p.nextQP++
+	p.proxyQPs[p.nextQP] = worker
+	return p.nextQP, p.qpn(p.nextQP), nil
 }
 
-func (d *door) DestroyStandIn(qp uint32) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, ok := d.standIns[qp]; !ok {
-		return errors.New("no such stand-in")
+func (p *ibPort) DestroyProxyQP(qp uint32) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.proxyQPs[qp]; !ok {
+		return errors.New("no such proxy QP")
 	}
-	delete(d.standIns, qp)
+	delete(p.proxyQPs, qp)
 	return nil
 }
 
-func (d *door) enter(change int) {
-	d.busy += change
-	d.busiest = max(d.busiest, d.busy)
+func (p *ibPort) enter(change int) {
+	p.busy += change
+	p.busiest = max(p.busiest, p.busy)
 }
 
-func (d *door) Join(ctx context.Context, j manage.Join) (manage.Membership, error) {
-	d.mu.Lock()
-	d.joins[j.MGID]++
-	try := d.joins[j.MGID]
-	d.enter(1)
-	d.mu.Unlock()
-	err := d.join(ctx, j, try)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.enter(-1)
+func (p *ibPort) Join(ctx context.Context, j ibside.Join) (ibside.Membership, error) {
+	p.mu.Lock()
+	p.joins[j.MGID]++
+	try := p.joins[j.MGID]
+	p.enter(1)
+	p.mu.Unlock()
+	err := p.join(ctx, j, try)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enter(-1)
 	if err != nil {
-		return manage.Membership{}, err
+		return ibside.Membership{}, err
 	}
-	d.joined[j.MGID] = j
-	return manage.Membership{MLID: max(d.mlids, 0xc000) + ib.LID(len(d.joined)), SL: 2, QKey: j.QKey, MTU: 4}, nil
+	p.joined[j.MGID] = j
+	return ibside.Membership{MLID: max(p.mlids, 0xc000) + ib.LID(len(p.joined)), SL: 2, QKey: j.QKey, MTU: 4}, nil
 }
 
-// setMLIDs has further joins granted MLIDs from that one on.
-func (d *door) setMLIDs(from ib.LID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.mlids = from
+func (p *ibPort) Leave(_ context.Context, mgid ib.GID) error {
+	p.mu.Lock()
+	p.leaving++
+	p.mu.Unlock()
+	p.leave()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaving--
+	p.leaves = append(p.leaves, mgid)
+	delete(p.joined, mgid)
+	return p.leaveErr
 }
 
-func (d *door) Leave(_ context.Context, mgid ib.GID) error {
-	d.mu.Lock()
-	d.leaving++
-	d.mu.Unlock()
-	d.leave()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.leaving--
-	d.leaves = append(d.leaves, mgid)
-	delete(d.joined, mgid)
-	return d.leaveErr
+func (p *ibPort) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
+	p.mu.Lock()
+	p.paths[dgid]++
+	try := p.paths[dgid]
+	p.enter(1)
+	p.mu.Unlock()
+	err := p.path(ctx, dgid, try)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enter(-1)
+	return max(7, p.subnet.lid), 1, err
 }
 
-func (d *door) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
-	d.mu.Lock()
-	d.paths[dgid]++
-	try := d.paths[dgid]
-	d.enter(1)
-	d.mu.Unlock()
-	err := d.path(ctx, dgid, try)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.enter(-1)
-	return max(7, d.subnet.lid), 1, err
+func (p *ibPort) Own() ibside.Own {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.own
 }
 
-func (d *door) Own() manage.Own {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.own
+func (p *ibPort) setOwn(own ibside.Own) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.own = own
 }
 
-func (d *door) setOwn(own manage.Own) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.own = own
-}
-
-func (d *door) open() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.standIns)
+func (p *ibPort) open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.proxyQPs)
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
@@ -22,12 +23,19 @@ import (
 	"pgregory.net/rapid"
 )
 
-func (s *stand) set(groups ...manage.Group) {
+func (s *rig) set(groups ...manage.Group) {
 	s.t.Helper()
-	if err := s.loop.SetGroups(context.Background(), groups); err != nil {
+	if err := s.setGroups(groups); err != nil {
 		s.t.Fatal(err)
 	}
 	s.settle()
+}
+
+// setGroups changes the groups, and nothing else.
+func (s *rig) setGroups(groups []manage.Group) error {
+	c := changeOf(s.cfg)
+	c.Groups = groups
+	return s.loop.Change(context.Background(), c)
 }
 
 func both(group netip.Addr) manage.Group {
@@ -42,7 +50,7 @@ func at(g manage.Group, n byte) manage.Group {
 	return g
 }
 
-// entries is what the shelves have of groups, but for the MLIDs, which the door gives as they come.
+// entries returns the groups in the tables, without MLIDs, which the port assigns in the order of joins.
 func entries(s *tables.Tables) map[ib.GID]tables.Group {
 	out := map[ib.GID]tables.Group{}
 	for g := range s.AllGroups() {
@@ -52,8 +60,8 @@ func entries(s *tables.Tables) map[ib.GID]tables.Group {
 	return out
 }
 
-// answers is what the bridge says when it is asked for all its groups.
-func (s *stand) answers() []string {
+// answers returns the bridge's reports in answer to general queries.
+func (s *rig) answers() []string {
 	s.t.Helper()
 	sleep(2 * time.Second) // what is told again
 	s.w.take()
@@ -61,13 +69,13 @@ func (s *stand) answers() []string {
 	s.give(mldQuery(frame.Query{Group: netip.IPv6Unspecified(), MaxResp: time.Second}))
 	sleep(1200 * time.Millisecond)
 	synctest.Wait()
-	said := s.spoken()
-	slices.Sort(said)
-	return said
+	reported := s.takeReports()
+	slices.Sort(reported)
+	return reported
 }
 
-// TestAnyChanges wants any sequence of changes, whatever the door makes of them meanwhile, to end where a bridge is that
-// begins with the last set: on the shelves, on the IB side, and in what switches are told.
+// TestAnyChanges wants any sequence of changes, whatever the port answers meanwhile, to end in the state of a bridge
+// that starts with the last set: in the tables, on the IB side, and in its reports.
 func TestAnyChanges(t *testing.T) {
 	groups := []netip.Addr{group4, netip.MustParseAddr("239.1.2.4"), group6}
 	draw := rapid.Custom(func(t *rapid.T) []manage.Group {
@@ -100,14 +108,14 @@ func TestAnyChanges(t *testing.T) {
 	})
 }
 
-// afterChanges returns all that there is of groups in the end.
+// afterChanges returns the state of all groups in the end.
 func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bool) []any {
 	rates := map[int]uint64{}
-	s := startWith(t, tables.Config{MaxHosts: 4, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 64, MaxReaders: 1}, func(c *manageConfig, d *door) {
+	s := startWith(t, tables.Config{MaxHosts: 4, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 64, MaxReaders: 1}, func(c *manageConfig, d *ibPort) {
 		c.Groups, c.MaxGroups = sets[0], 64
 		c.Police = func(id int, rate uint64) { rates[id] = rate }
 		n := 0
-		d.join = func(ctx context.Context, _ manage.Join, _ int) error {
+		d.join = func(ctx context.Context, _ ibside.Join, _ int) error {
 			d.mu.Lock()
 			n++
 			no := n < len(refuse) && refuse[n]
@@ -122,12 +130,12 @@ func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bo
 	})
 	for i, set := range sets[1:] {
 		sleep(time.Duration(pauses[i]) * time.Millisecond)
-		if err := s.loop.SetGroups(context.Background(), set); err != nil {
+		if err := s.setGroups(set); err != nil {
 			t.Fatal(err)
 		}
 	}
 	sleep(12 * time.Second)
-	said := s.answers()
+	reported := s.answers()
 	if st := s.loop.Status(); !st.Ready || st.Waiting != 0 || len(st.Joined) != st.Groups {
 		t.Errorf("status %+v", st)
 	}
@@ -137,9 +145,9 @@ func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bo
 			policed[g.MGID.String()] = rates[g.ID]
 		}
 	}
-	s.door.mu.Lock()
-	defer s.door.mu.Unlock()
-	return []any{entries(s.tables), maps.Clone(s.door.joined), said, policed}
+	s.ibPort.mu.Lock()
+	defer s.ibPort.mu.Unlock()
+	return []any{entries(s.tables), maps.Clone(s.ibPort.joined), reported, policed}
 }
 
 // TestChangeWithoutGap wants a change of one group to interrupt neither it, where that is possible, nor another; and no
@@ -149,7 +157,7 @@ func TestChangeWithoutGap(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		from, to     manage.Group
-		during, then string // directions open: while the door is asked, and after
+		during, then string // directions open: while the port is asked, and after
 		joins        int
 	}{
 		{"rate", both(group4), edit(func(g *manage.Group) { g.Rate = 7 }), "to-ib to-roce", "to-ib to-roce", 1},
@@ -163,7 +171,7 @@ func TestChangeWithoutGap(t *testing.T) {
 		{"address", both(group4), edit(func(g *manage.Group) { g.IP = netip.MustParseAddr("239.9.9.9") }), "to-ib to-roce", "to-ib to-roce", 1},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			s := start(t, func(c2 *manageConfig, d *door) {
+			s := start(t, func(c2 *manageConfig, d *ibPort) {
 				c2.Groups, c2.MaxGroups, c2.Police = []manage.Group{c.from, both(group6)}, 8, func(int, uint64) {}
 				d.join = slowJoin
 			})
@@ -172,29 +180,29 @@ func TestChangeWithoutGap(t *testing.T) {
 			other, id, _ := s.tables.FindGroup(group6)
 			s.set(c.to, both(group6))
 			if got := s.directions(c.to.IP); got != c.during {
-				t.Errorf("while the door is asked, open %q, want %q", got, c.during)
+				t.Errorf("while the port is asked, open %q, want %q", got, c.during)
 			}
 			sleep(2 * time.Second)
 			synctest.Wait()
-			if got := s.directions(c.to.IP); got != c.then || s.door.joins[c.from.MGID] != c.joins || len(s.door.leaves) > 0 {
-				t.Errorf("then, open %q, want %q; %d joins, want %d; left %v", got, c.then, s.door.joins[c.from.MGID], c.joins, s.door.leaves)
+			if got := s.directions(c.to.IP); got != c.then || s.ibPort.joins[c.from.MGID] != c.joins || len(s.ibPort.leaves) > 0 {
+				t.Errorf("then, open %q, want %q; %d joins, want %d; left %v", got, c.then, s.ibPort.joins[c.from.MGID], c.joins, s.ibPort.leaves)
 			}
-			if g, id2, _ := s.tables.FindGroup(group6); g != other || id2 != id || s.door.joins[mgid(group6)] != 1 {
+			if g, id2, _ := s.tables.FindGroup(group6); g != other || id2 != id || s.ibPort.joins[mgid(group6)] != 1 {
 				t.Errorf("the other group is %+v, was %+v", g, other)
 			}
-			said := s.spoken()
-			if slices.ContainsFunc(said, func(x string) bool { return strings.Contains(x, group6.String()) }) {
-				t.Errorf("about the other group: %q", said)
+			reported := s.takeReports()
+			if slices.ContainsFunc(reported, func(x string) bool { return strings.Contains(x, group6.String()) }) {
+				t.Errorf("about the other group: %q", reported)
 			}
-			if left := slices.Contains(said, leave4); left != (c.from.ToIB && (!c.to.ToIB || c.to.IP != group4)) {
-				t.Errorf("said %q", said)
+			if left := slices.Contains(reported, leave4); left != (c.from.ToIB && (!c.to.ToIB || c.to.IP != group4)) {
+				t.Errorf("reported %q", reported)
 			}
 		})
 	}
 }
 
-// directions is which ways a group is open, as workers see it.
-func (s *stand) directions(ip netip.Addr) string {
+// directions returns the directions that a group is open in, as workers see it.
+func (s *rig) directions(ip netip.Addr) string {
 	g, _, _ := s.tables.FindGroup(ip)
 	e, _, _ := s.tables.LookupMGID(g.MGID)
 	var ways []string
@@ -207,13 +215,13 @@ func (s *stand) directions(ip netip.Addr) string {
 	return strings.Join(ways, " ")
 }
 
-// TestKeyRefused wants a group whose new Q_Key is refused as long as the bridge is a member to be left first, and to be
-// shut meanwhile.
-func TestKeyRefused(t *testing.T) {
+// TestKeyRejected wants a group left first whose new Q_Key is rejected while the bridge is a member, and closed
+// meanwhile.
+func TestKeyRejected(t *testing.T) {
 	bubble(t, "Q_Key", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Groups = []manage.Group{both(group4)}
-			d.join = func(_ context.Context, j manage.Join, _ int) error {
+			d.join = func(_ context.Context, j ibside.Join, _ int) error {
 				d.mu.Lock()
 				defer d.mu.Unlock()
 				if old, in := d.joined[j.MGID]; in && old.QKey != j.QKey {
@@ -232,19 +240,19 @@ func TestKeyRefused(t *testing.T) {
 		sleep(2 * time.Second)
 		synctest.Wait()
 		e, _, _ := s.tables.FindGroup(group4)
-		if e.QKey != 5 || e.RoCEQKey != 5 || !e.ToIB || len(s.door.leaves) != 1 || s.door.joins[g.MGID] != 3 {
-			t.Errorf("%+v; left %v, %d joins", e, s.door.leaves, s.door.joins[g.MGID])
+		if e.QKey != 5 || e.RoCEQKey != 5 || !e.ToIB || len(s.ibPort.leaves) != 1 || s.ibPort.joins[g.MGID] != 3 {
+			t.Errorf("%+v; left %v, %d joins", e, s.ibPort.leaves, s.ibPort.joins[g.MGID])
 		}
 	})
 }
 
 // TestRemove wants leaves on both sides, twice on Ethernet, and the id of a removed group to begin anew when another
-// gets it: shut, told to begin, and only then open.
+// gets it: closed, told to begin, and only then open.
 func TestRemove(t *testing.T) {
 	bubble(t, "and again", func(t *testing.T) {
 		var began []int
-		var s *stand
-		s = startWith(t, tables.Config{MaxHosts: 4, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 2, MaxReaders: 1}, func(c *manageConfig, _ *door) {
+		var s *rig
+		s = startWith(t, tables.Config{MaxHosts: 4, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 2, MaxReaders: 1}, func(c *manageConfig, _ *ibPort) {
 			c.Groups, c.MaxGroups = []manage.Group{both(group4), toIB(group6)}, 2
 			c.Begin = func(id int) {
 				if began = append(began, id); s == nil {
@@ -259,20 +267,13 @@ func TestRemove(t *testing.T) {
 		})
 		sleep(2 * time.Second)
 		s.w.take()
-		if err := s.loop.RemoveGroup(context.Background(), mgid(group4)); err != nil {
-			t.Fatal(err)
-		}
+		s.set(toIB(group6))
 		sleep(2 * time.Second)
-		s.wantSpoken("removed", leave4, leave4)
-		if _, _, there := s.tables.LookupMGID(mgid(group4)); there || !slices.Equal(s.door.leaves, []ib.GID{mgid(group4)}) {
-			t.Errorf("on the shelves: %v; left %v", there, s.door.leaves)
+		s.wantReports("removed", leave4, leave4)
+		if _, _, there := s.tables.LookupMGID(mgid(group4)); there || !slices.Equal(s.ibPort.leaves, []ib.GID{mgid(group4)}) {
+			t.Errorf("on the tables: %v; left %v", there, s.ibPort.leaves)
 		}
-		if err := s.loop.RemoveGroup(context.Background(), mgid(group4)); err == nil {
-			t.Error("removed twice")
-		}
-		if err := s.loop.PutGroup(context.Background(), toIB(netip.MustParseAddr("239.1.2.9"))); err != nil {
-			t.Fatal(err)
-		}
+		s.set(toIB(group6), toIB(netip.MustParseAddr("239.1.2.9")))
 		sleep(time.Second)
 		if st := s.loop.Status(); !st.Ready || st.Groups != 2 || len(began) != 3 || began[2] != began[0] && began[2] != began[1] {
 			t.Errorf("begun %v, status %+v", began, st)
@@ -285,7 +286,7 @@ func TestRemove(t *testing.T) {
 func TestManyPorts(t *testing.T) {
 	one, two, three := both(group4), at(toRoCE(group4), 2), at(toRoCE(group4), 3)
 	bubble(t, "three", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *door) { c.Groups = []manage.Group{three, one, two} })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.Groups = []manage.Group{three, one, two} })
 		check := func(what string, main ib.GID, mgids ...ib.GID) {
 			t.Helper()
 			if g, _, ok := s.tables.LookupGroup(group4); !ok || g.MGID != main {
@@ -302,7 +303,7 @@ func TestManyPorts(t *testing.T) {
 		}
 		check("at first", one.MGID, one.MGID, two.MGID, three.MGID)
 		sleep(1200 * time.Millisecond)
-		s.wantSpoken("for all", join4, join4)
+		s.wantReports("for all", join4, join4)
 		one.ToIB, three.ToIB = false, true
 		s.set(one, two, three)
 		check("changed", three.MGID, one.MGID, two.MGID, three.MGID)
@@ -314,7 +315,7 @@ func TestManyPorts(t *testing.T) {
 	})
 }
 
-// TestContradictions wants one line that says what is wrong, and nothing to have changed.
+// TestContradictions wants an error of one line that names the fault, and nothing changed.
 func TestContradictions(t *testing.T) {
 	two := at(both(group4), 2)
 	nowhere, host, mapped := toIB(group6), toIB(host4), toIB(netip.AddrFrom16(group4.As16()))
@@ -326,18 +327,18 @@ func TestContradictions(t *testing.T) {
 		many = append(many, toIB(netip.AddrFrom4([4]byte{239, 1, 2, byte(i)})))
 	}
 	bubble(t, "all", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *door) { c.Groups, c.MaxGroups = []manage.Group{both(group4)}, 8 })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.Groups, c.MaxGroups = []manage.Group{both(group4)}, 8 })
 		before := entries(s.tables)
 		for want, groups := range map[string][]manage.Group{
 			"goes to mgid ff12:4001:ffff::f01:203 already": {both(group4), two},
 			"is also that of group 239.1.2.3":              {both(group4), other},
-			"it leads nowhere":                             {nowhere},
+			"it has no direction":                          {nowhere},
 			"10.9.0.1: not a multicast address":            {host},
 			"::ffff:239.1.2.3: not a multicast address":    {mapped},
 			"mgid :: is not a multicast GID":               {{IP: group4, ToIB: true}},
-			"9 groups are more than the 8":                 many,
+			"9 groups are more than the limit of 8":        many,
 		} {
-			err := s.loop.SetGroups(context.Background(), groups)
+			err := s.setGroups(groups)
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v, want %q", err, want)
 			}
@@ -348,7 +349,7 @@ func TestContradictions(t *testing.T) {
 		if err := s.end(); err != nil {
 			t.Error(err)
 		}
-		if err := s.loop.SetGroups(context.Background(), nil); !errors.Is(err, manage.ErrEnded) {
+		if err := s.setGroups(nil); !errors.Is(err, manage.ErrEnded) {
 			t.Errorf("at the end: %v", err)
 		}
 	})

@@ -15,8 +15,8 @@ import (
 
 var routerLink = frame.Link{MAC: frame.MAC{2, 0, 0, 0, 0, 0x99}}
 
-// spoken says what the loop told the switches: version, kind of record, group.
-func (s *stand) spoken() []string {
+// takeReports returns the loop's reports to the switches: version, kind of record, group.
+func (s *rig) takeReports() []string {
 	s.t.Helper()
 	var out []string
 	for _, f := range frames(s.t, s.w.take()) {
@@ -42,10 +42,10 @@ func (s *stand) spoken() []string {
 	return out
 }
 
-func (s *stand) wantSpoken(what string, want ...string) {
+func (s *rig) wantReports(what string, want ...string) {
 	s.t.Helper()
 	synctest.Wait()
-	got := s.spoken()
+	got := s.takeReports()
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -53,7 +53,7 @@ func (s *stand) wantSpoken(what string, want ...string) {
 	}
 }
 
-// What is said in the newest version and in the one before.
+// Reports in the newest version and in the one before.
 const (
 	join4, join6     = "IGMPv3 4 239.1.2.3 > 224.0.0.22", "MLDv2 4 ff05::1:3 > ff02::16"
 	still4, still6   = "IGMPv3 2 239.1.2.3 > 224.0.0.22", "MLDv2 2 ff05::1:3 > ff02::16"
@@ -67,25 +67,25 @@ const (
 func TestReports(t *testing.T) {
 	bubble(t, "unsolicited", func(t *testing.T) {
 		s := start(t, with(toIB(group4), toIB(group6), toRoCE(netip.MustParseAddr("239.1.2.4"))))
-		s.wantSpoken("at the join", join4, join6)
+		s.wantReports("at the join", join4, join6)
 		time.Sleep(1200 * time.Millisecond)
-		s.wantSpoken("again", join4, join6)
+		s.wantReports("again", join4, join6)
 		time.Sleep(5 * time.Minute)
-		s.wantSpoken("unasked")
+		s.wantReports("unasked")
 		if n := s.count().GroupReports; n != 4 {
 			t.Errorf("counted %d reports", n)
 		}
 		if err := s.end(); err != nil {
 			t.Error(err)
 		}
-		s.wantSpoken("at the end", leave4, leave6)
+		s.wantReports("at the end", leave4, leave6)
 	})
 }
 
 // TestNoAddress wants reports of a bridge without an IPv4 address to come from 0.0.0.0.
 func TestNoAddress(t *testing.T) {
 	bubble(t, "IPv6 only", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			with(toIB(group4))(c, d)
 			c.Addresses = c.Addresses[1:]
 		})
@@ -128,14 +128,14 @@ func TestQueries(t *testing.T) {
 			s.w.take()
 			s.give(c.frame)
 			time.Sleep(c.within + 200*time.Millisecond)
-			s.wantSpoken("then", c.want...)
+			s.wantReports("then", c.want...)
 			time.Sleep(time.Minute)
-			s.wantSpoken("afterwards")
+			s.wantReports("afterwards")
 		})
 	}
 }
 
-// TestQueryFlood wants one answer to many questions, and the worker to be asked again when it took none.
+// TestQueryFlood wants one answer to many queries, and the answer sent later when the worker's ring is full.
 func TestQueryFlood(t *testing.T) {
 	bubble(t, "flood", func(t *testing.T) {
 		s := start(t, with(toIB(group4)))
@@ -145,17 +145,17 @@ func TestQueryFlood(t *testing.T) {
 		for range 1000 {
 			s.give(igmpQuery(frame.Query{Group: group4, MaxResp: time.Second}))
 		}
-		s.wantSpoken("while it is full")
+		s.wantReports("while it is full")
 		s.w.setFull(false)
 		time.Sleep(1200 * time.Millisecond)
-		s.wantSpoken("then", still4)
+		s.wantReports("then", still4)
 		if n := s.count(); n.GroupQueries != 1000 || n.SendFailed == 0 {
 			t.Errorf("%+v", n)
 		}
 	})
 }
 
-// TestOlderQuerier wants the older version to be spoken for 260 s after its last query, by each family for itself
+// TestOlderQuerier wants the older version used for 260 s after its last query, for IPv4 and IPv6 each
 // (RFC 3376 §7.2.1, RFC 3810 §8.2.1).
 func TestOlderQuerier(t *testing.T) {
 	igmpv2 := frame.AppendIGMPv2Query(nil, routerLink, netip.MustParseAddr("10.9.0.99"), netip.IPv4Unspecified(), 10*time.Second)
@@ -180,7 +180,7 @@ func TestOlderQuerier(t *testing.T) {
 			ask := func(b []byte, want string) {
 				s.give(b)
 				time.Sleep(11 * time.Second)
-				s.wantSpoken("asked", want)
+				s.wantReports("asked", want)
 			}
 			began := time.Now()
 			ask(c.old, c.old4)
@@ -193,7 +193,7 @@ func TestOlderQuerier(t *testing.T) {
 			if err := s.end(); err != nil {
 				t.Error(err)
 			}
-			s.wantSpoken("at the end", c.bye, c.otherBye)
+			s.wantReports("at the end", c.bye, c.otherBye)
 		})
 	}
 }

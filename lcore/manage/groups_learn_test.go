@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
@@ -30,9 +31,9 @@ func rangeOf(prefix string) manage.Range {
 	}
 }
 
-// learning is a bridge that learns groups.
-func learning(edit func(*manage.Config, *door)) func(*manage.Config, *door) {
-	return func(c *manage.Config, d *door) {
+// learning starts a bridge that learns groups.
+func learning(edit func(*manage.Config, *ibPort)) func(*manage.Config, *ibPort) {
+	return func(c *manage.Config, d *ibPort) {
 		c.MaxGroups, c.Ranges = 32, []manage.Range{rangeOf("239.2.0.0/16"), rangeOf("ff15::2:0/112")}
 		if edit != nil {
 			edit(c, d)
@@ -47,20 +48,20 @@ func reportOf(link frame.Link, from netip.Addr, r frame.GroupRecord) []byte {
 	return frame.AppendMLDv2Report(nil, link, link.MAC.LinkLocal(), r)
 }
 
-func (s *stand) reports(link frame.Link, from netip.Addr, r frame.GroupRecord) {
+func (s *rig) reports(link frame.Link, from netip.Addr, r frame.GroupRecord) {
 	s.t.Helper()
 	s.give(reportOf(link, from, r))
 }
 
-// querier asks all listeners each 125 s, as one on the link does, until the bubble's time is over.
-func (s *stand) querier(took time.Duration) {
+// querier sends a general query each 125 s, as one on the link does, until the bubble's time is over.
+func (s *rig) querier(took time.Duration) {
 	for end := time.Now().Add(took); time.Now().Before(end); sleep(min(125*time.Second, time.Until(end))) {
 		s.give(igmpQuery(frame.Query{Group: netip.IPv4Unspecified(), MaxResp: 10 * time.Second}))
 		s.give(mldQuery(frame.Query{Group: netip.IPv6Unspecified(), MaxResp: 10 * time.Second}))
 	}
 }
 
-func (s *stand) wantLearned(what string, want ...netip.Addr) {
+func (s *rig) wantLearned(what string, want ...netip.Addr) {
 	s.t.Helper()
 	s.settle()
 	sleep(200 * time.Millisecond)
@@ -76,8 +77,8 @@ func (s *stand) wantLearned(what string, want ...netip.Addr) {
 	}
 }
 
-// TestLearnReports wants a group that a host reports to be bridged, and told to the switches, and one that all have
-// left to end.
+// TestLearnReports wants a group that a host reports bridged, and reported to the switches, and one that all members
+// have left to end.
 func TestLearnReports(t *testing.T) {
 	for _, ip := range []netip.Addr{learnt4, learnt6} {
 		bubble(t, ip.String(), func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestLearnReports(t *testing.T) {
 			s.reports(hostLink, host4, frame.JoinRecord(ip))
 			s.wantLearned("joined", ip)
 			s.look(func() {
-				if j := s.door.joined[mgid(ip)]; !j.Receive || j.Guest {
+				if j := s.ibPort.joined[mgid(ip)]; !j.Receive || j.NonMember {
 					t.Errorf("joined as %+v", j)
 				}
 			})
@@ -93,14 +94,14 @@ func TestLearnReports(t *testing.T) {
 			s.wantLearned("the others are given time", ip)
 			sleep(8 * time.Second)
 			s.wantLearned("left")
-			if c := s.count(); c.GroupsLearned != 1 || c.GroupsForgotten != 1 || c.GroupReportsHeard != 2 || len(s.door.joined) != 0 {
-				t.Errorf("counted %+v; still in %v", c, s.door.joined)
+			if c := s.count(); c.GroupsLearned != 1 || c.GroupsLost != 1 || c.GroupReportsHeard != 2 || len(s.ibPort.joined) != 0 {
+				t.Errorf("counted %+v; still in %v", c, s.ibPort.joined)
 			}
 		})
 	}
 }
 
-// TestLearnOlder wants the older versions' reports to teach as well, and records that name sources.
+// TestLearnOlder wants groups learnt also from older versions' reports, and from records that name sources.
 func TestLearnOlder(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"IGMPv2":     frame.AppendIGMPv2Report(nil, hostLink, host4, learnt4),
@@ -115,8 +116,8 @@ func TestLearnOlder(t *testing.T) {
 	}
 }
 
-// TestLeaveOfOne wants a group to stay while anybody listens: another known host where nobody asks, and whoever answers
-// where somebody does.
+// TestLeaveOfOne wants a group to stay while it has members: another known host where there is no querier, and any that
+// answers where there is one.
 func TestLeaveOfOne(t *testing.T) {
 	bubble(t, "without a querier", func(t *testing.T) {
 		s := start(t, learning(nil))
@@ -151,7 +152,7 @@ func TestLeaveOfOne(t *testing.T) {
 		s.wantLearned("the other has answered", learnt4)
 		s.reports(otherLink, other4, frame.LeaveRecord(learnt4))
 		sleep(8 * time.Second)
-		s.wantLearned("nobody has answered")
+		s.wantLearned("no member has answered")
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4)) // and is switched off
 		s.reports(otherLink, other4, frame.JoinRecord(learnt4))
 		s.reports(otherLink, other4, frame.LeaveRecord(learnt4))
@@ -160,15 +161,15 @@ func TestLeaveOfOne(t *testing.T) {
 	})
 }
 
-// TestIdle wants a group that is not reported any more to end after its time where somebody asks for listeners, and never
-// where nobody does; time without a querier does not count.
+// TestIdle wants a group that is not reported any more to end after its time where there is a querier, and
+// never where there is none; time without a querier does not count.
 func TestIdle(t *testing.T) {
 	for _, ip := range []netip.Addr{learnt4, learnt6} {
 		bubble(t, ip.String(), func(t *testing.T) {
 			s := start(t, learning(nil))
 			s.reports(hostLink, host4, frame.JoinRecord(ip))
 			sleep(15 * time.Minute)
-			s.wantLearned("nobody asks", ip)
+			s.wantLearned("no querier", ip)
 			s.querier(5 * time.Minute) // and it is believed to be there for 260 s from its last query on
 			s.wantLearned("asked for five minutes", ip)
 			sleep(15 * time.Minute)
@@ -184,7 +185,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestNotLearned wants what is out of any range, configured, or said by those who are no RoCE hosts to teach nothing.
+// TestNotLearned wants no group learnt that is in no range or configured, nor from reports of what is no RoCE host.
 func TestNotLearned(t *testing.T) {
 	fixed := toIB(netip.MustParseAddr("239.2.0.9"))
 	for _, c := range []struct {
@@ -203,7 +204,7 @@ func TestNotLearned(t *testing.T) {
 		{"no MGID", reportOf(hostLink, host4, frame.JoinRecord(netip.MustParseAddr("239.2.0.78"))), "no_mgid"},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			s := start(t, learning(func(cfg *manage.Config, _ *door) {
+			s := start(t, learning(func(cfg *manage.Config, _ *ibPort) {
 				cfg.Groups = []manage.Group{fixed}
 				cfg.Ranges[0].MGID = func(ip netip.Addr) ib.GID {
 					switch ip.As4()[3] {
@@ -217,15 +218,15 @@ func TestNotLearned(t *testing.T) {
 			}))
 			s.give(c.frame)
 			s.wantLearned("then")
-			if got := s.count().GroupsRefused; c.refused != "" && got[c.refused] != 1 || c.refused == "" && len(got) != 0 {
+			if got := s.count().GroupsRejected; c.refused != "" && got[c.refused] != 1 || c.refused == "" && len(got) != 0 {
 				t.Errorf("refused %v, want %q", got, c.refused)
 			}
 		})
 	}
 }
 
-// TestConfiguredWins wants a group that becomes configured to change hands without a gap, one that is configured with
-// another MGID to end as a learnt one, and learnt ones to make room.
+// TestConfiguredWins wants a learnt group that becomes configured to stay open, one that is configured with another MGID
+// to end, and learnt ones to make room.
 func TestConfiguredWins(t *testing.T) {
 	bubble(t, "the same", func(t *testing.T) {
 		s := start(t, learning(nil))
@@ -233,8 +234,8 @@ func TestConfiguredWins(t *testing.T) {
 		s.wantLearned("learnt", learnt4)
 		s.set(both(learnt4))
 		s.wantLearned("configured")
-		if st := s.loop.Status(); st.Groups != 1 || len(s.door.leaves) != 0 || s.door.joins[mgid(learnt4)] != 1 {
-			t.Errorf("status %+v, left %v", st, s.door.leaves)
+		if st := s.loop.Status(); st.Groups != 1 || len(s.ibPort.leaves) != 0 || s.ibPort.joins[mgid(learnt4)] != 1 {
+			t.Errorf("status %+v, left %v", st, s.ibPort.leaves)
 		}
 	})
 	bubble(t, "with another MGID", func(t *testing.T) {
@@ -242,20 +243,20 @@ func TestConfiguredWins(t *testing.T) {
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
 		s.set(at(both(learnt4), 1))
 		s.wantLearned("configured")
-		if g, _, _ := s.tables.FindGroup(learnt4); g.MGID != at(both(learnt4), 1).MGID || len(s.door.leaves) != 1 {
-			t.Errorf("%+v, left %v", g, s.door.leaves)
+		if g, _, _ := s.tables.FindGroup(learnt4); g.MGID != at(both(learnt4), 1).MGID || len(s.ibPort.leaves) != 1 {
+			t.Errorf("%+v, left %v", g, s.ibPort.leaves)
 		}
 		s.set()
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
 		s.wantLearned("no longer configured", learnt4)
 	})
 	bubble(t, "room", func(t *testing.T) {
-		s := start(t, learning(func(c *manage.Config, _ *door) { c.MaxGroups = 2 }))
+		s := start(t, learning(func(c *manage.Config, _ *ibPort) { c.MaxGroups = 2 }))
 		for _, ip := range []netip.Addr{learnt4, learnt6, netip.MustParseAddr("239.2.0.6")} {
 			s.reports(hostLink, host4, frame.JoinRecord(ip))
 		}
 		s.wantLearned("full", learnt4, learnt6)
-		if n := s.count().GroupsRefused["groups_full"]; n != 1 {
+		if n := s.count().GroupsRejected["groups_full"]; n != 1 {
 			t.Errorf("refused %d", n)
 		}
 		s.set(toIB(group4), toIB(group6))
@@ -266,15 +267,15 @@ func TestConfiguredWins(t *testing.T) {
 	})
 }
 
-// TestLearnFlood wants 10 000 groups, asked for again and again, to end in named counts, with memory flat, learnt groups
-// that cannot be joined to keep no configured one waiting, and the bridge ready.
+// TestLearnFlood wants 10 000 groups that are reported repeatedly counted by reason, with memory flat, configured groups
+// not delayed by learnt ones that cannot be joined, and the bridge ready.
 func TestLearnFlood(t *testing.T) {
 	bubble(t, "10 000 groups", func(t *testing.T) {
 		const flood, most = 10_000, 64
-		size := tables.Config{MaxHosts: 4, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 256, MaxReaders: 1}
-		s := startWith(t, size, learning(func(c *manage.Config, d *door) {
+		size := tables.Config{MaxHosts: 4, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 256, MaxReaders: 1}
+		s := startWith(t, size, learning(func(c *manage.Config, d *ibPort) {
 			c.Ranges[0].Most, c.MaxGroups = most, 128
-			d.join = func(ctx context.Context, j manage.Join, _ int) error {
+			d.join = func(ctx context.Context, j ibside.Join, _ int) error {
 				if j.MGID[15]%2 == 0 {
 					return nil
 				}
@@ -285,7 +286,7 @@ func TestLearnFlood(t *testing.T) {
 		round := func() {
 			for i := range flood {
 				ip := netip.AddrFrom4([4]byte{239, 2, byte(i >> 8), byte(i)})
-				s.w.give(manage.Odd{Data: reportOf(hostLink, host4, frame.JoinRecord(ip))})
+				s.w.give(manage.Punted{Data: reportOf(hostLink, host4, frame.JoinRecord(ip))})
 			}
 			sleep(10 * time.Second)
 			synctest.Wait()
@@ -298,11 +299,11 @@ func TestLearnFlood(t *testing.T) {
 		}
 		grown := heapOfGroups() - before
 		c := s.count()
-		if st := s.loop.Status(); st.Learned != most || !st.Ready || c.GroupsRefused["range_full"] != 6*(flood-most) || c.GroupsLearned != most {
+		if st := s.loop.Status(); st.Learned != most || !st.Ready || c.GroupsRejected["range_full"] != 6*(flood-most) || c.GroupsLearned != most {
 			t.Errorf("status %+v", st)
 		}
-		if s.door.busiest > 20 || grown > 1<<20 || s.log.count("group_refused") > 100 {
-			t.Errorf("%d questions at a time, %d bytes more, %d lines", s.door.busiest, grown, s.log.count("group_refused"))
+		if s.ibPort.busiest > 20 || grown > 1<<20 || s.log.count("group_rejected") > 100 {
+			t.Errorf("%d questions at a time, %d bytes more, %d lines", s.ibPort.busiest, grown, s.log.count("group_rejected"))
 		}
 		s.set(both(netip.MustParseAddr("239.1.2.4"))) // its question is answered
 		sleep(time.Second)

@@ -11,8 +11,8 @@ import (
 	"causeway/lcore/manage"
 )
 
-// queried takes the queries that the bridge has sent: general ones by family, and about a group.
-func (s *stand) queried() (v4, v6, specific int) {
+// queried takes the queries that the bridge has sent: general ones, and of a group.
+func (s *rig) queried() (v4, v6, specific int) {
 	s.t.Helper()
 	for _, f := range frames(s.t, s.w.take()) {
 		var m frame.Membership
@@ -38,10 +38,11 @@ func (s *stand) queried() (v4, v6, specific int) {
 	return v4, v6, specific
 }
 
-func asking(c *manage.Config, _ *door) { c.Querier = true }
+func asking(c *manage.Config, _ *ibPort) { c.Querier = true }
 
-// TestQuerier wants the bridge to ask where nobody does: twice at the start, then each 125 s; to give way to who comes
-// before it, and not to who comes after it or has no address; and to ask again when that one has gone.
+// TestQuerier wants the bridge to be the querier where there is no other: two queries at the start, then one each 125 s;
+// to yield to a querier with a lower address, but not to one with a higher or no address; and to return when that one has
+// gone.
 func TestQuerier(t *testing.T) {
 	bubble(t, "off", func(t *testing.T) {
 		s := start(t, learning(nil))
@@ -74,7 +75,8 @@ func TestQuerier(t *testing.T) {
 	})
 }
 
-// TestQuerierAges wants a bridge that asks to end groups that nobody reports, and to ask twice when a listener has left.
+// TestQuerierAges wants a bridge that is the querier to end groups without reports, and to query twice when a member has
+// left.
 func TestQuerierAges(t *testing.T) {
 	bubble(t, "idle", func(t *testing.T) {
 		s := start(t, learning(asking))
@@ -89,7 +91,7 @@ func TestQuerierAges(t *testing.T) {
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
 		sleep(time.Second)
 		s.w.take()
-		s.w.give(manage.Odd{Data: reportOf(hostLink, host4, frame.LeaveRecord(learnt4))})
+		s.w.give(manage.Punted{Data: reportOf(hostLink, host4, frame.LeaveRecord(learnt4))})
 		sleep(3 * time.Second)
 		if _, _, n := s.queried(); n != 2 {
 			t.Errorf("asked %d times", n)

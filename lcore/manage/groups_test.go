@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/manage"
 	"causeway/tables"
@@ -34,8 +35,8 @@ func toRoCE(group netip.Addr) manage.Group {
 	return g
 }
 
-func with(groups ...manage.Group) func(*manageConfig, *door) {
-	return func(c *manageConfig, _ *door) { c.Groups = groups }
+func with(groups ...manage.Group) func(*manageConfig, *ibPort) {
+	return func(c *manageConfig, _ *ibPort) { c.Groups = groups }
 }
 
 func TestJoin(t *testing.T) {
@@ -45,8 +46,8 @@ func TestJoin(t *testing.T) {
 		if st := s.loop.Status(); !st.Ready || st.Groups != 2 || st.Waiting != 0 {
 			t.Fatalf("status %+v", st)
 		}
-		if s.door.joined[in.MGID].Receive || !s.door.joined[out.MGID].Receive {
-			t.Errorf("joined as %+v", s.door.joined)
+		if s.ibPort.joined[in.MGID].Receive || !s.ibPort.joined[out.MGID].Receive {
+			t.Errorf("joined as %+v", s.ibPort.joined)
 		}
 		g, _, ok := s.tables.FindGroup(group4)
 		want := tables.Group{
@@ -56,8 +57,8 @@ func TestJoin(t *testing.T) {
 		if !ok || g != want || !g.MLID.IsMulticast() {
 			t.Errorf("group %+v, want %+v", g, want)
 		}
-		if err := s.end(); err != nil || len(s.door.joined) != 0 {
-			t.Errorf("at the end: %v, and still joined: %v", err, s.door.joined)
+		if err := s.end(); err != nil || len(s.ibPort.joined) != 0 {
+			t.Errorf("at the end: %v, and still joined: %v", err, s.ibPort.joined)
 		}
 	})
 }
@@ -65,12 +66,12 @@ func TestJoin(t *testing.T) {
 // TestJoinBackOff wants 0.1 s, 0.2 s, … and 10 s at most between tries, each a quarter more or less and no two groups
 // alike, and readiness in the end.
 func TestJoinBackOff(t *testing.T) {
-	bubble(t, "a door that fails at first", func(t *testing.T) {
+	bubble(t, "a port that fails at first", func(t *testing.T) {
 		var mu sync.Mutex
 		at := map[ib.GID][]time.Time{}
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Groups = []manage.Group{toIB(group4), toRoCE(group6)}
-			d.join = func(_ context.Context, j manage.Join, try int) error {
+			d.join = func(_ context.Context, j ibside.Join, try int) error {
 				mu.Lock()
 				defer mu.Unlock()
 				at[j.MGID] = append(at[j.MGID], time.Now())
@@ -101,17 +102,17 @@ func TestJoinBackOff(t *testing.T) {
 	})
 }
 
-// TestJoinsTogether wants no more than 16 questions at a time, and groups that cannot be joined, or whose
-// question is not answered, not to hold up the others.
+// TestJoinsTogether wants no more than 16 requests at a time, and no group delayed by others that cannot be joined or
+// whose request is not answered.
 func TestJoinsTogether(t *testing.T) {
 	var groups []manage.Group
 	for i := range 60 {
 		groups = append(groups, toIB(netip.AddrFrom4([4]byte{239, 1, 2, byte(i)})))
 	}
 	bubble(t, "40 of 60 fail", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Groups = groups
-			d.join = func(ctx context.Context, j manage.Join, _ int) error {
+			d.join = func(ctx context.Context, j ibside.Join, _ int) error {
 				time.Sleep(time.Millisecond)
 				i := slices.IndexFunc(groups, func(g manage.Group) bool { return g.MGID == j.MGID })
 				switch {
@@ -129,13 +130,13 @@ func TestJoinsTogether(t *testing.T) {
 		if st := s.loop.Status(); st.Groups != 20 || st.Waiting != 40 || st.Ready {
 			t.Errorf("status %+v", st)
 		}
-		if s.door.busiest > 16 {
-			t.Errorf("%d questions at a time", s.door.busiest)
+		if s.ibPort.busiest > 16 {
+			t.Errorf("%d questions at a time", s.ibPort.busiest)
 		}
 	})
 }
 
-// TestEndWhileJoining wants Run to wait for what it has begun at the door, and to undo what came too late.
+// TestEndWhileJoining wants Run to wait for its requests to the port, and to undo a join that succeeded too late.
 func TestEndWhileJoining(t *testing.T) {
 	for range 20 { // whether the loop or the join notices first is chance
 		bubble(t, "late", endWhileJoining)
@@ -143,9 +144,9 @@ func TestEndWhileJoining(t *testing.T) {
 }
 
 func endWhileJoining(t *testing.T) {
-	s := start(t, func(c *manageConfig, d *door) {
+	s := start(t, func(c *manageConfig, d *ibPort) {
 		c.Groups = []manage.Group{toIB(group4), toRoCE(group6)}
-		d.join = func(ctx context.Context, j manage.Join, _ int) error {
+		d.join = func(ctx context.Context, j ibside.Join, _ int) error {
 			if j.MGID == mgid(group4) {
 				time.Sleep(time.Second) // and then it has worked, whatever the context says
 				return nil
@@ -157,27 +158,27 @@ func endWhileJoining(t *testing.T) {
 	if err := s.end(); err != nil {
 		t.Error(err)
 	}
-	if s.door.busy != 0 || len(s.door.joined) != 0 || len(s.door.leaves) != 1 {
-		t.Errorf("%d calls under way, joined %v, left %v", s.door.busy, s.door.joined, s.door.leaves)
+	if s.ibPort.busy != 0 || len(s.ibPort.joined) != 0 || len(s.ibPort.leaves) != 1 {
+		t.Errorf("%d calls under way, joined %v, left %v", s.ibPort.busy, s.ibPort.joined, s.ibPort.leaves)
 	}
 }
 
 // oneGroup is tables that have room for one group.
-var oneGroup = tables.Config{MaxHosts: 16, MaxStandIns: 16, MaxNodes: 16, MaxGroups: 1, MaxReaders: 1}
+var oneGroup = tables.Config{MaxHosts: 16, MaxProxyQPs: 16, MaxNodes: 16, MaxGroups: 1, MaxReaders: 1}
 
-// TestGroupRefused wants a group that the tables do not take to be left, and tried again; and the bridge not to be ready.
-func TestGroupRefused(t *testing.T) {
+// TestGroupRejected wants a group left that the tables do not take, and tried again; and the bridge not ready.
+func TestGroupRejected(t *testing.T) {
 	bubble(t, "no room", func(t *testing.T) {
 		s := startWith(t, oneGroup, with(toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))))
 		sleep(5 * time.Second)
 		s.look(func() {
-			if st := s.loop.Status(); st.Ready || st.Groups != 1 || len(s.door.leaves) != 1 || len(s.door.joined) != 1 {
-				t.Errorf("status %+v, left %v", st, s.door.leaves)
+			if st := s.loop.Status(); st.Ready || st.Groups != 1 || len(s.ibPort.leaves) != 1 || len(s.ibPort.joined) != 1 {
+				t.Errorf("status %+v, left %v", st, s.ibPort.leaves)
 			}
 		})
 		sleep(10 * time.Second)
-		if st := s.loop.Status(); st.Ready || len(s.door.leaves) != 2 || st.Joined[0].MGID == s.door.leaves[0] {
-			t.Errorf("later, status %+v, left %v", st, s.door.leaves)
+		if st := s.loop.Status(); st.Ready || len(s.ibPort.leaves) != 2 || st.Joined[0].MGID == s.ibPort.leaves[0] {
+			t.Errorf("later, status %+v, left %v", st, s.ibPort.leaves)
 		}
 	})
 	bubble(t, "the same MGID twice", func(t *testing.T) {
@@ -185,20 +186,20 @@ func TestGroupRefused(t *testing.T) {
 		two.MGID = one.MGID
 		s := start(t, with(one, two))
 		sleep(time.Minute)
-		if st := s.loop.Status(); st.Ready || st.Groups != 1 || s.door.joins[one.MGID] != 1 || s.log.count("group_refused") != 1 {
-			t.Errorf("status %+v, joins %v", st, s.door.joins)
+		if st := s.loop.Status(); st.Ready || st.Groups != 1 || s.ibPort.joins[one.MGID] != 1 || s.log.count("group_rejected") != 1 {
+			t.Errorf("status %+v, joins %v", st, s.ibPort.joins)
 		}
 	})
 }
 
-// TestEndWhileRefusing wants Run to wait for the leaving of a group that was joined while it ended, and that the
+// TestEndWhileRejecting wants Run to wait for the leaving of a group that was joined while it ended, and that the
 // tables do not take.
-func TestEndWhileRefusing(t *testing.T) {
+func TestEndWhileRejecting(t *testing.T) {
 	for i := range 20 { // whether the loop or the join notices first is chance
 		bubble(t, "late", func(t *testing.T) {
-			s := startWith(t, oneGroup, func(c *manageConfig, d *door) {
+			s := startWith(t, oneGroup, func(c *manageConfig, d *ibPort) {
 				c.Groups = []manage.Group{toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))}
-				d.join = func(context.Context, manage.Join, int) error {
+				d.join = func(context.Context, ibside.Join, int) error {
 					time.Sleep(time.Second)
 					return nil
 				}
@@ -208,10 +209,10 @@ func TestEndWhileRefusing(t *testing.T) {
 			if err := s.end(); err != nil {
 				t.Error(err)
 			}
-			s.door.mu.Lock()
-			defer s.door.mu.Unlock()
-			if s.door.leaving != 0 || len(s.door.joined) != 0 || len(s.door.leaves) != 2 {
-				t.Errorf("%d leaves are under way; left %v; in %v", s.door.leaving, s.door.leaves, s.door.joined)
+			s.ibPort.mu.Lock()
+			defer s.ibPort.mu.Unlock()
+			if s.ibPort.leaving != 0 || len(s.ibPort.joined) != 0 || len(s.ibPort.leaves) != 2 {
+				t.Errorf("%d leaves are under way; left %v; in %v", s.ibPort.leaving, s.ibPort.leaves, s.ibPort.joined)
 			}
 		})
 	}
@@ -219,12 +220,12 @@ func TestEndWhileRefusing(t *testing.T) {
 
 func TestLeaveFails(t *testing.T) {
 	bubble(t, "leave", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Groups = []manage.Group{toIB(group4), toRoCE(group6)}
 			d.leaveErr = errors.New("the SA does not answer")
 		})
-		if err := s.end(); err == nil || len(s.door.leaves) != 2 {
-			t.Errorf("error %v after leaving %v", err, s.door.leaves)
+		if err := s.end(); err == nil || len(s.ibPort.leaves) != 2 {
+			t.Errorf("error %v after leaving %v", err, s.ibPort.leaves)
 		}
 	})
 }
@@ -232,7 +233,7 @@ func TestLeaveFails(t *testing.T) {
 // TestNodes wants nodes with a LID at once, and the others when the subnet administrator knows their paths.
 func TestNodes(t *testing.T) {
 	bubble(t, "path", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Nodes = append(c.Nodes, manageNode{IP4: netip.MustParseAddr("10.9.0.8"), GID: gid(8)})
 			d.path = func(_ context.Context, _ ib.GID, try int) error {
 				if try < 4 {
@@ -256,8 +257,8 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-// TestStaticRefused wants a configuration that does not fit to end the loop at once.
-func TestStaticRefused(t *testing.T) {
+// TestStaticRejected wants a configuration that does not fit to end the loop at once.
+func TestStaticRejected(t *testing.T) {
 	for name, edit := range map[string]func(*manageConfig){
 		"hosts": func(c *manageConfig) {
 			for i := range 20 {
@@ -269,7 +270,7 @@ func TestStaticRefused(t *testing.T) {
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			s := start(t, func(c *manageConfig, _ *door) { edit(c) })
+			s := start(t, func(c *manageConfig, _ *ibPort) { edit(c) })
 			if err := s.end(); err == nil {
 				t.Error("no error")
 			}

@@ -11,41 +11,40 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
+	"causeway/lcore/manage/groups"
+	"causeway/lcore/manage/neighbours"
+	"causeway/lcore/manage/sidr"
 	"causeway/tables"
 )
 
-// chunk is how many entries the loop looks at in one go: some ten microseconds, so that a list of a hundred thousand holds
-// up nobody's ARP.
+// chunk is how many entries the loop looks at in one go: some ten microseconds, so that a list of a hundred thousand
+// delays no answer.
 const chunk = 512
 
-// A Query says what of a list is wanted.
+// A Query selects entries of a list.
 type Query struct {
 	In    netip.Prefix // addresses that are in there; the zero Prefix: all
 	Limit int          // entries, at most, the first by order; 0: no limit
 }
 
-// wants reports whether one of the addresses is asked for.
+// wants reports whether one of the addresses is selected.
 func (q *Query) wants(addrs ...netip.Addr) bool {
 	return !q.In.IsValid() || slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.IsValid() && q.In.Contains(a) })
 }
 
-// A List is the first entries of what was asked for, in order, and how many there are in all.
+// A List is the first of the selected entries, in order, and how many there are in all.
 type List[T any] struct {
 	Entries []T
 	Total   int
 }
 
-// HostState is what the loop thinks of a RoCE host.
-type HostState string
+// A HostState is what is known about whether a RoCE host answers.
+type HostState = neighbours.State
 
-// The states. Those of a learnt host are by when it was heard last, and by what it was asked since.
+// States of hosts that are not learnt, or answer.
 const (
-	HostStatic     HostState = "static"     // configured; nobody asks it
-	HostReachable  HostState = "reachable"  // has spoken not long ago
-	HostProbed     HostState = "probed"     // was asked, and has not answered yet
-	HostSilent     HostState = "silent"     // answers no questions, but has stand-ins
-	HostContested  HostState = "contested"  // another MAC address claims the address
-	HostUnresolved HostState = "unresolved" // has no MAC address yet
+	HostReachable  = neighbours.Reachable
+	HostUnresolved = neighbours.Unresolved
 )
 
 // A HostEntry is a RoCE host.
@@ -55,14 +54,14 @@ type HostEntry struct {
 	VLAN     uint16
 	Version  uint8 // of RoCE
 	State    HostState
-	StandIns int
-	GID      ib.GID    // it is seen on IB under; zero: the bridge's own
-	Heard    time.Time // when it spoke for itself last; zero: static, or never
-	Asked    int       // questions since then without an answer
+	ProxyQPs int
+	GID      ib.GID    // that it is seen under on IB; zero: the bridge's own
+	Heard    time.Time // when its last frame came; zero: static, or never
+	Asked    int       // probes since then
 }
 
-// A StandInEntry is a queue pair of a RoCE host, and the one that stands for it.
-type StandInEntry struct {
+// A ProxyQPEntry is a queue pair of a RoCE host, and its proxy QP.
+type ProxyQPEntry struct {
 	Host    netip.Addr
 	HostQPN ib.QPN
 	QPN     ib.QPN // on IB
@@ -84,35 +83,20 @@ type NodeEntry struct {
 }
 
 // A GroupEntry is a group that is bridged, is to be, or is being left.
-type GroupEntry struct {
-	Group
-	ID      int
-	State   string // joined, joining, changing, leaving or refused
-	Learned bool
-	MLID    ib.LID
-	SL      ib.SL
-	Worker  int // who receives it from IB
-	Members int // RoCE hosts that have reported it, as far as they are counted; learnt groups only
-}
+type GroupEntry = groups.Entry
 
 // A RequestEntry is a request for a service that is under way.
-type RequestEntry struct {
-	Direction int // 0: who asks is on RoCE; 1: on IB
-	From, To  netip.Addr
-	Port      uint16
-	Left      time.Duration // until it is given up; 0: not known
-	Waits     string        // for what
-}
+type RequestEntry = sidr.Request
 
-// listOf makes a list of what all yields, in the loop's goroutine, chunk after chunk. What comes or goes meanwhile may be
-// in it or not. entry runs in the loop.
+// listOf makes a list of what all yields, in the loop's goroutine, chunk after chunk. What comes or goes meanwhile may
+// be in it or not. entry runs in the loop.
 func listOf[S, T any](ctx context.Context, l *Loop, limit int, all iter.Seq[S], entry func(S) (T, bool), order func(a, b T) int) (List[T], error) {
 	var list List[T]
 	next, stop := iter.Pull(all)
 	defer stop()
 	for more := true; more; {
 		var some []T
-		err := l.work.Do(ctx, func() error {
+		err := l.inbox.Do(ctx, func() error {
 			for range chunk {
 				s, ok := next()
 				if !ok {
@@ -131,15 +115,15 @@ func listOf[S, T any](ctx context.Context, l *Loop, limit int, all iter.Seq[S], 
 		list.Total += len(some)
 		list.Entries = append(list.Entries, some...)
 		if limit > 0 && len(list.Entries) > 2*limit+chunk {
-			list.cut(limit, order)
+			list.truncate(limit, order)
 		}
 	}
-	list.cut(limit, order)
+	list.truncate(limit, order)
 	return list, nil
 }
 
-// cut puts the entries in order and keeps the first.
-func (l *List[T]) cut(limit int, order func(a, b T) int) {
+// truncate puts the entries in order and keeps the first.
+func (l *List[T]) truncate(limit int, order func(a, b T) int) {
 	slices.SortFunc(l.Entries, order)
 	if limit > 0 && len(l.Entries) > limit {
 		clear(l.Entries[limit:])
@@ -149,35 +133,25 @@ func (l *List[T]) cut(limit int, order func(a, b T) int) {
 
 // hostEntry describes a host that is in the tables.
 func (l *Loop) hostEntry(h tables.Host) HostEntry {
-	e := HostEntry{IP: h.IP, MAC: h.MAC, VLAN: h.VLAN, Version: h.Version, State: HostReachable, StandIns: l.perHost[h.IP]}
-	if s, has := l.port.sources.Of(h.IP); has {
-		e.GID = s.GID
-	}
-	n := l.neighbours.Find(h.IP)
-	switch {
-	case n == nil:
-		e.State = HostStatic
-		return e
-	case n.IsContested():
-		e.State = HostContested
-	case n.IsSilent():
-		e.State = HostSilent
-	case n.Asked > 0:
-		e.State = HostProbed
-	}
-	e.Heard, e.Asked = n.Heard, n.Asked
+	e := HostEntry{IP: h.IP, MAC: h.MAC, VLAN: h.VLAN, Version: h.Version, ProxyQPs: l.proxyQPs.Of(h.IP), GID: l.gids.Of(h.IP)}
+	e.State, e.Heard, e.Asked = l.neighbours.State(h.IP)
 	return e
 }
 
-func (l *Loop) standInEntry(s tables.StandIn) StandInEntry {
-	e := StandInEntry{
+func (l *Loop) proxyQPEntry(s tables.ProxyQP) ProxyQPEntry {
+	return ProxyQPEntry{
 		Host: s.Host, HostQPN: s.HostQPN, QPN: s.QPN, QKey: s.QKey, Worker: s.Worker, Version: s.Version,
-		Used: l.standIns[standInKey{s.Host, s.HostQPN}].usedAt,
+		GID: l.gids.BySource(s.Source), Used: l.proxyQPs.SeenUsed(s.Host, s.HostQPN),
 	}
-	for _, source := range l.port.own.Sources {
-		if source.Number == s.Source {
-			e.GID = source.GID
-		}
-	}
-	return e
+}
+
+// Lists is what a Loop lists to operators, page by page. After its end the methods return ErrEnded.
+type Lists interface {
+	ListHosts(context.Context, Query) (List[HostEntry], error)
+	ListNeighbours(context.Context, Query) (List[HostEntry], error)
+	ListProxyQPs(context.Context, Query) (List[ProxyQPEntry], error)
+	ListNodes(context.Context, Query) (List[NodeEntry], error)
+	ListGroups(context.Context, Query) (List[GroupEntry], error)
+	ListRequests(context.Context, Query) (List[RequestEntry], error)
+	ForgetHost(context.Context, netip.Addr) (bool, error)
 }

@@ -14,13 +14,14 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
+	"causeway/lcore/manage/neighbours"
 	"causeway/tables"
 )
 
-// TestLists wants the lists to have what there is, in order, and as much of it as is asked for.
+// TestLists wants lists to have all selected entries, in order, up to the limit.
 func TestLists(t *testing.T) {
 	bubble(t, "all", func(t *testing.T) {
-		s := start(t, func(c *manage.Config, _ *door) {
+		s := start(t, func(c *manage.Config, _ *ibPort) {
 			c.Hosts = []tables.Host{staticHost(netip.MustParseAddr("10.9.0.5"))}
 			c.Groups = []manage.Group{{IP: netip.MustParseAddr("239.1.2.3"), MGID: ib.MGIDRDMACM(netip.MustParseAddr("239.1.2.3"), 0xffff, 2), ToIB: true, ToRoCE: true}}
 			c.Resolve = []netip.Addr{netip.MustParseAddr("10.9.0.6")}
@@ -30,19 +31,19 @@ func TestLists(t *testing.T) {
 		s.give(arp(otherLink, frame.ARPRequest, netip.MustParseAddr("10.9.0.2"), node4))
 		ctx := context.Background()
 		hosts, err := s.loop.ListHosts(ctx, manage.Query{})
-		if err != nil || hosts.Total != 3 || hosts.Entries[0].IP != host4 || hosts.Entries[0].StandIns != 2 || hosts.Entries[0].State != manage.HostReachable ||
-			hosts.Entries[2].State != manage.HostStatic {
+		if err != nil || hosts.Total != 3 || hosts.Entries[0].IP != host4 || hosts.Entries[0].ProxyQPs != 2 || hosts.Entries[0].State != manage.HostReachable ||
+			hosts.Entries[2].State != neighbours.Static {
 			t.Errorf("hosts %+v %v", hosts, err)
 		}
 		near, err := s.loop.ListNeighbours(ctx, manage.Query{})
 		if err != nil || near.Total != 4 || near.Entries[3].State != manage.HostUnresolved {
 			t.Errorf("neighbours %+v %v", near, err)
 		}
-		qps, err := s.loop.ListStandIns(ctx, manage.Query{In: netip.MustParsePrefix("10.9.0.0/30"), Limit: 1})
+		qps, err := s.loop.ListProxyQPs(ctx, manage.Query{In: netip.MustParsePrefix("10.9.0.0/30"), Limit: 1})
 		if err != nil || qps.Total != 2 || len(qps.Entries) != 1 || qps.Entries[0].HostQPN != 0x11 || qps.Entries[0].Used.IsZero() {
-			t.Errorf("stand-ins %+v %v", qps, err)
+			t.Errorf("proxy QPs %+v %v", qps, err)
 		}
-		if none, err := s.loop.ListStandIns(ctx, manage.Query{In: netip.MustParsePrefix("10.9.0.2/32")}); err != nil || none.Total != 0 {
+		if none, err := s.loop.ListProxyQPs(ctx, manage.Query{In: netip.MustParsePrefix("10.9.0.2/32")}); err != nil || none.Total != 0 {
 			t.Errorf("of another host: %+v %v", none, err)
 		}
 		nodes, err := s.loop.ListNodes(ctx, manage.Query{})
@@ -62,7 +63,7 @@ func TestLists(t *testing.T) {
 // TestUnresolvedNode wants a node whose path is not known to be in the list.
 func TestUnresolvedNode(t *testing.T) {
 	bubble(t, "node", func(t *testing.T) {
-		s := start(t, func(c *manage.Config, d *door) { c.Nodes[0].LID, d.path = 0, never })
+		s := start(t, func(c *manage.Config, d *ibPort) { c.Nodes[0].LID, d.path = 0, never })
 		nodes, err := s.loop.ListNodes(context.Background(), manage.Query{})
 		if err != nil || nodes.Total != 1 || nodes.Entries[0].Resolved {
 			t.Errorf("nodes %+v %v", nodes, err)
@@ -70,11 +71,11 @@ func TestUnresolvedNode(t *testing.T) {
 	})
 }
 
-// TestForgetHost wants a learnt host to be forgotten, but not one that is static, has stand-ins, or is not there.
+// TestForgetHost wants a learnt host removed, but not one that is static, has proxy QPs, or is not known.
 func TestForgetHost(t *testing.T) {
 	bubble(t, "hosts", func(t *testing.T) {
 		static := netip.MustParseAddr("10.9.0.5")
-		s := start(t, func(c *manage.Config, _ *door) { c.Hosts = []tables.Host{staticHost(static)} })
+		s := start(t, func(c *manage.Config, _ *ibPort) { c.Hosts = []tables.Host{staticHost(static)} })
 		s.hold(hostLink, host4, 0x11)
 		heard := netip.MustParseAddr("10.9.0.2")
 		s.give(arp(otherLink, frame.ARPRequest, heard, node4))
@@ -89,23 +90,23 @@ func TestForgetHost(t *testing.T) {
 	})
 }
 
-// TestListsOfMany wants a list of many to hold up the loop in short pieces only, to keep to its limit, and to be whole when
-// entries come and go meanwhile. Time is the machine's own here.
+// TestListsOfMany wants a long list to delay the loop by short pieces only, to keep to its limit, and to be complete
+// when entries come and go meanwhile. Time is real here.
 func TestListsOfMany(t *testing.T) {
 	const many = 50_000
 	cfg := config()
 	cfg.MaxHosts = many
-	shelves, err := tables.New(tables.Config{MaxHosts: many + 64, MaxStandIns: 16, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1})
+	table, err := tables.New(tables.Config{MaxHosts: many + 64, MaxProxyQPs: 16, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shelves.Close()
+	defer table.Close()
 	ip := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
 	for i := range many {
 		cfg.Hosts = append(cfg.Hosts, tables.Host{IP: ip(i), MAC: hostMAC, Version: 2, Static: true})
 	}
 	w := &worker{}
-	loop := manage.New(cfg, shelves, newDoor(), []manage.Worker{w}, slog.New(slog.DiscardHandler))
+	loop := manage.New(cfg, table, newPort(), []manage.Worker{w}, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- loop.Run(ctx) }()
@@ -123,7 +124,7 @@ func TestListsOfMany(t *testing.T) {
 		}
 	}()
 	for n := byte(1); ; n++ { // hosts come meanwhile
-		w.give(manage.Odd{Data: arp(otherLink, frame.ARPRequest, netip.AddrFrom4([4]byte{10, 9, 0, 100 + n%8}), node4)})
+		w.give(manage.Punted{Data: arp(otherLink, frame.ARPRequest, netip.AddrFrom4([4]byte{10, 9, 0, 100 + n%8}), node4)})
 		select {
 		case <-done:
 			stop()

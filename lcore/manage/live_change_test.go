@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
@@ -24,17 +25,17 @@ import (
 // everyone is a policy that allows all.
 var everyone = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
-// changeOf is the change that leaves everything as config has it.
+// changeOf returns the change that changes nothing in a configuration.
 func changeOf(cfg manage.Config) manage.Change {
 	return manage.Change{
 		Groups: cfg.Groups, Ranges: cfg.Ranges, Nodes: cfg.Nodes, Hosts: cfg.Hosts, Resolve: cfg.Resolve, Ports: cfg.Service.Ports,
-		Allow: everyone, StandInsPerHost: cfg.StandInsPerHost, StandInIdle: cfg.StandInIdle, Querier: cfg.Querier,
+		Allow: everyone, ProxyQPsPerHost: cfg.ProxyQPsPerHost, ProxyQPIdle: cfg.ProxyQPIdle, Querier: cfg.Querier,
 		Translate: cfg.Service.Translate,
 	}
 }
 
-// change does a change that is made of the usual configuration.
-func (s *stand) change(edit func(*manage.Change)) {
+// change makes a change to the usual configuration.
+func (s *rig) change(edit func(*manage.Change)) {
 	s.t.Helper()
 	c := changeOf(config())
 	edit(&c)
@@ -50,9 +51,10 @@ func nodeAt(n byte, lid ib.LID) manage.Node {
 }
 
 // answersFor reports whether the bridge answers for an address.
-func (s *stand) answersFor(ip netip.Addr) bool { return len(s.give(arp(hostLink, 1, host4, ip))) == 1 }
+func (s *rig) answersFor(ip netip.Addr) bool { return len(s.give(arp(hostLink, 1, host4, ip))) == 1 }
 
-// TestNodesChange wants nodes to come and go: with a LID of their own at once, else when the subnet administrator knows.
+// TestNodesChange wants nodes to come and go: with a LID of their own at once, else when the subnet administrator
+// knows.
 func TestNodesChange(t *testing.T) {
 	bubble(t, "come and go", nodesComeAndGo)
 	bubble(t, "removed while its path is asked for", nodeRemovedEarly)
@@ -86,7 +88,7 @@ func nodesComeAndGo(t *testing.T) {
 }
 
 func nodeRemovedEarly(t *testing.T) {
-	s := start(t, func(c *manageConfig, d *door) {
+	s := start(t, func(c *manageConfig, d *ibPort) {
 		c.Nodes = append(c.Nodes, nodeAt(20, 0))
 		d.path = never
 	})
@@ -124,7 +126,7 @@ func nodeInPlace(t *testing.T) {
 
 func nodesExchanged(t *testing.T) {
 	a, b := nodeAt(20, 20), nodeAt(21, 21)
-	s := start(t, func(c *manageConfig, _ *door) { c.Nodes = []manage.Node{a, b} })
+	s := start(t, func(c *manageConfig, _ *ibPort) { c.Nodes = []manage.Node{a, b} })
 	a.IP4, b.IP4 = b.IP4, a.IP4
 	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{a, b} })
 	if got, _, _ := s.tables.FindNode(a.IP4); got.GID != a.GID {
@@ -136,7 +138,7 @@ func nodeForHost(t *testing.T) {
 	s := start(t, nil)
 	s.hold(hostLink, host4, 0x123)
 	s.change(func(c *manage.Change) { c.Nodes = append(c.Nodes, manage.Node{IP4: host4, GID: gid(1), LID: 1}) })
-	if _, known := s.host(host4); known || s.loop.Status().StandIns != 0 || s.door.open() != 0 {
+	if _, known := s.host(host4); known || s.loop.Status().ProxyQPs != 0 || s.ibPort.open() != 0 {
 		t.Error("the address is still a RoCE host's")
 	}
 	if h := s.hold(hostLink, host4, 0x123); h.ended() != "source" {
@@ -144,14 +146,14 @@ func nodeForHost(t *testing.T) {
 	}
 }
 
-// TestRoomForNodes wants more new nodes than there is room for before workers have looped to come in the end.
+// TestRoomForNodes wants more new nodes than there is room for, before workers have looped, in the tables in the end.
 func TestRoomForNodes(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		var many, others []manage.Node
 		for i := range byte(8) {
 			many, others = append(many, nodeAt(20+i, 1)), append(others, nodeAt(120+i, 1))
 		}
-		s := startWith(t, tables.Config{MaxHosts: 4, MaxStandIns: 4, MaxNodes: 8, MaxGroups: 4, MaxReaders: 1}, func(c *manageConfig, _ *door) {
+		s := startWith(t, tables.Config{MaxHosts: 4, MaxProxyQPs: 4, MaxNodes: 8, MaxGroups: 4, MaxReaders: 1}, func(c *manageConfig, _ *ibPort) {
 			c.Nodes, c.MaxNodes = many, 8
 		})
 		s.change(func(c *manage.Change) { c.Nodes = others })
@@ -162,7 +164,7 @@ func TestRoomForNodes(t *testing.T) {
 	})
 }
 
-// TestAnyNodes wants any sequence of changes to end where a bridge is that begins with the last.
+// TestAnyNodes wants any sequence of changes to end in the state of a bridge that starts with the last.
 func TestAnyNodes(t *testing.T) {
 	draw := rapid.Custom(func(t *rapid.T) []manage.Node {
 		var set []manage.Node
@@ -176,7 +178,7 @@ func TestAnyNodes(t *testing.T) {
 		return set
 	})
 	run := func(t *testing.T, sets [][]manage.Node, pause int) string {
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Nodes = sets[0]
 			d.path = func(context.Context, ib.GID, int) error { time.Sleep(20 * time.Millisecond); return nil }
 		})
@@ -204,7 +206,7 @@ func TestAnyNodes(t *testing.T) {
 	})
 }
 
-// TestHostsChange wants a host that becomes static to keep its stand-ins, and one that is static no more to stay known.
+// TestHostsChange wants a host that becomes static to keep its proxy QPs, and one that is static no more to stay known.
 func TestHostsChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, nil)
@@ -213,14 +215,14 @@ func TestHostsChange(t *testing.T) {
 			c.Hosts = []tables.Host{{IP: host4, MAC: otherMAC, Version: 1, Static: true}, staticHost(host6)}
 			c.Resolve = []netip.Addr{netip.MustParseAddr("10.9.0.3")}
 		})
-		if h, _ := s.host(host4); !h.Static || h.MAC != otherMAC || h.Version != 2 || s.loop.Status().StandIns != 1 {
-			t.Errorf("host %+v, %d stand-ins", h, s.loop.Status().StandIns)
+		if h, _ := s.host(host4); !h.Static || h.MAC != otherMAC || h.Version != 2 || s.loop.Status().ProxyQPs != 1 {
+			t.Errorf("host %+v, %d proxy QPs", h, s.loop.Status().ProxyQPs)
 		}
 		if _, known := s.host(host6); !known {
 			t.Error("the other is not known")
 		}
 		if sleep(200 * time.Millisecond); s.count().HostsAsked == 0 {
-			t.Error("nobody is asked for the third one's MAC address")
+			t.Error("no request for the third one's MAC address")
 		}
 		s.change(func(*manage.Change) {})
 		if h, known := s.host(host6); !known || h.Static {
@@ -228,20 +230,20 @@ func TestHostsChange(t *testing.T) {
 		}
 		sleep(15 * time.Minute)
 		if _, known := s.host(host6); known {
-			t.Error("it never speaks, and is known for ever")
+			t.Error("it never sends, and is known for ever")
 		}
 	})
 }
 
-// TestAllowChange wants hosts that are not allowed any more to lose their stand-ins and to get none.
+// TestAllowChange wants hosts that are not allowed any more to lose their proxy QPs and to get none.
 func TestAllowChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, nil)
 		s.hold(hostLink, host4, 0x123)
 		s.hold(otherLink, other4, 0x123)
 		s.change(func(c *manage.Change) { c.Allow = []netip.Prefix{netip.PrefixFrom(other4, 32)} })
-		if s.loop.Status().StandIns != 1 || s.door.open() != 1 {
-			t.Errorf("%d stand-ins", s.loop.Status().StandIns)
+		if s.loop.Status().ProxyQPs != 1 || s.ibPort.open() != 1 {
+			t.Errorf("%d proxy QPs", s.loop.Status().ProxyQPs)
 		}
 		if h := s.hold(hostLink, host4, 0x123); h.ended() != "denied" {
 			t.Errorf("its data ends by %q", h.ended())
@@ -252,19 +254,20 @@ func TestAllowChange(t *testing.T) {
 	})
 }
 
-// TestPortsChange wants other services to be served, in both directions, at once or when the door can; the last word counts.
+// TestPortsChange wants other services served, in both directions, at once or when the port can; the last list
+// counts.
 func TestPortsChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := startServices(t, func(_ *manageConfig, cm *services) { cm.serving = 50 * time.Millisecond })
 		for _, port := range []uint16{9, 10, 11} {
 			c := changeOf(config())
-			c.Ports = []manage.PortRange{{First: port, Last: port}}
+			c.Ports = []ibside.PortRange{{First: port, Last: port}}
 			if err := s.loop.Change(context.Background(), c); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if s.loop.Status().Ready {
-			t.Error("ready before the door serves")
+			t.Error("ready before the port serves")
 		}
 		sleep(time.Second)
 		s.cm.mu.Lock()
@@ -283,10 +286,10 @@ func TestPortsChange(t *testing.T) {
 	})
 }
 
-// TestRangesChange wants groups to go on that another state of their range has, and to end with it.
+// TestRangesChange wants groups to stay while a changed range still has them, and to end with it.
 func TestRangesChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *door) { c.MaxGroups = 32 })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.MaxGroups = 32 })
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
 		s.wantLearned("without a range")
 		one := rangeOf("239.2.0.0/16")
@@ -308,20 +311,20 @@ func TestRangesChange(t *testing.T) {
 	})
 }
 
-// TestChangeRefused wants what cannot be to change nothing, and to say why.
-func TestChangeRefused(t *testing.T) {
+// TestChangeRejected wants a change that is not possible to change nothing, and to say why.
+func TestChangeRejected(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *door) { c.MaxNodes, c.MaxGroups = 3, 2 })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.MaxNodes, c.MaxGroups = 3, 2 })
 		committed := false
 		for want, edit := range map[string]func(*manage.Change){
-			"4 IB nodes are more than the 3": func(c *manage.Change) { c.Nodes = append(c.Nodes, nodeAt(20, 1), nodeAt(21, 1)) },
-			"17 static RoCE hosts":           func(c *manage.Change) { c.Resolve = make([]netip.Addr, 17) },
-			"is also that of group":          func(c *manage.Change) { c.Groups = []manage.Group{toIB(group4), toIB(group4)} },
-			"3 groups are more than the 2":   func(c *manage.Change) { c.Groups = []manage.Group{toIB(group4), toIB(group6), {}} },
-			"host 10.9.0.254: the address":   func(c *manage.Change) { c.Hosts = []tables.Host{staticHost(bridge4)} },
-			"host 10.9.0.7: the address":     func(c *manage.Change) { c.Hosts = []tables.Host{staticHost(node4)} },
-			"gid fe80::7 is also":            func(c *manage.Change) { c.Nodes = append(c.Nodes, manage.Node{IP4: host4, GID: nodeGID, LID: 1}) },
-			"not now":                        func(c *manage.Change) { c.Commit = func() error { return errors.New("not now") } },
+			"4 IB nodes are more than the limit of 3": func(c *manage.Change) { c.Nodes = append(c.Nodes, nodeAt(20, 1), nodeAt(21, 1)) },
+			"17 static RoCE hosts":                    func(c *manage.Change) { c.Resolve = make([]netip.Addr, 17) },
+			"is also that of group":                   func(c *manage.Change) { c.Groups = []manage.Group{toIB(group4), toIB(group4)} },
+			"3 groups are more than the limit of 2":   func(c *manage.Change) { c.Groups = []manage.Group{toIB(group4), toIB(group6), {}} },
+			"host 10.9.0.254: the address":            func(c *manage.Change) { c.Hosts = []tables.Host{staticHost(bridge4)} },
+			"host 10.9.0.7: the address":              func(c *manage.Change) { c.Hosts = []tables.Host{staticHost(node4)} },
+			"gid fe80::7 is also":                     func(c *manage.Change) { c.Nodes = append(c.Nodes, manage.Node{IP4: host4, GID: nodeGID, LID: 1}) },
+			"not now":                                 func(c *manage.Change) { c.Commit = func() error { return errors.New("not now") } },
 		} {
 			c := changeOf(config())
 			c.Commit = func() error { committed = true; return nil }

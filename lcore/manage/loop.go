@@ -2,204 +2,175 @@
 
 // Package manage is the management loop: one goroutine that owns all writes to the tables.
 //
-//	workers ── odd frames ──▶ ARP, ND, ICMP ─▶ neighbours ─▶ answers ─▶ workers' send rings
-//	        │                 IGMP, MLD     ─▶ membership ─▶ reports ─▶
-//	        └─ held frames ─▶ stand-ins: QP from the IB door, tables, then the frame goes back to its worker
-//	subnet administrator ◀─▶ groups, paths of nodes (in goroutines of their own; results come to the loop)
+//	workers ── punted frames ──▶ ARP, ND   ─▶ neighbours ─▶ answers ─▶ workers' send rings
+//	        │                    IGMP, MLD ─▶ groups ─────▶ reports ─▶
+//	        │                    MADs      ─▶ sidr ───────▶ answers ─▶
+//	        └─ pending packets ─▶ proxyqps: a QP of the IB port, tables, then the packet goes back to its worker
+//	subnet administrator ◀─▶ groups, nodes, gids (in goroutines of their own: ask; results come back to the loop: inbox)
 //
-// Nothing on the bench waits for it. What it cannot do yet it tries again with back-off. What is decided without tables and doors
-// is in the packages below this one; here it is done.
+// The packages below this one are the parts of management, and own its state. The loop gives each its turn, and
+// composes what an operator sees. The datapath never waits for it. What fails it repeats with back-off.
 package manage
 
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"causeway/lcore/frame"
-	"causeway/lcore/manage/identity"
-	"causeway/lcore/manage/igmp"
+	"causeway/ibside"
+	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/inbox"
-	"causeway/lcore/manage/neighbour"
+	"causeway/lcore/manage/local"
+	"causeway/lcore/manage/punt"
 	"causeway/tables"
 )
 
 // A Loop is the management loop.
 type Loop struct {
-	cfg     Config
-	log     *slog.Logger
+	parts
+	cfg     *Config // as at the start
+	port    ibside.Port
 	tables  *tables.Tables
-	door    IBDoor
+	local   *local.Addresses
 	workers []Worker
-	link    frame.Link
+	frames  *punt.Workers
+	inbox   *inbox.Inbox // from other goroutines
+	ask     *ask.Asker
 
-	work     *inbox.Inbox    // from other goroutines
-	running  context.Context // Run's
-	asking   sync.WaitGroup
-	together chan struct{} // holds a token for each question that the subnet administrator is busy with
-
-	nodes    map[netip.Addr]bool
-	standIns map[standInKey]standIn
-	perHost  map[netip.Addr]int
-	port     portBooks
-	round    rounds
-
-	neighbours    *neighbour.Book
-	search        neighbour.Search
-	announcements neighbour.Announcements
-	wasReady      bool
-	drained       bool // another bridge is to take over
-
-	groupBooks
-	subnetBooks
-	listener *igmp.Host
-	querier  *igmp.Querier
-
-	started bool
-	waiting int       // paths that are not there yet
-	kept    time.Time // when house was kept last
-	logged  map[string]lines
-
-	sidr *sidr
-
-	status    atomic.Pointer[Status]
-	published uint64
-	count     Counters
+	started      bool
+	wasReady     bool
+	drained      bool // another bridge takes over
+	ticked       time.Time
+	echoAnswered uint64
+	published    uint64
+	status       atomic.Pointer[Status]
 }
 
-// ErrEnded is what changes and questions meet when the loop has ended.
+// ErrEnded is what changes and lists return when the loop has ended.
 var ErrEnded = errors.New("manage: the bridge has ended")
 
-// togetherMost bounds how many questions the subnet administrator gets at a time.
-const togetherMost = 16
-
-// New makes a loop. Workers stand in the order of their numbers.
-func New(cfg Config, t *tables.Tables, door IBDoor, workers []Worker, log *slog.Logger) *Loop {
-	l := &Loop{
-		cfg: cfg, log: log, tables: t, door: door, workers: workers,
-		link:       frame.Link{MAC: cfg.MAC, VID: cfg.VLAN},
-		work:       inbox.New(256, ErrEnded),
-		together:   make(chan struct{}, togetherMost),
-		nodes:      map[netip.Addr]bool{},
-		standIns:   map[standInKey]standIn{},
-		perHost:    map[netip.Addr]int{},
-		neighbours: neighbour.New(),
-		logged:     map[string]lines{},
-		sidr:       newSIDR(cfg.Nodes),
-		groupBooks: newGroupBooks(&cfg), subnetBooks: newSubnetBooks(),
-	}
-	l.port.sources, l.port.aliases = identity.New(identity.Rules{Own: l.ownGID, Fits: l.fits, Given: l.given}), identity.NewAliases()
-	l.listener, l.querier = igmp.NewHost(l.igmpPort()), igmp.NewQuerier(l.igmpPort())
-	l.querier.Asks = cfg.Querier
-	l.publish()
-	return l
-}
-
-// Run manages until ctx ends; then it leaves the groups. When it returns, nothing of it is left in the IB
-// door. Workers must run for longer than it does.
+// Run manages until ctx ends; then it leaves the groups. When it returns, it has nothing left in the IB port. Workers
+// must run for longer than it does.
 func (l *Loop) Run(ctx context.Context) error {
-	defer l.work.End()
-	l.running = ctx
-	l.followOwn()
-	if err := l.putStatic(); err != nil {
+	defer l.inbox.End()
+	l.ask.Start(ctx)
+	if err := l.start(); err != nil {
 		return err
 	}
-	l.resolveNodes(ctx)
-	l.startGroups()
-	l.takeNotices(ctx)
-	l.startServices(ctx)
-	l.askForHosts()
-	l.planAnnouncements(time.Now())
-	l.started = true
-	l.publish()
 	l.turn(ctx)
-	l.asking.Wait()
-	l.endServices()
-	l.work.DoPending() // what they had still to tell
-	l.work.DoLate()
-	err := l.leaveGroups()
+	l.ask.Wait()
+	l.inbox.DoPending() // the last results, SIDR's among them
+	l.sidr.End()
+	l.inbox.DoPending()
+	l.inbox.DoLate()
+	err := l.groups.Leave(time.Now())
 	l.publish()
 	return err
 }
 
+func (l *Loop) start() error {
+	l.gids.Follow()
+	if err := l.neighbours.Start(); err != nil {
+		return err
+	}
+	if err := l.nodes.Start(); err != nil {
+		return err
+	}
+	l.groups.Start(l.cfg.Groups)
+	if n, ok := l.port.(ibside.Notifier); ok && n.Notices() != nil {
+		l.groups.Follow(n.Notices())
+	}
+	l.sidr.Start()
+	l.neighbours.PlanAnnouncements(time.Now())
+	l.started = true
+	l.publish()
+	return nil
+}
+
 const (
-	// idleTick bounds how long an odd frame waits when the loop is idle: the price is a wake-up of the CPU.
+	// idleTick bounds how long a punted frame waits when the loop is idle: the price is a wake-up of the CPU.
 	idleTick = time.Millisecond
-	// houseEvery is how often the loop looks after what has no event of its own.
-	houseEvery = 100 * time.Millisecond
+	// tickEvery is how often the parts do what is due.
+	tickEvery = 100 * time.Millisecond
 )
 
-// turn is the loop proper. A flood of odd frames holds up neither the results of others nor the housekeeping:
-// each gets its turn after a burst of each worker.
+// turn takes turns until ctx ends. A flood of punted frames delays neither results nor timers: each has its turn after
+// a burst of each worker.
 func (l *Loop) turn(ctx context.Context) {
-	tick := time.NewTicker(idleTick)
-	defer tick.Stop()
+	idle := time.NewTicker(idleTick)
+	defer idle.Stop()
 	for ctx.Err() == nil {
-		l.hear()
-		if l.changed {
+		l.groups.UpdateFilter()
+		if l.groups.Changed() {
 			l.publish()
 		}
-		busy := l.takeOdd() > 0
-		l.findAwaited()
-		l.work.DoPending()
-		l.keepHouse(time.Now())
+		busy := l.takePunted() > 0
+		l.sidr.FindHosts(time.Now())
+		l.inbox.DoPending()
+		l.tick(time.Now())
 		if busy {
 			continue
 		}
 		select {
-		case f := <-l.work.C():
+		case f := <-l.inbox.C():
 			f()
-		case <-tick.C:
+		case <-idle.C:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// keepHouse does, now and then, what is due.
-func (l *Loop) keepHouse(now time.Time) {
-	if now.Sub(l.kept) < houseEvery {
+// tick does what is due.
+func (l *Loop) tick(now time.Time) {
+	if now.Sub(l.ticked) < tickEvery {
 		return
 	}
-	l.kept = now
-	l.listener.Tend(now)
-	l.querier.Tend(now)
-	l.ageGroups(now)
-	l.retryFailed(now)
-	l.hearAgain = l.hearAgain || l.hearFailed
-	l.searchHosts(now)
-	l.ageHosts(now)
-	l.sendAnnouncements(now)
-	l.followOwn()
-	l.followSubnet(now)
-	l.tendServices(now)
-	l.ageStandIns(now)
+	l.ticked = now
+	l.groups.Tick(now)
+	l.nodes.Tick(now)
+	l.neighbours.Tick(now)
+	l.gids.Follow()
+	l.gids.Tick(now)
+	l.renew(now)
+	l.sidr.Tick(now)
+	l.proxyQPs.Tick(now)
 	l.tables.Reclaim()
 	l.publish()
 }
 
-func (l *Loop) takeOdd() int {
+// renew takes what the subnet has changed.
+func (l *Loop) renew(now time.Time) {
+	port, ok := l.port.(ibside.Renewer)
+	if !ok {
+		return
+	}
+	r := port.Renewed()
+	l.groups.Renew(r.Groups)
+	if r.Paths {
+		l.nodes.Renew(now)
+	}
+}
+
+func (l *Loop) takePunted() int {
 	n := 0
-	for _, w := range l.workers {
-		odd := w.TakeOdd()
-		n += len(odd)
-		for _, o := range odd {
-			l.handle(w, o)
+	for i, w := range l.workers {
+		punted := w.TakePunted()
+		n += len(punted)
+		for _, p := range punted {
+			l.handle(i, p)
 		}
 	}
 	return n
 }
 
-// Drain ends what still waits, after Run has returned and the workers have stopped.
+// Drain rejects all pending packets, after Run has returned and the workers have stopped.
 func (l *Loop) Drain() {
 	for _, w := range l.workers {
-		for odd := w.TakeOdd(); len(odd) > 0; odd = w.TakeOdd() {
-			for _, o := range odd {
-				if o.Held != nil {
-					o.Held.Refuse(RefuseStopped)
+		for punted := w.TakePunted(); len(punted) > 0; punted = w.TakePunted() {
+			for _, p := range punted {
+				if p.Pending != nil {
+					p.Pending.Reject(RejectStopped)
 				}
 			}
 		}

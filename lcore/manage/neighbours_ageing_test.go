@@ -25,8 +25,8 @@ func absentUntil(when time.Time) func(context.Context, ib.GID, int) error {
 	}
 }
 
-// flood has the worker put aside what more makes, until that is nil.
-func (w *worker) flood(more func() *manage.Odd) {
+// flood has the worker punt what more makes, until that is nil.
+func (w *worker) flood(more func() *manage.Punted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.more = more
@@ -42,8 +42,7 @@ func heapNow() uint64 {
 	return m.HeapAlloc
 }
 
-// TestIdleHostAges wants a host without stand-ins to be asked three times, alone, and then to be forgotten; and one that
-// answers to stay.
+// TestIdleHostAges wants a host without proxy QPs probed three times and then removed; and one that answers to stay.
 func TestIdleHostAges(t *testing.T) {
 	bubble(t, "idle", func(t *testing.T) {
 		s := start(t, nil)
@@ -78,7 +77,7 @@ func TestIdleHostAges(t *testing.T) {
 	})
 }
 
-// TestUsedHostIsRefreshed wants a host whose stand-in is in use to be asked each minute, alone, and to stay for as long as
+// TestUsedHostIsRefreshed wants a host whose proxy QP is in use probed each minute, and to stay for as long as
 // it answers.
 func TestUsedHostIsRefreshed(t *testing.T) {
 	bubble(t, "used", func(t *testing.T) {
@@ -105,11 +104,11 @@ func TestUsedHostIsRefreshed(t *testing.T) {
 	})
 }
 
-// TestSilentHost wants a host with stand-ins to stay though it does not answer, to be looked for everywhere, to be
-// found under a new MAC address, and to go when its stand-ins have gone.
+// TestSilentHost wants a host with proxy QPs to stay though it does not answer, asked for by broadcast, found under a
+// new MAC address, and removed when its proxy QPs have ended.
 func TestSilentHost(t *testing.T) {
 	bubble(t, "silent", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *door) { c.StandInIdle = time.Hour })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = time.Hour })
 		s.hold(hostLink, host4, 0x10)
 		use := func(d time.Duration) []frame.MAC {
 			for range d / time.Second {
@@ -132,22 +131,22 @@ func TestSilentHost(t *testing.T) {
 		}
 		s.wait(50 * time.Minute)
 		if _, known := s.host(host4); !known || s.count().HostsSilent != 2 {
-			t.Errorf("a host with stand-ins is known: %v, %+v", known, s.count())
+			t.Errorf("a host with proxy QPs is known: %v, %+v", known, s.count())
 		}
 		s.wait(45 * time.Minute)
-		if _, known := s.host(host4); known || s.count().StandInsAged != 1 || s.count().HostsAged != 1 {
-			t.Errorf("without stand-ins it is known: %v, %+v", known, s.count())
+		if _, known := s.host(host4); known || s.count().ProxyQPsAged != 1 || s.count().HostsAged != 1 {
+			t.Errorf("without proxy QPs it is known: %v, %+v", known, s.count())
 		}
 	})
 }
 
-// TestWhoStays wants a static host never asked nor forgotten, one behind a router forgotten without a question, and one
-// that is configured without its MAC address to be looked for again.
+// TestWhoStays wants a static host never probed nor removed, one behind a router removed without a probe, and one
+// that is configured without its MAC address searched for again.
 func TestWhoStays(t *testing.T) {
 	bubble(t, "who stays", func(t *testing.T) {
 		static, named := netip.MustParseAddr("10.9.0.3"), netip.MustParseAddr("10.9.0.4")
-		s := start(t, func(c *manageConfig, _ *door) {
-			c.Resolve, c.StandInIdle = []netip.Addr{named}, time.Minute
+		s := start(t, func(c *manageConfig, _ *ibPort) {
+			c.Resolve, c.ProxyQPIdle = []netip.Addr{named}, time.Minute
 			c.Hosts = append(c.Hosts, staticHost(static))
 		})
 		s.give(arp(otherLink, frame.ARPReply, named, bridge4))
@@ -175,7 +174,7 @@ func TestWhoStays(t *testing.T) {
 	})
 }
 
-// TestFullRingAsksLater wants no question lost to a worker that takes nothing.
+// TestFullRingAsksLater wants no request lost when the worker's ring is full.
 func TestFullRingAsksLater(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
 		s := start(t, nil)

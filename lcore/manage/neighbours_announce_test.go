@@ -16,7 +16,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// announced returns whose address a frame announces; the zero Addr: nobody's.
+// announced returns the address that a frame announces; the zero Addr: none.
 func announced(b []byte) netip.Addr {
 	f, fault := frame.Open(b)
 	switch {
@@ -36,7 +36,7 @@ func announced(b []byte) netip.Addr {
 func announces(b []byte) bool { return announced(b).IsValid() }
 
 // told waits and returns what was announced meanwhile: "10.9.0.254 fd09::fe".
-func (s *stand) told(wait time.Duration) string {
+func (s *rig) told(wait time.Duration) string {
 	time.Sleep(wait)
 	synctest.Wait()
 	var who []string
@@ -46,7 +46,7 @@ func (s *stand) told(wait time.Duration) string {
 	return strings.Join(who, " ")
 }
 
-// TestAnnounce wants each address announced to all, ARP's twice, ND's three times, at their intervals.
+// TestAnnounce wants each address announced, IPv4 twice, IPv6 three times, at their intervals.
 func TestAnnounce(t *testing.T) {
 	bubble(t, "own and nodes", func(t *testing.T) {
 		s := start(t, nil)
@@ -66,8 +66,8 @@ func TestAnnounce(t *testing.T) {
 		}
 	})
 	bubble(t, "before it says that it is ready", func(t *testing.T) {
-		const joining = 30 * time.Millisecond // not when house is kept
-		s := start(t, func(cfg *manageConfig, d *door) {
+		const joining = 30 * time.Millisecond // not when bridge is kept
+		s := start(t, func(cfg *manageConfig, d *ibPort) {
 			cfg.Nodes[0].LID = 0
 			d.path = func(context.Context, ib.GID, int) error { time.Sleep(joining); return nil }
 		})
@@ -80,7 +80,7 @@ func TestAnnounce(t *testing.T) {
 		}
 	})
 	bubble(t, "tagged", func(t *testing.T) {
-		s := start(t, func(cfg *manageConfig, _ *door) { cfg.VLAN = 100 })
+		s := start(t, func(cfg *manageConfig, _ *ibPort) { cfg.VLAN = 100 })
 		for _, f := range frames(t, s.w.takeTold()) {
 			if f.Tag == nil || f.Tag.VID() != 100 {
 				t.Errorf("announced untagged: %+v", f)
@@ -89,12 +89,12 @@ func TestAnnounce(t *testing.T) {
 	})
 }
 
-// TestAnnounceLate wants silence from a bridge that is not ready, but not for ever; and about a node that the subnet
-// does not have.
+// TestAnnounceLate wants no announcements from a bridge that is not ready, but not for ever; and none of a node that the
+// subnet does not have.
 func TestAnnounceLate(t *testing.T) {
 	missing := netip.MustParseAddr("10.9.0.8")
 	bubble(t, "a node comes late", func(t *testing.T) {
-		s := start(t, func(cfg *manageConfig, d *door) {
+		s := start(t, func(cfg *manageConfig, d *ibPort) {
 			cfg.Nodes = append(cfg.Nodes, manageNode{IP4: missing, GID: gid(8)})
 			begin := time.Now()
 			d.path = func(context.Context, ib.GID, int) error {
@@ -132,7 +132,7 @@ func TestAnnounceLate(t *testing.T) {
 func TestAnnounceMany(t *testing.T) {
 	const many = 14
 	bubble(t, "many", func(t *testing.T) {
-		s := start(t, func(cfg *manageConfig, _ *door) {
+		s := start(t, func(cfg *manageConfig, _ *ibPort) {
 			for i := range many {
 				n := manageNode{GID: gid(uint64(100 + i)), LID: ib.LID(100 + i)}
 				n.IP4 = netip.MustParseAddr(fmt.Sprintf("10.9.0.%d", 100+i))

@@ -15,8 +15,8 @@ import (
 // claimTime is how long a claim takes to be judged, and a little more.
 const claimTime = 800 * time.Millisecond
 
-// questions returns to which MAC addresses the loop put questions about a host, since it was asked last.
-func (s *stand) questions(ip netip.Addr) []frame.MAC {
+// questions returns the MAC addresses that the loop has sent requests about a host to, since the last call.
+func (s *rig) questions(ip netip.Addr) []frame.MAC {
 	s.t.Helper()
 	var to []frame.MAC
 	for _, f := range frames(s.t, s.w.take()) {
@@ -35,8 +35,8 @@ func (s *stand) questions(ip netip.Addr) []frame.MAC {
 	return to
 }
 
-// TestHolderKeepsItsAddress wants a host that still answers to keep its address, whoever claims it, by ARP, by ND or by
-// data; and the claims to be refused for a while without its being asked each time.
+// TestHolderKeepsItsAddress wants a host that still answers to keep its address, claimed by ARP, ND or data; and further
+// claims rejected for a while without a probe.
 func TestHolderKeepsItsAddress(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
@@ -83,13 +83,13 @@ func TestHolderKeepsItsAddress(t *testing.T) {
 	}
 }
 
-// naBare is an answer that leaves the MAC address out.
+// naBare is an advertisement without the MAC address.
 func naBare(l frame.Link, src netip.Addr) []byte {
 	f := frame.NDFields{Type: frame.NDAdvertisement, Solicited: true, Target: src}
 	return frame.AppendND(nil, l, bridgeMAC, src, bridge6, f)
 }
 
-// TestClaimByData wants data from another MAC address to wait for the judgement, too.
+// TestClaimByData wants data from another MAC address to wait for the probes, too.
 func TestClaimByData(t *testing.T) {
 	bubble(t, "data", func(t *testing.T) {
 		s := start(t, nil)
@@ -114,7 +114,7 @@ func TestClaimByData(t *testing.T) {
 	})
 }
 
-// TestFlapping wants two who take turns to be counted, and not to fill the log.
+// TestFlapping wants two stations that take turns counted, and the log not filled.
 func TestFlapping(t *testing.T) {
 	bubble(t, "flapping", func(t *testing.T) {
 		s := start(t, nil)
@@ -151,7 +151,7 @@ func TestFlapping(t *testing.T) {
 	bubble(t, "within one burst", func(t *testing.T) {
 		s := start(t, nil)
 		for range 50 {
-			s.w.give(manage.Odd{Data: arp(hostLink, frame.ARPRequest, host4, node4)}, manage.Odd{Data: arp(otherLink, frame.ARPRequest, host4, node4)})
+			s.w.give(manage.Punted{Data: arp(hostLink, frame.ARPRequest, host4, node4)}, manage.Punted{Data: arp(otherLink, frame.ARPRequest, host4, node4)})
 		}
 		s.wait(claimTime)
 		n := s.count()
@@ -161,7 +161,7 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// TestDefence wants a claimed address announced once, again only after ten seconds, and never for one who is not there.
+// TestDefence wants a claimed address announced once, again only after ten seconds, and never for a node that is absent.
 func TestDefence(t *testing.T) {
 	missing := netip.MustParseAddr("10.9.0.8")
 	for _, c := range []struct {
@@ -175,7 +175,7 @@ func TestDefence(t *testing.T) {
 		{"a node that is not there", arp(hostLink, frame.ARPRequest, missing, host4), ""},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			s := start(t, func(cfg *manageConfig, d *door) {
+			s := start(t, func(cfg *manageConfig, d *ibPort) {
 				cfg.Nodes = append(cfg.Nodes, manageNode{IP4: missing, GID: gid(8)})
 				d.path = never
 			})
@@ -200,7 +200,7 @@ func TestDefence(t *testing.T) {
 			}
 		})
 	}
-	bubble(t, "data tells nobody", func(t *testing.T) {
+	bubble(t, "data is no broadcast", func(t *testing.T) {
 		s := start(t, nil)
 		s.told(time.Minute)
 		h := s.hold(hostLink, node4, 0x11)
@@ -210,11 +210,11 @@ func TestDefence(t *testing.T) {
 	})
 }
 
-// TestAbsentNodes wants questions for nodes that are not there counted, and answered once they are.
+// TestAbsentNodes wants requests for nodes that the subnet does not have counted, and answered once it has them.
 func TestAbsentNodes(t *testing.T) {
 	bubble(t, "absent", func(t *testing.T) {
 		begin := time.Now()
-		s := start(t, func(cfg *manageConfig, d *door) {
+		s := start(t, func(cfg *manageConfig, d *ibPort) {
 			cfg.Nodes[0].LID = 0
 			d.path = absentUntil(begin.Add(time.Minute))
 		})
@@ -233,18 +233,18 @@ func TestAbsentNodes(t *testing.T) {
 	})
 }
 
-// TestAddressFlood wants 100 000 addresses to cost no more than as many as may be known, each counted by name.
+// TestAddressFlood wants 100 000 addresses to cost no more than the limit of hosts, and each of them counted.
 func TestAddressFlood(t *testing.T) {
 	const addresses, most = 100_000, 64
 	bubble(t, "ARP", func(t *testing.T) {
-		s := startWith(t, tables.Config{MaxHosts: 2 * most, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
-			func(c *manageConfig, _ *door) {
+		s := startWith(t, tables.Config{MaxHosts: 2 * most, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
+			func(c *manageConfig, _ *ibPort) {
 				c.MaxHosts = most
 				c.Addresses = append(c.Addresses, netip.MustParsePrefix("10.8.255.254/12"))
 			})
 		flood := func() {
 			sent := 0
-			s.w.flood(func() *manage.Odd {
+			s.w.flood(func() *manage.Punted {
 				if sent++; sent > addresses {
 					return nil
 				}
@@ -252,7 +252,7 @@ func TestAddressFlood(t *testing.T) {
 				if sent >= 1<<16 {
 					ip = netip.AddrFrom4([4]byte{10, 11, byte(sent >> 8), byte(sent)})
 				}
-				return &manage.Odd{Data: arp(hostLink, frame.ARPRequest, ip, node4)}
+				return &manage.Punted{Data: arp(hostLink, frame.ARPRequest, ip, node4)}
 			})
 			s.wait(time.Second)
 			s.w.take()
@@ -264,7 +264,7 @@ func TestAddressFlood(t *testing.T) {
 			t.Errorf("the second flood took %d bytes more", grown)
 		}
 		n := s.count()
-		if n.HostsLearned != most || n.HostsRefused != 2*(addresses-most) || n.ARPAnswered != 2*addresses || s.loop.Status().Hosts != most {
+		if n.HostsLearned != most || n.HostsRejected != 2*(addresses-most) || n.ARPAnswered != 2*addresses || s.loop.Status().Hosts != most {
 			t.Errorf("%+v", n)
 		}
 		s.wait(20 * time.Minute) // nobody of them answers

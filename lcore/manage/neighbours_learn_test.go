@@ -49,8 +49,8 @@ func TestLearning(t *testing.T) {
 	}
 }
 
-// TestMoving wants a host that does not answer where it was to be where it is claimed to be, half a second later; but not
-// by an advertisement that does not want to.
+// TestMoving wants a host that does not answer at its MAC address to move to the one that claims it, half a second later;
+// but not by an advertisement without Override.
 func TestMoving(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -85,7 +85,7 @@ func TestMoving(t *testing.T) {
 func TestStaticWins(t *testing.T) {
 	bubble(t, "static", func(t *testing.T) {
 		static := tables.Host{IP: host4, MAC: hostMAC, VLAN: 0, Version: 2, Static: true}
-		s := start(t, func(cfg *manageConfig, _ *door) { cfg.Hosts = []tables.Host{static} })
+		s := start(t, func(cfg *manageConfig, _ *ibPort) { cfg.Hosts = []tables.Host{static} })
 		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
 		if n := s.count().Spoofs; n != 0 {
 			t.Errorf("its own word is %d spoofs", n)
@@ -100,7 +100,7 @@ func TestStaticWins(t *testing.T) {
 	})
 }
 
-// TestSpoofs wants nobody on Ethernet to be the bridge, or a node.
+// TestSpoofs wants no station on Ethernet to become the bridge or a node.
 func TestSpoofs(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"a node by ARP":     arp(hostLink, frame.ARPRequest, node4, host4),
@@ -119,25 +119,25 @@ func TestSpoofs(t *testing.T) {
 	}
 }
 
-// TestHostsLimit wants a flood to stop at the limit, in the log too, and not to keep out who sends data.
+// TestHostsLimit wants a flood to stop at the limit, in the log too, and not to keep out a host that sends data.
 func TestHostsLimit(t *testing.T) {
 	bubble(t, "flood", func(t *testing.T) {
-		s := startWith(t, tables.Config{MaxHosts: 8, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
-			func(c *manageConfig, _ *door) { c.MaxHosts = 4 })
+		s := startWith(t, tables.Config{MaxHosts: 8, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
+			func(c *manageConfig, _ *ibPort) { c.MaxHosts = 4 })
 		worker, err := s.tables.Reader(0) // may hold what is deleted, all the time
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer worker.Close()
 		for i := range 100 {
-			s.w.give(manage.Odd{Data: arp(hostLink, frame.ARPRequest, netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}), node4)})
+			s.w.give(manage.Punted{Data: arp(hostLink, frame.ARPRequest, netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}), node4)})
 		}
 		s.settle()
 		n := s.count()
-		if s.tables.LenHosts() != 4 || n.HostsLearned != 4 || n.HostsRefused != 96 || n.ARPAnswered != 100 {
+		if s.tables.LenHosts() != 4 || n.HostsLearned != 4 || n.HostsRejected != 96 || n.ARPAnswered != 100 {
 			t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
 		}
-		if lines := s.log.count("host_refused"); lines != 1 {
+		if lines := s.log.count("host_rejected"); lines != 1 {
 			t.Errorf("%d lines in the log", lines)
 		}
 		for i := range 4 {
@@ -145,23 +145,23 @@ func TestHostsLimit(t *testing.T) {
 				t.Errorf("host %d's data ended by %q", i, h.ended())
 			}
 		}
-		if h := s.hold(hostLink, netip.MustParseAddr("10.9.0.5"), 0x11); h.ended() != "full" { // every host has stand-ins now
+		if h := s.hold(hostLink, netip.MustParseAddr("10.9.0.5"), 0x11); h.ended() != "full" { // every host has proxy QPs now
 			t.Errorf("one more host's data ended by %q", h.ended())
 		}
-		if n := s.count(); n.HostsForgotten != 4 || s.tables.LenHosts() != 4 {
+		if n := s.count(); n.HostsEvicted != 4 || s.tables.LenHosts() != 4 {
 			t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
 		}
 	})
 }
 
-// TestLearningLog wants who has many addresses not to fill the log, either.
+// TestLearningLog wants a station with many addresses not to fill the log.
 func TestLearningLog(t *testing.T) {
 	bubble(t, "many", func(t *testing.T) {
-		s := startWith(t, tables.Config{MaxHosts: 256, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
-			func(c *manageConfig, _ *door) { c.MaxHosts = 256 })
+		s := startWith(t, tables.Config{MaxHosts: 256, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
+			func(c *manageConfig, _ *ibPort) { c.MaxHosts = 256 })
 		const hosts, most = 200, 32
 		for i := range hosts {
-			s.w.give(manage.Odd{Data: arp(hostLink, frame.ARPRequest, netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i)}), node4)})
+			s.w.give(manage.Punted{Data: arp(hostLink, frame.ARPRequest, netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i)}), node4)})
 		}
 		s.settle()
 		if n, lines := s.count().HostsLearned, s.log.count("host_learned"); n != hosts || lines != most {
@@ -180,16 +180,16 @@ func TestLearningLog(t *testing.T) {
 	})
 }
 
-// TestNoRoomForNothing wants who gets no stand-in not to push another host out of a full table.
+// TestNoRoomForNothing wants a host that gets no proxy QP not to evict another from a full table.
 func TestNoRoomForNothing(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
-		s := startWith(t, tables.Config{MaxHosts: 1, MaxStandIns: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
-			func(c *manageConfig, _ *door) { c.MaxHosts, c.StandIns = 1, 0 })
+		s := startWith(t, tables.Config{MaxHosts: 1, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
+			func(c *manageConfig, _ *ibPort) { c.MaxHosts, c.ProxyQPs = 1, 0 })
 		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
 		if h := s.hold(otherLink, netip.MustParseAddr("10.9.0.2"), 0x11); h.ended() != "full" {
 			t.Errorf("the newcomer's data ended by %q", h.ended())
 		}
-		if _, known := s.host(host4); !known || s.count().HostsForgotten != 0 {
+		if _, known := s.host(host4); !known || s.count().HostsEvicted != 0 {
 			t.Errorf("the host that was there is known: %v, %+v", known, s.count())
 		}
 	})

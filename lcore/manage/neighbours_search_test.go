@@ -11,8 +11,8 @@ import (
 	"causeway/lcore/frame"
 )
 
-// asked returns for whom the loop asked, and from which address.
-func (s *stand) asked() map[netip.Addr]netip.Addr {
+// asked returns the hosts that the loop asked for, and from which address.
+func (s *rig) asked() map[netip.Addr]netip.Addr {
 	s.t.Helper()
 	out := map[netip.Addr]netip.Addr{}
 	for _, f := range frames(s.t, s.w.take()) {
@@ -33,12 +33,12 @@ func (s *stand) asked() map[netip.Addr]netip.Addr {
 	return out
 }
 
-// TestResolve wants configured hosts without a MAC address to be asked for until they speak, with back-off, from
+// TestResolve wants configured hosts without a MAC address to be asked for until they answer, with back-off, from
 // an address of their subnet; and the bridge to be ready without them.
 func TestResolve(t *testing.T) {
 	bubble(t, "resolve", func(t *testing.T) {
 		silent := otherMAC.LinkLocal()
-		s := start(t, func(c *manageConfig, _ *door) { c.Resolve = []netip.Addr{host4, host6, silent, far4} })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.Resolve = []netip.Addr{host4, host6, silent, far4} })
 		if !s.loop.Status().Ready {
 			t.Error("not ready")
 		}
@@ -76,10 +76,10 @@ func TestResolve(t *testing.T) {
 	})
 }
 
-// TestResolveMany wants the questions to be spread, and none to be lost to a full ring.
+// TestResolveMany wants the requests spread, and none lost to a full ring.
 func TestResolveMany(t *testing.T) {
 	bubble(t, "many", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *door) {
+		s := start(t, func(c *manageConfig, _ *ibPort) {
 			for i := range 200 {
 				c.Resolve = append(c.Resolve, netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i)}))
 			}

@@ -35,7 +35,7 @@ func TestProxyARP(t *testing.T) {
 		{"a reply about a node", arp(hostLink, frame.ARPReply, host4, node4), netip.Addr{}},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			s := start(t, func(cfg *manageConfig, d *door) {
+			s := start(t, func(cfg *manageConfig, d *ibPort) {
 				cfg.Nodes = append(cfg.Nodes, manageNode{IP4: unknown, GID: gid(8)})
 				d.path = never
 			})
@@ -91,7 +91,7 @@ func TestProxyND(t *testing.T) {
 		{"an advertisement", na(hostLink, host6, true), netip.Addr{}, nobody},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			s := start(t, func(cfg *manageConfig, d *door) {
+			s := start(t, func(cfg *manageConfig, d *ibPort) {
 				cfg.Nodes = append(cfg.Nodes, manageNode{IP6: unknown, GID: gid(8)})
 				d.path = never
 			})
@@ -114,7 +114,7 @@ func TestProxyND(t *testing.T) {
 	}
 }
 
-// TestAnswerThatCannotBeSent counts as one that was not given.
+// TestAnswerThatCannotBeSent wants an answer that could not be sent not counted as given.
 func TestAnswerThatCannotBeSent(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
 		s := start(t, nil)
@@ -130,7 +130,7 @@ func TestAnswerThatCannotBeSent(t *testing.T) {
 // TestTagged wants answers on the bridge's VLAN.
 func TestTagged(t *testing.T) {
 	bubble(t, "vlan 100", func(t *testing.T) {
-		s := start(t, func(cfg *manageConfig, _ *door) { cfg.VLAN = 100 })
+		s := start(t, func(cfg *manageConfig, _ *ibPort) { cfg.VLAN = 100 })
 		tagged := frame.Link{MAC: hostMAC, VID: 100}
 		for _, b := range [][]byte{arp(tagged, frame.ARPRequest, host4, node4), ns(tagged, host6, node6), ping4(tagged, 0)} {
 			if sent := frames(t, s.give(b)); len(sent) != 1 || sent[0].Tag == nil || sent[0].Tag.VID() != 100 {

@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
 )
 
-// fakeSubnet is what a door tells of its subnet, and the aliases that it was asked for.
+// fakeSubnet is what a port tells of its subnet, and the aliases that it was asked for.
 type fakeSubnet struct {
-	renewals manage.Renewals
+	renewals ibside.Renewals
 	lid      ib.LID // of all nodes
 	aliases  []ib.GUID
 	tries    int // of aliases
@@ -27,16 +28,16 @@ type fakeSubnet struct {
 }
 
 // Renewed implements manage.Renewer.
-func (d *door) Renewed() manage.Renewals {
+func (d *ibPort) Renewed() ibside.Renewals {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := d.subnet.renewals
-	d.subnet.renewals = manage.Renewals{}
+	d.subnet.renewals = ibside.Renewals{}
 	return r
 }
 
 // SetAlias implements manage.Aliaser.
-func (d *door) SetAlias(_ context.Context, guid ib.GUID) error {
+func (d *ibPort) SetAlias(_ context.Context, guid ib.GUID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.subnet.tries++
@@ -44,33 +45,33 @@ func (d *door) SetAlias(_ context.Context, guid ib.GUID) error {
 		return d.subnet.taken
 	}
 	if len(d.subnet.aliases) >= d.subnet.room {
-		return manage.ErrNoAlias
+		return ibside.ErrNoAlias
 	}
 	d.subnet.aliases = append(d.subnet.aliases, guid)
 	return nil
 }
 
 // DropAlias implements manage.Aliaser.
-func (d *door) DropAlias(_ context.Context, guid ib.GUID) error {
+func (d *ibPort) DropAlias(_ context.Context, guid ib.GUID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.subnet.aliases = slices.DeleteFunc(d.subnet.aliases, func(g ib.GUID) bool { return g == guid })
 	return nil
 }
 
-// fake changes what the door says of the subnet, and lets the loop look at it.
-func (s *stand) fake(f func(*fakeSubnet)) {
-	s.door.mu.Lock()
-	f(&s.door.subnet)
-	s.door.mu.Unlock()
+// fake changes what the port says of the subnet, and lets the loop look at it.
+func (s *rig) fake(f func(*fakeSubnet)) {
+	s.ibPort.mu.Lock()
+	f(&s.ibPort.subnet)
+	s.ibPort.mu.Unlock()
 	s.count()
 }
 
-func (s *stand) wantAliases(when string, want ...ib.GUID) {
+func (s *rig) wantAliases(when string, want ...ib.GUID) {
 	s.t.Helper()
-	s.door.mu.Lock()
-	got := slices.Sorted(slices.Values(s.door.subnet.aliases))
-	s.door.mu.Unlock()
+	s.ibPort.mu.Lock()
+	got := slices.Sorted(slices.Values(s.ibPort.subnet.aliases))
+	s.ibPort.mu.Unlock()
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		s.t.Errorf("%s: aliases %v, want %v", when, got, want)
@@ -81,13 +82,13 @@ func (s *stand) wantAliases(when string, want ...ib.GUID) {
 }
 
 // mlid returns where a group's messages go.
-func (s *stand) mlid(group netip.Addr) ib.LID {
+func (s *rig) mlid(group netip.Addr) ib.LID {
 	g, _, _ := s.tables.FindGroup(group)
 	return g.MLID
 }
 
-func renewed(g manage.Group, mlid ib.LID) manage.Renewals {
-	return manage.Renewals{Groups: map[ib.GID]manage.Membership{g.MGID: {MLID: mlid, SL: 2, QKey: g.QKey, MTU: 4}}}
+func renewed(g manage.Group, mlid ib.LID) ibside.Renewals {
+	return ibside.Renewals{Groups: map[ib.GID]ibside.Membership{g.MGID: {MLID: mlid, SL: 2, QKey: g.QKey, MTU: 4}}}
 }
 
 // TestRenewedGroup wants the tables to follow the subnet, without a join or a moment without the group.
@@ -101,15 +102,15 @@ func TestRenewedGroup(t *testing.T) {
 		}
 		s.fake(func(f *fakeSubnet) { f.renewals = renewed(toIB(group6), 0xc124) }) // is none of the bridge's
 		s.fake(func(f *fakeSubnet) { f.renewals = renewed(g, 0xc123) })
-		if n, lines := s.door.joins[g.MGID], s.log.count("group_renewed"); n != 1 || lines != 1 || s.log.count("group_closed") != 0 {
+		if n, lines := s.ibPort.joins[g.MGID], s.log.count("group_renewed"); n != 1 || lines != 1 || s.log.count("group_closed") != 0 {
 			t.Errorf("%d joins, %d renewals", n, lines)
 		}
 	})
 	bubble(t, "told before the join's answer, which is older", func(t *testing.T) {
 		g, answer := toIB(group4), make(chan struct{})
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Groups = []manage.Group{g}
-			d.join = func(context.Context, manage.Join, int) error { <-answer; return nil }
+			d.join = func(context.Context, ibside.Join, int) error { <-answer; return nil }
 		})
 		s.fake(func(f *fakeSubnet) { f.renewals = renewed(g, 0xc123) })
 		close(answer)
@@ -124,7 +125,7 @@ func TestRenewedGroup(t *testing.T) {
 func TestRenewedPaths(t *testing.T) {
 	bubble(t, "nodes", func(t *testing.T) {
 		fails := false
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID}}
 			d.path = func(context.Context, ib.GID, int) error {
 				if fails {
@@ -142,11 +143,11 @@ func TestRenewedPaths(t *testing.T) {
 			t.Errorf("the node is at %v", lid())
 		}
 		fails = true
-		before := s.door.paths[nodeGID]
+		before := s.ibPort.paths[nodeGID]
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths, f.lid = true, 10 })
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true }) // is asked for once more when that has ended
 		s.wait(time.Minute)
-		if n := s.door.paths[nodeGID] - before; lid() != 9 || n != 12 || s.log.count("path_missing") != 2 || !s.loop.Status().Ready {
+		if n := s.ibPort.paths[nodeGID] - before; lid() != 9 || n != 12 || s.log.count("path_missing") != 2 || !s.loop.Status().Ready {
 			t.Errorf("the node is at %v, after %d questions; %+v", lid(), n, s.loop.Status())
 		}
 		fails = false
@@ -157,13 +158,13 @@ func TestRenewedPaths(t *testing.T) {
 	})
 }
 
-// TestMissingPath wants a node that was away found as soon as the subnet tells of somebody who has come, and its absence told
-// once.
+// TestMissingPath wants a node that was away found as soon as the subnet tells of somebody who has come, and its
+// absence told once.
 func TestMissingPath(t *testing.T) {
 	bubble(t, "nodes", func(t *testing.T) {
 		var away atomic.Bool
 		away.Store(true)
-		s := start(t, func(c *manageConfig, d *door) {
+		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID}}
 			d.path = func(context.Context, ib.GID, int) error {
 				if away.Load() {
@@ -176,11 +177,11 @@ func TestMissingPath(t *testing.T) {
 		if n := s.log.count("path_missing"); n != 1 || s.loop.Status().Ready {
 			t.Errorf("%d lines; %+v", n, s.loop.Status())
 		}
-		before := s.door.paths[nodeGID]
+		before := s.ibPort.paths[nodeGID]
 		for range 10 {
 			s.fake(func(f *fakeSubnet) { f.renewals.Paths = true })
 		}
-		if n := s.door.paths[nodeGID] - before; n < 2 || n > 10 {
+		if n := s.ibPort.paths[nodeGID] - before; n < 2 || n > 10 {
 			t.Errorf("%d questions after ten notices", n)
 		}
 		s.wait(5 * time.Minute)
@@ -200,10 +201,10 @@ var (
 	otherAlias = ib.GIDFromAddr(otherMAC.LinkLocal()).GUID()
 )
 
-func aliasing(room int, setAside ...netip.Prefix) func(*manageConfig, *door) {
-	return func(c *manageConfig, d *door) {
+func aliasing(room int, setAside ...netip.Prefix) func(*manageConfig, *ibPort) {
+	return func(c *manageConfig, d *ibPort) {
 		c.AliasGIDs, c.HostGIDs, d.subnet.room = true, setAside, room
-		d.own = manage.Own{LID: 4, GIDs: []ib.GID{portGID}, Sources: []manage.Source{{GID: portGID}}}
+		d.own = ibside.Own{LID: 4, GIDs: []ib.GID{portGID}, Sources: []ibside.Source{{GID: portGID}}}
 	}
 }
 
@@ -226,9 +227,9 @@ func TestAliases(t *testing.T) {
 			s.give(ns(hostLink, local6, node6))
 			s.wait(10 * time.Second)
 			s.wantAliases("at first", c.want...)
-			s.door.mu.Lock()
-			tries := s.door.subnet.tries
-			s.door.mu.Unlock()
+			s.ibPort.mu.Lock()
+			tries := s.ibPort.subnet.tries
+			s.ibPort.mu.Unlock()
 			if most := max(len(c.want), 2); tries > most {
 				t.Errorf("asked %d times", tries)
 			}
@@ -254,7 +255,7 @@ func TestAliases(t *testing.T) {
 		s.wantAliases("with another MAC address", otherAlias)
 	})
 	bubble(t, "not wanted", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, d *door) { aliasing(9)(c, d); c.AliasGIDs = false })
+		s := start(t, func(c *manageConfig, d *ibPort) { aliasing(9)(c, d); c.AliasGIDs = false })
 		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
 		s.wait(5 * time.Second)
 		s.wantAliases("by default")
@@ -268,7 +269,7 @@ func TestAliasIsItsHosts(t *testing.T) {
 		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
 		s.wait(2 * time.Second)
 		gid := ib.GIDFromGUID(portGID.Prefix(), macAlias)
-		s.door.setOwn(manage.Own{LID: 4, GIDs: []ib.GID{portGID, gid}, Sources: []manage.Source{{GID: portGID}, {Number: 3, GID: gid}}})
+		s.ibPort.setOwn(ibside.Own{LID: 4, GIDs: []ib.GID{portGID, gid}, Sources: []ibside.Source{{GID: portGID}, {Number: 3, GID: gid}}})
 		s.count()
 		s.hold(otherLink, host5, 0x10)
 		s.hold(hostLink, host4, 0x10)

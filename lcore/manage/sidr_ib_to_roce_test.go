@@ -10,10 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
 	"causeway/lcore/manage"
+	"causeway/lcore/manage/sidr"
 	"causeway/tables"
 )
 
@@ -27,7 +29,7 @@ func knowing(version uint8) func(*manageConfig, *services) {
 }
 
 // asked takes the one question that the bridge has sent.
-func (s *serviceStand) asked() datagram {
+func (s *serviceRig) asked() datagram {
 	s.t.Helper()
 	got := s.datagrams(s.w.take(), nil)
 	if len(got) != 1 || got[0].req == nil {
@@ -95,16 +97,16 @@ func TestServiceOfHost(t *testing.T) {
 			}
 			s.give(d.answer(func(a *answer) { a.Tag = d.Tag }))
 			answers, refused := a.ends()
-			wantAnswer := []manage.ServiceAnswer{{QPN: 0x1001, QKey: 0x5e4f1ce, Private: append([]byte("from the host"), make([]byte, 136-13)...)}}
+			wantAnswer := []ibside.ServiceAnswer{{QPN: 0x1001, QKey: 0x5e4f1ce, Private: append([]byte("from the host"), make([]byte, 136-13)...)}}
 			if !reflect.DeepEqual(answers, wantAnswer) || refused != nil {
 				t.Errorf("answered %+v, refused %v", answers, refused)
 			}
-			got, _, _ := s.tables.FindStandIn(c.host, 0x123)
-			wantStandIn := tables.StandIn{Host: c.host, HostQPN: 0x123, QP: 1, QPN: 0x1001, QKey: 0x5e4f1ce, Version: c.version}
-			if got != wantStandIn || s.door.open() != 1 {
-				t.Errorf("stand-in %+v, want %+v", got, wantStandIn)
+			got, _, _ := s.tables.FindProxyQP(c.host, 0x123)
+			wantProxyQP := tables.ProxyQP{Host: c.host, HostQPN: 0x123, QP: 1, QPN: 0x1001, QKey: 0x5e4f1ce, Version: c.version}
+			if got != wantProxyQP || s.ibPort.open() != 1 {
+				t.Errorf("proxy QP %+v, want %+v", got, wantProxyQP)
 			}
-			s.want(ibToRoCE, only(manage.ServiceAnswered))
+			s.want(ibToRoCE, only(sidr.Answered))
 			if s.loop.Status().Asked != [2]int{} {
 				t.Error("something is left of a request that has been answered")
 			}
@@ -112,7 +114,7 @@ func TestServiceOfHost(t *testing.T) {
 	}
 }
 
-// TestServiceOfHostRefused wants what the host says to be said to the node.
+// TestServiceOfHostRefused wants the host's refusal passed to the node.
 func TestServiceOfHostRefused(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -121,23 +123,23 @@ func TestServiceOfHostRefused(t *testing.T) {
 		private string
 		result  manage.ServiceResult
 	}{
-		{"nobody listens", func(a *answer) { a.fields.Status = 1 }, 1, "from the host", manage.ServiceRefused},
-		{"rejected", func(a *answer) { a.fields.Status = 2 }, 2, "from the host", manage.ServiceRefused},
-		{"no queue pair", func(a *answer) { a.fields.Status = 3 }, 3, "from the host", manage.ServiceRefused},
-		{"redirected", func(a *answer) { a.fields.Status = 4 }, 2, "from the host", manage.ServiceRefused},
-		{"another version", func(a *answer) { a.fields.Status = 5 }, 5, "from the host", manage.ServiceRefused},
-		{"a status that there is not", func(a *answer) { a.fields.Status = 200 }, 2, "from the host", manage.ServiceRefused},
-		{"QP 0", func(a *answer) { a.fields.QPN = 0 }, 3, "", manage.ServiceMalformed},
-		{"QP 1", func(a *answer) { a.fields.QPN = 1 }, 3, "", manage.ServiceMalformed},
-		{"the multicast QPN", func(a *answer) { a.fields.QPN = 0xffffff }, 3, "", manage.ServiceMalformed},
-		{"a controlled Q_Key", func(a *answer) { a.fields.QKey = 0x80000000 }, 3, "", manage.ServiceMalformed},
+		{"nobody listens", func(a *answer) { a.fields.Status = 1 }, 1, "from the host", sidr.Refused},
+		{"rejected", func(a *answer) { a.fields.Status = 2 }, 2, "from the host", sidr.Refused},
+		{"no queue pair", func(a *answer) { a.fields.Status = 3 }, 3, "from the host", sidr.Refused},
+		{"redirected", func(a *answer) { a.fields.Status = 4 }, 2, "from the host", sidr.Refused},
+		{"another version", func(a *answer) { a.fields.Status = 5 }, 5, "from the host", sidr.Refused},
+		{"a status that there is not", func(a *answer) { a.fields.Status = 200 }, 2, "from the host", sidr.Refused},
+		{"QP 0", func(a *answer) { a.fields.QPN = 0 }, 3, "", sidr.Malformed},
+		{"QP 1", func(a *answer) { a.fields.QPN = 1 }, 3, "", sidr.Malformed},
+		{"the multicast QPN", func(a *answer) { a.fields.QPN = 0xffffff }, 3, "", sidr.Malformed},
+		{"a controlled Q_Key", func(a *answer) { a.fields.QKey = 0x80000000 }, 3, "", sidr.Malformed},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			s := startServices(t, knowing(2))
 			a := s.request(node4, host4)
 			d := s.asked()
 			s.give(d.answer(c.edit))
-			if !a.refusedWith(c.status) || strings.TrimRight(a.private, "\x00") != c.private || s.door.open() != 0 {
+			if !a.refusedWith(c.status) || strings.TrimRight(a.private, "\x00") != c.private || s.ibPort.open() != 0 {
 				t.Errorf("%+v", a)
 			}
 			s.want(ibToRoCE, only(c.result))
@@ -145,27 +147,27 @@ func TestServiceOfHostRefused(t *testing.T) {
 	}
 }
 
-// TestNodesTurnedAway is about requests that no RoCE host is asked.
-func TestNodesTurnedAway(t *testing.T) {
+// TestNodesRejected wants requests rejected without asking a RoCE host.
+func TestNodesRejected(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		from, to netip.Addr
-		edit     func(*manage.ServiceRequest)
+		edit     func(*ibside.ServiceRequest)
 		status   uint8
 		result   manage.ServiceResult
 	}{
-		{"not served", node4, host4, func(r *manage.ServiceRequest) { r.Port = 7175 }, 1, manage.ServiceUnsupported},
-		{"of the bridge", node4, bridge4, nil, 1, manage.ServiceUnsupported},
-		{"of a node", node4, node4, nil, 1, manage.ServiceUnsupported},
-		{"from no node", netip.MustParseAddr("10.9.0.8"), host4, nil, 2, manage.ServiceNoNode},
-		{"of a host that is not allowed", node4, netip.MustParseAddr("10.9.0.200"), nil, 2, manage.ServiceDenied},
-		{"of another partition", node4, host4, func(r *manage.ServiceRequest) { r.PKey = 0x8002 }, 2, manage.ServiceDenied},
-		{"of both IP versions", node4, host6, nil, 2, manage.ServiceMalformed},
-		{"too much private data", node4, host4, func(r *manage.ServiceRequest) { r.Private = make([]byte, 181) }, 2, manage.ServiceMalformed},
+		{"not served", node4, host4, func(r *ibside.ServiceRequest) { r.Port = 7175 }, 1, sidr.Unsupported},
+		{"of the bridge", node4, bridge4, nil, 1, sidr.Unsupported},
+		{"of a node", node4, node4, nil, 1, sidr.Unsupported},
+		{"from no node", netip.MustParseAddr("10.9.0.8"), host4, nil, 2, sidr.NoNode},
+		{"of a host that is not allowed", node4, netip.MustParseAddr("10.9.0.200"), nil, 2, sidr.Denied},
+		{"of another partition", node4, host4, func(r *ibside.ServiceRequest) { r.PKey = 0x8002 }, 2, sidr.Denied},
+		{"of both IP versions", node4, host6, nil, 2, sidr.Malformed},
+		{"too much private data", node4, host4, func(r *ibside.ServiceRequest) { r.Private = make([]byte, 181) }, 2, sidr.Malformed},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			s := startServices(t, knowing(2))
-			a := s.request(c.from, c.to, func(r *manage.ServiceRequest) {
+			a := s.request(c.from, c.to, func(r *ibside.ServiceRequest) {
 				if c.edit != nil {
 					c.edit(r)
 				}
@@ -176,14 +178,14 @@ func TestNodesTurnedAway(t *testing.T) {
 			s.want(ibToRoCE, only(c.result))
 		})
 	}
-	bubble(t, "a door that does not know the partition", func(t *testing.T) {
+	bubble(t, "a port that does not know the partition", func(t *testing.T) {
 		s := startServices(t, knowing(2))
-		s.request(node4, host4, func(r *manage.ServiceRequest) { r.PKey, r.Private = 0, make([]byte, 180) })
+		s.request(node4, host4, func(r *ibside.ServiceRequest) { r.PKey, r.Private = 0, make([]byte, 180) })
 		s.asked()
 	})
 }
 
-// TestAnswersToNothing wants only the answer of who was asked to count, and none of the others to end the question.
+// TestAnswersToNothing wants only the answer of the host that was asked to count, and no other to end the request.
 func TestAnswersToNothing(t *testing.T) {
 	for name, edit := range map[string]func(*answer){
 		"another request":     func(a *answer) { a.fields.RequestID++ },
@@ -196,28 +198,28 @@ func TestAnswersToNothing(t *testing.T) {
 			s := startServices(t, knowing(2))
 			a := s.request(node4, host4)
 			d := s.asked()
-			if sent := s.give(d.answer(edit)); len(sent) != 0 || !a.waits() || s.door.open() != 0 {
+			if sent := s.give(d.answer(edit)); len(sent) != 0 || !a.waits() || s.ibPort.open() != 0 {
 				t.Errorf("taken for an answer: %+v, sent %x", a, sent)
 			}
-			s.want(ibToRoCE, only(manage.ServiceUnmatched))
+			s.want(ibToRoCE, only(sidr.Unmatched))
 			s.give(d.answer())
 			if answers, _ := a.ends(); len(answers) != 1 {
 				t.Error("the right one is not taken")
 			}
 			s.give(d.answer()) // once more
-			want := only(manage.ServiceAnswered)
-			want[manage.ServiceUnmatched] = 2
+			want := only(sidr.Answered)
+			want[sidr.Unmatched] = 2
 			s.want(ibToRoCE, want)
 		})
 	}
 }
 
-// TestHostUnknown wants a host to be looked for first.
+// TestHostUnknown wants an unknown host asked for first.
 func TestHostUnknown(t *testing.T) {
 	bubble(t, "IPv4", func(t *testing.T) {
 		s := startServices(t, nil)
 		first, second := s.request(node4, host4), s.request(node4, host4)
-		if got := s.stand.asked(); !equal(got, map[netip.Addr]netip.Addr{host4: bridge4}) {
+		if got := s.rig.asked(); !equal(got, map[netip.Addr]netip.Addr{host4: bridge4}) {
 			t.Errorf("asked for %v", got)
 		}
 		got := s.datagrams(s.give(arp(hostLink, frame.ARPReply, host4, bridge4)), nil)
@@ -236,7 +238,7 @@ func TestHostUnknown(t *testing.T) {
 	bubble(t, "IPv6", func(t *testing.T) {
 		s := startServices(t, nil)
 		a := s.request(node6, host6)
-		if got := s.stand.asked(); !equal(got, map[netip.Addr]netip.Addr{host6: bridge6}) {
+		if got := s.rig.asked(); !equal(got, map[netip.Addr]netip.Addr{host6: bridge6}) {
 			t.Errorf("asked for %v", got)
 		}
 		got := s.datagrams(s.give(na(hostLink, host6, true)), nil)
@@ -250,7 +252,7 @@ func TestHostUnknown(t *testing.T) {
 	})
 }
 
-// TestHostNotFound wants a host to be looked for more than once, and then given up.
+// TestHostNotFound wants an unknown host asked for more than once, and then given up.
 func TestHostNotFound(t *testing.T) {
 	bubble(t, "an ARP request is lost", func(t *testing.T) {
 		s := startServices(t, nil)
@@ -258,7 +260,7 @@ func TestHostNotFound(t *testing.T) {
 		s.w.take()
 		time.Sleep(1200 * time.Millisecond)
 		synctest.Wait()
-		if got := s.stand.asked(); len(got) != 1 {
+		if got := s.rig.asked(); len(got) != 1 {
 			t.Errorf("asked for %v after a second", got)
 		}
 		if got := s.datagrams(s.give(arp(hostLink, frame.ARPReply, host4, bridge4)), nil); len(got) != 1 {
@@ -279,8 +281,8 @@ func TestHostNotFound(t *testing.T) {
 		if sent := s.w.take(); !a.refusedWith(1) || len(sent) != 0 {
 			t.Errorf("%+v, sent %x", a, sent)
 		}
-		s.want(ibToRoCE, only(manage.ServiceUnreachable))
-		if s.request(node4, host4); len(s.stand.asked()) != 1 {
+		s.want(ibToRoCE, only(sidr.Unreachable))
+		if s.request(node4, host4); len(s.rig.asked()) != 1 {
 			t.Error("it is not looked for again")
 		}
 	})
@@ -291,6 +293,6 @@ func TestHostNotFound(t *testing.T) {
 		if a := s.request(node4, far4); !a.refusedWith(1) {
 			t.Errorf("%+v", a)
 		}
-		s.want(ibToRoCE, only(manage.ServiceUnreachable))
+		s.want(ibToRoCE, only(sidr.Unreachable))
 	})
 }

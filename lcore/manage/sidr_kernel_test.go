@@ -15,6 +15,7 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
@@ -76,28 +77,28 @@ func between(c *manageConfig, p roce.Packet, mac frame.MAC, node netip.Addr, por
 	} else {
 		c.Nodes[0].IP6 = node
 	}
-	c.Service.Ports = []manage.PortRange{{First: port, Last: port}}
+	c.Service.Ports = []ibside.PortRange{{First: port, Last: port}}
 	c.Service.Allow = []netip.Prefix{netip.PrefixFrom(p.SrcIP, p.SrcIP.BitLen()), netip.PrefixFrom(p.DstIP, p.DstIP.BitLen())}
 }
 
-// A kernelTalk is a handshake that two Linux hosts had.
-type kernelTalk struct {
+// A kernelExchange is a handshake of two Linux hosts.
+type kernelExchange struct {
 	frame    []byte // the request
 	req, rep roce.Packet
 	asks     ib.SIDRReq
 	says     ib.SIDRRep
 }
 
-func talk(t *testing.T, name string) kernelTalk {
+func talk(t *testing.T, name string) kernelExchange {
 	req, rep := handshake(t, name)
-	k := kernelTalk{frame: req, req: parsed(t, req), rep: parsed(t, rep)}
+	k := kernelExchange{frame: req, req: parsed(t, req), rep: parsed(t, rep)}
 	k.asks, _ = ib.AsSIDRReq(k.req.Payload[ib.MADHdrLen:])
 	k.says, _ = ib.AsSIDRRep(k.rep.Payload[ib.MADHdrLen:])
 	return k
 }
 
-// TestKernelHandshakes has the bridge stand for one end of handshakes that two Linux hosts had, then for the other. What
-// it sends must be what that host sent, but for the numbers that are its own to choose.
+// TestKernelHandshakes has the bridge take one side of handshakes of two Linux hosts, then the other.
+// What it sends must be what that host sent, but for the numbers that are its own to choose.
 func TestKernelHandshakes(t *testing.T) {
 	for _, name := range []string{"sidr.pcap", "sidr_v6.pcap", "sidr_vlan.pcap", "sidr_tos.pcap", "sidr_odd.pcap", "sidr_refused.pcap"} {
 		k := talk(t, name)
@@ -106,15 +107,15 @@ func TestKernelHandshakes(t *testing.T) {
 	}
 }
 
-func (k *kernelTalk) asServer(t *testing.T) {
+func (k *kernelExchange) asServer(t *testing.T) {
 	req, rep, says := k.req, k.rep, k.says
 	s := startServices(t, func(c *manageConfig, cm *services) {
 		between(c, req, req.Dst, req.DstIP, k.asks.ServiceID().Port())
-		cm.connect = func(context.Context, manage.ServiceConnect) (manage.ServiceAnswer, error) {
+		cm.connect = func(context.Context, ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 			if says.Status() != 0 {
-				return manage.ServiceAnswer{}, &manage.Refused{Status: says.Status(), Private: says.Private()}
+				return ibside.ServiceAnswer{}, &ibside.Rejected{Status: says.Status(), Private: says.Private()}
 			}
-			return manage.ServiceAnswer{QPN: says.QPN(), QKey: says.QKey(), Private: says.Private()}, nil
+			return ibside.ServiceAnswer{QPN: says.QPN(), QKey: says.QKey(), Private: says.Private()}, nil
 		}
 	})
 	sent := s.give(k.frame)
@@ -131,7 +132,7 @@ func (k *kernelTalk) asServer(t *testing.T) {
 	}
 }
 
-func (k *kernelTalk) asClient(t *testing.T) {
+func (k *kernelExchange) asClient(t *testing.T) {
 	req, says := k.req, k.says
 	port := k.asks.ServiceID().Port()
 	cma, _ := ib.AsCMAHeader(k.asks.Private())
@@ -139,7 +140,7 @@ func (k *kernelTalk) asClient(t *testing.T) {
 		between(c, req, req.Src, req.SrcIP, port)
 		c.Hosts = []tables.Host{{IP: req.DstIP, MAC: req.Dst, VLAN: c.VLAN, Version: 2, Static: true}}
 	})
-	a := s.request(req.SrcIP, req.DstIP, func(r *manage.ServiceRequest) {
+	a := s.request(req.SrcIP, req.DstIP, func(r *ibside.ServiceRequest) {
 		r.SrcPort, r.Port, r.Private = cma.SrcPort(), port, k.asks.Private()[ib.CMAHdrLen:]
 	})
 	sent := s.w.take()

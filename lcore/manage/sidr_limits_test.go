@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/manage"
+	"causeway/lcore/manage/sidr"
 	"causeway/tables"
 )
 
@@ -35,25 +37,25 @@ func manyNodes(n int) func(*manageConfig, *services) {
 
 func nodeAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}) }
 
-// TestManyHosts wants what is under way to be bounded, for each host and in total, and to be let go again.
+// TestManyHosts wants the requests under way bounded, for each host and in total, and their room free afterwards.
 func TestManyHosts(t *testing.T) {
 	bubble(t, "many", func(t *testing.T) {
 		release := make(chan struct{})
 		s := startServices(t, func(_ *manageConfig, cm *services) {
-			cm.connect = func(context.Context, manage.ServiceConnect) (manage.ServiceAnswer, error) {
+			cm.connect = func(context.Context, ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 				<-release
 				return nodeAnswer, nil
 			}
 		})
 		request := func(host, n int) {
 			src := netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + host)})
-			s.w.give(manage.Odd{Data: ask(src, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()})
+			s.w.give(manage.Punted{Data: ask(src, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()})
 		}
 		for n := range mostBySource + 20 {
 			request(0, n)
 		}
 		s.settle()
-		want := manage.ServiceCounts{manage.ServiceBusySource: 20}
+		want := manage.ServiceCounts{sidr.BusySource: 20}
 		s.want(roceToIB, want)
 		for host := 1; host < 5; host++ {
 			for n := range mostBySource {
@@ -61,26 +63,26 @@ func TestManyHosts(t *testing.T) {
 			}
 			s.settle()
 		}
-		want[manage.ServiceBusy] = 5*mostBySource - mostAsked
+		want[sidr.Busy] = 5*mostBySource - mostAsked
 		s.want(roceToIB, want)
 		if s.cm.busiest != mostAsked || s.loop.Status().Asked != [2]int{mostAsked, 0} || len(s.w.take()) != 0 {
-			t.Errorf("the door was asked for %d at a time, %v are under way", s.cm.busiest, s.loop.Status().Asked)
+			t.Errorf("the port was asked for %d at a time, %v are under way", s.cm.busiest, s.loop.Status().Asked)
 		}
 		close(release)
 		s.settle()
-		want[manage.ServiceAnswered] = mostAsked
+		want[sidr.Answered] = mostAsked
 		s.want(roceToIB, want)
 		if n := len(s.w.take()); n != mostAsked || s.loop.Status().Asked != [2]int{} {
 			t.Errorf("%d answers, %v are under way", n, s.loop.Status().Asked)
 		}
 		request(0, mostBySource+5) // one that was turned away asks again
 		s.settle()
-		want[manage.ServiceAnswered]++
+		want[sidr.Answered]++
 		s.want(roceToIB, want)
 	})
 }
 
-// TestManyNodes wants the same of requests of nodes. RequestIDs must differ, whoever asks.
+// TestManyNodes wants the same of requests of nodes. RequestIDs must differ.
 func TestManyNodes(t *testing.T) {
 	bubble(t, "many", func(t *testing.T) {
 		s := startServices(t, manyNodes(8))
@@ -89,14 +91,14 @@ func TestManyNodes(t *testing.T) {
 			all = append(all, s.requestLater(nodeAddr(0), n))
 		}
 		s.settle()
-		s.want(ibToRoCE, manage.ServiceCounts{manage.ServiceBusySource: 2})
+		s.want(ibToRoCE, manage.ServiceCounts{sidr.BusySource: 2})
 		for node := 1; node < 5; node++ {
 			for n := range mostBySource {
 				all = append(all, s.requestLater(nodeAddr(node), n))
 			}
 			s.settle()
 		}
-		s.want(ibToRoCE, manage.ServiceCounts{manage.ServiceBusySource: 2, manage.ServiceBusy: 5*mostBySource - mostAsked})
+		s.want(ibToRoCE, manage.ServiceCounts{sidr.BusySource: 2, sidr.Busy: 5*mostBySource - mostAsked})
 		refused := 0
 		for _, a := range all {
 			if a.refusedWith(ib.SIDRStatusNoQP) {
@@ -111,11 +113,11 @@ func TestManyNodes(t *testing.T) {
 		ids := map[uint32]bool{}
 		for _, d := range s.datagrams(s.w.take(), nil) {
 			ids[d.req.RequestID()] = true
-			s.w.give(manage.Odd{Data: d.answer()})
+			s.w.give(manage.Punted{Data: d.answer()})
 		}
 		s.settle()
-		if len(ids) != mostAsked || s.door.open() != 1 {
-			t.Errorf("%d RequestIDs for %d requests, %d stand-ins", len(ids), mostAsked, s.door.open())
+		if len(ids) != mostAsked || s.ibPort.open() != 1 {
+			t.Errorf("%d RequestIDs for %d requests, %d proxy QPs", len(ids), mostAsked, s.ibPort.open())
 		}
 		if s.count(); s.loop.Status().Asked != [2]int{} {
 			t.Errorf("%v are under way at the end", s.loop.Status().Asked)
@@ -126,18 +128,18 @@ func TestManyNodes(t *testing.T) {
 	})
 }
 
-// requestLater is request without waiting for what comes of it.
-func (s *serviceStand) requestLater(node netip.Addr, n int) *asker {
+// requestLater is request without waiting for the result.
+func (s *serviceRig) requestLater(node netip.Addr, n int) *asker {
 	a := &asker{}
-	go s.cm.h(manage.ServiceRequest{
+	go s.cm.h(ibside.ServiceRequest{
 		From: node, To: host4, SrcPort: uint16(n), Port: 7174, PKey: 0x8001,
-		Answer: func(x manage.ServiceAnswer) error {
+		Answer: func(x ibside.ServiceAnswer) error {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.answers = append(a.answers, x)
 			return nil
 		},
-		Refuse: func(status uint8, _ []byte) error {
+		Reject: func(status uint8, _ []byte) error {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.refused = append(a.refused, status)
@@ -152,7 +154,7 @@ func TestAnswersBounded(t *testing.T) {
 	bubble(t, "bounded", func(t *testing.T) {
 		s := startServices(t, nil)
 		request := func(n int) {
-			s.w.give(manage.Odd{Data: ask(host4, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()})
+			s.w.give(manage.Punted{Data: ask(host4, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()})
 		}
 		for n := range answersKept + 401 { // answers to 0, and to 1 to 400, in any order, are let go
 			request(n)
@@ -169,18 +171,18 @@ func TestAnswersBounded(t *testing.T) {
 			request(c.n)
 			s.settle()
 			if got := s.cm.connects() - before; got != c.connects {
-				t.Errorf("request %d again: the door was asked %d times more, want %d", c.n, got, c.connects)
+				t.Errorf("request %d again: the port was asked %d times more, want %d", c.n, got, c.connects)
 			}
 		}
 	})
 }
 
-// TestServiceFlood wants a flood to end by name, and to leave nothing behind; and others to be served meanwhile.
+// TestServiceFlood wants each request of a flood counted, nothing left afterwards, and others served meanwhile.
 func TestServiceFlood(t *testing.T) {
 	bubble(t, "flood", func(t *testing.T) {
 		const flood = 300_000
 		s := startServices(t, func(c *manageConfig, cm *services) {
-			cm.connect = func(ctx context.Context, c manage.ServiceConnect) (manage.ServiceAnswer, error) {
+			cm.connect = func(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 				if c.From == host6 {
 					return nodeAnswer, nil
 				}
@@ -193,7 +195,7 @@ func TestServiceFlood(t *testing.T) {
 			ask(host4, node4, func(q *question) { q.cma.Dst = bridge4 }).frame(),
 		}
 		s.w.mu.Lock()
-		s.w.more = func() *manage.Odd {
+		s.w.more = func() *manage.Punted {
 			if n == flood/3 || n == flood {
 				size[n/flood] = heap()
 			}
@@ -205,13 +207,13 @@ func TestServiceFlood(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			if n == flood/2 { // somebody who is served
-				return &manage.Odd{Data: ask(host6, node6).frame()}
+				return &manage.Punted{Data: ask(host6, node6).frame()}
 			}
 			if n%4 == 0 { // each a new request
 				src := netip.AddrFrom4([4]byte{10, 9, 0, byte(n / 4 % 120)})
-				return &manage.Odd{Data: ask(src, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()}
+				return &manage.Punted{Data: ask(src, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()}
 			}
-			return &manage.Odd{Data: frames[n/4%len(frames)]}
+			return &manage.Punted{Data: frames[n/4%len(frames)]}
 		}
 		s.w.mu.Unlock()
 		s.after(time.Second)
@@ -220,7 +222,7 @@ func TestServiceFlood(t *testing.T) {
 		for _, k := range c {
 			sum += k
 		}
-		if got := s.loop.Status().Asked[roceToIB]; sum+uint64(got) != flood || got != mostAsked || c[manage.ServiceBusy] == 0 {
+		if got := s.loop.Status().Asked[roceToIB]; sum+uint64(got) != flood || got != mostAsked || c[sidr.Busy] == 0 {
 			t.Errorf("%d requests have ended by name and %d are under way, of %d: %v", sum, got, flood, c)
 		}
 		if size[1] > size[0]+2<<20 {
@@ -241,9 +243,9 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// TestServing wants requests to be taken as soon as the door can, and none to be left at the end.
+// TestServing wants requests to be taken as soon as the port can, and none to be left at the end.
 func TestServing(t *testing.T) {
-	bubble(t, "the door cannot at first", func(t *testing.T) {
+	bubble(t, "the port cannot at first", func(t *testing.T) {
 		s := startServices(t, func(_ *manageConfig, cm *services) { cm.serveErr = errors.New("the port is another's") })
 		if s.loop.Status().Ready || s.log.count("services_not_served") == 0 {
 			t.Error("ready")
@@ -253,7 +255,7 @@ func TestServing(t *testing.T) {
 		s.cm.mu.Unlock()
 		s.after(time.Second)
 		if !s.loop.Status().Ready || fmt.Sprint(s.cm.ports) != "[{7174 7174} {8000 8010}]" {
-			t.Errorf("not ready; the door serves %v", s.cm.ports)
+			t.Errorf("not ready; the port serves %v", s.cm.ports)
 		}
 	})
 	bubble(t, "the end", func(t *testing.T) {
@@ -265,9 +267,9 @@ func TestServing(t *testing.T) {
 			t.Error(err)
 		}
 		if !a.refusedWith(ib.SIDRStatusNoQP) || s.cm.h != nil || s.cm.busy != 0 {
-			t.Errorf("at the end: %+v, the door serves %v, %d requests are under way there", a, s.cm.ports, s.cm.busy)
+			t.Errorf("at the end: %+v, the port serves %v, %d requests are under way there", a, s.cm.ports, s.cm.busy)
 		}
-		s.cm.h = h // the door was about to
+		s.cm.h = h // the port was about to
 		if late := s.request(node4, host4); !late.refusedWith(ib.SIDRStatusNoQP) {
 			t.Errorf("after the end: %+v", late)
 		}
@@ -279,28 +281,28 @@ func TestServing(t *testing.T) {
 				t.Error(err)
 			}
 			if s.cm.serves != 2 || s.cm.h != nil {
-				t.Errorf("the door still serves, after %d calls", s.cm.serves)
+				t.Errorf("the port still serves, after %d calls", s.cm.serves)
 			}
 		})
 	}
 	bubble(t, "no services", func(t *testing.T) {
 		s := startServices(t, func(c *manageConfig, _ *services) { c.Service.Ports = nil })
 		if s.cm.serves != 0 || s.asks(ask(host4, node4)) != 1 {
-			t.Errorf("the door was told %d times to serve nothing", s.cm.serves)
+			t.Errorf("the port was told %d times to serve nothing", s.cm.serves)
 		}
 	})
 }
 
-// BenchmarkServiceOfNode has a RoCE host ask, and wait for its answers a burst at a time. The door answers at once.
+// BenchmarkServiceOfNode has a RoCE host ask, and wait for its answers a burst at a time. The port answers at once.
 func BenchmarkServiceOfNode(b *testing.B) {
 	cfg, cm, w := config(), &services{connect: answering}, &worker{}
 	cfg.Service = manage.ServiceConfig{
-		Door: cm, Ports: []manage.PortRange{{First: 7174, Last: 7174}}, PKey: ib.PKeyDefault, RoCEPKey: ib.PKeyDefault,
+		Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}}, PKey: ib.PKeyDefault, RoCEPKey: ib.PKeyDefault,
 		Allow: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")},
 	}
 	run(b, cfg, w)
 	for n := 0; b.Loop(); n++ {
-		w.give(manage.Odd{Data: ask(host4, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()})
+		w.give(manage.Punted{Data: ask(host4, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()})
 		if n%burst == burst-1 {
 			for got := 0; got < burst; got += len(w.take()) {
 				runtime.Gosched()
@@ -314,25 +316,25 @@ func BenchmarkServiceOfNode(b *testing.B) {
 func BenchmarkServiceOfHost(b *testing.B) {
 	cfg, cm, w := config(), &services{}, &worker{}
 	cfg.Service = manage.ServiceConfig{
-		Door: cm, Ports: []manage.PortRange{{First: 7174, Last: 7174}}, PKey: ib.PKeyDefault, RoCEPKey: ib.PKeyDefault,
+		Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}}, PKey: ib.PKeyDefault, RoCEPKey: ib.PKeyDefault,
 		Allow: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")},
 	}
 	cfg.Hosts = []tables.Host{{IP: host4, MAC: hostMAC, Version: 2, Static: true}}
 	run(b, cfg, w)
-	s := &stand{t: &testing.T{}}
+	s := &rig{t: &testing.T{}}
 	done := make(chan bool, burst)
 	for n := 0; b.Loop(); n++ {
-		go cm.h(manage.ServiceRequest{
+		go cm.h(ibside.ServiceRequest{
 			From: node4, To: host4, Port: 7174,
-			Answer: func(manage.ServiceAnswer) error { done <- true; return nil },
-			Refuse: func(uint8, []byte) error { done <- false; return nil },
+			Answer: func(ibside.ServiceAnswer) error { done <- true; return nil },
+			Reject: func(uint8, []byte) error { done <- false; return nil },
 		})
 		if n%burst != burst-1 {
 			continue
 		}
 		for asked := 0; asked < burst; {
 			for _, d := range s.datagrams(w.take(), nil) {
-				w.give(manage.Odd{Data: d.answer()})
+				w.give(manage.Punted{Data: d.answer()})
 				asked++
 			}
 			runtime.Gosched()
@@ -349,11 +351,11 @@ func BenchmarkServiceOfHost(b *testing.B) {
 // run runs a loop until the benchmark ends.
 func run(b *testing.B, cfg manage.Config, w *worker) {
 	b.Helper()
-	t, err := tables.New(tables.Config{MaxHosts: 16, MaxStandIns: 16, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1})
+	t, err := tables.New(tables.Config{MaxHosts: 16, MaxProxyQPs: 16, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1})
 	if err != nil {
 		b.Fatal(err)
 	}
-	loop := manage.New(cfg, t, newDoor(), []manage.Worker{w}, slog.New(slog.DiscardHandler))
+	loop := manage.New(cfg, t, newPort(), []manage.Worker{w}, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	result := make(chan error, 1)
 	go func() { result <- loop.Run(ctx) }()

@@ -12,16 +12,17 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
-	"causeway/lcore/manage"
+	"causeway/lcore/manage/sidr"
 )
 
 // after lets time pass.
-func (s *serviceStand) after(d time.Duration) {
+func (s *serviceRig) after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// TestQuestionLost wants a question to be the same each time it is sent, after 1, 2, 4, 4 … seconds, and one answer to end it.
+// TestQuestionLost wants a question to be the same each time it is sent, after 1, 2, 4, 4 … seconds, and one answer to
+// end it.
 func TestQuestionLost(t *testing.T) {
 	bubble(t, "lost", func(t *testing.T) {
 		s := startServices(t, knowing(2))
@@ -43,11 +44,11 @@ func TestQuestionLost(t *testing.T) {
 		}
 		s.give(first.answer()) // to the first
 		s.give(first.answer()) // and to those after it
-		if answers, refused := a.ends(); len(answers) != 1 || len(refused) != 0 || s.door.open() != 1 {
-			t.Errorf("%+v, %d stand-ins", a, s.door.open())
+		if answers, refused := a.ends(); len(answers) != 1 || len(refused) != 0 || s.ibPort.open() != 1 {
+			t.Errorf("%+v, %d proxy QPs", a, s.ibPort.open())
 		}
-		want := only(manage.ServiceAnswered)
-		want[manage.ServiceResent], want[manage.ServiceUnmatched] = 4, 1
+		want := only(sidr.Answered)
+		want[sidr.Resent], want[sidr.Unmatched] = 4, 1
 		s.want(ibToRoCE, want)
 		s.after(10 * time.Second)
 		if sent := s.w.take(); len(sent) != 0 {
@@ -74,7 +75,7 @@ func TestQuestionAgain(t *testing.T) {
 		s.asked()
 		s.forget(host4)
 		s.after(1200 * time.Millisecond)
-		if got := s.stand.asked(); len(got) != 1 {
+		if got := s.rig.asked(); len(got) != 1 {
 			t.Fatalf("asked for %v", got)
 		}
 		got := s.datagrams(s.give(arp(link, frame.ARPReply, host4, bridge4)), nil)
@@ -84,7 +85,7 @@ func TestQuestionAgain(t *testing.T) {
 		s.forget(host4) // and once more
 		s.give(got[0].answer(func(a *answer) { a.Tag = got[0].Tag }))
 		if h, _ := s.host(host4); a.qpn() != 0x1001 || h.VLAN != 5 || h.MAC != hostMAC {
-			t.Errorf("the stand-in is QP %v, of %+v", a.qpn(), h)
+			t.Errorf("the proxy QP is QP %v, of %+v", a.qpn(), h)
 		}
 	})
 	bubble(t, "the host has moved meanwhile", func(t *testing.T) {
@@ -123,14 +124,14 @@ func TestHostSilent(t *testing.T) {
 		if !a.refusedWith(1) {
 			t.Errorf("%+v", a)
 		}
-		want := only(manage.ServiceTimedOut)
-		want[manage.ServiceResent] = 8
+		want := only(sidr.TimedOut)
+		want[sidr.Resent] = 8
 		s.want(ibToRoCE, want)
 	})
 }
 
 // served has a node ask for a service of a host that answers with this queue pair, and returns how that ended.
-func (s *serviceStand) served(host netip.Addr, qpn ib.QPN, qkey ib.QKey) *asker {
+func (s *serviceRig) served(host netip.Addr, qpn ib.QPN, qkey ib.QKey) *asker {
 	s.t.Helper()
 	node := node4
 	if host.Is6() {
@@ -149,48 +150,48 @@ func (a *asker) qpn() ib.QPN {
 	return 0
 }
 
-// TestStandInsOfServices wants a service to have one stand-in, whoever asks, that of its queue pair, and no other's.
-func TestStandInsOfServices(t *testing.T) {
+// TestProxyQPsOfServices wants a service to have one proxy QP for all nodes, that of its queue pair.
+func TestProxyQPsOfServices(t *testing.T) {
 	bubble(t, "found again", func(t *testing.T) {
 		s := startServices(t, knowing(2))
 		for range 3 {
 			if got := s.served(host4, 0x123, 7).qpn(); got != 0x1001 {
-				t.Errorf("the stand-in is QP %v", got)
+				t.Errorf("the proxy QP is QP %v", got)
 			}
 		}
-		if h := s.hold(hostLink, host4, 0x123); h.ended() != "again" || s.door.open() != 1 {
-			t.Errorf("data ended by %q, %d stand-ins", h.ended(), s.door.open())
+		if h := s.hold(hostLink, host4, 0x123); h.ended() != "again" || s.ibPort.open() != 1 {
+			t.Errorf("data ended by %q, %d proxy QPs", h.ended(), s.ibPort.open())
 		}
 	})
 	bubble(t, "made by data before", func(t *testing.T) {
 		s := startServices(t, knowing(2))
 		s.hold(hostLink, host4, 0x123)
-		if got := s.served(host4, 0x123, ib.QKeyRDMAUDP).qpn(); got != 0x1001 || s.door.open() != 1 {
-			t.Errorf("the stand-in is QP %v of %d", got, s.door.open())
+		if got := s.served(host4, 0x123, ib.QKeyRDMAUDP).qpn(); got != 0x1001 || s.ibPort.open() != 1 {
+			t.Errorf("the proxy QP is QP %v of %d", got, s.ibPort.open())
 		}
 	})
 	bubble(t, "the server begins anew, with another queue pair", func(t *testing.T) {
 		s := startServices(t, knowing(2))
 		first, second := s.served(host4, 0x123, 7).qpn(), s.served(host4, 0x124, 7).qpn()
-		if first != 0x1001 || second != 0x1002 || s.door.open() != 2 {
-			t.Errorf("the stand-ins are %v and %v", first, second)
+		if first != 0x1001 || second != 0x1002 || s.ibPort.open() != 2 {
+			t.Errorf("the proxy QPs are %v and %v", first, second)
 		}
 	})
 	bubble(t, "the server begins anew, with another Q_Key", func(t *testing.T) {
 		s := startServices(t, knowing(2))
 		first, second := s.served(host4, 0x123, 7).qpn(), s.served(host4, 0x123, 8).qpn()
-		got, _, _ := s.tables.FindStandIn(host4, 0x123)
-		if first != 0x1001 || second != 0x1002 || s.door.open() != 1 || got.QKey != 8 || got.QPN != second {
-			t.Errorf("the stand-ins are %v and %v, at the end %+v", first, second, got)
+		got, _, _ := s.tables.FindProxyQP(host4, 0x123)
+		if first != 0x1001 || second != 0x1002 || s.ibPort.open() != 1 || got.QKey != 8 || got.QPN != second {
+			t.Errorf("the proxy QPs are %v and %v, at the end %+v", first, second, got)
 		}
 	})
 }
 
-// TestNoStandInForService wants a service without a stand-in to be refused by name; and stand-ins of services to age as
+// TestNoProxyQPForService wants a service without a proxy QP to be refused by name; and proxy QPs of services to age as
 // others do.
-func TestNoStandInForService(t *testing.T) {
+func TestNoProxyQPForService(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
-		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.StandIns, c.StandInsPerHost = 4, 3 })
+		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.ProxyQPs, c.ProxyQPsPerHost = 4, 3 })
 		for i, c := range []struct {
 			host netip.Addr
 			want bool
@@ -200,36 +201,36 @@ func TestNoStandInForService(t *testing.T) {
 				t.Errorf("service %d: %+v", i, a)
 			}
 		}
-		want := only(manage.ServiceNoStandIn)
-		want[manage.ServiceNoStandIn], want[manage.ServiceAnswered] = 2, 4
+		want := only(sidr.NoProxyQP)
+		want[sidr.NoProxyQP], want[sidr.Answered] = 2, 4
 		s.want(ibToRoCE, want)
-		if n := s.count(); n.StandInsDenied != 2 || s.door.open() != 4 || s.log.count("standin_refused") == 0 {
-			t.Errorf("%+v, %d QPs", n, s.door.open())
+		if n := s.count(); n.ProxyQPsDenied != 2 || s.ibPort.open() != 4 || s.log.count("proxy_qp_rejected") == 0 {
+			t.Errorf("%+v, %d QPs", n, s.ibPort.open())
 		}
 		if got := s.served(host4, 0x100, 7).qpn(); got != 0x1001 {
-			t.Errorf("one that has its stand-in gets %v", got)
+			t.Errorf("one that has its proxy QP gets %v", got)
 		}
 	})
-	bubble(t, "the door gives none", func(t *testing.T) {
+	bubble(t, "the port gives none", func(t *testing.T) {
 		s := startServices(t, knowing(2))
-		s.door.createErr = errors.New("no QP is left")
+		s.ibPort.createErr = errors.New("no QP is left")
 		if a := s.served(host4, 0x123, 7); !a.refusedWith(ib.SIDRStatusNoQP) {
 			t.Errorf("%+v", a)
 		}
-		s.want(ibToRoCE, only(manage.ServiceNoStandIn))
+		s.want(ibToRoCE, only(sidr.NoProxyQP))
 	})
 	bubble(t, "an answer keeps it from ageing", func(t *testing.T) {
-		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.StandInIdle = time.Minute })
+		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.ProxyQPIdle = time.Minute })
 		s.served(host4, 0x123, 7)
 		for range 4 {
 			s.after(40 * time.Second)
 			if got := s.served(host4, 0x123, 7).qpn(); got != 0x1001 {
-				t.Errorf("the stand-in is QP %v", got)
+				t.Errorf("the proxy QP is QP %v", got)
 			}
 		}
 		s.after(75 * time.Second)
-		if n := s.door.open(); n != 0 {
-			t.Errorf("%d stand-ins are left of services that nobody uses", n)
+		if n := s.ibPort.open(); n != 0 {
+			t.Errorf("%d proxy QPs are left of services that nobody uses", n)
 		}
 	})
 }

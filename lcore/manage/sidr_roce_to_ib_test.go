@@ -14,9 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
+	"causeway/lcore/manage/sidr"
 	"causeway/tables"
 )
 
@@ -38,12 +40,12 @@ func TestServiceOfNode(t *testing.T) {
 		bubble(t, c.name, func(t *testing.T) {
 			s := startServices(t, func(cfg *manageConfig, _ *services) { cfg.VLAN = c.vlan })
 			got := s.datagrams(s.give(c.q.frame()), nil)
-			wantAsked := []manage.ServiceConnect{{
+			wantAsked := []ibside.ServiceConnect{{
 				From: c.src, To: c.dst, ToGID: nodeGID, SrcPort: 50000, Port: 7174, PKey: 0x8001,
 				Private: append([]byte("from the host"), make([]byte, 180-13)...),
 			}}
 			if !reflect.DeepEqual(s.cm.asked, wantAsked) {
-				t.Errorf("the door was asked %+v", s.cm.asked)
+				t.Errorf("the port was asked %+v", s.cm.asked)
 			}
 			if len(got) != 1 || got[0].rep == nil {
 				t.Fatalf("%d answers", len(got))
@@ -59,7 +61,7 @@ func TestServiceOfNode(t *testing.T) {
 				d.FlowLabel != c.q.FlowLabel || (d.Tag != nil) != (c.vlan != 0) || d.Tag != nil && d.Tag.VID != c.vlan {
 				t.Errorf("answered by %+v", d.Packet)
 			}
-			s.want(roceToIB, manage.ServiceCounts{manage.ServiceAnswered: 1})
+			s.want(roceToIB, manage.ServiceCounts{sidr.Answered: 1})
 			if s.tables.LenHosts() != 0 || s.loop.Status().Asked != [2]int{} {
 				t.Error("something is left of a request that has been answered")
 			}
@@ -67,35 +69,35 @@ func TestServiceOfNode(t *testing.T) {
 	}
 }
 
-// TestServiceOfNodeRefused wants what the door says in the words of SIDR.
+// TestServiceOfNodeRefused wants the port's errors as SIDR statuses.
 func TestServiceOfNodeRefused(t *testing.T) {
 	refused := func(status uint8) error {
-		return fmt.Errorf("the door: %w", &manage.Refused{Status: status, Private: []byte("why")})
+		return fmt.Errorf("the port: %w", &ibside.Rejected{Status: status, Private: []byte("why")})
 	}
 	for _, c := range []struct {
 		name    string
-		answer  manage.ServiceAnswer
+		answer  ibside.ServiceAnswer
 		err     error
 		status  uint8
 		private string
 		result  manage.ServiceResult
 	}{
-		{"nobody listens", nodeAnswer, refused(1), 1, "why", manage.ServiceRefused},
-		{"rejected", nodeAnswer, refused(2), 2, "why", manage.ServiceRefused},
-		{"no queue pair", nodeAnswer, refused(3), 3, "why", manage.ServiceRefused},
-		{"redirected", nodeAnswer, refused(4), 2, "why", manage.ServiceRefused},
-		{"another version", nodeAnswer, refused(5), 5, "why", manage.ServiceRefused},
-		{"a status that there is not", nodeAnswer, refused(99), 2, "why", manage.ServiceRefused},
-		{"refused without a reason", nodeAnswer, refused(0), 2, "why", manage.ServiceRefused},
-		{"nobody there", nodeAnswer, errors.New("no path"), 1, "", manage.ServiceUnreachable},
-		{"no answer", nodeAnswer, fmt.Errorf("the door: %w", context.DeadlineExceeded), 1, "", manage.ServiceTimedOut},
-		{"QP 1", manage.ServiceAnswer{QPN: 1}, nil, 3, "", manage.ServiceMalformed},
-		{"the multicast QPN", manage.ServiceAnswer{QPN: ib.QPMulticast}, nil, 3, "", manage.ServiceMalformed},
-		{"a controlled Q_Key", manage.ServiceAnswer{QPN: 5, QKey: 0x80000001}, nil, 3, "", manage.ServiceMalformed},
+		{"nobody listens", nodeAnswer, refused(1), 1, "why", sidr.Refused},
+		{"rejected", nodeAnswer, refused(2), 2, "why", sidr.Refused},
+		{"no queue pair", nodeAnswer, refused(3), 3, "why", sidr.Refused},
+		{"redirected", nodeAnswer, refused(4), 2, "why", sidr.Refused},
+		{"another version", nodeAnswer, refused(5), 5, "why", sidr.Refused},
+		{"a status that there is not", nodeAnswer, refused(99), 2, "why", sidr.Refused},
+		{"refused without a reason", nodeAnswer, refused(0), 2, "why", sidr.Refused},
+		{"nobody there", nodeAnswer, errors.New("no path"), 1, "", sidr.Unreachable},
+		{"no answer", nodeAnswer, fmt.Errorf("the port: %w", context.DeadlineExceeded), 1, "", sidr.TimedOut},
+		{"QP 1", ibside.ServiceAnswer{QPN: 1}, nil, 3, "", sidr.Malformed},
+		{"the multicast QPN", ibside.ServiceAnswer{QPN: ib.QPMulticast}, nil, 3, "", sidr.Malformed},
+		{"a controlled Q_Key", ibside.ServiceAnswer{QPN: 5, QKey: 0x80000001}, nil, 3, "", sidr.Malformed},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			s := startServices(t, func(_ *manageConfig, cm *services) {
-				cm.connect = func(context.Context, manage.ServiceConnect) (manage.ServiceAnswer, error) { return c.answer, c.err }
+				cm.connect = func(context.Context, ibside.ServiceConnect) (ibside.ServiceAnswer, error) { return c.answer, c.err }
 			})
 			got := s.datagrams(s.give(ask(host4, node4).frame()), nil)
 			if len(got) != 1 {
@@ -110,8 +112,8 @@ func TestServiceOfNodeRefused(t *testing.T) {
 	}
 }
 
-// TestRequestsTurnedAway is about those that do not reach the door. Status -1: no answer.
-func TestRequestsTurnedAway(t *testing.T) {
+// TestRequestsRejected wants requests rejected before they reach the port. Status -1: no answer.
+func TestRequestsRejected(t *testing.T) {
 	stranger := netip.MustParseAddr("10.9.0.200")
 	body := func(at int, b ...byte) func(*question) {
 		return func(q *question) { q.spoil = func(m []byte) { copy(m[at:], b) } }
@@ -124,22 +126,22 @@ func TestRequestsTurnedAway(t *testing.T) {
 		status int
 		result manage.ServiceResult
 	}{
-		{"below a range", ask(host4, node4, service(0x01110000+7999)), 1, manage.ServiceUnsupported},
-		{"above a range", ask(host4, node4, service(0x01110000+8011)), 1, manage.ServiceUnsupported},
-		{"TCP's port space", ask(host4, node4, service(0x01060000+7174)), 1, manage.ServiceUnsupported},
-		{"not rdma_cm's", ask(host4, node4, service(0x1000000001110000+7174)), 1, manage.ServiceUnsupported},
-		{"of the bridge itself", ask(host4, bridge4), 1, manage.ServiceUnsupported},
-		{"of no node", ask(host4, netip.MustParseAddr("10.9.0.9")), -1, manage.ServiceNoNode},
-		{"of a RoCE host", ask(host4, netip.MustParseAddr("10.9.0.2")), -1, manage.ServiceNoNode},
-		{"from outside of what is allowed", ask(stranger, node4), 2, manage.ServiceDenied},
-		{"from the node's address", ask(node4, bridge4), -1, manage.ServiceDenied},
-		{"from a static host's address", ask(netip.MustParseAddr("10.9.0.3"), node4), -1, manage.ServiceDenied},
-		{"another source in rdma_cm's header", ask(host4, node4, func(q *question) { q.cma.Src = stranger }), 2, manage.ServiceMalformed},
-		{"another destination in rdma_cm's header", ask(host4, node4, func(q *question) { q.cma.Dst = bridge4 }), 2, manage.ServiceMalformed},
-		{"rdma_cm's header of another version", ask(host4, node4, body(cma, 0x10)), 2, manage.ServiceMalformed},
-		{"rdma_cm's header of another IP version", ask(host4, node4, body(cma+1, 0x50)), 2, manage.ServiceMalformed},
-		{"rdma_cm's header without addresses", ask(host4, node4, body(cma, make([]byte, 36)...)), 2, manage.ServiceMalformed},
-		{"of another partition", ask(host4, node4, func(q *question) { q.fields.PKey = 0x8005 }), 2, manage.ServiceMalformed},
+		{"below a range", ask(host4, node4, service(0x01110000+7999)), 1, sidr.Unsupported},
+		{"above a range", ask(host4, node4, service(0x01110000+8011)), 1, sidr.Unsupported},
+		{"TCP's port space", ask(host4, node4, service(0x01060000+7174)), 1, sidr.Unsupported},
+		{"not rdma_cm's", ask(host4, node4, service(0x1000000001110000+7174)), 1, sidr.Unsupported},
+		{"of the bridge itself", ask(host4, bridge4), 1, sidr.Unsupported},
+		{"of no node", ask(host4, netip.MustParseAddr("10.9.0.9")), -1, sidr.NoNode},
+		{"of a RoCE host", ask(host4, netip.MustParseAddr("10.9.0.2")), -1, sidr.NoNode},
+		{"from outside of what is allowed", ask(stranger, node4), 2, sidr.Denied},
+		{"from the node's address", ask(node4, bridge4), -1, sidr.Denied},
+		{"from a static host's address", ask(netip.MustParseAddr("10.9.0.3"), node4), -1, sidr.Denied},
+		{"another source in rdma_cm's header", ask(host4, node4, func(q *question) { q.cma.Src = stranger }), 2, sidr.Malformed},
+		{"another destination in rdma_cm's header", ask(host4, node4, func(q *question) { q.cma.Dst = bridge4 }), 2, sidr.Malformed},
+		{"rdma_cm's header of another version", ask(host4, node4, body(cma, 0x10)), 2, sidr.Malformed},
+		{"rdma_cm's header of another IP version", ask(host4, node4, body(cma+1, 0x50)), 2, sidr.Malformed},
+		{"rdma_cm's header without addresses", ask(host4, node4, body(cma, make([]byte, 36)...)), 2, sidr.Malformed},
+		{"of another partition", ask(host4, node4, func(q *question) { q.fields.PKey = 0x8005 }), 2, sidr.Malformed},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			s := startServices(t, func(cfg *manageConfig, _ *services) {
@@ -149,13 +151,13 @@ func TestRequestsTurnedAway(t *testing.T) {
 				t.Errorf("answered with %d, want %d", got, c.status)
 			}
 			if n := s.cm.connects(); n != 0 {
-				t.Errorf("the door was asked %d times", n)
+				t.Errorf("the port was asked %d times", n)
 			}
 			s.want(roceToIB, only(c.result))
 		})
 	}
-	bubble(t, "a door that cannot", func(t *testing.T) {
-		s := startServices(t, func(cfg *manageConfig, _ *services) { cfg.Service.Door = nil })
+	bubble(t, "a port that cannot", func(t *testing.T) {
+		s := startServices(t, func(cfg *manageConfig, _ *services) { cfg.Service.Port = nil })
 		if got := s.asks(ask(host4, node4)); got != 1 || !s.loop.Status().Ready {
 			t.Errorf("answered with %d", got)
 		}
@@ -170,7 +172,7 @@ func TestRequestsTurnedAway(t *testing.T) {
 	}
 }
 
-// TestMADsMalformed wants what is no SIDR to be counted, and no more.
+// TestMADsMalformed wants MADs that are no SIDR counted, and ignored.
 func TestMADsMalformed(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"from another QP":     ask(host4, node4, func(q *question) { q.SrcQP = 5 }).frame(),
@@ -195,7 +197,7 @@ func TestRequestsAgain(t *testing.T) {
 	bubble(t, "again", func(t *testing.T) {
 		release := make(chan struct{})
 		s := startServices(t, func(_ *manageConfig, cm *services) {
-			cm.connect = func(context.Context, manage.ServiceConnect) (manage.ServiceAnswer, error) {
+			cm.connect = func(context.Context, ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 				<-release
 				return nodeAnswer, nil
 			}
@@ -221,13 +223,13 @@ func TestRequestsAgain(t *testing.T) {
 			t.Errorf("the answer goes to where the request was sent from at first: %+v", got)
 		}
 		if n := s.cm.connects(); n != 1 {
-			t.Errorf("the door was asked %d times", n)
+			t.Errorf("the port was asked %d times", n)
 		}
-		s.want(roceToIB, manage.ServiceCounts{manage.ServiceAnswered: 1, manage.ServiceRepeated: 4})
+		s.want(roceToIB, manage.ServiceCounts{sidr.Answered: 1, sidr.Repeated: 4})
 	})
 }
 
-// TestRequestsAnew wants what differs to be another request; and an answer to be given again, but not for ever.
+// TestRequestsAnew wants a request that differs to be another one; and an answer repeated, but not for ever.
 func TestRequestsAnew(t *testing.T) {
 	bubble(t, "others", func(t *testing.T) {
 		s := startServices(t, nil)
@@ -239,19 +241,19 @@ func TestRequestsAnew(t *testing.T) {
 			ask(host4, node4, func(q *question) { q.fields.ServiceID = 0x01110000 + 8000 }),
 		} {
 			if got := s.asks(other); got != 0 || s.cm.connects() != i+2 {
-				t.Errorf("question %d: answered with %d, the door was asked %d times", i, got, s.cm.connects())
+				t.Errorf("question %d: answered with %d, the port was asked %d times", i, got, s.cm.connects())
 			}
 		}
 		time.Sleep(21 * time.Second)
 		synctest.Wait()
 		if s.give(b); s.cm.connects() != 6 {
-			t.Errorf("an old answer is given: the door was asked %d times", s.cm.connects())
+			t.Errorf("an old answer is given: the port was asked %d times", s.cm.connects())
 		}
 	})
 	bubble(t, "a refusal", func(t *testing.T) {
 		s := startServices(t, func(_ *manageConfig, cm *services) {
-			cm.connect = func(context.Context, manage.ServiceConnect) (manage.ServiceAnswer, error) {
-				return manage.ServiceAnswer{}, &manage.Refused{Status: 3}
+			cm.connect = func(context.Context, ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
+				return ibside.ServiceAnswer{}, &ibside.Rejected{Status: 3}
 			}
 		})
 		for range 3 {
@@ -260,12 +262,12 @@ func TestRequestsAnew(t *testing.T) {
 			}
 		}
 		if n := s.cm.connects(); n != 1 {
-			t.Errorf("the door was asked %d times", n)
+			t.Errorf("the port was asked %d times", n)
 		}
 	})
 }
 
-// TestAnswerLost wants an answer that the worker's ring did not take to be given when it is asked for again.
+// TestAnswerLost wants an answer that the worker's ring did not take given when the request is repeated.
 func TestAnswerLost(t *testing.T) {
 	bubble(t, "lost", func(t *testing.T) {
 		s := startServices(t, nil)
@@ -275,7 +277,7 @@ func TestAnswerLost(t *testing.T) {
 		}
 		s.w.setFull(false)
 		if got := s.asks(ask(host4, node4)); got != 0 || s.cm.connects() != 1 {
-			t.Errorf("answered with %d; the door was asked %d times", got, s.cm.connects())
+			t.Errorf("answered with %d; the port was asked %d times", got, s.cm.connects())
 		}
 	})
 }
@@ -295,6 +297,6 @@ func TestNodeSilent(t *testing.T) {
 		if got := s.datagrams(s.w.take(), nil); len(got) != 1 || got[0].rep.Status() != ib.SIDRStatusUnsupported {
 			t.Errorf("answered %+v", got)
 		}
-		s.want(roceToIB, manage.ServiceCounts{manage.ServiceTimedOut: 1})
+		s.want(roceToIB, manage.ServiceCounts{sidr.TimedOut: 1})
 	})
 }

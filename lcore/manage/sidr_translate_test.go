@@ -8,11 +8,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/manage"
+	"causeway/lcore/manage/sidr"
 )
 
-// onIB is by which addresses InfiniBand knows those of these tests.
+// onIB translates the addresses of these tests to InfiniBand's.
 var onIB = ib.Translations{
 	{RoCE: netip.MustParsePrefix("10.9.0.0/24"), IB: netip.MustParsePrefix("10.10.9.0/24")},
 	{RoCE: netip.MustParsePrefix("fd09::/64"), IB: netip.MustParsePrefix("fd10:1::/64")},
@@ -26,8 +28,9 @@ func translating(c *manageConfig, cm *services) {
 	c.Service.Translate = onIB
 }
 
-// agrees checks what a server on Ethernet relies on: that the header of rdma_cm's names who the IP header does. Linux looks for a
-// route to the one (drivers/infiniband/core/cma.c, validate_net_dev), shows it to programs, and answers the other.
+// agrees checks what a server on Ethernet relies on: that the header of rdma_cm's names who the IP header does. Linux
+// looks for a route to the one (drivers/infiniband/core/cma.c, validate_net_dev), shows it to programs, and answers the
+// other.
 func (d *datagram) agrees(t *testing.T, from, to netip.Addr) {
 	t.Helper()
 	cma, ok := ib.AsCMAHeader(d.req.Private())
@@ -36,8 +39,8 @@ func (d *datagram) agrees(t *testing.T, from, to netip.Addr) {
 	}
 }
 
-// TestTranslatedToNode wants a RoCE host's request to reach a node in the addresses that nodes know, and its answer to come from
-// where it asked.
+// TestTranslatedToNode wants a RoCE host's request to reach a node in the addresses that nodes know, and its answer to
+// come from where it asked.
 func TestTranslatedToNode(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -61,12 +64,12 @@ func TestTranslatedToNode(t *testing.T) {
 			})
 			got := s.datagrams(s.give(ask(c.src, c.dst).frame()), nil)
 			if len(s.cm.asked) != 1 || s.cm.asked[0].From != addr(c.ibSrc) || s.cm.asked[0].To != addr(c.ibDst) || s.cm.asked[0].ToGID != nodeGID {
-				t.Errorf("the door was asked %+v", s.cm.asked)
+				t.Errorf("the port was asked %+v", s.cm.asked)
 			}
 			if len(got) != 1 || got[0].rep.Status() != ib.SIDRStatusOK || got[0].SrcIP != c.dst || got[0].DstIP != c.src {
 				t.Errorf("answered %+v", got)
 			}
-			s.want(roceToIB, only(manage.ServiceAnswered))
+			s.want(roceToIB, only(sidr.Answered))
 		})
 	}
 }
@@ -90,12 +93,12 @@ func TestTranslatedToHost(t *testing.T) {
 			if answers, _ := a.ends(); len(answers) != 1 || answers[0].QKey != 0x5e4f1ce || a.private[:13] != "from the host" {
 				t.Errorf("answered %+v", answers)
 			}
-			s.want(ibToRoCE, only(manage.ServiceAnswered))
+			s.want(ibToRoCE, only(sidr.Answered))
 		})
 	}
 }
 
-// TestUntranslated wants who has the other side's addresses to be refused by name, and the log to say which.
+// TestUntranslated wants hosts with the other side's addresses rejected and counted, and the log to name them.
 func TestUntranslated(t *testing.T) {
 	bubble(t, "nodes", func(t *testing.T) {
 		s := startServices(t, translating)
@@ -103,7 +106,7 @@ func TestUntranslated(t *testing.T) {
 			if a := s.request(addr(r[0]), addr(r[1])); !a.refusedWith(ib.SIDRStatusRejected) {
 				t.Errorf("%v to %v: %+v", r[0], r[1], a)
 			}
-			s.want(ibToRoCE, manage.ServiceCounts{manage.ServiceUntranslated: uint64(n + 1)})
+			s.want(ibToRoCE, manage.ServiceCounts{sidr.Untranslated: uint64(n + 1)})
 		}
 		if s.log.count("why=untranslated from=10.9.0.7 to=10.10.9.1") != 1 {
 			t.Errorf("the log:\n%s", &s.log.b)
@@ -115,9 +118,9 @@ func TestUntranslated(t *testing.T) {
 			c.Service.Allow = append(c.Service.Allow, onIB[0].IB)
 		})
 		if got := s.asks(ask(addr("10.10.9.5"), node4)); got != int(ib.SIDRStatusRejected) || s.cm.connects() != 0 {
-			t.Errorf("status %d, and the door was asked %+v", got, s.cm.asked)
+			t.Errorf("status %d, and the port was asked %+v", got, s.cm.asked)
 		}
-		s.want(roceToIB, only(manage.ServiceUntranslated))
+		s.want(roceToIB, only(sidr.Untranslated))
 	})
 }
 
@@ -126,8 +129,8 @@ func TestTranslatedLog(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := startServices(t, func(c *manageConfig, cm *services) {
 			translating(c, cm)
-			cm.connect = func(context.Context, manage.ServiceConnect) (manage.ServiceAnswer, error) {
-				return manage.ServiceAnswer{}, &manage.Refused{Status: ib.SIDRStatusNoQP}
+			cm.connect = func(context.Context, ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
+				return ibside.ServiceAnswer{}, &ibside.Rejected{Status: ib.SIDRStatusNoQP}
 			}
 		})
 		s.give(ask(host4, node4).frame())
@@ -140,7 +143,8 @@ func TestTranslatedLog(t *testing.T) {
 	})
 }
 
-// TestTranslateChange wants a running bridge to follow: new requests go by the new addresses, those under way are answered.
+// TestTranslateChange wants a running bridge to follow: new requests go by the new addresses, those under way are
+// answered.
 func TestTranslateChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := startServices(t, knowing(2))
@@ -149,7 +153,7 @@ func TestTranslateChange(t *testing.T) {
 		change := func(ts ib.Translations) {
 			t.Helper()
 			c := changeOf(config())
-			c.Ports, c.Translate = []manage.PortRange{{First: 7174, Last: 7174}}, ts
+			c.Ports, c.Translate = []ibside.PortRange{{First: 7174, Last: 7174}}, ts
 			if err := s.loop.Change(context.Background(), c); err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +177,7 @@ func TestTranslateChange(t *testing.T) {
 		change(nil)
 		s.give(ask(host4, node4).frame())
 		if n := len(s.cm.asked); n != 1 || s.cm.asked[0].From != host4 || s.cm.asked[0].To != node4 {
-			t.Errorf("the door was asked %+v", s.cm.asked)
+			t.Errorf("the port was asked %+v", s.cm.asked)
 		}
 	})
 }
@@ -183,7 +187,7 @@ func TestTranslatedGID(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		there := ib.GIDFromAddr(addr("10.10.9.1"))
 		s := startServices(t, func(c *manageConfig, cm *services) { translating(c, cm) })
-		s.door.setOwn(manage.Own{LID: 4, GIDs: []ib.GID{ownGID, there, host4GID}, Sources: []manage.Source{
+		s.ibPort.setOwn(ibside.Own{LID: 4, GIDs: []ib.GID{ownGID, there, host4GID}, Sources: []ibside.Source{
 			{Number: 0, GID: ownGID}, {Number: 3, GID: there}, {Number: 4, GID: host4GID},
 		}})
 		s.hold(hostLink, host4, 0x10)

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
-	"causeway/lcore/manage"
 )
 
-// The IB port of these tests: the bridge's own GID, one that is host4's address, and two set aside for hosts.
+// The IB port of these tests: the bridge's own GID, one that is host4's address, and two reserved for hosts.
 var (
 	ownGID   = ib.GIDFromAddr(bridge4)
 	host4GID = ib.GIDFromAddr(host4)
@@ -22,31 +22,31 @@ var (
 	host5    = netip.MustParseAddr("10.9.0.5")
 )
 
-func ownOf(gids ...ib.GID) manage.Own {
-	o := manage.Own{LID: 4, GIDs: gids}
+func ownOf(gids ...ib.GID) ibside.Own {
+	o := ibside.Own{LID: 4, GIDs: gids}
 	for _, g := range gids {
 		n := map[ib.GID]uint8{ownGID: 0, host4GID: 7, spare1: 8, spare2: 9}[g]
-		o.Sources = append(o.Sources, manage.Source{Number: n, GID: g})
+		o.Sources = append(o.Sources, ibside.Source{Number: n, GID: g})
 	}
 	return o
 }
 
-// source returns the number that a host's stand-ins send from; all have the same.
-func (s *stand) source(host netip.Addr) uint8 {
+// source returns the number that a host's proxy QPs send from; all have the same.
+func (s *rig) source(host netip.Addr) uint8 {
 	s.t.Helper()
 	numbers := map[uint8]bool{}
 	var n uint8
-	for x := range s.tables.StandInsOf(host) {
+	for x := range s.tables.ProxyQPsOf(host) {
 		n = x.Source
 		numbers[n] = true
 	}
 	if len(numbers) != 1 {
-		s.t.Fatalf("the stand-ins of %v send from %v", host, numbers)
+		s.t.Fatalf("the proxy QPs of %v send from %v", host, numbers)
 	}
 	return n
 }
 
-// A host is seen under its own address where the port has it, else under a GID set aside, else under the bridge's; and
+// A host is seen under its own address where the port has it, else under a reserved GID, else under the bridge's; and
 // that follows the port at run time.
 func TestHostGIDs(t *testing.T) {
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestHostGIDs(t *testing.T) {
 		{"the address first", []ib.GID{ownGID, spare1, host4GID}, []netip.Prefix{setAside}, 7, 8, 2},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			s := start(t, func(cfg *manageConfig, d *door) { cfg.HostGIDs, d.own = c.setAside, ownOf(c.gids...) })
+			s := start(t, func(cfg *manageConfig, d *ibPort) { cfg.HostGIDs, d.own = c.setAside, ownOf(c.gids...) })
 			check := func(four, five, n uint8) {
 				t.Helper()
 				s.count() // until the next look at the port
@@ -77,9 +77,9 @@ func TestHostGIDs(t *testing.T) {
 				s.hold(hostLink, host, 0x11)
 			}
 			check(c.four, c.five, c.n)
-			s.door.setOwn(ownOf(ownGID))
+			s.ibPort.setOwn(ownOf(ownGID))
 			check(0, 0, 0)
-			s.door.setOwn(ownOf(c.gids...))
+			s.ibPort.setOwn(ownOf(c.gids...))
 			s.count()
 			if got := s.loop.Status().HostGIDs; got != int(c.n) {
 				t.Errorf("the GIDs are back, and %d hosts have one, want %d", got, c.n)
@@ -92,7 +92,7 @@ func TestHostGIDs(t *testing.T) {
 func TestHostGIDOfAnother(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		all := []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}
-		s := start(t, func(cfg *manageConfig, d *door) { cfg.HostGIDs, d.own = all, ownOf(ownGID, host4GID) })
+		s := start(t, func(cfg *manageConfig, d *ibPort) { cfg.HostGIDs, d.own = all, ownOf(ownGID, host4GID) })
 		s.hold(hostLink, host5, 0x10)
 		if got := s.source(host5); got != 7 {
 			t.Fatalf("host5 sends from %d", got)
@@ -104,18 +104,19 @@ func TestHostGIDOfAnother(t *testing.T) {
 	})
 }
 
-// A GID that becomes free goes to a host that has none: when its own comes to a host, and when a host's last stand-in ends.
+// A GID that becomes free goes to a host that has none: when its own comes to a host, and when a host's last proxy QP
+// ends.
 func TestHostGIDFreed(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		s := start(t, func(cfg *manageConfig, d *door) {
-			cfg.HostGIDs, cfg.StandInIdle, d.own = []netip.Prefix{setAside}, 20*time.Second, ownOf(ownGID, spare1)
+		s := start(t, func(cfg *manageConfig, d *ibPort) {
+			cfg.HostGIDs, cfg.ProxyQPIdle, d.own = []netip.Prefix{setAside}, 20*time.Second, ownOf(ownGID, spare1)
 		})
 		s.hold(hostLink, host4, 0x10)
 		s.hold(otherLink, host5, 0x10)
 		if four, five := s.source(host4), s.source(host5); four != 8 || five != 0 {
 			t.Fatalf("at first host4 sends from %d, host5 from %d", four, five)
 		}
-		s.door.setOwn(ownOf(ownGID, spare1, host4GID))
+		s.ibPort.setOwn(ownOf(ownGID, spare1, host4GID))
 		s.count()
 		if four, five := s.source(host4), s.source(host5); four != 7 || five != 8 {
 			t.Errorf("host4's address has come, and host4 sends from %d, host5 from %d", four, five)
@@ -127,22 +128,22 @@ func TestHostGIDFreed(t *testing.T) {
 			s.tables.MarkUsed(far, 0x10)
 		}
 		s.wait(5 * time.Second)
-		if got := s.source(far); s.door.open() != 1 || got != 8 {
-			t.Errorf("%d stand-ins are left, and the third host sends from %d", s.door.open(), got)
+		if got := s.source(far); s.ibPort.open() != 1 || got != 8 {
+			t.Errorf("%d proxy QPs are left, and the third host sends from %d", s.ibPort.open(), got)
 		}
 	})
 }
 
-// The port's GIDs are the bridge's own on the shelves; one that is a node's is refused once, and the rest stays.
+// The port's GIDs are the bridge's own on the tables; one that is a node's is rejected once, and the rest stays.
 func TestOwnFollowsPort(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		s := start(t, func(_ *manageConfig, d *door) { d.own = ownOf(ownGID) })
-		s.door.setOwn(ownOf(ownGID, spare1))
+		s := start(t, func(_ *manageConfig, d *ibPort) { d.own = ownOf(ownGID) })
+		s.ibPort.setOwn(ownOf(ownGID, spare1))
 		s.count()
 		if !s.tables.LookupOwn(ownGID) || !s.tables.LookupOwn(spare1) || !s.tables.LookupOwnLID(4) {
-			t.Error("the port's own is not on the shelves")
+			t.Error("the port's own is not on the tables")
 		}
-		s.door.setOwn(ownOf(ownGID, nodeGID))
+		s.ibPort.setOwn(ownOf(ownGID, nodeGID))
 		s.count()
 		s.count()
 		if n := s.log.count("own_gids"); n != 1 || !s.tables.LookupOwn(spare1) {
@@ -151,12 +152,12 @@ func TestOwnFollowsPort(t *testing.T) {
 	})
 }
 
-// More GIDs than can be sent from are told of.
+// TestGIDsBeyond wants a warning about GIDs that cannot be sent from.
 func TestGIDsBeyond(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		own := ownOf(ownGID)
 		own.Beyond = 44
-		s := start(t, func(_ *manageConfig, d *door) { d.own = own })
+		s := start(t, func(_ *manageConfig, d *ibPort) { d.own = own })
 		s.count()
 		if n := s.log.count("gids_beyond"); n != 1 {
 			t.Errorf("logged %d times", n)
@@ -167,7 +168,7 @@ func TestGIDsBeyond(t *testing.T) {
 // A node with the bridge's own GID is a mistake in the configuration, and said so.
 func TestNodeWithOwnGID(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		s := start(t, func(_ *manageConfig, d *door) { d.own = ownOf(nodeGID) })
+		s := start(t, func(_ *manageConfig, d *ibPort) { d.own = ownOf(nodeGID) })
 		s.stopped = true
 		if err := <-s.result; err == nil || !strings.Contains(err.Error(), "the bridge's own port has this gid") {
 			t.Errorf("Run: %v", err)

@@ -3,135 +3,94 @@
 package manage
 
 import (
-	"maps"
-	"net/netip"
 	"time"
 
-	"causeway/ibside/ib"
+	"causeway/lcore/manage/groups"
+	"causeway/lcore/manage/neighbours"
+	"causeway/lcore/manage/proxyqps"
+	"causeway/lcore/manage/punt"
 )
 
-// Status is how management stands, as of the last publication (at most 0.1 s ago).
+// Status is the state of management at the last publication (at most 0.1 s ago).
 type Status struct {
-	Ready    bool // every group is joined on both sides, every configured node has its path
-	Drained  bool // another bridge is to take over; see Change
+	Ready    bool // all groups are joined on both sides, all configured nodes have a path
+	Drained  bool // another bridge takes over; see Change
 	Waiting  int  // joins and paths that are not there yet
 	Hosts    int
 	Nodes    int
 	Groups   int
-	StandIns int
+	ProxyQPs int
 	HostGIDs int           // RoCE hosts that are seen on IB under a GID of their own
 	OwnGIDs  int           // GIDs that messages can be sent from, the bridge's own among them
 	Aliases  int           // RoCE hosts' GUIDs that are the IB port's
-	Joined   []JoinedGroup // by address; nobody changes it
+	Joined   []JoinedGroup // by address; read only
 	Learned  int           // groups that are learnt, joined or not
-	Asked    [2]int        // requests for services under way, by direction: who asks is on RoCE, or on IB
+	Asked    [2]int        // requests for services under way, by direction: from RoCE, from IB
 	Counters Counters
 
-	Publication uint64 // counts these; as long as the loop turns there are some ten in a second
+	Publication uint64 // counts publications, some ten a second while the loop runs
 }
 
 // A JoinedGroup is one that is bridged, and the id that workers count it under. Several may have one address.
-type JoinedGroup struct {
-	IP      netip.Addr
-	ID      int
-	MGID    ib.GID
-	Learned bool
-}
+type JoinedGroup = groups.Joined
 
-// GroupRefusals are the reasons for which a group is not learnt.
-var GroupRefusals = []string{"groups_full", "mgid_taken", "no_mgid", "range_full", "source"}
+// GroupRejections are the reasons for which a group is not learnt.
+var GroupRejections = groups.Rejections
 
-// Counters counts management's own frames, by what came of them.
+// The counters of the parts.
+type (
+	FrameCounters   = punt.Counters
+	HostCounters    = neighbours.Counters
+	GroupCounters   = groups.Counters
+	ProxyQPCounters = proxyqps.Counters
+)
+
+// Counters counts management's own frames, and what became of them.
 type Counters struct {
-	ARPAnswered        uint64
-	NDAnswered         uint64
-	EchoAnswered       uint64
-	GroupReports       uint64
-	GroupQueries       uint64
-	GroupQueriesSent   uint64
-	GroupReportsHeard  uint64            // that name a group of a range
-	GroupNotices       uint64            // of the subnet, that name a group of a range or a group that is there
-	GroupsLearned      uint64            // by reports or notices
-	GroupsForgotten    uint64            // that were learnt
-	GroupsRefused      map[string]uint64 // not learnt, by reason; see GroupRefusals
-	HostsLearned       uint64
-	HostsMoved         uint64
-	HostFlaps          uint64 // moves back to where the host had just moved from
-	HostConflicts      uint64 // claims of an address whose holder still answers
-	HostsRefused       uint64 // no room for another
-	HostsForgotten     uint64 // made room for one that sends
-	HostsAged          uint64 // forgotten, because they neither answer nor send
-	HostsSilent        uint64 // times that a host with stand-ins stopped answering
-	HostsAsked         uint64 // questions for a MAC address
-	AddressesAnnounced uint64
-	AddressesDefended  uint64 // announced again, because somebody on Ethernet claimed them
-	NodesAbsent        uint64 // questions for nodes that the subnet does not have: not answered
-	Spoofs             uint64 // contradicted a static entry or claimed an address of the other side
-	NotForUs           uint64 // understood, and nothing to do
-	Malformed          map[string]uint64
-	StandInsMade       uint64
-	StandInsAged       uint64 // ended, because nothing crossed by them
-	StandInsDenied     uint64
-	SendFailed         uint64
-	Services           [2]ServiceCounts // by direction: who asks is on RoCE, or on IB
+	FrameCounters
+	HostCounters
+	GroupCounters
+	ProxyQPCounters
+	EchoAnswered uint64
+	Services     [2]ServiceCounts // by direction: from RoCE, from IB
 }
 
 // Status returns the last publication. Any goroutine may call it.
 func (l *Loop) Status() Status { return *l.status.Load() }
 
-func (l *Loop) isReady() bool {
-	return l.started && !l.drained && l.waiting == 0 && l.unsettled() == 0
-}
+func (l *Loop) waiting() int { return l.nodes.Waiting() + l.sidr.Waiting() + l.groups.Unsettled() }
 
-// unsettled returns how many configured groups are not yet as they are wanted. Learnt ones keep no bridge from being ready.
-func (l *Loop) unsettled() int {
-	n := l.unfit
-	for _, m := range l.groups {
-		if m.learned == nil && !m.gone && !m.isSettled() {
-			n++
-		}
-	}
-	return n
-}
+func (l *Loop) isReady() bool { return l.started && !l.drained && l.waiting() == 0 }
 
 func (l *Loop) publish() {
 	ready := l.isReady()
-	if ready && !l.wasReady { // whoever hears that it is may send at once
+	if ready && !l.wasReady { // a reader of the status may send at once
 		l.wasReady = true
-		l.sendAnnouncements(time.Now())
+		l.neighbours.Announce(time.Now())
 	}
-	if l.changed {
-		l.joinedAs, l.changed = l.listJoined(), false
-	}
-	c := l.count
-	c.GroupReports, c.GroupQueriesSent = l.listener.Reports, l.querier.Queries
-	c.Malformed = maps.Clone(l.count.Malformed)
-	c.GroupsRefused = maps.Clone(l.count.GroupsRefused)
-	c.Services[ibToRoCE][ServiceBusy] += l.sidr.tooMany.Load()
 	l.published++
 	l.status.Store(&Status{
-		Ready:    ready,
-		Drained:  l.drained,
-		Waiting:  l.waiting + l.unsettled(),
-		Hosts:    l.tables.LenHosts(),
-		Nodes:    l.tables.LenNodes(),
-		Groups:   l.tables.LenGroups(),
-		StandIns: l.tables.LenStandIns(),
-		HostGIDs: l.port.sources.Len(),
-		OwnGIDs:  len(l.port.own.Sources),
-		Aliases:  l.port.aliases.Len(),
-		Joined:   l.joinedAs,
-		Learned:  len(l.learnedAt),
-		Asked:    [2]int{l.sidr.roceToIB.Taken(), l.sidr.ibToRoCE.Taken()},
-		Counters: c,
-
+		Ready:       ready,
+		Drained:     l.drained,
+		Waiting:     l.waiting(),
+		Hosts:       l.tables.LenHosts(),
+		Nodes:       l.tables.LenNodes(),
+		Groups:      l.tables.LenGroups(),
+		ProxyQPs:    l.tables.LenProxyQPs(),
+		HostGIDs:    l.gids.Hosts(),
+		OwnGIDs:     l.gids.Own(),
+		Aliases:     l.gids.Aliases(),
+		Joined:      l.groups.Joined(),
+		Learned:     l.groups.Learned(),
+		Asked:       l.sidr.Pending(),
+		Counters:    l.counters(),
 		Publication: l.published,
 	})
 }
 
-func (l *Loop) malformed(name string) {
-	if l.count.Malformed == nil {
-		l.count.Malformed = map[string]uint64{}
+func (l *Loop) counters() Counters {
+	return Counters{
+		FrameCounters: l.frames.Counters(), HostCounters: l.neighbours.Counters(), GroupCounters: l.groups.Counters(),
+		ProxyQPCounters: l.proxyQPs.Counters(), EchoAnswered: l.echoAnswered, Services: l.sidr.Counts(),
 	}
-	l.count.Malformed[name]++
 }

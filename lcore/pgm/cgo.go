@@ -8,6 +8,7 @@
 package pgm
 
 /*
+#cgo pkg-config: libdpdk
 #cgo CFLAGS: -O3 -g -std=gnu11 -Wall -Wextra -Werror
 */
 import "C"

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"causeway/lcore/frame"
+	"causeway/lcore/pgm/pgmtest"
 )
 
 var (
@@ -27,14 +27,14 @@ type source struct {
 	trail, spm uint32
 }
 
-func (s *source) packet(kind frame.PGMType, sqn uint32) frame.PGM {
-	return frame.PGM{
+func (s *source) packet(kind pgmtest.Type, sqn uint32) pgmtest.Packet {
+	return pgmtest.Packet{
 		Type: kind, GSI: [6]byte{1, 2, 3, 4, 5, s.gsi}, SrcPort: 1000, DstPort: 7500, SQN: sqn, Trail: s.trail, Lead: s.sqn - 1,
 		NLA: nla4, Group: group4,
 	}
 }
 
-func (s *source) data(kind frame.PGMType, sqn uint32, options ...frame.PGMOption) []byte {
+func (s *source) data(kind pgmtest.Type, sqn uint32, options ...pgmtest.Option) []byte {
 	p := s.packet(kind, sqn)
 	p.Options, p.Data = options, []byte("data")
 	return p.AppendTo(nil)
@@ -43,14 +43,14 @@ func (s *source) data(kind frame.PGMType, sqn uint32, options ...frame.PGMOption
 // next returns the next n data packets.
 func (s *source) next(n int) (all [][]byte) {
 	for range n {
-		all = append(all, s.data(frame.PGMODATA, s.sqn))
+		all = append(all, s.data(pgmtest.ODATA, s.sqn))
 		s.sqn++
 	}
 	return all
 }
 
-func (s *source) sourcePath(options ...frame.PGMOption) []byte {
-	p := s.packet(frame.PGMSPM, s.spm)
+func (s *source) sourcePath(options ...pgmtest.Option) []byte {
+	p := s.packet(pgmtest.SPM, s.spm)
 	p.Options = options
 	s.spm++
 	return p.AppendTo(nil)
@@ -61,9 +61,9 @@ var acts = map[string]func(t *rapid.T, s *source) [][]byte{
 	"next":   func(t *rapid.T, s *source) [][]byte { return s.next(rapid.IntRange(1, 5).Draw(t, "n")) },
 	"many":   func(t *rapid.T, s *source) [][]byte { return s.next(rapid.IntRange(900, 1200).Draw(t, "n")) },
 	"lose":   func(t *rapid.T, s *source) [][]byte { s.sqn += drawSpan(t); return s.next(1) },
-	"repeat": func(t *rapid.T, s *source) [][]byte { return [][]byte{s.data(frame.PGMODATA, s.sqn-drawSpan(t))} },
-	"repair": func(t *rapid.T, s *source) [][]byte { return [][]byte{s.data(frame.PGMRDATA, s.sqn-drawSpan(t))} },
-	"ahead":  func(t *rapid.T, s *source) [][]byte { return [][]byte{s.data(frame.PGMRDATA, s.sqn+drawSpan(t))} },
+	"repeat": func(t *rapid.T, s *source) [][]byte { return [][]byte{s.data(pgmtest.ODATA, s.sqn-drawSpan(t))} },
+	"repair": func(t *rapid.T, s *source) [][]byte { return [][]byte{s.data(pgmtest.RDATA, s.sqn-drawSpan(t))} },
+	"ahead":  func(t *rapid.T, s *source) [][]byte { return [][]byte{s.data(pgmtest.RDATA, s.sqn+drawSpan(t))} },
 	"reorder": func(t *rapid.T, s *source) [][]byte {
 		all := s.next(rapid.IntRange(2, 80).Draw(t, "n"))
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
@@ -79,7 +79,7 @@ var acts = map[string]func(t *rapid.T, s *source) [][]byte{
 		s.trail, s.spm = s.sqn, rapid.Uint32().Draw(t, "spm")
 		if rapid.Bool().Draw(t, "SYN") {
 			s.sqn++
-			return [][]byte{s.data(frame.PGMODATA, s.sqn-1, frame.PGMOption{Type: frame.PGMOptSYN})}
+			return [][]byte{s.data(pgmtest.ODATA, s.sqn-1, pgmtest.Option{Type: pgmtest.OptSYN})}
 		}
 		return s.next(rapid.IntRange(1, 6).Draw(t, "n"))
 	},
@@ -88,7 +88,7 @@ var acts = map[string]func(t *rapid.T, s *source) [][]byte{
 	"SPM of loss": func(t *rapid.T, s *source) [][]byte {
 		s.sqn += drawSpan(t)
 		s.spm += drawSpan(t) - 1
-		return [][]byte{s.sourcePath(frame.PGMOption{Type: frame.PGMOptFIN})}
+		return [][]byte{s.sourcePath(pgmtest.Option{Type: pgmtest.OptFIN})}
 	},
 	"old SPM": func(t *rapid.T, s *source) [][]byte {
 		past := *s
@@ -97,18 +97,18 @@ var acts = map[string]func(t *rapid.T, s *source) [][]byte{
 		return [][]byte{past.sourcePath(), past.sourcePath(), past.sourcePath(), past.sourcePath()}[:rapid.IntRange(1, 4).Draw(t, "n")]
 	},
 	"NAK": func(t *rapid.T, s *source) [][]byte {
-		p := s.packet(rapid.SampledFrom([]frame.PGMType{frame.PGMNAK, frame.PGMNCF, frame.PGMNNAK}).Draw(t, "type"), s.sqn)
-		p.Options = []frame.PGMOption{frame.NAKList(rapid.SliceOfN(rapid.Uint32(), 1, 62).Draw(t, "list")...)}
+		p := s.packet(rapid.SampledFrom([]pgmtest.Type{pgmtest.NAK, pgmtest.NCF, pgmtest.NNAK}).Draw(t, "type"), s.sqn)
+		p.Options = []pgmtest.Option{pgmtest.NAKList(rapid.SliceOfN(rapid.Uint32(), 1, 62).Draw(t, "list")...)}
 		return [][]byte{p.AppendTo(nil)}
 	},
 	"parity": func(t *rapid.T, s *source) [][]byte {
-		p := s.packet(frame.PGMODATA, s.sqn)
+		p := s.packet(pgmtest.ODATA, s.sqn)
 		p.Parity, p.Unsummed = true, true
 		return [][]byte{p.AppendTo(nil)}
 	},
 	"broken": func(t *rapid.T, s *source) [][]byte {
-		p := s.packet(frame.PGMSPM, s.spm)
-		p.Options = []frame.PGMOption{{Type: 0x22, Data: []byte("a name")}, {Type: frame.PGMOptRST}}
+		p := s.packet(pgmtest.SPM, s.spm)
+		p.Options = []pgmtest.Option{{Type: 0x22, Data: []byte("a name")}, {Type: pgmtest.OptRST}}
 		b := p.AppendTo(nil)
 		b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] ^= rapid.Byte().Draw(t, "bits")
 		return [][]byte{b[:rapid.IntRange(0, len(b)).Draw(t, "length")]}

@@ -19,10 +19,3 @@ const char *const pgm_fault_symbol[PGM_FAULTS] = {
 #include "fault.def"
 };
 #undef PGM_FAULT
-
-#define PGM_FAULT(symbol, sentence) sentence,
-const char *const pgm_fault_sentence[PGM_FAULTS] = {
-	"well-formed",
-#include "fault.def"
-};
-#undef PGM_FAULT

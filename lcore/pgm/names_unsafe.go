@@ -16,7 +16,6 @@ var (
 	countNames     = texts(C.pgm_count_symbol[:])
 	countSentences = texts(C.pgm_count_sentence[:])
 	faultNames     = texts(C.pgm_fault_symbol[:])
-	faultSentences = texts(C.pgm_fault_sentence[:])
 )
 
 // texts copies C's strings.

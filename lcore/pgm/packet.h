@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One PGM packet (RFC 3208 §8), taken apart:
+ * The parser of a PGM packet (RFC 3208 §8):
  *
  *   header 16 │ body, by type │ OPT_LENGTH 4, options (§9) │ data, of ODATA and RDATA
  *   ports 4, type 1, options 1, checksum 2, GSI 6, TSDU length 2
@@ -30,7 +30,7 @@ enum pgm_type {
 
 enum {
 	PGM_HEAD = 16,
-	PGM_OPTIONS_MOST = 32, /* more than there are types: a sender that has more is none */
+	PGM_OPTIONS_MOST = 32, /* more than there are types: no sender needs more */
 
 	PGM_OPT_LENGTH = 0x00,
 	PGM_OPT_NAK_LIST = 0x02,
@@ -67,8 +67,8 @@ struct pgm_packet {
 	const uint8_t *nla; /* SPM: 4 or 16 bytes in the payload */
 };
 
-/* packet.c: takes a payload of len bytes apart. The checksum is looked at when asked for. When a fault is found, only
- * tsi and type are to be used, and these only when tsi is not zero. */
+/* packet.c: parses a payload of len bytes, and checks the checksum if asked to. After a fault only tsi and type are
+ * valid, and these only when tsi is not zero. */
 enum pgm_fault pgm_parse(struct pgm_packet *k, const uint8_t *payload, uint32_t len, bool checksum);
 
 #endif

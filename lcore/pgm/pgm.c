@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pgm.h"
 
+#include <rte_branch_prediction.h>
 #include <string.h>
 
 #include "sequence.h"
@@ -57,7 +58,7 @@ static inline int way_of(const struct pgm_set *t, uint64_t tsi, uint64_t where)
 	return -1;
 }
 
-/* From here until close_stream() readers do not believe what they read. */
+/* From here until close_stream() readers retry. */
 static inline void open_stream(struct pgm_stream *s)
 {
 	PGM_PUT(s->version, s->version + 1);
@@ -100,22 +101,22 @@ static void forget_silent(struct pgm *p, struct pgm_set *t, uint64_t tsc)
 			forget(p, t, i, &p->aged);
 }
 
-/* Now and then, a set: streams that end must not stay because nobody takes their place. */
+/* Checks a set now and then, so that idle streams are removed even when no stream needs their place. */
 static inline void sweep(struct pgm *p, uint64_t tsc)
 {
 	uint32_t n = p->sweep++;
-	if (__builtin_expect(n % PGM_SWEEP == 0, 0))
+	if (unlikely(n % PGM_SWEEP == 0))
 		forget_silent(p, &p->set[n / PGM_SWEEP & p->mask], tsc);
 }
 
-/* Which of two streams is to go first: one of a single packet, then the one silent for longer. */
+/* Which of two streams is evicted first: one of a single packet, then the one idle for longer. */
 static bool goes_first(const struct pgm_stream *a, const struct pgm_stream *b)
 {
 	uint32_t again_a = a->flags & PGM_AGAIN, again_b = b->flags & PGM_AGAIN;
 	return again_a != again_b ? again_a < again_b : a->seen < b->seen;
 }
 
-/* A place in the set that is free, if need be made so. */
+/* A free place in the set; evicts a stream if need be. */
 static int make_room(struct pgm *p, struct pgm_set *t, uint64_t tsc)
 {
 	int first = 0;
@@ -148,7 +149,7 @@ static struct pgm_stream *new_stream(struct pgm *p, struct pgm_set *t, const str
 	return s;
 }
 
-/* Whose packets count, and how. */
+/* The counters of each packet type. */
 static const struct {
 	uint8_t packets, sqns;
 } counted[PGM_TYPES] = {
@@ -159,7 +160,7 @@ static const struct {
 	[PGM_SPMR] = {PGM_COUNT_spmr, 0},   [PGM_ACK] = {PGM_COUNT_ack, 0},
 };
 
-/* What few packets have. */
+/* Fields that few packets have. */
 static void note(struct pgm_pen w, const struct pgm_packet *k)
 {
 	struct pgm_stream *s = w.stream;
@@ -192,7 +193,7 @@ static void see_packet(struct pgm_pen w, const struct pgm_packet *k)
 		note(w, k);
 }
 
-/* Such a packet makes no stream: it is counted with one only if that is there. */
+/* A malformed packet creates no stream: it is counted in one that exists. */
 static void see_malformed(struct pgm *p, const struct pgm_packet *k, enum pgm_fault f, uint64_t where)
 {
 	struct pgm_totals *totals = &p->totals[where >> 1 & 1];
@@ -215,17 +216,17 @@ void pgm_see(struct pgm *p, const uint8_t *payload, uint32_t len, uint32_t group
 	uint64_t where = where_of(group, direction);
 	sweep(p, tsc);
 	enum pgm_fault f = pgm_parse(&k, payload, len, p->config.checksum);
-	if (__builtin_expect(f, 0)) {
+	if (unlikely(f)) {
 		see_malformed(p, &k, f, where);
 		return;
 	}
 	struct pgm_set *t = set_of(p, k.tsi, where);
 	int way = way_of(t, k.tsi, where);
 	struct pgm_pen w = {NULL, &p->totals[direction & 1]};
-	if (__builtin_expect(way >= 0, 1)) {
+	if (likely(way >= 0)) {
 		w.stream = &t->stream[way];
 		open_stream(w.stream);
-		if (__builtin_expect(!(w.stream->flags & PGM_AGAIN), 0))
+		if (unlikely(!(w.stream->flags & PGM_AGAIN)))
 			pgm_set_flags(w, PGM_AGAIN);
 	} else {
 		w.stream = new_stream(p, t, &k, where, tsc);

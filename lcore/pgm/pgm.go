@@ -86,9 +86,6 @@ const (
 // String returns the fault's name, as metrics use it.
 func (f Fault) String() string { return faultNames[f] }
 
-// Sentence says what is wrong with the packet.
-func (f Fault) Sentence() string { return faultSentences[f] }
-
 // A Direction is a way through the bridge, numbered as the bench does: 0 is RoCE to InfiniBand.
 type Direction uint8
 

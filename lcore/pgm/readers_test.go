@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"causeway/lcore/frame"
+	"causeway/lcore/pgm/pgmtest"
 )
 
 const (
@@ -19,8 +19,8 @@ const (
 func streams(n int) (all []byte) {
 	for i := range n {
 		sqn := uint32(i) << 20
-		p := frame.PGM{
-			Type: frame.PGMODATA, GSI: [6]byte{9, 9, 9, 9, byte(i >> 8), byte(i)}, SQN: sqn, Trail: sqn, SrcPort: 1,
+		p := pgmtest.Packet{
+			Type: pgmtest.ODATA, GSI: [6]byte{9, 9, 9, 9, byte(i >> 8), byte(i)}, SQN: sqn, Trail: sqn, SrcPort: 1,
 			Data: big.AppendUint32(nil, ^sqn),
 		}
 		p.Data = append(p.Data, make([]byte, streamData-4)...)

@@ -6,11 +6,12 @@ import (
 	"encoding/binary"
 
 	"causeway/lcore/frame"
+	"causeway/lcore/pgm/pgmtest"
 )
 
 // A parsed is a packet as the reference reads it.
 type parsed struct {
-	kind             frame.PGMType
+	kind             pgmtest.Type
 	named            bool // tsi is known
 	tsi              TSI
 	dport            uint16
@@ -26,13 +27,13 @@ type parsed struct {
 
 // bodyLens are the lengths of what lies between header and options, without addresses; nlaAt are where addresses
 // begin, as if those before were empty.
-var bodyLens = map[frame.PGMType]int{
-	frame.PGMSPM: 16, frame.PGMPOLL: 24, frame.PGMPOLR: 8, frame.PGMODATA: 8, frame.PGMRDATA: 8,
-	frame.PGMNAK: 12, frame.PGMNNAK: 12, frame.PGMNCF: 12, frame.PGMSPMR: 0, frame.PGMACK: 8,
+var bodyLens = map[pgmtest.Type]int{
+	pgmtest.SPM: 16, pgmtest.POLL: 24, pgmtest.POLR: 8, pgmtest.ODATA: 8, pgmtest.RDATA: 8,
+	pgmtest.NAK: 12, pgmtest.NNAK: 12, pgmtest.NCF: 12, pgmtest.SPMR: 0, pgmtest.ACK: 8,
 }
 
-var nlaAt = map[frame.PGMType][]int{
-	frame.PGMSPM: {12}, frame.PGMPOLL: {8}, frame.PGMNAK: {4, 8}, frame.PGMNNAK: {4, 8}, frame.PGMNCF: {4, 8},
+var nlaAt = map[pgmtest.Type][]int{
+	pgmtest.SPM: {12}, pgmtest.POLL: {8}, pgmtest.NAK: {4, 8}, pgmtest.NNAK: {4, 8}, pgmtest.NCF: {4, 8},
 }
 
 // optLens are options that always have the same length; 0 is any.
@@ -51,7 +52,7 @@ func parse(b []byte, checksum bool) (p parsed, f Fault) {
 	if b[4]&0xc0 != 0 {
 		return p, BadVersion
 	}
-	p.kind = frame.PGMType(b[4])
+	p.kind = pgmtest.Type(b[4])
 	size, known := bodyLens[p.kind]
 	if !known {
 		return p, BadType
@@ -62,7 +63,7 @@ func parse(b []byte, checksum bool) (p parsed, f Fault) {
 	}
 	src, dst := big.Uint16(b), big.Uint16(b[2:])
 	switch p.kind {
-	case frame.PGMNAK, frame.PGMNNAK, frame.PGMSPMR, frame.PGMPOLR, frame.PGMACK:
+	case pgmtest.NAK, pgmtest.NNAK, pgmtest.SPMR, pgmtest.POLR, pgmtest.ACK:
 		src, dst = dst, src
 	}
 	p.tsi = TSI{[6]byte(b[8:14]), src}
@@ -105,11 +106,11 @@ func (p *parsed) parseBody(b []byte, size int) (int, Fault) {
 		return 0, BodyShort
 	}
 	switch p.kind {
-	case frame.PGMSPM:
+	case pgmtest.SPM:
 		p.sqn, p.trail, p.lead, p.nla = big.Uint32(b), big.Uint32(b[4:]), big.Uint32(b[8:]), b[16:size]
-	case frame.PGMODATA, frame.PGMRDATA:
+	case pgmtest.ODATA, pgmtest.RDATA:
 		p.sqn, p.trail = big.Uint32(b), big.Uint32(b[4:])
-	case frame.PGMNAK, frame.PGMNCF:
+	case pgmtest.NAK, pgmtest.NCF:
 		p.sqns = 1
 	}
 	return size, Fine
@@ -168,9 +169,9 @@ func (p *parsed) parseOption(b []byte) (int, Fault) {
 		p.unknown = append(p.unknown, kind)
 	case want != 0 && want != size:
 		return 0, OptSize
-	case kind == frame.PGMOptNAKList && (size < 8 || size%4 != 0):
+	case kind == pgmtest.OptNAKList && (size < 8 || size%4 != 0):
 		return 0, NAKList
-	case kind == frame.PGMOptNAKList && p.sqns > 0:
+	case kind == pgmtest.OptNAKList && p.sqns > 0:
 		p.sqns += uint64(size/4) - 1
 	}
 	if known {

@@ -5,7 +5,7 @@ package pgm
 import (
 	"net/netip"
 
-	"causeway/lcore/frame"
+	"causeway/lcore/pgm/pgmtest"
 )
 
 // A streamName is what tells streams apart.
@@ -68,19 +68,19 @@ func (m *model) see(payload []byte, group uint32, d Direction, tsc uint64) {
 }
 
 func (s *modelStream) take(p *parsed) {
-	packets := map[frame.PGMType]Count{
-		frame.PGMSPM: SPM, frame.PGMPOLL: POLL, frame.PGMPOLR: POLR, frame.PGMODATA: ODATA, frame.PGMRDATA: RDATA,
-		frame.PGMNAK: NAK, frame.PGMNNAK: NNAK, frame.PGMNCF: NCF, frame.PGMSPMR: SPMR, frame.PGMACK: ACK,
+	packets := map[pgmtest.Type]Count{
+		pgmtest.SPM: SPM, pgmtest.POLL: POLL, pgmtest.POLR: POLR, pgmtest.ODATA: ODATA, pgmtest.RDATA: RDATA,
+		pgmtest.NAK: NAK, pgmtest.NNAK: NNAK, pgmtest.NCF: NCF, pgmtest.SPMR: SPMR, pgmtest.ACK: ACK,
 	}
 	s.Counts[packets[p.kind]]++
 	switch p.kind {
-	case frame.PGMNAK:
+	case pgmtest.NAK:
 		s.Counts[NAKSQNs] += p.sqns
-	case frame.PGMNCF:
+	case pgmtest.NCF:
 		s.Counts[NCFSQNs] += p.sqns
-	case frame.PGMODATA, frame.PGMRDATA:
+	case pgmtest.ODATA, pgmtest.RDATA:
 		s.data(p)
-	case frame.PGMSPM:
+	case pgmtest.SPM:
 		s.sourcePath(p)
 	}
 	s.note(p)
@@ -100,8 +100,8 @@ func (s *modelStream) note(p *parsed) {
 	if p.trailing {
 		s.Counts[Trailing]++
 	}
-	s.Finished = s.Finished || p.options[frame.PGMOptFIN]
-	s.Reset = s.Reset || p.options[frame.PGMOptRST]
+	s.Finished = s.Finished || p.options[pgmtest.OptFIN]
+	s.Reset = s.Reset || p.options[pgmtest.OptRST]
 }
 
 func (s *modelStream) begin(sqn, trail uint32, come bool) {
@@ -147,10 +147,10 @@ func (s *modelStream) data(p *parsed) {
 }
 
 func (s *modelStream) place(p *parsed) {
-	at, repair := near(s.lead, p.sqn), p.kind == frame.PGMRDATA
+	at, repair := near(s.lead, p.sqn), p.kind == pgmtest.RDATA
 	far := at > s.lead+1<<20 || at < s.lead-1<<20
 	old := at <= s.lead && (at < s.first || at <= s.lead-1024)
-	opening := !repair && p.options[frame.PGMOptSYN] && (far || old || at > s.lead+1)
+	opening := !repair && p.options[pgmtest.OptSYN] && (far || old || at > s.lead+1)
 	switch {
 	case opening || !repair && (far || old) && row(&s.strays, p.sqn):
 		s.Counts[Restarts]++

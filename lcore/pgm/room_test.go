@@ -6,12 +6,12 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"causeway/lcore/frame"
+	"causeway/lcore/pgm/pgmtest"
 )
 
 // stranger returns a packet of a stream of its own.
 func stranger(n uint32) []byte {
-	p := frame.PGM{Type: frame.PGMODATA, SQN: 1}
+	p := pgmtest.Packet{Type: pgmtest.ODATA, SQN: 1}
 	binary.BigEndian.PutUint32(p.GSI[:], n)
 	return p.AppendTo(nil)
 }

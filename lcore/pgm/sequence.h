@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sequence of one stream. Whoever calls holds the stream's version odd. */
+/* The sequence numbers of one stream. The caller has made the stream's version odd. */
 #ifndef CAUSEWAY_PGM_SEQUENCE_H
 #define CAUSEWAY_PGM_SEQUENCE_H
 
-#include "pgm.h"
+#include "stream.h"
 
 /* A stream that is being written, and where its direction is summed up. */
 struct pgm_pen {

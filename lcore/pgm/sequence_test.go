@@ -5,7 +5,7 @@ package pgm
 import (
 	"testing"
 
-	"causeway/lcore/frame"
+	"causeway/lcore/pgm/pgmtest"
 )
 
 // newTracker makes one that checks checksums.
@@ -31,14 +31,14 @@ func only(t testing.TB, tracker *Tracker) Stream {
 }
 
 const (
-	syn = frame.PGMOptSYN
-	fin = frame.PGMOptFIN
+	syn = pgmtest.OptSYN
+	fin = pgmtest.OptFIN
 )
 
 // A script is packets of one source, whose trail is 0x1000 below its first number.
 var scripts = []struct {
 	name    string
-	packets []frame.PGM
+	packets []pgmtest.Packet
 	want    map[Count]uint64
 	lead    uint32
 }{
@@ -71,9 +71,9 @@ var scripts = []struct {
 	{"SPMs begin anew", spm(900, 4, 1, 4, 2, 4, 3, 4, 4, 4), map[Count]uint64{SPM: 5, SPMLate: 3}, 4},
 	{"parity", join(odata(1), parity(odata(1, 9)), odata(2)), map[Count]uint64{ODATA: 4, Parity: 2}, 2},
 	{"a window that does not hold", join(odata(1), trail(9, odata(2)), odata(3)), map[Count]uint64{ODATA: 3, Window: 1, Gaps: 1, Missed: 1}, 3},
-	{"NAKs of several", join(odata(7), nak(frame.PGMNAK, 5, 6), nak(frame.PGMNCF, 5), nak(frame.PGMNNAK, 5, 6)),
+	{"NAKs of several", join(odata(7), nak(pgmtest.NAK, 5, 6), nak(pgmtest.NCF, 5), nak(pgmtest.NNAK, 5, 6)),
 		map[Count]uint64{ODATA: 1, NAK: 1, NAKSQNs: 2, NCF: 1, NCFSQNs: 1, NNAK: 1}, 7},
-	{"the others", []frame.PGM{{Type: frame.PGMPOLL, NLA: nla6}, {Type: frame.PGMPOLR}, {Type: frame.PGMSPMR}, {Type: frame.PGMACK}},
+	{"the others", []pgmtest.Packet{{Type: pgmtest.POLL, NLA: nla6}, {Type: pgmtest.POLR}, {Type: pgmtest.SPMR}, {Type: pgmtest.ACK}},
 		map[Count]uint64{POLL: 1, POLR: 1, SPMR: 1, ACK: 1}, 0},
 	{"an option of somebody's own", option(0x22, odata(1)), map[Count]uint64{ODATA: 1, Unknown: 1}, 1},
 }
@@ -86,59 +86,59 @@ func span(first, last uint32) (all []uint32) {
 	return all
 }
 
-func odata(sqns ...uint32) (all []frame.PGM) {
+func odata(sqns ...uint32) (all []pgmtest.Packet) {
 	for _, n := range sqns {
-		all = append(all, frame.PGM{Type: frame.PGMODATA, SQN: n, Trail: sqns[0] - 0x20000})
+		all = append(all, pgmtest.Packet{Type: pgmtest.ODATA, SQN: n, Trail: sqns[0] - 0x20000})
 	}
 	return all
 }
 
-func rdata(sqns ...uint32) []frame.PGM {
+func rdata(sqns ...uint32) []pgmtest.Packet {
 	all := odata(sqns...)
 	for i := range all {
-		all[i].Type = frame.PGMRDATA
+		all[i].Type = pgmtest.RDATA
 	}
 	return all
 }
 
 // spm makes SPMs of pairs of SPM number and lead.
-func spm(pairs ...uint32) (all []frame.PGM) {
+func spm(pairs ...uint32) (all []pgmtest.Packet) {
 	for i := 0; i < len(pairs); i += 2 {
-		all = append(all, frame.PGM{Type: frame.PGMSPM, SQN: pairs[i], Lead: pairs[i+1], Trail: pairs[i+1] - 100, NLA: nla6})
+		all = append(all, pgmtest.Packet{Type: pgmtest.SPM, SQN: pairs[i], Lead: pairs[i+1], Trail: pairs[i+1] - 100, NLA: nla6})
 	}
 	return all
 }
 
-func nak(kind frame.PGMType, sqn uint32, more ...uint32) []frame.PGM {
-	p := frame.PGM{Type: kind, SQN: sqn, NLA: nla6, Group: group4}
+func nak(kind pgmtest.Type, sqn uint32, more ...uint32) []pgmtest.Packet {
+	p := pgmtest.Packet{Type: kind, SQN: sqn, NLA: nla6, Group: group4}
 	if len(more) > 0 {
-		p.Options = []frame.PGMOption{frame.NAKList(more...)}
+		p.Options = []pgmtest.Option{pgmtest.NAKList(more...)}
 	}
-	return []frame.PGM{p}
+	return []pgmtest.Packet{p}
 }
 
-func option(kind uint8, all []frame.PGM) []frame.PGM {
+func option(kind uint8, all []pgmtest.Packet) []pgmtest.Packet {
 	for i := range all {
-		all[i].Options = []frame.PGMOption{{Type: kind}}
+		all[i].Options = []pgmtest.Option{{Type: kind}}
 	}
 	return all
 }
 
-func parity(all []frame.PGM) []frame.PGM {
+func parity(all []pgmtest.Packet) []pgmtest.Packet {
 	for i := range all {
 		all[i].Parity = true
 	}
 	return all
 }
 
-func trail(n uint32, all []frame.PGM) []frame.PGM {
+func trail(n uint32, all []pgmtest.Packet) []pgmtest.Packet {
 	for i := range all {
 		all[i].Trail = n
 	}
 	return all
 }
 
-func join(parts ...[]frame.PGM) (all []frame.PGM) {
+func join(parts ...[]pgmtest.Packet) (all []pgmtest.Packet) {
 	for _, p := range parts {
 		all = append(all, p...)
 	}
@@ -177,9 +177,9 @@ func TestScripts(t *testing.T) {
 // What lies beside the sequence.
 func TestNotes(t *testing.T) {
 	tracker := newTracker(t, Config{Streams: 4})
-	p := frame.PGM{Type: frame.PGMODATA, SQN: 3, SrcPort: 9, Unsummed: true, Data: []byte("four")}
+	p := pgmtest.Packet{Type: pgmtest.ODATA, SQN: 3, SrcPort: 9, Unsummed: true, Data: []byte("four")}
 	tracker.See(append(p.AppendTo(nil), 1, 2), 5, 1, 10)
-	q := frame.PGM{Type: frame.PGMSPM, SQN: 8, Lead: 3, Trail: 1, SrcPort: 9, NLA: nla6, Options: []frame.PGMOption{{Type: 0x7f}, {Type: fin}}}
+	q := pgmtest.Packet{Type: pgmtest.SPM, SQN: 8, Lead: 3, Trail: 1, SrcPort: 9, NLA: nla6, Options: []pgmtest.Option{{Type: 0x7f}, {Type: fin}}}
 	tracker.See(q.AppendTo(nil), 5, 1, 20)
 	tracker.See(p.AppendTo(nil)[:27], 5, 1, 30)
 	got := only(t, tracker)

@@ -17,25 +17,26 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"causeway/lcore/frame"
+	"causeway/lcore/pgm/pgmtest"
 )
 
 // dissected are packets and what another decoder must say of them; a checksum's status 1 is good.
 var dissected = []struct {
-	packet frame.PGM
+	packet pgmtest.Packet
 	want   string // name=value
 }{
-	{frame.PGM{Type: frame.PGMSPM, SQN: 7, Trail: 3, Lead: 9, NLA: nla4}, "hdr.type=0x00 spm.sqn=0x00000007 spm.trail=0x00000003 spm.lead=0x00000009 spm.path.ipv4=10.10.0.1"},
-	{frame.PGM{Type: frame.PGMSPM, NLA: nla6, Options: []frame.PGMOption{{Type: fin}}}, "spm.path.ipv6=2001:db8::1 opts.tlen=8"},
-	{frame.PGM{Type: frame.PGMODATA, SQN: 7, Trail: 3, Data: []byte("some data")}, "hdr.type=0x04 hdr.tsdulen=9 spm.sqn=0x00000007 spm.trail=0x00000003"},
-	{frame.PGM{Type: frame.PGMRDATA, Parity: true, Data: []byte("odd"), Options: []frame.PGMOption{{Type: frame.PGMOptJoin, Data: []byte{0, 0, 0, 0, 0, 9}}, {Type: syn}}},
+	{pgmtest.Packet{Type: pgmtest.SPM, SQN: 7, Trail: 3, Lead: 9, NLA: nla4}, "hdr.type=0x00 spm.sqn=0x00000007 spm.trail=0x00000003 spm.lead=0x00000009 spm.path.ipv4=10.10.0.1"},
+	{pgmtest.Packet{Type: pgmtest.SPM, NLA: nla6, Options: []pgmtest.Option{{Type: fin}}}, "spm.path.ipv6=2001:db8::1 opts.tlen=8"},
+	{pgmtest.Packet{Type: pgmtest.ODATA, SQN: 7, Trail: 3, Data: []byte("some data")}, "hdr.type=0x04 hdr.tsdulen=9 spm.sqn=0x00000007 spm.trail=0x00000003"},
+	{pgmtest.Packet{Type: pgmtest.RDATA, Parity: true, Data: []byte("odd"), Options: []pgmtest.Option{{Type: pgmtest.OptJoin, Data: []byte{0, 0, 0, 0, 0, 9}}, {Type: syn}}},
 		"hdr.type=0x05 hdr.opts=0x81 genopts.type=0x03 opts.join.min_join=0x00000009 opts.tlen=16"},
-	{frame.PGM{Type: frame.PGMNAK, SQN: 7, NLA: nla4, Group: group4, Options: []frame.PGMOption{frame.NAKList(8, 9)}},
+	{pgmtest.Packet{Type: pgmtest.NAK, SQN: 7, NLA: nla4, Group: group4, Options: []pgmtest.Option{pgmtest.NAKList(8, 9)}},
 		"hdr.type=0x08 hdr.sport=2000 hdr.dport=1000 nak.sqn=0x00000007 nak.src.ipv4=10.10.0.1 nak.grp.ipv4=239.1.2.3 opts.tlen=16"},
-	{frame.PGM{Type: frame.PGMNNAK, NLA: nla6, Group: group4}, "hdr.type=0x09 nak.src.ipv6=2001:db8::1 nak.grp.ipv4=239.1.2.3"},
-	{frame.PGM{Type: frame.PGMNCF, SQN: 7, NLA: nla4, Group: group4}, "hdr.type=0x0a hdr.sport=1000 nak.sqn=0x00000007"},
-	{frame.PGM{Type: frame.PGMPOLL, SQN: 7, Round: 2, NLA: nla4}, "hdr.type=0x01 poll.sqn=0x00000007 poll.round=2 poll.path.ipv4=10.10.0.1"},
-	{frame.PGM{Type: frame.PGMPOLR, SQN: 7, Round: 2}, "hdr.type=0x02 polr.sqn=0x00000007 polr.round=2"},
-	{frame.PGM{Type: frame.PGMACK, SQN: 7}, "hdr.type=0x0d ack.maxsqn=0x00000007"},
+	{pgmtest.Packet{Type: pgmtest.NNAK, NLA: nla6, Group: group4}, "hdr.type=0x09 nak.src.ipv6=2001:db8::1 nak.grp.ipv4=239.1.2.3"},
+	{pgmtest.Packet{Type: pgmtest.NCF, SQN: 7, NLA: nla4, Group: group4}, "hdr.type=0x0a hdr.sport=1000 nak.sqn=0x00000007"},
+	{pgmtest.Packet{Type: pgmtest.POLL, SQN: 7, Round: 2, NLA: nla4}, "hdr.type=0x01 poll.sqn=0x00000007 poll.round=2 poll.path.ipv4=10.10.0.1"},
+	{pgmtest.Packet{Type: pgmtest.POLR, SQN: 7, Round: 2}, "hdr.type=0x02 polr.sqn=0x00000007 polr.round=2"},
+	{pgmtest.Packet{Type: pgmtest.ACK, SQN: 7}, "hdr.type=0x0d ack.maxsqn=0x00000007"},
 }
 
 // tsharkPath returns the program. Without it the test is skipped, but in CI it fails.

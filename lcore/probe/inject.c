@@ -7,21 +7,21 @@
 
 #include "lcore/burst.h"
 
-/* A packet that is held up. From Ethernet, it is its mbuf alone. */
-struct held {
+/* A delayed packet. From Ethernet, only its mbuf is set. */
+struct delayed {
 	uint64_t due; /* TSC */
 	struct ib_recv packet;
 };
 
 struct inject {
-	struct inject *link; /* in the list of spent ones */
+	struct inject *link; /* in the list of spent settings */
 	struct inject_settings set;
 	uint64_t random;
-	bool nothing;     /* all shares are 0 */
-	bool leaving;     /* nothing comes in any more */
-	struct held back; /* waits for its successor; no mbuf: none does */
+	bool nothing;             /* all shares are 0 */
+	bool draining;            /* receives no more */
+	struct delayed overtaken; /* waits for its successor; no mbuf: none does */
 	unsigned first, n, size;
-	struct held queue[]; /* a ring, in order of time: all wait for as long */
+	struct delayed queue[]; /* a ring, in order of time: all wait for as long */
 };
 
 /* SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
@@ -40,7 +40,7 @@ static bool chance(struct inject *x, uint64_t share)
 
 struct inject *inject_new(const struct inject_settings *s, unsigned id, enum direction d)
 {
-	unsigned size = s->delay_share ? INJECT_HELD : 0;
+	unsigned size = s->delay_share ? INJECT_DELAYED : 0;
 	struct inject *x = calloc(1, sizeof *x + size * sizeof x->queue[0]);
 	if (!x)
 		return NULL;
@@ -73,7 +73,7 @@ void inject_put(struct worker *w, enum direction d, struct inject *x)
 	free_spent(i);
 }
 
-/* The worker has done with its live settings, which hold nothing. */
+/* Gives the live settings back to management; they delay no packet. */
 static void retire(struct injection *i)
 {
 	struct inject *x = i->live;
@@ -86,30 +86,30 @@ static void retire(struct injection *i)
 
 static bool empty(const struct inject *x)
 {
-	return x->n == 0 && !x->back.packet.mbuf;
+	return x->n == 0 && !x->overtaken.packet.mbuf;
 }
 
-static void leave(struct injection *i)
+static void drain(struct injection *i)
 {
 	if (!i->live)
 		return;
-	i->live->leaving = true;
+	i->live->draining = true;
 	if (empty(i->live))
 		retire(i);
 }
 
-void inject_leave(struct worker *w)
+void inject_drain(struct worker *w)
 {
-	leave(&w->inject[ROCE_TO_IB]);
-	leave(&w->inject[IB_TO_ROCE]);
+	drain(&w->inject[ROCE_TO_IB]);
+	drain(&w->inject[IB_TO_ROCE]);
 }
 
-void inject_turn(struct worker *w)
+void inject_update(struct worker *w)
 {
 	for (struct injection *i = w->inject; i < w->inject + DIRECTIONS; i++) {
 		if (!__atomic_load_n(&i->next, __ATOMIC_RELAXED))
 			continue;
-		leave(i);
+		drain(i);
 		if (i->live)
 			continue;
 		i->live = __atomic_exchange_n(&i->next, NULL, __ATOMIC_ACQUIRE);
@@ -118,25 +118,25 @@ void inject_turn(struct worker *w)
 	}
 }
 
-/* False: there is no room, or too much of the pool would be kept from others. */
-static bool hold(struct inject *x, const struct ib_recv *r, uint64_t now)
+/* False: there is no room, or too many mbufs of the pool would be delayed. */
+static bool delay_packet(struct inject *x, const struct ib_recv *r, uint64_t now)
 {
 	unsigned part = r->mbuf->pool->size / (INJECT_POOL_PART * DIRECTIONS * x->set.workers);
 	if (x->n == RTE_MIN(x->size, part))
 		return false;
-	x->queue[(x->first + x->n++) % x->size] = (struct held){now + x->set.delay, *r};
+	x->queue[(x->first + x->n++) % x->size] = (struct delayed){now + x->set.delay, *r};
 	return true;
 }
 
-/* What is due goes on, up to half a burst; all is due when it is time to leave. */
-static unsigned let_out(struct inject *x, struct ib_recv *out, uint64_t now)
+/* Releases packets that are due, up to half a burst; while draining all are due. */
+static unsigned release_due(struct inject *x, struct ib_recv *out, uint64_t now)
 {
 	unsigned n = 0;
-	if (x->back.packet.mbuf && (x->leaving || x->back.due <= now)) {
-		out[n++] = x->back.packet;
-		x->back.packet.mbuf = NULL;
+	if (x->overtaken.packet.mbuf && (x->draining || x->overtaken.due <= now)) {
+		out[n++] = x->overtaken.packet;
+		x->overtaken.packet.mbuf = NULL;
 	}
-	while (x->n && n < BURST / 2 && (x->leaving || x->queue[x->first].due <= now)) {
+	while (x->n && n < BURST / 2 && (x->draining || x->queue[x->first].due <= now)) {
 		out[n++] = x->queue[x->first].packet;
 		x->first = (x->first + 1) % x->size;
 		x->n--;
@@ -144,7 +144,7 @@ static unsigned let_out(struct inject *x, struct ib_recv *out, uint64_t now)
 	return n;
 }
 
-/* Without an mbuf there is no double. */
+/* Without an mbuf there is no duplicate. */
 static unsigned duplicate(const struct ib_recv *r, struct ib_recv *out)
 {
 	struct rte_mbuf *copy = rte_pktmbuf_copy(r->mbuf, r->mbuf->pool, 0, UINT32_MAX);
@@ -172,42 +172,42 @@ static unsigned judge(struct worker *w, enum direction d, const struct ib_recv *
 	}
 	if (twice)
 		n += duplicate(r, &out[n]);
-	if (late && hold(x, r, now))
+	if (late && delay_packet(x, r, now))
 		return n;
-	if (behind && !x->back.packet.mbuf) {
-		x->back = (struct held){now + rte_get_tsc_hz() / 1000 * INJECT_REORDER_MS, *r};
+	if (behind && !x->overtaken.packet.mbuf) {
+		x->overtaken = (struct delayed){now + rte_get_tsc_hz() / 1000 * INJECT_REORDER_MS, *r};
 		return n;
 	}
 	out[n++] = *r;
-	if (x->back.packet.mbuf) {
-		out[n++] = x->back.packet;
-		x->back.packet.mbuf = NULL;
+	if (x->overtaken.packet.mbuf) {
+		out[n++] = x->overtaken.packet;
+		x->overtaken.packet.mbuf = NULL;
 	}
 	return n;
 }
 
-/* Takes from the port or the door. */
+/* Receives from the Ethernet or the IB port. */
 static unsigned receive(struct worker *w, enum direction d, struct ib_recv *r, unsigned n)
 {
 	struct rte_mbuf *m[BURST];
 	if (d == IB_TO_ROCE)
-		return w->door->poll(w->door->self, r, n);
+		return w->ib_port->poll(w->ib_port->self, r, n);
 	n = rte_eth_rx_burst(w->port, w->queue, m, (uint16_t)n);
 	for (unsigned i = 0; i < n; i++)
 		r[i] = (struct ib_recv){.mbuf = m[i]};
 	return n;
 }
 
-/* So few are received that all of them may be doubled, and one more be waiting for its successor. */
+/* Receives so few that all may be duplicated, and one more overtaken. */
 static unsigned inject(struct worker *w, enum direction d, struct ib_recv *out)
 {
 	struct injection *i = &w->inject[d];
 	struct inject *x = i->live;
 	struct ib_recv in[BURST / 2];
 	uint64_t now = rte_rdtsc();
-	unsigned n = let_out(x, out, now);
+	unsigned n = release_due(x, out, now);
 	i->taken = 0;
-	if (x->leaving) {
+	if (x->draining) {
 		if (empty(x))
 			retire(i);
 		return n;
@@ -232,15 +232,15 @@ unsigned inject_messages(struct worker *w, struct ib_recv *r)
 	return inject(w, IB_TO_ROCE, r);
 }
 
-/* Frees what is held, and counts it. */
+/* Frees delayed packets, and counts them. */
 static void end(struct worker *w, enum direction d)
 {
 	struct injection *i = &w->inject[d];
 	struct direction_counters *c = &w->counters.direction[d];
 	struct ib_recv r[BURST];
-	leave(i);
+	drain(i);
 	while (i->live) {
-		unsigned n = let_out(i->live, r, 0);
+		unsigned n = release_due(i->live, r, 0);
 		if (empty(i->live))
 			retire(i);
 		c->received += n;

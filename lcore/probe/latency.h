@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the bridge adds to a packet's way: from its reception to its hand-over to the other door, by the time-stamp
- * counter, in a histogram of the worker's own. One writer, the worker; anybody reads.
+ * The time that packets spend in the bridge: from reception until they are given to the other port, by the time-stamp
+ * counter. A histogram for each worker and direction; the worker is its only writer, any thread may read.
  *
  * One burst in LATENCY_EVERY is timed, and all that it sends counts with its time. Packets that leave the burst, for
- * another worker or to wait for a stand-in, carry the time of their reception along, and count with all their waiting.
+ * another worker or to wait for a proxy QP, carry the time of their reception, and their wait counts.
  */
 #ifndef CAUSEWAY_PROBE_LATENCY_H
 #define CAUSEWAY_PROBE_LATENCY_H
@@ -14,14 +14,14 @@
 #include <stdint.h>
 
 /* Non-empty bursts to each one timed, a power of two: two readings of the counter take some 20 ns. 0: none is, for
- * benchmarks that ask what timing costs. */
+ * benchmarks that measure what timing costs. */
 #ifndef LATENCY_EVERY
 #define LATENCY_EVERY 16
 #endif
 
 enum {
 	LATENCY_SUB_BITS = 5,  /* 32 buckets in each power of two: a bound is at most 1/32 above what it stands for */
-	LATENCY_TOP_BITS = 36, /* cycles: beyond ten seconds it does not matter how long */
+	LATENCY_TOP_BITS = 36, /* cycles, some ten seconds; longer times share the last bucket */
 	LATENCY_BUCKETS = (LATENCY_TOP_BITS - LATENCY_SUB_BITS + 1) << LATENCY_SUB_BITS,
 
 	LATENCY_STAMP_SHIFT = 4, /* stamps are in 16 cycles, so that 32 bits go as far as the buckets do */
@@ -55,10 +55,10 @@ static inline uint64_t latency_begin(struct latency *l)
 	return rte_rdtsc();
 }
 
-/* latency.c: a burst that began then has just been handed over, with so many packets. */
+/* latency.c: so many packets of a burst that began then have just been given to the other port. */
 void latency_note(struct latency *l, uint64_t began, unsigned packets);
 
-/* latency.c: packets with these stamps have. */
+/* latency.c: the same for packets with stamps of their own. */
 void latency_waited(struct latency *l, const uint32_t *stamp, unsigned packets);
 
 static inline void latency_end(struct latency *l, uint64_t began, unsigned packets)
@@ -67,7 +67,7 @@ static inline void latency_end(struct latency *l, uint64_t began, unsigned packe
 		latency_note(l, began, packets);
 }
 
-/* What a packet carries that leaves a burst which began then; 0: it is not timed. */
+/* The stamp of a packet that leaves a burst which began then; 0: it is not timed. */
 static inline uint32_t latency_stamp(uint64_t began)
 {
 	return began ? (uint32_t)(began >> LATENCY_STAMP_SHIFT) | 1 : 0;

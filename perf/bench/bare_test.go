@@ -15,8 +15,8 @@ var extras = map[string][]variant{
 	"multicast": extrasOf(shape{hosts: 64, qpns: 1, nodes: 64, groups: 16}),
 }
 
-// The bare worker does what the production one does, and counts none of it. The one it is compared with counts
-// everything, each group's packets included, and polices.
+// The bare worker forwards as the production worker does, and counts nothing. The worker that it is compared with
+// counts everything, including each group's packets, and polices.
 func TestBareWorkerIsTheWorkerWithoutCounters(t *testing.T) {
 	for name, all := range extras {
 		for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {
@@ -38,13 +38,13 @@ func TestBareWorkerIsTheWorkerWithoutCounters(t *testing.T) {
 	}
 }
 
-// checkCounted wants all packets counted everywhere, or none anywhere, as the shape says.
+// checkCounted checks that all packets are counted everywhere or, by a bare worker, nowhere.
 func (r *rig) checkCounted(t *testing.T, d lcore.Direction, moved uint64) {
 	t.Helper()
 	if r.shape.bare {
 		moved = 0
 	}
-	c := r.bench.Counters()
+	c := r.datapath.Counters()
 	x := c.Direction[d]
 	if x.Received < moved || x.Sent < moved || x.SentBytes < 64*moved || moved == 0 && x.Received+x.Sent+x.SentBytes+c.Loops+c.Busy != 0 {
 		t.Errorf("%d packets: counted %+v, %d loops", moved, x, c.Loops)
@@ -56,16 +56,16 @@ func (r *rig) checkCounted(t *testing.T, d lcore.Direction, moved uint64) {
 	for i := range r.shape.groups {
 		_, id, ok := r.tables.FindGroup(groupIP(i))
 		if !ok {
-			t.Fatal("a group is not on the shelves")
+			t.Fatal("a group is not on the tables")
 		}
-		sum += r.bench.Group(int(id)).Packets[d]
+		sum += r.datapath.Group(int(id)).Packets[d]
 	}
 	if sum != x.Sent {
 		t.Errorf("groups' counters say %d, the direction's %d", sum, x.Sent)
 	}
 }
 
-// Groups of the extras row are policed: at a low rate packets die.
+// Groups of the extras row are policed: at a low rate packets are dropped.
 func TestGroupsOfExtrasArePoliced(t *testing.T) {
 	policed, ok := lcore.DropNamed("policed")
 	if !ok {
@@ -80,11 +80,11 @@ func TestGroupsOfExtrasArePoliced(t *testing.T) {
 		if err := l.start(lcores[0].id); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(20 * time.Second); r.lanes[0].inRing() > 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(20 * time.Second); r.lanes[0].ring.Len() > 0 && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}
 		l.stop()
-		x := r.bench.Counters().Direction[d]
+		x := r.datapath.Counters().Direction[d]
 		if x.Drops[policed] != inFlight || x.Dropped() != inFlight {
 			t.Errorf("%v: %+v", d, x)
 		}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// bareLoop is the worker built without counters. What it has done shows where its packets go.
+// bareLoop is the worker built without counters. What it has done is read from the ring that its packets go to.
 type bareLoop struct {
 	*lane
 	lcore uint
@@ -20,7 +20,7 @@ type bareLoop struct {
 	last  C.uint32_t
 }
 
-func (l *lane) bare() loop { return &bareLoop{lane: l, last: C.bench_ring_produced(l.ring)} }
+func (l *lane) bare() loop { return &bareLoop{lane: l, last: C.ring_produced(l.cRing())} }
 
 func (l *bareLoop) c() *C.struct_worker { return (*C.struct_worker)(l.w.Pointer()) }
 
@@ -32,9 +32,9 @@ func (l *bareLoop) start(lcore uint) error {
 	return nil
 }
 
-// done must be called before the ring's 32 bits have gone round: that takes a minute at least.
+// done must be called before the ring's 32-bit index wraps, which takes a minute at least.
 func (l *bareLoop) done() uint64 {
-	now := C.bench_ring_produced(l.ring)
+	now := C.ring_produced(l.cRing())
 	l.moved += uint64(now - l.last)
 	l.last = now
 	return l.moved

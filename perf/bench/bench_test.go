@@ -50,12 +50,12 @@ func short() Config { return Config{Lcores: lcores, Repetitions: 1, Window: 5 * 
 
 func shapeTables(t *testing.T, s shape) *tables.Tables {
 	t.Helper()
-	shelves, err := s.newTables()
+	tab, err := s.newTables()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(shelves.Close)
-	return shelves
+	t.Cleanup(tab.Close)
+	return tab
 }
 
 func testRig(t *testing.T, s shape, d lcore.Direction, size int) *rig {
@@ -63,9 +63,9 @@ func testRig(t *testing.T, s shape, d lcore.Direction, size int) *rig {
 	return rigAt(t, s, shapeTables(t, s), d, size)
 }
 
-func rigAt(t *testing.T, s shape, shelves *tables.Tables, d lcore.Direction, size int) *rig {
+func rigAt(t *testing.T, s shape, tab *tables.Tables, d lcore.Direction, size int) *rig {
 	t.Helper()
-	r, err := newRig(s, shelves, d, size)
+	r, err := newRig(s, tab, d, size)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,22 +9,22 @@ import (
 	"causeway/lcore"
 )
 
-// A Point is the cost of a packet, in nanoseconds, with n of something.
+// A Point is the cost of a packet in nanoseconds with N groups, hosts or proxy QPs.
 type Point struct {
 	N  int        `json:"n"`
 	NS [2]float64 `json:"ns"` // by direction
 }
 
-// A Curve is what a packet costs with more and more of something, all else being the same.
+// A Curve is the cost of a packet by the number of one kind of entries, all else being equal.
 type Curve struct {
 	Of     string  `json:"of"`
 	Points []Point `json:"points"`
 }
 
-// others is how many there are of what a curve leaves alone.
+// others is how many entries there are of the kinds that a curve does not vary.
 const others = 1 << 10
 
-// curves are powers of 2, from 1 to above 1000 groups, and from below 10 to above 100 000 hosts and stand-ins.
+// curves are powers of 2, from 1 to above 1000 groups, and from below 10 to above 100 000 hosts and proxy QPs.
 var curves = []struct {
 	of    string
 	ns    []int
@@ -32,7 +32,7 @@ var curves = []struct {
 }{
 	{"groups", []int{1, 4, 16, 64, 256, 1 << 10}, func(n int) shape { return shape{hosts: others, qpns: 1, nodes: others, groups: n} }},
 	{"hosts", []int{8, 64, 512, 1 << 12, 1 << 15, 1 << 17}, func(n int) shape { return shape{hosts: n, qpns: 1, nodes: others} }},
-	{"stand-ins", []int{8, 64, 512, 1 << 12, 1 << 15, 1 << 17}, func(n int) shape { return shape{hosts: 1, qpns: n, nodes: others} }},
+	{"proxy QPs", []int{8, 64, 512, 1 << 12, 1 << 15, 1 << 17}, func(n int) shape { return shape{hosts: 1, qpns: n, nodes: others} }},
 }
 
 // Curves measures 64-byte packets. The points of a curve are measured in turn.
@@ -46,7 +46,7 @@ func Curves(cfg Config) ([]Curve, error) {
 			curve.Points = append(curve.Points, Point{N: n})
 		}
 		for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {
-			cfg.progress("%s, more and more %s", directions[d], c.of)
+			cfg.progress("%s by number of %s", directions[d], c.of)
 			ns, err := measureShapes(&cfg, d, 64, all)
 			if err != nil {
 				return nil, err
@@ -60,7 +60,7 @@ func Curves(cfg Config) ([]Curve, error) {
 	return out, nil
 }
 
-// PrintCurves writes each point and how it compares with the first of its curve.
+// PrintCurves writes each point and its ratio to the first one of its curve.
 func PrintCurves(w io.Writer, all []Curve) error {
 	cells := [][]string{{"64 B", "", "RoCE to IB ns", "/first", "IB to RoCE ns", "/first"}}
 	for _, c := range all {

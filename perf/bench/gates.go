@@ -10,26 +10,26 @@ import (
 	"causeway/tables"
 )
 
-// Sizes of the tables: as many hosts, stand-ins and nodes.
+// Sizes of the tables: as many hosts, proxy QPs and nodes.
 const (
 	Small  = 1 << 10
 	Medium = 1 << 16
 	Large  = 1 << 20
 )
 
-// What is measured unless one asks for less.
+// What is measured by default.
 var (
 	AllEntries  = []int{Small, Medium, Large}
 	AllPayloads = []int{64, 256, 1024, 4096} // bytes, multiples of 8
 )
 
-// Names of what paths are compared with.
+// Names of the floors that paths are compared with.
 const (
 	rxTx     = "rx+tx"
 	rxReadTx = "rx+read+tx"
 )
 
-// pathLimits are the gates of the packet path: by direction, payload and entries.
+// pathLimits are the gates of the packet path by direction, payload and entries.
 var pathLimits = map[lcore.Direction]map[int]map[int]float64{
 	lcore.RoCEToIB: {
 		64:   {Small: 5.0, Medium: 6.0, Large: 10},
@@ -45,12 +45,13 @@ var pathLimits = map[lcore.Direction]map[int]map[int]float64{
 
 const (
 	variantLimit = 1.15 // IPv6 and VLAN over IPv4 untagged
-	extrasLimit  = 1.05 // all that can be switched on over none of it
+	extrasLimit  = 1.05 // with counters, QoS map and policing over without
 	icrcLimit    = 1.0  // own over rte_net_crc by AVX-512
 	tableLimit   = 0.4  // own over rte_hash
 )
 
-// Gates measures the packet path with tables of several sizes, its variants, its parts, and the worker's thread.
+// Gates measures the packet path with tables of several sizes, variants of packets and configuration, parts of the
+// path, and how often the worker's thread waits.
 func Gates(cfg Config, entries, payloads []int) ([]Row, error) {
 	var rows []Row
 	for _, n := range entries {
@@ -60,7 +61,7 @@ func Gates(cfg Config, entries, payloads []int) ([]Row, error) {
 		}
 		rows = append(rows, more...)
 	}
-	for _, f := range []func(*Config) ([]Row, error){variantRows, extrasRows, watchedRows, icrcRows, doorRows, switchRows} {
+	for _, f := range []func(*Config) ([]Row, error){variantRows, extrasRows, mirrorRows, icrcRows, portRows, switchRows} {
 		more, err := f(&cfg)
 		if err != nil {
 			return nil, err
@@ -71,9 +72,9 @@ func Gates(cfg Config, entries, payloads []int) ([]Row, error) {
 	return rows, nil
 }
 
-// atSize measures all that depends on the tables' size.
+// atSize measures what depends on the size of the tables.
 func atSize(cfg *Config, entries int, payloads []int) ([]Row, error) {
-	cfg.progress("filling tables with %s hosts, stand-ins and nodes", count(entries))
+	cfg.progress("filling tables with %s hosts, proxy QPs and nodes", count(entries))
 	s := square(entries)
 	t, err := s.newTables()
 	if err != nil {
@@ -95,7 +96,8 @@ func atSize(cfg *Config, entries int, payloads []int) ([]Row, error) {
 	return append(rows, row), err
 }
 
-// pathRow measures the worker, the peer and the floors: up to 64 B the one that does not read counts.
+// pathRow measures the worker, the peer and the floors. The gate of payloads up to 64 B is over the floor that does not
+// read them.
 func pathRow(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int) (Row, error) {
 	r, err := newRig(s, t, d, size)
 	if err != nil {
@@ -104,7 +106,7 @@ func pathRow(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int
 	defer r.close()
 	how, over := []reading{readNothing}, rxTx
 	if size > 64 {
-		how, over = []reading{cfg.reading()}, rxReadTx
+		how, over = []reading{readWords}, rxReadTx
 	}
 	if size > 64 && canReadWide() {
 		how = append(how, readWide)
@@ -130,7 +132,7 @@ func pathRow(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int
 	return row, r.verify()
 }
 
-// beside makes the worker, the peer, and floors that read in these ways.
+// beside makes the worker, the peer and a floor for each way of reading.
 func (l *lane) beside(how []reading) ([]loop, error) {
 	peer, err := l.peer()
 	loops := []loop{l.worker(), peer}
@@ -141,7 +143,7 @@ func (l *lane) beside(how []reading) ([]loop, error) {
 	return loops, err
 }
 
-// A variant is a shape to be compared with the plain one, the first.
+// A variant is a shape to be compared with the first one of a list.
 type variant struct {
 	what  string
 	shape shape
@@ -154,11 +156,11 @@ func variantRows(cfg *Config) ([]Row, error) {
 	return compare(cfg, variantLimit, []variant{{"IPv4, untagged", square(Small)}, {"IPv6", six}, {"VLAN", tagged}})
 }
 
-// extraGroups are those of the multicast row.
+// extraGroups is the number of groups in the multicast row.
 const extraGroups = 128
 
 // extrasRows compares a worker that counts, maps DSCPs to service levels and polices groups with one that does none of
-// it. Only groups have rates.
+// these. Only groups are policed.
 func extrasRows(cfg *Config) ([]Row, error) {
 	unicast, err := compare(cfg, extrasLimit, extrasOf(square(Small)))
 	if err != nil {
@@ -170,7 +172,7 @@ func extrasRows(cfg *Config) ([]Row, error) {
 	return append(unicast, multicast...), err
 }
 
-// extrasOf is a shape without all that, and with it.
+// extrasOf is a shape without these features, and with them.
 func extrasOf(s shape) []variant {
 	s.marked = true
 	without, with := s, s
@@ -181,7 +183,7 @@ func extrasOf(s shape) []variant {
 	return []variant{{"none of them", without}, {"counters, QoS map", with}}
 }
 
-// compare measures shapes in turn with the first one, with the smallest payload, which hides least. most 0: no gate.
+// compare measures shapes in turn with the first one, at 64 B, where a difference shows most. most 0: no gate.
 func compare(cfg *Config, most float64, all []variant) ([]Row, error) {
 	var rows []Row
 	for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {

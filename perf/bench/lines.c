@@ -9,7 +9,7 @@
 #include "lcore/setup.h"
 
 struct line_probe {
-	struct bench bench;
+	struct datapath datapath;
 	const struct tables *tables;
 	unsigned n, max_groups;
 	struct worker *worker[MAX_WORKERS];
@@ -23,7 +23,7 @@ struct line_probe *line_probe_new(const struct tables *t, unsigned n, unsigned m
 	p->tables = t;
 	p->max_groups = max_groups;
 	for (; p->n < n; p->n++) {
-		p->worker[p->n] = worker_new(&p->bench, NULL, (uint16_t)p->n, 0, 0, max_groups);
+		p->worker[p->n] = worker_new(&p->datapath, NULL, (uint16_t)p->n, 0, 0, max_groups);
 		if (!p->worker[p->n]) {
 			line_probe_free(p);
 			return NULL;
@@ -70,8 +70,8 @@ unsigned line_probe_ranges(const struct line_probe *p, unsigned worker, struct r
 	*next++ = range(BY_WORKER, "the rest of struct worker", w, sizeof *w);
 	*next++ = range(BY_WORKER, "groups", w->groups, p->max_groups * sizeof *w->groups);
 	*next++ = range(BY_WORKER, "rcu", &p->tables->rcu->qsbr_cnt[worker], sizeof p->tables->rcu->qsbr_cnt[0]);
-	next = add_ring(next, "odd", w->odd, BY_WORKER, BY_MANAGEMENT);
-	next = add_ring(next, "again", w->again, BY_OTHERS, BY_WORKER);
+	next = add_ring(next, "punt", w->punt, BY_WORKER, BY_MANAGEMENT);
+	next = add_ring(next, "requeue", w->requeue, BY_OTHERS, BY_WORKER);
 	next = add_ring(next, "send", w->send, BY_MANAGEMENT, BY_WORKER);
 	return (unsigned)(next - out);
 }

@@ -12,11 +12,11 @@ enum {
 	LINES_NAME = 32,
 };
 
-/* Who writes a range. Two ranges of one worker may share a line if both are written by the same. */
+/* The writer of a range. Ranges with the same writer may share a cache line. */
 enum writer {
-	BY_WORKER,     /* the worker alone, all the time */
+	BY_WORKER,     /* the worker */
 	BY_MANAGEMENT, /* its end of the worker's rings */
-	BY_OTHERS,     /* other workers' and management's end of the worker's again ring */
+	BY_OTHERS,     /* other workers' and management's end of the worker's requeue ring */
 };
 
 struct range {
@@ -26,13 +26,13 @@ struct range {
 	char what[LINES_NAME];
 };
 
-struct line_probe; /* a bench with workers that stand nowhere */
+struct line_probe; /* a datapath with workers that have no port */
 
-/* Makes n workers as the bridge makes them, at these tables. NULL: no memory. */
+/* Makes n workers as the bridge makes them, with these tables. NULL: no memory. */
 struct line_probe *line_probe_new(const struct tables *t, unsigned n, unsigned max_groups);
 void line_probe_free(struct line_probe *p);
 
-/* Tells what is written of the worker; returns how many ranges, at most LINES_MAX. */
+/* Lists what is written of the worker; returns how many ranges, at most LINES_MAX. */
 unsigned line_probe_ranges(const struct line_probe *p, unsigned worker, struct range *out);
 
 #endif

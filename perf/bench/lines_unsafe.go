@@ -14,14 +14,14 @@ import (
 
 const cacheLine = 64
 
-// written is memory that somebody writes while packets pass.
+// written is memory that is written while packets pass.
 type written struct {
 	at, len uint64
-	writer  string // worker N, or who writes at its rings
+	writer  string // worker N, or another user of its rings
 	what    string
 }
 
-// writtenBy lists what n workers write, made as the bridge makes them, and what is written at their rings.
+// writtenBy lists what n workers write, made as the bridge makes them, and what the other users of their rings write.
 func writtenBy(t *tables.Tables, n, groups int) ([]written, error) {
 	p := C.line_probe_new((*C.struct_tables)(t.Pointer()), C.uint(n), C.uint(groups))
 	if p == nil {
@@ -33,7 +33,7 @@ func writtenBy(t *tables.Tables, n, groups int) ([]written, error) {
 		var ranges [C.LINES_MAX]C.struct_range
 		for _, r := range ranges[:C.line_probe_ranges(p, C.uint(w), &ranges[0])] {
 			by := map[C.enum_writer]string{
-				C.BY_WORKER: "worker %d", C.BY_MANAGEMENT: "management, for worker %d", C.BY_OTHERS: "whoever hands over to worker %d",
+				C.BY_WORKER: "worker %d", C.BY_MANAGEMENT: "management, for worker %d", C.BY_OTHERS: "other workers, for worker %d",
 			}[r.writer]
 			all = append(all, written{uint64(r.at), uint64(r.len), fmt.Sprintf(by, w), fmt.Sprintf("%s of %d", C.GoString(&r.what[0]), w)})
 		}
@@ -41,7 +41,7 @@ func writtenBy(t *tables.Tables, n, groups int) ([]written, error) {
 	return all, nil
 }
 
-// shared counts the cache lines, and names those that two write.
+// shared counts the cache lines, and names those with two writers.
 func shared(all []written) (lines int, faults []string) {
 	owner := map[uint64]written{}
 	for _, r := range all {
@@ -57,8 +57,7 @@ func shared(all []written) (lines int, faults []string) {
 	return len(owner), faults
 }
 
-// CheckLines makes sure that no cache line that a worker writes is written by anybody else, and returns how many it
-// looked at.
+// CheckLines makes sure that no cache line has two writers, and returns how many lines it checked.
 func CheckLines(n, groups int) (lines int, err error) {
 	t, err := tables.New(tables.Config{MaxReaders: n, MaxGroups: groups})
 	if err != nil {
@@ -71,7 +70,7 @@ func CheckLines(n, groups int) (lines int, err error) {
 	}
 	lines, faults := shared(all)
 	if len(faults) > 0 {
-		return lines, fmt.Errorf("bench: %d cache lines are written by two, the first: %s", len(faults), faults[0])
+		return lines, fmt.Errorf("bench: %d cache lines have two writers, the first: %s", len(faults), faults[0])
 	}
 	return lines, nil
 }

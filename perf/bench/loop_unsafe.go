@@ -22,7 +22,7 @@ type loop interface {
 	done() uint64
 }
 
-// cLoop is one of loops.h.
+// cLoop is a loop of loops.h.
 type cLoop struct {
 	c     *C.struct_loop
 	run   unsafe.Pointer // int (*)(void *)
@@ -51,20 +51,10 @@ func (l *cLoop) done() uint64 { return uint64(l.c.done) }
 // reading says whether a floor also reads every byte, and how.
 type reading C.enum_reading
 
-// namedReadings are the ways to read every byte, by what Config.Reading calls them.
-var namedReadings = map[string]reading{"words": readWords, "narrow": readNarrow, "wide": readWide}
-
-// CanRead reports whether there is a way to read of that name, for Config.Reading, and this CPU has it.
-func CanRead(name string) bool {
-	r, ok := namedReadings[name]
-	return ok && (r != readWide || canReadWide())
-}
-
 const (
 	readNothing reading = C.READ_NOTHING
-	readWords   reading = C.READ_WORDS  // by 8 bytes, in plain C
-	readNarrow  reading = C.READ_NARROW // by 16 bytes
-	readWide    reading = C.READ_WIDE   // by 64: only if canReadWide
+	readWords   reading = C.READ_WORDS // 8 bytes at a time, in plain C: the gates were set over this one
+	readWide    reading = C.READ_WIDE  // 64 bytes at a time, twice as fast from 1 KiB up: only if canReadWide
 )
 
 func canReadWide() bool { return bool(C.can_read_wide()) }
@@ -82,7 +72,7 @@ func (l *lane) floor(read reading) (loop, error) {
 	return f, err
 }
 
-// peer is the reference loop in the worker's place.
+// peer is the bare C loop in the worker's place.
 func (l *lane) peer() (loop, error) {
 	run := unsafe.Pointer(C.peer_roce_to_ib)
 	if l.rig.direction == lcore.IBToRoCE {
@@ -91,14 +81,14 @@ func (l *lane) peer() (loop, error) {
 	return l.newLoop(run)
 }
 
-// newLoop makes a loop at the lane's doors.
+// newLoop makes a loop that uses the lane's ports.
 func (l *lane) newLoop(run unsafe.Pointer) (*cLoop, error) {
 	f, err := newLoop(run)
 	if err != nil {
 		return nil, err
 	}
 	l.rig.onClose(func() error { C.loop_free(f.c); return nil })
-	f.c.port, f.c.door = C.uint16_t(l.port), l.door
+	f.c.port, f.c.ib_port = C.uint16_t(l.port), l.ibPort
 	f.c.tables = (*C.struct_tables)(l.rig.tables.Pointer())
 	for _, x := range bridgeMAC {
 		f.c.mac = f.c.mac<<8 | C.uint64_t(x)
@@ -110,10 +100,10 @@ func (l *lane) newLoop(run unsafe.Pointer) (*cLoop, error) {
 // An Lcore is where loops run.
 type Lcore struct {
 	id  uint
-	tid int // of its thread
+	tid int // thread id
 }
 
-// NewLcore looks up an EAL worker lcore, on which nothing may run.
+// NewLcore looks up an EAL worker lcore, which must be idle.
 func NewLcore(id uint) (Lcore, error) {
 	tid := C.lcore_thread(C.uint(id))
 	if tid < 0 {
@@ -122,5 +112,5 @@ func NewLcore(id uint) (Lcore, error) {
 	return Lcore{id, int(tid)}, nil
 }
 
-// cpuTime is what the lcore's thread has had of its CPU, in nanoseconds.
+// cpuTime is the CPU time that the lcore's thread has used, in nanoseconds.
 func (l Lcore) cpuTime() uint64 { return uint64(C.thread_cpu_ns(C.int(l.tid))) }

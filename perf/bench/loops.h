@@ -14,17 +14,16 @@ struct parts;
 /* Whether a floor reads every byte once, and how. */
 enum reading {
 	READ_NOTHING,
-	READ_WORDS,  /* by 8, in plain C */
-	READ_NARROW, /* by 16 bytes, which any CPU can */
-	READ_WIDE,   /* by 64: only if can_read_wide() */
+	READ_WORDS, /* 8 bytes at a time, in plain C */
+	READ_WIDE,  /* 64 bytes at a time: only if can_read_wide() */
 };
 
-/* A loop, run on an lcore until stop. */
+/* A loop that runs on an lcore until stop is set. */
 struct loop {
 	/* floors and peer */
 	uint16_t port;
 	enum reading reading;
-	struct null_door *door;
+	struct null_port *ib_port;
 	const struct tables *tables;
 	uint64_t mac;  /* the bridge's, first byte highest, 48 bits */
 	uint16_t pkey; /* on the RoCE side */
@@ -33,19 +32,19 @@ struct loop {
 
 	bool volatile stop __attribute__((aligned(64)));
 	uint64_t volatile done; /* packets, ICRCs or look-ups; written by the loop alone */
-	uint64_t volatile sink; /* so that nothing is optimised away */
+	uint64_t volatile sink; /* keeps the compiler from removing reads */
 };
 
-/* floors.c: rx+tx, with what the driver side of the rig does to a packet and nothing else. */
+/* floors.c: receive and send, with the readdressing that the rig's ports do, and nothing else. */
 int floor_roce_to_ib(void *loop);
 int floor_ib_to_roce(void *loop);
 bool can_read_wide(void);
 
-/* peer.c: the same conversion, with nothing around it. */
+/* peer.c: the same conversion as a bare loop. */
 int peer_roce_to_ib(void *loop);
 int peer_ib_to_roce(void *loop);
 
-/* parts.c: the ICRC and the table by themselves, and DPDK's. */
+/* parts.c: the ICRC and the table look-up by themselves, and DPDK's counterparts. */
 int icrc_ours(void *loop);
 int icrc_dpdk(void *loop);
 int table_ours(void *loop);
@@ -59,7 +58,7 @@ void loop_stop(struct loop *l, unsigned lcore);
 /* The id of an lcore's thread, or a negative errno; the lcore must be free. */
 int lcore_thread(unsigned lcore);
 
-/* What a thread of this process has had of its CPU's time, in nanoseconds; 0: there is no such thread. */
+/* The CPU time that a thread of this process has used, in nanoseconds; 0: there is no such thread. */
 uint64_t thread_cpu_ns(int tid);
 
 #endif

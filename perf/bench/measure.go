@@ -10,33 +10,20 @@ import (
 
 // Config says how to measure.
 type Config struct {
-	Lcores      []Lcore // where the loops run; one is enough but for Workers
+	Lcores      []Lcore // where the loops run: one, several for Workers, two for Handoffs
 	Repetitions int
 	Window      time.Duration // of one reading
-	Reading     string        // how the floors read, see CanRead; empty: DefaultReading
 	Progress    func(what string)
 }
 
-// DefaultReading is plain C, over which the gates were set. It is not the fastest way to read: from 1 KiB up, wider
-// loads take half the time, which is told beside it.
-const DefaultReading = "words"
-
-// reading is how floors read.
-func (c *Config) reading() reading {
-	if c.Reading == "" {
-		return namedReadings[DefaultReading]
-	}
-	return namedReadings[c.Reading]
-}
-
-// progress says what is being measured.
+// progress shows what is being measured.
 func (c *Config) progress(format string, args ...any) {
 	if c.Progress != nil {
 		c.Progress(fmt.Sprintf(format, args...))
 	}
 }
 
-// readings are what one loop cost, time and again, in nanoseconds a packet.
+// readings are repeated measurements of one loop, in nanoseconds a packet.
 type readings []float64
 
 func (r readings) median() float64 {
@@ -44,8 +31,8 @@ func (r readings) median() float64 {
 	return v[len(v)/2]
 }
 
-// over returns the median of the ratios of readings that were taken one after the other. What slows the machine down
-// for longer than that is in both.
+// over returns the median of the ratios of readings that were taken one after the other: what slows the machine down
+// for longer than that affects both.
 func (r readings) over(o readings) float64 {
 	ratios := make(readings, len(r))
 	for i := range r {
@@ -54,7 +41,7 @@ func (r readings) over(o readings) float64 {
 	return ratios.median()
 }
 
-// interleave takes readings of all loops in turn, so that what the machine does meanwhile hits all alike.
+// interleave takes readings of all loops in turn, so that disturbances by the machine affect all of them.
 func (c *Config) interleave(loops ...loop) ([]readings, error) {
 	all := make([]readings, len(loops))
 	for range c.Repetitions {
@@ -78,8 +65,7 @@ func (c *Config) read(at Lcore, l loop) (float64, error) {
 	return c.nsPerPacket(at, l)
 }
 
-// nsPerPacket watches a loop that runs, for a window. Time is what the loop had of its CPU: what others had of it is
-// not the loop's cost.
+// nsPerPacket measures a running loop for a window of its CPU time: time that other threads had the CPU is not counted.
 func (c *Config) nsPerPacket(at Lcore, l loop) (float64, error) {
 	if _, _, err := c.wait(at, l, c.Window/4); err != nil { // caches fill
 		return 0, err
@@ -88,8 +74,8 @@ func (c *Config) nsPerPacket(at Lcore, l loop) (float64, error) {
 	return ns / float64(max(n, 1)), err
 }
 
-// wait lets a loop have a while of its CPU, and returns what it has done and the nanoseconds it had. On a busy
-// machine that may take longer than the while.
+// wait lets a loop run until it has used that much CPU time, and returns what it has done and the nanoseconds it used.
+// On a busy machine that takes longer.
 func (c *Config) wait(at Lcore, l loop, while time.Duration) (n uint64, ns float64, err error) {
 	const patience = 20 * time.Second
 	begin, from := sample(at, l, while)
@@ -106,7 +92,7 @@ func (c *Config) wait(at Lcore, l loop, while time.Duration) (n uint64, ns float
 	}
 }
 
-// sample reads counter and clock as if at once: while they are read, the loop may not get far.
+// sample reads the counter and the CPU clock at nearly the same moment.
 func sample(at Lcore, l loop, window time.Duration) (done, ns uint64) {
 	const tries = 1000
 	for range tries {

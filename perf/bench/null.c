@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "null.h"
 
-#include <errno.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 #include <stdlib.h>
@@ -67,7 +66,7 @@ static inline void readdress_frame(const struct frame_layout *l, struct rte_mbuf
 	xor32(f + l->icrc_at, s->icrc);
 }
 
-void null_frames(struct null_door *d, struct rte_mbuf **m, unsigned n)
+void null_frames(struct null_port *d, struct rte_mbuf **m, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		readdress_frame(&d->frame, m[i], next_step(&d->stream));
@@ -77,7 +76,7 @@ static inline void readdress_message(const struct message_layout *l, struct rte_
 				     struct ib_recv *r)
 {
 	typedef uint64_t gid __attribute__((vector_size(16)));
-	struct wandered *at = rte_mbuf_to_priv(m);
+	struct changed *at = rte_mbuf_to_priv(m);
 	at->from ^= s->from;
 	at->to ^= s->to;
 	uint32_t mgid = l->to_group ? at->to : 0;
@@ -87,7 +86,7 @@ static inline void readdress_message(const struct message_layout *l, struct rte_
 	set_data(m, l->len);
 	uint8_t *area = rte_pktmbuf_mtod(m, uint8_t *);
 	memcpy(area, &l->grh[0], 8);
-	memcpy(area + 8, &source, 16); /* whole: the reader's wide loads need not wait for pieces */
+	memcpy(area + 8, &source, 16); /* in one store: the reader's wide loads are forwarded */
 	memcpy(area + 24, &destination, 16);
 	*r = (struct ib_recv){.mbuf = m,
 			      .qpn = l->qpn ^ qpn,
@@ -96,13 +95,13 @@ static inline void readdress_message(const struct message_layout *l, struct rte_
 			      .flags = IB_RECV_GRH};
 }
 
-void null_messages(struct null_door *d, struct rte_mbuf **m, unsigned n, struct ib_recv *recvs)
+void null_messages(struct null_port *d, struct rte_mbuf **m, unsigned n, struct ib_recv *recvs)
 {
 	for (unsigned i = 0; i < n; i++)
 		readdress_message(&d->message, m[i], next_step(&d->stream), &recvs[i]);
 }
 
-static void keep(struct null_door *d, const struct ib_send *sends, unsigned n)
+static void keep(struct null_port *d, const struct ib_send *sends, unsigned n)
 {
 	for (unsigned i = 0; i < n && d->record_n < d->record_max; i++)
 		d->record[d->record_n++] = sends[i];
@@ -110,7 +109,7 @@ static void keep(struct null_door *d, const struct ib_send *sends, unsigned n)
 
 static unsigned null_post(void *self, const struct ib_send *sends, unsigned n)
 {
-	struct null_door *d = self;
+	struct null_port *d = self;
 	struct rte_mbuf *m[BURST];
 	for (unsigned i = 0; i < n; i++)
 		m[i] = sends[i].mbuf;
@@ -122,7 +121,7 @@ static unsigned null_post(void *self, const struct ib_send *sends, unsigned n)
 
 static unsigned null_poll(void *self, struct ib_recv *recvs, unsigned n)
 {
-	struct null_door *d = self;
+	struct null_port *d = self;
 	struct rte_mbuf *m[BURST];
 	if (!d->messages || __atomic_load_n(&d->paused, __ATOMIC_RELAXED))
 		return 0;
@@ -136,30 +135,22 @@ static void null_free(void *self)
 	(void)self;
 }
 
-struct null_door *null_door_new(void)
+struct null_port *null_port_new(void)
 {
-	struct null_door *d = aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(sizeof *d, RTE_CACHE_LINE_SIZE));
+	struct null_port *d = aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(sizeof *d, RTE_CACHE_LINE_SIZE));
 	if (!d)
 		return NULL;
 	memset(d, 0, sizeof *d);
-	d->door = (struct ib_door){d, null_post, null_poll, null_free};
+	d->ib_port = (struct ib_port){d, null_post, null_poll, null_free};
 	return d;
 }
 
-void null_door_pause(struct null_door *d, bool on)
+void null_port_pause(struct null_port *d, bool on)
 {
 	__atomic_store_n(&d->paused, on, __ATOMIC_RELAXED);
 }
 
-int null_door_record(struct null_door *d, uint32_t max)
+void null_port_free(struct null_port *d)
 {
-	d->record = calloc(max, sizeof *d->record);
-	d->record_max = max;
-	return d->record ? 0 : -ENOMEM;
-}
-
-void null_door_free(struct null_door *d)
-{
-	free(d->record);
 	free(d);
 }

@@ -14,10 +14,11 @@
 
 #include "lcore/icrc.h"
 #include "loops.h"
+#include "tables/x86.h"
 
 enum { BURST = 64 };
 
-/* One packet again and again, hot in the first-level cache, as the workers ask: a burst at a time. */
+/* The same packet, in the first-level cache, in bursts as the workers do. */
 int icrc_ours(void *arg)
 {
 	struct loop *l = arg;
@@ -33,7 +34,7 @@ int icrc_ours(void *arg)
 	return 0;
 }
 
-/* As many bytes, without masking and seeding, which is less work. */
+/* The same number of bytes. Masking and seeding are left out, which is less work. */
 int icrc_dpdk(void *arg)
 {
 	struct loop *l = arg;
@@ -54,8 +55,8 @@ static inline uint64_t node_word(const struct parts *p, uint32_t i)
 	return (uint64_t)__builtin_bswap32(p->base + i) << 32 | 0xffff0000;
 }
 
-/* The next burst of keys, drawn evenly from all. Both sides make them, which is a part of what they cost. Words are
- * stored as they are loaded again: a wide load of what has just been stored in pieces waits. */
+/* The next burst of keys, drawn evenly from all; its cost is in both loops. Words are stored as wide as they are
+ * loaded, for store forwarding. */
 static inline void draw(const struct parts *p, struct table_key *keys, uint64_t *state)
 {
 	uint64_t x = *state;
@@ -68,7 +69,7 @@ static inline void draw(const struct parts *p, struct table_key *keys, uint64_t 
 	*state = x;
 }
 
-/* Reads of each entry what a worker would read first, and something of the key's line with it. */
+/* Reads the first field of each entry that a worker reads. */
 static inline uint64_t read_entries(const void *const *e)
 {
 	uint64_t sum = 0;
@@ -104,7 +105,7 @@ int table_dpdk(void *arg)
 	while (!l->stop) {
 		draw(l->parts, keys, &state);
 		if (rte_hash_lookup_bulk_data(l->parts->hash, ask, BURST, &hits, found) != BURST)
-			return -ENOENT; /* nothing is counted from here on, which is noticed */
+			return -ENOENT; /* the count stops, which is an error */
 		l->sink = read_entries((const void *const *)found);
 		l->done += BURST;
 	}
@@ -113,6 +114,7 @@ int table_dpdk(void *arg)
 
 const char *parts_use_avx512(void)
 {
+#ifdef CAUSEWAY_X86
 	bool has = rte_cpu_get_flag_enabled(RTE_CPUFLAG_AVX512F) > 0 &&
 		   rte_cpu_get_flag_enabled(RTE_CPUFLAG_VPCLMULQDQ) > 0;
 	if (has && rte_vect_set_max_simd_bitwidth(RTE_VECT_SIMD_512) == 0) {
@@ -121,6 +123,10 @@ const char *parts_use_avx512(void)
 	}
 	rte_net_crc_set_alg(RTE_NET_CRC_SSE42);
 	return "SSE4.2";
+#else
+	rte_net_crc_set_alg(RTE_NET_CRC_NEON);
+	return "NEON";
+#endif
 }
 
 int parts_hash(struct parts *p)
@@ -151,7 +157,7 @@ void parts_free(struct parts *p)
 static int advise(const struct rte_memseg_list *list, void *arg)
 {
 	(void)arg;
-	madvise(list->base_va, list->len, MADV_HUGEPAGE); /* a wish */
+	madvise(list->base_va, list->len, MADV_HUGEPAGE); /* best effort */
 	return 0;
 }
 

@@ -18,14 +18,14 @@ struct parts {
 	uint32_t entries;      /* a power of 2 */
 };
 
-/* Has DPDK use AVX-512 for its CRC, if it can here; reports which it uses. */
+/* Has DPDK use AVX-512 for its CRC if the CPU has it; returns which it uses. */
 const char *parts_use_avx512(void);
 
-/* Makes a hash of the keys in nodes. 0 or a negative errno. */
+/* Makes a hash with the keys of nodes. 0 or a negative errno. */
 int parts_hash(struct parts *p);
 void parts_free(struct parts *p);
 
-/* Asks for huge pages under DPDK's memory, for when it has but ordinary ones. 0, or -1: it has no memory. */
+/* Asks the kernel for transparent huge pages under DPDK's memory. 0, or -1: DPDK has no memory. */
 int parts_advise(void);
 
 #endif

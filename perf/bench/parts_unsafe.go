@@ -16,11 +16,11 @@ import (
 	"causeway/tables"
 )
 
-// Advise asks the kernel for huge pages under DPDK's memory, so that DPDK's hash is not at a disadvantage where there
-// are no reserved ones. Before anything is allocated.
+// Advise asks the kernel for transparent huge pages under DPDK's memory, so that DPDK's hash is not at a disadvantage
+// without reserved hugepages. It must be called before anything is allocated.
 func Advise() { C.parts_advise() }
 
-// partLoops makes the loops of two parts that do the same.
+// partLoops makes the loops of our part and of DPDK's.
 func partLoops(p *C.struct_parts, ours, theirs unsafe.Pointer) (loops []loop, free func(), err error) {
 	var all []*cLoop
 	free = func() {
@@ -48,10 +48,10 @@ func newParts() (*C.struct_parts, error) {
 	return p, nil
 }
 
-// icrcRows compares the ICRC with DPDK's CRC, on packets that lie in the first-level cache.
+// icrcRows compares the ICRC with DPDK's CRC, on packets in the first-level cache.
 func icrcRows(cfg *Config) (rows []Row, err error) {
 	theirs := C.GoString(C.parts_use_avx512())
-	lcore.ICRCVersion() // chosen once
+	lcore.ICRCVersion() // chooses the version
 	p, err := newParts()
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func icrcRows(cfg *Config) (rows []Row, err error) {
 	return rows, nil
 }
 
-// tableRow compares the look-up of nodes with DPDK's hash, of the same keys and entries.
+// tableRow compares the look-up of nodes with DPDK's hash, with the same keys and entries.
 func tableRow(cfg *Config, t *tables.Tables, entries int) (Row, error) {
 	cfg.progress("look-up, %s entries", count(entries))
 	p, err := newParts()

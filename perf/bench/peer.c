@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A peer: what someone would write who needs this one conversion and nothing else, on the same DPDK, the same tables
- * and the same ICRC. RoCEv2 over IPv4, untagged, unicast, without immediate data. What is not that, or is wrong in
- * any way, is freed uncounted; no management, no RCU, no rings but the port's, no congestion, no groups, no policy.
+ * The peer: a bare loop for comparison, with the same DPDK, tables and ICRC. It converts RoCEv2 over IPv4, untagged,
+ * unicast, without immediate data, and frees everything else uncounted. It has no management, RCU, rings of its own,
+ * congestion control, groups or policy.
  */
 #include <rte_ethdev.h>
 #include <rte_ip.h>
@@ -35,7 +35,7 @@ _Static_assert(sizeof(struct head) == 62, "as on the wire");
 
 enum { IP_AT = 14, ICRC_LEN = 4 };
 
-/* Words are stored as table_hash loads them: a wide load of what has just been stored in pieces waits. */
+/* Words are stored as wide as table_hash loads them, for store forwarding. */
 static inline void set_ip_key(struct table_key *k, uint32_t ip, uint32_t number)
 {
 	uint64_t low = 0, high = (uint64_t)ip << 32 | 0xffff0000;
@@ -55,7 +55,7 @@ static inline bool is_good(const struct head *h, uint32_t len, uint16_t pkey)
 }
 
 static inline void fill_send(struct ib_send *s, struct rte_mbuf *m, const struct head *h,
-			     const struct standin_entry *from, const struct node_entry *to)
+			     const struct proxy_qp_entry *from, const struct node_entry *to)
 {
 	unsigned pad = h->flags >> 4 & 3;
 	m->data_off += sizeof *h;
@@ -85,7 +85,7 @@ int peer_roce_to_ib(void *arg)
 		struct rte_mbuf *m[BURST];
 		struct icrc_job jobs[BURST];
 		struct table_key from[BURST], to[BURST];
-		const void *standin[BURST], *node[BURST];
+		const void *proxy_qp[BURST], *node[BURST];
 		struct ib_send sends[BURST];
 		uint32_t right[BURST], n = rte_eth_rx_burst(l->port, 0, m, BURST), kept = 0;
 		for (unsigned i = 0; i < n; i++) {
@@ -106,24 +106,24 @@ int peer_roce_to_ib(void *arg)
 			m[kept++] = m[i];
 		}
 		icrc_burst(jobs, kept, right);
-		table_find_bulk(&l->tables->standins, from, kept, standin);
+		table_find_bulk(&l->tables->proxy_qps, from, kept, proxy_qp);
 		table_find_bulk(&l->tables->nodes, to, kept, node);
 		n = kept;
 		kept = 0;
 		for (unsigned i = 0; i < n; i++) {
-			bool good = standin[i] && node[i] && memcmp(jobs[i].p + jobs[i].len, &right[i], ICRC_LEN) == 0;
+			bool good = proxy_qp[i] && node[i] && memcmp(jobs[i].p + jobs[i].len, &right[i], ICRC_LEN) == 0;
 			if (unlikely(!good)) {
 				rte_pktmbuf_free(m[i]);
 				continue;
 			}
-			fill_send(&sends[kept++], m[i], (const struct head *)(jobs[i].p - IP_AT), standin[i], node[i]);
+			fill_send(&sends[kept++], m[i], (const struct head *)(jobs[i].p - IP_AT), proxy_qp[i], node[i]);
 		}
-		l->done += l->door->door.post(l->door->door.self, sends, kept);
+		l->done += l->ib_port->ib_port.post(l->ib_port->ib_port.self, sends, kept);
 	}
 	return 0;
 }
 
-/* Writes what all frames have in common. Out of line, so that the compiler does not know it and copies it whole. */
+/* Writes what all frames have in common. Out of line, so that the compiler copies it as a whole. */
 __attribute__((noinline, noclone)) static void put_template(const struct loop *l, struct head *h)
 {
 	*h = (struct head){
@@ -149,8 +149,8 @@ static inline uint16_t source_port(uint32_t a, uint32_t b)
 	return (uint16_t)(((flow & 0x3fff) ^ (flow >> 14)) | 0xc000);
 }
 
-/* The checksum of a header that is otherwise as in template(), in registers: a load of what has just been stored in
- * pieces waits. A one's complement sum may be taken in either byte order. */
+/* The checksum of a header that is otherwise as in put_template(), computed in registers: loads of narrower recent
+ * stores would stall. A one's complement sum may be taken in either byte order. */
 static inline uint16_t ipv4_sum(uint8_t tos, uint16_t total_len, uint8_t ttl, uint32_t src, uint32_t dst)
 {
 	uint64_t s = (0x45u | (uint32_t)tos << 8) + total_len + 0x40u + (ttl | 17u << 8) + (uint64_t)src + dst;
@@ -161,7 +161,7 @@ static inline uint16_t ipv4_sum(uint8_t tos, uint16_t total_len, uint8_t ttl, ui
 
 /* Writes a frame around the payload; returns what the ICRC covers. */
 static inline struct icrc_job put_frame(const struct head *common, uint32_t psn, const struct ib_recv *r,
-					const struct source_entry *from, const struct standin_qp_entry *to)
+					const struct source_entry *from, const struct proxy_qpn_entry *to)
 {
 	struct rte_mbuf *m = r->mbuf;
 	const uint8_t *area = rte_pktmbuf_mtod(m, const uint8_t *);
@@ -207,8 +207,8 @@ int peer_ib_to_roce(void *arg)
 		struct ib_recv r[BURST];
 		struct icrc_job jobs[BURST];
 		struct table_key from[BURST], to[BURST];
-		const void *source[BURST], *standin[BURST];
-		uint32_t crc[BURST], n = l->door->door.poll(l->door->door.self, r, BURST), kept = 0;
+		const void *source[BURST], *proxy_qp[BURST];
+		uint32_t crc[BURST], n = l->ib_port->ib_port.poll(l->ib_port->ib_port.self, r, BURST), kept = 0;
 		for (unsigned i = 0; i < n; i++) {
 			const uint8_t *area = rte_pktmbuf_mtod(r[i].mbuf, const uint8_t *);
 			if (unlikely(r[i].mbuf->data_len < IB_GRH_LEN || !(r[i].flags & IB_RECV_GRH) ||
@@ -225,16 +225,16 @@ int peer_ib_to_roce(void *arg)
 			kept++;
 		}
 		table_find_bulk(&l->tables->sources, from, kept, source);
-		table_find_bulk(&l->tables->standin_qps, to, kept, standin);
+		table_find_bulk(&l->tables->proxy_qpns, to, kept, proxy_qp);
 		n = kept;
 		kept = 0;
 		for (unsigned i = 0; i < n; i++) {
-			if (unlikely(!source[i] || !standin[i])) {
+			if (unlikely(!source[i] || !proxy_qp[i])) {
 				rte_pktmbuf_free(r[i].mbuf);
 				continue;
 			}
 			m[kept] = r[i].mbuf;
-			jobs[kept++] = put_frame(&common, psn++ & 0xffffff, &r[i], source[i], standin[i]);
+			jobs[kept++] = put_frame(&common, psn++ & 0xffffff, &r[i], source[i], proxy_qp[i]);
 		}
 		icrc_burst(jobs, kept, crc);
 		for (unsigned i = 0; i < kept; i++)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// count writes a power of 2 as people say it.
+// count writes a power of 2 with a binary suffix.
 func count(n int) string {
 	switch {
 	case n >= 1<<20:
@@ -67,7 +67,7 @@ func (r *Row) cells() []string {
 	return c
 }
 
-// printTable aligns columns: text in the given ones to the left, numbers to the right. A nil row is a blank line.
+// printTable aligns the given columns to the left and all others to the right. A nil row is a blank line.
 func printTable(w io.Writer, rows [][]string, left []int) error {
 	width := map[int]int{}
 	isLeft := map[int]bool{}

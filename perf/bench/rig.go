@@ -13,17 +13,17 @@ import (
 
 const (
 	inFlight     = 2048 // packets: more than a second-level cache holds from 1 KiB up
-	privateBytes = 64   // of an mbuf; struct wandered lies there
+	privateBytes = 64   // of an mbuf; struct changed lies there
 )
 
-// A rig is a bench whose workers, one a lane, see one size of packets in one direction.
+// A rig is a datapath whose workers, one for each lane, forward packets of one size in one direction.
 type rig struct {
 	shape     shape
 	direction lcore.Direction
 	size      int // payload bytes
 	tables    *tables.Tables
-	bench     *lcore.Bench
-	gathered  uint64 // packets that were received and not sent, and are back in the rings
+	datapath  *lcore.Datapath
+	gathered  uint64 // packets that were received, handed off, not sent, and put back into the rings
 	lanes     []*lane
 	undo      []func() error
 }
@@ -42,10 +42,10 @@ func newRig(s shape, t *tables.Tables, d lcore.Direction, size int) (*rig, error
 }
 
 func (r *rig) build() (err error) {
-	if r.bench, err = lcore.NewBench(r.shape.config(), r.tables.Pointer()); err != nil {
+	if r.datapath, err = lcore.NewDatapath(r.shape.config(), r.tables.Pointer()); err != nil {
 		return err
 	}
-	r.onClose(func() error { r.bench.Close(); return nil })
+	r.onClose(func() error { r.datapath.Close(); return nil })
 	if r.shape.policed {
 		if err := r.police(neverReached); err != nil {
 			return err
@@ -56,8 +56,8 @@ func (r *rig) build() (err error) {
 			return err
 		}
 	}
-	if r.shape.watch != nil {
-		if err := r.watch(); err != nil {
+	if r.shape.mirror != nil {
+		if err := r.mirror(); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (r *rig) build() (err error) {
 	return nil
 }
 
-// neverReached is a rate, packets a second, that no worker comes near.
+// neverReached is a rate in packets a second that no worker reaches.
 const neverReached = 1e9
 
 // police gives all groups a rate.
@@ -73,9 +73,9 @@ func (r *rig) police(rate uint64) error {
 	for i := range r.shape.groups {
 		_, id, ok := r.tables.FindGroup(groupIP(i))
 		if !ok {
-			return fmt.Errorf("bench: group %v is not on the shelves", groupIP(i))
+			return fmt.Errorf("bench: group %v is not on the tables", groupIP(i))
 		}
-		r.bench.Police(int(id), rate)
+		r.datapath.Police(int(id), rate)
 	}
 	return nil
 }
@@ -91,24 +91,24 @@ func (r *rig) close() {
 	}
 }
 
-// verify makes sure that what was measured was the way through: nothing may have been dropped, nor have got lost.
+// verify makes sure that forwarding was measured: nothing may have been dropped or lost.
 func (r *rig) verify() error {
 	r.gather()
-	c := r.bench.Counters()
+	c := r.datapath.Counters()
 	for d, x := range c.Direction {
-		if x.Dropped() != 0 || x.Received-x.Sent != r.lost(lcore.Direction(d)) || x.StandInWaits != 0 || (x.HandedOver != 0 && r.shape.foreign == 0) {
-			return fmt.Errorf("bench: %v: received %d, sent %d, drops %v, %d waited, %d handed over: this measured something else",
-				lcore.Direction(d), x.Received, x.Sent, x.Drops, x.StandInWaits, x.HandedOver)
+		if x.Dropped() != 0 || x.Received-x.Sent != r.lost(lcore.Direction(d)) || x.ProxyQPWaits != 0 || (x.Handoffs != 0 && r.shape.foreign == 0) {
+			return fmt.Errorf("bench: %v: received %d, sent %d, drops %v, %d waited, %d handed off: this measured something else",
+				lcore.Direction(d), x.Received, x.Sent, x.Drops, x.ProxyQPWaits, x.Handoffs)
 		}
 	}
 	return r.verifyRings()
 }
 
-// verifyRings makes sure that all packets are there. Those handed over wander from lane to lane.
+// verifyRings makes sure that all packets are there. Packets that are handed off change lanes.
 func (r *rig) verifyRings() error {
 	all, want := 0, r.shape.packets()
 	for i, l := range r.lanes {
-		n := l.inRing()
+		n := l.ring.Len()
 		all += n
 		if n != want && r.shape.foreign == 0 {
 			return fmt.Errorf("bench: lane %d: %d packets of %d are left: this measured something else", i, n, want)
@@ -120,7 +120,8 @@ func (r *rig) verifyRings() error {
 	return nil
 }
 
-// lost is how many of a direction were received and not sent, because a worker had stopped to which they were handed.
+// lost is how many packets of a direction were received and not sent, because the worker that they were handed to had
+// stopped.
 func (r *rig) lost(d lcore.Direction) uint64 {
 	if d == r.direction {
 		return r.gathered
@@ -128,7 +129,7 @@ func (r *rig) lost(d lcore.Direction) uint64 {
 	return 0
 }
 
-// gather puts what lies between workers back into their rings, when none runs.
+// gather puts packets that lie between workers back into the lanes' rings. No worker may run.
 func (r *rig) gather() {
 	for _, l := range r.lanes {
 		r.gathered += uint64(l.takeBack())
@@ -147,7 +148,7 @@ func newPool(name string) (*dpdk.Mempool, error) {
 	return dpdk.NewMempool(name, inFlight+63, lcore.DataRoom, privateBytes)
 }
 
-// loop is what the shape asks for: a production worker, or a bare one.
+// loop is the worker that the shape asks for: a production worker or a bare one.
 func (l *lane) loop() loop {
 	if l.rig.shape.bare {
 		return l.bare()
@@ -163,7 +164,7 @@ type workerLoop struct{ *lane }
 func (l *workerLoop) start(lcore uint) error { return l.w.Start(lcore) }
 func (l *workerLoop) done() uint64           { return l.w.Counters().Direction[l.rig.direction].Sent }
 
-// stop ends the worker, which first works off what is inside: here that would be as much for ever.
+// stop ends the worker, which first finishes the packets in progress. Without the pause there would always be more.
 func (l *workerLoop) stop() {
 	l.pause(true)
 	l.w.Stop()

@@ -20,21 +20,21 @@ import (
 	"causeway/lcore"
 )
 
-// A lane is a worker, or a loop in its place, and the packets that go round through it.
+// A lane is a worker, or another loop in its place, and the packets that circulate through it.
 //
-//	RoCE to IB:  ring ─▶ port ─▶ worker ─▶ door ─▶ ring
-//	IB to RoCE:  ring ─▶ door ─▶ worker ─▶ port ─▶ ring        nothing comes in by the port: its receive ring is idle
+//	RoCE to IB:  ring ─▶ Ethernet port ─▶ worker ─▶ IB port ─▶ ring
+//	IB to RoCE:  ring ─▶ IB port ─▶ worker ─▶ Ethernet port ─▶ ring        the Ethernet port's receive ring stays empty
 type lane struct {
 	rig        *rig
 	number     int
 	pool       *dpdk.Mempool
-	ring, idle *C.struct_rte_ring
+	ring, idle *dpdk.Ring
 	port       uint16
-	door       *C.struct_null_door
+	ibPort     *C.struct_null_port
 	w          *lcore.Worker
 }
 
-var serial int // of names in DPDK
+var serial int // makes names unique in DPDK
 
 func name(what string) string {
 	serial++
@@ -44,7 +44,7 @@ func name(what string) string {
 func (r *rig) addLane() error {
 	l := &lane{rig: r, number: len(r.lanes)}
 	r.lanes = append(r.lanes, l)
-	for _, step := range []func() error{l.makePool, l.makeRings, l.makeDoor, l.makePort, l.makeWorker, l.load} {
+	for _, step := range []func() error{l.makePool, l.makeRings, l.makePort, l.makeIBPort, l.makeWorker, l.load} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -60,15 +60,13 @@ func (l *lane) makePool() (err error) {
 }
 
 func (l *lane) makeRings() error {
-	for _, into := range []**C.struct_rte_ring{&l.ring, &l.idle} {
-		c := C.CString(name("benchring"))
-		ring := C.bench_ring(c, 2*inFlight)
-		C.free(unsafe.Pointer(c))
-		if ring == nil {
-			return errors.New("bench: no memory for a ring")
+	for _, into := range []**dpdk.Ring{&l.ring, &l.idle} {
+		ring, err := dpdk.NewRing(name("benchring"), 2*inFlight-1, false)
+		if err != nil {
+			return err
 		}
 		*into = ring
-		l.rig.onClose(func() error { C.bench_ring_free(ring); return nil })
+		l.rig.onClose(func() error { ring.Free(); return nil })
 	}
 	return nil
 }
@@ -80,65 +78,65 @@ func (l *lane) makePort() error {
 	}
 	c := C.CString(name("bench"))
 	defer C.free(unsafe.Pointer(c))
-	id := C.bench_port(c, rx, l.ring, (*C.struct_rte_mempool)(l.pool.Pointer()))
+	id := C.ring_port(c, (*C.struct_rte_ring)(rx.Pointer()), l.cRing(), (*C.struct_rte_mempool)(l.pool.Pointer()))
 	if id < 0 {
 		return fmt.Errorf("bench: make a ring port: %w", syscall.Errno(-id))
 	}
-	l.rig.onClose(func() error { C.bench_port_close(C.uint16_t(id)); return nil })
+	l.rig.onClose(func() error { C.ring_port_close(C.uint16_t(id)); return nil })
 	l.port = uint16(id)
 	return nil
 }
 
 func (l *lane) makeWorker() (err error) {
-	l.w, err = l.rig.bench.NewWorker(lcore.WorkerConfig{
-		Port: l.port, Door: unsafe.Pointer(&l.door.door), MaxGroups: max(1, l.rig.shape.groups),
+	l.w, err = l.rig.datapath.NewWorker(lcore.WorkerConfig{
+		Port: l.port, IBPort: unsafe.Pointer(&l.ibPort.ib_port), MaxGroups: max(1, l.rig.shape.groups),
 	})
 	return err
 }
 
-// makeDoor says what packets look like and how they change.
-func (l *lane) makeDoor() error {
-	if l.door = C.null_door_new(); l.door == nil {
-		return errors.New("bench: no memory for a door")
+// makeIBPort makes the IB port, with what packets look like and how their addresses change.
+func (l *lane) makeIBPort() error {
+	if l.ibPort = C.null_port_new(); l.ibPort == nil {
+		return errors.New("bench: no memory for a port")
 	}
 	l.rig.onClose(func() error {
-		C.free(unsafe.Pointer(l.door.stream.steps))
-		C.null_door_free(l.door)
+		C.free(unsafe.Pointer(l.ibPort.stream.steps))
+		C.null_port_free(l.ibPort)
 		return nil
 	})
 	s := l.rig.shape
 	p := s.packet(l.number, l.rig.size)
 	f, where := p.AppendTo(nil), s.layout()
-	l.door.frame = C.struct_frame_layout{
+	l.ibPort.frame = C.struct_frame_layout{
 		len: C.uint32_t(len(f)), from_at: C.uint32_t(where.from), to_at: C.uint32_t(where.to),
 		icrc_at: C.uint32_t(len(f) - ib.ICRCLen), sum_at: C.uint32_t(where.sum),
 	}
 	if where.fromIP {
-		l.door.frame.from_summed = 0xffff_ffff
+		l.ibPort.frame.from_summed = 0xffff_ffff
 	}
-	l.door.message = C.struct_message_layout{
-		len: C.uint32_t(ib.GRHLen + l.rig.size), qpn: C.uint32_t(standInQPN + l.number*s.standIns()), src_qpn: nodeQPN,
+	l.ibPort.message = C.struct_message_layout{
+		len: C.uint32_t(ib.GRHLen + l.rig.size), qpn: C.uint32_t(proxyQPN + l.number*s.proxyQPs()), src_qpn: nodeQPN,
 		to_group: C.bool(s.multicast()),
 	}
 	if s.multicast() {
-		l.door.message.qpn = C.uint32_t(ib.QPMulticast)
+		l.ibPort.message.qpn = C.uint32_t(ib.QPMulticast)
 	}
 	for i, w := range s.grh(l.rig.size) {
-		l.door.message.grh[i] = C.uint64_t(w)
+		l.ibPort.message.grh[i] = C.uint64_t(w)
 	}
 	if l.rig.direction == lcore.RoCEToIB {
-		l.door.frames = l.ring
+		l.ibPort.frames = l.cRing()
 		return l.setStream(where.stream(f, uint32(s.sources()-1), uint32(s.destinations()-1)))
 	}
-	l.door.messages = l.ring
-	to := s.standIns()
+	l.ibPort.messages = l.cRing()
+	to := s.proxyQPs()
 	if s.multicast() {
 		to = s.groups
 	}
 	return l.setStream(where.stream(f, uint32(s.nodes-1), uint32(to-1)))
 }
 
-// setStream gives the steps to the door, in wire order.
+// setStream copies the steps to the IB port, in wire order.
 func (l *lane) setStream(all []step) error {
 	p := C.calloc(C.size_t(len(all)), C.sizeof_struct_step)
 	if p == nil {
@@ -150,11 +148,11 @@ func (l *lane) setStream(all []step) error {
 			from: C.uint32_t(bits.ReverseBytes32(s.from)), to: C.uint32_t(bits.ReverseBytes32(s.to)), icrc: C.uint32_t(s.icrc),
 		}
 	}
-	l.door.stream = C.struct_stream{steps: (*C.struct_step)(p), n: C.uint32_t(len(all))}
+	l.ibPort.stream = C.struct_stream{steps: (*C.struct_step)(p), n: C.uint32_t(len(all))}
 	return nil
 }
 
-// load fills the ring. All packets begin at the same addresses; their first trip scatters them.
+// load fills the ring. All packets start with the same addresses; the first trip scatters them.
 func (l *lane) load() error {
 	p := l.rig.shape.packet(l.number, l.rig.size)
 	data := p.AppendTo(nil)
@@ -162,7 +160,7 @@ func (l *lane) load() error {
 		data = append(make([]byte, ib.GRHLen), p.Payload...)
 	}
 	for range l.rig.shape.packets() {
-		rc := C.bench_put((*C.struct_rte_mempool)(l.pool.Pointer()), l.ring, unsafe.Pointer(&data[0]), C.uint32_t(len(data)))
+		rc := C.ring_put((*C.struct_rte_mempool)(l.pool.Pointer()), l.cRing(), unsafe.Pointer(&data[0]), C.uint32_t(len(data)))
 		if rc != 0 {
 			return fmt.Errorf("bench: fill a ring: %w", syscall.Errno(-rc))
 		}
@@ -170,38 +168,16 @@ func (l *lane) load() error {
 	return nil
 }
 
-// pause has the door give no messages, or give them again. A worker may be running.
-func (l *lane) pause(on bool) { C.null_door_pause(l.door, C.bool(on)) }
+// pause stops the IB port from giving messages, or lets it give them again. A worker may be running.
+func (l *lane) pause(on bool) { C.null_port_pause(l.ibPort, C.bool(on)) }
 
-// takeBack puts what other workers have handed to the lane's into its ring, and returns how many. Only while none runs.
+// takeBack moves packets that other workers have handed to this lane's worker into the lane's ring, and returns how
+// many. No worker may run.
 func (l *lane) takeBack() int {
-	return int(C.bench_ring_move((*C.struct_worker)(l.w.Pointer()).again, l.ring))
+	return int(C.ring_move((*C.struct_worker)(l.w.Pointer()).requeue, l.cRing()))
 }
 
-func (l *lane) empty() { C.bench_ring_empty(l.ring) }
+// empty frees all packets in the ring.
+func (l *lane) empty() { C.ring_move(l.cRing(), nil) }
 
-func (l *lane) inRing() int { return int(C.bench_ring_count(l.ring)) }
-
-// look returns the next packet of the ring and moves on to the one behind it. Only while no loop runs.
-func (l *lane) look() []byte {
-	b := make([]byte, lcore.DataRoom)
-	n := int(C.bench_look(l.ring, unsafe.Pointer(&b[0]), C.uint32_t(len(b))))
-	return b[:max(n, 0)]
-}
-
-// record has the door keep its first n sends.
-func (l *lane) record(n int) error {
-	if rc := C.null_door_record(l.door, C.uint32_t(n)); rc != 0 {
-		return fmt.Errorf("bench: keep %d sends: %w", n, syscall.Errno(-rc))
-	}
-	return nil
-}
-
-// recorded returns what the door has kept, without the mbufs.
-func (l *lane) recorded() []C.struct_ib_send {
-	all := append([]C.struct_ib_send(nil), unsafe.Slice(l.door.record, int(l.door.record_n))...)
-	for i := range all {
-		all[i].mbuf = nil
-	}
-	return all
-}
+func (l *lane) cRing() *C.struct_rte_ring { return (*C.struct_rte_ring)(l.ring.Pointer()) }

@@ -13,35 +13,35 @@ import (
 	"causeway/tables"
 )
 
-// A shape says what lies on the tables, and what the packets look like. Numbers are powers of 2: addresses differ in
-// their low bits, and every value of those is somebody's.
+// A shape says what is in the tables and what the packets look like. Numbers are powers of 2: addresses differ in their
+// low bits, and the tables have an entry for every value of those.
 type shape struct {
-	hosts   int // RoCE hosts of each lane
-	qpns    int // QPs of each host, every one with a stand-in
-	nodes   int // IB nodes
-	groups  int // 0: the packets are unicast
-	six     bool
+	hosts   int  // RoCE hosts of each lane
+	qpns    int  // QPs of each host, every one with a proxy QP
+	nodes   int  // IB nodes
+	groups  int  // 0: the packets are unicast
+	six     bool // IPv6
 	vlan    uint16
 	marked  bool // packets carry a DSCP, and the bridge maps them to service levels
-	bare    bool // workers are bare ones, and the bridge maps nothing
-	policed bool // groups have a rate, which they never reach
-	lanes   int  // workers, each with hosts and stand-ins of its own; 0: one
+	bare    bool // bare workers, and no QoS map
+	policed bool // groups are policed at a rate that they never reach
+	lanes   int  // workers, each with its own hosts and proxy QPs; 0: one
 
-	watch *lcore.Watch // somebody watches; nil: nobody
+	mirror *lcore.MirrorOptions // nil: none
 
-	foreign int // of 16 hosts of a lane, so many have their stand-ins at the next lane's worker
-	flight  int // packets of a lane; 0: inFlight
+	foreign int // of 16 hosts of a lane, so many have their proxy QPs at the next lane's worker
+	flight  int // packets in a lane; 0: inFlight
 }
 
-// square is the usual shape: as many hosts, stand-ins and nodes.
+// square is the usual shape: the same number of hosts, proxy QPs and nodes.
 func square(entries int) shape { return shape{hosts: entries, qpns: 1, nodes: entries} }
 
-func (s shape) standIns() int   { return s.hosts * s.qpns }
+func (s shape) proxyQPs() int   { return s.hosts * s.qpns }
 func (s shape) workers() int    { return max(1, s.lanes) }
 func (s shape) sources() int    { return max(s.hosts, s.qpns) } // either is 1
 func (s shape) multicast() bool { return s.groups > 0 }
 
-// packets are those of a lane.
+// packets is how many circulate in a lane.
 func (s shape) packets() int {
 	if s.flight > 0 {
 		return s.flight
@@ -49,7 +49,7 @@ func (s shape) packets() int {
 	return inFlight
 }
 
-// owner is the worker that has the stand-ins of host i.
+// owner is the worker that has the proxy QPs of host i.
 func (s shape) owner(i int) int {
 	lane := i / s.hosts
 	if i%16 < s.foreign {
@@ -71,7 +71,7 @@ var (
 	hostMAC   = frame.MAC{2, 0, 0, 0, 0, 1}
 )
 
-// Where the numbered addresses begin, each with room for 2^20.
+// Where the numbered addresses begin; there is room for 2^20 of each.
 const (
 	host4  = 0x0a10_0000 // 10.16.0.0
 	node4  = 0x0a20_0000 // 10.32.0.0
@@ -79,10 +79,10 @@ const (
 	hosts6 = 1           // fd09:0:0:1::
 	nodes6 = 2
 
-	standInQPN = 0x10_0000
-	hostQPN    = 0x20_0000
-	nodeQPN    = 0x123
-	dscp       = 46
+	proxyQPN = 0x10_0000
+	hostQPN  = 0x20_0000
+	nodeQPN  = 0x123
+	dscp     = 46
 )
 
 func ip4(base, i int) netip.Addr {
@@ -116,19 +116,19 @@ func nodeGID(i int) ib.GID {
 	return ib.GIDFromGUID(0xfe80_0000_0000_0000, ib.GUID(0x0002_c903_0000_0000|uint64(i)))
 }
 
-// bridgeGID is nobody else's.
+// bridgeGID is no node's.
 var bridgeGID = nodeGID(0xffff_ffff)
 
 func mgid(i int) ib.GID { return ib.MGIDRDMACM(groupIP(i), ib.PKeyDefault, ib.ScopeLinkLocal) }
 
-// lid leaves room for no more than 32768 nodes: beyond, several share one, as nodes behind a router do.
+// lid has 32768 values: with more nodes, several share one, as nodes behind a router do.
 func lid(i int) ib.LID { return ib.LID(1 + i&0x7fff) }
 
-// newTables makes tables and fills them.
+// newTables makes and fills tables.
 func (s shape) newTables() (*tables.Tables, error) {
 	all := s.workers() * s.hosts
 	t, err := tables.New(tables.Config{
-		MaxHosts: all, MaxStandIns: all * s.qpns, MaxNodes: s.nodes, MaxGroups: max(1, s.groups), MaxReaders: s.workers(),
+		MaxHosts: all, MaxProxyQPs: all * s.qpns, MaxNodes: s.nodes, MaxGroups: max(1, s.groups), MaxReaders: s.workers(),
 	})
 	if err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func (s shape) fill(t *tables.Tables) error {
 		}
 		for q := range s.qpns {
 			n := i*s.qpns + q
-			_, err := t.PutStandIn(tables.StandIn{
-				Host: s.hostIP(i), HostQPN: ib.QPN(hostQPN + q), QP: uint32(n), QPN: ib.QPN(standInQPN + n),
+			_, err := t.PutProxyQP(tables.ProxyQP{
+				Host: s.hostIP(i), HostQPN: ib.QPN(hostQPN + q), QP: uint32(n), QPN: ib.QPN(proxyQPN + n),
 				QKey: ib.QKeyRDMAUDP, Version: lcore.V2, Worker: s.owner(i),
 			})
 			if err != nil {
@@ -184,9 +184,9 @@ func (s shape) fillGroups(t *tables.Tables) error {
 	return nil
 }
 
-// config is that of the bench.
-func (s shape) config() lcore.BenchConfig {
-	cfg := lcore.BenchConfig{
+// config is the datapath's configuration.
+func (s shape) config() lcore.DatapathConfig {
+	cfg := lcore.DatapathConfig{
 		MAC: bridgeMAC, VLAN: s.vlan, RoCEPKey: ib.PKeyDefault, IBMTU: lcore.MaxPayload, RoCEMTU: lcore.MaxPayload,
 		Versions: lcore.V2, TTL: 64, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24")},
 		Policy: lcore.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd09::/16")}},
@@ -202,7 +202,7 @@ func (s shape) config() lcore.BenchConfig {
 	return cfg
 }
 
-// packet is the first RoCE packet of a lane: the others differ in the low bits of addresses.
+// packet is the first RoCE packet of a lane; the others differ in the low bits of their addresses.
 func (s shape) packet(lane, size int) roce.Packet {
 	p := roce.Packet{
 		Version: 2, Dst: bridgeMAC, Src: hostMAC, SrcIP: s.hostIP(lane * s.hosts), DstIP: s.nodeIP(0), HopLimit: 64, SrcPort: 0xc000,
@@ -221,7 +221,7 @@ func (s shape) packet(lane, size int) roce.Packet {
 	return p
 }
 
-// grh is the first network header of the messages from IB: five words, as they lie in memory.
+// grh is the GRH of the first message from IB: five words in wire order.
 func (s shape) grh(size int) (words [5]uint64) {
 	b := make([]byte, ib.GRHLen)
 	f := ib.GRHFields{PayLen: ib.BTHLen + ib.DETHLen + size + ib.ICRCLen, HopLimit: 64, SGID: nodeGID(0), DGID: bridgeGID}

@@ -8,26 +8,26 @@ import (
 	"causeway/ibside/ib"
 )
 
-// steps is how many steps a stream has: a prime, so that in a ring of 2048 packets each meets all of them. They take
+// steps is the length of a stream: a prime, so that each of 2048 packets in a ring goes through all of them. They take
 // 1 MiB, which the loops read in order.
 const steps = 65537
 
-// step is what one trip changes; host order, see struct step for what it becomes.
+// step is what one trip changes in a packet, in host order; struct step has it in wire order.
 type step struct {
 	from, to uint32
 	icrc     uint32
 }
 
-// layout says where the addresses lie that change, in bytes from the frame's first.
+// layout says at which offsets in a frame the addresses are that change.
 type layout struct {
 	net    int // the IP header
-	from   int // the source's low 32 bits: of its address, or its QPN
+	from   int // low 32 bits of the source address, or the source QPN
 	to     int
 	sum    int // of the IPv4 header; 0: none
 	fromIP bool
 }
 
-// layout is of the frames of a shape.
+// layout is the layout of a shape's frames.
 func (s shape) layout() layout {
 	l := layout{net: 14, fromIP: s.qpns == 1}
 	if s.vlan != 0 {
@@ -46,7 +46,7 @@ func (s shape) layout() layout {
 	return l
 }
 
-// stream draws the steps for frames like f. Masks say which bits are free.
+// stream draws the steps for frames like f; from and to are masks of the bits that may change.
 func (l layout) stream(f []byte, from, to uint32) []step {
 	r := rand.New(rand.NewPCG(1, uint64(len(f))))
 	fromBits, toBits := l.icrcs(f, l.from), l.icrcs(f, l.to)
@@ -66,7 +66,7 @@ func (l layout) stream(f []byte, from, to uint32) []step {
 	return all
 }
 
-// icrcs is what each bit of the 32-bit word at an offset, lowest first, changes of the ICRC of a frame.
+// icrcs is how each bit of the 32-bit word at an offset, lowest first, changes the ICRC of a frame.
 func (l layout) icrcs(f []byte, at int) (out [32]uint32) {
 	covered := append([]byte(nil), f[l.net:len(f)-ib.ICRCLen]...)
 	before := ib.ICRCRoCEv2(covered)

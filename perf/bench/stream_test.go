@@ -7,12 +7,13 @@ import (
 	"net/netip"
 	"testing"
 
+	"causeway/dpdk"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame/roce"
 )
 
-// shapes are those that differ in how packets look.
+// shapes differ in how packets look.
 var shapes = map[string]shape{
 	"IPv4":   square(1024),
 	"IPv6":   {hosts: 1024, qpns: 1, nodes: 1024, six: true},
@@ -23,7 +24,18 @@ var shapes = map[string]shape{
 	"one":    {hosts: 1, qpns: 1, nodes: 1},
 }
 
-// run has a loop move packets round a few times; the addresses it leaves behind are those of the last trip.
+// look returns the next packet of the lane's ring, and moves it to the ring's end. No loop may run.
+func (l *lane) look() []byte {
+	var m [1]dpdk.Mbuf
+	if l.ring.Dequeue(m[:]) == 0 {
+		return nil
+	}
+	b := bytes.Clone(m[0].Bytes())
+	l.ring.Enqueue(m[:])
+	return b
+}
+
+// run has a loop move packets through the rig a few times; the addresses that are left are those of the last trip.
 func run(t *testing.T, r *rig, l loop) {
 	t.Helper()
 	cfg := short()
@@ -35,7 +47,7 @@ func run(t *testing.T, r *rig, l loop) {
 	}
 }
 
-// frames parses all that lies in a lane's ring, ICRC and all.
+// frames parses all packets in a lane's ring, including their ICRC.
 func frames(t *testing.T, l *lane) []roce.Packet {
 	t.Helper()
 	var all []roce.Packet
@@ -53,7 +65,7 @@ func frames(t *testing.T, l *lane) []roce.Packet {
 	return all
 }
 
-// What the stream makes of frames is right to the last bit, and known to the tables: the worker drops none.
+// Readdressed frames are correct to the last bit, and the tables have entries for them: the worker drops none.
 func TestReaddressedFrames(t *testing.T) {
 	for name, s := range shapes {
 		for _, size := range []int{64, 1024} {
@@ -86,7 +98,7 @@ func spread(t *testing.T, what string, got, n int) {
 	}
 }
 
-// What the worker makes of the messages is right, and goes to all stand-ins.
+// Readdressed messages are converted correctly, and use all proxy QPs.
 func TestReaddressedMessages(t *testing.T) {
 	for name, s := range shapes {
 		r := testRig(t, s, lcore.IBToRoCE, 64)
@@ -104,20 +116,20 @@ func TestReaddressedMessages(t *testing.T) {
 			if s.multicast() {
 				spread(t, "groups", len(to), s.groups)
 			} else {
-				spread(t, "stand-ins", len(to), s.standIns())
+				spread(t, "proxy QPs", len(to), s.proxyQPs())
 			}
 		})
 	}
 }
 
-// Floors and peer keep the packets good, too, and lose none.
+// Floors and peer keep packets correct, too, and lose none.
 func TestLoops(t *testing.T) {
 	for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {
 		r := testRig(t, square(64), d, 256)
 		t.Run(d.String(), func(t *testing.T) {
 			l := r.lanes[0]
 			for _, make := range []func() (loop, error){
-				func() (loop, error) { return l.floor(readNothing) }, func() (loop, error) { return l.floor(readNarrow) }, l.peer,
+				func() (loop, error) { return l.floor(readNothing) }, func() (loop, error) { return l.floor(readWords) }, l.peer,
 			} {
 				c, err := make()
 				if err != nil {
@@ -135,7 +147,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// In a table much larger than the ring, too, packets come everywhere: stand-ins remember that they were used.
+// Packets reach all entries of a table much larger than the ring: proxy QPs have a mark of use.
 func TestStreamCoversTable(t *testing.T) {
 	const entries = 1 << 16
 	s := square(entries)
@@ -153,13 +165,13 @@ func TestStreamCoversTable(t *testing.T) {
 				}
 			}
 			if used < entries*99/100 { // chance would leave 3 of them out
-				t.Errorf("%d packets used %d stand-ins of %d", w.done(), used, entries)
+				t.Errorf("%d packets used %d proxy QPs of %d", w.done(), used, entries)
 			}
 		})
 	}
 }
 
-// The steps of one packet of the ring take it everywhere, and are no short circle.
+// The steps of one packet take it to nearly all addresses: the cycle is long.
 func TestStreamIsLong(t *testing.T) {
 	s := square(1 << 20)
 	p := s.packet(0, 64)

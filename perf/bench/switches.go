@@ -14,8 +14,8 @@ import (
 	"causeway/lcore"
 )
 
-// switchRows counts how often the worker's thread gave its CPU away of itself while Go's garbage collector ran all the
-// time. A thread that waits for anything does; what the kernel takes from it does not count.
+// switchRows counts the voluntary context switches of the worker's thread while Go's garbage collector runs all the
+// time: each is a wait. Preemption does not count.
 func switchRows(cfg *Config) ([]Row, error) {
 	cfg.progress("garbage collection beside a worker")
 	s := square(Small)
@@ -37,7 +37,7 @@ func switchRows(cfg *Config) ([]Row, error) {
 	return []Row{row}, r.verify()
 }
 
-// switches runs a loop beside the garbage collector for a while, and at least a few cycles of it.
+// switches runs a loop beside the garbage collector for at least a few of its cycles.
 func switches(cfg *Config, l loop) (uint64, error) {
 	const cycles = 10
 	at := cfg.Lcores[0]
@@ -68,7 +68,7 @@ func switches(cfg *Config, l loop) (uint64, error) {
 	return after - before, err
 }
 
-// voluntarySwitches is how often a thread of this process has waited for something.
+// voluntarySwitches is how often a thread of this process has waited.
 func voluntarySwitches(tid int) (uint64, error) {
 	name := fmt.Sprintf("/proc/self/task/%d/status", tid)
 	data, err := os.ReadFile(name)
@@ -80,5 +80,5 @@ func voluntarySwitches(tid int) (uint64, error) {
 			return strconv.ParseUint(strings.TrimSpace(v), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("bench: %s does not tell voluntary_ctxt_switches", name)
+	return 0, fmt.Errorf("bench: %s has no voluntary_ctxt_switches", name)
 }

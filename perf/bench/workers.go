@@ -10,18 +10,18 @@ import (
 	"causeway/tables"
 )
 
-// Scaling says what several workers do together that one does alone, beside a floor that does nothing but read.
+// Scaling is what several workers do together compared with one alone, beside a floor that only reads.
 type Scaling struct {
 	Direction string  `json:"direction"`
 	Payload   int     `json:"payload_bytes"`
 	AloneNS   float64 `json:"alone_ns"`    // a packet
-	EachNS    float64 `json:"together_ns"` // a packet of one of them, while the others work too
+	EachNS    float64 `json:"together_ns"` // a packet of one worker while the others run
 	Scale     float64 `json:"scale"`       // packets together over packets alone, in the same time
-	Floor     float64 `json:"floor_scale"` // the same of the floor: what the machine allows
+	Floor     float64 `json:"floor_scale"` // Scale of the floor: what the machine allows
 }
 
-// Workers measures one worker, then all at once, on cfg.Lcores: as many as there are. Each has hosts and stand-ins of
-// its own, so that it hands nothing over.
+// Workers measures one worker alone and one on each of cfg.Lcores together. Each has its own hosts and proxy QPs, so
+// that no packet is handed off.
 func Workers(cfg Config) ([]Scaling, error) {
 	s := square(Medium)
 	s.lanes = len(cfg.Lcores)
@@ -53,7 +53,7 @@ func scaling(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int
 	defer r.close()
 	var workers, floors []loop
 	for _, l := range r.lanes {
-		f, err := l.floor(cfg.reading())
+		f, err := l.floor(readWords)
 		if err != nil {
 			return Scaling{}, err
 		}
@@ -83,7 +83,7 @@ func scaling(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int
 	}, r.verify()
 }
 
-// together runs each loop on an lcore of its own, and returns the harmonic mean of what a packet costs each.
+// together runs each loop on its own lcore, and returns the harmonic mean of the cost of a packet.
 func (c *Config) together(loops []loop) (float64, error) {
 	for i, l := range loops {
 		if err := l.start(c.Lcores[i].id); err != nil {
@@ -111,7 +111,7 @@ func (c *Config) together(loops []loop) (float64, error) {
 	return float64(len(loops)) / rate, nil
 }
 
-// point is what a loop had done when it had had so much of its CPU.
+// point is what a loop had done when it had used that much CPU time.
 type point struct{ done, ns uint64 }
 
 func (c *Config) point(i int, l loop) point {
@@ -119,7 +119,7 @@ func (c *Config) point(i int, l loop) point {
 	return point{done, ns}
 }
 
-// PrintWorkers writes how workers scale.
+// PrintWorkers writes a table of how workers scale.
 func PrintWorkers(w io.Writer, workers int, all []Scaling) error {
 	cells := [][]string{{fmt.Sprintf("%s entries", count(Medium)), "payload", "1 worker ns", fmt.Sprintf("each of %d ns", workers), "scale", rxReadTx + " scale"}}
 	for _, s := range all {

@@ -40,7 +40,7 @@ func TestSharedLinesAreFound(t *testing.T) {
 	}
 }
 
-// Two workers side by side, each with hosts of its own, hand nothing over and drop nothing (Workers refuses otherwise).
+// Two workers side by side, each with hosts of its own, hand nothing off and drop nothing (else Workers fails).
 func TestWorkers(t *testing.T) {
 	if len(lcores) < 2 {
 		t.Skip("needs two CPUs, one a worker")

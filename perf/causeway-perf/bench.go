@@ -11,36 +11,37 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/term"
+
 	"causeway/dpdk"
 	"causeway/lcore"
 	"causeway/perf/bench"
 	"causeway/perf/report"
 )
 
-// benchOptions are what bench is told.
+// benchOptions are the options of bench.
 type benchOptions struct {
 	cpu, reps, payload, entries, workers int
 	window                               time.Duration
 	quick, curves, reportOnly, noHuge    bool
-	read, json, plot                     string
+	json, plot                           string
 }
 
 func benchFlags(o *benchOptions) *flag.FlagSet {
-	fs := newFlags("bench", "[OPTIONS]", "Measures the packet path over ring ports, in nanoseconds a packet, beside floors and a peer of the same run.\n"+
+	fs := newFlags("bench", "[OPTIONS]", "Measures the packet path over ring ports, in nanoseconds a packet, and compares it with simpler loops of the same run.\n"+
 		"It fails when a gate is missed.")
-	fs.IntVar(&o.cpu, "cpu", runtime.NumCPU()-1, "the `CPU` that the measured loops run on")
-	fs.IntVar(&o.reps, "reps", 0, "`N` readings of each figure, taken in turn with the others'; the median counts (default 9, quick 3)")
+	fs.IntVar(&o.cpu, "cpu", runtime.NumCPU()-1, "the `CPU` on which the measured loops run")
+	fs.IntVar(&o.reps, "reps", 0, "`N` readings of each figure, of which the median counts (default 9, quick 3)")
 	fs.DurationVar(&o.window, "window", 0, "CPU `TIME` of a reading (default 25ms, quick 8ms)")
-	fs.IntVar(&o.payload, "payload", 0, "measure paths with this payload only, in `BYTES`, a multiple of 8")
-	fs.IntVar(&o.entries, "entries", 0, "measure paths with `N` entries only: a power of 2, to 1048576")
-	fs.BoolVar(&o.quick, "quick", false, "less time, less certainty, and no tables of 1 M entries")
-	fs.BoolVar(&o.curves, "curves", false, "measure instead how costs grow with groups, hosts and stand-ins")
-	fs.IntVar(&o.workers, "workers", 1, "measure instead how `N` workers scale, on CPUs 0 to N-1")
-	fs.BoolVar(&o.noHuge, "no-huge", false, "ordinary memory, even where hugepages are free")
-	fs.BoolVar(&o.reportOnly, "report-only", false, "succeed though gates are missed")
-	fs.StringVar(&o.read, "read", bench.DefaultReading, "the `WAY` the floors read every byte: words (8 bytes, plain C), narrow (16) or wide (64)")
-	fs.StringVar(&o.plot, "plot", "", "with -curves: draw them into this `FILE`, as PNG")
-	fs.StringVar(&o.json, "json", "", "write the figures to this `FILE`, too")
+	fs.IntVar(&o.payload, "payload", 0, "measure only paths with a payload of this many `BYTES`, a multiple of 8")
+	fs.IntVar(&o.entries, "entries", 0, "measure only paths with `N` table entries, a power of 2 up to 1048576")
+	fs.BoolVar(&o.quick, "quick", false, "shorter, less certain, and without tables of 1 M entries")
+	fs.BoolVar(&o.curves, "curves", false, "instead, measure the cost by the number of groups, hosts and proxy QPs")
+	fs.IntVar(&o.workers, "workers", 1, "instead, measure how `N` workers on CPUs 0 to N-1 scale, and what handoff between two of them costs")
+	fs.BoolVar(&o.noHuge, "no-huge", false, "do not use hugepages")
+	fs.BoolVar(&o.reportOnly, "report-only", false, "succeed even when gates are missed")
+	fs.StringVar(&o.plot, "plot", "", "with -curves: draw the curves into this PNG `FILE`")
+	fs.StringVar(&o.json, "json", "", "also write the figures to this `FILE`")
 	return fs
 }
 
@@ -75,13 +76,11 @@ func benchCommand(args []string) (err error) {
 func (o *benchOptions) check() error {
 	switch {
 	case o.payload%8 != 0 || o.payload < 0 || o.payload > lcore.MaxPayload:
-		return fmt.Errorf("causeway-perf: payload %d: give a multiple of 8, to %d", o.payload, lcore.MaxPayload)
+		return fmt.Errorf("causeway-perf: payload %d: use a multiple of 8, up to %d", o.payload, lcore.MaxPayload)
 	case o.entries < 0 || o.entries&(o.entries-1) != 0 || o.entries > bench.Large:
-		return fmt.Errorf("causeway-perf: entries %d: give a power of 2, to %d", o.entries, bench.Large)
+		return fmt.Errorf("causeway-perf: entries %d: use a power of 2, up to %d", o.entries, bench.Large)
 	case o.plot != "" && !o.curves:
-		return errors.New("causeway-perf: -plot draws curves: give -curves, too")
-	case !bench.CanRead(o.read):
-		return fmt.Errorf("causeway-perf: read %q: give words, narrow or, with AVX-512, wide", o.read)
+		return errors.New("causeway-perf: -plot draws curves; use it with -curves")
 	case o.workers < 1 || o.workers > runtime.NumCPU():
 		return fmt.Errorf("causeway-perf: workers %d: there are %d CPUs", o.workers, runtime.NumCPU())
 	}
@@ -95,13 +94,13 @@ func (o *benchOptions) cpus() []int {
 	}
 	var all []int
 	for i := range o.workers {
-		all = append(all, o.workers-1-i) // the CPU with least to do comes first: it also works alone
+		all = append(all, o.workers-1-i) // the last CPU, the least busy one, is also used alone
 	}
 	return all
 }
 
 func (o *benchOptions) config(eal *dpdk.EAL) (bench.Config, error) {
-	cfg := bench.Config{Repetitions: 9, Window: 25 * time.Millisecond, Reading: o.read}
+	cfg := bench.Config{Repetitions: 9, Window: 25 * time.Millisecond}
 	if o.quick {
 		cfg.Repetitions, cfg.Window = 3, 8*time.Millisecond
 	}
@@ -118,16 +117,10 @@ func (o *benchOptions) config(eal *dpdk.EAL) (bench.Config, error) {
 		}
 		cfg.Lcores = append(cfg.Lcores, l)
 	}
-	if tty(os.Stderr) {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
 		cfg.Progress = func(what string) { fmt.Fprintf(os.Stderr, "\r\033[K%s", what) }
 	}
 	return cfg, nil
-}
-
-// tty reports whether f is a terminal, on which a line can be written over.
-func tty(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func (o *benchOptions) measure(cfg bench.Config, where string) error {
@@ -160,7 +153,7 @@ func (o *benchOptions) measure(cfg bench.Config, where string) error {
 	return o.judge(rows)
 }
 
-// judge fails when gates are missed.
+// judge fails when a gate is missed.
 func (o *benchOptions) judge(rows []bench.Row) error {
 	missed, gates := bench.Missed(rows)
 	switch {
@@ -173,7 +166,7 @@ func (o *benchOptions) judge(rows []bench.Row) error {
 	return fmt.Errorf("causeway-perf: %d of %d gates are missed", missed, gates)
 }
 
-// sizes are those of the tables. The largest take 2 GiB, most of it management's.
+// sizes are the numbers of table entries. The largest tables take 2 GiB, mostly of management.
 func (o *benchOptions) sizes() []int {
 	const largestMiB = 3 << 10
 	switch {
@@ -181,8 +174,8 @@ func (o *benchOptions) sizes() []int {
 		return []int{o.entries}
 	case o.quick:
 		return []int{bench.Small, bench.Medium}
-	case availableMiB() < largestMiB:
-		fmt.Fprintf(os.Stderr, "causeway-perf: fewer than %d MiB are available: tables of 1 M entries are left out\n", largestMiB)
+	case report.AvailableMiB() < largestMiB:
+		fmt.Fprintf(os.Stderr, "causeway-perf: less than %d MiB are available: tables of 1 M entries are left out\n", largestMiB)
 		return []int{bench.Small, bench.Medium}
 	}
 	return bench.AllEntries
@@ -208,7 +201,7 @@ func plotCurves(curves []bench.Curve, file string) error {
 	var lines []report.Line
 	for d, name := range []string{"RoCE to IB", "IB to RoCE"} {
 		for i, c := range curves {
-			l := report.Line{Name: name + ", more " + c.Of, Colour: i, Dashed: d > 0}
+			l := report.Line{Name: name + ", " + c.Of, Colour: i, Dashed: d > 0}
 			for _, p := range c.Points {
 				l.X, l.Y = append(l.X, float64(p.N)), append(l.Y, p.NS[d])
 			}
@@ -216,7 +209,7 @@ func plotCurves(curves []bench.Curve, file string) error {
 		}
 	}
 	foot := fmt.Sprintf("%v, %s, %s", report.ThisHost(), dpdk.Version(), time.Now().UTC().Format(time.DateOnly))
-	b, err := report.Lines("What a packet of 64 B costs, with more and more of something", "how many", "ns a packet", foot, lines)
+	b, err := report.Lines("Cost of a packet of 64 B by number of groups, hosts and proxy QPs", "number", "ns a packet", foot, lines)
 	if err != nil {
 		return err
 	}
@@ -230,26 +223,38 @@ func measureWorkers(cfg bench.Config) (any, func() error, error) {
 		return nil, nil, err
 	}
 	scaling, err := bench.Workers(cfg)
-	return scaling, func() error {
+	if err != nil {
+		return nil, nil, err
+	}
+	handoff, err := bench.Handoffs(cfg, []int{0, 2, 8})
+	return map[string]any{"scaling": scaling, "handoff": handoff}, func() error {
 		if err := bench.PrintWorkers(os.Stdout, n, scaling); err != nil {
 			return err
 		}
-		fmt.Printf("\n%d cache lines are written by workers or at their rings; each by one alone.\n", lines)
+		fmt.Println()
+		if err := bench.PrintHandoffs(os.Stdout, handoff); err != nil {
+			return err
+		}
+		fmt.Printf("\n%d cache lines are written by workers or other users of their rings; none has two writers.\n", lines)
 		return nil
 	}, err
 }
 
-// machine is the line that says what the figures are of.
+// machine is the header of the figures: machine and set-up.
 func machine(eal *dpdk.EAL) string {
-	memory := "hugepages"
-	if eal.NoHuge() {
-		memory = "ordinary pages"
-	}
 	return fmt.Sprintf("%s: %v, %s, %s, %s\nICRC %s, ring ports, burst 64, 2048 packets in flight, random destinations, RoCEv2/IPv4 unless said",
-		time.Now().UTC().Format("2006-01-02 15:04 MST"), report.ThisHost(), dpdk.Version(), runtime.Version(), memory, lcore.ICRCVersion())
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), report.ThisHost(), dpdk.Version(), runtime.Version(), pages(eal), lcore.ICRCVersion())
 }
 
-// save writes the figures for programs.
+// pages is the kind of memory that DPDK uses.
+func pages(eal *dpdk.EAL) string {
+	if eal.NoHuge() {
+		return "ordinary pages"
+	}
+	return "hugepages"
+}
+
+// save writes the figures as JSON.
 func (o *benchOptions) save(where string, cfg bench.Config, figures any) error {
 	if o.json == "" {
 		return nil

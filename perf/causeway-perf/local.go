@@ -20,14 +20,13 @@ import (
 	"causeway/perf/trial"
 )
 
-// local builds devices in this process. It implements harness.Bench.
+// local builds devices in this process. It implements harness.Builder.
 type local struct {
 	eal        *dpdk.EAL
 	profile    *profile.Profile
 	workers    []uint // lcores
 	generators []uint
 	cpus       string
-	nice       int
 	workerCPU  int // of the first worker
 	memif      string
 	progress   func(done float64)
@@ -43,7 +42,7 @@ func newLocal(p *profile.Profile, o *options, workers, generators []int, progres
 	}
 	all := eal.WorkerLcores()
 	return &local{
-		eal: eal, profile: p, workers: all[:len(workers)], generators: all[len(workers):], progress: progress, nice: o.nice, workerCPU: workers[0], memif: o.memif,
+		eal: eal, profile: p, workers: all[:len(workers)], generators: all[len(workers):], progress: progress, workerCPU: workers[0], memif: o.memif,
 		cpus: fmt.Sprintf("workers on CPUs %v, generators on %v", workers, generators),
 	}, nil
 }
@@ -55,38 +54,38 @@ func traffic(c profile.Case, groups int) dut.Traffic {
 	return dut.Traffic{Payloads: c.Payload.Bytes, Flows: t.Flows, IP: t.IP, VLAN: t.VLAN, Groups: max(t.Groups, groups), Share: t.Share}
 }
 
-// Build implements harness.Bench.
+// Build implements harness.Builder.
 func (l *local) Build(c profile.Case, groups int) (harness.Built, error) {
 	if l.memif != "" {
 		return l.buildRemote(c)
 	}
-	d := &l.profile.Device
+	p := &l.profile.Device
 	progress := l.progress
-	if d.Slice > 0 {
-		progress = nil // slices have their own
+	if p.Slice > 0 {
+		progress = nil // slices show their own
 	}
-	b, err := dut.New(dut.Config{
-		Workers: l.workers, Generators: l.generators, Traffic: traffic(c, groups), Queue: d.Queue, CheckEvery: d.CheckEvery,
-		Drain: d.Drain.D(), Progress: progress, Nice: l.nice,
+	d, err := dut.New(dut.Config{
+		Workers: l.workers, Generators: l.generators, Traffic: traffic(c, groups), Queue: p.Queue, CheckEvery: p.CheckEvery,
+		Drain: p.Drain.D(), Progress: progress,
 	})
 	if err != nil {
 		return harness.Built{}, err
 	}
-	if err := b.SetShare(c.Traffic.Groups, c.Traffic.Share); err != nil {
-		return harness.Built{}, errors.Join(err, b.Close())
+	if err := d.SetShare(c.Traffic.Groups, c.Traffic.Share); err != nil {
+		return harness.Built{}, errors.Join(err, d.Close())
 	}
-	return harness.Built{Groups: b, Close: b.Close}, nil
+	return harness.Built{Groups: d, Close: d.Close}, nil
 }
 
-// Ceiling implements harness.Bench.
+// Ceiling implements harness.Builder.
 func (l *local) Ceiling(ctx context.Context, p profile.Payload, d time.Duration) (c report.Ceiling, err error) {
-	loop, err := dut.NewLoop(l.generators[0], dut.Traffic{Payloads: p.Bytes, Flows: 1024, IP: []int{4}})
+	loop, err := dut.NewLoopback(l.generators[0], dut.Traffic{Payloads: p.Bytes, Flows: 1024, IP: []int{4}})
 	if err != nil {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, loop.Close()) }()
 	out := []trial.Direction{trial.RoCEToIB}
-	const floods = 16 // the best of which others disturbed least
+	const floods = 16 // the best one was disturbed least
 	c.Payload = p.Name
 	for range floods {
 		o, err := loop.Run(ctx, trial.At(out, trial.Flood, max(d/floods, 2*time.Millisecond)))
@@ -103,7 +102,7 @@ func (l *local) Ceiling(ctx context.Context, p profile.Payload, d time.Duration)
 	return c, err
 }
 
-// version is the program's, set by the build; else what Go knows of the tree.
+// version is set by the build; if empty, Go's build information is used.
 var version string
 
 func (l *local) versions() map[string]string {
@@ -121,15 +120,11 @@ func (l *local) versions() map[string]string {
 
 func (l *local) note() string { return l.eal.Note() }
 
-// sentence says what is measured.
+// sentence describes what is measured.
 func (l *local) sentence() string {
 	if l.memif != "" {
-		return "the whole bridge, in a process of its own, over net_memif; its software subnet's nodes answer each message, and the way there and back is measured"
+		return "a whole bridge in another process, over net_memif; the nodes of its software subnet echo each message, and the round trip is measured"
 	}
-	memory := "hugepages"
-	if l.eal.NoHuge() {
-		memory = "ordinary pages"
-	}
-	return fmt.Sprintf("the bridge's own workers, in the process of the generator, between ring ports and an IB door of rings, on %s; %s; queues of %d messages",
-		memory, l.cpus, l.profile.Device.Queue)
+	return fmt.Sprintf("the bridge's own workers, in the process of the generator, between ring ports and an IB port of rings, on %s; %s; queues of %d messages",
+		pages(l.eal), l.cpus, l.profile.Device.Queue)
 }

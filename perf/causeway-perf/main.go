@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Causeway-perf measures Causeway. It exits with 0 when it did what it was asked, 1 when it could not or a gate was
-// missed, and 2 when it was asked wrongly.
+// Causeway-perf measures Causeway. Its exit status is 0 for success, 1 for a failure or a missed gate, 2 for wrong
+// usage.
 package main
 
 import (
@@ -21,24 +21,23 @@ type command struct {
 // commands lists the subcommands in the order in which help shows them.
 func commands() []command {
 	return []command{
-		{"bench", "the packet path in nanoseconds a packet, beside floors of the same run", benchCommand},
-		{"scale", "what up to 16 workers carry, computed from what two need", scaleCommand},
-		{"all", "every test of a profile, into a report", measuring("all")},
-		{"throughput", "the largest rates without loss (NDR) and with a little (PDR)", measuring("throughput")},
-		{"latency", "percentiles at parts of the throughput", measuring("latency")},
-		{"loss", "how much is lost, by rate", measuring("loss")},
-		{"burst", "the longest burst that is taken whole", measuring("burst")},
-		{"soak", "a long run, in pieces", measuring("soak")},
+		{"bench", "the packet path in nanoseconds a packet, compared with simpler loops", benchCommand},
+		{"all", "all tests of a profile, into a report", measuring("all")},
+		{"throughput", "the largest rates without loss (NDR) and with little loss (PDR)", measuring("throughput")},
+		{"latency", "latency percentiles at parts of the PDR", measuring("latency")},
+		{"loss", "loss by rate", measuring("loss")},
+		{"burst", "the longest burst without loss", measuring("burst")},
+		{"soak", "a long run", measuring("soak")},
 		{"multicast", "group capacity, join, leave, mixed throughput (RFC 3918)", measuring("multicast")},
-		{"report", "make the page and the plots of a report again", reportCommand},
-		{"compare", "two reports side by side", compareCommand},
-		{"config", "a configuration of a whole bridge that can be measured over memif", configCommand},
-		{"pktgen", "profiles for Pktgen-DPDK, and a runner", pktgenCommand},
+		{"report", "make the page and plots of a report again", reportCommand},
+		{"compare", "compare two reports", compareCommand},
+		{"config", "write a configuration of a whole bridge, to measure it over memif", configCommand},
+		{"pktgen", "write profiles for Pktgen-DPDK, and run it", pktgenCommand},
 		{"profiles", "list the profiles, or print one", profilesCommand},
 	}
 }
 
-// errUsage says that the program was asked wrongly; what was wrong has been said.
+// errUsage is wrong usage, which has been reported already.
 var errUsage = errors.New("usage")
 
 func main() {
@@ -72,20 +71,20 @@ func dispatch(args []string, stdout, stderr io.Writer) error {
 		overview(stdout)
 		return nil
 	}
-	fmt.Fprintf(stderr, "causeway-perf: there is no command %q; \"causeway-perf help\" lists the commands\n", name)
+	fmt.Fprintf(stderr, "causeway-perf: there is no command %q; see \"causeway-perf help\"\n", name)
 	return errUsage
 }
 
 func overview(w io.Writer) {
-	fmt.Fprintf(w, "Causeway-perf measures Causeway: its packet path by itself, or the bridge between generators.\n\n"+
+	fmt.Fprintf(w, "Causeway-perf measures Causeway: the packet path alone, or a bridge between generators.\n\n"+
 		"usage: causeway-perf COMMAND [OPTIONS]\n\n")
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.short)
 	}
-	fmt.Fprintf(w, "\n\"causeway-perf help COMMAND\" says more about one.\n")
+	fmt.Fprintf(w, "\n\"causeway-perf help COMMAND\" describes a command.\n")
 }
 
-// newFlags makes a subcommand's flags; long is what its help begins with.
+// newFlags makes a subcommand's flags; long is the first paragraph of its help.
 func newFlags(name, usage, long string) *flag.FlagSet {
 	fs := flag.NewFlagSet("causeway-perf "+name, flag.ContinueOnError)
 	fs.Usage = func() {
@@ -100,7 +99,7 @@ func newFlags(name, usage, long string) *flag.FlagSet {
 	return fs
 }
 
-// parseFlags parses; at most rest arguments may be left.
+// parseFlags parses flags and checks the number of the other arguments.
 func parseFlags(fs *flag.FlagSet, args []string, least, most int) error {
 	for _, a := range args {
 		if a == "-h" || a == "-help" || a == "--help" {
@@ -114,7 +113,7 @@ func parseFlags(fs *flag.FlagSet, args []string, least, most int) error {
 		return errUsage
 	}
 	if n := fs.NArg(); n < least || n > most {
-		fmt.Fprintf(fs.Output(), "%s: %d arguments are too few or too many\n", fs.Name(), n)
+		fmt.Fprintf(fs.Output(), "%s: wrong number of arguments: %d\n", fs.Name(), n)
 		fs.Usage()
 		return errUsage
 	}

@@ -21,7 +21,7 @@ import (
 	"causeway/perf/trial"
 )
 
-// DPDK starts once in a process: a measurement is run in one of its own, which is this test binary.
+// DPDK can be started once in a process: a measurement runs this test binary in another process.
 func TestMain(m *testing.M) {
 	if args := os.Getenv("CAUSEWAY_PERF_ARGS"); args != "" {
 		os.Args = append([]string{"causeway-perf"}, strings.Fields(args)...)
@@ -120,7 +120,7 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// Curves are drawn for those who have them measured, and for nobody else.
+// Curves are drawn only if they are measured.
 func TestPlotCurves(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "curves.png")
 	curves := []bench.Curve{{Of: "hosts", Points: []bench.Point{{N: 8, NS: [2]float64{30, 28}}, {N: 1 << 17, NS: [2]float64{35, 34}}}}}
@@ -130,31 +130,31 @@ func TestPlotCurves(t *testing.T) {
 	if b, err := os.ReadFile(file); err != nil || len(b) > 100_000 || !bytes.HasPrefix(b, []byte("\x89PNG")) {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
-	o := benchOptions{plot: file, read: bench.DefaultReading, workers: 1}
+	o := benchOptions{plot: file, workers: 1}
 	if err := o.check(); err == nil {
 		t.Error("-plot without -curves was taken")
 	}
 }
 
-// Without a terminal there are whole lines, and no escape codes.
+// Without a terminal, progress is whole lines without escape codes.
 func TestPlainProgress(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWatcher(f, false)
+	w := newProgress(f, false)
 	w.Case(1, 2, "a case")
 	w.Test("latency")
-	w.Progress(0.5)
+	w.Done(0.5)
 	w.Trial("latency", trial.Step{})
-	w.done()
+	w.clear()
 	b, err := os.ReadFile(f.Name())
 	if err != nil || string(b) != "0s  1/2 a case\n0s    latency\n" {
 		t.Errorf("%q, %v", b, err)
 	}
 }
 
-// A measurement from end to end: the workers, the report, its page. How fast it is, is no test's business.
+// A whole measurement: workers, report, page. Speed is not tested.
 func TestMeasure(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Fatal("two CPUs are needed: a worker's, and the generator's")

@@ -22,7 +22,7 @@ import (
 	"causeway/perf/report"
 )
 
-// options are what a measuring command is told.
+// options are the options of a measuring command.
 type options struct {
 	test                                    string
 	profile, cpus, out                      string
@@ -30,40 +30,42 @@ type options struct {
 	memif                                   string
 	trial, slice                            time.Duration
 	plain, noHuge                           bool
-	nice                                    int
 }
 
 var longTexts = map[string]string{
-	"all":        "Runs all tests of a profile, and writes report.html, report.json and the plots into a folder.",
-	"throughput": "Searches for the largest rates without loss (NDR) and with at most a thousandth lost (PDR), by trials (RFC 2544, TST009).",
-	"latency":    "Measures latency percentiles at parts of the PDR, which is searched for first, roughly.",
-	"loss":       "Offers a quarter more than the PDR, then less by tenths, until nothing is lost.",
-	"burst":      "Searches for the longest burst at full rate of which nothing is lost (RFC 2544, RFC 9004).",
-	"soak":       "Offers a part of the PDR for a long time, in pieces; stops at the first message that is corrupted, misdelivered or doubled.",
-	"multicast":  "RFC 3918: throughput by the share of multicast, group capacity, latency, joins and leaves.",
+	"all":        "Runs all tests of a profile, and writes report.html, report.json and plots into a folder.",
+	"throughput": "Searches for the largest rates without loss (NDR) and with a loss of 0.1 % (PDR; RFC 2544, TST009).",
+	"latency":    "Measures latency percentiles at parts of the PDR, which is found by a coarse search first.",
+	"loss":       "Offers 1.25 times the PDR, then less in steps of a tenth, until nothing is lost (RFC 2544).",
+	"burst":      "Searches for the longest burst at full rate without loss (RFC 2544, RFC 9004).",
+	"soak":       "Offers a part of the PDR for a long time; stops at the first corrupted, misdelivered or duplicate message.",
+	"multicast":  "Measures throughput by the share of multicast, group capacity, latency, joins and leaves (RFC 3918).",
 }
 
 func (o *options) flags(name string) *flag.FlagSet {
 	fs := newFlags(name, "[OPTIONS]", longTexts[name]+`
 
-The bridge's own workers run in this process, each between a port made of rings and an IB door made of rings, with a
-generator and receiver at both. Each worker and each generator needs a CPU of its own.`)
+The bridge's own workers run in this process, each between a ring port and an IB port made of rings, with a generator and
+receiver on both sides. Each worker and each generator needs its own CPU.`)
 	usual := "quick"
 	if name == "soak" || name == "multicast" {
 		usual = name
 	}
-	fs.StringVar(&o.profile, "profile", usual, "the `NAME` of a shipped profile ("+strings.Join(profile.Names(), ", ")+"), or a TOML file")
-	fs.StringVar(&o.cpus, "cpus", "", "the `LIST` of CPUs, the workers' first, then the generators': 2,3 (default: the last ones)")
-	fs.StringVar(&o.payload, "payload", "", "instead of the profile's payloads: `BYTES`, 64+1024 for a mix, or imix; several with commas")
-	fs.StringVar(&o.direction, "direction", "", "instead of the profile's directions: one `DIRECTION`, roce_to_ib, ib_to_roce or both; several with commas")
+	fs.StringVar(&o.profile, "profile", usual, "the `NAME` of a built-in profile ("+strings.Join(profile.Names(), ", ")+"), or a TOML file")
+	fs.StringVar(&o.cpus, "cpus", "", "`LIST` of CPUs, such as 2,3: workers' first, then generators' (default: the last CPUs)")
+	fs.StringVar(&o.payload, "payload", "", "payloads in `BYTES`, separated by commas, instead of the profile's; 64+1024 is a mix, imix is allowed")
+	fs.StringVar(&o.direction, "direction", "", "one or more of roce_to_ib, ib_to_roce, both, separated by commas, as `DIRECTIONS` instead of the profile's")
 	fs.StringVar(&o.traffic, "traffic", "", "only the profile's traffic of this `NAME`")
-	fs.DurationVar(&o.trial, "trial", 0, "instead of the profile's lengths of trials: a `TIME`")
-	fs.StringVar(&o.yardsticks, "yardsticks", "", "measure testpmd, too, in these `MODES`: macswap,5tswap (needs dpdk-testpmd; default: the profile's)")
-	fs.DurationVar(&o.slice, "slice", -1, "a `TIME` instead of the profile's slices, of which those count in which nothing stood still; 0: trials are whole")
-	fs.StringVar(&o.memif, "memif", "", "measure, instead, the bridge in another process at this `SOCKET`, whose nodes answer; see causeway-perf config")
-	fs.StringVar(&o.out, "out", "", "the `DIR` for report.html, report.json and plots (default: for all a new one for temporary files, for others none)")
-	fs.IntVar(&o.nice, "nice", 0, "nice `VALUE` of the workers' and generators' threads (root; without effect on other sessions while kernel.sched_autogroup_enabled is 1)")
-	fs.BoolVar(&o.noHuge, "no-huge", false, "ordinary memory, even where hugepages are free")
+	fs.DurationVar(&o.trial, "trial", 0, "duration of all trials, as a `TIME`, instead of the profile's")
+	fs.StringVar(&o.yardsticks, "yardsticks", "", "also measure testpmd in these `MODES`, such as macswap,5tswap (needs dpdk-testpmd; default: the profile's)")
+	o.slice = -1 // the profile's
+	fs.Func("slice", "run trials in slices of this `TIME`, and discard slices with a stall; 0: no slices (default: the profile's)", func(s string) (err error) {
+		o.slice, err = time.ParseDuration(s)
+		return err
+	})
+	fs.StringVar(&o.memif, "memif", "", "instead, measure a bridge in another process at this `SOCKET`, whose nodes echo; see causeway-perf config")
+	fs.StringVar(&o.out, "out", "", "`DIR` for report.html, report.json and plots (default: none; for \"all\" a new temporary one)")
+	fs.BoolVar(&o.noHuge, "no-huge", false, "do not use hugepages")
 	fs.BoolVar(&o.plain, "plain", false, "no progress bar, even on a terminal")
 	return fs
 }
@@ -88,7 +90,7 @@ func measuring(test string) func(args []string) error {
 	}
 }
 
-// load reads the profile and changes in it what the options say.
+// load reads the profile and applies the options to it.
 func (o *options) load() (*profile.Profile, error) {
 	p, err := profile.Load(o.profile)
 	if err != nil {
@@ -136,20 +138,20 @@ func (o *options) load() (*profile.Profile, error) {
 	return p, nil
 }
 
-// measure runs the profile and shows, and keeps, what came of it, even when it was ended early.
+// measure runs the profile, and prints and saves the results, even when the run was ended early.
 func (o *options) measure(ctx context.Context, p *profile.Profile) (err error) {
 	workers, generators, err := o.places(p.Device.Workers)
 	if err != nil {
 		return err
 	}
-	w := newWatcher(os.Stderr, o.plain)
-	b, err := newLocal(p, o, workers, generators, w.Progress)
+	w := newProgress(os.Stderr, o.plain)
+	b, err := newLocal(p, o, workers, generators, w.Done)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	r, err := harness.Run(ctx, p, b, w)
-	w.done()
+	w.clear()
 	r.Command, r.Versions, r.Device = os.Args, b.versions(), b.sentence()
 	if note := b.note(); note != "" {
 		r.Notes = append(r.Notes, note)
@@ -171,12 +173,12 @@ func (o *options) measure(ctx context.Context, p *profile.Profile) (err error) {
 	return err
 }
 
-// places divides the CPUs among workers and generators.
+// places assigns CPUs to workers and generators.
 func (o *options) places(n int) (workers, generators []int, err error) {
 	cpus := make([]int, 0, 2*n)
 	if o.cpus == "" {
 		if runtime.NumCPU() < 2*n {
-			return nil, nil, fmt.Errorf("causeway-perf: %d CPUs are too few: %d workers and their generators need %d", runtime.NumCPU(), n, 2*n)
+			return nil, nil, fmt.Errorf("causeway-perf: %d CPUs are not enough: %d workers and their generators need %d", runtime.NumCPU(), n, 2*n)
 		}
 		for i := range 2 * n {
 			cpus = append(cpus, runtime.NumCPU()-1-i)
@@ -186,7 +188,7 @@ func (o *options) places(n int) (workers, generators []int, err error) {
 	for s := range strings.SplitSeq(o.cpus, ",") {
 		cpu, err := strconv.Atoi(strings.TrimSpace(s))
 		if err != nil {
-			return nil, nil, fmt.Errorf("causeway-perf: -cpus %q: %q is no CPU; write 2,3", o.cpus, s)
+			return nil, nil, fmt.Errorf("causeway-perf: -cpus %q: %q is not a CPU; use numbers, such as 2,3", o.cpus, s)
 		}
 		cpus = append(cpus, cpu)
 	}
@@ -197,7 +199,7 @@ func (o *options) places(n int) (workers, generators []int, err error) {
 }
 
 func reportCommand(args []string) error {
-	fs := newFlags("report", "REPORT", "Makes report.html and the plots again from a report.json, or the folder that has it.")
+	fs := newFlags("report", "REPORT", "Makes report.html and plots again from a report.json or its folder.")
 	if err := parseFlags(fs, args, 1, 1); err != nil {
 		return err
 	}
@@ -219,8 +221,7 @@ func reportCommand(args []string) error {
 }
 
 func compareCommand(args []string) error {
-	fs := newFlags("compare", "[-html FILE] BEFORE AFTER", "Shows two reports side by side: what changed by how much, and what makes them hard to compare.")
-	page := fs.String("html", "", "write a page with a plot to this `FILE`, too")
+	fs := newFlags("compare", "BEFORE AFTER", "Compares two reports: what changed, by how much, and what makes them hard to compare.")
 	if err := parseFlags(fs, args, 2, 2); err != nil {
 		return err
 	}
@@ -232,16 +233,12 @@ func compareCommand(args []string) error {
 	if err != nil {
 		return err
 	}
-	c := report.Compare(before, after)
-	c.Text(os.Stdout)
-	if *page == "" {
-		return nil
-	}
-	return c.SavePage(*page)
+	report.Compare(before, after).Text(os.Stdout)
+	return nil
 }
 
 func profilesCommand(args []string) error {
-	fs := newFlags("profiles", "[NAME]", "Lists the shipped profiles, or prints one, to begin another from.")
+	fs := newFlags("profiles", "[NAME]", "Lists the built-in profiles, or prints one, as a start for your own.")
 	if err := parseFlags(fs, args, 0, 1); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"causeway/perf/pktgen"
 )
 
-// pktgenOptions are what the command line says.
+// pktgenOptions are the options of pktgen.
 type pktgenOptions struct {
 	out, profile, mac, bridge, port, program, metrics, json string
 	rate, pps                                               float64
@@ -25,31 +25,31 @@ type pktgenOptions struct {
 	huge                                                    bool
 }
 
-const pktgenHelp = `Writes captures of our generator's frames, Lua scripts that have Pktgen-DPDK send them, and configurations of a bridge and
-a software subnet that know these hosts and nodes; with -port, runs pktgen, which must be in PATH:
+const pktgenHelp = `Writes captures of the generator's frames, Lua scripts that have Pktgen-DPDK send them, and configurations of a bridge and
+a software subnet with these hosts and nodes. With -port, runs pktgen, which must be in PATH:
 
     causeway-perf pktgen -out DIR
     causeway run -c DIR/ipv4-64.toml
     causeway-perf pktgen -out DIR -port memif:DIR/memif.sock -metrics http://` + pktgen.MetricsAddress + `/metrics
 
-What pktgen receives is what the subnet's nodes answer. Hosts are 10.9.0.1 and on, nodes 10.10.0.1 and on, by IPv6 fd09:: and
-fd0a::; QPNs are 0x456 and 0x123.`
+Pktgen receives the echoes of the subnet's nodes. Hosts are 10.9.0.1 and up, nodes 10.10.0.1 and up, with IPv6 in fd09::/64
+and fd0a::/64; their QPNs are 0x456 and 0x123.`
 
-// pktgenCommand writes profiles for Pktgen-DPDK, or runs one.
+// pktgenCommand writes profiles for Pktgen-DPDK, and runs one.
 func pktgenCommand(args []string) error {
 	fs := newFlags("pktgen", "[OPTIONS]", pktgenHelp)
 	var o pktgenOptions
-	fs.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "causeway-perf-pktgen"), "the `DIR` for what is written")
-	fs.StringVar(&o.profile, "profile", "", "only the profile of this `NAME` (default: all; with -port ipv4-64)")
-	fs.StringVar(&o.mac, "mac", "02:00:00:00:00:02", "the bridge's `MAC` address, to which frames go")
-	fs.StringVar(&o.bridge, "bridge", "", "the bridge's `PORT` in its configuration (default: the server of a memif in the folder)")
-	fs.Float64Var(&o.rate, "rate", 100, "per cent of what the port calls its speed")
-	fs.Float64Var(&o.pps, "pps", 0, "packets a second, instead")
-	fs.IntVar(&o.seconds, "seconds", 10, "the `SECONDS` to send for")
+	fs.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "causeway-perf-pktgen"), "`DIR` for the files")
+	fs.StringVar(&o.profile, "profile", "", "`NAME` of the profile (default: all; with -port ipv4-64)")
+	fs.StringVar(&o.mac, "mac", "02:00:00:00:00:02", "`MAC` address of the bridge")
+	fs.StringVar(&o.bridge, "bridge", "", "`PORT` of the bridge in its configuration (default: the server of a memif in DIR)")
+	fs.Float64Var(&o.rate, "rate", 100, "`PERCENT` of the port's speed")
+	fs.Float64Var(&o.pps, "pps", 0, "packets a second (`PPS`) instead of -rate")
+	fs.IntVar(&o.seconds, "seconds", 10, "`SECONDS` to send")
 	fs.StringVar(&o.port, "port", "", "run pktgen on this `PORT`: memif:SOCKET[,role=client], af_packet:INTERFACE, or a PCI address")
-	fs.StringVar(&o.metrics, "metrics", "", "`URL` of the bridge's metrics: says what the bridge counted, too")
-	fs.StringVar(&o.json, "json", "", "a `FILE` for the result")
-	fs.StringVar(&o.program, "program", "", "the `PROGRAM` (default: pktgen in PATH)")
+	fs.StringVar(&o.metrics, "metrics", "", "`URL` of the bridge's metrics, to print what the bridge counted, too")
+	fs.StringVar(&o.json, "json", "", "write the result to this `FILE`, as JSON")
+	fs.StringVar(&o.program, "program", "", "the pktgen `PROGRAM` (default: pktgen in PATH)")
 	fs.BoolVar(&o.huge, "huge", false, "use hugepages")
 	if err := parseFlags(fs, args, 0, 0); err != nil {
 		return err
@@ -64,7 +64,7 @@ func pktgenCommand(args []string) error {
 	return o.run(files)
 }
 
-// write writes the profiles, and returns the last one's files.
+// write writes the profiles and returns the files of the last one.
 func (o *pktgenOptions) write() (files pktgen.Files, err error) {
 	bridge, err := frame.ParseMAC(o.mac)
 	if err != nil {
@@ -99,10 +99,10 @@ func (o *pktgenOptions) write() (files pktgen.Files, err error) {
 func (o *pktgenOptions) run(files pktgen.Files) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var before *pktgen.Bridge
+	var before *pktgen.DUT
 	var err error
 	if o.metrics != "" {
-		if before, err = pktgen.ReadBridge(ctx, o.metrics); err != nil {
+		if before, err = pktgen.ReadDUT(ctx, o.metrics); err != nil {
 			return err
 		}
 	}
@@ -113,12 +113,12 @@ func (o *pktgenOptions) run(files pktgen.Files) error {
 	}
 	result.Profile, result.Port, result.FrameBytes = o.profile, o.port, files.FrameBytes
 	if before != nil {
-		time.Sleep(time.Second) // the bridge tells its counters now and then
-		after, err := pktgen.ReadBridge(ctx, o.metrics)
+		time.Sleep(time.Second) // the bridge updates its metrics periodically
+		after, err := pktgen.ReadDUT(ctx, o.metrics)
 		if err != nil {
 			return err
 		}
-		result.Bridge = after.Since(before)
+		result.DUT = after.Since(before)
 	}
 	if err := result.Write(os.Stdout); err != nil || o.json == "" {
 		return err

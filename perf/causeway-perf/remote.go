@@ -17,16 +17,17 @@ import (
 	"causeway/perf/trial"
 )
 
-// remote fits a profile to a bridge in another process: one way, there and back, and no groups, which are that process's.
+// remote adapts a profile to a bridge in another process: RoCE to IB, as a round trip, without groups, which cannot be
+// changed in that process.
 func (o *options) remote(p *profile.Profile) error {
 	if slices.Contains(p.Tests, "multicast") {
 		if o.test == "multicast" {
-			return errors.New("causeway-perf: -memif: a bridge in another process is not told of groups; measure multicast without")
+			return errors.New("causeway-perf: -memif: groups of a bridge in another process cannot be changed; measure multicast without -memif")
 		}
 		p.Tests = slices.DeleteFunc(p.Tests, func(t string) bool { return t == "multicast" })
 	}
 	p.Directions = []string{"roce_to_ib"}
-	p.Device.Slice = 0 // a standstill of another process is not seen
+	p.Device.Slice = 0 // stalls of another process are not seen
 	for i := range p.Traffic {
 		p.Traffic[i].Flows = min(p.Traffic[i].Flows, configFlows)
 		p.Traffic[i].Share, p.Traffic[i].Groups = 0, 0
@@ -34,13 +35,13 @@ func (o *options) remote(p *profile.Profile) error {
 	return nil
 }
 
-// configFlows are the hosts, and nodes, of the configuration: a software subnet is no fast one.
+// configFlows is the number of hosts, and of nodes, in the configuration. It is small: a software subnet is slow.
 const configFlows = 32
 
-// ungrouped is a device that has no groups to change.
+// ungrouped is a device whose groups cannot be changed.
 type ungrouped struct{ trial.Device }
 
-var errUngrouped = errors.New("causeway-perf: groups are the other process's")
+var errUngrouped = errors.New("causeway-perf: groups of another process cannot be changed")
 
 func (ungrouped) SetGroups(int) error         { return errUngrouped }
 func (ungrouped) SetShare(int, float64) error { return nil }
@@ -54,9 +55,9 @@ func (ungrouped) Leave(context.Context, trial.Load, int) (time.Duration, error) 
 	return 0, errUngrouped
 }
 
-// buildRemote goes to the bridge in another process.
+// buildRemote connects to the bridge in another process.
 func (l *local) buildRemote(c profile.Case) (harness.Built, error) {
-	m, err := dut.NewAnswered(l.generators[0], l.memif, traffic(c, 0))
+	m, err := dut.NewEchoed(l.generators[0], l.memif, traffic(c, 0))
 	if err != nil {
 		return harness.Built{}, err
 	}
@@ -68,15 +69,15 @@ func (l *local) buildRemote(c profile.Case) (harness.Built, error) {
 }
 
 func configCommand(args []string) error {
-	fs := newFlags("config", "[OPTIONS]", `Writes bridge.toml and subnet.toml for a bridge that can be measured as a whole, in a process of its own:
+	fs := newFlags("config", "[OPTIONS]", `Writes bridge.toml and subnet.toml for measuring a whole bridge in another process:
 
     causeway-perf config -out DIR
     causeway run -c DIR/bridge.toml
     causeway-perf throughput -memif DIR/memif.sock
 
-The nodes of its software subnet, which is not fast, answer each message.`)
-	out := fs.String("out", ".", "the `DIR` for the files")
-	cpu := fs.Int("cpu", 0, "the `CPU` of the bridge's worker")
+The nodes of its software subnet echo each message. The software subnet limits the rate.`)
+	out := fs.String("out", ".", "`DIR` for the files")
+	cpu := fs.Int("cpu", 0, "`CPU` of the bridge's worker")
 	vlan := fs.Uint("vlan", 0, "VLAN `ID` of the RoCE side")
 	if err := parseFlags(fs, args, 0, 0); err != nil {
 		return err

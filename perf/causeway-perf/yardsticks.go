@@ -19,9 +19,9 @@ import (
 	"causeway/perf/trial"
 )
 
-// yardsticks measures testpmd, DPDK's own forwarder, in each of the profile's modes, and Causeway, all over net_memif and
-// on the same CPUs: what a bridge that does nothing else would do.
-func (l *local) yardsticks(ctx context.Context, r *report.Report, w *watcher) error {
+// yardsticks measures testpmd, DPDK's own forwarder, in each of the profile's modes, and Causeway, over net_memif and
+// on the same CPUs.
+func (l *local) yardsticks(ctx context.Context, r *report.Report, w *progress) error {
 	dir, err := os.MkdirTemp("", "causeway-perf")
 	if err != nil {
 		return err
@@ -40,20 +40,20 @@ func (l *local) yardsticks(ctx context.Context, r *report.Report, w *watcher) er
 				return fmt.Errorf("testpmd %s: %w", mode, err)
 			}
 			y.Payload = p.Name
-			y.Beside(own)
+			y.Compare(own)
 			r.Yardsticks = append(r.Yardsticks, y)
 		}
 	}
-	r.Method = append(r.Method, "Yardsticks: PDR of testpmd, which receives from a net_memif, changes headers as its mode says and sends to it again; "+
-		"and of Causeway, which receives from a net_memif and posts to its IB door. Generator and CPUs are the same.")
+	r.Method = append(r.Method, "Yardsticks: PDR of testpmd, which receives from a net_memif, changes headers as its mode says and sends them back; "+
+		"and of Causeway, which receives from a net_memif and posts to its IB port. Both use the same generator and CPUs.")
 	return nil
 }
 
 // find is the PDR of a device, RoCE to IB.
-func (l *local) find(ctx context.Context, dev trial.Device, what string, w *watcher) (trial.Throughput, error) {
+func (l *local) find(ctx context.Context, dev trial.Device, what string, w *progress) (trial.Throughput, error) {
 	t := &l.profile.Throughput
 	if slice := l.profile.Device.Slice.D(); slice > 0 {
-		dev = trial.Sliced{Device: dev, Slice: slice, Stall: harness.Stall} // of a device at a memif, what its process says
+		dev = trial.Sliced{Device: dev, Slice: slice, Stall: harness.Stall}
 	}
 	s := trial.Search{
 		Directions: []trial.Direction{trial.RoCEToIB}, Trial: t.Trial.D(), Resolution: max(t.Resolution, 0.02), Retries: t.Retries, Shortfall: harness.Shortfall(l.profile),
@@ -61,7 +61,7 @@ func (l *local) find(ctx context.Context, dev trial.Device, what string, w *watc
 	return s.Find(ctx, dev, what, max(t.PDR, 0.001), 0, w.Trial)
 }
 
-func (l *local) overMemif(ctx context.Context, socket string, t dut.Traffic, w *watcher) (found trial.Throughput, err error) {
+func (l *local) overMemif(ctx context.Context, socket string, t dut.Traffic, w *progress) (found trial.Throughput, err error) {
 	w.Test("Causeway over memif")
 	b, err := dut.New(dut.Config{
 		Workers: l.workers[:1], Generators: l.generators[:1], Traffic: t, Memif: socket, CheckEvery: l.profile.Device.CheckEvery,
@@ -74,10 +74,10 @@ func (l *local) overMemif(ctx context.Context, socket string, t dut.Traffic, w *
 	return l.find(ctx, b, "Causeway", w)
 }
 
-func (l *local) testpmd(ctx context.Context, socket, mode string, t dut.Traffic, w *watcher) (y report.Yardstick, err error) {
+func (l *local) testpmd(ctx context.Context, socket, mode string, t dut.Traffic, w *progress) (y report.Yardstick, err error) {
 	y.Name = "testpmd " + mode
 	w.Test(y.Name)
-	m, err := dut.NewMirror(l.generators[0], socket, t)
+	m, err := dut.NewForwarded(l.generators[0], socket, t)
 	if err != nil {
 		return y, err
 	}
@@ -88,33 +88,33 @@ func (l *local) testpmd(ctx context.Context, socket, mode string, t dut.Traffic,
 		return y, err
 	}
 	if err = m.WaitPeer(ctx); err == nil {
-		err = m.Watch(pid)
+		err = m.CountRunDelay(pid)
 	}
 	if err == nil {
 		var found trial.Throughput
 		found, err = l.find(ctx, m, y.Name, w)
 		y.PPS, y.Loss, y.Limit = found.PPS, found.Allowed, found.Limit
 	}
-	if said := stop(); err != nil {
-		return y, fmt.Errorf("%w; testpmd said: %s", err, said)
+	if output := stop(); err != nil {
+		return y, fmt.Errorf("%w; testpmd's output: %s", err, output)
 	}
 	return y, nil
 }
 
-// startTestpmd starts one on a CPU; stop ends it, and returns what it said.
+// startTestpmd starts testpmd on a CPU. Stop ends it and returns the end of its output.
 func startTestpmd(ctx context.Context, socket, mode string, cpu int) (pid int, stop func() string, err error) {
 	program, err := exec.LookPath("dpdk-testpmd")
 	if err != nil {
-		return 0, nil, errors.New("there is no dpdk-testpmd: the package dpdk has it")
+		return 0, nil, errors.New("dpdk-testpmd is not installed; it is in the package dpdk")
 	}
 	cmd := exec.CommandContext(ctx, program, "--no-huge", "-m", "256", "--no-pci", "--no-shconf", "--no-telemetry",
 		fmt.Sprintf("--file-prefix=causeway-testpmd-%d", os.Getpid()), fmt.Sprintf("--lcores=0@%d,1@%d", cpu, cpu), "--main-lcore=0",
 		"--vdev=net_memif0,role=client,socket-abstract=no,bsize=8192,socket="+socket,
 		"--", "--total-num-mbufs=8192", "--mbuf-size=8448", "--forward-mode="+mode, "--auto-start", "--nb-cores=1")
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.WaitDelay = 5 * time.Second
-	input, err := cmd.StdinPipe() // it ends when a line comes
+	input, err := cmd.StdinPipe() // it ends when it reads a line
 	if err != nil {
 		return 0, nil, err
 	}
@@ -122,12 +122,12 @@ func startTestpmd(ctx context.Context, socket, mode string, cpu int) (pid int, s
 		return 0, nil, err
 	}
 	return cmd.Process.Pid, func() string {
-		_, _ = io.WriteString(input, "\n") // it may have ended by itself
+		_, _ = io.WriteString(input, "\n") // it may have ended already
 		_ = input.Close()
 		done := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
 		defer done.Stop()
-		_ = cmd.Wait() // its exit code says little
-		b := said.Bytes()
+		_ = cmd.Wait() // its exit code means little
+		b := output.Bytes()
 		return string(b[max(0, len(b)-400):])
 	}, nil
 }

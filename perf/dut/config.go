@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Config is ConfigAt for a bridge that is the server of a memif at socket.
+// Config is ConfigAt for a bridge whose Ethernet port is the server of a memif at socket.
 func (t Traffic) Config(socket, subnetFile string, cpu int) (bridge, subnet string, err error) {
 	return t.ConfigAt(fmt.Sprintf("memif:%s,role=server,mac=%v", socket, bridgeMAC), subnetFile, cpu)
 }
 
-// ConfigAt writes a configuration of the bridge, and one of its software subnet, for this traffic, whose nodes answer each
-// message to one of them: for "causeway run" in a process of its own, on a port that is named as the configuration does.
+// ConfigAt returns configurations for a bridge in another process ("causeway run") and for its software subnet, whose
+// nodes echo each message. Port is written as in the configuration.
 func (t Traffic) ConfigAt(port, subnetFile string, cpu int) (bridge, subnet string, err error) {
 	if err := t.Check(); err != nil {
 		return "", "", fmt.Errorf("dut: %w", err)
@@ -33,7 +33,7 @@ port = "fabric:%[3]s"
 lcores   = [%[4]d]
 idle     = "poll"
 mbufs    = 32768
-standins = %[5]d
+proxy_qps = %[5]d
 [policy]
 allow = ["10.0.0.0/8", "fd00::/8"]
 `, port, t.VLAN, subnetFile, cpu, t.Flows+64)

@@ -7,15 +7,24 @@ import (
 	"causeway/tables"
 )
 
-// Pool has all mbufs of the device.
-func (b *Bridge) Pool() *dpdk.Mempool { return b.pool }
+// TakenBy is how many messages each worker has received so far.
+func (d *DUT) TakenBy() []uint64 {
+	var out []uint64
+	for _, p := range d.pairs {
+		out = append(out, taken(p.worker.Counters()))
+	}
+	return out
+}
 
-// Empty has the generators give back to the pool what they hold, when nothing runs.
-func (b *Bridge) Empty() {
-	for _, p := range b.pairs {
+// Pool has all mbufs of the device.
+func (d *DUT) Pool() *dpdk.Mempool { return d.pool }
+
+// Empty returns all mbufs of the generators to the pool. Nothing may run.
+func (d *DUT) Empty() {
+	for _, p := range d.pairs {
 		p.gen.Empty()
 	}
 }
 
-// Tables are the device's. While it runs, nobody else may write them.
-func (b *Bridge) Tables() *tables.Tables { return b.tables }
+// Tables are the device's. Joins and leaves must not run at the same time as other writers.
+func (d *DUT) Tables() *tables.Tables { return d.tables }

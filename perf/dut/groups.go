@@ -11,20 +11,20 @@ import (
 	"causeway/perf/trial"
 )
 
-// setJoined has exactly the first n groups on the shelves.
-func (b *Bridge) setJoined(n int) error {
-	t := &b.cfg.Traffic
+// setJoined puts exactly the first n groups into the tables.
+func (d *DUT) setJoined(n int) error {
+	t := &d.cfg.Traffic
 	if n > t.Groups {
-		return fmt.Errorf("dut: %d groups; the device was built for %d", n, t.Groups)
+		return fmt.Errorf("dut: %d groups; the device was built for at most %d", n, t.Groups)
 	}
-	for ; b.joined > n; b.joined-- {
-		if err := b.tables.DeleteGroup(t.group(b.joined - 1).IP); err != nil {
+	for ; d.joined > n; d.joined-- {
+		if err := d.tables.DeleteGroup(t.group(d.joined - 1).IP); err != nil {
 			return err
 		}
 	}
-	b.tables.Reclaim()
-	for ; b.joined < n; b.joined++ {
-		if _, err := b.tables.PutGroup(t.group(b.joined)); err != nil {
+	d.tables.Reclaim()
+	for ; d.joined < n; d.joined++ {
+		if _, err := d.tables.PutGroup(t.group(d.joined)); err != nil {
 			return err
 		}
 	}
@@ -32,23 +32,23 @@ func (b *Bridge) setJoined(n int) error {
 }
 
 // SetGroups implements trial.Groups.
-func (b *Bridge) SetGroups(n int) error { return b.SetShare(n, 1) }
+func (d *DUT) SetGroups(n int) error { return d.SetShare(n, 1) }
 
 // SetShare implements trial.Groups.
-func (b *Bridge) SetShare(n int, share float64) error {
-	if err := b.setJoined(n); err != nil {
+func (d *DUT) SetShare(n int, share float64) error {
+	if err := d.setJoined(n); err != nil {
 		return err
 	}
-	b.share = share
-	b.setOrder(n, share)
+	d.share = share
+	d.setOrder(n, share)
 	return nil
 }
 
 // Missing implements trial.Groups.
-func (b *Bridge) Missing() int {
-	t := &b.cfg.Traffic
-	got := make([]bool, b.joined)
-	for _, p := range b.pairs {
+func (d *DUT) Missing() int {
+	t := &d.cfg.Traffic
+	got := make([]bool, d.joined)
+	for _, p := range d.pairs {
 		for i := range got {
 			for _, flow := range []int{2*t.Flows + i, 2*t.Flows + t.Groups + i} {
 				if n, _, _ := p.flows.Seen(flow); n > 0 {
@@ -66,69 +66,69 @@ func (b *Bridge) Missing() int {
 	return missing
 }
 
-// Join implements trial.Groups: the time from the request to put the group on the shelves to the first message of it at
-// the other side. Every second message goes to the group.
-func (b *Bridge) Join(ctx context.Context, l trial.Load, group int) (time.Duration, error) {
-	t := &b.cfg.Traffic
-	if _, _, there := b.tables.FindGroup(t.group(group).IP); there {
-		return 0, fmt.Errorf("dut: join group %d: it is joined", group)
+// Join implements trial.Groups: the time from the call that puts the group into the tables to the arrival of its first
+// message. Every second message goes to the group.
+func (d *DUT) Join(ctx context.Context, l trial.Load, group int) (time.Duration, error) {
+	t := &d.cfg.Traffic
+	if _, _, there := d.tables.FindGroup(t.group(group).IP); there {
+		return 0, fmt.Errorf("dut: join group %d: it is joined already", group)
 	}
-	flow := b.sendTo(l, group)
+	flow := d.sendTo(l, group)
 	for range attempts {
 		var asked uint64
-		_, err := b.runWith(ctx, l, func() error {
+		_, err := d.runWith(ctx, l, func() error {
 			asked = gen.Now()
-			_, err := b.tables.PutGroup(t.group(group))
+			_, err := d.tables.PutGroup(t.group(group))
 			return err
 		})
 		if err != nil {
 			return 0, err
 		}
-		if n, first, _ := b.seen(flow); n > 0 && asked > 0 {
+		if n, first, _ := d.seen(flow); n > 0 && asked > 0 {
 			return gen.Since(asked, first), nil
 		}
 		if asked > 0 {
-			if err := b.tables.DeleteGroup(t.group(group).IP); err != nil {
+			if err := d.tables.DeleteGroup(t.group(group).IP); err != nil {
 				return 0, err
 			}
-			b.tables.Reclaim()
+			d.tables.Reclaim()
 		}
 	}
-	return 0, fmt.Errorf("dut: join group %d: none of its messages crossed in %d trials", group, attempts)
+	return 0, fmt.Errorf("dut: join group %d: none of its messages arrived in %d trials", group, attempts)
 }
 
-// attempts: on a busy machine a trial may be over before this goroutine has its turn.
+// attempts: on a busy machine a trial may end before this goroutine has run.
 const attempts = 10
 
-// Leave implements trial.Groups: the time from the request to the last message of the group at the other side.
-func (b *Bridge) Leave(ctx context.Context, l trial.Load, group int) (time.Duration, error) {
-	t := &b.cfg.Traffic
-	flow := b.sendTo(l, group)
+// Leave implements trial.Groups: the time from the call that removes the group to the arrival of its last message.
+func (d *DUT) Leave(ctx context.Context, l trial.Load, group int) (time.Duration, error) {
+	t := &d.cfg.Traffic
+	flow := d.sendTo(l, group)
 	for range attempts {
 		var asked uint64
-		_, err := b.runWith(ctx, l, func() error {
+		_, err := d.runWith(ctx, l, func() error {
 			asked = gen.Now()
-			return b.tables.DeleteGroup(t.group(group).IP)
+			return d.tables.DeleteGroup(t.group(group).IP)
 		})
-		b.tables.Reclaim()
+		d.tables.Reclaim()
 		if err != nil {
 			return 0, err
 		}
-		if n, _, last := b.seen(flow); n > 0 && asked > 0 {
+		if n, _, last := d.seen(flow); n > 0 && asked > 0 {
 			return gen.Since(asked, last), nil
 		}
 		if asked > 0 {
-			if _, err := b.tables.PutGroup(t.group(group)); err != nil {
+			if _, err := d.tables.PutGroup(t.group(group)); err != nil {
 				return 0, err
 			}
 		}
 	}
-	return 0, fmt.Errorf("dut: leave group %d: none of its messages crossed before, in %d trials", group, attempts)
+	return 0, fmt.Errorf("dut: leave group %d: none of its messages arrived before, in %d trials", group, attempts)
 }
 
-// sendTo has every second message go to the group, the others to those before it; it returns the group's flow.
-func (b *Bridge) sendTo(l trial.Load, group int) int {
-	t := &b.cfg.Traffic
+// sendTo has every second message go to the group, and the others to the groups before it. It returns the group's flow.
+func (d *DUT) sendTo(l trial.Load, group int) int {
+	t := &d.cfg.Traffic
 	first := 2 * t.Flows
 	if l.PPS[trial.RoCEToIB] == 0 {
 		first += t.Groups
@@ -137,10 +137,10 @@ func (b *Bridge) sendTo(l trial.Load, group int) int {
 	for i := range min(group, 64) {
 		order = append(order, first+i, first+group)
 	}
-	b.setFlows(order)
+	d.setFlows(order)
 	return first + group
 }
 
-func (b *Bridge) seen(flow int) (n, first, last uint64) {
-	return b.pairs[b.cfg.Traffic.owner(flow, len(b.pairs))].flows.Seen(flow)
+func (d *DUT) seen(flow int) (n, first, last uint64) {
+	return d.pairs[d.cfg.Traffic.owner(flow, len(d.pairs))].flows.Seen(flow)
 }

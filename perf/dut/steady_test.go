@@ -15,16 +15,16 @@ import (
 	"causeway/perf/trial"
 )
 
-// A mark is what a process holds at a quiet moment.
+// A mark is what the process has allocated while nothing runs.
 type mark struct {
 	mbufs    int // that are not in the pool
 	objects  int // that live on Go's heap
 	resident int // bytes
 }
 
-func markNow(t *testing.T, b *dut.Bridge) mark {
+func markNow(t *testing.T, d *dut.DUT) mark {
 	t.Helper()
-	b.Empty()
+	d.Empty()
 	runtime.GC() // twice: what has a finalizer goes with the second
 	runtime.GC()
 	var m runtime.MemStats
@@ -37,17 +37,16 @@ func markNow(t *testing.T, b *dut.Bridge) mark {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mark{mbufs: b.Pool().InUse(), objects: int(m.HeapObjects), resident: pages * os.Getpagesize()}
+	return mark{mbufs: d.Pool().InUse(), objects: int(m.HeapObjects), resident: pages * os.Getpagesize()}
 }
 
-// What may be more without anything growing. Millions of packets lie between two marks: what one in a thousand left behind
-// would exceed any of these.
+// Tolerances. Millions of packets are forwarded between two marks: a leak in one of a thousand would exceed them.
 const (
 	moreObjects  = 500     // the runtime's own, and those of timers and goroutines of the test
 	moreResident = 4 << 20 // bytes: stacks, pages of the heap and of the rings that were not touched before
 )
 
-// grown says what there is more of than at an earlier mark. Mbufs may not be one more: all are in the pool then.
+// grown lists what has grown since an earlier mark. There is no tolerance for mbufs: all are in the pool.
 func (m mark) grown(before mark) (faults []string) {
 	if n := m.mbufs - before.mbufs; n > 0 {
 		faults = append(faults, fmt.Sprintf("%d mbufs more are in use", n))
@@ -61,47 +60,47 @@ func (m mark) grown(before mark) (faults []string) {
 	return faults
 }
 
-// crowd is traffic of all kinds: both IP versions, lengths from the least to the largest, and groups.
+// crowd has both IP versions, short and long messages, and groups.
 var crowd = dut.Traffic{Payloads: []int{64, 256, 64, 1024, 64, 4096}, Flows: 600, IP: []int{4, 6}, Groups: 50, Share: 0.2}
 
-// carry has at least so many packets cross each way, and returns how many did.
-func carry(t *testing.T, b *dut.Bridge, least uint64) (crossed [2]uint64) {
+// carry has at least that many packets forwarded in each direction, and returns how many were.
+func carry(t *testing.T, d *dut.DUT, least uint64) (crossed [2]uint64) {
 	t.Helper()
 	both := []trial.Direction{trial.RoCEToIB, trial.IBToRoCE}
 	for deadline := time.Now().Add(5 * time.Minute); crossed[0] < least || crossed[1] < least; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d packets crossed in five minutes", crossed)
 		}
-		o, err := b.Run(t.Context(), trial.At(both, 4e6, 500*time.Millisecond))
+		o, err := d.Run(t.Context(), trial.At(both, 4e6, 500*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for d := range crossed {
-			crossed[d] += o.Counts[d].Received
+		for dir := range crossed {
+			crossed[dir] += o.Counts[dir].Received
 		}
 	}
 	return crossed
 }
 
-// TestNothingGrows has millions of packets cross, more than there is room for at times, so that some are dropped on the way,
-// and wants no more memory in use after them than before. What is on the shelves does not change.
+// TestNothingGrows has millions of packets forwarded, at times more than queues hold, so that some are dropped.
+// Afterwards no more memory may be in use than before. The tables do not change.
 func TestNothingGrows(t *testing.T) {
 	const warm, many = 200_000, 1_000_000
-	b := build(t, crowd)
-	carry(t, b, warm)
-	before := markNow(t, b)
-	crossed := carry(t, b, many)
-	after := markNow(t, b)
+	d := build(t, crowd)
+	carry(t, d, warm)
+	before := markNow(t, d)
+	crossed := carry(t, d, many)
+	after := markNow(t, d)
 	t.Logf("%d packets from Ethernet and %d from InfiniBand crossed; %+v, then %+v", crossed[0], crossed[1], before, after)
 	for _, fault := range after.grown(before) {
 		t.Error(fault)
 	}
 }
 
-// TestGrowthIsSeen leaves behind an mbuf, objects and memory, and wants each to be seen.
+// TestGrowthIsSeen leaks an mbuf, objects and memory, each of which must be found.
 func TestGrowthIsSeen(t *testing.T) {
-	b := build(t, crowd)
-	carry(t, b, 1)
+	d := build(t, crowd)
+	carry(t, d, 1)
 	var kept []*[16]byte
 	var pages []byte
 	for _, c := range []struct {
@@ -109,7 +108,7 @@ func TestGrowthIsSeen(t *testing.T) {
 		leave func()
 	}{
 		{"mbufs more", func() {
-			m, err := b.Pool().Alloc(nil)
+			m, err := d.Pool().Alloc(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,9 +126,9 @@ func TestGrowthIsSeen(t *testing.T) {
 			}
 		}},
 	} {
-		before := markNow(t, b)
+		before := markNow(t, d)
 		c.leave()
-		faults := markNow(t, b).grown(before)
+		faults := markNow(t, d).grown(before)
 		if len(faults) != 1 || !strings.Contains(faults[0], c.what) {
 			t.Errorf("%s: %q", c.what, faults)
 		}

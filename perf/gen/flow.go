@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gen is a generator and receiver of RoCEv2 frames and InfiniBand messages: a loop in C on an lcore, at both
+// Package gen is a generator and receiver of RoCEv2 frames and InfiniBand messages: a loop in C on an lcore, on both
 // sides of a bridge, with the time-stamp counter as its clock.
 //
-// Each message begins with a stamp: which flow, which number, when. The receiver tells by it what was lost, doubled,
-// overtaken, changed or brought to the wrong place, and how long each message took. Frames are valid to the ICRC.
+// Each message begins with a stamp: flow, sequence number and time. From it the receiver counts lost, duplicate,
+// reordered, corrupted and misdelivered messages, and measures latency. Frames have a valid ICRC.
 //
-// Go prepares and reads; it never touches a message while a trial runs.
+// Go makes flows and reads counts; it does not touch messages while a trial runs.
 package gen
 
 // #include "gen.h"
@@ -27,18 +27,18 @@ const (
 )
 
 // MinPayload is the stamp's length: no message is shorter.
-const MinPayload = C.GEN_STAMP
+const MinPayload = C.STAMP_LEN
 
 // MaxPayload is InfiniBand's largest MTU.
 const MaxPayload = C.GEN_MAX_PAYLOAD
 
-// PrivateBytes of an mbuf's private area, and DataRoom, are what the mempool of a generator must have at least.
+// PrivateBytes and DataRoom are the least private area and data room of a generator's mempool.
 const (
 	PrivateBytes = 64
 	DataRoom     = C.GEN_PAYLOAD_AT + MaxPayload + 64
 )
 
-// Network is the kind of network header, by which the ICRC is computed.
+// Network is the kind of network header, which decides how the ICRC is computed.
 type Network int
 
 // The network headers.
@@ -51,32 +51,32 @@ const (
 // Flow is a stream of messages with the same headers and length.
 type Flow struct {
 	From    Side
-	Head    []byte  // all before the payload: Ethernet to DETH or immediate; from IB the 40-byte area
+	Head    []byte  // all headers before the payload: Ethernet to DETH or ImmDt; from IB the 40-byte GRH area
 	Network Network // RoCE only, as are the next two
-	Net     int     // where in Head the network header begins
-	BTH     int     // where the BTH begins
+	Net     int     // offset of the network header in Head
+	BTH     int     // offset of the BTH in Head
 	Payload int     // bytes
-	Recv    Recv    // from IB: what the door says with each message
+	Recv    Recv    // from IB: the metadata of each message
 	Want    Want
 }
 
-// Recv is what an IB door says of a message.
+// Recv is the metadata of a received IB message.
 type Recv struct {
 	QPN, SrcQPN uint32
 	SLID        uint16
-	GRH         bool // the 40-byte area holds one
+	GRH         bool // the 40-byte area has a GRH
 }
 
-// Want is how messages must arrive: anything else is misdelivery.
+// Want is how messages must arrive; else they are misdelivered.
 type Want struct {
-	Side Side
-	AsIs bool     // a mirror sends them back: nothing below is compared
-	Addr [16]byte // at IB the DGID; at RoCE the destination IP address, IPv4-mapped
-	QPN  uint32   // destination
-	QKey uint32
-	Src  uint32  // at IB the door's handle of the sending QP; at RoCE the source QPN
-	LID  uint16  // at IB, destination
-	MAC  [6]byte // at RoCE, destination
+	Side      Side
+	Unchanged bool     // they come back as they were sent: nothing below is compared
+	Addr      [16]byte // IB: DGID; RoCE: destination IP address, IPv4-mapped
+	QPN       uint32   // destination
+	QKey      uint32
+	Src       uint32  // IB: the port's handle of the sending QP; RoCE: source QPN
+	LID       uint16  // IB: destination
+	MAC       [6]byte // RoCE: destination
 }
 
 func (f *Flow) check() error {
@@ -86,22 +86,22 @@ func (f *Flow) check() error {
 	case len(f.Head) > C.GEN_HEAD:
 		return fmt.Errorf("%d bytes of headers; there is room for %d", len(f.Head), C.GEN_HEAD)
 	case f.From == IB && len(f.Head) != C.IB_GRH_LEN:
-		return fmt.Errorf("an area of %d bytes before a payload from IB; it has %d", len(f.Head), C.IB_GRH_LEN)
+		return fmt.Errorf("a GRH area of %d bytes before a payload from IB; it must have %d", len(f.Head), C.IB_GRH_LEN)
 	case f.From == RoCE && (f.Net < 14 || f.BTH < f.Net+28 || f.BTH+12 > len(f.Head)):
 		return fmt.Errorf("headers of %d bytes with the network header at %d and the BTH at %d", len(f.Head), f.Net, f.BTH)
 	}
 	return nil
 }
 
-// restCRC is the CRC of what lies behind the stamps of messages of a length, pad included; move tells what a CRC before it
-// becomes, byte by byte of that.
+// restCRC is the CRC of what follows the stamp in messages of a size, pad included. With move, the CRC of the first
+// bytes is moved over the rest, one byte of the CRC at a time.
 func restCRC(filler []byte, size int) (rest uint32, move [4][256]uint32) {
 	pad := -size & 3
 	tail := append(append([]byte(nil), filler[MinPayload:size]...), make([]byte, pad)...)
 	zeros := make([]byte, len(tail))
 	for i := range move {
 		for b := range move[i] {
-			// hash/crc32 complements before and after; a bare register is wanted.
+			// hash/crc32 complements before and after; here the bare register is needed.
 			move[i][b] = ^crc32.Update(^(uint32(b) << (8 * i)), crc32.IEEETable, zeros)
 		}
 	}

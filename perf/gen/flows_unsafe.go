@@ -19,22 +19,22 @@ import (
 	"causeway/lcore"
 )
 
-// Flows are what generators send, in C's memory until Free.
+// Flows are what generators send, in C memory until Free.
 type Flows struct {
 	c     *C.struct_gen_flow
 	n     int
 	seen  *C.struct_gen_seen
 	order [C.GEN_SIDES]**C.struct_gen_flow
-	many  [C.GEN_SIDES]int // in order
+	many  [C.GEN_SIDES]int // entries of order
 	sizes map[int]*C.struct_gen_size
 }
 
-// NewFlows makes flows, each with its place in the slice as its number. Those of a side are sent in turn, in their order.
+// NewFlows makes flows, which are numbered by their index. Those of a side are sent in turn, in order.
 func NewFlows(flows []Flow) (*Flows, error) {
 	if len(flows) == 0 {
 		return nil, errors.New("gen: no flows; there is nothing to send")
 	}
-	lcore.ICRCVersion() // chooses it, and has it linked: make.c and receive.c call it
+	lcore.ICRCVersion() // chooses and links the ICRC, which make.c and receive.c call
 	f := &Flows{n: len(flows), c: C.new_flows(C.unsigned(len(flows))), sizes: map[int]*C.struct_gen_size{}}
 	f.seen = (*C.struct_gen_seen)(C.calloc(C.size_t(len(flows)), C.sizeof_struct_gen_seen))
 	for side := range f.order {
@@ -76,7 +76,7 @@ func (f *Flows) put(c *C.struct_gen_flow, flow *Flow, id int) {
 	w := &flow.Want
 	c.want = C.struct_gen_want{
 		qpn: C.uint32_t(w.QPN), qkey: C.uint32_t(w.QKey), src: C.uint32_t(w.Src), lid: C.uint16_t(w.LID), side: C.uint8_t(w.Side),
-		as_is: C.bool(w.AsIs),
+		unchanged: C.bool(w.Unchanged),
 	}
 	for i, b := range w.Addr {
 		c.want.addr[i] = C.uint8_t(b)
@@ -102,8 +102,8 @@ func (f *Flows) size(n int) *C.struct_gen_size {
 	return s
 }
 
-// SetOrder has only these flows be sent, in this order, in which one may stand more than once; nil: all. The order holds
-// at most as many of a side as there are flows.
+// SetOrder sets which flows are sent and in which order; one may occur more than once; nil: all. Of each side at most
+// Len are used.
 func (f *Flows) SetOrder(flows []int) {
 	f.many = [C.GEN_SIDES]int{}
 	c := f.all()
@@ -124,25 +124,25 @@ func (f *Flows) SetOrder(flows []int) {
 	}
 }
 
-// Len is how many there are.
+// Len is how many flows there are.
 func (f *Flows) Len() int { return f.n }
 
-// Frame makes the next frame of a RoCE flow, with a time-stamp counter of now.
+// Frame makes the next frame of a RoCE flow, stamped with the time now.
 func (f *Flows) Frame(flow int, now uint64) []byte {
 	c := &f.all()[flow]
 	out := make([]byte, C.gen_frame_len(c))
-	C.gen_frame(c, (*C.uint8_t)(&out[0]), C.uint64_t(now), 0)
+	C.gen_frame(c, (*C.uint8_t)(&out[0]), C.uint64_t(now))
 	return out
 }
 
-// Seen tells how many messages of a flow arrived in the last trial, and when the first and the last did, by Now's
-// clock.
+// Seen returns how many messages of a flow arrived in the last trial, and when the first and the last did, by the clock
+// of Now.
 func (f *Flows) Seen(flow int) (packets, first, last uint64) {
 	s := &unsafe.Slice(f.seen, f.n)[flow]
 	return uint64(s.packets), uint64(s.first), uint64(s.last)
 }
 
-// Free gives the memory back. No generator may have them.
+// Free frees the flows. No generator may use them any more.
 func (f *Flows) Free() {
 	for side := range f.order {
 		C.free(unsafe.Pointer(f.order[side]))

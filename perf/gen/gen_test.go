@@ -3,7 +3,6 @@
 package gen_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"causeway/dpdk"
 	"causeway/ibside/ib"
+	"causeway/ibside/stamp"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
 	"causeway/perf/gen"
@@ -44,7 +44,7 @@ var (
 	to   = netip.MustParseAddr("10.10.0.1")
 )
 
-// flow is one whose frames arrive as they were sent.
+// flow makes a flow whose frames arrive unchanged.
 func flow(payload int, src, dst netip.Addr, tag *frame.VLANFields) gen.Flow {
 	p := roce.Packet{
 		Version: 2, Dst: mac, Src: frame.MAC{2, 0, 0, 0, 0, 1}, Tag: tag, SrcIP: src, DstIP: dst, HopLimit: 64, SrcPort: 0xc000,
@@ -65,7 +65,7 @@ func flow(payload int, src, dst netip.Addr, tag *frame.VLANFields) gen.Flow {
 	return f
 }
 
-// Frames of all lengths have the ICRC that another implementation computes over every byte, and count up.
+// Frames of all lengths have the ICRC that another implementation computes over every byte, and consecutive PSNs.
 func TestFrames(t *testing.T) {
 	var list []gen.Flow
 	for n := gen.MinPayload; n <= gen.MaxPayload; n += 1 + n/37 {
@@ -82,9 +82,9 @@ func TestFrames(t *testing.T) {
 			if err != nil {
 				t.Fatalf("payload of %d bytes: %v", f.Payload, err)
 			}
-			if len(p.Payload) != f.Payload || p.PSN != psn || binary.NativeEndian.Uint32(p.Payload[4:]) != uint32(i) ||
-				binary.NativeEndian.Uint64(p.Payload[8:]) != uint64(psn) || binary.NativeEndian.Uint64(p.Payload[16:]) != 12345 {
-				t.Fatalf("payload of %d bytes, PSN %d: %d bytes, stamp %x", f.Payload, p.PSN, len(p.Payload), p.Payload[:gen.MinPayload])
+			want := stamp.Stamp{Stream: uint32(i), Number: uint64(psn), Time: 12345}
+			if s, v := stamp.Read(p.Payload); v != stamp.Whole || s != want || len(p.Payload) != f.Payload || p.PSN != psn {
+				t.Fatalf("payload of %d bytes, PSN %d: %d bytes, verdict %d, %+v", f.Payload, p.PSN, len(p.Payload), v, s)
 			}
 		}
 	}
@@ -109,17 +109,17 @@ func TestBadFlows(t *testing.T) {
 	}
 }
 
-// stand is a generator, and a bridge between its rings that the test plays.
-type stand struct {
+// rig is a generator, and the rings to a bridge that the test simulates.
+type rig struct {
 	t       *testing.T
 	gen     *gen.Generator
 	in, out *dpdk.Ring
 	copies  *dpdk.Mempool
 }
 
-func newStand(t *testing.T, flows ...gen.Flow) *stand {
+func newRig(t *testing.T, flows ...gen.Flow) *rig {
 	t.Helper()
-	s := &stand{t: t}
+	r := &rig{t: t}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -128,43 +128,43 @@ func newStand(t *testing.T, flows ...gen.Flow) *stand {
 	}
 	pool, err := dpdk.NewMempool("gen", 3000, gen.DataRoom, gen.PrivateBytes)
 	must(err)
-	s.copies, err = dpdk.NewMempool("copies", 2000, gen.DataRoom, gen.PrivateBytes)
+	r.copies, err = dpdk.NewMempool("copies", 2000, gen.DataRoom, gen.PrivateBytes)
 	must(err)
-	s.in, err = dpdk.NewRing("in", 1024, false)
+	r.in, err = dpdk.NewRing("in", 1024, false)
 	must(err)
-	s.out, err = dpdk.NewRing("out", 1024, false)
+	r.out, err = dpdk.NewRing("out", 1024, false)
 	must(err)
 	list, err := gen.NewFlows(flows)
 	must(err)
-	s.gen, err = gen.New(gen.Config{Pool: pool, In: s.in, Out: s.out, Resident: 1500})
+	r.gen, err = gen.New(gen.Config{Pool: pool, In: r.in, Out: r.out, Resident: 1500})
 	must(err)
-	s.gen.SetFlows(list)
+	r.gen.SetFlows(list)
 	t.Cleanup(func() {
-		s.in.Free()
-		s.gen.Free()
-		s.out.Free()
+		r.in.Free()
+		r.gen.Free()
+		r.out.Free()
 		list.Free()
 		if err := pool.Free(); err != nil {
 			t.Error(err)
 		}
-		if err := s.copies.Free(); err != nil {
+		if err := r.copies.Free(); err != nil {
 			t.Error(err)
 		}
 	})
-	return s
+	return r
 }
 
-// run sends n frames, brings each to the bridge, and returns what was counted.
-func (s *stand) run(n uint64, bridge func(i int, m dpdk.Mbuf)) trial.Outcome {
-	s.t.Helper()
+// run sends n frames, passes each to bridge, and returns the outcome.
+func (r *rig) run(n uint64, bridge func(i int, m dpdk.Mbuf)) trial.Outcome {
+	r.t.Helper()
 	l := gen.Load{Load: trial.At([]trial.Direction{trial.RoCEToIB}, 1e6, 0), Drain: 300 * time.Millisecond, CheckEvery: 1}
 	l.Packets = n
-	if err := s.gen.Start(worker, l); err != nil {
-		s.t.Fatal(err)
+	if err := r.gen.Start(worker, l); err != nil {
+		r.t.Fatal(err)
 	}
 	var burst [32]dpdk.Mbuf
-	for i := 0; s.gen.Running(); {
-		k := s.in.Dequeue(burst[:])
+	for i := 0; r.gen.Running(); {
+		k := r.in.Dequeue(burst[:])
 		for _, m := range burst[:k] {
 			bridge(i, m)
 			i++
@@ -173,44 +173,44 @@ func (s *stand) run(n uint64, bridge func(i int, m dpdk.Mbuf)) trial.Outcome {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}
-	return s.gen.Wait()
+	return r.gen.Wait()
 }
 
-func (s *stand) forward(m dpdk.Mbuf) {
+func (r *rig) forward(m dpdk.Mbuf) {
 	for range 5000 {
-		if s.out.Enqueue([]dpdk.Mbuf{m}) == 1 {
+		if r.out.Enqueue([]dpdk.Mbuf{m}) == 1 {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	s.t.Error("the way out stays full")
+	r.t.Error("the output ring stays full")
 	m.Free()
 }
 
 // forwardCopy forwards changed bytes instead.
-func (s *stand) forwardCopy(b []byte) {
-	m, err := s.copies.Alloc(b)
+func (r *rig) forwardCopy(b []byte) {
+	m, err := r.copies.Alloc(b)
 	if err != nil {
-		s.t.Error(err)
+		r.t.Error(err)
 		return
 	}
-	s.forward(m)
+	r.forward(m)
 }
 
-// What a bridge does wrong is counted, each under its name.
+// Each fault of a bridge is counted as what it is.
 func TestFaults(t *testing.T) {
 	const payload, n = 100, 1000
 	f := flow(payload, from, to, nil)
 	at := len(f.Head)
 	for _, x := range []struct {
 		name   string
-		bridge func(s *stand, m dpdk.Mbuf) // every tenth frame; the others are forwarded
+		bridge func(r *rig, m dpdk.Mbuf) // every tenth frame; the others are forwarded
 		want   trial.Counts
 		stray  uint64
 	}{
-		{"nothing", func(s *stand, m dpdk.Mbuf) { s.forward(m) }, trial.Counts{Received: n}, 0},
-		{"loses", func(_ *stand, m dpdk.Mbuf) { m.Free() }, trial.Counts{Received: n - n/10}, 0},
-		{"doubles", func(s *stand, m dpdk.Mbuf) { s.forwardCopy(m.Bytes()); s.forward(m) }, trial.Counts{Received: n, Duplicates: n / 10}, 0},
+		{"nothing", func(r *rig, m dpdk.Mbuf) { r.forward(m) }, trial.Counts{Received: n}, 0},
+		{"loses", func(_ *rig, m dpdk.Mbuf) { m.Free() }, trial.Counts{Received: n - n/10}, 0},
+		{"duplicates", func(r *rig, m dpdk.Mbuf) { r.forwardCopy(m.Bytes()); r.forward(m) }, trial.Counts{Received: n, Duplicates: n / 10}, 0},
 		{"changes a payload", change(at+60, 1), trial.Counts{Received: n - n/10, Corrupted: n / 10}, 0},
 		{"changes the last byte", change(at+payload-1, 0x80), trial.Counts{Received: n - n/10, Corrupted: n / 10}, 0},
 		{"changes the ICRC", change(at+payload, 1), trial.Counts{Received: n - n/10, Corrupted: n / 10}, 0},
@@ -220,18 +220,18 @@ func TestFaults(t *testing.T) {
 		{"another address", change(f.Net+19, 1), trial.Counts{Received: n - n/10, Misdelivered: n / 10}, 0},
 		{"another Q_Key", change(f.BTH+12, 1), trial.Counts{Received: n - n/10, Misdelivered: n / 10}, 0},
 		{"another MAC", change(5, 1), trial.Counts{Received: n - n/10, Misdelivered: n / 10}, 0},
-		{"cuts", func(s *stand, m dpdk.Mbuf) { s.forwardCopy(m.Bytes()[:at+60]); m.Free() }, trial.Counts{Received: n - n/10, Corrupted: n / 10}, 0},
-		{"no UD", func(s *stand, m dpdk.Mbuf) { s.forwardCopy(m.Bytes()[:at+10]); m.Free() }, trial.Counts{Received: n - n/10}, n / 10},
-		{"another protocol", func(s *stand, m dpdk.Mbuf) { s.forwardCopy(make([]byte, 60)); m.Free() }, trial.Counts{Received: n - n/10}, 0},
+		{"cuts", func(r *rig, m dpdk.Mbuf) { r.forwardCopy(m.Bytes()[:at+60]); m.Free() }, trial.Counts{Received: n - n/10, Corrupted: n / 10}, 0},
+		{"no UD", func(r *rig, m dpdk.Mbuf) { r.forwardCopy(m.Bytes()[:at+10]); m.Free() }, trial.Counts{Received: n - n/10}, n / 10},
+		{"another protocol", func(r *rig, m dpdk.Mbuf) { r.forwardCopy(make([]byte, 60)); m.Free() }, trial.Counts{Received: n - n/10}, 0},
 		{"another port", change(f.Net+frame.IPv4Len+3, 1), trial.Counts{Received: n - n/10}, 0},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			s := newStand(t, f)
-			o := s.run(n, func(i int, m dpdk.Mbuf) {
+			r := newRig(t, f)
+			o := r.run(n, func(i int, m dpdk.Mbuf) {
 				if i%10 == 5 {
-					x.bridge(s, m)
+					x.bridge(r, m)
 				} else {
-					s.forward(m)
+					r.forward(m)
 				}
 			})
 			got := o.Counts[0]
@@ -244,32 +244,32 @@ func TestFaults(t *testing.T) {
 }
 
 // change forwards a copy with some bits changed.
-func change(at int, bits byte) func(*stand, dpdk.Mbuf) {
-	return func(s *stand, m dpdk.Mbuf) {
+func change(at int, bits byte) func(*rig, dpdk.Mbuf) {
+	return func(r *rig, m dpdk.Mbuf) {
 		b := m.Bytes()
 		m.Free()
 		b[at] ^= bits
-		s.forwardCopy(b)
+		r.forwardCopy(b)
 	}
 }
 
-// A message that others have overtaken is received, and counted as reordered; one that was held back beyond all memory is
-// told apart.
+// A message that others have overtaken is received and counted as reordered; one that is too old to know whether it is
+// a duplicate is counted as stale.
 func TestReordering(t *testing.T) {
 	const n = 900
-	s := newStand(t, flow(64, from, to, nil))
+	r := newRig(t, flow(64, from, to, nil))
 	var held []dpdk.Mbuf
-	o := s.run(n, func(i int, m dpdk.Mbuf) {
+	o := r.run(n, func(i int, m dpdk.Mbuf) {
 		switch {
 		case i == 100 || i == 200: // 200 comes 5 later
 			held = append(held, m)
 			return
 		case i == 205:
-			s.forward(held[1])
+			r.forward(held[1])
 		case i == 300: // and 100 after 200 others
-			s.forward(held[0])
+			r.forward(held[0])
 		}
-		s.forward(m)
+		r.forward(m)
 	})
 	c := o.Counts[0]
 	if c.Received != n-1 || c.Reordered != 1 || c.Stale != 1 || c.Duplicates != 0 {
@@ -277,45 +277,45 @@ func TestReordering(t *testing.T) {
 	}
 }
 
-// What a later trial meets of an earlier one does not count.
+// Messages that arrive in a later trial do not count.
 func TestStray(t *testing.T) {
-	s := newStand(t, flow(64, from, to, nil))
+	r := newRig(t, flow(64, from, to, nil))
 	var held dpdk.Mbuf
-	s.run(10, func(i int, m dpdk.Mbuf) {
+	r.run(10, func(i int, m dpdk.Mbuf) {
 		if i == 3 {
 			held = m
 			return
 		}
-		s.forward(m)
+		r.forward(m)
 	})
-	o := s.run(10, func(i int, m dpdk.Mbuf) {
+	o := r.run(10, func(i int, m dpdk.Mbuf) {
 		if i == 0 {
-			s.forward(held)
+			r.forward(held)
 		}
-		s.forward(m)
+		r.forward(m)
 	})
 	if o.Stray != 1 || o.Counts[0].Received != 10 {
 		t.Errorf("stray %d, %+v", o.Stray, o.Counts[0])
 	}
 }
 
-// A rate is kept, and latency is what the bridge adds. How well depends on the machine; the mean rate does not.
+// The mean rate is kept whatever the machine, and latency is what the bridge adds.
 func TestPace(t *testing.T) {
-	s := newStand(t, flow(64, from, to, nil))
+	r := newRig(t, flow(64, from, to, nil))
 	const rate, packets = 20000.0, 4000
 	l := gen.Load{Load: trial.At([]trial.Direction{trial.RoCEToIB}, rate, 0), Drain: time.Second}
 	l.Packets = packets
-	if err := s.gen.Start(worker, l); err != nil {
+	if err := r.gen.Start(worker, l); err != nil {
 		t.Fatal(err)
 	}
-	for s.gen.Running() {
+	for r.gen.Running() {
 		time.Sleep(5 * time.Millisecond)
 		var burst [1024]dpdk.Mbuf
-		for _, m := range burst[:s.in.Dequeue(burst[:])] {
-			s.forward(m)
+		for _, m := range burst[:r.in.Dequeue(burst[:])] {
+			r.forward(m)
 		}
 	}
-	o := s.gen.Wait()
+	o := r.gen.Wait()
 	c := o.Counts[0]
 	if elapsed := o.Elapsed - c.Skipped; elapsed < 190*time.Millisecond || elapsed > 250*time.Millisecond {
 		t.Errorf("%d messages at %.0f a second took %v, %v skipped", packets, rate, o.Elapsed, c.Skipped)

@@ -19,35 +19,35 @@ import (
 	"causeway/perf/trial"
 )
 
-// Door is the IB door that the bridge under test is given.
-type Door struct{ c *C.struct_gen_door }
+// Port is the IB port of the bridge under test.
+type Port struct{ c *C.struct_gen_port }
 
-// NewDoor makes a door whose queues, each way, hold depth messages.
-func NewDoor(depth int) (*Door, error) {
-	c := C.gen_door_new(C.unsigned(depth))
+// NewPort makes a port whose queues hold depth messages in each direction.
+func NewPort(depth int) (*Port, error) {
+	c := C.gen_port_new(C.unsigned(depth))
 	if c == nil {
-		return nil, fmt.Errorf("gen: no memory for a door of %d messages", depth)
+		return nil, fmt.Errorf("gen: no memory for a port of %d messages", depth)
 	}
-	return &Door{c}, nil
+	return &Port{c}, nil
 }
 
-// Pointer returns the struct ib_door.
-func (d *Door) Pointer() unsafe.Pointer { return unsafe.Pointer(&d.c.door) }
+// Pointer returns the struct ib_port.
+func (p *Port) Pointer() unsafe.Pointer { return unsafe.Pointer(&p.c.ib_port) }
 
-// Free frees the door and what lies in it. Nobody may use it any more.
-func (d *Door) Free() { C.gen_door_free(d.c) }
+// Free frees the port and the messages in it, when no one uses it any more.
+func (p *Port) Free() { C.gen_port_free(p.c) }
 
-// Config says where a generator stands.
+// Config is where a generator sends and receives.
 type Config struct {
 	Pool     *dpdk.Mempool // with PrivateBytes and DataRoom
-	In, Out  *dpdk.Ring    // the bridge's RoCE side; nil: Port has it
+	In, Out  *dpdk.Ring    // the bridge's RoCE side; nil: use Port
 	Port     *dpdk.Port
 	Queue    int
-	Door     *Door // nil: there is no IB side
-	Resident int   // mbufs that go round
+	IBPort   *Port // nil: no IB side
+	Resident int   // mbufs that circulate
 }
 
-// Generator is one, on one lcore.
+// Generator is a generator and receiver on one lcore.
 type Generator struct {
 	c     *C.struct_gen
 	flows *Flows
@@ -57,11 +57,11 @@ type Generator struct {
 
 // New makes a generator that sends nothing yet.
 func New(cfg Config) (*Generator, error) {
-	var door *C.struct_gen_door
-	if cfg.Door != nil {
-		door = cfg.Door.c
+	var ibPort *C.struct_gen_port
+	if cfg.IBPort != nil {
+		ibPort = cfg.IBPort.c
 	}
-	c := C.gen_new((*C.struct_rte_mempool)(cfg.Pool.Pointer()), door, C.unsigned(cfg.Resident))
+	c := C.gen_new((*C.struct_rte_mempool)(cfg.Pool.Pointer()), ibPort, C.unsigned(cfg.Resident))
 	if c == nil {
 		return nil, errors.New("gen: no memory for a generator")
 	}
@@ -69,33 +69,33 @@ func New(cfg Config) (*Generator, error) {
 	switch {
 	case cfg.In != nil && cfg.Out != nil:
 		c.roce_in, c.roce_out = (*C.struct_rte_ring)(cfg.In.Pointer()), (*C.struct_rte_ring)(cfg.Out.Pointer())
-	case cfg.Port != nil:
+	case cfg.IBPort != nil:
 		c.port = C.uint16_t(cfg.Port.ID())
 	}
 	return &Generator{c: c}, nil
 }
 
-// Empty takes out what is in the bridge's ways out, and gives all mbufs back to the pool. The bridge must not run.
+// Empty returns all mbufs, and those in the bridge's outputs, to the pool. The bridge must not run.
 func (g *Generator) Empty() { C.gen_empty(g.c) }
 
-// Free takes out what is in the bridge's ways out, and frees all. The bridge must not run.
+// Free empties and frees the generator. The bridge must not run.
 func (g *Generator) Free() {
-	C.gen_empty(g.c)
+	g.Empty()
 	C.gen_free(g.c)
 	g.c = nil
 }
 
-// SetFlows says what to send. They must outlive the generator, or the next SetFlows.
+// SetFlows sets what to send. The flows must live until the generator is freed or has other flows.
 func (g *Generator) SetFlows(f *Flows) {
 	g.flows = f
 	g.c.flows, g.c.n_flows, g.c.seen = f.c, C.uint32_t(f.n), f.seen
 }
 
-// Load is what a generator is to do in a trial.
+// Load is what a generator does in a trial.
 type Load struct {
 	trial.Load
-	Drain      time.Duration // silence after which what has not come is lost
-	CheckEvery int           // one message in so many is read to the last byte; 0: none
+	Drain      time.Duration // messages that have not arrived after this silence are lost
+	CheckEvery int           // one message in this many is compared to the last byte; 0: none
 }
 
 // Start begins a trial on an lcore.
@@ -122,13 +122,13 @@ func (g *Generator) Start(lcore uint, l Load) error {
 	return nil
 }
 
-// Running reports whether the trial goes on.
+// Running reports whether the trial is running.
 func (g *Generator) Running() bool { return bool(g.c.running) }
 
-// Stop ends the sending; Wait must follow.
+// Stop ends sending; Wait must follow.
 func (g *Generator) Stop() { g.c.stop = true }
 
-// Wait waits for the trial's end and returns what came of it.
+// Wait waits for the end of the trial and returns its outcome.
 func (g *Generator) Wait() trial.Outcome {
 	if g.runs {
 		C.gen_wait(g.c, C.unsigned(g.lcore))
@@ -138,7 +138,7 @@ func (g *Generator) Wait() trial.Outcome {
 	hz := float64(C.gen_cycles_per_second())
 	o := trial.Outcome{
 		Elapsed: since(uint64(c.began), uint64(c.ended), hz),
-		Foreign: uint64(c.foreign), Other: uint64(c.other), Stray: uint64(c.stray), Starved: uint64(c.starved),
+		Foreign: uint64(c.foreign), Stray: uint64(c.stray), Starved: uint64(c.starved),
 		Away: since(0, uint64(c.away), hz), Silence: since(0, uint64(c.silence), hz),
 	}
 	for d := range o.Counts {
@@ -157,7 +157,7 @@ func (g *Generator) Wait() trial.Outcome {
 // Now reads the clock of stamps and arrivals.
 func Now() uint64 { return uint64(C.gen_now()) }
 
-// Since returns the time between two readings of it.
+// Since returns the time between two readings of Now.
 func Since(from, to uint64) time.Duration { return since(from, to, float64(C.gen_cycles_per_second())) }
 
 func since(from, to uint64, hz float64) time.Duration {
@@ -167,7 +167,7 @@ func since(from, to uint64, hz float64) time.Duration {
 	return time.Duration(float64(to-from) / hz * 1e9)
 }
 
-// histogram brings cycles to nanoseconds. Its least and its largest values are exact.
+// histogram converts cycles to nanoseconds. The least and the largest value are exact.
 func histogram(s *C.struct_gen_stats, hz float64) *hdrhistogram.Histogram {
 	const longest = int64(100 * time.Second)
 	h := hdrhistogram.New(1, longest, 3)
@@ -181,7 +181,7 @@ func histogram(s *C.struct_gen_stats, hz float64) *hdrhistogram.Histogram {
 			continue
 		}
 		value := min(max(uint64(C.gen_bucket_value(C.unsigned(i))), least), most)
-		_ = h.RecordValues(ns(value), int64(n)) // it is within its range
+		_ = h.RecordValues(ns(value), int64(n)) // the value is in range
 	}
 	return h
 }

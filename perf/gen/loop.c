@@ -21,7 +21,7 @@ static void lay_filler(struct rte_mempool *pool, void *arg, void *obj, unsigned 
 	((struct gen_private *)rte_mbuf_to_priv(m))->last_len = 0;
 }
 
-struct gen *gen_new(struct rte_mempool *pool, struct gen_door *door, unsigned resident)
+struct gen *gen_new(struct rte_mempool *pool, struct gen_port *ib_port, unsigned resident)
 {
 	struct gen *g = rte_zmalloc("gen", sizeof *g, RTE_CACHE_LINE_SIZE);
 	unsigned size = rte_align32pow2(resident);
@@ -34,7 +34,7 @@ struct gen *gen_new(struct rte_mempool *pool, struct gen_door *door, unsigned re
 	}
 	g->fifo_mask = size - 1;
 	g->pool = pool;
-	g->door = door;
+	g->ib_port = ib_port;
 	g->port = GEN_NO_PORT;
 	rte_mempool_obj_iter(pool, lay_filler, NULL);
 	for (unsigned i = 0; i < resident; i++) {
@@ -73,10 +73,9 @@ void gen_clear(struct gen *g)
 		g->flows[i].next_seq = 0;
 	if (g->n_flows)
 		memset(g->seen, 0, g->n_flows * sizeof *g->seen);
-	g->foreign = g->other = g->stray = g->starved = 0;
+	g->foreign = g->stray = g->starved = 0;
 	g->began = g->ended = 0;
 	g->away = g->silence = 0;
-	g->trial++;
 	g->stop = false;
 }
 
@@ -94,25 +93,25 @@ static bool over(const struct gen *g, uint64_t now)
 
 static unsigned waiting(const struct gen *g)
 {
-	return (g->roce_in ? rte_ring_count(g->roce_in) : 0) + (g->door ? rte_ring_count(g->door->polled) : 0);
+	return (g->roce_in ? rte_ring_count(g->roce_in) : 0) + (g->ib_port ? rte_ring_count(g->ib_port->polled) : 0);
 }
 
-/* Notices that the generator was away, or that messages wait and none comes out. */
-static void keep_watch(struct gen *g, uint64_t now, unsigned arrived)
+/* Records gaps of the generator's loop, and of the bridge's output while messages wait in its input. */
+static void note_gaps(struct gen *g, uint64_t now, unsigned arrived)
 {
-	if (now - g->last_round > g->away)
-		g->away = now - g->last_round;
-	g->last_round = now;
+	if (now - g->last_turn > g->away)
+		g->away = now - g->last_turn;
+	g->last_turn = now;
 	if (arrived || waiting(g) == 0)
-		g->last_sign = now;
-	else if (now - g->last_sign > g->silence)
-		g->silence = now - g->last_sign;
+		g->last_arrival = now;
+	else if (now - g->last_arrival > g->silence)
+		g->silence = now - g->last_arrival;
 }
 
 static void send_all(struct gen *g)
 {
 	uint64_t now = rte_rdtsc();
-	g->began = g->last_round = g->last_sign = now;
+	g->began = g->last_turn = g->last_arrival = now;
 	for (unsigned d = 0; d < GEN_DIRECTIONS; d++)
 		g->stream[d].start = now;
 	while (!over(g, now)) {
@@ -121,7 +120,7 @@ static void send_all(struct gen *g)
 				gen_send(g, d, now);
 		unsigned arrived = gen_receive_ib(g) + gen_receive_roce(g);
 		now = rte_rdtsc();
-		keep_watch(g, now, arrived);
+		note_gaps(g, now, arrived);
 	}
 	g->ended = now;
 }
@@ -134,7 +133,7 @@ static bool all_arrived(const struct gen *g)
 	return true;
 }
 
-/* Takes what is still inside, until it is all there or nothing has come for a while. */
+/* Takes the messages that are still in the bridge, until all have arrived or none has for a while. */
 static void drain(struct gen *g)
 {
 	for (uint64_t last = rte_rdtsc(); !all_arrived(g) && rte_rdtsc() - last < g->drain;)
@@ -146,7 +145,7 @@ static int run(void *arg)
 {
 	struct gen *g = arg;
 	sigset_t all;
-	sigfillset(&all); /* the process's signals are Go's */
+	sigfillset(&all); /* signals are handled by Go */
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	send_all(g);
 	drain(g);

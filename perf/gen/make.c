@@ -8,8 +8,7 @@ static uint8_t filler[GEN_MAX_PAYLOAD + 64];
 
 static void fill(void)
 {
-	for (unsigned i = 0; i < sizeof filler; i++)
-		filler[i] = (uint8_t)(i * 7 + (i >> 8) * 3 + 11);
+	stamp_fill(filler, sizeof filler, GEN_SEED);
 }
 
 const uint8_t *gen_filler(void)
@@ -19,31 +18,37 @@ const uint8_t *gen_filler(void)
 	return filler;
 }
 
-/* The first bytes, up to the end of the stamp, are all that differs between the frames of a length. */
+/* Only the bytes up to the end of the stamp differ between the frames of a length. */
 static void put_icrc(const struct gen_flow *f, const uint8_t *head, uint8_t *payload)
 {
-	uint32_t first = icrc((enum icrc_kind)f->icrc, head + f->net, (uint32_t)(f->head_len - f->net) + GEN_STAMP);
+	uint32_t first = icrc((enum icrc_kind)f->icrc, head + f->net, (uint32_t)(f->head_len - f->net) + STAMP_LEN);
 	uint32_t crc = gen_move(f->size, first) ^ f->size->rest;
 	uint8_t *end = payload + f->size->len;
 	memset(end, 0, f->size->pad);
 	memcpy(end + f->size->pad, &crc, sizeof crc);
 }
 
-void gen_make(struct gen_flow *f, uint8_t *payload, uint64_t tsc, uint32_t trial)
+void gen_make(struct gen_flow *f, uint8_t *payload, uint64_t tsc)
 {
 	uint8_t *head = payload - f->head_len;
 	uint64_t seq = f->next_seq++;
 	memcpy(head, f->head, f->head_len);
-	gen_stamp_put(payload, f->id, seq, tsc, trial);
+	stamp_put(payload, (struct stamp){
+				   .stream = f->id,
+				   .number = seq,
+				   .time = tsc,
+				   .length = (uint16_t)f->size->len,
+				   .seed = GEN_SEED,
+			   });
 	if (f->from == GEN_IB)
-		return; /* pad and ICRC are the HCA's */
+		return; /* an HCA adds pad and ICRC */
 	uint32_t psn = __builtin_bswap32((uint32_t)seq & 0xffffff);
 	memcpy(head + f->bth + 8, &psn, sizeof psn);
 	put_icrc(f, head, payload);
 }
 
-void gen_frame(struct gen_flow *f, uint8_t *out, uint64_t tsc, uint32_t trial)
+void gen_frame(struct gen_flow *f, uint8_t *out, uint64_t tsc)
 {
 	memcpy(out + f->head_len, gen_filler(), f->size->len);
-	gen_make(f, out + f->head_len, tsc, trial);
+	gen_make(f, out + f->head_len, tsc);
 }

@@ -14,7 +14,7 @@ struct arrival {
 	const uint8_t *frame; /* RoCE: Ethernet header; IB: NULL */
 	const uint8_t *net;   /* RoCE: network header */
 	const uint8_t *payload;
-	uint32_t len; /* of what follows payload, pad and ICRC included */
+	uint32_t len; /* from payload to the end, pad and ICRC included */
 	enum icrc_kind icrc;
 	enum gen_side side;
 };
@@ -32,10 +32,10 @@ static uint32_t be24(const uint8_t *p)
 static bool has_roce_port(const uint8_t *udp)
 {
 	enum { ROCE = 4791 };
-	return be16(udp + 2) == ROCE || be16(udp) == ROCE; /* a mirror may exchange them */
+	return be16(udp + 2) == ROCE || be16(udp) == ROCE; /* a forwarder may exchange them */
 }
 
-/* Is it RoCE at all? A bridge also speaks for itself: ARP, ND, IGMP. */
+/* A bridge also sends frames of its own: ARP, ND, IGMP. They do not count. */
 static bool is_roce(const uint8_t *p, uint32_t len)
 {
 	enum { ETH = 14, IP4 = 20, IP6 = 40, UDP = 17 };
@@ -52,7 +52,7 @@ static bool is_roce(const uint8_t *p, uint32_t len)
 	return type == 0x8915 || (type == 0x86dd && p[at + 6] == UDP && has_roce_port(p + at + IP6));
 }
 
-/* Finds the payload of a UD frame; false: it is cut short. What the lengths say is the flow's business. */
+/* Finds the payload of a UD frame; false: the frame is too short. right_length() compares lengths. */
 static bool open_frame(struct arrival *a)
 {
 	enum { ETH = 14, IP4 = 20, IP6 = 40, UDP = 8, BTH = 12, DETH = 8, IMM = 4, UD_SEND = 0x64, UD_SEND_IMM = 0x65 };
@@ -71,7 +71,7 @@ static bool open_frame(struct arrival *a)
 	a->icrc = type == 0x0800 ? ICRC_IPV4 : type == 0x86dd ? ICRC_IPV6 : ICRC_GRH;
 	at += BTH + DETH + (p[at] == UD_SEND_IMM ? IMM : 0);
 	a->payload = p + at;
-	if (a->payload + GEN_STAMP > end)
+	if (a->payload + STAMP_LEN > end)
 		return false;
 	a->len = (uint32_t)(end - a->payload);
 	return true;
@@ -82,15 +82,15 @@ static bool right_length(const struct arrival *a, const struct gen_flow *f)
 	return a->len == f->size->len + (a->side == GEN_ROCE ? f->size->pad + 4 : 0);
 }
 
-/* Every byte, and at RoCE the ICRC. A payload that is wrong is made right, because the mbuf will be used again. */
+/* Compares every byte, and at RoCE the ICRC. A wrong payload is repaired, because the mbuf will be reused. */
 static bool whole(const struct arrival *a, const struct gen_flow *f)
 {
-	uint32_t rest = f->size->len - GEN_STAMP;
-	if (memcmp(a->payload + GEN_STAMP, gen_filler() + GEN_STAMP, rest) != 0) {
-		memcpy((uint8_t *)(uintptr_t)a->payload + GEN_STAMP, gen_filler() + GEN_STAMP, rest);
+	uint32_t rest = f->size->len - STAMP_LEN;
+	if (memcmp(a->payload + STAMP_LEN, gen_filler() + STAMP_LEN, rest) != 0) {
+		memcpy((uint8_t *)(uintptr_t)a->payload + STAMP_LEN, gen_filler() + STAMP_LEN, rest);
 		return false;
 	}
-	if (a->side == GEN_IB || f->want.as_is)
+	if (a->side == GEN_IB || f->want.unchanged)
 		return true;
 	const uint8_t *end = a->payload + a->len - 4;
 	uint32_t stored;
@@ -121,12 +121,12 @@ static bool right_place(const struct arrival *a, const struct gen_flow *f)
 {
 	if (a->side != f->want.side)
 		return false;
-	if (f->want.as_is)
+	if (f->want.unchanged)
 		return true;
 	return a->side == GEN_IB ? right_place_ib(a, &f->want) : right_place_roce(a, &f->want);
 }
 
-/* Enters a sequence number; false: the message does not count as received. */
+/* Records a sequence number; false: the message does not count as received. */
 static bool in_order(struct gen_seen *s, uint64_t seq, struct gen_stats *t)
 {
 	if (likely(seq >= s->expect)) {
@@ -167,10 +167,10 @@ static bool check_now(struct gen *g)
 	return true;
 }
 
-/* Judges a message that has a stamp. */
-static void judge(struct gen *g, const struct arrival *a, const struct gen_stamp *s, uint64_t now)
+/* Classifies a message that has a stamp. */
+static void classify(struct gen *g, const struct arrival *a, const struct stamp *s, uint64_t now)
 {
-	const struct gen_flow *f = &g->flows[s->flow];
+	const struct gen_flow *f = &g->flows[s->stream];
 	struct gen_stats *t = &g->stats[f->from];
 	if (unlikely(!right_place(a, f))) {
 		t->misdelivered++;
@@ -187,26 +187,26 @@ static void judge(struct gen *g, const struct arrival *a, const struct gen_stamp
 			return;
 		}
 	}
-	struct gen_seen *seen = &g->seen[s->flow];
-	if (unlikely(!in_order(seen, s->seq, t)))
+	struct gen_seen *seen = &g->seen[s->stream];
+	if (unlikely(!in_order(seen, s->number, t)))
 		return;
 	if (unlikely(seen->packets++ == 0))
 		seen->first = now;
 	seen->last = now;
 	t->received++;
 	t->bytes += f->size->len;
-	record(t, now - s->tsc);
+	record(t, now - s->time);
 }
 
 static void take(struct gen *g, const struct arrival *a, uint64_t now)
 {
-	struct gen_stamp s;
-	if (unlikely(!gen_stamp_get(a->payload, &s) || s.flow >= g->n_flows))
+	struct stamp s;
+	if (unlikely(!stamp_get(a->payload, &s) || s.stream >= g->n_flows))
 		g->foreign++;
-	else if (unlikely(s.trial != g->trial))
+	else if (unlikely(s.time < g->began))
 		g->stray++;
 	else
-		judge(g, a, &s, now);
+		classify(g, a, &s, now);
 }
 
 static void put_back(struct gen *g, struct rte_mbuf *m)
@@ -242,12 +242,12 @@ unsigned gen_receive_roce(struct gen *g)
 			rte_prefetch0(rte_pktmbuf_mtod(m[i + AHEAD], uint8_t *));
 			rte_prefetch0(rte_pktmbuf_mtod(m[i + AHEAD], uint8_t *) + RTE_CACHE_LINE_SIZE);
 		}
-		if (unlikely(!is_roce(rte_pktmbuf_mtod(m[i], const uint8_t *), m[i]->data_len)))
-			g->other++;
-		else if (likely(open_frame(&a)))
-			take(g, &a, now);
-		else
-			g->foreign++;
+		if (likely(is_roce(rte_pktmbuf_mtod(m[i], const uint8_t *), m[i]->data_len))) {
+			if (likely(open_frame(&a)))
+				take(g, &a, now);
+			else
+				g->foreign++;
+		}
 		put_back(g, m[i]);
 	}
 	return n;
@@ -256,7 +256,7 @@ unsigned gen_receive_roce(struct gen *g)
 unsigned gen_receive_ib(struct gen *g)
 {
 	struct rte_mbuf *m[GEN_BURST];
-	unsigned n = g->door ? rte_ring_sc_dequeue_burst(g->door->posted, (void **)m, GEN_BURST, NULL) : 0;
+	unsigned n = g->ib_port ? rte_ring_sc_dequeue_burst(g->ib_port->posted, (void **)m, GEN_BURST, NULL) : 0;
 	uint64_t now = rte_rdtsc();
 	for (unsigned i = 0; i < n; i++)
 		prefetch(m[i]);
@@ -267,7 +267,7 @@ unsigned gen_receive_ib(struct gen *g)
 		if (i + AHEAD < n)
 			rte_prefetch0(rte_pktmbuf_mtod(m[i + AHEAD], void *));
 		a.payload = rte_pktmbuf_mtod(m[i], const uint8_t *);
-		if (likely(a.len >= GEN_STAMP))
+		if (likely(a.len >= STAMP_LEN))
 			take(g, &a, now);
 		else
 			g->foreign++;

@@ -7,8 +7,8 @@
 #include <rte_prefetch.h>
 #include <rte_ring.h>
 
-/* A generator that was away does not make up for it with one large burst, which would be a test of its own: what it
- * is behind by more than this, it skips, and says so. */
+/* A generator that was preempted does not catch up with one large burst, which would be another test: it skips what it
+ * is behind by more than this, and counts that. */
 enum { MOST_BEHIND = 4 * GEN_BURST };
 
 static unsigned due(struct gen_stream *s, uint64_t now)
@@ -29,10 +29,10 @@ static unsigned due(struct gen_stream *s, uint64_t now)
 	return behind < GEN_BURST ? (unsigned)behind : GEN_BURST;
 }
 
-/* How many the bridge has room for. */
+/* How many of n messages the bridge's queue has room for. */
 static unsigned room(const struct gen *g, unsigned direction, unsigned n)
 {
-	struct rte_ring *r = direction == GEN_ROCE ? g->roce_in : g->door->polled;
+	struct rte_ring *r = direction == GEN_ROCE ? g->roce_in : g->ib_port->polled;
 	unsigned free = r ? rte_ring_free_count(r) : n;
 	return free < n ? free : n;
 }
@@ -58,13 +58,13 @@ static uint8_t *payload_of(const struct rte_mbuf *m)
 	return (uint8_t *)m->buf_addr + GEN_PAYLOAD_AT;
 }
 
-/* An Ethernet port copies and gives other mbufs back than it took: nothing in them stays. */
+/* An Ethernet port gives other mbufs back than it took, so the filler is not in them. */
 static void lay_filler(const struct gen *g, const struct gen_flow *f, struct rte_mbuf *m)
 {
 	struct gen_private *p = rte_mbuf_to_priv(m);
 	uint8_t *payload = payload_of(m);
 	if (unlikely(!g->roce_in))
-		memcpy(payload + GEN_STAMP, gen_filler() + GEN_STAMP, f->size->len - GEN_STAMP);
+		memcpy(payload + STAMP_LEN, gen_filler() + STAMP_LEN, f->size->len - STAMP_LEN);
 	else if (unlikely(p->last_len != f->size->len))
 		memcpy(payload + p->last_len, gen_filler() + p->last_len, 8);
 	p->last_len = f->size->len;
@@ -74,7 +74,7 @@ static void make(struct gen *g, struct gen_flow *f, struct rte_mbuf *m, uint64_t
 {
 	uint32_t len = f->from == GEN_ROCE ? gen_frame_len(f) : IB_GRH_LEN + f->size->len;
 	lay_filler(g, f, m);
-	gen_make(f, payload_of(m), now, g->trial);
+	gen_make(f, payload_of(m), now);
 	m->data_off = (uint16_t)(GEN_PAYLOAD_AT - f->head_len);
 	m->data_len = (uint16_t)len;
 	m->pkt_len = len;
@@ -88,7 +88,7 @@ static void make(struct gen *g, struct gen_flow *f, struct rte_mbuf *m, uint64_t
 static unsigned queue(struct gen *g, unsigned direction, struct rte_mbuf **m, unsigned n)
 {
 	if (direction == GEN_IB)
-		return rte_ring_sp_enqueue_burst(g->door->polled, (void **)m, n, NULL);
+		return rte_ring_sp_enqueue_burst(g->ib_port->polled, (void **)m, n, NULL);
 	if (g->roce_in)
 		return rte_ring_enqueue_burst(g->roce_in, (void **)m, n, NULL);
 	return rte_eth_tx_burst(g->port, g->queue, m, (uint16_t)n);
@@ -105,7 +105,7 @@ void gen_send(struct gen *g, unsigned direction, uint64_t now)
 		return;
 	unsigned fit = room(g, direction, n);
 	unsigned made = take_mbufs(g, m, fit);
-	n -= fit - made; /* for want of mbufs: they stay due */
+	n -= fit - made; /* no mbufs: they stay due */
 	for (unsigned i = 0; i < made && i < AHEAD; i++)
 		rte_prefetch0(payload_of(m[i]));
 	for (unsigned i = 0; i < made; i++) {

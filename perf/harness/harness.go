@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package harness runs a profile: for each of its cases it has the device built, measures it, and fills a report.
+// Package harness runs a profile: for each case it has the device under test built, measures it, and fills a report.
 package harness
 
 import (
@@ -21,28 +21,28 @@ type Built struct {
 	Close func() error
 }
 
-// Bench makes devices. Tests have one whose devices are simulated.
-type Bench interface {
-	// Build builds the device for a case, with so many multicast groups at least.
+// Builder builds devices under test. Tests have one with simulated devices.
+type Builder interface {
+	// Build builds the device for a case, with room for that many multicast groups.
 	Build(c profile.Case, groups int) (Built, error)
 	// Ceiling measures the generator by itself.
 	Ceiling(ctx context.Context, payload profile.Payload, trial time.Duration) (report.Ceiling, error)
 }
 
-// Watcher hears how it goes on. Its methods are called from one goroutine.
-type Watcher interface {
-	// Case says that the measurement of a case begins: the i-th of n.
+// Progress shows the progress of a run. Its methods are called from one goroutine.
+type Progress interface {
+	// Case is called when a case begins: the i-th of n.
 	Case(i, n int, name string)
-	// Test says that a test of the case begins.
+	// Test is called when a test of the case begins.
 	Test(name string)
-	// Trial tells each trial as it ends.
+	// Trial is called after each trial.
 	Trial(what string, s trial.Step)
-	// Progress tells how much of a trial in slices there is, 0 to 1.
-	Progress(done float64)
+	// Done is called with how much of a trial is done, 0 to 1.
+	Done(part float64)
 }
 
-// Run measures all cases of a profile. What was measured before an error, or the end of ctx, is in the report.
-func Run(ctx context.Context, p *profile.Profile, b Bench, w Watcher) (*report.Report, error) {
+// Run measures all cases of a profile. The report has what was measured before an error or the end of ctx.
+func Run(ctx context.Context, p *profile.Profile, b Builder, w Progress) (*report.Report, error) {
 	r := &report.Report{Schema: report.Schema, Started: time.Now().UTC(), Profile: p, Host: report.ThisHost(), Method: Method(p)}
 	defer func() { r.Seconds = time.Since(r.Started).Seconds() }()
 	for _, payload := range p.Payloads {
@@ -72,10 +72,10 @@ type run struct {
 	out        *report.Case
 	groups     int
 	share      float64
-	watch      Watcher
+	progress   Progress
 }
 
-func runCase(ctx context.Context, p *profile.Profile, c profile.Case, b Bench, w Watcher) (out report.Case, err error) {
+func runCase(ctx context.Context, p *profile.Profile, c profile.Case, b Builder, w Progress) (out report.Case, err error) {
 	out = report.Case{Name: c.Name, Direction: c.Direction, Traffic: c.Traffic.Name, Payload: c.Payload.Name, Bytes: mean(c.Payload.Bytes)}
 	groups := c.Traffic.Groups
 	if slices.Contains(p.Tests, "multicast") {
@@ -86,7 +86,7 @@ func runCase(ctx context.Context, p *profile.Profile, c profile.Case, b Bench, w
 		return out, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	r := &run{Profile: p, dev: sliced(p, dev.Groups, w), directions: directionsOf(c.Direction), out: &out, groups: c.Traffic.Groups, share: c.Traffic.Share, watch: w}
+	r := &run{Profile: p, dev: sliced(p, dev.Groups, w), directions: directionsOf(c.Direction), out: &out, groups: c.Traffic.Groups, share: c.Traffic.Share, progress: w}
 	for _, t := range profile.AllTests {
 		if !slices.Contains(p.Tests, t) {
 			continue
@@ -104,17 +104,17 @@ func runCase(ctx context.Context, p *profile.Profile, c profile.Case, b Bench, w
 	return out, nil
 }
 
-// sliced puts slices around a device whose profile wants them.
-func sliced(p *profile.Profile, dev trial.Groups, w Watcher) trial.Groups {
+// sliced has trials run in slices, if the profile says so.
+func sliced(p *profile.Profile, dev trial.Groups, w Progress) trial.Groups {
 	if p.Device.Slice == 0 {
 		return dev
 	}
 	return trial.SlicedGroups{Groups: dev, Sliced: trial.Sliced{
-		Device: dev, Slice: p.Device.Slice.D(), Stall: Stall, Progress: w.Progress,
+		Device: dev, Slice: p.Device.Slice.D(), Stall: Stall, Progress: w.Done,
 	}}
 }
 
-// Stall is the longest standstill within a slice that counts: a queue of 1024 messages lasts as long at 20 Mpps.
+// Stall is the longest stall in a slice that counts: a queue of 1024 messages fills in that time at 20 Mpps.
 const Stall = 50 * time.Microsecond
 
 var tests = map[string]func(*run, context.Context) error{
@@ -143,7 +143,7 @@ func mean(v []int) float64 {
 func (r *run) search() trial.Search {
 	t := &r.Throughput
 	patience := 4
-	if r.Device.Slice > 0 { // slices have a patience of their own
+	if r.Device.Slice > 0 { // slices are repeated themselves
 		patience = 0
 	}
 	return trial.Search{
@@ -152,8 +152,8 @@ func (r *run) search() trial.Search {
 	}
 }
 
-// Shortfall is by which part the generator may miss a load. What was due and not yet sent when a trial ends is more of a
-// slice than of a second.
+// Shortfall is the part of a load that the generator may miss. In slices it is larger: messages that are due when a
+// slice ends are a larger part of a short slice.
 func Shortfall(p *profile.Profile) float64 {
 	if p.Device.Slice > 0 {
 		return max(p.Throughput.Shortfall, 0.02)
@@ -162,24 +162,24 @@ func Shortfall(p *profile.Profile) float64 {
 }
 
 func (r *run) throughput(ctx context.Context) error {
-	ndr, err := r.search().Find(ctx, r.dev, "NDR", 0, 0, r.watch.Trial)
+	ndr, err := r.search().Find(ctx, r.dev, "NDR", 0, 0, r.progress.Trial)
 	r.out.NDR = &ndr
 	if err != nil {
 		return err
 	}
-	pdr, err := r.search().Find(ctx, r.dev, "PDR", r.Throughput.PDR, ndr.PPS, r.watch.Trial)
+	pdr, err := r.search().Find(ctx, r.dev, "PDR", r.Throughput.PDR, ndr.PPS, r.progress.Trial)
 	r.out.PDR = &pdr
 	return err
 }
 
-var errNoRate = errors.New("no rate was found that loses little enough; what needs one was left out. Is the machine busy?")
+var errNoRate = errors.New("no rate with little enough loss was found, so tests that need one were left out; is the machine busy?")
 
-// pdr is the reference of the later tests. Where the throughput was not measured, it is searched for, roughly.
+// pdr is the reference rate of later tests. If throughput was not measured, it is found by a coarse search.
 func (r *run) pdr(ctx context.Context) (float64, error) {
 	if r.out.PDR == nil {
 		s := r.search()
 		s.Resolution, s.Confirm = max(s.Resolution, 0.05), 0
-		pdr, err := s.Find(ctx, r.dev, "PDR", r.Throughput.PDR, 0, r.watch.Trial)
+		pdr, err := s.Find(ctx, r.dev, "PDR", r.Throughput.PDR, 0, r.progress.Trial)
 		r.out.PDR = &pdr
 		if err != nil {
 			return 0, err
@@ -196,11 +196,11 @@ func (r *run) latency(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.out.Latency, r.out.Trials, err = trial.LatencyAt(ctx, r.dev, r.directions, pdr, r.Latency.Parts, r.Latency.Trial.D(), r.watch.Trial)
+	r.out.Latency, r.out.Trials, err = trial.LatencyAt(ctx, r.dev, r.directions, pdr, r.Latency.Parts, r.Latency.Trial.D(), r.progress.Trial)
 	return err
 }
 
-// loss begins a quarter above the PDR, so that there is a curve, or at max_pps.
+// loss starts at max_pps, or a quarter above the PDR so that there is a curve.
 func (r *run) loss(ctx context.Context) (err error) {
 	top := r.Throughput.MaxPPS
 	if top == 0 {
@@ -209,7 +209,7 @@ func (r *run) loss(ctx context.Context) (err error) {
 		}
 		top *= 1.25
 	}
-	r.out.Loss, err = trial.LossCurve(ctx, r.dev, r.directions, top, r.Loss.Trial.D(), r.watch.Trial)
+	r.out.Loss, err = trial.LossCurve(ctx, r.dev, r.directions, top, r.Loss.Trial.D(), r.progress.Trial)
 	return err
 }
 
@@ -218,7 +218,7 @@ func (r *run) burst(ctx context.Context) error {
 	if r.out.NDR != nil {
 		throughput = r.out.NDR.PPS
 	}
-	b, err := trial.FindBurst(ctx, r.dev, r.directions, r.Burst.Limit, r.Burst.Repetitions, throughput, r.watch.Trial)
+	b, err := trial.FindBurst(ctx, r.dev, r.directions, r.Burst.Limit, r.Burst.Repetitions, throughput, r.progress.Trial)
 	r.out.Burst = &b
 	return err
 }
@@ -231,19 +231,19 @@ func (r *run) soak(ctx context.Context) error {
 	if r.out.NDR != nil && r.out.NDR.PPS > 0 {
 		pps = r.out.NDR.PPS
 	}
-	s, err := trial.RunSoak(ctx, r.dev, r.directions, pps*r.Soak.Part, r.Soak.Duration.D(), r.Soak.Piece.D(), r.watch.Trial)
+	s, err := trial.RunSoak(ctx, r.dev, r.directions, pps*r.Soak.Part, r.Soak.Duration.D(), r.Soak.Piece.D(), r.progress.Trial)
 	r.out.Soak = &s
 	return err
 }
 
-// multicast is measured one way; "both" is that of RoCE to IB.
+// multicast is measured in one direction: of "both", RoCE to IB.
 func (r *run) multicast(ctx context.Context) error {
 	m := &r.Multicast
 	plan := trial.MulticastPlan{
 		Direction: r.directions[0], MaxGroups: m.Groups, CapacityPPS: m.PPS, Shares: m.Shares, Repetitions: m.Repetitions,
 		Allowed: r.Throughput.PDR, Search: r.search(), LatencyPart: 0.5,
 	}
-	out, err := plan.Run(ctx, r.dev, r.watch.Trial)
+	out, err := plan.Run(ctx, r.dev, r.progress.Trial)
 	r.out.Multicast = &out
 	return errors.Join(err, r.dev.SetShare(r.groups, r.share))
 }

@@ -17,8 +17,8 @@ import (
 	"causeway/perf/trial"
 )
 
-// fakeBench makes devices that forward a million packets a second, and counts them.
-type fakeBench struct {
+// fakeBuilder makes devices that forward a million packets a second, and counts them.
+type fakeBuilder struct {
 	built, closed int
 	groups        int
 	fail          error
@@ -53,13 +53,13 @@ func (fakeDevice) Leave(context.Context, trial.Load, int) (time.Duration, error)
 	return time.Microsecond, nil
 }
 
-func (b *fakeBench) Build(_ profile.Case, groups int) (harness.Built, error) {
+func (b *fakeBuilder) Build(_ profile.Case, groups int) (harness.Built, error) {
 	b.built++
 	b.groups = groups
 	return harness.Built{Groups: fakeDevice{b.broken}, Close: func() error { b.closed++; return b.fail }}, nil
 }
 
-func (b *fakeBench) Ceiling(_ context.Context, p profile.Payload, _ time.Duration) (report.Ceiling, error) {
+func (b *fakeBuilder) Ceiling(_ context.Context, p profile.Payload, _ time.Duration) (report.Ceiling, error) {
 	return report.Ceiling{Payload: p.Name, PPS: 2e7}, nil
 }
 
@@ -68,7 +68,7 @@ type silent struct{ tests []string }
 func (*silent) Case(int, int, string)    {}
 func (s *silent) Test(name string)       { s.tests = append(s.tests, name) }
 func (*silent) Trial(string, trial.Step) {}
-func (*silent) Progress(float64)         {}
+func (*silent) Done(float64)             {}
 
 func load(t *testing.T, text string) *profile.Profile {
 	t.Helper()
@@ -87,7 +87,7 @@ duration = "3s"
 [device]
 slice = "10ms"
 `)
-	b, w := &fakeBench{}, &silent{}
+	b, w := &fakeBuilder{}, &silent{}
 	r, err := harness.Run(t.Context(), p, b, w)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ slice = "10ms"
 
 // What was measured before an error is kept, and the device is taken down.
 func TestErrors(t *testing.T) {
-	b := &fakeBench{fail: errors.New("3 mbufs are in use")}
+	b := &fakeBuilder{fail: errors.New("3 mbufs are in use")}
 	r, err := harness.Run(t.Context(), load(t, `payloads = [64, 128]`), b, &silent{})
 	if !errors.Is(err, b.fail) || len(r.Cases) != 1 || r.Cases[0].PDR == nil || b.closed != 1 {
 		t.Errorf("%v, %d cases, closed %d", err, len(r.Cases), b.closed)
@@ -117,17 +117,17 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Latency alone searches for its reference itself.
+// Latency without throughput finds its reference rate itself.
 func TestLatencyAlone(t *testing.T) {
-	r, err := harness.Run(t.Context(), load(t, `tests = ["latency"]`), &fakeBench{}, &silent{})
+	r, err := harness.Run(t.Context(), load(t, `tests = ["latency"]`), &fakeBuilder{}, &silent{})
 	if err != nil || r.Cases[0].NDR != nil || r.Cases[0].PDR.PPS < 9e5 || len(r.Cases[0].Latency) != 3 {
 		t.Errorf("%+v, %v", r.Cases, err)
 	}
 }
 
-// A device without a throughput does not end the run: what needs one is left out, and the case says so.
+// A device without a throughput does not end the run: tests that need one are left out, and the case has a note.
 func TestNoRate(t *testing.T) {
-	r, err := harness.Run(t.Context(), load(t, `tests = ["throughput", "latency", "loss", "burst"]`), &fakeBench{broken: true}, &silent{})
+	r, err := harness.Run(t.Context(), load(t, `tests = ["throughput", "latency", "loss", "burst"]`), &fakeBuilder{broken: true}, &silent{})
 	if err != nil || len(r.Cases) != 2 || r.Cases[1].Problem == "" || r.Cases[1].Latency != nil || r.Cases[1].Burst == nil {
 		t.Errorf("%+v, %v", r.Cases, err)
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What management calls of libibverbs, answered for our device; other devices' go on to the library. The linker sends
- * the calls of this program here (--wrap, see nullverbs_unsafe.go), so the door's own C stays as it is. The data path
- * needs nothing of the kind: libibverbs calls a device through its context.
+ * The functions of libibverbs that management calls, for a null device; calls for other devices go on to the library.
+ * The linker redirects the calls of this program (--wrap, see nullverbs_unsafe.go), so the port's C code is unchanged.
+ * The data path needs no redirection: libibverbs calls a device through its context.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static bool ours(const struct ibv_context *c)
 	return c->device == &identity;
 }
 
-/* Rings begin at a page, as a provider's do. */
+/* Rings are page-aligned, as a provider's are. */
 static void *ring(size_t size)
 {
 	enum { PAGE = 4096 };
@@ -163,7 +163,7 @@ static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	if (a->qp_type != IBV_QPT_UD || a->cap.max_inline_data > MAX_INLINE || a->cap.max_send_sge > MAX_SGES ||
 	    !a->srq || a->sq_sig_all)
 		errno = EINVAL;
-	else if (d->qps < NULLVERBS_MAX_QPS && (q = lines(sizeof(*q))) != NULL) {
+	else if (d->qps < NULLVERBS_MAX_QPS && (q = lines(sizeof(*q)))) {
 		q->dev = d;
 		q->qp = (struct ibv_qp){.context = pd->context,
 					.qp_context = a->qp_context,
@@ -205,7 +205,7 @@ static int change_state(struct ibv_qp *qp, const struct ibv_qp_attr *a, int mask
 	return 0;
 }
 
-/* One function that the linker puts before one of libibverbs. */
+/* A function that the linker calls instead of libibverbs's. */
 #define WRAP(type, name, params, args, context, own)                                                                   \
 	type __real_##name params;                                                                                     \
 	type __wrap_##name params;                                                                                     \

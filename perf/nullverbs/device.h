@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What device and driver share, in the shape of current HCAs: requests in 64-byte blocks, completions of 64 bytes with
- * an owner bit that turns with every lap, numbers in big-endian order. Driver: send.c, receive.c, poll.c; it takes a
- * lock a call, as providers do for a queue that is not known to have one thread. Device: the end of send.c and of
+ * What device and driver share, as in current HCAs: requests in 64-byte blocks, completions of 64 bytes with an owner
+ * bit that flips each time the ring wraps, big-endian numbers. The driver is send.c, receive.c and poll.c; it takes a
+ * lock in each call, as providers do for queues without a thread domain. The device is at the end of send.c and of
  * receive.c.
  */
 #ifndef CAUSEWAY_NULLVERBS_DEVICE_H
@@ -84,7 +84,7 @@ struct null_cq {
 	struct completion *ring;
 	uint32_t mask, log;
 	uint32_t next;    /* the driver's */
-	uint32_t *record; /* where the driver tells the device how far it is */
+	uint32_t *record; /* doorbell record: how far the driver is */
 	struct null_qp *qp;
 	uint32_t written __attribute__((aligned(64))); /* the device's */
 };
@@ -126,11 +126,11 @@ struct null_device {
 	struct null_qp *qp[NULLVERBS_MAX_QPS];
 	unsigned qps;
 	struct null_srq *srq; /* there is one at a time */
-	/* In place of a register of the device. */
+	/* In place of the device's doorbell register. */
 	uint64_t volatile bell __attribute__((aligned(64)));
-	uint64_t rung, recv_rung; /* counted for tests and tables */
+	uint64_t rung, recv_rung; /* doorbells */
 	/* The device's. */
-	unsigned turn __attribute__((aligned(64))); /* whose message comes next */
+	unsigned turn __attribute__((aligned(64))); /* queue pair of the next message */
 	struct nullverbs_sent *notes;
 	unsigned notes_left;
 };
@@ -145,7 +145,7 @@ static inline uint8_t *block_at(const struct null_qp *q, uint32_t i)
 	return q->ring + (size_t)(i & q->mask) * BLOCK;
 }
 
-/* control.c: what the worker's management calls, for a device of ours. */
+/* control.c: the calls of management, for a null device. */
 struct null_device *null_device_new(void);
 
 int null_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
@@ -155,7 +155,7 @@ int null_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 unsigned null_carry_out(struct null_device *d);
 unsigned null_deliver(struct null_device *d, unsigned count, uint32_t len, unsigned qps);
 
-/* Puts a completion into a queue; the device's. */
+/* The device puts a completion into a queue. */
 void null_complete(struct null_cq *c, const struct completion *what, unsigned kind);
 
 #endif

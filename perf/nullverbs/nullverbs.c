@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A production worker's door on the device, made by the calls that management makes. */
+/* A production worker's port on the device, made by the calls that management makes. */
 #include "nullverbs.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct nullverbs {
 	struct verbs_qp *qp[NULLVERBS_MAX_QPS];
 };
 
-/* As verbs_device_open() does, but for the looking up of a name. */
+/* As verbs_device_open(), but without looking up a name. */
 static int open_port(struct nullverbs *n, struct rte_mempool *pool)
 {
 	n->dev = null_device_new();
@@ -36,7 +36,7 @@ static int open_port(struct nullverbs *n, struct rte_mempool *pool)
 	n->port->ctx = pd->context;
 	n->port->pd = pd;
 	n->port->port = 1;
-	atomic_store(&n->port->mtu, NULLVERBS_MTU);
+	__atomic_store_n(&n->port->mtu, NULLVERBS_MTU, __ATOMIC_SEQ_CST);
 	return verbs_device_register(n->port, pool);
 }
 
@@ -49,7 +49,7 @@ struct ib_ah nullverbs_peer(unsigned peer)
 	};
 }
 
-/* All address handles. The cache may be too small for some, by its hash. */
+/* Makes all address handles. Sets of the cache may be too small for some of them. */
 static int make_handles(struct nullverbs *n, unsigned peers)
 {
 	struct ah_entry *e;
@@ -60,7 +60,7 @@ static int make_handles(struct nullverbs *n, unsigned peers)
 		struct ib_ah to = nullverbs_peer(i);
 		if (!verbs_ah_find(n->w, n->qp[i % n->qps], &to, true))
 			return ENOSPC;
-		while ((e = verbs_ah_next_ask(n->w)) != NULL) {
+		while ((e = verbs_ah_next_request(n->w))) {
 			err = verbs_ah_create(n->port, &e->key, 0, &ah);
 			if (err)
 				return err;
@@ -74,7 +74,7 @@ static int make_handles(struct nullverbs *n, unsigned peers)
 static int build(struct nullverbs *n, struct rte_mempool *pool, const struct nullverbs_sizes *s)
 {
 	struct verbs_sizes sizes = {.qps = s->qps, .receives = s->receives, .sends = s->sends, .ah_entries = 4096};
-	/* Always the same, for tables to compare: which of the peers share a set of the cache. */
+	/* Constant, so that the same peers share a set of the cache in each run. */
 	static const uint64_t seed[4] = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb,
 					 0xd6e8feb86659fd93};
 	int err = open_port(n, pool);
@@ -110,7 +110,7 @@ static int free_worker(struct nullverbs *n)
 	null_carry_out(n->dev);
 	int err = verbs_worker_stop(n->w);
 	verbs_ah_release(n->w);
-	while ((ah = verbs_ah_next_retired(n->w)) != NULL)
+	while ((ah = verbs_ah_next_retired(n->w)))
 		ibv_destroy_ah(ah);
 	verbs_worker_free(n->w);
 	return err;
@@ -125,9 +125,9 @@ int nullverbs_free(struct nullverbs *n)
 	return err ? err : closing;
 }
 
-struct ib_door *nullverbs_door(struct nullverbs *n)
+struct ib_port *nullverbs_port(struct nullverbs *n)
 {
-	return &n->w->door;
+	return &n->w->ib_port;
 }
 
 uint32_t nullverbs_handle(const struct nullverbs *n, unsigned qp)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A verbs device without hardware, and a production worker's IB door (ibside/verbs) on it.
+ * A verbs device without hardware, and a production worker's IB port (ibside/verbs) on it.
  *
- *   worker ── post ──▶ door ── ibv_post_send ──▶ ring of requests, doorbell ──▶ nullverbs_carry_out
- *   worker ◀── free ── door ◀─ ibv_poll_cq ───── ring of completions ◀───────── nullverbs_carry_out
- *   worker ◀── poll ── door ◀─ ibv_poll_cq ───── ring of completions ◀───────── nullverbs_deliver
+ *   worker ── post ──▶ port ── ibv_post_send ──▶ ring of requests, doorbell ──▶ nullverbs_carry_out
+ *   worker ◀── free ── port ◀─ ibv_poll_cq ───── ring of completions ◀───────── nullverbs_carry_out
+ *   worker ◀── poll ── port ◀─ ibv_poll_cq ───── ring of completions ◀───────── nullverbs_deliver
  *
- * What lies between door and rings is the driver's side: it does what a provider's data path must do, and that is what
- * is measured. carry_out and deliver are the device's side, in hardware's place: whoever calls them counts their time
- * apart. All calls are from one thread, or from one after the other.
+ * Between port and rings is the driver's side, which does what a provider's data path must do; its cost is measured.
+ * carry_out and deliver are the device's side, in place of hardware; callers measure their time separately. Calls must
+ * not overlap.
  */
 #ifndef CAUSEWAY_NULLVERBS_H
 #define CAUSEWAY_NULLVERBS_H
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ibside/door.h"
+#include "ibside/port.h"
 
 struct nullverbs;
 struct rte_mempool;
@@ -29,37 +29,37 @@ enum {
 
 struct nullverbs_sizes {
 	unsigned qps;      /* of the worker */
-	unsigned peers;    /* whose address handles are there from the beginning */
-	unsigned depth;    /* sends under way of one queue pair, a power of two */
-	unsigned sends;    /* of all */
-	unsigned receives; /* buffers posted */
+	unsigned peers;    /* with address handles from the beginning */
+	unsigned depth;    /* sends in flight of one queue pair, a power of two */
+	unsigned sends;    /* in flight of all queue pairs */
+	unsigned receives; /* posted buffers */
 };
 
 /* Makes device and worker. 0 or a positive errno. */
 int nullverbs_new(struct rte_mempool *pool, const struct nullverbs_sizes *s, struct nullverbs **out);
 
-/* Takes both down; all mbufs go back. 0 or a positive errno. */
+/* Takes both down and frees all mbufs. 0 or a positive errno. */
 int nullverbs_free(struct nullverbs *n);
 
-struct ib_door *nullverbs_door(struct nullverbs *n);
+struct ib_port *nullverbs_port(struct nullverbs *n);
 
 /* Queue pairs and peers are counted from 0. */
 uint32_t nullverbs_handle(const struct nullverbs *n, unsigned qp);
 uint32_t nullverbs_qpn(const struct nullverbs *n, unsigned qp);
 struct ib_ah nullverbs_peer(unsigned peer);
 
-/* The device carries out all sends that it was told of; returns how many. */
+/* The device carries out all sends whose doorbells have been rung; returns how many. */
 unsigned nullverbs_carry_out(struct nullverbs *n);
 
-/* The device receives count messages of len bytes, without the 40, for the first qps queue pairs in turn; fewer if
- * buffers are missing. Buffers keep what they contain: hardware would write there. Returns how many. */
+/* The device receives count messages of len bytes, without the GRH area, for the first qps queue pairs in turn; fewer
+ * if buffers are missing. It does not write to the buffers. Returns how many. */
 unsigned nullverbs_deliver(struct nullverbs *n, unsigned count, uint32_t len, unsigned qps);
 
-/* How often the device was told of sends, and of receive buffers. */
+/* How many doorbells the device has had, for sends and for receive buffers. */
 uint64_t nullverbs_send_bells(const struct nullverbs *n);
 uint64_t nullverbs_recv_bells(const struct nullverbs *n);
 
-/* Messages that the worker's door dropped, for whatever reason. */
+/* Messages that the worker's port dropped, for all reasons. */
 uint64_t nullverbs_drops(const struct nullverbs *n);
 
 /* One send as the device read it. */
@@ -73,7 +73,7 @@ struct nullverbs_sent {
 	uint32_t sum; /* of the bytes, if they were inline */
 };
 
-/* Has carry_out note the next sends at to, at most room; NULL: not any more. */
+/* For tests: has carry_out write the next sends to an array, at most room; NULL: no more. */
 void nullverbs_note(struct nullverbs *n, struct nullverbs_sent *to, unsigned room);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nullverbs
+package nullverbs_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"causeway/dpdk"
+	"causeway/perf/nullverbs"
+	"causeway/perf/nullverbs/nullverbstest"
 )
 
 const dataRoom = 128 + 40 + 4096 // headroom, GRH area, payload
@@ -28,22 +30,22 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testDoor makes a door whose worker must have dropped nothing, and whose mbufs must be back, at the end.
-func testDoor(t *testing.T, s Sizes) *Door {
+// testPort makes a port. At the end of the test, it must have dropped nothing and returned all mbufs.
+func testPort(t *testing.T, s nullverbs.Sizes) *nullverbstest.Port {
 	t.Helper()
 	pool, err := dpdk.NewMempool("nullverbs", 1023, dataRoom, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(pool, s)
+	p, err := nullverbstest.New(pool, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if n := d.Drops(); n != 0 {
+		if n := p.Drops(); n != 0 {
 			t.Errorf("%d messages were dropped", n)
 		}
-		if err := d.Close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 		if n := pool.InUse(); n != 0 {
@@ -53,7 +55,7 @@ func testDoor(t *testing.T, s Sizes) *Door {
 			t.Error(err)
 		}
 	})
-	return d
+	return p
 }
 
 // orders are ways in which n sends come from k queue pairs.
@@ -77,11 +79,11 @@ func order(n int, of func(i int) int) []int {
 	return all
 }
 
-// A burst costs one doorbell for each of its queue pairs, however its sends are mixed; each queue pair's keep their order,
-// and the last of a list is signalled.
+// A burst costs one doorbell for each of its queue pairs, in any order of sends; the sends of a queue pair stay in
+// order, and the last one is signalled.
 func TestOneDoorbellEach(t *testing.T) {
 	const qps = 64
-	d := testDoor(t, Sizes{QPs: qps, Receives: 64})
+	p := testPort(t, nullverbs.Sizes{QPs: qps, Receives: 64})
 	for name, of := range orders {
 		for _, n := range []int{1, 8, 64} {
 			for _, k := range []int{1, 2, 3, 7, 64} {
@@ -89,8 +91,8 @@ func TestOneDoorbellEach(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, %d of %d", name, n, k), func(t *testing.T) {
-					for range 10 { // rings go round
-						checkBurst(t, d, of(n, k), k)
+					for range 10 { // rings wrap
+						checkBurst(t, p, of(n, k), k)
 					}
 				})
 			}
@@ -98,26 +100,26 @@ func TestOneDoorbellEach(t *testing.T) {
 	}
 }
 
-func checkBurst(t *testing.T, d *Door, order []int, k int) {
+func checkBurst(t *testing.T, p *nullverbstest.Port, order []int, k int) {
 	t.Helper()
 	const size = 10
-	before := d.SendBells()
-	if n := d.Post(order, size); n != len(order) {
+	before := p.SendDoorbells()
+	if n := p.Post(order, size); n != len(order) {
 		t.Fatalf("%d of %d were taken", n, len(order))
 	}
-	if bells := d.SendBells() - before; bells != uint64(k) {
+	if bells := p.SendDoorbells() - before; bells != uint64(k) {
 		t.Errorf("%d doorbells for %d queue pairs in the order %v", bells, k, order)
 	}
-	sent := d.CarryOut()
+	sent := p.CarryOut()
 	if len(sent) != len(order) {
 		t.Fatalf("the device saw %d sends of %d", len(sent), len(order))
 	}
-	last := map[uint32]Sent{}
+	last := map[uint32]nullverbstest.Sent{}
 	for _, s := range sent {
 		if was, ok := last[s.QPN]; ok && was.Imm >= s.Imm {
 			t.Errorf("queue pair %#x: send %d comes after %d", s.QPN, s.Imm, was.Imm)
 		}
-		if s.QPN != d.QPN(order[s.Imm]) || s.DestQPN != 0x48 || s.Len != size || !s.Inline {
+		if s.QPN != p.QPN(order[s.Imm]) || s.DestQPN != 0x48 || s.Len != size || !s.Inline {
 			t.Errorf("send %d of %v: %+v", s.Imm, order, s)
 		}
 		last[s.QPN] = s
@@ -129,32 +131,32 @@ func checkBurst(t *testing.T, d *Door, order []int, k int) {
 	}
 }
 
-// Two bursts are two doorbells: the count is of calls, not of what is under way.
+// Two bursts have doorbells of their own.
 func TestBurstsAreNotJoined(t *testing.T) {
-	d := testDoor(t, Sizes{QPs: 2, Receives: 64})
-	before := d.SendBells()
-	d.Post([]int{0, 1, 0}, 10)
-	d.Post([]int{1}, 10)
-	if bells := d.SendBells() - before; bells != 3 {
+	p := testPort(t, nullverbs.Sizes{QPs: 2, Receives: 64})
+	before := p.SendDoorbells()
+	p.Post([]int{0, 1, 0}, 10)
+	p.Post([]int{1}, 10)
+	if bells := p.SendDoorbells() - before; bells != 3 {
 		t.Errorf("%d doorbells, want 2 and 1", bells)
 	}
-	if sent := d.CarryOut(); len(sent) != 4 {
+	if sent := p.CarryOut(); len(sent) != 4 {
 		t.Errorf("the device saw %d sends, want 4", len(sent))
 	}
 }
 
-// Payloads of up to 64 bytes travel inline, around the ring's end, too; longer ones are pointed at.
+// Payloads of up to 64 bytes are inline, and may wrap around the ring; longer ones are pointed to.
 func TestPayloads(t *testing.T) {
 	for _, size := range []int{1, 59, 60, 61, 64, 65, 4096} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			d := testDoor(t, Sizes{Receives: 64, Depth: 16})
-			want := Sent{QPN: d.QPN(0), DestQPN: 0x48, Len: size, Inline: size <= 64}
+			p := testPort(t, nullverbs.Sizes{Receives: 64, Depth: 16})
+			want := nullverbstest.Sent{QPN: p.QPN(0), DestQPN: 0x48, Len: size, Inline: size <= 64}
 			if want.Inline {
-				want.Sum = size * payloadByte
+				want.Sum = size * nullverbstest.PayloadByte
 			}
 			for range 100 {
-				d.Post([]int{0, 0, 0}, size)
-				for i, s := range d.CarryOut() {
+				p.Post([]int{0, 0, 0}, size)
+				for i, s := range p.CarryOut() {
 					want.Imm, want.Signaled = uint32(i), s.Signaled
 					if s != want {
 						t.Fatalf("%+v, want %+v", s, want)
@@ -165,28 +167,28 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// Buffers go round, and each of a round's messages is for the next queue pair.
+// Buffers are reused, and each message is for the next queue pair.
 func TestReceive(t *testing.T) {
 	const qps, receives, size = 3, 128, 100
-	d := testDoor(t, Sizes{QPs: qps, Receives: receives})
+	p := testPort(t, nullverbs.Sizes{QPs: qps, Receives: receives})
 	for i := 0; i < 50*receives; {
-		if n := d.Deliver(40, size, qps); n != 40 {
+		if n := p.Deliver(40, size, qps); n != 40 {
 			t.Fatalf("the device had buffers for %d messages", n)
 		}
-		got := d.Poll(maxOrder)
+		got := p.Poll(nullverbstest.MaxBurst)
 		if len(got) != 40 {
 			t.Fatalf("the worker got %d messages of 40", len(got))
 		}
 		for _, r := range got {
-			if r.QPN != d.QPN(i%qps) || r.Len != 40+size {
+			if r.QPN != p.QPN(i%qps) || r.Len != 40+size {
 				t.Fatalf("message %d: %+v", i, r)
 			}
 			i++
 		}
 	}
-	if n := d.Deliver(2*receives, size, qps); n < receives-32 || n > receives {
+	if n := p.Deliver(2*receives, size, qps); n < receives-32 || n > receives {
 		t.Errorf("the device took %d buffers of %d", n, receives)
 	}
-	for len(d.Poll(maxOrder)) > 0 {
+	for len(p.Poll(nullverbstest.MaxBurst)) > 0 {
 	}
 }

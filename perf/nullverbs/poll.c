@@ -7,8 +7,7 @@
 
 #include "device.h"
 
-/* The next completion, or NULL. What it says is not older than its owner bit: hence a load fence for each, as
- * providers have. */
+/* The next completion, or NULL. A load fence makes sure that it is read after its owner bit, as in providers. */
 static const struct completion *next(struct null_cq *c)
 {
 	const struct completion *e = &c->ring[c->next & c->mask];
@@ -35,7 +34,7 @@ static void end_send(struct null_cq *c, uint32_t qpn, const struct completion *e
 	c->qp->tail = c->qp->head_at[at] + 1;
 }
 
-/* The request goes back to the list's end. */
+/* The request goes to the end of the list. */
 static void end_receive(struct null_cq *c, const struct completion *e, struct ibv_wc *wc)
 {
 	struct null_srq *s = device_of(c->cq.context)->srq;
@@ -65,7 +64,7 @@ int null_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	int got = 0;
 
 	pthread_spin_lock(&c->lock);
-	for (; got < n && (e = next(c)) != NULL; got++) {
+	for (; got < n && (e = next(c)); got++) {
 		wc[got].status = IBV_WC_SUCCESS;
 		wc[got].vendor_err = 0;
 		wc[got].qp_num = be32toh(e->qpn);

@@ -8,7 +8,7 @@
 
 #include "device.h"
 
-/* One request more than there are buffers: the list never ends while buffers are missing. */
+/* There is one request more than buffers, so the list is never empty while buffers are missing. */
 static bool put(struct null_srq *s, const struct ibv_recv_wr *wr)
 {
 	if (unlikely(s->head == s->tail))
@@ -46,7 +46,7 @@ int null_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_r
 	return err;
 }
 
-/* From here on, the device's side. */
+/* The device's side. */
 
 static bool receive(struct null_device *d, struct null_srq *s, uint32_t len)
 {
@@ -59,7 +59,7 @@ static bool receive(struct null_device *d, struct null_srq *s, uint32_t len)
 	struct completion what = {
 		.length = htobe32(IB_GRH_LEN + len),
 		.src_qp = htobe32(0x80000000u | 0x48), /* with a GRH */
-		.imm = htobe32(0x12345678),            /* not shown: the message carries none */
+		.imm = htobe32(0x12345678),            /* must be ignored: the message has none */
 		.slid_path = htobe32(7u << 16),
 		.qpn = htobe32(to->qp.qp_num),
 		.index = htobe16((uint16_t)s->at),

@@ -19,8 +19,8 @@ static uint32_t total(const struct ibv_send_wr *wr)
 	return n;
 }
 
-/* Why a request cannot be taken, or 0; n have been in this call. */
-static int refusal(const struct null_qp *q, const struct ibv_send_wr *wr, uint32_t n)
+/* The errno for a request that cannot be taken, or 0; n have been taken in this call. */
+static int check(const struct null_qp *q, const struct ibv_send_wr *wr, uint32_t n)
 {
 	if (unlikely(wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM))
 		return EINVAL;
@@ -31,7 +31,7 @@ static int refusal(const struct null_qp *q, const struct ibv_send_wr *wr, uint32
 	return unlikely((wr->send_flags & IBV_SEND_INLINE) && total(wr) > MAX_INLINE) ? ENOMEM : 0;
 }
 
-/* A length, and the payload itself; the ring may end in the middle. */
+/* A length and the payload itself, which may wrap around the end of the ring. */
 static unsigned put_inline(const struct null_qp *q, uint32_t block, const struct ibv_send_wr *wr)
 {
 	uint32_t *length = (uint32_t *)block_at(q, block), n = 0;
@@ -87,7 +87,8 @@ static struct control_segment *write_request(struct null_qp *q, const struct ibv
 	return c;
 }
 
-/* The record first, then the register; its write must leave the CPU before another's (it is write-combining memory). */
+/* The record first, then the register, which is write-combining memory: its write must leave the CPU before the next.
+ */
 static void ring_bell(struct null_qp *q, const struct control_segment *last, uint32_t n)
 {
 	uint64_t word;
@@ -111,7 +112,7 @@ int null_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 
 	pthread_spin_lock(&q->lock);
 	for (; wr; wr = wr->next, n++) {
-		err = refusal(q, wr, n);
+		err = check(q, wr, n);
 		if (unlikely(err)) {
 			*bad = wr;
 			break;
@@ -124,7 +125,7 @@ int null_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	return err;
 }
 
-/* From here on, the device's side. */
+/* The device's side. */
 
 void null_complete(struct null_cq *c, const struct completion *what, unsigned kind)
 {
@@ -136,7 +137,7 @@ void null_complete(struct null_cq *c, const struct completion *what, unsigned ki
 	*(uint8_t volatile *)&e->kind_owner = (uint8_t)(kind << 4 | owner);
 }
 
-/* Reads inline data back, around the ring's end. */
+/* Reads inline data, which may wrap around the end of the ring. */
 static uint32_t sum_inline(const struct null_qp *q, const uint8_t *from, uint32_t n)
 {
 	uint32_t sum = 0;
@@ -166,7 +167,7 @@ static void note(struct null_device *d, const struct null_qp *q, const struct co
 	};
 }
 
-/* Carries out what lies between the device's place in the ring and the record. */
+/* Carries out the requests up to the doorbell record. */
 static unsigned carry_out(struct null_device *d, struct null_qp *q)
 {
 	uint32_t till = be32toh(*(uint32_t volatile *)q->record);

@@ -12,7 +12,8 @@ import (
 	"causeway/perf/pktgen"
 )
 
-// pretended plays the part of pktgen 23.03 that the script calls: it counts by time, and complains of what 23.03 does not have.
+// pretended is a fake of the functions of pktgen 23.03 that the script calls: it counts by time, and fails for
+// functions that 23.03 does not have.
 const pretended = `
 local now, sending, rate, state, quit = 0, false, 0, "%s", false
 local sent = 0
@@ -39,7 +40,7 @@ dofile(arg[1])
 assert(quit, "it does not quit")
 `
 
-// The script does what it should with what pktgen has, if there is a Lua to run it.
+// The script works with the fake pktgen, if there is a Lua interpreter.
 func TestScriptRuns(t *testing.T) {
 	program := ""
 	for _, name := range []string{"lua5.3", "lua5.4", "lua"} {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pktgen has another generator, Pktgen-DPDK, send our traffic: it writes captures of frames that our own
-// generator made, so that each is valid to the ICRC, a Lua script that sends them and counts, and runs pktgen with both.
+// Package pktgen has another generator, Pktgen-DPDK, send our traffic. It writes captures of frames of our own
+// generator, which have a valid ICRC, and a Lua script that sends them and prints counts, and runs pktgen with both.
 package pktgen
 
 import (
@@ -26,13 +26,13 @@ import (
 type Profile struct {
 	Name    string
 	Traffic dut.Traffic
-	Frames  int // in the capture, which pktgen sends again and again; 0: one of each flow
+	Frames  int // in the capture, which pktgen sends repeatedly; 0: one of each flow
 }
 
-// flows are the hosts, and nodes: a whole bridge's software subnet has as many.
+// flows is the number of hosts, and of nodes in the bridge's software subnet.
 const flows = 64
 
-// Profiles are the shipped ones: a payload each, IPv4, and a mix of everything that a bridge carries.
+// Profiles are the built-in profiles: IPv4 with each payload, variants, and a mix of everything that a bridge forwards.
 func Profiles() []Profile {
 	var out []Profile
 	for _, payload := range []int{64, 256, 1024, 4096} {
@@ -47,7 +47,7 @@ func Profiles() []Profile {
 		Profile{Name: "mix", Traffic: dut.Traffic{Payloads: []int{64, 1024, 256, 4096}, Flows: flows, IP: []int{4, 6}, Groups: 16, Share: 0.2}})
 }
 
-// Find returns the shipped profile of a name.
+// Find returns a built-in profile by name.
 func Find(name string) (Profile, error) {
 	var names []string
 	for _, p := range Profiles() {
@@ -59,10 +59,10 @@ func Find(name string) (Profile, error) {
 	return Profile{}, fmt.Errorf("pktgen: there is no profile %q; use %s", name, strings.Join(names, ", "))
 }
 
-// Script is what the Lua script is told.
+// Script has the parameters of the Lua script.
 type Script struct {
-	Rate    float64 // per cent of what the port says is its speed
-	PPS     float64 // instead of Rate, if it is not 0
+	Rate    float64 // per cent of the port's speed
+	PPS     float64 // packets a second; 0: Rate
 	Seconds int
 }
 
@@ -74,7 +74,7 @@ var script = template.Must(template.New("script").Parse(scriptText))
 // Lua writes the script.
 func (s Script) Lua() ([]byte, error) {
 	if s.Rate <= 0 || s.Rate > 100 || s.PPS < 0 || s.Seconds < 1 {
-		return nil, fmt.Errorf("pktgen: %g per cent, or %g packets a second, for %d seconds; use more than 0 to 100, no less than 0, and at least a second",
+		return nil, fmt.Errorf("pktgen: rate %g, pps %g, %d seconds; use a rate above 0 up to 100, a pps of 0 or more, and at least one second",
 			s.Rate, s.PPS, s.Seconds)
 	}
 	var b bytes.Buffer
@@ -82,8 +82,8 @@ func (s Script) Lua() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Write puts a profile's capture and script into a folder, which it makes, and a configuration of a bridge at a port that
-// is named as in a configuration.
+// Write writes the profile's capture and script, and configurations of a bridge and its subnet, into a folder, which it
+// makes. BridgePort is written as in a configuration.
 func (p Profile) Write(dir string, s Script, bridgePort string) (f Files, err error) {
 	text, err := s.Lua()
 	if err != nil {
@@ -103,18 +103,18 @@ func (p Profile) Write(dir string, s Script, bridgePort string) (f Files, err er
 	return f, p.writeBridge(f.Bridge, bridgePort)
 }
 
-// Files are what Write wrote.
+// Files are the files that Write wrote.
 type Files struct {
 	Capture, Script string
-	Bridge          string  // a configuration for "causeway run"; its subnet's lies beside it
-	FrameBytes      float64 // mean
+	Bridge          string  // a configuration for "causeway run"; the subnet's is beside it
+	FrameBytes      float64 // mean length
 	Longest         int     // bytes of the longest frame
 }
 
-// MetricsAddress is where the bridge of a profile's configuration serves its counters.
+// MetricsAddress is where a bridge with such a configuration serves its metrics.
 const MetricsAddress = "127.0.0.1:9432"
 
-// writeBridge writes a configuration of a bridge, at a port, that knows this traffic, and one of its subnet.
+// writeBridge writes configurations of a bridge and its subnet with the hosts and nodes of the traffic.
 func (p Profile) writeBridge(name, port string) error {
 	subnetFile, err := filepath.Abs(strings.TrimSuffix(name, ".toml") + "-subnet.toml")
 	if err != nil {
@@ -133,7 +133,7 @@ func (p Profile) writeBridge(name, port string) error {
 	return nil
 }
 
-// writeCapture returns the mean of the frames' lengths, and the longest.
+// writeCapture returns the mean and the largest length of the frames.
 func (p Profile) writeCapture(name string) (mean float64, longest int, err error) {
 	n := p.Frames
 	if n == 0 {

@@ -20,7 +20,7 @@ import (
 	"causeway/perf/pktgen"
 )
 
-// Every frame of every capture is a valid one, ICRC included: the codec that reads them is not the one that made them.
+// Every frame of every capture is valid, including its ICRC, for a codec other than the generator's.
 func TestCaptures(t *testing.T) {
 	for _, p := range pktgen.Profiles() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestCaptures(t *testing.T) {
 	}
 }
 
-// knownToBridge wants the configuration to be one, with these hosts, nodes and groups.
+// knownToBridge checks that the configuration is valid, and has these hosts, nodes and groups.
 func knownToBridge(t *testing.T, p pktgen.Profile, name string) {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -98,7 +98,8 @@ func frames(t *testing.T, name string, f func(b []byte)) {
 	}
 }
 
-// luaCheck is a program that parses Lua without running it. Pktgen 23.03 has Lua 5.3; the script keeps to what both have.
+// luaCheck is a program that parses Lua without running it. Pktgen 23.03 has Lua 5.3; the script uses only what both
+// versions have.
 func luaCheck(t *testing.T) []string {
 	t.Helper()
 	for _, args := range [][]string{{"luac5.4", "-p"}, {"luac5.3", "-p"}, {"luac", "-p"}} {
@@ -110,7 +111,7 @@ func luaCheck(t *testing.T) []string {
 	return nil
 }
 
-// The script is Lua.
+// The script is valid Lua.
 func TestScriptSyntax(t *testing.T) {
 	check := luaCheck(t)
 	f, err := pktgen.Profiles()[0].Write(t.TempDir(), pktgen.Script{Rate: 12.5, Seconds: 3}, "null")
@@ -134,7 +135,7 @@ func TestScriptSyntax(t *testing.T) {
 	}
 }
 
-// Without a Lua compiler: blocks and parentheses are closed, and the numbers are there.
+// Without a Lua compiler: blocks and parentheses are balanced, and the parameters are there.
 func TestScriptShape(t *testing.T) {
 	b, err := pktgen.Script{Rate: 12.5, Seconds: 3}.Lua()
 	if err != nil {

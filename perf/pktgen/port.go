@@ -18,7 +18,7 @@ import (
 
 var pciAddress = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
 
-// deviceOf are the EAL's arguments for a port.
+// deviceOf returns the EAL arguments for a port.
 func deviceOf(port string) ([]string, error) {
 	kind, rest, _ := strings.Cut(port, ":")
 	switch {
@@ -26,7 +26,7 @@ func deviceOf(port string) ([]string, error) {
 		return []string{"-a", port}, nil
 	case kind == "memif" && rest != "":
 		socket, options, more := strings.Cut(rest, ",")
-		socket, err := filepath.Abs(socket) // pktgen runs elsewhere
+		socket, err := filepath.Abs(socket) // pktgen may run in another directory
 		if err != nil {
 			return nil, fmt.Errorf("pktgen: port %q: %w", port, err)
 		}
@@ -41,7 +41,7 @@ func deviceOf(port string) ([]string, error) {
 	return nil, fmt.Errorf("pktgen: port %q; write it as memif:SOCKET[,role=client], af_packet:INTERFACE, or a PCI address", port)
 }
 
-// ready says what a run would end by, or hang at, before pktgen says it at length.
+// ready checks for the usual reasons why a run would fail or hang, and explains them better than pktgen does.
 func (r Runner) ready() error {
 	kind, rest, _ := strings.Cut(r.Port, ":")
 	switch kind {
@@ -51,7 +51,7 @@ func (r Runner) ready() error {
 			break
 		}
 		if _, err := os.Stat(socket); err != nil {
-			return fmt.Errorf("pktgen: %s: there is no such socket; start the bridge first, whose port is memif:%s,role=server", r.Port, socket)
+			return fmt.Errorf("pktgen: %s: there is no such socket; first start a bridge whose port is memif:%s,role=server", r.Port, socket)
 		}
 	case "af_packet":
 		link, err := net.InterfaceByName(rest)
@@ -59,16 +59,16 @@ func (r Runner) ready() error {
 			return fmt.Errorf("pktgen: %s: %w", r.Port, err)
 		}
 		if need := r.Longest - frame.EthernetLen; link.MTU < need {
-			return fmt.Errorf("pktgen: %s: its MTU is %d, and the longest frame needs %d", r.Port, link.MTU, need)
+			return fmt.Errorf("pktgen: %s: its MTU is %d; the longest frame needs %d", r.Port, link.MTU, need)
 		}
 	}
 	if free := freeHugeMiB("/sys/kernel/mm/hugepages"); r.Huge && free < MemoryMiB {
-		return fmt.Errorf("pktgen: %d MiB of hugepages are free, and it needs %d; set vm.nr_hugepages, or do without them", free, MemoryMiB)
+		return fmt.Errorf("pktgen: %d MiB of hugepages are free, pktgen needs %d; raise vm.nr_hugepages, or run without -huge", free, MemoryMiB)
 	}
 	return nil
 }
 
-// freeHugeMiB sums up the free hugepages of all sizes, at most 1 GiB each.
+// freeHugeMiB is the memory in free hugepages of all sizes.
 func freeHugeMiB(dir string) int {
 	sum := 0
 	sizes, _ := filepath.Glob(filepath.Join(dir, "hugepages-*kB")) // none when the kernel has none
@@ -84,8 +84,8 @@ func freeHugeMiB(dir string) int {
 //go:embed preload/mtu.c
 var mtuSource []byte
 
-// environment is pktgen's. On a net_memif, which has no MTU to set and says so, and on a net_af_packet, which takes longer
-// frames than it says, it would end at setting that: a library that is preloaded there lets it pass.
+// environment returns pktgen's environment. Pktgen ends where it cannot set an MTU of 9216: on net_memif, which has no
+// MTU, and on net_af_packet, which takes longer frames than it reports. A preloaded library hides those two errors.
 func (r Runner) environment(dir string) ([]string, error) {
 	env := append(os.Environ(), "TERM=dumb")
 	if pciAddress.MatchString(r.Port) {
@@ -97,7 +97,7 @@ func (r Runner) environment(dir string) ([]string, error) {
 	}
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl").CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("pktgen: on this port it needs a small library, and cc does not make that: %w %s", err, out)
+		return nil, fmt.Errorf("pktgen: cannot compile the library that pktgen needs on this port: %w %s", err, out)
 	}
 	if library, err = filepath.Abs(library); err != nil {
 		return nil, err
@@ -109,16 +109,16 @@ func (r Runner) environment(dir string) ([]string, error) {
 	return append(env, "LD_PRELOAD="+preload), nil
 }
 
-// explain adds what to do to what pktgen said.
+// explain adds advice to pktgen's error message.
 func (r Runner) explain(problem string) string {
 	has := func(s string) bool { return strings.Contains(problem, s) }
 	switch {
 	case has("no link") && strings.HasPrefix(r.Port, "memif:"):
-		return fmt.Sprintf("%s: nobody is at the other end; is the bridge running?", r.Port)
+		return fmt.Sprintf("%s: nothing is connected to the other end; is the bridge running?", r.Port)
 	case has("no link"):
 		return fmt.Sprintf("%s: the port has no link", r.Port)
 	case has("Cannot set MTU") && !pciAddress.MatchString(r.Port):
-		return problem + ": a pktgen that is linked to DPDK's shared libraries is told to go on, this one was not"
+		return problem + ": pktgen must be linked to DPDK's shared libraries"
 	case has("Cannot set MTU"):
 		return problem + ": the port must take jumbo frames"
 	case has("Cannot create mbuf pool"), has("Cannot get hugepage"):

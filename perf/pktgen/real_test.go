@@ -78,7 +78,7 @@ func closeOf(t *testing.T, f func() error) {
 	}
 }
 
-// Pktgen itself, where there is one, sends a capture over net_memif: each frame that it counts comes, and is valid.
+// Pktgen itself, if installed, sends a capture over net_memif: each frame that it counts arrives and is valid.
 func TestPktgen(t *testing.T) {
 	if _, err := exec.LookPath("pktgen"); err != nil {
 		t.Skip("no pktgen in PATH: Pktgen-DPDK 23.03 was not tried. The other tests check captures and script without")
@@ -107,7 +107,7 @@ func TestPktgen(t *testing.T) {
 	if r.bad != nil {
 		t.Errorf("a frame came that is none: %v", r.bad)
 	}
-	if got.Sent < 5000 || got.Sent != r.frames || got.Loss != 1 { // nobody answers
+	if got.Sent < 5000 || got.Sent != r.frames || got.Loss != 1 { // there are no echoes
 		t.Errorf("%d frames came; %+v", r.frames, got)
 	}
 }

@@ -14,25 +14,24 @@ import (
 	"time"
 )
 
-// Result is a run's counts. What pktgen receives are the answers of nodes, where there are such, and all that the bridge
-// itself sends.
+// Result is the counts of a run. Pktgen receives the echoes of nodes, if there are any, and frames of the bridge's own.
 type Result struct {
 	Pktgen      string   `json:"pktgen"` // its version, with DPDK's
 	Profile     string   `json:"profile"`
 	Port        string   `json:"port"`
-	FrameBytes  float64  `json:"frame_bytes"` // mean, without FCS
-	SentPPS     float64  `json:"sent_pps"`    // median by second
+	FrameBytes  float64  `json:"frame_bytes"` // mean length without FCS
+	SentPPS     float64  `json:"sent_pps"`    // median over the seconds
 	ReceivedPPS float64  `json:"received_pps"`
 	Sent        uint64   `json:"sent"`
 	Received    uint64   `json:"received"`
 	SendErrors  uint64   `json:"send_errors"`
 	Missed      uint64   `json:"missed"` // by pktgen's port
-	Loss        float64  `json:"loss"`   // part of what was sent that pktgen did not get an answer to
-	Bridge      *Bridge  `json:"bridge,omitempty"`
+	Loss        float64  `json:"loss"`   // ratio of sent messages without an echo
+	DUT         *DUT     `json:"bridge,omitempty"`
 	Seconds     []Second `json:"seconds"`
 }
 
-// Write prints it as tables.
+// Write prints the result as tables.
 func (r Result) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "second\tsent\treceived\tsend errors\tmissed\t\n")
@@ -57,15 +56,15 @@ func (r Result) Write(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if r.Bridge != nil {
-		return r.Bridge.write(out, r.Sent)
+	if r.DUT != nil {
+		return r.DUT.write(out, r.Sent)
 	}
 	return nil
 }
 
 func (r Result) lost() uint64 { return r.Sent - min(r.Sent, r.Received) }
 
-// complete works out the rest from the seconds.
+// complete computes the totals from the seconds.
 func (r *Result) complete() {
 	if len(r.Seconds) == 0 {
 		return
@@ -82,7 +81,7 @@ func (r *Result) complete() {
 
 func (r *Result) median(of func(Second) uint64) float64 {
 	var rates []float64
-	for i := 1; i < len(r.Seconds)-1; i++ { // the last one is of what was still on its way
+	for i := 1; i < len(r.Seconds)-1; i++ { // the last one has only messages that were still in flight
 		if took := r.Seconds[i].At - r.Seconds[i-1].At; took > 0 {
 			rates = append(rates, float64(of(r.Seconds[i])-of(r.Seconds[i-1]))/took.Seconds())
 		}
@@ -94,10 +93,10 @@ func (r *Result) median(of func(Second) uint64) float64 {
 	return rates[len(rates)/2]
 }
 
-// transcript reads what pktgen writes while it writes it: the script's lines among all that it draws.
+// transcript is pktgen's output, from which it takes the script's lines as they are written.
 type transcript struct {
 	text    bytes.Buffer
-	read    int // bytes of text that are whole lines
+	read    int // bytes of text in complete lines
 	begun   time.Time
 	seconds []Second
 }
@@ -138,19 +137,19 @@ func (t *transcript) Write(p []byte) (int, error) {
 
 func (t *transcript) result() Result {
 	r := Result{Seconds: t.seconds, Pktgen: "Pktgen"}
-	if m := version.FindStringSubmatch(t.plain()); m != nil {
+	if m := version.FindStringSubmatch(t.lines()); m != nil {
 		r.Pktgen = fmt.Sprintf("Pktgen %s, DPDK %s", m[1], m[2])
 	}
 	r.complete()
 	return r
 }
 
-// plain is the text without what moves a cursor.
-func (t *transcript) plain() string { return cursor.ReplaceAllString(t.text.String(), "") }
+// lines is the text without terminal control sequences.
+func (t *transcript) lines() string { return cursor.ReplaceAllString(t.text.String(), "") }
 
-// problem is what pktgen complains of, in one line; "" when it does not.
+// problem is pktgen's error message, in one line; "": none.
 func (t *transcript) problem() string {
-	text := t.plain()
+	text := t.lines()
 	for _, p := range problems {
 		if m := p.FindStringSubmatch(text); m != nil {
 			return strings.TrimSpace(m[1])
@@ -159,9 +158,9 @@ func (t *transcript) problem() string {
 	return ""
 }
 
-// last is the last line that says something.
+// last is the last line that is not empty.
 func (t *transcript) last() string {
-	lines := strings.FieldsFunc(t.plain(), func(c rune) bool { return c == '\n' })
+	lines := strings.FieldsFunc(t.lines(), func(c rune) bool { return c == '\n' })
 	for _, l := range slices.Backward(lines) {
 		if l = strings.TrimSpace(l); l != "" {
 			return l

@@ -11,36 +11,37 @@ import (
 	"time"
 )
 
-// Runner says how pktgen is run.
+// Runner is how pktgen is run.
 type Runner struct {
 	Program string // "": pktgen in PATH
 	Port    string // memif:SOCKET[,role=client], af_packet:INTERFACE, or a PCI address
-	CPUs    []int  // the first is for its display and script, the second sends and receives
-	Huge    bool   // hugepages; without them ordinary memory
-	Longest int    // bytes of the longest frame, which an interface must take
+	CPUs    []int  // the first runs display and script, the second sends and receives
+	Huge    bool   // use hugepages
+	Longest int    // bytes of the longest frame, which the interface must be able to send
 }
 
-// Second is what pktgen counted since the beginning, at a time.
+// Second is what pktgen has counted since the beginning.
 type Second struct {
 	Second   int           `json:"second"`
-	At       time.Duration `json:"at_ns"` // when its line came, from the first one's on
+	At       time.Duration `json:"at_ns"` // when its line was read, after the first line
 	Tx       uint64        `json:"sent"`
 	Rx       uint64        `json:"received"`
 	TxErrors uint64        `json:"send_errors"`
 	RxMissed uint64        `json:"missed"`
 }
 
-// MemoryMiB is what pktgen 23.03 must have: five pools of 24576 mbufs of 10 KiB each, a sixth of the capture's, and some.
+// MemoryMiB is the memory that pktgen 23.03 needs: five pools of 24576 mbufs of 10 KiB, a pool for the capture, and
+// some more.
 const MemoryMiB = 1792
 
-// Arguments are those of the program's command line.
+// Arguments returns pktgen's command line.
 func (r Runner) Arguments(capture, lua string) ([]string, error) {
 	device, err := deviceOf(r.Port)
 	if err != nil {
 		return nil, err
 	}
 	if len(r.CPUs) != 2 || r.CPUs[0] == r.CPUs[1] {
-		return nil, fmt.Errorf("pktgen: CPUs %v; give two: one for display and script, one that sends", r.CPUs)
+		return nil, fmt.Errorf("pktgen: CPUs %v; use two: one for display and script, one that sends", r.CPUs)
 	}
 	args := []string{"-l", fmt.Sprintf("%d,%d", r.CPUs[0], r.CPUs[1]), "--main-lcore", fmt.Sprint(r.CPUs[0]), "--proc-type", "primary",
 		"--file-prefix", "causeway-pktgen", "-m", fmt.Sprint(MemoryMiB)}
@@ -50,7 +51,8 @@ func (r Runner) Arguments(capture, lua string) ([]string, error) {
 		args = append(args, "--no-huge", "--no-shconf")
 	}
 	args = append(args, device...)
-	// -j: frames longer than 1514 bytes; a card's MTU becomes 9216. -P: an interface need not have the hosts' addresses.
+	// -j: frames longer than 1514 bytes, with an MTU of 9216. -P: promiscuous mode, since frames go to the hosts' MAC
+	// addresses.
 	return append(args, "--", "-N", "-j", "-P", "-m", fmt.Sprintf("%d.0", r.CPUs[1]), "-s", "0:"+capture, "-f", lua), nil
 }
 
@@ -70,8 +72,8 @@ func (r Runner) Lookup() (string, error) {
 	return path, nil
 }
 
-// Run has pktgen send a capture by a script of so many seconds. It ends with ctx, and when pktgen takes much longer than it
-// should. Files that it needs go beside the script.
+// Run has pktgen send a capture with a script that takes that many seconds. It ends pktgen with ctx, or when pktgen
+// takes much too long. Files that it needs are written beside the script.
 func (r Runner) Run(ctx context.Context, capture, lua string, seconds int) (Result, error) {
 	program, err := r.Lookup()
 	if err != nil {
@@ -100,8 +102,8 @@ func (r Runner) Run(ctx context.Context, capture, lua string, seconds int) (Resu
 		return result, fmt.Errorf("pktgen: ended after %d of %d seconds: %w", max(0, len(result.Seconds)-1), seconds, ctx.Err())
 	case problem != "":
 		return result, fmt.Errorf("pktgen: %s", r.explain(problem))
-	case len(result.Seconds) < seconds+2: // its exit code says little
-		return result, fmt.Errorf("pktgen: ended after %d of %d seconds: %s; it said last: %s",
+	case len(result.Seconds) < seconds+2: // its exit code means little
+		return result, fmt.Errorf("pktgen: ended after %d of %d seconds: %s; its last line: %s",
 			max(0, len(result.Seconds)-1), seconds, state(failed), out.last())
 	}
 	return result, nil

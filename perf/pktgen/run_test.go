@@ -40,7 +40,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// fake makes a program of that name that draws as pktgen does.
+// fake makes a program of that name with output like pktgen's.
 func fake(t *testing.T, shell string) pktgen.Runner {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "pktgen")
@@ -54,7 +54,7 @@ func fake(t *testing.T, shell string) pktgen.Runner {
 const counting = "for s in 0 1 2 3 4; do printf '\\nCAUSEWAY second=%d tx=%d rx=%d tx_errors=2 rx_missed=3\\n\\033[3;4H' " +
 	"$s $((s*1000+10)) $((s*900)); sleep 0.05; done\n"
 
-// A stand-in for pktgen draws as it does, and counts as the script prints.
+// A fake pktgen writes to the terminal as pktgen does, and prints counts as the script does.
 func TestRun(t *testing.T) {
 	r := fake(t, counting+"exit 1\n")
 	got, err := r.Run(t.Context(), "a.pcap", filepath.Join(t.TempDir(), "a.lua"), 3)
@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("%g sent and %g received a second", got.SentPPS, got.ReceivedPPS)
 	}
 	got.Profile, got.Port, got.FrameBytes = "ipv4-64", r.Port, 126
-	got.Bridge = &pktgen.Bridge{Received: 4000, Sent: 3990, Drops: map[string]uint64{"ib_full": 7, "acl": 3}}
+	got.DUT = &pktgen.DUT{Received: 4000, Sent: 3990, Drops: map[string]uint64{"ib_full": 7, "acl": 3}}
 	var text strings.Builder
 	if err := got.Write(&text); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What goes wrong is said in one line, with what to do.
+// Failures are explained in one line, with advice.
 func TestFailures(t *testing.T) {
 	const panicked = "echo 'PANIC in main():'; echo 'Cannot %s'; echo '0: librte_eal.so (rte_dump_stack+0x3d) [7f]'; exit 134\n"
 	dir := t.TempDir()
@@ -96,15 +96,15 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range []struct{ name, shell, port, want string }{
-		{"it ends too soon", strings.Replace(counting, "2 3 4", "2", 1) + "echo 'the end'; exit 7\n", "", "ended after 2 of 9 seconds: exit status 7; it said last: the end"},
+		{"it ends too soon", strings.Replace(counting, "2 3 4", "2", 1) + "echo 'the end'; exit 7\n", "", "ended after 2 of 9 seconds: exit status 7; its last line: the end"},
 		{"it says nothing", "exit 0\n", "", "ended after 0 of 9 seconds: exit status 0"},
 		{"memory", fmt.Sprintf(panicked, "create mbuf pool (x): Cannot allocate memory"), "", "Cannot create mbuf pool (x): Cannot allocate memory; it needs 1792 MiB"},
 		{"EAL", "echo 'EAL: Error - exiting with code: 1'\nexit 1\n", "", "Error - exiting with code: 1"},
 		{"it crashes", "kill -SEGV $$\n", "", "ended after 0 of 9 seconds: signal: segmentation fault"},
 		{"no interface", "", "af_packet:none9", "af_packet:none9: route ip+net: no such network interface"},
-		{"no socket", "", "memif:" + dir + "/none.sock", "there is no such socket; start the bridge first, whose port is memif:" + dir + "/none.sock,role=server"},
-		{"nobody there", "echo 'CAUSEWAY error=the port has no link'\n", "memif:" + stale, "nobody is at the other end; is the bridge running?"},
-		{"MTU", fmt.Sprintf(panicked, "set MTU 9216 on port 0, (95)x"), "memif:" + stale, "this one was not"},
+		{"no socket", "", "memif:" + dir + "/none.sock", "there is no such socket; first start a bridge whose port is memif:" + dir + "/none.sock,role=server"},
+		{"nothing connected", "echo 'CAUSEWAY error=the port has no link'\n", "memif:" + stale, "nothing is connected to the other end; is the bridge running?"},
+		{"MTU", fmt.Sprintf(panicked, "set MTU 9216 on port 0, (95)x"), "memif:" + stale, "pktgen must be linked to DPDK's shared libraries"},
 		{"jumbo frames", fmt.Sprintf(panicked, "set MTU 9216 on port 0, (22)x"), "0000:3b:00.0", "the port must take jumbo frames"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// The bridge's counters are read where it serves them, and those of the run alone are left.
-func TestBridge(t *testing.T) {
+// The bridge's counters are read from its metrics, and reduced to those of the run.
+func TestDUT(t *testing.T) {
 	served := 0
 	const metrics = `# HELP causeway_packets_received_total Packets.
 causeway_packets_received_total{direction="roce_to_ib"} %d
@@ -162,11 +162,11 @@ causeway_port_rx_missed_total %d
 		_, _ = fmt.Fprintf(w, metrics, served*100, served*90, served*10, served)
 	}))
 	defer s.Close()
-	before, err := pktgen.ReadBridge(t.Context(), s.URL+"/metrics")
+	before, err := pktgen.ReadDUT(t.Context(), s.URL+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := pktgen.ReadBridge(t.Context(), s.URL+"/metrics")
+	after, err := pktgen.ReadDUT(t.Context(), s.URL+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,11 +174,11 @@ causeway_port_rx_missed_total %d
 	if b.Received != 100 || b.Sent != 90 || b.Missed != 1 || b.Dropped() != 10 || len(b.Drops) != 1 || b.Drops["ib_full"] != 10 {
 		t.Errorf("%+v", b)
 	}
-	if _, err := pktgen.ReadBridge(t.Context(), s.URL+"/other"); err == nil || !strings.Contains(err.Error(), "there are none") {
+	if _, err := pktgen.ReadDUT(t.Context(), s.URL+"/other"); err == nil || !strings.Contains(err.Error(), "none in its reply") {
 		t.Errorf("%v", err)
 	}
 	s.Close()
-	if _, err := pktgen.ReadBridge(t.Context(), s.URL+"/metrics"); err == nil {
+	if _, err := pktgen.ReadDUT(t.Context(), s.URL+"/metrics"); err == nil {
 		t.Error("an absent bridge was read")
 	}
 }

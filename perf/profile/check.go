@@ -12,13 +12,13 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// AllTests are the tests that there are, in the order in which they run: the later ones use what the earlier found.
+// AllTests are all tests, in the order in which they run: later ones use results of earlier ones.
 var AllTests = []string{"throughput", "latency", "loss", "burst", "soak", "multicast"}
 
-// AllDirections are the ways to offer traffic.
+// AllDirections are the directions in which traffic is offered.
 var AllDirections = []string{"roce_to_ib", "ib_to_roce", "both"}
 
-// Default is what a profile does not say.
+// Default has the values of keys that a profile does not set.
 func Default() *Profile {
 	return &Profile{
 		Name: "unnamed", Tests: []string{"throughput", "latency"}, Directions: []string{"roce_to_ib", "ib_to_roce"},
@@ -36,7 +36,7 @@ func Default() *Profile {
 	}
 }
 
-// complete gives each traffic what it does not say.
+// complete sets the defaults of each traffic.
 func (p *Profile) complete() {
 	for i := range p.Traffic {
 		t := &p.Traffic[i]
@@ -55,7 +55,7 @@ func (p *Profile) complete() {
 	}
 }
 
-// describe names traffic by what it is.
+// describe makes a name for traffic.
 func (t *Traffic) describe() string {
 	var parts []string
 	for _, v := range t.IP {
@@ -71,15 +71,15 @@ func (t *Traffic) describe() string {
 	return name
 }
 
-// rule is one thing that must hold: key, and what is wrong, nil when nothing is.
+// rule is a key and what is wrong with its value; nil: nothing.
 type rule struct {
 	key []string
 	err error
 }
 
-// check returns the first key that is wrong, and how.
+// check returns the first key with a wrong value, and what is wrong.
 func (p *Profile) check() ([]string, error) {
-	rules := append(p.whatRules(), p.howRules()...)
+	rules := append(p.trafficRules(), p.testRules()...)
 	for _, r := range rules {
 		if r.err != nil {
 			return r.key, r.err
@@ -88,7 +88,7 @@ func (p *Profile) check() ([]string, error) {
 	return nil, nil
 }
 
-func (p *Profile) whatRules() []rule {
+func (p *Profile) trafficRules() []rule {
 	rules := []rule{
 		{[]string{"tests"}, among("test", p.Tests, AllTests)},
 		{[]string{"directions"}, among("direction", p.Directions, AllDirections)},
@@ -102,7 +102,7 @@ func (p *Profile) whatRules() []rule {
 	names := map[string]bool{}
 	for _, t := range p.Traffic {
 		if names[t.Name] {
-			rules = append(rules, rule{[]string{"traffic", "name"}, fmt.Errorf("%q is there twice; give each its own name", t.Name)})
+			rules = append(rules, rule{[]string{"traffic", "name"}, fmt.Errorf("%q is used twice; use different names", t.Name)})
 		}
 		names[t.Name] = true
 		for _, v := range t.IP {
@@ -117,7 +117,7 @@ func (p *Profile) whatRules() []rule {
 	return rules
 }
 
-func (p *Profile) howRules() []rule {
+func (p *Profile) testRules() []rule {
 	t, m := &p.Throughput, &p.Multicast
 	rules := []rule{
 		{[]string{"device", "workers"}, within("workers", float64(p.Device.Workers), 1, 16)},
@@ -188,7 +188,7 @@ func allowed(what string, list, of []string) error {
 	return nil
 }
 
-// near lists the keys that the table of an unknown one has.
+// near lists the keys in the table of an unknown key.
 func near(k toml.Key) string {
 	t := reflect.TypeFor[Profile]()
 	for _, part := range k[:len(k)-1] {
@@ -204,9 +204,9 @@ func near(k toml.Key) string {
 		}
 	}
 	if len(k) == 1 {
-		return "there are " + strings.Join(keys, ", ")
+		return "use " + strings.Join(keys, ", ")
 	}
-	return fmt.Sprintf("[%s] has %s", k[:len(k)-1], strings.Join(keys, ", "))
+	return fmt.Sprintf("use %[2]s in [%[1]s]", k[:len(k)-1], strings.Join(keys, ", "))
 }
 
 func fieldType(t reflect.Type, key string) reflect.Type {
@@ -225,7 +225,7 @@ func fieldType(t reflect.Type, key string) reflect.Type {
 	return nil
 }
 
-// Case is one combination.
+// Case is one combination of traffic, direction and payload.
 type Case struct {
 	Name      string
 	Direction string

@@ -2,8 +2,8 @@
 
 // Package profile reads what to measure from a TOML file.
 //
-// A profile's cases are all combinations of its [[traffic]] tables, directions and payloads. Its tests are run on each,
-// as the tables of their names say. What a profile does not say is as in Default.
+// The cases of a profile are all combinations of its [[traffic]] tables, directions and payloads. Its tests are run on
+// each case; the table with the name of a test configures it. Keys that are not set are as in Default.
 package profile
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Profile is what to measure, and how.
+// Profile is what to measure and how.
 type Profile struct {
 	Name       string     `toml:"name" json:"name"`
 	About      string     `toml:"about" json:"about,omitempty"`
@@ -39,30 +39,30 @@ type Profile struct {
 	Yardsticks Yardsticks `toml:"yardsticks" json:"yardsticks"`
 }
 
-// Traffic is who sends to whom.
+// Traffic is what is sent.
 type Traffic struct {
 	Name   string  `toml:"name" json:"name"`
 	IP     []int   `toml:"ip" json:"ip"`         // 4, 6 or both, in turn
 	VLAN   uint16  `toml:"vlan" json:"vlan"`     // 0: untagged
-	Flows  int     `toml:"flows" json:"flows"`   // hosts, and nodes
-	Groups int     `toml:"groups" json:"groups"` // that the share is divided among
+	Flows  int     `toml:"flows" json:"flows"`   // hosts, and also nodes
+	Groups int     `toml:"groups" json:"groups"` // of the multicast share
 	Share  float64 `toml:"multicast" json:"multicast"`
 }
 
-// Device says how the bridge under test is built.
+// Device is how the device under test is built.
 type Device struct {
 	Workers    int      `toml:"workers" json:"workers"`         // each with a generator
 	Queue      int      `toml:"queue" json:"queue"`             // messages in each queue
-	CheckEvery int      `toml:"check_every" json:"check_every"` // one message in so many is read to the last byte
-	Drain      Duration `toml:"drain" json:"drain"`             // silence after which what has not come is lost
-	// Slice: trials are run in slices of this length, of which those count in which nothing stood still. 0: trials are whole.
+	CheckEvery int      `toml:"check_every" json:"check_every"` // one message in this many is compared to the last byte
+	Drain      Duration `toml:"drain" json:"drain"`             // messages that have not arrived after this silence are lost
+	// Slice: trials are run in slices of this length, and slices with a stall are discarded; 0: no slices.
 	Slice Duration `toml:"slice" json:"slice"`
 }
 
 // Throughput is the search for NDR, without loss, and PDR, with a little.
 type Throughput struct {
 	Trial      Duration `toml:"trial" json:"trial"`
-	MaxPPS     float64  `toml:"max_pps" json:"max_pps"`       // of each direction; 0: what a flood shows
+	MaxPPS     float64  `toml:"max_pps" json:"max_pps"`       // of each direction; 0: found by a flood
 	PDR        float64  `toml:"pdr_loss" json:"pdr_loss"`     // ratio
 	Resolution float64  `toml:"resolution" json:"resolution"` // part
 	Retries    int      `toml:"retries" json:"retries"`
@@ -76,7 +76,7 @@ type Latency struct {
 	Parts []float64 `toml:"parts" json:"parts"`
 }
 
-// Loss is measured from the rate of a flood down, or from max_pps.
+// Loss is measured from above the PDR, or from max_pps, downwards.
 type Loss struct {
 	Trial Duration `toml:"trial" json:"trial"`
 }
@@ -96,13 +96,13 @@ type Soak struct {
 
 // Multicast is RFC 3918's set.
 type Multicast struct {
-	Groups      int       `toml:"groups" json:"groups"` // capacity is sought up to so many
+	Groups      int       `toml:"groups" json:"groups"` // the largest number that the capacity test tries
 	Shares      []float64 `toml:"shares" json:"shares"` // of the mixed throughput
 	Repetitions int       `toml:"repetitions" json:"repetitions"`
 	PPS         float64   `toml:"pps" json:"pps"` // of the capacity test; 0: a tenth of the throughput
 }
 
-// Yardsticks are other programs on the same machine, measured by the same generator.
+// Yardsticks are other programs, measured with the same generator.
 type Yardsticks struct {
 	Modes []string `toml:"modes" json:"modes"` // of testpmd: macswap, 5tswap, io
 }
@@ -114,7 +114,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalText(b []byte) error {
 	x, err := time.ParseDuration(string(b))
 	if err != nil || x < 0 {
-		return fmt.Errorf("%q is no duration; write it as 500ms, 10s, 2m or 1h", b)
+		return fmt.Errorf("%q is not a duration; use 500ms, 10s, 2m or 1h", b)
 	}
 	*d = Duration(x)
 	return nil
@@ -123,10 +123,10 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// D returns d as the standard library has it.
+// D returns d as a time.Duration.
 func (d Duration) D() time.Duration { return time.Duration(d) }
 
-// Payload is the lengths that messages have in turn: one, or a mix.
+// Payload is the length of messages, or a mix of lengths, which are used in turn.
 type Payload struct {
 	Name  string
 	Bytes []int
@@ -152,7 +152,7 @@ func (p *Payload) UnmarshalTOML(v any) error {
 		for _, e := range x {
 			n, ok := e.(int64)
 			if !ok {
-				return fmt.Errorf("payload %v is no number of bytes", e)
+				return fmt.Errorf("payload %v is not a number of bytes", e)
 			}
 			p.Bytes = append(p.Bytes, int(n))
 			names = append(names, strconv.FormatInt(n, 10))
@@ -168,7 +168,7 @@ func (p *Payload) UnmarshalTOML(v any) error {
 // MarshalText implements encoding.TextMarshaler, for reports.
 func (p Payload) MarshalText() ([]byte, error) { return []byte(p.Name), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler, for reports and flags: what MarshalText wrote.
+// UnmarshalText implements encoding.TextUnmarshaler, for reports and flags: it reads what MarshalText writes.
 func (p *Payload) UnmarshalText(b []byte) error {
 	if string(b) == "imix" {
 		return p.UnmarshalTOML("imix")
@@ -187,7 +187,7 @@ func (p *Payload) UnmarshalText(b []byte) error {
 //go:embed profiles/*.toml
 var shipped embed.FS
 
-// Names returns the names of the shipped profiles.
+// Names returns the names of the built-in profiles.
 func Names() []string {
 	entries, _ := fs.ReadDir(shipped, "profiles")
 	var names []string
@@ -197,7 +197,7 @@ func Names() []string {
 	return names
 }
 
-// Load reads a shipped profile, by name, or a file.
+// Load reads a built-in profile, by name, or a file.
 func Load(name string) (*Profile, error) {
 	if slices.Contains(Names(), name) {
 		b, err := shipped.ReadFile(path.Join("profiles", name+".toml"))
@@ -216,7 +216,7 @@ func Load(name string) (*Profile, error) {
 	return Parse(name, b)
 }
 
-// Parse reads a profile. An error is one line, with the file's, and says what to write instead.
+// Parse reads a profile. Errors are one line, with file and line number, and say what to use instead.
 func Parse(file string, text []byte) (*Profile, error) {
 	p := Default()
 	defaults := p.Traffic
@@ -244,7 +244,7 @@ func Parse(file string, text []byte) (*Profile, error) {
 	return p, nil
 }
 
-// oneLine is the first line of what the TOML library says.
+// oneLine is the first line of the TOML library's message.
 func oneLine(message string, err error) string {
 	if message == "" {
 		message = err.Error()
@@ -253,7 +253,7 @@ func oneLine(message string, err error) string {
 	return message
 }
 
-// lineOf finds a key's line: the last of its name in its table; 1 when it is not there.
+// lineOf finds the line of a key, the last one of that name in its table; 1: it is not there.
 func lineOf(text string, key []string) int {
 	table, name := strings.Join(key[:len(key)-1], "."), key[len(key)-1]
 	current, found, n := "", 1, 0
@@ -275,7 +275,7 @@ func lineOf(text string, key []string) int {
 	return found
 }
 
-// Text returns a shipped profile's file.
+// Text returns the text of a built-in profile.
 func Text(name string) (string, error) {
 	b, err := shipped.ReadFile(path.Join("profiles", name+".toml"))
 	if err != nil {
@@ -284,7 +284,7 @@ func Text(name string) (string, error) {
 	return string(b), nil
 }
 
-// Check says what is wrong with a profile that was changed after it was read.
+// Check returns what is wrong with a profile, which may have been changed after it was read.
 func (p *Profile) Check() error {
 	if key, err := p.check(); err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(key, "."), err)

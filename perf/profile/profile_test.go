@@ -17,7 +17,7 @@ import (
 func TestShipped(t *testing.T) {
 	names := profile.Names()
 	if len(names) < 4 {
-		t.Fatalf("only %v are shipped", names)
+		t.Fatalf("only %v are built in", names)
 	}
 	for _, name := range names {
 		p, err := profile.Load(name)
@@ -51,7 +51,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// A profile in a report is read again as it was.
+// A profile in a report is read as it was written.
 func TestJSON(t *testing.T) {
 	p, err := profile.Load("full")
 	if err != nil {
@@ -70,23 +70,23 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Bad input gets one line, with file and line, and what to write instead.
+// Errors are one line, with file and line number, and say what to use instead.
 func TestBad(t *testing.T) {
 	for _, x := range []struct{ name, text, want string }{
 		{"syntax", "name = \"x\"\ntests = [\"loss\"\npayloads = 3\n", "p.toml:3: "},
-		{"unknown key", "name = \"x\"\n[latency]\ntrail = \"3s\"\n", "p.toml:3: there is no key latency.trail; [latency] has trial, parts"},
-		{"unknown table", "[letency]\ntrial = \"3s\"\n", "p.toml:1: there is no key letency; there are name, about, tests"},
-		{"unknown in traffic", "[[traffic]]\nvlans = 3\n", "p.toml:2: there is no key traffic.vlans; [traffic] has name, ip, vlan, flows"},
+		{"unknown key", "name = \"x\"\n[latency]\ntrail = \"3s\"\n", "p.toml:3: there is no key latency.trail; use trial, parts in [latency]"},
+		{"unknown table", "[letency]\ntrial = \"3s\"\n", "p.toml:1: there is no key letency; use name, about, tests"},
+		{"unknown in traffic", "[[traffic]]\nvlans = 3\n", "p.toml:2: there is no key traffic.vlans; use name, ip, vlan, flows"},
 		{"test", "tests = [\"lose\"]\n", `p.toml:1: tests: there is no test "lose"; use throughput, latency, loss, burst, soak, multicast`},
 		{"no tests", "tests = []\n", "p.toml:1: tests: no test; use throughput"},
 		{"direction", "\n\ndirections = [\"up\"]\n", `p.toml:3: directions: there is no direction "up"; use roce_to_ib, ib_to_roce, both`},
 		{"payload", "payloads = [31]\n", "p.toml:1: payloads: a payload's bytes: 31; use 32 to 4096"},
 		{"payload word", "payloads = [\"omix\"]\n", `payload omix: use a number of bytes, "imix", or an array of numbers`},
-		{"duration", "[soak]\nduration = \"5\"\n", `"5" is no duration; write it as 500ms, 10s, 2m or 1h`},
+		{"duration", "[soak]\nduration = \"5\"\n", `"5" is not a duration; use 500ms, 10s, 2m or 1h`},
 		{"no duration", "[soak]\nduration = \"0s\"\n", "p.toml:2: soak.duration: 0s; use 1ms to 1000h"},
 		{"IP", "[[traffic]]\nip = [5]\n", "p.toml:2: traffic.ip: IP version 5; use one of [4 6]"},
 		{"share", "[[traffic]]\nmulticast = 1.5\n", "p.toml:2: traffic.multicast: the share of multicast: 1.5; use 0 to 1"},
-		{"twice", "[[traffic]]\nname = \"a\"\n[[traffic]]\nname = \"a\"\n", `p.toml:4: traffic.name: "a" is there twice; give each its own name`},
+		{"twice", "[[traffic]]\nname = \"a\"\n[[traffic]]\nname = \"a\"\n", `p.toml:4: traffic.name: "a" is used twice; use different names`},
 		{"queue", "[device]\nqueue = 3\n", "p.toml:2: device.queue: a queue's messages: 3; use 64 to 32768"},
 		{"part", "[latency]\nparts = [0.5, 1.5]\n", "p.toml:2: latency.parts: a part: 1.5; use 0.0001 to 1"},
 		{"yardstick", "[yardsticks]\nmodes = [\"swap\"]\n", `p.toml:2: yardsticks.modes: there is no mode "swap"; use io, mac, macswap, 5tswap`},

@@ -4,7 +4,6 @@ package report
 
 import (
 	"fmt"
-	"html/template"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -12,23 +11,23 @@ import (
 	"causeway/perf/trial"
 )
 
-// Comparison is two reports side by side.
+// Comparison compares two reports.
 type Comparison struct {
 	Before, After *Report
 	Rows          []Change
-	Differences   []string // of host, versions and profile, that make figures hard to compare
-	Unmatched     []string // cases that only one of them has
+	Differences   []string // of host, versions and profile, which make figures hard to compare
+	Unmatched     []string // cases in only one of the reports
 }
 
-// Change is one figure of a case, in both.
+// Change is one figure of a case in both reports.
 type Change struct {
 	Case, What, Unit string
 	Before, After    float64
 	MoreIsBetter     bool
-	Machine          bool // limited one of them: it says nothing of the device
+	Machine          bool // the machine limited one of them, so that it is not a figure of the device
 }
 
-// Ratio is After to Before; 0 when there is none.
+// Ratio is After over Before; 0: there is none.
 func (c Change) Ratio() float64 {
 	if c.Before == 0 {
 		return 0
@@ -36,10 +35,10 @@ func (c Change) Ratio() float64 {
 	return c.After / c.Before
 }
 
-// noise is what two runs of the same differ by: less is no change.
+// noise is the largest difference that is not called a change.
 const noise = 0.03
 
-// Word says what a change means.
+// Word says whether a change is better or worse.
 func (c Change) Word() string {
 	r := c.Ratio()
 	switch {
@@ -87,7 +86,7 @@ func (c *Comparison) add(was, now *Case) {
 	c.addRate(now.Name, "PDR", was.PDR, now.PDR)
 	for _, l := range now.Latency {
 		for _, k := range was.Latency {
-			if k.Direction != l.Direction || k.Part != l.Part || !k.Tells() || !l.Tells() {
+			if k.Direction != l.Direction || k.Part != l.Part || !k.Valid() || !l.Valid() {
 				continue
 			}
 			for _, p := range []float64{50, 99} {
@@ -109,7 +108,7 @@ func (c *Comparison) add(was, now *Case) {
 	}
 }
 
-// addRate adds a throughput that both have.
+// addRate adds a throughput that both reports have.
 func (c *Comparison) addRate(name, what string, was, now *trial.Throughput) {
 	if was != nil && now != nil {
 		c.Rows = append(c.Rows, Change{
@@ -163,7 +162,7 @@ func (c *Comparison) table() table {
 			r.Case, r.What, fmt.Sprintf("%.3f %s", r.Before, r.Unit), fmt.Sprintf("%.3f %s", r.After, r.Unit), fmt.Sprintf("%.3f", r.Ratio()), r.Word(),
 		})
 	}
-	t.Note = fmt.Sprintf("Less than %.0f %% is called no change: two runs of the same differ by as much.", noise*100)
+	t.Note = fmt.Sprintf("Differences below %.0f %% are not called a change: two runs of the same program differ as much.", noise*100)
 	return t
 }
 
@@ -181,62 +180,4 @@ func (c *Comparison) Text(w io.Writer) {
 	for _, s := range append(c.Differences, c.Unmatched...) {
 		fmt.Fprintln(w, s)
 	}
-}
-
-// SavePage writes the comparison as a page with a plot of the throughputs.
-func (c *Comparison) SavePage(name string) error {
-	v := view{
-		Title:   "Causeway: before and after",
-		Summary: []string{"Before: " + c.Before.line(), "After: " + c.After.line()},
-		Tables:  []table{c.table()}, Notes: append(append([]string(nil), c.Differences...), c.Unmatched...),
-	}
-	f, err := c.figure()
-	if err != nil {
-		return err
-	}
-	if f != nil {
-		svg, err := f.svg()
-		if err != nil {
-			return err
-		}
-		v.Figures = []template.HTML{template.HTML(svg)} // as in SavePage of a report
-	}
-	return writePage(name, v)
-}
-
-// figure shows the throughputs of both, case by case; nil: there are none.
-func (c *Comparison) figure() (*figure, error) {
-	var cases []string
-	both := map[string][2]Change{}
-	for _, r := range c.Rows {
-		if r.What != "NDR" && r.What != "PDR" {
-			continue
-		}
-		b := both[r.Case]
-		if r.What == "NDR" {
-			cases = append(cases, r.Case)
-			b[0] = r
-		} else {
-			b[1] = r
-		}
-		both[r.Case] = b
-	}
-	if len(cases) == 0 {
-		return nil, nil
-	}
-	p, err := bars("PDR, and NDR as the darker part", "Mpps", cases, []string{"before", "after"}, func(kind, name string) (float64, float64) {
-		b := both[name]
-		if kind == "before" {
-			return b[1].Before, b[0].Before
-		}
-		return b[1].After, b[0].After
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.X.Label.Text = ""
-	if len(cases) > 4 { // names side by side would overlap
-		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.6, -1, -0.5
-	}
-	return &figure{"compare", p, fullWidth}, nil
 }

@@ -9,10 +9,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// Host is the machine, as far as it matters to figures.
+// Host describes the machine as far as it affects figures.
 type Host struct {
 	CPU        string `json:"cpu"`
 	CPUs       int    `json:"cpus"`
@@ -33,7 +34,7 @@ func ThisHost() Host {
 	h := Host{
 		CPU: field(info, "model name"), CPUs: runtime.NumCPU(), Caches: caches(), Kernel: kernel(),
 		Hypervisor: strings.Contains(" "+field(info, "flags")+" ", " hypervisor "),
-		System:     strings.Trim(equals(read("/etc/os-release"), "PRETTY_NAME"), `"`),
+		System:     strings.Trim(valueOf(read("/etc/os-release"), "PRETTY_NAME", "="), `"`),
 		Governor:   read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
 		Isolated:   read("/sys/devices/system/cpu/isolated"),
 		Load:       strings.Join(firstWords(read("/proc/loadavg"), 3), " "),
@@ -42,13 +43,20 @@ func ThisHost() Host {
 		h.CPU = runtime.GOARCH
 	}
 	memory := read("/proc/meminfo")
-	kB, _ := strconv.Atoi(strings.TrimSuffix(field(memory, "MemTotal"), " kB"))
-	h.MemoryMiB = kB / 1024
+	h.MemoryMiB = mib(memory, "MemTotal")
 	h.Hugepages = fmt.Sprintf("%s of %s free, %s each", field(memory, "HugePages_Free"), field(memory, "HugePages_Total"), field(memory, "Hugepagesize"))
 	return h
 }
 
-// String is what must be known of a machine to compare figures.
+// AvailableMiB is how much memory the kernel can give; 0: unknown.
+func AvailableMiB() int { return mib(read("/proc/meminfo"), "MemAvailable") }
+
+func mib(meminfo, name string) int {
+	kB, _ := strconv.Atoi(strings.TrimSuffix(field(meminfo, name), " kB"))
+	return kB / 1024
+}
+
+// String identifies the machine for comparing figures.
 func (h Host) String() string { return fmt.Sprintf("%s, %d CPUs, kernel %s", h.CPU, h.CPUs, h.Kernel) }
 
 func read(name string) string {
@@ -56,19 +64,12 @@ func read(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// field returns what follows "name:" on the first line that begins so.
-func field(text, name string) string {
-	for line := range strings.Lines(text) {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
-}
+// field returns the value of the first line "name: value".
+func field(text, name string) string { return valueOf(text, name, ":") }
 
-func equals(text, name string) string {
+func valueOf(text, name, separator string) string {
 	for line := range strings.Lines(text) {
-		if k, v, ok := strings.Cut(line, "="); ok && k == name {
+		if k, v, ok := strings.Cut(line, separator); ok && strings.TrimSpace(k) == name {
 			return strings.TrimSpace(v)
 		}
 	}
@@ -92,16 +93,7 @@ func caches() string {
 }
 
 func kernel() string {
-	var u syscall.Utsname
-	if syscall.Uname(&u) != nil {
-		return ""
-	}
-	var b []byte
-	for _, c := range u.Release {
-		if c == 0 {
-			break
-		}
-		b = append(b, byte(c))
-	}
-	return string(b)
+	var u unix.Utsname
+	_ = unix.Uname(&u) // it stays empty
+	return unix.ByteSliceToString(u.Release[:])
 }

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// Line is one of a plot's, for measurements that have no report. Lines of one colour belong together.
+// Line is a line of Lines.
 type Line struct {
 	Name   string
 	X, Y   []float64
@@ -18,8 +18,8 @@ type Line struct {
 	Dashed bool
 }
 
-// Lines draws lines as PNG, X on a logarithmic axis and Y from 0, so that growth looks as large as it is. Foot says of
-// which machine and day they are.
+// Lines draws a plot that is not in a report, as PNG, with a logarithmic X axis and a Y axis from 0. Foot names machine
+// and day.
 func Lines(title, x, y, foot string, lines []Line) ([]byte, error) {
 	p := newPlot(title, x, y)
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
@@ -35,7 +35,7 @@ func Lines(title, x, y, foot string, lines []Line) ([]byte, error) {
 	p.Y.Min = 0
 	p.Y.Max *= 1.1
 	legendLeft(p)
-	p.Legend.Top, p.Legend.YOffs = false, vg.Points(6) // where lines that begin well above 0 leave room
+	p.Legend.Top, p.Legend.YOffs = false, vg.Points(6) // below the lines, which begin well above 0
 	f := figure{title, p, fullWidth}
 	return f.png(foot)
 }

@@ -13,7 +13,7 @@ import (
 	"causeway/perf/trial"
 )
 
-// kind is the cases that differ in their payload alone: they share plots.
+// kind is the cases that differ only in their payload: they share plots.
 type kind struct {
 	name  string
 	cases []*Case
@@ -34,7 +34,7 @@ func (r *Report) kinds() []*kind {
 	return out
 }
 
-// loadFigures show what changes with the load: latency, how full bursts are, and loss.
+// loadFigures show latency, burst size and loss by load.
 func (r *Report) loadFigures() ([]figure, error) {
 	var out []figure
 	add := func(name string, p *plot.Plot, err error) error {
@@ -62,7 +62,7 @@ func (r *Report) loadFigures() ([]figure, error) {
 	return out, nil
 }
 
-// latency has two lines for each payload, over the load; nil: nothing was measured that way.
+// latency has two lines for each payload; nil: nothing was measured in that direction.
 func (k *kind) latency(direction string) (*plot.Plot, error) {
 	title := "Latency by load: " + k.name
 	if k.cases[0].Direction != direction {
@@ -76,7 +76,7 @@ func (k *kind) latency(direction string) (*plot.Plot, error) {
 		for j, percentile := range []float64{50, 99} {
 			var xy plotter.XYs
 			for _, l := range c.Latency {
-				if v := value(l, percentile); l.Direction == direction && v > 0 && l.Tells() {
+				if v := value(l, percentile); l.Direction == direction && v > 0 && l.Valid() {
 					xy = append(xy, plotter.XY{X: l.Part * 100, Y: v / 1e3})
 				}
 			}
@@ -97,20 +97,20 @@ func (k *kind) latency(direction string) (*plot.Plot, error) {
 	return p, nil
 }
 
-// bursts has a line for each payload: messages that a worker found at a turn, beyond the PDR as well.
+// bursts has a line for each payload: messages in a burst, also for loads above the PDR.
 func (k *kind) bursts() (*plot.Plot, error) {
-	p := newPlot("Bursts by load: "+k.name, "load, % of the PDR", "messages at a turn")
+	p := newPlot("Burst size by load: "+k.name, "load, % of the PDR", "messages in a burst")
 	legendLeft(p)
 	lines := 0
 	for i, c := range k.cases {
 		var xy plotter.XYs
 		for _, l := range c.Latency {
-			if l.PerBurst > 0 && l.Direction == c.Latency[0].Direction && l.Tells() {
+			if l.PerBurst > 0 && l.Direction == c.Latency[0].Direction && l.Valid() {
 				xy = append(xy, plotter.XY{X: l.Part * 100, Y: l.PerBurst})
 			}
 		}
 		for _, s := range c.Loss {
-			if s.PerBurst > 0 && s.Tells() && c.PDR != nil && c.PDR.PPS > 0 {
+			if s.PerBurst > 0 && s.Valid() && c.PDR != nil && c.PDR.PPS > 0 {
 				xy = append(xy, plotter.XY{X: s.PPS / c.PDR.PPS * 100, Y: s.PerBurst})
 			}
 		}
@@ -139,7 +139,7 @@ func (k *kind) loss() (*plot.Plot, error) {
 	for i, c := range k.cases {
 		var xy plotter.XYs
 		for _, s := range c.Loss {
-			if s.Tells() {
+			if s.Valid() {
 				xy = append(xy, plotter.XY{X: s.Offered() / 1e6, Y: s.Loss * 100})
 			}
 		}

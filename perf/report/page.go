@@ -18,7 +18,7 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// view is what the page shows.
+// view is the data of the page.
 type view struct {
 	Title   string
 	Summary []string
@@ -30,8 +30,8 @@ type view struct {
 	Profile string
 }
 
-// SavePage writes report.html and the plots as PNG into a folder, and returns the page's name. The page needs no other
-// file.
+// SavePage writes report.html and PNG plots into a folder, and returns the name of the page, which has the plots
+// inside.
 func (r *Report) SavePage(dir string) (string, error) {
 	figs, err := r.figures()
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *Report) SavePage(dir string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		v.Figures = append(v.Figures, template.HTML(svg)) // our own, made of numbers; the names in it are escaped by its maker
+		v.Figures = append(v.Figures, template.HTML(svg)) // trusted: gonum escapes the names in it
 		picture, err := f.png(r.foot())
 		if err != nil {
 			return "", err
@@ -61,26 +61,23 @@ func (r *Report) SavePage(dir string) (string, error) {
 			return "", fmt.Errorf("report: %w", err)
 		}
 	}
-	return filepath.Join(dir, "report.html"), writePage(filepath.Join(dir, "report.html"), v)
+	var text bytes.Buffer
+	if err := page.Execute(&text, v); err != nil {
+		return "", fmt.Errorf("report: %w", err)
+	}
+	name := filepath.Join(dir, "report.html")
+	if err := os.WriteFile(name, text.Bytes(), 0o644); err != nil {
+		return "", fmt.Errorf("report: %w", err)
+	}
+	return name, nil
 }
 
-func writePage(name string, v view) error {
-	var b bytes.Buffer
-	if err := page.Execute(&b, v); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
-}
-
-// facts are host, versions and the like.
+// facts are host, versions and command.
 func (r *Report) facts() [][2]string {
 	h := &r.Host
 	cpu := fmt.Sprintf("%s, %d CPUs", h.CPU, h.CPUs)
 	if h.Hypervisor {
-		cpu += ", virtual: others may share them"
+		cpu += ", virtual, maybe shared"
 	}
 	out := [][2]string{
 		{"CPU", cpu}, {"Caches", h.Caches}, {"Memory", fmt.Sprintf("%d MiB; hugepages: %s", h.MemoryMiB, h.Hugepages)},

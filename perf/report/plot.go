@@ -18,7 +18,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// figure is a plot and its name, which is also its file's.
+// figure is a plot and the name of its file.
 type figure struct {
 	name  string
 	plot  *plot.Plot
@@ -32,7 +32,7 @@ const (
 	footHeight = 0.45 * vg.Centimeter
 )
 
-// The colours can be told apart by most of those who see fewer colours (Okabe and Ito).
+// The colours can be distinguished with most kinds of colour blindness (Okabe and Ito).
 var colours = []color.RGBA{
 	{0, 114, 178, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {86, 180, 233, 255}, {213, 94, 0, 255},
 	{120, 120, 120, 255},
@@ -62,13 +62,13 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
-// legendLeft moves the legend to where plots that rise to the right have room.
+// legendLeft moves the legend to the left, for plots that rise to the right.
 func legendLeft(p *plot.Plot) {
 	p.Legend.Left = true
 	p.Legend.XOffs = vg.Points(8)
 }
 
-// figures are the plots for which there is something to show.
+// figures are the plots of what was measured.
 func (r *Report) figures() ([]figure, error) {
 	var out []figure
 	for _, f := range []func() ([]figure, error){r.throughputFigures, r.loadFigures, r.latencyFigures, r.soakFigures} {
@@ -81,7 +81,7 @@ func (r *Report) figures() ([]figure, error) {
 	return out, nil
 }
 
-// throughputFigures have a group of bars for each payload, in it a bar for each direction and traffic.
+// throughputFigures have a group of bars for each payload, with a bar for each direction and traffic.
 func (r *Report) throughputFigures() ([]figure, error) {
 	var payloads, kinds []string
 	pdr := map[string]*Case{}
@@ -102,7 +102,7 @@ func (r *Report) throughputFigures() ([]figure, error) {
 	if len(kinds) == 0 {
 		return nil, nil
 	}
-	m, err := bars("Throughput: PDR, and NDR as the darker part", "Mpps", payloads, kinds, func(kind, payload string) (float64, float64) {
+	m, err := bars("Throughput: PDR; darker: NDR", "Mpps", payloads, kinds, func(kind, payload string) (float64, float64) {
 		if c := pdr[kind+payload]; c != nil {
 			return c.PDR.TotalPPS / 1e6, c.NDR.TotalPPS / 1e6
 		}
@@ -120,7 +120,7 @@ func (r *Report) throughputFigures() ([]figure, error) {
 	return []figure{{"throughput-mpps", m, fullWidth}, {"throughput-gbps", g, fullWidth}}, err
 }
 
-// bars draws pairs of values: the lower one over the upper one, darker.
+// bars draws pairs of values: the lower one darker, in front of the upper one.
 func bars(title, unit string, groups, kinds []string, value func(kind, group string) (upper, lower float64)) (*plot.Plot, error) {
 	p := newPlot(title, "payload, bytes", unit)
 	width := min(vg.Points(28), fullWidth*0.7/vg.Length(len(groups)*len(kinds)))
@@ -156,7 +156,7 @@ func bars(title, unit string, groups, kinds []string, value func(kind, group str
 
 func mix(c uint8) uint8 { return uint8((int(c) + 2*255) / 3) }
 
-// latencyFigures have a line for each load, over percentiles by their nines.
+// latencyFigures have a line for each load over percentiles.
 func (r *Report) latencyFigures() ([]figure, error) {
 	var out []figure
 	for i, c := range r.Cases {
@@ -194,7 +194,7 @@ func addLine(p *plot.Plot, xy plotter.XYs, k int, name string) error {
 
 var dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 
-// addStyled adds a line of the k-th colour; one without a name is not in the legend.
+// addStyled adds a line in the k-th colour; without a name it is not in the legend.
 func addStyled(p *plot.Plot, xy plotter.XYs, k int, name string, dashed bool) error {
 	line, points, err := plotter.NewLinePoints(xy)
 	if err != nil {
@@ -236,12 +236,12 @@ func (r *Report) soakFigures() ([]figure, error) {
 	return out, nil
 }
 
-// margins leaves a little room around: labels reach beyond the ends of their axes.
+// margins leaves room for labels that extend beyond the ends of their axes.
 func margins(c draw.Canvas, foot vg.Length) draw.Canvas {
 	return draw.Crop(c, vg.Points(3), -vg.Points(12), foot+vg.Points(3), -vg.Points(4))
 }
 
-// svg draws for a page.
+// svg draws the plot for the page.
 func (f *figure) svg() (string, error) {
 	c := vgsvg.New(f.width, height)
 	f.plot.Draw(margins(draw.New(c), 0))
@@ -249,12 +249,12 @@ func (f *figure) svg() (string, error) {
 	if _, err := c.WriteTo(&b); err != nil {
 		return "", fmt.Errorf("report: plot %s: %w", f.name, err)
 	}
-	// Within a page there is neither an XML head nor a document type.
+	// A page embeds it without XML declaration and document type.
 	_, body, _ := strings.Cut(b.String(), "<svg")
 	return "<svg" + body, nil
 }
 
-// png draws a file for those who want one, with a line at the foot that says of which machine and day the figures are.
+// png draws the plot with a foot line, which names machine and day.
 func (f *figure) png(foot string) ([]byte, error) {
 	c := vgimg.NewWith(vgimg.UseWH(f.width, height+footHeight), vgimg.UseDPI(120))
 	all := draw.New(c)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report keeps what was measured: as JSON, and as one HTML page with its plots inside. Two can be compared.
+// Package report saves measurements as JSON and as an HTML page with plots, and compares two reports.
 package report
 
 import (
@@ -14,10 +14,10 @@ import (
 	"causeway/perf/trial"
 )
 
-// Schema is the version of the JSON. It changes when a field changes its meaning.
+// Schema is the version of the JSON. It changes when the meaning of a field does.
 const Schema = 1
 
-// Report is everything about one run.
+// Report is one run.
 type Report struct {
 	Schema     int               `json:"schema"`
 	Started    time.Time         `json:"started"`
@@ -34,7 +34,7 @@ type Report struct {
 	Notes      []string          `json:"notes,omitempty"`
 }
 
-// Ceiling is what the generator does by itself, its own messages back at once: no figure of a device can be above it.
+// Ceiling is what the generator can do by itself, through a loopback: no figure of a device can be above it.
 type Ceiling struct {
 	Payload string        `json:"payload"`
 	PPS     float64       `json:"pps"`
@@ -56,28 +56,28 @@ type Case struct {
 	Burst     *trial.Burst      `json:"burst,omitempty"`
 	Soak      *trial.Soak       `json:"soak,omitempty"`
 	Multicast *trial.Multicast  `json:"multicast,omitempty"`
-	Problem   string            `json:"problem,omitempty"` // why there is not more
+	Problem   string            `json:"problem,omitempty"` // why tests are missing
 }
 
 // Gbps returns gigabits of payload a second at a rate.
 func (c *Case) Gbps(pps float64) float64 { return pps * c.Bytes * 8 / 1e9 }
 
-// Yardstick is another program, measured in the same run, by the same generator, on the same CPUs.
+// Yardstick is another program, measured in the same run with the same generator and CPUs.
 type Yardstick struct {
 	Name    string  `json:"name"`
 	Payload string  `json:"payload"`
 	PPS     float64 `json:"pps"`
 	Loss    float64 `json:"allowed_loss"`
 	Limit   string  `json:"limited_by"`
-	// Causeway is Causeway's rate over the same kind of port, and Ratio that divided by PPS; 0: the machine limited one of
-	// them, or the generator both, so that it would say nothing.
+	// Causeway is Causeway's rate over the same kind of port, and Ratio that divided by PPS. Ratio is 0 if it would mean
+	// nothing: the machine limited one of the rates, or the generator both.
 	Causeway      float64 `json:"causeway_pps"`
 	CausewayLimit string  `json:"causeway_limited_by"`
 	Ratio         float64 `json:"ratio"`
 }
 
-// Beside puts Causeway's throughput beside it.
-func (y *Yardstick) Beside(own trial.Throughput) {
+// Compare adds Causeway's throughput and the ratio.
+func (y *Yardstick) Compare(own trial.Throughput) {
 	y.Causeway, y.CausewayLimit = own.PPS, own.Limit
 	same := y.Limit == trial.ByGenerator && own.Limit == trial.ByGenerator
 	if y.PPS > 0 && y.Limit != trial.ByMachine && own.Limit != trial.ByMachine && !same {
@@ -85,7 +85,7 @@ func (y *Yardstick) Beside(own trial.Throughput) {
 	}
 }
 
-// Save writes report.json, report.html and the plots as PNG into a folder, which it makes, and returns the page's name.
+// Save writes report.json, report.html and PNG plots into a folder, which it makes, and returns the name of the page.
 func (r *Report) Save(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("report: %w", err)
@@ -100,7 +100,7 @@ func (r *Report) Save(dir string) (string, error) {
 	return r.SavePage(dir)
 }
 
-// Load reads a report.json, or the one in a folder.
+// Load reads a report.json; name is the file or its folder.
 func Load(name string) (*Report, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		name = filepath.Join(name, "report.json")
@@ -114,7 +114,7 @@ func Load(name string) (*Report, error) {
 		return nil, fmt.Errorf("report: %s: %w", name, err)
 	}
 	if r.Schema != Schema {
-		return nil, fmt.Errorf("report: %s: schema %d; this program reads %d: measure again, or use the program of its time", name, r.Schema, Schema)
+		return nil, fmt.Errorf("report: %s: schema %d, but this program reads %d; measure again, or use the version that wrote it", name, r.Schema, Schema)
 	}
 	return &r, nil
 }

@@ -13,7 +13,7 @@ import (
 	"causeway/perf/trial"
 )
 
-// table is a heading and rows, of text or of a page.
+// table is a table of the text and of the page.
 type table struct {
 	Title string
 	Head  []string
@@ -21,7 +21,7 @@ type table struct {
 	Note  string
 }
 
-// tables are the figures of a report, test by test.
+// tables are the figures of a report by test.
 func (r *Report) tables() []table {
 	var out []table
 	for _, t := range []table{
@@ -55,7 +55,7 @@ func (r *Report) Text(w io.Writer) {
 	}
 }
 
-// allNotes are the report's and its cases'.
+// allNotes are the notes of the report and of its cases.
 func (r *Report) allNotes() []string {
 	notes := slices.Clone(r.Notes)
 	for _, c := range r.Cases {
@@ -66,12 +66,12 @@ func (r *Report) allNotes() []string {
 	return notes
 }
 
-// line says when, where and of what the figures are.
+// line is date, duration, host and versions.
 func (r *Report) line() string {
 	return fmt.Sprintf("%s, %v: %v, %s", r.Started.Format(minute), time.Duration(r.Seconds*1e9).Round(time.Second), r.Host, r.versionLine())
 }
 
-// foot is that for a plot by itself.
+// foot is the foot line of PNG plots.
 func (r *Report) foot() string {
 	return fmt.Sprintf("%v, DPDK %s, %s, %s", r.Host, r.Versions["DPDK"], r.Started.Format(time.DateOnly), r.Profile.Name)
 }
@@ -92,7 +92,7 @@ func mpps(pps float64) string { return fmt.Sprintf("%.3f", pps/1e6) }
 
 func ns(v int64) string { return time.Duration(v).Round(resolution(v)).String() }
 
-// resolution keeps three figures.
+// resolution keeps four digits.
 func resolution(v int64) time.Duration {
 	r := time.Duration(1)
 	for v >= 10000 {
@@ -112,7 +112,7 @@ func percent(ratio float64) string {
 func (r *Report) generatorTable() table {
 	t := table{
 		Title: "The generator by itself", Head: []string{"payload", "Mpps", "p50 at 10 %", "p99"},
-		Note: "No device's figure can be above it: the generator makes, and its receiver reads, every message on one core.",
+		Note: "No figure of a device can be above it: one core makes and reads all messages.",
 	}
 	for _, c := range r.Ceiling {
 		t.Rows = append(t.Rows, []string{c.Payload, mpps(c.PPS), at(c.Latency, 50), at(c.Latency, 99)})
@@ -120,7 +120,7 @@ func (r *Report) generatorTable() table {
 	return t
 }
 
-// at is a percentile, "-" where there are too few samples for it.
+// at is a percentile; "-": there are too few samples.
 func at(l trial.Latency, p float64) string {
 	for i, x := range l.Percentile {
 		if x == p {
@@ -144,19 +144,19 @@ func (r *Report) throughputTable() table {
 			trials += len(n.Steps)
 		}
 		pdr := []string{mpps(c.PDR.TotalPPS), fmt.Sprintf("%.1f", c.Gbps(c.PDR.TotalPPS)), c.PDR.Limit}
-		if c.PDR.Limit == "" { // it was ended early
+		if c.PDR.Limit == "" { // ended early
 			pdr = []string{"-", "-", "-"}
 		}
 		t.Rows = append(t.Rows, append(append(row, pdr...), fmt.Sprint(trials)))
 	}
 	if len(t.Rows) > 0 {
-		t.Note = "Both directions added, where both are loaded; Gbit/s of payload."
+		t.Note = "With both directions loaded, their sum. Gbit/s of payload."
 	}
 	return t
 }
 
 func (r *Report) latencyTable() table {
-	t := table{Title: "Latency", Head: []string{"case", "direction", "load", "Mpps", "lost", "a burst", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
+	t := table{Title: "Latency", Head: []string{"case", "direction", "load", "Mpps", "lost", "per burst", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
 	for _, c := range r.Cases {
 		for _, l := range c.Latency {
 			t.Rows = append(t.Rows, []string{
@@ -166,7 +166,7 @@ func (r *Report) latencyTable() table {
 		}
 	}
 	if len(t.Rows) > 0 {
-		t.Note = "Load: of the PDR. A burst: messages that a worker found at a turn of its loop, 64 of each side at most."
+		t.Note = "Load: of the PDR. Per burst: messages that a worker received in a turn of its loop, at most 64 from each side."
 	}
 	return t
 }
@@ -178,7 +178,7 @@ func burst(n float64) string {
 	return fmt.Sprintf("%.1f", n)
 }
 
-// lost is a ratio, or why it says nothing.
+// lost is the loss ratio, or why the trial does not count.
 func lost(ratio float64, verdict string) string {
 	if verdict == trial.Disturbed || verdict == trial.TooSlow {
 		return verdict
@@ -187,7 +187,7 @@ func lost(ratio float64, verdict string) string {
 }
 
 func (r *Report) lossTable() table {
-	t := table{Title: "Loss rate", Head: []string{"case", "offered Mpps", "received Mpps", "lost", "a burst"}}
+	t := table{Title: "Loss rate", Head: []string{"case", "offered Mpps", "received Mpps", "lost", "per burst"}}
 	for _, c := range r.Cases {
 		for _, s := range c.Loss {
 			t.Rows = append(t.Rows, []string{c.Name, mpps(s.Offered()), mpps(s.Received), lost(s.Loss, s.Verdict), burst(s.PerBurst)})
@@ -234,7 +234,7 @@ func (r *Report) soakTable() table {
 }
 
 func (r *Report) multicastTable() table {
-	t := table{Title: "Multicast", Head: []string{"case", "groups carried", "at Mpps", "join min", "avg", "max", "leave min", "avg", "max", "p50", "p99"}}
+	t := table{Title: "Multicast", Head: []string{"case", "groups", "at Mpps", "join min", "avg", "max", "leave min", "avg", "max", "p50", "p99"}}
 	for _, c := range r.Cases {
 		m := c.Multicast
 		if m == nil || m.Capacity.Limit == 0 {
@@ -257,7 +257,7 @@ func (r *Report) multicastTable() table {
 }
 
 func (r *Report) mixedTable() table {
-	t := table{Title: "Multicast among unicast", Head: []string{"case", "share of multicast", "Mpps", "limited by"}}
+	t := table{Title: "Mixed multicast and unicast", Head: []string{"case", "share of multicast", "Mpps", "limited by"}}
 	for _, c := range r.Cases {
 		if c.Multicast == nil {
 			continue
@@ -270,7 +270,7 @@ func (r *Report) mixedTable() table {
 }
 
 func (r *Report) yardstickTable() table {
-	t := table{Title: "Yardsticks", Head: []string{"program", "payload", "PDR Mpps", "limited by", "Causeway Mpps", "limited by", "Causeway / it"}}
+	t := table{Title: "Yardsticks", Head: []string{"program", "payload", "PDR Mpps", "limited by", "Causeway Mpps", "limited by", "ratio"}}
 	for _, y := range r.Yardsticks {
 		ratio := "-"
 		if y.Ratio > 0 {
@@ -279,14 +279,14 @@ func (r *Report) yardstickTable() table {
 		t.Rows = append(t.Rows, []string{y.Name, y.Payload, mpps(y.PPS), y.Limit, mpps(y.Causeway), y.CausewayLimit, ratio})
 	}
 	if len(t.Rows) > 0 {
-		t.Note = "Where there is no ratio, the machine limited one of the rates, or the generator both."
+		t.Note = "Ratio: Causeway over the program; none if the machine limited one of them, or the generator both."
 	}
 	return t
 }
 
-// faultTable adds up what must never be, over all trials. It is shown even when it is all zeros.
+// faultTable adds up faults over all trials.
 func (r *Report) faultTable() table {
-	t := table{Title: "Faults, over all trials", Head: []string{"case", "messages", "read to the last byte", "reordered", "duplicates", "corrupted", "misdelivered", "without a stamp"}}
+	t := table{Title: "Faults, over all trials", Head: []string{"case", "messages", "compared whole", "reordered", "duplicates", "corrupted", "misdelivered", "without a stamp"}}
 	for i := range r.Cases {
 		c := &r.Cases[i]
 		var sum trial.Counts
@@ -311,7 +311,7 @@ func (r *Report) faultTable() table {
 	return t
 }
 
-// steps are all trials of a case but a soak's.
+// steps are all trials of a case, except a soak's.
 func (c *Case) steps() []trial.Step {
 	var out []trial.Step
 	for _, t := range []*trial.Throughput{c.NDR, c.PDR} {

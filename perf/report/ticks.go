@@ -13,7 +13,7 @@ import (
 	"causeway/perf/trial"
 )
 
-// round is a linear axis with some five round numbers.
+// round is the ticks of a linear axis: about five round numbers. plot.DefaultTicks has only two or three labels.
 type round struct{}
 
 // Ticks implements plot.Ticker.
@@ -38,7 +38,8 @@ func (round) Ticks(least, most float64) []plot.Tick {
 	return out
 }
 
-// decades are a logarithmic axis: powers of 10 written out and, where there are few of them, 2 and 5 times those.
+// decades are the ticks of a logarithmic axis: labels at powers of 10 and, on a short axis, at 2 and 5 times those,
+// which plot.LogTicks does not label.
 type decades struct{}
 
 // Ticks implements plot.Ticker.
@@ -61,7 +62,7 @@ func (decades) Ticks(least, most float64) []plot.Tick {
 	return out
 }
 
-// grouped writes a number, its digits in threes.
+// grouped writes a number with its digits in groups of three.
 func grouped(v float64) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if v < 1 {
@@ -73,10 +74,10 @@ func grouped(v float64) string {
 	return s
 }
 
-// ninesOf is how many nines a percentile has: 1 for 90, 2 for 99.
+// ninesOf is the number of nines of a percentile: 1 for 90, 2 for 99.
 func ninesOf(p float64) float64 { return -math.Log10(1 - p/100) }
 
-// nines are an axis of them.
+// nines are the ticks of an axis of percentiles by their nines.
 type nines struct{}
 
 // Ticks implements plot.Ticker.

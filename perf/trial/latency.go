@@ -10,10 +10,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Percentiles are those that a report has.
+// Percentiles are the percentiles of a report.
 var Percentiles = []float64{50, 75, 90, 95, 99, 99.9, 99.99, 99.999}
 
-// Latency is one direction's, at one load, in nanoseconds.
+// Latency is the latency of one direction at one load, in nanoseconds.
 type Latency struct {
 	Direction  string    `json:"direction"`
 	Part       float64   `json:"part"` // of the reference rate
@@ -30,10 +30,10 @@ type Latency struct {
 	Verdict    string    `json:"verdict,omitempty"`
 }
 
-// Tells reports whether it says something of the device at that load.
-func (l Latency) Tells() bool { return tells(l.Verdict) }
+// Valid reports whether it is a valid figure of the device at that load.
+func (l Latency) Valid() bool { return valid(l.Verdict) }
 
-// LatencyAt measures at parts of a rate.
+// LatencyAt measures latency at parts of a rate.
 func LatencyAt(ctx context.Context, dev Device, directions []Direction, pps float64, parts []float64, d time.Duration, observe Observer) ([]Latency, []Step, error) {
 	var out []Latency
 	var steps []Step
@@ -45,7 +45,7 @@ func LatencyAt(ctx context.Context, dev Device, directions []Direction, pps floa
 		}
 		s := stepOf(l, o, verdictOf(l, o))
 		steps = append(steps, s)
-		observe.tell("latency", s)
+		observe.notify("latency", s)
 		for _, dir := range directions {
 			x := Summary(o.Latency[dir])
 			x.Direction, x.Part, x.PPS, x.Loss = dir.String(), part, o.OfferedRate(dir), o.Counts[dir].LossRatio()
@@ -56,8 +56,8 @@ func LatencyAt(ctx context.Context, dev Device, directions []Direction, pps floa
 	return out, steps, nil
 }
 
-// verdictOf is of a trial in which loss is no failure. One in which much less was offered than it should have been is of
-// another load.
+// verdictOf is the verdict on a trial that may lose messages. If much less was offered than wanted, it is not a trial
+// of that load.
 func verdictOf(l Load, o Outcome) string {
 	const least = 0.95
 	if faults(o) != "" {
@@ -74,7 +74,7 @@ func verdictOf(l Load, o Outcome) string {
 	return Informs
 }
 
-// runCalm runs a trial, and a few more times if others had the CPUs while it lost something.
+// runCalm runs a trial, and repeats it a few times if it lost messages while other programs used the CPUs.
 func runCalm(ctx context.Context, dev Device, l Load) (o Outcome, err error) {
 	for range 3 {
 		if o, err = dev.Run(ctx, l); err != nil || verdictOf(l, o) != Disturbed {
@@ -84,8 +84,8 @@ func runCalm(ctx context.Context, dev Device, l Load) (o Outcome, err error) {
 	return o, nil
 }
 
-// Summary takes a histogram of nanoseconds down to its percentiles. A percentile that has less than one sample above
-// it is the maximum, and left out.
+// Summary reduces a histogram of nanoseconds to percentiles. Percentiles with less than one sample above them would be
+// the maximum, and are left out.
 func Summary(h *hdrhistogram.Histogram) Latency {
 	var x Latency
 	if h == nil || h.TotalCount() == 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// LossCurve offers 100 % of a rate, then less by a tenth each time, until two trials in turn lose nothing (RFC 2544
+// LossCurve offers a rate, then less in steps of a tenth of it, until two trials in a row lose nothing (RFC 2544
 // §26.3).
 func LossCurve(ctx context.Context, dev Device, directions []Direction, pps float64, d time.Duration, observe Observer) ([]Step, error) {
 	var steps []Step
@@ -21,7 +21,7 @@ func LossCurve(ctx context.Context, dev Device, directions []Direction, pps floa
 		}
 		s := stepOf(l, o, verdictOf(l, o))
 		steps = append(steps, s)
-		observe.tell("loss", s)
+		observe.notify("loss", s)
 		if s.Loss == 0 {
 			quiet++
 		} else {
@@ -31,23 +31,23 @@ func LossCurve(ctx context.Context, dev Device, directions []Direction, pps floa
 	return steps, nil
 }
 
-// Burst is the longest burst at full rate that a device takes whole (RFC 2544 §26.4, RFC 9004).
+// Burst is the longest burst at full rate without loss (RFC 2544 §26.4, RFC 9004).
 type Burst struct {
 	Packets   []uint64 `json:"packets"` // found, by repetition
 	Mean      float64  `json:"mean"`
 	Deviation float64  `json:"stddev"`
 	Min       uint64   `json:"min"`
 	Max       uint64   `json:"max"`
-	Limit     uint64   `json:"limit"`     // it was not asked for more
-	RatePPS   float64  `json:"burst_pps"` // at which the last of them was offered
-	// BufferSeconds is how long the device's buffers last at that rate, less what it forwards meanwhile (RFC 9004 §6.4);
-	// 0: no throughput was given, or it is no less.
+	Limit     uint64   `json:"limit"`     // longer bursts were not tried
+	RatePPS   float64  `json:"burst_pps"` // rate of the longest burst
+	// BufferSeconds is the device's buffer time at that rate, corrected for what it forwards meanwhile (RFC 9004 §6.4);
+	// 0: the throughput is unknown, or not below the rate.
 	BufferSeconds float64 `json:"buffer_seconds"`
 	Steps         []Step  `json:"steps"`
 }
 
-// FindBurst searches repetitions times between one packet and limit. Throughput, of each direction, corrects the
-// buffer time; 0: it is not known.
+// FindBurst searches between one packet and limit, repeatedly. Throughput, of each direction, corrects the buffer time;
+// 0: unknown.
 func FindBurst(ctx context.Context, dev Device, directions []Direction, limit uint64, repetitions int, throughput float64, observe Observer) (Burst, error) {
 	b := Burst{Limit: min(limit, maxPackets)}
 	for range repetitions {
@@ -76,9 +76,9 @@ func (b *Burst) search(ctx context.Context, dev Device, directions []Direction, 
 		}
 		s := stepOf(l, o, verdict)
 		b.Steps = append(b.Steps, s)
-		observe.tell("burst", s)
+		observe.notify("burst", s)
 		if verdict == Passed {
-			low, b.RatePPS = n, s.PPS // the longest so far; nothing was refused, so that the rate is a true one
+			low, b.RatePPS = n, s.PPS // the longest so far; nothing was refused, so the rate was really offered
 		} else {
 			high = n
 		}

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Groups is a device that bridges multicast groups, numbered from 0.
+// Groups is a device that bridges multicast groups, which are numbered from 0.
 type Groups interface {
 	Device
-	// SetGroups has the device bridge the first n groups and no other, and all traffic go to them.
+	// SetGroups has the device bridge exactly the first n groups, and all traffic go to them.
 	SetGroups(n int) error
-	// SetShare has n groups bridged, and a part of the messages go to them: 0 none, 1 all.
+	// SetShare has the device bridge n groups, and a share of the messages, 0 to 1, go to them.
 	SetShare(n int, share float64) error
-	// Join and Leave measure how long it takes from asking for a group, or for its end, under that load to all groups
-	// but one, until the first message to that one has come, or the last.
+	// Join and Leave measure the time from joining or leaving a group, under load, to the arrival of the group's first or
+	// last message.
 	Join(ctx context.Context, l Load, group int) (time.Duration, error)
 	Leave(ctx context.Context, l Load, group int) (time.Duration, error)
-	// Missing tells how many of the groups that had traffic in the last trial got none of it through.
+	// Missing is how many groups received no message in the last trial.
 	Missing() int
 }
 
-// Multicast is the measures of RFC 3918 that make sense for a bridge of two ports.
+// Multicast has the tests of RFC 3918 that apply to a bridge with two ports.
 type Multicast struct {
 	Capacity  Capacity  `json:"group_capacity"` // §7.1
 	Mixed     []Mixed   `json:"mixed"`          // §4.1: throughput by the share of multicast
@@ -34,20 +34,20 @@ type Multicast struct {
 	Latency   []Latency `json:"latency"` // §5.1: of multicast alone
 }
 
-// Capacity is how many groups are carried without loss.
+// Capacity is how many groups are forwarded without loss.
 type Capacity struct {
 	Groups int     `json:"groups"`
-	Limit  int     `json:"limit"` // it was not asked for more
+	Limit  int     `json:"limit"` // more were not tried
 	PPS    float64 `json:"pps"`
 }
 
-// Mixed is a throughput without loss at a share of multicast.
+// Mixed is the throughput at a share of multicast.
 type Mixed struct {
 	Share      float64    `json:"share"`
 	Throughput Throughput `json:"throughput"`
 }
 
-// Delays are of repeated joins or leaves.
+// Delays are the delays of repeated joins or leaves.
 type Delays struct {
 	N   int           `json:"n"`
 	Min time.Duration `json:"min_ns"`
@@ -55,11 +55,11 @@ type Delays struct {
 	Max time.Duration `json:"max_ns"`
 }
 
-// MulticastPlan says what to measure.
+// MulticastPlan is what to measure.
 type MulticastPlan struct {
 	Direction   Direction
 	MaxGroups   int
-	CapacityPPS float64 // at which groups are counted; 0: a tenth of the throughput without multicast
+	CapacityPPS float64 // rate of the capacity test; 0: a tenth of the least throughput
 	Shares      []float64
 	Repetitions int // of joins and leaves
 	Allowed     float64
@@ -67,7 +67,7 @@ type MulticastPlan struct {
 	LatencyPart float64
 }
 
-// Run measures all of it, in the order of the fields of Multicast.
+// Run measures mixed throughput, capacity, latency and delays.
 func (p MulticastPlan) Run(ctx context.Context, dev Groups, observe Observer) (Multicast, error) {
 	m := Multicast{Direction: p.Direction.String()}
 	p.Search.Directions = []Direction{p.Direction}
@@ -79,7 +79,7 @@ func (p MulticastPlan) Run(ctx context.Context, dev Groups, observe Observer) (M
 	return m, nil
 }
 
-const mixedGroups = 16 // of the mixed throughput and latency: traffic needs a few, and the capacity is another test
+const mixedGroups = 16 // for mixed throughput and latency
 
 func (p *MulticastPlan) groups() int { return min(mixedGroups, p.MaxGroups) }
 
@@ -97,7 +97,7 @@ func (p *MulticastPlan) mixed(ctx context.Context, dev Groups, m *Multicast, obs
 	return nil
 }
 
-// reference is a rate that the device carries easily.
+// reference is a rate that the device forwards easily.
 func (p *MulticastPlan) reference(m *Multicast) float64 {
 	if p.CapacityPPS > 0 || len(m.Mixed) == 0 {
 		return max(p.CapacityPPS, 1000)
@@ -109,12 +109,12 @@ func (p *MulticastPlan) reference(m *Multicast) float64 {
 	return max(least/10, 1000)
 }
 
-// capacity doubles the groups until one gets nothing, or something is lost, and then searches between.
+// capacity doubles the number of groups until one receives nothing or messages are lost, then searches between.
 func (p *MulticastPlan) capacity(ctx context.Context, dev Groups, m *Multicast, observe Observer) error {
 	m.Capacity = Capacity{Limit: p.MaxGroups, PPS: p.reference(m)}
 	low, high := 0, p.MaxGroups+1
 	for n := min(16, p.MaxGroups); high-low > max(1, low/50); {
-		ok, err := p.carries(ctx, dev, n, m, observe)
+		ok, err := p.forwards(ctx, dev, n, m, observe)
 		if err != nil {
 			return err
 		}
@@ -136,15 +136,15 @@ func (p *MulticastPlan) capacity(ctx context.Context, dev Groups, m *Multicast, 
 	return nil
 }
 
-func (p *MulticastPlan) carries(ctx context.Context, dev Groups, n int, m *Multicast, observe Observer) (bool, error) {
+func (p *MulticastPlan) forwards(ctx context.Context, dev Groups, n int, m *Multicast, observe Observer) (bool, error) {
 	if err := dev.SetGroups(n); err != nil {
 		return false, err
 	}
 	for range 1 + p.Search.Retries {
 		l := At([]Direction{p.Direction}, m.Capacity.PPS, p.Search.Trial)
-		l.Duration = max(l.Duration, time.Duration(float64(4*n)/m.Capacity.PPS*1e9)) // a few messages to each
+		l.Duration = max(l.Duration, time.Duration(float64(4*n)/m.Capacity.PPS*1e9)) // a few messages to each group
 		if _, sliced := dev.(SlicedGroups); sliced {
-			l.Packets, l.Duration = uint64(4*n), 0 // in one slice: which groups got something is known of the last one
+			l.Packets, l.Duration = uint64(4*n), 0 // one slice: Missing is of the last one
 		}
 		o, err := dev.Run(ctx, l)
 		if err != nil {
@@ -156,7 +156,7 @@ func (p *MulticastPlan) carries(ctx context.Context, dev Groups, n int, m *Multi
 		}
 		s := stepOf(l, o, verdict)
 		m.Steps = append(m.Steps, s)
-		observe.tell(fmt.Sprintf("%d groups", n), s)
+		observe.notify(fmt.Sprintf("%d groups", n), s)
 		if verdict == Passed {
 			return true, nil
 		}
@@ -173,7 +173,7 @@ func (p *MulticastPlan) latency(ctx context.Context, dev Groups, m *Multicast, o
 	return err
 }
 
-// delayTrial is long beside any join or leave, and there are many.
+// delayTrial is much longer than a join or leave.
 const delayTrial = 100 * time.Millisecond
 
 func (p *MulticastPlan) delays(ctx context.Context, dev Groups, m *Multicast, _ Observer) error {
@@ -205,7 +205,7 @@ func (d *Delays) add(x time.Duration) {
 	d.N++
 }
 
-// SlicedGroups is Sliced with the groups of its device.
+// SlicedGroups is Sliced for a device with groups.
 type SlicedGroups struct {
 	Groups
 	Sliced Sliced

@@ -14,20 +14,20 @@ import (
 	"causeway/perf/trial"
 )
 
-// simulated is a device that forwards so much, has a buffer, and lives on a machine with noise; and a generator that can
-// do only so much. Nothing takes time.
+// simulated is a device with a capacity and a buffer, on a machine with noise, and a generator with a maximum rate.
+// Trials take no time.
 type simulated struct {
 	capacity  float64 // packets a second, all directions together
 	buffer    float64 // packets
 	generator float64 // packets a second in each direction; 0: any
-	noise     float64 // probability that a trial loses 1 % for no reason of the device's
-	seen      bool    // the noise shows as a standstill
+	noise     float64 // probability that a trial loses 1 %, not through the device
+	seen      bool    // noise shows as a stall
 	corrupt   float64 // probability of a trial with a corrupted message
 	fail      error
 	rng       *rand.Rand
 	trials    int
 	groups    int // joined
-	most      int // groups that it carries
+	most      int // groups that it forwards
 	share     float64
 	join      time.Duration
 }
@@ -68,7 +68,7 @@ func (s *simulated) Run(ctx context.Context, l trial.Load) (trial.Outcome, error
 	return o, nil
 }
 
-// offer is what the generator makes of a load: it completes the duration of one that has packets instead.
+// offer is what the generator sends of a load; for a load in packets it sets the duration.
 func (s *simulated) offer(l *trial.Load) (offered [trial.Directions]float64, total float64) {
 	for d, pps := range l.PPS {
 		if pps > 0 && s.generator > 0 {

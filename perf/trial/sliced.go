@@ -3,43 +3,42 @@
 package trial
 
 import (
-	"cmp"
 	"context"
 	"time"
 )
 
-// Sliced runs each trial in slices, and counts only those in which neither the device nor the generator stood still: on
-// a machine that others share, a stall of some milliseconds overruns every queue, and says nothing of the device. It
-// implements Device.
+// Sliced runs each trial in slices, and discards slices in which the device or the generator stalled: on a shared
+// machine, a stall of some milliseconds overruns every queue, whatever the device is. It implements Device.
 //
-// A device that stalls by itself is not told from one that was stalled; how much was discarded is in the outcome. On
-// a machine of its own a device is measured without slices.
+// Stalls that the device causes itself are discarded as well; the outcome has how much was. On a dedicated machine
+// measure without slices.
 type Sliced struct {
 	Device
 	Slice time.Duration // of the load's duration
-	Stall time.Duration // the longest standstill that counts as none
-	Tries int           // slices run for each that must count, on average; then what there is must do; 0: four
-	// Longest is for how many times a load's duration, and a second, it goes on at most, whatever has been found; 0: six.
-	Longest int
-	// Progress hears how much of a trial there is, 0 to 1; nil: nobody does.
+	Stall time.Duration // a slice with a longer stall is discarded
+	// Progress is called with how much of a trial is done, 0 to 1; may be nil.
 	Progress func(done float64)
 }
 
+// A trial ends, whatever it has, after sliceTries slices for each that must count, on average, or after longest times
+// the load's duration.
+const sliceTries, longest = 4, 6
+
 // Run implements Device.
 func (s Sliced) Run(ctx context.Context, l Load) (Outcome, error) {
-	want, end := 1, time.Now().Add(time.Duration(cmp.Or(s.Longest, 6))*l.Duration+time.Second)
+	want, end := 1, time.Now().Add(time.Duration(longest)*l.Duration+time.Second)
 	if l.Packets == 0 {
 		want = max(1, int(l.Duration/s.Slice))
 		l.Duration = min(l.Duration, s.Slice)
 	}
 	var sum, worst Outcome
 	good := 0
-	for tries := want*cmp.Or(s.Tries, 4) + 16; tries > 0 && time.Now().Before(end); tries-- {
+	for tries := want*sliceTries + 16; tries > 0 && time.Now().Before(end); tries-- {
 		o, err := s.Device.Run(ctx, l)
 		if err != nil {
 			return o, err
 		}
-		if !s.clean(o) && faults(o) == "" { // faults are the device's, whatever else happened
+		if !s.clean(o) && faults(o) == "" { // faults always count
 			sum.Discarded += o.Elapsed
 			worst = o
 			continue
@@ -65,7 +64,7 @@ func (s Sliced) Run(ctx context.Context, l Load) (Outcome, error) {
 		worst.Disturbed = max(worst.Disturbed, worst.Elapsed)
 		return worst, nil
 	}
-	if 2*good < want { // too little to judge by
+	if 2*good < want { // too few
 		sum.Disturbed = max(sum.Disturbed, sum.Elapsed)
 	} else {
 		sum.Disturbed = 0

@@ -9,7 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Soak is a long load, in pieces: what a short trial does not show is a leak, a slow drift, or a rare fault.
+// Soak is a long load, in pieces. It shows leaks, slow drift and rare faults.
 type Soak struct {
 	PPS     float64           `json:"pps"`
 	Seconds float64           `json:"seconds"`
@@ -28,7 +28,7 @@ type SoakPiece struct {
 	P99  int64   `json:"p99_ns"`
 }
 
-// RunSoak offers a rate for a time, in pieces. It ends early, and says so, when the device does what it must never.
+// RunSoak offers a rate for a time, in pieces. It ends early at a fault.
 func RunSoak(ctx context.Context, dev Device, directions []Direction, pps float64, d, piece time.Duration, observe Observer) (Soak, error) {
 	s := Soak{PPS: pps, Counts: map[string]Counts{}}
 	var all [Directions]*hdrhistogram.Histogram
@@ -38,7 +38,7 @@ func RunSoak(ctx context.Context, dev Device, directions []Direction, pps float6
 		if err != nil {
 			return s, err
 		}
-		observe.tell("soak", stepOf(l, o, verdictOf(l, o)))
+		observe.notify("soak", stepOf(l, o, verdictOf(l, o)))
 		elapsed += l.Duration
 		s.take(o, directions, elapsed, &all)
 	}

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// Search says how to look for a throughput.
+// Search is how to search for a throughput.
 type Search struct {
 	Directions []Direction
 	MaxPPS     float64       // of each direction; 0: what a flood shows
 	Trial      time.Duration // of each trial
-	Resolution float64       // of the result, as a part of where the search begins
-	// Retries: a rate fails only when so many further trials of it fail, too (binary search with loss verification, TST009
-	// §12.3.3): a machine that others share loses packets that the device does not.
+	Resolution float64       // of the result, as a part of the upper end of the search
+	// Retries: a rate fails only when this many further trials of it fail, too (binary search with loss verification,
+	// TST009 §12.3.3): on a shared machine, messages are lost that the device would not lose.
 	Retries int
-	// Patience: so many trials of a rate do not count when they fail while other programs had the CPUs of the device or of the
-	// generator.
+	// Patience: up to this many failed trials of a rate do not count if other programs used the CPUs meanwhile.
 	Patience int
-	// Confirm: so many further trials of the rate found must pass, each with its retries; else the search goes on below.
+	// Confirm: this many further trials of the rate found must pass, each with its retries; else the search continues
+	// below.
 	Confirm int
-	// Shortfall is how much less than a load the generator may offer, as a part of it, for the trial to count.
+	// Shortfall is the part of a load that the generator may miss for the trial to count.
 	Shortfall float64
 }
 
-// Throughput is the largest rate at which no more is lost than is allowed.
+// Throughput is the largest rate with no more than the allowed loss.
 type Throughput struct {
 	Allowed   float64 `json:"allowed_loss"` // ratio
 	PPS       float64 `json:"pps"`          // of each direction
@@ -40,21 +40,22 @@ type Throughput struct {
 const (
 	ByDevice    = "device"
 	ByGenerator = "generator" // the device can do more than the generator
-	ByMaximum   = "maximum"   // the search was told to stop there
-	ByMachine   = "machine"   // other programs took CPU time in every trial above
+	ByMaximum   = "maximum"   // the search was limited to it
+	ByMachine   = "machine"   // other programs used the CPUs in every trial above
 )
 
-// search is one in progress.
+// search is a search in progress.
 type search struct {
 	Search
 	dev     Device
 	observe Observer
 	what    string
 	result  Throughput
-	bound   string // why what lies above low has failed
+	bound   string // why rates above low have failed
 }
 
-// Find finds the throughput at an allowed loss ratio, between low, which is known to pass, and the maximum.
+// Find finds the throughput at an allowed loss ratio, between low, which is known to pass, and the maximum. What is the
+// name of the search for the observer.
 func (s Search) Find(ctx context.Context, dev Device, what string, allowed, low float64, observe Observer) (Throughput, error) {
 	x := &search{Search: s, dev: dev, observe: observe, what: what, bound: ByMaximum}
 	x.result.Allowed = allowed
@@ -74,7 +75,7 @@ func (x *search) run(ctx context.Context, low float64) error {
 	}
 	low = min(low, high)
 	known := low
-	// The maximum itself may pass; what a flood showed may be too little.
+	// The maximum may pass; a flood may have shown too little.
 	for {
 		ok, err := x.passes(ctx, high)
 		if err != nil {
@@ -109,11 +110,11 @@ func (x *search) run(ctx context.Context, low float64) error {
 	return nil
 }
 
-// margin is by how much a flood may show too little, and how much further to look then.
+// margin is the factor by which a flood may show too little, and by which the search goes beyond it.
 const margin = 1.25
 
-// ceiling floods the device: it can do no more than what it lets through then, give or take the harm that flooding
-// does; and the generator no more than what it offers.
+// ceiling floods the device. Its throughput is at most what it forwards then, with a margin for the effects of
+// flooding, and at most what the generator offers.
 func (x *search) ceiling(ctx context.Context) (float64, error) {
 	o, err := x.trial(ctx, At(x.Directions, Flood, x.Trial), Informs)
 	if err != nil {
@@ -139,11 +140,11 @@ func (x *search) trial(ctx context.Context, l Load, verdict string) (Outcome, er
 	}
 	s := stepOf(l, o, verdict)
 	x.result.Steps = append(x.result.Steps, s)
-	x.observe.tell(x.what, s)
+	x.observe.notify(x.what, s)
 	return o, nil
 }
 
-// judge says whether a trial passed.
+// judge returns the verdict on a trial.
 func (x *search) judge(l Load, o Outcome) string {
 	switch {
 	case faults(o) != "":
@@ -159,7 +160,7 @@ func (x *search) judge(l Load, o Outcome) string {
 	return Passed
 }
 
-// unlessDisturbed is a failed trial's verdict: it says nothing of the device when its CPUs were others' for long.
+// unlessDisturbed is a failed trial's verdict: Disturbed if other programs used the CPUs for long.
 func unlessDisturbed(o Outcome, verdict string) string {
 	const least, part = 200 * time.Microsecond, 1000
 	if o.Disturbed > max(least, o.Elapsed/part) {
@@ -168,7 +169,7 @@ func unlessDisturbed(o Outcome, verdict string) string {
 	return verdict
 }
 
-// passes tries a rate, and again if it fails. Faults are final.
+// passes tries a rate, with retries. Faults are final.
 func (x *search) passes(ctx context.Context, pps float64) (bool, error) {
 	patience := x.Patience
 	for tries := 1 + x.Retries; tries > 0; tries-- {
@@ -198,7 +199,7 @@ func (x *search) passes(ctx context.Context, pps float64) (bool, error) {
 
 func (x *search) last() string { return x.result.Steps[len(x.result.Steps)-1].Verdict }
 
-// confirm repeats the rate found, and goes down, faster and faster, until it holds.
+// confirm repeats the rate found, and lowers it in growing steps until it passes.
 func (x *search) confirm(ctx context.Context, pps, unit float64) error {
 	for ; pps > 0; pps, unit = pps-unit, 2*unit {
 		held := 0

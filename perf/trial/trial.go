@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trial measures a device by trials, each of which offers a load and counts what comes of it.
+// Package trial measures a device by trials, each of which offers a load and counts what arrives.
 //
 //	Device ◀─ Load ─ trial ─▶ Outcome        throughput   binary search for the largest load with little or no loss
 //	                                         latency      percentiles at parts of that
-//	                                         loss         by load, from the top down
-//	                                         burst        the longest that is taken whole
-//	                                         soak         long, in pieces
+//	                                         loss         by load, from the highest
+//	                                         burst        the longest without loss
+//	                                         soak         a long load, in pieces
 //	                                         multicast    groups, joins, leaves, mixed with unicast
 //
-// The methods are those of RFC 2544, RFC 9004, RFC 3918 and ETSI GS NFV-TST 009. Nothing here knows what the device
-// is: tests have a simulated one.
+// The methods are those of RFC 2544, RFC 9004, RFC 3918 and ETSI GS NFV-TST 009. The device is an interface; tests have
+// a simulated one.
 package trial
 
 import (
@@ -22,30 +22,30 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Direction is from which fabric to which.
+// Direction is a direction through the bridge.
 type Direction int
 
-// The directions, numbered as the packet path numbers them.
+// The directions, numbered as in the packet path.
 const (
 	RoCEToIB Direction = iota
 	IBToRoCE
 	Directions
 )
 
-// String returns the name that reports and profiles use.
+// String returns the name in reports and profiles.
 func (d Direction) String() string { return [...]string{"roce_to_ib", "ib_to_roce"}[d] }
 
-// Flood is a rate: as fast as the generator can.
+// Flood is a rate: as fast as the generator can send.
 var Flood = math.Inf(1)
 
 // Load is what a trial offers.
 type Load struct {
-	PPS      [Directions]float64 // packets a second; 0: silence
-	Packets  uint64              // of each direction, after which it ends; 0: Duration says when
+	PPS      [Directions]float64 // packets a second; 0: none
+	Packets  uint64              // in each direction; 0: until Duration is over
 	Duration time.Duration
 }
 
-// At is the same rate in each of the directions, for a time.
+// At is a load of the same rate in each of the directions.
 func At(directions []Direction, pps float64, d time.Duration) Load {
 	l := Load{Duration: d}
 	for _, dir := range directions {
@@ -54,25 +54,25 @@ func At(directions []Direction, pps float64, d time.Duration) Load {
 	return l
 }
 
-// Counts are those of one direction of a trial.
+// Counts are the counters of one direction of a trial.
 type Counts struct {
 	Offered      uint64        `json:"offered"`
-	Refused      uint64        `json:"refused"` // the device's queue was full: lost, like a card's missed packets
+	Refused      uint64        `json:"refused"` // the device's queue was full; they are lost
 	Received     uint64        `json:"received"`
 	Bytes        uint64        `json:"payload_bytes"` // of those received
-	Reordered    uint64        `json:"reordered"`     // received after a later one of their flow
+	Reordered    uint64        `json:"reordered"`     // received after a later message of the flow
 	Duplicates   uint64        `json:"duplicates"`
-	Stale        uint64        `json:"stale"` // too late to tell
+	Stale        uint64        `json:"stale"` // too late to know whether they are duplicates
 	Corrupted    uint64        `json:"corrupted"`
 	Misdelivered uint64        `json:"misdelivered"`
-	Checked      uint64        `json:"checked"`    // read to the last byte
-	Skipped      time.Duration `json:"skipped_ns"` // the generator was away, or too slow
+	Checked      uint64        `json:"checked"`    // compared to the last byte
+	Skipped      time.Duration `json:"skipped_ns"` // the generator was preempted or too slow
 }
 
-// Lost is what was offered and never came.
+// Lost is how many messages were offered and did not arrive.
 func (c Counts) Lost() uint64 { return c.Offered - min(c.Offered, c.Received) }
 
-// LossRatio is Lost of Offered.
+// LossRatio is Lost over Offered.
 func (c Counts) LossRatio() float64 {
 	if c.Offered == 0 {
 		return 0
@@ -80,7 +80,7 @@ func (c Counts) LossRatio() float64 {
 	return float64(c.Lost()) / float64(c.Offered)
 }
 
-// Add adds what another trial, or another generator, counted.
+// Add adds the counts of another trial or generator.
 func (c *Counts) Add(o Counts) {
 	c.Offered += o.Offered
 	c.Refused += o.Refused
@@ -95,29 +95,28 @@ func (c *Counts) Add(o Counts) {
 	c.Skipped += o.Skipped
 }
 
-// Outcome is what came of a load.
+// Outcome is the result of a trial.
 type Outcome struct {
 	Elapsed time.Duration // of sending
 	Counts  [Directions]Counts
 	Latency [Directions]*hdrhistogram.Histogram // nanoseconds; nil: none was recorded
-	Foreign uint64                              // arrived without a stamp, or with a damaged one
-	Other   uint64                              // arrived, and are no RoCE: what a bridge says for itself, such as ARP
-	Stray   uint64                              // of an earlier trial
-	Starved uint64                              // the generator had no buffer for as many
-	Drops   map[string]uint64                   // what the device says that it dropped, by reason
-	// Disturbed is for how long the device's and the generator's threads were ready to run and other programs had their CPUs.
+	Foreign uint64                              // arrived without a valid stamp
+	Stray   uint64                              // arrived from an earlier trial
+	Starved uint64                              // messages for which the generator had no mbuf
+	Drops   map[string]uint64                   // the device's drops, by reason
+	// Disturbed is for how long the device's and the generator's threads were runnable while other programs used their
+	// CPUs.
 	Disturbed time.Duration
-	// Away is the longest time that the generator was away from its loop; Silence the longest in which messages waited at the
-	// device's way in and none came out.
+	// Away is the longest turn of the generator's loop; Silence the longest time in which messages waited in the device's
+	// input queues and none came out.
 	Away, Silence time.Duration
-	// Discarded is for how long trials were run that did not count; see Sliced.
+	// Discarded is the duration of slices that did not count; see Sliced.
 	Discarded time.Duration
-	// Taken is what the device took in, in so many Bursts: turns of its loop that found something, of both directions
-	// together. 0: it does not say.
+	// Taken is how many messages the device received, in Bursts turns of its loop, both directions together. 0: unknown.
 	Taken, Bursts uint64
 }
 
-// PerBurst is how many messages the device found at a turn that found any; 0: it does not say.
+// PerBurst is how many messages the device received in a turn of its loop that received any; 0: unknown.
 func (o Outcome) PerBurst() float64 {
 	if o.Bursts == 0 {
 		return 0
@@ -125,10 +124,10 @@ func (o Outcome) PerBurst() float64 {
 	return float64(o.Taken) / float64(o.Bursts)
 }
 
-// Rate returns packets received a second in a direction.
+// Rate is packets received a second in a direction.
 func (o Outcome) Rate(d Direction) float64 { return perSecond(o.Counts[d].Received, o.Elapsed) }
 
-// OfferedRate returns packets offered a second in a direction.
+// OfferedRate is packets offered a second in a direction.
 func (o Outcome) OfferedRate(d Direction) float64 { return perSecond(o.Counts[d].Offered, o.Elapsed) }
 
 // LossRatio is the largest of the directions'.
@@ -149,7 +148,7 @@ func perSecond(n uint64, d time.Duration) float64 {
 
 // Device is what is measured, with a generator around it.
 type Device interface {
-	// Run runs one trial to its end, with all that is inside taken out.
+	// Run runs one trial until no message is left in the device.
 	Run(ctx context.Context, l Load) (Outcome, error)
 }
 
@@ -166,11 +165,11 @@ type Step struct {
 	Starved  uint64            `json:"starved,omitempty"`
 	Drops    map[string]uint64 `json:"drops,omitempty"`
 	Received float64           `json:"received_pps"` // all directions together
-	// Disturbed is for how long others had the CPUs, in seconds.
+	// Of these, see Outcome.
 	Disturbed float64 `json:"disturbed_seconds,omitempty"`
-	Discarded float64 `json:"discarded_seconds,omitempty"` // of slices that did not count
-	Away      float64 `json:"longest_away_seconds"`        // of the generator
-	Silence   float64 `json:"longest_silence_seconds"`     // of the device
+	Discarded float64 `json:"discarded_seconds,omitempty"`
+	Away      float64 `json:"longest_away_seconds"`
+	Silence   float64 `json:"longest_silence_seconds"`
 	PerBurst  float64 `json:"messages_per_burst,omitempty"`
 }
 
@@ -178,10 +177,10 @@ type Step struct {
 const (
 	Passed     = "passed"
 	Lossy      = "loss"
-	Disturbed  = "disturbed"          // failed, while others had the CPUs: it says nothing of the device
-	TooSlow    = "generator too slow" // less than the load was offered: it says nothing of the device
+	Disturbed  = "disturbed"          // failed while other programs used the CPUs: not a figure of the device
+	TooSlow    = "generator too slow" // less than the load was offered: not a figure of the device
 	Faulty     = "faults"             // corrupted, misdelivered, duplicated or foreign: never acceptable
-	Informs    = "informs"            // no verdict was asked for
+	Informs    = "informs"            // measured without pass or fail
 	maxPackets = 1 << 40
 )
 
@@ -209,8 +208,7 @@ func stepOf(l Load, o Outcome, verdict string) Step {
 
 func rateOf(l Load) float64 { return max(l.PPS[RoCEToIB], l.PPS[IBToRoCE]) }
 
-// faults says what a device must never do, "" if it did nothing of it. Reordering is none: UD allows it, and it is
-// reported.
+// faults describes what a device must never do, "": nothing. Reordering is not a fault, since UD allows it.
 func faults(o Outcome) string {
 	for d, c := range o.Counts {
 		switch {
@@ -228,7 +226,7 @@ func faults(o Outcome) string {
 	return ""
 }
 
-// Offered is what was offered a second, all directions together.
+// Offered is packets offered a second, all directions together.
 func (s Step) Offered() float64 {
 	var n uint64
 	for _, c := range s.Counts {
@@ -237,25 +235,24 @@ func (s Step) Offered() float64 {
 	return float64(n) / max(s.Seconds, 1e-9)
 }
 
-// Tells reports whether the step says something of the device.
-func (s Step) Tells() bool { return tells(s.Verdict) }
+// Valid reports whether the step is a valid figure of the device.
+func (s Step) Valid() bool { return valid(s.Verdict) }
 
-func tells(verdict string) bool { return verdict != Disturbed && verdict != TooSlow }
+func valid(verdict string) bool { return verdict != Disturbed && verdict != TooSlow }
 
-// Observer hears of each trial as it ends; a nil one does not.
+// Observer is called after each trial; it may be nil.
 type Observer func(what string, s Step)
 
-func (f Observer) tell(what string, s Step) {
+func (f Observer) notify(what string, s Step) {
 	if f != nil {
 		f(what, s)
 	}
 }
 
-// Merge adds what came of the same load at another generator.
+// Merge adds the outcome of the same load at another generator.
 func (o *Outcome) Merge(other Outcome) {
 	o.Elapsed = max(o.Elapsed, other.Elapsed)
 	o.Foreign += other.Foreign
-	o.Other += other.Other
 	o.Stray += other.Stray
 	o.Starved += other.Starved
 	o.Disturbed += other.Disturbed

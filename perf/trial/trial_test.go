@@ -54,13 +54,13 @@ func TestThroughput(t *testing.T) {
 				t.Errorf("got %.0f pps, %.0f in all, limited by the %s, after %d trials; want %.0f, %s", got.PPS, got.TotalPPS, got.Limit, len(got.Steps), x.want, x.limit)
 			}
 			if steps != len(got.Steps) || steps != d.trials || steps > 60 {
-				t.Errorf("%d trials, %d told, %d in the result", d.trials, steps, len(got.Steps))
+				t.Errorf("%d trials, %d observed, %d in the result", d.trials, steps, len(got.Steps))
 			}
 		})
 	}
 }
 
-// What is known to pass is never undercut, though a flood shows less.
+// A rate that is known to pass is the least result, even if a flood shows less.
 func TestKnown(t *testing.T) {
 	got, err := search().Find(t.Context(), newSimulated(1e6), "test", 0, 2e6, nil)
 	if err != nil || got.PPS != 2e6 {
@@ -68,7 +68,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// Without retries, noise must show: this is what they are for.
+// Without retries, noise affects the result.
 func TestNoiseWithoutRetries(t *testing.T) {
 	d, s := newSimulated(1e6), search()
 	d.noise, s.Retries, s.Confirm = 0.5, 0, 3
@@ -109,7 +109,7 @@ func TestErrorsEnd(t *testing.T) {
 	}
 }
 
-// Slices that were disturbed do not count, those of a device that loses by itself do.
+// Disturbed slices do not count; slices in which the device loses messages do.
 func TestSliced(t *testing.T) {
 	d := newSimulated(1e6)
 	d.noise, d.seen = 0.6, true

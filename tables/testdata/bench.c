@@ -79,8 +79,7 @@ static void set_up(void)
 	unsigned failed;
 
 	hash = rte_hash_create(&p);
-	if (hash == NULL || rcu == NULL || flat == NULL || rte_rcu_qsbr_init(rcu, 1) != 0 ||
-	    table_init(&table, rcu, entries, seed) != 0)
+	if (!hash || !rcu || !flat || rte_rcu_qsbr_init(rcu, 1) != 0 || table_init(&table, rcu, entries, seed) != 0)
 		fail("no memory");
 	madvise(flat, (size_t)entries * sizeof(*flat), MADV_HUGEPAGE);
 	for (uint32_t i = 0; i < entries; i++) {
@@ -162,9 +161,9 @@ int main(int argc, char **argv)
 	rte_memseg_list_walk(advise, NULL);
 	set_up();
 	keys = (struct table_key *)malloc(KEYS * sizeof(keys[0]));
-	for (unsigned i = 0; keys != NULL && i < KEYS; i++)
+	for (unsigned i = 0; keys && i < KEYS; i++)
 		keys[i] = key_of(next(&random) % entries);
-	for (unsigned i = 0; keys != NULL && i < TURNS; i++) {
+	for (unsigned i = 0; keys && i < TURNS; i++) {
 		const struct table_key *ask = &keys[i * LOOKUPS % KEYS];
 
 		ours = RTE_MIN(ours, turn_ours(ask));

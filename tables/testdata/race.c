@@ -123,9 +123,9 @@ static void read_burst(uint64_t *random, uint64_t *seen, unsigned reader)
 		for (unsigned n = 0; n < BURST; n++) {
 			const struct entry *e = (const struct entry *)found[n];
 
-			if (e == NULL && i[n] < PERMANENT)
+			if (!e && i[n] < PERMANENT)
 				fail("a permanent key was not found", i[n]);
-			if (e != NULL)
+			if (e)
 				check_entry(e, &keys[n], i[n]);
 		}
 	}
@@ -134,7 +134,7 @@ static void read_burst(uint64_t *random, uint64_t *seen, unsigned reader)
 		const struct entry *now =
 			(const struct entry *)table_find(&table, table_hash(&table, &keys[n]), &keys[n]);
 
-		if (e->version < seen[i[n]] || now == NULL || now->version < e->version)
+		if (e->version < seen[i[n]] || !now || now->version < e->version)
 			fail("a replaced entry came back", i[n]);
 		seen[i[n]] = e->version;
 	}
@@ -257,7 +257,7 @@ int main(void)
 	size_t len = rte_rcu_qsbr_get_memsize(READERS);
 
 	rcu = (struct rte_rcu_qsbr *)aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(len, RTE_CACHE_LINE_SIZE));
-	if (rcu == NULL || rte_rcu_qsbr_init(rcu, READERS) != 0)
+	if (!rcu || rte_rcu_qsbr_init(rcu, READERS) != 0)
 		fail("no rcu", 0);
 	for (uint64_t round = 1; round <= ROUNDS; round++)
 		run_round(round);

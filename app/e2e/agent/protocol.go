@@ -2,7 +2,7 @@
 
 // Package agent carries commands into a test guest and their output back, over
 // one byte stream (a virtio-serial port), any number of commands at a time.
-// Both ends are here: the guest's is Serve, the test's is Client.
+// The guest's end is Serve, the test's is package client.
 //
 // Each message is one line of JSON:
 //
@@ -19,16 +19,16 @@ package agent
 // guest finds its device by it.
 const PortName = "causeway.agent"
 
-// request is a message from the test to the guest.
-type request struct {
+// Request is a message from the test to the guest.
+type Request struct {
 	Hello bool   `json:"hello,omitempty"`
 	ID    uint64 `json:"id,omitempty"`
 	Run   string `json:"run,omitempty"`
 	Kill  bool   `json:"kill,omitempty"`
 }
 
-// report is a message from the guest to the test.
-type report struct {
+// Report is a message from the guest to the test.
+type Report struct {
 	Ready bool   `json:"ready,omitempty"`
 	ID    uint64 `json:"id,omitempty"`
 	Out   []byte `json:"out,omitempty"`

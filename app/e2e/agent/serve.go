@@ -41,13 +41,13 @@ func Serve(port io.ReadWriter) error {
 	s := &server{out: json.NewEncoder(port), running: map[uint64]*exec.Cmd{}}
 	in := json.NewDecoder(port)
 	for {
-		var q request
+		var q Request
 		if err := in.Decode(&q); err != nil {
 			return err
 		}
 		switch {
 		case q.Hello:
-			s.send(report{Ready: true})
+			s.send(Report{Ready: true})
 		case q.Kill:
 			s.kill(q.ID)
 		default:
@@ -56,7 +56,7 @@ func Serve(port io.ReadWriter) error {
 	}
 }
 
-func (s *server) send(r report) {
+func (s *server) send(r Report) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
 	_ = s.out.Encode(r) // nobody is there to tell
@@ -72,9 +72,9 @@ func (s *server) run(id uint64, line string) {
 	out := &outputWriter{s, id}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
-		s.send(report{ID: id, Out: []byte(err.Error() + "\n")})
+		s.send(Report{ID: id, Out: []byte(err.Error() + "\n")})
 		code := exitNotRun
-		s.send(report{ID: id, Exit: &code})
+		s.send(Report{ID: id, Exit: &code})
 		return
 	}
 	s.mu.Lock()
@@ -105,7 +105,7 @@ func (s *server) reap(id uint64, cmd *exec.Cmd) {
 	s.mu.Lock()
 	delete(s.running, id)
 	s.mu.Unlock()
-	s.send(report{ID: id, Exit: &code})
+	s.send(Report{ID: id, Exit: &code})
 }
 
 func (s *server) kill(id uint64) {
@@ -132,6 +132,6 @@ type outputWriter struct {
 }
 
 func (w *outputWriter) Write(b []byte) (int, error) {
-	w.s.send(report{ID: w.id, Out: b})
+	w.s.send(Report{ID: w.id, Out: b})
 	return len(b), nil
 }

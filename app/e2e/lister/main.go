@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"os"
 
-	"causeway/app/devices"
+	"causeway/app/doctor"
 	"causeway/config"
 )
 
@@ -24,19 +24,19 @@ func main() {
 }
 
 func run(files []string) error {
-	sys, done, err := devices.Sysfs()
+	sys, done, err := doctor.OpenSysfs()
 	if err != nil {
 		return err
 	}
 	defer done()
 	if len(files) == 0 {
-		return json.NewEncoder(os.Stdout).Encode(devices.Read(sys))
+		return json.NewEncoder(os.Stdout).Encode(doctor.ReadMachine(sys))
 	}
 	c, err := config.Load(files[0])
 	if err != nil {
 		return err
 	}
-	problems := devices.CheckConfig(c, sys)
+	problems, _ := doctor.CheckConfig(c, sys)
 	for _, p := range problems {
 		fmt.Println(p)
 	}

@@ -246,7 +246,7 @@ func (s *Subnet) StartManager(host string, args ...string) *Manager {
 // Client attaches to a host.
 func (s *Subnet) Client(host string, cfg sa.Config) *sa.Client {
 	s.t.Helper()
-	port, err := sa.DialIbsim(s.Name, host)
+	port, err := DialIbsim(s.Name, host)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -255,13 +255,13 @@ func (s *Subnet) Client(host string, cfg sa.Config) *sa.Client {
 		if err := c.Close(); err != nil {
 			s.t.Error(err)
 		}
-		CheckBooks(s.t, host, c.Stats())
+		CheckStats(s.t, host, c.Stats())
 	})
 	return c
 }
 
-// CheckBooks asserts that each MAD that came is counted by what became of it.
-func CheckBooks(t testing.TB, who string, s sa.Stats) {
+// CheckStats asserts that each MAD that came is counted by what became of it.
+func CheckStats(t testing.TB, who string, s sa.Stats) {
 	t.Helper()
 	sum := s.Answers + s.Segments + s.Notices + s.Repeated + s.NoticesDropped + s.Late + s.Ignored + s.Lost
 	if s.Received != sum {

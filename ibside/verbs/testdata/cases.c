@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door's C side against the device of mock.c: one case after another, each with a worker of its own, whose
+/* The port's C side against the device of mock.c: one case after another, each with a worker of its own, whose
  * books must balance at the end and whose mbufs must all be back in the pool. */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -70,7 +70,7 @@ static unsigned answer(struct ibv_ah *ah)
 	struct ah_entry *e;
 	unsigned n = 0;
 
-	for (; (e = verbs_ah_next_ask(w)) != NULL; n++)
+	for (; (e = verbs_ah_next_request(w)); n++)
 		verbs_ah_answer(w, e, ah);
 	verbs_free(w);
 	return n;
@@ -140,7 +140,7 @@ static void queue_full(void)
 	WANT(mock.send_n == 1);
 }
 
-static void refused(void)
+static void post_failed(void)
 {
 	struct ib_send s[20];
 
@@ -207,23 +207,23 @@ static void late_completions(void)
 
 static void handles_held(void)
 {
-	post(0, 1, VERBS_HELD_PER_AH + 6, 100);
+	post(0, 1, VERBS_PENDING_PER_AH + 6, 100);
 	post(1, 2, 3, 100);
 	WANT(count()->send_drops[SEND_DROP_ah_pending] == 6 && mock.send_n == 0 && count()->asked == 2);
-	WANT(answer(&handle) == 2 && mock.send_n == VERBS_HELD_PER_AH + 3);
-	for (unsigned i = 0; i < VERBS_HELD_PER_AH; i++)
+	WANT(answer(&handle) == 2 && mock.send_n == VERBS_PENDING_PER_AH + 3);
+	for (unsigned i = 0; i < VERBS_PENDING_PER_AH; i++)
 		WANT(ntohl(mock.sends[i].imm_data) == i);
-	mock_complete(VERBS_HELD_PER_AH + 3, IBV_WC_SUCCESS);
+	mock_complete(VERBS_PENDING_PER_AH + 3, IBV_WC_SUCCESS);
 	post(0, 3, 2, 100);
-	struct ah_entry *e = verbs_ah_next_ask(w);
+	struct ah_entry *e = verbs_ah_next_request(w);
 	verbs_ah_answer(w, e, NULL);
 	verbs_free(w);
 	post(0, 3, 1, 100);
-	WANT(count()->send_drops[SEND_DROP_ah_failed] == 3 && !verbs_ah_next_ask(w));
+	WANT(count()->send_drops[SEND_DROP_ah_failed] == 3 && !verbs_ah_next_request(w));
 	verbs_ah_answer(w, e, NULL); /* forget it */
 	verbs_free(w);
 	post(0, 3, 1, 100);
-	WANT(verbs_ah_next_ask(w) == e && count()->asked == 4);
+	WANT(verbs_ah_next_request(w) == e && count()->asked == 4);
 	verbs_ah_answer(w, e, &handle);
 }
 
@@ -242,7 +242,7 @@ static void handles_evicted(void)
 	uint64_t before = count()->asked;
 	post(0, 100, 1, 100);
 	WANT(count()->asked == before);
-	verbs_ah_forget_all(w);
+	verbs_ah_flush(w);
 	verbs_free(w);
 	post(0, 100, 1, 100);
 	WANT(count()->asked == before + 1);
@@ -324,7 +324,7 @@ static void no_buffers(void)
 	struct ib_recv r[VERBS_BURST];
 	unsigned n = 0;
 
-	for (; (all[n] = rte_pktmbuf_alloc(pool)) != NULL; n++)
+	for (; (all[n] = rte_pktmbuf_alloc(pool)); n++)
 		;
 	for (int i = 0; i < 40; i++)
 		mock_receive(&wc, "", 0);

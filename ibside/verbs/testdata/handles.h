@@ -34,12 +34,12 @@ static void handles_of_infiniband(void)
 {
 	struct ib_ah a = {.dlid = 7, .sl = 1, .hop_limit = 3}, b = {.dlid = 7, .sl = 1, .tclass = 9};
 
-	atomic_store(&w->dev->subnet, 1); /* those of handles_for() are in others */
+	__atomic_store_n(&w->dev->subnet, 1, __ATOMIC_SEQ_CST); /* those of handles_for() are in others */
 	WANT(find(a, false) == find(b, false));
 	WANT(find(a, true) != find(b, true));
 	WANT(handles_for(false) == 2); /* one of the three is there */
 	WANT(handles_for(true) == 10);
-	atomic_store(&w->dev->subnet, 0);
+	__atomic_store_n(&w->dev->subnet, 0, __ATOMIC_SEQ_CST);
 	WANT(handles_for(true) == 7);
 }
 
@@ -58,7 +58,7 @@ static void handles_of_a_subnet(void)
 			   other = {.dgid = {0xff, 0x12}, .hop_limit = 4},
 			   flow = {.dgid = {0xff, 0x12}, .hop_limit = 3, .flow_label = 1};
 
-	atomic_store(&w->dev->subnet, 0x01fd);
+	__atomic_store_n(&w->dev->subnet, 0x01fd, __ATOMIC_SEQ_CST);
 	struct ah_entry *e = find(near[0], true);
 	WANT(e && e->key.ah.hop_limit == 64 && e->key.ah.flow_label == 0 && e->key.grh == 1);
 	WANT(find(near[1], true) == e && find(near[2], true) != e && find(near[3], true) == find(near[2], true));
@@ -73,35 +73,35 @@ static void handles_pending(void)
 {
 	struct ah_entry *e;
 
-	for (uint8_t i = 0; i < VERBS_PENDING_PER_QP + 10; i++)
+	for (uint8_t i = 0; i < VERBS_AHS_PENDING_PER_QP + 10; i++)
 		post(0, i, 1, 100);
-	WANT(count()->asked == VERBS_PENDING_PER_QP && count()->send_drops[SEND_DROP_ah_pending] == 10);
+	WANT(count()->asked == VERBS_AHS_PENDING_PER_QP && count()->send_drops[SEND_DROP_ah_pending] == 10);
 	post(1, 200, 1, 100);
-	WANT(count()->asked == VERBS_PENDING_PER_QP + 1);
-	while ((e = verbs_ah_next_ask(w)) != NULL) /* half of them cannot be had */
+	WANT(count()->asked == VERBS_AHS_PENDING_PER_QP + 1);
+	while ((e = verbs_ah_next_request(w))) /* half of them cannot be had */
 		verbs_ah_answer(w, e, e->key.ah.dgid[15] & 1 ? NULL : &handle);
 	verbs_free(w);
-	WANT(qp[0]->pending == 0 && qp[1]->pending == 0);
-	for (uint8_t i = 0; i < VERBS_PENDING_PER_QP + 10; i++)
+	WANT(qp[0]->pending_ahs == 0 && qp[1]->pending_ahs == 0);
+	for (uint8_t i = 0; i < VERBS_AHS_PENDING_PER_QP + 10; i++)
 		post(0, 100 + i, 1, 100);
-	WANT(count()->asked == 2 * VERBS_PENDING_PER_QP + 1 && count()->send_drops[SEND_DROP_ah_pending] == 20);
+	WANT(count()->asked == 2 * VERBS_AHS_PENDING_PER_QP + 1 && count()->send_drops[SEND_DROP_ah_pending] == 20);
 	mock_complete(MOCK_QUEUE, IBV_WC_SUCCESS);
 	WANT(verbs_qp_destroy(w, qp[0]) == 0); /* while its handles are pending */
 	WANT(verbs_qp_new(w, 2 << HANDLE_INDEX_BITS | 1, 0x1234, 0, DEPTH, &qp[0]) == 0);
 	post(0, 250, 1, 100); /* the last one asked for: the others' answers are not this queue pair's */
-	for (unsigned i = 0; i < VERBS_PENDING_PER_QP; i++)
-		verbs_ah_answer(w, verbs_ah_next_ask(w), &handle);
+	for (unsigned i = 0; i < VERBS_AHS_PENDING_PER_QP; i++)
+		verbs_ah_answer(w, verbs_ah_next_request(w), &handle);
 	verbs_free(w);
-	WANT(qp[0]->pending == 1 && count()->send_drops[SEND_DROP_no_qp] == VERBS_PENDING_PER_QP);
-	WANT(answer(&handle) == 1 && qp[0]->pending == 0);
+	WANT(qp[0]->pending_ahs == 1 && count()->send_drops[SEND_DROP_no_qp] == VERBS_AHS_PENDING_PER_QP);
+	WANT(answer(&handle) == 1 && qp[0]->pending_ahs == 0);
 }
 
 /* A handle from before the request to forget all is forgotten, though the worker takes it after that. */
 static void handles_late(void)
 {
 	post(0, 1, 2, 100);
-	verbs_ah_answer(w, verbs_ah_next_ask(w), &handle);
-	verbs_ah_forget_all(w);
+	verbs_ah_answer(w, verbs_ah_next_request(w), &handle);
+	verbs_ah_flush(w);
 	verbs_free(w);
 	WANT(verbs_ah_next_retired(w) == &handle && mock.send_n == 0 && count()->asked == 2);
 	WANT(answer(&handle) == 1 && mock.send_n == 2);
@@ -111,12 +111,12 @@ static void handles_late(void)
 static void handles_held_twice(void)
 {
 	post(0, 1, 3, 100);
-	struct ah_entry *e = verbs_ah_next_ask(w);
+	struct ah_entry *e = verbs_ah_next_request(w);
 	verbs_ah_answer(w, e, NULL);
 	verbs_ah_answer(w, e, NULL); /* and at once: forget that it failed */
 	verbs_free(w);
-	WANT(e->state == AH_PENDING && e->held == 3 && w->held_n == 3);
-	WANT(answer(&handle) == 1 && e->held == 0 && w->held_n == 0 && mock.send_n == 3);
+	WANT(e->state == AH_PENDING && e->pending_sends == 3 && w->pending_n == 3);
+	WANT(answer(&handle) == 1 && e->pending_sends == 0 && w->pending_n == 0 && mock.send_n == 3);
 }
 
 /* On Ethernet there is always a GRH, and no LID. */

@@ -8,7 +8,7 @@ static const struct {
 } cases[] = {
 	{"signals", signals, 64, true},
 	{"queue full", queue_full, 64, true},
-	{"refused", refused, 64, true},
+	{"post_failed", post_failed, 64, true},
 	{"error in a list", error_in_a_list, 64, true},
 	{"late completions", late_completions, 64, true},
 	{"handles held", handles_held, 64, true},

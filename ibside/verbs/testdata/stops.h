@@ -51,13 +51,13 @@ static void reset_under_load(void)
 	WANT(all_slots());
 }
 
-static atomic_bool working;
+static bool working;
 
 static void *work(void *arg)
 {
 	enum { PAUSE_US = 2000 };
 
-	for (; atomic_load(&working); usleep(PAUSE_US))
+	for (; __atomic_load_n(&working, __ATOMIC_SEQ_CST); usleep(PAUSE_US))
 		work_once();
 	return arg;
 }
@@ -66,14 +66,14 @@ static void destroyed_with_messages(void)
 {
 	pthread_t worker;
 
-	atomic_store(&working, true);
+	__atomic_store_n(&working, true, __ATOMIC_SEQ_CST);
 	WANT(pthread_create(&worker, NULL, work, NULL) == 0);
 	mock.arriving = 5;
 	for (unsigned i = 0; i < 4; i++) {
 		WANT(verbs_qp_destroy(w, qp[i]) == 0);
 		qp[i] = NULL;
 	}
-	atomic_store(&working, false);
+	__atomic_store_n(&working, false, __ATOMIC_SEQ_CST);
 	WANT(pthread_join(worker, NULL) == 0);
 	WANT(count()->delivered == 20 && all_slots());
 }

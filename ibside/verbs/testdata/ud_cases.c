@@ -212,7 +212,7 @@ static unsigned take(struct verbs_ud *u, uint32_t *next, uint32_t len)
 			memcpy(&number, m[i].area + IB_GRH_LEN, sizeof(number));
 			WANT(number == *next && m[i].len == len && m[i].grh && m[i].src_qpn == QPN &&
 			     m[i].area[0] == 0x60);
-			WANT(verbs_ud_again(u, m[i].slot) == 0);
+			WANT(verbs_ud_repost(u, m[i].slot) == 0);
 		}
 	}
 	return all;

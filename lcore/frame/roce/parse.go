@@ -12,8 +12,8 @@ import (
 	"causeway/lcore/frame"
 )
 
-// Parse takes a frame apart. Its Payload aliases b. An error names the first thing that is wrong; the ICRC is
-// checked, policy is not.
+// Parse parses a frame. The Packet's Payload aliases b. An error names the first thing that is wrong. It checks the
+// ICRC, but no policy.
 func Parse(b []byte) (Packet, error) {
 	f, fault := frame.Open(b)
 	if fault != "" {
@@ -113,9 +113,9 @@ func (p *Packet) parseTransport(b []byte) error {
 	return nil
 }
 
-// ParseDatagram takes apart what a UDP socket gave, from the BTH to the ICRC, that came from src to dst. The ICRC
-// covers the IP header, which a socket does not give: it is taken to be as RoCE senders write it, without a
-// fragment and with identification 0.
+// ParseDatagram parses a datagram that a UDP socket received from src at dst: BTH to ICRC. The ICRC covers the IP
+// header, which a socket does not deliver; it is assumed to be as RoCE senders write it, unfragmented and with
+// identification 0.
 func ParseDatagram(src, dst netip.AddrPort, payload []byte) (Packet, error) {
 	b := frame.AppendUDP(nil, frame.Link{}, frame.MAC{}, frame.Datagram{Src: src, Dst: dst, TTL: 1}, payload)
 	return Parse(b)

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package roce builds and takes apart whole RoCE packets of UD messages: frame's views around ib's headers.
+// Package roce builds and parses whole RoCE packets of UD messages: frame's views around ib's headers.
 //
 //	Ethernet [802.1Q] IPv4|IPv6 UDP BTH DETH [ImmDt] payload pad ICRC     version 2
 //	Ethernet [802.1Q] GRH           BTH DETH [ImmDt] payload pad ICRC     version 1
 //
-// It is written for whoever plays a RoCE host: tests, the demonstration, the traffic generator, and management, which
-// answers hosts and asks them. It knows nothing
-// of the packet path's C, so that each can be checked against the other.
+// Tests, the demonstration, the traffic generator and management use it. It shares nothing with the datapath's C, so
+// that each can be checked against the other.
 package roce
 
 import (
@@ -29,7 +28,7 @@ type Packet struct {
 	FlowLabel    uint32 // not in IPv4
 	HopLimit     uint8
 	SrcPort      uint16 // of UDP, version 2 only
-	UDPChecksum  bool   // else 0, as RoCE senders do it
+	UDPChecksum  bool   // else 0, as RoCE senders send it
 
 	OpCode    uint8 // 0: UD SEND_ONLY, with immediate data if HasImm
 	Solicited bool
@@ -48,7 +47,7 @@ type Packet struct {
 // IsMulticast reports whether the packet goes to a group.
 func (p *Packet) IsMulticast() bool { return p.DstIP.IsMulticast() }
 
-// Transport returns what a RoCEv2 sender gives to UDP, from the BTH on, with the pad and without the ICRC.
+// Transport returns the UDP payload of a RoCEv2 packet, from the BTH to the pad, without the ICRC.
 func (p *Packet) Transport() []byte {
 	pad := -len(p.Payload) & 3
 	n := ib.BTHLen + ib.DETHLen + len(p.Payload) + pad

@@ -90,7 +90,7 @@ func TestRoundTrip(t *testing.T) {
 		if p.HasImm {
 			want.OpCode = ib.OpUDSendOnlyImm
 		}
-		if again := got.AppendTo(nil); !bytes.Equal(again, b[len("before"):]) || !bytes.Equal(got.Payload, want.Payload) ||
+		if requeued := got.AppendTo(nil); !bytes.Equal(requeued, b[len("before"):]) || !bytes.Equal(got.Payload, want.Payload) ||
 			got.OpCode != want.OpCode || got.Imm != want.Imm || got.TClass != want.TClass || got.DestQP != want.DestQP {
 			t.Fatalf("wrote %+v, read %+v", want, got)
 		}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inbox is how other goroutines have the loop's do something: what they hand in is done there, between two turns, so that
-// what the loop owns needs no locks.
+// Package inbox runs functions of other goroutines in the loop's goroutine, between two turns, so that what the loop
+// owns needs no locks.
 //
-//	any goroutine ── Do    ──▶ ┐ waits for the result; what has not begun when its context ends is not done
+//	any goroutine ── Do    ──▶ ┐ waits for the result; not run when its context ends before
 //	              ── Later ──▶ ├─ C, DoPending ─▶ the loop's goroutine
-//	              ── Tell  ──▶ ┘ done at the latest when the loop has ended ─ DoLate
+//	              ── Tell  ──▶ ┘ run at the latest when the loop has ended ─ DoLate
 package inbox
 
 import (
@@ -14,32 +14,33 @@ import (
 	"sync/atomic"
 )
 
-// An Inbox holds what the loop has to do. New makes one.
+// An Inbox holds the functions that the loop has to run. New makes one.
 type Inbox struct {
 	work  chan func()
 	ended chan struct{}
-	why   error // that it has ended
+	why   error // what Do returns when the loop has ended
 
 	mu   sync.Mutex
-	late []func() // what came when the loop had ended
+	late []func() // that came when the loop had ended
 }
 
-// New makes an inbox with room for so many; who finds it full waits. why is what Do returns once the loop has ended.
+// New makes an inbox with room for so many functions; when it is full, its users wait. why is what Do returns once the
+// loop has ended.
 func New(room int, why error) *Inbox {
 	return &Inbox{work: make(chan func(), room), ended: make(chan struct{}), why: why}
 }
 
-// C is where the loop receives what it has to do.
+// C is where the loop receives the functions.
 func (b *Inbox) C() <-chan func() { return b.work }
 
-// DoPending does what has been handed in until now. Only the loop calls it, as DoLate and End.
+// DoPending runs the functions that are in the inbox now. Only the loop calls it, as DoLate and End.
 func (b *Inbox) DoPending() {
 	for range len(b.work) {
 		(<-b.work)()
 	}
 }
 
-// DoLate does what came too late for the loop. Nobody may be left who could Tell more.
+// DoLate runs the functions that came too late for the loop. No goroutine may be left that calls Tell.
 func (b *Inbox) DoLate() {
 	for _, f := range b.late {
 		f()
@@ -69,8 +70,8 @@ func (b *Inbox) Tell(running context.Context, f func()) {
 	}
 }
 
-// Do has the loop run f and returns what it returned. When ctx ends before f has begun, f is not run; when it has begun, its
-// result is waited for: who is told of an error can be sure that nothing was done. Any goroutine but the loop's may call it.
+// Do has the loop run f and returns f's result. When ctx ends before f has begun, f is not run and Do returns ctx's
+// error; when f has begun, Do waits for its result. Any goroutine but the loop's may call it.
 func (b *Inbox) Do(ctx context.Context, f func() error) error {
 	result := make(chan error, 1)
 	var claimed atomic.Bool

@@ -30,7 +30,7 @@ func loop(ctx context.Context, b *inbox.Inbox) {
 	}
 }
 
-// TestDo wants an error to mean that nothing was done, and what was done to be told, whoever ends first.
+// TestDo wants an error to mean that nothing was done, whichever context ends first.
 func TestDo(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
@@ -75,7 +75,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestFull wants who finds no room to wait for no longer than he wants, and no longer than the loop is there.
+// TestFull wants Do to wait for room no longer than its context, and no longer than the loop runs.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inbox.New(1, errEnded)
@@ -96,7 +96,7 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestTell wants all done that goroutines tell, before the end of the loop or after it.
+// TestTell wants all functions run that goroutines tell, before the end of the loop or after it.
 func TestTell(t *testing.T) {
 	b, told := inbox.New(8, errEnded), 0
 	running, end := context.WithCancel(t.Context())

@@ -21,23 +21,25 @@
  *   --seconds S     recv, reply: how long (10); pingpong: for each reply; stream: after the last message
  *   --gap MS        pause after each send (0)            --seq N       the first message's seq (1)
  *
+ * Messages are those of ibside/stamp, numbered by seq; below 32 bytes they have no number, and "seq" is 0.
  * Output: JSON lines, numbers in host order; "at" is in seconds of the monotonic clock. The first is "ready", the last
  * "end":
  *   {"event":"ready","qpn":17,"gid":"::ffff:10.9.0.1","gid_index":1,"mtu":1024}
  *   {"event":"sent","at":12.345678,"seq":1,"length":64,"status":"success"}
  *   {"event":"received","at":12.345678,"status":"success","src_qp":18,"with_imm":true,"imm":18,"length":64,
- *    "with_grh":true,"grh":"00..","pattern":true,"seq":1,"crc32":3735928559}
+ *    "with_grh":true,"grh":"00..","intact":true,"seq":1}
  *   {"event":"end","sent":1,"received":1,"bad":0}
  * Exit: 0 all came and all payloads were right; 1 not so; 2 usage; 3 verbs failed. */
 
 #include "endpoint.h"
-#include "pattern.h"
+#include "../../../../ibside/stamp/stamp.h"
 
 #include <arpa/inet.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_SIZES = 64, MAX_GROUPS = 64, EXIT_SHORT = 1, EXIT_USAGE = 2 };
@@ -194,20 +196,19 @@ static void print_ready(const struct endpoint *e)
 	       e->source.gid_index, 128u << port.active_mtu);
 }
 
-/* Prints a received message; true if its payload is a pattern. */
+/* Prints a received message; true if it came as it was sent. */
 static bool print_received(const struct message *m)
 {
-	uint32_t seq = 0;
-	bool imm = m->wc.wc_flags & IBV_WC_WITH_IMM, good = pattern_check(m->payload, m->length, &seq);
+	struct stamp s;
+	bool imm = m->wc.wc_flags & IBV_WC_WITH_IMM, intact = stamp_intact(m->payload, m->length, &s);
 	printf("{\"event\":\"received\",\"at\":%.6f,\"status\":\"%s\",\"src_qp\":%u,\"with_imm\":%s,\"imm\":%u,"
 	       "\"length\":%u",
 	       now(), ibv_wc_status_str(m->wc.status), m->wc.src_qp, imm ? "true" : "false",
 	       imm ? ntohl(m->wc.imm_data) : 0, m->length);
 	printf(",\"with_grh\":%s,\"grh\":\"", m->wc.wc_flags & IBV_WC_GRH ? "true" : "false");
 	print_hex(m->grh, GRH_AREA);
-	printf("\",\"pattern\":%s,\"seq\":%u,\"crc32\":%u}\n", good ? "true" : "false", seq,
-	       crc32_ieee(m->payload, m->length));
-	return good && m->wc.status == IBV_WC_SUCCESS;
+	printf("\",\"intact\":%s,\"seq\":%u}\n", intact ? "true" : "false", (unsigned)s.number);
+	return intact && m->wc.status == IBV_WC_SUCCESS;
 }
 
 static void print_sent(struct totals *t, uint32_t seq, uint32_t length, enum ibv_wc_status status)
@@ -240,12 +241,20 @@ static struct targets targets_of(struct endpoint *e, const struct options *o)
 	return t;
 }
 
+/* Nanoseconds, for stamps. */
+static uint64_t unix_time(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 /* Sends message i of the series; returns its length. */
 static uint32_t send_one(struct endpoint *e, const struct options *o, const struct targets *to, uint32_t i,
 			 struct totals *t)
 {
 	uint32_t length = o->size[i % o->sizes];
-	pattern_write(endpoint_send_buffer(e), length, o->seq + i);
+	stamp_message(endpoint_send_buffer(e), length, o->seq + i, unix_time());
 	print_sent(t, o->seq + i, length, endpoint_send(e, &to->to[i % to->n], length));
 	return length;
 }
@@ -260,12 +269,12 @@ static void send_back(struct endpoint *e, const struct options *o, struct messag
 		.with_imm = m->wc.wc_flags & IBV_WC_WITH_IMM,
 		.imm = ntohl(m->wc.imm_data),
 	};
-	uint32_t seq;
+	struct stamp s;
 	if (!to.ah)
 		fail("ibv_create_ah_from_wc");
 	memcpy(endpoint_send_buffer(e), m->payload, m->length);
-	pattern_check(m->payload, m->length, &seq);
-	print_sent(t, seq, m->length, endpoint_send(e, &to, m->length));
+	stamp_intact(m->payload, m->length, &s);
+	print_sent(t, (uint32_t)s.number, m->length, endpoint_send(e, &to, m->length));
 	ibv_destroy_ah(to.ah);
 }
 

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bridge builds a bridge bottom-up and attaches it to its two ports:
+//
+//	EAL ▶ mempool ▶ tables ▶ IB port ▶ Ethernet port ▶ datapath ▶ workers ▶ management
+//
+// It is the only package that knows which kinds of ports there are. What is built last is freed first.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"causeway/config"
+	"causeway/dpdk"
+	"causeway/ibside"
+	"causeway/ibside/fabric"
+	"causeway/lcore"
+	"causeway/lcore/manage"
+	"causeway/lcore/pgm"
+	"causeway/tables"
+)
+
+// A Bridge is a bridge that is built. It runs once. Its methods may be called from any goroutine. The parts that it consists
+// of have their own state, and methods that belong to it.
+type Bridge struct {
+	cfg *config.Config // as it was at the start: for what does not change
+	log *slog.Logger
+	gate
+
+	pool     *dpdk.Mempool
+	tables   *tables.Tables
+	ibPort   ibside.OpenPort
+	ethernet *ethernetPort
+	datapath *lcore.Datapath
+	loop     *manage.Loop
+	lcores   []uint
+
+	*configuration // in force, and its changes
+	*readings      // the datapath's counters and latency
+	*injector      // faults for tests of a network
+	*mirrors       // copies of packets, for captures and traces
+	*groupCounters
+	*pgmTrackers
+	manage.Lists // of the loop
+
+	teardown teardown
+	failed   chan error // the first reason to end the bridge that is not the caller's
+}
+
+// Options are optional.
+type Options struct {
+	Log *slog.Logger
+	// Around, if not nil, is called around opening the Ethernet port: to do so in another network namespace.
+	Around func(open func() error) error
+	// NoHuge uses ordinary memory, and leaves hugepages to others. It is slower.
+	NoHuge bool
+	// Subnet, if not nil, replaces the software subnet that [ib] port describes. It stays the caller's.
+	Subnet *fabric.Fabric
+	// SetLogLevel, if not nil, changes the level of Log: Reload calls it.
+	SetLogLevel func(level string) error
+}
+
+// Build builds a bridge as cfg says. On an error nothing is left behind. A process has one bridge, because it has one DPDK.
+func Build(cfg *config.Config, o Options) (*Bridge, error) {
+	b := &Bridge{cfg: cfg, log: o.Log, failed: make(chan error, 1), configuration: newConfiguration(cfg, o.SetLogLevel, o.Log)}
+	if o.Around == nil {
+		o.Around = func(open func() error) error { return open() }
+	}
+	for _, step := range []func() error{
+		func() error { return b.startEAL(o.NoHuge) },
+		b.makePool,
+		b.makeTables,
+		func() error { return b.attachIBPort(o.Subnet) },
+		func() error { return o.Around(b.attachEthernetPort) },
+		b.makePGM,
+		b.makeDatapath,
+		b.makeManagement,
+	} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, b.teardown.run())
+		}
+	}
+	const mib = 1 << 20
+	b.log.Info("sizes", "packets_mib", b.pool.Bytes()/mib, "packets", b.pool.Size(), "tables_mib_when_full", b.tables.Bytes()/mib,
+		"proxy_qps", b.cfg.Workers.ProxyQPs, "hosts", b.cfg.Workers.Hosts)
+	return b, nil
+}
+
+// Run starts the workers and manages until ctx ends. Then it leaves the groups, lets the workers send the packets that they
+// have, and stops them. onReady, if not nil, is called once when the bridge bridges.
+func (b *Bridge) Run(ctx context.Context, onReady func()) error {
+	for i, w := range b.datapath.Workers() {
+		if err := w.Start(b.lcores[i]); err != nil {
+			b.stopWorkers()
+			return err
+		}
+	}
+	managing, done := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	if onReady != nil {
+		waiting.Go(func() { b.awaitReady(managing, onReady) })
+	}
+	var failure error
+	waiting.Go(func() {
+		select {
+		case failure = <-b.failed:
+			done()
+		case <-managing.Done():
+		}
+	})
+	err := b.loop.Run(managing)
+	done()
+	waiting.Wait()
+	err = errors.Join(failure, err)
+	const grace = 20 * time.Millisecond // for the reports of leaving to reach the port
+	time.Sleep(grace)
+	b.stopWorkers()
+	b.loop.Drain()
+	return err
+}
+
+// fail ends Run with an error.
+func (b *Bridge) fail(err error) {
+	select {
+	case b.failed <- err:
+	default: // it ends already
+	}
+}
+
+func (b *Bridge) stopWorkers() {
+	for _, w := range b.datapath.Workers() {
+		w.Stop()
+	}
+}
+
+func (b *Bridge) awaitReady(ctx context.Context, onReady func()) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if b.loop.Status().Ready {
+			onReady()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close frees all, after Run. It returns an error when mbufs are still in use: a leak.
+func (b *Bridge) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	return b.teardown.run()
+}
+
+func (b *Bridge) startEAL(noHuge bool) error {
+	var pci []string
+	if b.cfg.RoCE.Port.Driver == "mlx5" {
+		pci = []string{b.cfg.RoCE.Port.Arg}
+	}
+	eal, err := dpdk.Init(dpdk.EALConfig{
+		Name: "causeway", Workers: b.cfg.Workers.LCores, MemoryMiB: b.cfg.Workers.MemoryMiB, PCI: pci,
+		ForceNoHuge: noHuge,
+	})
+	if err != nil {
+		return err
+	}
+	b.lcores = eal.WorkerLcores()
+	b.teardown.add(eal.Close)
+	if note := eal.Note(); note != "" {
+		b.log.Info("memory", "note", note)
+	}
+	if b.cfg.Workers.Sleep {
+		return nil
+	}
+	return keepOff(b.cfg.Workers.LCores)
+}
+
+// privateBytes is the private area of an mbuf, which a port may use for its descriptor.
+const privateBytes = 128
+
+func (b *Bridge) makePool() error {
+	room := max(lcore.DataRoom, dpdk.DataRoom(b.cfg.RoCE.MTU))
+	pool, err := dpdk.NewMempool("packets", b.cfg.Workers.Mbufs, room, privateBytes)
+	if err != nil {
+		return err
+	}
+	b.pool = pool
+	b.teardown.add(func() error {
+		if n := pool.InUse(); n != 0 {
+			return fmt.Errorf("bridge: %d mbufs are still in use at the end: a leak", n)
+		}
+		return pool.Free()
+	})
+	return nil
+}
+
+// Room for entries that were deleted, but that a worker may still read.
+const (
+	spareHosts  = 64
+	spareNodes  = 64
+	spareGroups = 64
+)
+
+func (b *Bridge) makeTables() error {
+	t, err := tables.New(tables.Config{
+		MaxHosts: b.cfg.Workers.Hosts + spareHosts, MaxProxyQPs: b.cfg.Workers.ProxyQPs,
+		MaxNodes: b.cfg.Workers.Nodes + spareNodes, MaxGroups: b.cfg.Workers.Groups + spareGroups,
+		MaxReaders: len(b.cfg.Workers.LCores) + 1, // see Tables
+	})
+	if err != nil {
+		return err
+	}
+	b.tables = t
+	b.teardown.add(func() error { t.Close(); return nil })
+	return nil
+}
+
+func (b *Bridge) attachIBPort(subnet *fabric.Fabric) error {
+	p, err := openIBPort(b.cfg, b.pool, subnet, b.fail, b.log)
+	if err != nil {
+		return err
+	}
+	b.ibPort = p
+	b.teardown.add(p.Close)
+	if err := p.CheckPorts(servicePorts(b.cfg)); err != nil {
+		return fmt.Errorf("bridge: %w", err)
+	}
+	if _, ok := p.(ibside.Aliaser); !ok && b.cfg.IB.AliasGIDs {
+		b.log.Warn("no_aliases", "note", "[ib] alias_gids takes an InfiniBand port and access to its subnet administrator")
+	}
+	return nil
+}
+
+func (b *Bridge) attachEthernetPort() error {
+	b.ethernet = &ethernetPort{cfg: b.cfg, inForce: b.Config, log: b.log}
+	return b.ethernet.open(b.pool, &b.teardown)
+}
+
+// makePGM makes each worker's tracker of PGM streams, even if no group has any: a group may come that does.
+func (b *Bridge) makePGM() error {
+	b.pgmTrackers = &pgmTrackers{gate: &b.gate, inForce: b.Config}
+	idle := uint64(b.cfg.Workers.PGMIdle.Seconds() * float64(lcore.TSCHz()))
+	for range b.cfg.Workers.LCores {
+		t, err := pgm.New(pgm.Config{Streams: b.cfg.Workers.PGMStreams, IdleCycles: idle})
+		if err != nil {
+			return err
+		}
+		b.trackers = append(b.trackers, t)
+		b.teardown.add(func() error { t.Close(); return nil })
+	}
+	return nil
+}

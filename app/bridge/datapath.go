@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"causeway/config"
+	"causeway/dpdk"
+	"causeway/lcore"
+	"causeway/lcore/manage"
+	"causeway/tables"
+)
+
+// roceMTU is the largest UD payload on the RoCE side, in bytes.
+func roceMTU(cfg *config.Config) int { return cfg.RoCE.IBMTU.Bytes() }
+
+func versions(cfg *config.Config) (v uint8) {
+	if cfg.RoCE.V1 {
+		v |= lcore.V1
+	}
+	if cfg.RoCE.V2 {
+		v |= lcore.V2
+	}
+	return v
+}
+
+// firstVersion is the RoCE version to groups, and to hosts that have sent nothing yet.
+func firstVersion(cfg *config.Config) uint8 {
+	if cfg.RoCE.V2 {
+		return lcore.V2
+	}
+	return lcore.V1
+}
+
+func (b *Bridge) makeDatapath() error {
+	ibPort := b.ibPort.Info()
+	d, err := lcore.NewDatapath(lcore.DatapathConfig{
+		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN,
+		RoCEPKey: rocePKey, PKeyIndex: ibPort.PKeyIndex,
+		IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg),
+		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Sleep: b.cfg.Workers.Sleep,
+		IBIsEthernet: ibPort.Ethernet, Addresses: b.ethernet.ownAddresses(), Policy: policyOf(b.cfg),
+	}, b.tables.Pointer())
+	if err != nil {
+		return err
+	}
+	b.datapath = d
+	b.readings = &readings{gate: &b.gate, datapath: d}
+	b.injector = &injector{&b.gate, d, b.log}
+	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.cfg.IB.PKey}
+	b.teardown.add(func() error { b.final = d.Close(); return nil })
+	for i := range b.cfg.Workers.LCores {
+		_, err := d.NewWorker(lcore.WorkerConfig{
+			Port: b.ethernet.port.ID(), Queue: uint16(i), IBPort: b.ibPort.Pointer(i), MaxGroups: b.cfg.Workers.Groups + spareGroups,
+			PGM: b.trackers[i].Pointer(),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rocePKey is the default partition, the only one that RoCE has (rdma_cm joins and connects with it).
+const rocePKey = 0xffff
+
+func (b *Bridge) makeManagement() error {
+	b.groupCounters = &groupCounters{
+		gate: &b.gate, datapath: b.datapath, base: map[int]lcore.GroupCounters{},
+		joined: func() []manage.JoinedGroup { return b.loop.Status().Joined },
+	}
+	var workers []manage.Worker
+	for _, w := range b.datapath.Workers() {
+		workers = append(workers, worker{w, b.pool})
+	}
+	if b.ethernet.listener != nil {
+		workers[0] = listeningWorker{workers[0], b.ethernet.listener}
+	}
+	b.loop = manage.New(b.manageConfig(), b.tables, b.ibPort, workers, b.log)
+	b.Lists = b.loop
+	b.configuration.attach(b.loop.Change, b.datapath.SetPolicy, b.ibPort)
+	return nil
+}
+
+func (b *Bridge) manageConfig() manage.Config {
+	ibPort := b.ibPort.Info()
+	c := manage.Config{
+		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN, Addresses: b.cfg.RoCE.Addresses, Version: firstVersion(b.cfg),
+		IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg),
+		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.cfg.Workers.ProxyQPs,
+		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Receive: b.ethernet.receive,
+	}
+	x := changeTo(b.cfg, ibPort.Ethernet, false)
+	c.ProxyQPsPerHost, c.ProxyQPIdle, c.Querier = x.ProxyQPsPerHost, x.ProxyQPIdle, x.Querier
+	c.Nodes, c.Hosts, c.Resolve, c.Groups, c.Ranges = x.Nodes, x.Hosts, x.Resolve, x.Groups, x.Ranges
+	c.Service = manage.ServiceConfig{
+		Port: b.ibPort, Allow: x.Allow, PKey: b.cfg.IB.PKey, RoCEPKey: rocePKey, Ports: x.Ports, Translate: x.Translate,
+	}
+	return c
+}
+
+// changeTo is management's part of a configuration, as far as it may change while the bridge runs. A drained bridge has no
+// groups and services.
+func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
+	c := manage.Change{
+		Ports: servicePorts(cfg), Translate: cfg.Translations(), Allow: cfg.Policy.Allow, ProxyQPsPerHost: cfg.Workers.ProxyQPsPerHost,
+		ProxyQPIdle: cfg.Workers.ProxyQPIdle, Querier: cfg.RoCE.Querier, Drained: drained,
+	}
+	if drained {
+		c.Ports, c.Querier = nil, false
+	} else {
+		for _, g := range cfg.Groups {
+			c.Groups = append(c.Groups, manageGroup(g, ethernet))
+		}
+		for i := range cfg.Ranges {
+			c.Ranges = append(c.Ranges, manageRange(&cfg.Ranges[i], ethernet))
+		}
+	}
+	for _, x := range cfg.Hosts {
+		if x.Side == config.SideIB {
+			c.Nodes = append(c.Nodes, manage.Node{IP4: x.IP, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: ethernet, Bridge: x.Bridge})
+			continue
+		}
+		for _, ip := range x.Addrs() {
+			if !x.HasMAC {
+				c.Resolve = append(c.Resolve, ip)
+				continue
+			}
+			c.Hosts = append(c.Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: firstVersion(cfg), Static: true})
+		}
+	}
+	return c
+}
+
+// policyOf is the workers' part of a configuration that may change.
+func policyOf(cfg *config.Config) lcore.Policy {
+	return lcore.Policy{
+		Allow: cfg.Policy.Allow, BridgeUnknown: cfg.Policy.BridgeUnknown,
+		SLOfDSCP: cfg.QoS.SLOfDSCP, DSCPOfSL: cfg.QoS.DSCPOfSL, PCPOfSL: cfg.QoS.PCPOfSL,
+	}
+}
+
+// worker is a worker as management sees it.
+type worker struct {
+	w    *lcore.Worker
+	pool *dpdk.Mempool
+}
+
+// TakePunted implements manage.Worker.
+func (w worker) TakePunted() []manage.Punted {
+	frames := w.w.TakePunted()
+	out := make([]manage.Punted, len(frames))
+	for i, f := range frames {
+		out[i].Data = f.Data
+		if f.Pending != nil {
+			out[i].Pending = pending{f.Pending}
+		}
+	}
+	return out
+}
+
+// Send implements manage.Worker.
+func (w worker) Send(f []byte) error { return w.w.Send(w.pool.Pointer(), f) }
+
+// pending is a pending packet as management sees it.
+type pending struct{ *lcore.PendingPacket }
+
+// Reject implements manage.Pending.
+func (p pending) Reject(why manage.Rejection) {
+	p.Drop(map[manage.Rejection]lcore.Drop{
+		manage.RejectFull:    lcore.DropProxyQPFull,
+		manage.RejectSource:  lcore.DropSourceRefused,
+		manage.RejectStopped: lcore.DropShutdown,
+		manage.RejectDenied:  lcore.DropACL,
+	}[why])
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+
+	"causeway/config"
+	"causeway/dpdk"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+)
+
+// ethernetPort is the Ethernet port, and what of its frames is the bridge's.
+type ethernetPort struct {
+	cfg     *config.Config // as it was at the start
+	inForce func() *config.Config
+	log     *slog.Logger
+
+	port     *dpdk.Port
+	listener *listener // on a port that is shared with the kernel
+}
+
+// open opens and starts the port.
+func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
+	if err := claimPort(p.cfg, undo); err != nil {
+		return err
+	}
+	n := len(p.cfg.Workers.LCores)
+	port, err := dpdk.OpenPort(p.cfg.RoCE.Port.String(), dpdk.PortConfig{
+		Pool: pool, RxQueues: n, TxQueues: n, RxDescs: p.cfg.Workers.RxDescs, TxDescs: p.cfg.Workers.TxDescs,
+		MTU: p.cfg.RoCE.MTU,
+	})
+	if err != nil {
+		return err
+	}
+	p.port = port
+	undo.add(port.Close)
+	if port.Shared() {
+		if err := port.Isolate(true); err != nil {
+			return err
+		}
+	}
+	if err := port.Start(); err != nil {
+		return err
+	}
+	undo.add(port.Stop)
+	return p.steer(undo)
+}
+
+func (p *ethernetPort) mac() frame.MAC { return frame.MAC(p.port.MAC()) }
+
+// ownAddresses are the bridge's own, with the link-local one.
+func (p *ethernetPort) ownAddresses() []netip.Prefix {
+	own := append([]netip.Prefix(nil), p.cfg.RoCE.Addresses...)
+	return append(own, netip.PrefixFrom(p.mac().LinkLocal(), 64))
+}
+
+// learnsReports reports whether groups are learnt from hosts' reports: those of older versions are sent to the groups.
+func (p *ethernetPort) learnsReports() bool {
+	return slices.ContainsFunc(p.inForce().Ranges, func(r config.Range) bool { return r.Reports })
+}
+
+// receive has the port, and where it is shared the kernel's interface, receive these groups beside those that management
+// needs; or all groups while reports are learnt from.
+func (p *ethernetPort) receive(groups []netip.Addr) error {
+	macs, all := p.multicastMACs(groups), p.learnsReports()
+	set := p.port.SetMulticast
+	if all {
+		set = func([][6]byte) (dpdk.MulticastFilter, error) { return p.port.SetAllMulticast() }
+	}
+	if _, err := set(macs); err != nil {
+		return err
+	}
+	if p.listener == nil {
+		return nil
+	}
+	return errors.Join(p.listener.follow(macs), p.listener.followAll(all))
+}
+
+// steer has the port receive the bridge's frames: RoCE alone where the port is shared with the kernel, else all frames, which
+// the workers tell apart. Multicast addresses are filtered either way.
+func (p *ethernetPort) steer(undo *teardown) error {
+	filter, err := p.port.SetMulticast(p.multicastMACs(p.groupsToIB()))
+	if p.learnsReports() {
+		filter, err = p.port.SetAllMulticast()
+	}
+	if err != nil {
+		return err
+	}
+	p.log.Info("ethernet_port", "port", p.port.Name(), "mac", p.mac(), "mtu", p.port.MTU(), "multicast", filter.String(),
+		"shared", p.port.Shared())
+	if !p.port.Shared() {
+		return nil
+	}
+	return p.share(undo)
+}
+
+// share takes RoCE from the frames of the kernel's interface by flow rules, and listens there for management's frames. The
+// bridge needs all of them: each failure is an error.
+func (p *ethernetPort) share(undo *teardown) error {
+	netdev, err := p.port.KernelInterface()
+	if err != nil {
+		return err
+	}
+	if netdev.Flags&net.FlagUp == 0 {
+		p.log.Warn("interface_down", "interface", netdev.Name, "note", "ip link set "+netdev.Name+" up")
+	}
+	if caveat := p.port.Caveat(); caveat != "" {
+		p.log.Warn("ethernet_port", "note", caveat)
+	}
+	rules := p.rules()
+	for _, r := range rules {
+		if _, err := p.port.CreateFlow(r); err != nil { // the rules go with the port
+			return err
+		}
+	}
+	if p.listener, err = listen(netdev, p.cfg.RoCE.VLAN, p.port.MTU(), p.learnsReports(), p.multicastMACs(p.groupsToIB())); err != nil {
+		return err
+	}
+	undo.add(func() error {
+		if n := p.listener.lost(); n > 0 {
+			p.log.Warn("frames_missed", "interface", netdev.Name, "frames", n)
+		}
+		return p.listener.close()
+	})
+	p.log.Info("port_shared", "interface", netdev.Name, "flow_rules", len(rules), "note", "RoCE is the bridge's, the rest the kernel's")
+	return nil
+}
+
+// groupsToIB are the groups of the configuration that are bridged from RoCE.
+func (p *ethernetPort) groupsToIB() []netip.Addr {
+	var groups []netip.Addr
+	for _, g := range p.cfg.Groups {
+		if g.Direction&config.ToIB != 0 {
+			groups = append(groups, g.IP)
+		}
+	}
+	return groups
+}
+
+// multicastMACs are the addresses of groups that are bridged from RoCE, and of groups for neighbours and routers.
+func (p *ethernetPort) multicastMACs(bridged []netip.Addr) [][6]byte {
+	groups := append([]netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1")}, bridged...)
+	solicited := func(a netip.Addr) {
+		if a.Is6() {
+			groups = append(groups, frame.SolicitedNode(a))
+		}
+	}
+	for _, own := range p.ownAddresses() {
+		solicited(own.Addr())
+	}
+	for _, x := range p.inForce().Hosts {
+		if x.Side == config.SideIB && x.IP6.IsValid() {
+			solicited(x.IP6)
+		}
+	}
+	if p.cfg.RoCE.V1 { // whose frames to an IPv4 group go to the address of its IPv6 form (Annex A16)
+		for _, g := range bridged {
+			if g.Is4() {
+				groups = append(groups, netip.AddrFrom16(ib.MGIDRoCEv1(g)))
+			}
+		}
+	}
+	return unique(groups)
+}
+
+// unique maps groups to MAC addresses, each once: many groups share one.
+func unique(groups []netip.Addr) [][6]byte {
+	seen := map[frame.MAC]bool{}
+	var macs [][6]byte
+	for _, g := range groups {
+		if m := frame.GroupMAC(g); !seen[m] {
+			seen[m] = true
+			macs = append(macs, m)
+		}
+	}
+	return macs
+}
+
+// rules take RoCEv2, spread over the workers by source address, and RoCEv1, on the first queue, whatever the destination.
+// Workers drop by name what is not the bridge's. The listener has all other frames for management.
+func (p *ethernetPort) rules() []dpdk.Rule {
+	var all []uint16
+	for i := range p.cfg.Workers.LCores {
+		all = append(all, uint16(i))
+	}
+	vlan := p.cfg.RoCE.VLAN
+	if p.cfg.RoCE.Port.Driver == "tap" {
+		vlan = 0 // net_tap does not match VLAN IDs: it takes RoCE of all VLANs
+	}
+	var rules []dpdk.Rule
+	if p.cfg.RoCE.V2 {
+		for _, m := range []dpdk.Match{dpdk.MatchRoCEv2IPv4, dpdk.MatchRoCEv2IPv6} {
+			rules = append(rules, dpdk.Rule{Match: m, Queues: all, RSS: len(all) > 1, VLAN: vlan})
+		}
+	}
+	if p.cfg.RoCE.V1 { // RSS knows IP headers, not a GRH
+		rules = append(rules, dpdk.Rule{Match: dpdk.MatchRoCEv1, Queues: all[:1], VLAN: vlan})
+	}
+	return rules
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"causeway/config"
+	"causeway/dpdk"
+)
+
+// TestRules wants a shared port to be asked for RoCE of the versions that are spoken and for nothing else, RoCEv2 spread
+// over the workers. That the port takes such rules is the task rules.
+func TestRules(t *testing.T) {
+	const v2, v2IPv6, v1 = dpdk.MatchRoCEv2IPv4, dpdk.MatchRoCEv2IPv6, dpdk.MatchRoCEv1
+	first, both := []uint16{0}, []uint16{0, 1}
+	one, two := config.Workers{LCores: []int{3}}, config.Workers{LCores: []int{3, 4}}
+	for _, c := range []struct {
+		name string
+		cfg  config.Config
+		want []dpdk.Rule
+	}{
+		{"v2, one worker", config.Config{RoCE: config.RoCE{V2: true}, Workers: one},
+			[]dpdk.Rule{{Match: v2, Queues: first}, {Match: v2IPv6, Queues: first}}},
+		{"v1 in a VLAN", config.Config{RoCE: config.RoCE{V1: true, VLAN: 300}, Workers: one},
+			[]dpdk.Rule{{Match: v1, Queues: first, VLAN: 300}}},
+		{"both, two workers, VLAN", config.Config{RoCE: config.RoCE{V1: true, V2: true, VLAN: 100}, Workers: two},
+			[]dpdk.Rule{{Match: v2, Queues: both, RSS: true, VLAN: 100}, {Match: v2IPv6, Queues: both, RSS: true, VLAN: 100},
+				{Match: v1, Queues: first, VLAN: 100}}},
+		{"a tap, whose driver knows no VLAN ids", config.Config{
+			RoCE: config.RoCE{V1: true, VLAN: 100, Port: config.EthPort{Driver: "tap", Arg: "cw0,remote=eth1"}}, Workers: one},
+			[]dpdk.Rule{{Match: v1, Queues: first}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if rules := (&ethernetPort{cfg: &c.cfg}).rules(); !reflect.DeepEqual(rules, c.want) {
+				t.Errorf("rules\n%+v\nwant\n%+v", rules, c.want)
+			}
+		})
+	}
+}
+
+// taskRules wants a port's every rule to be one that the Ethernet port takes: only the card is missing here.
+func taskRules() (string, error) {
+	h, err := built()
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	p, err := dpdk.OpenPort("null", dpdk.PortConfig{Pool: h.pool, RxQueues: 2, TxQueues: 2})
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	n := 0
+	for _, workers := range []int{1, 2} {
+		for _, r := range (&ethernetPort{cfg: &config.Config{
+			RoCE:    config.RoCE{V1: true, V2: true, VLAN: 100},
+			Workers: config.Workers{LCores: slices.Repeat([]int{0}, workers)},
+		}}).rules() {
+			if err := p.ValidateFlow(r); !errors.Is(err, dpdk.ErrNoFlow) {
+				return "", fmt.Errorf("%d workers: %+v: %w", workers, r, err)
+			}
+			n++
+		}
+	}
+	return fmt.Sprintf("%d rules", n), nil
+}

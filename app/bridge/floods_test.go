@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage"
+)
+
+func init() { tasks["floods"] = taskFloods }
+
+// A flood is frames of one kind, and what tells how many of them were refused by name, and how many of at most how many
+// left something behind.
+type flood struct {
+	name  string
+	n     int
+	frame func(h *Bridge, i int) []byte
+	named func(s manage.Status) (refused, kept, most uint64)
+}
+
+const floodPort = 7174
+
+var floods = []flood{
+	{"SIDR", 20_000, func(h *Bridge, i int) []byte { return sidrFrame(h, i, crowdIP(i)) }, func(s manage.Status) (refused, kept, most uint64) {
+		c := s.Counters.Services[lcore.RoCEToIB]
+		return c[manage.ServiceBusy] + c[manage.ServiceTimedOut], uint64(s.Asked[lcore.RoCEToIB]), 2048
+	}},
+	{"ARP", 50_000, arpFrame, func(s manage.Status) (refused, kept, most uint64) {
+		return s.Counters.HostsRejected, uint64(s.Hosts), 4096
+	}},
+	{"IGMP", 10_000, igmpFrame, func(s manage.Status) (refused, kept, most uint64) {
+		return s.Counters.GroupsRejected["range_full"], uint64(s.Learned), 256
+	}},
+}
+
+// sidrFrame asks for the node's service from an address, with a port and an ID that i gives.
+func sidrFrame(h *Bridge, i int, from netip.Addr) []byte {
+	p := message(h, nodeIP, ib.QP1, i)
+	p.SrcIP, p.SrcQP, p.QKey, p.SrcPort = from, ib.QP1, ib.QKeyGSI, uint16(0xc000+i%0x3fff)
+	p.Payload = make([]byte, ib.MADLen)
+	ib.PutMAD(p.Payload, ib.MADFields{
+		Class: ib.ClassCM, ClassVersion: ib.ClassVersionCM, Method: ib.MethodSend, TID: uint64(i), AttrID: ib.AttrSIDRReq,
+	})
+	private := make([]byte, ib.CMAHdrLen)
+	ib.PutCMAHeader(private, ib.CMAFields{SrcPort: uint16(i), Src: p.SrcIP, Dst: nodeIP})
+	ib.PutSIDRReq(p.Payload[ib.MADHdrLen:], ib.SIDRReqFields{
+		RequestID: uint32(i), PKey: ib.PKeyDefault, ServiceID: ib.ServiceIDFromPort(ib.PortSpaceUDP, floodPort), Private: private,
+	})
+	return p.AppendTo(nil)
+}
+
+// arpFrame claims an address.
+func arpFrame(_ *Bridge, i int) []byte {
+	b := make([]byte, 60)
+	mac := frame.MAC{2, 9, 0, byte(i >> 16), byte(i >> 8), byte(i)}
+	eth := frame.PutEthernet(b, frame.EthernetFields{Dst: frame.MAC{255, 255, 255, 255, 255, 255}, Src: mac, Type: frame.TypeARP})
+	frame.PutARP(b[len(eth):], frame.ARPFields{Op: frame.ARPRequest, SHA: mac, SPA: crowdIP(i), TPA: crowdIP(i)})
+	return b
+}
+
+// igmpFrame reports a group of the range.
+func igmpFrame(_ *Bridge, i int) []byte {
+	group := netip.AddrFrom4([4]byte{239, 2, byte(i >> 8), byte(i)})
+	b := make([]byte, 60)
+	eth := frame.PutEthernet(b, frame.EthernetFields{Dst: frame.GroupMAC(group), Src: hostMAC, Type: frame.TypeIPv4})
+	ip := frame.PutIPv4(b[len(eth):], frame.IPv4Fields{
+		TotalLen: frame.IPv4Len + frame.IGMPLen, TTL: 1, Protocol: frame.ProtoIGMP, Src: hostIP, Dst: group,
+	})
+	frame.PutIGMP(b[len(eth)+len(ip):], frame.IGMPv2Report, 0, group)
+	return b
+}
+
+// good has some messages go to the echo and come back.
+func (b *Bridge) good(first, n int) error {
+	for i := range n {
+		p := message(b, nodeIP, 0x77, first+i)
+		if err := b.enter(p.AppendTo(nil)); err != nil {
+			return err
+		}
+	}
+	var answers []roce.Packet
+	for len(answers) < n {
+		one, err := b.leave(1)
+		if err != nil {
+			return fmt.Errorf("of messages from %d on %d came back: %w", first, len(answers), err)
+		}
+		if one[0].SrcQP != ib.QP1 { // not a SIDR_REP for the flood
+			answers = append(answers, one...)
+		}
+	}
+	return answersTo(first, answers)
+}
+
+// What a bounded flood may leave behind between its half and its end. Heap: garbage is collected before, and the odd
+// counter or map bucket stays. Resident: the collector keeps pages that it has had for a time.
+const (
+	heapMore     = 4 << 20
+	residentMore = 32 << 20
+)
+
+// flooded floods, with good messages between, and returns how it went.
+func (b *Bridge) flooded(f *flood, number *int) (string, error) {
+	const burst, among = 200, 5
+	var heap, rss int64
+	start := time.Now()
+	for i := range f.n {
+		if err := b.enter(f.frame(b, i)); err != nil {
+			return "", err
+		}
+		if i%burst == burst-1 {
+			if err := b.good(*number, among); err != nil {
+				return "", err
+			}
+			*number += among
+		}
+		if i == f.n/2 {
+			heap, rss = memory()
+		}
+	}
+	took := time.Since(start)
+	time.Sleep(300 * time.Millisecond) // three publications of the status
+	heapAfter, rssAfter := memory()
+	s := b.Status()
+	refused, kept, most := f.named(s)
+	full, _ := lcore.DropNamed("punt_full")
+	lost := b.Counters().Direction[lcore.RoCEToIB].Drops[full]
+	fine := refused > 0 && kept <= most && refused+kept+lost >= uint64(f.n)
+	said := fmt.Sprintf("%s: %d frames in %v, %d kept, %d refused, heap %+d KiB, resident %+d KiB", f.name, f.n, took.Round(time.Millisecond), kept, refused,
+		(heapAfter-heap)>>10, (rssAfter-rss)>>10)
+	if !fine || !s.Ready || heapAfter-heap > heapMore || rssAfter-rss > residentMore {
+		return said, fmt.Errorf("%s; status %+v", said, s)
+	}
+	return said, nil
+}
+
+// taskFloods wants good messages to cross whole beside each flood, which ends in counts with names.
+func taskFloods() (string, error) {
+	text := wide("hosts = 4096") + fmt.Sprintf("[[range]]\nip = \"239.2.0.0/16\"\nfrom = [\"reports\"]\nmost = 256\nmgid = \"rdmacm\"\n"+
+		"[[service]]\nport = %d\n", floodPort)
+	h, err := builtAfter(text)
+	if err != nil {
+		return "", err
+	}
+	var said []string
+	number := 1
+	err = running(h, func() error {
+		for i := range floods {
+			line, err := h.flooded(&floods[i], &number)
+			if err != nil {
+				return err
+			}
+			said = append(said, line)
+		}
+		return nil
+	})
+	c := h.Counters()
+	in, out, sent := &c.Direction[lcore.RoCEToIB], &c.Direction[lcore.IBToRoCE], uint64(number-1)
+	full, _ := lcore.DropNamed("punt_full")
+	served, _ := lcore.DropNamed("mad_served")
+	if in.Sent != sent || out.Sent != sent || in.Received != sent+in.Drops[served]+in.Drops[full] {
+		err = errors.Join(err, fmt.Errorf("%d good messages; counted %+v", sent, c.Direction))
+	}
+	said = append(said, fmt.Sprintf("%d good messages each way, mad_served %d, punt_full %d", sent, in.Drops[served], in.Drops[full]))
+	return strings.Join(said, "\n"), err
+}
+
+func TestFloods(t *testing.T) {
+	text, err := task(t, "floods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + text)
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+	"log/slog"
+
+	"causeway/config"
+	"causeway/dpdk"
+	"causeway/ibside"
+	"causeway/ibside/fabric"
+	"causeway/ibside/fabricport"
+	"causeway/ibside/verbs"
+)
+
+// ErrDeviceGone is what Run fails with, among others, when the RDMA device or a part of it is lost. Only a new process can
+// use it again.
+var ErrDeviceGone = verbs.ErrDeviceGone
+
+// openIBPort opens the port that [ib] port names. onLoss is called when it is lost. A subnet replaces the one that a fabric:
+// port describes.
+func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, onLoss func(error), log *slog.Logger) (ibside.OpenPort, error) {
+	if cfg.IB.Port.Fabric {
+		return fabricport.Open(fabricport.Config{
+			Subnet: subnet, File: cfg.IB.Port.File, Name: cfg.Name, PKey: cfg.IB.PKey,
+			Pool: pool, Workers: len(cfg.Workers.LCores), Log: log,
+		})
+	}
+	p, err := verbs.Open(verbs.Config{
+		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey, GID: cfg.IB.GID,
+		Pool: pool, Workers: len(cfg.Workers.LCores), ProxyQPs: cfg.Workers.ProxyQPs + cfg.Workers.Groups,
+		SendDepth: cfg.Workers.ProxyQPDepth, Log: log, OnLoss: onLoss,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bridge: [ib] port \"%s:%d\": %w", cfg.IB.Port.Device, cfg.IB.Port.Num, err)
+	}
+	return p, nil
+}
+
+// ibPortName returns the port as the configuration has it.
+func ibPortName(p config.IBPort) string {
+	if p.Fabric {
+		return "fabric:" + p.File
+	}
+	return fmt.Sprintf("%s:%d", p.Device, p.Num)
+}
+
+// servicePorts are the configured services.
+func servicePorts(cfg *config.Config) (ports []ibside.PortRange) {
+	for _, s := range cfg.Services {
+		ports = append(ports, ibside.PortRange(s))
+	}
+	return ports
+}

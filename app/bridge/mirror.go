@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/tables"
+)
+
+// mirrors copies packets for captures and traces.
+type mirrors struct {
+	gate     *gate
+	datapath *lcore.Datapath
+	ibPort   ibside.Port
+	pkey     ib.PKey // of the IB port
+}
+
+// Mirror calls each for a copy of each packet that f selects, in order of time, until ctx ends or each returns false; the
+// error is nil when the bridge is closed meanwhile. snap is how many bytes of a packet are kept, 0 all. missed is how many
+// copies there was no room for; packets are not affected. At most lcore.MaxMirrors at once.
+func (m *mirrors) Mirror(ctx context.Context, f lcore.Filter, snap int, each func(lcore.MirroredPacket) bool) (missed uint64, err error) {
+	return m.mirror(ctx, lcore.MirrorOptions{Filter: f, Snap: snap}, each)
+}
+
+// Sample is Mirror with a sample of the packets. It costs next to nothing, at any packet rate.
+func (m *mirrors) Sample(ctx context.Context, f lcore.Filter, snap int, each func(lcore.MirroredPacket) bool) (missed uint64, err error) {
+	return m.mirror(ctx, lcore.MirrorOptions{Filter: f, Snap: snap, Sampled: true}, each)
+}
+
+func (m *mirrors) mirror(ctx context.Context, w lcore.MirrorOptions, each func(lcore.MirroredPacket) bool) (missed uint64, err error) {
+	a := addresses{mirrors: m}
+	return m.datapath.Mirror(ctx, w, func(s lcore.MirroredPacket) bool {
+		a.complete(&s)
+		return each(s)
+	})
+}
+
+// addresses adds the IB port's own addresses to mirrored packets: descriptors do not have them.
+type addresses struct {
+	*mirrors
+	own ibside.Own
+	at  time.Time
+}
+
+// ownAge is how long the port's addresses are kept.
+const ownAge = time.Second
+
+func (a *addresses) complete(s *lcore.MirroredPacket) {
+	if s.IB == nil {
+		return
+	}
+	if now := time.Now(); now.Sub(a.at) > ownAge {
+		a.at = now
+		a.gate.whileOpen(func() { a.own = a.ibPort.Own() })
+	}
+	s.IB.PKey = a.pkey
+	if s.Point != lcore.Sent {
+		if !s.IB.DGID.IsMulticast() {
+			s.IB.DLID = a.own.LID
+		}
+		return
+	}
+	s.IB.SLID = a.own.LID
+	for i, x := range a.own.Sources {
+		if i == 0 || x.Number == s.IB.Source {
+			s.IB.SGID = x.GID
+		}
+	}
+}
+
+// Tables reads the tables as a worker does.
+type Tables struct {
+	gate   *gate
+	tables *tables.Tables
+	reader int // one more than workers; under the gate's lock
+}
+
+var errClosed = errors.New("bridge: the bridge has ended")
+
+// read calls f as a registered reader of the tables, unless the bridge is closed.
+func (s Tables) read(f func(t *tables.Tables)) error {
+	err := errClosed
+	s.gate.whileOpen(func() {
+		var r *tables.Reader
+		if r, err = s.tables.Reader(s.reader); err == nil {
+			defer r.Close()
+			f(s.tables)
+		}
+	})
+	return err
+}
+
+// ProxyQP returns the proxy QP of a RoCE host's queue pair.
+func (s Tables) ProxyQP(host netip.Addr, qpn ib.QPN) (found tables.ProxyQP, ok bool) {
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupProxyQP(host, qpn) })
+	return found, ok && err == nil
+}
+
+// ProxyQPN returns a proxy QP by its QPN.
+func (s Tables) ProxyQPN(qpn ib.QPN) (found tables.ProxyQP, ok bool) {
+	err := s.read(func(t *tables.Tables) { found, _, _, ok = t.LookupProxyQPN(qpn) })
+	return found, ok && err == nil
+}
+
+// Host returns a RoCE host.
+func (s Tables) Host(ip netip.Addr) (found tables.Host, ok bool) {
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupHost(ip) })
+	return found, ok && err == nil
+}
+
+// Node returns the InfiniBand node that has an IP address.
+func (s Tables) Node(ip netip.Addr) (found tables.Node, ok bool) {
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupNode(ip) })
+	return found, ok && err == nil
+}
+
+// Source returns the InfiniBand node that sends from a GID, or without one from a LID, and whether it is the bridge itself.
+func (s Tables) Source(gid ib.GID, lid ib.LID) (found tables.Node, own, ok bool) {
+	err := s.read(func(t *tables.Tables) {
+		if gid.IsZero() {
+			found, _, ok = t.LookupSourceLID(lid)
+			own = t.LookupOwnLID(lid)
+		} else {
+			found, _, ok = t.LookupSource(gid)
+			own = t.LookupOwn(gid)
+		}
+	})
+	return found, own && err == nil, ok && err == nil
+}
+
+// Group returns a group by its IP address.
+func (s Tables) Group(ip netip.Addr) (found tables.Group, ok bool) {
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupGroup(ip) })
+	return found, ok && err == nil
+}
+
+// MGID returns a group by its MGID.
+func (s Tables) MGID(gid ib.GID) (found tables.Group, ok bool) {
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupMGID(gid) })
+	return found, ok && err == nil
+}

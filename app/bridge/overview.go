@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"causeway/dpdk"
+	"causeway/lcore"
+	"causeway/lcore/manage"
+)
+
+// Status returns management's state.
+func (b *Bridge) Status() manage.Status { return b.loop.Status() }
+
+// Ethernet returns the Ethernet port's own counters, and whether its link is up. Workers do not see what the port drops.
+func (b *Bridge) Ethernet() (s dpdk.Stats, up bool) {
+	b.whileOpen(func() {
+		var err error
+		if s, err = b.ethernet.port.Stats(); err != nil { // a PMD without statistics
+			s = dpdk.Stats{}
+		}
+		up = b.ethernet.port.LinkUp()
+	})
+	return s, up
+}
+
+// Lost returns the messages that the IB port has lost, by direction and reason: towards IB after a worker counted them as
+// sent, and towards RoCE before a worker received them.
+func (b *Bridge) Lost() (lost [2]map[string]uint64) {
+	b.whileOpen(func() { lost[lcore.RoCEToIB], lost[lcore.IBToRoCE] = b.ibPort.Lost() })
+	return lost
+}
+
+// Services returns what became of requests for services that came to the IB port, and of those that it has sent.
+func (b *Bridge) Services() (requests, connects map[string]uint64) {
+	b.whileOpen(func() { requests, connects = b.ibPort.ServiceCounts() })
+	return requests, connects
+}
+
+// A Memory is how much room there is for packets and table entries, and how much of it is in use.
+type Memory struct {
+	Packets, PacketsUsed int // of the mempool; those that workers and ports keep in reserve count as used
+	PacketBytes          int
+	TableBytes           int // of all tables, when they are full
+	Hosts, Nodes, Groups [2]int
+	ProxyQPs             [2]int // in use, and room for
+}
+
+// Memory returns how much room there is.
+func (b *Bridge) Memory() (m Memory) {
+	b.whileOpen(func() {
+		s, w := b.loop.Status(), &b.cfg.Workers
+		m = Memory{
+			Packets: b.pool.Size(), PacketsUsed: b.pool.InUse(), PacketBytes: b.pool.Bytes(), TableBytes: b.tables.Bytes(),
+			Hosts: [2]int{s.Hosts, w.Hosts}, Nodes: [2]int{s.Nodes, w.Nodes},
+			Groups: [2]int{s.Groups, w.Groups}, ProxyQPs: [2]int{s.ProxyQPs, w.ProxyQPs},
+		}
+	})
+	return m
+}
+
+// LCores returns each worker's lcore.
+func (b *Bridge) LCores() []uint { return b.lcores }
+
+// A Port is one of the two ports, as it was opened.
+type Port struct {
+	Name     string // as the configuration has it
+	MAC      string // Ethernet only
+	GIDs     []string
+	LID      string
+	MTU      int // bytes: of an IP packet on Ethernet, of a message on InfiniBand
+	Ethernet bool
+}
+
+// Ports returns the Ethernet port and the InfiniBand port.
+func (b *Bridge) Ports() (ethernet, infiniband Port) {
+	ethernet = Port{Name: b.cfg.RoCE.Port.String(), MTU: b.cfg.RoCE.MTU, Ethernet: true}
+	infiniband = Port{Name: ibPortName(b.cfg.IB.Port)}
+	b.whileOpen(func() {
+		p, own := b.ibPort.Info(), b.ibPort.Own()
+		ethernet.MAC = b.ethernet.mac().String()
+		infiniband.MTU, infiniband.Ethernet = p.MTU.Bytes(), p.Ethernet
+		if own.LID != 0 {
+			infiniband.LID = own.LID.String()
+		}
+		for _, g := range own.GIDs {
+			infiniband.GIDs = append(infiniband.GIDs, g.String())
+		}
+	})
+	return ethernet, infiniband
+}
+
+// Rules returns the flow rules by which a port that is shared with the kernel gives frames to the bridge; none for a port
+// that is not shared.
+func (b *Bridge) Rules() (rules []dpdk.Rule) {
+	b.whileOpen(func() {
+		if b.ethernet.port.Shared() {
+			rules = b.ethernet.rules()
+		}
+	})
+	return rules
+}
+
+// Tables returns a reader of the tables, which explain why a packet went where it did.
+func (b *Bridge) Tables() Tables { return Tables{&b.gate, b.tables, len(b.datapath.Workers())} }

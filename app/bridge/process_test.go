@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// DPDK starts once in a process, so each bridge of these tests is built in one of its own: this test binary,
+// started again with the name of a task.
+const taskVariable = "CAUSEWAY_BRIDGE_TASK"
+
+// tasks are what such a process does; each returns a line to print, or an error.
+var tasks = map[string]func() (string, error){
+	"carry":     taskCarry,
+	"mirrors":   taskMirrors,
+	"held":      taskHeld,
+	"idle":      taskIdle,
+	"never-run": taskNeverRun,
+	"leak":      taskLeak,
+	"again":     taskAgain,
+	"rules":     taskRules,
+	"counts":    taskCounts,
+	"groups":    taskGroups,
+	"cores":     taskCores,
+	"fail":      taskFail,
+
+	"reload-keys": taskReloadKeys, "reload-traffic": taskReloadTraffic, "single-changes": taskSingleChanges, "reload-ended": taskReloadEnded,
+	"inject": taskInject,
+}
+
+func TestMain(m *testing.M) {
+	name, ok := os.LookupEnv(taskVariable)
+	if !ok {
+		os.Exit(m.Run())
+	}
+	line, err := tasks[name]()
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(line)
+}
+
+// task does a task in a process of its own and returns what it printed.
+func task(t *testing.T, name string, environment ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(append(os.Environ(), taskVariable+"="+name), environment...)
+	out, err := cmd.CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return text, errors.New(text)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, text)
+	}
+	return text, nil
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"causeway/config"
+	"causeway/ibside"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/manage"
+)
+
+// configuration is the configuration in force, and how it becomes another.
+//
+//	new file ─▶ Diff ─▶ possible? ─▶ one call in the management loop: checked, then the workers' policy, nodes, hosts, ranges,
+//	                      │           groups, services
+//	                      └─ no: an error that names every key, and nothing is done
+//
+// What can fail is checked before anything is done. What takes the subnet's time goes on after Reload has returned, and is
+// tried again until it succeeds: joins, paths, the port's listeners. The bridge is not ready meanwhile.
+type configuration struct {
+	now      atomic.Pointer[config.Config]
+	token    chan struct{} // holds one while a change is under way
+	drained  bool          // whoever holds the token changes it
+	setLevel func(string) error
+	log      *slog.Logger
+
+	// Of the bridge, when it is built.
+	change     func(context.Context, manage.Change) error // management's
+	setPolicy  func(lcore.Policy) error                   // the workers'
+	checkPorts func([]ibside.PortRange) error             // the IB port's
+	ethernet   bool                                       // its link layer
+}
+
+func newConfiguration(cfg *config.Config, setLevel func(string) error, log *slog.Logger) *configuration {
+	c := &configuration{token: make(chan struct{}, 1), setLevel: setLevel, log: log}
+	c.now.Store(cfg)
+	return c
+}
+
+func (c *configuration) attach(change func(context.Context, manage.Change) error, setPolicy func(lcore.Policy) error, p ibside.OpenPort) {
+	c.change, c.setPolicy, c.checkPorts, c.ethernet = change, setPolicy, p.CheckPorts, p.Info().Ethernet
+}
+
+// NeedsRestart is the error of changes that a running bridge cannot make.
+type NeedsRestart config.Changes
+
+// Error has a line for each key.
+func (n NeedsRestart) Error() string {
+	lines := []string{"reload: nothing was changed, because this needs a restart:"}
+	for _, c := range n {
+		lines = append(lines, fmt.Sprintf("  %s %s", c.Where, c.Detail))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Config returns the configuration in force. It must not be changed.
+func (c *configuration) Config() *config.Config { return c.now.Load() }
+
+// Plan returns what another configuration would change, and an error if the bridge cannot change to it while it runs.
+func (c *configuration) Plan(to *config.Config) (config.Changes, error) {
+	changes := config.Diff(c.Config(), to)
+	if never := changes.NeedRestart(); len(never) > 0 {
+		return changes, NeedsRestart(never)
+	}
+	policy := policyOf(to)
+	if err := policy.Validate(); err != nil {
+		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
+	}
+	if err := c.checkPorts(servicePorts(to)); err != nil {
+		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
+	}
+	return changes, nil
+}
+
+// Reload changes to another configuration, all of it or nothing, and returns what it changed. On an error nothing was
+// changed. Packets of what stays are not lost. One reload at a time: others wait.
+func (c *configuration) Reload(ctx context.Context, to *config.Config) (config.Changes, error) {
+	return c.edit(ctx, func(*config.Config) (*config.Config, error) { return to, nil })
+}
+
+// lock waits for a change under way to end.
+func (c *configuration) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case c.token <- struct{}{}:
+		return func() { <-c.token }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// edit makes another configuration of the one in force, and changes to it.
+func (c *configuration) edit(ctx context.Context, make func(*config.Config) (*config.Config, error)) (config.Changes, error) {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	to, err := make(c.Config())
+	if err != nil {
+		return nil, err
+	}
+	changes, err := c.Plan(to)
+	if err != nil || len(changes) == 0 {
+		return changes, err
+	}
+	x := changeTo(to, c.ethernet, c.drained)
+	x.Commit = func() error { return c.commit(to) }
+	if err := c.change(ctx, x); err != nil {
+		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
+	}
+	for _, x := range changes {
+		c.log.Info("configuration_changed", "what", x.What, "where", x.Where, "detail", x.Detail)
+	}
+	return changes, nil
+}
+
+// Drain prepares for another bridge to take over: this one leaves all groups and services, and no longer answers for
+// InfiniBand nodes. Packets that still come to it are bridged; proxy QPs stay. A reload changes what Resume takes up again.
+func (c *configuration) Drain(ctx context.Context) error { return c.setDrained(ctx, true) }
+
+// Resume takes up again what Drain has left, and announces it.
+func (c *configuration) Resume(ctx context.Context) error { return c.setDrained(ctx, false) }
+
+func (c *configuration) setDrained(ctx context.Context, drained bool) error {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if c.drained == drained {
+		return nil
+	}
+	if err := c.change(ctx, changeTo(c.Config(), c.ethernet, drained)); err != nil {
+		return err
+	}
+	c.drained = drained
+	if drained {
+		c.log.Info("drained")
+	} else {
+		c.log.Info("resumed")
+	}
+	return nil
+}
+
+// commit changes what is not management's, when all is checked. The workers' policy is the last that can fail.
+func (c *configuration) commit(to *config.Config) error {
+	was := c.Config().Log.Level
+	if c.setLevel != nil && to.Log.Level != was {
+		if err := c.setLevel(to.Log.Level); err != nil {
+			return err
+		}
+	}
+	if err := c.setPolicy(policyOf(to)); err != nil {
+		if c.setLevel != nil {
+			err = errors.Join(err, c.setLevel(was))
+		}
+		return err
+	}
+	c.now.Store(to)
+	return nil
+}
+
+// Add adds entries as a file has them: [[host]], [[group]], [[range]], [[service]] and [[translate]]. What is wrong with
+// them is named as in a file.
+func (c *configuration) Add(ctx context.Context, entries string) (config.Changes, error) {
+	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) { return cfg.Extend(entries) })
+}
+
+// SetGroups makes the configured groups these, and no others.
+func (c *configuration) SetGroups(ctx context.Context, groups []config.Group) (config.Changes, error) {
+	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) { return cfg.WithGroups(groups) })
+}
+
+// AddGroup adds a group.
+func (c *configuration) AddGroup(ctx context.Context, g config.Group) (config.Changes, error) {
+	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
+		return cfg.WithGroups(append(slices.Clone(cfg.Groups), g))
+	})
+}
+
+// RemoveGroup ends the configured group of an MGID, which Status has, too; on an Ethernet link layer that is the address itself.
+func (c *configuration) RemoveGroup(ctx context.Context, mgid ib.GID) (config.Changes, error) {
+	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
+		rest := slices.DeleteFunc(slices.Clone(cfg.Groups), func(g config.Group) bool {
+			return g.MGID == mgid || manageGroup(g, c.ethernet).MGID == mgid
+		})
+		if len(rest) == len(cfg.Groups) {
+			return nil, fmt.Errorf("bridge: group %v: not configured", mgid)
+		}
+		return cfg.WithGroups(rest)
+	})
+}
+
+// AddHost adds an IB node or a static RoCE host.
+func (c *configuration) AddHost(ctx context.Context, x config.Host) (config.Changes, error) {
+	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
+		return cfg.WithHosts(append(slices.Clone(cfg.Hosts), x))
+	})
+}
+
+// RemoveHost removes the entry that has an address, with its other address.
+func (c *configuration) RemoveHost(ctx context.Context, ip netip.Addr) (config.Changes, error) {
+	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
+		rest := slices.DeleteFunc(slices.Clone(cfg.Hosts), func(x config.Host) bool { return slices.Contains(x.Addrs(), ip) })
+		if len(rest) == len(cfg.Hosts) {
+			return nil, fmt.Errorf("bridge: host %v: not configured", ip)
+		}
+		return cfg.WithHosts(rest)
+	})
+}
+
+// AddService adds a service.
+func (c *configuration) AddService(ctx context.Context, s config.Service) (config.Changes, error) {
+	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
+		return cfg.WithServices(append(slices.Clone(cfg.Services), s))
+	})
+}
+
+// RemoveService removes a service, by the ports that its entry has.
+func (c *configuration) RemoveService(ctx context.Context, s config.Service) (config.Changes, error) {
+	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
+		rest := slices.DeleteFunc(slices.Clone(cfg.Services), func(o config.Service) bool { return o == s })
+		if len(rest) == len(cfg.Services) {
+			return nil, fmt.Errorf("bridge: service %v: not configured", s)
+		}
+		return cfg.WithServices(rest)
+	})
+}

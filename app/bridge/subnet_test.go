@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/ibside/sa"
+	"causeway/ibside/sa/opensmtest"
+)
+
+var nobody netip.Addr
+
+func (r *rig) awaitWhole(when string) {
+	r.t.Helper()
+	r.await(when, func() string { return r.whole(nobody) })
+}
+
+// join has the other host join a group.
+func (r *rig) join(mgid ib.GID, qkey ib.QKey) {
+	r.t.Helper()
+	f := ib.MCMemberFields{MGID: mgid, QKey: qkey, PKey: ib.PKeyDefault, JoinState: ib.JoinFull}
+	if _, err := r.other.Join(r.t.Context(), f); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) leave(mgid ib.GID) {
+	r.t.Helper()
+	if err := r.other.Leave(r.t.Context(), mgid, ib.GID{}, ib.JoinFull); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestSubnetRestart begins without an SM, then ends opensm as a crash would and starts one that gives other MLIDs.
+func TestSubnetRestart(t *testing.T) {
+	s := opensmtest.Start(t)
+	r := newRig(t, s, seldom())
+	defer r.end()
+	if r.loop.Status().Ready {
+		t.Error("ready without an SM")
+	}
+	m := s.Manage("smhost")
+	r.awaitWhole("at first")
+	r.await("at first", func() string {
+		if st := r.loop.Status(); !st.Ready || st.Aliases != len(rigAliases) {
+			return fmt.Sprintf("%+v", st)
+		}
+		return ""
+	})
+	before, _, _ := r.tables.LookupGroup(rigGroups[0].IP)
+	missed := r.watch()
+	m.Kill()
+	r.ibPort.Event(sa.SMChange)
+	r.awaitLine("subnet_stale", string(sa.SMChange))
+	r.awaitLine("subnet_stale", sa.ErrUnreachable.Error())
+	s.Manage("smhost")
+	for i := range 8 { // what takes the MLIDs that the groups had, or makes them come in another order
+		r.join(ib.MGIDRDMACM(netip.AddrFrom4([4]byte{239, 9, 9, byte(i)}), ib.PKeyDefault, 2), ib.QKeyRDMAUDP)
+	}
+	r.ibPort.Event(sa.Reregister)
+	r.awaitLine("subnet_registered")
+	r.awaitWhole("after the restart")
+	if n := missed(); n != 0 {
+		t.Errorf("groups or nodes were not in the tables %d times", n)
+	}
+	after, _, _ := r.tables.LookupGroup(rigGroups[0].IP)
+	t.Logf("%v went to %v, and goes to %v", after.IP, before.MLID, after.MLID)
+	r.end()
+	for _, g := range rigGroups {
+		if all, err := r.other.Groups(t.Context(), ib.MCMemberMGID, ib.MCMemberFields{MGID: rigMGID(g.IP)}); err != nil || len(all) != 0 {
+			t.Errorf("after the end, group %v has %+v, %v", g.IP, all, err)
+		}
+	}
+	if path, err := r.other.Path(t.Context(), ib.GIDFromGUID(0xfe80<<48, rigAliases[0])); err == nil {
+		t.Errorf("after the end, an alias resolves to %v", path.DLID)
+	}
+}
+
+// TestSubnetMLIDs has groups of another host take the MLIDs that the bridge's had with the SM before.
+func TestSubnetMLIDs(t *testing.T) {
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
+	r := newRig(t, s, seldom())
+	defer r.end()
+	r.awaitWhole("at first")
+	was := map[netip.Addr]ib.LID{}
+	for _, g := range rigGroups {
+		e, _, _ := r.tables.LookupGroup(g.IP)
+		was[g.IP] = e.MLID
+	}
+	m.Kill()
+	s.Manage("smhost")
+	for i := range rigGroups {
+		r.join(ib.MGIDRDMACM(netip.AddrFrom4([4]byte{239, 8, 8, byte(i)}), ib.PKeyDefault, 2), ib.QKeyRDMAUDP)
+	}
+	r.ibPort.Event(sa.Reregister)
+	r.awaitWhole("after the restart")
+	moved := 0
+	for _, g := range rigGroups {
+		if e, _, _ := r.tables.LookupGroup(g.IP); e.MLID != was[g.IP] {
+			moved++
+			r.awaitLine("group_renewed", "group="+g.IP.String(), fmt.Sprintf("mlid=%v", e.MLID), fmt.Sprintf("was=%v", was[g.IP]))
+		}
+	}
+	if moved == 0 {
+		t.Error("no MLID changed: the test proves nothing")
+	}
+}
+
+// TestSubnetLIDs restarts the SM so that it gives each port other LIDs.
+func TestSubnetLIDs(t *testing.T) {
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
+	c := seldom()
+	c.Watch = 20 * time.Millisecond
+	r := newRig(t, s, c)
+	defer r.end()
+	r.awaitWhole("at first")
+	before := r.ibPort.Own().LID
+	missed := r.watch()
+	m.Kill()
+	s.Manage("smhost", "-l", "3")
+	r.awaitLine("subnet_registered")
+	r.awaitWhole("with other LIDs")
+	if now := r.ibPort.Own().LID; now == before || r.tables.LookupOwnLID(before) {
+		t.Errorf("the bridge is at %v, and was at %v", now, before)
+	}
+	r.awaitLine("subnet_stale")
+	r.awaitLine("node_moved")
+	if n := missed(); n != 0 {
+		t.Errorf("groups or nodes were not in the tables %d times", n)
+	}
+}
+
+// TestSubnetFailover has two SMs; the port's state says when the other is master.
+func TestSubnetFailover(t *testing.T) {
+	for try := 1; !subnetFailsOver(t); try++ {
+		if try == opensmtest.UpTries {
+			t.Fatalf("no SM has taken over in %d tries", try)
+		}
+	}
+}
+
+// subnetFailsOver is false when the other SM, not ours to judge, has not become master.
+func subnetFailsOver(t *testing.T) bool {
+	s := opensmtest.Start(t)
+	m, standby, ok := s.ManagePair()
+	if !ok {
+		return false
+	}
+	c := seldom()
+	c.Watch = 20 * time.Millisecond
+	r := newRig(t, s, c)
+	defer r.end()
+	r.awaitWhole("at first")
+	missed := r.watch()
+	m.Kill()
+	if !opensmtest.HasWritten(standby.Log, "SUBNET UP", opensmtest.UpPatience) {
+		missed()
+		r.abandoned = true
+		return false
+	}
+	r.awaitLine("subnet_stale", string(sa.SMChange))
+	r.awaitLine("subnet_registered")
+	r.awaitWhole("with another SM")
+	if n := missed(); n != 0 {
+		t.Errorf("groups or nodes were not in the tables %d times", n)
+	}
+	return true
+}
+
+// TestSubnetRefuses has another host make a group first while the SM is new, with another Q_Key. The others are as they were,
+// and this one is back when the other has left.
+func TestSubnetRefuses(t *testing.T) {
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
+	r := newRig(t, s, seldom())
+	defer r.end()
+	r.awaitWhole("at first")
+	missed := r.watch()
+	m.Kill()
+	s.Manage("smhost")
+	refused := rigGroups[0].IP
+	r.join(rigMGID(refused), ib.QKeyIPoIB)
+	r.ibPort.Event(sa.Reregister)
+	r.awaitLine("registration_rejected", "kind=group", rigMGID(refused).String(), "parameters that do not fit")
+	r.await("but the one that is refused", func() string { return r.whole(refused) })
+	if w := r.wrongGroup(refused); w == "" {
+		t.Error("the group that is refused is joined")
+	}
+	if r.log.has("subnet_registered") {
+		t.Error("all is said to be registered")
+	}
+	r.leave(rigMGID(refused))
+	r.awaitWhole("when the other has left")
+	r.awaitLine("subnet_registered")
+	if n := missed(); n != 0 {
+		t.Errorf("groups or nodes were not in the tables %d times", n)
+	}
+}
+
+// TestSubnetLearns has another host make a group that is in a range, and leave it: the bridge follows, as a non-member. A restarted
+// SM is subscribed to again.
+func TestSubnetLearns(t *testing.T) {
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
+	r := newRig(t, s, seldom())
+	defer r.end()
+	r.awaitWhole("at first")
+	r.await("the subscriptions", func() string { return r.subscribed(0) })
+	for i := range 2 {
+		ip := netip.AddrFrom4([4]byte{239, 7, 0, byte(7 + i)})
+		r.join(rigMGID(ip), ib.QKeyRDMAUDP)
+		r.await("a group of another", func() string {
+			if e, _, ok := r.tables.LookupGroup(ip); !ok || !e.ToIB || !e.ToRoCE {
+				return fmt.Sprintf("is %+v", e)
+			}
+			return ""
+		})
+		r.leave(rigMGID(ip))
+		r.await("the group's end", func() string {
+			if e, _, ok := r.tables.LookupGroup(ip); ok {
+				return fmt.Sprintf("is still %+v", e)
+			}
+			return ""
+		})
+		if i == 0 {
+			m.Kill()
+			before := r.traps.confirmed.Load()
+			s.Manage("smhost")
+			r.ibPort.Event(sa.Reregister)
+			r.awaitLine("subnet_stale")
+			r.awaitWhole("after the restart")
+			r.await("the subscriptions", func() string { return r.subscribed(before) })
+		}
+	}
+}
+
+// subscribed says how many of the three subscriptions are missing, of those since an earlier count.
+func (r *rig) subscribed(before int32) string {
+	if n := r.traps.confirmed.Load() - before; n < 3 {
+		return fmt.Sprintf("%d of 3", n)
+	}
+	return ""
+}

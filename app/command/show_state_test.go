@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command_test
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"causeway/app/command"
+	"causeway/lcore/manage"
+)
+
+// waiting is a bridge whose nodes are all away.
+type waiting struct {
+	command.Target
+	nodes int
+}
+
+func (w waiting) Status() manage.Status { return manage.Status{Waiting: w.nodes} }
+
+func (w waiting) ListNodes(context.Context, manage.Query) (l manage.List[manage.NodeEntry], err error) {
+	for i := range w.nodes {
+		l.Entries = append(l.Entries, manage.NodeEntry{IP4: netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)})})
+	}
+	return l, nil
+}
+
+func (w waiting) ListGroups(context.Context, manage.Query) (manage.List[manage.GroupEntry], error) {
+	group := manage.Group{IP: netip.MustParseAddr("239.1.2.3")}
+	return manage.List[manage.GroupEntry]{Entries: []manage.GroupEntry{{Group: group, State: "joined"}, {Group: group, State: "refused"}}}, nil
+}
+
+// TestStatusAwaited wants "show status" to name what is not there yet, on one screen.
+func TestStatusAwaited(t *testing.T) {
+	for nodes, want := range map[int][]string{
+		2:  {"waiting for 2 joins or paths", "group 239.1.2.3, MGID ::: refused\n", "node 10.9.0.1: no path", "node 10.9.0.2: no path"},
+		20: {"node 10.9.0.4: no path", "and 16 more"},
+	} {
+		e, b := env(3)
+		e.Bridge = waiting{b, nodes}
+		text := run(t, e, "show status").Text(0)
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%d nodes: no %q in\n%s", nodes, part, text)
+			}
+		}
+		if n := strings.Count(text, "MGID") + strings.Count(text, "no path"); n > 5 {
+			t.Errorf("%d nodes: %d are named", nodes, n)
+		}
+	}
+}
+
+// TestDropsExplained wants each reason that could be written to be explained.
+func TestDropsExplained(t *testing.T) {
+	for _, line := range []string{"trace drop ", "capture drop ic"} {
+		c := command.Standard.Choices(context.Background(), nil, line)
+		if text := strings.Join(c.Lines(0), "\n"); !strings.Contains(text, "the ICRC is wrong") {
+			t.Errorf("%q: %s", line, text)
+		}
+	}
+}

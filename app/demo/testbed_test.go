@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+
+	"causeway/config"
+)
+
+// withoutIPv6 makes a namespace as containers have it where IPv6 is disabled.
+func withoutIPv6() (netns.NsHandle, error) {
+	ns, err := newNamespace()
+	if err != nil {
+		return ns, err
+	}
+	return ns, in(ns, func() error {
+		var errs []error
+		for _, which := range []string{"all", "default"} {
+			errs = append(errs, os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	ns, err := newNamespace()
+	switch {
+	case err == nil:
+		if err := ns.Close(); err != nil {
+			t.Fatal(err)
+		}
+	case os.Getenv("CI") == "true":
+		t.Fatalf("CI must be able to make network namespaces: %v", err)
+	default:
+		t.Skipf("this test makes network namespaces, and cannot: %v; run it as root", err)
+	}
+}
+
+// TestWithoutIPv6 wants the IPv6 flow to be left out, that to be said, and the rest to be well. It is this
+// process's one bridge.
+func TestWithoutIPv6(t *testing.T) {
+	needNamespaces(t)
+	tb := &testbed{}
+	for _, step := range []func() error{
+		tb.makeWires,
+		func() error { return tb.makeHosts(withoutIPv6, withoutIPv6) },
+		func() error { return tb.makeSubnet("") },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(errors.Join(err, tb.close()))
+		}
+	}
+	var out bytes.Buffer
+	ok, err := tb.show(t.Context(), Options{Duration: time.Second, JSON: true, Out: &out})
+	if err := errors.Join(err, tb.close()); err != nil || !ok {
+		t.Fatalf("%v, %v\n%s", ok, err, out.String())
+	}
+	var r result
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Flows) != 3 || !slices.Contains(r.Notes, noIPv6) || strings.Contains(out.String(), "fd09::") {
+		t.Errorf("%s", out.String())
+	}
+}
+
+// TestConfig wants the demonstration's configuration to have no problem and nothing to remark.
+func TestConfig(t *testing.T) {
+	cfg, err := config.Parse("demo", []byte(Config()))
+	if err != nil || len(cfg.Notes) != 0 || len(cfg.Groups) != 2 || len(cfg.Hosts) != 2 {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"causeway/config"
+	"causeway/ibside/ib"
+)
+
+// OnHardware reports whether a configuration names a port of the machine, so that CheckConfig has something to check. The
+// bridge itself makes the other kinds: tap, memif, pcap, ring, null and the embedded fabric.
+func OnHardware(c *config.Config) bool {
+	return c.RoCE.Port.Driver == "mlx5" || c.RoCE.Port.Driver == "af_packet" || !c.IB.Port.Fabric
+}
+
+// CheckConfig returns the reasons why a valid configuration cannot run on the machine with this sysfs, one line each, such as
+// "ib: port \"mlx5_0:1\": ..."; none when it can. mayCome is true when the only reason is that the RDMA device is missing or
+// not up, which may change by itself: after a reboot, or when the driver is loaded again.
+func CheckConfig(c *config.Config, sys fs.FS) (problems []string, mayCome bool) {
+	if !OnHardware(c) {
+		return nil, false
+	}
+	m := ReadMachine(sys)
+	problems = m.checkRoCE(&c.RoCE)
+	mayCome = len(problems) == 0 && !c.IB.Port.Fabric && m.awaits(c.IB.Port)
+	return append(problems, m.checkIB(c)...), mayCome
+}
+
+// awaits reports whether the port's device is missing, or the port is not usable yet. A device that lacks the port will
+// not get it.
+func (m *Machine) awaits(port config.IBPort) bool {
+	if p := m.RDMAPort(port); p != nil {
+		return p.NodeType == "CA" && (p.State != "ACTIVE" || !p.Uverbs)
+	}
+	return !slices.ContainsFunc(m.RDMA, func(p RDMAPort) bool { return p.Device == port.Device })
+}
+
+// checkRoCE checks the Ethernet port.
+func (m *Machine) checkRoCE(r *config.RoCE) []string {
+	var why string
+	switch r.Port.Driver {
+	case "af_packet":
+		why = m.checkAFPacket(r)
+	case "mlx5":
+		why = m.checkMlx5(r.Port.Arg)
+	}
+	if why == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("roce: port %q: %s", r.Port.String(), why)}
+}
+
+func (m *Machine) checkAFPacket(r *config.RoCE) string {
+	e := m.interfaceNamed(r.Port.Arg)
+	if e == nil {
+		names := m.ethNames(func(e *EthPort) string { return e.Netdev })
+		return fmt.Sprintf("there is no interface %s here; %s", r.Port.Arg, thereAre(names))
+	}
+	why := e.whyNotAFPacket()
+	if why == "" && r.MTU > e.MTU {
+		why = fmt.Sprintf("its MTU %d is less than mtu %d; ip link set %s mtu %d, or write mtu = %d",
+			e.MTU, r.MTU, e.Netdev, r.MTU, e.MTU)
+	}
+	return why
+}
+
+// checkMlx5 checks a ConnectX function. It does not check the MTU: the PMD sets the port's MTU to [roce] mtu.
+func (m *Machine) checkMlx5(address string) string {
+	e := m.function(address)
+	if e == nil {
+		names := m.ethNames(func(e *EthPort) string {
+			if !e.connectX {
+				return ""
+			}
+			return e.PCI
+		})
+		return fmt.Sprintf("there is no network card at %s here; of ConnectX %s", address, thereAre(names))
+	}
+	if !e.connectX {
+		return fmt.Sprintf("it is not a ConnectX; its driver is %s", cmp.Or(e.Driver, "none"))
+	}
+	return m.whyNotMlx5(e)
+}
+
+// ethNames returns the names of Ethernet ports that are not empty.
+func (m *Machine) ethNames(name func(*EthPort) string) []string {
+	var out []string
+	for i := range m.Ethernet {
+		if n := name(&m.Ethernet[i]); n != "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// checkIB checks the InfiniBand port: its partitions and MTU only once it is ACTIVE.
+func (m *Machine) checkIB(c *config.Config) []string {
+	if c.IB.Port.Fabric {
+		return nil
+	}
+	var why string
+	if p := m.RDMAPort(c.IB.Port); p == nil {
+		why = m.whyNoPort(c.IB.Port)
+	} else if why = p.whyNotIB(); why == "" {
+		return slices.Concat(p.checkGID(c.IB.GID), p.checkPKeys(c), p.checkMTU(&c.RoCE))
+	}
+	return []string{fmt.Sprintf("ib: port %q: %s", c.IB.Port.String(), why)}
+}
+
+// whyNoPort says what the machine has instead of a port that it does not have.
+func (m *Machine) whyNoPort(port config.IBPort) string {
+	var devices, ports []string
+	for i := range m.RDMA {
+		p := &m.RDMA[i]
+		devices = append(devices, p.Device)
+		if p.Device == port.Device {
+			ports = append(ports, p.Name())
+		}
+	}
+	if len(ports) > 0 {
+		return fmt.Sprintf("%s has no port %d; %s", port.Device, port.Num, thereAre(ports))
+	}
+	return fmt.Sprintf("there is no RDMA device %s here; %s", port.Device, thereAre(slices.Compact(devices)))
+}
+
+// checkGID looks for the configured GID of the bridge among the port's usable ones.
+func (p *RDMAPort) checkGID(want ib.GID) []string {
+	if _, ok := p.hasGID(want); ok || want.IsZero() {
+		return nil
+	}
+	var have []string
+	for _, g := range p.GIDs {
+		if g.Usable() {
+			have = append(have, g.GID)
+		}
+	}
+	slices.Sort(have)
+	return []string{fmt.Sprintf("ib: gid %v: the port %s does not have it; %s", want, p.Name(), thereAre(slices.Compact(have)))}
+}
+
+// checkPKeys looks for partitions that the port is not a member of. It compares the membership bit, too: an entry of a
+// limited member does not serve as one of a full member.
+func (p *RDMAPort) checkPKeys(c *config.Config) []string {
+	var out []string
+	check := func(who string, k ib.PKey) {
+		if !slices.Contains(p.PKeys, k.String()) {
+			out = append(out, fmt.Sprintf("%s: pkey %v: the port %s does not have it; %s; write one of these, or have the subnet "+
+				"manager add the port to the partition", who, k, p.Name(), thereAre(p.PKeys)))
+		}
+	}
+	check("ib", c.IB.PKey)
+	for _, g := range c.Groups {
+		if g.PKey != c.IB.PKey {
+			check(fmt.Sprintf("group %v", g.IP), g.PKey)
+		}
+	}
+	return out
+}
+
+// checkMTU compares the two sides' MTUs, where that of the InfiniBand side is known. A larger one on the InfiniBand side is
+// no error: what does not fit is dropped and counted, and no configuration would change that.
+func (p *RDMAPort) checkMTU(r *config.RoCE) []string {
+	have, want := p.ActiveMTU, r.IBMTU.Bytes()
+	if have == 0 || have >= want {
+		return nil
+	}
+	return []string{fmt.Sprintf("roce: mtu %d carries IB MTU %d, but the port %s has IB MTU %d; write mtu = %d, or raise "+
+		"the MTU of the interface %s", r.MTU, want, p.Name(), have, have+roceHeaders, p.Netdev)}
+}
+
+// thereAre lists names for an error message.
+func thereAre(names []string) string {
+	const most = 12 // a container host may have hundreds of interfaces
+	switch {
+	case len(names) == 0:
+		return "there is none"
+	case len(names) == 1:
+		return "there is " + names[0]
+	case len(names) > most:
+		return fmt.Sprintf("there are %s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return "there are " + strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabricport
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"time"
+
+	"causeway/dpdk"
+	"causeway/ibside"
+	"causeway/ibside/fabric"
+	"causeway/ibside/ib"
+)
+
+// Config says which subnet a Port is on, and for whom.
+type Config struct {
+	Subnet *fabric.Fabric // the caller's; nil: one of the Port's own, after File
+	File   string         // a topology
+	Name   string         // of the bridge; its port GUID is made of it
+	PKey   ib.PKey        // of proxy QPs; zero: the port's first
+
+	Pool    *dpdk.Mempool // see NewRings; closed after the Port
+	Workers int
+	Log     *slog.Logger
+}
+
+// ringDepth is how many messages may wait between a worker and the HCA: a burst of every size that a demo or a test sends,
+// and a tenth of a second of what the software subnet carries.
+const ringDepth = 8192
+
+// Open attaches a port to the subnet.
+func Open(c Config) (ibside.OpenPort, error) {
+	subnet, owned := c.Subnet, (*fabric.Fabric)(nil)
+	if subnet == nil {
+		topology, err := fabric.Load(c.File)
+		if err != nil {
+			return nil, err
+		}
+		if subnet, err = fabric.New(topology); err != nil {
+			return nil, err
+		}
+		owned = subnet
+	}
+	p, err := attach(subnet, &c)
+	if err != nil {
+		if owned != nil {
+			err = errors.Join(err, owned.Close())
+		}
+		return nil, err
+	}
+	p.owned = owned
+	i := p.hca.Info()
+	c.Log.Info("ib_port", "port", "fabric", "gid", i.GID, "lid", i.LID, "mtu", i.MTU.Bytes())
+	return p, nil
+}
+
+func attach(subnet *fabric.Fabric, c *Config) (*Port, error) {
+	port, err := subnet.Attach(fabric.PortConfig{Name: c.Name, GUID: guidOf(c.Name)})
+	if err != nil {
+		return nil, err
+	}
+	hca := fabric.NewHCA(port)
+	rings, err := NewRings(c.Pool, c.Workers, ringDepth)
+	if err != nil {
+		return nil, errors.Join(err, hca.Close())
+	}
+	p, err := newPort(rings, hca, c.PKey, c.Log)
+	if err != nil {
+		return nil, errors.Join(err, rings.Close(), hca.Close())
+	}
+	return p, nil
+}
+
+// guidOf returns a port GUID with the local bit set, so that no device has it. It is the same at every start.
+func guidOf(name string) ib.GUID {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return ib.GUID(h.Sum64()&^(3<<56) | 2<<56)
+}
+
+// Close implements ibside.OpenPort. It sends what workers have posted.
+func (p *Port) Close() error {
+	errs := []error{p.administration.Close()}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	errs = append(errs, p.drain(ctx))
+	p.stopPumps()
+	unread := p.rings.Pending() // of receives: the sends have been drained
+	errs = append(errs, p.rings.Close())
+	p.cm.Close()
+	errs = append(errs, p.hca.Close())
+	c := p.counters()
+	p.log.Info("ib_port_closed", "received", c.Received, "delivered", c.Delivered, "unread", unread, "management", c.Management,
+		"drops", map[string]uint64(c.Drops), "sent", c.Sent, "send_drops", map[string]uint64(c.SendDrops))
+	if p.owned != nil {
+		errs = append(errs, p.owned.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Lost implements ibside.OpenPort.
+func (p *Port) Lost() (sends, receives map[string]uint64) {
+	c := p.counters()
+	return c.SendDrops, c.Drops
+}
+
+var (
+	_ ibside.OpenPort     = (*Port)(nil)
+	_ ibside.Administered = (*Port)(nil)
+)

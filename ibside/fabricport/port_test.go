@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabricport
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"causeway/dpdk"
+	"causeway/ibside"
+	"causeway/ibside/fabric"
+	"causeway/ibside/fabricport/porttest"
+	"causeway/ibside/ib"
+)
+
+// rig is a port on a subnet, with the test as its workers.
+type rig struct {
+	pool   *dpdk.Mempool
+	rings  *Rings
+	fabric *fabric.Fabric
+	hca    *fabric.HCA
+	port   *Port
+}
+
+func newRig(t *testing.T, cfg fabric.Config, depth int, pkey ib.PKey) *rig {
+	t.Helper()
+	r := &rig{pool: newPool(t, testMbufs, testRoom, PrivSize)}
+	r.rings = newRings(t, r.pool, 2, depth)
+	var err error
+	if r.fabric, err = fabric.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	port, err := r.fabric.Attach(fabric.PortConfig{Name: "bridge", GUID: 0xb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.hca = fabric.NewHCA(port)
+	if r.port, err = newPort(r.rings, r.hca, pkey, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.settle(t)
+		r.checkCounters(t)
+		err := r.port.administration.Close()
+		r.port.stopPumps()
+		r.port.cm.Close()
+		if err := errors.Join(err, r.hca.Close(), r.fabric.Close()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		r.checkCounters(t)
+	})
+	return r
+}
+
+// settle waits until nothing moves any more.
+func (r *rig) settle(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	if t.Context().Err() != nil { // in a cleanup
+		ctx, cancel = context.WithTimeout(context.Background(), 10*time.Second)
+	}
+	defer cancel()
+	for quiet := 0; quiet < 3; {
+		if err := r.port.drain(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if quiet++; !r.fabric.Quiet() {
+			quiet = 0
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func (r *rig) checkCounters(t *testing.T) {
+	t.Helper()
+	if c := r.port.counters(); c.Received != c.Delivered+c.Management+c.Drops.Sum() || c.Posted != c.Sent+c.SendDrops.Sum() {
+		t.Errorf("the counters do not balance: %+v", c)
+	}
+}
+
+// post sends one message from a worker.
+func (r *rig) post(t *testing.T, worker int, s porttest.Send, payload string) {
+	t.Helper()
+	s.Mbuf = alloc(t, r.pool, []byte(payload))
+	if n := porttest.Post(r.rings.Pointer(worker), []porttest.Send{s}); n != 1 {
+		t.Fatal("post took nothing")
+	}
+}
+
+// poll waits for one message of a worker, and frees it.
+func (r *rig) poll(t *testing.T, worker int) (porttest.Recv, string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if got := porttest.Poll(r.rings.Pointer(worker), 1); len(got) == 1 {
+			b := got[0].Mbuf.Bytes()
+			got[0].Mbuf.Free()
+			return got[0], string(b[areaLen:])
+		}
+	}
+	t.Fatalf("worker %d received nothing within ten seconds: %+v", worker, r.port.counters())
+	return porttest.Recv{}, ""
+}
+
+const (
+	echoQPN   = ib.QPN(0x48)
+	groupQKey = ib.QKey(0x01234567)
+)
+
+var echoNode = fabric.NodeConfig{Name: "echo", GUID: 0xe, QPN: echoQPN, QKey: 0x1111, Role: fabric.RoleEcho}
+
+func TestPortUnicast(t *testing.T) {
+	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{echoNode}}, 64, 0)
+	gid := r.fabric.Node("echo").HCA().Info().GID
+	lid, sl, err := r.port.Path(t.Context(), gid)
+	if err != nil || lid != 2 || sl != 0 {
+		t.Fatalf("Path = %v, %v, %v", lid, sl, err)
+	}
+	for worker := range 2 {
+		qp, qpn, err := r.port.CreateProxyQP(worker, 0x1111)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.post(t, worker, porttest.Send{
+			QP: qp, DLID: lid, DestQP: echoQPN, QKey: 0x1111, Imm: 0x123456, Flags: porttest.SendImm | porttest.SendGRH | porttest.SendSolicited,
+			DGID: gid, TClass: 8, HopLimit: 63,
+		}, "to and fro")
+		got, payload := r.poll(t, worker)
+		got.Mbuf = dpdk.Mbuf{}
+		want := porttest.Recv{
+			QPN: qpn, SrcQP: echoQPN, Imm: 0x123456, SLID: lid, Flags: porttest.RecvImm | porttest.RecvGRH | porttest.RecvSolicited,
+		}
+		if got != want || payload != "to and fro" {
+			t.Errorf("worker %d: %+v %q\nwant %+v", worker, got, payload, want)
+		}
+		if err := r.port.DestroyProxyQP(qp); err != nil {
+			t.Error(err)
+		}
+		if err := r.port.DestroyProxyQP(qp); err == nil {
+			t.Error("destroyed a proxy QP twice")
+		}
+	}
+}
+
+func TestPortSendDrops(t *testing.T) {
+	r := newRig(t, fabric.Config{PKeys: []ib.PKey{0xffff, 0x8001}}, 64, 0x8001)
+	qp, _, err := r.port.CreateProxyQP(0, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, _, _ := r.port.CreateProxyQP(0, 7)
+	if err := r.port.DestroyProxyQP(gone); err != nil {
+		t.Fatal(err)
+	}
+	ok := porttest.Send{QP: qp, DLID: 1, DestQP: 9, PKeyIndex: 1}
+	change := func(f func(*porttest.Send)) porttest.Send {
+		s := ok
+		f(&s)
+		return s
+	}
+	for _, c := range []struct {
+		name   string
+		worker int
+		send   porttest.Send
+		size   int
+		drop   string
+	}{
+		{"sent", 0, ok, 4096, ""},
+		{"no such handle", 0, change(func(s *porttest.Send) { s.QP = 999 }), 1, fabric.DropNoQP},
+		{"destroyed", 0, change(func(s *porttest.Send) { s.QP = gone }), 1, fabric.DropNoQP},
+		{"another worker's", 1, ok, 1, DropWrongWorker},
+		{"P_Key index", 0, change(func(s *porttest.Send) { s.PKeyIndex = 0 }), 1, fabric.DropPKeyIndex},
+		{"SGID index", 0, change(func(s *porttest.Send) { s.Source = 1 }), 1, fabric.DropAH},
+		{"no LID", 0, change(func(s *porttest.Send) { s.DLID = 0 }), 1, fabric.DropAH},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := r.port.counters()
+			r.post(t, c.worker, c.send, strings.Repeat("x", c.size))
+			r.settle(t)
+			after := r.port.counters()
+			want := maps.Clone(before.SendDrops)
+			if c.drop != "" {
+				want[c.drop]++
+			}
+			if after.Posted != before.Posted+1 || !maps.Equal(after.SendDrops, want) || r.pool.InUse() != 0 {
+				t.Errorf("counters %+v, %d mbufs in use; want drop %q", after, r.pool.InUse(), c.drop)
+			}
+		})
+	}
+}
+
+func TestPortGroup(t *testing.T) {
+	mgid, _ := ib.ParseGID("ff12:4001:ffff::f01:203")
+	group := []fabric.GroupConfig{{MGID: mgid, QKey: groupQKey}}
+	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{
+		{Name: "listen", GUID: 0x1e, Role: fabric.RoleListen, Groups: group},
+	}}, 256, 0)
+	if _, err := r.port.Join(t.Context(), ibside.Join{MGID: mgid, QKey: groupQKey + 1, PKey: 0xffff, Worker: 1, Receive: true}); err == nil {
+		t.Error("joined with another Q_Key than the group's")
+	}
+	m, err := r.port.Join(t.Context(), ibside.Join{MGID: mgid, QKey: groupQKey, PKey: 0xffff, Worker: 1, Receive: true})
+	if err != nil || m.MLID != 0xc000 || m.MTU != ib.MTU4096 || m.QKey != groupQKey {
+		t.Fatalf("Join = %+v, %v", m, err)
+	}
+	listen := r.fabric.Node("listen")
+	toGroup(t, listen, m, "from a node")
+	if got, payload := r.poll(t, 1); payload != "from a node" || got.QPN != r.groupQPNs()[0] || got.Flags != porttest.RecvGRH {
+		t.Errorf("received %+v %q", got, payload)
+	}
+	proxyQP, _, err := r.port.CreateProxyQP(0, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.post(t, 0, porttest.Send{
+		QP: proxyQP, DLID: m.MLID, DGID: mgid, DestQP: ib.QPMulticast, QKey: m.QKey, Flags: porttest.SendGRH,
+	}, "from a host")
+	r.settle(t)
+	for end := time.Now().Add(10 * time.Second); listen.Stats().Received == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if s := listen.Stats(); s.Received != 1 {
+		t.Errorf("the listener received %d messages, want 1", s.Received)
+	}
+	if n := r.rings.Pending(); n != 0 {
+		t.Errorf("%d messages came back to the port", n)
+	}
+}
+
+// toGroup sends a message of a node to its group.
+func toGroup(t *testing.T, n *fabric.Node, m ibside.Membership, payload string) {
+	t.Helper()
+	if cause := n.QP().Send(&fabric.Send{
+		AH:     fabric.AH{DLID: m.MLID, GRH: &ib.GRHFields{DGID: n.Config().Groups[0].MGID}},
+		DestQP: ib.QPMulticast, QKey: m.QKey, Payload: []byte(payload),
+	}); cause != "" {
+		t.Fatalf("the node's send was dropped: %s", cause)
+	}
+}
+
+func TestPortRejects(t *testing.T) {
+	r := newRig(t, fabric.Config{}, 64, 0)
+	mgid, _ := ib.ParseGID("ff12:4001:ffff::1")
+	for name, call := range map[string]func() error{
+		"join as a non-member of a group that nobody has": func() error {
+			_, err := r.port.Join(t.Context(), ibside.Join{MGID: mgid, QKey: 1, PKey: 0xffff, Receive: true, NonMember: true})
+			return err
+		},
+		"join on worker 2": func() error {
+			_, err := r.port.Join(t.Context(), ibside.Join{MGID: mgid, QKey: 1, PKey: 0xffff, Worker: 2, Receive: true})
+			return err
+		},
+		"join with P_Key": func() error {
+			_, err := r.port.Join(t.Context(), ibside.Join{MGID: mgid, QKey: 1, PKey: 0x8001, Worker: 0, Receive: true})
+			return err
+		},
+		"join unicast": func() error {
+			_, err := r.port.Join(t.Context(), ibside.Join{MGID: ib.GID{0xfe}, QKey: 1, PKey: 0xffff, Worker: 0, Receive: true})
+			return err
+		},
+		"proxy QP on -1": func() error { _, _, err := r.port.CreateProxyQP(-1, 1); return err },
+		"proxy QP on 2":  func() error { _, _, err := r.port.CreateProxyQP(2, 1); return err },
+		"path to nobody": func() error { _, _, err := r.port.Path(t.Context(), mgid); return err },
+		"port with P_Key": func() error {
+			_, err := newPort(r.rings, r.hca, 0x8001, slog.New(slog.DiscardHandler))
+			return err
+		},
+	} {
+		if err := call(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestPortDeliveryDrops(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		held       int // mbufs that somebody else has
+		depth      int // of the ring
+		maxPayload int
+		payload    int
+		delivered  uint64
+		drop       string
+	}{
+		{"all delivered", 0, 64, 4096, 4096, 20, "none"},
+		{"ring full", 0, 8, 4096, 1, 8, DropRingFull},
+		{"pool empty", testMbufs - 5, 64, 4096, 1, 5, DropNoMbuf},
+		{"small mbufs", 0, 64, 1024, 1025, 0, DropTooLong},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{echoNode}}, c.depth, 0)
+			defer r.settle(t)
+			r.rings.maxPayload = c.maxPayload
+			_, qpn, err := r.port.CreateProxyQP(0, 0x1111)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer hold(t, r.pool, c.held)()
+			for range 20 {
+				if cause := r.fabric.Node("echo").QP().Send(&fabric.Send{
+					AH: fabric.AH{DLID: r.port.Own().LID}, DestQP: qpn, QKey: 0x1111, Payload: make([]byte, c.payload),
+				}); cause != "" {
+					t.Fatal(cause)
+				}
+			}
+			r.settle(t)
+			if got := r.port.counters(); got.Delivered != c.delivered || got.Drops[c.drop] != 20-c.delivered {
+				t.Errorf("counters %+v; want %d delivered and the rest dropped as %s", got, c.delivered, c.drop)
+			}
+		})
+	}
+}
+
+// hold keeps mbufs from everybody else until the returned function is called.
+func hold(t *testing.T, pool *dpdk.Mempool, n int) func() {
+	t.Helper()
+	var held []dpdk.Mbuf
+	for range n {
+		m, err := pool.Alloc(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, m)
+	}
+	return func() {
+		for _, m := range held {
+			m.Free()
+		}
+	}
+}
+
+func TestPortCloseSendsWhatIsPosted(t *testing.T) {
+	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{{Name: "sink", GUID: 0xe, QPN: echoQPN, QKey: 5}}}, 512, 0)
+	qp, _, err := r.port.CreateProxyQP(0, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		r.post(t, 0, porttest.Send{QP: qp, DLID: 2, DestQP: echoQPN, QKey: 5}, "last words")
+	}
+	r.port.stopPumps()
+	if c := r.port.counters(); c.Sent != 300 {
+		t.Errorf("counters %+v; want 300 sent", c)
+	}
+}
+
+// groupQPNs lists the queue pairs that receive groups.
+func (r *rig) groupQPNs() (all []ib.QPN) {
+	r.port.mu.RLock()
+	defer r.port.mu.RUnlock()
+	for _, h := range r.port.qps {
+		if h.groups {
+			all = append(all, h.qp.QPN())
+		}
+	}
+	return all
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package porttest plays a worker: it calls a struct ib_port (ibside/port.h) as the datapath does, from Go. It is
+// for tests only, and stands in a package because a _test.go file cannot have cgo.
+package porttest
+
+// #cgo pkg-config: libdpdk
+// #cgo CFLAGS: -I${SRCDIR}/../../.. -O2 -Wall -Wextra -Werror
+// #include <rte_mbuf.h>
+// #include "ibside/port.h"
+// static unsigned port_post(struct ib_port *d, const struct ib_send *s, unsigned n) { return d->post(d->self, s, n); }
+// static unsigned port_poll(struct ib_port *d, struct ib_recv *r, unsigned n) { return d->poll(d->self, r, n); }
+// static void port_free_completed(struct ib_port *d) { d->free(d->self); }
+import "C"
+
+import (
+	"unsafe"
+
+	"causeway/dpdk"
+	"causeway/ibside/ib"
+)
+
+// Flags of Send and Recv, as in port.h.
+const (
+	SendImm       = C.IB_SEND_IMM
+	SendSolicited = C.IB_SEND_SOLICITED
+	SendGRH       = C.IB_SEND_GRH
+	SendFECN      = C.IB_SEND_FECN
+
+	RecvImm       = C.IB_RECV_IMM
+	RecvGRH       = C.IB_RECV_GRH
+	RecvSolicited = C.IB_RECV_SOLICITED
+	RecvFECN      = C.IB_RECV_FECN
+)
+
+// Send is struct ib_send.
+type Send struct {
+	Mbuf      dpdk.Mbuf
+	DGID      ib.GID
+	DLID      ib.LID
+	SL        ib.SL
+	HopLimit  uint8
+	TClass    uint8
+	Source    uint8
+	FlowLabel uint32
+	QP        uint32
+	DestQP    ib.QPN
+	QKey      ib.QKey
+	Imm       uint32
+	Flags     uint16
+	PKeyIndex uint16
+}
+
+// Recv is struct ib_recv.
+type Recv struct {
+	Mbuf  dpdk.Mbuf
+	QPN   ib.QPN
+	SrcQP ib.QPN
+	Imm   uint32
+	SLID  ib.LID
+	SL    ib.SL
+	Flags uint8
+}
+
+// Post calls post. The mbufs of the sends it took are the port's.
+func Post(ibPort unsafe.Pointer, sends []Send) int {
+	if len(sends) == 0 {
+		return 0
+	}
+	c := make([]C.struct_ib_send, len(sends))
+	for i, s := range sends {
+		c[i] = C.struct_ib_send{
+			mbuf: (*C.struct_rte_mbuf)(s.Mbuf.Pointer()), qp: C.uint32_t(s.QP), dest_qpn: C.uint32_t(s.DestQP),
+			dest_qkey: C.uint32_t(s.QKey), imm: C.uint32_t(s.Imm), flags: C.uint16_t(s.Flags),
+			pkey_index: C.uint16_t(s.PKeyIndex),
+			ah: C.struct_ib_ah{
+				dlid: C.uint16_t(s.DLID), sl: C.uint8_t(s.SL), hop_limit: C.uint8_t(s.HopLimit),
+				tclass: C.uint8_t(s.TClass), source: C.uint8_t(s.Source), flow_label: C.uint32_t(s.FlowLabel),
+			},
+		}
+		for k, b := range s.DGID {
+			c[i].ah.dgid[k] = C.uint8_t(b)
+		}
+	}
+	return int(C.port_post((*C.struct_ib_port)(ibPort), &c[0], C.uint(len(c))))
+}
+
+// Poll calls poll for up to n messages. Their mbufs are the caller's.
+func Poll(ibPort unsafe.Pointer, n int) []Recv {
+	if n == 0 {
+		return nil
+	}
+	c := make([]C.struct_ib_recv, n)
+	got := int(C.port_poll((*C.struct_ib_port)(ibPort), &c[0], C.uint(n)))
+	out := make([]Recv, got)
+	for i, r := range c[:got] {
+		out[i] = Recv{
+			Mbuf: dpdk.MbufAt(unsafe.Pointer(r.mbuf)), QPN: ib.QPN(r.qpn), SrcQP: ib.QPN(r.src_qpn), Imm: uint32(r.imm),
+			SLID: ib.LID(r.slid), SL: ib.SL(r.sl), Flags: uint8(r.flags),
+		}
+	}
+	return out
+}
+
+// Free calls free, as a worker does once a loop.
+func Free(ibPort unsafe.Pointer) { C.port_free_completed((*C.struct_ib_port)(ibPort)) }
+
+// Chain makes tail a further segment of head, which owns it from then on.
+func Chain(head, tail dpdk.Mbuf) bool {
+	return C.rte_pktmbuf_chain((*C.struct_rte_mbuf)(head.Pointer()), (*C.struct_rte_mbuf)(tail.Pointer())) == 0
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabricport
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"causeway/ibside/fabric"
+	"causeway/ibside/ib"
+)
+
+// More reasons to drop a message; fabric.QP.Send has the others for sends.
+const (
+	DropWrongWorker = "qp_worker" // the queue pair is another worker's
+	DropShutdown    = "shutdown"  // received while the port was closing
+)
+
+// receiveBuffers is how many messages may wait for a worker's ring.
+const receiveBuffers = 4096
+
+// The pause of a pump that found nothing. It is doubled each time, so that an idle bridge costs little.
+const (
+	shortestPause = 20 * time.Microsecond
+	longestPause  = time.Millisecond
+)
+
+// workerSide is what the port has for one worker.
+type workerSide struct {
+	id         int
+	recv       *fabric.RecvQueue
+	sending    atomic.Bool // messages may be between the ring and the HCA
+	delivering atomic.Bool // messages may be between the HCA and the ring
+}
+
+// counter counts by cause.
+type counter struct {
+	mu sync.Mutex
+	n  fabric.Counts
+}
+
+func (c *counter) add(cause string, n uint64) {
+	if n == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == nil {
+		c.n = fabric.Counts{}
+	}
+	c.n[cause] += n
+}
+
+func (c *counter) into(sum fabric.Counts) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for cause, n := range c.n {
+		sum[cause] += n
+	}
+}
+
+// pumpSends takes what a worker posts to the HCA. It polls, because nothing signals that a ring has messages. When the port
+// closes, it sends what is left.
+func (p *Port) pumpSends(ctx context.Context, w *workerSide) {
+	msgs := make([]Sent, burst)
+	for pause := shortestPause; ; {
+		stopping := ctx.Err() != nil
+		w.sending.Store(true)
+		n := p.rings.Take(w.id, msgs)
+		p.posted.Add(uint64(n))
+		for i := range msgs[:n] {
+			if cause := p.send(w, &msgs[i]); cause != "" {
+				p.notSent.add(cause, 1)
+			} else {
+				p.sent.Add(1)
+			}
+		}
+		w.sending.Store(false)
+		switch {
+		case n > 0:
+			pause = shortestPause
+		case stopping:
+			return
+		default:
+			time.Sleep(pause)
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
+
+// send returns why a message was dropped, or "".
+func (p *Port) send(w *workerSide, s *Sent) string {
+	p.mu.RLock()
+	h, ok := p.qps[s.QP]
+	p.mu.RUnlock()
+	switch {
+	case !ok:
+		return fabric.DropNoQP
+	case h.worker != w.id:
+		return DropWrongWorker
+	case s.Len != len(s.Payload):
+		return fabric.DropMTU
+	case s.PKeyIndex != h.qp.PKeyIndex():
+		return fabric.DropPKeyIndex
+	case s.Source != 0: // the port has one GID
+		return fabric.DropAH
+	}
+	m := fabric.Send{
+		AH: fabric.AH{DLID: s.DLID, SL: s.SL}, DestQP: s.DestQP, QKey: s.QKey, Imm: s.Imm, HasImm: s.HasImm,
+		Solicited: s.Solicited, FECN: s.FECN, Payload: s.Payload,
+	}
+	if s.HasGRH {
+		m.AH.GRH = &ib.GRHFields{DGID: s.DGID, TClass: s.TClass, FlowLabel: s.FlowLabel, HopLimit: s.HopLimit}
+	}
+	return h.qp.Send(&m)
+}
+
+// pumpReceives takes what the HCA has received for a worker to its ring.
+func (p *Port) pumpReceives(ctx context.Context, w *workerSide) {
+	msgs := make([]Received, burst)
+	for {
+		stopping := w.recv.Wait(ctx) != nil
+		w.delivering.Store(true)
+		n := w.recv.Poll(msgs)
+		p.deliver(w, msgs[:n], stopping)
+		w.delivering.Store(false)
+		if stopping && n == 0 {
+			return
+		}
+	}
+}
+
+// deliver drops what does not fit: the rest of the burst when the worker's ring is full or the pool empty, one message when
+// that one is too long.
+func (p *Port) deliver(w *workerSide, msgs []Received, stopping bool) {
+	if stopping {
+		p.dropped.add(DropShutdown, uint64(len(msgs)))
+		return
+	}
+	for len(msgs) > 0 {
+		n, why := p.rings.deliver(w.id, msgs)
+		p.delivered.Add(uint64(n))
+		msgs = msgs[n:]
+		lost := len(msgs)
+		if why == DropTooLong {
+			lost = 1
+		}
+		if why != "" {
+			p.dropped.add(why, uint64(lost))
+			msgs = msgs[lost:]
+		}
+	}
+}
+
+// counters are the port's. While nothing is on its way, Received = Delivered + Management + Drops.Sum() and
+// Posted = Sent + SendDrops.Sum().
+type counters struct {
+	Received   uint64 // messages the HCA received, good or bad
+	Delivered  uint64 // handed to workers
+	Management uint64 // to QP1
+	Drops      fabric.Counts
+
+	Posted    uint64 // taken from workers
+	Sent      uint64 // to the subnet
+	SendDrops fabric.Counts
+}
+
+func (p *Port) counters() counters {
+	h := p.hca.Stats()
+	c := counters{
+		Received: h.Received, Delivered: p.delivered.Load(), Management: h.ToQP1, Drops: h.Drops,
+		Posted: p.posted.Load(), Sent: p.sent.Load(), SendDrops: fabric.Counts{},
+	}
+	p.dropped.into(c.Drops)
+	p.notSent.into(c.SendDrops)
+	return c
+}
+
+// drain waits until all that workers have posted is sent, and all that was received is in their rings or dropped.
+func (p *Port) drain(ctx context.Context) error {
+	for !p.idle() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("fabricport: drain: %w", ctx.Err())
+		case <-time.After(shortestPause):
+		}
+	}
+	return nil
+}
+
+// idle looks at the queues first: a pump sets its flag before it takes from one.
+func (p *Port) idle() bool {
+	for _, w := range p.workers {
+		if p.rings.pendingSends(w.id) > 0 || w.sending.Load() || w.recv.Len() > 0 || w.delivering.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// stopPumps sends what workers have posted, and destroys the queue pairs.
+func (p *Port) stopPumps() {
+	p.mu.Lock()
+	for _, h := range p.qps {
+		defer h.qp.Destroy() // after the last send
+	}
+	p.mu.Unlock()
+	p.stop()
+	p.ended.Wait()
+}

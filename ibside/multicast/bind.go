@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package multicast
+
+import (
+	"errors"
+	"fmt"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+)
+
+// Bind takes what a join was granted, in place of an earlier membership of the group: a queue pair receives the group where
+// it is now. It returns the membership with the port's MTU, if that is less than the group's. On an error, all is as before.
+func (g *Groups) Bind(j ibside.Join, granted ibside.Membership) (ibside.Membership, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bind(j, granted)
+}
+
+func (g *Groups) bind(j ibside.Join, granted ibside.Membership) (ibside.Membership, error) {
+	if g.closed {
+		return ibside.Membership{}, ErrClosed
+	}
+	old, now := g.members[j.MGID], &member{Join: j, granted: granted}
+	if j.Receive {
+		if err := g.attach(now, old); err != nil {
+			return ibside.Membership{}, fmt.Errorf("multicast: attach to %v: %w", j.MGID, err)
+		}
+	}
+	g.members[j.MGID] = now
+	if old != nil {
+		g.detach(old, now.qp == old.qp)
+	}
+	out := granted
+	if mtu := g.cfg.MTU(); out.MTU == 0 || mtu < out.MTU {
+		out.MTU = mtu
+	}
+	return out, nil
+}
+
+// Unbind ends a membership at the port. It reports false when there was none.
+func (g *Groups) Unbind(mgid ib.GID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.members[mgid]
+	if m != nil {
+		g.unbind(m)
+	}
+	return m != nil
+}
+
+func (g *Groups) unbind(m *member) {
+	delete(g.members, m.MGID)
+	g.detach(m, false)
+}
+
+// attach has a queue pair receive a group: the one that does so already, one that has room, or a new one.
+func (g *Groups) attach(now, old *member) error {
+	key, err := g.key(&now.Join, now.granted.QKey)
+	if err != nil {
+		return err
+	}
+	s, err := g.room(key, old)
+	if err != nil {
+		return err
+	}
+	s.groups++
+	if err := s.move(now, old); err != nil {
+		return errors.Join(err, g.release(s))
+	}
+	now.qp = s
+	return nil
+}
+
+// move attaches the queue pair to the group's MLID of now. If that is another than before, the old one is detached first:
+// devices know an attachment by queue pair and MGID alone, and to detach the old MLID later would detach the new one, too.
+func (s *sharedQP) move(now, old *member) error {
+	moved := old != nil && old.qp == s && old.granted.MLID != now.granted.MLID
+	if moved {
+		if err := s.Detach(old.MGID, old.granted.MLID); err != nil {
+			return err
+		}
+	}
+	err := s.Attach(now.MGID, now.granted.MLID)
+	if err != nil && moved {
+		err = errors.Join(err, s.Attach(old.MGID, old.granted.MLID))
+	}
+	return err
+}
+
+// detach undoes attach. With stillAttached, the same queue pair receives the group for a newer membership.
+func (g *Groups) detach(m *member, stillAttached bool) {
+	if m.qp == nil {
+		return
+	}
+	var err error
+	if !stillAttached {
+		err = m.qp.Detach(m.MGID, m.granted.MLID)
+	}
+	if err = errors.Join(err, g.release(m.qp)); err != nil {
+		g.cfg.Log.Error("group_detach", "mgid", m.MGID, "error", err)
+	}
+}
+
+// release counts one group less at a queue pair. The last one destroys it.
+func (g *Groups) release(s *sharedQP) error {
+	if s.groups--; s.groups > 0 {
+		return nil
+	}
+	for i, o := range g.shared {
+		if o == s {
+			g.shared = append(g.shared[:i], g.shared[i+1:]...)
+			break
+		}
+	}
+	return s.Destroy()
+}

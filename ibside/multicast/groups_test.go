@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package multicast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+)
+
+const qkey = ib.QKey(0x01234567)
+
+func mgid(n byte) ib.GID {
+	return ib.GIDFromAddr(netip.MustParseAddr(fmt.Sprintf("ff12:401b:ffff::%x", n)))
+}
+
+// fakeSubnet answers as a test says and records what it was asked.
+type fakeSubnet struct {
+	mlid   ib.LID
+	err    error
+	joined []ib.MCMemberFields
+	left   []ib.GID
+}
+
+func (s *fakeSubnet) Join(_ context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
+	s.joined = append(s.joined, f)
+	f.MLID, f.SL, f.HopLimit, f.MTU = s.mlid, 3, 7, 4
+	return f, s.err
+}
+
+func (s *fakeSubnet) Leave(_ context.Context, mgid ib.GID) error {
+	s.left = append(s.left, mgid)
+	return s.err
+}
+
+// fakeQP records its attachments in order, and rejects one MLID.
+type fakeQP struct {
+	key       Key
+	calls     []string
+	reject    ib.LID
+	destroyed bool
+}
+
+func (q *fakeQP) Attach(_ ib.GID, mlid ib.LID) error {
+	q.calls = append(q.calls, fmt.Sprintf("+%v", mlid))
+	if mlid == q.reject {
+		return errors.New("rejected")
+	}
+	return nil
+}
+
+func (q *fakeQP) Detach(_ ib.GID, mlid ib.LID) error {
+	q.calls = append(q.calls, fmt.Sprintf("-%v", mlid))
+	return nil
+}
+
+func (q *fakeQP) Destroy() error {
+	q.destroyed = true
+	return nil
+}
+
+func (q *fakeQP) take() []string {
+	c := q.calls
+	q.calls = nil
+	return c
+}
+
+// rig is groups on a port that a test makes up.
+type rig struct {
+	*Groups
+	subnet *fakeSubnet
+	qps    []*fakeQP
+	pkeys  []ib.PKey
+	reject ib.LID // of queue pairs that are made
+}
+
+func newRig() *rig {
+	r := &rig{subnet: &fakeSubnet{mlid: 0xc001}, pkeys: []ib.PKey{0x8001, ib.PKeyDefault}}
+	r.Groups = New(Config{
+		Create: func(k Key) (QP, error) {
+			r.qps = append(r.qps, &fakeQP{key: k, reject: r.reject})
+			return r.qps[len(r.qps)-1], nil
+		},
+		PKeyIndex: func(k ib.PKey) (uint16, error) {
+			if i := slices.Index(r.pkeys, k); i >= 0 {
+				return uint16(i), nil
+			}
+			return 0, errors.New("no such P_Key")
+		},
+		MTU: func() ib.MTU { return ib.MTU4096 }, PerQP: 2, Log: slog.New(slog.DiscardHandler),
+	})
+	return r
+}
+
+func receiving(n byte) ibside.Join {
+	return ibside.Join{MGID: mgid(n), QKey: qkey, PKey: ib.PKeyDefault, Receive: true}
+}
+
+// TestGroups joins, renews and leaves by the subnet administrator's answers.
+func TestGroups(t *testing.T) {
+	r := newRig()
+	m, err := r.Join(t.Context(), r.subnet, receiving(1))
+	want := ibside.Membership{MLID: 0xc001, SL: 3, HopLimit: 7, MTU: 4, QKey: qkey}
+	if err != nil || m != want {
+		t.Fatalf("joined as %+v, %v, want %+v", m, err, want)
+	}
+	if f := r.subnet.joined[0]; f.JoinState != ib.JoinFull || f.QKey != qkey || f.PKey != ib.PKeyDefault {
+		t.Errorf("asked for %+v", f)
+	}
+	q := r.qps[0]
+	if c := q.take(); !slices.Equal(c, []string{"+0xc001"}) || q.key != (Key{0, qkey, 1}) {
+		t.Errorf("attachments: %v, key %+v", c, q.key)
+	}
+	var renewed []ibside.Membership
+	done := func(m ibside.Membership) { renewed = append(renewed, m) }
+	moved := ib.MCMemberFields{MGID: mgid(1), MLID: 0xc002, QKey: qkey, MTU: 4}
+	if err := r.Renew(moved, done); err != nil || len(renewed) != 1 || renewed[0].MLID != 0xc002 {
+		t.Errorf("renewed: %+v, %v", renewed, err)
+	}
+	if c := q.take(); !slices.Equal(c, []string{"-0xc001", "+0xc002"}) {
+		t.Errorf("attachments after the MLID changed: %v", c)
+	}
+	q.reject, moved.MLID = 0xc003, 0xc003
+	if err := r.Renew(moved, done); err == nil || r.members[mgid(1)].granted.MLID != 0xc002 {
+		t.Errorf("an attachment that is rejected: %v", err)
+	}
+	if c := q.take(); !slices.Equal(c, []string{"-0xc002", "+0xc003", "+0xc002"}) {
+		t.Errorf("attachments after a rejection: %v", c)
+	}
+	if err := r.Leave(t.Context(), r.subnet, mgid(1)); err != nil || !slices.Equal(r.subnet.left, []ib.GID{mgid(1)}) {
+		t.Errorf("left %v, %v", r.subnet.left, err)
+	}
+	if c := q.take(); !slices.Equal(c, []string{"-0xc002"}) || !q.destroyed {
+		t.Errorf("attachments after leaving: %v, destroyed: %v", c, q.destroyed)
+	}
+	if err := r.Renew(moved, done); err != nil || len(renewed) != 1 {
+		t.Errorf("renewed a group that was left: %v", err)
+	}
+	if err := r.Leave(t.Context(), r.subnet, mgid(1)); err == nil {
+		t.Error("left a group twice")
+	}
+}
+
+// TestGroupsShare fills queue pairs, and empties them.
+func TestGroupsShare(t *testing.T) {
+	r := newRig()
+	for n := range byte(5) {
+		if _, err := r.Bind(receiving(n), ibside.Membership{MLID: 0xc000 + ib.LID(n), QKey: qkey}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.qps) != 3 || len(r.MGIDs()) != 5 {
+		t.Errorf("%d queue pairs for %d groups, 2 a queue pair", len(r.qps), len(r.MGIDs()))
+	}
+	r.Unbind(mgid(0))
+	if r.Unbind(mgid(1)); !r.qps[0].destroyed || r.qps[1].destroyed {
+		t.Error("the last group to leave did not destroy its queue pair alone")
+	}
+	r.Close()
+	if !r.qps[1].destroyed || !r.qps[2].destroyed || len(r.MGIDs()) != 0 {
+		t.Error("groups are there after Close")
+	}
+	if _, err := r.Bind(receiving(9), ibside.Membership{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("bound after Close: %v", err)
+	}
+}
+
+// TestGroupsReject wants no membership to stay behind where one side failed.
+func TestGroupsReject(t *testing.T) {
+	r := newRig()
+	send := receiving(1)
+	send.Receive = false
+	if _, err := r.Join(t.Context(), r.subnet, send); err != nil || r.subnet.joined[0].JoinState != ib.JoinSendOnlyFull || len(r.qps) != 0 {
+		t.Errorf("send only: %v, asked for %+v", err, r.subnet.joined)
+	}
+	r.reject = r.subnet.mlid
+	if _, err := r.Join(t.Context(), r.subnet, receiving(2)); err == nil || !slices.Equal(r.subnet.left, []ib.GID{mgid(2)}) {
+		t.Errorf("not attached: %v, left %v", err, r.subnet.left)
+	}
+	r.reject = 0
+	for receive, want := range map[bool]uint8{false: ib.JoinSendOnly, true: ib.JoinNonMember} {
+		j := receiving(3)
+		j.Receive, j.NonMember = receive, true
+		if _, err := r.Join(t.Context(), r.subnet, j); err != nil {
+			t.Errorf("as a non-member: %v", err)
+		}
+		if got := r.subnet.joined[len(r.subnet.joined)-1].JoinState; got != want {
+			t.Errorf("a non-member (receives: %v) joined as %d, want %d", receive, got, want)
+		}
+		if err := r.Leave(t.Context(), r.subnet, j.MGID); err != nil {
+			t.Error(err)
+		}
+	}
+	r.subnet.err = errors.New("rejected")
+	if _, err := r.Join(t.Context(), r.subnet, receiving(2)); !errors.Is(err, r.subnet.err) {
+		t.Errorf("rejected: %v", err)
+	}
+	if len(r.members) != 1 || len(r.shared) != 0 {
+		t.Errorf("%d groups, %d queue pairs", len(r.members), len(r.shared))
+	}
+}
+
+// TestGroupsRebind follows the P_Key table to another queue pair, and keeps the old one where it cannot.
+func TestGroupsRebind(t *testing.T) {
+	r := newRig()
+	if _, err := r.Join(t.Context(), r.subnet, receiving(1)); err != nil {
+		t.Fatal(err)
+	}
+	r.pkeys = []ib.PKey{0x8001}
+	r.Rebind()
+	if len(r.qps) != 1 || r.qps[0].destroyed {
+		t.Error("not at its queue pair though the P_Key is lost")
+	}
+	r.pkeys = []ib.PKey{ib.PKeyDefault}
+	r.Rebind()
+	if len(r.qps) != 2 || r.qps[1].key.PKeyIndex != 0 || !slices.Equal(r.qps[1].take(), []string{"+0xc001"}) ||
+		!slices.Equal(r.qps[0].take(), []string{"+0xc001", "-0xc001"}) || !r.qps[0].destroyed {
+		t.Errorf("queue pairs %+v", r.qps)
+	}
+}

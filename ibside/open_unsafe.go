@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibside
+
+import (
+	"unsafe"
+
+	"causeway/ibside/ib"
+)
+
+// An OpenPort is a Port to the one who opened it: with what workers need of it, its counters, and its end. One with subnet
+// administration of its own is an Administered, too. Methods may be called from any goroutine.
+type OpenPort interface {
+	Port
+	Services
+	// Info does not change, except for the MTU.
+	Info() Info
+	// Pointer returns a worker's struct ib_port (ibside/port.h). It is valid until Close.
+	Pointer(worker int) unsafe.Pointer
+	// CheckPorts returns why Serve could not serve these ports. It has no effect.
+	CheckPorts([]PortRange) error
+	// Lost returns the messages that were lost in the port by reason: sends that a worker had counted as sent, and receives
+	// that no worker has seen.
+	Lost() (sends, receives map[string]uint64)
+	// ServiceCounts returns what became of requests of IB nodes, and of Connect's, by result.
+	ServiceCounts() (requests, connects map[string]uint64)
+	// Close leaves the groups, ends what is under way and logs the final counters. Workers must have stopped.
+	Close() error
+}
+
+// Info is what the datapath and management must know of an open port.
+type Info struct {
+	MTU       ib.MTU
+	PKeyIndex uint16 // of the configured P_Key
+	Ethernet  bool   // the link layer: then there are no LIDs, and GIDs are IP addresses
+}
+
+// Administered is what a port with subnet administration of its own can do.
+type Administered interface {
+	Renewer
+	Notifier
+	Aliaser
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+)
+
+// Administration is subnet administration for a port of the bridge: it is between the port, which joins groups and asks for
+// paths, and management, which learns what the subnet changes afterwards.
+//
+//	port ── Join, Leave, Path ──▶ registrar ──▶ SA
+//	port ◀─ renew ── follower ◀── registrar       what is granted anew, once the SM has come back
+//	       management ◀─ Renewed, Notices
+//
+// Its methods may be called from any goroutine.
+type Administration struct {
+	client    *Client
+	registrar *Registrar
+	events    chan Event
+	log       *slog.Logger
+	stop      context.CancelFunc
+	ended     sync.WaitGroup
+
+	*follower
+	*groupNotices
+	*aliasTable
+
+	mu     sync.Mutex
+	states map[ib.GID]uint8 // join states of what is joined
+}
+
+// A RenewFunc has a port follow a group's record that has changed. It calls done with the new membership, unless the port is
+// no member.
+type RenewFunc func(f ib.MCMemberFields, done func(ibside.Membership)) error
+
+// NewAdministration starts subnet administration. The client becomes its own.
+func NewAdministration(c *Client, renew RenewFunc, r RegistrarConfig, log *slog.Logger) *Administration {
+	const eventsWaiting = 16
+	a := &Administration{client: c, events: make(chan Event, eventsWaiting), log: log, states: map[ib.GID]uint8{}}
+	a.follower = newFollower(renew, log)
+	r.Events, r.OnChange = a.events, a.changed
+	a.registrar = NewRegistrar(c, r)
+	a.groupNotices = newGroupNotices(c, a.registrar, a.pathsChanged, log)
+	a.aliasTable = &aliasTable{client: c, registrar: a.registrar, ours: map[ib.GUID]int{}}
+	ctx, stop := context.WithCancel(context.Background())
+	a.stop = stop
+	a.ended.Go(func() { a.follow(ctx, a.registrar, a.relistSoon) })
+	a.ended.Go(func() { a.listen(ctx) })
+	return a
+}
+
+// withdrawTimeout bounds what Close asks of the SA, which may not answer.
+const withdrawTimeout = 2 * time.Second
+
+// Close withdraws what is registered, and closes the client.
+func (a *Administration) Close() error {
+	a.stop()
+	a.ended.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
+	defer cancel()
+	if err := a.registrar.WithdrawAll(ctx); err != nil {
+		a.log.Warn("subnet_withdraw", "error", err)
+	}
+	a.registrar.Close()
+	c := a.client.Stats()
+	a.log.Info("subnet_closed", "requests", c.Requests, "refused", c.Refused, "timeouts", c.Timeouts, "notices", c.Notices)
+	return a.client.Close()
+}
+
+// Join makes the port a member in the join state of f, in place of the one it has, and keeps it one until Leave. An SA that
+// does not know members that only send, but create a group (SendOnlyFullMember), gets a full member instead.
+func (a *Administration) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
+	got, err := a.registrar.Join(ctx, f)
+	if errors.Is(err, RequestInvalid) && f.JoinState == ib.JoinSendOnlyFull {
+		f.JoinState = ib.JoinFull
+		got, err = a.registrar.Join(ctx, f)
+	}
+	if err != nil {
+		return got, err
+	}
+	a.mu.Lock()
+	before := a.states[f.MGID] &^ f.JoinState
+	a.states[f.MGID] = f.JoinState
+	a.mu.Unlock()
+	if before != 0 { // the SA adds a new join state to those it has
+		if err := a.client.Leave(ctx, f.MGID, ib.GID{}, before); err != nil {
+			a.log.Warn("leave_failed", "mgid", f.MGID, "join_state", before, "error", err)
+		}
+	}
+	return got, nil
+}
+
+// Leave ends a membership.
+func (a *Administration) Leave(ctx context.Context, mgid ib.GID) error {
+	a.mu.Lock()
+	state := a.states[mgid]
+	delete(a.states, mgid)
+	a.mu.Unlock()
+	err := a.registrar.Leave(ctx, mgid, ib.GID{})
+	if errors.Is(err, ErrNotRegistered) && state != 0 { // a later join was rejected: the SA may still have the first
+		err = a.client.Leave(ctx, mgid, ib.GID{}, state)
+	}
+	if errors.Is(err, RequestInvalid) { // the group has ended, and the membership with it
+		return nil
+	}
+	return err
+}
+
+// Path returns the path to a port of the subnet.
+func (a *Administration) Path(ctx context.Context, dgid ib.GID) (ib.PathFields, error) {
+	return a.client.Path(ctx, dgid)
+}
+
+// Event tells of an event of the port. It does not block: when many wait, those make the registrar register all again already.
+func (a *Administration) Event(e Event) {
+	select {
+	case a.events <- e:
+	default:
+	}
+}
+
+var _ ibside.Administered = (*Administration)(nil)

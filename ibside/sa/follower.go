@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+)
+
+const (
+	retryEvery = time.Second // a record that the port could not follow is tried again
+	pathsEvery = time.Minute // paths are asked for again without a reason: a remote port may move without notice
+)
+
+// follower has the port and management follow the registrar's changes, and logs them: one line for each reason that many
+// registrations share, and one for each registration that the SA rejects.
+type follower struct {
+	renew RenewFunc
+	log   *slog.Logger
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	changes []Registration // not handled yet
+	renewed ibside.Renewals
+
+	// Only follow uses these.
+	staleSince time.Time                    // zero: the SA has confirmed all registrations
+	staleWhy   string                       // as logged last
+	unbound    map[ib.GID]ib.MCMemberFields // records that the port could not follow
+}
+
+func newFollower(renew RenewFunc, log *slog.Logger) *follower {
+	return &follower{renew: renew, log: log, wake: make(chan struct{}, 1), unbound: map[ib.GID]ib.MCMemberFields{}}
+}
+
+// Renewed implements ibside.Renewer.
+func (f *follower) Renewed() ibside.Renewals {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.renewed
+	f.renewed = ibside.Renewals{}
+	return r
+}
+
+// pathsChanged has management ask for all paths again.
+func (f *follower) pathsChanged() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.renewed.Paths = true
+}
+
+// changed is the registrar's OnChange. It does not block.
+func (f *follower) changed(g Registration) {
+	f.mu.Lock()
+	f.changes = append(f.changes, g)
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// follow handles changes until ctx ends. It calls relist when a subscription has been lost and is held again.
+func (f *follower) follow(ctx context.Context, r *Registrar, relist func()) {
+	retry, paths := time.NewTicker(retryEvery), time.NewTicker(pathsEvery)
+	defer retry.Stop()
+	defer paths.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+			f.mu.Lock()
+			changes := f.changes
+			f.changes = nil
+			f.mu.Unlock()
+			for _, g := range changes {
+				f.handle(g, r, relist)
+			}
+			f.checkStale(r)
+		case <-retry.C:
+			for _, rec := range f.unbound {
+				f.rebind(rec)
+			}
+			f.checkStale(r)
+		case <-paths.C:
+			f.pathsChanged()
+		}
+	}
+}
+
+func (f *follower) handle(g Registration, r *Registrar, relist func()) {
+	var refused Refusal
+	switch {
+	case g.Held && g.Kind == KindGroup:
+		f.rebind(g.Group)
+	case g.Held && g.Kind == KindTrap && !f.staleSince.IsZero():
+		f.pathsChanged()
+		relist()
+	case g.Held:
+	case errors.As(g.Err, &refused):
+		f.log.Warn("registration_rejected", "kind", string(g.Kind), "name", g.Name, "error", g.Err)
+		f.stale("", r)
+	default:
+		f.stale(sharedReason(g.Err), r)
+	}
+}
+
+// stale notes that the SA may have forgotten registrations.
+func (f *follower) stale(why string, r *Registrar) {
+	if f.staleSince.IsZero() {
+		f.staleSince = time.Now()
+	}
+	if why != "" && why != f.staleWhy {
+		f.staleWhy = why
+		f.log.Warn("subnet_stale", "why", why, "registrations", len(r.Registrations()))
+		f.pathsChanged()
+	}
+}
+
+// checkStale looks whether the SA has confirmed all registrations again.
+func (f *follower) checkStale(r *Registrar) {
+	if f.staleSince.IsZero() || len(r.Lost()) > 0 {
+		return
+	}
+	after := time.Since(f.staleSince).Round(time.Millisecond)
+	f.log.Info("subnet_registered", "registrations", len(r.Registrations()), "after", after)
+	f.staleSince, f.staleWhy = time.Time{}, ""
+	f.pathsChanged()
+}
+
+// sharedReason is the reason that many registrations share.
+func sharedReason(err error) string {
+	for _, shared := range []error{ErrUnreachable, ErrTimeout, ErrNoSM, ErrClosed} {
+		if errors.Is(err, shared) {
+			return shared.Error()
+		}
+	}
+	return err.Error()
+}
+
+// rebind has the port follow a group's record, and then management. What the port cannot follow is tried again.
+func (f *follower) rebind(rec ib.MCMemberFields) {
+	err := f.renew(rec, func(m ibside.Membership) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.renewed.Groups == nil {
+			f.renewed.Groups = map[ib.GID]ibside.Membership{}
+		}
+		f.renewed.Groups[rec.MGID] = m
+	})
+	if err != nil {
+		f.log.Warn("group_renew", "mgid", rec.MGID, "mlid", rec.MLID, "error", err)
+		f.unbound[rec.MGID] = rec
+		return
+	}
+	delete(f.unbound, rec.MGID)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	tick        = time.Millisecond       // how often the port looks after its workers
+	portTick    = time.Second            // and after the port: a change of its MTU raises no event
+	retryAH     = 500 * time.Millisecond // until an address handle that failed may be asked for again
+	resolvers   = 32                     // address handles created at a time: each may block for a second
+	flushTime   = 100 * time.Millisecond // for the device to flush a failed queue pair
+	firstPause  = 2 * time.Millisecond   // before a queue pair that fails again is recovered, doubled each time
+	longestStop = 250 * time.Millisecond // of it: traffic goes on within a second of a fault's end
+	recoveries  = 64                     // steps of recoveries in a tick: others wait for the lock
+	goodAfter   = 2 * time.Second        // without an error: the next failure is a first one
+)
+
+// recovery is a failed queue pair's way back. Only tick uses it.
+type recovery struct {
+	failed  bool
+	next    time.Time     // not to be tried before
+	flushBy time.Time     // what the device has not flushed by then is dropped
+	pause   time.Duration // before the next recovery
+	upAt    time.Time     // when it last came back
+}
+
+// tick looks after the workers until ctx ends.
+func (p *Port) tick(ctx context.Context) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var down map[*queuePair]bool
+	for nextPort := time.Now().Add(portTick); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.kick:
+			for q := range down {
+				q.next = time.Time{}
+			}
+		case <-ticker.C:
+		}
+		now := time.Now()
+		for _, w := range p.workers {
+			p.ahs.tick(w, now)
+		}
+		down = p.recover(down, now)
+		if now.After(nextPort) {
+			nextPort = now.Add(portTick)
+			p.checkMTU()
+		}
+	}
+}
+
+// checkMTU finds what no event tells.
+func (p *Port) checkMTU() {
+	before := p.portInfo().MTU
+	if err := p.refreshPort(); err != nil {
+		return // the next event or tick
+	}
+	if now := p.portInfo().MTU; now != before {
+		p.log.Info("ib_mtu", "port", p.cfg.name(), "from", before.Bytes(), "to", now.Bytes())
+	}
+}
+
+// recover begins with the queue pairs that workers have marked, and goes on with those on their way back.
+func (p *Port) recover(down map[*queuePair]bool, now time.Time) map[*queuePair]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	budget := recoveries
+	for _, w := range p.workers {
+		if !w.sawErrors() {
+			continue
+		}
+		for _, q := range p.qps {
+			if budget == 0 {
+				w.lookAgain()
+				break
+			}
+			if q.w == w && q.takeError() && !q.failed {
+				budget--
+				q.fail(now)
+				if down == nil {
+					down = map[*queuePair]bool{}
+				}
+				down[q] = true
+				p.log.Warn("qp_error", "qpn", q.qpn, "worker", w.id, "recovery_in", q.next.Sub(now))
+			}
+		}
+	}
+	for q := range down {
+		if budget--; budget < 0 {
+			break // a map's order differs each time: all get their turn
+		}
+		if p.qps[q.handle] != q || p.bringBack(q, now) {
+			delete(down, q)
+		}
+	}
+	return down
+}
+
+// fail stops the queue pair and plans its recovery: at once after a first failure.
+func (q *queuePair) fail(now time.Time) {
+	if now.Sub(q.upAt) > goodAfter {
+		q.pause = 0
+	}
+	q.failed, q.next, q.flushBy = true, now.Add(q.pause), now.Add(flushTime)
+	q.pause = min(max(2*q.pause, firstPause), longestStop)
+	q.drain()
+}
+
+// bringBack takes the next step, and reports whether the queue pair is up.
+func (p *Port) bringBack(q *queuePair, now time.Time) bool {
+	if now.Before(q.next) || now.Before(q.flushBy) && !q.drained() {
+		return false
+	}
+	if err := q.cycle(); err != nil {
+		p.log.Error("qp_recovery", "qpn", q.qpn, "error", err)
+		q.next = now.Add(longestStop)
+		return false
+	}
+	q.failed, q.upAt = false, now
+	p.counts.count(func(c *counters) { c.Recovered++ })
+	p.log.Info("qp_recovered", "qpn", q.qpn, "worker", q.w.id)
+	return true
+}

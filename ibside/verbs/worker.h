@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The InfiniBand port on libibverbs. Two sides use it, and each word of it has one writer:
+ *
+ *   worker      post.c, poll.c, ah.c: the calls of ibside/port.h; no allocation, lock, log or system call
+ *               but those of the verbs provider
+ *   management  device.c, setup.c, qp.c, cm.c: called from Go, may block
+ *
+ *   worker ── requests ▶ management    address handles that are missing
+ *   worker ◀─ answers ─ management     an address handle, or NULL: there is none
+ *   worker ── retired ─▶ management    address handles to destroy
+ *
+ * Management waits for a worker by its epoch (odd while the worker is inside a call); a worker never waits.
+ * Functions that can fail return 0 or a positive errno.
+ */
+#ifndef CAUSEWAY_VERBS_WORKER_H
+#define CAUSEWAY_VERBS_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+#include "ibside/port.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+struct rte_ring;
+
+enum {
+	VERBS_BURST = 64,
+	VERBS_MAX_SGE = 4,
+	VERBS_MAX_MRS = 64,
+	VERBS_PAYLOAD = 4096, /* of the largest datagram, bytes */
+	VERBS_PENDING = 512,  /* messages of one worker that wait for address handles */
+	VERBS_PENDING_PER_AH = 64,
+	VERBS_AHS_PENDING_PER_QP = 64, /* address handles that one queue pair's messages wait for */
+	VERBS_AH_WAYS = 8,
+};
+
+/* A handle: worker 6 bits, generation 8 bits, index 18 bits. Index 0 is not used. */
+enum { HANDLE_INDEX_BITS = 18, HANDLE_GENERATION_BITS = 8, HANDLE_INDICES = 1 << HANDLE_INDEX_BITS };
+
+#define HANDLE_INDEX(h) ((h) & (HANDLE_INDICES - 1))
+
+enum send_drop {
+#define SEND_DROP(name, text) SEND_DROP_##name,
+#define RECV_DROP(name, text)
+#include "drops.def"
+#undef SEND_DROP
+#undef RECV_DROP
+	SEND_DROPS,
+};
+
+enum recv_drop {
+#define SEND_DROP(name, text)
+#define RECV_DROP(name, text) RECV_DROP_##name,
+#include "drops.def"
+#undef SEND_DROP
+#undef RECV_DROP
+	RECV_DROPS,
+};
+
+/* At any quiet moment posted = sent + the sum of send_drops, and received = delivered + the sum of recv_drops. */
+struct verbs_counters {
+	uint64_t posted;
+	uint64_t sent; /* carried out: counted when the send completes */
+	uint64_t send_drops[SEND_DROPS];
+	uint64_t received;
+	uint64_t delivered;
+	uint64_t recv_drops[RECV_DROPS];
+	/* Not part of the sums. */
+	uint64_t lists;      /* posted to the device */
+	uint64_t inlined;    /* sends that carried their payload in the work request */
+	uint64_t asked;      /* address handles asked for */
+	uint64_t evicted;    /* address handles replaced by others */
+	uint64_t no_buffers; /* rounds in which the mempool had no receive buffers */
+};
+
+/* An open port of a device, shared by all workers. */
+struct verbs_device {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct rte_mempool *pool;
+	bool ethernet; /* link layer */
+	uint8_t port;
+	uint32_t mtu; /* atomic: largest payload, bytes; management follows the port's */
+	unsigned mrs;
+	struct verbs_mr {
+		uintptr_t start, end;
+		uint32_t lkey;
+		struct ibv_mr *mr;
+	} mr[VERBS_MAX_MRS]; /* by address */
+	uint64_t subnet;     /* atomic: the port's GID prefix, as its bytes lie in memory; on InfiniBand */
+};
+
+/* The MR of an address, by binary search; there is usually one MR. NULL: the address is not registered. */
+static inline const struct verbs_mr *verbs_mr_of(const struct verbs_device *d, uintptr_t p)
+{
+	unsigned low = 0, high = d->mrs;
+
+	while (high - low > 1) {
+		unsigned middle = (low + high) / 2;
+		if (d->mr[middle].start <= p)
+			low = middle;
+		else
+			high = middle;
+	}
+	return p >= d->mr[low].start && p < d->mr[low].end ? &d->mr[low] : NULL;
+}
+
+/* The key of an address handle. Fields that do not matter are zero. */
+struct ah_key {
+	struct ib_ah ah;
+	uint32_t grh; /* with one */
+};
+
+enum ah_state {
+	AH_EMPTY,
+	AH_PENDING, /* requested from management; the entry stays until the answer */
+	AH_READY,
+	AH_FAILED, /* management tells when it may be removed */
+};
+
+/* Written by the worker alone, but for answer, which is management's while the entry is pending or failed. */
+struct ah_entry {
+	struct ah_key key;
+	uint8_t state;
+	bool used;
+	uint16_t pending_sends;
+	uint32_t requester; /* the queue pair, by its handle, whose message caused the request */
+	struct ibv_ah *ah;
+	struct ibv_ah *answer;
+};
+
+enum qp_state {
+	QP_UP,       /* the worker posts and completes */
+	QP_DRAINING, /* the worker completes */
+	QP_DOWN,     /* management's */
+};
+
+/* A queue pair and its mbufs in flight: those of sequence numbers tail to head. */
+struct verbs_qp {
+	struct ibv_qp *qp; /* management frees it while the worker still finds this structure: what it needs is here */
+	uint32_t handle;
+	uint32_t qpn;
+	uint32_t qkey;
+	uint16_t pkey_index;
+	uint16_t pending_ahs; /* address handles requested for its messages and not answered yet */
+	uint32_t max_inline;  /* bytes */
+	uint32_t state;       /* atomic: enum qp_state */
+	bool error;           /* atomic: set by whoever sees it, cleared by management */
+	uint64_t received_by; /* all that it received has been taken when recv_passed is this far; management's */
+	uint64_t batch;       /* the burst that last belongs to; 0: none */
+	struct ibv_send_wr *last;
+	uint32_t mask;       /* of the fifo */
+	uint32_t head, tail; /* atomic */
+	struct in_flight {
+		struct rte_mbuf *mbuf;
+		struct ah_entry *ah; /* of its address handle; the entry may have been reused since */
+	} fifo[];
+};
+
+struct pending_send {
+	struct ib_send send;
+	struct ah_entry *entry;
+};
+
+/* One worker's share. */
+struct verbs_worker {
+	struct ib_port ib_port;
+	struct verbs_device *dev;
+	uint64_t epoch; /* atomic: odd while the worker is inside a call */
+	struct ibv_srq *srq;
+	struct ibv_cq *send_cq, *recv_cq;
+	struct rte_ring *requests, *answers, *retired;
+	unsigned send_capacity; /* sends under way that the completion queue surely holds */
+	uint64_t taken, ended;  /* sends given to the device, and those that have ended */
+	uint64_t cleared;       /* atomic: those that management ended */
+	uint64_t errors;        /* atomic: how often a queue pair was marked as failed */
+	uint64_t recv_passed;  /* atomic: grows with what is taken from recv_cq, and each time that it is found empty */
+	uint64_t batch;        /* the burst's number, from 1 */
+	uint32_t flush_wanted; /* atomic: set by management: drop all address handles */
+	uint32_t flushed;
+	unsigned pending_n;
+	unsigned recv_slots, recv_free; /* of the SRQ; and how many of them have no buffer posted */
+	uint16_t *recv_stack;           /* the slots without a buffer */
+	struct rte_mbuf **recv_mbuf;    /* by slot */
+	unsigned ah_sets;               /* a power of two */
+	uint64_t ah_seed[4];            /* of their hash: senders cannot know who shares a set */
+	struct ah_entry *ahs;
+	struct verbs_qp **qps; /* elements atomic; by index of the handle */
+	unsigned qps_n;
+	struct verbs_counters counters; /* the worker's */
+	uint64_t drops_reset;           /* atomic: qp_reset, by management */
+	struct pending_send pending[VERBS_PENDING];
+	struct {
+		struct ibv_send_wr wr[VERBS_BURST];
+		struct ibv_sge sge[VERBS_BURST][VERBS_MAX_SGE];
+		struct verbs_qp *qp[VERBS_BURST]; /* with a list in this burst */
+		struct ibv_send_wr *first[VERBS_BURST];
+		unsigned n, lists;
+	} burst;
+};
+
+/* Marks the worker as inside a call; what it reads afterwards is not older than that. */
+static inline void enter(struct verbs_worker *w)
+{
+	uint64_t e = __atomic_load_n(&w->epoch, __ATOMIC_RELAXED);
+
+	__atomic_store_n(&w->epoch, e + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void leave(struct verbs_worker *w)
+{
+	uint64_t e = __atomic_load_n(&w->epoch, __ATOMIC_RELAXED);
+
+	__atomic_store_n(&w->epoch, e + 1, __ATOMIC_RELEASE);
+}
+
+/* What recv_passed grows by when recv_cq is found empty: more than completions lie there and in a burst at any time. */
+static inline uint64_t recv_lap(const struct verbs_worker *w)
+{
+	return w->recv_slots + VERBS_BURST;
+}
+
+/* A queue pair by its handle; NULL: not there any more. */
+static inline struct verbs_qp *verbs_qp_of(const struct verbs_worker *w, uint32_t handle)
+{
+	unsigned i = HANDLE_INDEX(handle);
+
+	if (i >= w->qps_n)
+		return NULL;
+	struct verbs_qp *q = __atomic_load_n(&w->qps[i], __ATOMIC_ACQUIRE);
+	return q && q->handle == handle ? q : NULL;
+}
+
+/* Marks a queue pair that is in error, for management to recover. */
+static inline void mark_error(struct verbs_worker *w, struct verbs_qp *q)
+{
+	if (__atomic_exchange_n(&q->error, true, __ATOMIC_RELAXED))
+		return;
+	__atomic_fetch_add(&w->errors, 1, __ATOMIC_RELEASE);
+}
+
+/* The worker's calls. */
+unsigned verbs_post(void *self, const struct ib_send *sends, unsigned n);
+unsigned verbs_poll(void *self, struct ib_recv *recvs, unsigned n);
+void verbs_free(void *self);
+
+/* post.c: posts messages whose address handles are there now; and drops a message. */
+void verbs_post_pending(struct verbs_worker *w);
+void verbs_drop_send(struct verbs_worker *w, enum send_drop why, struct rte_mbuf *m);
+
+/* poll.c: posts receive buffers; takes completed sends. */
+void verbs_refill(struct verbs_worker *w);
+unsigned verbs_complete(struct verbs_worker *w);
+
+/* ah.c: the worker's cache. find returns NULL when there is no room, or the queue pair waits for too many. */
+struct ah_entry *verbs_ah_find(struct verbs_worker *w, struct verbs_qp *q, const struct ib_ah *ah, bool grh);
+/* Takes answers, then drops all address handles if management wants that. Returns whether there were answers. */
+bool verbs_ah_answers(struct verbs_worker *w);
+void verbs_ah_retire(struct verbs_worker *w, struct ah_entry *e);
+
+#endif

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore
+
+// #include "setup.h"
+import "C"
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	"causeway/ibside/ib"
+)
+
+// The RoCE versions, as bits.
+const (
+	V1 = C.ROCE_V1
+	V2 = C.ROCE_V2
+)
+
+// DatapathConfig is the configuration that all workers share. Only its Policy changes while they run.
+type DatapathConfig struct {
+	MAC       [6]byte // the Ethernet port's
+	VLAN      uint16  // of the RoCE side; 0: untagged
+	RoCEPKey  ib.PKey
+	PKeyIndex uint16 // of the IB port
+	IBMTU     int    // largest payload towards IB, bytes
+	RoCEMTU   int    // largest payload towards RoCE, bytes
+	Versions  uint8  // V1 | V2
+	TTL       uint8  // for packets without a usable hop limit
+
+	// RewriteImm: a unicast immediate equal to its sender's QPN becomes the proxy QP's (udaddy and mckey
+	// carry their QPN there). Groups have a flag of their own.
+	RewriteImm bool
+	// IBIsEthernet: the IB port is a RoCE device, whose GRH area may hold an IPv4 header.
+	IBIsEthernet bool
+	// Sleep gives the CPU away when there is no work: for machines that have no core to spare.
+	Sleep bool
+
+	Addresses []netip.Prefix // the bridge's own, with their subnets
+
+	Policy
+}
+
+// A Datapath is what all workers share, and the list of them.
+type Datapath struct {
+	c       *C.struct_datapath
+	workers []*Worker
+	rests   []resting
+	dropped [DropCount]atomic.Uint64 // pending packets that management dropped
+	mirrors mirrors
+	latency cleared
+	inject  injections
+}
+
+func mapped(a netip.Addr) (out [16]C.uint8_t) {
+	for i, x := range a.As16() {
+		out[i] = C.uint8_t(x)
+	}
+	return out
+}
+
+func mac48(m [6]byte) C.uint64_t {
+	var v uint64
+	for _, x := range m {
+		v = v<<8 | uint64(x)
+	}
+	return C.uint64_t(v)
+}
+
+// own4 returns an IPv4 address as it lies in a packet, and the broadcast address of its subnet: none in /31 and /32.
+func own4(p netip.Prefix) (address, broadcast uint32) {
+	if !p.Addr().Is4() {
+		return 0, 0
+	}
+	a := p.Addr().As4()
+	address = binary.NativeEndian.Uint32(a[:])
+	if p.Bits() > 30 {
+		return address, 0
+	}
+	for i := range a {
+		host := max(0, min(8, (i+1)*8-p.Bits()))
+		a[i] |= byte(1<<host - 1)
+	}
+	return address, binary.NativeEndian.Uint32(a[:])
+}
+
+// firstOf returns the first address of a kind that routers forward; zero bytes: there is none.
+func firstOf(addresses []netip.Prefix, kind func(netip.Addr) bool) (out [16]C.uint8_t) {
+	for _, p := range addresses {
+		if a := p.Addr(); kind(a) && !a.IsLinkLocalUnicast() {
+			return mapped(a)
+		}
+	}
+	return out
+}
+
+func prefixOf(p netip.Prefix) C.struct_prefix {
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
+	}
+	return C.struct_prefix{addr: mapped(p.Masked().Addr()), len: C.uint8_t(bits)}
+}
+
+func (cfg *DatapathConfig) validate() error {
+	switch {
+	case len(cfg.Addresses) > C.MAX_ADDRESSES:
+		return fmt.Errorf("lcore: %d addresses of the bridge are too many; give at most %d", len(cfg.Addresses), C.MAX_ADDRESSES)
+	case cfg.IBMTU > MaxPayload || cfg.RoCEMTU > MaxPayload:
+		return fmt.Errorf("lcore: an MTU of %d bytes is more than InfiniBand's largest, %d", max(cfg.IBMTU, cfg.RoCEMTU), MaxPayload)
+	}
+	return cfg.Policy.Validate()
+}
+
+func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
+	dp.mac = mac48(cfg.MAC)
+	dp.vlan = C.uint16_t(cfg.VLAN)
+	dp.roce_pkey = C.uint16_t(cfg.RoCEPKey)
+	dp.pkey_index = C.uint16_t(cfg.PKeyIndex)
+	dp.ib_mtu = C.uint16_t(cfg.IBMTU)
+	dp.roce_mtu = C.uint16_t(cfg.RoCEMTU)
+	dp.versions = C.uint8_t(cfg.Versions)
+	dp.ttl = C.uint8_t(cfg.TTL)
+	dp.rewrite_imm = C.bool(cfg.RewriteImm)
+	dp.ib_is_ethernet = C.bool(cfg.IBIsEthernet)
+	dp.sleep = C.bool(cfg.Sleep)
+	dp.addresses = C.uint8_t(len(cfg.Addresses))
+	for i, p := range cfg.Addresses {
+		dp.address[i] = mapped(p.Addr())
+		address, broadcast := own4(p)
+		dp.own4[i].address, dp.own4[i].broadcast = C.uint32_t(address), C.uint32_t(broadcast)
+	}
+	dp.own_ip4, dp.own_ip6 = firstOf(cfg.Addresses, netip.Addr.Is4), firstOf(cfg.Addresses, netip.Addr.Is6)
+}
+
+// Counters returns the sum over all workers and of the pending packets that management dropped. It is exact only while nothing moves.
+func (dp *Datapath) Counters() Counters {
+	var sum Counters
+	for _, w := range dp.workers {
+		sum.Add(w.Counters())
+	}
+	dropped := DirectionCounters{Drops: map[Drop]uint64{}}
+	for d := range dp.dropped {
+		if n := dp.dropped[d].Load(); n != 0 {
+			dropped.Drops[Drop(d)] = n
+		}
+	}
+	sum.Direction[RoCEToIB].Add(dropped)
+	return sum
+}
+
+// Group returns the counters of the group with this id, summed over all workers.
+func (dp *Datapath) Group(id int) GroupCounters {
+	var sum GroupCounters
+	for _, w := range dp.workers {
+		g := w.Group(id)
+		for d := range sum.Packets {
+			sum.Packets[d] += g.Packets[d]
+			sum.Bytes[d] += g.Bytes[d]
+		}
+	}
+	return sum
+}
+
+// Workers returns the workers, by id.
+func (dp *Datapath) Workers() []*Worker { return dp.workers }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore
+
+// #include <stdlib.h>
+// #include <rte_errno.h>
+// #include <rte_cycles.h>
+// #include <string.h>
+// #include "icrc.h"
+// #include "police.h"
+// #include "setup.h"
+// static int setup_errno(void) { return rte_errno; }
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	_ "causeway/lcore/pgm"   // workers call its C
+	_ "causeway/lcore/probe" // the same
+)
+
+// NewDatapath makes a datapath over the tables (from tables.Pointer), which must outlive it, and chooses the ICRC version.
+// The mempools of both ports must have DataRoom bytes for each mbuf.
+func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	C.icrc_init()
+	c := (*C.struct_datapath)(C.calloc(1, C.sizeof_struct_datapath))
+	if c == nil {
+		return nil, errors.New("lcore: no memory for a bench")
+	}
+	c.tables = (*C.struct_tables)(tables)
+	c.police = (*C.struct_police)(C.aligned_alloc(64, C.size_t(c.tables.max_groups)*C.DIRECTIONS*C.sizeof_struct_police))
+	if c.police == nil {
+		C.free(unsafe.Pointer(c))
+		return nil, errors.New("lcore: no memory for the rates of groups")
+	}
+	C.memset(unsafe.Pointer(c.police), 0, C.size_t(c.tables.max_groups)*C.DIRECTIONS*C.sizeof_struct_police)
+	cfg.fill(c)
+	C.datapath_prepare(c)
+	b := &Datapath{c: c}
+	if err := b.SetPolicy(cfg.Policy); err != nil {
+		C.free(unsafe.Pointer(c.police))
+		C.free(unsafe.Pointer(c))
+		return nil, err
+	}
+	return b, nil
+}
+
+// WorkerConfig is the configuration of one worker.
+type WorkerConfig struct {
+	Port      uint16         // the Ethernet port's id
+	Queue     uint16         // of receive and transmit
+	IBPort    unsafe.Pointer // struct ib_port, the worker's own
+	MaxGroups int            // group ids are below this
+	PGM       unsafe.Pointer // struct pgm, the worker's own (pgm.Tracker.Pointer); nil: PGM is not tracked
+}
+
+// NewWorker makes the next worker. All workers must be made before one starts.
+func (dp *Datapath) NewWorker(cfg WorkerConfig) (*Worker, error) {
+	id := len(dp.workers)
+	if id >= C.MAX_WORKERS {
+		return nil, fmt.Errorf("lcore: worker %d is one too many; %d lcores can work", id, C.MAX_WORKERS)
+	}
+	c := C.worker_new(dp.c, (*C.struct_ib_port)(cfg.IBPort), C.uint16_t(id), C.uint16_t(cfg.Port),
+		C.uint16_t(cfg.Queue), C.uint(cfg.MaxGroups))
+	if c == nil {
+		return nil, fmt.Errorf("lcore: make worker %d: %w; raise [workers] memory_mib",
+			id, syscall.Errno(C.setup_errno()))
+	}
+	c.pgm = (*C.struct_pgm)(cfg.PGM)
+	w := &Worker{c: c, datapath: dp}
+	dp.workers = append(dp.workers, w)
+	return w, nil
+}
+
+// Close frees the datapath and its workers, which must have stopped. It returns the final counters, in which
+// RoCE packets that were still on a ring count as dropped by shutdown.
+func (dp *Datapath) Close() Counters {
+	dp.endMirrors()
+	for _, w := range dp.workers {
+		C.inject_end(w.c)
+	}
+	final := dp.Counters()
+	for _, w := range dp.workers {
+		var left C.uint
+		C.worker_free(w.c, &left)
+		if left > 0 {
+			final.Direction[RoCEToIB].Drops[C.DROP_shutdown] += uint64(left)
+		}
+	}
+	dp.freePolicy()
+	C.free(unsafe.Pointer(dp.c.police))
+	C.free(unsafe.Pointer(dp.c))
+	dp.workers, dp.c = nil, nil
+	return final
+}
+
+// TSCHz returns the cycles of the time-stamp counter in a second.
+func TSCHz() uint64 { return uint64(C.rte_get_tsc_hz()) }
+
+// Police limits the group with this id to so many packets a second in each direction; 0: no limit. The flag GROUP_POLICED of its
+// entry must be set. It may be called while workers run.
+func (dp *Datapath) Police(id int, rate uint64) {
+	for d := range C.DIRECTIONS {
+		p := (*C.struct_police)(unsafe.Add(unsafe.Pointer(dp.c.police), (id*C.DIRECTIONS+d)*C.sizeof_struct_police))
+		C.police_set(p, C.uint64_t(rate), C.rte_get_tsc_hz())
+	}
+}
+
+// Pointer returns the struct worker, for C.
+func (w *Worker) Pointer() unsafe.Pointer { return unsafe.Pointer(w.c) }
+
+// Group returns this worker's counters of the group with this id.
+func (w *Worker) Group(id int) GroupCounters {
+	g := (*C.struct_group_counters)(unsafe.Add(unsafe.Pointer(w.c.groups), id*C.sizeof_struct_group_counters))
+	var out GroupCounters
+	for d := range out.Packets {
+		out.Packets[d] = uint64(g.packets[d])
+		out.Bytes[d] = uint64(g.bytes[d])
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exception.h"
+
+#include <rte_ring.h>
+
+#include "egress.h"
+#include "group_actions.h"
+
+bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m)
+{
+	if (mirroring(w))
+		mirror_stage(w, p, ROCE_TO_IB, reason, &m, 1);
+	bool given = rte_ring_sp_enqueue(w->punt, m) == 0;
+	if (mirroring(w))
+		mirror_taken(w, given);
+	return given;
+}
+
+enum drop precise_drop(const struct datapath *dp, struct burst *b, unsigned i, enum drop reason)
+{
+	struct packet *p = &b->parsed[i];
+	if (b->trim[i].fastpath) {
+		struct icrc_job icrc;
+		enum drop d = parse(dp, b->send[i].mbuf, p, &icrc);
+		if (d == PASS && reason != DROP_icrc)
+			d = transport(dp, p);
+		if (d != PASS)
+			return d;
+	}
+	return reason == DROP_mc_unknown && p->control_group ? DROP_mc_control : reason;
+}
+
+/* IPv4 prefixes are 96 bits or longer here: a shorter one is an IPv6 prefix, which matches no IPv4 address. */
+static bool in_prefix(const struct prefix *f, const uint8_t *addr)
+{
+	unsigned whole = f->len / 8, rest = f->len % 8;
+	if (f->len < 96 && is_ipv4(addr))
+		return false;
+	if (memcmp(f->addr, addr, whole) != 0)
+		return false;
+	return rest == 0 || ((f->addr[whole] ^ addr[whole]) >> (8 - rest)) == 0;
+}
+
+/* Whether a source without a proxy QP may have one. */
+static enum drop check_new_source(const struct worker *w, struct table_key k)
+{
+	const struct datapath *dp = w->datapath;
+	k.number = 0;
+	if (table_find(&dp->tables->nodes, table_hash(&dp->tables->nodes, &k), &k))
+		return DROP_loop_bridge; /* an IB node's address on Ethernet: a bridge has sent this */
+	const struct allow *allow = __atomic_load_n(&dp->allow, __ATOMIC_ACQUIRE);
+	for (unsigned i = 0; i < allow->n; i++)
+		if (in_prefix(&allow->prefix[i], k.addr))
+			return PASS;
+	return DROP_acl;
+}
+
+/* A packet of a source without a proxy QP. */
+static enum drop punt_for_proxy_qp(struct worker *w, struct burst *b, unsigned i)
+{
+	struct rte_mbuf *m = b->send[i].mbuf;
+	enum drop d = check_new_source(w, b->lookup.from[i]);
+	if (d)
+		return d;
+	m->hash.usr = PUNT_PROXY_QP;
+	if (!punt_frame(w, MIRROR_WAITING, PASS, m))
+		return DROP_punt_full;
+	w->counters.direction[ROCE_TO_IB].events[EVENT_PROXY_QP_WAIT]++;
+	return PASS;
+}
+
+static void add_handoff(struct burst *b, struct rte_mbuf *m, uint16_t worker)
+{
+	b->handoff.mbuf[b->handoff.n] = m;
+	b->handoff.worker[b->handoff.n++] = worker;
+}
+
+void send_handoffs(struct worker *w, struct handoff *h)
+{
+	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
+	while (h->n) {
+		struct rte_mbuf *own[BURST];
+		uint16_t worker = h->worker[0];
+		unsigned n = 0, rest = 0;
+		for (unsigned i = 0; i < h->n; i++) {
+			if (h->worker[i] == worker) {
+				own[n++] = h->mbuf[i];
+				continue;
+			}
+			h->mbuf[rest] = h->mbuf[i];
+			h->worker[rest++] = h->worker[i];
+		}
+		h->n = rest;
+		if (mirroring(w))
+			mirror_stage(w, MIRROR_HANDOFF, ROCE_TO_IB, PASS, own, n);
+		unsigned taken = rte_ring_enqueue_burst(w->datapath->requeue[worker], (void **)own, n, NULL);
+		if (mirroring(w))
+			mirror_taken(w, taken);
+		c->events[EVENT_HANDOFF] += taken;
+		for (unsigned i = taken; i < n; i++)
+			drop_packet(w, ROCE_TO_IB, DROP_peer_full, own[i]);
+	}
+}
+
+void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, bool requeued)
+{
+	const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
+	if (!requeued)
+		b->send[i].mbuf->hash.fdir.hi = latency_stamp(b->began); /* beside hash.usr; read when it is requeued */
+	if (!d && proxy_qp) {
+		add_handoff(b, b->send[i].mbuf, proxy_qp->worker);
+		return;
+	}
+	d = precise_drop(w->datapath, b, i, d);
+	if (!d)
+		d = requeued ? DROP_proxy_qp_unknown : punt_for_proxy_qp(w, b, i);
+	if (d)
+		drop_packet(w, ROCE_TO_IB, d, b->send[i].mbuf);
+}

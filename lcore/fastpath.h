@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fast path: parses usual RoCEv2 packets, which are nearly all, by comparing headers 16 bytes at a time with
+ * prepared patterns (prepare.c).
+ *
+ * A packet that passes here, has a right ICRC and is found in the tables would also pass parse.c and transport.c.
+ * Invalid addresses are not checked here: no table has them. All other packets are parsed by parse.c, at once or when
+ * they are about to be dropped, which finds the drop reason.
+ *
+ * Words are in the byte order of the frame, on a little-endian CPU.
+ */
+#ifndef CAUSEWAY_FASTPATH_H
+#define CAUSEWAY_FASTPATH_H
+
+#include "burst.h"
+#include "tables/x86.h"
+
+enum {
+	FASTPATH_IPV4 = 20,
+	FASTPATH_IPV6 = 40,
+	FASTPATH_UD = 8 + 12 + 8,       /* UDP, BTH, DETH */
+	FASTPATH_MIN = FASTPATH_UD + 4, /* and the ICRC */
+};
+
+/* mismatch() tells in which of 16 bytes a header differs from a type where the type's mask is set; any_of() joins two
+ * answers, and matches() is true when nothing differs. */
+#ifdef CAUSEWAY_X86
+typedef __m128i mismatch_bits;
+
+static inline mismatch_bits mismatch(const uint8_t *p, const struct fastpath_type *t)
+{
+	const __m128i *words = (const __m128i *)(const void *)t;
+	__m128i header = _mm_loadu_si128((const __m128i *)(const void *)p);
+	return _mm_xor_si128(_mm_and_si128(header, _mm_load_si128(&words[0])), _mm_load_si128(&words[1]));
+}
+
+static inline mismatch_bits any_of(mismatch_bits a, mismatch_bits b)
+{
+	return _mm_or_si128(a, b);
+}
+
+/* PTEST is SSE4.1's, which DPDK asks of every x86 CPU. */
+static inline bool matches(mismatch_bits m)
+{
+	return _mm_testz_si128(m, m);
+}
+#else
+typedef uint64_t mismatch_bits;
+
+static inline mismatch_bits mismatch(const uint8_t *p, const struct fastpath_type *t)
+{
+	return ((load64(p) & load64(t->mask)) ^ load64(t->type)) |
+	       ((load64(p + 8) & load64(t->mask + 8)) ^ load64(t->type + 8));
+}
+
+static inline mismatch_bits any_of(mismatch_bits a, mismatch_bits b)
+{
+	return a | b;
+}
+
+static inline bool matches(mismatch_bits m)
+{
+	return m == 0;
+}
+#endif
+
+/* Zero when the source MAC address is neither zero nor our own, and VLAN tag and EtherType are right. */
+static inline uint64_t wrong_ethernet(const struct datapath *dp, const uint8_t *eth, uint64_t type)
+{
+	uint64_t src = load64(eth + 4) >> 16;
+	return ((load64(eth + dp->l2_len - 8) & dp->l2_mask) ^ type) | (src == 0) | (src == dp->fastpath_mac);
+}
+
+/* The checksum is right when the sum of the header's words is a multiple of 0xffff. A number is a multiple of an odd
+ * one when its product with the inverse is small (Hacker's Delight, 10-17). */
+static inline bool fastpath_checksum(const uint8_t *ip)
+{
+	const uint64_t inverse = UINT64_C(0xfffefffefffeffff); /* of 0xffff, modulo 2^64 */
+	uint64_t a = load64(ip), c = load64(ip + 8),
+		 sum = (uint32_t)a + (a >> 32) + (uint32_t)c + (c >> 32) + load32(ip + 16);
+	return sum * inverse <= UINT64_MAX / 0xffff;
+}
+
+/* Where fastpath() stores its results. */
+struct fastpath_place {
+	struct ib_send *send;
+	struct trim *trim;
+	struct icrc_job *icrc;
+	struct table_key *from, *to;
+	bool *to_group;
+};
+
+/* BTH, DETH and immediate data. at is the offset of the UDP header in the frame, len the bytes from there to the end of
+ * the ICRC. */
+static inline bool fastpath_transport(const struct fastpath_place *p, const uint8_t *eth, uint32_t at, uint32_t len,
+				      bool group, bool congestion)
+{
+	const uint8_t *bth = eth + at + 8;
+	uint32_t imm = bth[0] & 1, headers = 20 + 4 * imm, dest = be32(bth + 4) & 0xffffff;
+	int32_t payload = (int32_t)(len - (8 + 4) - headers - (bth[1] >> 4 & 3));
+	struct ib_send *s = p->send;
+	s->dest_qpn = dest;
+	s->dest_qkey = be32(bth + 12);
+	s->imm = imm ? be32(bth + 20) : 0;
+	s->flags = (uint16_t)(imm | (bth[1] >> 6 & 2) | congestion << 3);
+	p->trim->headers = (uint16_t)(at + 8 + headers);
+	p->trim->payload_len = (uint16_t)payload;
+	p->trim->fastpath = true;
+	p->from->number = be32(bth + 16) & 0xffffff;
+	p->to->number = 0;
+	*p->to_group = group;
+	return (payload >= 0) & (dest >= 2) & (group == (dest == 0xffffff));
+}
+
+_Static_assert(IB_SEND_IMM == 1 && IB_SEND_SOLICITED == 2 && IB_SEND_FECN == 8,
+	       "fastpath_transport() computes flags from header bits");
+
+static inline bool fastpath_ipv4(const struct datapath *dp, const uint8_t *eth, uint32_t room,
+				 const struct fastpath_place *p)
+{
+	const uint8_t *ip = eth + dp->l2_len, *udp = ip + FASTPATH_IPV4;
+	uint32_t dst = load32(ip + 16), total = be16(ip + 2);
+	bool group = (dst & 0xf0) == 0xe0;
+	mismatch_bits bad = any_of(any_of(mismatch(ip, &dp->fastpath_ipv4), mismatch(udp, &dp->fastpath_udp)),
+				   any_of(mismatch(udp + 16, &dp->fastpath_deth),
+					  mismatch(eth, group ? &dp->fastpath_group4 : &dp->fastpath_own)));
+	uint64_t wrong = wrong_ethernet(dp, eth, dp->l2_ipv4) | total % 4 | (be16(udp + 4) ^ (total - FASTPATH_IPV4)) |
+			 (ip[8] == 0) |
+			 (total - (FASTPATH_IPV4 + FASTPATH_MIN) > room - (FASTPATH_IPV4 + FASTPATH_MIN));
+	if (unlikely(!matches(bad) || wrong || !fastpath_checksum(ip)))
+		return false;
+	p->send->ah.tclass = ip[1];
+	p->send->ah.hop_limit = ip[8];
+	p->send->ah.flow_label = 0;
+	key_ipv4(p->from, load32(ip + 12));
+	key_ipv4(p->to, dst);
+	*p->icrc = (struct icrc_job){.p = ip, .len = total - 4, .kind = ICRC_IPV4};
+	return fastpath_transport(p, eth, dp->l2_len + FASTPATH_IPV4, total - FASTPATH_IPV4, group, (ip[1] & 3) == 3);
+}
+
+/* An address whose first 64 bits are zero is IPv4-mapped or invalid: parse.c decides. */
+static inline bool fastpath_ipv6(const struct datapath *dp, const uint8_t *eth, uint32_t room,
+				 const struct fastpath_place *p)
+{
+	const uint8_t *ip = eth + dp->l2_len, *udp = ip + FASTPATH_IPV6;
+	if (unlikely(room < FASTPATH_IPV6 + FASTPATH_MIN))
+		return false;
+	bool group = ip[24] == 0xff;
+	mismatch_bits bad = any_of(any_of(mismatch(udp, &dp->fastpath_udp), mismatch(udp + 16, &dp->fastpath_deth)),
+				   mismatch(eth, group ? &dp->fastpath_group6 : &dp->fastpath_own));
+	uint32_t len = be16(ip + 4);
+	uint64_t wrong = wrong_ethernet(dp, eth, dp->l2_ipv6) | len % 4 | (be16(udp + 4) ^ len) | (ip[7] == 0) |
+			 (load64(ip + 8) == 0) | (load64(ip + 24) == 0) |
+			 ((load64(ip) & UINT64_C(0x00ff0000000000f0)) ^ UINT64_C(0x0011000000000060)) |
+			 (len - FASTPATH_MIN > room - (FASTPATH_IPV6 + FASTPATH_MIN));
+	if (unlikely(!matches(bad) || wrong))
+		return false;
+	p->send->ah.tclass = (uint8_t)(be16(ip) >> 4);
+	p->send->ah.hop_limit = ip[7];
+	p->send->ah.flow_label = be32(ip) & 0xfffff;
+	memcpy(p->from->addr, ip + 8, 16);
+	memcpy(p->to->addr, ip + 24, 16);
+	*p->icrc = (struct icrc_job){.p = ip, .len = FASTPATH_IPV6 + len - 4, .kind = ICRC_IPV6};
+	return fastpath_transport(p, eth, dp->l2_len + FASTPATH_IPV6, len, group, (ip[1] >> 4 & 3) == 3);
+}
+
+/* Parses a frame into place i of the burst; false: it needs parse.c. */
+static inline bool fastpath(const struct datapath *dp, struct rte_mbuf *m, struct burst *b, unsigned i)
+{
+	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
+	const struct fastpath_place p = {.send = &b->send[i],
+					 .trim = &b->trim[i],
+					 .icrc = &b->icrc[i],
+					 .from = &b->lookup.from[i],
+					 .to = &b->lookup.to[i],
+					 .to_group = &b->lookup.to_group[i]};
+	p.send->mbuf = m;
+	if (unlikely(m->data_len < dp->l2_len + FASTPATH_IPV4 + FASTPATH_MIN || m->nb_segs != 1))
+		return false;
+	uint32_t room = m->data_len - dp->l2_len;
+	return eth[dp->l2_len] == 0x45 ? fastpath_ipv4(dp, eth, room, &p) : fastpath_ipv6(dp, eth, room, &p);
+}
+
+#endif

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package groups_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/groups"
+)
+
+var other4 = netip.MustParseAddr("239.1.2.4")
+
+// TestFilter wants the Ethernet port told what it is to receive, before switches are told to send it; again when that
+// fails, but not when nothing has changed.
+func TestFilter(t *testing.T) {
+	var told []string
+	fails, tries := 0, 0
+	bubble(t, groups.Config{Max: 8, Receive: func(groups []netip.Addr) error {
+		tries++
+		if fails--; fails >= 0 {
+			return errors.New("busy")
+		}
+		told = append(told, fmt.Sprint(groups))
+		return nil
+	}}, func(t *testing.T, r *rig) {
+		r.set(t, toIB(group4), toRoCE(group6))
+		r.set(t, toIB(group4), toRoCE(group6), toIB(other4))
+		r.set(t, toIB(group4), toIB(other4)) // the same to the port
+		fails = 3
+		r.set(t, toIB(other4))
+		r.run(time.Second)
+		if want := []string{"[239.1.2.3]", "[239.1.2.3 239.1.2.4]", "[239.1.2.4]"}; !slices.Equal(told, want) || tries != 6 {
+			t.Errorf("told %q in %d tries, want %q", told, tries, want)
+		}
+		r.Refilter()
+		if r.UpdateFilter(); len(told) != 4 {
+			t.Errorf("told %q after Refilter", told)
+		}
+	})
+}
+
+// TestRejoin wants groups that the subnet deletes joined again, spread over time and never closed, and the tables to
+// follow what is granted then.
+func TestRejoin(t *testing.T) {
+	bubble(t, groups.Config{Max: 64}, func(t *testing.T, r *rig) {
+		var all []groups.Group
+		for i := range 32 {
+			g := toIB(netip.AddrFrom4([4]byte{239, 1, 2, byte(i)}))
+			g.ToRoCE = true
+			all = append(all, g)
+		}
+		r.set(t, all...)
+		r.run(2 * time.Second)
+		r.port.mlid = 0xd000
+		began := time.Now()
+		for _, g := range all {
+			r.notices <- ibside.Notice{MGID: g.MGID, Deleted: true}
+		}
+		for range 100 {
+			if r.run(10 * time.Millisecond); len(r.tables.all) != len(all) {
+				t.Fatalf("%d groups are open", len(r.tables.all))
+			}
+		}
+		for _, g := range r.tables.all {
+			if g.MLID < 0xd000 || !g.ToIB || !g.ToRoCE {
+				t.Errorf("%+v is as before", g)
+			}
+		}
+		again := r.port.joins[len(all):]
+		if len(again) != len(all) || again[len(again)-1].Sub(began) < 200*time.Millisecond || again[len(again)/2].Sub(began) < 20*time.Millisecond {
+			t.Errorf("%d joins, the last after %v", len(again), again[len(again)-1].Sub(began))
+		}
+		if r.Unsettled() != 0 || r.Counters().GroupNotices != 32 {
+			t.Errorf("%d groups are unsettled, %+v", r.Unsettled(), r.Counters())
+		}
+	})
+}
+
+// TestOpensClosed wants an entry without directions first, so that no packet is counted before the group's counters
+// begin.
+func TestOpensClosed(t *testing.T) {
+	var began []int
+	bubble(t, groups.Config{Max: 8, Begin: func(id int) { began = append(began, id) }}, func(t *testing.T, r *rig) {
+		r.set(t, toIB(group4))
+		p := r.tables.puts
+		if len(p) != 2 || p[0].ToIB || !p[1].ToIB || !slices.Equal(began, []int{0}) {
+			t.Errorf("put %+v, began %v", p, began)
+		}
+	})
+}
+
+// TestFullTables wants a group that the tables do not take left on the subnet, and tried again.
+func TestFullTables(t *testing.T) {
+	bubble(t, groups.Config{Max: 8}, func(t *testing.T, r *rig) {
+		r.tables.room = 0
+		r.set(t, toIB(group4))
+		if r.Unsettled() != 1 || len(r.port.joined) != 0 {
+			t.Errorf("%d unsettled, joined %v", r.Unsettled(), r.port.joined)
+		}
+		r.tables.room = 1
+		r.run(11 * time.Second)
+		if r.Unsettled() != 0 || len(r.tables.all) != 1 || !r.Changed() || len(r.Joined()) != 1 || r.Changed() {
+			t.Errorf("%d unsettled, %v", r.Unsettled(), r.tables.all)
+		}
+	})
+}
+
+// TestLearnAndLeave wants a group of a range for as long as hosts report it; reports of nodes do not count.
+func TestLearnAndLeave(t *testing.T) {
+	c := groups.Config{Max: 8, Querier: true, Ranges: []groups.Range{{
+		Prefix: netip.MustParsePrefix("239.1.0.0/16"), Reports: true, Most: 4, Idle: time.Hour, MGID: ib.MGIDRoCE, Group: groups.Group{ToIB: true},
+	}}}
+	bubble(t, c, func(t *testing.T, r *rig) {
+		report := func(from netip.Addr, x frame.GroupRecord) {
+			t.Helper()
+			f, fault := frame.Open(frame.AppendIGMPv3Report(nil, frame.Link{MAC: frame.MAC{2, 0, 0, 0, 0, 1}}, from, x))
+			if fault != "" {
+				t.Fatal(fault)
+			}
+			m, fault := frame.ParseIGMP(f.IPv4, f.Payload)
+			r.HandleMembership(f, m, fault, time.Now())
+			r.run(100 * time.Millisecond)
+		}
+		report(node4, frame.JoinRecord(group4))
+		if r.Learned() != 0 || r.Counters().GroupsRejected["source"] != 1 {
+			t.Errorf("a node's report: %d groups, %+v", r.Learned(), r.Counters())
+		}
+		report(host4, frame.JoinRecord(group4))
+		if r.Learned() != 1 || len(r.tables.all) != 1 || len(r.port.joined) != 1 {
+			t.Errorf("reported: %d groups, %v", r.Learned(), r.tables.all)
+		}
+		for e := range r.All() {
+			if e.State != "joined" || !e.Learned || e.Members != 1 {
+				t.Errorf("%+v", e)
+			}
+		}
+		report(host4, frame.LeaveRecord(group4))
+		r.run(8 * time.Second)
+		if n := r.Counters(); r.Learned() != 0 || len(r.tables.all) != 0 || len(r.port.joined) != 0 || n.GroupsLost != 1 {
+			t.Errorf("left: %d groups, %v, %+v", r.Learned(), r.tables.all, n)
+		}
+	})
+}

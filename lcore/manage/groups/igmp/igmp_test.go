@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package igmp_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/groups/igmp"
+)
+
+var (
+	own4   = netip.MustParseAddr("10.9.0.254")
+	first4 = netip.MustParseAddr("10.9.0.1") // comes before the bridge
+	group4 = netip.MustParseAddr("239.1.2.3")
+	third4 = netip.MustParseAddr("239.1.2.33")
+	group6 = netip.MustParseAddr("ff05::1:3")
+	all4   = netip.IPv4Unspecified()
+	all6   = netip.IPv6Unspecified()
+	link   = frame.Link{MAC: frame.MAC{2, 0, 0, 0, 0, 0xfe}}
+	begin  = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// wire is what the host and the querier of these tests send to.
+type wire struct {
+	t    *testing.T
+	said []string
+	full bool // it takes nothing
+	now  time.Time
+	src  netip.Addr // that IGMP is to come from
+}
+
+func (w *wire) port() igmp.Port {
+	w.src = own4
+	return igmp.Port{Link: link, IPv4: own4, Send: w.send}
+}
+
+// send notes who says what in which version, by which worker.
+func (w *wire) send(worker int, b []byte) bool {
+	if w.full {
+		return false
+	}
+	f, fault := frame.Open(b)
+	if fault != "" {
+		w.t.Fatalf("%q: %x", fault, b)
+	}
+	m, protocol := frame.Membership{}, "MLD"
+	if f.IPv4 != nil {
+		protocol = "IGMP"
+		m, fault = frame.ParseIGMP(f.IPv4, f.Payload)
+	} else {
+		m, fault = frame.ParseMLD(f.IPv6, f.Payload)
+	}
+	if src := (map[string]netip.Addr{"IGMP": w.src, "MLD": link.MAC.LinkLocal()})[protocol]; f.Src() != src {
+		w.t.Errorf("%s from %v, want %v", protocol, f.Src(), src)
+	}
+	if fault != "" || f.Eth.Src() != link.MAC || f.Eth.Dst() != frame.GroupMAC(f.Dst()) {
+		w.t.Fatalf("%q: %x", fault, b)
+	}
+	if m.Query != nil {
+		w.said = append(w.said, fmt.Sprintf("%d: %sv%d who listens to %v", worker, protocol, m.Version, m.Query.Group))
+	}
+	for _, r := range m.Records {
+		what := "still"
+		switch {
+		case r.Type == frame.ToExclude:
+			what = "join"
+		case r.Leaves():
+			what = "leave"
+		}
+		w.said = append(w.said, fmt.Sprintf("%d: %sv%d %s %v", worker, protocol, m.Version, what, r.Group))
+	}
+	return true
+}
+
+// pass lets time pass, in steps as the loop's.
+func (w *wire) pass(d time.Duration, tend func(time.Time)) {
+	const step = 100 * time.Millisecond
+	for end := w.now.Add(d); w.now.Before(end); {
+		w.now = w.now.Add(step)
+		tend(w.now)
+	}
+}
+
+func (w *wire) want(when string, want ...string) {
+	w.t.Helper()
+	slices.Sort(w.said)
+	slices.Sort(want)
+	if !slices.Equal(w.said, want) {
+		w.t.Errorf("%s: said %q, want %q", when, w.said, want)
+	}
+	w.said = nil
+}
+
+func query(group netip.Addr, version uint8, within time.Duration) frame.Membership {
+	return frame.Membership{Version: version, Query: &frame.Query{Group: group, MaxResp: within}}
+}
+
+// TestJoinAndLeave wants each reported twice, within a second, by the group's worker; and no repeated join after a leave,
+// nor the other way round.
+func TestJoinAndLeave(t *testing.T) {
+	w := &wire{t: t, now: begin}
+	h := igmp.NewHost(w.port())
+	h.Join(group4, 1, w.now)
+	h.Join(group6, 0, w.now)
+	w.want("at once", "1: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
+	w.pass(1100*time.Millisecond, h.Tick)
+	w.want("again", "1: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
+	w.pass(time.Minute, h.Tick)
+	w.want("never more")
+	h.Leave(group4, w.now)
+	h.Leave(group4, w.now)
+	w.want("left", "1: IGMPv3 leave 239.1.2.3")
+	h.Tick(w.now)
+	w.want("not again at once")
+	w.pass(1100*time.Millisecond, h.Tick)
+	w.want("left, again", "1: IGMPv3 leave 239.1.2.3")
+	h.Join(group4, 2, w.now)
+	h.Leave(group4, w.now)
+	h.Join(group4, 3, w.now)
+	w.said = nil
+	w.pass(1100*time.Millisecond, h.Tick)
+	w.want("the last word", "3: IGMPv3 join 239.1.2.3")
+	h.Join(third4, 0, w.now)
+	h.Leave(third4, w.now)
+	w.said = nil
+	h.LeaveAll(w.now)
+	w.want("goodbye", "3: IGMPv3 leave 239.1.2.3", "0: MLDv2 leave ff05::1:3")
+	w.pass(time.Minute, h.Tick)
+	w.want("after the goodbye")
+}
+
+// TestAnswers wants one answer to a query, however many there are, within the time that it allows; and none to those
+// about other groups.
+func TestAnswers(t *testing.T) {
+	const still4, still6 = "0: IGMPv3 still 239.1.2.3", "0: MLDv2 still ff05::1:3"
+	for _, c := range []struct {
+		name   string
+		query  frame.Membership
+		within time.Duration
+		want   []string
+	}{
+		{"general", query(all4, 3, 5*time.Second), 5 * time.Second, []string{still4}},
+		{"general, IPv6", query(all6, 2, 5*time.Second), 5 * time.Second, []string{still6}},
+		{"specific", query(group4, 3, time.Second), time.Second, []string{still4}},
+		{"for another group", query(netip.MustParseAddr("239.1.2.4"), 3, time.Second), time.Second, nil},
+		{"without a time", query(all4, 3, 0), 100 * time.Millisecond, []string{still4}},
+		{"longer than sensible", query(all4, 3, time.Hour), 10 * time.Second, []string{still4}},
+		{"IGMPv1, which has no time", query(all4, 1, 0), 10 * time.Second, []string{"0: IGMPv2 still 239.1.2.3"}},
+	} {
+		w := &wire{t: t, now: begin}
+		h := igmp.NewHost(w.port())
+		h.Join(group4, 0, w.now)
+		h.Join(group6, 0, w.now)
+		w.pass(2*time.Second, h.Tick)
+		w.said = nil
+		for range 100 {
+			h.Queried(c.query, w.now)
+		}
+		w.pass(c.within, h.Tick)
+		w.want(c.name, c.want...)
+		w.pass(time.Minute, h.Tick)
+		w.want(c.name + ", afterwards")
+	}
+}
+
+// TestSpread wants the answers to one query spread over the time that it allows.
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		query       frame.Membership
+		least, most time.Duration // when the last one comes
+	}{
+		{"ten seconds", query(all4, 3, 10*time.Second), 5 * time.Second, 10 * time.Second},
+		{"a second", query(all4, 3, time.Second), 500 * time.Millisecond, time.Second},
+		{"none", query(all4, 3, 0), 0, 100 * time.Millisecond},
+		{"none, IGMPv2", query(all4, 2, 0), 0, 100 * time.Millisecond},
+		{"IGMPv1, which has none", query(all4, 1, 0), 5 * time.Second, 10 * time.Second},
+		{"a second, IGMPv1", query(all4, 1, time.Second), 500 * time.Millisecond, time.Second},
+	} {
+		w := &wire{t: t, now: begin}
+		h := igmp.NewHost(w.port())
+		for i := range byte(50) {
+			h.Join(netip.AddrFrom4([4]byte{239, 1, 3, i}), 0, w.now)
+		}
+		w.pass(2*time.Second, h.Tick)
+		w.said = nil
+		h.Queried(c.query, w.now)
+		w.pass(c.least, h.Tick)
+		early := len(w.said)
+		w.pass(c.most-c.least, h.Tick)
+		if early == 50 || len(w.said) != 50 {
+			t.Errorf("%s: %d answers by half of the time, %d by all of it", c.name, early, len(w.said))
+		}
+	}
+}
+
+// TestOlderVersion wants the older version used for 260 s after its last query, and by its address family alone.
+func TestOlderVersion(t *testing.T) {
+	w := &wire{t: t, now: begin}
+	h := igmp.NewHost(w.port())
+	h.Queried(query(all4, 2, time.Second), w.now)
+	h.Queried(query(all6, 2, time.Second), w.now)
+	h.Join(group4, 0, w.now)
+	h.Join(group6, 0, w.now)
+	w.want("IPv4 is old", "0: IGMPv2 still 239.1.2.3", "0: MLDv2 join ff05::1:3")
+	h.LeaveAll(w.now)
+	w.want("goodbye", "0: IGMPv2 leave 239.1.2.3", "0: MLDv2 leave ff05::1:3")
+	h.Queried(query(all6, 1, time.Second), w.now)
+	w.pass(255*time.Second, h.Tick)
+	h.Join(group6, 0, w.now)
+	h.Leave(group6, w.now)
+	w.want("IPv6 is old", "0: MLDv1 still ff05::1:3", "0: MLDv1 leave ff05::1:3")
+	w.pass(10*time.Second, h.Tick)
+	w.said = nil
+	h.Join(group4, 0, w.now)
+	h.Join(group6, 0, w.now)
+	w.want("nobody is old", "0: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
+}
+
+// TestFull wants nothing forgotten that a worker did not take, and only what it took counted.
+func TestFull(t *testing.T) {
+	w := &wire{t: t, now: begin}
+	h, q := igmp.NewHost(w.port()), igmp.NewQuerier(w.port())
+	q.Enabled = true
+	h.Join(group4, 0, w.now)
+	w.full = true
+	h.Queried(query(group4, 3, time.Second), w.now)
+	tend := func(now time.Time) { h.Tick(now); q.Tick(now) }
+	w.pass(time.Minute, tend)
+	w.full, w.said = false, nil
+	w.pass(100*time.Millisecond, tend)
+	w.want("then", "0: IGMPv3 join 239.1.2.3", "0: IGMPv3 still 239.1.2.3", "0: IGMPv3 who listens to 0.0.0.0", "0: MLDv2 who listens to ::")
+	if h.Reports != 3 || q.Queries != 2 {
+		t.Errorf("counted %d reports, %d queries", h.Reports, q.Queries)
+	}
+}
+
+// TestElection wants two queries at the start and then one each 125 s, and the bridge to yield to a lower address.
+func TestElection(t *testing.T) {
+	const ask4 = "0: IGMPv3 who listens to 0.0.0.0"
+	for _, c := range []struct {
+		name string
+		from netip.Addr
+		own  bool
+	}{
+		{"lower", first4, false},
+		{"higher", netip.MustParseAddr("10.9.0.255"), true},
+		{"a snooping switch", all4, true},
+	} {
+		w := &wire{t: t, now: begin}
+		q := igmp.NewQuerier(w.port())
+		q.Enabled = true
+		q.Heard(c.from, all4, w.now)
+		if got := q.IsOwn(group4, w.now); got != c.own || !q.IsPresent(group4, w.now) || q.IsPresent(group6, w.now) || !q.IsOwn(group6, w.now) {
+			t.Errorf("%s: the bridge asks: %v", c.name, got)
+		}
+	}
+	w := &wire{t: t, now: begin}
+	q := igmp.NewQuerier(w.port())
+	q.Enabled = true
+	q.Heard(netip.MustParseAddr("fe80::1"), all6, w.now) // IPv6 is another's for 255 s
+	w.pass(40*time.Second, q.Tick)
+	w.want("at the start", ask4, ask4)
+	if !q.IsPresent(group4, w.now) {
+		t.Error("the bridge asks, and nobody is said to")
+	}
+	w.pass(120*time.Second, q.Tick)
+	w.want("then", ask4)
+	w.pass(100*time.Second, q.Tick)
+	w.want("when the other has gone", "0: MLDv2 who listens to ::")
+	q.Enabled = false
+	w.pass(time.Hour, q.Tick)
+	w.want("no more")
+}
+
+// TestNoIPv4 wants a bridge without an IPv4 address to report from 0.0.0.0, and not to be the querier.
+func TestNoIPv4(t *testing.T) {
+	w := &wire{t: t, now: begin}
+	p := w.port()
+	p.IPv4, w.src = netip.Addr{}, all4
+	h, q := igmp.NewHost(p), igmp.NewQuerier(p)
+	q.Enabled = true
+	h.Join(group4, 0, w.now)
+	q.Tick(w.now)
+	w.want("IPv6 only", "0: IGMPv3 join 239.1.2.3", "0: MLDv2 who listens to ::")
+}
+
+// TestSilence wants time to count only while there is a querier without a gap.
+func TestSilence(t *testing.T) {
+	q := igmp.NewQuerier((&wire{t: t}).port())
+	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }
+	want := func(heard, now, want int) {
+		t.Helper()
+		if got := q.SilentFor(group4, at(heard), at(now)); got != time.Duration(want)*time.Second {
+			t.Errorf("heard at %d s, at %d s: silent for %v, want %d s", heard, now, got, want)
+		}
+	}
+	want(0, 1000, 0) // nobody has ever asked
+	q.Heard(first4, all4, at(1000))
+	want(0, 1100, 100)
+	want(1050, 1100, 50)
+	q.Heard(first4, all4, at(1250))
+	want(0, 1400, 400)
+	want(0, 1510, 0) // it has gone
+	q.Heard(first4, all4, at(2000))
+	want(0, 2100, 100)
+}
+
+// TestAskLast wants a query of one group.
+func TestAskLast(t *testing.T) {
+	w := &wire{t: t, now: begin}
+	q := igmp.NewQuerier(w.port())
+	q.Enabled = true
+	if !q.AskLast(group4) || !q.AskLast(group6) {
+		t.Error("not taken")
+	}
+	w.want("asked", "0: IGMPv3 who listens to 239.1.2.3", "0: MLDv2 who listens to ff05::1:3")
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package groups
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// A filter is which groups the Ethernet port receives.
+type filter struct {
+	receive func(groups []netip.Addr) error // nil: the port receives all
+	groups  []netip.Addr                    // that the port was told
+	told    bool
+	stale   bool // they may differ from those that are wanted
+	failed  bool // the port could not be told
+}
+
+// retry has the port told again what it could not take.
+func (f *filter) retry() { f.stale = f.stale || f.failed }
+
+// Refilter has the port told its groups again, even when they are the same.
+func (g *Groups) Refilter() { g.filter.stale, g.filter.told = true, false }
+
+// UpdateFilter has the Ethernet port receive the groups that lead to IB, if they have changed.
+func (g *Groups) UpdateFilter() {
+	f := &g.filter
+	if !f.stale || f.receive == nil {
+		return
+	}
+	f.stale = false
+	var groups []netip.Addr
+	for _, m := range g.groups {
+		if m.ToIB && !m.gone {
+			groups = append(groups, m.IP)
+		}
+	}
+	slices.SortFunc(groups, netip.Addr.Compare)
+	if f.told && slices.Equal(groups, f.groups) {
+		return
+	}
+	if err := f.receive(groups); err != nil {
+		f.failed = true // Tick tries again
+		if g.log.Allow("groups_not_received", 1) {
+			g.log.Error("groups_not_received", "groups", len(groups), "error", err)
+		}
+		return
+	}
+	f.groups, f.told, f.failed = groups, true, false
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neighbours
+
+import (
+	"net/netip"
+	"time"
+
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/punt"
+)
+
+// arpOrND is the RoCE version that ARP and ND tell: none.
+const arpOrND = 0
+
+// HandleARP learns the sender, and answers for the bridge and for IB nodes (proxy ARP, RFC 1027).
+func (n *Neighbours) HandleARP(worker int, f frame.Frame, now time.Time) {
+	a, fault := frame.ParseARP(f.Eth.Src(), f.Payload)
+	if fault != "" {
+		n.frames.Malformed(fault.Counter())
+		return
+	}
+	if !a.IsProbe() {
+		n.Learn(a.SPA, a.SHA, punt.VID(f), arpOrND, now)
+	}
+	if a.Op != frame.ARPRequest || a.IsGratuitous() || !n.mayAnswer(a.TPA) {
+		n.frames.NotForUs()
+		return
+	}
+	if n.frames.Send(worker, frame.AppendARPReply(nil, n.local.Link, a)) {
+		n.count.ARPAnswered++
+	}
+}
+
+// HandleND learns hosts from neighbour discovery, and answers solicitations.
+func (n *Neighbours) HandleND(worker int, f frame.Frame, now time.Time) {
+	nd, fault := frame.ParseND(f.Eth.Src(), f.IPv6, f.Payload)
+	switch {
+	case fault == frame.NDType: // routers', and errors
+		n.frames.NotForUs()
+	case fault != "":
+		n.frames.Malformed(fault.Counter())
+	case nd.Type == frame.NDSolicitation:
+		n.solicited(worker, f, nd, now)
+	case !nd.LinkLayer.IsZero() && (nd.Override || !n.isElsewhere(nd.Target, nd.LinkLayer)):
+		n.Learn(nd.Target, nd.LinkLayer, punt.VID(f), arpOrND, now)
+	case nd.LinkLayer.IsZero() && n.isAt(nd.Target, f.Eth.Src()): // an answer to a unicast may leave it out (RFC 4861 §7.2.4)
+		n.heard(nd.Target, now)
+	default:
+		n.frames.NotForUs()
+	}
+}
+
+// solicited learns the sender, and answers for the bridge and for IB nodes (proxy ND, RFC 4861 §7.2.8).
+func (n *Neighbours) solicited(worker int, f frame.Frame, nd frame.NDFields, now time.Time) {
+	if !f.Src().IsUnspecified() && !nd.LinkLayer.IsZero() {
+		n.Learn(f.Src(), nd.LinkLayer, punt.VID(f), arpOrND, now)
+	}
+	if !n.mayAnswer(nd.Target) {
+		n.frames.NotForUs()
+		return
+	}
+	if n.frames.Send(worker, frame.AppendNA(nil, n.local.Link, f.Eth.Src(), f.Src(), nd.Target)) {
+		n.count.NDAnswered++
+	}
+}
+
+// AnswersFor reports whether the bridge answers for a: its own address, or a node's.
+func (n *Neighbours) AnswersFor(a netip.Addr) bool { return n.local.Has(a) || n.nodes.Has(a) }
+
+// mayAnswer reports whether a request for a is answered.
+func (n *Neighbours) mayAnswer(a netip.Addr) bool {
+	if !n.AnswersFor(a) {
+		return false
+	}
+	present := n.announcer.isPresent(a)
+	if !present {
+		n.count.NodesAbsent++
+	}
+	return present
+}
+
+// isElsewhere reports whether a host is known by another MAC address, which an advertisement without Override
+// does not change (RFC 4861 §7.2.5).
+func (n *Neighbours) isElsewhere(ip netip.Addr, mac frame.MAC) bool {
+	h, known := n.Find(ip)
+	return known && frame.MAC(h.MAC) != mac
+}
+
+// isAt reports whether a host is known by this MAC address.
+func (n *Neighbours) isAt(ip netip.Addr, mac frame.MAC) bool {
+	h, known := n.Find(ip)
+	return known && frame.MAC(h.MAC) == mac
+}

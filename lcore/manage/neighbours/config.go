@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package neighbours learns the RoCE hosts, answers ARP and ND for IB nodes, and announces addresses.
+//
+//	ARP, ND ─▶ Learn ─▶ tables        a request for a node's or the bridge's address ─▶ an answer (proxy ARP, proxy ND)
+//	data ────▶        Tick ─▶ probes of silent hosts; searches for configured ones; announcements
+//
+// What it believes: configuration before the wire. No station on Ethernet becomes the bridge or an IB node, and a
+// static host stays where it is. An address in the bridge's subnets is learnt from ARP, ND and data; any other, behind
+// a router, from data only. When two MAC addresses claim one address, the holder is probed, and keeps it if it answers.
+// Package schedule has the times.
+//
+// All methods belong to the loop's goroutine.
+package neighbours
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"time"
+
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/local"
+	"causeway/lcore/manage/punt"
+	"causeway/lcore/manage/ratelog"
+	"causeway/tables"
+)
+
+// Tables are where the hosts go.
+type Tables interface {
+	PutHost(tables.Host) (id uint32, err error)
+	DeleteHost(ip netip.Addr) error
+	FindHost(ip netip.Addr) (h tables.Host, id uint32, ok bool)
+	AllHosts() iter.Seq[tables.Host]
+	LenHosts() int
+	FindNode(ip netip.Addr) (n tables.Node, id uint32, ok bool)
+}
+
+// Nodes are the IB nodes.
+type Nodes interface {
+	Has(ip netip.Addr) bool
+	// Addrs yields the addresses of all nodes.
+	Addrs() iter.Seq[netip.Addr]
+}
+
+// ProxyQPs are what hosts are in use by.
+type ProxyQPs interface {
+	Of(host netip.Addr) int
+	LastUsed(host netip.Addr, now time.Time) time.Time
+	RemoveHost(host netip.Addr, why string)
+}
+
+// Config is what neighbours need to know. SetHosts changes what may change.
+type Config struct {
+	Max     int           // RoCE hosts; the tables have room for some more: see put
+	Version uint8         // RoCE version of hosts that have sent no data yet
+	Hosts   []tables.Host // static
+	Resolve []netip.Addr  // hosts that are asked for their MAC address
+}
+
+// Deps are what neighbours work with.
+type Deps struct {
+	Tables   Tables
+	Nodes    Nodes
+	ProxyQPs ProxyQPs
+	Local    *local.Addresses
+	Frames   *punt.Workers
+	Log      *ratelog.Logger
+	// Ready reports whether the bridge is ready.
+	Ready func() bool
+}
+
+// Counters counts what became of hosts, and of ARP and ND.
+type Counters struct {
+	ARPAnswered        uint64
+	NDAnswered         uint64
+	HostsLearned       uint64
+	HostsMoved         uint64
+	HostFlaps          uint64 // moves back to where the host had just moved from
+	HostConflicts      uint64 // claims of an address whose holder still answers
+	HostsRejected      uint64 // no room for another
+	HostsEvicted       uint64 // removed for a host that sends, or by an operator
+	HostsAged          uint64 // removed, because they neither answer nor send
+	HostsSilent        uint64 // times that a host with proxy QPs stopped answering
+	HostsAsked         uint64 // requests for a MAC address
+	AddressesAnnounced uint64
+	AddressesDefended  uint64 // announced again, because a station on Ethernet claimed them
+	NodesAbsent        uint64 // requests for nodes that the subnet does not have: not answered
+	Spoofs             uint64 // contradicted a static entry or claimed an address of the other side
+}
+
+type errHosts int
+
+func (n errHosts) Error() string {
+	return fmt.Sprintf("manage: there are %d RoCE hosts, which is the limit; raise [workers] hosts", int(n))
+}
+
+// errContradicts is a claim that contradicts what is known.
+type errContradicts struct {
+	ip netip.Addr
+	by frame.MAC
+}
+
+func (e errContradicts) Error() string {
+	return fmt.Sprintf("manage: %v contradicts what is known of the host %v", e.by, e.ip)
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/tables"
+)
+
+// Nodes are all IB nodes. New makes them.
+type Nodes struct {
+	Deps
+	nodes []Node
+	gids  map[netip.Addr]ib.GID // by address
+
+	resolving map[ib.GID]resolving // nodes without a path
+	waiting   map[ib.GID]Node      // nodes that the tables had no room for
+	retried   time.Time
+	asking    map[ib.GID]bool // nodes in the tables whose path is asked for again
+	again     map[ib.GID]bool // of them, those to ask for once more
+}
+
+// New makes Nodes of the configured ones. Their addresses are IB's at once; Start does the rest.
+func New(nodes []Node, d Deps) *Nodes {
+	n := &Nodes{
+		Deps: d, nodes: nodes, gids: map[netip.Addr]ib.GID{}, resolving: map[ib.GID]resolving{}, waiting: map[ib.GID]Node{},
+		asking: map[ib.GID]bool{}, again: map[ib.GID]bool{},
+	}
+	n.readdress()
+	return n
+}
+
+// Start puts the nodes with a configured LID into the tables, and asks for the paths to all others.
+func (n *Nodes) Start() error {
+	for _, x := range n.nodes {
+		if x.LID == 0 {
+			continue
+		}
+		if err := n.put(x); err != nil {
+			return err
+		}
+	}
+	for _, x := range n.nodes {
+		if x.LID == 0 {
+			n.resolve(x)
+		}
+	}
+	return nil
+}
+
+// Has reports whether an address is a node's.
+func (n *Nodes) Has(ip netip.Addr) bool {
+	_, has := n.gids[ip]
+	return has
+}
+
+// GID returns the GID of the node with an address; zero when there is none.
+func (n *Nodes) GID(ip netip.Addr) ib.GID { return n.gids[ip] }
+
+// All returns all configured nodes. The caller must not change the list.
+func (n *Nodes) All() []Node { return n.nodes }
+
+// Addrs yields the addresses of all nodes.
+func (n *Nodes) Addrs() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for _, x := range n.nodes {
+			for _, ip := range x.Addrs() {
+				if !yield(ip) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Waiting returns how many nodes have no path yet, or no room in the tables.
+func (n *Nodes) Waiting() int { return len(n.resolving) + len(n.waiting) }
+
+func (n *Nodes) configured(gid ib.GID) (Node, bool) {
+	i := slices.IndexFunc(n.nodes, func(x Node) bool { return x.GID == gid })
+	if i < 0 {
+		return Node{}, false
+	}
+	return n.nodes[i], true
+}
+
+// Set makes these the nodes. All that goes does so before anything comes, so that its addresses are free. A node that
+// changes but keeps its GID and an address is changed in place: it loses no message.
+func (n *Nodes) Set(nodes []Node) {
+	stays := map[ib.GID]bool{}
+	for _, x := range nodes {
+		if old, ok := n.configured(x.GID); ok && (x == old || n.fitsInPlace(old, x)) {
+			stays[x.GID] = true
+		}
+	}
+	var fresh []Node
+	for _, old := range n.nodes {
+		if !stays[old.GID] {
+			n.remove(old)
+		}
+	}
+	for _, x := range nodes {
+		if old, ok := n.configured(x.GID); !ok || !stays[x.GID] || x != old {
+			fresh = append(fresh, x)
+		}
+	}
+	n.nodes = slices.Clone(nodes)
+	added, removed := n.readdress()
+	n.Readdress(added, removed)
+	for _, x := range fresh {
+		n.place(x, stays[x.GID])
+	}
+}
+
+// fitsInPlace reports whether the tables can turn one node into the other at once: they have an address in common, and
+// no address that is new is another node's.
+func (n *Nodes) fitsInPlace(old, x Node) bool {
+	shares := false
+	for _, ip := range x.Addrs() {
+		if slices.Contains(old.Addrs(), ip) {
+			shares = true
+		} else if n.Has(ip) {
+			return false
+		}
+	}
+	return shares
+}
+
+// readdress takes the addresses of all nodes. It returns those that are new, and those that are no node's any more.
+func (n *Nodes) readdress() (added, removed []netip.Addr) {
+	before := n.gids
+	n.gids = map[netip.Addr]ib.GID{}
+	for _, x := range n.nodes {
+		for _, ip := range x.Addrs() {
+			if _, was := before[ip]; !was {
+				added = append(added, ip)
+			}
+			n.gids[ip] = x.GID
+		}
+	}
+	for ip := range before {
+		if !n.Has(ip) {
+			removed = append(removed, ip)
+		}
+	}
+	return added, removed
+}
+
+// remove takes a node out of the tables. Its messages, in both directions, are dropped from now on.
+func (n *Nodes) remove(x Node) {
+	n.endResolving(x.GID)
+	delete(n.waiting, x.GID)
+	if known, _, ok := n.Tables.FindNodeGID(x.GID); ok {
+		at := Node{IP4: known.IP4, IP6: known.IP6}
+		if err := n.Tables.DeleteNode(at.Addrs()[0]); err != nil {
+			n.Log.Error("node_delete", "node", x.Addrs(), "error", err)
+		}
+	}
+	n.Log.Info("node_removed", "node", x.Addrs(), "gid", x.GID)
+}
+
+// place puts a node into the tables, or asks for its path first; was: it is there already, in another state. Then it
+// stays as it is until the path is known, which may differ from the configured one.
+func (n *Nodes) place(x Node, was bool) {
+	n.endResolving(x.GID)
+	known, _, found := n.Tables.FindNodeGID(x.GID)
+	switch {
+	case x.LID != 0:
+		n.putOrWait(x)
+	case was && found:
+		at := x
+		at.LID, at.SL = known.LID, known.SL
+		if n.putOrWait(at) && !n.asking[x.GID] {
+			n.resolveAgain(x)
+		}
+	default:
+		n.resolve(x)
+	}
+}
+
+func (n *Nodes) put(x Node) error {
+	_, err := n.Tables.PutNode(tables.Node{IP4: x.IP4, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: x.GRH, Bridge: x.Bridge})
+	if err != nil {
+		return fmt.Errorf("manage: node %v: %w", x.Addrs(), err)
+	}
+	return nil
+}
+
+// putOrWait puts a node into the tables, at once or when there is room.
+func (n *Nodes) putOrWait(x Node) bool {
+	if err := n.put(x); err != nil {
+		if _, waits := n.waiting[x.GID]; !waits {
+			n.Log.Error("node_rejected", "error", err)
+		}
+		n.waiting[x.GID] = x
+		return false
+	}
+	delete(n.waiting, x.GID)
+	return true
+}
+
+// retryEvery is how often nodes are tried again that the tables did not take: the entries of others are free when every
+// worker has looped.
+const retryEvery = time.Second
+
+// Tick tries again what the tables did not take.
+func (n *Nodes) Tick(now time.Time) {
+	if len(n.waiting) == 0 || now.Sub(n.retried) < retryEvery {
+		return
+	}
+	n.retried = now
+	n.Tables.Reclaim()
+	for _, x := range n.waiting {
+		n.putOrWait(x)
+	}
+}

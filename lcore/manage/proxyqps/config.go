@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package proxyqps makes and ends proxy QPs: UD QPs on the IB side, each of which stands for one RoCE (host, QPN).
+//
+//	pending packet ─ HandlePending ─▶ its source is learnt ─▶ a QP of the IB port ─▶ tables ─▶ the packet is requeued
+//	a service's answer ─ ForService ─▶
+//	                                   nothing crosses by it for long: Tick ─▶ tables ─▶ destroyed
+//
+// All methods belong to the loop's goroutine.
+package proxyqps
+
+import (
+	"iter"
+	"net/netip"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/punt"
+	"causeway/lcore/manage/ratelog"
+	"causeway/tables"
+)
+
+// Tables are where the proxy QPs go.
+type Tables interface {
+	PutProxyQP(tables.ProxyQP) (id uint32, err error)
+	DeleteProxyQP(host netip.Addr, hostQPN ib.QPN) error
+	FindProxyQP(host netip.Addr, hostQPN ib.QPN) (s tables.ProxyQP, id uint32, ok bool)
+	ProxyQPsOf(host netip.Addr) iter.Seq[tables.ProxyQP]
+	TakeUsed(host netip.Addr, hostQPN ib.QPN) bool
+}
+
+// A Port is the IB port.
+type Port interface {
+	CreateProxyQP(worker int, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error)
+	DestroyProxyQP(qp uint32) error
+}
+
+// Hosts are the RoCE hosts, which are learnt from data.
+type Hosts interface {
+	// Learn notes where a host is, by data from it. An error and a Rejection say why it is not believed.
+	Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8, now time.Time) (punt.Rejection, error)
+}
+
+// Sources are the GIDs that hosts' proxy QPs send from.
+type Sources interface {
+	// Give returns the number of a host's source, which is its own from now on if there is one for it.
+	Give(host netip.Addr) uint8
+	Drop(host netip.Addr)
+}
+
+// Config is what proxy QPs need to know. SetLimits and SetAllow change what may change.
+type Config struct {
+	Max     int
+	PerHost int
+	Idle    time.Duration // a proxy QP that nothing crosses by for so long ends; 0: never
+	Every   time.Duration // between two calls of Tick
+	Workers int
+}
+
+// Deps are what proxy QPs work with, beside what Connect gives them.
+type Deps struct {
+	Tables Tables
+	Port   Port
+	Log    *ratelog.Logger
+}
+
+// Counters counts what became of proxy QPs.
+type Counters struct {
+	ProxyQPsMade   uint64
+	ProxyQPsAged   uint64 // ended, because nothing crossed by them
+	ProxyQPsDenied uint64
+}

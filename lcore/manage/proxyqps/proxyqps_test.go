@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxyqps_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/proxyqps"
+	"causeway/lcore/manage/punt"
+	"causeway/lcore/manage/ratelog"
+	"causeway/tables"
+)
+
+var (
+	host  = netip.MustParseAddr("10.9.0.1")
+	other = netip.MustParseAddr("10.9.0.2")
+	mac   = frame.MAC{2, 0, 0, 0, 0, 1}
+)
+
+// A rig is ProxyQPs with real tables and fakes. It is the Port, the Hosts and the Sources, too.
+type rig struct {
+	*proxyqps.ProxyQPs
+	t       *testing.T
+	tables  *tables.Tables
+	open    map[uint32]int // by handle: the worker
+	next    uint32
+	given   map[netip.Addr]bool
+	learned error
+}
+
+func newRig(t *testing.T, c proxyqps.Config) *rig {
+	ts, err := tables.New(tables.Config{MaxHosts: 8, MaxProxyQPs: 16, MaxNodes: 8, MaxGroups: 8, MaxReaders: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ts.Close)
+	r := &rig{t: t, tables: ts, open: map[uint32]int{}, given: map[netip.Addr]bool{}}
+	r.ProxyQPs = proxyqps.New(c, proxyqps.Deps{Tables: ts, Port: r, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil)))})
+	r.Connect(r, r)
+	return r
+}
+
+func (r *rig) CreateProxyQP(worker int, _ ib.QKey) (uint32, ib.QPN, error) {
+	r.next++
+	r.open[r.next] = worker
+	return r.next, ib.QPN(0x1000 + r.next), nil
+}
+
+func (r *rig) DestroyProxyQP(qp uint32) error {
+	delete(r.open, qp)
+	return nil
+}
+
+func (r *rig) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8, _ time.Time) (punt.Rejection, error) {
+	if r.learned != nil {
+		return punt.RejectSource, r.learned
+	}
+	_, err := r.tables.PutHost(tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version})
+	return punt.RejectFull, err
+}
+
+func (r *rig) Give(host netip.Addr) uint8 {
+	r.given[host] = true
+	return 0
+}
+
+func (r *rig) Drop(host netip.Addr) { delete(r.given, host) }
+
+// get gets the proxy QP of a host's service.
+func (r *rig) get(ip netip.Addr, qpn ib.QPN, qkey ib.QKey, now time.Time) (ib.QPN, error) {
+	return r.ForService(proxyqps.Service{Host: ip, HostQPN: qpn, QKey: qkey, MAC: mac, Version: 2}, now)
+}
+
+func (r *rig) must(ip netip.Addr, qpn ib.QPN, qkey ib.QKey, now time.Time) ib.QPN {
+	r.t.Helper()
+	q, err := r.get(ip, qpn, qkey, now)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return q
+}
+
+// want compares how many proxy QPs the tables and the port have.
+func (r *rig) want(what string, n int) {
+	r.t.Helper()
+	if r.tables.LenProxyQPs() != n || len(r.open) != n {
+		r.t.Errorf("%s: %d in the tables, %d of the port, want %d", what, r.tables.LenProxyQPs(), len(r.open), n)
+	}
+}
+
+// TestForService wants one proxy QP for a queue pair while its Q_Key stays, on workers in turn.
+func TestForService(t *testing.T) {
+	r, now := newRig(t, proxyqps.Config{Max: 8, PerHost: 4, Every: time.Second, Workers: 2}), time.Now()
+	a := r.must(host, 5, 7, now)
+	if b := r.must(host, 5, 7, now); a != b || r.Of(host) != 1 || r.SeenUsed(host, 5) != now {
+		t.Errorf("the same queue pair has %v and %v; %d in all", a, b, r.Of(host))
+	}
+	if b := r.must(host, 5, 8, now); a == b {
+		t.Errorf("another Q_Key has the same proxy QP %v", b)
+	}
+	r.must(host, 6, 7, now)
+	r.want("two queue pairs", 2)
+	if r.open[2] == r.open[3] {
+		t.Errorf("both on worker %d", r.open[2])
+	}
+	r.learned = errors.New("contradicts")
+	if _, err := r.get(other, 5, 7, now); !errors.Is(err, r.learned) || r.Counters().ProxyQPsDenied != 1 {
+		t.Errorf("%v, %+v", err, r.Counters())
+	}
+}
+
+// TestLimits wants limits to hold, and a host's idle proxy QP to make room for its next.
+func TestLimits(t *testing.T) {
+	r, now := newRig(t, proxyqps.Config{Max: 3, PerHost: 2, Every: time.Second, Workers: 1}), time.Now()
+	r.must(host, 11, 7, now)
+	r.must(host, 12, 7, now.Add(time.Second))
+	if _, err := r.get(host, 13, 7, now); err == nil || !strings.Contains(err.Error(), "all its 2") {
+		t.Error(err)
+	}
+	r.must(host, 13, 7, now.Add(2*time.Minute))
+	if !r.SeenUsed(host, 11).IsZero() || r.SeenUsed(host, 12).IsZero() || r.Counters().ProxyQPsAged != 1 {
+		t.Errorf("it was not the one that was idle for longest: %+v", r.Counters())
+	}
+	r.must(other, 11, 7, now)
+	if _, err := r.get(other, 12, 7, now); err == nil || !strings.Contains(err.Error(), "all 3") {
+		t.Error(err)
+	}
+	r.want("the limit", 3)
+}
+
+// TestEnds wants proxy QPs to end by age, by policy and with their host, in the tables and at the port, and sources to
+// be taken back.
+func TestEnds(t *testing.T) {
+	r, now := newRig(t, proxyqps.Config{Max: 8, PerHost: 4, Idle: time.Minute, Every: time.Second, Workers: 1}), time.Now()
+	for qpn := range ib.QPN(3) {
+		r.must(host, qpn+11, 7, now)
+	}
+	r.must(other, 11, 7, now)
+	for range 120 {
+		now = now.Add(time.Second)
+		r.tables.MarkUsed(other, 11)
+		r.Tick(now)
+	}
+	r.want("aged", 1)
+	if r.given[host] || !r.given[other] || r.LastUsed(other, now).IsZero() {
+		t.Errorf("sources are given to %v", r.given)
+	}
+	r.must(host, 11, 7, now)
+	r.SetAllow([]netip.Prefix{netip.PrefixFrom(host, 32)})
+	r.want("denied", 1)
+	r.SendFrom(host, 3)
+	if s, _, _ := r.tables.FindProxyQP(host, 11); s.Source != 3 {
+		t.Errorf("sends from %d", s.Source)
+	}
+	r.RemoveHost(host, "test")
+	r.want("removed", 0)
+	for h := range r.Hosts() {
+		t.Errorf("%v has any", h)
+	}
+}

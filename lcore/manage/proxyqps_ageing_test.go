@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"cmp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/manage"
+	"causeway/tables"
+)
+
+// wait lets time go by, with the loop at work.
+func (s *rig) wait(d time.Duration) {
+	s.w.give() // what the test has read until now comes before what the loop writes: both take the worker's lock
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// TestProxyQPsAge wants a proxy QP that nothing crosses by to end after its time, and one in use, in either direction,
+// to stay.
+func TestProxyQPsAge(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		const idle = 40 * time.Second
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = idle })
+		for qpn := range ib.QPN(3) {
+			s.hold(hostLink, host4, 0x10+qpn)
+		}
+		towardsRoCE, _, _ := s.tables.FindProxyQP(host4, 0x12)
+		for range 10 {
+			s.wait(idle / 5)
+			s.tables.MarkUsed(host4, 0x11)
+			s.tables.MarkUsedQP(towardsRoCE.QPN)
+		}
+		for qpn, want := range map[ib.QPN]bool{0x10: false, 0x11: true, 0x12: true} {
+			if _, _, there := s.tables.FindProxyQP(host4, qpn); there != want {
+				t.Errorf("the proxy QP of QP %v is there: %v, want %v", qpn, there, want)
+			}
+		}
+		if n := s.count(); n.ProxyQPsAged != 1 || s.ibPort.open() != 2 {
+			t.Errorf("%d aged, %d queue pairs open", n.ProxyQPsAged, s.ibPort.open())
+		}
+		s.wait(2 * idle)
+		if s.ibPort.open() != 0 || s.tables.LenProxyQPs() != 0 || s.count().ProxyQPsAged != 3 {
+			t.Errorf("%d queue pairs, %d proxy QPs after all fell silent", s.ibPort.open(), s.tables.LenProxyQPs())
+		}
+		if p := s.hold(hostLink, host4, 0x10); p.ended() != "again" || s.ibPort.open() != 1 {
+			t.Errorf("one that sends again ended by %q", p.ended())
+		}
+	})
+}
+
+// TestProxyQPAge wants the age exact to an eighth, and no end where it is 0.
+func TestProxyQPAge(t *testing.T) {
+	const never = time.Minute
+	for idle, last := range map[time.Duration]time.Duration{8 * time.Second: 10 * time.Second, 100 * time.Second: 112 * time.Second, 0: 0} {
+		bubble(t, idle.String(), func(t *testing.T) {
+			s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = idle })
+			s.hold(hostLink, host4, 0x10)
+			s.wait(cmp.Or(idle, never) - time.Second)
+			if s.ibPort.open() != 1 {
+				t.Fatal("it ended too early")
+			}
+			if idle == 0 {
+				return
+			}
+			s.wait(last - idle + 2*time.Second)
+			if s.ibPort.open() != 0 {
+				t.Error("it is still there")
+			}
+		})
+	}
+}
+
+// TestManyProxyQPsAge wants thousands to end some at a time, each once.
+func TestManyProxyQPsAge(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		const n, idle = 10_000, 10 * time.Second
+		s := startWith(t, tables.Config{MaxHosts: 16, MaxProxyQPs: n, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1},
+			func(c *manageConfig, _ *ibPort) { c.ProxyQPs, c.ProxyQPsPerHost, c.ProxyQPIdle = n, n, idle })
+		for i := range n {
+			p := &packet{}
+			s.w.give(manage.Punted{Data: data(hostLink, 2, host4, ib.QPN(0x100+i)), Pending: p})
+		}
+		s.settle()
+		if s.ibPort.open() != n {
+			t.Fatalf("%d of %d were made", s.ibPort.open(), n)
+		}
+		s.wait(idle - 2*time.Second)
+		if s.ibPort.open() != n {
+			t.Errorf("%d of %d are left before their time", s.ibPort.open(), n)
+		}
+		s.wait(4*time.Second + n/128*100*time.Millisecond)
+		if s.ibPort.open() != 0 || s.count().ProxyQPsAged != n {
+			t.Errorf("%d are left, %d aged", s.ibPort.open(), s.count().ProxyQPsAged)
+		}
+	})
+}
+
+// TestProxyQPGivesWay wants a host at its limit to get a new proxy QP for the one that has been idle for longest, not for
+// one in use.
+func TestProxyQPGivesWay(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = 10 * time.Minute })
+		for qpn := range ib.QPN(3) { // as many as a host may have
+			s.hold(hostLink, host4, 0x10+qpn)
+			s.wait(time.Second)
+		}
+		if p := s.hold(hostLink, host4, 0x20); p.ended() != "full" {
+			t.Errorf("with none idle for long: ended by %q", p.ended())
+		}
+		s.wait(20 * time.Second)
+		s.tables.MarkUsed(host4, 0x10)
+		s.wait(2 * time.Minute)
+		s.tables.MarkUsed(host4, 0x10)
+		if p := s.hold(hostLink, host4, 0x20); p.ended() != "again" {
+			t.Errorf("with two idle for long: ended by %q", p.ended())
+		}
+		for qpn, want := range map[ib.QPN]bool{0x10: true, 0x11: false, 0x12: true, 0x20: true} {
+			if _, _, there := s.tables.FindProxyQP(host4, qpn); there != want {
+				t.Errorf("the proxy QP of QP %v is there: %v, want %v", qpn, there, want)
+			}
+		}
+		if s.ibPort.open() != 3 {
+			t.Errorf("%d queue pairs", s.ibPort.open())
+		}
+	})
+}

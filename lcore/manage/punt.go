@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage
+
+import (
+	"time"
+
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/punt"
+)
+
+// handle gives a punted frame to the part that it is for. worker is the one that punted it.
+func (l *Loop) handle(worker int, p Punted) {
+	now := time.Now()
+	f, fault := frame.Open(p.Data)
+	if fault != "" {
+		l.frames.Malformed(fault.Counter())
+		if p.Pending != nil { // cannot be: the worker has parsed the same frame
+			p.Pending.Reject(RejectSource)
+		}
+		return
+	}
+	switch {
+	case p.Pending != nil:
+		l.proxyQPs.HandlePending(f, p.Pending, now)
+	case f.Type == frame.TypeRoCEv1 || f.IsIP() && f.Protocol() == frame.ProtoUDP:
+		l.sidr.HandleMAD(worker, p.Data, now)
+	case f.Type == frame.TypeARP:
+		l.neighbours.HandleARP(worker, f, now)
+		l.sidr.HostsLearned()
+	case f.IPv4 != nil && f.Protocol() == frame.ProtoIGMP:
+		m, fault := frame.ParseIGMP(f.IPv4, f.Payload)
+		l.groups.HandleMembership(f, m, fault, now)
+	case f.IPv6 != nil && f.Protocol() == frame.ProtoHopByHop:
+		m, fault := frame.ParseMLD(f.IPv6, f.Payload)
+		l.groups.HandleMembership(f, m, fault, now)
+	case f.IPv4 != nil && f.Protocol() == frame.ProtoICMP:
+		l.handleEcho(worker, f)
+	case f.IPv6 != nil && len(f.Payload) > 0 && f.Payload[0] == frame.EchoRequest6:
+		l.handleEcho(worker, f)
+	case f.IPv6 != nil:
+		l.neighbours.HandleND(worker, f, now)
+		l.sidr.HostsLearned()
+	default:
+		l.frames.NotForUs()
+	}
+}
+
+// handleEcho answers echo requests (ping) to the bridge's own addresses, so that an operator sees it from the RoCE
+// side. Those to nodes are not answered: the answer would claim more than the bridge knows.
+func (l *Loop) handleEcho(worker int, f frame.Frame) {
+	m, from, to := f.Payload, f.Src(), f.Dst()
+	request, sum := frame.EchoRequest4, frame.Checksum
+	if f.IPv6 != nil {
+		request = frame.EchoRequest6
+		sum = func(m []byte) uint16 { return frame.PseudoChecksum(from, to, frame.ProtoICMPv6, m) }
+	}
+	switch {
+	case len(m) < frame.EchoLen:
+		l.frames.Malformed("icmp_bad")
+		return
+	case m[0] != request || !l.local.Has(to) || from.IsMulticast() || from.IsUnspecified() || !f.Eth.Src().IsStation():
+		l.frames.NotForUs()
+		return
+	case m[1] != 0 || sum(m) != 0:
+		l.frames.Malformed("icmp_bad")
+		return
+	}
+	if l.frames.Send(worker, frame.AppendEchoReply(nil, l.local.Link, f, punt.TTL)) {
+		l.echoAnswered++
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package punt is what management sees of the workers: the frames that they punt, and their rings for frames to send.
+//
+//	worker ── TakePunted ──▶ loop ──▶ a part of management ── Workers.Send ──▶ worker's send ring
+//	       ◀─ Requeue, Reject ── pending packet
+package punt
+
+import (
+	"maps"
+
+	"causeway/lcore/frame"
+)
+
+// A Worker is what management sees of a worker lcore.
+type Worker interface {
+	// TakePunted takes what the worker punted, at most a burst.
+	TakePunted() []Frame
+	// Send has the worker send a frame as it is.
+	Send(frame []byte) error
+}
+
+// A Frame is one that a worker punted.
+type Frame struct {
+	Data    []byte
+	Pending PendingPacket // nil: the frame is for management itself
+}
+
+// A PendingPacket is RoCE data that waits for a proxy QP. Exactly one call of Requeue or Reject ends it.
+type PendingPacket interface {
+	Worker() int // that received it
+	Requeue()    // the proxy QP exists
+	Reject(Rejection)
+}
+
+// A Rejection says why pending data got no proxy QP.
+type Rejection int
+
+// The rejections.
+const (
+	RejectFull    Rejection = iota // a limit is reached, or the IB port gives no QP
+	RejectSource                   // the source contradicts what is configured for its address
+	RejectStopped                  // the bridge is stopping
+	RejectDenied                   // policy does not allow the source any more
+)
+
+// TTL is the time to live, or hop limit, of datagrams that the bridge itself sends.
+const TTL = 64
+
+// VID returns the VLAN of a frame, 0 when it has no tag.
+func VID(f frame.Frame) uint16 {
+	if f.Tag == nil {
+		return 0
+	}
+	return f.Tag.VID()
+}
+
+// Counters counts punted frames that no part took, and frames that could not be sent.
+type Counters struct {
+	SendFailed uint64
+	NotForUs   uint64 // understood, and nothing to do
+	Malformed  map[string]uint64
+}
+
+// Workers are all workers, by number. Only the loop's goroutine may use them.
+type Workers struct {
+	workers []Worker
+	count   Counters
+}
+
+// NewWorkers makes Workers.
+func NewWorkers(workers []Worker) *Workers { return &Workers{workers: workers} }
+
+// Len returns how many workers there are.
+func (w *Workers) Len() int { return len(w.workers) }
+
+// Send has a worker send a frame. It counts and reports false when the worker's ring is full.
+func (w *Workers) Send(worker int, frame []byte) bool {
+	if err := w.workers[worker].Send(frame); err != nil {
+		w.count.SendFailed++
+		return false
+	}
+	return true
+}
+
+// NotForUs counts a frame that was understood and asks for nothing.
+func (w *Workers) NotForUs() { w.count.NotForUs++ }
+
+// Malformed counts a frame with a fault of that name.
+func (w *Workers) Malformed(fault string) {
+	if w.count.Malformed == nil {
+		w.count.Malformed = map[string]uint64{}
+	}
+	w.count.Malformed[fault]++
+}
+
+// Counters returns a copy of the counters.
+func (w *Workers) Counters() Counters {
+	c := w.count
+	c.Malformed = maps.Clone(c.Malformed)
+	return c
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+	"causeway/tables"
+)
+
+// What all tests are about: a bridge at .254, a node at .7, RoCE hosts below.
+var (
+	bridgeMAC = frame.MAC{2, 0, 0, 0, 0, 0xfe}
+	hostMAC   = frame.MAC{2, 0, 0, 0, 0, 1}
+	otherMAC  = frame.MAC{2, 0, 0, 0, 0, 2}
+	bridge4   = netip.MustParseAddr("10.9.0.254")
+	bridge6   = netip.MustParseAddr("fd09::fe")
+	host4     = netip.MustParseAddr("10.9.0.1")
+	host6     = netip.MustParseAddr("fd09::1")
+	node4     = netip.MustParseAddr("10.9.0.7")
+	node6     = netip.MustParseAddr("fd09::7")
+	far4      = netip.MustParseAddr("192.0.2.9") // behind a router
+	nodeGID   = ib.GIDFromGUID(0xfe80<<48, 7)
+	hostLink  = frame.Link{MAC: hostMAC}
+	otherLink = frame.Link{MAC: otherMAC}
+)
+
+// A rig is a running loop with real tables and fakes otherwise. Time is the bubble's.
+type rig struct {
+	t       *testing.T
+	cfg     manage.Config
+	loop    *manage.Loop
+	tables  *tables.Tables
+	ibPort  *ibPort
+	w       *worker
+	log     *logged
+	stop    context.CancelFunc
+	result  chan error
+	stopped bool
+}
+
+// logged is a log that several goroutines write to.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.b.Bytes(), []byte(part))
+}
+
+func config() manage.Config {
+	return manage.Config{
+		MAC:       bridgeMAC,
+		Addresses: []netip.Prefix{netip.PrefixFrom(bridge4, 24), netip.PrefixFrom(bridge6, 64)},
+		Version:   2, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 16, ProxyQPs: 8, ProxyQPsPerHost: 3,
+		Nodes: []manage.Node{{IP4: node4, IP6: node6, GID: nodeGID, LID: 7}},
+	}
+}
+
+// start starts a loop; edit, if not nil, changes what it is about.
+func start(t *testing.T, edit func(*manage.Config, *ibPort)) *rig {
+	t.Helper()
+	return startWith(t, tables.Config{MaxHosts: 16, MaxProxyQPs: 16, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1}, edit)
+}
+
+func startWith(t *testing.T, size tables.Config, edit func(*manage.Config, *ibPort)) *rig {
+	t.Helper()
+	s := &rig{t: t, cfg: config(), ibPort: newPort(), w: &worker{}, log: &logged{}, result: make(chan error, 1)}
+	if edit != nil {
+		edit(&s.cfg, s.ibPort)
+	}
+	var err error
+	if s.tables, err = tables.New(size); err != nil {
+		t.Fatal(err)
+	}
+	s.loop = manage.New(s.cfg, s.tables, s.ibPort, []manage.Worker{s.w}, slog.New(slog.NewTextHandler(s.log, nil)))
+	if s.loop.Status().Ready {
+		t.Error("ready before it has begun")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go func() { s.result <- s.loop.Run(ctx) }()
+	t.Cleanup(func() {
+		if !s.stopped {
+			if err := s.end(); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		}
+		s.tables.Close()
+	})
+	s.settle()
+	return s
+}
+
+// end stops the loop and returns what Run did.
+func (s *rig) end() error {
+	s.stop()
+	s.stopped = true
+	return <-s.result
+}
+
+// settle lets the loop do what there is to do.
+func (s *rig) settle() { sleep(5 * time.Millisecond) }
+
+// sleep lets time pass. What the loop has done meanwhile may be read then.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// look reads what is the loop's or the port's while both sleep. The locks, which they take next, tell the race detector
+// that it was before what they do then.
+func (s *rig) look(f func()) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.ibPort.mu.Lock()
+	defer s.ibPort.mu.Unlock()
+	f()
+}
+
+// forget takes a host from the tables.
+func (s *rig) forget(ip netip.Addr) {
+	s.t.Helper()
+	var err error
+	s.look(func() { err = s.tables.DeleteHost(ip) })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// give hands the loop a frame and returns what it sent in answer.
+func (s *rig) give(b []byte) [][]byte {
+	s.w.give(manage.Punted{Data: b})
+	s.settle()
+	return s.w.take()
+}
+
+// count returns the counters as they stand.
+func (s *rig) count() manage.Counters {
+	time.Sleep(200 * time.Millisecond) // until the next publication
+	synctest.Wait()
+	return s.loop.Status().Counters
+}
+
+// host returns what is known of a host.
+func (s *rig) host(ip netip.Addr) (tables.Host, bool) {
+	h, _, ok := s.tables.FindHost(ip)
+	return h, ok
+}
+
+// bubble runs a test in a time of its own.
+func bubble(t *testing.T, name string, f func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// frames takes frames apart; each must be whole.
+func frames(t *testing.T, sent [][]byte) []frame.Frame {
+	t.Helper()
+	var out []frame.Frame
+	for _, b := range sent {
+		f, fault := frame.Open(b)
+		if fault != "" || len(b) < frame.MinLen {
+			t.Fatalf("sent a frame of %d bytes that is bad: %q", len(b), fault)
+		}
+		out = append(out, f)
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sidr
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/ask"
+	"causeway/lcore/manage/local"
+	"causeway/lcore/manage/proxyqps"
+	"causeway/lcore/manage/punt"
+	"causeway/lcore/manage/ratelog"
+	"causeway/tables"
+)
+
+// Config says which services are proxied, and for which hosts. SetPorts, SetAllow and SetTranslate change what may change.
+type Config struct {
+	Port     ibside.Services // nil: the IB port cannot; then every request is rejected
+	Ports    []ibside.PortRange
+	Allow    []netip.Prefix // RoCE hosts that may request services, and offer them
+	PKey     ib.PKey        // of the IB side
+	RoCEPKey ib.PKey
+
+	// Translate gives the addresses by which InfiniBand knows RoCE hosts and IB nodes, where these differ from the
+	// RoCE side's.
+	Translate ib.Translations
+}
+
+// serves reports whether a port is one of a configured service.
+func (c *Config) serves(port uint16) bool {
+	return slices.ContainsFunc(c.Ports, func(r ibside.PortRange) bool { return r.Contains(port) })
+}
+
+// allows reports whether policy lets a RoCE host request services, and offer them.
+func (c *Config) allows(host netip.Addr) bool {
+	return slices.ContainsFunc(c.Allow, func(p netip.Prefix) bool { return p.Contains(host) })
+}
+
+// Nodes are the IB nodes.
+type Nodes interface {
+	Has(ip netip.Addr) bool
+	GID(ip netip.Addr) ib.GID
+}
+
+// Hosts are the RoCE hosts.
+type Hosts interface {
+	Find(ip netip.Addr) (tables.Host, bool)
+	// Ask asks for a host's MAC address. It reports false when the request could not be sent.
+	Ask(ip netip.Addr) bool
+	// AnswersFor reports whether an address is the bridge's own or a node's.
+	AnswersFor(ip netip.Addr) bool
+	// IsSpoofed reports whether the sender from an address is not the one that the configuration gives it to.
+	IsSpoofed(ip netip.Addr, mac frame.MAC, count bool) bool
+}
+
+// ProxyQPs are what services get on the other side.
+type ProxyQPs interface {
+	ForService(s proxyqps.Service, now time.Time) (ib.QPN, error)
+}
+
+// Deps are what SIDR works with.
+type Deps struct {
+	Nodes    Nodes
+	Hosts    Hosts
+	ProxyQPs ProxyQPs
+	Local    *local.Addresses
+	Frames   *punt.Workers
+	Ask      *ask.Asker
+	Log      *ratelog.Logger
+	// Changed is called when Waiting has changed outside of a call of SetPorts.
+	Changed func()
+}

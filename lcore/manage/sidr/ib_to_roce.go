@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sidr
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage/proxyqps"
+	"causeway/lcore/manage/sidr/pending"
+)
+
+const (
+	// firstResend is when the request to a RoCE host is sent again; then after twice as long each, at most
+	// lastResend. A kernel sends every 4.1 s, and recognizes a request that it has under way: sending sooner costs
+	// a datagram, and repairs a loss sooner.
+	firstResend = time.Second
+	lastResend  = 4 * time.Second
+	// questionTimeout bounds a request to a RoCE host. An IB node tries for 65 s.
+	questionTimeout = 30 * time.Second
+)
+
+// A question is a request of an IB node's that a RoCE host is asked.
+type question struct {
+	ibside.ServiceRequest
+	id     uint32 // RequestID on Ethernet, where all requests come from the bridge
+	result chan<- outcome
+	end    time.Time
+	due    time.Time // when it is sent again; zero: it waits for the host's MAC address
+	wait   time.Duration
+}
+
+// questions are the requests of IB nodes to RoCE hosts.
+type questions struct {
+	*shared
+	quota    pending.Quota // by IB node
+	all      map[uint32]*question
+	unknown  map[netip.Addr]*unknownHost
+	learning bool // hosts may have been learnt since findHosts
+
+	// For goroutines other than the loop's.
+	handling  chan struct{} // holds a token for each request
+	tooMany   atomic.Uint64 // requests that got none
+	translate atomic.Pointer[ib.Translations]
+}
+
+func newQuestions(s *shared) *questions {
+	q := &questions{
+		shared: s, quota: pending.NewQuota(pendingMost, pendingBySource), all: map[uint32]*question{}, unknown: map[netip.Addr]*unknownHost{},
+		handling: make(chan struct{}, pendingMost),
+	}
+	q.setTranslate(s.cfg.Translate)
+	return q
+}
+
+func (q *questions) setTranslate(ts ib.Translations) { q.translate.Store(&ts) }
+
+// wait waits until no request is being handled any more, and lets none begin.
+func (q *questions) wait() {
+	for range cap(q.handling) {
+		q.handling <- struct{}{}
+	}
+}
+
+// handle takes a request of an IB node's, in a goroutine of its own, and answers it.
+func (q *questions) handle(running context.Context, r ibside.ServiceRequest) {
+	o := rejection(ib.SIDRStatusNoQP)
+	known := q.toRoCE(&r)
+	select {
+	case q.handling <- struct{}{}:
+		defer func() { <-q.handling }()
+		o = q.askHost(running, r, known)
+	default: // no room; at the end, never again
+		q.tooMany.Add(1)
+	}
+	var err error
+	if o.status == ib.SIDRStatusOK {
+		err = r.Answer(o.ServiceAnswer)
+	} else {
+		err = r.Reject(o.status, o.Private)
+	}
+	if err != nil {
+		q.Log.Debug("service_answer", "from", r.From, "to", r.To, "port", r.Port, "error", err)
+	}
+}
+
+// askHost has the loop ask the host, and waits for the outcome. known: its addresses could be translated.
+func (q *questions) askHost(running context.Context, r ibside.ServiceRequest, known bool) outcome {
+	result := make(chan outcome, 1)
+	if q.Ask.Later(running, func() { q.ask(r, known, result, time.Now()) }) {
+		select {
+		case o := <-result:
+			return o
+		case <-running.Done():
+		}
+	}
+	return rejection(ib.SIDRStatusNoQP)
+}
+
+// ask asks a RoCE host, when the request is one that may cross.
+func (q *questions) ask(r ibside.ServiceRequest, known bool, result chan<- outcome, now time.Time) {
+	why, status := q.judge(&r, known)
+	if why == Answered {
+		why, status = take(&q.quota, r.From), ib.SIDRStatusNoQP
+	}
+	if why != Answered {
+		q.counted(ibToRoCE, why, r.From, r.To, r.Port)
+		result <- rejection(status)
+		return
+	}
+	r.Private = bytes.Clone(r.Private)
+	x := &question{ServiceRequest: r, id: q.newID(), result: result, end: now.Add(questionTimeout), wait: firstResend}
+	q.all[x.id] = x
+	if h, known := q.Hosts.Find(r.To); known {
+		q.send(x, frame.MAC(h.MAC), h.Version, now)
+		return
+	}
+	q.await(x, now)
+}
+
+// judge reports whether a request may be passed on; else why not, and with which status it is rejected.
+func (q *questions) judge(r *ibside.ServiceRequest, known bool) (Result, uint8) {
+	switch {
+	case !q.cfg.serves(r.Port):
+		return Unsupported, ib.SIDRStatusUnsupported
+	case !known:
+		return Untranslated, ib.SIDRStatusRejected
+	case !q.Nodes.Has(r.From):
+		return NoNode, ib.SIDRStatusRejected
+	case r.From.Is4() != r.To.Is4() || len(r.Private) > ib.SIDRReqPrivateLen-ib.CMAHdrLen:
+		return Malformed, ib.SIDRStatusRejected
+	case q.Hosts.AnswersFor(r.To): // the bridge itself has no services, and nodes are asked without it
+		return Unsupported, ib.SIDRStatusUnsupported
+	case !q.cfg.allows(r.To), r.PKey != 0 && !r.PKey.Matches(q.cfg.PKey): // 0: the port does not know
+		return Denied, ib.SIDRStatusRejected
+	}
+	return Answered, ib.SIDRStatusOK
+}
+
+// newID returns a RequestID that no question has. It is random: another host must not be able to guess it and answer.
+func (q *questions) newID() uint32 {
+	for {
+		id := rand.Uint32()
+		if _, taken := q.all[id]; !taken {
+			return id
+		}
+	}
+}
+
+// send sends a SIDR_REQ in the node's name. When it is lost, or the worker's ring has no room, it is sent again.
+func (q *questions) send(x *question, mac frame.MAC, version uint8, now time.Time) {
+	x.due, x.wait = now.Add(x.wait), min(2*x.wait, lastResend)
+	flow := ib.CMFlowLabel(x.SrcPort, x.Port)
+	b := q.datagram(roce.Packet{Version: int(version), Dst: mac, SrcIP: x.From, DstIP: x.To, FlowLabel: flow}, ib.AttrSIDRReq, x.tid(),
+		func(body []byte) {
+			private := make([]byte, ib.SIDRReqPrivateLen)
+			ib.PutCMAHeader(private, ib.CMAFields{SrcPort: x.SrcPort, Src: x.From, Dst: x.To})
+			copy(private[ib.CMAHdrLen:], x.Private)
+			ib.PutSIDRReq(body, ib.SIDRReqFields{
+				RequestID: x.id, PKey: q.cfg.RoCEPKey, ServiceID: ib.ServiceIDFromPort(ib.PortSpaceUDP, x.Port), Private: private,
+			})
+		})
+	q.Frames.Send(0, b)
+}
+
+// tid is the transaction ID, which may be any: the RequestID tells questions apart.
+func (x *question) tid() uint64 { return uint64(x.id) }
+
+// tick does what is due.
+func (q *questions) tick(now time.Time) {
+	q.tickUnknown(now)
+	for _, x := range q.all {
+		q.tickOne(x, now)
+	}
+}
+
+// tickOne sends a question again when it is due, and ends it when its time is over.
+func (q *questions) tickOne(x *question, now time.Time) {
+	switch {
+	case !now.Before(x.end):
+		q.end(x, TimedOut, rejection(ib.SIDRStatusUnsupported))
+	case !x.due.IsZero() && !now.Before(x.due):
+		h, known := q.Hosts.Find(x.To)
+		if !known { // removed meanwhile
+			q.await(x, now)
+			return
+		}
+		q.count[ibToRoCE][Resent]++
+		q.send(x, frame.MAC(h.MAC), h.Version, now)
+	}
+}
+
+func (q *questions) end(x *question, why Result, o outcome) {
+	delete(q.all, x.id)
+	q.quota.Give(x.From)
+	q.counted(ibToRoCE, why, x.From, x.To, x.Port)
+	x.result <- o // has room for one
+}
+
+// replied takes a SIDR_REP. It must be an answer of the host that was asked to what it was asked.
+func (q *questions) replied(p *roce.Packet, rep ib.SIDRRep, now time.Time) {
+	x := q.all[rep.RequestID()]
+	if x == nil || p.SrcIP != x.To || p.DstIP != x.From || rep.ServiceID() != ib.ServiceIDFromPort(ib.PortSpaceUDP, x.Port) ||
+		q.Hosts.IsSpoofed(p.SrcIP, p.Src, false) {
+		q.counted(ibToRoCE, Unmatched, p.SrcIP, p.DstIP, rep.ServiceID().Port())
+		return
+	}
+	private := bytes.Clone(rep.Private())
+	switch {
+	case rep.Status() != ib.SIDRStatusOK:
+		q.end(x, Refused, outcome{ibside.ServiceAnswer{Private: private}, statusAcross(rep.Status())})
+		return
+	case !isServiceQP(rep.QPN(), rep.QKey()):
+		q.end(x, Malformed, rejection(ib.SIDRStatusNoQP))
+		return
+	}
+	s := proxyqps.Service{Host: p.SrcIP, HostQPN: rep.QPN(), QKey: rep.QKey(), MAC: p.Src, Version: uint8(p.Version)}
+	if p.Tag != nil {
+		s.VLAN = p.Tag.VID
+	}
+	qpn, err := q.ProxyQPs.ForService(s, now)
+	if err != nil {
+		q.end(x, NoProxyQP, rejection(ib.SIDRStatusNoQP))
+		return
+	}
+	q.end(x, Answered, outcome{ServiceAnswer: ibside.ServiceAnswer{QPN: qpn, QKey: rep.QKey(), Private: private}})
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sidr_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage/ask"
+	"causeway/lcore/manage/inbox"
+	"causeway/lcore/manage/local"
+	"causeway/lcore/manage/proxyqps"
+	"causeway/lcore/manage/punt"
+	"causeway/lcore/manage/ratelog"
+	"causeway/lcore/manage/sidr"
+	"causeway/tables"
+)
+
+const (
+	roceToIB = iota
+	ibToRoCE
+)
+
+const servicePort = 7174
+
+var (
+	bridgeMAC = frame.MAC{2, 0, 0, 0, 0, 0xfe}
+	hostMAC   = frame.MAC{2, 0, 0, 0, 0, 1}
+	bridge    = netip.MustParseAddr("10.9.0.254")
+	host      = netip.MustParseAddr("10.9.0.1")
+	node      = netip.MustParseAddr("10.9.0.7")
+	nodeGID   = ib.GIDFromGUID(0xfe80<<48, 7)
+	answer    = ibside.ServiceAnswer{QPN: 0x456, QKey: 0x1ee7, Private: []byte("from the node")}
+)
+
+// A rig is SIDR with fakes. It is the Services, the Nodes, the Hosts and the ProxyQPs, too, and the test is the loop.
+// Time is the bubble's.
+type rig struct {
+	*sidr.SIDR
+	inbox    *inbox.Inbox
+	requests func(ibside.ServiceRequest) // the handler that the port got
+	connects []ibside.ServiceConnect
+	known    bool // the host's MAC address is
+	asked    int  // for it
+	sent     [][]byte
+}
+
+func (r *rig) Serve(_ []ibside.PortRange, h func(ibside.ServiceRequest)) error {
+	r.requests = h
+	return nil
+}
+
+func (r *rig) Connect(_ context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
+	r.connects = append(r.connects, c)
+	return answer, nil
+}
+
+func (r *rig) Has(ip netip.Addr) bool   { return ip == node }
+func (r *rig) GID(ip netip.Addr) ib.GID { return nodeGID }
+
+func (r *rig) Find(ip netip.Addr) (tables.Host, bool) {
+	return tables.Host{IP: ip, MAC: hostMAC, Version: 2}, ip == host && r.known
+}
+
+func (r *rig) Ask(netip.Addr) bool {
+	r.asked++
+	return true
+}
+
+func (r *rig) AnswersFor(ip netip.Addr) bool                          { return ip == bridge || ip == node }
+func (r *rig) IsSpoofed(ip netip.Addr, _ frame.MAC, _ bool) bool      { return ip != host }
+func (r *rig) ForService(proxyqps.Service, time.Time) (ib.QPN, error) { return 0x789, nil }
+func (r *rig) TakePunted() []punt.Frame                               { return nil }
+func (r *rig) Send(b []byte) error                                    { r.sent = append(r.sent, b); return nil }
+
+// bubble runs a test with SIDR in a time of its own.
+func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{inbox: inbox.New(256, errors.New("ended")), known: true}
+		a := ask.New(r.inbox)
+		ctx, stop := context.WithCancel(context.Background())
+		a.Start(ctx)
+		r.SIDR = sidr.New(sidr.Config{
+			Port: r, Ports: []ibside.PortRange{{First: servicePort, Last: servicePort}}, Allow: []netip.Prefix{netip.PrefixFrom(host, 32)},
+			PKey: 0x8001, RoCEPKey: ib.PKeyDefault,
+		}, sidr.Deps{
+			Nodes: r, Hosts: r, ProxyQPs: r, Frames: punt.NewWorkers([]punt.Worker{r}), Ask: a, Changed: func() {},
+			Local: &local.Addresses{Link: frame.Link{MAC: bridgeMAC}, IPs: []netip.Prefix{netip.PrefixFrom(bridge, 24)}},
+			Log:   ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
+		})
+		if r.Start(); r.Waiting() != 1 {
+			t.Error("it does not wait for the port")
+		}
+		if r.run(100 * time.Millisecond); r.Waiting() != 0 || r.requests == nil {
+			t.Error("the port does not serve")
+		}
+		test(t, r)
+		stop()
+		a.Wait()
+		r.inbox.DoPending()
+		if r.End(); r.requests != nil {
+			t.Error("the port serves at the end")
+		}
+	})
+}
+
+// run has the loop take its turns for a time.
+func (r *rig) run(d time.Duration) {
+	for range d / (10 * time.Millisecond) {
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		r.inbox.DoPending()
+		r.FindHosts(time.Now())
+		r.Tick(time.Now())
+	}
+	synctest.Wait()
+}
+
+// hand hands over a MAD from the host.
+func (r *rig) hand(attribute uint16, put func(body []byte)) {
+	p := roce.Packet{
+		Version: 2, Src: hostMAC, Dst: bridgeMAC, SrcIP: host, DstIP: node, HopLimit: 64, PKey: ib.PKeyDefault,
+		DestQP: ib.QP1, SrcQP: ib.QP1, QKey: ib.QKeyGSI, Payload: make([]byte, ib.MADLen),
+	}
+	ib.PutMAD(p.Payload, ib.MADFields{Class: ib.ClassCM, ClassVersion: ib.ClassVersionCM, Method: ib.MethodSend, TID: 1, AttrID: attribute})
+	put(p.Payload[ib.MADHdrLen:])
+	r.HandleMAD(0, p.AppendTo(nil), time.Now())
+	r.run(100 * time.Millisecond)
+}
+
+// take returns the bodies of the MADs that were sent since the last call.
+func (r *rig) take(t *testing.T, attribute uint16) (bodies [][]byte) {
+	t.Helper()
+	for _, b := range r.sent {
+		p, err := roce.Parse(b)
+		m, ok := ib.AsMAD(p.Payload)
+		if err != nil || !ok || m.AttrID() != attribute || p.SrcIP != node || p.DstIP != host || p.Dst != hostMAC {
+			t.Errorf("sent %+v, %v", p, err)
+			continue
+		}
+		bodies = append(bodies, p.Payload[ib.MADHdrLen:])
+	}
+	r.sent = nil
+	return bodies
+}
+
+// TestRoCEToIB wants a request passed on once, with the same answer each time that it is sent, and another port
+// rejected.
+func TestRoCEToIB(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		request := func(id uint32, port uint16) func([]byte) {
+			return func(body []byte) {
+				private := make([]byte, ib.SIDRReqPrivateLen)
+				ib.PutCMAHeader(private, ib.CMAFields{SrcPort: 50000, Src: host, Dst: node})
+				ib.PutSIDRReq(body, ib.SIDRReqFields{
+					RequestID: id, PKey: ib.PKeyDefault, ServiceID: ib.ServiceIDFromPort(ib.PortSpaceUDP, port), Private: private,
+				})
+			}
+		}
+		for range 2 {
+			r.hand(ib.AttrSIDRReq, request(1, servicePort))
+			got := r.take(t, ib.AttrSIDRRep)
+			if len(got) != 1 {
+				t.Fatalf("%d answers", len(got))
+			}
+			if rep, _ := ib.AsSIDRRep(got[0]); rep.Status() != ib.SIDRStatusOK || rep.QPN() != answer.QPN || rep.QKey() != answer.QKey {
+				t.Errorf("answered %x", got[0])
+			}
+		}
+		r.hand(ib.AttrSIDRReq, request(2, 1))
+		if rep, _ := ib.AsSIDRRep(r.take(t, ib.AttrSIDRRep)[0]); rep.Status() != ib.SIDRStatusUnsupported {
+			t.Errorf("status %d for another port", rep.Status())
+		}
+		if len(r.connects) != 1 || r.connects[0].ToGID != nodeGID || r.connects[0].SrcPort != 50000 {
+			t.Errorf("passed on %+v", r.connects)
+		}
+		if c := r.Counts()[roceToIB]; c[sidr.Answered] != 1 || c[sidr.Repeated] != 1 || c[sidr.Unsupported] != 1 {
+			t.Errorf("counted %v", c)
+		}
+	})
+}
+
+// TestIBToRoCE wants a host asked, again when the request is lost, and the node told the proxy QP.
+func TestIBToRoCE(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.known = false
+		var got ibside.ServiceAnswer
+		go r.requests(ibside.ServiceRequest{
+			From: node, To: host, SrcPort: 40000, Port: servicePort, PKey: 0x8001,
+			Answer: func(a ibside.ServiceAnswer) error { got = a; return nil },
+			Reject: func(status uint8, _ []byte) error { t.Errorf("rejected with %d", status); return nil },
+		})
+		r.run(1500 * time.Millisecond)
+		if r.asked != 2 || len(r.sent) != 0 || r.Pending() != [2]int{0, 1} {
+			t.Errorf("asked for the host %d times, sent %d, pending %v", r.asked, len(r.sent), r.Pending())
+		}
+		if list := r.Requests(time.Now()); len(list) != 1 || list[0].From != node || list[0].Waits != "the host's MAC address" {
+			t.Errorf("%+v", list)
+		}
+		r.known = true
+		r.HostsLearned()
+		r.run(1500 * time.Millisecond)
+		sent := r.take(t, ib.AttrSIDRReq)
+		if len(sent) != 2 {
+			t.Fatalf("sent %d times", len(sent))
+		}
+		req, _ := ib.AsSIDRReq(sent[0])
+		f := req.Fields()
+		r.hand(ib.AttrSIDRRep, func(body []byte) {
+			ib.PutSIDRRep(body, ib.SIDRRepFields{RequestID: f.RequestID, QPN: 0x123, ServiceID: f.ServiceID, QKey: 0x1ee7})
+		})
+		if got.QPN != 0x789 || got.QKey != 0x1ee7 || r.Pending() != [2]int{} {
+			t.Errorf("answered %+v, pending %v", got, r.Pending())
+		}
+		if c := r.Counts()[ibToRoCE]; c[sidr.Answered] != 1 || c[sidr.Resent] != 1 {
+			t.Errorf("counted %v", c)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A mirrored packet, the filter of a mirror, and the mirrors of a worker. */
+#ifndef CAUSEWAY_MIRROR_PACKET_H
+#define CAUSEWAY_MIRROR_PACKET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lcore/counters.h"
+#include "lcore/drop.h"
+
+struct tables;
+
+enum { MAX_MIRRORS = 4 };
+
+/* The point at which a packet was copied. */
+enum mirror_point {
+	MIRROR_RECEIVED = 1,
+	MIRROR_SENT,       /* taken by the other port */
+	MIRROR_DROPPED,    /* for the reason in drop */
+	MIRROR_MANAGEMENT, /* punted to management */
+	MIRROR_WAITING,    /* punted, to wait for a proxy QP */
+	MIRROR_HANDOFF,    /* to the worker that owns the proxy QP */
+	MIRROR_OWN,        /* a frame from management, transmitted */
+	MIRROR_POINTS
+};
+
+/* What the copied bytes are. */
+enum mirror_form {
+	MIRROR_FRAME,   /* from the first byte of Ethernet */
+	MIRROR_MESSAGE, /* received from InfiniBand: the 40-byte area, then the payload */
+	MIRROR_SEND,    /* handed to InfiniBand: the payload */
+};
+
+/* Fields of the IB port's descriptor, struct ib_send or ib_recv. */
+struct mirror_ib {
+	uint8_t dgid[16]; /* of a send */
+	uint32_t qp;      /* the sending QP, by the port's number */
+	uint32_t qpn;     /* the proxy QP's, or the local QP that received */
+	uint32_t peer;    /* the other endpoint's QPN */
+	uint32_t qkey;    /* of a send */
+	uint32_t imm;
+	uint32_t flow_label;
+	uint16_t lid;        /* DLID of a send, SLID of a received message */
+	uint16_t pkey_index; /* of a send */
+	uint16_t flags;      /* IB_SEND_* or IB_RECV_*; 0 with no descriptor */
+	uint8_t sl;
+	uint8_t tclass;
+	uint8_t hop_limit;
+	uint8_t source; /* which of the port's GIDs a send is from */
+	bool known;     /* there was a descriptor */
+};
+
+/* A slot of a ring; the copied bytes follow it. */
+struct mirrored_packet {
+	uint64_t tsc;
+	uint64_t packet; /* the same in all copies of one packet */
+	uint32_t len;    /* of the packet, bytes */
+	uint32_t kept;   /* bytes copied */
+	uint16_t worker;
+	uint8_t direction, point, drop, form;
+	uint8_t place; /* in its burst, while staged */
+	struct mirror_ib ib;
+};
+
+enum { MIRROR_ROCE = 1, MIRROR_IB = 2 }; /* ports, as bits */
+
+/* What a mirror copies. All conditions that are set must hold. Addresses and QPNs are compared with all those of the
+ * packet's endpoints on both fabrics, so that one filter finds a packet on both sides. */
+struct mirror_filter {
+	uint8_t ports;      /* MIRROR_ROCE | MIRROR_IB */
+	uint8_t directions; /* bits, 1 << enum direction */
+	uint8_t points;     /* bits, 1 << enum mirror_point */
+	uint8_t drop;       /* 0: any */
+	bool by_host, by_group, by_qpn;
+	uint8_t host[16], group[16]; /* IP addresses, IPv4-mapped, or GIDs */
+	uint32_t qpn;
+};
+
+struct mirror_ring;
+
+/* The mirrors of a worker; never changed, but replaced as a whole. */
+struct mirrors {
+	const struct tables *tables;
+	unsigned n;
+	struct {
+		struct mirror_filter filter;
+		struct mirror_ring *ring;
+	} mirror[MAX_MIRRORS];
+};
+
+#endif

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"causeway/ibside/fabricport"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/frame/roce"
+)
+
+// An onlooker watches a stand.
+type onlooker struct {
+	t      testing.TB
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+	saw    []lcore.MirroredPacket
+	missed uint64
+	err    error
+}
+
+// watch begins to watch; when it returns, everything is seen.
+func (s *rig) watch(o lcore.MirrorOptions) *onlooker {
+	s.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	l := &onlooker{t: s.t, stop: stop}
+	began := make(chan struct{})
+	o.Began = func() { close(began) }
+	failed := make(chan struct{})
+	l.ended.Go(func() {
+		l.missed, l.err = s.datapath.Mirror(ctx, o, func(x lcore.MirroredPacket) bool { l.saw = append(l.saw, x); return true })
+		if l.err != nil {
+			close(failed)
+		}
+	})
+	select {
+	case <-began:
+	case <-failed:
+	}
+	s.t.Cleanup(func() { l.end() })
+	return l
+}
+
+func (s *rig) filtered(text ...string) *onlooker {
+	s.t.Helper()
+	f, err := lcore.ParseFilter(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.watch(lcore.MirrorOptions{Filter: f})
+}
+
+// end returns what was seen.
+func (l *onlooker) end() []lcore.MirroredPacket {
+	l.t.Helper()
+	l.stop()
+	l.ended.Wait()
+	if l.err != nil {
+		l.t.Fatal(l.err)
+	}
+	return l.saw
+}
+
+// during has a stand that outlives a test speak to that test while it lasts.
+func (s *rig) during(t *testing.T) {
+	outer := s.t
+	s.t = t
+	t.Cleanup(func() { s.t = outer })
+}
+
+// points says which points were passed, in order.
+func points(saw []lcore.MirroredPacket) string {
+	out := ""
+	for _, s := range saw {
+		out += fmt.Sprintf("%v@%d ", s.Point, s.Worker)
+	}
+	return out
+}
+
+// Every reason is seen once, with the frame as it came, whatever it is; and a packet that lives, at both ports.
+func TestMirrorOfRoCECases(t *testing.T) {
+	common := newRig(t, smallFixture())
+	for _, c := range roceCases() {
+		t.Run(c.name, func(t *testing.T) {
+			s := standFor(t, common, c.fixture)
+			s.during(t)
+			all, dropped := s.watch(lcore.MirrorOptions{}), s.filtered("drop", "any", "direction", "roce_to_ib")
+			s.fromRoCE(c.frame)
+			s.toIB(0)
+			saw, died := all.end(), dropped.end()
+			wantDrop := named(t, c.drop)
+			if len(saw) == 0 || saw[0].Point != lcore.Received || string(saw[0].Data) != string(c.frame) || saw[0].Len != len(c.frame) {
+				t.Fatalf("saw %+v", saw)
+			}
+			last := saw[len(saw)-1]
+			if last.Packet != saw[0].Packet || last.Packet == 0 || len(saw) != 2 {
+				t.Errorf("its mirrored packets do not belong together: %+v", saw)
+			}
+			switch {
+			case c.drop == "mad_served":
+				want(t, "point", last.Point, lcore.ToManagement)
+				want(t, "died", len(died), 0)
+			case c.drop != "":
+				if len(died) != 1 || wantDrop[died[0].Drop] != 1 || string(died[0].Data) != string(c.frame) || last.Point != lcore.Dropped {
+					t.Errorf("died %+v", died)
+				}
+			default:
+				want(t, "point", last.Point, lcore.Sent)
+				want(t, "died", len(died), 0)
+			}
+			s.takePunted()
+		})
+	}
+}
+
+func TestMirrorOfIBCases(t *testing.T) {
+	common := newRig(t, smallFixture())
+	for _, c := range ibCases {
+		t.Run(c.name, func(t *testing.T) {
+			s := standFor(t, common, c.fixture)
+			s.during(t)
+			all := s.watch(lcore.MirrorOptions{})
+			s.fromIB(c.msg)
+			out := s.toRoCE(0)
+			saw := all.end()
+			if len(saw) != 2 || saw[0].Packet != saw[1].Packet {
+				t.Fatalf("saw %s", points(saw))
+			}
+			in, last := saw[0], saw[1]
+			if in.IB == nil || string(in.Data) != string(c.msg.Payload) || in.IB.Peer != c.msg.SrcQP || in.IB.QPN != c.msg.QPN ||
+				in.IB.SLID != c.msg.SLID || in.Direction != lcore.IBToRoCE || in.Len != len(c.msg.Payload) {
+				t.Errorf("saw %+v %+v", in, in.IB)
+			}
+			if c.drop == "" {
+				if last.Point != lcore.Sent || last.Side != lcore.RoCESide || string(last.Data) != string(out[0]) {
+					t.Errorf("sent %+v", last)
+				}
+				return
+			}
+			if named(t, c.drop)[last.Drop] != 1 || last.Point != lcore.Dropped || string(last.Data) != string(c.msg.Payload) || last.IB.Peer != c.msg.SrcQP {
+				t.Errorf("dropped %+v", last)
+			}
+		})
+	}
+}
+
+// What dies on a way out is seen dying, as often as it does, and only what was taken is seen to be sent.
+func TestMirrorOfWays(t *testing.T) {
+	for _, c := range wayCases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newRig(t, smallFixture().with(c.fixture))
+			died, sent := s.filtered("drop", c.drop), s.filtered("point", "sent")
+			c.provoke(s)
+			s.work()
+			saw := died.end()
+			want(t, "died", uint64(len(saw))+died.missed, c.count)
+			counted := s.datapath.Counters().Direction
+			want(t, "sent", uint64(len(sent.end()))+sent.missed, counted[0].Sent+counted[1].Sent)
+			for _, x := range saw {
+				if x.Direction != c.direction {
+					t.Errorf("direction %v", x.Direction)
+				}
+				if _, err := roce.Parse(x.Data); (c.drop == "ib_full" || c.drop == "eth_full" || c.drop == "proxy_qp_full") && err != nil {
+					t.Errorf("what died is no RoCE: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// The way over another worker and over management, in order.
+func TestMirrorOfDetours(t *testing.T) {
+	s := newRig(t, smallFixture().with(twoWorkers))
+	l := s.watch(lcore.MirrorOptions{})
+	s.fromRoCE(v4())
+	want(t, "handed over", points(l.end()), "received@0 handoff@0 sent@1 ")
+	l = s.watch(lcore.MirrorOptions{})
+	s.fromRoCE(newcomer())
+	s.takePunted()[0].Pending.Requeue()
+	s.work()
+	saw := l.end()
+	want(t, "held", points(saw), "received@0 waiting@0 dropped@0 ")
+	want(t, "one packet", saw[0].Packet == saw[2].Packet, true)
+	l = s.watch(lcore.MirrorOptions{})
+	s.fromRoCE(newcomer())
+	s.takePunted()[0].Pending.Drop(lcore.DropProxyQPFull)
+	want(t, "refused", points(l.end()), "received@0 waiting@0 dropped@0 ")
+	l = s.watch(lcore.MirrorOptions{})
+	if err := s.workers[1].Send(s.pool.Pointer(), v4()); err != nil {
+		t.Fatal(err)
+	}
+	s.work()
+	want(t, "own", points(l.end()), "own@1 ")
+}
+
+// What a send is accompanied by.
+func TestMirrorOfSend(t *testing.T) {
+	s := newRig(t, smallFixture())
+	l := s.filtered("side", "ib")
+	s.fromRoCE(v4(to(group4), imm(uint32(hostQPN)), payload(100)))
+	saw := l.end()
+	if len(saw) != 1 {
+		t.Fatalf("saw %s", points(saw))
+	}
+	g := s.fixture.group(group4)
+	got := saw[0].IB
+	if got.DGID != g.MGID || got.DLID != g.MLID || got.SL != g.SL || got.QKey != groupIB || got.Peer != ib.QPMulticast || got.QPN != proxyQPN ||
+		got.QP != proxyQP || !got.GRH || !got.HasImm || got.Imm != uint32(proxyQPN) || got.HopLimit != 7 || !got.Known {
+		t.Errorf("sent with %+v", got)
+	}
+	want(t, "payload", string(saw[0].Data), string(pattern(100)))
+}
+
+// One filter finds a packet at both ports; another finds none of it.
+func TestMirrorFilters(t *testing.T) {
+	s := newRig(t, smallFixture())
+	both, none := []string{"received", "sent"}, []string(nil)
+	for _, c := range []struct {
+		filter  []string
+		in, out []string // what is seen of a packet towards IB, and towards RoCE
+	}{
+		{nil, both, both},
+		{[]string{"host", hostIP.String()}, both, both},
+		{[]string{"host", nodeIP.String()}, both, both},
+		{[]string{"host", nodeIP6.String()}, both, both},
+		{[]string{"host", nodeGID.String()}, both, both},
+		{[]string{"host", "10.10.0.77"}, none, none},
+		{[]string{"qpn", "0x456"}, both, both},
+		{[]string{"qpn", "0x700"}, both, both},
+		{[]string{"qpn", "0x123"}, both, both},
+		{[]string{"qpn", "0x124"}, none, none},
+		{[]string{"direction", "ib_to_roce"}, none, both},
+		{[]string{"side", "ib"}, both[1:], both[:1]},
+		{[]string{"side", "roce", "point", "sent"}, none, both[1:]},
+		{[]string{"group", group4.String()}, none, none},
+		{[]string{"drop", "any"}, none, none},
+	} {
+		t.Run(fmt.Sprint(c.filter), func(t *testing.T) {
+			s.during(t)
+			l := s.filtered(c.filter...)
+			s.fromRoCE(v4())
+			s.fromIB(received())
+			s.toIB(0)
+			s.toRoCE(0)
+			var seen [2][]string
+			for _, x := range l.end() {
+				seen[x.Direction] = append(seen[x.Direction], x.Point.String())
+			}
+			if !slices.Equal(seen[0], c.in) || !slices.Equal(seen[1], c.out) {
+				t.Errorf("saw %v and %v, want %v and %v", seen[0], seen[1], c.in, c.out)
+			}
+		})
+	}
+}
+
+// A group is found by its address and by its MGID, in RoCEv1, too.
+func TestMirrorGroups(t *testing.T) {
+	s := newRig(t, smallFixture())
+	for _, g := range []netip.Addr{group4, group6, group1} {
+		for _, name := range []string{g.String(), mgidOf(g).String()} {
+			l := s.filtered("group", name)
+			make := v4
+			if g == group6 {
+				make = v6
+			} else if g == group1 {
+				make = v1
+			}
+			s.fromRoCE(make(to(g)), make(to(groupMDNS)))
+			s.fromIB(received(toGroup(mgidOf(g))), received(toGroup(mgidOf(groupIn))))
+			wanted := 4
+			if name != g.String() {
+				wanted = 2 // an MGID is on InfiniBand alone
+			}
+			want(t, name, len(l.end()), wanted)
+			s.toIB(0)
+			s.toRoCE(0)
+		}
+	}
+}
+
+// A ring that is too small counts what it misses, and traffic goes on.
+func TestMirrorsMissed(t *testing.T) {
+	s := newRig(t, smallFixture())
+	ctx, stop := context.WithCancel(context.Background())
+	began, gone := make(chan struct{}), make(chan uint64)
+	hold := make(chan struct{})
+	n := 0
+	go func() {
+		missed, _ := s.datapath.Mirror(ctx, lcore.MirrorOptions{Slots: 4, Snap: 20, Began: func() { close(began) }}, func(x lcore.MirroredPacket) bool {
+			<-hold
+			if n++; len(x.Data) > 20 || x.Len < len(x.Data) {
+				t.Errorf("%d bytes of %d", len(x.Data), x.Len)
+			}
+			return true
+		})
+		gone <- missed
+	}()
+	<-began
+	s.fromRoCE(v4())
+	time.Sleep(20 * time.Millisecond) // now it is held
+	s.fromRoCE(repeat(v4(), 100)...)
+	close(hold)
+	stop()
+	missed := <-gone
+	want(t, "all", uint64(n)+missed, 202)
+	if n > 2+4+4 || n < 4 {
+		t.Errorf("saw %d, missed %d", n, missed)
+	}
+	want(t, "crossed", len(s.toIB(0)), 101)
+}
+
+// At most four watch at once; one that ends makes room; a bench that closes ends them all.
+func TestManyMirrors(t *testing.T) {
+	s := newRig(t, smallFixture())
+	var all []*onlooker
+	for range lcore.MaxMirrors {
+		all = append(all, s.watch(lcore.MirrorOptions{}))
+	}
+	one := func() error {
+		_, err := s.datapath.Mirror(t.Context(), lcore.MirrorOptions{Began: func() { s.fromRoCE(v4()) }}, func(lcore.MirroredPacket) bool { return false })
+		return err
+	}
+	if err := one(); !errors.Is(err, lcore.ErrTooManyMirrors) {
+		t.Errorf("the fifth: %v", err)
+	}
+	all[1].end()
+	if err := one(); err != nil {
+		t.Error(err)
+	}
+	s.datapath.Close()
+	for i, l := range all {
+		l.ended.Wait()
+		if l.err != nil || i != 1 && len(l.saw) != 2 {
+			t.Errorf("watcher %d: %v, saw %s", i, l.err, points(l.saw))
+		}
+	}
+	if err := one(); err == nil {
+		t.Error("a closed bench is watched")
+	}
+	s.reopen()
+}
+
+// Watchers come and go while workers run; traffic does not notice, and nothing is counted twice.
+func TestMirrorWhileRunning(t *testing.T) {
+	w := smallFixture()
+	w.config.Sleep = true
+	s := newRig(t, w.with(twoWorkers))
+	s.start()
+	ctx, stop := context.WithCancel(context.Background())
+	var watchers sync.WaitGroup
+	for i := range lcore.MaxMirrors {
+		watchers.Go(func() {
+			for ctx.Err() == nil {
+				short, done := context.WithTimeout(ctx, time.Duration(i+1)*time.Millisecond)
+				if _, err := s.datapath.Mirror(short, lcore.MirrorOptions{Snap: 64, Slots: 256}, func(lcore.MirroredPacket) bool { return true }); err != nil {
+					t.Error(err)
+				}
+				done()
+			}
+		})
+	}
+	whole := 0
+	const rounds, batch = 200, 32
+	for range rounds {
+		s.arrive(0, repeat(v4(), batch)...)
+		s.ibPort.Deliver(0, slices.Repeat([]fabricport.Received{fabricport.Received(received())}, batch))
+		for got := 0; got < batch; {
+			n := len(s.toRoCE(0))
+			got, whole = got+n, whole+n
+			s.workers[1].Step() // the second runs here
+			s.toIB(1)
+		}
+	}
+	stop()
+	watchers.Wait()
+	s.workers[0].Stop()
+	s.work()
+	c := s.datapath.Counters()
+	want(t, "to RoCE", whole, rounds*batch)
+	want(t, "to IB", c.Direction[lcore.RoCEToIB].Sent, rounds*batch)
+	s.checkConserved(c)
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Protocol numbers and header lengths, in bytes. */
+#ifndef CAUSEWAY_PROTO_H
+#define CAUSEWAY_PROTO_H
+
+/* Ethertypes (IEEE 802, Annex A16). */
+enum {
+	TYPE_IPV4 = 0x0800,
+	TYPE_ARP = 0x0806,
+	TYPE_VLAN = 0x8100,
+	TYPE_IPV6 = 0x86dd,
+	TYPE_QINQ = 0x88a8,
+	TYPE_ROCE_V1 = 0x8915,
+};
+
+/* IP's protocols, which are IPv6's next headers (IANA); and a GRH's. */
+enum {
+	PROTO_HOPOPTS = 0,
+	PROTO_ICMP = 1,
+	PROTO_IGMP = 2,
+	PROTO_UDP = 17,
+	PROTO_ROUTING = 43,
+	PROTO_FRAGMENT = 44,
+	PROTO_ESP = 50,
+	PROTO_AH = 51,
+	PROTO_ICMP6 = 58,
+	PROTO_NONE = 59,
+	PROTO_DSTOPTS = 60,
+	PROTO_MOBILITY = 135,
+	PROTO_HIP = 139,
+	PROTO_SHIM6 = 140,
+	NEXT_BTH = 0x1b,
+};
+
+enum { ROCE_PORT = 4791 }; /* UDP, of RoCEv2 (Annex A17) */
+
+enum {
+	ETH_LEN = 14,
+	VLAN_LEN = 4,
+	IPV4_LEN = 20, /* without options */
+	IPV6_LEN = 40, /* a GRH is as long */
+	UDP_LEN = 8,
+	UD_LEN = 12 + 8, /* BTH, DETH */
+	ICRC_LEN = 4,
+};
+
+/* The lower bits of a traffic class (RFC 3168). */
+enum { ECN_MASK = 3, ECN_CE = 3 };
+
+#endif

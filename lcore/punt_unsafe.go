@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore
+
+// #include <rte_mbuf.h>
+// #include "setup.h"
+// static unsigned kind_of(const struct rte_mbuf *m) { return m->hash.usr; }
+// static void *frame_of(struct rte_mbuf *m) { return rte_pktmbuf_mtod(m, void *); }
+// static void frame_free(struct rte_mbuf *m) { rte_pktmbuf_free(m); }
+import "C"
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+)
+
+// A PendingPacket is a good RoCE packet whose (host, QPN) has no proxy QP yet. Its owner calls exactly one of Requeue and
+// Drop, once.
+type PendingPacket struct {
+	m *C.struct_rte_mbuf
+	w *Worker
+}
+
+// Worker returns the number of the worker that received the packet.
+func (p *PendingPacket) Worker() int { return p.w.ID() }
+
+// Requeue gives the packet back to the worker, which looks it up again. A full ring drops it.
+func (p *PendingPacket) Requeue() {
+	if C.worker_requeue(p.w.c, p.m) != 0 {
+		p.Drop(C.DROP_peer_full)
+	}
+}
+
+// Drop drops the packet and counts the reason.
+func (p *PendingPacket) Drop(d Drop) {
+	p.w.datapath.dropped[d].Add(1)
+	p.w.datapath.mirrorPuntedDrop(p.m, p.w.ID(), d)
+	C.frame_free(p.m)
+}
+
+// A PuntedFrame is a frame that a worker gave to management.
+type PuntedFrame struct {
+	Data    []byte         // a copy
+	Pending *PendingPacket // nil for control frames (ARP, ND, IGMP, MLD, ICMP, RoCE with a MAD), whose mbuf is freed already
+}
+
+// TakePunted takes at most a burst of frames from the worker's punt ring. One goroutine only.
+func (w *Worker) TakePunted() []PuntedFrame {
+	var m, done [C.BURST]*C.struct_rte_mbuf
+	n := int(C.worker_take_punted(w.c, &m[0], C.BURST))
+	out := make([]PuntedFrame, n)
+	ended := 0
+	for i := range n {
+		out[i].Data = C.GoBytes(C.frame_of(m[i]), C.int(m[i].data_len))
+		if C.kind_of(m[i]) == C.PUNT_PROXY_QP {
+			out[i].Pending = &PendingPacket{m[i], w}
+		} else {
+			done[ended] = m[i]
+			ended++
+		}
+	}
+	C.rte_pktmbuf_free_bulk(&done[0], C.uint(ended))
+	return out
+}
+
+// Send has the worker transmit a frame unchanged; mbufs come from the pool (dpdk's Mempool.Pointer).
+// One goroutine only.
+func (w *Worker) Send(pool unsafe.Pointer, frame []byte) error {
+	rc := C.worker_send(w.c, (*C.struct_rte_mempool)(pool), unsafe.Pointer(unsafe.SliceData(frame)), C.uint(len(frame)))
+	if rc != 0 {
+		return fmt.Errorf("lcore: send a frame of %d bytes by worker %d: %w", len(frame), w.ID(), syscall.Errno(-rc))
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"causeway/dpdk"
+	"causeway/ibside/fabricport"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/pgm"
+	"causeway/tables"
+)
+
+// workerLcores are the lcores on which a worker can run; none on a machine with one CPU.
+var workerLcores []uint
+
+// spareCPU returns the last CPU that this process may use, if it is not the only one.
+func spareCPU() []int {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return nil
+	}
+	_, list, _ := strings.Cut(string(status), "Cpus_allowed_list:")
+	list, _, _ = strings.Cut(strings.TrimSpace(list), "\n")
+	last := list[strings.LastIndexAny(list, ",-")+1:]
+	cpu, err := strconv.Atoi(last)
+	if err != nil || last == list {
+		return nil
+	}
+	return []int{cpu}
+}
+
+func TestMain(m *testing.M) {
+	eal, err := dpdk.Init(dpdk.EALConfig{Name: "lcoretest", MemoryMiB: 256, Workers: spareCPU(), ForceNoHuge: true})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	workerLcores = eal.WorkerLcores()
+	code := m.Run()
+	if err := eal.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+const (
+	standMbufs = 4095
+	standRing  = 1024 // of the port, each way, and of the port's queues
+	servedMost = 511  // datagrams for the bridge's services that may lie on the punt ring: half of it
+	handed     = 1024 // rings between a worker and management: setup.c; DPDK's rings hold one less than their size
+)
+
+// stands numbers the pools: DPDK wants names.
+var stands atomic.Int32
+
+// A stand is a bench with rings for ports: the test is both fabrics, and management.
+//
+//	fromRoCE ─▶ port ─▶ worker ─▶ port ─▶ toIB          punt ring ─▶ odd
+//	toRoCE   ◀─ port ◀─ worker ◀─ port ◀─ fromIB
+//
+// Nothing runs by itself: fromRoCE and fromIB step the workers until nothing moves any more.
+type rig struct {
+	t        testing.TB
+	fixture  *fixture
+	pool     *dpdk.Mempool
+	port     *dpdk.RingPort
+	ibPort   *fabricport.Rings
+	tables   *tables.Tables
+	datapath *lcore.Datapath
+	pgm      *pgm.Tracker
+	workers  []*lcore.Worker
+	deaf     bool                // management does not take what lies on the punt rings
+	punted   []lcore.PuntedFrame // what it took
+	sent     []fabricport.Sent   // reused by toIB
+}
+
+// newRig builds a stand in a world; at the end of the test it asserts conservation and that no mbuf is in use.
+func newRig(t testing.TB, w *fixture) *rig {
+	t.Helper()
+	s := &rig{t: t, fixture: w}
+	workers := max(1, w.workers)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	s.pool, err = dpdk.NewMempool(fmt.Sprintf("stand%d", stands.Add(1)), standMbufs, lcore.DataRoom, fabricport.PrivSize)
+	must(err)
+	s.port, err = dpdk.OpenRingPort(dpdk.PortConfig{
+		Pool: s.pool, RxQueues: workers, TxQueues: workers, RxDescs: standRing, TxDescs: standRing,
+	})
+	must(err)
+	must(s.port.Port.Start())
+	s.ibPort, err = fabricport.NewRings(s.pool, workers, standRing)
+	must(err)
+	s.tables, err = tables.New(tables.Config{MaxHosts: 1024, MaxProxyQPs: 1024, MaxNodes: 1024, MaxGroups: 64, MaxReaders: 4})
+	must(err)
+	s.datapath, err = lcore.NewDatapath(w.config, s.tables.Pointer())
+	must(err)
+	s.pgm, err = pgm.New(pgm.Config{Streams: 64})
+	must(err)
+	t.Cleanup(s.pgm.Close)
+	for i := range workers {
+		worker, err := s.datapath.NewWorker(lcore.WorkerConfig{
+			Port: s.port.Port.ID(), Queue: uint16(i), IBPort: s.ibPort.Pointer(i), MaxGroups: 64, PGM: s.pgm.Pointer(),
+		})
+		must(err)
+		s.workers = append(s.workers, worker)
+	}
+	s.sent = make([]fabricport.Sent, standRing)
+	must(w.populate(s.tables))
+	t.Cleanup(s.close)
+	return s
+}
+
+// close takes the stand down. Every packet that came in must have left by exactly one way.
+func (s *rig) close() {
+	for _, o := range s.punted {
+		if o.Pending != nil {
+			o.Pending.Drop(lcore.DropShutdown)
+		}
+	}
+	final := s.datapath.Close()
+	s.checkConserved(final)
+	for i := range s.workers {
+		s.toRoCE(i)
+	}
+	for _, err := range []error{s.ibPort.Close(), s.port.Port.Close()} {
+		if err != nil {
+			s.t.Error(err)
+		}
+	}
+	s.tables.Close()
+	if n := s.pool.InUse(); n != 0 {
+		s.t.Errorf("%d mbufs are in use at the end", n)
+	}
+	if err := s.pool.Free(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *rig) checkConserved(c lcore.Counters) {
+	s.t.Helper()
+	for d, c := range c.Direction {
+		if !c.Conserved() {
+			s.t.Errorf("%v: received %d, sent %d, dropped %d: %v", lcore.Direction(d), c.Received, c.Sent, c.Dropped(), c.Drops)
+		}
+	}
+	if o := c.Punt; o.Received != o.Handed+o.Full {
+		s.t.Errorf("punted frames: received %d, handed %d, lost %d", o.Received, o.Handed, o.Full)
+	}
+}
+
+// fromRoCE has frames come in at the Ethernet port, for the first worker, and the workers work.
+func (s *rig) fromRoCE(frames ...[]byte) {
+	s.t.Helper()
+	s.arrive(0, frames...)
+	s.work()
+}
+
+// arrive puts frames into a queue of the port.
+func (s *rig) arrive(queue int, frames ...[]byte) {
+	s.t.Helper()
+	burst := make([]dpdk.Mbuf, len(frames))
+	for i, f := range frames {
+		m, err := s.pool.Alloc(f)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		burst[i] = m
+	}
+	s.arriveMbufs(queue, burst)
+}
+
+func (s *rig) arriveMbufs(queue int, burst []dpdk.Mbuf) {
+	s.t.Helper()
+	if n := s.port.ToPort(queue).Enqueue(burst); n != len(burst) {
+		for _, m := range burst[n:] {
+			m.Free()
+		}
+		s.t.Fatalf("the port's ring took %d of %d frames", n, len(burst))
+	}
+}
+
+// work steps until nothing moves any more.
+func (s *rig) work() {
+	for moved := 1; moved > 0; {
+		moved = 0
+		for _, w := range s.workers {
+			moved += w.Step()
+			if !s.deaf {
+				s.punted = append(s.punted, w.TakePunted()...)
+			}
+		}
+	}
+}
+
+// takeOdd returns what management took since the last call; the caller ends what is held.
+func (s *rig) takePunted() []lcore.PuntedFrame {
+	punted := s.punted
+	s.punted = nil
+	return punted
+}
+
+// toIB takes what a worker posted. The slice is good until the next call.
+func (s *rig) toIB(worker int) []fabricport.Sent { return s.sent[:s.ibPort.Take(worker, s.sent)] }
+
+// fromIB has messages come in at the IB port, for the first worker, and the workers work.
+func (s *rig) fromIB(msgs ...message) {
+	s.t.Helper()
+	in := make([]fabricport.Received, len(msgs))
+	for i, m := range msgs {
+		in[i] = fabricport.Received(m)
+	}
+	if n := s.ibPort.Deliver(0, in); n != len(in) {
+		s.t.Fatalf("the port took %d of %d messages", n, len(in))
+	}
+	s.work()
+}
+
+// toRoCE takes what a worker sent on Ethernet.
+func (s *rig) toRoCE(worker int) [][]byte {
+	var out [][]byte
+	var b [64]dpdk.Mbuf
+	ring := s.port.FromPort(worker)
+	for n := ring.Dequeue(b[:]); n > 0; n = ring.Dequeue(b[:]) {
+		for _, m := range b[:n] {
+			out = append(out, m.Bytes())
+			m.Free()
+		}
+	}
+	return out
+}
+
+// counters returns the sum over all workers of one direction.
+func (s *rig) counters(d lcore.Direction) lcore.DirectionCounters {
+	return s.datapath.Counters().Direction[d]
+}
+
+// droppedSince returns what was dropped since before.
+func (s *rig) droppedSince(d lcore.Direction, before lcore.DirectionCounters) map[lcore.Drop]uint64 {
+	drops := maps.Clone(s.counters(d).Drops)
+	for reason, n := range before.Drops {
+		if drops[reason] -= n; drops[reason] == 0 {
+			delete(drops, reason)
+		}
+	}
+	return drops
+}
+
+// message is what the IB port receives.
+type message fabricport.Received
+
+// grh writes the GRH of a message.
+func (m *message) grh(f ib.GRHFields) {
+	f.PayLen = ib.BTHLen + ib.DETHLen + (len(m.Payload)+3)&^3 + ib.ICRCLen
+	ib.PutGRH(m.GRH[:], f)
+}
+
+// reopen gives the stand a new bench, after a test has closed the one it had.
+func (s *rig) reopen() {
+	s.t.Helper()
+	datapath, err := lcore.NewDatapath(s.fixture.config, s.tables.Pointer())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.datapath = datapath
+}
+
+// soil leaves ones in all mbufs: what a packet does not write is then not zero by luck.
+func (s *rig) soil() {
+	s.t.Helper()
+	ones := bytes.Repeat([]byte{0xff}, lcore.DataRoom-lcore.Headroom)
+	all := make([]dpdk.Mbuf, s.pool.Size()-s.pool.InUse())
+	for i := range all {
+		var err error
+		if all[i], err = s.pool.Alloc(ones); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, m := range all {
+		m.Free()
+	}
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+/*
+#include "tables_write.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+
+	"causeway/ibside/ib"
+)
+
+// ProxyQP is a QP on the bridge's HCA that stands for one QP of a RoCE host.
+type ProxyQP struct {
+	Host    netip.Addr
+	HostQPN ib.QPN  // the RoCE host's QP
+	QP      uint32  // the IB port's handle of the proxy QP
+	QPN     ib.QPN  // of the proxy QP, on IB
+	QKey    ib.QKey // of the RoCE host's QP
+	Worker  int     // whose QP it is
+	Version uint8   // of RoCE towards the host, 1 or 2
+	Source  uint8   // which of the IB port's GIDs it sends from, as the port numbers them
+}
+
+type proxyQPKey struct {
+	host netip.Addr
+	qpn  ib.QPN
+}
+
+type proxyQP struct {
+	ProxyQP
+	id uint32
+}
+
+// ProxyQPs are the proxy QPs, and the tables proxy_qps and proxy_qpns.
+type ProxyQPs struct {
+	c     *C.struct_tables
+	hosts interface {
+		l2Of(ip netip.Addr) (l2 uint64, ok bool)
+	}
+	proxyQPs  map[proxyQPKey]*proxyQP
+	proxyQPNs map[ib.QPN]*proxyQP
+	of        map[netip.Addr]map[*proxyQP]struct{} // by host
+	ids       ids
+}
+
+func (s *ProxyQP) key() proxyQPKey { return proxyQPKey{s.Host, s.HostQPN} }
+
+func (s *ProxyQP) String() string { return fmt.Sprintf("%v QPN %v", s.Host, s.HostQPN) }
+
+func (s *ProxyQP) check() (err error) {
+	if s.Host, err = checkUnicast(s.Host); err != nil {
+		return err
+	}
+	for _, q := range []ib.QPN{s.HostQPN, s.QPN} {
+		if q <= ib.QP1 || q >= ib.QPMulticast {
+			return fmt.Errorf("qpn %v cannot be a user's UD QP; use 0x2 to 0xfffffe", q)
+		}
+	}
+	if s.Worker < 0 || s.Worker > 0xffff {
+		return fmt.Errorf("worker %d is not possible; use 0 to 65535", s.Worker)
+	}
+	return checkVersion(s.Version)
+}
+
+// PutProxyQP adds the proxy QP of (s.Host, s.HostQPN), or changes it. The host must be there: its L2 is
+// the proxy QP's, now and when it moves. A QPN stands for one QP only.
+func (t *ProxyQPs) PutProxyQP(s ProxyQP) (id uint32, err error) {
+	if err := s.check(); err != nil {
+		return 0, fmt.Errorf("tables: proxy QP %v: %w", &s, err)
+	}
+	l2, ok := t.hosts.l2Of(s.Host)
+	if !ok {
+		return 0, fmt.Errorf("tables: proxy QP %v: the host is not known; put the host first", &s)
+	}
+	r := t.proxyQPs[s.key()]
+	if other := t.proxyQPNs[s.QPN]; other != nil && other != r {
+		return 0, fmt.Errorf("tables: proxy QP %v: QPN %v stands for %v; delete that, or use another QP",
+			&s, s.QPN, other)
+	}
+	if r != nil && r.ProxyQP == s {
+		return r.id, nil
+	}
+	if id, err = t.placeProxyQP(&s, l2, r); err != nil {
+		return 0, fmt.Errorf("tables: proxy QP %v: %w", &s, err)
+	}
+	if r == nil {
+		r = &proxyQP{id: id}
+		t.proxyQPs[s.key()] = r
+		if t.of[s.Host] == nil {
+			t.of[s.Host] = map[*proxyQP]struct{}{}
+		}
+		t.of[s.Host][r] = struct{}{}
+	} else {
+		delete(t.proxyQPNs, r.QPN)
+	}
+	r.ProxyQP = s
+	t.proxyQPNs[s.QPN] = r
+	return id, nil
+}
+
+// placeProxyQP puts the entries of s on their tables, the way back first: an answer may come at once. r is what s
+// replaces, or nil.
+func (t *ProxyQPs) placeProxyQP(s *ProxyQP, l2 uint64, r *proxyQP) (id uint32, err error) {
+	if r != nil {
+		id = r.id
+	} else if id, err = t.ids.take(); err != nil {
+		return 0, err
+	}
+	var c changes
+	c.put(&t.c.proxy_qpns, "proxy_qpns", proxyQPNEntry(s, l2, id))
+	c.put(&t.c.proxy_qps, "proxy_qps", proxyQPEntry(s, id))
+	if r != nil && r.QPN != s.QPN {
+		c.delete(&t.c.proxy_qpns, numberKey(uint64(r.QPN)))
+	}
+	if err = c.apply(); err != nil && r == nil {
+		t.ids.retire(id)
+	}
+	return id, err
+}
+
+// DeleteProxyQP removes a proxy QP. It fails when it is not there.
+func (t *ProxyQPs) DeleteProxyQP(hostIP netip.Addr, hostQPN ib.QPN) error {
+	r := t.proxyQPs[proxyQPKey{hostIP.Unmap(), hostQPN}]
+	if r == nil {
+		return fmt.Errorf("tables: proxy QP %v QPN %v: not there to delete", hostIP, hostQPN)
+	}
+	var c changes
+	c.delete(&t.c.proxy_qps, addrKey(r.Host, uint64(r.HostQPN)))
+	c.delete(&t.c.proxy_qpns, numberKey(uint64(r.QPN)))
+	if err := c.apply(); err != nil {
+		return err
+	}
+	delete(t.proxyQPs, r.key())
+	delete(t.proxyQPNs, r.QPN)
+	delete(t.of[r.Host], r)
+	if len(t.of[r.Host]) == 0 {
+		delete(t.of, r.Host)
+	}
+	t.ids.retire(r.id)
+	return nil
+}
+
+// FindProxyQP returns the proxy QP of a RoCE host's QP, and its id.
+func (t *ProxyQPs) FindProxyQP(hostIP netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32, ok bool) {
+	if r := t.proxyQPs[proxyQPKey{hostIP.Unmap(), hostQPN}]; r != nil {
+		return r.ProxyQP, r.id, true
+	}
+	return ProxyQP{}, 0, false
+}
+
+// FindProxyQPN returns the proxy QP that has a QPN on IB, and its id.
+func (t *ProxyQPs) FindProxyQPN(qpn ib.QPN) (s ProxyQP, id uint32, ok bool) {
+	if r := t.proxyQPNs[qpn]; r != nil {
+		return r.ProxyQP, r.id, true
+	}
+	return ProxyQP{}, 0, false
+}
+
+// ProxyQPsOf yields the proxy QPs of a host, in no order.
+func (t *ProxyQPs) ProxyQPsOf(ip netip.Addr) iter.Seq[ProxyQP] {
+	of := t.of[ip.Unmap()]
+	return func(yield func(ProxyQP) bool) {
+		for s := range of {
+			if !yield(s.ProxyQP) {
+				return
+			}
+		}
+	}
+}
+
+func (t *ProxyQPs) countOf(host netip.Addr) int { return len(t.of[host]) }
+
+// move stores the L2 of a host in the entries of its proxy QPs.
+func (t *ProxyQPs) move(host netip.Addr, l2 uint64) {
+	for s := range t.of[host] {
+		k := numberKey(uint64(s.QPN))
+		C.tables_move_proxy_qpn(t.c, &k, C.uint64_t(l2))
+	}
+}
+
+// TakeUsed reports whether something has crossed by a proxy QP since it was asked last, or made.
+func (t *ProxyQPs) TakeUsed(hostIP netip.Addr, hostQPN ib.QPN) bool {
+	r := t.proxyQPs[proxyQPKey{hostIP.Unmap(), hostQPN}]
+	if r == nil {
+		return false
+	}
+	out, in := addrKey(r.Host, uint64(r.HostQPN)), numberKey(uint64(r.QPN))
+	return C.tables_take_used(t.c, &out, &in) != 0
+}
+
+// AllProxyQPs yields every proxy QP, in no order.
+func (t *ProxyQPs) AllProxyQPs() iter.Seq[ProxyQP] {
+	return objects(t.proxyQPs, func(r *proxyQP) ProxyQP { return r.ProxyQP })
+}
+
+// LenProxyQPs returns how many proxy QPs there are.
+func (t *ProxyQPs) LenProxyQPs() int { return len(t.proxyQPs) }

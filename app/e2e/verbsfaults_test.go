@@ -36,9 +36,9 @@ const (
 	groupToHost = "group to host"
 )
 
-// startFlows starts one message every 20 ms of each kind: from host to node and back by the proxy QP, and to a group
+// startFlows starts one message every gap of each kind: from host to node and back by the proxy QP, and to a group
 // each way.
-func startFlows(t *testing.T, a, n *Guest) *flows {
+func startFlows(t *testing.T, gap time.Duration, a, n *Guest) *flows {
 	t.Helper()
 	start := func(p Peer, format string, args ...any) *UDEnd {
 		t.Helper()
@@ -49,7 +49,7 @@ func startFlows(t *testing.T, a, n *Guest) *flows {
 		t.Cleanup(u.Stop)
 		return u
 	}
-	const send = "--to %s --qpn %d --gap 20 --seconds 60 %s"
+	send := fmt.Sprintf("--gap %d --seconds 60 ", gap.Milliseconds()) + "--to %s --qpn %d %s"
 	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: n, IP: "10.9.0.7"}
 	host6, node6 := Peer{Guest: a, IP: "fd09::1"}, Peer{Guest: n, IP: "fd09::7"}
 	replier, replier6 := start(node, "--seconds 120 reply"), start(node6, "--seconds 120 reply")
@@ -141,9 +141,9 @@ type trial struct {
 
 // underFire runs a trial and enters what it measures into the table.
 func underFire(t *testing.T, proof *proof, c *BridgeGuest, bridge *GuestCauseway, a, n *Guest, x trial, ready *int) {
-	f := startFlows(t, a, n)
 	ctx := within(t, stepTime)
 	before := c.slowness(ctx)
+	f := startFlows(t, time.Duration(before*float64(20*time.Millisecond)), a, n)
 	lasted, err := c.Suffer(ctx, x.fault, x.pause)
 	if err != nil {
 		t.Fatal(err)

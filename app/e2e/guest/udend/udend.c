@@ -259,33 +259,56 @@ static uint32_t send_one(struct endpoint *e, const struct options *o, const stru
 	return length;
 }
 
+/* The address handle of the last reply, used again for a while. Making one may take the kernel longer than the time
+ * between two messages, and a replier that lags behind tells when it handled a message, not when it came. */
+struct reply_handle {
+	struct ibv_ah *ah;
+	struct ibv_ah_attr attr; /* what it was made from */
+	double made;
+};
+
+static struct ibv_ah *reply_handle(struct endpoint *e, struct reply_handle *last, struct message *m)
+{
+	const double max_age = 0.5; /* seconds: the destination's MAC address may change */
+	struct ibv_ah_attr attr = {0};
+	if (ibv_init_ah_from_wc(e->device, e->source.port_num, &m->wc, (struct ibv_grh *)m->grh, &attr))
+		fail("ibv_init_ah_from_wc");
+	if (last->ah && now() - last->made < max_age && !memcmp(&last->attr, &attr, sizeof attr))
+		return last->ah;
+	if (last->ah)
+		ibv_destroy_ah(last->ah);
+	*last = (struct reply_handle){.ah = ibv_create_ah(e->pd, &attr), .attr = attr, .made = now()};
+	if (!last->ah)
+		fail("ibv_create_ah");
+	return last->ah;
+}
+
 /* Sends m back unchanged to the QP and GID that the completion names. */
-static void send_back(struct endpoint *e, const struct options *o, struct message *m, struct totals *t)
+static void send_back(struct endpoint *e, const struct options *o, struct reply_handle *last, struct message *m,
+		      struct totals *t)
 {
 	struct target to = {
-		.ah = ibv_create_ah_from_wc(e->pd, &m->wc, (struct ibv_grh *)m->grh, e->source.port_num),
+		.ah = reply_handle(e, last, m),
 		.qpn = m->wc.src_qp,
 		.qkey = o->qkey,
 		.with_imm = m->wc.wc_flags & IBV_WC_WITH_IMM,
 		.imm = ntohl(m->wc.imm_data),
 	};
 	struct stamp s;
-	if (!to.ah)
-		fail("ibv_create_ah_from_wc");
 	memcpy(endpoint_send_buffer(e), m->payload, m->length);
 	stamp_intact(m->payload, m->length, &s);
 	print_sent(t, (uint32_t)s.number, m->length, endpoint_send(e, &to, m->length));
-	ibv_destroy_ah(to.ah);
 }
 
 static void receive_all(struct endpoint *e, const struct options *o, struct totals *t, bool reply, double deadline)
 {
 	struct message m;
+	struct reply_handle last = {0};
 	while (t->received < o->count && endpoint_receive(e, deadline, &m)) {
 		t->received++;
 		t->bad += !print_received(&m);
 		if (reply && m.wc.status == IBV_WC_SUCCESS)
-			send_back(e, o, &m, t);
+			send_back(e, o, &last, &m, t);
 		endpoint_release(e, &m);
 	}
 }

@@ -44,6 +44,9 @@ type NIC struct {
 	Segment int
 	// Mute keeps the kernel from saying anything of its own there.
 	Mute bool
+	// InfiniBand makes it the cable of an adapter with InfiniBand's link layer, shca0, instead: on no segment, without MTU
+	// and addresses of its own.
+	InfiniBand *Adapter
 }
 
 // VLAN is an 802.1Q interface, named ethN.ID.
@@ -91,6 +94,9 @@ func mac(guest string, nic int) string {
 // a time.
 func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
 	for i, nic := range c.NICs {
+		if nic.InfiniBand != nil {
+			continue
+		}
 		if err := r.addTap(tap(c.Name, i), segments[nic.Segment]); err != nil {
 			return nil, err
 		}
@@ -140,9 +146,13 @@ func (r *Rig) qemuCommand(c GuestConfig, console, socket string) []string {
 		"-chardev", "socket,id=agent,server=on,wait=off,path=" + socket,
 		"-device", "virtserialport,chardev=agent,name=" + agent.PortName,
 	}
-	for i := range c.NICs {
+	for i, nic := range c.NICs {
+		backend := fmt.Sprintf("tap,id=nic%d,ifname=%s,script=no,downscript=no", i, tap(c.Name, i))
+		if nic.InfiniBand != nil {
+			backend = nic.InfiniBand.backend(r, fmt.Sprintf("nic%d", i), c.Name)
+		}
 		args = append(args,
-			"-netdev", fmt.Sprintf("tap,id=nic%d,ifname=%s,script=no,downscript=no", i, tap(c.Name, i)),
+			"-netdev", backend,
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=nic%d,mac=%s,addr=0x%x,romfile=,host_mtu=%d,csum=off,guest_csum=off,"+
 				"gso=off,host_tso4=off,host_tso6=off,guest_tso4=off,guest_tso6=off,guest_ufo=off,host_ufo=off",
 				i, mac(c.Name, i), 0x10+i, wireMTU))
@@ -174,6 +184,10 @@ func setUp(c GuestConfig) string {
 	rxe := 0
 	for i, nic := range c.NICs {
 		dev := fmt.Sprintf("eth%d", i)
+		if nic.InfiniBand != nil {
+			b.WriteString(nic.InfiniBand.setUp(dev, c.Name))
+			continue
+		}
 		quiet(dev)
 		if nic.Mute {
 			line("echo 1 >/proc/sys/net/ipv6/conf/%s/disable_ipv6", dev)

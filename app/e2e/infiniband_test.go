@@ -58,21 +58,100 @@ func theThirdTopology(t *testing.T) (a *Guest, d *BridgeGuest, m *Guest) {
 	return a, third.d, third.m
 }
 
-const active = "grep -q ACTIVE /sys/class/infiniband/shca0/ports/1/state"
+// portActive holds in a guest whose port the subnet manager has brought up.
+const portActive = "grep -q ACTIVE /sys/class/infiniband/shca0/ports/1/state"
 
-// TestAdapters proves the third topology by the kernels alone: opensm brings both ports up.
-func TestAdapters(t *testing.T) {
-	_, d, m := theThirdTopology(t)
-	stop, err := d.StartSM("")
+// startSM runs opensm in a guest until the test ends, and waits until it has brought all ports up.
+func startSM(t *testing.T, on *Guest, options string, ports ...*Guest) (stop func()) {
+	t.Helper()
+	stop, err := on.StartSM(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stop()
-	for _, g := range []*Guest{d.Guest, m} {
-		if err := g.Until(within(t, stepTime), active); err != nil {
+	t.Cleanup(stop)
+	for _, g := range ports {
+		if err := g.Until(within(t, stepTime), portActive); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out, exit, err := m.Run(within(t, stepTime), "sminfo; ibv_devinfo -v | head -60; saquery; ping -c 3 10.9.0.253; perfquery; cd /sys/class/infiniband/shca0/ports/1/hw_counters; grep . *; dmesg | tail -20")
+	return stop
+}
+
+// TestAdapters proves the third topology by the kernels alone: opensm brings both ports up, and what libibverbs, librdmacm
+// and IPoIB send crosses.
+func TestAdapters(t *testing.T) {
+	_, d, m := theThirdTopology(t)
+	proof := proves(t, "third topology: two adapters with InfiniBand's link layer, without Causeway")
+	startSM(t, d.Guest, "", d.Guest, m)
+	bridge, node := Peer{Guest: d.Guest, IP: "10.9.0.253"}, Peer{Guest: m, IP: "10.9.0.7"}
+	for _, ip := range []string{"10.9.0.253", "fd09::fd"} {
+		if err := m.Until(within(t, stepTime), "ping -c 1 -W 1 "+ip); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, way := range [][2]Peer{{bridge, node}, {node, bridge}} {
+		if err := Mckey(within(t, 10*time.Second), way[0], way[1], groupV4); err != nil {
+			t.Error(err)
+			out1, _, _ := d.Run(within(t, stepTime), "cd /sys/class/infiniband/shca0/ports/1/hw_counters; grep . * | grep -v :0; saquery -g; saquery -m")
+			out2, _, _ := m.Run(within(t, stepTime), "cd /sys/class/infiniband/shca0/ports/1/hw_counters; grep . * | grep -v :0; tail -n 30 /tmp/opensm.log")
+			t.Log(out1, out2)
+		}
+		if err := Udaddy(within(t, stepTime), way[0], way[1], ""); err != nil {
+			t.Error(err)
+		}
+		proof.add(20)
+	}
+}
+
+// infinibandBridge is a bridge between D's eth1 and its adapter.
+const infinibandBridge = `
+[roce]
+port      = "af_packet:eth1"
+addresses = ["10.9.0.254/24", "fd09::fe/64"]
+mtu       = 4200
+[ib]
+port = "shca0:1"
+alias_gids = true
+[workers]
+lcores     = [1]
+idle       = "sleep"
+memory_mib = 192
+mbufs      = 8192
+proxy_qps   = 256
+proxy_qps_per_host = 64
+[policy]
+allow = ["10.9.0.0/24", "fd09::/64"]
+[metrics]
+listen = "127.0.0.1:9432"
+[log]
+level = "debug"
+[[host]]
+ip   = "10.9.0.7"
+side = "ib"
+gid  = "fe80::2:c903:0:22"
+[[group]]
+ip = "239.1.2.3"
+[[group]]
+ip = "239.1.2.4"
+[[service]]
+port = 7174
+`
+
+func TestInfiniBandBridge(t *testing.T) {
+	a, d, m := theThirdTopology(t)
+	proof := proves(t, "third topology: host A, Causeway, InfiniBand node M")
+	startSM(t, d.Guest, "", d.Guest, m)
+	bridge, stop := startVerbsBridge(t, d, infinibandBridge)
+	defer stop()
+	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: m, IP: "10.9.0.7"}
+	proof.add(mckeys(t, publication{groupV4, host, node, ""}, publication{secondGroup, node, host, ""}))
+	out, exit, err := d.Run(within(t, stepTime), "/tmp/causeway doctor -fixes /tmp/causeway-1.toml; cat /proc/sys/net/ipv4/conf/*/forwarding")
 	t.Log(out, exit, err)
+	for _, way := range [][2]Peer{{host, node}, {node, host}} {
+		if err := Udaddy(within(t, stepTime), way[0], way[1], ""); err != nil {
+			t.Error(err)
+		}
+		proof.add(20)
+	}
+	t.Log(bridge.Log())
 }

@@ -63,9 +63,21 @@ static bool schedule_send(struct rvt_qp *qp)
 	return queue_work(to_shca(qp->ibqp.device)->sends, &q->send);
 }
 
+/* After posting, without locks. A program's requests are sent at once, by its own thread: as with a real adapter they are
+ * on the cable when it destroys its queue pair right after. The kernel's users may not sleep. */
+static bool send_now(struct rvt_qp *qp)
+{
+	struct shca_qp *q = qp->priv;
+
+	if (!qp->ibqp.uobject)
+		return schedule_send(qp);
+	send_work(&q->send);
+	return true;
+}
+
 static void do_send(struct rvt_qp *qp)
 {
-	schedule_send(qp);
+	send_now(qp);
 }
 
 /* Without locks, when the queue pair is in RESET already. */
@@ -187,7 +199,7 @@ static const struct rvt_driver_provided driver = {
 	.qp_priv_alloc = qp_alloc,
 	.qp_priv_free = qp_free,
 	.schedule_send = schedule_send,
-	.schedule_send_no_lock = schedule_send,
+	.schedule_send_no_lock = send_now,
 	.do_send = do_send,
 	.stop_send_queue = stop_sends,
 	.setup_wqe = check_request,

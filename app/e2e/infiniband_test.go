@@ -155,3 +155,56 @@ func TestInfiniBandBridge(t *testing.T) {
 	}
 	t.Log(bridge.Log())
 }
+
+// The ends of the third topology by the addresses that udend takes: a GID, and IPoIB's interface for groups.
+func ibPeer(g *Guest, guid string) Peer { return Peer{g, "fe80::2:c903:0:" + guid, "ib0"} }
+
+// TestSharedMembership has the bridge and programs of its machine as members of one group by one port: whoever leaves, the
+// others stay members. The subnet administrator knows the port alone.
+func TestSharedMembership(t *testing.T) {
+	a, d, m := theThirdTopology(t)
+	proof := proves(t, "third topology: the bridge and mckey on its machine are members of one group; each leaves")
+	startSM(t, d.Guest, "", d.Guest, m)
+	_, stop := startVerbsBridge(t, d, infinibandBridge)
+	defer stop()
+	host, node := Peer{Guest: a, IP: "10.9.0.1"}, ibPeer(m, "22")
+	ctx := within(t, stepTime)
+	start := func(p Peer, format string, args ...any) *UDEnd {
+		t.Helper()
+		u, err := p.StartUDEnd(ctx, p.udendArgs()+" "+unicast+" --count 1000000 "+fmt.Sprintf(format, args...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(u.Stop)
+		return u
+	}
+	toHost := start(host, "--seconds 60 --mgid %s recv", groupV4)
+	sender := start(node, "--gap 20 --to %s --qpn 0xffffff send", groupV4)
+	await := func() {
+		t.Helper()
+		for want := toHost.Received() + 25; toHost.Received() < want; time.Sleep(pollEvery) {
+			if ctx.Err() != nil {
+				t.Fatal("no traffic")
+			}
+		}
+	}
+	await()
+	mckey := Peer{Guest: d.Guest, IP: "10.9.0.253"}
+	if err := mckey.Must(ctx, "mckey -m "+groupV4+" -b "+mckey.IP+" -s"); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(3 * time.Second)
+	await()
+	sender.Stop()
+	events, err := toHost.Cut(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	received := Only(events, "received")
+	longest, _ := silence(received)
+	proof.add(len(received))
+	proof.measured("longest silence %.2f s", longest.Seconds())
+	if longest > time.Second {
+		t.Errorf("the group was silent for %v after mckey had left it", longest)
+	}
+}

@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,20 +46,24 @@ static void find_gid(struct endpoint *e, const union ibv_gid *ip, const char *ne
 	unsigned ifindex = netdev ? if_nametoindex(netdev) : 0;
 	ssize_t n = ibv_query_gid_table(e->device, table, MAX_GIDS, 0);
 	for (ssize_t i = 0; i < n; i++) {
-		if (table[i].gid_type != IBV_GID_TYPE_ROCE_V2 || memcmp(&table[i].gid, ip, sizeof *ip))
+		bool infiniband = table[i].gid_type == IBV_GID_TYPE_IB;
+		if (table[i].gid_type == IBV_GID_TYPE_ROCE_V1 || memcmp(&table[i].gid, ip, sizeof *ip))
 			continue;
-		if (netdev && table[i].ndev_ifindex != ifindex)
+		if (netdev && !infiniband && table[i].ndev_ifindex != ifindex)
 			continue;
 		e->source = table[i];
+		e->infiniband = infiniband;
+		e->netdev = netdev;
 		return;
 	}
 	errno = EADDRNOTAVAIL;
-	fail("no RoCE v2 GID for --ip");
+	fail("no GID for --ip");
 }
 
 static void modify(struct endpoint *e, enum ibv_qp_state state, uint32_t qkey, int mask)
 {
-	struct ibv_qp_attr attr = {.qp_state = state, .port_num = e->source.port_num, .qkey = qkey};
+	struct ibv_qp_attr attr = {
+		.qp_state = state, .port_num = e->source.port_num, .pkey_index = e->pkey_index, .qkey = qkey};
 	if (ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | mask))
 		fail("ibv_modify_qp");
 }
@@ -91,7 +97,6 @@ static void open_qp(struct endpoint *e, uint32_t qkey)
 void endpoint_open(struct endpoint *e, const char *device, const union ibv_gid *ip, const char *netdev, uint32_t qkey)
 {
 	size_t size = (RECEIVES + 1) * SLOT;
-	memset(e, 0, sizeof *e);
 	e->device = open_device(device);
 	if (!e->device)
 		fail("open the RDMA device");
@@ -128,10 +133,54 @@ static void join_ip_group(struct endpoint *e, const union ibv_gid *mgid)
 		fail("join the IP group");
 }
 
+/* The IPv4 address of the IPoIB interface, which rdma_cm joins from. */
+static struct sockaddr_in ipoib_address(const struct endpoint *e)
+{
+	struct ifreq request = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	if (!e->netdev)
+		fail("--netdev must name the IPoIB interface");
+	strncpy(request.ifr_name, e->netdev, IFNAMSIZ - 1);
+	if (ioctl(fd, SIOCGIFADDR, &request))
+		fail("no IPv4 address on --netdev");
+	close(fd);
+	return *(struct sockaddr_in *)&request.ifr_addr;
+}
+
+/* Joins an IPv4 group on InfiniBand by rdma_cm; the membership lasts as long as the program. Returns how to send to it.
+ */
+static struct ibv_ah_attr join_infiniband_group(const struct endpoint *e, const union ibv_gid *group)
+{
+	struct sockaddr_in own = ipoib_address(e), to = {.sin_family = AF_INET};
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id;
+	struct rdma_cm_event *event;
+	memcpy(&to.sin_addr, group->raw + 12, 4);
+	own.sin_port = 0;
+	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_UDP) ||
+	    rdma_bind_addr(id, (struct sockaddr *)&own) || rdma_join_multicast(id, (struct sockaddr *)&to, NULL) ||
+	    rdma_get_cm_event(channel, &event))
+		fail("join the group");
+	errno = -event->status;
+	if (event->event != RDMA_CM_EVENT_MULTICAST_JOIN)
+		fail(rdma_event_str(event->event));
+	struct ibv_ah_attr attr = event->param.ud.ah_attr;
+	rdma_ack_cm_event(event);
+	return attr;
+}
+
 void endpoint_attach(struct endpoint *e, const union ibv_gid *mgid)
 {
-	join_ip_group(e, mgid);
-	errno = ibv_attach_mcast(e->qp, mgid, 0);
+	union ibv_gid joined = *mgid;
+	uint16_t mlid = 0;
+	if (e->infiniband) {
+		struct ibv_ah_attr attr = join_infiniband_group(e, mgid);
+		joined = attr.grh.dgid;
+		mlid = attr.dlid;
+	} else {
+		join_ip_group(e, mgid);
+	}
+	errno = ibv_attach_mcast(e->qp, &joined, mlid);
 	if (errno)
 		fail("ibv_attach_mcast");
 }
@@ -182,16 +231,27 @@ void endpoint_release(struct endpoint *e, const struct message *m)
 	post_receive(e, m->wc.wr_id);
 }
 
-struct ibv_ah *endpoint_ah(struct endpoint *e, const union ibv_gid *gid, uint8_t tclass, uint8_t hop_limit)
+static bool is_ipv4_group(const union ibv_gid *gid)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	return !memcmp(gid->raw, mapped, sizeof mapped) && gid->raw[12] >> 4 == 0xe;
+}
+
+struct ibv_ah *endpoint_ah(struct endpoint *e, const union ibv_gid *gid, const struct path *path)
 {
 	struct ibv_ah_attr attr = {
-		.is_global = 1,
-		.port_num = e->source.port_num,
+		.is_global = !path->without_grh,
+		.dlid = path->dlid,
+		.src_path_bits = path->source_bits,
+		.sl = path->sl,
 		.grh = {.dgid = *gid,
 			.sgid_index = e->source.gid_index,
-			.traffic_class = tclass,
-			.hop_limit = hop_limit},
+			.traffic_class = path->tclass,
+			.hop_limit = path->hop_limit},
 	};
+	if (e->infiniband && is_ipv4_group(gid))
+		attr = join_infiniband_group(e, gid);
+	attr.port_num = e->source.port_num;
 	struct ibv_ah *ah = ibv_create_ah(e->pd, &attr);
 	if (!ah)
 		fail("ibv_create_ah");

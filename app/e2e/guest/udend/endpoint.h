@@ -24,7 +24,10 @@ struct endpoint {
 	struct ibv_mr *mr;
 	struct ibv_qp *qp;
 	struct ibv_gid_entry source; /* the GID of our IP: index, netdev */
-	uint8_t *memory;             /* RECEIVES slots, then one to send from */
+	const char *netdev;
+	uint16_t pkey_index;
+	bool infiniband; /* the link layer */
+	uint8_t *memory; /* RECEIVES slots, then one to send from */
 };
 
 /* A received message, in a buffer that is posted again by endpoint_release. */
@@ -43,12 +46,19 @@ struct target {
 	uint32_t imm; /* host order */
 };
 
-/* Opens the device (NULL: the first), finds the RoCE v2 GID of ip (on interface
- * netdev, if not NULL), and brings a UD QP to RTS, all receives posted. */
+/* What an address handle has besides the GID. On Ethernet, dlid is 0 and there always is a GRH. */
+struct path {
+	uint16_t dlid;
+	uint8_t source_bits, sl, tclass, hop_limit;
+	bool without_grh;
+};
+
+/* Opens the device (NULL: the first), finds the GID that ip is (RoCE v2's on interface netdev, if not NULL; or
+ * InfiniBand's), and brings a UD QP to RTS, all receives posted. The caller has set pkey_index, and zeroed the rest. */
 void endpoint_open(struct endpoint *e, const char *device, const union ibv_gid *ip, const char *netdev, uint32_t qkey);
 
-/* Attaches to mgid, and joins its IP group on the netdev, as librdmacm would:
- * without it the interface does not let the frames in. */
+/* Attaches to mgid, and joins its IP group on the netdev, as librdmacm would: without it the interface does not let the
+ * frames in. On InfiniBand rdma_cm joins, from the IPoIB interface that --netdev names, and says which MGID it is. */
 void endpoint_attach(struct endpoint *e, const union ibv_gid *mgid);
 
 /* The payload buffer of the next message to send. */
@@ -61,8 +71,8 @@ enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, ui
 bool endpoint_receive(struct endpoint *e, double deadline, struct message *m);
 void endpoint_release(struct endpoint *e, const struct message *m);
 
-/* An address handle for a GID; hop limit and traffic class as they go out. */
-struct ibv_ah *endpoint_ah(struct endpoint *e, const union ibv_gid *gid, uint8_t tclass, uint8_t hop_limit);
+/* An address handle for a GID. On InfiniBand an IPv4 group is joined, and its path is the group's. */
+struct ibv_ah *endpoint_ah(struct endpoint *e, const union ibv_gid *gid, const struct path *path);
 
 double now(void);
 

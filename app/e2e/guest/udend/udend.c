@@ -21,6 +21,11 @@
  *   --seconds S     recv, reply: how long (10); pingpong: for each reply; stream: after the last message
  *   --gap MS        pause after each send (0)            --seq N       the first message's seq (1)
  *
+ * On InfiniBand --ip and --to are GIDs, or --to and --mgid are IPv4 groups, which rdma_cm joins from --netdev, and
+ *   --dlid N        destination LID                      --no-grh      send without a GRH
+ *   --bits N        our LID's path bits (0)              --sl N        service level (0)
+ *   --pkey-index N  of the queue pair (0)
+ *
  * Messages are those of ibside/stamp, numbered by seq; below 32 bytes they have no number, and "seq" is 0.
  * Output: JSON lines, numbers in host order; "at" is in seconds of the monotonic clock. The first is "ready", the last
  * "end":
@@ -50,7 +55,8 @@ struct options {
 	int tos, mgids;
 	bool has_ip, with_imm;
 	uint32_t qkey, qpn, imm, seq, count, gap_ms;
-	uint8_t tclass, hop;
+	uint16_t pkey_index;
+	struct path path;
 	double seconds;
 	uint32_t size[MAX_SIZES];
 	int sizes;
@@ -97,15 +103,18 @@ static void parse_sizes(char *text, struct options *o)
 }
 
 static const struct option long_options[] = {
-	{"ip", 1, 0, 'i'},      {"netdev", 1, 0, 'n'}, {"dev", 1, 0, 'd'},    {"qkey", 1, 0, 'k'},
-	{"to", 1, 0, 't'},      {"qpn", 1, 0, 'q'},    {"mgid", 1, 0, 'm'},   {"imm", 1, 0, 'I'},
-	{"size", 1, 0, 's'},    {"count", 1, 0, 'c'},  {"tclass", 1, 0, 'T'}, {"hop", 1, 0, 'H'},
-	{"seconds", 1, 0, 'S'}, {"gap", 1, 0, 'g'},    {"seq", 1, 0, 'Q'},    {0},
+	{"ip", 1, 0, 'i'},      {"netdev", 1, 0, 'n'},     {"dev", 1, 0, 'd'},
+	{"qkey", 1, 0, 'k'},    {"to", 1, 0, 't'},         {"qpn", 1, 0, 'q'},
+	{"mgid", 1, 0, 'm'},    {"imm", 1, 0, 'I'},        {"size", 1, 0, 's'},
+	{"count", 1, 0, 'c'},   {"tclass", 1, 0, 'T'},     {"hop", 1, 0, 'H'},
+	{"seconds", 1, 0, 'S'}, {"gap", 1, 0, 'g'},        {"seq", 1, 0, 'Q'},
+	{"dlid", 1, 0, 'D'},    {"no-grh", 0, 0, 'G'},     {"bits", 1, 0, 'b'},
+	{"sl", 1, 0, 'L'},      {"pkey-index", 1, 0, 'P'}, {0},
 };
 
 static void parse_number(int name, const char *text, struct options *o)
 {
-	uint32_t n = strtoul(text, NULL, 0);
+	uint32_t n = text ? strtoul(text, NULL, 0) : 0;
 	switch (name) {
 	case 'k':
 		o->qkey = n;
@@ -121,10 +130,25 @@ static void parse_number(int name, const char *text, struct options *o)
 		o->count = n;
 		return;
 	case 'T':
-		o->tclass = n;
+		o->path.tclass = n;
 		return;
 	case 'H':
-		o->hop = n;
+		o->path.hop_limit = n;
+		return;
+	case 'D':
+		o->path.dlid = n;
+		return;
+	case 'G':
+		o->path.without_grh = true;
+		return;
+	case 'b':
+		o->path.source_bits = n;
+		return;
+	case 'L':
+		o->path.sl = n;
+		return;
+	case 'P':
+		o->pkey_index = n;
 		return;
 	case 'g':
 		o->gap_ms = n;
@@ -166,8 +190,13 @@ static void parse_option(int name, char *text, struct options *o)
 
 static struct options parse(int argc, char **argv)
 {
-	struct options o = {
-		.qkey = 0x11111111, .seq = 1, .count = 1, .hop = 64, .seconds = 10, .size = {64}, .sizes = 1};
+	struct options o = {.qkey = 0x11111111,
+			    .seq = 1,
+			    .count = 1,
+			    .path = {.hop_limit = 64},
+			    .seconds = 10,
+			    .size = {64},
+			    .sizes = 1};
 	int name;
 	while ((name = getopt_long(argc, argv, "", long_options, NULL)) != -1)
 		parse_option(name, optarg, &o);
@@ -232,7 +261,7 @@ static struct targets targets_of(struct endpoint *e, const struct options *o)
 		usage("--to ADDR is needed");
 	for (int i = 0; i < t.n; i++)
 		t.to[i] = (struct target){
-			.ah = endpoint_ah(e, &o->to[i], o->tclass, o->hop),
+			.ah = endpoint_ah(e, &o->to[i], &o->path),
 			.qpn = o->qpn,
 			.qkey = o->qkey,
 			.with_imm = o->with_imm,
@@ -358,7 +387,7 @@ static void ping_pong(struct endpoint *e, const struct options *o, struct totals
 int main(int argc, char **argv)
 {
 	struct options o = parse(argc, argv);
-	struct endpoint e;
+	struct endpoint e = {.pkey_index = o.pkey_index};
 	struct totals t = {0};
 	bool sends = !strcmp(o.mode, "send"), pings = !strcmp(o.mode, "pingpong"), replies = !strcmp(o.mode, "reply");
 	bool exchanges = !strcmp(o.mode, "exchange"), streams = !strcmp(o.mode, "stream");

@@ -169,7 +169,7 @@ func TestReplyThroughProxyQP(t *testing.T) {
 func TestHostMoves(t *testing.T) {
 	s := newRig(t, smallFixture())
 	moved := frame.MAC{2, 0, 0, 0, 0, 0x77}
-	if _, err := s.tables.PutHost(tables.Host{IP: hostIP, MAC: moved, Version: lcore.V2}); err != nil {
+	if _, err := s.tables.Hosts.Put(tables.Host{IP: hostIP, MAC: moved, Version: lcore.V2}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "MAC address", s.answer(received()).Dst, moved)

@@ -161,26 +161,26 @@ func (w *fixture) onVLAN(vlan uint16) {
 
 // populate puts the world on the tables.
 func (w *fixture) populate(t *tables.Tables) error {
-	if err := t.SetOwn(w.own); err != nil {
+	if err := t.Nodes.SetOwn(w.own); err != nil {
 		return err
 	}
 	for _, h := range w.hosts {
-		if _, err := t.PutHost(h); err != nil {
+		if _, err := t.Hosts.Put(h); err != nil {
 			return err
 		}
 	}
 	for _, s := range w.proxyQPs {
-		if _, err := t.PutProxyQP(s); err != nil {
+		if _, err := t.ProxyQPs.Put(s); err != nil {
 			return err
 		}
 	}
 	for _, n := range w.nodes {
-		if _, err := t.PutNode(n); err != nil {
+		if _, err := t.Nodes.Put(n); err != nil {
 			return err
 		}
 	}
 	for _, g := range w.groups {
-		if _, err := t.PutGroup(g); err != nil {
+		if _, err := t.Groups.Put(g); err != nil {
 			return err
 		}
 	}

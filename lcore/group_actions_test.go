@@ -26,7 +26,7 @@ func TestMirrorPGM(t *testing.T) {
 		s.fromRoCE(v4(to(group4), func(p *roce.Packet) { p.Payload = odata(n) }), v4(to(groupOut)))
 		s.fromIB(received(toGroup(mgidOf(group4)), func(m *message) { m.Payload = odata(n + n/14) }))
 	}
-	_, id, _ := s.tables.FindGroup(group4)
+	_, id, _ := s.tables.Groups.Find(group4)
 	streams := s.pgm.Streams()
 	if len(streams) != 2 {
 		t.Fatalf("%d streams, want one each way: %+v", len(streams), streams)

@@ -38,7 +38,7 @@ func TestHandOverThenDropped(t *testing.T) {
 	s := newRig(t, smallFixture().with(twoWorkers))
 	s.arrive(0, v4(), v4())
 	s.workers[0].Step()
-	if err := s.tables.DeleteNode(nodeIP); err != nil {
+	if err := s.tables.Nodes.Delete(nodeIP); err != nil {
 		t.Fatal(err)
 	}
 	s.work()
@@ -87,7 +87,7 @@ func TestHeldThenAgain(t *testing.T) {
 // Counters of groups, and of what is remarkable.
 func TestNotesAndGroupCounters(t *testing.T) {
 	s := newRig(t, smallFixture())
-	_, id, ok := s.tables.FindGroup(group4)
+	_, id, ok := s.tables.Groups.Find(group4)
 	if !ok {
 		t.Fatal("no group")
 	}

@@ -14,7 +14,7 @@ func policed(w *fixture) { w.group(group4).Policed = true }
 
 func (s *rig) police(rate uint64) {
 	s.t.Helper()
-	_, id, ok := s.tables.FindGroup(group4)
+	_, id, ok := s.tables.Groups.Find(group4)
 	if !ok {
 		s.t.Fatal("the group is not there")
 	}

@@ -45,7 +45,7 @@ func TestRunningWorker(t *testing.T) {
 			t.Fatalf("round %d: the port took %d of %d messages", round, n, batch)
 		}
 		moved := tables.Host{IP: hostIP, MAC: frame.MAC{2, 0, 0, 0, 1, byte(round)}, Version: lcore.V2}
-		if _, err := s.tables.PutHost(moved); err != nil {
+		if _, err := s.tables.Hosts.Put(moved); err != nil {
 			t.Fatal(err)
 		}
 		end := time.Now().Add(10 * time.Second)

@@ -19,7 +19,7 @@ func TestCrossingMarksProxyQP(t *testing.T) {
 		{"towards RoCE", func() { s.fromIB(received()) }, true},
 	} {
 		step.cross()
-		if got := s.tables.TakeUsed(hostIP, hostQPN); got != step.want {
+		if got := s.tables.ProxyQPs.TakeUsed(hostIP, hostQPN); got != step.want {
 			t.Errorf("%s: used: %v, want %v", step.name, got, step.want)
 		}
 	}

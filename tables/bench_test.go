@@ -37,6 +37,6 @@ func BenchmarkPutHost(b *testing.B) {
 	h := Host{IP: netip.AddrFrom4([4]byte{10, 0, 0, 1}), MAC: mac1, Version: 2}
 	for i := 0; b.Loop(); i++ {
 		h.Static = !h.Static
-		must(b)(s.PutHost(h))
+		must(b)(s.Hosts.Put(h))
 	}
 }

@@ -47,7 +47,7 @@ func TestFlood(t *testing.T) {
 			for range 4 { // seeds
 				s := newTables(t, Config{})
 				for i := range uint64(n) {
-					must(t)(s.PutHost(Host{IP: c.key(i), MAC: mac1, Version: 2}))
+					must(t)(s.Hosts.Put(Host{IP: c.key(i), MAC: mac1, Version: 2}))
 				}
 				checkSpread(t, s.Stats()["hosts"], n)
 			}
@@ -82,16 +82,16 @@ func TestFloodWithSeed(t *testing.T) {
 	refused := 0
 	for i, found := uint64(0), 0; found < n; i++ {
 		ip := address(i*0x9e3779b97f4a7c15, i)
-		if open.hashOfHost(ip)>>49 != 0 { // bucket 0 of any array up to 2^15
+		if open.Hosts.hashOf(ip)>>49 != 0 { // bucket 0 of any array up to 2^15
 			continue
 		}
 		found++
-		if _, err := open.PutHost(Host{IP: ip, MAC: mac1, Version: 2}); errors.Is(err, syscall.ENOSPC) {
+		if _, err := open.Hosts.Put(Host{IP: ip, MAC: mac1, Version: 2}); errors.Is(err, syscall.ENOSPC) {
 			refused++
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		must(t)(closed.PutHost(Host{IP: ip, MAC: mac1, Version: 2}))
+		must(t)(closed.Hosts.Put(Host{IP: ip, MAC: mac1, Version: 2}))
 	}
 	st := open.Stats()["hosts"]
 	t.Logf("known seed: %d of %d refused, %+v", refused, n, st)
@@ -123,12 +123,12 @@ func TestHalfWay(t *testing.T) {
 	h := someHost
 	for i := range 600 {
 		h.Static = i%2 == 0
-		if _, err := s.PutHost(h); note("host", err) {
+		if _, err := s.Hosts.Put(h); note("host", err) {
 			m.hosts[h.IP] = h
 		}
 		x := someProxyQP
 		x.QP, x.QPN = uint32(i), ib.QPN(2+random.IntN(3))
-		if _, err := s.PutProxyQP(x); note("proxy QP", err) {
+		if _, err := s.ProxyQPs.Put(x); note("proxy QP", err) {
 			m.proxyQPs[x.key()] = x
 		}
 		n := someNode
@@ -136,12 +136,12 @@ func TestHalfWay(t *testing.T) {
 		if random.IntN(3) == 0 {
 			n.IP6 = netip.Addr{}
 		}
-		if _, err := s.PutNode(n); note("node", err) {
+		if _, err := s.Nodes.Put(n); note("node", err) {
 			m.nodes[n.GID] = n
 		}
 		g := someGroup
 		g.MTUToIB, g.MGID[15] = 1+i, byte(random.IntN(3))
-		if _, err := s.PutGroup(g); note("group", err) {
+		if _, err := s.Groups.Put(g); note("group", err) {
 			m.groups = map[ib.GID]Group{g.MGID: g} // the one that there is changes its MGID
 		}
 		if i%150 == 149 {

@@ -145,7 +145,7 @@ func (b *Bridge) nodeAsks(ctx context.Context, client *fabric.CM, port int, give
 // tables while it runs.
 func (b *Bridge) checkGiven(given []fabric.CMAnswer) error {
 	for port, a := range given {
-		s, _, there := b.tables.FindProxyQP(hostIP, serverQPN(port))
+		s, _, there := b.tables.ProxyQPs.Find(hostIP, serverQPN(port))
 		if !there || s.QPN != a.QPN || a.QKey != ib.QKeyRDMAUDP {
 			return fmt.Errorf("port %d: answered %+v, and the proxy QP is %+v (%v)", port, a, s, there)
 		}

@@ -273,12 +273,12 @@ func (r *rig) whole(but netip.Addr) string {
 	}
 	for ip, c := range r.nodes {
 		p, err := c.PortState()
-		if n, _, ok := r.tables.LookupNode(ip); err != nil || !ok || n.LID != p.LID {
+		if n, _, ok := r.tables.Nodes.Lookup(ip); err != nil || !ok || n.LID != p.LID {
 			return fmt.Sprintf("node %v is at %+v in the tables, at %+v in the subnet (%v)", ip, n, p, err)
 		}
 	}
 	p, err := r.ibPort.client.PortState()
-	if err != nil || !r.tables.LookupOwnLID(p.LID) {
+	if err != nil || !r.tables.Nodes.LookupOwnLID(p.LID) {
 		return fmt.Sprintf("the bridge is at %+v, which the tables do not know (%v)", p, err)
 	}
 	for _, guid := range rigAliases {
@@ -292,7 +292,7 @@ func (r *rig) whole(but netip.Addr) string {
 
 // wrongGroup compares a group's entry with the SA's record, and the bridge's membership with what it is to be.
 func (r *rig) wrongGroup(ip netip.Addr) string {
-	e, _, ok := r.tables.LookupGroup(ip)
+	e, _, ok := r.tables.Groups.Lookup(ip)
 	if !ok {
 		return fmt.Sprintf("group %v is not in the tables", ip)
 	}
@@ -315,12 +315,12 @@ func (r *rig) watch() (missed func() int) {
 		n := 0
 		for {
 			for _, g := range rigGroups {
-				if e, _, ok := r.tables.LookupGroup(g.IP); !ok || e.ToIB != g.ToIB || e.ToRoCE != g.ToRoCE {
+				if e, _, ok := r.tables.Groups.Lookup(g.IP); !ok || e.ToIB != g.ToIB || e.ToRoCE != g.ToRoCE {
 					n++
 				}
 			}
 			for ip := range r.nodes {
-				if _, _, ok := r.tables.LookupNode(ip); !ok {
+				if _, _, ok := r.tables.Nodes.Lookup(ip); !ok {
 					n++
 				}
 			}

@@ -53,7 +53,7 @@ func at(g manage.Group, n byte) manage.Group {
 // entries returns the groups in the tables, without MLIDs, which the port assigns in the order of joins.
 func entries(s *tables.Tables) map[ib.GID]tables.Group {
 	out := map[ib.GID]tables.Group{}
-	for g := range s.AllGroups() {
+	for g := range s.Groups.All() {
 		g.MLID = 0
 		out[g.MGID] = g
 	}
@@ -141,7 +141,7 @@ func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bo
 	}
 	policed := map[string]uint64{}
 	for _, g := range s.loop.Status().Joined {
-		if e, _, _ := s.tables.FindMGID(g.MGID); e.Policed {
+		if e, _, _ := s.tables.Groups.FindMGID(g.MGID); e.Policed {
 			policed[g.MGID.String()] = rates[g.ID]
 		}
 	}
@@ -177,7 +177,7 @@ func TestChangeWithoutGap(t *testing.T) {
 			})
 			sleep(2 * time.Second)
 			s.w.take()
-			other, id, _ := s.tables.FindGroup(group6)
+			other, id, _ := s.tables.Groups.Find(group6)
 			s.set(c.to, both(group6))
 			if got := s.directions(c.to.IP); got != c.during {
 				t.Errorf("while the port is asked, open %q, want %q", got, c.during)
@@ -187,7 +187,7 @@ func TestChangeWithoutGap(t *testing.T) {
 			if got := s.directions(c.to.IP); got != c.then || s.ibPort.joins[c.from.MGID] != c.joins || len(s.ibPort.leaves) > 0 {
 				t.Errorf("then, open %q, want %q; %d joins, want %d; left %v", got, c.then, s.ibPort.joins[c.from.MGID], c.joins, s.ibPort.leaves)
 			}
-			if g, id2, _ := s.tables.FindGroup(group6); g != other || id2 != id || s.ibPort.joins[mgid(group6)] != 1 {
+			if g, id2, _ := s.tables.Groups.Find(group6); g != other || id2 != id || s.ibPort.joins[mgid(group6)] != 1 {
 				t.Errorf("the other group is %+v, was %+v", g, other)
 			}
 			reported := s.takeReports()
@@ -203,8 +203,8 @@ func TestChangeWithoutGap(t *testing.T) {
 
 // directions returns the directions that a group is open in, as workers see it.
 func (s *rig) directions(ip netip.Addr) string {
-	g, _, _ := s.tables.FindGroup(ip)
-	e, _, _ := s.tables.LookupMGID(g.MGID)
+	g, _, _ := s.tables.Groups.Find(ip)
+	e, _, _ := s.tables.Groups.LookupMGID(g.MGID)
 	var ways []string
 	if e.ToIB {
 		ways = append(ways, "to-ib")
@@ -239,7 +239,7 @@ func TestKeyRejected(t *testing.T) {
 		}
 		sleep(2 * time.Second)
 		synctest.Wait()
-		e, _, _ := s.tables.FindGroup(group4)
+		e, _, _ := s.tables.Groups.Find(group4)
 		if e.QKey != 5 || e.RoCEQKey != 5 || !e.ToIB || len(s.ibPort.leaves) != 1 || s.ibPort.joins[g.MGID] != 3 {
 			t.Errorf("%+v; left %v, %d joins", e, s.ibPort.leaves, s.ibPort.joins[g.MGID])
 		}
@@ -258,8 +258,8 @@ func TestRemove(t *testing.T) {
 				if began = append(began, id); s == nil {
 					return
 				}
-				for g := range s.tables.AllGroups() {
-					if _, i, _ := s.tables.FindGroup(g.IP); int(i) == id && (g.ToIB || g.ToRoCE) {
+				for g := range s.tables.Groups.All() {
+					if _, i, _ := s.tables.Groups.Find(g.IP); int(i) == id && (g.ToIB || g.ToRoCE) {
 						t.Errorf("group %v is open before its counts have begun", g.IP)
 					}
 				}
@@ -270,7 +270,7 @@ func TestRemove(t *testing.T) {
 		s.set(toIB(group6))
 		sleep(2 * time.Second)
 		s.wantReports("removed", leave4, leave4)
-		if _, _, there := s.tables.LookupMGID(mgid(group4)); there || !slices.Equal(s.ibPort.leaves, []ib.GID{mgid(group4)}) {
+		if _, _, there := s.tables.Groups.LookupMGID(mgid(group4)); there || !slices.Equal(s.ibPort.leaves, []ib.GID{mgid(group4)}) {
 			t.Errorf("on the tables: %v; left %v", there, s.ibPort.leaves)
 		}
 		s.set(toIB(group6), toIB(netip.MustParseAddr("239.1.2.9")))
@@ -289,11 +289,11 @@ func TestManyPorts(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.Groups = []manage.Group{three, one, two} })
 		check := func(what string, main ib.GID, mgids ...ib.GID) {
 			t.Helper()
-			if g, _, ok := s.tables.LookupGroup(group4); !ok || g.MGID != main {
+			if g, _, ok := s.tables.Groups.Lookup(group4); !ok || g.MGID != main {
 				t.Errorf("%s, RoCE hosts send to %v, want %v", what, g.MGID, main)
 			}
 			for _, m := range mgids {
-				if g, _, ok := s.tables.LookupMGID(m); !ok || g.IP != group4 || !g.ToRoCE {
+				if g, _, ok := s.tables.Groups.LookupMGID(m); !ok || g.IP != group4 || !g.ToRoCE {
 					t.Errorf("%s, MGID %v leads to %+v", what, m, g)
 				}
 			}

@@ -67,7 +67,7 @@ func (s *rig) wantLearned(what string, want ...netip.Addr) {
 	sleep(200 * time.Millisecond)
 	s.look(func() {
 		for _, ip := range want {
-			if g, _, ok := s.tables.FindGroup(ip); !ok || g.MGID != mgid(ip) || !g.ToIB || !g.ToRoCE {
+			if g, _, ok := s.tables.Groups.Find(ip); !ok || g.MGID != mgid(ip) || !g.ToIB || !g.ToRoCE {
 				s.t.Errorf("%s: group %v is %+v", what, ip, g)
 			}
 		}
@@ -243,7 +243,7 @@ func TestConfiguredWins(t *testing.T) {
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
 		s.set(at(both(learnt4), 1))
 		s.wantLearned("configured")
-		if g, _, _ := s.tables.FindGroup(learnt4); g.MGID != at(both(learnt4), 1).MGID || len(s.ibPort.leaves) != 1 {
+		if g, _, _ := s.tables.Groups.Find(learnt4); g.MGID != at(both(learnt4), 1).MGID || len(s.ibPort.leaves) != 1 {
 			t.Errorf("%+v, left %v", g, s.ibPort.leaves)
 		}
 		s.set()

@@ -49,7 +49,7 @@ func TestJoin(t *testing.T) {
 		if s.ibPort.joined[in.MGID].Receive || !s.ibPort.joined[out.MGID].Receive {
 			t.Errorf("joined as %+v", s.ibPort.joined)
 		}
-		g, _, ok := s.tables.FindGroup(group4)
+		g, _, ok := s.tables.Groups.Find(group4)
 		want := tables.Group{
 			IP: group4, MGID: in.MGID, MLID: g.MLID, SL: 2, QKey: ib.QKeyRDMAUDP, RoCEQKey: ib.QKeyRDMAUDP,
 			MTUToIB: 2048, MTUToRoCE: 4096, Version: 2, ToIB: true,
@@ -250,7 +250,7 @@ func TestNodes(t *testing.T) {
 		if st := s.loop.Status(); !st.Ready || st.Nodes != 2 {
 			t.Errorf("later, status %+v", st)
 		}
-		n, _, ok := s.tables.FindNodeGID(gid(8))
+		n, _, ok := s.tables.Nodes.FindGID(gid(8))
 		if !ok || n.LID != 7 || n.SL != 1 {
 			t.Errorf("node %+v", n)
 		}

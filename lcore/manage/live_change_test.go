@@ -75,14 +75,14 @@ func nodesComeAndGo(t *testing.T) {
 	if s.w.takeTold() == nil {
 		t.Error("the new nodes are not announced")
 	}
-	if got, _, _ := s.tables.FindNode(nodeAt(21, 0).IP4); got.LID != 7 || got.SL != 1 {
+	if got, _, _ := s.tables.Nodes.Find(nodeAt(21, 0).IP4); got.LID != 7 || got.SL != 1 {
 		t.Errorf("the path of the second is %+v", got)
 	}
 	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{nodeAt(20, 20)} })
 	if s.answersFor(node4) || s.answersFor(nodeAt(21, 0).IP4) || !s.answersFor(nodeAt(20, 0).IP4) {
 		t.Error("nodes that are gone are answered for, or one that is not is not")
 	}
-	if n := s.tables.LenNodes(); n != 1 {
+	if n := s.tables.Nodes.Len(); n != 1 {
 		t.Errorf("%d nodes are in the tables", n)
 	}
 }
@@ -104,22 +104,22 @@ func nodeRemovedEarly(t *testing.T) {
 
 func nodeInPlace(t *testing.T) {
 	s := start(t, nil)
-	_, id, _ := s.tables.FindNode(node4)
+	_, id, _ := s.tables.Nodes.Find(node4)
 	s.change(func(c *manage.Change) {
 		c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID, LID: 9, SL: 3, Bridge: true}}
 	})
-	if got, now, _ := s.tables.FindNode(node4); now != id || got.LID != 9 || got.SL != 3 || !got.Bridge {
+	if got, now, _ := s.tables.Nodes.Find(node4); now != id || got.LID != 9 || got.SL != 3 || !got.Bridge {
 		t.Errorf("node %+v with id %d, before %d", got, now, id)
 	}
-	if _, _, there := s.tables.FindNode(node6); there || s.answersFor(node6) {
+	if _, _, there := s.tables.Nodes.Find(node6); there || s.answersFor(node6) {
 		t.Error("an address that it has no more is still its own")
 	}
 	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID}} })
-	if _, now, there := s.tables.FindNode(node4); !there || now != id {
+	if _, now, there := s.tables.Nodes.Find(node4); !there || now != id {
 		t.Error("a node whose LID is asked for anew is gone meanwhile")
 	}
 	sleep(time.Second)
-	if got, _, _ := s.tables.FindNode(node4); got.LID != 7 {
+	if got, _, _ := s.tables.Nodes.Find(node4); got.LID != 7 {
 		t.Errorf("its path is %+v", got)
 	}
 }
@@ -129,7 +129,7 @@ func nodesExchanged(t *testing.T) {
 	s := start(t, func(c *manageConfig, _ *ibPort) { c.Nodes = []manage.Node{a, b} })
 	a.IP4, b.IP4 = b.IP4, a.IP4
 	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{a, b} })
-	if got, _, _ := s.tables.FindNode(a.IP4); got.GID != a.GID {
+	if got, _, _ := s.tables.Nodes.Find(a.IP4); got.GID != a.GID {
 		t.Errorf("%v is at %v", a.IP4, got.GID)
 	}
 }
@@ -188,7 +188,7 @@ func TestAnyNodes(t *testing.T) {
 		}
 		sleep(5 * time.Second)
 		var there []string
-		for n := range s.tables.AllNodes() {
+		for n := range s.tables.Nodes.All() {
 			there = append(there, fmt.Sprintf("%+v", n))
 		}
 		slices.Sort(there)
@@ -296,12 +296,12 @@ func TestRangesChange(t *testing.T) {
 		s.change(func(c *manage.Change) { c.Ranges = []manage.Range{one} })
 		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
 		s.wantLearned("with one", learnt4)
-		_, id, _ := s.tables.FindGroup(learnt4)
+		_, id, _ := s.tables.Groups.Find(learnt4)
 		wider := rangeOf("239.0.0.0/8")
 		wider.Group.RewriteImm = true
 		s.change(func(c *manage.Change) { c.Ranges = []manage.Range{rangeOf("ff15::2:0/112"), wider} })
 		s.wantLearned("with a wider one", learnt4)
-		if g, now, _ := s.tables.FindGroup(learnt4); now != id || !g.RewriteImm {
+		if g, now, _ := s.tables.Groups.Find(learnt4); now != id || !g.RewriteImm {
 			t.Errorf("group %+v with id %d, before %d", g, now, id)
 		}
 		s.reports(hostLink, host6, frame.JoinRecord(learnt6))
@@ -339,7 +339,7 @@ func TestChangeRejected(t *testing.T) {
 		c := changeOf(config())
 		c.Nodes = nil
 		_ = s.loop.Change(ended, c) // done, or not: but as it says
-		if s.settle(); !s.answersFor(node4) && s.tables.LenNodes() == 1 || s.tables.LenGroups() != 0 {
+		if s.settle(); !s.answersFor(node4) && s.tables.Nodes.Len() == 1 || s.tables.Groups.Len() != 0 {
 			t.Error("something has changed")
 		}
 	})

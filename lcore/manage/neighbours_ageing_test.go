@@ -85,7 +85,7 @@ func TestUsedHostIsRefreshed(t *testing.T) {
 		s.hold(hostLink, host4, 0x10)
 		asked := 0
 		for range 1200 { // twenty minutes
-			s.tables.MarkUsed(host4, 0x10)
+			s.tables.ProxyQPs.MarkUsed(host4, 0x10)
 			s.wait(time.Second)
 			for _, to := range s.questions(host4) {
 				asked++
@@ -112,7 +112,7 @@ func TestSilentHost(t *testing.T) {
 		s.hold(hostLink, host4, 0x10)
 		use := func(d time.Duration) []frame.MAC {
 			for range d / time.Second {
-				s.tables.MarkUsed(host4, 0x10)
+				s.tables.ProxyQPs.MarkUsed(host4, 0x10)
 				s.wait(time.Second)
 			}
 			return s.questions(host4)

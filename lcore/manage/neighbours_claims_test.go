@@ -268,8 +268,8 @@ func TestAddressFlood(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 		s.wait(20 * time.Minute) // nobody of them answers
-		if n := s.count(); n.HostsAged != most || s.tables.LenHosts() != 0 {
-			t.Errorf("%d hosts are left, %+v", s.tables.LenHosts(), n)
+		if n := s.count(); n.HostsAged != most || s.tables.Hosts.Len() != 0 {
+			t.Errorf("%d hosts are left, %+v", s.tables.Hosts.Len(), n)
 		}
 	})
 }

@@ -42,8 +42,8 @@ func TestLearning(t *testing.T) {
 			if known && h != want {
 				t.Errorf("learned %+v, want %+v", h, want)
 			}
-			if n := s.count(); n.HostsLearned != uint64(s.tables.LenHosts()) || n.Spoofs != 0 {
-				t.Errorf("%d hosts, counted %+v", s.tables.LenHosts(), n)
+			if n := s.count(); n.HostsLearned != uint64(s.tables.Hosts.Len()) || n.Spoofs != 0 {
+				t.Errorf("%d hosts, counted %+v", s.tables.Hosts.Len(), n)
 			}
 		})
 	}
@@ -112,8 +112,8 @@ func TestSpoofs(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			s := start(t, nil)
 			s.give(b)
-			if n := s.count(); n.Spoofs != 1 || s.tables.LenHosts() != 0 {
-				t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
+			if n := s.count(); n.Spoofs != 1 || s.tables.Hosts.Len() != 0 {
+				t.Errorf("%d hosts, %+v", s.tables.Hosts.Len(), n)
 			}
 		})
 	}
@@ -134,8 +134,8 @@ func TestHostsLimit(t *testing.T) {
 		}
 		s.settle()
 		n := s.count()
-		if s.tables.LenHosts() != 4 || n.HostsLearned != 4 || n.HostsRejected != 96 || n.ARPAnswered != 100 {
-			t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
+		if s.tables.Hosts.Len() != 4 || n.HostsLearned != 4 || n.HostsRejected != 96 || n.ARPAnswered != 100 {
+			t.Errorf("%d hosts, %+v", s.tables.Hosts.Len(), n)
 		}
 		if lines := s.log.count("host_rejected"); lines != 1 {
 			t.Errorf("%d lines in the log", lines)
@@ -148,8 +148,8 @@ func TestHostsLimit(t *testing.T) {
 		if h := s.hold(hostLink, netip.MustParseAddr("10.9.0.5"), 0x11); h.ended() != "full" { // every host has proxy QPs now
 			t.Errorf("one more host's data ended by %q", h.ended())
 		}
-		if n := s.count(); n.HostsEvicted != 4 || s.tables.LenHosts() != 4 {
-			t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
+		if n := s.count(); n.HostsEvicted != 4 || s.tables.Hosts.Len() != 4 {
+			t.Errorf("%d hosts, %+v", s.tables.Hosts.Len(), n)
 		}
 	})
 }

@@ -29,14 +29,14 @@ func TestProxyQPsAge(t *testing.T) {
 		for qpn := range ib.QPN(3) {
 			s.hold(hostLink, host4, 0x10+qpn)
 		}
-		towardsRoCE, _, _ := s.tables.FindProxyQP(host4, 0x12)
+		towardsRoCE, _, _ := s.tables.ProxyQPs.Find(host4, 0x12)
 		for range 10 {
 			s.wait(idle / 5)
-			s.tables.MarkUsed(host4, 0x11)
-			s.tables.MarkUsedQP(towardsRoCE.QPN)
+			s.tables.ProxyQPs.MarkUsed(host4, 0x11)
+			s.tables.ProxyQPs.MarkUsedQP(towardsRoCE.QPN)
 		}
 		for qpn, want := range map[ib.QPN]bool{0x10: false, 0x11: true, 0x12: true} {
-			if _, _, there := s.tables.FindProxyQP(host4, qpn); there != want {
+			if _, _, there := s.tables.ProxyQPs.Find(host4, qpn); there != want {
 				t.Errorf("the proxy QP of QP %v is there: %v, want %v", qpn, there, want)
 			}
 		}
@@ -44,8 +44,8 @@ func TestProxyQPsAge(t *testing.T) {
 			t.Errorf("%d aged, %d queue pairs open", n.ProxyQPsAged, s.ibPort.open())
 		}
 		s.wait(2 * idle)
-		if s.ibPort.open() != 0 || s.tables.LenProxyQPs() != 0 || s.count().ProxyQPsAged != 3 {
-			t.Errorf("%d queue pairs, %d proxy QPs after all fell silent", s.ibPort.open(), s.tables.LenProxyQPs())
+		if s.ibPort.open() != 0 || s.tables.ProxyQPs.Len() != 0 || s.count().ProxyQPsAged != 3 {
+			t.Errorf("%d queue pairs, %d proxy QPs after all fell silent", s.ibPort.open(), s.tables.ProxyQPs.Len())
 		}
 		if p := s.hold(hostLink, host4, 0x10); p.ended() != "again" || s.ibPort.open() != 1 {
 			t.Errorf("one that sends again ended by %q", p.ended())
@@ -113,14 +113,14 @@ func TestProxyQPGivesWay(t *testing.T) {
 			t.Errorf("with none idle for long: ended by %q", p.ended())
 		}
 		s.wait(20 * time.Second)
-		s.tables.MarkUsed(host4, 0x10)
+		s.tables.ProxyQPs.MarkUsed(host4, 0x10)
 		s.wait(2 * time.Minute)
-		s.tables.MarkUsed(host4, 0x10)
+		s.tables.ProxyQPs.MarkUsed(host4, 0x10)
 		if p := s.hold(hostLink, host4, 0x20); p.ended() != "again" {
 			t.Errorf("with two idle for long: ended by %q", p.ended())
 		}
 		for qpn, want := range map[ib.QPN]bool{0x10: true, 0x11: false, 0x12: true, 0x20: true} {
-			if _, _, there := s.tables.FindProxyQP(host4, qpn); there != want {
+			if _, _, there := s.tables.ProxyQPs.Find(host4, qpn); there != want {
 				t.Errorf("the proxy QP of QP %v is there: %v, want %v", qpn, there, want)
 			}
 		}

@@ -54,7 +54,7 @@ func TestProxyQP(t *testing.T) {
 			if p.ended() != "again" {
 				t.Fatalf("ended by %q", p.ended())
 			}
-			got, _, ok := s.tables.FindProxyQP(c.src, 0x123)
+			got, _, ok := s.tables.ProxyQPs.Find(c.src, 0x123)
 			want := tables.ProxyQP{Host: c.src, HostQPN: 0x123, QP: 1, QPN: 0x1001, QKey: ib.QKeyRDMAUDP, Version: uint8(c.version)}
 			if !ok || got != want {
 				t.Errorf("proxy QP %+v, want %+v", got, want)
@@ -85,8 +85,8 @@ func TestBurst(t *testing.T) {
 				t.Fatalf("frame %d ended by %q", i, p.ended())
 			}
 		}
-		if s.ibPort.open() != 1 || s.tables.LenProxyQPs() != 1 {
-			t.Errorf("%d QPs, %d proxy QPs", s.ibPort.open(), s.tables.LenProxyQPs())
+		if s.ibPort.open() != 1 || s.tables.ProxyQPs.Len() != 1 {
+			t.Errorf("%d QPs, %d proxy QPs", s.ibPort.open(), s.tables.ProxyQPs.Len())
 		}
 	})
 }
@@ -108,8 +108,8 @@ func TestProxyQPLimits(t *testing.T) {
 		if p := s.hold(hostLink, host4, 0x10); p.ended() != "again" {
 			t.Errorf("one that has its proxy QP ended by %q", p.ended())
 		}
-		if n := s.count(); n.ProxyQPsMade != 5 || n.ProxyQPsDenied != 3 || s.ibPort.open() != 5 || s.tables.LenProxyQPs() != 5 {
-			t.Errorf("%d QPs, %d proxy QPs, %+v", s.ibPort.open(), s.tables.LenProxyQPs(), n)
+		if n := s.count(); n.ProxyQPsMade != 5 || n.ProxyQPsDenied != 3 || s.ibPort.open() != 5 || s.tables.ProxyQPs.Len() != 5 {
+			t.Errorf("%d QPs, %d proxy QPs, %+v", s.ibPort.open(), s.tables.ProxyQPs.Len(), n)
 		}
 	})
 }
@@ -133,8 +133,8 @@ func TestProxyQPFailures(t *testing.T) {
 		if first.ended() != "again" || second.ended() != "full" {
 			t.Errorf("ended by %q and %q", first.ended(), second.ended())
 		}
-		if s.ibPort.open() != 1 || s.tables.LenProxyQPs() != 1 {
-			t.Errorf("%d QPs for %d proxy QPs", s.ibPort.open(), s.tables.LenProxyQPs())
+		if s.ibPort.open() != 1 || s.tables.ProxyQPs.Len() != 1 {
+			t.Errorf("%d QPs for %d proxy QPs", s.ibPort.open(), s.tables.ProxyQPs.Len())
 		}
 		if n := s.count(); n.ProxyQPsMade != 1 || n.ProxyQPsDenied != 1 {
 			t.Errorf("%+v", n)
@@ -163,7 +163,7 @@ func TestRejectedSources(t *testing.T) {
 			p := &packet{}
 			s.w.give(manage.Punted{Data: b, Pending: p})
 			s.settle()
-			if p.ended() != "source" || s.ibPort.open() != 0 || s.tables.LenProxyQPs() != 0 {
+			if p.ended() != "source" || s.ibPort.open() != 0 || s.tables.ProxyQPs.Len() != 0 {
 				t.Errorf("ended by %q, %d QPs", p.ended(), s.ibPort.open())
 			}
 		})

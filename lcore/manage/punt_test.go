@@ -158,7 +158,7 @@ func TestMalformed(t *testing.T) {
 			if n := s.count(); len(sent) != 0 || !maps.Equal(n.Malformed, map[string]uint64{c.counter: 1}) {
 				t.Errorf("sent %x, counted %v, want one %s", sent, n.Malformed, c.counter)
 			}
-			if s.tables.LenHosts() != 0 {
+			if s.tables.Hosts.Len() != 0 {
 				t.Error("a host was learned of it")
 			}
 		})

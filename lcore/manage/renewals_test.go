@@ -83,7 +83,7 @@ func (s *rig) wantAliases(when string, want ...ib.GUID) {
 
 // mlid returns where a group's messages go.
 func (s *rig) mlid(group netip.Addr) ib.LID {
-	g, _, _ := s.tables.FindGroup(group)
+	g, _, _ := s.tables.Groups.Find(group)
 	return g.MLID
 }
 
@@ -135,7 +135,7 @@ func TestRenewedPaths(t *testing.T) {
 			}
 		})
 		lid := func() ib.LID {
-			n, _, _ := s.tables.FindNode(node4)
+			n, _, _ := s.tables.Nodes.Find(node4)
 			return n.LID
 		}
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths, f.lid = true, 9 })
@@ -187,7 +187,7 @@ func TestMissingPath(t *testing.T) {
 		s.wait(5 * time.Minute)
 		away.Store(false)
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true })
-		if _, _, known := s.tables.FindNode(node4); !known || !s.loop.Status().Ready || s.log.count("path_missing") != 1 {
+		if _, _, known := s.tables.Nodes.Find(node4); !known || !s.loop.Status().Ready || s.log.count("path_missing") != 1 {
 			t.Errorf("not found at once: %+v", s.loop.Status())
 		}
 	})

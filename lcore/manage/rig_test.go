@@ -141,7 +141,7 @@ func (s *rig) look(f func()) {
 func (s *rig) forget(ip netip.Addr) {
 	s.t.Helper()
 	var err error
-	s.look(func() { err = s.tables.DeleteHost(ip) })
+	s.look(func() { err = s.tables.Hosts.Delete(ip) })
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func (s *rig) count() manage.Counters {
 
 // host returns what is known of a host.
 func (s *rig) host(ip netip.Addr) (tables.Host, bool) {
-	h, _, ok := s.tables.FindHost(ip)
+	h, _, ok := s.tables.Hosts.Find(ip)
 	return h, ok
 }
 

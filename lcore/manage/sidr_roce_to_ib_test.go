@@ -62,7 +62,7 @@ func TestServiceOfNode(t *testing.T) {
 				t.Errorf("answered by %+v", d.Packet)
 			}
 			s.want(roceToIB, manage.ServiceCounts{sidr.Answered: 1})
-			if s.tables.LenHosts() != 0 || s.loop.Status().Asked != [2]int{} {
+			if s.tables.Hosts.Len() != 0 || s.loop.Status().Asked != [2]int{} {
 				t.Error("something is left of a request that has been answered")
 			}
 		})

@@ -36,7 +36,7 @@ func (s *rig) source(host netip.Addr) uint8 {
 	s.t.Helper()
 	numbers := map[uint8]bool{}
 	var n uint8
-	for x := range s.tables.ProxyQPsOf(host) {
+	for x := range s.tables.ProxyQPs.Of(host) {
 		n = x.Source
 		numbers[n] = true
 	}
@@ -125,7 +125,7 @@ func TestHostGIDFreed(t *testing.T) {
 		s.hold(otherLink, far, 0x10)
 		for range 6 {
 			s.wait(5 * time.Second)
-			s.tables.MarkUsed(far, 0x10)
+			s.tables.ProxyQPs.MarkUsed(far, 0x10)
 		}
 		s.wait(5 * time.Second)
 		if got := s.source(far); s.ibPort.open() != 1 || got != 8 {
@@ -140,13 +140,13 @@ func TestOwnFollowsPort(t *testing.T) {
 		s := start(t, func(_ *manageConfig, d *ibPort) { d.own = ownOf(ownGID) })
 		s.ibPort.setOwn(ownOf(ownGID, spare1))
 		s.count()
-		if !s.tables.LookupOwn(ownGID) || !s.tables.LookupOwn(spare1) || !s.tables.LookupOwnLID(4) {
+		if !s.tables.Nodes.LookupOwn(ownGID) || !s.tables.Nodes.LookupOwn(spare1) || !s.tables.Nodes.LookupOwnLID(4) {
 			t.Error("the port's own is not on the tables")
 		}
 		s.ibPort.setOwn(ownOf(ownGID, nodeGID))
 		s.count()
 		s.count()
-		if n := s.log.count("own_gids"); n != 1 || !s.tables.LookupOwn(spare1) {
+		if n := s.log.count("own_gids"); n != 1 || !s.tables.Nodes.LookupOwn(spare1) {
 			t.Errorf("a node's GID as the port's: logged %d times", n)
 		}
 	})

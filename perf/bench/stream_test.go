@@ -160,7 +160,7 @@ func TestStreamCoversTable(t *testing.T) {
 			}
 			used := 0
 			for i := range entries {
-				if r.tables.TakeUsed(s.hostIP(i), hostQPN) {
+				if r.tables.ProxyQPs.TakeUsed(s.hostIP(i), hostQPN) {
 					used++
 				}
 			}

@@ -78,7 +78,7 @@ func run(t *testing.T, c gids.Config, own []ib.GID, hosts []tables.Host, test fu
 		defer ts.Close()
 		from := proxyQPs{}
 		for _, h := range hosts {
-			if _, err := ts.PutHost(h); err != nil {
+			if _, err := ts.Hosts.Put(h); err != nil {
 				t.Fatal(err)
 			}
 			from[h.IP] = 0
@@ -88,7 +88,7 @@ func run(t *testing.T, c gids.Config, own []ib.GID, hosts []tables.Host, test fu
 		a.Start(t.Context())
 		p := &port{gids: own, aliases: map[ib.GUID]bool{}}
 		g := gids.New(c, gids.Deps{
-			Tables: ts, Port: p, ProxyQPs: from, Ask: a, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), OwnGID: ib.GIDFromAddr,
+			Tables: ts.Nodes, HostTables: ts.Hosts, Port: p, ProxyQPs: from, Ask: a, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), OwnGID: ib.GIDFromAddr,
 		})
 		test(t, g, p, func() {
 			for range 10 {

@@ -49,7 +49,7 @@ type Range struct {
 
 // Tables are where the groups go.
 type Tables interface {
-	PutGroup(tables.Group) (id uint32, err error)
+	Put(tables.Group) (id uint32, err error)
 	DeleteMGID(mgid ib.GID) error
 }
 

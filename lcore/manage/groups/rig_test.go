@@ -41,7 +41,7 @@ type entries struct {
 	puts []tables.Group
 }
 
-func (e *entries) PutGroup(g tables.Group) (uint32, error) {
+func (e *entries) Put(g tables.Group) (uint32, error) {
 	if _, there := e.all[g.MGID]; !there && len(e.all) >= e.room {
 		return 0, errors.New("full")
 	}

@@ -114,7 +114,7 @@ func (n *Neighbours) release(ip netip.Addr, now time.Time) {
 		return
 	}
 	h.Static = false
-	if _, err := n.tables.PutHost(h); err != nil {
+	if _, err := n.tables.Put(h); err != nil {
 		n.log.Error("host_released", "ip", ip, "error", err)
 		return
 	}

@@ -69,7 +69,7 @@ func newRig(t *testing.T, c neighbours.Config) *rig {
 	t.Cleanup(ts.Close)
 	r := &rig{t: t, tables: ts, proxyQPs: proxyQPs{}, worker: &worker{}, now: time.Now()}
 	r.Neighbours = neighbours.New(c, neighbours.Deps{
-		Tables: ts, Nodes: nodes{node}, ProxyQPs: r.proxyQPs, Frames: punt.NewWorkers([]punt.Worker{r.worker}),
+		Tables: ts.Hosts, NodeTables: ts.Nodes, Nodes: nodes{node}, ProxyQPs: r.proxyQPs, Frames: punt.NewWorkers([]punt.Worker{r.worker}),
 		Local: &local.Addresses{Link: frame.Link{MAC: bridgeMAC}, IPs: []netip.Prefix{netip.PrefixFrom(bridge, 24)}},
 		Log:   ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), Ready: func() bool { return true },
 	})
@@ -117,7 +117,7 @@ func TestLearn(t *testing.T) {
 	if n := r.arp(hostMAC, addr(1), node); n != 0 || r.Counters().NodesAbsent != 1 {
 		t.Errorf("%d answers for a node that the subnet does not have", n)
 	}
-	if _, err := r.tables.PutNode(tables.Node{IP4: node, GID: ib.GIDFromGUID(0xfe80<<48, 7), LID: 7}); err != nil {
+	if _, err := r.tables.Nodes.Put(tables.Node{IP4: node, GID: ib.GIDFromGUID(0xfe80<<48, 7), LID: 7}); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.arp(hostMAC, addr(1), node); n != 1 {
@@ -215,7 +215,7 @@ func TestReaddress(t *testing.T) {
 	if n := r.run(time.Second); n != 0 {
 		t.Errorf("%d announcements of a node that is not there", n)
 	}
-	if _, err := r.tables.PutNode(tables.Node{IP4: addr(1), GID: ib.GIDFromGUID(0xfe80<<48, 1), LID: 1}); err != nil {
+	if _, err := r.tables.Nodes.Put(tables.Node{IP4: addr(1), GID: ib.GIDFromGUID(0xfe80<<48, 1), LID: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.run(5 * time.Second); n != 2 || r.Counters().AddressesAnnounced != 2 {

@@ -37,7 +37,7 @@ type entries struct {
 	did  []string
 }
 
-func (e *entries) PutNode(n tables.Node) (uint32, error) {
+func (e *entries) Put(n tables.Node) (uint32, error) {
 	if _, there := e.all[n.GID]; !there && len(e.all) >= e.room {
 		return 0, errors.New("full")
 	}
@@ -46,7 +46,7 @@ func (e *entries) PutNode(n tables.Node) (uint32, error) {
 	return 0, nil
 }
 
-func (e *entries) DeleteNode(ip netip.Addr) error {
+func (e *entries) Delete(ip netip.Addr) error {
 	for g, n := range e.all {
 		if n.IP4 == ip {
 			delete(e.all, g)
@@ -56,12 +56,10 @@ func (e *entries) DeleteNode(ip netip.Addr) error {
 	return nil
 }
 
-func (e *entries) FindNodeGID(g ib.GID) (tables.Node, uint32, bool) {
+func (e *entries) FindGID(g ib.GID) (tables.Node, uint32, bool) {
 	n, ok := e.all[g]
 	return n, 0, ok
 }
-
-func (e *entries) Reclaim() int { return 0 }
 
 // subnet is Paths that knows some LIDs.
 type subnet map[ib.GID]ib.LID
@@ -82,6 +80,7 @@ func run(t *testing.T, s subnet, e *entries, configured []nodes.Node, test func(
 		a.Start(ctx)
 		n := nodes.New(configured, nodes.Deps{
 			Tables: e, Paths: s, Ask: a, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), Changed: func() {},
+			Reclaim: func() int { return 0 },
 			Readdress: func(added, removed []netip.Addr) {
 				e.did = append(e.did, fmt.Sprint("added ", added, " removed ", removed))
 			},

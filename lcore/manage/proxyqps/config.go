@@ -23,10 +23,10 @@ import (
 
 // Tables are where the proxy QPs go.
 type Tables interface {
-	PutProxyQP(tables.ProxyQP) (id uint32, err error)
-	DeleteProxyQP(host netip.Addr, hostQPN ib.QPN) error
-	FindProxyQP(host netip.Addr, hostQPN ib.QPN) (s tables.ProxyQP, id uint32, ok bool)
-	ProxyQPsOf(host netip.Addr) iter.Seq[tables.ProxyQP]
+	Put(tables.ProxyQP) (id uint32, err error)
+	Delete(host netip.Addr, hostQPN ib.QPN) error
+	Find(host netip.Addr, hostQPN ib.QPN) (s tables.ProxyQP, id uint32, ok bool)
+	Of(host netip.Addr) iter.Seq[tables.ProxyQP]
 	TakeUsed(host netip.Addr, hostQPN ib.QPN) bool
 }
 

@@ -43,7 +43,7 @@ func newRig(t *testing.T, c proxyqps.Config) *rig {
 	}
 	t.Cleanup(ts.Close)
 	r := &rig{t: t, tables: ts, open: map[uint32]int{}, given: map[netip.Addr]bool{}}
-	r.ProxyQPs = proxyqps.New(c, proxyqps.Deps{Tables: ts, Port: r, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil)))})
+	r.ProxyQPs = proxyqps.New(c, proxyqps.Deps{Tables: ts.ProxyQPs, Port: r, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil)))})
 	r.Connect(r, r)
 	return r
 }
@@ -63,7 +63,7 @@ func (r *rig) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8, _ 
 	if r.learned != nil {
 		return punt.RejectSource, r.learned
 	}
-	_, err := r.tables.PutHost(tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version})
+	_, err := r.tables.Hosts.Put(tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version})
 	return punt.RejectFull, err
 }
 
@@ -91,8 +91,8 @@ func (r *rig) must(ip netip.Addr, qpn ib.QPN, qkey ib.QKey, now time.Time) ib.QP
 // want compares how many proxy QPs the tables and the port have.
 func (r *rig) want(what string, n int) {
 	r.t.Helper()
-	if r.tables.LenProxyQPs() != n || len(r.open) != n {
-		r.t.Errorf("%s: %d in the tables, %d of the port, want %d", what, r.tables.LenProxyQPs(), len(r.open), n)
+	if r.tables.ProxyQPs.Len() != n || len(r.open) != n {
+		r.t.Errorf("%s: %d in the tables, %d of the port, want %d", what, r.tables.ProxyQPs.Len(), len(r.open), n)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestEnds(t *testing.T) {
 	r.must(other, 11, 7, now)
 	for range 120 {
 		now = now.Add(time.Second)
-		r.tables.MarkUsed(other, 11)
+		r.tables.ProxyQPs.MarkUsed(other, 11)
 		r.Tick(now)
 	}
 	r.want("aged", 1)
@@ -157,7 +157,7 @@ func TestEnds(t *testing.T) {
 	r.SetAllow([]netip.Prefix{netip.PrefixFrom(host, 32)})
 	r.want("denied", 1)
 	r.SendFrom(host, 3)
-	if s, _, _ := r.tables.FindProxyQP(host, 11); s.Source != 3 {
+	if s, _, _ := r.tables.ProxyQPs.Find(host, 11); s.Source != 3 {
 		t.Errorf("sends from %d", s.Source)
 	}
 	r.RemoveHost(host, "test")

@@ -245,7 +245,7 @@ func TestEvents(t *testing.T) {
 		}
 		flow(t, a, b, qp, dst, 2*time.Second)
 	}
-	a.lostMembership(groupGID(7), cmEvent{kind: "by the test"})
+	a.memberships.lost(groupGID(7), cmEvent{kind: "by the test"})
 	if !until(5*time.Second, func() bool { return a.counters().Rejoined == 1 }, a) {
 		t.Errorf("not joined again: %+v", a.counters())
 	}

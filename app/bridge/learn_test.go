@@ -174,7 +174,7 @@ func (l *learner) passesOver() error {
 		}
 	}
 	if n := l.Status().Counters.GroupsLearned; n != before {
-		err = errors.Join(err, fmt.Errorf("%d groups learnt, %d before", n, before))
+		err = errors.Join(err, fmt.Errorf("%d groups learned, %d before", n, before))
 	}
 	return errors.Join(err, node.Close())
 }

@@ -4,7 +4,7 @@ package lcore_test
 
 import "testing"
 
-// What crosses, either way, marks its proxy QP as used; what is dropped does not.
+// A packet that crosses, either way, marks its proxy QP as used; one that is dropped does not.
 func TestCrossingMarksProxyQP(t *testing.T) {
 	s := newRig(t, smallFixture())
 	for _, step := range []struct {

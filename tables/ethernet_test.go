@@ -9,7 +9,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// On an Ethernet link layer nodes and groups have no LID: their GIDs, which are their IP addresses, tell all.
+// On an Ethernet link layer nodes and groups have no LID: their GIDs, which are their IP addresses, are enough.
 func TestWithoutLIDs(t *testing.T) {
 	tb, err := New(Config{MaxHosts: 8, MaxProxyQPs: 8, MaxNodes: 8, MaxGroups: 8, MaxReaders: 1})
 	if err != nil {
@@ -36,13 +36,13 @@ func TestWithoutLIDs(t *testing.T) {
 		}
 	}
 	if _, err := tb.Nodes.Put(Node{IP4: ips[0], GID: ib.GIDFromAddr(ips[0])}); err == nil {
-		t.Error("a node with neither LID nor GRH was taken")
+		t.Error("a node with neither LID nor GRH was accepted")
 	}
 	group := netip.MustParseAddr("239.1.2.3")
 	if _, err := tb.Groups.Put(Group{IP: group, MGID: ib.GIDFromAddr(group), Version: 2, ToIB: true, MTUToIB: 1024}); err != nil {
 		t.Error(err)
 	}
 	if _, err := tb.Groups.Put(Group{IP: group, MGID: ib.MGIDRDMACM(group, ib.PKeyDefault, 2), Version: 2}); err == nil {
-		t.Error("a group of InfiniBand without an MLID was taken")
+		t.Error("a group of InfiniBand without an MLID was accepted")
 	}
 }

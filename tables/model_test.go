@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkShelves compares all tables, as readers see them, with the objects there should be: each is found by each of
-// its keys under one id, and there is no entry besides.
+// checkTables compares all tables, as readers see them, with the expected objects: each is found by each of its keys
+// under one id, and there are no other entries.
 func checkTables(t rapid.TB, s *Tables, m *model) {
 	t.Helper()
 	want := map[string]int{"hosts": len(m.hosts), "proxy_qps": len(m.proxyQPs), "proxy_qpns": len(m.proxyQPs),
@@ -85,7 +85,7 @@ func (m *model) checkNodes(t rapid.TB, s *Tables, want map[string]int) {
 // modelMax bounds every kind of object in the model test, and so every id.
 const modelMax = 3
 
-// model is what the tables should hold, told plainly.
+// model is the expected content of the tables, in plain maps.
 type model struct {
 	hosts    map[netip.Addr]Host
 	proxyQPs map[proxyQPKey]ProxyQP
@@ -93,7 +93,7 @@ type model struct {
 	groups   map[ib.GID]Group
 }
 
-// The draws come from few values, so that they often meet.
+// The draws come from few values, so that they often coincide.
 func drawIP(t *rapid.T, base byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{base, 9, 0, byte(rapid.IntRange(1, 5).Draw(t, "ip"))})
 }
@@ -242,7 +242,7 @@ func (m *model) deleteMGID(t *rapid.T, s *Tables) {
 	delete(m.groups, mgid)
 }
 
-// TestModel does random things to the tables and to a model of them.
+// TestModel makes random changes to the tables and to a model of them.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, err := New(Config{MaxHosts: modelMax, MaxProxyQPs: modelMax, MaxNodes: modelMax, MaxGroups: modelMax})
@@ -281,7 +281,7 @@ func TestMillions(t *testing.T) {
 		_, is := there[k]
 		shrink := op/(ops/6)%2 == 1
 		switch r := random.IntN(10); {
-		case r < 3: // look
+		case r < 3: // look up
 			got, _, ok := s.ProxyQPs.Lookup(x.Host, x.HostQPN)
 			if ok != is || ok && got.QP != there[k] {
 				t.Fatalf("op %d: proxy QP %d: %+v, %v; want QP %d, %v", op, k, got, ok, there[k], is)
@@ -305,7 +305,7 @@ func TestMillions(t *testing.T) {
 	st := s.Stats()["proxy_qps"]
 	t.Logf("%d times full; at the end %+v", full, st)
 	if full == 0 || st.Buckets < most/6 {
-		t.Error("the tables were never full: the test does not reach what it is for")
+		t.Error("the tables were never full: the test does not reach the case that it is for")
 	}
 	checkAll(t, s, maps.All(there), hosts[:])
 }

@@ -11,7 +11,7 @@ import (
 
 func gidOf(last byte) ib.GID { return ib.GID{0xfe, 0x80, 15: last} }
 
-// The bridge's own GIDs and LID are found as such, follow SetOwn, and never pass for a node's.
+// The bridge's own GIDs and LID are found as such, follow SetOwn, and are never taken for a node's.
 func TestOwn(t *testing.T) {
 	s := newTables(t, Config{MaxNodes: 4})
 	set := func(lid ib.LID, last ...byte) error { return s.Nodes.SetOwn(ownOf(lid, last...)) }
@@ -43,7 +43,7 @@ func TestOwn(t *testing.T) {
 	}
 	check(6, "1")
 	if n, _, ok := s.Nodes.LookupSourceLID(5); !ok || n.IP4 != addr("10.9.0.7") {
-		t.Errorf("the node has its LID for itself now, but is found as %v, %v", n, ok)
+		t.Errorf("the node's LID is no longer the bridge's, but is found as %v, %v", n, ok)
 	}
 	if err := s.Nodes.Delete(addr("10.9.0.7")); err != nil {
 		t.Error(err)
@@ -58,7 +58,7 @@ func ownOf(lid ib.LID, last ...byte) Own {
 	return o
 }
 
-// checkOwn wants the LID, and the GIDs that end in the digits of own, to be the bridge's, and no other.
+// checkOwn checks that the LID, and the GIDs that end in the digits of own, are the bridge's, and no others.
 func checkOwn(t *testing.T, s *Tables, lid ib.LID, own string) {
 	t.Helper()
 	for x := byte(1); x < 9; x++ {
@@ -89,7 +89,7 @@ func TestManyOwn(t *testing.T) {
 	s := newTables(t, Config{MaxNodes: 4})
 	many := Own{GIDs: make([]ib.GID, MaxOwnGIDs+1)}
 	if err := s.Nodes.SetOwn(many); err == nil {
-		t.Error("more own GIDs were taken than there is room for")
+		t.Error("more own GIDs were accepted than there is room for")
 	}
 	for i := range many.GIDs {
 		many.GIDs[i] = ib.GID{0xfe, 0x80, 14: byte(i >> 8), 15: byte(i)}
@@ -119,6 +119,6 @@ func TestTakeUsed(t *testing.T) {
 		}
 	}
 	if s.ProxyQPs.TakeUsed(someProxyQP.Host, 2) {
-		t.Error("a proxy QP that is not there was used")
+		t.Error("a proxy QP that does not exist was used")
 	}
 }

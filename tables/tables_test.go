@@ -92,12 +92,12 @@ func testNodeRoundTrip(t *testing.T, s *Tables) {
 	if x, got, ok := s.Nodes.LookupSourceLID(n.LID); !ok || got != id || x != (Node{IP4: n.IP4, IP6: n.IP6, LID: n.LID, GRH: true}) {
 		t.Errorf("sources by LID: %+v, id %d, %v", x, got, ok)
 	}
-	n.IP6, n.GRH, n.Bridge = netip.Addr{}, false, true // what is no longer said is forgotten
+	n.IP6, n.GRH, n.Bridge = netip.Addr{}, false, true // keys that it no longer has are removed
 	if again := must(t)(s.Nodes.Put(n)); again != id {
 		t.Errorf("a changed node has id %d, had %d", again, id)
 	}
 	if _, _, ok := s.Nodes.Lookup(someNode.IP6); ok {
-		t.Error("the node is still found by the address it had")
+		t.Error("the node is still found by its old address")
 	}
 	if x, _, _ := s.Nodes.LookupSource(n.GID); x != (Node{IP4: n.IP4, GID: n.GID, Bridge: true}) {
 		t.Errorf("sources by GID after the change: %+v", x)
@@ -120,7 +120,7 @@ func testGroupRoundTrip(t *testing.T, s *Tables) {
 	g.MGID[15], g.ToRoCE = 4, true
 	must(t)(s.Groups.Put(g))
 	if _, _, ok := s.Groups.LookupMGID(old); ok {
-		t.Error("the group is still found by the MGID it had")
+		t.Error("the group is still found by its old MGID")
 	}
 	if x, _, ok := s.Groups.LookupMGID(g.MGID); !ok || !x.ToRoCE {
 		t.Errorf("mgids after the change: %+v, %v", x, ok)
@@ -177,7 +177,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestSharedLID: a LID of several nodes names none of them as a source, and the last one again.
+// TestSharedLID: a LID of several nodes is found as none of them, and as the last one again when the others have gone.
 func TestSharedLID(t *testing.T) {
 	s := newTables(t, Config{})
 	a, b, c := someNode, someNode, someNode
@@ -186,7 +186,7 @@ func TestSharedLID(t *testing.T) {
 	want := func(ip netip.Addr) {
 		t.Helper()
 		if n, _, _ := s.Nodes.LookupSourceLID(someNode.LID); n.IP4 != ip {
-			t.Errorf("LID %v names %v, want %v", someNode.LID, n.IP4, ip)
+			t.Errorf("LID %v is found as %v, want %v", someNode.LID, n.IP4, ip)
 		}
 	}
 	must(t)(s.Nodes.Put(a))
@@ -210,7 +210,7 @@ func TestSharedLID(t *testing.T) {
 	}
 }
 
-// TestFull: the tables take as many objects as they were made for, say so, and go on after a delete.
+// TestFull: the tables take as many objects as they were made for, return an error for more, and go on after a delete.
 func TestFull(t *testing.T) {
 	s := newTables(t, Config{MaxHosts: 8})
 	h := someHost
@@ -236,7 +236,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestReclaim: what a reader may hold is not used again before it is quiescent, and then it is.
+// TestReclaim: an entry that a reader may still use is not used again before the reader is quiescent, and then it is.
 func TestReclaim(t *testing.T) {
 	s := newTables(t, Config{MaxHosts: 1, MaxReaders: 2})
 	r, err := s.Reader(1)
@@ -278,7 +278,7 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// TestErrors: what cannot be is refused, with the value and what to do.
+// TestErrors: impossible values are rejected, with the value and what to do.
 func TestErrors(t *testing.T) {
 	s := newTables(t, Config{})
 	must(t)(s.Hosts.Put(someHost))
@@ -335,6 +335,6 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	if s.Hosts.Len() != 1 || s.ProxyQPs.Len() != 1 || s.Nodes.Len() != 2 || s.Groups.Len() != 2 {
-		t.Error("a refused Put left something behind")
+		t.Error("a rejected Put left something behind")
 	}
 }

@@ -20,7 +20,7 @@ func (r *rig) awaitWhole(when string) {
 	r.await(when, func() string { return r.whole(nobody) })
 }
 
-// join has the other host join a group.
+// join makes the other host join a group.
 func (r *rig) join(mgid ib.GID, qkey ib.QKey) {
 	r.t.Helper()
 	f := ib.MCMemberFields{MGID: mgid, QKey: qkey, PKey: ib.PKeyDefault, JoinState: ib.JoinFull}
@@ -59,7 +59,7 @@ func TestSubnetRestart(t *testing.T) {
 	r.awaitLine("subnet_stale", string(sa.SMChange))
 	r.awaitLine("subnet_stale", sa.ErrUnreachable.Error())
 	s.Manage("smhost")
-	for i := range 8 { // what takes the MLIDs that the groups had, or makes them come in another order
+	for i := range 8 { // takes the MLIDs that the groups had, or changes the order in which they are given
 		r.join(ib.MGIDRDMACM(netip.AddrFrom4([4]byte{239, 9, 9, byte(i)}), ib.PKeyDefault, 2), ib.QKeyRDMAUDP)
 	}
 	r.ibPort.Event(sa.Reregister)
@@ -81,7 +81,7 @@ func TestSubnetRestart(t *testing.T) {
 	}
 }
 
-// TestSubnetMLIDs has groups of another host take the MLIDs that the bridge's had with the SM before.
+// TestSubnetMLIDs restarts the SM and gives groups of another host the MLIDs that the bridge's groups had before.
 func TestSubnetMLIDs(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
@@ -137,7 +137,7 @@ func TestSubnetLIDs(t *testing.T) {
 	}
 }
 
-// TestSubnetFailover has two SMs; the port's state says when the other is master.
+// TestSubnetFailover ends the master of two SMs; the port's state says when the other is master.
 func TestSubnetFailover(t *testing.T) {
 	for try := 1; !subnetFailsOver(t); try++ {
 		if try == opensmtest.UpTries {
@@ -146,7 +146,8 @@ func TestSubnetFailover(t *testing.T) {
 	}
 }
 
-// subnetFailsOver is false when the other SM, not ours to judge, has not become master.
+// subnetFailsOver returns false when the other SM has not become master, which is opensm's affair and no failure of
+// this test.
 func subnetFailsOver(t *testing.T) bool {
 	s := opensmtest.Start(t)
 	m, standby, ok := s.ManagePair()
@@ -174,9 +175,9 @@ func subnetFailsOver(t *testing.T) bool {
 	return true
 }
 
-// TestSubnetRefuses has another host make a group first while the SM is new, with another Q_Key. The others are as they were,
-// and this one is back when the other has left.
-func TestSubnetRefuses(t *testing.T) {
+// TestSubnetRejects has another host make one of the bridge's groups first when the SM is new, with another Q_Key. The
+// other groups are as they were, and this one is back when the other host has left.
+func TestSubnetRejects(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
 	r := newRig(t, s, seldom())
@@ -189,12 +190,12 @@ func TestSubnetRefuses(t *testing.T) {
 	r.join(rigMGID(refused), ib.QKeyIPoIB)
 	r.ibPort.Event(sa.Reregister)
 	r.awaitLine("registration_rejected", "kind=group", rigMGID(refused).String(), "parameters that do not fit")
-	r.await("but the one that is refused", func() string { return r.whole(refused) })
+	r.await("but the one that is rejected", func() string { return r.whole(refused) })
 	if w := r.wrongGroup(refused); w == "" {
-		t.Error("the group that is refused is joined")
+		t.Error("the group that is rejected is joined")
 	}
 	if r.log.has("subnet_registered") {
-		t.Error("all is said to be registered")
+		t.Error("the registrar reports everything as registered")
 	}
 	r.leave(rigMGID(refused))
 	r.awaitWhole("when the other has left")
@@ -204,8 +205,8 @@ func TestSubnetRefuses(t *testing.T) {
 	}
 }
 
-// TestSubnetLearns has another host make a group that is in a range, and leave it: the bridge follows, as a non-member. A restarted
-// SM is subscribed to again.
+// TestSubnetLearns has another host make a group that is in a range, and leave it: the bridge follows, as a non-member.
+// A restarted SM is subscribed to again.
 func TestSubnetLearns(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
@@ -241,7 +242,7 @@ func TestSubnetLearns(t *testing.T) {
 	}
 }
 
-// subscribed says how many of the three subscriptions are missing, of those since an earlier count.
+// subscribed says how many of the three subscriptions have not been made since an earlier count.
 func (r *rig) subscribed(before int32) string {
 	if n := r.traps.confirmed.Load() - before; n < 3 {
 		return fmt.Sprintf("%d of 3", n)

@@ -111,8 +111,8 @@ func goFunctions(text string) ([]function, error) {
 	return out, nil
 }
 
-// cFunctions returns the functions of a C file formatted by .clang-format: a function's braces, and no
-// other thing's, stand alone at the beginning of a line, after the lines of its head.
+// cFunctions returns the functions of a C file formatted by .clang-format: only a function's braces are alone at the
+// beginning of a line, after the lines of its head.
 func cFunctions(text string) ([]function, error) {
 	var out []function
 	head, brace := 0, 0

@@ -10,7 +10,7 @@ import (
 	"causeway/lcore/manage"
 )
 
-// answered reports whether a request for an address is answered, whatever else is sent meanwhile.
+// answered reports whether an ARP request for an address is answered, whatever else is sent meanwhile.
 func (s *rig) answered(ip netip.Addr) bool {
 	was := s.loop.Status().Counters.ARPAnswered
 	s.give(arp(hostLink, 1, host4, ip))
@@ -18,8 +18,8 @@ func (s *rig) answered(ip netip.Addr) bool {
 	return s.loop.Status().Counters.ARPAnswered == was+1
 }
 
-// TestDrained wants a drained bridge to leave nodes and groups to another one, but to carry what still comes to it; and
-// everything back afterwards.
+// TestDrained checks that a drained bridge leaves nodes and groups to another one, but still forwards packets that come
+// to it; and that it takes everything back afterwards.
 func TestDrained(t *testing.T) {
 	bubble(t, "and back", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.Groups, c.MaxGroups = []manage.Group{both(group4)}, 8 })

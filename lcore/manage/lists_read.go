@@ -112,7 +112,7 @@ func (l *Loop) ListRequests(ctx context.Context, q Query) (List[RequestEntry], e
 	return list, err
 }
 
-// ForgetHost removes a learnt host, which is asked for again when it is needed. It reports false for one that is not
+// ForgetHost removes a learned host, which is asked for again when it is needed. It reports false for one that is not
 // known, is static, or has proxy QPs.
 func (l *Loop) ForgetHost(ctx context.Context, ip netip.Addr) (removed bool, err error) {
 	err = l.inbox.Do(ctx, func() error {

@@ -27,7 +27,7 @@ func data(l frame.Link, version int, src netip.Addr, qpn ib.QPN) []byte {
 	return p.AppendTo(nil)
 }
 
-// hold hands the loop a pending packet, and returns how it ended.
+// hold passes a pending packet to the loop, and returns how it ended.
 func (s *rig) hold(l frame.Link, src netip.Addr, qpn ib.QPN) *packet {
 	p := &packet{}
 	s.w.give(manage.Punted{Data: data(l, 2, src, qpn), Pending: p})
@@ -69,7 +69,7 @@ func TestProxyQP(t *testing.T) {
 	}
 }
 
-// TestBurst wants one proxy QP for all frames that had none when they came.
+// TestBurst checks that all frames of a queue pair that had no proxy QP when they came get the same one.
 func TestBurst(t *testing.T) {
 	bubble(t, "burst", func(t *testing.T) {
 		s := start(t, nil)
@@ -127,7 +127,7 @@ func TestProxyQPFailures(t *testing.T) {
 			t.Errorf("later, ended by %q", p.ended())
 		}
 	})
-	bubble(t, "the tables refuse it", func(t *testing.T) {
+	bubble(t, "the tables reject it", func(t *testing.T) {
 		s := start(t, func(_ *manageConfig, d *ibPort) { d.qpn = func(uint32) ib.QPN { return 0x2000 } }) // the same twice
 		first, second := s.hold(hostLink, host4, 0x10), s.hold(hostLink, host4, 0x11)
 		if first.ended() != "again" || second.ended() != "full" {
@@ -142,21 +142,21 @@ func TestProxyQPFailures(t *testing.T) {
 	})
 }
 
-// TestRejectedSources wants no proxy QP for a host that spoofs its address.
+// TestRejectedSources checks that a host that spoofs its address gets no proxy QP.
 func TestRejectedSources(t *testing.T) {
 	static := func(c *manageConfig, _ *ibPort) {
 		c.Hosts = []tables.Host{{IP: host4, MAC: otherMAC, Version: 2, Static: true}}
 	}
 	short := data(hostLink, 2, host4, 5)[:40]
 	for name, b := range map[string][]byte{
-		"a node's address":            data(hostLink, 2, node4, 5),
-		"the bridge's address":        data(hostLink, 2, bridge4, 5),
-		"a static host's address":     data(hostLink, 2, host4, 5),
-		"the bridge's MAC address":    data(frame.Link{MAC: bridgeMAC}, 2, host6, 5),
-		"what cannot be taken apart":  short,
-		"what is no RoCE after all":   arp(hostLink, frame.ARPRequest, host4, node4),
-		"a cut GRH, which cannot be":  data(hostLink, 1, hostMAC.LinkLocal(), 5)[:14+20],
-		"a cut DETH, which cannot be": data(hostLink, 1, hostMAC.LinkLocal(), 5)[:14+40+12+2],
+		"a node's address":                data(hostLink, 2, node4, 5),
+		"the bridge's address":            data(hostLink, 2, bridge4, 5),
+		"a static host's address":         data(hostLink, 2, host4, 5),
+		"the bridge's MAC address":        data(frame.Link{MAC: bridgeMAC}, 2, host6, 5),
+		"a frame that cannot be parsed":   short,
+		"a frame that is not RoCE":        arp(hostLink, frame.ARPRequest, host4, node4),
+		"a cut GRH, which cannot happen":  data(hostLink, 1, hostMAC.LinkLocal(), 5)[:14+20],
+		"a cut DETH, which cannot happen": data(hostLink, 1, hostMAC.LinkLocal(), 5)[:14+40+12+2],
 	} {
 		bubble(t, name, func(t *testing.T) {
 			s := start(t, static)
@@ -170,7 +170,7 @@ func TestRejectedSources(t *testing.T) {
 	}
 }
 
-// TestDrain wants the packets that are pending at the end rejected, not lost.
+// TestDrain checks that the packets that are pending at the end are rejected, not lost.
 func TestDrain(t *testing.T) {
 	bubble(t, "drain", func(t *testing.T) {
 		s := start(t, nil)

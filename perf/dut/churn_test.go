@@ -14,7 +14,7 @@ import (
 	"causeway/tables"
 )
 
-// strangers are RoCE hosts other than those of the traffic, with proxy QPs that change.
+// strangers are RoCE hosts that send no traffic, with proxy QPs that change.
 const (
 	strangers      = 2000
 	proxyQPsOfEach = 50

@@ -111,7 +111,7 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 	return n.note(h, old, known, data, now)
 }
 
-// note puts into the tables what has been learnt, and counts it.
+// note puts into the tables what has been learned, and counts it.
 func (n *Neighbours) note(h, old tables.Host, known, urgent bool, now time.Time) (punt.Rejection, error) {
 	if known && h == old {
 		return 0, nil
@@ -151,8 +151,8 @@ func (n *Neighbours) evict() bool {
 	return false
 }
 
-// Remove removes a learnt host, which is asked for again when it is needed. It reports false for one that is not known,
-// is static, or has proxy QPs.
+// Remove removes a learned host, which is asked for again when it is needed. It reports false for one that is not
+// known, is static, or has proxy QPs.
 func (n *Neighbours) Remove(ip netip.Addr) bool {
 	h, known := n.Find(ip)
 	if !known || h.Static || n.proxyQPs.Of(ip) > 0 || !n.drop(ip) {

@@ -30,7 +30,7 @@ func node(n byte, lid ib.LID) nodes.Node {
 	return nodes.Node{IP4: addr(n), GID: gid(uint64(n)), LID: lid}
 }
 
-// entries are Tables with room for some nodes, that write down what happens.
+// entries are Tables with room for some nodes, which record the calls.
 type entries struct {
 	all  map[ib.GID]tables.Node
 	room int
@@ -71,7 +71,7 @@ func (s subnet) Path(_ context.Context, g ib.GID) (ib.LID, ib.SL, error) {
 	return s[g], 1, nil
 }
 
-// run runs a test with Nodes in a time of its own. turn has the loop take its turns for a time.
+// run runs a test with Nodes on a fake clock. turn runs the loop for a time.
 func run(t *testing.T, s subnet, e *entries, configured []nodes.Node, test func(n *nodes.Nodes, turn func(time.Duration))) {
 	synctest.Test(t, func(t *testing.T) {
 		in := inbox.New(256, errors.New("ended"))
@@ -101,7 +101,8 @@ func run(t *testing.T, s subnet, e *entries, configured []nodes.Node, test func(
 	})
 }
 
-// TestPaths wants a node with a LID in the tables at once, another one when its path is known, and the path followed.
+// TestPaths checks that a node with a LID is in the tables at once, another one when its path is known, and that
+// changes of the path are followed.
 func TestPaths(t *testing.T) {
 	s, e := subnet{}, &entries{all: map[ib.GID]tables.Node{}, room: 8}
 	run(t, s, e, []nodes.Node{node(1, 11), node(2, 0)}, func(n *nodes.Nodes, turn func(time.Duration)) {
@@ -110,7 +111,7 @@ func TestPaths(t *testing.T) {
 		}
 		turn(5 * time.Second)
 		s[gid(2)] = 22
-		n.Renew(time.Now()) // asks at once, not after the back-off
+		n.Renew(time.Now()) // queries at once, not after the back-off
 		turn(100 * time.Millisecond)
 		if e.all[gid(2)].LID != 22 || n.Waiting() != 0 {
 			t.Errorf("resolved %+v, %d wait", e.all[gid(2)], n.Waiting())
@@ -118,7 +119,7 @@ func TestPaths(t *testing.T) {
 		s[gid(2)] = 23
 		n.Renew(time.Now())
 		turn(100 * time.Millisecond)
-		delete(s, gid(2)) // it stays where it was
+		delete(s, gid(2)) // the node keeps its old path
 		n.Renew(time.Now())
 		turn(20 * time.Second)
 		if e.all[gid(2)].LID != 23 || e.all[gid(1)].LID != 11 {
@@ -127,8 +128,8 @@ func TestPaths(t *testing.T) {
 	})
 }
 
-// TestSet wants what goes to go first, others told of the addresses before nodes come, and a node that changes to stay
-// in the tables.
+// TestSet checks that nodes are removed first, that others are told of the addresses before nodes are added, and that a
+// node that changes stays in the tables.
 func TestSet(t *testing.T) {
 	e := &entries{all: map[ib.GID]tables.Node{}, room: 8}
 	run(t, subnet{}, e, []nodes.Node{node(1, 11), node(2, 12)}, func(n *nodes.Nodes, turn func(time.Duration)) {
@@ -141,7 +142,7 @@ func TestSet(t *testing.T) {
 	})
 }
 
-// TestRoom wants a node that the tables do not take to wait, and to be put when there is room.
+// TestRoom checks that a node for which the tables have no room waits, and is added when there is room.
 func TestRoom(t *testing.T) {
 	e := &entries{all: map[ib.GID]tables.Node{}, room: 1}
 	run(t, subnet{}, e, []nodes.Node{node(1, 11)}, func(n *nodes.Nodes, turn func(time.Duration)) {

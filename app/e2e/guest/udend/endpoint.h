@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* One UD QP with its buffers: what udend's modes are made of. Each call that
- * fails in a way no test can want ends the program with an "error" line. */
+/* One UD QP with its buffers, which udend's modes use. A call that fails in a way that no test expects ends the program
+ * with an "error" line. */
 
 #ifndef UDEND_ENDPOINT_H
 #define UDEND_ENDPOINT_H
@@ -35,7 +35,7 @@ struct message {
 	uint32_t length;
 };
 
-/* Where messages go, and how. */
+/* The destination of messages, and the fields that they are sent with. */
 struct target {
 	struct ibv_ah *ah;
 	uint32_t qpn, qkey;
@@ -61,7 +61,7 @@ enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, ui
 bool endpoint_receive(struct endpoint *e, double deadline, struct message *m);
 void endpoint_release(struct endpoint *e, const struct message *m);
 
-/* An address handle for a GID; hop limit and traffic class as they go out. */
+/* An address handle for a GID; hop limit and traffic class are those of the sent packets. */
 struct ibv_ah *endpoint_ah(struct endpoint *e, const union ibv_gid *gid, uint8_t tclass, uint8_t hop_limit);
 
 double now(void);

@@ -13,7 +13,7 @@ const badFiles = "testdata/bad.txt"
 // badFile is one case of testdata/bad.txt.
 type badFile struct{ name, toml, want string }
 
-// readBadFiles returns the cases, and what stands before the first.
+// readBadFiles returns the cases, and the text before the first.
 func readBadFiles(tb testing.TB) (intro string, cases []badFile) {
 	tb.Helper()
 	data, err := os.ReadFile(badFiles)
@@ -62,7 +62,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestEveryKeyHasABadFile wants the table of bad files to keep up with the keys.
+// TestEveryKeyHasABadFile checks that there is a bad file for each key.
 func TestEveryKeyHasABadFile(t *testing.T) {
 	_, cases := readBadFiles(t)
 	for _, k := range everyKey() {

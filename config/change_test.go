@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestExtend wants what is added to a configuration to be what the file would be with it, defaults of the file's included, and
-// what does not fit to be named.
+// TestExtend checks that adding entries to a configuration gives the same as a file that contains them, including the
+// file's defaults, and that an error names an entry that does not fit.
 func TestExtend(t *testing.T) {
 	text := strings.Replace(base, `port = "fabric:"`, "port = \"fabric:\"\npkey = 0x8001", 1)
 	const more = "[[group]]\nip = \"239.9.9.9\"\nrate = \"5 pps\"\n[[host]]\nip = \"10.9.0.9\"\nside = \"ib\"\ngid = \"fe80::9\"\n[[service]]\nport = 9\n"
@@ -44,7 +44,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// TestWith wants changes of entries to be checked with the rest.
+// TestWith checks that changed entries are checked together with the others.
 func TestWith(t *testing.T) {
 	c := parseGood(t, base)
 	less, err := c.WithHosts(c.Hosts[:1])
@@ -65,8 +65,8 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreTheParsers wants the default that the documentation and the example give a key to be what a file without the
-// key means.
+// TestDefaultsAreTheParsers checks that the default of a key in the documentation and the example is the value that the
+// parser uses for a file without the key.
 func TestDefaultsAreTheParsers(t *testing.T) {
 	plain := parseGood(t, base)
 	for _, k := range everyKey() {
@@ -79,7 +79,7 @@ func TestDefaultsAreTheParsers(t *testing.T) {
 			text = strings.Replace(base, "[policy]", header+"\n[policy]", 1)
 		}
 		at := strings.Replace(text, header+"\n", header+"\n"+k.name+" = "+k.plainDefault()+"\n", 1)
-		if k.name == "alias_gids" { // of a device's port alone
+		if k.name == "alias_gids" { // only for a device's port
 			at = strings.Replace(at, `"fabric:"`, `"mlx5_0:1"`, 1)
 		}
 		c, err := Parse("default.toml", []byte(at))
@@ -94,8 +94,8 @@ func TestDefaultsAreTheParsers(t *testing.T) {
 	}
 }
 
-// TestExamples wants both examples to be right, the long one also with each line that is commented out in its place: as far as
-// it does not say so itself, that such a key is for another port.
+// TestExamples checks that both examples are valid, the long one also with each single commented-out line enabled,
+// except where the error says that the key is for another kind of port.
 func TestExamples(t *testing.T) {
 	for name, text := range map[string]string{"long": Example(), "short": ShortExample()} {
 		if _, err := Parse(name, []byte(text)); err != nil {

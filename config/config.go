@@ -5,8 +5,8 @@
 //	file ─▶ toml ─▶ keys known? types right? ─▶ sections ─▶ cross checks ─▶ Config
 //	          └────────────┴─────────────────────┴────────────┴──▶ Problems
 //
-// Parse reports all problems of a file in line order, each with what to write instead. Only a TOML syntax error hides what
-// follows it. A Config exists only when there is no problem, so its users need not check it again.
+// Parse reports all problems of a file in line order, each with what to write instead. Only a TOML syntax error hides
+// what follows it. A Config exists only when there is no problem, so its users need not check it again.
 //
 // The tables in keys.go are the one list of keys, types, defaults and meanings. The parser, the defaults and
 // docs/configuration.md use it.
@@ -22,7 +22,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Config is a valid configuration of one bridge. It does not change after Parse; Extend and the like return another one.
+// Config is a valid configuration of one bridge. It does not change after Parse; Extend and the like return another
+// one.
 type Config struct {
 	Name       string
 	RoCE       RoCE
@@ -42,7 +43,8 @@ type Config struct {
 	// Notes are remarks that do not keep the bridge from running, one line each, in the form of a Problem.
 	Notes []Problem
 
-	// values are the values of single tables in the form of the file, with defaults, by "table.key". Diff compares them.
+	// values are the values of single tables in the form of the file, with defaults, by "table.key". Diff compares
+	// them.
 	values map[string]string
 }
 
@@ -116,7 +118,7 @@ type Workers struct {
 	ProxyQPsPerHost int
 	Hosts           int // RoCE hosts known at a time
 	Nodes           int // IB nodes at a time
-	Groups          int // configured and learnt, at a time
+	Groups          int // configured and learned, at a time
 
 	ProxyQPDepth int           // depth of its send queue in an HCA; a power of two
 	ProxyQPIdle  time.Duration // an unused proxy QP is destroyed after this time; 0: never
@@ -136,7 +138,7 @@ const (
 
 var sideNames = []string{SideIB: "ib", SideRoCE: "roce"}
 
-// Host is a static entry: an IB node, or a RoCE host that is not learnt.
+// Host is a static entry: an IB node, or a RoCE host that is not learned.
 type Host struct {
 	IP, IP6 netip.Addr // IPv4 and IPv6; at least one is valid
 	Side    Side
@@ -201,7 +203,8 @@ type Service struct {
 type Policy struct {
 	Allow []netip.Prefix
 
-	// BridgeUnknown: packets of an unknown IB source cross with the bridge's own address as the source; else they are dropped.
+	// BridgeUnknown: packets of an unknown IB source cross with the bridge's own address as the source; else they are
+	// dropped.
 	BridgeUnknown bool
 }
 

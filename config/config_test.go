@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the documents instead of comparing them")
 
-// small is the least that is valid.
+// small is the smallest valid configuration.
 const small = `[roce]
 port = "ring"
 addresses = ["10.9.0.254/24"]
@@ -48,7 +48,7 @@ func TestDefaults(t *testing.T) {
 			ProxyQPsPerHost: 64, Hosts: 16384, Nodes: 4096, Groups: 1024, ProxyQPDepth: 128, ProxyQPIdle: 24 * time.Hour,
 			PGMStreams: 1024, PGMIdle: 5 * time.Minute},
 		Log: Log{Level: "info", Format: "text"},
-		QoS: c.QoS, values: c.values, // below, and TestDiff
+		QoS: c.QoS, values: c.values, // checked below, and by TestDiff
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestPorts wants every form of an Ethernet port that the documentation names to be read as it stands.
+// TestPorts checks that every form of an Ethernet port that the documentation names is read unchanged.
 func TestPorts(t *testing.T) {
 	for _, port := range []string{
 		"mlx5:0000:3b:00.0", "af_packet:eth1", "tap:dtap0", "tap:dtap0,remote=eth1", "memif:/run/x.sock,role=client,id=0",
@@ -82,7 +82,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestListen wants an IPv4 address to be IPv4's alone: 0.0.0.0 of "tcp" is [::], too.
+// TestListen checks that an IPv4 address listens for IPv4 only: with "tcp", 0.0.0.0 would be [::], too.
 func TestListen(t *testing.T) {
 	for address, want := range map[string]Listen{
 		"0.0.0.0:4711": {"tcp4", "0.0.0.0:4711"}, "127.0.0.1:4711": {"tcp4", "127.0.0.1:4711"},
@@ -96,7 +96,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestExample loads the annotated example and looks at what a reader of it would expect.
+// TestExample loads the annotated example and checks the values that a reader of it would expect.
 func TestExample(t *testing.T) {
 	c, err := Load("../docs/example.toml")
 	if err != nil {
@@ -128,7 +128,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestExampleIsComplete wants every key in the example, if only in a comment.
+// TestExampleIsComplete checks that every key is in the example, if only in a comment.
 func TestExampleIsComplete(t *testing.T) {
 	data, err := os.ReadFile("../docs/example.toml")
 	if err != nil {
@@ -154,7 +154,7 @@ func TestExampleIsComplete(t *testing.T) {
 
 func TestExampleFile(t *testing.T) { sameAsFile(t, "../docs/example.toml", Example()) }
 
-// sameAsFile wants a file to be what is made from keys.go.
+// sameAsFile checks that a file is what is generated from keys.go.
 func sameAsFile(t *testing.T, path, made string) {
 	t.Helper()
 	if *update {
@@ -171,7 +171,7 @@ func sameAsFile(t *testing.T, path, made string) {
 	}
 }
 
-// TestKeys checks the table of keys itself: its examples and defaults must be right values.
+// TestKeys checks the table of keys itself: its examples and defaults must be valid values.
 func TestKeys(t *testing.T) {
 	for _, k := range everyKey() {
 		name := k.table + "." + k.name
@@ -266,7 +266,7 @@ func TestTopologyBesideConfiguration(t *testing.T) {
 	}
 }
 
-// What is understood but has no effect yet is said, in line order.
+// Keys that are valid but have no effect give notes, in line order.
 func TestNotes(t *testing.T) {
 	c, err := Load(filepath.Join("..", "docs", "example.toml"))
 	if err != nil {
@@ -282,7 +282,7 @@ func TestNotes(t *testing.T) {
 		what, _, _ := strings.Cut(strings.TrimPrefix(n.What, "note: "), " ")
 		about = append(about, what)
 	}
-	if len(about) > 0 { // what the example shows has an effect
+	if len(about) > 0 { // every key of the example has an effect
 		t.Errorf("notes about %q", about)
 	}
 }

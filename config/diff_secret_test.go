@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSecret wants a token to be compared, and shown to nobody.
+// TestSecret checks that a token is compared, and never shown.
 func TestSecret(t *testing.T) {
 	parse := func(token string) *Config {
 		c, err := Parse("t.toml", []byte(`[roce]

@@ -38,7 +38,7 @@ roce = "10.9.0.0/24"
 ib = "10.10.9.0/24"
 `
 
-// TestDiff wants each change to be named with what it was and is, and whether a running bridge follows it.
+// TestDiff checks that each change is named with its old and new value, and whether a running bridge applies it.
 func TestDiff(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
 		{"nothing", "", "", ""},
@@ -77,7 +77,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffSeesEveryKey wants another value of any key to be seen, and to be said live as keys.go says it is. It gives each key
+// TestDiffSeesEveryKey checks that another value of any key is found, and called live as in keys.go. It gives each key
 // its example, or another value where that is the default.
 func TestDiffSeesEveryKey(t *testing.T) {
 	special := map[string][2]string{ // where the example is the default, or does not fit the rest: what to replace, by what
@@ -128,7 +128,7 @@ func TestDiffSeesEveryKey(t *testing.T) {
 	}
 }
 
-// another is a right value that is not the default.
+// another returns a valid value that is not the default.
 func another(k *key) string {
 	if k.kind == truth {
 		return fmt.Sprint(!k.def.(bool))
@@ -142,8 +142,8 @@ func another(k *key) string {
 	return k.example
 }
 
-// TestDiffOfAny wants a configuration not to differ from itself, in whatever order its entries stand, and what Diff names to
-// be what there is: as many entries more as were added, and as many fewer as were removed.
+// TestDiffOfAny checks that a configuration does not differ from itself, in whatever order its entries are, and that
+// Diff names exactly the difference: as many new entries as were added, and as many missing ones as were removed.
 func TestDiffOfAny(t *testing.T) {
 	entries := map[string][]string{"host": {}, "group": {}, "service": {}}
 	for i := range 6 {

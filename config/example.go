@@ -23,7 +23,7 @@ var samples = []sample{
 	{"workers", "", []field{{"lcores", "[1]"}, {"idle", `"sleep"`}, {"memory_mib", "512"}}},
 	{"host", "An InfiniBand node.", []field{
 		{"ip", `"10.9.0.7"`}, {"ip6", `"fd09::7"`}, {"side", `"ib"`}, {"gid", `"fe80::2:c903:0:7"`}}},
-	{"host", "RoCE hosts are learnt. An entry such as this one is never overwritten.", []field{
+	{"host", "RoCE hosts are learned. An entry such as this one is never overwritten.", []field{
 		{"ip", `"10.9.0.1"`}, {"side", `"roce"`}, {"mac", `"02:00:00:00:00:01"`}}},
 	{"group", "What mckey -m 239.1.2.3 joins on either side.", []field{{"ip", `"239.1.2.3"`}, {"rate", `"1M pps"`}}},
 	{"group", "A site-local group whose MGID holds the UDP port of its applications: ff15:a01b::1267:ef01:204.", []field{
@@ -48,8 +48,8 @@ var fewSamples = []sample{
 	{"policy", "", []field{{"allow", `["10.9.0.0/24"]`}}},
 }
 
-// Example returns a configuration with every key, its meaning, its default, and whether a running bridge takes another value.
-// docs/example.toml is this text; a test compares them.
+// Example returns a configuration with every key, its meaning, its default, and whether a running bridge takes another
+// value. docs/example.toml is this text; a test compares them.
 func Example() string {
 	var b strings.Builder
 	b.WriteString(`# A Causeway configuration with every key. A key that is commented out shows its default, or a value

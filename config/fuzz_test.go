@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// FuzzParse wants, whatever the file: no panic, problems that are lines, and a Config only when it holds
-// what the rest of the bridge relies on.
+// FuzzParse checks for any file: no panic, problems that are single lines, and a Config only when it satisfies what the
+// rest of the bridge relies on.
 func FuzzParse(f *testing.F) {
 	_, cases := readBadFiles(f)
 	for _, c := range cases {
@@ -45,7 +45,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// wantSound checks what the rest of the bridge takes for granted in a Config.
+// wantSound checks what the rest of the bridge relies on in a Config.
 func wantSound(t *testing.T, c *Config) {
 	t.Helper()
 	check := func(ok bool, what string) {

@@ -129,10 +129,10 @@ var tables = linked([]tableDoc{
 		{name: "nodes", kind: number, def: int64(4096), lo: 1, hi: 1 << 20, example: "4096",
 			meaning: "The most IB nodes at a time: the `[[host]]` entries with `side = \"ib\"`, including those added while the bridge runs."},
 		{name: "groups", kind: number, def: int64(1024), lo: 1, hi: 1 << 16, example: "1024",
-			meaning: "The most groups at a time: those of the file, those added while the bridge runs, and learnt ones."},
+			meaning: "The most groups at a time: those of the file, those added while the bridge runs, and learned ones."},
 	}},
 	{name: "host", many: true, live: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one; RoCE hosts are " +
-		"learnt. Learning never overwrites a static entry.", keys: []key{
+		"learned. Learning never overwrites a static entry.", keys: []key{
 		{name: "ip", kind: text, example: `"10.9.0.7"`,
 			meaning: "The host's address, IPv4 or IPv6. Either this or `ip6` is needed."},
 		{name: "ip6", kind: text, example: `"fd09::7"`,

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestManual wants causeway.toml(5) to be what the tables say, and groff to have nothing against it.
+// TestManual checks that causeway.toml(5) agrees with the tables, and that groff reports no errors.
 func TestManual(t *testing.T) {
 	sameAsFile(t, "../docs/man/causeway.toml.5", manual())
 	groff, err := exec.LookPath("groff")
@@ -77,7 +77,7 @@ func manualTables() string {
 	return b.String()
 }
 
-// roff escapes what roff would take for its own.
+// roff escapes what roff would interpret.
 func roff(s string) string {
 	var b strings.Builder
 	for _, r := range s {

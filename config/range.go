@@ -37,7 +37,7 @@ func (p *parser) groupRange(t *table) Range {
 	from := t.texts("from")
 	r.Reports, r.SA = slices.Contains(from, "reports"), slices.Contains(from, "sa")
 	if t.isEmptyList("from") {
-		t.fail("from", `from is empty, so no group would be learnt; write from = ["reports"]`)
+		t.fail("from", `from is empty, so no group would be learned; write from = ["reports"]`)
 	}
 	r.Group = p.groupOf(t)
 	form, ok := readMGIDForm(t, r.Group.PKey)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestRanges wants what a range says of each of its groups, in every form of MGID.
+// TestRanges checks the parameters that a range gives to each of its groups, in every form of MGID.
 func TestRanges(t *testing.T) {
 	const head = small + "[policy]\nallow = [\"10.9.0.0/24\"]\n"
 	for _, c := range []struct{ name, table, group, want string }{
@@ -33,7 +33,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestManyPorts wants several groups of one address, of which one leads to InfiniBand.
+// TestManyPorts checks that one address may have several groups, of which one is for packets to InfiniBand.
 func TestManyPorts(t *testing.T) {
 	c := parseGood(t, small+`[policy]
 allow = ["10.9.0.0/24"]

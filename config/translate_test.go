@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTranslations wants entries to be taken together: what one gives up on its side another may take.
+// TestTranslations checks that entries are applied together: an address that one entry translates away another may use.
 func TestTranslations(t *testing.T) {
 	const head = `[roce]
 port = "ring"

@@ -28,10 +28,11 @@ func flow(v uint32) func(*message)  { return grh(func(f *ib.GRHFields) { f.FlowL
 func fecn(m *message)               { m.FECN = true }
 func toSix(m *message)              { m.QPN = proxyQPN + 1 }
 
-// sendsRoCEv1 has the host with an IPv6 address speak RoCEv1.
+// sendsRoCEv1 makes the host with an IPv6 address use RoCEv1.
 func sendsRoCEv1(w *fixture) { w.hosts[1].Version, w.proxyQPs[1].Version = lcore.V1, lcore.V1 }
 
-// What a field becomes on its way to RoCE. Each case changes one thing in a message and looks at one thing of the frame.
+// How fields are converted on the way to RoCE. Each case changes one field of a message and checks one field of the
+// frame.
 var toRoCECases = []struct {
 	name    string
 	msg     message
@@ -76,7 +77,7 @@ var toRoCECases = []struct {
 	{"tagged, with the SL as priority", received(func(m *message) { m.SL = 13 }), tagOf, frame.VLANFields{PCP: 5, VID: 100, Type: frame.TypeIPv4}, inVLAN100},
 	{"a host's own MAC address on a VLAN", received(toSix), func(p *roce.Packet) any { return p.Dst }, frame.MAC{2, 0, 0, 0, 0, 9}, hostOnVLAN},
 	{"a group on a VLAN", received(toGroup(mgidOf(group4))), tagOf, frame.VLANFields{PCP: 3, VID: 100, Type: frame.TypeIPv4}, inVLAN100},
-	{"RoCEv1 to a host that speaks it", received(toSix), func(p *roce.Packet) any { return p.Version }, 1, sendsRoCEv1},
+	{"RoCEv1 to a host that uses it", received(toSix), func(p *roce.Packet) any { return p.Version }, 1, sendsRoCEv1},
 	{"GIDs in RoCEv1", received(toSix), func(p *roce.Packet) any { return [2]netip.Addr{p.SrcIP, p.DstIP} }, [2]netip.Addr{nodeIP6, hostIP6}, sendsRoCEv1},
 	{"flow label in RoCEv1", received(flow(0xabcde), toSix), func(p *roce.Packet) any { return p.FlowLabel }, uint32(0xabcde), sendsRoCEv1},
 	{"MAC address of an IPv4 group: 23 bits", received(toGroup(mgidOf(netip.MustParseAddr("239.129.2.4")))), func(p *roce.Packet) any { return p.Dst },
@@ -102,13 +103,13 @@ func TestFieldsToRoCE(t *testing.T) {
 	common := newRig(t, smallFixture())
 	for _, c := range toRoCECases {
 		t.Run(c.name, func(t *testing.T) {
-			got := standFor(t, common, c.fixture).answer(c.msg)
+			got := rigFor(t, common, c.fixture).answer(c.msg)
 			want(t, c.name, c.got(&got), c.want)
 		})
 	}
 }
 
-// A frame is as the codec writes it: bits that nobody asks for are zero.
+// A frame is what the codec would write: bits that nothing sets are zero.
 func TestFramesAreWholeFrames(t *testing.T) {
 	for _, change := range []func(*fixture){nil, inVLAN100, sendsRoCEv1} {
 		s := newRig(t, smallFixture().with(change))
@@ -127,7 +128,7 @@ func TestFramesAreWholeFrames(t *testing.T) {
 	}
 }
 
-// PSNs count by one for each sender, and drops leave no gap.
+// PSNs increase by one for each sender, and drops leave no gap.
 func TestPSNs(t *testing.T) {
 	s := newRig(t, smallFixture())
 	other := received(func(m *message) { m.SrcQP = nodeQPN + 1 })
@@ -140,7 +141,8 @@ func TestPSNs(t *testing.T) {
 	}
 }
 
-// A node answers a host through its proxy QP, with what the host's frame told it: the addresses meet again.
+// A node answers a host through its proxy QP, with the addresses of the message that it received: the answer reaches
+// the host.
 func TestReplyThroughProxyQP(t *testing.T) {
 	w := smallFixture()
 	s := newRig(t, w)
@@ -165,11 +167,11 @@ func TestReplyThroughProxyQP(t *testing.T) {
 	}
 }
 
-// A host that moves gets its answers at its new MAC address, by one store in its entries.
+// A host that moves gets its answers at its new MAC address, after one store in its entry.
 func TestHostMoves(t *testing.T) {
 	s := newRig(t, smallFixture())
 	moved := frame.MAC{2, 0, 0, 0, 0, 0x77}
-	if _, err := s.tables.PutHost(tables.Host{IP: hostIP, MAC: moved, Version: lcore.V2}); err != nil {
+	if _, err := s.tables.Hosts.Put(tables.Host{IP: hostIP, MAC: moved, Version: lcore.V2}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "MAC address", s.answer(received()).Dst, moved)

@@ -25,7 +25,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// crossing has one frame cross, and returns the message.
+// crossing forwards one frame, and returns the message.
 func (s *rig) crossing(f []byte) posted {
 	s.t.Helper()
 	s.fromRoCE(f)
@@ -36,7 +36,7 @@ func (s *rig) crossing(f []byte) posted {
 	return postedOf(got[0])
 }
 
-// answer has one message cross, and returns the frame, taken apart; its ICRC is right then.
+// answer forwards one message, and returns the parsed frame, whose ICRC it has checked.
 func (s *rig) answer(m message) roce.Packet {
 	s.t.Helper()
 	s.fromIB(m)
@@ -110,10 +110,10 @@ func TestWorkedExampleToRoCE(t *testing.T) {
 	}
 }
 
-// Every payload length goes both ways with its bytes, padded by zeros to a multiple of 4.
+// Payloads of every length cross both ways unchanged, padded by zeros to a multiple of 4.
 func TestPayloadLengths(t *testing.T) {
 	s := newRig(t, smallFixture())
-	s.soil()
+	s.dirtyMbufs()
 	n := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 60, 61, 62, 63, 64, 255, 256, 257, 1023, 1024, 2047, 2048, 4090, 4091, 4092, 4093, 4094, 4095, 4096}
 	for _, base := range []struct {
 		name string
@@ -144,13 +144,14 @@ func TestPayloadLengths(t *testing.T) {
 			pad := f[0][len(f[0])-ib.ICRCLen-(-n&3) : len(f[0])-ib.ICRCLen]
 			want(t, fmt.Sprintf("pad of %d bytes", n), string(pad), "\x00\x00\x00"[:-n&3])
 			if requeued := p.AppendTo(nil); string(requeued) != string(f[0]) {
-				t.Errorf("%d bytes: the frame is\n%x, and its fields say\n%x", n, f[0], requeued)
+				t.Errorf("%d bytes: the frame is\n%x, and its fields give\n%x", n, f[0], requeued)
 			}
 		}
 	}
 }
 
-// What a field becomes on its way to IB. Each case changes one thing in a frame and looks at one thing of the message.
+// How fields are converted on the way to IB. Each case changes one field of a frame and checks one field of the
+// message.
 var toIBCases = []struct {
 	name    string
 	frame   []byte
@@ -199,13 +200,13 @@ func TestFieldsToIB(t *testing.T) {
 	common := newRig(t, smallFixture())
 	for _, c := range toIBCases {
 		t.Run(c.name, func(t *testing.T) {
-			got := standFor(t, common, c.fixture).crossing(c.frame)
+			got := rigFor(t, common, c.fixture).crossing(c.frame)
 			want(t, c.name, c.got(&got), c.want)
 		})
 	}
 }
 
-// hostOnVLAN has the host move to another MAC address for IPv6, all on a VLAN.
+// hostOnVLAN puts the host on a VLAN, with another MAC address for IPv6.
 func hostOnVLAN(w *fixture) {
 	w.onVLAN(100)
 	w.hosts[1] = tables.Host{IP: hostIP6, MAC: frame.MAC{2, 0, 0, 0, 0, 9}, Version: lcore.V2, VLAN: 100}

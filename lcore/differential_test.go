@@ -16,8 +16,8 @@ import (
 	"causeway/lcore"
 )
 
-// The C against the reference model. CAUSEWAY_PACKETS sets how many packets; a difference is printed as the
-// frame in hex with both verdicts, and is a case for drops_*_test.go or conversion_test.go then.
+// The C is compared with the reference model. CAUSEWAY_PACKETS sets how many packets; a difference is printed as the
+// frame in hex with both verdicts, and should become a case in drops_*_test.go or conversion_test.go.
 
 const differentialBatch = 256
 
@@ -36,8 +36,8 @@ func packets(t *testing.T, otherwise int) int {
 	return n
 }
 
-// worlds are those that the differential tests visit.
-var worlds = []struct {
+// fixtures are the changes of smallFixture that the differential tests run with.
+var fixtures = []struct {
 	name   string
 	change func(*fixture)
 }{
@@ -53,7 +53,7 @@ var worlds = []struct {
 	{"RoCE port", func(w *fixture) { nodeByIPv4(w); w.config.Versions = lcore.V1 }},
 }
 
-// judged is what one side says of a batch.
+// judged is what the C or the model does with a batch.
 type judged struct {
 	drops map[string]uint64
 	sent  []posted
@@ -73,14 +73,14 @@ func (s *rig) judge(frames [][]byte) judged {
 			continue
 		}
 		if o.Pending == nil {
-			j.drops[isOdd]++
+			j.drops[isPunted]++
 			continue
 		}
-		j.drops[isHeld]++
+		j.drops[isPending]++
 		o.Pending.Drop(lcore.DropShutdown)
 	}
 	if served > 0 {
-		j.drops["served, and not given to management"] = served
+		j.drops["served, and not punted to management"] = served
 	}
 	for _, m := range s.toIB(0) {
 		j.sent = append(j.sent, postedOf(m))
@@ -115,7 +115,7 @@ func (j *judged) equal(o *judged) bool {
 
 func (j judged) String() string { return fmt.Sprintf("drops %v, sent %+v", j.drops, j.sent) }
 
-// compare runs a batch through both. When they differ, it looks for the frames that do.
+// compare runs a batch through both. When they differ, it finds the frames at which they do.
 func compare(t *testing.T, s *rig, r *reference, frames [][]byte) {
 	t.Helper()
 	if c, model := s.judge(frames), r.judge(frames); c.equal(&model) {
@@ -127,14 +127,14 @@ func compare(t *testing.T, s *rig, r *reference, frames [][]byte) {
 		}
 	}
 	if !t.Failed() {
-		t.Errorf("a burst of %d frames and the same frames one by one come to different ends", len(frames))
+		t.Errorf("a burst of %d frames and the same frames one by one have different results", len(frames))
 	}
 }
 
 func TestDifferentialFromRoCE(t *testing.T) {
-	n := packets(t, 4_000_000) / len(worlds)
+	n := packets(t, 4_000_000) / len(fixtures)
 	total := map[string]uint64{}
-	for i, x := range worlds {
+	for i, x := range fixtures {
 		t.Run(x.name, func(t *testing.T) {
 			w := smallFixture().with(x.change)
 			s, r, g := newRig(t, w), newReference(w), newGenerator(w, uint64(i))
@@ -153,7 +153,7 @@ func TestDifferentialFromRoCE(t *testing.T) {
 			}
 			t.Logf("%d packets: %d sent, drops %v", c.Received, c.Sent, c.Drops)
 			if c.Sent < c.Received/20 {
-				t.Errorf("only %d of %d packets were good: the generator is of no use", c.Sent, c.Received)
+				t.Errorf("only %d of %d packets were good: the generator is too destructive", c.Sent, c.Received)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestDifferentialFromRoCE(t *testing.T) {
 	}
 	for _, c := range roceCases() {
 		if c.drop != "" && total[c.drop] == 0 {
-			t.Errorf("no packet died of %s: the generator is of no use there", c.drop)
+			t.Errorf("no packet was dropped by %s: the generator does not provoke it", c.drop)
 		}
 	}
 }
@@ -225,8 +225,8 @@ func TestEveryMutation(t *testing.T) {
 }
 
 func TestDifferentialFromIB(t *testing.T) {
-	n := packets(t, 1_000_000) / len(worlds)
-	for i, x := range worlds {
+	n := packets(t, 1_000_000) / len(fixtures)
+	for i, x := range fixtures {
 		t.Run(x.name, func(t *testing.T) {
 			w := smallFixture().with(x.change)
 			s, r, g := newRig(t, w), newReference(w), newGenerator(w, uint64(i))
@@ -239,7 +239,7 @@ func TestDifferentialFromIB(t *testing.T) {
 			c := s.counters(lcore.IBToRoCE)
 			t.Logf("%d messages: %d sent, drops %v", c.Received, c.Sent, c.Drops)
 			if c.Sent < c.Received/20 {
-				t.Errorf("only %d of %d messages were good: the generator is of no use", c.Sent, c.Received)
+				t.Errorf("only %d of %d messages were good: the generator is too destructive", c.Sent, c.Received)
 			}
 		})
 	}
@@ -251,7 +251,7 @@ func compareFromIB(t *testing.T, s *rig, r *reference, g *generator) {
 	msgs := make([]message, differentialBatch)
 	drops := map[lcore.Drop]uint64{}
 	var frames [][]byte
-	var sent []int // which message is which frame
+	var sent []int // the index of the frame of each message
 	for i := range msgs {
 		msgs[i] = g.message()
 		f, why := r.fromIB(&msgs[i])
@@ -281,7 +281,8 @@ func compareFromIB(t *testing.T, s *rig, r *reference, g *generator) {
 	}
 }
 
-// FuzzFromRoCE is the same, led by the coverage of the reference model: options has the checksums made right.
+// FuzzFromRoCE does the same, guided by the coverage of the reference model; options says which checksums are made
+// right.
 func FuzzFromRoCE(f *testing.F) {
 	for _, seed := range seeds() {
 		f.Add(uint8(0), seed)

@@ -22,7 +22,7 @@ func nodeByIPv4(w *fixture) {
 
 var rdmaNode = inIPv4(netip.MustParseAddr("10.20.0.20"), netip.MustParseAddr("10.20.0.1"))
 
-// ibCases are of what the IB port gives, in the order of the checks.
+// ibCases are about messages from the IB port, in the order of the checks.
 var ibCases = []ibCase{
 	{"a message", "", received(), nil},
 	{"no GRH", "", received(noGRH), nil},
@@ -44,7 +44,7 @@ var ibCases = []ibCase{
 	{"from another GID of the bridge's", "loop_self", received(fromNode(aliasGID, nodeLID)), nil},
 	{"from the bridge's own LID", "loop_self", received(noGRH, func(m *message) { m.SLID = bridgeLID }), nil},
 	{"to a group, by the bridge itself", "loop_self", received(toGroup(mgidOf(group4)), fromNode(bridgeGID, bridgeLID)), nil},
-	{"to a QPN that stands for nobody", "proxy_qp_unknown", received(func(m *message) { m.QPN = 0x999 }), nil},
+	{"to a QPN that is no proxy QP", "proxy_qp_unknown", received(func(m *message) { m.QPN = 0x999 }), nil},
 	{"the largest payload", "", received(func(m *message) { m.Payload = pattern(1024) }), func(w *fixture) { w.config.RoCEMTU = 1024 }},
 	{"more than the largest payload", "mtu_exceeded", received(func(m *message) { m.Payload = pattern(1025) }), func(w *fixture) { w.config.RoCEMTU = 1024 }},
 	{"no payload", "", received(func(m *message) { m.Payload = nil }), nil},

@@ -115,7 +115,7 @@ var ip6Cases = []roceCase{
 	{"RoCEv2 on a RoCEv1 port, IPv6", "version_off", v6(), onlyVersion(lcore.V1)},
 }
 
-// withExtension puts an extension header between IPv6 and UDP.
+// withExtension inserts an extension header between IPv6 and UDP.
 func withExtension(kind byte) []byte {
 	f := slices.Insert(v6(), at6UDP, 17, 0, 0, 0, 0, 0, 0, 0)
 	return patch(patch(f, at6Next, kind), at6Len, 0, f[at6Len+1]+8)

@@ -11,7 +11,8 @@ import (
 	"causeway/lcore"
 )
 
-// A roceCase is a frame from Ethernet that must die of one reason, and of no other. An empty reason: it lives.
+// A roceCase is a frame from Ethernet that must be dropped for one reason, and no other. An empty reason: it is
+// forwarded.
 type roceCase struct {
 	name    string
 	drop    string
@@ -44,8 +45,8 @@ func named(t *testing.T, name string) map[lcore.Drop]uint64 {
 	return map[lcore.Drop]uint64{d: 1}
 }
 
-// standFor returns a stand of the changed world, or the one that serves all cases that change nothing.
-func standFor(t *testing.T, common *rig, change func(*fixture)) *rig {
+// rigFor returns a rig with the changed fixture, or the common one when the case changes nothing.
+func rigFor(t *testing.T, common *rig, change func(*fixture)) *rig {
 	t.Helper()
 	if change == nil {
 		return common
@@ -53,7 +54,7 @@ func standFor(t *testing.T, common *rig, change func(*fixture)) *rig {
 	return newRig(t, smallFixture().with(change))
 }
 
-// checkVerdict asserts that one packet came in and left by the reason, or by the port or port.
+// checkVerdict asserts that one packet came in and was dropped for the reason, or left by a port.
 func checkVerdict(t *testing.T, s *rig, d lcore.Direction, before lcore.DirectionCounters, drop string) {
 	t.Helper()
 	want, after := named(t, drop), s.counters(d)
@@ -77,7 +78,7 @@ func TestDropsFromRoCE(t *testing.T) {
 	common := newRig(t, smallFixture())
 	for _, c := range roceCases() {
 		t.Run(c.name, func(t *testing.T) {
-			s := standFor(t, common, c.fixture)
+			s := rigFor(t, common, c.fixture)
 			before := s.counters(lcore.RoCEToIB)
 			s.fromRoCE(c.frame)
 			checkVerdict(t, s, lcore.RoCEToIB, before, c.drop)
@@ -95,7 +96,7 @@ func TestDropsFromIB(t *testing.T) {
 	common := newRig(t, smallFixture())
 	for _, c := range ibCases {
 		t.Run(c.name, func(t *testing.T) {
-			s := standFor(t, common, c.fixture)
+			s := rigFor(t, common, c.fixture)
 			before := s.counters(lcore.IBToRoCE)
 			s.fromIB(c.msg)
 			checkVerdict(t, s, lcore.IBToRoCE, before, c.drop)
@@ -132,9 +133,9 @@ func TestDropNames(t *testing.T) {
 		}
 	}
 	if d, ok := lcore.DropNamed("pass"); ok {
-		t.Errorf("a packet that lives is called drop %d", d)
+		t.Errorf("the value for a packet that is not dropped has a name: drop %d", d)
 	}
 	if d := lcore.Drop(lcore.DropCount); d.String() != "unknown" || d.Sentence() != "unknown" {
-		t.Errorf("a drop that is none is called %q", d)
+		t.Errorf("a number that is no drop has the name %q", d)
 	}
 }

@@ -14,13 +14,13 @@ func opcode(op uint8) func(*roce.Packet) {
 	return func(p *roce.Packet) { p.OpCode = op }
 }
 
-// bigEndianICRC stores the ICRC the wrong way round.
+// bigEndianICRC stores the ICRC in the wrong byte order.
 func bigEndianICRC(f []byte) []byte {
 	crc := f[len(f)-ib.ICRCLen:]
 	return patch(f, len(f)-ib.ICRCLen, crc[3], crc[2], crc[1], crc[0])
 }
 
-// icrcOverTrailer makes an ICRC that covers a trailer and stands behind it.
+// icrcOverTrailer makes an ICRC that covers a trailer and lies behind it.
 func icrcOverTrailer(f []byte) []byte {
 	f = append(f[:len(f)-ib.ICRCLen], 1, 2, 3, 4)
 	return binary.LittleEndian.AppendUint32(f, ib.ICRCRoCEv2(f[atNet:]))
@@ -122,7 +122,7 @@ func fromNewcomer(ip netip.Addr) func(*roce.Packet) {
 	return func(p *roce.Packet) { p.SrcIP = ip }
 }
 
-// policyCases are about what the tables say.
+// policyCases are about checks against the tables.
 var policyCases = []roceCase{
 	{"to nobody", "node_unknown", v4(dest("10.10.0.77")), nil},
 	{"to nobody, IPv6", "node_unknown", v6(dest("2001:db8::77")), nil},

@@ -12,12 +12,12 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// A wayCase is a drop at a way out, or by management: it takes more than one frame to provoke it.
+// A wayCase is a drop on the way out, or by management: it takes more than one frame to provoke it.
 type wayCase struct {
 	name      string
 	drop      string
 	direction lcore.Direction
-	count     uint64 // how many packets die of it
+	count     uint64 // how many packets are dropped for it
 	fixture   func(*fixture)
 	provoke   func(*rig)
 }
@@ -38,7 +38,7 @@ func repeat(f []byte, n int) [][]byte {
 	return all
 }
 
-func endHeld(reason lcore.Drop) func(*rig) {
+func endPending(reason lcore.Drop) func(*rig) {
 	return func(s *rig) {
 		s.fromRoCE(newcomer())
 		for _, o := range s.takePunted() {
@@ -63,17 +63,17 @@ var wayCases = []wayCase{
 	{"a completion of 39 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBCut(received(), 39) }},
 	{"a completion of 0 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBCut(received(), 0) }},
 	{"the IB port full", "ib_full", lcore.RoCEToIB, 3, nil, func(s *rig) {
-		s.fromRoCE(repeat(v4(), standRing)...)
+		s.fromRoCE(repeat(v4(), rigRing)...)
 		s.fromRoCE(repeat(v4(), 3)...)
 	}},
 	{"the Ethernet port full", "eth_full", lcore.IBToRoCE, 3, nil, func(s *rig) {
-		for range standRing {
+		for range rigRing {
 			s.fromIB(received())
 		}
 		s.fromIB(received(), received(), received())
 	}},
 	{"management's ring full", "punt_full", lcore.RoCEToIB, 4, nil, func(s *rig) {
-		s.deaf = true
+		s.ignorePunts = true
 		s.fromRoCE(repeat(newcomer(), handed)...)
 		s.fromRoCE(repeat(newcomer(), 3)...)
 	}},
@@ -101,8 +101,8 @@ var wayCases = []wayCase{
 		s.takePunted()[0].Pending.Requeue()
 		s.work()
 	}},
-	{"too many proxy QPs", "proxy_qp_full", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropProxyQPFull)},
-	{"a source that contradicts what is known", "src_refused", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropSourceRefused)},
+	{"too many proxy QPs", "proxy_qp_full", lcore.RoCEToIB, 1, nil, endPending(lcore.DropProxyQPFull)},
+	{"a source that contradicts what is known", "src_refused", lcore.RoCEToIB, 1, nil, endPending(lcore.DropSourceRefused)},
 	{"more than a group's rate, from Ethernet", "policed", lcore.RoCEToIB, 3, policed, func(s *rig) {
 		s.police(1)
 		s.fromRoCE(repeat(v4(to(group4)), burstOf+3)...)
@@ -121,7 +121,7 @@ var wayCases = []wayCase{
 		s.inject(lcore.IBToRoCE, lcore.Injection{Drop: 1})
 		s.fromIB(received(), received(), received())
 	}},
-	{"held at the end", "shutdown", lcore.RoCEToIB, 1, nil, endHeld(lcore.DropShutdown)},
+	{"pending at the end", "shutdown", lcore.RoCEToIB, 1, nil, endPending(lcore.DropShutdown)},
 }
 
 func TestDropsOfWaysOut(t *testing.T) {
@@ -143,10 +143,10 @@ func TestDropsOfWaysOut(t *testing.T) {
 	}
 }
 
-// Close drops what lies on the rings between worker and management, and says so.
+// Close drops what lies on the rings between worker and management, and counts it.
 func TestShutdownDropsWhatIsOnRings(t *testing.T) {
 	s := newRig(t, smallFixture().with(twoWorkers))
-	s.deaf = true
+	s.ignorePunts = true
 	s.arrive(0, newcomer(), v4(), newcomer(), v4())
 	s.workers[0].Step() // two on the punt ring, two on the other worker's ring
 	final := s.datapath.Close()
@@ -161,7 +161,7 @@ func TestShutdownDropsWhatIsOnRings(t *testing.T) {
 	s.reopen()
 }
 
-// Frames that are management's count by themselves: they are no RoCE packets, dropped or not.
+// Punted frames are counted separately: they do not count as RoCE packets, dropped or not.
 func TestPuntedFrames(t *testing.T) {
 	s := newRig(t, smallFixture())
 	icmp6 := patch(v6(), at6Next, 58)
@@ -177,10 +177,10 @@ func TestPuntedFrames(t *testing.T) {
 	}
 	for i, o := range punted {
 		if o.Pending != nil || string(o.Data) != string(control[i]) {
-			t.Errorf("frame %d: held %v, % x", i, o.Pending != nil, o.Data)
+			t.Errorf("frame %d: pending %v, % x", i, o.Pending != nil, o.Data)
 		}
 	}
-	s.deaf = true
+	s.ignorePunts = true
 	s.fromRoCE(repeat(control[0], handed)...)
 	if o := s.datapath.Counters().Punt; o.Received != uint64(len(control)+handed) || o.Full != 1 {
 		t.Errorf("punted frames: %+v", o)
@@ -190,11 +190,11 @@ func TestPuntedFrames(t *testing.T) {
 	}
 }
 
-// A flood of datagrams for the bridge's own services leaves room for others on management's ring; what it holds at the
-// end has been counted already.
+// A flood of datagrams for the bridge's own services leaves room for others on the punt ring; those that are still on
+// it at the end have already been counted.
 func TestServicesShare(t *testing.T) {
 	s := newRig(t, smallFixture())
-	s.deaf = true
+	s.ignorePunts = true
 	s.fromRoCE(repeat(v4(sidr(ib.AttrSIDRReq)), servedMost+3)...)
 	want := map[lcore.Drop]uint64{}
 	for name, n := range map[string]uint64{"mad_served": servedMost, "punt_full": 3} {
@@ -214,7 +214,7 @@ func TestServicesShare(t *testing.T) {
 	}
 }
 
-// What management sends goes out as it is.
+// Frames that management sends go out unchanged.
 func TestManagementSends(t *testing.T) {
 	s := newRig(t, smallFixture())
 	long := v4(func(p *roce.Packet) { p.SrcQP, p.Payload = ib.QPN(9), pattern(1400) })
@@ -229,7 +229,7 @@ func TestManagementSends(t *testing.T) {
 		t.Errorf("sent %d frames: % x", len(got), got)
 	}
 	if err := s.workers[0].Send(s.pool.Pointer(), make([]byte, lcore.DataRoom)); err == nil {
-		t.Error("a frame that fits no mbuf was taken")
+		t.Error("a frame that fits no mbuf was accepted")
 	}
 	for err := error(nil); err == nil; {
 		err = s.workers[0].Send(s.pool.Pointer(), v4())

@@ -12,7 +12,8 @@ import (
 	"causeway/tables"
 )
 
-// A world is all that a stand's bridge knows. The reference model judges by the same world, and by nothing else.
+// A fixture is the configuration and the table entries of a rig's bridge. The reference model decides by the same
+// fixture, and by nothing else.
 type fixture struct {
 	workers  int // 0: one
 	config   lcore.DatapathConfig
@@ -23,8 +24,8 @@ type fixture struct {
 	groups   []tables.Group
 }
 
-// The addresses of the worked examples: host 1 speaks to node 2 through a bridge that has node 2's MAC address
-// on Ethernet, as proxy ARP has it.
+// The addresses of the worked examples: host 1 sends to node 2 through a bridge that has node 2's MAC address on
+// Ethernet, as with proxy ARP.
 var (
 	bridgeMAC = frame.MAC{2, 0, 0, 0, 0, 2}
 	hostMAC   = frame.MAC{2, 0, 0, 0, 0, 1}
@@ -61,12 +62,12 @@ const (
 	peerLID   = ib.LID(9)
 	localLID  = ib.LID(10)
 
-	hostQKey  = ib.QKey(0x00112233) // of the host's QP: what answers to it must carry
+	hostQKey  = ib.QKey(0x00112233) // of the host's QP: answers to it must carry this one
 	groupRoCE = ib.QKeyRDMAUDP      // Q_Key of the groups on Ethernet
 	groupIB   = ib.QKey(0x0badcafe) // and on InfiniBand, where it is another
 )
 
-// The groups, one for each way in which a group can be.
+// The groups, one of each kind.
 var (
 	group4    = netip.MustParseAddr("239.1.2.3")    // both ways, RoCEv2, immediate rewritten
 	group6    = netip.MustParseAddr("ff15::1:2:3")  // both ways, RoCEv2
@@ -90,7 +91,7 @@ func mustGID(s string) ib.GID {
 
 func mgidOf(group netip.Addr) ib.GID { return ib.MGIDRDMACM(group, ib.PKeyDefault, ib.ScopeLinkLocal) }
 
-// smallFixture is one RoCE host, which speaks IPv4, IPv6 and RoCEv1, some nodes, and the groups.
+// smallFixture is one RoCE host, which uses IPv4, IPv6 and RoCEv1, some nodes, and the groups.
 func smallFixture() *fixture {
 	w := &fixture{config: lcore.DatapathConfig{
 		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault, PKeyIndex: 1,
@@ -140,7 +141,7 @@ func (w *fixture) addHost(ip netip.Addr, version uint8) {
 	})
 }
 
-// with returns the world changed.
+// with returns the fixture with a change.
 func (w *fixture) with(change func(*fixture)) *fixture {
 	if change != nil {
 		change(w)
@@ -159,28 +160,28 @@ func (w *fixture) onVLAN(vlan uint16) {
 	}
 }
 
-// populate puts the world on the tables.
+// populate writes the fixture's entries to the tables.
 func (w *fixture) populate(t *tables.Tables) error {
-	if err := t.SetOwn(w.own); err != nil {
+	if err := t.Nodes.SetOwn(w.own); err != nil {
 		return err
 	}
 	for _, h := range w.hosts {
-		if _, err := t.PutHost(h); err != nil {
+		if _, err := t.Hosts.Put(h); err != nil {
 			return err
 		}
 	}
 	for _, s := range w.proxyQPs {
-		if _, err := t.PutProxyQP(s); err != nil {
+		if _, err := t.ProxyQPs.Put(s); err != nil {
 			return err
 		}
 	}
 	for _, n := range w.nodes {
-		if _, err := t.PutNode(n); err != nil {
+		if _, err := t.Nodes.Put(n); err != nil {
 			return err
 		}
 	}
 	for _, g := range w.groups {
-		if _, err := t.PutGroup(g); err != nil {
+		if _, err := t.Groups.Put(g); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// sanitizers say what the fuzzers are compiled with. A find ends the process.
+// sanitizers are the compiler's flags for the fuzzers. An error that a sanitizer finds ends the process.
 var sanitizers = []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"}
 
 // needClang fails under CI, and elsewhere skips, when the compiler or its run-time library is missing.
@@ -36,7 +36,7 @@ func needClang(t *testing.T) {
 	t.Skip(what)
 }
 
-// run runs a command and returns what it wrote.
+// run runs a command and returns its output.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -48,8 +48,8 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// compilePath compiles the C of the packet path and the tables, with sanitizers, and returns the objects. What only Go
-// calls is left out.
+// compilePath compiles the C of the packet path and the tables, with sanitizers, and returns the objects. Files that
+// only Go calls are left out.
 func compilePath(t *testing.T, dir string, flags []string) []string {
 	t.Helper()
 	var sources []string
@@ -92,7 +92,7 @@ func writeSeeds(t *testing.T, inputs [][]byte) string {
 	return dir
 }
 
-// headed puts each head in front of each body.
+// headed returns each head followed by each body.
 func headed(heads [][]byte, bodies [][]byte) [][]byte {
 	var out [][]byte
 	for _, h := range heads {
@@ -131,7 +131,7 @@ func fuzzSeconds(t *testing.T) int {
 	return seconds
 }
 
-// corpus are frames and messages such as the differential tests use, as the fuzzers read them.
+// corpus are frames and messages of the differential tests' generator, in the fuzzers' input format.
 func corpus() (frames, messages [][]byte) {
 	g := newGenerator(smallFixture(), 99)
 	for range 1500 {
@@ -154,7 +154,7 @@ func TestCFuzzers(t *testing.T) {
 	for _, fuzzer := range []struct {
 		name  string
 		seeds [][]byte
-		sends string // what the rig must not say at the end
+		sends string // what the rig must not print at the end
 	}{
 		{"roce_to_ib", append(headed([][]byte{{0}, {3}, {0x83}}, append(seeds(), tagged(v4(), 0x81, 0, 0, 0), newcomer())), frames...), "sent 0 to IB"},
 		{"ib_to_roce", append(messageSeeds(), messages...), " 0 to RoCE"},

@@ -15,7 +15,7 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// A generator makes packets: mostly such that one thing or none is wrong with them, because those come far.
+// A generator makes packets, mostly with one error or none, because those pass most of the checks.
 type generator struct {
 	*rand.Rand
 	w                        *fixture
@@ -63,17 +63,17 @@ func one[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
 // rarely is true once in n times.
 func (g *generator) rarely(n int) bool { return g.IntN(n) == 0 }
 
-// addr is one that no frame should come from, or go to.
+// addr returns an address that no frame should come from, or go to.
 func (g *generator) addr(six bool) netip.Addr {
 	switch {
 	case g.rarely(3) && six:
 		return one(g, g.nodes6...)
 	case six:
-		return one(g, odd6...)
+		return one(g, badAddrs6...)
 	case g.rarely(3):
 		return one(g, g.nodes...)
 	}
-	return one(g, odd4...)
+	return one(g, badAddrs4...)
 }
 
 func addrs(list string) (out []netip.Addr) {
@@ -84,8 +84,8 @@ func addrs(list string) (out []netip.Addr) {
 }
 
 var (
-	odd4 = addrs("10.11.0.9 10.10.0.254 10.10.0.255 10.10.0.77 127.0.0.1 0.0.0.0 255.255.255.255 240.0.0.1 224.0.0.1 223.255.255.255")
-	odd6 = addrs("2001:db8::77 2001:db8::fe :: ::1 fe80::1 ff15::9 ff02::1 ff0e::ffff:239.1.2.3 ::ffff:10.10.0.1 ::ffff:239.1.2.3")
+	badAddrs4 = addrs("10.11.0.9 10.10.0.254 10.10.0.255 10.10.0.77 127.0.0.1 0.0.0.0 255.255.255.255 240.0.0.1 224.0.0.1 223.255.255.255")
+	badAddrs6 = addrs("2001:db8::77 2001:db8::fe :: ::1 fe80::1 ff15::9 ff02::1 ff0e::ffff:239.1.2.3 ::ffff:10.10.0.1 ::ffff:239.1.2.3")
 )
 
 func (g *generator) size() int {
@@ -144,7 +144,7 @@ func (g *generator) packet() roce.Packet {
 	return p
 }
 
-// spoil changes a field to something interesting.
+// spoil gives a field a value that is likely to find errors.
 func (g *generator) spoil(p *roce.Packet, six bool) {
 	switch g.IntN(11) {
 	case 0:
@@ -185,7 +185,7 @@ func (g *generator) frame() []byte {
 	return f[:min(len(f), lcore.DataRoom-lcore.Headroom)] // what fits one mbuf
 }
 
-// damage changes a frame in one way, and makes good the checksums behind which the damage would not be seen, or not.
+// damage changes a frame in one way, and sometimes corrects the checksums that would hide the change from later checks.
 func (g *generator) damage(f []byte) []byte {
 	if len(f) < 20 {
 		return f

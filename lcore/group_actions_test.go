@@ -13,20 +13,20 @@ import (
 
 func ofPGM(w *fixture) { w.group(group4).PGM = true }
 
-// odata is data of one stream.
+// odata returns a PGM data packet of one stream.
 func odata(sqn uint32) []byte {
 	p := pgmtest.Packet{Type: pgmtest.ODATA, GSI: [6]byte{1, 2, 3, 4, 5, 6}, SrcPort: 7, DstPort: 8, SQN: sqn, Trail: 10, Data: []byte("x")}
 	return p.AppendTo(nil)
 }
 
-// What a group of PGM carries is seen each way, and only that; nothing is held up.
+// The packets of a group with PGM are analysed each way, and no others; none is delayed.
 func TestMirrorPGM(t *testing.T) {
 	s := newRig(t, smallFixture().with(ofPGM))
 	for _, n := range []uint32{10, 11, 14} { // two are missing
 		s.fromRoCE(v4(to(group4), func(p *roce.Packet) { p.Payload = odata(n) }), v4(to(groupOut)))
 		s.fromIB(received(toGroup(mgidOf(group4)), func(m *message) { m.Payload = odata(n + n/14) }))
 	}
-	_, id, _ := s.tables.FindGroup(group4)
+	_, id, _ := s.tables.Groups.Find(group4)
 	streams := s.pgm.Streams()
 	if len(streams) != 2 {
 		t.Fatalf("%d streams, want one each way: %+v", len(streams), streams)

@@ -12,8 +12,8 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// A frame that came to the wrong worker goes out by the one that has its proxy QP, once, and is counted once.
-func TestHandOver(t *testing.T) {
+// A frame that came to the wrong worker is sent by the one that has its proxy QP, once, and is counted once.
+func TestHandoff(t *testing.T) {
 	s := newRig(t, smallFixture().with(twoWorkers))
 	s.fromRoCE(v4(), v6(), v4(to(group4)), v4(func(p *roce.Packet) { p.TClass |= 3 }))
 	mine, others := s.toIB(0), 0
@@ -33,12 +33,12 @@ func TestHandOver(t *testing.T) {
 	want(t, "received by worker 1", s.workers[1].Counters().Direction[lcore.RoCEToIB].Received, 0)
 }
 
-// What the second worker finds wrong, it drops, and the books of both together balance.
-func TestHandOverThenDropped(t *testing.T) {
+// The second worker drops a frame that it finds wrong, and the counters of both together show conservation.
+func TestHandoffThenDropped(t *testing.T) {
 	s := newRig(t, smallFixture().with(twoWorkers))
 	s.arrive(0, v4(), v4())
 	s.workers[0].Step()
-	if err := s.tables.DeleteNode(nodeIP); err != nil {
+	if err := s.tables.Nodes.Delete(nodeIP); err != nil {
 		t.Fatal(err)
 	}
 	s.work()
@@ -48,19 +48,19 @@ func TestHandOverThenDropped(t *testing.T) {
 	}
 }
 
-// Good RoCE of a QP without a proxy QP waits at management; with one it crosses as if nothing had been.
-func TestHeldThenAgain(t *testing.T) {
+// Good RoCE of a QP without a proxy QP waits at management; when it has one it crosses as any other.
+func TestPendingThenRequeued(t *testing.T) {
 	for _, workers := range []int{1, 2} {
 		w := smallFixture()
 		w.workers = workers
 		s := newRig(t, w)
 		s.fromRoCE(newcomer(), v4(), newcomer())
-		held := s.takePunted()
-		want(t, "held", len(held), 2)
+		pending := s.takePunted()
+		want(t, "pending", len(pending), 2)
 		want(t, "crossed at once", len(s.toIB(0)), 1)
-		for _, o := range held {
+		for _, o := range pending {
 			if o.Pending == nil || string(o.Data) != string(newcomer()) || o.Pending.Worker() != 0 {
-				t.Errorf("held: %+v", o)
+				t.Errorf("pending: %+v", o)
 			}
 		}
 		w.addHost(newcomerIP, lcore.V2)
@@ -69,8 +69,8 @@ func TestHeldThenAgain(t *testing.T) {
 		if err := w.populate(s.tables); err != nil {
 			t.Fatal(err)
 		}
-		held[0].Pending.Requeue()
-		held[1].Pending.Drop(lcore.DropSourceRefused)
+		pending[0].Pending.Requeue()
+		pending[1].Pending.Drop(lcore.DropSourceRefused)
 		s.work()
 		got := s.toIB(workers - 1)
 		if len(got) != 1 || got[0].QP != s1.QP || string(got[0].Payload) != "Hello" {
@@ -84,10 +84,10 @@ func TestHeldThenAgain(t *testing.T) {
 	}
 }
 
-// Counters of groups, and of what is remarkable.
+// Counters of groups, and the counters of notes.
 func TestNotesAndGroupCounters(t *testing.T) {
 	s := newRig(t, smallFixture())
-	_, id, ok := s.tables.FindGroup(group4)
+	_, id, ok := s.tables.Groups.Find(group4)
 	if !ok {
 		t.Fatal("no group")
 	}
@@ -108,7 +108,7 @@ func TestNotesAndGroupCounters(t *testing.T) {
 	want(t, "bytes to RoCE", out.SentBytes, 10)
 }
 
-// Bursts keep their packets in order and whole: full ones, and those in which every second packet dies.
+// Bursts keep their packets in order and unchanged: full ones, and those in which every second packet is dropped.
 func TestBurstsKeepOrder(t *testing.T) {
 	s := newRig(t, smallFixture())
 	spoilt := [][]byte{
@@ -132,7 +132,7 @@ func TestBurstsKeepOrder(t *testing.T) {
 	s.checkConserved(s.datapath.Counters())
 }
 
-// inOrder has frames and messages cross, of which the n good ones are numbered.
+// inOrder forwards frames and messages, of which the n good ones are numbered, and checks their order.
 func (s *rig) inOrder(n int, frames [][]byte, msgs []message) {
 	s.t.Helper()
 	s.fromRoCE(frames...)

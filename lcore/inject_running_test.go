@@ -16,7 +16,7 @@ func everything(seed uint64) lcore.Injection {
 	return lcore.Injection{Drop: 0.1, Duplicate: 0.3, Reorder: 0.3, DelayShare: 0.4, Delay: time.Millisecond, Seed: seed}
 }
 
-// A worker that stops lets out what it holds.
+// A worker that stops sends the packets that it delays.
 func TestInjectStopLetsOut(t *testing.T) {
 	s := newRig(t, smallFixture())
 	for _, d := range ways {
@@ -24,7 +24,7 @@ func TestInjectStopLetsOut(t *testing.T) {
 	}
 	n := [2]int{len(s.numbered(lcore.RoCEToIB, 0, 301, 64)), len(s.numbered(lcore.IBToRoCE, 0, 301, 64))}
 	msgs := []fabricport.Received{fabricport.Received(received()), fabricport.Received(received())}
-	want(t, "delivered", s.ibPort.Deliver(0, msgs), 2) // behind what is held
+	want(t, "delivered", s.ibPort.Deliver(0, msgs), 2) // behind the delayed ones
 	s.start()
 	s.workers[0].Stop()
 	if n[0] >= 301 || n[1] >= 301 {
@@ -34,14 +34,14 @@ func TestInjectStopLetsOut(t *testing.T) {
 	want(t, "to RoCE", n[1]+len(s.toRoCE(0)), 303)
 }
 
-// What is still held when the bench ends was received, and is lost by name.
+// Packets that are still delayed when the datapath closes count as received, and as dropped by name.
 func TestInjectEnds(t *testing.T) {
 	s := newRig(t, smallFixture())
 	for _, d := range ways {
 		s.inject(d, lcore.Injection{DelayShare: 1, Delay: lcore.MaxInjectedDelay})
 		s.numbered(d, 0, 100, 64)
 	}
-	s.inject(lcore.RoCEToIB, lcore.Injection{Reorder: 1}) // never taken up
+	s.inject(lcore.RoCEToIB, lcore.Injection{Reorder: 1}) // the worker never takes this up
 	final := s.datapath.Close()
 	for _, d := range ways {
 		c := final.Direction[d]
@@ -54,7 +54,8 @@ func TestInjectEnds(t *testing.T) {
 	s.reopen()
 }
 
-// Faults come and go while two workers carry packets both ways and hand them to each other: nothing is lost without a name.
+// Faults are switched on and off while two workers carry packets both ways and hand them off to each other: no packet
+// is lost without a reason.
 func TestInjectUnderTraffic(t *testing.T) {
 	w := smallFixture().with(twoWorkers)
 	w.config.Sleep = true
@@ -85,7 +86,7 @@ func TestInjectUnderTraffic(t *testing.T) {
 				s.inject(d, everything(uint64(round)))
 			case 3:
 				s.inject(d, lcore.Injection{})
-			case 4: // twice, before anybody has seen the first
+			case 4: // twice, before the worker has seen the first
 				s.inject(d, lcore.Injection{Drop: 1})
 				s.inject(d, everything(uint64(round)))
 			}
@@ -94,7 +95,7 @@ func TestInjectUnderTraffic(t *testing.T) {
 			s.arrive(q, repeat(v4(), batch)...)
 			arrived += uint64(s.ibPort.Deliver(q, msgs))
 		}
-		s.untilBelow(900) // less than any ring holds
+		s.untilBelow(900) // fewer than any ring holds
 	}
 	s.settle(uint64(rounds * 2 * batch))
 	close(stop)
@@ -110,7 +111,7 @@ func TestInjectUnderTraffic(t *testing.T) {
 	}
 }
 
-// untilBelow takes what comes out until fewer mbufs are in use.
+// untilBelow takes packets that come out until fewer mbufs are in use.
 func (s *rig) untilBelow(most int) {
 	s.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Microsecond) {
@@ -127,7 +128,7 @@ func (s *rig) untilBelow(most int) {
 	}
 }
 
-// settle switches faults off, and waits until all has come out that went in from Ethernet.
+// settle switches faults off, and waits until all packets that went in from Ethernet have come out.
 func (s *rig) settle(in uint64) {
 	s.t.Helper()
 	for _, d := range ways {

@@ -21,7 +21,8 @@ func (s *rig) inject(d lcore.Direction, i lcore.Injection) {
 	}
 }
 
-// numbered has n packets, numbered from first, come in, in bursts of so many, and returns the numbers that came out at once.
+// numbered passes n packets in, numbered from first, in bursts of the given size, and returns the numbers that came out
+// at once.
 func (s *rig) numbered(d lcore.Direction, first, n, burst int) (out []int) {
 	s.t.Helper()
 	for i := first; i < first+n; i += burst {
@@ -41,7 +42,7 @@ func (s *rig) numbered(d lcore.Direction, first, n, burst int) (out []int) {
 	return out
 }
 
-// numbers takes what came out, whole.
+// numbers takes the packets that came out, checks them, and returns their numbers.
 func (s *rig) numbers(d lcore.Direction) (out []int) {
 	s.t.Helper()
 	if d == lcore.RoCEToIB {
@@ -73,7 +74,8 @@ func counting(n int) []int {
 	return out
 }
 
-// About the share that was asked for is dropped, the rest comes whole and in order, and nothing happens the other way.
+// About the requested share is dropped, the rest arrives unchanged and in order, and the other direction is not
+// affected.
 func TestInjectDrop(t *testing.T) {
 	for _, d := range ways {
 		s := newRig(t, smallFixture())
@@ -98,11 +100,11 @@ func mustDrop(t *testing.T, name string) lcore.Drop {
 	panic("no such drop")
 }
 
-// A double is like its original, and counts as received. Bursts are no larger for it.
+// A duplicate equals its original, and counts as received. Bursts do not become larger for it.
 func TestInjectDuplicate(t *testing.T) {
 	for _, d := range ways {
 		s := newRig(t, smallFixture())
-		s.soil()
+		s.dirtyMbufs()
 		s.inject(d, lcore.Injection{Duplicate: 1})
 		var want []int
 		for i := range 200 {
@@ -120,7 +122,7 @@ func TestInjectDuplicate(t *testing.T) {
 	}
 }
 
-// Without mbufs there are no doubles, and no packet suffers.
+// Without free mbufs there are no duplicates, and no packet is lost.
 func TestInjectDuplicateWithoutMbufs(t *testing.T) {
 	s := newRig(t, smallFixture())
 	s.inject(lcore.RoCEToIB, lcore.Injection{Duplicate: 1})
@@ -137,7 +139,7 @@ func TestInjectDuplicateWithoutMbufs(t *testing.T) {
 	}
 }
 
-// await takes what comes out until there are n.
+// await takes packets that come out until there are n.
 func (s *rig) await(d lcore.Direction, got []int, n int) []int {
 	for end := time.Now().Add(20 * time.Second); len(got) < n && time.Now().Before(end); {
 		s.work()
@@ -146,7 +148,7 @@ func (s *rig) await(d lcore.Direction, got []int, n int) []int {
 	return got
 }
 
-// Pairs change places, and a packet with nobody behind it does not wait for ever. They come in one burst, whose time is one.
+// Pairs change places, and a packet without a successor does not wait for ever. Both come out in one burst.
 func TestInjectReorder(t *testing.T) {
 	const n = 31
 	var pairs []int
@@ -165,7 +167,7 @@ func TestInjectReorder(t *testing.T) {
 	}
 }
 
-// What is held up comes after its time, in order, and counts when it comes.
+// A delayed packet comes out after its time, in order, and is counted when it does.
 func TestInjectDelay(t *testing.T) {
 	const delay = 30 * time.Millisecond
 	for _, d := range ways {
@@ -190,10 +192,10 @@ func TestInjectDelay(t *testing.T) {
 	}
 }
 
-// A worker holds no more than its part of the pool: what comes then goes at once.
+// A worker delays no more packets than its part of the pool: others then go at once.
 func TestInjectDelayLeavesThePool(t *testing.T) {
 	s := newRig(t, smallFixture())
-	const most = standMbufs / 8 / 2
+	const most = rigMbufs / 8 / 2
 	s.inject(lcore.RoCEToIB, lcore.Injection{DelayShare: 1, Delay: lcore.MaxInjectedDelay})
 	got := s.numbered(lcore.RoCEToIB, 0, 1000, 100)
 	want(t, "came at once", len(got), 1000-most)
@@ -208,7 +210,8 @@ func TestInjectDelayLeavesThePool(t *testing.T) {
 	}
 }
 
-// Bursts stay as large as they may be when all is doubled, some is let out and some waits for its successor, at once.
+// Bursts stay within their limit when at once all packets are duplicated, delayed ones come out and some wait for a
+// successor.
 func TestInjectFillsBursts(t *testing.T) {
 	const chunk = 128
 	for _, d := range ways {
@@ -217,7 +220,7 @@ func TestInjectFillsBursts(t *testing.T) {
 		var got []int
 		for i := range 6 {
 			got = append(got, s.numbered(d, i*chunk, chunk, chunk)...)
-			time.Sleep(2 * time.Millisecond) // what is held is due when more comes
+			time.Sleep(2 * time.Millisecond) // the delayed ones are due when more come
 		}
 		got = s.await(d, got, 12*chunk)
 		slices.Sort(got)
@@ -231,7 +234,7 @@ func TestInjectFillsBursts(t *testing.T) {
 	}
 }
 
-// fates are the fates of packets: for each, how often it came out at once.
+// fates says for each packet how often it came out at once.
 func fates(t *testing.T, d lcore.Direction, i lcore.Injection, burst int) (out [600]int) {
 	t.Helper()
 	t.Run("", func(t *testing.T) {
@@ -269,7 +272,7 @@ func TestInjectBySeed(t *testing.T) {
 			}
 		}
 	}
-	i.Drop = 0.6 // more are dropped, but whoever was dropped is so still
+	i.Drop = 0.6 // more are dropped, and among them all that were dropped before
 	more, before := fates(t, lcore.RoCEToIB, i, 64), seen[2]
 	for n := range more {
 		if more[n] > before[n] {
@@ -278,7 +281,7 @@ func TestInjectBySeed(t *testing.T) {
 	}
 }
 
-// What is wrong is said in a line, and changes nothing.
+// A wrong setting gives an error of one line, and changes nothing.
 func TestInjectRefused(t *testing.T) {
 	s := newRig(t, smallFixture())
 	good := lcore.Injection{Drop: 0.5, Seed: 3}

@@ -76,7 +76,8 @@ func (s *rig) latency(d lcore.Direction) (sum lcore.Latency) {
 	return sum
 }
 
-// One burst of so many is timed, and all it sends counts; what dies does not, nor what came before it was cleared.
+// One burst in so many is timed, and all packets that it sends count; dropped packets do not, nor does anything before
+// the times were cleared.
 func TestLatencyCountsWhatIsSent(t *testing.T) {
 	s := newRig(t, smallFixture())
 	began := time.Now()
@@ -105,7 +106,7 @@ func TestLatencyCountsWhatIsSent(t *testing.T) {
 	for d := range 2 {
 		l := s.latency(lcore.Direction(d))
 		if l.Count() != 0 || l.Sum() != 0 || l.Max() != 0 {
-			t.Errorf("cleared, and %d packets took %v", l.Count(), l.Sum())
+			t.Errorf("after clearing, %d packets took %v", l.Count(), l.Sum())
 		}
 	}
 	for range lcore.LatencyEvery {
@@ -117,10 +118,10 @@ func TestLatencyCountsWhatIsSent(t *testing.T) {
 	}
 }
 
-// What the port does not take does not count.
+// Packets that the port does not take do not count.
 func TestLatencyOfPortThatIsFull(t *testing.T) {
 	s := newRig(t, smallFixture())
-	room := standRing - 1
+	room := rigRing - 1
 	for ; room > 64; room -= 64 {
 		s.fromRoCE(repeat(v4(), 64)...)
 	}
@@ -130,12 +131,12 @@ func TestLatencyOfPortThatIsFull(t *testing.T) {
 		s.fromRoCE(v4(), v4())
 	}
 	l := s.latency(lcore.RoCEToIB)
-	want(t, "sent", s.counters(lcore.RoCEToIB).Sent, standRing)
+	want(t, "sent", s.counters(lcore.RoCEToIB).Sent, rigRing)
 	want(t, "timed before", timed.Count(), 64)
 	want(t, "timed", l.Count(), 65)
 }
 
-// A packet that waits for its proxy QP, and one that crosses by another worker, count with their waiting.
+// For a packet that waits for its proxy QP, and one that is handed off to another worker, the waiting time is included.
 func TestLatencyOfWaiting(t *testing.T) {
 	const wait = 20 * time.Millisecond
 	s := newRig(t, smallFixture().with(twoWorkers))
@@ -148,7 +149,7 @@ func TestLatencyOfWaiting(t *testing.T) {
 	want(t, "by worker 0", by[0][lcore.RoCEToIB].Count(), 0)
 	want(t, "by worker 1", by[1][lcore.RoCEToIB].Count(), 2)
 	if got := by[1][lcore.RoCEToIB].Quantile(0); got < wait {
-		t.Errorf("it lay on the other's ring for %v, and counts %v", wait, got)
+		t.Errorf("it lay on the other's ring for %v, but its latency is %v", wait, got)
 	}
 	s.datapath.ClearLatency()
 	s.fixture.addHost(newcomerIP, lcore.V2)

@@ -11,7 +11,7 @@ import (
 )
 
 // The start of struct rte_mbuf (rte_mbuf_core.h), which DPDK keeps as it is: drivers are compiled against it. The tests
-// reach into it for the two states that neither a ring port nor a ring port can make.
+// write to it for the two states that neither of the two ring ports can make.
 type mbufHead struct {
 	bufAddr, bufIOVA uintptr
 	dataOff, refcnt  uint16
@@ -34,8 +34,8 @@ func chain(first, second dpdk.Mbuf) {
 	a.pktLen += uint32(headOf(second).dataLen)
 }
 
-// fromIBCut has a message come in at the IB port whose completion says that it has n bytes, with the GRH area. A port
-// made of rings cannot: so its mbuf is cut in the ring. To know which mbuf that is, all others are taken first.
+// fromIBCut delivers a message at the IB port whose completion says that it has n bytes, with the GRH area. A ring port
+// cannot do that, so the mbuf is cut in the ring. To know which mbuf that is, all others are taken first.
 func (s *rig) fromIBCut(msg message, n int) {
 	s.t.Helper()
 	all := make([]dpdk.Mbuf, s.pool.Size()-s.pool.InUse())
@@ -68,6 +68,6 @@ func TestMbufLayout(t *testing.T) {
 	}
 	defer m.Free()
 	if h := headOf(m); h.dataLen != 77 || h.pktLen != 77 || h.segments != 1 || h.next != nil || h.refcnt != 1 {
-		t.Errorf("struct rte_mbuf is not laid out as the tests believe: %+v", *h)
+		t.Errorf("struct rte_mbuf is not laid out as the tests assume: %+v", *h)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"causeway/lcore"
 )
 
-// Who wants only an idea sees few of many, is told how many there were, and holds up nobody.
+// A sampled mirror gets few of many packets and the number of all, and delays no packet.
 func TestSampled(t *testing.T) {
 	s := newRig(t, smallFixture())
 	ctx, stop := context.WithCancel(context.Background())

@@ -18,8 +18,8 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// An onlooker watches a stand.
-type onlooker struct {
+// An observer mirrors the packets of a rig.
+type observer struct {
 	t      testing.TB
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
@@ -28,11 +28,11 @@ type onlooker struct {
 	err    error
 }
 
-// watch begins to watch; when it returns, everything is seen.
-func (s *rig) watch(o lcore.MirrorOptions) *onlooker {
+// watch begins to mirror; from its return on, everything is mirrored.
+func (s *rig) watch(o lcore.MirrorOptions) *observer {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	l := &onlooker{t: s.t, stop: stop}
+	l := &observer{t: s.t, stop: stop}
 	began := make(chan struct{})
 	o.Began = func() { close(began) }
 	failed := make(chan struct{})
@@ -50,7 +50,7 @@ func (s *rig) watch(o lcore.MirrorOptions) *onlooker {
 	return l
 }
 
-func (s *rig) filtered(text ...string) *onlooker {
+func (s *rig) filtered(text ...string) *observer {
 	s.t.Helper()
 	f, err := lcore.ParseFilter(text)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *rig) filtered(text ...string) *onlooker {
 	return s.watch(lcore.MirrorOptions{Filter: f})
 }
 
-// end returns what was seen.
-func (l *onlooker) end() []lcore.MirroredPacket {
+// end returns the mirrored packets.
+func (l *observer) end() []lcore.MirroredPacket {
 	l.t.Helper()
 	l.stop()
 	l.ended.Wait()
@@ -70,14 +70,14 @@ func (l *onlooker) end() []lcore.MirroredPacket {
 	return l.saw
 }
 
-// during has a stand that outlives a test speak to that test while it lasts.
+// during makes a rig that outlives a subtest report to the subtest while that runs.
 func (s *rig) during(t *testing.T) {
 	outer := s.t
 	s.t = t
 	t.Cleanup(func() { s.t = outer })
 }
 
-// points says which points were passed, in order.
+// points lists the points at which packets were mirrored, in order.
 func points(saw []lcore.MirroredPacket) string {
 	out := ""
 	for _, s := range saw {
@@ -86,12 +86,13 @@ func points(saw []lcore.MirroredPacket) string {
 	return out
 }
 
-// Every reason is seen once, with the frame as it came, whatever it is; and a packet that lives, at both ports.
+// A dropped packet is mirrored once with its reason and the frame as received, for every reason; and a forwarded packet
+// at both ports.
 func TestMirrorOfRoCECases(t *testing.T) {
 	common := newRig(t, smallFixture())
 	for _, c := range roceCases() {
 		t.Run(c.name, func(t *testing.T) {
-			s := standFor(t, common, c.fixture)
+			s := rigFor(t, common, c.fixture)
 			s.during(t)
 			all, dropped := s.watch(lcore.MirrorOptions{}), s.filtered("drop", "any", "direction", "roce_to_ib")
 			s.fromRoCE(c.frame)
@@ -103,7 +104,7 @@ func TestMirrorOfRoCECases(t *testing.T) {
 			}
 			last := saw[len(saw)-1]
 			if last.Packet != saw[0].Packet || last.Packet == 0 || len(saw) != 2 {
-				t.Errorf("its mirrored packets do not belong together: %+v", saw)
+				t.Errorf("there are not two mirrored packets with the same id: %+v", saw)
 			}
 			switch {
 			case c.drop == "mad_served":
@@ -126,7 +127,7 @@ func TestMirrorOfIBCases(t *testing.T) {
 	common := newRig(t, smallFixture())
 	for _, c := range ibCases {
 		t.Run(c.name, func(t *testing.T) {
-			s := standFor(t, common, c.fixture)
+			s := rigFor(t, common, c.fixture)
 			s.during(t)
 			all := s.watch(lcore.MirrorOptions{})
 			s.fromIB(c.msg)
@@ -153,7 +154,8 @@ func TestMirrorOfIBCases(t *testing.T) {
 	}
 }
 
-// What dies on a way out is seen dying, as often as it does, and only what was taken is seen to be sent.
+// A packet dropped on the way out is mirrored as dropped, once for each, and only packets that the port took are
+// mirrored as sent.
 func TestMirrorOfWays(t *testing.T) {
 	for _, c := range wayCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -170,14 +172,14 @@ func TestMirrorOfWays(t *testing.T) {
 					t.Errorf("direction %v", x.Direction)
 				}
 				if _, err := roce.Parse(x.Data); (c.drop == "ib_full" || c.drop == "eth_full" || c.drop == "proxy_qp_full") && err != nil {
-					t.Errorf("what died is no RoCE: %v", err)
+					t.Errorf("the dropped packet is no RoCE: %v", err)
 				}
 			}
 		})
 	}
 }
 
-// The way over another worker and over management, in order.
+// The points of packets that go through another worker and through management, in order.
 func TestMirrorOfDetours(t *testing.T) {
 	s := newRig(t, smallFixture().with(twoWorkers))
 	l := s.watch(lcore.MirrorOptions{})
@@ -188,7 +190,7 @@ func TestMirrorOfDetours(t *testing.T) {
 	s.takePunted()[0].Pending.Requeue()
 	s.work()
 	saw := l.end()
-	want(t, "held", points(saw), "received@0 waiting@0 dropped@0 ")
+	want(t, "pending", points(saw), "received@0 waiting@0 dropped@0 ")
 	want(t, "one packet", saw[0].Packet == saw[2].Packet, true)
 	l = s.watch(lcore.MirrorOptions{})
 	s.fromRoCE(newcomer())
@@ -202,7 +204,7 @@ func TestMirrorOfDetours(t *testing.T) {
 	want(t, "own", points(l.end()), "own@1 ")
 }
 
-// What a send is accompanied by.
+// The metadata mirrored with a sent packet.
 func TestMirrorOfSend(t *testing.T) {
 	s := newRig(t, smallFixture())
 	l := s.filtered("side", "ib")
@@ -226,7 +228,7 @@ func TestMirrorFilters(t *testing.T) {
 	both, none := []string{"received", "sent"}, []string(nil)
 	for _, c := range []struct {
 		filter  []string
-		in, out []string // what is seen of a packet towards IB, and towards RoCE
+		in, out []string // the points at which a packet towards IB, and one towards RoCE, is mirrored
 	}{
 		{nil, both, both},
 		{[]string{"host", hostIP.String()}, both, both},
@@ -278,7 +280,7 @@ func TestMirrorGroups(t *testing.T) {
 			s.fromIB(received(toGroup(mgidOf(g))), received(toGroup(mgidOf(groupIn))))
 			wanted := 4
 			if name != g.String() {
-				wanted = 2 // an MGID is on InfiniBand alone
+				wanted = 2 // only InfiniBand packets have an MGID
 			}
 			want(t, name, len(l.end()), wanted)
 			s.toIB(0)
@@ -287,7 +289,7 @@ func TestMirrorGroups(t *testing.T) {
 	}
 }
 
-// A ring that is too small counts what it misses, and traffic goes on.
+// When a mirror's ring is full, missed packets are counted, and traffic goes on.
 func TestMirrorsMissed(t *testing.T) {
 	s := newRig(t, smallFixture())
 	ctx, stop := context.WithCancel(context.Background())
@@ -306,7 +308,7 @@ func TestMirrorsMissed(t *testing.T) {
 	}()
 	<-began
 	s.fromRoCE(v4())
-	time.Sleep(20 * time.Millisecond) // now it is held
+	time.Sleep(20 * time.Millisecond) // now the reader waits
 	s.fromRoCE(repeat(v4(), 100)...)
 	close(hold)
 	stop()
@@ -318,10 +320,10 @@ func TestMirrorsMissed(t *testing.T) {
 	want(t, "crossed", len(s.toIB(0)), 101)
 }
 
-// At most four watch at once; one that ends makes room; a bench that closes ends them all.
+// There are at most four mirrors at once; one that ends makes room; closing the datapath ends them all.
 func TestManyMirrors(t *testing.T) {
 	s := newRig(t, smallFixture())
-	var all []*onlooker
+	var all []*observer
 	for range lcore.MaxMirrors {
 		all = append(all, s.watch(lcore.MirrorOptions{}))
 	}
@@ -344,12 +346,12 @@ func TestManyMirrors(t *testing.T) {
 		}
 	}
 	if err := one(); err == nil {
-		t.Error("a closed bench is watched")
+		t.Error("a closed datapath is mirrored")
 	}
 	s.reopen()
 }
 
-// Watchers come and go while workers run; traffic does not notice, and nothing is counted twice.
+// Mirrors begin and end while workers run; traffic is not affected, and nothing is counted twice.
 func TestMirrorWhileRunning(t *testing.T) {
 	w := smallFixture()
 	w.config.Sleep = true

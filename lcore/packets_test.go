@@ -91,7 +91,7 @@ func imm(v uint32) func(*roce.Packet) {
 	return func(p *roce.Packet) { p.HasImm, p.Imm = true, v }
 }
 
-// pattern returns n bytes, none of them the same as at another place nearby.
+// pattern returns n bytes, each different from those nearby.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -110,7 +110,7 @@ func patch(f []byte, at int, with ...byte) []byte {
 // tagged puts tags between the addresses and the type.
 func tagged(f []byte, tags ...byte) []byte { return slices.Insert(bytes.Clone(f), atEthType, tags...) }
 
-// network returns where the network header is and its ethertype; false when the frame is too short.
+// network returns the offset of the network header and its ethertype; false when the frame is too short.
 func network(f []byte) (at int, ethertype uint16, ok bool) {
 	for at = atEthType; at+2 <= len(f); at += 4 {
 		ethertype = binary.BigEndian.Uint16(f[at:])
@@ -128,8 +128,8 @@ func sum(f []byte) []byte {
 	return f
 }
 
-// sign writes the right ICRC where the IP header or GRH says that the packet ends; at the end of the frame, when it
-// says something impossible.
+// sign writes the right ICRC where the packet ends according to the IP header or GRH; at the end of the frame, when
+// that is impossible.
 func sign(f []byte) []byte {
 	f = bytes.Clone(f)
 	at, ethertype, ok := network(f)
@@ -181,7 +181,7 @@ func noGRH(m *message) { m.HasGRH, m.GRH = false, [40]byte{} }
 
 func anEthernetPort(w *fixture) { w.config.IBIsEthernet = true }
 
-// inIPv4 gives the message an IPv4 header, where RoCE devices leave one.
+// inIPv4 gives the message an IPv4 header, at the place where RoCE devices store one.
 func inIPv4(src, dst netip.Addr) func(*message) {
 	return func(m *message) {
 		ip := slices.Clone(v4(func(p *roce.Packet) { p.SrcIP, p.DstIP = src, dst })[atNet : atNet+20])

@@ -9,22 +9,22 @@ import (
 	"causeway/lcore"
 )
 
-// policed limits group4, in a world where that is foreseen.
+// policed limits group4, in a fixture with policing enabled.
 func policed(w *fixture) { w.group(group4).Policed = true }
 
 func (s *rig) police(rate uint64) {
 	s.t.Helper()
-	_, id, ok := s.tables.FindGroup(group4)
+	_, id, ok := s.tables.Groups.Find(group4)
 	if !ok {
 		s.t.Fatal("the group is not there")
 	}
 	s.datapath.Police(int(id), rate)
 }
 
-// burstOf is how many packets pass at once at a low rate.
+// burstOf is how many packets may pass at once at a low rate.
 const burstOf = 64
 
-// A group passes its rate, whatever comes; the other way, and other groups, have their own.
+// A group's packets pass at its rate, however many come; the other direction and other groups have rates of their own.
 func TestPoliceRate(t *testing.T) {
 	s := newRig(t, smallFixture().with(policed))
 	const rate, chunk = 20_000, 256
@@ -33,7 +33,7 @@ func TestPoliceRate(t *testing.T) {
 	for last := start; time.Since(start) < 100*time.Millisecond; {
 		s.fromRoCE(repeat(v4(to(group4)), chunk)...)
 		s.toIB(0)
-		lost += max(0, time.Since(last).Seconds()-0.009) // what is not used for ten milliseconds, on a busy machine
+		lost += max(0, time.Since(last).Seconds()-0.009) // credit is for ten milliseconds at most; a busy machine loses the rest
 		last = time.Now()
 	}
 	took := time.Since(start).Seconds()
@@ -52,7 +52,7 @@ func TestPoliceRate(t *testing.T) {
 	}
 }
 
-// A limit that is lifted is none, and one that is set anew holds.
+// A limit that is removed has no effect any more, and one that is set again has.
 func TestPoliceChanges(t *testing.T) {
 	s := newRig(t, smallFixture().with(policed))
 	for _, step := range []struct {

@@ -11,8 +11,8 @@ import (
 	"causeway/lcore"
 )
 
-// TestPolicyWhileRunning changes the policy again and again under a worker that runs: what is allowed by all of them is never
-// dropped, and what the last one says counts.
+// TestPolicyWhileRunning changes the policy repeatedly while a worker runs: a source that all of the policies allow is
+// never dropped, and in the end the last policy applies.
 func TestPolicyWhileRunning(t *testing.T) {
 	w := smallFixture()
 	w.config.Sleep = true
@@ -25,7 +25,7 @@ func TestPolicyWhileRunning(t *testing.T) {
 		narrow.SLOfDSCP[i] = ib.SL(i % 16)
 	}
 	const rounds = 500
-	for held := 0; held < rounds; {
+	for pending := 0; pending < rounds; {
 		for _, p := range []lcore.Policy{narrow, wide} {
 			if err := s.datapath.SetPolicy(p); err != nil {
 				t.Fatal(err)
@@ -37,11 +37,11 @@ func TestPolicyWhileRunning(t *testing.T) {
 			for _, o := range punted {
 				o.Pending.Drop(lcore.DropACL)
 			}
-			if held += len(punted); len(punted) > 0 {
+			if pending += len(punted); len(punted) > 0 {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("%d of %d are held: %+v", held, rounds, s.datapath.Counters().Direction[lcore.RoCEToIB])
+				t.Fatalf("%d of %d are pending: %+v", pending, rounds, s.datapath.Counters().Direction[lcore.RoCEToIB])
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func TestPolicyWhileRunning(t *testing.T) {
 	}
 }
 
-// TestClassChange wants another service level from the next packet on.
+// TestClassChange checks that a new service level applies from the next packet on.
 func TestClassChange(t *testing.T) {
 	w := smallFixture()
 	s := newRig(t, w)

@@ -14,8 +14,8 @@ import (
 // inPortable says in the environment of a test that its C was built with CAUSEWAY_PORTABLE.
 const inPortable = "CAUSEWAY_IN_PORTABLE"
 
-// TestPortable runs the tests of the packet path and of the tables once more, with the C that other CPUs than x86 get:
-// its parser, hash, tag compare and ICRC. What takes long in them is shortened.
+// TestPortable runs the tests of the packet path and of the tables again, with the C for CPUs other than x86: its
+// parser, hash, tag compare and ICRC. Long tests are shortened.
 func TestPortable(t *testing.T) {
 	if os.Getenv(inPortable) != "" {
 		if name := lcore.ICRCVersion(); name != "table" {

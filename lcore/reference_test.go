@@ -14,8 +14,8 @@ import (
 	"causeway/tables"
 )
 
-// A reference is a second bridge, in plain Go, one packet at a time: what the C is compared with. It shares nothing with
-// it but the names of the drops. It is written after the order in which drop.def lists the checks.
+// A reference is a second bridge, in plain Go, one packet at a time, with which the C is compared. It shares nothing
+// with the C but the names of the drops. Its checks are in the order of drop.def.
 type reference struct {
 	*fixture
 	nodeOf map[netip.Addr]*tables.Node
@@ -45,10 +45,10 @@ func newReference(w *fixture) *reference {
 	return r
 }
 
-// What becomes of a frame that is not dropped by name and not sent.
+// The results for a frame that is neither dropped by name nor sent.
 const (
-	isOdd  = "(odd)"  // management's
-	isHeld = "(held)" // waits for a proxy QP
+	isPunted  = "(punted)"  // punted to management
+	isPending = "(pending)" // waits for a proxy QP
 )
 
 // A posted message as a value: port.Sent with its payload as a string.
@@ -70,10 +70,10 @@ func (p *posted) equal(o *posted) bool {
 		p.Len == o.Len && p.payload == o.payload
 }
 
-// datagram is what the reference has found out about a frame.
+// datagram is a frame as parsed by the reference.
 type datagram struct {
 	src, dst   netip.Addr // IPv4 never mapped
-	toGroup    bool       // by its address
+	toGroup    bool       // by its destination address
 	tclass     uint8
 	hops       uint8
 	flow       uint32
@@ -87,7 +87,7 @@ type datagram struct {
 	congestion bool
 }
 
-// fromRoCE says what becomes of a frame: the message, or why there is none.
+// fromRoCE returns the message for a frame, or the reason why there is none.
 func (r *reference) fromRoCE(f []byte) (posted, string) {
 	var d datagram
 	for _, check := range []func(*datagram, []byte) string{r.ethernet, r.integrity, r.header, r.transport, r.policy} {
@@ -116,7 +116,7 @@ func (r *reference) ethernet(d *datagram, f []byte) string {
 	}
 	switch kind {
 	case frame.TypeARP:
-		return isOdd
+		return isPunted
 	case frame.TypeIPv4:
 		why = r.ip4(d, rest)
 	case frame.TypeIPv6:
@@ -132,7 +132,7 @@ func (r *reference) ethernet(d *datagram, f []byte) string {
 	return why
 }
 
-// untag takes the tag off, if there is one.
+// untag removes the VLAN tag, if there is one.
 func (r *reference) untag(b []byte, kind uint16) (rest []byte, inner uint16, why string) {
 	vid := uint16(0)
 	switch kind {
@@ -183,7 +183,7 @@ func (r *reference) ip4(d *datagram, b []byte) string {
 	total, proto := int(binary.BigEndian.Uint16(b[2:])), b[9]
 	switch {
 	case proto == frame.ProtoICMP || proto == frame.ProtoIGMP:
-		return isOdd
+		return isPunted
 	case header < frame.IPv4Len:
 		return "ip_hdr"
 	case header > frame.IPv4Len:
@@ -223,7 +223,7 @@ func (r *reference) ip6(d *datagram, b []byte) string {
 	next, rest := ip.NextHeader(), b[frame.IPv6Len:]
 	switch {
 	case next == frame.ProtoICMPv6, next == frame.ProtoHopByHop && len(rest) > 0 && rest[0] == frame.ProtoICMPv6:
-		return isOdd
+		return isPunted
 	case slices.Contains(extensions6, next):
 		return "ip6_ext"
 	case next != frame.ProtoUDP:

@@ -14,7 +14,7 @@ import (
 	"causeway/tables"
 )
 
-// header takes BTH, DETH and immediate apart.
+// header parses BTH, DETH and immediate.
 func (r *reference) header(d *datagram, _ []byte) string {
 	d.bth, _ = ib.AsBTH(d.transport)
 	d.deth, _ = ib.AsDETH(d.transport[ib.BTHLen:])
@@ -68,7 +68,7 @@ func (r *reference) transport(d *datagram, _ []byte) string {
 	return ""
 }
 
-// isSIDR reports whether a MAD is a question or an answer of SIDR's.
+// isSIDR reports whether a MAD is a SIDR request or reply.
 func isSIDR(b []byte) bool {
 	m, ok := ib.AsMAD(b)
 	return ok && m.IsCM() && (m.AttrID() == ib.AttrSIDRReq || m.AttrID() == ib.AttrSIDRRep)
@@ -110,12 +110,12 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 	case r.nodeOf[d.src] != nil:
 		return "loop_bridge"
 	case within(d.src, r.config.Allow):
-		return isHeld
+		return isPending
 	}
 	return "acl"
 }
 
-// message is what the IB port must get.
+// message returns the message that the IB port must get.
 func (r *reference) message(d *datagram) posted {
 	s := r.proxyQP(d.src, d.deth.SrcQP())
 	m := posted{payload: string(d.payload), Sent: fabricport.Sent{
@@ -141,7 +141,7 @@ func (r *reference) message(d *datagram) posted {
 	return m
 }
 
-// fromIB says what becomes of a message: the frame, or why there is none.
+// fromIB returns the frame for a message, or the reason why there is none.
 func (r *reference) fromIB(m *message) ([]byte, string) {
 	if m.SrcQP == ib.QP0 || m.SrcQP == ib.QP1 || m.SrcQP == ib.QPMulticast {
 		return nil, "srcqp"
@@ -184,7 +184,7 @@ func (r *reference) fromIB(m *message) ([]byte, string) {
 	return out.AppendTo(nil), ""
 }
 
-// ownIP is the bridge's first address of a kind.
+// ownIP returns the bridge's first address of an IP version.
 func (r *reference) ownIP(kind func(netip.Addr) bool) netip.Addr {
 	for _, p := range r.config.Addresses {
 		if kind(p.Addr()) && !p.Addr().IsLinkLocalUnicast() {
@@ -194,7 +194,7 @@ func (r *reference) ownIP(kind func(netip.Addr) bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// origin finds who sent a message, takes over what its network header says, and returns the group it is for.
+// origin finds the sender of a message, copies the fields of its network header, and returns the group that it is for.
 func (r *reference) origin(m *message, out *roce.Packet) (from *tables.Node, mgid ib.GID, why string) {
 	if !m.HasGRH {
 		if m.SLID != 0 && m.SLID == r.own.LID {
@@ -211,7 +211,7 @@ func (r *reference) origin(m *message, out *roce.Packet) (from *tables.Node, mgi
 	}
 	switch {
 	case r.config.IBIsEthernet && is4:
-		h := m.GRH[20:] // at a RoCE port, any IHL is taken where the first half says that it is no IPv6
+		h := m.GRH[20:] // at a RoCE port, any IHL is accepted when the first half is no IPv6 header
 		sgid, dgid = ib.GIDFromAddr(netip.AddrFrom4([4]byte(h[12:16]))), ib.GIDFromAddr(netip.AddrFrom4([4]byte(h[16:20])))
 		out.TClass, hops = h[1], h[8]
 	case is6:
@@ -233,7 +233,7 @@ func (r *reference) origin(m *message, out *roce.Packet) (from *tables.Node, mgi
 	return r.byGID[sgid], mgid, ""
 }
 
-// destination says where the frame goes.
+// destination sets where the frame goes, and returns the reason for a drop, or "".
 func (r *reference) destination(m *message, out *roce.Packet, mgid ib.GID) string {
 	vlan, mtu := uint16(0), r.config.RoCEMTU
 	if !mgid.IsZero() {
@@ -266,7 +266,7 @@ func (r *reference) destination(m *message, out *roce.Packet, mgid ib.GID) strin
 	return ""
 }
 
-// behind returns whom a QPN on InfiniBand stands for.
+// behind returns the proxy QP with this QPN, and its host.
 func (r *reference) behind(qpn ib.QPN) (*tables.ProxyQP, *tables.Host) {
 	for i := range r.proxyQPs {
 		if s := &r.proxyQPs[i]; s.QPN == qpn {

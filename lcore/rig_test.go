@@ -55,37 +55,37 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	standMbufs = 4095
-	standRing  = 1024 // of the port, each way, and of the port's queues
+	rigMbufs   = 4095
+	rigRing    = 1024 // of the port, each way, and of the port's queues
 	servedMost = 511  // datagrams for the bridge's services that may lie on the punt ring: half of it
 	handed     = 1024 // rings between a worker and management: setup.c; DPDK's rings hold one less than their size
 )
 
-// stands numbers the pools: DPDK wants names.
-var stands atomic.Int32
+// rigs numbers the rigs, because DPDK's pools need different names.
+var rigs atomic.Int32
 
-// A stand is a bench with rings for ports: the test is both fabrics, and management.
+// A rig is a datapath between ring ports: the test acts as both fabrics, and as management.
 //
-//	fromRoCE ─▶ port ─▶ worker ─▶ port ─▶ toIB          punt ring ─▶ odd
+//	fromRoCE ─▶ port ─▶ worker ─▶ port ─▶ toIB          punt ring ─▶ takePunted
 //	toRoCE   ◀─ port ◀─ worker ◀─ port ◀─ fromIB
 //
 // Nothing runs by itself: fromRoCE and fromIB step the workers until nothing moves any more.
 type rig struct {
-	t        testing.TB
-	fixture  *fixture
-	pool     *dpdk.Mempool
-	port     *dpdk.RingPort
-	ibPort   *fabricport.Rings
-	tables   *tables.Tables
-	datapath *lcore.Datapath
-	pgm      *pgm.Tracker
-	workers  []*lcore.Worker
-	deaf     bool                // management does not take what lies on the punt rings
-	punted   []lcore.PuntedFrame // what it took
-	sent     []fabricport.Sent   // reused by toIB
+	t           testing.TB
+	fixture     *fixture
+	pool        *dpdk.Mempool
+	port        *dpdk.RingPort
+	ibPort      *fabricport.Rings
+	tables      *tables.Tables
+	datapath    *lcore.Datapath
+	pgm         *pgm.Tracker
+	workers     []*lcore.Worker
+	ignorePunts bool                // management does not take frames from the punt rings
+	punted      []lcore.PuntedFrame // what it took
+	sent        []fabricport.Sent   // reused by toIB
 }
 
-// newRig builds a stand in a world; at the end of the test it asserts conservation and that no mbuf is in use.
+// newRig builds a rig for a fixture; at the end of the test it asserts conservation and that no mbuf is in use.
 func newRig(t testing.TB, w *fixture) *rig {
 	t.Helper()
 	s := &rig{t: t, fixture: w}
@@ -97,14 +97,14 @@ func newRig(t testing.TB, w *fixture) *rig {
 		}
 	}
 	var err error
-	s.pool, err = dpdk.NewMempool(fmt.Sprintf("stand%d", stands.Add(1)), standMbufs, lcore.DataRoom, fabricport.PrivSize)
+	s.pool, err = dpdk.NewMempool(fmt.Sprintf("rig%d", rigs.Add(1)), rigMbufs, lcore.DataRoom, fabricport.PrivSize)
 	must(err)
 	s.port, err = dpdk.OpenRingPort(dpdk.PortConfig{
-		Pool: s.pool, RxQueues: workers, TxQueues: workers, RxDescs: standRing, TxDescs: standRing,
+		Pool: s.pool, RxQueues: workers, TxQueues: workers, RxDescs: rigRing, TxDescs: rigRing,
 	})
 	must(err)
 	must(s.port.Port.Start())
-	s.ibPort, err = fabricport.NewRings(s.pool, workers, standRing)
+	s.ibPort, err = fabricport.NewRings(s.pool, workers, rigRing)
 	must(err)
 	s.tables, err = tables.New(tables.Config{MaxHosts: 1024, MaxProxyQPs: 1024, MaxNodes: 1024, MaxGroups: 64, MaxReaders: 4})
 	must(err)
@@ -120,13 +120,13 @@ func newRig(t testing.TB, w *fixture) *rig {
 		must(err)
 		s.workers = append(s.workers, worker)
 	}
-	s.sent = make([]fabricport.Sent, standRing)
+	s.sent = make([]fabricport.Sent, rigRing)
 	must(w.populate(s.tables))
 	t.Cleanup(s.close)
 	return s
 }
 
-// close takes the stand down. Every packet that came in must have left by exactly one way.
+// close takes the rig down. Every packet that came in must have left by exactly one way.
 func (s *rig) close() {
 	for _, o := range s.punted {
 		if o.Pending != nil {
@@ -164,7 +164,7 @@ func (s *rig) checkConserved(c lcore.Counters) {
 	}
 }
 
-// fromRoCE has frames come in at the Ethernet port, for the first worker, and the workers work.
+// fromRoCE delivers frames at the Ethernet port, for the first worker, and runs the workers.
 func (s *rig) fromRoCE(frames ...[]byte) {
 	s.t.Helper()
 	s.arrive(0, frames...)
@@ -201,24 +201,24 @@ func (s *rig) work() {
 		moved = 0
 		for _, w := range s.workers {
 			moved += w.Step()
-			if !s.deaf {
+			if !s.ignorePunts {
 				s.punted = append(s.punted, w.TakePunted()...)
 			}
 		}
 	}
 }
 
-// takeOdd returns what management took since the last call; the caller ends what is held.
+// takePunted returns the frames that management took since the last call; the caller ends the pending ones.
 func (s *rig) takePunted() []lcore.PuntedFrame {
 	punted := s.punted
 	s.punted = nil
 	return punted
 }
 
-// toIB takes what a worker posted. The slice is good until the next call.
+// toIB takes the messages that a worker posted. The slice is valid until the next call.
 func (s *rig) toIB(worker int) []fabricport.Sent { return s.sent[:s.ibPort.Take(worker, s.sent)] }
 
-// fromIB has messages come in at the IB port, for the first worker, and the workers work.
+// fromIB delivers messages at the IB port, for the first worker, and runs the workers.
 func (s *rig) fromIB(msgs ...message) {
 	s.t.Helper()
 	in := make([]fabricport.Received, len(msgs))
@@ -231,7 +231,7 @@ func (s *rig) fromIB(msgs ...message) {
 	s.work()
 }
 
-// toRoCE takes what a worker sent on Ethernet.
+// toRoCE takes the frames that a worker sent on Ethernet.
 func (s *rig) toRoCE(worker int) [][]byte {
 	var out [][]byte
 	var b [64]dpdk.Mbuf
@@ -261,7 +261,7 @@ func (s *rig) droppedSince(d lcore.Direction, before lcore.DirectionCounters) ma
 	return drops
 }
 
-// message is what the IB port receives.
+// message is a message that the IB port receives.
 type message fabricport.Received
 
 // grh writes the GRH of a message.
@@ -270,7 +270,7 @@ func (m *message) grh(f ib.GRHFields) {
 	ib.PutGRH(m.GRH[:], f)
 }
 
-// reopen gives the stand a new bench, after a test has closed the one it had.
+// reopen gives the rig a new datapath, after a test has closed its own.
 func (s *rig) reopen() {
 	s.t.Helper()
 	datapath, err := lcore.NewDatapath(s.fixture.config, s.tables.Pointer())
@@ -280,8 +280,8 @@ func (s *rig) reopen() {
 	s.datapath = datapath
 }
 
-// soil leaves ones in all mbufs: what a packet does not write is then not zero by luck.
-func (s *rig) soil() {
+// dirtyMbufs leaves ones in all mbufs, so that bytes that a packet does not write are not zero by chance.
+func (s *rig) dirtyMbufs() {
 	s.t.Helper()
 	ones := bytes.Repeat([]byte{0xff}, lcore.DataRoom-lcore.Headroom)
 	all := make([]dpdk.Mbuf, s.pool.Size()-s.pool.InUse())

@@ -12,7 +12,7 @@ import (
 	"causeway/tables"
 )
 
-// start has worker 0 run on its lcore.
+// start runs worker 0 on its lcore.
 func (s *rig) start() {
 	s.t.Helper()
 	if len(workerLcores) == 0 {
@@ -21,11 +21,11 @@ func (s *rig) start() {
 	if err := s.workers[0].Start(workerLcores[0]); err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(s.workers[0].Stop) // before the stand closes
+	s.t.Cleanup(s.workers[0].Stop) // before the rig closes
 }
 
-// A worker that runs carries everything both ways, while management takes pending frames, gives them back, and changes
-// the tables under its eyes.
+// A running worker carries everything both ways, while management takes pending frames, requeues them, and changes the
+// tables.
 func TestRunningWorker(t *testing.T) {
 	w := smallFixture()
 	w.config.Sleep = true
@@ -38,26 +38,26 @@ func TestRunningWorker(t *testing.T) {
 	for i := range msgs {
 		msgs[i] = fabricport.Received(received())
 	}
-	toIB, toRoCE, held := 0, 0, uint64(0)
+	toIB, toRoCE, pending := 0, 0, uint64(0)
 	for round := range rounds {
 		s.arrive(0, frames...)
 		if n := s.ibPort.Deliver(0, msgs); n != batch {
 			t.Fatalf("round %d: the port took %d of %d messages", round, n, batch)
 		}
 		moved := tables.Host{IP: hostIP, MAC: frame.MAC{2, 0, 0, 0, 1, byte(round)}, Version: lcore.V2}
-		if _, err := s.tables.PutHost(moved); err != nil {
+		if _, err := s.tables.Hosts.Put(moved); err != nil {
 			t.Fatal(err)
 		}
 		end := time.Now().Add(10 * time.Second)
-		for toIB < (round+1)*(batch-3) || toRoCE < (round+1)*batch || held < uint64(round+1) {
+		for toIB < (round+1)*(batch-3) || toRoCE < (round+1)*batch || pending < uint64(round+1) {
 			if time.Now().After(end) {
-				t.Fatalf("round %d: %d messages, %d frames, %d held: %+v", round, toIB, toRoCE, held, s.datapath.Counters())
+				t.Fatalf("round %d: %d messages, %d frames, %d pending: %+v", round, toIB, toRoCE, pending, s.datapath.Counters())
 			}
 			toIB += len(s.toIB(0))
 			toRoCE += len(s.toRoCE(0))
 			for _, o := range s.workers[0].TakePunted() {
-				if held++; held%2 == 0 {
-					o.Pending.Requeue() // and dies: no proxy QP was made
+				if pending++; pending%2 == 0 {
+					o.Pending.Requeue() // and is dropped: no proxy QP was made
 				} else {
 					o.Pending.Drop(lcore.DropProxyQPFull)
 				}
@@ -78,18 +78,18 @@ func TestRunningWorker(t *testing.T) {
 	s.checkConserved(c)
 }
 
-// A worker that is stopped still works off what is inside: frames given back, and messages that have come. They are many
-// and long, so that it is told to stop while it is at them.
+// A worker that is stopped still handles what it has: requeued frames, and messages that have come. They are many and
+// long, so that the stop comes while it handles them.
 func TestStopDrains(t *testing.T) {
 	w := smallFixture()
 	s := newRig(t, w)
 	s.fromRoCE(repeat(v4(fromNewcomer(newcomerIP), payload(4096)), 1000)...)
-	held := s.takePunted()
+	pending := s.takePunted()
 	w.addHost(newcomerIP, lcore.V2)
 	if err := w.populate(s.tables); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range held {
+	for _, o := range pending {
 		o.Pending.Requeue()
 	}
 	msgs := make([]fabricport.Received, 1000)
@@ -101,6 +101,6 @@ func TestStopDrains(t *testing.T) {
 	}
 	s.start()
 	s.workers[0].Stop()
-	want(t, "sent to IB", len(s.toIB(0)), len(held))
+	want(t, "sent to IB", len(s.toIB(0)), len(pending))
 	want(t, "sent to RoCE", len(s.toRoCE(0)), len(msgs))
 }

@@ -4,7 +4,7 @@ package lcore_test
 
 import "testing"
 
-// What crosses, either way, marks its proxy QP as used; what is dropped does not.
+// A packet that crosses, either way, marks its proxy QP as used; one that is dropped does not.
 func TestCrossingMarksProxyQP(t *testing.T) {
 	s := newRig(t, smallFixture())
 	for _, step := range []struct {
@@ -19,7 +19,7 @@ func TestCrossingMarksProxyQP(t *testing.T) {
 		{"towards RoCE", func() { s.fromIB(received()) }, true},
 	} {
 		step.cross()
-		if got := s.tables.TakeUsed(hostIP, hostQPN); got != step.want {
+		if got := s.tables.ProxyQPs.TakeUsed(hostIP, hostQPN); got != step.want {
 			t.Errorf("%s: used: %v, want %v", step.name, got, step.want)
 		}
 	}

@@ -20,15 +20,15 @@ import (
 // A service of docker/compose.yaml, with the keys that this test uses.
 type service struct {
 	command []string // after the entrypoint
-	health  []string // without it
+	health  []string // the health check's command, run without the entrypoint
 	caps    []string
 	root    bool
 	address string   // on the Ethernet network; "": none
 	volumes []string // of this machine, in buildah's form
 }
 
-// compose reads the services of docker/compose.yaml. It expects each service on a line that is indented by two, and each
-// key on one line below it.
+// compose reads the services of docker/compose.yaml. It expects each service on a line that is indented by two, and
+// each key on one line below it.
 func compose(t *testing.T) map[string]service {
 	t.Helper()
 	text, err := os.ReadFile("../docker/compose.yaml")
@@ -119,7 +119,7 @@ func (e *engine) run(t *testing.T, container string, s service, netns int, comma
 	return r
 }
 
-// wait waits until the container ends.
+// wait waits for the container's end.
 func (r *running) wait() (string, error) {
 	select {
 	case err := <-r.done:
@@ -138,7 +138,7 @@ func namespace(t *testing.T) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it sleeps until then
+		_ = cmd.Process.Kill() // it sleeps until it is killed
 		_ = cmd.Wait()
 	})
 	own, err := os.Readlink("/proc/self/ns/net")
@@ -154,7 +154,8 @@ func namespace(t *testing.T) int {
 	return 0
 }
 
-// fabrics does what docker compose up does: a switch, and each service with an eth0 on it, or with none.
+// fabrics makes the networks that docker compose up makes: a switch, and for each service a namespace with or without
+// an eth0 on it.
 func fabrics(t *testing.T, e *engine, container string, services map[string]service) {
 	lan, dir := namespace(t), t.TempDir()
 	in := func(pid int, script string) { must(t, "nsenter", "-t", fmt.Sprint(pid), "-n", "sh", "-c", script) }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestDeb builds the package, installs it on a fresh Debian, boots that, starts the bridge's unit, stops a worker of it,
-// and removes everything again.
+// TestDeb builds the package, installs it on a fresh Debian, boots that, starts the bridge's unit, stops a worker of
+// it, and removes everything again.
 func TestDeb(t *testing.T) {
 	t.Parallel() // it mostly waits for downloads and timers
 	needs(t, "dh:debhelper", "lintian:lintian")
@@ -68,7 +68,7 @@ func buildDeb(t *testing.T) string {
 	return found[0]
 }
 
-// version is what the program prints as its version.
+// version returns the version that the program prints.
 func version(t *testing.T) string {
 	t.Helper()
 	first, _, _ := strings.Cut(must(t, "../bin/causeway", "version"), "\n")

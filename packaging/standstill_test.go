@@ -19,7 +19,7 @@ import (
 func workerOf(t *testing.T, m *machine) int {
 	t.Helper()
 	namespace := func(pid string) string {
-		to, _ := os.Readlink(filepath.Join("/proc", pid, "ns/pid")) // of a process that has ended there is none
+		to, _ := os.Readlink(filepath.Join("/proc", pid, "ns/pid")) // fails for a process that has ended
 		return to
 	}
 	names, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*/comm")

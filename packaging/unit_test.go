@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// started wants a bridge that is ready, has a watchdog, and does not run as root.
+// started checks that the bridge is ready, has a watchdog, and does not run as root.
 func (m *machine) started() {
 	if got := m.unit("ActiveState"); got != "active" {
 		m.t.Fatalf("the unit is %s", got)
@@ -37,7 +37,7 @@ func (m *machine) started() {
 	}
 }
 
-// traffic has a node on the software subnet publish to the group, and wants its messages to leave on Ethernet.
+// traffic has a node on the software subnet publish to the group, and checks that its messages leave on Ethernet.
 func (m *machine) traffic() {
 	m.must("causeway", "node", "-fabric", "/run/causeway/fabric.sock", "-role", "publish", "-name", "publisher",
 		"-guid", "0x0002c90300000009", "-group", "239.1.2.3", "-rate", "100", "-count", "50")
@@ -53,8 +53,8 @@ func (m *machine) traffic() {
 	})
 }
 
-// reload wants a file with mistakes to be rejected without effect on the bridge, and a right one to be applied by the
-// same process.
+// reload checks that a file with mistakes is rejected without effect on the bridge, and that a valid one is applied by
+// the same process.
 func (m *machine) reload() {
 	before := m.unit("MainPID")
 	m.must("sh", "-c", "cp /etc/causeway/bridge.toml /root/; echo nonsense = 1 >>/etc/causeway/bridge.toml")
@@ -72,7 +72,7 @@ func (m *machine) reload() {
 	}
 }
 
-// standstill stops one worker, and wants systemd to kill the bridge by its watchdog and to start it again.
+// standstill stops one worker, and checks that systemd's watchdog kills the bridge and that systemd starts it again.
 func (m *machine) standstill() {
 	before := m.unit("MainPID")
 	wait := stopThread(m.t, workerOf(m.t, m))
@@ -89,7 +89,7 @@ func (m *machine) standstill() {
 	}
 }
 
-// removed removes the package under the running bridge, and wants nothing to be left.
+// removed removes the package while the bridge runs, and checks that nothing is left.
 func (m *machine) removed() {
 	pid := m.unit("MainPID")
 	m.must("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "remove", "causeway")
@@ -100,7 +100,7 @@ func (m *machine) removed() {
 		strings.Contains(log, "conserved=false") || !strings.Contains(log, "Deactivated successfully") {
 		m.t.Errorf("the bridge did not stop as it should:\n%s", log)
 	}
-	m.must("test", "-e", "/etc/causeway/bridge.toml") // the operator's, until purged
+	m.must("test", "-e", "/etc/causeway/bridge.toml") // belongs to the operator, so it stays until the package is purged
 	m.must("rm", "-f", "/etc/causeway/subnet.toml")
 	m.must("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "purge", "causeway")
 	if left := m.must("sh", "-c", "find / -xdev -path /proc -prune -o -path /sys -prune -o -path '/var/log/*' -prune -o -path '/tmp/*' -prune -o "+

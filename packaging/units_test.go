@@ -15,7 +15,7 @@ import (
 // mostExposed is the highest exposure, of 10, that systemd-analyze security may report for a unit.
 const mostExposed = 3.0
 
-// TestExposure wants the units' sandboxes to stay tight.
+// TestExposure checks that the units' sandboxes stay tight.
 func TestExposure(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		if os.Getenv("CI") != "" {

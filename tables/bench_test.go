@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// BenchmarkLookup measures bulk lookup beside rte_hash_lookup_bulk_data, by turns in one process (testdata/bench.c),
-// and reports ns per lookup of both, and their ratio. It takes its own number of turns, whatever b.N is.
+// BenchmarkLookup measures bulk lookup and rte_hash_lookup_bulk_data, in turn in one process (testdata/bench.c), and
+// reports ns per lookup of both, and their ratio. It does its own number of rounds, whatever b.N is.
 func BenchmarkLookup(b *testing.B) {
 	program := compile(b, "bench.c", readSource(b, "table.c"), "-O3")
 	for _, entries := range []int{1000, 64000, 1000000} {
@@ -31,12 +31,13 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// BenchmarkPutHost measures a change by management: one cgo call, one replaced entry, reclaimed now and then.
+// BenchmarkPutHost measures a change by management: one cgo call and one replaced entry, with a reclaim from time to
+// time.
 func BenchmarkPutHost(b *testing.B) {
 	s := newTables(b, Config{})
 	h := Host{IP: netip.AddrFrom4([4]byte{10, 0, 0, 1}), MAC: mac1, Version: 2}
 	for i := 0; b.Loop(); i++ {
 		h.Static = !h.Static
-		must(b)(s.PutHost(h))
+		must(b)(s.Hosts.Put(h))
 	}
 }

@@ -23,8 +23,8 @@ func address(a, b uint64) netip.Addr {
 	return netip.AddrFrom16(w)
 }
 
-// TestFlood fills a table with keys chosen to fall together under hashes less careful than ours. They must live as
-// close to home as random keys do.
+// TestFlood fills a table with keys that collide under weaker hashes. They must be as close to their home bucket as
+// random keys are.
 func TestFlood(t *testing.T) {
 	const n = 20000
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestFlood(t *testing.T) {
 			for range 4 { // seeds
 				s := newTables(t, Config{})
 				for i := range uint64(n) {
-					must(t)(s.PutHost(Host{IP: c.key(i), MAC: mac1, Version: 2}))
+					must(t)(s.Hosts.Put(Host{IP: c.key(i), MAC: mac1, Version: 2}))
 				}
 				checkSpread(t, s.Stats()["hosts"], n)
 			}
@@ -55,8 +55,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// checkSpread demands what holds for random keys with a margin: at three quarters full some 6 % of the keys live
-// away from home, and one in thousands more than three steps.
+// checkSpread checks what holds for random keys, with a margin: at three quarters full some 6 % of the keys are outside
+// their home bucket, and one in thousands more than three steps away.
 func checkSpread(t *testing.T, st Stats, n int) {
 	t.Helper()
 	away, far := n-st.At[0], 0
@@ -68,8 +68,8 @@ func checkSpread(t *testing.T, st Stats, n int) {
 	}
 }
 
-// TestFloodWithSeed floods one table of a known seed, which is how it looks when an attack succeeds, and one of a seed
-// of its own with the same keys, which must not notice.
+// TestFloodWithSeed floods a table with a known seed, where the attack succeeds, and with the same keys a table with a
+// seed of its own, which must not be affected.
 func TestFloodWithSeed(t *testing.T) {
 	const n = 200
 	known := randomSeeds()
@@ -82,26 +82,27 @@ func TestFloodWithSeed(t *testing.T) {
 	refused := 0
 	for i, found := uint64(0), 0; found < n; i++ {
 		ip := address(i*0x9e3779b97f4a7c15, i)
-		if open.hashOfHost(ip)>>49 != 0 { // bucket 0 of any array up to 2^15
+		if open.Hosts.hashOf(ip)>>49 != 0 { // bucket 0 of any array up to 2^15
 			continue
 		}
 		found++
-		if _, err := open.PutHost(Host{IP: ip, MAC: mac1, Version: 2}); errors.Is(err, syscall.ENOSPC) {
+		if _, err := open.Hosts.Put(Host{IP: ip, MAC: mac1, Version: 2}); errors.Is(err, syscall.ENOSPC) {
 			refused++
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		must(t)(closed.PutHost(Host{IP: ip, MAC: mac1, Version: 2}))
+		must(t)(closed.Hosts.Put(Host{IP: ip, MAC: mac1, Version: 2}))
 	}
 	st := open.Stats()["hosts"]
-	t.Logf("known seed: %d of %d refused, %+v", refused, n, st)
+	t.Logf("known seed: %d of %d rejected, %+v", refused, n, st)
 	if st.At[0] > 4*7 {
-		t.Error("the keys do not fall together: the attack is not one, and this test proves nothing")
+		t.Error("the keys do not collide: there is no attack, and this test proves nothing")
 	}
 	checkSpread(t, closed.Stats()["hosts"], n)
 }
 
-// TestHalfWay makes Puts fail on one table or the other, by a reader who is never quiescent, and looks for traces.
+// TestHalfWay makes Puts fail on one table or the other, by a reader that is never quiescent, and checks that they
+// leave no traces.
 func TestHalfWay(t *testing.T) {
 	s := newTables(t, Config{MaxNodes: modelMax, MaxGroups: modelMax, MaxHosts: modelMax, MaxProxyQPs: modelMax})
 	r, err := s.Reader(0)
@@ -123,12 +124,12 @@ func TestHalfWay(t *testing.T) {
 	h := someHost
 	for i := range 600 {
 		h.Static = i%2 == 0
-		if _, err := s.PutHost(h); note("host", err) {
+		if _, err := s.Hosts.Put(h); note("host", err) {
 			m.hosts[h.IP] = h
 		}
 		x := someProxyQP
 		x.QP, x.QPN = uint32(i), ib.QPN(2+random.IntN(3))
-		if _, err := s.PutProxyQP(x); note("proxy QP", err) {
+		if _, err := s.ProxyQPs.Put(x); note("proxy QP", err) {
 			m.proxyQPs[x.key()] = x
 		}
 		n := someNode
@@ -136,13 +137,13 @@ func TestHalfWay(t *testing.T) {
 		if random.IntN(3) == 0 {
 			n.IP6 = netip.Addr{}
 		}
-		if _, err := s.PutNode(n); note("node", err) {
+		if _, err := s.Nodes.Put(n); note("node", err) {
 			m.nodes[n.GID] = n
 		}
 		g := someGroup
 		g.MTUToIB, g.MGID[15] = 1+i, byte(random.IntN(3))
-		if _, err := s.PutGroup(g); note("group", err) {
-			m.groups = map[ib.GID]Group{g.MGID: g} // the one that there is changes its MGID
+		if _, err := s.Groups.Put(g); note("group", err) {
+			m.groups = map[ib.GID]Group{g.MGID: g} // the existing one changes its MGID
 		}
 		if i%150 == 149 {
 			r.Quiescent()

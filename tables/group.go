@@ -94,9 +94,9 @@ func checkMTU(name string, mtu int, used bool) error {
 	return nil
 }
 
-// PutGroup adds a group or changes it. A group is known by its MGID; if that is new, one that is not inbound is the
+// Put adds a group or changes it. A group is known by its MGID; if that is new, one that is not inbound is the
 // group of g.IP, and changes its MGID.
-func (t *Groups) PutGroup(g Group) (id uint32, err error) {
+func (t *Groups) Put(g Group) (id uint32, err error) {
 	if err := g.check(); err != nil {
 		return 0, fmt.Errorf("tables: group %v: %w", g.IP, err)
 	}
@@ -113,13 +113,13 @@ func (t *Groups) PutGroup(g Group) (id uint32, err error) {
 	if r != nil && r.Group == g {
 		return r.id, nil
 	}
-	if id, err = t.placeGroup(&g, r); err != nil {
+	if id, err = t.place(&g, r); err != nil {
 		return 0, fmt.Errorf("tables: group %v: %w", g.IP, err)
 	}
 	if r == nil {
 		r = &group{id: id}
 	} else {
-		t.unlinkGroup(r)
+		t.unlink(r)
 	}
 	r.Group = g
 	t.mgids[g.MGID] = r
@@ -129,16 +129,16 @@ func (t *Groups) PutGroup(g Group) (id uint32, err error) {
 	return id, nil
 }
 
-// unlinkGroup takes a group out of the Go maps.
-func (t *Groups) unlinkGroup(r *group) {
+// unlink takes a group out of the Go maps.
+func (t *Groups) unlink(r *group) {
 	delete(t.mgids, r.MGID)
 	if !r.Inbound {
 		delete(t.groups, r.IP)
 	}
 }
 
-// placeGroup puts the entries of g on their tables; r is what g replaces, or nil.
-func (t *Groups) placeGroup(g *Group, r *group) (id uint32, err error) {
+// place puts the entries of g on their tables; r is what g replaces, or nil.
+func (t *Groups) place(g *Group, r *group) (id uint32, err error) {
 	if r != nil {
 		id = r.id
 	} else if id, err = t.ids.take(); err != nil {
@@ -161,13 +161,13 @@ func (t *Groups) placeGroup(g *Group, r *group) (id uint32, err error) {
 	return id, err
 }
 
-// DeleteGroup removes the group of an IP group address, but not its inbound ones. It fails when it is not there.
-func (t *Groups) DeleteGroup(ip netip.Addr) error {
+// Delete removes the group of an IP group address, but not its inbound ones. It fails when it is not there.
+func (t *Groups) Delete(ip netip.Addr) error {
 	r := t.groups[ip.Unmap()]
 	if r == nil {
 		return fmt.Errorf("tables: group %v: not there to delete", ip)
 	}
-	return t.deleteGroup(r)
+	return t.remove(r)
 }
 
 // DeleteMGID removes the group of an MGID. It fails when it is not there.
@@ -176,10 +176,10 @@ func (t *Groups) DeleteMGID(mgid ib.GID) error {
 	if r == nil {
 		return fmt.Errorf("tables: group %v: not there to delete", mgid)
 	}
-	return t.deleteGroup(r)
+	return t.remove(r)
 }
 
-func (t *Groups) deleteGroup(r *group) error {
+func (t *Groups) remove(r *group) error {
 	var c changes
 	if !r.Inbound {
 		c.delete(&t.c.groups, addrKey(r.IP, 0))
@@ -188,13 +188,13 @@ func (t *Groups) deleteGroup(r *group) error {
 	if err := c.apply(); err != nil {
 		return err
 	}
-	t.unlinkGroup(r)
+	t.unlink(r)
 	t.ids.retire(r.id)
 	return nil
 }
 
-// FindGroup returns the group of an IP group address that is not inbound, and its id.
-func (t *Groups) FindGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
+// Find returns the group of an IP group address that is not inbound, and its id.
+func (t *Groups) Find(ip netip.Addr) (g Group, id uint32, ok bool) {
 	if r := t.groups[ip.Unmap()]; r != nil {
 		return r.Group, r.id, true
 	}
@@ -209,10 +209,10 @@ func (t *Groups) FindMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 	return Group{}, 0, false
 }
 
-// AllGroups yields every group, in no order.
-func (t *Groups) AllGroups() iter.Seq[Group] {
+// All yields every group, in no order.
+func (t *Groups) All() iter.Seq[Group] {
 	return objects(t.mgids, func(r *group) Group { return r.Group })
 }
 
-// LenGroups returns how many groups there are.
-func (t *Groups) LenGroups() int { return len(t.mgids) }
+// Len returns how many groups there are.
+func (t *Groups) Len() int { return len(t.mgids) }

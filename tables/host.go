@@ -72,15 +72,15 @@ func (h *Host) check() (err error) {
 	return firstError(checkVLAN(h.VLAN), checkVersion(h.Version))
 }
 
-// PutHost adds the host of h.IP, or changes it. A new MAC or VLAN reaches the host's entry and those of all its
+// Put adds the host of h.IP, or changes it. A new MAC or VLAN reaches the host's entry and those of all its
 // proxy QPs by one atomic store each.
-func (t *Hosts) PutHost(h Host) (id uint32, err error) {
+func (t *Hosts) Put(h Host) (id uint32, err error) {
 	if err := h.check(); err != nil {
 		return 0, fmt.Errorf("tables: host %v: %w", h.IP, err)
 	}
 	r := t.hosts[h.IP]
 	if r == nil {
-		return t.addHost(h)
+		return t.add(h)
 	}
 	if r.Version != h.Version || r.Static != h.Static {
 		var c changes
@@ -92,12 +92,12 @@ func (t *Hosts) PutHost(h Host) (id uint32, err error) {
 	moved := r.l2() != h.l2()
 	r.Host = h
 	if moved {
-		t.moveHost(r)
+		t.move(r)
 	}
 	return r.id, nil
 }
 
-func (t *Hosts) addHost(h Host) (uint32, error) {
+func (t *Hosts) add(h Host) (uint32, error) {
 	id, err := t.ids.take()
 	if err != nil {
 		return 0, fmt.Errorf("tables: host %v: %w", h.IP, err)
@@ -112,16 +112,16 @@ func (t *Hosts) addHost(h Host) (uint32, error) {
 	return id, nil
 }
 
-// moveHost stores the L2 of a host in all entries that have it.
-func (t *Hosts) moveHost(r *host) {
+// move stores the L2 of a host in all entries that have it.
+func (t *Hosts) move(r *host) {
 	k, l2 := addrKey(r.IP, 0), r.l2()
 	C.tables_move_host(t.c, &k, C.uint64_t(l2))
 	t.users.move(r.IP, l2)
 }
 
-// DeleteHost removes a host. It fails when the host is not there or still has proxy QPs, whose entries would send
+// Delete removes a host. It fails when the host is not there or still has proxy QPs, whose entries would send
 // to a host that nobody keeps up to date.
-func (t *Hosts) DeleteHost(ip netip.Addr) error {
+func (t *Hosts) Delete(ip netip.Addr) error {
 	r := t.hosts[ip.Unmap()]
 	if r == nil {
 		return fmt.Errorf("tables: host %v: not there to delete", ip)
@@ -139,18 +139,18 @@ func (t *Hosts) DeleteHost(ip netip.Addr) error {
 	return nil
 }
 
-// FindHost returns the host of an IP address, and its id.
-func (t *Hosts) FindHost(ip netip.Addr) (h Host, id uint32, ok bool) {
+// Find returns the host of an IP address, and its id.
+func (t *Hosts) Find(ip netip.Addr) (h Host, id uint32, ok bool) {
 	if r := t.hosts[ip.Unmap()]; r != nil {
 		return r.Host, r.id, true
 	}
 	return Host{}, 0, false
 }
 
-// AllHosts yields every host, in no order.
-func (t *Hosts) AllHosts() iter.Seq[Host] {
+// All yields every host, in no order.
+func (t *Hosts) All() iter.Seq[Host] {
 	return objects(t.hosts, func(r *host) Host { return r.Host })
 }
 
-// LenHosts returns how many hosts there are.
-func (t *Hosts) LenHosts() int { return len(t.hosts) }
+// Len returns how many hosts there are.
+func (t *Hosts) Len() int { return len(t.hosts) }

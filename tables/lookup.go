@@ -21,8 +21,8 @@ func look(table *C.struct_table, k C.struct_table_key) (e entry, ok bool) {
 	return e, ok
 }
 
-// LookupHost reads the table hosts.
-func (t *Hosts) LookupHost(ip netip.Addr) (h Host, id uint32, ok bool) {
+// Lookup reads the table hosts.
+func (t *Hosts) Lookup(ip netip.Addr) (h Host, id uint32, ok bool) {
 	e, ok := look(&t.c.hosts, addrKey(ip, 0))
 	if !ok {
 		return Host{}, 0, false
@@ -41,8 +41,8 @@ func macOf(l2 C.uint64_t) (mac [6]byte) {
 	return mac
 }
 
-// LookupProxyQP reads the table proxy_qps: all but QKey and Version.
-func (t *ProxyQPs) LookupProxyQP(host netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32, ok bool) {
+// Lookup reads the table proxy_qps: all but QKey and Version.
+func (t *ProxyQPs) Lookup(host netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32, ok bool) {
 	e, ok := look(&t.c.proxy_qps, addrKey(host, uint64(hostQPN)))
 	if !ok {
 		return ProxyQP{}, 0, false
@@ -53,8 +53,8 @@ func (t *ProxyQPs) LookupProxyQP(host netip.Addr, hostQPN ib.QPN) (s ProxyQP, id
 	return s, uint32(c.id), true
 }
 
-// LookupProxyQPN reads the table proxy_qpns: all but QP, Worker and Source, and the host's MAC and VLAN.
-func (t *ProxyQPs) LookupProxyQPN(qpn ib.QPN) (s ProxyQP, h Host, id uint32, ok bool) {
+// LookupQPN reads the table proxy_qpns: all but QP, Worker and Source, and the host's MAC and VLAN.
+func (t *ProxyQPs) LookupQPN(qpn ib.QPN) (s ProxyQP, h Host, id uint32, ok bool) {
 	e, ok := look(&t.c.proxy_qpns, numberKey(uint64(qpn)))
 	if !ok {
 		return ProxyQP{}, Host{}, 0, false
@@ -78,8 +78,8 @@ func (t *ProxyQPs) MarkUsedQP(qpn ib.QPN) {
 	C.tables_mark_used(t.c, &none, &in)
 }
 
-// LookupNode reads the table nodes: all but the node's other IP address.
-func (t *Nodes) LookupNode(ip netip.Addr) (n Node, id uint32, ok bool) {
+// Lookup reads the table nodes: all but the node's other IP address.
+func (t *Nodes) Lookup(ip netip.Addr) (n Node, id uint32, ok bool) {
 	e, ok := look(&t.c.nodes, addrKey(ip, 0))
 	if !ok {
 		return Node{}, 0, false
@@ -122,8 +122,8 @@ func (t *Nodes) lookupSource(k C.struct_table_key) (n Node, id uint32, ok bool) 
 	return n, uint32(c.id), c.flags&C.NODE_OWN == 0
 }
 
-// LookupGroup reads the table groups: what matters towards IB.
-func (t *Groups) LookupGroup(ip netip.Addr) (g Group, id uint32, ok bool) {
+// Lookup reads the table groups: what matters towards IB.
+func (t *Groups) Lookup(ip netip.Addr) (g Group, id uint32, ok bool) {
 	e, ok := look(&t.c.groups, addrKey(ip, 0))
 	if !ok {
 		return Group{}, 0, false
@@ -153,8 +153,8 @@ func (g *Group) setFlags(f C.uint8_t) {
 	g.Policed, g.PGM = f&C.GROUP_POLICED != 0, f&C.GROUP_PGM != 0
 }
 
-// hashOfHost returns what an attacker would compute who knew the seed.
-func (t *Hosts) hashOfHost(ip netip.Addr) uint64 {
+// hashOf returns what an attacker would compute who knew the seed.
+func (t *Hosts) hashOf(ip netip.Addr) uint64 {
 	k := addrKey(ip, 0)
 	return uint64(C.table_hash(&t.c.hosts, &k))
 }

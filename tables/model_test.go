@@ -15,27 +15,27 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkShelves compares all tables, as readers see them, with the objects there should be: each is found by each of
-// its keys under one id, and there is no entry besides.
+// checkTables compares all tables, as readers see them, with the expected objects: each is found by each of its keys
+// under one id, and there are no other entries.
 func checkTables(t rapid.TB, s *Tables, m *model) {
 	t.Helper()
 	want := map[string]int{"hosts": len(m.hosts), "proxy_qps": len(m.proxyQPs), "proxy_qpns": len(m.proxyQPs),
 		"mgids": len(m.groups)}
 	for ip, h := range m.hosts {
-		if got, id, ok := s.LookupHost(ip); !ok || got != h || int(id) >= modelMax {
+		if got, id, ok := s.Hosts.Lookup(ip); !ok || got != h || int(id) >= modelMax {
 			t.Fatalf("host %v: %+v, id %d, %v; want %+v", ip, got, id, ok, h)
 		}
 	}
 	for k, x := range m.proxyQPs {
-		a, id, ok := s.LookupProxyQP(k.host, k.qpn)
-		b, h, idB, okB := s.LookupProxyQPN(x.QPN)
+		a, id, ok := s.ProxyQPs.Lookup(k.host, k.qpn)
+		b, h, idB, okB := s.ProxyQPs.LookupQPN(x.QPN)
 		b.QP, b.Worker, b.Source, a.QKey, a.Version = x.QP, x.Worker, x.Source, x.QKey, x.Version
 		if !ok || !okB || a != x || b != x || id != idB || h.MAC != m.hosts[k.host].MAC {
 			t.Fatalf("proxy QP %v: %+v id %d, %+v id %d to %x", &x, a, id, b, idB, h.MAC)
 		}
 	}
 	for mgid, g := range m.groups {
-		b, id, ok := s.LookupMGID(mgid)
+		b, id, ok := s.Groups.LookupMGID(mgid)
 		if !ok || b.IP != g.IP || b.MTUToRoCE != g.MTUToRoCE || b.ToIB != g.ToIB {
 			t.Fatalf("group %v: %+v, want %+v", mgid, b, g)
 		}
@@ -43,7 +43,7 @@ func checkTables(t rapid.TB, s *Tables, m *model) {
 			continue
 		}
 		want["groups"]++
-		a, idA, ok := s.LookupGroup(g.IP)
+		a, idA, ok := s.Groups.Lookup(g.IP)
 		if !ok || a.MGID != mgid || idA != id || a.MTUToIB != g.MTUToIB {
 			t.Fatalf("group %v: %+v id %d; want %+v id %d", g.IP, a, idA, g, id)
 		}
@@ -62,19 +62,19 @@ func (m *model) checkNodes(t rapid.TB, s *Tables, want map[string]int) {
 		lids[n.LID]++
 	}
 	for _, n := range m.nodes {
-		src, id, ok := s.LookupSource(n.GID)
+		src, id, ok := s.Nodes.LookupSource(n.GID)
 		if !ok || src.IP4 != n.IP4 || src.IP6 != n.IP6 || src.Bridge != n.Bridge {
 			t.Fatalf("source %v: %+v, want %+v", n.GID, src, n)
 		}
 		for _, ip := range n.ips() {
-			got, idIP, ok := s.LookupNode(ip)
+			got, idIP, ok := s.Nodes.Lookup(ip)
 			if !ok || got.GID != n.GID || got.LID != n.LID || idIP != id {
 				t.Fatalf("node %v: %+v id %d, want %+v id %d", ip, got, idIP, n, id)
 			}
 			want["nodes"]++
 		}
 		want["sources"]++
-		if _, idLID, ok := s.LookupSourceLID(n.LID); ok != (lids[n.LID] == 1) || ok && idLID != id {
+		if _, idLID, ok := s.Nodes.LookupSourceLID(n.LID); ok != (lids[n.LID] == 1) || ok && idLID != id {
 			t.Fatalf("LID %v of %d nodes: id %d, %v", n.LID, lids[n.LID], idLID, ok)
 		} else if ok {
 			want["sources"]++
@@ -85,7 +85,7 @@ func (m *model) checkNodes(t rapid.TB, s *Tables, want map[string]int) {
 // modelMax bounds every kind of object in the model test, and so every id.
 const modelMax = 3
 
-// model is what the tables should hold, told plainly.
+// model is the expected content of the tables, in plain maps.
 type model struct {
 	hosts    map[netip.Addr]Host
 	proxyQPs map[proxyQPKey]ProxyQP
@@ -93,7 +93,7 @@ type model struct {
 	groups   map[ib.GID]Group
 }
 
-// The draws come from few values, so that they often meet.
+// The draws come from few values, so that they often coincide.
 func drawIP(t *rapid.T, base byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{base, 9, 0, byte(rapid.IntRange(1, 5).Draw(t, "ip"))})
 }
@@ -105,8 +105,8 @@ func drawIP6(t *rapid.T) netip.Addr {
 func (m *model) putHost(t *rapid.T, s *Tables) {
 	h := Host{IP: drawIP(t, 10), MAC: [6]byte{2, 5: byte(rapid.IntRange(0, 3).Draw(t, "mac"))}, Version: uint8(rapid.IntRange(1, 2).Draw(t, "version"))}
 	_, there := m.hosts[h.IP]
-	if _, err := s.PutHost(h); (err == nil) != (there || len(m.hosts) < modelMax) {
-		t.Fatalf("PutHost %+v: %v", h, err)
+	if _, err := s.Hosts.Put(h); (err == nil) != (there || len(m.hosts) < modelMax) {
+		t.Fatalf("Hosts.Put %+v: %v", h, err)
 	} else if err == nil {
 		m.hosts[h.IP] = h
 	}
@@ -118,8 +118,8 @@ func (m *model) deleteHost(t *rapid.T, s *Tables) {
 	for k := range m.proxyQPs {
 		ok = ok && k.host != ip
 	}
-	if err := s.DeleteHost(ip); (err == nil) != ok {
-		t.Fatalf("DeleteHost %v: %v", ip, err)
+	if err := s.Hosts.Delete(ip); (err == nil) != ok {
+		t.Fatalf("Hosts.Delete %v: %v", ip, err)
 	} else if ok {
 		delete(m.hosts, ip)
 	}
@@ -134,8 +134,8 @@ func (m *model) putProxyQP(t *rapid.T, s *Tables) {
 	for k, other := range m.proxyQPs {
 		ok = ok && (other.QPN != x.QPN || k == x.key())
 	}
-	if _, err := s.PutProxyQP(x); (err == nil) != ok {
-		t.Fatalf("PutProxyQP %v: %v", &x, err)
+	if _, err := s.ProxyQPs.Put(x); (err == nil) != ok {
+		t.Fatalf("ProxyQPs.Put %v: %v", &x, err)
 	} else if ok {
 		m.proxyQPs[x.key()] = x
 	}
@@ -144,8 +144,8 @@ func (m *model) putProxyQP(t *rapid.T, s *Tables) {
 func (m *model) deleteProxyQP(t *rapid.T, s *Tables) {
 	k := proxyQPKey{drawIP(t, 10), ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn"))}
 	_, ok := m.proxyQPs[k]
-	if err := s.DeleteProxyQP(k.host, k.qpn); (err == nil) != ok {
-		t.Fatalf("DeleteProxyQP %v: %v", k, err)
+	if err := s.ProxyQPs.Delete(k.host, k.qpn); (err == nil) != ok {
+		t.Fatalf("ProxyQPs.Delete %v: %v", k, err)
 	}
 	delete(m.proxyQPs, k)
 }
@@ -168,8 +168,8 @@ func (m *model) putNode(t *rapid.T, s *Tables) {
 	}
 	_, gidThere := m.nodes[n.GID]
 	ok := len(of) == 1 && (!gidThere || of[n.GID]) || len(of) == 0 && !gidThere && len(m.nodes) < modelMax
-	if _, err := s.PutNode(n); (err == nil) != ok {
-		t.Fatalf("PutNode %v: %v", &n, err)
+	if _, err := s.Nodes.Put(n); (err == nil) != ok {
+		t.Fatalf("Nodes.Put %v: %v", &n, err)
 	} else if ok {
 		for gid := range of {
 			delete(m.nodes, gid)
@@ -190,8 +190,8 @@ func (m *model) deleteNode(t *rapid.T, s *Tables) {
 			delete(m.nodes, gid)
 		}
 	}
-	if err := s.DeleteNode(ip); (err == nil) != ok {
-		t.Fatalf("DeleteNode %v: %v", ip, err)
+	if err := s.Nodes.Delete(ip); (err == nil) != ok {
+		t.Fatalf("Nodes.Delete %v: %v", ip, err)
 	}
 }
 
@@ -214,8 +214,8 @@ func (m *model) putGroup(t *rapid.T, s *Tables) {
 	main, has := m.mainGroup(g.IP)
 	ok := there && old.IP == g.IP && (g.Inbound || !has || main == g.MGID) ||
 		!there && (!g.Inbound && has || len(m.groups) < modelMax)
-	if _, err := s.PutGroup(g); (err == nil) != ok {
-		t.Fatalf("PutGroup %+v: %v", g, err)
+	if _, err := s.Groups.Put(g); (err == nil) != ok {
+		t.Fatalf("Groups.Put %+v: %v", g, err)
 	} else if !ok {
 		return
 	}
@@ -227,8 +227,8 @@ func (m *model) putGroup(t *rapid.T, s *Tables) {
 
 func (m *model) deleteGroup(t *rapid.T, s *Tables) {
 	mgid, ok := m.mainGroup(drawIP(t, 239))
-	if ok != (s.DeleteGroup(m.groups[mgid].IP) == nil) {
-		t.Fatalf("DeleteGroup %v", mgid)
+	if ok != (s.Groups.Delete(m.groups[mgid].IP) == nil) {
+		t.Fatalf("Groups.Delete %v", mgid)
 	}
 	delete(m.groups, mgid)
 }
@@ -236,13 +236,13 @@ func (m *model) deleteGroup(t *rapid.T, s *Tables) {
 func (m *model) deleteMGID(t *rapid.T, s *Tables) {
 	mgid := ib.GID{0xff, 15: byte(rapid.IntRange(1, 5).Draw(t, "mgid"))}
 	_, ok := m.groups[mgid]
-	if err := s.DeleteMGID(mgid); (err == nil) != ok {
+	if err := s.Groups.DeleteMGID(mgid); (err == nil) != ok {
 		t.Fatalf("DeleteMGID %v: %v", mgid, err)
 	}
 	delete(m.groups, mgid)
 }
 
-// TestModel does random things to the tables and to a model of them.
+// TestModel makes random changes to the tables and to a model of them.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, err := New(Config{MaxHosts: modelMax, MaxProxyQPs: modelMax, MaxNodes: modelMax, MaxGroups: modelMax})
@@ -272,7 +272,7 @@ func TestMillions(t *testing.T) {
 	hosts := [7]netip.Addr{}
 	for i := range hosts {
 		hosts[i] = netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + i)})
-		must(t)(s.PutHost(Host{IP: hosts[i], MAC: mac1, Version: 2}))
+		must(t)(s.Hosts.Put(Host{IP: hosts[i], MAC: mac1, Version: 2}))
 	}
 	there, full, random := map[int]uint32{}, 0, rand.New(rand.NewPCG(1, 2))
 	for op := range ops {
@@ -281,18 +281,18 @@ func TestMillions(t *testing.T) {
 		_, is := there[k]
 		shrink := op/(ops/6)%2 == 1
 		switch r := random.IntN(10); {
-		case r < 3: // look
-			got, _, ok := s.LookupProxyQP(x.Host, x.HostQPN)
+		case r < 3: // look up
+			got, _, ok := s.ProxyQPs.Lookup(x.Host, x.HostQPN)
 			if ok != is || ok && got.QP != there[k] {
 				t.Fatalf("op %d: proxy QP %d: %+v, %v; want QP %d, %v", op, k, got, ok, there[k], is)
 			}
 		case r < 5 != shrink:
-			if err := s.DeleteProxyQP(x.Host, x.HostQPN); (err == nil) != is {
+			if err := s.ProxyQPs.Delete(x.Host, x.HostQPN); (err == nil) != is {
 				t.Fatalf("op %d: delete %d: %v", op, k, err)
 			}
 			delete(there, k)
 		default:
-			_, err := s.PutProxyQP(x)
+			_, err := s.ProxyQPs.Put(x)
 			if wantFull := !is && len(there) == most; wantFull != errors.Is(err, syscall.ENOSPC) || !wantFull && err != nil {
 				t.Fatalf("op %d: put %d with %d there: %v", op, k, len(there), err)
 			} else if wantFull {
@@ -305,7 +305,7 @@ func TestMillions(t *testing.T) {
 	st := s.Stats()["proxy_qps"]
 	t.Logf("%d times full; at the end %+v", full, st)
 	if full == 0 || st.Buckets < most/6 {
-		t.Error("the tables were never full: the test does not reach what it is for")
+		t.Error("the tables were never full: the test does not reach the case that it is for")
 	}
 	checkAll(t, s, maps.All(there), hosts[:])
 }
@@ -314,14 +314,14 @@ func checkAll(t *testing.T, s *Tables, there func(func(int, uint32) bool), hosts
 	n := 0
 	for k, qp := range there {
 		n++
-		if got, _, ok := s.LookupProxyQP(hosts[k%len(hosts)], ib.QPN(2+k)); !ok || got.QP != qp {
+		if got, _, ok := s.ProxyQPs.Lookup(hosts[k%len(hosts)], ib.QPN(2+k)); !ok || got.QP != qp {
 			t.Errorf("proxy QP %d: %+v, %v", k, got, ok)
 		}
-		if got, _, _, ok := s.LookupProxyQPN(ib.QPN(1000000 + k)); !ok || got.HostQPN != ib.QPN(2+k) {
+		if got, _, _, ok := s.ProxyQPs.LookupQPN(ib.QPN(1000000 + k)); !ok || got.HostQPN != ib.QPN(2+k) {
 			t.Errorf("proxy QP QPN of %d: %+v, %v", k, got, ok)
 		}
 	}
-	if s.LenProxyQPs() != n || s.Stats()["proxy_qps"].Entries != n || s.Stats()["proxy_qpns"].Entries != n {
-		t.Errorf("%d proxy QPs, %+v", s.LenProxyQPs(), s.Stats())
+	if s.ProxyQPs.Len() != n || s.Stats()["proxy_qps"].Entries != n || s.Stats()["proxy_qpns"].Entries != n {
+		t.Errorf("%d proxy QPs, %+v", s.ProxyQPs.Len(), s.Stats())
 	}
 }

@@ -87,30 +87,30 @@ func (n *Node) check() (err error) {
 	return nil
 }
 
-// PutNode adds the node that has one of n's addresses, or changes it; addresses it had and n does not are
+// Put adds the node that has one of n's addresses, or changes it; addresses it had and n does not are
 // forgotten. An IP address and a GID belong to one node only. A LID may belong to several: a message
 // without a GRH does not tell which of them sent it, so such a LID then names none as a source.
-func (t *Nodes) PutNode(n Node) (id uint32, err error) {
+func (t *Nodes) Put(n Node) (id uint32, err error) {
 	if err := n.check(); err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
 	}
 	if slices.Contains(t.own.GIDs, n.GID) {
 		return 0, fmt.Errorf("tables: node %v: the bridge's own port has this gid; give the node's", &n)
 	}
-	r, err := t.nodeToReplace(&n)
+	r, err := t.toReplace(&n)
 	if err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
 	}
 	if r != nil && r.Node == n {
 		return r.id, nil
 	}
-	if id, err = t.placeNode(&n, r); err != nil {
+	if id, err = t.place(&n, r); err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
 	}
 	if r == nil {
 		r = &node{id: id}
 	} else {
-		t.forgetNode(r)
+		t.forget(r)
 	}
 	oldLID := r.LID
 	r.Node = n
@@ -127,8 +127,8 @@ func (t *Nodes) PutNode(n Node) (id uint32, err error) {
 	return id, nil
 }
 
-// nodeToReplace returns the node that n is a new state of, or nil, or an error if parts of n are other nodes'.
-func (t *Nodes) nodeToReplace(n *Node) (*node, error) {
+// toReplace returns the node that n is a new state of, or nil, or an error if parts of n are other nodes'.
+func (t *Nodes) toReplace(n *Node) (*node, error) {
 	r := t.nodes[n.IP4]
 	if r6 := t.nodes[n.IP6]; r == nil {
 		r = r6
@@ -141,8 +141,8 @@ func (t *Nodes) nodeToReplace(n *Node) (*node, error) {
 	return r, nil
 }
 
-// placeNode puts the entries of n on their tables; r is what n replaces, or nil.
-func (t *Nodes) placeNode(n *Node, r *node) (id uint32, err error) {
+// place puts the entries of n on their tables; r is what n replaces, or nil.
+func (t *Nodes) place(n *Node, r *node) (id uint32, err error) {
 	if r != nil {
 		id = r.id
 	} else if id, err = t.ids.take(); err != nil {
@@ -182,8 +182,8 @@ func (t *Nodes) deleteStale(c *changes, r *node, n *Node) {
 	}
 }
 
-// forgetNode takes r out of the Go maps.
-func (t *Nodes) forgetNode(r *node) {
+// forget takes r out of the Go maps.
+func (t *Nodes) forget(r *node) {
 	for _, ip := range r.ips() {
 		delete(t.nodes, ip)
 	}
@@ -213,8 +213,8 @@ func (t *Nodes) settleLID(lid ib.LID) {
 	}
 }
 
-// DeleteNode removes the node that has an IP address, with all its addresses. It fails when it is not there.
-func (t *Nodes) DeleteNode(ip netip.Addr) error {
+// Delete removes the node that has an IP address, with all its addresses. It fails when it is not there.
+func (t *Nodes) Delete(ip netip.Addr) error {
 	r := t.nodes[ip.Unmap()]
 	if r == nil {
 		return fmt.Errorf("tables: node %v: not there to delete", ip)
@@ -227,7 +227,7 @@ func (t *Nodes) DeleteNode(ip netip.Addr) error {
 	if err := c.apply(); err != nil {
 		return err
 	}
-	t.forgetNode(r)
+	t.forget(r)
 	if r.LID != 0 {
 		t.settleLID(r.LID)
 	}
@@ -235,26 +235,26 @@ func (t *Nodes) DeleteNode(ip netip.Addr) error {
 	return nil
 }
 
-// FindNode returns the node that has an IP address, and its id.
-func (t *Nodes) FindNode(ip netip.Addr) (n Node, id uint32, ok bool) {
+// Find returns the node that has an IP address, and its id.
+func (t *Nodes) Find(ip netip.Addr) (n Node, id uint32, ok bool) {
 	if r := t.nodes[ip.Unmap()]; r != nil {
 		return r.Node, r.id, true
 	}
 	return Node{}, 0, false
 }
 
-// FindNodeGID returns the node that has a GID, and its id.
-func (t *Nodes) FindNodeGID(gid ib.GID) (n Node, id uint32, ok bool) {
+// FindGID returns the node that has a GID, and its id.
+func (t *Nodes) FindGID(gid ib.GID) (n Node, id uint32, ok bool) {
 	if r := t.gids[gid]; r != nil {
 		return r.Node, r.id, true
 	}
 	return Node{}, 0, false
 }
 
-// AllNodes yields every node, in no order.
-func (t *Nodes) AllNodes() iter.Seq[Node] {
+// All yields every node, in no order.
+func (t *Nodes) All() iter.Seq[Node] {
 	return objects(t.gids, func(r *node) Node { return r.Node })
 }
 
-// LenNodes returns how many nodes there are.
-func (t *Nodes) LenNodes() int { return len(t.gids) }
+// Len returns how many nodes there are.
+func (t *Nodes) Len() int { return len(t.gids) }

@@ -11,10 +11,10 @@ import (
 
 func gidOf(last byte) ib.GID { return ib.GID{0xfe, 0x80, 15: last} }
 
-// The bridge's own GIDs and LID are found as such, follow SetOwn, and never pass for a node's.
+// The bridge's own GIDs and LID are found as such, follow SetOwn, and are never taken for a node's.
 func TestOwn(t *testing.T) {
 	s := newTables(t, Config{MaxNodes: 4})
-	set := func(lid ib.LID, last ...byte) error { return s.SetOwn(ownOf(lid, last...)) }
+	set := func(lid ib.LID, last ...byte) error { return s.Nodes.SetOwn(ownOf(lid, last...)) }
 	check := func(lid ib.LID, own string) {
 		t.Helper()
 		checkOwn(t, s, lid, own)
@@ -29,10 +29,10 @@ func TestOwn(t *testing.T) {
 		}
 		check(step.lid, step.own)
 	}
-	if _, err := s.PutNode(Node{IP4: addr("10.9.0.1"), GID: gidOf(1), LID: 7}); err == nil || !strings.Contains(err.Error(), "the bridge's own port has this gid") {
+	if _, err := s.Nodes.Put(Node{IP4: addr("10.9.0.1"), GID: gidOf(1), LID: 7}); err == nil || !strings.Contains(err.Error(), "the bridge's own port has this gid") {
 		t.Errorf("a node with the bridge's GID: %v", err)
 	}
-	must(t)(s.PutNode(Node{IP4: addr("10.9.0.7"), GID: gidOf(7), LID: 5}))
+	must(t)(s.Nodes.Put(Node{IP4: addr("10.9.0.7"), GID: gidOf(7), LID: 5}))
 	check(5, "1")
 	if err := set(5, 1, 7); err == nil || !strings.Contains(err.Error(), "the node's of [10.9.0.7]") {
 		t.Errorf("a node's GID as the bridge's own: %v", err)
@@ -42,10 +42,10 @@ func TestOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(6, "1")
-	if n, _, ok := s.LookupSourceLID(5); !ok || n.IP4 != addr("10.9.0.7") {
-		t.Errorf("the node has its LID for itself now, but is found as %v, %v", n, ok)
+	if n, _, ok := s.Nodes.LookupSourceLID(5); !ok || n.IP4 != addr("10.9.0.7") {
+		t.Errorf("the node's LID is no longer the bridge's, but is found as %v, %v", n, ok)
 	}
-	if err := s.DeleteNode(addr("10.9.0.7")); err != nil {
+	if err := s.Nodes.Delete(addr("10.9.0.7")); err != nil {
 		t.Error(err)
 	}
 }
@@ -58,16 +58,16 @@ func ownOf(lid ib.LID, last ...byte) Own {
 	return o
 }
 
-// checkOwn wants the LID, and the GIDs that end in the digits of own, to be the bridge's, and no other.
+// checkOwn checks that the LID, and the GIDs that end in the digits of own, are the bridge's, and no others.
 func checkOwn(t *testing.T, s *Tables, lid ib.LID, own string) {
 	t.Helper()
 	for x := byte(1); x < 9; x++ {
-		if want := strings.ContainsRune(own, rune('0'+x)); s.LookupOwn(gidOf(x)) != want {
+		if want := strings.ContainsRune(own, rune('0'+x)); s.Nodes.LookupOwn(gidOf(x)) != want {
 			t.Errorf("gid …:%x is the bridge's own: %v, want %v", x, !want, want)
 		}
 	}
 	for l := ib.LID(0); l < 9; l++ {
-		if want := l != 0 && l == lid; s.LookupOwnLID(l) != want {
+		if want := l != 0 && l == lid; s.Nodes.LookupOwnLID(l) != want {
 			t.Errorf("lid %v is the bridge's own: %v, want %v", l, !want, want)
 		}
 	}
@@ -88,13 +88,13 @@ func TestBytes(t *testing.T) {
 func TestManyOwn(t *testing.T) {
 	s := newTables(t, Config{MaxNodes: 4})
 	many := Own{GIDs: make([]ib.GID, MaxOwnGIDs+1)}
-	if err := s.SetOwn(many); err == nil {
-		t.Error("more own GIDs were taken than there is room for")
+	if err := s.Nodes.SetOwn(many); err == nil {
+		t.Error("more own GIDs were accepted than there is room for")
 	}
 	for i := range many.GIDs {
 		many.GIDs[i] = ib.GID{0xfe, 0x80, 14: byte(i >> 8), 15: byte(i)}
 	}
-	if err := s.SetOwn(Own{LID: 3, GIDs: many.GIDs[:MaxOwnGIDs]}); err != nil {
+	if err := s.Nodes.SetOwn(Own{LID: 3, GIDs: many.GIDs[:MaxOwnGIDs]}); err != nil {
 		t.Error(err)
 	}
 }
@@ -102,23 +102,23 @@ func TestManyOwn(t *testing.T) {
 // A proxy QP counts as used when it is made, and then whenever a worker has marked one of its entries.
 func TestTakeUsed(t *testing.T) {
 	s := newTables(t, Config{})
-	must(t)(s.PutHost(someHost))
-	must(t)(s.PutProxyQP(someProxyQP))
-	take := func() bool { return s.TakeUsed(someProxyQP.Host, someProxyQP.HostQPN) }
+	must(t)(s.Hosts.Put(someHost))
+	must(t)(s.ProxyQPs.Put(someProxyQP))
+	take := func() bool { return s.ProxyQPs.TakeUsed(someProxyQP.Host, someProxyQP.HostQPN) }
 	for i, step := range []struct {
 		mark func()
 		want bool
 	}{
 		{func() {}, true}, {func() {}, false},
-		{func() { s.MarkUsed(someProxyQP.Host, someProxyQP.HostQPN) }, true}, {func() {}, false},
-		{func() { s.MarkUsedQP(someProxyQP.QPN) }, true}, {func() {}, false},
+		{func() { s.ProxyQPs.MarkUsed(someProxyQP.Host, someProxyQP.HostQPN) }, true}, {func() {}, false},
+		{func() { s.ProxyQPs.MarkUsedQP(someProxyQP.QPN) }, true}, {func() {}, false},
 	} {
 		step.mark()
 		if got := take(); got != step.want {
 			t.Errorf("step %d: used: %v, want %v", i, got, step.want)
 		}
 	}
-	if s.TakeUsed(someProxyQP.Host, 2) {
-		t.Error("a proxy QP that is not there was used")
+	if s.ProxyQPs.TakeUsed(someProxyQP.Host, 2) {
+		t.Error("a proxy QP that does not exist was used")
 	}
 }

@@ -68,9 +68,9 @@ func (s *ProxyQP) check() (err error) {
 	return checkVersion(s.Version)
 }
 
-// PutProxyQP adds the proxy QP of (s.Host, s.HostQPN), or changes it. The host must be there: its L2 is
+// Put adds the proxy QP of (s.Host, s.HostQPN), or changes it. The host must be there: its L2 is
 // the proxy QP's, now and when it moves. A QPN stands for one QP only.
-func (t *ProxyQPs) PutProxyQP(s ProxyQP) (id uint32, err error) {
+func (t *ProxyQPs) Put(s ProxyQP) (id uint32, err error) {
 	if err := s.check(); err != nil {
 		return 0, fmt.Errorf("tables: proxy QP %v: %w", &s, err)
 	}
@@ -86,7 +86,7 @@ func (t *ProxyQPs) PutProxyQP(s ProxyQP) (id uint32, err error) {
 	if r != nil && r.ProxyQP == s {
 		return r.id, nil
 	}
-	if id, err = t.placeProxyQP(&s, l2, r); err != nil {
+	if id, err = t.place(&s, l2, r); err != nil {
 		return 0, fmt.Errorf("tables: proxy QP %v: %w", &s, err)
 	}
 	if r == nil {
@@ -104,9 +104,9 @@ func (t *ProxyQPs) PutProxyQP(s ProxyQP) (id uint32, err error) {
 	return id, nil
 }
 
-// placeProxyQP puts the entries of s on their tables, the way back first: an answer may come at once. r is what s
+// place puts the entries of s on their tables, the way back first: an answer may come at once. r is what s
 // replaces, or nil.
-func (t *ProxyQPs) placeProxyQP(s *ProxyQP, l2 uint64, r *proxyQP) (id uint32, err error) {
+func (t *ProxyQPs) place(s *ProxyQP, l2 uint64, r *proxyQP) (id uint32, err error) {
 	if r != nil {
 		id = r.id
 	} else if id, err = t.ids.take(); err != nil {
@@ -124,8 +124,8 @@ func (t *ProxyQPs) placeProxyQP(s *ProxyQP, l2 uint64, r *proxyQP) (id uint32, e
 	return id, err
 }
 
-// DeleteProxyQP removes a proxy QP. It fails when it is not there.
-func (t *ProxyQPs) DeleteProxyQP(hostIP netip.Addr, hostQPN ib.QPN) error {
+// Delete removes a proxy QP. It fails when it is not there.
+func (t *ProxyQPs) Delete(hostIP netip.Addr, hostQPN ib.QPN) error {
 	r := t.proxyQPs[proxyQPKey{hostIP.Unmap(), hostQPN}]
 	if r == nil {
 		return fmt.Errorf("tables: proxy QP %v QPN %v: not there to delete", hostIP, hostQPN)
@@ -146,24 +146,24 @@ func (t *ProxyQPs) DeleteProxyQP(hostIP netip.Addr, hostQPN ib.QPN) error {
 	return nil
 }
 
-// FindProxyQP returns the proxy QP of a RoCE host's QP, and its id.
-func (t *ProxyQPs) FindProxyQP(hostIP netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32, ok bool) {
+// Find returns the proxy QP of a RoCE host's QP, and its id.
+func (t *ProxyQPs) Find(hostIP netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32, ok bool) {
 	if r := t.proxyQPs[proxyQPKey{hostIP.Unmap(), hostQPN}]; r != nil {
 		return r.ProxyQP, r.id, true
 	}
 	return ProxyQP{}, 0, false
 }
 
-// FindProxyQPN returns the proxy QP that has a QPN on IB, and its id.
-func (t *ProxyQPs) FindProxyQPN(qpn ib.QPN) (s ProxyQP, id uint32, ok bool) {
+// FindQPN returns the proxy QP that has a QPN on IB, and its id.
+func (t *ProxyQPs) FindQPN(qpn ib.QPN) (s ProxyQP, id uint32, ok bool) {
 	if r := t.proxyQPNs[qpn]; r != nil {
 		return r.ProxyQP, r.id, true
 	}
 	return ProxyQP{}, 0, false
 }
 
-// ProxyQPsOf yields the proxy QPs of a host, in no order.
-func (t *ProxyQPs) ProxyQPsOf(ip netip.Addr) iter.Seq[ProxyQP] {
+// Of yields the proxy QPs of a host, in no order.
+func (t *ProxyQPs) Of(ip netip.Addr) iter.Seq[ProxyQP] {
 	of := t.of[ip.Unmap()]
 	return func(yield func(ProxyQP) bool) {
 		for s := range of {
@@ -194,10 +194,10 @@ func (t *ProxyQPs) TakeUsed(hostIP netip.Addr, hostQPN ib.QPN) bool {
 	return C.tables_take_used(t.c, &out, &in) != 0
 }
 
-// AllProxyQPs yields every proxy QP, in no order.
-func (t *ProxyQPs) AllProxyQPs() iter.Seq[ProxyQP] {
+// All yields every proxy QP, in no order.
+func (t *ProxyQPs) All() iter.Seq[ProxyQP] {
 	return objects(t.proxyQPs, func(r *proxyQP) ProxyQP { return r.ProxyQP })
 }
 
-// LenProxyQPs returns how many proxy QPs there are.
-func (t *ProxyQPs) LenProxyQPs() int { return len(t.proxyQPs) }
+// Len returns how many proxy QPs there are.
+func (t *ProxyQPs) Len() int { return len(t.proxyQPs) }

@@ -13,8 +13,8 @@ import (
 )
 
 // sanitizers are the builds of testdata/race.c. gcc warns that ThreadSanitizer does not know the fence in
-// rte_rcu_qsbr_thread_online; no ordering here rests on that fence alone, hence -Wno-tsan. -fno-builtin: a memcpy that gcc expands
-// itself is not watched. No report is suppressed.
+// rte_rcu_qsbr_thread_online; no ordering here rests on that fence alone, hence -Wno-tsan. -fno-builtin: a memcpy that
+// gcc expands itself is not checked. No report is suppressed.
 var sanitizers = []struct {
 	name  string
 	flags []string
@@ -74,7 +74,7 @@ func TestReadersAndWriter(t *testing.T) {
 			}
 			t.Log(out)
 			if n := strings.Count(out, "buckets"); n != 4 {
-				t.Errorf("%d rounds of 4 told how they ended", n)
+				t.Errorf("%d rounds of 4 reported how they ended", n)
 			}
 		})
 	}
@@ -95,12 +95,12 @@ func TestReadersNotice(t *testing.T) {
 			"__atomic_store_n(&t->array, array, __ATOMIC_RELAXED)", 0},
 		{"a slot is used again before readers are quiescent",
 			"if (!rte_rcu_qsbr_check(w->rcu, r->token, false))", "if (0)", 0},
-		{"the same, seen by the readers' check words alone",
+		{"the same, detected only by the readers' check words",
 			"if (!rte_rcu_qsbr_check(w->rcu, r->token, false))", "if (0)", 2},
 		{"an old array is freed before readers are quiescent",
 			"if (rte_rcu_qsbr_check(w->rcu, w->arrays[i].token, false))", "if (1)", 0},
-		{"a key away from home is not counted there", "add_further(p, 1)", "(void)p", 2},
-		{"a change is not taken back", "undo(&changes[--i])", "i -= i > 1 ? 1 : (undo(changes), 1)", 2},
+		{"a key outside its home bucket is not counted there", "add_further(p, 1)", "(void)p", 2},
+		{"a change is not undone", "undo(&changes[--i])", "i -= i > 1 ? 1 : (undo(changes), 1)", 2},
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			broken := strings.Replace(source, m.old, m.new, 1)
@@ -108,7 +108,7 @@ func TestReadersNotice(t *testing.T) {
 				t.Fatalf("table.c has no %q any more: break it elsewhere", m.old)
 			}
 			program := compile(t, "race.c", broken, sanitizers[m.sanitizer].flags...)
-			const tries = 40 // a race needs some luck to be met; most are at the first
+			const tries = 40 // a race does not show in each try; most do in the first
 			for range tries {
 				if out, err := runProgram(t, program); err != nil {
 					t.Log(firstLines(out, 3))

@@ -80,11 +80,12 @@ func (c *Config) fill() error {
 // Tables is all tables together. See the package comment for who may call what. Each part has its own state, and changes its
 // own tables only.
 type Tables struct {
+	Hosts    *Hosts
+	ProxyQPs *ProxyQPs
+	Nodes    *Nodes
+	Groups   *Groups
+
 	c *C.struct_tables
-	*Hosts
-	*ProxyQPs
-	*Nodes
-	*Groups
 }
 
 // seeds are those of all tables, TABLE_SEED words each, in the order of struct tables.

@@ -55,16 +55,16 @@ var (
 // TestRoundTrip puts one object of each kind and reads every table as a worker does.
 func TestRoundTrip(t *testing.T) {
 	s := newTables(t, Config{})
-	id := must(t)(s.PutHost(someHost))
-	if h, got, ok := s.LookupHost(someHost.IP); !ok || h != someHost || got != id {
+	id := must(t)(s.Hosts.Put(someHost))
+	if h, got, ok := s.Hosts.Lookup(someHost.IP); !ok || h != someHost || got != id {
 		t.Errorf("hosts: %+v, id %d, %v", h, got, ok)
 	}
-	id = must(t)(s.PutProxyQP(someProxyQP))
-	if x, got, ok := s.LookupProxyQP(someProxyQP.Host, someProxyQP.HostQPN); !ok || got != id || x !=
+	id = must(t)(s.ProxyQPs.Put(someProxyQP))
+	if x, got, ok := s.ProxyQPs.Lookup(someProxyQP.Host, someProxyQP.HostQPN); !ok || got != id || x !=
 		(ProxyQP{Host: someProxyQP.Host, HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, Worker: 65535, Source: 255}) {
 		t.Errorf("proxy_qps: %+v, id %d, %v", x, got, ok)
 	}
-	x, h, got, ok := s.LookupProxyQPN(someProxyQP.QPN)
+	x, h, got, ok := s.ProxyQPs.LookupQPN(someProxyQP.QPN)
 	if !ok || got != id || x != (ProxyQP{Host: someProxyQP.Host, HostQPN: 0x123456, QPN: 0xfffffe, QKey: 0x89abcdef, Version: 1}) {
 		t.Errorf("proxy_qpns: %+v, id %d, %v", x, got, ok)
 	}
@@ -77,52 +77,52 @@ func TestRoundTrip(t *testing.T) {
 
 func testNodeRoundTrip(t *testing.T, s *Tables) {
 	n := someNode
-	id := must(t)(s.PutNode(n))
+	id := must(t)(s.Nodes.Put(n))
 	for _, want := range []Node{
 		{IP4: n.IP4, GID: n.GID, LID: n.LID, SL: 15, GRH: true},
 		{IP6: n.IP6, GID: n.GID, LID: n.LID, SL: 15, GRH: true},
 	} {
-		if x, got, ok := s.LookupNode(want.ips()[0]); !ok || got != id || x != want {
+		if x, got, ok := s.Nodes.Lookup(want.ips()[0]); !ok || got != id || x != want {
 			t.Errorf("nodes: %+v, id %d, %v", x, got, ok)
 		}
 	}
-	if x, got, ok := s.LookupSource(n.GID); !ok || got != id || x != (Node{IP4: n.IP4, IP6: n.IP6, GID: n.GID, GRH: true}) {
+	if x, got, ok := s.Nodes.LookupSource(n.GID); !ok || got != id || x != (Node{IP4: n.IP4, IP6: n.IP6, GID: n.GID, GRH: true}) {
 		t.Errorf("sources by GID: %+v, id %d, %v", x, got, ok)
 	}
-	if x, got, ok := s.LookupSourceLID(n.LID); !ok || got != id || x != (Node{IP4: n.IP4, IP6: n.IP6, LID: n.LID, GRH: true}) {
+	if x, got, ok := s.Nodes.LookupSourceLID(n.LID); !ok || got != id || x != (Node{IP4: n.IP4, IP6: n.IP6, LID: n.LID, GRH: true}) {
 		t.Errorf("sources by LID: %+v, id %d, %v", x, got, ok)
 	}
-	n.IP6, n.GRH, n.Bridge = netip.Addr{}, false, true // what is no longer said is forgotten
-	if again := must(t)(s.PutNode(n)); again != id {
+	n.IP6, n.GRH, n.Bridge = netip.Addr{}, false, true // keys that it no longer has are removed
+	if again := must(t)(s.Nodes.Put(n)); again != id {
 		t.Errorf("a changed node has id %d, had %d", again, id)
 	}
-	if _, _, ok := s.LookupNode(someNode.IP6); ok {
-		t.Error("the node is still found by the address it had")
+	if _, _, ok := s.Nodes.Lookup(someNode.IP6); ok {
+		t.Error("the node is still found by its old address")
 	}
-	if x, _, _ := s.LookupSource(n.GID); x != (Node{IP4: n.IP4, GID: n.GID, Bridge: true}) {
+	if x, _, _ := s.Nodes.LookupSource(n.GID); x != (Node{IP4: n.IP4, GID: n.GID, Bridge: true}) {
 		t.Errorf("sources by GID after the change: %+v", x)
 	}
 }
 
 func testGroupRoundTrip(t *testing.T, s *Tables) {
 	g := someGroup
-	id := must(t)(s.PutGroup(g))
+	id := must(t)(s.Groups.Put(g))
 	towardsIB := Group{IP: g.IP, MGID: g.MGID, MLID: 0xc001, SL: 14, HopLimit: 255, QKey: 0x01234567, RoCEQKey: 0x76543210,
 		MTUToIB: 4096, ToIB: true, RewriteImm: true}
-	if x, got, ok := s.LookupGroup(g.IP); !ok || got != id || x != towardsIB {
+	if x, got, ok := s.Groups.Lookup(g.IP); !ok || got != id || x != towardsIB {
 		t.Errorf("groups: %+v, id %d, %v", x, got, ok)
 	}
 	towardsRoCE := Group{IP: g.IP, MGID: g.MGID, RoCEQKey: 0x76543210, MTUToRoCE: 1024, VLAN: 7, Version: 1, ToIB: true, RewriteImm: true}
-	if x, got, ok := s.LookupMGID(g.MGID); !ok || got != id || x != towardsRoCE {
+	if x, got, ok := s.Groups.LookupMGID(g.MGID); !ok || got != id || x != towardsRoCE {
 		t.Errorf("mgids: %+v, id %d, %v", x, got, ok)
 	}
 	old := g.MGID
 	g.MGID[15], g.ToRoCE = 4, true
-	must(t)(s.PutGroup(g))
-	if _, _, ok := s.LookupMGID(old); ok {
-		t.Error("the group is still found by the MGID it had")
+	must(t)(s.Groups.Put(g))
+	if _, _, ok := s.Groups.LookupMGID(old); ok {
+		t.Error("the group is still found by its old MGID")
 	}
-	if x, _, ok := s.LookupMGID(g.MGID); !ok || !x.ToRoCE {
+	if x, _, ok := s.Groups.LookupMGID(g.MGID); !ok || !x.ToRoCE {
 		t.Errorf("mgids after the change: %+v, %v", x, ok)
 	}
 }
@@ -132,9 +132,9 @@ func TestMappedAddress(t *testing.T) {
 	s := newTables(t, Config{})
 	h := someHost
 	h.IP = addr("::ffff:10.9.0.1")
-	must(t)(s.PutHost(h))
-	must(t)(s.PutHost(someHost))
-	if got := slices.Collect(s.AllHosts()); len(got) != 1 || got[0] != someHost {
+	must(t)(s.Hosts.Put(h))
+	must(t)(s.Hosts.Put(someHost))
+	if got := slices.Collect(s.Hosts.All()); len(got) != 1 || got[0] != someHost {
 		t.Errorf("hosts are %+v", got)
 	}
 }
@@ -143,19 +143,19 @@ func TestMappedAddress(t *testing.T) {
 func TestMove(t *testing.T) {
 	s := newTables(t, Config{})
 	other := Host{IP: addr("fd09::1"), MAC: mac1, Version: 2}
-	must(t)(s.PutHost(someHost))
-	must(t)(s.PutHost(other))
+	must(t)(s.Hosts.Put(someHost))
+	must(t)(s.Hosts.Put(other))
 	for i := range ib.QPN(20) {
 		host := someHost.IP
 		if i%2 == 1 {
 			host = other.IP
 		}
-		must(t)(s.PutProxyQP(ProxyQP{Host: host, HostQPN: 0x100 + i, QPN: 0x200 + i, Version: 2}))
+		must(t)(s.ProxyQPs.Put(ProxyQP{Host: host, HostQPN: 0x100 + i, QPN: 0x200 + i, Version: 2}))
 	}
 	moved := someHost
 	moved.MAC, moved.VLAN = mac2, 3
-	must(t)(s.PutHost(moved))
-	if h, _, _ := s.LookupHost(moved.IP); h != moved {
+	must(t)(s.Hosts.Put(moved))
+	if h, _, _ := s.Hosts.Lookup(moved.IP); h != moved {
 		t.Errorf("the host is %+v", h)
 	}
 	for i := range ib.QPN(20) {
@@ -163,7 +163,7 @@ func TestMove(t *testing.T) {
 		if i%2 == 1 {
 			want = Host{IP: other.IP, MAC: mac1}
 		}
-		if _, h, _, _ := s.LookupProxyQPN(0x200 + i); h != want {
+		if _, h, _, _ := s.ProxyQPs.LookupQPN(0x200 + i); h != want {
 			t.Errorf("proxy QP %d sends to %+v", i, h)
 		}
 	}
@@ -172,12 +172,12 @@ func TestMove(t *testing.T) {
 			t.Errorf("%s: %d entries were replaced by a move", name, st.Retired)
 		}
 	}
-	if err := s.DeleteHost(moved.IP); err == nil || !strings.Contains(err.Error(), "has 10 proxy QPs") {
+	if err := s.Hosts.Delete(moved.IP); err == nil || !strings.Contains(err.Error(), "has 10 proxy QPs") {
 		t.Errorf("deleting a host with proxy QPs: %v", err)
 	}
 }
 
-// TestSharedLID: a LID of several nodes names none of them as a source, and the last one again.
+// TestSharedLID: a LID of several nodes is found as none of them, and as the last one again when the others have gone.
 func TestSharedLID(t *testing.T) {
 	s := newTables(t, Config{})
 	a, b, c := someNode, someNode, someNode
@@ -185,66 +185,66 @@ func TestSharedLID(t *testing.T) {
 	c.IP4, c.IP6, c.GID = addr("10.9.0.9"), netip.Addr{}, ib.GID{0xfe, 0x80, 15: 9}
 	want := func(ip netip.Addr) {
 		t.Helper()
-		if n, _, _ := s.LookupSourceLID(someNode.LID); n.IP4 != ip {
-			t.Errorf("LID %v names %v, want %v", someNode.LID, n.IP4, ip)
+		if n, _, _ := s.Nodes.LookupSourceLID(someNode.LID); n.IP4 != ip {
+			t.Errorf("LID %v is found as %v, want %v", someNode.LID, n.IP4, ip)
 		}
 	}
-	must(t)(s.PutNode(a))
+	must(t)(s.Nodes.Put(a))
 	want(a.IP4)
-	must(t)(s.PutNode(b))
-	must(t)(s.PutNode(c))
+	must(t)(s.Nodes.Put(b))
+	must(t)(s.Nodes.Put(c))
 	want(netip.Addr{})
 	a.LID = 5
-	must(t)(s.PutNode(a))
+	must(t)(s.Nodes.Put(a))
 	want(netip.Addr{})
-	if err := s.DeleteNode(c.IP4); err != nil {
+	if err := s.Nodes.Delete(c.IP4); err != nil {
 		t.Fatal(err)
 	}
 	want(b.IP4)
-	if err := s.DeleteNode(b.IP4); err != nil {
+	if err := s.Nodes.Delete(b.IP4); err != nil {
 		t.Fatal(err)
 	}
 	want(netip.Addr{})
-	if n, _, _ := s.LookupSourceLID(5); n.IP4 != a.IP4 {
+	if n, _, _ := s.Nodes.LookupSourceLID(5); n.IP4 != a.IP4 {
 		t.Errorf("LID 5 names %v", n.IP4)
 	}
 }
 
-// TestFull: the tables take as many objects as they were made for, say so, and go on after a delete.
+// TestFull: the tables take as many objects as they were made for, return an error for more, and go on after a delete.
 func TestFull(t *testing.T) {
 	s := newTables(t, Config{MaxHosts: 8})
 	h := someHost
 	for i := range 8 {
 		h.IP = netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)})
-		if id := must(t)(s.PutHost(h)); id != uint32(i) {
+		if id := must(t)(s.Hosts.Put(h)); id != uint32(i) {
 			t.Errorf("host %d has id %d", i, id)
 		}
 	}
 	h.IP = addr("10.0.1.1")
-	_, err := s.PutHost(h)
+	_, err := s.Hosts.Put(h)
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "MaxHosts") {
 		t.Fatalf("the ninth of eight hosts: %v", err)
 	}
-	if _, _, ok := s.LookupHost(h.IP); ok || s.LenHosts() != 8 || s.Stats()["hosts"].Entries != 8 {
+	if _, _, ok := s.Hosts.Lookup(h.IP); ok || s.Hosts.Len() != 8 || s.Stats()["hosts"].Entries != 8 {
 		t.Error("the ninth host left something behind")
 	}
-	if err := s.DeleteHost(addr("10.0.0.4")); err != nil {
+	if err := s.Hosts.Delete(addr("10.0.0.4")); err != nil {
 		t.Fatal(err)
 	}
-	if id := must(t)(s.PutHost(h)); id != 3 {
+	if id := must(t)(s.Hosts.Put(h)); id != 3 {
 		t.Errorf("the id of the deleted host is 3, the new one's %d", id)
 	}
 }
 
-// TestReclaim: what a reader may hold is not used again before it is quiescent, and then it is.
+// TestReclaim: an entry that a reader may still use is not used again before the reader is quiescent, and then it is.
 func TestReclaim(t *testing.T) {
 	s := newTables(t, Config{MaxHosts: 1, MaxReaders: 2})
 	r, err := s.Reader(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(t)(s.PutHost(someHost))
-	if err := s.DeleteHost(someHost.IP); err != nil {
+	must(t)(s.Hosts.Put(someHost))
+	if err := s.Hosts.Delete(someHost.IP); err != nil {
 		t.Fatal(err)
 	}
 	next := Host{IP: addr("10.9.0.2"), MAC: mac2, Version: 2}
@@ -252,7 +252,7 @@ func TestReclaim(t *testing.T) {
 		if n := s.Reclaim(); n != 0 {
 			t.Fatalf("%d entries reclaimed under a reader", n)
 		}
-		if _, err := s.PutHost(next); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "1 of them wait for readers") {
+		if _, err := s.Hosts.Put(next); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "1 of them wait for readers") {
 			t.Fatalf("the id was used again under a reader: %v", err)
 		}
 	}
@@ -260,10 +260,10 @@ func TestReclaim(t *testing.T) {
 	if n := s.Reclaim(); n != 1 {
 		t.Errorf("%d entries reclaimed after the reader was quiescent", n)
 	}
-	if id := must(t)(s.PutHost(next)); id != 0 {
+	if id := must(t)(s.Hosts.Put(next)); id != 0 {
 		t.Errorf("the only id is 0, not %d", id)
 	}
-	if err := s.DeleteHost(next.IP); err != nil {
+	if err := s.Hosts.Delete(next.IP); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.Reclaim(); n != 0 {
@@ -278,21 +278,21 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// TestErrors: what cannot be is refused, with the value and what to do.
+// TestErrors: impossible values are rejected, with the value and what to do.
 func TestErrors(t *testing.T) {
 	s := newTables(t, Config{})
-	must(t)(s.PutHost(someHost))
-	must(t)(s.PutProxyQP(someProxyQP))
-	must(t)(s.PutNode(someNode))
-	must(t)(s.PutNode(Node{IP4: addr("10.9.0.8"), GID: ib.GID{0xfe, 0x80, 15: 8}, LID: 8}))
-	must(t)(s.PutGroup(someGroup))
+	must(t)(s.Hosts.Put(someHost))
+	must(t)(s.ProxyQPs.Put(someProxyQP))
+	must(t)(s.Nodes.Put(someNode))
+	must(t)(s.Nodes.Put(Node{IP4: addr("10.9.0.8"), GID: ib.GID{0xfe, 0x80, 15: 8}, LID: 8}))
+	must(t)(s.Groups.Put(someGroup))
 	inbound := someGroup
 	inbound.MGID[15], inbound.ToIB, inbound.Inbound = 4, false, true
-	must(t)(s.PutGroup(inbound))
-	host := func(f func(*Host)) error { h := someHost; f(&h); _, err := s.PutHost(h); return err }
-	proxyQP := func(f func(*ProxyQP)) error { x := someProxyQP; f(&x); _, err := s.PutProxyQP(x); return err }
-	node := func(f func(*Node)) error { n := someNode; f(&n); _, err := s.PutNode(n); return err }
-	group := func(f func(*Group)) error { g := someGroup; f(&g); _, err := s.PutGroup(g); return err }
+	must(t)(s.Groups.Put(inbound))
+	host := func(f func(*Host)) error { h := someHost; f(&h); _, err := s.Hosts.Put(h); return err }
+	proxyQP := func(f func(*ProxyQP)) error { x := someProxyQP; f(&x); _, err := s.ProxyQPs.Put(x); return err }
+	node := func(f func(*Node)) error { n := someNode; f(&n); _, err := s.Nodes.Put(n); return err }
+	group := func(f func(*Group)) error { g := someGroup; f(&g); _, err := s.Groups.Put(g); return err }
 	config := func(c Config) error { _, err := New(c); return err }
 	for _, c := range []struct {
 		err  error
@@ -323,18 +323,18 @@ func TestErrors(t *testing.T) {
 		{group(func(g *Group) { g.ToRoCE, g.MTUToRoCE = true, 0 }), "MTUToRoCE is 0 bytes"},
 		{group(func(g *Group) { g.Inbound = true }), "an inbound group does not lead to IB"},
 		{group(func(g *Group) { g.MGID = inbound.MGID }), "its address belongs to mgid ff12:a01b::3"},
-		{s.DeleteMGID(ib.GID{0xff}), "group ff00::: not there"},
-		{s.DeleteHost(addr("10.9.0.99")), "host 10.9.0.99: not there"},
-		{s.DeleteProxyQP(addr("10.9.0.1"), 2), "proxy QP 10.9.0.1 QPN 0x000002: not there"},
-		{s.DeleteNode(addr("10.9.0.99")), "node 10.9.0.99: not there"},
-		{s.DeleteGroup(addr("239.9.9.9")), "group 239.9.9.9: not there"},
+		{s.Groups.DeleteMGID(ib.GID{0xff}), "group ff00::: not there"},
+		{s.Hosts.Delete(addr("10.9.0.99")), "host 10.9.0.99: not there"},
+		{s.ProxyQPs.Delete(addr("10.9.0.1"), 2), "proxy QP 10.9.0.1 QPN 0x000002: not there"},
+		{s.Nodes.Delete(addr("10.9.0.99")), "node 10.9.0.99: not there"},
+		{s.Groups.Delete(addr("239.9.9.9")), "group 239.9.9.9: not there"},
 		{config(Config{MaxGroups: -1}), "MaxGroups is -1; use 1 to 16777216, or 0 for 4096"},
 	} {
 		if c.err == nil || !strings.HasPrefix(c.err.Error(), "tables: ") || !strings.Contains(c.err.Error(), c.want) {
 			t.Errorf("got %v, want %q", c.err, c.want)
 		}
 	}
-	if s.LenHosts() != 1 || s.LenProxyQPs() != 1 || s.LenNodes() != 2 || s.LenGroups() != 2 {
-		t.Error("a refused Put left something behind")
+	if s.Hosts.Len() != 1 || s.ProxyQPs.Len() != 1 || s.Nodes.Len() != 2 || s.Groups.Len() != 2 {
+		t.Error("a rejected Put left something behind")
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestTasks wants each of these to work; what they want is said where they are.
+// TestTasks runs each of these tasks; what a task checks is said at its function.
 func TestTasks(t *testing.T) {
-	for _, name := range []string{"carry", "held", "idle", "never-run", "again", "mirrors", "rules", "counts", "cores"} {
+	for _, name := range []string{"carry", "pending", "idle", "never-run", "again", "mirrors", "rules", "counts", "cores"} {
 		t.Run(name, func(t *testing.T) {
 			out, err := task(t, name)
 			if err != nil {
@@ -23,7 +23,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// TestSideBySide wants two bridges in two processes not to notice each other.
+// TestSideBySide checks that two bridges in two processes do not disturb each other.
 func TestSideBySide(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
@@ -43,7 +43,7 @@ func TestLeakIsReported(t *testing.T) {
 	}
 }
 
-// TestFailures wants a build that fails to say why in one line, and to leave nothing behind.
+// TestFailures checks that a build that fails says why in one line, and leaves nothing behind.
 func TestFailures(t *testing.T) {
 	dir := t.TempDir()
 	topology := filepath.Join(dir, "bad.toml")

@@ -19,7 +19,7 @@ type claimant struct {
 
 func (c *claimant) claim() error { return claimPort(c.cfg, &c.teardown) }
 
-// TestClaimPort has two bridges want one interface, in one process.
+// TestClaimPort checks that only one of two bridges in one process gets an interface.
 func TestClaimPort(t *testing.T) {
 	own := fmt.Sprintf("claim%d", os.Getpid())
 	with := func(driver, arg string, vlan uint16) *claimant {

@@ -12,10 +12,10 @@ import (
 	"sync"
 )
 
-// taskCores wants a worker that polls to have its CPU for itself: no other thread of the process may run there.
+// taskCores checks that a worker that polls has its CPU for itself: no other thread of the process may run there.
 func taskCores() (string, error) {
 	if runtime.NumCPU() < 2 {
-		return "one CPU only: nothing to keep apart", nil
+		return "one CPU only: no other CPU for the other threads", nil
 	}
 	h, err := build(strings.Replace(bridgeFile, `idle = "sleep"`, `idle = "poll"`, 1))
 	if err != nil {

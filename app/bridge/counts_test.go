@@ -12,7 +12,7 @@ import (
 	"causeway/lcore"
 )
 
-// taskCounts wants what crosses to a group to be counted under it, and the port's own counters to be told.
+// taskCounts checks that packets to a group are counted under the group, and that the port's own counters are reported.
 func taskCounts() (string, error) {
 	h, err := built()
 	if err != nil {

@@ -19,14 +19,15 @@ import (
 
 func init() { tasks["crowd"] = taskCrowd }
 
-// crowded is the least that one process must hold; crowdUnderWay, half of what a worker's ring to management takes.
+// crowded is the least number of proxy QPs that one process must hold; crowdUnderWay is how many messages are under way
+// at once: half of what a worker's ring to management takes.
 const (
 	crowded       = 100_000
 	crowdHosts    = 1000
 	crowdUnderWay = 512
 )
 
-// wide is the configuration with a subnet for many hosts, and these lines in [workers].
+// wide is the configuration with an IP subnet large enough for many hosts, and these lines in [workers].
 func wide(workers string) string {
 	text := strings.ReplaceAll(bridgeFile, "10.9.0.0/24", "10.9.0.0/16")
 	text = strings.ReplaceAll(text, "10.9.0.254/24", "10.9.0.254/16")
@@ -34,7 +35,7 @@ func wide(workers string) string {
 	return strings.Replace(text, "[workers]", "[workers]\n"+workers, 1)
 }
 
-// crowdIP is the i-th of up to 50 000 addresses beside those that the tests name.
+// crowdIP is the i-th of up to 50 000 addresses, none of them one that the tests name.
 func crowdIP(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 9, byte(1 + i/250), byte(1 + i%250)})
 }
@@ -84,7 +85,7 @@ func (b *Bridge) crowd(n int) error {
 		return nil
 	}
 	for i := range n {
-		p := message(b, nodeIP, 0x78, i+1) // nobody's, so that nothing comes back
+		p := message(b, nodeIP, 0x78, i+1) // a QP that nobody has, so that no echo comes back
 		p.SrcIP, p.SrcQP = crowdIP(i%crowdHosts), ib.QPN(0x100+i/crowdHosts)
 		if err := b.enter(p.AppendTo(nil)); err != nil {
 			return err
@@ -98,7 +99,7 @@ func (b *Bridge) crowd(n int) error {
 	return await(n)
 }
 
-// taskCrowd wants a proxy QP for each of many queue pairs, and the next to be denied by name.
+// taskCrowd checks that each of many queue pairs gets a proxy QP, and that the next one is denied and counted by name.
 func taskCrowd() (string, error) {
 	h, err := builtAfter(wide(fmt.Sprintf("proxy_qps = %d\nproxy_qps_per_host = 200", crowded)))
 	if err != nil {

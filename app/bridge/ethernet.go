@@ -60,13 +60,13 @@ func (p *ethernetPort) ownAddresses() []netip.Prefix {
 	return append(own, netip.PrefixFrom(p.mac().LinkLocal(), 64))
 }
 
-// learnsReports reports whether groups are learnt from hosts' reports: those of older versions are sent to the groups.
+// learnsReports reports whether groups are learned from hosts' reports: those of older versions are sent to the groups.
 func (p *ethernetPort) learnsReports() bool {
 	return slices.ContainsFunc(p.inForce().Ranges, func(r config.Range) bool { return r.Reports })
 }
 
-// receive has the port, and where it is shared the kernel's interface, receive these groups beside those that management
-// needs; or all groups while reports are learnt from.
+// receive has the port, and where it is shared the kernel's interface, receive these groups beside those that
+// management needs; or all groups while reports are learned from.
 func (p *ethernetPort) receive(groups []netip.Addr) error {
 	macs, all := p.multicastMACs(groups), p.learnsReports()
 	set := p.port.SetMulticast
@@ -82,8 +82,8 @@ func (p *ethernetPort) receive(groups []netip.Addr) error {
 	return errors.Join(p.listener.follow(macs), p.listener.followAll(all))
 }
 
-// steer has the port receive the bridge's frames: RoCE alone where the port is shared with the kernel, else all frames, which
-// the workers tell apart. Multicast addresses are filtered either way.
+// steer has the port receive the bridge's frames: RoCE alone where the port is shared with the kernel, else all frames,
+// which the workers tell apart. Multicast addresses are filtered either way.
 func (p *ethernetPort) steer(undo *teardown) error {
 	filter, err := p.port.SetMulticast(p.multicastMACs(p.groupsToIB()))
 	if p.learnsReports() {
@@ -100,8 +100,8 @@ func (p *ethernetPort) steer(undo *teardown) error {
 	return p.share(undo)
 }
 
-// share takes RoCE from the frames of the kernel's interface by flow rules, and listens there for management's frames. The
-// bridge needs all of them: each failure is an error.
+// share takes RoCE from the frames of the kernel's interface by flow rules, and listens there for management's frames.
+// The bridge needs all of them: each failure is an error.
 func (p *ethernetPort) share(undo *teardown) error {
 	netdev, err := p.port.KernelInterface()
 	if err != nil {
@@ -182,8 +182,8 @@ func unique(groups []netip.Addr) [][6]byte {
 	return macs
 }
 
-// rules take RoCEv2, spread over the workers by source address, and RoCEv1, on the first queue, whatever the destination.
-// Workers drop by name what is not the bridge's. The listener has all other frames for management.
+// rules take RoCEv2, spread over the workers by source address, and RoCEv1, on the first queue, whatever the
+// destination. Workers drop by name what is not the bridge's. The listener has all other frames for management.
 func (p *ethernetPort) rules() []dpdk.Rule {
 	var all []uint16
 	for i := range p.cfg.Workers.LCores {

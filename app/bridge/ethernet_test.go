@@ -13,8 +13,8 @@ import (
 	"causeway/dpdk"
 )
 
-// TestRules wants a shared port to be asked for RoCE of the versions that are spoken and for nothing else, RoCEv2 spread
-// over the workers. That the port takes such rules is the task rules.
+// TestRules checks that the flow rules of a shared port select RoCE of the configured versions and nothing else, with
+// RoCEv2 spread over the workers. That the port takes such rules is checked by the task rules.
 func TestRules(t *testing.T) {
 	const v2, v2IPv6, v1 = dpdk.MatchRoCEv2IPv4, dpdk.MatchRoCEv2IPv6, dpdk.MatchRoCEv1
 	first, both := []uint16{0}, []uint16{0, 1}
@@ -43,7 +43,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// taskRules wants a port's every rule to be one that the Ethernet port takes: only the card is missing here.
+// taskRules checks that the Ethernet port takes every rule: only the hardware card is missing here.
 func taskRules() (string, error) {
 	h, err := built()
 	if err != nil {

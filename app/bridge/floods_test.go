@@ -19,8 +19,8 @@ import (
 
 func init() { tasks["floods"] = taskFloods }
 
-// A flood is frames of one kind, and what tells how many of them were refused by name, and how many of at most how many
-// left something behind.
+// A flood is frames of one kind, with functions that count how many of them were rejected by name, and how many entries
+// they left behind, of how many at most.
 type flood struct {
 	name  string
 	n     int
@@ -43,7 +43,7 @@ var floods = []flood{
 	}},
 }
 
-// sidrFrame asks for the node's service from an address, with a port and an ID that i gives.
+// sidrFrame asks for the node's service from an address, with a port and an ID that follow from i.
 func sidrFrame(h *Bridge, i int, from netip.Addr) []byte {
 	p := message(h, nodeIP, ib.QP1, i)
 	p.SrcIP, p.SrcQP, p.QKey, p.SrcPort = from, ib.QP1, ib.QKeyGSI, uint16(0xc000+i%0x3fff)
@@ -80,7 +80,7 @@ func igmpFrame(_ *Bridge, i int) []byte {
 	return b
 }
 
-// good has some messages go to the echo and come back.
+// good sends some messages to the echo and checks that they come back.
 func (b *Bridge) good(first, n int) error {
 	for i := range n {
 		p := message(b, nodeIP, 0x77, first+i)
@@ -101,14 +101,14 @@ func (b *Bridge) good(first, n int) error {
 	return answersTo(first, answers)
 }
 
-// What a bounded flood may leave behind between its half and its end. Heap: garbage is collected before, and the odd
-// counter or map bucket stays. Resident: the collector keeps pages that it has had for a time.
+// The memory that a bounded flood may leave in use between its half and its end. Heap: garbage is collected before, and
+// a counter or a map bucket here and there stays. Resident: the collector keeps freed pages for a time.
 const (
 	heapMore     = 4 << 20
 	residentMore = 32 << 20
 )
 
-// flooded floods, with good messages between, and returns how it went.
+// flooded sends a flood, with good messages between, and returns a summary.
 func (b *Bridge) flooded(f *flood, number *int) (string, error) {
 	const burst, among = 200, 5
 	var heap, rss int64
@@ -135,7 +135,7 @@ func (b *Bridge) flooded(f *flood, number *int) (string, error) {
 	full, _ := lcore.DropNamed("punt_full")
 	lost := b.Counters().Direction[lcore.RoCEToIB].Drops[full]
 	fine := refused > 0 && kept <= most && refused+kept+lost >= uint64(f.n)
-	said := fmt.Sprintf("%s: %d frames in %v, %d kept, %d refused, heap %+d KiB, resident %+d KiB", f.name, f.n, took.Round(time.Millisecond), kept, refused,
+	said := fmt.Sprintf("%s: %d frames in %v, %d kept, %d rejected, heap %+d KiB, resident %+d KiB", f.name, f.n, took.Round(time.Millisecond), kept, refused,
 		(heapAfter-heap)>>10, (rssAfter-rss)>>10)
 	if !fine || !s.Ready || heapAfter-heap > heapMore || rssAfter-rss > residentMore {
 		return said, fmt.Errorf("%s; status %+v", said, s)
@@ -143,7 +143,8 @@ func (b *Bridge) flooded(f *flood, number *int) (string, error) {
 	return said, nil
 }
 
-// taskFloods wants good messages to cross whole beside each flood, which ends in counts with names.
+// taskFloods checks that good messages cross without loss during each flood, and that the flood's frames are all
+// counted by name.
 func taskFloods() (string, error) {
 	text := wide("hosts = 4096") + fmt.Sprintf("[[range]]\nip = \"239.2.0.0/16\"\nfrom = [\"reports\"]\nmost = 256\nmgid = \"rdmacm\"\n"+
 		"[[service]]\nport = %d\n", floodPort)

@@ -15,8 +15,8 @@ import (
 	"causeway/lcore"
 )
 
-// taskGroups removes a group that has counted, and adds others until one has its id, and wants that one to count from
-// zero; and a group in use to lose nothing when others come and go.
+// taskGroups removes a group that has counted packets, adds others until one gets its id, and checks that this one
+// counts from zero; and that a group in use loses nothing when others are added and removed.
 func taskGroups() (string, error) {
 	h, err := builtAfter(strings.Replace(bridgeFile, "[workers]", "[workers]\ngroups = 2", 1))
 	if err != nil {
@@ -58,7 +58,7 @@ func taskGroups() (string, error) {
 			}
 		}
 		if len(used) > spareGroups+1 {
-			return fmt.Errorf("%d ids are used: none again, and the test proves nothing", len(used))
+			return fmt.Errorf("%d ids are used, none of them twice: the test proves nothing", len(used))
 		}
 		return nil
 	})

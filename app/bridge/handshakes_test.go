@@ -23,14 +23,14 @@ func init() { tasks["handshakes"] = taskHandshakes }
 const (
 	handshakes      = 3000
 	handshakesAtOne = 256 // under way: half of what one host or node may have
-	// handshakesIn is a second for each thousand, four times: other tests may have most of this machine.
+	// handshakesIn is four times what a thousand a second takes: other tests may use most of this machine.
 	handshakesIn = 4 * handshakes * time.Millisecond
 )
 
-// serverQPN is the queue pair that a server gives who asks from a port.
+// serverQPN is the queue pair that a server gives to a client that asks from a port.
 func serverQPN(port int) ib.QPN { return ib.QPN(0x1000 + port) }
 
-// datagrams takes what has come of the connection manager's for the hosts.
+// datagrams takes the connection manager's datagrams that have come for the hosts.
 func (b *Bridge) datagrams(each func(p *roce.Packet, mad ib.MAD) error) error {
 	var m [1]dpdk.Mbuf
 	for b.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
@@ -49,7 +49,7 @@ func (b *Bridge) datagrams(each func(p *roce.Packet, mad ib.MAD) error) error {
 	return nil
 }
 
-// hostsAsk has the RoCE host ask the node's service.
+// hostsAsk sends requests of the RoCE host for the node's service.
 func (b *Bridge) hostsAsk() error {
 	asked, answered := 0, map[uint32]bool{}
 	for deadline := time.Now().Add(handshakesIn); len(answered) < handshakes; {
@@ -79,7 +79,7 @@ func (b *Bridge) hostsAsk() error {
 	return nil
 }
 
-// nodesAsk has the node ask the RoCE host's service, which is played here.
+// nodesAsk sends requests of the node for the RoCE host's service, which this test answers.
 func (b *Bridge) nodesAsk(client *fabric.CM, given []fabric.CMAnswer) error {
 	ctx, stop := context.WithTimeout(context.Background(), handshakesIn)
 	defer stop()
@@ -117,7 +117,7 @@ func (b *Bridge) nodesAsk(client *fabric.CM, given []fabric.CMAnswer) error {
 
 // hostAnswers has the RoCE host answer a request.
 func (b *Bridge) hostAnswers(p *roce.Packet, mad ib.MAD, qpn ib.QPN) error {
-	req, _ := ib.AsSIDRReq(p.Payload[ib.MADHdrLen:]) // who calls has looked
+	req, _ := ib.AsSIDRReq(p.Payload[ib.MADHdrLen:]) // the caller has checked it
 	a := message(b, p.SrcIP, ib.QP1, 0)
 	a.SrcQP, a.QKey, a.Payload = ib.QP1, ib.QKeyGSI, make([]byte, ib.MADLen)
 	ib.PutMAD(a.Payload, ib.MADFields{
@@ -129,7 +129,7 @@ func (b *Bridge) hostAnswers(p *roce.Packet, mad ib.MAD, qpn ib.QPN) error {
 	return b.enter(a.AppendTo(nil))
 }
 
-// nodeAsks notes what a node is given.
+// nodeAsks sends a node's request and records the queue pair in the answer.
 func (b *Bridge) nodeAsks(ctx context.Context, client *fabric.CM, port int, given []fabric.CMAnswer) error {
 	a, err := client.Connect(ctx, fabric.CMConnect{
 		Route: fabric.MADAddress{LID: b.ibPort.Own().LID}, From: nodeIP, To: hostIP, FromPort: uint16(port), Port: floodPort,
@@ -141,11 +141,11 @@ func (b *Bridge) nodeAsks(ctx context.Context, client *fabric.CM, port int, give
 	return nil
 }
 
-// checkGiven wants each node to have been given the proxy QP of the queue pair that the host gave. Management owns the
-// tables while it runs.
+// checkGiven checks that each node was given the proxy QP of the queue pair that the host gave. It may run only when
+// management has ended, which owns the tables while it runs.
 func (b *Bridge) checkGiven(given []fabric.CMAnswer) error {
 	for port, a := range given {
-		s, _, there := b.tables.FindProxyQP(hostIP, serverQPN(port))
+		s, _, there := b.tables.ProxyQPs.Find(hostIP, serverQPN(port))
 		if !there || s.QPN != a.QPN || a.QKey != ib.QKeyRDMAUDP {
 			return fmt.Errorf("port %d: answered %+v, and the proxy QP is %+v (%v)", port, a, s, there)
 		}
@@ -153,7 +153,7 @@ func (b *Bridge) checkGiven(given []fabric.CMAnswer) error {
 	return nil
 }
 
-// served builds a bridge on a subnet with a node that has a connection manager; more is of its configuration.
+// served builds a bridge on a subnet with a node that has a connection manager; more is added to its configuration.
 func served(more string) (*Bridge, *fabric.CM, func() error, error) {
 	f, err := fabric.New(fabric.Config{})
 	if err != nil {
@@ -183,14 +183,14 @@ func servedConfig(more string) (*config.Config, error) {
 	return config.Parse("bridge", []byte(text+fmt.Sprintf("[[service]]\nport = %d\n", floodPort)+more))
 }
 
-// taskHandshakes wants each request to get its answer, both ways, at a thousand a second.
+// taskHandshakes checks that each request gets its answer, both ways, at a thousand a second.
 func taskHandshakes() (string, error) {
 	h, cm, end, err := served("")
 	if err != nil {
 		return "", err
 	}
 	err = cm.Serve([]fabric.CMPorts{{First: floodPort, Last: floodPort}}, func(r *fabric.CMRequest) {
-		_ = r.Accept(serverQPN(int(r.FromPort)), ib.QKeyRDMAUDP, nil) // its error: the test is over
+		_ = r.Accept(serverQPN(int(r.FromPort)), ib.QKeyRDMAUDP, nil) // fails only when the test is over
 	})
 	given := make([]fabric.CMAnswer, handshakes)
 	h.teardown.add(func() error { return h.checkGiven(given) })

@@ -20,8 +20,8 @@ func TestInjectAndLatency(t *testing.T) {
 	t.Log(out)
 }
 
-// taskInject has faults meet messages to an echo and back, and wants every one accounted for; while others ask for latencies,
-// and after the end.
+// taskInject injects faults into messages to an echo and back, and checks that every message is accounted for, while
+// other goroutines ask for latencies; and that both are rejected after the end.
 func taskInject() (string, error) {
 	h, err := built()
 	if err != nil {
@@ -84,7 +84,7 @@ func faultsBothWays(h *Bridge, n int) error {
 	if h.Injections() != want {
 		return fmt.Errorf("injected: %+v", h.Injections())
 	}
-	for from := h.Workers()[0].Loops; h.Workers()[0].Loops < from+3; { // then the worker has taken them up
+	for from := h.Workers()[0].Loops; h.Workers()[0].Loops < from+3; { // then the worker has the new faults
 		time.Sleep(time.Millisecond)
 	}
 	answered := 0
@@ -113,7 +113,7 @@ func faultsBothWays(h *Bridge, n int) error {
 	return nil
 }
 
-// lived waits until all that came in, so many, was sent or dropped on purpose, and returns how many were sent.
+// lived waits until all n messages that came in were sent or dropped on purpose, and returns how many were sent.
 func (b *Bridge) lived(in int) (int, error) {
 	injected, _ := lcore.DropNamed("injected")
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Microsecond) {
@@ -127,7 +127,7 @@ func (b *Bridge) lived(in int) (int, error) {
 	}
 }
 
-// clearedLatency wants both ways to have been timed, until that is cleared.
+// clearedLatency checks that both ways have been timed, and that clearing removes the times.
 func clearedLatency(h *Bridge) error {
 	for d := range 2 {
 		if l := h.Latency()[0][d]; l.Count() == 0 || l.Quantile(0.5) <= 0 || l.Max() > time.Minute {

@@ -26,14 +26,14 @@ from = ["sa"]
 direction = "both"
 `
 
-// Groups of the range: one that is there before the bridge, one that comes later; and one beside the range.
+// Groups of the range: one that exists before the bridge, one that is made later; and one outside the range.
 var (
 	groupBefore = netip.MustParseAddr("239.2.0.1")
 	groupLater  = netip.MustParseAddr("239.2.0.2")
 	groupBeside = netip.MustParseAddr("239.3.0.1")
 )
 
-// learner is a bridge that learns on a subnet of the test's.
+// learner is a bridge that learns groups from the test's own subnet.
 type learner struct {
 	*Bridge
 	subnet *fabric.Fabric
@@ -46,7 +46,7 @@ func learnNode(name string, guid ib.GUID, role fabric.Role, ip netip.Addr) fabri
 	}
 }
 
-// start puts one more node on the subnet.
+// start adds a node to the subnet.
 func (l *learner) start(c fabric.NodeConfig) (*fabric.Node, error) {
 	port, err := l.subnet.Attach(fabric.PortConfig{Name: c.Name, GUID: c.GUID})
 	if err != nil {
@@ -55,8 +55,8 @@ func (l *learner) start(c fabric.NodeConfig) (*fabric.Node, error) {
 	return fabric.StartNode(port, c)
 }
 
-// state is how the bridge is a member of a group: whether it carries it, its join state, and whether the subnet has the
-// group at all.
+// state returns whether the bridge carries a group, the bridge's join state, and whether the subnet has the group at
+// all.
 func (l *learner) state(ip netip.Addr) (carried bool, join uint8, there bool) {
 	mgid := ib.MGIDRDMACM(ip, ib.PKeyDefault, ib.ScopeLinkLocal)
 	for _, j := range l.Status().Joined {
@@ -70,7 +70,7 @@ func (l *learner) state(ip netip.Addr) (carried bool, join uint8, there bool) {
 	return carried, join, there
 }
 
-// await waits until a group is as wanted.
+// await waits until a group's state is as wanted.
 func (l *learner) await(when string, ip netip.Addr, carried bool, join uint8, there bool) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		c, j, th := l.state(ip)
@@ -83,17 +83,17 @@ func (l *learner) await(when string, ip netip.Addr, carried bool, join uint8, th
 	}
 }
 
-// taskLearn wants a bridge on the software subnet to learn the groups that nodes make there, those from before it began
-// too, to carry them as a guest, and to let them go with their last member.
+// taskLearn checks that a bridge on the software subnet learns the groups that nodes make there, also those from before
+// it began, joins them as a non-member, and leaves them with their last member.
 func taskLearn() (string, error) {
 	subnet, err := fabric.New(fabric.Config{Nodes: []fabric.NodeConfig{
-		{Name: "echo", GUID: 7, Role: fabric.RoleEcho}, // the configuration has it
+		{Name: "echo", GUID: 7, Role: fabric.RoleEcho}, // the configuration names it
 		learnNode("before", 0x21, fabric.RoleListen, groupBefore),
 	}})
 	if err != nil {
 		return "", err
 	}
-	text := strings.Replace(bridgeFile, "[policy]", "[policy]\nunknown_source = \"bridge\"", 1) // of nodes that come
+	text := strings.Replace(bridgeFile, "[policy]", "[policy]\nunknown_source = \"bridge\"", 1) // to bridge what new nodes send
 	cfg, err := config.Parse("bridge", []byte(text+learnRange))
 	if err != nil {
 		return "", errors.Join(err, subnet.Close())
@@ -110,13 +110,13 @@ func taskLearn() (string, error) {
 	return fmt.Sprintf("%+v", subnet.SA().Reports()), errors.Join(err, subnet.Close())
 }
 
-// learnsBefore carries messages of a RoCE host to a group that was there first.
+// learnsBefore sends messages of a RoCE host to a group that existed before the bridge.
 func (l *learner) learnsBefore() error {
 	if err := l.await("at first", groupBefore, true, ib.JoinNonMember, true); err != nil {
 		return err
 	}
 	node := l.subnet.Node("before")
-	for deadline, i := time.Now().Add(5*time.Second), 1; node.Stats().Stamped == 0; i++ { // it is on the tables soon
+	for deadline, i := time.Now().Add(5*time.Second), 1; node.Stats().Stamped == 0; i++ { // until the tables have the group
 		p := message(l.Bridge, groupBefore, ib.QPMulticast, i)
 		p.Dst = frame.GroupMAC(groupBefore)
 		if err := l.enter(p.AppendTo(nil)); err != nil {
@@ -133,7 +133,7 @@ func (l *learner) learnsBefore() error {
 	return l.await("when its node has gone", groupBefore, false, 0, false)
 }
 
-// learnsLater carries messages of a node to a group that it has made, again and again.
+// learnsLater has a node make a group and send messages to it, several times.
 func (l *learner) learnsLater() error {
 	for range 3 {
 		node, err := l.start(learnNode("later", 0x22, fabric.RolePublish, groupLater))
@@ -160,7 +160,7 @@ func (l *learner) learnsLater() error {
 	return nil
 }
 
-// passesOver has groups that are none of the bridge's.
+// passesOver makes groups that the bridge must not learn.
 func (l *learner) passesOver() error {
 	before := l.Status().Counters.GroupsLearned
 	node, err := l.start(learnNode("beside", 0x23, fabric.RoleListen, groupBeside))
@@ -174,12 +174,12 @@ func (l *learner) passesOver() error {
 		}
 	}
 	if n := l.Status().Counters.GroupsLearned; n != before {
-		err = errors.Join(err, fmt.Errorf("%d groups learnt, %d before", n, before))
+		err = errors.Join(err, fmt.Errorf("%d groups learned, %d before", n, before))
 	}
 	return errors.Join(err, node.Close())
 }
 
-// TestLearnsOnFabric is about [[range]] with from = ["sa"] on the software subnet.
+// TestLearnsOnFabric tests [[range]] with from = ["sa"] on the software subnet.
 func TestLearnsOnFabric(t *testing.T) {
 	text, err := task(t, "learn")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// onWire is a frame that can be told from the others by its end.
+// onWire is a frame whose last bytes name it, so that it can be told from the others.
 type onWire struct {
 	name  string
 	heard bool
@@ -86,8 +86,8 @@ func wireFrames(own frame.MAC) []onWire {
 	return all
 }
 
-// TestListener wants a listener to hear what management serves, in its VLAN alone and whole, and nothing else; and the
-// interface to be in the groups for as long.
+// TestListener checks that a listener receives the frames that management serves, unchanged and of its VLAN only, and
+// nothing else; and that the interface is in the groups while it listens.
 func TestListener(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a network namespace and packet sockets")
@@ -129,8 +129,8 @@ func hearsItsOwn(t *testing.T, netdev *net.Interface, vlan uint16) {
 			want = append(want, string(tagged(f.frame, vlan)))
 		}
 	}
-	if got := hears(l, len(want)); !slices.Equal(got, want) {
-		t.Errorf("VLAN %d: heard %q, want %q, each as it was sent", vlan, names(got), names(want))
+	if got := receives(l, len(want)); !slices.Equal(got, want) {
+		t.Errorf("VLAN %d: received %q, want %q, each as it was sent", vlan, names(got), names(want))
 	}
 	for _, all := range []bool{true, false, true} {
 		if err := l.followAll(all); err != nil || strings.Contains(shell(t, "ip -d link show shared"), "allmulti 1 ") != all {
@@ -148,7 +148,7 @@ func hearsItsOwn(t *testing.T, netdev *net.Interface, vlan uint16) {
 	}
 }
 
-// names are the ends of frames.
+// names returns the names at the ends of frames.
 func names(frames []string) (names []string) {
 	for _, f := range frames {
 		names = append(names, f[strings.LastIndexByte(f, 0)+1:])
@@ -156,8 +156,8 @@ func names(frames []string) (names []string) {
 	return names
 }
 
-// hears takes n frames from a listener, and what comes within a while after.
-func hears(l *listener, n int) []string {
+// receives takes n frames from a listener, and what comes within a short time after.
+func receives(l *listener, n int) []string {
 	var got []string
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		before := len(got)

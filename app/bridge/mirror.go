@@ -99,25 +99,25 @@ func (s Tables) read(f func(t *tables.Tables)) error {
 
 // ProxyQP returns the proxy QP of a RoCE host's queue pair.
 func (s Tables) ProxyQP(host netip.Addr, qpn ib.QPN) (found tables.ProxyQP, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupProxyQP(host, qpn) })
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.ProxyQPs.Lookup(host, qpn) })
 	return found, ok && err == nil
 }
 
 // ProxyQPN returns a proxy QP by its QPN.
 func (s Tables) ProxyQPN(qpn ib.QPN) (found tables.ProxyQP, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, _, ok = t.LookupProxyQPN(qpn) })
+	err := s.read(func(t *tables.Tables) { found, _, _, ok = t.ProxyQPs.LookupQPN(qpn) })
 	return found, ok && err == nil
 }
 
 // Host returns a RoCE host.
 func (s Tables) Host(ip netip.Addr) (found tables.Host, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupHost(ip) })
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.Hosts.Lookup(ip) })
 	return found, ok && err == nil
 }
 
 // Node returns the InfiniBand node that has an IP address.
 func (s Tables) Node(ip netip.Addr) (found tables.Node, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupNode(ip) })
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.Nodes.Lookup(ip) })
 	return found, ok && err == nil
 }
 
@@ -125,11 +125,11 @@ func (s Tables) Node(ip netip.Addr) (found tables.Node, ok bool) {
 func (s Tables) Source(gid ib.GID, lid ib.LID) (found tables.Node, own, ok bool) {
 	err := s.read(func(t *tables.Tables) {
 		if gid.IsZero() {
-			found, _, ok = t.LookupSourceLID(lid)
-			own = t.LookupOwnLID(lid)
+			found, _, ok = t.Nodes.LookupSourceLID(lid)
+			own = t.Nodes.LookupOwnLID(lid)
 		} else {
-			found, _, ok = t.LookupSource(gid)
-			own = t.LookupOwn(gid)
+			found, _, ok = t.Nodes.LookupSource(gid)
+			own = t.Nodes.LookupOwn(gid)
 		}
 	})
 	return found, own && err == nil, ok && err == nil
@@ -137,12 +137,12 @@ func (s Tables) Source(gid ib.GID, lid ib.LID) (found tables.Node, own, ok bool)
 
 // Group returns a group by its IP address.
 func (s Tables) Group(ip netip.Addr) (found tables.Group, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupGroup(ip) })
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.Groups.Lookup(ip) })
 	return found, ok && err == nil
 }
 
 // MGID returns a group by its MGID.
 func (s Tables) MGID(gid ib.GID) (found tables.Group, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.LookupMGID(gid) })
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.Groups.LookupMGID(gid) })
 	return found, ok && err == nil
 }

@@ -23,7 +23,7 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// An audience watches a bridge: a capture of everything, one of drops, and a trace.
+// An audience is what observes a bridge: a capture of everything, one of drops, and a trace.
 type audience struct {
 	all, drops   bytes.Buffer
 	captured     [2]capture.Result
@@ -46,11 +46,11 @@ func (b *Bridge) invite() *audience {
 			return true
 		})
 	})
-	time.Sleep(200 * time.Millisecond) // until all watch
+	time.Sleep(200 * time.Millisecond) // until all are attached
 	return a
 }
 
-// taskSights has a message cross to the echo and back, and three die, under the eyes of an audience.
+// taskMirrors sends a message to the echo and back, and three that are dropped, while captures and a trace run.
 func taskMirrors() (string, error) {
 	h, err := built()
 	if err != nil {
@@ -72,7 +72,7 @@ func taskMirrors() (string, error) {
 		if _, err := h.leave(1); err != nil {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond) // for what died
+		time.Sleep(50 * time.Millisecond) // for the dropped ones
 		return nil
 	})
 	if err = errors.Join(err, errors.Join(a.errs[:]...)); err != nil {
@@ -90,7 +90,8 @@ func (s Tables) anybody() bool {
 	return host || node
 }
 
-// checkCaptures wants the good one at both ports on both ways, and what died with its reason.
+// checkCaptures checks that the good message was captured at both ports both ways, and the dropped ones with their
+// reason.
 func (a *audience) checkCaptures(h *Bridge) error {
 	var inRoCE, outIB, inIB, outRoCE int
 	reasons := ""
@@ -145,7 +146,7 @@ func records(file *bytes.Buffer, see func(ibPort int, data []byte, comments []st
 	for {
 		data, info, options, err := r.ReadPacketDataWithOptions()
 		if err != nil {
-			return nil // its end
+			return nil // end of the file
 		}
 		if err := see(info.InterfaceIndex, data, options.Comments); err != nil {
 			return err

@@ -21,7 +21,7 @@ const taskVariable = "CAUSEWAY_BRIDGE_TASK"
 var tasks = map[string]func() (string, error){
 	"carry":     taskCarry,
 	"mirrors":   taskMirrors,
-	"held":      taskHeld,
+	"pending":   taskPending,
 	"idle":      taskIdle,
 	"never-run": taskNeverRun,
 	"leak":      taskLeak,

@@ -17,8 +17,8 @@ import (
 	"causeway/lcore"
 )
 
-// liveEdits give each key that keys.go says a running bridge takes another value, or another entry, in the configuration of
-// these tests.
+// liveEdits change the value of each key that a running bridge takes according to keys.go, or add an entry, in the
+// configuration of these tests.
 var liveEdits = map[string][2]string{
 	"roce.querier":               {"mtu = 4200", "mtu = 4200\nquerier = true"},
 	"workers.proxy_qps_per_host": {"[workers]", "[workers]\nproxy_qps_per_host = 9"},
@@ -36,7 +36,7 @@ var liveEdits = map[string][2]string{
 	"translate":                  {"[[group]]", "[[translate]]\nroce = \"10.9.0.0/24\"\nib = \"10.10.9.0/24\"\n[[group]]"},
 }
 
-// fixedEdits do so for keys that it does not take; those of [ib] are for hardware.
+// fixedEdits do so for keys that it does not take; those of [ib] need hardware and are not here.
 var fixedEdits = map[string][2]string{
 	"bridge.name": {`"bridge"`, `"other"`}, "roce.port": {`"ring"`, `"null"`}, "roce.addresses": {"10.9.0.254", "10.9.0.253"},
 	"roce.mtu": {"4200", "1500"}, "roce.versions": {"mtu", "versions = [\"v1\", \"v2\"]\nmtu"}, "roce.vlan": {"mtu", "vlan = 5\nmtu"},
@@ -56,8 +56,7 @@ func (b *Bridge) edited(from, to string) (*config.Config, error) {
 	return config.Parse("bridge", []byte(strings.Replace(text, `"fabric:"`, `"fabric:`+b.cfg.IB.Port.File+`"`, 1)))
 }
 
-// liveKeys returns the keys of which the example configuration says that a running bridge takes another value, as
-// "table.key".
+// liveKeys returns the keys that can change in a running bridge according to the example configuration, as "table.key".
 func liveKeys() map[string]bool {
 	key := regexp.MustCompile(`^(?:# )?(\w+) = `)
 	live, table, comment := map[string]bool{}, "", ""
@@ -75,7 +74,7 @@ func liveKeys() map[string]bool {
 	return live
 }
 
-// taskReloadKeys wants Reload to take what keys.go says is live and to refuse the rest by name, with nothing changed.
+// taskReloadKeys checks that Reload takes what keys.go says is live and rejects the rest by name, with nothing changed.
 func taskReloadKeys() (string, error) {
 	h, err := built()
 	if err != nil {
@@ -119,8 +118,8 @@ func taskReloadKeys() (string, error) {
 	})
 }
 
-// taskReloadTraffic wants a stream of numbered messages to cross whole while groups, hosts, services, ranges and policy change
-// around it, and what is removed to lose its own by name.
+// taskReloadTraffic checks that a stream of numbered messages crosses without loss while groups, hosts, services,
+// ranges and the policy change around it, and that the messages of what is removed are dropped by name.
 func taskReloadTraffic() (string, error) {
 	h, err := built()
 	if err != nil {
@@ -129,7 +128,7 @@ func taskReloadTraffic() (string, error) {
 	sent := 0
 	var edits int
 	err = running(h, func() error {
-		if err := h.round(&sent); err != nil { // the proxy QP
+		if err := h.round(&sent); err != nil { // makes the proxy QP
 			return err
 		}
 		was := h.Config()
@@ -172,7 +171,7 @@ func (b *Bridge) round(sent *int) error {
 	return errors.Join(err, answersTo(first, answers))
 }
 
-// removal removes what the stream goes to, and who sends it.
+// removal removes the stream's destination, and its sender.
 func (b *Bridge) removal(sent *int) error {
 	ctx := context.Background()
 	dropped := func(reason string, edit func() (config.Changes, error), undo func() (config.Changes, error)) error {
@@ -214,7 +213,8 @@ func (b *Bridge) removal(sent *int) error {
 	)
 }
 
-// taskSingleChanges wants each single change to show in the configuration in force, and a wrong one to be named.
+// taskSingleChanges checks that each single change shows in the configuration in force, and that the error of a wrong
+// one names it.
 func taskSingleChanges() (string, error) {
 	h, err := built()
 	if err != nil {
@@ -251,7 +251,7 @@ func taskSingleChanges() (string, error) {
 	})
 }
 
-// taskReloadEnded wants a change of a bridge that has ended to be refused.
+// taskReloadEnded checks that a change of a bridge that has ended is rejected.
 func taskReloadEnded() (string, error) {
 	h, err := built()
 	if err != nil {

@@ -45,7 +45,7 @@ func newRigPort(port sa.Transport, r sa.RegistrarConfig, log *slog.Logger) *rigP
 		PKeyIndex: func(ib.PKey) (uint16, error) { return 0, nil },
 		MTU:       func() ib.MTU { return ib.MTU4096 }, PerQP: 1, Log: log,
 	})}
-	p.client = sa.NewClient(port, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2}) // impatient
+	p.client = sa.NewClient(port, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2}) // waits only briefly for an answer
 	p.Administration = sa.NewAdministration(p.client, p.groups.Renew, r, log)
 	return p
 }
@@ -100,7 +100,7 @@ type mute struct{}
 func (mute) TakePunted() []manage.Punted { return nil }
 func (mute) Send([]byte) error           { return nil }
 
-// lines is a log that the test looks at while others write.
+// lines is a log that the test reads while others write.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -112,7 +112,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// has reports whether a line has all words.
+// has reports whether a line contains all words.
 func (l *lines) has(words ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,8 +134,8 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// rig is the management loop at a host of a subnet that a real SM manages; and two nodes, with clients that ask what the SA
-// knows.
+// rig is the management loop at a host of a subnet that a real SM manages; and two nodes, with clients that ask what
+// the SA knows.
 type rig struct {
 	t      *testing.T
 	ibPort *rigPort
@@ -167,7 +167,7 @@ var (
 
 func rigMGID(ip netip.Addr) ib.GID { return ib.MGIDRDMACM(ip, ib.PKeyDefault, 2) }
 
-// seldom lets a registrar do nothing but what a test provokes.
+// seldom makes a registrar's intervals so long that it does only what a test provokes.
 func seldom() sa.RegistrarConfig {
 	return sa.RegistrarConfig{
 		Watch: time.Hour, Refresh: time.Hour, Spread: time.Millisecond, FirstWait: 20 * time.Millisecond, MaxWait: 100 * time.Millisecond,
@@ -261,7 +261,7 @@ func (r *rig) awaitLine(words ...string) {
 	})
 }
 
-// whole says what of the tables is not as the SA has it, but for one group; "" when nothing is.
+// whole says what in the tables differs from the SA's records, ignoring one group; "" when nothing does.
 func (r *rig) whole(but netip.Addr) string {
 	for _, g := range rigGroups {
 		if g.IP == but {
@@ -273,12 +273,12 @@ func (r *rig) whole(but netip.Addr) string {
 	}
 	for ip, c := range r.nodes {
 		p, err := c.PortState()
-		if n, _, ok := r.tables.LookupNode(ip); err != nil || !ok || n.LID != p.LID {
+		if n, _, ok := r.tables.Nodes.Lookup(ip); err != nil || !ok || n.LID != p.LID {
 			return fmt.Sprintf("node %v is at %+v in the tables, at %+v in the subnet (%v)", ip, n, p, err)
 		}
 	}
 	p, err := r.ibPort.client.PortState()
-	if err != nil || !r.tables.LookupOwnLID(p.LID) {
+	if err != nil || !r.tables.Nodes.LookupOwnLID(p.LID) {
 		return fmt.Sprintf("the bridge is at %+v, which the tables do not know (%v)", p, err)
 	}
 	for _, guid := range rigAliases {
@@ -290,9 +290,9 @@ func (r *rig) whole(but netip.Addr) string {
 	return ""
 }
 
-// wrongGroup compares a group's entry with the SA's record, and the bridge's membership with what it is to be.
+// wrongGroup compares a group's entry with the SA's record, and the bridge's membership with the wanted one.
 func (r *rig) wrongGroup(ip netip.Addr) string {
-	e, _, ok := r.tables.LookupGroup(ip)
+	e, _, ok := r.tables.Groups.Lookup(ip)
 	if !ok {
 		return fmt.Sprintf("group %v is not in the tables", ip)
 	}
@@ -307,20 +307,20 @@ func (r *rig) wrongGroup(ip netip.Addr) string {
 	return fmt.Sprintf("group %v goes to %v in the tables; the SA has %+v, %v", ip, e.MLID, all, err)
 }
 
-// watch looks again and again whether all groups and nodes are in the tables; the result ends it and says how often they were
-// not.
+// watch checks repeatedly that all groups and nodes are in the tables; the function that it returns ends that and
+// returns how often they were not.
 func (r *rig) watch() (missed func() int) {
 	stop, done := make(chan struct{}), make(chan int)
 	go func() {
 		n := 0
 		for {
 			for _, g := range rigGroups {
-				if e, _, ok := r.tables.LookupGroup(g.IP); !ok || e.ToIB != g.ToIB || e.ToRoCE != g.ToRoCE {
+				if e, _, ok := r.tables.Groups.Lookup(g.IP); !ok || e.ToIB != g.ToIB || e.ToRoCE != g.ToRoCE {
 					n++
 				}
 			}
 			for ip := range r.nodes {
-				if _, _, ok := r.tables.LookupNode(ip); !ok {
+				if _, _, ok := r.tables.Nodes.Lookup(ip); !ok {
 					n++
 				}
 			}

@@ -20,7 +20,7 @@ func (r *rig) awaitWhole(when string) {
 	r.await(when, func() string { return r.whole(nobody) })
 }
 
-// join has the other host join a group.
+// join makes the other host join a group.
 func (r *rig) join(mgid ib.GID, qkey ib.QKey) {
 	r.t.Helper()
 	f := ib.MCMemberFields{MGID: mgid, QKey: qkey, PKey: ib.PKeyDefault, JoinState: ib.JoinFull}
@@ -52,14 +52,14 @@ func TestSubnetRestart(t *testing.T) {
 		}
 		return ""
 	})
-	before, _, _ := r.tables.LookupGroup(rigGroups[0].IP)
+	before, _, _ := r.tables.Groups.Lookup(rigGroups[0].IP)
 	missed := r.watch()
 	m.Kill()
 	r.ibPort.Event(sa.SMChange)
 	r.awaitLine("subnet_stale", string(sa.SMChange))
 	r.awaitLine("subnet_stale", sa.ErrUnreachable.Error())
 	s.Manage("smhost")
-	for i := range 8 { // what takes the MLIDs that the groups had, or makes them come in another order
+	for i := range 8 { // takes the MLIDs that the groups had, or changes the order in which they are given
 		r.join(ib.MGIDRDMACM(netip.AddrFrom4([4]byte{239, 9, 9, byte(i)}), ib.PKeyDefault, 2), ib.QKeyRDMAUDP)
 	}
 	r.ibPort.Event(sa.Reregister)
@@ -68,7 +68,7 @@ func TestSubnetRestart(t *testing.T) {
 	if n := missed(); n != 0 {
 		t.Errorf("groups or nodes were not in the tables %d times", n)
 	}
-	after, _, _ := r.tables.LookupGroup(rigGroups[0].IP)
+	after, _, _ := r.tables.Groups.Lookup(rigGroups[0].IP)
 	t.Logf("%v went to %v, and goes to %v", after.IP, before.MLID, after.MLID)
 	r.end()
 	for _, g := range rigGroups {
@@ -81,7 +81,7 @@ func TestSubnetRestart(t *testing.T) {
 	}
 }
 
-// TestSubnetMLIDs has groups of another host take the MLIDs that the bridge's had with the SM before.
+// TestSubnetMLIDs restarts the SM and gives groups of another host the MLIDs that the bridge's groups had before.
 func TestSubnetMLIDs(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
@@ -90,7 +90,7 @@ func TestSubnetMLIDs(t *testing.T) {
 	r.awaitWhole("at first")
 	was := map[netip.Addr]ib.LID{}
 	for _, g := range rigGroups {
-		e, _, _ := r.tables.LookupGroup(g.IP)
+		e, _, _ := r.tables.Groups.Lookup(g.IP)
 		was[g.IP] = e.MLID
 	}
 	m.Kill()
@@ -102,7 +102,7 @@ func TestSubnetMLIDs(t *testing.T) {
 	r.awaitWhole("after the restart")
 	moved := 0
 	for _, g := range rigGroups {
-		if e, _, _ := r.tables.LookupGroup(g.IP); e.MLID != was[g.IP] {
+		if e, _, _ := r.tables.Groups.Lookup(g.IP); e.MLID != was[g.IP] {
 			moved++
 			r.awaitLine("group_renewed", "group="+g.IP.String(), fmt.Sprintf("mlid=%v", e.MLID), fmt.Sprintf("was=%v", was[g.IP]))
 		}
@@ -127,7 +127,7 @@ func TestSubnetLIDs(t *testing.T) {
 	s.Manage("smhost", "-l", "3")
 	r.awaitLine("subnet_registered")
 	r.awaitWhole("with other LIDs")
-	if now := r.ibPort.Own().LID; now == before || r.tables.LookupOwnLID(before) {
+	if now := r.ibPort.Own().LID; now == before || r.tables.Nodes.LookupOwnLID(before) {
 		t.Errorf("the bridge is at %v, and was at %v", now, before)
 	}
 	r.awaitLine("subnet_stale")
@@ -137,7 +137,7 @@ func TestSubnetLIDs(t *testing.T) {
 	}
 }
 
-// TestSubnetFailover has two SMs; the port's state says when the other is master.
+// TestSubnetFailover ends the master of two SMs; the port's state says when the other is master.
 func TestSubnetFailover(t *testing.T) {
 	for try := 1; !subnetFailsOver(t); try++ {
 		if try == opensmtest.UpTries {
@@ -146,7 +146,8 @@ func TestSubnetFailover(t *testing.T) {
 	}
 }
 
-// subnetFailsOver is false when the other SM, not ours to judge, has not become master.
+// subnetFailsOver returns false when the other SM has not become master, which is opensm's affair and no failure of
+// this test.
 func subnetFailsOver(t *testing.T) bool {
 	s := opensmtest.Start(t)
 	m, standby, ok := s.ManagePair()
@@ -174,9 +175,9 @@ func subnetFailsOver(t *testing.T) bool {
 	return true
 }
 
-// TestSubnetRefuses has another host make a group first while the SM is new, with another Q_Key. The others are as they were,
-// and this one is back when the other has left.
-func TestSubnetRefuses(t *testing.T) {
+// TestSubnetRejects has another host make one of the bridge's groups first when the SM is new, with another Q_Key. The
+// other groups are as they were, and this one is back when the other host has left.
+func TestSubnetRejects(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
 	r := newRig(t, s, seldom())
@@ -189,12 +190,12 @@ func TestSubnetRefuses(t *testing.T) {
 	r.join(rigMGID(refused), ib.QKeyIPoIB)
 	r.ibPort.Event(sa.Reregister)
 	r.awaitLine("registration_rejected", "kind=group", rigMGID(refused).String(), "parameters that do not fit")
-	r.await("but the one that is refused", func() string { return r.whole(refused) })
+	r.await("but the one that is rejected", func() string { return r.whole(refused) })
 	if w := r.wrongGroup(refused); w == "" {
-		t.Error("the group that is refused is joined")
+		t.Error("the group that is rejected is joined")
 	}
 	if r.log.has("subnet_registered") {
-		t.Error("all is said to be registered")
+		t.Error("the registrar reports everything as registered")
 	}
 	r.leave(rigMGID(refused))
 	r.awaitWhole("when the other has left")
@@ -204,8 +205,8 @@ func TestSubnetRefuses(t *testing.T) {
 	}
 }
 
-// TestSubnetLearns has another host make a group that is in a range, and leave it: the bridge follows, as a non-member. A restarted
-// SM is subscribed to again.
+// TestSubnetLearns has another host make a group that is in a range, and leave it: the bridge follows, as a non-member.
+// A restarted SM is subscribed to again.
 func TestSubnetLearns(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
@@ -217,14 +218,14 @@ func TestSubnetLearns(t *testing.T) {
 		ip := netip.AddrFrom4([4]byte{239, 7, 0, byte(7 + i)})
 		r.join(rigMGID(ip), ib.QKeyRDMAUDP)
 		r.await("a group of another", func() string {
-			if e, _, ok := r.tables.LookupGroup(ip); !ok || !e.ToIB || !e.ToRoCE {
+			if e, _, ok := r.tables.Groups.Lookup(ip); !ok || !e.ToIB || !e.ToRoCE {
 				return fmt.Sprintf("is %+v", e)
 			}
 			return ""
 		})
 		r.leave(rigMGID(ip))
 		r.await("the group's end", func() string {
-			if e, _, ok := r.tables.LookupGroup(ip); ok {
+			if e, _, ok := r.tables.Groups.Lookup(ip); ok {
 				return fmt.Sprintf("is still %+v", e)
 			}
 			return ""
@@ -241,7 +242,7 @@ func TestSubnetLearns(t *testing.T) {
 	}
 }
 
-// subscribed says how many of the three subscriptions are missing, of those since an earlier count.
+// subscribed says how many of the three subscriptions have not been made since an earlier count.
 func (r *rig) subscribed(before int32) string {
 	if n := r.traps.confirmed.Load() - before; n < 3 {
 		return fmt.Sprintf("%d of 3", n)

@@ -68,7 +68,7 @@ var (
 	nodeIP  = netip.MustParseAddr("10.9.0.7")
 )
 
-// built builds a bridge after the configuration as it stands, with an echo on its subnet.
+// built builds a bridge with the given configuration, unchanged, and an echo on its subnet.
 func built() (*Bridge, error) { return builtAfter(bridgeFile) }
 
 func builtAfter(text string) (*Bridge, error) {
@@ -92,7 +92,7 @@ func build(text string) (*Bridge, error) {
 	return Build(cfg, Options{Log: slog.New(slog.DiscardHandler), NoHuge: true})
 }
 
-// running has a bridge run while f does something, and takes it down.
+// running runs a bridge while f does something, and takes it down.
 func running(h *Bridge, f func() error) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -124,7 +124,7 @@ func conserved(c lcore.Counters) error {
 	return nil
 }
 
-// message is one of the host's.
+// message is a message of the host.
 func message(h *Bridge, dst netip.Addr, qpn ib.QPN, number int) roce.Packet {
 	to := h.ethernet.mac()
 	if dst.IsMulticast() {
@@ -136,7 +136,7 @@ func message(h *Bridge, dst netip.Addr, qpn ib.QPN, number int) roce.Packet {
 	}
 }
 
-// enter has frames come in from the host.
+// enter delivers frames from the host to the bridge.
 func (b *Bridge) enter(frames ...[]byte) error {
 	for _, x := range frames {
 		m, err := b.pool.Alloc(x)
@@ -154,7 +154,7 @@ func (b *Bridge) enter(frames ...[]byte) error {
 	return nil
 }
 
-// leave waits for n RoCE frames towards the host; what else comes, reports and ARP, is passed over.
+// leave waits for n RoCE frames towards the host; reports and ARP are ignored.
 func (b *Bridge) leave(n int) ([]roce.Packet, error) {
 	var out []roce.Packet
 	var m [1]dpdk.Mbuf
@@ -180,8 +180,8 @@ func (b *Bridge) leave(n int) ([]roce.Packet, error) {
 	return out, nil
 }
 
-// taskCarry wants each of many messages to an echo to come back once, as it was; and what is not allowed
-// to cross to be dropped by name.
+// taskCarry checks that each of many messages to an echo comes back once and unchanged; and that messages that are not
+// allowed to cross are dropped by name.
 func taskCarry() (string, error) {
 	h, err := built()
 	if err != nil {
@@ -220,8 +220,8 @@ func taskCarry() (string, error) {
 	return fmt.Sprintf("%d there and back", n), err
 }
 
-// answersTo wants one answer to each message from first on, in any order: those that wait for the proxy QP may be
-// overtaken by those that come when it is there.
+// answersTo checks that there is one answer to each message from first on, in any order: those that wait for the proxy
+// QP may be overtaken by those that come when it exists.
 func answersTo(first int, answers []roce.Packet) error {
 	seen := map[uint64]bool{}
 	for _, a := range answers {
@@ -236,8 +236,8 @@ func answersTo(first int, answers []roce.Packet) error {
 	return nil
 }
 
-// taskHeld stops while frames come in: each is sent, or dropped by name, and no mbuf is left.
-func taskHeld() (string, error) {
+// taskPending stops the bridge while frames come in: each is sent, or dropped by name, and no mbuf is left.
+func taskPending() (string, error) {
 	h, err := built()
 	if err != nil {
 		return "", err
@@ -256,7 +256,7 @@ func taskHeld() (string, error) {
 	return fmt.Sprintf("%+v", c.Direction[lcore.RoCEToIB]), err
 }
 
-// taskIdle wants a bridge that joins and leaves its group, and nothing else.
+// taskIdle checks that a bridge without traffic joins and leaves its group, and does nothing else.
 func taskIdle() (string, error) {
 	h, err := built()
 	if err != nil {
@@ -282,7 +282,7 @@ func taskNeverRun() (string, error) {
 	return "built and taken down", h.Close()
 }
 
-// taskLeak forgets three mbufs.
+// taskLeak takes three mbufs and does not free them.
 func taskLeak() (string, error) {
 	h, err := built()
 	if err != nil {
@@ -296,7 +296,7 @@ func taskLeak() (string, error) {
 	return "nobody noticed", h.Close()
 }
 
-// taskAgain wants a second bridge in the process to be refused, and the first not to mind.
+// taskAgain checks that a second bridge in the process is rejected, and that this does not disturb the first.
 func taskAgain() (string, error) {
 	h, err := built()
 	if err != nil {
@@ -309,7 +309,7 @@ func taskAgain() (string, error) {
 	return second.Error(), running(h, func() error { return nil })
 }
 
-// taskFail builds after a changed configuration and wants the failure to leave nothing that runs or is open.
+// taskFail builds with a wrong configuration and checks that the failure leaves nothing running or open.
 func taskFail() (string, error) {
 	before, sockets := runtime.NumGoroutine(), openSockets()
 	from, to := os.Getenv("FROM"), os.Getenv("TO")

@@ -18,14 +18,15 @@ import (
 
 func init() { tasks["translated"] = taskTranslated }
 
-// What the host and the node of these tests are called on InfiniBand.
+// The addresses of the host and the node of these tests on InfiniBand.
 const translateTable = "[[translate]]\nroce = \"10.9.0.0/24\"\nib = \"10.10.9.0/24\"\n"
 
 var hostThere, nodeThere = netip.MustParseAddr("10.10.9.1"), netip.MustParseAddr("10.10.9.7")
 
 const translatedPort = 5 // the asker's own, by which serverQPN knows it
 
-// hostConnects has the RoCE host ask the node's service, and wants an answer from where it asked.
+// hostConnects sends the RoCE host's request for the node's service, and checks that the answer comes from the address
+// that it asked.
 func (b *Bridge) hostConnects() error {
 	if err := b.enter(sidrFrame(b, translatedPort, hostIP)); err != nil {
 		return err
@@ -41,7 +42,8 @@ func (b *Bridge) hostConnects() error {
 	})
 }
 
-// nodeConnects has the node ask the RoCE host's service, and wants the host to be asked in the addresses that it knows.
+// nodeConnects sends the node's request for the RoCE host's service, and checks that the host is asked with the
+// addresses that it knows.
 func (b *Bridge) nodeConnects(client *fabric.CM, from, to netip.Addr) error {
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
@@ -74,21 +76,21 @@ func (b *Bridge) nodeConnects(client *fabric.CM, from, to netip.Addr) error {
 	return nil
 }
 
-// until takes datagrams of the connection manager's until what is wanted is done.
+// until takes the connection manager's datagrams until done reports true.
 func (b *Bridge) until(done func() bool, each func(p *roce.Packet, mad ib.MAD) error) error {
 	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if err := b.datagrams(each); err != nil {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("it has not come to pass: %+v", b.Status())
+			return fmt.Errorf("not done in time: %+v", b.Status())
 		}
 	}
 	return nil
 }
 
-// taskTranslated has a host and a node connect, both ways, who know each other by addresses of their own sides; then the
-// addresses are the same, and it goes on.
+// taskTranslated has a host and a node connect, both ways, that know each other by addresses of their own sides; then
+// the translation is removed, the addresses are the same on both sides, and they connect again.
 func taskTranslated() (string, error) {
 	h, cm, end, err := served(translateTable)
 	if err != nil {

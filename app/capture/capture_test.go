@@ -20,7 +20,7 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// A script is a watcher that shows the same mirrored packets, again and again if it is to.
+// A script is a fake bridge that mirrors a fixed list of packets, over and over if again is set.
 type script struct {
 	mirrors []lcore.MirroredPacket
 	again   bool
@@ -69,7 +69,7 @@ func gid(s string) ib.GID {
 	return g
 }
 
-// traffic is one packet each way, and one that dies.
+// traffic is one packet each way, and one that is dropped.
 func traffic() []lcore.MirroredPacket {
 	f, bad, long := udp("Hello"), udp("bad"), strings.Repeat("there", 100)
 	sent := &lcore.MirroredIB{Known: true, QPN: 0x700, Peer: 0x77, QKey: 0x01234567, DGID: gid("fe80::7"), SGID: gid("fe80::1"), SLID: 4, DLID: 7, SL: 2,
@@ -96,7 +96,7 @@ func decoded(t *testing.T, file string, fields ...string) [][]string {
 	t.Helper()
 	path, err := exec.LookPath("tshark")
 	if err != nil {
-		const missing = "tshark is not installed: nobody else reads what was written (apt-get install tshark)"
+		const missing = "tshark is not installed: no other program checks what was written (apt-get install tshark)"
 		if os.Getenv("CI") != "" {
 			t.Fatal(missing)
 		}
@@ -145,7 +145,7 @@ func captured(t *testing.T, s script, filter string, l Limits) (string, Result) 
 
 var shown = []string{"frame.interface_name", "frame.protocols", "infiniband.bth.destqp", "infiniband.deth.srcqp", "infiniband.lrh.dlid", "frame.comment", "frame.time_epoch"}
 
-// Both ports are read as what they are, in order, and who died says why.
+// tshark reads both ports' packets with their own link type and in order, and a dropped packet's comment says why.
 func TestTshark(t *testing.T) {
 	name, r := captured(t, script{mirrors: traffic(), missed: 9}, "", Limits{})
 	rows := decoded(t, name, shown...)
@@ -177,9 +177,9 @@ func TestTshark(t *testing.T) {
 	}
 }
 
-// A capture of drops is of the dropped alone.
+// A capture of drops contains only dropped packets.
 func TestDropsOnly(t *testing.T) {
-	dropped := traffic()[3:4] // what passes such a filter
+	dropped := traffic()[3:4] // what a filter for drops lets pass
 	name, r := captured(t, script{mirrors: dropped}, "drop any", Limits{})
 	rows := decoded(t, name, shown...)
 	if len(rows) != 1 || rows[0][5] != icrcAt || r.Packets != [2]uint64{1, 0} {
@@ -187,7 +187,7 @@ func TestDropsOnly(t *testing.T) {
 	}
 }
 
-// What is cut keeps its length, and its headers still say it.
+// A packet that is cut to the snap length keeps its original length in its record, and its headers are unchanged.
 func TestSnap(t *testing.T) {
 	name, _ := captured(t, script{mirrors: traffic()}, "", Limits{Snap: 60})
 	const eth, ibHeaders, trailer = 14 + 20 + 8 + 20, 8 + 40 + 20, 4 + 2
@@ -213,7 +213,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// While nothing comes, what has come is in the file soon: somebody may read along.
+// Captured packets are written to the file soon even while no more come: somebody may follow the file.
 func TestReadAlong(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	mirrors := traffic()

@@ -63,7 +63,7 @@ func TestACM(t *testing.T) {
 	}
 }
 
-// TestACMTranslated wants hosts and nodes to be called what InfiniBand knows them by.
+// TestACMTranslated checks that hosts and nodes are listed by the addresses that InfiniBand knows them by.
 func TestACMTranslated(t *testing.T) {
 	file := acmConfig(t)
 	text, err := os.ReadFile(file)

@@ -47,7 +47,7 @@ func TestCtl(t *testing.T) {
 	ask(exitOK, "added", "add", "group", "239.1.2.9")
 	ask(exitOK, "changed", "set", "policing", "239.1.2.9", "5k")
 	ask(exitOK, "239.1.2.9", "show", "config")
-	ask(exitOK, "removed", "reload") // the file has it not
+	ask(exitOK, "removed", "reload") // the file does not have it
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestCtl(t *testing.T) {
 	ask(exitFailed, "there is no console", "show", "status")
 }
 
-// TestSession is a session with a bridge that ends meanwhile.
+// TestSession runs a session with a bridge that ends during it.
 func TestSession(t *testing.T) {
 	file, socket := consoleIn(t)
 	p := launch(t, "run", "-c", file)
@@ -108,7 +108,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestCtlAlone wants one line of what is wrong, without a bridge.
+// TestCtlAlone checks that ctl without a bridge says in one line what is wrong.
 func TestCtlAlone(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -25,7 +25,7 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// demoResult is what the demonstration ends with, as far as these tests look at it.
+// demoResult is the part of the demonstration's result that these tests check.
 type demoResult struct {
 	OK        bool
 	Conserved bool
@@ -84,7 +84,7 @@ func (p *program) result() (r demoResult) {
 	return r
 }
 
-// wantWell wants a demonstration of so many flows that went well.
+// wantWell checks that all of so many flows of a demonstration went well.
 func wantWell(t *testing.T, r demoResult, flows int) {
 	t.Helper()
 	if !r.OK || !r.Conserved || !r.RoCEToIB.Conserved || !r.IBToRoCE.Conserved || len(r.Flows) != flows {
@@ -100,7 +100,7 @@ func wantWell(t *testing.T, r demoResult, flows int) {
 	}
 }
 
-// TestDemo wants everything to be well, and the captures of both fabrics to tell the same story.
+// TestDemo checks that the demonstration succeeds, and that the captures of both fabrics agree with its counts.
 func TestDemo(t *testing.T) {
 	needNamespaces(t)
 	dir := filepath.Join(t.TempDir(), "captures")
@@ -187,7 +187,8 @@ func checkIB(t *testing.T, file string) (n uint64) {
 	return n
 }
 
-// TestDemoInterrupted wants it to end as if its time were over: nothing that is on its way gets lost.
+// TestDemoInterrupted checks that an interrupted demonstration ends as if its time were over: no message that is under
+// way is lost.
 func TestDemoInterrupted(t *testing.T) {
 	needNamespaces(t)
 	p := launch(t, "demo", "-duration", "10m")
@@ -198,7 +199,7 @@ func TestDemoInterrupted(t *testing.T) {
 	}
 }
 
-// TestDemoOnOneCPU wants no message lost where worker, hosts and nodes share one busy CPU.
+// TestDemoOnOneCPU checks that no message is lost where worker, hosts and nodes share one busy CPU.
 func TestDemoOnOneCPU(t *testing.T) {
 	needNamespaces(t)
 	cpu := strconv.Itoa(firstCPU(t))
@@ -215,7 +216,7 @@ func TestDemoOnOneCPU(t *testing.T) {
 	wantWell(t, p.result(), 4)
 }
 
-// TestDemoUnprivileged wants one line that says what is missing.
+// TestDemoUnprivileged checks that one line says what is missing.
 func TestDemoUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if code, _, stderr := try("demo"); code != exitFailed || !strings.Contains(stderr, "sudo") {

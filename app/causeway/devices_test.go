@@ -10,7 +10,7 @@ import (
 	"causeway/app/doctor"
 )
 
-// TestDevices wants this machine's ports, whatever they are, as a table and as JSON.
+// TestDevices checks that this machine's ports, whatever they are, are listed as a table and as JSON.
 func TestDevices(t *testing.T) {
 	code, stdout, stderr := try("devices")
 	if code != exitOK || stderr != "" || !strings.HasPrefix(stdout, "RDMA ports") || !strings.Contains(stdout, "\nEthernet ports") {
@@ -23,7 +23,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestCheckHere wants a file that is right everywhere to be refused where its ports are not, and only when asked.
+// TestCheckHere checks that a valid file is rejected on a machine without its ports, and only with -here.
 func TestCheckHere(t *testing.T) {
 	file := bridgeIn(t, `port = "ring"`, `port = "af_packet:nosuch0"`, `port = "fabric:DIR/fabric.toml"`, `port = "nosuch_0:1"`)
 	if code, stdout, stderr := try("check", file); code != exitOK || stderr != "" || !strings.HasSuffix(stdout, file+": ok: 1 host, 1 group\n") {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// An hour is docs/first-hour.md while it is followed, in a namespace and a folder of the test's own.
+// An hour is the state of a run through docs/first-hour.md, in a namespace and a folder of the test's own.
 type hour struct {
 	t      *testing.T
 	here   place
@@ -24,10 +24,10 @@ type hour struct {
 	ran    int
 }
 
-// elsewhere are commands of the page that other tests run: packages, and the demonstration.
+// elsewhere matches the page's commands that other tests run: packages, and the demonstration.
 var elsewhere = regexp.MustCompile(`^(sudo make deb|sudo causeway demo$)`)
 
-// expected is what a command of the page prints, by a part of it.
+// expected maps a part of a command of the page to what the command prints.
 var expected = []struct{ command, output string }{
 	{"causeway check", "ok: 1 host, 1 group"},
 	{"show status", "not ready: waiting for 1 join or path"},
@@ -37,7 +37,7 @@ var expected = []struct{ command, output string }{
 	{"reload check", "[[group]] 239.9.9.9  added"},
 }
 
-// TestDocsFirstHour does what docs/first-hour.md says, command by command, with systemd's part played by the test.
+// TestDocsFirstHour does what docs/first-hour.md says, command by command; the test does what systemd would do.
 func TestDocsFirstHour(t *testing.T) {
 	needNamespaces(t)
 	dir, err := os.MkdirTemp("", "hour") // a socket's path is short
@@ -53,7 +53,7 @@ func TestDocsFirstHour(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &hour{t: t, here: newPlace(t), dir: dir, host: fmt.Sprintf("hour%d", os.Getpid())}
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", h.host).Run() }) // the page does so itself, when it comes so far
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", h.host).Run() }) // the page does so itself, if the test gets that far
 	for _, d := range documents(t) {
 		if d.path != filepath.Join("docs", "first-hour.md") {
 			continue
@@ -67,7 +67,7 @@ func TestDocsFirstHour(t *testing.T) {
 	}
 }
 
-// follow does what a block says.
+// follow carries out a block of the page.
 func (h *hour) follow(b block) {
 	switch {
 	case b.language == "toml":
@@ -84,10 +84,10 @@ func (h *hour) follow(b block) {
 	}
 }
 
-// isCommand tells commands from what they print.
+// isCommand distinguishes commands from their output.
 func isCommand(word string) bool { return word == "sudo" || word == "causeway" }
 
-// write writes a configuration to its file: the subnet's, the bridge's, or what the bridge's gets in addition.
+// write writes a block of configuration to its file: the subnet's, the bridge's, or lines to append to the bridge's.
 func (h *hour) write(text string) {
 	name, how := "bridge.toml", os.O_APPEND
 	if strings.Contains(text, "[fabric]") {
@@ -108,13 +108,13 @@ func (h *hour) write(text string) {
 
 var namespace = regexp.MustCompile(`(netns add|netns exec|netns delete|netns|-n) host\b`)
 
-// own puts the test's folder and namespace in the place of the machine's.
+// own replaces the machine's folders and namespace by the test's.
 func (h *hour) own(s string) string {
 	s = strings.NewReplacer("/etc/causeway", h.dir, "/run/causeway", h.dir, "causeway ctl", "causeway ctl -s "+h.dir+"/console.sock").Replace(s)
 	return namespace.ReplaceAllString(s, "$1 "+h.host)
 }
 
-// do runs a command: systemd's by signals to the bridge, what goes on beside the rest.
+// do runs a command: those of systemctl by signals to the bridge, and those that do not end in the background.
 func (h *hour) do(line string) {
 	line = strings.TrimPrefix(line, "sudo ")
 	switch {
@@ -141,18 +141,18 @@ func (h *hour) do(line string) {
 	}
 }
 
-// command makes a process of a line.
+// command makes a process from a line.
 func (h *hour) command(line string) *exec.Cmd {
 	cmd := exec.Command(h.here[0], append(h.here[1:len(h.here):len(h.here)], "bash", "-c", `PATH="`+h.dir+`:$PATH"; `+h.own(line))...)
 	cmd.Dir = h.dir
 	return cmd
 }
 
-// start runs what goes on.
+// start runs a command that does not end by itself.
 func (h *hour) start(line string) *program { return start(h.t, h.command("exec "+line)) }
 
-// run runs what ends, again until it has seen what the page promises: counts follow traffic. Only doctor may find
-// something.
+// run runs a command that ends, repeatedly until it prints what the page promises, because counters lag behind traffic.
+// Only doctor may exit with findings.
 func (h *hour) run(line, said string) {
 	want := ""
 	for _, e := range expected {

@@ -13,7 +13,7 @@ import (
 	"causeway/ibside/fabric"
 )
 
-// document is a page for people.
+// document is a page of the documentation.
 type document struct {
 	path   string // relative to the root
 	text   string
@@ -34,7 +34,7 @@ type span struct {
 	text string
 }
 
-// made reports whether the document is made from the source; its maker has tests of its own.
+// made reports whether the document is generated from the source; the generator has tests of its own.
 func (d *document) made() bool { return strings.HasPrefix(d.text, "<!-- Made") }
 
 // documents returns README.md and all pages of docs.
@@ -103,7 +103,7 @@ func TestDocsScan(t *testing.T) {
 	}
 }
 
-// needed is what a fragment of a configuration is completed with, where it has not these keys.
+// needed is what a fragment of a configuration is completed with, where it lacks these keys.
 var needed = []struct{ table, key, line string }{
 	{"roce", "port", `port = "af_packet:eth1"`},
 	{"roce", "addresses", `addresses = ["10.9.0.254/24"]`},
@@ -111,7 +111,7 @@ var needed = []struct{ table, key, line string }{
 	{"policy", "allow", `allow = ["10.9.0.0/24"]`},
 }
 
-// complete makes a configuration of a fragment.
+// complete makes a whole configuration from a fragment.
 func complete(text string) string {
 	for _, n := range needed {
 		head := "[" + n.table + "]\n"
@@ -138,7 +138,7 @@ func TestDocsComplete(t *testing.T) {
 	}
 }
 
-// TestDocsTOML wants every configuration in the documents to be right, software subnets among them.
+// TestDocsTOML checks that every configuration in the documents is valid, software subnets included.
 func TestDocsTOML(t *testing.T) {
 	found := 0
 	for _, d := range documents(t) {
@@ -171,7 +171,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
-// TestDocsLinks wants links within the project to lead somewhere.
+// TestDocsLinks checks that the targets of links within the project exist.
 func TestDocsLinks(t *testing.T) {
 	for _, d := range documents(t) {
 		for _, m := range link.FindAllStringSubmatch(d.text, -1) {
@@ -207,7 +207,7 @@ func hasHeading(text, anchor string) bool {
 	return false
 }
 
-// TestDocsIndex wants every page to be in the index.
+// TestDocsIndex checks that every page is in the index.
 func TestDocsIndex(t *testing.T) {
 	index, err := os.ReadFile(filepath.Join(root(t), "docs", "README.md"))
 	if err != nil {
@@ -220,11 +220,11 @@ func TestDocsIndex(t *testing.T) {
 	}
 }
 
-// retired are words that the project once had for a proxy QP, a port, the bridge, a table, the datapath, a punted packet,
-// a mirror, attached and a non-member. A benchmark, and make bench, are something else.
+// retired are words that the project once had for a proxy QP, a port, the bridge, a table, the datapath, a punted
+// packet, a mirror, attached and a non-member. A benchmark, and make bench, are something else.
 var retired = regexp.MustCompile(`(?i)\b(stand-?ins?|doors?|house|shelf|shelves|odd|sights?|hung|guests?|(the|a) bench)\b`)
 
-// TestDocsRetiredWords wants one name for each thing in the documents: the field's.
+// TestDocsRetiredWords checks that the documents use one name for each thing: the field's.
 func TestDocsRetiredWords(t *testing.T) {
 	for text, want := range map[string]bool{"a stand-in is made": true, "the Door": true, "the bench": true, "make bench": false,
 		"a benchmark": false, "indoors": false} {

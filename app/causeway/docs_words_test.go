@@ -62,7 +62,7 @@ func shellCommands(line string) (all [][]string) {
 	return all
 }
 
-// ours returns the words after "causeway" in a command that runs it, by itself or by sudo and the like.
+// ours returns the words after "causeway" in a command that runs it, directly or through sudo and the like.
 func ours(command []string) ([]string, bool) {
 	if len(command) > 0 && command[0] == "$" {
 		command = command[1:]
@@ -79,8 +79,8 @@ func ours(command []string) ([]string, bool) {
 	return command[1:], true
 }
 
-// wrongLine says what is wrong about the words after "causeway"; "": nothing. It asks the subcommand for its help after
-// all the flags, which reads them and does nothing else.
+// wrongLine says what is wrong about the words after "causeway"; "": nothing. It runs the subcommand with -h after all
+// the flags, which parses them and does nothing else.
 func wrongLine(t *testing.T, args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -121,7 +121,7 @@ func wrongLine(t *testing.T, args []string) string {
 	return ""
 }
 
-// wrongWords says what is wrong about a question to a bridge.
+// wrongWords says what is wrong about a command to a bridge's console.
 func wrongWords(args []string) string {
 	if n := len(args); n > 0 && args[n-1] == "-json" {
 		args = args[:n-1]
@@ -158,7 +158,7 @@ func TestDocsLines(t *testing.T) {
 	}
 }
 
-// TestDocsCommands wants every command in the documents to exist, with its flags, and with what it asks of a bridge.
+// TestDocsCommands checks that every command in the documents exists, with its flags, and with its console command.
 func TestDocsCommands(t *testing.T) {
 	found := 0
 	for _, d := range documents(t) {
@@ -187,7 +187,7 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// TestDocsConsole wants what is said of the console's commands within the text to be commands, or their beginnings.
+// TestDocsConsole checks that console commands named within the text are commands, or their beginnings.
 func TestDocsConsole(t *testing.T) {
 	found := 0
 	for _, d := range documents(t) {
@@ -212,7 +212,7 @@ func TestDocsConsole(t *testing.T) {
 	}
 }
 
-// known is every name that the project has, by where it has it.
+// known is every name that the project defines, by where it is defined.
 type known struct{ metrics, keys, names map[string]bool }
 
 // others are names with an underscore that are not the project's.
@@ -260,7 +260,7 @@ func readNames(t *testing.T) known {
 	for _, name := range others {
 		k.names[name] = true
 	}
-	for name := range k.metrics { // nodes_absent is how one speaks of causeway_nodes_absent_total
+	for name := range k.metrics { // the text shortens causeway_nodes_absent_total to nodes_absent
 		short := strings.TrimPrefix(strings.TrimSuffix(name, "_total"), "causeway_")
 		k.names[short] = true
 	}
@@ -276,7 +276,7 @@ var (
 	fileName   = regexp.MustCompile(`^[a-z][\w/.*-]*\.(go|c|h|def)$`)
 )
 
-// wrongName says what is wrong about a piece of code in a text, as far as its form tells what it is; "": nothing.
+// wrongName says what is wrong about a piece of code in a text, if its form shows what kind of name it is; "": nothing.
 func (k known) wrongName(s string, tests, alerts string, files []string) string {
 	switch m := keyName.FindStringSubmatch(s); {
 	case m != nil && !k.keys[m[1]+"."+m[2]]:
@@ -306,14 +306,14 @@ func (k known) wrongName(s string, tests, alerts string, files []string) string 
 	return ""
 }
 
-// isFile reports whether a path of the project is what a name means: the path, its last part, or a pattern of either.
+// isFile reports whether a name means a path of the project: the path, its last part, or a pattern of either.
 func isFile(name, path string) bool {
 	whole, _ := filepath.Match(name, path)
 	last, _ := filepath.Match(name, filepath.Base(path))
 	return whole || last
 }
 
-// TestDocsNames wants drop reasons, keys, events, metrics, alerts, tests and files that the documents name to exist.
+// TestDocsNames checks that drop reasons, keys, events, metrics, alerts, tests and files that the documents name exist.
 func TestDocsNames(t *testing.T) {
 	k := readNames(t)
 	alerts, err := os.ReadFile(filepath.Join(root(t), "docs", "alerts", "causeway.rules.yml"))

@@ -22,7 +22,7 @@ func TestCommandLines(t *testing.T) {
 		name   string
 		args   string
 		code   int
-		stdout string // a part; "" wants nothing printed
+		stdout string // a part of it; "": nothing is printed
 		stderr string
 	}{
 		{"nothing", "", exitUsage, "", "usage: causeway COMMAND"},
@@ -39,7 +39,7 @@ func TestCommandLines(t *testing.T) {
 		{"a flag alone", "run -c", exitUsage, "", "causeway run: -c needs a value;"},
 		{"a time without a unit", "listen -idle 1", exitUsage, "", `causeway listen: -idle "1": write a time with its unit, such as 500ms, 30s or 5m;`},
 		{"a number below 0", "send -count -1", exitUsage, "", `causeway send: -count "-1": write a whole number, 0 or more;`},
-		{"a flag's value nobody needs", "devices -json=3", exitUsage, "", `causeway devices: -json "3": write true, false, or no value;`},
+		{"a value for a flag that takes none", "devices -json=3", exitUsage, "", `causeway devices: -json "3": write true, false, or no value;`},
 		{"demo of something", "demo now", exitUsage, "", `demo takes no arguments, and "now" is one;`},
 		{"demo of no length", "demo -duration 0", exitUsage, "", "-duration 0s: write a time above 0, such as 20s;"},
 		{"a reason", "drops icrc", exitOK, "icrc: the ICRC is wrong\n  check: ", ""},
@@ -68,7 +68,7 @@ func wantPart(t *testing.T, stream, got, want string) {
 	}
 }
 
-// TestEveryCommandHasHelp wants a usage line, a paragraph, and a line in the list from each command.
+// TestEveryCommandHasHelp checks that each command has a usage line, a paragraph, and a line in the list.
 func TestEveryCommandHasHelp(t *testing.T) {
 	_, list, _ := try("help")
 	for _, c := range commands() {
@@ -111,7 +111,7 @@ config: ` + bad + `:6: ib: port "fabrik:" is not an InfiniBand port; write "mlx5
 	}
 }
 
-// TestCheckTopology wants what is wrong with the software subnet's file, or that there is none, to be said before the
+// TestCheckTopology checks that check reports a missing or wrong topology file of the software subnet, before the
 // bridge is run.
 func TestCheckTopology(t *testing.T) {
 	dir := t.TempDir()
@@ -133,7 +133,7 @@ func TestCheckTopology(t *testing.T) {
 	}
 }
 
-// TestREADME wants the files that the README shows to be right.
+// TestREADME checks that the files that the README shows are valid.
 func TestREADME(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

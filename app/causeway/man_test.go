@@ -29,10 +29,11 @@ type helped struct {
 	flags []helpedFlag
 }
 
-// helpedFlag is one flag; value is what its value is called, "" for one without.
+// helpedFlag is one flag; value is the name of its value, "" for a flag without one.
 type helpedFlag struct{ name, value, meaning string }
 
-// flagLine is what flag.PrintDefaults writes of a flag: "  -c FILE" or, of one letter and without a value, "  -v\tmeaning".
+// flagLine is what flag.PrintDefaults writes of a flag: "  -c FILE" or, of one letter and without a value, "
+// -v\tmeaning".
 var flagLine = regexp.MustCompile(`^  -(\S+)(?: (\S+))?(?:\t(.*))?$`)
 
 // helpOf asks a subcommand for its help, as "causeway help NAME" does.
@@ -61,7 +62,7 @@ func helpOf(t *testing.T, c command) helped {
 	return h
 }
 
-// roff escapes what roff would take for its own.
+// roff escapes what roff would interpret.
 func roff(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -172,7 +173,7 @@ func manCtl(t *testing.T) string {
 	return b.String()
 }
 
-// TestMan wants the manual pages to be what the program's tables say, and groff to have nothing against them.
+// TestMan checks that the manual pages agree with the program's tables, and that groff reports no errors.
 func TestMan(t *testing.T) {
 	groff, err := exec.LookPath("groff")
 	if err != nil {
@@ -194,7 +195,7 @@ func TestMan(t *testing.T) {
 	}
 }
 
-// TestDocsDrops wants docs/drops.md to be what drop.def and the trace's advice say.
+// TestDocsDrops checks that docs/drops.md agrees with drop.def and the trace's advice.
 func TestDocsDrops(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!-- %s -->\n# Drop reasons\n\n", madeHere)
@@ -207,7 +208,7 @@ func TestDocsDrops(t *testing.T) {
 	sameDocument(t, "drops.md", b.String())
 }
 
-// sameDocument wants a document to be what is made from the source.
+// sameDocument checks that a document is what is generated from the source.
 func sameDocument(t *testing.T, name, made string) {
 	t.Helper()
 	path := filepath.Join(root(t), "docs", name)
@@ -221,7 +222,7 @@ func sameDocument(t *testing.T, name, made string) {
 	}
 }
 
-// TestFlagForms wants all help to write flags one way: one dash, and what their values are called in capitals.
+// TestFlagForms checks that all help writes flags one way: one dash, and the values' names in capitals.
 func TestFlagForms(t *testing.T) {
 	two := regexp.MustCompile(`(^|[^-\w])--[a-z]`)
 	capitals := regexp.MustCompile(`^[A-Z][A-Z:]*$`)

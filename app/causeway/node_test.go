@@ -76,8 +76,8 @@ func (p *program) counted() (hello map[string]any, counts map[string]uint64) {
 	return hello, counts
 }
 
-// TestNodes has a listener and a publisher join a bridge's subnet: each message arrives at the listener, and
-// crosses the bridge.
+// TestNodes starts a listener and a publisher on a bridge's subnet: each message arrives at the listener, and crosses
+// the bridge.
 func TestNodes(t *testing.T) {
 	// LIDs are given in order: the administrator's, the echo's, the bridge's, the listener's, the publisher's.
 	bridge, dir := launchBridge(t, "[[group]]", "[[host]]\nip = \"10.9.0.8\"\nside = \"ib\"\ngid = \"fe80::22\"\nlid = 5\n[[group]]")
@@ -109,7 +109,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestNodeEnds wants a node to end after its time, and with its subnet; and a GUID to be taken once only.
+// TestNodeEnds checks that a node ends after its time, and with its subnet; and that a second node with the same GUID
+// is rejected.
 func TestNodeEnds(t *testing.T) {
 	bridge, dir := launchBridge(t)
 	args := []string{"node", "-fabric", filepath.Join(dir, "fabric.sock"), "-role", "echo", "-name", "late"}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mainVariable makes the test binary be the program: tests of processes start themselves again with it.
+// mainVariable makes the test binary run the program: tests of processes start their own binary again with it.
 const mainVariable = "CAUSEWAY_TEST_IS_MAIN"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// text is what a process prints.
+// text is the output of a process.
 type text struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -65,7 +65,7 @@ func launchOn(t *testing.T, cpu string, args ...string) *program {
 	return start(t, exec.Command("taskset", append([]string{"-c", cpu, os.Args[0]}, args...)...))
 }
 
-// launchAs starts it as a user without privileges. Its program is copied to where that one may read it.
+// launchAs starts it as a user without privileges. The program is copied to where that user may read it.
 func launchAs(t *testing.T, user uint32, args ...string) *program {
 	t.Helper()
 	program, err := os.ReadFile(os.Args[0])
@@ -106,7 +106,7 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 		select {
 		case <-p.done:
 		default:
-			_ = p.cmd.Process.Kill() // an error means that it has ended
+			_ = p.cmd.Process.Kill() // an error means that it has already ended
 			<-p.done
 		}
 	})
@@ -116,7 +116,7 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 // within is how long anything may take: these processes share a few CPUs with others.
 const within = 40 * time.Second
 
-// await waits until the process has said so; it fails when the process ends without.
+// await waits until said reports true; it fails when the process ends first.
 func (p *program) await(what string, said func() bool) {
 	p.t.Helper()
 	for deadline := time.Now().Add(within); !said(); time.Sleep(10 * time.Millisecond) {
@@ -125,11 +125,11 @@ func (p *program) await(what string, said func() bool) {
 			if said() {
 				return
 			}
-			p.t.Fatalf("%s: it has ended with %d instead; it said\n%v%v", what, p.cmd.ProcessState.ExitCode(), &p.stdout, &p.stderr)
+			p.t.Fatalf("%s: it ended with exit code %d instead; its output:\n%v%v", what, p.cmd.ProcessState.ExitCode(), &p.stdout, &p.stderr)
 		default:
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("%s: not within %v; it said\n%v%v", what, within, &p.stdout, &p.stderr)
+			p.t.Fatalf("%s: not within %v; its output:\n%v%v", what, within, &p.stdout, &p.stderr)
 		}
 	}
 }
@@ -146,23 +146,24 @@ func (p *program) wait() int {
 	select {
 	case <-p.done:
 	case <-time.After(within):
-		p.t.Fatalf("it does not end; it said\n%v%v", &p.stdout, &p.stderr)
+		p.t.Fatalf("it does not end; its output:\n%v%v", &p.stdout, &p.stderr)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// end sends a signal and wants exit code 0.
+// end sends a signal and checks that the exit code is 0.
 func (p *program) end(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
 	}
 	if code := p.wait(); code != exitOK {
-		p.t.Fatalf("%v: exit code %d; it said\n%v%v", s, code, &p.stdout, &p.stderr)
+		p.t.Fatalf("%v: exit code %d; its output:\n%v%v", s, code, &p.stdout, &p.stderr)
 	}
 }
 
-// files writes files, each name and text, to a folder of the test's and returns it. DIR stands for the folder.
+// files writes files, each a name and a text, to a folder of the test's and returns the folder. DIR in a text is
+// replaced by the folder.
 func files(t *testing.T, named map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -25,8 +25,8 @@ func edit(t *testing.T, file, from, to string) {
 	}
 }
 
-// TestHangup wants SIGHUP to have a bridge follow its file, and a file that cannot be followed to change nothing and to
-// be named by its lines.
+// TestHangup checks that SIGHUP makes a bridge reload its file, and that a file that cannot be loaded changes nothing
+// and is reported with the lines that are wrong.
 func TestHangup(t *testing.T) {
 	p, dir := launchBridge(t)
 	file := filepath.Join(dir, "causeway.toml")
@@ -107,7 +107,7 @@ func TestDiffCommand(t *testing.T) {
 	}
 }
 
-// TestExampleCommand wants what is printed to be what the documentation has, and right.
+// TestExampleCommand checks that the printed example is valid and the one in the documentation.
 func TestExampleCommand(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/example.toml")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"causeway/lcore"
 )
 
-// bridgeFile is a bridge between a port of rings, which nobody is at the other end of, and a subnet with a socket.
+// bridgeFile is a bridge between a ring port, with nothing at the rings' other end, and a subnet with a socket.
 const bridgeFile = `[bridge]
 name = "tested"
 [roce]
@@ -65,7 +65,7 @@ func bridgeIn(t *testing.T, edits ...string) string {
 	return filepath.Join(files(t, map[string]string{"causeway.toml": config, "fabric.toml": fabricFile}), "causeway.toml")
 }
 
-// freeAddress returns one that nobody listens on.
+// freeAddress returns an address that no socket listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -114,7 +114,7 @@ func (p *program) line(msg string) map[string]any {
 	return found
 }
 
-// TestSignals wants both signals to end a bridge properly, two of them at a time side by side.
+// TestSignals checks that both signals end a bridge properly, with two bridges running at a time.
 func TestSignals(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(s.String(), func(t *testing.T) {
@@ -131,13 +131,13 @@ func TestSignals(t *testing.T) {
 				}
 			}
 			if stopped != 2 || p.stdout.String() != "" {
-				t.Errorf("%d directions told of; it said\n%v%v", stopped, &p.stdout, &p.stderr)
+				t.Errorf("the summary names %d directions; the output:\n%v%v", stopped, &p.stdout, &p.stderr)
 			}
 		})
 	}
 }
 
-// TestMetrics wants every drop reason of both directions from the first scrape on, and readiness.
+// TestMetrics checks that every drop reason of both directions is there from the first scrape on, and readiness.
 func TestMetrics(t *testing.T) {
 	p, _ := launchBridge(t)
 	text := scrape(t, p.line("metrics")["listen"].(string))
@@ -185,7 +185,8 @@ func status(t *testing.T, url string) int {
 	return r.StatusCode
 }
 
-// TestRunFailures wants exit code 1, or 75 where time may help, and nothing said but one line why.
+// TestRunFailures checks that the exit code is 1, or 75 where a later try may succeed, and that one line says why and
+// nothing else is printed.
 func TestRunFailures(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -212,7 +213,7 @@ func TestRunFailures(t *testing.T) {
 			}
 			var said []string
 			for line := range strings.Lines(p.stderr.String()) {
-				if !strings.HasPrefix(line, "{") { // the log's
+				if !strings.HasPrefix(line, "{") { // a line of the log
 					said = append(said, line)
 				}
 			}
@@ -227,7 +228,7 @@ func TestRunFailures(t *testing.T) {
 	}
 }
 
-// TestExitCodes wants whoever starts the bridge to learn whether to start it again.
+// TestExitCodes checks that the exit code tells a supervisor whether to start the bridge again.
 func TestExitCodes(t *testing.T) {
 	gone := fmt.Errorf("bridge: gone: %w", bridge.ErrDeviceGone)
 	for _, c := range []struct {
@@ -245,6 +246,6 @@ func TestExitCodes(t *testing.T) {
 	}
 	code, stdout, _ := try("help", "run")
 	if code != exitOK || !strings.Contains(stdout, fmt.Sprintf(" %d when the RDMA device", exitRetry)) {
-		t.Errorf("help run does not tell of exit code %d:\n%s", exitRetry, stdout)
+		t.Errorf("help run does not mention exit code %d:\n%s", exitRetry, stdout)
 	}
 }

@@ -58,8 +58,8 @@ func TestSendUsage(t *testing.T) {
 	}
 }
 
-// A place is a network namespace, for as long as a process of the test's own is in it.
-type place []string // what a command line begins with to run there
+// A place is a network namespace, which exists as long as a process of the test is in it.
+type place []string // the words that a command line must begin with to run there
 
 func newPlace(t *testing.T) place {
 	t.Helper()
@@ -96,7 +96,7 @@ func (p place) launch(t *testing.T, args ...string) *program {
 	return start(t, exec.Command(p[0], words...))
 }
 
-// crossing is a bridge, with a wire to a host's place.
+// crossing is a bridge, with a veth pair to a host's namespace.
 type crossing struct {
 	host   place
 	socket string
@@ -134,7 +134,7 @@ func launchCrossing(t *testing.T) crossing {
 // guid returns the port GUID of the node with that LID.
 func guid(lid int) string { return fmt.Sprintf("0x%d", 10*lid) }
 
-// report is the end of what a listener says.
+// report is the last line of a listener's output.
 type report struct {
 	Sum struct {
 		Received, Unique, Whole, Lost, Duplicates, Reordered, Corrupted, Before, Bytes uint64
@@ -170,7 +170,7 @@ func (p *program) qpn() string {
 	return number
 }
 
-// TestSendToInfiniBand has a RoCE host send to a node, by groups and to its queue pair. The first messages of each
+// TestSendToInfiniBand sends from a RoCE host to a node, by groups and to its queue pair. The first messages of each
 // address may be overtaken while its proxy QP is made.
 func TestSendToInfiniBand(t *testing.T) {
 	x := launchCrossing(t)
@@ -193,8 +193,8 @@ func TestSendToInfiniBand(t *testing.T) {
 	}
 }
 
-// TestSendToRoCE has nodes send to a RoCE host, by groups and to its queue pair, which calls them, at its first and at its
-// second addresses.
+// TestSendToRoCE sends from nodes to a RoCE host, by groups and to its queue pair, at its first and at its second
+// addresses; for the latter the host calls the nodes first.
 func TestSendToRoCE(t *testing.T) {
 	x := launchCrossing(t)
 	for i, c := range []struct{ to, from, own string }{

@@ -28,8 +28,8 @@ import (
 // there is no group to join.
 const startsWithin = time.Second
 
-// workTakes is what someWork takes on all CPUs at once, on the slower of the machines that the bound was found on, with
-// nothing beside.
+// workTakes is how long someWork takes on all CPUs at once, on the slower of the machines that the bound was measured
+// on, when idle otherwise.
 const workTakes = 150 * time.Millisecond
 
 func someWork() uint64 {
@@ -46,7 +46,7 @@ func someWork() uint64 {
 // stretch by it.
 func slowness() float64 {
 	var all sync.WaitGroup
-	var sink atomic.Uint64 // so that the work is done
+	var sink atomic.Uint64 // so that the compiler does not remove the work
 	begun := time.Now()
 	for range runtime.NumCPU() {
 		all.Go(func() { sink.Add(someWork()) })
@@ -58,7 +58,7 @@ func slowness() float64 {
 // pcapMAC is the address of DPDK's first port over capture files.
 var pcapMAC = frame.MAC{0x02, 'p', 'c', 'a', 'p', 0}
 
-// message is a host's to the node; the proxy QP for it is yet to be made.
+// message is a message of a host to the node, for which the bridge must first make a proxy QP.
 func message() []byte {
 	p := roce.Packet{
 		Version: 2, Src: frame.MAC{2, 0, 0, 0, 0, 1}, Dst: pcapMAC, SrcIP: netip.MustParseAddr("10.9.0.1"),
@@ -69,7 +69,7 @@ func message() []byte {
 }
 
 // send writes messages to a capture "file", a pipe, until the test ends: a burst of them every millisecond, because the
-// driver waits for a whole one. It needs no privileges, as other ports do that frames come in by.
+// driver waits for a whole burst. Unlike other ports that receive frames, it needs no privileges.
 func send(t *testing.T, pipe string) {
 	t.Helper()
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -93,7 +93,7 @@ func send(t *testing.T, pipe string) {
 		defer close(ended)
 		_, err := w.Write(words(magic, version, 0, 0, longest, ethernet))
 		for ; err == nil; time.Sleep(time.Millisecond) {
-			_, err = w.Write(bytes.Repeat(record, burst)) // fails when it is closed
+			_, err = w.Write(bytes.Repeat(record, burst)) // fails when the pipe is closed
 		}
 	}()
 	t.Cleanup(func() {
@@ -102,7 +102,7 @@ func send(t *testing.T, pipe string) {
 	})
 }
 
-// TestStart has a bridge start while frames come in, and wants one of them forwarded within a second.
+// TestStart starts a bridge while frames come in, and checks that one of them is forwarded within a second.
 func TestStart(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -125,7 +125,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// startAndForward starts a bridge and returns when it had forwarded its first packet, and when it had come how far.
+// startAndForward starts a bridge and returns how long it took to forward the first packet, and when it reached each
+// stage.
 func startAndForward(t *testing.T, edits ...string) (took time.Duration, stages string) {
 	t.Helper()
 	address := freeAddress(t)

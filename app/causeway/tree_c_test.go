@@ -103,7 +103,7 @@ var cComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 
 func withoutComments(text string) string { return cComment.ReplaceAllString(text, "") }
 
-// circle returns the files of a circle, first and last the same, or nil.
+// circle returns the files of a dependency cycle, first and last the same, or nil.
 func circle(graph map[string][]string) []string {
 	done := map[string]bool{}
 	var visit func(way []string, at string) []string

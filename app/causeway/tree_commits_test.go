@@ -19,7 +19,7 @@ type pastCommit struct {
 	lines         int // added and removed, of all text files; a renamed file counts only with what changed in it
 }
 
-// trailer is a line that says who, not why.
+// trailer matches a line that names people, and gives no reason for the change.
 var trailer = regexp.MustCompile(`(?m)^[A-Z][A-Za-z-]*-[Bb]y: .*$`)
 
 // saysWhy reports whether the commit keeps the rule of CONTRIBUTING.md: more than 100 changed lines need a body.
@@ -66,8 +66,8 @@ func TestReadLog(t *testing.T) {
 	}
 }
 
-// TestCommitsSayWhy wants a body of each commit of more than 100 changed lines, of those made since this file came into
-// the tree. Merges are not looked at, because what they merge is.
+// TestCommitsSayWhy checks that each commit of more than 100 changed lines has a body, of those made since this file
+// was added to the tree. Merges are not checked, because the commits that they merge are.
 func TestCommitsSayWhy(t *testing.T) {
 	dir := root(t)
 	if _, err := os.Stat(filepath.Join(dir, ".git")); err != nil {
@@ -101,7 +101,7 @@ func TestCommitsSayWhy(t *testing.T) {
 	}
 	for _, c := range all {
 		if !c.saysWhy() {
-			t.Errorf("%s: %d changed lines and no body. Who reads the history later sees what changed, but not why: "+
+			t.Errorf("%s: %d changed lines and no body. A later reader of the history sees what changed, but not why: "+
 				"say that in the commit's body", c.subject, c.lines)
 		}
 	}

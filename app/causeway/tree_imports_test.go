@@ -49,13 +49,13 @@ var mayImport = []struct {
 	{"lcore/manage/punt", "lcore/frame", manageTool},
 	{"lcore/manage/ratelog", "", manageTool},
 	{"lcore/frame", "", "a codec knows nothing of the bridge"},
-	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for those who play a RoCE host: both codecs, and nothing of the bridge"},
+	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for programs that act as a RoCE host: both codecs, and nothing of the bridge"},
 	{"ibside", "ibside/ib", "it says what an IB port is"},
 	{"ibside/multicast", "ibside ibside/ib", "groups are alike for all ports"},
 	{"ibside/verbs", "dpdk ibside ibside/ib ibside/sa ibside/multicast", "a port knows nothing of the datapath"},
 	{"ibside/fabricport", "dpdk ibside ibside/ib ibside/sa ibside/multicast ibside/fabric", "a port knows nothing of the datapath"},
 	{"ibside/fabric", "ibside/ib ibside/sa ibside/stamp", "a subnet and its nodes know nothing of the bridge; nodes send test messages"},
-	{"ibside/stamp", "", "test messages know nothing of who carries them"},
+	{"ibside/stamp", "", "test messages know nothing of what carries them"},
 	{"ibside/acm", "ibside/ib", "files for InfiniBand nodes are written on any machine"},
 	{"ibside/sa", "ibside ibside/ib", "subnet administration is MADs, over whichever port carries them"},
 	{"ibside/ib", "", "a codec knows nothing of the bridge"},
@@ -71,7 +71,7 @@ const manageTools = "lcore/manage/ask lcore/manage/inbox lcore/manage/local lcor
 // Why the packages below management may import so little.
 const (
 	managePart    = "a part of management owns its state, and reaches other parts by interfaces that it declares"
-	manageDecides = "it decides; tables, ports and the clock are its caller's"
+	manageDecides = "it only decides; tables, ports and the clock are its caller's"
 	manageTool    = "parts of management use it; it knows none of them"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The tests of tree*_test.go keep the tree as it was designed: what lies where, who imports whom, how
-// large things are. Each says with its failure why the rule is there.
+// The tests of tree*_test.go keep the tree as it was designed: which files lie where, which package imports which, how
+// large files and functions are. A failure says why its rule is there.
 
 // topLevel is everything that may lie at the root.
 var topLevel = strings.Fields(`app config dpdk ibside lcore perf tables docker docs packaging

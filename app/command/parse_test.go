@@ -14,7 +14,7 @@ import (
 	"causeway/app/command"
 )
 
-// lines are which command they are, or what is said of them.
+// lines maps input to the command that it is, or to a part of the error.
 var lines = []struct{ line, path, says string }{
 	{"", "", ""},
 	{"show hosts", "show hosts", ""},
@@ -87,7 +87,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestComplete tries what Tab writes.
+// TestComplete tests what Tab completes.
 func TestComplete(t *testing.T) {
 	e, _ := env(3)
 	for line, want := range map[string]string{
@@ -124,7 +124,7 @@ func run(t *testing.T, e *command.Env, line string) command.Result {
 	return v.Pipe.Apply(r)
 }
 
-// TestPipes wants limits, matches and counts of what is really there.
+// TestPipes checks limits, matches and counts against the fake's entries.
 func TestPipes(t *testing.T) {
 	e, _ := env(1000)
 	for line, want := range map[string]string{
@@ -152,7 +152,7 @@ func TestPipes(t *testing.T) {
 	}
 }
 
-// TestShowTranslated wants operators to see by which addresses InfiniBand knows hosts.
+// TestShowTranslated checks that operators see the addresses by which InfiniBand knows hosts.
 func TestShowTranslated(t *testing.T) {
 	e, _ := env(3)
 	for _, line := range []string{"show services", "show config"} {
@@ -162,7 +162,7 @@ func TestShowTranslated(t *testing.T) {
 	}
 }
 
-// TestChanges wants commands to do what they say, and to be refused in a line.
+// TestChanges checks that commands change what they should, and that a rejection is one line.
 func TestChanges(t *testing.T) {
 	e, b := env(3)
 	for _, line := range []string{"set injection ib drop 5%", "clear injection ib", "clear neighbour 10.9.0.1", "add group 239.1.2.4 rate 5k",
@@ -196,7 +196,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestNonsense wants no line to do more harm than to be refused.
+// TestNonsense checks that any senseless line is rejected and has no other effect.
 func TestNonsense(t *testing.T) {
 	e, _ := env(3)
 	words := strings.Fields(`show hosts qps limit 5 | json match ( " ' watch 1 help add host 10.9.0.1 gid mac set injection roce drop 1% capture to

@@ -16,7 +16,7 @@ import (
 // subcommands are some of the program's own.
 var subcommands = []command.Subcommand{{Name: "ctl", Words: []string{"-s", "-json"}}, {Name: "run", Words: []string{"-c"}}, {Name: "check", Words: []string{"-here"}}}
 
-// completions are the lines that a Tab completes, in every shell.
+// completions maps lines to what a Tab completes them to, in every shell.
 var completions = map[string]string{
 	"causeway r":                             "causeway run",
 	"causeway ctl sho":                       "causeway ctl show",
@@ -33,7 +33,7 @@ var completions = map[string]string{
 	"causeway ctl trace host 10.9.0.1 qpn 0": "causeway ctl trace host 10.9.0.1 qpn 0",
 }
 
-// TestCompletion has the shells themselves complete lines, in a folder with one file.
+// TestCompletion makes the real shells complete lines, in a folder with one file.
 func TestCompletion(t *testing.T) {
 	for _, shell := range command.Shells {
 		t.Run(shell, func(t *testing.T) {
@@ -87,7 +87,7 @@ func checkCompleted(t *testing.T, lines, got []string) {
 	}
 }
 
-// tab returns what each line is after a Tab in a shell that has sourced the script, or, zsh, finds it in fpath.
+// tab returns what each line is after a Tab in a shell that has sourced the script or, for zsh, finds it in fpath.
 func tab(t *testing.T, shell, script, dir string, sourced bool, lines []string) []string {
 	t.Helper()
 	drive := map[string]string{"bash": driveBash, "fish": driveFish, "zsh": driveZsh}[shell]
@@ -112,7 +112,7 @@ func tab(t *testing.T, shell, script, dir string, sourced bool, lines []string) 
 	return got
 }
 
-// A bash that is not interactive is asked as readline asks it, and completes files where the function has nothing.
+// A bash that is not interactive is called as readline calls it, and completes files where the function offers nothing.
 const driveBash = `
 source "$SCRIPT"
 complete -p causeway | grep -q -- '-o default' || exit 1
@@ -126,7 +126,7 @@ for line; do
 	echo "completed<${COMP_WORDS[*]}>"
 done`
 
-// fish completes a line for who asks.
+// fish can complete a line given as an argument.
 const driveFish = `
 source $SCRIPT
 for line in $argv
@@ -136,7 +136,7 @@ for line in $argv
 	echo "completed<$line>"
 end`
 
-// zsh completes only where it is edited: on a terminal.
+// zsh completes only in its line editor, on a terminal.
 const driveZsh = `
 zmodload zsh/zpty
 zpty edited zsh -f -i

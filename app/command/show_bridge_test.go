@@ -11,7 +11,7 @@ import (
 	"causeway/config"
 )
 
-// reloads is the configuration that "reload" finds: another MTU, which needs a restart, and a group more, which does
+// reloads is the configuration that "reload" reads: another MTU, which needs a restart, and one more group, which does
 // not.
 const reloads = `[bridge]
 name = "test"
@@ -29,7 +29,8 @@ ip = "239.1.2.9"
 allow = ["10.9.0.0/16"]
 `
 
-// TestReloadCheck wants all that is different, each as live or not, and a failure where the reload would fail.
+// TestReloadCheck checks that every difference is listed, each as live or not, and that the check fails where the
+// reload would fail.
 func TestReloadCheck(t *testing.T) {
 	e, b := env(3)
 	var err error
@@ -67,7 +68,7 @@ func (s *sheet) Draw(r command.Result) error { return s.Show(r) }
 func (s *sheet) Size() (int, int)            { return 0, 0 }
 func (s *sheet) Raw() func([]byte) error     { return nil }
 
-// TestWords wants numbers to be counted as people do, and counters to be found by the names that DPDK gives them.
+// TestWords checks the singular and plural of counts, and that counters can be found by the names that DPDK gives them.
 func TestWords(t *testing.T) {
 	e, _ := env(1)
 	run(t, e, "set injection ib drop 1%")

@@ -12,7 +12,7 @@ import (
 	"causeway/lcore/manage"
 )
 
-// waiting is a bridge whose nodes are all away.
+// waiting is a bridge whose nodes are all absent.
 type waiting struct {
 	command.Target
 	nodes int
@@ -32,7 +32,7 @@ func (w waiting) ListGroups(context.Context, manage.Query) (manage.List[manage.G
 	return manage.List[manage.GroupEntry]{Entries: []manage.GroupEntry{{Group: group, State: "joined"}, {Group: group, State: "refused"}}}, nil
 }
 
-// TestStatusAwaited wants "show status" to name what is not there yet, on one screen.
+// TestStatusAwaited checks that "show status" names what the bridge still waits for, on one screen.
 func TestStatusAwaited(t *testing.T) {
 	for nodes, want := range map[int][]string{
 		2:  {"waiting for 2 joins or paths", "group 239.1.2.3, MGID ::: refused\n", "node 10.9.0.1: no path", "node 10.9.0.2: no path"},
@@ -52,7 +52,7 @@ func TestStatusAwaited(t *testing.T) {
 	}
 }
 
-// TestDropsExplained wants each reason that could be written to be explained.
+// TestDropsExplained checks that each drop reason that can be shown is explained.
 func TestDropsExplained(t *testing.T) {
 	for _, line := range []string{"trace drop ", "capture drop ic"} {
 		c := command.Standard.Choices(context.Background(), nil, line)

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/console.md and the manual page instead of comparing them")
 
-// env is a bridge with so many hosts, and all around it.
+// env returns the environment of a command, with a bridge of so many hosts.
 func env(hosts int) (*command.Env, *commandtest.Fake) {
 	b := commandtest.New(hosts)
 	return &command.Env{
@@ -39,7 +39,7 @@ func (l *logs) Level() string               { return l.level }
 func (l *logs) Recent(int) []string         { return []string{"one line", "with \x1b[31mred"} }
 func (l *logs) Suppressed() uint64          { return 3 }
 
-// TestTable wants each command to be complete.
+// TestTable checks that each command's entry in the table is complete.
 func TestTable(t *testing.T) {
 	admin := []string{"set", "add", "remove", "clear", "reload", "drain", "resume", "halt", "trace", "capture"}
 	for _, c := range command.Standard.Commands {
@@ -71,7 +71,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestWanted wants what operators were promised.
+// TestWanted checks that the commands that operators were promised exist.
 func TestWanted(t *testing.T) {
 	for _, path := range strings.Split("show status,show workers,show ports,show hosts,show nodes,show proxy-qps,show groups,show services,show sidr,"+
 		"show neighbours,show drops,show rates,show latency,show streams,show flows,show config,show log,show memory,show version,top,"+
@@ -83,7 +83,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// TestReach wants each word of each command, and each key, to be offered at its place, with help.
+// TestReach checks that each word of each command, and each key, is offered at its place, with help.
 func TestReach(t *testing.T) {
 	for _, c := range command.Standard.Commands {
 		line := ""
@@ -116,10 +116,10 @@ func wantOption(t *testing.T, line, word string) {
 	}
 }
 
-// TestReference wants docs/console.md to be what the table says.
+// TestReference checks that docs/console.md agrees with the table.
 func TestReference(t *testing.T) { same(t, "console.md", command.Standard.Reference()) }
 
-// TestManual wants the manual page to be what the table says, and man to have nothing against it.
+// TestManual checks that the manual page agrees with the table, and that groff reports no errors.
 func TestManual(t *testing.T) {
 	same(t, "man/causeway-console.7", command.Standard.Manual())
 	man, err := exec.LookPath("groff")
@@ -149,7 +149,7 @@ func same(t *testing.T, name, made string) {
 	}
 }
 
-// TestRun runs the example of each command that answers at once, and wants text and JSON of it.
+// TestRun runs the example of each command that answers at once, and checks that there is text and JSON.
 func TestRun(t *testing.T) {
 	e, _ := env(3)
 	for _, c := range command.Standard.Commands {

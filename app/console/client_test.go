@@ -34,7 +34,7 @@ func pty(t *testing.T) (typist, terminal *os.File) {
 	return typist, terminal
 }
 
-// TestKeyEnds wants q and Enter to end what goes on, no other key to, and the terminal back as it was.
+// TestKeyEnds checks that q and Enter end a running command, that no other key does, and that the terminal is restored.
 func TestKeyEnds(t *testing.T) {
 	for keys, ends := range map[string]bool{"q": true, "Q": true, "\r": true, "xq": true, "x": false, " ": false} {
 		typist, terminal := pty(t)
@@ -68,7 +68,7 @@ func TestKeyEnds(t *testing.T) {
 	}
 }
 
-// TestKeyEndsElsewhere wants what is no terminal to be left alone.
+// TestKeyEndsElsewhere checks that input that is no terminal is not read.
 func TestKeyEndsElsewhere(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -82,6 +82,6 @@ func TestKeyEndsElsewhere(t *testing.T) {
 	}
 	b := make([]byte, 1)
 	if n, err := r.Read(b); n != 1 || err != nil {
-		t.Errorf("somebody has read what was for another: %d %v", n, err)
+		t.Errorf("input meant for another reader was consumed: %d %v", n, err)
 	}
 }

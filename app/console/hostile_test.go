@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// alive wants a client to be served as if there were no others.
+// alive checks that a client is served as if there were no others.
 func (r *rig) alive(t *testing.T) {
 	t.Helper()
 	c := r.dial("unix")
@@ -27,7 +27,7 @@ func (r *rig) alive(t *testing.T) {
 	}
 }
 
-// TestGarbage sends noise, much of it telnet's, by many at once.
+// TestGarbage sends random bytes, many of them telnet commands, from many clients at once.
 func TestGarbage(t *testing.T) {
 	r := newRig(t)
 	var all sync.WaitGroup
@@ -57,14 +57,14 @@ func TestGarbage(t *testing.T) {
 	r.alive(t)
 }
 
-// TestEscapeWithoutEnd is a key that never ends: whoever edits lines must not turn round and round.
+// TestEscapeWithoutEnd sends an escape sequence that never ends: the line editor must not loop on it.
 func TestEscapeWithoutEnd(t *testing.T) {
 	c := newRig(t).telnetClient(80, 24)
 	c.send("\x1b[" + strings.Repeat("0", 2000))
 	c.rest()
 }
 
-// TestEndlessLine wants a line without end to be refused, and the session to go on.
+// TestEndlessLine checks that a line without end is rejected, and that the session goes on.
 func TestEndlessLine(t *testing.T) {
 	r := newRig(t)
 	c := r.dial("unix")
@@ -87,7 +87,7 @@ func TestEndlessLine(t *testing.T) {
 	e.await(`here: write one of`)
 }
 
-// TestSlowReaders wants clients that do not read to lose their sessions, and to take nothing from the others.
+// TestSlowReaders checks that clients that do not read lose their sessions, and do not slow the others.
 func TestSlowReaders(t *testing.T) {
 	r := newRig(t)
 	var slow []*client
@@ -112,7 +112,7 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// TestCutOff wants a session whose client does not read to end in time.
+// TestCutOff checks that a session whose client does not read ends in time.
 func TestCutOff(t *testing.T) {
 	ours, theirs := net.Pipe() // has no buffer at all
 	defer theirs.Close()
@@ -132,10 +132,10 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestCrowd opens more sessions than there may be: the rest is told so, and admins get theirs.
+// TestCrowd opens more sessions than there may be: the others are told so, and admins still get a session.
 func TestCrowd(t *testing.T) {
 	r := newRig(t)
-	r.alive(t) // all that the console needs has begun
+	r.alive(t) // now all of the console's own goroutines run
 	before := runtime.NumGoroutine()
 	var crowd []*client
 	for range 100 {
@@ -170,7 +170,7 @@ func TestCrowd(t *testing.T) {
 	r.dial("tcp").await("test> ")
 }
 
-// TestIdle wants a silent session to end, and one with a command that goes on not to.
+// TestIdle checks that an idle session ends, and one with a running command does not.
 func TestIdle(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Idle = 300 * time.Millisecond })
 	busy := r.dial("unix")
@@ -184,7 +184,8 @@ func TestIdle(t *testing.T) {
 	busy.Close()
 }
 
-// TestTypedAhead wants what is typed ahead to be bounded: who types more waits, and nobody else does.
+// TestTypedAhead checks that type-ahead is bounded: a client that sends more is not read until there is room, and no
+// other client waits.
 func TestTypedAhead(t *testing.T) {
 	in := newInput()
 	done := make(chan struct{})

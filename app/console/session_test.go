@@ -90,7 +90,7 @@ func (c *client) send(text string) {
 	}
 }
 
-// await reads until the text has come, and returns all up to there since the last call.
+// await reads until the text has come, and returns everything since the last call.
 func (c *client) await(text string) string {
 	c.t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
@@ -118,7 +118,7 @@ func (c *client) rest() string {
 	return c.got.String()
 }
 
-// TestNC is a client that sends lines, by either socket: no telnet at all by the Unix socket.
+// TestNC tests a client that sends plain lines, by either socket: by the Unix socket there is no telnet at all.
 func TestNC(t *testing.T) {
 	r := newRig(t)
 	c := r.dial("unix")
@@ -143,7 +143,7 @@ func TestNC(t *testing.T) {
 	}
 }
 
-// TestScript is a client that has written all before it reads: it gets results, and nothing else.
+// TestScript tests a client that writes everything before it reads: it gets results, and nothing else.
 func TestScript(t *testing.T) {
 	c := newRig(t).dial("unix")
 	c.send("show hosts 10.9.0.1 | match 10\nshow hosts | count\r\nshow version | match nothing")
@@ -164,7 +164,7 @@ func (r *rig) telnetClient(width, height int) *client {
 	return c
 }
 
-// TestEditing is a telnet client: echo, Tab, ?, history, interrupts and lines that end as telnet's do.
+// TestEditing tests a telnet client: echo, Tab, ?, history, interrupts and telnet's line ends.
 func TestEditing(t *testing.T) {
 	c := newRig(t).telnetClient(100, 40)
 	c.send("sh")
@@ -191,7 +191,7 @@ func TestEditing(t *testing.T) {
 	c.rest()
 }
 
-// TestPaging wants pages as high as the window, and keys to go on or end.
+// TestPaging checks that a page is as high as the window, and the keys that go on or end.
 func TestPaging(t *testing.T) {
 	c := newRig(t).telnetClient(100, 10)
 	c.send("show hosts\r\x00")
@@ -212,7 +212,7 @@ func TestPaging(t *testing.T) {
 	c.await("\x1b[0m")
 	c.send("q")
 	c.await("test> ")
-	c.send("trace drop ?") // fifty reasons: paged, and the line comes again
+	c.send("trace drop ?") // fifty reasons: paged, and the line is shown again
 	if text := c.await("more:"); strings.Count(text, "\n") > 10 {
 		t.Errorf("%d lines: %q", strings.Count(text, "\n"), text)
 	}
@@ -224,7 +224,7 @@ func TestPaging(t *testing.T) {
 	if text := c.await("test> trace drop "); strings.Contains(text, "\n") {
 		t.Errorf("after q: %q", text)
 	}
-	c.send("\x03") // Ctrl-C: the line, whole as it was, ends
+	c.send("\x03") // Ctrl-C: discards the whole line
 	c.await("test> ")
 	c.send("show hosts ?") // fifty addresses, in columns
 	if text := c.await("more:"); strings.Count(text, " 10.9.0.") < 50 {
@@ -242,7 +242,7 @@ func TestPaging(t *testing.T) {
 	}
 }
 
-// TestWatch wants what goes on to end with a key, or a line where there are only lines.
+// TestWatch checks that a running command ends with a key, or with a line where the client sends only lines.
 func TestWatch(t *testing.T) {
 	r := newRig(t)
 	c := r.telnetClient(100, 40)
@@ -271,7 +271,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestRoles wants those who may only look to be kept from the rest, until they have the token.
+// TestRoles checks that read-only clients may not change anything until they log in with the token.
 func TestRoles(t *testing.T) {
 	r := newRig(t)
 	c := r.dial("tcp")
@@ -307,7 +307,7 @@ func TestRoles(t *testing.T) {
 	c.await("no token is configured")
 }
 
-// TestRoleOf tries the kernel's answers.
+// TestRoleOf tests the role for each of the kernel's answers about a client.
 func TestRoleOf(t *testing.T) {
 	groups := func(uid uint32) []string { return map[uint32][]string{7: {"users", adminGroup}}[uid] }
 	for _, c := range []struct {
@@ -320,7 +320,7 @@ func TestRoleOf(t *testing.T) {
 	}
 }
 
-// TestOneShot asks as ctl does.
+// TestOneShot sends commands as ctl does.
 func TestOneShot(t *testing.T) {
 	r := newRig(t)
 	for _, c := range []struct {
@@ -337,7 +337,7 @@ func TestOneShot(t *testing.T) {
 		{"unix", "trace", false, 1, "", "not available"},
 		{"unix", "top count 1 every 200ms", false, 0, "\nhosts:\n", ""},
 		{"unix", "capture count 3", true, 0, `{"packet":{"time":`, ""},
-		{"unix", "capture to - count 3", false, 0, "\x0a\x0d\x0d\x0a", ""}, // pcapng begins so
+		{"unix", "capture to - count 3", false, 0, "\x0a\x0d\x0d\x0a", ""}, // how a pcapng file begins
 		{"unix", "quit", false, 1, "", "is for sessions"},
 		{"unix", "help show hosts", false, 0, "Example: show hosts", ""},
 		{"tcp", "show version", false, 0, "running for", ""},
@@ -362,7 +362,7 @@ func TestOneShot(t *testing.T) {
 	}
 }
 
-// TestTakeover wants a dead bridge's socket to be taken over, and a live one's not.
+// TestTakeover checks that a dead bridge's socket is taken over, and a live one's is not.
 func TestTakeover(t *testing.T) {
 	r := newRig(t)
 	if _, err := Listen([]config.Listen{{Network: "unix", Address: r.unix}}); err == nil || !strings.Contains(err.Error(), "another bridge") {

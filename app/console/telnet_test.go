@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTelnet feeds bytes whole and one by one, and wants the same data and the same answers.
+// TestTelnet feeds bytes at once and one by one, and checks that data and answers are the same.
 func TestTelnet(t *testing.T) {
 	for _, c := range []struct{ name, in, data, answer string }{
 		{"plain", "show", "show", ""},
@@ -22,7 +22,7 @@ func TestTelnet(t *testing.T) {
 		{"accepts what was offered", "\xff\xfd\x01\xff\xfd\x03\xff\xfb\x1f", "", ""},
 		{"window", "\xff\xfa\x1f\x00\x50\x00\x18\xff\xf0x", "x", ""},
 		{"window with a doubled 255", "\xff\xfa\x1f\x00\xff\xff\x00\x18\xff\xf0x", "x", ""},
-		{"refuses the rest, once", "\xff\xfd\x22\xff\xfd\x22\xff\xfb\x18\xff\xfb\x18", "", "\xff\xfc\x22\xff\xfe\x18"},
+		{"refuses other options, once", "\xff\xfd\x22\xff\xfd\x22\xff\xfb\x18\xff\xfb\x18", "", "\xff\xfc\x22\xff\xfe\x18"},
 		{"wants no echo", "\xff\xfe\x01\xff\xfe\x01", "", "\xff\xfc\x01"},
 		{"timing marks", "\xff\xfd\x06\xff\xfd\x06", "", "\xff\xfc\x06\xff\xfc\x06"},
 		{"interrupt and break", "a\xff\xf4\xff\xf3b", "a\x03\x03b", ""},
@@ -56,7 +56,7 @@ func TestTelnet(t *testing.T) {
 	}
 }
 
-// TestTelnetAsked wants a server that has offered nothing to agree to what is asked for, and once.
+// TestTelnetAsked checks that a server that has offered nothing agrees to what is asked for, and only once.
 func TestTelnetAsked(t *testing.T) {
 	x := telnet{}
 	_, answer := x.feed([]byte("\xff\xfd\x01\xff\xfd\x03\xff\xfb\x1f\xff\xfd\x01"))
@@ -65,7 +65,7 @@ func TestTelnetAsked(t *testing.T) {
 	}
 }
 
-// TestTelnetNonsense wants answers to nonsense to be bounded.
+// TestTelnetNonsense checks that the number of answers to nonsense is bounded.
 func TestTelnetNonsense(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	x := telnet{}
@@ -88,7 +88,7 @@ func TestTelnetNonsense(t *testing.T) {
 	}
 }
 
-// TestShown wants ctl to show a session's text, and none of telnet.
+// TestShown checks that ctl shows a session's text, and no telnet bytes.
 func TestShown(t *testing.T) {
 	x := telnet{}
 	var got []byte

@@ -30,7 +30,7 @@ func sent(n int) (*flow, func(number int) []byte) {
 	return f, func(number int) []byte { return payloads[number-1] }
 }
 
-// TestAccounting wants each thing that can go wrong with a message to make the result not OK, and to be said.
+// TestAccounting checks that each thing that can go wrong with a message makes the result not OK, and is reported.
 func TestAccounting(t *testing.T) {
 	const n = 100
 	for _, c := range []struct {
@@ -74,13 +74,13 @@ func TestAccounting(t *testing.T) {
 			if got := r.Flows[0].complaint(); got != c.complaint || r.OK != (c.complaint == "") {
 				t.Errorf("OK: %v, complaint %q, want %q", r.OK, got, c.complaint)
 			}
-			wantTold(t, r, c.complaint)
+			wantReported(t, r, c.complaint)
 		})
 	}
 }
 
-// wantTold wants both forms of the result to say how it was.
-func wantTold(t *testing.T, r *result, complaint string) {
+// wantReported checks that both forms of the result, text and JSON, report the outcome.
+func wantReported(t *testing.T, r *result, complaint string) {
 	t.Helper()
 	var plain, asJSON bytes.Buffer
 	if err := errors.Join(r.write(Options{Out: &plain}), r.write(Options{Out: &asJSON, JSON: true})); err != nil {
@@ -95,30 +95,30 @@ func wantTold(t *testing.T, r *result, complaint string) {
 	}
 }
 
-// TestBooks wants a result whose packets do not add up, or with a flow that sent nothing, not to be OK.
-func TestBooks(t *testing.T) {
+// TestConservation checks that a result whose packets do not add up, or with a flow that sent nothing, is not OK.
+func TestConservation(t *testing.T) {
 	var c lcore.Counters
 	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 3, Sent: 1, Drops: map[lcore.Drop]uint64{lcore.Drops()[0]: 1}}
 	r := &result{}
 	if r.take(c); r.OK || r.Conserved || !r.RoCEToIB.Conserved {
 		t.Errorf("%+v", r)
 	}
-	wantTold(t, r, "DOES NOT ADD UP")
+	wantReported(t, r, "DOES NOT ADD UP")
 	r = &result{flows: []*flow{newFlow("silent", "", 1)}}
 	if r.take(lcore.Counters{}); r.OK || !r.Conserved {
 		t.Errorf("%+v", r)
 	}
-	wantTold(t, r, "nothing was sent")
+	wantReported(t, r, "nothing was sent")
 }
 
-// TestWindow wants no more than a window on the way, whatever the receiver's pace, a lost message not to stop the
-// flow, and the flow to end when everything has arrived, or nothing comes any more.
+// TestWindow checks that no more than a window is under way, whatever the receiver's pace, that a lost message does not
+// stop the flow, and that the flow ends when everything has arrived, or nothing comes any more.
 func TestWindow(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		lose uint64        // every so many; 0: none
-		slow time.Duration // a message's way
-		ends time.Duration // at most, after its time
+		slow time.Duration // how long a message is under way
+		ends time.Duration // at most so long after the flow's time is over
 		lost bool
 	}{
 		{"quick", 0, time.Millisecond, 10 * time.Millisecond, false},

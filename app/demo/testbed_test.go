@@ -17,7 +17,7 @@ import (
 	"causeway/config"
 )
 
-// withoutIPv6 makes a namespace as containers have it where IPv6 is disabled.
+// withoutIPv6 makes a namespace in which IPv6 is disabled, as in some containers.
 func withoutIPv6() (netns.NsHandle, error) {
 	ns, err := newNamespace()
 	if err != nil {
@@ -47,8 +47,8 @@ func needNamespaces(t *testing.T) {
 	}
 }
 
-// TestWithoutIPv6 wants the IPv6 flow to be left out, that to be said, and the rest to be well. It is this
-// process's one bridge.
+// TestWithoutIPv6 checks that the IPv6 flow is left out, that this is reported, and that the rest works. It starts the
+// one bridge that this process can have.
 func TestWithoutIPv6(t *testing.T) {
 	needNamespaces(t)
 	tb := &testbed{}
@@ -75,7 +75,7 @@ func TestWithoutIPv6(t *testing.T) {
 	}
 }
 
-// TestConfig wants the demonstration's configuration to have no problem and nothing to remark.
+// TestConfig checks that the demonstration's configuration has no problems and no remarks.
 func TestConfig(t *testing.T) {
 	cfg, err := config.Parse("demo", []byte(Config()))
 	if err != nil || len(cfg.Notes) != 0 || len(cfg.Groups) != 2 || len(cfg.Hosts) != 2 {

@@ -42,7 +42,7 @@ func shown(out *bytes.Buffer) *view {
 	return newView(Options{Out: out, Duration: time.Hour}, busy{}, flows, time.Now().Add(-time.Hour))
 }
 
-// TestColumns wants the table to fit, not cut, into 80 columns, and to use 120.
+// TestColumns checks that the table fits into 80 columns without being cut, and uses 120.
 func TestColumns(t *testing.T) {
 	for _, c := range []struct {
 		width     int
@@ -77,7 +77,8 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// TestNoTerminal wants lines without escape sequences, and nothing at all before the JSON object.
+// TestNoTerminal checks that output that is no terminal gets lines without escape sequences, and nothing before the
+// JSON object.
 func TestNoTerminal(t *testing.T) {
 	var out bytes.Buffer
 	v := shown(&out)

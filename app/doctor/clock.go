@@ -10,11 +10,20 @@ import (
 	"time"
 )
 
-// Clocks: latencies are measured with the CPU's counter, packet times and one-way latencies with the system clock.
+// A clockProbe checks clocks: latencies are measured with the CPU's counter, packet times and one-way latencies with the system
+// clock.
+type clockProbe struct {
+	sys, proc tree
+	process   Process
+}
+
+func newClockProbe(s Sources) *clockProbe {
+	return &clockProbe{sys: tree{s.Sys}, proc: tree{s.Proc}, process: s.Process}
+}
 
 // checkSynchronised requires the system clock to be synchronised.
-func (p *probe) checkSynchronised() []Finding {
-	good, wrong := p.Process.Clock()
+func (p *clockProbe) checkSynchronised() []Finding {
+	good, wrong := p.process.Clock()
 	if good {
 		return fine("synchronised, by at most %v", wrong.Round(10*time.Microsecond))
 	}
@@ -24,7 +33,7 @@ func (p *probe) checkSynchronised() []Finding {
 }
 
 // checkClocksource requires a clock source that is read without a device access.
-func (p *probe) checkClocksource() []Finding {
+func (p *clockProbe) checkClocksource() []Finding {
 	const at = "devices/system/clocksource/clocksource0/"
 	current, available := p.sys.text(at, "current_clocksource"), strings.Fields(p.sys.text(at, "available_clocksource"))
 	if !slices.Contains([]string{"hpet", "acpi_pm", "jiffies", "refined-jiffies"}, current) {
@@ -39,7 +48,7 @@ func (p *probe) checkClocksource() []Finding {
 
 // checkTSC requires the TSC to run at a constant rate, at any CPU frequency and in sleep states. Other architectures than x86 always
 // have such a counter.
-func (p *probe) checkTSC() []Finding {
+func (p *clockProbe) checkTSC() []Finding {
 	flags := strings.Fields(field(p.proc.text("cpuinfo"), "flags"))
 	if len(flags) == 0 || !slices.Contains(flags, "tsc") {
 		return nil

@@ -8,35 +8,46 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// CPUs. A worker polls on a CPU of its own; anything else that runs there delays packets.
+	"causeway/config"
+)
 
 const cpuDir = "devices/system/cpu"
 
 func nodeDir(n int) string { return fmt.Sprintf("devices/system/node/node%d", n) }
 
-func (p *probe) online() []int { return cpus(p.sys.text(cpuDir, "online")) }
-
-// polls reports whether workers need CPUs of their own; those that sleep do not.
-func (p *probe) polls() bool { return p.cfg != nil && !p.cfg.Workers.Sleep }
-
 // nodes returns the NUMA nodes that have CPUs.
-func (p *probe) nodes() []int { return cpus(p.sys.text("devices/system/node/has_cpu")) }
+func (t tree) nodes() []int { return cpus(t.text("devices/system/node/has_cpu")) }
 
 // nodesOf returns the NUMA nodes of CPUs.
-func (p *probe) nodesOf(list []int) []int {
+func (t tree) nodesOf(list []int) []int {
 	var out []int
-	for _, n := range p.nodes() {
-		if len(common(cpus(p.sys.text(nodeDir(n), "cpulist")), list)) > 0 {
+	for _, n := range t.nodes() {
+		if len(common(cpus(t.text(nodeDir(n), "cpulist")), list)) > 0 {
 			out = append(out, n)
 		}
 	}
 	return out
 }
 
+// A cpuProbe checks the workers' CPUs. A worker polls on a CPU of its own; anything else that runs there delays packets.
+type cpuProbe struct {
+	cfg       *config.Config // nil: none
+	sys, proc tree
+	process   Process
+}
+
+func newCPUProbe(c *config.Config, s Sources) *cpuProbe {
+	return &cpuProbe{cfg: c, sys: tree{s.Sys}, proc: tree{s.Proc}, process: s.Process}
+}
+
+func (p *cpuProbe) online() []int { return cpus(p.sys.text(cpuDir, "online")) }
+
+// polls reports whether workers need CPUs of their own; those that sleep do not.
+func (p *cpuProbe) polls() bool { return p.cfg != nil && !p.cfg.Workers.Sleep }
+
 // checkLcores requires the workers' CPUs to be online and allowed, and at least one further CPU.
-func (p *probe) checkLcores() []Finding {
+func (p *cpuProbe) checkLcores() []Finding {
 	online := p.online()
 	if p.cfg == nil {
 		return fine("CPUs %s, isolated: %s", cpuList(online), orNone(p.sys.text(cpuDir, "isolated")))
@@ -47,7 +58,7 @@ func (p *probe) checkLcores() []Finding {
 		return []Finding{bad(Fail, fmt.Sprintf("[workers] lcores names CPU %s; online are %s", cpuList(gone), cpuList(online)), fix(online))}
 	}
 	// The CPUs of isolcpus are in no process's default affinity; workers set theirs.
-	allowed := p.Process.CPUs()
+	allowed := p.process.CPUs()
 	if kept := p.keptFrom(); len(kept) > 0 {
 		return []Finding{bad(Fail, fmt.Sprintf("CPU %s is not in this process's affinity, which is %s: the bridge would not start "+
 			"from here", cpuList(kept), cpuList(allowed)),
@@ -62,8 +73,8 @@ func (p *probe) checkLcores() []Finding {
 }
 
 // keptFrom returns the workers' CPUs that this process may not use.
-func (p *probe) keptFrom() []int {
-	allowed := p.Process.CPUs()
+func (p *cpuProbe) keptFrom() []int {
+	allowed := p.process.CPUs()
 	if allowed == nil {
 		return nil
 	}
@@ -78,12 +89,12 @@ func orNone(s string) string {
 }
 
 // checkNodes requires workers on the NUMA node of their devices.
-func (p *probe) checkNodes() []Finding {
-	if p.cfg == nil || len(p.nodes()) < 2 {
+func (p *cpuProbe) checkNodes() []Finding {
+	if p.cfg == nil || len(p.sys.nodes()) < 2 {
 		return nil
 	}
 	var out []Finding
-	workers := p.nodesOf(p.cfg.Workers.LCores)
+	workers := p.sys.nodesOf(p.cfg.Workers.LCores)
 	for _, d := range p.devicesUsed() {
 		node, err := strconv.Atoi(p.sys.text(d.at, "numa_node"))
 		if err != nil || node < 0 || len(workers) == 0 { // -1: unknown
@@ -104,7 +115,7 @@ func (p *probe) checkNodes() []Finding {
 type used struct{ name, at string }
 
 // devicesUsed returns the devices of both ports.
-func (p *probe) devicesUsed() []used {
+func (p *cpuProbe) devicesUsed() []used {
 	var out []used
 	switch r := p.cfg.RoCE.Port; r.Driver {
 	case "mlx5":
@@ -119,7 +130,7 @@ func (p *probe) devicesUsed() []used {
 }
 
 // checkIsolated requires the workers' CPUs to be isolated from the scheduler.
-func (p *probe) checkIsolated() []Finding {
+func (p *cpuProbe) checkIsolated() []Finding {
 	if !p.polls() {
 		return nil
 	}
@@ -132,19 +143,19 @@ func (p *probe) checkIsolated() []Finding {
 }
 
 // missing returns the workers' CPUs that are not in a list of sysfs.
-func (p *probe) missing(list string) []int {
+func (p *cpuProbe) missing(list string) []int {
 	want := slices.Sorted(slices.Values(p.cfg.Workers.LCores))
 	return without(want, cpus(p.sys.text(cpuDir, list)))
 }
 
-func (p *probe) bootLine() string {
+func (p *cpuProbe) bootLine() string {
 	list := cpuList(slices.Sorted(slices.Values(p.cfg.Workers.LCores)))
 	return fmt.Sprintf("# boot parameters (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub): "+
 		"isolcpus=managed_irq,domain,%[1]s nohz_full=%[1]s rcu_nocbs=%[1]s", list)
 }
 
 // checkTicks looks for timer interrupts on the workers' CPUs.
-func (p *probe) checkTicks() []Finding {
+func (p *cpuProbe) checkTicks() []Finding {
 	if !p.polls() {
 		return nil
 	}
@@ -161,7 +172,7 @@ func (p *probe) checkTicks() []Finding {
 }
 
 // checkSiblings looks for workers that share a core.
-func (p *probe) checkSiblings() []Finding {
+func (p *cpuProbe) checkSiblings() []Finding {
 	if !p.polls() {
 		return nil
 	}
@@ -192,7 +203,7 @@ func (p *probe) checkSiblings() []Finding {
 }
 
 // checkGovernor requires the performance governor on the workers' CPUs.
-func (p *probe) checkGovernor() []Finding {
+func (p *cpuProbe) checkGovernor() []Finding {
 	if !p.polls() {
 		return nil
 	}
@@ -214,7 +225,7 @@ func (p *probe) checkGovernor() []Finding {
 }
 
 // checkInterrupts looks for device interrupts that may be delivered to the workers' CPUs.
-func (p *probe) checkInterrupts() []Finding {
+func (p *cpuProbe) checkInterrupts() []Finding {
 	if !p.polls() {
 		return nil
 	}

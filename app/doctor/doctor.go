@@ -11,7 +11,6 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
-	"net/netip"
 
 	"causeway/config"
 )
@@ -53,7 +52,7 @@ type Finding struct {
 // A check examines one thing. If bars is set and the check fails or finds nothing, the rest of its group is skipped.
 type check struct {
 	name string
-	look func(*probe) []Finding
+	look func() []Finding
 	bars bool
 }
 
@@ -75,42 +74,21 @@ type Sources struct {
 	Netdev          string // the IPoIB interface where it is not the port's own, such as a bond; "": find it by the port
 }
 
-// A probe is one examination: the configuration and what has been read of the machine.
-type probe struct {
-	Sources
-	cfg             *config.Config // nil: examine the machine alone
-	sys, proc, root tree
-
-	machine *Machine
-	netdev  string // the IPoIB interface
-	roce    string // the kernel's interface of the Ethernet port; "": it has none
-}
-
-func newProbe(c *config.Config, s Sources) *probe {
-	p := &probe{Sources: s, cfg: c, sys: tree{s.Sys}, proc: tree{s.Proc}, root: tree{s.Root},
-		machine: ReadMachine(s.Sys), netdev: s.Netdev}
-	if c != nil {
-		p.roce = p.roceNetdev()
-	}
-	return p
-}
-
 // Examine runs all checks; without a configuration (nil), those that apply to any bridge.
 func Examine(c *config.Config, s Sources) Findings {
-	p := newProbe(c, s)
 	out := Findings{} // none is [] in JSON
-	for _, g := range groups() {
+	for _, g := range groups(c, s) {
 		if c != nil || g.anybody {
-			out = append(out, p.examine(g)...)
+			out = append(out, g.examine()...)
 		}
 	}
 	return out
 }
 
-// examine runs the checks of one group.
-func (p *probe) examine(g group) (out Findings) {
+// examine runs the group's checks.
+func (g group) examine() (out Findings) {
 	for _, c := range g.checks {
-		found := c.look(p)
+		found := c.look()
 		for _, f := range found {
 			f.Group, f.Check = g.name, c.name
 			out = append(out, f)
@@ -123,71 +101,75 @@ func (p *probe) examine(g group) (out Findings) {
 }
 
 // groups lists all checks. The machine comes first: without drivers there are no ports.
-func groups() []group {
+func groups(c *config.Config, s Sources) []group {
+	ports := findPorts(c, s)
+	memory, cpu, clock, limits := newMemoryProbe(c, s), newCPUProbe(c, s), newClockProbe(s), newLimitsProbe(c, s)
+	drivers, cards := newDriverProbe(c, s, ports), newCardProbe(c, s, ports)
+	ethernet, sm := newEthernetProbe(c, s, ports), newSMProbe(c, s, ports)
 	return []group{
-		{"hugepages", true, []check{{"memory", (*probe).checkMemory, false}, {"numa", (*probe).checkMemoryNodes, false}}},
+		{"hugepages", true, []check{{"memory", memory.checkMemory, false}, {"numa", memory.checkMemoryNodes, false}}},
 		{"cpu", true, []check{
-			{"lcores", (*probe).checkLcores, true},
-			{"numa", (*probe).checkNodes, false},
-			{"isolated", (*probe).checkIsolated, false},
-			{"nohz_full", (*probe).checkTicks, false},
-			{"siblings", (*probe).checkSiblings, false},
-			{"governor", (*probe).checkGovernor, false},
-			{"irqs", (*probe).checkInterrupts, false},
+			{"lcores", cpu.checkLcores, true},
+			{"numa", cpu.checkNodes, false},
+			{"isolated", cpu.checkIsolated, false},
+			{"nohz_full", cpu.checkTicks, false},
+			{"siblings", cpu.checkSiblings, false},
+			{"governor", cpu.checkGovernor, false},
+			{"irqs", cpu.checkInterrupts, false},
 		}},
 		{"drivers", true, []check{
-			{"pmd", (*probe).checkPMD, false},
-			{"card", (*probe).checkCard, false},
-			{"rdma_device", (*probe).checkRDMADevice, false},
-			{"device_files", (*probe).checkFiles, false},
+			{"pmd", drivers.checkPMD, false},
+			{"card", drivers.checkCard, false},
+			{"rdma_device", drivers.checkRDMADevice, false},
+			{"device_files", drivers.checkFiles, false},
 		}},
-		{"iommu", true, []check{{"vfio", (*probe).checkVFIO, false}, {"iommu", (*probe).checkIOMMU, false}}},
-		{"link_type", true, []check{{"ib", (*probe).checkIBLink, false}, {"roce", (*probe).checkRoCELink, false}}},
-		{"mtu", false, []check{{"roce", (*probe).checkRoCEMTU, false}, {"ib", (*probe).checkIBMTU, false}}},
-		{"qos", false, []check{{"pfc", (*probe).checkPFC, false}, {"ecn", (*probe).checkECN, false}}},
+		{"iommu", true, []check{{"vfio", cards.checkVFIO, false}, {"iommu", cards.checkIOMMU, false}}},
+		{"link_type", true, []check{{"ib", cards.checkIBLink, false}, {"roce", cards.checkRoCELink, false}}},
+		{"mtu", false, []check{{"roce", ethernet.checkRoCEMTU, false}, {"ib", ethernet.checkIBMTU, false}}},
+		{"qos", false, []check{{"pfc", ethernet.checkPFC, false}, {"ecn", ethernet.checkECN, false}}},
 		{"roce", false, []check{
-			{"link", (*probe).checkRoCEUp, false},
-			{"kernel_roce", (*probe).checkKernelRoCE, false},
-			{"own_address", (*probe).checkOwnAddress, false},
-			{"firewall", (*probe).checkFirewall, false},
+			{"link", ethernet.checkRoCEUp, false},
+			{"kernel_roce", ethernet.checkKernelRoCE, false},
+			{"own_address", ethernet.checkOwnAddress, false},
+			{"firewall", ethernet.checkFirewall, false},
 		}},
-		{"sm", true, []check{{"port", (*probe).checkPorts, true}, {"pkey", (*probe).checkPKey, false}, {"sa", (*probe).checkSA, false}}},
-		{"ipoib", false, ipoibChecks()},
+		{"sm", true, []check{{"port", sm.checkPorts, true}, {"pkey", sm.checkPKey, false}, {"sa", sm.checkSA, false}}},
+		{"ipoib", false, ipoibChecks(newIPoIBProbe(c, s, ports))},
 		{"clock", true, []check{
-			{"synchronised", (*probe).checkSynchronised, false},
-			{"clocksource", (*probe).checkClocksource, false},
-			{"tsc", (*probe).checkTSC, false},
+			{"synchronised", clock.checkSynchronised, false},
+			{"clocksource", clock.checkClocksource, false},
+			{"tsc", clock.checkTSC, false},
 		}},
 		{"limits", true, []check{
-			{"capabilities", (*probe).checkCapabilities, false},
-			{"memlock", (*probe).checkMemlock, false},
-			{"files", (*probe).checkOpenFiles, false},
+			{"capabilities", limits.checkCapabilities, false},
+			{"memlock", limits.checkMemlock, false},
+			{"files", limits.checkOpenFiles, false},
 		}},
 	}
 }
 
 // ipoibChecks check how InfiniBand nodes resolve RoCE hosts: the kernel answers ARP and ND requests on the IPoIB interface (proxy
 // ARP), under many conditions.
-func ipoibChecks() []check {
+func ipoibChecks(p *ipoibProbe) []check {
 	return []check{
-		{"interface", (*probe).findNetdev, true},
-		{"link", (*probe).checkLink, true},
-		{"mtu", (*probe).checkMTU, false},
-		{"gid", (*probe).checkGID, false},
-		{"address", (*probe).checkAddresses, false},
-		{"forwarding", (*probe).checkForwarding, false},
-		{"proxy_arp", (*probe).checkProxyARP, false},
-		{"medium_id", (*probe).checkMedium, false},
-		{"proxy_delay", (*probe).checkDelay, false},
-		{"rp_filter", (*probe).checkReversePath, false},
-		{"arp_ignore", (*probe).checkIgnore, false},
-		{"arp_announce", (*probe).checkAnnounce, false},
-		{"proxy_ndp", (*probe).checkProxyND, false},
-		{"nd_entries", (*probe).checkEntries, false},
-		{"node_routes", (*probe).checkNodeRoutes, false},
-		{"roce_routes", (*probe).checkRoCERoutes, false},
-		{"roce_side", (*probe).checkRoCESide, false},
-		{"answers", (*probe).checkAnswers, false},
+		{"interface", p.findNetdev, true},
+		{"link", p.checkLink, true},
+		{"mtu", p.checkMTU, false},
+		{"gid", p.checkGID, false},
+		{"address", p.checkAddresses, false},
+		{"forwarding", p.checkForwarding, false},
+		{"proxy_arp", p.checkProxyARP, false},
+		{"medium_id", p.checkMedium, false},
+		{"proxy_delay", p.checkDelay, false},
+		{"rp_filter", p.checkReversePath, false},
+		{"arp_ignore", p.checkIgnore, false},
+		{"arp_announce", p.checkAnnounce, false},
+		{"proxy_ndp", p.checkProxyND, false},
+		{"nd_entries", p.checkEntries, false},
+		{"node_routes", p.checkNodeRoutes, false},
+		{"roce_routes", p.checkRoCERoutes, false},
+		{"roce_side", p.checkRoCESide, false},
+		{"answers", p.checkAnswers, false},
 	}
 }
 
@@ -232,41 +214,4 @@ func (fs Findings) Fine() bool {
 		}
 	}
 	return true
-}
-
-// hosts returns the configured addresses of one side and IP version, translated to InfiniBand.
-func (p *probe) hosts(side config.Side, v6 bool) []netip.Addr {
-	var out []netip.Addr
-	known := p.cfg.Translations()
-	for _, h := range p.cfg.Hosts {
-		for _, a := range h.Addrs() {
-			if there, ok := known.ToIB(a); ok && h.Side == side && a.Is6() == v6 {
-				out = append(out, there)
-			}
-		}
-	}
-	return out
-}
-
-// own returns the bridge's addresses of one IP version, translated to InfiniBand.
-func (p *probe) own(v6 bool) []netip.Addr {
-	var out []netip.Addr
-	for _, n := range p.cfg.RoCE.Addresses {
-		if a, ok := p.cfg.Translations().ToIB(n.Addr()); ok && a.Is6() == v6 {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
-// subnets returns the IPv4 subnets of the RoCE side, translated to InfiniBand.
-func (p *probe) subnets() []netip.Prefix {
-	var out []netip.Prefix
-	for _, n := range p.cfg.RoCE.Addresses {
-		if n.Addr().Is4() {
-			there, _ := p.cfg.Translations().PrefixToIB(n)
-			out = append(out, there...)
-		}
-	}
-	return out
 }

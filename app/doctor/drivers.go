@@ -8,9 +8,9 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-)
 
-// Drivers: DPDK's, the kernel's, and their device files.
+	"causeway/config"
+)
 
 // pmds are the driver directories of Debian, of other distributions, and of DPDK's own installation.
 var pmds = []string{"usr/lib/*/dpdk/pmds-*", "usr/lib64/dpdk/pmds-*", "usr/lib/dpdk/pmds-*", "usr/local/lib/*/dpdk/pmds-*",
@@ -19,8 +19,20 @@ var pmds = []string{"usr/lib/*/dpdk/pmds-*", "usr/lib64/dpdk/pmds-*", "usr/lib/d
 // kinds are the kinds of Ethernet port, in the words of the configuration.
 var kinds = []string{"mlx5", "af_packet", "tap", "memif", "pcap", "ring", "null"}
 
+// A driverProbe checks drivers: DPDK's, the kernel's, and their device files.
+type driverProbe struct {
+	cfg       *config.Config // nil: none
+	sys, root tree
+	process   Process
+	ports     *ports
+}
+
+func newDriverProbe(c *config.Config, s Sources, ports *ports) *driverProbe {
+	return &driverProbe{cfg: c, sys: tree{s.Sys}, root: tree{s.Root}, process: s.Process, ports: ports}
+}
+
 // checkPMD requires DPDK's driver for the Ethernet port, a library that DPDK loads at start.
-func (p *probe) checkPMD() []Finding {
+func (p *driverProbe) checkPMD() []Finding {
 	if p.cfg == nil {
 		var have []string
 		for _, kind := range kinds {
@@ -45,7 +57,7 @@ func (p *probe) checkPMD() []Finding {
 	return out
 }
 
-func (p *probe) hasPMD(name string) bool {
+func (p *driverProbe) hasPMD(name string) bool {
 	for _, dir := range pmds {
 		if len(p.root.glob(dir+"/librte_"+name+".so*")) > 0 {
 			return true
@@ -54,20 +66,12 @@ func (p *probe) hasPMD(name string) bool {
 	return false
 }
 
-// card returns the ConnectX function of the configuration; nil if there is none.
-func (p *probe) card() *EthPort {
-	if p.cfg.RoCE.Port.Driver != "mlx5" {
-		return nil
-	}
-	return p.machine.function(p.cfg.RoCE.Port.Arg)
-}
-
 // checkCard requires the kernel's driver for the ConnectX, beside which DPDK's works.
-func (p *probe) checkCard() []Finding {
+func (p *driverProbe) checkCard() []Finding {
 	if p.cfg == nil || p.cfg.RoCE.Port.Driver != "mlx5" {
 		return nil
 	}
-	pci, card := p.cfg.RoCE.Port.Arg, p.card()
+	pci, card := p.cfg.RoCE.Port.Arg, p.ports.card
 	switch {
 	case card == nil:
 		return []Finding{bad(Fail, "there is no network card at "+pci, "causeway devices # lists the existing ones")}
@@ -93,16 +97,16 @@ func rebind(pci, from, to string) []string {
 }
 
 // checkRDMADevice requires the InfiniBand port's device.
-func (p *probe) checkRDMADevice() []Finding {
+func (p *driverProbe) checkRDMADevice() []Finding {
 	if p.cfg == nil || p.cfg.IB.Port.Fabric {
 		return nil
 	}
 	name := p.cfg.IB.Port.String()
-	if p.port() != nil {
+	if p.ports.ib != nil {
 		return fine("there is %s", name)
 	}
 	fix := []string{"causeway devices # lists the existing ones"}
-	if p.sys.has("bus/pci/drivers", mlx5Driver) && len(p.machine.RDMA) == 0 {
+	if p.sys.has("bus/pci/drivers", mlx5Driver) && len(p.ports.machine.RDMA) == 0 {
 		fix = []string{"modprobe mlx5_ib"}
 	}
 	return []Finding{bad(Fail, fmt.Sprintf("there is no RDMA port %s here", name), fix...)}
@@ -112,21 +116,21 @@ func (p *probe) checkRDMADevice() []Finding {
 type deviceFile struct{ path, module, sysfs, what string }
 
 // files returns the device files that the configuration needs.
-func (p *probe) files() []deviceFile {
+func (p *driverProbe) files() []deviceFile {
 	var out []deviceFile
 	if p.cfg.RoCE.Port.Driver == "tap" {
 		out = append(out, deviceFile{"/dev/net/tun", "tun", "class/misc/tun", "the tap"})
 	}
-	if card := p.card(); card != nil && len(card.RDMA) > 0 {
+	if card := p.ports.card; card != nil && len(card.RDMA) > 0 {
 		out = append(out, p.uverbs(card.RDMA[0]))
 	}
-	if port := p.port(); port != nil {
+	if port := p.ports.ib; port != nil {
 		out = append(out, p.uverbs(port.Device), deviceFile{"/dev/infiniband/rdma_cm", "rdma_ucm", "class/misc/rdma_cm", "groups and services"})
 	}
 	return out
 }
 
-func (p *probe) uverbs(device string) deviceFile {
+func (p *driverProbe) uverbs(device string) deviceFile {
 	f := deviceFile{"/dev/infiniband/uverbsN", "ib_uverbs", "class/infiniband_verbs", "verbs of " + device}
 	for _, at := range p.sys.glob("class/infiniband_verbs/uverbs*") {
 		if p.sys.text(at, "ibdev") == device {
@@ -137,7 +141,7 @@ func (p *probe) uverbs(device string) deviceFile {
 }
 
 // checkFiles requires device files to exist and to be accessible.
-func (p *probe) checkFiles() []Finding {
+func (p *driverProbe) checkFiles() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
@@ -157,8 +161,8 @@ func (p *probe) checkFiles() []Finding {
 }
 
 // checkFile returns why this process cannot open a device file. A driver that is built in appears in sysfs only once it is used.
-func (p *probe) checkFile(f deviceFile) (Finding, bool) {
-	err := p.Process.Access(f.path)
+func (p *driverProbe) checkFile(f deviceFile) (Finding, bool) {
+	err := p.process.Access(f.path)
 	switch {
 	case err == nil:
 		return Finding{}, true

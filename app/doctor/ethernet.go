@@ -10,28 +10,26 @@ import (
 	"slices"
 	"strings"
 
+	"causeway/config"
 	"causeway/ibside/ib"
 )
 
-// The Ethernet side: its interface's MTU, losses, and conflicts with the kernel.
+// An ethernetProbe checks the Ethernet side: its interface's MTU, losses, and conflicts with the kernel.
+type ethernetProbe struct {
+	cfg     *config.Config
+	sys     tree
+	kernel  Kernel
+	process Process
+	ports   *ports
+}
 
-// lower returns the interface of the Ethernet port without its VLAN; nil when the kernel has none.
-func (p *probe) lower() *EthPort {
-	name := ""
-	switch r := p.cfg.RoCE.Port; r.Driver {
-	case "af_packet":
-		name = r.Arg
-	case "tap":
-		_, name, _ = strings.Cut(r.Arg, ",remote=")
-	case "mlx5":
-		return p.card()
-	}
-	return p.machine.interfaceNamed(name)
+func newEthernetProbe(c *config.Config, s Sources, ports *ports) *ethernetProbe {
+	return &ethernetProbe{cfg: c, sys: tree{s.Sys}, kernel: s.Kernel, process: s.Process, ports: ports}
 }
 
 // checkRoCEMTU requires an interface MTU of at least [roce] mtu, and gives a hint if not every IB MTU fits.
-func (p *probe) checkRoCEMTU() []Finding {
-	r, e := &p.cfg.RoCE, p.lower()
+func (p *ethernetProbe) checkRoCEMTU() []Finding {
+	r, e := &p.cfg.RoCE, p.ports.lower
 	if r.Port.Driver == "af_packet" && e == nil {
 		return []Finding{bad(Fail, "there is no interface "+r.Port.Arg+" here", "causeway devices # lists the existing ones")}
 	}
@@ -52,8 +50,8 @@ func (p *probe) checkRoCEMTU() []Finding {
 }
 
 // checkIBMTU compares with the MTU of an RDMA port on Ethernet. That of InfiniBand is not in sysfs; checkSA queries it.
-func (p *probe) checkIBMTU() []Finding {
-	port, want := p.port(), p.cfg.RoCE.IBMTU.Bytes()
+func (p *ethernetProbe) checkIBMTU() []Finding {
+	port, want := p.ports.ib, p.cfg.RoCE.IBMTU.Bytes()
 	if port == nil || port.ActiveMTU == 0 {
 		return nil
 	}
@@ -67,13 +65,13 @@ func (p *probe) checkIBMTU() []Finding {
 }
 
 // checkPFC looks for priorities with flow control. UD does not retransmit lost messages.
-func (p *probe) checkPFC() []Finding {
-	e := p.lower()
+func (p *ethernetProbe) checkPFC() []Finding {
+	e := p.ports.lower
 	if e == nil || e.Netdev == "" || e.PCI == "" { // a software interface has no link
 		return nil
 	}
 	show := fmt.Sprintf("# look: dcb pfc show dev %s, or mlnx_qos -i %[1]s", e.Netdev)
-	pfc, err := p.Process.PFC(e.Netdev)
+	pfc, err := p.process.PFC(e.Netdev)
 	switch {
 	case err != nil:
 		return []Finding{hint(fmt.Sprintf("whether %s has priority flow control cannot be read: %v", e.Netdev, err), show)}
@@ -93,8 +91,8 @@ func (p *probe) checkPFC() []Finding {
 
 // checkECN checks whether a ConnectX reacts to ECN marks (Linux mlx5, sysfs ecn). This concerns the card's own RoCE connections, not
 // the bridge's UD.
-func (p *probe) checkECN() []Finding {
-	e := p.lower()
+func (p *ethernetProbe) checkECN() []Finding {
+	e := p.ports.lower
 	if e == nil || e.Netdev == "" {
 		return nil
 	}
@@ -118,8 +116,8 @@ func (p *probe) checkECN() []Finding {
 }
 
 // checkRoCEUp requires the interface to be up.
-func (p *probe) checkRoCEUp() []Finding {
-	e := p.lower()
+func (p *ethernetProbe) checkRoCEUp() []Finding {
+	e := p.ports.lower
 	switch {
 	case e == nil || e.Netdev == "":
 		return nil
@@ -132,13 +130,13 @@ func (p *probe) checkRoCEUp() []Finding {
 }
 
 // checkKernelRoCE looks for other users of UDP port 4791 on the bridge's interface.
-func (p *probe) checkKernelRoCE() []Finding {
-	e := p.lower()
+func (p *ethernetProbe) checkKernelRoCE() []Finding {
+	e := p.ports.lower
 	if e == nil {
 		return nil
 	}
-	for i := range p.machine.RDMA {
-		r := &p.machine.RDMA[i]
+	for i := range p.ports.machine.RDMA {
+		r := &p.ports.machine.RDMA[i]
 		switch {
 		case r.PCI == "" && r.Netdev == e.Netdev && e.Netdev != "" && r.Device == p.cfg.IB.Port.Device:
 			return []Finding{bad(Fail, fmt.Sprintf("%s lies on %s: both sides of the bridge are one interface", r.Device, e.Netdev), "# "+
@@ -156,11 +154,11 @@ func (p *probe) checkKernelRoCE() []Finding {
 }
 
 // checkOwnAddress requires the kernel not to have the bridge's addresses on that side, because it would answer for them, too.
-func (p *probe) checkOwnAddress() []Finding {
-	if p.roce == "" {
+func (p *ethernetProbe) checkOwnAddress() []Finding {
+	if p.ports.roce == "" {
 		return nil
 	}
-	have, err := p.Kernel.Addresses(p.roce)
+	have, err := p.kernel.Addresses(p.ports.roce)
 	if err != nil {
 		return nil
 	}
@@ -172,20 +170,20 @@ func (p *probe) checkOwnAddress() []Finding {
 	for _, n := range p.cfg.RoCE.Addresses {
 		i := slices.IndexFunc(have, func(h netip.Prefix) bool { return h.Addr() == n.Addr() })
 		if i >= 0 {
-			out = append(out, bad(level, fmt.Sprintf("%v is the bridge's, but %s has it in the kernel: %s", n.Addr(), p.roce, effect),
-				fmt.Sprintf("ip address del %v dev %s", have[i], p.roce)))
+			out = append(out, bad(level, fmt.Sprintf("%v is the bridge's, but %s has it in the kernel: %s", n.Addr(), p.ports.roce, effect),
+				fmt.Sprintf("ip address del %v dev %s", have[i], p.ports.roce)))
 		}
 	}
 	if out == nil {
-		return fine("%s has none of the bridge's addresses", p.roce)
+		return fine("%s has none of the bridge's addresses", p.ports.roce)
 	}
 	return out
 }
 
 // checkFirewall checks for iptables on Linux bridges, which may have the tap as a port.
-func (p *probe) checkFirewall() []Finding {
+func (p *ethernetProbe) checkFirewall() []Finding {
 	const at = "net/bridge/bridge-nf-call-iptables"
-	if p.cfg.RoCE.Port.Driver != "tap" || p.sysctl(at) == 0 {
+	if p.cfg.RoCE.Port.Driver != "tap" || sysctl(p.kernel, at) == 0 {
 		return nil
 	}
 	return []Finding{hint(dotted(at)+" is on: what crosses a Linux bridge that the tap is in passes iptables, which may drop it",

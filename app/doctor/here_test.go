@@ -30,7 +30,7 @@ func TestHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("without a configuration:\n%s", &b)
-	for _, g := range groups() {
+	for _, g := range groups(nil, m) {
 		if slices.ContainsFunc(found, func(f Finding) bool { return f.Group == g.name }) && !g.anybody {
 			t.Errorf("%s is looked at without a configuration", g.name)
 		}
@@ -40,29 +40,30 @@ func TestHere(t *testing.T) {
 			t.Errorf("a line of %d columns: %s", n, line)
 		}
 	}
-	p := newProbe(nil, m)
-	if n := p.available(); n < 16 {
+	if n := newMemoryProbe(nil, m).available(); n < 16 {
 		t.Errorf("%d MiB of memory are available", n)
 	}
-	if got := p.Process.CPUs(); len(got) == 0 || len(without(got, p.online())) > 0 {
-		t.Errorf("this process may run on CPUs %v, online are %v", got, p.online())
+	online := newCPUProbe(nil, m).online()
+	if got := m.Process.CPUs(); len(got) == 0 || len(without(got, online)) > 0 {
+		t.Errorf("this process may run on CPUs %v, online are %v", got, online)
 	}
-	if err := p.Process.Access("/dev/null"); err != nil {
+	if err := m.Process.Access("/dev/null"); err != nil {
 		t.Errorf("/dev/null: %v", err)
 	}
-	if err := p.Process.Access("/dev/nosuch"); !os.IsNotExist(err) {
+	if err := m.Process.Access("/dev/nosuch"); !os.IsNotExist(err) {
 		t.Errorf("/dev/nosuch: %v", err)
 	}
-	if os.Geteuid() == 0 && !p.has(10) { // CAP_NET_BIND_SERVICE, which even containers have
+	limits := newLimitsProbe(nil, m)
+	if os.Geteuid() == 0 && !limits.has(10) { // CAP_NET_BIND_SERVICE, which even containers have
 		t.Error("root has no capability")
 	}
-	if p.limit("Max open files") < 8 || p.limit("Max open files") > 1<<31 {
-		t.Errorf("%d open files", p.limit("Max open files"))
+	if n := limits.limit("Max open files"); n < 8 || n > 1<<31 {
+		t.Errorf("%d open files", n)
 	}
-	if _, err := p.Process.PFC("lo"); err == nil {
+	if _, err := m.Process.PFC("lo"); err == nil {
 		t.Error("loopback has priorities")
 	}
-	if _, err := p.Process.Path("nosuch_0", 1); err == nil {
+	if _, err := m.Process.Path("nosuch_0", 1); err == nil {
 		t.Error("a device that is not there has a path")
 	}
 }

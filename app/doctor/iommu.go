@@ -6,19 +6,31 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"causeway/config"
 )
 
-// The IOMMU and VFIO. No port of the bridge needs VFIO: mlx5 works beside the kernel's driver, the others have no card. The bridge
-// cannot use a card that is bound to vfio-pci for another DPDK program.
-
+// No port of the bridge needs VFIO: mlx5 works beside the kernel's driver, the others have no card. The bridge cannot use a card
+// that is bound to vfio-pci for another DPDK program.
 const vfio = "vfio-pci"
 
+// A cardProbe checks how cards are set up: VFIO, IOMMU, link layer.
+type cardProbe struct {
+	cfg   *config.Config // nil: none
+	sys   tree
+	ports *ports
+}
+
+func newCardProbe(c *config.Config, s Sources, ports *ports) *cardProbe {
+	return &cardProbe{cfg: c, sys: tree{s.Sys}, ports: ports}
+}
+
 // checkVFIO looks for network cards that are bound to vfio-pci.
-func (p *probe) checkVFIO() []Finding {
+func (p *cardProbe) checkVFIO() []Finding {
 	var out []Finding
-	for i := range p.machine.Ethernet {
-		e := &p.machine.Ethernet[i]
-		if e.Driver != vfio || p.cfg != nil { // checkCard checks the configured card
+	for i := range p.ports.machine.Ethernet {
+		e := &p.ports.machine.Ethernet[i]
+		if e.Driver != vfio || p.cfg != nil { // driverProbe checks the configured card
 			continue
 		}
 		to := "DRIVER"
@@ -39,7 +51,7 @@ func (p *probe) checkVFIO() []Finding {
 }
 
 // checkIOMMU looks for cards whose memory accesses the IOMMU translates.
-func (p *probe) checkIOMMU() []Finding {
+func (p *cardProbe) checkIOMMU() []Finding {
 	if p.cfg == nil {
 		n := len(p.sys.glob("kernel/iommu_groups/*"))
 		if n == 0 {
@@ -62,27 +74,27 @@ func (p *probe) checkIOMMU() []Finding {
 }
 
 // cards returns the PCI addresses of both ports.
-func (p *probe) cards() []string {
+func (p *cardProbe) cards() []string {
 	var out []string
-	if card := p.card(); card != nil {
+	if card := p.ports.card; card != nil {
 		out = append(out, card.PCI)
 	}
-	if port := p.port(); port != nil && port.PCI != "" && !slices.Contains(out, port.PCI) {
+	if port := p.ports.ib; port != nil && port.PCI != "" && !slices.Contains(out, port.PCI) {
 		out = append(out, port.PCI)
 	}
 	return out
 }
 
 // checkIBLink requires InfiniBand as the link layer of the InfiniBand port; a card's firmware sets it.
-func (p *probe) checkIBLink() []Finding {
+func (p *cardProbe) checkIBLink() []Finding {
 	if p.cfg == nil {
 		var list []string
-		for i := range p.machine.RDMA {
-			list = append(list, p.machine.RDMA[i].Name()+" "+p.machine.RDMA[i].LinkLayer)
+		for i := range p.ports.machine.RDMA {
+			list = append(list, p.ports.machine.RDMA[i].Name()+" "+p.ports.machine.RDMA[i].LinkLayer)
 		}
 		return fine("RDMA ports: %s", orNone(strings.Join(list, ", ")))
 	}
-	port := p.port()
+	port := p.ports.ib
 	if port == nil {
 		return nil
 	}
@@ -97,16 +109,16 @@ func (p *probe) checkIBLink() []Finding {
 }
 
 // checkRoCELink requires Ethernet as the link layer of the ConnectX on the RoCE side.
-func (p *probe) checkRoCELink() []Finding {
+func (p *cardProbe) checkRoCELink() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
-	card := p.card()
+	card := p.ports.card
 	if card == nil {
 		return nil
 	}
-	for i := range p.machine.RDMA {
-		if r := &p.machine.RDMA[i]; r.PCI == card.PCI && r.LinkLayer != Ethernet {
+	for i := range p.ports.machine.RDMA {
+		if r := &p.ports.machine.RDMA[i]; r.PCI == card.PCI && r.LinkLayer != Ethernet {
 			return []Finding{bad(Fail, fmt.Sprintf("the link layer of %s (%s) is %s, [roce] wants Ethernet", r.Name(), card.PCI,
 				r.LinkLayer), linkType(card.PCI, 2))}
 		}

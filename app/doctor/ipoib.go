@@ -8,26 +8,33 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
+	"causeway/config"
 	"causeway/ibside/ib"
 )
 
-// The IPoIB interface, where nodes send ARP and ND requests.
-
 const ipoibHeader = 4 // bytes before the IP packet (RFC 4391 §6)
 
-// port returns the configured InfiniBand port; nil if there is none.
-func (p *probe) port() *RDMAPort {
-	return p.machine.RDMAPort(p.cfg.IB.Port)
+// An ipoibProbe checks the IPoIB interface, where nodes send ARP and ND requests: the interface itself, the kernel's settings for it
+// (proxy.go), and the routes by it (routes.go).
+type ipoibProbe struct {
+	cfg    *config.Config
+	sys    tree
+	kernel Kernel
+	ports  *ports
+	netdev string // the interface; "" until findNetdev finds it
+}
+
+func newIPoIBProbe(c *config.Config, s Sources, ports *ports) *ipoibProbe {
+	return &ipoibProbe{cfg: c, sys: tree{s.Sys}, kernel: s.Kernel, ports: ports, netdev: s.Netdev}
 }
 
 // findNetdev finds the interface of IP over the InfiniBand port, in the configuration's partition.
-func (p *probe) findNetdev() []Finding {
-	if p.Netdev != "" {
+func (p *ipoibProbe) findNetdev() []Finding {
+	if p.netdev != "" {
 		return []Finding{ok("%s, as told", p.netdev)}
 	}
-	port := p.port()
+	port := p.ports.ib
 	name := p.cfg.IB.Port.String()
 	if port == nil { // the software subnet has no IPoIB; checkRDMADevice reports a missing port
 		return nil
@@ -49,7 +56,7 @@ func (p *probe) findNetdev() []Finding {
 
 // ipoib returns the port's first IPoIB interface, and the one in the configured partition. dev_port tells which belong to the port
 // (Linux Documentation/ABI/testing/sysfs-class-net: from 0).
-func (p *probe) ipoib(port *RDMAPort) (first, fits string) {
+func (p *ipoibProbe) ipoib(port *RDMAPort) (first, fits string) {
 	for _, name := range p.sys.names(infiniband, port.Device, "device/net") {
 		at := path.Join(classNet, name)
 		if p.sys.number(at, "type") != arphrdInfiniBand || p.sys.text(at, "dev_port") != strconv.Itoa(int(port.Num)-1) {
@@ -67,34 +74,8 @@ func (p *probe) ipoib(port *RDMAPort) (first, fits string) {
 	return first, fits
 }
 
-// roceNetdev returns the kernel's interface of the Ethernet port.
-func (p *probe) roceNetdev() string {
-	r := &p.cfg.RoCE
-	name := ""
-	switch r.Port.Driver {
-	case "af_packet":
-		name = r.Port.Arg
-	case "tap":
-		own, remote, shares := strings.Cut(r.Port.Arg, ",remote=")
-		if name = own; shares {
-			name = remote
-		}
-	case "mlx5":
-		if card := p.card(); card != nil {
-			name = card.Netdev
-		}
-	}
-	if name != "" && r.VLAN != 0 {
-		name = fmt.Sprintf("%s.%d", name, r.VLAN)
-	}
-	if _, err := p.Kernel.Link(name); name == "" || err != nil {
-		return ""
-	}
-	return name
-}
-
-func (p *probe) checkLink() []Finding {
-	l, err := p.Kernel.Link(p.netdev)
+func (p *ipoibProbe) checkLink() []Finding {
+	l, err := p.kernel.Link(p.netdev)
 	up := "ip link set " + p.netdev + " up"
 	switch {
 	case err != nil:
@@ -110,9 +91,9 @@ func (p *probe) checkLink() []Finding {
 
 // checkMTU compares with the largest message that the configuration lets cross: the broadcast group's MTU, which is the
 // interface's and a header in datagram mode, is also what the subnet's groups get by default.
-func (p *probe) checkMTU() []Finding {
-	l, err := p.Kernel.Link(p.netdev)
-	port, want := p.port(), p.cfg.RoCE.IBMTU.Bytes()
+func (p *ipoibProbe) checkMTU() []Finding {
+	l, err := p.kernel.Link(p.netdev)
+	port, want := p.ports.ib, p.cfg.RoCE.IBMTU.Bytes()
 	mode := p.sys.text(classNet, p.netdev, "mode")
 	if err != nil || port == nil || port.LinkLayer == Ethernet || mode == "connected" || l.MTU+ipoibHeader >= want {
 		return []Finding{ok("%s has MTU %d", p.netdev, l.MTU)}
@@ -123,8 +104,8 @@ func (p *probe) checkMTU() []Finding {
 			p.netdev, want-ipoibHeader, l.MTU+ipoibHeader+roceHeaders))}
 }
 
-func (p *probe) checkGID() []Finding {
-	port := p.port()
+func (p *ipoibProbe) checkGID() []Finding {
+	port := p.ports.ib
 	if port == nil { // the interface was named
 		return []Finding{ok("not checked: the port %v is not here", p.cfg.IB.Port)}
 	}
@@ -141,18 +122,18 @@ func (p *probe) checkGID() []Finding {
 }
 
 // checkAddresses requires an address of each IP version that nodes have: rdma_cm connects from it.
-func (p *probe) checkAddresses() []Finding {
-	have, err := p.Kernel.Addresses(p.netdev)
+func (p *ipoibProbe) checkAddresses() []Finding {
+	have, err := p.kernel.Addresses(p.netdev)
 	if err != nil {
 		return []Finding{bad(Fail, err.Error(), "ip address show dev "+p.netdev)}
 	}
 	var out []Finding
 	for _, v6 := range []bool{false, true} {
-		if len(p.hosts(nodes, v6)) == 0 {
+		if len(hostsOn(p.cfg, nodes, v6)) == 0 {
 			continue
 		}
 		fits := func(n netip.Prefix) bool { return n.Addr().Is6() == v6 && !n.Addr().IsLinkLocalUnicast() }
-		own := p.own(v6)
+		own := bridgeAddrs(p.cfg, v6)
 		switch i := slices.IndexFunc(have, fits); {
 		case i >= 0:
 			out = append(out, ok("%s has %v", p.netdev, have[i]))
@@ -173,4 +154,41 @@ func ipName(v6 bool) string {
 		return "IPv6"
 	}
 	return "IPv4"
+}
+
+// hostsOn returns the configured addresses of one side and IP version, translated to InfiniBand.
+func hostsOn(c *config.Config, side config.Side, v6 bool) []netip.Addr {
+	var out []netip.Addr
+	known := c.Translations()
+	for _, h := range c.Hosts {
+		for _, a := range h.Addrs() {
+			if there, ok := known.ToIB(a); ok && h.Side == side && a.Is6() == v6 {
+				out = append(out, there)
+			}
+		}
+	}
+	return out
+}
+
+// bridgeAddrs returns the bridge's addresses of one IP version, translated to InfiniBand.
+func bridgeAddrs(c *config.Config, v6 bool) []netip.Addr {
+	var out []netip.Addr
+	for _, n := range c.RoCE.Addresses {
+		if a, ok := c.Translations().ToIB(n.Addr()); ok && a.Is6() == v6 {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// roceSubnets returns the IPv4 subnets of the RoCE side, translated to InfiniBand.
+func roceSubnets(c *config.Config) []netip.Prefix {
+	var out []netip.Prefix
+	for _, n := range c.RoCE.Addresses {
+		if n.Addr().Is4() {
+			there, _ := c.Translations().PrefixToIB(n)
+			out = append(out, there...)
+		}
+	}
+	return out
 }

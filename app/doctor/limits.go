@@ -9,9 +9,20 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"causeway/config"
 )
 
-// Limits of this process. The bridge may run as another user, or under a service manager that sets other limits.
+// A limitsProbe checks the limits of this process. The bridge may run as another user, or under a service manager that sets other
+// limits.
+type limitsProbe struct {
+	cfg  *config.Config // nil: none
+	proc tree
+}
+
+func newLimitsProbe(c *config.Config, s Sources) *limitsProbe {
+	return &limitsProbe{cfg: c, proc: tree{s.Proc}}
+}
 
 // A right is a capability (capabilities(7)) and its use.
 type right struct {
@@ -21,7 +32,7 @@ type right struct {
 }
 
 // rights returns the capabilities that the configuration requires.
-func (p *probe) rights() []right {
+func (p *limitsProbe) rights() []right {
 	raw := right{unix.CAP_NET_RAW, "cap_net_raw", ""}
 	admin := right{unix.CAP_NET_ADMIN, "cap_net_admin", "sets the MTU, and which addresses the port receives"}
 	var out []right
@@ -43,13 +54,13 @@ func (p *probe) rights() []right {
 	return out
 }
 
-func (p *probe) has(bit uint) bool {
+func (p *limitsProbe) has(bit uint) bool {
 	set, _ := strconv.ParseUint(field(p.proc.text("self/status"), "CapEff"), 16, 64)
 	return set>>bit&1 == 1
 }
 
 // checkCapabilities requires the capabilities of the ports.
-func (p *probe) checkCapabilities() []Finding {
+func (p *limitsProbe) checkCapabilities() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
@@ -70,7 +81,7 @@ func (p *probe) checkCapabilities() []Finding {
 }
 
 // limit returns a soft limit (proc(5), /proc/PID/limits).
-func (p *probe) limit(name string) uint64 {
+func (p *limitsProbe) limit(name string) uint64 {
 	for line := range strings.Lines(p.proc.text("self/limits")) {
 		rest, is := strings.CutPrefix(line, name)
 		fields := strings.Fields(rest)
@@ -85,7 +96,7 @@ func (p *probe) limit(name string) uint64 {
 }
 
 // checkMemlock requires packet memory to be lockable, because devices access it. Hugepages count, too.
-func (p *probe) checkMemlock() []Finding {
+func (p *limitsProbe) checkMemlock() []Finding {
 	if p.cfg == nil || p.cfg.IB.Port.Fabric && p.cfg.RoCE.Port.Driver != "mlx5" {
 		return nil
 	}
@@ -100,7 +111,7 @@ func (p *probe) checkMemlock() []Finding {
 }
 
 // checkOpenFiles requires enough open files: queues of af_packet and tap, and connections of the console and of metrics.
-func (p *probe) checkOpenFiles() []Finding {
+func (p *limitsProbe) checkOpenFiles() []Finding {
 	const spare, each = 128, 8
 	want := uint64(spare)
 	if p.cfg != nil {

@@ -7,15 +7,25 @@ import (
 	"path"
 	"strconv"
 	"strings"
-)
 
-// Memory. DPDK uses hugepages of any size without a hugetlbfs mount (--in-memory). If too few are free, it runs on ordinary memory,
-// which needs many more address translations.
+	"causeway/config"
+)
 
 const hugepageDir = "kernel/mm/hugepages"
 
+// A memoryProbe checks the memory for packets. DPDK uses hugepages of any size without a hugetlbfs mount (--in-memory). If too few
+// are free, it runs on ordinary memory, which needs many more address translations.
+type memoryProbe struct {
+	cfg       *config.Config // nil: none
+	sys, proc tree
+}
+
+func newMemoryProbe(c *config.Config, s Sources) *memoryProbe {
+	return &memoryProbe{cfg: c, sys: tree{s.Sys}, proc: tree{s.Proc}}
+}
+
 // hugepages adds up pages of all sizes in a folder of sysfs, in MiB: those that are free, or all (nr_hugepages).
-func (p *probe) hugepages(dir, which string) (mib int) {
+func (p *memoryProbe) hugepages(dir, which string) (mib int) {
 	for _, at := range p.sys.glob(dir + "/hugepages-*kB") {
 		kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(path.Base(at), "hugepages-"), "kB"))
 		if err == nil {
@@ -26,7 +36,7 @@ func (p *probe) hugepages(dir, which string) (mib int) {
 }
 
 // checkMemory requires enough free hugepages, or at least enough memory.
-func (p *probe) checkMemory() []Finding {
+func (p *memoryProbe) checkMemory() []Finding {
 	free, all := p.hugepages(hugepageDir, "free_hugepages"), p.hugepages(hugepageDir, "nr_hugepages")
 	if p.cfg == nil {
 		if free == 0 {
@@ -53,20 +63,20 @@ func (p *probe) checkMemory() []Finding {
 }
 
 // available returns the memory in MiB that is available without swapping.
-func (p *probe) available() int {
+func (p *memoryProbe) available() int {
 	kib, _ := strconv.Atoi(strings.TrimSuffix(field(p.proc.text("meminfo"), "MemAvailable"), " kB"))
 	return kib / 1024
 }
 
 // pageMiB returns the size of vm.nr_hugepages' pages in MiB.
-func (p *probe) pageMiB() int {
+func (p *memoryProbe) pageMiB() int {
 	kib, _ := strconv.Atoi(strings.TrimSuffix(field(p.proc.text("meminfo"), "Hugepagesize"), " kB"))
 	const usual = 2
 	return max(kib/1024, usual)
 }
 
 // reserve returns commands that make so many MiB free, in addition to hugepages in use.
-func (p *probe) reserve(mib int) []string {
+func (p *memoryProbe) reserve(mib int) []string {
 	size := p.pageMiB()
 	at := path.Join(hugepageDir, fmt.Sprintf("hugepages-%dkB", size*1024))
 	n := p.sys.number(at, "nr_hugepages") - p.sys.number(at, "free_hugepages") + (mib+size-1)/size
@@ -78,11 +88,11 @@ func (p *probe) reserve(mib int) []string {
 }
 
 // checkMemoryNodes requires hugepages on the workers' NUMA node: memory of another node is slower.
-func (p *probe) checkMemoryNodes() []Finding {
-	if p.cfg == nil || len(p.nodes()) < 2 || p.hugepages(hugepageDir, "free_hugepages") < p.cfg.Workers.MemoryMiB {
+func (p *memoryProbe) checkMemoryNodes() []Finding {
+	if p.cfg == nil || len(p.sys.nodes()) < 2 || p.hugepages(hugepageDir, "free_hugepages") < p.cfg.Workers.MemoryMiB {
 		return nil
 	}
-	near := p.nodesOf(p.cfg.Workers.LCores)
+	near := p.sys.nodesOf(p.cfg.Workers.LCores)
 	free := 0
 	for _, n := range near {
 		free += p.hugepages(nodeDir(n)+"/hugepages", "free_hugepages")

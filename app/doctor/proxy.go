@@ -27,15 +27,15 @@ func conf(family, dev, name string) string {
 }
 
 // sysctl returns a numeric setting; 0 when it does not exist.
-func (p *probe) sysctl(at string) int {
-	n, _ := strconv.Atoi(p.Kernel.Sysctl(at))
+func sysctl(k Kernel, at string) int {
+	n, _ := strconv.Atoi(k.Sysctl(at))
 	return n
 }
 
 // largest returns the effective value of rp_filter, arp_ignore or arp_announce: the larger of those for all interfaces and for one
 // (Documentation/networking/ip-sysctl.rst).
-func (p *probe) largest(name string) int {
-	return max(p.sysctl(conf("ipv4", "all", name)), p.sysctl(conf("ipv4", p.netdev, name)))
+func (p *ipoibProbe) largest(name string) int {
+	return max(sysctl(p.kernel, conf("ipv4", "all", name)), sysctl(p.kernel, conf("ipv4", p.netdev, name)))
 }
 
 // dotted returns a setting's usual name with dots; with slashes, when an interface has a dot in its name.
@@ -50,13 +50,13 @@ func dotted(at string) string {
 func set(at string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", dotted(at), value) }
 
 // checkForwarding requires forwarding on the interface; otherwise the kernel answers only for itself.
-func (p *probe) checkForwarding() []Finding {
+func (p *ipoibProbe) checkForwarding() []Finding {
 	var out []Finding
 	for _, family := range []string{"ipv4", "ipv6"} {
 		at := conf(family, p.netdev, "forwarding")
 		switch {
-		case family == "ipv6" && len(p.hosts(nodes, true)) == 0:
-		case p.sysctl(at) == 0:
+		case family == "ipv6" && len(hostsOn(p.cfg, nodes, true)) == 0:
+		case sysctl(p.kernel, at) == 0:
 			out = append(out, bad(Fail, fmt.Sprintf("%s is off: the kernel answers on %s for nobody else", dotted(at), p.netdev), set(at, 1)))
 		default:
 			out = append(out, ok("%s is on; that of other interfaces does not matter", dotted(at)))
@@ -66,13 +66,13 @@ func (p *probe) checkForwarding() []Finding {
 }
 
 // checkProxyARP requires proxy_arp, or a proxy entry for each configured RoCE host.
-func (p *probe) checkProxyARP() []Finding {
+func (p *ipoibProbe) checkProxyARP() []Finding {
 	at := conf("ipv4", p.netdev, "proxy_arp")
-	if p.sysctl(conf("ipv4", "all", "proxy_arp")) != 0 || p.sysctl(at) != 0 {
+	if sysctl(p.kernel, conf("ipv4", "all", "proxy_arp")) != 0 || sysctl(p.kernel, at) != 0 {
 		return []Finding{ok("%s is on", dotted(at))}
 	}
-	have, _ := p.Kernel.Proxied(p.netdev)
-	hosts := p.hosts(roceHosts, false)
+	have, _ := p.kernel.Proxied(p.netdev)
+	hosts := hostsOn(p.cfg, roceHosts, false)
 	if len(hosts) > 0 && !slices.ContainsFunc(hosts, func(a netip.Addr) bool { return !slices.Contains(have, a) }) {
 		return []Finding{ok("%s is off, but each RoCE host of the configuration has a proxy entry", dotted(at))}
 	}
@@ -80,27 +80,27 @@ func (p *probe) checkProxyARP() []Finding {
 }
 
 // checkMedium requires a medium_id that does not disable proxy ARP.
-func (p *probe) checkMedium() []Finding {
+func (p *ipoibProbe) checkMedium() []Finding {
 	at := conf("ipv4", p.netdev, "medium_id")
-	id := p.sysctl(at)
+	id := sysctl(p.kernel, at)
 	other := 0
-	if p.roce != "" {
-		other = p.sysctl(conf("ipv4", p.roce, "medium_id"))
+	if p.ports.roce != "" {
+		other = sysctl(p.kernel, conf("ipv4", p.ports.roce, "medium_id"))
 	}
 	if id == -1 || id != 0 && (other == id || other == -1) {
 		return []Finding{bad(Fail, fmt.Sprintf("%s is %d: the kernel does not answer for what lies behind %s",
-			dotted(at), id, cmp.Or(p.roce, "another interface")), set(at, 0))}
+			dotted(at), id, cmp.Or(p.ports.roce, "another interface")), set(at, 0))}
 	}
 	return []Finding{ok("%s is %d", dotted(at), id)}
 }
 
 // checkDelay requires a proxy_delay of 0: by default the kernel delays each answer by up to 0.8 s and drops those beyond 64.
-func (p *probe) checkDelay() []Finding {
+func (p *ipoibProbe) checkDelay() []Finding {
 	var out []Finding
 	for _, family := range []string{"ipv4", "ipv6"} {
 		at := path.Join("net", family, "neigh", p.netdev, "proxy_delay")
-		switch delay := p.sysctl(at); {
-		case family == "ipv6" && len(p.hosts(nodes, true)) == 0:
+		switch delay := sysctl(p.kernel, at); {
+		case family == "ipv6" && len(hostsOn(p.cfg, nodes, true)) == 0:
 		case delay != 0:
 			out = append(out, bad(Warn, fmt.Sprintf("%s is %d hundredths of a second: answers are late, and many at a time are lost", dotted(at), delay), set(at, 0)))
 		default:
@@ -112,7 +112,7 @@ func (p *probe) checkDelay() []Finding {
 
 // checkReversePath requires rp_filter to accept requests of nodes. Strict mode is fine when nodes are routed through the interface,
 // which checkNodeRoutes checks.
-func (p *probe) checkReversePath() []Finding {
+func (p *ipoibProbe) checkReversePath() []Finding {
 	at := conf("ipv4", p.netdev, "rp_filter")
 	if n := p.largest("rp_filter"); n == 1 && p.unrouted() > 0 {
 		const loose = 2
@@ -124,7 +124,7 @@ func (p *probe) checkReversePath() []Finding {
 
 // checkIgnore requires answers for the bridge's own address: 2 requires requester and interface in one subnet, which fails for an
 // address with a full-length prefix; 3 and above answer for some addresses or none.
-func (p *probe) checkIgnore() []Finding {
+func (p *ipoibProbe) checkIgnore() []Finding {
 	at := conf("ipv4", p.netdev, "arp_ignore")
 	switch n := p.largest("arp_ignore"); {
 	case n >= 2:
@@ -139,7 +139,7 @@ func (p *probe) checkIgnore() []Finding {
 }
 
 // checkAnnounce requires the bridge's own ARP requests to have a source address of the interface.
-func (p *probe) checkAnnounce() []Finding {
+func (p *ipoibProbe) checkAnnounce() []Finding {
 	at := conf("ipv4", p.netdev, "arp_announce")
 	const best = 2
 	if n := p.largest("arp_announce"); n < best && p.twins() > 0 {
@@ -150,7 +150,7 @@ func (p *probe) checkAnnounce() []Finding {
 }
 
 // twins counts the other IPoIB interfaces.
-func (p *probe) twins() int {
+func (p *ipoibProbe) twins() int {
 	n := 0
 	for _, name := range p.sys.names(classNet) {
 		if name != p.netdev && p.sys.number(classNet, name, "type") == arphrdInfiniBand {
@@ -160,28 +160,28 @@ func (p *probe) twins() int {
 	return n
 }
 
-func (p *probe) checkProxyND() []Finding {
-	if len(p.hosts(nodes, true)) == 0 {
+func (p *ipoibProbe) checkProxyND() []Finding {
+	if len(hostsOn(p.cfg, nodes, true)) == 0 {
 		return nil
 	}
 	var out []Finding
-	if at := conf("ipv6", p.netdev, "disable_ipv6"); p.sysctl(at) != 0 {
+	if at := conf("ipv6", p.netdev, "disable_ipv6"); sysctl(p.kernel, at) != 0 {
 		out = append(out, bad(Fail, fmt.Sprintf("%s is on: there is no IPv6 on %s", dotted(at), p.netdev), set(at, 0)))
 	}
 	at := conf("ipv6", p.netdev, "proxy_ndp")
-	if p.sysctl(conf("ipv6", "all", "proxy_ndp")) == 0 && p.sysctl(at) == 0 {
+	if sysctl(p.kernel, conf("ipv6", "all", "proxy_ndp")) == 0 && sysctl(p.kernel, at) == 0 {
 		return append(out, bad(Fail, dotted(at)+" is off: nodes that ask for RoCE hosts by IPv6 get no answer", set(at, 1)))
 	}
 	return append(out, ok("%s is on", dotted(at)))
 }
 
 // checkEntries requires a proxy entry for each RoCE host with an IPv6 address, as ND has no proxy_arp.
-func (p *probe) checkEntries() []Finding {
-	hosts := p.hosts(roceHosts, true)
-	if len(p.hosts(nodes, true)) == 0 || len(hosts) == 0 {
+func (p *ipoibProbe) checkEntries() []Finding {
+	hosts := hostsOn(p.cfg, roceHosts, true)
+	if len(hostsOn(p.cfg, nodes, true)) == 0 || len(hosts) == 0 {
 		return nil
 	}
-	have, _ := p.Kernel.Proxied(p.netdev)
+	have, _ := p.kernel.Proxied(p.netdev)
 	var fix []string
 	for _, a := range hosts {
 		if !slices.Contains(have, a) {
@@ -195,14 +195,14 @@ func (p *probe) checkEntries() []Finding {
 }
 
 // checkRoCESide requires the kernel not to answer on Ethernet, where the bridge answers for existing nodes only.
-func (p *probe) checkRoCESide() []Finding {
-	if p.roce == "" {
+func (p *ipoibProbe) checkRoCESide() []Finding {
+	if p.ports.roce == "" {
 		return []Finding{ok("the kernel has no interface on the RoCE side")}
 	}
-	all, own := conf("ipv4", "all", "proxy_arp"), conf("ipv4", p.roce, "proxy_arp")
-	if p.sysctl(all) == 0 && p.sysctl(own) == 0 {
-		return []Finding{ok("the kernel answers for nobody on %s", p.roce)}
+	all, own := conf("ipv4", "all", "proxy_arp"), conf("ipv4", p.ports.roce, "proxy_arp")
+	if sysctl(p.kernel, all) == 0 && sysctl(p.kernel, own) == 0 {
+		return []Finding{ok("the kernel answers for nobody on %s", p.ports.roce)}
 	}
-	return []Finding{bad(Warn, fmt.Sprintf("the kernel answers for nodes on %s, too, whether they are there or not: the bridge does that", p.roce),
+	return []Finding{bad(Warn, fmt.Sprintf("the kernel answers for nodes on %s, too, whether they are there or not: the bridge does that", p.ports.roce),
 		set(conf("ipv4", p.netdev, "proxy_arp"), 1), set(all, 0), set(own, 0))}
 }

@@ -16,10 +16,10 @@ import (
 const dummy = "causeway0"
 
 // unrouted counts the nodes that are not routed through the interface.
-func (p *probe) unrouted() int {
+func (p *ipoibProbe) unrouted() int {
 	n := 0
 	for _, v6 := range []bool{false, true} {
-		for _, a := range p.hosts(nodes, v6) {
+		for _, a := range hostsOn(p.cfg, nodes, v6) {
 			if !p.isByNetdev(a) {
 				n++
 			}
@@ -28,16 +28,16 @@ func (p *probe) unrouted() int {
 	return n
 }
 
-func (p *probe) isByNetdev(a netip.Addr) bool {
-	r, err := p.Kernel.Route(a)
+func (p *ipoibProbe) isByNetdev(a netip.Addr) bool {
+	r, err := p.kernel.Route(a)
 	return err == nil && r.Unicast && r.Dev == p.netdev
 }
 
 // checkNodeRoutes requires routes to nodes through the interface: rdma_cm checks this (drivers/infiniband/core/cma.c,
 // validate_net_dev), and so does a strict rp_filter.
-func (p *probe) checkNodeRoutes() []Finding {
+func (p *ipoibProbe) checkNodeRoutes() []Finding {
 	var fix []string
-	all := slices.Concat(p.hosts(nodes, false), p.hosts(nodes, true))
+	all := slices.Concat(hostsOn(p.cfg, nodes, false), hostsOn(p.cfg, nodes, true))
 	for _, a := range all {
 		if !p.isByNetdev(a) {
 			fix = append(fix, fmt.Sprintf("%s route replace %s/%d dev %s", ipCommand(a), a, a.BitLen(), p.netdev))
@@ -65,10 +65,11 @@ type target struct {
 
 // targets returns the configured RoCE hosts, and one address of each of the bridge's subnets for all others. IPv4 only: for ND,
 // routes do not matter.
-func (p *probe) targets() []target {
+func (p *ipoibProbe) targets() []target {
 	var out []target
-	known := slices.Concat(p.hosts(nodes, false), p.hosts(roceHosts, false), p.own(false)) // they may have routes of their own
-	for _, n := range p.subnets() {
+	// Known addresses may have routes of their own.
+	known := slices.Concat(hostsOn(p.cfg, nodes, false), hostsOn(p.cfg, roceHosts, false), bridgeAddrs(p.cfg, false))
+	for _, n := range roceSubnets(p.cfg) {
 		a := n.Addr().Next()
 		for n.Contains(a) && slices.Contains(known, a) {
 			a = a.Next()
@@ -77,7 +78,7 @@ func (p *probe) targets() []target {
 			out = append(out, target{a, n})
 		}
 	}
-	for _, a := range p.hosts(roceHosts, false) {
+	for _, a := range hostsOn(p.cfg, roceHosts, false) {
 		i := slices.IndexFunc(out, func(t target) bool { return t.route.Contains(a) })
 		if i < 0 || p.isBehind(out[i].addr) && !p.isBehind(a) { // otherwise the subnet's fix is enough
 			out = append(out, target{a, netip.PrefixFrom(a, a.BitLen())})
@@ -87,13 +88,13 @@ func (p *probe) targets() []target {
 }
 
 // isBehind reports whether the route to an address is through another interface than that of the nodes.
-func (p *probe) isBehind(a netip.Addr) bool {
-	r, err := p.Kernel.Route(a)
+func (p *ipoibProbe) isBehind(a netip.Addr) bool {
+	r, err := p.kernel.Route(a)
 	return err == nil && r.Unicast && r.Dev != p.netdev
 }
 
 // checkRoCERoutes requires routes to RoCE hosts through another interface than that of the nodes.
-func (p *probe) checkRoCERoutes() []Finding {
+func (p *ipoibProbe) checkRoCERoutes() []Finding {
 	var wrong []string
 	var fix []string
 	dummies := false
@@ -101,7 +102,7 @@ func (p *probe) checkRoCERoutes() []Finding {
 		if p.isBehind(t.addr) {
 			continue
 		}
-		dev := p.roce
+		dev := p.ports.roce
 		if onRoCE, _ := p.cfg.Translations().ToRoCE(t.addr); dev == "" || onRoCE != t.addr {
 			dev, dummies = dummy, true
 		}
@@ -111,7 +112,7 @@ func (p *probe) checkRoCERoutes() []Finding {
 	if len(wrong) == 0 {
 		return []Finding{ok("the RoCE side's addresses are routed elsewhere than by %s", p.netdev)}
 	}
-	if _, err := p.Kernel.Link(dummy); dummies && err != nil {
+	if _, err := p.kernel.Link(dummy); dummies && err != nil {
 		fix = append([]string{"ip link add " + dummy + " type dummy", "ip link set " + dummy + " up"}, fix...)
 	}
 	return []Finding{bad(Fail, fmt.Sprintf("not routed by another interface than %s: %v; the kernel does not answer for addresses on the "+
@@ -119,14 +120,14 @@ func (p *probe) checkRoCERoutes() []Finding {
 }
 
 // checkAnswers makes the route look-ups that the kernel makes for a node's ARP request.
-func (p *probe) checkAnswers() []Finding {
-	askers := p.hosts(nodes, false)
+func (p *ipoibProbe) checkAnswers() []Finding {
+	askers := hostsOn(p.cfg, nodes, false)
 	if len(askers) == 0 {
 		return []Finding{ok("no node has an IPv4 address: there are no ARP requests")}
 	}
 	for _, asker := range askers {
 		for _, t := range p.targets() {
-			r, err := p.Kernel.Forward(asker, t.addr, p.netdev)
+			r, err := p.kernel.Forward(asker, t.addr, p.netdev)
 			show := fmt.Sprintf("ip route get %s from %s iif %s", t.addr, asker, p.netdev)
 			switch {
 			case err != nil:

@@ -13,14 +13,24 @@ import (
 	"causeway/ibside/sa"
 )
 
-// The subnet manager, which assigns the port's LID, and the subnet administrator.
+// An smProbe checks the subnet manager, which assigns the port's LID, and the subnet administrator.
+type smProbe struct {
+	cfg     *config.Config // nil: none
+	sys     tree
+	process Process
+	ports   *ports
+}
+
+func newSMProbe(c *config.Config, s Sources, ports *ports) *smProbe {
+	return &smProbe{cfg: c, sys: tree{s.Sys}, process: s.Process, ports: ports}
+}
 
 // checkPorts requires the port to be ACTIVE; without a configuration, it checks all InfiniBand ports.
-func (p *probe) checkPorts() []Finding {
+func (p *smProbe) checkPorts() []Finding {
 	if p.cfg == nil {
 		var out []Finding
-		for i := range p.machine.RDMA {
-			if r := &p.machine.RDMA[i]; r.LinkLayer == InfiniBand {
+		for i := range p.ports.machine.RDMA {
+			if r := &p.ports.machine.RDMA[i]; r.LinkLayer == InfiniBand {
 				f := portState(r)
 				if f.Verdict != OK { // this port may be unused
 					f = hint(f.Found, f.Fix...)
@@ -30,7 +40,7 @@ func (p *probe) checkPorts() []Finding {
 		}
 		return out
 	}
-	port := p.port()
+	port := p.ports.ib
 	if port == nil || port.LinkLayer != InfiniBand {
 		return nil
 	}
@@ -56,11 +66,11 @@ func portState(r *RDMAPort) Finding {
 }
 
 // checkPKey requires the port to be in the configured partition, which the subnet manager assigns.
-func (p *probe) checkPKey() []Finding {
+func (p *smProbe) checkPKey() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
-	port, want := p.port(), p.cfg.IB.PKey
+	port, want := p.ports.ib, p.cfg.IB.PKey
 	if slices.Contains(port.PKeys, want.String()) {
 		return fine("it is in the partition %v", want)
 	}
@@ -69,11 +79,11 @@ func (p *probe) checkPKey() []Finding {
 }
 
 // checkSA queries the subnet administrator for the path to the port itself, as the bridge does for nodes and groups.
-func (p *probe) checkSA() []Finding {
+func (p *smProbe) checkSA() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
-	port := p.port()
+	port := p.ports.ib
 	umad := ""
 	for _, at := range p.sys.glob("class/infiniband_mad/umad*") {
 		if p.sys.text(at, "ibdev") == port.Device && p.sys.text(at, "port") == fmt.Sprint(port.Num) {
@@ -85,11 +95,11 @@ func (p *probe) checkSA() []Finding {
 			"modprobe ib_umad")}
 	}
 	file := "/dev/infiniband/" + umad
-	if err := p.Process.Access(file); err != nil {
+	if err := p.process.Access(file); err != nil {
 		return []Finding{p.unasked(fmt.Sprintf("%s, by which the subnet administrator is asked: %v", file, err),
 			"# run the bridge as root, or give its user the file by a udev rule; in a container, pass it in: docker run --device "+file)}
 	}
-	path, err := p.Process.Path(port.Device, int(port.Num))
+	path, err := p.process.Path(port.Device, int(port.Num))
 	try := fmt.Sprintf("# try: saquery -C %s -P %d PR --slid %d --dlid %[3]d", port.Device, port.Num, port.LID)
 	want := p.cfg.RoCE.IBMTU
 	switch {
@@ -107,7 +117,7 @@ func (p *probe) checkSA() []Finding {
 }
 
 // unasked is a finding about a subnet administrator that cannot be queried: an error only if the configuration needs it.
-func (p *probe) unasked(found, fix string) Finding {
+func (p *smProbe) unasked(found, fix string) Finding {
 	needs := p.cfg.IB.AliasGIDs
 	for _, h := range p.cfg.Hosts {
 		needs = needs || h.Side == config.SideIB && h.LID == 0

@@ -16,7 +16,8 @@ import (
 	"causeway/ibside/stamp"
 )
 
-// mixedSizes has all pads, nothing, and the most that MTU 4200 lets through.
+// mixedSizes are payload sizes with each length of padding, with no payload, and with the most that MTU 4200 lets
+// through.
 var mixedSizes = []int{0, 1, 2, 3, 4, 61, 62, 63, 64, 1024, 4095, 4096}
 
 // commas writes sizes as udend wants them.
@@ -47,7 +48,7 @@ var networks = []network{
 // nodeGUID is IB node 7's.
 const nodeGUID ib.GUID = 0x0002c90300000007
 
-// config is a bridge's in this network; more is added at its end.
+// config returns a bridge's configuration in this network; more is added at its end.
 func (n network) config(more string) string {
 	return fmt.Sprintf(`
 [roce]
@@ -101,8 +102,7 @@ func node7(role fabric.Role) fabric.NodeConfig {
 	}
 }
 
-// bridgeWith starts a bridge and nodes, and ends all with the test; the bridge
-// must then have counted every packet.
+// bridgeWith starts a bridge and nodes, and ends them with the test; the bridge must then have counted every packet.
 func bridgeWith(t *testing.T, config, topology string, configs ...fabric.NodeConfig) (*Causeway, []*IBNode) {
 	t.Helper()
 	r, _, _ := theRig(t)
@@ -180,8 +180,7 @@ func pingNode(t *testing.T, node *IBNode, host Peer, nodeIP, args string) {
 	}
 }
 
-// pingQPN sends one message of each size to a node that sends each back, and
-// looks at what comes back.
+// pingQPN sends one message of each size to a node that sends each back, and checks what comes back.
 func pingQPN(t *testing.T, qpn ib.QPN, host Peer, nodeIP, args string) {
 	t.Helper()
 	events, err := host.RunUDEnd(within(t, stepTime), fmt.Sprintf("%s --to %s --qpn %d --count %d --size %s %s pingpong",
@@ -197,7 +196,7 @@ func pingQPN(t *testing.T, qpn ib.QPN, host Peer, nodeIP, args string) {
 	}
 }
 
-// TestMulticastToIB: what a host publishes reaches the node whole.
+// TestMulticastToIB: what a host publishes reaches the node unchanged.
 func TestMulticastToIB(t *testing.T) {
 	_, a, _ := theRig(t)
 	proof := proves(t, "host publishes, node receives")
@@ -237,8 +236,7 @@ func receiveMixed(t *testing.T, node *IBNode, group string) {
 	}
 }
 
-// TestMulticastToRoCE: what the node publishes reaches a host whole, as from the
-// node's own address and QPN.
+// TestMulticastToRoCE: what the node publishes reaches a host unchanged, from the node's own address and QPN.
 func TestMulticastToRoCE(t *testing.T) {
 	_, a, _ := theRig(t)
 	proof := proves(t, "node publishes, host receives, in order")

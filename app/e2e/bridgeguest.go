@@ -21,24 +21,24 @@ import (
 // bridgeMiB holds the initramfs (50 MiB), a copy of the program, and DPDK's memory.
 const bridgeMiB = 768
 
-// BridgeGuest is a host that Causeway itself runs in, without hugepages.
+// BridgeGuest is a guest that Causeway itself runs in, without hugepages.
 type BridgeGuest struct {
 	*Guest
 	share string
 }
 
-// GuestCauseway is Causeway at work in a guest.
+// GuestCauseway is a Causeway that runs in a guest.
 type GuestCauseway struct {
 	guest   *BridgeGuest
 	pid     string // a file of the guest
 	command *client.Command
 }
 
-// BootBridgeGuest boots a host for Causeway and waits until it is set up. What
-// else c asks for is kept; /host is a folder of this run: see Put.
+// BootBridgeGuest boots a guest for Causeway and waits until it is set up. The rest of c is kept, except that /host is
+// a folder of this run: see Put.
 func (r *Rig) BootBridgeGuest(ctx context.Context, c GuestConfig) (*BridgeGuest, error) {
 	c.MiB, c.CPUs, c.Share = max(c.MiB, bridgeMiB), max(c.CPUs, 2), r.file(c.Name+".share")
-	if err := os.MkdirAll(c.Share, 0o755); err != nil { // of that name there may have been a guest before
+	if err := os.MkdirAll(c.Share, 0o755); err != nil { // an earlier guest may have had this name
 		return nil, err
 	}
 	guests, err := r.Boot(ctx, c)
@@ -55,7 +55,7 @@ func (g *BridgeGuest) Put(ctx context.Context, program string) (string, error) {
 	if err := copyFile(filepath.Join(g.share, name), program); err != nil {
 		return "", err
 	}
-	// A program at work cannot be written over, but its name can be given anew.
+	// A running program cannot be overwritten, but its name can be given to a new file.
 	path := "/tmp/" + name
 	return path, g.Must(ctx, fmt.Sprintf("cp /host/%s %[2]s.new && chmod 755 %[2]s.new && mv %[2]s.new %[2]s", name, path))
 }
@@ -86,8 +86,8 @@ func (g *BridgeGuest) StartBridge(ctx context.Context, config, topology string) 
 	return g.startBridge(ctx, config, topology, "echo $$ >%[1]s; exec %[2]s")
 }
 
-// supervisor starts a bridge again when that asks for it, by its exit code, and when a
-// signal killed it. Its own exit code is the bridge's last.
+// supervisor starts a bridge again when the bridge's exit code asks for it, and when a signal killed the bridge. Its
+// own exit code is the last bridge's.
 const supervisor = `while :; do
 	%[2]s & echo $! >%[1]s
 	wait $! && code=0 || code=$?
@@ -100,7 +100,7 @@ func (g *BridgeGuest) SuperviseBridge(ctx context.Context, config, topology stri
 	return g.startBridge(ctx, config, topology, supervisor)
 }
 
-// startBridge runs a script about the files for the process's number and the command.
+// startBridge runs a script with the name of the file for the process's number, and the command.
 func (g *BridgeGuest) startBridge(ctx context.Context, config, topology, script string) (*GuestCauseway, error) {
 	bin, err := bridgeProgram()
 	if err != nil {
@@ -122,9 +122,8 @@ func (g *BridgeGuest) startBridge(ctx context.Context, config, topology, script 
 	return c, err
 }
 
-// RunTests builds the tests of one of the project's packages, with build tag e2e,
-// and runs in the guest those whose names match the pattern; a shell command goes
-// first. It fails when a test does, or when there is none.
+// RunTests builds the tests of one of the project's packages, with build tag e2e, and runs in the guest those whose
+// names match the pattern, after a shell command. It fails when a test does, or when no name matches.
 func (g *BridgeGuest) RunTests(ctx context.Context, pkg, pattern, first string) (out string, err error) {
 	binary := g.rig.file(filepath.Base(pkg) + ".test")
 	built, err := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "e2e", "-o", binary, pkg).CombinedOutput()

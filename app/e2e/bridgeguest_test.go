@@ -16,8 +16,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// second is the second topology, made by the first test that wants it: guest C
-// is between the segments, guest N on the second one alone.
+// second is the second topology, made by the first test that needs it: guest C is between the segments, guest N on the
+// second one alone.
 var second struct {
 	once sync.Once
 	c    *BridgeGuest
@@ -35,7 +35,7 @@ func theSecondTopology(t *testing.T) (a *Guest, c *BridgeGuest, n *Guest) {
 		configN := GuestConfig{Name: "N", NICs: []NIC{
 			{Segment: 1, RDMA: true, MTU: hostMTU, Addrs: []string{"10.9.0.7/24", "fd09::7/64"}},
 		}}
-		if second.n, second.err = r.StartGuest(configN); second.err != nil { // boots beside C
+		if second.n, second.err = r.StartGuest(configN); second.err != nil { // boots at the same time as C
 			return
 		}
 		if second.c, second.err = r.BootBridgeGuest(t.Context(), bridgeHost); second.err != nil {
@@ -55,18 +55,17 @@ func theSecondTopology(t *testing.T) (a *Guest, c *BridgeGuest, n *Guest) {
 	return a, second.c, second.n
 }
 
-// bridgeHost is C. Its eth0 is what one would manage it by and has no part here,
-// its eth1 is for DPDK, rxe0 on its eth2 replaces an InfiniBand HCA. Both
-// segments are one IP network, as a RoCE network and the IPoIB of a subnet that
-// it is bridged to would be.
+// bridgeHost is guest C. Its eth0 would be its management interface and is not used here, its eth1 is for DPDK, and
+// rxe0 on its eth2 takes the place of an InfiniBand HCA. Both segments are one IP network, as a RoCE network and the
+// IPoIB of a subnet that it is bridged to would be.
 var bridgeHost = GuestConfig{Name: "C", MiB: 2048, NICs: []NIC{
 	{Mute: true},
 	{Mute: true, MTU: hostMTU},
 	{Segment: 1, RDMA: true, MTU: hostMTU, Addrs: []string{"10.9.0.3/24", "fd09::3/64"}},
 }}
 
-// TestSecondSegment proves the second topology by the kernels alone: C's verbs
-// device and N reach each other, again after each fault, and nobody reaches across.
+// TestSecondSegment tests the second topology with the kernels alone: C's verbs device and N reach each other, again
+// after each fault, and no guest reaches one on the other segment.
 func TestSecondSegment(t *testing.T) {
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: C's verbs device and N, without Causeway; device lost, cable pulled")
@@ -115,7 +114,7 @@ func TestSecondSegment(t *testing.T) {
 	}
 }
 
-// echoQPN is node 7's, which in this topology lives in the bridge's process.
+// echoQPN is node 7's QPN; in this topology the node is part of the bridge's process.
 const echoQPN ib.QPN = 0x48
 
 const echoTopology = `
@@ -151,8 +150,8 @@ func bridgeInGuest(t *testing.T, c *BridgeGuest) *GuestCauseway {
 	return bridge
 }
 
-// TestBridgeInGuest: Causeway in a guest of its own, on a NIC of that guest,
-// joins a kernel host to a node; and again after it was killed under traffic.
+// TestBridgeInGuest: Causeway in a guest of its own, on a NIC of that guest, bridges a kernel host and a node; and
+// again after it was killed under traffic.
 func TestBridgeInGuest(t *testing.T) {
 	a, c, _ := theSecondTopology(t)
 	proof := proves(t, "Causeway in a guest: host to node and back; killed under traffic, started anew")
@@ -195,7 +194,8 @@ func TestBridgeInGuest(t *testing.T) {
 	}
 }
 
-// forgetNeighbours makes a host ask again who has an address: a guest's, which announces nothing.
+// forgetNeighbours flushes a host's neighbour entries, so that it resolves a guest's address again: a guest announces
+// nothing.
 func forgetNeighbours(t *testing.T, host *Guest) {
 	if err := host.Must(context.Background(), "ip neigh flush all"); err != nil {
 		t.Error(err)
@@ -218,7 +218,7 @@ func awaitSent(t *testing.T, c *GuestCauseway, direction string, packets uint64)
 	}
 }
 
-// settled scrapes a bridge in a guest until nothing moves any more.
+// settled scrapes a bridge in a guest until its counters stop changing.
 func settled(t *testing.T, c *GuestCauseway) Metrics {
 	t.Helper()
 	ctx := within(t, stepTime)

@@ -76,8 +76,8 @@ func startVerbsBridge(t *testing.T, c *BridgeGuest, config string) (bridge *Gues
 	return bridge, stop
 }
 
-// TestVerbsBridge is the second topology whole: kernel host A, Causeway with DPDK on one NIC and libibverbs on the
-// other, kernel host N. Each kernel checks the ICRC of what reaches it.
+// TestVerbsBridge tests the whole second topology: kernel host A, Causeway with DPDK on one NIC and libibverbs on the
+// other, kernel host N. Each kernel checks the ICRC of the frames that it receives.
 func TestVerbsBridge(t *testing.T) {
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: host A, Causeway on DPDK and libibverbs, host N; both ways")
@@ -147,7 +147,7 @@ func movedExactly(t *testing.T, moved Metrics, toIB, toRoCE int) {
 	}
 }
 
-// exchangeWithReplier sends a message of each size to the node, which sends each back to where it is from: all one
+// exchangeWithReplier sends a message of each size to the node, which sends each back to its source: always the same
 // proxy QP. Both ends check every byte.
 func exchangeWithReplier(t *testing.T, host, node Peer, imm string) {
 	t.Helper()
@@ -170,7 +170,7 @@ func exchangeWithReplier(t *testing.T, host, node Peer, imm string) {
 	arrivedWhole(t, Only(came, "received"), 0, imm)
 }
 
-// arrivedWhole checks that a message of each size came, whole and from one QPN: 0 for any.
+// arrivedWhole checks that a message of each size came, undamaged and all from one QPN: 0 for any.
 func arrivedWhole(t *testing.T, received []Event, from uint32, imm string) {
 	t.Helper()
 	var sizes []int
@@ -192,8 +192,8 @@ func arrivedWhole(t *testing.T, received []Event, from uint32, imm string) {
 	}
 }
 
-// callBack has the node send unasked, from another queue pair, to the proxy QP that it has received from, at the
-// bridge's address on its side. The host gets it from the node's own QPN.
+// callBack has the node send messages that are no replies, from another queue pair, to the proxy QP that it has
+// received from, at the bridge's address on its side. The host gets them from the node's own QPN.
 func callBack(t *testing.T, host, node Peer, bridgeIP, imm string) {
 	t.Helper()
 	ctx := within(t, stepTime)
@@ -228,20 +228,20 @@ func callBack(t *testing.T, host, node Peer, bridgeIP, imm string) {
 	arrivedWhole(t, Only(events, "received"), sender.QPN, imm)
 }
 
-// ghost is a node that the configuration has and the subnet has not.
-const ghost = `
+// absent is a node that is in the configuration and not in the subnet.
+const absent = `
 [[host]]
 ip   = "10.9.0.8"
 side = "ib"
 gid  = "::ffff:10.9.0.8"
 `
 
-// TestOnePeersTrouble has A talk all the time to a node that is not there. Each of these messages is counted as lost,
+// TestOnePeersTrouble has A send continuously to a node that does not exist. Each of these messages is counted as lost,
 // by name; A's traffic with N is not affected.
 func TestOnePeersTrouble(t *testing.T) {
 	a, c, n := theSecondTopology(t)
-	proof := proves(t, "second topology: a node that is not there, called all the time; the others undisturbed")
-	bridge, stop := startVerbsBridge(t, c, verbsBridge+ghost)
+	proof := proves(t, "second topology: continuous messages to a node that does not exist; the others undisturbed")
+	bridge, stop := startVerbsBridge(t, c, verbsBridge+absent)
 	defer stop()
 	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: n, IP: "10.9.0.7"}
 	const count, called = 200, 900
@@ -257,11 +257,11 @@ func TestOnePeersTrouble(t *testing.T) {
 	if _, exit, err := caller.Wait(within(t, stepTime)); err != nil || exit != 0 {
 		t.Errorf("the caller: exit %d, %v", exit, err)
 	}
-	time.Sleep(3 * time.Second) // what waits for an address handle is given up within two tries
+	time.Sleep(3 * time.Second) // packets that wait for an address handle are dropped after at most two tries
 	moved := settled(t, bridge).Since(before)
 	lost := moved.Lost(roceToIB)
 	if total := lost["ah_failed"] + lost["ah_pending"]; total != called || len(lost) > 2 {
-		t.Errorf("%d messages to nobody, but lost by the port: %v", called, lost)
+		t.Errorf("%d messages to the absent node, but lost by the port: %v", called, lost)
 	}
 	if got := moved.Of(roceToIB, "packets_sent_total"); got != called+count || len(moved.Drops(roceToIB)) > 0 {
 		t.Errorf("sent %d, want %d; dropped %v", got, called+count, moved.Drops(roceToIB))
@@ -270,9 +270,10 @@ func TestOnePeersTrouble(t *testing.T) {
 		t.Errorf("%d answers, want %d; dropped %v", got, count, moved.Drops(ibToRoCE))
 	}
 	proof.add(4*count + called)
-	proof.measured("longest time without an answer: alone %v, beside the trouble %v; lost: %v",
+	proof.measured("longest time without an answer: alone %v, with the absent node %v; lost: %v",
 		calm.Round(time.Millisecond), troubled.Round(time.Millisecond), lost)
-	// Making an address handle for a peer that is not there takes a second: who waits for that is found here.
+	// Making an address handle for a peer that does not exist takes a second: this bound shows whether other traffic
+	// waits for that.
 	if troubled > stretched(t, 900*time.Millisecond, c.Guest, slow) {
 		t.Errorf("no answer for %v", troubled)
 	}

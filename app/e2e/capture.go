@@ -21,7 +21,7 @@ const (
 	settle = 300 * time.Millisecond
 )
 
-// Capture is a tcpdump at work on an interface of the segment.
+// Capture is a tcpdump that runs on an interface of the segment.
 type Capture struct {
 	File    string
 	rig     *Rig

@@ -24,21 +24,21 @@ const (
 	program = "../../bin/causeway"
 )
 
-// Causeway logs by slog; these match its text and its JSON form.
+// Causeway logs with slog; these match its text and its JSON form.
 var (
 	readyLine     = regexp.MustCompile(`msg"?[=:]"?ready\b`)
 	stoppedLine   = regexp.MustCompile(`msg"?[=:]"?stopped\b.*`)
 	conservedText = regexp.MustCompile(`conserved"?[=:]true`)
 )
 
-// Causeway is a bridge at work between the segment and a software subnet.
+// Causeway is a bridge that runs between the segment and a software subnet.
 type Causeway struct {
 	Socket  string // other processes attach to the subnet here: see AttachNode
 	process *process
 	rig     *Rig
 }
 
-// runs numbers the files of one bridge after the other.
+// runs numbers the files of successive bridges.
 var runs atomic.Int64
 
 // StartCauseway starts the bridge and waits until its subnet can be attached to.
@@ -89,8 +89,8 @@ func bridgeProgram() (string, error) {
 // Log returns what the bridge has logged.
 func (c *Causeway) Log() string { return c.process.output() }
 
-// Stop ends the bridge. It fails unless the bridge ends by itself with exit
-// code 0 and says for each direction that received = sent + drops.
+// Stop ends the bridge. It fails unless the bridge exits with code 0 and reports for each direction that received =
+// sent + drops.
 func (c *Causeway) Stop() error {
 	c.rig.remove(c)
 	if err := c.process.stop(syscall.SIGTERM); err != nil {
@@ -99,7 +99,7 @@ func (c *Causeway) Stop() error {
 	return conserved(c.Log())
 }
 
-// conserved reads the log of a bridge that has ended by itself.
+// conserved reads the log of a bridge that has exited, and checks that it counted every packet.
 func conserved(log string) error {
 	stopped := stoppedLine.FindAllString(log, -1)
 	if len(stopped) == 0 {

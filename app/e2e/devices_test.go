@@ -54,7 +54,7 @@ func buildLister(t *testing.T) (folder string) {
 // configuration.
 var deviceSteps = []struct {
 	name, command string
-	file, want    string // what lister says of a configuration
+	file, want    string // what lister prints about a configuration
 }{
 	{"all is right", "true", "right", ""},
 	{"no such interface", "true", "interface",
@@ -74,8 +74,8 @@ var deviceSteps = []struct {
 	{"the device is back", "rdma link add rxe0 type rxe netdev eth1", "right", ""},
 }
 
-// TestDevices compares what Causeway reads of a guest's ports with what libibverbs and the rig say of them, and
-// wants one clear line for each configuration that the guest cannot run.
+// TestDevices compares what Causeway reads of a guest's ports with libibverbs and the rig, and checks that there is one
+// clear line for each configuration that the guest cannot run.
 func TestDevices(t *testing.T) {
 	r, _, _ := theRig(t)
 	proof := proves(t, "a machine's ports, as libibverbs tells them; bad configurations of them, one line each")
@@ -90,7 +90,7 @@ func TestDevices(t *testing.T) {
 	defer d.Stop()
 	ethernetOf(t, d)
 	for _, address := range []string{" ::ffff:10.8.0.4 RoCE v2\n", " fd08::4 RoCE v2\n", " ::ffff:10.100.0.4 RoCE v2\n"} {
-		if got := portsByLister(t, d); !strings.Contains(got, address) { // else the comparisons would compare nothing
+		if got := portsByLister(t, d); !strings.Contains(got, address) { // otherwise the comparisons would compare nothing
 			t.Errorf("no%s in\n%s", address, got)
 		}
 	}
@@ -150,7 +150,7 @@ func ethernetOf(t *testing.T, g *Guest) {
 	}
 }
 
-// What ibv_devinfo -v says of a port.
+// The lines of ibv_devinfo -v about a port.
 var (
 	infoDevice = regexp.MustCompile(`hca_id:\s+(\S+)`)
 	infoState  = regexp.MustCompile(`state:\s+PORT_(\S+)`)

@@ -11,17 +11,16 @@ import (
 	"time"
 )
 
-// Faults that a guest can be given, and their ends.
+// Faults that tests cause in a guest, and how they end.
 
-// A Fault is one that comes and goes by shell commands. Begin returns once the fault
-// is there.
+// A Fault begins and ends by shell commands. Begin returns once the fault has taken effect.
 type Fault struct {
 	Begin, End string
 }
 
-// Suffer gives the guest a fault and, after the pause, ends it. lasted is how long the
-// fault was there by the guest's own clock: from the return of Begin to the start of
-// End, so that an outage is never longer after a fault's end than it is made to be.
+// Suffer causes a fault in the guest and, after the pause, ends it. lasted is how long the fault lasted by the guest's
+// own clock: from the return of Begin to the start of End, so that an outage after a fault's end is never measured as
+// longer than it was.
 func (g *Guest) Suffer(ctx context.Context, f Fault, pause time.Duration) (lasted time.Duration, err error) {
 	const clock = "\ncut -d ' ' -f 1 /proc/uptime\n"
 	script := "set -e\n" + f.Begin + clock + fmt.Sprintf("sleep %.2f", pause.Seconds()) + clock + f.End
@@ -50,7 +49,7 @@ func CablePulled(netdev string, nic NIC) Fault {
 	return Fault{pullCable(netdev), plugCable(netdev, nic)}
 }
 
-// AddressLost takes away an address, and so its GID, and gives it again.
+// AddressLost removes an address, and so its GID, and adds it again.
 func AddressLost(netdev, address string) Fault {
 	return Fault{
 		fmt.Sprintf("ip addr del %s dev %s", address, netdev),
@@ -83,7 +82,7 @@ func (g *Guest) PullCable(ctx context.Context, netdev string) error {
 
 func pullCable(netdev string) string { return "ip link set " + netdev + " down" }
 
-// PlugCable takes an interface up and gives it what addresses it has lost.
+// PlugCable takes an interface up and adds the addresses that it has lost.
 func (g *Guest) PlugCable(ctx context.Context, netdev string, nic NIC) error {
 	return g.Must(ctx, plugCable(netdev, nic))
 }

@@ -15,7 +15,7 @@ import (
 	"causeway/ibside/stamp"
 )
 
-// header is what an IP header carries across, as a host's kernel sees it.
+// header has the fields of an IP header that the bridge carries across, as a host's kernel sees them.
 type header struct {
 	src, dst netip.Addr
 	tclass   uint8
@@ -111,7 +111,7 @@ var towardsRoCE = []struct {
 	{0x68, 7, 9, true, 0x68, 8}, // congested, and it does not
 }
 
-// TestFieldsToRoCE: the node's GRH, as the kernel of a host hands it over.
+// TestFieldsToRoCE: the node's GRH, as the kernel of a host delivers it.
 func TestFieldsToRoCE(t *testing.T) {
 	_, a, _ := theRig(t)
 	proof := proves(t, "header fields to host: TClass, flow label, hop limit, ECN")
@@ -181,8 +181,8 @@ func checkPorts(t *testing.T, sent []Message, node *IBNode) int {
 	return len(sent)
 }
 
-// TestUnicastFieldsToRoCE: without a GRH the SL is all that a message says; it
-// becomes DSCP, and on a VLAN the priority. With a GRH, that counts.
+// TestUnicastFieldsToRoCE: without a GRH the SL is the message's only such field; it becomes DSCP, and on a VLAN the
+// priority. With a GRH, the GRH's traffic class counts.
 func TestUnicastFieldsToRoCE(t *testing.T) {
 	_, a, _ := theRig(t)
 	proof := proves(t, "SL to DSCP and VLAN priority; unicast with and without GRH")

@@ -39,10 +39,9 @@ type NIC struct {
 	Addrs []string // addresses with prefix length
 	RDMA  bool     // make an RDMA device on it: rxe0, rxe1 ... in order
 	VLANs []VLAN
-	// Segment is where its cable ends: 0 is the segment that Causeway's own
-	// interface is on, 1 is the second one.
+	// Segment is the one that the NIC is on: 0 is the segment that Causeway's own interface is on, 1 is the second one.
 	Segment int
-	// Mute keeps the kernel from saying anything of its own there.
+	// Mute keeps the kernel from sending anything of its own there.
 	Mute bool
 	// InfiniBand makes it the cable of an adapter with InfiniBand's link layer, shca0, instead: on no segment, without MTU
 	// and addresses of its own.
@@ -52,11 +51,11 @@ type NIC struct {
 // VLAN is an 802.1Q interface, named ethN.ID.
 type VLAN struct {
 	ID       int
-	Priority int // PCP of what it sends
+	Priority int // PCP of the frames that it sends
 	Addrs    []string
 }
 
-// GuestConfig says what a guest is to be.
+// GuestConfig describes a guest.
 type GuestConfig struct {
 	Name  string // also part of its taps' names: at most 8 letters
 	NICs  []NIC
@@ -103,7 +102,7 @@ func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
 	}
 	g := &Guest{Name: c.Name, rig: r, console: r.file(c.Name + ".console")}
 	socket := r.file(c.Name + ".agent")
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a guest of that name before
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by an earlier guest of that name
 		return nil, err
 	}
 	var err error
@@ -130,8 +129,7 @@ func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
 	return g, nil
 }
 
-// qemuCommand is QEMU's command line. NICs have no offloads: what leaves a guest
-// looks as on a wire, checksums and all.
+// qemuCommand is QEMU's command line. NICs have no offloads: frames leave a guest as on a wire, with their checksums.
 func (r *Rig) qemuCommand(c GuestConfig, console, socket string) []string {
 	args := []string{
 		qemuProgram, "-accel", fmt.Sprintf("tcg,thread=multi,tb-size=%d", jitMiB), "-cpu", "max", "-M", "q35",
@@ -255,7 +253,7 @@ func (g *Guest) Run(ctx context.Context, command string) (out string, exit int, 
 	return out, exit, err
 }
 
-// Must is Run for a command that has to succeed and whose output nobody wants.
+// Must is Run for a command that has to succeed and whose output is not needed.
 func (g *Guest) Must(ctx context.Context, command string) error {
 	out, exit, err := g.Run(ctx, command)
 	if err == nil && exit != 0 {
@@ -282,13 +280,13 @@ func (g *Guest) Console() string {
 	return lastLines(strings.ReplaceAll(string(text), "\r", ""))
 }
 
-// Stop pulls the plug. Its taps stay, without a carrier.
+// Stop ends QEMU, as a loss of power would. The guest's taps stay, without a carrier.
 func (g *Guest) Stop() {
 	g.rig.guests = slices.DeleteFunc(g.rig.guests, func(o *Guest) bool { return o == g })
 	if g.client != nil {
 		g.client.Close()
 	}
-	_ = g.qemu.stop(syscall.SIGTERM) // QEMU tells by its exit code that a signal ended it
+	_ = g.qemu.stop(syscall.SIGTERM) // QEMU's exit code says that a signal ended it
 }
 
 // linkLocal returns the fe80:: address that the kernel derives from a NIC's MAC
@@ -296,7 +294,7 @@ func (g *Guest) Stop() {
 func linkLocal(g *Guest, nic int) string {
 	hw, err := net.ParseMAC(mac(g.Name, nic))
 	if err != nil {
-		panic(err) // mac made it
+		panic(err) // cannot fail: mac made it
 	}
 	ip := net.IP{0xfe, 0x80, 0, 0, 0, 0, 0, 0, hw[0] ^ 2, hw[1], hw[2], 0xff, 0xfe, hw[3], hw[4], hw[5]}
 	return ip.String()

@@ -32,7 +32,7 @@ var shared struct {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Never a silent skip: whoever gives the build tag wants these tests to run.
+	// It fails instead of skipping: the build tag asks for these tests to run.
 	if err := Missing(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	case code := <-ended:
 		os.Exit(finish(code, interrupted))
 	case <-interrupted:
-		// No taking down beside tests that still use the rig: with this process
-		// the kernel ends all that it started, and the namespace.
+		// The rig is not taken down here, because tests still use it: when this process ends, the kernel ends all that
+		// it started, and the namespace.
 		fmt.Fprintf(os.Stderr, "e2e: interrupted; the logs are in %s/causeway-e2e-*\n", os.TempDir())
 		os.Exit(130)
 	}

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// outside is an address of host A that policy does not allow.
+	// outside is an address of host A that the policy does not allow.
 	outside = "10.11.0.1"
 	// oneWay is a group that is open towards RoCE only.
 	oneWay = "239.1.2.6"
-	// stranger is an address of no node; A has a neighbour entry that leads it to the bridge.
+	// stranger is an address of no node; A has a neighbour entry that sends its packets to the bridge.
 	stranger = "10.9.0.77"
-	// each attack sends so many messages.
+	// attackCount is how many messages each attack sends.
 	attackCount = 3
 )
 
@@ -60,15 +60,15 @@ var attacks = []attack{
 type besieged struct {
 	*Causeway
 	node  *IBNode
-	alien *IBNode // a node that configuration does not have
+	alien *IBNode // a node that the configuration does not have
 	old   *IBNode // a node without an IPv6 address
-	host  Peer    // sends what must pass
+	host  Peer    // sends the messages that must pass
 	proof *proof
-	sound uint64 // number of the last message that was to pass
+	sound uint64 // number of the last message that had to pass
 }
 
-// TestHostile: what must not cross ends in its named drop and in no other, and
-// what may cross still does afterwards.
+// TestHostile: packets that must not cross are dropped for the right reason and no other, and packets that may cross
+// still do afterwards.
 func TestHostile(t *testing.T) {
 	r, a, _ := theRig(t)
 	const more = "[[group]]\nip = \"" + oneWay + "\"\ndirection = \"to-roce\"\n" +
@@ -93,7 +93,7 @@ func TestHostile(t *testing.T) {
 	t.Run("kernel RC", b.reliableConnection)
 	t.Run("SIDR", b.sidr)
 	t.Run("node's own checks", b.leftToTheNode)
-	t.Run("nodes without a place on Ethernet", b.nodesWithoutAddress)
+	t.Run("nodes without an address on Ethernet", b.nodesWithoutAddress)
 }
 
 // prepareHost gives host A the addresses and the neighbour that attacks need,
@@ -114,7 +114,7 @@ func prepareHost(t *testing.T, r *Rig, a *Guest) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stepTime) // the test's own has ended
+		ctx, cancel := context.WithTimeout(context.Background(), stepTime) // the test's own context has ended
 		defer cancel()
 		if err := a.Must(ctx, fmt.Sprintf("ip addr del %s/24 dev eth0 && ip neigh del %s dev eth0", outside, stranger)); err != nil {
 			t.Error(err)
@@ -134,7 +134,7 @@ func awaitGID(t *testing.T, g *Guest, ip string) {
 }
 
 // expect does something and waits until the bridge has counted it: these drops
-// and no others, and so many packets sent. Then a sound message must still pass.
+// and no others, and so many packets sent. Then a good message must still pass.
 func (b *besieged) expect(t *testing.T, direction string, drops map[string]uint64, sent uint64, do func()) {
 	t.Helper()
 	before, err := b.Metrics(within(t, stepTime))
@@ -162,8 +162,8 @@ func (b *besieged) expect(t *testing.T, direction string, drops map[string]uint6
 	b.stillPasses(t)
 }
 
-// stillPasses sends one sound message from host to node: it must be the next
-// that the node gets, so nothing else has come through.
+// stillPasses sends one good message from host to node: it must be the next that the node gets, so nothing else has
+// come through.
 func (b *besieged) stillPasses(t *testing.T) {
 	t.Helper()
 	b.sound++
@@ -177,7 +177,7 @@ func (b *besieged) stillPasses(t *testing.T) {
 	b.proof.add(1)
 }
 
-// takesNodesAddress: on Ethernet only a bridge sends from a node's address.
+// takesNodesAddress: on Ethernet only the bridge may send from a node's address.
 func (b *besieged) takesNodesAddress(t *testing.T) {
 	if err := b.host.Must(within(t, stepTime), "ip addr add 10.9.0.7/32 dev eth0"); err != nil {
 		t.Fatal(err)
@@ -194,8 +194,7 @@ func (b *besieged) takesNodesAddress(t *testing.T) {
 	})
 }
 
-// leftToTheNode: a queue pair's Q_Key and existence are the node's adapter's to
-// judge; its counters have them.
+// leftToTheNode: the node's adapter checks that a queue pair exists, and its Q_Key; its counters count the drops.
 func (b *besieged) leftToTheNode(t *testing.T) {
 	qpn := b.node.QP().QPN()
 	for _, x := range []struct{ args, reason string }{
@@ -243,8 +242,8 @@ func (b *besieged) nodesWithoutAddress(t *testing.T) {
 	})
 }
 
-// reliableConnection: the kernel's RC tries to connect to the node's queue pair.
-// ibv_rc_pingpong learns its peer over TCP, and accepts any string.
+// reliableConnection: the kernel's RC tries to connect to the node's queue pair. ibv_rc_pingpong gets its peer's
+// address over TCP, and accepts any string.
 func (b *besieged) reliableConnection(t *testing.T) {
 	gid := ib.GIDFromAddr(netip.MustParseAddr("10.9.0.7"))
 	peer := fmt.Sprintf(`0000:%06x:000000:%032x\0`, uint32(b.node.QP().QPN()), gid[:])
@@ -252,14 +251,14 @@ func (b *besieged) reliableConnection(t *testing.T) {
 		"exec ibv_rc_pingpong -d rxe0 -n 1 -s 64 -g $(cd /sys/class/infiniband/rxe0/ports/1/gids && grep -ls ffff:0a09:0001 *) 127.0.0.1", peer))
 }
 
-// sidr: rdma_cm asks for a service of the node's, which the configuration does
-// not bridge. The bridge itself says so.
+// sidr: rdma_cm asks for a service of the node's that the configuration does not bridge. The bridge itself rejects the
+// request.
 func (b *besieged) sidr(t *testing.T) {
 	b.atLeast(t, "mad_served", "exec udaddy -b 10.9.0.1 -s 10.9.0.7")
 }
 
-// atLeast runs a program of the host until the bridge has dropped what it sent,
-// by this reason; how often it tries is its own affair.
+// atLeast runs a program of the host until the bridge has dropped packets of it for this reason, however often the
+// program tries.
 func (b *besieged) atLeast(t *testing.T, reason, command string) {
 	t.Helper()
 	before, err := b.Metrics(within(t, stepTime))

@@ -16,18 +16,16 @@ import (
 	"causeway/ibside/stamp"
 )
 
-// IBNode is a node of the software subnet that lives in the test: it sees and
-// sends exact bytes.
+// IBNode is a node of the software subnet that is part of the test: it receives and sends exact bytes.
 type IBNode struct {
 	*fabric.Node
 	messages chan fabric.Received
 }
 
 const (
-	// queuedMessages are kept for Receive; more are lost, and missed by the test.
+	// queuedMessages is how many messages are kept for Receive; more are lost, which fails the test.
 	queuedMessages = 4096
-	// pace is how far apart messages to guests are sent: an emulated CPU may stand
-	// still so long.
+	// pace is the time between messages to guests: an emulated CPU may stop for so long.
 	pace = 2 * time.Millisecond
 )
 
@@ -51,8 +49,8 @@ func (c *Causeway) AttachNode(n fabric.NodeConfig) (*IBNode, error) {
 	return node, err
 }
 
-// dialSubnet attaches to a subnet whose socket is there. Between its bind and its
-// listen, which a busy machine can part, the kernel refuses.
+// dialSubnet attaches to a subnet whose socket exists. Between the subnet's bind and its listen, which may be some time
+// apart on a busy machine, the kernel refuses connections: it tries again.
 func dialSubnet(socket string, n fabric.NodeConfig) (fabric.Port, error) {
 	for deadline := time.Now().Add(obeyFor); ; time.Sleep(pollEvery) {
 		port, err := fabric.Dial(socket, n.GUID, n.Name)
@@ -102,7 +100,7 @@ func (n *IBNode) JoinToSend(ctx context.Context, group fabric.GroupConfig) (fabr
 	}, err
 }
 
-// Send sends one message, and gives a guest the time to take it.
+// Send sends one message, and waits long enough for a guest to receive it.
 func (n *IBNode) Send(s fabric.Send) error {
 	if cause := n.QP().Send(&s); cause != "" {
 		return fmt.Errorf("node %s: a message was not sent: %s", n.Config().Name, cause)

@@ -15,7 +15,7 @@ import (
 	"causeway/ibside/stamp"
 )
 
-// Where an untagged RoCE v2 frame has what.
+// Offsets in an untagged RoCE v2 frame.
 const (
 	ipAt    = 14
 	ipv4Len = 20
@@ -48,8 +48,8 @@ func damages(frame []byte) [][]byte {
 	return damaged
 }
 
-// rerouted is a frame as after a router that also marks: another traffic class
-// and hop limit, which the ICRC leaves out.
+// rerouted is a frame as it leaves a router that marks packets: with another traffic class and hop limit, which the
+// ICRC does not cover.
 func rerouted(frame []byte) []byte {
 	f := bytes.Clone(frame)
 	ip := f[ipAt:]
@@ -69,8 +69,7 @@ func rerouted(frame []byte) []byte {
 	return f
 }
 
-// TestKernelChecksICRC: the kernel takes the bridge's frames because their ICRC
-// is right, and not without looking.
+// TestKernelChecksICRC: the kernel checks the ICRC of the bridge's frames, and accepts them.
 func TestKernelChecksICRC(t *testing.T) {
 	r, a, _ := theRig(t)
 	proof := proves(t, "the kernel checks the ICRC that the bridge writes")
@@ -98,7 +97,7 @@ func TestKernelChecksICRC(t *testing.T) {
 	})
 }
 
-// TestBridgeChecksICRC: the same the other way.
+// TestBridgeChecksICRC: the bridge checks the ICRC of the kernel's frames, and accepts them.
 func TestBridgeChecksICRC(t *testing.T) {
 	_, a, _ := theRig(t)
 	proof := proves(t, "the bridge checks the ICRC that the kernel writes")
@@ -138,7 +137,7 @@ func framesFrom(t *testing.T, wire *Capture, ip string, want int) [][]byte {
 	return frames
 }
 
-// injectIntoBridge has a host send one message, and repeats it, damaged and not.
+// injectIntoBridge has a host send one message, and sends copies of its frame again, damaged and undamaged.
 func injectIntoBridge(t *testing.T, c *Causeway, node *IBNode, host Peer, group string) int {
 	t.Helper()
 	wire := startCapture(t, "tapA", "")

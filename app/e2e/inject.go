@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Inject puts frames on an interface of the segment as they are: on "tapA" they
-// come to guest A alone, on "cw0p" to Causeway alone.
+// Inject sends frames on an interface of the segment, unchanged: on "tapA" only guest A receives them, on "cw0p" only
+// Causeway.
 func (r *Rig) Inject(dev string, frames ...[]byte) error {
 	err := r.Do(func() error {
 		netdev, err := net.InterfaceByName(dev)

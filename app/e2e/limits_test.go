@@ -60,8 +60,8 @@ func TestSegmentMTU(t *testing.T) {
 	})
 }
 
-// TestProxyQPLimit: a host that opens more queue pairs than it may have
-// proxy QPs is refused by name; another host is not.
+// TestProxyQPLimit: packets of a host with more queue pairs than it may have proxy QPs are dropped by name; those of
+// another host are not.
 func TestProxyQPLimit(t *testing.T) {
 	_, a, other := theRig(t)
 	proof := proves(t, "more queue pairs than a host may have proxy QPs")

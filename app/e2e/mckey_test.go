@@ -55,7 +55,7 @@ func bridgeMckeyGroups(t *testing.T, n network) *IBNode {
 	node.Groups = nil
 	for _, g := range mckeyGroups {
 		node.Groups = append(node.Groups, mgid(g))
-		if g != groupV4 { // which config has anyway
+		if g != groupV4 { // which the configuration has anyway
 			more += fmt.Sprintf("[[group]]\nip = %q\n", g)
 		}
 	}
@@ -63,8 +63,8 @@ func bridgeMckeyGroups(t *testing.T, n network) *IBNode {
 	return nodes[0]
 }
 
-// mckeysToNode has a mckey send to each group at once, and compares what its
-// host's kernel put on the wire with what came to the node.
+// mckeysToNode has a mckey send to each group at once, and compares the packets that the host's kernel sent with those
+// that came to the node.
 func mckeysToNode(t *testing.T, node *IBNode, host Peer, sizes []int) int {
 	t.Helper()
 	const count = 8
@@ -124,8 +124,8 @@ func compareGroups(t *testing.T, sent []Message, came []fabric.Received, sizes [
 	}
 }
 
-// nodeToMckeys has the node send to all groups by turns. Each group has a mckey
-// at one host, and at the other a listener that tells which messages came.
+// nodeToMckeys has the node send to all groups in turn. Each group has a mckey at one host, and at the other a listener
+// that reports which messages came.
 func nodeToMckeys(t *testing.T, node *IBNode, host, witness Peer) int {
 	t.Helper()
 	const count = 10
@@ -222,8 +222,7 @@ func startCapture(t *testing.T, dev, filter string) *Capture {
 	return c
 }
 
-// sentBy ends a capture and returns the UD messages of one sender in it, those
-// of management not.
+// sentBy ends a capture and returns the UD messages of one sender in it, without the connection manager's.
 func sentBy(t *testing.T, c *Capture, ip string) []Message {
 	t.Helper()
 	frames, err := c.Stop()

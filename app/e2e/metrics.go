@@ -14,11 +14,10 @@ import (
 	"strings"
 )
 
-// metricsListen is where a bridge in the rig's namespace shows its metrics:
-// `[metrics] listen`.
+// metricsListen is the address at which a bridge in the rig's namespace serves its metrics: `[metrics] listen`.
 const metricsListen = "127.0.0.1:9432"
 
-// The directions, as metrics have them.
+// The names of the directions in metrics.
 const (
 	roceToIB = "roce_to_ib"
 	ibToRoCE = "ib_to_roce"
@@ -46,8 +45,8 @@ func (c *Causeway) Metrics(ctx context.Context) (Metrics, error) {
 	return parseMetrics(string(text))
 }
 
-// dial opens a connection from inside the namespace. The address must be
-// literal: only so net opens the socket by the calling thread.
+// dial opens a connection from inside the namespace. The address must be literal, because only then package net opens
+// the socket on the calling thread.
 func (r *Rig) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var conn net.Conn
 	err := r.Do(func() (err error) {
@@ -57,7 +56,7 @@ func (r *Rig) dial(ctx context.Context, network, address string) (net.Conn, erro
 	return conn, err
 }
 
-// parseMetrics keeps the bridge's own metrics that are whole numbers; sums and moments in seconds are not.
+// parseMetrics keeps the bridge's own metrics that are whole numbers; sums and times in seconds are not.
 func parseMetrics(text string) (Metrics, error) {
 	m := Metrics{}
 	for line := range strings.Lines(text) {
@@ -79,8 +78,7 @@ func (m Metrics) Of(direction, name string) uint64 {
 	return m[fmt.Sprintf("causeway_%s{direction=%q}", name, direction)]
 }
 
-// Drops returns how often each reason ended a packet; reasons that did not are
-// left out.
+// Drops returns how many packets were dropped for each reason, without the reasons that have none.
 func (m Metrics) Drops(direction string) map[string]uint64 {
 	return m.byReason("packets_dropped_total", direction)
 }
@@ -102,7 +100,7 @@ func (m Metrics) byReason(counter, direction string) map[string]uint64 {
 	return reasons
 }
 
-// Since returns how far the metrics have moved on since an earlier scrape.
+// Since returns the differences from an earlier scrape.
 func (m Metrics) Since(earlier Metrics) Metrics {
 	since := Metrics{}
 	for name, n := range m {
@@ -111,8 +109,8 @@ func (m Metrics) Since(earlier Metrics) Metrics {
 	return since
 }
 
-// Conserved returns an error unless each way received = sent + drops, as it must
-// be whenever nothing moves.
+// Conserved returns an error unless received = sent + drops in each direction, which must hold whenever no packet is
+// under way.
 func (m Metrics) Conserved() error {
 	for _, direction := range []string{roceToIB, ibToRoCE} {
 		received, ended := m.Of(direction, "packets_received_total"), m.Of(direction, "packets_sent_total")

@@ -13,9 +13,9 @@ import (
 	"syscall"
 )
 
-// namespace is a network namespace that one thread lives in. Whatever is to see
-// it is run by that thread: sockets opened there stay in it for good, processes
-// started there inherit it and are killed by the kernel when the thread ends.
+// namespace is a network namespace that one thread is in. Everything that needs the namespace is run by that thread:
+// sockets opened there stay in it, and processes started there inherit it and are killed by the kernel when the thread
+// ends.
 type namespace struct {
 	jobs chan func()
 	done chan struct{}
@@ -54,7 +54,7 @@ func enter() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// /sys/class/net shows the namespace of whoever mounted it.
+	// /sys/class/net shows the namespace in which it was mounted.
 	if err := syscall.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
 		return fmt.Errorf("mount /sys: %w", err)
 	}
@@ -74,19 +74,18 @@ func (ns *namespace) do(f func() error) error {
 	return <-result
 }
 
-// start starts cmd inside the namespace; it dies with it.
+// start starts cmd inside the namespace; the kernel kills it when the namespace's thread ends.
 func (ns *namespace) start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	// A group of its own: ctrl-C is for the test, which then ends the rest in order.
+	// A process group of its own, so that ctrl-C goes only to the test, which then ends the rest in order.
 	cmd.SysProcAttr.Setpgid = true
 	return ns.do(cmd.Start)
 }
 
-// run carries out short commands, one a line, inside the namespace. No shell
-// is between: words are split at blanks.
+// run carries out short commands, one a line, inside the namespace. It uses no shell: words are split at blanks.
 func (ns *namespace) run(lines string) error {
 	var errs []error
 	for line := range strings.Lines(lines) {

@@ -16,7 +16,7 @@ import (
 
 const (
 	pollEvery = 20 * time.Millisecond
-	// obeyFor is how long a process may take to end after SIGINT or SIGTERM.
+	// obeyFor is how long a process may take to end after SIGINT or SIGTERM, before it is killed.
 	obeyFor = 10 * time.Second
 )
 
@@ -60,8 +60,7 @@ func (p *process) output() string {
 	return string(text)
 }
 
-// await waits until match accepts the output. It fails when the process ends
-// before.
+// await waits until match accepts the output. It fails when the process ends first.
 func (p *process) await(ctx context.Context, match func(output string) bool) error {
 	for {
 		var ended bool
@@ -81,8 +80,8 @@ func (p *process) await(ctx context.Context, match func(output string) bool) err
 	}
 }
 
-// stop asks by signal, and kills what does not obey. It returns how the process
-// ended: nil for exit code 0.
+// stop sends a signal, and kills a process that does not end then. It returns how the process ended: nil for exit code
+// 0.
 func (p *process) stop(signal syscall.Signal) error {
 	_ = p.cmd.Process.Signal(signal) // an error means it has ended
 	select {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Peer is a guest by one of its addresses.
+// Peer is a guest with one of its addresses.
 type Peer struct {
 	*Guest
 	IP     string
@@ -28,7 +28,7 @@ func (p Peer) udendArgs() string {
 // Exchange is a number of UD messages and how they are sent.
 type Exchange struct {
 	Count int
-	Sizes string // payload lengths in turn: "64", "0,1,2"
+	Sizes string // payload lengths, used in turn: "64", "0,1,2"
 	Args  string // more of udend's arguments for the sender: --imm, --tclass ...
 }
 
@@ -60,7 +60,7 @@ func Publish(ctx context.Context, receiver, sender Peer, group string, x Exchang
 		return nil, err
 	}
 	defer listener.Stop()
-	// Paced: a receiver's emulated CPU may stop for milliseconds.
+	// The messages are paced, because a receiver's emulated CPU may stop for milliseconds.
 	_, err = sender.RunUDEnd(ctx, fmt.Sprintf("%s --to %s --qpn 0xffffff --count %d --size %s --gap 2 %s send",
 		sender.udendArgs(), group, x.Count, x.Sizes, x.Args))
 	if err != nil {

@@ -25,15 +25,15 @@ type caller struct {
 	at    fabric.Send // a message to its proxy QP that lacks only its payload
 }
 
-// unasked is added to a caller's numbers for what the node sends it.
+// unasked is added to a caller's numbers to number the messages that the node sends it without a request.
 const unasked = 50
 
-// TestProxyQPs: two hosts with two queue pairs each send to the node at the same time.
-// Each has a proxy QP of its own, and what the node sends there unasked comes to
-// exactly that queue pair, though both hosts count their QPNs alike.
+// TestProxyQPs: two hosts with two queue pairs each send to the node at the same time. Each queue pair has a proxy QP
+// of its own, and what the node later sends there comes to exactly that queue pair, though both hosts use the same
+// QPNs.
 func TestProxyQPs(t *testing.T) {
 	_, a, b := theRig(t)
-	proof := proves(t, "two hosts, two queue pairs each: four proxy QPs, used unasked")
+	proof := proves(t, "two hosts, two queue pairs each: four proxy QPs, used in both directions")
 	for _, family := range []struct{ name, prefix string }{{"v4", networks[0].v4}, {"v6", networks[0].v6}} {
 		t.Run(family.name, func(t *testing.T) {
 			c, node := networks[0].bridge(t, fabric.RoleNone)
@@ -74,8 +74,8 @@ func startCallers(t *testing.T, node *IBNode, count int, hosts ...Peer) []caller
 	return callers
 }
 
-// findProxyQPs learns each caller's proxy QP from what it sent, and checks that
-// all have come, and that no two share one.
+// findProxyQPs finds each caller's proxy QP by the messages that came from it, and checks that all have come, and that
+// no two callers share one.
 func findProxyQPs(t *testing.T, callers []caller, received []fabric.Received, count int) {
 	t.Helper()
 	messages := map[uint64]int{} // by number
@@ -111,8 +111,8 @@ func answerByTurns(t *testing.T, node *IBNode, callers []caller, count int) {
 	}
 }
 
-// segmentNoise is what the segment's own life drops: what the switch floods, and
-// what the hosts' interfaces of other VLANs say.
+// segmentNoise are drop reasons of packets that are no part of a test: those that the switch floods, and those that the
+// hosts' interfaces of other VLANs send.
 var segmentNoise = []string{"l2_notus", "vlan_unknown"}
 
 // withoutNoise leaves out segmentNoise; its sum comes second.
@@ -145,18 +145,18 @@ func checkExact(t *testing.T, c *Causeway, proxyQPs int, each uint64) {
 	})
 }
 
-// noQP is how the bridge's channel adapter counts, in the end.
+// noQP matches the counter that the bridge's channel adapter logs at the end.
 var noQP = regexp.MustCompile(`ib_port_closed.*\bdrops=\S*\bno_qp:1\b`)
 
-// sendToNobody: a QPN that is no proxy QP ends by name at the bridge's channel
-// adapter, as one that nobody has. It ends the bridge.
+// sendToNobody: a message to a QPN that is no proxy QP is dropped by the bridge's channel adapter and counted as no_qp.
+// The function ends the bridge.
 func sendToNobody(t *testing.T, c *Causeway, node *IBNode, callers []caller, before uint64) {
 	t.Helper()
 	somebody, nobody := callers[0].at, callers[0].at
 	for slices.ContainsFunc(callers, func(o caller) bool { return o.at.DestQP == nobody.DestQP }) {
 		nobody.DestQP ^= 0x400000
 	}
-	for _, message := range []fabric.Send{nobody, somebody} { // when the second is through, so is the first
+	for _, message := range []fabric.Send{nobody, somebody} { // when the second has been forwarded, the first has been handled
 		message.Payload = stamp.Message(1, 64)
 		if err := node.Send(message); err != nil {
 			t.Fatal(err)
@@ -203,8 +203,8 @@ const countedWithin = 5 * time.Second
 // orderlyCount is how many messages one queue pair sends in a row.
 const orderlyCount = 1000
 
-// TestOrder: once a queue pair has its proxy QP, the node gets its messages in
-// the order of sending. Only those that waited for it may be overtaken.
+// TestOrder: once a queue pair has its proxy QP, the node gets its messages in the order of sending. Only those that
+// waited for the proxy QP may be overtaken.
 func TestOrder(t *testing.T) {
 	_, a, b := theRig(t)
 	proof := proves(t, "order within a flow, two hosts at once")

@@ -19,7 +19,7 @@ const (
 	recordMost = 400 << 10
 )
 
-// recording is one file of the kernel's own frames, as they pass at guest A.
+// recording is one file of the kernel's own frames, captured at guest A.
 type recording struct {
 	file  string // without .pcap
 	about string
@@ -59,8 +59,7 @@ func udaddy(kind, more string) func(context.Context, *Guest, *Guest) error {
 	}
 }
 
-// forgetful has both guests forget their neighbours first, so that ARP or ND
-// comes before the messages.
+// forgetful flushes both guests' neighbour entries first, so that ARP or ND comes before the messages.
 func forgetful(run func(context.Context, *Guest, *Guest) error) func(context.Context, *Guest, *Guest) error {
 	return func(ctx context.Context, a, b *Guest) error {
 		for _, g := range []*Guest{a, b} {
@@ -134,9 +133,8 @@ var recordings = []recording{
 	{"sidr_unserved", "a SIDR request for a service nobody offers, refused", 2, refused},
 }
 
-// TestRecordKernelFrames writes the captures that lcore/frame's tests read. It
-// runs in each `make e2e`, into a folder that is thrown away: what the kernel
-// sends must not change unnoticed. With -record the files are kept.
+// TestRecordKernelFrames writes the captures that lcore/frame's tests read. It runs in each `make e2e`, into a
+// temporary folder, so that a change in what the kernel sends is noticed. With -record the files are kept.
 func TestRecordKernelFrames(t *testing.T) {
 	r, a, b := theRig(t)
 	proof := proves(t, "what the kernel sends: each ICRC is right")

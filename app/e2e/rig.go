@@ -18,7 +18,7 @@ import (
 
 const (
 	qemuProgram = "qemu-system-x86_64"
-	// Port is Causeway's interface on the segment: `port = "af_packet:cw0"`.
+	// Port is the name of Causeway's interface on the segment: `port = "af_packet:cw0"`.
 	Port = "cw0"
 	// portPeer is its other end, in the bridge.
 	portPeer = "cw0p"
@@ -38,7 +38,7 @@ type Rig struct {
 	running
 }
 
-// running is what must be stopped before the namespace goes.
+// running is what must be stopped before the namespace is removed.
 type running struct {
 	mu    sync.Mutex
 	stops map[any]func()
@@ -144,7 +144,7 @@ func layout() string {
 		ip link set %[2]s up`, segment, Port, portPeer, wireMTU, segments[1])
 }
 
-// addTap makes a guest's cable, unless a guest of that name has left it.
+// addTap makes the tap of a guest's NIC, unless an earlier guest of that name has left it.
 func (r *Rig) addTap(name, segment string) error {
 	if r.ns.run("ip link show "+name) == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 
 const stepTime = 40 * time.Second
 
-// TestGuestRun proves what all other tests rely on: output, exit codes,
-// concurrency, and that a command ends with its context.
+// TestGuestRun checks what all other tests rely on: output, exit codes, concurrency, and that a command ends with its
+// context.
 func TestGuestRun(t *testing.T) {
 	_, a, _ := theRig(t)
 	out, exit, err := a.Run(within(t, stepTime), "echo to stdout; echo to stderr >&2; exit 3")
@@ -45,8 +45,8 @@ func TestGuestRun(t *testing.T) {
 	}
 }
 
-// TestBiggerGuest boots a host with two RDMA devices, two CPUs and a folder of
-// this machine: what it takes to run the bridge itself in a guest.
+// TestBiggerGuest boots a guest with two RDMA devices, two CPUs and a folder of this machine, which the bridge needs to
+// run in a guest.
 func TestBiggerGuest(t *testing.T) {
 	r, a, _ := theRig(t)
 	dir := t.TempDir()
@@ -87,8 +87,8 @@ func peers(a, b *Guest, kind string) (Peer, Peer) {
 	return Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: b, IP: "10.9.0.2"}
 }
 
-// TestGuestToGuest proves the rig by the two kernels alone, Causeway absent:
-// what fails here is not the bridge's fault.
+// TestGuestToGuest tests the rig with the two kernels alone, without Causeway: a failure here is not the bridge's
+// fault.
 func TestGuestToGuest(t *testing.T) {
 	_, a, b := theRig(t)
 	proof := proves(t, "the two kernels alone, without Causeway")
@@ -121,8 +121,8 @@ func TestGuestToGuest(t *testing.T) {
 	})
 }
 
-// TestChecksCanFail: a rig that accepts everything proves nothing. udend must
-// miss the reply of a QPN that nobody has, and the message that nobody sends.
+// TestChecksCanFail: a rig that accepts everything proves nothing. udend must report that there is no reply from a QPN
+// that nobody has, and no message when nobody sends.
 func TestChecksCanFail(t *testing.T) {
 	_, a, b := theRig(t)
 	server, client := peers(a, b, "v4")

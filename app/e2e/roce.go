@@ -9,7 +9,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// What it takes to find RoCE v2 in a frame.
+// Numbers needed to find RoCE v2 in a frame.
 const (
 	etherVLAN  = 0x8100
 	etherIPv4  = 0x0800
@@ -50,8 +50,7 @@ func Messages(frames []Frame) []Message {
 	return found
 }
 
-// parseMessage reads a frame with few demands: it judges what Causeway sends,
-// and shares no code with it but the ICRC.
+// parseMessage parses a frame leniently. It checks what Causeway sends, so it shares no code with it but the ICRC.
 func parseMessage(b []byte) (Message, bool) {
 	m := Message{VLAN: -1}
 	if len(b) < macsLen+2 {
@@ -72,8 +71,7 @@ func parseMessage(b []byte) (Message, bool) {
 	return m, m.parseTransport(covered[header+8:])
 }
 
-// parseIP returns the IP packet, without what Ethernet added, and its header's
-// length; 0 if it is not UDP.
+// parseIP returns the IP packet, without Ethernet's padding, and its header's length; 0 if it is not UDP.
 func (m *Message) parseIP(etherType uint16, b []byte) (ip []byte, header int) {
 	switch {
 	case etherType == etherIPv4 && len(b) >= 20 && b[9] == protoUDP:

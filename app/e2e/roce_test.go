@@ -15,8 +15,8 @@ import (
 
 const kernelFrames = "../../lcore/frame/testdata/kernel"
 
-// TestKernelFrames reads the recordings: each message's ICRC is right, and each
-// payload that udend made is whole. Then one bit is wrong, and both must notice.
+// TestKernelFrames reads the recordings: each message's ICRC is right, and each payload that udend made is undamaged.
+// Then one bit is changed, and both checks must fail.
 func TestKernelFrames(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(kernelFrames, "*.pcap"))
 	if err != nil || len(files) == 0 {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Guests have no CPU of their own: emulated, they share this machine's with each other and with whatever runs beside the
-// tests. Bounds on time that say something of Causeway therefore stretch with what a fixed piece of work takes in a guest.
+// Guests have no CPU of their own: they are emulated, and share this machine's CPUs with each other and with whatever
+// else runs. Time limits for Causeway therefore stretch with the time that a fixed piece of work takes in a guest.
 const (
 	someWork = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
-	// workTakes is its usual time, on the slower of the machines that the bounds were found on, with nothing beside.
+	// workTakes is its usual time, on the slower of the machines that the bounds were measured on, when idle otherwise.
 	workTakes = 250 * time.Millisecond
 )
 
@@ -27,7 +27,7 @@ func (g *Guest) slowness(ctx context.Context) float64 {
 	return max(1, float64(time.Since(start))/float64(workTakes))
 }
 
-// stretched is a bound of a guest's on a machine as slow as it was just now. Give it slowness of before, too.
+// stretched stretches a time limit by how slow the machine has just been: now, or before if that was slower.
 func stretched(t *testing.T, bound time.Duration, g *Guest, before float64) time.Duration {
 	t.Helper()
 	factor := max(before, g.slowness(t.Context()))
@@ -37,7 +37,7 @@ func stretched(t *testing.T, bound time.Duration, g *Guest, before float64) time
 	return time.Duration(factor * float64(bound))
 }
 
-// TestSlowness wants the measure to be one: twice the work takes about twice as long.
+// TestSlowness checks the measure: twice the work takes about twice as long.
 func TestSlowness(t *testing.T) {
 	_, a, _ := theRig(t)
 	took := func(work string) time.Duration {

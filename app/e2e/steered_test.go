@@ -19,26 +19,27 @@ const sharedPort = "tap:cw0,remote=eth1"
 // flowModules are the kernel modules that net_tap's flow rules need.
 const flowModules = "modprobe -a tun sch_multiq sch_ingress cls_flower act_gact act_mirred act_skbedit"
 
-// sharedSizes end where net_tap does: at an MTU of 1504.
+// sharedSizes go up to what net_tap can carry: an MTU of 1504.
 var sharedSizes = []int{0, 1, 2, 3, 61, 64, 1023, 1024}
 
-// sharing has a bridge's configuration use the shared port.
+// sharing changes a bridge's configuration to use the shared port.
 func sharing(config string) string {
 	return strings.NewReplacer("af_packet:"+Port, sharedPort, "af_packet:eth1", sharedPort, fmt.Sprintf("= %d", hostMTU), "= 1500",
 		"lcores = [1]", "lcores = [1]\nmemory_mib = 128").Replace(config)
 }
 
-// kernelOnEth1 is what C's kernel is on eth1, beside the bridge: a host of the same network, with the same MAC address.
+// kernelOnEth1 is C's kernel on eth1, which it shares with the bridge: a host of the same network, with the same MAC
+// address.
 type kernelOnEth1 struct {
 	a, c   *Guest
 	v4, v6 string
 }
 
-// web is what C's kernel serves by TCP, on RoCE's port number and another.
+// web is the folder that C's kernel serves by TCP, on RoCE's port number and another.
 const web = "/tmp/web"
 
-// kernelBeside gives C's kernel addresses on eth1 in a network, until the test ends; only A is reached that way, since
-// C's eth2 is in the same network.
+// kernelBeside gives C's kernel addresses on eth1 in a network, until the test ends; only A is reached through eth1,
+// since C's eth2 is in the same network.
 func kernelBeside(t *testing.T, n network, a *Guest, c *BridgeGuest) kernelOnEth1 {
 	t.Helper()
 	k := kernelOnEth1{a, c.Guest, n.v4 + "4", n.v6 + "4"}
@@ -75,11 +76,11 @@ func kernelBeside(t *testing.T, n network, a *Guest, c *BridgeGuest) kernelOnEth
 	return k
 }
 
-// udpProbes is how many UDP datagrams use sends to C's kernel, by each of IPv4 and IPv6.
+// udpProbes is how many UDP datagrams the function use sends to C's kernel, by each of IPv4 and IPv6.
 const udpProbes = 5
 
-// use has A use what C's kernel offers, and C's kernel ask for A: ping, TCP, UDP, each with neighbours found anew. All of
-// it is traffic that the bridge must not touch.
+// use has A use what C's kernel offers, and C's kernel resolve and ping A: ping, TCP, UDP, each with neighbours
+// resolved anew. The bridge must not touch any of this traffic.
 func (k kernelOnEth1) use(t *testing.T) {
 	t.Helper()
 	if err := k.a.Must(within(t, stepTime), fmt.Sprintf("ip neigh del %s dev $(%s); ip -6 neigh del %s dev $(%s); true",
@@ -118,8 +119,8 @@ func deviceTo(ip string) string {
 // strayRoCE is how many RoCE messages go to C's kernel's own addresses, by each of IPv4 and IPv6.
 const strayRoCE = 20
 
-// getsRoCE has A send RoCE to the kernel's own addresses, and reports whether the kernel gets it: its IP then delivers it,
-// to rxe, which has no device there.
+// getsRoCE has A send RoCE to the kernel's own addresses, and reports whether the kernel gets it: then its IP layer
+// delivers it to rxe, which has no device there.
 func (k kernelOnEth1) getsRoCE(t *testing.T, n network) bool {
 	t.Helper()
 	before := k.delivered(t)
@@ -129,13 +130,13 @@ func (k kernelOnEth1) getsRoCE(t *testing.T, n network) bool {
 			t.Fatal(err)
 		}
 	}
-	// Neighbour discovery is the rest of what is delivered.
+	// The other delivered packets are neighbour discovery.
 	return k.delivered(t)-before >= 2*strayRoCE
 }
 
 var inDelivers = regexp.MustCompile(`Ip6InDelivers\s+(\d+)|Ip:(?: \d+){8} (\d+)`)
 
-// delivered returns how many IP packets C's kernel has handed on.
+// delivered returns how many IP packets C's kernel has delivered to the next protocol.
 func (k kernelOnEth1) delivered(t *testing.T) int { return k.count(t, inDelivers) }
 
 var noPorts = regexp.MustCompile(`Udp6NoPorts\s+(\d+)|Udp: \d+ (\d+) \d+`)
@@ -143,7 +144,7 @@ var noPorts = regexp.MustCompile(`Udp6NoPorts\s+(\d+)|Udp: \d+ (\d+) \d+`)
 // refused returns how many UDP datagrams have come to C's kernel for a port where nobody listens.
 func (k kernelOnEth1) refused(t *testing.T) int { return k.count(t, noPorts) }
 
-// count adds up a counter of IPv4's and the one of IPv6's.
+// count returns the sum of an IPv4 counter and its IPv6 counterpart.
 func (k kernelOnEth1) count(t *testing.T, counters *regexp.Regexp) (n int) {
 	t.Helper()
 	out, _, err := k.c.Run(within(t, stepTime), "cat /proc/net/snmp /proc/net/snmp6")

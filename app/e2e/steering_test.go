@@ -14,11 +14,11 @@ import (
 	"causeway/lcore/frame"
 )
 
-// steeredFrames is what dpdk's tests say when they have checked where frames went.
+// steeredFrames matches what dpdk's tests print when they have checked where frames went.
 var steeredFrames = regexp.MustCompile(`steered (\d+) frames`)
 
-// TestFlowSteering runs the tests of package dpdk that want flow rules to work, in a
-// guest: net_tap makes them out of the classifiers that Debian's kernel has.
+// TestFlowSteering runs the tests of package dpdk that need working flow rules, in a guest: net_tap implements them
+// with the classifiers of Debian's kernel.
 func TestFlowSteering(t *testing.T) {
 	_, c, _ := theSecondTopology(t)
 	proof := proves(t, "rte_flow on a port shared with the kernel: each kind of frame to its queue, the rest to the kernel")
@@ -34,8 +34,8 @@ func TestFlowSteering(t *testing.T) {
 	}
 }
 
-// TestSteeredBridge: Causeway on a port that it shares with C's kernel, by flow rules of its own. RoCE is the bridge's,
-// both ways, by each kind of IB port; all else is the kernel's, at the same time and by the same MAC address.
+// TestSteeredBridge: Causeway on a port that it shares with C's kernel, by flow rules of its own. The bridge gets RoCE,
+// both ways, with each kind of IB port; the kernel gets everything else, at the same time and by the same MAC address.
 func TestSteeredBridge(t *testing.T) {
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "Causeway on a port shared with the kernel: RoCE both ways, ping, TCP, UDP, ARP and ND of the kernel's meanwhile")
@@ -112,7 +112,7 @@ func sharedBridge(t *testing.T, k kernelOnEth1, n network, c *BridgeGuest, confi
 	return bridge
 }
 
-// endsSharing ends a bridge, after which the kernel has all.
+// endsSharing ends a bridge, after which the kernel gets everything.
 func endsSharing(t *testing.T, k kernelOnEth1, bridge *GuestCauseway, n network) {
 	t.Helper()
 	if err := bridge.Stop(within(t, stepTime)); err != nil {
@@ -146,7 +146,7 @@ func pingsBeside(t *testing.T, k kernelOnEth1, host Peer, nodeIP string) int {
 	return count
 }
 
-// publishes has a host send to a group; the bridge counts what comes.
+// publishes has a host send to a group; the bridge counts the packets.
 func publishes(t *testing.T, host Peer, group string) {
 	t.Helper()
 	if _, err := host.RunUDEnd(within(t, stepTime), fmt.Sprintf("%s %s --to %s --qpn 0xffffff --gap 2 --count %d --size %s send",
@@ -155,8 +155,8 @@ func publishes(t *testing.T, host Peer, group string) {
 	}
 }
 
-// checkMoved wants a bridge to have received and sent so much and nothing else but looped messages, and its workers to
-// have seen RoCE alone.
+// checkMoved checks that a bridge has received and sent exactly so many packets, apart from looped messages, and that
+// its workers have received RoCE only.
 func checkMoved(t *testing.T, moved Metrics, toIB, toRoCE int, looped uint64) {
 	t.Helper()
 	for _, x := range []struct {
@@ -174,7 +174,8 @@ func checkMoved(t *testing.T, moved Metrics, toIB, toRoCE int, looped uint64) {
 	}
 }
 
-// pingsBridge wants A to find and ping the bridge itself, beside C's kernel, and to know the node by the same MAC address.
+// pingsBridge checks that A can resolve and ping the bridge itself, besides C's kernel, and that A has the node at the
+// same MAC address.
 func pingsBridge(t *testing.T, k kernelOnEth1, bridge *GuestCauseway, n network) {
 	t.Helper()
 	before := settled(t, bridge)
@@ -190,7 +191,7 @@ func pingsBridge(t *testing.T, k kernelOnEth1, bridge *GuestCauseway, n network)
 	}
 }
 
-// takesAllRoCE: RoCE that is not for the bridge is not the kernel's either, and dropped by name.
+// takesAllRoCE: RoCE that is not for the bridge does not reach the kernel either; the bridge drops it by name.
 func takesAllRoCE(t *testing.T, k kernelOnEth1, bridge *GuestCauseway, n network) {
 	t.Helper()
 	before := settled(t, bridge)
@@ -200,7 +201,7 @@ func takesAllRoCE(t *testing.T, k kernelOnEth1, bridge *GuestCauseway, n network
 	want := uint64(2 * strayRoCE)
 	if n.vlan == 0 { // any RoCE v1 will do
 		r, _, _ := theRig(t)
-		to, _ := frame.ParseMAC(mac("C", 1)) // mac made it
+		to, _ := frame.ParseMAC(mac("C", 1)) // cannot fail: mac made it
 		f := append(append(to[:], 2, 0, 0, 0, 0, 9, 0x89, 0x15), make([]byte, 60)...)
 		if err := r.Inject(tap("C", 1), f); err != nil {
 			t.Fatal(err)

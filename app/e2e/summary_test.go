@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 )
 
-// A proof is one scenario in the table that a run ends with.
+// A proof is one scenario in the table that is printed at the end of a run.
 type proof struct {
 	t        *testing.T
 	scenario string
@@ -28,7 +28,7 @@ var proofs struct {
 	all []*proof
 }
 
-// proves enters a test into the table: what it shows when it passes.
+// proves adds a test to the table, with what it shows when it passes.
 func proves(t *testing.T, scenario string) *proof {
 	p := &proof{t: t, scenario: scenario, result: "not finished"}
 	proofs.Lock()

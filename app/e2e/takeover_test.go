@@ -12,14 +12,14 @@ import (
 	"causeway/ibside/fabric"
 )
 
-// TestTakeOver: one bridge takes the place of another, on another port, with another MAC address. It announces its
-// addresses and its node's, so that a host that knew them knows better before it sends anything.
+// TestTakeOver: one bridge replaces another, on another port, with another MAC address. It announces its addresses and
+// its node's, so that a host with entries for them has the new MAC address before it sends anything.
 func TestTakeOver(t *testing.T) {
 	_, c, _ := theSecondTopology(t)
 	_, a, _ := theRig(t)
 	proof := proves(t, "a bridge takes another's place: hosts know its MAC address before they send, and all comes")
 	addresses := []string{"10.9.0.254", "10.9.0.7", "fd09::fe", "fd09::7"}
-	// The first must be known to the host, or there is nothing to correct.
+	// The host must have entries for the first bridge, or there is nothing to correct.
 	t.Run("the first", func(t *testing.T) {
 		_, node := networks[0].bridge(t, fabric.RoleEcho)
 		networks[0].families(t, a, func(t *testing.T, host Peer, nodeIP, _ string) {
@@ -52,7 +52,7 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// macsOf returns what a host knows.
+// macsOf returns the MAC addresses in a host's neighbour entries.
 func macsOf(t *testing.T, host *Guest, addresses []string) []string {
 	t.Helper()
 	var macs []string

@@ -20,13 +20,14 @@ const (
 	translations   = "[[translate]]\nroce = \"10.9.0.0/24\"\nib = \"10.10.9.0/24\"\n[[translate]]\nroce = \"fd09::/64\"\nib = \"fd10::/64\"\n"
 )
 
-// TestUdaddyTranslated: the example at a host and a node that knows hosts, and is known to them, by addresses of its own side.
+// TestUdaddyTranslated: the example at a host and a node; the node knows hosts by addresses of its own side, and they
+// know it by addresses of theirs.
 func TestUdaddyTranslated(t *testing.T) {
 	proof := proves(t, "udaddy at a host and a node on another IP subnet, connected by addresses that the bridge translates: each as client and as server")
 	n := networks[0]
 	_, a, _ := theRig(t)
 	c, nodes := bridgeWith(t, n.config(fmt.Sprintf("[[service]]\nport = %d\n", udaddyPort)+translations), topology, node7(fabric.RoleNone))
-	node := nodes[0].Exchanger(fabric.CMConfig{}, there4+"7", there6+"7") // it refuses what is not for these
+	node := nodes[0].Exchanger(fabric.CMConfig{}, there4+"7", there6+"7") // it rejects what is not for these
 	t.Cleanup(node.CM.Close)
 	gid, err := c.GID()
 	if err != nil {
@@ -53,8 +54,8 @@ func TestUdaddyTranslated(t *testing.T) {
 	r.allConnected(t, 2, 2)
 }
 
-// addressesThere gives N an address of each family that only its own side knows, and C's verbs device those of host A and of the
-// bridge there.
+// addressesThere gives N an address of each family that only its own side knows, and gives C's verbs device those by
+// which that side knows host A and the bridge.
 func addressesThere(t *testing.T, c *BridgeGuest, n *Guest) {
 	t.Helper()
 	change := func(ctx context.Context, what string) error {
@@ -76,8 +77,8 @@ func addressesThere(t *testing.T, c *BridgeGuest, n *Guest) {
 	awaitGID(t, n, there4+"7")
 }
 
-// TestVerbsUdaddyTranslated: the example at kernel hosts on both sides of Causeway on librdmacm, on two IP subnets with no route
-// between them. N's kernel takes no request whose source it has no route to.
+// TestVerbsUdaddyTranslated: the example at kernel hosts on both sides of Causeway on librdmacm, on two IP subnets with
+// no route between them. N's kernel takes no request whose source it has no route to.
 func TestVerbsUdaddyTranslated(t *testing.T) {
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: udaddy to udaddy by IP addresses that the bridge translates, both ways")
@@ -97,7 +98,7 @@ func TestVerbsUdaddyTranslated(t *testing.T) {
 	}
 }
 
-// translated runs the example from a client to a server, which the client knows by another address.
+// translated runs the example from a client to a server that the client knows by another address.
 func translated(t *testing.T, proof *proof, client, server Peer, known string) {
 	t.Helper()
 	ctx := within(t, stepTime)

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// udaddyPort is the one that rdma_cm's UD example always uses.
+	// udaddyPort is the port that rdma_cm's UD example always uses.
 	udaddyPort = 7174
 	// udaddyCount is how many messages it sends each way, of udaddySize bytes.
 	udaddyCount, udaddySize = 10, 100
@@ -31,7 +31,7 @@ func (p Peer) ServeUdaddy(ctx context.Context, connections int) (*client.Command
 	if err != nil {
 		return nil, err
 	}
-	// A server's listener has its address with the port: another's does not count.
+	// A server's listener is found by address and port, so that another's does not count.
 	listens := fmt.Sprintf("rdma resource show cm_id | grep LISTEN | grep -qF '%s:%d'", p.IP, udaddyPort)
 	if strings.Contains(p.IP, ":") {
 		listens = fmt.Sprintf("rdma resource show cm_id | grep LISTEN | grep -qF -e '[%[1]s]:%[2]d' -e '%[1]s:%[2]d'", p.IP, udaddyPort)
@@ -76,7 +76,7 @@ func (n *IBNode) Exchanger(c fabric.CMConfig, ips ...string) *fabrictest.Exchang
 
 var portGID = regexp.MustCompile(`msg=ib_port .*gid=(\S+)`)
 
-// GID returns that of the bridge's port, where IB nodes find RoCE hosts.
+// GID returns the GID of the bridge's port, at which IB nodes find RoCE hosts.
 func (c *Causeway) GID() (ib.GID, error) {
 	found := portGID.FindStringSubmatch(c.Log())
 	if found == nil {

@@ -56,7 +56,7 @@ func (r *udaddyRig) host(g *Guest, v6 bool) Peer {
 	return Peer{Guest: g, IP: r.network.v4 + number}
 }
 
-// serve makes a node a server, and returns what becomes of its exchanges.
+// serve makes a node a server, and returns the results of its exchanges.
 func (r *udaddyRig) serve(t *testing.T, node *fabrictest.Exchanger) chan fabrictest.Exchange {
 	t.Helper()
 	exchanges := make(chan fabrictest.Exchange, 100)
@@ -66,7 +66,7 @@ func (r *udaddyRig) serve(t *testing.T, node *fabrictest.Exchanger) chan fabrict
 	return exchanges
 }
 
-// went checks exchanges that must all have gone well.
+// went checks that all exchanges have succeeded.
 func (r *udaddyRig) went(t *testing.T, exchanges chan fabrictest.Exchange, count int) {
 	t.Helper()
 	for range count {
@@ -77,7 +77,7 @@ func (r *udaddyRig) went(t *testing.T, exchanges chan fabrictest.Exchange, count
 			}
 			r.proof.add(len(k.Received))
 		case <-within(t, stepTime).Done():
-			t.Fatal("a server's talk does not end")
+			t.Fatal("a server's exchange does not end")
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (r *udaddyRig) call(t *testing.T, node *fabrictest.Exchanger, host Peer) {
 	r.proof.add(len(k.Received))
 }
 
-// toHost has nodes connect to the example at a host, all at once, each from its place in the list.
+// toHost has nodes connect to the example at a host, all at once.
 func (r *udaddyRig) toHost(t *testing.T, host Peer, nodes ...*fabrictest.Exchanger) {
 	t.Helper()
 	ctx := within(t, stepTime)
@@ -144,8 +144,8 @@ func (r *udaddyRig) allConnected(t *testing.T, ofHosts, ofNodes uint64) {
 	awaitMetrics(t, r.Causeway, func(m Metrics) error { return connected(m, ofHosts, ofNodes) })
 }
 
-// connected checks what a bridge has counted of connections. It must have dropped nothing but what it has served itself,
-// and the segment's noise.
+// connected checks a bridge's counters of connections. It must have dropped only what it has answered itself, and the
+// segment's noise.
 func connected(m Metrics, ofHosts, ofNodes uint64) error {
 	var wrong []error
 	for name, want := range map[string]uint64{
@@ -168,9 +168,10 @@ func connected(m Metrics, ofHosts, ofNodes uint64) error {
 	return errors.Join(wrong...)
 }
 
-// TestUdaddy: the example, as Debian has it, on a host finds its server at a node by IP address, and the other way round.
+// TestUdaddy: the example, as Debian packages it, on a host finds its server at a node by IP address, and the other way
+// round.
 func TestUdaddy(t *testing.T) {
-	proof := proves(t, "udaddy at a host and a node that exchanges as it does, connected by IP address: each as client and as server")
+	proof := proves(t, "udaddy at a host and a node that runs the same protocol, connected by IP address: each as client and as server")
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
 			r := newUdaddyRig(t, n, proof, nil)
@@ -216,7 +217,7 @@ func TestUdaddyMany(t *testing.T) {
 	r.allConnected(t, 12, 12)
 }
 
-// TestUdaddyRestart: a server that was started anew has other queue pairs; a client gets the new ones. Where nobody
+// TestUdaddyRestart: a server that was restarted has other queue pairs; a client gets the new ones. Where nobody
 // listens, the client is told so at once.
 func TestUdaddyRestart(t *testing.T) {
 	proof := proves(t, "udaddy: servers started anew, and away")
@@ -230,14 +231,14 @@ func TestUdaddyRestart(t *testing.T) {
 		k := node.Connect(within(t, stepTime), r.gid, netip.MustParseAddr(host.IP), udaddyPort)
 		var refused *fabric.CMRejectedError
 		if !errors.As(k.Err, &refused) || refused.Status != ib.SIDRStatusUnsupported {
-			t.Errorf("the node's client of nobody: %v", k.Err)
+			t.Errorf("the node's client without a server: %v", k.Err)
 		}
 		if err := node.CM.Serve(nil, func(*fabric.CMRequest) {}); err != nil {
 			t.Fatal(err)
 		}
 		out, exit, err := host.Run(within(t, stepTime), "udaddy -b 10.9.0.1 -s 10.9.0.7")
 		if err != nil || exit == 0 {
-			t.Errorf("the host's client of nobody: exit %d, %v: %s", exit, err, out)
+			t.Errorf("the host's client without a server: exit %d, %v: %s", exit, err, out)
 		}
 	}
 	r.allConnected(t, 2, 2)

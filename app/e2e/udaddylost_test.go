@@ -22,7 +22,7 @@ type loss struct {
 	left int
 }
 
-// lose is a fabric.CMConfig's.
+// lose is used as the function of that name in fabric.CMConfig.
 func (l *loss) lose(out bool, attr uint16) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,14 +46,14 @@ func (l *loss) waiting() int {
 }
 
 const (
-	// cutFor is how long a host's cable is out: longer than the way of one request or reply, and shorter than the
-	// kernel waits before it repeats itself, which is four seconds.
+	// cutFor is how long a host's cable is unplugged: longer than one request or reply is under way, and shorter than
+	// the four seconds that the kernel waits before it repeats one.
 	cutFor = 1500 * time.Millisecond
-	// kernelPatience is less than the kernel's wait before a repetition: who is faster has not lost anything.
+	// kernelPatience is less than the kernel's wait before a repetition: a faster connection has lost no datagram.
 	kernelPatience = 3 * time.Second
 )
 
-// lossyRig is a bridge and a host with a way to lose what is between them, and between the bridge and node 7.
+// lossyRig can lose datagrams between the bridge and a host, and between the bridge and node 7.
 type lossyRig struct {
 	*udaddyRig
 	rig  *Rig
@@ -62,7 +62,7 @@ type lossyRig struct {
 	node *fabrictest.Exchanger
 }
 
-// cut takes the host's cable out for a moment.
+// cut unplugs the host's cable for a moment.
 func (r *lossyRig) cut(t *testing.T) (mended chan struct{}) {
 	if err := r.rig.Unplug(r.a); err != nil {
 		t.Error(err)
@@ -77,7 +77,7 @@ func (r *lossyRig) cut(t *testing.T) (mended chan struct{}) {
 	return mended
 }
 
-// askedOnce has the host connect to the node, which must be asked once. It may not take less than that.
+// askedOnce has the host connect to the node, which must be asked only once. The connection must take at least so long.
 func (r *lossyRig) askedOnce(t *testing.T, exchanges chan fabrictest.Exchange, atLeast time.Duration) {
 	t.Helper()
 	before, start := r.node.CM.Counters().Requests, time.Now()
@@ -88,15 +88,15 @@ func (r *lossyRig) askedOnce(t *testing.T, exchanges chan fabrictest.Exchange, a
 	}
 }
 
-// TestUdaddyLost loses one request or one reply in each place on the way. The connection comes to be all the same, and the
-// server is asked once.
+// TestUdaddyLost loses one request or one reply in each place on the way. The connection is established all the same,
+// and the server is asked once.
 func TestUdaddyLost(t *testing.T) {
 	proof := proves(t, "udaddy: a request or a reply of SIDR is lost, in each place on the way")
 	r := &lossyRig{}
 	r.udaddyRig = newUdaddyRig(t, networks[0], proof, r.loss.lose)
 	r.rig, _, _ = theRig(t)
 	r.host, r.node = r.udaddyRig.host(r.a, false), r.nodes[0]
-	r.askedOnce(t, r.serve(t, r.node), 0) // so that nobody has to ask for a MAC address, and the cut meets a request
+	r.askedOnce(t, r.serve(t, r.node), 0) // so that no MAC address is resolved later, and the cut loses a request
 	for _, x := range []struct {
 		name string
 		out  bool
@@ -124,7 +124,7 @@ func TestUdaddyLost(t *testing.T) {
 	r.allConnected(t, 5, 3)
 }
 
-// replyToHost loses what the bridge says to the host: by then the node has answered.
+// replyToHost loses the bridge's reply to the host, when the node has already answered.
 func (r *lossyRig) replyToHost(t *testing.T) {
 	exchanges, mended := make(chan fabrictest.Exchange, 10), make(chan chan struct{}, 10)
 	err := r.node.CM.Serve([]fabric.CMPorts{{First: udaddyPort, Last: udaddyPort}}, func(q *fabric.CMRequest) {
@@ -138,7 +138,7 @@ func (r *lossyRig) replyToHost(t *testing.T) {
 	<-<-mended
 }
 
-// requestToHost loses what the bridge asks the host.
+// requestToHost loses the bridge's request to the host.
 func (r *lossyRig) requestToHost(t *testing.T) {
 	ctx := within(t, stepTime)
 	server, err := r.host.ServeUdaddy(ctx, 1)

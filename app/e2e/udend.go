@@ -47,8 +47,8 @@ type Event struct {
 // peer 20 undefined bytes and the IPv4 header (Annex A17).
 func (e Event) GRHArea() ([]byte, error) { return hex.DecodeString(e.GRH) }
 
-// GroupV4 returns the group that a received message was sent to, if that is an IPv4
-// group: the IPv4 header ends the area that precedes the payload.
+// GroupV4 returns the group that a received message was sent to, if that is an IPv4 group: the area that precedes the
+// payload ends with the IPv4 header.
 func (e Event) GroupV4() string {
 	b, err := e.GRHArea()
 	if err != nil || len(b) < 40 {
@@ -57,7 +57,7 @@ func (e Event) GroupV4() string {
 	return netip.AddrFrom4([4]byte(b[36:])).String()
 }
 
-// UDEnd is a udend at work in a guest.
+// UDEnd is a udend that runs in a guest.
 type UDEnd struct {
 	QPN     uint32
 	MTU     int
@@ -99,7 +99,7 @@ func (u *UDEnd) Stop() { u.command.Stop() }
 // Received counts the messages that have come until now.
 func (u *UDEnd) Received() int { return strings.Count(u.command.Output(), `"event":"received"`) }
 
-// Cut ends a udend that would go on, and returns what it has told until then.
+// Cut ends a running udend, and returns what it has printed until then.
 func (u *UDEnd) Cut(ctx context.Context) ([]Event, error) {
 	u.Stop()
 	out, _, err := u.command.Wait(ctx)
@@ -109,8 +109,7 @@ func (u *UDEnd) Cut(ctx context.Context) ([]Event, error) {
 	return parseEvents(out[:strings.LastIndexByte(out, '\n')+1])
 }
 
-// RunUDEnd runs udend to its end. It fails unless udend says that all came and
-// all was right.
+// RunUDEnd runs udend to its end. It fails unless udend's exit code says that all messages came undamaged.
 func (g *Guest) RunUDEnd(ctx context.Context, args string) ([]Event, error) {
 	u, err := g.StartUDEnd(ctx, args)
 	if err != nil {

@@ -16,10 +16,11 @@ import (
 )
 
 // TestVerbsPort runs the tests of ibside/verbs in a guest of their own, on a real verbs device (rdma_rxe): the port
-// with itself, and with the kernel of host A. The tests of its C side alone need a compiler and stay outside.
+// with itself, and with the kernel of host A. The tests of its C side alone need a compiler and do not run in the
+// guest.
 func TestVerbsPort(t *testing.T) {
 	r, a, _ := theRig(t)
-	// Addresses that no bridge has answered for: A would still know the bridge by them.
+	// Addresses that no bridge has answered for: for others A may still have a bridge's neighbour entry.
 	const own, own6, peer, peer6, group = "10.9.0.17", "fd09::17", "10.9.0.1", "fd09::1", "239.7.7.7"
 	binary := filepath.Join(t.TempDir(), "verbs.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", binary, "causeway/ibside/verbs").CombinedOutput(); err != nil {
@@ -76,7 +77,8 @@ func TestVerbsPort(t *testing.T) {
 	run("-test.run '^(TestUnicast|TestGroups)$' -device rxe0")
 }
 
-// failures keeps what failing tests said of the output of a test binary, for the table at the end of a long log.
+// failures extracts the messages of failing tests from the output of a test binary, for the table at the end of a long
+// log.
 func failures(out string) string {
 	var failed, of []string
 	for line := range strings.Lines(out) {
@@ -90,13 +92,13 @@ func failures(out string) string {
 		}
 	}
 	if len(failed) == 0 {
-		return "ended without a test that failed; its last words: " + out[max(0, len(out)-500):]
+		return "ended without a test that failed; its last lines: " + out[max(0, len(out)-500):]
 	}
 	return strings.Join(failed, "\n    ")
 }
 
-// runUdaddy runs udaddy's client from each first address to each second, once tests are ready for it; never if they are
-// not. The wait that it returns fails the test when one has not ended well.
+// runUdaddy runs udaddy's client from each first address to each second, when the tests are ready for it, and not at
+// all if they never are. The wait that it returns fails the test when a client has failed.
 func runUdaddy(t *testing.T, tests *client.Command, g *Guest, ways ...[2]string) (wait func()) {
 	done := make(chan struct{})
 	go func() {
@@ -114,7 +116,7 @@ func runUdaddy(t *testing.T, tests *client.Command, g *Guest, ways ...[2]string)
 }
 
 // serveUdaddy runs udaddy's server, for one client, at each of a guest's addresses. The stop that it returns fails the
-// test when one of them has not ended well.
+// test when one of them has failed.
 func serveUdaddy(t *testing.T, g *Guest, addresses ...string) (stop func()) {
 	t.Helper()
 	var servers []*client.Command

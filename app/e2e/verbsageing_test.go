@@ -22,17 +22,17 @@ const (
 	crowdHost = 250    // of one host of it
 	crowdAge  = 15 * time.Second
 	crowdStep = 200 // queue pairs that send at a time: their packets wait in the bridge for proxy QPs
-	// crowdLost is how many messages the guests' kernels may lose among so many queue pairs: rdma_rxe drops what it has no
-	// memory for, or nobody takes in time. Causeway loses none.
+	// crowdLost is how many messages the guests' kernels may lose among so many queue pairs: rdma_rxe drops packets
+	// that it has no memory for, or that are not taken in time. Causeway loses none.
 	crowdLost = crowd / 50
 )
 
 // TestTenThousandProxyQPs has forty hosts send from ten thousand queue pairs: each gets a proxy QP of its own on the
-// device, whose message arrives, and which ends when it has been silent for long. One that goes on stays.
+// device, its message arrives, and the proxy QP ends when it has been idle for long. One that is used stays.
 func TestTenThousandProxyQPs(t *testing.T) {
 	r, _, _ := theRig(t)
 	a, c, n := theSecondTopology(t)
-	proof := proves(t, "second topology: ten thousand proxy QPs made, heard and aged; one in use stays")
+	proof := proves(t, "second topology: ten thousand proxy QPs made, received from and aged; one in use stays")
 	small := strings.NewReplacer("proxy_qps   = 256", "proxy_qps   = 12000", "proxy_qps_per_host = 64",
 		fmt.Sprintf("proxy_qps_per_host = %d\nproxy_qp_depth = 16\nproxy_qp_idle = %d", crowdHost, int(crowdAge.Seconds())), `level = "debug"`, `level = "info"`)
 	bridge, stop := startVerbsBridge(t, c, small.Replace(verbsBridge))
@@ -78,7 +78,7 @@ func TestTenThousandProxyQPs(t *testing.T) {
 
 // crowdFrames returns a message from each of n queue pairs, from number from on.
 func crowdFrames(from, n int, to ib.QPN) (frames [][]byte) {
-	bridge, _ := frame.ParseMAC(mac("C", 1)) // mac made it
+	bridge, _ := frame.ParseMAC(mac("C", 1)) // cannot fail: mac made it
 	for i := from; i < from+n; i++ {
 		host := byte(i / crowdHost)
 		p := roce.Packet{

@@ -15,14 +15,14 @@ import (
 // secondGroup is the other of verbsBridge's groups.
 const secondGroup = "239.1.2.4"
 
-// A flow is traffic that goes on while something breaks, as the end that receives it sees it.
+// A flow is traffic that goes on during a fault, seen from its receiver.
 type flow struct {
 	name     string
 	receiver *UDEnd
-	others   []*UDEnd // who sends, unless the receiver does
+	others   []*UDEnd // the senders, unless the receiver sends as well
 }
 
-// flows are those of a bridge under a fault.
+// flows is the traffic of a bridge during a fault.
 type flows struct {
 	all []*flow
 }
@@ -100,7 +100,7 @@ func (f *flows) end(t *testing.T) (silences []time.Duration, came int) {
 			o.Stop()
 		}
 	}
-	for _, x := range slices.Backward(f.all) { // who replies, last
+	for _, x := range slices.Backward(f.all) { // the replier last
 		events, err := x.receiver.Cut(within(t, stepTime))
 		if err != nil {
 			t.Fatalf("%s: %v", x.name, err)
@@ -135,11 +135,11 @@ type trial struct {
 	fault  Fault
 	pause  time.Duration // how long it lasts
 	within time.Duration
-	spares []string // the flows that go on
+	spares []string // the flows that the fault does not interrupt
 	anew   int      // how many bridges start because of it
 }
 
-// underFire runs a trial and enters what it measures into the table.
+// underFire runs a trial and adds its measurements to the table.
 func underFire(t *testing.T, proof *proof, c *BridgeGuest, bridge *GuestCauseway, a, n *Guest, x trial, ready *int) {
 	ctx := within(t, stepTime)
 	before := c.slowness(ctx)
@@ -159,23 +159,23 @@ func underFire(t *testing.T, proof *proof, c *BridgeGuest, bridge *GuestCauseway
 	for i, s := range silences {
 		resumed, name := s-lasted, f.all[i].name
 		if slices.Contains(x.spares, name) {
-			figures = append(figures, fmt.Sprintf("%s not hit (silent for %.2f s)", name, s.Seconds()))
+			figures = append(figures, fmt.Sprintf("%s not affected (silent for %.2f s)", name, s.Seconds()))
 			continue
 		}
 		figures = append(figures, fmt.Sprintf("%s %.2f s", name, resumed.Seconds()))
-		if s < lasted/2 { // what was sent before the fault may come late on a busy machine
-			t.Errorf("%s: the fault lasted %v, but no message was missing for longer than %v: it was none", name, lasted, s)
+		if s < lasted/2 { // messages sent before the fault may arrive late on a busy machine
+			t.Errorf("%s: the fault lasted %v, but the longest silence was %v: the fault had no effect", name, lasted, s)
 		}
 		if resumed > bound {
 			t.Errorf("%s: traffic resumed %v after the fault's end, want %v", name, resumed, bound)
 		}
 	}
 	proof.add(came)
-	proof.measured("%s: traffic again, after the fault's end: %s", x.name, strings.Join(figures, ", "))
+	proof.measured("%s: traffic resumed, after the fault's end: %s", x.name, strings.Join(figures, ", "))
 }
 
-// TestVerbsFaults breaks what a bridge depends on, with all kinds of traffic running, and requires it to recover by itself,
-// or to ask to be started again.
+// TestVerbsFaults breaks what a bridge depends on, with all kinds of traffic running, and checks that it recovers by
+// itself, or asks to be started again.
 func TestVerbsFaults(t *testing.T) {
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: faults under traffic, unicast and groups both ways")
@@ -188,7 +188,7 @@ func TestVerbsFaults(t *testing.T) {
 		{"cable of the InfiniBand side", CablePulled("eth2", bridgeHost.NICs[2]), time.Second, mended, nil, 0},
 		{"cable of the RoCE side", CablePulled("eth1", bridgeHost.NICs[1]), time.Second, mended, nil, 0},
 		// The kernel's membership of a group is the interface's, and outlives the address. An address handle that is
-		// asked for before the kernel has its route back costs one more try of the kernel's, a second.
+		// requested before the kernel has its route back costs one more try of the kernel's, a second.
 		{"address, and its GID", AddressLost("eth2", "10.9.0.3/24"), time.Second, 2 * mended, []string{back6, groupToHost}, 0},
 		{"device", DeviceLost("rxe0", "eth2"), time.Second, restarted, nil, 1},
 		{"bridge killed", Fault{Begin: bridge.killed()}, 0, restarted, nil, 1},

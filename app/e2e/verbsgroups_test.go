@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// oneWayGroups are open in one direction: the bridge sends to the first on the InfiniBand side and never receives, as a
-// send-only member; it receives from the second and takes nothing for it from RoCE.
+// oneWayGroups are open in one direction: on the InfiniBand side, the bridge only sends to the first, as a send-only
+// member; it receives from the second, and forwards nothing to it from RoCE.
 const (
 	groupToIB    = "239.1.2.5"
 	groupToRoCE  = "239.1.2.6"
@@ -27,7 +27,7 @@ direction = "to-roce"
 `
 )
 
-// TestVerbsSendOnly: members that only send, at either end and the bridge itself, and groups that are open one way.
+// TestVerbsSendOnly: send-only members, at either end and the bridge itself, and groups that are open one way.
 func TestVerbsSendOnly(t *testing.T) {
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: send-only members at both ends and in the middle; groups open one way leak nothing")
@@ -45,9 +45,9 @@ func TestVerbsSendOnly(t *testing.T) {
 		from, to          Peer
 		group             string
 		direction         string
-		received, refused int // packets that the bridge saw, and dropped as of the wrong direction
+		received, refused int // packets that the bridge received, and dropped for their direction
 	}{
-		// A send-only member does not get the packets to begin with: its port does not let them in.
+		// A send-only member does not even receive the packets: its port does not let them in.
 		{"from IB into a group to IB", node, host, groupToIB, ibToRoCE, 0, 0},
 		{"from RoCE into a group to RoCE", host, node, groupToRoCE, roceToIB, 12, 12},
 	} {
@@ -168,8 +168,8 @@ func sampleOfMany(t *testing.T, bridge *GuestCauseway, from, to Peer, direction 
 	return len(received)
 }
 
-// countsOfMany checks the bridge's counters: everything went in one direction and nothing in the other. What the bridge sends to a group
-// that it is in comes back to its own port.
+// countsOfMany checks the bridge's counters: everything went in one direction and nothing in the other. What the bridge
+// sends to a group that it is in comes back to its own port.
 func countsOfMany(t *testing.T, moved Metrics, direction string, want int) {
 	t.Helper()
 	back := map[string]uint64{}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// sourceV4 returns whom an IPv4 message said that it was from.
+// sourceV4 returns the source address of an IPv4 message.
 func (e Event) sourceV4() string {
 	b, err := e.GRHArea()
 	if err != nil || len(b) < 40 {
@@ -27,8 +27,8 @@ func withIB(config, keys string) string {
 	return strings.Replace(config, "port = \"rxe0:1\"\n", "port = \"rxe0:1\"\n"+keys+"\n", 1)
 }
 
-// TestHostGIDs gives the bridge's device further addresses: each RoCE host is seen under one of its own as far as they go,
-// and that follows the device at run time. Answers find their way back from each.
+// TestHostGIDs gives the bridge's device further addresses: each RoCE host is seen under one of its own as long as
+// there are enough, and this follows changes of the device at run time. Answers to each come back to the host.
 func TestHostGIDs(t *testing.T) {
 	_, a, b := theRig(t)
 	_, c, n := theSecondTopology(t)
@@ -63,7 +63,7 @@ func TestHostGIDs(t *testing.T) {
 	alias("add", spare+"/24")
 	awaitGauge(t, bridge, "causeway_host_gids", 1)
 	// Both have proxy QPs, so either may have it now; B gets its own address when the device has that.
-	if err := c.Must(within(t, stepTime), "sysctl -qw net.ipv4.conf.all.arp_ignore=1"); err != nil { // not on the first segment
+	if err := c.Must(within(t, stepTime), "sysctl -qw net.ipv4.conf.all.arp_ignore=1"); err != nil { // C must not answer for them on the first segment
 		t.Fatal(err)
 	}
 	alias("add", "10.9.0.2/32")
@@ -73,7 +73,8 @@ func TestHostGIDs(t *testing.T) {
 	alias("del", "10.9.0.2/32")
 }
 
-// seenAs has a host exchange messages with a node, which must see it under an address. It returns how many messages came.
+// seenAs has a host exchange messages with a node, which must see it under an address. It returns how many messages
+// came.
 func seenAs(t *testing.T, host, node Peer, as string) int {
 	t.Helper()
 	const count = 5
@@ -151,8 +152,8 @@ func TestUnknownSource(t *testing.T) {
 	}
 }
 
-// callFromTwo has the host make itself known to a node, and then gets messages from that node and from a stranger. It
-// returns how many the host received, by source.
+// callFromTwo has the host send to a node, so that it has a proxy QP, and then sends it messages from that node and
+// from an unknown source. It returns how many the host received, by source.
 func callFromTwo(t *testing.T, host, node, stranger Peer, count, comes int) map[string]int {
 	t.Helper()
 	ctx := within(t, stepTime)
@@ -161,7 +162,7 @@ func callFromTwo(t *testing.T, host, node, stranger Peer, count, comes int) map[
 		t.Fatal(err)
 	}
 	defer first.Stop()
-	// The host receives as many as it sends; it sends those beyond the first to nobody.
+	// The host receives as many messages as it sends; those after the first go to a QPN that nobody has.
 	caller, err := host.StartUDEnd(ctx, fmt.Sprintf("%s %s --to %s --qpn %d --count %d --gap 50 --seconds 30 exchange",
 		host.udendArgs(), unicast, node.IP, first.QPN, comes))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"causeway/app/e2e/agent/client"
 )
 
-// verbsServices gives that bridge services, the example's among them, a second node (another address of N), and the addresses of
-// hosts A and B as GIDs for them.
+// verbsServices gives that bridge services, the example's among them, a second node (another address of N), and the
+// addresses of hosts A and B as GIDs for them.
 func verbsServices(ports string) string {
 	more := "[[service]]\n" + ports + "\n" +
 		"[[host]]\nip = \"10.9.0.8\"\nside = \"ib\"\ngid = \"::ffff:10.9.0.8\"\n" +
@@ -39,12 +39,12 @@ func (g *Guest) changeAddrs(ctx context.Context, what, dev string, ips []string)
 	return g.Must(ctx, b.String())
 }
 
-// standForHosts gives C's verbs device the addresses of hosts A and B, as an InfiniBand port of the bridge has them by
-// IPoIB, and N a second one of its own.
-func standForHosts(t *testing.T, c *BridgeGuest, n *Guest) {
+// addHostAddresses gives C's verbs device the addresses of hosts A and B, as an InfiniBand port of the bridge has them
+// by IPoIB, and N a second one of its own.
+func addHostAddresses(t *testing.T, c *BridgeGuest, n *Guest) {
 	t.Helper()
 	change := func(ctx context.Context, what string) error {
-		// On the first segment C's kernel must not say that it has them.
+		// On the first segment C's kernel must not answer for them.
 		of := func(g *Guest, dev string, ips ...string) error { return g.changeAddrs(ctx, what, dev, ips) }
 		if err := c.Must(ctx, "sysctl -qw net.ipv4.conf.all.arp_ignore=1"); err != nil {
 			return err
@@ -67,10 +67,10 @@ func standForHosts(t *testing.T, c *BridgeGuest, n *Guest) {
 	awaitGID(t, n, "10.9.0.8")
 }
 
-// A connection is the example at each end.
+// A connection is a run of the example between two guests.
 type connection struct{ client, server Peer }
 
-// udaddies runs the example between many at once: one server at each address, for all that call it.
+// udaddies runs the example between many guests at once: one server at each address, for all its clients.
 func udaddies(t *testing.T, proof *proof, all ...connection) {
 	t.Helper()
 	ctx := within(t, stepTime)
@@ -106,13 +106,13 @@ func udaddies(t *testing.T, proof *proof, all ...connection) {
 	}
 }
 
-// TestVerbsUdaddy: the example at hosts on both sides, both as Debian has it, connected by IP address across Causeway on
-// DPDK and librdmacm.
+// TestVerbsUdaddy: the example at hosts on both sides, as Debian packages it, connected by IP address across Causeway
+// on DPDK and librdmacm.
 func TestVerbsUdaddy(t *testing.T) {
 	_, a, b := theRig(t)
 	_, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: udaddy to udaddy by IP address, both ways; several clients, several servers, all at once")
-	standForHosts(t, c, n)
+	addHostAddresses(t, c, n)
 	bridge, stop := startVerbsBridge(t, c, verbsServices(`port = 7174`))
 	defer stop()
 	awaitGauge(t, bridge, "causeway_ib_gids", 7) // link-local, and three of each family
@@ -148,12 +148,12 @@ func TestVerbsUdaddy(t *testing.T) {
 	})
 }
 
-// TestVerbsUdaddyFaults: requests lost on either segment, servers started anew, nobody there, the bridge killed.
+// TestVerbsUdaddyFaults: requests lost on either segment, servers restarted, no server, the bridge killed.
 func TestVerbsUdaddyFaults(t *testing.T) {
 	rig, a, _ := theRig(t)
 	_, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: udaddy while requests are lost, servers started anew or away, the bridge killed")
-	standForHosts(t, c, n)
+	addHostAddresses(t, c, n)
 	bridge, stop := startVerbsBridge(t, c, verbsServices(`ports = "7000-7999"`))
 	defer stop()
 	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: n, IP: "10.9.0.7"}
@@ -161,7 +161,7 @@ func TestVerbsUdaddyFaults(t *testing.T) {
 		udaddies(t, proof, connection{host, node})
 		udaddies(t, proof, connection{node, host})
 	}
-	both(t) // and again with servers started anew
+	both(t) // and again with restarted servers
 	both(t)
 	t.Run("nobody there", func(t *testing.T) {
 		for _, x := range []connection{{host, node}, {node, host}} {
@@ -186,7 +186,7 @@ func TestVerbsUdaddyFaults(t *testing.T) {
 		if err := c.Must(ctx, bridge.killed()); err != nil {
 			t.Fatal(err)
 		}
-		// Its request goes to nobody, until there is a bridge again: the kernel repeats it for a minute.
+		// Its request reaches nobody until there is a bridge again: the kernel repeats it for a minute.
 		if err := host.CallUdaddy(ctx, node.IP); err != nil {
 			t.Error(err)
 		}
@@ -200,7 +200,7 @@ func TestVerbsUdaddyFaults(t *testing.T) {
 	})
 }
 
-// lossy connects while the cable of a guest is out for a moment: the first request over it is lost.
+// lossy connects while the cable of a guest is unplugged for a moment: the first request over it is lost.
 func lossy(t *testing.T, proof *proof, rig *Rig, x connection, g *Guest, segment int) {
 	t.Helper()
 	ctx := within(t, stepTime)

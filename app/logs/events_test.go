@@ -20,18 +20,18 @@ var update = flag.Bool("update", false, "write docs/log.md")
 
 const root = "../.."
 
-// A call is one place that logs.
+// A call is one place in the source that logs.
 type call struct {
 	where  string
 	event  string // "" when it is not a literal
 	levels []string
 }
 
-// levelOf has the methods of slog.Logger that log; Log takes its level as an argument.
+// levelOf maps the methods of slog.Logger that log to their levels; Log takes its level as an argument.
 var levelOf = map[string]string{"Debug": "debug", "Info": "info", "Warn": "warn", "Error": "error", "Log": ""}
 
-// calls returns every place of the bridge's own source that logs. Log's level cannot be seen from here, nor can an
-// event in a variable: then any literal of the function counts that looks like an event.
+// calls returns every place of the bridge's own source that logs. Log's level cannot be determined here, nor can an
+// event in a variable: then any literal of the function that looks like an event counts.
 func calls(t *testing.T) (all []call) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -105,7 +105,7 @@ func logging(c *ast.CallExpr) (call, bool) {
 	return out, true
 }
 
-// TestEvents wants each event of the source to be in the list, at its level, and each of the list in the source.
+// TestEvents checks that each event of the source is in the list, at its level, and each of the list in the source.
 func TestEvents(t *testing.T) {
 	known, used := map[string]Event{}, map[string]bool{"suppressed": true}
 	for _, e := range Events {
@@ -145,14 +145,14 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// variables are the events that reach a logger in a variable, by the file that has their names. A new place needs its
-// line here.
+// variables are the events that reach a logger in a variable, by the file that has their names. A new such place must
+// be added here.
 var variables = map[string][]string{
 	"lcore/manage/gids/aliases.go":      {"host_alias", "host_alias_failed", "host_alias_dropped"},
 	"lcore/manage/neighbours/claims.go": {"host_moved", "host_flapping"},
 }
 
-// TestVariables wants no further place whose event is in a variable: such an event would be nowhere.
+// TestVariables checks that there is no further place whose event is in a variable: such an event would be in no list.
 func TestVariables(t *testing.T) {
 	for _, c := range calls(t) {
 		file, _ := filepath.Rel(root, strings.SplitN(c.where, ":", 2)[0])
@@ -162,7 +162,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestReference wants docs/log.md to be what the list says.
+// TestReference checks that docs/log.md agrees with the list.
 func TestReference(t *testing.T) {
 	file := filepath.Join(root, "docs", "log.md")
 	if *update {

@@ -59,7 +59,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestValues wants values that know how they are written to be written so, in JSON as in text.
+// TestValues checks that values with a text form of their own are written in it, in JSON as in text.
 func TestValues(t *testing.T) {
 	gid := ib.GIDFromAddr(netip.MustParseAddr("10.9.0.7"))
 	var nobody *net.TCPAddr
@@ -138,7 +138,7 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// TestLimit floods one event: others go on, and what is missing is told of once, when it calms.
+// TestLimit floods one event: others are still logged, and the suppressed lines are reported once, when the flood ends.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out text
@@ -166,8 +166,8 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// TestLongFlood wants a flood that does not end to be told of each minute, and all of its lines to be written or told
-// of.
+// TestLongFlood checks that a flood that does not end is reported each minute, and that all of its lines are either
+// written or counted in a report.
 func TestLongFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out text
@@ -204,7 +204,7 @@ func TestLongFlood(t *testing.T) {
 	})
 }
 
-// TestManyEvents wants the number of limits to be bounded.
+// TestManyEvents checks that the number of limits is bounded.
 func TestManyEvents(t *testing.T) {
 	log, control := New(config.Log{Level: "info", Format: "text"}, io.Discard)
 	for i := range 3 * eventsMost {

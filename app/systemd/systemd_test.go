@@ -20,7 +20,7 @@ import (
 	"causeway/lcore/manage"
 )
 
-// A manager is the service manager's end: a real socket.
+// A manager is a fake service manager with a real socket.
 type manager struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -45,7 +45,7 @@ func manages(t *testing.T, watchdog time.Duration) *manager {
 	return &manager{t: t, conn: conn}
 }
 
-// hears returns the next message, and false when there is none for that time.
+// next returns the next message, and false when there is none for that time.
 func (m *manager) next(within time.Duration) (string, bool) {
 	m.t.Helper()
 	b := make([]byte, 4096)
@@ -62,7 +62,7 @@ func (m *manager) next(within time.Duration) (string, bool) {
 	return string(b[:n]), true
 }
 
-// wants wants a message that begins so among the next ones, and returns those before it.
+// wants checks that a message with this beginning is among the next ones, and returns those before it.
 func (m *manager) wants(prefix string) (before []string, message string) {
 	m.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
@@ -78,7 +78,7 @@ func (m *manager) wants(prefix string) (before []string, message string) {
 	return nil, ""
 }
 
-// fed counts food in a stretch of time.
+// fed counts watchdog notifications in a period of time.
 func (m *manager) triggered(during time.Duration) int {
 	m.t.Helper()
 	n := 0
@@ -90,8 +90,8 @@ func (m *manager) triggered(during time.Duration) int {
 	return n
 }
 
-// pretended is a fake Source. Its workers and management make progress with each reading, unless they are stalled.
-type pretended struct {
+// fakeSource is a Source whose workers and management make progress with each reading, unless they are stalled.
+type fakeSource struct {
 	mu      sync.Mutex
 	loops   []uint64
 	status  manage.Status
@@ -99,7 +99,7 @@ type pretended struct {
 	stopped bool
 }
 
-func (p *pretended) Workers() (out []lcore.Counters) {
+func (p *fakeSource) Workers() (out []lcore.Counters) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.loops {
@@ -113,7 +113,7 @@ func (p *pretended) Workers() (out []lcore.Counters) {
 	return out
 }
 
-func (p *pretended) Status() manage.Status {
+func (p *fakeSource) Status() manage.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.stopped {
@@ -122,19 +122,19 @@ func (p *pretended) Status() manage.Status {
 	return p.status
 }
 
-func (p *pretended) set(f func(p *pretended)) {
+func (p *fakeSource) set(f func(p *fakeSource)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f(p)
 }
 
-func pretend() *pretended { return &pretended{loops: []uint64{1, 1}, still: -1} }
+func newFakeSource() *fakeSource { return &fakeSource{loops: []uint64{1, 1}, still: -1} }
 
 const watchdog = 2 * minInterval
 
-// TestCourse takes a bridge from its start over a reload to its end.
+// TestCourse takes a bridge from its start through a reload to its end.
 func TestCourse(t *testing.T) {
-	m, b := manages(t, watchdog), pretend()
+	m, b := manages(t, watchdog), newFakeSource()
 	b.status.Waiting = 3
 	s := New(slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -145,8 +145,8 @@ func TestCourse(t *testing.T) {
 	if !slices.Equal(before, []string{"STATUS=Waiting for 3 joins and paths"}) || extend != "EXTEND_TIMEOUT_USEC=1000000" {
 		t.Errorf("at first %q, then %q", before, extend)
 	}
-	s.Reloading()() // too early: READY=1 at its end would be a lie
-	b.set(func(p *pretended) { p.status = manage.Status{Ready: true, Groups: 2, Hosts: 5, Nodes: 1, ProxyQPs: 9} })
+	s.Reloading()() // too early: READY=1 at its end would be wrong
+	b.set(func(p *fakeSource) { p.status = manage.Status{Ready: true, Groups: 2, Hosts: 5, Nodes: 1, ProxyQPs: 9} })
 	s.Ready()
 	if before, _ := m.wants("READY=1"); slices.ContainsFunc(before, func(s string) bool { return !strings.HasPrefix(s, "EXTEND") }) {
 		t.Errorf("before it was ready: %q", before)
@@ -170,20 +170,20 @@ func TestCourse(t *testing.T) {
 	}
 }
 
-// TestStalled wants no watchdog notification while a worker, management or all workers are stalled, and again
-// afterwards.
+// TestStalled checks that there is no watchdog notification while a worker, management or all workers are stalled, and
+// that they resume afterwards.
 func TestStalled(t *testing.T) {
 	for name, test := range map[string]struct {
-		stop, move func(p *pretended)
+		stop, move func(p *fakeSource)
 		status     string
 	}{
-		"worker": {func(p *pretended) { p.still = 1 }, func(p *pretended) { p.still = -1 }, "worker 1 makes no progress"},
-		"management": {func(p *pretended) { p.stopped = true }, func(p *pretended) { p.stopped = false },
+		"worker": {func(p *fakeSource) { p.still = 1 }, func(p *fakeSource) { p.still = -1 }, "worker 1 makes no progress"},
+		"management": {func(p *fakeSource) { p.stopped = true }, func(p *fakeSource) { p.stopped = false },
 			"management makes no progress"},
-		"no worker": {func(p *pretended) { p.loops = nil }, func(p *pretended) { p.loops = []uint64{1} }, "no worker is running"},
+		"no worker": {func(p *fakeSource) { p.loops = nil }, func(p *fakeSource) { p.loops = []uint64{1} }, "no worker is running"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, b := manages(t, watchdog), pretend()
+			m, b := manages(t, watchdog), newFakeSource()
 			b.status.Ready = true
 			s := New(slog.New(slog.DiscardHandler))
 			s.Ready()
@@ -203,9 +203,9 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// TestStalledBeforeReady wants a start that hangs to run into its timeout.
+// TestStalledBeforeReady checks that a start that hangs runs into its timeout.
 func TestStalledBeforeReady(t *testing.T) {
-	m, b := manages(t, watchdog), pretend()
+	m, b := manages(t, watchdog), newFakeSource()
 	b.still = 0
 	defer New(slog.New(slog.DiscardHandler)).Report(t.Context(), b)()
 	m.wants("STATUS=Watchdog not triggered")
@@ -216,11 +216,11 @@ func TestStalledBeforeReady(t *testing.T) {
 	}
 }
 
-// TestAlone wants no notification without a service manager, and one log line when its socket has gone.
+// TestAlone checks that there is no notification without a service manager, and one log line when its socket has gone.
 func TestAlone(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	s := New(slog.New(slog.DiscardHandler))
-	end := s.Report(t.Context(), pretend())
+	end := s.Report(t.Context(), newFakeSource())
 	s.Ready()
 	s.Reloading()()
 	end()

@@ -36,7 +36,7 @@ func gid(s string) ib.GID {
 	return g
 }
 
-// fakeTables know one host, one node and one group.
+// fakeTables have one host, one node and one group.
 type fakeTables struct{}
 
 func (fakeTables) ProxyQP(host netip.Addr, qpn ib.QPN) (tables.ProxyQP, bool) {
@@ -207,7 +207,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// A frame may end anywhere and have anything in it.
+// A frame may end anywhere and contain any bytes: Explain must not panic.
 func FuzzExplain(f *testing.F) {
 	for _, b := range [][]byte{udp(), udp(v1), arp(), nil} {
 		f.Add(b, 0)
@@ -221,7 +221,7 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
-// Every beginning of a packet is explained without a fault.
+// A packet that is cut off anywhere is explained without a panic.
 func TestCutAnywhere(t *testing.T) {
 	for _, whole := range [][]byte{udp(), udp(v1), arp(), udp(func(p *roce.Packet) { p.HasImm = true }), udp(func(p *roce.Packet) {
 		p.SrcIP, p.DstIP = netip.MustParseAddr("fe80::1"), netip.MustParseAddr("fe80::2")
@@ -256,7 +256,7 @@ func TestFollow(t *testing.T) {
 	all := sent()
 	other := frameAt(lcore.Received, udp())
 	other.Packet = 9
-	all = slices.Insert(all, 1, other) // a second packet between, whose end is not seen
+	all = slices.Insert(all, 1, other) // a second packet between, whose last stage is not seen
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	var f lcore.Filter
@@ -276,7 +276,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// What is followed is bounded in number and in time.
+// The packets that are followed are bounded in number and in time.
 func TestFollowBounds(t *testing.T) {
 	o := &open{packets: map[uint64][]lcore.MirroredPacket{}}
 	ended := 0

@@ -14,7 +14,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// subnet is one with a socket, until the test ends.
+// subnet starts a software subnet with a socket, until the test ends.
 func subnet(t *testing.T) (on string, end func() error) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -127,7 +127,8 @@ func TestMGID(t *testing.T) {
 	}
 }
 
-// TestSendAndListen has a listener call a sender, and end by its count, by silence, and with its subnet.
+// TestSendAndListen has a listener send to a sender first, so that this can answer, and end by its count, by silence,
+// and with its subnet.
 func TestSendAndListen(t *testing.T) {
 	on, end := subnet(t)
 	waits := make(chan Info, 2)

@@ -18,7 +18,8 @@ func pacedBy(rate float64, burst int, clock *time.Duration, late func() time.Dur
 	}
 }
 
-// TestPace wants bursts never before their time, and as late as the last sleep alone was, however many were before.
+// TestPace checks that bursts never come before their time, and only as late as the last sleep was, because delays do
+// not add up.
 func TestPace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := time.Duration(12345)
@@ -42,7 +43,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestPaceBehind wants a second to be made up for, and no more.
+// TestPaceBehind checks that up to a second of delay is made up for, and no more.
 func TestPaceBehind(t *testing.T) {
 	clock := time.Duration(0)
 	p := pacedBy(100, 1, &clock, func() time.Duration { return 0 })

@@ -55,7 +55,7 @@ func TestPacketUnicast(t *testing.T) {
 	}
 }
 
-// TestPacketNeighbourMoves wants a destination to follow the kernel's table.
+// TestPacketNeighbourMoves checks that a destination follows the kernel's neighbour table.
 func TestPacketNeighbourMoves(t *testing.T) {
 	w := needWire(t)
 	right, _ := openIn(t, w.right, Config{On: "packet:right"})
@@ -121,7 +121,7 @@ func TestPacketGroups(t *testing.T) {
 	}
 }
 
-// TestPacketReports wants switches to be told of a group, at once and when they query, and of its end.
+// TestPacketReports checks that a membership is reported to switches at once and when they query, and its end as well.
 func TestPacketReports(t *testing.T) {
 	w := needWire(t)
 	var tap *socket
@@ -184,7 +184,7 @@ func awaitReport(t *testing.T, tap *socket, host frame.MAC, group netip.Addr, ki
 	}
 }
 
-// TestPacketErrors wants one line that says what to do.
+// TestPacketErrors checks that an error is one line that says what to do.
 func TestPacketErrors(t *testing.T) {
 	w := needWire(t)
 	for _, c := range []struct {

@@ -30,7 +30,7 @@ func TestTally(t *testing.T) {
 	for n := uint64(1); n <= 1000; n++ {
 		tally.note(received(1, n, time.Duration(n)*time.Microsecond))
 	}
-	tally.note(received(1, 0, 0)) // a call
+	tally.note(received(1, 0, 0)) // the message of a call
 	damaged := received(1, 1001, 0)
 	damaged.Payload[50]++
 	tally.note(damaged)
@@ -77,7 +77,7 @@ func TestTallyBounded(t *testing.T) {
 	}
 }
 
-// TestPercentiles wants those among negative latencies to be the lowest, and all to be in order.
+// TestPercentiles checks that percentiles among negative latencies are the lowest, and that all are in order.
 func TestPercentiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l latency
@@ -127,7 +127,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestLive wants a line that is drawn over, cut to the terminal's width, and taken away in the end.
+// TestLive checks that the progress line is redrawn in place, cut to the terminal's width, and removed at the end.
 func TestLive(t *testing.T) {
 	in, out, err := os.Pipe()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// TestEndpointsOf reads the area before a message as each link layer fills it in.
+// TestEndpointsOf reads the area before a message as InfiniBand and RoCE ports fill it in.
 func TestEndpointsOf(t *testing.T) {
 	a4, b4, a6, b6 := netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("239.1.2.3"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("ff12::2")
 	grh := make([]byte, ib.GRHLen)

@@ -16,7 +16,7 @@ import (
 	"causeway/lcore/pgm"
 )
 
-// fake is a bridge that has counted something of everything.
+// fake is a bridge in which no counter is zero.
 type fake struct {
 	ready  bool
 	still  bool // one of the two workers does not move
@@ -26,7 +26,7 @@ type fake struct {
 
 func newFake() fake { return fake{ready: true, loops: new(atomic.Uint64)} }
 
-// options are those of a bridge that runs.
+// options are the server's options for a running bridge.
 func options() Options {
 	c := &config.Config{Workers: config.Workers{Hosts: 91, Groups: 92, ProxyQPs: 93}}
 	return Options{Name: `a "b" \ c`, Version: "v1.2.3", DPDK: "DPDK 22.11.11", Started: time.Unix(1700000000, 5e8),

@@ -29,8 +29,8 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// liveVariable has this test binary be a bridge with traffic, after the configuration file that it names: DPDK starts
-// once in a process. It ends with its standard input.
+// liveVariable makes this test binary run a bridge with traffic, with the configuration file that it names, because
+// DPDK can start only once in a process. It ends when its standard input does.
 const liveVariable = "CAUSEWAY_WEB_LIVE"
 
 func TestMain(m *testing.M) {
@@ -82,7 +82,7 @@ qpn = 0x77
 role = "echo"
 `
 
-// live runs a bridge and has frames come in.
+// live runs a bridge and delivers frames to it.
 func live(file string) (err error) {
 	cfg, err := config.Load(file)
 	if err != nil {
@@ -115,15 +115,15 @@ func live(file string) (err error) {
 			Config: func() *config.Config { return cfg }, Draining: func() bool { return ctx.Err() != nil }})
 	}()
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until it ends, by whatever
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it ends, for whatever reason
 		stop()
 	}()
 	err = h.Run(ctx, func() { fmt.Println(l.Addr()) })
 	return errors.Join(err, <-served)
 }
 
-// traffic writes frames to a capture "file": some to the echo, some to the group, some damaged. The driver waits for a
-// whole burst.
+// traffic writes frames to a capture "file": some to the echo, some to the group, some damaged. It writes whole bursts,
+// because the driver waits for one.
 func traffic(w io.Writer) {
 	const magic, version, longest, ethernet, burst = 0xa1b2c3d4, 2 | 4<<16, 65535, 1, 64
 	words := func(all ...uint32) (b []byte) {
@@ -150,7 +150,7 @@ func traffic(w io.Writer) {
 	}
 	_, err := w.Write(words(magic, version, 0, 0, longest, ethernet))
 	for ; err == nil; time.Sleep(5 * time.Millisecond) {
-		_, err = w.Write(records) // fails when it is closed
+		_, err = w.Write(records) // fails when the pipe is closed
 	}
 }
 
@@ -179,7 +179,7 @@ func liveBridge(t *testing.T) (address string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	hung := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }) // it has ended then, or is of no use
+	hung := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }) // fails only if it has ended already
 	t.Cleanup(func() {
 		stdin.Close()
 		rest, _ := io.ReadAll(stdout)

@@ -68,7 +68,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestNothingUnknown wants every sample to be of a family that the table has, with the labels that the table says.
+// TestNothingUnknown checks that every sample is of a family in the table, with the labels in the table.
 func TestNothingUnknown(t *testing.T) {
 	s := gather(newFake(), options())
 	if len(s.unknown) > 0 {
@@ -95,8 +95,8 @@ func TestNothingUnknown(t *testing.T) {
 	}
 }
 
-// TestNames wants what Prometheus wants of names: counters end in _total and nothing else does, units are whole words
-// of the base unit, and a name is there once.
+// TestNames checks Prometheus' rules for names: counters end in _total and nothing else does, units are whole words of
+// the base unit, and no name is there twice.
 func TestNames(t *testing.T) {
 	name := regexp.MustCompile(`^causeway(_[a-z0-9]+)+$`)
 	seen := map[string]bool{}
@@ -116,8 +116,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestFormat wants each family to have HELP and TYPE before its samples, which are together, and each sample to be
-// there once.
+// TestFormat checks that each family has HELP and TYPE before its samples, that these are together, and that each
+// sample is there once.
 func TestFormat(t *testing.T) {
 	var b bytes.Buffer
 	WriteMetrics(&b, newFake(), options())
@@ -152,7 +152,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestFold wants every bucket to be counted once, at a bound that is not below its own.
+// TestFold checks that every bucket is counted once, at a bound that is not below its own.
 func TestFold(t *testing.T) {
 	for _, c := range []struct {
 		name string

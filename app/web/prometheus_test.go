@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// tool returns where a program of Prometheus' is: in PATH, or where "make prometheus" puts it.
+// tool returns the path of one of Prometheus' programs: in PATH, or where "make prometheus" puts it.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -34,8 +34,7 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// TestPromtool has Prometheus' own checker look at the rules, at a scrape, and at whether the rules fire when they
-// should.
+// TestPromtool has Prometheus' own checker check the rules, a scrape, and that the rules fire when they should.
 func TestPromtool(t *testing.T) {
 	promtool := tool(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "testdata/causeway.rules.test.yml"}} {
@@ -48,7 +47,7 @@ func TestPromtool(t *testing.T) {
 	s.writeTo(&b)
 	cmd := exec.Command(promtool, "check", "metrics")
 	cmd.Stdin = &b
-	out, _ := cmd.CombinedOutput() // its exit code is of the library's metrics, too, of which it does not like some
+	out, _ := cmd.CombinedOutput() // its exit code counts complaints about the client library's metrics, too
 	for line := range strings.Lines(string(out)) {
 		if !regexp.MustCompile(`^(go|process)_`).MatchString(line) && strings.TrimSpace(line) != "" {
 			t.Errorf("promtool check metrics: %s", line)
@@ -56,7 +55,7 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// TestRulesAreTested wants each rule to have a test in which it fires.
+// TestRulesAreTested checks that each rule has a test in which it fires.
 func TestRulesAreTested(t *testing.T) {
 	text, err := os.ReadFile("testdata/causeway.rules.test.yml")
 	if err != nil {
@@ -107,7 +106,7 @@ func startPrometheus(t *testing.T, bridge string) *server {
 	return s
 }
 
-// A result is what Prometheus says to a query.
+// A result is Prometheus' answer to a query.
 type result struct {
 	Status, Error string
 	Data          struct {
@@ -139,14 +138,14 @@ func (s *server) await(n int) {
 			}
 		}
 	}
-	s.t.Fatalf("Prometheus does not scrape; it said\n%s", s.out)
+	s.t.Fatalf("Prometheus does not scrape; its output:\n%s", s.out)
 }
 
-// A comparison ends a rule: without it, the rule's expression has a value whether the rule fires or not.
+// A rule ends with a comparison: without it, the rule's expression has a value whether the rule fires or not.
 var comparison = regexp.MustCompile(` (==|>) [0-9.]+( and causeway_draining == 0)?$`)
 
-// evaluate has a Prometheus scrape the bridge and evaluates every query. Each must have an answer, but those that only
-// have one when something is lost.
+// evaluate has a Prometheus scrape the bridge and evaluates every query. Each must have an answer, except those that
+// have one only when something is lost.
 func evaluate(t *testing.T, bridge string) {
 	s := startPrometheus(t, bridge)
 	s.await(5)
@@ -172,8 +171,8 @@ func evaluate(t *testing.T, bridge string) {
 	}
 }
 
-// expected are the rules that fire on the live bridge, which somebody sends damaged packets; and those that may,
-// because it shares its cores with other tests.
+// expected are the rules that fire on the live bridge, which gets damaged packets; and those that may, because it
+// shares its cores with other tests.
 var expected = map[string]bool{
 	"CausewayDamagedPackets": true,
 	"CausewayLatencyHigh":    true, "CausewayPortMissesFrames": true, "CausewayIBPortLoses": true, "CausewayPortFull": true, "CausewayPoolEmpty": true,

@@ -26,7 +26,7 @@ type query struct {
 	expr  string
 }
 
-// panel is what the tests read of a panel.
+// panel is the part of a panel that the tests read.
 type panel struct {
 	ID      int
 	Type    string
@@ -83,8 +83,8 @@ func queries(t *testing.T) (all []query) {
 	return append(all, rules(t)...)
 }
 
-// TestDashboard wants a dashboard that can be drawn: each panel with an id of its own, in the grid, over no other one,
-// and with titles, queries and legends.
+// TestDashboard checks that the dashboard can be drawn: each panel has an id of its own, lies in the grid and over no
+// other one, and has a title, queries and legends.
 func TestDashboard(t *testing.T) {
 	taken, ids, titles := map[[2]int]string{}, map[int]bool{}, map[string]bool{}
 	for _, p := range dashboard(t) {
@@ -114,7 +114,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestRules wants each rule to say how long, how bad, what it is and what to do.
+// TestRules checks that each rule has a duration, a severity, a summary and advice.
 func TestRules(t *testing.T) {
 	text, err := os.ReadFile(rulesFile)
 	if err != nil {
@@ -132,7 +132,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// scraped is what a scrape has: by name, the values of each label.
+// scraped is the content of a scrape: by name, the values of each label.
 type scraped map[string]map[string][]string
 
 var (
@@ -178,7 +178,7 @@ var (
 	grouping = regexp.MustCompile(`(?:by|without) \(([^)]*)\)`)
 )
 
-// check says what of a query the scrape does not have. Prometheus adds job and instance itself.
+// check says which metrics and labels of a query the scrape does not have. Prometheus adds job and instance itself.
 func (s scraped) check(q query) (wrong []string) {
 	labels := map[string]bool{"instance": true, "job": true}
 	for _, m := range selector.FindAllStringSubmatch(grouping.ReplaceAllString(q.expr, ""), -1) {
@@ -211,8 +211,8 @@ func (s scraped) check(q query) (wrong []string) {
 	return wrong
 }
 
-// TestLive looks at a running bridge with traffic: its metrics are those that are documented, its pages answer, and
-// every query of the dashboard and the rules asks for what is there.
+// TestLive checks a running bridge with traffic: its metrics are those that are documented, its pages answer, and the
+// metrics in every query of the dashboard and the rules exist.
 func TestLive(t *testing.T) {
 	address := liveBridge(t)
 	for _, path := range []string{"/healthz", "/readyz"} {
@@ -252,7 +252,7 @@ func awaitTraffic(t *testing.T, address string) {
 	t.Fatalf("no traffic: %+v", s)
 }
 
-// documented wants the scrape to have exactly the names of the table, each with its type and its labels.
+// documented checks that the scrape has exactly the names of the table, each with its type and its labels.
 func documented(t *testing.T, text string) {
 	kinds := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (causeway_\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/metrics.md")
 
-// TestReference wants docs/metrics.md to be what the tables say.
+// TestReference checks that docs/metrics.md agrees with the tables.
 func TestReference(t *testing.T) {
 	const file = "../../docs/metrics.md"
 	if *update {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestAnswers wants each address to answer as it should, for bridges in every state.
+// TestAnswers checks the answer at each address, for bridges in every state.
 func TestAnswers(t *testing.T) {
 	ready, waiting, still, closed := newFake(), newFake(), newFake(), newFake()
 	waiting.ready, still.still, closed.closed = false, true, true
@@ -66,7 +66,7 @@ func TestAnswers(t *testing.T) {
 	if s := httptest.NewRecorder(); true {
 		handler(ready, plain).ServeHTTP(s, httptest.NewRequest("GET", "/", nil))
 		if strings.Contains(s.Body.String(), "pprof") {
-			t.Error("the index links profiles that are not to be had")
+			t.Error("the index links profiles that are not served")
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusShape wants lists and objects to be there when they are empty: programs need not look for null.
+// TestStatusShape checks that empty lists and objects are written as such, so that programs need not handle null.
 func TestStatusShape(t *testing.T) {
 	b := newFake()
 	b.closed = true

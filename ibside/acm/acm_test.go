@@ -14,7 +14,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// gid is that of a port of the default subnet.
+// gid returns the GID of a port of the default subnet.
 func gid(guid ib.GUID) ib.GID { return ib.GIDFromGUID(0xfe80<<48, guid) }
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -67,8 +67,8 @@ func uncommented(text string) string {
 	return out.String()
 }
 
-// TestRefused wants what ibacm would misread to be an error.
-func TestRefused(t *testing.T) {
+// TestRejected checks that input that ibacm would misread is an error.
+func TestRejected(t *testing.T) {
 	long := "/" + strings.Repeat("x", 120)
 	for name, err := range map[string]error{
 		"no address":        acm.WriteHosts(io.Discard, []acm.Host{{GID: gid(3)}}),

@@ -28,8 +28,8 @@ func tool(t *testing.T, name, debian string) string {
 	return path
 }
 
-// questions has the ibacm of this machine read files, and put questions to it. The port that it works with is made up.
-// Its sockets have fixed names under /run: so it gets a /run of its own.
+// questions makes this machine's ibacm read files, and sends it queries. Its port is a fake one. Its sockets have fixed
+// names under /run, so it gets a /run of its own.
 const questions = `
 mount -t tmpfs none /run
 ip link set lo up
@@ -78,7 +78,7 @@ func askIbacm(t *testing.T, hosts []acm.Host) (answers, log string) {
 		fmt.Sprintf("log_file %s/log\nlog_level 2\nlock_file %s/lock\nsupport_ips_in_addr_cfg 1\n", dir, dir))
 	write(t, dir, acm.EndpointsFile, func(w io.Writer) error {
 		return acm.WriteEndpoints(w, []acm.Endpoint{{"its-name", "made_up0", 1, ib.PKeyDefault}, {"another", "made_up0", 1, 0x8001}})
-	}, "10.9.0.7 made_up0 1 default\nfd09::7 made_up0 1 0xffff\n") // what a real one reads from its interfaces
+	}, "10.9.0.7 made_up0 1 default\nfd09::7 made_up0 1 0xffff\n") // what ibacm reads from the interfaces of a real port
 	cmd := exec.Command(unshare, "--net", "--mount", "sh", "-c", questions)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
@@ -89,8 +89,9 @@ func askIbacm(t *testing.T, hosts []acm.Host) (answers, log string) {
 	return string(out), string(text)
 }
 
-// TestIbacm has the real ibacm read the files, and wants from it: no complaint, every host taken, the path from the file
-// for hosts behind the bridge's GID, one from the subnet administrator for another GID, and nothing for who is not in them.
+// TestIbacm makes the real ibacm read the files, and checks that it does not complain, takes every host, answers with
+// the path from the file for hosts behind the bridge's GID and with one from the subnet administrator for another GID,
+// and has no answer for hosts that are not in the files.
 func TestIbacm(t *testing.T) {
 	hosts := []acm.Host{
 		{addr("10.9.0.1"), gid(bridge.GUID)}, {addr("fd09::1"), gid(bridge.GUID)},

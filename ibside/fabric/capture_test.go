@@ -17,7 +17,7 @@ import (
 	"causeway/ibside/ib/erftest"
 )
 
-// captureExample runs a subnet that captures, and returns what it put on the wire.
+// captureExample runs a subnet that captures, and returns the packets that were sent.
 func captureExample(t *testing.T, cfg Config) {
 	t.Helper()
 	f, err := New(cfg)
@@ -32,7 +32,7 @@ func captureExample(t *testing.T, cfg Config) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	checkBooks(t, f)
+	checkConserved(t, f)
 }
 
 func TestCapture(t *testing.T) {
@@ -66,7 +66,7 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// TestCaptureWithTshark asks somebody else what the capture says.
+// TestCaptureWithTshark has tshark decode the capture.
 func TestCaptureWithTshark(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
@@ -93,7 +93,7 @@ func TestCaptureWithTshark(t *testing.T) {
 	}
 }
 
-// full is a disk that is full.
+// full is a writer that fails like a full disk.
 type full struct{}
 
 func (full) Write(b []byte) (int, error) { return 0, errors.New("disk full") }
@@ -115,5 +115,5 @@ func TestCaptureThatFails(t *testing.T) {
 	if s, _ := f.Stats(); s.Out != 100 {
 		t.Errorf("stats %+v", s)
 	}
-	checkBooks(t, f)
+	checkConserved(t, f)
 }

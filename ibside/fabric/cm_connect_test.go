@@ -16,7 +16,7 @@ import (
 func TestCMRequestIDs(t *testing.T) {
 	r := newCMRig(t, CMConfig{Connects: 50, Timeout: 10 * time.Second}, CMConfig{})
 	r.client.nextID = 0xfffffff0 // it wraps
-	// The answer says who has asked.
+	// The answer contains the asker's port, so that the test can tell that it belongs to the request.
 	r.answer = func(q *CMRequest) error { return q.Accept(ib.QPN(q.FromPort), 1, q.Private[:2]) }
 	var all sync.WaitGroup
 	const count = 300
@@ -38,7 +38,7 @@ func TestCMRequestIDs(t *testing.T) {
 	}
 }
 
-// TestCMConnects: no more than Connects are under way; more wait.
+// TestCMConnects: no more than Connects are under way; others wait.
 func TestCMConnects(t *testing.T) {
 	r := newCMRig(t, CMConfig{Connects: 2}, CMConfig{})
 	r.answer = nil
@@ -80,7 +80,7 @@ func TestCMConnectRefusals(t *testing.T) {
 	}
 }
 
-// TestCMImpostors: replies of others, to others, or that make no sense are not believed.
+// TestCMImpostors: replies from others, replies to others, and malformed replies are ignored.
 func TestCMImpostors(t *testing.T) {
 	f := newFabric(t, Config{})
 	client := newTestCM(t, attachHCA(t, f, PortConfig{Name: "client", GUID: 10}), CMConfig{Timeout: time.Minute})
@@ -119,7 +119,7 @@ func TestCMImpostors(t *testing.T) {
 	}
 }
 
-// FuzzCM throws datagrams of one port at a CM that serves and asks.
+// FuzzCM sends arbitrary datagrams of one port to a CM that serves and asks.
 func FuzzCM(f *testing.F) {
 	f.Add(cmRequest(7, 70))
 	f.Add(newCM(ib.AttrSIDRRep, 1<<63|1))
@@ -147,7 +147,7 @@ func FuzzCM(f *testing.F) {
 	})
 }
 
-// b2 makes a number of some bytes.
+// b2 returns the number in some big-endian bytes.
 func b2(b []byte) (sum uint16) {
 	for _, x := range b {
 		sum += uint16(x)

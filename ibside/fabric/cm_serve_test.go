@@ -12,7 +12,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// asker sends requests byte by byte, and sees the replies.
+// asker sends requests that the test builds itself, and reads the replies.
 type asker struct {
 	hca     *HCA
 	to      ib.LID
@@ -25,7 +25,7 @@ func newAsker(t *testing.T, f *Fabric, guid ib.GUID, to *CM) *asker {
 	return a
 }
 
-// cmRequest makes a sound request.
+// cmRequest makes a valid request.
 func cmRequest(id uint32, tid uint64) []byte {
 	b := newCM(ib.AttrSIDRReq, tid)
 	private := make([]byte, ib.CMAHdrLen)
@@ -43,7 +43,7 @@ func (a *asker) send(t *testing.T, b []byte) {
 	}
 }
 
-// reply waits for the next reply, which must be to that request.
+// reply waits for the next reply, which must answer that request.
 func (a *asker) reply(t *testing.T, id uint32, tid uint64) ib.SIDRRep {
 	t.Helper()
 	select {
@@ -60,7 +60,7 @@ func (a *asker) reply(t *testing.T, id uint32, tid uint64) ib.SIDRRep {
 	}
 }
 
-// TestCMRepeats: a repetition is hidden while its request waits, and gets the very same answer afterwards.
+// TestCMRepeats: a repetition is not delivered while its request waits, and gets the very same answer afterwards.
 func TestCMRepeats(t *testing.T) {
 	f := newFabric(t, Config{})
 	server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{})
@@ -73,7 +73,7 @@ func TestCMRepeats(t *testing.T) {
 		a.send(t, cmRequest(7, 70))
 	}
 	b.send(t, cmRequest(7, 70)) // the same of another port is another request
-	a.send(t, cmRequest(7, 71)) // and so is that of a host started anew
+	a.send(t, cmRequest(7, 71)) // and so is that of a restarted host
 	waitFor(t, "counts", func() bool { c := server.Counters(); return c.Requests == 3 && c.Repeats == 2 })
 	for i := range 3 {
 		if err := (<-requests).Accept(ib.QPN(100+i), 1, []byte{byte(i)}); err != nil {
@@ -161,7 +161,7 @@ func TestCMStatuses(t *testing.T) {
 	}
 }
 
-// TestCMUnread: what is no request is dropped by name, without an answer.
+// TestCMUnread: a datagram that is no request is dropped by name, without an answer.
 func TestCMUnread(t *testing.T) {
 	f := newFabric(t, Config{})
 	server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{})
@@ -182,7 +182,7 @@ func TestCMUnread(t *testing.T) {
 	}
 }
 
-// TestCMAnswersChecked: what cannot be an answer is refused to the one who gives it, and the request goes on waiting.
+// TestCMAnswersChecked: an impossible answer is an error for the caller that gives it, and the request goes on waiting.
 func TestCMAnswersChecked(t *testing.T) {
 	r := newCMRig(t, CMConfig{}, CMConfig{})
 	long := make([]byte, ib.SIDRRepPrivateLen+1)
@@ -207,7 +207,8 @@ func TestCMAnswersChecked(t *testing.T) {
 	}
 }
 
-// TestCMFlood: who asks too much loses his own answers first, is then refused, and disturbs no other.
+// TestCMFlood: a port that asks too much first loses the answers kept for it, is then rejected, and does not disturb
+// others.
 func TestCMFlood(t *testing.T) {
 	f := newFabric(t, Config{})
 	server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{Requests: 10, PerSource: 4})
@@ -237,7 +238,7 @@ func TestCMFlood(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for id := range uint32(100) { // answers give way, one port's to that port alone
+	for id := range uint32(100) { // kept answers make room, but only for requests of the same port
 		askers[0].send(t, cmRequest(100+id, 1))
 		if err := (<-requests).Accept(9, 9, nil); err != nil {
 			t.Error(err)
@@ -251,7 +252,7 @@ func TestCMFlood(t *testing.T) {
 	waitFor(t, "repetitions", func() bool { return server.Counters().Repeats == before+4 })
 }
 
-// TestCMExpiry: an answer is forgotten when its time is over; then the same bytes are a new request.
+// TestCMExpiry: an answer is kept for a limited time; after that the same bytes are a new request.
 func TestCMExpiry(t *testing.T) {
 	f := newFabric(t, Config{})
 	server := newTestCM(t, attachHCA(t, f, PortConfig{Name: "server", GUID: 11}), CMConfig{Remember: 20 * time.Millisecond})

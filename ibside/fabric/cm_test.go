@@ -22,7 +22,7 @@ var (
 
 const cmPort = 7174
 
-// newTestCM makes a CM whose books are checked at the end.
+// newTestCM makes a CM whose counters and bounds are checked at the end.
 func newTestCM(t testing.TB, h *HCA, c CMConfig) *CM {
 	m := NewCM(h, c)
 	t.Cleanup(func() {
@@ -79,7 +79,7 @@ func (r *cmRig) handle(q *CMRequest) {
 	answer := r.answer
 	r.mu.Unlock()
 	if answer != nil {
-		_ = answer(q) // its error: the port is closed, or the request has timed out
+		_ = answer(q) // fails when the port is closed, or the request has timed out
 	}
 }
 
@@ -135,7 +135,7 @@ func TestCMLoss(t *testing.T) {
 		server bool
 		out    bool
 		attr   uint16
-		lost   uint64 // as counted at QP1 of the one who loses what it has received
+		lost   uint64 // as counted at QP1 of the adapter that loses a received datagram
 	}{
 		{"request not sent", false, true, ib.AttrSIDRReq, 0},
 		{"request not received", true, false, ib.AttrSIDRReq, 2},
@@ -190,7 +190,7 @@ func TestCMNoAnswer(t *testing.T) {
 	r.client.cfg.Timeout = time.Minute
 	var refused *CMRejectedError
 	if _, err := r.connect(t.Context(), CMConnect{}); !errors.As(err, &refused) || refused.Status != ib.SIDRStatusRejected {
-		t.Errorf("refused for want of an answer: %v", err)
+		t.Errorf("rejected because there was no answer: %v", err)
 	}
 	waitFor(t, "end of all requests", func() bool { return r.server.Counters().Waiting == 0 })
 	if err := r.seen()[0].Accept(5, 5, nil); !errors.Is(err, errCMAnswered) {
@@ -205,7 +205,7 @@ func TestCMNoAnswer(t *testing.T) {
 	}
 }
 
-// TestCMClose: who closes answers nobody, so that a successor may.
+// TestCMClose: a CM that closes does not answer the waiting requests, so that a successor can.
 func TestCMClose(t *testing.T) {
 	r := newCMRig(t, CMConfig{Timeout: 10 * time.Millisecond, Tries: 1000, Connects: 1}, CMConfig{})
 	r.answer = nil

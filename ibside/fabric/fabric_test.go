@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newFabric makes a subnet that must balance its books when the test ends.
+// newFabric makes a subnet whose counters must balance when the test ends.
 func newFabric(t testing.TB, cfg Config) *Fabric {
 	t.Helper()
 	f, err := New(cfg)
@@ -29,17 +29,17 @@ func newFabric(t testing.TB, cfg Config) *Fabric {
 	}
 	t.Cleanup(func() {
 		waitFor(t, "a quiet subnet", f.Quiet)
-		checkBooks(t, f)
+		checkConserved(t, f)
 		if err := f.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
-		checkBooks(t, f)
+		checkConserved(t, f)
 	})
 	return f
 }
 
-// checkBooks asserts that no packet vanished.
-func checkBooks(t testing.TB, f *Fabric) {
+// checkConserved asserts that no packet was lost without being counted.
+func checkConserved(t testing.TB, f *Fabric) {
 	t.Helper()
 	sw, ports := f.Stats()
 	if sw.In+sw.Copies != sw.Out+sw.Drops.Sum() {
@@ -79,7 +79,7 @@ func mustGID(s string) ib.GID {
 	return g
 }
 
-// attachHCA puts one more adapter on the subnet.
+// attachHCA attaches one more adapter to the subnet.
 func attachHCA(t testing.TB, f *Fabric, c PortConfig) *HCA {
 	t.Helper()
 	port, err := f.Attach(c)
@@ -165,7 +165,7 @@ func TestNewRefuses(t *testing.T) {
 		{"join refused", Config{Nodes: []NodeConfig{{Name: "n", GUID: 2, Role: RoleListen, Groups: []GroupConfig{{}, {}}}}}, ""},
 	} {
 		f, err := New(c.cfg)
-		if c.name == "join refused" { // a zero MGID asks the SA for one: no refusal
+		if c.name == "join refused" { // a zero MGID asks the SA for one: no error
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
 				continue

@@ -44,7 +44,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// FuzzIngress throws packets of a hostile port at a switch with adapters, and at the administrator behind it.
+// FuzzIngress sends packets of a hostile port to a switch with adapters, and to the administrator behind it.
 func FuzzIngress(f *testing.F) {
 	f.Add(good(func(p *ib.Packet) { p.SLID, p.DLID = 2, 3 }), true)
 	f.Add(multicast(func(p *ib.Packet) { p.SLID, p.DLID = 2, 0xc000 }), true)
@@ -65,11 +65,11 @@ func FuzzIngress(f *testing.F) {
 		hostile.Send(b)
 		subnet.sa.silence()
 		waitFor(t, "quiet subnet", func() bool { drain(hostile); return subnet.Quiet() })
-		checkBooks(t, subnet)
+		checkConserved(t, subnet)
 	})
 }
 
-// silence ends what the administrator would repeat.
+// silence ends the reports and transfers that the administrator would repeat.
 func (a *SA) silence() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,8 +119,8 @@ func saSeeds(gid string) (all [][]byte) {
 	return all
 }
 
-// FuzzSA gives the administrator requests of two ports, one after the other. What they make it remember is bounded, and goes
-// with them.
+// FuzzSA gives the administrator requests of two ports, one after the other. The state that these cause is bounded, and
+// removed with the ports.
 func FuzzSA(f *testing.F) {
 	var session []byte
 	for _, mad := range saSeeds("fe80::101") { // of the second port, LID 3
@@ -156,7 +156,7 @@ func FuzzSA(f *testing.F) {
 	})
 }
 
-// checkSA asserts the administrator's bounds and books.
+// checkSA asserts the administrator's bounds and the consistency of its state.
 func checkSA(t testing.TB, a *SA) {
 	t.Helper()
 	if c := a.Reports(); c.Reports != c.Confirmed+c.GivenUp+c.Gone+uint64(c.Waiting) {

@@ -10,7 +10,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// wire is a Port with the test at its other end.
+// wire is a Port whose other end is the test.
 type wire struct {
 	info PortInfo
 	in   *queue
@@ -46,7 +46,7 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// newWireHCA returns an adapter whose books are checked at the end.
+// newWireHCA returns an adapter whose counters are checked at the end.
 func newWireHCA(t testing.TB) (*HCA, *wire) {
 	w := newWire()
 	h := NewHCA(w)
@@ -57,7 +57,7 @@ func newWireHCA(t testing.TB) (*HCA, *wire) {
 	return h, w
 }
 
-// feed gives packets to the adapter and waits until it is done with them.
+// feed passes packets to the adapter and waits until it has handled them.
 func (w *wire) feed(t testing.TB, packets ...[]byte) {
 	for _, p := range packets {
 		w.in.put(p)
@@ -90,7 +90,7 @@ func multicast(change func(p *ib.Packet)) []byte {
 	})
 }
 
-// receiveCase is a packet for the wire adapter, and the cause it is dropped for.
+// receiveCase is a packet for the wire adapter, and the reason for which it is dropped.
 type receiveCase struct {
 	name   string
 	packet []byte
@@ -167,7 +167,7 @@ func TestReceivedFields(t *testing.T) {
 	recv := NewRecvQueue(4)
 	q := mustQP(t, h, QPConfig{QPN: testQPN, QKey: testQKey, Recv: recv})
 	q.AttachMulticast(testMGID)
-	plain := good(func(p *ib.Packet) { p.Imm = 7 }) // without the opcode, the immediate does not travel
+	plain := good(func(p *ib.Packet) { p.Imm = 7 }) // without the opcode, the immediate is not sent
 	full := multicast(func(p *ib.Packet) {
 		p.OpCode, p.Imm, p.Solicited, p.FECN, p.SL = ib.OpUDSendOnlyImm, 0xfedcba98, true, true, 9
 		p.GRH.TClass, p.GRH.FlowLabel, p.GRH.HopLimit = 0xff, 0xabcde, 3
@@ -330,7 +330,7 @@ func TestQPN(t *testing.T) {
 		q.Destroy()
 	}
 	if fmt.Sprint(got) != "[0xfffffe 0x000002 0x000003]" {
-		t.Errorf("QPNs %v: 0, 1 and 0xffffff are reserved, and none comes again at once", got)
+		t.Errorf("QPNs %v: 0, 1 and 0xffffff are reserved, and none is given again at once", got)
 	}
 	for _, c := range []QPConfig{{QPN: 1, Recv: recv}, {QPN: 0xffffff, Recv: recv}, {QPN: 1 << 24, Recv: recv}, {}, {PKeyIndex: 3, Recv: recv}} {
 		if _, err := h.CreateQP(c); err == nil {

@@ -10,7 +10,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// madRig is two adapters of a subnet, of which one serves SA datagrams by a MADPort.
+// madRig is two adapters of a subnet, of which one sends and receives SA datagrams through a MADPort.
 func madRig(t *testing.T) (from *HCA, p *MADPort) {
 	f := newFabric(t, Config{})
 	from = attachHCA(t, f, PortConfig{Name: "from", GUID: 10})
@@ -62,7 +62,7 @@ func TestMADPort(t *testing.T) {
 	}
 }
 
-// TestMADPortOverflow sends more than is read: what finds no room is dropped by name.
+// TestMADPortOverflow sends more than is read: datagrams for which there is no room are dropped by name.
 func TestMADPortOverflow(t *testing.T) {
 	from, p := madRig(t)
 	here, _ := p.PortState()

@@ -16,7 +16,7 @@ var testGroups = []GroupConfig{{MGID: testMGID, QKey: testQKey}, {MGID: mustGID(
 
 func TestPublishListen(t *testing.T) {
 	var mu sync.Mutex
-	seen := map[uint64]int{} // by number, of whole messages
+	seen := map[uint64]int{} // by number, of undamaged messages
 	f := newFabric(t, Config{Nodes: []NodeConfig{
 		{Name: "publish", GUID: 0x2, Role: RolePublish, Groups: testGroups, RatePPS: 5000, Size: 1000, Count: 100},
 		{Name: "listen", GUID: 0x3, Role: RoleListen, Groups: testGroups, OnMessage: func(_ *Node, r *Received) {

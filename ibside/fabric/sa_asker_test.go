@@ -9,7 +9,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// saAsker asks the administrator with whatever a test wants, once.
+// saAsker sends any request to the administrator, once.
 type saAsker struct {
 	hca  *HCA
 	port *MADPort
@@ -18,7 +18,7 @@ type saAsker struct {
 
 func newSAAsker(h *HCA) *saAsker { return &saAsker{hca: h, port: NewMADPort(h, ib.ClassSA)} }
 
-// query sends one request and returns the status and the record of its answer. What else comes is passed over.
+// query sends one request and returns the status and the record of its answer. Other datagrams are ignored.
 func (c *saAsker) query(t testing.TB, method uint8, attr uint16, mask uint64, data []byte) (uint16, []byte) {
 	t.Helper()
 	c.send(t, method, attr, mask, data)
@@ -69,7 +69,7 @@ func ask(t testing.TB, c *saAsker, method uint8, mask uint64, f ib.MCMemberField
 	return status, rec.Fields()
 }
 
-// create joins a group as a full member, and makes it.
+// create joins a group as a full member, which creates it.
 func (c *saAsker) create(t testing.TB, mgid ib.GID, qkey ib.QKey) (uint16, ib.MCMemberFields) {
 	t.Helper()
 	return ask(t, c, ib.MethodSet, createMask, ib.MCMemberFields{

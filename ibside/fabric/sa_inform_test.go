@@ -11,7 +11,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// subscribe asks to be told of a trap, or no longer, and returns the status.
+// subscribe subscribes to a trap, or ends the subscription, and returns the status.
 func (c *saAsker) subscribe(t testing.TB, trap uint16, change func(*ib.InformInfoFields)) uint16 {
 	t.Helper()
 	f := ib.InformInfoFields{
@@ -30,7 +30,7 @@ func (c *saAsker) subscribe(t testing.TB, trap uint16, change func(*ib.InformInf
 	return status
 }
 
-// next waits for a MAD that comes without having been asked for.
+// next waits for a MAD that is not the answer to a request.
 func (c *saAsker) next(t testing.TB) []byte {
 	t.Helper()
 	select {
@@ -55,7 +55,7 @@ func (c *saAsker) confirm(t testing.TB, report []byte) {
 	}
 }
 
-// noticeOf reads a report.
+// noticeOf parses a report.
 func noticeOf(t testing.TB, b []byte) ib.NoticeFields {
 	t.Helper()
 	mad, _ := ib.AsMAD(b)
@@ -66,7 +66,7 @@ func noticeOf(t testing.TB, b []byte) ib.NoticeFields {
 	return n.Fields()
 }
 
-// TestReports has a subscriber that answers at the second time, and then not at all.
+// TestReports tests a subscriber that answers the second repetition, and then not at all.
 func TestReports(t *testing.T) {
 	r := newJoinRig(t)
 	if status := r.b.subscribe(t, ib.TrapGroupCreated, nil); status != 0 {
@@ -87,21 +87,21 @@ func TestReports(t *testing.T) {
 	}
 	r.b.confirm(t, again)
 	waitFor(t, "the confirmation", func() bool { return r.fabric.SA().Reports().Confirmed == 1 })
-	r.b.confirm(t, again) // of what nobody waits for
+	r.b.confirm(t, again) // an answer that nothing waits for
 	if status, _ := r.a.create(t, mustGID("ff12::8"), 1); status != 0 {
 		t.Fatalf("status %#x", status)
 	}
-	waitFor(t, "the end of patience", func() bool { return r.fabric.SA().Reports().GivenUp == 1 })
+	waitFor(t, "the last repetition", func() bool { return r.fabric.SA().Reports().GivenUp == 1 })
 	want := ReportCounts{Reports: 2, Again: 1 + reportTries - 1, Confirmed: 1, GivenUp: 1}
 	if c := r.fabric.SA().Reports(); c != want || len(r.b.port.queue) != reportTries {
 		t.Errorf("%+v, and %d came; want %+v, %d", c, len(r.b.port.queue), want, reportTries)
 	}
 	if n := r.fabric.SA().Subscriptions(); n != 1 {
-		t.Errorf("%d subscriptions are left; the silent one is to stay", n)
+		t.Errorf("%d subscriptions are left; that of the silent subscriber must stay", n)
 	}
 }
 
-// TestWhoIsTold has ports that may not know of what they subscribe to.
+// TestWhoIsTold checks which subscribers get a report: those that may not know of a group or port get none.
 func TestWhoIsTold(t *testing.T) {
 	f := newFabric(t, Config{PKeys: []ib.PKey{0xffff, 0x8001}})
 	attach := func(name string, guid ib.GUID, pkeys ...ib.PKey) *saAsker {
@@ -191,14 +191,14 @@ func TestSubscriptionsBounded(t *testing.T) {
 		want   uint16
 	}{
 		{"one more", 1000, nil, ib.SAStatusNoResources},
-		{"one that is there", ib.TrapGroupCreated, nil, 0},
-		{"to a port that is not", 1000, func(f *ib.InformInfoFields) { f.GID = mustGID("fe80::99") }, ib.SAStatusRequestInvalid},
-		{"end what is not", 2000, end, ib.SAStatusRequestInvalid},
-		{"end, but in another time", 66, func(f *ib.InformInfoFields) { f.Subscribe, f.RespTime = false, 9 }, ib.SAStatusRequestInvalid},
+		{"one that exists", ib.TrapGroupCreated, nil, 0},
+		{"to a port that does not exist", 1000, func(f *ib.InformInfoFields) { f.GID = mustGID("fe80::99") }, ib.SAStatusRequestInvalid},
+		{"end one that does not exist", 2000, end, ib.SAStatusRequestInvalid},
+		{"end, but with another response time", 66, func(f *ib.InformInfoFields) { f.Subscribe, f.RespTime = false, 9 }, ib.SAStatusRequestInvalid},
 		{"end", 67, end, 0},
 		{"end without a QPN", 68, func(f *ib.InformInfoFields) { f.Subscribe, f.QPN = false, 0 }, 0},
 		{"end it again", 68, end, ib.SAStatusRequestInvalid},
-		{"another in their place", 1000, func(f *ib.InformInfoFields) { f.GID = mustGID("fe80::a") }, 0},
+		{"others in their place", 1000, func(f *ib.InformInfoFields) { f.GID = mustGID("fe80::a") }, 0},
 		{"the same, with LIDs that mean nothing", 1000, func(f *ib.InformInfoFields) { f.GID, f.LIDBegin = mustGID("fe80::a"), 7 }, 0},
 		{"and another", 1001, nil, 0},
 		{"one too many", 1002, nil, ib.SAStatusNoResources},
@@ -215,7 +215,7 @@ func TestSubscriptionsBounded(t *testing.T) {
 	}
 }
 
-// TestReportsBounded lets more reports wait for one port than may; then the port goes, and all that was its.
+// TestReportsBounded makes more reports wait for one port than may; then the port goes, and all its state with it.
 func TestReportsBounded(t *testing.T) {
 	r := newJoinRig(t)
 	slow := func(f *ib.InformInfoFields) { f.RespTime = 31 }

@@ -27,8 +27,8 @@ func (c *saAsker) service(t testing.TB, method uint8, mask uint64, f ib.ServiceF
 	return status, rec.Fields()
 }
 
-// TestAliasRules has what the cases that OpenSM gets too do not: other ports' tables, several entries at once, and the end of a
-// port.
+// TestAliasRules tests what the cases that OpenSM gets, too, do not cover: other ports' tables, several entries at
+// once, and the end of a port.
 func TestAliasRules(t *testing.T) {
 	r := newJoinRig(t)
 	lid, first := r.b.hca.Info().LID, [8]ib.GUID{1: 0x111, 2: 0xa, 3: 0x333}
@@ -51,7 +51,7 @@ func TestAliasRules(t *testing.T) {
 		{"delete the port's own", ib.MethodDelete, which | ib.GUIDInfoGUID0, ib.GUIDInfoFields{LID: lid}, ib.SAStatusRequestInvalid, [8]ib.GUID{}},
 		{"another in its place", ib.MethodSet, which | ib.GUIDInfoGUID0<<1, ib.GUIDInfoFields{LID: lid, GUIDs: [8]ib.GUID{1: 0x112}}, 0,
 			[8]ib.GUID{0xb, 0x112, 0, 0x333}},
-		{"delete one and what is not", ib.MethodDelete, which | three, ib.GUIDInfoFields{LID: lid}, 0, [8]ib.GUID{0xb}},
+		{"delete one that exists and one that does not", ib.MethodDelete, which | three, ib.GUIDInfoFields{LID: lid}, 0, [8]ib.GUID{0xb}},
 		{"all blocks", ib.MethodGet, ib.GUIDInfoLID, ib.GUIDInfoFields{LID: lid}, ib.SAStatusTooManyRecords, [8]ib.GUID{}},
 		{"once more", ib.MethodSet, which | three, ib.GUIDInfoFields{LID: lid, GUIDs: first}, 0, [8]ib.GUID{0xb, 0x111, 0, 0x333}},
 	} {
@@ -68,7 +68,7 @@ func TestAliasRules(t *testing.T) {
 		t.Errorf("the alias joins: status %#x", status)
 	}
 	if status, _ := r.b.guids(t, ib.MethodSet, which|three, ib.GUIDInfoFields{LID: lid, GUIDs: [8]ib.GUID{3: 0x334}}); status != ib.SAStatusDenied {
-		t.Errorf("another in the place of a group's member: status %#x", status)
+		t.Errorf("another alias in place of a group's member: status %#x", status)
 	}
 	sa := r.fabric.SA()
 	r.b.hca.Close()
@@ -77,7 +77,7 @@ func TestAliasRules(t *testing.T) {
 	}
 }
 
-// TestServiceRules has what the cases that OpenSM gets too do not.
+// TestServiceRules tests what the cases that OpenSM gets, too, do not cover.
 func TestServiceRules(t *testing.T) {
 	r := newJoinRig(t)
 	mine := ib.ServiceFields{ID: 7, GID: mustGID("fe80::b"), PKey: 0xffff, LeaseSeconds: ib.ServiceLeaseForever, Key: [16]byte{1}}
@@ -88,7 +88,7 @@ func TestServiceRules(t *testing.T) {
 		return c
 	}
 	const all = ib.ServiceRecordWhich | ib.ServiceRecordLease | ib.ServiceRecordKey | ib.ServiceRecordName | ib.ServiceRecordData
-	const word = ib.ServiceRecordName << 1 // the first of the data's
+	const word = ib.ServiceRecordName << 1 // the component bit of the first data byte
 	for _, c := range []struct {
 		name   string
 		who    *saAsker
@@ -127,7 +127,7 @@ func TestServiceRules(t *testing.T) {
 	}
 }
 
-// TestServicesBounded offers more than a port may; then the port goes.
+// TestServicesBounded registers more services than a port may; then the port goes.
 func TestServicesBounded(t *testing.T) {
 	r := newJoinRig(t)
 	f := ib.ServiceFields{GID: mustGID("fe80::b"), PKey: 0xffff}

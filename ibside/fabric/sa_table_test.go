@@ -9,7 +9,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// tableRig is a subnet with a table of many segments: its groups.
+// tableRig is a subnet whose table of groups has many segments.
 func tableRig(t *testing.T) (*joinRig, int) {
 	r := newJoinRig(t)
 	const groups = 100
@@ -21,7 +21,7 @@ func tableRig(t *testing.T) (*joinRig, int) {
 	return r, ((groups+1)*56 + ib.SADataLen - 1) / ib.SADataLen
 }
 
-// rmpp sends an acknowledgement, or an end, of what was asked last.
+// rmpp sends an acknowledgement, or a stop, for the last request.
 func (c *saAsker) rmpp(t testing.TB, kind uint8, last, window uint32) {
 	t.Helper()
 	b := make([]byte, ib.MADLen)
@@ -36,7 +36,7 @@ func (c *saAsker) rmpp(t testing.TB, kind uint8, last, window uint32) {
 	}
 }
 
-// segments takes segments and returns the number of the last.
+// segments receives segments and returns the number of the last.
 func (c *saAsker) segments(t testing.TB, n int) (last uint32) {
 	t.Helper()
 	for range n {
@@ -52,7 +52,7 @@ func (a *SA) underWay() int {
 	return len(a.tables.transfers)
 }
 
-// TestTransfer has a receiver that is slow, then silent, then odd.
+// TestTransfer tests a receiver that is slow, then silent, then one that breaks the protocol.
 func TestTransfer(t *testing.T) {
 	r, total := tableRig(t)
 	sa := r.fabric.SA()
@@ -71,7 +71,7 @@ func TestTransfer(t *testing.T) {
 	if n := r.b.segments(t, 3); n != 4 {
 		t.Errorf("segment %d came last in the repetition of three", n)
 	}
-	r.b.rmpp(t, ib.RMPPTypeAck, 0, 2) // of long ago
+	r.b.rmpp(t, ib.RMPPTypeAck, 0, 2) // an acknowledgement of long ago
 	r.b.rmpp(t, ib.RMPPTypeAck, 4, 1<<31)
 	if n := r.b.segments(t, total-4); n != uint32(total) {
 		t.Errorf("segment %d came last, of %d", n, total)
@@ -79,11 +79,11 @@ func TestTransfer(t *testing.T) {
 	r.b.rmpp(t, ib.RMPPTypeAck, uint32(total), 1<<31)
 	waitFor(t, "the end", func() bool { return sa.underWay() == 0 })
 	for name, odd := range map[string]func(){
-		"what was not sent is acknowledged": func() { r.b.rmpp(t, ib.RMPPTypeAck, 9, 20) },
-		"stop":                              func() { r.b.rmpp(t, ib.RMPPTypeStop, 0, 0) },
-		"abort":                             func() { r.b.rmpp(t, ib.RMPPTypeAbort, 0, 0) },
-		"a type that there is not":          func() { r.b.rmpp(t, 77, 0, 0) },
-		"silence":                           func() { r.b.segments(t, transferTries-1) },
+		"a segment that was not sent is acknowledged": func() { r.b.rmpp(t, ib.RMPPTypeAck, 9, 20) },
+		"stop":                       func() { r.b.rmpp(t, ib.RMPPTypeStop, 0, 0) },
+		"abort":                      func() { r.b.rmpp(t, ib.RMPPTypeAbort, 0, 0) },
+		"a type that does not exist": func() { r.b.rmpp(t, 77, 0, 0) },
+		"silence":                    func() { r.b.segments(t, transferTries-1) },
 	} {
 		begin()
 		odd()
@@ -94,7 +94,7 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// TestTransfersBounded begins more than a port may. The same request again is none of them.
+// TestTransfersBounded begins more transfers than a port may. A repeated request does not begin another one.
 func TestTransfersBounded(t *testing.T) {
 	r, _ := tableRig(t)
 	for range transfersPerPort {
@@ -115,7 +115,7 @@ func TestTransfersBounded(t *testing.T) {
 	}
 }
 
-// TestTableTooLarge asks for more than an answer may have.
+// TestTableTooLarge asks for more records than an answer may have.
 func TestTableTooLarge(t *testing.T) {
 	found := &records{}
 	for range maxTable/72 + 1 {

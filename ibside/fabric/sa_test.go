@@ -37,7 +37,7 @@ func newJoinRig(t *testing.T) *joinRig {
 	return r
 }
 
-// joiner is a record of port B that fits the group of newJoinRig.
+// joiner is a request of port B that fits the group of newJoinRig.
 func joiner(change func(*ib.MCMemberFields)) ib.MCMemberFields {
 	rec := ib.MCMemberFields{
 		MGID: testMGID, PortGID: mustGID("fe80::b"), QKey: testQKey, PKey: 0xffff, SL: 3, TClass: 4, FlowLabel: 5, Scope: 2,
@@ -49,7 +49,7 @@ func joiner(change func(*ib.MCMemberFields)) ib.MCMemberFields {
 	return rec
 }
 
-// creator is the same for a group that is not there.
+// creator is the same for a group that does not exist.
 func creator(change func(*ib.MCMemberFields)) ib.MCMemberFields {
 	rec := joiner(nil)
 	rec.MGID = mustGID("ff15:4001:ffff::1")
@@ -72,7 +72,7 @@ type joinCase struct {
 func joinCases() []joinCase {
 	return []joinCase{
 		{"join", joinMask, joiner(nil), 0},
-		{"join with all that a creator says", createMask, joiner(nil), 0},
+		{"join with all components of a creator", createMask, joiner(nil), 0},
 		{"limited P_Key of the same partition", createMask, joiner(func(r *ib.MCMemberFields) { r.PKey = 0x7fff }), 0},
 		{"non-member", joinMask, joiner(func(r *ib.MCMemberFields) { r.JoinState = ib.JoinNonMember }), 0},
 		{"send only", joinMask, joiner(func(r *ib.MCMemberFields) { r.JoinState = ib.JoinSendOnly }), 0},
@@ -114,7 +114,7 @@ func createCases() []joinCase {
 		{"create a unicast group", createMask, creator(func(r *ib.MCMemberFields) { r.MGID = mustGID("fe80::1") }), ib.SAStatusRequestInvalid},
 		{"create in a reserved scope", createMask, creator(func(r *ib.MCMemberFields) { r.MGID[1] = 0x1f }), ib.SAStatusRequestInvalid},
 		{"create with reserved flags", createMask, creator(func(r *ib.MCMemberFields) { r.MGID[1] = 0x32 }), ib.SAStatusRequestInvalid},
-		{"create what only the SA gives", createMask, creator(func(r *ib.MCMemberFields) { r.MGID = mustGID("ff12:a01b::1") }), ib.SAStatusRequestInvalid},
+		{"create with an MGID that only the SA may give", createMask, creator(func(r *ib.MCMemberFields) { r.MGID = mustGID("ff12:a01b::1") }), ib.SAStatusRequestInvalid},
 		{"let the SA choose", createMask &^ ib.MCMemberMGID, creator(nil), 0},
 	}
 }

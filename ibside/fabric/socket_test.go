@@ -25,15 +25,15 @@ const (
 	waitLimit = 10 * time.Second
 )
 
-// childDone says when a child has done all that its test wants of it.
+// childDone reports whether a child has done everything that its test needs.
 var childDone = map[Role]func(NodeStats) bool{
 	RolePublish: func(s NodeStats) bool { return s.Published == 50 },
 	RoleListen:  func(s NodeStats) bool { return s.Received == 3 },
 	RoleEcho:    func(s NodeStats) bool { return s.Echoed == 3 },
 }
 
-// runChild is a process of its own: a node of the given role behind the socket, until its standard input ends and
-// it has done what it is for.
+// runChild is the main function of a child process: a node of the given role behind the socket, until its standard
+// input ends and it has done its task.
 func runChild(role string) int {
 	port, err := Dial(os.Getenv(childPath), 0xc0ffee, "child")
 	if err != nil {
@@ -61,7 +61,7 @@ func runChild(role string) int {
 	return 0
 }
 
-// child starts the test binary again as a node of that role. The returned function ends it and returns what it said.
+// child starts the test binary again as a node of that role. The returned function ends it and returns its output.
 func child(t *testing.T, path, role string) func() string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -117,7 +117,7 @@ func TestTwoProcesses(t *testing.T) {
 				exchange(t, peer, c.role)
 			}
 			if said := end(); !strings.Contains(said, c.want) || !strings.Contains(said, "balanced=true") {
-				t.Errorf("the child said %q; want %q", said, c.want)
+				t.Errorf("the child printed %q; want %q", said, c.want)
 			}
 			waitFor(t, "the port's end", func() bool { return len(f.Ports()) == 2 })
 			for _, g := range f.SA().Groups() {
@@ -302,7 +302,7 @@ func TestHostilePackets(t *testing.T) {
 func TestSilentClients(t *testing.T) {
 	path := socketPath(t)
 	f := newFabric(t, Config{Socket: path, Queue: 50, Nodes: []NodeConfig{{Name: "n", GUID: 0x5}}})
-	mute := connect(t, path) // says nothing at all
+	mute := connect(t, path) // sends nothing at all
 	deaf, err := Dial(path, 0x66, "deaf")
 	if err != nil {
 		t.Fatal(err)
@@ -340,7 +340,7 @@ func TestStaleSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := New(Config{Socket: path}); err == nil {
-		t.Error("took a socket that somebody listens at")
+		t.Error("replaced a socket that somebody listens on")
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close() // as after a crash
@@ -350,14 +350,14 @@ func TestStaleSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := New(Config{Socket: plain}); err == nil {
-		t.Error("took an ordinary file for a socket")
+		t.Error("replaced an ordinary file")
 	}
 	if b, _ := os.ReadFile(plain); string(b) != "keep me" {
 		t.Error("the ordinary file is gone")
 	}
 }
 
-// A path that somebody uses is left to him.
+// A socket that is in use is not replaced.
 func TestSocketInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	first, err := New(Config{Socket: path})

@@ -22,7 +22,7 @@ func rawPorts(t testing.TB, f *Fabric, n, queue int) []Port {
 	return ports
 }
 
-// drain takes all that waits for a port.
+// drain takes all packets that wait for a port.
 func drain(p Port) int {
 	total, buf := 0, make([][]byte, 64)
 	q := p.(*switchPort).queue
@@ -36,7 +36,7 @@ func drain(p Port) int {
 	return total
 }
 
-// switchCase is a packet of the port with LID 2, and the cause the switch drops it for.
+// switchCase is a packet of the port with LID 2, and the reason for which the switch drops it.
 type switchCase struct {
 	name   string
 	packet []byte
@@ -79,7 +79,7 @@ func switchCases() []switchCase {
 		{"no such group", from2(func(p *ib.Packet) { p.DLID = 0xc009 }), DropNoRoute},
 		{"not a member", from2(func(p *ib.Packet) { p.DLID = 0xc001 }), DropNotMember},
 		{"nobody else in the group", from2(func(p *ib.Packet) { p.DLID = 0xc002 }), DropNoMember},
-		{"ICRC is not the switch's affair", fixed(append(from2(nil)[:38], 1, 2, 3, 4)), ""},
+		{"the switch does not check the ICRC", fixed(append(from2(nil)[:38], 1, 2, 3, 4)), ""},
 	}
 }
 

@@ -65,7 +65,7 @@ func TestPortJoinAgain(t *testing.T) {
 	}
 }
 
-// TestPortRenew has the group's record change: the queue pair that receives has the new Q_Key.
+// TestPortRenew changes the group's record: the queue pair that receives then has the new Q_Key.
 func TestPortRenew(t *testing.T) {
 	mgid, _ := ib.ParseGID("ff12:4001:ffff::1")
 	r := newRig(t, fabric.Config{}, 64, 0)

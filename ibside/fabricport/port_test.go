@@ -57,7 +57,7 @@ func newRig(t *testing.T, cfg fabric.Config, depth int, pkey ib.PKey) *rig {
 	return r
 }
 
-// settle waits until nothing moves any more.
+// settle waits until no packet is under way any more.
 func (r *rig) settle(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -230,7 +230,7 @@ func TestPortGroup(t *testing.T) {
 	}
 }
 
-// toGroup sends a message of a node to its group.
+// toGroup sends a message from a node to its group.
 func toGroup(t *testing.T, n *fabric.Node, m ibside.Membership, payload string) {
 	t.Helper()
 	if cause := n.QP().Send(&fabric.Send{
@@ -278,7 +278,7 @@ func TestPortRejects(t *testing.T) {
 func TestPortDeliveryDrops(t *testing.T) {
 	for _, c := range []struct {
 		name       string
-		held       int // mbufs that somebody else has
+		held       int // mbufs that are used elsewhere
 		depth      int // of the ring
 		maxPayload int
 		payload    int
@@ -314,7 +314,7 @@ func TestPortDeliveryDrops(t *testing.T) {
 	}
 }
 
-// hold keeps mbufs from everybody else until the returned function is called.
+// hold allocates mbufs, so that others cannot, until the returned function is called.
 func hold(t *testing.T, pool *dpdk.Mempool, n int) func() {
 	t.Helper()
 	var held []dpdk.Mbuf

@@ -34,7 +34,7 @@ const (
 	testRoom  = dpdk.Headroom + 40 + 4096 + 7
 )
 
-// newPool makes a pool that must be whole again when the test ends.
+// newPool makes a pool to which all mbufs must have returned when the test ends.
 func newPool(t *testing.T, n, room, priv int) *dpdk.Mempool {
 	t.Helper()
 	name := strings.ReplaceAll(t.Name(), "/", "_")
@@ -56,7 +56,7 @@ func newRings(t *testing.T, pool *dpdk.Mempool, workers, depth int) *Rings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { d.Close() }) // before the pool's
+	t.Cleanup(func() { d.Close() }) // before the pool is freed
 	return d
 }
 
@@ -148,7 +148,7 @@ func TestPostFull(t *testing.T) {
 		t.Fatalf("a ring of 100 took %d", took)
 	}
 	for _, s := range sends[took:] {
-		s.Mbuf.Free() // still the worker's
+		s.Mbuf.Free() // the worker still owns it
 	}
 	if n := d.Pending(); n != 100 {
 		t.Errorf("Pending = %d", n)

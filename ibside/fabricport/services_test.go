@@ -17,8 +17,8 @@ import (
 
 var askerIP, serverIP = netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.7")
 
-// twoEnds returns two ports of a software subnet, and their GIDs.
-func twoEnds(t *testing.T) (ends []*services, gids []ib.GID) {
+// twoPorts returns two ports of a software subnet, and their GIDs.
+func twoPorts(t *testing.T) (ends []*services, gids []ib.GID) {
 	t.Helper()
 	f, err := fabric.New(fabric.Config{})
 	if err != nil {
@@ -44,7 +44,7 @@ func twoEnds(t *testing.T) (ends []*services, gids []ib.GID) {
 
 // TestServices connects two ports of the software subnet.
 func TestServices(t *testing.T) {
-	ends, gids := twoEnds(t)
+	ends, gids := twoPorts(t)
 	connect := func(gid ib.GID, port uint16) (ibside.ServiceAnswer, error) {
 		return ends[0].Connect(t.Context(), ibside.ServiceConnect{
 			From: askerIP, To: serverIP, ToGID: gid, SrcPort: 9, Port: port, PKey: 0xffff, Private: []byte("please"),

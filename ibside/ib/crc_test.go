@@ -116,7 +116,7 @@ func TestExampleCRCs(t *testing.T) {
 	}
 }
 
-// TestWalkThrough feeds what the rules, applied by hand, leave of three packets.
+// TestWalkThrough computes the ICRC over the bytes that the rules, applied by hand, leave of three packets.
 func TestWalkThrough(t *testing.T) {
 	for _, c := range []struct{ name, fed string }{
 		{"ib-local", `f0 02 00 07 00 0a 00 04 64 70 ff ff ff 00 01 23 00 00 00 01
@@ -139,13 +139,13 @@ func TestWalkThrough(t *testing.T) {
 	}
 }
 
-// TestSurvivingBits flips every bit an ICRC could see, one at a time, and compares the set that does no harm with the
-// variant fields: no more, no less.
+// TestSurvivingBits flips every bit that an ICRC could cover, one at a time, and compares the bits that do not change
+// the ICRC with the variant fields: no more, no less.
 func TestSurvivingBits(t *testing.T) {
 	want := map[encap]map[int]byte{
 		local: {0: 0xf0, 12: 0xff},
 		global: {
-			0: 0xff, 1: 0xfc, 2: 0xff, 3: 0xff, 4: 0xff, 5: 0xff, 6: 0xff, 7: 0xff, // the LNH says which rule holds
+			0: 0xff, 1: 0xfc, 2: 0xff, 3: 0xff, 4: 0xff, 5: 0xff, 6: 0xff, 7: 0xff, // the LNH says which rule applies
 			8: 0x0f, 9: 0xff, 10: 0xff, 11: 0xff, 15: 0xff, 52: 0xff,
 		},
 		rocev1: {0: 0x0f, 1: 0xff, 2: 0xff, 3: 0xff, 7: 0xff, 44: 0xff},
@@ -179,7 +179,7 @@ func TestSameICRC(t *testing.T) {
 	}
 	a, b := frame(t, "roce2-ipv6"), frame(t, "roce2-ipv6-checksum")
 	if bytes.Equal(a, b) || !bytes.Equal(a[len(a)-4:], b[len(b)-4:]) {
-		t.Error("the UDP checksum must differ, and the ICRC must not see it")
+		t.Error("the UDP checksum must differ, and the ICRC must not cover it")
 	}
 }
 
@@ -210,7 +210,7 @@ func TestICRCRandom(t *testing.T) {
 	})
 }
 
-// TestShortCRC only asks that nothing panics on what is too short to be a packet.
+// TestShortCRC checks that no function panics on bytes that are too few for a packet.
 func TestShortCRC(t *testing.T) {
 	for _, x := range examples(t) {
 		e, p, _ := x.covered(t)

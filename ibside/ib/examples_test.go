@@ -76,7 +76,7 @@ func gid(s string) ib.GID {
 	return g
 }
 
-// An encap is how a packet travels, with the function under test that makes its ICRC.
+// An encap is an encapsulation of packets, with the function under test that computes its ICRC.
 type encap int
 
 const (
@@ -95,7 +95,8 @@ func (e encap) icrc() func([]byte) uint32 {
 	return [...]func([]byte) uint32{ib.ICRCIB, ib.ICRCIB, ib.ICRCRoCEv1, ib.ICRCRoCEv2, ib.ICRCRoCEv2}[e]
 }
 
-// covered cuts an example to what its ICRC begins and ends with, and returns the ICRC on the wire.
+// covered cuts an example to the bytes from the first to the last that its ICRC covers, and returns the ICRC on the
+// wire.
 func (x example) covered(t testing.TB) (e encap, p, icrc []byte) {
 	t.Helper()
 	b := x.frame

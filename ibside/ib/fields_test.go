@@ -2,7 +2,7 @@
 
 package ib
 
-// What only tests read of headers.
+// Getters that only tests use.
 
 // MigReq returns M. It means nothing for datagrams, and real senders set it.
 func (h BTH) MigReq() bool { return h[bthFlags]&0x40 != 0 }

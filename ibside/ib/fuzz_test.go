@@ -12,7 +12,7 @@ import (
 	"causeway/ibside/ib/erftest"
 )
 
-// Each fuzzer asks that no input panics, and that what was understood is written and understood again as the same.
+// Each fuzzer checks that no input causes a panic, and that parsed input is written and parsed again into the same.
 
 func addExamples(f *testing.F, link string) {
 	for _, x := range examples(f) {
@@ -28,7 +28,7 @@ func FuzzParsePacket(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		checkPacket(t, b)
 		b = bytes.Clone(b)
-		if ib.PutCRCs(b) { // else hardly an input would get behind the CRCs
+		if ib.PutCRCs(b) { // otherwise hardly any input would pass the CRC checks
 			checkPacket(t, b)
 		}
 	})
@@ -46,7 +46,7 @@ func checkPacket(t *testing.T, b []byte) {
 	}
 }
 
-// FuzzHeaders gives the input to each header's codec.
+// FuzzHeaders passes the input to each header's codec.
 func FuzzHeaders(f *testing.F) {
 	for _, h := range headers {
 		f.Add(unhex(f, h.hex))
@@ -74,7 +74,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// FuzzManagement walks down a MAD as its receiver does.
+// FuzzManagement parses a MAD layer by layer, as its receiver does.
 func FuzzManagement(f *testing.F) {
 	for _, name := range []string{"ib-sidr-req", "ib-group-join"} {
 		b := frame(f, name)

@@ -89,7 +89,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// checkCodec goes from bytes to fields and back, and makes sure that a byte less is refused.
+// checkCodec converts bytes to fields and back, and checks that one byte less is rejected.
 func checkCodec(t *testing.T, name, what string, wire []byte, want any) {
 	t.Helper()
 	c := codecs[name]
@@ -142,8 +142,8 @@ var lost = map[string]bitmap{
 	"ARP":            {},
 }
 
-// refused are the bits that a checking constructor does not let pass.
-var refused = map[string]bitmap{"SIDR_REP": {5: 0x80}, "ARP": bitmap{}.fill(0, 6)}
+// rejected are the bits that a checking constructor rejects.
+var rejected = map[string]bitmap{"SIDR_REP": {5: 0x80}, "ARP": bitmap{}.fill(0, 6)}
 
 // TestEveryBit sets each bit of an otherwise empty header. It comes back alone, or not at all where it may be lost.
 func TestEveryBit(t *testing.T) {
@@ -154,7 +154,7 @@ func TestEveryBit(t *testing.T) {
 			b := bytes.Clone(base)
 			b[i/8] ^= m
 			f, ok := c.parse(b)
-			if want := refused[name][i/8]&m == 0; ok != want {
+			if want := rejected[name][i/8]&m == 0; ok != want {
 				t.Errorf("%s: byte %d ^ %#02x: taken %v, want %v", name, i/8, m, ok, want)
 			}
 			if !ok {
@@ -215,7 +215,8 @@ func TestImmDt(t *testing.T) {
 	}
 }
 
-// TestPutPanics pins the one duty of a caller of Put: enough room. Silence would be a half-written header.
+// TestPutPanics checks that Put panics without enough room, which is the one thing that a caller must provide:
+// otherwise a header would be written in part.
 func TestPutPanics(t *testing.T) {
 	for name, c := range codecs {
 		func() {

@@ -72,7 +72,7 @@ func TestMulticastMAC(t *testing.T) {
 	}
 }
 
-// TestMGIDLossless: no two IPv4 groups may meet in one MGID, because the bridge finds the group by it.
+// TestMGIDLossless: no two IPv4 groups may have the same MGID, because the bridge finds the group by it.
 func TestMGIDLossless(t *testing.T) {
 	group := rapid.Custom(func(t *rapid.T) netip.Addr {
 		n := rapid.Uint32Range(0xe0000000, 0xefffffff).Draw(t, "group")

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// numbers are all exported constants once more, as the standards print them: a slip of the finger must be made twice.
+// numbers are all exported constants again, as the standards print them, so that a typing error would have to be made
+// twice.
 const numbers = `
 	QP0 0  QP1 1  QPMulticast 0xffffff
 	QKeyGSI 0x80010000  QKeyRDMAUDP 0x01234567  QKeyIPoIB 0x0b1b  PKeyDefault 0xffff

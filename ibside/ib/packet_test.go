@@ -78,7 +78,7 @@ func set(off int, v ...byte) func([]byte) []byte {
 	return func(b []byte) []byte { copy(b[off:], v); return b }
 }
 
-// faults are packets wrong in one respect. Those with seal bear right CRCs over the wrong bytes.
+// faults are packets with one error. Those with seal have right CRCs over the wrong bytes.
 var faults = []struct {
 	name   string
 	from   string
@@ -223,7 +223,7 @@ func TestOpcodes(t *testing.T) {
 	}
 }
 
-// TestTruncation: no shorter piece of a packet is a packet, not even with CRCs of its own.
+// TestTruncation: a shortened packet is rejected, even with CRCs of its own.
 func TestTruncation(t *testing.T) {
 	for _, name := range []string{"ib-local", "ib-global", "ib-group", "ib-empty", "ib-sidr-req"} {
 		whole := frame(t, name)
@@ -240,8 +240,8 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// TestBitFlips: one wrong bit never passes as it is. With a new VCRC it passes where a switch or router may write, and
-// nowhere that the ICRC looks.
+// TestBitFlips: a packet with one wrong bit is always rejected. With a new VCRC it is accepted where a switch or router
+// may write, and nowhere that the ICRC covers.
 func TestBitFlips(t *testing.T) {
 	global := map[int]byte{0: 0xf0, 1: 0xfc, 4: 0xf8, 8: 0x0f, 9: 0xff, 10: 0xff, 11: 0xff, 15: 0xff, atBTH + 4: 0xff}
 	for name, writable := range map[string]map[int]byte{
@@ -266,7 +266,7 @@ func TestBitFlips(t *testing.T) {
 	}
 }
 
-// packets draws any datagram that is right in itself.
+// packets draws any valid datagram.
 func packets() *rapid.Generator[ib.Packet] {
 	return rapid.Custom(func(t *rapid.T) ib.Packet {
 		p := ib.Packet{

@@ -14,7 +14,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// translations reads "ROCE>IB ROCE>IB".
+// translations parses "ROCE>IB ROCE>IB".
 func translations(text string) (ts ib.Translations) {
 	for pair := range strings.FieldsSeq(text) {
 		roce, other, _ := strings.Cut(pair, ">")
@@ -39,9 +39,9 @@ func TestTranslate(t *testing.T) {
 		{site, "fd09::1:2", "fd10::9:0:0:1:2"},
 		{site, "fd09:1::5f", "fd10::9f"},
 		{site, "fe80::1%eth0", "fe80::1%eth0"},
-		{site, "::ffff:10.9.0.1", "::ffff:10.9.0.1"}, // no IPv4 address as netip has them
+		{site, "::ffff:10.9.0.1", "::ffff:10.9.0.1"}, // to netip, this is no IPv4 address
 		{site, "10.10.9.1", ""},                      // on InfiniBand that is 10.9.0.1
-		{site, "", "10.9.0.1"},                       // nobody's there
+		{site, "", "10.9.0.1"},                       // no RoCE address translates to it
 		{swapped, "10.9.0.1", "10.10.0.1"},
 		{swapped, "10.10.0.1", "10.9.0.1"},
 	} {
@@ -79,7 +79,7 @@ func TestTranslatePrefix(t *testing.T) {
 	}
 }
 
-// anyTranslations are few prefixes in a small space, so that those of the two sides meet.
+// anyTranslations draws a few prefixes in a small space, so that those of the two sides overlap.
 func anyTranslations(t *rapid.T) (ts ib.Translations) {
 	base := rapid.SampledFrom([]string{"10.9.0.0", "fd09::"}).Draw(t, "family")
 	prefix := func(bits int) netip.Prefix { return nearby(t, base).prefix(bits) }
@@ -99,7 +99,7 @@ func (a place) prefix(bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.Addr(a), bits).Masked()
 }
 
-// nearby is an address that has a base in all but its last byte.
+// nearby draws an address that differs from a base only in its last byte.
 func nearby(t *rapid.T, base string) place {
 	b := netip.MustParseAddr(base).AsSlice()
 	b[len(b)-1] = rapid.Byte().Draw(t, "last byte")
@@ -107,7 +107,8 @@ func nearby(t *rapid.T, base string) place {
 	return place(a)
 }
 
-// TestTranslateAny wants there and back to be where one was, whichever way, and no two addresses to become one.
+// TestTranslateAny checks that an address translated there and back is the same, whichever way, and that no two
+// addresses become one.
 func TestTranslateAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ts := anyTranslations(t)
@@ -132,7 +133,7 @@ func TestTranslateAny(t *testing.T) {
 	})
 }
 
-// TestTranslatePrefixAny wants a prefix to become what its addresses become.
+// TestTranslatePrefixAny checks that a prefix is translated to the prefix of its translated addresses.
 func TestTranslatePrefixAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ts := anyTranslations(t)

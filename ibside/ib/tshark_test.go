@@ -21,7 +21,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// needTshark makes the absence of tshark a failure where tests run for the record, and a plain word elsewhere.
+// needTshark fails the test without tshark in CI, and skips it elsewhere.
 func needTshark(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("tshark")
@@ -92,7 +92,7 @@ var routeFields = []string{
 	"infiniband.bth.psn", "infiniband.deth.q_key", "infiniband.deth.srcqp", "infiniband.immdt",
 }
 
-// ours says what tshark should find in a packet, in the order of routeFields, from our views of it.
+// ours returns what tshark should find in a packet, in the order of routeFields, from our views of it.
 func ours(b []byte) []any {
 	lrh, _ := ib.AsLRH(b)
 	grhFields := []any{"", "", "", "", "", "", "", ""}
@@ -119,7 +119,7 @@ func ours(b []byte) []any {
 		uint32(bth.DestQP()), bth.AckReq(), bth.PSN(), uint32(deth.QKey()), uint32(deth.SrcQP()), imm)
 }
 
-// compare holds tshark's words against our values.
+// compare compares tshark's output with our values.
 func compare(t *testing.T, what string, fields, theirs []string, ours []any) {
 	t.Helper()
 	for i, want := range ours {
@@ -129,7 +129,7 @@ func compare(t *testing.T, what string, fields, theirs []string, ours []any) {
 	}
 }
 
-// same knows how tshark writes: numbers now decimal and now hexadecimal, bits as 1 and 0, bytes as hexadecimal.
+// same compares values as tshark writes them: numbers in decimal or hexadecimal, bits as 1 and 0, bytes as hexadecimal.
 func same(theirs string, want any) bool {
 	switch want := want.(type) {
 	case string:
@@ -160,7 +160,7 @@ func TestTsharkExamples(t *testing.T) {
 	for i, row := range decode(t, wire, fields...) {
 		b := wire[i]
 		want := append(ours(b), 21, len(b), fmt.Sprintf("%d.123456789", 1700000000+i))
-		// tshark 4.0 stops before the CRCs when it knows a record, and when there is no payload.
+		// tshark 4.0 stops before the CRCs when it can dissect the record, and when there is no payload.
 		if names[i] != "ib-group-join" && names[i] != "ib-empty" {
 			want = append(want, binary.BigEndian.Uint32(b[len(b)-6:]), binary.BigEndian.Uint16(b[len(b)-2:]))
 		}
@@ -168,7 +168,7 @@ func TestTsharkExamples(t *testing.T) {
 	}
 }
 
-// TestTsharkRandom compares packets nobody thought of.
+// TestTsharkRandom compares random packets.
 func TestTsharkRandom(t *testing.T) {
 	const n = 300
 	var wire [][]byte
@@ -176,7 +176,7 @@ func TestTsharkRandom(t *testing.T) {
 	for i := range n {
 		p := gen.Example(i + 1)
 		if len(p.Payload) == 0 {
-			p.Payload = []byte{1} // tshark 4.0 calls an empty datagram malformed, wrongly
+			p.Payload = []byte{1} // tshark 4.0 wrongly calls an empty datagram malformed
 		}
 		wire = append(wire, p.AppendTo(nil))
 	}

@@ -21,7 +21,7 @@ func mgid(n byte) ib.GID {
 	return ib.GIDFromAddr(netip.MustParseAddr(fmt.Sprintf("ff12:401b:ffff::%x", n)))
 }
 
-// fakeSubnet answers as a test says and records what it was asked.
+// fakeSubnet answers as a test sets and records the requests.
 type fakeSubnet struct {
 	mlid   ib.LID
 	err    error
@@ -72,7 +72,7 @@ func (q *fakeQP) take() []string {
 	return c
 }
 
-// rig is groups on a port that a test makes up.
+// rig is groups on a fake port.
 type rig struct {
 	*Groups
 	subnet *fakeSubnet
@@ -103,7 +103,7 @@ func receiving(n byte) ibside.Join {
 	return ibside.Join{MGID: mgid(n), QKey: qkey, PKey: ib.PKeyDefault, Receive: true}
 }
 
-// TestGroups joins, renews and leaves by the subnet administrator's answers.
+// TestGroups joins, renews and leaves groups according to the subnet administrator's answers.
 func TestGroups(t *testing.T) {
 	r := newRig()
 	m, err := r.Join(t.Context(), r.subnet, receiving(1))
@@ -172,7 +172,7 @@ func TestGroupsShare(t *testing.T) {
 	}
 }
 
-// TestGroupsReject wants no membership to stay behind where one side failed.
+// TestGroupsReject checks that no membership stays behind where one side failed.
 func TestGroupsReject(t *testing.T) {
 	r := newRig()
 	send := receiving(1)

@@ -14,7 +14,7 @@ import (
 	"causeway/ibside/sa/opensmtest"
 )
 
-// administration is one of a port, with the port's client.
+// administration is a port's administration with the port's client.
 type administration struct {
 	*sa.Administration
 	client *sa.Client
@@ -32,14 +32,14 @@ func newAdministration(t *testing.T, s *opensmtest.Subnet) administration {
 	return administration{sa.NewAdministration(c, follows, cfg, slog.New(slog.DiscardHandler)), c}
 }
 
-// crash ends an administration, and leaves at the SA what it has registered.
+// crash ends an administration, and leaves its registrations at the SA.
 func (a administration) crash() {
 	_ = a.client.Close() // the withdrawals fail
 	_ = a.Close()
 }
 
-// TestAdministrationAliases fills the port's GUID table: what others have put there stays, what is full says so, and what was left over
-// is found again.
+// TestAdministrationAliases fills the port's GUID table: entries of others stay, a full table gives an error, and
+// entries left over from before are found again.
 func TestAdministrationAliases(t *testing.T) {
 	s := opensmtest.Start(t)
 	s.Manage("smhost")

@@ -16,7 +16,7 @@ func TestChanged(t *testing.T) {
 		want   Event
 	}{
 		{"nothing", func(_, _ *ib.PortState) {}, ""},
-		{"SL", func(_, now *ib.PortState) { now.SMSL = 2 }, ""}, // each request reads it anew
+		{"SL", func(_, now *ib.PortState) { now.SMSL = 2 }, ""}, // each request reads it again
 		{"LID", func(_, now *ib.PortState) { now.LID++ }, LIDChange},
 		{"LMC", func(_, now *ib.PortState) { now.LMC++ }, LIDChange},
 		{"GID", func(_, now *ib.PortState) { now.GID[0]++ }, LIDChange},

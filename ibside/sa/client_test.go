@@ -48,7 +48,7 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// TestAnswerToAnEarlierTry comes late, with an upper half of the transaction ID that others have written.
+// TestAnswerToAnEarlierTry tests a late answer, with an upper half of the transaction ID that others have written.
 func TestAnswerToAnEarlierTry(t *testing.T) {
 	c, w := newWireClient(t, Config{})
 	got := ask(t.Context(), c)
@@ -60,7 +60,7 @@ func TestAnswerToAnEarlierTry(t *testing.T) {
 	}
 }
 
-// TestBelievesOnlyTheSA gives four wrong answers and a right one.
+// TestBelievesOnlyTheSA sends four wrong answers and a right one.
 func TestBelievesOnlyTheSA(t *testing.T) {
 	c, w := newWireClient(t, Config{FirstWait: time.Second})
 	got := ask(t.Context(), c)
@@ -104,7 +104,7 @@ func TestPassingRefusals(t *testing.T) {
 	}
 }
 
-// TestSMMoves lets the SM move between two tries.
+// TestSMMoves moves the SM to another LID between two tries.
 func TestSMMoves(t *testing.T) {
 	c, w := newWireClient(t, Config{Tries: 2})
 	w.setPort(func(p *ib.PortState) { p.SMLID = 0 })
@@ -178,7 +178,7 @@ func report(tid uint64, trap uint16) []byte {
 
 func TestReports(t *testing.T) {
 	c, w := newWireClient(t, Config{})
-	w.in <- inbound{from: 9, mad: report(1, 64)} // a stranger: neither answered nor told
+	w.in <- inbound{from: 9, mad: report(1, 64)} // not the SA: neither answered nor delivered
 	w.in <- inbound{from: smLID, mad: report(1, 65)}
 	w.in <- inbound{from: smLID, mad: report(1, 65)}
 	w.in <- inbound{from: smLID, mad: report(2, 66)}
@@ -201,7 +201,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("notice of trap %d, want %d", n.Trap, want)
 		}
 	}
-	w.in <- inbound{from: 9, mad: report(3, 64)} // an SA that has begun to count anew
+	w.in <- inbound{from: 9, mad: report(3, 64)} // an SA that has restarted its transaction IDs
 	if n := <-c.Notices(); n.Trap != 64 {
 		t.Errorf("notice of trap %d, want 64", n.Trap)
 	}
@@ -226,11 +226,11 @@ func TestReportsAge(t *testing.T) {
 		r.repeated(report(i+2, 66), at)
 	}
 	if r.repeated(mad, at) {
-		t.Error("more reports are remembered than there is room for")
+		t.Error("more reports are kept than there is room for")
 	}
 }
 
-// TestAliasEcho answers to a Set with what the SA made of it.
+// TestAliasEcho tests answers to a Set, which contain what the SA has made of it.
 func TestAliasEcho(t *testing.T) {
 	c, w := newWireClient(t, Config{FirstWait: 5 * time.Second})
 	for _, e := range []struct {
@@ -262,7 +262,7 @@ func TestAliasEcho(t *testing.T) {
 	}
 }
 
-// TestServiceComponents sees that all fields of a service count: opensm takes those that do not, too.
+// TestServiceComponents checks that all components of a service are set: opensm accepts a request without them, too.
 func TestServiceComponents(t *testing.T) {
 	c, w := newWireClient(t, Config{FirstWait: 5 * time.Second})
 	go func() {

@@ -19,17 +19,18 @@ type site struct {
 	Client    func(host string, cfg sa.Config) *sa.Client
 	subnet    *opensmtest.Subnet // nil: the software subnet
 	fabric    *fabric.Fabric
-	isLenient bool // it has no broadcast groups of IPoIB's that others must be like
+	isLenient bool // it has no IPoIB broadcast groups whose parameters other groups must have
 }
 
-// TestConformance asks the real opensm and the software subnet's administrator the same, and wants the same answers.
+// TestConformance sends the real opensm and the software subnet's administrator the same requests, and checks that the
+// answers are the same.
 func TestConformance(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *site)
 	}{
-		{"join", testJoin}, {"create", testCreateRules}, {"refuse", testJoinRefusals}, {"guests", testGuests},
-		{"notices", testNotices}, {"unsubscribe", testUnsubscribe}, {"resubscribe", testOddSubscriptions},
+		{"join", testJoin}, {"create", testCreateRules}, {"refuse", testJoinRefusals}, {"guests", testNonMembers},
+		{"notices", testNotices}, {"unsubscribe", testUnsubscribe}, {"resubscribe", testUselessSubscriptions},
 		{"path", testPath}, {"aliases", testAliases}, {"services", testServices},
 	} {
 		t.Run(c.name+"/opensm", func(t *testing.T) {
@@ -66,7 +67,7 @@ func newFabricSite(t *testing.T, cfg fabric.Config) *site {
 	return s
 }
 
-// attach puts a host on the software subnet.
+// attach attaches a host to the software subnet.
 func (s *site) attach(host string, cfg sa.Config) (*sa.Client, *fabric.HCA) {
 	t := s.t
 	t.Helper()
@@ -85,13 +86,13 @@ func (s *site) attach(host string, cfg sa.Config) (*sa.Client, *fabric.HCA) {
 	return c, hca
 }
 
-// link is how a host is on the subnet.
+// link is a host's transport on the subnet.
 type link struct {
 	gid            ib.GID
 	unlink, relink func()
 }
 
-// unlinkable returns the link of a host, which is there.
+// unlinkable returns the link of a host, which must exist.
 func (s *site) unlinkable(t *testing.T, host string) link {
 	t.Helper()
 	if s.subnet != nil {

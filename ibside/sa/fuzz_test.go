@@ -8,7 +8,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// FuzzReceived gives a client anything, as from the SA and as from others, while it waits for an answer and for a table.
+// FuzzReceived passes any input to a client, as from the SA and as from others, while it waits for an answer and for a
+// table.
 func FuzzReceived(f *testing.F) {
 	request := make([]byte, ib.MADLen)
 	ib.PutMAD(request, ib.MADFields{Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodGet, TID: 1, AttrID: ib.AttrMCMemberRecord})

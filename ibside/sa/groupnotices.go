@@ -14,8 +14,8 @@ import (
 const (
 	subscribeTimeout = 5 * time.Second
 	subscribeRetry   = 2 * time.Second
-	// relistAfter is how long after a new SM has taken the subscriptions its groups are listed: their members register again,
-	// too, and groups that are created meanwhile come as notices.
+	// relistAfter is how long after a new SM has taken the subscriptions its groups are listed: their members register
+	// again, too, and groups that are created meanwhile come as notices.
 	relistAfter = 10 * time.Second
 )
 
@@ -108,7 +108,7 @@ func (n *groupNotices) list(ctx context.Context) {
 	all, err := n.client.Groups(asking, 0, ib.MCMemberFields{})
 	if err != nil {
 		if ctx.Err() == nil {
-			n.log.Warn("groups_unlisted", "error", err, "note", "groups that are there already are learnt by other ways only")
+			n.log.Warn("groups_unlisted", "error", err, "note", "groups that are there already are learned by other ways only")
 		}
 		return
 	}

@@ -12,15 +12,15 @@ import (
 
 var testMGID = gid("ff15:a01b::1267:ef01:203")
 
-// group is a group as a bridge would want it.
+// group is a group with the parameters that a bridge requests.
 func group(mgid ib.GID, state uint8) ib.MCMemberFields {
 	return ib.MCMemberFields{MGID: mgid, QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault, JoinState: state}
 }
 
-// trusted is the SM_Key that opensm has when it was given none.
+// trusted is the SM_Key that opensm uses by default.
 var trusted = sa.Config{SMKey: 1}
 
-// members returns the ports of a group with their join states, as the SA knows them.
+// members returns the ports of a group with their join states, as in the SA's records.
 func members(t *testing.T, c *sa.Client, mgid ib.GID) map[ib.GID]uint8 {
 	t.Helper()
 	found, err := c.Groups(t.Context(), ib.MCMemberMGID, ib.MCMemberFields{MGID: mgid})
@@ -46,7 +46,7 @@ func testJoin(t *testing.T, s *site) {
 	}
 	second, err := other.Join(t.Context(), group(testMGID, ib.JoinSendOnly))
 	if err != nil || second.MLID != first.MLID {
-		t.Errorf("another joins to send: %+v, %v", second, err)
+		t.Errorf("another joins as send-only member: %+v, %v", second, err)
 	}
 	if all := members(t, c, testMGID); len(all) != 2 || all[port.GID] != ib.JoinFull || all[second.PortGID] != ib.JoinSendOnly {
 		t.Errorf("members: %v", all)
@@ -55,7 +55,7 @@ func testJoin(t *testing.T, s *site) {
 		t.Errorf("path to the group: %+v, %v", path, err)
 	}
 	if got, err := other.Group(t.Context(), testMGID); err != nil || got.MLID != first.MLID || !got.PortGID.IsZero() {
-		t.Errorf("Group by one who is not trusted: %+v, %v", got, err)
+		t.Errorf("Group by a client that is not trusted: %+v, %v", got, err)
 	}
 	if err := c.Leave(t.Context(), testMGID, ib.GID{}, ib.JoinFull); err != nil {
 		t.Error(err)
@@ -68,7 +68,7 @@ func testJoin(t *testing.T, s *site) {
 	}
 }
 
-// createRules are what an SA says to joins, each to an MGID of its own.
+// createRules are an SA's answers to joins, each to an MGID of its own.
 var createRules = []struct {
 	name string
 	mask uint64
@@ -100,7 +100,7 @@ var createRules = []struct {
 		group(gid("ff15:401b:ffff::f01:203"), ib.JoinFull), sa.RequestInvalid},
 }
 
-// isIPoIB reports whether an MGID is of IPoIB, in the partition that is there.
+// isIPoIB reports whether an MGID is one of IPoIB, in the subnet's partition.
 func isIPoIB(g ib.GID) bool { return [4]byte(g[2:]) == [4]byte{0x40, 0x1b, 0xff, 0xff} }
 
 func testCreateRules(t *testing.T, s *site) {
@@ -140,7 +140,7 @@ func testJoinRefusals(t *testing.T, s *site) {
 	wrong := made
 	wrong.QKey++
 	if _, err := other.Join(t.Context(), wrong); !errors.Is(err, sa.RequestInvalid) || other.Stats().Requests != asked+1 {
-		t.Errorf("%v; a group that is there cannot be created", err)
+		t.Errorf("%v; a group that exists cannot be created", err)
 	}
 	absent := func(f ib.MCMemberFields) ib.MCMemberFields { f.MGID = gid("ff12::1"); return f }
 	for _, r := range []struct {
@@ -152,8 +152,8 @@ func testJoinRefusals(t *testing.T, s *site) {
 		{"another Q_Key", func(f ib.MCMemberFields) ib.MCMemberFields { f.QKey++; return f }, sa.RequestInvalid},
 		{"another P_Key", func(f ib.MCMemberFields) ib.MCMemberFields { f.PKey = 0x8001; return f }, sa.RequestInvalid},
 		{"a guest", func(f ib.MCMemberFields) ib.MCMemberFields { f.JoinState = ib.JoinNonMember; return f }, nil},
-		{"a guest that sends", func(f ib.MCMemberFields) ib.MCMemberFields { f.JoinState = ib.JoinSendOnly; return f }, nil},
-		{"a guest of nobody", func(f ib.MCMemberFields) ib.MCMemberFields {
+		{"a non-member that sends", func(f ib.MCMemberFields) ib.MCMemberFields { f.JoinState = ib.JoinSendOnly; return f }, nil},
+		{"a non-member of a group that does not exist", func(f ib.MCMemberFields) ib.MCMemberFields {
 			f.JoinState = ib.JoinNonMember
 			return absent(f)
 		}, sa.RequestInvalid},
@@ -175,8 +175,8 @@ func testJoinRefusals(t *testing.T, s *site) {
 	}
 }
 
-// testGuests has guests in a group: they are members, but do not keep it.
-func testGuests(t *testing.T, s *site) {
+// testNonMembers joins a group as non-members: they get its messages, but do not keep it alive.
+func testNonMembers(t *testing.T, s *site) {
 	c, other, third := s.Client("bridge", trusted), s.Client("hosta", sa.Config{}), s.Client("hostb", sa.Config{})
 	if _, err := c.Join(t.Context(), group(testMGID, ib.JoinFull)); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func testGuests(t *testing.T, s *site) {
 		t.Errorf("a sender: %+v, %v", sender, err)
 	}
 	if sender, err = third.Join(t.Context(), group(testMGID, ib.JoinNonMember)); err != nil || sender.JoinState != ib.JoinSendOnly|ib.JoinNonMember {
-		t.Errorf("a sender that becomes a guest, too: %+v, %v", sender, err)
+		t.Errorf("a send-only member that becomes a non-member, too: %+v, %v", sender, err)
 	}
 	if err := third.Leave(t.Context(), testMGID, ib.GID{}, ib.JoinSendOnly); err != nil {
 		t.Error(err)
@@ -203,10 +203,10 @@ func testGuests(t *testing.T, s *site) {
 		t.Error(err)
 	}
 	if all := members(t, c, testMGID); len(all) != 0 {
-		t.Errorf("guests alone keep a group: %v", all)
+		t.Errorf("non-members alone keep a group: %v", all)
 	}
 	if err := other.Leave(t.Context(), testMGID, ib.GID{}, ib.JoinNonMember); !errors.Is(err, sa.RequestInvalid) {
-		t.Errorf("a guest leaves a group that has ended: %v", err)
+		t.Errorf("a non-member leaves a group that has ended: %v", err)
 	}
 }
 

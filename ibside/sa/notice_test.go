@@ -63,13 +63,13 @@ func testNotices(t *testing.T, s *site) {
 	if s.subnet == nil {
 		return
 	}
-	s.subnet.StartManager("standby") // a port that an SM sits at says so among its capabilities
+	s.subnet.StartManager("standby") // a port with an SM sets a capability bit
 	if n := awaitNotice(t, c, ib.TrapCapability, ib.GID{}); !n.LID().IsUnicast() || n.LID() == sm.SMLID {
 		t.Errorf("a capability came: %+v", n)
 	}
 }
 
-// testUnsubscribe also sees that the SA hears the answers to its reports: it would repeat them otherwise.
+// testUnsubscribe also checks that the SA receives the answers to its reports: it would repeat them otherwise.
 func testUnsubscribe(t *testing.T, s *site) {
 	c, other := s.Client("bridge", sa.Config{Notices: 2}), s.Client("hosta", sa.Config{})
 	make3 := func() {
@@ -99,15 +99,15 @@ func testUnsubscribe(t *testing.T, s *site) {
 	make3()
 	time.Sleep(1500 * time.Millisecond) // longer than the SA waits for an answer
 	if s := c.Stats(); s.Notices != 2 || s.NoticesDropped != 1 || s.Repeated != 0 {
-		t.Errorf("notices that nobody subscribed to, or again: %+v", s)
+		t.Errorf("notices without a subscription, or repeated ones: %+v", s)
 	}
 }
 
-// testOddSubscriptions repeats what is subscribed to, and ends what is not.
-func testOddSubscriptions(t *testing.T, s *site) {
+// testUselessSubscriptions repeats a subscription, and ends some that do not exist.
+func testUselessSubscriptions(t *testing.T, s *site) {
 	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	if err := c.Unsubscribe(t.Context(), ib.TrapGroupDeleted); !errors.Is(err, sa.RequestInvalid) {
-		t.Errorf("unsubscribe from what nobody subscribed to: %v", err)
+		t.Errorf("unsubscribe without a subscription: %v", err)
 	}
 	for range 3 {
 		if err := c.Subscribe(t.Context(), ib.TrapGroupDeleted); err != nil {
@@ -115,7 +115,7 @@ func testOddSubscriptions(t *testing.T, s *site) {
 		}
 	}
 	if err := other.Unsubscribe(t.Context(), ib.TrapGroupDeleted); !errors.Is(err, sa.RequestInvalid) {
-		t.Errorf("unsubscribe from what another port subscribed to: %v", err)
+		t.Errorf("unsubscribe from another port's subscription: %v", err)
 	}
 	if _, err := c.Join(t.Context(), group(testMGID, ib.JoinFull)); err != nil {
 		t.Fatal(err)

@@ -33,8 +33,8 @@ func TestLIDChange(t *testing.T) {
 	r.check("with another LID")
 }
 
-// TestOneRefused has another host make the group first while the SM is new, with another Q_Key.
-func TestOneRefused(t *testing.T) {
+// TestOneRejected has another host create the group first when the SM is new, with another Q_Key.
+func TestOneRejected(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
 	r := newRig(t, s, seldom())
@@ -49,7 +49,7 @@ func TestOneRefused(t *testing.T) {
 	r.awaitChange("refused", func(g sa.Registration) bool {
 		return g.Name == testMGID.String() && errors.Is(g.Err, sa.RequestInvalid)
 	})
-	r.await(4, "but the one that is refused")
+	r.await(4, "but the one that is rejected")
 	if lost := r.Lost(); len(lost) != 1 || lost[0].Kind != sa.KindGroup || !errors.Is(lost[0].Err, sa.RequestInvalid) {
 		t.Errorf("lost: %+v", lost)
 	}
@@ -95,7 +95,8 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestChosen registers again what the SA chose. It must not choose another alias; of the group it gives no word.
+// TestChosen registers again with the values that the SA chose. It must not choose another alias; for the group the SA
+// gives no such promise.
 func TestChosen(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
@@ -113,7 +114,7 @@ func TestChosen(t *testing.T) {
 	m.Kill()
 	s.Manage("smhost")
 	events <- sa.Reregister
-	events <- sa.Reregister // is taken when the first is at work
+	events <- sa.Reregister // is taken while the first registration runs
 	for end := time.Now().Add(5 * time.Second); len(r.Lost()) > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -132,14 +133,14 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// TestStall stops opensm without ending it: it takes requests and says nothing.
+// TestStall stops opensm without ending it: it takes requests and does not answer.
 func TestStall(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
 	c := s.Client("bridge", sa.Config{FirstWait: 20 * time.Millisecond, Tries: 2})
 	m.Stop()
 	if _, err := c.Group(t.Context(), testMGID); !errors.Is(err, sa.ErrTimeout) {
-		t.Errorf("with an SM that says nothing: %v", err)
+		t.Errorf("with an SM that does not answer: %v", err)
 	}
 	patient := s.Client("hosta", sa.Config{FirstWait: 50 * time.Millisecond, Tries: 6})
 	answered := make(chan error)
@@ -150,11 +151,11 @@ func TestStall(t *testing.T) {
 	awaitStats(t, patient, "a try without an answer", func(s sa.Stats) bool { return s.Timeouts > 0 })
 	m.Continue()
 	if err := <-answered; !errors.Is(err, sa.NoRecords) {
-		t.Errorf("with an SM that is back: %v", err)
+		t.Errorf("with an SM that answers again: %v", err)
 	}
 }
 
-// TestToolsAgree lets the tools of the InfiniBand world look at what a client has done.
+// TestToolsAgree checks with the usual InfiniBand tools what a client has done.
 func TestToolsAgree(t *testing.T) {
 	s := opensmtest.Start(t)
 	for _, tool := range []string{"saquery", "ibroute"} {
@@ -184,12 +185,12 @@ func TestToolsAgree(t *testing.T) {
 	shows(t, s, []string{"fe80::10:3", "66"}, "saquery", "-I")
 }
 
-// shows runs a tool at a host of its own until it prints all words: opensm programs switches a little later.
+// shows runs a tool at a host of its own until it prints all words, because opensm programs switches with some delay.
 func shows(t *testing.T, s *opensmtest.Subnet, words []string, tool string, args ...string) {
 	t.Helper()
 	var out []byte
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // at times a tool waits for what nobody sends it
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // sometimes a tool waits for a MAD that nobody sends
 		cmd := exec.CommandContext(ctx, tool, args...)
 		cmd.Dir = s.Dir
 		cmd.Env = append(cmd.Environ(), "IBSIM_SOCKNAME="+s.Name, "SIM_HOST=hostb", "LD_PRELOAD="+s.Library)

@@ -41,13 +41,13 @@ func testPath(t *testing.T, s *site) {
 	all, err = c.Paths(t.Context(), ib.PathSGID|ib.PathNumbPath, ib.PathFields{SGID: here.GID, NumbPath: 1})
 	switch {
 	case s.subnet != nil && !errors.Is(err, sa.ErrTruncated):
-		t.Errorf("to all ports: %v; the simulator brings only the first MAD", err)
-	case s.subnet == nil && (err != nil || len(all) != 3): // the SM's is one
+		t.Errorf("to all ports: %v; the simulator delivers only the first MAD", err)
+	case s.subnet == nil && (err != nil || len(all) != 3): // one of them is the SM's
 		t.Errorf("to all ports: %+v, %v", all, err)
 	}
 }
 
-// TestLMC lets opensm give each port eight LIDs.
+// TestLMC makes opensm give each port eight LIDs.
 func TestLMC(t *testing.T) {
 	s := opensmtest.Start(t)
 	s.Manage("smhost", "-l", "3")
@@ -133,7 +133,7 @@ func testServices(t *testing.T, s *site) {
 	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	here, _ := c.PortState()
 	f := ib.ServiceFields{ID: 0x1000000000000001, PKey: ib.PKeyDefault, NameBytes: ib.ServiceName("causeway test")}
-	f.Data[0], f.Data[55] = 1, 2 // libumad2sim spoils the last eight bytes on their way to opensm
+	f.Data[0], f.Data[55] = 1, 2 // libumad2sim overwrites the last eight bytes on their way to opensm
 	if got, err := c.SetService(t.Context(), f); err != nil || got.GID != here.GID || got.LeaseSeconds != ib.ServiceLeaseForever {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -155,6 +155,6 @@ func testServices(t *testing.T, s *site) {
 		t.Errorf("services by ID: %+v, %v", all, err)
 	}
 	if n := other.Stats().Late; n != 0 {
-		t.Errorf("%d answers to what was no request", n)
+		t.Errorf("%d answers to MADs that were no request", n)
 	}
 }

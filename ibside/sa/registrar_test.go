@@ -14,13 +14,13 @@ import (
 	"causeway/ibside/sa/opensmtest"
 )
 
-// quick is a client that gives up soon, as its registrar tries again.
+// quick configures a client that gives up soon, because its registrar tries again.
 var quick = sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2}
 
-// patient is a client that asks while there is an SM, on a busy machine too.
+// patient configures a client whose requests succeed while there is an SM, on a busy machine too.
 var patient = sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond}
 
-// seldom lets nothing happen but what a test provokes.
+// seldom makes a registrar's intervals so long that only what a test provokes happens.
 func seldom() sa.RegistrarConfig {
 	return sa.RegistrarConfig{
 		Watch: time.Hour, Refresh: time.Hour, Spread: time.Millisecond, FirstWait: 20 * time.Millisecond, MaxWait: 100 * time.Millisecond,
@@ -32,12 +32,12 @@ const (
 	testService ib.ServiceID = 0x1000000000000001
 )
 
-// rig is a registrar that has something of each kind registered.
+// rig is a registrar with a registration of each kind.
 type rig struct {
 	*sa.Registrar
 	t      *testing.T
 	client *sa.Client
-	other  *sa.Client // asks what the SA knows
+	other  *sa.Client // queries the SA
 	events chan sa.Event
 
 	mu      sync.Mutex
@@ -75,17 +75,17 @@ func newRig(t *testing.T, s *opensmtest.Subnet, cfg sa.RegistrarConfig) *rig {
 	return r
 }
 
-// await waits until as many registrations are held.
+// await waits until so many registrations are in force.
 func (r *rig) await(held int, why string) {
 	r.t.Helper()
 	for end := time.Now().Add(20 * time.Second); len(r.Registrations())-len(r.Lost()) != held; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.t.Fatalf("%s: not %d are held, but %+v", why, held, r.Registrations())
+			r.t.Fatalf("%s: not %d are in force, but %+v", why, held, r.Registrations())
 		}
 	}
 }
 
-// check asks the SA, from another host, whether it knows everything.
+// check queries the SA, from another host, for everything that is registered.
 func (r *rig) check(when string) {
 	r.t.Helper()
 	t, port := r.t, r.port()
@@ -118,7 +118,7 @@ func (r *rig) port() ib.PortState {
 	return p
 }
 
-// awaitChange waits for a change that OnChange is told of.
+// awaitChange waits for a change that is reported to OnChange.
 func (r *rig) awaitChange(what string, want func(sa.Registration) bool) {
 	r.t.Helper()
 	for end := time.Now().Add(5 * time.Second); !r.sawChange(want); time.Sleep(2 * time.Millisecond) {
@@ -128,7 +128,7 @@ func (r *rig) awaitChange(what string, want func(sa.Registration) bool) {
 	}
 }
 
-// sawChange looks for a change that OnChange was told of.
+// sawChange reports whether OnChange has got a change.
 func (r *rig) sawChange(want func(sa.Registration) bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +140,7 @@ func (r *rig) sawChange(want func(sa.Registration) bool) bool {
 	return false
 }
 
-// TestSMRestart ends opensm as a crash would, and starts another that knows nothing. Only an event says so.
+// TestSMRestart ends opensm as a crash would, and starts another without state. Only an event reports this.
 func TestSMRestart(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
@@ -150,13 +150,13 @@ func TestSMRestart(t *testing.T) {
 	m.Kill()
 	m = s.Manage("smhost")
 	if all := members(t, r.other, testMGID); len(all) != 0 {
-		t.Errorf("the new SM knows members of old: %v", all)
+		t.Errorf("the new SM has members from before: %v", all)
 	}
 	r.events <- sa.Reregister
 	r.awaitChange("lost by the restart", func(g sa.Registration) bool { return !g.Held && g.Err.Error() == string(sa.Reregister) })
 	r.await(5, "after the restart")
 	if r.sawChange(func(g sa.Registration) bool { return errors.Is(g.Err, sa.RequestInvalid) }) {
-		t.Error("an alias was to join a group before it was one")
+		t.Error("an alias was to join a group before it was registered")
 	}
 	r.check("after the restart")
 
@@ -172,7 +172,7 @@ func TestSMRestart(t *testing.T) {
 	r.check("by tries alone")
 }
 
-// TestSilentRestart has no event at all: what is registered again without a reason mends it.
+// TestSilentRestart restarts the SM without any event: the periodic registration repairs the loss.
 func TestSilentRestart(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
@@ -197,7 +197,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// failsOver is false when the other SM, not ours to judge, has not become master: see opensmtest.UpPatience.
+// failsOver returns false when the other SM has not become master, which is opensm's affair and no failure of this
+// test: see opensmtest.UpPatience.
 func failsOver(t *testing.T) bool {
 	s := opensmtest.Start(t)
 	m, standby, ok := s.ManagePair()

@@ -13,18 +13,18 @@ import (
 	"causeway/ibside/ib"
 )
 
-// sender sends a table as the kernel of an SA's host does (Linux, mad_rmpp.c): one segment until it hears of a window,
-// then up to its end; what was not acknowledged in time, again.
+// sender sends a table as the kernel of an SA's host does (Linux, mad_rmpp.c): one segment until an acknowledgement
+// announces a window, then up to the window's end; segments that were not acknowledged in time, again.
 type sender struct {
 	w       *wire
 	request []byte
 	data    []byte
-	step    int // from record to record
+	step    int // bytes from record to record
 	lossy   bool
 
 	acked, window uint32
 	acks, stops   int
-	enough        chan struct{} // the client has all: the last acknowledgement may have been lost
+	enough        chan struct{} // closed when the client has everything: the last acknowledgement may have been lost
 }
 
 func (s *sender) segments() uint32 {
@@ -53,7 +53,7 @@ func (s *sender) segment(n uint32) []byte {
 	return b
 }
 
-// run sends until all is acknowledged, or refused.
+// run sends until everything is acknowledged, or the transfer is stopped.
 func (s *sender) run(t *testing.T) {
 	s.window = 1
 	for end := time.Now().Add(20 * time.Second); s.acked < s.segments() && s.stops == 0; {
@@ -76,7 +76,7 @@ func (s *sender) run(t *testing.T) {
 	}
 }
 
-// listen takes answers until one moves the window on, or patience ends.
+// listen takes answers until one moves the window on, or the time is over.
 func (s *sender) listen(t *testing.T) {
 	patience := time.After(5 * time.Millisecond)
 	if !s.lossy {
@@ -97,7 +97,7 @@ func (s *sender) hear(t *testing.T, mad []byte) {
 	h, _ := ib.AsSAHeader(mad[ib.MADHdrLen:])
 	switch {
 	case h.RMPPFlags()&ib.RMPPFlagActive == 0:
-		s.request = mad // the client has lost patience and asks again: an SA would begin a second transfer
+		s.request = mad // the client has timed out and asks again: an SA would begin a second transfer
 	case m.Method() != ib.MethodGetTable || uint32(m.TID()) != uint32(tidOf(s.request)):
 		t.Errorf("not an answer to a segment: %+v", m.Fields())
 	case h.RMPPType() == ib.RMPPTypeStop || h.RMPPType() == ib.RMPPTypeAbort:
@@ -123,7 +123,7 @@ func pathTable(n int) (data []byte, all []ib.PathFields) {
 
 func TestTables(t *testing.T) {
 	for _, lossy := range []bool{false, true} {
-		for _, n := range []int{0, 1, 3, 4, 25, 104, 105, 1000} { // 25 fill whole segments, 104 and 105 are about a window
+		for _, n := range []int{0, 1, 3, 4, 25, 104, 105, 1000} { // 25 fill whole segments, 104 and 105 are about as many as fit a window
 			t.Run(fmt.Sprintf("%d lossy %v", n, lossy), func(t *testing.T) { testTable(t, n, lossy) })
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// umadLayout prints what the kernel's header says of all that umad.go writes down.
+// umadLayout prints the kernel header's values of all numbers in umad.go.
 const umadLayout = `#include <stddef.h>
 #include <stdio.h>
 #include <rdma/ib_user_mad.h>
@@ -43,7 +43,7 @@ func TestUmadLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := exec.LookPath("cc"); err != nil {
-		t.Skip("cc is not installed: the kernel's header cannot be asked (apt-get install build-essential)")
+		t.Skip("cc is not installed: the kernel's header cannot be compiled (apt-get install build-essential)")
 	}
 	if out, err := exec.Command("cc", "-o", bin, src).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -68,7 +68,7 @@ func TestUmadLayout(t *testing.T) {
 	}
 }
 
-// fakeSysfs writes what the kernel shows of two ports.
+// fakeSysfs writes the files that the kernel's sysfs has for two ports.
 func fakeSysfs(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -106,14 +106,14 @@ func TestUmadAbsent(t *testing.T) {
 		t.Errorf("a file that is no device: %v", err)
 	}
 	if _, err := os.Stat("/dev/infiniband/umad0"); err == nil {
-		t.Skip("this machine has umad devices: what OpenUmad says without them cannot be seen")
+		t.Skip("this machine has umad devices: OpenUmad's error without them cannot be tested")
 	}
 	if _, err := OpenUmad("mlx5_0", 1); err == nil || !strings.Contains(err.Error(), "mlx5_0:1") {
 		t.Errorf("OpenUmad on a machine without: %v", err)
 	}
 }
 
-// newUmad attaches to one end of a pair of sockets, the other of which plays the kernel.
+// newUmad attaches to one end of a pair of sockets; at the other end the test acts as the kernel.
 func newUmad(t *testing.T) (u *Umad, kernel int) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)

@@ -75,7 +75,7 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// newWireClient makes a client that is in a hurry.
+// newWireClient makes a client with short timeouts.
 func newWireClient(t testing.TB, cfg Config) (*Client, *wire) {
 	w := newWire()
 	if cfg.FirstWait == 0 {
@@ -90,7 +90,7 @@ func newWireClient(t testing.TB, cfg Config) (*Client, *wire) {
 			t.Errorf("not all that was received is accounted for: %+v", s)
 		}
 		if len(c.tries) != 0 {
-			t.Errorf("%d tries are still waited for", len(c.tries))
+			t.Errorf("%d tries are still outstanding", len(c.tries))
 		}
 	})
 	return c, w

@@ -36,7 +36,7 @@ func TestSequence(t *testing.T) {
 		{"the first comes late", []uint64{5, 6, 1}, want{unique: 3, lost: 3, reordered: 1, extent: 5}},
 		{"backwards", []uint64{4, 3, 2, 1}, want{unique: 4, reordered: 3, extent: 3}},
 		{"late and twice", []uint64{1, 3, 2, 2}, want{unique: 3, duplicates: 1, reordered: 1, extent: 1}},
-		{"the oldest that is remembered", []uint64{1, far, 1}, want{unique: 2, lost: far - 2, duplicates: 1}},
+		{"the oldest in the window", []uint64{1, far, 1}, want{unique: 2, lost: far - 2, duplicates: 1}},
 		{"just too old", []uint64{1, far + 1, 1}, want{unique: 2, lost: far - 1, old: 1}},
 		{"a jump of a window", []uint64{1, 2, far + 2, 3}, want{unique: 4, lost: far - 2, reordered: 1, extent: far - 1}},
 		{"a jump of many windows", []uint64{1, 10 * far, 10*far - 1}, want{unique: 3, lost: 10*far - 3, reordered: 1, extent: 1}},
@@ -56,8 +56,8 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestSequenceExact has any loss, repetition and order within the window, and wants exact counts. The order is made by
-// giving each message a delay of less than the window.
+// TestSequenceExact draws any loss, repetition and order within the window, and checks that the counts are exact. The
+// order comes from giving each message a delay of less than the window.
 func TestSequenceExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := rapid.SampledFrom([]uint64{1, 60, Window - 100, 1 << 40}).Draw(t, "base")

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// message makes the message of a stamp.
+// message makes a message with a stamp.
 func message(s Stamp, size int) []byte {
 	b := make([]byte, size)
 	Fill(b, s.Seed)
@@ -23,7 +23,7 @@ func message(s Stamp, size int) []byte {
 	return b
 }
 
-// TestRead wants what was put to be read, and each wrong bit, and each missing byte, to be noticed.
+// TestRead checks that Read returns what was written, and that each wrong bit and each missing byte is detected.
 func TestRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(Len, 4096).Draw(t, "size")
@@ -57,7 +57,7 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// TestMessage wants messages of all lengths to be whole, and none of them to be so with a byte changed.
+// TestMessage checks that messages of all lengths are intact, and that none is with a changed byte.
 func TestMessage(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9, 31, 32, 33, 64, 255, 4096} {
 		before := time.Now()
@@ -85,7 +85,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestTwin wants stamp.h to make the same messages, byte by byte, and to notice each wrong bit.
+// TestTwin checks that stamp.h makes the same messages, byte by byte, and detects each wrong bit.
 func TestTwin(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil && os.Getenv("CI") != "true" {

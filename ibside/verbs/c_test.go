@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// portC is the part of the port's C that needs no libibverbs but what testdata/mock.c stands in for.
+// portC is the part of the port's C that needs only those functions of libibverbs that testdata/mock.c has fakes of.
 var portC = []string{"post.c", "poll.c", "ah.c", "qp.c", "setup.c"}
 
 func gcc(t *testing.T, args ...string) {
@@ -29,7 +29,7 @@ func gcc(t *testing.T, args ...string) {
 	}
 }
 
-// change writes a file of the port's anew, old giving way to changed, and returns its path.
+// change writes a copy of one of the port's files in which changed replaces old, and returns its path.
 func change(t *testing.T, file, old, changed string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -53,8 +53,8 @@ func runCases(t *testing.T, program string) (string, error) {
 	return string(text), err
 }
 
-// TestWithoutDevice runs the C side, with the address and undefined behaviour sanitizers, on a device that does what the
-// cases say.
+// TestWithoutDevice runs the C side, with the address and undefined behaviour sanitizers, on a fake device that the
+// cases control.
 func TestWithoutDevice(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "cases")
 	gcc(t, slices.Concat([]string{"-Werror", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program,
@@ -81,7 +81,7 @@ func TestCasesNotice(t *testing.T) {
 	for _, m := range []struct{ what, file, old, changed string }{
 		{"the last of a list is not signalled", "post.c", "q->last->send_flags |= IBV_SEND_SIGNALED;", ""},
 		{"a full queue is not noticed", "post.c", "> q->mask))", "> q->mask + 9000))"},
-		{"refused sends stay in the books", "post.c", "__atomic_store_n(&q->head, from, __ATOMIC_RELAXED);", ""},
+		{"rejected sends stay counted", "post.c", "__atomic_store_n(&q->head, from, __ATOMIC_RELAXED);", ""},
 		{"late completions count", "poll.c", "n == 0 ||", "0 &&"},
 		{"the area is not zeroed", "poll.c", "memset((void *)p, 0, IB_GRH_LEN / 2);", ""},
 		{"an address handle leaks", "ah.c", "if (rte_ring_sp_enqueue(w->retired, e->ah))", "if (0)"},

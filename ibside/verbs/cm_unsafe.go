@@ -11,15 +11,11 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
 )
-
-// joinTimeout bounds a join that renews a membership.
-const joinTimeout = 5 * time.Second
 
 // channel is rdma_cm's event channel, and those that wait for its events.
 type channel struct {
@@ -38,7 +34,7 @@ type cmUser interface {
 
 // joinID is an rdma_cm_id that has joined a group, or is about to.
 type joinID struct {
-	ch     *channel
+	in     *memberships
 	c      *C.struct_rdma_cm_id
 	join   C.struct_verbs_join
 	mgid   ib.GID
@@ -88,7 +84,7 @@ func (id *joinID) leave() {
 	if id == nil {
 		return
 	}
-	id.ch.forget(uint64(id.join.token))
+	id.in.cm.forget(uint64(id.join.token))
 	if id.c != nil {
 		C.verbs_cm_leave(id.c, &id.join)
 		id.c = nil
@@ -99,7 +95,7 @@ var errNoIPv6Groups = errors.New("the kernel's rdma_cm joins IPv4 groups only on
 
 // request joins by rdma_cm and waits for the answer. On Ethernet, an IPv6 group can be sent to without a join; the id is nil
 // then.
-func (p *Port) request(ctx context.Context, info *PortInfo, j ibside.Join) (*joinID, ibside.Membership, error) {
+func (m *memberships) request(ctx context.Context, info *PortInfo, j ibside.Join) (*joinID, ibside.Membership, error) {
 	var none ibside.Membership
 	if info.Ethernet && !j.MGID.IsIPv4Mapped() {
 		if j.Receive {
@@ -112,14 +108,14 @@ func (p *Port) request(ctx context.Context, info *PortInfo, j ibside.Join) (*joi
 	if err != nil {
 		return nil, none, err
 	}
-	id := &joinID{ch: p.cm, mgid: j.MGID, answer: make(chan cmEvent, 1)}
+	id := &joinID{in: m, mgid: j.MGID, answer: make(chan cmEvent, 1)}
 	id.join.pkey = C.uint16_t(j.PKey)
 	id.join.ethernet = bit(info.Ethernet)
 	id.join.send_only = bit(!j.Receive)
 	gidTo(&id.join.own, own)
 	gidTo(&id.join.mgid, j.MGID)
-	id.join.token = C.uint64_t(p.cm.register(id))
-	if err := errno(C.verbs_cm_join(p.cm.c, &id.join, &id.c)); err != nil {
+	id.join.token = C.uint64_t(m.cm.register(id))
+	if err := errno(C.verbs_cm_join(m.cm.c, &id.join, &id.c)); err != nil {
 		id.leave()
 		return nil, none, err
 	}
@@ -185,7 +181,7 @@ func (p *Port) nextCM() error {
 }
 
 // handleCM takes an id's first event as its join's answer; a later one means that the membership has ended.
-func (id *joinID) handleCM(p *Port, c *C.struct_verbs_cm_event) {
+func (id *joinID) handleCM(_ *Port, c *C.struct_verbs_cm_event) {
 	if c._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL {
 		return
 	}
@@ -197,7 +193,7 @@ func (id *joinID) handleCM(p *Port, c *C.struct_verbs_cm_event) {
 	case id.answer <- ev: // the buffer holds the first
 	default:
 		if !ev.joined {
-			p.lostMembership(id.mgid, ev)
+			id.in.lost(id.mgid, ev)
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 const testPort = 7174
 
-// inKernel counts the rdma_cm_ids on the machine's devices, whoever's they are, and shows them.
+// inKernel counts the rdma_cm_ids on the machine's devices, of any process, and lists them.
 func inKernel(t *testing.T) (int, string) {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource", "show", "cm_id").CombinedOutput()
@@ -45,19 +45,19 @@ func leavesNothing(t *testing.T) {
 	})
 }
 
-// idsLeft says what a port's channel still knows.
+// idsLeft returns how many ids a port's channel still has.
 func (s *side) idsLeft() int {
 	s.cm.mu.Lock()
 	defer s.cm.mu.Unlock()
 	return len(s.cm.waiting)
 }
 
-// counted waits until so many requests are counted as answered so: who asked has the answer before it is.
+// counted waits until so many requests are counted with this answer: the asker gets the answer before it is counted.
 func (s *side) counted(answer string, n uint64) {
 	until(5*time.Second, func() bool { return s.counters().Answers[answer] >= n })
 }
 
-// ownAddresses are the port's, of each kind one.
+// ownAddresses returns the port's addresses, one of each kind.
 func (s *side) ownAddresses(t *testing.T) map[string]netip.Addr {
 	t.Helper()
 	found := map[string]netip.Addr{}
@@ -167,7 +167,7 @@ func TestConnectRefused(t *testing.T) {
 	const within = 500 * time.Millisecond
 	for _, c := range []struct {
 		name   string
-		handle func(ibside.ServiceRequest) // nil: nobody listens
+		handle func(ibside.ServiceRequest) // nil: there is no listener
 		limits sidrLimits
 		ctx    func() (context.Context, func())
 		req    ibside.ServiceConnect
@@ -306,7 +306,7 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// TestListenerStays takes addresses and the link away under a listener that knows neither.
+// TestListenerStays takes addresses and the link away under a listener, which is bound to neither.
 func TestListenerStays(t *testing.T) {
 	dev := needNetdev(t)
 	leavesNothing(t)

@@ -23,7 +23,7 @@ const (
 	groupQKey = ib.QKeyRDMAUDP
 )
 
-// to addresses a queue pair of another port on the same port: the device delivers to itself.
+// to returns a send to a queue pair of another Port on the same device port: the device delivers to itself.
 func (s *side) to(from uint32, dest ib.QPN, imm uint32, flags uint16) porttest.Send {
 	return porttest.Send{
 		QP: from, DGID: s.portInfo().GID, HopLimit: 64, DestQP: dest, QKey: testQKey, Imm: imm, Flags: flags, PKeyIndex: s.portInfo().PKeyIndex,
@@ -61,7 +61,7 @@ func TestUnicast(t *testing.T) {
 	}
 }
 
-// checkOne takes one message at to's first worker and looks at all of it.
+// checkOne takes one message at to's first worker and checks all of its fields.
 func checkOne(t *testing.T, from, to *side, src, dst ib.QPN, want []byte, hasImm bool, imm uint32) {
 	t.Helper()
 	got, all := to.poll(0, 1, 5*time.Second)
@@ -204,7 +204,7 @@ func TestSilentPeer(t *testing.T) {
 }
 
 func TestProxyQPs(t *testing.T) {
-	const count, destroyed = 10000, 500 // the others end with the port; a guest of one CPU takes its time for each
+	const count, destroyed = 10000, 500 // the others end with the port; a virtual machine with one CPU is slow at each
 	a := newSide(t, Config{ProxyQPs: count, SendDepth: 16, Sends: 1024})
 	start := time.Now()
 	var handles []uint32
@@ -222,7 +222,7 @@ func TestProxyQPs(t *testing.T) {
 	}
 	var stop atomic.Bool
 	var worker sync.WaitGroup
-	worker.Go(func() { // each end waits until the worker has looked for messages
+	worker.Go(func() { // destroying each waits until the worker has polled
 		for !stop.Load() {
 			porttest.Poll(a.Pointer(0), 64) // nobody sends
 			runtime.Gosched()

@@ -5,8 +5,6 @@ package verbs
 import (
 	"errors"
 	"fmt"
-
-	"causeway/ibside/ib"
 )
 
 // eventKind is a kind of event.
@@ -95,9 +93,7 @@ func (p *Port) portChanged(kind eventKind) {
 	switch {
 	case p.portInfo().Ethernet || kind == eventPortDown || kind == eventGID:
 	case p.administration() == nil:
-		for _, mgid := range p.groups.MGIDs() {
-			p.startRejoin(mgid)
-		}
+		p.memberships.rejoinAll()
 	case kind == eventPKey:
 		p.groups.Rebind()
 	}
@@ -109,13 +105,6 @@ func (p *Port) markFailed(handle uint32) {
 	if q := p.qps[handle]; q != nil {
 		q.markError()
 	}
-}
-
-func (p *Port) lostMembership(mgid ib.GID, ev cmEvent) {
-	p.counts.count(func(c *counters) { c.JoinErrors++ })
-	p.log.Warn("membership_lost", "mgid", mgid, "event", ev.kind, "status", ev.status)
-	p.handleEvent(event{Kind: eventMembership, Worker: -1})
-	p.startRejoin(mgid)
 }
 
 // ErrDeviceGone is what Config.OnLoss is called with, among others.

@@ -46,7 +46,7 @@ func TestPKeyLost(t *testing.T) {
 	}
 }
 
-// TestLossOf wants the loss of the device, and no lesser event, to be an error that names the device.
+// TestLossOf checks that the loss of the device, and no lesser event, is an error that names the device.
 func TestLossOf(t *testing.T) {
 	for _, kind := range []eventKind{eventDeviceGone, eventDeviceFatal, eventCQError, eventSRQError, eventPKeyLost} {
 		if err := lossOf("mlx5_0", kind); !errors.Is(err, ErrDeviceGone) || !strings.Contains(err.Error(), "mlx5_0") {
@@ -60,7 +60,7 @@ func TestLossOf(t *testing.T) {
 	}
 }
 
-// TestSAEvents wants subnet administration to learn of an event after which the SA may have forgotten.
+// TestSAEvents checks that subnet administration gets the events after which the SA may have lost its registrations.
 func TestSAEvents(t *testing.T) {
 	p, a := newTestPort(Config{}), &fakeAdministration{}
 	p.useAdministration(a)

@@ -95,7 +95,7 @@ func TestThousandGroups(t *testing.T) {
 	}
 }
 
-// flow sends a message to b, again and again, until it arrives.
+// flow sends a message to b repeatedly until one arrives.
 func flow(t *testing.T, a, b *side, qp uint32, dst ib.QPN, d time.Duration) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -158,7 +158,7 @@ func needNetdev(t *testing.T) string {
 	return *netdevFlag
 }
 
-// TestLinkDown takes the link away under traffic, which puts the queue pair in the error state, and gives it back.
+// TestLinkDown takes the link down under traffic, which puts the queue pair in the error state, and up again.
 func TestLinkDown(t *testing.T) {
 	dev := needNetdev(t)
 	a, b := newSide(t, Config{}), newSide(t, Config{})
@@ -193,7 +193,7 @@ func TestLinkDown(t *testing.T) {
 	}
 }
 
-// TestAddressGone takes the bridge's own address away, and with it the GID that its address handles name.
+// TestAddressGone removes the bridge's own address, and with it the GID that its address handles use.
 func TestAddressGone(t *testing.T) {
 	dev := needNetdev(t)
 	a, b := newSide(t, Config{}), newSide(t, Config{})
@@ -218,7 +218,7 @@ func TestAddressGone(t *testing.T) {
 	t.Logf("traffic %v after the address came back; %+v", flow(t, a, b, qp, dst, 2*time.Second).Round(time.Millisecond), a.counters())
 }
 
-// TestEvents drives the handler with the events that the device at hand does not raise.
+// TestEvents calls the handler with the events that the test's device does not raise.
 func TestEvents(t *testing.T) {
 	var losses atomic.Int32
 	a := newSide(t, Config{OnLoss: func(error) { losses.Add(1) }})
@@ -245,7 +245,7 @@ func TestEvents(t *testing.T) {
 		}
 		flow(t, a, b, qp, dst, 2*time.Second)
 	}
-	a.lostMembership(groupGID(7), cmEvent{kind: "by the test"})
+	a.memberships.lost(groupGID(7), cmEvent{kind: "by the test"})
 	if !until(5*time.Second, func() bool { return a.counters().Rejoined == 1 }, a) {
 		t.Errorf("not joined again: %+v", a.counters())
 	}

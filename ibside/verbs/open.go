@@ -66,16 +66,14 @@ type Port struct {
 	adminMu sync.RWMutex
 	admin   administration // nil: rdma_cm joins, and there are no paths
 
-	groups *multicast.Groups
-	joinMu sync.Mutex // one join or leave of rdma_cm's at a time
-	joins  map[ib.GID]*joinID
+	groups      *multicast.Groups
+	memberships *memberships // of rdma_cm, where admin is nil
 
 	mu  sync.Mutex
 	qps map[uint32]*queuePair
 
-	closing   bool            // under mu
-	rejoining map[ib.GID]bool // under mu
-	counts    managementCounts
+	closing bool // under mu
+	counts  managementCounts
 }
 
 // Open opens a port. It is an ibside.Administered where the link layer is InfiniBand and the machine permits subnet
@@ -93,8 +91,7 @@ func Open(c Config) (ibside.OpenPort, error) {
 // newPort makes a Port without a device.
 func newPort(c Config) *Port {
 	p := &Port{
-		cfg: c, log: c.Log, qps: map[uint32]*queuePair{}, joins: map[ib.GID]*joinID{}, kick: make(chan struct{}, 1),
-		rejoining: map[ib.GID]bool{},
+		cfg: c, log: c.Log, qps: map[uint32]*queuePair{}, kick: make(chan struct{}, 1),
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.attributes = &attributes{cfg: &p.cfg}
@@ -104,6 +101,10 @@ func newPort(c Config) *Port {
 		listeners: map[*listener]bool{}, free: make(chan struct{}, maxConnects),
 	}
 	p.groups, p.services = p.newGroups(), newServices(p.sidr)
+	p.memberships = &memberships{
+		cfg: &p.cfg, port: p.attributes, groups: p.groups, counts: &p.counts, log: c.Log, ctx: p.ctx, report: p.handleEvent,
+		ids: map[ib.GID]*joinID{}, rejoining: map[ib.GID]bool{},
+	}
 	return p
 }
 
@@ -181,7 +182,7 @@ func (p *Port) build() error {
 	if p.cm, err = openChannel(); err != nil {
 		return fmt.Errorf("verbs: open rdma_cm: %w; load the kernel module rdma_ucm", err)
 	}
-	p.sidr.cm = p.cm
+	p.sidr.cm, p.memberships.cm = p.cm, p.cm
 	p.async, err = openEvents(p.dev.asyncFD())
 	return err
 }
@@ -210,7 +211,7 @@ func (p *Port) Close() error {
 // free ends and frees all but subnet administration.
 func (p *Port) free() error {
 	p.stop()
-	p.leaveAll()
+	p.memberships.close()
 	p.sidr.close()
 	if p.async != nil {
 		p.async.close()

@@ -27,7 +27,7 @@ var (
 	groupFlag   = flag.String("group", "", "IPv4 group that another host sends numbered messages to, with Q_Key 0x01234567")
 )
 
-// TestPeer exchanges messages with another kernel. From which of its addresses, the port finds out by itself.
+// TestPeer exchanges messages with another kernel. The port finds out by itself from which of its addresses.
 func TestPeer(t *testing.T) {
 	if *peerFlag == "" {
 		t.Skip("needs another host: give -peer and -peer-qpn; app/e2e's TestVerbsPort has one")
@@ -57,8 +57,8 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// greet sends until an answer comes, and returns how often: the kernels may lose what they cannot send at once, while
-// they look for each other's MAC addresses.
+// greet sends until an answer comes, and returns how often: the kernels may lose messages that they cannot send at
+// once, while they resolve each other's MAC addresses.
 func greet(t *testing.T, a *side, s porttest.Send) int {
 	t.Helper()
 	const tries = 8
@@ -66,7 +66,7 @@ func greet(t *testing.T, a *side, s porttest.Send) int {
 		s.Mbuf = a.alloc(t, []byte("hello"))
 		a.post(t, 0, s)
 		if got, _ := a.poll(0, 1, 2*time.Second); len(got) == 1 {
-			a.poll(0, n-1, time.Second) // what was only late
+			a.poll(0, n-1, time.Second) // answers that were only late
 			return n
 		}
 	}
@@ -74,7 +74,7 @@ func greet(t *testing.T, a *side, s porttest.Send) int {
 	return 0
 }
 
-// exchange sends a message and looks at what comes back.
+// exchange sends a message and checks the answer.
 func exchange(t *testing.T, a *side, s porttest.Send, qpn ib.QPN, want []byte) {
 	t.Helper()
 	s.Mbuf = a.alloc(t, want)
@@ -96,7 +96,7 @@ func exchange(t *testing.T, a *side, s porttest.Send, qpn ib.QPN, want []byte) {
 	}
 }
 
-// TestPeerGroup receives what another kernel sends to a group. It says so when it is ready.
+// TestPeerGroup receives what another kernel sends to a group. It prints a line when it is ready.
 func TestPeerGroup(t *testing.T) {
 	if *groupFlag == "" {
 		t.Skip("needs another host that sends to a group: give -group; app/e2e's TestVerbsPort has one")
@@ -124,7 +124,8 @@ const (
 	udaddySize     = 100 // bytes of each
 )
 
-// TestPeerServices connects to udaddy servers of another host, and exchanges with them what udaddy's client does.
+// TestPeerServices connects to udaddy servers of another host, and exchanges messages with them as udaddy's client
+// does.
 func TestPeerServices(t *testing.T) {
 	needUdaddy(t)
 	a := newSide(t, Config{})
@@ -146,7 +147,7 @@ func TestPeerServices(t *testing.T) {
 	}
 }
 
-// TestPeerClients serves udaddy clients of another host. It says so when it is ready.
+// TestPeerClients serves udaddy clients of another host. It prints a line when it is ready.
 func TestPeerClients(t *testing.T) {
 	needUdaddy(t)
 	a := newSide(t, Config{})
@@ -209,8 +210,8 @@ func sendTen(t *testing.T, a *side, qp uint32, qpn, to ib.QPN, dgid ib.GID) {
 
 var removeFlag = flag.Bool("remove", false, "let TestDeviceGone take the device away; it is gone when the process ends")
 
-// TestDeviceGone takes the device away under a port that is a member of a group. The kernel does not let go of it before
-// the process ends; the port says so, and works till then.
+// TestDeviceGone removes the device under a port that is a member of a group. The kernel does not release it before the
+// process ends; the port reports the removal, and works till then.
 func TestDeviceGone(t *testing.T) {
 	if !*removeFlag {
 		t.Skip("takes the RDMA device away for good: give -remove; app/e2e's TestVerbsPort does, and makes it anew")
@@ -234,13 +235,13 @@ func TestDeviceGone(t *testing.T) {
 	if r := <-asked; r.Port != testPort { // it gets no answer
 		t.Errorf("asked for port %d", r.Port)
 	}
-	if err := exec.Command("rdma", "link", "delete", *deviceFlag).Start(); err != nil { // it returns when we are gone
+	if err := exec.Command("rdma", "link", "delete", *deviceFlag).Start(); err != nil { // it returns when this process has ended
 		t.Fatal(err)
 	}
 	select {
 	case <-gone:
 	case <-time.After(5 * time.Second):
-		t.Fatalf("nothing told that the device is to go: %+v", a.counters())
+		t.Fatalf("nothing reported that the device is to go: %+v", a.counters())
 	}
 	select {
 	case err := <-connected:

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestAnswerStale has the port change after a try was found good and before its answer: the worker must not get the handle.
-// That worker is not there: an answer that reaches it crashes.
+// TestAnswerStale changes the port after a try has succeeded and before its answer: the worker must not get the handle.
+// There is no worker: an answer that reaches it crashes.
 func TestAnswerStale(t *testing.T) {
 	d := &resolver{}
 	w := &worker{failing: map[ahPeer]bool{}}

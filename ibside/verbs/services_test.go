@@ -20,7 +20,7 @@ var askerIP, serverIP = netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10
 
 // fakeCM is a connector without a device.
 type fakeCM struct {
-	taken map[uint16]bool // ports of other programs
+	taken map[uint16]bool // ports that other programs use
 	open  map[uint16]func(ibside.ServiceRequest)
 	asked []ibside.ServiceConnect
 	ports PortInfo

@@ -18,7 +18,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// recordedID stands in for rdma_cm's side of a request, and writes down what it is told.
+// recordedID is a fake of rdma_cm's side of a request, and records the calls.
 type recordedID struct {
 	err      error
 	mu       sync.Mutex
@@ -48,14 +48,14 @@ func (r *recordedID) destroy() {
 	r.destroys++
 }
 
-// state returns what has been told, and how often the id was destroyed.
+// state returns the recorded calls, and how often the id was destroyed.
 func (r *recordedID) state() (string, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Sprint(r.told), r.destroys
 }
 
-// listening returns a listener that no kernel knows of. What it hears comes from requests.
+// listening returns a listener that does not exist in the kernel. Its requests come from the function request.
 func listening(limits sidrLimits) (l *listener, requests chan ibside.ServiceRequest) {
 	d := newTestPort(Config{})
 	requests = make(chan ibside.ServiceRequest, 100)
@@ -168,7 +168,7 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// TestFull has more requests wait than may, then room again.
+// TestFull has more requests than may wait, then room again.
 func TestFull(t *testing.T) {
 	const limit = 4
 	l, requests := listening(sidrLimits{limit, time.Minute})
@@ -191,7 +191,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestOneAnswer has many answer one request, while its time runs out and the listener closes.
+// TestOneAnswer has many goroutines answer one request, while its time runs out and the listener closes.
 func TestOneAnswer(t *testing.T) {
 	for range 200 {
 		l, requests := listening(sidrLimits{1, time.Millisecond})

@@ -12,7 +12,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// A GID keeps its number while the port has it, gets it back when it returns, and loses it to another only late.
+// A GID keeps its number while the port has it, gets it back when it returns, and loses it to another only after a long
+// time.
 func TestSourceNumbers(t *testing.T) {
 	own, a, b, c := gid("10.9.0.254"), gid("10.9.0.1"), gid("10.9.0.2"), gid("10.9.0.3")
 	var s sources
@@ -34,7 +35,7 @@ func TestSourceNumbers(t *testing.T) {
 	}
 }
 
-// There are 255 numbers besides the bridge's own; the GIDs beyond have none, until others have been gone for long.
+// There are 255 numbers besides the bridge's own; further GIDs have none, until others have been gone for long.
 func TestSourceNumbersRunOut(t *testing.T) {
 	own := gid("10.9.0.254")
 	var s sources

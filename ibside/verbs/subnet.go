@@ -27,8 +27,8 @@ type administeredPort struct {
 	ibside.Administered
 }
 
-// administer starts subnet administration, where the link layer is InfiniBand and the machine permits it. It comes before the
-// first join.
+// administer starts subnet administration, where the link layer is InfiniBand and the machine permits it. It comes
+// before the first join.
 func (p *Port) administer() ibside.OpenPort {
 	info := p.portInfo()
 	if info.Ethernet {
@@ -37,7 +37,7 @@ func (p *Port) administer() ibside.OpenPort {
 	umad, err := sa.OpenUmad(info.Device, info.Num)
 	if err != nil {
 		p.log.Warn("no_subnet_client", "error", err, "note",
-			"rdma_cm joins groups; nodes need their lid in the configuration, and nothing is learnt from the subnet")
+			"rdma_cm joins groups; nodes need their lid in the configuration, and nothing is learned from the subnet")
 		return p
 	}
 	a := sa.NewAdministration(sa.NewClient(umad, sa.Config{}), p.groups.Renew, sa.RegistrarConfig{}, p.log)
@@ -74,8 +74,8 @@ func (c joinCounter) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMember
 	return got, err
 }
 
-// saEvents are those events of a port after which the SA may have forgotten registrations. A GID that comes or goes is none:
-// it may be an alias that was just registered.
+// saEvents are those events of a port after which the SA may have forgotten registrations. A GID that comes or goes is
+// none: it may be an alias that was just registered.
 var saEvents = map[eventKind]sa.Event{
 	eventReregister: sa.Reregister, eventSM: sa.SMChange, eventLID: sa.LIDChange, eventPKey: sa.Reregister,
 	eventPortUp: sa.PortActive, eventPortDown: sa.PortDown,

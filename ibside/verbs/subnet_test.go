@@ -16,7 +16,7 @@ import (
 	"causeway/ibside/sa"
 )
 
-// fakeAdministration answers as a test says and records events.
+// fakeAdministration answers as a test sets and records events.
 type fakeAdministration struct {
 	err    error
 	left   []ib.GID
@@ -50,7 +50,7 @@ func newTestPort(c Config) *Port {
 
 var testMGID = gid("ff12:401b:ffff::1")
 
-// TestAdministration joins, asks and leaves by subnet administration.
+// TestAdministration joins, queries and leaves through subnet administration.
 func TestAdministration(t *testing.T) {
 	p, a := newTestPort(Config{}), &fakeAdministration{}
 	p.workers = []*worker{{}}
@@ -86,7 +86,7 @@ func TestAdministration(t *testing.T) {
 	}
 }
 
-// TestAdministrationOnEthernet wants none where there is no subnet manager.
+// TestAdministrationOnEthernet checks that a port on Ethernet, where there is no subnet manager, has none.
 func TestAdministrationOnEthernet(t *testing.T) {
 	p := newTestPort(Config{})
 	p.attributes.port.Ethernet = true
@@ -98,7 +98,7 @@ func TestAdministrationOnEthernet(t *testing.T) {
 	}
 }
 
-// TestNoSubnetClient has a port whose SA cannot be reached: the port is as before, and one line says so.
+// TestNoSubnetClient tests a port whose SA cannot be reached: the port works as before, and one log line says so.
 func TestNoSubnetClient(t *testing.T) {
 	var log bytes.Buffer
 	p := newTestPort(Config{Log: slog.New(slog.NewTextHandler(&log, nil))})

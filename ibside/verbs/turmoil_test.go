@@ -14,9 +14,9 @@ import (
 	"causeway/ibside/ib"
 )
 
-// TestTurmoil has a worker send without a pause while management makes, fails, recovers and destroys the queue pairs under
-// its feet, forgets its address handles and joins groups. The books and the mempool tell at the end whether anything was
-// lost or freed twice.
+// TestTurmoil has a worker send without a pause while management makes, fails, recovers and destroys its queue pairs,
+// flushes its address handles and joins groups. At the end, the counters and the mempool show whether anything was lost
+// or freed twice.
 func TestTurmoil(t *testing.T) {
 	a, b := newSide(t, Config{ProxyQPs: 64}), newSide(t, Config{})
 	_, dst := b.proxyQP(t, 0, testQKey)
@@ -48,7 +48,7 @@ func TestTurmoil(t *testing.T) {
 		}
 		if n%7 == 0 {
 			fresh, _ := a.proxyQP(t, 0, testQKey)
-			mu.Lock() // not while the old one ends, which waits for the worker
+			mu.Lock() // not while the old one is being destroyed, which waits for the worker
 			i := rand.IntN(len(handles))
 			old := handles[i]
 			handles[i] = fresh
@@ -75,7 +75,7 @@ func TestTurmoil(t *testing.T) {
 	flow(t, a, b, pick(), dst, 2*time.Second)
 }
 
-// playWorker is both ports' worker, in one thread.
+// playWorker acts as both ports' worker, in one thread.
 func playWorker(a, b *side, pick func() uint32, dst ib.QPN, stop *atomic.Bool) {
 	for !stop.Load() {
 		var burst []porttest.Send

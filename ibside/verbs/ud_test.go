@@ -71,7 +71,7 @@ func TestUD(t *testing.T) {
 	}
 }
 
-// udWithoutDevice runs ud.c on a device that brings every message back, with the sanitizers.
+// udWithoutDevice runs ud.c on a device that returns every message, with the sanitizers.
 func udWithoutDevice(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "cases")
 	gcc(t, "-Werror", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program, "testdata/ud_cases.c", "ud.c")
@@ -80,13 +80,13 @@ func udWithoutDevice(t *testing.T) {
 	}
 }
 
-// udNotices breaks it in one place at a time: the case must then fail.
+// udNotices breaks ud.c in one place at a time: the case must then fail.
 func udNotices(t *testing.T) {
 	for _, m := range []struct{ what, old, changed string }{
 		{"a full queue is not noticed", "u->under_way == VERBS_UD_SENDS", "u->under_way > VERBS_UD_SENDS"},
 		{"completions are not counted", "u->under_way--;", ""},
-		{"a failed send is not told", "err = EIO;", "err = 0;"},
-		{"a slot is taken for another", ".slot = slot,", ".slot = 0,"},
+		{"a failed send is not reported", "err = EIO;", "err = 0;"},
+		{"a slot is mistaken for another", ".slot = slot,", ".slot = 0,"},
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "cases")

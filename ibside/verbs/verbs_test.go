@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// needDevice skips a test that a machine without RDMA cannot run. app/e2e runs it in a guest.
+// needDevice skips a test that a machine without RDMA cannot run. app/e2e runs it in a virtual machine.
 func needDevice(t *testing.T) {
 	t.Helper()
 	if *deviceFlag == "" {
@@ -50,7 +50,7 @@ func newPool(t *testing.T, mbufs, room int) *dpdk.Mempool {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := pool.Free(); err != nil { // says how many mbufs are in use
+		if err := pool.Free(); err != nil { // the error says how many mbufs are in use
 			t.Error(err)
 		}
 	})
@@ -59,7 +59,7 @@ func newPool(t *testing.T, mbufs, room int) *dpdk.Mempool {
 
 var poolSerial int
 
-// side is a port on the device, with the test as its workers.
+// side is a port on the device; the test acts as its workers.
 type side struct {
 	*Port
 	pool *dpdk.Mempool
@@ -112,7 +112,7 @@ func (s *side) alloc(t *testing.T, payload []byte) dpdk.Mbuf {
 	return m
 }
 
-// post posts and plays the rest of the worker's round.
+// post posts and does the rest of the worker's loop.
 func (s *side) post(t *testing.T, worker int, sends ...porttest.Send) {
 	t.Helper()
 	if n := porttest.Post(s.Pointer(worker), sends); n != len(sends) {
@@ -121,7 +121,7 @@ func (s *side) post(t *testing.T, worker int, sends ...porttest.Send) {
 	porttest.Free(s.Pointer(worker))
 }
 
-// poll plays a worker until n messages have come, or the time is up. Their mbufs are freed.
+// poll acts as a worker until n messages have come, or the time is up. Their mbufs are freed.
 func (s *side) poll(worker, n int, d time.Duration) (got []porttest.Recv, bytes [][]byte) {
 	for end := time.Now().Add(d); len(got) < n && time.Now().Before(end); {
 		porttest.Free(s.Pointer(worker))
@@ -139,7 +139,7 @@ func (s *side) poll(worker, n int, d time.Duration) (got []porttest.Recv, bytes 
 	return got, bytes
 }
 
-// until plays both sides' first workers until a condition holds, and reports whether it did in time.
+// until acts as both sides' first workers until a condition holds, and reports whether it did in time.
 func until(d time.Duration, ok func() bool, sides ...*side) bool {
 	for end := time.Now().Add(d); !ok(); time.Sleep(200 * time.Microsecond) {
 		if time.Now().After(end) {
@@ -152,7 +152,7 @@ func until(d time.Duration, ok func() bool, sides ...*side) bool {
 	return true
 }
 
-// quiet waits until all that was posted has ended.
+// quiet waits until everything that was posted has completed.
 func (s *side) quiet(t *testing.T) counters {
 	t.Helper()
 	var c counters

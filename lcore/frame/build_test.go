@@ -27,8 +27,8 @@ type builtFrame struct {
 	name    string
 	frame   []byte
 	example string // its bytes in testdata/frames.txt, if it is there
-	summary string // what another decoder must say of it: see tshark_test.go
-	want    any    // what its Parse function says: ARPFields, NDFields, Membership
+	summary string // what another decoder must find: see tshark_test.go
+	want    any    // what its Parse function returns: ARPFields, NDFields, Membership
 }
 
 func builtFrames() []builtFrame {
@@ -71,7 +71,7 @@ func builtND() []builtFrame {
 				"icmpv6.nd.ns.target_address=fd09::2 icmpv6.opt.type=1 icmpv6.opt.linkaddr=02:00:00:00:00:01",
 		},
 		{
-			name: "NS of who has no address yet", want: probe,
+			name: "NS of a sender without an address", want: probe,
 			frame:   frame.AppendND(nil, port1, frame.GroupMAC(frame.SolicitedNode(six1)), addr("::"), frame.SolicitedNode(six1), probe),
 			summary: "ipv6.src=:: icmpv6.type=135 icmpv6.checksum.status=1 icmpv6.opt.type=",
 		},
@@ -82,7 +82,7 @@ func builtND() []builtFrame {
 				"icmpv6.opt.linkaddr=02:00:00:00:00:02",
 		},
 		{
-			name: "NA to who has no address yet", want: unasked, frame: frame.AppendNA(nil, port2, mac1, addr("::"), six2),
+			name: "NA to a receiver without an address", want: unasked, frame: frame.AppendNA(nil, port2, mac1, addr("::"), six2),
 			summary: "eth.dst=33:33:00:00:00:01 ipv6.dst=ff02::1 icmpv6.checksum.status=1 icmpv6.nd.na.flag.s=0",
 		},
 		{
@@ -199,7 +199,7 @@ func builtMLD() []builtFrame {
 	}
 }
 
-// parse gives a frame of management's protocols to the Parse function that it is for.
+// parse passes a frame of management's protocols to the Parse function of its protocol.
 func parse(b []byte) (any, frame.Fault) {
 	f, fault := frame.Open(b)
 	if fault != "" {
@@ -224,7 +224,7 @@ func parse(b []byte) (any, frame.Fault) {
 	return got, fault
 }
 
-// TestBuild compares whole frames with their examples, and what they are parsed into with what they were made of.
+// TestBuild compares built frames with their examples, and the parsed fields with those that they were built from.
 func TestBuild(t *testing.T) {
 	for _, b := range builtFrames() {
 		t.Run(b.name, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestAppendKeeps shows that a frame goes behind what is there and that no byte of old memory stays in it.
+// TestAppendKeeps checks that a frame is appended to the existing bytes and that no byte of old memory stays in it.
 func TestAppendKeeps(t *testing.T) {
 	dirty := bytes.Repeat([]byte{0xee}, 256)
 	got := frame.AppendARPRequest(dirty[:3], port1, host1, host2)
@@ -254,7 +254,7 @@ func TestAppendKeeps(t *testing.T) {
 	}
 }
 
-// TestAppendUDP makes RoCEv2 frames around transports that are there, and compares them with the whole examples.
+// TestAppendUDP builds RoCEv2 frames around existing transport packets, and compares them with the whole examples.
 func TestAppendUDP(t *testing.T) {
 	for _, name := range []string{"rocev2_ipv4", "rocev2_ipv4_vlan", "rocev2_ipv6", "rocev2_ipv6_checksum", "rocev2_ipv4_empty"} {
 		want := exampleFrame(t, name)

@@ -32,7 +32,7 @@ func TestTimeCodes(t *testing.T) {
 	}
 }
 
-// TestTimeCodeExamples has codes worked out by hand from the formulas of RFC 3376 §4.1.1 and RFC 3810 §5.1.3.
+// TestTimeCodeExamples compares with codes worked out by hand from the formulas of RFC 3376 §4.1.1 and RFC 3810 §5.1.3.
 func TestTimeCodeExamples(t *testing.T) {
 	for _, c := range []struct {
 		code uint16

@@ -37,8 +37,8 @@ func ping(l frame.Link, src, dst netip.Addr, n int) []byte {
 	return b
 }
 
-// TestEchoReply wants an answer to be the request, turned round, under a checksum of its own; padded, and tagged if the
-// port is.
+// TestEchoReply checks that a reply is the request with source and destination exchanged and its own checksum; padded,
+// and tagged if the port is.
 func TestEchoReply(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -16,7 +16,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// hostile is a frame that is spoiled, or only made odd, and what is said of it.
+// hostile is a frame that is damaged, or only unusual, and the fault that is reported for it.
 type hostile struct {
 	name  string
 	frame []byte
@@ -34,7 +34,7 @@ func cut(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:n
 
 func same(b []byte) []byte { return b }
 
-// Where things are in untagged frames.
+// Offsets in untagged frames.
 const (
 	atIP  = frame.EthernetLen
 	atARP = frame.EthernetLen

@@ -129,7 +129,7 @@ func wantHeaders() map[string]headers {
 	}
 }
 
-// TestHeaders takes the RoCE frames apart into the fields they were made of.
+// TestHeaders parses the RoCE frames into the fields that they were made from.
 func TestHeaders(t *testing.T) {
 	for name, want := range wantHeaders() {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestPutHeaders writes the same fields over bytes that are not zero and gets the frames.
+// TestPutHeaders writes the same fields over bytes that are not zero and compares the result with the frames.
 func TestPutHeaders(t *testing.T) {
 	for name, h := range wantHeaders() {
 		want := exampleFrame(t, name)
@@ -179,7 +179,7 @@ func TestPutHeaders(t *testing.T) {
 	}
 }
 
-// putHeaders writes h to the front of b, whose bytes it spoils before, and returns its length.
+// putHeaders writes h to the front of b, after filling b with other bytes, and returns its length.
 func putHeaders(b []byte, h headers) int {
 	n := 0
 	room := func(size int) []byte {
@@ -220,7 +220,7 @@ func show(h headers) string {
 	return s + fmt.Sprintf(" trailer %d", h.trailer)
 }
 
-// TestEveryFrameIsUsed fails when testdata/frames.txt has a frame that no test looks at.
+// TestEveryFrameIsUsed fails when testdata/frames.txt has a frame that no test uses.
 func TestEveryFrameIsUsed(t *testing.T) {
 	built := builtFrames()
 	want := wantHeaders()

@@ -12,8 +12,8 @@ import (
 	"causeway/lcore/frame"
 )
 
-// seeds gives a fuzzer all frames there are, their cut versions and those with a length byte spoiled.
-// take returns what the fuzzer wants of a frame, nil if nothing.
+// seeds gives a fuzzer all frames of the test data, whole, cut short, and with a wrong length byte. take returns the
+// part of a frame that the fuzzer needs, nil if none.
 func seeds(f *testing.F, take func(frame.Frame) []byte) {
 	f.Helper()
 	var whole [][]byte
@@ -47,7 +47,7 @@ func payloadOf(proto uint8) func(frame.Frame) []byte {
 	}
 }
 
-// FuzzOpen: what Open takes can be rebuilt from the getters and is inside of the frame.
+// FuzzOpen: what Open accepts can be rebuilt from the getters and lies inside the frame.
 func FuzzOpen(f *testing.F) {
 	for _, e := range examples(f) {
 		for n := 0; n <= len(e.frame) && n < 100; n++ {
@@ -72,8 +72,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// rebuild writes the headers of f anew from what the getters say. A checksum may be 0 in one way and
-// 0xffff in the other: those two are the same number to the internet checksum.
+// rebuild writes the headers of f again from the values of the getters. A checksum may be 0 in one and 0xffff in the
+// other: to the internet checksum these are the same number.
 func rebuild(t testing.TB, f frame.Frame) []byte {
 	t.Helper()
 	b := bytes.Repeat([]byte{0xa5}, headLen(f))
@@ -138,7 +138,7 @@ func FuzzViews(f *testing.F) {
 	})
 }
 
-// look calls every getter of the group protocols.
+// look calls every getter of the group protocols, to see that none panics.
 func look(b []byte) {
 	if h, ok := frame.AsIGMP(b); ok {
 		_, _, _, _ = h.Type(), h.Version(), h.ChecksumOK(), h.Group()
@@ -152,7 +152,7 @@ func look(b []byte) {
 	}
 }
 
-// FuzzParseARP: what is taken can be sent again and means the same.
+// FuzzParseARP: a frame built from an accepted message is parsed into the same.
 func FuzzParseARP(f *testing.F) {
 	seeds(f, func(fr frame.Frame) []byte {
 		if fr.Type != frame.TypeARP {
@@ -176,7 +176,7 @@ func FuzzParseARP(f *testing.F) {
 	})
 }
 
-// again checks that a frame made of what was parsed is parsed into the same.
+// again checks that a frame built from parsed fields is parsed into the same.
 func requeued(t *testing.T, b []byte, want any) {
 	t.Helper()
 	if got, fault := parse(b); fault != "" || !reflect.DeepEqual(got, want) {
@@ -184,7 +184,7 @@ func requeued(t *testing.T, b []byte, want any) {
 	}
 }
 
-// FuzzParseND: what is taken can be sent again and means the same. The checksum is made right before.
+// FuzzParseND: a frame built from an accepted message is parsed into the same. The fuzzer corrects the checksum first.
 func FuzzParseND(f *testing.F) {
 	seeds(f, payloadOf(frame.ProtoICMPv6))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -203,7 +203,8 @@ func FuzzParseND(f *testing.F) {
 	})
 }
 
-// FuzzParseIGMP: what is taken can be sent again and means the same. The checksum is made right before.
+// FuzzParseIGMP: a frame built from an accepted message is parsed into the same. The fuzzer corrects the checksum
+// first.
 func FuzzParseIGMP(f *testing.F) {
 	seeds(f, payloadOf(frame.ProtoIGMP))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -217,7 +218,7 @@ func FuzzParseIGMP(f *testing.F) {
 		want.Version = 3
 		if got.Query != nil {
 			if got.Version < 3 && got.Query.MaxResp >= 128*time.Second/10 {
-				return // a query of version 3 cannot say every one of these times
+				return // a query of version 3 cannot express all of these times
 			}
 			requeued(t, frame.AppendIGMPv3Query(nil, port1, host1, *got.Query), want)
 			return
@@ -226,7 +227,7 @@ func FuzzParseIGMP(f *testing.F) {
 	})
 }
 
-// FuzzParseMLD: what is taken can be sent again and means the same. The checksum is made right before.
+// FuzzParseMLD: a frame built from an accepted message is parsed into the same. The fuzzer corrects the checksum first.
 func FuzzParseMLD(f *testing.F) {
 	seeds(f, payloadOf(frame.ProtoHopByHop))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -245,7 +246,7 @@ func FuzzParseMLD(f *testing.F) {
 		want.Version = 2
 		if got.Query != nil {
 			if got.Version == 1 && got.Query.MaxResp.Milliseconds() >= 1<<15 {
-				return // a query of version 2 cannot say every one of these times
+				return // a query of version 2 cannot express all of these times
 			}
 			requeued(t, frame.AppendMLDv2Query(nil, port1, local1, *got.Query), want)
 			return
@@ -254,7 +255,7 @@ func FuzzParseMLD(f *testing.F) {
 	})
 }
 
-// bounded checks that a message of n bytes does not make more records and sources than fit into it.
+// bounded checks that a message of n bytes does not yield more records and sources than fit into it.
 func bounded(t *testing.T, m frame.Membership, n int) {
 	t.Helper()
 	count := 0
@@ -274,7 +275,7 @@ func header6(next, hops uint8, src, dst netip.Addr, n int) frame.IPv6 {
 	return frame.PutIPv6(make([]byte, frame.IPv6Len), frame.IPv6Fields{PayloadLen: n, NextHeader: next, HopLimit: hops, Src: src, Dst: dst})
 }
 
-// sealAt returns a copy of b with the checksum that sum makes in its bytes 2 and 3, where ICMPv6 and IGMP have it.
+// sealAt returns a copy of b with the checksum that sum returns in bytes 2 and 3, where ICMPv6 and IGMP have it.
 func sealAt(b []byte, sum func([]byte) uint16) []byte {
 	b = bytes.Clone(b)
 	if len(b) < 4 {
@@ -290,7 +291,7 @@ func sealICMP(b []byte, src, dst netip.Addr) []byte {
 	return sealAt(b, func(b []byte) uint16 { return frame.PseudoChecksum(src, dst, frame.ProtoICMPv6, b) })
 }
 
-// FuzzParseMAC: what is read is written back, up to case and separator.
+// FuzzParseMAC: an accepted address is written back the same, except for case and separator.
 func FuzzParseMAC(f *testing.F) {
 	for _, s := range []string{"02:00:00:00:00:01", "FF-ff-00-12-34-56", "02:00:00:00:00", "::::::", ""} {
 		f.Add(s)

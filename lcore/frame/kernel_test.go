@@ -18,7 +18,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// kernelDir has frames that the Linux kernel sent, and a table of what they are.
+// kernelDir has frames that the Linux kernel sent, and a table that describes them.
 const kernelDir = "testdata/kernel"
 
 // readPcap returns the frames of a capture file.
@@ -55,15 +55,15 @@ func recorded(t *testing.T, capture string) (all, roce int) {
 	}
 	row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(capture) + ` \|.*\| (\d+) \| (\d+) \|$`).FindSubmatch(text)
 	if row == nil {
-		t.Fatalf("%s/README.md does not tell how many frames %s has", kernelDir, capture)
+		t.Fatalf("%s/README.md does not say how many frames %s has", kernelDir, capture)
 	}
 	all, _ = strconv.Atoi(string(row[1]))
 	roce, _ = strconv.Atoi(string(row[2]))
 	return all, roce
 }
 
-// TestKernel takes every frame of the captures apart and makes it anew from what the getters said: RoCEv2 with a right
-// ICRC, and the messages about neighbours and groups. No frame may be refused, and no RoCEv2 frame overlooked.
+// TestKernel parses every frame of the captures and builds it again from the values of the getters: RoCEv2 with a right
+// ICRC, and the messages about neighbours and groups. No frame may be rejected, and no RoCEv2 frame overlooked.
 func TestKernel(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(kernelDir, "*.pcap"))
 	if err != nil || len(paths) == 0 {
@@ -77,7 +77,7 @@ func TestKernel(t *testing.T) {
 			for i, b := range frames {
 				kind, fault := remake(t, b)
 				if fault != "" {
-					t.Errorf("frame %d: %s refused: %s: %x", i+1, kind, fault, b)
+					t.Errorf("frame %d: %s rejected: %s: %x", i+1, kind, fault, b)
 				}
 				kinds[kind]++
 			}
@@ -95,7 +95,7 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-// remake takes a frame apart, makes it anew, compares, and tells what it was.
+// remake parses a frame, builds it again, compares both, and returns the frame's kind.
 func remake(t *testing.T, b []byte) (kind string, fault frame.Fault) {
 	t.Helper()
 	f, fault := frame.Open(b)
@@ -120,7 +120,7 @@ func remake(t *testing.T, b []byte) (kind string, fault frame.Fault) {
 		return "other", ""
 	}
 	want := b[:headLen(f)+len(f.Payload)]
-	if f.Type == frame.TypeARP { // its padding is not known as such
+	if f.Type == frame.TypeARP { // the getters do not know its padding
 		want = b[:headLen(f)+frame.ARPLen]
 	}
 	if fault == "" && kind != "other UDP" && !bytes.Equal(got, want) {
@@ -151,7 +151,7 @@ func remakeMLD(f frame.Frame, head []byte) (string, []byte, frame.Fault) {
 	return "MLD", append(head, frame.PutMLDv2Report(report, f.Src(), f.Dst(), m.Records)...), fault
 }
 
-// remakeRoCE makes a RoCEv2 frame anew and checks its ICRC.
+// remakeRoCE builds a RoCEv2 frame again and checks its ICRC.
 func remakeRoCE(t *testing.T, f frame.Frame, head []byte) (string, []byte, frame.Fault) {
 	t.Helper()
 	h, transport, fault := f.UDP()
@@ -170,7 +170,7 @@ func remakeRoCE(t *testing.T, f frame.Frame, head []byte) (string, []byte, frame
 	return "RoCEv2", got, ""
 }
 
-// remakeMessage makes a UD message anew, from the BTH to the padding. It returns nil when it is none.
+// remakeMessage builds a UD message again, from the BTH to the padding. It returns nil for other packets.
 func remakeMessage(t *testing.T, transport []byte) []byte {
 	t.Helper()
 	bth, ok := ib.AsBTH(transport)

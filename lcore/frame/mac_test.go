@@ -77,7 +77,7 @@ func TestDerivedAddresses(t *testing.T) {
 	}
 }
 
-// TestChecksum has the sum of RFC 1071 §3, whose complement is the checksum, and the odd and the long cases.
+// TestChecksum tests the sum of RFC 1071 §3, whose complement is the checksum, and odd and large lengths.
 func TestChecksum(t *testing.T) {
 	long := make([]byte, 1<<20)
 	for i := range long {
@@ -100,7 +100,8 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// TestUDPChecksumOfZero sends 0xffff where the sum comes out as 0, which would mean that there is none.
+// TestUDPChecksumOfZero checks that a checksum that comes out as 0 is sent as 0xffff, because 0 would mean that there
+// is none.
 func TestUDPChecksumOfZero(t *testing.T) {
 	b := make([]byte, frame.UDPLen+2)
 	frame.PutUDP(b, frame.UDPFields{SrcPort: 1, DstPort: 2, Len: len(b)})

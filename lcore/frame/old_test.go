@@ -14,7 +14,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// TestOldMessages parses messages of the versions before, written out by hand.
+// TestOldMessages parses messages of older protocol versions, written out by hand.
 func TestOldMessages(t *testing.T) {
 	any4, any6 := addr("0.0.0.0"), addr("::")
 	records := func(kind frame.RecordType, group netip.Addr) []frame.GroupRecord {
@@ -59,7 +59,7 @@ func TestOldMessages(t *testing.T) {
 	}
 }
 
-// parseGroups puts a right checksum and headers to an IGMP or MLD message and parses it.
+// parseGroups adds a right checksum and headers to an IGMP or MLD message and parses it.
 func parseGroups(b []byte) (frame.Membership, frame.Fault) {
 	if b[0] < 0x80 { // all types of IGMP are below, all of MLD above
 		ip := frame.PutIPv4(make([]byte, frame.IPv4Len), frame.IPv4Fields{TTL: 1, Protocol: frame.ProtoIGMP, Src: host1, Dst: group239})
@@ -70,7 +70,7 @@ func parseGroups(b []byte) (frame.Membership, frame.Fault) {
 	return frame.ParseMLD(header6(frame.ProtoHopByHop, 1, local1, group15, len(b)), b)
 }
 
-// TestQueryBytes compares queries with the bytes they must be, written out by hand but for the checksum.
+// TestQueryBytes compares queries with their bytes, written out by hand except for the checksum.
 func TestQueryBytes(t *testing.T) {
 	q4 := frame.Query{Group: group239, MaxResp: 10 * time.Second, Robustness: 2, Interval: 125 * time.Second, Sources: []netip.Addr{host1, host2}}
 	q6 := frame.Query{Group: group15, MaxResp: time.Second, Suppress: true, Interval: time.Second, Sources: []netip.Addr{six1}}
@@ -80,7 +80,7 @@ func TestQueryBytes(t *testing.T) {
 		want string
 	}{
 		{"IGMPv2", frame.PutIGMP(make([]byte, 8), frame.IGMPQuery, time.Second, group239), "110a 0000 ef010203"},
-		{"IGMPv2, longer than it can say", frame.PutIGMP(make([]byte, 8), frame.IGMPQuery, time.Minute, group239), "11ff 0000 ef010203"},
+		{"IGMPv2, longer than it can express", frame.PutIGMP(make([]byte, 8), frame.IGMPQuery, time.Minute, group239), "11ff 0000 ef010203"},
 		{
 			"IGMPv3", frame.PutIGMPv3Query(make([]byte, frame.IGMPv3QueryFullLen(q4)), q4),
 			"1164 0000 ef010203 02 7d 0002 0a0a0001 0a0a0002",
@@ -124,7 +124,7 @@ func TestRecordMeaning(t *testing.T) {
 	}
 }
 
-// TestARPMeaning tells probes and announcements from questions.
+// TestARPMeaning checks that probes and announcements are distinguished from requests.
 func TestARPMeaning(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -142,7 +142,8 @@ func TestARPMeaning(t *testing.T) {
 	}
 }
 
-// TestWrongAddresses writes addresses of the other IP version, and none: mapped where that is possible, else zeros.
+// TestWrongAddresses writes addresses of the other IP version, and the invalid one: mapped where that is possible, else
+// zeros.
 func TestWrongAddresses(t *testing.T) {
 	h4 := frame.PutIPv4(make([]byte, frame.IPv4Len), frame.IPv4Fields{Src: six1, Dst: addr("::ffff:10.10.0.1")})
 	if h4.Src() != addr("0.0.0.0") || h4.Dst() != host1 {
@@ -165,7 +166,7 @@ func TestNoIP(t *testing.T) {
 	}
 }
 
-// TestWrongKind asks messages for what they have not.
+// TestWrongKind calls getters for fields that a message does not have.
 func TestWrongKind(t *testing.T) {
 	report, _ := frame.AsIGMP(make([]byte, 8))
 	if _, ok := report.Query(); ok || report.Version() != 0 {
@@ -188,7 +189,7 @@ func TestWrongKind(t *testing.T) {
 	}
 }
 
-// TestPutPanics: what cannot be written at all is a mistake of the caller.
+// TestPutPanics: a Put whose arguments cannot be written at all panics, because that is a mistake of the caller.
 func TestPutPanics(t *testing.T) {
 	for name, put := range map[string]func(){
 		"41 bytes of options": func() { frame.PutIPv4(make([]byte, 100), frame.IPv4Fields{Options: make([]byte, 41)}) },

@@ -28,7 +28,7 @@ func drawn(t *rapid.T, n int) []byte { return rapid.SliceOfN(anyByte, n, n).Draw
 // dirty returns n random bytes and one more, which no Put may touch.
 func dirty(t *rapid.T, n int) []byte { return append(drawn(t, n), 0x77) }
 
-// header is one kind of header for the round trip: fields are drawn, put and read back.
+// header is one kind of header for the round trip: fields are drawn at random, written and read back.
 type header struct {
 	name string
 	trip func(t *rapid.T) (b []byte, got, want any)
@@ -157,7 +157,7 @@ func tripReport(t *rapid.T) ([]byte, any, any) {
 	return b, [][]frame.GroupRecord{got4, got6}, [][]frame.GroupRecord{rs4, rs6}
 }
 
-// drawQuery draws a query with addresses of one kind, and times that the codes say exactly.
+// drawQuery draws a query with addresses of one kind, and times that the codes express exactly.
 func drawQuery(t *rapid.T, kind *rapid.Generator[netip.Addr], unit time.Duration, most int) frame.Query {
 	q := frame.Query{
 		Group: kind.Draw(t, "group"), MaxResp: time.Duration(rapid.IntRange(0, most).Draw(t, "resp")) * unit,
@@ -198,7 +198,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestUDPFrames draws whole datagrams and takes them apart again.
+// TestUDPFrames draws whole datagrams and parses them again.
 func TestUDPFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]*rapid.Generator[netip.Addr]{any4, any6}).Draw(t, "kind")
@@ -225,13 +225,13 @@ func TestUDPFrames(t *testing.T) {
 	})
 }
 
-// TestOneBit spoils each bit of an IPv4 header: the checksum or a check before it must see it.
+// TestOneBit flips each bit of an IPv4 header: the checksum or an earlier check must detect it.
 func TestOneBit(t *testing.T) {
 	for i := range 8 * frame.IPv4Len {
 		b := exampleFrame(t, "rocev2_ipv4")
 		b[atIP+i/8] ^= 1 << (i % 8)
 		if _, fault := frame.Open(b); fault == "" {
-			t.Errorf("bit %d of byte %d: not seen", i%8, i/8)
+			t.Errorf("bit %d of byte %d: not detected", i%8, i/8)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// builtUDP are UDP frames and what another decoder must say of them. A checksum's status 1 is good, 3 is none.
+// builtUDP are UDP frames and what another decoder must find in them. A checksum's status 1 is good, 3 is none.
 func builtUDP() []builtFrame {
 	from4, to4 := netip.AddrPortFrom(host1, 49152), netip.AddrPortFrom(host2, 5555)
 	from6, to6 := netip.AddrPortFrom(six1, 49152), netip.AddrPortFrom(six2, 5555)
@@ -107,8 +107,8 @@ func decode(t *testing.T, path string, fields []string) []map[string][]string {
 	return list
 }
 
-// TestTshark has tshark decode all frames that this package makes: the fields must be those that were wanted,
-// the checksums good, and nothing malformed.
+// TestTshark has tshark decode all frames that this package builds: the fields must be the wanted ones, the checksums
+// good, and nothing malformed.
 func TestTshark(t *testing.T) {
 	frames := slices.Concat(builtFrames(), builtUDP())
 	fields := []string{"_ws.malformed", "_ws.expert.message"}

@@ -4,7 +4,7 @@
  *
  *   input: options 1 | flags 1 | SL 1 | local QPN 1 | source QPN 3 | SLID 1 | GRH area and payload
  *
- * What goes out must be a frame that the other direction takes for good RoCE.
+ * A frame that goes out must be one that the other direction accepts as good RoCE.
  */
 #include "rig.h"
 
@@ -21,7 +21,7 @@ enum {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Checks the frame as a host does: with its eyes, the bridge is the source and itself the destination. */
+/* Checks the frame as a host does: for a host, the bridge is the source and the host the destination. */
 static void check_frame(const struct rig *r, struct rte_mbuf *m)
 {
 	struct datapath host = r->datapath;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzzes the ICRC: every version that this CPU runs, alone and in a burst, against one bit at a time.
+ * Fuzzes the ICRC: every version that this CPU can run, alone and in a burst, is compared with a bitwise one.
  *
  *   input: kind 1 | packet
  */

@@ -194,7 +194,7 @@ static void set_datapath(struct datapath *dp)
 	datapath_prepare(dp);
 }
 
-/* Who watches: one for everything, and those who must find out whose a packet is. */
+/* The mirrors: one without a filter, and those with filters that need the packet's endpoints. */
 static struct mirrors *make_mirrors(const struct tables *t)
 {
 	static struct mirrors s;
@@ -227,7 +227,7 @@ void mirror_by(struct rig *r, uint8_t options)
 
 static struct rig r;
 
-/* For who started the fuzzer: one that sends nothing tests little. */
+/* Printed for the user: a fuzzer that sends nothing tests little. */
 static void report(void)
 {
 	const struct direction_counters *c = r.worker->counters.direction;

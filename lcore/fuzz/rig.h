@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the fuzzers share: one worker between a port and a port that are nothing but a packet each, with tables
- * in which most look-ups of a seed succeed. There is no EAL: nothing here needs one.
+ * What the fuzzers share: one worker between two ports that are nothing but a packet each, with tables in which most
+ * look-ups of a seed succeed. There is no EAL: nothing here needs one.
  *
- * Every packet lies in memory of exactly its size, so that AddressSanitizer sees each byte too far. The packet
- * path's free only counts: mbufs have one reference too many.
+ * Every packet lies in memory of exactly its size, so that AddressSanitizer detects an access one byte too far. When
+ * the packet path frees an mbuf, only its reference count goes down: mbufs have one reference too many.
  */
 #ifndef CAUSEWAY_LCORE_FUZZ_RIG_H
 #define CAUSEWAY_LCORE_FUZZ_RIG_H
@@ -35,7 +35,7 @@ struct rig *rig(void);
 struct rte_mbuf *mbuf_make(const uint8_t *data, size_t n, size_t headroom, size_t tailroom);
 void mbuf_end(struct rte_mbuf *m);
 
-/* Has the worker be watched or not, and reads what was seen before. */
+/* Attaches mirrors to the worker or detaches them, and reads the packets mirrored before. */
 void mirror_by(struct rig *r, uint8_t options);
 
 /* Ends the process when a packet was lost or counted twice since the rig was made. */

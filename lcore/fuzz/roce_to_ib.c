@@ -4,7 +4,7 @@
  *
  *   input: options 1 | frame
  *
- * No fuzzer finds a CRC by trying: an option has it made right, so that what lies behind it is reached.
+ * No fuzzer finds a CRC by trying: with an option it is made right, so that the code after the check is reached.
  */
 #include "rig.h"
 
@@ -39,7 +39,8 @@ static void sign(const struct datapath *dp, struct rte_mbuf *m)
 	memcpy((uint8_t *)(uintptr_t)j.p + j.len, &crc, sizeof crc);
 }
 
-/* Management: takes what is odd, and gives back what waits for a proxy QP, which then dies for want of one. */
+/* Management: takes punted frames, and requeues packets that wait for a proxy QP, which are then dropped because there
+ * is none. */
 static void manage(struct worker *w)
 {
 	struct rte_mbuf *m;

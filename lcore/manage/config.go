@@ -70,8 +70,8 @@ type Config struct {
 
 	Service ServiceConfig
 
-	MaxGroups int     // configured and learnt; less than the tables have room for, because ids rest before they are used again
-	Ranges    []Range // groups that are learnt; they do not overlap
+	MaxGroups int     // configured and learned; less than the tables have room for, because ids rest before they are used again
+	Ranges    []Range // groups that are learned; they do not overlap
 	Querier   bool    // the bridge sends IGMP and MLD queries on the RoCE side, where no other querier comes first
 
 	// Receive has the Ethernet port receive these groups, sorted, beside what management itself needs. It is called in

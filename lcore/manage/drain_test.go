@@ -10,7 +10,7 @@ import (
 	"causeway/lcore/manage"
 )
 
-// answered reports whether a request for an address is answered, whatever else is sent meanwhile.
+// answered reports whether an ARP request for an address is answered, whatever else is sent meanwhile.
 func (s *rig) answered(ip netip.Addr) bool {
 	was := s.loop.Status().Counters.ARPAnswered
 	s.give(arp(hostLink, 1, host4, ip))
@@ -18,16 +18,16 @@ func (s *rig) answered(ip netip.Addr) bool {
 	return s.loop.Status().Counters.ARPAnswered == was+1
 }
 
-// TestDrained wants a drained bridge to leave nodes and groups to another one, but to carry what still comes to it; and
-// everything back afterwards.
+// TestDrained checks that a drained bridge leaves nodes and groups to another one, but still forwards packets that come
+// to it; and that it takes everything back afterwards.
 func TestDrained(t *testing.T) {
 	bubble(t, "and back", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.Groups, c.MaxGroups = []manage.Group{both(group4)}, 8 })
 		sleep(200 * time.Millisecond)
-		if !s.answered(node4) || !s.loop.Status().Ready || s.tables.LenGroups() == 0 {
-			t.Fatalf("before: answers %t, %+v, %d groups", s.answered(node4), s.loop.Status(), s.tables.LenGroups())
+		if !s.answered(node4) || !s.loop.Status().Ready || s.tables.Groups.Len() == 0 {
+			t.Fatalf("before: answers %t, %+v, %d groups", s.answered(node4), s.loop.Status(), s.tables.Groups.Len())
 		}
-		groups := s.tables.LenGroups()
+		groups := s.tables.Groups.Len()
 		s.change(func(c *manage.Change) { c.Drained, c.Groups = true, nil })
 		sleep(time.Second)
 		if s.answered(node4) {
@@ -36,8 +36,8 @@ func TestDrained(t *testing.T) {
 		if st := s.loop.Status(); st.Ready || !st.Drained || st.Waiting != 0 {
 			t.Errorf("it is ready %t, drained %t, and waits for %d", st.Ready, st.Drained, st.Waiting)
 		}
-		if s.tables.LenGroups() != 0 || s.tables.LenNodes() != 1 {
-			t.Errorf("%d groups and %d nodes are left", s.tables.LenGroups(), s.tables.LenNodes())
+		if s.tables.Groups.Len() != 0 || s.tables.Nodes.Len() != 1 {
+			t.Errorf("%d groups and %d nodes are left", s.tables.Groups.Len(), s.tables.Nodes.Len())
 		}
 		was := s.loop.Status().Counters
 		s.give(arp(hostLink, 1, node4, node4))
@@ -46,8 +46,8 @@ func TestDrained(t *testing.T) {
 		}
 		s.change(func(c *manage.Change) { c.Groups = []manage.Group{both(group4)} })
 		sleep(200 * time.Millisecond)
-		if st := s.loop.Status(); !s.answered(node4) || !st.Ready || st.Drained || s.tables.LenGroups() != groups {
-			t.Errorf("it is not back: ready %t, drained %t, %d groups", st.Ready, st.Drained, s.tables.LenGroups())
+		if st := s.loop.Status(); !s.answered(node4) || !st.Ready || st.Drained || s.tables.Groups.Len() != groups {
+			t.Errorf("it is not back: ready %t, drained %t, %d groups", st.Ready, st.Drained, s.tables.Groups.Len())
 		}
 		if now := s.loop.Status().Counters; now.AddressesAnnounced <= was.AddressesAnnounced {
 			t.Error("it has not announced itself")

@@ -17,9 +17,9 @@ type worker struct {
 	mu     sync.Mutex
 	punted []manage.Punted
 	sent   [][]byte
-	told   [][]byte              // sent to announce addresses
-	full   bool                  // it takes nothing to send
-	more   func() *manage.Punted // what comes without end
+	told   [][]byte              // frames sent to announce addresses
+	full   bool                  // Send fails
+	more   func() *manage.Punted // returns punted frames without end
 }
 
 const burst = 64
@@ -60,7 +60,7 @@ func (w *worker) setFull(full bool) {
 	w.full = full
 }
 
-// take takes what has been sent, but for announcements.
+// take takes the frames that have been sent, except announcements.
 func (w *worker) take() [][]byte { return w.takeFrom(&w.sent) }
 
 // takeTold takes the announcements.
@@ -101,7 +101,7 @@ func (p *packet) end(how string) {
 	p.ends = append(p.ends, how)
 }
 
-// ended returns how it ended; "" while it has not, and something else than any end when it did twice.
+// ended returns how it ended; "" while it has not, and none of the ends when it ended twice.
 func (p *packet) ended() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *packet) ended() string {
 type ibPort struct {
 	mu        sync.Mutex
 	nextQP    uint32
-	proxyQPs  map[uint32]int // by handle: whose worker's
+	proxyQPs  map[uint32]int // by handle: the worker
 	qpn       func(qp uint32) ib.QPN
 	createErr error
 	joins     map[ib.GID]int // tries

@@ -13,7 +13,7 @@ import (
 	"causeway/tables"
 )
 
-// Short names for the tables of tests.
+// Short names for use in tests' tables.
 type (
 	manageConfig = manage.Config
 	manageNode   = manage.Node
@@ -21,13 +21,13 @@ type (
 
 func gid(n uint64) ib.GID { return ib.GIDFromGUID(0xfe80<<48, ib.GUID(n)) }
 
-// never is a subnet administrator that does not know.
+// never is a path query whose result is never known.
 func never(ctx context.Context, _ ib.GID, _ int) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// slowJoin takes a second.
+// slowJoin is a join that takes a second.
 func slowJoin(context.Context, ibside.Join, int) error {
 	time.Sleep(time.Second)
 	return nil

@@ -44,7 +44,7 @@ func both(group netip.Addr) manage.Group {
 	return g
 }
 
-// at gives a group another MGID of its address.
+// at returns a group with another MGID of the same address.
 func at(g manage.Group, n byte) manage.Group {
 	g.MGID[8] = n
 	return g
@@ -53,7 +53,7 @@ func at(g manage.Group, n byte) manage.Group {
 // entries returns the groups in the tables, without MLIDs, which the port assigns in the order of joins.
 func entries(s *tables.Tables) map[ib.GID]tables.Group {
 	out := map[ib.GID]tables.Group{}
-	for g := range s.AllGroups() {
+	for g := range s.Groups.All() {
 		g.MLID = 0
 		out[g.MGID] = g
 	}
@@ -63,7 +63,7 @@ func entries(s *tables.Tables) map[ib.GID]tables.Group {
 // answers returns the bridge's reports in answer to general queries.
 func (s *rig) answers() []string {
 	s.t.Helper()
-	sleep(2 * time.Second) // what is told again
+	sleep(2 * time.Second) // until repeated reports have been sent
 	s.w.take()
 	s.give(igmpQuery(frame.Query{Group: netip.IPv4Unspecified(), MaxResp: time.Second}))
 	s.give(mldQuery(frame.Query{Group: netip.IPv6Unspecified(), MaxResp: time.Second}))
@@ -74,8 +74,8 @@ func (s *rig) answers() []string {
 	return reported
 }
 
-// TestAnyChanges wants any sequence of changes, whatever the port answers meanwhile, to end in the state of a bridge
-// that starts with the last set: in the tables, on the IB side, and in its reports.
+// TestAnyChanges checks that any sequence of changes, whatever the port answers meanwhile, ends in the state of a
+// bridge that starts with the last set: in the tables, on the IB side, and in its reports.
 func TestAnyChanges(t *testing.T) {
 	groups := []netip.Addr{group4, netip.MustParseAddr("239.1.2.4"), group6}
 	draw := rapid.Custom(func(t *rapid.T) []manage.Group {
@@ -108,7 +108,7 @@ func TestAnyChanges(t *testing.T) {
 	})
 }
 
-// afterChanges returns the state of all groups in the end.
+// afterChanges returns the final state of all groups.
 func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bool) []any {
 	rates := map[int]uint64{}
 	s := startWith(t, tables.Config{MaxHosts: 4, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 64, MaxReaders: 1}, func(c *manageConfig, d *ibPort) {
@@ -141,7 +141,7 @@ func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bo
 	}
 	policed := map[string]uint64{}
 	for _, g := range s.loop.Status().Joined {
-		if e, _, _ := s.tables.FindMGID(g.MGID); e.Policed {
+		if e, _, _ := s.tables.Groups.FindMGID(g.MGID); e.Policed {
 			policed[g.MGID.String()] = rates[g.ID]
 		}
 	}
@@ -150,14 +150,14 @@ func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bo
 	return []any{entries(s.tables), maps.Clone(s.ibPort.joined), reported, policed}
 }
 
-// TestChangeWithoutGap wants a change of one group to interrupt neither it, where that is possible, nor another; and no
-// direction to be open before the IB side has granted it.
+// TestChangeWithoutGap checks that a change of one group does not interrupt it, where that is possible, nor another;
+// and that no direction is open before the IB side has granted it.
 func TestChangeWithoutGap(t *testing.T) {
 	edit := func(f func(*manage.Group)) manage.Group { g := both(group4); f(&g); return g }
 	for _, c := range []struct {
 		name         string
 		from, to     manage.Group
-		during, then string // directions open: while the port is asked, and after
+		during, then string // directions open: during the request to the port, and after it
 		joins        int
 	}{
 		{"rate", both(group4), edit(func(g *manage.Group) { g.Rate = 7 }), "to-ib to-roce", "to-ib to-roce", 1},
@@ -177,17 +177,17 @@ func TestChangeWithoutGap(t *testing.T) {
 			})
 			sleep(2 * time.Second)
 			s.w.take()
-			other, id, _ := s.tables.FindGroup(group6)
+			other, id, _ := s.tables.Groups.Find(group6)
 			s.set(c.to, both(group6))
 			if got := s.directions(c.to.IP); got != c.during {
-				t.Errorf("while the port is asked, open %q, want %q", got, c.during)
+				t.Errorf("during the request, open %q, want %q", got, c.during)
 			}
 			sleep(2 * time.Second)
 			synctest.Wait()
 			if got := s.directions(c.to.IP); got != c.then || s.ibPort.joins[c.from.MGID] != c.joins || len(s.ibPort.leaves) > 0 {
 				t.Errorf("then, open %q, want %q; %d joins, want %d; left %v", got, c.then, s.ibPort.joins[c.from.MGID], c.joins, s.ibPort.leaves)
 			}
-			if g, id2, _ := s.tables.FindGroup(group6); g != other || id2 != id || s.ibPort.joins[mgid(group6)] != 1 {
+			if g, id2, _ := s.tables.Groups.Find(group6); g != other || id2 != id || s.ibPort.joins[mgid(group6)] != 1 {
 				t.Errorf("the other group is %+v, was %+v", g, other)
 			}
 			reported := s.takeReports()
@@ -201,10 +201,10 @@ func TestChangeWithoutGap(t *testing.T) {
 	}
 }
 
-// directions returns the directions that a group is open in, as workers see it.
+// directions returns the directions in which a group is open for workers.
 func (s *rig) directions(ip netip.Addr) string {
-	g, _, _ := s.tables.FindGroup(ip)
-	e, _, _ := s.tables.LookupMGID(g.MGID)
+	g, _, _ := s.tables.Groups.Find(ip)
+	e, _, _ := s.tables.Groups.LookupMGID(g.MGID)
 	var ways []string
 	if e.ToIB {
 		ways = append(ways, "to-ib")
@@ -215,8 +215,8 @@ func (s *rig) directions(ip netip.Addr) string {
 	return strings.Join(ways, " ")
 }
 
-// TestKeyRejected wants a group left first whose new Q_Key is rejected while the bridge is a member, and closed
-// meanwhile.
+// TestKeyRejected checks that a group whose new Q_Key is rejected while the bridge is a member is left first, and
+// closed meanwhile.
 func TestKeyRejected(t *testing.T) {
 	bubble(t, "Q_Key", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, d *ibPort) {
@@ -239,15 +239,15 @@ func TestKeyRejected(t *testing.T) {
 		}
 		sleep(2 * time.Second)
 		synctest.Wait()
-		e, _, _ := s.tables.FindGroup(group4)
+		e, _, _ := s.tables.Groups.Find(group4)
 		if e.QKey != 5 || e.RoCEQKey != 5 || !e.ToIB || len(s.ibPort.leaves) != 1 || s.ibPort.joins[g.MGID] != 3 {
 			t.Errorf("%+v; left %v, %d joins", e, s.ibPort.leaves, s.ibPort.joins[g.MGID])
 		}
 	})
 }
 
-// TestRemove wants leaves on both sides, twice on Ethernet, and the id of a removed group to begin anew when another
-// gets it: closed, told to begin, and only then open.
+// TestRemove checks that a removed group is left on both sides, twice on Ethernet, and that a group that gets its id
+// begins again: closed at first, and open only after its counters have begun.
 func TestRemove(t *testing.T) {
 	bubble(t, "and again", func(t *testing.T) {
 		var began []int
@@ -258,8 +258,8 @@ func TestRemove(t *testing.T) {
 				if began = append(began, id); s == nil {
 					return
 				}
-				for g := range s.tables.AllGroups() {
-					if _, i, _ := s.tables.FindGroup(g.IP); int(i) == id && (g.ToIB || g.ToRoCE) {
+				for g := range s.tables.Groups.All() {
+					if _, i, _ := s.tables.Groups.Find(g.IP); int(i) == id && (g.ToIB || g.ToRoCE) {
 						t.Errorf("group %v is open before its counts have begun", g.IP)
 					}
 				}
@@ -270,7 +270,7 @@ func TestRemove(t *testing.T) {
 		s.set(toIB(group6))
 		sleep(2 * time.Second)
 		s.wantReports("removed", leave4, leave4)
-		if _, _, there := s.tables.LookupMGID(mgid(group4)); there || !slices.Equal(s.ibPort.leaves, []ib.GID{mgid(group4)}) {
+		if _, _, there := s.tables.Groups.LookupMGID(mgid(group4)); there || !slices.Equal(s.ibPort.leaves, []ib.GID{mgid(group4)}) {
 			t.Errorf("on the tables: %v; left %v", there, s.ibPort.leaves)
 		}
 		s.set(toIB(group6), toIB(netip.MustParseAddr("239.1.2.9")))
@@ -281,19 +281,19 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// TestManyPorts wants groups that differ in their MGID alone, as those of several ports of one address do: all lead to
-// RoCE, and what RoCE hosts send goes to the one that leads to IB, also when that changes.
+// TestManyPorts tests groups that differ only in their MGID, as those of several ports of one address do: all are
+// forwarded to RoCE, and messages of RoCE hosts go to the one that is open to IB, also when that changes.
 func TestManyPorts(t *testing.T) {
 	one, two, three := both(group4), at(toRoCE(group4), 2), at(toRoCE(group4), 3)
 	bubble(t, "three", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.Groups = []manage.Group{three, one, two} })
 		check := func(what string, main ib.GID, mgids ...ib.GID) {
 			t.Helper()
-			if g, _, ok := s.tables.LookupGroup(group4); !ok || g.MGID != main {
+			if g, _, ok := s.tables.Groups.Lookup(group4); !ok || g.MGID != main {
 				t.Errorf("%s, RoCE hosts send to %v, want %v", what, g.MGID, main)
 			}
 			for _, m := range mgids {
-				if g, _, ok := s.tables.LookupMGID(m); !ok || g.IP != group4 || !g.ToRoCE {
+				if g, _, ok := s.tables.Groups.LookupMGID(m); !ok || g.IP != group4 || !g.ToRoCE {
 					t.Errorf("%s, MGID %v leads to %+v", what, m, g)
 				}
 			}
@@ -315,7 +315,8 @@ func TestManyPorts(t *testing.T) {
 	})
 }
 
-// TestContradictions wants an error of one line that names the fault, and nothing changed.
+// TestContradictions checks that contradictory changes give an error of one line that names the fault, and change
+// nothing.
 func TestContradictions(t *testing.T) {
 	two := at(both(group4), 2)
 	nowhere, host, mapped := toIB(group6), toIB(host4), toIB(netip.AddrFrom16(group4.As16()))

@@ -53,7 +53,7 @@ func (s *rig) wantReports(what string, want ...string) {
 	}
 }
 
-// Reports in the newest version and in the one before.
+// Reports in the newest version and in the previous one.
 const (
 	join4, join6     = "IGMPv3 4 239.1.2.3 > 224.0.0.22", "MLDv2 4 ff05::1:3 > ff02::16"
 	still4, still6   = "IGMPv3 2 239.1.2.3 > 224.0.0.22", "MLDv2 2 ff05::1:3 > ff02::16"
@@ -62,8 +62,8 @@ const (
 	oldBye4, oldBye6 = "IGMPv2 3 239.1.2.3 > 224.0.0.2", "MLDv1 3 ff05::1:3 > ff02::2"
 )
 
-// TestReports wants a report at the join, one more within a second, and a leave at the end; and none for what
-// only goes to RoCE.
+// TestReports checks that there is a report at the join, one more within a second, and a leave at the end; and none for
+// a group that is open only to RoCE.
 func TestReports(t *testing.T) {
 	bubble(t, "unsolicited", func(t *testing.T) {
 		s := start(t, with(toIB(group4), toIB(group6), toRoCE(netip.MustParseAddr("239.1.2.4"))))
@@ -82,7 +82,7 @@ func TestReports(t *testing.T) {
 	})
 }
 
-// TestNoAddress wants reports of a bridge without an IPv4 address to come from 0.0.0.0.
+// TestNoAddress checks that reports of a bridge without an IPv4 address come from 0.0.0.0.
 func TestNoAddress(t *testing.T) {
 	bubble(t, "IPv6 only", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, d *ibPort) {
@@ -135,7 +135,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestQueryFlood wants one answer to many queries, and the answer sent later when the worker's ring is full.
+// TestQueryFlood checks that many queries get one answer, and that it is sent later when the worker's ring is full.
 func TestQueryFlood(t *testing.T) {
 	bubble(t, "flood", func(t *testing.T) {
 		s := start(t, with(toIB(group4)))
@@ -155,8 +155,8 @@ func TestQueryFlood(t *testing.T) {
 	})
 }
 
-// TestOlderQuerier wants the older version used for 260 s after its last query, for IPv4 and IPv6 each
-// (RFC 3376 §7.2.1, RFC 3810 §8.2.1).
+// TestOlderQuerier checks that the older version is used for 260 s after its last query, for IPv4 and IPv6 each (RFC
+// 3376 §7.2.1, RFC 3810 §8.2.1).
 func TestOlderQuerier(t *testing.T) {
 	igmpv2 := frame.AppendIGMPv2Query(nil, routerLink, netip.MustParseAddr("10.9.0.99"), netip.IPv4Unspecified(), 10*time.Second)
 	igmpv3 := igmpQuery(frame.Query{Group: group4, MaxResp: time.Second})
@@ -184,7 +184,7 @@ func TestOlderQuerier(t *testing.T) {
 			}
 			began := time.Now()
 			ask(c.old, c.old4)
-			ask(c.new, c.old4) // the newer one hears the older version, too
+			ask(c.new, c.old4) // the older version stays in use after a newer query
 			ask(c.query, c.otherNew)
 			time.Sleep(time.Until(began.Add(258 * time.Second)))
 			ask(c.new, c.old4)

@@ -19,9 +19,9 @@ import (
 )
 
 var (
-	learnt4 = netip.MustParseAddr("239.2.0.5")
-	learnt6 = netip.MustParseAddr("ff15::2:5")
-	other4  = netip.MustParseAddr("10.9.0.2")
+	learned4 = netip.MustParseAddr("239.2.0.5")
+	learned6 = netip.MustParseAddr("ff15::2:5")
+	other4   = netip.MustParseAddr("10.9.0.2")
 )
 
 func rangeOf(prefix string) manage.Range {
@@ -53,7 +53,7 @@ func (s *rig) reports(link frame.Link, from netip.Addr, r frame.GroupRecord) {
 	s.give(reportOf(link, from, r))
 }
 
-// querier sends a general query each 125 s, as one on the link does, until the bubble's time is over.
+// querier sends a general query each 125 s, as a querier on the link does, until the given time is over.
 func (s *rig) querier(took time.Duration) {
 	for end := time.Now().Add(took); time.Now().Before(end); sleep(min(125*time.Second, time.Until(end))) {
 		s.give(igmpQuery(frame.Query{Group: netip.IPv4Unspecified(), MaxResp: 10 * time.Second}))
@@ -67,20 +67,20 @@ func (s *rig) wantLearned(what string, want ...netip.Addr) {
 	sleep(200 * time.Millisecond)
 	s.look(func() {
 		for _, ip := range want {
-			if g, _, ok := s.tables.FindGroup(ip); !ok || g.MGID != mgid(ip) || !g.ToIB || !g.ToRoCE {
+			if g, _, ok := s.tables.Groups.Find(ip); !ok || g.MGID != mgid(ip) || !g.ToIB || !g.ToRoCE {
 				s.t.Errorf("%s: group %v is %+v", what, ip, g)
 			}
 		}
 	})
 	if st := s.loop.Status(); st.Learned != len(want) || !st.Ready {
-		s.t.Errorf("%s: %d groups are learnt, want %v", what, st.Learned, want)
+		s.t.Errorf("%s: %d groups are learned, want %v", what, st.Learned, want)
 	}
 }
 
-// TestLearnReports wants a group that a host reports bridged, and reported to the switches, and one that all members
-// have left to end.
+// TestLearnReports checks that a group that a host reports is bridged, and reported to the switches, and that one that
+// all members have left ends.
 func TestLearnReports(t *testing.T) {
-	for _, ip := range []netip.Addr{learnt4, learnt6} {
+	for _, ip := range []netip.Addr{learned4, learned6} {
 		bubble(t, ip.String(), func(t *testing.T) {
 			s := start(t, learning(nil))
 			s.reports(hostLink, host4, frame.JoinRecord(ip))
@@ -101,76 +101,76 @@ func TestLearnReports(t *testing.T) {
 	}
 }
 
-// TestLearnOlder wants groups learnt also from older versions' reports, and from records that name sources.
+// TestLearnOlder checks that groups are learned also from older versions' reports, and from records that name sources.
 func TestLearnOlder(t *testing.T) {
 	for name, b := range map[string][]byte{
-		"IGMPv2":     frame.AppendIGMPv2Report(nil, hostLink, host4, learnt4),
-		"no address": reportOf(hostLink, netip.IPv4Unspecified(), frame.JoinRecord(learnt4)),
-		"sources":    reportOf(hostLink, host4, frame.GroupRecord{Type: frame.AllowNewSources, Group: learnt4, Sources: []netip.Addr{other4}}),
+		"IGMPv2":     frame.AppendIGMPv2Report(nil, hostLink, host4, learned4),
+		"no address": reportOf(hostLink, netip.IPv4Unspecified(), frame.JoinRecord(learned4)),
+		"sources":    reportOf(hostLink, host4, frame.GroupRecord{Type: frame.AllowNewSources, Group: learned4, Sources: []netip.Addr{other4}}),
 	} {
 		bubble(t, name, func(t *testing.T) {
 			s := start(t, learning(nil))
 			s.give(b)
-			s.wantLearned("reported", learnt4)
+			s.wantLearned("reported", learned4)
 		})
 	}
 }
 
-// TestLeaveOfOne wants a group to stay while it has members: another known host where there is no querier, and any that
-// answers where there is one.
+// TestLeaveOfOne checks that a group stays while it has members: another known host where there is no querier, and any
+// that answers where there is one.
 func TestLeaveOfOne(t *testing.T) {
 	bubble(t, "without a querier", func(t *testing.T) {
 		s := start(t, learning(nil))
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
-		s.reports(otherLink, other4, frame.JoinRecord(learnt4))
-		s.reports(hostLink, host4, frame.LeaveRecord(learnt4))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
+		s.reports(otherLink, other4, frame.JoinRecord(learned4))
+		s.reports(hostLink, host4, frame.LeaveRecord(learned4))
 		sleep(time.Minute)
-		s.wantLearned("one has left", learnt4)
-		s.reports(otherLink, other4, frame.LeaveRecord(learnt4))
+		s.wantLearned("one has left", learned4)
+		s.reports(otherLink, other4, frame.LeaveRecord(learned4))
 		sleep(8 * time.Second)
 		s.wantLearned("both have left")
 	})
-	bubble(t, "nobody knows who", func(t *testing.T) { // more hosts than are known by address
+	bubble(t, "nobody knows who", func(t *testing.T) { // more members than are recorded by address
 		s := start(t, learning(nil))
 		for i := range 40 {
-			s.reports(hostLink, netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i)}), frame.JoinRecord(learnt4))
+			s.reports(hostLink, netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i)}), frame.JoinRecord(learned4))
 		}
 		for i := range 39 {
-			s.reports(hostLink, netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i)}), frame.LeaveRecord(learnt4))
+			s.reports(hostLink, netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i)}), frame.LeaveRecord(learned4))
 		}
 		sleep(time.Minute)
-		s.wantLearned("39 of 40 have left", learnt4)
+		s.wantLearned("39 of 40 have left", learned4)
 	})
 	bubble(t, "with a querier", func(t *testing.T) {
 		s := start(t, learning(nil))
 		s.querier(time.Second)
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4)) // the other is silent: he heard this one
-		s.reports(hostLink, host4, frame.LeaveRecord(learnt4))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4)) // the other stays silent, because it received this report
+		s.reports(hostLink, host4, frame.LeaveRecord(learned4))
 		sleep(2 * time.Second)
-		s.reports(otherLink, other4, frame.GroupRecord{Type: frame.ModeIsExclude, Group: learnt4})
+		s.reports(otherLink, other4, frame.GroupRecord{Type: frame.ModeIsExclude, Group: learned4})
 		sleep(time.Minute)
-		s.wantLearned("the other has answered", learnt4)
-		s.reports(otherLink, other4, frame.LeaveRecord(learnt4))
+		s.wantLearned("the other has answered", learned4)
+		s.reports(otherLink, other4, frame.LeaveRecord(learned4))
 		sleep(8 * time.Second)
 		s.wantLearned("no member has answered")
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4)) // and is switched off
-		s.reports(otherLink, other4, frame.JoinRecord(learnt4))
-		s.reports(otherLink, other4, frame.LeaveRecord(learnt4))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4)) // and is switched off without a leave
+		s.reports(otherLink, other4, frame.JoinRecord(learned4))
+		s.reports(otherLink, other4, frame.LeaveRecord(learned4))
 		sleep(8 * time.Second)
 		s.wantLearned("nor here")
 	})
 }
 
-// TestIdle wants a group that is not reported any more to end after its time where there is a querier, and
-// never where there is none; time without a querier does not count.
+// TestIdle checks that a group that is not reported any more ends after its time where there is a querier, and never
+// where there is none; time without a querier does not count.
 func TestIdle(t *testing.T) {
-	for _, ip := range []netip.Addr{learnt4, learnt6} {
+	for _, ip := range []netip.Addr{learned4, learned6} {
 		bubble(t, ip.String(), func(t *testing.T) {
 			s := start(t, learning(nil))
 			s.reports(hostLink, host4, frame.JoinRecord(ip))
 			sleep(15 * time.Minute)
 			s.wantLearned("no querier", ip)
-			s.querier(5 * time.Minute) // and it is believed to be there for 260 s from its last query on
+			s.querier(5 * time.Minute) // and for 260 s after its last query it counts as present
 			s.wantLearned("asked for five minutes", ip)
 			sleep(15 * time.Minute)
 			s.wantLearned("the querier is gone", ip)
@@ -185,7 +185,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestNotLearned wants no group learnt that is in no range or configured, nor from reports of what is no RoCE host.
+// TestNotLearned checks that no group is learned that is outside the ranges or configured, nor from reports of stations
+// that are no RoCE host.
 func TestNotLearned(t *testing.T) {
 	fixed := toIB(netip.MustParseAddr("239.2.0.9"))
 	for _, c := range []struct {
@@ -195,11 +196,11 @@ func TestNotLearned(t *testing.T) {
 	}{
 		{"out of the ranges", reportOf(hostLink, host4, frame.JoinRecord(netip.MustParseAddr("239.3.0.1"))), ""},
 		{"configured", reportOf(hostLink, host4, frame.JoinRecord(fixed.IP)), ""},
-		{"off the link", reportOf(hostLink, far4, frame.JoinRecord(learnt4)), "source"},
-		{"a node's", reportOf(hostLink, node4, frame.JoinRecord(learnt4)), "source"},
-		{"the bridge's own", reportOf(frame.Link{MAC: bridgeMAC}, bridge4, frame.JoinRecord(learnt4)), ""},
-		{"a leave", reportOf(hostLink, host4, frame.LeaveRecord(learnt4)), ""},
-		{"sources blocked", reportOf(hostLink, host4, frame.GroupRecord{Type: frame.BlockOldSources, Group: learnt4, Sources: []netip.Addr{other4}}), ""},
+		{"off the link", reportOf(hostLink, far4, frame.JoinRecord(learned4)), "source"},
+		{"a node's", reportOf(hostLink, node4, frame.JoinRecord(learned4)), "source"},
+		{"the bridge's own", reportOf(frame.Link{MAC: bridgeMAC}, bridge4, frame.JoinRecord(learned4)), ""},
+		{"a leave", reportOf(hostLink, host4, frame.LeaveRecord(learned4)), ""},
+		{"sources blocked", reportOf(hostLink, host4, frame.GroupRecord{Type: frame.BlockOldSources, Group: learned4, Sources: []netip.Addr{other4}}), ""},
 		{"another's MGID", reportOf(hostLink, host4, frame.JoinRecord(netip.MustParseAddr("239.2.0.77"))), "mgid_taken"},
 		{"no MGID", reportOf(hostLink, host4, frame.JoinRecord(netip.MustParseAddr("239.2.0.78"))), "no_mgid"},
 	} {
@@ -225,37 +226,37 @@ func TestNotLearned(t *testing.T) {
 	}
 }
 
-// TestConfiguredWins wants a learnt group that becomes configured to stay open, one that is configured with another MGID
-// to end, and learnt ones to make room.
+// TestConfiguredWins checks that a learned group that becomes configured stays open, that one that is configured with
+// another MGID ends, and that learned ones make room.
 func TestConfiguredWins(t *testing.T) {
 	bubble(t, "the same", func(t *testing.T) {
 		s := start(t, learning(nil))
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
-		s.wantLearned("learnt", learnt4)
-		s.set(both(learnt4))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
+		s.wantLearned("learned", learned4)
+		s.set(both(learned4))
 		s.wantLearned("configured")
-		if st := s.loop.Status(); st.Groups != 1 || len(s.ibPort.leaves) != 0 || s.ibPort.joins[mgid(learnt4)] != 1 {
+		if st := s.loop.Status(); st.Groups != 1 || len(s.ibPort.leaves) != 0 || s.ibPort.joins[mgid(learned4)] != 1 {
 			t.Errorf("status %+v, left %v", st, s.ibPort.leaves)
 		}
 	})
 	bubble(t, "with another MGID", func(t *testing.T) {
 		s := start(t, learning(nil))
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
-		s.set(at(both(learnt4), 1))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
+		s.set(at(both(learned4), 1))
 		s.wantLearned("configured")
-		if g, _, _ := s.tables.FindGroup(learnt4); g.MGID != at(both(learnt4), 1).MGID || len(s.ibPort.leaves) != 1 {
+		if g, _, _ := s.tables.Groups.Find(learned4); g.MGID != at(both(learned4), 1).MGID || len(s.ibPort.leaves) != 1 {
 			t.Errorf("%+v, left %v", g, s.ibPort.leaves)
 		}
 		s.set()
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
-		s.wantLearned("no longer configured", learnt4)
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
+		s.wantLearned("no longer configured", learned4)
 	})
 	bubble(t, "room", func(t *testing.T) {
 		s := start(t, learning(func(c *manage.Config, _ *ibPort) { c.MaxGroups = 2 }))
-		for _, ip := range []netip.Addr{learnt4, learnt6, netip.MustParseAddr("239.2.0.6")} {
+		for _, ip := range []netip.Addr{learned4, learned6, netip.MustParseAddr("239.2.0.6")} {
 			s.reports(hostLink, host4, frame.JoinRecord(ip))
 		}
-		s.wantLearned("full", learnt4, learnt6)
+		s.wantLearned("full", learned4, learned6)
 		if n := s.count().GroupsRejected["groups_full"]; n != 1 {
 			t.Errorf("refused %d", n)
 		}
@@ -267,8 +268,8 @@ func TestConfiguredWins(t *testing.T) {
 	})
 }
 
-// TestLearnFlood wants 10 000 groups that are reported repeatedly counted by reason, with memory flat, configured groups
-// not delayed by learnt ones that cannot be joined, and the bridge ready.
+// TestLearnFlood checks that 10 000 groups that are reported repeatedly are counted by reason, that memory does not
+// grow, that configured groups are not delayed by learned ones that cannot be joined, and that the bridge is ready.
 func TestLearnFlood(t *testing.T) {
 	bubble(t, "10 000 groups", func(t *testing.T) {
 		const flood, most = 10_000, 64
@@ -303,9 +304,9 @@ func TestLearnFlood(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 		if s.ibPort.busiest > 20 || grown > 1<<20 || s.log.count("group_rejected") > 100 {
-			t.Errorf("%d questions at a time, %d bytes more, %d lines", s.ibPort.busiest, grown, s.log.count("group_rejected"))
+			t.Errorf("%d requests at a time, %d bytes more, %d lines", s.ibPort.busiest, grown, s.log.count("group_rejected"))
 		}
-		s.set(both(netip.MustParseAddr("239.1.2.4"))) // its question is answered
+		s.set(both(netip.MustParseAddr("239.1.2.4"))) // its request is answered
 		sleep(time.Second)
 		if st := s.loop.Status(); !st.Ready {
 			t.Errorf("a configured group waits: %+v", st)

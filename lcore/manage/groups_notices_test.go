@@ -16,7 +16,7 @@ import (
 	"causeway/tables"
 )
 
-// notifier is a port that knows which groups the subnet has.
+// notifier is a port that reports which groups the subnet has.
 type telling struct {
 	*ibPort
 	notices chan ibside.Notice
@@ -48,9 +48,9 @@ func startNotified(t *testing.T, edit func(*manage.Config, *ibPort)) (*rig, chan
 	return s, d.notices
 }
 
-// TestNotices wants a group of the subnet bridged while it exists, and the bridge to be a non-member.
+// TestNotices checks that a group of the subnet is bridged while it exists, with the bridge as a non-member.
 func TestNotices(t *testing.T) {
-	for _, ip := range []netip.Addr{learnt4, learnt6} {
+	for _, ip := range []netip.Addr{learned4, learned6} {
 		bubble(t, ip.String(), func(t *testing.T) {
 			s, notices := startNotified(t, learning(nil))
 			notices <- ibside.Notice{MGID: mgid(ip)}
@@ -62,7 +62,7 @@ func TestNotices(t *testing.T) {
 			s.wantLearned("no member on RoCE", ip)
 			notices <- ibside.Notice{MGID: mgid(ip), Deleted: true}
 			s.wantLearned("deleted")
-			notices <- ibside.Notice{MGID: mgid(ip), Deleted: true} // of the bridge's own leaving
+			notices <- ibside.Notice{MGID: mgid(ip), Deleted: true} // caused by the bridge's own leave
 			notices <- ibside.Notice{MGID: mgid(netip.MustParseAddr("239.9.9.9"))}
 			notices <- ibside.Notice{MGID: ib.GID{0xff, 0x12}}
 			s.wantLearned("others")
@@ -73,51 +73,51 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestBothWant wants a group to exist while RoCE hosts or IB nodes demand it, and the bridge to keep it alive exactly
-// while RoCE hosts do.
+// TestBothWant checks that a group is bridged while RoCE hosts or IB nodes demand it, and that the bridge is a full
+// member, which keeps it alive, exactly while RoCE hosts do.
 func TestBothWant(t *testing.T) {
 	bubble(t, "first IB", func(t *testing.T) {
 		s, notices := startNotified(t, learning(nil))
 		nonMember := func(what string, want bool) {
 			t.Helper()
-			s.wantLearned(what, learnt4)
-			if j := s.ibPort.joined[mgid(learnt4)]; j.NonMember != want {
+			s.wantLearned(what, learned4)
+			if j := s.ibPort.joined[mgid(learned4)]; j.NonMember != want {
 				t.Errorf("%s: joined as %+v", what, j)
 			}
 		}
-		notices <- ibside.Notice{MGID: mgid(learnt4)}
+		notices <- ibside.Notice{MGID: mgid(learned4)}
 		nonMember("made", true)
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
 		nonMember("reported", false)
-		s.reports(hostLink, host4, frame.LeaveRecord(learnt4))
+		s.reports(hostLink, host4, frame.LeaveRecord(learned4))
 		sleep(8 * time.Second)
 		nonMember("left", true)
 		if len(s.ibPort.leaves) != 0 {
 			t.Errorf("left %v", s.ibPort.leaves)
 		}
-		notices <- ibside.Notice{MGID: mgid(learnt4), Deleted: true}
+		notices <- ibside.Notice{MGID: mgid(learned4), Deleted: true}
 		s.wantLearned("deleted")
 	})
-	bubble(t, "first RoCE", func(t *testing.T) { // who makes the group is not told of it by others
+	bubble(t, "first RoCE", func(t *testing.T) { // a notice of a group that the bridge itself has made does not mean that others want it
 		s, notices := startNotified(t, learning(nil))
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
 		s.settle()
-		notices <- ibside.Notice{MGID: mgid(learnt4)}
-		s.reports(hostLink, host4, frame.LeaveRecord(learnt4))
+		notices <- ibside.Notice{MGID: mgid(learned4)}
+		s.reports(hostLink, host4, frame.LeaveRecord(learned4))
 		sleep(8 * time.Second)
 		s.wantLearned("left")
 	})
 	bubble(t, "deleted while wanted", func(t *testing.T) {
 		s, notices := startNotified(t, learning(func(c *manage.Config, _ *ibPort) { c.Groups = []manage.Group{toIB(group4)} }))
-		notices <- ibside.Notice{MGID: mgid(learnt4)}
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
+		notices <- ibside.Notice{MGID: mgid(learned4)}
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
 		s.settle()
-		tries := s.ibPort.joins[mgid(learnt4)]
-		notices <- ibside.Notice{MGID: mgid(learnt4), Deleted: true}
+		tries := s.ibPort.joins[mgid(learned4)]
+		notices <- ibside.Notice{MGID: mgid(learned4), Deleted: true}
 		notices <- ibside.Notice{MGID: mgid(group4), Deleted: true}
 		sleep(time.Second)
-		s.wantLearned("and there again", learnt4)
-		if n := s.ibPort.joins[mgid(learnt4)]; n != tries+1 || s.ibPort.joins[mgid(group4)] != 2 {
+		s.wantLearned("and there again", learned4)
+		if n := s.ibPort.joins[mgid(learned4)]; n != tries+1 || s.ibPort.joins[mgid(group4)] != 2 {
 			t.Errorf("%d joins after %d, and %d", n, tries, s.ibPort.joins[mgid(group4)])
 		}
 	})

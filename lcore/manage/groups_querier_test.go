@@ -11,7 +11,7 @@ import (
 	"causeway/lcore/manage"
 )
 
-// queried takes the queries that the bridge has sent: general ones, and of a group.
+// queried takes the queries that the bridge has sent: general ones, and those about a group.
 func (s *rig) queried() (v4, v6, specific int) {
 	s.t.Helper()
 	for _, f := range frames(s.t, s.w.take()) {
@@ -40,9 +40,9 @@ func (s *rig) queried() (v4, v6, specific int) {
 
 func asking(c *manage.Config, _ *ibPort) { c.Querier = true }
 
-// TestQuerier wants the bridge to be the querier where there is no other: two queries at the start, then one each 125 s;
-// to yield to a querier with a lower address, but not to one with a higher or no address; and to return when that one has
-// gone.
+// TestQuerier checks that the bridge is the querier where there is no other: two queries at the start, then one each
+// 125 s; that it yields to a querier with a lower address, but not to one with a higher or no address; and that it
+// returns when that one has gone.
 func TestQuerier(t *testing.T) {
 	bubble(t, "off", func(t *testing.T) {
 		s := start(t, learning(nil))
@@ -75,23 +75,23 @@ func TestQuerier(t *testing.T) {
 	})
 }
 
-// TestQuerierAges wants a bridge that is the querier to end groups without reports, and to query twice when a member has
-// left.
+// TestQuerierAges checks that a bridge that is the querier ends groups without reports, and queries twice when a member
+// has left.
 func TestQuerierAges(t *testing.T) {
 	bubble(t, "idle", func(t *testing.T) {
 		s := start(t, learning(asking))
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
 		sleep(9 * time.Minute)
-		s.wantLearned("nine minutes", learnt4)
+		s.wantLearned("nine minutes", learned4)
 		sleep(2 * time.Minute)
 		s.wantLearned("eleven minutes")
 	})
 	bubble(t, "left", func(t *testing.T) {
 		s := start(t, learning(asking))
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
 		sleep(time.Second)
 		s.w.take()
-		s.w.give(manage.Punted{Data: reportOf(hostLink, host4, frame.LeaveRecord(learnt4))})
+		s.w.give(manage.Punted{Data: reportOf(hostLink, host4, frame.LeaveRecord(learned4))})
 		sleep(3 * time.Second)
 		if _, _, n := s.queried(); n != 2 {
 			t.Errorf("asked %d times", n)

@@ -49,7 +49,7 @@ func TestJoin(t *testing.T) {
 		if s.ibPort.joined[in.MGID].Receive || !s.ibPort.joined[out.MGID].Receive {
 			t.Errorf("joined as %+v", s.ibPort.joined)
 		}
-		g, _, ok := s.tables.FindGroup(group4)
+		g, _, ok := s.tables.Groups.Find(group4)
 		want := tables.Group{
 			IP: group4, MGID: in.MGID, MLID: g.MLID, SL: 2, QKey: ib.QKeyRDMAUDP, RoCEQKey: ib.QKeyRDMAUDP,
 			MTUToIB: 2048, MTUToRoCE: 4096, Version: 2, ToIB: true,
@@ -63,8 +63,8 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// TestJoinBackOff wants 0.1 s, 0.2 s, … and 10 s at most between tries, each a quarter more or less and no two groups
-// alike, and readiness in the end.
+// TestJoinBackOff checks that there are 0.1 s, 0.2 s, … and 10 s at most between tries, each a quarter more or less and
+// different for each group, and that the bridge is ready in the end.
 func TestJoinBackOff(t *testing.T) {
 	bubble(t, "a port that fails at first", func(t *testing.T) {
 		var mu sync.Mutex
@@ -102,8 +102,8 @@ func TestJoinBackOff(t *testing.T) {
 	})
 }
 
-// TestJoinsTogether wants no more than 16 requests at a time, and no group delayed by others that cannot be joined or
-// whose request is not answered.
+// TestJoinsTogether checks that there are at most 16 requests at a time, and that no group is delayed by others that
+// cannot be joined or whose request is not answered.
 func TestJoinsTogether(t *testing.T) {
 	var groups []manage.Group
 	for i := range 60 {
@@ -136,7 +136,7 @@ func TestJoinsTogether(t *testing.T) {
 	})
 }
 
-// TestEndWhileJoining wants Run to wait for its requests to the port, and to undo a join that succeeded too late.
+// TestEndWhileJoining checks that Run waits for its requests to the port, and undoes a join that succeeded too late.
 func TestEndWhileJoining(t *testing.T) {
 	for range 20 { // whether the loop or the join notices first is chance
 		bubble(t, "late", endWhileJoining)
@@ -148,7 +148,7 @@ func endWhileJoining(t *testing.T) {
 		c.Groups = []manage.Group{toIB(group4), toRoCE(group6)}
 		d.join = func(ctx context.Context, j ibside.Join, _ int) error {
 			if j.MGID == mgid(group4) {
-				time.Sleep(time.Second) // and then it has worked, whatever the context says
+				time.Sleep(time.Second) // and then succeeds, even if the context has ended
 				return nil
 			}
 			<-ctx.Done()
@@ -163,10 +163,11 @@ func endWhileJoining(t *testing.T) {
 	}
 }
 
-// oneGroup is tables that have room for one group.
+// oneGroup makes tables with room for one group.
 var oneGroup = tables.Config{MaxHosts: 16, MaxProxyQPs: 16, MaxNodes: 16, MaxGroups: 1, MaxReaders: 1}
 
-// TestGroupRejected wants a group left that the tables do not take, and tried again; and the bridge not ready.
+// TestGroupRejected checks that a group that the tables reject is left and tried again, and that the bridge is not
+// ready.
 func TestGroupRejected(t *testing.T) {
 	bubble(t, "no room", func(t *testing.T) {
 		s := startWith(t, oneGroup, with(toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))))
@@ -192,8 +193,8 @@ func TestGroupRejected(t *testing.T) {
 	})
 }
 
-// TestEndWhileRejecting wants Run to wait for the leaving of a group that was joined while it ended, and that the
-// tables do not take.
+// TestEndWhileRejecting checks that Run waits until a group has been left that was joined while Run ended, and that the
+// tables reject.
 func TestEndWhileRejecting(t *testing.T) {
 	for i := range 20 { // whether the loop or the join notices first is chance
 		bubble(t, "late", func(t *testing.T) {
@@ -230,7 +231,8 @@ func TestLeaveFails(t *testing.T) {
 	})
 }
 
-// TestNodes wants nodes with a LID at once, and the others when the subnet administrator knows their paths.
+// TestNodes checks that nodes with a LID are in the tables at once, and the others when the subnet administrator knows
+// their paths.
 func TestNodes(t *testing.T) {
 	bubble(t, "path", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, d *ibPort) {
@@ -250,14 +252,14 @@ func TestNodes(t *testing.T) {
 		if st := s.loop.Status(); !st.Ready || st.Nodes != 2 {
 			t.Errorf("later, status %+v", st)
 		}
-		n, _, ok := s.tables.FindNodeGID(gid(8))
+		n, _, ok := s.tables.Nodes.FindGID(gid(8))
 		if !ok || n.LID != 7 || n.SL != 1 {
 			t.Errorf("node %+v", n)
 		}
 	})
 }
 
-// TestStaticRejected wants a configuration that does not fit to end the loop at once.
+// TestStaticRejected checks that a configuration that does not fit ends the loop at once.
 func TestStaticRejected(t *testing.T) {
 	for name, edit := range map[string]func(*manageConfig){
 		"hosts": func(c *manageConfig) {

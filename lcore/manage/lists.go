@@ -41,7 +41,7 @@ type List[T any] struct {
 // A HostState is what is known about whether a RoCE host answers.
 type HostState = neighbours.State
 
-// States of hosts that are not learnt, or answer.
+// States of hosts that are not learned, or answer.
 const (
 	HostReachable  = neighbours.Reachable
 	HostUnresolved = neighbours.Unresolved

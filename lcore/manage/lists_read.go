@@ -15,7 +15,7 @@ import (
 
 // ListHosts returns RoCE hosts by address. Any goroutine but the loop's may call it, as all that follow.
 func (l *Loop) ListHosts(ctx context.Context, q Query) (List[HostEntry], error) {
-	return listOf(ctx, l, q.Limit, l.tables.AllHosts(), func(h tables.Host) (HostEntry, bool) {
+	return listOf(ctx, l, q.Limit, l.tables.Hosts.All(), func(h tables.Host) (HostEntry, bool) {
 		if !q.wants(h.IP) {
 			return HostEntry{}, false
 		}
@@ -61,7 +61,7 @@ func (l *Loop) unresolved(ctx context.Context) []netip.Addr {
 
 // ListProxyQPs returns proxy QPs by host and the host's QPN.
 func (l *Loop) ListProxyQPs(ctx context.Context, q Query) (List[ProxyQPEntry], error) {
-	return listOf(ctx, l, q.Limit, l.tables.AllProxyQPs(), func(s tables.ProxyQP) (ProxyQPEntry, bool) {
+	return listOf(ctx, l, q.Limit, l.tables.ProxyQPs.All(), func(s tables.ProxyQP) (ProxyQPEntry, bool) {
 		if !q.wants(s.Host) {
 			return ProxyQPEntry{}, false
 		}
@@ -72,7 +72,7 @@ func (l *Loop) ListProxyQPs(ctx context.Context, q Query) (List[ProxyQPEntry], e
 // ListNodes returns IB nodes by address, those that have no path yet among them.
 func (l *Loop) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) {
 	order := func(a, b NodeEntry) int { return cmp.Or(a.IP4.Compare(b.IP4), a.IP6.Compare(b.IP6)) }
-	list, err := listOf(ctx, l, 0, l.tables.AllNodes(), func(n tables.Node) (NodeEntry, bool) {
+	list, err := listOf(ctx, l, 0, l.tables.Nodes.All(), func(n tables.Node) (NodeEntry, bool) {
 		return NodeEntry{n.IP4, n.IP6, n.GID, n.LID, n.SL, n.Bridge, true}, q.wants(n.IP4, n.IP6)
 	}, order)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *Loop) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) 
 	}
 	err = l.inbox.Do(ctx, func() error {
 		for _, n := range l.nodes.All() {
-			_, _, known := l.tables.FindNodeGID(n.GID)
+			_, _, known := l.tables.Nodes.FindGID(n.GID)
 			if !known && q.wants(n.IP4, n.IP6) {
 				list.Entries = append(list.Entries, NodeEntry{n.IP4, n.IP6, n.GID, n.LID, n.SL, n.Bridge, false})
 			}
@@ -112,7 +112,7 @@ func (l *Loop) ListRequests(ctx context.Context, q Query) (List[RequestEntry], e
 	return list, err
 }
 
-// ForgetHost removes a learnt host, which is asked for again when it is needed. It reports false for one that is not
+// ForgetHost removes a learned host, which is asked for again when it is needed. It reports false for one that is not
 // known, is static, or has proxy QPs.
 func (l *Loop) ForgetHost(ctx context.Context, ip netip.Addr) (removed bool, err error) {
 	err = l.inbox.Do(ctx, func() error {

@@ -18,7 +18,7 @@ import (
 	"causeway/tables"
 )
 
-// TestLists wants lists to have all selected entries, in order, up to the limit.
+// TestLists checks that lists have all selected entries, in order, up to the limit.
 func TestLists(t *testing.T) {
 	bubble(t, "all", func(t *testing.T) {
 		s := start(t, func(c *manage.Config, _ *ibPort) {
@@ -60,7 +60,7 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// TestUnresolvedNode wants a node whose path is not known to be in the list.
+// TestUnresolvedNode checks that a node whose path is not known is in the list.
 func TestUnresolvedNode(t *testing.T) {
 	bubble(t, "node", func(t *testing.T) {
 		s := start(t, func(c *manage.Config, d *ibPort) { c.Nodes[0].LID, d.path = 0, never })
@@ -71,7 +71,7 @@ func TestUnresolvedNode(t *testing.T) {
 	})
 }
 
-// TestForgetHost wants a learnt host removed, but not one that is static, has proxy QPs, or is not known.
+// TestForgetHost checks that a learned host is removed, but not one that is static, has proxy QPs, or is not known.
 func TestForgetHost(t *testing.T) {
 	bubble(t, "hosts", func(t *testing.T) {
 		static := netip.MustParseAddr("10.9.0.5")
@@ -90,7 +90,7 @@ func TestForgetHost(t *testing.T) {
 	})
 }
 
-// TestListsOfMany wants a long list to delay the loop by short pieces only, to keep to its limit, and to be complete
+// TestListsOfMany checks that a long list delays the loop by short pieces only, keeps to its limit, and is complete
 // when entries come and go meanwhile. Time is real here.
 func TestListsOfMany(t *testing.T) {
 	const many = 50_000

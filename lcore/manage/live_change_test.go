@@ -25,7 +25,7 @@ import (
 // everyone is a policy that allows all.
 var everyone = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
-// changeOf returns the change that changes nothing in a configuration.
+// changeOf returns the change that contains a configuration unchanged.
 func changeOf(cfg manage.Config) manage.Change {
 	return manage.Change{
 		Groups: cfg.Groups, Ranges: cfg.Ranges, Nodes: cfg.Nodes, Hosts: cfg.Hosts, Resolve: cfg.Resolve, Ports: cfg.Service.Ports,
@@ -34,7 +34,7 @@ func changeOf(cfg manage.Config) manage.Change {
 	}
 }
 
-// change makes a change to the usual configuration.
+// change returns an edited change of the usual configuration.
 func (s *rig) change(edit func(*manage.Change)) {
 	s.t.Helper()
 	c := changeOf(config())
@@ -53,11 +53,11 @@ func nodeAt(n byte, lid ib.LID) manage.Node {
 // answersFor reports whether the bridge answers for an address.
 func (s *rig) answersFor(ip netip.Addr) bool { return len(s.give(arp(hostLink, 1, host4, ip))) == 1 }
 
-// TestNodesChange wants nodes to come and go: with a LID of their own at once, else when the subnet administrator
-// knows.
+// TestNodesChange checks that nodes are added and removed: with a LID of their own at once, else when the subnet
+// administrator knows their path.
 func TestNodesChange(t *testing.T) {
 	bubble(t, "come and go", nodesComeAndGo)
-	bubble(t, "removed while its path is asked for", nodeRemovedEarly)
+	bubble(t, "removed while its path is being queried", nodeRemovedEarly)
 	bubble(t, "changed in place", nodeInPlace)
 	bubble(t, "addresses exchanged", nodesExchanged)
 	bubble(t, "in the place of a RoCE host", nodeForHost)
@@ -75,14 +75,14 @@ func nodesComeAndGo(t *testing.T) {
 	if s.w.takeTold() == nil {
 		t.Error("the new nodes are not announced")
 	}
-	if got, _, _ := s.tables.FindNode(nodeAt(21, 0).IP4); got.LID != 7 || got.SL != 1 {
+	if got, _, _ := s.tables.Nodes.Find(nodeAt(21, 0).IP4); got.LID != 7 || got.SL != 1 {
 		t.Errorf("the path of the second is %+v", got)
 	}
 	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{nodeAt(20, 20)} })
 	if s.answersFor(node4) || s.answersFor(nodeAt(21, 0).IP4) || !s.answersFor(nodeAt(20, 0).IP4) {
-		t.Error("nodes that are gone are answered for, or one that is not is not")
+		t.Error("the bridge answers for a removed node, or does not for one that is left")
 	}
-	if n := s.tables.LenNodes(); n != 1 {
+	if n := s.tables.Nodes.Len(); n != 1 {
 		t.Errorf("%d nodes are in the tables", n)
 	}
 }
@@ -104,22 +104,22 @@ func nodeRemovedEarly(t *testing.T) {
 
 func nodeInPlace(t *testing.T) {
 	s := start(t, nil)
-	_, id, _ := s.tables.FindNode(node4)
+	_, id, _ := s.tables.Nodes.Find(node4)
 	s.change(func(c *manage.Change) {
 		c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID, LID: 9, SL: 3, Bridge: true}}
 	})
-	if got, now, _ := s.tables.FindNode(node4); now != id || got.LID != 9 || got.SL != 3 || !got.Bridge {
+	if got, now, _ := s.tables.Nodes.Find(node4); now != id || got.LID != 9 || got.SL != 3 || !got.Bridge {
 		t.Errorf("node %+v with id %d, before %d", got, now, id)
 	}
-	if _, _, there := s.tables.FindNode(node6); there || s.answersFor(node6) {
-		t.Error("an address that it has no more is still its own")
+	if _, _, there := s.tables.Nodes.Find(node6); there || s.answersFor(node6) {
+		t.Error("an address that was removed still counts as the node's")
 	}
 	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{{IP4: node4, GID: nodeGID}} })
-	if _, now, there := s.tables.FindNode(node4); !there || now != id {
-		t.Error("a node whose LID is asked for anew is gone meanwhile")
+	if _, now, there := s.tables.Nodes.Find(node4); !there || now != id {
+		t.Error("a node whose LID is queried again is missing meanwhile")
 	}
 	sleep(time.Second)
-	if got, _, _ := s.tables.FindNode(node4); got.LID != 7 {
+	if got, _, _ := s.tables.Nodes.Find(node4); got.LID != 7 {
 		t.Errorf("its path is %+v", got)
 	}
 }
@@ -129,7 +129,7 @@ func nodesExchanged(t *testing.T) {
 	s := start(t, func(c *manageConfig, _ *ibPort) { c.Nodes = []manage.Node{a, b} })
 	a.IP4, b.IP4 = b.IP4, a.IP4
 	s.change(func(c *manage.Change) { c.Nodes = []manage.Node{a, b} })
-	if got, _, _ := s.tables.FindNode(a.IP4); got.GID != a.GID {
+	if got, _, _ := s.tables.Nodes.Find(a.IP4); got.GID != a.GID {
 		t.Errorf("%v is at %v", a.IP4, got.GID)
 	}
 }
@@ -146,7 +146,8 @@ func nodeForHost(t *testing.T) {
 	}
 }
 
-// TestRoomForNodes wants more new nodes than there is room for, before workers have looped, in the tables in the end.
+// TestRoomForNodes checks that new nodes for which there is no room until workers have looped are in the tables in the
+// end.
 func TestRoomForNodes(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		var many, others []manage.Node
@@ -164,7 +165,7 @@ func TestRoomForNodes(t *testing.T) {
 	})
 }
 
-// TestAnyNodes wants any sequence of changes to end in the state of a bridge that starts with the last.
+// TestAnyNodes checks that any sequence of changes ends in the state of a bridge that starts with the last.
 func TestAnyNodes(t *testing.T) {
 	draw := rapid.Custom(func(t *rapid.T) []manage.Node {
 		var set []manage.Node
@@ -188,7 +189,7 @@ func TestAnyNodes(t *testing.T) {
 		}
 		sleep(5 * time.Second)
 		var there []string
-		for n := range s.tables.AllNodes() {
+		for n := range s.tables.Nodes.All() {
 			there = append(there, fmt.Sprintf("%+v", n))
 		}
 		slices.Sort(there)
@@ -206,7 +207,8 @@ func TestAnyNodes(t *testing.T) {
 	})
 }
 
-// TestHostsChange wants a host that becomes static to keep its proxy QPs, and one that is static no more to stay known.
+// TestHostsChange checks that a host that becomes static keeps its proxy QPs, and that one that is no longer static
+// stays known.
 func TestHostsChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, nil)
@@ -230,12 +232,12 @@ func TestHostsChange(t *testing.T) {
 		}
 		sleep(15 * time.Minute)
 		if _, known := s.host(host6); known {
-			t.Error("it never sends, and is known for ever")
+			t.Error("it never sends, and is never removed")
 		}
 	})
 }
 
-// TestAllowChange wants hosts that are not allowed any more to lose their proxy QPs and to get none.
+// TestAllowChange checks that hosts that are not allowed any more lose their proxy QPs and get none.
 func TestAllowChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, nil)
@@ -249,13 +251,13 @@ func TestAllowChange(t *testing.T) {
 			t.Errorf("its data ends by %q", h.ended())
 		}
 		if h := s.hold(otherLink, other4, 0x124); h.ended() != "again" {
-			t.Errorf("the other's data ends by %q", h.ended())
+			t.Errorf("the other's data ended with %q", h.ended())
 		}
 	})
 }
 
-// TestPortsChange wants other services served, in both directions, at once or when the port can; the last list
-// counts.
+// TestPortsChange checks that a changed list of services is served, in both directions, at once or when the port can;
+// the last list counts.
 func TestPortsChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := startServices(t, func(_ *manageConfig, cm *services) { cm.serving = 50 * time.Millisecond })
@@ -286,32 +288,32 @@ func TestPortsChange(t *testing.T) {
 	})
 }
 
-// TestRangesChange wants groups to stay while a changed range still has them, and to end with it.
+// TestRangesChange checks that groups stay while a changed range still contains them, and end when none does.
 func TestRangesChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.MaxGroups = 32 })
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
 		s.wantLearned("without a range")
 		one := rangeOf("239.2.0.0/16")
 		s.change(func(c *manage.Change) { c.Ranges = []manage.Range{one} })
-		s.reports(hostLink, host4, frame.JoinRecord(learnt4))
-		s.wantLearned("with one", learnt4)
-		_, id, _ := s.tables.FindGroup(learnt4)
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
+		s.wantLearned("with one", learned4)
+		_, id, _ := s.tables.Groups.Find(learned4)
 		wider := rangeOf("239.0.0.0/8")
 		wider.Group.RewriteImm = true
 		s.change(func(c *manage.Change) { c.Ranges = []manage.Range{rangeOf("ff15::2:0/112"), wider} })
-		s.wantLearned("with a wider one", learnt4)
-		if g, now, _ := s.tables.FindGroup(learnt4); now != id || !g.RewriteImm {
+		s.wantLearned("with a wider one", learned4)
+		if g, now, _ := s.tables.Groups.Find(learned4); now != id || !g.RewriteImm {
 			t.Errorf("group %+v with id %d, before %d", g, now, id)
 		}
-		s.reports(hostLink, host6, frame.JoinRecord(learnt6))
-		s.wantLearned("with another", learnt4, learnt6)
+		s.reports(hostLink, host6, frame.JoinRecord(learned6))
+		s.wantLearned("with another", learned4, learned6)
 		s.change(func(c *manage.Change) { c.Ranges = []manage.Range{rangeOf("ff15::2:0/112")} })
-		s.wantLearned("without the wider one", learnt6)
+		s.wantLearned("without the wider one", learned6)
 	})
 }
 
-// TestChangeRejected wants a change that is not possible to change nothing, and to say why.
+// TestChangeRejected checks that a change that is not possible changes nothing, and that the error says why.
 func TestChangeRejected(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.MaxNodes, c.MaxGroups = 3, 2 })
@@ -338,8 +340,8 @@ func TestChangeRejected(t *testing.T) {
 		cancel()
 		c := changeOf(config())
 		c.Nodes = nil
-		_ = s.loop.Change(ended, c) // done, or not: but as it says
-		if s.settle(); !s.answersFor(node4) && s.tables.LenNodes() == 1 || s.tables.LenGroups() != 0 {
+		_ = s.loop.Change(ended, c) // done or not, but as the error says
+		if s.settle(); !s.answersFor(node4) && s.tables.Nodes.Len() == 1 || s.tables.Groups.Len() != 0 {
 			t.Error("something has changed")
 		}
 	})

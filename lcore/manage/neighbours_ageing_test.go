@@ -25,7 +25,7 @@ func absentUntil(when time.Time) func(context.Context, ib.GID, int) error {
 	}
 }
 
-// flood has the worker punt what more makes, until that is nil.
+// flood makes the worker punt the frames of more, until that returns nil.
 func (w *worker) flood(more func() *manage.Punted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,7 +42,8 @@ func heapNow() uint64 {
 	return m.HeapAlloc
 }
 
-// TestIdleHostAges wants a host without proxy QPs probed three times and then removed; and one that answers to stay.
+// TestIdleHostAges checks that a host without proxy QPs is probed three times and then removed; and that one that
+// answers stays.
 func TestIdleHostAges(t *testing.T) {
 	bubble(t, "idle", func(t *testing.T) {
 		s := start(t, nil)
@@ -66,7 +67,7 @@ func TestIdleHostAges(t *testing.T) {
 		s.give(naBare(otherLink, host6))
 		s.wait(5 * time.Second)
 		if _, known := s.host(host4); known || s.count().HostsAged != 1 {
-			t.Errorf("who does not answer is still known: %+v", s.count())
+			t.Errorf("a host that does not answer is still known: %+v", s.count())
 		}
 		if to := s.questions(host4); !slices.Equal(to, []frame.MAC{hostMAC, hostMAC}) {
 			t.Errorf("then asked %v", to)
@@ -77,7 +78,7 @@ func TestIdleHostAges(t *testing.T) {
 	})
 }
 
-// TestUsedHostIsRefreshed wants a host whose proxy QP is in use probed each minute, and to stay for as long as
+// TestUsedHostIsRefreshed checks that a host whose proxy QP is in use is probed each minute, and stays for as long as
 // it answers.
 func TestUsedHostIsRefreshed(t *testing.T) {
 	bubble(t, "used", func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestUsedHostIsRefreshed(t *testing.T) {
 		s.hold(hostLink, host4, 0x10)
 		asked := 0
 		for range 1200 { // twenty minutes
-			s.tables.MarkUsed(host4, 0x10)
+			s.tables.ProxyQPs.MarkUsed(host4, 0x10)
 			s.wait(time.Second)
 			for _, to := range s.questions(host4) {
 				asked++
@@ -104,15 +105,15 @@ func TestUsedHostIsRefreshed(t *testing.T) {
 	})
 }
 
-// TestSilentHost wants a host with proxy QPs to stay though it does not answer, asked for by broadcast, found under a
-// new MAC address, and removed when its proxy QPs have ended.
+// TestSilentHost checks that a host with proxy QPs stays though it does not answer, is searched for by broadcast, found
+// under a new MAC address, and removed when its proxy QPs have ended.
 func TestSilentHost(t *testing.T) {
 	bubble(t, "silent", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = time.Hour })
 		s.hold(hostLink, host4, 0x10)
 		use := func(d time.Duration) []frame.MAC {
 			for range d / time.Second {
-				s.tables.MarkUsed(host4, 0x10)
+				s.tables.ProxyQPs.MarkUsed(host4, 0x10)
 				s.wait(time.Second)
 			}
 			return s.questions(host4)
@@ -140,8 +141,8 @@ func TestSilentHost(t *testing.T) {
 	})
 }
 
-// TestWhoStays wants a static host never probed nor removed, one behind a router removed without a probe, and one
-// that is configured without its MAC address searched for again.
+// TestWhoStays checks that a static host is never probed nor removed, that one behind a router is removed without a
+// probe, and that one that is configured without its MAC address is searched for again.
 func TestWhoStays(t *testing.T) {
 	bubble(t, "who stays", func(t *testing.T) {
 		static, named := netip.MustParseAddr("10.9.0.3"), netip.MustParseAddr("10.9.0.4")
@@ -174,7 +175,7 @@ func TestWhoStays(t *testing.T) {
 	})
 }
 
-// TestFullRingAsksLater wants no request lost when the worker's ring is full.
+// TestFullRingAsksLater checks that no request is lost when the worker's ring is full.
 func TestFullRingAsksLater(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
 		s := start(t, nil)

@@ -46,7 +46,7 @@ func (s *rig) told(wait time.Duration) string {
 	return strings.Join(who, " ")
 }
 
-// TestAnnounce wants each address announced, IPv4 twice, IPv6 three times, at their intervals.
+// TestAnnounce checks that each address is announced, IPv4 twice, IPv6 three times, at their intervals.
 func TestAnnounce(t *testing.T) {
 	bubble(t, "own and nodes", func(t *testing.T) {
 		s := start(t, nil)
@@ -65,8 +65,8 @@ func TestAnnounce(t *testing.T) {
 			t.Errorf("announced again %q, %d in all", got, s.count().AddressesAnnounced)
 		}
 	})
-	bubble(t, "before it says that it is ready", func(t *testing.T) {
-		const joining = 30 * time.Millisecond // not when bridge is kept
+	bubble(t, "before it reports that it is ready", func(t *testing.T) {
+		const joining = 30 * time.Millisecond // the bridge is ready only after that
 		s := start(t, func(cfg *manageConfig, d *ibPort) {
 			cfg.Nodes[0].LID = 0
 			d.path = func(context.Context, ib.GID, int) error { time.Sleep(joining); return nil }
@@ -89,8 +89,8 @@ func TestAnnounce(t *testing.T) {
 	})
 }
 
-// TestAnnounceLate wants no announcements from a bridge that is not ready, but not for ever; and none of a node that the
-// subnet does not have.
+// TestAnnounceLate checks that a bridge that is not ready announces nothing, for a limited time; and never a node that
+// the subnet does not have.
 func TestAnnounceLate(t *testing.T) {
 	missing := netip.MustParseAddr("10.9.0.8")
 	bubble(t, "a node comes late", func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestAnnounceLate(t *testing.T) {
 	})
 }
 
-// TestAnnounceMany wants many nodes' announcements spread over time.
+// TestAnnounceMany checks that many nodes' announcements are spread over time.
 func TestAnnounceMany(t *testing.T) {
 	const many = 14
 	bubble(t, "many", func(t *testing.T) {

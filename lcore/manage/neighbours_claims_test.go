@@ -15,7 +15,7 @@ import (
 // claimTime is how long a claim takes to be judged, and a little more.
 const claimTime = 800 * time.Millisecond
 
-// questions returns the MAC addresses that the loop has sent requests about a host to, since the last call.
+// questions returns the MAC addresses to which the loop has sent requests about a host since the last call.
 func (s *rig) questions(ip netip.Addr) []frame.MAC {
 	s.t.Helper()
 	var to []frame.MAC
@@ -35,8 +35,8 @@ func (s *rig) questions(ip netip.Addr) []frame.MAC {
 	return to
 }
 
-// TestHolderKeepsItsAddress wants a host that still answers to keep its address, claimed by ARP, ND or data; and further
-// claims rejected for a while without a probe.
+// TestHolderKeepsItsAddress checks that a host that still answers keeps its address when it is claimed by ARP, ND or
+// data; and that further claims are rejected for a while without a probe.
 func TestHolderKeepsItsAddress(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
@@ -73,7 +73,7 @@ func TestHolderKeepsItsAddress(t *testing.T) {
 				s.log.count("claimed_by="+otherMAC.String()) != lines {
 				t.Errorf("%d lines in the log", lines)
 			}
-			s.wait(10 * time.Second) // then it is asked anew: the holder may have gone
+			s.wait(10 * time.Second) // then it is probed again: the holder may have gone
 			s.give(c.claim)
 			s.wait(claimTime)
 			if h, _ := s.host(c.ip); h.MAC != otherMAC || s.count().HostsMoved != 1 {
@@ -89,7 +89,7 @@ func naBare(l frame.Link, src netip.Addr) []byte {
 	return frame.AppendND(nil, l, bridgeMAC, src, bridge6, f)
 }
 
-// TestClaimByData wants data from another MAC address to wait for the probes, too.
+// TestClaimByData checks that data from another MAC address waits for the probes, too.
 func TestClaimByData(t *testing.T) {
 	bubble(t, "data", func(t *testing.T) {
 		s := start(t, nil)
@@ -114,7 +114,7 @@ func TestClaimByData(t *testing.T) {
 	})
 }
 
-// TestFlapping wants two stations that take turns counted, and the log not filled.
+// TestFlapping checks that two stations that take turns are counted, and do not fill the log.
 func TestFlapping(t *testing.T) {
 	bubble(t, "flapping", func(t *testing.T) {
 		s := start(t, nil)
@@ -161,7 +161,8 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// TestDefence wants a claimed address announced once, again only after ten seconds, and never for a node that is absent.
+// TestDefence checks that a claimed address is announced once, again only after ten seconds, and never for a node that
+// is absent.
 func TestDefence(t *testing.T) {
 	missing := netip.MustParseAddr("10.9.0.8")
 	for _, c := range []struct {
@@ -210,7 +211,8 @@ func TestDefence(t *testing.T) {
 	})
 }
 
-// TestAbsentNodes wants requests for nodes that the subnet does not have counted, and answered once it has them.
+// TestAbsentNodes checks that requests for nodes that the subnet does not have are counted, and answered once it has
+// them.
 func TestAbsentNodes(t *testing.T) {
 	bubble(t, "absent", func(t *testing.T) {
 		begin := time.Now()
@@ -233,7 +235,8 @@ func TestAbsentNodes(t *testing.T) {
 	})
 }
 
-// TestAddressFlood wants 100 000 addresses to cost no more than the limit of hosts, and each of them counted.
+// TestAddressFlood checks that 100 000 addresses take no more memory than the limit of hosts, and that each of them is
+// counted.
 func TestAddressFlood(t *testing.T) {
 	const addresses, most = 100_000, 64
 	bubble(t, "ARP", func(t *testing.T) {
@@ -267,9 +270,9 @@ func TestAddressFlood(t *testing.T) {
 		if n.HostsLearned != most || n.HostsRejected != 2*(addresses-most) || n.ARPAnswered != 2*addresses || s.loop.Status().Hosts != most {
 			t.Errorf("%+v", n)
 		}
-		s.wait(20 * time.Minute) // nobody of them answers
-		if n := s.count(); n.HostsAged != most || s.tables.LenHosts() != 0 {
-			t.Errorf("%d hosts are left, %+v", s.tables.LenHosts(), n)
+		s.wait(20 * time.Minute) // none of them answers
+		if n := s.count(); n.HostsAged != most || s.tables.Hosts.Len() != 0 {
+			t.Errorf("%d hosts are left, %+v", s.tables.Hosts.Len(), n)
 		}
 	})
 }

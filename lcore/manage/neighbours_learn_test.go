@@ -42,15 +42,15 @@ func TestLearning(t *testing.T) {
 			if known && h != want {
 				t.Errorf("learned %+v, want %+v", h, want)
 			}
-			if n := s.count(); n.HostsLearned != uint64(s.tables.LenHosts()) || n.Spoofs != 0 {
-				t.Errorf("%d hosts, counted %+v", s.tables.LenHosts(), n)
+			if n := s.count(); n.HostsLearned != uint64(s.tables.Hosts.Len()) || n.Spoofs != 0 {
+				t.Errorf("%d hosts, counted %+v", s.tables.Hosts.Len(), n)
 			}
 		})
 	}
 }
 
-// TestMoving wants a host that does not answer at its MAC address to move to the one that claims it, half a second later;
-// but not by an advertisement without Override.
+// TestMoving checks that a host that does not answer at its MAC address moves to the one that claims it, half a second
+// later; but not by an advertisement without Override.
 func TestMoving(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -88,7 +88,7 @@ func TestStaticWins(t *testing.T) {
 		s := start(t, func(cfg *manageConfig, _ *ibPort) { cfg.Hosts = []tables.Host{static} })
 		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
 		if n := s.count().Spoofs; n != 0 {
-			t.Errorf("its own word is %d spoofs", n)
+			t.Errorf("its own claim counts as %d spoofs", n)
 		}
 		s.give(arp(otherLink, frame.ARPRequest, host4, node4))
 		if h, _ := s.host(host4); h != static {
@@ -100,7 +100,7 @@ func TestStaticWins(t *testing.T) {
 	})
 }
 
-// TestSpoofs wants no station on Ethernet to become the bridge or a node.
+// TestSpoofs checks that no station on Ethernet can take the address of the bridge or of a node.
 func TestSpoofs(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"a node by ARP":     arp(hostLink, frame.ARPRequest, node4, host4),
@@ -112,19 +112,19 @@ func TestSpoofs(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			s := start(t, nil)
 			s.give(b)
-			if n := s.count(); n.Spoofs != 1 || s.tables.LenHosts() != 0 {
-				t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
+			if n := s.count(); n.Spoofs != 1 || s.tables.Hosts.Len() != 0 {
+				t.Errorf("%d hosts, %+v", s.tables.Hosts.Len(), n)
 			}
 		})
 	}
 }
 
-// TestHostsLimit wants a flood to stop at the limit, in the log too, and not to keep out a host that sends data.
+// TestHostsLimit checks that a flood stops at the limit, in the log too, and does not keep out a host that sends data.
 func TestHostsLimit(t *testing.T) {
 	bubble(t, "flood", func(t *testing.T) {
 		s := startWith(t, tables.Config{MaxHosts: 8, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
 			func(c *manageConfig, _ *ibPort) { c.MaxHosts = 4 })
-		worker, err := s.tables.Reader(0) // may hold what is deleted, all the time
+		worker, err := s.tables.Reader(0) // a reader that never makes progress, so that deleted entries are not freed
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,8 +134,8 @@ func TestHostsLimit(t *testing.T) {
 		}
 		s.settle()
 		n := s.count()
-		if s.tables.LenHosts() != 4 || n.HostsLearned != 4 || n.HostsRejected != 96 || n.ARPAnswered != 100 {
-			t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
+		if s.tables.Hosts.Len() != 4 || n.HostsLearned != 4 || n.HostsRejected != 96 || n.ARPAnswered != 100 {
+			t.Errorf("%d hosts, %+v", s.tables.Hosts.Len(), n)
 		}
 		if lines := s.log.count("host_rejected"); lines != 1 {
 			t.Errorf("%d lines in the log", lines)
@@ -148,13 +148,13 @@ func TestHostsLimit(t *testing.T) {
 		if h := s.hold(hostLink, netip.MustParseAddr("10.9.0.5"), 0x11); h.ended() != "full" { // every host has proxy QPs now
 			t.Errorf("one more host's data ended by %q", h.ended())
 		}
-		if n := s.count(); n.HostsEvicted != 4 || s.tables.LenHosts() != 4 {
-			t.Errorf("%d hosts, %+v", s.tables.LenHosts(), n)
+		if n := s.count(); n.HostsEvicted != 4 || s.tables.Hosts.Len() != 4 {
+			t.Errorf("%d hosts, %+v", s.tables.Hosts.Len(), n)
 		}
 	})
 }
 
-// TestLearningLog wants a station with many addresses not to fill the log.
+// TestLearningLog checks that a station with many addresses does not fill the log.
 func TestLearningLog(t *testing.T) {
 	bubble(t, "many", func(t *testing.T) {
 		s := startWith(t, tables.Config{MaxHosts: 256, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
@@ -180,7 +180,7 @@ func TestLearningLog(t *testing.T) {
 	})
 }
 
-// TestNoRoomForNothing wants a host that gets no proxy QP not to evict another from a full table.
+// TestNoRoomForNothing checks that a host that gets no proxy QP does not evict another from a full table.
 func TestNoRoomForNothing(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
 		s := startWith(t, tables.Config{MaxHosts: 1, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},

@@ -11,7 +11,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// asked returns the hosts that the loop asked for, and from which address.
+// asked returns the hosts that the loop sent requests for, and from which address.
 func (s *rig) asked() map[netip.Addr]netip.Addr {
 	s.t.Helper()
 	out := map[netip.Addr]netip.Addr{}
@@ -33,8 +33,8 @@ func (s *rig) asked() map[netip.Addr]netip.Addr {
 	return out
 }
 
-// TestResolve wants configured hosts without a MAC address to be asked for until they answer, with back-off, from
-// an address of their subnet; and the bridge to be ready without them.
+// TestResolve checks that configured hosts without a MAC address are searched for until they answer, with back-off,
+// from an address of their subnet; and that the bridge is ready without them.
 func TestResolve(t *testing.T) {
 	bubble(t, "resolve", func(t *testing.T) {
 		silent := otherMAC.LinkLocal()
@@ -47,7 +47,7 @@ func TestResolve(t *testing.T) {
 			t.Errorf("asked %v, want %v", got, want)
 		}
 		if s.log.count("host_off_link") != 1 {
-			t.Error("nothing is said about the host behind a router")
+			t.Error("nothing is logged about the host behind a router")
 		}
 		s.give(arp(hostLink, frame.ARPReply, host4, bridge4))
 		s.give(na(hostLink, host6, true))
@@ -76,7 +76,7 @@ func TestResolve(t *testing.T) {
 	})
 }
 
-// TestResolveMany wants the requests spread, and none lost to a full ring.
+// TestResolveMany checks that the requests are spread over time, and that none is lost when a ring is full.
 func TestResolveMany(t *testing.T) {
 	bubble(t, "many", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) {

@@ -19,7 +19,7 @@ func TestProxyARP(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		frame  []byte
-		answer netip.Addr // who is said to be there; the zero Addr: silence
+		answer netip.Addr // the address in the answer; the zero Addr: no answer
 	}{
 		{"for a node", arp(hostLink, frame.ARPRequest, host4, node4), node4},
 		{"for the bridge", arp(hostLink, frame.ARPRequest, host4, bridge4), bridge4},
@@ -29,7 +29,7 @@ func TestProxyARP(t *testing.T) {
 		{"a probe for a node that may not be", arp(hostLink, frame.ARPRequest, nobody, unknown), netip.Addr{}},
 		{"a probe for a free address", arp(hostLink, frame.ARPRequest, nobody, host4), netip.Addr{}},
 		{"for a RoCE host", arp(hostLink, frame.ARPRequest, host4, netip.MustParseAddr("10.9.0.2")), netip.Addr{}},
-		{"for an address of nobody", arp(hostLink, frame.ARPRequest, host4, netip.MustParseAddr("10.9.0.200")), netip.Addr{}},
+		{"for an address that nobody has", arp(hostLink, frame.ARPRequest, host4, netip.MustParseAddr("10.9.0.200")), netip.Addr{}},
 		{"gratuitous, a host's", arp(hostLink, frame.ARPRequest, host4, host4), netip.Addr{}},
 		{"gratuitous, a node's", arp(hostLink, frame.ARPRequest, node4, node4), netip.Addr{}},
 		{"a reply about a node", arp(hostLink, frame.ARPReply, host4, node4), netip.Addr{}},
@@ -114,7 +114,7 @@ func TestProxyND(t *testing.T) {
 	}
 }
 
-// TestAnswerThatCannotBeSent wants an answer that could not be sent not counted as given.
+// TestAnswerThatCannotBeSent checks that an answer that could not be sent is not counted.
 func TestAnswerThatCannotBeSent(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
 		s := start(t, nil)
@@ -127,7 +127,7 @@ func TestAnswerThatCannotBeSent(t *testing.T) {
 	})
 }
 
-// TestTagged wants answers on the bridge's VLAN.
+// TestTagged checks that answers are sent on the bridge's VLAN.
 func TestTagged(t *testing.T) {
 	bubble(t, "vlan 100", func(t *testing.T) {
 		s := start(t, func(cfg *manageConfig, _ *ibPort) { cfg.VLAN = 100 })

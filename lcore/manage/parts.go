@@ -48,28 +48,30 @@ func New(cfg Config, t *tables.Tables, port ibside.Port, workers []Worker, log *
 func (l *Loop) newParts(log *ratelog.Logger) (p parts) {
 	cfg := l.cfg
 	p.nodes = nodes.New(cfg.Nodes, nodes.Deps{
-		Tables: l.tables, Paths: l.port, Ask: l.ask, Log: log, Changed: l.publish,
+		Tables: l.tables.Nodes, Paths: l.port, Ask: l.ask, Log: log, Reclaim: l.tables.Reclaim, Changed: l.publish,
 		Readdress: func(added, removed []netip.Addr) { p.neighbours.Readdress(added, removed) },
 	})
 	p.proxyQPs = proxyqps.New(proxyqps.Config{
 		Max: cfg.ProxyQPs, PerHost: cfg.ProxyQPsPerHost, Idle: cfg.ProxyQPIdle, Every: tickEvery, Workers: len(l.workers),
-	}, proxyqps.Deps{Tables: l.tables, Port: l.port, Log: log})
+	}, proxyqps.Deps{Tables: l.tables.ProxyQPs, Port: l.port, Log: log})
 	p.neighbours = neighbours.New(neighbours.Config{Max: cfg.MaxHosts, Version: cfg.Version, Hosts: cfg.Hosts, Resolve: cfg.Resolve},
 		neighbours.Deps{
-			Tables: l.tables, Nodes: p.nodes, ProxyQPs: p.proxyQPs, Local: l.local, Frames: l.frames, Log: log, Ready: l.isReady,
+			Tables: l.tables.Hosts, NodeTables: l.tables.Nodes, Nodes: p.nodes, ProxyQPs: p.proxyQPs, Local: l.local, Frames: l.frames,
+			Log: log, Ready: l.isReady,
 		})
 	p.sidr = sidr.New(cfg.Service, sidr.Deps{
 		Nodes: p.nodes, Hosts: p.neighbours, ProxyQPs: p.proxyQPs, Local: l.local, Frames: l.frames, Ask: l.ask, Log: log, Changed: l.publish,
 	})
 	p.gids = gids.New(gids.Config{Reserved: cfg.HostGIDs, Aliases: cfg.AliasGIDs}, gids.Deps{
-		Tables: l.tables, Port: l.port, ProxyQPs: p.proxyQPs, Ask: l.ask, Log: log, OwnGID: p.sidr.OwnGID,
+		Tables: l.tables.Nodes, HostTables: l.tables.Hosts, Port: l.port, ProxyQPs: p.proxyQPs, Ask: l.ask, Log: log,
+		OwnGID: p.sidr.OwnGID,
 	})
 	p.proxyQPs.Connect(p.neighbours, p.gids)
 	p.groups = groups.New(groups.Config{
 		Max: maxGroups(cfg), Version: cfg.Version, IBMTU: cfg.IBMTU, RoCEMTU: cfg.RoCEMTU, Ranges: cfg.Ranges, Querier: cfg.Querier,
 		Receive: cfg.Receive, Begin: cfg.Begin, Police: cfg.Police,
 	}, groups.Deps{
-		Tables: l.tables, Port: l.port, Local: l.local, Frames: l.frames, Ask: l.ask, Log: log, IsPeer: p.neighbours.AnswersFor,
+		Tables: l.tables.Groups, Port: l.port, Local: l.local, Frames: l.frames, Ask: l.ask, Log: log, IsPeer: p.neighbours.AnswersFor,
 	})
 	return p
 }

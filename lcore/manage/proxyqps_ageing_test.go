@@ -13,15 +13,14 @@ import (
 	"causeway/tables"
 )
 
-// wait lets time go by, with the loop at work.
+// wait lets time pass while the loop runs.
 func (s *rig) wait(d time.Duration) {
-	s.w.give() // what the test has read until now comes before what the loop writes: both take the worker's lock
+	s.w.give() // for the race detector: the test's reads come before the loop's writes, because both take the worker's lock
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// TestProxyQPsAge wants a proxy QP that nothing crosses by to end after its time, and one in use, in either direction,
-// to stay.
+// TestProxyQPsAge checks that an unused proxy QP ends after its time, and that one in use, in either direction, stays.
 func TestProxyQPsAge(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		const idle = 40 * time.Second
@@ -29,14 +28,14 @@ func TestProxyQPsAge(t *testing.T) {
 		for qpn := range ib.QPN(3) {
 			s.hold(hostLink, host4, 0x10+qpn)
 		}
-		towardsRoCE, _, _ := s.tables.FindProxyQP(host4, 0x12)
+		towardsRoCE, _, _ := s.tables.ProxyQPs.Find(host4, 0x12)
 		for range 10 {
 			s.wait(idle / 5)
-			s.tables.MarkUsed(host4, 0x11)
-			s.tables.MarkUsedQP(towardsRoCE.QPN)
+			s.tables.ProxyQPs.MarkUsed(host4, 0x11)
+			s.tables.ProxyQPs.MarkUsedQP(towardsRoCE.QPN)
 		}
 		for qpn, want := range map[ib.QPN]bool{0x10: false, 0x11: true, 0x12: true} {
-			if _, _, there := s.tables.FindProxyQP(host4, qpn); there != want {
+			if _, _, there := s.tables.ProxyQPs.Find(host4, qpn); there != want {
 				t.Errorf("the proxy QP of QP %v is there: %v, want %v", qpn, there, want)
 			}
 		}
@@ -44,8 +43,8 @@ func TestProxyQPsAge(t *testing.T) {
 			t.Errorf("%d aged, %d queue pairs open", n.ProxyQPsAged, s.ibPort.open())
 		}
 		s.wait(2 * idle)
-		if s.ibPort.open() != 0 || s.tables.LenProxyQPs() != 0 || s.count().ProxyQPsAged != 3 {
-			t.Errorf("%d queue pairs, %d proxy QPs after all fell silent", s.ibPort.open(), s.tables.LenProxyQPs())
+		if s.ibPort.open() != 0 || s.tables.ProxyQPs.Len() != 0 || s.count().ProxyQPsAged != 3 {
+			t.Errorf("%d queue pairs, %d proxy QPs after all fell silent", s.ibPort.open(), s.tables.ProxyQPs.Len())
 		}
 		if p := s.hold(hostLink, host4, 0x10); p.ended() != "again" || s.ibPort.open() != 1 {
 			t.Errorf("one that sends again ended by %q", p.ended())
@@ -53,7 +52,7 @@ func TestProxyQPsAge(t *testing.T) {
 	})
 }
 
-// TestProxyQPAge wants the age exact to an eighth, and no end where it is 0.
+// TestProxyQPAge checks that the age is exact to an eighth, and that proxy QPs do not end where it is 0.
 func TestProxyQPAge(t *testing.T) {
 	const never = time.Minute
 	for idle, last := range map[time.Duration]time.Duration{8 * time.Second: 10 * time.Second, 100 * time.Second: 112 * time.Second, 0: 0} {
@@ -75,7 +74,7 @@ func TestProxyQPAge(t *testing.T) {
 	}
 }
 
-// TestManyProxyQPsAge wants thousands to end some at a time, each once.
+// TestManyProxyQPsAge checks that thousands of proxy QPs end some at a time, each once.
 func TestManyProxyQPsAge(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		const n, idle = 10_000, 10 * time.Second
@@ -100,8 +99,8 @@ func TestManyProxyQPsAge(t *testing.T) {
 	})
 }
 
-// TestProxyQPGivesWay wants a host at its limit to get a new proxy QP for the one that has been idle for longest, not for
-// one in use.
+// TestProxyQPGivesWay checks that a host at its limit gets a new proxy QP in exchange for the one that has been idle
+// for longest, not for one in use.
 func TestProxyQPGivesWay(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = 10 * time.Minute })
@@ -113,14 +112,14 @@ func TestProxyQPGivesWay(t *testing.T) {
 			t.Errorf("with none idle for long: ended by %q", p.ended())
 		}
 		s.wait(20 * time.Second)
-		s.tables.MarkUsed(host4, 0x10)
+		s.tables.ProxyQPs.MarkUsed(host4, 0x10)
 		s.wait(2 * time.Minute)
-		s.tables.MarkUsed(host4, 0x10)
+		s.tables.ProxyQPs.MarkUsed(host4, 0x10)
 		if p := s.hold(hostLink, host4, 0x20); p.ended() != "again" {
 			t.Errorf("with two idle for long: ended by %q", p.ended())
 		}
 		for qpn, want := range map[ib.QPN]bool{0x10: true, 0x11: false, 0x12: true, 0x20: true} {
-			if _, _, there := s.tables.FindProxyQP(host4, qpn); there != want {
+			if _, _, there := s.tables.ProxyQPs.Find(host4, qpn); there != want {
 				t.Errorf("the proxy QP of QP %v is there: %v, want %v", qpn, there, want)
 			}
 		}

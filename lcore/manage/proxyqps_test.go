@@ -27,7 +27,7 @@ func data(l frame.Link, version int, src netip.Addr, qpn ib.QPN) []byte {
 	return p.AppendTo(nil)
 }
 
-// hold hands the loop a pending packet, and returns how it ended.
+// hold passes a pending packet to the loop, and returns how it ended.
 func (s *rig) hold(l frame.Link, src netip.Addr, qpn ib.QPN) *packet {
 	p := &packet{}
 	s.w.give(manage.Punted{Data: data(l, 2, src, qpn), Pending: p})
@@ -54,7 +54,7 @@ func TestProxyQP(t *testing.T) {
 			if p.ended() != "again" {
 				t.Fatalf("ended by %q", p.ended())
 			}
-			got, _, ok := s.tables.FindProxyQP(c.src, 0x123)
+			got, _, ok := s.tables.ProxyQPs.Find(c.src, 0x123)
 			want := tables.ProxyQP{Host: c.src, HostQPN: 0x123, QP: 1, QPN: 0x1001, QKey: ib.QKeyRDMAUDP, Version: uint8(c.version)}
 			if !ok || got != want {
 				t.Errorf("proxy QP %+v, want %+v", got, want)
@@ -69,7 +69,7 @@ func TestProxyQP(t *testing.T) {
 	}
 }
 
-// TestBurst wants one proxy QP for all frames that had none when they came.
+// TestBurst checks that all frames of a queue pair that had no proxy QP when they came get the same one.
 func TestBurst(t *testing.T) {
 	bubble(t, "burst", func(t *testing.T) {
 		s := start(t, nil)
@@ -85,8 +85,8 @@ func TestBurst(t *testing.T) {
 				t.Fatalf("frame %d ended by %q", i, p.ended())
 			}
 		}
-		if s.ibPort.open() != 1 || s.tables.LenProxyQPs() != 1 {
-			t.Errorf("%d QPs, %d proxy QPs", s.ibPort.open(), s.tables.LenProxyQPs())
+		if s.ibPort.open() != 1 || s.tables.ProxyQPs.Len() != 1 {
+			t.Errorf("%d QPs, %d proxy QPs", s.ibPort.open(), s.tables.ProxyQPs.Len())
 		}
 	})
 }
@@ -108,8 +108,8 @@ func TestProxyQPLimits(t *testing.T) {
 		if p := s.hold(hostLink, host4, 0x10); p.ended() != "again" {
 			t.Errorf("one that has its proxy QP ended by %q", p.ended())
 		}
-		if n := s.count(); n.ProxyQPsMade != 5 || n.ProxyQPsDenied != 3 || s.ibPort.open() != 5 || s.tables.LenProxyQPs() != 5 {
-			t.Errorf("%d QPs, %d proxy QPs, %+v", s.ibPort.open(), s.tables.LenProxyQPs(), n)
+		if n := s.count(); n.ProxyQPsMade != 5 || n.ProxyQPsDenied != 3 || s.ibPort.open() != 5 || s.tables.ProxyQPs.Len() != 5 {
+			t.Errorf("%d QPs, %d proxy QPs, %+v", s.ibPort.open(), s.tables.ProxyQPs.Len(), n)
 		}
 	})
 }
@@ -127,14 +127,14 @@ func TestProxyQPFailures(t *testing.T) {
 			t.Errorf("later, ended by %q", p.ended())
 		}
 	})
-	bubble(t, "the tables refuse it", func(t *testing.T) {
+	bubble(t, "the tables reject it", func(t *testing.T) {
 		s := start(t, func(_ *manageConfig, d *ibPort) { d.qpn = func(uint32) ib.QPN { return 0x2000 } }) // the same twice
 		first, second := s.hold(hostLink, host4, 0x10), s.hold(hostLink, host4, 0x11)
 		if first.ended() != "again" || second.ended() != "full" {
 			t.Errorf("ended by %q and %q", first.ended(), second.ended())
 		}
-		if s.ibPort.open() != 1 || s.tables.LenProxyQPs() != 1 {
-			t.Errorf("%d QPs for %d proxy QPs", s.ibPort.open(), s.tables.LenProxyQPs())
+		if s.ibPort.open() != 1 || s.tables.ProxyQPs.Len() != 1 {
+			t.Errorf("%d QPs for %d proxy QPs", s.ibPort.open(), s.tables.ProxyQPs.Len())
 		}
 		if n := s.count(); n.ProxyQPsMade != 1 || n.ProxyQPsDenied != 1 {
 			t.Errorf("%+v", n)
@@ -142,35 +142,35 @@ func TestProxyQPFailures(t *testing.T) {
 	})
 }
 
-// TestRejectedSources wants no proxy QP for a host that spoofs its address.
+// TestRejectedSources checks that a host that spoofs its address gets no proxy QP.
 func TestRejectedSources(t *testing.T) {
 	static := func(c *manageConfig, _ *ibPort) {
 		c.Hosts = []tables.Host{{IP: host4, MAC: otherMAC, Version: 2, Static: true}}
 	}
 	short := data(hostLink, 2, host4, 5)[:40]
 	for name, b := range map[string][]byte{
-		"a node's address":            data(hostLink, 2, node4, 5),
-		"the bridge's address":        data(hostLink, 2, bridge4, 5),
-		"a static host's address":     data(hostLink, 2, host4, 5),
-		"the bridge's MAC address":    data(frame.Link{MAC: bridgeMAC}, 2, host6, 5),
-		"what cannot be taken apart":  short,
-		"what is no RoCE after all":   arp(hostLink, frame.ARPRequest, host4, node4),
-		"a cut GRH, which cannot be":  data(hostLink, 1, hostMAC.LinkLocal(), 5)[:14+20],
-		"a cut DETH, which cannot be": data(hostLink, 1, hostMAC.LinkLocal(), 5)[:14+40+12+2],
+		"a node's address":                data(hostLink, 2, node4, 5),
+		"the bridge's address":            data(hostLink, 2, bridge4, 5),
+		"a static host's address":         data(hostLink, 2, host4, 5),
+		"the bridge's MAC address":        data(frame.Link{MAC: bridgeMAC}, 2, host6, 5),
+		"a frame that cannot be parsed":   short,
+		"a frame that is not RoCE":        arp(hostLink, frame.ARPRequest, host4, node4),
+		"a cut GRH, which cannot happen":  data(hostLink, 1, hostMAC.LinkLocal(), 5)[:14+20],
+		"a cut DETH, which cannot happen": data(hostLink, 1, hostMAC.LinkLocal(), 5)[:14+40+12+2],
 	} {
 		bubble(t, name, func(t *testing.T) {
 			s := start(t, static)
 			p := &packet{}
 			s.w.give(manage.Punted{Data: b, Pending: p})
 			s.settle()
-			if p.ended() != "source" || s.ibPort.open() != 0 || s.tables.LenProxyQPs() != 0 {
+			if p.ended() != "source" || s.ibPort.open() != 0 || s.tables.ProxyQPs.Len() != 0 {
 				t.Errorf("ended by %q, %d QPs", p.ended(), s.ibPort.open())
 			}
 		})
 	}
 }
 
-// TestDrain wants the packets that are pending at the end rejected, not lost.
+// TestDrain checks that the packets that are pending at the end are rejected, not lost.
 func TestDrain(t *testing.T) {
 	bubble(t, "drain", func(t *testing.T) {
 		s := start(t, nil)

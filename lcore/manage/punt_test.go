@@ -38,7 +38,7 @@ func ip6(l frame.Link, next, hops uint8, src, dst netip.Addr, m []byte) []byte {
 	return b
 }
 
-// echo makes an echo request with n bytes behind its header; sum sums it up.
+// echo makes an echo request with n bytes behind its header; sum computes its checksum.
 func echo(kind byte, n int, sum func([]byte) uint16) []byte {
 	m := append([]byte{kind, 0, 0, 0, 0x12, 0x34, 0, 1}, make([]byte, n)...)
 	for i := range n {
@@ -88,7 +88,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// TestNotForUs wants what is good, and nobody's business here, to be passed over in silence, and not called bad.
+// TestNotForUs checks that valid frames that are not for the bridge are ignored, and not counted as bad.
 func TestNotForUs(t *testing.T) {
 	group := netip.MustParseAddr("224.0.0.5")
 	linkLocal := hostMAC.LinkLocal()
@@ -158,14 +158,14 @@ func TestMalformed(t *testing.T) {
 			if n := s.count(); len(sent) != 0 || !maps.Equal(n.Malformed, map[string]uint64{c.counter: 1}) {
 				t.Errorf("sent %x, counted %v, want one %s", sent, n.Malformed, c.counter)
 			}
-			if s.tables.LenHosts() != 0 {
-				t.Error("a host was learned of it")
+			if s.tables.Hosts.Len() != 0 {
+				t.Error("a host was learned from it")
 			}
 		})
 	}
 }
 
-// TestFlood wants punted frames without end to hold up neither the joins, nor the reports, nor the status.
+// TestFlood checks that an endless flood of punted frames delays neither the joins, nor the reports, nor the status.
 func TestFlood(t *testing.T) {
 	bubble(t, "flood", func(t *testing.T) {
 		request := arp(hostLink, frame.ARPRequest, host4, node4)

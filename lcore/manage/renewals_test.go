@@ -17,7 +17,7 @@ import (
 	"causeway/lcore/manage"
 )
 
-// fakeSubnet is what a port tells of its subnet, and the aliases that it was asked for.
+// fakeSubnet is what a port reports about its subnet, and the aliases that were requested from it.
 type fakeSubnet struct {
 	renewals ibside.Renewals
 	lid      ib.LID // of all nodes
@@ -59,7 +59,7 @@ func (d *ibPort) DropAlias(_ context.Context, guid ib.GUID) error {
 	return nil
 }
 
-// fake changes what the port says of the subnet, and lets the loop look at it.
+// fake changes what the port reports about the subnet, and runs the loop.
 func (s *rig) fake(f func(*fakeSubnet)) {
 	s.ibPort.mu.Lock()
 	f(&s.ibPort.subnet)
@@ -81,9 +81,9 @@ func (s *rig) wantAliases(when string, want ...ib.GUID) {
 	}
 }
 
-// mlid returns where a group's messages go.
+// mlid returns the MLID that a group's messages go to.
 func (s *rig) mlid(group netip.Addr) ib.LID {
-	g, _, _ := s.tables.FindGroup(group)
+	g, _, _ := s.tables.Groups.Find(group)
 	return g.MLID
 }
 
@@ -91,7 +91,8 @@ func renewed(g manage.Group, mlid ib.LID) ibside.Renewals {
 	return ibside.Renewals{Groups: map[ib.GID]ibside.Membership{g.MGID: {MLID: mlid, SL: 2, QKey: g.QKey, MTU: 4}}}
 }
 
-// TestRenewedGroup wants the tables to follow the subnet, without a join or a moment without the group.
+// TestRenewedGroup checks that the tables follow the subnet, without another join and without an interruption of the
+// group.
 func TestRenewedGroup(t *testing.T) {
 	bubble(t, "another MLID", func(t *testing.T) {
 		g := toIB(group4)
@@ -100,13 +101,13 @@ func TestRenewedGroup(t *testing.T) {
 		if got := s.mlid(group4); got != 0xc123 {
 			t.Errorf("goes to %v", got)
 		}
-		s.fake(func(f *fakeSubnet) { f.renewals = renewed(toIB(group6), 0xc124) }) // is none of the bridge's
+		s.fake(func(f *fakeSubnet) { f.renewals = renewed(toIB(group6), 0xc124) }) // not a group of the bridge
 		s.fake(func(f *fakeSubnet) { f.renewals = renewed(g, 0xc123) })
 		if n, lines := s.ibPort.joins[g.MGID], s.log.count("group_renewed"); n != 1 || lines != 1 || s.log.count("group_closed") != 0 {
 			t.Errorf("%d joins, %d renewals", n, lines)
 		}
 	})
-	bubble(t, "told before the join's answer, which is older", func(t *testing.T) {
+	bubble(t, "reported before the join's answer, which is older", func(t *testing.T) {
 		g, answer := toIB(group4), make(chan struct{})
 		s := start(t, func(c *manageConfig, d *ibPort) {
 			c.Groups = []manage.Group{g}
@@ -121,7 +122,8 @@ func TestRenewedGroup(t *testing.T) {
 	})
 }
 
-// TestRenewedPaths wants a node to be where the subnet has it, and to stay where it was while the subnet does not say.
+// TestRenewedPaths checks that a node gets the path that the subnet has for it, and keeps its old one while there is no
+// answer.
 func TestRenewedPaths(t *testing.T) {
 	bubble(t, "nodes", func(t *testing.T) {
 		fails := false
@@ -135,7 +137,7 @@ func TestRenewedPaths(t *testing.T) {
 			}
 		})
 		lid := func() ib.LID {
-			n, _, _ := s.tables.FindNode(node4)
+			n, _, _ := s.tables.Nodes.Find(node4)
 			return n.LID
 		}
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths, f.lid = true, 9 })
@@ -145,10 +147,10 @@ func TestRenewedPaths(t *testing.T) {
 		fails = true
 		before := s.ibPort.paths[nodeGID]
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths, f.lid = true, 10 })
-		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true }) // is asked for once more when that has ended
+		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true }) // queried once more when the current query has ended
 		s.wait(time.Minute)
 		if n := s.ibPort.paths[nodeGID] - before; lid() != 9 || n != 12 || s.log.count("path_missing") != 2 || !s.loop.Status().Ready {
-			t.Errorf("the node is at %v, after %d questions; %+v", lid(), n, s.loop.Status())
+			t.Errorf("the node is at %v, after %d queries; %+v", lid(), n, s.loop.Status())
 		}
 		fails = false
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true })
@@ -158,8 +160,8 @@ func TestRenewedPaths(t *testing.T) {
 	})
 }
 
-// TestMissingPath wants a node that was away found as soon as the subnet tells of somebody who has come, and its
-// absence told once.
+// TestMissingPath checks that a node that was absent is found as soon as the subnet reports a new port, and that its
+// absence is logged once.
 func TestMissingPath(t *testing.T) {
 	bubble(t, "nodes", func(t *testing.T) {
 		var away atomic.Bool
@@ -187,13 +189,13 @@ func TestMissingPath(t *testing.T) {
 		s.wait(5 * time.Minute)
 		away.Store(false)
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true })
-		if _, _, known := s.tables.FindNode(node4); !known || !s.loop.Status().Ready || s.log.count("path_missing") != 1 {
+		if _, _, known := s.tables.Nodes.Find(node4); !known || !s.loop.Status().Ready || s.log.count("path_missing") != 1 {
 			t.Errorf("not found at once: %+v", s.loop.Status())
 		}
 	})
 }
 
-// The IB port of TestAliases, and what its hosts are known by.
+// The IB port of TestAliases, and the GIDs of its hosts.
 var (
 	portGID    = ib.GIDFromGUID(0xfe80<<48, 0x4)
 	local6     = netip.MustParseAddr("fe80::1234")
@@ -208,7 +210,8 @@ func aliasing(room int, setAside ...netip.Prefix) func(*manageConfig, *ibPort) {
 	}
 }
 
-// TestAliases wants each host that is known to have its alias, by its address or its MAC address, and nobody else.
+// TestAliases checks that each known host has its alias, by its address or its MAC address, and that there are no
+// others.
 func TestAliases(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -240,7 +243,7 @@ func TestAliases(t *testing.T) {
 		s.fake(func(f *fakeSubnet) { f.taken = errors.New("another port has it") })
 		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
 		s.wait(10 * time.Second)
-		s.wantAliases("while it is refused")
+		s.wantAliases("while it is rejected")
 		s.fake(func(f *fakeSubnet) { f.taken = nil })
 		s.wait(10 * time.Second)
 		s.wantAliases("later", macAlias)
@@ -262,7 +265,7 @@ func TestAliases(t *testing.T) {
 	})
 }
 
-// TestAliasIsItsHosts wants a GID that is a host's alias to be given to nobody else, though it is set aside.
+// TestAliasIsItsHosts checks that a GID that is a host's alias is given to no other host, though it is set aside.
 func TestAliasIsItsHosts(t *testing.T) {
 	bubble(t, "two hosts", func(t *testing.T) {
 		s := start(t, aliasing(9, netip.MustParsePrefix("fe80::/64")))

@@ -18,7 +18,7 @@ import (
 	"causeway/tables"
 )
 
-// What all tests are about: a bridge at .254, a node at .7, RoCE hosts below.
+// The addresses of all tests: a bridge at .254, a node at .7, RoCE hosts below.
 var (
 	bridgeMAC = frame.MAC{2, 0, 0, 0, 0, 0xfe}
 	hostMAC   = frame.MAC{2, 0, 0, 0, 0, 1}
@@ -35,7 +35,7 @@ var (
 	otherLink = frame.Link{MAC: otherMAC}
 )
 
-// A rig is a running loop with real tables and fakes otherwise. Time is the bubble's.
+// A rig is a running loop with real tables and otherwise fakes. Time is fake (testing/synctest).
 type rig struct {
 	t       *testing.T
 	cfg     manage.Config
@@ -76,7 +76,7 @@ func config() manage.Config {
 	}
 }
 
-// start starts a loop; edit, if not nil, changes what it is about.
+// start starts a loop; edit, if not nil, changes its configuration and port.
 func start(t *testing.T, edit func(*manage.Config, *ibPort)) *rig {
 	t.Helper()
 	return startWith(t, tables.Config{MaxHosts: 16, MaxProxyQPs: 16, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1}, edit)
@@ -111,24 +111,24 @@ func startWith(t *testing.T, size tables.Config, edit func(*manage.Config, *ibPo
 	return s
 }
 
-// end stops the loop and returns what Run did.
+// end stops the loop and returns Run's result.
 func (s *rig) end() error {
 	s.stop()
 	s.stopped = true
 	return <-s.result
 }
 
-// settle lets the loop do what there is to do.
+// settle waits until the loop has nothing left to do.
 func (s *rig) settle() { sleep(5 * time.Millisecond) }
 
-// sleep lets time pass. What the loop has done meanwhile may be read then.
+// sleep lets time pass. Afterwards the test may read what the loop has written meanwhile.
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// look reads what is the loop's or the port's while both sleep. The locks, which they take next, tell the race detector
-// that it was before what they do then.
+// look reads the loop's or the port's data while both sleep. It takes the locks that they take next, so that the race
+// detector knows that the read comes before their next writes.
 func (s *rig) look(f func()) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
@@ -137,42 +137,42 @@ func (s *rig) look(f func()) {
 	f()
 }
 
-// forget takes a host from the tables.
+// forget removes a host from the tables.
 func (s *rig) forget(ip netip.Addr) {
 	s.t.Helper()
 	var err error
-	s.look(func() { err = s.tables.DeleteHost(ip) })
+	s.look(func() { err = s.tables.Hosts.Delete(ip) })
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// give hands the loop a frame and returns what it sent in answer.
+// give passes a frame to the loop and returns the frames that it sent in answer.
 func (s *rig) give(b []byte) [][]byte {
 	s.w.give(manage.Punted{Data: b})
 	s.settle()
 	return s.w.take()
 }
 
-// count returns the counters as they stand.
+// count returns the current counters.
 func (s *rig) count() manage.Counters {
 	time.Sleep(200 * time.Millisecond) // until the next publication
 	synctest.Wait()
 	return s.loop.Status().Counters
 }
 
-// host returns what is known of a host.
+// host returns a host's entry.
 func (s *rig) host(ip netip.Addr) (tables.Host, bool) {
-	h, _, ok := s.tables.FindHost(ip)
+	h, _, ok := s.tables.Hosts.Find(ip)
 	return h, ok
 }
 
-// bubble runs a test in a time of its own.
+// bubble runs a test on a fake clock.
 func bubble(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// frames takes frames apart; each must be whole.
+// frames parses frames; each must be complete.
 func frames(t *testing.T, sent [][]byte) []frame.Frame {
 	t.Helper()
 	var out []frame.Frame

@@ -19,7 +19,7 @@ import (
 	"causeway/tables"
 )
 
-// knowing has the bridge know the hosts of these tests.
+// knowing gives the bridge entries for the hosts of these tests.
 func knowing(version uint8) func(*manageConfig, *services) {
 	return func(c *manageConfig, _ *services) {
 		for _, ip := range []netip.Addr{host4, host6} {
@@ -28,7 +28,7 @@ func knowing(version uint8) func(*manageConfig, *services) {
 	}
 }
 
-// asked takes the one question that the bridge has sent.
+// asked takes the one request that the bridge has sent.
 func (s *serviceRig) asked() datagram {
 	s.t.Helper()
 	got := s.datagrams(s.w.take(), nil)
@@ -38,7 +38,7 @@ func (s *serviceRig) asked() datagram {
 	return got[0]
 }
 
-// An answer is a RoCE host's SIDR_REP, as it should be unless a test changes it.
+// An answer is a RoCE host's SIDR_REP, correct unless a test changes it.
 type answer struct {
 	roce.Packet
 	tid    uint64
@@ -101,7 +101,7 @@ func TestServiceOfHost(t *testing.T) {
 			if !reflect.DeepEqual(answers, wantAnswer) || refused != nil {
 				t.Errorf("answered %+v, refused %v", answers, refused)
 			}
-			got, _, _ := s.tables.FindProxyQP(c.host, 0x123)
+			got, _, _ := s.tables.ProxyQPs.Find(c.host, 0x123)
 			wantProxyQP := tables.ProxyQP{Host: c.host, HostQPN: 0x123, QP: 1, QPN: 0x1001, QKey: 0x5e4f1ce, Version: c.version}
 			if got != wantProxyQP || s.ibPort.open() != 1 {
 				t.Errorf("proxy QP %+v, want %+v", got, wantProxyQP)
@@ -114,8 +114,8 @@ func TestServiceOfHost(t *testing.T) {
 	}
 }
 
-// TestServiceOfHostRefused wants the host's refusal passed to the node.
-func TestServiceOfHostRefused(t *testing.T) {
+// TestServiceOfHostRejected checks that the host's rejection is passed to the node.
+func TestServiceOfHostRejected(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		edit    func(*answer)
@@ -128,7 +128,7 @@ func TestServiceOfHostRefused(t *testing.T) {
 		{"no queue pair", func(a *answer) { a.fields.Status = 3 }, 3, "from the host", sidr.Refused},
 		{"redirected", func(a *answer) { a.fields.Status = 4 }, 2, "from the host", sidr.Refused},
 		{"another version", func(a *answer) { a.fields.Status = 5 }, 5, "from the host", sidr.Refused},
-		{"a status that there is not", func(a *answer) { a.fields.Status = 200 }, 2, "from the host", sidr.Refused},
+		{"a status that does not exist", func(a *answer) { a.fields.Status = 200 }, 2, "from the host", sidr.Refused},
 		{"QP 0", func(a *answer) { a.fields.QPN = 0 }, 3, "", sidr.Malformed},
 		{"QP 1", func(a *answer) { a.fields.QPN = 1 }, 3, "", sidr.Malformed},
 		{"the multicast QPN", func(a *answer) { a.fields.QPN = 0xffffff }, 3, "", sidr.Malformed},
@@ -139,7 +139,7 @@ func TestServiceOfHostRefused(t *testing.T) {
 			a := s.request(node4, host4)
 			d := s.asked()
 			s.give(d.answer(c.edit))
-			if !a.refusedWith(c.status) || strings.TrimRight(a.private, "\x00") != c.private || s.ibPort.open() != 0 {
+			if !a.rejectedWith(c.status) || strings.TrimRight(a.private, "\x00") != c.private || s.ibPort.open() != 0 {
 				t.Errorf("%+v", a)
 			}
 			s.want(ibToRoCE, only(c.result))
@@ -147,7 +147,7 @@ func TestServiceOfHostRefused(t *testing.T) {
 	}
 }
 
-// TestNodesRejected wants requests rejected without asking a RoCE host.
+// TestNodesRejected checks requests that are rejected without asking a RoCE host.
 func TestNodesRejected(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -172,7 +172,7 @@ func TestNodesRejected(t *testing.T) {
 					c.edit(r)
 				}
 			})
-			if sent := s.w.take(); !a.refusedWith(c.status) || len(sent) != 0 {
+			if sent := s.w.take(); !a.rejectedWith(c.status) || len(sent) != 0 {
 				t.Errorf("%+v, sent %x", a, sent)
 			}
 			s.want(ibToRoCE, only(c.result))
@@ -185,7 +185,7 @@ func TestNodesRejected(t *testing.T) {
 	})
 }
 
-// TestAnswersToNothing wants only the answer of the host that was asked to count, and no other to end the request.
+// TestAnswersToNothing checks that only the answer of the host that was asked ends the request.
 func TestAnswersToNothing(t *testing.T) {
 	for name, edit := range map[string]func(*answer){
 		"another request":     func(a *answer) { a.fields.RequestID++ },
@@ -199,12 +199,12 @@ func TestAnswersToNothing(t *testing.T) {
 			a := s.request(node4, host4)
 			d := s.asked()
 			if sent := s.give(d.answer(edit)); len(sent) != 0 || !a.waits() || s.ibPort.open() != 0 {
-				t.Errorf("taken for an answer: %+v, sent %x", a, sent)
+				t.Errorf("accepted as an answer: %+v, sent %x", a, sent)
 			}
 			s.want(ibToRoCE, only(sidr.Unmatched))
 			s.give(d.answer())
 			if answers, _ := a.ends(); len(answers) != 1 {
-				t.Error("the right one is not taken")
+				t.Error("the right one is not accepted")
 			}
 			s.give(d.answer()) // once more
 			want := only(sidr.Answered)
@@ -214,7 +214,7 @@ func TestAnswersToNothing(t *testing.T) {
 	}
 }
 
-// TestHostUnknown wants an unknown host asked for first.
+// TestHostUnknown checks that the MAC address of an unknown host is resolved first.
 func TestHostUnknown(t *testing.T) {
 	bubble(t, "IPv4", func(t *testing.T) {
 		s := startServices(t, nil)
@@ -252,7 +252,7 @@ func TestHostUnknown(t *testing.T) {
 	})
 }
 
-// TestHostNotFound wants an unknown host asked for more than once, and then given up.
+// TestHostNotFound checks that an unknown host is searched for more than once, and then given up.
 func TestHostNotFound(t *testing.T) {
 	bubble(t, "an ARP request is lost", func(t *testing.T) {
 		s := startServices(t, nil)
@@ -278,19 +278,19 @@ func TestHostNotFound(t *testing.T) {
 		}
 		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
-		if sent := s.w.take(); !a.refusedWith(1) || len(sent) != 0 {
+		if sent := s.w.take(); !a.rejectedWith(1) || len(sent) != 0 {
 			t.Errorf("%+v, sent %x", a, sent)
 		}
 		s.want(ibToRoCE, only(sidr.Unreachable))
 		if s.request(node4, host4); len(s.rig.asked()) != 1 {
-			t.Error("it is not looked for again")
+			t.Error("it is not searched for again")
 		}
 	})
 	bubble(t, "behind a router", func(t *testing.T) {
 		s := startServices(t, func(c *manageConfig, _ *services) {
 			c.Service.Allow = append(c.Service.Allow, netip.PrefixFrom(far4, 32))
 		})
-		if a := s.request(node4, far4); !a.refusedWith(1) {
+		if a := s.request(node4, far4); !a.rejectedWith(1) {
 			t.Errorf("%+v", a)
 		}
 		s.want(ibToRoCE, only(sidr.Unreachable))

@@ -55,7 +55,7 @@ func handshake(t *testing.T, name string) (req, rep []byte) {
 	return req, rep
 }
 
-// parsed takes a frame of the kernel's apart.
+// parsed parses a frame of the kernel.
 func parsed(t *testing.T, b []byte) roce.Packet {
 	t.Helper()
 	p, err := roce.Parse(b)
@@ -65,7 +65,8 @@ func parsed(t *testing.T, b []byte) roce.Packet {
 	return p
 }
 
-// between has the bridge take a place in a capture: its MAC address and VLAN, and an IB node with this address.
+// between puts the bridge in the place of a host of a capture: its MAC address and VLAN, and an IB node with its IP
+// address.
 func between(c *manageConfig, p roce.Packet, mac frame.MAC, node netip.Addr, port uint16) {
 	c.MAC, c.Addresses = mac, nil
 	if p.Tag != nil {
@@ -97,8 +98,8 @@ func talk(t *testing.T, name string) kernelExchange {
 	return k
 }
 
-// TestKernelHandshakes has the bridge take one side of handshakes of two Linux hosts, then the other.
-// What it sends must be what that host sent, but for the numbers that are its own to choose.
+// TestKernelHandshakes puts the bridge in the place of one side of handshakes of two Linux hosts, then of the other. It
+// must send what that host sent, except for the numbers that it may choose itself.
 func TestKernelHandshakes(t *testing.T) {
 	for _, name := range []string{"sidr.pcap", "sidr_v6.pcap", "sidr_vlan.pcap", "sidr_tos.pcap", "sidr_odd.pcap", "sidr_refused.pcap"} {
 		k := talk(t, name)
@@ -159,7 +160,7 @@ func (k *kernelExchange) asClient(t *testing.T) {
 	binary.BigEndian.PutUint32(answer.Payload[id:], binary.BigEndian.Uint32(got.Payload[id:]))
 	s.give(answer.AppendTo(nil))
 	answers, _ := a.ends()
-	if says.Status() != 0 && !a.refusedWith(says.Status()) ||
+	if says.Status() != 0 && !a.rejectedWith(says.Status()) ||
 		says.Status() == 0 && (len(answers) != 1 || answers[0].QKey != says.QKey() || !bytes.Equal(answers[0].Private, says.Private())) {
 		t.Errorf("the kernel's answer %+v became %+v", says.Fields(), a)
 	}

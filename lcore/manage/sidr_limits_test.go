@@ -37,7 +37,8 @@ func manyNodes(n int) func(*manageConfig, *services) {
 
 func nodeAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}) }
 
-// TestManyHosts wants the requests under way bounded, for each host and in total, and their room free afterwards.
+// TestManyHosts checks that the requests under way are bounded, for each host and in total, and that their room is free
+// afterwards.
 func TestManyHosts(t *testing.T) {
 	bubble(t, "many", func(t *testing.T) {
 		release := make(chan struct{})
@@ -75,14 +76,14 @@ func TestManyHosts(t *testing.T) {
 		if n := len(s.w.take()); n != mostAsked || s.loop.Status().Asked != [2]int{} {
 			t.Errorf("%d answers, %v are under way", n, s.loop.Status().Asked)
 		}
-		request(0, mostBySource+5) // one that was turned away asks again
+		request(0, mostBySource+5) // one that was rejected asks again
 		s.settle()
 		want[sidr.Answered]++
 		s.want(roceToIB, want)
 	})
 }
 
-// TestManyNodes wants the same of requests of nodes. RequestIDs must differ.
+// TestManyNodes checks the same for requests of nodes. RequestIDs must differ.
 func TestManyNodes(t *testing.T) {
 	bubble(t, "many", func(t *testing.T) {
 		s := startServices(t, manyNodes(8))
@@ -101,14 +102,14 @@ func TestManyNodes(t *testing.T) {
 		s.want(ibToRoCE, manage.ServiceCounts{sidr.BusySource: 2, sidr.Busy: 5*mostBySource - mostAsked})
 		refused := 0
 		for _, a := range all {
-			if a.refusedWith(ib.SIDRStatusNoQP) {
+			if a.rejectedWith(ib.SIDRStatusNoQP) {
 				refused++
 			} else if !a.waits() {
 				t.Fatalf("%+v", a)
 			}
 		}
 		if refused != 2+5*mostBySource-mostAsked || s.loop.Status().Asked != [2]int{0, mostAsked} {
-			t.Errorf("%d are refused, %v are under way", refused, s.loop.Status().Asked)
+			t.Errorf("%d are rejected, %v are under way", refused, s.loop.Status().Asked)
 		}
 		ids := map[uint32]bool{}
 		for _, d := range s.datagrams(s.w.take(), nil) {
@@ -123,7 +124,7 @@ func TestManyNodes(t *testing.T) {
 			t.Errorf("%v are under way at the end", s.loop.Status().Asked)
 		}
 		if got := s.served(host4, 0x123, 0x5e4f1ce).qpn(); got != 0x1001 {
-			t.Errorf("after that, nobody is served: %v", got)
+			t.Errorf("after that, no request is served: %v", got)
 		}
 	})
 }
@@ -149,7 +150,7 @@ func (s *serviceRig) requestLater(node netip.Addr, n int) *asker {
 	return a
 }
 
-// TestAnswersBounded wants the answers that are kept to be the last ones.
+// TestAnswersBounded checks that the answers that are kept are the last ones.
 func TestAnswersBounded(t *testing.T) {
 	bubble(t, "bounded", func(t *testing.T) {
 		s := startServices(t, nil)
@@ -177,7 +178,8 @@ func TestAnswersBounded(t *testing.T) {
 	})
 }
 
-// TestServiceFlood wants each request of a flood counted, nothing left afterwards, and others served meanwhile.
+// TestServiceFlood checks that each request of a flood is counted, that nothing is left afterwards, and that others are
+// served meanwhile.
 func TestServiceFlood(t *testing.T) {
 	bubble(t, "flood", func(t *testing.T) {
 		const flood = 300_000
@@ -206,7 +208,7 @@ func TestServiceFlood(t *testing.T) {
 				s.w.sent = nil
 				time.Sleep(time.Millisecond)
 			}
-			if n == flood/2 { // somebody who is served
+			if n == flood/2 { // a request that is served
 				return &manage.Punted{Data: ask(host6, node6).frame()}
 			}
 			if n%4 == 0 { // each a new request
@@ -243,7 +245,7 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// TestServing wants requests to be taken as soon as the port can, and none to be left at the end.
+// TestServing checks that requests are taken as soon as the port can, and that none is left at the end.
 func TestServing(t *testing.T) {
 	bubble(t, "the port cannot at first", func(t *testing.T) {
 		s := startServices(t, func(_ *manageConfig, cm *services) { cm.serveErr = errors.New("the port is another's") })
@@ -266,15 +268,15 @@ func TestServing(t *testing.T) {
 		if err := s.end(); err != nil {
 			t.Error(err)
 		}
-		if !a.refusedWith(ib.SIDRStatusNoQP) || s.cm.h != nil || s.cm.busy != 0 {
+		if !a.rejectedWith(ib.SIDRStatusNoQP) || s.cm.h != nil || s.cm.busy != 0 {
 			t.Errorf("at the end: %+v, the port serves %v, %d requests are under way there", a, s.cm.ports, s.cm.busy)
 		}
 		s.cm.h = h // the port was about to
-		if late := s.request(node4, host4); !late.refusedWith(ib.SIDRStatusNoQP) {
+		if late := s.request(node4, host4); !late.rejectedWith(ib.SIDRStatusNoQP) {
 			t.Errorf("after the end: %+v", late)
 		}
 	})
-	for range 10 { // it is chance which of the two is seen first
+	for range 10 { // it is chance which of the two the loop takes first
 		bubble(t, "the end comes before the beginning", func(t *testing.T) {
 			s := startServices(t, func(_ *manageConfig, cm *services) { cm.serving = time.Second })
 			if err := s.end(); err != nil {

@@ -21,8 +21,8 @@ func (s *serviceRig) after(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestQuestionLost wants a question to be the same each time it is sent, after 1, 2, 4, 4 … seconds, and one answer to
-// end it.
+// TestQuestionLost checks that a request is the same each time it is sent, after 1, 2, 4, 4 … seconds, and that one
+// answer ends it.
 func TestQuestionLost(t *testing.T) {
 	bubble(t, "lost", func(t *testing.T) {
 		s := startServices(t, knowing(2))
@@ -57,7 +57,8 @@ func TestQuestionLost(t *testing.T) {
 	})
 }
 
-// TestQuestionAgain wants a question that could not be sent to be sent later, and to go to where the host is by then.
+// TestQuestionAgain checks that a request that could not be sent is sent later, to the MAC address that the host has by
+// then.
 func TestQuestionAgain(t *testing.T) {
 	bubble(t, "the worker's ring is full", func(t *testing.T) {
 		s := startServices(t, knowing(2))
@@ -111,7 +112,7 @@ func TestQuestionAgain(t *testing.T) {
 	})
 }
 
-// TestHostSilent wants a host that does not answer to be given up before the client does so itself.
+// TestHostSilent checks that the bridge gives up on a host that does not answer before the client does.
 func TestHostSilent(t *testing.T) {
 	bubble(t, "silent", func(t *testing.T) {
 		s := startServices(t, knowing(2))
@@ -121,7 +122,7 @@ func TestHostSilent(t *testing.T) {
 			t.Error("given up too soon")
 		}
 		s.after(1500 * time.Millisecond)
-		if !a.refusedWith(1) {
+		if !a.rejectedWith(1) {
 			t.Errorf("%+v", a)
 		}
 		want := only(sidr.TimedOut)
@@ -130,7 +131,7 @@ func TestHostSilent(t *testing.T) {
 	})
 }
 
-// served has a node ask for a service of a host that answers with this queue pair, and returns how that ended.
+// served makes a node ask for a service of a host that answers with this queue pair, and returns the result.
 func (s *serviceRig) served(host netip.Addr, qpn ib.QPN, qkey ib.QKey) *asker {
 	s.t.Helper()
 	node := node4
@@ -150,7 +151,7 @@ func (a *asker) qpn() ib.QPN {
 	return 0
 }
 
-// TestProxyQPsOfServices wants a service to have one proxy QP for all nodes, that of its queue pair.
+// TestProxyQPsOfServices checks that a service has one proxy QP for all nodes, that of its queue pair.
 func TestProxyQPsOfServices(t *testing.T) {
 	bubble(t, "found again", func(t *testing.T) {
 		s := startServices(t, knowing(2))
@@ -170,25 +171,25 @@ func TestProxyQPsOfServices(t *testing.T) {
 			t.Errorf("the proxy QP is QP %v of %d", got, s.ibPort.open())
 		}
 	})
-	bubble(t, "the server begins anew, with another queue pair", func(t *testing.T) {
+	bubble(t, "the server restarts, with another queue pair", func(t *testing.T) {
 		s := startServices(t, knowing(2))
 		first, second := s.served(host4, 0x123, 7).qpn(), s.served(host4, 0x124, 7).qpn()
 		if first != 0x1001 || second != 0x1002 || s.ibPort.open() != 2 {
 			t.Errorf("the proxy QPs are %v and %v", first, second)
 		}
 	})
-	bubble(t, "the server begins anew, with another Q_Key", func(t *testing.T) {
+	bubble(t, "the server restarts, with another Q_Key", func(t *testing.T) {
 		s := startServices(t, knowing(2))
 		first, second := s.served(host4, 0x123, 7).qpn(), s.served(host4, 0x123, 8).qpn()
-		got, _, _ := s.tables.FindProxyQP(host4, 0x123)
+		got, _, _ := s.tables.ProxyQPs.Find(host4, 0x123)
 		if first != 0x1001 || second != 0x1002 || s.ibPort.open() != 1 || got.QKey != 8 || got.QPN != second {
 			t.Errorf("the proxy QPs are %v and %v, at the end %+v", first, second, got)
 		}
 	})
 }
 
-// TestNoProxyQPForService wants a service without a proxy QP to be refused by name; and proxy QPs of services to age as
-// others do.
+// TestNoProxyQPForService checks that requests for a service without a proxy QP are rejected and counted by name; and
+// that proxy QPs of services age as others do.
 func TestNoProxyQPForService(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
 		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.ProxyQPs, c.ProxyQPsPerHost = 4, 3 })
@@ -197,7 +198,7 @@ func TestNoProxyQPForService(t *testing.T) {
 			want bool
 		}{{host4, true}, {host4, true}, {host4, true}, {host4, false}, {host6, true}, {host6, false}} {
 			a := s.served(c.host, ib.QPN(0x100+i), 7)
-			if (a.qpn() != 0) != c.want || !c.want && !a.refusedWith(ib.SIDRStatusNoQP) {
+			if (a.qpn() != 0) != c.want || !c.want && !a.rejectedWith(ib.SIDRStatusNoQP) {
 				t.Errorf("service %d: %+v", i, a)
 			}
 		}
@@ -214,7 +215,7 @@ func TestNoProxyQPForService(t *testing.T) {
 	bubble(t, "the port gives none", func(t *testing.T) {
 		s := startServices(t, knowing(2))
 		s.ibPort.createErr = errors.New("no QP is left")
-		if a := s.served(host4, 0x123, 7); !a.refusedWith(ib.SIDRStatusNoQP) {
+		if a := s.served(host4, 0x123, 7); !a.rejectedWith(ib.SIDRStatusNoQP) {
 			t.Errorf("%+v", a)
 		}
 		s.want(ibToRoCE, only(sidr.NoProxyQP))

@@ -107,7 +107,7 @@ func mad(attribute uint16, tid uint64, put func([]byte)) []byte {
 	return b
 }
 
-// A question is a SIDR_REQ of a RoCE host's, as it should be unless a test changes it.
+// A question is a SIDR_REQ of a RoCE host, correct unless a test changes it.
 type question struct {
 	roce.Packet
 	tid    uint64
@@ -155,7 +155,8 @@ type datagram struct {
 	req ib.SIDRReq // of AttrSIDRReq
 }
 
-// datagrams takes apart what the loop sent: SIDR, and what else there is, which must be none unless others is not nil.
+// datagrams parses the frames that the loop sent: SIDR, and others, of which there must be none unless others is not
+// nil.
 func (s *rig) datagrams(sent [][]byte, others *int) (out []datagram) {
 	s.t.Helper()
 	for _, b := range sent {
@@ -186,7 +187,7 @@ func (s *rig) datagrams(sent [][]byte, others *int) (out []datagram) {
 	return out
 }
 
-// asks hands the loop a question and returns the status that it is answered with, -1: it is not.
+// asks passes a SIDR_REQ to the loop and returns the status of the answer, -1 if there is none.
 func (s *serviceRig) asks(q *question) int {
 	s.t.Helper()
 	switch got := s.datagrams(s.give(q.frame()), nil); {
@@ -200,7 +201,7 @@ func (s *serviceRig) asks(q *question) int {
 	}
 }
 
-// want compares what is counted in a direction with what should be.
+// want compares the counters of a direction with the wanted ones.
 func (s *serviceRig) want(direction int, want manage.ServiceCounts) {
 	s.t.Helper()
 	if got := s.count().Services[direction]; got != want {
@@ -259,8 +260,8 @@ func (s *serviceRig) request(from, to netip.Addr, edit ...func(*ibside.ServiceRe
 	return a
 }
 
-// refusedWith reports whether a was refused with this status, once, and not answered.
-func (a *asker) refusedWith(status uint8) bool {
+// rejectedWith reports whether a was rejected with this status, once, and not answered.
+func (a *asker) rejectedWith(status uint8) bool {
 	answers, refused := a.ends()
 	return len(answers) == 0 && len(refused) == 1 && refused[0] == status
 }
@@ -271,7 +272,7 @@ func (a *asker) waits() bool {
 	return len(answers)+len(refused) == 0
 }
 
-// only is one request that ended so.
+// only returns counters with one request that ended in this way.
 func only(r manage.ServiceResult) (c manage.ServiceCounts) {
 	c[r] = 1
 	return c

@@ -62,15 +62,15 @@ func TestServiceOfNode(t *testing.T) {
 				t.Errorf("answered by %+v", d.Packet)
 			}
 			s.want(roceToIB, manage.ServiceCounts{sidr.Answered: 1})
-			if s.tables.LenHosts() != 0 || s.loop.Status().Asked != [2]int{} {
+			if s.tables.Hosts.Len() != 0 || s.loop.Status().Asked != [2]int{} {
 				t.Error("something is left of a request that has been answered")
 			}
 		})
 	}
 }
 
-// TestServiceOfNodeRefused wants the port's errors as SIDR statuses.
-func TestServiceOfNodeRefused(t *testing.T) {
+// TestServiceOfNodeRejected checks the SIDR statuses for the port's errors.
+func TestServiceOfNodeRejected(t *testing.T) {
 	refused := func(status uint8) error {
 		return fmt.Errorf("the port: %w", &ibside.Rejected{Status: status, Private: []byte("why")})
 	}
@@ -87,8 +87,8 @@ func TestServiceOfNodeRefused(t *testing.T) {
 		{"no queue pair", nodeAnswer, refused(3), 3, "why", sidr.Refused},
 		{"redirected", nodeAnswer, refused(4), 2, "why", sidr.Refused},
 		{"another version", nodeAnswer, refused(5), 5, "why", sidr.Refused},
-		{"a status that there is not", nodeAnswer, refused(99), 2, "why", sidr.Refused},
-		{"refused without a reason", nodeAnswer, refused(0), 2, "why", sidr.Refused},
+		{"a status that does not exist", nodeAnswer, refused(99), 2, "why", sidr.Refused},
+		{"rejected without a reason", nodeAnswer, refused(0), 2, "why", sidr.Refused},
 		{"nobody there", nodeAnswer, errors.New("no path"), 1, "", sidr.Unreachable},
 		{"no answer", nodeAnswer, fmt.Errorf("the port: %w", context.DeadlineExceeded), 1, "", sidr.TimedOut},
 		{"QP 1", ibside.ServiceAnswer{QPN: 1}, nil, 3, "", sidr.Malformed},
@@ -112,7 +112,7 @@ func TestServiceOfNodeRefused(t *testing.T) {
 	}
 }
 
-// TestRequestsRejected wants requests rejected before they reach the port. Status -1: no answer.
+// TestRequestsRejected checks requests that are rejected before they reach the port. Status -1: no answer.
 func TestRequestsRejected(t *testing.T) {
 	stranger := netip.MustParseAddr("10.9.0.200")
 	body := func(at int, b ...byte) func(*question) {
@@ -133,7 +133,7 @@ func TestRequestsRejected(t *testing.T) {
 		{"of the bridge itself", ask(host4, bridge4), 1, sidr.Unsupported},
 		{"of no node", ask(host4, netip.MustParseAddr("10.9.0.9")), -1, sidr.NoNode},
 		{"of a RoCE host", ask(host4, netip.MustParseAddr("10.9.0.2")), -1, sidr.NoNode},
-		{"from outside of what is allowed", ask(stranger, node4), 2, sidr.Denied},
+		{"from outside the allowed subnets", ask(stranger, node4), 2, sidr.Denied},
 		{"from the node's address", ask(node4, bridge4), -1, sidr.Denied},
 		{"from a static host's address", ask(netip.MustParseAddr("10.9.0.3"), node4), -1, sidr.Denied},
 		{"another source in rdma_cm's header", ask(host4, node4, func(q *question) { q.cma.Src = stranger }), 2, sidr.Malformed},
@@ -172,7 +172,7 @@ func TestRequestsRejected(t *testing.T) {
 	}
 }
 
-// TestMADsMalformed wants MADs that are no SIDR counted, and ignored.
+// TestMADsMalformed checks that MADs that are no SIDR are counted, and ignored.
 func TestMADsMalformed(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"from another QP":     ask(host4, node4, func(q *question) { q.SrcQP = 5 }).frame(),
@@ -192,7 +192,7 @@ func TestMADsMalformed(t *testing.T) {
 	}
 }
 
-// TestRequestsAgain wants a request that is sent again to be one request, and to get one and the same answer.
+// TestRequestsAgain checks that a request that is sent again counts as one request, and gets one and the same answer.
 func TestRequestsAgain(t *testing.T) {
 	bubble(t, "again", func(t *testing.T) {
 		release := make(chan struct{})
@@ -220,7 +220,7 @@ func TestRequestsAgain(t *testing.T) {
 		}
 		moved := ask(host4, node4, func(q *question) { q.Src = otherMAC })
 		if got := s.datagrams(s.give(moved.frame()), nil); len(got) != 1 || got[0].Dst != otherMAC {
-			t.Errorf("the answer goes to where the request was sent from at first: %+v", got)
+			t.Errorf("the answer goes to the source of the first request: %+v", got)
 		}
 		if n := s.cm.connects(); n != 1 {
 			t.Errorf("the port was asked %d times", n)
@@ -229,7 +229,7 @@ func TestRequestsAgain(t *testing.T) {
 	})
 }
 
-// TestRequestsAnew wants a request that differs to be another one; and an answer repeated, but not for ever.
+// TestRequestsAnew checks that a request that differs is another one; and that an answer is repeated, but not for ever.
 func TestRequestsAnew(t *testing.T) {
 	bubble(t, "others", func(t *testing.T) {
 		s := startServices(t, nil)
@@ -241,7 +241,7 @@ func TestRequestsAnew(t *testing.T) {
 			ask(host4, node4, func(q *question) { q.fields.ServiceID = 0x01110000 + 8000 }),
 		} {
 			if got := s.asks(other); got != 0 || s.cm.connects() != i+2 {
-				t.Errorf("question %d: answered with %d, the port was asked %d times", i, got, s.cm.connects())
+				t.Errorf("request %d: answered with %d, the port was asked %d times", i, got, s.cm.connects())
 			}
 		}
 		time.Sleep(21 * time.Second)
@@ -267,7 +267,7 @@ func TestRequestsAnew(t *testing.T) {
 	})
 }
 
-// TestAnswerLost wants an answer that the worker's ring did not take given when the request is repeated.
+// TestAnswerLost checks that an answer that the worker's ring did not take is sent when the request is repeated.
 func TestAnswerLost(t *testing.T) {
 	bubble(t, "lost", func(t *testing.T) {
 		s := startServices(t, nil)
@@ -282,7 +282,7 @@ func TestAnswerLost(t *testing.T) {
 	})
 }
 
-// TestNodeSilent wants a node that does not answer to be given up before the client does so itself.
+// TestNodeSilent checks that the bridge gives up on a node that does not answer before the client does.
 func TestNodeSilent(t *testing.T) {
 	bubble(t, "silent", func(t *testing.T) {
 		s := startServices(t, func(_ *manageConfig, cm *services) { cm.connect = silent })

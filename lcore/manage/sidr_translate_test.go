@@ -14,7 +14,7 @@ import (
 	"causeway/lcore/manage/sidr"
 )
 
-// onIB translates the addresses of these tests to InfiniBand's.
+// onIB translates the addresses of these tests to those on InfiniBand.
 var onIB = ib.Translations{
 	{RoCE: netip.MustParsePrefix("10.9.0.0/24"), IB: netip.MustParsePrefix("10.10.9.0/24")},
 	{RoCE: netip.MustParsePrefix("fd09::/64"), IB: netip.MustParsePrefix("fd10:1::/64")},
@@ -22,15 +22,15 @@ var onIB = ib.Translations{
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// translating is a bridge that knows the hosts, and gives them other addresses on InfiniBand.
+// translating configures a bridge that knows the hosts, and gives them other addresses on InfiniBand.
 func translating(c *manageConfig, cm *services) {
 	knowing(2)(c, cm)
 	c.Service.Translate = onIB
 }
 
-// agrees checks what a server on Ethernet relies on: that the header of rdma_cm's names who the IP header does. Linux
-// looks for a route to the one (drivers/infiniband/core/cma.c, validate_net_dev), shows it to programs, and answers the
-// other.
+// agrees checks what a server on Ethernet relies on: that rdma_cm's header has the same addresses as the IP header.
+// Linux looks for a route to the former (drivers/infiniband/core/cma.c, validate_net_dev), shows it to programs, and
+// answers the latter.
 func (d *datagram) agrees(t *testing.T, from, to netip.Addr) {
 	t.Helper()
 	cma, ok := ib.AsCMAHeader(d.req.Private())
@@ -39,8 +39,8 @@ func (d *datagram) agrees(t *testing.T, from, to netip.Addr) {
 	}
 }
 
-// TestTranslatedToNode wants a RoCE host's request to reach a node in the addresses that nodes know, and its answer to
-// come from where it asked.
+// TestTranslatedToNode checks that a RoCE host's request reaches a node with the addresses that nodes know, and that
+// its answer comes from the address that it asked.
 func TestTranslatedToNode(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -74,7 +74,7 @@ func TestTranslatedToNode(t *testing.T) {
 	}
 }
 
-// TestTranslatedToHost wants a node's request to reach a RoCE host in the addresses that hosts know.
+// TestTranslatedToHost checks that a node's request reaches a RoCE host with the addresses that hosts know.
 func TestTranslatedToHost(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -98,12 +98,12 @@ func TestTranslatedToHost(t *testing.T) {
 	}
 }
 
-// TestUntranslated wants hosts with the other side's addresses rejected and counted, and the log to name them.
+// TestUntranslated checks that hosts with the other side's addresses are rejected and counted, and named in the log.
 func TestUntranslated(t *testing.T) {
 	bubble(t, "nodes", func(t *testing.T) {
 		s := startServices(t, translating)
 		for n, r := range [][2]string{{"10.9.0.7", "10.10.9.1"}, {"10.10.9.7", "10.9.0.1"}, {"10.9.0.7", "10.9.0.1"}} {
-			if a := s.request(addr(r[0]), addr(r[1])); !a.refusedWith(ib.SIDRStatusRejected) {
+			if a := s.request(addr(r[0]), addr(r[1])); !a.rejectedWith(ib.SIDRStatusRejected) {
 				t.Errorf("%v to %v: %+v", r[0], r[1], a)
 			}
 			s.want(ibToRoCE, manage.ServiceCounts{sidr.Untranslated: uint64(n + 1)})
@@ -124,7 +124,7 @@ func TestUntranslated(t *testing.T) {
 	})
 }
 
-// TestTranslatedLog wants the log to have the addresses that the configuration has.
+// TestTranslatedLog checks that the log has the addresses of the configuration.
 func TestTranslatedLog(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := startServices(t, func(c *manageConfig, cm *services) {
@@ -143,8 +143,8 @@ func TestTranslatedLog(t *testing.T) {
 	})
 }
 
-// TestTranslateChange wants a running bridge to follow: new requests go by the new addresses, those under way are
-// answered.
+// TestTranslateChange checks that a running bridge follows a change: new requests use the new addresses, and those
+// under way are answered.
 func TestTranslateChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := startServices(t, knowing(2))
@@ -164,8 +164,8 @@ func TestTranslateChange(t *testing.T) {
 		if answers, _ := a.ends(); len(answers) != 1 {
 			t.Errorf("a request from before the change is answered %+v", answers)
 		}
-		if !s.request(node4, host4).refusedWith(ib.SIDRStatusRejected) {
-			t.Error("the addresses from before are still known")
+		if !s.request(node4, host4).rejectedWith(ib.SIDRStatusRejected) {
+			t.Error("the old addresses are still translated")
 		}
 		b := s.request(addr("10.10.9.7"), addr("10.10.9.1"))
 		after := s.asked()
@@ -182,7 +182,8 @@ func TestTranslateChange(t *testing.T) {
 	})
 }
 
-// TestTranslatedGID wants a port's GID that is a host's address on InfiniBand to be that host's, while it is.
+// TestTranslatedGID checks that a port's GID that is a host's address on InfiniBand is that host's source, as long as
+// it is its address.
 func TestTranslatedGID(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		there := ib.GIDFromAddr(addr("10.10.9.1"))

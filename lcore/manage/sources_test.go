@@ -31,12 +31,12 @@ func ownOf(gids ...ib.GID) ibside.Own {
 	return o
 }
 
-// source returns the number that a host's proxy QPs send from; all have the same.
+// source returns the number of the source of a host's proxy QPs; all have the same.
 func (s *rig) source(host netip.Addr) uint8 {
 	s.t.Helper()
 	numbers := map[uint8]bool{}
 	var n uint8
-	for x := range s.tables.ProxyQPsOf(host) {
+	for x := range s.tables.ProxyQPs.Of(host) {
 		n = x.Source
 		numbers[n] = true
 	}
@@ -46,8 +46,8 @@ func (s *rig) source(host netip.Addr) uint8 {
 	return n
 }
 
-// A host is seen under its own address where the port has it, else under a reserved GID, else under the bridge's; and
-// that follows the port at run time.
+// A host is seen under its own address if the port has it, else under a reserved GID, else under the bridge's; and this
+// follows the port at run time.
 func TestHostGIDs(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -66,7 +66,7 @@ func TestHostGIDs(t *testing.T) {
 			s := start(t, func(cfg *manageConfig, d *ibPort) { cfg.HostGIDs, d.own = c.setAside, ownOf(c.gids...) })
 			check := func(four, five, n uint8) {
 				t.Helper()
-				s.count() // until the next look at the port
+				s.count() // until the port is polled again
 				got := s.loop.Status()
 				if s.source(host4) != four || s.source(host5) != five || got.HostGIDs != int(n) {
 					t.Errorf("sources %d and %d, %d hosts with a GID; want %d, %d, %d", s.source(host4), s.source(host5), got.HostGIDs, four, five, n)
@@ -88,7 +88,7 @@ func TestHostGIDs(t *testing.T) {
 	}
 }
 
-// A GID that another host was given goes to the host whose address it is, when that comes.
+// A GID that another host was given goes to the host whose address it is, when that host comes.
 func TestHostGIDOfAnother(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		all := []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}
@@ -125,7 +125,7 @@ func TestHostGIDFreed(t *testing.T) {
 		s.hold(otherLink, far, 0x10)
 		for range 6 {
 			s.wait(5 * time.Second)
-			s.tables.MarkUsed(far, 0x10)
+			s.tables.ProxyQPs.MarkUsed(far, 0x10)
 		}
 		s.wait(5 * time.Second)
 		if got := s.source(far); s.ibPort.open() != 1 || got != 8 {
@@ -140,19 +140,19 @@ func TestOwnFollowsPort(t *testing.T) {
 		s := start(t, func(_ *manageConfig, d *ibPort) { d.own = ownOf(ownGID) })
 		s.ibPort.setOwn(ownOf(ownGID, spare1))
 		s.count()
-		if !s.tables.LookupOwn(ownGID) || !s.tables.LookupOwn(spare1) || !s.tables.LookupOwnLID(4) {
-			t.Error("the port's own is not on the tables")
+		if !s.tables.Nodes.LookupOwn(ownGID) || !s.tables.Nodes.LookupOwn(spare1) || !s.tables.Nodes.LookupOwnLID(4) {
+			t.Error("the port's own GID is not in the tables")
 		}
 		s.ibPort.setOwn(ownOf(ownGID, nodeGID))
 		s.count()
 		s.count()
-		if n := s.log.count("own_gids"); n != 1 || !s.tables.LookupOwn(spare1) {
-			t.Errorf("a node's GID as the port's: logged %d times", n)
+		if n := s.log.count("own_gids"); n != 1 || !s.tables.Nodes.LookupOwn(spare1) {
+			t.Errorf("a port's GID that is a node's: logged %d times", n)
 		}
 	})
 }
 
-// TestGIDsBeyond wants a warning about GIDs that cannot be sent from.
+// TestGIDsBeyond checks that there is a warning about GIDs that cannot be sent from.
 func TestGIDsBeyond(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		own := ownOf(ownGID)
@@ -165,7 +165,7 @@ func TestGIDsBeyond(t *testing.T) {
 	})
 }
 
-// A node with the bridge's own GID is a mistake in the configuration, and said so.
+// A node with the bridge's own GID is a mistake in the configuration, and gives an error that says so.
 func TestNodeWithOwnGID(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, func(_ *manageConfig, d *ibPort) { d.own = ownOf(nodeGID) })

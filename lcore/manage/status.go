@@ -24,7 +24,7 @@ type Status struct {
 	OwnGIDs  int           // GIDs that messages can be sent from, the bridge's own among them
 	Aliases  int           // RoCE hosts' GUIDs that are the IB port's
 	Joined   []JoinedGroup // by address; read only
-	Learned  int           // groups that are learnt, joined or not
+	Learned  int           // groups that are learned, joined or not
 	Asked    [2]int        // requests for services under way, by direction: from RoCE, from IB
 	Counters Counters
 
@@ -34,7 +34,7 @@ type Status struct {
 // A JoinedGroup is one that is bridged, and the id that workers count it under. Several may have one address.
 type JoinedGroup = groups.Joined
 
-// GroupRejections are the reasons for which a group is not learnt.
+// GroupRejections are the reasons for which a group is not learned.
 var GroupRejections = groups.Rejections
 
 // The counters of the parts.
@@ -73,10 +73,10 @@ func (l *Loop) publish() {
 		Ready:       ready,
 		Drained:     l.drained,
 		Waiting:     l.waiting(),
-		Hosts:       l.tables.LenHosts(),
-		Nodes:       l.tables.LenNodes(),
-		Groups:      l.tables.LenGroups(),
-		ProxyQPs:    l.tables.LenProxyQPs(),
+		Hosts:       l.tables.Hosts.Len(),
+		Nodes:       l.tables.Nodes.Len(),
+		Groups:      l.tables.Groups.Len(),
+		ProxyQPs:    l.tables.ProxyQPs.Len(),
 		HostGIDs:    l.gids.Hosts(),
 		OwnGIDs:     l.gids.Own(),
 		Aliases:     l.gids.Aliases(),

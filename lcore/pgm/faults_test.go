@@ -29,7 +29,7 @@ func with(b []byte, at int, put ...byte) []byte {
 	return b
 }
 
-// manyOptions has more options than are lawful; the last one says so.
+// manyOptions has more options than are allowed; the last one is marked as the last.
 func manyOptions(n int) []byte {
 	p := pgmtest.Packet{Type: pgmtest.SPMR, SrcPort: 1}
 	for range n {
@@ -80,7 +80,7 @@ var faulty = []struct {
 	{"TSDU of 65535", with(good(), 14, 0xff, 0xff), TSDULong},
 }
 
-// Every fault is provoked, is seen by both, and makes no stream.
+// Every fault is provoked, is found by tracker and reference, and makes no stream.
 func TestFaults(t *testing.T) {
 	wrong := pgmtest.Packet{Type: pgmtest.SPMR, SrcPort: 1}
 	sum := wrong.AppendTo(nil)
@@ -92,7 +92,7 @@ func TestFaults(t *testing.T) {
 		tracker := newTracker(t, Config{Streams: 4})
 		b := bytes.Clone(c.payload)
 		if _, f := parse(b, true); f != c.want {
-			t.Errorf("%s: the reference says %v, want %v", c.name, f, c.want)
+			t.Errorf("%s: the reference finds %v, want %v", c.name, f, c.want)
 		}
 		tracker.See(b, 1, 0, 1)
 		got := tracker.Totals()
@@ -113,7 +113,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Unless asked, a checksum is not looked at.
+// Unless configured, a checksum is not checked.
 func TestChecksumOff(t *testing.T) {
 	tracker, err := New(Config{Streams: 4})
 	if err != nil {

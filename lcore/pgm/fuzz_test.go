@@ -9,13 +9,13 @@ import (
 	"causeway/lcore/frame"
 )
 
-// mostPackets is how many a fuzzer shows, and longest the longest payload.
+// mostPackets is how many packets a fuzzer passes to the tracker at most, and longest the longest payload.
 const (
 	mostPackets = 64
 	longest     = 4096
 )
 
-// sign makes a checksum right that is not absent: no fuzzer finds it by trying.
+// sign corrects a checksum unless it is absent: no fuzzer finds it by trying.
 func sign(b []byte) {
 	if len(b) >= 16 && (b[6] != 0 || b[7] != 0) {
 		b[6], b[7] = 0, 0
@@ -27,8 +27,8 @@ func sign(b []byte) {
 	}
 }
 
-// split makes packets of one input: each is preceded by its length, 2 bytes, whose highest bit says that its checksum
-// is to be made right.
+// split makes packets from one input: each is preceded by its length, 2 bytes, whose highest bit says that the checksum
+// is to be corrected.
 func split(input []byte) (all [][]byte) {
 	for len(input) >= 2 {
 		head := int(big.Uint16(input))
@@ -50,7 +50,8 @@ func packed(packets ...[]byte) (out []byte) {
 	return out
 }
 
-// FuzzSee shows tracker and model whatever comes. Nothing beside the payloads is touched, and both know the same.
+// FuzzSee passes any input to tracker and model. No memory outside of the payloads is accessed, and both get the same
+// results.
 func FuzzSee(f *testing.F) {
 	for _, c := range faulty {
 		f.Add(packed(c.payload))
@@ -71,7 +72,7 @@ func FuzzSee(f *testing.F) {
 		if len(packets) > mostPackets {
 			return
 		}
-		tracker := newTracker(t, Config{Streams: 1024}) // they are at most twice as many streams: a set is hardly ever full
+		tracker := newTracker(t, Config{Streams: 1024}) // far more than mostPackets, so that a set is hardly ever full
 		m := newModel(true)
 		for i, b := range packets {
 			tsc := uint64(i + 1)

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A guarded is memory before which and behind which nothing may be touched: whoever does ends the process.
+// A guarded is memory between two pages without access: code that reads before or behind it ends the process.
 type guarded struct {
 	middle []byte // whole pages
 }
 
-// newGuarded takes memory for payloads of up to n bytes.
+// newGuarded maps memory for payloads of up to n bytes.
 func newGuarded(t testing.TB, n int) *guarded {
 	t.Helper()
 	page := os.Getpagesize()
@@ -43,7 +43,7 @@ func (g *guarded) atEnd(b []byte) []byte {
 
 func (g *guarded) atStart(b []byte) []byte { return g.middle[:copy(g.middle, b)] }
 
-// show shows the tracker b at both ends; the payload can only be read meanwhile.
+// show passes b to the tracker at both ends of the memory; the payload is read-only meanwhile.
 func (g *guarded) show(t testing.TB, tracker *Tracker, b []byte, tsc uint64) {
 	t.Helper()
 	for _, place := range []func([]byte) []byte{g.atEnd, g.atStart} {
@@ -61,7 +61,7 @@ func (g *guarded) protect(t testing.TB, how int) {
 	}
 }
 
-// Wherever a packet ends, nothing behind its end is read, and both say the same of it.
+// Wherever a packet is cut off, nothing behind its end is read, and tracker and model agree.
 func TestTruncated(t *testing.T) {
 	g := newGuarded(t, longest)
 	whole := [][]byte{good(), goodNAK(1, 2, 3), manyOptions(33)}
@@ -80,7 +80,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// The guard guards: the byte behind the payload is that of a page without access.
+// The guard works: the byte behind the payload lies in a page without access.
 func TestGuard(t *testing.T) {
 	g := newGuarded(t, 100)
 	b := g.atEnd([]byte{1, 2, 3})
@@ -88,7 +88,7 @@ func TestGuard(t *testing.T) {
 	if behind%uintptr(os.Getpagesize()) != 0 {
 		t.Fatalf("the payload ends at %#x, within a page", behind)
 	}
-	// The kernel reads it for us: EFAULT, not a crash.
+	// The kernel reads it for this test: that returns EFAULT and does not crash.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

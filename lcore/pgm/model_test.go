@@ -23,7 +23,7 @@ var (
 // A source makes one session's packets.
 type source struct {
 	gsi        byte
-	sqn        uint32 // of the next data
+	sqn        uint32 // of the next data packet
 	trail, spm uint32
 }
 
@@ -56,7 +56,7 @@ func (s *source) sourcePath(options ...pgmtest.Option) []byte {
 	return p.AppendTo(nil)
 }
 
-// acts are what may happen to a session.
+// acts are the events that may happen in a session.
 var acts = map[string]func(t *rapid.T, s *source) [][]byte{
 	"next":   func(t *rapid.T, s *source) [][]byte { return s.next(rapid.IntRange(1, 5).Draw(t, "n")) },
 	"many":   func(t *rapid.T, s *source) [][]byte { return s.next(rapid.IntRange(900, 1200).Draw(t, "n")) },
@@ -115,13 +115,13 @@ var acts = map[string]func(t *rapid.T, s *source) [][]byte{
 	},
 }
 
-// drawSpan draws a distance of any size at which something changes.
+// drawSpan draws a distance near one of the sizes at which the behaviour changes.
 func drawSpan(t *rapid.T) uint32 {
 	edge := rapid.SampledFrom([]uint32{1, 2, 60, 64, 128, 1000, 1024, 1025, 2000, 1 << 20, 1 << 21, 1 << 31}).Draw(t, "about")
 	return edge + uint32(rapid.IntRange(-3, 3).Draw(t, "exactly"))
 }
 
-// same fails when the tracker and the model do not know the same.
+// same fails when the tracker and the model differ.
 func same(t rapid.TB, tracker *Tracker, m *model) {
 	t.Helper()
 	got := map[streamName]Stream{}
@@ -153,7 +153,7 @@ func sameStream(t rapid.TB, got, want Stream) {
 	}
 }
 
-// Whatever happens to some sessions, the tracker knows what the model knows.
+// Whatever happens in some sessions, tracker and model have the same counts.
 func TestModel(t *testing.T) {
 	names := slices.Sorted(maps.Keys(acts))
 	rapid.Check(t, func(t *rapid.T) {

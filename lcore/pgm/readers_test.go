@@ -29,7 +29,7 @@ func streams(n int) (all []byte) {
 	return all
 }
 
-// While a worker writes as fast as it can, what readers get is of one moment. Round r has TSC r and number r-1.
+// While a worker writes as fast as it can, readers get a consistent state. Round r has TSC r and number r-1.
 func TestReaders(t *testing.T) {
 	const rounds = 400_000
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func checkMoment(t *testing.T, s Stream, evicts bool) {
 	}
 }
 
-// What a packet costs in order, without the way from Go to C.
+// The cost of a packet that comes in order, without the call from Go to C.
 func BenchmarkSee(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		for _, checksum := range []bool{false, true} {

@@ -9,7 +9,7 @@ import (
 	"causeway/lcore/pgm/pgmtest"
 )
 
-// A parsed is a packet as the reference reads it.
+// A parsed is a packet as parsed by the reference.
 type parsed struct {
 	kind             pgmtest.Type
 	named            bool // tsi is known
@@ -25,8 +25,8 @@ type parsed struct {
 	tsdu             uint64
 }
 
-// bodyLens are the lengths of what lies between header and options, without addresses; nlaAt are where addresses
-// begin, as if those before were empty.
+// bodyLens are the lengths of the body, between header and options, without addresses; nlaAt are the offsets at which
+// addresses begin, as if those before were empty.
 var bodyLens = map[pgmtest.Type]int{
 	pgmtest.SPM: 16, pgmtest.POLL: 24, pgmtest.POLR: 8, pgmtest.ODATA: 8, pgmtest.RDATA: 8,
 	pgmtest.NAK: 12, pgmtest.NNAK: 12, pgmtest.NCF: 12, pgmtest.SPMR: 0, pgmtest.ACK: 8,
@@ -36,14 +36,14 @@ var nlaAt = map[pgmtest.Type][]int{
 	pgmtest.SPM: {12}, pgmtest.POLL: {8}, pgmtest.NAK: {4, 8}, pgmtest.NNAK: {4, 8}, pgmtest.NCF: {4, 8},
 }
 
-// optLens are options that always have the same length; 0 is any.
+// optLens are the fixed lengths of options; 0 is any length.
 var optLens = map[uint8]int{
 	1: 16, 2: 0, 3: 8, 4: 12, 5: 12, 7: 0, 8: 8, 9: 8, 10: 8, 11: 4, 12: 0, 13: 4, 14: 4, 15: 4, 16: 0, 17: 4, 18: 0, 19: 0,
 }
 
 var big = binary.BigEndian
 
-// parse takes a payload apart once more, without regard to speed.
+// parse is a second parser for payloads, written without regard to speed.
 func parse(b []byte, checksum bool) (p parsed, f Fault) {
 	p.options = map[uint8]bool{}
 	if len(b) < 16 {

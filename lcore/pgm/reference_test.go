@@ -8,15 +8,15 @@ import (
 	"causeway/lcore/pgm/pgmtest"
 )
 
-// A streamName is what tells streams apart.
+// A streamName identifies a stream.
 type streamName struct {
 	tsi       TSI
 	group     uint32
 	direction Direction
 }
 
-// A model is the tracker once more: numbers are unwrapped, and what has come is a set. It has room for everything and
-// forgets nothing.
+// A model is a second implementation of the tracker: its numbers do not wrap, and received numbers are a set. It has
+// room for everything and forgets nothing.
 type model struct {
 	checksum bool
 	streams  map[streamName]*modelStream
@@ -26,9 +26,9 @@ type model struct {
 // A modelStream holds sequence numbers as whole numbers that do not wrap.
 type modelStream struct {
 	Stream
-	lead, first int64 // first is where it began
+	lead, first int64 // first is the first number of the stream
 	come        map[int64]bool
-	strays      []uint32 // that follow each other
+	strays      []uint32 // consecutive ones
 	spmStrays   []uint32
 	spmKnown    bool
 }
@@ -37,7 +37,7 @@ func newModel(checksum bool) *model {
 	return &model{checksum: checksum, streams: map[streamName]*modelStream{}}
 }
 
-// near returns the whole number next to at whose low 32 bits are sqn.
+// near returns the number closest to at whose low 32 bits are sqn.
 func near(at int64, sqn uint32) int64 { return at + int64(int32(sqn-uint32(at))) }
 
 func (m *model) see(payload []byte, group uint32, d Direction, tsc uint64) {
@@ -113,7 +113,7 @@ func (s *modelStream) begin(sqn, trail uint32, come bool) {
 	s.Begun, s.Lead, s.Trail, s.Finished, s.Reset = true, sqn, trail, false, false
 }
 
-// row appends a number to those that follow each other, and reports whether they are enough to prove a new sequence.
+// row appends a number to the consecutive ones, and reports whether they are enough to prove a new sequence.
 func row(strays *[]uint32, sqn uint32) bool {
 	if n := len(*strays); n > 0 && (*strays)[n-1]+1 != sqn {
 		*strays = nil
@@ -167,7 +167,7 @@ func (s *modelStream) place(p *parsed) {
 	}
 }
 
-// arrive takes a number of the window, or one that is newer.
+// arrive takes a number inside the window, or a newer one.
 func (s *modelStream) arrive(at int64, repair bool) {
 	odata, rdata := Late, Repaired
 	if s.come[at] {
@@ -186,7 +186,7 @@ func (s *modelStream) arrive(at int64, repair bool) {
 	s.come[at] = true
 }
 
-// skipTo says that the source has sent all up to a number.
+// skipTo records that the source has sent all numbers up to this one.
 func (s *modelStream) skipTo(at int64) {
 	if at > s.lead {
 		s.Counts[Gaps]++

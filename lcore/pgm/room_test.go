@@ -25,7 +25,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// Strangers push out each other, not those who stay; all are accounted for.
+// Streams of one packet evict each other, not those that go on; all are counted.
 func TestEviction(t *testing.T) {
 	const strangers = 10000
 	tracker := newTracker(t, Config{Streams: 4})
@@ -51,7 +51,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// Of those who stay, the one that is silent for longest goes first.
+// Of streams that go on, the one that has been silent for longest is evicted first.
 func TestLRU(t *testing.T) {
 	tracker := newTracker(t, Config{Streams: 4})
 	for _, n := range []uint32{1, 2, 3, 4, 1, 3, 2, 4, 1} {
@@ -79,7 +79,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// A silent stream is forgotten when others speak, and is a new one when it comes back.
+// A silent stream is removed when others send, and is a new one when it comes back.
 func TestAging(t *testing.T) {
 	const idle = 1000
 	tracker := newTracker(t, Config{Streams: 256, IdleCycles: idle})

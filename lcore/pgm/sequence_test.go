@@ -8,7 +8,7 @@ import (
 	"causeway/lcore/pgm/pgmtest"
 )
 
-// newTracker makes one that checks checksums.
+// newTracker makes a tracker that checks checksums.
 func newTracker(t testing.TB, c Config) *Tracker {
 	t.Helper()
 	c.Checksum = true
@@ -49,7 +49,7 @@ var scripts = []struct {
 	{"late and again", odata(1, 3, 2, 2), map[Count]uint64{ODATA: 4, Gaps: 1, Missed: 1, Late: 1, Duplicates: 1}, 3},
 	{"again", odata(1, 1, 2, 1), map[Count]uint64{ODATA: 4, Duplicates: 2}, 2},
 	{"repaired", join(odata(1, 3), rdata(2, 2)), map[Count]uint64{ODATA: 2, RDATA: 2, Gaps: 1, Missed: 1, Repaired: 1, Repeated: 1}, 3},
-	{"a repair of what nobody missed", join(odata(1, 2), rdata(1)), map[Count]uint64{ODATA: 2, RDATA: 1, Repeated: 1}, 2},
+	{"a repair of a number that was not missed", join(odata(1, 2), rdata(1)), map[Count]uint64{ODATA: 2, RDATA: 1, Repeated: 1}, 2},
 	{"a repair is the newest", join(odata(1), rdata(3), odata(3)), map[Count]uint64{ODATA: 2, RDATA: 1, Gaps: 1, Missed: 1, Duplicates: 1}, 3},
 	{"from before the first", odata(5, 4), map[Count]uint64{ODATA: 2, Old: 1}, 5},
 	{"the window's last", odata(1, 1024, 1), map[Count]uint64{ODATA: 3, Gaps: 1, Missed: 1022, Duplicates: 1}, 1024},
@@ -65,7 +65,7 @@ var scripts = []struct {
 	{"SYN in order", join(odata(4), option(syn, odata(5, 5))), map[Count]uint64{ODATA: 3, Duplicates: 1}, 5},
 	{"SYN ahead", join(odata(4), option(syn, odata(9))), map[Count]uint64{ODATA: 2, Restarts: 1}, 9},
 	{"a repair with SYN proves nothing", join(odata(90000), option(syn, rdata(5))), map[Count]uint64{ODATA: 1, RDATA: 1, Old: 1}, 90000},
-	{"an SPM tells of a loss", join(odata(1), spm(1, 4), odata(5, 3)), map[Count]uint64{ODATA: 3, SPM: 1, Gaps: 1, Missed: 3, Late: 1}, 5},
+	{"an SPM reveals a loss", join(odata(1), spm(1, 4), odata(5, 3)), map[Count]uint64{ODATA: 3, SPM: 1, Gaps: 1, Missed: 3, Late: 1}, 5},
 	{"an SPM is first", join(spm(1, 4), odata(5, 4)), map[Count]uint64{ODATA: 2, SPM: 1, Old: 1}, 5},
 	{"SPMs lost and late", spm(1, 4, 5, 4, 3, 4, 5, 4), map[Count]uint64{SPM: 4, SPMMissed: 3, SPMLate: 2}, 4},
 	{"SPMs begin anew", spm(900, 4, 1, 4, 2, 4, 3, 4, 4, 4), map[Count]uint64{SPM: 5, SPMLate: 3}, 4},
@@ -75,7 +75,7 @@ var scripts = []struct {
 		map[Count]uint64{ODATA: 1, NAK: 1, NAKSQNs: 2, NCF: 1, NCFSQNs: 1, NNAK: 1}, 7},
 	{"the others", []pgmtest.Packet{{Type: pgmtest.POLL, NLA: nla6}, {Type: pgmtest.POLR}, {Type: pgmtest.SPMR}, {Type: pgmtest.ACK}},
 		map[Count]uint64{POLL: 1, POLR: 1, SPMR: 1, ACK: 1}, 0},
-	{"an option of somebody's own", option(0x22, odata(1)), map[Count]uint64{ODATA: 1, Unknown: 1}, 1},
+	{"an unknown option", option(0x22, odata(1)), map[Count]uint64{ODATA: 1, Unknown: 1}, 1},
 }
 
 // span returns all numbers from first to last.
@@ -146,7 +146,7 @@ func join(parts ...[]pgmtest.Packet) (all []pgmtest.Packet) {
 }
 
 func TestScripts(t *testing.T) {
-	provoked := map[Count]bool{Bytes: true, Unsummed: true, Trailing: true, Malformed: true} // by TestNotes
+	provoked := map[Count]bool{Bytes: true, Unsummed: true, Trailing: true, Malformed: true} // these by TestNotes
 	for _, c := range scripts {
 		tracker := newTracker(t, Config{Streams: 4})
 		m := newModel(true)
@@ -174,7 +174,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// What lies beside the sequence.
+// Counters that do not depend on the sequence.
 func TestNotes(t *testing.T) {
 	tracker := newTracker(t, Config{Streams: 4})
 	p := pgmtest.Packet{Type: pgmtest.ODATA, SQN: 3, SrcPort: 9, Unsummed: true, Data: []byte("four")}

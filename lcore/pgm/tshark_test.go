@@ -20,7 +20,7 @@ import (
 	"causeway/lcore/pgm/pgmtest"
 )
 
-// dissected are packets and what another decoder must say of them; a checksum's status 1 is good.
+// dissected are packets and what another decoder must find in them; a checksum's status 1 is good.
 var dissected = []struct {
 	packet pgmtest.Packet
 	want   string // name=value
@@ -77,7 +77,7 @@ func writeIP(t *testing.T, packets [][]byte) string {
 	return path
 }
 
-// fields are what tshark is asked for. Its complaints come as expert messages.
+// fields are the fields that tshark prints. Its complaints come as expert messages.
 var fields = strings.Fields(`hdr.type hdr.sport hdr.dport hdr.gsi hdr.opts hdr.tsdulen spm.sqn spm.trail spm.lead spm.path.ipv4
 	spm.path.ipv6 nak.sqn nak.src.ipv4 nak.src.ipv6 nak.grp.ipv4 poll.sqn poll.round poll.path.ipv4 polr.sqn polr.round ack.maxsqn
 	opts.tlen genopts.type opts.join.min_join hdr.cksum.status`)

@@ -54,7 +54,7 @@ func (r *rig) checkCounted(t *testing.T, d lcore.Direction, moved uint64) {
 	}
 	sum := uint64(0)
 	for i := range r.shape.groups {
-		_, id, ok := r.tables.FindGroup(groupIP(i))
+		_, id, ok := r.tables.Groups.Find(groupIP(i))
 		if !ok {
 			t.Fatal("a group is not on the tables")
 		}

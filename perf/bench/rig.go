@@ -71,7 +71,7 @@ const neverReached = 1e9
 // police gives all groups a rate.
 func (r *rig) police(rate uint64) error {
 	for i := range r.shape.groups {
-		_, id, ok := r.tables.FindGroup(groupIP(i))
+		_, id, ok := r.tables.Groups.Find(groupIP(i))
 		if !ok {
 			return fmt.Errorf("bench: group %v is not on the tables", groupIP(i))
 		}

@@ -142,12 +142,12 @@ func (s shape) newTables() (*tables.Tables, error) {
 
 func (s shape) fill(t *tables.Tables) error {
 	for i := range s.workers() * s.hosts {
-		if _, err := t.PutHost(tables.Host{IP: s.hostIP(i), MAC: hostMAC, VLAN: s.vlan, Version: lcore.V2}); err != nil {
+		if _, err := t.Hosts.Put(tables.Host{IP: s.hostIP(i), MAC: hostMAC, VLAN: s.vlan, Version: lcore.V2}); err != nil {
 			return err
 		}
 		for q := range s.qpns {
 			n := i*s.qpns + q
-			_, err := t.PutProxyQP(tables.ProxyQP{
+			_, err := t.ProxyQPs.Put(tables.ProxyQP{
 				Host: s.hostIP(i), HostQPN: ib.QPN(hostQPN + q), QP: uint32(n), QPN: ib.QPN(proxyQPN + n),
 				QKey: ib.QKeyRDMAUDP, Version: lcore.V2, Worker: s.owner(i),
 			})
@@ -163,7 +163,7 @@ func (s shape) fill(t *tables.Tables) error {
 		} else {
 			n.IP4 = s.nodeIP(i)
 		}
-		if _, err := t.PutNode(n); err != nil {
+		if _, err := t.Nodes.Put(n); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,7 @@ func (s shape) fill(t *tables.Tables) error {
 
 func (s shape) fillGroups(t *tables.Tables) error {
 	for i := range s.groups {
-		_, err := t.PutGroup(tables.Group{
+		_, err := t.Groups.Put(tables.Group{
 			IP: groupIP(i), MGID: mgid(i), MLID: ib.LID(0xc000 + i), QKey: ib.QKeyRDMAUDP, RoCEQKey: ib.QKeyRDMAUDP, HopLimit: 64,
 			MTUToIB: lcore.MaxPayload, MTUToRoCE: lcore.MaxPayload, VLAN: s.vlan, Version: lcore.V2, ToIB: true, ToRoCE: true,
 			Policed: s.policed,

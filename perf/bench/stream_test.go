@@ -13,7 +13,7 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// shapes differ in how packets look.
+// shapes are cases with packets of different forms.
 var shapes = map[string]shape{
 	"IPv4":   square(1024),
 	"IPv6":   {hosts: 1024, qpns: 1, nodes: 1024, six: true},
@@ -24,7 +24,7 @@ var shapes = map[string]shape{
 	"one":    {hosts: 1, qpns: 1, nodes: 1},
 }
 
-// look returns the next packet of the lane's ring, and moves it to the ring's end. No loop may run.
+// look returns the next packet of the lane's ring, and moves it to the ring's end. No loop may run meanwhile.
 func (l *lane) look() []byte {
 	var m [1]dpdk.Mbuf
 	if l.ring.Dequeue(m[:]) == 0 {
@@ -90,7 +90,7 @@ func TestReaddressedFrames(t *testing.T) {
 	}
 }
 
-// spread checks how many of n equally likely things were met by 2048 draws: all but a share of e^(-2048/n).
+// spread checks how many of n equally likely values 2048 draws have hit: all but a share of e^(-2048/n).
 func spread(t *testing.T, what string, got, n int) {
 	t.Helper()
 	if got > n || got < n*4/5 {
@@ -140,14 +140,14 @@ func TestLoops(t *testing.T) {
 					frames(t, l)
 				}
 			}
-			frames(t, l) // the peer's
+			frames(t, l) // the packets of the peer
 			run(t, r, l.worker())
 			frames(t, l)
 		})
 	}
 }
 
-// Packets reach all entries of a table much larger than the ring: proxy QPs have a mark of use.
+// Packets reach all entries of a table much larger than the ring: proxy QPs have a mark that shows their use.
 func TestStreamCoversTable(t *testing.T) {
 	const entries = 1 << 16
 	s := square(entries)
@@ -160,11 +160,11 @@ func TestStreamCoversTable(t *testing.T) {
 			}
 			used := 0
 			for i := range entries {
-				if r.tables.TakeUsed(s.hostIP(i), hostQPN) {
+				if r.tables.ProxyQPs.TakeUsed(s.hostIP(i), hostQPN) {
 					used++
 				}
 			}
-			if used < entries*99/100 { // chance would leave 3 of them out
+			if used < entries*99/100 { // random draws would miss 3 of them
 				t.Errorf("%d packets used %d proxy QPs of %d", w.done(), used, entries)
 			}
 		})
@@ -182,7 +182,7 @@ func TestStreamIsLong(t *testing.T) {
 		at ^= all[i*inFlight%len(all)].to
 		seen[at] = true
 	}
-	if want := len(all) * 9 / 10; len(seen) < want { // draws meet some places twice
+	if want := len(all) * 9 / 10; len(seen) < want { // draws hit some places twice
 		t.Errorf("a packet came to %d places in %d trips, want %d", len(seen), len(all), want)
 	}
 }

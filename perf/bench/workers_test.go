@@ -60,7 +60,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// Every point of every curve can be measured: its packets find their way.
+// Every point of every curve can be measured: its packets are forwarded.
 func TestCurves(t *testing.T) {
 	all, err := Curves(short())
 	if err != nil {

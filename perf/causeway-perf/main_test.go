@@ -48,7 +48,7 @@ func TestHelp(t *testing.T) {
 	}
 	for _, c := range commands() {
 		if !strings.Contains(out.String(), "  "+c.name+" ") {
-			t.Errorf("help does not tell of %s", c.name)
+			t.Errorf("help does not mention %s", c.name)
 		}
 		if c.name == "bench" {
 			continue // its flags end the process

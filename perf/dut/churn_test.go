@@ -14,7 +14,7 @@ import (
 	"causeway/tables"
 )
 
-// strangers are RoCE hosts other than those of the traffic, with proxy QPs that change.
+// strangers are RoCE hosts that send no traffic, with proxy QPs that change.
 const (
 	strangers      = 2000
 	proxyQPsOfEach = 50
@@ -38,19 +38,19 @@ func churn(t *tables.Tables) (took time.Duration, err error) {
 	start := time.Now()
 	for n := 0; n < updates; n += 4 {
 		s := strangersProxyQP(n % (strangers * proxyQPsOfEach))
-		if err := t.DeleteProxyQP(s.Host, s.HostQPN); err != nil {
+		if err := t.ProxyQPs.Delete(s.Host, s.HostQPN); err != nil {
 			return 0, err
 		}
 		other := s
 		other.QPN += 0x400000
-		if _, err := t.PutProxyQP(other); err != nil {
+		if _, err := t.ProxyQPs.Put(other); err != nil {
 			return 0, err
 		}
-		if _, err := t.PutProxyQP(s); err != nil {
+		if _, err := t.ProxyQPs.Put(s); err != nil {
 			return 0, err
 		}
 		mac := [6]byte{2, 1, 0, 0, byte(n >> 8), byte(n)}
-		if _, err := t.PutHost(tables.Host{IP: s.Host, MAC: mac, Version: 2}); err != nil {
+		if _, err := t.Hosts.Put(tables.Host{IP: s.Host, MAC: mac, Version: 2}); err != nil {
 			return 0, err
 		}
 	}
@@ -64,11 +64,11 @@ func TestChurn(t *testing.T) {
 	for i := range strangers * proxyQPsOfEach {
 		s := strangersProxyQP(i)
 		if i < strangers {
-			if _, err := d.Tables().PutHost(tables.Host{IP: s.Host, MAC: [6]byte{2, 1}, Version: 2}); err != nil {
+			if _, err := d.Tables().Hosts.Put(tables.Host{IP: s.Host, MAC: [6]byte{2, 1}, Version: 2}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := d.Tables().PutProxyQP(s); err != nil {
+		if _, err := d.Tables().ProxyQPs.Put(s); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -131,7 +131,7 @@ func TestTwoWorkers(t *testing.T) {
 	}
 	checkWhole(t, o, l.Packets)
 	for i, n := range d.TakenBy() {
-		if n != l.Packets { // half of each direction's
+		if n != l.Packets { // half of each direction's messages
 			t.Errorf("worker %d took %d messages of %d", i, n, 2*l.Packets)
 		}
 	}
@@ -187,7 +187,7 @@ func TestLoopback(t *testing.T) {
 	if err := e.CountRunDelay(os.Getpid()); err != nil {
 		t.Error(err)
 	}
-	if err := e.CountRunDelay(1 << 22); err == nil { // beyond the largest process id
+	if err := e.CountRunDelay(1 << 22); err == nil { // larger than any process id
 		t.Error("a process that is not there has lcores")
 	}
 	if err != nil || c.Received == 0 || c.Received != c.Offered || c.Checked != c.Received || c.Corrupted+c.Misdelivered != 0 {

@@ -18,13 +18,13 @@ func (d *DUT) setJoined(n int) error {
 		return fmt.Errorf("dut: %d groups; the device was built for at most %d", n, t.Groups)
 	}
 	for ; d.joined > n; d.joined-- {
-		if err := d.tables.DeleteGroup(t.group(d.joined - 1).IP); err != nil {
+		if err := d.tables.Groups.Delete(t.group(d.joined - 1).IP); err != nil {
 			return err
 		}
 	}
 	d.tables.Reclaim()
 	for ; d.joined < n; d.joined++ {
-		if _, err := d.tables.PutGroup(t.group(d.joined)); err != nil {
+		if _, err := d.tables.Groups.Put(t.group(d.joined)); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func (d *DUT) Missing() int {
 // message. Every second message goes to the group.
 func (d *DUT) Join(ctx context.Context, l trial.Load, group int) (time.Duration, error) {
 	t := &d.cfg.Traffic
-	if _, _, there := d.tables.FindGroup(t.group(group).IP); there {
+	if _, _, there := d.tables.Groups.Find(t.group(group).IP); there {
 		return 0, fmt.Errorf("dut: join group %d: it is joined already", group)
 	}
 	flow := d.sendTo(l, group)
@@ -78,7 +78,7 @@ func (d *DUT) Join(ctx context.Context, l trial.Load, group int) (time.Duration,
 		var asked uint64
 		_, err := d.runWith(ctx, l, func() error {
 			asked = gen.Now()
-			_, err := d.tables.PutGroup(t.group(group))
+			_, err := d.tables.Groups.Put(t.group(group))
 			return err
 		})
 		if err != nil {
@@ -88,7 +88,7 @@ func (d *DUT) Join(ctx context.Context, l trial.Load, group int) (time.Duration,
 			return gen.Since(asked, first), nil
 		}
 		if asked > 0 {
-			if err := d.tables.DeleteGroup(t.group(group).IP); err != nil {
+			if err := d.tables.Groups.Delete(t.group(group).IP); err != nil {
 				return 0, err
 			}
 			d.tables.Reclaim()
@@ -108,7 +108,7 @@ func (d *DUT) Leave(ctx context.Context, l trial.Load, group int) (time.Duration
 		var asked uint64
 		_, err := d.runWith(ctx, l, func() error {
 			asked = gen.Now()
-			return d.tables.DeleteGroup(t.group(group).IP)
+			return d.tables.Groups.Delete(t.group(group).IP)
 		})
 		d.tables.Reclaim()
 		if err != nil {
@@ -118,7 +118,7 @@ func (d *DUT) Leave(ctx context.Context, l trial.Load, group int) (time.Duration
 			return gen.Since(asked, last), nil
 		}
 		if asked > 0 {
-			if _, err := d.tables.PutGroup(t.group(group)); err != nil {
+			if _, err := d.tables.Groups.Put(t.group(group)); err != nil {
 				return 0, err
 			}
 		}

@@ -25,7 +25,7 @@ type mark struct {
 func markNow(t *testing.T, d *dut.DUT) mark {
 	t.Helper()
 	d.Empty()
-	runtime.GC() // twice: what has a finalizer goes with the second
+	runtime.GC() // twice: objects with a finalizer are freed by the second
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -122,10 +122,10 @@ func (t *Traffic) fill(to *tables.Tables, workers int) error {
 	for i := range t.Flows {
 		version := t.version(i)
 		h := tables.Host{IP: hostIP(version, i), MAC: hostMAC(i), VLAN: t.VLAN, Version: lcore.V2}
-		if _, err := to.PutHost(h); err != nil {
+		if _, err := to.Hosts.Put(h); err != nil {
 			return err
 		}
-		_, err := to.PutProxyQP(tables.ProxyQP{
+		_, err := to.ProxyQPs.Put(tables.ProxyQP{
 			Host: h.IP, HostQPN: hostQPN, QP: uint32(i), QPN: ib.QPN(firstQPN + i), QKey: ib.QKeyRDMAUDP, Worker: i % workers,
 			Version: lcore.V2,
 		})
@@ -133,7 +133,7 @@ func (t *Traffic) fill(to *tables.Tables, workers int) error {
 			return err
 		}
 		n := tables.Node{IP4: nodeIP(4, i), IP6: nodeIP(6, i), GID: nodeGID(i), LID: nodeLID(i)}
-		if _, err := to.PutNode(n); err != nil {
+		if _, err := to.Nodes.Put(n); err != nil {
 			return err
 		}
 	}

@@ -197,7 +197,7 @@ func (r *rig) forwardCopy(b []byte) {
 	r.forward(m)
 }
 
-// Each fault of a bridge is counted as what it is.
+// Each kind of fault of a bridge has its own counter.
 func TestFaults(t *testing.T) {
 	const payload, n = 100, 1000
 	f := flow(payload, from, to, nil)
@@ -253,8 +253,8 @@ func change(at int, bits byte) func(*rig, dpdk.Mbuf) {
 	}
 }
 
-// A message that others have overtaken is received and counted as reordered; one that is too old to know whether it is
-// a duplicate is counted as stale.
+// A message that others have overtaken is received and counted as reordered; one that is so old that a duplicate cannot
+// be recognised is counted as stale.
 func TestReordering(t *testing.T) {
 	const n = 900
 	r := newRig(t, flow(64, from, to, nil))
@@ -321,6 +321,6 @@ func TestPace(t *testing.T) {
 		t.Errorf("%d messages at %.0f a second took %v, %v skipped", packets, rate, o.Elapsed, c.Skipped)
 	}
 	if mean := o.Latency[0].Mean(); c.Received == 0 || mean < 1e6 {
-		t.Errorf("a bridge that looks every 5 ms has a latency of %.0f ns", mean)
+		t.Errorf("a bridge that polls every 5 ms has a latency of %.0f ns", mean)
 	}
 }

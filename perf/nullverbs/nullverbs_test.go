@@ -131,7 +131,7 @@ func checkBurst(t *testing.T, p *nullverbstest.Port, order []int, k int) {
 	}
 }
 
-// Two bursts have doorbells of their own.
+// Each of two bursts has its own doorbells.
 func TestBurstsAreNotJoined(t *testing.T) {
 	p := testPort(t, nullverbs.Sizes{QPs: 2, Receives: 64})
 	before := p.SendDoorbells()
@@ -167,7 +167,7 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// Buffers are reused, and each message is for the next queue pair.
+// Buffers are reused, and successive messages go to the queue pairs in turn.
 func TestReceive(t *testing.T) {
 	const qps, receives, size = 3, 128, 100
 	p := testPort(t, nullverbs.Sizes{QPs: qps, Receives: receives})

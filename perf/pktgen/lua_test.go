@@ -12,9 +12,9 @@ import (
 	"causeway/perf/pktgen"
 )
 
-// pretended is a fake of the functions of pktgen 23.03 that the script calls: it counts by time, and fails for
+// fakePktgen has fakes of the functions of pktgen 23.03 that the script calls: it counts by time, and fails for
 // functions that 23.03 does not have.
-const pretended = `
+const fakePktgen = `
 local now, sending, rate, state, quit = 0, false, 0, "%s", false
 local sent = 0
 pktgen = setmetatable({
@@ -72,7 +72,7 @@ func TestScriptRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			script, played := filepath.Join(dir, "x.lua"), filepath.Join(dir, "played.lua")
-			for name, text := range map[string]string{script: string(text), played: strings.Replace(pretended, "%s", x.link, 1)} {
+			for name, text := range map[string]string{script: string(text), played: strings.Replace(fakePktgen, "%s", x.link, 1)} {
 				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}

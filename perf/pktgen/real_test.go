@@ -21,7 +21,7 @@ type receiver struct {
 	done   chan struct{}
 	wait   sync.WaitGroup
 	frames uint64
-	bad    error // of the first frame that was none
+	bad    error // the error of the first frame that could not be parsed
 }
 
 func (r *receiver) run() {
@@ -105,7 +105,7 @@ func TestPktgen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.bad != nil {
-		t.Errorf("a frame came that is none: %v", r.bad)
+		t.Errorf("an invalid frame came: %v", r.bad)
 	}
 	if got.Sent < 5000 || got.Sent != r.frames || got.Loss != 1 { // there are no echoes
 		t.Errorf("%d frames came; %+v", r.frames, got)

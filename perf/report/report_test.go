@@ -254,6 +254,6 @@ func TestLines(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 	if _, err := report.Lines("", "", "", "", []report.Line{{X: []float64{1}, Y: []float64{math.NaN()}}}); err == nil {
-		t.Error("a line of what is no number was drawn")
+		t.Error("a line was drawn for a value that is no number")
 	}
 }

@@ -21,7 +21,7 @@ type simulated struct {
 	buffer    float64 // packets
 	generator float64 // packets a second in each direction; 0: any
 	noise     float64 // probability that a trial loses 1 %, not through the device
-	seen      bool    // noise shows as a stall
+	seen      bool    // noise is reported as a stall
 	corrupt   float64 // probability of a trial with a corrupted message
 	fail      error
 	rng       *rand.Rand

@@ -129,7 +129,7 @@ func TestSliced(t *testing.T) {
 	if o, err = s.Run(t.Context(), trial.At(one, 9e5, time.Second)); err != nil || o.Disturbed == 0 || o.Counts[0].Offered == 0 {
 		t.Errorf("nothing but noise: %+v, %v; it must say that it was disturbed", o, err)
 	}
-	// The search then says that it was the machine.
+	// The search then reports that the machine was the limit.
 	found, err := search().Find(t.Context(), s, "test", 0, 0, nil)
 	if err != nil || found.PPS > 1e4 || found.Limit != trial.ByMachine {
 		t.Errorf("found %v by %v, %v", found.PPS, found.Limit, err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lookup cost beside rte_hash, in one process, by turns: bench_test.go builds this with table.c and runs it.
+ * The cost of a lookup and that of rte_hash, in one process, in turn: bench_test.go builds this with table.c and runs
+ * it.
  *
  *   bench <entries>      prints: ours <ns> rte_hash <ns>, per lookup, the best of many short turns
  *
@@ -59,7 +60,7 @@ static struct table_key key_of(uint64_t i)
 	return k;
 }
 
-/* Asks for huge pages on both sides: --no-huge would else give rte_hash small ones. */
+/* Asks for huge pages on both sides: otherwise --no-huge would give rte_hash small ones. */
 static int advise(const struct rte_memseg_list *list, void *arg)
 {
 	(void)arg;
@@ -98,7 +99,7 @@ static double ns(uint64_t cycles)
 	return (double)cycles * 1e9 / (double)rte_get_tsc_hz() / LOOKUPS;
 }
 
-/* Brings the keys of a turn near, so that who goes first does not pay for both. */
+/* Prefetches the keys of a round, so that the first of the two does not pay for both. */
 static void warm(const struct table_key *ask)
 {
 	uint64_t sum = 0;

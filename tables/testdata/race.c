@@ -2,7 +2,7 @@
 /*
  * One writer and three readers on one table, for the sanitizers: race_test.go builds this with table.c and runs it.
  *
- * The writer inserts, replaces, deletes, fails, takes back, grows and reclaims without pause. The readers demand that
+ * The writer inserts, replaces, deletes, fails, undoes, grows and reclaims without pause. The readers check that
  *   - a permanent key is found every time, and its replacements never go backwards;
  *   - whatever they find is the entry of that key, whole, as its check word says;
  *   - it stays so until they say that they are quiescent.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package commandtest has a fake bridge for tests of commands: a few entries of everything.
+// Package commandtest provides a fake bridge for tests of commands, with a few entries in each table.
 package commandtest
 
 import (
@@ -238,7 +238,7 @@ func (f *Fake) Notes() []string {
 	return slices.Clone(f.notes)
 }
 
-// follow makes a configuration the current one.
+// follow makes a configuration the one in force.
 func (f *Fake) follow(to *config.Config, err error) (config.Changes, error) {
 	if err != nil {
 		return nil, err

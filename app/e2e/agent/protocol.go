@@ -15,8 +15,7 @@
 //	                              ◀─    {"id":7,"exit":0}              exactly one, the last
 package agent
 
-// PortName is the virtio-serial port's name: QEMU's command line gives it, the
-// guest finds its device by it.
+// PortName is the virtio-serial port's name: QEMU's command line sets it, and the guest finds its device by it.
 const PortName = "causeway.agent"
 
 // Request is a message from the test to the guest.

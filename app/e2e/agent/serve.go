@@ -59,7 +59,7 @@ func Serve(port io.ReadWriter) error {
 func (s *server) send(r Report) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	_ = s.out.Encode(r) // nobody is there to tell
+	_ = s.out.Encode(r) // fails when nobody is connected
 }
 
 // run starts a command in a process group of its own, so that kill reaches

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* Preloaded into every command of the guest: programs that print to a pipe keep
- * their lines back until 4096 bytes are full, and a test that waits for
- * mckey's "joined" would wait for its end. */
+/* Preloaded into every command of the guest: programs that print to a pipe buffer their lines until there are 4096
+ * bytes, and a test that waits for mckey's "joined" would wait until mckey ends. */
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* An InfiniBand port that is not there, for ibacm: what it calls of libibverbs and libibumad, preloaded. GUID 7, LID 7,
- * the default partition, and a subnet administrator that grants all. */
+/* A fake InfiniBand port for ibacm: the functions of libibverbs and libibumad that it calls, preloaded. GUID 7, LID 7,
+ * the default partition, and a subnet administrator that grants everything. */
 
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -221,9 +221,8 @@ int umad_register(int port, int class, int version, uint8_t rmpp, long mask[16 /
 	return 0;
 }
 
-/* The subnet administrator grants every join, as MLID 0xc001, and says of every path that it leads to LID 9. Offsets
- * are those of struct ib_user_mad (linux rdma/ib_user_mad.h), a MAD and an SA header before the record (IBTA vol 1
- * §15.2). */
+/* The subnet administrator grants every join, as MLID 0xc001, and every path it returns is to LID 9. Offsets are those
+ * of struct ib_user_mad (linux rdma/ib_user_mad.h), a MAD and an SA header before the record (IBTA vol 1 §15.2). */
 enum {
 	USER_MAD = 64,
 	RECORD = 56,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fabrictest gives tests of several packages nodes of the software subnet.
+// Package fabrictest provides nodes of the software subnet for tests of several packages.
 package fabrictest
 
 import (
@@ -14,8 +14,9 @@ import (
 	"causeway/ibside/stamp"
 )
 
-// An Exchanger is a node that runs the protocol of rdma_cm's example udaddy, as client and as server: the client sends Count
-// messages, then the server sends as many back. Each message has its sender's QPN as immediate data, and answers go to that QPN.
+// An Exchanger is a node that runs the protocol of rdma_cm's example udaddy, as client and as server: the client sends
+// Count messages, then the server sends as many back. Each message has its sender's QPN as immediate data, and answers
+// go to that QPN.
 type Exchanger struct {
 	Node  *fabric.Node
 	CM    *fabric.CM

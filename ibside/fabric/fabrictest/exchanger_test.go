@@ -18,7 +18,7 @@ import (
 
 const cmPort = 7174
 
-// newFabric returns a subnet, of which no packet may be unaccounted for in the end.
+// newFabric returns a subnet whose packets must all be accounted for in the end.
 func newFabric(t *testing.T) *fabric.Fabric {
 	t.Helper()
 	f, err := fabric.New(fabric.Config{})
@@ -51,7 +51,7 @@ func newFabric(t *testing.T) *fabric.Fabric {
 	return f
 }
 
-// newCM returns a connection manager, of which every request must have an answer or wait for one in the end.
+// newCM returns a connection manager whose requests must all have an answer or wait for one in the end.
 func newCM(t *testing.T, h *fabric.HCA) *fabric.CM {
 	m := fabric.NewCM(h, fabric.CMConfig{})
 	t.Cleanup(func() {
@@ -77,8 +77,8 @@ func newExchanger(t *testing.T, f *fabric.Fabric, n int, ip string) *Exchanger {
 	return &Exchanger{Node: node, CM: newCM(t, node.HCA()), IPs: []netip.Addr{netip.MustParseAddr(ip)}, Count: 10, Size: 100}
 }
 
-// TestTalk has several clients at each of several servers at once, over IPv4 and IPv6.
-func TestTalk(t *testing.T) {
+// TestExchange runs several clients at each of several servers at once, over IPv4 and IPv6.
+func TestExchange(t *testing.T) {
 	for _, prefix := range []string{"10.9.0.", "fd09::"} {
 		t.Run(prefix, func(t *testing.T) {
 			f := newFabric(t)
@@ -120,8 +120,8 @@ func wholeTalk(t *testing.T, k Exchange) {
 	}
 }
 
-// TestTalkFails: no talk is reported as good that was not.
-func TestTalkFails(t *testing.T) {
+// TestExchangeFails: a failed exchange is never reported as good.
+func TestExchangeFails(t *testing.T) {
 	f := newFabric(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -145,7 +145,7 @@ func TestTalkFails(t *testing.T) {
 	if k := client.Connect(ctx, gid, server.IPs[0], cmPort); !errors.Is(k.Err, context.DeadlineExceeded) {
 		t.Errorf("too few messages: %v", k.Err)
 	}
-	for range 2 { // the first was refused, and well so
+	for range 2 { // the first was rejected, as it should be
 		if k := <-served; (k.Err == nil) == (k.Local != 0) {
 			t.Errorf("served %+v", k)
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package porttest plays a worker: it calls a struct ib_port (ibside/port.h) as the datapath does, from Go. It is
-// for tests only, and stands in a package because a _test.go file cannot have cgo.
+// Package porttest acts as a worker: it calls a struct ib_port (ibside/port.h) as the datapath does, from Go. It is for
+// tests only, and is a package because a _test.go file cannot use cgo.
 package porttest
 
 // #cgo pkg-config: libdpdk

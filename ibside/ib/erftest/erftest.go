@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package erftest reads captures of InfiniBand packets, for tests of those that write them.
+// Package erftest reads captures of InfiniBand packets, for tests of packages that write them.
 package erftest
 
 import (

@@ -47,19 +47,20 @@ const tableFrom = ib.MADHdrLen + 12
 // ibsimPatience is how long the simulator may take to answer on its control socket. It has one thread and is quick.
 const ibsimPatience = 2 * time.Second
 
-// Ibsim is a port of ibsim's simulated subnet, which a real opensm manages, spoken to as libumad2sim does: over
-// datagrams on Unix sockets with abstract names. No data and no tables of more than one MAD pass; see LostError.
+// Ibsim is a port of ibsim's simulated subnet, which a real opensm manages. It uses the protocol of libumad2sim:
+// datagrams on Unix sockets with abstract names. Data and tables of more than one MAD are not transported; see
+// LostError.
 type Ibsim struct {
 	ctlMu  sync.Mutex
 	ctl    *net.UnixConn
 	data   *net.UnixConn
 	out    *net.UnixAddr // where the simulator takes this client's MADs
-	client uint32        // which of its clients we are
+	client uint32        // the simulator's number for this client
 	guid   ib.GUID       // the port's
 }
 
 // DialIbsim attaches to a host of the subnet. The name is that of the simulator's sockets, $IBSIM_SOCKNAME or "sim".
-// One client of a host gets what nobody asked for, such as notices: the first that connects.
+// Unsolicited MADs, such as notices, go to one client of a host: the first that connects.
 func DialIbsim(name, host string) (*Ibsim, error) {
 	s := &Ibsim{}
 	if err := s.dial(name, host); err != nil {
@@ -75,7 +76,7 @@ func ibsimAddr(format string, a ...any) *net.UnixAddr {
 }
 
 func (s *Ibsim) dial(name, host string) (err error) {
-	id := rand.Int32N(1<<30) + 1<<22 // larger than any process ID, which is what other clients call themselves
+	id := rand.Int32N(1<<30) + 1<<22 // larger than any process ID, which other clients use
 	if s.ctl, err = net.DialUnix("unixgram", ibsimAddr("%s:ctl%d", name, id), ibsimAddr("%s:ctl", name)); err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func ibsimPortGUID(nodeInfo []byte) ib.GUID {
 	return ib.GUID(binary.BigEndian.Uint64(nodeInfo[12:]) + 1)
 }
 
-// control asks on the control socket and returns the answer's data.
+// control sends a request on the control socket and returns the answer's data.
 func (s *Ibsim) control(kind uint32, data []byte) ([]byte, error) {
 	s.ctlMu.Lock()
 	defer s.ctlMu.Unlock()
@@ -136,14 +137,14 @@ func (s *Ibsim) control(kind uint32, data []byte) ([]byte, error) {
 			return nil, errors.New("not an answer of ibsim")
 		case answered == ibsimError:
 			return nil, errors.New("refused")
-		case answered == kind: // else it is one that came too late
+		case answered == kind: // otherwise it is one that came too late
 			return b[16:], nil
 		}
 	}
 }
 
-// SendMAD implements Transport. The simulator has no service levels. Acknowledgements of tables stay here: at the other
-// end there is no kernel that would take them from opensm, which would answer them like requests.
+// SendMAD implements Transport. The simulator has no service levels. Acknowledgements of tables are not sent: on
+// opensm's side there is no kernel that would handle them, and opensm would answer them like requests.
 func (s *Ibsim) SendMAD(to ib.LID, _ ib.SL, mad []byte) error {
 	if len(mad) != ib.MADLen {
 		return fmt.Errorf("sa: a MAD of %d bytes, not %d", len(mad), ib.MADLen)
@@ -181,9 +182,9 @@ func (s *Ibsim) ReceiveMAD(mad []byte) (ib.LID, ib.SL, error) {
 	}
 }
 
-// ibsimReceived returns the sender of a datagram, ibsimLen bytes. It is a sa.LostError when the simulator brings back what
-// it could not deliver, and when it cut a table. To a table that it did not cut it does what the sender's kernel would
-// have done: opensm only says that RMPP is to be used.
+// ibsimReceived returns the sender of a datagram, ibsimLen bytes. The error is a sa.LostError when the simulator
+// returns a MAD that it could not deliver, and when it has cut a table. In a table that is not cut it fills in what the
+// sender's kernel would have: opensm only says that RMPP is to be used.
 func ibsimReceived(b []byte) (ib.LID, error) {
 	mad, _ := ib.AsMAD(b[ibsimMAD:])
 	length := binary.BigEndian.Uint64(b[ibsimLength:])
@@ -212,7 +213,7 @@ func (s *Ibsim) PortState() (ib.PortState, error) {
 	return portStateOf(info, s.guid), nil
 }
 
-// portStateOf reads a PortInfo (IBTA vol 1 §14.2.5.6), 64 bytes.
+// portStateOf parses a PortInfo (IBTA vol 1 §14.2.5.6), 64 bytes.
 func portStateOf(info []byte, guid ib.GUID) ib.PortState {
 	const active = 4
 	return ib.PortState{
@@ -223,7 +224,7 @@ func portStateOf(info []byte, guid ib.GUID) ib.PortState {
 	}
 }
 
-// Close implements Transport. It gives the simulator its place back: there are only ten.
+// Close implements Transport. It frees the client's place in the simulator, which has only ten.
 func (s *Ibsim) Close() error {
 	_, err := s.control(ibsimDisconnect, nil)
 	if errors.Is(err, sa.ErrClosed) {

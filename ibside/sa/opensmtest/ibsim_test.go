@@ -8,7 +8,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// FuzzIbsim takes anything from the simulator's data socket and as its PortInfo.
+// FuzzIbsim parses any input as from the simulator's data socket and as its PortInfo.
 func FuzzIbsim(f *testing.F) {
 	b := make([]byte, ibsimLen)
 	ib.PutMAD(b[ibsimMAD:], ib.MADFields{Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodReport, TID: 7, AttrID: ib.AttrNotice})

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package opensmtest gives tests a subnet of their own: ibsim simulates it, the real opensm manages it. Processes end with the
-// test. A test that cannot have them is skipped, and fails where the environment has CI set.
+// Package opensmtest provides subnets for tests: ibsim simulates a subnet, and the real opensm manages it. The
+// processes end with the test. Where these programs are missing, the test is skipped, and fails if the environment has
+// CI set.
 package opensmtest
 
 import (
@@ -19,7 +20,7 @@ import (
 	"causeway/ibside/sa"
 )
 
-// preload stands between opensm and the kernel's user_mad device, and speaks to ibsim instead.
+// preload is the library that replaces the kernel's user_mad device for opensm, and uses ibsim instead.
 const preload = "/usr/lib/*/umad2sim/libumad2sim.so"
 
 // topology is the simulated subnet: a switch with the SM's host, the bridge, and others.
@@ -46,8 +47,8 @@ Hca 1 "standby"
 [1] "switch"[5]
 `
 
-// needSimulator says where ibsim, opensm and the library between them are. Without them the test fails where tests run
-// for the record, and says so elsewhere.
+// needSimulator returns the paths of ibsim, opensm and the library between them. Without them the test fails in CI, and
+// is skipped elsewhere.
 func needSimulator(t testing.TB) (library string) {
 	t.Helper()
 	found, _ := filepath.Glob(preload)
@@ -64,11 +65,12 @@ func needSimulator(t testing.TB) (library string) {
 	return ""
 }
 
-// Subnet is a simulated subnet of one test alone: a switch with the hosts "smhost", "bridge", "hosta", "hostb" and "standby".
+// Subnet is a simulated subnet of one test alone: a switch with the hosts "smhost", "bridge", "hosta", "hostb" and
+// "standby".
 type Subnet struct {
-	Name    string // of its sockets
+	Name    string // the name of its sockets
 	Dir     string
-	Library string // what stands between a program and the kernel's user_mad device
+	Library string // replaces the kernel's user_mad device for a program
 
 	t    testing.TB
 	sims io.Writer // ibsim's console
@@ -95,7 +97,7 @@ func Start(t testing.TB) *Subnet {
 	return s
 }
 
-// Process is a program of the test, with what it has written.
+// Process is a program of the test, with its output.
 type Process struct {
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -112,7 +114,7 @@ func (s *Subnet) start(cmd *exec.Cmd, name string) *Process {
 	}
 	defer out.Close()
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // should the test itself be killed
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // in case the test itself is killed
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -137,7 +139,7 @@ func (p *Process) await(text string, patience time.Duration) {
 	awaitIn(p.t, p.name, text, patience)
 }
 
-// awaitIn waits until a file has a text.
+// awaitIn waits until a file contains a text.
 func awaitIn(t testing.TB, file, text string, patience time.Duration) {
 	t.Helper()
 	if !HasWritten(file, text, patience) {
@@ -146,7 +148,7 @@ func awaitIn(t testing.TB, file, text string, patience time.Duration) {
 	}
 }
 
-// HasWritten waits until a file has a text, or patience ends.
+// HasWritten waits until a file contains a text, or the time is over.
 func HasWritten(file, text string, patience time.Duration) bool {
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		b, _ := os.ReadFile(file)
@@ -161,7 +163,7 @@ func HasWritten(file, text string, patience time.Duration) bool {
 
 func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }
 
-// Stop stops a program and waits until all its threads stand still.
+// Stop stops a program and waits until all its threads are stopped.
 func (p *Process) Stop() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -193,7 +195,7 @@ func (p *Process) Continue() {
 	}
 }
 
-// Console gives ibsim a command.
+// Console sends ibsim a command.
 func (s *Subnet) Console(command string) {
 	s.t.Helper()
 	if _, err := io.WriteString(s.sims, command+"\n"); err != nil {
@@ -207,8 +209,8 @@ type Manager struct {
 	Log string // the file
 }
 
-// opensm and its library wait for ever for a datagram that died with its receiver: the library has none of the kernel's
-// timeouts. So what does not come up in this time is started anew, some times.
+// opensm and its library wait for ever for a datagram that was lost because its receiver ended: the library has none of
+// the kernel's timeouts. So an opensm that is not up within this time is started again, several times.
 const (
 	UpPatience = 4 * time.Second
 	UpTries    = 4
@@ -260,7 +262,7 @@ func (s *Subnet) Client(host string, cfg sa.Config) *sa.Client {
 	return c
 }
 
-// CheckStats asserts that each MAD that came is counted by what became of it.
+// CheckStats asserts that each received MAD is counted as handled or dropped.
 func CheckStats(t testing.TB, who string, s sa.Stats) {
 	t.Helper()
 	sum := s.Answers + s.Segments + s.Notices + s.Repeated + s.NoticesDropped + s.Late + s.Ignored + s.Lost
@@ -269,11 +271,11 @@ func CheckStats(t testing.TB, who string, s sa.Stats) {
 	}
 }
 
-// failover makes an SM that awaits the end of another be quick about it.
+// failover makes a standby SM notice the master's end quickly.
 const failover = "sminfo_polling_timeout 100\npolling_retry_number 2\n"
 
-// ManagePair starts a master at "smhost" and one that awaits its end at "standby". It reports false when that one, which is not
-// the test's to judge, has not got there: see UpPatience.
+// ManagePair starts a master at "smhost" and a standby at "standby". It returns false when the standby has not come up,
+// which is opensm's affair and no failure of the test: see UpPatience.
 func (s *Subnet) ManagePair() (master, standby *Manager, ok bool) {
 	s.t.Helper()
 	conf := filepath.Join(s.Dir, "failover.conf")

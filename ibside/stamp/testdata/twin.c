@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads lines "stream number time seed size", and writes for each the message in hex, and how many of the messages that
- * have one bit changed stamp_intact takes for whole. */
+/* Reads lines "stream number time seed size", and writes for each the message in hex, and for how many of the messages
+ * with one changed bit stamp_intact returns true. */
 #include "../stamp.h"
 
 #include <inttypes.h>

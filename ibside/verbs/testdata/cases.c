@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The port's C side against the device of mock.c: one case after another, each with a worker of its own, whose
- * books must balance at the end and whose mbufs must all be back in the pool. */
+/* The port's C side against the device of mock.c: one case after another, each with a worker of its own, whose counters
+ * must balance at the end and whose mbufs must all be back in the pool. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ static unsigned answer(struct ibv_ah *ah)
 	return n;
 }
 
-/* Makes peer 1 known, and forgets that this took a message. */
+/* Makes an address handle for peer 1, and resets the counters of the message that this took. */
 static void warm(void)
 {
 	post(0, 1, 1, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of cases.c: which address handles are one. */
-/* How many handles there are for peers that differ in one field each, and one that is like the first. */
+/* Cases of cases.c: which messages share an address handle. */
+/* Counts the handles for peers that differ in one field each, and for one that equals the first. */
 static unsigned handles_for(bool grh)
 {
 	const struct ib_ah all[] = {
@@ -29,7 +29,7 @@ static struct ah_entry *find(struct ib_ah ah, bool grh)
 	return verbs_ah_find(w, qp[1], &ah, grh);
 }
 
-/* This worker's link is InfiniBand: what does not matter without a GRH makes no other handle. */
+/* This worker's link is InfiniBand: fields that do not matter without a GRH make no other handle. */
 static void handles_of_infiniband(void)
 {
 	struct ib_ah a = {.dlid = 7, .sl = 1, .hop_limit = 3}, b = {.dlid = 7, .sl = 1, .tclass = 9};
@@ -43,7 +43,7 @@ static void handles_of_infiniband(void)
 	WANT(handles_for(true) == 7);
 }
 
-/* Nothing that a frame's sender chooses freely makes another handle where no router looks at it. */
+/* Fields that a frame's sender chooses freely make no other handle where no router uses them. */
 static void handles_of_a_subnet(void)
 {
 	const struct ib_ah near[] = {
@@ -68,7 +68,8 @@ static void handles_of_a_subnet(void)
 	WANT(e->key.ah.hop_limit == 0 && e->key.grh == 0);
 }
 
-/* One queue pair that asks for many does not keep another from asking; and may go on when it is answered. */
+/* A queue pair that requests many handles does not prevent another's requests; and may go on when it has been
+ * answered. */
 static void handles_pending(void)
 {
 	struct ah_entry *e;
@@ -96,7 +97,7 @@ static void handles_pending(void)
 	WANT(answer(&handle) == 1 && qp[0]->pending_ahs == 0);
 }
 
-/* A handle from before the request to forget all is forgotten, though the worker takes it after that. */
+/* A handle from before a request to flush all is flushed, though the worker takes it after that. */
 static void handles_late(void)
 {
 	post(0, 1, 2, 100);
@@ -107,7 +108,7 @@ static void handles_late(void)
 	WANT(answer(&handle) == 1 && mock.send_n == 2);
 }
 
-/* An entry whose messages wait may be another's by the time that they are looked at. */
+/* An entry whose messages wait may belong to another peer by the time that they are handled. */
 static void handles_held_twice(void)
 {
 	post(0, 1, 3, 100);

@@ -32,7 +32,7 @@ static void put(struct mock_cq *c, const struct ibv_wc *wc)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Completions of the queue pair leave the queue unseen, as in mlx5's __mlx5_cq_clean(). */
+/* Completions of the queue pair are removed from the queue without being polled, as in mlx5's __mlx5_cq_clean(). */
 static void clean(struct ibv_cq *cq, uint32_t qpn)
 {
 	struct mock_cq *c = (struct mock_cq *)cq;
@@ -174,7 +174,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	return q;
 }
 
-/* A queue pair receives until it is told not to, and is gone after that. */
+/* A queue pair receives until it is reset, and is destroyed after that. */
 static void leave_state(struct ibv_qp *qp, enum ibv_qp_state next)
 {
 	struct ibv_wc wc = {.qp_num = qp->qp_num};

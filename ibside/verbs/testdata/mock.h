@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device that does what a test says: it keeps what is posted until the test completes it. It takes libibverbs' place,
- * for what no device at hand shows: queues that fill, refusals in the middle of a list, completions that come late.
+ * A device that a test controls: it keeps what is posted until the test completes it. It replaces libibverbs, to test
+ * what no available device shows: queues that fill, rejections in the middle of a list, completions that come late.
  * Like mlx5 it takes a queue pair's completions out of the queues when that is reset or destroyed, and wc.pkey_index is
  * bits of the immediate. A second thread may be the worker.
  */
@@ -14,7 +14,7 @@
 
 enum { MOCK_QUEUE = 4096 };
 
-/* What the device has been given and not yet carried out, and what the test looks at. */
+/* The work requests that the device has not yet carried out, and the state that the test checks. */
 extern struct mock {
 	struct ibv_send_wr sends[MOCK_QUEUE];
 	struct ibv_sge sges[MOCK_QUEUE][VERBS_MAX_SGE];
@@ -31,13 +31,13 @@ extern struct mock {
 	void (*after_destroy)(void);
 } mock;
 
-/* Completes the n oldest sends: silently where they are not signalled and all is well. */
+/* Completes the n oldest sends: without a completion where they are not signalled and succeed. */
 void mock_complete(unsigned n, enum ibv_wc_status status);
 
 /* Receives a message of payload bytes into the oldest buffer. */
 void mock_receive(const struct ibv_wc *wc, const void *payload, unsigned len);
 
-/* Makes the device and a worker on it. */
+/* Makes the device, and a worker that uses it. */
 struct verbs_worker *mock_worker(struct rte_mempool *pool, const struct verbs_sizes *s, bool ethernet);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of cases.c: queue pairs that end while messages for them lie in the completion queue. The device forgets those
- * then, and the worker has to have them before: each has one of its places for receive buffers. */
+/* Cases of cases.c: queue pairs that end while messages for them lie in the completion queue. The device then discards
+ * those, so the worker has to take them before: each occupies one of its places for receive buffers. */
 
 static void work_once(void)
 {
@@ -29,7 +29,7 @@ static void reset_with_messages(void)
 	WANT(qp[1]->qp->state == IBV_QPS_RTS && all_slots());
 }
 
-/* Where messages never end, what came before is known to be taken after as many as there are places. */
+/* When messages never end, all earlier ones are known to be taken after as many as there are places. */
 static void reset_under_load(void)
 {
 	struct ibv_wc wc = {.qp_num = qp[2]->qp->qp_num};
@@ -87,7 +87,7 @@ static void poll_of_another(void)
 	mock.after_destroy = NULL;
 }
 
-/* The worker looks for a failed queue pair by its number while another is being destroyed. */
+/* The worker looks up a failed queue pair by its number while another is being destroyed. */
 static void destroyed_beside_a_failure(void)
 {
 	mock.after_destroy = poll_of_another;

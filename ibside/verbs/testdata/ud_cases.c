@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ud.c on a device that brings every message back to its sender, when it is told to. */
+/* ud.c on a device that returns every message to its sender, when the test makes it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static int post_recv(struct ibv_qp *q, struct ibv_recv_wr *wr, struct ibv_recv_w
 	return 0;
 }
 
-/* What is sent comes back, if there is a buffer; the completion comes at once unless the device is slow. */
+/* A sent message comes back, if there is a buffer; the completion comes at once unless the device is slow. */
 static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
@@ -198,7 +198,7 @@ int ibv_attach_mcast(struct ibv_qp *q, const union ibv_gid *gid, uint16_t lid)
 	return q == &qp && gid->raw[0] == 0xff && lid == 0xc000 ? 0 : EINVAL;
 }
 
-/* Takes all that has come and returns how many; each must carry the next number. */
+/* Takes all messages that have come and returns how many; each must carry the next number. */
 static unsigned take(struct verbs_ud *u, uint32_t *next, uint32_t len)
 {
 	struct verbs_ud_message m[64];
@@ -235,7 +235,7 @@ static void exchange(struct verbs_ud *u, struct ibv_ah *to)
 	WANT(verbs_ud_wait(u, 1) == ETIMEDOUT);
 }
 
-/* A device that is slow takes as much as there is room for, and then nothing until it is done with some. */
+/* A slow device takes as many as there is room for, and then none until it has completed some. */
 static void full(struct verbs_ud *u, struct ibv_ah *to)
 {
 	struct ibv_wc wc = {.status = IBV_WC_SUCCESS};

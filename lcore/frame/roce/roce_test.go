@@ -63,7 +63,7 @@ func TestKernelFrames(t *testing.T) {
 		}
 		n++
 		got := p.AppendTo(nil)
-		// What the packet says of itself does not depend on MigReq, which rxe leaves clear.
+		// The other fields do not depend on MigReq, which rxe leaves clear.
 		q, err := roce.Parse(got)
 		if err != nil {
 			t.Errorf("%s: what was written again: %v", name, err)
@@ -94,7 +94,7 @@ func TestRoundTrip(t *testing.T) {
 			got.OpCode != want.OpCode || got.Imm != want.Imm || got.TClass != want.TClass || got.DestQP != want.DestQP {
 			t.Fatalf("wrote %+v, read %+v", want, got)
 		}
-		// One wrong bit in the last 12 bytes, DETH to ICRC at the least, is noticed.
+		// One wrong bit in the last 12 bytes, which are at least from the DETH to the ICRC, is detected.
 		at := len(b) - 1 - rapid.IntRange(0, 11).Draw(t, "at")
 		b[at] ^= 1
 		if _, err := roce.Parse(b[len("before"):]); err == nil {

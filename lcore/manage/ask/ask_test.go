@@ -14,7 +14,7 @@ import (
 	"causeway/lcore/manage/inbox"
 )
 
-// TestAsk wants a request repeated with back-off until it succeeds, and not after its context has ended.
+// TestAsk checks that a request is repeated with back-off until it succeeds, and not after its context has ended.
 func TestAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := ask.New(inbox.New(1, errors.New("ended")))
@@ -46,8 +46,8 @@ func TestAsk(t *testing.T) {
 	})
 }
 
-// TestSlots wants no more requests at a time than there are slots, a request that waits for its next try to take none,
-// and each try to be bounded in time.
+// TestSlots checks that there are no more requests at a time than slots, that a request that waits for its next try
+// takes none, and that each try is bounded in time.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := ask.New(inbox.New(1, errors.New("ended")))
@@ -87,7 +87,7 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// TestTell wants results to come to the loop.
+// TestTell checks that results come to the loop.
 func TestTell(t *testing.T) {
 	in := inbox.New(1, errors.New("ended"))
 	a := ask.New(in)

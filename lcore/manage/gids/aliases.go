@@ -52,7 +52,7 @@ func (g *GIDs) wantedAliases() []assignment.Wanted {
 	in := map[ib.GUID]bool{}
 	for _, static := range []bool{true, false} {
 		from := len(order)
-		for h := range g.Tables.AllHosts() {
+		for h := range g.HostTables.All() {
 			guid, ok := g.aliasOf(&h)
 			if h.Static != static || !ok || in[guid] {
 				continue

@@ -23,11 +23,15 @@ import (
 	"causeway/tables"
 )
 
-// Tables have the port's GIDs and the RoCE hosts.
+// Tables have the port's GIDs.
 type Tables interface {
 	SetOwn(tables.Own) error
-	FindHost(ip netip.Addr) (h tables.Host, id uint32, ok bool)
-	AllHosts() iter.Seq[tables.Host]
+}
+
+// HostTables have the RoCE hosts.
+type HostTables interface {
+	Find(ip netip.Addr) (h tables.Host, id uint32, ok bool)
+	All() iter.Seq[tables.Host]
 }
 
 // A Port is the IB port. One that is also an ibside.Aliaser may get aliases.
@@ -49,11 +53,12 @@ type Config struct {
 
 // Deps are what GIDs work with.
 type Deps struct {
-	Tables   Tables
-	Port     Port
-	ProxyQPs ProxyQPs
-	Ask      *ask.Asker
-	Log      *ratelog.Logger
+	Tables     Tables
+	HostTables HostTables
+	Port       Port
+	ProxyQPs   ProxyQPs
+	Ask        *ask.Asker
+	Log        *ratelog.Logger
 	// OwnGID returns the GID that is a host's address on IB; zero when it has none there.
 	OwnGID func(host netip.Addr) ib.GID
 }
@@ -150,7 +155,7 @@ func (g *GIDs) Refit(change func()) {
 func (g *GIDs) fits(host netip.Addr, gid ib.GID) assignment.Fit {
 	switch guid := gid.GUID(); {
 	case g.aliases.Has(guid):
-		h, _, known := g.Tables.FindHost(host)
+		h, _, known := g.HostTables.Find(host)
 		if its, ok := g.aliasOf(&h); known && ok && its == guid {
 			return assignment.Made
 		}

@@ -31,7 +31,7 @@ var (
 
 func gid(n uint64) ib.GID { return ib.GIDFromGUID(0xfe80<<48, ib.GUID(n)) }
 
-// port is a Port with these GIDs, each of which messages can be sent from, and an ibside.Aliaser.
+// port is a Port with these GIDs, all of which can be sent from, and an ibside.Aliaser.
 type port struct {
 	mu      sync.Mutex
 	gids    []ib.GID
@@ -62,13 +62,13 @@ func (p *port) DropAlias(_ context.Context, guid ib.GUID) error {
 	return nil
 }
 
-// proxyQPs is ProxyQPs: what each host that has any sends from.
+// proxyQPs is ProxyQPs: the source of each host that has proxy QPs.
 type proxyQPs map[netip.Addr]uint8
 
 func (p proxyQPs) Hosts() iter.Seq[netip.Addr]            { return maps.Keys(p) }
 func (p proxyQPs) SendFrom(host netip.Addr, source uint8) { p[host] = source }
 
-// run runs a test with GIDs in a time of its own. turn has the loop take its turns for a second.
+// run runs a test with GIDs on a fake clock. turn runs the loop for a second.
 func run(t *testing.T, c gids.Config, own []ib.GID, hosts []tables.Host, test func(t *testing.T, g *gids.GIDs, p *port, turn func())) {
 	synctest.Test(t, func(t *testing.T) {
 		ts, err := tables.New(tables.Config{MaxHosts: 4, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1})
@@ -78,7 +78,7 @@ func run(t *testing.T, c gids.Config, own []ib.GID, hosts []tables.Host, test fu
 		defer ts.Close()
 		from := proxyQPs{}
 		for _, h := range hosts {
-			if _, err := ts.PutHost(h); err != nil {
+			if _, err := ts.Hosts.Put(h); err != nil {
 				t.Fatal(err)
 			}
 			from[h.IP] = 0
@@ -88,7 +88,7 @@ func run(t *testing.T, c gids.Config, own []ib.GID, hosts []tables.Host, test fu
 		a.Start(t.Context())
 		p := &port{gids: own, aliases: map[ib.GUID]bool{}}
 		g := gids.New(c, gids.Deps{
-			Tables: ts, Port: p, ProxyQPs: from, Ask: a, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), OwnGID: ib.GIDFromAddr,
+			Tables: ts.Nodes, HostTables: ts.Hosts, Port: p, ProxyQPs: from, Ask: a, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), OwnGID: ib.GIDFromAddr,
 		})
 		test(t, g, p, func() {
 			for range 10 {
@@ -110,8 +110,8 @@ func hosts(ips ...netip.Addr) (hs []tables.Host) {
 	return hs
 }
 
-// TestFollow wants a host to send from the GID that is its address, another from a reserved one, and both from the
-// bridge's own when the port has these no more.
+// TestFollow checks that a host sends from the GID that is its address, another from a reserved one, and both from the
+// bridge's own when the port no longer has those.
 func TestFollow(t *testing.T) {
 	c := gids.Config{Reserved: []netip.Prefix{netip.MustParsePrefix("fe80::900/120")}}
 	own := []ib.GID{gid(1), gid(0x901), ib.GIDFromAddr(host)}
@@ -128,7 +128,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestAliases wants the port asked for the GIDs of hosts that are known, and only where that is configured.
+// TestAliases checks that GIDs of known hosts are requested from the port, and only if that is configured.
 func TestAliases(t *testing.T) {
 	for _, enabled := range []bool{true, false} {
 		run(t, gids.Config{Aliases: enabled}, []ib.GID{gid(1)}, hosts(host), func(t *testing.T, g *gids.GIDs, p *port, turn func()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package groups keeps the bridged multicast groups: configured ones, and those that are learnt while RoCE hosts report
-// them or the subnet has them.
+// Package groups keeps the bridged multicast groups: configured ones, and those that are learned while RoCE hosts
+// report them or the subnet has them.
 //
 //	configuration ─ Set ──▶ ┐
 //	IGMP, MLD reports     ─▶ ├ membership: wanted ─▶ joined on IB ─▶ in the tables ─▶ reported on RoCE
@@ -49,7 +49,7 @@ type Range struct {
 
 // Tables are where the groups go.
 type Tables interface {
-	PutGroup(tables.Group) (id uint32, err error)
+	Put(tables.Group) (id uint32, err error)
 	DeleteMGID(mgid ib.GID) error
 }
 
@@ -61,7 +61,7 @@ type Port interface {
 
 // Config is what groups need to know. Start, Set, SetRanges and SetQuerier change what may change.
 type Config struct {
-	Max     int // configured and learnt; less than the tables have room for, because ids rest before they are used again
+	Max     int // configured and learned; less than the tables have room for, because ids rest before they are used again
 	Version uint8
 	IBMTU   int // largest payload towards IB, bytes
 	RoCEMTU int // largest payload towards RoCE, bytes
@@ -97,9 +97,9 @@ type Counters struct {
 	GroupReportsHeard uint64            // that name a group of a range
 	GroupNotices      uint64            // of the subnet, that name a group of a range or a group that is there
 	GroupsLearned     uint64            // by reports or notices
-	GroupsLost        uint64            // learnt, and ended because they are not wanted any more
-	GroupsRejected    map[string]uint64 // not learnt, by reason; see Rejections
+	GroupsLost        uint64            // learned, and ended because they are not wanted any more
+	GroupsRejected    map[string]uint64 // not learned, by reason; see Rejections
 }
 
-// Rejections are the reasons for which a group is not learnt.
+// Rejections are the reasons for which a group is not learned.
 var Rejections = []string{"groups_full", "mgid_taken", "no_mgid", "range_full", "source"}

@@ -94,7 +94,7 @@ func (e *entries) place(m *membership, x tables.Group) bool {
 		e.demote(x.IP, m)
 	}
 	x.Inbound = main != m
-	id, err := e.tables.PutGroup(x)
+	id, err := e.tables.Put(x)
 	if err != nil { // the bridge does not get ready, which is what an operator watches
 		e.log.Error("group_rejected", "group", m.IP, "mgid", m.MGID, "error", err)
 		e.close(m)
@@ -186,7 +186,7 @@ func (e *entries) promote(ip netip.Addr) {
 func (e *entries) setInbound(m *membership, inbound bool) {
 	x := m.entry
 	x.Inbound = inbound
-	if _, err := e.tables.PutGroup(x); err != nil {
+	if _, err := e.tables.Put(x); err != nil {
 		e.log.Error("group_inbound", "group", m.IP, "mgid", m.MGID, "error", err)
 		return
 	}

@@ -230,7 +230,7 @@ func (g *Groups) Joined() []Joined {
 	return g.entries.joined
 }
 
-// Unsettled returns how many configured groups are not yet as they are wanted. Learnt ones keep no bridge from being
+// Unsettled returns how many configured groups are not yet as they are wanted. Learned ones keep no bridge from being
 // ready.
 func (g *Groups) Unsettled() int {
 	n := g.rejected
@@ -242,7 +242,7 @@ func (g *Groups) Unsettled() int {
 	return n
 }
 
-// Learned returns how many groups are learnt.
+// Learned returns how many groups are learned.
 func (g *Groups) Learned() int { return len(g.learner.byIP) }
 
 // Counters returns a copy of the counters.
@@ -262,7 +262,7 @@ type Entry struct {
 	MLID    ib.LID
 	SL      ib.SL
 	Worker  int // receives it from IB
-	Members int // RoCE hosts that have reported it, as far as they are counted; learnt groups only
+	Members int // RoCE hosts that have reported it, as far as they are counted; learned groups only
 }
 
 // All yields all groups.

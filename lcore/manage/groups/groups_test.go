@@ -18,8 +18,8 @@ import (
 
 var other4 = netip.MustParseAddr("239.1.2.4")
 
-// TestFilter wants the Ethernet port told what it is to receive, before switches are told to send it; again when that
-// fails, but not when nothing has changed.
+// TestFilter checks that the Ethernet port's filter is set before switches get a report; again when that fails, but not
+// when nothing has changed.
 func TestFilter(t *testing.T) {
 	var told []string
 	fails, tries := 0, 0
@@ -38,7 +38,7 @@ func TestFilter(t *testing.T) {
 		r.set(t, toIB(other4))
 		r.run(time.Second)
 		if want := []string{"[239.1.2.3]", "[239.1.2.3 239.1.2.4]", "[239.1.2.4]"}; !slices.Equal(told, want) || tries != 6 {
-			t.Errorf("told %q in %d tries, want %q", told, tries, want)
+			t.Errorf("the filter was set to %q in %d tries, want %q", told, tries, want)
 		}
 		r.Refilter()
 		if r.UpdateFilter(); len(told) != 4 {
@@ -47,8 +47,8 @@ func TestFilter(t *testing.T) {
 	})
 }
 
-// TestRejoin wants groups that the subnet deletes joined again, spread over time and never closed, and the tables to
-// follow what is granted then.
+// TestRejoin checks that groups that the subnet deletes are joined again, spread over time and without being closed,
+// and that the tables get what is granted then.
 func TestRejoin(t *testing.T) {
 	bubble(t, groups.Config{Max: 64}, func(t *testing.T, r *rig) {
 		var all []groups.Group
@@ -84,8 +84,8 @@ func TestRejoin(t *testing.T) {
 	})
 }
 
-// TestOpensClosed wants an entry without directions first, so that no packet is counted before the group's counters
-// begin.
+// TestOpensClosed checks that a group's entry has no directions at first, so that no packet is counted before the
+// group's counters begin.
 func TestOpensClosed(t *testing.T) {
 	var began []int
 	bubble(t, groups.Config{Max: 8, Begin: func(id int) { began = append(began, id) }}, func(t *testing.T, r *rig) {
@@ -97,7 +97,7 @@ func TestOpensClosed(t *testing.T) {
 	})
 }
 
-// TestFullTables wants a group that the tables do not take left on the subnet, and tried again.
+// TestFullTables checks that a group for which the tables have no room is left on the subnet, and tried again.
 func TestFullTables(t *testing.T) {
 	bubble(t, groups.Config{Max: 8}, func(t *testing.T, r *rig) {
 		r.tables.room = 0
@@ -113,7 +113,8 @@ func TestFullTables(t *testing.T) {
 	})
 }
 
-// TestLearnAndLeave wants a group of a range for as long as hosts report it; reports of nodes do not count.
+// TestLearnAndLeave checks that a group of a range is joined for as long as hosts report it; reports of nodes do not
+// count.
 func TestLearnAndLeave(t *testing.T) {
 	c := groups.Config{Max: 8, Querier: true, Ranges: []groups.Range{{
 		Prefix: netip.MustParsePrefix("239.1.0.0/16"), Reports: true, Most: 4, Idle: time.Hour, MGID: ib.MGIDRoCE, Group: groups.Group{ToIB: true},

@@ -17,11 +17,11 @@ import (
 type learner struct {
 	groups *Groups
 	isPeer func(netip.Addr) bool
-	slots  ask.Slots // of requests about learnt groups, so that they delay nothing else
+	slots  ask.Slots // of requests about learned groups, so that they delay nothing else
 
 	ranges   []Range
 	prefixes []mgid.Prefix // of ranges
-	perRange []int         // learnt groups
+	perRange []int         // learned groups
 	byIP     map[netip.Addr]*membership
 	onSubnet map[ib.GID]bool // groups that the subnet has
 	aged     time.Time       // when age looked at the groups last
@@ -42,14 +42,14 @@ type learned struct {
 const (
 	// hostsMost bounds how many members of a group are known by address.
 	hostsMost = 16
-	// slotsMost bounds how many requests about learnt groups the subnet administrator gets at a time.
+	// slotsMost bounds how many requests about learned groups the subnet administrator gets at a time.
 	slotsMost = 4
 	// lastMember is how long the remaining members have to report after one has left: two queries, a second apart,
 	// a second for the answer (RFC 3376 §8.8, RFC 3810 §9.8), and as much again for a slow network.
 	lastMember = 6 * time.Second
-	// ageEvery is how often learnt groups are looked at.
+	// ageEvery is how often learned groups are looked at.
 	ageEvery = time.Second
-	// learnedLines bounds the lines a second in the log of groups that are learnt, and of those that end.
+	// learnedLines bounds the lines a second in the log of groups that are learned, and of those that end.
 	learnedLines = 32
 )
 
@@ -148,7 +148,7 @@ func (l *learner) leftBy(from, group netip.Addr, now time.Time) {
 	}
 }
 
-// learn returns the group of an address in a range, learnt now if it must be; nil when it is rejected, or when the
+// learn returns the group of an address in a range, learned now if it must be; nil when it is rejected, or when the
 // address is configured.
 func (l *learner) learn(ip netip.Addr, in int) *membership {
 	g, r := l.groups, &l.ranges[in]
@@ -178,7 +178,7 @@ func (l *learner) learn(ip netip.Addr, in int) *membership {
 	return m
 }
 
-// reject counts, by reason, a group that is not learnt.
+// reject counts, by reason, a group that is not learned.
 func (l *learner) reject(why string, group netip.Addr) *membership {
 	if l.count.GroupsRejected == nil {
 		l.count.GroupsRejected = map[string]uint64{}
@@ -190,7 +190,7 @@ func (l *learner) reject(why string, group netip.Addr) *membership {
 	return nil
 }
 
-// remove makes a group one that is not learnt any more.
+// remove makes a group one that is not learned any more.
 func (l *learner) remove(m *membership) {
 	if l.byIP[m.IP] == m {
 		delete(l.byIP, m.IP)
@@ -198,7 +198,7 @@ func (l *learner) remove(m *membership) {
 	}
 }
 
-// makeRoom ends learnt groups that are too many beside the configured ones.
+// makeRoom ends learned groups that are too many beside the configured ones.
 func (l *learner) makeRoom() {
 	for _, m := range l.byIP {
 		if len(l.groups.configured)+len(l.byIP) <= l.groups.max {
@@ -208,7 +208,7 @@ func (l *learner) makeRoom() {
 	}
 }
 
-// end ends a learnt group.
+// end ends a learned group.
 func (l *learner) end(m *membership, why string) {
 	l.count.GroupsLost++
 	if l.groups.log.Allow("group_lost", learnedLines) {

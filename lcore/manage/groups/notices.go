@@ -62,8 +62,8 @@ func (l *learner) note(n ibside.Notice) {
 	}
 }
 
-// deleted follows the end of a group on the subnet, and of the bridge's membership with it. A learnt group ends, unless
-// RoCE hosts are members; such a group and a configured one are joined again.
+// deleted follows the end of a group on the subnet, and of the bridge's membership with it. A learned group ends,
+// unless RoCE hosts are members; such a group and a configured one are joined again.
 func (l *learner) deleted(m *membership) {
 	if m.learned != nil {
 		m.learned.sa = false

@@ -9,8 +9,8 @@ import (
 	"causeway/lcore/manage/groups/mgid"
 )
 
-// SetRanges makes these the ranges whose groups are learnt. A group goes on when the range that it is in now gives it
-// the same MGID and the reason that it was learnt for still counts, even when the range has more groups than it may;
+// SetRanges makes these the ranges whose groups are learned. A group goes on when the range that it is in now gives it
+// the same MGID and the reason that it was learned for still counts, even when the range has more groups than it may;
 // the others end.
 func (g *Groups) SetRanges(ranges []Range) {
 	l := g.learner
@@ -40,7 +40,7 @@ func (l *learner) setRanges(ranges []Range) {
 	}
 }
 
-// moveRange makes a learnt group one of the range that its address is in now.
+// moveRange makes a learned group one of the range that its address is in now.
 func (l *learner) moveRange(m *membership) {
 	w := m.learned
 	w.in = l.rangeOf(m.IP)
@@ -58,7 +58,7 @@ func (l *learner) moveRange(m *membership) {
 	l.groups.pursue(m)
 }
 
-// keeps reports whether a learnt group stays one with these ranges.
+// keeps reports whether a learned group stays one with these ranges.
 func keeps(ranges []Range, m *membership) bool {
 	i := slices.IndexFunc(ranges, func(r Range) bool { return r.Prefix.Contains(m.IP) })
 	if i < 0 || ranges[i].MGID(m.IP) != m.MGID {

@@ -41,7 +41,7 @@ type entries struct {
 	puts []tables.Group
 }
 
-func (e *entries) PutGroup(g tables.Group) (uint32, error) {
+func (e *entries) Put(g tables.Group) (uint32, error) {
 	if _, there := e.all[g.MGID]; !there && len(e.all) >= e.room {
 		return 0, errors.New("full")
 	}
@@ -82,7 +82,7 @@ func (p *port) Leave(_ context.Context, mgid ib.GID) error {
 	return nil
 }
 
-// worker is a punt.Worker that keeps what it is to send.
+// worker is a punt.Worker that keeps the frames that it should send.
 type worker struct{ sent [][]byte }
 
 func (w *worker) TakePunted() []punt.Frame { return nil }
@@ -92,7 +92,7 @@ func (w *worker) Send(b []byte) error {
 	return nil
 }
 
-// A rig is Groups with fakes around, and the test as the loop. Time is the bubble's.
+// A rig is Groups with fakes, and the test runs the loop. Time is fake (testing/synctest).
 type rig struct {
 	*groups.Groups
 	tables  *entries
@@ -102,7 +102,7 @@ type rig struct {
 	notices chan ibside.Notice
 }
 
-// bubble runs a test with Groups in a time of its own.
+// bubble runs a test with Groups on a fake clock.
 func bubble(t *testing.T, c groups.Config, test func(*testing.T, *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{
@@ -125,7 +125,7 @@ func bubble(t *testing.T, c groups.Config, test func(*testing.T, *rig)) {
 	})
 }
 
-// run has the loop take its turns for a time.
+// run runs the loop for a time.
 func (r *rig) run(d time.Duration) {
 	const turn = 10 * time.Millisecond
 	for range d / turn {
@@ -137,7 +137,7 @@ func (r *rig) run(d time.Duration) {
 	}
 }
 
-// set makes these the groups.
+// set sets the groups.
 func (r *rig) set(t *testing.T, gs ...groups.Group) {
 	t.Helper()
 	if err := r.Set(gs); err != nil {

@@ -30,13 +30,13 @@ func loop(ctx context.Context, b *inbox.Inbox) {
 	}
 }
 
-// TestDo wants an error to mean that nothing was done, whichever context ends first.
+// TestDo checks that an error means that the function was not run, whichever context ends first.
 func TestDo(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
 		name             string
-		busy, work       time.Duration // what the loop does before, and for it
-		patience, ending time.Duration // of who asks, and until the loop ends
+		busy, work       time.Duration // how long the loop is busy before, and how long the function takes
+		patience, ending time.Duration // how long the caller waits, and when the loop ends
 		want             error
 		done             bool
 	}{
@@ -65,7 +65,7 @@ func TestDo(t *testing.T) {
 				if !errors.Is(err, c.want) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
-				time.Sleep(time.Minute) // whatever is still there to be done
+				time.Sleep(time.Minute) // until all that is left has been done
 				end()
 				if done != c.done {
 					t.Errorf("done: %v", done)
@@ -75,7 +75,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestFull wants Do to wait for room no longer than its context, and no longer than the loop runs.
+// TestFull checks that Do waits for room no longer than its context, and no longer than the loop runs.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inbox.New(1, errEnded)
@@ -96,7 +96,7 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestTell wants all functions run that goroutines tell, before the end of the loop or after it.
+// TestTell checks that all functions that goroutines pass to Tell are run, before the end of the loop or after it.
 func TestTell(t *testing.T) {
 	b, told := inbox.New(8, errEnded), 0
 	running, end := context.WithCancel(t.Context())

@@ -89,7 +89,7 @@ func (n *Neighbours) probe(x *schedule.Host, h tables.Host, to frame.MAC, now ti
 }
 
 // SetHosts makes these the static hosts, and the hosts that are asked for their MAC address. One that was static stays
-// known as a learnt host.
+// known as a learned host.
 func (n *Neighbours) SetHosts(hosts []tables.Host, resolve []netip.Addr, now time.Time) {
 	static := make(map[netip.Addr]bool, len(hosts))
 	for _, h := range hosts {
@@ -107,14 +107,14 @@ func (n *Neighbours) SetHosts(hosts []tables.Host, resolve []netip.Addr, now tim
 	}
 }
 
-// release makes a static host one that was learnt just now.
+// release makes a static host one that was learned just now.
 func (n *Neighbours) release(ip netip.Addr, now time.Time) {
 	h, known := n.Find(ip)
 	if !known || !h.Static {
 		return
 	}
 	h.Static = false
-	if _, err := n.tables.PutHost(h); err != nil {
+	if _, err := n.tables.Put(h); err != nil {
 		n.log.Error("host_released", "ip", ip, "error", err)
 		return
 	}
@@ -130,7 +130,7 @@ func (n *Neighbours) fix(h tables.Host) {
 	if known && h == old {
 		return
 	}
-	if err := n.put(h, known, true); err != nil { // until it is learnt, or the next change
+	if err := n.put(h, known, true); err != nil { // until it is learned, or the next change
 		n.log.Error("host_rejected", "ip", h.IP, "mac", frame.MAC(h.MAC), "error", err)
 		return
 	}

@@ -16,7 +16,7 @@ import (
 // An announcer announces the bridge's own addresses and its nodes'.
 type announcer struct {
 	schedule  schedule.Announcements
-	tables    Tables
+	tables    NodeTables
 	nodes     Nodes
 	local     *local.Addresses
 	frames    *punt.Workers
@@ -26,7 +26,7 @@ type announcer struct {
 }
 
 func newAnnouncer(d *Deps) *announcer {
-	return &announcer{tables: d.Tables, nodes: d.Nodes, local: d.Local, frames: d.Frames, ready: d.Ready}
+	return &announcer{tables: d.NodeTables, nodes: d.Nodes, local: d.Local, frames: d.Frames, ready: d.Ready}
 }
 
 // PlanAnnouncements plans those of the bridge's own addresses and of its nodes'.
@@ -52,7 +52,7 @@ func (n *Neighbours) SetDrained(drained bool, now time.Time) {
 // and a station that checks whether the address is free (RFC 5227 §2.1.1, RFC 4862 §5.4) would not use it. A drained
 // bridge leaves all nodes to another one.
 func (a *announcer) isPresent(ip netip.Addr) bool {
-	_, _, found := a.tables.FindNode(ip)
+	_, _, found := a.tables.Find(ip)
 	return found && !a.drained || a.local.Has(ip)
 }
 

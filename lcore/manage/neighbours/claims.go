@@ -78,7 +78,7 @@ func (n *Neighbours) IsSpoofed(ip netip.Addr, mac frame.MAC, count bool) bool {
 // A State is what is known about whether a RoCE host answers.
 type State string
 
-// The states. Those of a learnt host depend on its last frame, and on probes since.
+// The states. Those of a learned host depend on its last frame, and on probes since.
 const (
 	Static     State = "static"     // configured; it is not probed
 	Reachable  State = "reachable"  // heard not long ago

@@ -6,7 +6,7 @@
 //	data ────▶        Tick ─▶ probes of silent hosts; searches for configured ones; announcements
 //
 // What it believes: configuration before the wire. No station on Ethernet becomes the bridge or an IB node, and a
-// static host stays where it is. An address in the bridge's subnets is learnt from ARP, ND and data; any other, behind
+// static host stays where it is. An address in the bridge's subnets is learned from ARP, ND and data; any other, behind
 // a router, from data only. When two MAC addresses claim one address, the holder is probed, and keeps it if it answers.
 // Package schedule has the times.
 //
@@ -28,12 +28,16 @@ import (
 
 // Tables are where the hosts go.
 type Tables interface {
-	PutHost(tables.Host) (id uint32, err error)
-	DeleteHost(ip netip.Addr) error
-	FindHost(ip netip.Addr) (h tables.Host, id uint32, ok bool)
-	AllHosts() iter.Seq[tables.Host]
-	LenHosts() int
-	FindNode(ip netip.Addr) (n tables.Node, id uint32, ok bool)
+	Put(tables.Host) (id uint32, err error)
+	Delete(ip netip.Addr) error
+	Find(ip netip.Addr) (h tables.Host, id uint32, ok bool)
+	All() iter.Seq[tables.Host]
+	Len() int
+}
+
+// NodeTables have the IB nodes that the subnet has.
+type NodeTables interface {
+	Find(ip netip.Addr) (n tables.Node, id uint32, ok bool)
 }
 
 // Nodes are the IB nodes.
@@ -60,12 +64,13 @@ type Config struct {
 
 // Deps are what neighbours work with.
 type Deps struct {
-	Tables   Tables
-	Nodes    Nodes
-	ProxyQPs ProxyQPs
-	Local    *local.Addresses
-	Frames   *punt.Workers
-	Log      *ratelog.Logger
+	Tables     Tables
+	NodeTables NodeTables
+	Nodes      Nodes
+	ProxyQPs   ProxyQPs
+	Local      *local.Addresses
+	Frames     *punt.Workers
+	Log        *ratelog.Logger
 	// Ready reports whether the bridge is ready.
 	Ready func() bool
 }

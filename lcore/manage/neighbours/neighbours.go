@@ -44,7 +44,7 @@ func New(c Config, d Deps) *Neighbours {
 // Start puts the static hosts into the tables, and begins to ask for the others.
 func (n *Neighbours) Start() error {
 	for _, h := range n.cfg.Hosts {
-		if _, err := n.tables.PutHost(h); err != nil {
+		if _, err := n.tables.Put(h); err != nil {
 			return fmt.Errorf("manage: static host %v: %w", h.IP, err)
 		}
 	}
@@ -61,7 +61,7 @@ func (n *Neighbours) Tick(now time.Time) {
 
 // Find returns a host that is known.
 func (n *Neighbours) Find(ip netip.Addr) (tables.Host, bool) {
-	h, _, known := n.tables.FindHost(ip)
+	h, _, known := n.tables.Find(ip)
 	return h, known
 }
 
@@ -111,7 +111,7 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 	return n.note(h, old, known, data, now)
 }
 
-// note puts into the tables what has been learnt, and counts it.
+// note puts into the tables what has been learned, and counts it.
 func (n *Neighbours) note(h, old tables.Host, known, urgent bool, now time.Time) (punt.Rejection, error) {
 	if known && h == old {
 		return 0, nil
@@ -134,16 +134,16 @@ func (n *Neighbours) note(h, old tables.Host, known, urgent bool, now time.Time)
 // flood of ARP does not keep out a host that sends. A worker may still hold the entry of the host that goes, so that
 // its place is not free at once: that is what the tables' spare room is for.
 func (n *Neighbours) put(h tables.Host, known, urgent bool) error {
-	if !known && n.tables.LenHosts() >= n.cfg.Max && (!urgent || !n.evict()) {
+	if !known && n.tables.Len() >= n.cfg.Max && (!urgent || !n.evict()) {
 		return errHosts(n.cfg.Max)
 	}
-	_, err := n.tables.PutHost(h)
+	_, err := n.tables.Put(h)
 	return err
 }
 
 // evict removes a host without proxy QPs, and reports whether there was one.
 func (n *Neighbours) evict() bool {
-	for idle := range n.tables.AllHosts() {
+	for idle := range n.tables.All() {
 		if n.Remove(idle.IP) {
 			return true
 		}
@@ -151,8 +151,8 @@ func (n *Neighbours) evict() bool {
 	return false
 }
 
-// Remove removes a learnt host, which is asked for again when it is needed. It reports false for one that is not known,
-// is static, or has proxy QPs.
+// Remove removes a learned host, which is asked for again when it is needed. It reports false for one that is not
+// known, is static, or has proxy QPs.
 func (n *Neighbours) Remove(ip netip.Addr) bool {
 	h, known := n.Find(ip)
 	if !known || h.Static || n.proxyQPs.Of(ip) > 0 || !n.drop(ip) {
@@ -164,7 +164,7 @@ func (n *Neighbours) Remove(ip netip.Addr) bool {
 
 // drop takes a host out of the tables. One that is configured without its MAC address is asked for again.
 func (n *Neighbours) drop(ip netip.Addr) bool {
-	if n.tables.DeleteHost(ip) != nil {
+	if n.tables.Delete(ip) != nil {
 		return false
 	}
 	n.hosts.Drop(ip)

@@ -30,7 +30,7 @@ var (
 
 func addr(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, n}) }
 
-// nodes are Nodes, all of which are configured, and proxyQPs is ProxyQPs: how many hosts have.
+// nodes are Nodes, all of which are configured, and proxyQPs is ProxyQPs: how many each host has.
 type (
 	nodes    []netip.Addr
 	proxyQPs map[netip.Addr]int
@@ -69,7 +69,7 @@ func newRig(t *testing.T, c neighbours.Config) *rig {
 	t.Cleanup(ts.Close)
 	r := &rig{t: t, tables: ts, proxyQPs: proxyQPs{}, worker: &worker{}, now: time.Now()}
 	r.Neighbours = neighbours.New(c, neighbours.Deps{
-		Tables: ts, Nodes: nodes{node}, ProxyQPs: r.proxyQPs, Frames: punt.NewWorkers([]punt.Worker{r.worker}),
+		Tables: ts.Hosts, NodeTables: ts.Nodes, Nodes: nodes{node}, ProxyQPs: r.proxyQPs, Frames: punt.NewWorkers([]punt.Worker{r.worker}),
 		Local: &local.Addresses{Link: frame.Link{MAC: bridgeMAC}, IPs: []netip.Prefix{netip.PrefixFrom(bridge, 24)}},
 		Log:   ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), Ready: func() bool { return true },
 	})
@@ -79,7 +79,7 @@ func newRig(t *testing.T, c neighbours.Config) *rig {
 	return r
 }
 
-// arp hands over an ARP request from a host, and returns how many frames answer it.
+// arp delivers an ARP request from a host, and returns how many frames answer it.
 func (r *rig) arp(mac frame.MAC, from, to netip.Addr) int {
 	r.t.Helper()
 	r.worker.sent = nil
@@ -108,7 +108,8 @@ func (r *rig) at(ip netip.Addr, mac frame.MAC) bool {
 	return known && h.MAC == mac
 }
 
-// TestLearn wants a host learnt from ARP, and answers for the bridge and for nodes that the subnet has.
+// TestLearn checks that a host is learned from ARP, and that there are answers for the bridge and for nodes that the
+// subnet has.
 func TestLearn(t *testing.T) {
 	r := newRig(t, neighbours.Config{Max: 8, Version: 2})
 	if n := r.arp(hostMAC, addr(1), bridge); n != 1 || !r.at(addr(1), hostMAC) {
@@ -117,7 +118,7 @@ func TestLearn(t *testing.T) {
 	if n := r.arp(hostMAC, addr(1), node); n != 0 || r.Counters().NodesAbsent != 1 {
 		t.Errorf("%d answers for a node that the subnet does not have", n)
 	}
-	if _, err := r.tables.PutNode(tables.Node{IP4: node, GID: ib.GIDFromGUID(0xfe80<<48, 7), LID: 7}); err != nil {
+	if _, err := r.tables.Nodes.Put(tables.Node{IP4: node, GID: ib.GIDFromGUID(0xfe80<<48, 7), LID: 7}); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.arp(hostMAC, addr(1), node); n != 1 {
@@ -131,7 +132,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestBelieve wants configuration to win over the wire, and each claim that does not to be rejected with a reason.
+// TestBelieve checks that configuration wins over received claims, and that each claim that loses is rejected with a
+// reason.
 func TestBelieve(t *testing.T) {
 	r := newRig(t, neighbours.Config{Max: 2, Version: 2, Hosts: []tables.Host{{IP: addr(3), MAC: hostMAC, Version: 2, Static: true}}})
 	const data = 2
@@ -163,8 +165,8 @@ func TestBelieve(t *testing.T) {
 	}
 }
 
-// TestClaim wants the holder of an address probed when another station claims it: it keeps the address while it
-// answers.
+// TestClaim checks that the holder of an address is probed when another station claims it: it keeps the address while
+// it answers.
 func TestClaim(t *testing.T) {
 	r := newRig(t, neighbours.Config{Max: 8, Version: 2})
 	r.arp(hostMAC, addr(1), bridge)
@@ -185,8 +187,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestAgeing wants a silent host probed and removed, and one that is configured without a MAC address searched for
-// again.
+// TestAgeing checks that a silent host is probed and removed, and one that is configured without a MAC address is
+// searched for again.
 func TestAgeing(t *testing.T) {
 	r := newRig(t, neighbours.Config{Max: 8, Version: 2, Resolve: []netip.Addr{addr(1)}})
 	if n := r.run(4 * time.Second); n < 3 || !slices.Equal(r.Searched(), []netip.Addr{addr(1)}) {
@@ -202,8 +204,8 @@ func TestAgeing(t *testing.T) {
 	}
 }
 
-// TestReaddress wants a host whose address becomes a node's removed, and the address announced once the subnet has the
-// node.
+// TestReaddress checks that a host whose address becomes a node's is removed, and that the address is announced once
+// the subnet has the node.
 func TestReaddress(t *testing.T) {
 	r := newRig(t, neighbours.Config{Max: 8, Version: 2})
 	r.arp(hostMAC, addr(1), bridge)
@@ -215,7 +217,7 @@ func TestReaddress(t *testing.T) {
 	if n := r.run(time.Second); n != 0 {
 		t.Errorf("%d announcements of a node that is not there", n)
 	}
-	if _, err := r.tables.PutNode(tables.Node{IP4: addr(1), GID: ib.GIDFromGUID(0xfe80<<48, 1), LID: 1}); err != nil {
+	if _, err := r.tables.Nodes.Put(tables.Node{IP4: addr(1), GID: ib.GIDFromGUID(0xfe80<<48, 1), LID: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.run(5 * time.Second); n != 2 || r.Counters().AddressesAnnounced != 2 {

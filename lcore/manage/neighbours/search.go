@@ -63,7 +63,7 @@ func (s *searcher) lost(ip netip.Addr) {
 func (s *searcher) tick(now time.Time) { s.search.Tick(now, askMost, s.isKnown, s.ask) }
 
 func (s *searcher) isKnown(ip netip.Addr) bool {
-	_, _, known := s.tables.FindHost(ip)
+	_, _, known := s.tables.Find(ip)
 	return known
 }
 

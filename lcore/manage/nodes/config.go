@@ -42,10 +42,9 @@ func (n *Node) Addrs() []netip.Addr {
 
 // Tables are where the nodes go.
 type Tables interface {
-	PutNode(tables.Node) (id uint32, err error)
-	DeleteNode(ip netip.Addr) error
-	FindNodeGID(gid ib.GID) (n tables.Node, id uint32, ok bool)
-	Reclaim() int
+	Put(tables.Node) (id uint32, err error)
+	Delete(ip netip.Addr) error
+	FindGID(gid ib.GID) (n tables.Node, id uint32, ok bool)
 }
 
 // Paths resolves a GID to a LID.
@@ -59,6 +58,8 @@ type Deps struct {
 	Paths  Paths
 	Ask    *ask.Asker
 	Log    *ratelog.Logger
+	// Reclaim makes room in the tables: it frees what no worker reads any more.
+	Reclaim func() int
 	// Readdress is called when addresses have become nodes', before the nodes are in the tables, and others nodes'
 	// no more.
 	Readdress func(added, removed []netip.Addr)

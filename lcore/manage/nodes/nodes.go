@@ -156,9 +156,9 @@ func (n *Nodes) readdress() (added, removed []netip.Addr) {
 func (n *Nodes) remove(x Node) {
 	n.endResolving(x.GID)
 	delete(n.waiting, x.GID)
-	if known, _, ok := n.Tables.FindNodeGID(x.GID); ok {
+	if known, _, ok := n.Tables.FindGID(x.GID); ok {
 		at := Node{IP4: known.IP4, IP6: known.IP6}
-		if err := n.Tables.DeleteNode(at.Addrs()[0]); err != nil {
+		if err := n.Tables.Delete(at.Addrs()[0]); err != nil {
 			n.Log.Error("node_delete", "node", x.Addrs(), "error", err)
 		}
 	}
@@ -169,7 +169,7 @@ func (n *Nodes) remove(x Node) {
 // stays as it is until the path is known, which may differ from the configured one.
 func (n *Nodes) place(x Node, was bool) {
 	n.endResolving(x.GID)
-	known, _, found := n.Tables.FindNodeGID(x.GID)
+	known, _, found := n.Tables.FindGID(x.GID)
 	switch {
 	case x.LID != 0:
 		n.putOrWait(x)
@@ -185,7 +185,7 @@ func (n *Nodes) place(x Node, was bool) {
 }
 
 func (n *Nodes) put(x Node) error {
-	_, err := n.Tables.PutNode(tables.Node{IP4: x.IP4, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: x.GRH, Bridge: x.Bridge})
+	_, err := n.Tables.Put(tables.Node{IP4: x.IP4, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: x.GRH, Bridge: x.Bridge})
 	if err != nil {
 		return fmt.Errorf("manage: node %v: %w", x.Addrs(), err)
 	}
@@ -215,7 +215,7 @@ func (n *Nodes) Tick(now time.Time) {
 		return
 	}
 	n.retried = now
-	n.Tables.Reclaim()
+	n.Reclaim()
 	for _, x := range n.waiting {
 		n.putOrWait(x)
 	}

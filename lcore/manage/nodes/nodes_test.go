@@ -30,14 +30,14 @@ func node(n byte, lid ib.LID) nodes.Node {
 	return nodes.Node{IP4: addr(n), GID: gid(uint64(n)), LID: lid}
 }
 
-// entries are Tables with room for some nodes, that write down what happens.
+// entries are Tables with room for some nodes, which record the calls.
 type entries struct {
 	all  map[ib.GID]tables.Node
 	room int
 	did  []string
 }
 
-func (e *entries) PutNode(n tables.Node) (uint32, error) {
+func (e *entries) Put(n tables.Node) (uint32, error) {
 	if _, there := e.all[n.GID]; !there && len(e.all) >= e.room {
 		return 0, errors.New("full")
 	}
@@ -46,7 +46,7 @@ func (e *entries) PutNode(n tables.Node) (uint32, error) {
 	return 0, nil
 }
 
-func (e *entries) DeleteNode(ip netip.Addr) error {
+func (e *entries) Delete(ip netip.Addr) error {
 	for g, n := range e.all {
 		if n.IP4 == ip {
 			delete(e.all, g)
@@ -56,12 +56,10 @@ func (e *entries) DeleteNode(ip netip.Addr) error {
 	return nil
 }
 
-func (e *entries) FindNodeGID(g ib.GID) (tables.Node, uint32, bool) {
+func (e *entries) FindGID(g ib.GID) (tables.Node, uint32, bool) {
 	n, ok := e.all[g]
 	return n, 0, ok
 }
-
-func (e *entries) Reclaim() int { return 0 }
 
 // subnet is Paths that knows some LIDs.
 type subnet map[ib.GID]ib.LID
@@ -73,7 +71,7 @@ func (s subnet) Path(_ context.Context, g ib.GID) (ib.LID, ib.SL, error) {
 	return s[g], 1, nil
 }
 
-// run runs a test with Nodes in a time of its own. turn has the loop take its turns for a time.
+// run runs a test with Nodes on a fake clock. turn runs the loop for a time.
 func run(t *testing.T, s subnet, e *entries, configured []nodes.Node, test func(n *nodes.Nodes, turn func(time.Duration))) {
 	synctest.Test(t, func(t *testing.T) {
 		in := inbox.New(256, errors.New("ended"))
@@ -82,6 +80,7 @@ func run(t *testing.T, s subnet, e *entries, configured []nodes.Node, test func(
 		a.Start(ctx)
 		n := nodes.New(configured, nodes.Deps{
 			Tables: e, Paths: s, Ask: a, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), Changed: func() {},
+			Reclaim: func() int { return 0 },
 			Readdress: func(added, removed []netip.Addr) {
 				e.did = append(e.did, fmt.Sprint("added ", added, " removed ", removed))
 			},
@@ -102,7 +101,8 @@ func run(t *testing.T, s subnet, e *entries, configured []nodes.Node, test func(
 	})
 }
 
-// TestPaths wants a node with a LID in the tables at once, another one when its path is known, and the path followed.
+// TestPaths checks that a node with a LID is in the tables at once, another one when its path is known, and that
+// changes of the path are followed.
 func TestPaths(t *testing.T) {
 	s, e := subnet{}, &entries{all: map[ib.GID]tables.Node{}, room: 8}
 	run(t, s, e, []nodes.Node{node(1, 11), node(2, 0)}, func(n *nodes.Nodes, turn func(time.Duration)) {
@@ -111,7 +111,7 @@ func TestPaths(t *testing.T) {
 		}
 		turn(5 * time.Second)
 		s[gid(2)] = 22
-		n.Renew(time.Now()) // asks at once, not after the back-off
+		n.Renew(time.Now()) // queries at once, not after the back-off
 		turn(100 * time.Millisecond)
 		if e.all[gid(2)].LID != 22 || n.Waiting() != 0 {
 			t.Errorf("resolved %+v, %d wait", e.all[gid(2)], n.Waiting())
@@ -119,7 +119,7 @@ func TestPaths(t *testing.T) {
 		s[gid(2)] = 23
 		n.Renew(time.Now())
 		turn(100 * time.Millisecond)
-		delete(s, gid(2)) // it stays where it was
+		delete(s, gid(2)) // the node keeps its old path
 		n.Renew(time.Now())
 		turn(20 * time.Second)
 		if e.all[gid(2)].LID != 23 || e.all[gid(1)].LID != 11 {
@@ -128,8 +128,8 @@ func TestPaths(t *testing.T) {
 	})
 }
 
-// TestSet wants what goes to go first, others told of the addresses before nodes come, and a node that changes to stay
-// in the tables.
+// TestSet checks that nodes are removed first, that others are told of the addresses before nodes are added, and that a
+// node that changes stays in the tables.
 func TestSet(t *testing.T) {
 	e := &entries{all: map[ib.GID]tables.Node{}, room: 8}
 	run(t, subnet{}, e, []nodes.Node{node(1, 11), node(2, 12)}, func(n *nodes.Nodes, turn func(time.Duration)) {
@@ -142,7 +142,7 @@ func TestSet(t *testing.T) {
 	})
 }
 
-// TestRoom wants a node that the tables do not take to wait, and to be put when there is room.
+// TestRoom checks that a node for which the tables have no room waits, and is added when there is room.
 func TestRoom(t *testing.T) {
 	e := &entries{all: map[ib.GID]tables.Node{}, room: 1}
 	run(t, subnet{}, e, []nodes.Node{node(1, 11)}, func(n *nodes.Nodes, turn func(time.Duration)) {

@@ -67,7 +67,7 @@ func (n *Nodes) endResolving(gid ib.GID) {
 // Renew asks for all paths again: the subnet may have changed any of them, or a node may have appeared.
 func (n *Nodes) Renew(now time.Time) {
 	for _, x := range n.nodes {
-		switch _, _, known := n.Tables.FindNodeGID(x.GID); {
+		switch _, _, known := n.Tables.FindGID(x.GID); {
 		case x.LID != 0 || !known:
 		case n.asking[x.GID]:
 			n.again[x.GID] = true
@@ -111,7 +111,7 @@ func (n *Nodes) resolvedAgain(x Node, lid ib.LID, sl ib.SL, err error) {
 	delete(n.asking, x.GID)
 	again := n.again[x.GID]
 	delete(n.again, x.GID)
-	old, _, _ := n.Tables.FindNodeGID(x.GID)
+	old, _, _ := n.Tables.FindGID(x.GID)
 	now, configured := n.configured(x.GID)
 	switch {
 	case !configured || now.LID != 0: // changed meanwhile

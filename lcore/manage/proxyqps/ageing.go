@@ -79,7 +79,7 @@ func (p *ProxyQPs) LastUsed(host netip.Addr, now time.Time) time.Time {
 	if p.perHost[host] == 0 {
 		return last
 	}
-	for s := range p.Tables.ProxyQPsOf(host) {
+	for s := range p.Tables.Of(host) {
 		if at := p.lookAt(key{s.Host, s.HostQPN}, now); at.After(last) {
 			last = at
 		}
@@ -96,7 +96,7 @@ func (p *ProxyQPs) SeenUsed(host netip.Addr, hostQPN ib.QPN) time.Time {
 func (p *ProxyQPs) evict(host netip.Addr, now time.Time) bool {
 	var oldest key
 	var since time.Time
-	for s := range p.Tables.ProxyQPsOf(host) {
+	for s := range p.Tables.Of(host) {
 		k := key{s.Host, s.HostQPN}
 		if at := p.proxyQPs[k].usedAt; p.isOld(k, now, evictAge) && (since.IsZero() || at.Before(since)) {
 			oldest, since = k, at

@@ -2,7 +2,7 @@
 
 // Package proxyqps makes and ends proxy QPs: UD QPs on the IB side, each of which stands for one RoCE (host, QPN).
 //
-//	pending packet ─ HandlePending ─▶ its source is learnt ─▶ a QP of the IB port ─▶ tables ─▶ the packet is requeued
+//	pending packet ─ HandlePending ─▶ its source is learned ─▶ a QP of the IB port ─▶ tables ─▶ the packet is requeued
 //	a service's answer ─ ForService ─▶
 //	                                   nothing crosses by it for long: Tick ─▶ tables ─▶ destroyed
 //
@@ -23,10 +23,10 @@ import (
 
 // Tables are where the proxy QPs go.
 type Tables interface {
-	PutProxyQP(tables.ProxyQP) (id uint32, err error)
-	DeleteProxyQP(host netip.Addr, hostQPN ib.QPN) error
-	FindProxyQP(host netip.Addr, hostQPN ib.QPN) (s tables.ProxyQP, id uint32, ok bool)
-	ProxyQPsOf(host netip.Addr) iter.Seq[tables.ProxyQP]
+	Put(tables.ProxyQP) (id uint32, err error)
+	Delete(host netip.Addr, hostQPN ib.QPN) error
+	Find(host netip.Addr, hostQPN ib.QPN) (s tables.ProxyQP, id uint32, ok bool)
+	Of(host netip.Addr) iter.Seq[tables.ProxyQP]
 	TakeUsed(host netip.Addr, hostQPN ib.QPN) bool
 }
 
@@ -36,7 +36,7 @@ type Port interface {
 	DestroyProxyQP(qp uint32) error
 }
 
-// Hosts are the RoCE hosts, which are learnt from data.
+// Hosts are the RoCE hosts, which are learned from data.
 type Hosts interface {
 	// Learn notes where a host is, by data from it. An error and a Rejection say why it is not believed.
 	Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8, now time.Time) (punt.Rejection, error)

@@ -147,7 +147,7 @@ func (p *ProxyQPs) ForService(s Service, now time.Time) (ib.QPN, error) {
 func (p *ProxyQPs) forService(s *Service, now time.Time) (ib.QPN, error) {
 	k := key{s.Host, s.HostQPN}
 	if x, exists := p.proxyQPs[k]; exists {
-		if t, _, _ := p.Tables.FindProxyQP(k.host, k.qpn); t.QKey == s.QKey {
+		if t, _, _ := p.Tables.Find(k.host, k.qpn); t.QKey == s.QKey {
 			x.usedAt = now
 			p.proxyQPs[k] = x
 			return x.qpn, nil
@@ -216,7 +216,7 @@ func (p *ProxyQPs) create(k key, worker int, qkey ib.QKey, version uint8, now ti
 	if err != nil {
 		return err
 	}
-	_, err = p.Tables.PutProxyQP(tables.ProxyQP{
+	_, err = p.Tables.Put(tables.ProxyQP{
 		Host: k.host, HostQPN: k.qpn, QP: qp, QPN: qpn, QKey: qkey, Worker: worker, Version: version, Source: p.sources.Give(k.host),
 	})
 	if err != nil {
@@ -237,7 +237,7 @@ func (p *ProxyQPs) create(k key, worker int, qkey ib.QKey, version uint8, now ti
 // port drops.
 func (p *ProxyQPs) remove(k key, why string) {
 	s := p.proxyQPs[k]
-	if err := p.Tables.DeleteProxyQP(k.host, k.qpn); err != nil {
+	if err := p.Tables.Delete(k.host, k.qpn); err != nil {
 		p.Log.Error("proxy_qp_delete", "host", k.host, "host_qpn", k.qpn, "error", err)
 		return
 	}
@@ -259,7 +259,7 @@ func (p *ProxyQPs) destroy(qp uint32, qpn ib.QPN) {
 // RemoveHost ends all proxy QPs of a host.
 func (p *ProxyQPs) RemoveHost(host netip.Addr, why string) {
 	var keys []key
-	for s := range p.Tables.ProxyQPsOf(host) {
+	for s := range p.Tables.Of(host) {
 		keys = append(keys, key{s.Host, s.HostQPN})
 	}
 	for _, k := range keys {
@@ -269,12 +269,12 @@ func (p *ProxyQPs) RemoveHost(host netip.Addr, why string) {
 
 // SendFrom has all proxy QPs of a host send from a source.
 func (p *ProxyQPs) SendFrom(host netip.Addr, source uint8) {
-	for s := range p.Tables.ProxyQPsOf(host) {
+	for s := range p.Tables.Of(host) {
 		if s.Source == source {
 			continue
 		}
 		s.Source = source
-		if _, err := p.Tables.PutProxyQP(s); err != nil { // the old entry stays, and the port sends from the bridge's own
+		if _, err := p.Tables.Put(s); err != nil { // the old entry stays, and the port sends from the bridge's own
 			p.Log.Warn("proxy_qp_source", "host", host, "host_qpn", s.HostQPN, "error", err)
 		}
 	}

@@ -25,7 +25,7 @@ var (
 	mac   = frame.MAC{2, 0, 0, 0, 0, 1}
 )
 
-// A rig is ProxyQPs with real tables and fakes. It is the Port, the Hosts and the Sources, too.
+// A rig is ProxyQPs with real tables and fakes. It implements the Port, the Hosts and the Sources, too.
 type rig struct {
 	*proxyqps.ProxyQPs
 	t       *testing.T
@@ -43,7 +43,7 @@ func newRig(t *testing.T, c proxyqps.Config) *rig {
 	}
 	t.Cleanup(ts.Close)
 	r := &rig{t: t, tables: ts, open: map[uint32]int{}, given: map[netip.Addr]bool{}}
-	r.ProxyQPs = proxyqps.New(c, proxyqps.Deps{Tables: ts, Port: r, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil)))})
+	r.ProxyQPs = proxyqps.New(c, proxyqps.Deps{Tables: ts.ProxyQPs, Port: r, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil)))})
 	r.Connect(r, r)
 	return r
 }
@@ -63,7 +63,7 @@ func (r *rig) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8, _ 
 	if r.learned != nil {
 		return punt.RejectSource, r.learned
 	}
-	_, err := r.tables.PutHost(tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version})
+	_, err := r.tables.Hosts.Put(tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version})
 	return punt.RejectFull, err
 }
 
@@ -88,15 +88,15 @@ func (r *rig) must(ip netip.Addr, qpn ib.QPN, qkey ib.QKey, now time.Time) ib.QP
 	return q
 }
 
-// want compares how many proxy QPs the tables and the port have.
+// want compares how many proxy QPs the tables and the port have with the wanted number.
 func (r *rig) want(what string, n int) {
 	r.t.Helper()
-	if r.tables.LenProxyQPs() != n || len(r.open) != n {
-		r.t.Errorf("%s: %d in the tables, %d of the port, want %d", what, r.tables.LenProxyQPs(), len(r.open), n)
+	if r.tables.ProxyQPs.Len() != n || len(r.open) != n {
+		r.t.Errorf("%s: %d in the tables, %d of the port, want %d", what, r.tables.ProxyQPs.Len(), len(r.open), n)
 	}
 }
 
-// TestForService wants one proxy QP for a queue pair while its Q_Key stays, on workers in turn.
+// TestForService checks that a queue pair has one proxy QP while its Q_Key stays, and that workers get them in turn.
 func TestForService(t *testing.T) {
 	r, now := newRig(t, proxyqps.Config{Max: 8, PerHost: 4, Every: time.Second, Workers: 2}), time.Now()
 	a := r.must(host, 5, 7, now)
@@ -117,14 +117,15 @@ func TestForService(t *testing.T) {
 	}
 }
 
-// TestLimits wants limits to hold, and a host's idle proxy QP to make room for its next.
+// TestLimits checks that the limits are kept, and that a host's idle proxy QP makes room for its next.
 func TestLimits(t *testing.T) {
 	r, now := newRig(t, proxyqps.Config{Max: 3, PerHost: 2, Every: time.Second, Workers: 1}), time.Now()
 	r.must(host, 11, 7, now)
-	r.must(host, 12, 7, now.Add(time.Second))
-	if _, err := r.get(host, 13, 7, now); err == nil || !strings.Contains(err.Error(), "all its 2") {
+	r.must(host, 12, 7, now)
+	if _, err := r.get(host, 13, 7, now.Add(time.Second)); err == nil || !strings.Contains(err.Error(), "all its 2") {
 		t.Error(err)
 	}
+	r.must(host, 12, 7, now.Add(2*time.Second))
 	r.must(host, 13, 7, now.Add(2*time.Minute))
 	if !r.SeenUsed(host, 11).IsZero() || r.SeenUsed(host, 12).IsZero() || r.Counters().ProxyQPsAged != 1 {
 		t.Errorf("it was not the one that was idle for longest: %+v", r.Counters())
@@ -136,8 +137,8 @@ func TestLimits(t *testing.T) {
 	r.want("the limit", 3)
 }
 
-// TestEnds wants proxy QPs to end by age, by policy and with their host, in the tables and at the port, and sources to
-// be taken back.
+// TestEnds checks that proxy QPs end by age, by policy and with their host, in the tables and at the port, and that
+// their sources are given back.
 func TestEnds(t *testing.T) {
 	r, now := newRig(t, proxyqps.Config{Max: 8, PerHost: 4, Idle: time.Minute, Every: time.Second, Workers: 1}), time.Now()
 	for qpn := range ib.QPN(3) {
@@ -146,7 +147,7 @@ func TestEnds(t *testing.T) {
 	r.must(other, 11, 7, now)
 	for range 120 {
 		now = now.Add(time.Second)
-		r.tables.MarkUsed(other, 11)
+		r.tables.ProxyQPs.MarkUsed(other, 11)
 		r.Tick(now)
 	}
 	r.want("aged", 1)
@@ -157,7 +158,7 @@ func TestEnds(t *testing.T) {
 	r.SetAllow([]netip.Prefix{netip.PrefixFrom(host, 32)})
 	r.want("denied", 1)
 	r.SendFrom(host, 3)
-	if s, _, _ := r.tables.FindProxyQP(host, 11); s.Source != 3 {
+	if s, _, _ := r.tables.ProxyQPs.Find(host, 11); s.Source != 3 {
 		t.Errorf("sends from %d", s.Source)
 	}
 	r.RemoveHost(host, "test")

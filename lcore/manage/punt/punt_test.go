@@ -25,7 +25,7 @@ func (w *worker) Send([]byte) error {
 	return nil
 }
 
-// TestWorkers wants frames to go to the worker that is named, and counters that nobody changes once they are read.
+// TestWorkers checks that frames go to the worker that is named, and that counters do not change after they were read.
 func TestWorkers(t *testing.T) {
 	a, b := &worker{}, &worker{full: true}
 	w := punt.NewWorkers([]punt.Worker{a, b})
@@ -41,7 +41,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// TestVID wants the VLAN of a tagged frame, and 0 of another.
+// TestVID checks that VID returns the VLAN of a tagged frame, and 0 for another.
 func TestVID(t *testing.T) {
 	for _, vid := range []uint16{0, 100} {
 		f, fault := frame.Open(frame.AppendARP(nil, frame.Link{MAC: frame.MAC{2}, VID: vid}, frame.Broadcast, frame.ARPFields{}))

@@ -12,7 +12,7 @@ import (
 	"causeway/lcore/manage/ratelog"
 )
 
-// TestAllow wants each event limited for itself, in each second.
+// TestAllow checks that each event is limited separately, in each second.
 func TestAllow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil)))

@@ -44,7 +44,7 @@ type questions struct {
 	quota    pending.Quota // by IB node
 	all      map[uint32]*question
 	unknown  map[netip.Addr]*unknownHost
-	learning bool // hosts may have been learnt since findHosts
+	learning bool // hosts may have been learned since findHosts
 
 	// For goroutines other than the loop's.
 	handling  chan struct{} // holds a token for each request

@@ -43,15 +43,15 @@ var (
 	answer    = ibside.ServiceAnswer{QPN: 0x456, QKey: 0x1ee7, Private: []byte("from the node")}
 )
 
-// A rig is SIDR with fakes. It is the Services, the Nodes, the Hosts and the ProxyQPs, too, and the test is the loop.
-// Time is the bubble's.
+// A rig is SIDR with fakes. It implements the Services, the Nodes, the Hosts and the ProxyQPs, too, and the test runs
+// the loop. Time is fake (testing/synctest).
 type rig struct {
 	*sidr.SIDR
 	inbox    *inbox.Inbox
 	requests func(ibside.ServiceRequest) // the handler that the port got
 	connects []ibside.ServiceConnect
-	known    bool // the host's MAC address is
-	asked    int  // for it
+	known    bool // whether the host's MAC address is known
+	asked    int  // how often it was searched for
 	sent     [][]byte
 }
 
@@ -83,7 +83,7 @@ func (r *rig) ForService(proxyqps.Service, time.Time) (ib.QPN, error) { return 0
 func (r *rig) TakePunted() []punt.Frame                               { return nil }
 func (r *rig) Send(b []byte) error                                    { r.sent = append(r.sent, b); return nil }
 
-// bubble runs a test with SIDR in a time of its own.
+// bubble runs a test with SIDR on a fake clock.
 func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{inbox: inbox.New(256, errors.New("ended")), known: true}
@@ -114,7 +114,7 @@ func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	})
 }
 
-// run has the loop take its turns for a time.
+// run runs the loop for a time.
 func (r *rig) run(d time.Duration) {
 	for range d / (10 * time.Millisecond) {
 		time.Sleep(10 * time.Millisecond)
@@ -126,7 +126,7 @@ func (r *rig) run(d time.Duration) {
 	synctest.Wait()
 }
 
-// hand hands over a MAD from the host.
+// hand delivers a MAD from the host.
 func (r *rig) hand(attribute uint16, put func(body []byte)) {
 	p := roce.Packet{
 		Version: 2, Src: hostMAC, Dst: bridgeMAC, SrcIP: host, DstIP: node, HopLimit: 64, PKey: ib.PKeyDefault,
@@ -154,8 +154,8 @@ func (r *rig) take(t *testing.T, attribute uint16) (bodies [][]byte) {
 	return bodies
 }
 
-// TestRoCEToIB wants a request passed on once, with the same answer each time that it is sent, and another port
-// rejected.
+// TestRoCEToIB checks that a request is passed on once, gets the same answer each time that it is sent, and that one
+// for another port is rejected.
 func TestRoCEToIB(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		request := func(id uint32, port uint16) func([]byte) {
@@ -190,7 +190,7 @@ func TestRoCEToIB(t *testing.T) {
 	})
 }
 
-// TestIBToRoCE wants a host asked, again when the request is lost, and the node told the proxy QP.
+// TestIBToRoCE checks that a host is asked, again when the request is lost, and that the node gets the proxy QP.
 func TestIBToRoCE(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.known = false

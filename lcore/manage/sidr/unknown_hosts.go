@@ -29,7 +29,7 @@ const (
 // UnknownHosts yields the RoCE hosts whose MAC address requests wait for.
 func (s *SIDR) UnknownHosts() iter.Seq[netip.Addr] { return maps.Keys(s.questions.unknown) }
 
-// HostsLearned says that hosts may have been learnt. FindHosts looks.
+// HostsLearned says that hosts may have been learned. FindHosts looks.
 func (s *SIDR) HostsLearned() { s.questions.learning = true }
 
 // FindHosts sends the questions whose hosts have become known.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is the test's end of a guest's agent.
+// Package client is the test's side of the connection to a guest's agent.
 package client
 
 import (
@@ -19,15 +19,14 @@ import (
 // takes to send SIGKILL.
 const stopFor = 15 * time.Second
 
-// Client is the test's end of a guest's port. All methods may be called by
-// several goroutines.
+// Client is the test's side of a guest's port. All methods may be called by several goroutines.
 type Client struct {
 	conn  io.ReadWriteCloser
 	ready chan struct{} // closed when the guest has answered hello
 	gone  chan struct{} // closed when the port has ended; err says why
 	err   error
 
-	sending sync.Mutex // not mu: whoever waits to send must not keep read from reading
+	sending sync.Mutex // not mu: a goroutine that waits to send must not keep read from reading
 	out     *json.Encoder
 
 	mu       sync.Mutex // guards the rest
@@ -35,14 +34,14 @@ type Client struct {
 	commands map[uint64]*Command
 }
 
-// New takes over conn and greets the guest, which may still be booting.
+// New takes over conn and sends hello to the guest, which may still be booting.
 func New(conn io.ReadWriteCloser) *Client {
 	c := &Client{
 		conn: conn, ready: make(chan struct{}), gone: make(chan struct{}),
 		out: json.NewEncoder(conn), commands: map[uint64]*Command{},
 	}
 	go c.read()
-	go func() { _ = c.send(agent.Request{Hello: true}) }() // an error shows in read, too
+	go func() { _ = c.send(agent.Request{Hello: true}) }() // read gets an error, too
 	return c
 }
 
@@ -156,7 +155,7 @@ func (c *Command) output() (string, <-chan struct{}) {
 // when the command ends without one.
 func (c *Command) Await(ctx context.Context, match func(line string) bool) (string, error) {
 	for {
-		ended := isClosed(c.done) // before looking: what is printed last still counts
+		ended := isClosed(c.done) // before reading the output: what is printed last still counts
 		out, grown := c.output()
 		for line := range strings.Lines(out) {
 			if strings.HasSuffix(line, "\n") && match(strings.TrimRight(line, "\r\n")) {
@@ -168,7 +167,7 @@ func (c *Command) Await(ctx context.Context, match func(line string) bool) (stri
 		}
 		select {
 		case <-grown:
-		case <-c.done: // it may have ended since, and then grown is a channel that nobody closes any more
+		case <-c.done: // it may have ended since, and then nothing closes grown any more
 		case <-c.client.gone:
 			return "", fmt.Errorf("%q: the guest is gone: %w", c.line, c.client.err)
 		case <-ctx.Done():

@@ -13,7 +13,7 @@ import (
 	"causeway/app/e2e/agent"
 )
 
-// connect joins both ends by a pipe; the commands run on this machine.
+// connect joins client and agent by a pipe; the commands run on this machine.
 func connect(t *testing.T) *Client {
 	t.Helper()
 	near, far := net.Pipe()
@@ -84,7 +84,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// A command may end at any moment while somebody awaits a line of it: he must learn of it.
+// A command may end at any moment while a caller awaits a line of it: Await must then return an error.
 func TestAwaitAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

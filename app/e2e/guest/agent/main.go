@@ -21,7 +21,7 @@ func main() {
 		err = serve(path)
 	}
 	fmt.Fprintln(os.Stderr, "agent:", err)
-	time.Sleep(time.Second) // init starts us again at once
+	time.Sleep(time.Second) // init starts this program again at once
 	os.Exit(1)
 }
 

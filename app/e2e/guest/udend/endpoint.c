@@ -212,7 +212,7 @@ enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, ui
 	return wc.status;
 }
 
-/* Polls with short sleeps: two emulated hosts share few real CPUs. */
+/* Polls with short sleeps, because two emulated hosts share few real CPUs. */
 bool endpoint_receive(struct endpoint *e, double deadline, struct message *m)
 {
 	while (ibv_poll_cq(e->receive_cq, 1, &m->wc) < 1) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* One UD QP with its buffers: what udend's modes are made of. Each call that
- * fails in a way no test can want ends the program with an "error" line. */
+/* One UD QP with its buffers, which udend's modes use. A call that fails in a way that no test expects ends the program
+ * with an "error" line. */
 
 #ifndef UDEND_ENDPOINT_H
 #define UDEND_ENDPOINT_H
@@ -38,7 +38,7 @@ struct message {
 	uint32_t length;
 };
 
-/* Where messages go, and how. */
+/* The destination of messages, and the fields that they are sent with. */
 struct target {
 	struct ibv_ah *ah;
 	uint32_t qpn, qkey;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* udend - a bare verbs UD endpoint that tells exactly what it sent and received.
+/* udend - a bare verbs UD endpoint that reports exactly what it sent and received.
  *
  *   udend --ip ADDR [option...] recv|reply|send|pingpong|exchange|stream
  *
@@ -34,7 +34,7 @@
  *   {"event":"received","at":12.345678,"status":"success","src_qp":18,"with_imm":true,"imm":18,"length":64,
  *    "with_grh":true,"grh":"00..","intact":true,"seq":1}
  *   {"event":"end","sent":1,"received":1,"bad":0}
- * Exit: 0 all came and all payloads were right; 1 not so; 2 usage; 3 verbs failed. */
+ * Exit: 0 all came and all payloads were right; 1 otherwise; 2 usage; 3 verbs failed. */
 
 #include "endpoint.h"
 #include "../../../../ibside/stamp/stamp.h"
@@ -225,7 +225,7 @@ static void print_ready(const struct endpoint *e)
 	       e->source.gid_index, 128u << port.active_mtu);
 }
 
-/* Prints a received message; true if it came as it was sent. */
+/* Prints a received message; returns true if its payload is as it was sent. */
 static bool print_received(const struct message *m)
 {
 	struct stamp s;
@@ -248,7 +248,7 @@ static void print_sent(struct totals *t, uint32_t seq, uint32_t length, enum ibv
 	t->bad += status != IBV_WC_SUCCESS;
 }
 
-/* What the messages go to, in turn. */
+/* The destinations of the messages, used in turn. */
 struct targets {
 	struct target to[MAX_GROUPS];
 	int n;
@@ -289,7 +289,7 @@ static uint32_t send_one(struct endpoint *e, const struct options *o, const stru
 }
 
 /* The address handle of the last reply, used again for a while. Making one may take the kernel longer than the time
- * between two messages, and a replier that lags behind tells when it handled a message, not when it came. */
+ * between two messages, and a replier that lags behind reports when it handled a message, not when the message came. */
 struct reply_handle {
 	struct ibv_ah *ah;
 	struct ibv_ah_attr attr; /* what it was made from */
@@ -352,7 +352,7 @@ static void send_all(struct endpoint *e, const struct options *o, struct totals 
 	}
 }
 
-/* Keeps its pace whatever comes, or does not. */
+/* Sends at its pace, whether replies come or not. */
 static void stream(struct endpoint *e, const struct options *o, struct totals *t)
 {
 	struct targets to = targets_of(e, o);

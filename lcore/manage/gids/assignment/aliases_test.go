@@ -21,7 +21,7 @@ func wanted(guids ...ib.GUID) []assignment.Wanted {
 	return out
 }
 
-// next checks what is asked for at a time.
+// next checks which aliases are requested and given back at a time.
 func next(t *testing.T, a *assignment.Aliases, when string, now time.Time, want []assignment.Wanted, set, drop []ib.GUID) {
 	t.Helper()
 	s, d := a.Next(want, now)
@@ -31,8 +31,8 @@ func next(t *testing.T, a *assignment.Aliases, when string, now time.Time, want 
 	}
 }
 
-// TestAliases wants four at a time to be asked for, in order, each once; and aliases dropped that are not wanted any
-// more.
+// TestAliases checks that four at a time are requested, in order, each once; and that aliases are dropped that are not
+// wanted any more.
 func TestAliases(t *testing.T) {
 	a, all := assignment.NewAliases(), wanted(9, 8, 7, 6, 5)
 	next(t, a, "at first", begin, all, []ib.GUID{9, 8, 7, 6}, nil)
@@ -53,13 +53,14 @@ func TestAliases(t *testing.T) {
 	next(t, a, "and come again", begin, all, nil, nil)
 	a.Dropped(6)
 	a.Dropped(8)
-	next(t, a, "and are asked for anew", begin, all, []ib.GUID{8, 6}, nil)
+	next(t, a, "and are requested again", begin, all, []ib.GUID{8, 6}, nil)
 	if a.Len() != 3 {
 		t.Errorf("%d are set", a.Len())
 	}
 }
 
-// TestRejectedAlias wants an alias that was rejected set again after 1, 2, 4 ... 60 s, and removed when it is not wanted.
+// TestRejectedAlias checks that an alias that was rejected is requested again after 1, 2, 4 ... 60 s, and removed when
+// it is not wanted.
 func TestRejectedAlias(t *testing.T) {
 	a, now := assignment.NewAliases(), begin
 	for _, wait := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
@@ -76,7 +77,7 @@ func TestRejectedAlias(t *testing.T) {
 	next(t, a, "begins anew", now, wanted(1), []ib.GUID{1}, nil)
 }
 
-// TestFullPort wants a port without room to be left alone for a minute, or until it has given one back.
+// TestFullPort checks that nothing is requested of a full port for a minute, or until an alias has been given back.
 func TestFullPort(t *testing.T) {
 	a := assignment.NewAliases()
 	next(t, a, "at first", begin, wanted(1, 2), []ib.GUID{1, 2}, nil)
@@ -90,7 +91,7 @@ func TestFullPort(t *testing.T) {
 	next(t, a, "there is room", begin.Add(time.Minute), wanted(2), []ib.GUID{2}, nil)
 }
 
-// TestDropped wants four dropped at a time, each once.
+// TestDropped checks that four are dropped at a time, each once.
 func TestDropped(t *testing.T) {
 	a, all := assignment.NewAliases(), wanted(1, 2, 3, 4, 5, 6)
 	for range 2 {

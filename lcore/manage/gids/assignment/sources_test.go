@@ -32,7 +32,7 @@ func sources(ns ...int) []ibside.Source {
 	return out
 }
 
-// A fixture is Sources, and the calls of Given.
+// A fixture is Sources, and a record of the calls of Given.
 type fixture struct {
 	*assignment.Sources
 	from map[netip.Addr]uint8 // what each host sends from
@@ -68,7 +68,7 @@ func (b *fixture) follow(ns ...int) {
 	}
 }
 
-// TestGive wants each host to have the best source that there is for it.
+// TestGive checks that each host gets the best source that there is for it.
 func TestGive(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -94,8 +94,8 @@ func TestGive(t *testing.T) {
 	}
 }
 
-// TestGiveWhatIsTaken wants a host's address taken from the host that had it meanwhile, and that one to get another
-// source, or none.
+// TestGiveWhatIsTaken checks that a host's address is taken from the host that was using it, which gets another source,
+// or none.
 func TestGiveWhatIsTaken(t *testing.T) {
 	for _, c := range []struct {
 		sources []int
@@ -111,7 +111,8 @@ func TestGiveWhatIsTaken(t *testing.T) {
 	}
 }
 
-// TestRefit wants a host that had a GID because it was its address to lose it when it is that no more, and no other.
+// TestRefit checks that a host that had a GID because it was its address loses it when this no longer holds, and that
+// no other host loses its GID.
 func TestRefit(t *testing.T) {
 	b := newFixture()
 	b.follow(1, 2, 4)
@@ -131,7 +132,7 @@ func TestRefit(t *testing.T) {
 	}
 }
 
-// TestRefitGives wants a host whose address changes to get the GID that is its address now.
+// TestRefitGives checks that a host whose address changes gets the GID that is its address now.
 func TestRefitGives(t *testing.T) {
 	b, hosts := newFixture(), slices.Values([]netip.Addr{host(8)})
 	b.follow(6)
@@ -145,8 +146,8 @@ func TestRefitGives(t *testing.T) {
 	}
 }
 
-// TestFollow wants after any changes: no source given twice, none free that fits a host without one, each host to have
-// its address if the port has it, and the caller told.
+// TestFollow checks that after any changes no source is given twice, none is free that fits a host without one, each
+// host has its address if the port has it, and the caller has been told.
 func TestFollow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, hosts := newFixture(), map[netip.Addr]bool{}
@@ -191,7 +192,7 @@ func (b *fixture) check(hosts map[netip.Addr]bool) string {
 		n++
 	}
 	if b.Len() != n {
-		return fmt.Sprintf("%d hosts have a source, and %d are said to", n, b.Len())
+		return fmt.Sprintf("%d hosts have a source, and %d are counted", n, b.Len())
 	}
 	for h := range hosts {
 		for _, s := range b.all[1:] {

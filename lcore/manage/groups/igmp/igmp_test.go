@@ -15,7 +15,7 @@ import (
 
 var (
 	own4   = netip.MustParseAddr("10.9.0.254")
-	first4 = netip.MustParseAddr("10.9.0.1") // comes before the bridge
+	first4 = netip.MustParseAddr("10.9.0.1") // lower than the bridge's address
 	group4 = netip.MustParseAddr("239.1.2.3")
 	third4 = netip.MustParseAddr("239.1.2.33")
 	group6 = netip.MustParseAddr("ff05::1:3")
@@ -25,13 +25,13 @@ var (
 	begin  = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// wire is what the host and the querier of these tests send to.
+// wire records what the host and the querier of these tests send.
 type wire struct {
 	t    *testing.T
 	said []string
-	full bool // it takes nothing
+	full bool // sending fails
 	now  time.Time
-	src  netip.Addr // that IGMP is to come from
+	src  netip.Addr // the source that IGMP must have
 }
 
 func (w *wire) port() igmp.Port {
@@ -39,7 +39,7 @@ func (w *wire) port() igmp.Port {
 	return igmp.Port{Link: link, IPv4: own4, Send: w.send}
 }
 
-// send notes who says what in which version, by which worker.
+// send records a message with its version and worker.
 func (w *wire) send(worker int, b []byte) bool {
 	if w.full {
 		return false
@@ -77,7 +77,7 @@ func (w *wire) send(worker int, b []byte) bool {
 	return true
 }
 
-// pass lets time pass, in steps as the loop's.
+// pass lets time pass, in the steps of the loop.
 func (w *wire) pass(d time.Duration, tend func(time.Time)) {
 	const step = 100 * time.Millisecond
 	for end := w.now.Add(d); w.now.Before(end); {
@@ -100,8 +100,8 @@ func query(group netip.Addr, version uint8, within time.Duration) frame.Membersh
 	return frame.Membership{Version: version, Query: &frame.Query{Group: group, MaxResp: within}}
 }
 
-// TestJoinAndLeave wants each reported twice, within a second, by the group's worker; and no repeated join after a leave,
-// nor the other way round.
+// TestJoinAndLeave checks that joins and leaves are reported twice, within a second, by the group's worker; and that no
+// repeated join follows a leave, nor the other way round.
 func TestJoinAndLeave(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	h := igmp.NewHost(w.port())
@@ -134,8 +134,8 @@ func TestJoinAndLeave(t *testing.T) {
 	w.want("after the goodbye")
 }
 
-// TestAnswers wants one answer to a query, however many there are, within the time that it allows; and none to those
-// about other groups.
+// TestAnswers checks that queries, however many there are, get one answer within the time that they allow; and those
+// about other groups none.
 func TestAnswers(t *testing.T) {
 	const still4, still6 = "0: IGMPv3 still 239.1.2.3", "0: MLDv2 still ff05::1:3"
 	for _, c := range []struct {
@@ -168,12 +168,12 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestSpread wants the answers to one query spread over the time that it allows.
+// TestSpread checks that the answers to one query are spread over the time that it allows.
 func TestSpread(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		query       frame.Membership
-		least, most time.Duration // when the last one comes
+		least, most time.Duration // the time of the last one
 	}{
 		{"ten seconds", query(all4, 3, 10*time.Second), 5 * time.Second, 10 * time.Second},
 		{"a second", query(all4, 3, time.Second), 500 * time.Millisecond, time.Second},
@@ -199,7 +199,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestOlderVersion wants the older version used for 260 s after its last query, and by its address family alone.
+// TestOlderVersion checks that the older version is used for 260 s after its last query, and only by its address
+// family.
 func TestOlderVersion(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	h := igmp.NewHost(w.port())
@@ -222,7 +223,8 @@ func TestOlderVersion(t *testing.T) {
 	w.want("nobody is old", "0: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
 }
 
-// TestFull wants nothing forgotten that a worker did not take, and only what it took counted.
+// TestFull checks that messages that a worker did not take are sent later, and that only those that it took are
+// counted.
 func TestFull(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	h, q := igmp.NewHost(w.port()), igmp.NewQuerier(w.port())
@@ -240,7 +242,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestElection wants two queries at the start and then one each 125 s, and the bridge to yield to a lower address.
+// TestElection checks that there are two queries at the start and then one each 125 s, and that the bridge yields to a
+// lower address.
 func TestElection(t *testing.T) {
 	const ask4 = "0: IGMPv3 who listens to 0.0.0.0"
 	for _, c := range []struct {
@@ -263,11 +266,11 @@ func TestElection(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	q := igmp.NewQuerier(w.port())
 	q.Enabled = true
-	q.Heard(netip.MustParseAddr("fe80::1"), all6, w.now) // IPv6 is another's for 255 s
+	q.Heard(netip.MustParseAddr("fe80::1"), all6, w.now) // another is the querier for IPv6 for 255 s
 	w.pass(40*time.Second, q.Tick)
 	w.want("at the start", ask4, ask4)
 	if !q.IsPresent(group4, w.now) {
-		t.Error("the bridge asks, and nobody is said to")
+		t.Error("the bridge queries, but does not report that there is a querier")
 	}
 	w.pass(120*time.Second, q.Tick)
 	w.want("then", ask4)
@@ -278,7 +281,7 @@ func TestElection(t *testing.T) {
 	w.want("no more")
 }
 
-// TestNoIPv4 wants a bridge without an IPv4 address to report from 0.0.0.0, and not to be the querier.
+// TestNoIPv4 checks that a bridge without an IPv4 address reports from 0.0.0.0, and is not the querier.
 func TestNoIPv4(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	p := w.port()
@@ -290,28 +293,28 @@ func TestNoIPv4(t *testing.T) {
 	w.want("IPv6 only", "0: IGMPv3 join 239.1.2.3", "0: MLDv2 who listens to ::")
 }
 
-// TestSilence wants time to count only while there is a querier without a gap.
+// TestSilence checks that a group's silence is measured only while there is a querier without interruption.
 func TestSilence(t *testing.T) {
 	q := igmp.NewQuerier((&wire{t: t}).port())
 	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }
 	want := func(heard, now, want int) {
 		t.Helper()
 		if got := q.SilentFor(group4, at(heard), at(now)); got != time.Duration(want)*time.Second {
-			t.Errorf("heard at %d s, at %d s: silent for %v, want %d s", heard, now, got, want)
+			t.Errorf("reported at %d s, at %d s: silent for %v, want %d s", heard, now, got, want)
 		}
 	}
-	want(0, 1000, 0) // nobody has ever asked
+	want(0, 1000, 0) // there has never been a query
 	q.Heard(first4, all4, at(1000))
 	want(0, 1100, 100)
 	want(1050, 1100, 50)
 	q.Heard(first4, all4, at(1250))
 	want(0, 1400, 400)
-	want(0, 1510, 0) // it has gone
+	want(0, 1510, 0) // the querier has gone
 	q.Heard(first4, all4, at(2000))
 	want(0, 2100, 100)
 }
 
-// TestAskLast wants a query of one group.
+// TestAskLast checks that a query is about one group.
 func TestAskLast(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	q := igmp.NewQuerier(w.port())

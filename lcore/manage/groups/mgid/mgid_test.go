@@ -15,7 +15,7 @@ import (
 
 func rdmaCM(group netip.Addr) ib.GID { return ib.MGIDRDMACM(group, ib.PKeyDefault, 2) }
 
-// TestAddress wants the address of every group found from its MGID, and of no other.
+// TestAddress checks that the address of every group is found from its MGID, and of no other MGID.
 func TestAddress(t *testing.T) {
 	forms := map[string]struct {
 		prefix string

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schedule says when something is due about RoCE hosts: when a learnt host is probed or dropped, what becomes
+// Package schedule says when something is due about RoCE hosts: when a learned host is probed or dropped, what becomes
 // of two claims of one address, when an unknown host is searched for, and when an address is announced.
 //
 //	       Add                Heard
@@ -22,7 +22,7 @@ import (
 	"causeway/lcore/frame"
 )
 
-// A Host is a learnt host.
+// A Host is a learned host.
 type Host struct {
 	IP    netip.Addr
 	Heard time.Time // when its last frame came
@@ -38,7 +38,7 @@ type Host struct {
 	movedAt  time.Time
 }
 
-// Hosts are all learnt hosts, by address and by when they are due. NewHosts makes them.
+// Hosts are all learned hosts, by address and by when they are due. NewHosts makes them.
 type Hosts struct {
 	of  map[netip.Addr]*Host
 	due queue

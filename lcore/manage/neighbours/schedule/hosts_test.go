@@ -24,7 +24,7 @@ var (
 
 func at(d time.Duration) time.Time { return begin.Add(d) }
 
-// asked is when a step was taken.
+// asked is a step and when it was taken.
 type asked struct {
 	after time.Duration
 	step  schedule.Step
@@ -42,7 +42,7 @@ func age(b *schedule.Hosts, d time.Duration, use func(now time.Time) schedule.Us
 		switch step {
 		case schedule.Rest:
 			if b.Due(now) != nil {
-				return append(out, asked{now.Sub(begin), step}) // it would be looked at for ever
+				return append(out, asked{now.Sub(begin), step}) // the loop would never end
 			}
 			continue
 		case schedule.Remove:
@@ -55,8 +55,8 @@ func age(b *schedule.Hosts, d time.Duration, use func(now time.Time) schedule.Us
 	return out
 }
 
-// TestAge wants a silent host probed three times, when it no longer counts as reachable; and then removed, or asked for
-// by broadcast while it has proxy QPs.
+// TestAge checks that a silent host is probed three times, when it no longer counts as reachable; and then removed, or
+// searched for by broadcast while it has proxy QPs.
 func TestAge(t *testing.T) {
 	const s, m = time.Second, time.Minute
 	alone, all, silent, forget := schedule.Probe, schedule.Find, schedule.Silent, schedule.Remove
@@ -93,8 +93,8 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// TestUseBegins wants a host that comes into use probed a minute later, though it would have counted as reachable for
-// ten.
+// TestUseBegins checks that a host that comes into use is probed a minute later, though it would have counted as
+// reachable for ten.
 func TestUseBegins(t *testing.T) {
 	b := schedule.NewHosts()
 	b.Add(host, begin)
@@ -115,8 +115,8 @@ func TestUseBegins(t *testing.T) {
 	}
 }
 
-// TestHeard wants a host that answers to be as good as new.
-func TestHeard(t *testing.T) {
+// TestAnswered checks that a host that answers counts as reachable for the full time again.
+func TestAnswered(t *testing.T) {
 	b := schedule.NewHosts()
 	b.Add(host, begin)
 	use := schedule.Use{ProxyQPs: true, OnLink: true}
@@ -132,7 +132,7 @@ func TestHeard(t *testing.T) {
 			b.Heard(host, now.Add(10*time.Millisecond))
 		case schedule.Rest:
 		default:
-			t.Fatalf("after %v it is taken for silent", now.Sub(begin))
+			t.Fatalf("after %v it counts as silent", now.Sub(begin))
 		}
 	}
 	if n := b.Find(host); n.Asked != 0 || n.IsSilent() || n.Heard.Before(at(58*time.Minute)) {
@@ -143,7 +143,7 @@ func TestHeard(t *testing.T) {
 	}
 }
 
-// TestKeepAndPostpone wants a host due later that could not be probed or removed.
+// TestKeepAndPostpone checks that a host that could not be probed or removed is due later.
 func TestKeepAndPostpone(t *testing.T) {
 	b := schedule.NewHosts()
 	b.Add(host, begin)
@@ -166,7 +166,8 @@ func TestKeepAndPostpone(t *testing.T) {
 	}
 }
 
-// claim has the host's address claimed, and probes as often as Judge says; it returns where the host is then.
+// claim claims the host's address, and probes as often as Judge says; it returns the MAC address that the host has
+// then.
 func claim(t *testing.T, b *schedule.Hosts, by frame.MAC, now time.Time) (schedule.Place, time.Duration) {
 	t.Helper()
 	if b.Contest(host, schedule.Place{MAC: by, VLAN: 5, Version: 2}, now) {
@@ -185,8 +186,8 @@ func claim(t *testing.T, b *schedule.Hosts, by frame.MAC, now time.Time) (schedu
 	}
 }
 
-// TestClaim wants an address to move when its holder has not answered two probes, in half a second, and a return
-// within a minute to be a flap.
+// TestClaim checks that an address moves when its holder has not answered two probes, in half a second, and that a
+// return within a minute is a flap.
 func TestClaim(t *testing.T) {
 	b := schedule.NewHosts()
 	b.Add(host, begin)
@@ -214,8 +215,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestRejectedClaim wants a holder that answers to keep its address, its rival rejected for ten seconds without a probe,
-// and a third one to wait until a claim is judged.
+// TestRejectedClaim checks that a holder that answers keeps its address, that its rival is rejected for ten seconds
+// without a probe, and that a third one waits until a claim is judged.
 func TestRejectedClaim(t *testing.T) {
 	b := schedule.NewHosts()
 	b.Add(host, begin)
@@ -225,7 +226,7 @@ func TestRejectedClaim(t *testing.T) {
 		refused bool
 	}{{other, false}, {other, false}, {third, true}} {
 		if contest(c.by, 0) != c.refused || !b.Find(host).IsContested() {
-			t.Errorf("claim %d is to be judged; one of a third refused", i)
+			t.Errorf("claim %d is not pending, or one of a third station was not rejected", i)
 		}
 	}
 	n := b.Due(begin)
@@ -240,14 +241,14 @@ func TestRejectedClaim(t *testing.T) {
 		t.Error("within ten seconds a claim is judged again")
 	}
 	if contest(other, 10200*time.Millisecond) || !n.IsContested() {
-		t.Error("after ten seconds it is still refused")
+		t.Error("after ten seconds it is still rejected")
 	}
 	if b.Contest(netip.MustParseAddr("10.9.0.9"), schedule.Place{MAC: other}, begin) {
-		t.Error("who claims a stranger's address is refused")
+		t.Error("a claim of an unknown host's address is rejected")
 	}
 }
 
-// TestDueFirst wants the host that is due first, while hosts come, go and are postponed.
+// TestDueFirst checks that the host that is due first is returned, while hosts are added, removed and postponed.
 func TestDueFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, due := schedule.NewHosts(), map[netip.Addr]time.Time{}

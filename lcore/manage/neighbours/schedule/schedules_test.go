@@ -19,7 +19,7 @@ func addresses(n int) []netip.Addr {
 	return out
 }
 
-// TestSearch wants a host asked for after 1, 2, 4 ... 60 s, until it is known.
+// TestSearch checks that a host is searched for after 1, 2, 4 ... 60 s, until it is known.
 func TestSearch(t *testing.T) {
 	var s schedule.Search
 	s.Add(host)
@@ -54,7 +54,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchMost wants no more asked for at a time than may be, the others next, and hosts that are not wanted never.
+// TestSearchMost checks that no more hosts than the limit are searched for at a time, the others next, and hosts that
+// are not wanted never.
 func TestSearchMost(t *testing.T) {
 	var s schedule.Search
 	all := addresses(10)
@@ -81,8 +82,8 @@ func TestSearchMost(t *testing.T) {
 	}
 }
 
-// told lets time pass, and returns when each address was announced, in tenths of a second.
-func told(a *schedule.Announcements, tenths int, ready func(tenth int) bool) map[netip.Addr][]int {
+// announced lets time pass, and returns when each address was announced, in tenths of a second.
+func announced(a *schedule.Announcements, tenths int, ready func(tenth int) bool) map[netip.Addr][]int {
 	out := map[netip.Addr][]int{}
 	for i := range tenths {
 		for range 3 { // it may be called more often
@@ -95,8 +96,8 @@ func told(a *schedule.Announcements, tenths int, ready func(tenth int) bool) map
 	return out
 }
 
-// TestAnnouncements wants an address announced as often as its protocol wants it, when the bridge is ready, or five
-// seconds later.
+// TestAnnouncements checks that an address is announced as often as its protocol requires, when the bridge is ready, or
+// after five seconds.
 func TestAnnouncements(t *testing.T) {
 	six := netip.MustParseAddr("fd09::1")
 	for _, c := range []struct {
@@ -112,14 +113,14 @@ func TestAnnouncements(t *testing.T) {
 		a.Begin(begin)
 		a.Plan(host)
 		a.Plan(six)
-		got := told(&a, 200, c.ready)
+		got := announced(&a, 200, c.ready)
 		if !slices.Equal(got[host], c.four) || !slices.Equal(got[six], c.six) {
 			t.Errorf("%s: IPv4 at %v, want %v; IPv6 at %v, want %v", c.name, got[host], c.four, got[six], c.six)
 		}
 	}
 }
 
-// TestManyAnnouncements wants them spread over time, and those that are cancelled not sent.
+// TestManyAnnouncements checks that announcements are spread over time, and that cancelled ones are not sent.
 func TestManyAnnouncements(t *testing.T) {
 	var a schedule.Announcements
 	all := addresses(100)
@@ -128,7 +129,7 @@ func TestManyAnnouncements(t *testing.T) {
 	}
 	a.Drop(func(ip netip.Addr) bool { return ip == all[0] })
 	at := map[int]int{}
-	for _, tenths := range told(&a, 100, func(int) bool { return true }) {
+	for _, tenths := range announced(&a, 100, func(int) bool { return true }) {
 		if len(tenths) != 2 {
 			t.Errorf("announced %d times", len(tenths))
 		}
@@ -139,17 +140,18 @@ func TestManyAnnouncements(t *testing.T) {
 	}
 	a.Plan(host)
 	a.Clear()
-	if got := told(&a, 100, func(int) bool { return true }); len(got) != 0 {
+	if got := announced(&a, 100, func(int) bool { return true }); len(got) != 0 {
 		t.Errorf("announced %v", got)
 	}
 }
 
-// TestDefend wants a claimed address announced once in ten seconds, and what could not be sent tried again.
+// TestDefend checks that a claimed address is announced once in ten seconds, and that an announcement that could not be
+// sent is tried again.
 func TestDefend(t *testing.T) {
 	var a schedule.Announcements
 	for _, c := range []struct {
 		after time.Duration
-		sent  bool // it can be
+		sent  bool // sending works
 		want  bool
 	}{{0, false, false}, {0, true, true}, {9 * time.Second, true, false}, {10 * time.Second, true, true}} {
 		if got := a.Defend(host, at(c.after), func(netip.Addr) bool { return c.sent }); got != c.want {

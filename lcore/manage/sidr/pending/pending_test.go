@@ -19,7 +19,8 @@ var (
 	begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// TestQuota wants a source that takes all it may to leave others theirs, and room to come back.
+// TestQuota checks that a source that uses its whole quota leaves others theirs, and that ended requests make room
+// again.
 func TestQuota(t *testing.T) {
 	q := pending.NewQuota(3, 2)
 	for i, c := range []struct {

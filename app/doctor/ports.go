@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"causeway/config"
+)
+
+// ports are the machine's ports, and which of them the configuration names. Probes share and do not change it.
+type ports struct {
+	machine *Machine
+
+	ib    *RDMAPort // the InfiniBand port; nil: it is not here, or there is no configuration
+	card  *EthPort  // the ConnectX function of the Ethernet port; nil: it has none
+	lower *EthPort  // the interface of the Ethernet port without its VLAN; nil: the kernel has none
+	roce  string    // the kernel's interface of the Ethernet port; "": it has none
+}
+
+func findPorts(c *config.Config, s Sources) *ports {
+	p := &ports{machine: ReadMachine(s.Sys)}
+	if c == nil {
+		return p
+	}
+	p.ib = p.machine.RDMAPort(c.IB.Port)
+	upper := ""
+	switch r := c.RoCE.Port; r.Driver {
+	case "af_packet":
+		upper, p.lower = r.Arg, p.machine.interfaceNamed(r.Arg)
+	case "tap":
+		own, remote, shares := strings.Cut(r.Arg, ",remote=")
+		if upper = own; shares {
+			upper = remote
+		}
+		p.lower = p.machine.interfaceNamed(remote)
+	case "mlx5":
+		if p.card = p.machine.function(r.Arg); p.card != nil {
+			upper = p.card.Netdev
+		}
+		p.lower = p.card
+	}
+	if upper != "" && c.RoCE.VLAN != 0 {
+		upper = fmt.Sprintf("%s.%d", upper, c.RoCE.VLAN)
+	}
+	if _, err := s.Kernel.Link(upper); upper != "" && err == nil {
+		p.roce = upper
+	}
+	return p
+}

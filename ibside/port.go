@@ -73,6 +73,7 @@ type Renewer interface {
 type Renewals struct {
 	Groups map[ib.GID]Membership // the new memberships, by MGID
 	Paths  bool                  // any path may have changed
+	Back   bool                  // what failed may succeed now: the port came up, or its subnet manager is another or anew
 }
 
 // A Notifier is a Port that knows which groups exist on the subnet. Groups that are there at the beginning are notified

@@ -57,14 +57,14 @@ func NewAdministration(c *Client, renew RenewFunc, r RegistrarConfig, log *slog.
 	return a
 }
 
-// withdrawTimeout bounds what Close asks of the SA, which may not answer.
-const withdrawTimeout = 2 * time.Second
+// closeTimeout bounds what Close asks of the SA.
+const closeTimeout = 2 * time.Second
 
 // Close withdraws what is registered, and closes the client.
 func (a *Administration) Close() error {
 	a.stop()
 	a.ended.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := a.registrar.WithdrawAll(ctx); err != nil {
 		a.log.Warn("subnet_withdraw", "error", err)
@@ -121,6 +121,9 @@ func (a *Administration) Path(ctx context.Context, dgid ib.GID) (ib.PathFields, 
 
 // Event tells of an event of the port. It does not block: when many wait, those make the registrar register all again already.
 func (a *Administration) Event(e Event) {
+	if e != PortDown {
+		a.back()
+	}
 	select {
 	case a.events <- e:
 	default:

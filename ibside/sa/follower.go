@@ -55,6 +55,13 @@ func (f *follower) pathsChanged() {
 	f.renewed.Paths = true
 }
 
+// back has management try again at once what failed.
+func (f *follower) back() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.renewed.Back = true
+}
+
 // changed is the registrar's OnChange. It does not block.
 func (f *follower) changed(g Registration) {
 	f.mu.Lock()
@@ -131,6 +138,7 @@ func (f *follower) checkStale(r *Registrar) {
 	}
 	after := time.Since(f.staleSince).Round(time.Millisecond)
 	f.log.Info("subnet_registered", "registrations", len(r.Registrations()), "after", after)
+	f.back()
 	f.staleSince, f.staleWhy = time.Time{}, ""
 	f.pathsChanged()
 }

@@ -42,17 +42,29 @@ func (c *Client) records(ctx context.Context, doing string, r request, n int) ([
 	return nil, fmt.Errorf("sa: %s: %w", doing, err)
 }
 
-// Join makes a port a member of a group with f.JoinState and returns the group's record, its MLID in it. The group, when
-// it is there, must have f's Q_Key and P_Key. When it is not, a full or send-only full member creates it with all that f
-// says; its MTU and rate are exactly f's, or what the SA thinks right when they are zero. A zero MGID lets the SA choose
-// one. A zero PortGID is the port's own.
+// Join makes a port a member of a group with f.JoinState and returns the group's record, which has its MLID. The group must
+// have f's Q_Key and P_Key, if it exists. Otherwise a full or send-only full member creates it with all of f; its MTU and
+// rate are exactly f's, or the SA's choice when they are zero. A zero MGID lets the SA choose one. A zero PortGID is the
+// port's own.
+//
+// One request joins or creates: OpenSM logs an error for a join of a group that does not exist. A group that exists with other
+// parameters than f's is joined with a second request, which does not name them.
 func (c *Client) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
-	if !f.MGID.IsZero() {
-		got, err := c.JoinWith(ctx, ib.MCMemberJoin|ib.MCMemberQKey|ib.MCMemberPKey, f)
-		if !errors.Is(err, InsufficientComponents) || f.JoinState&(ib.JoinFull|ib.JoinSendOnlyFull) == 0 {
-			return got, err
+	const join = ib.MCMemberJoin | ib.MCMemberQKey | ib.MCMemberPKey
+	if f.JoinState&(ib.JoinFull|ib.JoinSendOnlyFull) == 0 && !f.MGID.IsZero() {
+		return c.JoinWith(ctx, join, f)
+	}
+	got, err := c.JoinWith(ctx, createMask(&f), f)
+	if errors.Is(err, RequestInvalid) && !f.MGID.IsZero() {
+		if joined, err := c.JoinWith(ctx, join, f); err == nil {
+			return joined, nil
 		}
 	}
+	return got, err
+}
+
+// createMask returns the components that create a group, and sets the selectors of f.
+func createMask(f *ib.MCMemberFields) uint64 {
 	mask := ib.MCMemberCreate | ib.MCMemberHopLimit
 	if f.MTU != 0 {
 		f.MTUSelector = ib.SelectExactly
@@ -62,7 +74,7 @@ func (c *Client) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFiel
 		f.RateSelector = ib.SelectExactly
 		mask |= ib.MCMemberRateSelector | ib.MCMemberRate
 	}
-	return c.JoinWith(ctx, mask, f)
+	return mask
 }
 
 // JoinWith joins with exactly the components that mask names.

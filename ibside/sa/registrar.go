@@ -88,7 +88,11 @@ func (r *Registrar) Close() {
 	<-r.ended
 }
 
-// WithdrawAll ends everything that is registered, aliases last.
+// withdrawTimeout bounds each withdrawal of WithdrawAll.
+const withdrawTimeout = 300 * time.Millisecond
+
+// WithdrawAll ends everything that is registered, aliases last, or as much as the SA answers: after the first request without
+// an answer, nothing more is withdrawn.
 func (r *Registrar) WithdrawAll(ctx context.Context) error {
 	r.mu.Lock()
 	var keys, aliases []itemKey
@@ -102,7 +106,13 @@ func (r *Registrar) WithdrawAll(ctx context.Context) error {
 	r.mu.Unlock()
 	var errs []error
 	for _, k := range append(keys, aliases...) {
-		errs = append(errs, r.remove(ctx, k))
+		one, cancel := context.WithTimeout(ctx, withdrawTimeout)
+		errs = append(errs, r.remove(one, k))
+		late := one.Err() != nil
+		cancel()
+		if late {
+			break
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -64,9 +64,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.sidr.End()
 	l.inbox.DoPending()
 	l.inbox.DoLate()
-	err := l.groups.Leave(time.Now())
+	l.groups.Leave(time.Now())
 	l.publish()
-	return err
+	return nil
 }
 
 func (l *Loop) start() error {
@@ -146,6 +146,9 @@ func (l *Loop) renew(now time.Time) {
 		return
 	}
 	r := port.Renewed()
+	if r.Back {
+		l.ask.Wake()
+	}
 	l.groups.Renew(r.Groups)
 	if r.Paths {
 		l.nodes.Renew(now)

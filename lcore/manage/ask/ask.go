@@ -24,6 +24,9 @@ const (
 	// Back-off between two tries of what failed.
 	firstWait = 100 * time.Millisecond
 	lastWait  = 10 * time.Second
+	// wakeSpread is the time over which all that failed is tried again after Wake: all bridges of a subnet learn at the same
+	// time that its manager is back.
+	wakeSpread = 100 * time.Millisecond
 )
 
 // Slots bounds how many requests are under way at a time.
@@ -35,10 +38,30 @@ type Asker struct {
 	running context.Context
 	work    sync.WaitGroup
 	slots   Slots
+
+	mu    sync.Mutex
+	awake chan struct{} // closed by Wake
 }
 
 // New makes an Asker whose results go to an inbox.
-func New(in *inbox.Inbox) *Asker { return &Asker{inbox: in, slots: make(Slots, atOnce)} }
+func New(in *inbox.Inbox) *Asker {
+	return &Asker{inbox: in, slots: make(Slots, atOnce), awake: make(chan struct{})}
+}
+
+// Wake ends all back-offs: what failed is tried again within wakeSpread, and its back-off begins anew.
+func (a *Asker) Wake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.awake)
+	a.awake = make(chan struct{})
+}
+
+// woken returns what the next Wake closes.
+func (a *Asker) woken() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.awake
+}
 
 // Start gives the context in which the loop runs. It is called before any other method.
 func (a *Asker) Start(running context.Context) { a.running = running }
@@ -69,7 +92,7 @@ func (a *Asker) Persist(ctx context.Context, slots Slots, request func(context.C
 	if slots == nil {
 		slots = a.slots
 	}
-	retry(ctx, func() error {
+	a.retry(ctx, func() error {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
@@ -83,10 +106,20 @@ func (a *Asker) Persist(ctx context.Context, slots Slots, request func(context.C
 }
 
 // retry calls f until it succeeds or ctx ends, after 0.1 s, 0.2 s … at most 10 s; each a random quarter shorter or
-// longer, so that what failed together on all bridges of a subnet is not repeated together.
-func retry(ctx context.Context, f func() error) {
-	for wait := firstWait; f() != nil && ctx.Err() == nil; wait = min(2*wait, lastWait) {
-		Pause(ctx, wait*3/4+rand.N(wait/2))
+// longer, so that what failed together on all bridges of a subnet is not repeated together. Wake cuts a wait short.
+func (a *Asker) retry(ctx context.Context, f func() error) {
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		woken := a.woken() // before f: an event during its last attempt counts
+		if f() == nil || ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-time.After(wait*3/4 + rand.N(wait/2)):
+		case <-woken:
+			Pause(ctx, rand.N(wakeSpread))
+			wait = firstWait / 2
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -4,9 +4,9 @@ package groups
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"causeway/ibside"
@@ -112,14 +112,17 @@ func (g *Groups) join(m *membership, j ibside.Join) {
 			ask.Pause(ctx, rand.N(rejoinSpread))
 		}
 		var got ibside.Membership
-		granted := false
+		granted, said := false, ""
 		g.ask.Persist(ctx, slots, func(asking context.Context) error {
 			var err error
 			if got, err = g.port.Join(asking, j); err == nil {
 				granted = true
 				return nil
 			}
-			g.log.Log(asking, level, "join_failed", "group", ip, "mgid", j.MGID, "error", err)
+			if why := err.Error(); why != said {
+				said = why
+				g.ask.Tell(func() { g.joinFailed(level, ip, j.MGID, why) })
+			}
 			if renew {
 				return nil
 			}
@@ -127,6 +130,16 @@ func (g *Groups) join(m *membership, j ibside.Join) {
 		})
 		g.ask.Tell(func() { g.joined(m, got, granted, renew) })
 	})
+}
+
+// joinFailedLines is how many lines a second tell of joins that failed: an SM that is away fails them all.
+const joinFailedLines = 10
+
+// joinFailed logs why a join failed, once until the reason is another.
+func (g *Groups) joinFailed(level slog.Level, ip netip.Addr, mgid ib.GID, why string) {
+	if g.log.Allow("join_failed", joinFailedLines) {
+		g.log.Log(g.ask.Running(), level, "join_failed", "group", ip, "mgid", mgid, "error", why)
+	}
 }
 
 // rejoinSpread is the time over which groups that were lost together join again.
@@ -146,8 +159,12 @@ func (g *Groups) joined(m *membership, got ibside.Membership, granted, renew boo
 	g.entries.changed = true
 }
 
-// leaveTimeout bounds one leave, and at the end all of them together.
-const leaveTimeout = 2 * time.Second
+const (
+	// leaveTimeout bounds one leave, and at the end all of them together.
+	leaveTimeout = 2 * time.Second
+	// lastLeaveTimeout bounds each leave at the end: a subnet administrator that does not answer is not waited for twice.
+	lastLeaveTimeout = 300 * time.Millisecond
+)
 
 // leave leaves on the IB side. A leave that fails is not repeated: a stale record of the subnet administrator's does no
 // harm, because the group is in no table.
@@ -176,21 +193,27 @@ func (g *Groups) rejoin(m *membership) {
 	}
 }
 
-// Leave leaves all groups on both sides, when nothing is under way any more.
-func (g *Groups) Leave(now time.Time) error {
+// Leave leaves all groups on both sides, when nothing is under way any more. It ends with the first leave that is not
+// answered: the subnet drops the memberships of a port whose administrator is away.
+func (g *Groups) Leave(now time.Time) {
 	g.host.LeaveAll(now)
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	all, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
-	var failed error
 	for _, m := range g.groups {
 		if !m.joined {
 			continue
 		}
-		if err := g.port.Leave(ctx, m.MGID); err != nil {
-			failed = fmt.Errorf("manage: leave group %v: %w", m.IP, err)
+		ctx, cancel := context.WithTimeout(all, lastLeaveTimeout)
+		err := g.port.Leave(ctx, m.MGID)
+		late := ctx.Err() != nil
+		cancel()
+		if err != nil {
+			g.log.Warn("leave_failed", "group", m.IP, "mgid", m.MGID, "error", err)
+		}
+		if late {
+			return
 		}
 	}
-	return failed
 }
 
 // Renew takes the memberships that the subnet has changed. One whose group has a request under way waits for its

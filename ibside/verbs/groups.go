@@ -16,8 +16,8 @@ import (
 // groupsPerQP spreads groups over multicast queue pairs, so that one that fails takes few groups with it.
 const groupsPerQP = 256
 
-// Join implements ibside.Port. It may be called again, to change the membership or to renew it. Without subnet administration
-// rdma_cm joins, which has no memberships as a non-member: it joins as a full member then.
+// Join implements ibside.Port. It may be called again, to change the membership or to renew it. Without subnet
+// administration rdma_cm joins, which has no memberships as a non-member: it joins as a full member then.
 func (p *Port) Join(ctx context.Context, j ibside.Join) (ibside.Membership, error) {
 	info := p.portInfo()
 	switch {
@@ -72,7 +72,7 @@ func (p *Port) joinCM(ctx context.Context, info *PortInfo, j ibside.Join) (ibsid
 	return m, nil
 }
 
-// leaveCM ends a membership of rdma_cm's. The caller has joinMu.
+// leaveCM ends a membership that rdma_cm has joined. The caller has joinMu.
 func (p *Port) leaveCM(mgid ib.GID) {
 	p.joins[mgid].leave()
 	delete(p.joins, mgid)
@@ -124,8 +124,8 @@ func (q groupQP) Destroy() error {
 	return q.port.destroyQP(q.queuePair)
 }
 
-// rejoin renews a membership of rdma_cm's that the subnet has ended or may have forgotten. It retries until it succeeds, the
-// group is left, or ctx ends.
+// rejoin renews a membership that rdma_cm has joined and that the subnet has ended or may have lost. It retries until
+// it succeeds, the group is left, or ctx ends.
 func (p *Port) rejoin(ctx context.Context, mgid ib.GID) {
 	for pause := 10 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Second) {
 		member, err := p.rejoinOnce(ctx, mgid)

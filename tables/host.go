@@ -18,7 +18,7 @@ type Host struct {
 	IP      netip.Addr
 	MAC     [6]byte
 	VLAN    uint16 // 0 = untagged
-	Version uint8  // of RoCE, 1 or 2: how it last spoke
+	Version uint8  // of RoCE, 1 or 2: that of its last frame
 	Static  bool   // configured; learning does not change it
 }
 
@@ -119,8 +119,8 @@ func (t *Hosts) moveHost(r *host) {
 	t.users.move(r.IP, l2)
 }
 
-// DeleteHost removes a host. It fails when the host is not there or still has proxy QPs, whose entries would send
-// to a host that nobody keeps up to date.
+// DeleteHost removes a host. It fails when the host is not there or still has proxy QPs, whose entries would send to a
+// host whose entry is no longer kept up to date.
 func (t *Hosts) DeleteHost(ip netip.Addr) error {
 	r := t.hosts[ip.Unmap()]
 	if r == nil {

@@ -15,7 +15,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// ProxyQP is a QP on the bridge's HCA that stands for one QP of a RoCE host.
+// ProxyQP is a QP on the bridge's HCA that represents one QP of a RoCE host.
 type ProxyQP struct {
 	Host    netip.Addr
 	HostQPN ib.QPN  // the RoCE host's QP
@@ -69,7 +69,7 @@ func (s *ProxyQP) check() (err error) {
 }
 
 // PutProxyQP adds the proxy QP of (s.Host, s.HostQPN), or changes it. The host must be there: its L2 is
-// the proxy QP's, now and when it moves. A QPN stands for one QP only.
+// the proxy QP's, now and when it moves. A QPN represents one QP only.
 func (t *ProxyQPs) PutProxyQP(s ProxyQP) (id uint32, err error) {
 	if err := s.check(); err != nil {
 		return 0, fmt.Errorf("tables: proxy QP %v: %w", &s, err)

@@ -98,7 +98,7 @@ func ownGID(gids []GIDEntry, ethernet bool, want ib.GID) (ib.GID, error) {
 	return ib.GID{}, fmt.Errorf("the port has no GID to send from; give its network interface an IP address")
 }
 
-// sourceIndex returns the GID table index to send to dgid from: that of want if it can talk to dgid, else of the
+// sourceIndex returns the GID table index to send to dgid from: that of want if it can send to dgid, else of the
 // bridge's own under the same condition, else of the GID that shares the longest prefix with dgid.
 func sourceIndex(gids []GIDEntry, ethernet bool, want, own, dgid ib.GID) (int, bool) {
 	best, index := -1, 0

@@ -19,7 +19,7 @@ const (
 	triesMost = 5
 )
 
-var errNoSource = errors.New("the port has no GID that can talk to it")
+var errNoSource = errors.New("the port has no GID that can send to it")
 
 // resolver creates the address handles that workers request.
 type resolver struct {

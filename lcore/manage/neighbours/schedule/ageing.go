@@ -34,7 +34,7 @@ const (
 	Rest   Step = iota // nothing, for now
 	Probe              // ask it, at the MAC address that it is known by
 	Find               // ask for it by broadcast: it may have a new MAC address
-	Silent             // the same, for the first time since it was heard
+	Silent             // the same, for the first time since its last frame
 	Remove
 )
 

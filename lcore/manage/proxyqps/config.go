@@ -58,7 +58,7 @@ type Config struct {
 	Workers int
 }
 
-// Deps are what proxy QPs work with, beside what Connect gives them.
+// Deps are what proxy QPs work with, besides the parts that Connect passes.
 type Deps struct {
 	Tables Tables
 	Port   Port

@@ -48,7 +48,7 @@ func (hs *Hosts) Age(n *Host, use Use, now time.Time) Step {
 	fresh := n.Heard.Add(reachable)
 	switch {
 	case n.Asked == 0 && fresh.After(now):
-		if soon := now.Add(refreshUsed); fresh.After(soon) { // it may come to be in use before
+		if soon := now.Add(refreshUsed); fresh.After(soon) { // it may come into use before
 			fresh = soon
 		}
 		hs.lookAt(n, fresh)

@@ -26,7 +26,7 @@ func (c *Client) record(ctx context.Context, doing string, r request) ([]byte, e
 	return got.data, nil
 }
 
-// records asks for all records that match, each n bytes long. None is no error.
+// records queries all records that match, each n bytes long. None is no error.
 func (c *Client) records(ctx context.Context, doing string, r request, n int) ([][]byte, error) {
 	r.method, r.answer = ib.MethodGetTable, ib.MethodTableResp
 	got, err := c.query(ctx, &r)
@@ -42,9 +42,9 @@ func (c *Client) records(ctx context.Context, doing string, r request, n int) ([
 	return nil, fmt.Errorf("sa: %s: %w", doing, err)
 }
 
-// Join makes a port a member of a group with f.JoinState and returns the group's record, its MLID in it. The group, when
-// it is there, must have f's Q_Key and P_Key. When it is not, a full or send-only full member creates it with all that f
-// says; its MTU and rate are exactly f's, or what the SA thinks right when they are zero. A zero MGID lets the SA choose
+// Join makes a port a member of a group with f.JoinState and returns the group's record, with the MLID. A group that
+// exists must have f's Q_Key and P_Key. If it does not exist, a full or send-only full member creates it with all
+// fields of f; its MTU and rate are exactly f's, or chosen by the SA when they are zero. A zero MGID lets the SA choose
 // one. A zero PortGID is the port's own.
 func (c *Client) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
 	if !f.MGID.IsZero() {
@@ -70,7 +70,7 @@ func (c *Client) JoinWith(ctx context.Context, mask uint64, f ib.MCMemberFields)
 	return c.member(ctx, fmt.Sprintf("join %v", f.MGID), ib.MethodSet, mask, f)
 }
 
-// Leave takes join states of a port from a group. A zero portGID is the port's own.
+// Leave removes join states of a port from a group. A zero portGID is the port's own.
 func (c *Client) Leave(ctx context.Context, mgid, portGID ib.GID, joinState uint8) error {
 	f := ib.MCMemberFields{MGID: mgid, PortGID: portGID, JoinState: joinState}
 	_, err := c.member(ctx, fmt.Sprintf("leave %v", mgid), ib.MethodDelete, ib.MCMemberJoin, f)
@@ -82,8 +82,8 @@ func (c *Client) Group(ctx context.Context, mgid ib.GID) (ib.MCMemberFields, err
 	return c.member(ctx, fmt.Sprintf("look up %v", mgid), ib.MethodGet, ib.MCMemberMGID, ib.MCMemberFields{MGID: mgid})
 }
 
-// Groups returns all records of groups that match; with a mask of zero, all there are. The SA shows the members of a
-// group, each in a record of its own, to a client that it trusts (Config.SMKey), to others one record a group.
+// Groups returns all records of groups that match; with a mask of zero, all. To a client that it trusts (Config.SMKey)
+// the SA sends the members of a group, each in a record of its own, to others one record for each group.
 func (c *Client) Groups(ctx context.Context, mask uint64, f ib.MCMemberFields) ([]ib.MCMemberFields, error) {
 	data := make([]byte, ib.MCMemberRecordLen)
 	ib.PutMCMemberRecord(data, f)

@@ -8,8 +8,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// An OpenPort is a Port to the one who opened it: with what workers need of it, its counters, and its end. One with subnet
-// administration of its own is an Administered, too. Methods may be called from any goroutine.
+// An OpenPort is a Port with the methods for its owner: the pointers for workers, its counters, and Close. One with
+// subnet administration of its own is an Administered, too. Methods may be called from any goroutine.
 type OpenPort interface {
 	Port
 	Services
@@ -19,8 +19,8 @@ type OpenPort interface {
 	Pointer(worker int) unsafe.Pointer
 	// CheckPorts returns why Serve could not serve these ports. It has no effect.
 	CheckPorts([]PortRange) error
-	// Lost returns the messages that were lost in the port by reason: sends that a worker had counted as sent, and receives
-	// that no worker has seen.
+	// Lost returns the messages that were lost in the port by reason: sends that a worker had counted as sent, and
+	// receives that no worker has seen.
 	Lost() (sends, receives map[string]uint64)
 	// ServiceCounts returns what became of requests of IB nodes, and of Connect's, by result.
 	ServiceCounts() (requests, connects map[string]uint64)

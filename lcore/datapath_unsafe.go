@@ -22,8 +22,8 @@ import (
 	_ "causeway/lcore/probe" // the same
 )
 
-// NewDatapath makes a datapath over the tables (from tables.Pointer), which must outlive it, and chooses the ICRC version.
-// The mempools of both ports must have DataRoom bytes for each mbuf.
+// NewDatapath makes a datapath over the tables (from tables.Pointer), which must outlive it, and chooses the ICRC
+// version. The mempools of both ports must have DataRoom bytes for each mbuf.
 func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 	C.icrc_init()
 	c := (*C.struct_datapath)(C.calloc(1, C.sizeof_struct_datapath))
 	if c == nil {
-		return nil, errors.New("lcore: no memory for a bench")
+		return nil, errors.New("lcore: no memory for a datapath")
 	}
 	c.tables = (*C.struct_tables)(tables)
 	c.police = (*C.struct_police)(C.aligned_alloc(64, C.size_t(c.tables.max_groups)*C.DIRECTIONS*C.sizeof_struct_police))
@@ -103,8 +103,8 @@ func (dp *Datapath) Close() Counters {
 // TSCHz returns the cycles of the time-stamp counter in a second.
 func TSCHz() uint64 { return uint64(C.rte_get_tsc_hz()) }
 
-// Police limits the group with this id to so many packets a second in each direction; 0: no limit. The flag GROUP_POLICED of its
-// entry must be set. It may be called while workers run.
+// Police limits the group with this id to so many packets a second in each direction; 0: no limit. The flag
+// GROUP_POLICED of its entry must be set. It may be called while workers run.
 func (dp *Datapath) Police(id int, rate uint64) {
 	for d := range C.DIRECTIONS {
 		p := (*C.struct_police)(unsafe.Add(unsafe.Pointer(dp.c.police), (id*C.DIRECTIONS+d)*C.sizeof_struct_police))

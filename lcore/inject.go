@@ -16,12 +16,12 @@ import (
 // MaxInjectedDelay is the longest delay of a packet.
 const MaxInjectedDelay = 10 * time.Second
 
-// Injection says which faults are injected into the packets of a direction, before they are parsed: frames for management and
-// packets that will be dropped anyway are among them. The zero value does nothing.
+// Injection says which faults are injected into the packets of a direction, before they are parsed: frames for
+// management and packets that will be dropped anyway are among them. The zero value does nothing.
 //
-// Each packet is chosen independently: of those that are not dropped, some are duplicated, and the first of the two passes at
-// once. A packet that is delayed is not reordered as well. A worker delays at most 4096 packets, and all together an eighth of the
-// mempool; a packet for which there is no room passes at once.
+// Each packet is chosen independently: of those that are not dropped, some are duplicated, and the first of the two
+// passes at once. A packet that is delayed is not reordered as well. A worker delays at most 4096 packets, and all
+// together an eighth of the mempool; a packet for which there is no room passes at once.
 type Injection struct {
 	Drop       float64       // share of packets, 0 to 1, that are dropped as "injected"
 	Duplicate  float64       // share that is duplicated: the duplicate counts as received, too
@@ -43,9 +43,9 @@ func (i Injection) Validate() error {
 	}
 	switch {
 	case i.Delay < 0 || i.Delay > MaxInjectedDelay:
-		return fmt.Errorf("lcore: packets cannot be held up for %v; give 0 to %v", i.Delay, MaxInjectedDelay)
+		return fmt.Errorf("lcore: packets cannot be delayed for %v; give 0 to %v", i.Delay, MaxInjectedDelay)
 	case i.DelayShare > 0 && i.Delay == 0:
-		return fmt.Errorf("lcore: a share of %v is to be held up, but for no time; give a delay", i.DelayShare)
+		return fmt.Errorf("lcore: a share of %v is to be delayed, but for no time; give a delay", i.DelayShare)
 	case i.DelayShare == 0 && i.Delay > 0:
 		return fmt.Errorf("lcore: a delay of %v, but no packets to hold up; give their share", i.Delay)
 	}
@@ -70,9 +70,9 @@ type injections struct {
 	set [2]Injection
 }
 
-// Inject replaces the injection of a direction in all workers, from their next burst on. Packets that the old one delays are
-// released first. On an error nothing changes. It may be called while workers run; packets that are delayed when a worker stops are
-// released, too.
+// Inject replaces the injection of a direction in all workers, from their next burst on. Packets that the old one
+// delays are released first. On an error nothing changes. It may be called while workers run; packets that are delayed
+// when a worker stops are released, too.
 func (dp *Datapath) Inject(d Direction, i Injection) error {
 	if d != RoCEToIB && d != IBToRoCE {
 		return fmt.Errorf("lcore: there is no direction %d to inject into", int(d))

@@ -28,7 +28,7 @@ func TestInjectStopLetsOut(t *testing.T) {
 	s.start()
 	s.workers[0].Stop()
 	if n[0] >= 301 || n[1] >= 301 {
-		t.Errorf("nothing was held: %v", n)
+		t.Errorf("nothing was delayed: %v", n)
 	}
 	want(t, "to IB", n[0]+len(s.toIB(0)), 301)
 	want(t, "to RoCE", n[1]+len(s.toRoCE(0)), 303)

@@ -176,7 +176,7 @@ func TestInjectDelay(t *testing.T) {
 		began := time.Now()
 		got := s.numbered(d, 0, 200, 64)
 		if early := time.Since(began) < delay; early && (len(got) > 0 || s.counters(d).Received != 0 || s.pool.InUse() != 200) {
-			t.Errorf("%v: %d came at once, %d counted, %d mbufs held", d, len(got), s.counters(d).Received, s.pool.InUse())
+			t.Errorf("%v: %d came at once, %d counted, %d mbufs in use", d, len(got), s.counters(d).Received, s.pool.InUse())
 		}
 		for end := time.Now().Add(20 * time.Second); len(got) < 200 && time.Now().Before(end); {
 			s.work()

@@ -18,7 +18,7 @@ type Host struct {
 	IP      netip.Addr
 	MAC     [6]byte
 	VLAN    uint16 // 0 = untagged
-	Version uint8  // of RoCE, 1 or 2: how it last spoke
+	Version uint8  // of RoCE, 1 or 2: that of its last frame
 	Static  bool   // configured; learning does not change it
 }
 

@@ -18,7 +18,7 @@ type ids struct {
 	retired     []retiredID // oldest first
 }
 
-// readers tells when all readers have been quiescent since a token was taken.
+// readers reports when all readers have been quiescent since a token was taken.
 type readers interface {
 	token() uint64
 	passed(token uint64) bool

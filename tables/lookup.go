@@ -13,8 +13,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// The Lookups read a table the way a worker does, where the Finds read the Go maps. What a
-// table does not tell is zero in the result. They may be called by the writer, or by the holder of a Reader.
+// The Lookups read a table the way a worker does, where the Finds read the Go maps. Fields that a table does not have
+// are zero in the result. They may be called by the writer, or by the holder of a Reader.
 
 func look(table *C.struct_table, k C.struct_table_key) (e entry, ok bool) {
 	ok = C.tables_copy(table, &k, &e[0]) != 0

@@ -20,10 +20,10 @@ import (
 type Node struct {
 	IP4, IP6 netip.Addr // the zero Addr: none
 	GID      ib.GID
-	LID      ib.LID // where to send; nodes behind a router, and virtual functions of one port, share one; 0: GRH tells
+	LID      ib.LID // where to send; nodes behind a router, and virtual functions of one port, share one; 0: the GRH is enough
 	SL       ib.SL
-	GRH      bool // what is sent to it carries a GRH
-	Bridge   bool // another bridge of ours: what it sends has been through a bridge
+	GRH      bool // packets to it carry a GRH
+	Bridge   bool // another bridge of ours: its packets have been through a bridge
 }
 
 type node struct {
@@ -31,7 +31,8 @@ type node struct {
 	id uint32
 }
 
-// Nodes are the IB nodes, and the addresses of the bridge's own port, which share the table sources; and the table nodes.
+// Nodes are the IB nodes, and the addresses of the bridge's own port, which share the table sources; and the table
+// nodes.
 type Nodes struct {
 	c       *C.struct_tables
 	nodes   map[netip.Addr]*node
@@ -79,7 +80,7 @@ func (n *Node) check() (err error) {
 		return fmt.Errorf("IP4 %v or IP6 %v is of the other family; exchange them", n.IP4, n.IP6)
 	case n.GID.IsZero() || n.GID.IsMulticast():
 		return fmt.Errorf("gid %v is not a node's; give the GID of its port", n.GID)
-	case !n.LID.IsUnicast() && (n.LID != 0 || !n.GRH): // on an Ethernet link layer the GID alone tells
+	case !n.LID.IsUnicast() && (n.LID != 0 || !n.GRH): // on an Ethernet link layer the GID is enough
 		return fmt.Errorf("lid %v is not a node's; resolve its path first", n.LID)
 	case n.SL > 15:
 		return fmt.Errorf("sl %d is not possible; use 0 to 15", n.SL)
@@ -170,7 +171,7 @@ func (t *Nodes) place(n *Node, r *node) (id uint32, err error) {
 	return id, err
 }
 
-// deleteStale takes off the tables what r has and n has not. Its LID is settleLID's.
+// deleteStale deletes the entries that r has and n has not. settleLID does its LID.
 func (t *Nodes) deleteStale(c *changes, r *node, n *Node) {
 	for _, ip := range r.ips() {
 		if !slices.Contains(n.ips(), ip) {
@@ -194,8 +195,8 @@ func (t *Nodes) forget(r *node) {
 	}
 }
 
-// settleLID makes a LID that a node left name the one node that still has it, or none. There may be no slot for
-// that entry before readers have moved on; Reclaim then tries again.
+// settleLID makes a LID that a node has left lead to the one node that still has it, or to none. There may be no slot
+// for that entry before readers have moved on; Reclaim then tries again.
 func (t *Nodes) settleLID(lid ib.LID) {
 	if lid == t.own.LID {
 		return

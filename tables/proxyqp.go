@@ -15,7 +15,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// ProxyQP is a QP on the bridge's HCA that stands for one QP of a RoCE host.
+// ProxyQP is a QP on the bridge's HCA that represents one QP of a RoCE host.
 type ProxyQP struct {
 	Host    netip.Addr
 	HostQPN ib.QPN  // the RoCE host's QP

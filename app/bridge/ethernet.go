@@ -65,8 +65,8 @@ func (p *ethernetPort) learnsReports() bool {
 	return slices.ContainsFunc(p.inForce().Ranges, func(r config.Range) bool { return r.Reports })
 }
 
-// receive has the port, and where it is shared the kernel's interface, receive these groups beside those that
-// management needs; or all groups while reports are learned from.
+// receive makes the port, and the kernel's interface where the port is shared, receive these groups besides those that
+// management needs; or all groups while groups are learned from reports.
 func (p *ethernetPort) receive(groups []netip.Addr) error {
 	macs, all := p.multicastMACs(groups), p.learnsReports()
 	set := p.port.SetMulticast
@@ -82,8 +82,8 @@ func (p *ethernetPort) receive(groups []netip.Addr) error {
 	return errors.Join(p.listener.follow(macs), p.listener.followAll(all))
 }
 
-// steer has the port receive the bridge's frames: RoCE alone where the port is shared with the kernel, else all frames,
-// which the workers tell apart. Multicast addresses are filtered either way.
+// steer makes the port receive the bridge's frames: only RoCE where the port is shared with the kernel, else all
+// frames, which the workers distinguish. Multicast addresses are filtered either way.
 func (p *ethernetPort) steer(undo *teardown) error {
 	filter, err := p.port.SetMulticast(p.multicastMACs(p.groupsToIB()))
 	if p.learnsReports() {

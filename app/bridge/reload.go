@@ -25,12 +25,12 @@ import (
 //	                      │           groups, services
 //	                      └─ no: an error that names every key, and nothing is done
 //
-// What can fail is checked before anything is done. What takes the subnet's time goes on after Reload has returned, and is
-// tried again until it succeeds: joins, paths, the port's listeners. The bridge is not ready meanwhile.
+// What can fail is checked before anything is done. What takes the subnet's time goes on after Reload has returned, and
+// is tried again until it succeeds: joins, paths, the port's listeners. The bridge is not ready meanwhile.
 type configuration struct {
 	now      atomic.Pointer[config.Config]
 	token    chan struct{} // holds one while a change is under way
-	drained  bool          // whoever holds the token changes it
+	drained  bool          // only the holder of the token changes it
 	setLevel func(string) error
 	log      *slog.Logger
 
@@ -125,7 +125,8 @@ func (c *configuration) edit(ctx context.Context, make func(*config.Config) (*co
 }
 
 // Drain prepares for another bridge to take over: this one leaves all groups and services, and no longer answers for
-// InfiniBand nodes. Packets that still come to it are bridged; proxy QPs stay. A reload changes what Resume takes up again.
+// InfiniBand nodes. Packets that still come to it are bridged; proxy QPs stay. A reload changes what Resume takes up
+// again.
 func (c *configuration) Drain(ctx context.Context) error { return c.setDrained(ctx, true) }
 
 // Resume takes up again what Drain has left, and announces it.
@@ -170,8 +171,8 @@ func (c *configuration) commit(to *config.Config) error {
 	return nil
 }
 
-// Add adds entries as a file has them: [[host]], [[group]], [[range]], [[service]] and [[translate]]. What is wrong with
-// them is named as in a file.
+// Add adds entries as a file has them: [[host]], [[group]], [[range]], [[service]] and [[translate]]. What is wrong
+// with them is named as in a file.
 func (c *configuration) Add(ctx context.Context, entries string) (config.Changes, error) {
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) { return cfg.Extend(entries) })
 }
@@ -188,7 +189,8 @@ func (c *configuration) AddGroup(ctx context.Context, g config.Group) (config.Ch
 	})
 }
 
-// RemoveGroup ends the configured group of an MGID, which Status has, too; on an Ethernet link layer that is the address itself.
+// RemoveGroup ends the configured group of an MGID, which Status has, too; on an Ethernet link layer that is the
+// address itself.
 func (c *configuration) RemoveGroup(ctx context.Context, mgid ib.GID) (config.Changes, error) {
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
 		rest := slices.DeleteFunc(slices.Clone(cfg.Groups), func(g config.Group) bool {

@@ -155,7 +155,7 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 	if served != sessionsMost || refused != 100-sessionsMost {
-		t.Errorf("%d served, %d refused", served, refused)
+		t.Errorf("%d served, %d rejected", served, refused)
 	}
 	r.alive(t)
 	for _, c := range crowd {

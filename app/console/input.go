@@ -87,8 +87,7 @@ func (in *input) end(err error) {
 	in.changed.Broadcast()
 }
 
-// running has stop called when the client ends the command, until done is called. keys: beside Ctrl-C, q and Enter end
-// it.
+// running calls stop when the client ends the command, until done is called. keys: besides Ctrl-C, q and Enter end it.
 func (in *input) running(keys bool, stop func()) (done func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -141,7 +141,7 @@ func TestFormat(t *testing.T) {
 			t.Errorf("bad or twice: %q", line)
 			continue
 		case m[1] != family && (kind != "histogram" && kind != "summary" || !slices.Contains([]string{"_bucket", "_sum", "_count"}, strings.TrimPrefix(m[1], family))):
-			t.Errorf("%q stands among the samples of %s", line, family)
+			t.Errorf("%q is among the samples of %s", line, family)
 		}
 		seen[m[1]+m[2]] = true
 	}

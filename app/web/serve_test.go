@@ -35,7 +35,7 @@ func TestAnswers(t *testing.T) {
 		{"metrics, draining", "GET", "/metrics", ready, draining, 200, "\ncauseway_draining 1\n"},
 		{"a method", "POST", "/metrics", ready, plain, 405, ""},
 		{"healthy", "GET", "/healthz", waiting, plain, 200, "ok\n"},
-		{"a worker stands still", "GET", "/healthz", still, plain, 503, "1 of 2 workers made no progress for 100ms: stopped, blocked, or without CPU time on their cores\n"},
+		{"a worker makes no progress", "GET", "/healthz", still, plain, 503, "1 of 2 workers made no progress for 100ms: stopped, blocked, or without CPU time on their cores\n"},
 		{"down", "GET", "/healthz", closed, plain, 503, "the bridge has no workers: it is stopping\n"},
 		{"ready", "GET", "/readyz", ready, plain, 200, "ok\n"},
 		{"not ready", "GET", "/readyz", waiting, plain, 503,

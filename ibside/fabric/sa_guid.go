@@ -9,8 +9,8 @@ import (
 // guidCap is the size of a port's GUID table, with its own GUID.
 const guidCap = 4 * ib.GUIDsPerBlock
 
-// guidTable has the alias GUIDs of the subnet's ports. The administrator resolves an alias to its port's LID; the port's adapter
-// does not know the alias, and drops messages whose GRH has it.
+// guidTable has the alias GUIDs of the subnet's ports. The administrator resolves an alias to its port's LID; the
+// port's adapter does not have the alias, and drops messages with it in the GRH.
 type guidTable struct {
 	subnet
 	isMember func(ib.GID) bool // of a group
@@ -122,8 +122,8 @@ func (g *guidTable) mayReplace(r *request, want ib.GUIDInfoFields, deletes bool)
 	return true
 }
 
-// set sets or clears the entries that the request names, and returns the block. A GUID that is in use is not set, and its entry
-// is zero in the answer, as with OpenSM.
+// set sets or clears the entries that the request names, and returns the block. A GUID that is in use is not set, and
+// its entry is zero in the answer, as with OpenSM.
 func (g *guidTable) set(r *request, port PortInfo, want ib.GUIDInfoFields, deletes bool) ib.GUIDInfoFields {
 	t := g.tables[port.LID]
 	if t == nil {

@@ -78,7 +78,7 @@ func TestTransfer(t *testing.T) {
 	}
 	r.b.rmpp(t, ib.RMPPTypeAck, uint32(total), 1<<31)
 	waitFor(t, "the end", func() bool { return sa.underWay() == 0 })
-	for name, odd := range map[string]func(){
+	for name, breach := range map[string]func(){
 		"a segment that was not sent is acknowledged": func() { r.b.rmpp(t, ib.RMPPTypeAck, 9, 20) },
 		"stop":                       func() { r.b.rmpp(t, ib.RMPPTypeStop, 0, 0) },
 		"abort":                      func() { r.b.rmpp(t, ib.RMPPTypeAbort, 0, 0) },
@@ -86,7 +86,7 @@ func TestTransfer(t *testing.T) {
 		"silence":                    func() { r.b.segments(t, transferTries-1) },
 	} {
 		begin()
-		odd()
+		breach()
 		waitFor(t, "end after "+name, func() bool { return sa.underWay() == 0 })
 	}
 	if n := len(r.b.port.queue); n != 0 {

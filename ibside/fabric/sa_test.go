@@ -128,7 +128,7 @@ func TestJoin(t *testing.T) {
 				t.Fatalf("status %#x, want %#x", status, c.want)
 			}
 			if groups := r.fabric.SA().Groups(); status != 0 && (len(groups) != 1 || len(groups[0].Members) != 1) {
-				t.Errorf("a refused join left %+v", groups)
+				t.Errorf("a rejected join left %+v", groups)
 			}
 			if status == 0 && (rec.PortGID != c.rec.PortGID || rec.JoinState != c.rec.JoinState || !rec.MLID.IsMulticast() || !rec.MTU.Valid()) {
 				t.Errorf("record %+v", rec)

@@ -15,7 +15,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Config says which subnet a Port is on, and for whom.
+// Config says which subnet a Port is on, and which bridge it belongs to.
 type Config struct {
 	Subnet *fabric.Fabric // the caller's; nil: one of the Port's own, after File
 	File   string         // a topology
@@ -27,8 +27,8 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// ringDepth is how many messages may wait between a worker and the HCA: a burst of every size that a demo or a test sends,
-// and a tenth of a second of what the software subnet carries.
+// ringDepth is how many messages may wait between a worker and the HCA: a burst of every size that a demo or a test
+// sends, and a tenth of a second of what the software subnet carries.
 const ringDepth = 8192
 
 // Open attaches a port to the subnet.

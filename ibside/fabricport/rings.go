@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fabricport is the embedded InfiniBand port: an HCA of the software subnet (ibside/fabric), and for each worker a
-// struct ib_port (ibside/port.h) made of two rings of mbufs.
+// Package fabricport is the embedded InfiniBand port: an HCA of the software subnet (ibside/fabric), and for each
+// worker a struct ib_port (ibside/port.h) made of two rings of mbufs.
 //
 //	worker ── post ──▶ ring ── Take ────▶ Port ── QP.Send ───▶ HCA ──▶ subnet
 //	worker ◀── poll ── ring ◀── Deliver ── Port ◀─ RecvQueue ── HCA ◀── subnet
 //
-// Rings alone do for tests of the datapath, which play the subnet with Take and Deliver. A Port joins them to an HCA.
+// Rings alone are enough for tests of the datapath, which act as the subnet with Take and Deliver. A Port joins them to
+// an HCA.
 //
-// Ownership: an mbuf in a ring is the port's. Take frees what it takes; a delivered mbuf is the worker's when it polls it.
-// Close frees what is left.
+// Ownership: an mbuf in a ring is the port's. Take frees what it takes; a delivered mbuf is the worker's when it polls
+// it. Close frees what is left.
 package fabricport
 
 import (
@@ -66,8 +67,8 @@ type Rings struct {
 	maxPayload int
 }
 
-// NewRings makes rings for that many workers, with room for depth messages each way and each worker. Received messages get
-// mbufs of pool, which must give each mbuf PrivSize private bytes; so must the pools of mbufs that are posted.
+// NewRings makes rings for that many workers, with room for depth messages each way and each worker. Received messages
+// get mbufs of pool, which must give each mbuf PrivSize private bytes; so must the pools of mbufs that are posted.
 func NewRings(pool *dpdk.Mempool, workers, depth int) (*Rings, error) {
 	if workers < 1 || depth < 1 || depth > maxDepth {
 		return nil, fmt.Errorf("fabricport: %d workers and depth %d; use at least one worker and a depth of 1 to %d",

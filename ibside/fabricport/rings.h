@@ -68,7 +68,7 @@ void port_free(struct port_end *e);
 /* Takes up to n sends: sent[i] and the payload at bytes + i * slot; frees their mbufs. */
 unsigned port_take(struct port_end *e, struct port_sent *sent, unsigned n, uint8_t *bytes, uint32_t slot);
 
-/* Hands the first messages to the worker and returns how many. *why tells what stopped it. */
+/* Hands the first messages to the worker and returns how many. *why is the reason when it stops early. */
 unsigned port_deliver(struct port_end *e, const struct port_received *msgs, unsigned n, const uint8_t *bytes,
 		      unsigned *why);
 

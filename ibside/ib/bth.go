@@ -42,7 +42,7 @@ func (h BTH) OpCode() uint8 { return h[bthOpCode] }
 // Solicited returns SE, the solicited event bit.
 func (h BTH) Solicited() bool { return h[bthFlags]&0x80 != 0 }
 
-// PadCnt returns how many bytes of pad stand between payload and ICRC, 0 to 3.
+// PadCnt returns how many bytes of pad are between payload and ICRC, 0 to 3.
 func (h BTH) PadCnt() int { return int(h[bthFlags] >> 4 & 3) }
 
 // TVer returns the transport version; 0 is the only one there is.

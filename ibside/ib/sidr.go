@@ -85,7 +85,7 @@ func (h SIDRReq) Fields() SIDRReqFields {
 }
 
 // PutSIDRReq writes f into the first SIDRReqLen bytes of b and returns the view. Too long private data is cut. It may
-// already stand in its place in b, but must not overlap b otherwise.
+// already be in its place in b, but must not overlap b otherwise.
 func PutSIDRReq(b []byte, f SIDRReqFields) SIDRReq {
 	h := SIDRReq(b[:SIDRReqLen:SIDRReqLen])
 	clear(h[copy(h[sidrReqPrivate:], f.Private)+sidrReqPrivate:])
@@ -154,8 +154,8 @@ func (h SIDRRep) Fields() SIDRRepFields {
 	}
 }
 
-// PutSIDRRep writes f into the first SIDRRepLen bytes of b and returns the view. What is too long is cut. Additional and
-// Private may already stand in their places in b, but must not overlap b otherwise.
+// PutSIDRRep writes f into the first SIDRRepLen bytes of b and returns the view. What is too long is cut. Additional
+// and Private may already be in their places in b, but must not overlap b otherwise.
 func PutSIDRRep(b []byte, f SIDRRepFields) SIDRRep {
 	h := SIDRRep(b[:SIDRRepLen:SIDRRepLen])
 	n := copy(h[sidrRepAdditional:sidrRepPrivateFrom], f.Additional)

@@ -13,11 +13,11 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Administration is subnet administration for a port of the bridge: it is between the port, which joins groups and asks for
-// paths, and management, which learns what the subnet changes afterwards.
+// Administration is subnet administration for a port of the bridge. The port uses it to join groups and query paths;
+// management gets from it the changes that the subnet makes afterwards.
 //
 //	port ── Join, Leave, Path ──▶ registrar ──▶ SA
-//	port ◀─ renew ── follower ◀── registrar       what is granted anew, once the SM has come back
+//	port ◀─ renew ── follower ◀── registrar       what is granted again, once the SM has come back
 //	       management ◀─ Renewed, Notices
 //
 // Its methods may be called from any goroutine.
@@ -34,11 +34,11 @@ type Administration struct {
 	*aliasTable
 
 	mu     sync.Mutex
-	states map[ib.GID]uint8 // join states of what is joined
+	states map[ib.GID]uint8 // join states of joined groups
 }
 
-// A RenewFunc has a port follow a group's record that has changed. It calls done with the new membership, unless the port is
-// no member.
+// A RenewFunc updates a port to a group's changed record. It calls done with the new membership, unless the port is no
+// member.
 type RenewFunc func(f ib.MCMemberFields, done func(ibside.Membership)) error
 
 // NewAdministration starts subnet administration. The client becomes its own.
@@ -60,7 +60,7 @@ func NewAdministration(c *Client, renew RenewFunc, r RegistrarConfig, log *slog.
 // closeTimeout bounds what Close asks of the SA.
 const closeTimeout = 2 * time.Second
 
-// Close withdraws what is registered, and closes the client.
+// Close withdraws all registrations, and closes the client.
 func (a *Administration) Close() error {
 	a.stop()
 	a.ended.Wait()
@@ -75,8 +75,9 @@ func (a *Administration) Close() error {
 	return a.client.Close()
 }
 
-// Join makes the port a member in the join state of f, in place of the one it has, and keeps it one until Leave. An SA that
-// does not know members that only send, but create a group (SendOnlyFullMember), gets a full member instead.
+// Join makes the port a member in the join state of f, which replaces its present one, and keeps it a member until
+// Leave. If the SA does not support send-only members that create a group (SendOnlyFullMember), the port becomes a full
+// member instead.
 func (a *Administration) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
 	got, err := a.registrar.Join(ctx, f)
 	if errors.Is(err, RequestInvalid) && f.JoinState == ib.JoinSendOnlyFull {
@@ -119,7 +120,8 @@ func (a *Administration) Path(ctx context.Context, dgid ib.GID) (ib.PathFields, 
 	return a.client.Path(ctx, dgid)
 }
 
-// Event tells of an event of the port. It does not block: when many wait, those make the registrar register all again already.
+// Event reports an event of the port. It does not block: when many events wait, they already make the registrar
+// register everything again.
 func (a *Administration) Event(e Event) {
 	if e != PortDown {
 		a.back()

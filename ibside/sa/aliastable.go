@@ -12,7 +12,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// aliasTable is the port's GUID table as the SA has it.
+// aliasTable is a copy of the port's GUID table at the SA.
 type aliasTable struct {
 	client    *Client
 	registrar *Registrar
@@ -26,8 +26,8 @@ type aliasTable struct {
 // aliasBlocks bounds a table: its entries are counted in 8 bits.
 const aliasBlocks = 256 / ib.GUIDsPerBlock
 
-// SetAlias implements ibside.Aliaser. It takes an empty entry of the port's table, or the one that has the GUID already; it
-// leaves the aliases of others alone.
+// SetAlias implements ibside.Aliaser. It takes an empty entry of the port's table, or the one that has the GUID
+// already; it leaves the aliases of others alone.
 func (a *aliasTable) SetAlias(ctx context.Context, guid ib.GUID) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Config says how patient a client is and how much it remembers. Zero values mean the defaults.
+// Config has the timeouts and limits of a client. Zero values mean the defaults.
 type Config struct {
 	FirstWait   time.Duration // for the answer to the first try; each further try waits twice as long. 250 ms
 	MaxWait     time.Duration // the longest wait. 4 s
 	Tries       int           // 6
 	Outstanding int           // requests under way at once; others wait. 32
-	Notices     int           // notices that wait to be read; what comes then is dropped and counted. 256
+	Notices     int           // notices that wait to be read; further ones are dropped and counted. 256
 	MaxTable    int           // bytes of a table. 1 MiB
-	SMKey       uint64        // shows the SA that it may trust this client, which then sees the members of groups. 0: it does not
+	SMKey       uint64        // makes the SA trust this client, and show it the members of groups. 0: no trust
 }
 
 func (c Config) withDefaults() Config {
@@ -42,8 +42,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Client asks the subnet administrator. Its methods may be called from any goroutine. Errors are a Refusal, one of the
-// Err values, or that of the context; wrapped.
+// Client sends requests to the subnet administrator. Its methods may be called from any goroutine. Errors wrap a
+// Refusal, one of the Err values, or the context's error.
 type Client struct {
 	transport Transport
 	cfg       Config
@@ -53,16 +53,16 @@ type Client struct {
 	mu      sync.Mutex
 	tries   map[uint32]*try // by the lower half of the transaction ID
 	nextTID uint32
-	sm      ib.LID // where the SA was when last asked for
+	sm      ib.LID // of the SA, as last read
 	stats   Stats
 
 	stopped chan struct{} // the receiver has ended
-	cause   error         // of that
+	cause   error         // why the receiver has ended
 	reports reports
 }
 
-// Stats counts MADs and what became of them: Received = Answers + Segments + Notices + Repeated + NoticesDropped + Late +
-// Ignored + Lost, always.
+// Stats counts MADs by what was done with them: Received = Answers + Segments + Notices + Repeated + NoticesDropped +
+// Late + Ignored + Lost, always.
 type Stats struct {
 	Requests uint64 // tries included
 	Refused  uint64 // answers with a status
@@ -72,15 +72,16 @@ type Stats struct {
 	Received       uint64
 	Answers        uint64 // to a request that waited; of a table, the segment that ended it
 	Segments       uint64 // the other segments of tables
-	Notices        uint64 // given to the reader
-	NoticesDropped uint64 // there was no room; the SA has its answer all the same
+	Notices        uint64 // passed to the reader
+	NoticesDropped uint64 // for lack of room; the SA got its answer all the same
 	Repeated       uint64 // notices the SA sent again
-	Late           uint64 // answers nobody waits for any more, or for another request
+	Late           uint64 // answers that no request waits for any more, or that do not fit the request
 	Ignored        uint64 // not of subnet administration, not from the SA, or not for a client
-	Lost           uint64 // requests that a transport could not bring or answer
+	Lost           uint64 // requests that a transport could not deliver, or whose answer it could not use
 }
 
-// NewClient makes the client of a port. It takes all that the transport receives and closes it in the end.
+// NewClient makes the client of a port. The client reads everything that the transport receives, and closes it in the
+// end.
 func NewClient(t Transport, cfg Config) *Client {
 	cfg = cfg.withDefaults()
 	c := &Client{
@@ -91,7 +92,7 @@ func NewClient(t Transport, cfg Config) *Client {
 	return c
 }
 
-// Close ends the client and its transport. It leaves nothing registered behind only if that was withdrawn before.
+// Close ends the client and its transport. It does not withdraw registrations: they stay at the SA.
 func (c *Client) Close() error {
 	err := c.transport.Close()
 	<-c.stopped
@@ -111,7 +112,7 @@ func (c *Client) count(f func(*Stats)) {
 	f(&c.stats)
 }
 
-// PortState returns how the port is now.
+// PortState returns the port's present state.
 func (c *Client) PortState() (ib.PortState, error) {
 	p, err := c.transport.PortState()
 	if err == nil {
@@ -122,7 +123,7 @@ func (c *Client) PortState() (ib.PortState, error) {
 	return p, err
 }
 
-// request is one question to the SA.
+// request is one request to the SA.
 type request struct {
 	method, answer uint8 // the method, and that of its answer
 	attr           uint16
@@ -130,23 +131,23 @@ type request struct {
 	data           []byte
 }
 
-// try is one MAD of a request that waits for its answer. Only the receiver touches what it brings together.
+// try is one MAD of a request that waits for its answer. Only the receiver uses the table that it assembles.
 type try struct {
 	*request
-	sm       ib.LID // whom it went to: nobody else is believed
+	sm       ib.LID // the LID that it was sent to: answers from others are ignored
 	table    *table
 	answers  chan<- answer
 	progress chan<- struct{} // a table grows
 }
 
-// answer is what came of a try.
+// answer is the result of a try.
 type answer struct {
 	data  []byte // the record: ib.SADataLen bytes
 	table *table // of a GetTableResp
 	err   error
 }
 
-// query asks until there is an answer, the tries are used up, or ctx ends.
+// query sends the request until there is an answer, the tries are used up, or ctx ends.
 func (c *Client) query(ctx context.Context, r *request) (answer, error) {
 	select {
 	case c.slots <- struct{}{}:
@@ -181,10 +182,10 @@ func (c *Client) query(ctx context.Context, r *request) (answer, error) {
 	return answer{}, why
 }
 
-// passes reports whether the same request may succeed a little later.
+// passes reports whether the status is temporary: the same request may succeed a little later.
 func passes(err error) bool { return err == Busy || err == ErrUnreachable }
 
-// querying is a request under way.
+// querying is the state of a request under way.
 type querying struct {
 	*Client
 	*request
@@ -196,8 +197,8 @@ type querying struct {
 // errNoAnswer ends one try.
 var errNoAnswer = fmt.Errorf("no answer")
 
-// send sends the request once more, with a transaction ID of its own: the kernel refuses a second request with the ID of
-// one that it still waits for. An answer to an earlier try counts all the same.
+// send sends the request again, with a new transaction ID: the kernel rejects a second request with the ID of one that
+// it still waits for. An answer to an earlier try is accepted all the same.
 func (q *querying) send() error {
 	p, err := q.PortState()
 	if err != nil {
@@ -224,7 +225,7 @@ func (q *querying) send() error {
 	return q.transport.SendMAD(p.SMLID, p.SMSL, mad)
 }
 
-// wait waits for an answer. Each segment of a table starts the time anew.
+// wait waits for an answer. Each segment of a table restarts the timeout.
 func (q *querying) wait(ctx context.Context, patience time.Duration) (answer, error) {
 	again := time.NewTimer(patience)
 	defer again.Stop()
@@ -245,7 +246,7 @@ func (q *querying) wait(ctx context.Context, patience time.Duration) (answer, er
 	}
 }
 
-// pause waits before a request that was refused for now is sent again.
+// pause waits before a request that was temporarily rejected is sent again.
 func (q *querying) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	retryEvery = time.Second // a record that the port could not follow is tried again
-	pathsEvery = time.Minute // paths are asked for again without a reason: a remote port may move without notice
+	retryEvery = time.Second // how soon a record to which the port could not be updated is tried again
+	pathsEvery = time.Minute // how often paths are queried without an event, because a remote port may move without notice
 )
 
-// follower has the port and management follow the registrar's changes, and logs them: one line for each reason that many
-// registrations share, and one for each registration that the SA rejects.
+// follower passes the registrar's changes on to the port and to management, and logs them: one line for each reason
+// that many registrations share, and one for each registration that the SA rejects.
 type follower struct {
 	renew RenewFunc
 	log   *slog.Logger
@@ -32,7 +32,7 @@ type follower struct {
 	// Only follow uses these.
 	staleSince time.Time                    // zero: the SA has confirmed all registrations
 	staleWhy   string                       // as logged last
-	unbound    map[ib.GID]ib.MCMemberFields // records that the port could not follow
+	unbound    map[ib.GID]ib.MCMemberFields // records to which the port could not be updated
 }
 
 func newFollower(renew RenewFunc, log *slog.Logger) *follower {
@@ -48,7 +48,7 @@ func (f *follower) Renewed() ibside.Renewals {
 	return r
 }
 
-// pathsChanged has management ask for all paths again.
+// pathsChanged makes management query all paths again.
 func (f *follower) pathsChanged() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +73,7 @@ func (f *follower) changed(g Registration) {
 	}
 }
 
-// follow handles changes until ctx ends. It calls relist when a subscription has been lost and is held again.
+// follow handles changes until ctx ends. It calls relist when a subscription that was lost is in force again.
 func (f *follower) follow(ctx context.Context, r *Registrar, relist func()) {
 	retry, paths := time.NewTicker(retryEvery), time.NewTicker(pathsEvery)
 	defer retry.Stop()
@@ -119,7 +119,7 @@ func (f *follower) handle(g Registration, r *Registrar, relist func()) {
 	}
 }
 
-// stale notes that the SA may have forgotten registrations.
+// stale records that the SA may have lost the registrations.
 func (f *follower) stale(why string, r *Registrar) {
 	if f.staleSince.IsZero() {
 		f.staleSince = time.Now()
@@ -131,7 +131,7 @@ func (f *follower) stale(why string, r *Registrar) {
 	}
 }
 
-// checkStale looks whether the SA has confirmed all registrations again.
+// checkStale checks whether the SA has confirmed all registrations again.
 func (f *follower) checkStale(r *Registrar) {
 	if f.staleSince.IsZero() || len(r.Lost()) > 0 {
 		return
@@ -153,7 +153,7 @@ func sharedReason(err error) string {
 	return err.Error()
 }
 
-// rebind has the port follow a group's record, and then management. What the port cannot follow is tried again.
+// rebind updates the port to a group's record, and then management. When the port fails, it is tried again.
 func (f *follower) rebind(rec ib.MCMemberFields) {
 	err := f.renew(rec, func(m ibside.Membership) {
 		f.mu.Lock()

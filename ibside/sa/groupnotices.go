@@ -14,18 +14,18 @@ import (
 const (
 	subscribeTimeout = 5 * time.Second
 	subscribeRetry   = 2 * time.Second
-	// relistAfter is how long after a new SM has taken the subscriptions its groups are listed: their members register
-	// again, too, and groups that are created meanwhile come as notices.
+	// relistAfter is the time from a new SM's confirmation of the subscriptions until its groups are listed: the
+	// members of groups register again, too, and groups that are created meanwhile come as notices.
 	relistAfter = 10 * time.Second
 )
 
-// groupNotices passes on which groups there are on the subnet: those of the SA's list, and then its traps.
+// groupNotices reports which groups exist on the subnet: first from the SA's list, and then from its traps.
 type groupNotices struct {
 	client    *Client
 	registrar *Registrar
 	log       *slog.Logger
 	onPortUp  func()
-	relist    chan struct{} // the subscriptions are new
+	relist    chan struct{} // gets a value when the subscriptions are new
 	out       chan ibside.Notice
 	known     map[ib.GID]bool // only listen uses it
 }
@@ -40,7 +40,7 @@ func newGroupNotices(c *Client, r *Registrar, onPortUp func(), log *slog.Logger)
 // Notices implements ibside.Notifier.
 func (n *groupNotices) Notices() <-chan ibside.Notice { return n.out }
 
-// relistSoon has the groups listed again, after relistAfter.
+// relistSoon makes listen list the groups again, after relistAfter.
 func (n *groupNotices) relistSoon() {
 	select {
 	case n.relist <- struct{}{}:
@@ -48,7 +48,7 @@ func (n *groupNotices) relistSoon() {
 	}
 }
 
-// listen subscribes to notices of groups and ports, and passes on which groups there are.
+// listen subscribes to notices of groups and ports, and reports which groups exist.
 func (n *groupNotices) listen(ctx context.Context) {
 	for _, trap := range []uint16{ib.TrapGroupCreated, ib.TrapGroupDeleted, ib.TrapGIDInService} {
 		n.subscribe(ctx, trap)
@@ -101,7 +101,7 @@ func (n *groupNotices) received(ctx context.Context, x ib.NoticeFields) {
 	}
 }
 
-// list sends a notice for each group that is new, and for each that is no more.
+// list sends a notice for each new group, and for each that has ended.
 func (n *groupNotices) list(ctx context.Context) {
 	asking, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()

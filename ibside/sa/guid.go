@@ -10,15 +10,15 @@ import (
 	"causeway/ibside/ib"
 )
 
-// ErrAliasTaken means that the SA did not take an alias GUID and said so only by leaving its entry empty: another port
-// has it.
+// ErrAliasTaken means that the SA rejected an alias GUID without an error status, by leaving its entry empty: another
+// port has the alias.
 var ErrAliasTaken = errors.New("the SA left the entry empty: another port has this GUID")
 
 // SetAlias gives the port another GUID: the SA then resolves the GID of subnet prefix and alias to the port's LID. The
-// index counts the entries of the port's GUID table; 0 is the port's own GUID and refused. A zero GUID lets the SA choose
-// one. It returns the GUID that holds now.
+// index counts the entries of the port's GUID table; 0 is the port's own GUID and is an error. A zero GUID lets the SA
+// choose one. SetAlias returns the GUID that the SA has set.
 //
-// That the SA took it does not say that the port's hardware knows it too.
+// The SA's confirmation does not mean that the port's hardware has the alias, too.
 func (c *Client) SetAlias(ctx context.Context, index int, guid ib.GUID) (ib.GUID, error) {
 	doing := fmt.Sprintf("set alias %v at %d", guid, index)
 	block, entry := index/ib.GUIDsPerBlock, index%ib.GUIDsPerBlock
@@ -34,20 +34,20 @@ func (c *Client) SetAlias(ctx context.Context, index int, guid ib.GUID) (ib.GUID
 	return got.GUIDs[entry], nil
 }
 
-// DeleteAlias takes an alias from the port. It is denied as long as the alias is a member of a group.
+// DeleteAlias removes an alias from the port. The SA denies that as long as the alias is a member of a group.
 func (c *Client) DeleteAlias(ctx context.Context, index int) error {
 	_, err := c.guidInfo(ctx, fmt.Sprintf("delete alias %d", index), ib.MethodDelete, index,
 		ib.GUIDInfoGUID0<<(index%ib.GUIDsPerBlock), ib.GUIDInfoFields{})
 	return err
 }
 
-// GUIDs returns one block of the port's GUID table, as the SA has it.
+// GUIDs returns one block of the port's GUID table at the SA.
 func (c *Client) GUIDs(ctx context.Context, block int) ([ib.GUIDsPerBlock]ib.GUID, error) {
 	got, err := c.guidInfo(ctx, fmt.Sprintf("get block %d of GUIDs", block), ib.MethodGet, block*ib.GUIDsPerBlock, 0, ib.GUIDInfoFields{})
 	return got.GUIDs, err
 }
 
-// guidInfo asks about the block of the port's GUID table that has an index.
+// guidInfo sends a request for the block of the port's GUID table that contains an index.
 func (c *Client) guidInfo(ctx context.Context, doing string, method uint8, index int, mask uint64, f ib.GUIDInfoFields) (ib.GUIDInfoFields, error) {
 	if index < 0 || index >= 256*ib.GUIDsPerBlock {
 		return f, fmt.Errorf("sa: %s: a GUID table has at most %d entries", doing, 256*ib.GUIDsPerBlock)

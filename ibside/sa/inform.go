@@ -9,10 +9,11 @@ import (
 	"causeway/ibside/ib"
 )
 
-// informRespTime is how long the SA waits for the answer to a report before it reports again: 4.096 us * 2^18, a second.
+// informRespTime is how long the SA waits for the answer to a report before it reports again: 4.096 us * 2^18, a
+// second.
 const informRespTime = 18
 
-// Subscribe asks for notices of one trap from the whole subnet; they come by Notices. It may be repeated.
+// Subscribe subscribes to notices of one trap from the whole subnet; Notices delivers them. It may be repeated.
 func (c *Client) Subscribe(ctx context.Context, trap uint16) error {
 	return c.inform(ctx, fmt.Sprintf("subscribe to trap %d", trap), trap, true)
 }

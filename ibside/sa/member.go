@@ -26,7 +26,7 @@ func (c *Client) record(ctx context.Context, doing string, r request) ([]byte, e
 	return got.data, nil
 }
 
-// records asks for all records that match, each n bytes long. None is no error.
+// records queries all records that match, each n bytes long. None is no error.
 func (c *Client) records(ctx context.Context, doing string, r request, n int) ([][]byte, error) {
 	r.method, r.answer = ib.MethodGetTable, ib.MethodTableResp
 	got, err := c.query(ctx, &r)
@@ -82,7 +82,7 @@ func (c *Client) JoinWith(ctx context.Context, mask uint64, f ib.MCMemberFields)
 	return c.member(ctx, fmt.Sprintf("join %v", f.MGID), ib.MethodSet, mask, f)
 }
 
-// Leave takes join states of a port from a group. A zero portGID is the port's own.
+// Leave removes join states of a port from a group. A zero portGID is the port's own.
 func (c *Client) Leave(ctx context.Context, mgid, portGID ib.GID, joinState uint8) error {
 	f := ib.MCMemberFields{MGID: mgid, PortGID: portGID, JoinState: joinState}
 	_, err := c.member(ctx, fmt.Sprintf("leave %v", mgid), ib.MethodDelete, ib.MCMemberJoin, f)
@@ -94,8 +94,8 @@ func (c *Client) Group(ctx context.Context, mgid ib.GID) (ib.MCMemberFields, err
 	return c.member(ctx, fmt.Sprintf("look up %v", mgid), ib.MethodGet, ib.MCMemberMGID, ib.MCMemberFields{MGID: mgid})
 }
 
-// Groups returns all records of groups that match; with a mask of zero, all there are. The SA shows the members of a
-// group, each in a record of its own, to a client that it trusts (Config.SMKey), to others one record a group.
+// Groups returns all records of groups that match; with a mask of zero, all. To a client that it trusts (Config.SMKey)
+// the SA sends the members of a group, each in a record of its own, to others one record for each group.
 func (c *Client) Groups(ctx context.Context, mask uint64, f ib.MCMemberFields) ([]ib.MCMemberFields, error) {
 	data := make([]byte, ib.MCMemberRecordLen)
 	ib.PutMCMemberRecord(data, f)

@@ -186,7 +186,7 @@ func testNonMembers(t *testing.T, s *site) {
 	}
 	nonMember, err := other.Join(t.Context(), group(testMGID, ib.JoinNonMember))
 	if err != nil || nonMember.JoinState != ib.JoinNonMember {
-		t.Errorf("a guest: %+v, %v", nonMember, err)
+		t.Errorf("a non-member: %+v, %v", nonMember, err)
 	}
 	sender, err := third.Join(t.Context(), group(testMGID, ib.JoinSendOnly))
 	if err != nil || sender.JoinState != ib.JoinSendOnly {

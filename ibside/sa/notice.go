@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// reportsKept is how many reports are remembered, to know one that the SA repeats because our answer got lost.
+	// reportsKept is how many reports are kept, to recognise one that the SA repeats because our answer was lost.
 	reportsKept = 64
-	// reportAge is for how long: more than all repetitions of one report take. A restarted SA counts its transaction IDs
-	// anew, so that a later report may look like an earlier one.
+	// reportAge is how long they are kept: longer than all repetitions of one report take, but not for ever, because a
+	// restarted SA begins its transaction IDs again, and a new report may then look like an earlier one.
 	reportAge = 10 * time.Second
 )
 
-// reports remembers the latest reports, in all their bytes. Only the receiver uses it.
+// reports keeps the latest reports, with all their bytes. Only the receiver uses it.
 type reports struct {
 	seen [reportsKept]pastReport
 	next int
@@ -28,7 +28,7 @@ type pastReport struct {
 	at  time.Time
 }
 
-// repeated reports whether a report was there before, and remembers it.
+// repeated reports whether a report came before, and keeps it.
 func (r *reports) repeated(mad []byte, now time.Time) bool {
 	for i := range r.seen {
 		if p := &r.seen[i]; now.Sub(p.at) < reportAge && bytes.Equal(p.mad[:], mad) {
@@ -40,8 +40,8 @@ func (r *reports) repeated(mad []byte, now time.Time) bool {
 	return false
 }
 
-// Notices returns the channel of notices that were subscribed to. It is never closed. Who does not read it in time
-// loses notices (Stats.NoticesDropped); they are hints, and what they tell can be asked for.
+// Notices returns the channel of notices that were subscribed to. It is never closed. A reader that is too slow loses
+// notices (Stats.NoticesDropped); they are hints, and their content can be queried.
 func (c *Client) Notices() <-chan ib.NoticeFields { return c.notices }
 
 // reported answers a report and passes its notice on. It is answered even if there is no room for the notice: without

@@ -82,7 +82,7 @@ func TestWithdraw(t *testing.T) {
 	}
 	refused := group(gid("::ffff:239.1.2.3"), ib.JoinFull)
 	if _, err := r.Join(t.Context(), refused); !errors.Is(err, sa.RequestInvalid) || len(r.Registrations()) != 4 {
-		t.Errorf("a refused join: %v, %+v", err, r.Registrations())
+		t.Errorf("a rejected join: %v, %+v", err, r.Registrations())
 	}
 	if err := r.WithdrawAll(t.Context()); err != nil || len(r.Registrations()) != 0 {
 		t.Errorf("withdraw all: %v, %+v", err, r.Registrations())

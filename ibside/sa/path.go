@@ -28,7 +28,7 @@ func (c *Client) PathToLID(ctx context.Context, dlid ib.LID) (ib.PathFields, err
 		ib.PathFields{DLID: dlid, SGID: p.GID, Reversible: true, NumbPath: 1})
 }
 
-// PathWith asks for the one path that matches the components which mask names.
+// PathWith queries the one path that matches the components named by mask.
 func (c *Client) PathWith(ctx context.Context, mask uint64, f ib.PathFields) (ib.PathFields, error) {
 	data := make([]byte, ib.PathRecordLen)
 	ib.PutPathRecord(data, f)
@@ -40,7 +40,7 @@ func (c *Client) PathWith(ctx context.Context, mask uint64, f ib.PathFields) (ib
 	return rec.Fields(), nil
 }
 
-// Paths returns all paths that match the components which mask names, at most f.NumbPath of them if it is among these.
+// Paths returns all paths that match the components named by mask, at most f.NumbPath of them if that is among these.
 func (c *Client) Paths(ctx context.Context, mask uint64, f ib.PathFields) ([]ib.PathFields, error) {
 	data := make([]byte, ib.PathRecordLen)
 	ib.PutPathRecord(data, f)
@@ -56,7 +56,7 @@ func (c *Client) Paths(ctx context.Context, mask uint64, f ib.PathFields) ([]ib.
 	return all, nil
 }
 
-// pathWords says in errors which path was asked for.
+// pathWords describes the queried path in errors.
 func pathWords(f ib.PathFields) string {
 	if f.DGID.IsZero() {
 		return fmt.Sprintf("path to LID %v", f.DLID)

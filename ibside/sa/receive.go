@@ -9,7 +9,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// receive takes what comes until the transport ends.
+// receive handles received MADs until the transport ends.
 func (c *Client) receive() {
 	defer close(c.stopped)
 	mad := make([]byte, ib.MADLen)
@@ -28,7 +28,7 @@ func (c *Client) receive() {
 	}
 }
 
-// lost ends a try that can have no answer.
+// lost ends a try that cannot get an answer.
 func (c *Client) lost(lost *LostError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func (c *Client) lost(lost *LostError) {
 	}
 }
 
-// give never blocks: a query has room for an answer to each try, and takes the first.
+// give passes an answer to its query. It never blocks: a query has room for an answer to each try, and takes the first.
 func (t *try) give(a answer) {
 	select {
 	case t.answers <- a:
@@ -63,7 +63,7 @@ func (c *Client) received(from ib.LID, sl ib.SL, mad []byte) {
 	}
 }
 
-// answered brings an answer to the query that waits for it.
+// answered passes an answer to the query that waits for it.
 func (c *Client) answered(from ib.LID, sl ib.SL, mad []byte) {
 	m, _ := ib.AsMAD(mad)
 	c.mu.Lock()
@@ -88,7 +88,7 @@ func (c *Client) answered(from ib.LID, sl ib.SL, mad []byte) {
 	}
 }
 
-// segment takes a part of a table and tells its sender to go on.
+// segment takes a segment of a table and acknowledges it to the sender.
 func (c *Client) segment(t *try, from ib.LID, sl ib.SL, mad []byte, h ib.SAHeader, data []byte) {
 	v := t.table.segment(h, data)
 	if v.reply != 0 {
@@ -106,7 +106,7 @@ func (c *Client) segment(t *try, from ib.LID, sl ib.SL, mad []byte, h ib.SAHeade
 	}
 }
 
-// end gives a try its answer. What comes for it later is late.
+// end gives a try its answer. Further answers to it count as late.
 func (c *Client) end(t *try, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Event is a reason to believe that the SA has forgotten everything, in words for the log.
+// Event is a reason to assume that the SA has lost all registrations, in words for the log.
 type Event string
 
-// The events that a port's owner may learn of; a registrar finds all but the first by itself too, a little later.
+// The events that a port's owner may get; a registrar finds all but the first by itself as well, a little later.
 const (
 	Reregister Event = "the SM asks clients to register again" // IBV_EVENT_CLIENT_REREGISTER
 	SMChange   Event = "the SM is another"                     // IBV_EVENT_SM_CHANGE
@@ -30,19 +30,20 @@ const (
 // ErrNotRegistered means that there was nothing to withdraw.
 var ErrNotRegistered = errors.New("not registered")
 
-// RegistrarConfig says when a registrar registers again. Zero values mean the defaults.
+// RegistrarConfig has the intervals at which a registrar registers again. Zero values mean the defaults.
 type RegistrarConfig struct {
-	// Events tells what the port's owner learns. nil: the registrar sees only what it finds in the port's state.
+	// Events delivers the events that the port's owner gets. nil: the registrar finds only changes of the port's state.
 	Events <-chan Event
-	// OnChange is told of each registration that is lost, for which reason, held again, or changed. It must not block nor call the registrar.
+	// OnChange is called for each registration that is lost, with the reason, that is in force again, or that has
+	// changed. It must not block nor call the registrar.
 	OnChange func(Registration)
 
 	Watch   time.Duration // how often the port's state is read. 1 s
-	Refresh time.Duration // how often all is registered again without a reason, as an SM may forget in silence. 30 s
-	// Spread is the longest pause between an event and the first request: all clients of a subnet learn of a new SM at the
-	// same time. 100 ms
+	Refresh time.Duration // how often everything is registered again without an event, as an SM may lose registrations without one. 30 s
+	// Spread is the longest pause between an event and the first request: all clients of a subnet get the event of a
+	// new SM at the same time. 100 ms
 	Spread    time.Duration
-	FirstWait time.Duration // before what failed is tried again; then twice as long each time. 200 ms
+	FirstWait time.Duration // before a failed registration is tried again; then twice as long each time. 200 ms
 	MaxWait   time.Duration // 20 s
 }
 
@@ -60,9 +61,9 @@ func (c RegistrarConfig) withDefaults() RegistrarConfig {
 	return c
 }
 
-// Registrar keeps memberships, aliases, services and subscriptions registered. After an event it counts all as lost and
-// registers them again, in rounds with pauses until everything is held: a subnet manager remembers nothing over its end,
-// and its successor on another port knows nothing.
+// Registrar keeps memberships, aliases, services and subscriptions registered. After an event it treats all as lost and
+// registers them again, in rounds with pauses until all are in force: a subnet manager keeps nothing over a restart,
+// and its successor on another port has nothing either.
 type Registrar struct {
 	client *Client
 	cfg    RegistrarConfig
@@ -82,7 +83,7 @@ func NewRegistrar(c *Client, cfg RegistrarConfig) *Registrar {
 	return r
 }
 
-// Close ends the registrar and leaves all registered.
+// Close ends the registrar; the registrations stay at the SA.
 func (r *Registrar) Close() {
 	r.cancel()
 	<-r.ended
@@ -117,7 +118,7 @@ func (r *Registrar) WithdrawAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Registrations lists all, sorted by kind and name.
+// Registrations lists all registrations, sorted by kind and name.
 func (r *Registrar) Registrations() []Registration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,13 +132,13 @@ func (r *Registrar) Registrations() []Registration {
 	return all
 }
 
-// Lost lists what is not held now.
+// Lost lists the registrations that are not in force now.
 func (r *Registrar) Lost() []Registration {
 	return slices.DeleteFunc(r.Registrations(), func(g Registration) bool { return g.Held })
 }
 
-// add registers an item in place of one with its key. It is known before the SA answers, so that an event at that
-// moment counts for it; a refusal makes it unknown again, and the old one too.
+// add registers an item in place of one with its key. The item is in the list before the SA answers, so that an event
+// at that moment applies to it; when the SA rejects it, it is removed again, and so is the old one.
 func (r *Registrar) add(ctx context.Context, key itemKey, it *item) (Registration, error) {
 	it.busy <- struct{}{}
 	r.mu.Lock()
@@ -160,7 +161,7 @@ func (r *Registrar) add(ctx context.Context, key itemKey, it *item) (Registratio
 	return got, nil
 }
 
-// remove forgets an item and asks the SA to do so too.
+// remove removes an item and withdraws it from the SA.
 func (r *Registrar) remove(ctx context.Context, key itemKey) error {
 	r.mu.Lock()
 	it := r.items[key]
@@ -180,7 +181,7 @@ func (r *Registrar) remove(ctx context.Context, key itemKey) error {
 	return it.withdraw(ctx, r.client)
 }
 
-// settle notes what came of an item and tells of a change.
+// settle records the result of an item's registration and reports a change.
 func (r *Registrar) settle(it *item, got Registration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +199,7 @@ func (r *Registrar) settle(it *item, got Registration, err error) {
 	}
 }
 
-// words makes errors comparable.
+// words returns an error's text, so that errors can be compared.
 func words(err error) string {
 	if err == nil {
 		return ""
@@ -206,7 +207,7 @@ func words(err error) string {
 	return err.Error()
 }
 
-// loseAll counts everything as lost.
+// loseAll marks everything as lost.
 func (r *Registrar) loseAll(why Event) {
 	r.mu.Lock()
 	var all []*item
@@ -222,7 +223,8 @@ func (r *Registrar) loseAll(why Event) {
 // jitter returns d, or up to a quarter more.
 func jitter(d time.Duration) time.Duration { return d + rand.N(d/4+1) }
 
-// changed says what in a port's state makes the SA likely to have forgotten registrations; "" when nothing does.
+// changed returns the change of a port's state after which the SA has probably lost the registrations; "" when there is
+// none.
 func changed(before, now ib.PortState) Event {
 	switch {
 	case before.Active && !now.Active:

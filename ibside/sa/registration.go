@@ -11,10 +11,10 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Kind says what a registration is.
+// Kind is the kind of a registration.
 type Kind string
 
-// The kinds. Aliases come first when all is registered again: a group's member may be one.
+// The kinds. Aliases come first when everything is registered again, because a group's member may be an alias.
 const (
 	KindAlias   Kind = "alias"
 	KindGroup   Kind = "group"
@@ -22,33 +22,33 @@ const (
 	KindTrap    Kind = "trap"
 )
 
-// Registration is something that the SA was asked to remember.
+// Registration is a registration at the SA.
 type Registration struct {
 	Kind Kind
 	Name string // the MGID at first, the index of the alias, the service ID, the number of the trap
 
-	// Held says that the SA has confirmed it since it was last lost. Otherwise the SA may have forgotten it: what
-	// switches were told by an earlier SM may still work, until a new SM tells them otherwise.
+	// Held says that it is in force: the SA has confirmed it since it was last lost. Otherwise the SA may no longer
+	// have it. What an earlier SM programmed into switches may still work, until a new SM changes it.
 	Held  bool
-	Since time.Time // of that
-	Err   error     // why it is not held: an event, or what the SA answered
+	Since time.Time // when Held last changed
+	Err   error     // why it is not in force: an event, or the SA's answer
 
-	Group ib.MCMemberFields // of a group, as the SA last confirmed it: its MLID may be another than before
+	Group ib.MCMemberFields // of a group, as the SA last confirmed it: its MLID may have changed
 	Alias ib.GUID           // of an alias
 }
 
-// item is a registration and how to repeat it. Its register changes the item only through its result, and what it does
-// may be done again at any time.
+// item is a registration with the function that makes it. register changes the item only through its result, and may be
+// called again at any time.
 type item struct {
 	Registration // guarded by the registrar's mutex
 	gone         bool
 
-	busy     chan struct{} // holds one: who works on the item with the SA
+	busy     chan struct{} // a lock: filled while a request for the item is under way
 	register func(context.Context, *Client) (Registration, error)
 	withdraw func(context.Context, *Client) error
 }
 
-// itemKey tells one item from another.
+// itemKey identifies an item.
 type itemKey struct {
 	kind Kind
 	name string
@@ -60,7 +60,7 @@ func newItem(kind Kind, name string) *item {
 }
 
 // Join makes the port a member as Client.Join does, and keeps it one. Where the SA chose the MGID (f.MGID is zero), a
-// later SA may have to choose another, which OnChange tells.
+// later SA may have to choose another, which OnChange reports.
 func (r *Registrar) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
 	chosen := f.MGID.IsZero()
 	if chosen {
@@ -88,12 +88,12 @@ func (r *Registrar) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberF
 	return got.Group, err
 }
 
-// Leave ends what Join began: with the MGID that Join was given or returned, and the same PortGID.
+// Leave ends a membership of Join, with the MGID that was passed to Join or that it returned, and the same PortGID.
 func (r *Registrar) Leave(ctx context.Context, mgid, portGID ib.GID) error {
 	return r.remove(ctx, itemKey{KindGroup, mgid.String(), portGID})
 }
 
-// SetAlias sets an alias as Client.SetAlias does, and keeps it. What the SA chose for a zero GUID is kept too.
+// SetAlias sets an alias as Client.SetAlias does, and keeps it. The SA's choice for a zero GUID is kept, too.
 func (r *Registrar) SetAlias(ctx context.Context, index int, guid ib.GUID) (ib.GUID, error) {
 	it := newItem(KindAlias, fmt.Sprint(index))
 	if guid == 0 {
@@ -112,13 +112,13 @@ func (r *Registrar) SetAlias(ctx context.Context, index int, guid ib.GUID) (ib.G
 	return got.Alias, err
 }
 
-// DeleteAlias ends what SetAlias began.
+// DeleteAlias removes an alias of SetAlias.
 func (r *Registrar) DeleteAlias(ctx context.Context, index int) error {
 	return r.remove(ctx, itemKey{kind: KindAlias, name: fmt.Sprint(index)})
 }
 
-// SetService offers a service as Client.SetService does, and keeps it offered. A lease that ends should be some times
-// longer than RegistrarConfig.Refresh.
+// SetService registers a service as Client.SetService does, and keeps it registered. A limited lease should be several
+// times longer than RegistrarConfig.Refresh.
 func (r *Registrar) SetService(ctx context.Context, f ib.ServiceFields) error {
 	it := newItem(KindService, f.ID.String())
 	it.register = func(ctx context.Context, c *Client) (Registration, error) {
@@ -130,7 +130,7 @@ func (r *Registrar) SetService(ctx context.Context, f ib.ServiceFields) error {
 	return err
 }
 
-// DeleteService ends what SetService began with the same ID and GID.
+// DeleteService removes a service of SetService with the same ID and GID.
 func (r *Registrar) DeleteService(ctx context.Context, id ib.ServiceID, gid ib.GID) error {
 	return r.remove(ctx, itemKey{KindService, id.String(), gid})
 }
@@ -146,7 +146,7 @@ func (r *Registrar) Subscribe(ctx context.Context, trap uint16) error {
 	return err
 }
 
-// Unsubscribe ends what Subscribe began.
+// Unsubscribe ends a subscription of Subscribe.
 func (r *Registrar) Unsubscribe(ctx context.Context, trap uint16) error {
 	return r.remove(ctx, itemKey{kind: KindTrap, name: fmt.Sprint(trap)})
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // A table comes in segments of at most ib.SADataLen bytes (RMPP, IBTA vol 1 §13.6), each a MAD with all headers. The
-// sender may be at most a window ahead of what was acknowledged:
+// sender may be at most a window ahead of the last acknowledged segment:
 //
 //	SA                     client
 //	DATA 1, first  ──────▶
@@ -17,14 +17,14 @@ import (
 //	DATA 34, last  ──────▶
 //	               ◀────── ACK 34
 const (
-	// rmppWindow is how many segments may be on the way: fewer than any receive queue on the way has room for.
+	// rmppWindow is how many segments may be under way: fewer than any receive queue on the path has room for.
 	rmppWindow = 32
-	// rmppHeader counts in each segment's payload length: the SA header, without RMPP's.
+	// rmppHeader is the part of each segment's payload length that is no data: the SA header, without RMPP's.
 	rmppHeader = ib.SAHdrLen - rmppOwn
 	rmppOwn    = 12
 )
 
-// table puts the segments of one answer together.
+// table assembles the segments of one answer.
 type table struct {
 	data        []byte
 	offsetWords uint16 // from record to record
@@ -33,30 +33,30 @@ type table struct {
 	max         int    // bytes
 }
 
-// rmppVerdict is what becomes of a segment.
+// rmppVerdict is what to do after a segment.
 type rmppVerdict struct {
-	reply  uint8 // RMPP type of what to answer; 0: nothing
+	reply  uint8 // RMPP type of the answer; 0: none
 	status uint8 // with STOP and ABORT
-	done   bool  // the table is whole, or err says why it never will be
+	done   bool  // the table is complete, or err says why it never will be
 	err    error
 }
 
-// segment takes an RMPP packet: the SA header, and ib.SADataLen bytes of data. A segment that comes too early is left to
-// the sender's repetition.
+// segment takes an RMPP packet: the SA header, and ib.SADataLen bytes of data. A segment that comes too early is
+// ignored: the sender repeats it.
 func (t *table) segment(h ib.SAHeader, data []byte) rmppVerdict {
 	switch h.RMPPType() {
 	case ib.RMPPTypeData:
 	case ib.RMPPTypeStop, ib.RMPPTypeAbort:
 		return rmppVerdict{done: true, err: ErrMalformed}
 	default:
-		return rmppVerdict{} // an acknowledgement of what was never sent
+		return rmppVerdict{} // an acknowledgement of segments that were never sent
 	}
 	first := h.RMPPFlags()&ib.RMPPFlagFirst != 0
 	switch n := h.RMPPData1(); {
 	case h.RMPPVersion() != ib.RMPPVersion || n == 0 || first != (n == 1):
 		return t.refuse(ib.RMPPStatusBadSegment, ErrMalformed)
 	case n <= t.last:
-		return rmppVerdict{reply: ib.RMPPTypeAck} // the sender has not heard of it
+		return rmppVerdict{reply: ib.RMPPTypeAck} // the sender has not received the acknowledgement
 	case n != t.last+1:
 		return rmppVerdict{}
 	}
@@ -90,7 +90,7 @@ func (t *table) refuse(status uint8, err error) rmppVerdict {
 	return rmppVerdict{reply: kind, status: status, done: true, err: err}
 }
 
-// lastLength returns how much of the last segment is data. A length that cannot be means all of it, as Linux has it.
+// lastLength returns how many bytes of the last segment are data. An impossible length means all of it, as in Linux.
 func lastLength(payload uint32) int {
 	if payload > rmppHeader+ib.SADataLen {
 		return ib.SADataLen
@@ -98,8 +98,8 @@ func lastLength(payload uint32) int {
 	return int(max(payload, rmppHeader)) - rmppHeader
 }
 
-// reply writes the answer to a segment into mad, which has that segment. Its method loses the response bit, since it
-// goes the way of the request (Linux, mad_rmpp.c).
+// reply overwrites mad, which contains a segment, with the answer to it. The method loses the response bit, because the
+// answer goes in the direction of the request (Linux, mad_rmpp.c).
 func (t *table) reply(mad []byte, v rmppVerdict) {
 	m, _ := ib.AsMAD(mad)
 	f := m.Fields()

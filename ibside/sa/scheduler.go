@@ -12,7 +12,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// atOnce is how many items of a round are with the SA at the same time.
+// atOnce is how many requests of a round are under way at the same time.
 const atOnce = 8
 
 // scheduler is the registrar's loop: at most one round is under way. Only the loop uses it.
@@ -24,7 +24,7 @@ type scheduler struct {
 	wait   time.Duration // before the next retry
 
 	stop context.CancelFunc // ends the round under way
-	done chan bool          // whether all is held now; nil: no round is under way
+	done chan bool          // whether everything is in force now; nil: no round is under way
 }
 
 func (r *Registrar) run(ctx context.Context) {
@@ -63,17 +63,17 @@ func (r *Registrar) run(ctx context.Context) {
 	}
 }
 
-// event is told by the port's owner; a closed channel tells nothing more.
+// event handles an event from the port's owner; a closed channel delivers no more events.
 func (s *scheduler) event(ctx context.Context, e Event, ok bool) {
 	if !ok {
 		s.events = nil
 		return
 	}
-	s.port, _ = s.client.PortState() // or else the next look at it would find the same change again
+	s.port, _ = s.client.PortState() // otherwise the next watch would find the same change again
 	s.react(ctx, e)
 }
 
-// watch looks at the port. A port that cannot be read is as good as it was: requests will show.
+// watch reads the port's state. A port that cannot be read counts as unchanged: requests will show whether it works.
 func (s *scheduler) watch(ctx context.Context) {
 	now, err := s.client.PortState()
 	if err != nil {
@@ -86,8 +86,8 @@ func (s *scheduler) watch(ctx context.Context) {
 	}
 }
 
-// react counts all as lost and begins a round, instead of the one under way. While the port is down there is nobody to
-// ask.
+// react marks everything as lost and begins a round, in place of the one under way. While the port is down, the SA
+// cannot be reached.
 func (s *scheduler) react(ctx context.Context, why Event) {
 	s.end()
 	s.loseAll(why)
@@ -97,7 +97,7 @@ func (s *scheduler) react(ctx context.Context, why Event) {
 	}
 }
 
-// start begins a round, with all items or those that are not held.
+// start begins a round, with all items or those that are not in force.
 func (s *scheduler) start(ctx context.Context, delay time.Duration, all bool) {
 	ctx, s.stop = context.WithCancel(ctx)
 	s.retry.Stop()
@@ -116,7 +116,7 @@ func (s *scheduler) end() {
 	s.retry.Stop()
 }
 
-// finished is told by a round that went to its end.
+// finished handles the result of a round that was not cancelled.
 func (s *scheduler) finished(held bool) {
 	s.stop()
 	s.done = nil
@@ -128,7 +128,7 @@ func (s *scheduler) finished(held bool) {
 	s.wait = min(2*s.wait, s.cfg.MaxWait)
 }
 
-// round registers items and reports whether all are held then.
+// round registers items and reports whether all are in force then.
 func (s *scheduler) round(ctx context.Context, delay time.Duration, all bool) bool {
 	select {
 	case <-ctx.Done():
@@ -152,7 +152,7 @@ func (s *scheduler) round(ctx context.Context, delay time.Duration, all bool) bo
 	return len(s.Lost()) == 0
 }
 
-// renew registers items, some at once.
+// renew registers items, several at a time.
 func (s *scheduler) renew(ctx context.Context, items []*item) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
@@ -181,7 +181,7 @@ func (s *scheduler) renewOne(ctx context.Context, it *item) {
 	}
 	got, err := it.register(ctx, s.client)
 	if errors.Is(err, context.Canceled) {
-		return // the next round will know
+		return // the round was cancelled; the next one tries again
 	}
 	s.settle(it, got, err)
 }

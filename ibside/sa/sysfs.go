@@ -37,7 +37,7 @@ func umadName(sysClass, device string, port int) (string, error) {
 	return "", fmt.Errorf("no such port; there are %s", strings.Join(others, ", "))
 }
 
-// readPort reads how a port is from its folder in /sys/class/infiniband.
+// readPort reads a port's state from its folder in /sys/class/infiniband.
 func readPort(sys fs.FS) (ib.PortState, error) {
 	var p ib.PortState
 	var errs []error

@@ -10,22 +10,23 @@ import (
 )
 
 // Transport carries MADs of subnet administration between QP1 of one port and QP1 of others, in the default partition
-// and without GRH. Its types are those of package ib alone, so that what implements it need not know this package.
+// and without GRH. Its types are only those of package ib, so that implementations need not import this package.
 // All methods may be called at the same time; ReceiveMAD by one goroutine.
 type Transport interface {
-	// SendMAD sends ib.MADLen bytes. Its buffer is the caller's again when it returns. Of the transaction ID of a request
-	// only the lower 32 bits arrive unchanged: the kernel and simulators put their own routing into the upper ones.
+	// SendMAD sends ib.MADLen bytes. Its buffer is the caller's again when it returns. Of the transaction ID of a
+	// request only the lower 32 bits arrive unchanged: the kernel and simulators put their own routing into the upper
+	// ones.
 	SendMAD(to ib.LID, sl ib.SL, mad []byte) error
-	// ReceiveMAD waits for the next MAD and writes it to mad, which has ib.MADLen bytes. After Close it returns an error
-	// at once. A *LostError does not end the transport, each other error does.
+	// ReceiveMAD waits for the next MAD and writes it to mad, which has ib.MADLen bytes. After Close it returns an
+	// error at once. Every error except a *LostError ends the transport.
 	ReceiveMAD(mad []byte) (from ib.LID, sl ib.SL, err error)
-	// PortState returns how the port is now.
+	// PortState returns the port's present state.
 	PortState() (ib.PortState, error)
-	// Close makes the other calls end.
+	// Close makes the other calls return.
 	Close() error
 }
 
-// LostError is what ReceiveMAD returns when a transport knows that a request has no answer, or none that could be used.
+// LostError is ReceiveMAD's error when a transport knows that a request gets no answer, or none that can be used.
 type LostError struct {
 	TID uint64 // of the request
 	Err error
@@ -36,11 +37,11 @@ func (e *LostError) Error() string { return fmt.Sprintf("sa: request %#x: %v", e
 // Unwrap returns why.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// What can happen to a request besides a refusal.
+// The errors of a request, besides a Refusal.
 var (
-	// ErrTimeout means that the SA did not answer, however often it was asked.
+	// ErrTimeout means that the SA answered none of the tries.
 	ErrTimeout = errors.New("the SA does not answer")
-	// ErrUnreachable means that nobody takes MADs where the SA should be.
+	// ErrUnreachable means that no port takes MADs at the SA's LID.
 	ErrUnreachable = errors.New("nobody answers at the SM's LID")
 	// ErrTruncated means that only the beginning of a table arrived.
 	ErrTruncated = errors.New("the answer needs more than one MAD, which this transport does not carry")
@@ -48,17 +49,17 @@ var (
 	ErrTooLarge = errors.New("the table is too large")
 	// ErrNoSM means that the port does not know where the SA is: no subnet manager has configured it yet.
 	ErrNoSM = errors.New("the port has no SM: is a subnet manager running?")
-	// ErrMalformed means an answer that is none.
+	// ErrMalformed means that an answer cannot be parsed.
 	ErrMalformed = errors.New("the answer is malformed")
 	errNotMAD    = errors.New("not the length of a MAD")
 	// ErrClosed means that the client or its transport was closed.
 	ErrClosed = errors.New("closed")
 )
 
-// Refusal is the status of an answer that is not a success; compare with errors.Is.
+// Refusal is the status of an answer that is no success; compare with errors.Is.
 type Refusal uint16
 
-// The refusals of subnet administration.
+// The statuses of subnet administration.
 const (
 	NoResources            Refusal = ib.SAStatusNoResources
 	RequestInvalid         Refusal = ib.SAStatusRequestInvalid

@@ -17,8 +17,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// What a MAD is preceded by in reads and writes (struct ib_user_mad_hdr of rdma/ib_user_mad.h); numbers are in the
-// machine's byte order where not said otherwise.
+// Offsets in the header that precedes a MAD in reads and writes (struct ib_user_mad_hdr of rdma/ib_user_mad.h); numbers
+// are in the machine's byte order unless noted.
 const (
 	umadHdrLen  = 64
 	umadAgent   = 0
@@ -33,7 +33,7 @@ const (
 	umadPKey    = 56 // index
 )
 
-// A registration (struct ib_user_mad_reg_req2).
+// Offsets in a registration (struct ib_user_mad_reg_req2).
 const (
 	umadRegLen     = 40
 	umadRegID      = 0 // the kernel's answer
@@ -53,12 +53,12 @@ const (
 	umadRegisterAgent2 = 0xc0281b04
 )
 
-// umadPatience is how long the kernel keeps a request, so that it knows whose the answer is. A client gives a try up
-// sooner, and it is the client's clock that counts.
+// umadPatience is how long the kernel keeps a request, so that it can assign the answer to it. A client gives up a try
+// sooner: its own timeouts decide.
 const umadPatience = 20 * time.Second
 
-// Umad is a port of a channel adapter, by the kernel's device for MADs. It needs no library. Notices come to one
-// program of a port only: registering fails when another, such as srp_daemon, takes them.
+// Umad is a port of a channel adapter, used through the kernel's device for MADs, without a library. Only one program
+// at a port can get notices: registering fails when another, such as srp_daemon, gets them.
 type Umad struct {
 	sys    fs.FS // /sys/class/infiniband/DEVICE/ports/PORT
 	file   *os.File
@@ -67,8 +67,8 @@ type Umad struct {
 	closed sync.Once
 }
 
-// OpenUmad opens the device of a port, such as "mlx5_0" and 1. It takes the rights to open /dev/infiniband/umadN, which
-// are root's unless udev says otherwise.
+// OpenUmad opens the device of a port, such as "mlx5_0" and 1. It needs the right to open /dev/infiniband/umadN, which
+// only root has unless a udev rule says otherwise.
 func OpenUmad(device string, port int) (*Umad, error) {
 	u, err := openUmad("/sys/class", "/dev/infiniband", device, port)
 	if err != nil {
@@ -100,7 +100,7 @@ func openUmad(sysClass, dev, device string, port int) (*Umad, error) {
 	return u, nil
 }
 
-// attach makes the port's agent for subnet administration on an open device, which it then owns.
+// attach registers an agent for subnet administration on an open device, which it then owns.
 func (u *Umad) attach(fd int, path string, ioctl func(fd int, request uint, arg []byte) error) error {
 	if err := ioctl(fd, umadEnablePKey, nil); err != nil {
 		return fmt.Errorf("%s: %w; is it a user_mad device?", path, err)
@@ -117,7 +117,7 @@ func (u *Umad) attach(fd int, path string, ioctl func(fd int, request uint, arg 
 	}
 	for i, k := range keys {
 		if k&0x7fff == ib.PKeyDefault&0x7fff {
-			u.pkey = uint16(i) // where every SA is
+			u.pkey = uint16(i) // every SA is in this partition
 			break
 		}
 	}
@@ -125,7 +125,7 @@ func (u *Umad) attach(fd int, path string, ioctl func(fd int, request uint, arg 
 	return nil
 }
 
-// umadRegistration asks for answers to our requests, and for reports, which nobody requests.
+// umadRegistration registers for answers to our requests, and for reports, which are unsolicited.
 func umadRegistration() []byte {
 	b := make([]byte, umadRegLen)
 	binary.NativeEndian.PutUint32(b[umadRegQPN:], uint32(ib.QP1))
@@ -157,14 +157,15 @@ func (u *Umad) SendMAD(to ib.LID, sl ib.SL, mad []byte) error {
 	return err
 }
 
-// expectsAnswer reports whether the kernel should keep a MAD until its answer comes: it would drop the answer otherwise.
+// expectsAnswer reports whether the kernel should keep a MAD until its answer comes: otherwise it would drop the
+// answer.
 func expectsAnswer(mad []byte) bool {
 	m, _ := ib.AsMAD(mad)
 	h, _ := ib.AsSAHeader(mad[ib.MADHdrLen:])
 	return !m.IsResponse() && h.RMPPFlags()&ib.RMPPFlagActive == 0
 }
 
-// ReceiveMAD implements Transport. What the kernel gives back since it found no answer is of no use any more.
+// ReceiveMAD implements Transport. Requests that the kernel returns because they got no answer are ignored.
 func (u *Umad) ReceiveMAD(mad []byte) (ib.LID, ib.SL, error) {
 	b := make([]byte, umadHdrLen+ib.MADLen)
 	for {

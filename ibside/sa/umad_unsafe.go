@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ioctl calls a request of a device with a structure, which the kernel may change, or with none.
+// ioctl calls an ioctl of a device with a structure, which the kernel may change, or with none.
 func ioctl(fd int, request uint, arg []byte) error {
 	var p unsafe.Pointer
 	if len(arg) > 0 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker's cache of address handles: sets of VERBS_AH_WAYS entries. The worker alone changes it. A handle
- * that is missing is asked from management, because creating one may block for a second.
+ * A worker's cache of address handles: sets of VERBS_AH_WAYS entries. The worker alone changes it. A missing handle is
+ * requested from management, because creating one may block for a second.
  */
 #include <stddef.h>
 #include <string.h>
@@ -16,7 +16,7 @@ _Static_assert(sizeof(struct ah_key) == 32 && offsetof(struct ah_key, ah.dlid) =
 		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "a key is the four words that make_key makes");
 
-/* A key, in registers: reading back as words what was written in pieces would wait for it. */
+/* A key, in registers: a key written to memory in pieces and read back as words would stall the read. */
 struct words {
 	uint64_t w0, w1, w2, w3;
 };

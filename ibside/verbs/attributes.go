@@ -13,7 +13,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// attributes are what the device says of the port, and what was chosen of it: the own GID, the P_Key, and the numbers of the GIDs.
+// attributes are the port's attributes as read from the device, and the choices made from them: the own GID, the P_Key,
+// and the numbers of the GIDs.
 type attributes struct {
 	cfg *Config
 	dev interface{ readPort() (PortInfo, error) }
@@ -57,7 +58,7 @@ func (a *attributes) portInfo() PortInfo {
 	return info
 }
 
-// refreshPort reads the port anew. The bridge's own GID and the P_Key's index stay as they were chosen: see checkPKey.
+// refreshPort reads the port again. The bridge's own GID and the P_Key's index stay as they were chosen: see checkPKey.
 func (a *attributes) refreshPort() error {
 	info, err := a.dev.readPort()
 	if err != nil {

@@ -127,7 +127,7 @@ static void read_route(const struct rdma_cm_event *e, struct verbs_sidr *to)
 	to->mtu = path->mtu;
 }
 
-/* Copies what an event says of a request or a connection, while the event has not been given back. */
+/* Copies an event's data about a request or a connection, before the event is acknowledged. */
 static void read_sidr(const struct rdma_cm_event *e, struct verbs_sidr *to)
 {
 	struct rdma_cm_id *id = e->id;

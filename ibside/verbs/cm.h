@@ -25,7 +25,7 @@ struct verbs_address {
 	uint16_t port;
 };
 
-/* What an event says of a request (the first part) or of a connection (the second). */
+/* An event's data about a request (the first part) or a connection (the second). */
 struct verbs_sidr {
 	struct rdma_cm_id *request; /* its own id: whoever takes the event destroys it */
 	struct verbs_address local, peer;

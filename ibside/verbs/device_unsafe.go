@@ -23,7 +23,7 @@ import (
 // areaLen is the 40-byte area before every payload received.
 const areaLen = C.IB_GRH_LEN
 
-// errno makes an error of what the C side returns.
+// errno returns the error for a result of the C side.
 func errno(n C.int) error {
 	if n == 0 {
 		return nil

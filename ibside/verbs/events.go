@@ -36,7 +36,7 @@ type event struct {
 	Worker int    // whose queues; -1: not about one worker's
 }
 
-// handleEvent takes all events. Tests call it for those that no device at hand raises.
+// handleEvent handles all events. Tests call it for those that their device does not raise.
 func (p *Port) handleEvent(e event) {
 	p.counts.count(func(c *counters) { c.Events.add(string(e.Kind), 1) })
 	p.log.Info("ib_event", "port", p.cfg.name(), "kind", string(e.Kind))
@@ -57,8 +57,8 @@ func (p *Port) handleEvent(e event) {
 	}
 }
 
-// checkPKey checks that the P_Key is where it was: queue pairs, and messages to them, name it by its index in the port's
-// table.
+// checkPKey checks that the P_Key is where it was: queue pairs, and messages to them, name it by its index in the
+// port's table.
 func (p *Port) checkPKey() {
 	info := p.portInfo()
 	if int(info.PKeyIndex) < len(info.PKeys) && info.PKeys[info.PKeyIndex] == p.cfg.PKey {
@@ -69,7 +69,7 @@ func (p *Port) checkPKey() {
 	p.handleEvent(event{Kind: eventPKeyLost, Worker: -1})
 }
 
-// portChanged reads the port before it has workers ask for new address handles: their GID index comes from there.
+// portChanged reads the port before it makes workers request new address handles, whose GID index comes from there.
 func (p *Port) portChanged(kind eventKind) {
 	if err := p.refreshPort(); err != nil {
 		p.log.Error("ib_port", "error", err)
@@ -89,7 +89,7 @@ func (p *Port) portChanged(kind eventKind) {
 		default: // one is pending
 		}
 	}
-	// Ethernet has no subnet manager that could forget; the kernel keeps its memberships while a link is down.
+	// Ethernet has no subnet manager that could lose memberships; the kernel keeps them while a link is down.
 	switch {
 	case p.portInfo().Ethernet || kind == eventPortDown || kind == eventGID:
 	case p.administration() == nil:

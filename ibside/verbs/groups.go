@@ -15,8 +15,8 @@ import (
 // groupsPerQP spreads groups over multicast queue pairs, so that one that fails takes few groups with it.
 const groupsPerQP = 256
 
-// Join implements ibside.Port. It may be called again, to change the membership or to renew it. Without subnet administration
-// rdma_cm joins, which has no memberships as a non-member: it joins as a full member then.
+// Join implements ibside.Port. It may be called again, to change the membership or to renew it. Without subnet
+// administration rdma_cm joins, which has no memberships as a non-member: it joins as a full member then.
 func (p *Port) Join(ctx context.Context, j ibside.Join) (ibside.Membership, error) {
 	info := p.portInfo()
 	switch {

@@ -9,7 +9,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// PortInfo is what a port is at the moment.
+// PortInfo has the present attributes of a port.
 type PortInfo struct {
 	ibside.Info
 	Device string
@@ -56,8 +56,8 @@ const maxGIDIndex = 255
 
 func isLinkLocal(g ib.GID) bool { return g[0] == 0xfe && g[1]&0xc0 == 0x80 }
 
-// usable lists the GIDs that the port can send from: on Ethernet, those of RoCE v2; on InfiniBand, the port's own and its
-// aliases.
+// usable lists the GIDs that the port can send from: on Ethernet, those of RoCE v2; on InfiniBand, the port's own and
+// its aliases.
 func usable(gids []GIDEntry, ethernet bool) []GIDEntry {
 	var out []GIDEntry
 	for _, g := range gids {
@@ -71,8 +71,8 @@ func usable(gids []GIDEntry, ethernet bool) []GIDEntry {
 	return out
 }
 
-// ownGID chooses the bridge's GID: the one that the configuration names, else on InfiniBand the port's first; on Ethernet the
-// first IPv4 address, else the first that is not link-local, else the first.
+// ownGID chooses the bridge's GID: the one that the configuration names, else on InfiniBand the port's first; on
+// Ethernet the first IPv4 address, else the first that is not link-local, else the first.
 func ownGID(gids []GIDEntry, ethernet bool, want ib.GID) (ib.GID, error) {
 	gids = usable(gids, ethernet)
 	if !want.IsZero() {
@@ -98,8 +98,8 @@ func ownGID(gids []GIDEntry, ethernet bool, want ib.GID) (ib.GID, error) {
 	return ib.GID{}, fmt.Errorf("the port has no GID to send from; give its network interface an IP address")
 }
 
-// sourceIndex returns the GID table index to send to dgid from: that of want if it can talk to dgid, else of the bridge's own
-// under the same condition, else of the GID that shares the longest prefix with dgid.
+// sourceIndex returns the GID table index to send to dgid from: that of want if it can send to dgid, else of the
+// bridge's own under the same condition, else of the GID that shares the longest prefix with dgid.
 func sourceIndex(gids []GIDEntry, ethernet bool, want, own, dgid ib.GID) (int, bool) {
 	best, index := -1, 0
 	for _, g := range usable(gids, ethernet) {
@@ -120,7 +120,8 @@ func sourceIndex(gids []GIDEntry, ethernet bool, want, own, dgid ib.GID) (int, b
 	return index, best >= 0
 }
 
-// canTalk reports whether a RoCE packet can have both addresses: same IP version, and same scope if either is link-local.
+// canTalk reports whether a RoCE packet can have both addresses: same IP version, and same scope if either is
+// link-local.
 func canTalk(s, d ib.GID) bool {
 	if s.IsIPv4Mapped() != d.IsIPv4Mapped() {
 		return false

@@ -56,9 +56,9 @@ int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_
 int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q);
 int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q); /* at once: for one that receives no more */
 
-/* Recovery in steps, so that nobody waits: drain lets the device flush sends in flight; drained tells whether the
- * worker has taken it all, sent and received; cycle drops what is left and resets the queue pair, which keeps its
- * number. */
+/* Recovery in steps, so that no call blocks: drain lets the device flush sends in flight; drained returns whether the
+ * worker has taken all completions, of sends and receives; cycle drops what is left and resets the queue pair, which
+ * keeps its number. */
 bool verbs_qp_take_error(struct verbs_qp *q);
 void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q);
 bool verbs_qp_drained(const struct verbs_worker *w, const struct verbs_qp *q);

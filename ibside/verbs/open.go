@@ -37,7 +37,7 @@ type Config struct {
 	OnLoss func(error)  // called when the device, or a part of it, is lost to this process: ErrDeviceGone. May be nil; must not call the Port
 }
 
-// limits of the C side: a slot is 16 bits, a handle's index 18.
+// Limits of the C side: a slot is 16 bits, a handle's index 18.
 const (
 	maxWorkers  = 64
 	maxReceives = 1 << 15
@@ -187,8 +187,8 @@ func (p *Port) build() error {
 	return err
 }
 
-// Close implements ibside.OpenPort. It rejects requests and frees all mbufs. It waits for address handles that are being
-// created, which can take a second.
+// Close implements ibside.OpenPort. It rejects requests and frees all mbufs. It waits for address handles that are
+// being created, which can take a second.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	if p.closing {

@@ -58,7 +58,7 @@ static bool deliver(struct verbs_worker *w, const struct ibv_wc *wc, struct ib_r
 	return true;
 }
 
-/* Publishes how far the worker has come in recv_cq (verbs_qp_drained). */
+/* Publishes how many completions the worker has taken from recv_cq (verbs_qp_drained). */
 static void pass(struct verbs_worker *w, unsigned taken, bool empty)
 {
 	uint64_t passed = __atomic_load_n(&w->recv_passed, __ATOMIC_RELAXED);

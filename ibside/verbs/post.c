@@ -133,8 +133,8 @@ static void take(struct verbs_worker *w, const struct ib_send *s)
 		verbs_drop_send(w, SEND_DROP_ah_failed, s->mbuf);
 }
 
-/* The device accepted none from bad on: they are removed from the end of the fifo. Those before it may lack a signalled
- * send, so the queue pair is reset in any case. */
+/* The device accepted none from bad on: they are removed from the end of the fifo. The sends before it may lack a
+ * signalled one, so the queue pair is reset in any case. */
 static void post_failed(struct verbs_worker *w, struct verbs_qp *q, const struct ibv_send_wr *bad)
 {
 	uint32_t from = (uint32_t)bad->wr_id, head = __atomic_load_n(&q->head, __ATOMIC_RELAXED);

@@ -10,7 +10,7 @@
 
 #include "manage.h"
 
-/* Waits until the worker is outside a call or in a later one: then it has seen what was changed before. */
+/* Waits until the worker is outside a call or in a later one: then it has seen all earlier changes. */
 static void await_worker(const struct verbs_worker *w)
 {
 	enum { PAUSE_US = 10 };
@@ -106,7 +106,7 @@ bool verbs_qp_ended(const struct verbs_qp *q)
 	return __atomic_load_n(&q->tail, __ATOMIC_ACQUIRE) == __atomic_load_n(&q->head, __ATOMIC_ACQUIRE);
 }
 
-/* Two laps: the first may be of a look that began before the queue pair stopped. */
+/* Two rounds, because the first may be a poll that began before the queue pair stopped. */
 static bool all_received(const struct verbs_worker *w, const struct verbs_qp *q)
 {
 	return (int64_t)(__atomic_load_n(&w->recv_passed, __ATOMIC_ACQUIRE) - q->received_by) >= 0;
@@ -126,7 +126,7 @@ static void stop_device(const struct verbs_worker *w, struct verbs_qp *q)
 	q->received_by = __atomic_load_n(&w->recv_passed, __ATOMIC_ACQUIRE) + 2 * recv_lap(w);
 }
 
-/* Waits for the worker, which looks all the time, but not for one that does not run. */
+/* Waits for the worker, which polls all the time, but not for one that does not run. */
 static void await_receives(const struct verbs_worker *w, const struct verbs_qp *q)
 {
 	enum { PAUSE_US = 10, MOST_MS = 100 };
@@ -136,7 +136,7 @@ static void await_receives(const struct verbs_worker *w, const struct verbs_qp *
 		usleep(PAUSE_US);
 }
 
-/* Frees what the device forgot at the reset. The queue pair is down: the worker keeps off. */
+/* Frees the sends that the device discarded at the reset. The queue pair is down, so the worker does not use it. */
 static void drop_rest(struct verbs_worker *w, struct verbs_qp *q)
 {
 	uint32_t head = __atomic_load_n(&q->head, __ATOMIC_SEQ_CST), tail = __atomic_load_n(&q->tail, __ATOMIC_SEQ_CST);

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// hedge is how long a try may take before another is made beside it. The kernel gives a neighbour up after a second; one
-	// that comes back meanwhile answers the next try at once, and traffic goes on.
+	// hedge is how long a try may take before another is started in parallel. The kernel gives up on a neighbour after
+	// a second; a neighbour that comes back meanwhile answers the next try at once, and traffic goes on.
 	hedge = 200 * time.Millisecond
 	// triesMost bounds the tries for one address handle: as many as fit into that second.
 	triesMost = 5
 )
 
-var errNoSource = errors.New("the port has no GID that can talk to it")
+var errNoSource = errors.New("the port has no GID that can send to it")
 
-// resolver creates the address handles that workers ask for.
+// resolver creates the address handles that workers request.
 type resolver struct {
 	port portReader
 	dev  interface {
@@ -29,7 +29,7 @@ type resolver struct {
 	}
 	counts *managementCounts
 	log    *slog.Logger
-	free   chan struct{} // a place for each handle that is being created
+	free   chan struct{} // a semaphore: bounds how many handles are created at a time
 	gidGen atomic.Uint64 // raised when the GID table may have changed
 }
 
@@ -39,14 +39,14 @@ type portReader interface {
 	sourceGID(number uint8) ib.GID
 }
 
-// try is an address handle's creation, come to its end.
+// try is the result of a try to create an address handle.
 type try struct {
 	ah  retiredAH
 	err error
-	gen uint64 // of the GID table that it began with
+	gen uint64 // the resolver's gidGen when the try began
 }
 
-// tick destroys a worker's retired address handles, and starts to create those that it has asked for.
+// tick destroys a worker's retired address handles, and starts to create those that it has requested.
 func (r *resolver) tick(w *worker, now time.Time) {
 	w.collectAsks()
 	w.collectRetired(now)
@@ -56,7 +56,7 @@ func (r *resolver) tick(w *worker, now time.Time) {
 		select {
 		case r.free <- struct{}{}:
 		default:
-			return // all at work; each comes to an end
+			return // as many as there may be are under way; each of them ends
 		}
 		ask := w.asks[0]
 		w.asks = w.asks[1:]
@@ -67,7 +67,7 @@ func (r *resolver) tick(w *worker, now time.Time) {
 	}
 }
 
-// resolve creates an address handle and answers the worker: with the first that comes, or when all tries have failed.
+// resolve creates an address handle and answers the worker: with the first try that succeeds, or when all have failed.
 func (r *resolver) resolve(w *worker, ask askedAH) {
 	for {
 		t := r.tryAll(w, ask)
@@ -100,7 +100,7 @@ func (r *resolver) tryAll(w *worker, ask askedAH) try {
 			}
 			continue
 		}
-		stale := last.gen != r.gidGen.Load() // its index may be another GID's by now
+		stale := last.gen != r.gidGen.Load() // by now its index may belong to another GID
 		if last.err == nil && !stale {
 			break
 		}
@@ -112,7 +112,7 @@ func (r *resolver) tryAll(w *worker, ask askedAH) try {
 			begin()
 		}
 	}
-	w.resolving.Go(func() { // those that come too late
+	w.resolving.Go(func() { // destroys the handles of later tries
 		for range under {
 			if late := <-tries; late.err == nil {
 				late.ah.destroy()
@@ -122,8 +122,8 @@ func (r *resolver) tryAll(w *worker, ask askedAH) try {
 	return last
 }
 
-// answer tells the worker of the last try, unless it made a handle that the port has changed under since: then it reports
-// false, and another has to be made.
+// answer passes the result of the last try to the worker, unless the port has changed since a successful try began:
+// then it returns false, and another handle has to be created.
 func (r *resolver) answer(w *worker, ask askedAH, t try) bool {
 	stale := func() bool { return t.err == nil && t.gen != r.gidGen.Load() }
 	if t.err != nil {

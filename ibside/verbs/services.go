@@ -14,8 +14,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// maxListeners bounds the ports that are served. rdma_cm listens on one port at a time, and each listener takes memory of
-// the kernel and a place among the ports of this machine.
+// maxListeners bounds the ports that are served. rdma_cm listens on one port at a time, and each listener takes memory
+// of the kernel and a place among the ports of this machine.
 const maxListeners = 1024
 
 // A connector is what services need of a Port.
@@ -44,8 +44,8 @@ func (s *services) CheckPorts(ports []ibside.PortRange) error {
 	return err
 }
 
-// Serve implements ibside.Services. Ports that other programs of this machine have are named in the error; the others are
-// served, and the next call tries those again.
+// Serve implements ibside.Services. Ports that other programs of this machine have are named in the error; the others
+// are served, and the next call tries those again.
 func (s *services) Serve(ports []ibside.PortRange, h func(ibside.ServiceRequest)) error {
 	wanted, err := eachPort(ports)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *services) Serve(ports []ibside.PortRange, h func(ibside.ServiceRequest)
 		closer, err := s.port.serve(port, s.take)
 		if err != nil {
 			failed = errors.Join(err, failed)
-			if lost++; lost == 3 { // more would say the same
+			if lost++; lost == 3 { // three are enough for the error
 				break
 			}
 			continue
@@ -98,25 +98,25 @@ func eachPort(ranges []ibside.PortRange) ([]uint16, error) {
 	return all, nil
 }
 
-// take passes a request to the handler of now.
+// take passes a request to the present handler.
 func (s *services) take(r ibside.ServiceRequest) {
 	s.mu.Lock()
 	h := s.handler
 	s.mu.Unlock()
 	if h == nil {
-		_ = r.Reject(ib.SIDRStatusUnsupported, nil) // its error: the requester has gone
+		_ = r.Reject(ib.SIDRStatusUnsupported, nil) // fails when the requester has gone
 		return
 	}
 	h(r)
 }
 
-// Connect implements ibside.Services. It connects from c.From where the port has that address, else from an address of the
-// port.
+// Connect implements ibside.Services. It connects from c.From where the port has that address, else from an address of
+// the port.
 func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 	c.From = s.source(c.From)
 	got, err := s.port.connectOnce(ctx, c)
 	var e *connectError
-	if errors.As(err, &e) && e.Cause == connectNoAddress && c.From.IsValid() { // it has just gone, or is another device's
+	if errors.As(err, &e) && e.Cause == connectNoAddress && c.From.IsValid() { // the address has just gone, or belongs to another device
 		c.From = netip.Addr{}
 		got, err = s.port.connectOnce(ctx, c)
 	}
@@ -131,8 +131,8 @@ func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside
 	return ibside.ServiceAnswer{}, err
 }
 
-// source returns an address to connect from, or the zero Addr. On Ethernet the port's addresses are its GIDs; on InfiniBand
-// they are IPoIB's, and rdma_cm knows them.
+// source returns an address to connect from, or the zero Addr. On Ethernet the port's addresses are its GIDs; on
+// InfiniBand they are IPoIB's, and rdma_cm knows them.
 func (s *services) source(from netip.Addr) netip.Addr {
 	info := s.port.portInfo()
 	gid := ib.GIDFromAddr(from)

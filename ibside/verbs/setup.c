@@ -113,7 +113,7 @@ static void drop_received(struct verbs_worker *w)
 	}
 }
 
-/* What was received is counted before the queue pairs end, since devices then forget it. */
+/* Received messages are counted before the queue pairs end, because devices then discard them. */
 static int end_queue_pairs(struct verbs_worker *w)
 {
 	int err = 0;

@@ -5,7 +5,7 @@
 #include "sidr.h"
 
 /* Requests that the kernel queues for us; it rejects those beyond. The kernel's own limit is
- * /proc/sys/net/rdma_ucm/max_backlog, 1024 as it comes. */
+ * /proc/sys/net/rdma_ucm/max_backlog, 1024 by default. */
 #define BACKLOG 1024
 
 static int fail(struct rdma_cm_id **id)

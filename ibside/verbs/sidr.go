@@ -15,10 +15,10 @@ import (
 	"causeway/ibside/ib"
 )
 
-// sidrLimits bound what requesters can occupy.
+// sidrLimits bound the resources that requesters can occupy.
 type sidrLimits struct {
 	pending  int           // requests of one listener without an answer
-	answerIn time.Duration // then a request is rejected: a requester gives up after about a minute
+	answerIn time.Duration // after this time a request is rejected: a requester gives up after about a minute
 }
 
 var usualLimits = sidrLimits{pending: 1024, answerIn: 30 * time.Second}
@@ -36,7 +36,7 @@ type sidrPorts struct {
 	closing   bool
 	listeners map[*listener]bool
 	connects  sync.WaitGroup
-	free      chan struct{} // a place for each connection under way
+	free      chan struct{} // a semaphore: bounds the connections under way
 }
 
 // listener receives requests for the queue pairs of a service.
@@ -62,15 +62,15 @@ type pending struct {
 	timer    *time.Timer
 }
 
-// sidrID is rdma_cm's side of a listener or a request. Each ends with one call of destroy, which rejects a request without an
-// answer.
+// sidrID is rdma_cm's side of a listener or a request. Each ends with one call of destroy, which rejects a request
+// without an answer.
 type sidrID interface {
 	accept(qpn ib.QPN, private []byte) error
 	reject(private []byte) error
 	destroy()
 }
 
-// What became of requests, as counters.Answers counts them.
+// The results of requests, as counters.Answers counts them.
 const (
 	requestAccepted    = "accepted"
 	requestRejected    = "rejected"     // by Reject
@@ -98,16 +98,16 @@ func (s *sidrPorts) serve(port uint16, h func(ibside.ServiceRequest)) (closer fu
 	return l.Close, nil
 }
 
-// listen takes rdma_cm's requests (RDMA_PS_UDP) to a port, 1 to 65535, and calls h in a goroutine of its own for each. At most
-// 1024 wait for an answer; more are rejected.
+// listen takes rdma_cm's requests (RDMA_PS_UDP) to a port, 1 to 65535, and calls h in a goroutine of its own for each.
+// At most 1024 wait for an answer; more are rejected.
 //
-// It listens on all addresses of the machine, and rejects requests that were not sent to the Port's port. A listener on each
-// address of the port would have to follow them as they come and go, and an rdma_cm_id that is bound makes librdmacm keep the
-// device; this one stays through all changes of addresses and links. So no other program of the machine (or network
-// namespace) can listen on the same number, on any device.
+// It listens on all addresses of the machine, and rejects requests that were not sent to the Port's port. Listeners on
+// each address of the port would have to follow changes of the addresses, and an rdma_cm_id that is bound makes
+// librdmacm keep the device; this one stays through all changes of addresses and links. So no other program of the
+// machine (or network namespace) can listen on the same number, on any device.
 //
-// On InfiniBand, rdma_cm's addresses are those of IPoIB, so the port needs an IPoIB interface. Requests by GID (family AF_IB)
-// may find this listener, too; then From and To are GIDs. Neither has ever run.
+// On InfiniBand, rdma_cm's addresses are those of IPoIB, so the port needs an IPoIB interface. Requests by GID (family
+// AF_IB) may find this listener, too; then From and To are GIDs. Neither has ever been run.
 func (s *sidrPorts) listen(port uint16, limits sidrLimits, h func(ibside.ServiceRequest)) (*listener, error) {
 	if port == 0 {
 		return nil, fmt.Errorf("verbs: %s: listen on port 0; use 1 to 65535", s.cfg.name())
@@ -176,12 +176,12 @@ func (l *listener) admit(p *pending, here bool) string {
 	}
 	l.pending[p] = true
 	p.timer = time.AfterFunc(l.limits.answerIn, func() {
-		_ = p.answer(requestTimedOut, func() error { return nil }) // its error: answered
+		_ = p.answer(requestTimedOut, func() error { return nil }) // fails when it has been answered
 	})
 	return ""
 }
 
-// answer gives the one answer, if there was none, and ends the request even if that fails.
+// answer sends the one answer, if there was none, and ends the request even if that fails.
 func (p *pending) answer(what string, give func() error) error {
 	if !p.claim() {
 		return errAnswered
@@ -213,8 +213,8 @@ func (s *sidrPorts) countRequest(what string) {
 	s.counts.count(func(c *counters) { c.Answers.add(what, 1) })
 }
 
-// accept is a request's Answer. rdma_cm has one Q_Key for all datagram services, 0x01234567: with another the request is
-// rejected. On an error the requester has been rejected, or will ask again where the kernel returned it.
+// accept is a request's Answer. rdma_cm has one Q_Key for all datagram services, 0x01234567: with another the request
+// is rejected. On an error the requester has been rejected, or will ask again where the kernel returned it.
 func (p *pending) accept(a ibside.ServiceAnswer) error {
 	return p.answer(requestAccepted, func() error {
 		switch {
@@ -232,8 +232,8 @@ func (p *pending) accept(a ibside.ServiceAnswer) error {
 	})
 }
 
-// reject is a request's Reject. rdma_cm always sends status 2 (ib.SIDRStatusRejected): this status is for the log. Private
-// data is at most 136 bytes; with more, the rejection goes without.
+// reject is a request's Reject. rdma_cm always sends status 2 (ib.SIDRStatusRejected): this status is for the log.
+// Private data is at most 136 bytes; with more, the rejection goes without.
 func (p *pending) reject(status uint8, private []byte) error {
 	return p.answer(requestRejected, func() error {
 		p.l.sidr.log.Info("sidr_rejected", "peer", p.from, "local", p.to, "port", p.port, "status", status)

@@ -13,7 +13,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// cmID is an rdma_cm_id that listens or asks.
+// cmID is an rdma_cm_id that listens or sends a request.
 type cmID struct {
 	ch    *channel
 	token uint64 // 0: a request's id has none of its own

@@ -10,14 +10,14 @@ import (
 	"causeway/ibside/ib"
 )
 
-// sources numbers the GIDs of a port. A GID keeps its number as long as the port has it, and gets it back when it returns;
-// the index in the port's table does not stay.
+// sources numbers the GIDs of a port. A GID keeps its number as long as the port has it, and gets it back when it
+// returns; the index in the port's table does not stay.
 type sources struct {
 	gid    [maxGIDIndex + 1]ib.GID
-	lostAt [maxGIDIndex + 1]time.Time // when the port was seen to have lost it; zero: it has it
+	lostAt [maxGIDIndex + 1]time.Time // when its loss was noticed; zero: the port has it
 }
 
-// keepNumber is how long a lost GID's number is not given to another: its users learn of the loss before.
+// keepNumber is how long a lost GID's number is not given to another: until then its users have been told of the loss.
 const keepNumber = 5 * time.Second
 
 // number follows the port's table, there; own is number 0.

@@ -12,8 +12,8 @@ import (
 	"causeway/ibside/sa"
 )
 
-// administration is subnet administration as the Port uses it: sa.Administration. It keeps what it has joined: it joins
-// again by itself when the subnet manager has forgotten.
+// administration is subnet administration as the Port uses it: sa.Administration. It keeps the memberships that it has
+// joined: it joins again by itself when the subnet manager has lost them.
 type administration interface {
 	multicast.Subnet
 	Path(ctx context.Context, dgid ib.GID) (ib.PathFields, error)
@@ -52,7 +52,7 @@ func (p *Port) useAdministration(a administration) {
 	p.admin = a
 }
 
-// administration returns the one in use, or nil: then rdma_cm joins.
+// administration returns the port's subnet administration, or nil: then rdma_cm joins.
 func (p *Port) administration() administration {
 	p.adminMu.RLock()
 	defer p.adminMu.RUnlock()
@@ -74,14 +74,15 @@ func (c joinCounter) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMember
 	return got, err
 }
 
-// saEvents are those events of a port after which the SA may have forgotten registrations. A GID that comes or goes is
-// none: it may be an alias that was just registered.
+// saEvents are those events of a port after which the SA may have lost registrations. A GID that comes or goes is not
+// one of them: it may be an alias that was just registered.
 var saEvents = map[eventKind]sa.Event{
 	eventReregister: sa.Reregister, eventSM: sa.SMChange, eventLID: sa.LIDChange, eventPKey: sa.Reregister,
 	eventPortUp: sa.PortActive, eventPortDown: sa.PortDown,
 }
 
-// Path implements ibside.Port. On Ethernet there is no LID, and the address handle finds the way: the answer is 0.
+// Path implements ibside.Port. On Ethernet there is no LID, and creating the address handle resolves the address: the
+// result is 0.
 func (p *Port) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
 	if p.portInfo().Ethernet {
 		return 0, 0, nil

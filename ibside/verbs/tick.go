@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	tick        = time.Millisecond       // how often the port looks after its workers
-	portTick    = time.Second            // and after the port: a change of its MTU raises no event
-	retryAH     = 500 * time.Millisecond // until an address handle that failed may be asked for again
+	tick        = time.Millisecond       // how often the port's management serves the workers
+	portTick    = time.Second            // how often the port's attributes are read: a change of its MTU raises no event
+	retryAH     = 500 * time.Millisecond // until an address handle that failed may be requested again
 	resolvers   = 32                     // address handles created at a time: each may block for a second
 	flushTime   = 100 * time.Millisecond // for the device to flush a failed queue pair
 	firstPause  = 2 * time.Millisecond   // before a queue pair that fails again is recovered, doubled each time
-	longestStop = 250 * time.Millisecond // of it: traffic goes on within a second of a fault's end
-	recoveries  = 64                     // steps of recoveries in a tick: others wait for the lock
-	goodAfter   = 2 * time.Second        // without an error: the next failure is a first one
+	longestStop = 250 * time.Millisecond // limit of that pause, so that traffic goes on within a second of a fault's end
+	recoveries  = 64                     // recovery steps in a tick at most, because others wait for the lock
+	goodAfter   = 2 * time.Second        // after so long without an error, the next failure counts as a first one
 )
 
-// recovery is a failed queue pair's way back. Only tick uses it.
+// recovery is the state of a failed queue pair's recovery. Only tick uses it.
 type recovery struct {
 	failed  bool
-	next    time.Time     // not to be tried before
-	flushBy time.Time     // what the device has not flushed by then is dropped
+	next    time.Time     // when to take the next step
+	flushBy time.Time     // sends that the device has not flushed by then are dropped
 	pause   time.Duration // before the next recovery
-	upAt    time.Time     // when it last came back
+	upAt    time.Time     // when it was last recovered
 }
 
-// tick looks after the workers until ctx ends.
+// tick serves the workers until ctx ends: address handles, and recovery of queue pairs.
 func (p *Port) tick(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -55,18 +55,18 @@ func (p *Port) tick(ctx context.Context) {
 	}
 }
 
-// checkMTU finds what no event tells.
+// checkMTU finds a change of the MTU, which raises no event.
 func (p *Port) checkMTU() {
 	before := p.portInfo().MTU
 	if err := p.refreshPort(); err != nil {
-		return // the next event or tick
+		return // the next event or tick tries again
 	}
 	if now := p.portInfo().MTU; now != before {
 		p.log.Info("ib_mtu", "port", p.cfg.name(), "from", before.Bytes(), "to", now.Bytes())
 	}
 }
 
-// recover begins with the queue pairs that workers have marked, and goes on with those on their way back.
+// recover starts the recovery of queue pairs that workers have marked, and continues those under way.
 func (p *Port) recover(down map[*queuePair]bool, now time.Time) map[*queuePair]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -149,7 +149,7 @@ int verbs_ud_address(struct verbs_ud *u, const struct verbs_ud_to *to, struct ib
 	return *out ? 0 : errno;
 }
 
-/* Takes completions of sends; an error that one tells is returned. */
+/* Takes completions of sends; returns the error of a failed one. */
 static int reap(struct verbs_ud *u)
 {
 	struct ibv_wc wc[16];

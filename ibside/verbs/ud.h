@@ -13,7 +13,7 @@ enum {
 
 struct verbs_ud;
 
-/* A message. It stays where it is until verbs_ud_repost is called with its slot. */
+/* A message. Its buffer is valid until verbs_ud_repost is called with its slot. */
 struct verbs_ud_message {
 	const uint8_t *area; /* 40 bytes: a GRH, or an IPv4 header at their end; then the payload */
 	uint32_t len;        /* of the payload */
@@ -24,7 +24,7 @@ struct verbs_ud_message {
 	bool grh; /* the area is filled */
 };
 
-/* Where messages go. On Ethernet there is always a GRH. */
+/* The destination of messages. On Ethernet there is always a GRH. */
 struct verbs_ud_to {
 	uint8_t dgid[16];
 	uint32_t flow_label;
@@ -34,7 +34,7 @@ struct verbs_ud_to {
 	bool grh;
 };
 
-/* All return 0 or an errno. Sending, and receiving, is for one thread at a time each. */
+/* All return 0 or an errno. One thread at a time may send, and one may receive. */
 int verbs_ud_new(struct verbs_device *d, uint32_t qkey, uint16_t pkey_index, struct verbs_ud **out);
 void verbs_ud_free(struct verbs_ud *u);
 uint32_t verbs_ud_qpn(const struct verbs_ud *u);

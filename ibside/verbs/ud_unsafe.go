@@ -18,30 +18,30 @@ import (
 	"causeway/ibside/ib"
 )
 
-// UD is one queue pair of a port's, with buffers of its own: for programs that send and listen, not for bridges. Send may be
-// called from any goroutine.
+// UD is a queue pair of a port with buffers of its own, for the commands send and listen, not for the bridge. Send may
+// be called from any goroutine.
 type UD struct {
 	dev  *device
 	port PortInfo
 	c    *C.struct_verbs_ud
-	mu   sync.Mutex // of sends and address handles
+	mu   sync.Mutex // guards sends and address handles
 	ahs  []*C.struct_ibv_ah
 }
 
-// UDMessage is one that came.
+// UDMessage is a received message.
 type UDMessage struct {
-	Area    [areaLen]byte // with HasGRH: a GRH; on Ethernet, from IPv4, 20 bytes and an IPv4 header
+	Area    [areaLen]byte // with HasGRH: a GRH; on Ethernet with IPv4, 20 undefined bytes and an IPv4 header
 	HasGRH  bool
 	SLID    ib.LID
 	SL      ib.SL
 	SrcQP   ib.QPN
-	Payload []byte // until the handler returns
+	Payload []byte // valid until the handler returns
 }
 
-// UDPath is where messages go. DLID is InfiniBand's; on Ethernet DGID is the IP address.
+// UDPath is the destination of messages. DLID is for InfiniBand; on Ethernet DGID is the IP address.
 type UDPath struct {
 	DGID      ib.GID
-	HasGRH    bool // Ethernet: always
+	HasGRH    bool // on Ethernet always true
 	DLID      ib.LID
 	SL        ib.SL
 	TClass    uint8
@@ -49,7 +49,7 @@ type UDPath struct {
 	HopLimit  uint8
 }
 
-// UDAddress is a path that the device has an address handle for.
+// UDAddress is an address handle for a path.
 type UDAddress struct{ ah *C.struct_ibv_ah }
 
 // OpenUD makes a queue pair on a port, ready to send and to receive, with its P_Key of index 0.
@@ -72,13 +72,14 @@ func OpenUD(name string, port int, qkey ib.QKey) (*UD, error) {
 	return u, nil
 }
 
-// Port says what the port was when the queue pair was made.
+// Port returns the port's attributes as of when the queue pair was made.
 func (u *UD) Info() PortInfo { return u.port }
 
 // QPN returns the queue pair's number.
 func (u *UD) QPN() ib.QPN { return ib.QPN(C.verbs_ud_qpn(u.c)) }
 
-// Attach lets the queue pair receive what is sent to a group. That the group's packets reach the port is another matter.
+// Attach makes the queue pair receive messages to a group. It does not join the group: others must make its packets
+// reach the port.
 func (u *UD) Attach(mgid ib.GID, mlid ib.LID) error {
 	if err := errno(C.verbs_ud_attach(u.c, (*C.uint8_t)(&mgid[0]), C.uint16_t(mlid))); err != nil {
 		return fmt.Errorf("verbs: attach to %v: %w", mgid, err)
@@ -86,7 +87,7 @@ func (u *UD) Attach(mgid ib.GID, mlid ib.LID) error {
 	return nil
 }
 
-// Source returns the entry of the GID table that a message to dgid is sent from.
+// Source returns the GID table entry that a message to dgid is sent from.
 func (u *UD) Source(dgid ib.GID) (GIDEntry, error) {
 	index, ok := sourceIndex(u.port.GIDs, u.port.Ethernet, ib.GID{}, ib.GID{}, dgid)
 	for _, e := range u.port.GIDs {
@@ -97,7 +98,8 @@ func (u *UD) Source(dgid ib.GID) (GIDEntry, error) {
 	return GIDEntry{}, fmt.Errorf("verbs: %s:%d has no GID to send to %v from; give its network interface an IP address", u.port.Device, u.port.Num, dgid)
 }
 
-// Address makes an address handle. On Ethernet that resolves the address, which may take a second. It ends with the queue pair.
+// Address makes an address handle. On Ethernet that resolves the address, which may take a second. The handle ends with
+// the queue pair.
 func (u *UD) Address(p UDPath) (UDAddress, error) {
 	to := C.struct_verbs_ud_to{
 		flow_label: C.uint32_t(p.FlowLabel), dlid: C.uint16_t(p.DLID), sl: C.uint8_t(p.SL), hop_limit: C.uint8_t(p.HopLimit),
@@ -128,9 +130,9 @@ func (u *UD) Send(to UDAddress, qpn ib.QPN, qkey ib.QKey, payload []byte) error 
 	return errno(C.verbs_ud_send(u.c, to.ah, C.uint32_t(qpn), C.uint32_t(qkey), unsafe.Pointer(unsafe.SliceData(payload)), C.uint32_t(len(payload))))
 }
 
-// Receive calls each with what comes, until ctx ends, which is no error, or the queue pair fails.
+// Receive calls each for every message, until ctx ends, which is no error, or the queue pair fails.
 func (u *UD) Receive(ctx context.Context, each func(*UDMessage)) error {
-	const waits = 50 // milliseconds, after which it looks whether to end
+	const waits = 50 // milliseconds, after which it checks whether ctx has ended
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var burst [64]C.struct_verbs_ud_message
@@ -161,7 +163,7 @@ func (u *UD) message(c *C.struct_verbs_ud_message, each func(*UDMessage)) {
 	})
 }
 
-// Close waits a moment for what is on its way out, and gives all back. Nobody may receive any more.
+// Close waits a moment for sends under way, and frees everything. Receive must have returned.
 func (u *UD) Close() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

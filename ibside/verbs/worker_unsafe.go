@@ -30,25 +30,26 @@ type worker struct {
 	resolving sync.WaitGroup  // address handles being created
 }
 
-// askedAH is an address handle that the worker misses. The entry is the worker's again after the answer; the key is a copy.
+// askedAH is an address handle that the worker has requested. The worker owns the entry again after the answer; the key
+// is a copy.
 type askedAH struct {
 	c   *C.struct_ah_entry
 	key C.struct_ah_key
 }
 
-// ahPeer is whom an address handle is for.
+// ahPeer is the peer of an address handle.
 type ahPeer struct {
 	gid ib.GID
 	lid ib.LID
 }
 
-// failedAH is one that could not be had; the worker may ask again from then on.
+// failedAH is an address handle that could not be created, and the time from which the worker may request it again.
 type failedAH struct {
 	ask  askedAH
 	till time.Time
 }
 
-// retiredAH is one that the worker does not use any more.
+// retiredAH is an address handle that the worker does not use any more.
 type retiredAH struct {
 	c    *C.struct_ibv_ah
 	till time.Time
@@ -71,7 +72,7 @@ func (p *Port) Pointer(worker int) unsafe.Pointer {
 	return unsafe.Pointer(&p.workers[worker].c.ib_port)
 }
 
-// stopAndFree ends the worker's share, and hands its last counters to keep.
+// stopAndFree ends the worker's share, and passes its last counters to keep.
 func (w *worker) stopAndFree(keep func(*counters)) error {
 	w.resolving.Wait()
 	if w.c == nil {
@@ -91,7 +92,7 @@ func (w *worker) stopAndFree(keep func(*counters)) error {
 	return err
 }
 
-// collectAsks takes over what the worker misses.
+// collectAsks takes the worker's requests for address handles.
 func (w *worker) collectAsks() {
 	for {
 		e := C.verbs_ah_next_request(w.c)
@@ -102,7 +103,7 @@ func (w *worker) collectAsks() {
 	}
 }
 
-// collectRetired takes over what the worker has done with.
+// collectRetired takes the address handles that the worker has retired.
 func (w *worker) collectRetired(now time.Time) {
 	for {
 		ah := C.verbs_ah_next_retired(w.c)
@@ -113,7 +114,7 @@ func (w *worker) collectRetired(now time.Time) {
 	}
 }
 
-// destroyRetired destroys those whose time is up. They are in order of time.
+// destroyRetired destroys the retired handles whose time is up. They are in order of time.
 func (w *worker) destroyRetired(now time.Time) {
 	for len(w.retired) > 0 && now.After(w.retired[0].till) {
 		C.ibv_destroy_ah(w.retired[0].c)
@@ -121,7 +122,7 @@ func (w *worker) destroyRetired(now time.Time) {
 	}
 }
 
-// forgetFailed lets the worker ask again.
+// forgetFailed lets the worker request failed handles again, when their time has come.
 func (w *worker) forgetFailed(now time.Time) {
 	w.answering.Lock()
 	defer w.answering.Unlock()
@@ -144,9 +145,9 @@ func (d *device) createAH(a askedAH, sgidIndex int) (retiredAH, error) {
 	return retiredAH{c: ah}, err
 }
 
-// answer hands the address handle, or that there is none, to the worker, unless the handle is stale. That is asked with the
-// lock, which whoever makes the worker forget its handles takes between the change and that: so no stale one stays. first
-// tells that the peer was reachable before, or has not been heard of.
+// answer passes the address handle, or the failure, to the worker, unless the handle is stale. Staleness is checked
+// under the lock. After a change of the port, the lock is taken before the worker is made to flush its handles, so that
+// no stale one stays. first reports that the peer's last try had not failed, or that there was none.
 func (w *worker) answer(a askedAH, ah retiredAH, retryAt time.Time, stale func() bool) (done, first bool) {
 	w.answering.Lock()
 	defer w.answering.Unlock()
@@ -165,7 +166,7 @@ func (w *worker) answer(a askedAH, ah retiredAH, retryAt time.Time, stale func()
 	return true, !failing
 }
 
-// retryFailed lets the worker ask again at once: the port has changed.
+// retryFailed lets the worker request failed handles again at once, because the port has changed.
 func (w *worker) retryFailed() {
 	w.answering.Lock()
 	defer w.answering.Unlock()
@@ -174,7 +175,7 @@ func (w *worker) retryFailed() {
 	}
 }
 
-// forgetAHs makes the worker ask for all its address handles anew.
+// forgetAHs makes the worker request all its address handles again.
 func (w *worker) forgetAHs() { C.verbs_ah_flush(w.c) }
 
 // sawErrors reports whether the worker has marked queue pairs since the last call.

@@ -236,7 +236,7 @@ func TestBuild(t *testing.T) {
 			}
 			got, fault := parse(b.frame)
 			if fault != "" {
-				t.Fatalf("refused: %s", fault)
+				t.Fatalf("rejected: %s", fault)
 			}
 			if !reflect.DeepEqual(got, b.want) {
 				t.Errorf("parsed\ngot  %+v\nwant %+v", got, b.want)

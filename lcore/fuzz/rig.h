@@ -24,10 +24,10 @@ struct rig {
 	unsigned posted;               /* how many messages the port took */
 	unsigned transmitted;          /* how many frames the port took */
 	struct rte_mbuf *last;         /* the last of them */
-	struct mirrors *mirrors;       /* who watches, if somebody does */
+	struct mirrors *mirrors;       /* the attached mirrors, if there are any */
 };
 
-enum { MIRRORED = 0x80 }; /* an option of every input: somebody watches */
+enum { MIRRORED = 0x80 }; /* an option of every input: mirrors are attached */
 
 struct rig *rig(void);
 

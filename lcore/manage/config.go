@@ -74,8 +74,8 @@ type Config struct {
 	Ranges    []Range // groups that are learned; they do not overlap
 	Querier   bool    // the bridge sends IGMP and MLD queries on the RoCE side, where no other querier comes first
 
-	// Receive has the Ethernet port receive these groups, sorted, beside what management itself needs. It is called in
-	// the loop when they change; nil: the port receives all.
+	// Receive makes the Ethernet port receive these groups, sorted, besides those that management itself needs. It is
+	// called in the loop when they change; nil: the port receives all.
 	Receive func(groups []netip.Addr) error
 	// Begin says that an id, which nothing crosses under yet, belongs to another group from now on. May be nil.
 	Begin func(id int)

@@ -220,7 +220,7 @@ func TestNotLearned(t *testing.T) {
 			s.give(c.frame)
 			s.wantLearned("then")
 			if got := s.count().GroupsRejected; c.refused != "" && got[c.refused] != 1 || c.refused == "" && len(got) != 0 {
-				t.Errorf("refused %v, want %q", got, c.refused)
+				t.Errorf("rejected %v, want %q", got, c.refused)
 			}
 		})
 	}
@@ -258,7 +258,7 @@ func TestConfiguredWins(t *testing.T) {
 		}
 		s.wantLearned("full", learned4, learned6)
 		if n := s.count().GroupsRejected["groups_full"]; n != 1 {
-			t.Errorf("refused %d", n)
+			t.Errorf("rejected %d", n)
 		}
 		s.set(toIB(group4), toIB(group6))
 		s.wantLearned("configured")

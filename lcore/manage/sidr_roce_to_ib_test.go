@@ -250,7 +250,7 @@ func TestRequestsAnew(t *testing.T) {
 			t.Errorf("an old answer is given: the port was asked %d times", s.cm.connects())
 		}
 	})
-	bubble(t, "a refusal", func(t *testing.T) {
+	bubble(t, "a rejection", func(t *testing.T) {
 		s := startServices(t, func(_ *manageConfig, cm *services) {
 			cm.connect = func(context.Context, ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 				return ibside.ServiceAnswer{}, &ibside.Rejected{Status: 3}

@@ -178,7 +178,7 @@ static enum pgm_fault take_options(struct pgm_packet *k, const uint8_t *o, uint3
 	return o[0] & OPT_END ? PGM_FAULT_opt_end_early : take_chain(k, o + OPT_HEAD, *bytes - OPT_HEAD);
 }
 
-/* What all packets begin with. Source and port tell streams apart: a receiver's packets have the source's port as
+/* The header of all packets. Source and port identify a stream: a receiver's packets have the source's port as
  * their destination. */
 static enum pgm_fault take_head(struct pgm_packet *k, const uint8_t *p, uint32_t len, bool checksum)
 {

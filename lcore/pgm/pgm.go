@@ -86,7 +86,7 @@ const (
 // String returns the fault's name, as metrics use it.
 func (f Fault) String() string { return faultNames[f] }
 
-// A Direction is a way through the bridge, numbered as the bench does: 0 is RoCE to InfiniBand.
+// A Direction is a way through the bridge, numbered as in the datapath: 0 is RoCE to InfiniBand.
 type Direction uint8
 
 // NDirections is how many there are.
@@ -138,7 +138,7 @@ type Stream struct {
 	Counts      Counts
 }
 
-// DirectionTotals are sums over all streams of a direction, those that are forgotten included; they never go down.
+// DirectionTotals are sums over all streams of a direction, including removed ones; they never go down.
 type DirectionTotals struct {
 	Counts Counts
 	Faults [NFaults]uint64 // Faults[Fine] is always 0
@@ -149,8 +149,8 @@ type Totals struct {
 	Direction [NDirections]DirectionTotals
 	Streams   uint64 // known now
 	Begun     uint64 // ever
-	Aged      uint64 // forgotten after silence
-	Evicted   uint64 // forgotten for want of room
+	Aged      uint64 // removed after silence
+	Evicted   uint64 // removed for lack of room
 }
 
 // Add adds another reading.

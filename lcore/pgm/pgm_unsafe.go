@@ -70,7 +70,7 @@ func New(config Config) (*Tracker, error) {
 	return &Tracker{C.pgm_init(memory, &c)}, nil
 }
 
-// Close frees the tracker. No worker may have it any more.
+// Close frees the tracker. No worker may use it any more.
 func (t *Tracker) Close() {
 	C.free(unsafe.Pointer(t.c))
 	t.c = nil

@@ -5,8 +5,8 @@
  *   far │ old                 │ window            │ next │ a gap before it  │ far
  *       lead - PGM_JUMP       lead - depth        lead   lead + 1           lead + PGM_JUMP
  *
- * What is old or far changes nothing, unless a row of such packets follow each other: then the source has begun anew,
- * and so have we. One forged packet can thus not move the sequence further than PGM_JUMP.
+ * An old or far packet changes nothing, unless several such packets are consecutive: then the source has restarted, and
+ * the stream restarts, too. So one forged packet cannot move the sequence further than PGM_JUMP.
  */
 #include "sequence.h"
 

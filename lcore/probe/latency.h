@@ -20,7 +20,7 @@
 #endif
 
 enum {
-	LATENCY_SUB_BITS = 5,  /* 32 buckets in each power of two: a bound is at most 1/32 above what it stands for */
+	LATENCY_SUB_BITS = 5,  /* 32 buckets in each power of two: a bound is at most 1/32 above its values */
 	LATENCY_TOP_BITS = 36, /* cycles, some ten seconds; longer times share the last bucket */
 	LATENCY_BUCKETS = (LATENCY_TOP_BITS - LATENCY_SUB_BITS + 1) << LATENCY_SUB_BITS,
 

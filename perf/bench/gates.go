@@ -132,7 +132,7 @@ func pathRow(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int
 	return row, r.verify()
 }
 
-// beside makes the worker, the peer and a floor for each way of reading.
+// beside makes the rows that compare the worker with the peer and with a floor for each way of reading.
 func (l *lane) beside(how []reading) ([]loop, error) {
 	peer, err := l.peer()
 	loops := []loop{l.worker(), peer}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is measured beside the workers: loops on an lcore, each counting what it has done. */
+/* The loops with which the workers are compared: each runs on an lcore and counts its packets. */
 #ifndef CAUSEWAY_BENCH_LOOPS_H
 #define CAUSEWAY_BENCH_LOOPS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ICRC and the table by themselves, beside what DPDK has for the same. */
+/* The ICRC and the table alone, and DPDK's code for the same. */
 #ifndef CAUSEWAY_BENCH_PARTS_H
 #define CAUSEWAY_BENCH_PARTS_H
 
@@ -18,7 +18,7 @@ struct parts {
 	uint32_t entries;      /* a power of 2 */
 };
 
-/* Has DPDK use AVX-512 for its CRC if the CPU has it; returns which it uses. */
+/* Makes DPDK use AVX-512 for its CRC if the CPU has it; returns which it uses. */
 const char *parts_use_avx512(void);
 
 /* Makes a hash with the keys of nodes. 0 or a negative errno. */

@@ -9,7 +9,7 @@ import (
 	"causeway/lcore"
 )
 
-// A Row is a measurement beside what it is compared with.
+// A Row is a measurement and what it is compared with.
 type Row struct {
 	What      string  `json:"what"`
 	Payload   int     `json:"payload_bytes,omitempty"`

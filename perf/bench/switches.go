@@ -37,7 +37,7 @@ func switchRows(cfg *Config) ([]Row, error) {
 	return []Row{row}, r.verify()
 }
 
-// switches runs a loop beside the garbage collector for at least a few of its cycles.
+// switches runs a loop while the garbage collector runs, for at least a few of its cycles.
 func switches(cfg *Config, l loop) (uint64, error) {
 	const cycles = 10
 	at := cfg.Lcores[0]

@@ -10,7 +10,7 @@ import (
 	"causeway/tables"
 )
 
-// Scaling is what several workers do together compared with one alone, beside a floor that only reads.
+// Scaling compares several workers together with one alone, and a floor that only reads in the same way.
 type Scaling struct {
 	Direction string  `json:"direction"`
 	Payload   int     `json:"payload_bytes"`

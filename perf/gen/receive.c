@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes out of the bridge: which message it is, whether it is whole, in its place and in order, and when. */
+/* Packets that come out of the bridge: which message each is, whether it is undamaged, at the right receiver and in
+ * order, and its latency. */
 #include "gen.h"
 
 #include <rte_cycles.h>

@@ -104,7 +104,7 @@ func runCase(ctx context.Context, p *profile.Profile, c profile.Case, b Builder,
 	return out, nil
 }
 
-// sliced has trials run in slices, if the profile says so.
+// sliced makes trials run in slices, if the profile says so.
 func sliced(p *profile.Profile, dev trial.Groups, w Progress) trial.Groups {
 	if p.Device.Slice == 0 {
 		return dev

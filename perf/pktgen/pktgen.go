@@ -106,7 +106,7 @@ func (p Profile) Write(dir string, s Script, bridgePort string) (f Files, err er
 // Files are the files that Write wrote.
 type Files struct {
 	Capture, Script string
-	Bridge          string  // a configuration for "causeway run"; the subnet's is beside it
+	Bridge          string  // a configuration for "causeway run"; the subnet's is in the same folder
 	FrameBytes      float64 // mean length
 	Longest         int     // bytes of the longest frame
 }

@@ -72,8 +72,8 @@ func (r Runner) Lookup() (string, error) {
 	return path, nil
 }
 
-// Run has pktgen send a capture with a script that takes that many seconds. It ends pktgen with ctx, or when pktgen
-// takes much too long. Files that it needs are written beside the script.
+// Run makes pktgen send a capture with a script that takes that many seconds. It ends pktgen with ctx, or when pktgen
+// takes much too long. Files that it needs are written to the script's folder.
 func (r Runner) Run(ctx context.Context, capture, lua string, seconds int) (Result, error) {
 	program, err := r.Lookup()
 	if err != nil {

@@ -185,7 +185,7 @@ static void error_in_a_list(void)
 	WANT(count()->asked == 1);
 }
 
-/* A reset forgets what was under way; completions of it that come late end nothing. */
+/* A reset discards the sends under way; their late completions complete nothing. */
 static void late_completions(void)
 {
 	warm();

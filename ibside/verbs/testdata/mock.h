@@ -24,7 +24,7 @@ extern struct mock {
 	struct ibv_sge recv_sges[MOCK_QUEUE];
 	unsigned recv_first, recv_n;
 	unsigned lists;       /* calls of post_send */
-	unsigned send_room;   /* sends that the next call takes; then it refuses */
+	unsigned send_room;   /* sends that the next call takes; then it takes no more */
 	unsigned recv_room;   /* the same for receives */
 	unsigned transitions; /* of queue pairs */
 	unsigned arriving;    /* messages that a queue pair still receives when it leaves RTS */

@@ -99,7 +99,7 @@ func (g *GIDs) aliasDropped(guid ib.GUID, err error) {
 	g.logAlias("host_alias_dropped", "host", host, "guid", guid, "error", err)
 }
 
-// logAlias limits the lines: anybody on the wire can cause them by claiming addresses.
+// logAlias limits the lines, because any station can cause them by claiming addresses.
 func (g *GIDs) logAlias(event string, args ...any) {
 	const most = 32
 	if g.Log.Allow(event, most) {

@@ -68,8 +68,8 @@ type Config struct {
 	Ranges  []Range
 	Querier bool // the bridge sends queries on the RoCE side, where no other querier comes first
 
-	// Receive has the Ethernet port receive these groups, sorted, beside what management itself needs. It is called
-	// when they change; nil: the port receives all.
+	// Receive makes the Ethernet port receive these groups, sorted, besides those that management itself needs. It is
+	// called when they change; nil: the port receives all.
 	Receive func(groups []netip.Addr) error
 	// Begin says that an id, which nothing crosses under yet, belongs to another group from now on. May be nil.
 	Begin func(id int)

@@ -30,7 +30,7 @@ type entries struct {
 
 	byIP    map[netip.Addr][]*membership // that are open
 	joined  []Joined
-	changed bool // joined, or how a group stands
+	changed bool // joined, or the state of a group
 }
 
 func newEntries(c *Config, d *Deps, host *igmp.Host) *entries {

@@ -219,7 +219,7 @@ func (g *Groups) HandleMembership(f frame.Frame, p frame.Membership, fault frame
 	}
 }
 
-// Changed reports whether Joined, or how a group stands, has changed since the last call of Joined.
+// Changed reports whether Joined, or the state of a group, has changed since the last call of Joined.
 func (g *Groups) Changed() bool { return g.entries.changed }
 
 // Joined returns the groups that are bridged, by address. The caller must not change the list.

@@ -198,7 +198,7 @@ func (l *learner) remove(m *membership) {
 	}
 }
 
-// makeRoom ends learned groups that are too many beside the configured ones.
+// makeRoom ends learned groups for which the configured ones leave no room.
 func (l *learner) makeRoom() {
 	for _, m := range l.byIP {
 		if len(l.groups.configured)+len(l.byIP) <= l.groups.max {

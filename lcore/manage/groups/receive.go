@@ -10,19 +10,19 @@ import (
 // A filter is which groups the Ethernet port receives.
 type filter struct {
 	receive func(groups []netip.Addr) error // nil: the port receives all
-	groups  []netip.Addr                    // that the port was told
+	groups  []netip.Addr                    // as last set at the port
 	told    bool
 	stale   bool // they may differ from those that are wanted
-	failed  bool // the port could not be told
+	failed  bool // setting them at the port failed
 }
 
-// retry has the port told again what it could not take.
+// retry sets the groups at the port again when that has failed.
 func (f *filter) retry() { f.stale = f.stale || f.failed }
 
-// Refilter has the port told its groups again, even when they are the same.
+// Refilter sets the groups at the port again, even when they are the same.
 func (g *Groups) Refilter() { g.filter.stale, g.filter.told = true, false }
 
-// UpdateFilter has the Ethernet port receive the groups that lead to IB, if they have changed.
+// UpdateFilter makes the Ethernet port receive the groups that are open to IB, if they have changed.
 func (g *Groups) UpdateFilter() {
 	f := &g.filter
 	if !f.stale || f.receive == nil {

@@ -20,7 +20,7 @@ const (
 	retryProbe = 100 * time.Millisecond
 )
 
-// heard notes a frame of a host from the MAC address that it is known by.
+// heard records a frame of a host from the MAC address of its entry.
 func (n *Neighbours) heard(ip netip.Addr, now time.Time) {
 	claimant, rejected := n.hosts.Heard(ip, now)
 	if !rejected {

@@ -92,7 +92,7 @@ func (a *announcer) defend(ip netip.Addr, now time.Time) bool {
 	return a.isPresent(ip) && a.schedule.Defend(ip, now, a.send)
 }
 
-// send tells all hosts that the bridge has an address.
+// send announces to all hosts that the bridge has an address.
 func (a *announcer) send(ip netip.Addr) bool {
 	build := frame.AppendNAAnnouncement
 	if ip.Is4() {

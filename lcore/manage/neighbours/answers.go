@@ -10,7 +10,7 @@ import (
 	"causeway/lcore/manage/punt"
 )
 
-// arpOrND is the RoCE version that ARP and ND tell: none.
+// arpOrND is the RoCE version of a host known from ARP or ND: none.
 const arpOrND = 0
 
 // HandleARP learns the sender, and answers for the bridge and for IB nodes (proxy ARP, RFC 1027).

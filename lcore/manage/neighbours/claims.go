@@ -81,7 +81,7 @@ type State string
 // The states. Those of a learned host depend on its last frame, and on probes since.
 const (
 	Static     State = "static"     // configured; it is not probed
-	Reachable  State = "reachable"  // heard not long ago
+	Reachable  State = "reachable"  // a frame of it came not long ago
 	Probed     State = "probed"     // was asked, and has not answered yet
 	Silent     State = "silent"     // does not answer, but has proxy QPs
 	Contested  State = "contested"  // another MAC address claims the address

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proxyqps makes and ends proxy QPs: UD QPs on the IB side, each of which stands for one RoCE (host, QPN).
+// Package proxyqps makes and ends proxy QPs: UD QPs on the IB side, each of which represents one RoCE (host, QPN).
 //
 //	pending packet ─ HandlePending ─▶ its source is learned ─▶ a QP of the IB port ─▶ tables ─▶ the packet is requeued
 //	a service's answer ─ ForService ─▶
@@ -58,7 +58,7 @@ type Config struct {
 	Workers int
 }
 
-// Deps are what proxy QPs work with, beside what Connect gives them.
+// Deps are what proxy QPs work with, besides the parts that Connect passes.
 type Deps struct {
 	Tables Tables
 	Port   Port

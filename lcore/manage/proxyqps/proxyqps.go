@@ -22,7 +22,7 @@ const (
 	roceV2 = 2
 )
 
-// A key names the RoCE QP that a proxy QP stands for.
+// A key identifies the RoCE QP that a proxy QP represents.
 type key struct {
 	host netip.Addr
 	qpn  ib.QPN

@@ -171,7 +171,7 @@ func (q *questions) send(x *question, mac frame.MAC, version uint8, now time.Tim
 	q.Frames.Send(0, b)
 }
 
-// tid is the transaction ID, which may be any: the RequestID tells questions apart.
+// tid is the transaction ID, which may be any: the RequestID identifies the request.
 func (x *question) tid() uint64 { return uint64(x.id) }
 
 // tick does what is due.

@@ -68,7 +68,7 @@ func take(q *pending.Quota, source netip.Addr) Result {
 	return Answered
 }
 
-// A requestKey tells requests of RoCE hosts apart; a request that is sent again is the same in all of it.
+// A requestKey identifies a request of a RoCE host; a request that is sent again has the same key.
 type requestKey struct {
 	from, to netip.Addr
 	id       uint32

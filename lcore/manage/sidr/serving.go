@@ -9,16 +9,16 @@ import (
 	"causeway/ibside"
 )
 
-// serving is the list of ports that the IB port is told to serve. Only the last list counts.
+// serving is the list of ports that the IB port should serve. Only the last list counts.
 type serving struct {
 	n       int                // counts lists
 	stop    context.CancelFunc // of the attempts
 	waiting bool               // the port has not taken the list yet
 	active  bool               // the port hands over requests
-	one     chan struct{}      // holds a token while the port is told: one list at a time
+	one     chan struct{}      // a lock: filled while a list is passed to the port, one at a time
 }
 
-// SetPorts has other ports served. Requests under way go on.
+// SetPorts changes the served ports. Requests under way go on.
 func (s *SIDR) SetPorts(ports []ibside.PortRange) {
 	if slices.Equal(ports, s.cfg.Ports) {
 		return
@@ -27,7 +27,7 @@ func (s *SIDR) SetPorts(ports []ibside.PortRange) {
 	s.serve()
 }
 
-// serve has the IB port serve the ports, and tries until it can or there is another list.
+// serve makes the IB port serve the ports, and tries until it can or there is another list.
 func (s *SIDR) serve() {
 	port, v := s.cfg.Port, s.serving
 	if port == nil {

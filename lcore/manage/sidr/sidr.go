@@ -70,7 +70,7 @@ func (s *SIDR) Tick(now time.Time) {
 // SetAllow lets these RoCE hosts request services and offer them, and no others. Requests under way go on.
 func (s *SIDR) SetAllow(allow []netip.Prefix) { s.cfg.Allow = slices.Clone(allow) }
 
-// Waiting returns 1 while the port is told which ports to serve, else 0.
+// Waiting returns 1 while the list of served ports is being passed to the IB port, else 0.
 func (s *SIDR) Waiting() int {
 	if s.serving.waiting {
 		return 1

@@ -154,8 +154,8 @@ func (ss *Sources) Owners() []netip.Addr {
 	return hosts
 }
 
-// Refit follows a change of Rules.Own. owners are the hosts whose source was their address before; those for whom that
-// is true no more lose it, and are returned. Given is not called for them.
+// Refit follows a change of Rules.Own. owners are the hosts whose source was their address before; those of which this
+// is no longer true lose it, and are returned. Given is not called for them.
 func (ss *Sources) Refit(owners []netip.Addr) []Lost {
 	ss.freed = true
 	var lost []Lost

@@ -67,7 +67,8 @@ func (q *Querier) IsOwn(group netip.Addr, now time.Time) bool {
 	return ok && !now.Before(q.of(group).other)
 }
 
-// SilentFor returns how long ago a group was reported, as far as there was a querier since. heard is the last report.
+// SilentFor returns how long ago a group was reported, counting only time with a querier. heard is the time of the last
+// report.
 func (q *Querier) SilentFor(group netip.Addr, heard, now time.Time) time.Duration {
 	p := q.of(group)
 	if !p.isPresent(now) {
@@ -121,7 +122,7 @@ func (q *Querier) ask(group netip.Addr, within time.Duration) bool {
 	return true
 }
 
-// heard notes a query, also the bridge's own.
+// heard records a query, also the bridge's own.
 func (p *presence) heard(now time.Time) {
 	if !p.isPresent(now) {
 		p.since = now

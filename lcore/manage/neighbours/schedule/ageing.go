@@ -34,7 +34,7 @@ const (
 	Rest   Step = iota // nothing, for now
 	Probe              // ask it, at the MAC address that it is known by
 	Find               // ask for it by broadcast: it may have a new MAC address
-	Silent             // the same, for the first time since it was heard
+	Silent             // the same, for the first time since its last frame
 	Remove
 )
 
@@ -48,7 +48,7 @@ func (hs *Hosts) Age(n *Host, use Use, now time.Time) Step {
 	fresh := n.Heard.Add(reachable)
 	switch {
 	case n.Asked == 0 && fresh.After(now):
-		if soon := now.Add(refreshUsed); fresh.After(soon) { // it may come to be in use before
+		if soon := now.Add(refreshUsed); fresh.After(soon) { // it may come into use before
 			fresh = soon
 		}
 		hs.lookAt(n, fresh)

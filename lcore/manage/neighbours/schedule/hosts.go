@@ -73,8 +73,8 @@ func (hs *Hosts) Due(now time.Time) *Host {
 	return hs.due[0]
 }
 
-// Heard notes a frame of a host from the MAC address that it is known by. If another MAC address has claimed the
-// address, the claim is rejected: Heard returns whose it was.
+// Heard records a frame of a host from the MAC address of its entry. If another MAC address has claimed the address,
+// the claim is rejected: Heard returns whose it was.
 func (hs *Hosts) Heard(ip netip.Addr, now time.Time) (claimant frame.MAC, rejected bool) {
 	n := hs.of[ip]
 	if n == nil {

@@ -139,7 +139,7 @@ func TestAnswered(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	if _, ok := b.Heard(netip.MustParseAddr("10.9.0.9"), begin); ok {
-		t.Error("a stranger refused a claim")
+		t.Error("an unknown host's frame ended a claim")
 	}
 }
 
@@ -171,7 +171,7 @@ func TestKeepAndPostpone(t *testing.T) {
 func claim(t *testing.T, b *schedule.Hosts, by frame.MAC, now time.Time) (schedule.Place, time.Duration) {
 	t.Helper()
 	if b.Contest(host, schedule.Place{MAC: by, VLAN: 5, Version: 2}, now) {
-		t.Fatal("refused at once")
+		t.Fatal("rejected at once")
 	}
 	for since := now; ; now = now.Add(50 * time.Millisecond) {
 		n := b.Due(now)
@@ -235,7 +235,7 @@ func TestRejectedClaim(t *testing.T) {
 	}
 	b.Asked(n, begin)
 	if by, ok := b.Heard(host, at(100*time.Millisecond)); !ok || by != other || n.IsContested() || n.Asked != 0 || b.Due(at(time.Minute)) != nil {
-		t.Errorf("refused %v, %v: %+v", by, ok, n)
+		t.Errorf("rejected %v, %v: %+v", by, ok, n)
 	}
 	if !contest(other, 10*time.Second) || n.IsContested() {
 		t.Error("within ten seconds a claim is judged again")

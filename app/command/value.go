@@ -24,7 +24,7 @@ type (
 	Age time.Duration
 )
 
-// Never is the Age of what has not happened.
+// Never is the Age of an event that has not happened.
 const Never Age = -1
 
 // ageOf returns the age of t; Never for the zero time.

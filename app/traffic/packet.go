@@ -159,7 +159,7 @@ func (e *packetEndpoint) source(to netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("packet:%s: the host has no %s address to send to %v from; add one to the interface, and give it with -ip", e.nic.name, family, to)
 }
 
-// Join has the kernel join the group. A sender need not be a member on Ethernet.
+// Join makes the kernel join the group. A sender need not be a member on Ethernet.
 func (e *packetEndpoint) Join(_ context.Context, g Group, receive bool) (Destination, error) {
 	if err := g.checkEthernet(e.info.On); err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sa is a client of subnet administration (IBTA vol 1 §15): it joins multicast groups, asks for paths, sets alias
-// GUIDs, offers services and subscribes to notices, by management datagrams (MADs) over whichever port carries them.
+// GUIDs and subscribes to notices, by management datagrams (MADs) over whichever port carries them.
 //
 //	Registrar   keeps what was registered, registers it again when the subnet manager has forgotten it
 //	    │

@@ -60,7 +60,7 @@ func (c RegistrarConfig) withDefaults() RegistrarConfig {
 	return c
 }
 
-// Registrar keeps memberships, aliases, services and subscriptions registered. After an event it counts all as lost and
+// Registrar keeps memberships, aliases and subscriptions registered. After an event it counts all as lost and
 // registers them again, in rounds with pauses until everything is held: a subnet manager remembers nothing over its end,
 // and its successor on another port knows nothing.
 type Registrar struct {

@@ -17,7 +17,6 @@ const (
 	AttrNotice         = 0x0002
 	AttrInformInfo     = 0x0003
 	AttrGUIDInfoRecord = 0x0030
-	AttrServiceRecord  = 0x0031
 	AttrPathRecord     = 0x0035
 	AttrMCMemberRecord = 0x0038
 )

@@ -28,11 +28,6 @@ int dpdk_port_from_rings(const char *name, struct rte_ring **rx, unsigned n_rx, 
 	return rte_errno > 0 ? -rte_errno : -EINVAL;
 }
 
-unsigned dpdk_port_count(void)
-{
-	return rte_eth_dev_count_avail();
-}
-
 int dpdk_port_by_name(const char *name, uint16_t *id)
 {
 	return rte_eth_dev_get_port_by_name(name, id);

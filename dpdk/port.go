@@ -319,9 +319,6 @@ func (p *Port) unplug() error {
 	return nil
 }
 
-// openPorts is the number of devices that DPDK has.
-func openPorts() int { return int(C.dpdk_port_count()) }
-
 // LinkUp reports whether there is somebody at the other end.
 func (p *Port) LinkUp() bool {
 	var up C.bool

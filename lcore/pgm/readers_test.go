@@ -46,7 +46,7 @@ func TestReaders(t *testing.T) {
 			var done atomic.Bool
 			go func() {
 				defer done.Store(true)
-				tracker.seeRounds(streams(c.streams), streamLen, rounds)
+				pgmtest.SeeRounds(tracker.Pointer(), streams(c.streams), streamLen, rounds)
 			}()
 			reads := 0
 			var before Totals
@@ -93,9 +93,9 @@ func BenchmarkSee(b *testing.B) {
 				}
 				defer tracker.Close()
 				packets := streams(n)
-				tracker.seeRounds(packets, streamLen, 1)
+				pgmtest.SeeRounds(tracker.Pointer(), packets, streamLen, 1)
 				b.ResetTimer()
-				tracker.seeRounds(packets, streamLen, b.N/n+1)
+				pgmtest.SeeRounds(tracker.Pointer(), packets, streamLen, b.N/n+1)
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64((b.N/n+1)*n), "ns/packet")
 				c := tracker.Totals().Direction[0].Counts
 				if c[Missed] != 0 || c[Duplicates] != 0 || c[ODATA] < uint64(b.N) {

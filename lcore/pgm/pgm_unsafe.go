@@ -60,11 +60,6 @@ func (t *Tracker) Close() {
 // Pointer returns the struct pgm, for a worker. It is valid until Close.
 func (t *Tracker) Pointer() unsafe.Pointer { return unsafe.Pointer(t.c) }
 
-// See shows the tracker one payload, as a worker does. It is for tests: a worker calls C.
-func (t *Tracker) See(payload []byte, group uint32, d Direction, tsc uint64) {
-	C.pgm_see(t.c, (*C.uint8_t)(unsafe.SliceData(payload)), C.uint32_t(len(payload)), C.uint32_t(group), C.uint8_t(d), C.uint64_t(tsc))
-}
-
 // Streams returns all streams that are known, in no order. Those that change too fast to be read are left out; that
 // takes a worker that does nothing else.
 func (t *Tracker) Streams() []Stream {

@@ -29,6 +29,11 @@ func streams(n int) (all []byte) {
 	return all
 }
 
+// see shows the tracker one payload, as a worker does.
+func (t *Tracker) see(payload []byte, group uint32, d Direction, tsc uint64) {
+	pgmtest.See(t.Pointer(), payload, group, uint8(d), tsc)
+}
+
 // While a worker writes as fast as it can, what readers get is of one moment. Round r has TSC r and number r-1.
 func TestReaders(t *testing.T) {
 	const rounds = 400_000

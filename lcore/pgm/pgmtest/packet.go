@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pgmtest builds packets of Pragmatic General Multicast (RFC 3208), and shows many to a tracker, for tests of
+// Package pgmtest builds packets of Pragmatic General Multicast (RFC 3208), and shows them to a tracker, for tests of
 // lcore/pgm.
 package pgmtest
 

@@ -30,8 +30,14 @@ import "C"
 
 import "unsafe"
 
-// SeeRounds shows a struct pgm data packets of one length many times, each time with the next sequence numbers. The
-// program must have lcore/pgm, whose tests import this package.
+// See shows a struct pgm one payload, as a worker does. A program that calls it must have lcore/pgm, whose tests import
+// this package.
+func See(tracker unsafe.Pointer, payload []byte, group uint32, direction uint8, tsc uint64) {
+	C.pgm_see((*C.struct_pgm)(tracker), (*C.uint8_t)(unsafe.SliceData(payload)), C.uint32_t(len(payload)), C.uint32_t(group),
+		C.uint8_t(direction), C.uint64_t(tsc))
+}
+
+// SeeRounds shows it data packets of one length many times, each time with the next sequence numbers.
 func SeeRounds(tracker unsafe.Pointer, packets []byte, length, rounds int) {
 	C.see_rounds((*C.struct_pgm)(tracker), (*C.uint8_t)(unsafe.SliceData(packets)), C.uint32_t(len(packets)/length),
 		C.uint32_t(length), C.uint32_t(rounds))

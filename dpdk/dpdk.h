@@ -58,12 +58,9 @@ unsigned dpdk_ring_count(struct rte_ring *ring);
 enum { DPDK_MAX_QUEUES = 64 };
 
 struct dpdk_port_info {
-	char driver[32];
 	uint8_t mac[6];
-	uint16_t min_mtu, max_mtu; /* max_mtu with the frame length limit taken in */
+	uint16_t max_mtu; /* with the frame length limit taken in */
 	uint16_t max_rx_queues, max_tx_queues;
-	uint64_t rss; /* RTE_ETH_RSS_* that the device supports */
-	bool rss_l3_src_only;
 	unsigned netdev; /* the kernel's interface of a device that both use; 0: none */
 };
 

@@ -50,7 +50,7 @@ func TestFlood(t *testing.T) {
 				for i := range uint64(n) {
 					must(t)(s.PutHost(Host{IP: c.key(i), MAC: mac1, Version: 2}))
 				}
-				checkSpread(t, s.Stats()["hosts"], n)
+				checkSpread(t, s.stats()["hosts"], n)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestFlood(t *testing.T) {
 
 // checkSpread demands what holds for random keys with a margin: at three quarters full some 6 % of the keys live
 // away from home, and one in thousands more than three steps.
-func checkSpread(t *testing.T, st Stats, n int) {
+func checkSpread(t *testing.T, st tablestest.Stats, n int) {
 	t.Helper()
 	away, far := n-st.At[0], 0
 	for _, k := range st.At[4:] {
@@ -94,12 +94,12 @@ func TestFloodWithSeed(t *testing.T) {
 		}
 		must(t)(closed.PutHost(Host{IP: ip, MAC: mac1, Version: 2}))
 	}
-	st := open.Stats()["hosts"]
+	st := open.stats()["hosts"]
 	t.Logf("known seed: %d of %d refused, %+v", refused, n, st)
 	if st.At[0] > 4*7 {
 		t.Error("the keys do not fall together: the attack is not one, and this test proves nothing")
 	}
-	checkSpread(t, closed.Stats()["hosts"], n)
+	checkSpread(t, closed.stats()["hosts"], n)
 }
 
 // TestHalfWay makes Puts fail on one table or the other, by a reader who is never quiescent, and looks for traces.
@@ -146,7 +146,7 @@ func TestHalfWay(t *testing.T) {
 			m.groups = map[ib.GID]Group{g.MGID: g} // the one that there is changes its MGID
 		}
 		if i%150 == 149 {
-			r.Quiescent()
+			tablestest.Quiescent(s.Pointer(), 0)
 			s.Reclaim()
 		}
 		checkTables(t, s, m)

@@ -106,7 +106,7 @@ func TestCMImpostors(t *testing.T) {
 	if a, err := client.Connect(t.Context(), c); err != nil || a.QPN != 6 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	waitFor(t, "drops", func() bool { return client.hca.MADDrops()[DropCMStray] == 5 })
+	waitFor(t, "drops", func() bool { return client.hca.gsi.drops.counts()[DropCMStray] == 5 })
 	server.HandleMAD(ib.ClassCM, func(from MADAddress, b []byte) {
 		mad, _ := ib.AsMAD(b)
 		req := ib.SIDRReq(b[ib.MADHdrLen:])

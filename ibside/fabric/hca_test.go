@@ -361,8 +361,8 @@ func TestMADs(t *testing.T) {
 	if from := <-got; from.LID != 9 || from.SL != 4 || from.GRH == nil || from.GRH.SGID != mustGID("fe80::9") {
 		t.Errorf("from %+v", from)
 	}
-	waitFor(t, "dropped MADs", func() bool { return h.MADDrops().Sum() == 2 })
-	if d := h.MADDrops(); !equalCounts(d, Counts{DropMADLen: 1, DropMADUnserved: 1}) {
+	waitFor(t, "dropped MADs", func() bool { return h.gsi.drops.counts().Sum() == 2 })
+	if d := h.gsi.drops.counts(); !equalCounts(d, Counts{DropMADLen: 1, DropMADUnserved: 1}) {
 		t.Errorf("drops %v", d)
 	}
 	if s := h.Stats(); s.ToQP1 != 3 {

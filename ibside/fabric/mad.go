@@ -107,6 +107,3 @@ func (h *HCA) SendMAD(to MADAddress, mad []byte) string {
 		DestQP: ib.QP1, QKey: ib.QKeyGSI, Payload: mad,
 	})
 }
-
-// MADDrops counts MADs that QP1 received and dropped.
-func (h *HCA) MADDrops() Counts { return h.gsi.drops.counts() }

@@ -208,7 +208,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		if _, err := conn.Read(buf); err != io.EOF {
 			t.Errorf("%s: the connection stays: %v", c.name, err)
 		}
-		if s := f.SocketStats(); s[SocketRejected] != uint64(i+1) {
+		if s := f.server.stats.counts(); s[SocketRejected] != uint64(i+1) {
 			t.Errorf("%s: stats %v", c.name, s)
 		}
 	}

@@ -20,13 +20,13 @@ const numbers = `
 	LIDFirst 1  LIDLast 0xbfff  MLIDFirst 0xc000  MLIDLast 0xfffe  LIDPermissive 0xffff
 	MTU256 1  MTU512 2  MTU1024 3  MTU2048 4  MTU4096 5
 
-	LRHLen 8  LNHRaw 0  LNHRawIPv6 1  LNHLocal 2  LNHGlobal 3  VLSubnetManagement 15
+	LRHLen 8  LNHLocal 2  LNHGlobal 3  VLSubnetManagement 15
 	GRHLen 40  BTHLen 12  DETHLen 8  ImmDtLen 4  ICRCLen 4  VCRCLen 2  UDMinLen 34  UDMaxLen 4174
 	OpUDSendOnly 0x64  OpUDSendOnlyImm 0x65  OpCN 0x80  OpCNP 0x81
 
 	ScopeLinkLocal 2  SrcPortFirst 0xc000
 
-	MADLen 256  MADHdrLen 24  ClassSubnLID 0x01  ClassSA 0x03  ClassCM 0x07  ClassSubnDirected 0x81
+	MADLen 256  MADHdrLen 24  ClassSA 0x03  ClassCM 0x07
 	ClassVersionSA 2  ClassVersionCM 2
 	MethodGet 0x01  MethodSet 0x02  MethodSend 0x03  MethodReport 0x06  MethodGetTable 0x12  MethodDelete 0x15
 	MethodResponse 0x80  MethodGetResp 0x81  MethodReportResp 0x86  MethodTableResp 0x92  MethodDeleteResp 0x95
@@ -43,8 +43,7 @@ const numbers = `
 	SAStatusTooManyRecords 0x0400  SAStatusInvalidGID 0x0500  SAStatusInsufficientFields 0x0600  SAStatusDenied 0x0700
 	SelectGreater 0  SelectLess 1  SelectExactly 2  SelectBest 3
 	RMPPFlagActive 1  RMPPFlagFirst 2  RMPPFlagLast 4  RMPPTypeData 1  RMPPTypeAck 2
-	RMPPTypeStop 3  RMPPTypeAbort 4  RMPPVersion 1  RMPPStatusResources 1  RMPPStatusTooLong 118
-	RMPPStatusBadLength 119  RMPPStatusBadSegment 120  RMPPStatusBadType 121  RMPPStatusUnspecified 127
+	RMPPTypeStop 3  RMPPTypeAbort 4  RMPPVersion 1  RMPPStatusResources 1  RMPPStatusBadSegment 120
 
 	MCMemberRecordLen 52
 	MCMemberMGID 0x1  MCMemberPortGID 0x2  MCMemberQKey 0x4  MCMemberMLID 0x8  MCMemberMTUSelector 0x10  MCMemberMTU 0x20

@@ -60,12 +60,8 @@ const (
 
 // RMPP statuses of STOP and ABORT (IBTA vol 1 §13.6.2.3).
 const (
-	RMPPStatusResources   = 1
-	RMPPStatusTooLong     = 118 // the whole transfer took too long
-	RMPPStatusBadLength   = 119
-	RMPPStatusBadSegment  = 120
-	RMPPStatusBadType     = 121
-	RMPPStatusUnspecified = 127
+	RMPPStatusResources  = 1
+	RMPPStatusBadSegment = 120
 )
 
 const (

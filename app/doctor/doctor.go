@@ -115,7 +115,7 @@ func (p *probe) examine(g group) (out Findings) {
 			f.Group, f.Check = g.name, c.name
 			out = append(out, f)
 		}
-		if c.bars && (len(found) == 0 || !Findings(found).Fine()) {
+		if c.bars && (len(found) == 0 || !Findings(found).fine()) {
 			break
 		}
 	}
@@ -224,8 +224,8 @@ func (fs Findings) count(l Level) (n int) {
 	return n
 }
 
-// Fine reports whether nothing needs to be fixed; hints do not count.
-func (fs Findings) Fine() bool {
+// fine reports whether nothing needs to be fixed; hints do not count.
+func (fs Findings) fine() bool {
 	for _, f := range fs {
 		if f.Verdict != OK {
 			return false

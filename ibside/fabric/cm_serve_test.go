@@ -21,7 +21,7 @@ type asker struct {
 
 func newAsker(t *testing.T, f *Fabric, guid ib.GUID, to *CM) *asker {
 	a := &asker{attachHCA(t, f, PortConfig{Name: "asker", GUID: guid}), to.hca.info.LID, make(chan []byte, 1000)}
-	a.hca.HandleMAD(ib.ClassCM, func(_ MADAddress, mad []byte) { a.replies <- mad })
+	a.hca.handleMAD(ib.ClassCM, func(_ MADAddress, mad []byte) { a.replies <- mad })
 	return a
 }
 

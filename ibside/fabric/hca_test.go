@@ -346,7 +346,7 @@ func TestQPN(t *testing.T) {
 func TestMADs(t *testing.T) {
 	h, w := newWireHCA(t)
 	got := make(chan MADAddress, 1)
-	h.HandleMAD(ib.ClassCM, func(from MADAddress, mad []byte) { got <- from })
+	h.handleMAD(ib.ClassCM, func(from MADAddress, mad []byte) { got <- from })
 	mad := make([]byte, ib.MADLen)
 	mad[0], mad[1] = 1, ib.ClassCM
 	gsi := func(payload []byte) []byte {

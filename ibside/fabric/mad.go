@@ -85,8 +85,8 @@ func (g *gsi) close() {
 	<-g.stopped
 }
 
-// HandleMAD sets the handler for MADs of a class that QP1 receives. One goroutine calls it, one MAD at a time. nil removes it.
-func (h *HCA) HandleMAD(class uint8, f MADHandler) {
+// handleMAD sets the handler for MADs of a class that QP1 receives. One goroutine calls it, one MAD at a time. nil removes it.
+func (h *HCA) handleMAD(class uint8, f MADHandler) {
 	h.gsi.mu.Lock()
 	defer h.gsi.mu.Unlock()
 	if f == nil {

@@ -83,7 +83,7 @@ func newSA(f *Fabric, h *HCA) *SA {
 	}
 	a.paths = pathFinder{ports: a.guids, groups: &a.groups}
 	a.tables = rmppSender{mu: &a.mu, mads: h, transfers: map[madID]*transfer{}}
-	h.HandleMAD(ib.ClassSA, a.handle)
+	h.handleMAD(ib.ClassSA, a.handle)
 	return a
 }
 

@@ -138,8 +138,8 @@ func (r *Rings) deliver(worker int, msgs []Received) (int, string) {
 	return done, tooLong
 }
 
-// Pending returns how many messages lie in the rings, both ways.
-func (r *Rings) Pending() int {
+// pending returns how many messages lie in the rings, both ways.
+func (r *Rings) pending() int {
 	n := 0
 	for _, e := range r.ends {
 		n += e.pendingSends() + e.pendingReceives()

@@ -209,14 +209,14 @@ func (e *packetEndpoint) Close() (err error) {
 	return err
 }
 
-// write sends a frame, and returns ErrFull when the interface has no room.
+// write sends a frame, and returns errFull when the interface has no room.
 func (e *packetEndpoint) write(b []byte) error {
 	_, err := e.nic.Write(b)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.EAGAIN):
-		return ErrFull
+		return errFull
 	case errors.Is(err, syscall.ENETDOWN):
 		return fmt.Errorf("packet:%s: the interface has gone down", e.nic.name)
 	case errors.Is(err, syscall.EMSGSIZE):

@@ -257,7 +257,7 @@ func (w *verbsDestination) Send(payload []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EAGAIN):
-		return ErrFull
+		return errFull
 	}
 	return fmt.Errorf("%s: to %s: %w", w.e.self.On, w.name, err)
 }

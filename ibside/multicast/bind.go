@@ -21,7 +21,7 @@ func (g *Groups) Bind(j ibside.Join, granted ibside.Membership) (ibside.Membersh
 
 func (g *Groups) bind(j ibside.Join, granted ibside.Membership) (ibside.Membership, error) {
 	if g.closed {
-		return ibside.Membership{}, ErrClosed
+		return ibside.Membership{}, errClosed
 	}
 	old, now := g.members[j.MGID], &member{Join: j, granted: granted}
 	if j.Receive {

@@ -21,8 +21,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// ErrClosed is what Bind returns after Close.
-var ErrClosed = errors.New("multicast: the port is closed")
+// errClosed is what Bind returns after Close.
+var errClosed = errors.New("multicast: the port is closed")
 
 // A QP is a queue pair that receives groups. The MLID is 0 on an Ethernet link layer.
 type QP interface {
@@ -128,7 +128,7 @@ func (g *Groups) Renew(f ib.MCMemberFields, done func(ibside.Membership)) error 
 	if err == nil {
 		done(m)
 	}
-	if errors.Is(err, ErrClosed) {
+	if errors.Is(err, errClosed) {
 		return nil
 	}
 	return err

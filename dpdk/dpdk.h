@@ -23,8 +23,6 @@ int dpdk_eal_cleanup(void);
 /* Copies what DPDK logged since the last dpdk_log_clear() (the last 8 KiB of it) as a C string. */
 void dpdk_log_copy(char *out, unsigned size);
 void dpdk_log_clear(void);
-/* Logs as the EAL would. */
-void dpdk_log_line(const char *text);
 const char *dpdk_version(void);
 unsigned dpdk_abi(void);
 /* The CPUs this process may use: up to n ids into cpus; returns how many. */
@@ -60,12 +58,9 @@ unsigned dpdk_ring_count(struct rte_ring *ring);
 enum { DPDK_MAX_QUEUES = 64 };
 
 struct dpdk_port_info {
-	char driver[32];
 	uint8_t mac[6];
-	uint16_t min_mtu, max_mtu; /* max_mtu with the frame length limit taken in */
+	uint16_t max_mtu; /* with the frame length limit taken in */
 	uint16_t max_rx_queues, max_tx_queues;
-	uint64_t rss; /* RTE_ETH_RSS_* that the device supports */
-	bool rss_l3_src_only;
 	unsigned netdev; /* the kernel's interface of a device that both use; 0: none */
 };
 
@@ -89,7 +84,6 @@ int dpdk_plug(const char *bus, const char *name, const char *args);
 int dpdk_unplug(const char *bus, const char *name);
 /* A net_ring port whose queue i receives from rx[i] and sends to tx[i]; returns the port id. */
 int dpdk_port_from_rings(const char *name, struct rte_ring **rx, unsigned n_rx, struct rte_ring **tx, unsigned n_tx);
-unsigned dpdk_port_count(void);
 int dpdk_port_by_name(const char *name, uint16_t *id);
 int dpdk_port_info(uint16_t id, struct dpdk_port_info *out);
 int dpdk_port_configure(uint16_t id, const struct dpdk_port_conf *c);
@@ -135,9 +129,6 @@ struct dpdk_flow_fault {
 	char message[160];
 };
 
-/* Writes the rule as rte_flow gets it: item names, and the headers' bytes as spec&mask in hex. */
-int dpdk_flow_show(const struct dpdk_flow_rule *r, char *out, unsigned size);
-int dpdk_flow_validate(uint16_t id, const struct dpdk_flow_rule *r, struct dpdk_flow_fault *f);
 int dpdk_flow_create(uint16_t id, const struct dpdk_flow_rule *r, struct rte_flow **out, struct dpdk_flow_fault *f);
 int dpdk_flow_destroy(uint16_t id, struct rte_flow *flow, struct dpdk_flow_fault *f);
 int dpdk_flow_isolate(uint16_t id, bool on, struct dpdk_flow_fault *f);

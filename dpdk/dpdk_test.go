@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"causeway/dpdk/dpdktest"
 )
 
 // testEAL is the one EAL of the test process. Its worker, if this machine has a CPU to spare, is never launched.
@@ -31,7 +33,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
-	if n := openPorts(); n != 0 {
+	if n := dpdktest.Ports(); n != 0 {
 		fmt.Fprintf(os.Stderr, "%d ports are still there at the end\n", n)
 		return 1
 	}

@@ -67,11 +67,6 @@ void dpdk_log_clear(void)
 	pthread_mutex_unlock(&captured.lock);
 }
 
-void dpdk_log_line(const char *text)
-{
-	rte_log(RTE_LOG_ERR, RTE_LOGTYPE_EAL, "%s", text);
-}
-
 static FILE *stream;
 
 static int capture_log(void)

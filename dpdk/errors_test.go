@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"causeway/dpdk/dpdktest"
 )
 
 func TestPortErrors(t *testing.T) {
@@ -204,7 +206,7 @@ func TestToldIsOneLineWithTheErrnoOnce(t *testing.T) {
 		{"memif(): Failed to register mp action callback: x\nmemif(): bad\n", "bad: cannot allocate memory"},
 	} {
 		clearLog()
-		logLine(c.log)
+		dpdktest.LogLine(c.log)
 		if err := why(errno(-12)); err.Error() != c.want || !errors.Is(err, errno(-12)) {
 			t.Errorf("log %q: %q, want %q", c.log, err, c.want)
 		}
@@ -215,9 +217,9 @@ func TestToldIsOneLineWithTheErrnoOnce(t *testing.T) {
 func TestLogKeepsTheLast(t *testing.T) {
 	clearLog()
 	for range 3000 {
-		logLine("a line\n")
+		dpdktest.LogLine("a line\n")
 	}
-	logLine("the last line\n")
+	dpdktest.LogLine("the last line\n")
 	if log := logged(); len(log) >= logSize || !strings.HasSuffix(log, "a line\nthe last line\n") {
 		t.Errorf("%d bytes of log, ending in %q", len(log), log[max(0, len(log)-30):])
 	}

@@ -68,20 +68,6 @@ func (p *Port) Isolate(on bool) error {
 	return nil
 }
 
-// ValidateFlow asks the PMD whether it would take the rule. Some say yes and then do not.
-func (p *Port) ValidateFlow(rule Rule) error {
-	words, err := p.flowWords(rule)
-	if err == nil {
-		var fault C.struct_dpdk_flow_fault
-		clearLog()
-		err = p.flowError(C.dpdk_flow_validate(p.id, &words, &fault), &fault)
-	}
-	if err != nil {
-		return portError(p.name, "flow rule: %w", err)
-	}
-	return nil
-}
-
 // CreateFlow puts a rule in force, on a started port. The error wraps ErrNoFlow where the port has no rte_flow.
 func (p *Port) CreateFlow(rule Rule) (*Flow, error) {
 	words, err := p.flowWords(rule)
@@ -133,17 +119,6 @@ type forSoftware struct{ error }
 func (e forSoftware) Error() string        { return "not by this driver's rte_flow: " + e.error.Error() }
 func (e forSoftware) Is(target error) bool { return target == ErrNoFlow }
 func (e forSoftware) Unwrap() error        { return e.error }
-
-// showFlow writes a rule as rte_flow gets it.
-func (p *Port) showFlow(rule Rule) (string, error) {
-	words, err := p.flowWords(rule)
-	if err != nil {
-		return "", err
-	}
-	var text [1024]C.char
-	err = errno(C.dpdk_flow_show(&words, &text[0], C.uint(len(text))))
-	return C.GoString(&text[0]), err
-}
 
 // flowWords checks a rule and writes it as the C side takes it.
 func (p *Port) flowWords(rule Rule) (C.struct_dpdk_flow_rule, error) {

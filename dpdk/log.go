@@ -15,10 +15,5 @@ func logged() string {
 	return C.GoString(&buf[0])
 }
 
-// logLine logs as the EAL would, any number of lines.
-func logLine(text string) {
-	_ = withCString(text, func(c *C.char) C.int { C.dpdk_log_line(c); return 0 })
-}
-
 // clearLog forgets what DPDK has logged, so that what comes next belongs to the next call.
 func clearLog() { C.dpdk_log_clear() }

@@ -45,9 +45,6 @@ func (b Mbuf) Free() { C.dpdk_mbuf_free(b.p) }
 // Pointer is the struct rte_mbuf, for the C of other packages.
 func (b Mbuf) Pointer() unsafe.Pointer { return unsafe.Pointer(b.p) }
 
-// MbufAt is the Mbuf of a struct rte_mbuf that C handed over.
-func MbufAt(p unsafe.Pointer) Mbuf { return Mbuf{(*C.struct_rte_mbuf)(p)} }
-
 // Pointer is the struct rte_mempool, for the C of other packages.
 func (m *Mempool) Pointer() unsafe.Pointer { return unsafe.Pointer(m.p) }
 

@@ -72,9 +72,6 @@ func (m *Mempool) Size() int { return m.n }
 // Bytes is the memory that its mbufs take.
 func (m *Mempool) Bytes() int { return int(C.dpdk_mempool_bytes(m.p)) }
 
-// DataRoom is what NewMempool was told.
-func (m *Mempool) DataRoom() int { return m.room }
-
 // InUse is the number of mbufs that are not in the pool or in one of its caches. It is exact only while nobody
 // allocates or frees.
 func (m *Mempool) InUse() int { return int(C.dpdk_mempool_in_use(m.p)) }

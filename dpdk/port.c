@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <rte_dev.h>
@@ -26,11 +25,6 @@ int dpdk_port_from_rings(const char *name, struct rte_ring **rx, unsigned n_rx, 
 	if (id >= 0)
 		return id;
 	return rte_errno > 0 ? -rte_errno : -EINVAL;
-}
-
-unsigned dpdk_port_count(void)
-{
-	return rte_eth_dev_count_avail();
 }
 
 int dpdk_port_by_name(const char *name, uint16_t *id)
@@ -59,14 +53,10 @@ int dpdk_port_info(uint16_t id, struct dpdk_port_info *out)
 		err = rte_eth_macaddr_get(id, &mac);
 	if (err != 0)
 		return err;
-	snprintf(out->driver, sizeof(out->driver), "%s", info.driver_name);
 	memcpy(out->mac, mac.addr_bytes, sizeof(out->mac));
-	out->min_mtu = info.min_mtu;
 	out->max_mtu = max_mtu(&info);
 	out->max_rx_queues = info.max_rx_queues;
 	out->max_tx_queues = info.max_tx_queues;
-	out->rss = info.flow_type_rss_offloads & RTE_ETH_RSS_PROTO_MASK;
-	out->rss_l3_src_only = (info.flow_type_rss_offloads & RTE_ETH_RSS_L3_SRC_ONLY) != 0;
 	out->netdev = info.if_index;
 	return 0;
 }

@@ -34,7 +34,6 @@ type Port struct {
 	id     C.uint16_t
 	config PortConfig
 	plan   portPlan
-	driver string
 	mac    [6]byte
 	closed bool
 	// allMulticast: SetAllMulticast has it receive all multicast frames.
@@ -75,7 +74,7 @@ func openPort(eal *EAL, name string, config PortConfig) (*Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	if room := config.Pool.DataRoom() - Headroom; room < plan.mbufRoom {
+	if room := config.Pool.room - Headroom; room < plan.mbufRoom {
 		return nil, fmt.Errorf("mbufs hold %d bytes, and with MTU %d this port needs %d; make the mempool with a data room of at least %d",
 			room, plan.mtu, plan.mbufRoom, plan.mbufRoom+Headroom)
 	}
@@ -165,7 +164,7 @@ func (p *Port) setUp() error {
 	if err := errno(C.dpdk_port_info(p.id, &info)); err != nil {
 		return why(err)
 	}
-	p.driver, p.netdev = C.GoString(&info.driver[0]), int(info.netdev)
+	p.netdev = int(info.netdev)
 	if p.config.RxQueues > int(info.max_rx_queues) || p.config.TxQueues > int(info.max_tx_queues) {
 		return fmt.Errorf("%d Rx and %d Tx queues: this port has at most %d and %d",
 			p.config.RxQueues, p.config.TxQueues, info.max_rx_queues, info.max_tx_queues)
@@ -263,9 +262,6 @@ func (p *Port) KernelInterface() (*net.Interface, error) {
 	return netdev, nil
 }
 
-// Queues answers the number of Rx and of Tx queues.
-func (p *Port) Queues() (rx, tx int) { return p.config.RxQueues, p.config.TxQueues }
-
 // Start lets frames through.
 func (p *Port) Start() error {
 	clearLog()
@@ -318,9 +314,6 @@ func (p *Port) unplug() error {
 	}
 	return nil
 }
-
-// openPorts is the number of devices that DPDK has.
-func openPorts() int { return int(C.dpdk_port_count()) }
 
 // LinkUp reports whether there is somebody at the other end.
 func (p *Port) LinkUp() bool {

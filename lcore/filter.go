@@ -55,15 +55,15 @@ func (p Point) String() string {
 // A Way is one direction, or both.
 type Way uint8
 
-// The ways; WayOf makes one of a direction.
+// The ways; wayOf makes one of a direction.
 const (
 	BothWays Way = iota
 	OnlyRoCEToIB
 	OnlyIBToRoCE
 )
 
-// WayOf returns the way that is this direction alone.
-func WayOf(d Direction) Way { return Way(d + 1) }
+// wayOf returns the way that is this direction alone.
+func wayOf(d Direction) Way { return Way(d + 1) }
 
 // A Filter says which packets a mirror copies. The zero value means all; all conditions that are set must hold.
 //
@@ -96,8 +96,8 @@ var filterWords = []struct {
 	{"drop", "REASON|any", (*Filter).setDrop, (*Filter).dropText},
 }
 
-// FilterUsage says in one line what a filter can be.
-func FilterUsage() string {
+// filterUsage says in one line what a filter can be.
+func filterUsage() string {
 	var all []string
 	for _, w := range filterWords {
 		all = append(all, "["+w.word+" "+w.example+"]")
@@ -119,7 +119,7 @@ func ParseFilter(words []string) (Filter, error) {
 		})
 		switch {
 		case w < 0:
-			return Filter{}, fmt.Errorf("filter: %q is not a filter keyword; give %s", words[i], FilterUsage())
+			return Filter{}, fmt.Errorf("filter: %q is not a filter keyword; give %s", words[i], filterUsage())
 		case i+1 == len(words):
 			return Filter{}, fmt.Errorf("filter: %q lacks its value; give %s", words[i], filterWords[w].example)
 		case said[words[i]]:
@@ -192,7 +192,7 @@ func (f *Filter) qpnText() string {
 func (f *Filter) setDirection(text string) error {
 	for d := RoCEToIB; d <= IBToRoCE; d++ {
 		if d.String() == text {
-			f.Direction = WayOf(d)
+			f.Direction = wayOf(d)
 			return nil
 		}
 	}

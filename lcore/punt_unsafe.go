@@ -15,8 +15,8 @@ import (
 	"unsafe"
 )
 
-// A PendingPacket is a good RoCE packet whose (host, QPN) has no proxy QP yet. Its owner calls exactly one of Requeue and
-// Drop, once.
+// A PendingPacket is a good RoCE packet whose (host, QPN) has no proxy QP yet. Its owner calls exactly one of Requeue
+// and Drop, once.
 type PendingPacket struct {
 	m *C.struct_rte_mbuf
 	w *Worker
@@ -64,7 +64,7 @@ func (w *Worker) TakePunted() []PuntedFrame {
 	return out
 }
 
-// Send has the worker transmit a frame unchanged; mbufs come from the pool (dpdk's Mempool.Pointer).
+// Send makes the worker transmit a frame unchanged; mbufs come from the pool (dpdk's Mempool.Pointer).
 // One goroutine only.
 func (w *Worker) Send(pool unsafe.Pointer, frame []byte) error {
 	rc := C.worker_send(w.c, (*C.struct_rte_mempool)(pool), unsafe.Pointer(unsafe.SliceData(frame)), C.uint(len(frame)))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"causeway/ibside/ib"
+	"causeway/tables/tablestest"
 )
 
 // address returns 16 bytes of two words, forced into 2000::/3: an IPv6 unicast address.
@@ -49,15 +50,15 @@ func TestFlood(t *testing.T) {
 				for i := range uint64(n) {
 					must(t)(s.Hosts.Put(Host{IP: c.key(i), MAC: mac1, Version: 2}))
 				}
-				checkSpread(t, s.Stats()["hosts"], n)
+				checkSpread(t, s.stats()["hosts"], n)
 			}
 		})
 	}
 }
 
-// checkSpread checks what holds for random keys, with a margin: at three quarters full some 6 % of the keys are outside
-// their home bucket, and one in thousands more than three steps away.
-func checkSpread(t *testing.T, st Stats, n int) {
+// checkSpread demands what holds for random keys with a margin: at three quarters full some 6 % of the keys live
+// away from home, and one in thousands more than three steps.
+func checkSpread(t *testing.T, st tablestest.Stats, n int) {
 	t.Helper()
 	away, far := n-st.At[0], 0
 	for _, k := range st.At[4:] {
@@ -82,7 +83,7 @@ func TestFloodWithSeed(t *testing.T) {
 	refused := 0
 	for i, found := uint64(0), 0; found < n; i++ {
 		ip := address(i*0x9e3779b97f4a7c15, i)
-		if open.Hosts.hashOf(ip)>>49 != 0 { // bucket 0 of any array up to 2^15
+		if tablestest.HashOfHost(open.Pointer(), ip)>>49 != 0 { // bucket 0 of any array up to 2^15
 			continue
 		}
 		found++
@@ -93,12 +94,12 @@ func TestFloodWithSeed(t *testing.T) {
 		}
 		must(t)(closed.Hosts.Put(Host{IP: ip, MAC: mac1, Version: 2}))
 	}
-	st := open.Stats()["hosts"]
-	t.Logf("known seed: %d of %d rejected, %+v", refused, n, st)
+	st := open.stats()["hosts"]
+	t.Logf("known seed: %d of %d refused, %+v", refused, n, st)
 	if st.At[0] > 4*7 {
 		t.Error("the keys do not collide: there is no attack, and this test proves nothing")
 	}
-	checkSpread(t, closed.Stats()["hosts"], n)
+	checkSpread(t, closed.stats()["hosts"], n)
 }
 
 // TestHalfWay makes Puts fail on one table or the other, by a reader that is never quiescent, and checks that they
@@ -146,7 +147,7 @@ func TestHalfWay(t *testing.T) {
 			m.groups = map[ib.GID]Group{g.MGID: g} // the existing one changes its MGID
 		}
 		if i%150 == 149 {
-			r.Quiescent()
+			tablestest.Quiescent(s.Pointer(), 0)
 			s.Reclaim()
 		}
 		checkTables(t, s, m)

@@ -152,9 +152,3 @@ func (g *Group) setFlags(f C.uint8_t) {
 	g.ToIB, g.ToRoCE, g.RewriteImm = f&C.GROUP_TO_IB != 0, f&C.GROUP_TO_ROCE != 0, f&C.GROUP_REWRITE_IMM != 0
 	g.Policed, g.PGM = f&C.GROUP_POLICED != 0, f&C.GROUP_PGM != 0
 }
-
-// hashOf returns what an attacker would compute who knew the seed.
-func (t *Hosts) hashOf(ip netip.Addr) uint64 {
-	k := addrKey(ip, 0)
-	return uint64(C.table_hash(&t.c.hosts, &k))
-}

@@ -49,7 +49,7 @@ func checkTables(t rapid.TB, s *Tables, m *model) {
 		}
 	}
 	m.checkNodes(t, s, want)
-	for name, st := range s.Stats() {
+	for name, st := range s.stats() {
 		if st.Entries != want[name] || st.Entries+st.Retired+st.Free != st.Slots {
 			t.Fatalf("table %s: %+v, want %d entries", name, st, want[name])
 		}
@@ -302,7 +302,7 @@ func TestMillions(t *testing.T) {
 			}
 		}
 	}
-	st := s.Stats()["proxy_qps"]
+	st := s.stats()["proxy_qps"]
 	t.Logf("%d times full; at the end %+v", full, st)
 	if full == 0 || st.Buckets < most/6 {
 		t.Error("the tables were never full: the test does not reach the case that it is for")
@@ -321,7 +321,7 @@ func checkAll(t *testing.T, s *Tables, there func(func(int, uint32) bool), hosts
 			t.Errorf("proxy QP QPN of %d: %+v, %v", k, got, ok)
 		}
 	}
-	if s.ProxyQPs.Len() != n || s.Stats()["proxy_qps"].Entries != n || s.Stats()["proxy_qpns"].Entries != n {
-		t.Errorf("%d proxy QPs, %+v", s.ProxyQPs.Len(), s.Stats())
+	if s.ProxyQPs.Len() != n || s.stats()["proxy_qps"].Entries != n || s.stats()["proxy_qpns"].Entries != n {
+		t.Errorf("%d proxy QPs, %+v", s.ProxyQPs.Len(), s.stats())
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// MaxOwnGIDs is how many GIDs of the bridge's own port the tables have room for: as many as verbs can send from.
-const MaxOwnGIDs = 256
+// maxOwnGIDs is how many GIDs of the bridge's own port the tables have room for: as many as verbs can send from.
+const maxOwnGIDs = 256
 
 // Own is what the bridge's own IB port goes by. A message from there is an echo of what the bridge has sent. Another port
 // may share its LID (a virtual function): without a GRH, messages from there are taken for the bridge's.
@@ -36,8 +36,8 @@ func (o *Own) keys() (keys []C.struct_table_key) {
 
 // SetOwn says what the bridge's own port goes by from now on. It fails, and changes nothing, when that is a node's.
 func (t *Nodes) SetOwn(o Own) error {
-	if len(o.GIDs) > MaxOwnGIDs {
-		return fmt.Errorf("tables: %d GIDs of the bridge's own port; give at most %d", len(o.GIDs), MaxOwnGIDs)
+	if len(o.GIDs) > maxOwnGIDs {
+		return fmt.Errorf("tables: %d GIDs of the bridge's own port; give at most %d", len(o.GIDs), maxOwnGIDs)
 	}
 	for _, g := range o.GIDs {
 		if n := t.gids[g]; n != nil {

@@ -87,14 +87,14 @@ func TestBytes(t *testing.T) {
 // There is room for as many as verbs can name, besides all nodes.
 func TestManyOwn(t *testing.T) {
 	s := newTables(t, Config{MaxNodes: 4})
-	many := Own{GIDs: make([]ib.GID, MaxOwnGIDs+1)}
+	many := Own{GIDs: make([]ib.GID, maxOwnGIDs+1)}
 	if err := s.Nodes.SetOwn(many); err == nil {
-		t.Error("more own GIDs were accepted than there is room for")
+		t.Error("more own GIDs were taken than there is room for")
 	}
 	for i := range many.GIDs {
 		many.GIDs[i] = ib.GID{0xfe, 0x80, 14: byte(i >> 8), 15: byte(i)}
 	}
-	if err := s.Nodes.SetOwn(Own{LID: 3, GIDs: many.GIDs[:MaxOwnGIDs]}); err != nil {
+	if err := s.Nodes.SetOwn(Own{LID: 3, GIDs: many.GIDs[:maxOwnGIDs]}); err != nil {
 		t.Error(err)
 	}
 }

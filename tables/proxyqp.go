@@ -154,14 +154,6 @@ func (t *ProxyQPs) Find(hostIP netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32
 	return ProxyQP{}, 0, false
 }
 
-// FindQPN returns the proxy QP that has a QPN on IB, and its id.
-func (t *ProxyQPs) FindQPN(qpn ib.QPN) (s ProxyQP, id uint32, ok bool) {
-	if r := t.proxyQPNs[qpn]; r != nil {
-		return r.ProxyQP, r.id, true
-	}
-	return ProxyQP{}, 0, false
-}
-
 // Of yields the proxy QPs of a host, in no order.
 func (t *ProxyQPs) Of(ip netip.Addr) iter.Seq[ProxyQP] {
 	of := t.of[ip.Unmap()]

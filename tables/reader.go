@@ -24,8 +24,5 @@ func (t *Tables) Reader(n int) (*Reader, error) {
 	return &Reader{t, C.uint(n)}, nil
 }
 
-// Quiescent says that the reader holds nothing it found before.
-func (r *Reader) Quiescent() { C.tables_reader_quiescent(r.t.c, r.n) }
-
 // Close ends the registration.
 func (r *Reader) Close() { C.tables_reader_close(r.t.c, r.n) }

@@ -165,11 +165,6 @@ int tables_reader_open(struct tables *t, unsigned n)
 	return 0;
 }
 
-void tables_reader_quiescent(struct tables *t, unsigned n)
-{
-	rte_rcu_qsbr_quiescent(t->rcu, n);
-}
-
 void tables_reader_close(struct tables *t, unsigned n)
 {
 	rte_rcu_qsbr_thread_offline(t->rcu, n);

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"causeway/ibside/ib"
+	"causeway/tables/tablestest"
 )
 
 func newTables(t testing.TB, c Config) *Tables {
@@ -22,6 +23,9 @@ func newTables(t testing.TB, c Config) *Tables {
 	t.Cleanup(s.Close)
 	return s
 }
+
+// stats returns the counts of each table.
+func (t *Tables) stats() map[string]tablestest.Stats { return tablestest.StatsOf(t.Pointer()) }
 
 func addr(s string) netip.Addr {
 	if s == "" {
@@ -167,7 +171,7 @@ func TestMove(t *testing.T) {
 			t.Errorf("proxy QP %d sends to %+v", i, h)
 		}
 	}
-	for name, st := range s.Stats() {
+	for name, st := range s.stats() {
 		if st.Retired != 0 {
 			t.Errorf("%s: %d entries were replaced by a move", name, st.Retired)
 		}
@@ -225,7 +229,7 @@ func TestFull(t *testing.T) {
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "MaxHosts") {
 		t.Fatalf("the ninth of eight hosts: %v", err)
 	}
-	if _, _, ok := s.Hosts.Lookup(h.IP); ok || s.Hosts.Len() != 8 || s.Stats()["hosts"].Entries != 8 {
+	if _, _, ok := s.Hosts.Lookup(h.IP); ok || s.Hosts.Len() != 8 || s.stats()["hosts"].Entries != 8 {
 		t.Error("the ninth host left something behind")
 	}
 	if err := s.Hosts.Delete(addr("10.0.0.4")); err != nil {
@@ -256,7 +260,7 @@ func TestReclaim(t *testing.T) {
 			t.Fatalf("the id was used again under a reader: %v", err)
 		}
 	}
-	r.Quiescent()
+	tablestest.Quiescent(s.Pointer(), 1)
 	if n := s.Reclaim(); n != 1 {
 		t.Errorf("%d entries reclaimed after the reader was quiescent", n)
 	}

@@ -48,7 +48,6 @@ int tables_copy(const struct table *t, const struct table_key *key, uint64_t ent
 
 /* The calls of rte_rcu_qsbr, for readers in Go. Returns 0, or 1 when n is out of range. */
 int tables_reader_open(struct tables *t, unsigned n);
-void tables_reader_quiescent(struct tables *t, unsigned n);
 void tables_reader_close(struct tables *t, unsigned n);
 
 #endif

@@ -61,7 +61,7 @@ func taskRules() (string, error) {
 			RoCE:    config.RoCE{V1: true, V2: true, VLAN: 100},
 			Workers: config.Workers{LCores: slices.Repeat([]int{0}, workers)},
 		}}).rules() {
-			if err := p.ValidateFlow(r); !errors.Is(err, dpdk.ErrNoFlow) {
+			if _, err := p.CreateFlow(r); !errors.Is(err, dpdk.ErrNoFlow) {
 				return "", fmt.Errorf("%d workers: %+v: %w", workers, r, err)
 			}
 			n++

@@ -36,7 +36,8 @@ func (r *readings) Workers() (out []lcore.Counters) {
 	return out
 }
 
-// Latency returns how long packets were in the bridge since the last ClearLatency, by worker and direction; nil after Close.
+// Latency returns how long packets were in the bridge since the last ClearLatency, by worker and direction; nil after
+// Close.
 func (r *readings) Latency() (out [][2]lcore.Latency) {
 	r.gate.whileOpen(func() { out = r.datapath.Latency() })
 	return out
@@ -52,8 +53,8 @@ type injector struct {
 	log      *slog.Logger
 }
 
-// Inject has all workers inject faults into the packets of a direction, in place of those before; the zero Injection ends it.
-// On an error, which is one line, nothing changes.
+// Inject makes all workers inject faults into the packets of a direction, in place of those before; the zero Injection
+// ends it. On an error, which is one line, nothing changes.
 func (j *injector) Inject(d lcore.Direction, i lcore.Injection) error {
 	err := errors.New("bridge: the bridge is down; there is nothing to inject into")
 	j.gate.whileOpen(func() { err = j.datapath.Inject(d, i) })

@@ -182,15 +182,7 @@ func (c *configuration) SetGroups(ctx context.Context, groups []config.Group) (c
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) { return cfg.WithGroups(groups) })
 }
 
-// AddGroup adds a group.
-func (c *configuration) AddGroup(ctx context.Context, g config.Group) (config.Changes, error) {
-	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
-		return cfg.WithGroups(append(slices.Clone(cfg.Groups), g))
-	})
-}
-
-// RemoveGroup ends the configured group of an MGID, which Status has, too; on an Ethernet link layer that is the
-// address itself.
+// RemoveGroup ends the configured group of an MGID, which Status has, too; on an Ethernet link layer that is the address itself.
 func (c *configuration) RemoveGroup(ctx context.Context, mgid ib.GID) (config.Changes, error) {
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
 		rest := slices.DeleteFunc(slices.Clone(cfg.Groups), func(g config.Group) bool {
@@ -203,13 +195,6 @@ func (c *configuration) RemoveGroup(ctx context.Context, mgid ib.GID) (config.Ch
 	})
 }
 
-// AddHost adds an IB node or a static RoCE host.
-func (c *configuration) AddHost(ctx context.Context, x config.Host) (config.Changes, error) {
-	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
-		return cfg.WithHosts(append(slices.Clone(cfg.Hosts), x))
-	})
-}
-
 // RemoveHost removes the entry that has an address, with its other address.
 func (c *configuration) RemoveHost(ctx context.Context, ip netip.Addr) (config.Changes, error) {
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
@@ -218,13 +203,6 @@ func (c *configuration) RemoveHost(ctx context.Context, ip netip.Addr) (config.C
 			return nil, fmt.Errorf("bridge: host %v: not configured", ip)
 		}
 		return cfg.WithHosts(rest)
-	})
-}
-
-// AddService adds a service.
-func (c *configuration) AddService(ctx context.Context, s config.Service) (config.Changes, error) {
-	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
-		return cfg.WithServices(append(slices.Clone(cfg.Services), s))
 	})
 }
 

@@ -77,7 +77,9 @@ const (
 
 // usesC lists the packages that may import "C": the ports, the datapath and the tables; a package that gives
 // tests of one its C side; and, with all below it, perf.
-var usesC = []string{"dpdk", "ibside/verbs", "ibside/fabricport", "ibside/fabricport/porttest", "lcore", "lcore/pgm", "lcore/probe", "lcore/mirror", "tables", "perf"}
+var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verbstest", "ibside/fabricport",
+	"ibside/fabricport/porttest", "lcore", "lcore/icrctest", "lcore/pgm", "lcore/pgm/pgmtest", "lcore/probe", "lcore/mirror", "tables",
+	"tables/tablestest", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
 var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm",

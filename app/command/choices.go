@@ -53,14 +53,14 @@ func (t *Table) Choices(ctx context.Context, e *Env, line string) Choices {
 
 func pipeChoices(words []string) (c Choices) {
 	if len(words) == 0 {
-		for _, s := range Stages {
+		for _, s := range pipeStages {
 			c.Options = append(c.Options, Option{Word: s.Word, Help: s.Help})
 		}
 		return c
 	}
 	var p Pipe
 	err := p.add(words)
-	name, _ := Choose(words[0], []string{"count", "json", "match"})
+	name, _ := choose(words[0], []string{"count", "json", "match"})
 	switch {
 	case err == nil:
 		c.Enter = true
@@ -102,7 +102,7 @@ func (t *Table) commandChoices(ctx context.Context, e *Env, words []string, part
 func (t *Table) path(n *node, words []string) string {
 	at, out := t.root, []string{}
 	for _, w := range words {
-		name, err := Choose(w, at.words())
+		name, err := choose(w, at.words())
 		if err != nil {
 			break
 		}
@@ -149,7 +149,7 @@ func argChoices(ctx context.Context, e *Env, cmd *Command, words []string) (c Ch
 			words = words[used:]
 			continue
 		}
-		name, keyErr := Choose(words[0], v.keys())
+		name, keyErr := choose(words[0], v.keys())
 		if keyErr == nil && len(words) == 1 { // its value is missing
 			i := slices.IndexFunc(cmd.Args, func(a Arg) bool { return a.Key == name })
 			return Choices{Options: valueOptions(ctx, e, &cmd.Args[i])}

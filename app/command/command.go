@@ -195,5 +195,5 @@ type Table struct {
 	root     *node
 }
 
-// NewTable returns a table of commands.
-func NewTable(commands []Command) *Table { return &Table{commands, tree(commands)} }
+// newTable returns a table of commands.
+func newTable(commands []Command) *Table { return &Table{commands, tree(commands)} }

@@ -32,7 +32,7 @@ type Kind struct {
 // parse parses a value. Words may be abbreviated.
 func (k *Kind) parse(s string) (any, error) {
 	if k.Words != nil {
-		name, err := Choose(s, k.Words)
+		name, err := choose(s, k.Words)
 		if err != nil {
 			return nil, err
 		}

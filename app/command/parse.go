@@ -86,7 +86,7 @@ func (t *Table) find(words []string) (*node, []string, error) {
 		if len(at.children) == 0 {
 			return at, words[i:], nil
 		}
-		name, err := Choose(w, at.words())
+		name, err := choose(w, at.words())
 		if err != nil {
 			if at.command != nil { // an argument, then
 				return at, words[i:], nil
@@ -123,8 +123,8 @@ func (t *Table) parseWatch(words []string) (*Invocation, error) {
 	return v, nil
 }
 
-// Choose returns the known word that w is, or abbreviates.
-func Choose(w string, known []string) (string, error) {
+// choose returns the known word that w is, or abbreviates.
+func choose(w string, known []string) (string, error) {
 	var fit []string
 	for _, k := range known {
 		if k == w {
@@ -167,7 +167,7 @@ func (v *Invocation) parseArgs(words []string) error {
 
 // parseArg parses one argument, and returns how many words it took.
 func (v *Invocation) parseArg(words []string) (int, error) {
-	if name, err := Choose(words[0], v.given()); err == nil {
+	if name, err := choose(words[0], v.given()); err == nil {
 		return 0, usagef("%s is given twice", name)
 	}
 	if a := v.nextPositional(); a != nil {
@@ -180,7 +180,7 @@ func (v *Invocation) parseArg(words []string) (int, error) {
 			v.values[a.Name] = value
 			return 1, nil
 		}
-		if _, keyErr := Choose(words[0], v.keys()); a.Needed || keyErr != nil {
+		if _, keyErr := choose(words[0], v.keys()); a.Needed || keyErr != nil {
 			return 0, usagef("%s %q: %s", a.Kind.Form, words[0], err)
 		}
 	}
@@ -188,7 +188,7 @@ func (v *Invocation) parseArg(words []string) (int, error) {
 	if len(keys) == 0 {
 		return 0, usagef("%q is unexpected: %s", words[0], v.Command.usage())
 	}
-	name, err := Choose(words[0], keys)
+	name, err := choose(words[0], keys)
 	if err != nil {
 		return 0, err
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Stages are the words that can follow a bar.
-var Stages = []struct{ Word, Form, Help string }{
+// pipeStages are the words that can follow a bar.
+var pipeStages = []struct{ Word, Form, Help string }{
 	{"count", "", "show only how many rows or lines there are"},
 	{"json", "", "show JSON"},
 	{"match", "REGEXP", "show only rows and lines that match a regular expression"},
@@ -24,13 +24,13 @@ type Pipe struct {
 // add parses one stage.
 func (p *Pipe) add(words []string) error {
 	var known []string
-	for _, s := range Stages {
+	for _, s := range pipeStages {
 		known = append(known, s.Word)
 	}
 	if len(words) == 0 {
 		return usagef("nothing follows the bar: %s", oneOf(known))
 	}
-	name, err := Choose(words[0], known)
+	name, err := choose(words[0], known)
 	switch {
 	case err != nil:
 		return err

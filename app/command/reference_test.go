@@ -33,7 +33,7 @@ makes a session admin. Commands that change something are logged as ` + "`consol
 | | |
 |---|---|
 `)
-	for _, s := range Stages {
+	for _, s := range pipeStages {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimSpace("\\| "+s.Word+" "+s.Form), s.Help)
 	}
 	b.WriteString(`
@@ -104,7 +104,7 @@ A running bridge takes commands on the sockets of [console] listen: from
 .BR "causeway ctl" ,
 telnet or nc. Words may be abbreviated; ? shows what can come next.
 `)
-	for _, s := range Stages {
+	for _, s := range pipeStages {
 		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace("| "+s.Word+" "+s.Form)), roff(sentence(s.Help)))
 	}
 	b.WriteString(".SH COMMANDS\n")

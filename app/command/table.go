@@ -10,7 +10,7 @@ import (
 )
 
 // Standard is the table of all commands.
-var Standard = NewTable(allCommands())
+var Standard = newTable(allCommands())
 
 func allCommands() (all []Command) {
 	for _, some := range [][]Command{showState(), showTraffic(), showBridge(), live(), changes(), session()} {

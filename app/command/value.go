@@ -24,13 +24,13 @@ type (
 	Age time.Duration
 )
 
-// Never is the Age of what has not happened.
-const Never Age = -1
+// never is the Age of what has not happened.
+const never Age = -1
 
 // ageOf returns the age of t; Never for the zero time.
 func ageOf(t, now time.Time) Age {
 	if t.IsZero() {
-		return Never
+		return never
 	}
 	return Age(max(0, now.Sub(t)))
 }

@@ -60,7 +60,7 @@ func (tb *testbed) multicast() *flow {
 	return f
 }
 
-// published has a node send to the group that both hosts have joined.
+// published makes a node send to the group that both hosts have joined.
 func (tb *testbed) published() (*flow, error) {
 	f := newFlow(fmt.Sprintf("%s → %v → hosts", nodeNames[1], toRoCE), "multicast to RoCE", len(tb.hosts))
 	for i, h := range tb.hosts {

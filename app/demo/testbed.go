@@ -273,8 +273,8 @@ func (tb *testbed) makeSubnet(capture string) (err error) {
 	return nil
 }
 
-// Config returns the demonstration's configuration file.
-func Config() string {
+// configFile returns the demonstration's configuration file.
+func configFile() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `[bridge]
 name = "demo"
@@ -318,7 +318,7 @@ func lastCPU() int {
 
 // build builds the bridge.
 func (tb *testbed) build(log *slog.Logger) (*bridge.Bridge, error) {
-	cfg, err := config.Parse("demo", []byte(Config()))
+	cfg, err := config.Parse("demo", []byte(configFile()))
 	if err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func (p *RDMAPort) checkGID(want ib.GID) []string {
 	}
 	var have []string
 	for _, g := range p.GIDs {
-		if g.Usable() {
+		if g.usable() {
 			have = append(have, g.GID)
 		}
 	}

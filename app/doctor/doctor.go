@@ -93,7 +93,7 @@ func (g group) examine() (out Findings) {
 			f.Group, f.Check = g.name, c.name
 			out = append(out, f)
 		}
-		if c.bars && (len(found) == 0 || !Findings(found).Fine()) {
+		if c.bars && (len(found) == 0 || !Findings(found).fine()) {
 			break
 		}
 	}
@@ -206,8 +206,8 @@ func (fs Findings) count(l Level) (n int) {
 	return n
 }
 
-// Fine reports whether nothing needs to be fixed; hints do not count.
-func (fs Findings) Fine() bool {
+// fine reports whether nothing needs to be fixed; hints do not count.
+func (fs Findings) fine() bool {
 	for _, f := range fs {
 		if f.Verdict != OK {
 			return false

@@ -152,7 +152,7 @@ func (fs Findings) of(group string) (out Findings) {
 func TestWell(t *testing.T) {
 	found := well().examine(load(t))
 	var b bytes.Buffer
-	if err := found.WriteText(&b, false); err != nil || !found.Fine() || len(found) < len(ipoibChecks(nil)) {
+	if err := found.WriteText(&b, false); err != nil || !found.fine() || len(found) < len(ipoibChecks(nil)) {
 		t.Errorf("%d findings, %v:\n%s", len(found), err, &b)
 	}
 	b.Reset()
@@ -267,7 +267,7 @@ func TestTogether(t *testing.T) {
 	m = well()
 	m.settings["net/ipv4/conf/ib0/proxy_arp"] = ""
 	m.proxied = append(m.proxied, netip.MustParseAddr("10.9.0.1"))
-	if found := m.examine(load(t)); !found.Fine() {
+	if found := m.examine(load(t)); !found.fine() {
 		t.Errorf("with an entry for each host: %+v", found)
 	}
 }

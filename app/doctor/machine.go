@@ -56,7 +56,7 @@ func (p *RDMAPort) Name() string { return config.IBPort{Device: p.Device, Num: p
 func (p *RDMAPort) hasGID(want ib.GID) (string, bool) {
 	i := slices.IndexFunc(p.GIDs, func(g GID) bool {
 		have, err := ib.ParseGID(g.GID)
-		return err == nil && g.Usable() && (want.IsZero() || have == want)
+		return err == nil && g.usable() && (want.IsZero() || have == want)
 	})
 	if i < 0 {
 		return "", false
@@ -72,9 +72,9 @@ type GID struct {
 	Netdev string `json:"netdev,omitempty"`
 }
 
-// Usable reports whether a packet can be sent with this GID: an address handle holds the index in 8 bits
+// usable reports whether a packet can be sent with this GID: an address handle holds the index in 8 bits
 // (struct ibv_global_route, sgid_index), however large the table is.
-func (g GID) Usable() bool { return g.Index < 256 }
+func (g GID) usable() bool { return g.Index < 256 }
 
 // EthPort is a network interface, or a PCI network function without an interface.
 type EthPort struct {

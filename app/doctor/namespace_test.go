@@ -116,7 +116,7 @@ func TestFixesWorkOnRoCESide(t *testing.T) {
 	}
 	h.sh("bridge", b.String())
 	b.Reset()
-	if found := examine(); !found.Fine() || len(found) < 4 || found.WriteText(&b, true) != nil {
+	if found := examine(); !found.fine() || len(found) < 4 || found.WriteText(&b, true) != nil {
 		t.Errorf("after its own commands:\n%s", &b)
 	}
 }
@@ -171,7 +171,7 @@ func TestFixesWorkOnKernel(t *testing.T) {
 			}
 			for round := range 3 {
 				found := h.examine()
-				if found.Fine() {
+				if found.fine() {
 					if round == 0 {
 						t.Fatal("all is well before")
 					}
@@ -183,7 +183,7 @@ func TestFixesWorkOnKernel(t *testing.T) {
 				}
 				h.sh("bridge", strings.ReplaceAll(b.String(), "ip route get", ": ip route get"))
 			}
-			if found := h.examine(); !found.Fine() {
+			if found := h.examine(); !found.fine() {
 				var b bytes.Buffer
 				_ = found.WriteText(&b, false)
 				t.Errorf("after its own commands:\n%s", &b)
@@ -204,7 +204,7 @@ func TestFixesWorkOnKernel(t *testing.T) {
 // kernel falls silent.
 func TestEachConditionCounts(t *testing.T) {
 	h := newTestbed(t)
-	for !h.examine().Fine() {
+	for !h.examine().fine() {
 		var b bytes.Buffer
 		if err := h.examine().WriteFixes(&b); err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestEachConditionCounts(t *testing.T) {
 			t.Errorf("without %s %s is answered by %q; the doctor says so: %v", c.name, c.ip, got, said)
 		}
 		h.sh("bridge", c.redo)
-		if got := h.answered(c.ip); got == "" || !h.examine().Fine() {
+		if got := h.answered(c.ip); got == "" || !h.examine().fine() {
 			t.Errorf("with %s again %s is answered by %q", c.name, c.ip, got)
 		}
 	}

@@ -106,7 +106,7 @@ func (t *table) gid(g GID) {
 	if g.Netdev != "" {
 		line += "  " + printable(g.Netdev)
 	}
-	if !g.Usable() {
+	if !g.usable() {
 		line += "  (over 255: unusable)"
 	}
 	t.line(line)

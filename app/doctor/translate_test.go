@@ -17,7 +17,7 @@ var elsewhere = []string{
 // TestTranslated wants the InfiniBand side to be looked at, and mended, by the addresses that nodes know.
 func TestTranslated(t *testing.T) {
 	var b bytes.Buffer
-	if found := well().examine(load(t, elsewhere...)); !found.Fine() || found.WriteText(&b, false) != nil {
+	if found := well().examine(load(t, elsewhere...)); !found.fine() || found.WriteText(&b, false) != nil {
 		t.Errorf("nothing is wrong, but\n%s", &b)
 	}
 	const toDummy = "ip link add causeway0 type dummy\nip link set causeway0 up\nip route replace 10.9.0.1/32 dev causeway0"

@@ -70,7 +70,7 @@ func TestFieldsToIB(t *testing.T) {
 			if !ok || !m.HasGRH || grh.TClass() != tclass || grh.DGID() != mgid(group).MGID || m.SL != record.AH.SL || m.FECN != (tclass&3 == 3) {
 				t.Errorf("multicast of traffic class %#x: %+v", tclass, m)
 			}
-			path, err := node.SA().PathToLID(within(t, stepTime), m.SLID)
+			path, err := pathToLID(t, node, m.SLID)
 			if err != nil || grh.SGID() != path.DGID || grh.HopLimit() != record.AH.GRH.HopLimit || grh.FlowLabel() != 0 {
 				t.Errorf("GRH from %v, hop limit %d, flow label %#x; want from the bridge, %v (%v), and the group's %d",
 					grh.SGID(), grh.HopLimit(), grh.FlowLabel(), path.DGID, err, record.AH.GRH.HopLimit)
@@ -78,6 +78,13 @@ func TestFieldsToIB(t *testing.T) {
 			proof.add(2)
 		}
 	})
+}
+
+// pathToLID asks the subnet for the path from a node to a LID.
+func pathToLID(t *testing.T, node *IBNode, dlid ib.LID) (ib.PathFields, error) {
+	t.Helper()
+	return node.SA().PathWith(within(t, stepTime), ib.PathDLID|ib.PathSGID|ib.PathReversible|ib.PathNumbPath,
+		ib.PathFields{DLID: dlid, SGID: node.HCA().Info().GID, Reversible: true, NumbPath: 1})
 }
 
 // receiveOne has a host send one message and returns it as the node received it.
@@ -228,7 +235,7 @@ func answerWithFields(t *testing.T, node *IBNode, host Peer, nodeIP string) []Ev
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := node.SA().PathToLID(within(t, stepTime), requests[0].SLID)
+	path, err := pathToLID(t, node, requests[0].SLID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,8 +107,8 @@ func logging(c *ast.CallExpr) (call, bool) {
 
 // TestEvents checks that each event of the source is in the list, at its level, and each of the list in the source.
 func TestEvents(t *testing.T) {
-	known, used := map[string]Event{}, map[string]bool{"suppressed": true}
-	for _, e := range Events {
+	known, used := map[string]event{}, map[string]bool{"suppressed": true}
+	for _, e := range events {
 		if known[e.Name].Name != "" {
 			t.Errorf("%s is in the list twice", e.Name)
 		}
@@ -121,7 +121,7 @@ func TestEvents(t *testing.T) {
 		used[c.event] = true
 		e, ok := known[c.event]
 		if !ok {
-			t.Errorf("%s: the event %q is not in app/logs/list.go: name it there with what it means, and run go test ./app/logs -update", c.where, c.event)
+			t.Errorf("%s: the event %q is not in app/logs/list_test.go: name it there with what it means, and run go test ./app/logs -update", c.where, c.event)
 		} else if c.levels[0] != "" && !slices.Contains(strings.Fields(e.Level), c.levels[0]) {
 			t.Errorf("%s: %q is logged at %s, and the list says %s", c.where, c.event, c.levels[0], e.Level)
 		}
@@ -138,7 +138,7 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	}
-	for _, e := range Events {
+	for _, e := range events {
 		if !used[e.Name] {
 			t.Errorf("nothing logs %q: remove it from the list", e.Name)
 		}
@@ -171,6 +171,6 @@ func TestReference(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != reference() {
-		t.Errorf("docs/log.md does not agree with list.go (%v); run go test ./app/logs -run TestReference -update", err)
+		t.Errorf("docs/log.md does not agree with list_test.go (%v); run go test ./app/logs -run TestReference -update", err)
 	}
 }

@@ -5,7 +5,7 @@
 //	log.Info("host_learned", …) ─▶ level? ─▶ too often? ─▶ text or JSON ─┬▶ standard error
 //	                                             └▶ counted             └▶ the last lines, for the console
 //
-// A message is the name of an event, which does not change between versions; details are in the attributes. list.go
+// A message is the name of an event, which does not change between versions; details are in the attributes. list_test.go
 // lists the names. The packet path logs nothing: it counts.
 package logs
 
@@ -30,7 +30,7 @@ const (
 	window = time.Second
 	// reportEvery is how often a flood that does not end is reported.
 	reportEvery = time.Minute
-	// eventsMost bounds the map of events: all are in list.go, but names could come from anywhere.
+	// eventsMost bounds the map of events: all are in list_test.go, but names could come from anywhere.
 	eventsMost = 1000
 )
 

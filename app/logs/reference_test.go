@@ -11,7 +11,7 @@ import (
 // reference returns docs/log.md: the documentation of every event as Markdown.
 func reference() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<!-- Made from app/logs/list.go by "go test ./app/logs -run TestReference -update"; do not edit. -->
+	fmt.Fprintf(&b, `<!-- Made from app/logs/list_test.go by "go test ./app/logs -run TestReference -update"; do not edit. -->
 # The log
 
 The bridge logs to standard error, one line per event, as text or JSON as `+"`[log]`"+` says. `+"`msg`"+` is the event's name, which does not
@@ -21,8 +21,8 @@ while the bridge runs (`+"`set log level`"+`).
 At most %d lines a second are written per event. Further ones are counted, and reported by a line `+"`suppressed`"+` when the flood is over, or
 each minute. The packet path logs nothing: packets are counted in the [metrics](metrics.md).
 `, kept, most)
-	for i, e := range Events {
-		if slices.IndexFunc(Events, func(o Event) bool { return o.Area == e.Area }) == i { // the first of its area
+	for i, e := range events {
+		if slices.IndexFunc(events, func(o event) bool { return o.Area == e.Area }) == i { // the first of its area
 			referenceArea(&b, e.Area)
 		}
 	}
@@ -31,7 +31,7 @@ each minute. The packet path logs nothing: packets are counted in the [metrics](
 
 func referenceArea(b *strings.Builder, area string) {
 	fmt.Fprintf(b, "\n## %s\n\n| event | level | meaning |\n|---|---|---|\n", area)
-	for _, e := range Events {
+	for _, e := range events {
 		if e.Area == area {
 			fmt.Fprintf(b, "| `%s` | %s | %s |\n", e.Name, strings.Join(strings.Fields(e.Level), ", "), e.Means)
 		}

@@ -30,10 +30,10 @@ func Follow(ctx context.Context, m Mirror, t Tables, f lcore.Filter, tell func(E
 	o := &open{packets: map[uint64][]lcore.MirroredPacket{}}
 	missed, err = m.Mirror(ctx, f, 0, func(x lcore.MirroredPacket) bool {
 		if single {
-			return tell(Explain([]lcore.MirroredPacket{x}, t))
+			return tell(explain([]lcore.MirroredPacket{x}, t))
 		}
 		for _, ended := range o.take(x) {
-			if !tell(Explain(ended, t)) {
+			if !tell(explain(ended, t)) {
 				return false
 			}
 		}
@@ -41,7 +41,7 @@ func Follow(ctx context.Context, m Mirror, t Tables, f lcore.Filter, tell func(E
 	})
 	if err == nil && ctx.Err() != nil {
 		for _, rest := range o.all() {
-			if !tell(Explain(rest, t)) {
+			if !tell(explain(rest, t)) {
 				break
 			}
 		}

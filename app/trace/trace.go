@@ -105,8 +105,8 @@ type Step struct {
 	After  time.Duration `json:"after_ns"` // since the first step
 }
 
-// Explain explains a packet from its copies, at least one, in order of time.
-func Explain(mirrors []lcore.MirroredPacket, t Tables) Explanation {
+// explain explains a packet from its copies, at least one, in order of time.
+func explain(mirrors []lcore.MirroredPacket, t Tables) Explanation {
 	first, last := &mirrors[0], &mirrors[len(mirrors)-1]
 	e := Explanation{Packet: first.Packet, Time: first.Time, Direction: first.Direction.String(), Outcome: InProgress}
 	for _, x := range mirrors {

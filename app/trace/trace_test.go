@@ -143,7 +143,7 @@ func TestExplain(t *testing.T) {
 		{"ARP", []lcore.MirroredPacket{frameAt(lcore.Received, arp()), frameAt(lcore.ToManagement, arp())}, []string{"handed to management", "ARP 10.9.0.1 of 10.9.0.7"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := Explain(c.mirrors, fakeTables{})
+			e := explain(c.mirrors, fakeTables{})
 			text := strings.Join(e.Lines(), "\n")
 			rest := strings.Join(strings.Fields(text), " ")
 			for _, w := range c.want {
@@ -216,7 +216,7 @@ func FuzzExplain(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte, longer int) {
 		s := frameAt(lcore.Received, data)
 		s.Len += max(longer, 0)
-		e := Explain([]lcore.MirroredPacket{s}, fakeTables{})
+		e := explain([]lcore.MirroredPacket{s}, fakeTables{})
 		e.Lines()
 	})
 }
@@ -227,7 +227,7 @@ func TestCutAnywhere(t *testing.T) {
 		p.SrcIP, p.DstIP = netip.MustParseAddr("fe80::1"), netip.MustParseAddr("fe80::2")
 	})} {
 		for n := range whole {
-			e := Explain([]lcore.MirroredPacket{frameAt(lcore.Received, slices.Clone(whole[:n]))}, fakeTables{})
+			e := explain([]lcore.MirroredPacket{frameAt(lcore.Received, slices.Clone(whole[:n]))}, fakeTables{})
 			if e.Received.Get("ICRC") == "correct" {
 				t.Errorf("%d of %d bytes have a right ICRC", n, len(whole))
 			}

@@ -40,14 +40,14 @@ type Endpoint interface {
 
 // A Destination is a queue pair or a group.
 type Destination interface {
-	// Send sends one message. It keeps no reference to the payload. After ErrFull the next message may succeed.
+	// Send sends one message. It keeps no reference to the payload. After errFull the next message may succeed.
 	Send(payload []byte) error
 	// String describes the destination.
 	String() string
 }
 
-// ErrFull says that there was no room to send a message.
-var ErrFull = errors.New("no room to send")
+// errFull says that there was no room to send a message.
+var errFull = errors.New("no room to send")
 
 // A Message is a received one.
 type Message struct {
@@ -99,8 +99,8 @@ const (
 	onVerbs  = "verbs"
 )
 
-// Open opens an endpoint.
-func Open(c Config) (Endpoint, error) {
+// open opens an endpoint.
+func open(c Config) (Endpoint, error) {
 	kind, rest, _ := strings.Cut(c.On, ":")
 	if c.QKey == 0 {
 		c.QKey = ib.QKeyRDMAUDP

@@ -36,7 +36,7 @@ func openOn(t *testing.T, c Config) (Endpoint, *inbox) {
 	t.Helper()
 	h := &inbox{}
 	c.OnMessage = h.note
-	e, err := Open(c)
+	e, err := open(c)
 	if err != nil {
 		t.Fatal(err)
 	}

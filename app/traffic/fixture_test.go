@@ -159,7 +159,7 @@ func openIn(t *testing.T, ns netns.NsHandle, c Config) (e Endpoint, h *inbox) {
 	t.Helper()
 	h = &inbox{}
 	c.OnMessage = h.note
-	err := inside(ns, func() (err error) { e, err = Open(c); return err })
+	err := inside(ns, func() (err error) { e, err = open(c); return err })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,8 +79,8 @@ func (g Group) checkEthernet(on string) error {
 	return nil
 }
 
-// joinEthernet has the kernel join a group on an interface: it sends the switches IGMP or MLD and answers their
-// queries. Closing what is returned leaves the group.
+// joinEthernet makes the kernel join a group on an interface: the kernel sends the switches IGMP or MLD and answers
+// their queries. Closing the result leaves the group.
 func joinEthernet(on string, link *net.Interface, group netip.Addr) (io.Closer, error) {
 	at := &net.UDPAddr{IP: group.AsSlice()} // any port: the datagrams are not read
 	if group.Is6() {

@@ -48,7 +48,7 @@ const callEvery = 500 * time.Millisecond
 func Listen(ctx context.Context, c Config, l ListenConfig) (r ListenReport, err error) {
 	t := newTally()
 	c.OnMessage = t.note
-	e, err := Open(c)
+	e, err := open(c)
 	if err != nil {
 		return r, err
 	}
@@ -114,7 +114,7 @@ func (l *ListenConfig) await(ctx context.Context, e Endpoint, t *tally, sender D
 
 // call asks a sender for messages.
 func call(sender Destination) error {
-	if err := sender.Send(stamp.Message(callNumber, stamp.Len)); err != nil && !errors.Is(err, ErrFull) {
+	if err := sender.Send(stamp.Message(callNumber, stamp.Len)); err != nil && !errors.Is(err, errFull) {
 		return err
 	}
 	return nil

@@ -92,7 +92,7 @@ func (ns *neighbours) get(ip netip.Addr) *neighbour {
 	return n
 }
 
-// resolve has the kernel resolve the next hop to an address, and waits for it.
+// resolve makes the kernel resolve the next hop to an address, and waits for it.
 func (ns *neighbours) resolve(ctx context.Context, to netip.Addr) (*neighbour, error) {
 	// FIBMatch: else the kernel takes every address without a route for a neighbour on the interface.
 	routes, err := ns.kernel.RouteGetWithOptions(net.IP(to.AsSlice()), &netlink.RouteGetOptions{Oif: ns.link.Name, FIBMatch: true})

@@ -159,7 +159,7 @@ func (e *packetEndpoint) source(to netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("packet:%s: the host has no %s address to send to %v from; add one to the interface, and give it with -ip", e.nic.name, family, to)
 }
 
-// Join has the kernel join the group. A sender need not be a member on Ethernet.
+// Join makes the kernel join the group. A sender need not be a member on Ethernet.
 func (e *packetEndpoint) Join(_ context.Context, g Group, receive bool) (Destination, error) {
 	if err := g.checkEthernet(e.info.On); err != nil {
 		return nil, err
@@ -209,14 +209,14 @@ func (e *packetEndpoint) Close() (err error) {
 	return err
 }
 
-// write sends a frame, and returns ErrFull when the interface has no room.
+// write sends a frame, and returns errFull when the interface has no room.
 func (e *packetEndpoint) write(b []byte) error {
 	_, err := e.nic.Write(b)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.EAGAIN):
-		return ErrFull
+		return errFull
 	case errors.Is(err, syscall.ENETDOWN):
 		return fmt.Errorf("packet:%s: the interface has gone down", e.nic.name)
 	case errors.Is(err, syscall.EMSGSIZE):

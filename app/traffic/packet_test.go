@@ -200,7 +200,7 @@ func TestPacketErrors(t *testing.T) {
 		if c.ip != "" {
 			config.IP = []netip.Addr{netip.MustParseAddr(c.ip)}
 		}
-		err := inside(w.right, func() error { _, err := Open(config); return err })
+		err := inside(w.right, func() error { _, err := open(config); return err })
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s, %s: %v", c.on, c.ip, err)
 		}

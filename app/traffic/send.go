@@ -61,7 +61,7 @@ type sender struct {
 func Send(ctx context.Context, c Config, s SendConfig) (r SendReport, err error) {
 	x := &sender{SendConfig: s, stream: rand.Uint32(), calls: make(chan Message, 1)}
 	c.OnMessage = x.message
-	if x.from, err = Open(c); err != nil {
+	if x.from, err = open(c); err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, x.from.Close()) }()
@@ -153,7 +153,7 @@ func (x *sender) run(ctx context.Context) error {
 			switch err := x.to.Send(b); {
 			case err == nil:
 				x.sent.Add(1)
-			case errors.Is(err, ErrFull):
+			case errors.Is(err, errFull):
 				x.unsent.Add(1)
 			default:
 				return err

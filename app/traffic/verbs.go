@@ -160,7 +160,8 @@ func (e *verbsEndpoint) groupPath(ctx context.Context, g Group, receive bool) (p
 	return verbs.UDPath{DGID: r.MGID, HasGRH: true, DLID: r.MLID, SL: r.SL, TClass: r.TClass, FlowLabel: r.FlowLabel, HopLimit: max(r.HopLimit, 1)}, r.QKey, nil
 }
 
-// joinEthernet has the kernel join the group on the device's network interface, so that the switches forward it there.
+// joinEthernet makes the kernel join the group on the device's network interface, so that the switches forward it
+// there.
 func (e *verbsEndpoint) joinEthernet(group netip.Addr, mgid ib.GID) error {
 	source, err := e.ud.Source(mgid)
 	if err != nil {
@@ -256,7 +257,7 @@ func (w *verbsDestination) Send(payload []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EAGAIN):
-		return ErrFull
+		return errFull
 	}
 	return fmt.Errorf("%s: to %s: %w", w.e.self.On, w.name, err)
 }

@@ -38,11 +38,11 @@ func TestVerbsErrors(t *testing.T) {
 	for on, want := range map[string]string{
 		"verbs:nosuch_0": `device "nosuch_0"`, "verbs:nosuch_0:x": "no port number", "verbs:": "is not known",
 	} {
-		if _, err := Open(Config{On: on}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := open(Config{On: on}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", on, err)
 		}
 	}
-	if _, err := Open(Config{On: "verbs:x", QPN: 7}); err == nil || !strings.Contains(err.Error(), "leave the QPN out") {
+	if _, err := open(Config{On: "verbs:x", QPN: 7}); err == nil || !strings.Contains(err.Error(), "leave the QPN out") {
 		t.Errorf("a QPN: %v", err)
 	}
 }

@@ -36,9 +36,9 @@ type Source interface {
 	ListNodes(ctx context.Context, q manage.Query) (manage.List[manage.NodeEntry], error)
 }
 
-// WriteMetrics writes every metric of src in Prometheus' text format. Every drop reason is there from the first scrape
+// writeMetrics writes every metric of src in Prometheus' text format. Every drop reason is there from the first scrape
 // on, because a rate needs an earlier sample.
-func WriteMetrics(w io.Writer, src Source, o Options) { gather(src, o).writeTo(w) }
+func writeMetrics(w io.Writer, src Source, o Options) { gather(src, o).writeTo(w) }
 
 func gather(src Source, o Options) *scrape {
 	s, c, status := newScrape(), src.Counters(), src.Status()

@@ -16,7 +16,7 @@ import (
 
 func TestMetrics(t *testing.T) {
 	var b bytes.Buffer
-	WriteMetrics(&b, newFake(), options())
+	writeMetrics(&b, newFake(), options())
 	text := "\n" + b.String()
 	for _, want := range []string{
 		`causeway_packets_received_total{direction="roce_to_ib"} 10`,
@@ -75,7 +75,7 @@ func TestNothingUnknown(t *testing.T) {
 		t.Errorf("not in the table: %q", s.unknown)
 	}
 	label := regexp.MustCompile(`([a-z_]+)="`)
-	for _, m := range Metrics() {
+	for _, m := range allMetrics() {
 		if len(s.lines[m.Name]) == 0 {
 			t.Errorf("%s: the fake bridge has no sample of it", m.Name)
 		}
@@ -100,7 +100,7 @@ func TestNothingUnknown(t *testing.T) {
 func TestNames(t *testing.T) {
 	name := regexp.MustCompile(`^causeway(_[a-z0-9]+)+$`)
 	seen := map[string]bool{}
-	for _, m := range Metrics() {
+	for _, m := range allMetrics() {
 		for _, suffix := range []string{"_count", "_sum", "_bucket", "_ms", "_us", "_ns", "_milliseconds", "_kilobytes", "_percent"} {
 			if strings.HasSuffix(m.Name, suffix) {
 				t.Errorf("%s ends in %s", m.Name, suffix)
@@ -120,7 +120,7 @@ func TestNames(t *testing.T) {
 // sample is there once.
 func TestFormat(t *testing.T) {
 	var b bytes.Buffer
-	WriteMetrics(&b, newFake(), options())
+	writeMetrics(&b, newFake(), options())
 	sample := regexp.MustCompile(`^([a-z_]+)((?:\{[a-z_]+="(?:[^"\\]|\\.)*"(?:, ?[a-zA-Z_]+="(?:[^"\\]|\\.)*")*\})?) [0-9.e+-]+$`)
 	family, kind, helped, seen := "", "", "", map[string]bool{}
 	for line := range strings.Lines(b.String()) {
@@ -145,7 +145,7 @@ func TestFormat(t *testing.T) {
 		}
 		seen[m[1]+m[2]] = true
 	}
-	for _, m := range Metrics() {
+	for _, m := range allMetrics() {
 		if !seen["# "+m.Name] {
 			t.Errorf("no TYPE line of %s", m.Name)
 		}

@@ -258,7 +258,7 @@ func documented(t *testing.T, text string) {
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (causeway_\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
 		kinds[m[1]] = m[2]
 	}
-	for _, m := range Metrics() {
+	for _, m := range allMetrics() {
 		if kinds[m.Name] != string(m.Kind) {
 			t.Errorf("%s: a %s, not a %q", m.Name, m.Kind, kinds[m.Name])
 		}

@@ -21,7 +21,7 @@ type scrape struct {
 
 func newScrape() *scrape {
 	s := &scrape{lines: map[string][]string{}, known: map[string]bool{}}
-	for _, m := range Metrics() {
+	for _, m := range allMetrics() {
 		s.known[m.Name] = true
 	}
 	return s
@@ -66,7 +66,7 @@ func labelText(labels []string) string {
 // writeTo writes every family of the table, also those without samples.
 func (s *scrape) writeTo(to io.Writer) {
 	w := bufio.NewWriter(to)
-	for _, m := range Metrics() {
+	for _, m := range allMetrics() {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.Name, m.Help, m.Name, m.Kind)
 		for _, line := range s.lines[m.Name] {
 			w.WriteString(m.Name)

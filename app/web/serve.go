@@ -52,11 +52,11 @@ func handler(src Source, o Options) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { writeIndex(w, src, o) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		WriteMetrics(w, src, o)
+		writeMetrics(w, src, o)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { answer(w, health(r.Context(), src.Workers)) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { answer(w, readiness(r.Context(), src, o)) })
-	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, r *http.Request) { writeStatus(w, ReadStatus(r.Context(), src, o)) })
+	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, r *http.Request) { writeStatus(w, readStatus(r.Context(), src, o)) })
 	if o.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

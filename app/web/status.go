@@ -105,8 +105,8 @@ type PortStatus struct {
 	TxErrors uint64 `json:"tx_errors" is:"frames that could not be sent"`
 }
 
-// ReadStatus reads the status of src.
-func ReadStatus(ctx context.Context, src Source, o Options) Status {
+// readStatus reads the status of src.
+func readStatus(ctx context.Context, src Source, o Options) Status {
 	s, c := src.Status(), o.config()
 	out := Status{
 		Name: o.Name, Version: o.Version, DPDK: o.DPDK, Started: o.Started.UTC().Format(time.RFC3339),

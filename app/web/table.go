@@ -35,9 +35,9 @@ var (
 	byGroup     = []string{"group", "direction"}
 )
 
-// Metrics returns every metric of the bridge, in the order of a scrape. The library's metrics of the process, go_… and
+// allMetrics returns every metric of the bridge, in the order of a scrape. The library's metrics of the process, go_… and
 // process_…, are not among them.
-func Metrics() []Metric {
+func allMetrics() []Metric {
 	var all []Metric
 	for _, p := range parts() {
 		all = append(all, p.metrics...)

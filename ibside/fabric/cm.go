@@ -125,14 +125,14 @@ func NewCM(h *HCA, c CMConfig) *CM {
 		cfg: c, hca: h, closed: make(chan struct{}), free: make(chan struct{}, c.Connects), state: newCMState(&c),
 		asking: map[uint32]*asking{}, nextID: rand.Uint32(), counts: CMCounters{Answers: Counts{}, Connects: Counts{}},
 	}
-	h.HandleMAD(ib.ClassCM, m.handle)
+	h.handleMAD(ib.ClassCM, m.handle)
 	return m
 }
 
 // Close ends all requests; those of peers get no answer.
 func (m *CM) Close() {
 	m.end.Do(func() {
-		m.hca.HandleMAD(ib.ClassCM, nil)
+		m.hca.handleMAD(ib.ClassCM, nil)
 		close(m.closed)
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -86,7 +86,7 @@ func TestCMImpostors(t *testing.T) {
 	client := newTestCM(t, attachHCA(t, f, PortConfig{Name: "client", GUID: 10}), CMConfig{Timeout: time.Minute})
 	server := attachHCA(t, f, PortConfig{Name: "server", GUID: 11})
 	liar := attachHCA(t, f, PortConfig{Name: "liar", GUID: 12})
-	server.HandleMAD(ib.ClassCM, func(from MADAddress, b []byte) {
+	server.handleMAD(ib.ClassCM, func(from MADAddress, b []byte) {
 		mad, _ := ib.AsMAD(b)
 		req := ib.SIDRReq(b[ib.MADHdrLen:])
 		reply := func(h *HCA, qpn ib.QPN, id uint32, tid uint64, service ib.ServiceID) {
@@ -106,8 +106,8 @@ func TestCMImpostors(t *testing.T) {
 	if a, err := client.Connect(t.Context(), c); err != nil || a.QPN != 6 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	waitFor(t, "drops", func() bool { return client.hca.MADDrops()[DropCMStray] == 5 })
-	server.HandleMAD(ib.ClassCM, func(from MADAddress, b []byte) {
+	waitFor(t, "drops", func() bool { return client.hca.gsi.drops.counts()[DropCMStray] == 5 })
+	server.handleMAD(ib.ClassCM, func(from MADAddress, b []byte) {
 		mad, _ := ib.AsMAD(b)
 		req := ib.SIDRReq(b[ib.MADHdrLen:])
 		rep := newCM(ib.AttrSIDRRep, mad.TID())

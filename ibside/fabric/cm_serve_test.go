@@ -21,7 +21,7 @@ type asker struct {
 
 func newAsker(t *testing.T, f *Fabric, guid ib.GUID, to *CM) *asker {
 	a := &asker{attachHCA(t, f, PortConfig{Name: "asker", GUID: guid}), to.hca.info.LID, make(chan []byte, 1000)}
-	a.hca.HandleMAD(ib.ClassCM, func(_ MADAddress, mad []byte) { a.replies <- mad })
+	a.hca.handleMAD(ib.ClassCM, func(_ MADAddress, mad []byte) { a.replies <- mad })
 	return a
 }
 
@@ -176,8 +176,8 @@ func TestCMUnread(t *testing.T) {
 	for _, b := range [][]byte{get, version, long, newCM(0x10, 1), newCM(0x15, 1), newCM(ib.AttrSIDRRep, 1)} {
 		a.send(t, b)
 	}
-	waitFor(t, "drops", func() bool { return server.hca.MADDrops().Sum() == want.Sum() })
-	if got := server.hca.MADDrops(); !maps.Equal(got, want) || len(a.replies) != 0 {
+	waitFor(t, "drops", func() bool { return server.hca.gsi.drops.counts().Sum() == want.Sum() })
+	if got := server.hca.gsi.drops.counts(); !maps.Equal(got, want) || len(a.replies) != 0 {
 		t.Errorf("dropped %v, want %v; %d replies", got, want, len(a.replies))
 	}
 }

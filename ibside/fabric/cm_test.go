@@ -169,7 +169,7 @@ func TestCMLoss(t *testing.T) {
 			if place.server {
 				loser = r.server
 			}
-			if got := loser.hca.MADDrops()[DropCMLost]; got != place.lost {
+			if got := loser.hca.gsi.drops.counts()[DropCMLost]; got != place.lost {
 				t.Errorf("%d lost at QP1, want %d", got, place.lost)
 			}
 		})

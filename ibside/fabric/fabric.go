@@ -82,8 +82,8 @@ func (f *Fabric) start() error {
 	return err
 }
 
-// startNodes assigns LIDs in the order of the configuration, and starts publishers after all other nodes have joined, so that
-// listeners receive the first message.
+// startNodes assigns LIDs in the order of the configuration, and starts publishers after all other nodes have joined,
+// so that listeners receive the first message.
 func (f *Fabric) startNodes() error {
 	ports := make([]Port, len(f.cfg.Nodes))
 	f.nodes = make([]*Node, len(f.cfg.Nodes))
@@ -142,7 +142,7 @@ func (f *Fabric) Attach(c PortConfig) (Port, error) {
 	return p, nil
 }
 
-// attach adds a port to the subnet and has the administrator send notices.
+// attach adds a port to the subnet and makes the administrator send notices.
 func (f *Fabric) attach(c PortConfig) (*switchPort, error) {
 	p, err := f.register(c)
 	if err == nil && f.sa != nil {

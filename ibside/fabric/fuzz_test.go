@@ -91,9 +91,6 @@ func saSeeds(gid string) (all [][]byte) {
 		ib.PutMCMemberRecord(b, ib.MCMemberFields{MGID: testMGID, PortGID: mustGID(gid), QKey: 1, PKey: 0xffff, JoinState: ib.JoinFull})
 	}
 	guids := func(b []byte) { ib.PutGUIDInfoRecord(b, ib.GUIDInfoFields{LID: 3, GUIDs: [8]ib.GUID{1: 0x999}}) }
-	service := func(b []byte) {
-		ib.PutServiceRecord(b, ib.ServiceFields{ID: 5, GID: mustGID(gid), PKey: 0xffff, LeaseSeconds: 1})
-	}
 	inform := func(b []byte) {
 		ib.PutInformInfo(b, ib.InformInfoFields{
 			LIDBegin: ib.InformAllLIDs, IsGeneric: true, Subscribe: true, Type: ib.InformAllTypes, Trap: 0xffff, Producer: ib.InformAllProducers,
@@ -108,8 +105,6 @@ func saSeeds(gid string) (all [][]byte) {
 	const entry = ib.GUIDInfoLID | ib.GUIDInfoBlock | ib.GUIDInfoGUID0<<1
 	add(ib.MethodSet, ib.AttrGUIDInfoRecord, ib.SAFields{Components: entry}, ib.GUIDInfoRecordLen, guids)
 	add(ib.MethodDelete, ib.AttrGUIDInfoRecord, ib.SAFields{Components: entry}, ib.GUIDInfoRecordLen, guids)
-	add(ib.MethodSet, ib.AttrServiceRecord, ib.SAFields{Components: ib.ServiceRecordWhich}, ib.ServiceRecordLen, service)
-	add(ib.MethodGetTable, ib.AttrServiceRecord, ib.SAFields{Components: ib.ServiceRecordData}, ib.ServiceRecordLen, service)
 	add(ib.MethodReportResp, ib.AttrNotice, ib.SAFields{}, 0, nil)
 	for _, kind := range []uint8{ib.RMPPTypeData, ib.RMPPTypeAck, ib.RMPPTypeStop} {
 		add(ib.MethodGetTable, ib.AttrMCMemberRecord, ib.SAFields{
@@ -148,10 +143,10 @@ func FuzzSA(f *testing.F) {
 		}
 		checkSA(t, subnet.sa)
 		sa := subnet.sa
-		if n := len(sa.groups.groups) + len(sa.groups.mlids) + len(sa.services.services) + len(sa.guids.owner) + len(sa.guids.tables) + len(sa.tables.transfers) +
+		if n := len(sa.groups.groups) + len(sa.groups.mlids) + len(sa.guids.owner) + len(sa.guids.tables) + len(sa.tables.transfers) +
 			len(sa.informs.subscriptions) + len(sa.informs.reports) + len(sa.informs.waiting); n != 0 {
-			t.Errorf("of ports that have gone: groups %v, services %v, aliases %v, transfers %v, subscriptions %v, reports %v",
-				sa.groups.groups, sa.services.services, sa.guids.owner, sa.tables.transfers, sa.informs.subscriptions, sa.informs.reports)
+			t.Errorf("of ports that have gone: groups %v, aliases %v, transfers %v, subscriptions %v, reports %v",
+				sa.groups.groups, sa.guids.owner, sa.tables.transfers, sa.informs.subscriptions, sa.informs.reports)
 		}
 	})
 }
@@ -164,10 +159,10 @@ func checkSA(t testing.TB, a *SA) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.groups.groups) != len(a.groups.mlids) || len(a.groups.groups) > maxGroups || len(a.tables.transfers) > maxTransfers || len(a.services.services) > maxServices ||
+	if len(a.groups.groups) != len(a.groups.mlids) || len(a.groups.groups) > maxGroups || len(a.tables.transfers) > maxTransfers ||
 		len(a.informs.subscriptions) > maxSubscriptions || len(a.informs.reports) > maxReports {
-		t.Errorf("%d groups, %d MLIDs, %d transfers, %d services, %d subscriptions, %d reports", len(a.groups.groups), len(a.groups.mlids),
-			len(a.tables.transfers), len(a.services.services), len(a.informs.subscriptions), len(a.informs.reports))
+		t.Errorf("%d groups, %d MLIDs, %d transfers, %d subscriptions, %d reports", len(a.groups.groups), len(a.groups.mlids),
+			len(a.tables.transfers), len(a.informs.subscriptions), len(a.informs.reports))
 	}
 	for mgid, g := range a.groups.groups {
 		if len(g.members) == 0 || g.record.MGID != mgid || !a.groups.mlids[g.record.MLID] {

@@ -346,7 +346,7 @@ func TestQPN(t *testing.T) {
 func TestMADs(t *testing.T) {
 	h, w := newWireHCA(t)
 	got := make(chan MADAddress, 1)
-	h.HandleMAD(ib.ClassCM, func(from MADAddress, mad []byte) { got <- from })
+	h.handleMAD(ib.ClassCM, func(from MADAddress, mad []byte) { got <- from })
 	mad := make([]byte, ib.MADLen)
 	mad[0], mad[1] = 1, ib.ClassCM
 	gsi := func(payload []byte) []byte {
@@ -361,8 +361,8 @@ func TestMADs(t *testing.T) {
 	if from := <-got; from.LID != 9 || from.SL != 4 || from.GRH == nil || from.GRH.SGID != mustGID("fe80::9") {
 		t.Errorf("from %+v", from)
 	}
-	waitFor(t, "dropped MADs", func() bool { return h.MADDrops().Sum() == 2 })
-	if d := h.MADDrops(); !equalCounts(d, Counts{DropMADLen: 1, DropMADUnserved: 1}) {
+	waitFor(t, "dropped MADs", func() bool { return h.gsi.drops.counts().Sum() == 2 })
+	if d := h.gsi.drops.counts(); !equalCounts(d, Counts{DropMADLen: 1, DropMADUnserved: 1}) {
 		t.Errorf("drops %v", d)
 	}
 	if s := h.Stats(); s.ToQP1 != 3 {

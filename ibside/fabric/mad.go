@@ -85,8 +85,8 @@ func (g *gsi) close() {
 	<-g.stopped
 }
 
-// HandleMAD sets the handler for MADs of a class that QP1 receives. One goroutine calls it, one MAD at a time. nil removes it.
-func (h *HCA) HandleMAD(class uint8, f MADHandler) {
+// handleMAD sets the handler for MADs of a class that QP1 receives. One goroutine calls it, one MAD at a time. nil removes it.
+func (h *HCA) handleMAD(class uint8, f MADHandler) {
 	h.gsi.mu.Lock()
 	defer h.gsi.mu.Unlock()
 	if f == nil {
@@ -107,6 +107,3 @@ func (h *HCA) SendMAD(to MADAddress, mad []byte) string {
 		DestQP: ib.QP1, QKey: ib.QKeyGSI, Payload: mad,
 	})
 }
-
-// MADDrops counts MADs that QP1 received and dropped.
-func (h *HCA) MADDrops() Counts { return h.gsi.drops.counts() }

@@ -21,7 +21,7 @@ func NewSAClient(h *HCA) *sa.Client {
 const DropMADQueue = "mad_queue"
 
 // MADPort sends and receives the MADs of one class at QP1 of an adapter. It is a transport of ibside/sa, and an alternative to
-// HandleMAD for that class.
+// handleMAD for that class.
 type MADPort struct {
 	hca    *HCA
 	class  uint8
@@ -38,7 +38,7 @@ type madFrom struct {
 // NewMADPort makes a MADPort. Closing the adapter also ends ReceiveMAD.
 func NewMADPort(h *HCA, class uint8) *MADPort {
 	p := &MADPort{hca: h, class: class, queue: make(chan madFrom, gsiBuffers), closed: make(chan struct{})}
-	h.HandleMAD(class, func(from MADAddress, mad []byte) {
+	h.handleMAD(class, func(from MADAddress, mad []byte) {
 		select {
 		case p.queue <- madFrom{from, mad}:
 		default:
@@ -86,7 +86,7 @@ func (p *MADPort) PortState() (ib.PortState, error) {
 // Close closes the MADPort, but not the adapter.
 func (p *MADPort) Close() error {
 	p.once.Do(func() {
-		p.hca.HandleMAD(p.class, nil)
+		p.hca.handleMAD(p.class, nil)
 		close(p.closed)
 	})
 	return nil

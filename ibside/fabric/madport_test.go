@@ -73,10 +73,10 @@ func TestMADPortOverflow(t *testing.T) {
 			time.Sleep(10 * time.Microsecond) // so that no earlier queue drops
 		}
 	}
-	for end := time.Now().Add(5 * time.Second); p.hca.MADDrops()[DropMADQueue] < sent-gsiBuffers && time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Second); p.hca.gsi.drops.counts()[DropMADQueue] < sent-gsiBuffers && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	if drops := p.hca.MADDrops(); drops[DropMADQueue] != sent-gsiBuffers || drops.Sum() != sent-gsiBuffers || len(p.queue) != gsiBuffers {
+	if drops := p.hca.gsi.drops.counts(); drops[DropMADQueue] != sent-gsiBuffers || drops.Sum() != sent-gsiBuffers || len(p.queue) != gsiBuffers {
 		t.Errorf("%d wait, drops %v", len(p.queue), drops)
 	}
 }

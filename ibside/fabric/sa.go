@@ -30,7 +30,6 @@ const trustedKey = 1
 //	MCMemberRecord   Set, Delete, Get, GetTable   members of groups
 //	PathRecord       Get, GetTable                paths
 //	GUIDInfoRecord   Set, Delete, Get, GetTable   alias GUIDs of ports
-//	ServiceRecord    Set, Delete, Get, GetTable   services of ports
 //	InformInfo       Set                          subscriptions to notices about groups and ports
 //	ClassPortInfo    Get
 //
@@ -38,15 +37,14 @@ const trustedKey = 1
 type SA struct {
 	hca *HCA
 
-	mu       sync.Mutex // protects the parts too
-	closed   bool
-	counts   Counts
-	groups   groupTable
-	guids    *guidTable
-	services serviceTable
-	paths    pathFinder
-	informs  *informTable
-	tables   rmppSender
+	mu      sync.Mutex // protects the parts too
+	closed  bool
+	counts  Counts
+	groups  groupTable
+	guids   *guidTable
+	paths   pathFinder
+	informs *informTable
+	tables  rmppSender
 }
 
 // subnet is what the administrator reads of the fabric.
@@ -83,10 +81,9 @@ func newSA(f *Fabric, h *HCA) *SA {
 		ports: a.guids, prefix: f.cfg.Prefix, sw: f.sw, notify: a.informs.notifyOfGroup,
 		groups: map[ib.GID]*group{}, mlids: map[ib.LID]bool{}, nextMLID: ib.MLIDFirst,
 	}
-	a.services = serviceTable{ports: a.guids, services: map[serviceKey]*service{}}
 	a.paths = pathFinder{ports: a.guids, groups: &a.groups}
 	a.tables = rmppSender{mu: &a.mu, mads: h, transfers: map[madID]*transfer{}}
-	h.HandleMAD(ib.ClassSA, a.handle)
+	h.handleMAD(ib.ClassSA, a.handle)
 	return a
 }
 
@@ -203,8 +200,6 @@ func (a *SA) answer(r *request) answer {
 		return a.groups.answer(r)
 	case attr == ib.AttrGUIDInfoRecord:
 		return a.guids.answer(r)
-	case attr == ib.AttrServiceRecord:
-		return a.services.answer(r)
 	case attr == ib.AttrPathRecord && asks:
 		return a.paths.answer(r)
 	case attr == ib.AttrInformInfo && method == ib.MethodSet:
@@ -279,7 +274,6 @@ func (a *SA) portGone(p PortInfo) {
 	a.endExchanges(func(lid ib.LID) bool { return lid == p.LID })
 	a.groups.removePort(p.LID)
 	a.guids.removePort(p.LID)
-	a.services.removePort(p.LID)
 	a.informs.notifyOfPort(ib.TrapGIDOutOfService, p)
 }
 

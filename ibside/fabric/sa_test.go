@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"causeway/ibside/ib"
@@ -272,6 +273,28 @@ func TestPath(t *testing.T) {
 		rec, _ := ib.AsPathRecord(data)
 		if status == 0 && (rec.DLID() != c.dlid || rec.MTU() != c.mtu || !rec.Reversible() || rec.NumbPath() != 1) {
 			t.Errorf("%s: %+v", c.name, rec.Fields())
+		}
+	}
+}
+
+// TestAllPaths asks for all paths from a port: to the administrator's port and to both others.
+func TestAllPaths(t *testing.T) {
+	r := newJoinRig(t)
+	for _, c := range []struct {
+		mask uint64
+		want []ib.LID
+	}{{0, []ib.LID{1, 2, 3}}, {ib.PathDLID, []ib.LID{2}}} {
+		data := make([]byte, ib.PathRecordLen)
+		ib.PutPathRecord(data, ib.PathFields{DLID: 2})
+		status, data := r.b.query(t, ib.MethodGetTable, ib.AttrPathRecord, c.mask, data)
+		var lids []ib.LID
+		for ; len(data) >= ib.PathRecordLen; data = data[ib.PathRecordLen:] {
+			if rec, _ := ib.AsPathRecord(data); rec.DLID() != 0 {
+				lids = append(lids, rec.DLID())
+			}
+		}
+		if slices.Sort(lids); status != 0 || !slices.Equal(lids, c.want) {
+			t.Errorf("components %#x: status %#x, paths to %v, want %v", c.mask, status, lids, c.want)
 		}
 	}
 }

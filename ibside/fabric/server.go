@@ -203,11 +203,3 @@ func (s *server) close() error {
 	s.ended.Wait()
 	return err
 }
-
-// SocketStats returns the counters of the socket: see the Socket constants.
-func (f *Fabric) SocketStats() Counts {
-	if f.server == nil {
-		return Counts{}
-	}
-	return f.server.stats.counts()
-}

@@ -208,7 +208,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		if _, err := conn.Read(buf); err != io.EOF {
 			t.Errorf("%s: the connection stays: %v", c.name, err)
 		}
-		if s := f.SocketStats(); s[SocketRejected] != uint64(i+1) {
+		if s := f.server.stats.counts(); s[SocketRejected] != uint64(i+1) {
 			t.Errorf("%s: stats %v", c.name, s)
 		}
 	}
@@ -294,8 +294,8 @@ func TestHostilePackets(t *testing.T) {
 	}
 	h := NewHCA(port) // and the port still works
 	defer h.Close()
-	if p, err := NewSAClient(h).PathToLID(t.Context(), 1); err != nil || p.DLID != 1 {
-		t.Errorf("PathToLID = %+v, %v", p, err)
+	if p, err := NewSAClient(h).Path(t.Context(), f.SA().HCA().Info().GID); err != nil || p.DLID != 1 {
+		t.Errorf("Path = %+v, %v", p, err)
 	}
 }
 
@@ -320,7 +320,7 @@ func TestSilentClients(t *testing.T) {
 		t.Fatal("a client that does not read lost nothing")
 	}
 	before := lost()
-	if _, err := n.SA().PathToLID(t.Context(), 1); err != nil || lost() != before {
+	if _, err := n.SA().Path(t.Context(), f.SA().HCA().Info().GID); err != nil || lost() != before {
 		t.Errorf("others suffer: %v", err)
 	}
 	deaf.Close()

@@ -88,7 +88,7 @@ func (p *Port) Close() error {
 	defer cancel()
 	errs = append(errs, p.drain(ctx))
 	p.stopPumps()
-	unread := p.rings.Pending() // of receives: the sends have been drained
+	unread := p.rings.pending() // of receives: the sends have been drained
 	errs = append(errs, p.rings.Close())
 	p.cm.Close()
 	errs = append(errs, p.hca.Close())

@@ -225,7 +225,7 @@ func TestPortGroup(t *testing.T) {
 	if s := listen.Stats(); s.Received != 1 {
 		t.Errorf("the listener received %d messages, want 1", s.Received)
 	}
-	if n := r.rings.Pending(); n != 0 {
+	if n := r.rings.pending(); n != 0 {
 		t.Errorf("%d messages came back to the port", n)
 	}
 }

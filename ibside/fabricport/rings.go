@@ -93,9 +93,6 @@ func NewRings(pool *dpdk.Mempool, workers, depth int) (*Rings, error) {
 // Workers returns how many workers there are rings for.
 func (r *Rings) Workers() int { return len(r.ends) }
 
-// MaxPayload returns the largest payload, in bytes, that fits the pool's mbufs: 4096 unless they are small.
-func (r *Rings) MaxPayload() int { return r.maxPayload }
-
 // Take takes up to len(to) messages that a worker posted, oldest first, frees their mbufs, and returns how many.
 // It does not wait.
 func (r *Rings) Take(worker int, to []Sent) int {
@@ -142,8 +139,8 @@ func (r *Rings) deliver(worker int, msgs []Received) (int, string) {
 	return done, tooLong
 }
 
-// Pending returns how many messages lie in the rings, both ways.
-func (r *Rings) Pending() int {
+// pending returns how many messages lie in the rings, both ways.
+func (r *Rings) pending() int {
 	n := 0
 	for _, e := range r.ends {
 		n += e.pendingSends() + e.pendingReceives()

@@ -150,7 +150,7 @@ func TestPostFull(t *testing.T) {
 	for _, s := range sends[took:] {
 		s.Mbuf.Free() // the worker still owns it
 	}
-	if n := d.Pending(); n != 100 {
+	if n := d.pending(); n != 100 {
 		t.Errorf("Pending = %d", n)
 	}
 	got := make([]Sent, 90)
@@ -259,7 +259,7 @@ func TestDeliverStops(t *testing.T) {
 					i++
 				}
 			}
-			if p := d.Pending(); p != 0 {
+			if p := d.pending(); p != 0 {
 				t.Errorf("Pending = %d", p)
 			}
 		})

@@ -45,7 +45,6 @@ var codecs = map[string]codec{
 	"MCMemberRecord": codecOf(ib.AsMCMemberRecord, ib.PutMCMemberRecord, 52),
 	"PathRecord":     codecOf(ib.AsPathRecord, ib.PutPathRecord, 64),
 	"GUIDInfoRecord": codecOf(ib.AsGUIDInfoRecord, ib.PutGUIDInfoRecord, 72),
-	"ServiceRecord":  codecOf(ib.AsServiceRecord, ib.PutServiceRecord, 176),
 	"Notice":         codecOf(ib.AsNotice, ib.PutNotice, 80),
 	"SIDR_REQ":       codecOf(ib.AsSIDRReq, ib.PutSIDRReq, 232),
 	"SIDR_REP":       codecOf(ib.AsSIDRRep, ib.PutSIDRRep, 232),
@@ -134,7 +133,6 @@ var lost = map[string]bitmap{
 	"MCMemberRecord": {49: 0x7f, 50: 0xff, 51: 0xff},
 	"PathRecord":     bitmap{44: 0x70}.fill(58, 64),
 	"GUIDInfoRecord": bitmap{}.fill(3, 8),
-	"ServiceRecord":  {26: 0xff, 27: 0xff},
 	"Notice":         {},
 	"SIDR_REQ":       {6: 0xff, 7: 0xff},
 	"SIDR_REP":       bitmap{6: 0xff, 7: 0xff, 11: 0xff}.fill(24, 96), // no additional information is announced

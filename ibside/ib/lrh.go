@@ -9,10 +9,8 @@ const LRHLen = 8
 
 // What follows the LRH (IBTA vol 1 §7.7).
 const (
-	LNHRaw     = 0 // a raw packet with an ethertype
-	LNHRawIPv6 = 1 // a raw IPv6 packet
-	LNHLocal   = 2 // a BTH
-	LNHGlobal  = 3 // a GRH, then a BTH
+	LNHLocal  = 2 // a BTH
+	LNHGlobal = 3 // a GRH, then a BTH
 )
 
 // VLSubnetManagement is the virtual lane of subnet management packets; no data goes there.

@@ -21,13 +21,13 @@ const numbers = `
 	LIDFirst 1  LIDLast 0xbfff  MLIDFirst 0xc000  MLIDLast 0xfffe  LIDPermissive 0xffff
 	MTU256 1  MTU512 2  MTU1024 3  MTU2048 4  MTU4096 5
 
-	LRHLen 8  LNHRaw 0  LNHRawIPv6 1  LNHLocal 2  LNHGlobal 3  VLSubnetManagement 15
+	LRHLen 8  LNHLocal 2  LNHGlobal 3  VLSubnetManagement 15
 	GRHLen 40  BTHLen 12  DETHLen 8  ImmDtLen 4  ICRCLen 4  VCRCLen 2  UDMinLen 34  UDMaxLen 4174
 	OpUDSendOnly 0x64  OpUDSendOnlyImm 0x65  OpCN 0x80  OpCNP 0x81
 
 	ScopeLinkLocal 2  SrcPortFirst 0xc000
 
-	MADLen 256  MADHdrLen 24  ClassSubnLID 0x01  ClassSA 0x03  ClassCM 0x07  ClassSubnDirected 0x81
+	MADLen 256  MADHdrLen 24  ClassSA 0x03  ClassCM 0x07
 	ClassVersionSA 2  ClassVersionCM 2
 	MethodGet 0x01  MethodSet 0x02  MethodSend 0x03  MethodReport 0x06  MethodGetTable 0x12  MethodDelete 0x15
 	MethodResponse 0x80  MethodGetResp 0x81  MethodReportResp 0x86  MethodTableResp 0x92  MethodDeleteResp 0x95
@@ -37,17 +37,14 @@ const numbers = `
 	TrapGIDInService 64  TrapGIDOutOfService 65  TrapGroupCreated 66  TrapGroupDeleted 67
 	TrapLinkState 128  TrapCapability 144  NoticeLen 80  NoticeDataLen 54
 	GUIDInfoRecordLen 72  GUIDsPerBlock 8  GUIDInfoLID 0x1  GUIDInfoBlock 0x2  GUIDInfoGUID0 0x10
-	ServiceRecordLen 176  ServiceKeyLen 16  ServiceNameLen 64  ServiceDataLen 64  ServiceLeaseForever 0xffffffff
-	ServiceRecordID 0x1  ServiceRecordGID 0x2  ServiceRecordPKey 0x4  ServiceRecordLease 0x10  ServiceRecordKey 0x20
-	ServiceRecordName 0x40  ServiceRecordData 0x1fffffff80  ServiceRecordWhich 0x7  MADStatusBusy 1
+	MADStatusBusy 1
 	AttrClassPortInfo 0x0001  AttrNotice 0x0002  AttrInformInfo 0x0003  AttrGUIDInfoRecord 0x0030
-	AttrServiceRecord 0x0031  AttrPathRecord 0x0035  AttrMCMemberRecord 0x0038
+	AttrPathRecord 0x0035  AttrMCMemberRecord 0x0038
 	SAStatusOK 0  SAStatusNoResources 0x0100  SAStatusRequestInvalid 0x0200  SAStatusNoRecords 0x0300
 	SAStatusTooManyRecords 0x0400  SAStatusInvalidGID 0x0500  SAStatusInsufficientFields 0x0600  SAStatusDenied 0x0700
 	SelectGreater 0  SelectLess 1  SelectExactly 2  SelectBest 3
 	RMPPFlagActive 1  RMPPFlagFirst 2  RMPPFlagLast 4  RMPPTypeData 1  RMPPTypeAck 2
-	RMPPTypeStop 3  RMPPTypeAbort 4  RMPPVersion 1  RMPPStatusResources 1  RMPPStatusTooLong 118
-	RMPPStatusBadLength 119  RMPPStatusBadSegment 120  RMPPStatusBadType 121  RMPPStatusUnspecified 127
+	RMPPTypeStop 3  RMPPTypeAbort 4  RMPPVersion 1  RMPPStatusResources 1  RMPPStatusBadSegment 120
 
 	MCMemberRecordLen 52
 	MCMemberMGID 0x1  MCMemberPortGID 0x2  MCMemberQKey 0x4  MCMemberMLID 0x8  MCMemberMTUSelector 0x10  MCMemberMTU 0x20

@@ -14,13 +14,6 @@ func TestRecords(t *testing.T) {
 		`+strings.Repeat("00 ", 48)+`02 00 5e ff fe 00 00 01`), ib.GUIDInfoFields{
 		LID: 0x1234, Block: 3, GUIDs: [8]ib.GUID{0: 0x0002c90300000001, 7: 0x02005efffe000001},
 	})
-	service := ib.ServiceFields{
-		ID: 0x1000000000000001, GID: gid("fe80::2:c903:0:1"), PKey: 0x8001, LeaseSeconds: 0x12345678,
-		Key: [16]byte{0: 1, 15: 2}, NameBytes: ib.ServiceName("bridge"), Data: [64]byte{0: 3, 63: 4},
-	}
-	checkCodec(t, "ServiceRecord", "every field", unhex(t, `10 00 00 00 00 00 00 01 fe 80 00 00 00 00 00 00 00 02 c9 03 00 00 00 01
-		80 01 00 00 12 34 56 78 01 `+strings.Repeat("00 ", 14)+`02 62 72 69 64 67 65 `+strings.Repeat("00 ", 58)+
-		`03 `+strings.Repeat("00 ", 62)+`04`), service)
 	checkCodec(t, "Notice", "group created", unhex(t, `83 00 00 04 00 42 00 01 92 34 00 00 00 00 00 00
 		ff 12 40 1b ff ff 00 00 00 00 00 00 0f 01 02 03 `+strings.Repeat("00 ", 32)+
 		`fe 80 00 00 00 00 00 00 00 02 c9 03 00 00 00 01`), created)
@@ -56,19 +49,5 @@ func TestNoticeAbout(t *testing.T) {
 		if c.n.GID() != c.gid || c.n.LID() != c.lid {
 			t.Errorf("%s: GID %v, LID %v", c.name, c.n.GID(), c.n.LID())
 		}
-	}
-}
-
-func TestServiceName(t *testing.T) {
-	long := strings.Repeat("x", 100)
-	for name, want := range map[string]string{"": "", "bridge": "bridge", long: long[:63]} {
-		f := ib.ServiceFields{NameBytes: ib.ServiceName(name)}
-		if f.Name() != want {
-			t.Errorf("%q is read as %q", name, f.Name())
-		}
-	}
-	full := ib.ServiceFields{NameBytes: [64]byte([]byte(long))}
-	if full.Name() != long[:64] {
-		t.Errorf("a name without an end: %q", full.Name())
 	}
 }

@@ -17,7 +17,6 @@ const (
 	AttrNotice         = 0x0002
 	AttrInformInfo     = 0x0003
 	AttrGUIDInfoRecord = 0x0030
-	AttrServiceRecord  = 0x0031
 	AttrPathRecord     = 0x0035
 	AttrMCMemberRecord = 0x0038
 )
@@ -61,12 +60,8 @@ const (
 
 // RMPP statuses of STOP and ABORT (IBTA vol 1 §13.6.2.3).
 const (
-	RMPPStatusResources   = 1
-	RMPPStatusTooLong     = 118 // the whole transfer took too long
-	RMPPStatusBadLength   = 119
-	RMPPStatusBadSegment  = 120
-	RMPPStatusBadType     = 121
-	RMPPStatusUnspecified = 127
+	RMPPStatusResources  = 1
+	RMPPStatusBadSegment = 120
 )
 
 const (

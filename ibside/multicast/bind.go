@@ -10,8 +10,9 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Bind takes what a join was granted, in place of an earlier membership of the group: a queue pair receives the group where
-// it is now. It returns the membership with the port's MTU, if that is less than the group's. On an error, all is as before.
+// Bind takes what a join was granted, in place of an earlier membership of the group: a queue pair receives the group
+// where it is now. It returns the membership with the port's MTU, if that is less than the group's. On an error, all is
+// as before.
 func (g *Groups) Bind(j ibside.Join, granted ibside.Membership) (ibside.Membership, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -20,7 +21,7 @@ func (g *Groups) Bind(j ibside.Join, granted ibside.Membership) (ibside.Membersh
 
 func (g *Groups) bind(j ibside.Join, granted ibside.Membership) (ibside.Membership, error) {
 	if g.closed {
-		return ibside.Membership{}, ErrClosed
+		return ibside.Membership{}, errClosed
 	}
 	old, now := g.members[j.MGID], &member{Join: j, granted: granted}
 	if j.Receive {
@@ -55,7 +56,7 @@ func (g *Groups) unbind(m *member) {
 	g.detach(m, false)
 }
 
-// attach has a queue pair receive a group: the one that does so already, one that has room, or a new one.
+// attach makes a queue pair receive a group: the one that does so already, one that has room, or a new one.
 func (g *Groups) attach(now, old *member) error {
 	key, err := g.key(&now.Join, now.granted.QKey)
 	if err != nil {
@@ -73,8 +74,9 @@ func (g *Groups) attach(now, old *member) error {
 	return nil
 }
 
-// move attaches the queue pair to the group's MLID of now. If that is another than before, the old one is detached first:
-// devices know an attachment by queue pair and MGID alone, and to detach the old MLID later would detach the new one, too.
+// move attaches the queue pair to the group's MLID of now. If that is another than before, the old one is detached
+// first: devices know an attachment by queue pair and MGID alone, and to detach the old MLID later would detach the new
+// one, too.
 func (s *sharedQP) move(now, old *member) error {
 	moved := old != nil && old.qp == s && old.granted.MLID != now.granted.MLID
 	if moved {

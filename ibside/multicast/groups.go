@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package multicast is what InfiniBand ports have in common about multicast groups: which groups a port is a member of, and
-// the queue pairs that receive them. Groups of one worker with the same keys share queue pairs:
+// Package multicast is what InfiniBand ports have in common about multicast groups: which groups a port is a member of,
+// and the queue pairs that receive them. Groups of one worker with the same keys share queue pairs:
 //
 //	group 1 ─┐
 //	group 2 ─┼─▶ queue pair (worker 0, Q_Key, P_Key index)
@@ -21,8 +21,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// ErrClosed is what Bind returns after Close.
-var ErrClosed = errors.New("multicast: the port is closed")
+// errClosed is what Bind returns after Close.
+var errClosed = errors.New("multicast: the port is closed")
 
 // A QP is a queue pair that receives groups. The MLID is 0 on an Ethernet link layer.
 type QP interface {
@@ -90,7 +90,8 @@ func (g *Groups) order(mgid ib.GID) (end func()) {
 	return m.Unlock
 }
 
-// Join joins a group by the subnet administrator and has a queue pair receive it. Other groups may be joined meanwhile.
+// Join joins a group by the subnet administrator and makes a queue pair receive it. Other groups may be joined
+// meanwhile.
 func (g *Groups) Join(ctx context.Context, s Subnet, j ibside.Join) (ibside.Membership, error) {
 	defer g.order(j.MGID)()
 	f, err := s.Join(ctx, ib.MCMemberFields{MGID: j.MGID, QKey: j.QKey, PKey: j.PKey, JoinState: ib.JoinStateOf(j.Receive, j.NonMember)})
@@ -113,8 +114,8 @@ func (g *Groups) Leave(ctx context.Context, s Subnet, mgid ib.GID) error {
 	return s.Leave(ctx, mgid)
 }
 
-// Renew takes a group's record that has changed: queue pairs receive the group by its new MLID, with its new Q_Key. Then it
-// calls done with the membership, before any other change of the group; not when the port is no member.
+// Renew takes a group's record that has changed: queue pairs receive the group by its new MLID, with its new Q_Key.
+// Then it calls done with the membership, before any other change of the group; not when the port is no member.
 func (g *Groups) Renew(f ib.MCMemberFields, done func(ibside.Membership)) error {
 	defer g.order(f.MGID)()
 	g.mu.Lock()
@@ -127,7 +128,7 @@ func (g *Groups) Renew(f ib.MCMemberFields, done func(ibside.Membership)) error 
 	if err == nil {
 		done(m)
 	}
-	if errors.Is(err, ErrClosed) {
+	if errors.Is(err, errClosed) {
 		return nil
 	}
 	return err
@@ -165,8 +166,8 @@ func (g *Groups) MGIDs() (all []ib.GID) {
 	return all
 }
 
-// Rebind follows a change of the port's P_Key table: queue pairs name a P_Key by its index. Groups whose P_Key is no longer
-// there stay where they are.
+// Rebind follows a change of the port's P_Key table: queue pairs name a P_Key by its index. Groups whose P_Key is no
+// longer there stay where they are.
 func (g *Groups) Rebind() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -167,7 +167,7 @@ func TestGroupsShare(t *testing.T) {
 	if !r.qps[1].destroyed || !r.qps[2].destroyed || len(r.MGIDs()) != 0 {
 		t.Error("groups are there after Close")
 	}
-	if _, err := r.Bind(receiving(9), ibside.Membership{}); !errors.Is(err, ErrClosed) {
+	if _, err := r.Bind(receiving(9), ibside.Membership{}); !errors.Is(err, errClosed) {
 		t.Errorf("bound after Close: %v", err)
 	}
 }

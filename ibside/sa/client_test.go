@@ -14,11 +14,11 @@ import (
 
 var anyMGID = ib.GID{0: 0xff, 1: 0x12, 15: 1}
 
-// ask lets the client look up a group in the background.
+// ask lets the client ask for the path to a group in the background.
 func ask(ctx context.Context, c *Client) <-chan error {
 	got := make(chan error, 1)
 	go func() {
-		_, err := c.Group(ctx, anyMGID)
+		_, err := c.Path(ctx, anyMGID)
 		got <- err
 	}()
 	return got
@@ -68,7 +68,7 @@ func TestBelievesOnlyTheSA(t *testing.T) {
 	denied, right := reply(request, ib.SAStatusDenied, nil), reply(request, ib.SAStatusNoRecords, nil)
 	w.in <- inbound{from: 9, mad: denied}
 	w.in <- inbound{from: smLID, mad: withHeader(denied, func(f *ib.MADFields) { f.TID++ })}
-	w.in <- inbound{from: smLID, mad: withHeader(denied, func(f *ib.MADFields) { f.AttrID = ib.AttrPathRecord })}
+	w.in <- inbound{from: smLID, mad: withHeader(denied, func(f *ib.MADFields) { f.AttrID = ib.AttrMCMemberRecord })}
 	w.in <- inbound{from: smLID, mad: withHeader(denied, func(f *ib.MADFields) { f.Method = ib.MethodDeleteResp })}
 	w.in <- inbound{from: smLID, mad: withHeader(denied, func(f *ib.MADFields) { f.Class = ib.ClassCM })}
 	w.in <- inbound{from: smLID, mad: withHeader(denied, func(f *ib.MADFields) { f.Method = ib.MethodGet })}
@@ -259,21 +259,5 @@ func TestAliasEcho(t *testing.T) {
 	}
 	if _, err := c.SetAlias(t.Context(), 256*8, 1); err == nil {
 		t.Error("an alias in a block that no record has")
-	}
-}
-
-// TestServiceComponents checks that all components of a service are set: opensm accepts a request without them, too.
-func TestServiceComponents(t *testing.T) {
-	c, w := newWireClient(t, Config{FirstWait: 5 * time.Second})
-	go func() {
-		m := w.next(t).mad
-		h, _ := ib.AsSAHeader(m[ib.MADHdrLen:])
-		if got := h.Components(); got != 0x1fffffffff&^8 { // 37, of which the fourth is reserved
-			t.Errorf("components %#x", got)
-		}
-		w.in <- inbound{from: smLID, mad: reply(m, 0, nil)}
-	}()
-	if _, err := c.SetService(t.Context(), ib.ServiceFields{ID: 1}); err != nil {
-		t.Error(err)
 	}
 }

@@ -12,13 +12,13 @@ import (
 // table.
 func FuzzReceived(f *testing.F) {
 	request := make([]byte, ib.MADLen)
-	ib.PutMAD(request, ib.MADFields{Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodGet, TID: 1, AttrID: ib.AttrMCMemberRecord})
+	ib.PutMAD(request, ib.MADFields{Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodGet, TID: 1, AttrID: ib.AttrPathRecord})
 	f.Add(uint16(smLID), reply(request, 0, nil))
 	f.Add(uint16(9), reply(request, ib.SAStatusDenied, nil))
 	f.Add(uint16(smLID), report(7, 66))
-	data, _ := pathTable(9)
-	ib.PutMAD(request, ib.MADFields{Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodGetTable, TID: 2, AttrID: ib.AttrPathRecord})
-	s := sender{request: request, data: data, step: ib.PathRecordLen}
+	data, _ := groupRecords(9)
+	ib.PutMAD(request, ib.MADFields{Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodGetTable, TID: 2, AttrID: ib.AttrMCMemberRecord})
+	s := sender{request: request, data: data, step: recordStep}
 	for n := uint32(1); n <= s.segments(); n++ {
 		f.Add(uint16(smLID), s.segment(n))
 	}
@@ -51,8 +51,8 @@ func FuzzReceived(f *testing.F) {
 }
 
 var (
-	request1 = request{method: ib.MethodGet, answer: ib.MethodGetResp, attr: ib.AttrMCMemberRecord}
-	request2 = request{method: ib.MethodGetTable, answer: ib.MethodTableResp, attr: ib.AttrPathRecord}
+	request1 = request{method: ib.MethodGet, answer: ib.MethodGetResp, attr: ib.AttrPathRecord}
+	request2 = request{method: ib.MethodGetTable, answer: ib.MethodTableResp, attr: ib.AttrMCMemberRecord}
 )
 
 // checkTable holds for each table: it is not larger than allowed, and its records are whole.
@@ -60,12 +60,12 @@ func checkTable(t *testing.T, tab *table) {
 	if len(tab.data) > tab.max {
 		t.Errorf("%d bytes, %d are allowed", len(tab.data), tab.max)
 	}
-	all, err := tab.records(ib.PathRecordLen)
-	if err == nil && len(all)*ib.PathRecordLen > len(tab.data) {
+	all, err := tab.records(ib.MCMemberRecordLen)
+	if err == nil && len(all)*ib.MCMemberRecordLen > len(tab.data) {
 		t.Errorf("%d records in %d bytes", len(all), len(tab.data))
 	}
 	for _, r := range all {
-		if len(r) != ib.PathRecordLen {
+		if len(r) != ib.MCMemberRecordLen {
 			t.Errorf("a record of %d bytes", len(r))
 		}
 	}

@@ -89,13 +89,8 @@ func (c *Client) Leave(ctx context.Context, mgid, portGID ib.GID, joinState uint
 	return err
 }
 
-// Group returns the record of a group.
-func (c *Client) Group(ctx context.Context, mgid ib.GID) (ib.MCMemberFields, error) {
-	return c.member(ctx, fmt.Sprintf("look up %v", mgid), ib.MethodGet, ib.MCMemberMGID, ib.MCMemberFields{MGID: mgid})
-}
-
-// Groups returns all records of groups that match; with a mask of zero, all. To a client that it trusts (Config.SMKey)
-// the SA sends the members of a group, each in a record of its own, to others one record for each group.
+// Groups returns all records of groups that match; with a mask of zero, all there are. The SA shows the members of a
+// group, each in a record of its own, to a client that it trusts (Config.SMKey), to others one record a group.
 func (c *Client) Groups(ctx context.Context, mask uint64, f ib.MCMemberFields) ([]ib.MCMemberFields, error) {
 	data := make([]byte, ib.MCMemberRecordLen)
 	ib.PutMCMemberRecord(data, f)

@@ -26,7 +26,7 @@ func TestLIDChange(t *testing.T) {
 	m.Kill()
 	s.Manage("smhost", "-l", "3")
 	r.awaitChange("lost with the LID", func(g sa.Registration) bool { return !g.Held })
-	r.await(5, "with another LID")
+	r.await(4, "with another LID")
 	if after := r.port(); after.LID == before.LID || after.LMC != 3 {
 		t.Errorf("the port is at %v as before", after.LID)
 	}
@@ -49,14 +49,14 @@ func TestOneRejected(t *testing.T) {
 	r.awaitChange("refused", func(g sa.Registration) bool {
 		return g.Name == testMGID.String() && errors.Is(g.Err, sa.RequestInvalid)
 	})
-	r.await(4, "but the one that is rejected")
+	r.await(3, "but the one that is refused")
 	if lost := r.Lost(); len(lost) != 1 || lost[0].Kind != sa.KindGroup || !errors.Is(lost[0].Err, sa.RequestInvalid) {
 		t.Errorf("lost: %+v", lost)
 	}
 	if err := r.other.Leave(t.Context(), testMGID, ib.GID{}, ib.JoinFull); err != nil {
 		t.Fatal(err)
 	}
-	r.await(5, "when the other has left")
+	r.await(4, "when the other has left")
 	r.check("when the other has left")
 }
 
@@ -68,26 +68,25 @@ func TestWithdraw(t *testing.T) {
 	m.Kill()
 	r.events <- sa.SMChange
 	r.await(0, "without an SM")
-	if err := r.DeleteService(t.Context(), testService, ib.GID{}); !errors.Is(err, sa.ErrUnreachable) {
+	if err := r.Leave(t.Context(), testMGID, ib.GID{}); !errors.Is(err, sa.ErrUnreachable) {
 		t.Errorf("withdraw without an SM: %v", err)
 	}
 	s.Manage("smhost")
-	r.await(4, "without the service")
-	_, err := r.other.Service(t.Context(), ib.ServiceRecordID, ib.ServiceFields{ID: testService})
-	if !errors.Is(err, sa.NoRecords) {
-		t.Errorf("a service that was withdrawn is offered again: %v", err)
+	r.await(3, "without the group")
+	if all := members(t, r.other, testMGID); len(all) != 0 {
+		t.Errorf("members of a group that was left: %v", all)
 	}
-	if err := r.DeleteService(t.Context(), testService, ib.GID{}); !errors.Is(err, sa.ErrNotRegistered) {
+	if err := r.Leave(t.Context(), testMGID, ib.GID{}); !errors.Is(err, sa.ErrNotRegistered) {
 		t.Errorf("withdraw again: %v", err)
 	}
 	refused := group(gid("::ffff:239.1.2.3"), ib.JoinFull)
-	if _, err := r.Join(t.Context(), refused); !errors.Is(err, sa.RequestInvalid) || len(r.Registrations()) != 4 {
-		t.Errorf("a rejected join: %v, %+v", err, r.Registrations())
+	if _, err := r.Join(t.Context(), refused); !errors.Is(err, sa.RequestInvalid) || len(r.Registrations()) != 3 {
+		t.Errorf("a refused join: %v, %+v", err, r.Registrations())
 	}
 	if err := r.WithdrawAll(t.Context()); err != nil || len(r.Registrations()) != 0 {
 		t.Errorf("withdraw all: %v, %+v", err, r.Registrations())
 	}
-	if all := members(t, r.other, testMGID); len(all) != 0 {
+	if all := members(t, r.other, gid("ff12::2")); len(all) != 0 {
 		t.Errorf("members: %v", all)
 	}
 	if guids, err := r.client.GUIDs(t.Context(), 0); err != nil || guids[1] != 0 {
@@ -138,14 +137,15 @@ func TestStall(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
 	c := s.Client("bridge", sa.Config{FirstWait: 20 * time.Millisecond, Tries: 2})
+	nobody := gid("fe80::99")
 	m.Stop()
-	if _, err := c.Group(t.Context(), testMGID); !errors.Is(err, sa.ErrTimeout) {
-		t.Errorf("with an SM that does not answer: %v", err)
+	if _, err := c.Path(t.Context(), nobody); !errors.Is(err, sa.ErrTimeout) {
+		t.Errorf("with an SM that says nothing: %v", err)
 	}
 	patient := s.Client("hosta", sa.Config{FirstWait: 50 * time.Millisecond, Tries: 6})
 	answered := make(chan error)
 	go func() {
-		_, err := patient.Group(t.Context(), testMGID)
+		_, err := patient.Path(t.Context(), nobody)
 		answered <- err
 	}()
 	awaitStats(t, patient, "a try without an answer", func(s sa.Stats) bool { return s.Timeouts > 0 })
@@ -175,10 +175,6 @@ func TestToolsAgree(t *testing.T) {
 	shows(t, s, []string{"fe80::10:3", "fe80::10:5"}, "saquery", "--smkey", "1", "-m", made.MLID.String())
 	// Two crosses in the row of the MLID: the switch sends the group to two ports.
 	shows(t, s, []string{"x x"}, "ibroute", "-M", "2")
-	if _, err := c.SetService(t.Context(), ib.ServiceFields{ID: testService, PKey: ib.PKeyDefault, NameBytes: ib.ServiceName("causeway")}); err != nil {
-		t.Fatal(err)
-	}
-	shows(t, s, []string{"causeway"}, "saquery", "-S")
 	if err := c.Subscribe(t.Context(), ib.TrapGroupCreated); err != nil {
 		t.Fatal(err)
 	}

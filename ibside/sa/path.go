@@ -18,17 +18,7 @@ func (c *Client) Path(ctx context.Context, dgid ib.GID) (ib.PathFields, error) {
 	return c.PathWith(ctx, ib.PathResolve, ib.PathFields{DGID: dgid, SGID: p.GID, Reversible: true, NumbPath: 1})
 }
 
-// PathToLID returns the path from the port to a LID.
-func (c *Client) PathToLID(ctx context.Context, dlid ib.LID) (ib.PathFields, error) {
-	p, err := c.PortState()
-	if err != nil {
-		return ib.PathFields{}, fmt.Errorf("sa: path to LID %v: %w", dlid, err)
-	}
-	return c.PathWith(ctx, ib.PathDLID|ib.PathSGID|ib.PathReversible|ib.PathNumbPath,
-		ib.PathFields{DLID: dlid, SGID: p.GID, Reversible: true, NumbPath: 1})
-}
-
-// PathWith queries the one path that matches the components named by mask.
+// PathWith asks for the one path that matches the components which mask names.
 func (c *Client) PathWith(ctx context.Context, mask uint64, f ib.PathFields) (ib.PathFields, error) {
 	data := make([]byte, ib.PathRecordLen)
 	ib.PutPathRecord(data, f)
@@ -40,23 +30,7 @@ func (c *Client) PathWith(ctx context.Context, mask uint64, f ib.PathFields) (ib
 	return rec.Fields(), nil
 }
 
-// Paths returns all paths that match the components named by mask, at most f.NumbPath of them if that is among these.
-func (c *Client) Paths(ctx context.Context, mask uint64, f ib.PathFields) ([]ib.PathFields, error) {
-	data := make([]byte, ib.PathRecordLen)
-	ib.PutPathRecord(data, f)
-	found, err := c.records(ctx, pathWords(f), request{attr: ib.AttrPathRecord, mask: mask, data: data}, ib.PathRecordLen)
-	if err != nil {
-		return nil, err
-	}
-	var all []ib.PathFields
-	for _, b := range found {
-		rec, _ := ib.AsPathRecord(b)
-		all = append(all, rec.Fields())
-	}
-	return all, nil
-}
-
-// pathWords describes the queried path in errors.
+// pathWords says in errors which path was asked for.
 func pathWords(f ib.PathFields) string {
 	if f.DGID.IsZero() {
 		return fmt.Sprintf("path to LID %v", f.DLID)

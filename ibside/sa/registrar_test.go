@@ -27,10 +27,7 @@ func seldom() sa.RegistrarConfig {
 	}
 }
 
-const (
-	testAlias   ib.GUID      = 0x02005efffe000001
-	testService ib.ServiceID = 0x1000000000000001
-)
+const testAlias ib.GUID = 0x02005efffe000001
 
 // rig is a registrar with a registration of each kind.
 type rig struct {
@@ -66,9 +63,6 @@ func newRig(t *testing.T, s *opensmtest.Subnet, cfg sa.RegistrarConfig) *rig {
 			t.Fatal(err)
 		}
 	}
-	if err := r.SetService(t.Context(), ib.ServiceFields{ID: testService, PKey: ib.PKeyDefault}); err != nil {
-		t.Fatal(err)
-	}
 	if err := r.Subscribe(t.Context(), ib.TrapGroupCreated); err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +92,6 @@ func (r *rig) check(when string) {
 	}
 	if all := members(t, r.other, gid("ff12::2")); all[alias] != ib.JoinFull {
 		t.Errorf("%s: members of the alias's group: %v", when, all)
-	}
-	if f, err := r.other.Service(t.Context(), ib.ServiceRecordID, ib.ServiceFields{ID: testService}); err != nil || f.GID != port.GID {
-		t.Errorf("%s: service: %+v, %v", when, f, err)
 	}
 	mgid := gid(fmt.Sprintf("ff12::1:%x", time.Now().UnixNano()&0xffff))
 	if _, err := r.other.Join(t.Context(), group(mgid, ib.JoinFull)); err != nil {
@@ -145,7 +136,7 @@ func TestSMRestart(t *testing.T) {
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
 	r := newRig(t, s, seldom())
-	r.await(5, "at first")
+	r.await(4, "at first")
 	r.check("at first")
 	m.Kill()
 	m = s.Manage("smhost")
@@ -154,7 +145,7 @@ func TestSMRestart(t *testing.T) {
 	}
 	r.events <- sa.Reregister
 	r.awaitChange("lost by the restart", func(g sa.Registration) bool { return !g.Held && g.Err.Error() == string(sa.Reregister) })
-	r.await(5, "after the restart")
+	r.await(4, "after the restart")
 	if r.sawChange(func(g sa.Registration) bool { return errors.Is(g.Err, sa.RequestInvalid) }) {
 		t.Error("an alias was to join a group before it was registered")
 	}
@@ -164,11 +155,11 @@ func TestSMRestart(t *testing.T) {
 	r.events <- sa.SMChange
 	r.await(0, "without an SM")
 	r.awaitChange("unreachable", func(g sa.Registration) bool { return !g.Held && errors.Is(g.Err, sa.ErrUnreachable) })
-	if lost := r.Lost(); len(lost) != 5 || lost[0].Err == nil {
+	if lost := r.Lost(); len(lost) != 4 || lost[0].Err == nil {
 		t.Errorf("lost: %+v", lost)
 	}
 	s.Manage("smhost")
-	r.await(5, "by tries alone")
+	r.await(4, "by tries alone")
 	r.check("by tries alone")
 }
 
@@ -182,7 +173,7 @@ func TestSilentRestart(t *testing.T) {
 	m.Kill()
 	m = s.Manage("smhost")
 	time.Sleep(2 * cfg.Refresh)
-	r.await(5, "after a while")
+	r.await(4, "after a while")
 	r.check("after a while")
 	m.Kill()
 	r.await(0, "without an SM")
@@ -217,7 +208,7 @@ func failsOver(t *testing.T) bool {
 	if after := r.port(); after.SMLID == before.SMLID {
 		t.Fatalf("the SM is still at %v", after.SMLID)
 	}
-	r.await(5, "with another SM")
+	r.await(4, "with another SM")
 	r.check("with another SM")
 	return true
 }

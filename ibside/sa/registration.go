@@ -16,16 +16,15 @@ type Kind string
 
 // The kinds. Aliases come first when everything is registered again, because a group's member may be an alias.
 const (
-	KindAlias   Kind = "alias"
-	KindGroup   Kind = "group"
-	KindService Kind = "service"
-	KindTrap    Kind = "trap"
+	KindAlias Kind = "alias"
+	KindGroup Kind = "group"
+	KindTrap  Kind = "trap"
 )
 
 // Registration is a registration at the SA.
 type Registration struct {
 	Kind Kind
-	Name string // the MGID at first, the index of the alias, the service ID, the number of the trap
+	Name string // the MGID at first, the index of the alias, the number of the trap
 
 	// Held says that it is in force: the SA has confirmed it since it was last lost. Otherwise the SA may no longer
 	// have it. What an earlier SM programmed into switches may still work, until a new SM changes it.
@@ -52,7 +51,7 @@ type item struct {
 type itemKey struct {
 	kind Kind
 	name string
-	port ib.GID // the member of a group; the port of a service
+	port ib.GID // the member of a group
 }
 
 func newItem(kind Kind, name string) *item {
@@ -117,24 +116,6 @@ func (r *Registrar) DeleteAlias(ctx context.Context, index int) error {
 	return r.remove(ctx, itemKey{kind: KindAlias, name: fmt.Sprint(index)})
 }
 
-// SetService registers a service as Client.SetService does, and keeps it registered. A limited lease should be several
-// times longer than RegistrarConfig.Refresh.
-func (r *Registrar) SetService(ctx context.Context, f ib.ServiceFields) error {
-	it := newItem(KindService, f.ID.String())
-	it.register = func(ctx context.Context, c *Client) (Registration, error) {
-		_, err := c.SetService(ctx, f)
-		return Registration{}, err
-	}
-	it.withdraw = func(ctx context.Context, c *Client) error { return c.DeleteService(ctx, f) }
-	_, err := r.add(ctx, itemKey{KindService, it.Name, f.GID}, it)
-	return err
-}
-
-// DeleteService removes a service of SetService with the same ID and GID.
-func (r *Registrar) DeleteService(ctx context.Context, id ib.ServiceID, gid ib.GID) error {
-	return r.remove(ctx, itemKey{KindService, id.String(), gid})
-}
-
 // Subscribe subscribes as Client.Subscribe does, and keeps the subscription.
 func (r *Registrar) Subscribe(ctx context.Context, trap uint16) error {
 	it := newItem(KindTrap, fmt.Sprint(trap))
@@ -144,9 +125,4 @@ func (r *Registrar) Subscribe(ctx context.Context, trap uint16) error {
 	it.withdraw = func(ctx context.Context, c *Client) error { return c.Unsubscribe(ctx, trap) }
 	_, err := r.add(ctx, itemKey{kind: KindTrap, name: it.Name}, it)
 	return err
-}
-
-// Unsubscribe ends a subscription of Subscribe.
-func (r *Registrar) Unsubscribe(ctx context.Context, trap uint16) error {
-	return r.remove(ctx, itemKey{kind: KindTrap, name: fmt.Sprint(trap)})
 }

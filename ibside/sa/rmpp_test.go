@@ -110,20 +110,23 @@ func (s *sender) hear(t *testing.T, mad []byte) {
 	}
 }
 
-// pathTable makes n different paths.
-func pathTable(n int) (data []byte, all []ib.PathFields) {
+// recordStep is from one record of a group to the next: whole words of 8 bytes.
+const recordStep = (ib.MCMemberRecordLen + 7) / 8 * 8
+
+// groupRecords makes n different groups.
+func groupRecords(n int) (data []byte, all []ib.MCMemberFields) {
 	for i := range n {
-		f := ib.PathFields{DLID: ib.LID(i + 1), SLID: ib.LID(n), PKey: ib.PKeyDefault, ServiceID: ib.ServiceID(rand.Uint64())}
+		f := ib.MCMemberFields{MGID: ib.GID{0: 0xff, 1: 0x12, 14: byte(i >> 8), 15: byte(i)}, PKey: ib.PKeyDefault, QKey: ib.QKey(rand.Uint32())}
 		all = append(all, f)
-		data = append(data, make([]byte, ib.PathRecordLen)...)
-		ib.PutPathRecord(data[i*ib.PathRecordLen:], f)
+		data = append(data, make([]byte, recordStep)...)
+		ib.PutMCMemberRecord(data[i*recordStep:], f)
 	}
 	return data, all
 }
 
 func TestTables(t *testing.T) {
 	for _, lossy := range []bool{false, true} {
-		for _, n := range []int{0, 1, 3, 4, 25, 104, 105, 1000} { // 25 fill whole segments, 104 and 105 are about as many as fit a window
+		for _, n := range []int{0, 1, 3, 4, 25, 117, 118, 1000} { // 25 fill whole segments, 118 are more than a window
 			t.Run(fmt.Sprintf("%d lossy %v", n, lossy), func(t *testing.T) { testTable(t, n, lossy) })
 		}
 	}
@@ -131,20 +134,20 @@ func TestTables(t *testing.T) {
 
 func testTable(t *testing.T, n int, lossy bool) {
 	c, w := newWireClient(t, Config{FirstWait: 10 * time.Second})
-	data, want := pathTable(n)
+	data, want := groupRecords(n)
 	done, enough := make(chan *sender), make(chan struct{})
 	go func() {
-		s := &sender{w: w, request: (<-w.sent).mad, data: data, step: ib.PathRecordLen, lossy: lossy, enough: enough}
+		s := &sender{w: w, request: (<-w.sent).mad, data: data, step: recordStep, lossy: lossy, enough: enough}
 		s.run(t)
 		done <- s
 	}()
-	got, err := c.Paths(t.Context(), ib.PathSGID, ib.PathFields{})
+	got, err := c.Groups(t.Context(), 0, ib.MCMemberFields{})
 	if err != nil || len(got) != len(want) {
-		t.Fatalf("%d paths of %d, %v", len(got), len(want), err)
+		t.Fatalf("%d groups of %d, %v", len(got), len(want), err)
 	}
 	for i := range got {
 		if got[i] != want[i] {
-			t.Fatalf("path %d: %+v, want %+v", i, got[i], want[i])
+			t.Fatalf("group %d: %+v, want %+v", i, got[i], want[i])
 		}
 	}
 	if lossy {
@@ -157,14 +160,14 @@ func testTable(t *testing.T, n int, lossy bool) {
 
 func TestTableTooLarge(t *testing.T) {
 	c, w := newWireClient(t, Config{MaxTable: 1000})
-	data, _ := pathTable(20)
+	data, _ := groupRecords(20)
 	done := make(chan *sender)
 	go func() {
-		s := &sender{w: w, request: (<-w.sent).mad, data: data, step: ib.PathRecordLen}
+		s := &sender{w: w, request: (<-w.sent).mad, data: data, step: recordStep}
 		s.run(t)
 		done <- s
 	}()
-	if _, err := c.Paths(t.Context(), ib.PathSGID, ib.PathFields{}); !errors.Is(err, ErrTooLarge) {
+	if _, err := c.Groups(t.Context(), 0, ib.MCMemberFields{}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("%v", err)
 	}
 	if s := <-done; s.stops != 1 {

@@ -43,8 +43,6 @@ var (
 	ErrTimeout = errors.New("the SA does not answer")
 	// ErrUnreachable means that no port takes MADs at the SA's LID.
 	ErrUnreachable = errors.New("nobody answers at the SM's LID")
-	// ErrTruncated means that only the beginning of a table arrived.
-	ErrTruncated = errors.New("the answer needs more than one MAD, which this transport does not carry")
 	// ErrTooLarge means that a table is larger than Config.MaxTable.
 	ErrTooLarge = errors.New("the table is too large")
 	// ErrNoSM means that the port does not know where the SA is: no subnet manager has configured it yet.

@@ -64,7 +64,6 @@ void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q);
 bool verbs_qp_drained(const struct verbs_worker *w, const struct verbs_qp *q);
 bool verbs_qp_ended(const struct verbs_qp *q); /* whether all sends have */
 int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q);
-void verbs_qp_fail(struct verbs_qp *q); /* injects the error state: for tests */
 void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q);
 
 /* Address handles. */

@@ -198,11 +198,6 @@ int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q)
 	return 0;
 }
 
-void verbs_qp_fail(struct verbs_qp *q)
-{
-	set_qp_state(q, IBV_QPS_ERR);
-}
-
 void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q)
 {
 	mark_error(w, q);

@@ -233,9 +233,6 @@ func (q *queuePair) drain()          { C.verbs_qp_drain(q.w.c, q.c) }
 func (q *queuePair) drained() bool   { return bool(C.verbs_qp_drained(q.w.c, q.c)) }
 func (q *queuePair) cycle() error    { return errno(C.verbs_qp_cycle(q.w.c, q.c)) }
 
-// injectFailure puts the QP in the error state, as a device does: for tests.
-func (q *queuePair) injectFailure() { C.verbs_qp_fail(q.c) }
-
 // dropNames are the drops' names and sentences, in the order of their enums.
 var sendDropNames, recvDropNames = dropNames()
 

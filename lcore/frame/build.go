@@ -5,7 +5,6 @@ package frame
 import (
 	"net/netip"
 	"slices"
-	"time"
 )
 
 // Link is what all frames sent on one port have in common.
@@ -119,13 +118,6 @@ func AppendIGMPv2Report(b []byte, l Link, src, group netip.Addr) []byte {
 func AppendIGMPv2Leave(b []byte, l Link, src, group netip.Addr) []byte {
 	b, m := l.igmp(b, src, AllRouters4, IGMPLen)
 	PutIGMP(m, IGMPv2Leave, 0, group)
-	return b
-}
-
-// AppendIGMPv2Query appends a query of version 2: a general one, to all hosts, if group is 0.0.0.0, else to the group.
-func AppendIGMPv2Query(b []byte, l Link, src, group netip.Addr, maxResp time.Duration) []byte {
-	b, m := l.igmp(b, src, queryTo(group, AllHosts4), IGMPLen)
-	PutIGMP(m, IGMPQuery, maxResp, group)
 	return b
 }
 

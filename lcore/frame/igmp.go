@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// Lengths of IGMP messages: those of version 2, and version 3 without records or sources.
+// Lengths of IGMP messages: those of version 2, and queries of version 3 without sources.
 const (
-	IGMPLen         = 8
-	IGMPv3QueryLen  = 12
-	IGMPv3ReportLen = reportLen
+	IGMPLen        = 8
+	IGMPv3QueryLen = 12
 )
 
 // Types of IGMP messages (RFC 2236 §2.1, RFC 3376 §4).

@@ -24,10 +24,9 @@ type (
 	ServiceResult = sidr.Result
 	ServiceCounts = sidr.Counts
 
-	Worker        = punt.Worker
-	Punted        = punt.Frame
-	PendingPacket = punt.PendingPacket
-	Rejection     = punt.Rejection
+	Worker    = punt.Worker
+	Punted    = punt.Frame
+	Rejection = punt.Rejection
 )
 
 // The rejections.

@@ -100,6 +100,13 @@ func igmpQuery(q frame.Query) []byte {
 	return frame.AppendIGMPv3Query(nil, routerLink, netip.MustParseAddr("10.9.0.99"), q)
 }
 
+// igmpv2Query makes a general query of version 2, or of version 1, of a report to the same group.
+func igmpv2Query(maxResp time.Duration) []byte {
+	b := frame.AppendIGMPv2Report(nil, routerLink, netip.MustParseAddr("10.9.0.99"), frame.AllHosts4)
+	frame.PutIGMP(b[frame.EthernetLen+frame.IPv4Len+4:], frame.IGMPQuery, maxResp, netip.IPv4Unspecified()) // 4 bytes of router alert
+	return b
+}
+
 func mldQuery(q frame.Query) []byte {
 	return frame.AppendMLDv2Query(nil, routerLink, routerLink.MAC.LinkLocal(), q)
 }
@@ -158,9 +165,9 @@ func TestQueryFlood(t *testing.T) {
 // TestOlderQuerier checks that the older version is used for 260 s after its last query, for IPv4 and IPv6 each (RFC
 // 3376 §7.2.1, RFC 3810 §8.2.1).
 func TestOlderQuerier(t *testing.T) {
-	igmpv2 := frame.AppendIGMPv2Query(nil, routerLink, netip.MustParseAddr("10.9.0.99"), netip.IPv4Unspecified(), 10*time.Second)
+	igmpv2 := igmpv2Query(10 * time.Second)
 	igmpv3 := igmpQuery(frame.Query{Group: group4, MaxResp: time.Second})
-	igmpv1 := frame.AppendIGMPv2Query(nil, routerLink, netip.MustParseAddr("10.9.0.99"), netip.IPv4Unspecified(), 0)
+	igmpv1 := igmpv2Query(0)
 	mldv2 := mldQuery(frame.Query{Group: group6, MaxResp: time.Second})
 	for _, c := range []struct {
 		name               string

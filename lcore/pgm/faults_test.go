@@ -94,7 +94,7 @@ func TestFaults(t *testing.T) {
 		if _, f := parse(b, true); f != c.want {
 			t.Errorf("%s: the reference finds %v, want %v", c.name, f, c.want)
 		}
-		tracker.See(b, 1, 0, 1)
+		tracker.see(b, 1, 0, 1)
 		got := tracker.Totals()
 		for f := range Fault(NFaults) {
 			if (got.Direction[0].Faults[f] == 1) != (f == c.want && f != Fine) {
@@ -123,7 +123,7 @@ func TestChecksumOff(t *testing.T) {
 	p := pgmtest.Packet{Type: pgmtest.SPMR}
 	b := p.AppendTo(nil)
 	b[9] ^= 1
-	tracker.See(b, 1, 0, 1)
+	tracker.see(b, 1, 0, 1)
 	if n := only(t, tracker).Counts[SPMR]; n != 1 {
 		t.Errorf("%d SPMRs, want 1", n)
 	}

@@ -49,7 +49,7 @@ func (g *guarded) show(t testing.TB, tracker *Tracker, b []byte, tsc uint64) {
 	for _, place := range []func([]byte) []byte{g.atEnd, g.atStart} {
 		payload := place(b)
 		g.protect(t, unix.PROT_READ)
-		tracker.See(payload, 1, Direction(tsc&1), tsc)
+		tracker.see(payload, 1, Direction(tsc&1), tsc)
 		g.protect(t, unix.PROT_READ|unix.PROT_WRITE)
 	}
 }

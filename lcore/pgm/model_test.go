@@ -170,7 +170,7 @@ func TestModel(t *testing.T) {
 			act := rapid.SampledFrom(names).Draw(t, "act")
 			group, d := rapid.Uint32Range(0, 1).Draw(t, "group"), Direction(rapid.Uint8Range(0, 1).Draw(t, "direction"))
 			for _, b := range acts[act](t, s) {
-				tracker.See(b, group, d, tsc)
+				tracker.see(b, group, d, tsc)
 				m.see(b, group, d, tsc)
 			}
 		}

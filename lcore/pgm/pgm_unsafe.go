@@ -5,25 +5,6 @@ package pgm
 /*
 #include <stdlib.h>
 #include "pgm.h"
-
-// For tests and benchmarks: data packets that lie one behind the other, as often as said, without a way back to Go
-// between them. Each round is later by one cycle, and sequence numbers are moved on by one. The data's first word
-// becomes the number's complement, so that checksums stay right.
-static void see_rounds(struct pgm *p, uint8_t *packets, uint32_t n, uint32_t len, uint32_t rounds)
-{
-	uint64_t tsc = 1;
-	for (uint32_t r = 0; r < rounds; r++, tsc++)
-		for (uint32_t i = 0; i < n; i++) {
-			uint8_t *k = packets + (size_t)i * len;
-			uint32_t sqn;
-			pgm_see(p, k, len, 1, 0, tsc);
-			__builtin_memcpy(&sqn, k + 16, 4);
-			sqn = __builtin_bswap32(__builtin_bswap32(sqn) + 1);
-			__builtin_memcpy(k + 16, &sqn, 4);
-			sqn = ~sqn;
-			__builtin_memcpy(k + 24, &sqn, 4);
-		}
-}
 */
 import "C"
 
@@ -78,16 +59,6 @@ func (t *Tracker) Close() {
 
 // Pointer returns the struct pgm, for a worker. It is valid until Close.
 func (t *Tracker) Pointer() unsafe.Pointer { return unsafe.Pointer(t.c) }
-
-// See shows the tracker one payload, as a worker does. It is for tests: a worker calls C.
-func (t *Tracker) See(payload []byte, group uint32, d Direction, tsc uint64) {
-	C.pgm_see(t.c, (*C.uint8_t)(unsafe.SliceData(payload)), C.uint32_t(len(payload)), C.uint32_t(group), C.uint8_t(d), C.uint64_t(tsc))
-}
-
-// seeRounds shows it data packets of one length many times, each time with the next sequence numbers.
-func (t *Tracker) seeRounds(packets []byte, length, rounds int) {
-	C.see_rounds(t.c, (*C.uint8_t)(unsafe.SliceData(packets)), C.uint32_t(len(packets)/length), C.uint32_t(length), C.uint32_t(rounds))
-}
 
 // Streams returns all streams that are known, in no order. Those that change too fast to be read are left out; that
 // takes a worker that does nothing else.

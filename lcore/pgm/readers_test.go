@@ -29,7 +29,12 @@ func streams(n int) (all []byte) {
 	return all
 }
 
-// While a worker writes as fast as it can, readers get a consistent state. Round r has TSC r and number r-1.
+// see shows the tracker one payload, as a worker does.
+func (t *Tracker) see(payload []byte, group uint32, d Direction, tsc uint64) {
+	pgmtest.See(t.Pointer(), payload, group, uint8(d), tsc)
+}
+
+// While a worker writes as fast as it can, what readers get is of one moment. Round r has TSC r and number r-1.
 func TestReaders(t *testing.T) {
 	const rounds = 400_000
 	for _, c := range []struct {
@@ -46,7 +51,7 @@ func TestReaders(t *testing.T) {
 			var done atomic.Bool
 			go func() {
 				defer done.Store(true)
-				tracker.seeRounds(streams(c.streams), streamLen, rounds)
+				pgmtest.SeeRounds(tracker.Pointer(), streams(c.streams), streamLen, rounds)
 			}()
 			reads := 0
 			var before Totals
@@ -93,9 +98,9 @@ func BenchmarkSee(b *testing.B) {
 				}
 				defer tracker.Close()
 				packets := streams(n)
-				tracker.seeRounds(packets, streamLen, 1)
+				pgmtest.SeeRounds(tracker.Pointer(), packets, streamLen, 1)
 				b.ResetTimer()
-				tracker.seeRounds(packets, streamLen, b.N/n+1)
+				pgmtest.SeeRounds(tracker.Pointer(), packets, streamLen, b.N/n+1)
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64((b.N/n+1)*n), "ns/packet")
 				c := tracker.Totals().Direction[0].Counts
 				if c[Missed] != 0 || c[Duplicates] != 0 || c[ODATA] < uint64(b.N) {

@@ -31,10 +31,10 @@ func TestEviction(t *testing.T) {
 	tracker := newTracker(t, Config{Streams: 4})
 	s := source{gsi: 200, sqn: 1}
 	for _, b := range s.next(2) {
-		tracker.See(b, 1, 0, 1)
+		tracker.see(b, 1, 0, 1)
 	}
 	for i := range uint32(strangers) {
-		tracker.See(stranger(i), 1, 0, uint64(i+2))
+		tracker.see(stranger(i), 1, 0, uint64(i+2))
 	}
 	kept := 0
 	for _, got := range tracker.Streams() {
@@ -55,9 +55,9 @@ func TestEviction(t *testing.T) {
 func TestLRU(t *testing.T) {
 	tracker := newTracker(t, Config{Streams: 4})
 	for _, n := range []uint32{1, 2, 3, 4, 1, 3, 2, 4, 1} {
-		tracker.See(stranger(n), 1, 0, tracker.Totals().Direction[0].Counts[ODATA])
+		tracker.see(stranger(n), 1, 0, tracker.Totals().Direction[0].Counts[ODATA])
 	}
-	tracker.See(stranger(5), 1, 0, 100)
+	tracker.see(stranger(5), 1, 0, 100)
 	for _, got := range tracker.Streams() {
 		if got.TSI.GSI[3] == 3 {
 			t.Error("stream 3 is still there")
@@ -72,7 +72,7 @@ func TestLRU(t *testing.T) {
 func TestSpread(t *testing.T) {
 	tracker := newTracker(t, Config{Streams: 1000})
 	for i := range uint32(768) {
-		tracker.See(stranger(i), 1, 0, 1)
+		tracker.see(stranger(i), 1, 0, 1)
 	}
 	if n := len(tracker.Streams()); n < 650 || n > 768 {
 		t.Errorf("%d of 768 streams are there", n)
@@ -84,22 +84,22 @@ func TestAging(t *testing.T) {
 	const idle = 1000
 	tracker := newTracker(t, Config{Streams: 256, IdleCycles: idle})
 	quiet, loud := source{gsi: 1, sqn: 50}, source{gsi: 2, sqn: 1}
-	tracker.See(quiet.next(1)[0], 1, 0, 10)
-	tracker.See(loud.next(1)[0], 1, 0, 10+idle)
+	tracker.see(quiet.next(1)[0], 1, 0, 10)
+	tracker.see(loud.next(1)[0], 1, 0, 10+idle)
 	for _, b := range loud.next(10000) {
-		tracker.See(b, 1, 0, 10+idle)
+		tracker.see(b, 1, 0, 10+idle)
 	}
 	if n := len(tracker.Streams()); n != 2 {
 		t.Fatalf("%d streams before their time, want 2", n)
 	}
 	for _, b := range loud.next(10000) {
-		tracker.See(b, 1, 0, 11+idle)
+		tracker.see(b, 1, 0, 11+idle)
 	}
 	if got := only(t, tracker); got.TSI.GSI[5] != 2 || got.Counts[ODATA] != 20001 {
 		t.Errorf("%v is left, with %d packets", got.TSI, got.Counts[ODATA])
 	}
 	quiet.sqn = 900
-	tracker.See(quiet.next(1)[0], 1, 0, 12+idle)
+	tracker.see(quiet.next(1)[0], 1, 0, 12+idle)
 	totals := tracker.Totals()
 	if c := totals.Direction[0].Counts; totals.Aged != 1 || totals.Begun != 3 || totals.Streams != 2 || c[Gaps] != 0 {
 		t.Errorf("after it came back: %+v", totals)
@@ -111,7 +111,7 @@ func TestKeys(t *testing.T) {
 	tracker := newTracker(t, Config{Streams: 64})
 	for _, group := range []uint32{0, 1 << 31} {
 		for d := range Direction(NDirections) {
-			tracker.See(stranger(1), group, d, 1)
+			tracker.see(stranger(1), group, d, 1)
 		}
 	}
 	seen := map[streamName]bool{}

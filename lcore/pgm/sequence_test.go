@@ -152,7 +152,7 @@ func TestScripts(t *testing.T) {
 		m := newModel(true)
 		for i, p := range c.packets {
 			p.GSI, p.SrcPort, p.DstPort = [6]byte{10, 20, 30, 40, 50, 60}, 70, 80
-			tracker.See(p.AppendTo(nil), 1, 0, uint64(i))
+			tracker.see(p.AppendTo(nil), 1, 0, uint64(i))
 			m.see(p.AppendTo(nil), 1, 0, uint64(i))
 		}
 		same(t, tracker, m)
@@ -178,10 +178,10 @@ func TestScripts(t *testing.T) {
 func TestNotes(t *testing.T) {
 	tracker := newTracker(t, Config{Streams: 4})
 	p := pgmtest.Packet{Type: pgmtest.ODATA, SQN: 3, SrcPort: 9, Unsummed: true, Data: []byte("four")}
-	tracker.See(append(p.AppendTo(nil), 1, 2), 5, 1, 10)
+	tracker.see(append(p.AppendTo(nil), 1, 2), 5, 1, 10)
 	q := pgmtest.Packet{Type: pgmtest.SPM, SQN: 8, Lead: 3, Trail: 1, SrcPort: 9, NLA: nla6, Options: []pgmtest.Option{{Type: 0x7f}, {Type: fin}}}
-	tracker.See(q.AppendTo(nil), 5, 1, 20)
-	tracker.See(p.AppendTo(nil)[:27], 5, 1, 30)
+	tracker.see(q.AppendTo(nil), 5, 1, 20)
+	tracker.see(p.AppendTo(nil)[:27], 5, 1, 30)
 	got := only(t, tracker)
 	want := Stream{
 		TSI: TSI{Port: 9}, Group: 5, Direction: 1, Begun: true, Lead: 3, Trail: 1, SPM: 8, NLA: nla6, Finished: true, Options: 1 << fin,
@@ -202,7 +202,7 @@ func TestPassive(t *testing.T) {
 	for _, c := range scripts {
 		for _, p := range c.packets {
 			b := p.AppendTo(nil)
-			tracker.See(b, 1, 0, 1)
+			tracker.see(b, 1, 0, 1)
 			if string(b) != string(p.AppendTo(nil)) {
 				t.Fatalf("%s: the payload was changed", c.name)
 			}

@@ -222,7 +222,7 @@ func (d *DUT) makePairs() error {
 	return nil
 }
 
-// setOrder has the generators send that share of messages to the first groups, and the others to hosts and nodes.
+// setOrder makes the generators send that share of messages to the first groups, and the others to hosts and nodes.
 func (d *DUT) setOrder(groups int, share float64) {
 	var all []int
 	for dir := range trial.Directions {

@@ -43,7 +43,7 @@ type Progress interface {
 
 // Run measures all cases of a profile. The report has what was measured before an error or the end of ctx.
 func Run(ctx context.Context, p *profile.Profile, b Builder, w Progress) (*report.Report, error) {
-	r := &report.Report{Schema: report.Schema, Started: time.Now().UTC(), Profile: p, Host: report.ThisHost(), Method: Method(p)}
+	r := &report.Report{Schema: report.Schema, Started: time.Now().UTC(), Profile: p, Host: report.ThisHost(), Method: method(p)}
 	defer func() { r.Seconds = time.Since(r.Started).Seconds() }()
 	for _, payload := range p.Payloads {
 		c, err := b.Ceiling(ctx, payload, p.Throughput.Trial.D())

@@ -8,8 +8,8 @@ import (
 	"causeway/perf/profile"
 )
 
-// Method describes in sentences how the figures of a report were measured.
-func Method(p *profile.Profile) []string {
+// method describes in sentences how the figures of a report were measured.
+func method(p *profile.Profile) []string {
 	t := &p.Throughput
 	slices := "Trials are whole: every stall of the machine counts against the device."
 	if d := p.Device.Slice.D(); d > 0 {

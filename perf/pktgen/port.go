@@ -62,8 +62,8 @@ func (r Runner) ready() error {
 			return fmt.Errorf("pktgen: %s: its MTU is %d; the longest frame needs %d", r.Port, link.MTU, need)
 		}
 	}
-	if free := freeHugeMiB("/sys/kernel/mm/hugepages"); r.Huge && free < MemoryMiB {
-		return fmt.Errorf("pktgen: %d MiB of hugepages are free, pktgen needs %d; raise vm.nr_hugepages, or run without -huge", free, MemoryMiB)
+	if free := freeHugeMiB("/sys/kernel/mm/hugepages"); r.Huge && free < memoryMiB {
+		return fmt.Errorf("pktgen: %d MiB of hugepages are free, pktgen needs %d; raise vm.nr_hugepages, or run without -huge", free, memoryMiB)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (r Runner) explain(problem string) string {
 	case has("Cannot set MTU"):
 		return problem + ": the port must take jumbo frames"
 	case has("Cannot create mbuf pool"), has("Cannot get hugepage"):
-		return fmt.Sprintf("%s; it needs %d MiB", problem, MemoryMiB)
+		return fmt.Sprintf("%s; it needs %d MiB", problem, memoryMiB)
 	}
 	return problem
 }

@@ -30,9 +30,9 @@ type Second struct {
 	RxMissed uint64        `json:"missed"`
 }
 
-// MemoryMiB is the memory that pktgen 23.03 needs: five pools of 24576 mbufs of 10 KiB, a pool for the capture, and
+// memoryMiB is the memory that pktgen 23.03 needs: five pools of 24576 mbufs of 10 KiB, a pool for the capture, and
 // some more.
-const MemoryMiB = 1792
+const memoryMiB = 1792
 
 // Arguments returns pktgen's command line.
 func (r Runner) Arguments(capture, lua string) ([]string, error) {
@@ -44,7 +44,7 @@ func (r Runner) Arguments(capture, lua string) ([]string, error) {
 		return nil, fmt.Errorf("pktgen: CPUs %v; use two: one for display and script, one that sends", r.CPUs)
 	}
 	args := []string{"-l", fmt.Sprintf("%d,%d", r.CPUs[0], r.CPUs[1]), "--main-lcore", fmt.Sprint(r.CPUs[0]), "--proc-type", "primary",
-		"--file-prefix", "causeway-pktgen", "-m", fmt.Sprint(MemoryMiB)}
+		"--file-prefix", "causeway-pktgen", "-m", fmt.Sprint(memoryMiB)}
 	if r.Huge {
 		args = append(args, "--in-memory")
 	} else {
@@ -56,8 +56,8 @@ func (r Runner) Arguments(capture, lua string) ([]string, error) {
 	return append(args, "--", "-N", "-j", "-P", "-m", fmt.Sprintf("%d.0", r.CPUs[1]), "-s", "0:"+capture, "-f", lua), nil
 }
 
-// Lookup finds the program.
-func (r Runner) Lookup() (string, error) {
+// lookup finds the program.
+func (r Runner) lookup() (string, error) {
 	if r.Program != "" {
 		path, err := exec.LookPath(r.Program)
 		if err != nil {
@@ -75,7 +75,7 @@ func (r Runner) Lookup() (string, error) {
 // Run makes pktgen send a capture with a script that takes that many seconds. It ends pktgen with ctx, or when pktgen
 // takes much too long. Files that it needs are written to the script's folder.
 func (r Runner) Run(ctx context.Context, capture, lua string, seconds int) (Result, error) {
-	program, err := r.Lookup()
+	program, err := r.lookup()
 	if err != nil {
 		return Result{}, err
 	}

@@ -15,8 +15,8 @@ import (
 // AllTests are all tests, in the order in which they run: later ones use results of earlier ones.
 var AllTests = []string{"throughput", "latency", "loss", "burst", "soak", "multicast"}
 
-// AllDirections are the directions in which traffic is offered.
-var AllDirections = []string{"roce_to_ib", "ib_to_roce", "both"}
+// allDirections are the directions in which traffic is offered.
+var allDirections = []string{"roce_to_ib", "ib_to_roce", "both"}
 
 // Default has the values of keys that a profile does not set.
 func Default() *Profile {
@@ -91,7 +91,7 @@ func (p *Profile) check() ([]string, error) {
 func (p *Profile) trafficRules() []rule {
 	rules := []rule{
 		{[]string{"tests"}, among("test", p.Tests, AllTests)},
-		{[]string{"directions"}, among("direction", p.Directions, AllDirections)},
+		{[]string{"directions"}, among("direction", p.Directions, allDirections)},
 		{[]string{"payloads"}, within("payloads", float64(len(p.Payloads)), 1, 100)},
 	}
 	for _, payload := range p.Payloads {

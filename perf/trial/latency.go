@@ -47,7 +47,7 @@ func LatencyAt(ctx context.Context, dev Device, directions []Direction, pps floa
 		steps = append(steps, s)
 		observe.notify("latency", s)
 		for _, dir := range directions {
-			x := Summary(o.Latency[dir])
+			x := summary(o.Latency[dir])
 			x.Direction, x.Part, x.PPS, x.Loss = dir.String(), part, o.OfferedRate(dir), o.Counts[dir].LossRatio()
 			x.PerBurst, x.Verdict = s.PerBurst, s.Verdict
 			out = append(out, x)
@@ -84,9 +84,9 @@ func runCalm(ctx context.Context, dev Device, l Load) (o Outcome, err error) {
 	return o, nil
 }
 
-// Summary reduces a histogram of nanoseconds to percentiles. Percentiles with less than one sample above them would be
+// summary reduces a histogram of nanoseconds to percentiles. Percentiles with less than one sample above them would be
 // the maximum, and are left out.
-func Summary(h *hdrhistogram.Histogram) Latency {
+func summary(h *hdrhistogram.Histogram) Latency {
 	var x Latency
 	if h == nil || h.TotalCount() == 0 {
 		return x

@@ -11,12 +11,12 @@ import (
 // Groups is a device that bridges multicast groups, which are numbered from 0.
 type Groups interface {
 	Device
-	// SetGroups has the device bridge exactly the first n groups, and all traffic go to them.
+	// SetGroups makes the device bridge exactly the first n groups, and all traffic go to them.
 	SetGroups(n int) error
-	// SetShare has the device bridge n groups, and a share of the messages, 0 to 1, go to them.
+	// SetShare makes the device bridge n groups, and a share of the messages, 0 to 1, go to them.
 	SetShare(n int, share float64) error
-	// Join and Leave measure the time from joining or leaving a group, under load, to the arrival of the group's first or
-	// last message.
+	// Join and Leave measure the time from joining or leaving a group, under load, to the arrival of the group's first
+	// or last message.
 	Join(ctx context.Context, l Load, group int) (time.Duration, error)
 	Leave(ctx context.Context, l Load, group int) (time.Duration, error)
 	// Missing is how many groups received no message in the last trial.

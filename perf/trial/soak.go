@@ -43,7 +43,7 @@ func RunSoak(ctx context.Context, dev Device, directions []Direction, pps float6
 		s.take(o, directions, elapsed, &all)
 	}
 	for _, dir := range directions {
-		x := Summary(all[dir])
+		x := summary(all[dir])
 		x.Direction, x.Part, x.PPS = dir.String(), 1, pps
 		s.Latency = append(s.Latency, x)
 	}

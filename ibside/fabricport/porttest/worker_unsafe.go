@@ -95,12 +95,15 @@ func Poll(ibPort unsafe.Pointer, n int) []Recv {
 	out := make([]Recv, got)
 	for i, r := range c[:got] {
 		out[i] = Recv{
-			Mbuf: dpdk.MbufAt(unsafe.Pointer(r.mbuf)), QPN: ib.QPN(r.qpn), SrcQP: ib.QPN(r.src_qpn), Imm: uint32(r.imm),
+			Mbuf: mbufOf(r.mbuf), QPN: ib.QPN(r.qpn), SrcQP: ib.QPN(r.src_qpn), Imm: uint32(r.imm),
 			SLID: ib.LID(r.slid), SL: ib.SL(r.sl), Flags: uint8(r.flags),
 		}
 	}
 	return out
 }
+
+// mbufOf is the dpdk.Mbuf of a struct rte_mbuf: it has no other field than the pointer.
+func mbufOf(m *C.struct_rte_mbuf) dpdk.Mbuf { return *(*dpdk.Mbuf)(unsafe.Pointer(&m)) }
 
 // Free calls free, as a worker does once a loop.
 func Free(ibPort unsafe.Pointer) { C.port_free_completed((*C.struct_ib_port)(ibPort)) }

@@ -182,9 +182,12 @@ func (s *Ibsim) ReceiveMAD(mad []byte) (ib.LID, ib.SL, error) {
 	}
 }
 
-// ibsimReceived returns the sender of a datagram, ibsimLen bytes. The error is a sa.LostError when the simulator
-// returns a MAD that it could not deliver, and when it has cut a table. In a table that is not cut it fills in what the
-// sender's kernel would have: opensm only says that RMPP is to be used.
+// ErrTruncated means that only the beginning of a table arrived.
+var ErrTruncated = errors.New("the answer needs more than one MAD, which the simulator does not carry")
+
+// ibsimReceived returns the sender of a datagram, ibsimLen bytes. It is a sa.LostError when the simulator brings back what
+// it could not deliver, and when it cut a table. To a table that it did not cut it does what the sender's kernel would
+// have done: opensm only says that RMPP is to be used.
 func ibsimReceived(b []byte) (ib.LID, error) {
 	mad, _ := ib.AsMAD(b[ibsimMAD:])
 	length := binary.BigEndian.Uint64(b[ibsimLength:])
@@ -193,7 +196,7 @@ func ibsimReceived(b []byte) (ib.LID, error) {
 		return 0, &sa.LostError{TID: mad.TID(), Err: sa.ErrUnreachable}
 	case !mad.IsSA() || !mad.IsResponse() || head.RMPPFlags()&ib.RMPPFlagActive == 0:
 	case length >= ib.MADLen: // no records fill a MAD exactly, so these were cut
-		return 0, &sa.LostError{TID: mad.TID(), Err: sa.ErrTruncated}
+		return 0, &sa.LostError{TID: mad.TID(), Err: ErrTruncated}
 	case head.RMPPType() == 0:
 		f := head.Fields()
 		f.RMPPVersion, f.RMPPType = ib.RMPPVersion, ib.RMPPTypeData

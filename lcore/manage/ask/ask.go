@@ -75,10 +75,10 @@ func (a *Asker) Wait() { a.work.Wait() }
 // Go runs f in a goroutine that Wait waits for.
 func (a *Asker) Go(f func()) { a.work.Go(f) }
 
-// Tell has the loop run f, at the latest when the loop has ended.
+// Tell makes the loop run f, at the latest when the loop has ended.
 func (a *Asker) Tell(f func()) { a.inbox.Tell(a.running, f) }
 
-// Later has the loop run f. It reports false when ctx ended first.
+// Later makes the loop run f. It reports false when ctx ended first.
 func (a *Asker) Later(ctx context.Context, f func()) bool { return a.inbox.Later(ctx, f) }
 
 // Ask runs a request in a goroutine of its own, and repeats it with back-off until it succeeds or ctx ends.

@@ -141,7 +141,7 @@ func (g *GIDs) Follow() {
 // giveFreed gives GIDs that have become free to hosts with proxy QPs that have none of their own.
 func (g *GIDs) giveFreed() { g.sources.GiveFreed(g.ProxyQPs.Hosts()) }
 
-// Refit makes a change of what OwnGID returns, and has the hosts' sources follow.
+// Refit makes a change of what OwnGID returns, and updates the hosts' sources.
 func (g *GIDs) Refit(change func()) {
 	owners := g.sources.Owners()
 	change()
@@ -169,7 +169,7 @@ func (g *GIDs) isReserved(gid ib.GID) bool {
 	return slices.ContainsFunc(g.cfg.Reserved, func(p netip.Prefix) bool { return p.Contains(gid.Addr()) })
 }
 
-// given has a host's proxy QPs send from its new source, or from the bridge's own.
+// given makes a host's proxy QPs send from its new source, or from the bridge's own.
 func (g *GIDs) given(host netip.Addr, s ibside.Source) {
 	g.ProxyQPs.SendFrom(host, s.Number)
 	const most = 32

@@ -58,7 +58,7 @@ func New(c Config, d Deps) *Groups {
 	return g
 }
 
-// SetQuerier has the bridge send queries on the RoCE side, or not.
+// SetQuerier sets whether the bridge sends queries on the RoCE side.
 func (g *Groups) SetQuerier(enabled bool) { g.querier.Enabled = enabled }
 
 // Check reports why a set of groups contradicts itself or is too large.

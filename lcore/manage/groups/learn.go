@@ -71,7 +71,7 @@ func (w *learned) clearHosts() {
 // does not keep the group alive.
 func (w *learned) isNonMember() bool { return w.sa && w.heard.IsZero() }
 
-// reported takes the records of a host's report.
+// reported handles the records of a host's report.
 func (l *learner) reported(from netip.Addr, rs []frame.GroupRecord, now time.Time) {
 	mine := false
 	for _, r := range rs {

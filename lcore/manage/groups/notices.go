@@ -9,7 +9,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Follow takes the notices of the port until the loop ends.
+// Follow handles the port's notices until the loop ends.
 func (g *Groups) Follow(notices <-chan ibside.Notice) {
 	running := g.ask.Running()
 	g.ask.Go(func() {
@@ -26,7 +26,7 @@ func (g *Groups) Follow(notices <-chan ibside.Notice) {
 	})
 }
 
-// noticed takes a notice: the subnet has created or deleted a group.
+// noticed handles a notice: the subnet has created or deleted a group.
 func (l *learner) noticed(n ibside.Notice) {
 	m := l.groups.groups[n.MGID]
 	l.note(n)

@@ -51,7 +51,7 @@ func (b *Inbox) DoLate() {
 // End says that the loop has ended. It is called once.
 func (b *Inbox) End() { close(b.ended) }
 
-// Later has the loop run f. It reports false when ctx has ended instead.
+// Later makes the loop run f. It returns false when ctx has ended instead.
 func (b *Inbox) Later(ctx context.Context, f func()) bool {
 	select {
 	case b.work <- f:
@@ -61,7 +61,7 @@ func (b *Inbox) Later(ctx context.Context, f func()) bool {
 	}
 }
 
-// Tell has the loop run f, at the latest when the loop, whose context is running, has ended.
+// Tell makes the loop run f, at the latest when the loop, whose context is running, has ended.
 func (b *Inbox) Tell(running context.Context, f func()) {
 	if !b.Later(running, f) {
 		b.mu.Lock()
@@ -70,7 +70,7 @@ func (b *Inbox) Tell(running context.Context, f func()) {
 	}
 }
 
-// Do has the loop run f and returns f's result. When ctx ends before f has begun, f is not run and Do returns ctx's
+// Do makes the loop run f and returns f's result. When ctx ends before f has begun, f is not run and Do returns ctx's
 // error; when f has begun, Do waits for its result. Any goroutine but the loop's may call it.
 func (b *Inbox) Do(ctx context.Context, f func() error) error {
 	result := make(chan error, 1)

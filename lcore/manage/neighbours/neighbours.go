@@ -111,7 +111,7 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 	return n.note(h, old, known, data, now)
 }
 
-// note puts into the tables what has been learned, and counts it.
+// note writes a learned host to the tables, and counts it.
 func (n *Neighbours) note(h, old tables.Host, known, urgent bool, now time.Time) (punt.Rejection, error) {
 	if known && h == old {
 		return 0, nil

@@ -267,7 +267,7 @@ func (p *ProxyQPs) RemoveHost(host netip.Addr, why string) {
 	}
 }
 
-// SendFrom has all proxy QPs of a host send from a source.
+// SendFrom makes all proxy QPs of a host send from a source.
 func (p *ProxyQPs) SendFrom(host netip.Addr, source uint8) {
 	for s := range p.Tables.Of(host) {
 		if s.Source == source {

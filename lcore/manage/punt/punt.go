@@ -16,7 +16,7 @@ import (
 type Worker interface {
 	// TakePunted takes what the worker punted, at most a burst.
 	TakePunted() []Frame
-	// Send has the worker send a frame as it is.
+	// Send makes the worker send a frame unchanged.
 	Send(frame []byte) error
 }
 
@@ -74,7 +74,7 @@ func NewWorkers(workers []Worker) *Workers { return &Workers{workers: workers} }
 // Len returns how many workers there are.
 func (w *Workers) Len() int { return len(w.workers) }
 
-// Send has a worker send a frame. It counts and reports false when the worker's ring is full.
+// Send makes a worker send a frame. When the worker's ring is full, it counts that and returns false.
 func (w *Workers) Send(worker int, frame []byte) bool {
 	if err := w.workers[worker].Send(frame); err != nil {
 		w.count.SendFailed++

@@ -92,7 +92,7 @@ func (q *questions) handle(running context.Context, r ibside.ServiceRequest) {
 	}
 }
 
-// askHost has the loop ask the host, and waits for the outcome. known: its addresses could be translated.
+// askHost makes the loop ask the host, and waits for the outcome. known: its addresses could be translated.
 func (q *questions) askHost(running context.Context, r ibside.ServiceRequest, known bool) outcome {
 	result := make(chan outcome, 1)
 	if q.Ask.Later(running, func() { q.ask(r, known, result, time.Now()) }) {

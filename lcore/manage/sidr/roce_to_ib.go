@@ -109,7 +109,7 @@ func isConsistent(r *request) bool {
 	return h.IsSane() && h.Src() == r.packet.SrcIP && h.Dst() == r.packet.DstIP && r.fields.PKey.Matches(r.packet.PKey)
 }
 
-// connect has the port ask the node, in a goroutine of its own: there are at most as many as requests under way.
+// connect makes the port ask the node, in a goroutine of its own: there are at most as many as requests under way.
 func (q *requests) connect(r request) {
 	from, to, _ := q.cfg.toIB(r.packet.SrcIP, r.packet.DstIP) // judge has checked it
 	h, _ := ib.AsCMAHeader(r.fields.Private)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pgmtest builds packets of Pragmatic General Multicast (RFC 3208), for tests of lcore/pgm.
+// Package pgmtest builds packets of Pragmatic General Multicast (RFC 3208), and shows them to a tracker, for tests of
+// lcore/pgm.
 package pgmtest
 
 import (

@@ -102,7 +102,7 @@ type Sent struct {
 	Inline, Signaled  bool
 }
 
-// CarryOut has the device carry out the posted sends, and the worker take the completions. It returns the sends, in
+// CarryOut makes the device carry out the posted sends, and the worker take the completions. It returns the sends, in
 // order for each queue pair.
 func (p *Port) CarryOut() []Sent {
 	var notes [MaxBurst]C.struct_nullverbs_sent
@@ -120,8 +120,8 @@ func (p *Port) CarryOut() []Sent {
 	return out
 }
 
-// Deliver has the device receive n messages of a size, for the first qps queue pairs in turn, and returns how many it
-// could.
+// Deliver makes the device receive n messages of a size, for the first qps queue pairs in turn, and returns how many it
+// could receive.
 func (p *Port) Deliver(n, size, qps int) int {
 	return int(C.nullverbs_deliver(p.c, C.uint(n), C.uint32_t(size), C.uint(qps)))
 }
@@ -132,7 +132,7 @@ type Received struct {
 	Len int // with the 40-byte GRH area
 }
 
-// Poll has the worker poll once, for n messages at most, and post new buffers.
+// Poll makes the worker poll once, for n messages at most, and post new buffers.
 func (p *Port) Poll(n int) []Received {
 	var qpns, lens [MaxBurst]C.uint32_t
 	got := int(C.poll_all(p.c, C.uint(min(n, MaxBurst)), &qpns[0], &lens[0]))

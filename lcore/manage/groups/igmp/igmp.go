@@ -21,7 +21,7 @@ import (
 type Port struct {
 	Link frame.Link
 	IPv4 netip.Addr // the bridge's; the zero Addr: it has none
-	// Send has a worker send a frame. It reports false when that cannot take it.
+	// Send makes a worker send a frame. It returns false when the worker cannot take it.
 	Send func(worker int, b []byte) bool
 }
 

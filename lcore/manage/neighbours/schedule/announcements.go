@@ -40,7 +40,7 @@ const (
 // Begin sends what is planned in five seconds at the latest.
 func (a *Announcements) Begin(now time.Time) { a.by = now.Add(announceBy) }
 
-// Plan has an address announced.
+// Plan schedules announcements of an address.
 func (a *Announcements) Plan(ip netip.Addr) {
 	x := announcement{ip: ip, left: announcements6}
 	if ip.Is4() {

@@ -23,7 +23,7 @@ const askEvery = time.Second
 // lastAsk is between all later ones: a host may be off for long.
 const lastAsk = time.Minute
 
-// Add has a host searched for.
+// Add adds a host to the search.
 func (s *Search) Add(ip netip.Addr) { s.hosts = append(s.hosts, sought{ip: ip, wait: askEvery}) }
 
 // Keep ends the search for hosts that are not wanted.

@@ -2,8 +2,16 @@
 
 package logs
 
-// Events is every event that the bridge logs. A test compares it with the source.
-var Events = []Event{
+// An event is one kind of line. Names do not change between versions, so that one can search for them.
+type event struct {
+	Name  string
+	Level string // one or several
+	Area  string // the heading in docs/log.md
+	Means string // the meaning, and what to do
+}
+
+// events is every event that the bridge logs. A test compares it with the source.
+var events = []event{
 	{"configuration", "warn", "The program", "A remark on the configuration; the bridge runs."},
 	{"devices", "warn", "The program", "The machine's devices could not be listed, so the configuration was not checked against them."},
 	{"memory", "info", "The program", "DPDK's memory is not hugepages, which is slower."},

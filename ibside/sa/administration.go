@@ -91,7 +91,7 @@ func (a *Administration) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMe
 	before := a.states[f.MGID] &^ f.JoinState
 	a.states[f.MGID] = f.JoinState
 	a.mu.Unlock()
-	if before != 0 { // the SA adds a new join state to those it has
+	if before != 0 && !a.registrar.cfg.Kept(f.MGID) { // the SA adds a new join state to those it has
 		if err := a.client.Leave(ctx, f.MGID, ib.GID{}, before); err != nil {
 			a.log.Warn("leave_failed", "mgid", f.MGID, "join_state", before, "error", err)
 		}

@@ -38,6 +38,10 @@ type RegistrarConfig struct {
 	// changed. It must not block nor call the registrar.
 	OnChange func(Registration)
 
+	// Kept reports whether the kernel keeps the port a member of a group, and leaves by itself: the registrar then withdraws no
+	// membership. nil: never.
+	Kept func(mgid ib.GID) bool
+
 	Watch   time.Duration // how often the port's state is read. 1 s
 	Refresh time.Duration // how often everything is registered again without an event, as an SM may lose registrations without one. 30 s
 	// Spread is the longest pause between an event and the first request: all clients of a subnet get the event of a
@@ -48,6 +52,9 @@ type RegistrarConfig struct {
 }
 
 func (c RegistrarConfig) withDefaults() RegistrarConfig {
+	if c.Kept == nil {
+		c.Kept = func(ib.GID) bool { return false }
+	}
 	set := func(v *time.Duration, d time.Duration) {
 		if *v <= 0 {
 			*v = d

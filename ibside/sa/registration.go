@@ -82,7 +82,12 @@ func (r *Registrar) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberF
 		}
 		return Registration{Group: got}, err
 	}
-	it.withdraw = func(ctx context.Context, c *Client) error { return c.Leave(ctx, f.MGID, f.PortGID, f.JoinState) }
+	it.withdraw = func(ctx context.Context, c *Client) error {
+		if r.cfg.Kept(f.MGID) {
+			return nil
+		}
+		return c.Leave(ctx, f.MGID, f.PortGID, f.JoinState)
+	}
 	got, err := r.add(ctx, key, it)
 	return got.Group, err
 }

@@ -37,13 +37,13 @@ void verbs_cm_sockaddr(struct sockaddr_storage *to, const struct verbs_address *
 	}
 }
 
-/* An address as a join wants it: IP on Ethernet, a GID of family AF_IB on InfiniBand, where it takes an MGID as it
- * is (rdma_join_multicast(3)). */
+/* An address as a join wants it: IP, or a GID of family AF_IB on InfiniBand, which takes an MGID as it is
+ * (rdma_join_multicast(3)). */
 static void fill_address(struct sockaddr_storage *to, const struct verbs_join *j, const uint8_t *gid)
 {
 	struct sockaddr_ib *ib = (void *)to;
 
-	if (j->ethernet) {
+	if (j->by_ip) {
 		struct verbs_address a = {0};
 		memcpy(a.ip, gid, sizeof(a.ip));
 		verbs_cm_sockaddr(to, &a);
@@ -67,7 +67,7 @@ int verbs_cm_join(struct rdma_event_channel *c, const struct verbs_join *j, stru
 	};
 	void *token = (void *)(uintptr_t)j->token;
 
-	if (rdma_create_id(c, out, token, RDMA_PS_UDP))
+	if (rdma_create_id(c, out, token, j->ipoib ? RDMA_PS_IPOIB : RDMA_PS_UDP))
 		return errno;
 	fill_address(&own, j, j->own);
 	fill_address(&group, j, j->mgid);
@@ -179,6 +179,7 @@ int verbs_cm_next(struct rdma_event_channel *c, struct verbs_cm_event *to)
 		to->qkey = u->qkey;
 		to->flow_label = u->ah_attr.grh.flow_label;
 		to->lid = u->ah_attr.dlid;
+		memcpy(to->mgid, u->ah_attr.grh.dgid.raw, sizeof(to->mgid));
 		to->sl = u->ah_attr.sl;
 		to->hop_limit = u->ah_attr.grh.hop_limit;
 		to->tclass = u->ah_attr.grh.traffic_class;

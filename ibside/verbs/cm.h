@@ -12,10 +12,11 @@
 
 struct verbs_join {
 	uint64_t token;
-	uint8_t own[16]; /* the port's GID; on Ethernet the address to join from, IPv4-mapped */
-	uint8_t mgid[16];
+	uint8_t own[16];  /* the address to join from, IPv4-mapped; without by_ip the port's GID */
+	uint8_t mgid[16]; /* the IP group; without by_ip the MGID */
 	uint16_t pkey;
-	uint8_t ethernet;
+	uint8_t by_ip;
+	uint8_t ipoib; /* of IPoIB's port space, which has other MGIDs and Q_Keys than rdma_cm's own */
 	uint8_t send_only;
 };
 
@@ -49,6 +50,7 @@ struct verbs_cm_event {
 	uint32_t qkey;
 	uint32_t flow_label;
 	uint16_t lid; /* MLID of a join, DLID of a connection */
+	uint8_t mgid[16]; /* of a join */
 	uint8_t sl, hop_limit, tclass;
 	struct verbs_sidr sidr;
 };

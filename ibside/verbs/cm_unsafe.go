@@ -110,7 +110,7 @@ func (m *memberships) request(ctx context.Context, info *PortInfo, j ibside.Join
 	}
 	id := &joinID{in: m, mgid: j.MGID, answer: make(chan cmEvent, 1)}
 	id.join.pkey = C.uint16_t(j.PKey)
-	id.join.ethernet = bit(info.Ethernet)
+	id.join.by_ip = bit(info.Ethernet)
 	id.join.send_only = bit(!j.Receive)
 	gidTo(&id.join.own, own)
 	gidTo(&id.join.mgid, j.MGID)
@@ -195,6 +195,75 @@ func (id *joinID) handleCM(_ *Port, c *C.struct_verbs_cm_event) {
 		if !ev.joined {
 			id.in.lost(id.mgid, ev)
 		}
+	}
+}
+
+// anchorID is an rdma_cm_id that holds an anchor.
+type anchorID struct {
+	ch     *channel
+	c      *C.struct_rdma_cm_id
+	join   C.struct_verbs_join
+	answer chan error // of the join
+	gone   chan struct{}
+	once   sync.Once
+}
+
+// holdAnchor has the kernel join a group by its IP address.
+func (ch *channel) holdAnchor(ctx context.Context, a anchor) (held, error) {
+	id := &anchorID{ch: ch, answer: make(chan error, 1), gone: make(chan struct{})}
+	id.join.pkey = C.uint16_t(a.pkey)
+	id.join.by_ip, id.join.ipoib, id.join.send_only = 1, bit(a.ipoib), bit(a.sendOnly)
+	gidTo(&id.join.own, ib.GIDFromAddr(a.own))
+	gidTo(&id.join.mgid, ib.GIDFromAddr(a.group))
+	id.join.token = C.uint64_t(ch.register(anchorUser{id, a.mgid}))
+	err := errno(C.verbs_cm_join(ch.c, &id.join, &id.c))
+	if err == nil {
+		select {
+		case err = <-id.answer:
+		case <-ctx.Done():
+			err = fmt.Errorf("no answer: %w", context.Cause(ctx))
+		}
+	}
+	if err != nil {
+		id.release()
+		return nil, err
+	}
+	return id, nil
+}
+
+func (id *anchorID) lost() <-chan struct{} { return id.gone }
+
+func (id *anchorID) release() {
+	id.ch.forget(uint64(id.join.token))
+	if id.c != nil {
+		C.verbs_cm_leave(id.c, &id.join)
+		id.c = nil
+	}
+}
+
+// anchorUser takes the events of an anchor.
+type anchorUser struct {
+	*anchorID
+	mgid ib.GID
+}
+
+func (u anchorUser) handleCM(_ *Port, c *C.struct_verbs_cm_event) {
+	switch {
+	case c._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL:
+	case c._type != C.RDMA_CM_EVENT_MULTICAST_JOIN || c.status != 0:
+		u.answerOnce(fmt.Errorf("%s, status %d", eventName(c._type), int(c.status)))
+		u.once.Do(func() { close(u.gone) })
+	case gidFrom(&c.mgid) != u.mgid:
+		u.answerOnce(fmt.Errorf("the kernel has joined %v", gidFrom(&c.mgid)))
+	default:
+		u.answerOnce(nil)
+	}
+}
+
+func (u anchorUser) answerOnce(err error) {
+	select {
+	case u.answer <- err:
+	default:
 	}
 }
 

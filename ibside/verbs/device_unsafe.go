@@ -112,6 +112,8 @@ func gidOf(c *[16]C.uint8_t) ib.GID { return *(*ib.GID)(unsafe.Pointer(c)) }
 
 func gidTo(c *[16]C.uint8_t, g ib.GID) { *(*ib.GID)(unsafe.Pointer(c)) = g }
 
+func gidFrom(c *[16]C.uint8_t) ib.GID { return *(*ib.GID)(unsafe.Pointer(c)) }
+
 // kinds are the names of enum ibv_event_type.
 var kinds = map[C.uint32_t]eventKind{
 	C.IBV_EVENT_CQ_ERR: eventCQError, C.IBV_EVENT_QP_FATAL: eventQPFatal, C.IBV_EVENT_QP_REQ_ERR: eventQPFatal,

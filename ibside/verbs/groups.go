@@ -30,7 +30,11 @@ func (p *Port) Join(ctx context.Context, j ibside.Join) (ibside.Membership, erro
 		return ibside.Membership{}, fmt.Errorf("verbs: join %v: not an MGID of InfiniBand; use mgid = \"rdmacm\" or \"ipoib\"", j.MGID)
 	}
 	if a := p.administration(); a != nil {
-		return p.groups.Join(ctx, joinCounter{a, p}, j)
+		got, err := p.groups.Join(ctx, joinCounter{a, p}, j)
+		if err == nil && !j.NonMember {
+			p.anchors.put(j.MGID, j.PKey, j.Receive)
+		}
+		return got, err
 	}
 	return p.memberships.join(ctx, &info, j)
 }
@@ -38,7 +42,9 @@ func (p *Port) Join(ctx context.Context, j ibside.Join) (ibside.Membership, erro
 // Leave implements ibside.Port.
 func (p *Port) Leave(ctx context.Context, mgid ib.GID) error {
 	if a := p.administration(); a != nil {
-		return p.groups.Leave(ctx, a, mgid)
+		err := p.groups.Leave(ctx, a, mgid)
+		p.anchors.drop(mgid)
+		return err
 	}
 	return p.memberships.leave(mgid)
 }

@@ -68,6 +68,7 @@ type Port struct {
 
 	groups      *multicast.Groups
 	memberships *memberships // of rdma_cm, where admin is nil
+	anchors     *anchors     // the kernel's memberships beside admin's
 
 	mu  sync.Mutex
 	qps map[uint32]*queuePair
@@ -105,6 +106,7 @@ func newPort(c Config) *Port {
 		cfg: &p.cfg, port: p.attributes, groups: p.groups, counts: &p.counts, log: c.Log, ctx: p.ctx, report: p.handleEvent,
 		ids: map[ib.GID]*joinID{}, rejoining: map[ib.GID]bool{},
 	}
+	p.anchors = &anchors{find: p.ipoibAddress, ctx: p.ctx, log: c.Log, all: map[ib.GID]*anchored{}}
 	return p
 }
 
@@ -182,7 +184,7 @@ func (p *Port) build() error {
 	if p.cm, err = openChannel(); err != nil {
 		return fmt.Errorf("verbs: open rdma_cm: %w; load the kernel module rdma_ucm", err)
 	}
-	p.sidr.cm, p.memberships.cm = p.cm, p.cm
+	p.sidr.cm, p.memberships.cm, p.anchors.hold = p.cm, p.cm, p.cm.holdAnchor
 	p.async, err = openEvents(p.dev.asyncFD())
 	return err
 }
@@ -212,6 +214,7 @@ func (p *Port) Close() error {
 func (p *Port) free() error {
 	p.stop()
 	p.memberships.close()
+	p.anchors.close()
 	p.sidr.close()
 	if p.async != nil {
 		p.async.close()

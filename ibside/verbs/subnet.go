@@ -40,7 +40,7 @@ func (p *Port) administer() ibside.OpenPort {
 			"rdma_cm joins groups; nodes need their lid in the configuration, and nothing is learned from the subnet")
 		return p
 	}
-	a := sa.NewAdministration(sa.NewClient(umad, sa.Config{}), p.groups.Renew, sa.RegistrarConfig{}, p.log)
+	a := sa.NewAdministration(sa.NewClient(umad, sa.Config{}), p.groups.Renew, sa.RegistrarConfig{Kept: p.anchors.holds}, p.log)
 	p.useAdministration(a)
 	p.log.Info("subnet_client", "port", p.cfg.name())
 	return &administeredPort{p, a}

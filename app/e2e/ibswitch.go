@@ -49,9 +49,12 @@ type SwitchCounters struct {
 	Nodes []struct {
 		Name, State string
 		LID         ib.LID
-		Node        struct{ Received, Echoed uint64 }
+		Node        NodeCounters
 	}
 }
+
+// NodeCounters are messages of a software node.
+type NodeCounters struct{ Received, Echoed uint64 }
 
 // StartSwitch builds ibswitch and starts it. It finds guests that start later.
 func (r *Rig) StartSwitch(ctx context.Context, c SwitchConfig) (*Switch, error) {

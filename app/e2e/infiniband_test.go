@@ -25,6 +25,7 @@ var third struct {
 const (
 	softNode = "echo1"
 	softQPN  = 0x48
+	softGID  = "fe80::2:c903:0:101" // the switch's first node
 )
 
 var (

@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -177,12 +178,10 @@ func ibPeer(g *Guest, guid string) Peer { return Peer{g, "fe80::2:c903:0:" + gui
 // others stay members. The subnet administrator knows the port alone.
 func TestSharedMembership(t *testing.T) {
 	a, d, m := theThirdTopology(t)
-	proof := proves(t, "third topology: the bridge and mckey on its machine are members of one group; each leaves")
+	proof := proves(t, "third topology: the bridge and programs on its machine are members of one group; each leaves")
 	startSM(t, d.Guest, "", d.Guest, m)
 	_, stop := startVerbsBridge(t, d, infinibandBridge)
-	defer stop()
-	host, node := Peer{Guest: a, IP: "10.9.0.1"}, ibPeer(m, "22")
-	ctx := within(t, stepTime)
+	ctx := within(t, 2*stepTime)
 	start := func(p Peer, format string, args ...any) *UDEnd {
 		t.Helper()
 		u, err := p.StartUDEnd(ctx, p.udendArgs()+" "+unicast+" --count 1000000 "+fmt.Sprintf(format, args...))
@@ -192,33 +191,46 @@ func TestSharedMembership(t *testing.T) {
 		t.Cleanup(u.Stop)
 		return u
 	}
-	toHost := start(host, "--seconds 60 --mgid %s recv", groupV4)
-	sender := start(node, "--gap 20 --to %s --qpn 0xffffff send", groupV4)
-	await := func() {
+	atHost := start(Peer{Guest: a, IP: "10.9.0.1"}, "--seconds 90 --mgid %s recv", groupV4)
+	sender := start(ibPeer(m, "22"), "--gap 20 --to %s --qpn 0xffffff send", groupV4)
+	await := func(u *UDEnd) {
 		t.Helper()
-		for want := toHost.Received() + 25; toHost.Received() < want; time.Sleep(pollEvery) {
+		for want := u.Received() + 25; u.Received() < want; time.Sleep(pollEvery) {
 			if ctx.Err() != nil {
 				t.Fatal("no traffic")
 			}
 		}
 	}
-	await()
+	await(atHost)
 	mckey := Peer{Guest: d.Guest, IP: "10.9.0.253"}
 	if err := mckey.Must(ctx, "mckey -m "+groupV4+" -b "+mckey.IP+" -s"); err != nil {
 		t.Error(err)
 	}
 	time.Sleep(3 * time.Second)
-	await()
+	await(atHost)
+	program := start(ibPeer(d.Guest, "11"), "--seconds 90 --mgid %s recv", groupV4)
+	await(program)
+	toHost := cut(t, ctx, atHost)
+	stop()
+	time.Sleep(3 * time.Second)
+	await(program)
 	sender.Stop()
-	events, err := toHost.Cut(ctx)
+	for name, received := range map[string][]Event{"the host, after mckey has left": toHost, "the program, after the bridge has left": cut(t, ctx, program)} {
+		longest, _ := silence(received)
+		proof.add(len(received))
+		proof.measured("%s: longest silence %.2f s", name, longest.Seconds())
+		if longest > time.Second {
+			t.Errorf("%s: silent for %v", name, longest)
+		}
+	}
+}
+
+// cut ends a udend and returns what it has received.
+func cut(t *testing.T, ctx context.Context, u *UDEnd) []Event {
+	t.Helper()
+	events, err := u.Cut(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	received := Only(events, "received")
-	longest, _ := silence(received)
-	proof.add(len(received))
-	proof.measured("longest silence %.2f s", longest.Seconds())
-	if longest > time.Second {
-		t.Errorf("the group was silent for %v after mckey had left it", longest)
-	}
+	return Only(events, "received")
 }

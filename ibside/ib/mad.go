@@ -13,8 +13,10 @@ const (
 
 // Management classes and their versions.
 const (
-	ClassSA = 0x03 // subnet administration
-	ClassCM = 0x07 // communication management
+	ClassSubnLID      = 0x01 // SMP routed by LID
+	ClassSubnDirected = 0x81 // SMP with a directed route
+	ClassSA           = 0x03 // subnet administration
+	ClassCM           = 0x07 // communication management
 
 	ClassVersionSA = 2
 	ClassVersionCM = 2

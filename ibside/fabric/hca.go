@@ -128,7 +128,7 @@ func (h *HCA) checkPacket(p *ib.Packet) string {
 	switch {
 	case multicast && p.SLID == h.info.LID: // IBTA vol 1 §10.5.2 allows an adapter to drop its own multicast
 		return DropLoopSelf
-	case !multicast && p.DLID != h.info.LID:
+	case !multicast && p.DLID>>h.info.LMC != h.info.LID>>h.info.LMC:
 		return DropDLID
 	case !multicast && p.GRH != nil && p.GRH.DGID != h.info.GID:
 		return DropDGID

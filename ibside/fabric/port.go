@@ -34,6 +34,7 @@ type PortInfo struct {
 	GUID  ib.GUID
 	GID   ib.GID
 	LID   ib.LID
+	LMC   uint8  // the port has 1<<LMC LIDs, LID being the first; ours have one
 	SMLID ib.LID // of the subnet administrator
 	MTU   ib.MTU
 	PKeys []ib.PKey

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"sync"
+
+	"causeway/app/e2e/ibswitch/link"
+	"causeway/ibside/fabric"
+)
+
+// attachmentQueue is how many packets wait for the adapter.
+const attachmentQueue = 1024
+
+// attachment is the adapter's fabric.Port, with what the subnet manager had assigned when it was made.
+type attachment struct {
+	info   fabric.PortInfo
+	link   link.Link
+	queue  chan []byte
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newAttachment(info fabric.PortInfo, l link.Link) *attachment {
+	return &attachment{info: info, link: l, queue: make(chan []byte, attachmentQueue), closed: make(chan struct{})}
+}
+
+// Info returns what the subnet manager assigned.
+func (a *attachment) Info() fabric.PortInfo { return a.info }
+
+// Send passes a packet to the link.
+func (a *attachment) Send(packet []byte) bool {
+	select {
+	case <-a.closed:
+		return false
+	default:
+		return a.link.Send(packet) == nil
+	}
+}
+
+// put queues a packet of the link. It reports false when there is no room.
+func (a *attachment) put(packet []byte) bool {
+	select {
+	case a.queue <- packet:
+		return true
+	default:
+		return false
+	}
+}
+
+// Recv waits for packets of the link.
+func (a *attachment) Recv(packets [][]byte) (int, error) {
+	select {
+	case packets[0] = <-a.queue:
+	case <-a.closed:
+		return 0, fabric.ErrClosed
+	}
+	for n := 1; n < len(packets); n++ {
+		select {
+		case packets[n] = <-a.queue:
+		default:
+			return n, nil
+		}
+	}
+	return len(packets), nil
+}
+
+// Close ends Recv.
+func (a *attachment) Close() error {
+	a.once.Do(func() { close(a.closed) })
+	return nil
+}

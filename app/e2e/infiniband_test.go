@@ -13,31 +13,45 @@ import (
 )
 
 // third is the third topology, made by the first test that wants it: guest D, which has Causeway, and guest M, each with
-// an adapter of InfiniBand's link layer.
+// an adapter of InfiniBand's link layer, and a software node, all at one switch.
 var third struct {
 	once sync.Once
+	sw   *Switch
 	d    *BridgeGuest
 	m    *Guest
 	err  error
 }
 
+const (
+	softNode = "echo1"
+	softQPN  = 0x48
+	softGID  = "fe80::2:c903:0:101" // the switch's first node
+)
+
 var (
+	ibSwitch = SwitchConfig{
+		Name: "switch1", GUID: 0x0002c90300000100, Guests: []string{"D", "M"}, Nodes: []string{fmt.Sprintf("%s:echo:%#x", softNode, softQPN)},
+	}
 	ibBridge = GuestConfig{Name: "D", MiB: 2048, NICs: []NIC{
 		{Mute: true},
 		{Mute: true, MTU: hostMTU},
-		{InfiniBand: &Adapter{GUID: 0x0002c90300000011, Peer: "M", Addrs: []string{"10.9.0.253/24", "fd09::fd/64"}}},
+		{InfiniBand: &Adapter{GUID: 0x0002c90300000011, Peer: SwitchPort("D"), Addrs: []string{"10.9.0.253/24", "fd09::fd/64"}}},
 	}}
 	ibNode = GuestConfig{Name: "M", NICs: []NIC{
-		{InfiniBand: &Adapter{GUID: 0x0002c90300000022, Peer: "D", Addrs: []string{"10.9.0.7/24", "fd09::7/64"}}},
+		{InfiniBand: &Adapter{GUID: 0x0002c90300000022, Peer: SwitchPort("M"), Addrs: []string{"10.9.0.7/24", "fd09::7/64"}}},
 	}}
 )
 
-// theThirdTopology returns host A on the first segment, D between that segment and InfiniBand, and node M there.
+// theThirdTopology returns host A on the first segment, D between that segment and InfiniBand, and node M there; third.sw
+// is the switch between them.
 func theThirdTopology(t *testing.T) (a *Guest, d *BridgeGuest, m *Guest) {
 	t.Helper()
 	r, a, _ := theRig(t)
 	third.once.Do(func() {
 		start := time.Now()
+		if third.sw, third.err = r.StartSwitch(t.Context(), ibSwitch); third.err != nil {
+			return
+		}
 		if third.m, third.err = r.StartGuest(ibNode); third.err != nil { // boots beside D
 			return
 		}
@@ -45,14 +59,14 @@ func theThirdTopology(t *testing.T) (a *Guest, d *BridgeGuest, m *Guest) {
 			return
 		}
 		third.err = third.m.Ready(t.Context(), ibNode)
-		fmt.Fprintf(os.Stderr, "e2e: third topology: two more guests up after %.1f s\n", time.Since(start).Seconds())
+		fmt.Fprintf(os.Stderr, "e2e: third topology: a switch and two more guests up after %.1f s\n", time.Since(start).Seconds())
 	})
 	if third.err != nil {
 		t.Fatal(third.err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("console of D:\n%s\nconsole of M:\n%s", third.d.Console(), third.m.Console())
+			t.Logf("console of D:\n%s\nconsole of M:\n%s\nthe switch:\n%s", third.d.Console(), third.m.Console(), lastLines(third.sw.Log()))
 		}
 	})
 	return a, third.d, third.m
@@ -101,6 +115,7 @@ func TestAdapters(t *testing.T) {
 		}
 		proof.add(20)
 	}
+	switchConserved(t)
 }
 
 // infinibandBridge is a bridge between D's eth1 and its adapter.

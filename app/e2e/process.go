@@ -32,6 +32,26 @@ type process struct {
 
 // launch starts a program inside the namespace, its output going to log.
 func (ns *namespace) launch(name, log string, words ...string) (*process, error) {
+	return ns.launchOn(nil, name, log, words...)
+}
+
+// launchWithInput is launch for a program that is written to.
+func (ns *namespace) launchWithInput(name, log string, words ...string) (*process, *os.File, error) {
+	in, to, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer in.Close()
+	p, err := ns.launchOn(in, name, log, words...)
+	if err != nil {
+		to.Close()
+		return nil, nil, err
+	}
+	return p, to, nil
+}
+
+// launchOn is launch with standard input; nil is none.
+func (ns *namespace) launchOn(in *os.File, name, log string, words ...string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, err
@@ -39,6 +59,9 @@ func (ns *namespace) launch(name, log string, words ...string) (*process, error)
 	defer out.Close()
 	p := &process{name: name, log: log, cmd: exec.Command(words[0], words[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if in != nil {
+		p.cmd.Stdin = in
+	}
 	if err := ns.start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -18,6 +18,15 @@
 //	  tapA        tapC.1              tapC.2                    tapN
 //	    └─── br0 ────┘                   └───────── br1 ─────────┘
 //
+// In the third, D has an adapter with InfiniBand's link layer, and so has M; opensm in D manages the switch between them:
+//
+//	guest A        guest D: causeway run, opensm              guest M
+//	rxe0/eth0      eth1 (DPDK)        shca0/eth2 (verbs)        shca0/eth0
+//	    │            │                   │                       │
+//	  tapA        tapD.1               socket ──── ibswitch ──── socket
+//	    └─── br0 ────┘                                │
+//	                                            software node
+//
 // The namespace has no name and no way out: it belongs to one thread of the test
 // process and ends with it, as do the processes started there. A test that
 // panics or is killed leaves nothing behind.

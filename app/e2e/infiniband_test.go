@@ -116,6 +116,7 @@ func TestAdapters(t *testing.T) {
 		}
 		proof.add(20)
 	}
+	switchConserved(t)
 }
 
 // infinibandBridge is a bridge between D's eth1 and its adapter.

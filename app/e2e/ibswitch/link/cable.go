@@ -35,6 +35,7 @@ type Cable struct {
 	announce chan struct{} // one token: a training frame is to be sent
 	closed   chan struct{}
 	once     sync.Once
+	trained  sync.WaitGroup
 	ended    sync.WaitGroup
 
 	writing   sync.Mutex
@@ -63,7 +64,7 @@ func NewCable(local, remote string) (*Cable, error) {
 // Start begins to train.
 func (c *Cable) Start(p Port) {
 	c.port = p
-	c.ended.Go(c.train)
+	c.trained.Go(c.train)
 	c.ended.Go(c.announcer)
 	c.ended.Go(c.read)
 }
@@ -114,6 +115,7 @@ func (c *Cable) train() {
 		case <-c.closed:
 			t.present = false
 			t.settle(time.Now())
+			c.publish(t)
 			return
 		}
 	}
@@ -222,8 +224,8 @@ func (c *Cable) read() {
 // Close takes the link down, and tells the other end.
 func (c *Cable) Close() error {
 	c.once.Do(func() { close(c.closed) })
-	c.present.Store(false)
-	_ = c.write(kindTraining, nil)
+	c.trained.Wait()
+	_ = c.write(kindTraining, nil) // which says that this end is not there
 	err := c.conn.Close()
 	c.ended.Wait()
 	return err

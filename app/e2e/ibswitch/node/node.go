@@ -9,6 +9,7 @@ package node
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -88,7 +89,7 @@ func (n *Node) run() {
 		}
 		retry = nil
 		wanted, active := n.wanted()
-		if n.running() && active && same(wanted, with) {
+		if n.running() && active && reflect.DeepEqual(wanted, with) {
 			continue
 		}
 		n.stop()
@@ -116,12 +117,6 @@ func (n *Node) wanted() (fabric.PortInfo, bool) {
 		Name: n.config.Name, GUID: n.config.GUID, GID: ib.GIDFromGUID(i.Prefix, n.config.GUID),
 		LID: i.LID, LMC: i.LMC, SMLID: i.SMLID, MTU: i.NeighborMTU, PKeys: keys,
 	}, i.State == smp.Active && i.LID != 0
-}
-
-func same(a, b fabric.PortInfo) bool {
-	keys := slices.Equal(a.PKeys, b.PKeys)
-	a.PKeys, b.PKeys = nil, nil
-	return keys && fmt.Sprint(a) == fmt.Sprint(b)
 }
 
 func (n *Node) running() bool {

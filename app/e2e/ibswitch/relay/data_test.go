@@ -5,7 +5,9 @@ package relay
 import (
 	"bytes"
 	"testing"
+	"time"
 
+	"causeway/app/e2e/ibswitch/link"
 	"causeway/app/e2e/ibswitch/smp"
 	"causeway/ibside/ib"
 )
@@ -20,50 +22,57 @@ func TestUnicast(t *testing.T) {
 	f.nothing(1, 2, 4)
 }
 
-// TestDrops: each reason, and the port that counts it. The packet comes by port 1.
+// wrong makes a packet by port 1 that is damaged after its CRCs were made.
+func wrong(change func([]byte)) func() []byte {
+	return func() []byte {
+		b := datagram(11, 13, nil)
+		change(b)
+		return b
+	}
+}
+
+// sound makes a packet by port 1 with right CRCs.
+func sound(dlid ib.LID, change func(*ib.Packet)) func() []byte {
+	return func() []byte { return datagram(11, dlid, change) }
+}
+
+func long(p *ib.Packet) { p.Payload = make([]byte, 1025) }
+
+// dropCases are the reasons, and the port that counts each. The packet comes by port 1.
+var dropCases = []struct {
+	reason string
+	port   int
+	set    func(f *fixture)
+	packet func() []byte
+}{
+	{"lrh_hdr", 1, nil, func() []byte { return []byte{0, 0, 0} }},
+	{"lrh_hdr", 1, nil, wrong(func(b []byte) { b[0] |= 1 })},
+	{"ib_raw", 1, nil, wrong(func(b []byte) { b[1] &^= 3 })},
+	{"lrh_len", 1, nil, func() []byte { b := datagram(11, 13, nil); return b[:len(b)-4] }},
+	{"lrh_len", 1, nil, wrong(func(b []byte) { b[1] |= 3 })}, // too short for a GRH
+	{"vcrc", 1, nil, wrong(func(b []byte) { b[len(b)-1]++ })},
+	{"vl", 1, nil, sound(13, func(p *ib.Packet) { p.VL = 1 })},
+	{"in_not_active", 1, func(f *fixture) { f.links[0].port.LinkChanged(false) }, sound(13, nil)},
+	{"in_not_active", 1, func(f *fixture) {
+		f.links[0].port.LinkChanged(false)
+		f.links[0].port.LinkChanged(true)
+		f.setPort(1, func(i *smp.PortInfo) { i.State = smp.Armed })
+	}, sound(13, nil)},
+	{"out_not_active", 3, func(f *fixture) { f.links[2].port.LinkChanged(false) }, sound(13, nil)},
+	{"no_route", 1, nil, sound(0x99, nil)},
+	{"no_route", 1, nil, sound(ib.MLIDFirst+multicastCap, nil)},
+	{"no_route", 1, func(f *fixture) { f.sw.linear[13] = 5 }, sound(13, nil)}, // no such port
+	{"no_route", 1, func(f *fixture) { f.sw.linear[13] = 0 }, sound(13, nil)}, // not its own LID
+	{"mc_empty", 1, nil, sound(0xc001, nil)},
+	{"mc_empty", 1, func(f *fixture) { f.sw.multicast[1][0] = 1 << 1 }, sound(0xc001, nil)}, // back to where it came from
+	{"mtu", 3, func(f *fixture) { f.setPort(3, func(i *smp.PortInfo) { i.NeighborMTU = ib.MTU1024 }) }, sound(13, long)},
+	{"pkey_in", 1, func(f *fixture) { f.enforce(1, smp.EnforceInbound, 0x8005) }, sound(13, nil)},
+	{"pkey_out", 3, func(f *fixture) { f.enforce(3, smp.EnforceOutbound, 0x7fff) }, sound(13, func(p *ib.Packet) { p.PKey = 0x7fff })},
+	{"smp_malformed", 1, nil, sound(13, func(p *ib.Packet) { p.VL, p.DestQP = 15, 0 })},
+}
+
 func TestDrops(t *testing.T) {
-	wrong := func(change func([]byte)) func() []byte {
-		return func() []byte {
-			b := datagram(11, 13, nil)
-			change(b)
-			return b
-		}
-	}
-	sound := func(dlid ib.LID, change func(*ib.Packet)) func() []byte {
-		return func() []byte { return datagram(11, dlid, change) }
-	}
-	long := func(p *ib.Packet) { p.Payload = make([]byte, 1025) }
-	for _, c := range []struct {
-		reason string
-		port   int
-		set    func(f *fixture)
-		packet func() []byte
-	}{
-		{"lrh_hdr", 1, nil, func() []byte { return []byte{0, 0, 0} }},
-		{"lrh_hdr", 1, nil, wrong(func(b []byte) { b[0] |= 1 })},
-		{"ib_raw", 1, nil, wrong(func(b []byte) { b[1] &^= 3 })},
-		{"lrh_len", 1, nil, func() []byte { b := datagram(11, 13, nil); return b[:len(b)-4] }},
-		{"lrh_len", 1, nil, wrong(func(b []byte) { b[1] |= 3 })}, // too short for a GRH
-		{"vcrc", 1, nil, wrong(func(b []byte) { b[len(b)-1]++ })},
-		{"vl", 1, nil, sound(13, func(p *ib.Packet) { p.VL = 1 })},
-		{"in_not_active", 1, func(f *fixture) { f.links[0].port.LinkChanged(false) }, sound(13, nil)},
-		{"in_not_active", 1, func(f *fixture) {
-			f.links[0].port.LinkChanged(false)
-			f.links[0].port.LinkChanged(true)
-			f.setPort(1, func(i *smp.PortInfo) { i.State = smp.Armed })
-		}, sound(13, nil)},
-		{"out_not_active", 3, func(f *fixture) { f.links[2].port.LinkChanged(false) }, sound(13, nil)},
-		{"no_route", 1, nil, sound(0x99, nil)},
-		{"no_route", 1, nil, sound(ib.MLIDFirst+multicastCap, nil)},
-		{"no_route", 1, func(f *fixture) { f.sw.linear[13] = 5 }, sound(13, nil)}, // no such port
-		{"no_route", 1, func(f *fixture) { f.sw.linear[13] = 0 }, sound(13, nil)}, // not its own LID
-		{"mc_empty", 1, nil, sound(0xc001, nil)},
-		{"mc_empty", 1, func(f *fixture) { f.sw.multicast[1][0] = 1 << 1 }, sound(0xc001, nil)}, // back to where it came from
-		{"mtu", 3, func(f *fixture) { f.setPort(3, func(i *smp.PortInfo) { i.NeighborMTU = ib.MTU1024 }) }, sound(13, long)},
-		{"pkey_in", 1, func(f *fixture) { f.enforce(1, smp.EnforceInbound, 0x8005) }, sound(13, nil)},
-		{"pkey_out", 3, func(f *fixture) { f.enforce(3, smp.EnforceOutbound, 0x7fff) }, sound(13, func(p *ib.Packet) { p.PKey = 0x7fff })},
-		{"smp_malformed", 1, nil, sound(13, func(p *ib.Packet) { p.VL, p.DestQP = 15, 0 })},
-	} {
+	for _, c := range dropCases {
 		t.Run(c.reason, func(t *testing.T) {
 			f := configured(t, 4)
 			if c.set != nil {
@@ -161,6 +170,38 @@ func TestMulticast(t *testing.T) {
 	f.nothing(1, 2, 4, 16, 18)
 	if c := f.sw.Counts(); c[1].Copies != 2 || c[4].Drops["out_not_active"] != 1 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestLinkErrors: packets that the link did not take.
+func TestLinkErrors(t *testing.T) {
+	for reason, err := range map[string]error{"lifetime": link.ErrLifetime, "link_down": link.ErrDown} {
+		f := configured(t, 3)
+		f.links[2].wrong = err
+		f.links[0].port.Receive(datagram(11, 13, nil))
+		f.conserved()
+		if n := f.drops(3, reason); n != 1 {
+			t.Errorf("%s: %d dropped: %+v", reason, n, f.sw.Counts())
+		}
+	}
+}
+
+// TestBounce: what waits for a port that goes down for a moment is dropped, not sent before it is active again.
+func TestBounce(t *testing.T) {
+	f := configured(t, 3)
+	slow := f.links[2]
+	slow.sent = make(chan []byte)
+	f.links[0].port.Receive(datagram(11, 13, nil))
+	f.links[0].port.Receive(datagram(11, 13, nil))
+	for slow.begun.Load() == 0 { // the writer has the first
+		time.Sleep(time.Millisecond)
+	}
+	slow.port.LinkChanged(false)
+	slow.port.LinkChanged(true)
+	f.next(3)
+	f.conserved()
+	if n := f.drops(3, "link_down"); n != 1 {
+		t.Errorf("%d dropped: %+v", n, f.sw.Counts())
 	}
 }
 

@@ -4,6 +4,7 @@ package relay
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,9 +22,11 @@ const (
 // fakeLink is a link that the test is the other end of.
 type fakeLink struct {
 	port   link.Port
+	begun  atomic.Int64 // calls of Send
 	sent   chan []byte
 	plugs  chan bool
 	trains chan struct{}
+	wrong  error // of Send
 }
 
 func newFakeLink() *fakeLink {
@@ -32,6 +35,10 @@ func newFakeLink() *fakeLink {
 
 func (l *fakeLink) Start(p link.Port) { l.port = p }
 func (l *fakeLink) Send(b []byte) error {
+	l.begun.Add(1)
+	if l.wrong != nil {
+		return l.wrong
+	}
 	l.sent <- b
 	return nil
 }

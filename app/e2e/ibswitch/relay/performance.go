@@ -85,9 +85,10 @@ func (s *Switch) serveGeneral(packet []byte) {
 		return
 	}
 	s.mu.Lock()
-	known, own := s.ports[0].Passes(p.PKey), s.ports[0].Info.LID
-	f := h.Fields()
-	f.Status = s.performance(f.AttrID, mad[offPerformanceData:], f.Method == ib.MethodSet)
+	known, own, f := s.ports[0].Passes(p.PKey), s.ports[0].Info.LID, h.Fields()
+	if known {
+		f.Status = s.performance(f.AttrID, mad[offPerformanceData:], f.Method == ib.MethodSet)
+	}
 	s.mu.Unlock()
 	if !known {
 		return

@@ -58,12 +58,23 @@ func (p *Port) write() {
 		case packet := <-p.management:
 			p.send(packet)
 		case packet := <-p.data:
-			p.send(packet)
+			if p.active() {
+				p.send(packet)
+			} else { // it has been down since, if only for a moment
+				p.drop(dropLink)
+				p.waiting.Add(-1)
+			}
 		case <-p.closed:
 			p.discard()
 			return
 		}
 	}
+}
+
+func (p *Port) active() bool {
+	p.sw.mu.RLock()
+	defer p.sw.mu.RUnlock()
+	return p.Info.State == smp.Active
 }
 
 func (p *Port) send(packet []byte) {

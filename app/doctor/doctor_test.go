@@ -34,6 +34,7 @@ func well() *machine {
 		sys: fstest.MapFS{},
 		settings: map[string]string{
 			"net/ipv4/conf/ib0/forwarding": "1", "net/ipv4/conf/ib0/proxy_arp": "1",
+			"net/ipv4/conf/eth1/forwarding": "1", "net/ipv6/conf/eth1/forwarding": "1",
 			"net/ipv6/conf/ib0/forwarding": "1", "net/ipv6/conf/ib0/proxy_ndp": "1",
 			"net/ipv4/neigh/ib0/proxy_delay": "0", "net/ipv6/neigh/ib0/proxy_delay": "0",
 		},
@@ -186,6 +187,8 @@ var ipoibFaults = []struct {
 		"ip address add 10.9.0.254/32 dev ib0\nip address add fd09::fe/128 dev ib0"},
 	{"forwarding", "forwarding", Fail, func(m *machine) { m.settings["net/ipv4/conf/ib0/forwarding"] = "0" },
 		"sysctl -w net.ipv4.conf.ib0.forwarding=1"},
+	{"forwarding of plain IP", "forwarding", Warn, func(m *machine) { m.settings["net/ipv4/conf/eth1/forwarding"] = "0" },
+		"sysctl -w net.ipv4.conf.eth1.forwarding=1"},
 	{"forwarding 6", "forwarding", Fail, func(m *machine) { m.settings["net/ipv6/conf/ib0/forwarding"] = "0" },
 		"sysctl -w net.ipv6.conf.ib0.forwarding=1"},
 	{"proxy_arp", "proxy_arp", Fail, func(m *machine) { m.settings["net/ipv4/conf/ib0/proxy_arp"] = "0" },
@@ -260,7 +263,7 @@ func TestTogether(t *testing.T) {
 	m = well()
 	delete(m.links, "eth1")
 	m.routes["10.9.0.0/24"] = "ib0"
-	want := "ip link add causeway0 type dummy\nip link set causeway0 up\nip route replace 10.9.0.0/24 dev causeway0\n"
+	want := "ip route replace 10.9.0.7/32 dev ib0\nip route replace 10.9.0.8/32 dev ib0\nip link add causeway0 type dummy\nip link set causeway0 up\nip route replace 10.9.0.0/24 dev causeway0\n"
 	if got := fixes(m, load(t, "af_packet:eth1", "ring")); !strings.HasPrefix(got, want) {
 		t.Errorf("no interface on the RoCE side: %q, want %q", got, want)
 	}

@@ -49,17 +49,28 @@ func dotted(at string) string {
 // set returns the command that changes a setting.
 func set(at string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", dotted(at), value) }
 
-// checkForwarding requires forwarding on the interface; otherwise the kernel answers only for itself.
+// checkForwarding requires forwarding on the interface: otherwise the kernel answers only for itself. Plain IP from the RoCE
+// side to nodes needs it on the Ethernet port's interface, too, where the kernel has one.
 func (p *ipoibProbe) checkForwarding() []Finding {
 	var out []Finding
 	for _, family := range []string{"ipv4", "ipv6"} {
+		if family == "ipv6" && len(hostsOn(p.cfg, nodes, true)) == 0 {
+			continue
+		}
 		at := conf(family, p.netdev, "forwarding")
-		switch {
-		case family == "ipv6" && len(hostsOn(p.cfg, nodes, true)) == 0:
-		case sysctl(p.kernel, at) == 0:
+		if sysctl(p.kernel, at) == 0 {
 			out = append(out, bad(Fail, fmt.Sprintf("%s is off: the kernel answers on %s for nobody else", dotted(at), p.netdev), set(at, 1)))
-		default:
-			out = append(out, ok("%s is on; that of other interfaces does not matter", dotted(at)))
+		} else {
+			out = append(out, ok("%s is on", dotted(at)))
+		}
+		if p.ports.roce == "" || p.ports.roce == p.netdev {
+			continue
+		}
+		at = conf(family, p.ports.roce, "forwarding")
+		if sysctl(p.kernel, at) == 0 {
+			out = append(out, bad(Warn, fmt.Sprintf("%s is off: plain IP from RoCE hosts to nodes, such as ping and TCP, ends here", dotted(at)), set(at, 1)))
+		} else {
+			out = append(out, ok("%s is on", dotted(at)))
 		}
 	}
 	return out

@@ -34,20 +34,28 @@ func (p *ipoibProbe) isByNetdev(a netip.Addr) bool {
 }
 
 // checkNodeRoutes requires routes to nodes through the interface: rdma_cm checks this (drivers/infiniband/core/cma.c,
-// validate_net_dev), and so does a strict rp_filter.
+// validate_net_dev), and so does a strict rp_filter. A node that is routed by a subnet's route, which checkRoCERoutes has
+// replaced, needs one of its own.
 func (p *ipoibProbe) checkNodeRoutes() []Finding {
 	var fix []string
 	all := slices.Concat(hostsOn(p.cfg, nodes, false), hostsOn(p.cfg, nodes, true))
+	moved := p.misrouted()
 	for _, a := range all {
-		if !p.isByNetdev(a) {
+		moves := slices.ContainsFunc(moved, func(t target) bool { return t.route.Contains(a) })
+		if !p.isByNetdev(a) || moves {
 			fix = append(fix, fmt.Sprintf("%s route replace %s/%d dev %s", ipCommand(a), a, a.BitLen(), p.netdev))
 		}
 	}
 	if len(fix) > 0 {
-		return []Finding{bad(Fail, fmt.Sprintf("%d of %d nodes' addresses are not routed by %s: rdma_cm rejects their requests",
+		return []Finding{bad(Fail, fmt.Sprintf("%d of %d nodes' addresses have no route of their own by %s: rdma_cm rejects their requests",
 			len(fix), len(all), p.netdev), fix...)}
 	}
 	return []Finding{ok("all %d nodes' addresses are routed by %s", len(all), p.netdev)}
+}
+
+// misrouted returns the targets that are not routed by another interface than that of the nodes.
+func (p *ipoibProbe) misrouted() []target {
+	return slices.DeleteFunc(p.targets(), func(t target) bool { return p.isBehind(t.addr) })
 }
 
 func ipCommand(a netip.Addr) string {
@@ -98,10 +106,7 @@ func (p *ipoibProbe) checkRoCERoutes() []Finding {
 	var wrong []string
 	var fix []string
 	dummies := false
-	for _, t := range p.targets() {
-		if p.isBehind(t.addr) {
-			continue
-		}
+	for _, t := range p.misrouted() {
 		dev := p.ports.roce
 		if onRoCE, _ := p.cfg.Translations().ToRoCE(t.addr); dev == "" || onRoCE != t.addr {
 			dev, dummies = dummy, true

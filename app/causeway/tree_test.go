@@ -100,12 +100,19 @@ func (s source) generated() bool {
 	return false
 }
 
+// isKernelModule reports whether a file is part of the guests' kernel module, which has the kernel's licence and style.
+func (s source) isKernelModule() bool { return strings.HasPrefix(s.path, "app/e2e/guest/shca/") }
+
 func TestLicenceLines(t *testing.T) {
 	for _, s := range sources(t, ".go", ".c", ".h", ".def", ".S", ".s") {
+		licence := "Apache-2.0"
+		if s.isKernelModule() {
+			licence = "GPL-2.0 OR BSD-3-Clause"
+		}
 		first, _, _ := strings.Cut(s.text, "\n")
-		if !strings.Contains(first, "SPDX-License-Identifier: Apache-2.0") {
-			t.Errorf("%s: its first line is not // SPDX-License-Identifier: Apache-2.0. A file that is copied elsewhere must carry "+
-				"its licence with it", s.path)
+		if !strings.Contains(first, "SPDX-License-Identifier: "+licence) {
+			t.Errorf("%s: its first line is not // SPDX-License-Identifier: %s. A file that is copied elsewhere must carry "+
+				"its licence with it", s.path, licence)
 		}
 	}
 }

@@ -29,6 +29,7 @@ const trustedKey = 1
 //
 //	MCMemberRecord   Set, Delete, Get, GetTable   members of groups
 //	PathRecord       Get, GetTable                paths
+//	PortInfoRecord   Get, GetTable                LIDs of ports
 //	GUIDInfoRecord   Set, Delete, Get, GetTable   alias GUIDs of ports
 //	ServiceRecord    Set, Delete, Get, GetTable   services of ports
 //	InformInfo       Set                          subscriptions to notices about groups and ports
@@ -171,6 +172,7 @@ func one(b []byte) answer {
 }
 
 func (a *SA) handle(from MADAddress, b []byte) {
+	from.LID = from.LID.Base(a.hca.info.LMC) // by which all registrations are kept
 	mad, _ := ib.AsMAD(b)
 	sa, _ := ib.AsSAHeader(b[ib.MADHdrLen:])
 	r := request{from: from, mad: mad, key: sa.SMKey(), mask: sa.Components(), data: b[ib.MADHdrLen+ib.SAHdrLen:]}
@@ -207,6 +209,8 @@ func (a *SA) answer(r *request) answer {
 		return a.services.answer(r)
 	case attr == ib.AttrPathRecord && asks:
 		return a.paths.answer(r)
+	case attr == ib.AttrPortInfoRecord && asks:
+		return a.paths.answerPort(r)
 	case attr == ib.AttrInformInfo && method == ib.MethodSet:
 		return a.informs.answer(r)
 	case attr == ib.AttrClassPortInfo && method == ib.MethodGet:

@@ -42,6 +42,16 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestConformanceLMC is TestConformance where each port has four LIDs.
+func TestConformanceLMC(t *testing.T) {
+	t.Run("opensm", func(t *testing.T) {
+		s := opensmtest.Start(t)
+		s.Manage("smhost", "-l", "2")
+		testLMC(t, &site{t: t, Client: s.Client, subnet: s})
+	})
+	t.Run("fabric", func(t *testing.T) { testLMC(t, newFabricSite(t, fabric.Config{MTU: ib.MTU2048, LMC: 2})) })
+}
+
 // fabricHosts are the ports that a site on the software subnet may have.
 var fabricHosts = map[string]ib.GUID{"bridge": 0xa, "hosta": 0xb, "hostb": 0xc}
 

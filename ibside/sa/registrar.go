@@ -36,6 +36,8 @@ type RegistrarConfig struct {
 	Events <-chan Event
 	// OnChange is told of each registration that is lost, for which reason, held again, or changed. It must not block nor call the registrar.
 	OnChange func(Registration)
+	// OnEvent is told of each event, also of those found in the port's state, before OnChange. It must not block.
+	OnEvent func(Event)
 
 	Watch   time.Duration // how often the port's state is read. 1 s
 	Refresh time.Duration // how often all is registered again without a reason, as an SM may forget in silence. 30 s

@@ -89,6 +89,9 @@ func (s *scheduler) watch(ctx context.Context) {
 // react counts all as lost and begins a round, instead of the one under way. While the port is down there is nobody to
 // ask.
 func (s *scheduler) react(ctx context.Context, why Event) {
+	if s.cfg.OnEvent != nil {
+		s.cfg.OnEvent(why)
+	}
 	s.end()
 	s.loseAll(why)
 	s.wait = s.cfg.FirstWait

@@ -43,7 +43,7 @@ func newRigPort(port sa.Transport, r sa.RegistrarConfig, log *slog.Logger) *rigP
 	p := &rigPort{groups: multicast.New(multicast.Config{
 		Create:    func(multicast.Key) (multicast.QP, error) { return noQP{}, nil },
 		PKeyIndex: func(ib.PKey) (uint16, error) { return 0, nil },
-		MTU:       func() ib.MTU { return ib.MTU4096 }, PerQP: 1, Log: log,
+		MTU:       func() ib.MTU { return ib.MTU4096 }, Mbps: func() int { return 0 }, PerQP: 1, Log: log,
 	})}
 	p.client = sa.NewClient(port, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2}) // waits only briefly for an answer
 	p.Administration = sa.NewAdministration(p.client, p.groups.Renew, r, log)
@@ -58,17 +58,12 @@ func (p *rigPort) Leave(ctx context.Context, mgid ib.GID) error {
 	return p.groups.Leave(ctx, p.Administration, mgid)
 }
 
-func (p *rigPort) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
-	f, err := p.Administration.Path(ctx, dgid)
-	return f.DLID, f.SL, err
-}
-
 func (p *rigPort) Own() ibside.Own {
 	s, err := p.client.PortState()
 	if err != nil || s.GID.IsZero() {
 		return ibside.Own{}
 	}
-	return ibside.Own{LID: s.LID, GIDs: []ib.GID{s.GID}, Sources: []ibside.Source{{GID: s.GID}}}
+	return ibside.Own{LID: s.LID, LMC: s.LMC, GIDs: []ib.GID{s.GID}, Sources: []ibside.Source{{GID: s.GID}}}
 }
 
 func (p *rigPort) CreateProxyQP(int, ib.QKey) (uint32, ib.QPN, error) {

@@ -16,9 +16,11 @@ const (
 	madStatusBadAttribute = 3 << 2
 )
 
+// PortRate is the rate of all ports, and of all paths.
+const PortRate = ib.Rate(16) // 100 Gb/s
+
 const (
-	subnetRate = ib.Rate(16) // 100 Gb/s, in all path records
-	subnetLife = 18          // 4.096 us * 2^18, about a second: the usual packet lifetime
+	subnetLife = 18 // 4.096 us * 2^18, about a second: the usual packet lifetime
 )
 
 // trustedKey is the SM_Key of a client that may see the members of a group. It is OpenSM's default, so it is not a secret.

@@ -56,7 +56,7 @@ func (f *records) addPath(r *request, want ib.PathFields, from, to PortInfo) {
 	if !ok || r.differs(ib.PathMTU, selected(want.MTUSelector, int(want.MTU), int(mtu))) {
 		return
 	}
-	path := ib.PathFields{DGID: to.GID, SGID: from.GID, DLID: to.LID, SLID: from.LID, PKey: pkey, MTU: mtu, Rate: subnetRate}
+	path := ib.PathFields{DGID: to.GID, SGID: from.GID, DLID: to.LID, SLID: from.LID, PKey: pkey, MTU: mtu, Rate: PortRate}
 	if r.mask&ib.PathDGID != 0 {
 		path.DGID = want.DGID
 	}

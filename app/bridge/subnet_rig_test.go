@@ -271,9 +271,14 @@ func (r *rig) whole(but netip.Addr) string {
 		if n, _, ok := r.tables.Nodes.Lookup(ip); err != nil || !ok || n.LID != p.LID {
 			return fmt.Sprintf("node %v is at %+v in the tables, at %+v in the subnet (%v)", ip, n, p, err)
 		}
+		for i := range ib.LID(1) << p.LMC {
+			if n, _, ok := r.tables.Nodes.LookupSourceLID(p.LID + i); !ok || n.IP4 != ip {
+				return fmt.Sprintf("LID %v is that of %v, but names %v, %v", p.LID+i, ip, n.IP4, ok)
+			}
+		}
 	}
 	p, err := r.ibPort.client.PortState()
-	if err != nil || !r.tables.Nodes.LookupOwnLID(p.LID) {
+	if err != nil || !r.tables.Nodes.LookupOwnLID(p.LID) || !r.tables.Nodes.LookupOwnLID(p.LID+1<<p.LMC-1) {
 		return fmt.Sprintf("the bridge is at %+v, which the tables do not know (%v)", p, err)
 	}
 	for _, guid := range rigAliases {
@@ -331,4 +336,21 @@ func (r *rig) watch() (missed func() int) {
 		close(stop)
 		return <-done
 	}
+}
+
+// owners are the nodes that LIDs name as sources.
+func (r *rig) owners() map[ib.LID]netip.Addr {
+	all := map[ib.LID]netip.Addr{}
+	for lid := range ib.LID(256) {
+		if n, _, ok := r.tables.Nodes.LookupSourceLID(lid); ok {
+			all[lid] = n.IP4
+		}
+	}
+	return all
+}
+
+// wrongOwner reports whether the subnet has a LID for another port than a node's.
+func (r *rig) wrongOwner(lid ib.LID, ip netip.Addr) bool {
+	p, err := r.nodes[ip].PortState()
+	return err != nil || lid.Base(p.LMC) != p.LID
 }

@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 	}{
 		{"join", testJoin}, {"create", testCreateRules}, {"refuse", testJoinRefusals}, {"guests", testNonMembers},
 		{"notices", testNotices}, {"unsubscribe", testUnsubscribe}, {"resubscribe", testUselessSubscriptions},
-		{"path", testPath}, {"aliases", testAliases}, {"services", testServices},
+		{"path", testPath}, {"aliases", testAliases}, {"services", testServices}, {"ports", testPortsComeAndGo},
 	} {
 		t.Run(c.name+"/opensm", func(t *testing.T) {
 			s := opensmtest.Start(t)

@@ -142,7 +142,7 @@ var tables = linked([]tableDoc{
 		{name: "gid", kind: text, example: `"fe80::2:c903:0:7"`,
 			meaning: "IB only, needed: the node's port GID."},
 		{name: "lid", kind: number, noted: "from the SA", lo: 1, hi: 0xbfff, hex: true, example: "7",
-			meaning: "IB only: the node's LID."},
+			meaning: "IB only: the node's LID, its only one. The subnet manager knows more: all LIDs of the port, the MTU and rate of the path, and when they change."},
 		{name: "sl", kind: number, def: int64(0), lo: 0, hi: 15, example: "0",
 			meaning: "IB only: the service level of the path to the node."},
 		{name: "bridge", kind: truth, def: false, example: "true",

@@ -24,7 +24,7 @@ type Port interface {
 	// Join makes the port a member of a group, or changes how it is one.
 	Join(ctx context.Context, j Join) (Membership, error)
 	Leave(ctx context.Context, mgid ib.GID) error
-	Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error)
+	Path(ctx context.Context, dgid ib.GID) (Path, error)
 	// Own returns the port's own addresses. It is called often.
 	Own() Own
 }
@@ -39,6 +39,21 @@ type Join struct {
 	NonMember bool // the group ends when its other members have left, where the port can tell the subnet so
 }
 
+// A Path is how messages get to a node's port. On an Ethernet link layer it is zero: the address handle finds the way.
+type Path struct {
+	LID      ib.LID // where to send: one of the port's, or a router's
+	LMC      uint8  // the port has 1<<LMC LIDs, LID among them
+	SL       ib.SL
+	MTU      ib.MTU  // of the path and the bridge's port; 0: not told
+	Rate     ib.Rate // for address handles; 0: the bridge's port is no faster than the path
+	HopLimit uint8   // for the GRH; 0 or 1 within the subnet
+	GRH      bool    // messages must have one
+}
+
+// Routed reports whether a hop limit is that of a path through a router (IBTA vol 1 §8.3.6). What comes back from there
+// has a GRH, and the router's LID as source.
+func Routed(hopLimit uint8) bool { return hopLimit > 1 }
+
 // A Membership is what the subnet administrator grants to a group's member.
 type Membership struct {
 	MLID     ib.LID // 0 on an Ethernet link layer
@@ -46,11 +61,13 @@ type Membership struct {
 	QKey     ib.QKey
 	HopLimit uint8
 	MTU      ib.MTU
+	Rate     ib.Rate // for address handles; 0: the bridge's port is no faster than the group
 }
 
 // Own is the addresses of a port at the moment.
 type Own struct {
 	LID     ib.LID
+	LMC     uint8    // the port has 1<<LMC LIDs, LID being the first
 	GIDs    []ib.GID // every GID of the port, in a fixed order
 	Sources []Source // the GIDs that messages can be sent from; the first is the bridge's own
 	Beyond  int      // GIDs of the port that messages cannot be sent from, because there are more than verbs can name
@@ -74,6 +91,8 @@ type Renewals struct {
 	Groups map[ib.GID]Membership // the new memberships, by MGID
 	Paths  bool                  // any path may have changed
 	Back   bool                  // what failed may succeed now: the port came up, or its subnet manager is another or anew
+	LIDs   bool                  // any LID may be another port's by now
+	Ports  []ib.GID              // ports that came or went: their LIDs may be others' by now
 }
 
 // A Notifier is a Port that knows which groups exist on the subnet. Groups that are there at the beginning are notified
@@ -88,6 +107,9 @@ type Notice struct {
 	MGID    ib.GID
 	Deleted bool
 }
+
+// ErrNoPath is what Path returns when the subnet has no such node, or none that can be reached.
+var ErrNoPath = errors.New("the subnet has no path there")
 
 // An Aliaser is a Port that can have further GUIDs: the subnet administrator resolves the GIDs made of them to the port, for
 // as long as the Port is open.

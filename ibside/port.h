@@ -35,7 +35,7 @@ enum {
 };
 
 /* What an address handle contains: where on the subnet a message goes. Filled by the worker per
- * message, because traffic class, flow label and hop limit come from the frame. */
+ * message, because traffic class, flow label and, on Ethernet, the hop limit come from the frame. */
 struct ib_ah {
 	uint8_t dgid[16];
 	uint16_t dlid;
@@ -43,6 +43,7 @@ struct ib_ah {
 	uint8_t hop_limit;
 	uint8_t tclass;
 	uint8_t source;      /* the port's number for the source GID; 0: the bridge's own */
+	uint8_t static_rate; /* enum ibv_rate; 0: the port's own */
 	uint32_t flow_label; /* 20 bits */
 };
 

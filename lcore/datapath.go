@@ -26,7 +26,6 @@ type DatapathConfig struct {
 	VLAN      uint16  // of the RoCE side; 0: untagged
 	RoCEPKey  ib.PKey
 	PKeyIndex uint16 // of the IB port
-	IBMTU     int    // largest payload towards IB, bytes
 	RoCEMTU   int    // largest payload towards RoCE, bytes
 	Versions  uint8  // V1 | V2
 	TTL       uint8  // for packets without a usable hop limit
@@ -109,8 +108,8 @@ func (cfg *DatapathConfig) validate() error {
 	switch {
 	case len(cfg.Addresses) > C.MAX_ADDRESSES:
 		return fmt.Errorf("lcore: %d addresses of the bridge are too many; give at most %d", len(cfg.Addresses), C.MAX_ADDRESSES)
-	case cfg.IBMTU > MaxPayload || cfg.RoCEMTU > MaxPayload:
-		return fmt.Errorf("lcore: an MTU of %d bytes is more than InfiniBand's largest, %d", max(cfg.IBMTU, cfg.RoCEMTU), MaxPayload)
+	case cfg.RoCEMTU > MaxPayload:
+		return fmt.Errorf("lcore: an MTU of %d bytes is more than InfiniBand's largest, %d", cfg.RoCEMTU, MaxPayload)
 	}
 	return cfg.Policy.Validate()
 }
@@ -120,7 +119,6 @@ func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
 	dp.vlan = C.uint16_t(cfg.VLAN)
 	dp.roce_pkey = C.uint16_t(cfg.RoCEPKey)
 	dp.pkey_index = C.uint16_t(cfg.PKeyIndex)
-	dp.ib_mtu = C.uint16_t(cfg.IBMTU)
 	dp.roce_mtu = C.uint16_t(cfg.RoCEMTU)
 	dp.versions = C.uint8_t(cfg.Versions)
 	dp.ttl = C.uint8_t(cfg.TTL)

@@ -45,11 +45,12 @@ var fixtures = []struct {
 	{"VLAN", func(w *fixture) { w.onVLAN(100) }},
 	{"narrow", func(w *fixture) {
 		c := &w.config
-		c.IBMTU, c.RoCEMTU, c.RewriteImm, c.TTL, c.RoCEPKey = 1024, 256, false, 9, 0x7fff
+		w.nodes[0].MTU, c.RoCEMTU, c.RewriteImm, c.TTL, c.RoCEPKey = 1024, 256, false, 9, 0x7fff
 		c.Allow, c.Versions = []netip.Prefix{netip.MustParsePrefix("10.10.0.0/29")}, lcore.V2
 		c.SLOfDSCP = [64]ib.SL{}
 	}},
 	{"unknown sources bridged", func(w *fixture) { w.config.BridgeUnknown, w.own.LID = true, 0 }},
+	{"stale LIDs", staleLIDs},
 	{"RoCE port", func(w *fixture) { nodeByIPv4(w); w.config.Versions = lcore.V1 }},
 }
 

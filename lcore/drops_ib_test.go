@@ -12,6 +12,9 @@ import (
 // bridgeUnknown lets messages of unknown sources cross.
 func bridgeUnknown(w *fixture) { w.config.BridgeUnknown = true }
 
+// staleLIDs is after an event upon which the subnet may have given LIDs to others.
+func staleLIDs(w *fixture) { w.nodes[0].LIDs = tables.LIDsStale }
+
 // nodeByIPv4 adds a node whose GID is IPv4-mapped, as RoCE devices have it.
 func nodeByIPv4(w *fixture) {
 	anEthernetPort(w)
@@ -43,6 +46,13 @@ var ibCases = []ibCase{
 	{"from the bridge's own GID", "loop_self", received(fromNode(bridgeGID, nodeLID)), nil},
 	{"from another GID of the bridge's", "loop_self", received(fromNode(aliasGID, nodeLID)), nil},
 	{"from the bridge's own LID", "loop_self", received(noGRH, func(m *message) { m.SLID = bridgeLID }), nil},
+	{"from another of the bridge's LIDs", "loop_self", received(noGRH, func(m *message) { m.SLID = bridgeLID + 1 }), nil},
+	{"from the fourth LID of a node", "", received(noGRH, func(m *message) { m.SLID = node4LID + 3 }), nil},
+	{"from the LID before that of a node", "node_unknown", received(noGRH, func(m *message) { m.SLID = nodeLID - 1 }), nil},
+	{"from a router's LID", "node_unknown", received(noGRH, toSix, func(m *message) { m.SLID = localLID }), nil},
+	{"from a router's LID, with a GRH", "", received(fromNode(localGID, localLID), toSix), nil},
+	{"from a LID that may be another's by now", "node_unknown", received(noGRH), staleLIDs},
+	{"from a LID that may be another's by now, with a GRH", "", received(), staleLIDs},
 	{"to a group, by the bridge itself", "loop_self", received(toGroup(mgidOf(group4)), fromNode(bridgeGID, bridgeLID)), nil},
 	{"to a QPN that is no proxy QP", "proxy_qp_unknown", received(func(m *message) { m.QPN = 0x999 }), nil},
 	{"the largest payload", "", received(func(m *message) { m.Payload = pattern(1024) }), func(w *fixture) { w.config.RoCEMTU = 1024 }},

@@ -56,11 +56,11 @@ const (
 	proxyQPN = ib.QPN(0x700) // and the following ones
 	proxyQP  = uint32(40)    // and the following ones
 
-	bridgeLID = ib.LID(4)
+	bridgeLID = ib.LID(4) // and 5
 	nodeLID   = ib.LID(7)
-	node4LID  = ib.LID(8)
-	peerLID   = ib.LID(9)
-	localLID  = ib.LID(10)
+	node4LID  = ib.LID(8) // and the three following ones
+	peerLID   = ib.LID(12)
+	localLID  = ib.LID(13) // a router's
 
 	hostQKey  = ib.QKey(0x00112233) // of the host's QP: answers to it must carry this one
 	groupRoCE = ib.QKeyRDMAUDP      // Q_Key of the groups on Ethernet
@@ -95,11 +95,11 @@ func mgidOf(group netip.Addr) ib.GID { return ib.MGIDRDMACM(group, ib.PKeyDefaul
 func smallFixture() *fixture {
 	w := &fixture{config: lcore.DatapathConfig{
 		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault, PKeyIndex: 1,
-		IBMTU: 4096, RoCEMTU: 4096, Versions: lcore.V1 | lcore.V2, TTL: 64, RewriteImm: true,
+		RoCEMTU: 4096, Versions: lcore.V1 | lcore.V2, TTL: 64, RewriteImm: true,
 		Addresses: []netip.Prefix{bridgeIP, bridgeIP6},
 		Policy:    lcore.Policy{Allow: []netip.Prefix{bridgeIP.Masked(), bridgeIP6.Masked(), localNet}},
 	}}
-	w.own = tables.Own{LID: bridgeLID, GIDs: []ib.GID{bridgeGID, aliasGID}}
+	w.own = tables.Own{LID: bridgeLID, LMC: 1, GIDs: []ib.GID{bridgeGID, aliasGID}}
 	for sl := range w.config.DSCPOfSL {
 		w.config.DSCPOfSL[sl], w.config.PCPOfSL[sl] = uint8(sl&7)<<3, uint8(sl&7)
 	}
@@ -110,13 +110,13 @@ func smallFixture() *fixture {
 	w.addHost(hostIP6, lcore.V2)
 	w.addHost(hostLocal, lcore.V1)
 	w.nodes = []tables.Node{
-		{IP4: nodeIP, IP6: nodeIP6, GID: nodeGID, LID: nodeLID, SL: 2},
-		{IP4: netip.MustParseAddr("10.10.0.4"), GID: node4GID, LID: node4LID, SL: 5, GRH: true},
+		{IP4: nodeIP, IP6: nodeIP6, GID: nodeGID, LID: nodeLID, SL: 2, HopLimit: 1},
+		{IP4: netip.MustParseAddr("10.10.0.4"), GID: node4GID, LID: node4LID, LMC: 2, SL: 5, MTU: 2048, Rate: 3, HopLimit: 0, GRH: true},
 		{IP4: netip.MustParseAddr("10.10.0.11"), IP6: netip.MustParseAddr("2001:db8::b"), GID: peerGID, LID: peerLID, Bridge: true},
-		{IP6: nodeLocal, GID: localGID, LID: localLID},
+		{IP6: nodeLocal, GID: localGID, LID: localLID, MTU: 256, Rate: 16, HopLimit: 9, GRH: true},
 	}
 	w.groups = []tables.Group{
-		{IP: group4, Version: lcore.V2, ToIB: true, ToRoCE: true, RewriteImm: true, SL: 3, HopLimit: 7},
+		{IP: group4, Version: lcore.V2, ToIB: true, ToRoCE: true, RewriteImm: true, SL: 3, HopLimit: 7, Rate: 3},
 		{IP: group6, Version: lcore.V2, ToIB: true, ToRoCE: true},
 		{IP: group1, Version: lcore.V1, ToIB: true, ToRoCE: true},
 		{IP: groupOut, Version: lcore.V2, ToIB: true},

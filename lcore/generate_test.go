@@ -251,7 +251,7 @@ func change(field []byte, by int) {
 func (g *generator) message() message {
 	s := one(g, g.w.proxyQPs...)
 	m := message{
-		QPN: s.QPN, SrcQP: one(g, nodeQPN, nodeQPN+1, ib.QPN(2+g.IntN(0xfffffc))), SLID: one(g, nodeLID, node4LID, localLID, peerLID),
+		QPN: s.QPN, SrcQP: one(g, nodeQPN, nodeQPN+1, ib.QPN(2+g.IntN(0xfffffc))), SLID: one(g, nodeLID, node4LID, node4LID+3, localLID, peerLID),
 		SL: ib.SL(g.IntN(16)), PKeyIndex: uint16(g.Uint32()), Imm: g.Uint32(), HasImm: g.rarely(3), HasGRH: !g.rarely(4), Solicited: g.rarely(4), FECN: g.rarely(4),
 		Payload: g.payload(),
 	}
@@ -282,7 +282,7 @@ func (g *generator) wrong(m message) message {
 	case 1:
 		m.SrcQP = one(g, ib.QP0, ib.QP1, ib.QPMulticast)
 	case 2:
-		m.SLID = one(g, bridgeLID, 0, 99, 0xffff)
+		m.SLID = one(g, bridgeLID, bridgeLID+1, 0, 99, 0xffff)
 	case 3, 4, 5, 6:
 		if m.HasGRH {
 			m.GRH[g.IntN(40)] ^= 1 << g.IntN(8)

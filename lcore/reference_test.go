@@ -32,7 +32,10 @@ func newReference(w *fixture) *reference {
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		r.byGID[n.GID], r.byLID[n.LID] = n, n
+		r.byGID[n.GID] = n
+		for lid := n.LID; n.HopLimit < 2 && n.LIDs == tables.LIDsKnown && lid < n.LID+1<<n.LMC; lid++ {
+			r.byLID[lid] = n
+		}
 		for _, ip := range []netip.Addr{n.IP4, n.IP6} {
 			if ip.IsValid() {
 				r.nodeOf[ip] = n
@@ -64,7 +67,7 @@ func postedOf(s fabricport.Sent) posted {
 }
 
 func (p *posted) equal(o *posted) bool {
-	return p.QP == o.QP && p.DGID == o.DGID && p.DLID == o.DLID && p.SL == o.SL && p.HopLimit == o.HopLimit && p.TClass == o.TClass &&
+	return p.QP == o.QP && p.DGID == o.DGID && p.DLID == o.DLID && p.SL == o.SL && p.HopLimit == o.HopLimit && p.Rate == o.Rate && p.TClass == o.TClass &&
 		p.Source == o.Source && p.FlowLabel == o.FlowLabel && p.DestQP == o.DestQP && p.QKey == o.QKey && p.Imm == o.Imm &&
 		p.PKeyIndex == o.PKeyIndex && p.HasImm == o.HasImm && p.Solicited == o.Solicited && p.HasGRH == o.HasGRH && p.FECN == o.FECN &&
 		p.Len == o.Len && p.payload == o.payload

@@ -3,6 +3,7 @@
 package lcore_test
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -100,7 +101,7 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 		switch {
 		case r.nodeOf[d.dst] == nil:
 			return "node_unknown"
-		case len(d.payload) > r.config.IBMTU:
+		case len(d.payload) > cmp.Or(r.nodeOf[d.dst].MTU, lcore.MaxPayload):
 			return "mtu_exceeded"
 		}
 	}
@@ -125,12 +126,14 @@ func (r *reference) message(d *datagram) posted {
 	rewrite := r.config.RewriteImm
 	if d.toGroup {
 		g := r.group(d.dst)
-		m.DGID, m.DLID, m.SL, m.HopLimit, m.QKey, m.HasGRH = g.MGID, g.MLID, g.SL, g.HopLimit, g.QKey, true
+		m.DGID, m.DLID, m.SL, m.HopLimit, m.Rate, m.QKey, m.HasGRH = g.MGID, g.MLID, g.SL, g.HopLimit, g.Rate, g.QKey, true
 		rewrite = g.RewriteImm
 	} else {
 		n := r.nodeOf[d.dst]
-		m.DGID, m.DLID, m.SL, m.QKey, m.HasGRH = n.GID, n.LID, n.SL, d.deth.QKey(), n.GRH
-		m.HopLimit = max(d.hops, 1) - 1
+		m.DGID, m.DLID, m.SL, m.HopLimit, m.Rate, m.QKey, m.HasGRH = n.GID, n.LID, n.SL, n.HopLimit, n.Rate, d.deth.QKey(), n.GRH
+		if r.config.IBIsEthernet {
+			m.HopLimit = max(d.hops, 1) - 1
+		}
 		if sl := r.config.SLOfDSCP[d.tclass>>2]; sl != 0 {
 			m.SL = sl
 		}
@@ -197,7 +200,7 @@ func (r *reference) ownIP(kind func(netip.Addr) bool) netip.Addr {
 // origin finds the sender of a message, copies the fields of its network header, and returns the group that it is for.
 func (r *reference) origin(m *message, out *roce.Packet) (from *tables.Node, mgid ib.GID, why string) {
 	if !m.HasGRH {
-		if m.SLID != 0 && m.SLID == r.own.LID {
+		if r.own.LID != 0 && r.own.LID <= m.SLID && m.SLID < r.own.LID+1<<r.own.LMC {
 			why = "loop_self"
 		}
 		return r.byLID[m.SLID], mgid, why

@@ -205,12 +205,11 @@ static inline enum drop check_group(const struct burst *b, unsigned i, const str
 	return unlikely(b->trim[i].payload_len > g->mtu) ? DROP_mtu_exceeded : PASS;
 }
 
-static inline enum drop check_node(const struct datapath *dp, const struct burst *b, unsigned i,
-				   const struct node_entry *n)
+static inline enum drop check_node(const struct burst *b, unsigned i, const struct node_entry *n)
 {
 	if (unlikely(!n))
 		return DROP_node_unknown;
-	return unlikely(b->trim[i].payload_len > dp->ib_mtu) ? DROP_mtu_exceeded : PASS;
+	return unlikely(b->trim[i].payload_len > n->mtu) ? DROP_mtu_exceeded : PASS;
 }
 
 static inline enum drop apply_group_actions(struct worker *w, const struct group_entry *g, const struct burst *b,
@@ -233,7 +232,7 @@ static void choose(struct worker *w, struct burst *b, bool requeued)
 		b->lookup.from_entry[i] = proxy_qp;
 		b->lookup.to_entry[i] = to;
 		congested += b->trim[i].fastpath & !requeued & (b->send[i].flags >> 3);
-		enum drop d = group ? check_group(b, i, to) : check_node(w->datapath, b, i, to);
+		enum drop d = group ? check_group(b, i, to) : check_node(b, i, to);
 		bool mine = proxy_qp && proxy_qp->worker == w->id;
 		if (likely(!d && mine) && group)
 			d = apply_group_actions(w, to, b, i);

@@ -11,6 +11,7 @@ static inline void address_group(struct ib_ah *ah, const struct group_entry *g)
 	ah->dlid = g->mlid;
 	ah->sl = g->sl; /* the group's record rules, not the frame */
 	ah->hop_limit = g->hop_limit;
+	ah->static_rate = g->rate;
 }
 
 static inline uint16_t grh_of(uint8_t node_flags)
@@ -19,13 +20,17 @@ static inline uint16_t grh_of(uint8_t node_flags)
 	return (uint16_t)((node_flags & NODE_GRH) << 1);
 }
 
-/* A hop limit of 0 comes from a GRH of RoCEv1, where it means this subnet only. */
-static inline void address_node(struct ib_ah *ah, const struct node_entry *n, uint8_t asked_sl)
+/* On InfiniBand the path tells the hop limit: within the subnet it is 0 or 1. On Ethernet it is the frame's; 0 comes
+ * from a GRH of RoCEv1, where it means this subnet only. */
+static inline void address_node(const struct datapath *dp, struct ib_ah *ah, const struct node_entry *n)
 {
+	uint8_t asked_sl = __atomic_load_n(&dp->sl_of_dscp[ah->tclass >> 2], __ATOMIC_RELAXED);
+	uint8_t counted = ah->hop_limit - (ah->hop_limit != 0);
 	memcpy(ah->dgid, n->gid, 16);
 	ah->dlid = n->lid;
 	ah->sl = asked_sl ? asked_sl : n->sl;
-	ah->hop_limit -= ah->hop_limit != 0;
+	ah->hop_limit = dp->ib_is_ethernet ? counted : n->hop_limit;
+	ah->static_rate = n->rate;
 }
 
 /* Restores the frame of a packet that the port did not take, without bytes behind the ICRC. */
@@ -61,7 +66,7 @@ static inline void fill_send(const struct datapath *dp, struct burst *b, unsigne
 		rewrite = g->flags & GROUP_REWRITE_IMM;
 	} else {
 		const struct node_entry *n = b->lookup.to_entry[i];
-		address_node(&s->ah, n, __atomic_load_n(&dp->sl_of_dscp[s->ah.tclass >> 2], __ATOMIC_RELAXED));
+		address_node(dp, &s->ah, n);
 		s->flags |= grh_of(n->flags);
 		rewrite = dp->rewrite_imm;
 	}

@@ -67,7 +67,6 @@ struct datapath {
 	struct fastpath_type fastpath_ipv4, fastpath_udp, fastpath_deth;
 	struct fastpath_type fastpath_own, fastpath_group4, fastpath_group6; /* of the first 12 bytes of Ethernet */
 	uint16_t pkey_index;                                                 /* of the IB port */
-	uint16_t ib_mtu;                                                     /* largest payload towards IB, bytes */
 	uint16_t roce_mtu;                                                   /* largest payload towards RoCE, bytes */
 	uint8_t versions;                                                    /* ROCE_V1 | ROCE_V2 */
 	uint8_t ttl;            /* for packets without a usable hop limit */

@@ -79,9 +79,12 @@ struct node_entry {
 	uint8_t gid[16];
 	uint32_t id;
 	uint16_t lid;
+	uint16_t mtu; /* largest payload, bytes */
 	uint8_t sl;
-	uint8_t flags; /* NODE_* */
-	uint8_t spare[16];
+	uint8_t flags;     /* NODE_* */
+	uint8_t rate;      /* enum ibv_rate; 0: the port's */
+	uint8_t hop_limit; /* on InfiniBand */
+	uint8_t spare[12];
 };
 
 struct group_entry {
@@ -95,7 +98,8 @@ struct group_entry {
 	uint8_t sl;
 	uint8_t hop_limit;
 	uint8_t flags; /* GROUP_* */
-	uint8_t spare[5];
+	uint8_t rate;  /* enum ibv_rate; 0: the port's */
+	uint8_t spare[4];
 };
 
 struct proxy_qpn_entry {

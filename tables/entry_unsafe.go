@@ -8,6 +8,7 @@ package tables
 import "C"
 
 import (
+	"cmp"
 	"net/netip"
 	"unsafe"
 
@@ -104,12 +105,15 @@ func nodeFlags(n *Node) C.uint8_t { return flag(n.Bridge, C.NODE_BRIDGE) | flag(
 
 func nodeEntry(ip netip.Addr, n *Node, id uint32) (e entry) {
 	*as[C.struct_node_entry](&e) = C.struct_node_entry{
-		key:   addrKey(ip, 0),
-		gid:   cBytes(n.GID),
-		id:    C.uint32_t(id),
-		lid:   C.uint16_t(n.LID),
-		sl:    C.uint8_t(n.SL),
-		flags: nodeFlags(n),
+		key:       addrKey(ip, 0),
+		gid:       cBytes(n.GID),
+		id:        C.uint32_t(id),
+		lid:       C.uint16_t(n.LID),
+		mtu:       C.uint16_t(cmp.Or(n.MTU, maxPayload)),
+		sl:        C.uint8_t(n.SL),
+		flags:     nodeFlags(n),
+		rate:      C.uint8_t(n.Rate),
+		hop_limit: C.uint8_t(n.HopLimit),
 	}
 	return e
 }
@@ -147,6 +151,7 @@ func groupEntry(g *Group, id uint32) (e entry) {
 		sl:        C.uint8_t(g.SL),
 		hop_limit: C.uint8_t(g.HopLimit),
 		flags:     groupFlags(g),
+		rate:      C.uint8_t(g.Rate),
 	}
 	return e
 }

@@ -26,6 +26,7 @@ type Group struct {
 	MLID       ib.LID     // several groups may share one
 	SL         ib.SL
 	HopLimit   uint8
+	Rate       ib.Rate // for address handles; 0: the port's
 	QKey       ib.QKey // on the IB side
 	RoCEQKey   ib.QKey // on the RoCE side
 	MTUToIB    int     // largest payload, bytes

@@ -78,14 +78,15 @@ func (t *ProxyQPs) MarkUsedQP(qpn ib.QPN) {
 	C.tables_mark_used(t.c, &none, &in)
 }
 
-// Lookup reads the table nodes: all but the node's other IP address.
+// Lookup reads the table nodes: all but the node's other IP address, LMC and LIDs.
 func (t *Nodes) Lookup(ip netip.Addr) (n Node, id uint32, ok bool) {
 	e, ok := look(&t.c.nodes, addrKey(ip, 0))
 	if !ok {
 		return Node{}, 0, false
 	}
 	c := as[C.struct_node_entry](&e)
-	n = Node{GID: goBytes(c.gid), LID: ib.LID(c.lid), SL: ib.SL(c.sl), GRH: c.flags&C.NODE_GRH != 0, Bridge: c.flags&C.NODE_BRIDGE != 0}
+	n = Node{GID: goBytes(c.gid), LID: ib.LID(c.lid), SL: ib.SL(c.sl), MTU: int(c.mtu), Rate: ib.Rate(c.rate),
+		HopLimit: uint8(c.hop_limit), GRH: c.flags&C.NODE_GRH != 0, Bridge: c.flags&C.NODE_BRIDGE != 0}
 	if a := goAddr(c.key.addr); a.Is4() {
 		n.IP4 = a
 	} else {
@@ -130,7 +131,7 @@ func (t *Groups) Lookup(ip netip.Addr) (g Group, id uint32, ok bool) {
 	}
 	c := as[C.struct_group_entry](&e)
 	g = Group{IP: goAddr(c.key.addr), MGID: goBytes(c.mgid), MLID: ib.LID(c.mlid), SL: ib.SL(c.sl),
-		HopLimit: uint8(c.hop_limit), QKey: ib.QKey(c.qkey), RoCEQKey: ib.QKey(c.roce_qkey), MTUToIB: int(c.mtu)}
+		HopLimit: uint8(c.hop_limit), Rate: ib.Rate(c.rate), QKey: ib.QKey(c.qkey), RoCEQKey: ib.QKey(c.roce_qkey), MTUToIB: int(c.mtu)}
 	g.setFlags(c.flags)
 	return g, uint32(c.id), true
 }

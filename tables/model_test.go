@@ -57,9 +57,19 @@ func checkTables(t rapid.TB, s *Tables, m *model) {
 }
 
 func (m *model) checkNodes(t rapid.TB, s *Tables, want map[string]int) {
-	lids := map[ib.LID]int{}
+	claims := map[ib.LID][]Node{}
 	for _, n := range m.nodes {
-		lids[n.LID]++
+		for i := ib.LID(0); n.LIDs != LIDsLost && n.HopLimit < 2 && i < 1<<n.LMC; i++ {
+			claims[n.LID>>n.LMC<<n.LMC+i] = append(claims[n.LID>>n.LMC<<n.LMC+i], n)
+		}
+	}
+	for lid := range ib.LID(16) {
+		got, _, ok := s.Nodes.LookupSourceLID(lid)
+		if all := claims[lid]; ok != (len(all) == 1 && all[0].LIDs == LIDsKnown) || ok && (got.IP4 != all[0].IP4 || got.IP6 != all[0].IP6) {
+			t.Fatalf("LID %v of %+v: %+v, %v", lid, all, got, ok)
+		} else if ok {
+			want["sources"]++
+		}
 	}
 	for _, n := range m.nodes {
 		src, id, ok := s.Nodes.LookupSource(n.GID)
@@ -68,17 +78,12 @@ func (m *model) checkNodes(t rapid.TB, s *Tables, want map[string]int) {
 		}
 		for _, ip := range n.ips() {
 			got, idIP, ok := s.Nodes.Lookup(ip)
-			if !ok || got.GID != n.GID || got.LID != n.LID || idIP != id {
+			if !ok || got.GID != n.GID || got.LID != n.LID || got.HopLimit != n.HopLimit || idIP != id {
 				t.Fatalf("node %v: %+v id %d, want %+v id %d", ip, got, idIP, n, id)
 			}
 			want["nodes"]++
 		}
 		want["sources"]++
-		if _, idLID, ok := s.Nodes.LookupSourceLID(n.LID); ok != (lids[n.LID] == 1) || ok && idLID != id {
-			t.Fatalf("LID %v of %d nodes: id %d, %v", n.LID, lids[n.LID], idLID, ok)
-		} else if ok {
-			want["sources"]++
-		}
 	}
 }
 
@@ -151,7 +156,8 @@ func (m *model) deleteProxyQP(t *rapid.T, s *Tables) {
 }
 
 func (m *model) putNode(t *rapid.T, s *Tables) {
-	n := Node{GID: ib.GID{0xfe, 0x80, 15: byte(rapid.IntRange(1, 5).Draw(t, "gid"))}, LID: ib.LID(rapid.IntRange(1, 3).Draw(t, "lid")),
+	n := Node{GID: ib.GID{0xfe, 0x80, 15: byte(rapid.IntRange(1, 5).Draw(t, "gid"))}, LID: ib.LID(rapid.IntRange(4, 9).Draw(t, "lid")),
+		LMC: uint8(rapid.IntRange(0, 2).Draw(t, "lmc")), LIDs: drawLIDState(t), HopLimit: uint8(rapid.IntRange(0, 2).Draw(t, "hops")),
 		Bridge: rapid.Bool().Draw(t, "bridge")}
 	families := rapid.IntRange(1, 3).Draw(t, "families")
 	if families&1 != 0 {
@@ -175,6 +181,19 @@ func (m *model) putNode(t *rapid.T, s *Tables) {
 			delete(m.nodes, gid)
 		}
 		m.nodes[n.GID] = n
+	}
+}
+
+func drawLIDState(t *rapid.T) LIDState {
+	return rapid.SampledFrom([]LIDState{LIDsKnown, LIDsKnown, LIDsStale, LIDsLost}).Draw(t, "lids")
+}
+
+func (m *model) markLIDs(t *rapid.T, s *Tables) {
+	gid, state := ib.GID{0xfe, 0x80, 15: byte(rapid.IntRange(1, 5).Draw(t, "gid"))}, drawLIDState(t)
+	s.Nodes.MarkLIDs(gid, state)
+	if n, ok := m.nodes[gid]; ok {
+		n.LIDs = state
+		m.nodes[gid] = n
 	}
 }
 
@@ -257,7 +276,7 @@ func TestModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"put host": do(m.putHost), "delete host": do(m.deleteHost),
 			"put proxy QP": do(m.putProxyQP), "delete proxy QP": do(m.deleteProxyQP),
-			"put node": do(m.putNode), "delete node": do(m.deleteNode),
+			"put node": do(m.putNode), "delete node": do(m.deleteNode), "mark LIDs": do(m.markLIDs),
 			"put group": do(m.putGroup), "delete group": do(m.deleteGroup), "delete mgid": do(m.deleteMGID),
 			"": func(t *rapid.T) { checkTables(t, s, m) },
 		})

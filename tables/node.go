@@ -20,10 +20,36 @@ import (
 type Node struct {
 	IP4, IP6 netip.Addr // the zero Addr: none
 	GID      ib.GID
-	LID      ib.LID // where to send; nodes behind a router, and virtual functions of one port, share one; 0: the GRH is enough
+	LID      ib.LID   // where to send: one of the node's port, or a router's; virtual functions of a port share its; 0: GRH tells
+	LMC      uint8    // the node's port has 1<<LMC LIDs, LID among them
+	LIDs     LIDState // whether they name the node as a source
 	SL       ib.SL
-	GRH      bool // packets to it carry a GRH
-	Bridge   bool // another bridge of ours: its packets have been through a bridge
+	MTU      int     // largest payload, bytes; 0: InfiniBand's largest
+	Rate     ib.Rate // for address handles; 0: the port's
+	HopLimit uint8   // for the GRH, on InfiniBand; more than 1: LID is a router's, and names nobody as a source
+	GRH      bool    // what is sent to it carries a GRH
+	Bridge   bool    // another bridge of ours: what it sends has been through a bridge
+}
+
+// LIDState says what is known of a node's LIDs. It only matters for messages without a GRH.
+type LIDState uint8
+
+// The states of a node's LIDs.
+const (
+	LIDsKnown LIDState = iota
+	LIDsStale          // they may be another's by now: they name nobody, neither this node nor another
+	LIDsLost           // they are the node's no more
+)
+
+// lids returns the LIDs that are the node's, or may be.
+func (n *Node) lids() (all []ib.LID) {
+	if n.LID == 0 || n.HopLimit > 1 || n.LIDs == LIDsLost {
+		return nil
+	}
+	for i := range ib.LID(1) << n.LMC {
+		all = append(all, n.LID.Base(n.LMC)+i)
+	}
+	return all
 }
 
 type node struct {
@@ -82,6 +108,10 @@ func (n *Node) check() (err error) {
 		return fmt.Errorf("gid %v is not a node's; give the GID of its port", n.GID)
 	case !n.LID.IsUnicast() && (n.LID != 0 || !n.GRH): // on an Ethernet link layer the GID is enough
 		return fmt.Errorf("lid %v is not a node's; resolve its path first", n.LID)
+	case n.LMC > ib.MaxLMC || n.LID != 0 && n.LID.Base(n.LMC) == 0:
+		return fmt.Errorf("lmc %d with lid %v is not possible; resolve its path again", n.LMC, n.LID)
+	case n.MTU < 0 || n.MTU > maxPayload:
+		return fmt.Errorf("mtu %d is not possible; use 1 to %d bytes, or 0 for InfiniBand's largest", n.MTU, maxPayload)
 	case n.SL > 15:
 		return fmt.Errorf("sl %d is not possible; use 0 to 15", n.SL)
 	}
@@ -90,7 +120,8 @@ func (n *Node) check() (err error) {
 
 // Put adds the node that has one of n's addresses, or changes it; addresses it had and n does not are
 // forgotten. An IP address and a GID belong to one node only. A LID may belong to several: a message
-// without a GRH does not tell which of them sent it, so such a LID then names none as a source.
+// without a GRH does not tell which of them sent it, so such a LID then names none as a source. LIDs that do not fit into
+// the table yet do not make it fail: Reclaim tries them again.
 func (t *Nodes) Put(n Node) (id uint32, err error) {
 	if err := n.check(); err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
@@ -108,23 +139,20 @@ func (t *Nodes) Put(n Node) (id uint32, err error) {
 	if id, err = t.place(&n, r); err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
 	}
+	left := n.lids()
 	if r == nil {
 		r = &node{id: id}
 	} else {
+		left = append(left, r.lids()...)
 		t.forget(r)
 	}
-	oldLID := r.LID
 	r.Node = n
 	for _, ip := range n.ips() {
 		t.nodes[ip] = r
 	}
 	t.gids[n.GID] = r
-	if n.LID != 0 {
-		t.lids[n.LID] = append(t.lids[n.LID], r)
-	}
-	if oldLID != n.LID && oldLID != 0 {
-		t.settleLID(oldLID)
-	}
+	t.claimLIDs(r)
+	t.settleLIDs(left)
 	return id, nil
 }
 
@@ -150,17 +178,9 @@ func (t *Nodes) place(n *Node, r *node) (id uint32, err error) {
 		return 0, err
 	}
 	var c changes
-	sharers := slices.DeleteFunc(slices.Clone(t.lids[n.LID]), func(o *node) bool { return o == r })
 	c.put(&t.c.sources, "sources", sourceEntry(gidKey(n.GID), n, id))
-	named := n.LID != 0 && n.LID != t.own.LID
-	if named && len(sharers) == 0 {
-		c.put(&t.c.sources, "sources", sourceEntry(numberKey(uint64(n.LID)), n, id))
-	}
 	for _, ip := range n.ips() {
 		c.put(&t.c.nodes, "nodes", nodeEntry(ip, n, id))
-	}
-	if named && len(sharers) > 0 {
-		c.delete(&t.c.sources, numberKey(uint64(n.LID)))
 	}
 	if r != nil {
 		t.deleteStale(&c, r, n)
@@ -171,7 +191,7 @@ func (t *Nodes) place(n *Node, r *node) (id uint32, err error) {
 	return id, err
 }
 
-// deleteStale deletes the entries that r has and n has not. settleLID does its LID.
+// deleteStale takes off the tables what r has and n has not. Its LIDs are settleLID's.
 func (t *Nodes) deleteStale(c *changes, r *node, n *Node) {
 	for _, ip := range r.ips() {
 		if !slices.Contains(n.ips(), ip) {
@@ -189,29 +209,64 @@ func (t *Nodes) forget(r *node) {
 		delete(t.nodes, ip)
 	}
 	delete(t.gids, r.GID)
-	t.lids[r.LID] = slices.DeleteFunc(t.lids[r.LID], func(o *node) bool { return o == r })
-	if len(t.lids[r.LID]) == 0 {
-		delete(t.lids, r.LID)
+	t.disclaimLIDs(r)
+}
+
+func (t *Nodes) claimLIDs(r *node) {
+	for _, lid := range r.lids() {
+		t.lids[lid] = append(t.lids[lid], r)
 	}
 }
 
-// settleLID makes a LID that a node has left lead to the one node that still has it, or to none. There may be no slot
-// for that entry before readers have moved on; Reclaim then tries again.
-func (t *Nodes) settleLID(lid ib.LID) {
-	if lid == t.own.LID {
+func (t *Nodes) disclaimLIDs(r *node) {
+	for _, lid := range r.lids() {
+		t.lids[lid] = slices.DeleteFunc(t.lids[lid], func(o *node) bool { return o == r })
+		if len(t.lids[lid]) == 0 {
+			delete(t.lids, lid)
+		}
+	}
+}
+
+// MarkLIDs changes what is known of the LIDs of the node with a GID, if there is one. What LIDs name no more they do not
+// name from now on.
+func (t *Nodes) MarkLIDs(gid ib.GID, s LIDState) {
+	r := t.gids[gid]
+	if r == nil || r.LIDs == s {
 		return
 	}
-	var c changes
-	key := numberKey(uint64(lid))
-	if sharers := t.lids[lid]; len(sharers) == 1 {
-		c.put(&t.c.sources, "sources", sourceEntry(key, &sharers[0].Node, sharers[0].id))
-	} else {
-		c.delete(&t.c.sources, key)
+	left := r.lids()
+	t.disclaimLIDs(r)
+	r.LIDs = s
+	t.claimLIDs(r)
+	t.settleLIDs(append(left, r.lids()...))
+}
+
+func (t *Nodes) settleLIDs(all []ib.LID) {
+	slices.Sort(all)
+	for _, lid := range slices.Compact(all) {
+		t.settleLID(lid)
+	}
+}
+
+// settleLID makes a LID name the one node that has it, or none. There may be no slot for that entry before readers have
+// moved on; then it names none until Reclaim has tried again.
+func (t *Nodes) settleLID(lid ib.LID) {
+	if t.own.has(lid) {
+		return
 	}
 	delete(t.lidsDue, lid)
-	if c.apply() != nil {
+	var c changes
+	key := numberKey(uint64(lid))
+	if all := t.lids[lid]; len(all) == 1 && all[0].LIDs == LIDsKnown {
+		c.put(&t.c.sources, "sources", sourceEntry(key, &all[0].Node, all[0].id))
+		if c.apply() == nil {
+			return
+		}
 		t.lidsDue[lid] = struct{}{}
+		c = changes{}
 	}
+	c.delete(&t.c.sources, key)
+	_ = c.apply() // without puts it does not fail
 }
 
 // Delete removes the node that has an IP address, with all its addresses. It fails when it is not there.
@@ -222,16 +277,11 @@ func (t *Nodes) Delete(ip netip.Addr) error {
 	}
 	var c changes
 	t.deleteStale(&c, r, &Node{})
-	if r.LID != 0 && r.LID != t.own.LID {
-		c.delete(&t.c.sources, numberKey(uint64(r.LID)))
-	}
 	if err := c.apply(); err != nil {
 		return err
 	}
 	t.forget(r)
-	if r.LID != 0 {
-		t.settleLID(r.LID)
-	}
+	t.settleLIDs(r.lids())
 	t.ids.retire(r.id)
 	return nil
 }

@@ -18,9 +18,10 @@ import (
 const maxOwnGIDs = 256
 
 // Own is what the bridge's own IB port goes by. A message from there is an echo of what the bridge has sent. Another port
-// may share its LID (a virtual function): without a GRH, messages from there are taken for the bridge's.
+// may share its LIDs (a virtual function): without a GRH, messages from there are taken for the bridge's.
 type Own struct {
-	LID  ib.LID   // 0: none
+	LID  ib.LID // the first of 1<<LMC; 0: none
+	LMC  uint8
 	GIDs []ib.GID // each once
 }
 
@@ -28,16 +29,25 @@ func (o *Own) keys() (keys []C.struct_table_key) {
 	for _, g := range o.GIDs {
 		keys = append(keys, gidKey(g))
 	}
-	if o.LID != 0 {
-		keys = append(keys, numberKey(uint64(o.LID)))
+	for _, lid := range o.lids() {
+		keys = append(keys, numberKey(uint64(lid)))
 	}
 	return keys
+}
+
+func (o *Own) lids() []ib.LID { return (&Node{LID: o.LID, LMC: o.LMC}).lids() }
+
+func (o *Own) has(lid ib.LID) bool {
+	return lid != 0 && o.LID != 0 && lid.Base(o.LMC) == o.LID.Base(o.LMC)
 }
 
 // SetOwn says what the bridge's own port goes by from now on. It fails, and changes nothing, when that is a node's.
 func (t *Nodes) SetOwn(o Own) error {
 	if len(o.GIDs) > maxOwnGIDs {
 		return fmt.Errorf("tables: %d GIDs of the bridge's own port; give at most %d", len(o.GIDs), maxOwnGIDs)
+	}
+	if o.LMC > ib.MaxLMC {
+		return fmt.Errorf("tables: lmc %d of the bridge's own port is not possible; it is 0 to %d", o.LMC, ib.MaxLMC)
 	}
 	for _, g := range o.GIDs {
 		if n := t.gids[g]; n != nil {
@@ -57,11 +67,9 @@ func (t *Nodes) SetOwn(o Own) error {
 	if err := c.apply(); err != nil {
 		return fmt.Errorf("tables: the bridge's own port: %w", err)
 	}
-	old := t.own.LID
-	t.own = Own{o.LID, slices.Clone(o.GIDs)}
-	if old != o.LID && len(t.lids[old]) > 0 {
-		t.settleLID(old)
-	}
+	left := t.own.lids()
+	t.own = Own{o.LID, o.LMC, slices.Clone(o.GIDs)}
+	t.settleLIDs(left) // they may be nodes' now
 	return nil
 }
 

@@ -28,6 +28,14 @@ static struct rte_rcu_qsbr *rcu_new(uint32_t readers)
 	return rcu;
 }
 
+/* The GIDs of nodes and of the bridge's own port, and the LIDs of all these. */
+static uint64_t sources_for(uint64_t nodes)
+{
+	uint64_t lids = (nodes + 1) * TABLES_PORT_LIDS;
+
+	return nodes + TABLES_OWN_GIDS + (lids < TABLES_LIDS ? lids : TABLES_LIDS);
+}
+
 struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * TABLE_SEED])
 {
 	struct tables *t = (struct tables *)aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*t));
@@ -48,8 +56,7 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 	err = err || table_init(&t->nodes, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[2 * TABLE_SEED]);
 	err = err || table_init(&t->groups, t->rcu, slots_for(c->max_groups), &seeds[3 * TABLE_SEED]);
 	err = err || table_init(&t->proxy_qpns, t->rcu, slots_for(c->max_proxy_qps), &seeds[4 * TABLE_SEED]);
-	err = err || table_init(&t->sources, t->rcu, slots_for(2 * (uint64_t)c->max_nodes + TABLES_OWN),
-				&seeds[5 * TABLE_SEED]);
+	err = err || table_init(&t->sources, t->rcu, slots_for(sources_for(c->max_nodes)), &seeds[5 * TABLE_SEED]);
 	err = err || table_init(&t->mgids, t->rcu, slots_for(c->max_groups), &seeds[6 * TABLE_SEED]);
 	if (err) {
 		tables_free(t);

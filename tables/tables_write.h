@@ -17,7 +17,9 @@ struct tables_config {
 
 enum {
 	TABLES_N = 7,
-	TABLES_OWN = 260, /* sources that are the bridge's own: the GIDs that verbs can name, and the LID */
+	TABLES_OWN_GIDS = 256, /* as many as verbs can name */
+	TABLES_PORT_LIDS = 128, /* of one port at most: its LMC is 7 at most */
+	TABLES_LIDS = 0xc000,   /* the LIDs of ports */
 };
 
 /* Makes empty tables, with seeds for TABLES_N tables. Returns NULL when there is no memory. */

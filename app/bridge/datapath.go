@@ -36,7 +36,7 @@ func (b *Bridge) makeDatapath() error {
 	d, err := lcore.NewDatapath(lcore.DatapathConfig{
 		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN,
 		RoCEPKey: rocePKey, PKeyIndex: ibPort.PKeyIndex,
-		IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg),
+		RoCEMTU:  roceMTU(b.cfg),
 		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Sleep: b.cfg.Workers.Sleep,
 		IBIsEthernet: ibPort.Ethernet, Addresses: b.ethernet.ownAddresses(), Policy: policyOf(b.cfg),
 	}, b.tables.Pointer())

@@ -43,7 +43,7 @@ func newRigPort(port sa.Transport, r sa.RegistrarConfig, log *slog.Logger) *rigP
 	p := &rigPort{groups: multicast.New(multicast.Config{
 		Create:    func(multicast.Key) (multicast.QP, error) { return noQP{}, nil },
 		PKeyIndex: func(ib.PKey) (uint16, error) { return 0, nil },
-		MTU:       func() ib.MTU { return ib.MTU4096 }, PerQP: 1, Log: log,
+		MTU:       func() ib.MTU { return ib.MTU4096 }, Mbps: func() int { return 0 }, PerQP: 1, Log: log,
 	})}
 	p.client = sa.NewClient(port, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2}) // waits only briefly for an answer
 	p.Administration = sa.NewAdministration(p.client, p.groups.Renew, r, log)
@@ -58,17 +58,12 @@ func (p *rigPort) Leave(ctx context.Context, mgid ib.GID) error {
 	return p.groups.Leave(ctx, p.Administration, mgid)
 }
 
-func (p *rigPort) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
-	f, err := p.Administration.Path(ctx, dgid)
-	return f.DLID, f.SL, err
-}
-
 func (p *rigPort) Own() ibside.Own {
 	s, err := p.client.PortState()
 	if err != nil || s.GID.IsZero() {
 		return ibside.Own{}
 	}
-	return ibside.Own{LID: s.LID, GIDs: []ib.GID{s.GID}, Sources: []ibside.Source{{GID: s.GID}}}
+	return ibside.Own{LID: s.LID, LMC: s.LMC, GIDs: []ib.GID{s.GID}, Sources: []ibside.Source{{GID: s.GID}}}
 }
 
 func (p *rigPort) CreateProxyQP(int, ib.QKey) (uint32, ib.QPN, error) {
@@ -276,9 +271,14 @@ func (r *rig) whole(but netip.Addr) string {
 		if n, _, ok := r.tables.Nodes.Lookup(ip); err != nil || !ok || n.LID != p.LID {
 			return fmt.Sprintf("node %v is at %+v in the tables, at %+v in the subnet (%v)", ip, n, p, err)
 		}
+		for i := range ib.LID(1) << p.LMC {
+			if n, _, ok := r.tables.Nodes.LookupSourceLID(p.LID + i); !ok || n.IP4 != ip {
+				return fmt.Sprintf("LID %v is that of %v, but names %v, %v", p.LID+i, ip, n.IP4, ok)
+			}
+		}
 	}
 	p, err := r.ibPort.client.PortState()
-	if err != nil || !r.tables.Nodes.LookupOwnLID(p.LID) {
+	if err != nil || !r.tables.Nodes.LookupOwnLID(p.LID) || !r.tables.Nodes.LookupOwnLID(p.LID+1<<p.LMC-1) {
 		return fmt.Sprintf("the bridge is at %+v, which the tables do not know (%v)", p, err)
 	}
 	for _, guid := range rigAliases {
@@ -336,4 +336,21 @@ func (r *rig) watch() (missed func() int) {
 		close(stop)
 		return <-done
 	}
+}
+
+// owners are the nodes that LIDs name as sources.
+func (r *rig) owners() map[ib.LID]netip.Addr {
+	all := map[ib.LID]netip.Addr{}
+	for lid := range ib.LID(256) {
+		if n, _, ok := r.tables.Nodes.LookupSourceLID(lid); ok {
+			all[lid] = n.IP4
+		}
+	}
+	return all
+}
+
+// wrongOwner reports whether the subnet has a LID for another port than a node's.
+func (r *rig) wrongOwner(lid ib.LID, ip netip.Addr) bool {
+	p, err := r.nodes[ip].PortState()
+	return err != nil || lid.Base(p.LMC) != p.LID
 }

@@ -122,6 +122,7 @@ func TestSubnetLIDs(t *testing.T) {
 	defer r.end()
 	r.awaitWhole("at first")
 	before := r.ibPort.Own().LID
+	owner := r.owners()
 	missed := r.watch()
 	m.Kill()
 	s.Manage("smhost", "-l", "3")
@@ -132,9 +133,43 @@ func TestSubnetLIDs(t *testing.T) {
 	}
 	r.awaitLine("subnet_stale")
 	r.awaitLine("node_moved")
+	for lid, ip := range r.owners() {
+		if was, had := owner[lid]; had && was == ip && r.wrongOwner(lid, ip) {
+			t.Errorf("LID %v still names %v, which had it before", lid, ip)
+		}
+	}
 	if n := missed(); n != 0 {
 		t.Errorf("groups or nodes were not in the tables %d times", n)
 	}
+}
+
+// TestSubnetStaleLIDs has an event while no SM answers: LIDs name nobody until one does, and GIDs go on naming nodes.
+func TestSubnetStaleLIDs(t *testing.T) {
+	s := opensmtest.Start(t)
+	m := s.Manage("smhost")
+	r := newRig(t, s, seldom())
+	defer r.end()
+	r.awaitWhole("at first")
+	m.Kill()
+	if len(r.owners()) != len(r.nodes) {
+		t.Errorf("without an event, LIDs name %v", r.owners())
+	}
+	r.ibPort.Event(sa.Reregister)
+	r.await("LIDs that name nobody", func() string {
+		if all := r.owners(); len(all) > 0 {
+			return fmt.Sprint(all)
+		}
+		return ""
+	})
+	for ip := range r.nodes {
+		if n, _, ok := r.tables.Nodes.Find(ip); !ok || n.LID == 0 {
+			t.Errorf("node %v is not in the tables", ip)
+		} else if _, _, ok := r.tables.Nodes.LookupSource(n.GID); !ok {
+			t.Errorf("GID %v names nobody", n.GID)
+		}
+	}
+	s.Manage("smhost")
+	r.awaitWhole("when the SM is back")
 }
 
 // TestSubnetFailover ends the master of two SMs; the port's state says when the other is master.
@@ -242,10 +277,10 @@ func TestSubnetLearns(t *testing.T) {
 	}
 }
 
-// subscribed says how many of the three subscriptions have not been made since an earlier count.
+// subscribed says how many of the four subscriptions have not been made since an earlier count.
 func (r *rig) subscribed(before int32) string {
-	if n := r.traps.confirmed.Load() - before; n < 3 {
-		return fmt.Sprintf("%d of 3", n)
+	if n := r.traps.confirmed.Load() - before; n < 4 {
+		return fmt.Sprintf("%d of 4", n)
 	}
 	return ""
 }

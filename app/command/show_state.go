@@ -16,6 +16,7 @@ import (
 	"causeway/lcore"
 	"causeway/lcore/manage"
 	"causeway/lcore/pgm"
+	"causeway/tables"
 )
 
 // defaultLimit is how many entries a list shows without the argument limit.
@@ -151,17 +152,20 @@ func addrOrNil(a netip.Addr) any {
 func runNodes(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListNodes(ctx, query(c))
 	part := Part{Name: "nodes", Total: list.Total, Empty: c.empty("No InfiniBand node is configured."),
-		Columns: columns("address", "IPv6…?", "GID", "LID", "SL", "bridge", "path")}
+		Columns: columns("address", "IPv6…?", "GID", "LID", "SL", "MTU", "rate?", "bridge", "path")}
 	for _, n := range list.Entries {
-		path := "resolved"
-		var lid any = n.LID
+		path := map[tables.LIDState]string{tables.LIDsKnown: "resolved", tables.LIDsStale: "stale", tables.LIDsLost: "lost"}[n.LIDs]
+		var lid, mtu, rate any = n.LID, n.MTU, n.Rate
 		if !n.Resolved {
-			path = "resolving"
+			path, mtu = "resolving", nil
 		}
 		if n.LID == 0 {
 			lid = nil
 		}
-		part.Rows = append(part.Rows, []any{addrOrNil(n.IP4), addrOrNil(n.IP6), n.GID, lid, uint8(n.SL), n.Bridge, path})
+		if n.Rate == 0 {
+			rate = nil
+		}
+		part.Rows = append(part.Rows, []any{addrOrNil(n.IP4), addrOrNil(n.IP6), n.GID, lid, uint8(n.SL), mtu, rate, n.Bridge, path})
 	}
 	return table(part), listError(err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"causeway/app/command"
 	"causeway/lcore/manage"
+	"causeway/tables"
 )
 
 // waiting is a bridge whose nodes are all absent.
@@ -48,6 +49,35 @@ func TestStatusAwaited(t *testing.T) {
 		}
 		if n := strings.Count(text, "MGID") + strings.Count(text, "no path"); n > 5 {
 			t.Errorf("%d nodes: %d are named", nodes, n)
+		}
+	}
+}
+
+// placed is a bridge with nodes in each state.
+type placed struct{ command.Target }
+
+func (placed) ListNodes(context.Context, manage.Query) (l manage.List[manage.NodeEntry], err error) {
+	at := func(n byte, e manage.NodeEntry) {
+		e.IP4 = netip.AddrFrom4([4]byte{10, 9, 0, n})
+		l.Entries = append(l.Entries, e)
+	}
+	at(1, manage.NodeEntry{LID: 5, MTU: 2048, Rate: 3, Resolved: true})
+	at(2, manage.NodeEntry{LID: 6, MTU: 4096, LIDs: tables.LIDsStale, Resolved: true})
+	at(3, manage.NodeEntry{LID: 7, MTU: 4096, LIDs: tables.LIDsLost, Resolved: true})
+	at(4, manage.NodeEntry{})
+	return l, nil
+}
+
+// TestNodesPaths checks that "show nodes" shows the path to each node.
+func TestNodesPaths(t *testing.T) {
+	e, b := env(3)
+	e.Bridge = placed{b}
+	lines := strings.Split(run(t, e, "show nodes").Text(200), "\n")
+	for i, want := range [][]string{{"MTU", "RATE"}, {"2048", "10 Gb/s", "resolved"}, {"4096", "stale"}, {"4096", "lost"}, {"resolving"}} {
+		for _, part := range want {
+			if i >= len(lines) || !strings.Contains(lines[i], part) {
+				t.Errorf("line %d has no %q in\n%s", i, part, strings.Join(lines, "\n"))
+			}
 		}
 	}
 }

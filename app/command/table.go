@@ -42,7 +42,10 @@ func showState() []Command {
 			Long: "Ready means that every configured group is joined on both sides and every configured node has its path."},
 		{Path: "show hosts", Args: []Arg{inArg, limitArg}, Help: "RoCE hosts, and their GIDs on InfiniBand",
 			Example: "show hosts 10.9.0.0/24", Run: runHosts},
-		{Path: "show nodes", Args: []Arg{inArg, limitArg}, Help: "InfiniBand nodes and their paths", Example: "show nodes", Run: runNodes},
+		{Path: "show nodes", Args: []Arg{inArg, limitArg}, Help: "InfiniBand nodes and their paths", Example: "show nodes", Run: runNodes,
+			Long: "RATE is shown where it is less than the port's. PATH is stale after an event, until the subnet manager has answered: the " +
+				"node's LIDs may be another's by now, and what it sends without a GRH is of an unknown source. It is lost when the " +
+				"subnet manager knows no path to the node."},
 		{Path: "show proxy-qps", Args: []Arg{inArg, limitArg}, Help: "proxy QPs on InfiniBand, and the RoCE hosts' queue pairs that they represent",
 			Example: "show proxy-qps 10.9.0.1 limit 20", Run: runProxyQPs,
 			Long: "LAST USED is when the proxy QP last carried a packet; the bridge checks from time to time, not at each packet."},

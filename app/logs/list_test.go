@@ -52,6 +52,7 @@ var events = []event{
 	{"subnet_client", "info", "The subnet", "The bridge queries the subnet administrator itself."},
 	{"no_subnet_client", "warn", "The subnet", "It cannot: rdma_cm joins groups, nodes need their `lid` in the configuration, and nothing is learned from the subnet."},
 	{"subnet_stale", "warn", "The subnet", "The subnet manager may have lost the bridge's registrations: the bridge registers again."},
+	{"lmc_unknown", "debug", "The subnet", "The subnet manager does not tell how many LIDs a node has: its base LID is known."},
 	{"subnet_registered", "info", "The subnet", "All registrations are there again."},
 	{"registration_rejected", "warn", "The subnet", "The subnet administrator rejected one."},
 	{"subnet_withdraw", "warn", "The subnet", "Registrations could not be withdrawn at the end; the subnet manager lets them expire."},
@@ -77,7 +78,7 @@ var events = []event{
 	{"membership_lost", "warn", "Groups", "The subnet ended a membership; the bridge joins again."},
 
 	{"node_resolved", "info", "Nodes", "An InfiniBand node's path is known."},
-	{"node_moved", "info", "Nodes", "A node has a new LID or service level."},
+	{"node_moved", "info", "Nodes", "The path to a node is another: its LIDs, service level, MTU, rate or hop limit."},
 	{"node_rejected", "error", "Nodes", "A node could not be added to the tables."},
 	{"node_removed", "info", "Nodes", "A node was removed from the configuration."},
 	{"node_delete", "error", "Nodes", "A node could not be removed from the tables."},

@@ -62,7 +62,7 @@ var advice = map[string]string{
 	"src_refused":      "which other host uses the sender's address: ARP entries, and \"show hosts\"",
 	"proxy_qp_full":    "[workers] proxy_qps and proxy_qps_per_host, and whether a host creates queue pairs without end",
 	"policed":          "the rate of this [[group]]",
-	"mtu_exceeded":     "the sender's MTU, [roce] mtu, and the group's MTU on the subnet",
+	"mtu_exceeded":     "the sender's MTU, [roce] mtu, and the MTU of the group or of the path to the node (\"show nodes\")",
 	"punt_full":        "a flood of new senders or of ARP: \"show hosts\"",
 	"peer_full":        "the other worker's load: use more workers, or steer the host to it",
 	"ib_full":          "the InfiniBand port's load and congestion counters",

@@ -47,6 +47,7 @@ func (x *explainer) fromHost(e endpoints) {
 	x.To.add("GID", "%v", n.GID)
 	x.To.add("LID", "%v", n.LID)
 	x.To.add("SL", "%d", n.SL)
+	x.To.add("largest payload", "%d bytes", n.MTU)
 	if n.Bridge {
 		x.To.add("is", "another bridge")
 	}
@@ -163,7 +164,7 @@ func (x *explainer) detail() string {
 		return pair(x.Received.Get("Q_Key"), x.To.Get("Q_Key on RoCE"))
 	case "mtu_exceeded":
 		if most := x.To.Get("largest payload"); most != "" {
-			return fmt.Sprintf("the payload is %s, the group's limit %s", x.Received.Get("payload"), most)
+			return fmt.Sprintf("the payload is %s, the limit there %s", x.Received.Get("payload"), most)
 		}
 	case "pkey":
 		return pair(x.Received.Get("P_Key"), fmt.Sprintf("%#04x", uint16(ib.PKeyDefault)))

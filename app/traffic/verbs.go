@@ -157,7 +157,8 @@ func (e *verbsEndpoint) groupPath(ctx context.Context, g Group, receive bool) (p
 		defer cancel()
 		_ = e.sa.Leave(ctx, r.MGID, ib.GID{}, state) // the subnet drops the membership with the port
 	})
-	return verbs.UDPath{DGID: r.MGID, HasGRH: true, DLID: r.MLID, SL: r.SL, TClass: r.TClass, FlowLabel: r.FlowLabel, HopLimit: max(r.HopLimit, 1)}, r.QKey, nil
+	return verbs.UDPath{DGID: r.MGID, HasGRH: true, DLID: r.MLID, SL: r.SL, TClass: r.TClass, FlowLabel: r.FlowLabel,
+		HopLimit: max(r.HopLimit, 1), Rate: r.Rate.Static(e.port.Mbps)}, r.QKey, nil
 }
 
 // joinEthernet makes the kernel join the group on the device's network interface, so that the switches forward it
@@ -196,6 +197,7 @@ func (e *verbsEndpoint) Resolve(ctx context.Context, to netip.Addr, qpn ib.QPN) 
 			return nil, fmt.Errorf("GID %v on %s: %w", to, e.self.On, err)
 		}
 		p.DLID, p.SL, p.TClass, p.FlowLabel, p.HopLimit = path.DLID, path.SL, path.TClass, path.FlowLabel, max(path.HopLimit, 1)
+		p.Rate = path.Rate.Static(e.port.Mbps)
 	}
 	return e.destination(fmt.Sprintf("%v QPN %v", to, qpn), p, qpn, e.qkey)
 }

@@ -24,6 +24,7 @@ const (
 type Config struct {
 	Prefix      uint64    // of all GIDs; zero: PrefixLinkLocal
 	MTU         ib.MTU    // largest of a port; zero: 4096
+	LMC         uint8     // each port has 1<<LMC LIDs; at most 7
 	PKeys       []ib.PKey // the default P_Key table of ports; nil: 0xffff
 	Capture     io.Writer // every packet, as pcap of ERF records; nil: none
 	CaptureFile string    // the same, to a file
@@ -41,7 +42,7 @@ type Fabric struct {
 	server *server // nil: no socket
 
 	mu      sync.Mutex
-	ports   map[ib.LID]*switchPort
+	ports   map[ib.LID]*switchPort // by base LID
 	guids   map[ib.GUID]ib.LID
 	nextLID ib.LID
 	gone    PortStats // of closed ports
@@ -58,8 +59,8 @@ func New(cfg Config) (*Fabric, error) {
 		return nil, err
 	}
 	f := &Fabric{
-		cfg: cfg, sw: newSwitch(c), ports: map[ib.LID]*switchPort{}, guids: map[ib.GUID]ib.LID{},
-		nextLID: ib.LIDFirst, gone: PortStats{Drops: Counts{}},
+		cfg: cfg, sw: newSwitch(c, cfg.LMC), ports: map[ib.LID]*switchPort{}, guids: map[ib.GUID]ib.LID{},
+		nextLID: 1 << cfg.LMC, gone: PortStats{Drops: Counts{}},
 	}
 	if err := f.start(); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -127,6 +128,8 @@ func (c *Config) setDefaults() error {
 		return fmt.Errorf("fabric: %d P_Keys; a port has 1 to %d", len(c.PKeys), maxPKeys)
 	case bad >= 0:
 		return fmt.Errorf("fabric: P_Key %v is not a partition", c.PKeys[bad])
+	case c.LMC > ib.MaxLMC:
+		return fmt.Errorf("fabric: LMC %d; use 0 to %d", c.LMC, ib.MaxLMC)
 	case c.Queue < 0:
 		return fmt.Errorf("fabric: queue %d is negative", c.Queue)
 	}
@@ -175,8 +178,8 @@ func (f *Fabric) register(c PortConfig) (*switchPort, error) {
 		return nil, err
 	}
 	p := &switchPort{fabric: f, queue: newQueue(c.Queue), info: PortInfo{
-		Name: c.Name, GUID: c.GUID, GID: ib.GIDFromGUID(f.cfg.Prefix, c.GUID), LID: lid, SMLID: ib.LIDFirst,
-		MTU: c.MTU, PKeys: pkeys,
+		Name: c.Name, GUID: c.GUID, GID: ib.GIDFromGUID(f.cfg.Prefix, c.GUID), LID: lid, LMC: f.cfg.LMC,
+		SMLID: 1 << f.cfg.LMC, MTU: c.MTU, PKeys: pkeys,
 	}}
 	f.ports[lid], f.guids[c.GUID] = p, lid
 	f.sw.add(p)
@@ -197,11 +200,12 @@ func (f *Fabric) pkeysFor(c PortConfig) ([]ib.PKey, error) {
 
 // freeLID assigns LIDs in turn, so that a freed LID is not reused at once.
 func (f *Fabric) freeLID() (ib.LID, error) {
-	for range ib.LIDLast {
+	step := ib.LID(1) << f.cfg.LMC
+	for range ib.LIDLast / step {
 		lid := f.nextLID
-		f.nextLID++
+		f.nextLID += step
 		if f.nextLID > ib.LIDLast {
-			f.nextLID = ib.LIDFirst
+			f.nextLID = step
 		}
 		if f.ports[lid] == nil {
 			return lid, nil
@@ -238,7 +242,7 @@ func (f *Fabric) prefix() uint64 { return f.cfg.Prefix }
 func (f *Fabric) portByLID(lid ib.LID) (PortInfo, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p := f.ports[lid]; p != nil {
+	if p := f.ports[lid.Base(f.cfg.LMC)]; p != nil {
 		return p.info, true
 	}
 	return PortInfo{}, false

@@ -15,7 +15,7 @@ import (
 // The handshake over the socket, one datagram each way, numbers big-endian:
 //
 //	hello:  magic 4 | version 2 | wanted MTU 1 | name length 1 | GUID 8 | name
-//	reply:  magic 4 | version 2 | status 2 | GID 16 | LID 2 | SM LID 2 | MTU 1 | P_Key count 1 | P_Keys
+//	reply:  magic 4 | version 2 | status 2 | GID 16 | LID 2 | SM LID 2 | LMC, MTU 1 | P_Key count 1 | P_Keys
 //	reject: magic 4 | version 2 | status 2 | text
 //
 // After it, each datagram is one InfiniBand packet, LRH to VCRC.
@@ -91,7 +91,7 @@ func appendReply(b []byte, p PortInfo) []byte {
 	b = append(b, p.GID[:]...)
 	b = binary.BigEndian.AppendUint16(b, uint16(p.LID))
 	b = binary.BigEndian.AppendUint16(b, uint16(p.SMLID))
-	b = append(b, byte(p.MTU), byte(len(p.PKeys)))
+	b = append(b, p.LMC<<4|byte(p.MTU), byte(len(p.PKeys)))
 	for _, k := range p.PKeys {
 		b = binary.BigEndian.AppendUint16(b, uint16(k))
 	}
@@ -122,12 +122,13 @@ func parseReply(b []byte) (PortInfo, error) {
 	}
 	p := PortInfo{
 		GID: ib.GID(b[8:24]), LID: ib.LID(binary.BigEndian.Uint16(b[24:])),
-		SMLID: ib.LID(binary.BigEndian.Uint16(b[26:])), MTU: ib.MTU(b[28]),
+		SMLID: ib.LID(binary.BigEndian.Uint16(b[26:])), LMC: b[28] >> 4, MTU: ib.MTU(b[28] & 0x0f),
 	}
 	for k := b[replyLen:]; len(k) >= 2; k = k[2:] {
 		p.PKeys = append(p.PKeys, ib.PKey(binary.BigEndian.Uint16(k)))
 	}
-	if len(b) != replyLen+2*int(b[29]) || !p.LID.IsUnicast() || !p.SMLID.IsUnicast() || !p.MTU.Valid() {
+	if len(b) != replyLen+2*int(b[29]) || !p.LID.IsUnicast() || !p.SMLID.IsUnicast() ||
+		!p.MTU.Valid() || p.LMC > ib.MaxLMC {
 		return PortInfo{}, errors.New("the reply is not valid")
 	}
 	return p, nil

@@ -126,9 +126,9 @@ func (h *HCA) packet(b []byte) {
 func (h *HCA) checkPacket(p *ib.Packet) string {
 	multicast := p.DLID.IsMulticast()
 	switch {
-	case multicast && p.SLID == h.info.LID: // IBTA vol 1 §10.5.2 allows an adapter to drop its own multicast
+	case multicast && p.SLID.Base(h.info.LMC) == h.info.LID: // IBTA vol 1 §10.5.2 allows an adapter to drop its own multicast
 		return DropLoopSelf
-	case !multicast && p.DLID>>h.info.LMC != h.info.LID>>h.info.LMC:
+	case !multicast && p.DLID.Base(h.info.LMC) != h.info.LID:
 		return DropDLID
 	case !multicast && p.GRH != nil && p.GRH.DGID != h.info.GID:
 		return DropDGID

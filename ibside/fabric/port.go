@@ -33,8 +33,8 @@ type PortInfo struct {
 	Name  string
 	GUID  ib.GUID
 	GID   ib.GID
-	LID   ib.LID
-	LMC   uint8  // the port has 1<<LMC LIDs, LID being the first; ours have one
+	LID   ib.LID // the first of 1<<LMC
+	LMC   uint8
 	SMLID ib.LID // of the subnet administrator
 	MTU   ib.MTU
 	PKeys []ib.PKey

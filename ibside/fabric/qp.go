@@ -36,7 +36,9 @@ type QP struct {
 type AH struct {
 	DLID ib.LID
 	SL   ib.SL
-	GRH  *ib.GRHFields // nil: none. Send sets SGID and PayLen
+	// PathBits chooses the source among the LIDs of the port, counted from the first.
+	PathBits uint8
+	GRH      *ib.GRHFields // nil: none. Send sets SGID and PayLen
 }
 
 // Send is one message to send. Payload is copied.
@@ -181,7 +183,7 @@ func (q *QP) check(s *Send) string {
 func (q *QP) packet(s *Send) []byte {
 	info := &q.hca.info
 	p := ib.Packet{
-		SL: s.AH.SL, SLID: info.LID, DLID: s.AH.DLID, OpCode: ib.OpUDSendOnly, Solicited: s.Solicited, FECN: s.FECN,
+		SL: s.AH.SL, SLID: info.LID | ib.LID(s.AH.PathBits&(1<<info.LMC-1)), DLID: s.AH.DLID, OpCode: ib.OpUDSendOnly, Solicited: s.Solicited, FECN: s.FECN,
 		PKey: q.pkey, DestQP: s.DestQP, PSN: q.psn.Add(1) & 0xffffff, QKey: s.QKey, SrcQP: q.qpn, Payload: s.Payload,
 	}
 	if s.QKey.IsControlled() {

@@ -16,9 +16,11 @@ const (
 	madStatusBadAttribute = 3 << 2
 )
 
+// PortRate is the rate of all ports, and of all paths.
+const PortRate = ib.Rate(16) // 100 Gb/s
+
 const (
-	subnetRate = ib.Rate(16) // 100 Gb/s, in all path records
-	subnetLife = 18          // 4.096 us * 2^18, about a second: the usual packet lifetime
+	subnetLife = 18 // 4.096 us * 2^18, about a second: the usual packet lifetime
 )
 
 // trustedKey is the SM_Key of a client that may see the members of a group. It is OpenSM's default, so it is not a secret.
@@ -29,6 +31,7 @@ const trustedKey = 1
 //
 //	MCMemberRecord   Set, Delete, Get, GetTable   members of groups
 //	PathRecord       Get, GetTable                paths
+//	PortInfoRecord   Get, GetTable                LIDs of ports
 //	GUIDInfoRecord   Set, Delete, Get, GetTable   alias GUIDs of ports
 //	InformInfo       Set                          subscriptions to notices about groups and ports
 //	ClassPortInfo    Get
@@ -168,6 +171,7 @@ func one(b []byte) answer {
 }
 
 func (a *SA) handle(from MADAddress, b []byte) {
+	from.LID = from.LID.Base(a.hca.info.LMC) // by which all registrations are kept
 	mad, _ := ib.AsMAD(b)
 	sa, _ := ib.AsSAHeader(b[ib.MADHdrLen:])
 	r := request{from: from, mad: mad, key: sa.SMKey(), mask: sa.Components(), data: b[ib.MADHdrLen+ib.SAHdrLen:]}
@@ -202,6 +206,8 @@ func (a *SA) answer(r *request) answer {
 		return a.guids.answer(r)
 	case attr == ib.AttrPathRecord && asks:
 		return a.paths.answer(r)
+	case attr == ib.AttrPortInfoRecord && asks:
+		return a.paths.answerPort(r)
 	case attr == ib.AttrInformInfo && method == ib.MethodSet:
 		return a.informs.answer(r)
 	case attr == ib.AttrClassPortInfo && method == ib.MethodGet:

@@ -206,18 +206,18 @@ func chooseMTU(mask uint64, want ib.MCMemberFields, largest ib.MTU) (ib.MTU, boo
 // chooseRate is chooseMTU for the rate: the subnet's unless the creator wants exactly another.
 func chooseRate(mask uint64, want ib.MCMemberFields) (ib.Rate, bool) {
 	if mask&ib.MCMemberRateSelector == 0 || mask&ib.MCMemberRate == 0 {
-		return subnetRate, true
+		return PortRate, true
 	}
-	most := subnetRate.Mbps()
+	most := PortRate.Mbps()
 	switch asked := want.Rate.Mbps(); want.RateSelector {
 	case ib.SelectExactly:
 		return want.Rate, asked > 0 && asked <= most
 	case ib.SelectLess:
-		return subnetRate, asked > most
+		return PortRate, asked > most
 	case ib.SelectGreater:
-		return subnetRate, asked < most
+		return PortRate, asked < most
 	}
-	return subnetRate, true
+	return PortRate, true
 }
 
 // fits reports whether a join agrees with the group that is there: what it names must be the group's.

@@ -8,7 +8,9 @@ import (
 	"causeway/ibside/ib"
 )
 
-// pathFinder answers queries for paths between ports, and to groups.
+const portActive = 4 // the state of a port that all packets may pass
+
+// pathFinder answers queries for paths between ports, and to groups, and for the LIDs of ports.
 type pathFinder struct {
 	ports  ports
 	groups interface{ find(mgid ib.GID) *group }
@@ -37,6 +39,9 @@ func (p *pathFinder) answer(r *request) answer {
 		}
 	default:
 		if port, ok := p.endOfPath(r.mask, ib.PathDGID, ib.PathDLID, want.DGID, want.DLID, 0); ok {
+			if r.mask&ib.PathDLID != 0 {
+				port.LID = want.DLID
+			}
 			found.addPath(r, want, from, port)
 		}
 	}
@@ -51,7 +56,7 @@ func (f *records) addPath(r *request, want ib.PathFields, from, to PortInfo) {
 	if !ok || r.differs(ib.PathMTU, selected(want.MTUSelector, int(want.MTU), int(mtu))) {
 		return
 	}
-	path := ib.PathFields{DGID: to.GID, SGID: from.GID, DLID: to.LID, SLID: from.LID, PKey: pkey, MTU: mtu, Rate: subnetRate}
+	path := ib.PathFields{DGID: to.GID, SGID: from.GID, DLID: to.LID, SLID: from.LID, PKey: pkey, MTU: mtu, Rate: PortRate}
 	if r.mask&ib.PathDGID != 0 {
 		path.DGID = want.DGID
 	}
@@ -80,7 +85,7 @@ func (f *records) addPathRecord(p ib.PathFields) {
 func (p *pathFinder) endOfPath(mask, gidBit, lidBit uint64, gid ib.GID, lid, otherwise ib.LID) (PortInfo, bool) {
 	if mask&gidBit != 0 {
 		port, ok := p.ports.portOf(gid)
-		return port, ok && (mask&lidBit == 0 || lid == port.LID)
+		return port, ok && (mask&lidBit == 0 || lid.Base(port.LMC) == port.LID)
 	}
 	if mask&lidBit == 0 {
 		lid = otherwise
@@ -96,4 +101,21 @@ func sharedPKey(from, to []ib.PKey, want ib.PKey, only bool) (ib.PKey, bool) {
 		}
 	}
 	return 0, false
+}
+
+// answerPort answers a PortInfoRecord query: for the port of a LID, any of its own, or for all.
+func (p *pathFinder) answerPort(r *request) answer {
+	rec, _ := ib.AsPortInfoRecord(r.data)
+	found := &records{}
+	for _, port := range p.ports.Ports() {
+		if r.differs(ib.PortInfoLID, rec.LID().Base(port.LMC) == port.LID) || r.differs(ib.PortInfoPortNum, rec.PortNum() == 1) {
+			continue
+		}
+		b := make([]byte, ib.PortInfoRecordLen)
+		ib.PutPortInfoRecord(b, ib.PortInfoFields{
+			LID: port.LID, PortNum: 1, Prefix: port.GID.Prefix(), BaseLID: port.LID, SMLID: port.SMLID, State: portActive, LMC: port.LMC,
+		})
+		found.add(b)
+	}
+	return answer{found: found}
 }

@@ -13,8 +13,9 @@ import (
 // Switch forwards packets by destination LID. It has no goroutine: the sender's call checks a packet, looks up the destination and
 // queues the packet, without waiting.
 type Switch struct {
+	lmc   uint8 // of all ports
 	mu    sync.RWMutex
-	ports map[ib.LID]*switchPort
+	ports map[ib.LID]*switchPort // by base LID
 	mlids map[ib.LID]mlidEntry
 
 	stats   switchCounters
@@ -52,8 +53,8 @@ type switchPort struct {
 	closed atomic.Bool
 }
 
-func newSwitch(c *capture) *Switch {
-	return &Switch{ports: map[ib.LID]*switchPort{}, mlids: map[ib.LID]mlidEntry{}, capture: c}
+func newSwitch(c *capture, lmc uint8) *Switch {
+	return &Switch{lmc: lmc, ports: map[ib.LID]*switchPort{}, mlids: map[ib.LID]mlidEntry{}, capture: c}
 }
 
 // Stats returns the switch's counters.
@@ -69,7 +70,7 @@ func (s *Switch) forward(p *switchPort, packet []byte) {
 		s.drops.fault(fault)
 		return
 	}
-	if lrh.SLID() != p.info.LID {
+	if lrh.SLID().Base(s.lmc) != p.info.LID {
 		s.drops.add(DropSLID)
 		return
 	}
@@ -81,7 +82,7 @@ func (s *Switch) forward(p *switchPort, packet []byte) {
 		return
 	}
 	s.mu.RLock()
-	to := s.ports[lrh.DLID()]
+	to := s.ports[lrh.DLID().Base(s.lmc)]
 	s.mu.RUnlock()
 	if to == nil {
 		s.drops.add(DropNoRoute)

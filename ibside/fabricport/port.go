@@ -67,7 +67,8 @@ func newPort(r *Rings, h *fabric.HCA, pkey ib.PKey, log *slog.Logger) (*Port, er
 		}
 	}
 	p.groups = multicast.New(multicast.Config{
-		Create: p.createGroupQP, PKeyIndex: p.indexOf, MTU: func() ib.MTU { return h.Info().MTU }, PerQP: math.MaxInt, Log: log,
+		Create: p.createGroupQP, PKeyIndex: p.indexOf, MTU: func() ib.MTU { return h.Info().MTU }, Mbps: fabric.PortRate.Mbps,
+		PerQP: math.MaxInt, Log: log,
 	})
 	p.cm = fabric.NewCM(h, fabric.CMConfig{})
 	p.services = &services{p.cm, p.Path}
@@ -103,7 +104,7 @@ func (p *Port) Info() ibside.Info {
 // Own implements ibside.Port. A port of the software subnet has one GID.
 func (p *Port) Own() ibside.Own {
 	i := p.hca.Info()
-	return ibside.Own{LID: i.LID, GIDs: []ib.GID{i.GID}, Sources: []ibside.Source{{GID: i.GID}}}
+	return ibside.Own{LID: i.LID, LMC: i.LMC, GIDs: []ib.GID{i.GID}, Sources: []ibside.Source{{GID: i.GID}}}
 }
 
 // CreateProxyQP implements ibside.Port. Only that worker may send from the queue pair.
@@ -195,7 +196,8 @@ func (p *Port) Leave(ctx context.Context, mgid ib.GID) error {
 }
 
 // Path implements ibside.Port.
-func (p *Port) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
-	f, err := p.administration.Path(ctx, dgid)
-	return f.DLID, f.SL, err
+func (p *Port) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
+	path, err := p.administration.Path(ctx, dgid)
+	path.Rate = path.Rate.Static(fabric.PortRate.Mbps())
+	return path, err
 }

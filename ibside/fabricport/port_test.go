@@ -116,9 +116,10 @@ var echoNode = fabric.NodeConfig{Name: "echo", GUID: 0xe, QPN: echoQPN, QKey: 0x
 func TestPortUnicast(t *testing.T) {
 	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{echoNode}}, 64, 0)
 	gid := r.fabric.Node("echo").HCA().Info().GID
-	lid, sl, err := r.port.Path(t.Context(), gid)
-	if err != nil || lid != 2 || sl != 0 {
-		t.Fatalf("Path = %v, %v, %v", lid, sl, err)
+	path, err := r.port.Path(t.Context(), gid)
+	lid := path.LID
+	if err != nil || path != (ibside.Path{LID: 2, MTU: ib.MTU4096}) {
+		t.Fatalf("Path = %+v, %v", path, err)
 	}
 	for worker := range 2 {
 		qp, qpn, err := r.port.CreateProxyQP(worker, 0x1111)
@@ -263,7 +264,7 @@ func TestPortRejects(t *testing.T) {
 		},
 		"proxy QP on -1": func() error { _, _, err := r.port.CreateProxyQP(-1, 1); return err },
 		"proxy QP on 2":  func() error { _, _, err := r.port.CreateProxyQP(2, 1); return err },
-		"path to nobody": func() error { _, _, err := r.port.Path(t.Context(), mgid); return err },
+		"path to nobody": func() error { _, err := r.port.Path(t.Context(), mgid); return err },
 		"port with P_Key": func() error {
 			_, err := newPort(r.rings, r.hca, 0x8001, slog.New(slog.DiscardHandler))
 			return err

@@ -48,6 +48,7 @@ type Sent struct {
 	HopLimit  uint8
 	TClass    uint8
 	Source    uint8
+	Rate      ib.Rate
 	FlowLabel uint32
 	DestQP    ib.QPN
 	QKey      ib.QKey

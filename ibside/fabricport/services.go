@@ -15,7 +15,7 @@ import (
 // services is connection set-up by the HCA's communication manager.
 type services struct {
 	cm   *fabric.CM
-	path func(context.Context, ib.GID) (ib.LID, ib.SL, error)
+	path func(context.Context, ib.GID) (ibside.Path, error)
 }
 
 // CheckPorts implements ibside.OpenPort: there is no limit.
@@ -41,12 +41,12 @@ func (s *services) Serve(ports []ibside.PortRange, h func(ibside.ServiceRequest)
 
 // Connect implements ibside.Services.
 func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
-	lid, sl, err := s.path(ctx, c.ToGID)
+	path, err := s.path(ctx, c.ToGID)
 	if err != nil {
 		return ibside.ServiceAnswer{}, err
 	}
 	a, err := s.cm.Connect(ctx, fabric.CMConnect{
-		Route: fabric.MADAddress{LID: lid, SL: sl}, From: c.From, To: c.To, FromPort: c.SrcPort, Port: c.Port, PKey: c.PKey,
+		Route: fabric.MADAddress{LID: path.LID, SL: path.SL}, From: c.From, To: c.To, FromPort: c.SrcPort, Port: c.Port, PKey: c.PKey,
 		Private: c.Private,
 	})
 	var rejected *fabric.CMRejectedError

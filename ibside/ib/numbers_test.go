@@ -38,7 +38,8 @@ const numbers = `
 	TrapLinkState 128  TrapCapability 144  NoticeLen 80  NoticeDataLen 54
 	GUIDInfoRecordLen 72  GUIDsPerBlock 8  GUIDInfoLID 0x1  GUIDInfoBlock 0x2  GUIDInfoGUID0 0x10
 	MADStatusBusy 1
-	AttrClassPortInfo 0x0001  AttrNotice 0x0002  AttrInformInfo 0x0003  AttrGUIDInfoRecord 0x0030
+	AttrClassPortInfo 0x0001  AttrNotice 0x0002  AttrInformInfo 0x0003  AttrPortInfoRecord 0x0012
+	AttrGUIDInfoRecord 0x0030  PortInfoRecordLen 68  PortInfoLID 0x1  PortInfoPortNum 0x2  MaxLMC 7
 	AttrPathRecord 0x0035  AttrMCMemberRecord 0x0038
 	SAStatusOK 0  SAStatusNoResources 0x0100  SAStatusRequestInvalid 0x0200  SAStatusNoRecords 0x0300
 	SAStatusTooManyRecords 0x0400  SAStatusInvalidGID 0x0500  SAStatusInsufficientFields 0x0600  SAStatusDenied 0x0700

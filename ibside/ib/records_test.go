@@ -14,6 +14,10 @@ func TestRecords(t *testing.T) {
 		`+strings.Repeat("00 ", 48)+`02 00 5e ff fe 00 00 01`), ib.GUIDInfoFields{
 		LID: 0x1234, Block: 3, GUIDs: [8]ib.GUID{0: 0x0002c90300000001, 7: 0x02005efffe000001},
 	})
+	checkCodec(t, "PortInfoRecord", "every field", unhex(t, `12 35 03 00 `+strings.Repeat("00 ", 8)+`fe c0 00 00 00 00 00 01
+		12 34 00 05 `+strings.Repeat("00 ", 12)+`04 00 02 00 06 `+strings.Repeat("00 ", 27)), ib.PortInfoFields{
+		LID: 0x1235, PortNum: 3, Prefix: 0xfec0000000000001, BaseLID: 0x1234, SMLID: 5, State: 4, LMC: 2, SMSL: 6,
+	})
 	checkCodec(t, "Notice", "group created", unhex(t, `83 00 00 04 00 42 00 01 92 34 00 00 00 00 00 00
 		ff 12 40 1b ff ff 00 00 00 00 00 00 0f 01 02 03 `+strings.Repeat("00 ", 32)+
 		`fe 80 00 00 00 00 00 00 00 02 c9 03 00 00 00 01`), created)

@@ -16,6 +16,7 @@ const (
 	AttrClassPortInfo  = 0x0001
 	AttrNotice         = 0x0002
 	AttrInformInfo     = 0x0003
+	AttrPortInfoRecord = 0x0012
 	AttrGUIDInfoRecord = 0x0030
 	AttrPathRecord     = 0x0035
 	AttrMCMemberRecord = 0x0038

@@ -113,6 +113,12 @@ func (l LID) IsUnicast() bool { return l >= LIDFirst && l <= LIDLast }
 // IsMulticast reports whether l is a multicast LID. The permissive LID is not.
 func (l LID) IsMulticast() bool { return l >= MLIDFirst && l <= MLIDLast }
 
+// MaxLMC is the largest LID mask count: a port has up to 128 LIDs.
+const MaxLMC = 7
+
+// Base returns the first of the LIDs of a port that has 1<<lmc of them, l among them.
+func (l LID) Base(lmc uint8) LID { return l &^ (1<<lmc - 1) }
+
 func (l LID) String() string { return fmt.Sprintf("0x%04x", uint16(l)) }
 
 // QPN is a queue pair number, 24 bits.

@@ -127,6 +127,30 @@ func TestMTUs(t *testing.T) {
 	}
 }
 
+func TestStaticRate(t *testing.T) {
+	for _, c := range []struct {
+		path     ib.Rate
+		portMbps int
+		want     ib.Rate
+	}{{3, 100000, 3}, {16, 100000, 0}, {17, 100000, 0}, {3, 0, 3}, {0, 100000, 0}, {63, 100000, 0}, {2, 5000, 2}} {
+		if got := c.path.Static(c.portMbps); got != c.want {
+			t.Errorf("a path of %v from a port of %d Mb/s: %v, want %v", c.path, c.portMbps, got, c.want)
+		}
+	}
+}
+
+func TestBaseLID(t *testing.T) {
+	for _, c := range []struct {
+		lid  ib.LID
+		lmc  uint8
+		want ib.LID
+	}{{5, 0, 5}, {5, 2, 4}, {0x137, 7, 0x100}, {0xbfff, 7, 0xbf80}} {
+		if got := c.lid.Base(c.lmc); got != c.want {
+			t.Errorf("%v of a port with LMC %d: base %v, want %v", c.lid, c.lmc, got, c.want)
+		}
+	}
+}
+
 func TestRates(t *testing.T) {
 	sorted := []ib.Rate{2, 5, 3, 11, 6, 15, 19, 4, 7, 20, 12, 8, 9, 16, 13, 10, 14, 17, 18, 21, 22, 23, 24}
 	gbps := []float64{2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800, 1200}

@@ -10,9 +10,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Bind takes what a join was granted, in place of an earlier membership of the group: a queue pair receives the group
-// where it is now. It returns the membership with the port's MTU, if that is less than the group's. On an error, all is
-// as before.
+// Bind takes what a join was granted, in place of an earlier membership of the group: a queue pair receives the group where
+// it is now. It returns the membership with the port's MTU and rate, if these are less than the group's. On an error, all is as before.
 func (g *Groups) Bind(j ibside.Join, granted ibside.Membership) (ibside.Membership, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -37,6 +36,7 @@ func (g *Groups) bind(j ibside.Join, granted ibside.Membership) (ibside.Membersh
 	if mtu := g.cfg.MTU(); out.MTU == 0 || mtu < out.MTU {
 		out.MTU = mtu
 	}
+	out.Rate = out.Rate.Static(g.cfg.Mbps())
 	return out, nil
 }
 

@@ -43,6 +43,7 @@ type Config struct {
 	Create    func(Key) (QP, error)         // makes a queue pair
 	PKeyIndex func(ib.PKey) (uint16, error) // where the port's table has a P_Key now
 	MTU       func() ib.MTU                 // the port's
+	Mbps      func() int                    // the port's rate; 0: not known
 	PerQP     int                           // how many groups share a queue pair at most
 	Log       *slog.Logger
 }
@@ -136,7 +137,7 @@ func (g *Groups) Renew(f ib.MCMemberFields, done func(ibside.Membership)) error 
 
 // membership is what a group's record grants.
 func membership(f ib.MCMemberFields) ibside.Membership {
-	return ibside.Membership{MLID: f.MLID, SL: f.SL, QKey: f.QKey, HopLimit: f.HopLimit, MTU: f.MTU}
+	return ibside.Membership{MLID: f.MLID, SL: f.SL, QKey: f.QKey, HopLimit: f.HopLimit, MTU: f.MTU, Rate: f.Rate}
 }
 
 // Has reports whether the port is a member of a group.

@@ -31,7 +31,7 @@ type fakeSubnet struct {
 
 func (s *fakeSubnet) Join(_ context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
 	s.joined = append(s.joined, f)
-	f.MLID, f.SL, f.HopLimit, f.MTU = s.mlid, 3, 7, 4
+	f.MLID, f.SL, f.HopLimit, f.MTU, f.Rate = s.mlid, 3, 7, 4, 3
 	return f, s.err
 }
 
@@ -94,7 +94,7 @@ func newRig() *rig {
 			}
 			return 0, errors.New("no such P_Key")
 		},
-		MTU: func() ib.MTU { return ib.MTU4096 }, PerQP: 2, Log: slog.New(slog.DiscardHandler),
+		MTU: func() ib.MTU { return ib.MTU4096 }, Mbps: func() int { return 100000 }, PerQP: 2, Log: slog.New(slog.DiscardHandler),
 	})
 	return r
 }
@@ -107,7 +107,7 @@ func receiving(n byte) ibside.Join {
 func TestGroups(t *testing.T) {
 	r := newRig()
 	m, err := r.Join(t.Context(), r.subnet, receiving(1))
-	want := ibside.Membership{MLID: 0xc001, SL: 3, HopLimit: 7, MTU: 4, QKey: qkey}
+	want := ibside.Membership{MLID: 0xc001, SL: 3, HopLimit: 7, MTU: 4, Rate: 3, QKey: qkey}
 	if err != nil || m != want {
 		t.Fatalf("joined as %+v, %v, want %+v", m, err, want)
 	}

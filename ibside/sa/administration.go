@@ -5,6 +5,7 @@ package sa
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -46,9 +47,9 @@ func NewAdministration(c *Client, renew RenewFunc, r RegistrarConfig, log *slog.
 	const eventsWaiting = 16
 	a := &Administration{client: c, events: make(chan Event, eventsWaiting), log: log, states: map[ib.GID]uint8{}}
 	a.follower = newFollower(renew, log)
-	r.Events, r.OnChange = a.events, a.changed
+	r.Events, r.OnChange, r.OnEvent = a.events, a.changed, a.lidsChanged
 	a.registrar = NewRegistrar(c, r)
-	a.groupNotices = newGroupNotices(c, a.registrar, a.pathsChanged, log)
+	a.groupNotices = newGroupNotices(c, a.registrar, a.portChanged, log)
 	a.aliasTable = &aliasTable{client: c, registrar: a.registrar, ours: map[ib.GUID]int{}}
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
@@ -115,9 +116,25 @@ func (a *Administration) Leave(ctx context.Context, mgid ib.GID) error {
 	return err
 }
 
-// Path returns the path to a port of the subnet.
-func (a *Administration) Path(ctx context.Context, dgid ib.GID) (ib.PathFields, error) {
-	return a.client.Path(ctx, dgid)
+// Path returns the path to a port, and how many LIDs that has. Rate and MTU are the path's.
+func (a *Administration) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
+	f, err := a.client.Path(ctx, dgid)
+	if errors.Is(err, NoRecords) || errors.Is(err, InvalidGID) {
+		return ibside.Path{}, fmt.Errorf("%w: %w", ibside.ErrNoPath, err)
+	}
+	if err != nil {
+		return ibside.Path{}, err
+	}
+	p := ibside.Path{LID: f.DLID, SL: f.SL, MTU: f.MTU, Rate: f.Rate, HopLimit: f.HopLimit, GRH: ibside.Routed(f.HopLimit)}
+	if p.GRH {
+		return p, nil // the LID is a router's
+	}
+	var refused Refusal
+	if p.LMC, err = a.client.LMC(ctx, p.LID); errors.As(err, &refused) && refused != Busy {
+		a.log.Debug("lmc_unknown", "gid", dgid, "lid", p.LID, "error", err) // an SA need not tell; base LIDs remain
+		err = nil
+	}
+	return p, err
 }
 
 // Event reports an event of the port. It does not block: when many events wait, they already make the registrar

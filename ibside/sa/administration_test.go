@@ -5,6 +5,7 @@ package sa_test
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,5 +74,46 @@ func TestAdministrationAliases(t *testing.T) {
 	}
 	if err := again.SetAlias(t.Context(), 0x201); !errors.Is(err, ibside.ErrNoAlias) {
 		t.Errorf("one more, after what was left over: %v", err)
+	}
+}
+
+// testPortsComeAndGo checks that management is told which port came or went, and after an event that all LIDs are stale.
+func testPortsComeAndGo(t *testing.T, s *site) {
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
+	if _, err := other.Join(t.Context(), group(testMGID, ib.JoinFull)); err != nil {
+		t.Fatal(err)
+	}
+	a := sa.NewAdministration(c, nil, sa.RegistrarConfig{Refresh: time.Hour, Watch: time.Hour}, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { _ = a.Close() })
+	for subscribed := false; !subscribed; { // it lists the groups when it has subscribed
+		select {
+		case n := <-a.Notices():
+			subscribed = n.MGID == testMGID
+		case <-time.After(10 * time.Second):
+			t.Fatal("no notice of the group that is there")
+		}
+	}
+	told := func(of func(ibside.Renewals) bool) bool {
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			if r := a.Renewed(); of(r) {
+				return r.Paths
+			}
+		}
+		return false
+	}
+	l := s.unlinkable(t, "hostb")
+	about := func(r ibside.Renewals) bool { return slices.Contains(r.Ports, l.gid) && !r.LIDs }
+	_ = a.Renewed() // of before
+	l.unlink()
+	if !told(about) {
+		t.Error("not told that a port went")
+	}
+	l.relink()
+	if !told(about) {
+		t.Error("not told that a port came")
+	}
+	a.Event(sa.SMChange)
+	if !told(func(r ibside.Renewals) bool { return r.LIDs }) {
+		t.Error("LIDs are not stale after an event")
 	}
 }

@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 	}{
 		{"join", testJoin}, {"create", testCreateRules}, {"refuse", testJoinRefusals}, {"non-members", testNonMembers},
 		{"notices", testNotices}, {"unsubscribe", testUnsubscribe}, {"resubscribe", testUselessSubscriptions},
-		{"path", testPath}, {"aliases", testAliases},
+		{"path", testPath}, {"aliases", testAliases}, {"ports", testPortsComeAndGo},
 	} {
 		t.Run(c.name+"/opensm", func(t *testing.T) {
 			s := opensmtest.Start(t)
@@ -40,6 +40,16 @@ func TestConformance(t *testing.T) {
 		})
 		t.Run(c.name+"/fabric", func(t *testing.T) { c.test(t, newFabricSite(t, fabric.Config{MTU: ib.MTU2048})) })
 	}
+}
+
+// TestConformanceLMC is TestConformance where each port has four LIDs.
+func TestConformanceLMC(t *testing.T) {
+	t.Run("opensm", func(t *testing.T) {
+		s := opensmtest.Start(t)
+		s.Manage("smhost", "-l", "2")
+		testLMC(t, &site{t: t, Client: s.Client, subnet: s})
+	})
+	t.Run("fabric", func(t *testing.T) { testLMC(t, newFabricSite(t, fabric.Config{MTU: ib.MTU2048, LMC: 2})) })
 }
 
 // fabricHosts are the ports that a site on the software subnet may have.

@@ -62,6 +62,30 @@ func (f *follower) back() {
 	f.renewed.Back = true
 }
 
+// lidsChanged is the registrar's OnEvent: until management has asked again, LIDs say nothing about who has sent a message.
+func (f *follower) lidsChanged(Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.renewed.Paths, f.renewed.LIDs, f.renewed.Ports = true, true, nil
+}
+
+// portsAtOnce bounds the ports that are named one by one between two calls of Renewed.
+const portsAtOnce = 256
+
+// portChanged notes that a port came or went: whose its LIDs are now, the paths tell.
+func (f *follower) portChanged(gid ib.GID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.renewed.Paths = true
+	switch {
+	case f.renewed.LIDs:
+	case len(f.renewed.Ports) >= portsAtOnce:
+		f.renewed.LIDs, f.renewed.Ports = true, nil
+	default:
+		f.renewed.Ports = append(f.renewed.Ports, gid)
+	}
+}
+
 // changed is the registrar's OnChange. It does not block.
 func (f *follower) changed(g Registration) {
 	f.mu.Lock()

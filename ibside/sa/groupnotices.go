@@ -24,15 +24,15 @@ type groupNotices struct {
 	client    *Client
 	registrar *Registrar
 	log       *slog.Logger
-	onPortUp  func()
+	onPort    func(ib.GID)  // a port came or went
 	relist    chan struct{} // gets a value when the subscriptions are new
 	out       chan ibside.Notice
 	known     map[ib.GID]bool // only listen uses it
 }
 
-func newGroupNotices(c *Client, r *Registrar, onPortUp func(), log *slog.Logger) *groupNotices {
+func newGroupNotices(c *Client, r *Registrar, onPort func(ib.GID), log *slog.Logger) *groupNotices {
 	return &groupNotices{
-		client: c, registrar: r, log: log, onPortUp: onPortUp, relist: make(chan struct{}, 1),
+		client: c, registrar: r, log: log, onPort: onPort, relist: make(chan struct{}, 1),
 		out: make(chan ibside.Notice), known: map[ib.GID]bool{},
 	}
 }
@@ -50,7 +50,7 @@ func (n *groupNotices) relistSoon() {
 
 // listen subscribes to notices of groups and ports, and reports which groups exist.
 func (n *groupNotices) listen(ctx context.Context) {
-	for _, trap := range []uint16{ib.TrapGroupCreated, ib.TrapGroupDeleted, ib.TrapGIDInService} {
+	for _, trap := range []uint16{ib.TrapGroupCreated, ib.TrapGroupDeleted, ib.TrapGIDInService, ib.TrapGIDOutOfService} {
 		n.subscribe(ctx, trap)
 	}
 	n.list(ctx)
@@ -96,8 +96,8 @@ func (n *groupNotices) received(ctx context.Context, x ib.NoticeFields) {
 		n.send(ctx, x.GID(), true)
 	case ib.TrapGroupDeleted:
 		n.send(ctx, x.GID(), false)
-	case ib.TrapGIDInService:
-		n.onPortUp()
+	case ib.TrapGIDInService, ib.TrapGIDOutOfService:
+		n.onPort(x.GID())
 	}
 }
 

@@ -18,6 +18,22 @@ func (c *Client) Path(ctx context.Context, dgid ib.GID) (ib.PathFields, error) {
 	return c.PathWith(ctx, ib.PathResolve, ib.PathFields{DGID: dgid, SGID: p.GID, Reversible: true, NumbPath: 1})
 }
 
+// LMC returns how many LIDs the port with a LID has: 1<<LMC.
+func (c *Client) LMC(ctx context.Context, lid ib.LID) (uint8, error) {
+	data := make([]byte, ib.PortInfoRecordLen)
+	ib.PutPortInfoRecord(data, ib.PortInfoFields{LID: lid})
+	data, err := c.record(ctx, fmt.Sprintf("port of LID %v", lid),
+		request{method: ib.MethodGet, attr: ib.AttrPortInfoRecord, mask: ib.PortInfoLID, data: data})
+	if err != nil {
+		return 0, err
+	}
+	rec, _ := ib.AsPortInfoRecord(data)
+	if rec.BaseLID().Base(rec.LMC()) != lid.Base(rec.LMC()) {
+		return 0, fmt.Errorf("sa: port of LID %v: the answer is about LID %v: %w", lid, rec.BaseLID(), ErrMalformed)
+	}
+	return rec.LMC(), nil
+}
+
 // PathWith asks for the one path that matches the components which mask names.
 func (c *Client) PathWith(ctx context.Context, mask uint64, f ib.PathFields) (ib.PathFields, error) {
 	data := make([]byte, ib.PathRecordLen)

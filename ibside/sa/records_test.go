@@ -4,8 +4,10 @@ package sa_test
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
 	"causeway/ibside/sa/opensmtest"
@@ -29,6 +31,12 @@ func testPath(t *testing.T, s *site) {
 	if _, err := c.Path(t.Context(), gid("ff12::99")); !errors.Is(err, sa.NoRecords) && !errors.Is(err, sa.InvalidGID) {
 		t.Errorf("to an unknown group: %v", err)
 	}
+	if lmc, err := c.LMC(t.Context(), there.LID); err != nil || lmc != 0 {
+		t.Errorf("LMC %d, %v", lmc, err)
+	}
+	if _, err := c.LMC(t.Context(), 0x1234); !errors.Is(err, sa.NoRecords) {
+		t.Errorf("LMC of a LID that nobody has: %v", err)
+	}
 	mask := ib.PathSGID | ib.PathDGID | ib.PathPKey | ib.PathNumbPath
 	_, err = c.PathWith(t.Context(), mask, ib.PathFields{SGID: here.GID, DGID: there.GID, PKey: 0x8001, NumbPath: 1})
 	if !errors.Is(err, sa.NoRecords) {
@@ -48,6 +56,35 @@ func TestTruncated(t *testing.T) {
 	}
 	if _, err := c.Groups(t.Context(), 0, ib.MCMemberFields{}); !errors.Is(err, opensmtest.ErrTruncated) {
 		t.Errorf("%v", err)
+	}
+}
+
+// testLMC asks for the path to a port that has four LIDs.
+func testLMC(t *testing.T, s *site) {
+	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
+	there, _ := other.PortState()
+	if there.LMC != 2 || there.LID != there.LID.Base(2) {
+		t.Fatalf("port %+v", there)
+	}
+	for i := range ib.LID(4) {
+		if lmc, err := c.LMC(t.Context(), there.LID+i); err != nil || lmc != 2 {
+			t.Errorf("of LID %v: LMC %d, %v", there.LID+i, lmc, err)
+		}
+		own, _ := c.PortState()
+		path, err := c.PathWith(t.Context(), ib.PathDLID|ib.PathSGID|ib.PathReversible|ib.PathNumbPath,
+			ib.PathFields{DLID: there.LID + i, SGID: own.GID, Reversible: true, NumbPath: 1})
+		if err != nil || path.DLID != there.LID+i || path.DGID != there.GID {
+			t.Errorf("to LID %v: %+v, %v", there.LID+i, path, err)
+		}
+	}
+	a := sa.NewAdministration(c, nil, sa.RegistrarConfig{}, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { _ = a.Close() })
+	path, err := a.Path(t.Context(), there.GID)
+	if err != nil || path.LID.Base(2) != there.LID || path.LMC != 2 || path.MTU != ib.MTU2048 || path.Rate.Mbps() == 0 || path.GRH {
+		t.Errorf("path %+v, %v", path, err)
+	}
+	if _, err := a.Path(t.Context(), gid("fe80::99")); !errors.Is(err, ibside.ErrNoPath) || !errors.Is(err, sa.NoRecords) {
+		t.Errorf("path to nobody: %v", err)
 	}
 }
 

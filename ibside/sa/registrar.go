@@ -37,6 +37,8 @@ type RegistrarConfig struct {
 	// OnChange is called for each registration that is lost, with the reason, that is in force again, or that has
 	// changed. It must not block nor call the registrar.
 	OnChange func(Registration)
+	// OnEvent is told of each event, also of those found in the port's state, before OnChange. It must not block.
+	OnEvent func(Event)
 
 	// Kept reports whether the kernel keeps the port a member of a group, and leaves by itself: the registrar then withdraws no
 	// membership. nil: never.

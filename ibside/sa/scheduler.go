@@ -89,6 +89,9 @@ func (s *scheduler) watch(ctx context.Context) {
 // react marks everything as lost and begins a round, in place of the one under way. While the port is down, the SA
 // cannot be reached.
 func (s *scheduler) react(ctx context.Context, why Event) {
+	if s.cfg.OnEvent != nil {
+		s.cfg.OnEvent(why)
+	}
 	s.end()
 	s.loseAll(why)
 	s.wait = s.cfg.FirstWait

@@ -12,8 +12,8 @@
 #include "worker.h"
 
 _Static_assert(sizeof(struct ah_key) == 32 && offsetof(struct ah_key, ah.dlid) == 16 &&
-		       offsetof(struct ah_key, ah.flow_label) == 24 && offsetof(struct ah_key, grh) == 28 &&
-		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+		       offsetof(struct ah_key, ah.static_rate) == 22 && offsetof(struct ah_key, ah.flow_label) == 24 &&
+		       offsetof(struct ah_key, grh) == 28 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "a key is the four words that make_key makes");
 
 /* A key, in registers: a key written to memory in pieces and read back as words would stall the read. */
@@ -35,31 +35,26 @@ static inline uint64_t word(const void *p, size_t at)
  *
  *   Ethernet    everything counts but the LID: routers count the hop limit down, and the flow label is the UDP source
  *               port, by which they spread flows.
- *   InfiniBand  the flow label is 0, because only routers look at it, as a hint. The hop limit counts towards other
- *               subnets, and for a group, where it is the group's own and not the frame's; in the subnet nobody
- *               counts it down, and it is fixed. The traffic class crosses to whoever receives.
+ *   InfiniBand  the flow label is 0, because only routers look at it, as a hint. The hop limit is not the frame's,
+ *               but the path's or the group's. The traffic class crosses to whoever receives.
  */
 static inline struct words make_key(const struct verbs_worker *w, const struct ib_ah *ah, bool wanted)
 {
 	enum { DLID = 0xffff, SL = 0xff << 16 };
-	const uint64_t link_local = 0x80fe;             /* fe80::/64, as its bytes lie in memory */
-	const uint64_t hops = 0xff000000;               /* of the third word */
-	const uint64_t path = 0xffff00000000 | hops;    /* and traffic class, source */
-	const uint64_t fixed_hops = 64ull << 24;        /* an IP sender's usual one */
-	uint64_t grh = wanted || w->dev->ethernet;      /* RoCE has no other address */
-	uint64_t all = 0 - grh, w0 = word(ah->dgid, 0); /* a group's first byte is no prefix's */
+	const uint64_t rate = 0xffull << 48;  /* of the third word: it paces without a GRH, too */
+	const uint64_t path = 0xffffff000000; /* hop limit, traffic class, source */
+	uint64_t grh = wanted || __atomic_load_n(&w->dev->grh, __ATOMIC_RELAXED);
+	uint64_t all = 0 - grh;
 	struct words k = {
-		.w0 = w0 & all,
+		.w0 = word(ah->dgid, 0) & all,
 		.w1 = word(ah->dgid, 8) & all,
-		.w2 = word(ah, offsetof(struct ib_ah, dlid)) & (DLID | SL | (path & all)),
+		.w2 = word(ah, offsetof(struct ib_ah, dlid)) & (DLID | SL | rate | (path & all)),
 		.w3 = grh << 32,
 	};
 
 	if (w->dev->ethernet) {
 		k.w2 &= ~(uint64_t)DLID;
 		k.w3 |= ah->flow_label;
-	} else if (w0 == link_local || w0 == __atomic_load_n(&w->dev->subnet, __ATOMIC_RELAXED)) {
-		k.w2 = (k.w2 & ~hops) | (fixed_hops & all);
 	}
 	return k;
 }

@@ -78,7 +78,7 @@ func (a *attributes) refreshPort() error {
 func (a *attributes) Own() ibside.Own {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	o := ibside.Own{LID: a.port.LID, GIDs: gidsOf(usable(a.port.GIDs, a.port.Ethernet)), Sources: a.sources.list()}
+	o := ibside.Own{LID: a.port.LID, LMC: a.port.LMC, GIDs: gidsOf(usable(a.port.GIDs, a.port.Ethernet)), Sources: a.sources.list()}
 	for _, e := range a.port.GIDs {
 		if e.Index > maxGIDIndex {
 			o.Beyond++

@@ -63,8 +63,8 @@ func TestWithoutDevice(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(out, ": ok"); n != 22 {
-		t.Errorf("%d cases are ok, want 22:\n%s", n, out)
+	if n := strings.Count(out, ": ok"); n != 23 {
+		t.Errorf("%d cases are ok, want 23:\n%s", n, out)
 	}
 	t.Run("one queue pair alone", udWithoutDevice)
 }
@@ -85,9 +85,11 @@ func TestCasesNotice(t *testing.T) {
 		{"late completions count", "poll.c", "n == 0 ||", "0 &&"},
 		{"the area is not zeroed", "poll.c", "memset((void *)p, 0, IB_GRH_LEN / 2);", ""},
 		{"an address handle leaks", "ah.c", "if (rte_ring_sp_enqueue(w->retired, e->ah))", "if (0)"},
-		{"the source's GID does not count", "ah.c", "0xffff00000000 | hops", "0x00ff00000000 | hops"},
+		{"the source's GID does not count", "ah.c", "0xffffff000000;", "0x00ffff000000;"},
 		{"the LID counts on Ethernet", "ah.c", "k.w2 &= ~(uint64_t)DLID;", ""},
-		{"a frame's hop limit counts in the subnet", "ah.c", "(k.w2 & ~hops) | (fixed_hops & all)", "k.w2"},
+		{"a path's hop limit does not count", "ah.c", "0xffffff000000;", "0xffff00000000;"},
+		{"a path's rate does not count", "ah.c", "0xffull << 48;", "0;"},
+		{"a port that wants a GRH gets none", "ah.c", "wanted || __atomic_load_n(&w->dev->grh, __ATOMIC_RELAXED)", "wanted || w->dev->ethernet"},
 		{"a queue pair may ask without end", "ah.c", "q->pending_ahs++;", ""},
 		{"an answer to a queue pair that has gone counts", "ah.c", "verbs_qp_of(w, e->requester);", "__atomic_load_n(&w->qps[HANDLE_INDEX(e->requester)], __ATOMIC_SEQ_CST);"},
 		{"a handle stays that was to be forgotten", "ah.c", "likely(flush == w->flushed)", "any || flush == w->flushed"},

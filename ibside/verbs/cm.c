@@ -183,6 +183,7 @@ int verbs_cm_next(struct rdma_event_channel *c, struct verbs_cm_event *to)
 		to->sl = u->ah_attr.sl;
 		to->hop_limit = u->ah_attr.grh.hop_limit;
 		to->tclass = u->ah_attr.grh.traffic_class;
+		to->static_rate = u->ah_attr.static_rate;
 	}
 	rdma_ack_cm_event(e); /* at once: rdma_destroy_id waits for it */
 	return 0;

@@ -51,7 +51,7 @@ struct verbs_cm_event {
 	uint32_t flow_label;
 	uint16_t lid; /* MLID of a join, DLID of a connection */
 	uint8_t mgid[16]; /* of a join */
-	uint8_t sl, hop_limit, tclass;
+	uint8_t sl, hop_limit, tclass, static_rate;
 	struct verbs_sidr sidr;
 };
 

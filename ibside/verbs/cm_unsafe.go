@@ -187,7 +187,7 @@ func (id *joinID) handleCM(_ *Port, c *C.struct_verbs_cm_event) {
 	}
 	ev := cmEvent{
 		kind: eventName(c._type), joined: c._type == C.RDMA_CM_EVENT_MULTICAST_JOIN, status: int(c.status),
-		granted: ibside.Membership{MLID: ib.LID(c.lid), SL: ib.SL(c.sl), QKey: ib.QKey(c.qkey), HopLimit: uint8(c.hop_limit)},
+		granted: ibside.Membership{MLID: ib.LID(c.lid), SL: ib.SL(c.sl), QKey: ib.QKey(c.qkey), HopLimit: uint8(c.hop_limit), Rate: ib.Rate(c.static_rate)},
 	}
 	select {
 	case id.answer <- ev: // the buffer holds the first

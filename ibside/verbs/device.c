@@ -37,6 +37,12 @@ static struct ibv_context *open_by_name(const char *name, char *names, unsigned 
 	return ctx;
 }
 
+/* Whether every message must have a GRH: on Ethernet there is no other address, and a port may say so. */
+static void read_grh(struct verbs_device *d, const struct ibv_port_attr *a)
+{
+	__atomic_store_n(&d->grh, d->ethernet || (a->flags & IBV_QPF_GRH_REQUIRED), __ATOMIC_SEQ_CST);
+}
+
 int verbs_device_open(const char *name, unsigned port, struct verbs_device **out, char *names, unsigned size)
 {
 	struct verbs_device *d = calloc(1, sizeof(*d));
@@ -55,6 +61,7 @@ int verbs_device_open(const char *name, unsigned port, struct verbs_device **out
 	err = ibv_query_port(d->ctx, d->port, &attr);
 	if (!err) {
 		d->ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+		read_grh(d, &attr);
 		__atomic_store_n(&d->mtu, 128u << attr.active_mtu, __ATOMIC_SEQ_CST);
 		fcntl(d->ctx->async_fd, F_SETFL, fcntl(d->ctx->async_fd, F_GETFL) | O_NONBLOCK);
 		d->pd = ibv_alloc_pd(d->ctx);
@@ -154,18 +161,6 @@ int verbs_gids(struct verbs_device *d, struct verbs_gid *to, unsigned n)
 	return got < 0 ? (int)got : out;
 }
 
-/* The prefix of the port's first GID, which every port of the subnet has. */
-static void read_subnet(struct verbs_device *d)
-{
-	union ibv_gid g;
-	uint64_t prefix;
-
-	if (ibv_query_gid(d->ctx, d->port, 0, &g))
-		return;
-	memcpy(&prefix, g.raw, sizeof(prefix));
-	__atomic_store_n(&d->subnet, prefix, __ATOMIC_SEQ_CST);
-}
-
 int verbs_port_read(struct verbs_device *d, struct verbs_port *to)
 {
 	struct ibv_port_attr a;
@@ -180,9 +175,11 @@ int verbs_port_read(struct verbs_device *d, struct verbs_port *to)
 		.pkeys = a.pkey_tbl_len,
 		.lid = a.lid,
 		.sm_lid = a.sm_lid,
+		.lmc = a.lmc,
+		.width = a.active_width,
+		.speed = a.active_speed,
 	};
-	if (!d->ethernet)
-		read_subnet(d);
+	read_grh(d, &a);
 	if (a.active_mtu >= IBV_MTU_256 && a.active_mtu <= IBV_MTU_4096)
 		__atomic_store_n(&d->mtu, 128u << a.active_mtu, __ATOMIC_SEQ_CST);
 	return 0;

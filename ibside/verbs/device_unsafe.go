@@ -74,7 +74,8 @@ func (d *device) readPort() (PortInfo, error) {
 	}
 	out := PortInfo{
 		Info: ibside.Info{MTU: ib.MTU(p.mtu), Ethernet: bool(d.c.ethernet)},
-		LID:  ib.LID(p.lid), Active: p.state == C.IBV_PORT_ACTIVE,
+		LID:  ib.LID(p.lid), LMC: uint8(p.lmc) & ib.MaxLMC, Mbps: linkMbps(uint8(p.width), uint8(p.speed)),
+		GRH: bool(d.c.grh), Active: p.state == C.IBV_PORT_ACTIVE,
 	}
 	for i := range p.pkeys {
 		var k C.uint16_t

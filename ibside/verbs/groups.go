@@ -52,7 +52,8 @@ func (p *Port) Leave(ctx context.Context, mgid ib.GID) error {
 // newGroups makes the port's side of its groups.
 func (p *Port) newGroups() *multicast.Groups {
 	return multicast.New(multicast.Config{
-		Create: p.createGroupQP, PKeyIndex: p.indexOf, MTU: func() ib.MTU { return p.portInfo().MTU }, PerQP: groupsPerQP, Log: p.log,
+		Create: p.createGroupQP, PKeyIndex: p.indexOf, MTU: func() ib.MTU { return p.portInfo().MTU },
+		Mbps: func() int { return p.portInfo().Mbps }, PerQP: groupsPerQP, Log: p.log,
 	})
 }
 

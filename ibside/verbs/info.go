@@ -15,10 +15,21 @@ type PortInfo struct {
 	Device string
 	Num    int
 	GID    ib.GID // the bridge's own
-	LID    ib.LID // 0 on Ethernet
+	LID    ib.LID // 0 on Ethernet; the first of 1<<LMC
+	LMC    uint8
+	Mbps   int  // of the link; 0: not known
+	GRH    bool // every message must have one
 	PKeys  []ib.PKey
 	Active bool
 	GIDs   []GIDEntry // the whole table, in order
+}
+
+// linkMbps returns the rate of a link of a width and a speed as verbs encode them (ibv_query_port(3), IBTA vol 1 §14.2.5.6);
+// 0: one of them is not known. As in ib.Rate, FDR's 14.0625 Gb/s are 14, and 64/66 encoding is not counted.
+func linkMbps(width, speed uint8) int {
+	lanes := map[uint8]int{1: 1, 2: 4, 4: 8, 8: 12, 16: 2}
+	mbps := map[uint8]int{1: 2500, 2: 5000, 4: 10000, 8: 10000, 16: 14000, 32: 25000, 64: 50000, 128: 100000}
+	return lanes[width] * mbps[speed]
 }
 
 // GIDType says which packets a GID is for.

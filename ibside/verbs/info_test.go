@@ -95,3 +95,14 @@ func TestSourceIndex(t *testing.T) {
 		})
 	}
 }
+
+func TestLinkMbps(t *testing.T) {
+	for _, c := range []struct {
+		width, speed uint8
+		want         int
+	}{{2, 1, 10000}, {2, 4, 40000}, {2, 16, 56000}, {2, 32, 100000}, {2, 64, 200000}, {2, 128, 400000}, {16, 128, 200000}, {8, 32, 300000}, {2, 0, 0}, {3, 1, 0}} {
+		if got := linkMbps(c.width, c.speed); got != c.want {
+			t.Errorf("width %d, speed %d: %d Mb/s, want %d", c.width, c.speed, got, c.want)
+		}
+	}
+}

@@ -80,6 +80,8 @@ struct verbs_port {
 	uint32_t mtu;   /* enum ibv_mtu, active */
 	uint32_t gids, pkeys;
 	uint16_t lid, sm_lid;
+	uint8_t lmc;
+	uint8_t width, speed; /* of the link, as ibv_query_port(3) encodes them */
 };
 
 /* Reads the port; the workers' largest payload follows its MTU. */

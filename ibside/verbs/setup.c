@@ -211,6 +211,7 @@ int verbs_ah_create(struct verbs_device *d, const struct ah_key *k, unsigned sgi
 	struct ibv_ah_attr attr = {
 		.dlid = k->ah.dlid,
 		.sl = k->ah.sl,
+		.static_rate = k->ah.static_rate,
 		.is_global = k->grh != 0,
 		.port_num = d->port,
 		.grh =

@@ -16,7 +16,7 @@ import (
 // joined: it joins again by itself when the subnet manager has lost them.
 type administration interface {
 	multicast.Subnet
-	Path(ctx context.Context, dgid ib.GID) (ib.PathFields, error)
+	Path(ctx context.Context, dgid ib.GID) (ibside.Path, error)
 	Event(sa.Event)
 	Close() error
 }
@@ -81,21 +81,22 @@ var saEvents = map[eventKind]sa.Event{
 	eventPortUp: sa.PortActive, eventPortDown: sa.PortDown,
 }
 
-// Path implements ibside.Port. On Ethernet there is no LID, and creating the address handle resolves the address: the
-// result is 0.
-func (p *Port) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
-	if p.portInfo().Ethernet {
-		return 0, 0, nil
+// Path implements ibside.Port. On Ethernet there is no LID, and the address handle finds the way.
+func (p *Port) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
+	info := p.portInfo()
+	if info.Ethernet {
+		return ibside.Path{}, nil
 	}
 	a := p.administration()
 	if a == nil {
-		return 0, 0, fmt.Errorf("verbs: path to %v: this port cannot ask the subnet administrator; give the host its lid in the configuration", dgid)
+		return ibside.Path{}, fmt.Errorf("verbs: path to %v: this port cannot ask the subnet administrator; give the host its lid in the configuration", dgid)
 	}
-	f, err := a.Path(ctx, dgid)
+	path, err := a.Path(ctx, dgid)
 	if err != nil {
-		return 0, 0, fmt.Errorf("verbs: path to %v: %w", dgid, err)
+		return ibside.Path{}, fmt.Errorf("verbs: path to %v: %w", dgid, err)
 	}
-	return f.DLID, f.SL, nil
+	path.MTU, path.Rate, path.GRH = min(path.MTU, info.MTU), path.Rate.Static(info.Mbps), path.GRH || info.GRH
+	return path, nil
 }
 
 var (

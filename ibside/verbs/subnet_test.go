@@ -24,7 +24,7 @@ type fakeAdministration struct {
 }
 
 func (s *fakeAdministration) Join(_ context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
-	f.MLID, f.SL, f.HopLimit, f.MTU = 0xc001, 3, 7, 4
+	f.MLID, f.SL, f.HopLimit, f.MTU, f.Rate = 0xc001, 3, 7, 4, 3
 	return f, s.err
 }
 
@@ -33,8 +33,8 @@ func (s *fakeAdministration) Leave(_ context.Context, mgid ib.GID) error {
 	return s.err
 }
 
-func (s *fakeAdministration) Path(context.Context, ib.GID) (ib.PathFields, error) {
-	return ib.PathFields{DLID: 9, SL: 2, MTU: 4}, s.err
+func (s *fakeAdministration) Path(context.Context, ib.GID) (ibside.Path, error) {
+	return ibside.Path{LID: 9, LMC: 3, SL: 2, MTU: 4, Rate: 3, HopLimit: 1}, s.err
 }
 
 func (s *fakeAdministration) Event(e sa.Event) { s.events = append(s.events, e) }
@@ -54,15 +54,21 @@ var testMGID = gid("ff12:401b:ffff::1")
 func TestAdministration(t *testing.T) {
 	p, a := newTestPort(Config{}), &fakeAdministration{}
 	p.workers = []*worker{{}}
-	p.attributes.port = PortInfo{PKeys: []ib.PKey{0x8001, ib.PKeyDefault}, Info: ibside.Info{MTU: 5}}
+	p.attributes.port = PortInfo{PKeys: []ib.PKey{0x8001, ib.PKeyDefault}, Mbps: 100000, Info: ibside.Info{MTU: 5}}
 	p.useAdministration(a)
 	send := ibside.Join{MGID: testMGID, QKey: groupQKey, PKey: ib.PKeyDefault}
-	want := ibside.Membership{MLID: 0xc001, SL: 3, HopLimit: 7, MTU: 4, QKey: groupQKey}
+	want := ibside.Membership{MLID: 0xc001, SL: 3, HopLimit: 7, MTU: 4, Rate: 3, QKey: groupQKey}
 	if m, err := p.Join(t.Context(), send); err != nil || m != want {
 		t.Fatalf("joined as %+v, %v, want %+v", m, err, want)
 	}
-	if lid, sl, err := p.Path(t.Context(), gid("fe80::9")); lid != 9 || sl != 2 || err != nil {
-		t.Errorf("path: %v %v %v", lid, sl, err)
+	path := ibside.Path{LID: 9, LMC: 3, SL: 2, MTU: 4, Rate: 3, HopLimit: 1}
+	if got, err := p.Path(t.Context(), gid("fe80::9")); got != path || err != nil {
+		t.Errorf("path: %+v %v", got, err)
+	}
+	p.attributes.port.GRH, p.attributes.port.Mbps, p.attributes.port.MTU = true, 10000, 3 // its own limits
+	path.GRH, path.Rate, path.MTU = true, 0, 3
+	if got, err := p.Path(t.Context(), gid("fe80::9")); got != path || err != nil {
+		t.Errorf("path from another port: %+v %v", got, err)
 	}
 	if err := p.Leave(t.Context(), testMGID); err != nil || !slices.Equal(a.left, []ib.GID{testMGID}) {
 		t.Errorf("left %v, %v", a.left, err)
@@ -81,7 +87,7 @@ func TestAdministration(t *testing.T) {
 	if _, err := p.Join(t.Context(), send); !errors.Is(err, a.err) || p.counters().JoinErrors != 1 {
 		t.Errorf("rejected: %v, %+v", err, p.counters())
 	}
-	if _, _, err := p.Path(t.Context(), gid("fe80::9")); !errors.Is(err, a.err) {
+	if _, err := p.Path(t.Context(), gid("fe80::9")); !errors.Is(err, a.err) {
 		t.Errorf("path: %v", err)
 	}
 }
@@ -93,8 +99,8 @@ func TestAdministrationOnEthernet(t *testing.T) {
 	if p.administer() != ibside.OpenPort(p) {
 		t.Error("a port on Ethernet has subnet administration")
 	}
-	if lid, _, err := p.Path(t.Context(), gid("fe80::9")); lid != 0 || err != nil {
-		t.Errorf("path: %v %v", lid, err)
+	if path, err := p.Path(t.Context(), gid("fe80::9")); path != (ibside.Path{}) || err != nil {
+		t.Errorf("path: %+v %v", path, err)
 	}
 }
 

@@ -136,7 +136,11 @@ int verbs_ud_attach(struct verbs_ud *u, const uint8_t *mgid, uint16_t mlid)
 
 int verbs_ud_address(struct verbs_ud *u, const struct verbs_ud_to *to, struct ibv_ah **out)
 {
-	struct ibv_ah_attr a = {.dlid = to->dlid, .sl = to->sl, .port_num = u->dev->port, .is_global = to->grh};
+	struct ibv_ah_attr a = {.dlid = to->dlid,
+				.sl = to->sl,
+				.static_rate = to->static_rate,
+				.port_num = u->dev->port,
+				.is_global = to->grh};
 
 	if (to->grh) {
 		memcpy(a.grh.dgid.raw, to->dgid, sizeof(a.grh.dgid.raw));

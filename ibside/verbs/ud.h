@@ -30,7 +30,7 @@ struct verbs_ud_to {
 	uint32_t flow_label;
 	uint32_t sgid_index;
 	uint16_t dlid;
-	uint8_t sl, hop_limit, tclass;
+	uint8_t sl, hop_limit, tclass, static_rate;
 	bool grh;
 };
 

@@ -47,6 +47,7 @@ type UDPath struct {
 	TClass    uint8
 	FlowLabel uint32
 	HopLimit  uint8
+	Rate      ib.Rate // 0: the port's
 }
 
 // UDAddress is an address handle for a path.
@@ -103,7 +104,7 @@ func (u *UD) Source(dgid ib.GID) (GIDEntry, error) {
 func (u *UD) Address(p UDPath) (UDAddress, error) {
 	to := C.struct_verbs_ud_to{
 		flow_label: C.uint32_t(p.FlowLabel), dlid: C.uint16_t(p.DLID), sl: C.uint8_t(p.SL), hop_limit: C.uint8_t(p.HopLimit),
-		tclass: C.uint8_t(p.TClass), grh: C.bool(p.HasGRH || u.port.Ethernet),
+		tclass: C.uint8_t(p.TClass), static_rate: C.uint8_t(p.Rate), grh: C.bool(p.HasGRH || bool(u.dev.c.grh)),
 	}
 	gidTo(&to.dgid, p.DGID)
 	if to.grh {

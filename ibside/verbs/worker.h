@@ -83,6 +83,7 @@ struct verbs_device {
 	struct ibv_pd *pd;
 	struct rte_mempool *pool;
 	bool ethernet; /* link layer */
+	bool grh;      /* atomic: the port wants one in every message; on Ethernet always so */
 	uint8_t port;
 	uint32_t mtu; /* atomic: largest payload, bytes; management follows the port's */
 	unsigned mrs;
@@ -91,7 +92,6 @@ struct verbs_device {
 		uint32_t lkey;
 		struct ibv_mr *mr;
 	} mr[VERBS_MAX_MRS]; /* by address */
-	uint64_t subnet;     /* atomic: the port's GID prefix, as its bytes lie in memory; on InfiniBand */
 };
 
 /* The MR of an address, by binary search; there is usually one MR. NULL: the address is not registered. */

@@ -68,7 +68,7 @@ static void put_host(struct tables *t, unsigned i)
 
 static void put_node(struct tables *t, unsigned i)
 {
-	struct node_entry n = {.id = i, .lid = 7, .sl = 2, .flags = i ? NODE_GRH : 0};
+	struct node_entry n = {.id = i, .lid = 7, .mtu = 4096, .sl = 2, .flags = i ? NODE_GRH : 0};
 	memcpy(n.key.addr, node[i], 16);
 	memcpy(n.gid, node_gid, 16);
 	put(&t->nodes, &n);
@@ -180,7 +180,7 @@ static void set_datapath(struct datapath *dp)
 	static struct allow all = {.n = 1};
 	dp->mac = 0x020000000002;
 	dp->roce_pkey = 0xffff;
-	dp->ib_mtu = dp->roce_mtu = 4096;
+	dp->roce_mtu = 4096;
 	dp->versions = ROCE_V1 | ROCE_V2;
 	dp->ttl = 64;
 	dp->rewrite_imm = true;

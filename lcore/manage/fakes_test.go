@@ -201,7 +201,7 @@ func (p *ibPort) Leave(_ context.Context, mgid ib.GID) error {
 	return p.leaveErr
 }
 
-func (p *ibPort) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
+func (p *ibPort) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
 	p.mu.Lock()
 	p.paths[dgid]++
 	try := p.paths[dgid]
@@ -211,7 +211,7 @@ func (p *ibPort) Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.enter(-1)
-	return max(7, p.subnet.lid), 1, err
+	return ibside.Path{LID: max(7, p.subnet.lid), SL: 1}, err
 }
 
 func (p *ibPort) Own() ibside.Own {

@@ -78,6 +78,9 @@ type NodeEntry struct {
 	GID      ib.GID
 	LID      ib.LID // 0: its path is not known, or it has none
 	SL       ib.SL
+	MTU      int             // largest payload to it, bytes
+	Rate     ib.Rate         // to it; 0: the port's
+	LIDs     tables.LIDState // whether what it sends without a GRH is known to be its
 	Bridge   bool
 	Resolved bool // messages can be sent to it
 }

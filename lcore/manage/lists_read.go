@@ -73,7 +73,7 @@ func (l *Loop) ListProxyQPs(ctx context.Context, q Query) (List[ProxyQPEntry], e
 func (l *Loop) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) {
 	order := func(a, b NodeEntry) int { return cmp.Or(a.IP4.Compare(b.IP4), a.IP6.Compare(b.IP6)) }
 	list, err := listOf(ctx, l, 0, l.tables.Nodes.All(), func(n tables.Node) (NodeEntry, bool) {
-		return NodeEntry{n.IP4, n.IP6, n.GID, n.LID, n.SL, n.Bridge, true}, q.wants(n.IP4, n.IP6)
+		return NodeEntry{n.IP4, n.IP6, n.GID, n.LID, n.SL, n.MTU, n.Rate, n.LIDs, n.Bridge, true}, q.wants(n.IP4, n.IP6)
 	}, order)
 	if err != nil {
 		return list, err
@@ -82,7 +82,7 @@ func (l *Loop) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) 
 		for _, n := range l.nodes.All() {
 			_, _, known := l.tables.Nodes.FindGID(n.GID)
 			if !known && q.wants(n.IP4, n.IP6) {
-				list.Entries = append(list.Entries, NodeEntry{n.IP4, n.IP6, n.GID, n.LID, n.SL, n.Bridge, false})
+				list.Entries = append(list.Entries, NodeEntry{IP4: n.IP4, IP6: n.IP6, GID: n.GID, LID: n.LID, SL: n.SL, Bridge: n.Bridge})
 			}
 		}
 		return nil

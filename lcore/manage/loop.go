@@ -107,6 +107,7 @@ func (l *Loop) turn(ctx context.Context) {
 		}
 		busy := l.takePunted() > 0
 		l.sidr.FindHosts(time.Now())
+		l.renew(time.Now())
 		l.inbox.DoPending()
 		l.tick(time.Now())
 		if busy {
@@ -132,14 +133,13 @@ func (l *Loop) tick(now time.Time) {
 	l.neighbours.Tick(now)
 	l.gids.Follow()
 	l.gids.Tick(now)
-	l.renew(now)
 	l.sidr.Tick(now)
 	l.proxyQPs.Tick(now)
 	l.tables.Reclaim()
 	l.publish()
 }
 
-// renew takes what the subnet has changed.
+// renew takes what the subnet has changed, in each turn: messages must not be taken for those of a LID's former owner.
 func (l *Loop) renew(now time.Time) {
 	port, ok := l.port.(ibside.Renewer)
 	if !ok {
@@ -150,9 +150,7 @@ func (l *Loop) renew(now time.Time) {
 		l.ask.Wake()
 	}
 	l.groups.Renew(r.Groups)
-	if r.Paths {
-		l.nodes.Renew(now)
-	}
+	l.nodes.Renew(now, r)
 }
 
 func (l *Loop) takePunted() int {

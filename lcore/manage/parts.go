@@ -48,7 +48,7 @@ func New(cfg Config, t *tables.Tables, port ibside.Port, workers []Worker, log *
 func (l *Loop) newParts(log *ratelog.Logger) (p parts) {
 	cfg := l.cfg
 	p.nodes = nodes.New(cfg.Nodes, nodes.Deps{
-		Tables: l.tables.Nodes, Paths: l.port, Ask: l.ask, Log: log, Reclaim: l.tables.Reclaim, Changed: l.publish,
+		Tables: l.tables.Nodes, Paths: l.port, MTU: cfg.IBMTU, Ask: l.ask, Log: log, Reclaim: l.tables.Reclaim, Changed: l.publish,
 		Readdress: func(added, removed []netip.Addr) { p.neighbours.Readdress(added, removed) },
 	})
 	p.proxyQPs = proxyqps.New(proxyqps.Config{

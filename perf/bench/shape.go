@@ -187,7 +187,7 @@ func (s shape) fillGroups(t *tables.Tables) error {
 // config is the datapath's configuration.
 func (s shape) config() lcore.DatapathConfig {
 	cfg := lcore.DatapathConfig{
-		MAC: bridgeMAC, VLAN: s.vlan, RoCEPKey: ib.PKeyDefault, IBMTU: lcore.MaxPayload, RoCEMTU: lcore.MaxPayload,
+		MAC: bridgeMAC, VLAN: s.vlan, RoCEPKey: ib.PKeyDefault, RoCEMTU: lcore.MaxPayload,
 		Versions: lcore.V2, TTL: 64, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24")},
 		Policy: lcore.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd09::/16")}},
 	}

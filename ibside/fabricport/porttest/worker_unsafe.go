@@ -42,6 +42,7 @@ type Send struct {
 	HopLimit  uint8
 	TClass    uint8
 	Source    uint8
+	Rate      ib.Rate
 	FlowLabel uint32
 	QP        uint32
 	DestQP    ib.QPN
@@ -75,7 +76,7 @@ func Post(ibPort unsafe.Pointer, sends []Send) int {
 			pkey_index: C.uint16_t(s.PKeyIndex),
 			ah: C.struct_ib_ah{
 				dlid: C.uint16_t(s.DLID), sl: C.uint8_t(s.SL), hop_limit: C.uint8_t(s.HopLimit),
-				tclass: C.uint8_t(s.TClass), source: C.uint8_t(s.Source), flow_label: C.uint32_t(s.FlowLabel),
+				tclass: C.uint8_t(s.TClass), source: C.uint8_t(s.Source), static_rate: C.uint8_t(s.Rate), flow_label: C.uint32_t(s.FlowLabel),
 			},
 		}
 		for k, b := range s.DGID {

@@ -10,6 +10,7 @@ static unsigned handles_for(bool grh)
 		{.dlid = 7, .sl = 1, .hop_limit = 1},
 		{.dlid = 7, .sl = 1, .tclass = 1},
 		{.dlid = 7, .sl = 1, .source = 1},
+		{.dlid = 7, .sl = 1, .static_rate = 3},
 		{.dlid = 7, .sl = 1, .flow_label = 0x80000},
 		{.dlid = 7, .sl = 1, .dgid = {0x80}},
 		{.dlid = 7, .sl = 1, .dgid = {[7] = 1}},
@@ -34,38 +35,40 @@ static void handles_of_infiniband(void)
 {
 	struct ib_ah a = {.dlid = 7, .sl = 1, .hop_limit = 3}, b = {.dlid = 7, .sl = 1, .tclass = 9};
 
-	__atomic_store_n(&w->dev->subnet, 1, __ATOMIC_SEQ_CST); /* those of handles_for() are in others */
 	WANT(find(a, false) == find(b, false));
 	WANT(find(a, true) != find(b, true));
-	WANT(handles_for(false) == 2); /* one of the three is there */
-	WANT(handles_for(true) == 10);
-	__atomic_store_n(&w->dev->subnet, 0, __ATOMIC_SEQ_CST);
-	WANT(handles_for(true) == 7);
+	WANT(handles_for(false) == 3); /* one of the four is there */
+	WANT(handles_for(true) == 11);
+	WANT(handles_for(true) == 0);
 }
 
-/* Fields that a frame's sender chooses freely make no other handle where no router uses them. */
-static void handles_of_a_subnet(void)
+/* Fields that a frame's sender chooses freely make no other handle where no router uses them. The path's own do. */
+static void handles_of_a_path(void)
 {
-	const struct ib_ah near[] = {
-		{.dlid = 7, .dgid = {0xfe, 0x80, [15] = 1}, .hop_limit = 3},
-		{.dlid = 7, .dgid = {0xfe, 0x80, [15] = 1}, .hop_limit = 200, .flow_label = 5},
-		{.dlid = 8, .dgid = {0xfd, 0x01, [15] = 1}, .hop_limit = 3},
-		{.dlid = 8, .dgid = {0xfd, 0x01, [15] = 1}, .hop_limit = 200, .flow_label = 0xfffff},
-	};
-	const struct ib_ah far = {.dgid = {0xfd, 0x02}, .hop_limit = 3},
-			   farther = {.dgid = {0xfd, 0x02}, .hop_limit = 4},
-			   group = {.dgid = {0xff, 0x12}, .hop_limit = 3},
-			   other = {.dgid = {0xff, 0x12}, .hop_limit = 4},
-			   flow = {.dgid = {0xff, 0x12}, .hop_limit = 3, .flow_label = 1};
+	const struct ib_ah near = {.dlid = 7, .dgid = {0xfe, 0x80, [15] = 1}, .hop_limit = 1},
+			   label = {.dlid = 7, .dgid = {0xfe, 0x80, [15] = 1}, .hop_limit = 1, .flow_label = 5},
+			   routed = {.dlid = 7, .dgid = {0xfe, 0x80, [15] = 1}, .hop_limit = 64, .flow_label = 0xfffff},
+			   slow = {.dlid = 7, .dgid = {0xfe, 0x80, [15] = 1}, .hop_limit = 1, .static_rate = 2};
 
-	__atomic_store_n(&w->dev->subnet, 0x01fd, __ATOMIC_SEQ_CST);
-	struct ah_entry *e = find(near[0], true);
-	WANT(e && e->key.ah.hop_limit == 64 && e->key.ah.flow_label == 0 && e->key.grh == 1);
-	WANT(find(near[1], true) == e && find(near[2], true) != e && find(near[3], true) == find(near[2], true));
-	WANT(find(far, true) != find(farther, true) && find(far, true)->key.ah.hop_limit == 3);
-	WANT(find(group, true) != find(other, true) && find(group, true) == find(flow, true));
-	e = find(near[0], false);
-	WANT(e->key.ah.hop_limit == 0 && e->key.grh == 0);
+	struct ah_entry *e = find(near, true);
+	WANT(e && e->key.ah.hop_limit == 1 && e->key.ah.flow_label == 0 && e->key.grh == 1 &&
+	     e->key.ah.static_rate == 0);
+	WANT(find(label, true) == e && find(routed, true) != e && find(routed, true)->key.ah.hop_limit == 64);
+	WANT(find(slow, true) != e && find(slow, true)->key.ah.static_rate == 2);
+	e = find(near, false);
+	WANT(e->key.ah.hop_limit == 0 && e->key.grh == 0 && find(routed, false) == e);
+	WANT(find(slow, false) != e && find(slow, false)->key.ah.static_rate == 2);
+}
+
+/* A port that wants a GRH gets one, whatever the worker wants. */
+static void handles_of_a_port_that_wants_grh(void)
+{
+	const struct ib_ah a = {.dlid = 7, .dgid = {0xfe, 0x80, [15] = 1}, .hop_limit = 1};
+
+	WANT(find(a, false)->key.grh == 0);
+	__atomic_store_n(&w->dev->grh, true, __ATOMIC_SEQ_CST);
+	struct ah_entry *e = find(a, false);
+	WANT(e->key.grh == 1 && e->key.ah.dgid[15] == 1 && e->key.ah.dlid == 7 && find(a, true) == e);
 }
 
 /* A queue pair that requests many handles does not prevent another's requests; and may go on when it has been
@@ -123,5 +126,5 @@ static void handles_held_twice(void)
 /* On Ethernet there is always a GRH, and no LID. */
 static void handles_of_ethernet(void)
 {
-	WANT(handles_for(false) == 10 && handles_for(true) == 0);
+	WANT(handles_for(false) == 11 && handles_for(true) == 0);
 }

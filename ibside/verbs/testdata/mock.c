@@ -230,7 +230,7 @@ struct verbs_worker *mock_worker(struct rte_mempool *pool, const struct verbs_si
 	context.ops.poll_cq = poll_cq;
 	context.ops.post_send = post_send;
 	context.ops.post_srq_recv = post_srq_recv;
-	device = (struct verbs_device){.ctx = &context, .pool = pool, .ethernet = ethernet, .port = 1};
+	device = (struct verbs_device){.ctx = &context, .pool = pool, .ethernet = ethernet, .grh = ethernet, .port = 1};
 	__atomic_store_n(&device.mtu, 1024, __ATOMIC_SEQ_CST);
 	rte_mempool_mem_iter(pool, one_region, NULL);
 	return verbs_worker_new(&device, s, &w) ? NULL : w;

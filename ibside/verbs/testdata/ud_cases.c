@@ -26,7 +26,7 @@ static struct ibv_cq cqs[2]; /* of receives, of sends */
 static struct ibv_qp qp = {.context = &context, .qp_num = QPN};
 static struct ibv_mr mr = {.lkey = 5};
 static struct ibv_ah ah;
-static struct verbs_device device = {.ctx = &context, .pd = &pd, .ethernet = true, .port = 1};
+static struct verbs_device device = {.ctx = &context, .pd = &pd, .ethernet = true, .grh = true, .port = 1};
 static struct ibv_wc done[2][QUEUE];
 static unsigned done_first[2], done_n[2], made, live;
 static struct ibv_sge posted[QUEUE];

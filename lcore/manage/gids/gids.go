@@ -125,7 +125,7 @@ func (g *GIDs) Follow() {
 	if own.Beyond != g.own.Beyond {
 		g.Log.Warn("gids_beyond", "gids", own.Beyond, "note", "the port has more GIDs than messages can be sent from; these are not used")
 	}
-	if err := g.Tables.SetOwn(tables.Own{LID: own.LID, GIDs: own.GIDs}); err != nil {
+	if err := g.Tables.SetOwn(tables.Own{LID: own.LID, LMC: own.LMC, GIDs: own.GIDs}); err != nil {
 		g.Log.Error("own_gids", "error", err)
 		g.rejected = own
 		return

@@ -44,6 +44,7 @@ func newEntries(c *Config, d *Deps, host *igmp.Host) *entries {
 func (e *entries) of(m *membership) tables.Group {
 	x, got := e.entry, &m.granted
 	x.IP, x.MGID, x.MLID, x.SL, x.HopLimit = m.IP, m.MGID, got.MLID, got.SL, got.HopLimit
+	x.Rate = got.Rate
 	x.QKey, x.RoCEQKey, x.MTUToIB = got.QKey, m.QKey, min(got.MTU.Bytes(), e.ibMTU)
 	x.ToIB, x.ToRoCE, x.RewriteImm, x.Policed, x.PGM = m.ToIB, m.ToRoCE, m.RewriteImm, m.Rate != 0, m.PGM
 	return x

@@ -13,6 +13,7 @@ import (
 	"context"
 	"net/netip"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/ratelog"
@@ -23,7 +24,7 @@ import (
 type Node struct {
 	IP4, IP6 netip.Addr // at least one is valid
 	GID      ib.GID
-	LID      ib.LID // 0: the subnet administrator is asked
+	LID      ib.LID // the only one of its port; 0: the subnet administrator is asked
 	SL       ib.SL
 	GRH      bool // what is sent to it carries a GRH
 	Bridge   bool // another bridge
@@ -43,19 +44,22 @@ func (n *Node) Addrs() []netip.Addr {
 // Tables are where the nodes go.
 type Tables interface {
 	Put(tables.Node) (id uint32, err error)
+	MarkLIDs(gid ib.GID, s tables.LIDState)
 	Delete(ip netip.Addr) error
 	FindGID(gid ib.GID) (n tables.Node, id uint32, ok bool)
 }
 
-// Paths resolves a GID to a LID.
+// Paths resolves GIDs.
 type Paths interface {
-	Path(ctx context.Context, dgid ib.GID) (ib.LID, ib.SL, error)
+	Path(ctx context.Context, dgid ib.GID) (ibside.Path, error)
+	Own() ibside.Own
 }
 
 // Deps are what nodes work with.
 type Deps struct {
 	Tables Tables
 	Paths  Paths
+	MTU    int // largest payload towards IB, bytes: what a path allows beyond it does not count
 	Ask    *ask.Asker
 	Log    *ratelog.Logger
 	// Reclaim makes room in the tables: it frees what no worker reads any more.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/tables"
 )
@@ -20,16 +21,23 @@ type Nodes struct {
 	gids  map[netip.Addr]ib.GID // by address
 
 	resolving map[ib.GID]resolving // nodes without a path
-	waiting   map[ib.GID]Node      // nodes that the tables had no room for
+	waiting   map[ib.GID]placed    // nodes that the tables had no room for
 	retried   time.Time
 	asking    map[ib.GID]bool // nodes in the tables whose path is asked for again
 	again     map[ib.GID]bool // of them, those to ask for once more
 }
 
+// placed is a node with the path to it.
+type placed struct {
+	Node
+	path ibside.Path
+	lids tables.LIDState
+}
+
 // New makes Nodes of the configured ones. Their addresses are IB's at once; Start does the rest.
 func New(nodes []Node, d Deps) *Nodes {
 	n := &Nodes{
-		Deps: d, nodes: nodes, gids: map[netip.Addr]ib.GID{}, resolving: map[ib.GID]resolving{}, waiting: map[ib.GID]Node{},
+		Deps: d, nodes: nodes, gids: map[netip.Addr]ib.GID{}, resolving: map[ib.GID]resolving{}, waiting: map[ib.GID]placed{},
 		asking: map[ib.GID]bool{}, again: map[ib.GID]bool{},
 	}
 	n.readdress()
@@ -42,7 +50,7 @@ func (n *Nodes) Start() error {
 		if x.LID == 0 {
 			continue
 		}
-		if err := n.put(x); err != nil {
+		if err := n.put(n.configuredPath(x)); err != nil {
 			return err
 		}
 	}
@@ -155,6 +163,7 @@ func (n *Nodes) readdress() (added, removed []netip.Addr) {
 // remove takes a node out of the tables. Its messages, in both directions, are dropped from now on.
 func (n *Nodes) remove(x Node) {
 	n.endResolving(x.GID)
+	delete(n.again, x.GID)
 	delete(n.waiting, x.GID)
 	if known, _, ok := n.Tables.FindGID(x.GID); ok {
 		at := Node{IP4: known.IP4, IP6: known.IP6}
@@ -172,11 +181,9 @@ func (n *Nodes) place(x Node, was bool) {
 	known, _, found := n.Tables.FindGID(x.GID)
 	switch {
 	case x.LID != 0:
-		n.putOrWait(x)
+		n.putOrWait(n.configuredPath(x))
 	case was && found:
-		at := x
-		at.LID, at.SL = known.LID, known.SL
-		if n.putOrWait(at) && !n.asking[x.GID] {
+		if n.putOrWait(placed{x, pathOf(&known), known.LIDs}) && !n.asking[x.GID] {
 			n.resolveAgain(x)
 		}
 	default:
@@ -184,16 +191,48 @@ func (n *Nodes) place(x Node, was bool) {
 	}
 }
 
-func (n *Nodes) put(x Node) error {
-	_, err := n.Tables.Put(tables.Node{IP4: x.IP4, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: x.GRH, Bridge: x.Bridge})
-	if err != nil {
+// configuredPath is the path to a node with a configured LID: in this subnet, unless its GID has another's prefix.
+func (n *Nodes) configuredPath(x Node) placed {
+	const within, routed = 1, 0xff
+	p := ibside.Path{LID: x.LID, SL: x.SL, HopLimit: within}
+	const linkLocal = 0xfe80 << 48
+	own := n.Paths.Own()
+	if len(own.GIDs) > 0 && x.GID.Prefix() != linkLocal && x.GID.Prefix() != own.GIDs[0].Prefix() {
+		p.HopLimit, p.GRH = routed, true
+	}
+	return placed{Node: x, path: p}
+}
+
+// pathOf returns the path by which a node is in the tables.
+func pathOf(known *tables.Node) ibside.Path {
+	mtu, _ := ib.MTUFromBytes(known.MTU)
+	return ibside.Path{
+		LID: known.LID, LMC: known.LMC, SL: known.SL, MTU: mtu, Rate: known.Rate, HopLimit: known.HopLimit,
+		GRH: ibside.Routed(known.HopLimit),
+	}
+}
+
+// entry is a node as it is in the tables.
+func (n *Nodes) entry(x placed) tables.Node {
+	mtu := n.MTU
+	if most := x.path.MTU.Bytes(); most != 0 {
+		mtu = min(mtu, most)
+	}
+	return tables.Node{
+		IP4: x.IP4, IP6: x.IP6, GID: x.GID, LID: x.path.LID, LMC: x.path.LMC, LIDs: x.lids, SL: x.path.SL, MTU: mtu,
+		Rate: x.path.Rate, HopLimit: x.path.HopLimit, GRH: x.GRH || x.path.GRH, Bridge: x.Bridge,
+	}
+}
+
+func (n *Nodes) put(x placed) error {
+	if _, err := n.Tables.Put(n.entry(x)); err != nil {
 		return fmt.Errorf("manage: node %v: %w", x.Addrs(), err)
 	}
 	return nil
 }
 
 // putOrWait puts a node into the tables, at once or when there is room.
-func (n *Nodes) putOrWait(x Node) bool {
+func (n *Nodes) putOrWait(x placed) bool {
 	if err := n.put(x); err != nil {
 		if _, waits := n.waiting[x.GID]; !waits {
 			n.Log.Error("node_rejected", "error", err)
@@ -217,6 +256,8 @@ func (n *Nodes) Tick(now time.Time) {
 	n.retried = now
 	n.Reclaim()
 	for _, x := range n.waiting {
-		n.putOrWait(x)
+		if n.putOrWait(x) && x.lids != tables.LIDsKnown && !n.asking[x.GID] {
+			n.resolveAgain(x.Node)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/inbox"
@@ -61,25 +62,37 @@ func (e *entries) FindGID(g ib.GID) (tables.Node, uint32, bool) {
 	return n, 0, ok
 }
 
+func (e *entries) MarkLIDs(g ib.GID, s tables.LIDState) {
+	if n, ok := e.all[g]; ok {
+		n.LIDs = s
+		e.all[g] = n
+	}
+}
+
 // subnet is Paths that knows some LIDs.
 type subnet map[ib.GID]ib.LID
 
-func (s subnet) Path(_ context.Context, g ib.GID) (ib.LID, ib.SL, error) {
+func (s subnet) Path(_ context.Context, g ib.GID) (ibside.Path, error) {
 	if s[g] == 0 {
-		return 0, 0, errors.New("no path")
+		return ibside.Path{}, errors.New("no path")
 	}
-	return s[g], 1, nil
+	return ibside.Path{LID: s[g], SL: 1}, nil
 }
 
+func (s subnet) Own() ibside.Own { return ibside.Own{GIDs: []ib.GID{gid(0xa)}} }
+
+// all is what a subnet tells once a minute.
+var all = ibside.Renewals{Paths: true}
+
 // run runs a test with Nodes on a fake clock. turn runs the loop for a time.
-func run(t *testing.T, s subnet, e *entries, configured []nodes.Node, test func(n *nodes.Nodes, turn func(time.Duration))) {
+func run(t *testing.T, s nodes.Paths, e *entries, configured []nodes.Node, test func(n *nodes.Nodes, turn func(time.Duration))) {
 	synctest.Test(t, func(t *testing.T) {
 		in := inbox.New(256, errors.New("ended"))
 		a := ask.New(in)
 		ctx, stop := context.WithCancel(context.Background())
 		a.Start(ctx)
 		n := nodes.New(configured, nodes.Deps{
-			Tables: e, Paths: s, Ask: a, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), Changed: func() {},
+			Tables: e, Paths: s, MTU: 4096, Ask: a, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), Changed: func() {},
 			Reclaim: func() int { return 0 },
 			Readdress: func(added, removed []netip.Addr) {
 				e.did = append(e.did, fmt.Sprint("added ", added, " removed ", removed))
@@ -111,16 +124,16 @@ func TestPaths(t *testing.T) {
 		}
 		turn(5 * time.Second)
 		s[gid(2)] = 22
-		n.Renew(time.Now()) // queries at once, not after the back-off
+		n.Renew(time.Now(), all) // queries at once, not after the back-off
 		turn(100 * time.Millisecond)
 		if e.all[gid(2)].LID != 22 || n.Waiting() != 0 {
 			t.Errorf("resolved %+v, %d wait", e.all[gid(2)], n.Waiting())
 		}
 		s[gid(2)] = 23
-		n.Renew(time.Now())
+		n.Renew(time.Now(), all)
 		turn(100 * time.Millisecond)
 		delete(s, gid(2)) // the node keeps its old path
-		n.Renew(time.Now())
+		n.Renew(time.Now(), all)
 		turn(20 * time.Second)
 		if e.all[gid(2)].LID != 23 || e.all[gid(1)].LID != 11 {
 			t.Errorf("moved %v", e.all)

@@ -4,11 +4,14 @@ package nodes
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/tables"
 )
 
 // A node is resolving while no path to it is known.
@@ -25,15 +28,14 @@ func (n *Nodes) resolveWarned(x Node, warned *atomic.Bool) {
 	ctx, cancel := context.WithCancel(n.Ask.Running())
 	n.resolving[x.GID] = resolving{cancel, time.Now(), warned}
 	n.Ask.Ask(ctx, func(asking context.Context) error {
-		lid, sl, err := n.Paths.Path(asking, x.GID)
+		path, err := n.Paths.Path(asking, x.GID)
 		if err != nil {
 			n.logMissing(ctx, &x, warned, err)
 			return err
 		}
-		x.LID, x.SL = lid, sl
 		n.Ask.Later(ctx, func() {
 			if ctx.Err() == nil {
-				n.resolved(x)
+				n.resolved(placed{Node: x, path: path})
 			}
 		})
 		return nil
@@ -48,13 +50,20 @@ func (n *Nodes) logMissing(ctx context.Context, x *Node, warned *atomic.Bool, er
 	n.Log.Log(ctx, level, "path_missing", "node", x.Addrs(), "gid", x.GID, "error", err)
 }
 
-func (n *Nodes) resolved(x Node) {
+func (n *Nodes) resolved(x placed) {
 	n.endResolving(x.GID)
-	if !n.putOrWait(x) {
-		return
+	again := n.again[x.GID]
+	delete(n.again, x.GID)
+	if again {
+		x.lids = tables.LIDsStale
 	}
-	n.Log.Info("node_resolved", "node", x.Addrs(), "gid", x.GID, "lid", x.LID, "sl", x.SL)
-	n.Changed()
+	if n.putOrWait(x) {
+		n.Log.Info("node_resolved", "node", x.Addrs(), "gid", x.GID, "lid", x.path.LID, "sl", x.path.SL)
+		n.Changed()
+	}
+	if again {
+		n.resolveAgain(x.Node)
+	}
 }
 
 func (n *Nodes) endResolving(gid ib.GID) {
@@ -64,8 +73,40 @@ func (n *Nodes) endResolving(gid ib.GID) {
 	}
 }
 
-// Renew asks for all paths again: the subnet may have changed any of them, or a node may have appeared.
-func (n *Nodes) Renew(now time.Time) {
+// Renew follows what the subnet has changed, or may have.
+func (n *Nodes) Renew(now time.Time, r ibside.Renewals) {
+	ports := map[ib.GID]bool{}
+	for _, gid := range r.Ports {
+		ports[gid] = true
+	}
+	for _, x := range n.nodes {
+		if x.LID == 0 && (r.LIDs || ports[x.GID]) {
+			n.stale(x.GID)
+		}
+	}
+	if r.Paths {
+		n.renewPaths(now)
+	}
+}
+
+// stale has a node's LIDs name nobody until an answer comes to a question that is asked from now on. What has a GRH goes on
+// in both directions.
+func (n *Nodes) stale(gid ib.GID) {
+	if known, _, found := n.Tables.FindGID(gid); found && known.LIDs == tables.LIDsKnown {
+		n.Tables.MarkLIDs(gid, tables.LIDsStale)
+	}
+	if x, waits := n.waiting[gid]; waits && x.lids == tables.LIDsKnown {
+		x.lids = tables.LIDsStale
+		n.waiting[gid] = x
+	}
+	if _, missing := n.resolving[gid]; missing {
+		n.again[gid] = true
+	}
+}
+
+// renewPaths asks for all paths again: the subnet may have changed any of them, or a node may have appeared. There is one
+// question a node under way, and at most one more is asked after it.
+func (n *Nodes) renewPaths(now time.Time) {
 	for _, x := range n.nodes {
 		switch _, _, known := n.Tables.FindGID(x.GID); {
 		case x.LID != 0 || !known:
@@ -98,37 +139,52 @@ func (n *Nodes) resolveAgain(x Node) {
 	n.asking[x.GID] = true
 	tries := 0
 	n.Ask.Ask(n.Ask.Running(), func(asking context.Context) error {
-		lid, sl, err := n.Paths.Path(asking, x.GID)
+		path, err := n.Paths.Path(asking, x.GID)
+		if errors.Is(err, ibside.ErrNoPath) && tries == 0 {
+			n.Ask.Tell(func() { n.Tables.MarkLIDs(x.GID, tables.LIDsLost) })
+		}
 		if tries++; err != nil && tries < pathTries {
 			return err
 		}
-		n.Ask.Tell(func() { n.resolvedAgain(x, lid, sl, err) })
+		n.Ask.Tell(func() { n.resolvedAgain(x, path, err) })
 		return nil
 	})
 }
 
-func (n *Nodes) resolvedAgain(x Node, lid ib.LID, sl ib.SL, err error) {
+func (n *Nodes) resolvedAgain(x Node, path ibside.Path, err error) {
 	delete(n.asking, x.GID)
 	again := n.again[x.GID]
 	delete(n.again, x.GID)
-	old, _, _ := n.Tables.FindGID(x.GID)
 	now, configured := n.configured(x.GID)
 	switch {
 	case !configured || now.LID != 0: // changed meanwhile
 		return
 	case err != nil:
 		n.Log.Warn("path_missing", "node", x.Addrs(), "gid", x.GID, "error", err, "note", "it stays where it was")
-	case old.LID != lid || old.SL != sl:
-		x = now
-		x.LID, x.SL = lid, sl
-		if err := n.put(x); err != nil {
-			n.Log.Error("node_rejected", "error", err)
-			return
-		}
-		n.Log.Info("node_moved", "node", x.Addrs(), "gid", x.GID, "lid", lid, "was", old.LID, "sl", sl)
-		n.Changed()
+	default:
+		n.follow(placed{Node: now, path: path}, again)
 	}
 	if again && n.Ask.Running().Err() == nil {
 		n.resolveAgain(now)
 	}
+}
+
+// follow puts a node where the subnet says that it is now. An answer to a question that was asked before the last event does
+// not say whose LIDs are stale.
+func (n *Nodes) follow(x placed, asksAgain bool) {
+	old, _, _ := n.Tables.FindGID(x.GID)
+	if asksAgain && old.LIDs != tables.LIDsKnown {
+		x.lids = tables.LIDsStale
+	}
+	to := n.entry(x)
+	if old.LIDs = to.LIDs; old == to {
+		n.Tables.MarkLIDs(x.GID, x.lids)
+		return
+	}
+	if !n.putOrWait(x) {
+		return
+	}
+	n.Log.Info("node_moved", "node", x.Addrs(), "gid", x.GID, "lid", to.LID, "was", old.LID, "lmc", to.LMC, "sl", to.SL,
+		"mtu", to.MTU, "rate", to.Rate.Mbps(), "hop_limit", to.HopLimit)
+	n.Changed()
 }

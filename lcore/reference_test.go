@@ -48,7 +48,7 @@ func newReference(w *fixture) *reference {
 // The results for a frame that is neither dropped by name nor sent.
 const (
 	isPunted  = "(punted)"  // punted to management
-	isPending = "(pending)" // waits for a proxy QP
+	isPending = "(pending)" // waits for a proxy QP, or until its host has moved
 )
 
 // A posted message as a value: port.Sent with its payload as a string.
@@ -72,6 +72,7 @@ func (p *posted) equal(o *posted) bool {
 
 // datagram is a frame as parsed by the reference.
 type datagram struct {
+	mac        frame.MAC  // that it came from
 	src, dst   netip.Addr // IPv4 never mapped
 	toGroup    bool       // by its destination address
 	tclass     uint8
@@ -110,6 +111,7 @@ func (r *reference) ethernet(d *datagram, f []byte) string {
 	case eth.Src() == r.config.MAC:
 		return "loop_self"
 	}
+	d.mac = eth.Src()
 	rest, kind, why := r.untag(f[frame.EthernetLen:], eth.Type())
 	if why != "" {
 		return why

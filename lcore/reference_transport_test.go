@@ -106,13 +106,22 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 	}
 	switch {
 	case r.proxyQP(d.src, d.deth.SrcQP()) != nil:
-		return ""
+		return r.source(d)
 	case r.nodeOf[d.src] != nil:
 		return "loop_bridge"
 	case within(d.src, r.config.Allow):
 		return isPending
 	}
 	return "acl"
+}
+
+// source judges a packet of a QP with a proxy QP by the MAC address that it came from.
+func (r *reference) source(d *datagram) string {
+	i := slices.IndexFunc(r.hosts, func(h tables.Host) bool { return h.IP == d.src })
+	if h := r.hosts[i]; h.Routed || h.MAC == d.mac {
+		return ""
+	}
+	return isPending
 }
 
 // message returns the message that the IB port must get.

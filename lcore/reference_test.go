@@ -258,7 +258,7 @@ func (r *reference) udp(d *datagram, whole, b []byte) string {
 		return "not_roce"
 	case r.config.Versions&lcore.V2 == 0:
 		return "version_off"
-	case udp.Len() < 32 || udp.Len() > len(b) || udp.Len()%4 != 0:
+	case udp.Len() < 24 || udp.Len() > len(b) || udp.Len()%4 != 0:
 		return "udp_len"
 	case udp.Len() != len(b):
 		return "ip_len"
@@ -278,7 +278,7 @@ func (r *reference) grh(d *datagram, b []byte) string {
 		return "grh_hdr"
 	}
 	n := grh.PayLen()
-	if n < 24 || n > len(b)-ib.GRHLen || n%4 != 0 {
+	if n < 16 || n > len(b)-ib.GRHLen || n%4 != 0 {
 		return "grh_len"
 	}
 	d.src, d.dst = grh.SGID().Addr(), grh.DGID().Addr()

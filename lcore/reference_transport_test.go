@@ -17,23 +17,28 @@ import (
 // header parses BTH, DETH and immediate.
 func (r *reference) header(d *datagram, _ []byte) string {
 	d.bth, _ = ib.AsBTH(d.transport)
-	d.deth, _ = ib.AsDETH(d.transport[ib.BTHLen:])
-	rest := d.transport[ib.BTHLen+ib.DETHLen:]
+	rest := d.transport[ib.BTHLen:]
 	if d.bth.TVer() != 0 {
 		return "bth_tver"
 	}
 	switch d.bth.OpCode() {
-	case ib.OpUDSendOnly:
-	case ib.OpUDSendOnlyImm:
+	case ib.OpUDSendOnly, ib.OpUDSendOnlyImm:
+	case ib.OpCN, ib.OpCNP:
+		return "cnp_rx"
+	default:
+		return "bth_opcode"
+	}
+	deth, ok := ib.AsDETH(rest)
+	if !ok {
+		return "bth_len"
+	}
+	d.deth, rest = deth, rest[ib.DETHLen:]
+	if d.bth.OpCode() == ib.OpUDSendOnlyImm {
 		v, ok := ib.AsImmDt(rest)
 		if !ok {
 			return "bth_len"
 		}
 		d.hasImm, d.imm, rest = true, v.Value(), rest[ib.ImmDtLen:]
-	case ib.OpCN, ib.OpCNP:
-		return "cnp_rx"
-	default:
-		return "bth_opcode"
 	}
 	if d.bth.PadCnt() > len(rest) {
 		return "bth_pad"

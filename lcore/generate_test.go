@@ -25,8 +25,9 @@ type generator struct {
 	data                     []byte
 }
 
-func newGenerator(w *fixture, seed uint64) *generator {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), w: w, data: pattern(5000)}
+// newGenerator makes a generator. Each seed has many streams of packets.
+func newGenerator(w *fixture, seed, stream uint64) *generator {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, stream)), w: w, data: pattern(5000)}
 	for _, h := range w.hosts {
 		g.add(&g.sources, &g.sources6, h.IP)
 	}

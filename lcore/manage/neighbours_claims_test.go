@@ -114,57 +114,62 @@ func TestClaimByData(t *testing.T) {
 	})
 }
 
-// TestMovedSource checks that a host with a proxy QP that sends from another MAC address moves there when it does not
-// answer at the old one, half a second later; that one that answers keeps its address; and that packets by routers
-// cross from any.
-func TestMovedSource(t *testing.T) {
-	const qpn = 0x10
-	end := func(s *rig, l frame.Link, want string) {
-		s.t.Helper()
-		if h := s.hold(l, host4, qpn); h.ended() != want {
-			s.t.Errorf("data from %v ended by %q, want %q", l.MAC, h.ended(), want)
-		}
+// send passes data of one queue pair of host4 to the loop, and compares how it ended.
+func (s *rig) send(l frame.Link, want string) {
+	s.t.Helper()
+	if h := s.hold(l, host4, 0x10); h.ended() != want {
+		s.t.Errorf("data from %v ended by %q, want %q", l.MAC, h.ended(), want)
 	}
+}
+
+// TestMovedSource checks that a host with a proxy QP that sends from another MAC address moves there when it does not
+// answer at the old one, half a second later; and that one that answers keeps its address.
+func TestMovedSource(t *testing.T) {
 	bubble(t, "moved", func(t *testing.T) {
 		s := start(t, nil)
-		end(s, hostLink, "again")
-		end(s, otherLink, "source")
+		s.send(hostLink, "again")
+		s.send(otherLink, "source")
 		s.wait(150 * time.Millisecond)
 		if to := s.questions(host4); len(to) != 1 || to[0] != hostMAC {
 			t.Errorf("asked %v, want the holder alone", to)
 		}
 		s.wait(claimTime)
-		end(s, otherLink, "again")
-		end(s, hostLink, "source")
+		s.send(otherLink, "again")
+		s.send(hostLink, "source")
 		if h, _ := s.host(host4); h.MAC != otherMAC || s.count().HostsMoved != 1 || s.ibPort.open() != 1 {
 			t.Errorf("is at %v, %d QPs", frame.MAC(h.MAC), s.ibPort.open())
 		}
 	})
 	bubble(t, "announced", func(t *testing.T) {
 		s := start(t, nil)
-		end(s, hostLink, "again")
+		s.send(hostLink, "again")
 		s.give(arp(otherLink, frame.ARPRequest, host4, host4))
 		s.wait(claimTime)
-		end(s, otherLink, "again")
+		s.send(otherLink, "again")
 	})
 	bubble(t, "the holder answers", func(t *testing.T) {
 		s := start(t, nil)
-		end(s, hostLink, "again")
-		end(s, otherLink, "source")
+		s.send(hostLink, "again")
+		s.send(otherLink, "source")
 		s.give(arp(hostLink, frame.ARPReply, host4, bridge4))
 		s.wait(claimTime)
-		end(s, otherLink, "source")
-		end(s, hostLink, "again")
+		s.send(otherLink, "source")
+		s.send(hostLink, "again")
 		if n := s.count(); n.HostsMoved != 0 || n.HostConflicts != 2 || n.ProxyQPsDenied != 0 {
 			t.Errorf("%+v", n)
 		}
 	})
+}
+
+// TestMovedSourceConfigured checks that a host with a configured MAC address does not move, and that the MAC address of
+// one behind a router is compared only while it is configured.
+func TestMovedSourceConfigured(t *testing.T) {
 	bubble(t, "static", func(t *testing.T) {
 		s := start(t, func(cfg *manageConfig, _ *ibPort) { cfg.Hosts = []tables.Host{staticHost(host4)} })
-		end(s, hostLink, "again")
-		end(s, otherLink, "source")
+		s.send(hostLink, "again")
+		s.send(otherLink, "source")
 		s.wait(claimTime)
-		end(s, otherLink, "source")
+		s.send(otherLink, "source")
 		if n := s.count(); n.Spoofs != 2 {
 			t.Errorf("%+v", n)
 		}

@@ -70,6 +70,13 @@ static inline void key_ipv4(struct table_key *k, uint32_t ip4)
 	memcpy(k->addr, words, sizeof words);
 }
 
+/* Whether a frame's source MAC address is that of the host of a proxy QP: one word of the entry, in a line that is read
+ * in any case. */
+static inline bool is_from(const struct proxy_qp_entry *proxy_qp, const struct rte_mbuf *m)
+{
+	return table_is_from(proxy_qp, load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16);
+}
+
 /* Whether this worker has a mirror. */
 static inline bool mirroring(const struct worker *w)
 {

@@ -16,22 +16,36 @@ import (
 	"causeway/lcore"
 )
 
-// The C is compared with the reference model. CAUSEWAY_PACKETS sets how many packets; a difference is printed as the
-// frame in hex with both verdicts, and should become a case in drops_*_test.go or conversion_test.go.
+// The C is compared with the reference model. CAUSEWAY_PACKETS sets how many packets each way, CAUSEWAY_SEED which: the
+// same number gives the same ones, and without it they are those of 0. A difference is printed as the frame in hex with
+// both verdicts, and should become a case in drops_*_test.go or conversion_test.go.
 
-const differentialBatch = 256
+const (
+	differentialPackets = 4_000_000
+	differentialBatch   = 256
+)
 
-func packets(t *testing.T, otherwise int) int {
-	s := os.Getenv("CAUSEWAY_PACKETS")
+// drawn returns how many packets a differential test takes, and the seed that they are drawn by, which it logs.
+func drawn(t *testing.T) (packets int, seed uint64) {
+	t.Helper()
+	otherwise := differentialPackets
+	if testing.Short() {
+		otherwise /= 20
+	}
+	packets, seed = int(fromEnvironment(t, "CAUSEWAY_PACKETS", uint64(otherwise))), fromEnvironment(t, "CAUSEWAY_SEED", 0)
+	t.Logf("CAUSEWAY_PACKETS=%d CAUSEWAY_SEED=%d", packets, seed)
+	return packets, seed
+}
+
+func fromEnvironment(t *testing.T, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	s := os.Getenv(variable)
 	if s == "" {
-		if testing.Short() {
-			return otherwise / 20
-		}
 		return otherwise
 	}
-	n, err := strconv.Atoi(s)
+	n, err := strconv.ParseUint(s, 10, 63)
 	if err != nil {
-		t.Fatalf("CAUSEWAY_PACKETS=%s is not a number", s)
+		t.Fatalf("%s=%s is not a number", variable, s)
 	}
 	return n
 }
@@ -133,12 +147,13 @@ func compare(t *testing.T, s *rig, r *reference, frames [][]byte) {
 }
 
 func TestDifferentialFromRoCE(t *testing.T) {
-	n := packets(t, 4_000_000) / len(fixtures)
+	packets, seed := drawn(t)
+	n := packets / len(fixtures)
 	total := map[string]uint64{}
 	for i, x := range fixtures {
 		t.Run(x.name, func(t *testing.T) {
 			w := smallFixture().with(x.change)
-			s, r, g := newRig(t, w), newReference(w), newGenerator(w, uint64(i))
+			s, r, g := newRig(t, w), newReference(w), newGenerator(w, seed, uint64(i))
 			frames := make([][]byte, differentialBatch)
 			for range n / differentialBatch {
 				for i := range frames {
@@ -172,7 +187,7 @@ func TestDifferentialFromRoCE(t *testing.T) {
 func seeds() [][]byte {
 	return [][]byte{
 		v4(), v6(), v1(), v4(to(group4), imm(uint32(hostQPN))), v6(to(group6)), v1(to(group1)), v4(payload(0)), v4(checksummed),
-		v6(checksummed, imm(7), payload(2)), cnp(0x81), v4(toQP1(0x80010000, 256)), v6(sidr(ib.AttrSIDRReq)),
+		v6(checksummed, imm(7), payload(2)), cnp(0x81), short(v4(), 0x11, 4), short(v6(), 0x11, 4), short(v1(), 0x11, 4), v4(toQP1(0x80010000, 256)), v6(sidr(ib.AttrSIDRReq)),
 	}
 }
 
@@ -226,11 +241,12 @@ func TestEveryMutation(t *testing.T) {
 }
 
 func TestDifferentialFromIB(t *testing.T) {
-	n := packets(t, 1_000_000) / len(fixtures)
+	packets, seed := drawn(t)
+	n := packets / len(fixtures)
 	for i, x := range fixtures {
 		t.Run(x.name, func(t *testing.T) {
 			w := smallFixture().with(x.change)
-			s, r, g := newRig(t, w), newReference(w), newGenerator(w, uint64(i))
+			s, r, g := newRig(t, w), newReference(w), newGenerator(w, seed, uint64(i))
 			for range n / differentialBatch {
 				compareFromIB(t, s, r, g)
 				if t.Failed() {

@@ -103,6 +103,10 @@ var wayCases = []wayCase{
 	}},
 	{"too many proxy QPs", "proxy_qp_full", lcore.RoCEToIB, 1, nil, endPending(lcore.DropProxyQPFull)},
 	{"a source that contradicts what is known", "src_refused", lcore.RoCEToIB, 1, nil, endPending(lcore.DropSourceRefused)},
+	{"more from another MAC address than management has room for", "src_refused", lcore.RoCEToIB, 2, nil, func(s *rig) {
+		s.ignorePunts = true
+		s.fromRoCE(repeat(v4(fromMAC(otherMAC)), servedMost+2)...)
+	}},
 	{"more than a group's rate, from Ethernet", "policed", lcore.RoCEToIB, 3, policed, func(s *rig) {
 		s.police(1)
 		s.fromRoCE(repeat(v4(to(group4)), burstOf+3)...)

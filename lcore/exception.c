@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exception.h"
 
-#include <rte_ring.h>
-
 #include "egress.h"
 #include "group_actions.h"
 
@@ -69,6 +67,14 @@ static enum drop punt_for_proxy_qp(struct worker *w, struct burst *b, unsigned i
 	return PASS;
 }
 
+/* A packet of a host that is known by another MAC address: a second station, or the host has moved. Management asks at
+ * the address that it knows, and rejects or requeues the packet. */
+static enum drop punt_moved(struct worker *w, struct rte_mbuf *m)
+{
+	m->hash.usr = PUNT_PROXY_QP;
+	return half_punted(w) || !punt_frame(w, MIRROR_WAITING, PASS, m) ? DROP_src_refused : PASS;
+}
+
 static void add_handoff(struct burst *b, struct rte_mbuf *m, uint16_t worker)
 {
 	b->handoff.mbuf[b->handoff.n] = m;
@@ -105,15 +111,18 @@ void send_handoffs(struct worker *w, struct handoff *h)
 void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, bool requeued)
 {
 	const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
+	struct rte_mbuf *m = b->send[i].mbuf;
 	if (!requeued)
-		b->send[i].mbuf->hash.fdir.hi = latency_stamp(b->began); /* beside hash.usr; read when it is requeued */
-	if (!d && proxy_qp) {
-		add_handoff(b, b->send[i].mbuf, proxy_qp->worker);
+		m->hash.fdir.hi = latency_stamp(b->began); /* beside hash.usr; read when it is requeued */
+	if (!d && proxy_qp && is_from(proxy_qp, m)) {
+		add_handoff(b, m, proxy_qp->worker);
 		return;
 	}
 	d = precise_drop(w->datapath, b, i, d);
-	if (!d)
+	if (!d && proxy_qp)
+		d = requeued ? DROP_src_refused : punt_moved(w, m);
+	else if (!d)
 		d = requeued ? DROP_proxy_qp_unknown : punt_for_proxy_qp(w, b, i);
 	if (d)
-		drop_packet(w, ROCE_TO_IB, d, b->send[i].mbuf);
+		drop_packet(w, ROCE_TO_IB, d, m);
 }

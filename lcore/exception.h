@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packets that leave the burst: dropped, punted to management because there is no proxy QP yet, or handed off to the
- * worker that owns the proxy QP. The latter two come back by a requeue ring.
+ * Packets that leave the burst: dropped, punted to management because there is no proxy QP yet or their host may have
+ * moved, or handed off to the worker that owns the proxy QP. The latter two come back by a requeue ring.
  */
 #ifndef CAUSEWAY_EXCEPTION_H
 #define CAUSEWAY_EXCEPTION_H
+
+#include <rte_ring.h>
 
 #include "burst.h"
 
 /* Gives a frame to management; false: the punt ring is full. */
 bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m);
+
+/* Whether the punt ring is half full. MADs and packets from another MAC address get no more, so that a flood of them
+ * leaves the other half for ARP and new proxy QPs. */
+static inline bool half_punted(const struct worker *w)
+{
+	return rte_ring_count(w->punt) >= rte_ring_get_capacity(w->punt) / 2;
+}
 
 /* Returns the drop reason of packet i, which is about to be dropped. If it came by the fast path, parse.c may find a
  * reason that comes earlier. */
@@ -19,7 +28,8 @@ enum drop precise_drop(const struct datapath *dp, struct burst *b, unsigned i, e
  */
 void send_handoffs(struct worker *w, struct handoff *h);
 
-/* Drops, punts or hands off packet i: d is a drop reason, or else its proxy QP is missing or another worker's. */
+/* Drops, punts or hands off packet i: d is a drop reason, or else its proxy QP is missing or another worker's, or its
+ * host is known by another MAC address. */
 void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, bool requeued);
 
 #endif

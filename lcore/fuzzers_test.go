@@ -133,7 +133,7 @@ func fuzzSeconds(t *testing.T) int {
 
 // corpus are frames and messages of the differential tests' generator, in the fuzzers' input format.
 func corpus() (frames, messages [][]byte) {
-	g := newGenerator(smallFixture(), 99)
+	g := newGenerator(smallFixture(), 99, 0)
 	for range 1500 {
 		frames = append(frames, g.frame())
 		m := g.message()

@@ -25,8 +25,9 @@ type generator struct {
 	data                     []byte
 }
 
-func newGenerator(w *fixture, seed uint64) *generator {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), w: w, data: pattern(5000)}
+// newGenerator makes a generator. Each seed has many streams of packets.
+func newGenerator(w *fixture, seed, stream uint64) *generator {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, stream)), w: w, data: pattern(5000)}
 	for _, h := range w.hosts {
 		g.add(&g.sources, &g.sources6, h.IP)
 	}
@@ -190,7 +191,7 @@ func (g *generator) damage(f []byte) []byte {
 	if len(f) < 20 {
 		return f
 	}
-	switch g.IntN(7) {
+	switch g.IntN(8) {
 	case 0:
 		return f[:g.IntN(len(f)+1)]
 	case 1:
@@ -204,6 +205,10 @@ func (g *generator) damage(f []byte) []byte {
 		f[at] ^= bit
 	case 6:
 		f[g.IntN(min(len(f), 100))] = one(g, 0, 255, byte(g.Uint32()))
+	case 7:
+		if _, kind, ok := network(f); ok && kind == binary.BigEndian.Uint16(f[atEthType:]) && len(f) >= at6UDP+8+20+4 {
+			return short(f, one[uint8](g, 0x11, 0x12, ib.OpUDSendOnly, ib.OpUDSendOnlyImm, ib.OpCNP), one(g, -4, 0, 4, 8))
+		}
 	}
 	return g.repair(f)
 }

@@ -31,7 +31,7 @@ const (
 	inUDPDst, inUDPLen, inUDPSum                                        = 2, 4, 6
 	inBTHFlags, inBTHPKey, inBTHResv, inBTHDest, inBTHAck, inDETH       = 1, 2, 4, 5, 8, 12
 	inDETHResv, inDETHSrc, inPayload                                    = 16, 17, 20
-	minUDP                                                        uint8 = 32 // UDP, BTH, DETH, ICRC
+	minUDP                                                        uint8 = 24 // UDP, BTH, ICRC
 )
 
 // v4 returns a RoCEv2 packet on IPv4, host to node, with 5 bytes of payload, as changed.
@@ -124,7 +124,7 @@ func network(f []byte) (at int, ethertype uint16, ok bool) {
 // sum writes the right checksum into the IPv4 header of an untagged frame.
 func sum(f []byte) []byte {
 	f = patch(f, at4Sum, 0, 0)
-	binary.BigEndian.PutUint16(f[at4Sum:], frame.Checksum(f[atNet:atNet+4*int(f[atNet]&15)]))
+	binary.BigEndian.PutUint16(f[at4Sum:], frame.Checksum(f[atNet:min(len(f), atNet+4*int(f[atNet]&15))]))
 	return f
 }
 
@@ -153,6 +153,29 @@ func sign(f []byte) []byte {
 	end := at + n - ib.ICRCLen
 	ib.PutICRC(f[end:], crc(f[at:end]))
 	return f
+}
+
+// short makes a packet without UDP checksum end n bytes behind its BTH, all else being right. Four bytes there are RC's
+// acknowledge (AETH).
+func short(f []byte, opcode uint8, n int) []byte {
+	at, ethertype, _ := network(f)
+	head := map[uint16]int{frame.TypeIPv4: 28, frame.TypeIPv6: 48, frame.TypeRoCEv1: 40}[ethertype]
+	f = bytes.Clone(f[:at+head+ib.BTHLen+n+ib.ICRCLen])
+	f[at+head] = opcode
+	net := f[at:]
+	switch ethertype {
+	case frame.TypeIPv4:
+		binary.BigEndian.PutUint16(net[2:], uint16(len(net)))
+		binary.BigEndian.PutUint16(net[24:], uint16(len(net)-20))
+		binary.BigEndian.PutUint16(net[10:], 0)
+		binary.BigEndian.PutUint16(net[10:], frame.Checksum(net[:20]))
+	case frame.TypeIPv6:
+		binary.BigEndian.PutUint16(net[4:], uint16(len(net)-40))
+		binary.BigEndian.PutUint16(net[44:], uint16(len(net)-40))
+	default:
+		binary.BigEndian.PutUint16(net[4:], uint16(len(net)-40))
+	}
+	return sign(f)
 }
 
 // received is a message from the node to the host's proxy QP, with a GRH, as changed.

@@ -10,9 +10,10 @@
 #include "egress.h"
 #include "proto.h"
 
+/* The shortest packet of any transport is a BTH, and its ICRC. That a UD message is longer, transport.c knows. */
 enum {
-	MIN_GRH_PAYLOAD = UD_LEN + ICRC_LEN,
-	MIN_UD = UDP_LEN + MIN_GRH_PAYLOAD,
+	MIN_GRH_PAYLOAD = BTH_LEN + ICRC_LEN,
+	MIN_UDP = UDP_LEN + MIN_GRH_PAYLOAD,
 };
 
 static const uint64_t BROADCAST = 0xffffffffffff;
@@ -79,10 +80,11 @@ static bool checksum_right(const struct icrc_job *net, const uint8_t *udp, uint3
 static void set_transport(struct packet *p, struct icrc_job *icrc, const uint8_t *bth, uint32_t len)
 {
 	p->transport = bth;
-	p->transport_len = len - 4;
-	p->from.number = be32(bth + 16) & 0xffffff; /* DETH: the source QPN */
+	p->transport_len = len - ICRC_LEN;
+	bool deth = likely(len >= UD_LEN + ICRC_LEN);
+	p->from.number = deth ? be32(bth + BTH_LEN + 4) & 0xffffff : 0; /* the source QPN; no table has QPN 0 */
 	p->to.number = 0;
-	icrc->len = (uint32_t)(bth - icrc->p) + len - 4;
+	icrc->len = (uint32_t)(bth - icrc->p) + len - ICRC_LEN;
 }
 
 /* UDP of RoCEv2. ip_payload: the length by the IP header, all of which is in the frame. */
@@ -96,7 +98,7 @@ static enum drop parse_udp(const struct datapath *dp, struct packet *p, struct i
 	if (unlikely(!(dp->versions & ROCE_V2)))
 		return DROP_version_off;
 	uint32_t len = be16(udp + 4);
-	if (unlikely(len < MIN_UD || len > ip_payload || len % 4 != 0))
+	if (unlikely(len < MIN_UDP || len > ip_payload || len % 4 != 0))
 		return DROP_udp_len;
 	if (unlikely(len != ip_payload))
 		return DROP_ip_len;

@@ -40,7 +40,8 @@ enum {
 	IPV4_LEN = 20, /* without options */
 	IPV6_LEN = 40, /* a GRH is as long */
 	UDP_LEN = 8,
-	UD_LEN = 12 + 8, /* BTH, DETH */
+	BTH_LEN = 12,
+	UD_LEN = BTH_LEN + 8, /* BTH, DETH */
 	ICRC_LEN = 4,
 };
 

@@ -15,8 +15,8 @@ import (
 	"unsafe"
 )
 
-// A PendingPacket is a good RoCE packet whose (host, QPN) has no proxy QP yet. Its owner calls exactly one of Requeue
-// and Drop, once.
+// A PendingPacket is a good RoCE packet whose (host, QPN) has no proxy QP yet, or whose host is known by another MAC
+// address. Its owner calls exactly one of Requeue and Drop, once.
 type PendingPacket struct {
 	m *C.struct_rte_mbuf
 	w *Worker

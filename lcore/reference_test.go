@@ -51,7 +51,7 @@ func newReference(w *fixture) *reference {
 // The results for a frame that is neither dropped by name nor sent.
 const (
 	isPunted  = "(punted)"  // punted to management
-	isPending = "(pending)" // waits for a proxy QP
+	isPending = "(pending)" // waits for a proxy QP, or until its host has moved
 )
 
 // A posted message as a value: port.Sent with its payload as a string.
@@ -75,6 +75,7 @@ func (p *posted) equal(o *posted) bool {
 
 // datagram is a frame as parsed by the reference.
 type datagram struct {
+	mac        frame.MAC  // that it came from
 	src, dst   netip.Addr // IPv4 never mapped
 	toGroup    bool       // by its destination address
 	tclass     uint8
@@ -113,6 +114,7 @@ func (r *reference) ethernet(d *datagram, f []byte) string {
 	case eth.Src() == r.config.MAC:
 		return "loop_self"
 	}
+	d.mac = eth.Src()
 	rest, kind, why := r.untag(f[frame.EthernetLen:], eth.Type())
 	if why != "" {
 		return why
@@ -259,7 +261,7 @@ func (r *reference) udp(d *datagram, whole, b []byte) string {
 		return "not_roce"
 	case r.config.Versions&lcore.V2 == 0:
 		return "version_off"
-	case udp.Len() < 32 || udp.Len() > len(b) || udp.Len()%4 != 0:
+	case udp.Len() < 24 || udp.Len() > len(b) || udp.Len()%4 != 0:
 		return "udp_len"
 	case udp.Len() != len(b):
 		return "ip_len"
@@ -279,7 +281,7 @@ func (r *reference) grh(d *datagram, b []byte) string {
 		return "grh_hdr"
 	}
 	n := grh.PayLen()
-	if n < 24 || n > len(b)-ib.GRHLen || n%4 != 0 {
+	if n < 16 || n > len(b)-ib.GRHLen || n%4 != 0 {
 		return "grh_len"
 	}
 	d.src, d.dst = grh.SGID().Addr(), grh.DGID().Addr()

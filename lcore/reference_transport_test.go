@@ -18,23 +18,28 @@ import (
 // header parses BTH, DETH and immediate.
 func (r *reference) header(d *datagram, _ []byte) string {
 	d.bth, _ = ib.AsBTH(d.transport)
-	d.deth, _ = ib.AsDETH(d.transport[ib.BTHLen:])
-	rest := d.transport[ib.BTHLen+ib.DETHLen:]
+	rest := d.transport[ib.BTHLen:]
 	if d.bth.TVer() != 0 {
 		return "bth_tver"
 	}
 	switch d.bth.OpCode() {
-	case ib.OpUDSendOnly:
-	case ib.OpUDSendOnlyImm:
+	case ib.OpUDSendOnly, ib.OpUDSendOnlyImm:
+	case ib.OpCN, ib.OpCNP:
+		return "cnp_rx"
+	default:
+		return "bth_opcode"
+	}
+	deth, ok := ib.AsDETH(rest)
+	if !ok {
+		return "bth_len"
+	}
+	d.deth, rest = deth, rest[ib.DETHLen:]
+	if d.bth.OpCode() == ib.OpUDSendOnlyImm {
 		v, ok := ib.AsImmDt(rest)
 		if !ok {
 			return "bth_len"
 		}
 		d.hasImm, d.imm, rest = true, v.Value(), rest[ib.ImmDtLen:]
-	case ib.OpCN, ib.OpCNP:
-		return "cnp_rx"
-	default:
-		return "bth_opcode"
 	}
 	if d.bth.PadCnt() > len(rest) {
 		return "bth_pad"
@@ -107,13 +112,22 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 	}
 	switch {
 	case r.proxyQP(d.src, d.deth.SrcQP()) != nil:
-		return ""
+		return r.source(d)
 	case r.nodeOf[d.src] != nil:
 		return "loop_bridge"
 	case within(d.src, r.config.Allow):
 		return isPending
 	}
 	return "acl"
+}
+
+// source judges a packet of a QP with a proxy QP by the MAC address that it came from.
+func (r *reference) source(d *datagram) string {
+	i := slices.IndexFunc(r.hosts, func(h tables.Host) bool { return h.IP == d.src })
+	if h := r.hosts[i]; h.Routed || h.MAC == d.mac {
+		return ""
+	}
+	return isPending
 }
 
 // message returns the message that the IB port must get.

@@ -33,13 +33,11 @@ static void punt_control(struct worker *w, struct rte_mbuf *m)
 	rte_pktmbuf_free(m);
 }
 
-/* Punts a MAD for the bridge's own services. MADs get half of the ring, so that a flood of them leaves the other half
- * for ARP and new proxy QPs. */
+/* Punts a MAD for the bridge's own services. */
 static void punt_mad(struct worker *w, struct rte_mbuf *m)
 {
 	m->hash.usr = PUNT_MAD;
-	if (rte_ring_count(w->punt) >= rte_ring_get_capacity(w->punt) / 2 ||
-	    !punt_frame(w, MIRROR_MANAGEMENT, DROP_mad_served, m))
+	if (half_punted(w) || !punt_frame(w, MIRROR_MANAGEMENT, DROP_mad_served, m))
 		drop_packet(w, ROCE_TO_IB, DROP_punt_full, m);
 	else
 		w->counters.direction[ROCE_TO_IB].drops[DROP_mad_served]++;
@@ -233,7 +231,7 @@ static void choose(struct worker *w, struct burst *b, bool requeued)
 		b->lookup.to_entry[i] = to;
 		congested += b->trim[i].fastpath & !requeued & (b->send[i].flags >> 3);
 		enum drop d = group ? check_group(b, i, to) : check_node(b, i, to);
-		bool mine = proxy_qp && proxy_qp->worker == w->id;
+		bool mine = proxy_qp && ((proxy_qp->worker == w->id) & is_from(proxy_qp, b->send[i].mbuf));
 		if (likely(!d && mine) && group)
 			d = apply_group_actions(w, to, b, i);
 		if (unlikely(d || !mine)) {

@@ -32,15 +32,12 @@ func TestRunningWorker(t *testing.T) {
 	s := newRig(t, w)
 	s.start()
 	const rounds, batch = 300, 64
-	frames := repeat(v4(), batch)
-	frames[7], frames[11], frames[13] = v4(to(noGroup)), newcomer(), patch(v4(), 73, 0)
 	msgs := make([]fabricport.Received, batch)
 	for i := range msgs {
 		msgs[i] = fabricport.Received(received())
 	}
 	toIB, toRoCE, pending := 0, 0, uint64(0)
 	for round := range rounds {
-		s.arrive(0, frames...)
 		if n := s.ibPort.Deliver(0, msgs); n != batch {
 			t.Fatalf("round %d: the port took %d of %d messages", round, n, batch)
 		}
@@ -48,6 +45,9 @@ func TestRunningWorker(t *testing.T) {
 		if _, err := s.tables.Hosts.Put(moved); err != nil {
 			t.Fatal(err)
 		}
+		frames := repeat(v4(fromMAC(moved.MAC)), batch)
+		frames[7], frames[11], frames[13] = v4(to(noGroup)), newcomer(), patch(v4(), 73, 0)
+		s.arrive(0, frames...)
 		end := time.Now().Add(10 * time.Second)
 		for toIB < (round+1)*(batch-3) || toRoCE < (round+1)*batch || pending < uint64(round+1) {
 			if time.Now().After(end) {

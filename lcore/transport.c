@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BTH, DETH and immediate data of a packet whose ICRC is right. */
 #include "burst.h"
+#include "proto.h"
 
 enum {
-	BTH_LEN = 12,
-	DETH_LEN = 8,
 	IMM_LEN = 4,
 	MAD_LEN = 256,
 	SIDR_REQ = 0x17, /* attributes of the connection manager's MADs */
@@ -26,19 +25,15 @@ static bool pkey_matches(uint16_t theirs, uint16_t ours)
 	return ((theirs ^ ours) & 0x7fff) == 0 && ((theirs | ours) & 0x8000) != 0 && (theirs & 0x7fff) != 0;
 }
 
-/* Splits what follows the BTH. have: the bytes from the BTH up to the ICRC, at least BTH and DETH. */
+/* Splits what follows the BTH of a UD send. have: the bytes from the BTH up to the ICRC, at least the BTH. */
 static enum drop parse_deth(struct packet *p, const uint8_t *bth, uint32_t have)
 {
-	uint32_t headers = BTH_LEN + DETH_LEN;
-	p->flags = (bth[1] & 0x80) ? IB_SEND_SOLICITED : 0;
-	p->imm = 0;
-	if (bth[0] == OP_UD_SEND_ONLY_IMM) {
-		if (unlikely(have < headers + IMM_LEN))
-			return DROP_bth_len;
-		p->imm = be32(bth + headers);
-		p->flags |= IB_SEND_IMM;
-		headers += IMM_LEN;
-	}
+	bool imm = bth[0] == OP_UD_SEND_ONLY_IMM;
+	uint32_t headers = UD_LEN + (imm ? IMM_LEN : 0);
+	if (unlikely(have < headers))
+		return DROP_bth_len;
+	p->flags = (uint8_t)((bth[1] & 0x80 ? IB_SEND_SOLICITED : 0) | (imm ? IB_SEND_IMM : 0));
+	p->imm = imm ? be32(bth + UD_LEN) : 0;
 	uint32_t pad = bth[1] >> 4 & 3;
 	if (unlikely(pad > have - headers))
 		return DROP_bth_pad;

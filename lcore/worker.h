@@ -114,7 +114,7 @@ struct worker {
 /* Why a frame was punted; in the mbuf's hash.usr. */
 enum punt {
 	PUNT_CONTROL,  /* ARP, ND, IGMP, MLD, ICMP */
-	PUNT_PROXY_QP, /* good RoCE, but its (host, QPN) has no proxy QP yet */
+	PUNT_PROXY_QP, /* good RoCE, but its (host, QPN) has no proxy QP yet, or its host may have moved */
 	PUNT_MAD,      /* for the bridge's own services; counted as mad_served */
 };
 

@@ -65,15 +65,16 @@ func flag(on bool, bit C.uint8_t) C.uint8_t {
 func hostEntry(h *Host, id uint32) (e entry) {
 	*as[C.struct_host_entry](&e) = C.struct_host_entry{
 		key:       addrKey(h.IP, 0),
-		l2:        C.uint64_t(h.l2()),
+		l2:        C.uint64_t(h.place().l2),
 		id:        C.uint32_t(id),
 		version:   C.uint8_t(h.Version),
 		is_static: flag(h.Static, 1),
+		is_routed: flag(h.Routed, 1),
 	}
 	return e
 }
 
-func proxyQPEntry(s *ProxyQP, id uint32) (e entry) {
+func proxyQPEntry(s *ProxyQP, src uint64, id uint32) (e entry) {
 	*as[C.struct_proxy_qp_entry](&e) = C.struct_proxy_qp_entry{
 		key:    addrKey(s.Host, uint64(s.HostQPN)),
 		id:     C.uint32_t(id),
@@ -82,6 +83,7 @@ func proxyQPEntry(s *ProxyQP, id uint32) (e entry) {
 		worker: C.uint16_t(s.Worker),
 		source: C.uint8_t(s.Source),
 		used:   1,
+		src:    C.uint64_t(src),
 	}
 	return e
 }

@@ -20,6 +20,7 @@ type Host struct {
 	VLAN    uint16 // 0 = untagged
 	Version uint8  // of RoCE, 1 or 2: that of its last frame
 	Static  bool   // configured; learning does not change it
+	Routed  bool   // MAC is a router's: its frames may come from another
 }
 
 type host struct {
@@ -35,23 +36,30 @@ type Hosts struct {
 	ids   ids
 }
 
-// hostUsers are the proxy QPs: their entries carry their host's L2.
+// hostUsers are the proxy QPs: their entries carry their host's place.
 type hostUsers interface {
 	countOf(host netip.Addr) int
-	move(host netip.Addr, l2 uint64)
+	move(host netip.Addr, p place)
 }
 
-// l2Of returns where frames to a host go.
-func (t *Hosts) l2Of(ip netip.Addr) (l2 uint64, ok bool) {
+// A place is where frames to a host go, and the MAC address that its own come from; 0: any. Both are words of entries.h.
+type place struct{ l2, src uint64 }
+
+func (t *Hosts) placeOf(ip netip.Addr) (p place, ok bool) {
 	r := t.hosts[ip]
 	if r == nil {
-		return 0, false
+		return place{}, false
 	}
-	return r.l2(), true
+	return r.place(), true
 }
 
-// l2 returns the word that says where frames to h go.
-func (h *Host) l2() uint64 { return l2Word(h.MAC, h.VLAN) }
+func (h *Host) place() place {
+	p := place{l2: l2Word(h.MAC, h.VLAN)}
+	if !h.Routed {
+		p.src = l2Word(h.MAC, 0)
+	}
+	return p
+}
 
 // l2Word returns the word that says where frames go: the MAC address, its first byte lowest, and above it the VLAN.
 func l2Word(mac [6]byte, vlan uint16) uint64 {
@@ -82,14 +90,14 @@ func (t *Hosts) Put(h Host) (id uint32, err error) {
 	if r == nil {
 		return t.add(h)
 	}
-	if r.Version != h.Version || r.Static != h.Static {
+	if r.Version != h.Version || r.Static != h.Static || r.Routed != h.Routed {
 		var c changes
 		c.put(&t.c.hosts, "hosts", hostEntry(&h, r.id))
 		if err := c.apply(); err != nil {
 			return 0, fmt.Errorf("tables: host %v: %w", h.IP, err)
 		}
 	}
-	moved := r.l2() != h.l2()
+	moved := r.place() != h.place()
 	r.Host = h
 	if moved {
 		t.move(r)
@@ -112,11 +120,11 @@ func (t *Hosts) add(h Host) (uint32, error) {
 	return id, nil
 }
 
-// move stores the L2 of a host in all entries that have it.
+// move stores the place of a host in all entries that have it.
 func (t *Hosts) move(r *host) {
-	k, l2 := addrKey(r.IP, 0), r.l2()
-	C.tables_move_host(t.c, &k, C.uint64_t(l2))
-	t.users.move(r.IP, l2)
+	k, p := addrKey(r.IP, 0), r.place()
+	C.tables_move_host(t.c, &k, C.uint64_t(p.l2))
+	t.users.move(r.IP, p)
 }
 
 // Delete removes a host. It fails when the host is not there or still has proxy QPs, whose entries would send

@@ -28,7 +28,8 @@ func (t *Hosts) Lookup(ip netip.Addr) (h Host, id uint32, ok bool) {
 		return Host{}, 0, false
 	}
 	c := as[C.struct_host_entry](&e)
-	h = Host{IP: goAddr(c.key.addr), VLAN: vlanOf(c.l2), MAC: macOf(c.l2), Version: uint8(c.version), Static: c.is_static != 0}
+	h = Host{IP: goAddr(c.key.addr), VLAN: vlanOf(c.l2), MAC: macOf(c.l2), Version: uint8(c.version), Static: c.is_static != 0,
+		Routed: c.is_routed != 0}
 	return h, uint32(c.id), true
 }
 
@@ -51,6 +52,12 @@ func (t *ProxyQPs) Lookup(host netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32
 	s = ProxyQP{Host: goAddr(c.key.addr), HostQPN: ib.QPN(c.key.number), QP: uint32(c.qp), QPN: ib.QPN(c.qpn), Worker: int(c.worker),
 		Source: uint8(c.source)}
 	return s, uint32(c.id), true
+}
+
+// lookupSrc reads the MAC address that a proxy QP's frames must come from; zero: any.
+func (t *ProxyQPs) lookupSrc(host netip.Addr, hostQPN ib.QPN) (mac [6]byte) {
+	e, _ := look(&t.c.proxy_qps, addrKey(host, uint64(hostQPN)))
+	return macOf(as[C.struct_proxy_qp_entry](&e).src)
 }
 
 // LookupQPN reads the table proxy_qpns: all but QP, Worker and Source, and the host's MAC and VLAN.

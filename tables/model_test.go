@@ -33,6 +33,13 @@ func checkTables(t rapid.TB, s *Tables, m *model) {
 		if !ok || !okB || a != x || b != x || id != idB || h.MAC != m.hosts[k.host].MAC {
 			t.Fatalf("proxy QP %v: %+v id %d, %+v id %d to %x", &x, a, id, b, idB, h.MAC)
 		}
+		from := m.hosts[k.host].MAC
+		if m.hosts[k.host].Routed {
+			from = [6]byte{}
+		}
+		if src := s.ProxyQPs.lookupSrc(k.host, k.qpn); src != from {
+			t.Fatalf("proxy QP %v: from %x, want %x", &x, src, from)
+		}
 	}
 	for mgid, g := range m.groups {
 		b, id, ok := s.Groups.LookupMGID(mgid)
@@ -108,7 +115,8 @@ func drawIP6(t *rapid.T) netip.Addr {
 }
 
 func (m *model) putHost(t *rapid.T, s *Tables) {
-	h := Host{IP: drawIP(t, 10), MAC: [6]byte{2, 5: byte(rapid.IntRange(0, 3).Draw(t, "mac"))}, Version: uint8(rapid.IntRange(1, 2).Draw(t, "version"))}
+	h := Host{IP: drawIP(t, 10), MAC: [6]byte{2, 5: byte(rapid.IntRange(0, 3).Draw(t, "mac"))}, Version: uint8(rapid.IntRange(1, 2).Draw(t, "version")),
+		Routed: rapid.Bool().Draw(t, "routed")}
 	_, there := m.hosts[h.IP]
 	if _, err := s.Hosts.Put(h); (err == nil) != (there || len(m.hosts) < modelMax) {
 		t.Fatalf("Hosts.Put %+v: %v", h, err)

@@ -41,7 +41,7 @@ type proxyQP struct {
 type ProxyQPs struct {
 	c     *C.struct_tables
 	hosts interface {
-		l2Of(ip netip.Addr) (l2 uint64, ok bool)
+		placeOf(ip netip.Addr) (p place, ok bool)
 	}
 	proxyQPs  map[proxyQPKey]*proxyQP
 	proxyQPNs map[ib.QPN]*proxyQP
@@ -68,13 +68,13 @@ func (s *ProxyQP) check() (err error) {
 	return checkVersion(s.Version)
 }
 
-// Put adds the proxy QP of (s.Host, s.HostQPN), or changes it. The host must be there: its L2 is
+// Put adds the proxy QP of (s.Host, s.HostQPN), or changes it. The host must be there: its place is
 // the proxy QP's, now and when it moves. A QPN stands for one QP only.
 func (t *ProxyQPs) Put(s ProxyQP) (id uint32, err error) {
 	if err := s.check(); err != nil {
 		return 0, fmt.Errorf("tables: proxy QP %v: %w", &s, err)
 	}
-	l2, ok := t.hosts.l2Of(s.Host)
+	p, ok := t.hosts.placeOf(s.Host)
 	if !ok {
 		return 0, fmt.Errorf("tables: proxy QP %v: the host is not known; put the host first", &s)
 	}
@@ -86,7 +86,7 @@ func (t *ProxyQPs) Put(s ProxyQP) (id uint32, err error) {
 	if r != nil && r.ProxyQP == s {
 		return r.id, nil
 	}
-	if id, err = t.place(&s, l2, r); err != nil {
+	if id, err = t.place(&s, p, r); err != nil {
 		return 0, fmt.Errorf("tables: proxy QP %v: %w", &s, err)
 	}
 	if r == nil {
@@ -106,15 +106,15 @@ func (t *ProxyQPs) Put(s ProxyQP) (id uint32, err error) {
 
 // place puts the entries of s on their tables, the way back first: an answer may come at once. r is what s
 // replaces, or nil.
-func (t *ProxyQPs) place(s *ProxyQP, l2 uint64, r *proxyQP) (id uint32, err error) {
+func (t *ProxyQPs) place(s *ProxyQP, p place, r *proxyQP) (id uint32, err error) {
 	if r != nil {
 		id = r.id
 	} else if id, err = t.ids.take(); err != nil {
 		return 0, err
 	}
 	var c changes
-	c.put(&t.c.proxy_qpns, "proxy_qpns", proxyQPNEntry(s, l2, id))
-	c.put(&t.c.proxy_qps, "proxy_qps", proxyQPEntry(s, id))
+	c.put(&t.c.proxy_qpns, "proxy_qpns", proxyQPNEntry(s, p.l2, id))
+	c.put(&t.c.proxy_qps, "proxy_qps", proxyQPEntry(s, p.src, id))
 	if r != nil && r.QPN != s.QPN {
 		c.delete(&t.c.proxy_qpns, numberKey(uint64(r.QPN)))
 	}
@@ -168,11 +168,12 @@ func (t *ProxyQPs) Of(ip netip.Addr) iter.Seq[ProxyQP] {
 
 func (t *ProxyQPs) countOf(host netip.Addr) int { return len(t.of[host]) }
 
-// move stores the L2 of a host in the entries of its proxy QPs.
-func (t *ProxyQPs) move(host netip.Addr, l2 uint64) {
+// move stores the place of a host in the entries of its proxy QPs.
+func (t *ProxyQPs) move(host netip.Addr, p place) {
 	for s := range t.of[host] {
-		k := numberKey(uint64(s.QPN))
-		C.tables_move_proxy_qpn(t.c, &k, C.uint64_t(l2))
+		out, in := addrKey(host, uint64(s.HostQPN)), numberKey(uint64(s.QPN))
+		C.tables_move_proxy_qp(t.c, &out, C.uint64_t(p.src))
+		C.tables_move_proxy_qpn(t.c, &in, C.uint64_t(p.l2))
 	}
 }
 

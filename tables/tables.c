@@ -111,6 +111,16 @@ int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2)
 	return 1;
 }
 
+int tables_move_proxy_qp(struct tables *t, const struct table_key *key, uint64_t src)
+{
+	struct proxy_qp_entry *e = (struct proxy_qp_entry *)find_to_change(&t->proxy_qps, key);
+
+	if (!e)
+		return 0;
+	__atomic_store_n(&e->src, src, __ATOMIC_RELAXED);
+	return 1;
+}
+
 int tables_move_proxy_qpn(struct tables *t, const struct table_key *key, uint64_t l2)
 {
 	struct proxy_qpn_entry *e = (struct proxy_qpn_entry *)find_to_change(&t->proxy_qpns, key);
@@ -160,7 +170,7 @@ int tables_copy(const struct table *t, const struct table_key *key, uint64_t ent
 	if (!e)
 		return 0;
 	for (unsigned i = 0; i < TABLE_ENTRY / 8; i++)
-		entry[i] = __atomic_load_n(&words[i], __ATOMIC_RELAXED); /* l2 is one of them */
+		entry[i] = __atomic_load_n(&words[i], __ATOMIC_RELAXED); /* l2 and src are among them */
 	return 1;
 }
 

@@ -8,6 +8,8 @@
 #ifndef CAUSEWAY_TABLES_H
 #define CAUSEWAY_TABLES_H
 
+#include <stdbool.h>
+
 #include "table.h"
 
 struct rte_rcu_qsbr;
@@ -37,6 +39,13 @@ struct tables {
 static inline uint64_t table_l2(const uint64_t *l2)
 {
 	return __atomic_load_n(l2, __ATOMIC_RELAXED);
+}
+
+/* Whether a frame from this MAC address, as L2_MAC() gives it, is from the host of a proxy QP. */
+static inline bool table_is_from(const struct proxy_qp_entry *proxy_qp, uint64_t mac)
+{
+	uint64_t src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);
+	return (src == mac) | (src == 0);
 }
 
 /* Marks a proxy QP's entry as used. Its worker calls this for every packet; it writes only after management has cleared

@@ -17,7 +17,7 @@ struct tables_config {
 
 enum {
 	TABLES_N = 7,
-	TABLES_OWN_GIDS = 256, /* as many as verbs can name */
+	TABLES_OWN_GIDS = 256,  /* as many as verbs can name */
 	TABLES_PORT_LIDS = 128, /* of one port at most: its LMC is 7 at most */
 	TABLES_LIDS = 0xc000,   /* the LIDs of ports */
 };
@@ -35,8 +35,9 @@ unsigned tables_reclaim(struct tables *t);
 uint64_t tables_token(struct tables *t);
 int tables_passed(struct tables *t, uint64_t token);
 
-/* Stores a new l2 word in the entry of a key, atomically under its readers. False when there is no such entry. */
+/* Stores a new l2 or src word in the entry of a key, atomically under its readers. False when there is none. */
 int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2);
+int tables_move_proxy_qp(struct tables *t, const struct table_key *key, uint64_t src);
 int tables_move_proxy_qpn(struct tables *t, const struct table_key *key, uint64_t l2);
 
 /* Clears the used marks of a proxy QP's two entries, and returns whether one was set. */

@@ -107,8 +107,8 @@ func (a *audience) checkCaptures(h *Bridge) error {
 			}
 			return nil
 		}
-		_, packet, ok := erftest.Parse(data)
-		p, fault := ib.ParsePacket(packet)
+		r, ok := erftest.Parse(data)
+		p, fault := ib.ParsePacket(r.Packet)
 		own := h.ibPort.Own()
 		switch {
 		case !ok || fault != "":

@@ -174,13 +174,13 @@ func checkRoCE(t *testing.T, file string) (n uint64) {
 func checkIB(t *testing.T, file string) (n uint64) {
 	t.Helper()
 	eachPacket(t, file, func(b []byte) {
-		_, packet, ok := erftest.Parse(b)
-		if !ok {
-			t.Errorf("%s: no ERF record of InfiniBand: %x", file, b)
+		r, ok := erftest.Parse(b)
+		if !ok || r.IsTruncated() {
+			t.Errorf("%s: no whole ERF record of InfiniBand: %x", file, b)
 			return
 		}
-		if _, fault := ib.ParsePacket(packet); fault != "" {
-			t.Errorf("%s: %s in %x", file, fault, packet)
+		if _, fault := ib.ParsePacket(r.Packet); fault != "" {
+			t.Errorf("%s: %s in %x", file, fault, r.Packet)
 		}
 		n++
 	})

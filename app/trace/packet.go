@@ -111,7 +111,7 @@ func (x *explainer) transport(to *Facts, e *endpoints, b []byte) {
 	to.add("opcode", "%s", opcode(bth.OpCode()))
 	to.add("P_Key", "%#04x", uint16(e.pkey))
 	deth, ok := ib.AsDETH(b[ib.BTHLen:])
-	if !ok {
+	if !ok || bth.OpCode() != ib.OpUDSendOnly && bth.OpCode() != ib.OpUDSendOnlyImm {
 		to.add("to QP", "0x%x", uint32(e.dstQ))
 		return
 	}

@@ -126,6 +126,7 @@ func TestExplain(t *testing.T) {
 			"proxy QP 0x700", "host 10.9.0.1", "QP 0x55", "10.9.0.7 to 10.9.0.1", "ICRC correct"}},
 		{"no GRH", []lcore.MirroredPacket{messageAt(lcore.Received, ib.GID{}, ib.GID{}, 0x700)}, []string{"in progress", "GRH none", "node LID 0x0007"}},
 		{"wrong ICRC", died("icrc", frameAt(0, flip(udp()))), []string{"DROPPED icrc", "ICRC wrong", "the ICRC is wrong", "expected 0x", "NAT"}},
+		{"RC", died("bth_opcode", frameAt(0, udp(func(p *roce.Packet) { p.OpCode = 4 }))), []string{"DROPPED bth_opcode", "P_Key 0xffff", "to QP 0x77"}},
 		{"a stranger", died("acl", frameAt(0, udp(func(p *roce.Packet) { p.SrcIP = netip.MustParseAddr("10.99.0.1") }))),
 			[]string{"DROPPED acl", "host 10.99.0.1 is not known", "no proxy QP for 10.99.0.1, QP 0x55", "not in the allowed subnets", "[policy] allow"}},
 		{"no node", died("node_unknown", frameAt(0, udp(func(p *roce.Packet) { p.DstIP = netip.MustParseAddr("10.9.0.99") }))),

@@ -53,11 +53,11 @@ func TestCapture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, packet, ok := erftest.Parse(record)
-		if !ok || !bytes.Equal(packet, want) {
-			t.Errorf("record %d: % x\nwant % x", i, packet, want)
+		got, ok := erftest.Parse(record)
+		if !ok || !bytes.Equal(got.Packet, want) || got.IsTruncated() {
+			t.Errorf("record %d: %+v\nwant % x", i, got, want)
 		}
-		if d := info.Timestamp.Sub(at); d < -1000 || d > 1000 {
+		if d := info.Timestamp.Sub(got.Time); d < -1000 || d > 1000 {
 			t.Errorf("record %d: times differ by %v", i, d)
 		}
 	}

@@ -101,7 +101,7 @@ func checkLink(packet []byte) (ib.LRH, ib.Fault) {
 		return nil, ib.FaultLRHHdr
 	case lrh.LNH() != ib.LNHLocal && lrh.LNH() != ib.LNHGlobal:
 		return nil, ib.FaultIBRaw
-	case len(packet) < ib.UDMinLen || len(packet) > ib.UDMaxLen || len(packet) != 4*lrh.PktLenWords()+ib.VCRCLen:
+	case len(packet) < ib.MinLen || len(packet) > ib.UDMaxLen || len(packet) != 4*lrh.PktLenWords()+ib.VCRCLen:
 		return nil, ib.FaultLRHLen
 	case lrh.VL() == ib.VLSubnetManagement: // Attach and Dial assign LIDs; there are no SMPs
 		return nil, DropQP0

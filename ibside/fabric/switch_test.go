@@ -69,7 +69,7 @@ func switchCases() []switchCase {
 		{"half an LRH", from2(nil)[:7], "lrh_hdr"},
 		{"LVer", edit(0, 1), "lrh_hdr"},
 		{"raw", edit(1, 0), "ib_raw"},
-		{"short", fixed(from2(nil)[:30]), "lrh_len"},
+		{"short", fixed(from2(nil)[:22]), "lrh_len"},
 		{"PktLen", edit(5, 200), "lrh_len"},
 		{"VCRC", append(from2(nil)[:40], 0, 0), "vcrc"},
 		{"subnet management", edit(0, 0xf0), DropQP0},

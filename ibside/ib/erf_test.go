@@ -4,6 +4,8 @@ package ib_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,56 +23,99 @@ func TestERF(t *testing.T) {
 		t.Errorf("record\n got % x\nwant % x", rec, want)
 	}
 	rec = rec[1:]
-	ts, got, ok := erftest.Parse(rec)
-	if !ok || !bytes.Equal(got, packet) || !ts.Equal(at) {
-		t.Errorf("%v, %v, % x", ok, ts, got)
+	r, ok := erftest.Parse(rec)
+	if !ok || !bytes.Equal(r.Packet, packet) || !r.Time.Equal(at) || r.IsTruncated() {
+		t.Errorf("%v, %+v", ok, r)
 	}
-	for n := range rec {
-		if _, _, ok := erftest.Parse(rec[:n]); ok {
-			t.Errorf("taken from %d bytes of %d", n, len(rec))
+	for n := range rec { // what a snap length leaves
+		r, ok := erftest.Parse(rec[:n])
+		has := min(max(n-16, 0), len(packet))
+		if ok != (n >= 16) || ok && (!bytes.Equal(r.Packet, packet[:has]) || r.WireLen != 42 || r.IsTruncated() != (has < 42)) {
+			t.Errorf("%d bytes of %d: %v, %+v", n, len(rec), ok, r)
 		}
 	}
 }
 
+// edit returns a function that replaces bytes of a record.
+func edit(at int, with ...byte) func([]byte) []byte {
+	return func(r []byte) []byte {
+		copy(r[at:], with)
+		return r
+	}
+}
+
+// unpadded makes a record as ibdump writes it: not a multiple of 8 bytes long.
+func unpadded(r []byte) []byte {
+	n := 16 + int(binary.BigEndian.Uint16(r[14:]))
+	binary.BigEndian.PutUint16(r[10:], uint16(n))
+	return r[:n]
+}
+
+// extended puts two extension headers into a record.
+func extended(r []byte) []byte {
+	ext := []byte{0x83, 0, 0, 0, 0, 0, 0, 0, 0x03, 0, 0, 0, 0, 0, 0, 0}
+	r[8] |= 0x80
+	binary.BigEndian.PutUint16(r[10:], binary.BigEndian.Uint16(r[10:])+16)
+	return slices.Concat(r[:16], ext, r[16:])
+}
+
+// endless makes extension headers of all that follows the header.
+func endless(r []byte) []byte {
+	for i := range r[16:] {
+		r[16+i] |= 0x80
+	}
+	return edit(8, 0x95)(r)
+}
+
+// erfVariants are records of a packet of 42 bytes as others write them, and how many bytes of it are read; -1: it is no
+// record.
+var erfVariants = []struct {
+	name string
+	edit func(rec []byte) []byte
+	has  int
+}{
+	{"as written", edit(0), 42},
+	{"without pad", unpadded, 42},
+	{"without pad, the next record behind it", func(r []byte) []byte { return append(unpadded(r), r[:20]...) }, 42},
+	{"without pad, two extension headers", func(r []byte) []byte { return extended(unpadded(r)) }, 42},
+	{"without pad, truncated by the file", func(r []byte) []byte { return unpadded(r)[:16+41] }, 41},
+	{"padded to 4 bytes", func(r []byte) []byte { return edit(11, 16+44)(r)[:16+44] }, 42},
+	{"bytes after the record", func(r []byte) []byte { return append(r, 1, 2, 3) }, 42},
+	{"the pad is missing", func(r []byte) []byte { return r[:16+42] }, 42},
+	{"link packets", edit(8, 25), 42},
+	{"Ethernet", edit(8, 2), -1},
+	{"two extension headers", extended, 42},
+	{"truncated in the second extension header", func(r []byte) []byte { return extended(r)[:16+15] }, -1},
+	{"truncated behind the extension headers", func(r []byte) []byte { return extended(r)[:16+16] }, 0},
+	{"extension headers without end", endless, -1},
+	{"extension headers up to rlen", func(r []byte) []byte { return edit(11, 16+8)(endless(r)) }, -1},
+	{"truncated by the writer, padded", edit(11, 16+40), 40},
+	{"truncated by the writer, without pad", edit(11, 16+37), 37},
+	{"truncated to nothing", edit(11, 16), 0},
+	{"rlen less than the header", edit(11, 15), -1},
+	{"rlen 0", edit(10, 0, 0), -1},
+}
+
 func TestERFVariants(t *testing.T) {
 	packet := frame(t, "ib-local")
-	for _, n := range []int{0, 40} { // records without pad
-		if _, got, ok := erftest.Parse(ib.AppendERF(nil, time.Unix(0, 0), packet[:n])); !ok || !bytes.Equal(got, packet[:n]) {
-			t.Errorf("%d bytes: %v, % x", n, ok, got)
+	for _, c := range erfVariants {
+		r, ok := erftest.Parse(c.edit(ib.AppendERF(nil, time.Unix(0, 0), packet)))
+		if ok != (c.has >= 0) {
+			t.Errorf("%s: %v", c.name, ok)
+		} else if ok && (!bytes.Equal(r.Packet, packet[:c.has]) || r.WireLen != 42 || r.IsTruncated() != (c.has < 42)) {
+			t.Errorf("%s: %d bytes, want %d: %+v", c.name, len(r.Packet), c.has, r)
 		}
 	}
-	for _, c := range []struct {
-		name string
-		edit func(rec []byte) []byte
-		ok   bool
-	}{
-		{"as written", func(r []byte) []byte { return r }, true},
-		{"bytes after the record", func(r []byte) []byte { return append(r, 1, 2, 3) }, true},
-		{"link packets", func(r []byte) []byte { r[8] = 25; return r }, true},
-		{"Ethernet", func(r []byte) []byte { r[8] = 2; return r }, false},
-		{"two extension headers", func(r []byte) []byte {
-			ext := []byte{0x83, 0, 0, 0, 0, 0, 0, 0, 0x03, 0, 0, 0, 0, 0, 0, 0}
-			r[8] |= 0x80
-			r[11] += 16
-			return append(append(bytes.Clone(r[:16]), ext...), r[16:]...)
-		}, true},
-		{"extension headers without end", func(r []byte) []byte {
-			for i := range r[16:] {
-				r[16+i] |= 0x80
-			}
-			r[8] |= 0x80
-			return r
-		}, false},
-		{"wlen beyond rlen", func(r []byte) []byte { r[15] = 49; return r }, false},
-		{"rlen less than the header", func(r []byte) []byte { r[11] = 15; return r }, false},
-	} {
-		_, got, ok := erftest.Parse(c.edit(ib.AppendERF(nil, time.Unix(0, 0), packet)))
-		if ok != c.ok || ok && !bytes.Equal(got, packet) {
-			t.Errorf("%s: %v, want %v; % x", c.name, ok, c.ok, got)
+	if r, ok := erftest.Parse(edit(15, 49)(ib.AppendERF(nil, time.Unix(0, 0), packet))); !ok || len(r.Packet) != 48 || r.WireLen != 49 {
+		t.Errorf("wlen beyond rlen: %v, %+v", ok, r)
+	}
+	for n := range len(packet) + 1 { // with every pad
+		if r, ok := erftest.Parse(ib.AppendERF(nil, time.Unix(0, 0), packet[:n])); !ok || !bytes.Equal(r.Packet, packet[:n]) || r.IsTruncated() {
+			t.Errorf("%d bytes: %v, %+v", n, ok, r)
 		}
 	}
 	rec := ib.AppendERF(nil, time.Unix(0, 0), make([]byte, 100000))
-	if _, got, ok := erftest.Parse(rec); !ok || len(got) != 8190 {
-		t.Errorf("100000 bytes: %v, %d bytes back, want the largest packet, 8190", ok, len(got))
+	if r, ok := erftest.Parse(rec); !ok || len(r.Packet) != 8190 {
+		t.Errorf("100000 bytes: %v, %d bytes back, want the largest packet, 8190", ok, len(r.Packet))
 	}
 }

@@ -109,14 +109,20 @@ func FuzzParseERF(f *testing.F) {
 	for _, x := range examples(f) {
 		f.Add(ib.AppendERF(nil, time.Unix(1700000000, 999999999), x.frame))
 	}
+	for _, c := range erfVariants {
+		f.Add(c.edit(ib.AppendERF(nil, time.Unix(1700000000, 999999999), frame(f, "ib-local"))))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		at, p, ok := erftest.Parse(b)
+		r, ok := erftest.Parse(b)
 		if !ok {
 			return
 		}
-		at2, p2, ok := erftest.Parse(ib.AppendERF(nil, at, p))
-		if want := p[:min(len(p), 8190)]; !ok || !at2.Equal(at) || !bytes.Equal(p2, want) {
-			t.Errorf("%v: %v, %v; % x, % x", ok, at, at2, p, p2)
+		if r.WireLen > 65535 || len(r.Packet) > r.WireLen || len(r.Packet) > len(b)-16 {
+			t.Errorf("%+v of %d bytes", r, len(b))
+		}
+		r2, ok := erftest.Parse(ib.AppendERF(nil, r.Time, r.Packet))
+		if want := r.Packet[:min(len(r.Packet), 8190)]; !ok || !r2.Time.Equal(r.Time) || !bytes.Equal(r2.Packet, want) {
+			t.Errorf("%v: %+v, %+v", ok, r, r2)
 		}
 	})
 }

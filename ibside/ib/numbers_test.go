@@ -22,7 +22,7 @@ const numbers = `
 	MTU256 1  MTU512 2  MTU1024 3  MTU2048 4  MTU4096 5
 
 	LRHLen 8  LNHLocal 2  LNHGlobal 3  VLSubnetManagement 15
-	GRHLen 40  BTHLen 12  DETHLen 8  ImmDtLen 4  ICRCLen 4  VCRCLen 2  UDMinLen 34  UDMaxLen 4174
+	GRHLen 40  BTHLen 12  DETHLen 8  ImmDtLen 4  ICRCLen 4  VCRCLen 2  MinLen 26  UDMaxLen 4174
 	OpUDSendOnly 0x64  OpUDSendOnlyImm 0x65  OpCN 0x80  OpCNP 0x81
 
 	ScopeLinkLocal 2  SrcPortFirst 0xc000

@@ -2,9 +2,10 @@
 
 package ib
 
-// UDMinLen and UDMaxLen bound a native datagram, LRH to VCRC: no GRH and no payload, or everything and 4096.
+// MinLen and UDMaxLen bound a native packet, LRH to VCRC: a BTH alone, which some transports send; or a datagram with
+// everything and a payload of 4096 bytes.
 const (
-	UDMinLen = LRHLen + BTHLen + DETHLen + ICRCLen + VCRCLen
+	MinLen   = LRHLen + BTHLen + ICRCLen + VCRCLen
 	UDMaxLen = LRHLen + GRHLen + BTHLen + DETHLen + ImmDtLen + 4096 + ICRCLen + VCRCLen
 )
 
@@ -16,15 +17,15 @@ const (
 	FaultNone        Fault = ""
 	FaultLRHHdr      Fault = "lrh_hdr"      // truncated; LVer; an invalid DLID or SLID; VL 15 for another QP than 0
 	FaultIBRaw       Fault = "ib_raw"       // LNH 0 or 1: no IBA transport
-	FaultLRHLen      Fault = "lrh_len"      // PktLen is not the packet's length, or too small for any datagram
+	FaultLRHLen      Fault = "lrh_len"      // PktLen is not the packet's length, or too small for any packet
 	FaultGRHHdr      Fault = "grh_hdr"      // truncated; IPVer; NxtHdr; a multicast SGID
-	FaultGRHLen      Fault = "grh_len"      // PayLen disagrees with PktLen, or too small for any datagram
+	FaultGRHLen      Fault = "grh_len"      // PayLen disagrees with PktLen, or too small for any packet
 	FaultVCRC        Fault = "vcrc"         // wrong VCRC
 	FaultICRC        Fault = "icrc"         // wrong ICRC
 	FaultBTHTVer     Fault = "bth_tver"     // transport version
 	FaultBTHOpCode   Fault = "bth_opcode"   // not a datagram
 	FaultCNP         Fault = "cnp_rx"       // a congestion notification: not an error, but not a datagram
-	FaultBTHLen      Fault = "bth_len"      // immediate data is missing
+	FaultBTHLen      Fault = "bth_len"      // DETH or immediate data is missing
 	FaultBTHPad      Fault = "bth_pad"      // more pad than bytes
 	FaultMcastIncons Fault = "mcast_incons" // DLID, DGID and DestQP do not agree on multicast or unicast
 )
@@ -121,7 +122,7 @@ func ParsePacket(b []byte) (Packet, Fault) {
 	return p, FaultNone
 }
 
-// parseLRH also makes sure that b holds a BTH, a DETH and both CRCs behind an LRH with no GRH.
+// parseLRH also makes sure that b holds a BTH and both CRCs behind an LRH with no GRH.
 func parseLRH(b []byte) (LRH, Fault) {
 	h, ok := AsLRH(b)
 	if !ok || h.LVer() != 0 {
@@ -130,7 +131,7 @@ func parseLRH(b []byte) (LRH, Fault) {
 	if h.LNH() != LNHLocal && h.LNH() != LNHGlobal {
 		return nil, FaultIBRaw
 	}
-	if len(b) != 4*h.PktLenWords()+VCRCLen || len(b) < UDMinLen {
+	if len(b) != 4*h.PktLenWords()+VCRCLen || len(b) < MinLen {
 		return nil, FaultLRHLen
 	}
 	if s := h.SLID(); h.DLID() == 0 || !s.IsUnicast() && s != LIDPermissive {
@@ -145,7 +146,7 @@ func parseGRH(b []byte) (GRH, Fault) {
 	if !ok || !h.IsBTHNext() || h.SGID().IsIBMulticast() {
 		return nil, FaultGRHHdr
 	}
-	if h.PayLen() != len(b)-GRHLen || h.PayLen() < BTHLen+DETHLen+ICRCLen {
+	if h.PayLen() != len(b)-GRHLen || h.PayLen() < BTHLen+ICRCLen {
 		return nil, FaultGRHLen
 	}
 	return h, FaultNone
@@ -163,26 +164,30 @@ func checkCRCs(b []byte) Fault {
 	return FaultNone
 }
 
-// parseTransport takes the bytes from the BTH to the last pad byte, at least a BTH and a DETH.
+// parseTransport takes the bytes from the BTH to the last pad byte, at least a BTH.
 func (p *Packet) parseTransport(b []byte) Fault {
 	bth, _ := AsBTH(b)
-	deth, _ := AsDETH(b[BTHLen:])
 	if bth.TVer() != 0 {
 		return FaultBTHTVer
 	}
-	rest := b[BTHLen+DETHLen:]
 	switch bth.OpCode() {
-	case OpUDSendOnly:
-	case OpUDSendOnlyImm:
+	case OpUDSendOnly, OpUDSendOnlyImm:
+	case OpCN, OpCNP:
+		return FaultCNP
+	default:
+		return FaultBTHOpCode
+	}
+	deth, ok := AsDETH(b[BTHLen:])
+	if !ok {
+		return FaultBTHLen
+	}
+	rest := b[BTHLen+DETHLen:]
+	if bth.OpCode() == OpUDSendOnlyImm {
 		imm, ok := AsImmDt(rest)
 		if !ok {
 			return FaultBTHLen
 		}
 		p.Imm, rest = imm.Value(), rest[ImmDtLen:]
-	case OpCN, OpCNP:
-		return FaultCNP
-	default:
-		return FaultBTHOpCode
 	}
 	if bth.PadCnt() > len(rest) {
 		return FaultBTHPad

@@ -45,8 +45,8 @@ func TestPacketExamples(t *testing.T) {
 			t.Errorf("%s: AppendTo\n got % x\nwant aa % x", name, b, wire)
 		}
 	}
-	if n := len(frame(t, "ib-empty")); n != ib.UDMinLen {
-		t.Errorf("the smallest datagram has %d bytes, UDMinLen is %d", n, ib.UDMinLen)
+	if n := len(frame(t, "ib-empty")); n != ib.MinLen+ib.DETHLen {
+		t.Errorf("the smallest datagram has %d bytes, the smallest packet %d", n, ib.MinLen)
 	}
 }
 
@@ -104,7 +104,10 @@ var faults = []struct {
 	{"PktLen largest", "ib-local", set(4, 7, 0xff), true, ib.FaultLRHLen},
 	{"trailing byte", "ib-local", func(b []byte) []byte { return append(b, 0) }, false, ib.FaultLRHLen},
 	{"VCRC cut off", "ib-local", func(b []byte) []byte { return b[:len(b)-2] }, false, ib.FaultLRHLen},
-	{"seven words", "ib-empty", func(b []byte) []byte { return set(5, 7)(b[:30]) }, true, ib.FaultLRHLen},
+	{"five words", "ib-empty", func(b []byte) []byte { return set(5, 5)(b[:22]) }, true, ib.FaultLRHLen},
+	{"six words, no DETH", "ib-empty", func(b []byte) []byte { return set(5, 6)(b[:26]) }, true, ib.FaultBTHLen},
+	{"seven words, half a DETH", "ib-empty", func(b []byte) []byte { return set(5, 7)(b[:30]) }, true, ib.FaultBTHLen},
+	{"RC acknowledge", "ib-empty", func(b []byte) []byte { return set(8, 0x11)(set(5, 7)(b[:30])) }, true, ib.FaultBTHOpCode},
 	{"reserved bits of the LRH", "ib-local", func(b []byte) []byte { return set(4, 0xf8)(set(1, 0x0e)(b)) }, true, ib.FaultNone},
 	{"GRH cut off", "ib-empty", set(1, 3), true, ib.FaultGRHHdr},
 	{"IPVer 4", "ib-global", set(8, 0x46), true, ib.FaultGRHHdr},
@@ -113,7 +116,9 @@ var faults = []struct {
 	{"PayLen one word less", "ib-global", set(13, 28), true, ib.FaultGRHLen},
 	{"PayLen one more", "ib-global", set(13, 33), true, ib.FaultGRHLen},
 	{"PayLen largest", "ib-global", set(12, 0xff, 0xff), true, ib.FaultGRHLen},
-	{"PayLen 20, no DETH", "ib-global", func(b []byte) []byte { return set(13, 20)(set(5, 17)(b[:70])) }, true, ib.FaultGRHLen},
+	{"PayLen 12, no BTH", "ib-global", func(b []byte) []byte { return set(13, 12)(set(5, 15)(b[:62])) }, true, ib.FaultGRHLen},
+	{"PayLen 20, half a DETH", "ib-global", func(b []byte) []byte { return set(13, 20)(set(5, 17)(b[:70])) }, true, ib.FaultBTHLen},
+	{"RC acknowledge, global", "ib-global", func(b []byte) []byte { return set(atBTH, 0x11)(set(13, 20)(set(5, 17)(b[:70]))) }, true, ib.FaultBTHOpCode},
 	{"VCRC", "ib-local", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, false, ib.FaultVCRC},
 	{"variant field and VCRC", "ib-local", set(0, 0x10), false, ib.FaultVCRC},
 	{"ICRC", "ib-local", func(b []byte) []byte { b[28] ^= 1; return vcrcOnly(b) }, false, ib.FaultICRC},

@@ -53,7 +53,11 @@ static void put(struct table *t, const void *entry)
 
 static void put_host(struct tables *t, unsigned i)
 {
-	struct proxy_qp_entry s = {.key.number = HOST_QPN, .id = i, .qp = 40 + i, .qpn = PROXY_QPN + i};
+	struct proxy_qp_entry s = {.key.number = HOST_QPN,
+				   .id = i,
+				   .qp = 40 + i,
+				   .qpn = PROXY_QPN + i,
+				   .src = i == 1 ? 0 : 0x010000000002};
 	struct proxy_qpn_entry q = {.key.number = PROXY_QPN + i,
 				    .peer = {.l2 = 0x010000000002 | (i == 1 ? UINT64_C(100) << L2_MAC_BITS : 0),
 					     .qpn = HOST_QPN,

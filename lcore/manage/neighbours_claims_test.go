@@ -114,6 +114,80 @@ func TestClaimByData(t *testing.T) {
 	})
 }
 
+// send passes data of one queue pair of host4 to the loop, and compares how it ended.
+func (s *rig) send(l frame.Link, want string) {
+	s.t.Helper()
+	if h := s.hold(l, host4, 0x10); h.ended() != want {
+		s.t.Errorf("data from %v ended by %q, want %q", l.MAC, h.ended(), want)
+	}
+}
+
+// TestMovedSource checks that a host with a proxy QP that sends from another MAC address moves there when it does not
+// answer at the old one, half a second later; and that one that answers keeps its address.
+func TestMovedSource(t *testing.T) {
+	bubble(t, "moved", func(t *testing.T) {
+		s := start(t, nil)
+		s.send(hostLink, "again")
+		s.send(otherLink, "source")
+		s.wait(150 * time.Millisecond)
+		if to := s.questions(host4); len(to) != 1 || to[0] != hostMAC {
+			t.Errorf("asked %v, want the holder alone", to)
+		}
+		s.wait(claimTime)
+		s.send(otherLink, "again")
+		s.send(hostLink, "source")
+		if h, _ := s.host(host4); h.MAC != otherMAC || s.count().HostsMoved != 1 || s.ibPort.open() != 1 {
+			t.Errorf("is at %v, %d QPs", frame.MAC(h.MAC), s.ibPort.open())
+		}
+	})
+	bubble(t, "announced", func(t *testing.T) {
+		s := start(t, nil)
+		s.send(hostLink, "again")
+		s.give(arp(otherLink, frame.ARPRequest, host4, host4))
+		s.wait(claimTime)
+		s.send(otherLink, "again")
+	})
+	bubble(t, "the holder answers", func(t *testing.T) {
+		s := start(t, nil)
+		s.send(hostLink, "again")
+		s.send(otherLink, "source")
+		s.give(arp(hostLink, frame.ARPReply, host4, bridge4))
+		s.wait(claimTime)
+		s.send(otherLink, "source")
+		s.send(hostLink, "again")
+		if n := s.count(); n.HostsMoved != 0 || n.HostConflicts != 2 || n.ProxyQPsDenied != 0 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// TestMovedSourceConfigured checks that a host with a configured MAC address does not move, and that the MAC address of
+// one behind a router is compared only while it is configured.
+func TestMovedSourceConfigured(t *testing.T) {
+	bubble(t, "static", func(t *testing.T) {
+		s := start(t, func(cfg *manageConfig, _ *ibPort) { cfg.Hosts = []tables.Host{staticHost(host4)} })
+		s.send(hostLink, "again")
+		s.send(otherLink, "source")
+		s.wait(claimTime)
+		s.send(otherLink, "source")
+		if n := s.count(); n.Spoofs != 2 {
+			t.Errorf("%+v", n)
+		}
+	})
+	bubble(t, "static, behind a router, and released", func(t *testing.T) {
+		s := start(t, func(cfg *manageConfig, _ *ibPort) { cfg.Hosts = []tables.Host{staticHost(far4)} })
+		if h, _ := s.host(far4); h.Routed {
+			t.Error("a configured MAC address need not be compared")
+		}
+		if err := s.loop.Change(t.Context(), manage.Change{}); err != nil {
+			t.Fatal(err)
+		}
+		if h, _ := s.host(far4); !h.Routed {
+			t.Error("its MAC address is a router's, and is compared")
+		}
+	})
+}
+
 // TestFlapping checks that two stations that take turns are counted, and do not fill the log.
 func TestFlapping(t *testing.T) {
 	bubble(t, "flapping", func(t *testing.T) {

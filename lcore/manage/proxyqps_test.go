@@ -59,7 +59,7 @@ func TestProxyQP(t *testing.T) {
 			if !ok || got != want {
 				t.Errorf("proxy QP %+v, want %+v", got, want)
 			}
-			if host, _ := s.host(c.src); host != (tables.Host{IP: c.src, MAC: hostMAC, Version: uint8(c.version)}) {
+			if host, _ := s.host(c.src); host != (tables.Host{IP: c.src, MAC: hostMAC, Version: uint8(c.version), Routed: c.src == far4}) {
 				t.Errorf("host %+v", host)
 			}
 			if n := s.count(); n.ProxyQPsMade != 1 || n.ProxyQPsDenied != 0 || s.loop.Status().ProxyQPs != 1 {

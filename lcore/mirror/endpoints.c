@@ -59,12 +59,12 @@ static void add_ip(struct endpoints *e, const uint8_t ip[16], const uint32_t *qp
 static void add_ips(struct endpoints *e, const uint8_t src[16], const uint8_t dst[16], const uint8_t *bth, int64_t len)
 {
 	uint32_t src_qpn = 0, dst_qpn = 0;
-	bool transport = len >= UD_LEN;
-	if (transport) {
+	bool transport = len >= BTH_LEN + ICRC_LEN, deth = len >= UD_LEN + ICRC_LEN;
+	if (transport)
 		dst_qpn = be32(bth + 4) & 0xffffff;
-		src_qpn = be32(bth + 16) & 0xffffff;
-	}
-	add_ip(e, src, transport ? &src_qpn : NULL);
+	if (deth)
+		src_qpn = be32(bth + BTH_LEN + 4) & 0xffffff;
+	add_ip(e, src, deth ? &src_qpn : NULL);
 	add_ip(e, dst, transport ? &dst_qpn : NULL);
 }
 

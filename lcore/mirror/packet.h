@@ -19,7 +19,7 @@ enum mirror_point {
 	MIRROR_SENT,       /* taken by the other port */
 	MIRROR_DROPPED,    /* for the reason in drop */
 	MIRROR_MANAGEMENT, /* punted to management */
-	MIRROR_WAITING,    /* punted, to wait for a proxy QP */
+	MIRROR_WAITING,    /* punted, to wait for a proxy QP or until its host has moved */
 	MIRROR_HANDOFF,    /* to the worker that owns the proxy QP */
 	MIRROR_OWN,        /* a frame from management, transmitted */
 	MIRROR_POINTS

@@ -114,6 +114,7 @@ func (n *Neighbours) release(ip netip.Addr, now time.Time) {
 		return
 	}
 	h.Static = false
+	h.Routed = n.isRouted(h)
 	if _, err := n.tables.Put(h); err != nil {
 		n.log.Error("host_released", "ip", ip, "error", err)
 		return

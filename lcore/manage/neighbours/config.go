@@ -7,8 +7,8 @@
 //
 // What it believes: configuration before the wire. No station on Ethernet becomes the bridge or an IB node, and a
 // static host stays where it is. An address in the bridge's subnets is learned from ARP, ND and data; any other, behind
-// a router, from data only. When two MAC addresses claim one address, the holder is probed, and keeps it if it answers.
-// Package schedule has the times.
+// a router, from data only, and from whatever MAC address. When two MAC addresses claim one address, the holder is
+// probed, and keeps it if it answers. Package schedule has the times.
 //
 // All methods belong to the loop's goroutine.
 package neighbours

@@ -101,6 +101,7 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 		}
 	}
 	h := tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version, Static: old.Static}
+	h.Routed = n.isRouted(h)
 	switch {
 	case known && old.MAC == mac:
 		n.heard(ip, now)
@@ -110,6 +111,10 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 	}
 	return n.note(h, old, known, data, now)
 }
+
+// isRouted reports whether the MAC address of a host is a router's. Workers compare that of each packet with all others:
+// it says whose the packet is.
+func (n *Neighbours) isRouted(h tables.Host) bool { return !h.Static && !n.local.OnLink(h.IP) }
 
 // note writes a learned host to the tables, and counts it.
 func (n *Neighbours) note(h, old tables.Host, known, urgent bool, now time.Time) (punt.Rejection, error) {

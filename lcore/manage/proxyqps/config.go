@@ -3,6 +3,7 @@
 // Package proxyqps makes and ends proxy QPs: UD QPs on the IB side, each of which represents one RoCE (host, QPN).
 //
 //	pending packet ─ HandlePending ─▶ its source is learned ─▶ a QP of the IB port ─▶ tables ─▶ the packet is requeued
+//	                                        └─ it has a proxy QP; its host has moved ──────────────▶
 //	a service's answer ─ ForService ─▶
 //	                                   nothing crosses by it for long: Tick ─▶ tables ─▶ destroyed
 //

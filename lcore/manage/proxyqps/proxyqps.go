@@ -91,7 +91,7 @@ func (p *ProxyQPs) isDenied(host netip.Addr) bool {
 	return p.policy && !slices.ContainsFunc(p.allow, func(a netip.Prefix) bool { return a.Contains(host) })
 }
 
-// HandlePending makes the proxy QP for the source of a pending packet, and requeues the packet.
+// HandlePending learns the source of a pending packet, makes its proxy QP if it has none, and requeues the packet.
 func (p *ProxyQPs) HandlePending(f frame.Frame, packet punt.PendingPacket, now time.Time) {
 	src, deth, version := transportOf(f)
 	if deth == nil {
@@ -103,17 +103,21 @@ func (p *ProxyQPs) HandlePending(f frame.Frame, packet punt.PendingPacket, now t
 		return
 	}
 	k := key{src, deth.SrcQP()}
-	if _, exists := p.proxyQPs[k]; exists { // made for an earlier frame of the same burst
-		packet.Requeue()
-		return
+	_, exists := p.proxyQPs[k] // made for an earlier frame of the same burst, or the frame is from another MAC address
+	var err error
+	if !exists {
+		err = p.makeRoom(src, now) // before a host that is known makes room for this one, in vain
 	}
-	err := p.makeRoom(src, now) // before a host that is known makes room for this one, in vain
 	if err == nil {
 		if why, bad := p.hosts.Learn(src, f.Eth.Src(), punt.VID(f), version, now); bad != nil {
-			p.count.ProxyQPsDenied++
+			if !exists {
+				p.count.ProxyQPsDenied++
+			}
 			packet.Reject(why)
 			return
 		}
+	}
+	if err == nil && !exists {
 		err = p.create(k, packet.Worker(), deth.QKey(), version, now)
 	}
 	if err != nil {

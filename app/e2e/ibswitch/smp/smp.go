@@ -140,5 +140,5 @@ func (m SMP) Packet(slid, dlid ib.LID) []byte {
 	p := ib.Packet{
 		VL: ib.VLSubnetManagement, SLID: slid, DLID: dlid, OpCode: ib.OpUDSendOnly, PKey: ib.PKeyDefault, DestQP: ib.QP0, Payload: m,
 	}
-	return p.AppendTo(make([]byte, 0, ib.UDMinLen+ib.MADLen))
+	return p.AppendTo(make([]byte, 0, ib.LRHLen+ib.BTHLen+ib.DETHLen+ib.ICRCLen+ib.VCRCLen+ib.MADLen))
 }

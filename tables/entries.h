@@ -45,7 +45,6 @@ enum {
  * MAC address in the order of a frame, then the VLAN id, little-endian. */
 #define L2_TCI(l2) ((uint16_t)((l2) >> 48)) /* 802.1Q VLAN id; 0 = untagged */
 #define L2_MAC_BITS 48
-#define L2_MAC(l2) ((l2) & ((UINT64_C(1) << L2_MAC_BITS) - 1))
 
 /* The destination of messages to RoCE: common to proxy QPs and groups. */
 struct roce_peer {
@@ -73,7 +72,7 @@ struct proxy_qp_entry {
 	uint16_t worker; /* whose QP it is */
 	uint8_t source;  /* the port's number for the GID that it sends from */
 	uint8_t used;    /* atomic; see table_mark_used */
-	uint64_t src;    /* atomic; the MAC address that the host's frames come from, as L2_MAC() gives it; 0: any */
+	uint64_t src;    /* atomic; the MAC address that the host's frames come from, as in l2; 0: any */
 	uint8_t spare[16];
 };
 

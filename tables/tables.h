@@ -41,7 +41,7 @@ static inline uint64_t table_l2(const uint64_t *l2)
 	return __atomic_load_n(l2, __ATOMIC_RELAXED);
 }
 
-/* Whether a frame from this MAC address, as L2_MAC() gives it, is from the host of a proxy QP. */
+/* Whether a frame from this MAC address, the lower 48 bits of an l2 word, is from the host of a proxy QP. */
 static inline bool table_is_from(const struct proxy_qp_entry *proxy_qp, uint64_t mac)
 {
 	uint64_t src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);

@@ -142,9 +142,9 @@ func checkLink(packet []byte) (ib.LRH, drop) {
 // shortest is the length of a datagram without payload.
 func shortest(lrh ib.LRH) int {
 	if lrh.LNH() == ib.LNHGlobal {
-		return ib.UDMinLen + ib.GRHLen
+		return ib.MinLen + ib.DETHLen + ib.GRHLen
 	}
-	return ib.UDMinLen
+	return ib.MinLen + ib.DETHLen
 }
 
 // LinkChanged follows the link. A subnet manager hears of it by a trap.

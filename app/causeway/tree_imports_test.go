@@ -36,7 +36,7 @@ var mayImport = []struct {
 	{"lcore/manage/proxyqps", "tables ibside/ib lcore/frame " + manageTools, managePart},
 	{"lcore/manage/sidr", "tables ibside ibside/ib lcore/frame lcore/frame/roce lcore/manage/proxyqps lcore/manage/sidr/... " + manageTools,
 		managePart},
-	{"lcore/manage/nodes", "tables ibside/ib " + manageTools, managePart},
+	{"lcore/manage/nodes", "tables ibside ibside/ib " + manageTools, managePart},
 	{"lcore/manage/gids", "tables ibside ibside/ib lcore/frame lcore/manage/gids/... " + manageTools, managePart},
 	{"lcore/manage/groups/igmp", "lcore/frame", manageDecides},
 	{"lcore/manage/groups/mgid", "ibside/ib", manageDecides},

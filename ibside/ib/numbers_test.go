@@ -27,7 +27,7 @@ const numbers = `
 
 	ScopeLinkLocal 2  SrcPortFirst 0xc000
 
-	MADLen 256  MADHdrLen 24  ClassSA 0x03  ClassCM 0x07
+	MADLen 256  MADHdrLen 24  ClassSA 0x03  ClassCM 0x07  ClassSubnLID 0x01  ClassSubnDirected 0x81
 	ClassVersionSA 2  ClassVersionCM 2
 	MethodGet 0x01  MethodSet 0x02  MethodSend 0x03  MethodReport 0x06  MethodGetTable 0x12  MethodDelete 0x15
 	MethodResponse 0x80  MethodGetResp 0x81  MethodReportResp 0x86  MethodTableResp 0x92  MethodDeleteResp 0x95

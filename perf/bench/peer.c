@@ -65,7 +65,8 @@ static inline void fill_send(struct ib_send *s, struct rte_mbuf *m, const struct
 	memcpy(s->ah.dgid, to->gid, 16);
 	s->ah.dlid = to->lid;
 	s->ah.sl = to->sl;
-	s->ah.hop_limit = h->ttl - 1;
+	s->ah.hop_limit = to->hop_limit;
+	s->ah.static_rate = to->rate;
 	s->ah.tclass = h->tos;
 	s->ah.source = from->source;
 	s->ah.flow_label = 0;

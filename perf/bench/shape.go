@@ -157,7 +157,7 @@ func (s shape) fill(t *tables.Tables) error {
 		}
 	}
 	for i := range s.nodes {
-		n := tables.Node{GID: nodeGID(i), LID: lid(i), GRH: true}
+		n := tables.Node{GID: nodeGID(i), LID: lid(i), HopLimit: 1, GRH: true}
 		if s.six {
 			n.IP6 = s.nodeIP(i)
 		} else {

@@ -70,9 +70,9 @@ static void ethertype(struct words *w, uint16_t type, uint16_t vlan)
 	add(w, RTE_FLOW_ITEM_TYPE_ETH, &w->eth, &w->eth_mask);
 }
 
-static void udp_port(struct words *w)
+static void udp_port(struct words *w, uint16_t port)
 {
-	w->udp.hdr.dst_port = RTE_BE16(ROCE_V2_PORT);
+	w->udp.hdr.dst_port = rte_cpu_to_be_16(port);
 	w->udp_mask.hdr.dst_port = RTE_BE16(0xffff);
 	add(w, RTE_FLOW_ITEM_TYPE_UDP, &w->udp, &w->udp_mask);
 }
@@ -113,7 +113,7 @@ static void roce_v2(struct words *w, enum rte_flow_item_type ip, uint16_t vlan)
 {
 	ethernet(w, vlan);
 	any(w, ip);
-	udp_port(w);
+	udp_port(w, ROCE_V2_PORT);
 }
 
 static int pattern(struct words *w, const struct dpdk_flow_rule *r)
@@ -135,6 +135,10 @@ static int pattern(struct words *w, const struct dpdk_flow_rule *r)
 		return to_ipv4(w, r->ip, r->vlan), 0;
 	case DPDK_MATCH_IPV6:
 		return to_ipv6(w, r->ip, r->vlan), 0;
+	case DPDK_MATCH_UDP_IPV4:
+		return to_ipv4(w, r->ip, r->vlan), udp_port(w, r->port), 0;
+	case DPDK_MATCH_UDP_IPV6:
+		return to_ipv6(w, r->ip, r->vlan), udp_port(w, r->port), 0;
 	}
 	return -EINVAL;
 }
@@ -145,6 +149,7 @@ static uint64_t rss_types(enum dpdk_flow_match match)
 	switch (match) {
 	case DPDK_MATCH_ROCE_V2_IPV6:
 	case DPDK_MATCH_IPV6:
+	case DPDK_MATCH_UDP_IPV6:
 		return RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_L3_SRC_ONLY;
 	default:
 		return RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_L3_SRC_ONLY;

@@ -124,7 +124,8 @@ func network(f []byte) (at int, ethertype uint16, ok bool) {
 // sum writes the right checksum into the IPv4 header of an untagged frame.
 func sum(f []byte) []byte {
 	f = patch(f, at4Sum, 0, 0)
-	binary.BigEndian.PutUint16(f[at4Sum:], frame.Checksum(f[atNet:atNet+4*int(f[atNet]&15)]))
+	end := min(atNet+4*int(f[atNet]&15), len(f))
+	binary.BigEndian.PutUint16(f[at4Sum:], frame.Checksum(f[atNet:end]))
 	return f
 }
 

@@ -185,6 +185,8 @@ func (d Direction) String() string { return directionNames[d] }
 // Group is one bridged multicast group.
 type Group struct {
 	IP         netip.Addr
+	UDPPort    uint16 // on Ethernet the group is plain UDP to this port; 0: RoCE
+	TTL        uint8  // of plain UDP
 	MGID       ib.GID
 	Direction  Direction
 	QKey       ib.QKey

@@ -117,13 +117,17 @@ func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
 }
 
 // checkGroups reports groups that are ambiguous on one side. Packets from RoCE hosts have only the IP address, neither MGID nor
-// port, so only one group with an address may have a direction to InfiniBand.
+// port, so only one RoCE group with an address may have a direction to InfiniBand; and one of plain UDP with an address and port.
 func (p *parser) checkGroups() {
 	type same struct {
 		ip   netip.Addr
 		mgid ib.GID
 	}
-	whole, leads, mgids := map[same]*table{}, map[netip.Addr]*table{}, firstOf[ib.GID]{}
+	type address struct {
+		ip   netip.Addr
+		port uint16
+	}
+	whole, leads, mgids := map[same]*table{}, map[address]*table{}, firstOf[ib.GID]{}
 	for i, g := range p.cfg.Groups {
 		t := p.tables["group"][i]
 		if o := whole[same{g.IP, g.MGID}]; o != nil && g.IP.IsValid() && !g.MGID.IsZero() {
@@ -137,12 +141,12 @@ func (p *parser) checkGroups() {
 		if !g.IP.IsValid() || g.Direction&ToIB == 0 {
 			continue
 		}
-		if o := leads[g.IP]; o != nil {
+		if o := leads[address{g.IP, g.UDPPort}]; o != nil {
 			t.fail("ip", `ip %v is there already%s, with another MGID, and both entries lead to InfiniBand, where what RoCE hosts send can go to `+
 				`one alone; write direction = "to-roce" in one`, g.IP, o.inLine("ip"))
 			continue
 		}
-		leads[g.IP] = t
+		leads[address{g.IP, g.UDPPort}] = t
 	}
 }
 

@@ -76,8 +76,12 @@ func (g Group) common() []field {
 	if g.RatePPS != 0 {
 		rate = fmt.Sprintf("%d pps", g.RatePPS)
 	}
+	ethernet, ttl := "roce", ""
+	if g.UDPPort != 0 {
+		ethernet, ttl = fmt.Sprintf("%s%d", plainForm, g.UDPPort), strconv.Itoa(int(g.TTL))
+	}
 	return []field{
-		{"direction", g.Direction.String()}, {"qkey", fmt.Sprintf("%#x", uint32(g.QKey))}, {"pkey", fmt.Sprintf("%#x", uint16(g.PKey))},
+		{"ethernet", ethernet}, {"ttl", ttl}, {"direction", g.Direction.String()}, {"qkey", fmt.Sprintf("%#x", uint32(g.QKey))}, {"pkey", fmt.Sprintf("%#x", uint16(g.PKey))},
 		{"rate", rate}, {"rewrite_imm", strconv.FormatBool(g.RewriteImm)}, {"pgm", strconv.FormatBool(g.PGM)},
 	}
 }

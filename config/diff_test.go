@@ -55,10 +55,10 @@ func TestDiff(t *testing.T) {
 			"~ [[host]] 10.9.0.1 mac: 02:00:00:00:00:01 -> none\n~ [[host]] 10.9.0.1 vlan: 0 -> none"},
 		{"a group's rate", `"239.1.2.3"`, "\"239.1.2.3\"\nrate = \"1k pps\"", "~ [[group]] 239.1.2.3 rate: none -> 1000 pps"},
 		{"a group's MGID", `"239.1.2.3"`, "\"239.1.2.3\"\nscope = 5",
-			"- [[group]] 239.1.2.3 mgid ff12:4001:ffff::f01:203, direction both, qkey 0x1234567, pkey 0xffff, rewrite_imm true, pgm false\n" +
-				"+ [[group]] 239.1.2.3 mgid ff15:4001:ffff::f01:203, direction both, qkey 0x1234567, pkey 0xffff, rewrite_imm true, pgm false"},
+			"- [[group]] 239.1.2.3 mgid ff12:4001:ffff::f01:203, ethernet roce, direction both, qkey 0x1234567, pkey 0xffff, rewrite_imm true, pgm false\n" +
+				"+ [[group]] 239.1.2.3 mgid ff15:4001:ffff::f01:203, ethernet roce, direction both, qkey 0x1234567, pkey 0xffff, rewrite_imm true, pgm false"},
 		{"another group of an address", "[[range]]", "[[group]]\nip = \"239.1.2.3\"\nmgid = \"ib\"\ndirection = \"to-roce\"\n[[range]]",
-			"+ [[group]] 239.1.2.3 ff15:4001::f01:203 mgid ff15:4001::f01:203, direction to-roce, qkey 0x1234567, pkey 0xffff, rewrite_imm true, pgm false"},
+			"+ [[group]] 239.1.2.3 ff15:4001::f01:203 mgid ff15:4001::f01:203, ethernet roce, direction to-roce, qkey 0x1234567, pkey 0xffff, rewrite_imm true, pgm false"},
 		{"a range's bound", "239.2.0.0/16\"", "239.2.0.0/16\"\nmost = 9", "~ [[range]] 239.2.0.0/16 most: 256 -> 9"},
 		{"a service's ports", "port = 7174", `ports = "7174-7180"`, "- [[service]] 7174\n+ [[service]] 7174-7180"},
 		{"a translation's other side", "10.10.9.0", "10.10.8.0", "~ [[translate]] 10.9.0.0/24 ib: 10.10.9.0/24 -> 10.10.8.0/24"},
@@ -92,6 +92,7 @@ func TestDiffSeesEveryKey(t *testing.T) {
 		"service.port": {"7174", "7175"}, "service.ports": {"port = 7174", `ports = "1-9"`}, "log.level": {"", `level = "warn"`},
 		"log.format": {"", `format = "json"`}, "range.from": {"", `from = ["sa"]`}, "range.ip": {"239.2", "239.3"}, "group.ip": {"239.1", "239.3"},
 		"group.port": {"", "mgid = \"port\"\nport = 7"}, "range.port": {"", "mgid = \"port\"\nport = 7"},
+		"group.ttl": {"", "ethernet = \"udp:9\"\nttl = 9"}, "range.ttl": {"", "ethernet = \"udp:9\"\nttl = 9"},
 		"group.direction": {"", `direction = "to-ib"`}, "range.direction": {"", `direction = "to-ib"`}, "group.qkey": {"", "qkey = 5"},
 		"range.qkey": {"", "qkey = 5"}, "group.pkey": {"", "pkey = 0x8001"}, "range.pkey": {"", "pkey = 0x8001"},
 		"group.mgid": {"", `mgid = "ib"`}, "range.mgid": {"", `mgid = "ib"`}, "roce.mtu": {"", "mtu = 1600"},

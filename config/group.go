@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"causeway/ibside/ib"
 )
@@ -34,6 +35,9 @@ func (p *parser) groupOf(t *table) Group {
 	if t.has("pkey") {
 		g.PKey = t.pkey("pkey")
 	}
+	if g.UDPPort, g.TTL = readEthernet(t); g.UDPPort == 0 && t.has("ttl") {
+		p.note(t, "ttl", "ttl has no effect without ethernet = \"udp:PORT\": the TTL of RoCE is that of the message")
+	}
 	return g
 }
 
@@ -57,6 +61,32 @@ func readGroupIP(t *table) netip.Addr {
 		return a
 	}
 	return netip.Addr{}
+}
+
+// plainForm begins the value of the key ethernet of a group of plain UDP; the port follows.
+const plainForm = "udp:"
+
+// rocePort is the UDP port of RoCEv2 (IBTA Annex A17).
+const rocePort = 4791
+
+// readEthernet returns the UDP port and the TTL of a group of plain UDP; zeros for RoCE.
+func readEthernet(t *table) (port uint16, ttl uint8) {
+	form := t.text("ethernet")
+	number, plain := strings.CutPrefix(form, plainForm)
+	n, err := strconv.ParseUint(number, 10, 16)
+	limit := uint8(t.number("ttl"))
+	switch {
+	case form == "roce":
+	case !plain:
+		t.fail("ethernet", `ethernet %s is not known; write "roce", or "udp:PORT" such as "udp:4711"`, show(form))
+	case err != nil || n == 0:
+		t.fail("ethernet", `ethernet %s has no UDP port; write one from 1 to 65535, such as "udp:4711"`, show(form))
+	case n == rocePort:
+		t.fail("ethernet", `ethernet %s is the port of RoCEv2; write "roce", or the port that the group's sockets use`, show(form))
+	default:
+		return uint16(n), limit
+	}
+	return 0, 0
 }
 
 func isControlGroup(a netip.Addr) bool {

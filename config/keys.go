@@ -240,6 +240,12 @@ var groupKeys = []key{
 			"templates."},
 	{name: "port", kind: number, noted: "none", lo: 1, hi: 65535, example: "4711",
 		meaning: "The UDP port in the MGID, for `port` and templates."},
+	{name: "ethernet", kind: text, def: "roce", example: `"udp:4711"`,
+		meaning: "What the group is on Ethernet. `roce`: RoCE. `udp:PORT`: plain UDP to the group's address and PORT, which hosts without RDMA " +
+			"send and receive by sockets; a datagram's payload is that of the message on InfiniBand. Groups of one address are told apart by " +
+			"their ports."},
+	{name: "ttl", kind: number, def: int64(64), lo: 1, hi: 255, example: "64",
+		meaning: "The TTL or hop limit of datagrams that the bridge sends, with `udp:PORT`. 64 passes routers; 1, what sockets have by default, does not."},
 	{name: "direction", kind: text, def: "both", words: []string{"both", "to-ib", "to-roce"}, example: `"both"`,
 		meaning: "The directions in which the group's packets cross."},
 	{name: "qkey", kind: number, noted: "0x01234567; 0x00000b1b with `ipoib`", lo: 0, hi: 0xffffffff, hex: true,

@@ -108,15 +108,18 @@ enum dpdk_flow_match {
 	DPDK_MATCH_ROCE_V1, /* ethertype 0x8915 */
 	DPDK_MATCH_ARP,
 	DPDK_MATCH_IGMP,
-	DPDK_MATCH_MAC,  /* destination */
-	DPDK_MATCH_IPV4, /* destination */
-	DPDK_MATCH_IPV6, /* destination */
+	DPDK_MATCH_MAC,      /* destination */
+	DPDK_MATCH_IPV4,     /* destination */
+	DPDK_MATCH_IPV6,     /* destination */
+	DPDK_MATCH_UDP_IPV4, /* destination address and port */
+	DPDK_MATCH_UDP_IPV6,
 };
 
 struct dpdk_flow_rule {
 	enum dpdk_flow_match match;
 	uint8_t mac[6];
 	uint8_t ip[16]; /* wire order; IPv4 in the first 4 bytes */
+	uint16_t port;  /* UDP destination */
 	uint16_t vlan;  /* 0: any */
 	uint32_t priority;
 	bool rss; /* over queues, by source IP; else all to queues[0] */

@@ -55,9 +55,9 @@ static void ethertype(struct flow_args *a, uint16_t type, uint16_t vlan)
 	add(a, RTE_FLOW_ITEM_TYPE_ETH, &a->eth, &a->eth_mask);
 }
 
-static void udp_port(struct flow_args *a)
+static void udp_port(struct flow_args *a, uint16_t port)
 {
-	a->udp.hdr.dst_port = RTE_BE16(ROCE_V2_PORT);
+	a->udp.hdr.dst_port = rte_cpu_to_be_16(port);
 	a->udp_mask.hdr.dst_port = RTE_BE16(0xffff);
 	add(a, RTE_FLOW_ITEM_TYPE_UDP, &a->udp, &a->udp_mask);
 }
@@ -98,7 +98,7 @@ static void roce_v2(struct flow_args *a, enum rte_flow_item_type ip, uint16_t vl
 {
 	ethernet(a, vlan);
 	any(a, ip);
-	udp_port(a);
+	udp_port(a, ROCE_V2_PORT);
 }
 
 static int pattern(struct flow_args *a, const struct dpdk_flow_rule *r)
@@ -120,6 +120,10 @@ static int pattern(struct flow_args *a, const struct dpdk_flow_rule *r)
 		return to_ipv4(a, r->ip, r->vlan), 0;
 	case DPDK_MATCH_IPV6:
 		return to_ipv6(a, r->ip, r->vlan), 0;
+	case DPDK_MATCH_UDP_IPV4:
+		return to_ipv4(a, r->ip, r->vlan), udp_port(a, r->port), 0;
+	case DPDK_MATCH_UDP_IPV6:
+		return to_ipv6(a, r->ip, r->vlan), udp_port(a, r->port), 0;
 	}
 	return -EINVAL;
 }
@@ -130,6 +134,7 @@ static uint64_t rss_types(enum dpdk_flow_match match)
 	switch (match) {
 	case DPDK_MATCH_ROCE_V2_IPV6:
 	case DPDK_MATCH_IPV6:
+	case DPDK_MATCH_UDP_IPV6:
 		return RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_L3_SRC_ONLY;
 	default:
 		return RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_L3_SRC_ONLY;

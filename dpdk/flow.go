@@ -29,9 +29,10 @@ const (
 	MatchIGMP // IP protocol 2
 	MatchMAC  // Rule.MAC is the destination
 	MatchIP   // Rule.IP is the destination
+	MatchUDP  // Rule.IP and Rule.UDPPort are the destination
 )
 
-// cMatches are the C names of the others but MatchIP.
+// cMatches are the C names of the others but MatchIP and MatchUDP.
 var cMatches = map[Match]C.enum_dpdk_flow_match{
 	MatchRoCEv2IPv4: C.DPDK_MATCH_ROCE_V2_IPV4,
 	MatchRoCEv2IPv6: C.DPDK_MATCH_ROCE_V2_IPV6,
@@ -45,7 +46,8 @@ var cMatches = map[Match]C.enum_dpdk_flow_match{
 type Rule struct {
 	Match    Match
 	MAC      [6]byte    // with MatchMAC
-	IP       netip.Addr // with MatchIP
+	IP       netip.Addr // with MatchIP and MatchUDP
+	UDPPort  uint16     // with MatchUDP
 	Queues   []uint16   // one; with RSS, one or more
 	RSS      bool       // spread over Queues by source address alone, so that a host stays with one worker
 	VLAN     uint16     // its frames alone, of any priority; 0: the driver decides whether it looks into tags
@@ -134,8 +136,8 @@ func (p *Port) flowWords(rule Rule) (C.struct_dpdk_flow_rule, error) {
 	if err := p.flowQueues(rule, &words); err != nil {
 		return words, err
 	}
-	if rule.Match == MatchIP {
-		err := flowIP(rule.IP, &words)
+	if rule.Match == MatchIP || rule.Match == MatchUDP {
+		err := flowIP(rule, &words)
 		return words, err
 	}
 	match, known := cMatches[rule.Match]
@@ -149,15 +151,23 @@ func (p *Port) flowWords(rule Rule) (C.struct_dpdk_flow_rule, error) {
 	return words, nil
 }
 
-func flowIP(ip netip.Addr, words *C.struct_dpdk_flow_rule) error {
-	if !ip.IsValid() {
-		return errors.New("MatchIP needs an address")
-	}
-	ip = ip.Unmap()
-	words.match = C.DPDK_MATCH_IPV6
-	if ip.Is4() {
+func flowIP(rule Rule, words *C.struct_dpdk_flow_rule) error {
+	ip, udp := rule.IP.Unmap(), rule.Match == MatchUDP
+	switch {
+	case !ip.IsValid():
+		return errors.New("MatchIP and MatchUDP need an address")
+	case udp && rule.UDPPort == 0:
+		return errors.New("MatchUDP needs a port")
+	case udp && ip.Is4():
+		words.match = C.DPDK_MATCH_UDP_IPV4
+	case udp:
+		words.match = C.DPDK_MATCH_UDP_IPV6
+	case ip.Is4():
 		words.match = C.DPDK_MATCH_IPV4
+	default:
+		words.match = C.DPDK_MATCH_IPV6
 	}
+	words.port = C.uint16_t(rule.UDPPort)
 	for i, b := range ip.AsSlice() {
 		words.ip[i] = C.uint8_t(b)
 	}

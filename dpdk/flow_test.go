@@ -24,6 +24,8 @@ var everyRule = []Rule{
 	{Match: MatchRoCEv2IPv6, VLAN: 4094, Queues: []uint16{0, 1}, RSS: true},
 	{Match: MatchRoCEv1, VLAN: 1, Queues: []uint16{0}},
 	{Match: MatchMAC, MAC: [6]byte{0x01, 0, 0x5e, 1, 2, 3}, VLAN: 2, Queues: []uint16{0}},
+	{Match: MatchUDP, IP: netip.MustParseAddr("239.1.2.3"), UDPPort: 4711, Queues: []uint16{0}},
+	{Match: MatchUDP, IP: netip.MustParseAddr("ff0e::1"), UDPPort: 4711, VLAN: 100, Queues: []uint16{0, 1}, RSS: true},
 }
 
 func TestPortsWithoutFlow(t *testing.T) {
@@ -83,6 +85,9 @@ func TestRulesInRteFlowsWords(t *testing.T) {
 		"ETH / VLAN 0ffe0000&0fff0000 / IPV6 / " + roce + " / " + v6SourceOnly + " 0 1 priority 0",
 		"ETH / VLAN 00018915&0fffffff / QUEUE 0 priority 0",
 		"ETH 01005e010203" + zeros(8) + "&ffffffffffff" + zeros(8) + " / VLAN 00020000&0fff0000 / QUEUE 0 priority 0",
+		"ETH / IPV4 " + zeros(16) + "ef010203&" + zeros(16) + "ffffffff / UDP 00001267" + zeros(4) + "&0000ffff" + zeros(4) + " / QUEUE 0 priority 0",
+		"ETH / VLAN 00640000&0fff0000 / IPV6 " + zeros(24) + "ff0e" + zeros(13) + "01&" + zeros(24) + strings.Repeat("ff", 16) +
+			" / UDP 00001267" + zeros(4) + "&0000ffff" + zeros(4) + " / " + v6SourceOnly + " 0 1 priority 0",
 	} {
 		got, err := p.showFlow(everyRule[i])
 		if err != nil || got != want {
@@ -101,7 +106,8 @@ func TestRuleErrors(t *testing.T) {
 		{Rule{Match: MatchIGMP, Queues: []uint16{0, 1}}, "2 queues: name one, or with RSS"},
 		{Rule{Match: MatchIGMP, Queues: []uint16{2}}, "there is no queue 2: the port has 2"},
 		{Rule{Match: MatchRoCEv1, Queues: []uint16{0}, RSS: true}, "RSS goes by the source IP"},
-		{Rule{Match: MatchIP, Queues: []uint16{0}}, "MatchIP needs an address"},
+		{Rule{Match: MatchIP, Queues: []uint16{0}}, "MatchIP and MatchUDP need an address"},
+		{Rule{Match: MatchUDP, IP: netip.MustParseAddr("239.1.2.3"), Queues: []uint16{0}}, "MatchUDP needs a port"},
 		{Rule{Match: 99, Queues: []uint16{0}}, "there is no match 99"},
 		{Rule{Match: MatchARP, Queues: []uint16{0}, VLAN: 4095}, "there is no VLAN 4095: use 1 to 4094"},
 	} {

@@ -31,8 +31,9 @@ struct packet {
 	uint8_t hop_limit;
 	bool multicast;
 	bool control_group;    /* a link-local group: bridged only if it is configured */
+	bool plain;            /* a datagram to a group of plain UDP: it has no transport headers, and no ICRC */
 	struct table_key from; /* source address and QPN */
-	struct table_key to;   /* destination address */
+	struct table_key to;   /* destination address; of plain UDP with the port */
 };
 
 /* Which part of a frame is the payload. */
@@ -96,6 +97,14 @@ static inline void drop_packet(struct worker *w, enum direction d, enum drop rea
  * control frame, which management gets. */
 enum { PUNT = DROP_COUNT };
 unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc);
+
+/* plain.c: a datagram to another UDP port than RoCEv2's, which is bridged if there is a group of plain UDP with this
+ * address and port. ip_payload: the length by the IP header, all of which is in the frame. */
+enum drop parse_plain(const struct datapath *dp, struct packet *p, struct icrc_job *icrc, const uint8_t *udp,
+		      uint32_t ip_payload);
+
+/* plain.c: whether the checksum of a datagram of len bytes is right. net has the IP header. */
+bool udp_checksum_right(const struct icrc_job *net, const uint8_t *udp, uint32_t len);
 
 /* transport.c: BTH, DETH and immediate. Called only when the ICRC is right. */
 enum drop transport(const struct datapath *dp, struct packet *p);

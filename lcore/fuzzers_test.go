@@ -112,6 +112,7 @@ func messageSeeds() [][]byte {
 	}
 	for _, m := range []message{
 		received(), received(noGRH), received(rdmaNode), received(toGroup(mustGID("ff12::ef01:203"))), received(toGroup(mustGID("ff12::ef81:204"))),
+		received(toGroup(mustGID("ff13::"))), received(toGroup(mustGID("ff13::1"))),
 		received(func(m *message) { m.Payload = pattern(1021) }),
 	} {
 		out = append(out, append(m.GRH[:], m.Payload...))

@@ -178,12 +178,39 @@ func (g *generator) spoil(p *roce.Packet, six bool) {
 
 // frame is a packet on the wire, as it should be or damaged.
 func (g *generator) frame() []byte {
-	p := g.packet()
-	f := p.AppendTo(nil)
+	var f []byte
+	if g.rarely(6) {
+		f = g.plain()
+	} else {
+		p := g.packet()
+		f = p.AppendTo(nil)
+	}
 	for n := one(g, 0, 0, 1, 1, 1, 2); n > 0; n-- {
 		f = g.damage(f)
 	}
 	return f[:min(len(f), lcore.DataRoom-lcore.Headroom)] // what fits one mbuf
+}
+
+// plain is a datagram of plain UDP, mostly to a group that is bridged.
+func (g *generator) plain() []byte {
+	src, dst := one(g, g.sources...), one(g, group4, group4, plainOnly, noGroup)
+	if g.rarely(3) {
+		src, dst = one(g, g.sources6...), one(g, group6, group6, noGroup6)
+	}
+	if g.rarely(20) {
+		src, dst = g.addr(src.Is6()), one(g, group4, group6, plainOnly)
+	}
+	if src.Is4() != dst.Is4() {
+		src = one(g, hostIP6, hostIP6)
+		if dst.Is4() {
+			src = hostIP
+		}
+	}
+	l := frame.Link{MAC: hostMAC, VID: g.w.config.VLAN, PCP: uint8(g.IntN(8))}
+	return frame.AppendUDP(nil, l, frame.GroupMAC(dst), frame.Datagram{
+		Src: netip.AddrPortFrom(src, uint16(g.Uint32())), Dst: netip.AddrPortFrom(dst, one(g, plainPort, plainPort, plainPort, plainOut, noPort, 0)),
+		TOS: uint8(g.Uint32()), TTL: uint8(1 + g.IntN(255)), FlowLabel: g.Uint32() & 0xfffff, Checksum: !g.rarely(4),
+	}, g.payload())
 }
 
 // damage changes a frame in one way, and sometimes corrects the checksums that would hide the change from later checks.

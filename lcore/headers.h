@@ -5,11 +5,14 @@
  *
  *   Ethernet [802.1Q] IPv4|IPv6 UDP  BTH DETH [ImmDt] payload pad ICRC     RoCEv2
  *   Ethernet [802.1Q] GRH            BTH DETH [ImmDt] payload pad ICRC     RoCEv1
+ *   Ethernet [802.1Q] IPv4|IPv6 UDP  payload                               plain UDP
  *
  * Stores are eight bytes wide and may span two headers.
  */
 #ifndef CAUSEWAY_HEADERS_H
 #define CAUSEWAY_HEADERS_H
+
+#include <rte_ip.h>
 
 #include "egress.h"
 #include "proto.h"
@@ -185,6 +188,47 @@ static inline struct icrc_job write_headers(struct worker *w, const struct messa
 	m->data_len = (uint16_t)len;
 	m->pkt_len = len;
 	return (struct icrc_job){.p = net, .len = (uint32_t)(end - net), .kind = kind};
+}
+
+/* Writes the IP header of a datagram and UDP's ports, and then the checksum, for hosts check it. Returns the IP
+ * header. */
+static inline uint8_t *put_plain(const struct message *msg, const struct route *r, const struct inherited *in)
+{
+	uint32_t udp_len = UDP_LEN + msg->payload_len;
+	uint64_t port = net16(r->to->qpn), ports = port | port << 16;
+	uint8_t *udp = msg->payload - UDP_LEN, *net;
+	uint16_t checksum;
+	store32(udp + 4, net16(udp_len)); /* the checksum 0 */
+	if (r->six) {
+		store32(udp, ports);
+		net = put_ipv6(udp, r, in, udp_len, PROTO_UDP);
+		checksum = rte_ipv6_udptcp_cksum((const struct rte_ipv6_hdr *)net, udp);
+	} else {
+		net = put_ipv4(msg->payload, r, in, ports, udp_len);
+		checksum = rte_ipv4_udptcp_cksum((const struct rte_ipv4_hdr *)net, udp);
+	}
+	memcpy(udp + 6, &checksum, sizeof checksum);
+	return net;
+}
+
+/* write_headers() of a message to a group of plain UDP. Immediate data has no place there. A short frame is padded: no
+ * other that workers send is short. The job's ICRC falls behind the frame, where the mbuf has room, and is not sent. */
+static __rte_noinline struct icrc_job write_datagram(const struct datapath *dp, const struct message *msg,
+						     const struct route *r)
+{
+	struct rte_mbuf *m = msg->recv->mbuf;
+	struct inherited in = inherit(dp, msg);
+	in.hop_limit = (uint8_t)r->to->qkey;
+	uint8_t *frame = put_ethernet(put_plain(msg, r, &in), dp, r->to, r->six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
+	uint8_t *end = msg->payload + msg->payload_len;
+	if (end < frame + ETH_MIN) {
+		memset(end, 0, (size_t)(frame + ETH_MIN - end));
+		end = frame + ETH_MIN;
+	}
+	m->data_off = (uint16_t)(frame - (uint8_t *)m->buf_addr);
+	m->data_len = (uint16_t)(end - frame);
+	m->pkt_len = m->data_len;
+	return (struct icrc_job){.p = end - ICRC_FAST_MIN, .len = ICRC_FAST_MIN, .kind = ICRC_IPV4}; /* the shortest */
 }
 
 #endif

@@ -208,7 +208,10 @@ static void route(struct worker *w, struct egress *e)
 			drop_message(w, d, e->message[i].recv);
 			continue;
 		}
-		e->icrc[kept] = write_headers(w, &e->message[i], &r);
+		if (likely(r.version != PLAIN_UDP))
+			e->icrc[kept] = write_headers(w, &e->message[i], &r);
+		else
+			e->icrc[kept] = write_datagram(w->datapath, &e->message[i], &r);
 		if (unlikely(kept != i)) {
 			e->message[kept] = e->message[i];
 			e->lookup.to_group[kept] = e->lookup.to_group[i];

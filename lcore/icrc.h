@@ -22,7 +22,7 @@ enum icrc_kind {
 };
 
 /* Computes the ICRC of the len bytes at p, that is from the network header up to and without the ICRC field.
- * No byte outside [p, p+len) is read; any len is safe, and those up to ICRC_FAST_MAX are fast.
+ * No byte outside [p, p+len) is read; any len is safe, and those from ICRC_FAST_MIN to ICRC_FAST_MAX are fast.
  * The value is as stored by a little-endian 32-bit store. */
 typedef uint32_t (*icrc_fn)(enum icrc_kind kind, const uint8_t *p, uint32_t len);
 
@@ -39,6 +39,9 @@ typedef void (*icrc_burst_fn)(const struct icrc_job *jobs, unsigned n, uint32_t 
 /* The largest len for which the vector versions keep constants: a 4096-byte payload behind IPv6, UDP, BTH,
  * DETH, ImmDt and pad, rounded up to whole 64-byte blocks. Longer input goes by the table version. */
 #define ICRC_FAST_MAX 4288u
+
+/* The smallest len that the vector versions take: one whole lane and more. */
+#define ICRC_FAST_MIN 20u
 
 /* The versions that icrc_init chose. Before its first call they point to functions that call it. */
 extern icrc_fn icrc;

@@ -76,8 +76,7 @@ void icrc_avx512_burst(const struct icrc_job *jobs, unsigned n, uint32_t *out);
 
 #endif
 
-/* Lengths that the vector versions take: from 20 (one whole lane and more) to ICRC_FAST_MAX. */
-#define ICRC_FAST_MIN 20u
+/* Lengths that the vector versions take. */
 static inline int icrc_is_fast(uint32_t len)
 {
 	return len - ICRC_FAST_MIN <= ICRC_FAST_MAX - ICRC_FAST_MIN;

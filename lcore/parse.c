@@ -3,9 +3,6 @@
  * Ethernet, 802.1Q, IPv4, IPv6, UDP and GRH of frames from the RoCE side. Lengths are checked first: nothing is read
  * before it is known to be there, nor behind the length that the headers give.
  */
-#include <rte_ip.h>
-#include <rte_udp.h>
-
 #include "burst.h"
 #include "egress.h"
 #include "proto.h"
@@ -67,18 +64,10 @@ static void set_addr(struct table_key *k, const uint8_t *ip6)
 	memcpy(k->addr, ip6, 16);
 }
 
-/* The one's complement sum over pseudo header and packet comes out as all ones (RFC 768, RFC 8200 §8.1). */
-static bool checksum_right(const struct icrc_job *net, const uint8_t *udp, uint32_t len)
-{
-	uint32_t sum = rte_raw_cksum(udp, len);
-	sum += net->kind == ICRC_IPV4 ? rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)net->p, 0)
-				      : rte_ipv6_phdr_cksum((const struct rte_ipv6_hdr *)net->p, 0);
-	return (sum & 0xffff) + (sum >> 16) == 0xffff;
-}
-
 /* Sets the fields behind UDP or GRH. len: bytes from the BTH to the end of the ICRC. */
 static void set_transport(struct packet *p, struct icrc_job *icrc, const uint8_t *bth, uint32_t len)
 {
+	p->plain = false;
 	p->transport = bth;
 	p->transport_len = len - ICRC_LEN;
 	bool deth = likely(len >= UD_LEN + ICRC_LEN);
@@ -94,7 +83,7 @@ static enum drop parse_udp(const struct datapath *dp, struct packet *p, struct i
 	if (unlikely(ip_payload < UDP_LEN))
 		return DROP_udp_len;
 	if (unlikely(be16(udp + 2) != ROCE_PORT))
-		return DROP_not_roce;
+		return parse_plain(dp, p, icrc, udp, ip_payload);
 	if (unlikely(!(dp->versions & ROCE_V2)))
 		return DROP_version_off;
 	uint32_t len = be16(udp + 4);
@@ -102,7 +91,7 @@ static enum drop parse_udp(const struct datapath *dp, struct packet *p, struct i
 		return DROP_udp_len;
 	if (unlikely(len != ip_payload))
 		return DROP_ip_len;
-	if (unlikely(be16(udp + 6) != 0 && !checksum_right(icrc, udp, len)))
+	if (unlikely(be16(udp + 6) != 0 && !udp_checksum_right(icrc, udp, len)))
 		return DROP_udp_csum;
 	set_transport(p, icrc, udp + UDP_LEN, len - UDP_LEN);
 	return PASS;

@@ -34,9 +34,13 @@ enum {
 
 enum { ROCE_PORT = 4791 }; /* UDP, of RoCEv2 (Annex A17) */
 
+/* The destination QPN of all messages to groups (IBTA vol 1 §9.4.1.1). */
+enum { QPN_MULTICAST = 0xffffff };
+
 enum {
 	ETH_LEN = 14,
 	VLAN_LEN = 4,
+	ETH_MIN = 60,  /* a frame without FCS (IEEE 802.3 §4.4.2) */
 	IPV4_LEN = 20, /* without options */
 	IPV6_LEN = 40, /* a GRH is as long */
 	UDP_LEN = 8,

@@ -89,6 +89,7 @@ type datagram struct {
 	imm        uint32
 	payload    []byte
 	congestion bool
+	plain      *tables.Group // the group, of plain UDP: there is no transport
 }
 
 // fromRoCE returns the message for a frame, or the reason why there is none.
@@ -258,7 +259,7 @@ func (r *reference) udp(d *datagram, whole, b []byte) string {
 	case !ok:
 		return "udp_len"
 	case udp.DstPort() != frame.PortRoCEv2:
-		return "not_roce"
+		return r.plainUDP(d, udp, b)
 	case r.config.Versions&lcore.V2 == 0:
 		return "version_off"
 	case udp.Len() < 24 || udp.Len() > len(b) || udp.Len()%4 != 0:
@@ -269,6 +270,25 @@ func (r *reference) udp(d *datagram, whole, b []byte) string {
 		return "udp_csum"
 	}
 	d.whole, d.transport = whole, b[frame.UDPLen:len(b)-ib.ICRCLen]
+	return ""
+}
+
+// plainUDP parses a datagram that is not RoCE.
+func (r *reference) plainUDP(d *datagram, udp frame.UDP, b []byte) string {
+	if udp.DstPort() != 0 {
+		d.plain = r.groupAt(tables.GroupAddr{IP: d.dst, UDPPort: udp.DstPort()})
+	}
+	switch {
+	case d.plain == nil:
+		return "not_roce"
+	case udp.Len() < frame.UDPLen || udp.Len() > len(b):
+		return "udp_len"
+	case udp.Len() != len(b):
+		return "ip_len"
+	case udp.Checksum() == 0 && d.dst.Is6(), !frame.UDPChecksumOK(b, d.src, d.dst):
+		return "udp_csum"
+	}
+	d.payload, d.congestion = b[frame.UDPLen:], d.tclass&3 == 3
 	return ""
 }
 
@@ -304,6 +324,9 @@ func (r *reference) grh(d *datagram, b []byte) string {
 }
 
 func (r *reference) integrity(d *datagram, _ []byte) string {
+	if d.plain != nil {
+		return ""
+	}
 	end := len(d.whole) - ib.ICRCLen
 	of := ib.ICRCRoCEv2
 	if len(d.transport) == end-ib.GRHLen { // no UDP between them

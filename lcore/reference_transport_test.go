@@ -17,6 +17,9 @@ import (
 
 // header parses BTH, DETH and immediate.
 func (r *reference) header(d *datagram, _ []byte) string {
+	if d.plain != nil {
+		return ""
+	}
 	d.bth, _ = ib.AsBTH(d.transport)
 	rest := d.transport[ib.BTHLen:]
 	if d.bth.TVer() != 0 {
@@ -50,6 +53,9 @@ func (r *reference) header(d *datagram, _ []byte) string {
 }
 
 func (r *reference) transport(d *datagram, _ []byte) string {
+	if d.plain != nil {
+		return ""
+	}
 	dest, qkey, src := d.bth.DestQP(), d.deth.QKey(), d.deth.SrcQP()
 	switch {
 	case !d.bth.PKey().Matches(r.config.RoCEPKey):
@@ -89,7 +95,7 @@ func isControl(group netip.Addr) bool {
 
 func (r *reference) policy(d *datagram, _ []byte) string {
 	if d.toGroup {
-		g := r.group(d.dst)
+		g := r.groupOf(d)
 		switch {
 		case g == nil && isControl(d.dst):
 			return "mc_control"
@@ -97,7 +103,7 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 			return "mc_unknown"
 		case !g.ToIB:
 			return "mc_direction"
-		case d.deth.QKey() != g.RoCEQKey:
+		case d.plain == nil && d.deth.QKey() != g.RoCEQKey:
 			return "qkey"
 		case len(d.payload) > g.MTUToIB:
 			return "mtu_exceeded"
@@ -111,7 +117,7 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 		}
 	}
 	switch {
-	case r.proxyQP(d.src, d.deth.SrcQP()) != nil:
+	case r.proxyQP(d.src, d.srcQP()) != nil:
 		return r.source(d)
 	case r.nodeOf[d.src] != nil:
 		return "loop_bridge"
@@ -130,16 +136,35 @@ func (r *reference) source(d *datagram) string {
 	return isPending
 }
 
+// groupOf returns the group that a datagram is for.
+func (r *reference) groupOf(d *datagram) *tables.Group {
+	if d.plain != nil {
+		return d.plain
+	}
+	return r.group(d.dst)
+}
+
+// srcQP returns the source QPN, or what stands for it.
+func (d *datagram) srcQP() ib.QPN {
+	if d.plain != nil {
+		return tables.PlainQPN
+	}
+	return d.deth.SrcQP()
+}
+
 // message returns the message that the IB port must get.
 func (r *reference) message(d *datagram) posted {
-	s := r.proxyQP(d.src, d.deth.SrcQP())
+	s := r.proxyQP(d.src, d.srcQP())
 	m := posted{payload: string(d.payload), Sent: fabricport.Sent{
-		QP: s.QP, Source: s.Source, TClass: d.tclass, FlowLabel: d.flow, DestQP: d.bth.DestQP(), PKeyIndex: r.config.PKeyIndex, HasImm: d.hasImm, Imm: d.imm,
-		Solicited: d.bth.Solicited(), FECN: d.congestion, Len: len(d.payload),
+		QP: s.QP, Source: s.Source, TClass: d.tclass, FlowLabel: d.flow, DestQP: ib.QPMulticast, PKeyIndex: r.config.PKeyIndex, HasImm: d.hasImm, Imm: d.imm,
+		FECN: d.congestion, Len: len(d.payload),
 	}}
+	if d.plain == nil {
+		m.DestQP, m.Solicited = d.bth.DestQP(), d.bth.Solicited()
+	}
 	rewrite := r.config.RewriteImm
 	if d.toGroup {
-		g := r.group(d.dst)
+		g := r.groupOf(d)
 		m.DGID, m.DLID, m.SL, m.HopLimit, m.Rate, m.QKey, m.HasGRH = g.MGID, g.MLID, g.SL, g.HopLimit, g.Rate, g.QKey, true
 		rewrite = g.RewriteImm
 	} else {
@@ -195,10 +220,25 @@ func (r *reference) fromIB(m *message) ([]byte, string) {
 	if m.FECN && out.TClass&3 != 0 {
 		out.TClass |= 3
 	}
+	if g := r.byMGID[mgid]; g != nil && g.UDPPort != 0 {
+		return plainFrame(&out, g), ""
+	}
 	psn := &r.psn[(uint32(m.SrcQP)^uint32(m.SLID))%256]
 	out.PSN = *psn
 	*psn = (*psn + 1) & 0xffffff
 	return out.AppendTo(nil), ""
+}
+
+// plainFrame is what becomes of a message to a group of plain UDP, whose RoCE packet out would be.
+func plainFrame(out *roce.Packet, g *tables.Group) []byte {
+	l := frame.Link{MAC: out.Src}
+	if out.Tag != nil {
+		l.VID, l.PCP = out.Tag.VID, out.Tag.PCP
+	}
+	return frame.AppendUDP(nil, l, out.Dst, frame.Datagram{
+		Src: netip.AddrPortFrom(out.SrcIP, g.UDPPort), Dst: netip.AddrPortFrom(out.DstIP, g.UDPPort), TOS: out.TClass, TTL: g.TTL,
+		FlowLabel: out.FlowLabel, Checksum: true,
+	}, out.Payload)
 }
 
 // ownIP returns the bridge's first address of an IP version.
@@ -286,7 +326,7 @@ func (r *reference) destination(m *message, out *roce.Packet, mgid ib.GID) strin
 // behind returns the proxy QP with this QPN, and its host.
 func (r *reference) behind(qpn ib.QPN) (*tables.ProxyQP, *tables.Host) {
 	for i := range r.proxyQPs {
-		if s := &r.proxyQPs[i]; s.QPN == qpn {
+		if s := &r.proxyQPs[i]; s.QPN == qpn && s.HostQPN != tables.PlainQPN {
 			for j := range r.hosts {
 				if h := &r.hosts[j]; h.IP == s.Host {
 					return s, h

@@ -132,6 +132,12 @@ static void take(struct worker *w, struct burst *b, struct rte_mbuf **m, unsigne
 	COUNT(w->counters.direction[ROCE_TO_IB].received, fast);
 }
 
+/* A datagram of plain UDP has no ICRC, and its job no meaning. */
+static bool has_icrc(const struct burst *b, unsigned i)
+{
+	return b->trim[i].fastpath || !b->parsed[i].plain;
+}
+
 /* The whole burst at once, because the multiplications of several short packets overlap. */
 static void check_icrc(struct worker *w, struct burst *b)
 {
@@ -139,7 +145,7 @@ static void check_icrc(struct worker *w, struct burst *b)
 	icrc_burst(b->icrc, b->n, right);
 	unsigned kept = 0;
 	for (unsigned i = 0; i < b->n; i++) {
-		if (unlikely(right[i] != load32(b->icrc[i].p + b->icrc[i].len))) {
+		if (unlikely(right[i] != load32(b->icrc[i].p + b->icrc[i].len)) && has_icrc(b, i)) {
 			drop_packet(w, ROCE_TO_IB, precise_drop(w->datapath, b, i, DROP_icrc), b->send[i].mbuf);
 			continue;
 		}
@@ -155,7 +161,7 @@ static enum drop parse_transport(struct worker *w, struct burst *b, unsigned i, 
 {
 	struct packet *p = &b->parsed[i];
 	struct ib_send *s = &b->send[i];
-	enum drop d = transport(w->datapath, p);
+	enum drop d = p->plain ? PASS : transport(w->datapath, p);
 	if (unlikely(d))
 		return d;
 	if (!requeued)

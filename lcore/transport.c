@@ -14,7 +14,6 @@ enum {
 	OP_CNP = 0x81, /* RoCEv2's */
 	QP_SMI = 0,
 	QP_GSI = 1,
-	QP_MULTICAST = 0xffffff,
 };
 static const uint32_t QKEY_GSI = 0x80010000;
 static const uint32_t QKEY_CONTROLLED = 0x80000000;
@@ -65,13 +64,13 @@ static enum drop check_qps(const struct packet *p, uint32_t src_qpn)
 {
 	if (unlikely(p->dest_qpn == QP_SMI))
 		return DROP_qp0;
-	if (unlikely(p->multicast != (p->dest_qpn == QP_MULTICAST)))
+	if (unlikely(p->multicast != (p->dest_qpn == QPN_MULTICAST)))
 		return DROP_mcast_incons;
 	if (unlikely(p->dest_qpn == QP_GSI))
 		return check_mad(p);
 	if (unlikely(p->qkey & QKEY_CONTROLLED))
 		return DROP_qkey_controlled;
-	if (unlikely(src_qpn <= QP_GSI || src_qpn == QP_MULTICAST))
+	if (unlikely(src_qpn <= QP_GSI || src_qpn == QPN_MULTICAST))
 		return DROP_srcqp;
 	return PASS;
 }
@@ -82,6 +81,8 @@ void count_events(struct worker *w, const struct packet *p)
 	const uint8_t *bth = p->transport;
 	if (unlikely(p->flags & IB_SEND_FECN))
 		events[EVENT_ECN_CE]++;
+	if (p->plain)
+		return;
 	if (unlikely((bth[4] & 0x3f) | (bth[8] & 0x7f) | bth[BTH_LEN + 4]))
 		events[EVENT_RESERVED]++;
 }

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"net/netip"
 	"syscall"
+
+	"causeway/ibside/ib"
 )
 
 // changes is a list of entries to put on tables and keys to take off them, as one. Puts come first: they can
@@ -50,6 +52,23 @@ func checkUnicast(a netip.Addr) (netip.Addr, error) {
 		return a, fmt.Errorf("ip %v is not a unicast address; give one, without zone", a)
 	}
 	return a, nil
+}
+
+// PlainUDP is the version of groups and proxy QPs that are not RoCE on Ethernet.
+const PlainUDP = C.PLAIN_UDP
+
+// PlainQPN is in place of the host's QPN in the proxy QP that sends all plain UDP of a host.
+const PlainQPN = ib.QPN(C.PLAIN_QPN)
+
+// checkPlain checks the version of what can be plain UDP.
+func checkPlain(v uint8, plain bool) error {
+	switch {
+	case plain && v != PlainUDP:
+		return fmt.Errorf("version %d is not that of plain UDP; use PlainUDP", v)
+	case plain:
+		return nil
+	}
+	return checkVersion(v)
 }
 
 func checkVersion(v uint8) error {

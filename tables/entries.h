@@ -5,7 +5,7 @@
  *   RoCE to IB:  hosts        IP            a RoCE host
  *                proxy_qps     IP, QPN       its proxy QP on IB
  *                nodes        IP            the path to an IB node
- *                groups       IP group      the path to a group
+ *                groups       IP group      the path to a group; one of plain UDP also has the port in its key
  *   IB to RoCE:  proxy_qpns  local QPN     the RoCE host and QPN behind a proxy QP
  *                sources      GID or LID    the addresses of an IB node
  *                mgids        MGID          the RoCE side of a group
@@ -28,6 +28,9 @@ struct table_key {
 enum {
 	ROCE_V1 = 1,
 	ROCE_V2 = 2,
+	PLAIN_UDP = 4, /* in place of a RoCE version: datagrams without RoCE's headers */
+
+	PLAIN_QPN = 0x1000000, /* in place of the source's QPN: no packet has one of 25 bits */
 
 	NODE_BRIDGE = 1, /* another bridge: its packets have crossed a bridge */
 	NODE_GRH = 2,    /* sends to it carry a GRH */
@@ -46,7 +49,8 @@ enum {
 #define L2_TCI(l2) ((uint16_t)((l2) >> 48)) /* 802.1Q VLAN id; 0 = untagged */
 #define L2_MAC_BITS 48
 
-/* The destination of messages to RoCE: common to proxy QPs and groups. */
+/* The destination of messages to RoCE: common to proxy QPs and groups. A group of plain UDP has its port in place of
+ * the QPN, and the TTL of its datagrams in place of the Q_Key. */
 struct roce_peer {
 	uint8_t ip[16];
 	uint64_t l2; /* atomic */
@@ -65,7 +69,7 @@ struct host_entry {
 };
 
 struct proxy_qp_entry {
-	struct table_key key; /* host IP, host QPN */
+	struct table_key key; /* host IP, host QPN; PLAIN_QPN: sends the host's plain UDP */
 	uint32_t id;
 	uint32_t qp;     /* the port's handle */
 	uint32_t qpn;    /* on IB */
@@ -90,11 +94,11 @@ struct node_entry {
 };
 
 struct group_entry {
-	struct table_key key; /* IP group, 0 */
+	struct table_key key; /* IP group, 0; of plain UDP the port */
 	uint8_t mgid[16];
 	uint32_t id;
 	uint32_t qkey;      /* on IB */
-	uint32_t roce_qkey; /* on the RoCE side */
+	uint32_t roce_qkey; /* on the RoCE side; of plain UDP 0 */
 	uint16_t mlid;
 	uint16_t mtu; /* largest payload towards IB, bytes */
 	uint8_t sl;
@@ -124,11 +128,11 @@ struct source_entry {
 
 struct mgid_entry {
 	struct table_key key;  /* MGID, 0 */
-	struct roce_peer peer; /* QPN 0xffffff */
+	struct roce_peer peer; /* QPN 0xffffff, or plain UDP's port */
 	uint32_t id;
-	uint8_t version;
-	uint8_t flags; /* GROUP_* */
-	uint16_t mtu;  /* largest payload towards RoCE, bytes */
+	uint8_t version; /* or PLAIN_UDP */
+	uint8_t flags;   /* GROUP_* */
+	uint16_t mtu;    /* largest payload towards RoCE, bytes */
 };
 
 _Static_assert(sizeof(struct roce_peer) == 32, "half a cache line");

@@ -44,6 +44,8 @@ func addrKey(ip netip.Addr, number uint64) C.struct_table_key {
 	return C.struct_table_key{addr: cAddr(ip), number: C.uint64_t(number)}
 }
 
+func groupKey(a GroupAddr) C.struct_table_key { return addrKey(a.IP, uint64(a.UDPPort)) }
+
 func gidKey(gid ib.GID) C.struct_table_key { return C.struct_table_key{addr: cBytes(gid)} }
 
 func numberKey(n uint64) C.struct_table_key { return C.struct_table_key{number: C.uint64_t(n)} }
@@ -143,7 +145,7 @@ func groupFlags(g *Group) C.uint8_t {
 
 func groupEntry(g *Group, id uint32) (e entry) {
 	*as[C.struct_group_entry](&e) = C.struct_group_entry{
-		key:       addrKey(g.IP, 0),
+		key:       groupKey(g.Addr()),
 		mgid:      cBytes(g.MGID),
 		id:        C.uint32_t(id),
 		qkey:      C.uint32_t(g.QKey),
@@ -158,10 +160,19 @@ func groupEntry(g *Group, id uint32) (e entry) {
 	return e
 }
 
+// groupPeer is what messages to a group are sent to.
+func groupPeer(g *Group) C.struct_roce_peer {
+	l2 := l2Word(g.mac(), g.VLAN)
+	if g.Version == PlainUDP {
+		return rocePeer(g.IP, l2, ib.QPN(g.UDPPort), ib.QKey(g.TTL))
+	}
+	return rocePeer(g.IP, l2, ib.QPMulticast, g.RoCEQKey)
+}
+
 func mgidEntry(g *Group, id uint32) (e entry) {
 	*as[C.struct_mgid_entry](&e) = C.struct_mgid_entry{
 		key:     gidKey(g.MGID),
-		peer:    rocePeer(g.IP, l2Word(g.mac(), g.VLAN), ib.QPMulticast, g.RoCEQKey),
+		peer:    groupPeer(g),
 		id:      C.uint32_t(id),
 		mtu:     C.uint16_t(g.MTUToRoCE),
 		version: C.uint8_t(g.Version),

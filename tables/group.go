@@ -8,6 +8,7 @@ package tables
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -32,17 +33,41 @@ type Group struct {
 	MTUToIB    int     // largest payload, bytes
 	MTUToRoCE  int     // largest payload, bytes
 	VLAN       uint16  // on the RoCE side; 0 = untagged
-	Version    uint8   // of RoCE, 1 or 2
+	Version    uint8   // of RoCE, 1 or 2; or PlainUDP
+	UDPPort    uint16  // of plain UDP, else 0
+	TTL        uint8   // or hop limit, of plain UDP
 	ToIB       bool    // RoCE to IB is bridged
 	ToRoCE     bool    // IB to RoCE is bridged
 	RewriteImm bool    // an immediate equal to the sender's QPN becomes the proxy QP's
 	Policed    bool    // its rate is limited
 	PGM        bool    // its messages are PGM's (RFC 3208), and looked at
 
-	// Inbound: it only leads from IB to RoCE, and what RoCE hosts send to IP is not this group's. An IP address has
-	// any number of inbound groups, but one other at most: a RoCE message names no more than the address.
+	// Inbound: it only leads from IB to RoCE, and what RoCE hosts send to IP is not this group's. An address has any
+	// number of inbound groups, but one other at most: a RoCE message names no more than the address.
 	Inbound bool
 }
+
+// A GroupAddr is what packets on Ethernet name of a group.
+type GroupAddr struct {
+	IP      netip.Addr
+	UDPPort uint16 // of plain UDP; 0: RoCE
+}
+
+// Compare orders addresses by IP address and port.
+func (a GroupAddr) Compare(b GroupAddr) int {
+	return cmp.Or(a.IP.Compare(b.IP), cmp.Compare(a.UDPPort, b.UDPPort))
+}
+
+// String returns the IP address, of plain UDP with the port.
+func (a GroupAddr) String() string {
+	if a.UDPPort == 0 {
+		return a.IP.String()
+	}
+	return netip.AddrPortFrom(a.IP, a.UDPPort).String()
+}
+
+// Addr returns the group's address.
+func (g *Group) Addr() GroupAddr { return GroupAddr{g.IP, g.UDPPort} }
 
 type group struct {
 	Group
@@ -52,7 +77,7 @@ type group struct {
 // Groups are the bridged multicast groups, and the tables groups and mgids.
 type Groups struct {
 	c      *C.struct_tables
-	groups map[netip.Addr]*group
+	groups map[GroupAddr]*group
 	mgids  map[ib.GID]*group
 	ids    ids
 }
@@ -82,9 +107,11 @@ func (g *Group) check() error {
 		return fmt.Errorf("sl %d is not possible; use 0 to 15", g.SL)
 	case g.Inbound && g.ToIB:
 		return errors.New("an inbound group does not lead to IB; clear one of Inbound and ToIB")
+	case g.UDPPort != 0 && (g.TTL == 0 || g.RoCEQKey != 0):
+		return fmt.Errorf("plain UDP with TTL %d and Q_Key %v on RoCE; use a TTL from 1 and no Q_Key", g.TTL, g.RoCEQKey)
 	}
 	return firstError(checkMTU("MTUToIB", g.MTUToIB, g.ToIB), checkMTU("MTUToRoCE", g.MTUToRoCE, g.ToRoCE),
-		checkVLAN(g.VLAN), checkVersion(g.Version))
+		checkVLAN(g.VLAN), checkPlain(g.Version, g.UDPPort != 0))
 }
 
 // checkMTU lets 0 pass in a direction that is not used.
@@ -101,11 +128,11 @@ func (t *Groups) Put(g Group) (id uint32, err error) {
 	if err := g.check(); err != nil {
 		return 0, fmt.Errorf("tables: group %v: %w", g.IP, err)
 	}
-	r, main := t.mgids[g.MGID], t.groups[g.IP]
+	r, main := t.mgids[g.MGID], t.groups[g.Addr()]
 	switch {
-	case r != nil && r.IP != g.IP:
+	case r != nil && r.Addr() != g.Addr():
 		return 0, fmt.Errorf("tables: group %v: mgid %v belongs to group %v; delete that, or use another",
-			g.IP, g.MGID, r.IP)
+			g.IP, g.MGID, r.Addr())
 	case r != nil && !g.Inbound && main != nil && main != r:
 		return 0, fmt.Errorf("tables: group %v: its address belongs to mgid %v; delete that, or let one be inbound", g.IP, main.MGID)
 	case r == nil && !g.Inbound:
@@ -125,7 +152,7 @@ func (t *Groups) Put(g Group) (id uint32, err error) {
 	r.Group = g
 	t.mgids[g.MGID] = r
 	if !g.Inbound {
-		t.groups[g.IP] = r
+		t.groups[g.Addr()] = r
 	}
 	return id, nil
 }
@@ -134,7 +161,7 @@ func (t *Groups) Put(g Group) (id uint32, err error) {
 func (t *Groups) unlink(r *group) {
 	delete(t.mgids, r.MGID)
 	if !r.Inbound {
-		delete(t.groups, r.IP)
+		delete(t.groups, r.Addr())
 	}
 }
 
@@ -151,7 +178,7 @@ func (t *Groups) place(g *Group, r *group) (id uint32, err error) {
 	}
 	c.put(&t.c.mgids, "mgids", mgidEntry(g, id))
 	if r != nil && !r.Inbound && g.Inbound {
-		c.delete(&t.c.groups, addrKey(r.IP, 0))
+		c.delete(&t.c.groups, groupKey(r.Addr()))
 	}
 	if r != nil && r.MGID != g.MGID {
 		c.delete(&t.c.mgids, gidKey(r.MGID))
@@ -162,9 +189,9 @@ func (t *Groups) place(g *Group, r *group) (id uint32, err error) {
 	return id, err
 }
 
-// Delete removes the group of an IP group address, but not its inbound ones. It fails when it is not there.
+// Delete removes the RoCE group of an IP group address, but not its inbound ones. It fails when it is not there.
 func (t *Groups) Delete(ip netip.Addr) error {
-	r := t.groups[ip.Unmap()]
+	r := t.groups[GroupAddr{IP: ip.Unmap()}]
 	if r == nil {
 		return fmt.Errorf("tables: group %v: not there to delete", ip)
 	}
@@ -183,7 +210,7 @@ func (t *Groups) DeleteMGID(mgid ib.GID) error {
 func (t *Groups) remove(r *group) error {
 	var c changes
 	if !r.Inbound {
-		c.delete(&t.c.groups, addrKey(r.IP, 0))
+		c.delete(&t.c.groups, groupKey(r.Addr()))
 	}
 	c.delete(&t.c.mgids, gidKey(r.MGID))
 	if err := c.apply(); err != nil {
@@ -194,9 +221,9 @@ func (t *Groups) remove(r *group) error {
 	return nil
 }
 
-// Find returns the group of an IP group address that is not inbound, and its id.
+// Find returns the RoCE group of an IP group address that is not inbound, and its id.
 func (t *Groups) Find(ip netip.Addr) (g Group, id uint32, ok bool) {
-	if r := t.groups[ip.Unmap()]; r != nil {
+	if r := t.groups[GroupAddr{IP: ip.Unmap()}]; r != nil {
 		return r.Group, r.id, true
 	}
 	return Group{}, 0, false

@@ -131,13 +131,13 @@ func (t *Nodes) lookupSource(k C.struct_table_key) (n Node, id uint32, ok bool) 
 }
 
 // Lookup reads the table groups: what matters towards IB.
-func (t *Groups) Lookup(ip netip.Addr) (g Group, id uint32, ok bool) {
-	e, ok := look(&t.c.groups, addrKey(ip, 0))
+func (t *Groups) Lookup(a GroupAddr) (g Group, id uint32, ok bool) {
+	e, ok := look(&t.c.groups, groupKey(a))
 	if !ok {
 		return Group{}, 0, false
 	}
 	c := as[C.struct_group_entry](&e)
-	g = Group{IP: goAddr(c.key.addr), MGID: goBytes(c.mgid), MLID: ib.LID(c.mlid), SL: ib.SL(c.sl),
+	g = Group{IP: goAddr(c.key.addr), UDPPort: uint16(c.key.number), MGID: goBytes(c.mgid), MLID: ib.LID(c.mlid), SL: ib.SL(c.sl),
 		HopLimit: uint8(c.hop_limit), Rate: ib.Rate(c.rate), QKey: ib.QKey(c.qkey), RoCEQKey: ib.QKey(c.roce_qkey), MTUToIB: int(c.mtu)}
 	g.setFlags(c.flags)
 	return g, uint32(c.id), true
@@ -151,7 +151,12 @@ func (t *Groups) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 	}
 	c := as[C.struct_mgid_entry](&e)
 	p := &c.peer
-	g = Group{IP: goAddr(p.ip), MGID: mgid, RoCEQKey: ib.QKey(p.qkey), MTUToRoCE: int(c.mtu), VLAN: vlanOf(p.l2), Version: uint8(c.version)}
+	g = Group{IP: goAddr(p.ip), MGID: mgid, MTUToRoCE: int(c.mtu), VLAN: vlanOf(p.l2), Version: uint8(c.version)}
+	if g.Version == PlainUDP {
+		g.UDPPort, g.TTL = uint16(p.qpn), uint8(p.qkey)
+	} else {
+		g.RoCEQKey = ib.QKey(p.qkey)
+	}
 	g.setFlags(c.flags)
 	return g, uint32(c.id), true
 }

@@ -50,7 +50,7 @@ func checkTables(t rapid.TB, s *Tables, m *model) {
 			continue
 		}
 		want["groups"]++
-		a, idA, ok := s.Groups.Lookup(g.IP)
+		a, idA, ok := s.Groups.Lookup(g.Addr())
 		if !ok || a.MGID != mgid || idA != id || a.MTUToIB != g.MTUToIB {
 			t.Fatalf("group %v: %+v id %d; want %+v id %d", g.IP, a, idA, g, id)
 		}

@@ -18,12 +18,12 @@ import (
 // ProxyQP is a QP on the bridge's HCA that represents one QP of a RoCE host.
 type ProxyQP struct {
 	Host    netip.Addr
-	HostQPN ib.QPN  // the RoCE host's QP
+	HostQPN ib.QPN  // the RoCE host's QP; or PlainQPN: what it receives does not cross
 	QP      uint32  // the IB port's handle of the proxy QP
 	QPN     ib.QPN  // of the proxy QP, on IB
 	QKey    ib.QKey // of the RoCE host's QP
 	Worker  int     // whose QP it is
-	Version uint8   // of RoCE towards the host, 1 or 2
+	Version uint8   // of RoCE towards the host, 1 or 2; PlainUDP with PlainQPN
 	Source  uint8   // which of the IB port's GIDs it sends from, as the port numbers them
 }
 
@@ -57,15 +57,15 @@ func (s *ProxyQP) check() (err error) {
 	if s.Host, err = checkUnicast(s.Host); err != nil {
 		return err
 	}
-	for _, q := range []ib.QPN{s.HostQPN, s.QPN} {
-		if q <= ib.QP1 || q >= ib.QPMulticast {
+	for i, q := range []ib.QPN{s.HostQPN, s.QPN} {
+		if plain := i == 0 && q == PlainQPN; !plain && (q <= ib.QP1 || q >= ib.QPMulticast) {
 			return fmt.Errorf("qpn %v cannot be a user's UD QP; use 0x2 to 0xfffffe", q)
 		}
 	}
 	if s.Worker < 0 || s.Worker > 0xffff {
 		return fmt.Errorf("worker %d is not possible; use 0 to 65535", s.Worker)
 	}
-	return checkVersion(s.Version)
+	return checkPlain(s.Version, s.HostQPN == PlainQPN)
 }
 
 // Put adds the proxy QP of (s.Host, s.HostQPN), or changes it. The host must be there: its place is
@@ -113,9 +113,11 @@ func (t *ProxyQPs) place(s *ProxyQP, p place, r *proxyQP) (id uint32, err error)
 		return 0, err
 	}
 	var c changes
-	c.put(&t.c.proxy_qpns, "proxy_qpns", proxyQPNEntry(s, p.l2, id))
+	if s.HostQPN != PlainQPN {
+		c.put(&t.c.proxy_qpns, "proxy_qpns", proxyQPNEntry(s, p.l2, id))
+	}
 	c.put(&t.c.proxy_qps, "proxy_qps", proxyQPEntry(s, p.src, id))
-	if r != nil && r.QPN != s.QPN {
+	if r != nil && r.QPN != s.QPN && s.HostQPN != PlainQPN {
 		c.delete(&t.c.proxy_qpns, numberKey(uint64(r.QPN)))
 	}
 	if err = c.apply(); err != nil && r == nil {
@@ -132,7 +134,9 @@ func (t *ProxyQPs) Delete(hostIP netip.Addr, hostQPN ib.QPN) error {
 	}
 	var c changes
 	c.delete(&t.c.proxy_qps, addrKey(r.Host, uint64(r.HostQPN)))
-	c.delete(&t.c.proxy_qpns, numberKey(uint64(r.QPN)))
+	if r.HostQPN != PlainQPN {
+		c.delete(&t.c.proxy_qpns, numberKey(uint64(r.QPN)))
+	}
 	if err := c.apply(); err != nil {
 		return err
 	}

@@ -134,7 +134,7 @@ func newParts(p *C.struct_tables, c Config) *Tables {
 		ids: newIDs("node", "MaxNodes", c.MaxNodes),
 	}
 	t.Groups = &Groups{
-		c: p, groups: map[netip.Addr]*group{}, mgids: map[ib.GID]*group{}, ids: newIDs("group", "MaxGroups", c.MaxGroups),
+		c: p, groups: map[GroupAddr]*group{}, mgids: map[ib.GID]*group{}, ids: newIDs("group", "MaxGroups", c.MaxGroups),
 	}
 	return t
 }

@@ -113,7 +113,7 @@ func testGroupRoundTrip(t *testing.T, s *Tables) {
 	id := must(t)(s.Groups.Put(g))
 	towardsIB := Group{IP: g.IP, MGID: g.MGID, MLID: 0xc001, SL: 14, HopLimit: 255, Rate: 3, QKey: 0x01234567, RoCEQKey: 0x76543210,
 		MTUToIB: 4096, ToIB: true, RewriteImm: true}
-	if x, got, ok := s.Groups.Lookup(g.IP); !ok || got != id || x != towardsIB {
+	if x, got, ok := s.Groups.Lookup(g.Addr()); !ok || got != id || x != towardsIB {
 		t.Errorf("groups: %+v, id %d, %v", x, got, ok)
 	}
 	towardsRoCE := Group{IP: g.IP, MGID: g.MGID, RoCEQKey: 0x76543210, MTUToRoCE: 1024, VLAN: 7, Version: 1, ToIB: true, RewriteImm: true}
@@ -292,6 +292,7 @@ func TestErrors(t *testing.T) {
 		{group(func(g *Group) { g.MLID = 7 }), "mlid 0x0007"},
 		{group(func(g *Group) { g.MTUToIB = 4097 }), "MTUToIB is 4097 bytes; use 1 to 4096"},
 		{group(func(g *Group) { g.ToRoCE, g.MTUToRoCE = true, 0 }), "MTUToRoCE is 0 bytes"},
+		{group(func(g *Group) { g.UDPPort, g.TTL, g.RoCEQKey = 4711, 64, 0 }), "version 1 is not that of plain UDP"},
 		{group(func(g *Group) { g.Inbound = true }), "an inbound group does not lead to IB"},
 		{group(func(g *Group) { g.MGID = inbound.MGID }), "its address belongs to mgid ff12:a01b::3"},
 		{s.Groups.DeleteMGID(ib.GID{0xff}), "group ff00::: not there"},

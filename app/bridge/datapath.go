@@ -85,7 +85,7 @@ func (b *Bridge) manageConfig() manage.Config {
 	ibPort := b.ibPort.Info()
 	c := manage.Config{
 		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN, Addresses: b.cfg.RoCE.Addresses, Version: firstVersion(b.cfg),
-		IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg),
+		IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg), EthMTU: b.cfg.RoCE.MTU,
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.cfg.Workers.ProxyQPs,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Receive: b.ethernet.receive,
 	}

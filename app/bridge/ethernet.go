@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"causeway/dpdk"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
+	"causeway/tables"
 )
 
 // ethernetPort is the Ethernet port, and what of its frames is the bridge's.
@@ -22,7 +24,8 @@ type ethernetPort struct {
 	log     *slog.Logger
 
 	port     *dpdk.Port
-	listener *listener // on a port that is shared with the kernel
+	listener *listener                       // on a port that is shared with the kernel
+	flows    map[tables.GroupAddr]*dpdk.Flow // there, of groups of plain UDP
 }
 
 // open opens and starts the port.
@@ -67,7 +70,7 @@ func (p *ethernetPort) learnsReports() bool {
 
 // receive makes the port, and the kernel's interface where the port is shared, receive these groups besides those that
 // management needs; or all groups while groups are learned from reports.
-func (p *ethernetPort) receive(groups []netip.Addr) error {
+func (p *ethernetPort) receive(groups []tables.GroupAddr) error {
 	macs, all := p.multicastMACs(groups), p.learnsReports()
 	set := p.port.SetMulticast
 	if all {
@@ -79,7 +82,7 @@ func (p *ethernetPort) receive(groups []netip.Addr) error {
 	if p.listener == nil {
 		return nil
 	}
-	return errors.Join(p.listener.follow(macs), p.listener.followAll(all))
+	return errors.Join(p.listener.follow(macs), p.listener.followAll(all), p.takePlain(groups))
 }
 
 // steer makes the port receive the bridge's frames: only RoCE where the port is shared with the kernel, else all
@@ -119,6 +122,9 @@ func (p *ethernetPort) share(undo *teardown) error {
 			return err
 		}
 	}
+	if err := p.takePlain(p.groupsToIB()); err != nil {
+		return err
+	}
 	if p.listener, err = listen(netdev, p.cfg.RoCE.VLAN, p.port.MTU(), p.learnsReports(), p.multicastMACs(p.groupsToIB())); err != nil {
 		return err
 	}
@@ -133,19 +139,22 @@ func (p *ethernetPort) share(undo *teardown) error {
 }
 
 // groupsToIB are the groups of the configuration that are bridged from RoCE.
-func (p *ethernetPort) groupsToIB() []netip.Addr {
-	var groups []netip.Addr
+func (p *ethernetPort) groupsToIB() []tables.GroupAddr {
+	var groups []tables.GroupAddr
 	for _, g := range p.cfg.Groups {
 		if g.Direction&config.ToIB != 0 {
-			groups = append(groups, g.IP)
+			groups = append(groups, tables.GroupAddr{IP: g.IP, UDPPort: g.UDPPort})
 		}
 	}
 	return groups
 }
 
 // multicastMACs are the addresses of groups that are bridged from RoCE, and of groups for neighbours and routers.
-func (p *ethernetPort) multicastMACs(bridged []netip.Addr) [][6]byte {
-	groups := append([]netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1")}, bridged...)
+func (p *ethernetPort) multicastMACs(bridged []tables.GroupAddr) [][6]byte {
+	groups := []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1")}
+	for _, g := range bridged {
+		groups = append(groups, g.IP)
+	}
 	solicited := func(a netip.Addr) {
 		if a.Is6() {
 			groups = append(groups, frame.SolicitedNode(a))
@@ -161,8 +170,8 @@ func (p *ethernetPort) multicastMACs(bridged []netip.Addr) [][6]byte {
 	}
 	if p.cfg.RoCE.V1 { // whose frames to an IPv4 group go to the address of its IPv6 form (Annex A16)
 		for _, g := range bridged {
-			if g.Is4() {
-				groups = append(groups, netip.AddrFrom16(ib.MGIDRoCEv1(g)))
+			if g.IP.Is4() && g.UDPPort == 0 {
+				groups = append(groups, netip.AddrFrom16(ib.MGIDRoCEv1(g.IP)))
 			}
 		}
 	}
@@ -182,17 +191,64 @@ func unique(groups []netip.Addr) [][6]byte {
 	return macs
 }
 
-// rules take RoCEv2, spread over the workers by source address, and RoCEv1, on the first queue, whatever the
-// destination. Workers drop by name what is not the bridge's. The listener has all other frames for management.
-func (p *ethernetPort) rules() []dpdk.Rule {
-	var all []uint16
+// queues are those of all workers.
+func (p *ethernetPort) queues() (all []uint16) {
 	for i := range p.cfg.Workers.LCores {
 		all = append(all, uint16(i))
 	}
-	vlan := p.cfg.RoCE.VLAN
+	return all
+}
+
+// flowVLAN is the VLAN id of flow rules. net_tap does not match VLAN IDs: it takes the frames of all VLANs.
+func (p *ethernetPort) flowVLAN() uint16 {
 	if p.cfg.RoCE.Port.Driver == "tap" {
-		vlan = 0 // net_tap does not match VLAN IDs: it takes RoCE of all VLANs
+		return 0
 	}
+	return p.cfg.RoCE.VLAN
+}
+
+// plainRule takes a group of plain UDP, spread over the workers by source address as RoCEv2 is.
+func (p *ethernetPort) plainRule(g tables.GroupAddr) dpdk.Rule {
+	all := p.queues()
+	return dpdk.Rule{Match: dpdk.MatchUDP, IP: g.IP, UDPPort: g.UDPPort, Queues: all, RSS: len(all) > 1, VLAN: p.flowVLAN()}
+}
+
+// takePlain takes those of these groups that are plain UDP from the kernel, and no others. The next call retries what
+// failed.
+func (p *ethernetPort) takePlain(groups []tables.GroupAddr) error {
+	wanted := map[tables.GroupAddr]bool{}
+	var errs []error
+	for _, g := range groups {
+		if wanted[g] = true; g.UDPPort == 0 || p.flows[g] != nil {
+			continue
+		}
+		flow, err := p.port.CreateFlow(p.plainRule(g)) // the rules go with the port
+		if err != nil {
+			errs = append(errs, fmt.Errorf("group %v: %w", g, err))
+			continue
+		}
+		if p.flows == nil {
+			p.flows = map[tables.GroupAddr]*dpdk.Flow{}
+		}
+		p.flows[g] = flow
+	}
+	for g, flow := range p.flows {
+		if wanted[g] {
+			continue
+		}
+		if err := flow.Destroy(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(p.flows, g)
+	}
+	return errors.Join(errs...)
+}
+
+// rules take RoCEv2, spread over the workers by source address, and RoCEv1, on the first queue, whatever the
+// destination. Workers drop by name what is not the bridge's. The listener has all other frames for management.
+func (p *ethernetPort) rules() []dpdk.Rule {
+	all, vlan := p.queues(), p.flowVLAN()
 	var rules []dpdk.Rule
 	if p.cfg.RoCE.V2 {
 		for _, m := range []dpdk.Match{dpdk.MatchRoCEv2IPv4, dpdk.MatchRoCEv2IPv6} {

@@ -63,7 +63,7 @@ func manageRange(r *config.Range, ethernet bool) manage.Range {
 // InfiniBand would make of it.
 func manageGroup(g config.Group, ethernet bool) manage.Group {
 	m := manage.Group{
-		IP: g.IP, MGID: g.MGID, QKey: g.QKey, PKey: g.PKey,
+		IP: g.IP, UDPPort: g.UDPPort, TTL: g.TTL, MGID: g.MGID, QKey: g.QKey, PKey: g.PKey,
 		ToIB: g.Direction&config.ToIB != 0, ToRoCE: g.Direction&config.ToRoCE != 0, RewriteImm: g.RewriteImm, Rate: g.RatePPS, PGM: g.PGM,
 	}
 	if ethernet {

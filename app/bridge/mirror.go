@@ -135,9 +135,9 @@ func (s Tables) Source(gid ib.GID, lid ib.LID) (found tables.Node, own, ok bool)
 	return found, own && err == nil, ok && err == nil
 }
 
-// Group returns a group by its IP address.
-func (s Tables) Group(ip netip.Addr) (found tables.Group, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.Groups.Lookup(ip) })
+// Group returns a group by its address.
+func (s Tables) Group(addr tables.GroupAddr) (found tables.Group, ok bool) {
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.Groups.Lookup(addr) })
 	return found, ok && err == nil
 }
 

@@ -292,7 +292,7 @@ func (r *rig) whole(but netip.Addr) string {
 
 // wrongGroup compares a group's entry with the SA's record, and the bridge's membership with the wanted one.
 func (r *rig) wrongGroup(ip netip.Addr) string {
-	e, _, ok := r.tables.Groups.Lookup(ip)
+	e, _, ok := r.tables.Groups.Lookup(tables.GroupAddr{IP: ip})
 	if !ok {
 		return fmt.Sprintf("group %v is not in the tables", ip)
 	}
@@ -315,7 +315,7 @@ func (r *rig) watch() (missed func() int) {
 		n := 0
 		for {
 			for _, g := range rigGroups {
-				if e, _, ok := r.tables.Groups.Lookup(g.IP); !ok || e.ToIB != g.ToIB || e.ToRoCE != g.ToRoCE {
+				if e, _, ok := r.tables.Groups.Lookup(tables.GroupAddr{IP: g.IP}); !ok || e.ToIB != g.ToIB || e.ToRoCE != g.ToRoCE {
 					n++
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
 	"causeway/ibside/sa/opensmtest"
+	"causeway/tables"
 )
 
 var nobody netip.Addr
@@ -52,7 +53,7 @@ func TestSubnetRestart(t *testing.T) {
 		}
 		return ""
 	})
-	before, _, _ := r.tables.Groups.Lookup(rigGroups[0].IP)
+	before, _, _ := r.tables.Groups.Lookup(tables.GroupAddr{IP: rigGroups[0].IP})
 	missed := r.watch()
 	m.Kill()
 	r.ibPort.Event(sa.SMChange)
@@ -68,7 +69,7 @@ func TestSubnetRestart(t *testing.T) {
 	if n := missed(); n != 0 {
 		t.Errorf("groups or nodes were not in the tables %d times", n)
 	}
-	after, _, _ := r.tables.Groups.Lookup(rigGroups[0].IP)
+	after, _, _ := r.tables.Groups.Lookup(tables.GroupAddr{IP: rigGroups[0].IP})
 	t.Logf("%v went to %v, and goes to %v", after.IP, before.MLID, after.MLID)
 	r.end()
 	for _, g := range rigGroups {
@@ -90,7 +91,7 @@ func TestSubnetMLIDs(t *testing.T) {
 	r.awaitWhole("at first")
 	was := map[netip.Addr]ib.LID{}
 	for _, g := range rigGroups {
-		e, _, _ := r.tables.Groups.Lookup(g.IP)
+		e, _, _ := r.tables.Groups.Lookup(tables.GroupAddr{IP: g.IP})
 		was[g.IP] = e.MLID
 	}
 	m.Kill()
@@ -102,7 +103,7 @@ func TestSubnetMLIDs(t *testing.T) {
 	r.awaitWhole("after the restart")
 	moved := 0
 	for _, g := range rigGroups {
-		if e, _, _ := r.tables.Groups.Lookup(g.IP); e.MLID != was[g.IP] {
+		if e, _, _ := r.tables.Groups.Lookup(tables.GroupAddr{IP: g.IP}); e.MLID != was[g.IP] {
 			moved++
 			r.awaitLine("group_renewed", "group="+g.IP.String(), fmt.Sprintf("mlid=%v", e.MLID), fmt.Sprintf("was=%v", was[g.IP]))
 		}
@@ -253,14 +254,14 @@ func TestSubnetLearns(t *testing.T) {
 		ip := netip.AddrFrom4([4]byte{239, 7, 0, byte(7 + i)})
 		r.join(rigMGID(ip), ib.QKeyRDMAUDP)
 		r.await("a group of another", func() string {
-			if e, _, ok := r.tables.Groups.Lookup(ip); !ok || !e.ToIB || !e.ToRoCE {
+			if e, _, ok := r.tables.Groups.Lookup(tables.GroupAddr{IP: ip}); !ok || !e.ToIB || !e.ToRoCE {
 				return fmt.Sprintf("is %+v", e)
 			}
 			return ""
 		})
 		r.leave(rigMGID(ip))
 		r.await("the group's end", func() string {
-			if e, _, ok := r.tables.Groups.Lookup(ip); ok {
+			if e, _, ok := r.tables.Groups.Lookup(tables.GroupAddr{IP: ip}); ok {
 				return fmt.Sprintf("is still %+v", e)
 			}
 			return ""

@@ -131,6 +131,9 @@ func roceVersion(v uint8) any {
 	if v == 0 {
 		return nil
 	}
+	if v == tables.PlainUDP {
+		return "udp"
+	}
 	return fmt.Sprintf("v%d", v)
 }
 
@@ -176,7 +179,11 @@ func runProxyQPs(ctx context.Context, c *Call) (Result, error) {
 		Columns: columns("host", "QPN", "proxy QP", "Q_Key", "worker", "version", "host GID…?", "last used")}
 	now := time.Now()
 	for _, s := range list.Entries {
-		part.Rows = append(part.Rows, []any{s.Host, s.HostQPN, s.QPN, s.QKey, s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now)})
+		var qpn any = s.HostQPN
+		if s.HostQPN == tables.PlainQPN {
+			qpn = nil
+		}
+		part.Rows = append(part.Rows, []any{s.Host, qpn, s.QPN, s.QKey, s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now)})
 	}
 	return table(part), listError(err)
 }
@@ -184,7 +191,7 @@ func runProxyQPs(ctx context.Context, c *Call) (Result, error) {
 func runGroups(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListGroups(ctx, query(c))
 	part := Part{Name: "groups", Total: list.Total, Empty: c.empty("No group is bridged."),
-		Columns: columns("group", "MGID…", "MLID?", "state", "direction", "origin?", "limit?", "to IB", "to RoCE", "to IB/s", "to RoCE/s")}
+		Columns: columns("group", "UDP port?", "MGID…", "MLID?", "state", "direction", "origin?", "limit?", "to IB", "to RoCE", "to IB/s", "to RoCE/s")}
 	counts, rates := c.Env.Bridge.Groups(), c.Env.Sampler.groupRates()
 	for _, g := range list.Entries {
 		var origin any
@@ -198,7 +205,10 @@ func runGroups(ctx context.Context, c *Call) (Result, error) {
 		case !g.ToIB:
 			direction = "to-roce"
 		}
-		var limit, mlid any
+		var limit, mlid, port any
+		if g.UDPPort != 0 {
+			port = g.UDPPort
+		}
 		if g.Rate > 0 {
 			limit = Rate(g.Rate)
 		}
@@ -206,7 +216,7 @@ func runGroups(ctx context.Context, c *Call) (Result, error) {
 			mlid = g.MLID
 		}
 		n, r := counts[g.IP], rates[g.IP]
-		part.Rows = append(part.Rows, []any{g.IP, g.MGID, mlid, g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1]})
+		part.Rows = append(part.Rows, []any{g.IP, port, g.MGID, mlid, g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1]})
 	}
 	return table(part), listError(err)
 }

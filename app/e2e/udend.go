@@ -15,7 +15,7 @@ import (
 	"causeway/app/e2e/agent/client"
 )
 
-// Event is one line of udend's output (guest/udend/udend.c). Which fields count
+// Event is one line of the output of udend (guest/udend/udend.c) or udpend. Which fields count
 // depends on Event: ready, sent, received, end, error.
 type Event struct {
 	Event string `json:"event"`
@@ -30,6 +30,9 @@ type Event struct {
 	Seq    uint32  `json:"seq"` // sent, received
 	Length int     `json:"length"`
 	Status string  `json:"status"` // "success", or ibv_wc_status_str's text
+
+	From string `json:"from"` // received, by udpend
+	TTL  int    `json:"ttl"`
 
 	SrcQP   uint32 `json:"src_qp"` // received
 	WithImm bool   `json:"with_imm"`
@@ -67,18 +70,28 @@ type UDEnd struct {
 // StartUDEnd starts udend with these arguments and waits until its QP can
 // receive.
 func (g *Guest) StartUDEnd(ctx context.Context, args string) (*UDEnd, error) {
-	c, err := g.Start("exec udend " + args)
+	return g.startEnd(ctx, "udend "+args)
+}
+
+// StartUDPEnd starts udpend, which has a socket in place of a QP (guest/udpend/udpend.c), and waits until it can
+// receive.
+func (g *Guest) StartUDPEnd(ctx context.Context, args string) (*UDEnd, error) {
+	return g.startEnd(ctx, "udpend "+args)
+}
+
+func (g *Guest) startEnd(ctx context.Context, program string) (*UDEnd, error) {
+	c, err := g.Start("exec " + program)
 	if err != nil {
 		return nil, err
 	}
 	line, err := c.AwaitText(ctx, `"event":"ready"`)
 	if err != nil {
 		c.Stop()
-		return nil, fmt.Errorf("guest %s: udend %s: %w", g.Name, args, err)
+		return nil, fmt.Errorf("guest %s: %s: %w", g.Name, program, err)
 	}
 	var ready Event
 	if err := json.Unmarshal([]byte(line), &ready); err != nil {
-		return nil, fmt.Errorf("guest %s: udend printed %q: %w", g.Name, line, err)
+		return nil, fmt.Errorf("guest %s: %s printed %q: %w", g.Name, program, line, err)
 	}
 	return &UDEnd{QPN: ready.QPN, MTU: ready.MTU, command: c}, nil
 }

@@ -23,19 +23,22 @@ func (x *explainer) fromHost(e endpoints) {
 		x.miss("host %v is not known: it has not sent yet, or was removed", e.src)
 	}
 	if e.transport {
-		x.From.add("QP", "0x%x", uint32(e.srcQP))
+		if e.udpPort == 0 {
+			x.From.add("QP", "0x%x", uint32(e.srcQP))
+		}
 		if s, ok := x.tables.ProxyQP(e.src, e.srcQP); ok {
 			x.From.add("proxy QP", "0x%x at worker %d", uint32(s.QPN), s.Worker)
 		} else {
-			x.miss("no proxy QP for %v, QP 0x%x", e.src, uint32(e.srcQP))
+			x.missProxyQP(e)
 		}
 	}
 	if n, ok := x.tables.Node(e.src); ok {
 		x.From.add("conflict: also a node's address, GID", "%v", n.GID)
 	}
 	if e.dst.IsMulticast() {
-		g, ok := x.tables.Group(e.dst)
-		x.group(e.dst.String(), g, ok, true)
+		addr := tables.GroupAddr{IP: e.dst, UDPPort: e.udpPort}
+		g, ok := x.tables.Group(addr)
+		x.group(addr.String(), g, ok, true)
 		return
 	}
 	x.To.add("node", "%v", e.dst)
@@ -53,6 +56,14 @@ func (x *explainer) fromHost(e endpoints) {
 	}
 }
 
+func (x *explainer) missProxyQP(e endpoints) {
+	if e.udpPort != 0 {
+		x.miss("no proxy QP for plain UDP of %v", e.src)
+		return
+	}
+	x.miss("no proxy QP for %v, QP 0x%x", e.src, uint32(e.srcQP))
+}
+
 func mac(m [6]byte) string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
@@ -68,17 +79,26 @@ func (x *explainer) group(name string, g tables.Group, ok, toIB bool) {
 		x.To.add("MGID", "%v", g.MGID)
 		x.To.add("MLID", "0x%x", uint16(g.MLID))
 		x.To.add("Q_Key", "%#08x", uint32(g.QKey))
-		x.To.add("Q_Key on RoCE", "%#08x", uint32(g.RoCEQKey))
+		x.onEthernet(g)
 		x.To.add("largest payload", "%d bytes", g.MTUToIB)
 	} else {
 		x.To.add("IP", "%v", g.IP)
-		x.To.add("Q_Key on RoCE", "%#08x", uint32(g.RoCEQKey))
+		x.onEthernet(g)
 		x.To.add("largest payload", "%d bytes", g.MTUToRoCE)
 	}
 	x.To.add("open", "%s", openWays(g))
 	if g.Policed {
 		x.To.add("rate", "limited")
 	}
+}
+
+// onEthernet adds what the group is there.
+func (x *explainer) onEthernet(g tables.Group) {
+	if g.UDPPort != 0 {
+		x.To.add("UDP port", "%d", g.UDPPort)
+		return
+	}
+	x.To.add("Q_Key on RoCE", "%#08x", uint32(g.RoCEQKey))
 }
 
 func openWays(g tables.Group) string {

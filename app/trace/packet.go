@@ -9,6 +9,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
+	"causeway/tables"
 )
 
 // frame adds the headers of a frame as far as they can be parsed, and returns its endpoints.
@@ -79,7 +80,27 @@ func (x *explainer) udp(to *Facts, e *endpoints, protocol uint8, ip []byte, head
 	if u.DstPort() == frame.PortRoCEv2 {
 		x.transport(to, e, ip[header+frame.UDPLen:])
 		x.icrc(to, ip, header+frame.UDPLen+ib.BTHLen, complete, ib.ICRCRoCEv2)
+		return
 	}
+	if _, bridged := x.tables.Group(tables.GroupAddr{IP: e.dst, UDPPort: u.DstPort()}); bridged {
+		x.plain(to, e, u, ip[header:], complete)
+	}
+}
+
+// plain adds a datagram of plain UDP to a group.
+func (x *explainer) plain(to *Facts, e *endpoints, u frame.UDP, datagram []byte, complete bool) {
+	e.transport, e.srcQP, e.udpPort, e.payload = true, tables.PlainQPN, u.DstPort(), max(u.Len()-frame.UDPLen, 0)
+	switch {
+	case !complete || u.Len() != len(datagram):
+		to.add("UDP checksum", "not checked: the packet is truncated")
+	case u.Checksum() == 0:
+		to.add("UDP checksum", "none")
+	case frame.UDPChecksumOK(datagram, e.src, e.dst):
+		to.add("UDP checksum", "correct")
+	default:
+		to.add("UDP checksum", "wrong")
+	}
+	to.add("payload", "%d bytes", e.payload)
 }
 
 func (x *explainer) grh(to *Facts, e *endpoints, b []byte, whole bool) {

@@ -26,7 +26,7 @@ type Tables interface {
 	Host(ip netip.Addr) (tables.Host, bool)
 	Node(ip netip.Addr) (tables.Node, bool)
 	Source(gid ib.GID, lid ib.LID) (node tables.Node, own, ok bool)
-	Group(ip netip.Addr) (tables.Group, bool)
+	Group(addr tables.GroupAddr) (tables.Group, bool)
 	MGID(gid ib.GID) (tables.Group, bool)
 }
 
@@ -144,7 +144,8 @@ type endpoints struct {
 	qkey        ib.QKey
 	pkey        ib.PKey
 	payload     int
-	transport   bool // there is a BTH and a DETH
+	transport   bool   // there is a BTH and a DETH; or plain UDP to a group
+	udpPort     uint16 // of plain UDP to a group; 0: it is not, or is not bridged
 }
 
 func (x *explainer) miss(format string, args ...any) {

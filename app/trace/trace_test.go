@@ -40,6 +40,9 @@ func gid(s string) ib.GID {
 type fakeTables struct{}
 
 func (fakeTables) ProxyQP(host netip.Addr, qpn ib.QPN) (tables.ProxyQP, bool) {
+	if qpn == tables.PlainQPN {
+		return tables.ProxyQP{Host: hostIP, HostQPN: qpn, QPN: 0x701}, host == hostIP
+	}
 	return tables.ProxyQP{Host: hostIP, HostQPN: 0x55, QPN: 0x700, Worker: 1}, host == hostIP && qpn == 0x55
 }
 
@@ -59,8 +62,12 @@ func (fakeTables) Source(g ib.GID, lid ib.LID) (tables.Node, bool, bool) {
 	return tables.Node{IP4: nodeIP, GID: nodeGID}, g == ownGID, g == nodeGID || g.IsZero() && lid == 7
 }
 
-func (fakeTables) Group(ip netip.Addr) (tables.Group, bool) {
-	return tables.Group{IP: group, MGID: gid("ff12::1"), QKey: 5, RoCEQKey: ib.QKeyRDMAUDP, ToIB: true, MTUToIB: 2048}, ip == group
+func (fakeTables) Group(addr tables.GroupAddr) (tables.Group, bool) {
+	if addr == (tables.GroupAddr{IP: group, UDPPort: 4711}) {
+		return tables.Group{IP: group, UDPPort: 4711, MGID: gid("ff12::2"), QKey: 5, ToIB: true, MTUToIB: 2048}, true
+	}
+	g := tables.Group{IP: group, MGID: gid("ff12::1"), QKey: 5, RoCEQKey: ib.QKeyRDMAUDP, ToIB: true, MTUToIB: 2048}
+	return g, addr == tables.GroupAddr{IP: group}
 }
 
 func (fakeTables) MGID(g ib.GID) (tables.Group, bool) {
@@ -76,6 +83,12 @@ func udp(change ...func(*roce.Packet)) []byte {
 		f(&p)
 	}
 	return p.AppendTo(nil)
+}
+
+// plain is a datagram to the group of plain UDP.
+func plain(port uint16) []byte {
+	return frame.AppendUDP(nil, frame.Link{MAC: frame.MAC{2, 0, 0, 0, 0, 1}}, frame.GroupMAC(group), frame.Datagram{
+		Src: netip.AddrPortFrom(hostIP, 40000), Dst: netip.AddrPortFrom(group, port), TTL: 1, Checksum: true}, []byte("twenty bytes of data"))
 }
 
 func to(dst netip.Addr) func(*roce.Packet) {
@@ -127,6 +140,10 @@ func TestExplain(t *testing.T) {
 		{"no GRH", []lcore.MirroredPacket{messageAt(lcore.Received, ib.GID{}, ib.GID{}, 0x700)}, []string{"in progress", "GRH none", "node LID 0x0007"}},
 		{"wrong ICRC", died("icrc", frameAt(0, flip(udp()))), []string{"DROPPED icrc", "ICRC wrong", "the ICRC is wrong", "expected 0x", "NAT"}},
 		{"RC", died("bth_opcode", frameAt(0, udp(func(p *roce.Packet) { p.OpCode = 4 }))), []string{"DROPPED bth_opcode", "P_Key 0xffff", "to QP 0x77"}},
+		{"plain UDP", []lcore.MirroredPacket{frameAt(lcore.Received, plain(4711))}, []string{"10.9.0.1 to 239.1.2.3", "TTL 1", "UDP 40000 to 4711",
+			"UDP checksum correct", "payload 20 bytes", "host 10.9.0.1", "proxy QP 0x701", "group 239.1.2.3:4711", "MGID ff12::2", "UDP port 4711"}},
+		{"plain UDP, damaged", died("udp_csum", frameAt(0, flip(plain(4711)))), []string{"DROPPED udp_csum", "UDP checksum wrong"}},
+		{"UDP to another port", died("not_roce", frameAt(0, plain(4712))), []string{"DROPPED not_roce", "UDP 40000 to 4712", "ethernet = \"udp:PORT\""}},
 		{"a stranger", died("acl", frameAt(0, udp(func(p *roce.Packet) { p.SrcIP = netip.MustParseAddr("10.99.0.1") }))),
 			[]string{"DROPPED acl", "host 10.99.0.1 is not known", "no proxy QP for 10.99.0.1, QP 0x55", "not in the allowed subnets", "[policy] allow"}},
 		{"no node", died("node_unknown", frameAt(0, udp(func(p *roce.Packet) { p.DstIP = netip.MustParseAddr("10.9.0.99") }))),

@@ -15,6 +15,7 @@ enum {
 	HOST_QPN = 0x456,
 	PROXY_QPN = 0x700,
 	QKEY = 0x01234567,
+	PORT = 4711,
 };
 
 /* The addresses of the worked examples. */
@@ -102,6 +103,31 @@ static void put_group(struct tables *t, unsigned i)
 	put(&t->mgids, &m);
 }
 
+/* Makes group i one of plain UDP, too, with another MGID, and lets host i send to it. */
+static void put_plain(struct tables *t, unsigned i)
+{
+	struct proxy_qp_entry s = {.key.number = PLAIN_QPN, .id = 4 + i, .qp = 44 + i, .qpn = PROXY_QPN + 4 + i};
+	struct group_entry g = {.key.number = PORT,
+				.id = 4 + i,
+				.qkey = QKEY,
+				.mlid = 0xc001,
+				.mtu = 2048,
+				.mgid = {0xff, 0x13, [15] = (uint8_t)i},
+				.flags = GROUP_TO_IB | GROUP_TO_ROCE};
+	struct mgid_entry m = {.id = 4 + i,
+			       .peer = {.l2 = 0x00005e0001 | UINT64_C(100) << L2_MAC_BITS, .qpn = PORT, .qkey = 64},
+			       .mtu = 2048,
+			       .version = PLAIN_UDP,
+			       .flags = g.flags};
+	memcpy(s.key.addr, host[i], 16);
+	memcpy(g.key.addr, group[i], 16);
+	memcpy(m.key.addr, g.mgid, 16);
+	memcpy(m.peer.ip, group[i], 16);
+	put(&t->proxy_qps, &s);
+	put(&t->groups, &g);
+	put(&t->mgids, &m);
+}
+
 static struct tables *make_tables(void)
 {
 	static const uint64_t seeds[TABLES_N * TABLE_SEED] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -113,6 +139,8 @@ static struct tables *make_tables(void)
 		put_host(t, i);
 		put_node(t, i);
 		put_group(t, i);
+		if (i < 2)
+			put_plain(t, i);
 	}
 	memcpy(by_gid.key.addr, node_gid, 16);
 	for (struct source_entry *s = &by_gid; s; s = s == &by_gid ? &by_lid : NULL) {

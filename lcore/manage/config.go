@@ -53,6 +53,7 @@ type Config struct {
 	Version   uint8          // RoCE version of multicast towards RoCE hosts: 1 or 2
 	IBMTU     int            // largest payload towards IB, bytes
 	RoCEMTU   int            // largest payload towards RoCE, bytes
+	EthMTU    int            // of the Ethernet port: the largest IP packet, bytes
 
 	MaxHosts        int // RoCE hosts; the tables have room for some more, because entries rest before they are used again
 	MaxNodes        int // IB nodes; 0: as many as the tables take
@@ -75,7 +76,7 @@ type Config struct {
 
 	// Receive makes the Ethernet port receive these groups, sorted, besides those that management itself needs. It is
 	// called in the loop when they change; nil: the port receives all.
-	Receive func(groups []netip.Addr) error
+	Receive func(groups []tables.GroupAddr) error
 	// Begin says that an id, which nothing crosses under yet, belongs to another group from now on. May be nil.
 	Begin func(id int)
 	// Police limits the rate of the group with this id; called for groups that have or had a limit.

@@ -289,7 +289,7 @@ func TestManyPorts(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.Groups = []manage.Group{three, one, two} })
 		check := func(what string, main ib.GID, mgids ...ib.GID) {
 			t.Helper()
-			if g, _, ok := s.tables.Groups.Lookup(group4); !ok || g.MGID != main {
+			if g, _, ok := s.tables.Groups.Lookup(tables.GroupAddr{IP: group4}); !ok || g.MGID != main {
 				t.Errorf("%s, RoCE hosts send to %v, want %v", what, g.MGID, main)
 			}
 			for _, m := range mgids {

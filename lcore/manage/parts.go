@@ -69,7 +69,7 @@ func (l *Loop) newParts(log *ratelog.Logger) (p parts) {
 	p.proxyQPs.Connect(p.neighbours, p.gids)
 	p.groups = groups.New(groups.Config{
 		Max: maxGroups(cfg), Version: cfg.Version, IBMTU: cfg.IBMTU, RoCEMTU: cfg.RoCEMTU, Ranges: cfg.Ranges, Querier: cfg.Querier,
-		Receive: cfg.Receive, Begin: cfg.Begin, Police: cfg.Police,
+		EthMTU: cfg.EthMTU, Receive: cfg.Receive, Begin: cfg.Begin, Police: cfg.Police,
 	}, groups.Deps{
 		Tables: l.tables.Groups, Port: l.port, Local: l.local, Frames: l.frames, Ask: l.ask, Log: log, IsPeer: p.neighbours.AnswersFor,
 	})

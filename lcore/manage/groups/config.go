@@ -27,6 +27,8 @@ import (
 // A Group is a bridged group by configuration.
 type Group struct {
 	IP           netip.Addr
+	UDPPort      uint16 // on Ethernet the group is plain UDP to this port; 0: RoCE
+	TTL          uint8  // or hop limit, of plain UDP on Ethernet
 	MGID         ib.GID
 	QKey         ib.QKey
 	PKey         ib.PKey
@@ -35,6 +37,9 @@ type Group struct {
 	Rate         uint64 // packets a second, each way; 0: no limit
 	PGM          bool   // its messages are PGM's, and are tracked
 }
+
+// Addr returns what packets on Ethernet name of the group.
+func (g *Group) Addr() tables.GroupAddr { return tables.GroupAddr{IP: g.IP, UDPPort: g.UDPPort} }
 
 // A Range is group addresses that are bridged on demand.
 type Range struct {
@@ -65,12 +70,13 @@ type Config struct {
 	Version uint8
 	IBMTU   int // largest payload towards IB, bytes
 	RoCEMTU int // largest payload towards RoCE, bytes
+	EthMTU  int // of the Ethernet port: the largest IP packet, bytes
 	Ranges  []Range
 	Querier bool // the bridge sends queries on the RoCE side, where no other querier comes first
 
 	// Receive makes the Ethernet port receive these groups, sorted, besides those that management itself needs. It is
 	// called when they change; nil: the port receives all.
-	Receive func(groups []netip.Addr) error
+	Receive func(groups []tables.GroupAddr) error
 	// Begin says that an id, which nothing crosses under yet, belongs to another group from now on. May be nil.
 	Begin func(id int)
 	// Police limits the rate of the group with this id; called for groups that have or had a limit.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/lcore/frame"
 	"causeway/lcore/manage/groups/igmp"
 	"causeway/lcore/manage/ratelog"
 	"causeway/tables"
@@ -25,18 +26,20 @@ type entries struct {
 	host   *igmp.Host
 	entry  tables.Group // what all entries have in common
 	ibMTU  int
+	ethMTU int
 	begin  func(id int)
 	police func(id int, rate uint64)
 
-	byIP    map[netip.Addr][]*membership // that are open
+	byAddr  map[tables.GroupAddr][]*membership // that are open
 	joined  []Joined
 	changed bool // joined, or the state of a group
 }
 
 func newEntries(c *Config, d *Deps, host *igmp.Host) *entries {
 	return &entries{
-		tables: d.Tables, log: d.Log, host: host, ibMTU: c.IBMTU, begin: c.Begin, police: c.Police, byIP: map[netip.Addr][]*membership{},
-		entry: tables.Group{MTUToRoCE: c.RoCEMTU, VLAN: d.Local.Link.VID, Version: c.Version},
+		tables: d.Tables, log: d.Log, host: host, ibMTU: c.IBMTU, ethMTU: c.EthMTU, begin: c.Begin, police: c.Police,
+		byAddr: map[tables.GroupAddr][]*membership{},
+		entry:  tables.Group{MTUToRoCE: c.RoCEMTU, VLAN: d.Local.Link.VID, Version: c.Version},
 	}
 }
 
@@ -47,7 +50,20 @@ func (e *entries) of(m *membership) tables.Group {
 	x.Rate = got.Rate
 	x.QKey, x.RoCEQKey, x.MTUToIB = got.QKey, m.QKey, min(got.MTU.Bytes(), e.ibMTU)
 	x.ToIB, x.ToRoCE, x.RewriteImm, x.Policed, x.PGM = m.ToIB, m.ToRoCE, m.RewriteImm, m.Rate != 0, m.PGM
+	if m.UDPPort != 0 {
+		x.Version, x.UDPPort, x.TTL, x.RoCEQKey, x.MTUToRoCE = tables.PlainUDP, m.UDPPort, m.TTL, 0, e.datagramMTU(m.IP)
+	}
 	return x
+}
+
+// datagramMTU is the largest payload of a datagram of plain UDP that the Ethernet port sends whole, at most what a UD
+// message has.
+func (e *entries) datagramMTU(group netip.Addr) int {
+	headers := frame.IPv4Len + frame.UDPLen
+	if group.Is6() {
+		headers = frame.IPv6Len + frame.UDPLen
+	}
+	return min(e.ethMTU-headers, ib.MTU4096.Bytes())
 }
 
 // open lets messages of a joined group cross as is wanted. A group that was not open gets its rate, and its counters
@@ -81,25 +97,25 @@ func (e *entries) open(m *membership) {
 // began notes a group that was not in the tables before.
 func (e *entries) began(m *membership) {
 	m.open, m.rate = true, 0
-	e.byIP[m.IP] = append(e.byIP[m.IP], m)
+	e.byAddr[m.Addr()] = append(e.byAddr[m.Addr()], m)
 	if e.begin != nil {
 		e.begin(m.id)
 	}
-	e.log.Info("group_joined", "group", m.IP, "mgid", m.MGID, "mlid", m.granted.MLID, "mtu", m.granted.MTU.Bytes(), "worker", m.worker)
+	e.log.Info("group_joined", "group", m.Addr(), "mgid", m.MGID, "mlid", m.granted.MLID, "mtu", m.granted.MTU.Bytes(), "worker", m.worker)
 }
 
 // place puts a group into the tables. One that they do not take is closed and marked as failed.
 func (e *entries) place(m *membership, x tables.Group) bool {
-	main := e.mainOf(x.IP, m, x.ToIB)
+	main := e.mainOf(x.Addr(), m, x.ToIB)
 	if main == m {
-		e.demote(x.IP, m)
+		e.demote(x.Addr(), m)
 	}
 	x.Inbound = main != m
 	id, err := e.tables.Put(x)
 	if err != nil { // the bridge does not get ready, which is what an operator watches
 		e.log.Error("group_rejected", "group", m.IP, "mgid", m.MGID, "error", err)
 		e.close(m)
-		e.promote(x.IP)
+		e.promote(x.Addr())
 		m.failed = time.Now()
 		return false
 	}
@@ -114,7 +130,7 @@ func (e *entries) narrow(m *membership) {
 	}
 	x := m.entry
 	x.ToIB, x.ToRoCE = x.ToIB && m.ToIB, x.ToRoCE && m.ToRoCE
-	if m.gone || x.IP != m.IP || !x.ToIB && !x.ToRoCE {
+	if m.gone || x.Addr() != m.Addr() || !x.ToIB && !x.ToRoCE {
 		e.close(m)
 		return
 	}
@@ -123,9 +139,19 @@ func (e *entries) narrow(m *membership) {
 	}
 	was := m.entry.ToIB
 	if e.place(m, x) && was && !x.ToIB {
-		e.host.Leave(m.entry.IP, time.Now())
-		e.promote(x.IP)
+		e.leave(x.IP)
+		e.promote(x.Addr())
 	}
+}
+
+// leave reports that an address is left, if no group leads from it to IB any more.
+func (e *entries) leave(ip netip.Addr) {
+	for addr, list := range e.byAddr {
+		if addr.IP == ip && slices.ContainsFunc(list, func(m *membership) bool { return m.entry.ToIB }) {
+			return
+		}
+	}
+	e.host.Leave(ip, time.Now())
 }
 
 // close takes a group out of the tables.
@@ -133,25 +159,25 @@ func (e *entries) close(m *membership) {
 	if !m.open {
 		return
 	}
-	ip := m.entry.IP
+	addr := m.entry.Addr()
 	if err := e.tables.DeleteMGID(m.MGID); err != nil {
-		e.log.Error("group_delete", "group", ip, "mgid", m.MGID, "error", err)
+		e.log.Error("group_delete", "group", addr, "mgid", m.MGID, "error", err)
 	}
 	m.open, e.changed = false, true
-	if e.byIP[ip] = slices.DeleteFunc(e.byIP[ip], func(o *membership) bool { return o == m }); len(e.byIP[ip]) == 0 {
-		delete(e.byIP, ip)
+	if e.byAddr[addr] = slices.DeleteFunc(e.byAddr[addr], func(o *membership) bool { return o == m }); len(e.byAddr[addr]) == 0 {
+		delete(e.byAddr, addr)
 	}
 	if m.entry.ToIB {
-		e.host.Leave(m.entry.IP, time.Now())
+		e.leave(addr.IP)
 	}
-	e.promote(ip)
-	e.log.Info("group_closed", "group", ip, "mgid", m.MGID)
+	e.promote(addr)
+	e.log.Info("group_closed", "group", addr, "mgid", m.MGID)
 }
 
 // mainOf returns the main group of an address when m is open too, and leads to IB or not.
-func (e *entries) mainOf(ip netip.Addr, m *membership, toIB bool) *membership {
+func (e *entries) mainOf(addr tables.GroupAddr, m *membership, toIB bool) *membership {
 	main := m
-	for _, o := range e.byIP[ip] {
+	for _, o := range e.byAddr[addr] {
 		switch {
 		case o == m:
 		case o.entry.ToIB:
@@ -164,8 +190,8 @@ func (e *entries) mainOf(ip netip.Addr, m *membership, toIB bool) *membership {
 }
 
 // demote makes all groups of an address inbound but m.
-func (e *entries) demote(ip netip.Addr, m *membership) {
-	for _, o := range e.byIP[ip] {
+func (e *entries) demote(addr tables.GroupAddr, m *membership) {
+	for _, o := range e.byAddr[addr] {
 		if o != m && !o.entry.Inbound {
 			e.setInbound(o, true)
 		}
@@ -173,13 +199,13 @@ func (e *entries) demote(ip netip.Addr, m *membership) {
 }
 
 // promote gives an address that has groups left a main one.
-func (e *entries) promote(ip netip.Addr) {
-	list := e.byIP[ip]
+func (e *entries) promote(addr tables.GroupAddr) {
+	list := e.byAddr[addr]
 	if len(list) == 0 {
 		return
 	}
-	if main := e.mainOf(ip, list[0], list[0].entry.ToIB); main.entry.Inbound {
-		e.demote(ip, main)
+	if main := e.mainOf(addr, list[0], list[0].entry.ToIB); main.entry.Inbound {
+		e.demote(addr, main)
 		e.setInbound(main, false)
 	}
 }

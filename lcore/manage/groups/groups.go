@@ -19,6 +19,7 @@ import (
 	"causeway/lcore/manage/local"
 	"causeway/lcore/manage/punt"
 	"causeway/lcore/manage/ratelog"
+	"causeway/tables"
 )
 
 // Groups are all groups. New makes them.
@@ -66,10 +67,10 @@ func (g *Groups) Check(groups []Group) error {
 	if len(groups) > g.max {
 		return fmt.Errorf("manage: %d groups are more than the limit of %d; raise [workers] groups", len(groups), g.max)
 	}
-	mgids, toIB := map[ib.GID]netip.Addr{}, map[netip.Addr]ib.GID{}
+	mgids, toIB := map[ib.GID]tables.GroupAddr{}, map[tables.GroupAddr]ib.GID{}
 	for _, x := range groups {
 		other, taken := mgids[x.MGID]
-		sends, leads := toIB[x.IP]
+		sends, leads := toIB[x.Addr()]
 		switch {
 		case !x.IP.IsMulticast() || x.IP.Is4In6():
 			return fmt.Errorf("manage: group %v: not a multicast address", x.IP)
@@ -81,11 +82,11 @@ func (g *Groups) Check(groups []Group) error {
 			return fmt.Errorf("manage: group %v: mgid %v is also that of group %v; each needs its own", x.IP, x.MGID, other)
 		case x.ToIB && leads:
 			return fmt.Errorf("manage: group %v: what RoCE hosts send to it goes to mgid %v already; let mgid %v only lead to RoCE",
-				x.IP, sends, x.MGID)
+				x.Addr(), sends, x.MGID)
 		}
-		mgids[x.MGID] = x.IP
+		mgids[x.MGID] = x.Addr()
 		if x.ToIB {
-			toIB[x.IP] = x.MGID
+			toIB[x.Addr()] = x.MGID
 		}
 	}
 	return nil

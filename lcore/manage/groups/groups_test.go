@@ -14,6 +14,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/groups"
+	"causeway/tables"
 )
 
 var other4 = netip.MustParseAddr("239.1.2.4")
@@ -23,7 +24,7 @@ var other4 = netip.MustParseAddr("239.1.2.4")
 func TestFilter(t *testing.T) {
 	var told []string
 	fails, tries := 0, 0
-	bubble(t, groups.Config{Max: 8, Receive: func(groups []netip.Addr) error {
+	bubble(t, groups.Config{Max: 8, Receive: func(groups []tables.GroupAddr) error {
 		tries++
 		if fails--; fails >= 0 {
 			return errors.New("busy")

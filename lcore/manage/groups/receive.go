@@ -3,14 +3,15 @@
 package groups
 
 import (
-	"net/netip"
 	"slices"
+
+	"causeway/tables"
 )
 
 // A filter is which groups the Ethernet port receives.
 type filter struct {
-	receive func(groups []netip.Addr) error // nil: the port receives all
-	groups  []netip.Addr                    // as last set at the port
+	receive func(groups []tables.GroupAddr) error // nil: the port receives all
+	groups  []tables.GroupAddr                    // as last set at the port
 	told    bool
 	stale   bool // they may differ from those that are wanted
 	failed  bool // setting them at the port failed
@@ -29,13 +30,13 @@ func (g *Groups) UpdateFilter() {
 		return
 	}
 	f.stale = false
-	var groups []netip.Addr
+	var groups []tables.GroupAddr
 	for _, m := range g.groups {
 		if m.ToIB && !m.gone {
-			groups = append(groups, m.IP)
+			groups = append(groups, m.Addr())
 		}
 	}
-	slices.SortFunc(groups, netip.Addr.Compare)
+	slices.SortFunc(groups, tables.GroupAddr.Compare)
 	if f.told && slices.Equal(groups, f.groups) {
 		return
 	}

@@ -94,7 +94,7 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 	case !known && !data && !n.local.OnLink(ip): // behind a router
 		return punt.RejectSource, contradicts
 	}
-	if !data {
+	if !data || version == tables.PlainUDP { // neither tells which RoCE the host speaks
 		version = old.Version
 		if !known {
 			version = n.cfg.Version

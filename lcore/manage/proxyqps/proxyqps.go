@@ -22,7 +22,7 @@ const (
 	roceV2 = 2
 )
 
-// A key identifies the RoCE QP that a proxy QP represents.
+// A key identifies the RoCE QP that a proxy QP represents; PlainQPN is all plain UDP of the host.
 type key struct {
 	host netip.Addr
 	qpn  ib.QPN
@@ -93,23 +93,23 @@ func (p *ProxyQPs) isDenied(host netip.Addr) bool {
 
 // HandlePending learns the source of a pending packet, makes its proxy QP if it has none, and requeues the packet.
 func (p *ProxyQPs) HandlePending(f frame.Frame, packet punt.PendingPacket, now time.Time) {
-	src, deth, version := transportOf(f)
-	if deth == nil {
+	x, ok := senderOf(f)
+	if !ok {
 		packet.Reject(punt.RejectSource)
 		return
 	}
-	if p.isDenied(src) { // since the worker looked
+	k := x.key
+	if p.isDenied(k.host) { // since the worker looked
 		packet.Reject(punt.RejectDenied)
 		return
 	}
-	k := key{src, deth.SrcQP()}
 	_, exists := p.proxyQPs[k] // made for an earlier frame of the same burst, or the frame is from another MAC address
 	var err error
 	if !exists {
-		err = p.makeRoom(src, now) // before a host that is known makes room for this one, in vain
+		err = p.makeRoom(k.host, now) // before a host that is known makes room for this one, in vain
 	}
 	if err == nil {
-		if why, bad := p.hosts.Learn(src, f.Eth.Src(), punt.VID(f), version, now); bad != nil {
+		if why, bad := p.hosts.Learn(k.host, f.Eth.Src(), punt.VID(f), x.version, now); bad != nil {
 			if !exists {
 				p.count.ProxyQPsDenied++
 			}
@@ -118,7 +118,7 @@ func (p *ProxyQPs) HandlePending(f frame.Frame, packet punt.PendingPacket, now t
 		}
 	}
 	if err == nil && !exists {
-		err = p.create(k, packet.Worker(), deth.QKey(), version, now)
+		err = p.create(k, packet.Worker(), x.qkey, x.version, now)
 	}
 	if err != nil {
 		p.denied(k, err)
@@ -181,27 +181,42 @@ func (p *ProxyQPs) denied(k key, err error) {
 	}
 }
 
-// transportOf returns the source of a RoCE frame, its DETH and its RoCE version. The worker has checked it.
-func transportOf(f frame.Frame) (src netip.Addr, deth ib.DETH, version uint8) {
-	var bth []byte
+// A sender is what a proxy QP is made for.
+type sender struct {
+	key
+	qkey    ib.QKey
+	version uint8
+}
+
+// senderOf returns the sender of a frame, which the worker has checked. All plain UDP of a host has one proxy QP, for
+// the host has no QPNs.
+func senderOf(f frame.Frame) (sender, bool) {
 	if f.Type == frame.TypeRoCEv1 {
 		grh, ok := ib.AsGRH(f.Payload)
 		if !ok {
-			return src, nil, 0
+			return sender{}, false
 		}
-		src, bth, version = grh.SGID().Addr(), f.Payload[ib.GRHLen:], roceV1
-	} else {
-		_, payload, fault := f.UDP()
-		if fault != "" {
-			return src, nil, 0
-		}
-		src, bth, version = f.Src(), payload, roceV2
+		return roceSender(grh.SGID().Addr(), f.Payload[ib.GRHLen:], roceV1)
 	}
+	u, payload, fault := f.UDP()
+	switch {
+	case fault != "":
+		return sender{}, false
+	case u.DstPort() != frame.PortRoCEv2:
+		return sender{key{f.Src(), tables.PlainQPN}, ib.QKeyRDMAUDP, tables.PlainUDP}, true
+	}
+	return roceSender(f.Src(), payload, roceV2)
+}
+
+func roceSender(src netip.Addr, bth []byte, version uint8) (sender, bool) {
 	if len(bth) < ib.BTHLen {
-		return src, nil, 0
+		return sender{}, false
 	}
-	deth, _ = ib.AsDETH(bth[ib.BTHLen:])
-	return src, deth, version
+	deth, ok := ib.AsDETH(bth[ib.BTHLen:])
+	if !ok {
+		return sender{}, false
+	}
+	return sender{key{src, deth.SrcQP()}, deth.QKey(), version}, true
 }
 
 // makeRoom makes room for another proxy QP of a host, or reports why there is none.

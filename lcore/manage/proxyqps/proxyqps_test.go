@@ -63,6 +63,9 @@ func (r *rig) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8, _ 
 	if r.learned != nil {
 		return punt.RejectSource, r.learned
 	}
+	if version == tables.PlainUDP { // a host has the version of its RoCE, whatever it sends else
+		version = 2
+	}
 	_, err := r.tables.Hosts.Put(tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version})
 	return punt.RejectFull, err
 }
@@ -166,4 +169,37 @@ func TestEnds(t *testing.T) {
 	for h := range r.Hosts() {
 		t.Errorf("%v has any", h)
 	}
+}
+
+// pending is a packet that waits.
+type pending struct{ requeued, rejected int }
+
+func (p *pending) Worker() int           { return 1 }
+func (p *pending) Requeue()              { p.requeued++ }
+func (p *pending) Reject(punt.Rejection) { p.rejected++ }
+
+// TestPlainUDP checks that all plain UDP of a host has one proxy QP, beside those of its RoCE queue pairs.
+func TestPlainUDP(t *testing.T) {
+	r, now := newRig(t, proxyqps.Config{Max: 8, PerHost: 4, Idle: time.Minute, Every: time.Second, Workers: 2}), time.Now()
+	r.must(host, 5, 7, now)
+	for i, port := range []uint16{40000, 40001} {
+		f, fault := frame.Open(frame.AppendUDP(nil, frame.Link{MAC: mac}, frame.GroupMAC(netip.MustParseAddr("239.1.2.3")), frame.Datagram{
+			Src: netip.AddrPortFrom(host, port), Dst: netip.MustParseAddrPort("239.1.2.3:4711"), TTL: 1, Checksum: true}, []byte("data")))
+		if fault != "" {
+			t.Fatal(fault)
+		}
+		var p pending
+		if r.HandlePending(f, &p, now); p.requeued != 1 || p.rejected != 0 {
+			t.Errorf("datagram %d: %+v", i, p)
+		}
+	}
+	r.want("two datagrams", 2)
+	if x, _, ok := r.tables.ProxyQPs.Find(host, tables.PlainQPN); !ok || x.Version != tables.PlainUDP || x.Worker != 1 {
+		t.Errorf("%+v, %v", x, ok)
+	}
+	for range 30 {
+		now = now.Add(10 * time.Second)
+		r.Tick(now)
+	}
+	r.want("idle", 0)
 }

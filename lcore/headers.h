@@ -212,14 +212,15 @@ static inline uint8_t *put_plain(const struct message *msg, const struct route *
 }
 
 /* write_headers() of a message to a group of plain UDP. Immediate data has no place there. A short frame is padded: no
- * other that workers send is short. The job's ICRC falls behind the frame, where the mbuf has room, and is not sent. */
+ * other that workers send is short. The job's ICRC falls behind the frame, where the mbuf has room, and is not sent.
+ * The route is a copy, so that the caller's stays in registers. */
 static __rte_noinline struct icrc_job write_datagram(const struct datapath *dp, const struct message *msg,
-						     const struct route *r)
+						     struct route r)
 {
 	struct rte_mbuf *m = msg->recv->mbuf;
 	struct inherited in = inherit(dp, msg);
-	in.hop_limit = (uint8_t)r->to->qkey;
-	uint8_t *frame = put_ethernet(put_plain(msg, r, &in), dp, r->to, r->six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
+	in.hop_limit = (uint8_t)r.to->qkey;
+	uint8_t *frame = put_ethernet(put_plain(msg, &r, &in), dp, r.to, r.six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
 	uint8_t *end = msg->payload + msg->payload_len;
 	if (end < frame + ETH_MIN) {
 		memset(end, 0, (size_t)(frame + ETH_MIN - end));

@@ -181,8 +181,11 @@ static inline enum drop apply_group_actions(struct worker *w, const struct mgid_
 	return group_actions(w, m->flags, m->id, IB_TO_ROCE, msg->payload, msg->payload_len);
 }
 
-/* Finds the route of message i. The bridge's own messages to a group come back to it, and are dropped. */
-static inline enum drop find_route(struct worker *w, struct egress *e, unsigned i, struct route *r)
+enum { PLAIN = DROP_COUNT };
+
+/* Finds the route of message i. Returns a drop reason, or PLAIN for a group of plain UDP. The bridge's own messages to
+ * a group come back to it, and are dropped. */
+static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i, struct route *r)
 {
 	struct lookup *l = &e->lookup;
 	struct message *msg = &e->message[i];
@@ -194,7 +197,10 @@ static inline enum drop find_route(struct worker *w, struct egress *e, unsigned 
 	enum drop d = group ? route_to_group(to, msg, r) : route_to_proxy_qp(w->datapath, to, msg, r);
 	if (likely(!d))
 		d = route_from(w, source, r);
-	return likely(!d) && group ? apply_group_actions(w, to, msg) : d;
+	if (likely(d || !group))
+		return d;
+	d = apply_group_actions(w, to, msg);
+	return unlikely(!d && r->version == PLAIN_UDP) ? (unsigned)PLAIN : d;
 }
 
 /* Finds each message's route and writes all of the frame but the ICRC. */
@@ -203,15 +209,15 @@ static void route(struct worker *w, struct egress *e)
 	unsigned kept = 0;
 	for (unsigned i = 0; i < e->n; i++) {
 		struct route r;
-		enum drop d = find_route(w, e, i, &r);
-		if (unlikely(d)) {
+		unsigned d = find_route(w, e, i, &r);
+		if (likely(d == PASS)) {
+			e->icrc[kept] = write_headers(w, &e->message[i], &r);
+		} else if (d == PLAIN) {
+			e->icrc[kept] = write_datagram(w->datapath, &e->message[i], r);
+		} else {
 			drop_message(w, d, e->message[i].recv);
 			continue;
 		}
-		if (likely(r.version != PLAIN_UDP))
-			e->icrc[kept] = write_headers(w, &e->message[i], &r);
-		else
-			e->icrc[kept] = write_datagram(w->datapath, &e->message[i], &r);
 		if (unlikely(kept != i)) {
 			e->message[kept] = e->message[i];
 			e->lookup.to_group[kept] = e->lookup.to_group[i];

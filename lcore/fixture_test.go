@@ -79,6 +79,7 @@ var (
 	control4  = netip.MustParseAddr("224.0.0.5")    // link-local, not bridged
 	control6  = netip.MustParseAddr("ff02::5")      // the same
 	noGroup6  = netip.MustParseAddr("ff15::1:2:99") // not bridged
+	plainOnly = netip.MustParseAddr("239.1.2.7")    // of plain UDP alone
 )
 
 func mustGID(s string) ib.GID {
@@ -86,6 +87,23 @@ func mustGID(s string) ib.GID {
 	if err != nil {
 		panic(err)
 	}
+	return g
+}
+
+// The ports of plain UDP.
+const (
+	plainPort  = uint16(4711) // both ways: group4, which RoCE has, too; group6; plainOnly
+	plainOut   = uint16(4712) // of group4, towards IB only
+	noPort     = uint16(4713) // not bridged
+	plainTTL   = uint8(17)
+	plainToIB  = 1000 // largest payload towards IB
+	plainToEth = 900  // and from there
+)
+
+// plainMGID is the MGID of a group of plain UDP.
+func plainMGID(group netip.Addr, port uint16) ib.GID {
+	g := mgidOf(group)
+	g[8], g[9] = byte(port>>8), byte(port)
 	return g
 }
 
@@ -128,6 +146,7 @@ func smallFixture() *fixture {
 		g.MGID, g.MLID, g.QKey, g.RoCEQKey = mgidOf(g.IP), ib.LID(0xc001+i), groupIB, groupRoCE
 		g.MTUToIB, g.MTUToRoCE = 2048, 1024
 	}
+	w.addPlain()
 	return w
 }
 
@@ -139,6 +158,23 @@ func (w *fixture) addHost(ip netip.Addr, version uint8) {
 		Host: ip, HostQPN: hostQPN, QP: proxyQP + uint32(n), QPN: proxyQPN + ib.QPN(n), QKey: hostQKey, Version: version,
 		Source: uint8(n),
 	})
+}
+
+// addPlain adds groups of plain UDP, and what the host sends to them from. Their order is behind what tests number.
+func (w *fixture) addPlain() {
+	for i, ip := range []netip.Addr{hostIP, hostIP6} {
+		n := uint32(len(w.proxyQPs))
+		w.proxyQPs = append(w.proxyQPs, tables.ProxyQP{
+			Host: ip, HostQPN: tables.PlainQPN, QP: proxyQP + n, QPN: proxyQPN + ib.QPN(n), QKey: hostQKey, Version: tables.PlainUDP, Source: uint8(i),
+		})
+	}
+	for i, a := range []tables.GroupAddr{{IP: group4, UDPPort: plainPort}, {IP: group4, UDPPort: plainOut}, {IP: group6, UDPPort: plainPort},
+		{IP: plainOnly, UDPPort: plainPort}} {
+		w.groups = append(w.groups, tables.Group{
+			IP: a.IP, UDPPort: a.UDPPort, Version: tables.PlainUDP, TTL: plainTTL, ToIB: true, ToRoCE: a.UDPPort != plainOut, SL: 4, HopLimit: 9,
+			MGID: plainMGID(a.IP, a.UDPPort), MLID: ib.LID(0xc101 + i), QKey: groupIB, MTUToIB: plainToIB, MTUToRoCE: plainToEth,
+		})
+	}
 }
 
 // with returns the fixture with a change.
@@ -196,8 +232,11 @@ func (w *fixture) proxyQP(host netip.Addr, qpn ib.QPN) *tables.ProxyQP {
 	return &w.proxyQPs[i]
 }
 
-func (w *fixture) group(ip netip.Addr) *tables.Group {
-	i := slices.IndexFunc(w.groups, func(g tables.Group) bool { return g.IP == ip })
+// group returns the RoCE group of an address.
+func (w *fixture) group(ip netip.Addr) *tables.Group { return w.groupAt(tables.GroupAddr{IP: ip}) }
+
+func (w *fixture) groupAt(a tables.GroupAddr) *tables.Group {
+	i := slices.IndexFunc(w.groups, func(g tables.Group) bool { return g.Addr() == a })
 	if i < 0 {
 		return nil
 	}

@@ -49,7 +49,7 @@ struct verbs_cm_event {
 	int32_t status;
 	uint32_t qkey;
 	uint32_t flow_label;
-	uint16_t lid; /* MLID of a join, DLID of a connection */
+	uint16_t lid;     /* MLID of a join, DLID of a connection */
 	uint8_t mgid[16]; /* of a join */
 	uint8_t sl, hop_limit, tclass, static_rate;
 	struct verbs_sidr sidr;

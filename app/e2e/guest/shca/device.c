@@ -63,8 +63,8 @@ static bool schedule_send(struct rvt_qp *qp)
 	return queue_work(to_shca(qp->ibqp.device)->sends, &q->send);
 }
 
-/* After posting, without locks. A program's requests are sent at once, by its own thread: as with a real adapter they are
- * on the cable when it destroys its queue pair right after. The kernel's users may not sleep. */
+/* After posting, without locks. A program's requests are sent at once, by its own thread: as with a real adapter they
+ * are on the cable when it destroys its queue pair right after. The kernel's users may not sleep. */
 static bool send_now(struct rvt_qp *qp)
 {
 	struct shca_qp *q = qp->priv;

@@ -54,12 +54,6 @@ func (t *ProxyQPs) Lookup(host netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32
 	return s, uint32(c.id), true
 }
 
-// lookupSrc reads the MAC address that a proxy QP's frames must come from; zero: any.
-func (t *ProxyQPs) lookupSrc(host netip.Addr, hostQPN ib.QPN) (mac [6]byte) {
-	e, _ := look(&t.c.proxy_qps, addrKey(host, uint64(hostQPN)))
-	return macOf(as[C.struct_proxy_qp_entry](&e).src)
-}
-
 // LookupQPN reads the table proxy_qpns: all but QP, Worker and Source, and the host's MAC and VLAN.
 func (t *ProxyQPs) LookupQPN(qpn ib.QPN) (s ProxyQP, h Host, id uint32, ok bool) {
 	e, ok := look(&t.c.proxy_qpns, numberKey(uint64(qpn)))

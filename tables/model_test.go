@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"causeway/ibside/ib"
+	"causeway/tables/tablestest"
 
 	"pgregory.net/rapid"
 )
@@ -37,7 +38,7 @@ func checkTables(t rapid.TB, s *Tables, m *model) {
 		if m.hosts[k.host].Routed {
 			from = [6]byte{}
 		}
-		if src := s.ProxyQPs.lookupSrc(k.host, k.qpn); src != from {
+		if src := tablestest.SrcOfProxyQP(s.Pointer(), k.host, uint32(k.qpn)); src != from {
 			t.Fatalf("proxy QP %v: from %x, want %x", &x, src, from)
 		}
 	}

@@ -106,9 +106,9 @@ func sharedPKey(from, to []ib.PKey, want ib.PKey, only bool) (ib.PKey, bool) {
 // answerPort answers a PortInfoRecord query: for the port of a LID, any of its own, or for all.
 func (p *pathFinder) answerPort(r *request) answer {
 	rec, _ := ib.AsPortInfoRecord(r.data)
-	found := &records{}
+	asked, found := rec.Fields(), &records{}
 	for _, port := range p.ports.Ports() {
-		if r.differs(ib.PortInfoLID, rec.LID().Base(port.LMC) == port.LID) || r.differs(ib.PortInfoPortNum, rec.PortNum() == 1) {
+		if r.differs(ib.PortInfoLID, asked.LID.Base(port.LMC) == port.LID) || r.differs(ib.PortInfoPortNum, asked.PortNum == 1) {
 			continue
 		}
 		b := make([]byte, ib.PortInfoRecordLen)

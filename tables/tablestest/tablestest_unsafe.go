@@ -18,6 +18,15 @@ static uint64_t hash_of_host(const struct tables *t, const uint8_t *ip)
 	return table_hash(&t->hosts, &k);
 }
 
+static uint64_t src_of_proxy_qp(const struct tables *t, const uint8_t *ip, uint64_t number)
+{
+	struct table_key k = {.number = number};
+	const struct proxy_qp_entry *e;
+	memcpy(k.addr, ip, sizeof k.addr);
+	e = table_find(&t->proxy_qps, table_hash(&t->proxy_qps, &k), &k);
+	return e ? e->src : 0;
+}
+
 static void quiescent(const struct tables *t, unsigned reader) { rte_rcu_qsbr_quiescent(t->rcu, reader); }
 */
 import "C"
@@ -31,6 +40,17 @@ import (
 func HashOfHost(tables unsafe.Pointer, ip netip.Addr) uint64 {
 	addr := ip.As16()
 	return uint64(C.hash_of_host((*C.struct_tables)(tables), (*C.uint8_t)(&addr[0])))
+}
+
+// SrcOfProxyQP returns the MAC address that the frames of a proxy QP in a struct tables must come from, in the order of a
+// frame; zero: any.
+func SrcOfProxyQP(tables unsafe.Pointer, host netip.Addr, hostQPN uint32) (mac [6]byte) {
+	addr := host.As16()
+	src := uint64(C.src_of_proxy_qp((*C.struct_tables)(tables), (*C.uint8_t)(&addr[0]), C.uint64_t(hostQPN)))
+	for i := range mac {
+		mac[i] = byte(src >> (8 * i))
+	}
+	return mac
 }
 
 // Quiescent says that a reader holds nothing that it found before, as a worker does.

@@ -72,6 +72,7 @@ var events = []event{
 	{"group_inbound", "error", "Groups", "A group could not be opened in the direction from InfiniBand."},
 	{"group_renew", "warn", "Groups", "A membership could not be renewed."},
 	{"group_renewed", "info", "Groups", "The subnet gave a group another MLID."},
+	{"anchor_failed", "debug", "Groups", "The kernel did not count the bridge among its members of a group; the bridge retries."},
 	{"group_rejoin", "warn", "Groups", "A membership was lost, and joining again failed; the bridge retries."},
 	{"group_rejoined", "info", "Groups", "It was joined again."},
 	{"group_move_failed", "warn", "Groups", "A group could not be moved to another queue pair."},

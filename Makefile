@@ -76,7 +76,7 @@ image: ## build the container image IMAGE; set BASE and GO_IMAGE where there is 
 
 .PHONY: docs
 docs: go ## regenerate the references and manual pages from the source
-	@go test ./config -run 'TestReference|TestExampleFile' -update
+	@go test ./config -run 'TestReference|TestExampleFile|TestManual' -update
 	@go test ./app/command ./app/logs ./app/web -run 'TestReference|TestManual' -update
 	@go test ./app/causeway -run 'TestMan|TestDocsDrops' -update
 

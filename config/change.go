@@ -76,7 +76,7 @@ func (c *Config) parser() *parser {
 func (p *parser) checked() (*Config, error) {
 	one := func(name string) *table { return &table{p: p, name: name, who: name} }
 	notes := p.cfg.Notes // those of the file
-	p.crossCheck(one("roce"), one("workers"), one("policy"))
+	p.crossCheck(one("roce"), one("ib"), one("workers"), one("policy"))
 	p.cfg.Notes = notes
 	if len(p.problems) > 0 {
 		p.problems.sortByLine()

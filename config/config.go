@@ -86,8 +86,12 @@ type IB struct {
 	PKey ib.PKey
 	GID  ib.GID // the bridge's own; zero: the port's first that fits
 
-	HostGIDs  []netip.Prefix // the bridge assigns the port's other GIDs in these prefixes to RoCE hosts, one each
-	AliasGIDs bool           // the bridge registers RoCE hosts' GUIDs as alias GUIDs of the port
+	HostGIDs []netip.Prefix // the bridge assigns the port's other GIDs in these prefixes to RoCE hosts, one each
+	Learn    bool           // nodes that are not configured are learned
+	NodeIdle time.Duration  // a learned node that is unused and does not answer goes after so long
+	IPoIB    string         // the interface that they are learned from; "": that of the port
+
+	AliasGIDs bool // the bridge registers RoCE hosts' GUIDs as alias GUIDs of the port
 }
 
 // IBPort names a port of an HCA, or the embedded software fabric.
@@ -144,9 +148,10 @@ type Host struct {
 	Side    Side
 
 	// InfiniBand only.
-	GID ib.GID
-	LID ib.LID // 0: from the subnet administrator
-	SL  ib.SL
+	GID  ib.GID
+	LID  ib.LID // 0: from the subnet administrator
+	SL   ib.SL
+	PKey ib.PKey // 0: that by which its last message came
 
 	Bridge bool // another bridge, whose packets must not cross again
 

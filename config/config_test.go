@@ -43,9 +43,9 @@ func TestDefaults(t *testing.T) {
 		Name: "causeway",
 		RoCE: RoCE{Port: EthPort{Driver: "ring"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")},
 			MTU: 1500, IBMTU: ib.MTU1024, V2: true, TTL: 64},
-		IB: IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault},
+		IB: IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault, NodeIdle: 10 * time.Minute},
 		Workers: Workers{LCores: []int{1}, MemoryMiB: 512, RxDescs: 1024, TxDescs: 1024, Mbufs: 16384, ProxyQPs: 4096,
-			ProxyQPsPerHost: 64, Hosts: 16384, Nodes: 4096, Groups: 1024, ProxyQPDepth: 128, ProxyQPIdle: 24 * time.Hour,
+			ProxyQPsPerHost: 512, Hosts: 16384, Nodes: 4096, Groups: 1024, ProxyQPDepth: 128, ProxyQPIdle: 24 * time.Hour,
 			PGMStreams: 1024, PGMIdle: 5 * time.Minute},
 		Log: Log{Level: "info", Format: "text"},
 		QoS: c.QoS, values: c.values, // checked below, and by TestDiff

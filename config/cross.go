@@ -13,14 +13,16 @@ import (
 const tapMTU = 1504
 
 // crossCheck reports problems that involve more than one table or entry.
-func (p *parser) crossCheck(roce, workers, policy *table) {
+func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
 	p.checkHosts()
+	p.checkPartitions(ibSection)
 	p.checkGroups()
 	p.checkRanges(workers)
 	p.checkServices()
 	p.checkTranslates()
 	p.checkPolicy(policy)
 	p.checkMemory(workers)
+	p.checkLearn(policy)
 	w := p.cfg.Workers
 	if w.ProxyQPsPerHost > w.ProxyQPs {
 		workers.fail("proxy_qps_per_host", "proxy_qps_per_host %d is more than proxy_qps %d; lower it, or raise proxy_qps",
@@ -197,6 +199,20 @@ func (p *parser) checkPolicy(policy *table) {
 					netip.PrefixFrom(a, a.BitLen()).String())
 			}
 		}
+	}
+}
+
+// checkLearn reports what keeps nodes from being learned.
+func (p *parser) checkLearn(policy *table) {
+	if !p.cfg.IB.Learn {
+		return
+	}
+	if p.cfg.Policy.BridgeUnknown {
+		policy.fail("unknown_source", `unknown_source "bridge" hides the nodes that [ib] nodes = "learn" is to learn; write "drop", or `+
+			`nodes = "configured"`)
+	}
+	if len(p.cfg.Policy.Allow) == 0 && !policy.has("allow") {
+		policy.fail("allow", "allow is empty, so no node would be learned; write allow = [%q]", p.anySubnet())
 	}
 }
 

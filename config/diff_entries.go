@@ -28,7 +28,7 @@ func (h Host) named() (string, []string) {
 
 // fields implements entry.
 func (h Host) fields() []field {
-	f := []field{{"ip", addrText(h.IP)}, {"ip6", addrText(h.IP6)}, {"side", sideNames[h.Side]}, {"gid", ""}, {"lid", ""}, {"sl", ""}, {"bridge", ""}, {"mac", ""},
+	f := []field{{"ip", addrText(h.IP)}, {"ip6", addrText(h.IP6)}, {"side", sideNames[h.Side]}, {"gid", ""}, {"lid", ""}, {"sl", ""}, {"pkey", ""}, {"bridge", ""}, {"mac", ""},
 		{"vlan", ""}}
 	set := func(key, value string) {
 		for i := range f {
@@ -43,6 +43,9 @@ func (h Host) fields() []field {
 			set("lid", strconv.Itoa(int(h.LID)))
 		}
 		set("sl", strconv.Itoa(int(h.SL)))
+		if h.PKey != 0 {
+			set("pkey", fmt.Sprintf("%#x", uint16(h.PKey)))
+		}
 		set("bridge", strconv.FormatBool(h.Bridge))
 		return f
 	}

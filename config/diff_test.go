@@ -86,7 +86,7 @@ func TestDiffSeesEveryKey(t *testing.T) {
 		"workers.idle": {"", `idle = "sleep"`}, "workers.mbufs": {"", "mbufs = 8192"}, "workers.proxy_qp_depth": {"", "proxy_qp_depth = 64"},
 		"host.ip": {"10.9.0.7", "10.9.0.9"}, "host.gid": {"fe80::7", "fe80::9"}, "host.sl": {"fe80::7\"", "fe80::7\"\nsl = 3"},
 		"host.side": {"\"roce\"\nmac = \"02:00:00:00:00:01\"", "\"ib\"\ngid = \"fe80::1\""}, "host.mac": {"00:01\"", "00:02\""},
-		"host.lid": {"fe80::7\"", "fe80::7\"\nlid = 3"}, "host.bridge": {"fe80::7\"", "fe80::7\"\nbridge = true"},
+		"host.lid": {"fe80::7\"", "fe80::7\"\nlid = 3"}, "host.pkey": {"fe80::7\"", "fe80::7\"\npkey = 0x8001"}, "host.bridge": {"fe80::7\"", "fe80::7\"\nbridge = true"},
 		"host.vlan": {"00:01\"", "00:01\"\nvlan = 9"}, "host.ip6": {`ip = "10.9.0.7"`, "ip = \"10.9.0.7\"\nip6 = \"fe80::5\""},
 		"policy.allow": {`["10.9.0.0/24"]`, `["10.9.0.0/16", "fe80::/10"]`}, "policy.unknown_source": {"", `unknown_source = "bridge"`},
 		"service.port": {"7174", "7175"}, "service.ports": {"port = 7174", `ports = "1-9"`}, "log.level": {"", `level = "warn"`},
@@ -98,6 +98,7 @@ func TestDiffSeesEveryKey(t *testing.T) {
 		"group.mgid": {"", `mgid = "ib"`}, "range.mgid": {"", `mgid = "ib"`}, "roce.mtu": {"", "mtu = 1600"},
 		"ib.gid": {`"fabric:"`, "\"mlx5_0:1\"\ngid = \"fe80::9\""}, "ib.host_gids": {`"fabric:"`, "\"mlx5_0:1\"\nhost_gids = [\"fe80::/64\"]"},
 		"translate.roce": {`roce = "10.9.0.0/24"`, `roce = "10.9.1.0/24"`}, "translate.ib": {"10.10.9.0", "10.10.8.0"},
+		"ib.nodes": {`"fabric:"`, "\"mlx5_0:1\"\nnodes = \"learn\""}, "ib.ipoib": {`"fabric:"`, "\"mlx5_0:1\"\nipoib = \"ib1\""},
 		"ib.alias_gids": {`"fabric:"`, "\"mlx5_0:1\"\nalias_gids = true"},
 	}
 	text := strings.Replace(base, "[policy]", "[bridge]\n[workers]\n[qos]\n[metrics]\n[console]\n[log]\n[policy]", 1)

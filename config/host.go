@@ -20,7 +20,7 @@ func (p *parser) host(t *table) Host {
 		rejectKeys(t, "roce", "mac", "vlan")
 		readIBNode(t, &h)
 	case SideRoCE:
-		rejectKeys(t, "ib", "gid", "lid", "sl", "bridge")
+		rejectKeys(t, "ib", "gid", "lid", "sl", "pkey", "bridge")
 		h.MAC, h.HasMAC = readMAC(t)
 		h.VLAN = p.cfg.RoCE.VLAN
 		if t.has("vlan") {
@@ -85,6 +85,9 @@ func readIBNode(t *table, h *Host) {
 	h.LID = ib.LID(t.number("lid"))
 	h.SL = ib.SL(t.number("sl"))
 	h.Bridge = t.truth("bridge")
+	if t.has("pkey") {
+		h.PKey = t.pkey("pkey")
+	}
 	if !t.has("gid") {
 		t.fail("gid", `gid is missing; write the GID of the node's port: gid = "fe80::2:c903:0:7"`)
 		return

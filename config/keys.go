@@ -83,7 +83,8 @@ var tables = linked([]tableDoc{
 			meaning: "The InfiniBand port: `DEVICE:PORT`, or `fabric:` for the embedded software fabric, or `fabric:FILE` for one " +
 				"described in a file, relative to this one."},
 		{name: "pkey", kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
-			meaning: "The P_Key on InfiniBand; bit 15 is full membership. RoCE always uses 0xffff."},
+			meaning: "The P_Key on InfiniBand, where a host or group has no other; bit 15 is full membership. While the port's table does not have a P_Key, " +
+				"the bridge waits for it, unready. A bridge uses 8 partitions at most. RoCE always uses 0xffff."},
 		{name: "gid", kind: text, noted: "the port's first that fits", example: `"fe80::2:c903:0:1"`,
 			meaning: "The bridge's own GID, one of the port's. The default is the first; where the device's link layer is Ethernet, that of its " +
 				"first IPv4 address. Only for `DEVICE:PORT`."},
@@ -96,6 +97,16 @@ var tables = linked([]tableDoc{
 				"room for, so that their GIDs resolve to the bridge: those of IPv6 addresses with the subnet's prefix, and those of MAC addresses " +
 				"(the default GID of RoCE interfaces). With `host_gids`, only GIDs in these prefixes. Any RoCE host can claim an address, and so " +
 				"an entry. Only for `DEVICE:PORT` with InfiniBand as link layer."},
+		{name: "nodes", kind: text, def: "configured", words: []string{"configured", "learn"}, example: `"learn"`,
+			meaning: "Where the IB nodes come from: the `[[host]]` entries alone, or `learn`: all others are learned, as many as `[workers] " +
+				"nodes` leaves room for. A node is asked for when it sends a message, or when a RoCE host asks for its address. The kernel's " +
+				"neighbours on IPoIB tell which GID has an address, the subnet administrator tells the path to it. Addresses must be in " +
+				"`[policy] allow`, in a subnet of `[roce] addresses` and of the IPoIB interface. A `[[host]]` wins, and a RoCE host keeps an " +
+				"address that it has. Only for `DEVICE:PORT` with InfiniBand as link layer and an IPoIB interface."},
+		{name: "node_idle", kind: number, def: int64(600), lo: 10, hi: 31_536_000, example: "600",
+			meaning: "The seconds after which a learned node is removed that neither sends nor receives, nor answers on IPoIB."},
+		{name: "ipoib", kind: text, noted: "that of the port", example: `"ib0"`,
+			meaning: "The IPoIB interface that nodes are learned from. The default is the one of the port in the partition `pkey`."},
 	}},
 	{name: "workers", meaning: "The packet path: its cores, its memory and its bounds.", keys: []key{
 		{name: "lcores", kind: numbers, def: []int64{1}, lo: 0, hi: 127, example: "[2, 3]",
@@ -112,8 +123,9 @@ var tables = linked([]tableDoc{
 			meaning: "Packet buffers in the mempool that both ports share."},
 		{name: "proxy_qps", kind: number, def: int64(4096), lo: 1, hi: 1 << 20, example: "4096",
 			meaning: "The most proxy QPs at a time. A proxy QP is a UD QP on InfiniBand that represents one queue pair of a RoCE host."},
-		{name: "proxy_qps_per_host", live: true, kind: number, def: int64(64), lo: 1, hi: 1 << 20, example: "64",
-			meaning: "The most proxy QPs of one RoCE host, so that no host can use them all."},
+		{name: "proxy_qps_per_host", live: true, kind: number, def: int64(512), lo: 1, hi: 1 << 20, example: "512",
+			meaning: "The most proxy QPs of one RoCE host, so that no host can use them all; by default at most `proxy_qps`. A host that has no " +
+				"room for another gets \"no QP\" as answer when it asks for a service."},
 		{name: "proxy_qp_depth", kind: number, def: int64(128), lo: 16, hi: 32768, example: "128",
 			meaning: "The depth of a proxy QP's send queue in an HCA, in messages; a power of two. The queues take most of the HCA's and the kernel's " +
 				"memory for proxy QPs."},
@@ -127,11 +139,11 @@ var tables = linked([]tableDoc{
 		{name: "hosts", kind: number, def: int64(16384), lo: 1, hi: 1 << 20, example: "16384",
 			meaning: "The most RoCE hosts known at a time."},
 		{name: "nodes", kind: number, def: int64(4096), lo: 1, hi: 1 << 20, example: "4096",
-			meaning: "The most IB nodes at a time: the `[[host]]` entries with `side = \"ib\"`, including those added while the bridge runs."},
+			meaning: "The most IB nodes at a time: the `[[host]]` entries with `side = \"ib\"`, including those added while the bridge runs, and learned ones."},
 		{name: "groups", kind: number, def: int64(1024), lo: 1, hi: 1 << 16, example: "1024",
 			meaning: "The most groups at a time: those of the file, those added while the bridge runs, and learned ones."},
 	}},
-	{name: "host", many: true, live: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one; RoCE hosts are " +
+	{name: "host", many: true, live: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one, unless they are learned (`[ib] nodes`); RoCE hosts are " +
 		"learned. Learning never overwrites a static entry.", keys: []key{
 		{name: "ip", kind: text, example: `"10.9.0.7"`,
 			meaning: "The host's address, IPv4 or IPv6. Either this or `ip6` is needed."},
@@ -145,6 +157,9 @@ var tables = linked([]tableDoc{
 			meaning: "IB only: the node's LID, its only one. The subnet manager knows more: all LIDs of the port, the MTU and rate of the path, and when they change."},
 		{name: "sl", kind: number, def: int64(0), lo: 0, hi: 15, example: "0",
 			meaning: "IB only: the service level of the path to the node."},
+		{name: "pkey", kind: number, noted: "see the text", lo: 1, hi: 0xffff, hex: true, example: "0x8001",
+			meaning: "With `ib`: the P_Key for messages to the node, which must be in the IB port's table, and the only one that the node's requests for " +
+				"services may have. Without it, the P_Key is that by which the node's last message came, and at first that of `[ib]`."},
 		{name: "bridge", kind: truth, def: false, example: "true",
 			meaning: "IB only: the host is another Causeway. Its packets have crossed a bridge already and do not cross back (`loop_bridge`)."},
 		{name: "mac", kind: text, noted: "by ARP or ND", example: `"02:00:00:00:00:07"`,
@@ -251,7 +266,7 @@ var groupKeys = []key{
 	{name: "qkey", kind: number, noted: "0x01234567; 0x00000b1b with `ipoib`", lo: 0, hi: 0xffffffff, hex: true,
 		example: "0x01234567", meaning: "The group's Q_Key on both sides. Bit 31 must be clear."},
 	{name: "pkey", kind: number, noted: "that of `[ib]`", lo: 1, hi: 0xffff, hex: true, example: "0xffff",
-		meaning: "The group's P_Key on InfiniBand."},
+		meaning: "The group's P_Key on InfiniBand. It must be in the IB port's table."},
 	{name: "rate", kind: text, noted: "not policed", example: `"1M pps"`, inRange: "The most packets a second of each group, as in `[[group]]`.",
 		meaning: "The most packets a second, each way: a number, then k, M or G, then `pps`. Packets above the rate are dropped (`policed`); " +
 			"unused tokens expire after ten milliseconds."},

@@ -115,7 +115,8 @@ func (p *parser) document(doc map[string]any) {
 	p.bridge(one("bridge"))
 	roce := one("roce")
 	p.roce(roce)
-	p.ib(one("ib"))
+	ibSection := one("ib")
+	p.ib(ibSection)
 	workers := one("workers")
 	p.workers(workers)
 	policy := one("policy")
@@ -125,7 +126,7 @@ func (p *parser) document(doc map[string]any) {
 	p.console(one("console"))
 	p.log(one("log"))
 	p.entries(doc)
-	p.crossCheck(roce, workers, policy)
+	p.crossCheck(roce, ibSection, workers, policy)
 }
 
 // entries reads the tables that may appear many times, and appends them to those of the Config.

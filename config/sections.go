@@ -21,17 +21,34 @@ var rdmaDevice = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 func (p *parser) ib(t *table) {
 	p.cfg.IB = IB{Port: readIBPort(t), PKey: t.pkey("pkey"), HostGIDs: t.prefixes("host_gids", "fe80::2:c903:0:100/120"),
 		AliasGIDs: t.truth("alias_gids")}
+	p.cfg.IB.Learn, p.cfg.IB.NodeIdle = t.text("nodes") == "learn", time.Duration(t.number("node_idle"))*time.Second
+	p.cfg.IB.IPoIB = readInterface(t)
 	if t.has("gid") {
 		p.cfg.IB.GID = readGID(t, `gid = "fe80::2:c903:0:1"`)
 	}
 	if !p.cfg.IB.Port.Fabric {
 		return
 	}
-	for _, name := range []string{"gid", "host_gids", "alias_gids"} {
+	if p.cfg.IB.Learn {
+		t.fail("nodes", `nodes "learn" is for ports of a device: the software fabric's nodes have no IPoIB to learn their addresses from; `+
+			`write a [[host]] for each, and remove it`)
+	}
+	for _, name := range []string{"gid", "host_gids", "alias_gids", "ipoib"} {
 		if t.has(name) {
-			t.fail(name, "%s is for ports of a device; the software fabric has one GID; remove it", name)
+			t.fail(name, "%s is for ports of a device; the software fabric has one GID, and no IPoIB; remove it", name)
 		}
 	}
+}
+
+// readInterface reads ib.ipoib.
+func readInterface(t *table) string {
+	const longest = 15 // IFNAMSIZ without the terminating zero
+	s, given := t.given("ipoib")
+	if given && (s == "" || len(s) > longest || strings.ContainsAny(s, "/ \t\n:")) {
+		t.fail("ipoib", `ipoib %s is not the name of an interface; write one like "ib0"`, show(s))
+		return ""
+	}
+	return s
 }
 
 // readIBPort reads ib.port.
@@ -77,6 +94,9 @@ func (p *parser) workers(t *table) {
 		ProxyQPs: n("proxy_qps"), ProxyQPsPerHost: n("proxy_qps_per_host"), Hosts: n("hosts"), Nodes: n("nodes"), Groups: n("groups"),
 		ProxyQPDepth: t.powerOfTwo("proxy_qp_depth"), ProxyQPIdle: time.Duration(t.number("proxy_qp_idle")) * time.Second,
 		PGMStreams: n("pgm_streams"), PGMIdle: time.Duration(t.number("pgm_idle")) * time.Second,
+	}
+	if w := &p.cfg.Workers; !t.has("proxy_qps_per_host") {
+		w.ProxyQPsPerHost = min(w.ProxyQPsPerHost, w.ProxyQPs)
 	}
 }
 

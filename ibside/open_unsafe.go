@@ -22,6 +22,9 @@ type OpenPort interface {
 	// Lost returns the messages that were lost in the port by reason: sends that a worker had counted as sent, and
 	// receives that no worker has seen.
 	Lost() (sends, receives map[string]uint64)
+	// LostByDevice returns what the device itself counts of lost and damaged messages since it was opened, by its names,
+	// and of QPNs that did not rest long enough. What it does not count is not there. It may take some milliseconds.
+	LostByDevice() map[string]uint64
 	// ServiceCounts returns what became of requests of IB nodes, and of Connect's, by result.
 	ServiceCounts() (requests, connects map[string]uint64)
 	// Close leaves the groups, ends what is under way and logs the final counters. Workers must have stopped.
@@ -30,9 +33,8 @@ type OpenPort interface {
 
 // Info is what the datapath and management must know of an open port.
 type Info struct {
-	MTU       ib.MTU
-	PKeyIndex uint16 // of the configured P_Key
-	Ethernet  bool   // the link layer: then there are no LIDs, and GIDs are IP addresses
+	MTU      ib.MTU
+	Ethernet bool // the link layer: then there are no LIDs, and GIDs are IP addresses
 }
 
 // Administered is what a port with subnet administration of its own can do.
@@ -40,4 +42,5 @@ type Administered interface {
 	Renewer
 	Notifier
 	Aliaser
+	Locator
 }

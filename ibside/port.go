@@ -5,12 +5,14 @@
 //	workers    ── port.h: post, poll, free ──▶ verbs, fabricport ──▶ an HCA's UD queue pairs, or the software subnet
 //	management ── Port, Services ────────────▶ verbs, fabricport ──▶ sa ──▶ the subnet administrator
 //
-// All numbers are in host byte order. What only some ports can do has an interface of its own: Renewer, Notifier, Aliaser.
+// All numbers are in host byte order. What only some ports can do has an interface of its own: Renewer, Notifier, Locator,
+// Aliaser.
 package ibside
 
 import (
 	"context"
 	"errors"
+	"net/netip"
 
 	"causeway/ibside/ib"
 )
@@ -18,13 +20,15 @@ import (
 // A Port is an InfiniBand port to management. Join, Leave and Path may take as long as their context allows, and are
 // called from goroutines of their own.
 type Port interface {
-	// CreateProxyQP makes a UD queue pair that receives with qkey on that worker. qp is the port's handle of it.
-	CreateProxyQP(worker int, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error)
+	// CreateProxyQP makes a UD queue pair of a partition that receives with qkey on that worker. qp is the port's handle
+	// of it.
+	CreateProxyQP(worker int, pkey ib.PKey, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error)
 	DestroyProxyQP(qp uint32) error
 	// Join makes the port a member of a group, or changes how it is one.
 	Join(ctx context.Context, j Join) (Membership, error)
 	Leave(ctx context.Context, mgid ib.GID) error
-	Path(ctx context.Context, dgid ib.GID) (Path, error)
+	// Path resolves a port's GID, in a partition or, with 0, in any that both ports are in.
+	Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (Path, error)
 	// Own returns the port's own addresses. It is called often.
 	Own() Own
 }
@@ -67,10 +71,11 @@ type Membership struct {
 // Own is the addresses of a port at the moment.
 type Own struct {
 	LID     ib.LID
-	LMC     uint8    // the port has 1<<LMC LIDs, LID being the first
-	GIDs    []ib.GID // every GID of the port, in a fixed order
-	Sources []Source // the GIDs that messages can be sent from; the first is the bridge's own
-	Beyond  int      // GIDs of the port that messages cannot be sent from, because there are more than verbs can name
+	LMC     uint8     // the port has 1<<LMC LIDs, LID being the first
+	GIDs    []ib.GID  // every GID of the port, in a fixed order
+	Sources []Source  // the GIDs that messages can be sent from; the first is the bridge's own
+	PKeys   []ib.PKey // the port's P_Key table
+	Beyond  int       // GIDs of the port that messages cannot be sent from, because there are more than verbs can name
 }
 
 // A Source is a GID that messages can be sent from. Its number stays while indexes in the port's GID table move.
@@ -108,8 +113,15 @@ type Notice struct {
 	Deleted bool
 }
 
-// ErrNoPath is what Path returns when the subnet has no such node, or none that can be reached.
+// ErrNoPath is what Path and Holder return when the subnet has no such node, or none that can be reached.
 var ErrNoPath = errors.New("the subnet has no path there")
+
+// A Locator is a Port that knows whose a LID is.
+type Locator interface {
+	// Holder returns the GID of the port that has a LID. The error is an ErrNoPath when nobody has it. It takes as long as
+	// its context allows, and is called from goroutines of its own.
+	Holder(ctx context.Context, lid ib.LID) (ib.GID, error)
+}
 
 // An Aliaser is a Port that can have further GUIDs: the subnet administrator resolves the GIDs made of them to the port, for
 // as long as the Port is open.
@@ -120,3 +132,26 @@ type Aliaser interface {
 
 // ErrNoAlias is what SetAlias returns when the port's GUID table is full.
 var ErrNoAlias = errors.New("the port has no room for another alias GUID")
+
+// A Resolver knows who is who on IP over InfiniBand. Its methods do not wait for answers: those come as Changes.
+type Resolver interface {
+	// GID returns the GID that has an address, and Addrs the addresses that a GID has, as far as they are known.
+	GID(ip netip.Addr) (ib.GID, bool)
+	Addrs(gid ib.GID) []netip.Addr
+	// Ask asks who has an address.
+	Ask(ip netip.Addr) error
+	// Confirm asks the one that has an address, at once.
+	Confirm(ip netip.Addr) error
+	// Subnets returns the subnets whose addresses can be asked for.
+	Subnets() []netip.Prefix
+	// Changes returns the same channel each time.
+	Changes() <-chan AddressChange
+}
+
+// An AddressChange says what has become known of an address.
+type AddressChange struct {
+	IP       netip.Addr
+	GID      ib.GID // that has it; zero: nobody that is known
+	Answered bool   // it has answered just now
+	Failed   bool   // nobody answers
+}

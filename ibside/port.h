@@ -55,8 +55,8 @@ struct ib_send {
 	uint32_t dest_qpn;
 	uint32_t dest_qkey;
 	uint32_t imm;
-	uint16_t flags; /* IB_SEND_* */
-	uint16_t pkey_index;
+	uint16_t flags;     /* IB_SEND_* */
+	uint16_t partition; /* the sending QP's, as the bridge numbers them (tables/entries.h): for mirrors */
 };
 
 /* One UD message from the IB fabric. The mbuf's data is the 40-byte area and then the payload. Its P_Key has been

@@ -22,19 +22,20 @@ const (
 
 // DatapathConfig is the configuration that all workers share. Only its Policy changes while they run.
 type DatapathConfig struct {
-	MAC       [6]byte // the Ethernet port's
-	VLAN      uint16  // of the RoCE side; 0: untagged
-	RoCEPKey  ib.PKey
-	PKeyIndex uint16 // of the IB port
-	RoCEMTU   int    // largest payload towards RoCE, bytes
-	Versions  uint8  // V1 | V2
-	TTL       uint8  // for packets without a usable hop limit
+	MAC      [6]byte // the Ethernet port's
+	VLAN     uint16  // of the RoCE side; 0: untagged
+	RoCEPKey ib.PKey
+	RoCEMTU  int   // largest payload towards RoCE, bytes
+	Versions uint8 // V1 | V2
+	TTL      uint8 // for packets without a usable hop limit
 
 	// RewriteImm: a unicast immediate equal to its sender's QPN becomes the proxy QP's (udaddy and mckey
 	// carry their QPN there). Groups have a flag of their own.
 	RewriteImm bool
 	// IBIsEthernet: the IB port is a RoCE device, whose GRH area may hold an IPv4 header.
 	IBIsEthernet bool
+	// LearnNodes: management is asked for nodes that no table has.
+	LearnNodes bool
 	// Sleep gives the CPU away when there is no work: for machines that have no core to spare.
 	Sleep bool
 
@@ -118,12 +119,12 @@ func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
 	dp.mac = mac48(cfg.MAC)
 	dp.vlan = C.uint16_t(cfg.VLAN)
 	dp.roce_pkey = C.uint16_t(cfg.RoCEPKey)
-	dp.pkey_index = C.uint16_t(cfg.PKeyIndex)
 	dp.roce_mtu = C.uint16_t(cfg.RoCEMTU)
 	dp.versions = C.uint8_t(cfg.Versions)
 	dp.ttl = C.uint8_t(cfg.TTL)
 	dp.rewrite_imm = C.bool(cfg.RewriteImm)
 	dp.ib_is_ethernet = C.bool(cfg.IBIsEthernet)
+	dp.learn = C.bool(cfg.LearnNodes)
 	dp.sleep = C.bool(cfg.Sleep)
 	dp.addresses = C.uint8_t(len(cfg.Addresses))
 	for i, p := range cfg.Addresses {

@@ -59,6 +59,7 @@ func Drops() []Drop {
 // The reasons that management gives.
 const (
 	DropProxyQPFull   Drop = C.DROP_proxy_qp_full
+	DropPuntFull      Drop = C.DROP_punt_full
 	DropSourceRefused Drop = C.DROP_src_refused
 	DropShutdown      Drop = C.DROP_shutdown
 	DropACL           Drop = C.DROP_acl

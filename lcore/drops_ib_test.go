@@ -29,7 +29,6 @@ var rdmaNode = inIPv4(netip.MustParseAddr("10.20.0.20"), netip.MustParseAddr("10
 var ibCases = []ibCase{
 	{"a message", "", received(), nil},
 	{"no GRH", "", received(noGRH), nil},
-	{"any P_Key index: the adapter has matched the P_Key", "", received(func(m *message) { m.PKeyIndex = 7 }), nil},
 	{"from QP 0", "srcqp", received(func(m *message) { m.SrcQP = 0 }), nil},
 	{"from QP 1", "srcqp", received(func(m *message) { m.SrcQP = 1 }), nil},
 	{"from the multicast QPN", "srcqp", received(func(m *message) { m.SrcQP = ib.QPMulticast }), nil},

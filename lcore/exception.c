@@ -2,7 +2,24 @@
 #include "exception.h"
 
 #include "egress.h"
+#include "unknown.h"
 #include "group_actions.h"
+
+unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned i)
+{
+	const struct node_entry *n = b->lookup.to_entry[i];
+	uint8_t partition = table_partition_of(n);
+	return partition == PARTITION_HEARD ? table_heard_in(dp->tables, n->id) : partition;
+}
+
+const struct proxy_qp_entry *find_in_partition(const struct datapath *dp, const struct burst *b, unsigned i,
+					       unsigned partition)
+{
+	const struct table *t = &dp->tables->proxy_qps;
+	struct table_key k = b->lookup.from[i];
+	k.number |= (uint64_t)partition << PARTITION_SHIFT;
+	return table_find(t, table_hash(t, &k), &k);
+}
 
 bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m)
 {
@@ -60,7 +77,7 @@ static enum drop punt_for_proxy_qp(struct worker *w, struct burst *b, unsigned i
 	enum drop d = check_new_source(w, b->lookup.from[i]);
 	if (d)
 		return d;
-	m->hash.usr = PUNT_PROXY_QP;
+	m->hash.usr = PUNT_PROXY_QP | partition_of(w->datapath, b, i) << PUNT_PARTITION_SHIFT;
 	if (!punt_frame(w, MIRROR_WAITING, PASS, m))
 		return DROP_punt_full;
 	w->counters.direction[ROCE_TO_IB].events[EVENT_PROXY_QP_WAIT]++;
@@ -69,9 +86,9 @@ static enum drop punt_for_proxy_qp(struct worker *w, struct burst *b, unsigned i
 
 /* A packet of a host that is known by another MAC address: a second station, or the host has moved. Management asks at
  * the address that it knows, and rejects or requeues the packet. */
-static enum drop punt_moved(struct worker *w, struct rte_mbuf *m)
+static enum drop punt_moved(struct worker *w, struct rte_mbuf *m, const struct proxy_qp_entry *proxy_qp)
 {
-	m->hash.usr = PUNT_PROXY_QP;
+	m->hash.usr = PUNT_PROXY_QP | (uint32_t)proxy_qp->partition << PUNT_PARTITION_SHIFT;
 	return half_punted(w) || !punt_frame(w, MIRROR_WAITING, PASS, m) ? DROP_src_refused : PASS;
 }
 
@@ -108,6 +125,13 @@ void send_handoffs(struct worker *w, struct handoff *h)
 	}
 }
 
+/* Drops a packet to an address that is no node's, and asks management for it. */
+static void drop_and_ask(struct worker *w, enum drop d, const struct table_key *to, struct rte_mbuf *m)
+{
+	count_drop(w, ROCE_TO_IB, d, m);
+	free_or_ask(w, PUNT_NODE, to, m);
+}
+
 void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, bool requeued)
 {
 	const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
@@ -120,9 +144,11 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 	}
 	d = precise_drop(w->datapath, b, i, d);
 	if (!d && proxy_qp)
-		d = requeued ? DROP_src_refused : punt_moved(w, m);
+		d = requeued ? DROP_src_refused : punt_moved(w, m, proxy_qp);
 	else if (!d)
 		d = requeued ? DROP_proxy_qp_unknown : punt_for_proxy_qp(w, b, i);
-	if (d)
+	if (d && is_unknown(w, d))
+		drop_and_ask(w, d, &b->lookup.to[i], m);
+	else if (d)
 		drop_packet(w, ROCE_TO_IB, d, m);
 }

@@ -10,15 +10,15 @@
 
 #include "burst.h"
 
+/* The number of the partition that packet i goes to; its destination is known. */
+unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned i);
+
+/* The proxy QP of packet i's source in a partition other than 0; NULL: there is none. */
+const struct proxy_qp_entry *find_in_partition(const struct datapath *dp, const struct burst *b, unsigned i,
+					       unsigned partition);
+
 /* Gives a frame to management; false: the punt ring is full. */
 bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m);
-
-/* Whether the punt ring is half full. MADs and packets from another MAC address get no more, so that a flood of them
- * leaves the other half for ARP and new proxy QPs. */
-static inline bool half_punted(const struct worker *w)
-{
-	return rte_ring_count(w->punt) >= rte_ring_get_capacity(w->punt) / 2;
-}
 
 /* Returns the drop reason of packet i, which is about to be dropped. If it came by the fast path, parse.c may find a
  * reason that comes earlier. */

@@ -112,7 +112,7 @@ func mgidOf(group netip.Addr) ib.GID { return ib.MGIDRDMACM(group, ib.PKeyDefaul
 // smallFixture is one RoCE host, which uses IPv4, IPv6 and RoCEv1, some nodes, and the groups.
 func smallFixture() *fixture {
 	w := &fixture{config: lcore.DatapathConfig{
-		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault, PKeyIndex: 1,
+		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault,
 		RoCEMTU: 4096, Versions: lcore.V1 | lcore.V2, TTL: 64, RewriteImm: true,
 		Addresses: []netip.Prefix{bridgeIP, bridgeIP6},
 		Policy:    lcore.Policy{Allow: []netip.Prefix{bridgeIP.Masked(), bridgeIP6.Masked(), localNet}},
@@ -155,7 +155,7 @@ func (w *fixture) addHost(ip netip.Addr, version uint8) {
 	n := len(w.proxyQPs)
 	w.hosts = append(w.hosts, tables.Host{IP: ip, MAC: hostMAC, Version: version, VLAN: w.config.VLAN})
 	w.proxyQPs = append(w.proxyQPs, tables.ProxyQP{
-		Host: ip, HostQPN: hostQPN, QP: proxyQP + uint32(n), QPN: proxyQPN + ib.QPN(n), QKey: hostQKey, Version: version,
+		HostQP: tables.HostQP{Host: ip, HostQPN: hostQPN}, QP: proxyQP + uint32(n), QPN: proxyQPN + ib.QPN(n), QKey: hostQKey, Version: version,
 		Source: uint8(n),
 	})
 }
@@ -165,7 +165,7 @@ func (w *fixture) addPlain() {
 	for i, ip := range []netip.Addr{hostIP, hostIP6} {
 		n := uint32(len(w.proxyQPs))
 		w.proxyQPs = append(w.proxyQPs, tables.ProxyQP{
-			Host: ip, HostQPN: tables.PlainQPN, QP: proxyQP + n, QPN: proxyQPN + ib.QPN(n), QKey: hostQKey, Version: tables.PlainUDP, Source: uint8(i),
+			HostQP: tables.HostQP{Host: ip, HostQPN: tables.PlainQPN}, QP: proxyQP + n, QPN: proxyQPN + ib.QPN(n), QKey: hostQKey, Version: tables.PlainUDP, Source: uint8(i),
 		})
 	}
 	for i, a := range []tables.GroupAddr{{IP: group4, UDPPort: plainPort}, {IP: group4, UDPPort: plainOut}, {IP: group6, UDPPort: plainPort},

@@ -284,7 +284,7 @@ func (g *generator) message() message {
 	s := one(g, g.w.proxyQPs...)
 	m := message{
 		QPN: s.QPN, SrcQP: one(g, nodeQPN, nodeQPN+1, ib.QPN(2+g.IntN(0xfffffc))), SLID: one(g, nodeLID, node4LID, node4LID+3, localLID, peerLID),
-		SL: ib.SL(g.IntN(16)), PKeyIndex: uint16(g.Uint32()), Imm: g.Uint32(), HasImm: g.rarely(3), HasGRH: !g.rarely(4), Solicited: g.rarely(4), FECN: g.rarely(4),
+		SL: ib.SL(g.IntN(16)), Imm: g.Uint32(), HasImm: g.rarely(3), HasGRH: !g.rarely(4), Solicited: g.rarely(4), FECN: g.rarely(4),
 		Payload: g.payload(),
 	}
 	m.Payload = m.Payload[:min(len(m.Payload), lcore.MaxPayload)]

@@ -13,13 +13,19 @@
 
 #include "headers.h"
 #include "group_actions.h"
+#include "unknown.h"
 
 /* drop_packet() for a message, whose descriptor is mirrored, too. */
-static void drop_message(struct worker *w, enum drop reason, const struct ib_recv *r)
+static void count_message_drop(struct worker *w, enum drop reason, const struct ib_recv *r)
 {
 	w->counters.direction[IB_TO_ROCE].drops[reason]++;
 	if (mirroring(w))
 		mirror_drop_message(w, reason, r);
+}
+
+static void drop_message(struct worker *w, enum drop reason, const struct ib_recv *r)
+{
+	count_message_drop(w, reason, r);
 	rte_pktmbuf_free(r->mbuf);
 }
 
@@ -172,6 +178,7 @@ static inline enum drop route_from(struct worker *w, const struct source_entry *
 		return route_from_unknown(w, r);
 	if (unlikely(s->flags & NODE_BRIDGE))
 		return DROP_loop_bridge;
+	table_mark_used(&s->used);
 	r->src_ip = r->six ? s->ip6 : s->ip4;
 	return unlikely(is_zero(r->src_ip)) ? DROP_node_no_ip : PASS;
 }
@@ -179,6 +186,13 @@ static inline enum drop route_from(struct worker *w, const struct source_entry *
 static inline enum drop apply_group_actions(struct worker *w, const struct mgid_entry *m, const struct message *msg)
 {
 	return group_actions(w, m->flags, m->id, IB_TO_ROCE, msg->payload, msg->payload_len);
+}
+
+/* The partition that a message came in, by what it is for. */
+static uint8_t partition_in(const void *to, bool group)
+{
+	return group ? ((const struct mgid_entry *)to)->flags >> GROUP_PARTITION_SHIFT
+		     : ((const struct proxy_qpn_entry *)to)->partition;
 }
 
 enum { PLAIN = DROP_COUNT };
@@ -192,15 +206,29 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	bool group = l->to_group[i];
 	const struct source_entry *source = lookup_from(l, i);
 	const void *to = lookup_to(l, i);
-	if (unlikely(source && source->flags & NODE_OWN))
+	unsigned flags = source ? source->flags & (NODE_OWN | NODE_HEARD) : 0;
+	if (unlikely(flags & NODE_OWN))
 		return DROP_loop_self;
 	enum drop d = group ? route_to_group(to, msg, r) : route_to_proxy_qp(w->datapath, to, msg, r);
 	if (likely(!d))
 		d = route_from(w, source, r);
+	if (unlikely(flags) && likely(!d))
+		table_hear(w->datapath->tables, source->id, partition_in(to, group));
 	if (likely(d || !group))
 		return d;
 	d = apply_group_actions(w, to, msg);
 	return unlikely(!d && r->version == PLAIN_UDP) ? (unsigned)PLAIN : d;
+}
+
+/* Drops message i, and asks management for its source if that is why. */
+static void drop_routed(struct worker *w, const struct egress *e, unsigned i, enum drop d)
+{
+	const struct ib_recv *r = e->message[i].recv;
+	count_message_drop(w, d, r);
+	if (is_unknown(w, d))
+		free_or_ask(w, PUNT_SOURCE, &e->lookup.from[i], r->mbuf);
+	else
+		rte_pktmbuf_free(r->mbuf);
 }
 
 /* Finds each message's route and writes all of the frame but the ICRC. */
@@ -215,7 +243,7 @@ static void route(struct worker *w, struct egress *e)
 		} else if (d == PLAIN) {
 			e->icrc[kept] = write_datagram(w->datapath, &e->message[i], r);
 		} else {
-			drop_message(w, d, e->message[i].recv);
+			drop_routed(w, e, i, d);
 			continue;
 		}
 		if (unlikely(kept != i)) {

@@ -45,8 +45,8 @@ type MirroredIB struct {
 	SLID, DLID       ib.LID
 	SL               ib.SL
 	PKey             ib.PKey
-	PKeyIndex        uint16 // of a send
-	GRH              bool   // it has a network header
+	Partition        uint8 // as the bridge numbers them
+	GRH              bool  // it has a network header
 	TClass, HopLimit uint8
 	FlowLabel        uint32
 	HasImm           bool

@@ -178,7 +178,7 @@ func mirroredOf(c *C.struct_mirrored_packet) MirroredPacket {
 func mirroredIBOf(c *C.struct_mirror_ib) *MirroredIB {
 	return &MirroredIB{
 		Known: bool(c.known), QP: uint32(c.qp), QPN: ib.QPN(c.qpn), Peer: ib.QPN(c.peer), QKey: ib.QKey(c.qkey), SL: ib.SL(c.sl),
-		PKeyIndex: uint16(c.pkey_index), TClass: uint8(c.tclass), HopLimit: uint8(c.hop_limit), FlowLabel: uint32(c.flow_label),
+		Partition: uint8(c.partition), TClass: uint8(c.tclass), HopLimit: uint8(c.hop_limit), FlowLabel: uint32(c.flow_label),
 		Imm: uint32(c.imm), Source: uint8(c.source),
 	}
 }

@@ -4,7 +4,8 @@ package lcore
 
 // #include <rte_mbuf.h>
 // #include "setup.h"
-// static unsigned kind_of(const struct rte_mbuf *m) { return m->hash.usr; }
+// static unsigned kind_of(const struct rte_mbuf *m) { return m->hash.usr & ((1 << PUNT_PARTITION_SHIFT) - 1); }
+// static unsigned partition_of_punted(const struct rte_mbuf *m) { return m->hash.usr >> PUNT_PARTITION_SHIFT; }
 // static void *frame_of(struct rte_mbuf *m) { return rte_pktmbuf_mtod(m, void *); }
 // static void frame_free(struct rte_mbuf *m) { rte_pktmbuf_free(m); }
 import "C"
@@ -13,6 +14,8 @@ import (
 	"fmt"
 	"syscall"
 	"unsafe"
+
+	"causeway/tables"
 )
 
 // A PendingPacket is a good RoCE packet whose (host, QPN) has no proxy QP yet, or whose host is known by another MAC
@@ -24,6 +27,9 @@ type PendingPacket struct {
 
 // Worker returns the number of the worker that received the packet.
 func (p *PendingPacket) Worker() int { return p.w.ID() }
+
+// Partition returns the number of the partition that the proxy QP is to send in.
+func (p *PendingPacket) Partition() uint8 { return uint8(C.partition_of_punted(p.m)) }
 
 // Requeue gives the packet back to the worker, which looks it up again. A full ring drops it.
 func (p *PendingPacket) Requeue() {
@@ -42,6 +48,7 @@ func (p *PendingPacket) Drop(d Drop) {
 // A PuntedFrame is a frame that a worker gave to management.
 type PuntedFrame struct {
 	Data    []byte         // a copy
+	Unknown tables.Unknown // not zero: a packet was dropped because no table has this node
 	Pending *PendingPacket // nil for control frames (ARP, ND, IGMP, MLD, ICMP, RoCE with a MAD), whose mbuf is freed already
 }
 
@@ -53,12 +60,17 @@ func (w *Worker) TakePunted() []PuntedFrame {
 	ended := 0
 	for i := range n {
 		out[i].Data = C.GoBytes(C.frame_of(m[i]), C.int(m[i].data_len))
-		if C.kind_of(m[i]) == C.PUNT_PROXY_QP {
+		switch C.kind_of(m[i]) {
+		case C.PUNT_PROXY_QP:
 			out[i].Pending = &PendingPacket{m[i], w}
-		} else {
-			done[ended] = m[i]
-			ended++
+			continue
+		case C.PUNT_SOURCE:
+			out[i].Unknown = tables.UnknownSource([24]byte(out[i].Data))
+		case C.PUNT_NODE:
+			out[i].Unknown = tables.UnknownNode([24]byte(out[i].Data))
 		}
+		done[ended] = m[i]
+		ended++
 	}
 	C.rte_pktmbuf_free_bulk(&done[0], C.uint(ended))
 	return out

@@ -69,7 +69,7 @@ func postedOf(s fabricport.Sent) posted {
 func (p *posted) equal(o *posted) bool {
 	return p.QP == o.QP && p.DGID == o.DGID && p.DLID == o.DLID && p.SL == o.SL && p.HopLimit == o.HopLimit && p.Rate == o.Rate && p.TClass == o.TClass &&
 		p.Source == o.Source && p.FlowLabel == o.FlowLabel && p.DestQP == o.DestQP && p.QKey == o.QKey && p.Imm == o.Imm &&
-		p.PKeyIndex == o.PKeyIndex && p.HasImm == o.HasImm && p.Solicited == o.Solicited && p.HasGRH == o.HasGRH && p.FECN == o.FECN &&
+		p.HasImm == o.HasImm && p.Solicited == o.Solicited && p.HasGRH == o.HasGRH && p.FECN == o.FECN &&
 		p.Len == o.Len && p.payload == o.payload
 }
 

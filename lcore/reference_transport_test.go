@@ -156,7 +156,7 @@ func (d *datagram) srcQP() ib.QPN {
 func (r *reference) message(d *datagram) posted {
 	s := r.proxyQP(d.src, d.srcQP())
 	m := posted{payload: string(d.payload), Sent: fabricport.Sent{
-		QP: s.QP, Source: s.Source, TClass: d.tclass, FlowLabel: d.flow, DestQP: ib.QPMulticast, PKeyIndex: r.config.PKeyIndex, HasImm: d.hasImm, Imm: d.imm,
+		QP: s.QP, Source: s.Source, TClass: d.tclass, FlowLabel: d.flow, DestQP: ib.QPMulticast, HasImm: d.hasImm, Imm: d.imm,
 		FECN: d.congestion, Len: len(d.payload),
 	}}
 	if d.plain == nil {

@@ -213,6 +213,7 @@ static inline enum drop check_node(const struct burst *b, unsigned i, const stru
 {
 	if (unlikely(!n))
 		return DROP_node_unknown;
+	table_mark_used(&n->used);
 	return unlikely(b->trim[i].payload_len > n->mtu) ? DROP_mtu_exceeded : PASS;
 }
 
@@ -225,18 +226,28 @@ static inline enum drop apply_group_actions(struct worker *w, const struct group
 			     trim->payload_len);
 }
 
+/* The proxy QP that sends packet i, whose destination is known: a look-up more unless it is in partition 0. */
+static inline const struct proxy_qp_entry *proxy_qp_of(const struct worker *w, struct burst *b, unsigned i)
+{
+	const struct proxy_qp_entry *proxy_qp = lookup_from(&b->lookup, i);
+	if (likely(!table_partition_of(b->lookup.to_entry[i])))
+		return proxy_qp;
+	unsigned partition = partition_of(w->datapath, b, i);
+	return partition ? find_in_partition(w->datapath, b, i, partition) : proxy_qp;
+}
+
 /* Keeps the packets that this worker sends. */
 static void choose(struct worker *w, struct burst *b, bool requeued)
 {
 	unsigned kept = 0, congested = 0;
 	for (unsigned i = 0; i < b->n; i++) {
-		const struct proxy_qp_entry *proxy_qp = lookup_from(&b->lookup, i);
 		const void *to = lookup_to(&b->lookup, i);
 		bool group = b->lookup.to_group[i];
-		b->lookup.from_entry[i] = proxy_qp;
 		b->lookup.to_entry[i] = to;
 		congested += b->trim[i].fastpath & !requeued & (b->send[i].flags >> 3);
 		enum drop d = group ? check_group(b, i, to) : check_node(b, i, to);
+		const struct proxy_qp_entry *proxy_qp = likely(!d) ? proxy_qp_of(w, b, i) : NULL;
+		b->lookup.from_entry[i] = proxy_qp;
 		bool mine = proxy_qp && ((proxy_qp->worker == w->id) & is_from(proxy_qp, b->send[i].mbuf));
 		if (likely(!d && mine) && group)
 			d = apply_group_actions(w, to, b, i);

@@ -54,8 +54,8 @@ static inline void fill_send(const struct datapath *dp, struct burst *b, unsigne
 	m->data_len = trim->payload_len;
 	m->pkt_len = trim->payload_len;
 	s->qp = proxy_qp->qp;
-	s->pkey_index = dp->pkey_index;
 	s->ah.source = proxy_qp->source;
+	s->partition = proxy_qp->partition;
 	table_mark_used(&proxy_qp->used);
 	bool rewrite;
 	if (b->lookup.to_group[i]) {

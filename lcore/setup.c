@@ -54,7 +54,7 @@ static unsigned empty_ring(struct rte_ring *r, bool count_all)
 	struct rte_mbuf *m;
 	unsigned n = 0;
 	while (r && rte_ring_dequeue(r, (void **)&m) == 0) {
-		n += count_all || m->hash.usr == PUNT_PROXY_QP;
+		n += count_all || (m->hash.usr & ((1 << PUNT_PARTITION_SHIFT) - 1)) == PUNT_PROXY_QP;
 		rte_pktmbuf_free(m);
 	}
 	rte_ring_free(r);

@@ -2,7 +2,11 @@
 
 package lcore_test
 
-import "testing"
+import (
+	"testing"
+
+	"causeway/tables"
+)
 
 // A packet that crosses, either way, marks its proxy QP as used; one that is dropped does not.
 func TestCrossingMarksProxyQP(t *testing.T) {
@@ -19,7 +23,7 @@ func TestCrossingMarksProxyQP(t *testing.T) {
 		{"towards RoCE", func() { s.fromIB(received()) }, true},
 	} {
 		step.cross()
-		if got := s.tables.ProxyQPs.TakeUsed(hostIP, hostQPN); got != step.want {
+		if got := s.tables.ProxyQPs.TakeUsed(tables.HostQP{Host: hostIP, HostQPN: hostQPN}); got != step.want {
 			t.Errorf("%s: used: %v, want %v", step.name, got, step.want)
 		}
 	}

@@ -32,6 +32,7 @@ enum {
 	MAX_PREFIXES = 64,  /* policy.allow: walked only for the first packet of a (host, QPN) */
 	MAX_ADDRESSES = 16, /* the bridge's own */
 	PSN_STREAMS = 256,
+	ASKED_MOST = 32, /* nodes that a worker asks management for in some 0.1 s */
 };
 
 /* An IP prefix: v4 prefixes are IPv4-mapped and 96 bits longer. */
@@ -66,13 +67,13 @@ struct datapath {
 		bth; /* UDP's length and checksum, zero, and the first half of the BTH towards RoCE, as it lies there */
 	struct fastpath_type fastpath_ipv4, fastpath_udp, fastpath_deth;
 	struct fastpath_type fastpath_own, fastpath_group4, fastpath_group6; /* of the first 12 bytes of Ethernet */
-	uint16_t pkey_index;                                                 /* of the IB port */
 	uint16_t roce_mtu;                                                   /* largest payload towards RoCE, bytes */
 	uint8_t versions;                                                    /* ROCE_V1 | ROCE_V2 */
 	uint8_t ttl;            /* for packets without a usable hop limit */
 	bool rewrite_imm;       /* unicast: an immediate equal to the sender's QPN becomes the proxy QP's */
 	bool ib_is_ethernet;    /* the IB port is a RoCE device: the GRH area may be an IPv4 header */
 	bool bridge_unknown;    /* a message of an unknown IB source is sent with the bridge's own address */
+	bool learn;             /* management is asked for nodes that no table has */
 	bool sleep;             /* sleep when idle: for machines with few CPUs */
 	uint8_t addresses;      /* how many */
 	uint8_t sl_of_dscp[64]; /* 0: the path's own SL */
@@ -104,8 +105,13 @@ struct worker {
 	struct mirrors *mirrors;   /* atomic; NULL: none. Replaced by mirror_exchange() (mirror/ring.h) */
 	uint64_t packets_numbered; /* packets that have got a number */
 	uint32_t psn[PSN_STREAMS];
-	struct group_counters *groups; /* by group id */
-	struct pgm *pgm;               /* the PGM tracker; NULL: none */
+	struct {
+		uint64_t slice; /* of time */
+		unsigned n;
+		uint64_t what[ASKED_MOST]; /* keys, folded */
+	} asked;                           /* see unknown.c */
+	struct group_counters *groups;     /* by group id */
+	struct pgm *pgm;                   /* the PGM tracker; NULL: none */
 	struct injection inject[DIRECTIONS];
 	struct counters counters __attribute__((aligned(64)));
 	struct latency latency[DIRECTIONS];
@@ -115,7 +121,11 @@ struct worker {
 enum punt {
 	PUNT_CONTROL,  /* ARP, ND, IGMP, MLD, ICMP */
 	PUNT_PROXY_QP, /* good RoCE, but its (host, QPN) has no proxy QP yet, or its host may have moved */
+	PUNT_SOURCE,   /* the key of a source that no table has; the packet is counted as dropped */
+	PUNT_NODE,     /* the same of a destination on InfiniBand */
 	PUNT_MAD,      /* for the bridge's own services; counted as mad_served */
+
+	PUNT_PARTITION_SHIFT = 8, /* above is the partition that the proxy QP is to send in */
 };
 
 /* prepare.c: derives the patterns of the fast path from the other fields. */

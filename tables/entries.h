@@ -3,7 +3,7 @@
  * The entries of the tables: one cache line each, key first.
  *
  *   RoCE to IB:  hosts        IP            a RoCE host
- *                proxy_qps     IP, QPN       its proxy QP on IB
+ *                proxy_qps     IP, QPN       its proxy QP on IB, one in each partition that it sends to
  *                nodes        IP            the path to an IB node
  *                groups       IP group      the path to a group; one of plain UDP also has the port in its key
  *   IB to RoCE:  proxy_qpns  local QPN     the RoCE host and QPN behind a proxy QP
@@ -16,6 +16,7 @@
 #ifndef CAUSEWAY_ENTRIES_H
 #define CAUSEWAY_ENTRIES_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ enum {
 	NODE_BRIDGE = 1, /* another bridge: its packets have crossed a bridge */
 	NODE_GRH = 2,    /* sends to it carry a GRH */
 	NODE_OWN = 4,    /* the bridge's own port */
+	NODE_HEARD = 8,  /* it is in the partition that it was last heard in */
 
 	GROUP_TO_IB = 1,
 	GROUP_TO_ROCE = 2,
@@ -42,6 +44,13 @@ enum {
 	GROUP_POLICED = 8,     /* its rate is limited */
 	GROUP_PGM = 16,        /* its messages are PGM, and tracked */
 	GROUP_ACTIONS = GROUP_POLICED | GROUP_PGM,
+	GROUP_PARTITION_SHIFT = 5, /* the upper bits of mgid_entry's flags are the partition */
+
+	/* The partitions of the IB port that the bridge uses have numbers; that of [ib] pkey is 0. A queue pair sends
+	 * and receives in one of them. */
+	MAX_PARTITIONS = 8,
+	PARTITION_SHIFT = 32,   /* in the number of a proxy QP's key; the QPN is below */
+	PARTITION_HEARD = 0xff, /* in a node's entry: the one that it was last heard in (table_partition) */
 };
 
 /* L2 of a RoCE host in one word, so that a move is one atomic store: in memory six bytes of
@@ -69,7 +78,7 @@ struct host_entry {
 };
 
 struct proxy_qp_entry {
-	struct table_key key; /* host IP, host QPN; PLAIN_QPN: sends the host's plain UDP */
+	struct table_key key; /* host IP, host QPN and partition; PLAIN_QPN: sends the host's plain UDP */
 	uint32_t id;
 	uint32_t qp;     /* the port's handle */
 	uint32_t qpn;    /* on IB */
@@ -77,7 +86,8 @@ struct proxy_qp_entry {
 	uint8_t source;  /* the port's number for the GID that it sends from */
 	uint8_t used;    /* atomic; see table_mark_used */
 	uint64_t src;    /* atomic; the MAC address that the host's frames come from, as in l2; 0: any */
-	uint8_t spare[16];
+	uint8_t partition;
+	uint8_t spare[15];
 };
 
 struct node_entry {
@@ -90,7 +100,10 @@ struct node_entry {
 	uint8_t flags;     /* NODE_* */
 	uint8_t rate;      /* enum ibv_rate; 0: the port's */
 	uint8_t hop_limit; /* on InfiniBand */
-	uint8_t spare[12];
+	uint8_t used;      /* atomic; see table_mark_used */
+	uint8_t spare[7];
+	uint8_t partition; /* or PARTITION_HEARD */
+	uint8_t spare2[3];
 };
 
 struct group_entry {
@@ -105,7 +118,8 @@ struct group_entry {
 	uint8_t hop_limit;
 	uint8_t flags; /* GROUP_* */
 	uint8_t rate;  /* enum ibv_rate; 0: the port's */
-	uint8_t spare[4];
+	uint8_t partition;
+	uint8_t spare[3];
 };
 
 struct proxy_qpn_entry {
@@ -114,7 +128,8 @@ struct proxy_qpn_entry {
 	uint32_t id;
 	uint8_t version;
 	uint8_t used; /* atomic; see table_mark_used */
-	uint8_t spare[2];
+	uint8_t partition;
+	uint8_t spare;
 };
 
 struct source_entry {
@@ -123,7 +138,8 @@ struct source_entry {
 	uint8_t ip6[16];      /* or zero: none */
 	uint32_t id;
 	uint8_t flags; /* NODE_* */
-	uint8_t spare[3];
+	uint8_t used;  /* atomic; see table_mark_used */
+	uint8_t spare[2];
 };
 
 struct mgid_entry {
@@ -131,10 +147,12 @@ struct mgid_entry {
 	struct roce_peer peer; /* QPN 0xffffff, or plain UDP's port */
 	uint32_t id;
 	uint8_t version; /* or PLAIN_UDP */
-	uint8_t flags;   /* GROUP_* */
+	uint8_t flags;   /* GROUP_*, and the partition */
 	uint16_t mtu;    /* largest payload towards RoCE, bytes */
 };
 
+_Static_assert(offsetof(struct node_entry, partition) == offsetof(struct group_entry, partition), "read as one");
+_Static_assert(MAX_PARTITIONS << GROUP_PARTITION_SHIFT == 256, "the rest of the flags");
 _Static_assert(sizeof(struct roce_peer) == 32, "half a cache line");
 _Static_assert(sizeof(struct host_entry) == 64, "one cache line");
 _Static_assert(sizeof(struct proxy_qp_entry) == 64, "one cache line");

@@ -78,7 +78,7 @@ func hostEntry(h *Host, id uint32) (e entry) {
 
 func proxyQPEntry(s *ProxyQP, src uint64, id uint32) (e entry) {
 	*as[C.struct_proxy_qp_entry](&e) = C.struct_proxy_qp_entry{
-		key:    addrKey(s.Host, uint64(s.HostQPN)),
+		key:    s.cKey(),
 		id:     C.uint32_t(id),
 		qp:     C.uint32_t(s.QP),
 		qpn:    C.uint32_t(s.QPN),
@@ -86,6 +86,8 @@ func proxyQPEntry(s *ProxyQP, src uint64, id uint32) (e entry) {
 		source: C.uint8_t(s.Source),
 		used:   1,
 		src:    C.uint64_t(src),
+
+		partition: C.uint8_t(s.Partition),
 	}
 	return e
 }
@@ -101,11 +103,15 @@ func proxyQPNEntry(s *ProxyQP, l2 uint64, id uint32) (e entry) {
 		id:      C.uint32_t(id),
 		version: C.uint8_t(s.Version),
 		used:    1,
+
+		partition: C.uint8_t(s.Partition),
 	}
 	return e
 }
 
-func nodeFlags(n *Node) C.uint8_t { return flag(n.Bridge, C.NODE_BRIDGE) | flag(n.GRH, C.NODE_GRH) }
+func nodeFlags(n *Node) C.uint8_t {
+	return flag(n.Bridge, C.NODE_BRIDGE) | flag(n.GRH, C.NODE_GRH) | flag(n.Partition == PartitionHeard, C.NODE_HEARD)
+}
 
 func nodeEntry(ip netip.Addr, n *Node, id uint32) (e entry) {
 	*as[C.struct_node_entry](&e) = C.struct_node_entry{
@@ -118,6 +124,7 @@ func nodeEntry(ip netip.Addr, n *Node, id uint32) (e entry) {
 		flags:     nodeFlags(n),
 		rate:      C.uint8_t(n.Rate),
 		hop_limit: C.uint8_t(n.HopLimit),
+		partition: C.uint8_t(n.Partition),
 	}
 	return e
 }
@@ -156,6 +163,7 @@ func groupEntry(g *Group, id uint32) (e entry) {
 		hop_limit: C.uint8_t(g.HopLimit),
 		flags:     groupFlags(g),
 		rate:      C.uint8_t(g.Rate),
+		partition: C.uint8_t(g.Partition),
 	}
 	return e
 }
@@ -176,7 +184,7 @@ func mgidEntry(g *Group, id uint32) (e entry) {
 		id:      C.uint32_t(id),
 		mtu:     C.uint16_t(g.MTUToRoCE),
 		version: C.uint8_t(g.Version),
-		flags:   groupFlags(g),
+		flags:   groupFlags(g) | C.uint8_t(g.Partition)<<C.GROUP_PARTITION_SHIFT,
 	}
 	return e
 }

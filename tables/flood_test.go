@@ -111,7 +111,7 @@ func TestHalfWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	m := &model{map[netip.Addr]Host{}, map[proxyQPKey]ProxyQP{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
+	m := &model{map[netip.Addr]Host{}, map[HostQP]ProxyQP{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
 	failed := map[string]int{}
 	note := func(what string, err error) bool {
 		if err != nil && !errors.Is(err, syscall.ENOSPC) {
@@ -131,7 +131,7 @@ func TestHalfWay(t *testing.T) {
 		x := someProxyQP
 		x.QP, x.QPN = uint32(i), ib.QPN(2+random.IntN(3))
 		if _, err := s.ProxyQPs.Put(x); note("proxy QP", err) {
-			m.proxyQPs[x.key()] = x
+			m.proxyQPs[x.HostQP] = x
 		}
 		n := someNode
 		n.Bridge, n.LID = i%2 == 0, ib.LID(1+random.IntN(3))

@@ -41,6 +41,7 @@ type Group struct {
 	RewriteImm bool    // an immediate equal to the sender's QPN becomes the proxy QP's
 	Policed    bool    // its rate is limited
 	PGM        bool    // its messages are PGM's (RFC 3208), and looked at
+	Partition  uint8   // on the IB side
 
 	// Inbound: it only leads from IB to RoCE, and what RoCE hosts send to IP is not this group's. An address has any
 	// number of inbound groups, but one other at most: a RoCE message names no more than the address.
@@ -111,7 +112,7 @@ func (g *Group) check() error {
 		return fmt.Errorf("plain UDP with TTL %d and Q_Key %v on RoCE; use a TTL from 1 and no Q_Key", g.TTL, g.RoCEQKey)
 	}
 	return firstError(checkMTU("MTUToIB", g.MTUToIB, g.ToIB), checkMTU("MTUToRoCE", g.MTUToRoCE, g.ToRoCE),
-		checkVLAN(g.VLAN), checkPlain(g.Version, g.UDPPort != 0))
+		checkVLAN(g.VLAN), checkPartition(g.Partition), checkPlain(g.Version, g.UDPPort != 0))
 }
 
 // checkMTU lets 0 pass in a direction that is not used.

@@ -43,13 +43,14 @@ func macOf(l2 C.uint64_t) (mac [6]byte) {
 }
 
 // Lookup reads the table proxy_qps: all but QKey and Version.
-func (t *ProxyQPs) Lookup(host netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32, ok bool) {
-	e, ok := look(&t.c.proxy_qps, addrKey(host, uint64(hostQPN)))
+func (t *ProxyQPs) Lookup(of HostQP) (s ProxyQP, id uint32, ok bool) {
+	e, ok := look(&t.c.proxy_qps, of.cKey())
 	if !ok {
 		return ProxyQP{}, 0, false
 	}
 	c := as[C.struct_proxy_qp_entry](&e)
-	s = ProxyQP{Host: goAddr(c.key.addr), HostQPN: ib.QPN(c.key.number), QP: uint32(c.qp), QPN: ib.QPN(c.qpn), Worker: int(c.worker),
+	of = HostQP{goAddr(c.key.addr), ib.QPN(c.key.number & (1<<C.PARTITION_SHIFT - 1)), uint8(c.partition)}
+	s = ProxyQP{HostQP: of, QP: uint32(c.qp), QPN: ib.QPN(c.qpn), Worker: int(c.worker),
 		Source: uint8(c.source)}
 	return s, uint32(c.id), true
 }
@@ -63,13 +64,13 @@ func (t *ProxyQPs) LookupQPN(qpn ib.QPN) (s ProxyQP, h Host, id uint32, ok bool)
 	c := as[C.struct_proxy_qpn_entry](&e)
 	p := &c.peer
 	ip := goAddr(p.ip)
-	s = ProxyQP{Host: ip, HostQPN: ib.QPN(p.qpn), QPN: ib.QPN(c.key.number), QKey: ib.QKey(p.qkey), Version: uint8(c.version)}
+	s = ProxyQP{HostQP: HostQP{ip, ib.QPN(p.qpn), uint8(c.partition)}, QPN: ib.QPN(c.key.number), QKey: ib.QKey(p.qkey), Version: uint8(c.version)}
 	return s, Host{IP: ip, MAC: macOf(p.l2), VLAN: vlanOf(p.l2)}, uint32(c.id), true
 }
 
 // MarkUsed marks a proxy QP as a worker does that sends from it.
-func (t *ProxyQPs) MarkUsed(host netip.Addr, hostQPN ib.QPN) {
-	out, none := addrKey(host, uint64(hostQPN)), numberKey(0)
+func (t *ProxyQPs) MarkUsed(of HostQP) {
+	out, none := of.cKey(), numberKey(0)
 	C.tables_mark_used(t.c, &out, &none)
 }
 
@@ -79,7 +80,7 @@ func (t *ProxyQPs) MarkUsedQP(qpn ib.QPN) {
 	C.tables_mark_used(t.c, &none, &in)
 }
 
-// Lookup reads the table nodes: all but the node's other IP address, LMC and LIDs.
+// Lookup reads the table nodes: all but the node's other IP address, LMC and LIDs. Partition is the one that it is in.
 func (t *Nodes) Lookup(ip netip.Addr) (n Node, id uint32, ok bool) {
 	e, ok := look(&t.c.nodes, addrKey(ip, 0))
 	if !ok {
@@ -87,7 +88,10 @@ func (t *Nodes) Lookup(ip netip.Addr) (n Node, id uint32, ok bool) {
 	}
 	c := as[C.struct_node_entry](&e)
 	n = Node{GID: goBytes(c.gid), LID: ib.LID(c.lid), SL: ib.SL(c.sl), MTU: int(c.mtu), Rate: ib.Rate(c.rate),
-		HopLimit: uint8(c.hop_limit), GRH: c.flags&C.NODE_GRH != 0, Bridge: c.flags&C.NODE_BRIDGE != 0}
+		HopLimit: uint8(c.hop_limit), GRH: c.flags&C.NODE_GRH != 0, Bridge: c.flags&C.NODE_BRIDGE != 0, Partition: uint8(c.partition)}
+	if n.Partition == PartitionHeard {
+		n.Partition = uint8(C.tables_heard_in(t.c, c.id))
+	}
 	if a := goAddr(c.key.addr); a.Is4() {
 		n.IP4 = a
 	} else {
@@ -132,7 +136,8 @@ func (t *Groups) Lookup(a GroupAddr) (g Group, id uint32, ok bool) {
 	}
 	c := as[C.struct_group_entry](&e)
 	g = Group{IP: goAddr(c.key.addr), UDPPort: uint16(c.key.number), MGID: goBytes(c.mgid), MLID: ib.LID(c.mlid), SL: ib.SL(c.sl),
-		HopLimit: uint8(c.hop_limit), Rate: ib.Rate(c.rate), QKey: ib.QKey(c.qkey), RoCEQKey: ib.QKey(c.roce_qkey), MTUToIB: int(c.mtu)}
+		HopLimit: uint8(c.hop_limit), Rate: ib.Rate(c.rate), QKey: ib.QKey(c.qkey), RoCEQKey: ib.QKey(c.roce_qkey), MTUToIB: int(c.mtu),
+		Partition: uint8(c.partition)}
 	g.setFlags(c.flags)
 	return g, uint32(c.id), true
 }
@@ -145,7 +150,8 @@ func (t *Groups) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 	}
 	c := as[C.struct_mgid_entry](&e)
 	p := &c.peer
-	g = Group{IP: goAddr(p.ip), MGID: mgid, MTUToRoCE: int(c.mtu), VLAN: vlanOf(p.l2), Version: uint8(c.version)}
+	g = Group{IP: goAddr(p.ip), MGID: mgid, MTUToRoCE: int(c.mtu), VLAN: vlanOf(p.l2), Version: uint8(c.version),
+		Partition: uint8(c.flags >> C.GROUP_PARTITION_SHIFT)}
 	if g.Version == PlainUDP {
 		g.UDPPort, g.TTL = uint16(p.qpn), uint8(p.qkey)
 	} else {

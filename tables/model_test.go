@@ -28,17 +28,17 @@ func checkTables(t rapid.TB, s *Tables, m *model) {
 		}
 	}
 	for k, x := range m.proxyQPs {
-		a, id, ok := s.ProxyQPs.Lookup(k.host, k.qpn)
+		a, id, ok := s.ProxyQPs.Lookup(k)
 		b, h, idB, okB := s.ProxyQPs.LookupQPN(x.QPN)
 		b.QP, b.Worker, b.Source, a.QKey, a.Version = x.QP, x.Worker, x.Source, x.QKey, x.Version
-		if !ok || !okB || a != x || b != x || id != idB || h.MAC != m.hosts[k.host].MAC {
+		if !ok || !okB || a != x || b != x || id != idB || h.MAC != m.hosts[k.Host].MAC {
 			t.Fatalf("proxy QP %v: %+v id %d, %+v id %d to %x", &x, a, id, b, idB, h.MAC)
 		}
-		from := m.hosts[k.host].MAC
-		if m.hosts[k.host].Routed {
+		from := m.hosts[k.Host].MAC
+		if m.hosts[k.Host].Routed {
 			from = [6]byte{}
 		}
-		if src := tablestest.SrcOfProxyQP(s.Pointer(), k.host, uint32(k.qpn)); src != from {
+		if src := tablestest.SrcOfProxyQP(s.Pointer(), k.Host, uint64(k.cKey().number)); src != from {
 			t.Fatalf("proxy QP %v: from %x, want %x", &x, src, from)
 		}
 	}
@@ -101,7 +101,7 @@ const modelMax = 3
 // model is the expected content of the tables, in plain maps.
 type model struct {
 	hosts    map[netip.Addr]Host
-	proxyQPs map[proxyQPKey]ProxyQP
+	proxyQPs map[HostQP]ProxyQP
 	nodes    map[ib.GID]Node
 	groups   map[ib.GID]Group
 }
@@ -109,6 +109,10 @@ type model struct {
 // The draws come from few values, so that they often coincide.
 func drawIP(t *rapid.T, base byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{base, 9, 0, byte(rapid.IntRange(1, 5).Draw(t, "ip"))})
+}
+
+func drawHostQP(t *rapid.T) HostQP {
+	return HostQP{drawIP(t, 10), ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn")), uint8(rapid.IntRange(0, 1).Draw(t, "partition"))}
 }
 
 func drawIP6(t *rapid.T) netip.Addr {
@@ -130,7 +134,7 @@ func (m *model) deleteHost(t *rapid.T, s *Tables) {
 	ip := drawIP(t, 10)
 	_, ok := m.hosts[ip]
 	for k := range m.proxyQPs {
-		ok = ok && k.host != ip
+		ok = ok && k.Host != ip
 	}
 	if err := s.Hosts.Delete(ip); (err == nil) != ok {
 		t.Fatalf("Hosts.Delete %v: %v", ip, err)
@@ -140,25 +144,25 @@ func (m *model) deleteHost(t *rapid.T, s *Tables) {
 }
 
 func (m *model) putProxyQP(t *rapid.T, s *Tables) {
-	x := ProxyQP{Host: drawIP(t, 10), HostQPN: ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn")), QPN: ib.QPN(rapid.IntRange(2, 6).Draw(t, "qpn")),
+	x := ProxyQP{HostQP: drawHostQP(t), QPN: ib.QPN(rapid.IntRange(2, 6).Draw(t, "qpn")),
 		QKey: 7, Worker: rapid.IntRange(0, 2).Draw(t, "worker"), Version: 2}
 	_, ok := m.hosts[x.Host]
-	_, there := m.proxyQPs[x.key()]
+	_, there := m.proxyQPs[x.HostQP]
 	ok = ok && (there || len(m.proxyQPs) < modelMax)
 	for k, other := range m.proxyQPs {
-		ok = ok && (other.QPN != x.QPN || k == x.key())
+		ok = ok && (other.QPN != x.QPN || k == x.HostQP)
 	}
 	if _, err := s.ProxyQPs.Put(x); (err == nil) != ok {
 		t.Fatalf("ProxyQPs.Put %v: %v", &x, err)
 	} else if ok {
-		m.proxyQPs[x.key()] = x
+		m.proxyQPs[x.HostQP] = x
 	}
 }
 
 func (m *model) deleteProxyQP(t *rapid.T, s *Tables) {
-	k := proxyQPKey{drawIP(t, 10), ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn"))}
+	k := HostQP{Host: drawIP(t, 10), HostQPN: ib.QPN(rapid.IntRange(2, 4).Draw(t, "host qpn"))}
 	_, ok := m.proxyQPs[k]
-	if err := s.ProxyQPs.Delete(k.host, k.qpn); (err == nil) != ok {
+	if err := s.ProxyQPs.Delete(HostQP{Host: k.Host, HostQPN: k.HostQPN}); (err == nil) != ok {
 		t.Fatalf("ProxyQPs.Delete %v: %v", k, err)
 	}
 	delete(m.proxyQPs, k)
@@ -278,7 +282,7 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		m := &model{map[netip.Addr]Host{}, map[proxyQPKey]ProxyQP{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
+		m := &model{map[netip.Addr]Host{}, map[HostQP]ProxyQP{}, map[ib.GID]Node{}, map[ib.GID]Group{}}
 		do := func(f func(*rapid.T, *Tables)) func(*rapid.T) {
 			return func(t *rapid.T) { f(t, s) }
 		}
@@ -305,17 +309,17 @@ func TestMillions(t *testing.T) {
 	there, full, random := map[int]uint32{}, 0, rand.New(rand.NewPCG(1, 2))
 	for op := range ops {
 		k := random.IntN(keys)
-		x := ProxyQP{Host: hosts[k%len(hosts)], HostQPN: ib.QPN(2 + k), QPN: ib.QPN(1000000 + k), QP: uint32(op), Version: 2}
+		x := ProxyQP{HostQP: HostQP{Host: hosts[k%len(hosts)], HostQPN: ib.QPN(2 + k)}, QPN: ib.QPN(1000000 + k), QP: uint32(op), Version: 2}
 		_, is := there[k]
 		shrink := op/(ops/6)%2 == 1
 		switch r := random.IntN(10); {
 		case r < 3: // look up
-			got, _, ok := s.ProxyQPs.Lookup(x.Host, x.HostQPN)
+			got, _, ok := s.ProxyQPs.Lookup(x.HostQP)
 			if ok != is || ok && got.QP != there[k] {
 				t.Fatalf("op %d: proxy QP %d: %+v, %v; want QP %d, %v", op, k, got, ok, there[k], is)
 			}
 		case r < 5 != shrink:
-			if err := s.ProxyQPs.Delete(x.Host, x.HostQPN); (err == nil) != is {
+			if err := s.ProxyQPs.Delete(HostQP{Host: x.Host, HostQPN: x.HostQPN}); (err == nil) != is {
 				t.Fatalf("op %d: delete %d: %v", op, k, err)
 			}
 			delete(there, k)
@@ -342,7 +346,7 @@ func checkAll(t *testing.T, s *Tables, there func(func(int, uint32) bool), hosts
 	n := 0
 	for k, qp := range there {
 		n++
-		if got, _, ok := s.ProxyQPs.Lookup(hosts[k%len(hosts)], ib.QPN(2+k)); !ok || got.QP != qp {
+		if got, _, ok := s.ProxyQPs.Lookup(HostQP{Host: hosts[k%len(hosts)], HostQPN: ib.QPN(2 + k)}); !ok || got.QP != qp {
 			t.Errorf("proxy QP %d: %+v, %v", k, got, ok)
 		}
 		if got, _, _, ok := s.ProxyQPs.LookupQPN(ib.QPN(1000000 + k)); !ok || got.HostQPN != ib.QPN(2+k) {

@@ -29,6 +29,21 @@ type Node struct {
 	HopLimit uint8   // for the GRH, on InfiniBand; more than 1: LID is a router's, and names nobody as a source
 	GRH      bool    // what is sent to it carries a GRH
 	Bridge   bool    // another bridge of ours: what it sends has been through a bridge
+
+	Partition uint8 // or PartitionHeard
+}
+
+// MaxPartitions is how many partitions of the IB port can be used at a time. Their numbers are below; that of [ib] pkey is 0.
+const MaxPartitions = C.MAX_PARTITIONS
+
+// PartitionHeard in place of a node's partition means that it is in the one that it was last heard in; until then, in 0.
+const PartitionHeard = C.PARTITION_HEARD
+
+func checkPartition(n uint8) error {
+	if n >= MaxPartitions {
+		return fmt.Errorf("partition %d is not possible; use 0 to %d", n, MaxPartitions-1)
+	}
+	return nil
 }
 
 // LIDState says what is known of a node's LIDs. It only matters for messages without a GRH.
@@ -114,8 +129,10 @@ func (n *Node) check() (err error) {
 		return fmt.Errorf("mtu %d is not possible; use 1 to %d bytes, or 0 for InfiniBand's largest", n.MTU, maxPayload)
 	case n.SL > 15:
 		return fmt.Errorf("sl %d is not possible; use 0 to 15", n.SL)
+	case n.Partition == PartitionHeard:
+		return nil
 	}
-	return nil
+	return checkPartition(n.Partition)
 }
 
 // Put adds the node that has one of n's addresses, or changes it; addresses it had and n does not are
@@ -176,6 +193,8 @@ func (t *Nodes) place(n *Node, r *node) (id uint32, err error) {
 		id = r.id
 	} else if id, err = t.ids.take(); err != nil {
 		return 0, err
+	} else {
+		C.tables_unhear(t.c, C.uint32_t(id)) // it was another's
 	}
 	var c changes
 	c.put(&t.c.sources, "sources", sourceEntry(gidKey(n.GID), n, id))
@@ -269,6 +288,25 @@ func (t *Nodes) settleLID(lid ib.LID) {
 	_ = c.apply() // without puts it does not fail
 }
 
+// TakeUsed reports whether a message has been sent to a node or has come from it since it was asked last.
+func (t *Nodes) TakeUsed(gid ib.GID) bool {
+	r := t.gids[gid]
+	if r == nil {
+		return false
+	}
+	key := gidKey(gid)
+	used := C.tables_take_source_used(t.c, &key) != 0
+	for _, ip := range r.ips() {
+		key = addrKey(ip, 0)
+		used = C.tables_take_node_used(t.c, &key) != 0 || used
+	}
+	for _, lid := range r.lids() {
+		key = numberKey(uint64(lid))
+		used = len(t.lids[lid]) == 1 && C.tables_take_source_used(t.c, &key) != 0 || used
+	}
+	return used
+}
+
 // Delete removes the node that has an IP address, with all its addresses. It fails when it is not there.
 func (t *Nodes) Delete(ip netip.Addr) error {
 	r := t.nodes[ip.Unmap()]
@@ -292,6 +330,18 @@ func (t *Nodes) Find(ip netip.Addr) (n Node, id uint32, ok bool) {
 		return r.Node, r.id, true
 	}
 	return Node{}, 0, false
+}
+
+// PartitionOf returns the partition of the node that has a GID; 0 when there is none.
+func (t *Nodes) PartitionOf(gid ib.GID) uint8 {
+	r := t.gids[gid]
+	switch {
+	case r == nil:
+		return 0
+	case r.Partition == PartitionHeard:
+		return uint8(C.tables_heard_in(t.c, C.uint32_t(r.id)))
+	}
+	return r.Partition
 }
 
 // FindGID returns the node that has a GID, and its id.

@@ -104,13 +104,13 @@ func TestTakeUsed(t *testing.T) {
 	s := newTables(t, Config{})
 	must(t)(s.Hosts.Put(someHost))
 	must(t)(s.ProxyQPs.Put(someProxyQP))
-	take := func() bool { return s.ProxyQPs.TakeUsed(someProxyQP.Host, someProxyQP.HostQPN) }
+	take := func() bool { return s.ProxyQPs.TakeUsed(HostQP{Host: someProxyQP.Host, HostQPN: someProxyQP.HostQPN}) }
 	for i, step := range []struct {
 		mark func()
 		want bool
 	}{
 		{func() {}, true}, {func() {}, false},
-		{func() { s.ProxyQPs.MarkUsed(someProxyQP.Host, someProxyQP.HostQPN) }, true}, {func() {}, false},
+		{func() { s.ProxyQPs.MarkUsed(someProxyQP.HostQP) }, true}, {func() {}, false},
 		{func() { s.ProxyQPs.MarkUsedQP(someProxyQP.QPN) }, true}, {func() {}, false},
 	} {
 		step.mark()
@@ -118,7 +118,7 @@ func TestTakeUsed(t *testing.T) {
 			t.Errorf("step %d: used: %v, want %v", i, got, step.want)
 		}
 	}
-	if s.ProxyQPs.TakeUsed(someProxyQP.Host, 2) {
+	if s.ProxyQPs.TakeUsed(HostQP{Host: someProxyQP.Host, HostQPN: 2}) {
 		t.Error("a proxy QP that does not exist was used")
 	}
 }

@@ -45,19 +45,19 @@ func TestPlainGroup(t *testing.T) {
 func TestPlainProxyQP(t *testing.T) {
 	s := newTables(t, Config{})
 	must(t)(s.Hosts.Put(someHost))
-	x := ProxyQP{Host: someHost.IP, HostQPN: PlainQPN, QP: 7, QPN: 0x77, Version: PlainUDP}
+	x := ProxyQP{HostQP: HostQP{Host: someHost.IP, HostQPN: PlainQPN}, QP: 7, QPN: 0x77, Version: PlainUDP}
 	id := must(t)(s.ProxyQPs.Put(x))
-	if got, n, ok := s.ProxyQPs.Lookup(x.Host, PlainQPN); !ok || n != id || got.QPN != x.QPN {
+	if got, n, ok := s.ProxyQPs.Lookup(x.HostQP); !ok || n != id || got.QPN != x.QPN {
 		t.Errorf("proxy_qps: %+v, id %d, %v", got, n, ok)
 	}
 	if got, _, _, ok := s.ProxyQPs.LookupQPN(x.QPN); ok {
 		t.Errorf("proxy_qpns: %+v", got)
 	}
-	s.ProxyQPs.MarkUsed(x.Host, PlainQPN)
-	if !s.ProxyQPs.TakeUsed(x.Host, PlainQPN) {
+	s.ProxyQPs.MarkUsed(x.HostQP)
+	if !s.ProxyQPs.TakeUsed(HostQP{Host: x.Host, HostQPN: PlainQPN}) {
 		t.Error("it was not used")
 	}
-	if err := s.ProxyQPs.Delete(x.Host, PlainQPN); err != nil || s.stats()["proxy_qps"].Entries != 0 {
+	if err := s.ProxyQPs.Delete(HostQP{Host: x.Host, HostQPN: PlainQPN}); err != nil || s.stats()["proxy_qps"].Entries != 0 {
 		t.Errorf("%v, %+v", err, s.stats()["proxy_qps"])
 	}
 }

@@ -15,10 +15,9 @@ import (
 	"causeway/ibside/ib"
 )
 
-// ProxyQP is a QP on the bridge's HCA that represents one QP of a RoCE host.
+// ProxyQP is a QP on the bridge's HCA that represents one QP of a RoCE host in one partition.
 type ProxyQP struct {
-	Host    netip.Addr
-	HostQPN ib.QPN  // the RoCE host's QP; or PlainQPN: what it receives does not cross
+	HostQP
 	QP      uint32  // the IB port's handle of the proxy QP
 	QPN     ib.QPN  // of the proxy QP, on IB
 	QKey    ib.QKey // of the RoCE host's QP
@@ -27,9 +26,20 @@ type ProxyQP struct {
 	Source  uint8   // which of the IB port's GIDs it sends from, as the port numbers them
 }
 
-type proxyQPKey struct {
-	host netip.Addr
-	qpn  ib.QPN
+// HostQP is what a proxy QP represents: a QP of a RoCE host to the nodes of one partition.
+type HostQP struct {
+	Host      netip.Addr
+	HostQPN   ib.QPN // or PlainQPN: what it receives does not cross
+	Partition uint8
+}
+
+func (k HostQP) cKey() C.struct_table_key {
+	return addrKey(k.Host, uint64(k.HostQPN)|uint64(k.Partition)<<C.PARTITION_SHIFT)
+}
+
+func (k HostQP) unmap() HostQP {
+	k.Host = k.Host.Unmap()
+	return k
 }
 
 type proxyQP struct {
@@ -43,15 +53,18 @@ type ProxyQPs struct {
 	hosts interface {
 		placeOf(ip netip.Addr) (p place, ok bool)
 	}
-	proxyQPs  map[proxyQPKey]*proxyQP
+	proxyQPs  map[HostQP]*proxyQP
 	proxyQPNs map[ib.QPN]*proxyQP
 	of        map[netip.Addr]map[*proxyQP]struct{} // by host
 	ids       ids
 }
 
-func (s *ProxyQP) key() proxyQPKey { return proxyQPKey{s.Host, s.HostQPN} }
-
-func (s *ProxyQP) String() string { return fmt.Sprintf("%v QPN %v", s.Host, s.HostQPN) }
+func (k *HostQP) String() string {
+	if k.Partition != 0 {
+		return fmt.Sprintf("%v QPN %v in partition %d", k.Host, k.HostQPN, k.Partition)
+	}
+	return fmt.Sprintf("%v QPN %v", k.Host, k.HostQPN)
+}
 
 func (s *ProxyQP) check() (err error) {
 	if s.Host, err = checkUnicast(s.Host); err != nil {
@@ -65,10 +78,10 @@ func (s *ProxyQP) check() (err error) {
 	if s.Worker < 0 || s.Worker > 0xffff {
 		return fmt.Errorf("worker %d is not possible; use 0 to 65535", s.Worker)
 	}
-	return checkPlain(s.Version, s.HostQPN == PlainQPN)
+	return firstError(checkPartition(s.Partition), checkPlain(s.Version, s.HostQPN == PlainQPN))
 }
 
-// Put adds the proxy QP of (s.Host, s.HostQPN), or changes it. The host must be there: its place is
+// Put adds the proxy QP of s.HostQP, or changes it. The host must be there: its place is
 // the proxy QP's, now and when it moves. A QPN stands for one QP only.
 func (t *ProxyQPs) Put(s ProxyQP) (id uint32, err error) {
 	if err := s.check(); err != nil {
@@ -78,7 +91,7 @@ func (t *ProxyQPs) Put(s ProxyQP) (id uint32, err error) {
 	if !ok {
 		return 0, fmt.Errorf("tables: proxy QP %v: the host is not known; put the host first", &s)
 	}
-	r := t.proxyQPs[s.key()]
+	r := t.proxyQPs[s.HostQP]
 	if other := t.proxyQPNs[s.QPN]; other != nil && other != r {
 		return 0, fmt.Errorf("tables: proxy QP %v: QPN %v stands for %v; delete that, or use another QP",
 			&s, s.QPN, other)
@@ -91,7 +104,7 @@ func (t *ProxyQPs) Put(s ProxyQP) (id uint32, err error) {
 	}
 	if r == nil {
 		r = &proxyQP{id: id}
-		t.proxyQPs[s.key()] = r
+		t.proxyQPs[s.HostQP] = r
 		if t.of[s.Host] == nil {
 			t.of[s.Host] = map[*proxyQP]struct{}{}
 		}
@@ -127,20 +140,20 @@ func (t *ProxyQPs) place(s *ProxyQP, p place, r *proxyQP) (id uint32, err error)
 }
 
 // Delete removes a proxy QP. It fails when it is not there.
-func (t *ProxyQPs) Delete(hostIP netip.Addr, hostQPN ib.QPN) error {
-	r := t.proxyQPs[proxyQPKey{hostIP.Unmap(), hostQPN}]
+func (t *ProxyQPs) Delete(of HostQP) error {
+	r := t.proxyQPs[of.unmap()]
 	if r == nil {
-		return fmt.Errorf("tables: proxy QP %v QPN %v: not there to delete", hostIP, hostQPN)
+		return fmt.Errorf("tables: proxy QP %v: not there to delete", &of)
 	}
 	var c changes
-	c.delete(&t.c.proxy_qps, addrKey(r.Host, uint64(r.HostQPN)))
+	c.delete(&t.c.proxy_qps, r.cKey())
 	if r.HostQPN != PlainQPN {
 		c.delete(&t.c.proxy_qpns, numberKey(uint64(r.QPN)))
 	}
 	if err := c.apply(); err != nil {
 		return err
 	}
-	delete(t.proxyQPs, r.key())
+	delete(t.proxyQPs, r.HostQP)
 	delete(t.proxyQPNs, r.QPN)
 	delete(t.of[r.Host], r)
 	if len(t.of[r.Host]) == 0 {
@@ -150,9 +163,9 @@ func (t *ProxyQPs) Delete(hostIP netip.Addr, hostQPN ib.QPN) error {
 	return nil
 }
 
-// Find returns the proxy QP of a RoCE host's QP, and its id.
-func (t *ProxyQPs) Find(hostIP netip.Addr, hostQPN ib.QPN) (s ProxyQP, id uint32, ok bool) {
-	if r := t.proxyQPs[proxyQPKey{hostIP.Unmap(), hostQPN}]; r != nil {
+// Find returns a proxy QP and its id.
+func (t *ProxyQPs) Find(of HostQP) (s ProxyQP, id uint32, ok bool) {
+	if r := t.proxyQPs[of.unmap()]; r != nil {
 		return r.ProxyQP, r.id, true
 	}
 	return ProxyQP{}, 0, false
@@ -175,19 +188,19 @@ func (t *ProxyQPs) countOf(host netip.Addr) int { return len(t.of[host]) }
 // move stores the place of a host in the entries of its proxy QPs.
 func (t *ProxyQPs) move(host netip.Addr, p place) {
 	for s := range t.of[host] {
-		out, in := addrKey(host, uint64(s.HostQPN)), numberKey(uint64(s.QPN))
+		out, in := s.cKey(), numberKey(uint64(s.QPN))
 		C.tables_move_proxy_qp(t.c, &out, C.uint64_t(p.src))
 		C.tables_move_proxy_qpn(t.c, &in, C.uint64_t(p.l2))
 	}
 }
 
 // TakeUsed reports whether something has crossed by a proxy QP since it was asked last, or made.
-func (t *ProxyQPs) TakeUsed(hostIP netip.Addr, hostQPN ib.QPN) bool {
-	r := t.proxyQPs[proxyQPKey{hostIP.Unmap(), hostQPN}]
+func (t *ProxyQPs) TakeUsed(of HostQP) bool {
+	r := t.proxyQPs[of.unmap()]
 	if r == nil {
 		return false
 	}
-	out, in := addrKey(r.Host, uint64(r.HostQPN)), numberKey(uint64(r.QPN))
+	out, in := r.cKey(), numberKey(uint64(r.QPN))
 	return C.tables_take_used(t.c, &out, &in) != 0
 }
 

@@ -49,8 +49,9 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 	t->max_proxy_qps = c->max_proxy_qps;
 	t->max_nodes = c->max_nodes;
 	t->max_groups = c->max_groups;
+	t->heard = (uint8_t *)calloc(c->max_nodes, 1);
 	t->rcu = rcu_new(c->max_readers);
-	err = !t->rcu;
+	err = !t->rcu || !t->heard;
 	err = err || table_init(&t->hosts, t->rcu, slots_for(c->max_hosts), &seeds[0]);
 	err = err || table_init(&t->proxy_qps, t->rcu, slots_for(c->max_proxy_qps), &seeds[TABLE_SEED]);
 	err = err || table_init(&t->nodes, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[2 * TABLE_SEED]);
@@ -75,6 +76,7 @@ void tables_free(struct tables *t)
 	table_fini(&t->sources);
 	table_fini(&t->mgids);
 	free(t->rcu);
+	free(t->heard);
 	free(t);
 }
 
@@ -160,6 +162,30 @@ int tables_take_used(struct tables *t, const struct table_key *proxy_qp, const s
 	if (in)
 		used |= take_used(&in->used);
 	return used;
+}
+
+int tables_take_node_used(struct tables *t, const struct table_key *ip)
+{
+	struct node_entry *e = (struct node_entry *)find_to_change(&t->nodes, ip);
+
+	return e && take_used(&e->used);
+}
+
+int tables_take_source_used(struct tables *t, const struct table_key *source)
+{
+	struct source_entry *e = (struct source_entry *)find_to_change(&t->sources, source);
+
+	return e && take_used(&e->used);
+}
+
+uint8_t tables_heard_in(const struct tables *t, uint32_t node)
+{
+	return table_heard_in(t, node);
+}
+
+void tables_unhear(struct tables *t, uint32_t node)
+{
+	table_hear(t, node, 0);
 }
 
 int tables_copy(const struct table *t, const struct table_key *key, uint64_t entry[TABLE_ENTRY / 8])

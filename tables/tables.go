@@ -125,7 +125,7 @@ func newParts(p *C.struct_tables, c Config) *Tables {
 	}
 	t.Hosts = &Hosts{c: p, hosts: map[netip.Addr]*host{}, ids: newIDs("host", "MaxHosts", c.MaxHosts)}
 	t.ProxyQPs = &ProxyQPs{
-		c: p, hosts: t.Hosts, proxyQPs: map[proxyQPKey]*proxyQP{}, proxyQPNs: map[ib.QPN]*proxyQP{},
+		c: p, hosts: t.Hosts, proxyQPs: map[HostQP]*proxyQP{}, proxyQPNs: map[ib.QPN]*proxyQP{},
 		of: map[netip.Addr]map[*proxyQP]struct{}{}, ids: newIDs("proxy QP", "MaxProxyQPs", c.MaxProxyQPs),
 	}
 	t.Hosts.users = t.ProxyQPs

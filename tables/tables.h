@@ -33,7 +33,28 @@ struct tables {
 	uint32_t max_proxy_qps;
 	uint32_t max_nodes;
 	uint32_t max_groups;
+
+	uint8_t *heard; /* elements atomic: the partition that a node was last heard in, by its id */
 };
+
+/* The partition of a destination, a struct node_entry or group_entry, or PARTITION_HEARD. */
+static inline uint8_t table_partition_of(const void *destination)
+{
+	return ((const struct group_entry *)destination)->partition;
+}
+
+/* The partition of a node without one of its own. */
+static inline uint8_t table_heard_in(const struct tables *t, uint32_t node)
+{
+	return __atomic_load_n(&t->heard[node], __ATOMIC_RELAXED);
+}
+
+/* Notes the partition of a message from a node. It writes only what changes, so that the cache line is rarely dirty. */
+static inline void table_hear(const struct tables *t, uint32_t node, uint8_t partition)
+{
+	if (table_heard_in(t, node) != partition)
+		__atomic_store_n(&t->heard[node], partition, __ATOMIC_RELAXED);
+}
 
 /* Reads the l2 word of a host_entry or proxy_qpn_entry, which a move changes under the reader. */
 static inline uint64_t table_l2(const uint64_t *l2)

@@ -50,7 +50,7 @@ var (
 	mac2 = [6]byte{0xfe, 0xff, 0xee, 0xdd, 0xcc, 0xbb}
 
 	someHost    = Host{IP: addr("10.9.0.1"), MAC: mac1, VLAN: 4094, Version: 2, Static: true}
-	someProxyQP = ProxyQP{Host: addr("10.9.0.1"), HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, QKey: 0x89abcdef, Worker: 65535, Version: 1, Source: 255}
+	someProxyQP = ProxyQP{HostQP: HostQP{Host: addr("10.9.0.1"), HostQPN: 0x123456}, QP: 0xfedcba98, QPN: 0xfffffe, QKey: 0x89abcdef, Worker: 65535, Version: 1, Source: 255}
 	someNode    = Node{IP4: addr("10.9.0.7"), IP6: addr("fd09::7"), GID: ib.GID{0xfe, 0x80, 15: 7}, LID: 0xbfff, SL: 15, MTU: 2048, Rate: 3, HopLimit: 1, GRH: true}
 	someGroup   = Group{IP: addr("239.1.2.3"), MGID: ib.GID{0xff, 0x12, 0xa0, 0x1b, 15: 3}, MLID: 0xc001, SL: 14, HopLimit: 255, Rate: 3,
 		QKey: 0x01234567, RoCEQKey: 0x76543210, MTUToIB: 4096, MTUToRoCE: 1024, VLAN: 7, Version: 1, ToIB: true, RewriteImm: true}
@@ -64,12 +64,12 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("hosts: %+v, id %d, %v", h, got, ok)
 	}
 	id = must(t)(s.ProxyQPs.Put(someProxyQP))
-	if x, got, ok := s.ProxyQPs.Lookup(someProxyQP.Host, someProxyQP.HostQPN); !ok || got != id || x !=
-		(ProxyQP{Host: someProxyQP.Host, HostQPN: 0x123456, QP: 0xfedcba98, QPN: 0xfffffe, Worker: 65535, Source: 255}) {
+	if x, got, ok := s.ProxyQPs.Lookup(someProxyQP.HostQP); !ok || got != id || x !=
+		(ProxyQP{HostQP: HostQP{Host: someProxyQP.Host, HostQPN: 0x123456}, QP: 0xfedcba98, QPN: 0xfffffe, Worker: 65535, Source: 255}) {
 		t.Errorf("proxy_qps: %+v, id %d, %v", x, got, ok)
 	}
 	x, h, got, ok := s.ProxyQPs.LookupQPN(someProxyQP.QPN)
-	if !ok || got != id || x != (ProxyQP{Host: someProxyQP.Host, HostQPN: 0x123456, QPN: 0xfffffe, QKey: 0x89abcdef, Version: 1}) {
+	if !ok || got != id || x != (ProxyQP{HostQP: HostQP{Host: someProxyQP.Host, HostQPN: 0x123456}, QPN: 0xfffffe, QKey: 0x89abcdef, Version: 1}) {
 		t.Errorf("proxy_qpns: %+v, id %d, %v", x, got, ok)
 	}
 	if h != (Host{IP: someHost.IP, MAC: mac1, VLAN: 4094}) {
@@ -154,7 +154,7 @@ func TestMove(t *testing.T) {
 		if i%2 == 1 {
 			host = other.IP
 		}
-		must(t)(s.ProxyQPs.Put(ProxyQP{Host: host, HostQPN: 0x100 + i, QPN: 0x200 + i, Version: 2}))
+		must(t)(s.ProxyQPs.Put(ProxyQP{HostQP: HostQP{Host: host, HostQPN: 0x100 + i}, QPN: 0x200 + i, Version: 2}))
 	}
 	moved := someHost
 	moved.MAC, moved.VLAN = mac2, 3
@@ -297,7 +297,7 @@ func TestErrors(t *testing.T) {
 		{group(func(g *Group) { g.MGID = inbound.MGID }), "its address belongs to mgid ff12:a01b::3"},
 		{s.Groups.DeleteMGID(ib.GID{0xff}), "group ff00::: not there"},
 		{s.Hosts.Delete(addr("10.9.0.99")), "host 10.9.0.99: not there"},
-		{s.ProxyQPs.Delete(addr("10.9.0.1"), 2), "proxy QP 10.9.0.1 QPN 0x000002: not there"},
+		{s.ProxyQPs.Delete(HostQP{Host: addr("10.9.0.1"), HostQPN: 2}), "proxy QP 10.9.0.1 QPN 0x000002: not there"},
 		{s.Nodes.Delete(addr("10.9.0.99")), "node 10.9.0.99: not there"},
 		{s.Groups.Delete(addr("239.9.9.9")), "group 239.9.9.9: not there"},
 		{config(Config{MaxGroups: -1}), "MaxGroups is -1; use 1 to 16777216, or 0 for 4096"},

@@ -43,8 +43,16 @@ int tables_move_proxy_qpn(struct tables *t, const struct table_key *key, uint64_
 /* Clears the used marks of a proxy QP's two entries, and returns whether one was set. */
 int tables_take_used(struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp);
 
+/* The same for an entry of the table nodes, and one of the table sources. */
+int tables_take_node_used(struct tables *t, const struct table_key *ip);
+int tables_take_source_used(struct tables *t, const struct table_key *source);
+
 /* Marks the entries of these keys as used, if they exist; for readers in Go. */
 void tables_mark_used(const struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp);
+
+/* The partition that a node was last heard in, by its id; and 0 again. */
+uint8_t tables_heard_in(const struct tables *t, uint32_t node);
+void tables_unhear(struct tables *t, uint32_t node);
 
 /* Copies the entry of key as a reader finds it; false when there is none. For the writer's thread or a reader. */
 int tables_copy(const struct table *t, const struct table_key *key, uint64_t entry[TABLE_ENTRY / 8]);

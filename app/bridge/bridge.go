@@ -19,6 +19,7 @@ import (
 	"causeway/dpdk"
 	"causeway/ibside"
 	"causeway/ibside/fabric"
+	"causeway/ibside/ipoib"
 	"causeway/lcore"
 	"causeway/lcore/manage"
 	"causeway/lcore/pgm"
@@ -35,6 +36,7 @@ type Bridge struct {
 	pool     *dpdk.Mempool
 	tables   *tables.Tables
 	ibPort   ibside.OpenPort
+	resolver *ipoib.Neighbours // nil: nodes are not learned
 	ethernet *ethernetPort
 	datapath *lcore.Datapath
 	loop     *manage.Loop
@@ -237,6 +239,12 @@ func (b *Bridge) attachIBPort(subnet *fabric.Fabric) error {
 	b.teardown.add(p.Close)
 	if err := p.CheckPorts(servicePorts(b.cfg)); err != nil {
 		return fmt.Errorf("bridge: %w", err)
+	}
+	if b.resolver, err = openResolver(b.cfg, p, b.log); err != nil {
+		return err
+	}
+	if b.resolver != nil {
+		b.teardown.add(b.resolver.Close)
 	}
 	if _, ok := p.(ibside.Aliaser); !ok && b.cfg.IB.AliasGIDs {
 		b.log.Warn("no_aliases", "note", "[ib] alias_gids takes an InfiniBand port and access to its subnet administrator")

@@ -5,8 +5,10 @@ package bridge
 import (
 	"causeway/config"
 	"causeway/dpdk"
+	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/manage"
+	"causeway/lcore/manage/punt"
 	"causeway/tables"
 )
 
@@ -35,9 +37,10 @@ func (b *Bridge) makeDatapath() error {
 	ibPort := b.ibPort.Info()
 	d, err := lcore.NewDatapath(lcore.DatapathConfig{
 		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN,
-		RoCEPKey: rocePKey, PKeyIndex: ibPort.PKeyIndex,
+		RoCEPKey: rocePKey,
 		RoCEMTU:  roceMTU(b.cfg),
 		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Sleep: b.cfg.Workers.Sleep,
+		LearnNodes:   b.cfg.IB.Learn,
 		IBIsEthernet: ibPort.Ethernet, Addresses: b.ethernet.ownAddresses(), Policy: policyOf(b.cfg),
 	}, b.tables.Pointer())
 	if err != nil {
@@ -46,7 +49,7 @@ func (b *Bridge) makeDatapath() error {
 	b.datapath = d
 	b.readings = &readings{gate: &b.gate, datapath: d}
 	b.injector = &injector{&b.gate, d, b.log}
-	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.cfg.IB.PKey}
+	b.mirrors = &mirrors{&b.gate, d, b.ibPort, func(n uint8) ib.PKey { return b.loop.PKey(n) }}
 	b.teardown.add(func() error { b.final = d.Close(); return nil })
 	for i := range b.cfg.Workers.LCores {
 		_, err := d.NewWorker(lcore.WorkerConfig{
@@ -85,15 +88,18 @@ func (b *Bridge) manageConfig() manage.Config {
 	ibPort := b.ibPort.Info()
 	c := manage.Config{
 		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN, Addresses: b.cfg.RoCE.Addresses, Version: firstVersion(b.cfg),
-		IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg), EthMTU: b.cfg.RoCE.MTU,
+		PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg), EthMTU: b.cfg.RoCE.MTU,
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.cfg.Workers.ProxyQPs,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Receive: b.ethernet.receive,
+	}
+	if b.resolver != nil {
+		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle
 	}
 	x := changeTo(b.cfg, ibPort.Ethernet, false)
 	c.ProxyQPsPerHost, c.ProxyQPIdle, c.Querier = x.ProxyQPsPerHost, x.ProxyQPIdle, x.Querier
 	c.Nodes, c.Hosts, c.Resolve, c.Groups, c.Ranges = x.Nodes, x.Hosts, x.Resolve, x.Groups, x.Ranges
 	c.Service = manage.ServiceConfig{
-		Port: b.ibPort, Allow: x.Allow, PKey: b.cfg.IB.PKey, RoCEPKey: rocePKey, Ports: x.Ports, Translate: x.Translate,
+		Port: b.ibPort, Allow: x.Allow, RoCEPKey: rocePKey, Ports: x.Ports, Translate: x.Translate,
 	}
 	return c
 }
@@ -117,7 +123,7 @@ func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
 	}
 	for _, x := range cfg.Hosts {
 		if x.Side == config.SideIB {
-			c.Nodes = append(c.Nodes, manage.Node{IP4: x.IP, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: ethernet, Bridge: x.Bridge})
+			c.Nodes = append(c.Nodes, manage.Node{IP4: x.IP, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: ethernet, Bridge: x.Bridge, PKey: x.PKey})
 			continue
 		}
 		for _, ip := range x.Addrs() {
@@ -150,7 +156,7 @@ func (w worker) TakePunted() []manage.Punted {
 	frames := w.w.TakePunted()
 	out := make([]manage.Punted, len(frames))
 	for i, f := range frames {
-		out[i].Data = f.Data
+		out[i].Data, out[i].Unknown = f.Data, punt.Unknown(f.Unknown)
 		if f.Pending != nil {
 			out[i].Pending = pending{f.Pending}
 		}
@@ -168,6 +174,7 @@ type pending struct{ *lcore.PendingPacket }
 func (p pending) Reject(why manage.Rejection) {
 	p.Drop(map[manage.Rejection]lcore.Drop{
 		manage.RejectFull:    lcore.DropProxyQPFull,
+		manage.RejectBusy:    lcore.DropPuntFull,
 		manage.RejectSource:  lcore.DropSourceRefused,
 		manage.RejectStopped: lcore.DropShutdown,
 		manage.RejectDenied:  lcore.DropACL,

@@ -16,6 +16,7 @@ import (
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame/roce"
+	"causeway/tables"
 )
 
 func init() { tasks["handshakes"] = taskHandshakes }
@@ -145,7 +146,7 @@ func (b *Bridge) nodeAsks(ctx context.Context, client *fabric.CM, port int, give
 // management has ended, which owns the tables while it runs.
 func (b *Bridge) checkGiven(given []fabric.CMAnswer) error {
 	for port, a := range given {
-		s, _, there := b.tables.ProxyQPs.Find(hostIP, serverQPN(port))
+		s, _, there := b.tables.ProxyQPs.Find(tables.HostQP{Host: hostIP, HostQPN: serverQPN(port)})
 		if !there || s.QPN != a.QPN || a.QKey != ib.QKeyRDMAUDP {
 			return fmt.Errorf("port %d: answered %+v, and the proxy QP is %+v (%v)", port, a, s, there)
 		}

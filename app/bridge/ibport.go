@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -11,6 +12,8 @@ import (
 	"causeway/ibside"
 	"causeway/ibside/fabric"
 	"causeway/ibside/fabricport"
+	"causeway/ibside/ib"
+	"causeway/ibside/ipoib"
 	"causeway/ibside/verbs"
 )
 
@@ -36,6 +39,22 @@ func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, o
 		return nil, fmt.Errorf("bridge: [ib] port \"%s:%d\": %w", cfg.IB.Port.Device, cfg.IB.Port.Num, err)
 	}
 	return p, nil
+}
+
+// openResolver follows the kernel's neighbours on IPoIB, if nodes are learned.
+func openResolver(cfg *config.Config, p ibside.OpenPort, log *slog.Logger) (*ipoib.Neighbours, error) {
+	if !cfg.IB.Learn {
+		return nil, nil
+	}
+	if p.Info().Ethernet {
+		return nil, errors.New(`bridge: [ib] nodes = "learn": the port's link layer is Ethernet, where there are no LIDs and no IPoIB; ` +
+			`write nodes = "configured", and a [[host]] for each node`)
+	}
+	if _, ok := p.(ibside.Locator); !ok {
+		return nil, errors.New(`bridge: [ib] nodes = "learn": the subnet administrator cannot be asked (no_subnet_client says why); ` +
+			`let the bridge open /dev/infiniband/umadN, or write nodes = "configured"`)
+	}
+	return ipoib.Follow(ipoib.Config{Interface: cfg.IB.IPoIB, PKey: cfg.IB.PKey, Log: log, Port: func() []ib.GID { return p.Own().GIDs }}), nil
 }
 
 // ibPortName returns the port as the configuration has it.

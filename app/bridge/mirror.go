@@ -19,7 +19,7 @@ type mirrors struct {
 	gate     *gate
 	datapath *lcore.Datapath
 	ibPort   ibside.Port
-	pkey     ib.PKey // of the IB port
+	pkey     func(partition uint8) ib.PKey
 }
 
 // Mirror calls each for a copy of each packet that f selects, in order of time, until ctx ends or each returns false; the
@@ -60,7 +60,7 @@ func (a *addresses) complete(s *lcore.MirroredPacket) {
 		a.at = now
 		a.gate.whileOpen(func() { a.own = a.ibPort.Own() })
 	}
-	s.IB.PKey = a.pkey
+	s.IB.PKey = a.pkey(s.IB.Partition)
 	if s.Point != lcore.Sent {
 		if !s.IB.DGID.IsMulticast() {
 			s.IB.DLID = a.own.LID
@@ -97,9 +97,9 @@ func (s Tables) read(f func(t *tables.Tables)) error {
 	return err
 }
 
-// ProxyQP returns the proxy QP of a RoCE host's queue pair.
-func (s Tables) ProxyQP(host netip.Addr, qpn ib.QPN) (found tables.ProxyQP, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.ProxyQPs.Lookup(host, qpn) })
+// ProxyQP returns the proxy QP of a RoCE host's queue pair in a partition.
+func (s Tables) ProxyQP(of tables.HostQP) (found tables.ProxyQP, ok bool) {
+	err := s.read(func(t *tables.Tables) { found, _, ok = t.ProxyQPs.Lookup(of) })
 	return found, ok && err == nil
 }
 

@@ -30,6 +30,12 @@ func (b *Bridge) Lost() (lost [2]map[string]uint64) {
 	return lost
 }
 
+// LostByDevice returns what the RDMA device counts of lost and damaged messages, by its names.
+func (b *Bridge) LostByDevice() (lost map[string]uint64) {
+	b.whileOpen(func() { lost = b.ibPort.LostByDevice() })
+	return lost
+}
+
 // Services returns what became of requests for services that came to the IB port, and of those that it has sent.
 func (b *Bridge) Services() (requests, connects map[string]uint64) {
 	b.whileOpen(func() { requests, connects = b.ibPort.ServiceCounts() })

@@ -41,9 +41,8 @@ func (noQP) Destroy() error              { return nil }
 
 func newRigPort(port sa.Transport, r sa.RegistrarConfig, log *slog.Logger) *rigPort {
 	p := &rigPort{groups: multicast.New(multicast.Config{
-		Create:    func(multicast.Key) (multicast.QP, error) { return noQP{}, nil },
-		PKeyIndex: func(ib.PKey) (uint16, error) { return 0, nil },
-		MTU:       func() ib.MTU { return ib.MTU4096 }, Mbps: func() int { return 0 }, PerQP: 1, Log: log,
+		Create: func(multicast.Key) (multicast.QP, error) { return noQP{}, nil },
+		MTU:    func() ib.MTU { return ib.MTU4096 }, Mbps: func() int { return 0 }, PerQP: 1, Log: log,
 	})}
 	p.client = sa.NewClient(port, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2}) // waits only briefly for an answer
 	p.Administration = sa.NewAdministration(p.client, p.groups.Renew, r, log)
@@ -61,12 +60,12 @@ func (p *rigPort) Leave(ctx context.Context, mgid ib.GID) error {
 func (p *rigPort) Own() ibside.Own {
 	s, err := p.client.PortState()
 	if err != nil || s.GID.IsZero() {
-		return ibside.Own{}
+		return ibside.Own{PKeys: []ib.PKey{ib.PKeyDefault}}
 	}
-	return ibside.Own{LID: s.LID, LMC: s.LMC, GIDs: []ib.GID{s.GID}, Sources: []ibside.Source{{GID: s.GID}}}
+	return ibside.Own{LID: s.LID, LMC: s.LMC, GIDs: []ib.GID{s.GID}, Sources: []ibside.Source{{GID: s.GID}}, PKeys: []ib.PKey{ib.PKeyDefault}}
 }
 
-func (p *rigPort) CreateProxyQP(int, ib.QKey) (uint32, ib.QPN, error) {
+func (p *rigPort) CreateProxyQP(int, ib.PKey, ib.QKey) (uint32, ib.QPN, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastQP++
@@ -185,7 +184,7 @@ func newRig(t *testing.T, s *opensmtest.Subnet, c sa.RegistrarConfig) *rig {
 	}
 	cfg := manage.Config{
 		MAC: frame.MAC{2, 0, 0, 0, 0, 0xfe}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")},
-		Version: 2, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 8, ProxyQPs: 8, ProxyQPsPerHost: 3, Hosts: rigHosts, AliasGIDs: true, MaxGroups: 8,
+		Version: 2, PKey: ib.PKeyDefault, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 8, ProxyQPs: 8, ProxyQPsPerHost: 3, Hosts: rigHosts, AliasGIDs: true, MaxGroups: 8,
 		Ranges: []manage.Range{{
 			Prefix: rigRange, SA: true, Most: 4, Group: manage.Group{ToIB: true, ToRoCE: true, QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault}, MGID: rigMGID,
 		}},

@@ -22,7 +22,7 @@ func TestNotReady(t *testing.T) {
 	}
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(string(text), "waiting for joins and paths: ") ||
+	if err != nil || r.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(string(text), "waiting for joins, paths and P_Keys: ") ||
 		!strings.Contains(string(text), "node 10.9.0.7: no path to GID fe80::9\n") {
 		t.Errorf("/readyz: %d, %v, %s", r.StatusCode, err, text)
 	}

@@ -37,6 +37,8 @@ var mayImport = []struct {
 	{"lcore/manage/sidr", "tables ibside ibside/ib lcore/frame lcore/frame/roce lcore/manage/proxyqps lcore/manage/sidr/... " + manageTools,
 		managePart},
 	{"lcore/manage/nodes", "tables ibside ibside/ib " + manageTools, managePart},
+	{"lcore/manage/learner", "tables ibside ibside/ib lcore/manage/nodes lcore/manage/learner/... " + manageTools, managePart},
+	{"lcore/manage/learner/bounds", "", manageDecides},
 	{"lcore/manage/gids", "tables ibside ibside/ib lcore/frame lcore/manage/gids/... " + manageTools, managePart},
 	{"lcore/manage/groups/igmp", "lcore/frame", manageDecides},
 	{"lcore/manage/groups/mgid", "ibside/ib", manageDecides},
@@ -46,18 +48,19 @@ var mayImport = []struct {
 	{"lcore/manage/ask", "lcore/manage/inbox", manageTool},
 	{"lcore/manage/inbox", "", manageTool},
 	{"lcore/manage/local", "lcore/frame", manageTool},
-	{"lcore/manage/punt", "lcore/frame", manageTool},
+	{"lcore/manage/punt", "ibside/ib lcore/frame", manageTool},
 	{"lcore/manage/ratelog", "", manageTool},
 	{"lcore/frame", "", "a codec knows nothing of the bridge"},
 	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for programs that act as a RoCE host: both codecs, and nothing of the bridge"},
 	{"ibside", "ibside/ib", "it says what an IB port is"},
 	{"ibside/multicast", "ibside ibside/ib", "groups are alike for all ports"},
-	{"ibside/verbs", "dpdk ibside ibside/ib ibside/sa ibside/multicast", "a port knows nothing of the datapath"},
+	{"ibside/verbs", "dpdk ibside ibside/ib ibside/ipoib ibside/sa ibside/multicast", "a port knows nothing of the datapath"},
 	{"ibside/fabricport", "dpdk ibside ibside/ib ibside/sa ibside/multicast ibside/fabric", "a port knows nothing of the datapath"},
 	{"ibside/fabric", "ibside/ib ibside/sa ibside/stamp", "a subnet and its nodes know nothing of the bridge; nodes send test messages"},
 	{"ibside/stamp", "", "test messages know nothing of what carries them"},
 	{"ibside/acm", "ibside/ib", "files for InfiniBand nodes are written on any machine"},
 	{"ibside/sa", "ibside ibside/ib", "subnet administration is MADs, over whichever port carries them"},
+	{"ibside/ipoib", "ibside ibside/ib", "it reads the kernel's tables, and knows nothing of the bridge"},
 	{"ibside/ib", "", "a codec knows nothing of the bridge"},
 	{"tables", "ibside/ib", "tables do not know who reads them"},
 	{"config", "ibside/ib", "a configuration can be checked on any machine"},
@@ -82,9 +85,9 @@ var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verb
 	"tables/tablestest", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
-var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm",
+var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm", "ibside/ipoib",
 	"lcore/frame", "lcore/frame/roce", "lcore/manage/groups/igmp", "lcore/manage/groups/mgid", "lcore/manage/neighbours/schedule",
-	"lcore/manage/gids/assignment", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/local",
+	"lcore/manage/gids/assignment", "lcore/manage/learner/bounds", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/local",
 	"lcore/manage/punt", "lcore/manage/ratelog", "app/doctor"}
 
 // listed is what go list says of a package.

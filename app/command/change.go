@@ -171,8 +171,13 @@ func addHost(ctx context.Context, c *Call) (Result, error) {
 func addGroup(ctx context.Context, c *Call) (Result, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[[group]]\nip = %q\nmgid = %q\n", value(c, "group", netip.Addr{}).String(), value(c, "mgid", "rdmacm"))
-	if c.Has("direction") {
-		fmt.Fprintf(&b, "direction = %q\n", c.Value("direction"))
+	for _, key := range []string{"direction", "ethernet"} {
+		if c.Has(key) {
+			fmt.Fprintf(&b, "%s = %q\n", key, c.Value(key))
+		}
+	}
+	if ttl := value(c, "ttl", uint64(0)); ttl > 0 {
+		fmt.Fprintf(&b, "ttl = %d\n", ttl)
 	}
 	if r := value(c, "rate", uint64(0)); r > 0 {
 		fmt.Fprintf(&b, "rate = \"%d pps\"\n", r)

@@ -25,6 +25,7 @@ type Target interface {
 	Ports() (ethernet, infiniband bridge.Port)
 	Memory() bridge.Memory
 	Lost() [2]map[string]uint64
+	LostByDevice() map[string]uint64
 	Services() (requests, connects map[string]uint64)
 	PGM() (t pgm.Totals, enabled bool)
 	Streams() []pgm.Stream

@@ -166,13 +166,13 @@ func TestShowTranslated(t *testing.T) {
 func TestChanges(t *testing.T) {
 	e, b := env(3)
 	for _, line := range []string{"set injection ib drop 5%", "clear injection ib", "clear neighbour 10.9.0.1", "add group 239.1.2.4 rate 5k",
-		"set policing 239.1.2.4 off", "add host 10.9.0.8 gid fe80::8", "add service 7000-7001", "reload", "set log level debug", "clear counters"} {
+		"add group 239.1.2.5 ethernet udp:4711 ttl 3", "set policing 239.1.2.4 off", "add host 10.9.0.8 gid fe80::8", "add service 7000-7001", "reload", "set log level debug", "clear counters"} {
 		run(t, e, line)
 	}
 	if notes := strings.Join(b.Notes(), ","); notes != "inject ib_to_roce drop 0.05,inject ib_to_roce drop 0,forget 10.9.0.1" {
 		t.Errorf("it noted %s", notes)
 	}
-	if c := b.Cfg; len(c.Groups) != 2 || c.Groups[1].RatePPS != 0 || len(c.Hosts) != 2 || len(c.Services) != 3 {
+	if c := b.Cfg; len(c.Groups) != 3 || c.Groups[1].RatePPS != 0 || c.Groups[2].UDPPort != 4711 || c.Groups[2].TTL != 3 || len(c.Hosts) != 2 || len(c.Services) != 3 {
 		t.Errorf("%+v %+v %+v", c.Groups, c.Hosts, c.Services)
 	}
 	if text := run(t, e, "show config").Text(0); strings.Contains(text, "a-secret") || !strings.Contains(text, "239.1.2.4") {

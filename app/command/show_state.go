@@ -76,7 +76,7 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	_, up := b.Ethernet()
 	pairs := []Pair{
 		{"name", name}, {"state", state}, {"ready", s.Ready}, {"running for", ageOf(c.Env.Began, time.Now())}, {"ethernet link", upDown(up)},
-		{"hosts", s.Hosts}, {"nodes", s.Nodes}, {"groups", s.Groups}, {"learned groups", s.Learned}, {"proxy QPs", s.ProxyQPs},
+		{"hosts", s.Hosts}, {"nodes", s.Nodes}, {"learned nodes", s.LearnedNodes}, {"groups", s.Groups}, {"learned groups", s.Learned}, {"proxy QPs", s.ProxyQPs},
 	}
 	if n := c.injecting(); n > 0 {
 		pairs = append(pairs, Pair{"injecting faults", "in " + counted(n, "direction")})
@@ -91,7 +91,7 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	}
 	parts := []Part{{Pairs: pairs}}
 	if !s.Ready && !s.Drained {
-		if lines := manage.Awaited(ctx, b, awaitedMost); len(lines) > 0 {
+		if lines := manage.Awaited(ctx, b, &s, awaitedMost); len(lines) > 0 {
 			parts = append(parts, Part{Name: "awaited", Lines: lines})
 		}
 	}
@@ -137,6 +137,14 @@ func roceVersion(v uint8) any {
 	return fmt.Sprintf("v%d", v)
 }
 
+// otherPKey is nil for [ib]'s P_Key, and where none is known.
+func (c *Call) otherPKey(k ib.PKey) any {
+	if cfg := c.Env.config(); k == 0 || cfg != nil && k == cfg.IB.PKey {
+		return nil
+	}
+	return k
+}
+
 // gidOrNil is nil for the zero GID: the bridge's own is used.
 func gidOrNil(g ib.GID) any {
 	if g.IsZero() {
@@ -154,8 +162,8 @@ func addrOrNil(a netip.Addr) any {
 
 func runNodes(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListNodes(ctx, query(c))
-	part := Part{Name: "nodes", Total: list.Total, Empty: c.empty("No InfiniBand node is configured."),
-		Columns: columns("address", "IPv6…?", "GID", "LID", "SL", "MTU", "rate?", "bridge", "path")}
+	part := Part{Name: "nodes", Total: list.Total, Empty: c.empty("No InfiniBand node is known."),
+		Columns: columns("address", "IPv6…?", "GID", "LID", "SL", "MTU", "rate?", "P_Key?", "bridge", "origin", "path")}
 	for _, n := range list.Entries {
 		path := map[tables.LIDState]string{tables.LIDsKnown: "resolved", tables.LIDsStale: "stale", tables.LIDsLost: "lost"}[n.LIDs]
 		var lid, mtu, rate any = n.LID, n.MTU, n.Rate
@@ -168,7 +176,11 @@ func runNodes(ctx context.Context, c *Call) (Result, error) {
 		if n.Rate == 0 {
 			rate = nil
 		}
-		part.Rows = append(part.Rows, []any{addrOrNil(n.IP4), addrOrNil(n.IP6), n.GID, lid, uint8(n.SL), mtu, rate, n.Bridge, path})
+		origin := "configured"
+		if n.Learned {
+			origin = "learned"
+		}
+		part.Rows = append(part.Rows, []any{addrOrNil(n.IP4), addrOrNil(n.IP6), n.GID, lid, uint8(n.SL), mtu, rate, c.otherPKey(n.PKey), n.Bridge, origin, path})
 	}
 	return table(part), listError(err)
 }
@@ -176,14 +188,14 @@ func runNodes(ctx context.Context, c *Call) (Result, error) {
 func runProxyQPs(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListProxyQPs(ctx, query(c))
 	part := Part{Name: "proxy_qps", Total: list.Total, Empty: c.empty("There is no proxy QP."),
-		Columns: columns("host", "QPN", "proxy QP", "Q_Key", "worker", "version", "host GID…?", "last used")}
+		Columns: columns("host", "QPN", "proxy QP", "Q_Key", "P_Key?", "worker", "version", "host GID…?", "last used")}
 	now := time.Now()
 	for _, s := range list.Entries {
 		var qpn any = s.HostQPN
 		if s.HostQPN == tables.PlainQPN {
 			qpn = nil
 		}
-		part.Rows = append(part.Rows, []any{s.Host, qpn, s.QPN, s.QKey, s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now)})
+		part.Rows = append(part.Rows, []any{s.Host, qpn, s.QPN, s.QKey, c.otherPKey(s.PKey), s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now)})
 	}
 	return table(part), listError(err)
 }
@@ -191,7 +203,7 @@ func runProxyQPs(ctx context.Context, c *Call) (Result, error) {
 func runGroups(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListGroups(ctx, query(c))
 	part := Part{Name: "groups", Total: list.Total, Empty: c.empty("No group is bridged."),
-		Columns: columns("group", "UDP port?", "MGID…", "MLID?", "state", "direction", "origin?", "limit?", "to IB", "to RoCE", "to IB/s", "to RoCE/s")}
+		Columns: columns("group", "UDP port?", "MGID…", "MLID?", "P_Key?", "state", "direction", "origin?", "limit?", "to IB", "to RoCE", "to IB/s", "to RoCE/s")}
 	counts, rates := c.Env.Bridge.Groups(), c.Env.Sampler.groupRates()
 	for _, g := range list.Entries {
 		var origin any
@@ -216,7 +228,7 @@ func runGroups(ctx context.Context, c *Call) (Result, error) {
 			mlid = g.MLID
 		}
 		n, r := counts[g.IP], rates[g.IP]
-		part.Rows = append(part.Rows, []any{g.IP, port, g.MGID, mlid, g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1]})
+		part.Rows = append(part.Rows, []any{g.IP, port, g.MGID, mlid, c.otherPKey(g.PKey), g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1]})
 	}
 	return table(part), listError(err)
 }

@@ -139,6 +139,10 @@ func runPorts(_ context.Context, c *Call) (Result, error) {
 			infiniband.Pairs = append(infiniband.Pairs, Pair{fmt.Sprintf("lost %v %s", lcore.Direction(d), reason), lost[reason]})
 		}
 	}
+	device := c.Env.Bridge.LostByDevice()
+	for _, name := range slices.Sorted(maps.Keys(device)) {
+		infiniband.Pairs = append(infiniband.Pairs, Pair{"device " + name, device[name]})
+	}
 	return Result{Parts: []Part{ethernet, infiniband}}, nil
 }
 

@@ -199,6 +199,8 @@ func entryCommands() []Command {
 			{Name: "group", Kind: groupKind, Needed: true, Help: "its IP address on RoCE"},
 			{Name: "mgid", Key: "mgid", Kind: textKind("MGID", "rdmacm, ipoib, or a multicast GID"), Help: "its GID on InfiniBand; rdmacm without it"},
 			{Name: "direction", Key: "direction", Kind: wordKind("DIRECTION", "both, to-ib or to-roce", "both", "to-ib", "to-roce"), Help: "both without it"},
+			{Name: "ethernet", Key: "ethernet", Kind: textKind("ETHERNET", "roce or udp:PORT"), Help: "what it is on Ethernet; roce without it"},
+			{Name: "ttl", Key: "ttl", Kind: numberKind("TTL", 1, 255), Help: "of the datagrams of udp:PORT"},
 			{Name: "rate", Key: "rate", Kind: rateKind, Help: "the limit, in each direction"}},
 			Role: Admin, Help: "add a group", Example: "add group 239.1.2.4 mgid rdmacm rate 50k", Run: addGroup},
 		{Path: "add service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "of the service"}}, Role: Admin,

@@ -155,6 +155,11 @@ func (p *RDMAPort) checkPKeys(c *config.Config) []string {
 		}
 	}
 	check("ib", c.IB.PKey)
+	for _, h := range c.Hosts {
+		if h.PKey != 0 && h.PKey != c.IB.PKey {
+			check(fmt.Sprintf("host %v", h.Addrs()[0]), h.PKey)
+		}
+	}
 	for _, g := range c.Groups {
 		if g.PKey != c.IB.PKey {
 			check(fmt.Sprintf("group %v", g.IP), g.PKey)

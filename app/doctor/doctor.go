@@ -169,6 +169,8 @@ func ipoibChecks(p *ipoibProbe) []check {
 		{"node_routes", p.checkNodeRoutes, false},
 		{"roce_routes", p.checkRoCERoutes, false},
 		{"roce_side", p.checkRoCESide, false},
+		{"plain_ipv4", p.checkPlainIPv4, false},
+		{"plain_ipv6", p.checkPlainIPv6, false},
 		{"answers", p.checkAnswers, false},
 	}
 }

@@ -34,7 +34,7 @@ func well() *machine {
 		sys: fstest.MapFS{},
 		settings: map[string]string{
 			"net/ipv4/conf/ib0/forwarding": "1", "net/ipv4/conf/ib0/proxy_arp": "1",
-			"net/ipv4/conf/eth1/forwarding": "1", "net/ipv6/conf/eth1/forwarding": "1",
+			"net/ipv4/conf/eth1/forwarding": "1", "net/ipv6/conf/all/forwarding": "1",
 			"net/ipv6/conf/ib0/forwarding": "1", "net/ipv6/conf/ib0/proxy_ndp": "1",
 			"net/ipv4/neigh/ib0/proxy_delay": "0", "net/ipv6/neigh/ib0/proxy_delay": "0",
 		},
@@ -42,7 +42,7 @@ func well() *machine {
 		addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/32"), netip.MustParsePrefix("fd09::fe/64")},
 		proxied:   []netip.Addr{netip.MustParseAddr("fd09::1")},
 		routes: map[string]string{
-			"10.9.0.0/24": "eth1", "10.9.0.7/32": "ib0", "10.9.0.8/32": "ib0", "10.9.0.254/32": "lo", "fd09::/64": "ib0",
+			"10.9.0.0/24": "eth1", "10.9.0.7/32": "ib0", "10.9.0.8/32": "ib0", "10.9.0.254/32": "lo", "fd09::/64": "ib0", "fd09::1/128": "eth1",
 		},
 	}
 	at := "class/infiniband/mlx5_0/"
@@ -187,8 +187,13 @@ var ipoibFaults = []struct {
 		"ip address add 10.9.0.254/32 dev ib0\nip address add fd09::fe/128 dev ib0"},
 	{"forwarding", "forwarding", Fail, func(m *machine) { m.settings["net/ipv4/conf/ib0/forwarding"] = "0" },
 		"sysctl -w net.ipv4.conf.ib0.forwarding=1"},
-	{"forwarding of plain IP", "forwarding", Warn, func(m *machine) { m.settings["net/ipv4/conf/eth1/forwarding"] = "0" },
+	{"forwarding of plain IPv4", "plain_ipv4", Warn, func(m *machine) { m.settings["net/ipv4/conf/eth1/forwarding"] = "0" },
 		"sysctl -w net.ipv4.conf.eth1.forwarding=1"},
+	{"forwarding of plain IPv6", "plain_ipv6", Warn, func(m *machine) { m.settings["net/ipv6/conf/all/forwarding"] = "0" },
+		"sysctl -w net.ipv6.conf.all.forwarding=1"},
+	{"no IPv6 on the RoCE side", "plain_ipv6", Warn, func(m *machine) { m.settings["net/ipv6/conf/eth1/disable_ipv6"] = "1" },
+		"sysctl -w net.ipv6.conf.eth1.disable_ipv6=0"},
+	{"route of plain IPv6", "plain_ipv6", Warn, func(m *machine) { delete(m.routes, "fd09::1/128") }, "ip -6 route replace fd09::1/128 dev eth1"},
 	{"forwarding 6", "forwarding", Fail, func(m *machine) { m.settings["net/ipv6/conf/ib0/forwarding"] = "0" },
 		"sysctl -w net.ipv6.conf.ib0.forwarding=1"},
 	{"proxy_arp", "proxy_arp", Fail, func(m *machine) { m.settings["net/ipv4/conf/ib0/proxy_arp"] = "0" },

@@ -236,3 +236,27 @@ func TestEachConditionCounts(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainIP applies what is printed, once, to a machine without IPv6 on the RoCE side; then the node and the RoCE host ping
+// each other. The bridge's answers to the RoCE host are neighbour entries here.
+func TestPlainIP(t *testing.T) {
+	h := newTestbed(t)
+	h.sh("bridge", "sysctl -qw net.ipv6.conf.eth1.disable_ipv6=1; ip address add 10.9.0.253/24 dev ib0; ip address add fd09::fd/64 dev ib0 nodad")
+	mac := strings.TrimSpace(h.sh("bridge", "cat /sys/class/net/eth1/address"))
+	for _, ip := range []string{"10.9.0.7", "fd09::7"} {
+		h.sh("roce", "ip neigh replace "+ip+" lladdr "+mac+" dev eth1")
+	}
+	var b bytes.Buffer
+	if err := h.examine().WriteFixes(&b); err != nil {
+		t.Fatal(err)
+	}
+	h.sh("bridge", b.String())
+	for _, way := range [][2]string{{"node", "10.9.0.1"}, {"roce", "10.9.0.7"}, {"node", "fd09::1"}, {"roce", "fd09::7"}} {
+		h.sh(way[0], "for i in 1 2 3 4 5; do busybox ping -c 1 -W 1 "+way[1]+" && exit; done; exit 1")
+	}
+	if found := h.examine(); !found.fine() {
+		b.Reset()
+		_ = found.WriteText(&b, false)
+		t.Errorf("after its own commands:\n%s", &b)
+	}
+}

@@ -49,8 +49,7 @@ func dotted(at string) string {
 // set returns the command that changes a setting.
 func set(at string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", dotted(at), value) }
 
-// checkForwarding requires forwarding on the interface: otherwise the kernel answers only for itself. Plain IP from the RoCE
-// side to nodes needs it on the Ethernet port's interface, too, where the kernel has one.
+// checkForwarding requires forwarding on the interface: otherwise the kernel answers only for itself.
 func (p *ipoibProbe) checkForwarding() []Finding {
 	var out []Finding
 	for _, family := range []string{"ipv4", "ipv6"} {
@@ -60,15 +59,6 @@ func (p *ipoibProbe) checkForwarding() []Finding {
 		at := conf(family, p.netdev, "forwarding")
 		if sysctl(p.kernel, at) == 0 {
 			out = append(out, bad(Fail, fmt.Sprintf("%s is off: the kernel answers on %s for nobody else", dotted(at), p.netdev), set(at, 1)))
-		} else {
-			out = append(out, ok("%s is on", dotted(at)))
-		}
-		if p.ports.roce == "" || p.ports.roce == p.netdev {
-			continue
-		}
-		at = conf(family, p.ports.roce, "forwarding")
-		if sysctl(p.kernel, at) == 0 {
-			out = append(out, bad(Warn, fmt.Sprintf("%s is off: plain IP from RoCE hosts to nodes, such as ping and TCP, ends here", dotted(at)), set(at, 1)))
 		} else {
 			out = append(out, ok("%s is on", dotted(at)))
 		}

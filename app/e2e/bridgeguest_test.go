@@ -16,43 +16,56 @@ import (
 	"causeway/ibside/ib"
 )
 
-// second is the second topology, made by the first test that needs it: guest C is between the segments, guest N on the
-// second one alone.
-var second struct {
-	once sync.Once
-	c    *BridgeGuest
-	n    *Guest
-	err  error
+// A guestPair is a guest for the bridge, on host A's segment and on another side, and a node there. The first test that
+// needs them boots them.
+type guestPair struct {
+	once   sync.Once
+	bridge *BridgeGuest
+	node   *Guest
+	err    error
 }
+
+// boot returns host A and the two guests. It boots them when it is called first, after a call of prepare.
+func (x *guestPair) boot(t *testing.T, name string, bridge, node GuestConfig, prepare func(*Rig) error) (a *Guest, c *BridgeGuest, n *Guest) {
+	t.Helper()
+	r, a, _ := theRig(t)
+	x.once.Do(func() {
+		start := time.Now()
+		if x.err = prepare(r); x.err != nil {
+			return
+		}
+		if x.node, x.err = r.StartGuest(node); x.err != nil { // boots at the same time as the bridge's
+			return
+		}
+		if x.bridge, x.err = r.BootBridgeGuest(t.Context(), bridge); x.err != nil {
+			return
+		}
+		x.err = x.node.Ready(t.Context(), node)
+		fmt.Fprintf(os.Stderr, "e2e: %s topology: two more guests up after %.1f s\n", name, time.Since(start).Seconds())
+	})
+	if x.err != nil {
+		t.Fatal(x.err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("console of %s:\n%s\nconsole of %s:\n%s", x.bridge.Name, x.bridge.Console(), x.node.Name, x.node.Console())
+		}
+	})
+	return a, x.bridge, x.node
+}
+
+// second is the second topology: guest C is between the segments, guest N on the second one alone.
+var second guestPair
+
+var nodeHost = GuestConfig{Name: "N", NICs: []NIC{
+	{Segment: 1, RDMA: true, MTU: hostMTU, Addrs: []string{"10.9.0.7/24", "fd09::7/64"}},
+}}
 
 // theSecondTopology returns host A on the first segment, C between the segments,
 // and N on the second.
 func theSecondTopology(t *testing.T) (a *Guest, c *BridgeGuest, n *Guest) {
 	t.Helper()
-	r, a, _ := theRig(t)
-	second.once.Do(func() {
-		start := time.Now()
-		configN := GuestConfig{Name: "N", NICs: []NIC{
-			{Segment: 1, RDMA: true, MTU: hostMTU, Addrs: []string{"10.9.0.7/24", "fd09::7/64"}},
-		}}
-		if second.n, second.err = r.StartGuest(configN); second.err != nil { // boots at the same time as C
-			return
-		}
-		if second.c, second.err = r.BootBridgeGuest(t.Context(), bridgeHost); second.err != nil {
-			return
-		}
-		second.err = second.n.Ready(t.Context(), configN)
-		fmt.Fprintf(os.Stderr, "e2e: second topology: two more guests up after %.1f s\n", time.Since(start).Seconds())
-	})
-	if second.err != nil {
-		t.Fatal(second.err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("console of C:\n%s\nconsole of N:\n%s", second.c.Console(), second.n.Console())
-		}
-	})
-	return a, second.c, second.n
+	return second.boot(t, "second", bridgeHost, nodeHost, func(*Rig) error { return nil })
 }
 
 // bridgeHost is guest C. Its eth0 would be its management interface and is not used here, its eth1 is for DPDK, and

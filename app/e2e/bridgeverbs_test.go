@@ -15,15 +15,16 @@ import (
 	"causeway/ibside/stamp"
 )
 
-// verbsBridge is a bridge between C's eth1 and its verbs device; N replaces an InfiniBand node, with an address
-// and a GID of each family. More hosts and groups may follow at its end.
-const verbsBridge = `
+// betweenFabrics is the configuration of a bridge between a guest's eth1 and an InfiniBand port, with two groups. ib is
+// the table of that name; more goes to the end.
+func betweenFabrics(ib, more string) string {
+	return `
 [roce]
 port      = "af_packet:eth1"
 addresses = ["10.9.0.254/24", "fd09::fe/64"]
 mtu       = 4200
 [ib]
-port = "rxe0:1"
+` + ib + `
 [workers]
 lcores     = [1]
 idle       = "sleep"
@@ -37,6 +38,16 @@ allow = ["10.9.0.0/24", "fd09::/64"]
 listen = "127.0.0.1:9432"
 [log]
 level = "debug"
+[[group]]
+ip = "239.1.2.3"
+[[group]]
+ip = "239.1.2.4"
+` + more
+}
+
+// verbsBridge is a bridge between C's eth1 and its verbs device; N replaces an InfiniBand node, with an address
+// and a GID of each family. More hosts and groups may follow at its end.
+var verbsBridge = betweenFabrics(`port = "rxe0:1"`, `
 [[host]]
 ip   = "10.9.0.7"
 side = "ib"
@@ -45,11 +56,7 @@ gid  = "::ffff:10.9.0.7"
 ip   = "fd09::7"
 side = "ib"
 gid  = "fd09::7"
-[[group]]
-ip = "239.1.2.3"
-[[group]]
-ip = "239.1.2.4"
-`
+`)
 
 // startVerbsBridge starts a bridge in guest C, supervised, and waits until it is ready. The caller stops it: it must
 // then have counted every packet.
@@ -90,8 +97,8 @@ func TestVerbsBridge(t *testing.T) {
 			t.Run(strings.TrimSpace(family.name+" "+imm), func(t *testing.T) {
 				host, node := Peer{Guest: a, IP: family.host}, Peer{Guest: n, IP: family.node}
 				before := settled(t, bridge)
-				exchangeWithReplier(t, host, node, imm)
-				callBack(t, host, node, family.bridge, imm)
+				exchangeWithReplier(t, host, node, imm, true)
+				callBack(t, host, node, "--to "+family.bridge, imm, true)
 				sent := 2 * len(mixedSizes)
 				proof.add(2 * sent)
 				movedExactly(t, settled(t, bridge).Since(before), sent, sent)
@@ -148,8 +155,8 @@ func movedExactly(t *testing.T, moved Metrics, toIB, toRoCE int) {
 }
 
 // exchangeWithReplier sends a message of each size to the node, which sends each back to its source: always the same
-// proxy QP. Both ends check every byte.
-func exchangeWithReplier(t *testing.T, host, node Peer, imm string) {
+// proxy QP. Both ends check every byte. grh: what comes to the node has a GRH.
+func exchangeWithReplier(t *testing.T, host, node Peer, imm string, grh bool) {
 	t.Helper()
 	ctx := within(t, stepTime)
 	replier, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s --count %d --seconds 30 reply", node.udendArgs(), unicast, len(mixedSizes)))
@@ -166,19 +173,19 @@ func exchangeWithReplier(t *testing.T, host, node Peer, imm string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	arrivedWhole(t, Only(events, "received"), replier.QPN, imm)
-	arrivedWhole(t, Only(came, "received"), 0, imm)
+	arrivedWhole(t, Only(events, "received"), replier.QPN, imm, true)
+	arrivedWhole(t, Only(came, "received"), 0, imm, grh)
 }
 
-// arrivedWhole checks that a message of each size came, undamaged and all from one QPN: 0 for any.
-func arrivedWhole(t *testing.T, received []Event, from uint32, imm string) {
+// arrivedWhole checks that a message of each size came, undamaged, all with a GRH or none, and all from one QPN: 0 for any.
+func arrivedWhole(t *testing.T, received []Event, from uint32, imm string, grh bool) {
 	t.Helper()
 	var sizes []int
 	for i, e := range received {
 		if from == 0 {
 			from = e.SrcQP
 		}
-		good := e.Intact && e.WithGRH && e.SrcQP == from && e.WithImm == (imm != "") && (imm == "" || e.Imm == 0xcafe)
+		good := e.Intact && e.WithGRH == grh && e.SrcQP == from && e.WithImm == (imm != "") && (imm == "" || e.Imm == 0xcafe)
 		if e.Length >= stamp.Len && e.Seq != uint32(1+slices.Index(mixedSizes, e.Length)) {
 			good = false
 		}
@@ -193,8 +200,9 @@ func arrivedWhole(t *testing.T, received []Event, from uint32, imm string) {
 }
 
 // callBack has the node send messages that are no replies, from another queue pair, to the proxy QP that it has
-// received from, at the bridge's address on its side. The host gets them from the node's own QPN.
-func callBack(t *testing.T, host, node Peer, bridgeIP, imm string) {
+// received from, at the bridge on its side, which udend's arguments name. The host gets them from the node's own QPN. grh:
+// what comes to the node has a GRH.
+func callBack(t *testing.T, host, node Peer, bridge, imm string, grh bool) {
 	t.Helper()
 	ctx := within(t, stepTime)
 	count := len(mixedSizes)
@@ -214,9 +222,9 @@ func callBack(t *testing.T, host, node Peer, bridgeIP, imm string) {
 		t.Fatalf("the node's listener: exit %d, %v: %+v", exit, err, received)
 	}
 	came := Only(received, "received")
-	arrivedWhole(t, came, 0, imm)
-	sender, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s --to %s --qpn %d --count %d --size %s --gap 3 %s send",
-		node.udendArgs(), unicast, bridgeIP, came[0].SrcQP, count, commas(mixedSizes), imm))
+	arrivedWhole(t, came, 0, imm, grh)
+	sender, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s %s --qpn %d --count %d --size %s --gap 3 %s send",
+		node.udendArgs(), unicast, bridge, came[0].SrcQP, count, commas(mixedSizes), imm))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +233,7 @@ func callBack(t *testing.T, host, node Peer, bridgeIP, imm string) {
 	if err != nil || exit != 0 {
 		t.Errorf("the host: exit %d, %v", exit, err)
 	}
-	arrivedWhole(t, Only(events, "received"), sender.QPN, imm)
+	arrivedWhole(t, Only(events, "received"), sender.QPN, imm, true)
 }
 
 // absent is a node that is in the configuration and not in the subnet.

@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,7 +191,7 @@ func setUp(c GuestConfig) string {
 		if nic.Mute {
 			line("echo 1 >/proc/sys/net/ipv6/conf/%s/disable_ipv6", dev)
 		}
-		line("ip link set %s up mtu %d", dev, cmpOr(nic.MTU, 1500))
+		line("ip link set %s up mtu %d", dev, cmp.Or(nic.MTU, 1500))
 		for _, a := range nic.Addrs {
 			line("ip addr add %s dev %s", a, dev)
 		}
@@ -221,13 +222,6 @@ for n in /sys/class/infiniband_verbs/uverbs* /sys/class/infiniband_mad/umad* /sy
 	[ -e $file ] || mknod $file c $(tr : ' ' <$n/dev)
 done
 `
-
-func cmpOr(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
-}
 
 // Start begins a shell command in the guest.
 func (g *Guest) Start(command string) (*client.Command, error) {

@@ -42,9 +42,10 @@ func (a *Adapter) setUp(netdev, name string) string {
 	return b.String()
 }
 
-// StartSM runs opensm in the guest, with more of its options, until the returned stop, which kills it.
+// StartSM runs opensm in the guest, with more of its options, until the returned stop, which ends it. Its log is a new one,
+// and each line is there at once.
 func (g *Guest) StartSM(options string) (stop func(), err error) {
-	c, err := g.Start("exec opensm -s 5 -f /tmp/opensm.log " + options)
+	c, err := g.Start("rm -f /tmp/opensm.log; exec opensm -s 5 -d 2 -f /tmp/opensm.log " + options)
 	if err != nil {
 		return nil, err
 	}

@@ -7,21 +7,18 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"causeway/ibside/ib"
 )
 
-// third is the third topology, made by the first test that wants it: guest D, which has Causeway, and guest M, each with
-// an adapter of InfiniBand's link layer, and a software node, all at one switch.
+// third is the third topology: guest D, which has Causeway, and guest M, each with an adapter of InfiniBand's link
+// layer, and a software node, all at one switch.
 var third struct {
-	once sync.Once
-	sw   *Switch
-	d    *BridgeGuest
-	m    *Guest
-	err  error
+	guestPair
+	sw *Switch
 }
 
 const (
@@ -48,34 +45,39 @@ var (
 // is the switch between them.
 func theThirdTopology(t *testing.T) (a *Guest, d *BridgeGuest, m *Guest) {
 	t.Helper()
-	r, a, _ := theRig(t)
-	third.once.Do(func() {
-		start := time.Now()
-		if third.sw, third.err = r.StartSwitch(t.Context(), ibSwitch); third.err != nil {
-			return
-		}
-		if third.m, third.err = r.StartGuest(ibNode); third.err != nil { // boots beside D
-			return
-		}
-		if third.d, third.err = r.BootBridgeGuest(t.Context(), ibBridge); third.err != nil {
-			return
-		}
-		third.err = third.m.Ready(t.Context(), ibNode)
-		fmt.Fprintf(os.Stderr, "e2e: third topology: a switch and two more guests up after %.1f s\n", time.Since(start).Seconds())
+	a, d, m = third.boot(t, "third", ibBridge, ibNode, func(r *Rig) (err error) {
+		third.sw, err = r.StartSwitch(t.Context(), ibSwitch)
+		return err
 	})
-	if third.err != nil {
-		t.Fatal(third.err)
-	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("console of D:\n%s\nconsole of M:\n%s\nthe switch:\n%s", third.d.Console(), third.m.Console(), lastLines(third.sw.Log()))
+			t.Logf("the switch:\n%s", lastLines(third.sw.Log()))
+			for _, g := range []*Guest{third.bridge.Guest, third.node} {
+				out, _, _ := g.Run(context.Background(), "cd "+portFiles+"; grep . state lid lid_mask_count sm_lid; tail -n 40 /tmp/opensm.log")
+				t.Logf("port and opensm of %s:\n%s", g.Name, out)
+			}
 		}
 	})
-	return a, third.d, third.m
+	return a, d, m
 }
 
-// portActive holds in a guest whose port the subnet manager has brought up.
-const portActive = "grep -q ACTIVE /sys/class/infiniband/shca0/ports/1/state"
+// adapter is a guest's last NIC, which is one with InfiniBand's link layer.
+func (c *GuestConfig) adapter() *Adapter { return c.NICs[len(c.NICs)-1].InfiniBand }
+
+// ends returns a guest with an adapter by the addresses of its IPoIB, IPv4 first.
+func ends(g *Guest, c GuestConfig) (peers []Peer) {
+	for _, addr := range c.adapter().Addrs {
+		ip, _, _ := strings.Cut(addr, "/")
+		peers = append(peers, Peer{Guest: g, IP: ip, Netdev: "ib0", GID: ib.GIDFromGUID(0xfe80<<48, c.adapter().GUID).String()})
+	}
+	return peers
+}
+
+// portFiles is the folder with the state of a guest's port. portActive holds when the subnet manager has brought it up.
+const (
+	portFiles  = "/sys/class/infiniband/shca0/ports/1/"
+	portActive = "grep -q ACTIVE " + portFiles + "state"
+)
 
 // startSM runs opensm in a guest until the test ends, and waits until it has brought all ports up.
 func startSM(t *testing.T, on *Guest, options string, ports ...*Guest) (stop func()) {
@@ -118,38 +120,19 @@ func TestAdapters(t *testing.T) {
 }
 
 // infinibandBridge is a bridge between D's eth1 and its adapter.
-const infinibandBridge = `
-[roce]
-port      = "af_packet:eth1"
-addresses = ["10.9.0.254/24", "fd09::fe/64"]
-mtu       = 4200
-[ib]
-port = "shca0:1"
-alias_gids = true
-[workers]
-lcores     = [1]
-idle       = "sleep"
-memory_mib = 192
-mbufs      = 8192
-proxy_qps   = 256
-proxy_qps_per_host = 64
-[policy]
-allow = ["10.9.0.0/24", "fd09::/64"]
-[metrics]
-listen = "127.0.0.1:9432"
-[log]
-level = "debug"
+var infinibandBridge = betweenFabrics("port = \"shca0:1\"\nalias_gids = true", `
 [[host]]
 ip   = "10.9.0.7"
+ip6  = "fd09::7"
 side = "ib"
 gid  = "fe80::2:c903:0:22"
-[[group]]
-ip = "239.1.2.3"
-[[group]]
-ip = "239.1.2.4"
+[[host]]
+ip   = "10.9.0.1"
+ip6  = "fd09::1"
+side = "roce"
 [[service]]
 port = 7174
-`
+`)
 
 // mend does what doctor says in D, once, after which doctor has nothing to mend of what it calls a failure.
 func mend(t *testing.T, d *BridgeGuest) {
@@ -189,7 +172,8 @@ func TestInfiniBandBridge(t *testing.T) {
 	defer stop()
 	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: m, IP: "10.9.0.7"}
 	proof.add(mckeys(t, publication{groupV4, host, node, ""}, publication{secondGroup, node, host, ""}))
-	for _, way := range [][2]Peer{{host, node}, {node, host}} {
+	host6, node6 := Peer{Guest: a, IP: "fd09::1"}, Peer{Guest: m, IP: "fd09::7"}
+	for _, way := range [][2]Peer{{host, node}, {node, host}, {host6, node6}, {node6, host6}} {
 		if err := Udaddy(within(t, stepTime), way[0], way[1], ""); err != nil {
 			t.Error(err)
 		}
@@ -230,9 +214,6 @@ func plainIP(t *testing.T, proof *proof, server, client Peer) {
 	proof.add(4)
 }
 
-// The ends of the third topology by the addresses that udend takes: a GID, and IPoIB's interface for groups.
-func ibPeer(g *Guest, guid string) Peer { return Peer{g, "fe80::2:c903:0:" + guid, "ib0"} }
-
 // TestSharedMembership has the bridge and programs of its machine as members of one group by one port: whoever leaves, the
 // others stay members. The subnet administrator knows the port alone.
 func TestSharedMembership(t *testing.T) {
@@ -251,7 +232,7 @@ func TestSharedMembership(t *testing.T) {
 		return u
 	}
 	atHost := start(Peer{Guest: a, IP: "10.9.0.1"}, "--seconds 90 --mgid %s recv", groupV4)
-	sender := start(ibPeer(m, "22"), "--gap 20 --to %s --qpn 0xffffff send", groupV4)
+	sender := start(ends(m, ibNode)[0], "--gap 20 --to %s --qpn 0xffffff send", groupV4)
 	await := func(u *UDEnd) {
 		t.Helper()
 		for want := u.Received() + 25; u.Received() < want; time.Sleep(pollEvery) {
@@ -267,7 +248,7 @@ func TestSharedMembership(t *testing.T) {
 	}
 	time.Sleep(3 * time.Second)
 	await(atHost)
-	program := start(ibPeer(d.Guest, "11"), "--seconds 90 --mgid %s recv", groupV4)
+	program := start(ends(d.Guest, ibBridge)[0], "--seconds 90 --mgid %s recv", groupV4)
 	await(program)
 	toHost := cut(t, ctx, atHost)
 	stop()

@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -14,15 +15,17 @@ import (
 type Peer struct {
 	*Guest
 	IP     string
-	Netdev string // needed only where the address alone is ambiguous: link local
+	Netdev string // needed only where the address alone is ambiguous, link local; and for GID, whose groups it joins
+	GID    string // of an adapter with InfiniBand's link layer, whose IPoIB has IP; "": it follows from IP
 }
 
 // udendArgs returns udend's arguments that choose the peer's GID.
 func (p Peer) udendArgs() string {
-	if p.Netdev == "" {
-		return "--ip " + p.IP
+	args := "--ip " + cmp.Or(p.GID, p.IP)
+	if p.Netdev != "" {
+		args += " --netdev " + p.Netdev
 	}
-	return "--ip " + p.IP + " --netdev " + p.Netdev
+	return args
 }
 
 // Exchange is a number of UD messages and how they are sent.

@@ -78,7 +78,7 @@ func peers(a, b *Guest, kind string) (Peer, Peer) {
 	case "v6":
 		return Peer{Guest: a, IP: "fd09::1"}, Peer{Guest: b, IP: "fd09::2"}
 	case "v6 link local":
-		return Peer{a, linkLocal(a, 0), "eth0"}, Peer{b, linkLocal(b, 0), "eth0"}
+		return Peer{Guest: a, IP: linkLocal(a, 0), Netdev: "eth0"}, Peer{Guest: b, IP: linkLocal(b, 0), Netdev: "eth0"}
 	case "vlan":
 		return Peer{Guest: a, IP: "10.100.0.1"}, Peer{Guest: b, IP: "10.100.0.2"}
 	case "vlan v6":

@@ -115,10 +115,15 @@ func (u *UDEnd) Received() int { return strings.Count(u.command.Output(), `"even
 // Cut ends a running udend, and returns what it has printed until then.
 func (u *UDEnd) Cut(ctx context.Context) ([]Event, error) {
 	u.Stop()
-	out, _, err := u.command.Wait(ctx)
-	if err != nil {
+	if _, _, err := u.command.Wait(ctx); err != nil {
 		return nil, err
 	}
+	return u.SoFar()
+}
+
+// SoFar returns what udend has printed until now.
+func (u *UDEnd) SoFar() ([]Event, error) {
+	out := u.command.Output()
 	return parseEvents(out[:strings.LastIndexByte(out, '\n')+1])
 }
 

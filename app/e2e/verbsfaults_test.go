@@ -18,8 +18,10 @@ const secondGroup = "239.1.2.4"
 // A flow is traffic that goes on during a fault, seen from its receiver.
 type flow struct {
 	name     string
+	at       *Guest
 	receiver *UDEnd
 	others   []*UDEnd // the senders, unless the receiver sends as well
+	mark     int      // messages that had come at the last mark
 }
 
 // flows is the traffic of a bridge during a fault.
@@ -36,34 +38,34 @@ const (
 	groupToHost = "group to host"
 )
 
-// startFlows starts one message every gap of each kind: from host to node and back by the proxy QP, and to a group
+// flowsLast is longer than any test.
+const flowsLast = "--seconds 1200 "
+
+// startFlows starts one message every gap of each kind: from host A to the node and back by the proxy QP, and to a group
 // each way.
-func startFlows(t *testing.T, gap time.Duration, a, n *Guest) *flows {
+func startFlows(t *testing.T, gap time.Duration, a *Guest, node, node6 Peer) *flows {
 	t.Helper()
 	start := func(p Peer, format string, args ...any) *UDEnd {
 		t.Helper()
-		u, err := p.StartUDEnd(within(t, stepTime), p.udendArgs()+" "+unicast+" --count 1000000 "+fmt.Sprintf(format, args...))
+		u, err := p.StartUDEnd(within(t, stepTime), p.udendArgs()+" "+unicast+" --count 1000000 "+flowsLast+fmt.Sprintf(format, args...))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(u.Stop)
 		return u
 	}
-	send := fmt.Sprintf("--gap %d --seconds 60 ", gap.Milliseconds()) + "--to %s --qpn %d %s"
-	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: n, IP: "10.9.0.7"}
-	host6, node6 := Peer{Guest: a, IP: "fd09::1"}, Peer{Guest: n, IP: "fd09::7"}
-	replier, replier6 := start(node, "--seconds 120 reply"), start(node6, "--seconds 120 reply")
-	atNode := start(node, "--seconds 120 --mgid %s recv", groupV4)
-	atHost := start(host, "--seconds 120 --mgid %s recv", secondGroup)
-	f := &flows{[]*flow{
-		{toNode, replier, nil},
-		{back, start(host, send, node.IP, replier.QPN, "stream"), nil},
-		{back6, start(host6, send, node6.IP, replier6.QPN, "stream"), []*UDEnd{replier6}},
-		{groupToNode, atNode, []*UDEnd{start(host, send, groupV4, 0xffffff, "send")}},
-		{groupToHost, atHost, []*UDEnd{start(node, send, secondGroup, 0xffffff, "send")}},
+	send := fmt.Sprintf("--gap %d ", gap.Milliseconds()) + "--to %s --qpn %d %s"
+	host, host6 := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: a, IP: "fd09::1"}
+	replier, replier6 := start(node, "reply"), start(node6, "reply")
+	atNode := start(node, "--mgid %s recv", groupV4)
+	atHost := start(host, "--mgid %s recv", secondGroup)
+	return &flows{[]*flow{
+		{toNode, node.Guest, replier, nil, 0},
+		{back, a, start(host, send, node.IP, replier.QPN, "stream"), nil, 0},
+		{back6, a, start(host6, send, node6.IP, replier6.QPN, "stream"), []*UDEnd{replier6}, 0},
+		{groupToNode, node.Guest, atNode, []*UDEnd{start(host, send, groupV4, 0xffffff, "send")}, 0},
+		{groupToHost, a, atHost, []*UDEnd{start(node, send, secondGroup, 0xffffff, "send")}, 0},
 	}}
-	f.await(t, 25)
-	return f
 }
 
 // await waits until each flow has got so many messages from now on.
@@ -92,8 +94,8 @@ func (f *flows) await(t *testing.T, messages int) {
 	}
 }
 
-// end ends all flows and returns each one's longest silence, and how many messages came.
-func (f *flows) end(t *testing.T) (silences []time.Duration, came int) {
+// end ends all flows; each message must have come as it was sent.
+func (f *flows) end(t *testing.T) {
 	t.Helper()
 	for _, x := range f.all {
 		for _, o := range x.others {
@@ -105,18 +107,12 @@ func (f *flows) end(t *testing.T) (silences []time.Duration, came int) {
 		if err != nil {
 			t.Fatalf("%s: %v", x.name, err)
 		}
-		received := Only(events, "received")
-		for _, e := range received {
+		for _, e := range Only(events, "received") {
 			if !e.Intact || e.Status != "success" {
 				t.Errorf("%s: %+v", x.name, e)
 			}
 		}
-		longest, _ := silence(received)
-		silences = append(silences, longest)
-		came += len(received)
 	}
-	slices.Reverse(silences)
-	return silences, came
 }
 
 // silence returns the longest time between two messages, by the receiver's clock, and when it began.
@@ -140,10 +136,11 @@ type trial struct {
 }
 
 // underFire runs a trial and adds its measurements to the table.
-func underFire(t *testing.T, proof *proof, c *BridgeGuest, bridge *GuestCauseway, a, n *Guest, x trial, ready *int) {
+func underFire(t *testing.T, proof *proof, c *BridgeGuest, bridge *GuestCauseway, f *flows, x trial, ready *int) {
 	ctx := within(t, stepTime)
 	before := c.slowness(ctx)
-	f := startFlows(t, time.Duration(before*float64(20*time.Millisecond)), a, n)
+	f.await(t, 25)
+	f.mark()
 	lasted, err := c.Suffer(ctx, x.fault, x.pause)
 	if err != nil {
 		t.Fatal(err)
@@ -153,24 +150,23 @@ func underFire(t *testing.T, proof *proof, c *BridgeGuest, bridge *GuestCauseway
 		t.Fatal(err)
 	}
 	f.await(t, 25)
-	silences, came := f.end(t)
 	bound := stretched(t, x.within, c.Guest, before)
 	var figures []string
-	for i, s := range silences {
-		resumed, name := s-lasted, f.all[i].name
-		if slices.Contains(x.spares, name) {
-			figures = append(figures, fmt.Sprintf("%s not affected (silent for %.2f s)", name, s.Seconds()))
+	for _, o := range f.since(t, time.Time{}, nil) {
+		proof.add(o.came)
+		resumed := o.longest - lasted
+		if slices.Contains(x.spares, o.name) {
+			figures = append(figures, fmt.Sprintf("%s not affected (silent for %.2f s)", o.name, o.longest.Seconds()))
 			continue
 		}
-		figures = append(figures, fmt.Sprintf("%s %.2f s", name, resumed.Seconds()))
-		if s < lasted/2 { // messages sent before the fault may arrive late on a busy machine
-			t.Errorf("%s: the fault lasted %v, but the longest silence was %v: the fault had no effect", name, lasted, s)
+		figures = append(figures, fmt.Sprintf("%s %.2f s", o.name, resumed.Seconds()))
+		if o.longest < lasted/2 { // messages sent before the fault may arrive late on a busy machine
+			t.Errorf("%s: the fault lasted %v, but the longest silence was %v: the fault had no effect", o.name, lasted, o.longest)
 		}
 		if resumed > bound {
-			t.Errorf("%s: traffic resumed %v after the fault's end, want %v", name, resumed, bound)
+			t.Errorf("%s: traffic resumed %v after the fault's end, want %v", o.name, resumed, bound)
 		}
 	}
-	proof.add(came)
 	proof.measured("%s: traffic resumed, after the fault's end: %s", x.name, strings.Join(figures, ", "))
 }
 
@@ -184,6 +180,8 @@ func TestVerbsFaults(t *testing.T) {
 	// A new process starts DPDK and joins all groups: under emulation that takes seconds.
 	const mended, restarted = time.Second, 15 * time.Second
 	ready := 1
+	gap := time.Duration(c.slowness(t.Context()) * float64(20*time.Millisecond))
+	f := startFlows(t, gap, a, Peer{Guest: n, IP: "10.9.0.7"}, Peer{Guest: n, IP: "fd09::7"})
 	for _, x := range []trial{
 		{"cable of the InfiniBand side", CablePulled("eth2", bridgeHost.NICs[2]), time.Second, mended, nil, 0},
 		{"cable of the RoCE side", CablePulled("eth1", bridgeHost.NICs[1]), time.Second, mended, nil, 0},
@@ -194,9 +192,10 @@ func TestVerbsFaults(t *testing.T) {
 		{"bridge killed", Fault{Begin: bridge.killed()}, 0, restarted, nil, 1},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			underFire(t, proof, c, bridge, a, n, x, &ready)
+			underFire(t, proof, c, bridge, f, x, &ready)
 		})
 	}
+	f.end(t)
 	if log := bridge.Log(); !strings.Contains(log, "the bridge ended with exit code 75") {
 		t.Error("no bridge has asked to be started again")
 	}

@@ -26,7 +26,7 @@ func (x *explainer) fromHost(e endpoints) {
 		if e.udpPort == 0 {
 			x.From.add("QP", "0x%x", uint32(e.srcQP))
 		}
-		if s, ok := x.tables.ProxyQP(e.src, e.srcQP); ok {
+		if s, ok := x.tables.ProxyQP(tables.HostQP{Host: e.src, HostQPN: e.srcQP, Partition: x.partition(e)}); ok {
 			x.From.add("proxy QP", "0x%x at worker %d", uint32(s.QPN), s.Worker)
 		} else {
 			x.missProxyQP(e)
@@ -54,6 +54,16 @@ func (x *explainer) fromHost(e endpoints) {
 	if n.Bridge {
 		x.To.add("is", "another bridge")
 	}
+}
+
+// partition is the number of the partition that a packet of a RoCE host goes to.
+func (x *explainer) partition(e endpoints) uint8 {
+	if e.dst.IsMulticast() {
+		g, _ := x.tables.Group(tables.GroupAddr{IP: e.dst, UDPPort: e.udpPort})
+		return g.Partition
+	}
+	n, _ := x.tables.Node(e.dst)
+	return n.Partition
 }
 
 func (x *explainer) missProxyQP(e endpoints) {

@@ -21,7 +21,7 @@ import (
 
 // Tables looks up the bridge's tables. They may have changed since the packet passed.
 type Tables interface {
-	ProxyQP(host netip.Addr, qpn ib.QPN) (tables.ProxyQP, bool)
+	ProxyQP(tables.HostQP) (tables.ProxyQP, bool)
 	ProxyQPN(qpn ib.QPN) (tables.ProxyQP, bool)
 	Host(ip netip.Addr) (tables.Host, bool)
 	Node(ip netip.Addr) (tables.Node, bool)

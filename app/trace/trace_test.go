@@ -39,15 +39,16 @@ func gid(s string) ib.GID {
 // fakeTables have one host, one node and one group.
 type fakeTables struct{}
 
-func (fakeTables) ProxyQP(host netip.Addr, qpn ib.QPN) (tables.ProxyQP, bool) {
+func (fakeTables) ProxyQP(of tables.HostQP) (tables.ProxyQP, bool) {
+	host, qpn := of.Host, of.HostQPN
 	if qpn == tables.PlainQPN {
-		return tables.ProxyQP{Host: hostIP, HostQPN: qpn, QPN: 0x701}, host == hostIP
+		return tables.ProxyQP{HostQP: tables.HostQP{Host: hostIP, HostQPN: qpn}, QPN: 0x701}, host == hostIP
 	}
-	return tables.ProxyQP{Host: hostIP, HostQPN: 0x55, QPN: 0x700, Worker: 1}, host == hostIP && qpn == 0x55
+	return tables.ProxyQP{HostQP: tables.HostQP{Host: hostIP, HostQPN: 0x55}, QPN: 0x700, Worker: 1}, host == hostIP && qpn == 0x55
 }
 
 func (fakeTables) ProxyQPN(qpn ib.QPN) (tables.ProxyQP, bool) {
-	return tables.ProxyQP{Host: hostIP, HostQPN: 0x55, QPN: 0x700}, qpn == 0x700
+	return tables.ProxyQP{HostQP: tables.HostQP{Host: hostIP, HostQPN: 0x55}, QPN: 0x700}, qpn == 0x700
 }
 
 func (fakeTables) Host(ip netip.Addr) (tables.Host, bool) {

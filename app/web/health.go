@@ -58,5 +58,5 @@ func readiness(ctx context.Context, src Source, o Options) []string {
 	case s.Ready:
 		return nil
 	}
-	return append([]string{fmt.Sprintf("waiting for joins and paths: %d", s.Waiting)}, manage.Awaited(ctx, src, mostAwaited)...)
+	return append([]string{fmt.Sprintf("waiting for joins, paths and P_Keys: %d", s.Waiting)}, manage.Awaited(ctx, src, &s, mostAwaited)...)
 }

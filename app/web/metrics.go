@@ -30,6 +30,7 @@ type Source interface {
 	Memory() bridge.Memory
 	Groups() map[netip.Addr]lcore.GroupCounters
 	Lost() [2]map[string]uint64                       // by the IB port, by direction and reason
+	LostByDevice() map[string]uint64                  // by the RDMA device, by its names
 	Services() (requests, connects map[string]uint64) // of the IB port, by result
 	PGM() (t pgm.Totals, enabled bool)
 	ListGroups(ctx context.Context, q manage.Query) (manage.List[manage.GroupEntry], error)
@@ -127,6 +128,10 @@ func (s *scrape) port(src Source) {
 		for _, reason := range lostReasons(d, lost) {
 			s.add("causeway_ib_port_lost_total", lost[reason], "direction", lcore.Direction(d).String(), "reason", reason)
 		}
+	}
+	device := src.LostByDevice()
+	for _, name := range slices.Sorted(maps.Keys(device)) {
+		s.add("causeway_ib_device_lost_total", device[name], "name", name)
 	}
 }
 

@@ -40,6 +40,7 @@ func TestMetrics(t *testing.T) {
 		`causeway_group_payload_bytes_sent_total{group="239.1.2.3",direction="ib_to_roce"} 44`,
 		`causeway_group_packets_sent_total{group="ff15::1",direction="ib_to_roce"} 0`,
 		`causeway_ib_port_lost_total{direction="ib_to_roce",reason="port_full"} 51`,
+		`causeway_ib_device_lost_total{name="out_of_buffer"} 42`,
 		`causeway_pgm_missed_total{direction="ib_to_roce"} 61`, `causeway_pgm_streams 63`,
 		`causeway_pgm_faults_total{direction="roce_to_ib",reason="` + pgm.Fault(1).String() + `"} 62`,
 		`causeway_sidr_total{direction="roce_to_ib",result="answered"} 73`,

@@ -39,7 +39,7 @@ func TestAnswers(t *testing.T) {
 		{"down", "GET", "/healthz", closed, plain, 503, "the bridge has no workers: it is stopping\n"},
 		{"ready", "GET", "/readyz", ready, plain, 200, "ok\n"},
 		{"not ready", "GET", "/readyz", waiting, plain, 503,
-			"waiting for joins and paths: 1\ngroup 239.1.2.4, MGID ::: joining\nnode 10.9.0.7, fd09::7: no path to GID ::\n"},
+			"waiting for joins, paths and P_Keys: 1\ngroup 239.1.2.4, MGID ::: joining\nnode 10.9.0.7, fd09::7: no path to GID ::\n"},
 		{"draining", "GET", "/readyz", ready, draining, 503, "draining: the bridge is stopping, or has left its groups to another\n"},
 		{"index", "GET", "/", ready, plain, 200, `<a href="/status.json">`},
 		{"index, escaped", "GET", "/", ready, plain, 200, `a &#34;b&#34; \ c`},

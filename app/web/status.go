@@ -116,7 +116,7 @@ func readStatus(ctx context.Context, src Source, o Options) Status {
 		Groups: groupsOf(src.Groups()), Port: portOf(src), Lost: map[string]Numbers{}, Workers: []WorkerStatus{},
 	}
 	if !s.Ready && !out.Draining {
-		out.Awaited = append(out.Awaited, manage.Awaited(ctx, src, mostAwaited)...)
+		out.Awaited = append(out.Awaited, manage.Awaited(ctx, src, &s, mostAwaited)...)
 	}
 	total := src.Counters()
 	out.Directions, out.Latency = directionsOf(&total), latencyOf(src)

@@ -110,6 +110,8 @@ var portMetrics = []Metric{
 	{"causeway_port_tx_errors_total", counter, nil, "Frames that the port failed to send."},
 	{"causeway_ib_port_lost_total", counter, byReason,
 		"Packets lost by the InfiniBand port and not in the workers' counters: towards IB after the workers, towards RoCE before them."},
+	{"causeway_ib_device_lost_total", counter, []string{"name"},
+		"What the RDMA device counts of lost and damaged messages, in no other counter, by the kernel's name. A device has some of them."},
 }
 
 // pgmMetrics returns a metric for each of PGM's counts. Without a group that has pgm there are no samples.

@@ -29,8 +29,7 @@ const (
 	DropMCUnknown = "mc_unknown" // no queue pair is attached to the group
 	DropNoBuffer  = "no_buffer"  // no receive buffer was posted
 
-	DropPKeyIndex = "pkey_index" // a send names a P_Key that the port does not have
-	DropAH        = "ah"         // a send's address is not valid: no LID, or a multicast without GRH
+	DropAH = "ah" // a send's address is not valid: no LID, or a multicast without GRH
 )
 
 // Counts are counters by reason.

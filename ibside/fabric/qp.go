@@ -97,9 +97,6 @@ func (q *QP) QPN() ib.QPN { return q.qpn }
 // QKey returns the queue pair's Q_Key.
 func (q *QP) QKey() ib.QKey { return q.qkey }
 
-// PKeyIndex returns the index of its P_Key in the port's table.
-func (q *QP) PKeyIndex() uint16 { return q.index }
-
 // AttachMulticast makes the queue pair receive messages to mgid. The port's membership is separate: see NewSAClient.
 func (q *QP) AttachMulticast(mgid ib.GID) error {
 	if !mgid.IsIBMulticast() {

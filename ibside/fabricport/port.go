@@ -29,7 +29,6 @@ type Port struct {
 	cm             *fabric.CM
 	administration *sa.Administration
 	groups         *multicast.Groups
-	pkeyIndex      uint16
 	log            *slog.Logger
 	owned          *fabric.Fabric // nil: the subnet is the caller's
 
@@ -61,13 +60,12 @@ type handle struct {
 func newPort(r *Rings, h *fabric.HCA, pkey ib.PKey, log *slog.Logger) (*Port, error) {
 	p := &Port{rings: r, hca: h, log: log, qps: map[uint32]handle{}}
 	if pkey != 0 {
-		var err error
-		if p.pkeyIndex, err = p.indexOf(pkey); err != nil {
+		if _, err := p.indexOf(pkey); err != nil {
 			return nil, err
 		}
 	}
 	p.groups = multicast.New(multicast.Config{
-		Create: p.createGroupQP, PKeyIndex: p.indexOf, MTU: func() ib.MTU { return h.Info().MTU }, Mbps: fabric.PortRate.Mbps,
+		Create: p.createGroupQP, MTU: func() ib.MTU { return h.Info().MTU }, Mbps: fabric.PortRate.Mbps,
 		PerQP: math.MaxInt, Log: log,
 	})
 	p.cm = fabric.NewCM(h, fabric.CMConfig{})
@@ -98,31 +96,38 @@ func (p *Port) indexOf(pkey ib.PKey) (uint16, error) {
 
 // Info implements ibside.OpenPort.
 func (p *Port) Info() ibside.Info {
-	return ibside.Info{MTU: p.hca.Info().MTU, PKeyIndex: p.pkeyIndex}
+	return ibside.Info{MTU: p.hca.Info().MTU}
 }
 
 // Own implements ibside.Port. A port of the software subnet has one GID.
 func (p *Port) Own() ibside.Own {
 	i := p.hca.Info()
-	return ibside.Own{LID: i.LID, LMC: i.LMC, GIDs: []ib.GID{i.GID}, Sources: []ibside.Source{{GID: i.GID}}}
+	return ibside.Own{LID: i.LID, LMC: i.LMC, GIDs: []ib.GID{i.GID}, Sources: []ibside.Source{{GID: i.GID}}, PKeys: i.PKeys}
 }
 
+// LostByDevice implements ibside.OpenPort. There is no device, and a QPN comes back only after all others.
+func (p *Port) LostByDevice() map[string]uint64 { return map[string]uint64{"qpn_rest_cut": 0} }
+
 // CreateProxyQP implements ibside.Port. Only that worker may send from the queue pair.
-func (p *Port) CreateProxyQP(worker int, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error) {
+func (p *Port) CreateProxyQP(worker int, pkey ib.PKey, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error) {
 	if worker < 0 || worker >= len(p.workers) {
 		return 0, 0, fmt.Errorf("fabricport: proxy QP for worker %d; there are %d", worker, len(p.workers))
 	}
-	number, q, err := p.createQP(worker, qkey, p.pkeyIndex, false)
+	number, q, err := p.createQP(worker, pkey, qkey, false)
 	if err != nil {
 		return 0, 0, err
 	}
 	return number, q.QPN(), nil
 }
 
-func (p *Port) createQP(worker int, qkey ib.QKey, pkeyIndex uint16, groups bool) (uint32, *fabric.QP, error) {
+func (p *Port) createQP(worker int, pkey ib.PKey, qkey ib.QKey, groups bool) (uint32, *fabric.QP, error) {
+	index, err := p.indexOf(pkey)
+	if err != nil {
+		return 0, nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q, err := p.hca.CreateQP(fabric.QPConfig{QKey: qkey, PKeyIndex: pkeyIndex, Recv: p.workers[worker].recv})
+	q, err := p.hca.CreateQP(fabric.QPConfig{QKey: qkey, PKeyIndex: index, Recv: p.workers[worker].recv})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -160,7 +165,7 @@ type groupQP struct {
 }
 
 func (p *Port) createGroupQP(k multicast.Key) (multicast.QP, error) {
-	number, q, err := p.createQP(k.Worker, k.QKey, k.PKeyIndex, true)
+	number, q, err := p.createQP(k.Worker, k.PKey, k.QKey, true)
 	if err != nil {
 		return nil, err
 	}
@@ -196,8 +201,8 @@ func (p *Port) Leave(ctx context.Context, mgid ib.GID) error {
 }
 
 // Path implements ibside.Port.
-func (p *Port) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
-	path, err := p.administration.Path(ctx, dgid)
+func (p *Port) Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (ibside.Path, error) {
+	path, err := p.administration.Path(ctx, dgid, pkey)
 	path.Rate = path.Rate.Static(fabric.PortRate.Mbps())
 	return path, err
 }

@@ -116,13 +116,13 @@ var echoNode = fabric.NodeConfig{Name: "echo", GUID: 0xe, QPN: echoQPN, QKey: 0x
 func TestPortUnicast(t *testing.T) {
 	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{echoNode}}, 64, 0)
 	gid := r.fabric.Node("echo").HCA().Info().GID
-	path, err := r.port.Path(t.Context(), gid)
+	path, err := r.port.Path(t.Context(), gid, 0)
 	lid := path.LID
 	if err != nil || path != (ibside.Path{LID: 2, MTU: ib.MTU4096}) {
 		t.Fatalf("Path = %+v, %v", path, err)
 	}
 	for worker := range 2 {
-		qp, qpn, err := r.port.CreateProxyQP(worker, 0x1111)
+		qp, qpn, err := r.port.CreateProxyQP(worker, ib.PKeyDefault, 0x1111)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,15 +149,15 @@ func TestPortUnicast(t *testing.T) {
 
 func TestPortSendDrops(t *testing.T) {
 	r := newRig(t, fabric.Config{PKeys: []ib.PKey{0xffff, 0x8001}}, 64, 0x8001)
-	qp, _, err := r.port.CreateProxyQP(0, 7)
+	qp, _, err := r.port.CreateProxyQP(0, 0x8001, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone, _, _ := r.port.CreateProxyQP(0, 7)
+	gone, _, _ := r.port.CreateProxyQP(0, 0x8001, 7)
 	if err := r.port.DestroyProxyQP(gone); err != nil {
 		t.Fatal(err)
 	}
-	ok := porttest.Send{QP: qp, DLID: 1, DestQP: 9, PKeyIndex: 1}
+	ok := porttest.Send{QP: qp, DLID: 1, DestQP: 9}
 	change := func(f func(*porttest.Send)) porttest.Send {
 		s := ok
 		f(&s)
@@ -174,7 +174,6 @@ func TestPortSendDrops(t *testing.T) {
 		{"no such handle", 0, change(func(s *porttest.Send) { s.QP = 999 }), 1, fabric.DropNoQP},
 		{"destroyed", 0, change(func(s *porttest.Send) { s.QP = gone }), 1, fabric.DropNoQP},
 		{"another worker's", 1, ok, 1, DropWrongWorker},
-		{"P_Key index", 0, change(func(s *porttest.Send) { s.PKeyIndex = 0 }), 1, fabric.DropPKeyIndex},
 		{"SGID index", 0, change(func(s *porttest.Send) { s.Source = 1 }), 1, fabric.DropAH},
 		{"no LID", 0, change(func(s *porttest.Send) { s.DLID = 0 }), 1, fabric.DropAH},
 	} {
@@ -212,7 +211,7 @@ func TestPortGroup(t *testing.T) {
 	if got, payload := r.poll(t, 1); payload != "from a node" || got.QPN != r.groupQPNs()[0] || got.Flags != porttest.RecvGRH {
 		t.Errorf("received %+v %q", got, payload)
 	}
-	proxyQP, _, err := r.port.CreateProxyQP(0, 7)
+	proxyQP, _, err := r.port.CreateProxyQP(0, ib.PKeyDefault, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,9 +261,10 @@ func TestPortRejects(t *testing.T) {
 			_, err := r.port.Join(t.Context(), ibside.Join{MGID: ib.GID{0xfe}, QKey: 1, PKey: 0xffff, Worker: 0, Receive: true})
 			return err
 		},
-		"proxy QP on -1": func() error { _, _, err := r.port.CreateProxyQP(-1, 1); return err },
-		"proxy QP on 2":  func() error { _, _, err := r.port.CreateProxyQP(2, 1); return err },
-		"path to nobody": func() error { _, err := r.port.Path(t.Context(), mgid); return err },
+		"proxy QP on -1":      func() error { _, _, err := r.port.CreateProxyQP(-1, ib.PKeyDefault, 1); return err },
+		"proxy QP with P_Key": func() error { _, _, err := r.port.CreateProxyQP(0, 0x8001, 1); return err },
+		"proxy QP on 2":       func() error { _, _, err := r.port.CreateProxyQP(2, ib.PKeyDefault, 1); return err },
+		"path to nobody":      func() error { _, err := r.port.Path(t.Context(), mgid, 0); return err },
 		"port with P_Key": func() error {
 			_, err := newPort(r.rings, r.hca, 0x8001, slog.New(slog.DiscardHandler))
 			return err
@@ -295,7 +295,7 @@ func TestPortDeliveryDrops(t *testing.T) {
 			r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{echoNode}}, c.depth, 0)
 			defer r.settle(t)
 			r.rings.maxPayload = c.maxPayload
-			_, qpn, err := r.port.CreateProxyQP(0, 0x1111)
+			_, qpn, err := r.port.CreateProxyQP(0, ib.PKeyDefault, 0x1111)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -335,7 +335,7 @@ func hold(t *testing.T, pool *dpdk.Mempool, n int) func() {
 
 func TestPortCloseSendsWhatIsPosted(t *testing.T) {
 	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{{Name: "sink", GUID: 0xe, QPN: echoQPN, QKey: 5}}}, 512, 0)
-	qp, _, err := r.port.CreateProxyQP(0, 5)
+	qp, _, err := r.port.CreateProxyQP(0, ib.PKeyDefault, 5)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,8 +103,6 @@ func (p *Port) send(w *workerSide, s *Sent) string {
 		return DropWrongWorker
 	case s.Len != len(s.Payload):
 		return fabric.DropMTU
-	case s.PKeyIndex != h.qp.PKeyIndex():
-		return fabric.DropPKeyIndex
 	case s.Source != 0: // the port has one GID
 		return fabric.DropAH
 	}

@@ -136,7 +136,6 @@ unsigned port_take(struct port_end *e, struct port_sent *sent, unsigned n, uint8
 			.dest_qkey = s->dest_qkey,
 			.imm = s->imm,
 			.flags = s->flags,
-			.pkey_index = s->pkey_index,
 			.len = rte_pktmbuf_pkt_len(mbufs[i]),
 		};
 		copy_out(mbufs[i], bytes + (size_t)i * slot, slot);

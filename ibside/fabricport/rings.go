@@ -53,7 +53,6 @@ type Sent struct {
 	DestQP    ib.QPN
 	QKey      ib.QKey
 	Imm       uint32 // valid with HasImm
-	PKeyIndex uint16
 	HasImm    bool
 	Solicited bool
 	HasGRH    bool // the address handle has a GRH

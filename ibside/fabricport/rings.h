@@ -43,7 +43,6 @@ struct port_sent {
 	uint32_t dest_qkey;
 	uint32_t imm;
 	uint16_t flags;
-	uint16_t pkey_index;
 	uint32_t len; /* of the message, bytes; the slot has no more than its own length of it */
 };
 

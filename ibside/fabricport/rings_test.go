@@ -81,11 +81,11 @@ func TestTake(t *testing.T) {
 		{"nothing set", porttest.Send{}, Sent{Payload: []byte{}}},
 		{"all fields", porttest.Send{
 			DGID: ib.GID{0xff, 0x12, 15: 9}, DLID: 0xc001, SL: 3, HopLimit: 4, TClass: 5, Source: 6, Rate: 7, FlowLabel: 0xfffff,
-			QP: 0xffffffff, DestQP: 0xffffff, QKey: 0x81234567, Imm: 0xfedcba98, PKeyIndex: 0xffff,
+			QP: 0xffffffff, DestQP: 0xffffff, QKey: 0x81234567, Imm: 0xfedcba98,
 			Flags: porttest.SendImm | porttest.SendSolicited | porttest.SendGRH | porttest.SendFECN,
 		}, Sent{
 			DGID: ib.GID{0xff, 0x12, 15: 9}, DLID: 0xc001, SL: 3, HopLimit: 4, TClass: 5, Source: 6, Rate: 7, FlowLabel: 0xfffff,
-			QP: 0xffffffff, DestQP: 0xffffff, QKey: 0x81234567, Imm: 0xfedcba98, PKeyIndex: 0xffff,
+			QP: 0xffffffff, DestQP: 0xffffff, QKey: 0x81234567, Imm: 0xfedcba98,
 			HasImm: true, Solicited: true, HasGRH: true, FECN: true, Len: 4096, Payload: long,
 		}},
 		{"solicited only", porttest.Send{Flags: porttest.SendSolicited}, Sent{Solicited: true, Len: 3, Payload: []byte("abc")}},

@@ -89,7 +89,7 @@ func sentOf(s *C.struct_port_sent, payload []byte) Sent {
 	out := Sent{
 		QP: uint32(s.qp), DLID: ib.LID(s.ah.dlid), SL: ib.SL(s.ah.sl), Source: uint8(s.ah.source),
 		HopLimit: uint8(s.ah.hop_limit), TClass: uint8(s.ah.tclass), FlowLabel: uint32(s.ah.flow_label), Rate: ib.Rate(s.ah.static_rate),
-		DestQP: ib.QPN(s.dest_qpn), QKey: ib.QKey(s.dest_qkey), Imm: uint32(s.imm), PKeyIndex: uint16(s.pkey_index),
+		DestQP: ib.QPN(s.dest_qpn), QKey: ib.QKey(s.dest_qkey), Imm: uint32(s.imm),
 		HasImm: s.flags&C.IB_SEND_IMM != 0, Solicited: s.flags&C.IB_SEND_SOLICITED != 0,
 		HasGRH: s.flags&C.IB_SEND_GRH != 0, FECN: s.flags&C.IB_SEND_FECN != 0,
 		Len: int(s.len), Payload: payload,

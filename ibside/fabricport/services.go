@@ -15,7 +15,7 @@ import (
 // services is connection set-up by the HCA's communication manager.
 type services struct {
 	cm   *fabric.CM
-	path func(context.Context, ib.GID) (ibside.Path, error)
+	path func(context.Context, ib.GID, ib.PKey) (ibside.Path, error)
 }
 
 // CheckPorts implements ibside.OpenPort: there is no limit.
@@ -41,7 +41,7 @@ func (s *services) Serve(ports []ibside.PortRange, h func(ibside.ServiceRequest)
 
 // Connect implements ibside.Services.
 func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
-	path, err := s.path(ctx, c.ToGID)
+	path, err := s.path(ctx, c.ToGID, c.PKey)
 	if err != nil {
 		return ibside.ServiceAnswer{}, err
 	}

@@ -34,7 +34,7 @@ func twoPorts(t *testing.T) (ends []*services, gids []ib.GID) {
 		sa := fabric.NewSAClient(h)
 		gids = append(gids, h.Info().GID)
 		cm := fabric.NewCM(h, fabric.CMConfig{Timeout: 10 * time.Millisecond, Tries: 3})
-		ends = append(ends, &services{cm, func(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
+		ends = append(ends, &services{cm, func(ctx context.Context, dgid ib.GID, _ ib.PKey) (ibside.Path, error) {
 			p, err := sa.Path(ctx, dgid)
 			return ibside.Path{LID: p.DLID, SL: p.SL}, err
 		}})

@@ -37,7 +37,7 @@ const numbers = `
 	TrapGIDInService 64  TrapGIDOutOfService 65  TrapGroupCreated 66  TrapGroupDeleted 67
 	TrapLinkState 128  TrapCapability 144  NoticeLen 80  NoticeDataLen 54
 	GUIDInfoRecordLen 72  GUIDsPerBlock 8  GUIDInfoLID 0x1  GUIDInfoBlock 0x2  GUIDInfoGUID0 0x10
-	MADStatusBusy 1
+	MADStatusBusy 1  MADStatusUnsupported 0x000c
 	AttrClassPortInfo 0x0001  AttrNotice 0x0002  AttrInformInfo 0x0003  AttrPortInfoRecord 0x0012
 	AttrGUIDInfoRecord 0x0030  PortInfoRecordLen 68  PortInfoLID 0x1  PortInfoPortNum 0x2  MaxLMC 7
 	AttrPathRecord 0x0035  AttrMCMemberRecord 0x0038

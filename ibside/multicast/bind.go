@@ -15,10 +15,6 @@ import (
 func (g *Groups) Bind(j ibside.Join, granted ibside.Membership) (ibside.Membership, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.bind(j, granted)
-}
-
-func (g *Groups) bind(j ibside.Join, granted ibside.Membership) (ibside.Membership, error) {
 	if g.closed {
 		return ibside.Membership{}, errClosed
 	}
@@ -58,11 +54,7 @@ func (g *Groups) unbind(m *member) {
 
 // attach makes a queue pair receive a group: the one that does so already, one that has room, or a new one.
 func (g *Groups) attach(now, old *member) error {
-	key, err := g.key(&now.Join, now.granted.QKey)
-	if err != nil {
-		return err
-	}
-	s, err := g.room(key, old)
+	s, err := g.room(Key{now.Worker, now.granted.QKey, now.PKey}, old)
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,9 @@
 // and the queue pairs that receive them. Groups of one worker with the same keys share queue pairs:
 //
 //	group 1 ─┐
-//	group 2 ─┼─▶ queue pair (worker 0, Q_Key, P_Key index)
+//	group 2 ─┼─▶ queue pair (worker 0, Q_Key, P_Key)
 //	group 3 ─┘
-//	group 4 ───▶ queue pair (worker 1, Q_Key, P_Key index)
+//	group 4 ───▶ queue pair (worker 1, Q_Key, P_Key)
 package multicast
 
 import (
@@ -33,19 +33,18 @@ type QP interface {
 
 // A Key says which groups may share a queue pair.
 type Key struct {
-	Worker    int
-	QKey      ib.QKey
-	PKeyIndex uint16
+	Worker int
+	QKey   ib.QKey
+	PKey   ib.PKey
 }
 
 // Config is a port's side of its groups. Its functions must not call Groups.
 type Config struct {
-	Create    func(Key) (QP, error)         // makes a queue pair
-	PKeyIndex func(ib.PKey) (uint16, error) // where the port's table has a P_Key now
-	MTU       func() ib.MTU                 // the port's
-	Mbps      func() int                    // the port's rate; 0: not known
-	PerQP     int                           // how many groups share a queue pair at most
-	Log       *slog.Logger
+	Create func(Key) (QP, error) // makes a queue pair
+	MTU    func() ib.MTU         // the port's
+	Mbps   func() int            // the port's rate; 0: not known
+	PerQP  int                   // how many groups share a queue pair at most
+	Log    *slog.Logger
 }
 
 // Subnet is subnet administration as Groups use it: sa.Administration.
@@ -167,18 +166,6 @@ func (g *Groups) MGIDs() (all []ib.GID) {
 	return all
 }
 
-// Rebind follows a change of the port's P_Key table: queue pairs name a P_Key by its index. Groups whose P_Key is no
-// longer there stay where they are.
-func (g *Groups) Rebind() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for mgid, m := range g.members {
-		if _, err := g.bind(m.Join, m.granted); err != nil {
-			g.cfg.Log.Warn("group_move_failed", "mgid", mgid, "error", err)
-		}
-	}
-}
-
 // Close detaches all groups; none can be bound afterwards.
 func (g *Groups) Close() {
 	g.mu.Lock()
@@ -187,12 +174,6 @@ func (g *Groups) Close() {
 	for _, m := range g.members {
 		g.unbind(m)
 	}
-}
-
-// key says which queue pairs may receive a group.
-func (g *Groups) key(j *ibside.Join, qkey ib.QKey) (Key, error) {
-	index, err := g.cfg.PKeyIndex(j.PKey)
-	return Key{j.Worker, qkey, index}, err
 }
 
 // room returns a queue pair with room for another group: old, one that there is, or a new one.

@@ -77,22 +77,15 @@ type rig struct {
 	*Groups
 	subnet *fakeSubnet
 	qps    []*fakeQP
-	pkeys  []ib.PKey
 	reject ib.LID // of queue pairs that are made
 }
 
 func newRig() *rig {
-	r := &rig{subnet: &fakeSubnet{mlid: 0xc001}, pkeys: []ib.PKey{0x8001, ib.PKeyDefault}}
+	r := &rig{subnet: &fakeSubnet{mlid: 0xc001}}
 	r.Groups = New(Config{
 		Create: func(k Key) (QP, error) {
 			r.qps = append(r.qps, &fakeQP{key: k, reject: r.reject})
 			return r.qps[len(r.qps)-1], nil
-		},
-		PKeyIndex: func(k ib.PKey) (uint16, error) {
-			if i := slices.Index(r.pkeys, k); i >= 0 {
-				return uint16(i), nil
-			}
-			return 0, errors.New("no such P_Key")
 		},
 		MTU: func() ib.MTU { return ib.MTU4096 }, Mbps: func() int { return 100000 }, PerQP: 2, Log: slog.New(slog.DiscardHandler),
 	})
@@ -115,7 +108,7 @@ func TestGroups(t *testing.T) {
 		t.Errorf("asked for %+v", f)
 	}
 	q := r.qps[0]
-	if c := q.take(); !slices.Equal(c, []string{"+0xc001"}) || q.key != (Key{0, qkey, 1}) {
+	if c := q.take(); !slices.Equal(c, []string{"+0xc001"}) || q.key != (Key{0, qkey, ib.PKeyDefault}) {
 		t.Errorf("attachments: %v, key %+v", c, q.key)
 	}
 	var renewed []ibside.Membership
@@ -204,24 +197,5 @@ func TestGroupsReject(t *testing.T) {
 	}
 	if len(r.members) != 1 || len(r.shared) != 0 {
 		t.Errorf("%d groups, %d queue pairs", len(r.members), len(r.shared))
-	}
-}
-
-// TestGroupsRebind follows the P_Key table to another queue pair, and keeps the old one where it cannot.
-func TestGroupsRebind(t *testing.T) {
-	r := newRig()
-	if _, err := r.Join(t.Context(), r.subnet, receiving(1)); err != nil {
-		t.Fatal(err)
-	}
-	r.pkeys = []ib.PKey{0x8001}
-	r.Rebind()
-	if len(r.qps) != 1 || r.qps[0].destroyed {
-		t.Error("not at its queue pair though the P_Key is lost")
-	}
-	r.pkeys = []ib.PKey{ib.PKeyDefault}
-	r.Rebind()
-	if len(r.qps) != 2 || r.qps[1].key.PKeyIndex != 0 || !slices.Equal(r.qps[1].take(), []string{"+0xc001"}) ||
-		!slices.Equal(r.qps[0].take(), []string{"+0xc001", "-0xc001"}) || !r.qps[0].destroyed {
-		t.Errorf("queue pairs %+v", r.qps)
 	}
 }

@@ -116,14 +116,12 @@ func (a *Administration) Leave(ctx context.Context, mgid ib.GID) error {
 	return err
 }
 
-// Path returns the path to a port, and how many LIDs that has. Rate and MTU are the path's.
-func (a *Administration) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
-	f, err := a.client.Path(ctx, dgid)
-	if errors.Is(err, NoRecords) || errors.Is(err, InvalidGID) {
-		return ibside.Path{}, fmt.Errorf("%w: %w", ibside.ErrNoPath, err)
-	}
+// Path returns the path to a port in a partition, and how many LIDs that has; with a P_Key of 0, in any partition. Rate
+// and MTU are the path's.
+func (a *Administration) Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (ibside.Path, error) {
+	f, err := a.client.pathIn(ctx, dgid, pkey)
 	if err != nil {
-		return ibside.Path{}, err
+		return ibside.Path{}, noPath(err)
 	}
 	p := ibside.Path{LID: f.DLID, SL: f.SL, MTU: f.MTU, Rate: f.Rate, HopLimit: f.HopLimit, GRH: ibside.Routed(f.HopLimit)}
 	if p.GRH {
@@ -135,6 +133,23 @@ func (a *Administration) Path(ctx context.Context, dgid ib.GID) (ibside.Path, er
 		err = nil
 	}
 	return p, err
+}
+
+// noPath makes an ibside.ErrNoPath of errors that say that the subnet has no such port.
+func noPath(err error) error {
+	if errors.Is(err, NoRecords) || errors.Is(err, InvalidGID) {
+		return fmt.Errorf("%w: %w", ibside.ErrNoPath, err)
+	}
+	return err
+}
+
+// Holder implements ibside.Locator.
+func (a *Administration) Holder(ctx context.Context, lid ib.LID) (ib.GID, error) {
+	gid, err := a.client.Holder(ctx, lid)
+	if err != nil {
+		return ib.GID{}, noPath(err)
+	}
+	return gid, nil
 }
 
 // Event reports an event of the port. It does not block: when many events wait, they already make the registrar

@@ -95,12 +95,14 @@ func TestPassingRefusals(t *testing.T) {
 	if err := <-got; err != nil {
 		t.Errorf("busy, unreachable, then well: %v", err)
 	}
-	got = ask(t.Context(), c)
-	for range 3 {
-		w.in <- inbound{from: smLID, mad: reply(w.next(t).mad, ib.MADStatusBusy, nil)}
-	}
-	if err := <-got; !errors.Is(err, Busy) {
-		t.Errorf("busy for ever: %v", err)
+	for status, want := range map[uint16]error{ib.MADStatusBusy: Busy, ib.MADStatusUnsupported: ErrUnreachable} {
+		got = ask(t.Context(), c)
+		for range 3 {
+			w.in <- inbound{from: smLID, mad: reply(w.next(t).mad, status, nil)}
+		}
+		if err := <-got; !errors.Is(err, want) {
+			t.Errorf("status %#x for ever: %v, want %v", status, err, want)
+		}
 	}
 }
 

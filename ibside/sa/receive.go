@@ -77,6 +77,8 @@ func (c *Client) answered(from ib.LID, sl ib.SL, mad []byte) {
 	h, _ := ib.AsSAHeader(mad[ib.MADHdrLen:])
 	data := mad[ib.MADHdrLen+ib.SAHdrLen:]
 	switch status := m.Status(); {
+	case status == ib.MADStatusUnsupported && mandatory(t.attr):
+		c.end(t, answer{err: ErrUnreachable})
 	case status != ib.SAStatusOK:
 		c.end(t, answer{err: Refusal(status)})
 	case h.RMPPFlags()&ib.RMPPFlagActive != 0:
@@ -86,6 +88,11 @@ func (c *Client) answered(from ib.LID, sl ib.SL, mad []byte) {
 	default:
 		c.end(t, answer{data: append([]byte(nil), data...)})
 	}
+}
+
+// mandatory reports whether every SA knows an attribute: if it is not known at the SM's LID, there is no SA.
+func mandatory(attr uint16) bool {
+	return attr == ib.AttrPathRecord || attr == ib.AttrMCMemberRecord || attr == ib.AttrInformInfo
 }
 
 // segment takes a segment of a table and acknowledges it to the sender.

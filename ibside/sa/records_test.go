@@ -37,6 +37,16 @@ func testPath(t *testing.T, s *site) {
 	if _, err := c.LMC(t.Context(), 0x1234); !errors.Is(err, sa.NoRecords) {
 		t.Errorf("LMC of a LID that nobody has: %v", err)
 	}
+	if holder, err := c.Holder(t.Context(), there.LID); err != nil || holder != there.GID {
+		t.Errorf("LID %v is %v's, %v", there.LID, holder, err)
+	}
+	a := sa.NewAdministration(c, nil, sa.RegistrarConfig{}, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { _ = a.Close() })
+	for _, nobodys := range []ib.LID{0x1234, 0xbfff} {
+		if holder, err := a.Holder(t.Context(), nobodys); !errors.Is(err, ibside.ErrNoPath) {
+			t.Errorf("LID %v, which nobody has, is %v's, %v", nobodys, holder, err)
+		}
+	}
 	mask := ib.PathSGID | ib.PathDGID | ib.PathPKey | ib.PathNumbPath
 	_, err = c.PathWith(t.Context(), mask, ib.PathFields{SGID: here.GID, DGID: there.GID, PKey: 0x8001, NumbPath: 1})
 	if !errors.Is(err, sa.NoRecords) {
@@ -71,6 +81,9 @@ func testLMC(t *testing.T, s *site) {
 			t.Errorf("of LID %v: LMC %d, %v", there.LID+i, lmc, err)
 		}
 		own, _ := c.PortState()
+		if holder, err := c.Holder(t.Context(), there.LID+i); err != nil || holder != there.GID {
+			t.Errorf("LID %v is %v's, %v", there.LID+i, holder, err)
+		}
 		path, err := c.PathWith(t.Context(), ib.PathDLID|ib.PathSGID|ib.PathReversible|ib.PathNumbPath,
 			ib.PathFields{DLID: there.LID + i, SGID: own.GID, Reversible: true, NumbPath: 1})
 		if err != nil || path.DLID != there.LID+i || path.DGID != there.GID {
@@ -79,11 +92,11 @@ func testLMC(t *testing.T, s *site) {
 	}
 	a := sa.NewAdministration(c, nil, sa.RegistrarConfig{}, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { _ = a.Close() })
-	path, err := a.Path(t.Context(), there.GID)
+	path, err := a.Path(t.Context(), there.GID, 0)
 	if err != nil || path.LID.Base(2) != there.LID || path.LMC != 2 || path.MTU != ib.MTU2048 || path.Rate.Mbps() == 0 || path.GRH {
 		t.Errorf("path %+v, %v", path, err)
 	}
-	if _, err := a.Path(t.Context(), gid("fe80::99")); !errors.Is(err, ibside.ErrNoPath) || !errors.Is(err, sa.NoRecords) {
+	if _, err := a.Path(t.Context(), gid("fe80::99"), 0); !errors.Is(err, ibside.ErrNoPath) || !errors.Is(err, sa.NoRecords) {
 		t.Errorf("path to nobody: %v", err)
 	}
 }

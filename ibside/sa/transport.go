@@ -41,8 +41,9 @@ func (e *LostError) Unwrap() error { return e.Err }
 var (
 	// ErrTimeout means that the SA answered none of the tries.
 	ErrTimeout = errors.New("the SA does not answer")
-	// ErrUnreachable means that no port takes MADs at the SA's LID.
-	ErrUnreachable = errors.New("nobody answers at the SM's LID")
+	// ErrUnreachable means that no port takes MADs at the SA's LID, or that no subnet administrator runs there: then the
+	// kernel of that port answers in its place.
+	ErrUnreachable = errors.New("there is no SA at the SM's LID")
 	// ErrTooLarge means that a table is larger than Config.MaxTable.
 	ErrTooLarge = errors.New("the table is too large")
 	// ErrNoSM means that the port does not know where the SA is: no subnet manager has configured it yet.

@@ -53,7 +53,8 @@ type held interface {
 type anchored struct {
 	anchor
 	cancel context.CancelFunc
-	now    held // nil: not yet, or not at the moment
+	now    held      // nil: not yet, or not at the moment
+	before *anchored // what it replaces, until the kernel was asked for this one
 }
 
 // Back-off of an anchor that the kernel does not take.
@@ -76,19 +77,17 @@ func (s *anchors) put(mgid ib.GID, pkey ib.PKey, receive bool) {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	now := &anchored{anchor: a, cancel: cancel}
+	now := &anchored{anchor: a, cancel: cancel, before: old}
 	s.all[mgid] = now
-	s.ended.Go(func() { s.keep(ctx, now, old) })
+	s.ended.Go(func() { s.keep(ctx, now) })
 }
 
-// keep holds an anchor until ctx ends. Then it lets an older one of the group go.
-func (s *anchors) keep(ctx context.Context, a *anchored, old *anchored) {
+// keep holds an anchor until ctx ends. It lets the one before go when it has asked for its own.
+func (s *anchors) keep(ctx context.Context, a *anchored) {
+	defer s.endBefore(a)
 	for wait := anchorFirstWait; ctx.Err() == nil; wait = min(2*wait, anchorLastWait) {
 		h := s.try(ctx, a)
-		if old != nil {
-			s.end(old)
-			old = nil
-		}
+		s.endBefore(a)
 		if h != nil {
 			wait = anchorFirstWait / 2
 			select {
@@ -103,6 +102,14 @@ func (s *anchors) keep(ctx context.Context, a *anchored, old *anchored) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// endBefore ends what an anchor replaces, if it has not ended yet.
+func (s *anchors) endBefore(a *anchored) {
+	s.mu.Lock()
+	old := a.before
+	a.before = nil
+	s.mu.Unlock()
 	if old != nil {
 		s.end(old)
 	}
@@ -147,7 +154,7 @@ func (s *anchors) holds(mgid ib.GID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.all[mgid]
-	return a != nil && a.now != nil
+	return a != nil && (a.now != nil || a.before != nil && a.before.now != nil)
 }
 
 // drop ends the anchor of a group, if there is one: the kernel leaves, unless it has other members.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,7 @@ type kernel struct {
 	mu      sync.Mutex
 	err     error
 	members map[anchor]int
+	takes   time.Duration // to join
 	last    *kernelAnchor
 }
 
@@ -65,6 +67,10 @@ func (h *kernelAnchor) release() {
 }
 
 func (k *kernel) hold(_ context.Context, a anchor) (held, error) {
+	k.mu.Lock()
+	takes := k.takes
+	k.mu.Unlock()
+	time.Sleep(takes)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err != nil {
@@ -92,9 +98,10 @@ func TestAnchors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kernel{members: map[anchor]int{}, err: errors.New("IPoIB has not joined yet")}
 		ctx, stop := context.WithCancel(context.Background())
-		ipoib := true
+		var ipoib atomic.Bool
+		ipoib.Store(true)
 		s := &anchors{
-			find: func(ib.PKey) (netip.Addr, bool) { return netip.MustParseAddr("10.0.0.1"), ipoib }, hold: k.hold, ctx: ctx,
+			find: func(ib.PKey) (netip.Addr, bool) { return netip.MustParseAddr("10.0.0.1"), ipoib.Load() }, hold: k.hold, ctx: ctx,
 			log: slog.New(slog.NewTextHandler(io.Discard, nil)), all: map[ib.GID]*anchored{},
 		}
 		want := func(what string, holds bool, members int) {
@@ -106,9 +113,12 @@ func TestAnchors(t *testing.T) {
 		}
 		s.put(mgid, ib.PKeyDefault, true)
 		want("rejected", false, 0)
-		k.mu.Lock()
-		k.err = nil
-		k.mu.Unlock()
+		set := func(err error, takes time.Duration) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.err, k.takes = err, takes
+		}
+		set(nil, 0)
 		time.Sleep(time.Second)
 		want("then accepted", true, 1)
 		s.put(mgid, ib.PKeyDefault, true)
@@ -117,19 +127,22 @@ func TestAnchors(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second)
 		want("ended by the subnet", true, 1)
+		set(nil, 100*time.Millisecond)
 		s.put(mgid, ib.PKeyDefault, false)
+		want("while the kernel is asked for the next", true, 1)
 		time.Sleep(time.Second)
 		want("send-only now", true, 1)
+		set(nil, 0)
 		if !k.last.a.sendOnly {
 			t.Error("the kernel's membership is not send-only")
 		}
 		s.drop(mgid)
 		want("left", false, 0)
-		ipoib = false
+		ipoib.Store(false)
 		s.put(mgid, ib.PKeyDefault, true)
 		s.put(ib.GID{0xff, 0x15, 15: 1}, ib.PKeyDefault, true)
 		want("without IPoIB", false, 0)
-		ipoib = true
+		ipoib.Store(true)
 		time.Sleep(time.Minute)
 		want("IPoIB came up", true, 1)
 		stop()

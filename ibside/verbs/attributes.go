@@ -13,8 +13,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// attributes are the port's attributes as read from the device, and the choices made from them: the own GID, the P_Key,
-// and the numbers of the GIDs.
+// attributes are the port's attributes as read from the device, and the choices made from them: the own GID, the P_Key
+// where none is configured, and the numbers of the GIDs.
 type attributes struct {
 	cfg *Config
 	dev interface{ readPort() (PortInfo, error) }
@@ -33,11 +33,6 @@ func (a *attributes) checkPort() error {
 	if a.cfg.PKey == 0 && len(info.PKeys) > 0 {
 		a.cfg.PKey = info.PKeys[0]
 	}
-	index := slices.Index(info.PKeys, a.cfg.PKey)
-	if index < 0 {
-		return fmt.Errorf("verbs: %s: the port has no P_Key %v, only %v; ask the subnet manager for it or change [ib] pkey", a.cfg.name(), a.cfg.PKey, info.PKeys)
-	}
-	info.PKeyIndex = uint16(index)
 	own, err := ownGID(info.GIDs, info.Ethernet, a.cfg.GID)
 	if err != nil {
 		return fmt.Errorf("verbs: %s: %w", a.cfg.name(), err)
@@ -58,7 +53,7 @@ func (a *attributes) portInfo() PortInfo {
 	return info
 }
 
-// refreshPort reads the port again. The bridge's own GID and the P_Key's index stay as they were chosen: see checkPKey.
+// refreshPort reads the port again. The bridge's own GID stays as it was chosen.
 func (a *attributes) refreshPort() error {
 	info, err := a.dev.readPort()
 	if err != nil {
@@ -66,7 +61,7 @@ func (a *attributes) refreshPort() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	info.Device, info.Num, info.GID, info.PKeyIndex = a.cfg.Device, a.cfg.Port, a.port.GID, a.port.PKeyIndex
+	info.Device, info.Num, info.GID = a.cfg.Device, a.cfg.Port, a.port.GID
 	a.port = info
 	if !info.GID.IsZero() { // else it is still to be chosen
 		a.sources.number(info.GID, gidsOf(usable(info.GIDs, info.Ethernet)), time.Now())
@@ -78,7 +73,7 @@ func (a *attributes) refreshPort() error {
 func (a *attributes) Own() ibside.Own {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	o := ibside.Own{LID: a.port.LID, LMC: a.port.LMC, GIDs: gidsOf(usable(a.port.GIDs, a.port.Ethernet)), Sources: a.sources.list()}
+	o := ibside.Own{LID: a.port.LID, LMC: a.port.LMC, GIDs: gidsOf(usable(a.port.GIDs, a.port.Ethernet)), Sources: a.sources.list(), PKeys: slices.Clone(a.port.PKeys)}
 	for _, e := range a.port.GIDs {
 		if e.Index > maxGIDIndex {
 			o.Beyond++
@@ -100,10 +95,11 @@ func (a *attributes) sourceGID(number uint8) ib.GID {
 
 // indexOf returns the index of a P_Key in the port's table.
 func (a *attributes) indexOf(pkey ib.PKey) (uint16, error) {
-	pkeys := a.portInfo().PKeys
-	index := slices.Index(pkeys, pkey)
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	index := slices.Index(a.port.PKeys, pkey)
 	if index < 0 {
-		return 0, fmt.Errorf("verbs: %s has no P_Key %v, only %v", a.cfg.name(), pkey, pkeys)
+		return 0, fmt.Errorf("verbs: %s has no P_Key %v, only %v: the subnet manager assigns it", a.cfg.name(), pkey, a.port.PKeys)
 	}
 	return uint16(index), nil
 }

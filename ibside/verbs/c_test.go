@@ -63,8 +63,8 @@ func TestWithoutDevice(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(out, ": ok"); n != 23 {
-		t.Errorf("%d cases are ok, want 23:\n%s", n, out)
+	if n := strings.Count(out, ": ok"); n != 24 {
+		t.Errorf("%d cases are ok, want 24:\n%s", n, out)
 	}
 	t.Run("one queue pair alone", udWithoutDevice)
 }
@@ -98,6 +98,7 @@ func TestCasesNotice(t *testing.T) {
 		{"messages for a queue pair that is reset are not awaited", "qp.c", "verbs_qp_ended(q) && all_received(w, q)", "verbs_qp_ended(q)"},
 		{"one look is enough", "qp.c", "2 * recv_lap(w)", "recv_lap(w)"},
 		{"messages for a queue pair that ends are not awaited", "qp.c", "\tawait_receives(w, q);", ""},
+		{"a number does not rest", "qp.c", "take_away(w, q, set_qp_state(q, IBV_QPS_RESET))", "verbs_qp_end(w, q)"},
 		{"messages at the end do not count", "setup.c", "verbs_qp_drain(w, w->qps[i]);", ";"},
 		{"a reset frees no mbufs", "qp.c", "rte_pktmbuf_free(q->fifo[i & q->mask].mbuf);", ""},
 	} {

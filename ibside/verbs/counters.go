@@ -47,7 +47,10 @@ type counters struct {
 
 	Recovered  uint64 // queue pairs brought back from the error state
 	Rejoined   uint64 // memberships renewed
-	ProxyQPs   int    // queue pairs there are now, multicast ones included
+	ProxyQPs   int    // queue pairs there are now, multicast ones included; not those that are ready or rest
+	Ready      int    // queue pairs that are ready to be proxy QPs
+	Resting    int    // QPNs that no queue pair may have yet
+	RestsCut   uint64 // QPNs that rested for less than restTime, as others needed their place
 	Groups     int    // memberships now
 	Events     counts // of the device, by kind
 	JoinErrors uint64 // joins that were rejected, or that the subnet ended
@@ -102,8 +105,10 @@ func (p *Port) counters() counters {
 	c.Answers, c.Connects = copied(c.Answers), copied(c.Connects)
 	for _, w := range p.workers {
 		w.counters(&c)
+		c.Ready += len(w.stock.ready)
+		c.Resting += len(w.stock.resting)
 	}
-	c.ProxyQPs, c.Groups = len(p.qps), groups
+	c.ProxyQPs, c.Groups = len(p.qps)-c.Ready, groups
 	return c
 }
 

@@ -26,7 +26,7 @@ const (
 // to returns a send to a queue pair of another Port on the same device port: the device delivers to itself.
 func (s *side) to(from uint32, dest ib.QPN, imm uint32, flags uint16) porttest.Send {
 	return porttest.Send{
-		QP: from, DGID: s.portInfo().GID, HopLimit: 64, DestQP: dest, QKey: testQKey, Imm: imm, Flags: flags, PKeyIndex: s.portInfo().PKeyIndex,
+		QP: from, DGID: s.portInfo().GID, HopLimit: 64, DestQP: dest, QKey: testQKey, Imm: imm, Flags: flags,
 	}
 }
 
@@ -161,7 +161,6 @@ func TestDrops(t *testing.T) {
 		{"no such handle", change(func(s *porttest.Send) { s.QP = 99 }), "no_qp"},
 		{"destroyed", change(func(s *porttest.Send) { s.QP = gone }), "no_qp"},
 		{"another port's worker", change(func(s *porttest.Send) { s.QP = other }), "no_qp"},
-		{"P_Key index", change(func(s *porttest.Send) { s.PKeyIndex = 9 }), "pkey_index"},
 		{"too long", change(func(s *porttest.Send) { s.Mbuf = a.alloc(t, make([]byte, 4097)) }), "mtu"},
 		{"foreign memory", change(func(s *porttest.Send) { s.Mbuf = b.alloc(t, []byte("x")) }), "not_registered"},
 		{"silent peer", change(func(s *porttest.Send) { s.DGID = silent }), "ah_failed"},
@@ -213,7 +212,7 @@ func TestProxyQPs(t *testing.T) {
 		handles = append(handles, h)
 	}
 	created := time.Since(start)
-	if _, _, err := a.CreateProxyQP(0, testQKey); err == nil {
+	if _, _, err := a.CreateProxyQP(0, a.cfg.PKey, testQKey); err == nil {
 		t.Error("one more than there may be")
 	}
 	slices.Sort(handles)

@@ -5,6 +5,8 @@ package verbs
 import (
 	"errors"
 	"fmt"
+
+	"causeway/ibside/ib"
 )
 
 // eventKind is a kind of event.
@@ -20,8 +22,7 @@ const (
 	eventSM          eventKind = "sm_change"
 	eventReregister  eventKind = "client_reregister"
 	eventQPFatal     eventKind = "qp_fatal"
-	eventPKeyLost    eventKind = "pkey_lost" // Config.PKey has left its place in the port's table
-	eventCQError     eventKind = "cq_error"  // a queue that all of a worker's queue pairs use is lost
+	eventCQError     eventKind = "cq_error" // a queue that all of a worker's queue pairs use is lost
 	eventSRQError    eventKind = "srq_error"
 	eventDeviceFatal eventKind = "device_fatal"
 	eventDeviceGone  eventKind = "device_removal" // librdmacm keeps the device as long as the process runs
@@ -52,21 +53,6 @@ func (p *Port) handleEvent(e event) {
 	if err := lossOf(p.cfg.Device, e.Kind); err != nil && p.cfg.OnLoss != nil {
 		p.cfg.OnLoss(err)
 	}
-	if e.Kind == eventPKey {
-		p.checkPKey()
-	}
-}
-
-// checkPKey checks that the P_Key is where it was: queue pairs, and messages to them, name it by its index in the
-// port's table.
-func (p *Port) checkPKey() {
-	info := p.portInfo()
-	if int(info.PKeyIndex) < len(info.PKeys) && info.PKeys[info.PKeyIndex] == p.cfg.PKey {
-		return
-	}
-	p.log.Error("pkey_lost", "port", p.cfg.name(), "pkey", p.cfg.PKey, "index", info.PKeyIndex, "pkeys", info.PKeys,
-		"note", "the subnet manager changed the port's P_Key table: Causeway has to start anew")
-	p.handleEvent(event{Kind: eventPKeyLost, Worker: -1})
 }
 
 // portChanged reads the port before it makes workers request new address handles, whose GID index comes from there.
@@ -75,6 +61,7 @@ func (p *Port) portChanged(kind eventKind) {
 		p.log.Error("ib_port", "error", err)
 	}
 	p.ahs.gidGen.Add(1)
+	p.rebind()
 	p.mu.Lock()
 	if !p.closing {
 		for _, w := range p.workers {
@@ -83,19 +70,49 @@ func (p *Port) portChanged(kind eventKind) {
 		}
 	}
 	p.mu.Unlock()
-	if kind == eventPortUp {
+	if kind == eventPortUp || kind == eventPKey {
 		select {
 		case p.kick <- struct{}{}:
 		default: // one is pending
 		}
 	}
 	// Ethernet has no subnet manager that could lose memberships; the kernel keeps them while a link is down.
-	switch {
-	case p.portInfo().Ethernet || kind == eventPortDown || kind == eventGID:
-	case p.administration() == nil:
+	if !p.portInfo().Ethernet && kind != eventPortDown && kind != eventGID && p.administration() == nil {
 		p.memberships.rejoinAll()
-	case kind == eventPKey:
-		p.groups.Rebind()
+	}
+}
+
+// rebind follows a change of the port's P_Key table, where queue pairs name their P_Key by its place: those that name
+// another's place are stopped, and recover by tick when the table has their P_Key.
+func (p *Port) rebind() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return
+	}
+	type change struct{ moved, lost int }
+	changes := map[ib.PKey]change{}
+	for _, q := range p.qps {
+		place, err := p.indexOf(q.kind.pkey)
+		q.setPKeyLost(err != nil)
+		if err == nil && q.place == place {
+			continue
+		}
+		c := changes[q.kind.pkey]
+		if err != nil {
+			c.lost++
+		} else {
+			c.moved++
+		}
+		changes[q.kind.pkey] = c
+		q.markError()
+	}
+	for pkey, c := range changes {
+		if c.lost > 0 {
+			p.log.Warn("pkey_lost", "port", p.cfg.name(), "pkey", pkey, "queue_pairs", c.lost, "note", "they wait until the subnet manager assigns it again")
+		} else {
+			p.log.Info("pkey_moved", "port", p.cfg.name(), "pkey", pkey, "queue_pairs", c.moved)
+		}
 	}
 }
 
@@ -117,8 +134,6 @@ func lossOf(device string, kind eventKind) error {
 		return fmt.Errorf("verbs: the RDMA device %s is gone (%s), and this process keeps what is left of it; %w", device, kind, ErrDeviceGone)
 	case eventCQError, eventSRQError: // the queue stays in error, whatever is done with the queue pairs that use it
 		return fmt.Errorf("verbs: the RDMA device %s has lost a queue (%s), which only a new process can make anew; %w", device, kind, ErrDeviceGone)
-	case eventPKeyLost:
-		return fmt.Errorf("verbs: the RDMA device %s does not have [ib] pkey at its old place any more (%s), and queue pairs name it by its place; %w", device, kind, ErrDeviceGone)
 	}
 	return nil
 }

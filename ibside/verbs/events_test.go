@@ -3,9 +3,8 @@
 package verbs
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,42 +12,28 @@ import (
 	"causeway/ibside/ib"
 )
 
-// TestPKeyLost changes a port's P_Key table under the bridge, whose P_Key is the second.
-func TestPKeyLost(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		pkeys []ib.PKey
-		lost  bool
-	}{
-		{"the same", []ib.PKey{0xffff, 0x8001}, false},
-		{"one more", []ib.PKey{0xffff, 0x8001, 0x8002}, false},
-		{"another first", []ib.PKey{0x7fff, 0x8001}, false},
-		{"moved", []ib.PKey{0xffff, 0x8002, 0x8001}, true},
-		{"a limited member", []ib.PKey{0xffff, 0x0001}, true},
-		{"gone", []ib.PKey{0xffff}, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var seen []error
-			var text bytes.Buffer
-			p := newTestPort(Config{
-				Device: "mlx5_0", Port: 1, PKey: 0x8001, OnLoss: func(err error) { seen = append(seen, err) },
-				Log: slog.New(slog.NewTextHandler(&text, nil)),
-			})
-			p.attributes.port = PortInfo{PKeys: c.pkeys, Info: ibside.Info{PKeyIndex: 1}}
-			p.checkPKey()
-			if lost := len(seen) == 1 && errors.Is(seen[0], ErrDeviceGone); lost != c.lost || !lost && seen != nil {
-				t.Errorf("losses %v; want one: %v", seen, c.lost)
-			}
-			if n := strings.Count(text.String(), "msg=pkey_lost port=mlx5_0:1 pkey=0x8001 index=1"); n != 0 != c.lost || n > 1 {
-				t.Errorf("the log has it %d times:\n%s", n, text.String())
-			}
-		})
+// TestPKeyAbsent checks that a port opens without its P_Key: it waits for it, as for all else.
+func TestPKeyAbsent(t *testing.T) {
+	p := newTestPort(Config{Device: "mlx5_0", Port: 1, PKey: 0x8001})
+	p.attributes.port = PortInfo{PKeys: []ib.PKey{0x7fff}, Active: true, GIDs: []GIDEntry{{GID: gid("fe80::1")}}}
+	if err := p.checkPort(); err != nil {
+		t.Fatal(err)
+	}
+	if own := p.Own(); !slices.Equal(own.PKeys, []ib.PKey{0x7fff}) {
+		t.Errorf("the port tells of %v", own.PKeys)
+	}
+	if _, err := p.Join(t.Context(), ibside.Join{MGID: testMGID, PKey: 0x8001}); err == nil {
+		t.Error("joined without the P_Key")
+	}
+	p.workers = []*worker{{free: []uint32{1}}}
+	if _, _, err := p.CreateProxyQP(0, 0x8001, testQKey); err == nil || !strings.Contains(err.Error(), "mlx5_0:1 has no P_Key 0x8001, only [0x7fff]") {
+		t.Errorf("a proxy QP: %v", err)
 	}
 }
 
 // TestLossOf checks that the loss of the device, and no lesser event, is an error that names the device.
 func TestLossOf(t *testing.T) {
-	for _, kind := range []eventKind{eventDeviceGone, eventDeviceFatal, eventCQError, eventSRQError, eventPKeyLost} {
+	for _, kind := range []eventKind{eventDeviceGone, eventDeviceFatal, eventCQError, eventSRQError} {
 		if err := lossOf("mlx5_0", kind); !errors.Is(err, ErrDeviceGone) || !strings.Contains(err.Error(), "mlx5_0") {
 			t.Errorf("%s: %v", kind, err)
 		}

@@ -5,7 +5,6 @@ package verbs
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
@@ -22,12 +21,13 @@ func (p *Port) Join(ctx context.Context, j ibside.Join) (ibside.Membership, erro
 	switch {
 	case j.Worker < 0 || j.Worker >= len(p.workers):
 		return ibside.Membership{}, fmt.Errorf("verbs: join %v: worker %d; there are %d", j.MGID, j.Worker, len(p.workers))
-	case !slices.Contains(info.PKeys, j.PKey):
-		return ibside.Membership{}, fmt.Errorf("verbs: join %v: %s has no P_Key %v, only %v", j.MGID, p.cfg.name(), j.PKey, info.PKeys)
 	case !j.MGID.IsMulticast():
 		return ibside.Membership{}, fmt.Errorf("verbs: join %v: not a multicast GID", j.MGID)
 	case !info.Ethernet && !j.MGID.IsIBMulticast():
 		return ibside.Membership{}, fmt.Errorf("verbs: join %v: not an MGID of InfiniBand; use mgid = \"rdmacm\" or \"ipoib\"", j.MGID)
+	}
+	if _, err := p.indexOf(j.PKey); err != nil {
+		return ibside.Membership{}, fmt.Errorf("join %v: %w", j.MGID, err)
 	}
 	if a := p.administration(); a != nil {
 		got, err := p.groups.Join(ctx, joinCounter{a, p}, j)
@@ -50,9 +50,9 @@ func (p *Port) Leave(ctx context.Context, mgid ib.GID) error {
 }
 
 // newGroups makes the port's side of its groups.
-func (p *Port) newGroups() *multicast.Groups {
+func newGroups(p *Port) *multicast.Groups {
 	return multicast.New(multicast.Config{
-		Create: p.createGroupQP, PKeyIndex: p.indexOf, MTU: func() ib.MTU { return p.portInfo().MTU },
+		Create: p.createGroupQP, MTU: func() ib.MTU { return p.portInfo().MTU },
 		Mbps: func() int { return p.portInfo().Mbps }, PerQP: groupsPerQP, Log: p.log,
 	})
 }
@@ -66,7 +66,7 @@ type groupQP struct {
 func (p *Port) createGroupQP(k multicast.Key) (multicast.QP, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q, err := p.createQP(p.workers[k.Worker], k.QKey, k.PKeyIndex)
+	q, err := p.makeQP(p.workers[k.Worker], qpKind{k.QKey, k.PKey})
 	if err != nil {
 		return nil, err
 	}
@@ -77,5 +77,5 @@ func (p *Port) createGroupQP(k multicast.Key) (multicast.QP, error) {
 func (q groupQP) Destroy() error {
 	q.port.mu.Lock()
 	defer q.port.mu.Unlock()
-	return q.port.destroyQP(q.queuePair)
+	return q.port.endQP(q.queuePair, q.port.hardware.destroy)
 }

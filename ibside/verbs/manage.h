@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The port's management side: called from Go, one call at a time for each worker; may block. */
+/* The port's management side: called from Go, one call at a time for each queue pair; may block. */
 #ifndef CAUSEWAY_VERBS_MANAGE_H
 #define CAUSEWAY_VERBS_MANAGE_H
 
@@ -52,18 +52,22 @@ uint64_t verbs_errors(const struct verbs_worker *w);
 /* Queue pairs. A handle of the given index and generation. */
 int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_t pkey_index, unsigned depth,
 		 struct verbs_qp **out);
-/* Stops it, waits a moment until the worker has taken all received messages, and destroys it. */
+/* Stops it, waits a moment until the worker has taken all received messages, and destroys it. An error means that it
+ * stays, and must be marked. */
 int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q);
+int verbs_qp_rest(struct verbs_worker *w, struct verbs_qp *q); /* the same, but for its number: until verbs_qp_free */
+int verbs_qp_free(struct verbs_qp *q);
 int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q); /* at once: for one that receives no more */
 
 /* Recovery in steps, so that no call blocks: drain lets the device flush sends in flight; drained returns whether the
  * worker has taken all completions, of sends and receives; cycle drops what is left and resets the queue pair, which
- * keeps its number. */
+ * keeps its number, with its P_Key at a place in the port's table. */
 bool verbs_qp_take_error(struct verbs_qp *q);
 void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q);
 bool verbs_qp_drained(const struct verbs_worker *w, const struct verbs_qp *q);
 bool verbs_qp_ended(const struct verbs_qp *q); /* whether all sends have */
-int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q);
+int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q, uint16_t pkey_index);
+void verbs_qp_set_pkey_lost(struct verbs_qp *q, bool lost); /* what is sent by it meanwhile is dropped as such */
 void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q);
 
 /* Address handles. */

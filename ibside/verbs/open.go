@@ -51,6 +51,7 @@ type Port struct {
 
 	cfg     Config
 	dev     *device
+	losses  losses
 	workers []*worker
 	log     *slog.Logger
 	ctx     context.Context // ends with the port
@@ -70,11 +71,14 @@ type Port struct {
 	memberships *memberships // of rdma_cm, where admin is nil
 	anchors     *anchors     // the kernel's memberships beside admin's
 
-	mu  sync.Mutex
-	qps map[uint32]*queuePair
-
-	closing bool // under mu
-	counts  managementCounts
+	hardware qpHardware
+	mu       sync.Mutex
+	qps      map[uint32]*queuePair // by handle: those that workers find
+	restock  chan struct{}         // a worker's stock is to be filled
+	underWay sync.WaitGroup        // queue pairs that are being made or ended
+	closing  bool                  // under mu
+	freeing  bool                  // under mu: the device makes and ends no more queue pairs
+	counts   managementCounts
 }
 
 // Open opens a port. It is an ibside.Administered where the link layer is InfiniBand and the machine permits subnet
@@ -92,8 +96,9 @@ func Open(c Config) (ibside.OpenPort, error) {
 // newPort makes a Port without a device.
 func newPort(c Config) *Port {
 	p := &Port{
-		cfg: c, log: c.Log, qps: map[uint32]*queuePair{}, kick: make(chan struct{}, 1),
+		cfg: c, log: c.Log, qps: map[uint32]*queuePair{}, kick: make(chan struct{}, 1), restock: make(chan struct{}, 1),
 	}
+	p.hardware = hardware{&p.cfg}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.attributes = &attributes{cfg: &p.cfg}
 	p.ahs = &resolver{port: p.attributes, counts: &p.counts, log: c.Log, free: make(chan struct{}, resolvers)}
@@ -101,7 +106,7 @@ func newPort(c Config) *Port {
 		portReader: p.attributes, cfg: &p.cfg, log: c.Log, ctx: p.ctx, counts: &p.counts,
 		listeners: map[*listener]bool{}, free: make(chan struct{}, maxConnects),
 	}
-	p.groups, p.services = p.newGroups(), newServices(p.sidr)
+	p.groups, p.services = newGroups(p), newServices(p.sidr)
 	p.memberships = &memberships{
 		cfg: &p.cfg, port: p.attributes, groups: p.groups, counts: &p.counts, log: c.Log, ctx: p.ctx, report: p.handleEvent,
 		ids: map[ib.GID]*joinID{}, rejoining: map[ib.GID]bool{},
@@ -123,7 +128,9 @@ func open(c Config) (*Port, error) {
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.free())
 	}
+	p.losses = openLosses("/sys", &p.cfg)
 	p.ended.Go(func() { p.tick(p.ctx) })
+	p.ended.Go(func() { p.keepStock(p.ctx) })
 	p.ended.Go(func() { p.async.each(func() error { return p.nextAsync() }) })
 	p.ended.Go(func() { p.cm.file.each(func() error { return p.nextCM() }) })
 	return p, nil
@@ -206,7 +213,7 @@ func (p *Port) Close() error {
 	err := errors.Join(administered, p.free())
 	c := p.counters()
 	p.log.Info("ib_port_closed", "posted", c.Posted, "sent", c.Sent, "send_drops", c.SendDrops, "received", c.Received,
-		"delivered", c.Delivered, "receive_drops", c.Drops, "recovered", c.Recovered)
+		"delivered", c.Delivered, "receive_drops", c.Drops, "recovered", c.Recovered, "lost_by_device", p.LostByDevice())
 	return err
 }
 
@@ -223,10 +230,14 @@ func (p *Port) free() error {
 		p.cm.file.close()
 	}
 	p.ended.Wait()
+	p.mu.Lock()
+	p.freeing = true
+	p.mu.Unlock()
+	p.underWay.Wait()
 	p.mu.Lock() // against counters
 	var err error
 	for _, w := range p.workers {
-		err = errors.Join(err, w.stopAndFree(p.counts.closed))
+		err = errors.Join(err, p.freeResting(w), w.stopAndFree(p.counts.closed))
 	}
 	clear(p.qps)
 	p.mu.Unlock()

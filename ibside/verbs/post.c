@@ -43,11 +43,9 @@ static enum send_drop check(const struct verbs_worker *w, const struct verbs_qp 
 	if (unlikely(!q))
 		return SEND_DROP_no_qp;
 	if (unlikely(__atomic_load_n(&q->state, __ATOMIC_ACQUIRE) != QP_UP))
-		return SEND_DROP_qp_down;
+		return __atomic_load_n(&q->pkey_lost, __ATOMIC_RELAXED) ? SEND_DROP_pkey_lost : SEND_DROP_qp_down;
 	if (unlikely(s->mbuf->pkt_len > __atomic_load_n(&w->dev->mtu, __ATOMIC_RELAXED)))
 		return SEND_DROP_mtu;
-	if (unlikely(s->pkey_index != q->pkey_index))
-		return SEND_DROP_pkey_index;
 	if (unlikely(s->mbuf->nb_segs > VERBS_MAX_SGE))
 		return SEND_DROP_segments;
 	uint32_t head = __atomic_load_n(&q->head, __ATOMIC_RELAXED);

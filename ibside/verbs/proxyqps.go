@@ -15,24 +15,18 @@ var (
 )
 
 // CreateProxyQP implements ibside.Port. Only that worker may send from the queue pair.
-func (p *Port) CreateProxyQP(worker int, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error) {
+func (p *Port) CreateProxyQP(worker int, pkey ib.PKey, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error) {
 	if worker < 0 || worker >= len(p.workers) {
 		return 0, 0, fmt.Errorf("verbs: proxy QP for worker %d; there are %d", worker, len(p.workers))
 	}
-	index := p.Info().PKeyIndex
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closing {
-		return 0, 0, errClosed
-	}
-	q, err := p.createQP(p.workers[worker], qkey, index)
+	q, err := p.takeQP(p.workers[worker], qpKind{qkey, pkey})
 	if err != nil {
 		return 0, 0, fmt.Errorf("verbs: %s: proxy QP for worker %d: %w", p.cfg.name(), worker, err)
 	}
 	return q.handle, q.qpn, nil
 }
 
-// DestroyProxyQP implements ibside.Port. What the worker still posts for it is dropped.
+// DestroyProxyQP implements ibside.Port. What the worker still posts for it is dropped, and its QPN rests.
 func (p *Port) DestroyProxyQP(qp uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +37,7 @@ func (p *Port) DestroyProxyQP(qp uint32) error {
 	if q == nil || q.groups {
 		return fmt.Errorf("verbs: there is no proxy QP with handle %d", qp)
 	}
-	if err := p.destroyQP(q); err != nil {
+	if err := p.restQP(q); err != nil {
 		return fmt.Errorf("verbs: %s: destroy proxy QP %v: %w", p.cfg.name(), q.qpn, err)
 	}
 	return nil

@@ -148,28 +148,57 @@ static void drop_rest(struct verbs_worker *w, struct verbs_qp *q)
 	__atomic_store_n(&q->tail, head, __ATOMIC_SEQ_CST);
 }
 
-int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q)
+/* Takes a queue pair away from the worker once the device has ended it. Where it has not, it stays, and its caller has
+ * to have it made good. */
+static int take_away(struct verbs_worker *w, struct verbs_qp *q, int err)
+{
+	if (err) {
+		__atomic_store_n(&q->state, QP_UP, __ATOMIC_SEQ_CST);
+		return err;
+	}
+	__atomic_store_n(&w->qps[HANDLE_INDEX(q->handle)], NULL, __ATOMIC_SEQ_CST);
+	await_worker(w);
+	drop_rest(w, q);
+	return 0;
+}
+
+static void stop(struct verbs_worker *w, struct verbs_qp *q)
 {
 	set_state(w, q, QP_DRAINING);
 	stop_device(w, q);
 	await_receives(w, q);
+}
+
+int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q)
+{
+	stop(w, q);
 	return verbs_qp_end(w, q);
 }
 
 int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q)
 {
 	set_state(w, q, QP_DOWN);
+	int err = take_away(w, q, ibv_destroy_qp(q->qp));
+	if (!err)
+		rte_free(q);
+	return err;
+}
+
+/* In the reset state a device drops what comes for a queue pair, and gives its number to no other. */
+int verbs_qp_rest(struct verbs_worker *w, struct verbs_qp *q)
+{
+	stop(w, q);
+	set_state(w, q, QP_DOWN);
+	return take_away(w, q, set_qp_state(q, IBV_QPS_RESET));
+}
+
+int verbs_qp_free(struct verbs_qp *q)
+{
 	int err = ibv_destroy_qp(q->qp);
-	if (err) { /* it stays, and has to be made good */
-		__atomic_store_n(&q->state, QP_UP, __ATOMIC_SEQ_CST);
-		mark_error(w, q);
-		return err;
-	}
-	__atomic_store_n(&w->qps[HANDLE_INDEX(q->handle)], NULL, __ATOMIC_SEQ_CST);
-	await_worker(w);
-	drop_rest(w, q);
-	rte_free(q);
-	return 0;
+
+	if (!err)
+		rte_free(q);
+	return err;
 }
 
 bool verbs_qp_take_error(struct verbs_qp *q)
@@ -183,9 +212,10 @@ void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q)
 	stop_device(w, q);
 }
 
-int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q)
+int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q, uint16_t pkey_index)
 {
 	set_state(w, q, QP_DOWN);
+	q->pkey_index = pkey_index;
 	int err = set_qp_state(q, IBV_QPS_RESET);
 	if (!err) {
 		drop_rest(w, q);
@@ -196,6 +226,11 @@ int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q)
 	__atomic_store_n(&q->error, false, __ATOMIC_SEQ_CST);
 	set_state(w, q, QP_UP);
 	return 0;
+}
+
+void verbs_qp_set_pkey_lost(struct verbs_qp *q, bool lost)
+{
+	__atomic_store_n(&q->pkey_lost, lost, __ATOMIC_RELAXED);
 }
 
 void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q)

@@ -16,7 +16,7 @@ import (
 // joined: it joins again by itself when the subnet manager has lost them.
 type administration interface {
 	multicast.Subnet
-	Path(ctx context.Context, dgid ib.GID) (ibside.Path, error)
+	Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (ibside.Path, error)
 	Event(sa.Event)
 	Close() error
 }
@@ -82,7 +82,7 @@ var saEvents = map[eventKind]sa.Event{
 }
 
 // Path implements ibside.Port. On Ethernet there is no LID, and the address handle finds the way.
-func (p *Port) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
+func (p *Port) Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (ibside.Path, error) {
 	info := p.portInfo()
 	if info.Ethernet {
 		return ibside.Path{}, nil
@@ -91,7 +91,7 @@ func (p *Port) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
 	if a == nil {
 		return ibside.Path{}, fmt.Errorf("verbs: path to %v: this port cannot ask the subnet administrator; give the host its lid in the configuration", dgid)
 	}
-	path, err := a.Path(ctx, dgid)
+	path, err := a.Path(ctx, dgid, pkey)
 	if err != nil {
 		return ibside.Path{}, fmt.Errorf("verbs: path to %v: %w", dgid, err)
 	}

@@ -33,7 +33,7 @@ func (s *fakeAdministration) Leave(_ context.Context, mgid ib.GID) error {
 	return s.err
 }
 
-func (s *fakeAdministration) Path(context.Context, ib.GID) (ibside.Path, error) {
+func (s *fakeAdministration) Path(context.Context, ib.GID, ib.PKey) (ibside.Path, error) {
 	return ibside.Path{LID: 9, LMC: 3, SL: 2, MTU: 4, Rate: 3, HopLimit: 1}, s.err
 }
 
@@ -62,12 +62,12 @@ func TestAdministration(t *testing.T) {
 		t.Fatalf("joined as %+v, %v, want %+v", m, err, want)
 	}
 	path := ibside.Path{LID: 9, LMC: 3, SL: 2, MTU: 4, Rate: 3, HopLimit: 1}
-	if got, err := p.Path(t.Context(), gid("fe80::9")); got != path || err != nil {
+	if got, err := p.Path(t.Context(), gid("fe80::9"), 0); got != path || err != nil {
 		t.Errorf("path: %+v %v", got, err)
 	}
 	p.attributes.port.GRH, p.attributes.port.Mbps, p.attributes.port.MTU = true, 10000, 3 // its own limits
 	path.GRH, path.Rate, path.MTU = true, 0, 3
-	if got, err := p.Path(t.Context(), gid("fe80::9")); got != path || err != nil {
+	if got, err := p.Path(t.Context(), gid("fe80::9"), 0); got != path || err != nil {
 		t.Errorf("path from another port: %+v %v", got, err)
 	}
 	if err := p.Leave(t.Context(), testMGID); err != nil || !slices.Equal(a.left, []ib.GID{testMGID}) {
@@ -87,7 +87,7 @@ func TestAdministration(t *testing.T) {
 	if _, err := p.Join(t.Context(), send); !errors.Is(err, a.err) || p.counters().JoinErrors != 1 {
 		t.Errorf("rejected: %v, %+v", err, p.counters())
 	}
-	if _, err := p.Path(t.Context(), gid("fe80::9")); !errors.Is(err, a.err) {
+	if _, err := p.Path(t.Context(), gid("fe80::9"), 0); !errors.Is(err, a.err) {
 		t.Errorf("path: %v", err)
 	}
 }
@@ -99,7 +99,7 @@ func TestAdministrationOnEthernet(t *testing.T) {
 	if p.administer() != ibside.OpenPort(p) {
 		t.Error("a port on Ethernet has subnet administration")
 	}
-	if path, err := p.Path(t.Context(), gid("fe80::9")); path != (ibside.Path{}) || err != nil {
+	if path, err := p.Path(t.Context(), gid("fe80::9"), 0); path != (ibside.Path{}) || err != nil {
 		t.Errorf("path: %+v %v", path, err)
 	}
 }

@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -50,19 +51,23 @@ func (p *Port) tick(ctx context.Context) {
 		down = p.recover(down, now)
 		if now.After(nextPort) {
 			nextPort = now.Add(portTick)
-			p.checkMTU()
+			p.lookAtPort()
 		}
 	}
 }
 
-// checkMTU finds a change of the MTU, which raises no event.
-func (p *Port) checkMTU() {
-	before := p.portInfo().MTU
+// lookAtPort finds changes that raise no event: of the MTU, and on some devices of the P_Key table.
+func (p *Port) lookAtPort() {
+	before := p.portInfo()
 	if err := p.refreshPort(); err != nil {
 		return // the next event or tick tries again
 	}
-	if now := p.portInfo().MTU; now != before {
-		p.log.Info("ib_mtu", "port", p.cfg.name(), "from", before.Bytes(), "to", now.Bytes())
+	now := p.portInfo()
+	if now.MTU != before.MTU {
+		p.log.Info("ib_mtu", "port", p.cfg.name(), "from", before.MTU.Bytes(), "to", now.MTU.Bytes())
+	}
+	if !slices.Equal(now.PKeys, before.PKeys) {
+		p.handleEvent(event{Kind: eventPKey, Worker: -1})
 	}
 }
 
@@ -117,7 +122,13 @@ func (p *Port) bringBack(q *queuePair, now time.Time) bool {
 	if now.Before(q.next) || now.Before(q.flushBy) && !q.drained() {
 		return false
 	}
-	if err := q.cycle(); err != nil {
+	place, err := p.indexOf(q.kind.pkey)
+	q.setPKeyLost(err != nil)
+	if err != nil { // rebind has reported it
+		q.next, q.pause = now.Add(longestStop), 0
+		return false
+	}
+	if err := q.cycle(place); err != nil {
 		p.log.Error("qp_recovery", "qpn", q.qpn, "error", err)
 		q.next = now.Add(longestStop)
 		return false

@@ -145,11 +145,12 @@ struct verbs_qp {
 	uint32_t handle;
 	uint32_t qpn;
 	uint32_t qkey;
-	uint16_t pkey_index;
+	uint16_t pkey_index;  /* the place of its P_Key in the port's table; management's */
 	uint16_t pending_ahs; /* address handles requested for its messages and not answered yet */
 	uint32_t max_inline;  /* bytes */
 	uint32_t state;       /* atomic: enum qp_state */
 	bool error;           /* atomic: set by whoever sees it, cleared by management */
+	bool pkey_lost;       /* atomic: it is down because its P_Key is not in the port's table */
 	uint64_t received_by; /* all that it received has been taken when recv_passed is this far; management's */
 	uint64_t batch;       /* the burst that last belongs to; 0: none */
 	struct ibv_send_wr *last;

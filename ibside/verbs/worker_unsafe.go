@@ -20,6 +20,7 @@ type worker struct {
 	c      *C.struct_verbs_worker
 	free   []uint32 // indices of queue pairs, under Port.mu
 	used   []uint8  // how often each index has been used, under Port.mu
+	stock  stock    // under Port.mu
 	errors uint64   // as last seen by tick
 
 	answering sync.Mutex      // the ring of answers has one producer
@@ -56,15 +57,22 @@ type retiredAH struct {
 }
 
 func (p *Port) newWorker(id int) (*worker, error) {
-	w := &worker{id: id, used: make([]uint8, p.cfg.ProxyQPs+1), failing: map[ahPeer]bool{}}
-	for i := p.cfg.ProxyQPs; i > 0; i-- {
-		w.free = append(w.free, uint32(i))
-	}
+	w := p.emptyWorker(id)
 	sizes := C.struct_verbs_sizes{
 		worker: C.uint(id), qps: C.uint(p.cfg.ProxyQPs), receives: C.uint(p.cfg.Receives), sends: C.uint(p.cfg.Sends),
 		ah_entries: C.uint(p.cfg.AHs),
 	}
 	return w, errno(C.verbs_worker_new(p.dev.c, &sizes, &w.c))
+}
+
+// emptyWorker makes a worker without its part at the device.
+func (p *Port) emptyWorker(id int) *worker {
+	w := &worker{id: id, used: make([]uint8, p.cfg.ProxyQPs+1), failing: map[ahPeer]bool{}}
+	for i := p.cfg.ProxyQPs; i > 0; i-- {
+		w.free = append(w.free, uint32(i))
+	}
+	w.stock = stock{wanted: qpKind{ib.QKeyRDMAUDP, p.cfg.PKey}, refills: readyMost}
+	return w
 }
 
 // Pointer implements ibside.OpenPort.
@@ -189,9 +197,11 @@ func (w *worker) sawErrors() bool {
 // lookAgain makes the next sawErrors report true.
 func (w *worker) lookAgain() { w.errors-- }
 
-// queuePair is a proxy QP, or one that receives groups.
+// queuePair is a proxy QP, one that is ready to be one, or one that receives groups.
 type queuePair struct {
-	groups bool // it receives groups
+	kind   qpKind
+	place  uint16 // of its P_Key in the port's table
+	groups bool   // it receives groups
 	c      *C.struct_verbs_qp
 	w      *worker
 	handle uint32
@@ -199,39 +209,43 @@ type queuePair struct {
 	recovery
 }
 
-// createQP has Port.mu.
-func (p *Port) createQP(w *worker, qkey ib.QKey, pkeyIndex uint16) (*queuePair, error) {
-	if len(w.free) == 0 {
-		return nil, errAllInUse
-	}
-	index := w.free[len(w.free)-1]
+// index is the place of the queue pair among its worker's.
+func (q *queuePair) index() uint32 { return q.handle & (C.HANDLE_INDICES - 1) }
+
+// nextHandle returns a handle for a place of the worker's queue pairs, which no queue pair there has had for long.
+func (w *worker) nextHandle(index uint32) uint32 {
 	w.used[index]++
-	q := &queuePair{w: w, handle: uint32(w.id)<<26 | uint32(w.used[index])<<C.HANDLE_INDEX_BITS | index}
-	err := errno(C.verbs_qp_new(w.c, C.uint32_t(q.handle), C.uint32_t(qkey), C.uint16_t(pkeyIndex), C.uint(p.cfg.SendDepth), &q.c))
-	if err != nil {
-		return nil, err
-	}
-	w.free = w.free[:len(w.free)-1]
-	q.qpn = ib.QPN(q.c.qp.qp_num)
-	p.qps[q.handle] = q
-	return q, nil
+	return uint32(w.id)<<26 | uint32(w.used[index])<<C.HANDLE_INDEX_BITS | index
 }
 
-// destroyQP has Port.mu.
-func (p *Port) destroyQP(q *queuePair) error {
-	if err := errno(C.verbs_qp_destroy(q.w.c, q.c)); err != nil {
-		return err
+// hardware makes and ends queue pairs at the device.
+type hardware struct{ cfg *Config }
+
+func (h hardware) make(q *queuePair) error {
+	err := errno(C.verbs_qp_new(q.w.c, C.uint32_t(q.handle), C.uint32_t(q.kind.qkey), C.uint16_t(q.place), C.uint(h.cfg.SendDepth), &q.c))
+	if err == nil {
+		q.qpn = ib.QPN(q.c.qp.qp_num)
 	}
-	delete(p.qps, q.handle)
-	q.w.free = append(q.w.free, q.handle&(C.HANDLE_INDICES-1))
-	return nil
+	return err
 }
+
+func (hardware) destroy(q *queuePair) error { return errno(C.verbs_qp_destroy(q.w.c, q.c)) }
+func (hardware) rest(q *queuePair) error    { return errno(C.verbs_qp_rest(q.w.c, q.c)) }
+func (hardware) free(q *queuePair) error    { return errno(C.verbs_qp_free(q.c)) }
 
 func (q *queuePair) takeError() bool { return bool(C.verbs_qp_take_error(q.c)) }
 func (q *queuePair) markError()      { C.verbs_mark_error(q.w.c, q.c) }
 func (q *queuePair) drain()          { C.verbs_qp_drain(q.w.c, q.c) }
 func (q *queuePair) drained() bool   { return bool(C.verbs_qp_drained(q.w.c, q.c)) }
-func (q *queuePair) cycle() error    { return errno(C.verbs_qp_cycle(q.w.c, q.c)) }
+
+// cycle brings the queue pair up with its P_Key at a place in the port's table.
+func (q *queuePair) cycle(place uint16) error {
+	q.place = place
+	return errno(C.verbs_qp_cycle(q.w.c, q.c, C.uint16_t(place)))
+}
+
+// setPKeyLost says whether the queue pair is down because its P_Key is not in the port's table.
+func (q *queuePair) setPKeyLost(lost bool) { C.verbs_qp_set_pkey_lost(q.c, C.bool(lost)) }
 
 // dropNames are the drops' names and sentences, in the order of their enums.
 var sendDropNames, recvDropNames = dropNames()

@@ -45,7 +45,7 @@ static void manage(struct worker *w)
 {
 	struct rte_mbuf *m;
 	while (rte_ring_sc_dequeue(w->punt, (void **)&m) == 0)
-		if (m->hash.usr == PUNT_PROXY_QP)
+		if ((m->hash.usr & ((1 << PUNT_PARTITION_SHIFT) - 1)) == PUNT_PROXY_QP)
 			CHECK(rte_ring_mp_enqueue(w->requeue, m) == 0);
 }
 

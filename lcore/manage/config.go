@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	"causeway/ibside"
+	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/groups"
 	"causeway/lcore/manage/nodes"
@@ -34,6 +36,7 @@ const (
 	RejectFull    = punt.RejectFull
 	RejectSource  = punt.RejectSource
 	RejectStopped = punt.RejectStopped
+	RejectBusy    = punt.RejectBusy
 	RejectDenied  = punt.RejectDenied
 )
 
@@ -51,6 +54,7 @@ type Config struct {
 	VLAN      uint16
 	Addresses []netip.Prefix // the bridge's own
 	Version   uint8          // RoCE version of multicast towards RoCE hosts: 1 or 2
+	PKey      ib.PKey        // of [ib]: that of nodes and groups without another
 	IBMTU     int            // largest payload towards IB, bytes
 	RoCEMTU   int            // largest payload towards RoCE, bytes
 	EthMTU    int            // of the Ethernet port: the largest IP packet, bytes
@@ -63,8 +67,11 @@ type Config struct {
 	HostGIDs        []netip.Prefix // the IB port's GIDs in there are for RoCE hosts, one each
 	AliasGIDs       bool           // RoCE hosts' GIDs become aliases of the port, where it is an Aliaser
 
-	Hosts   []tables.Host // static RoCE hosts
-	Resolve []netip.Addr  // RoCE hosts that are asked for their MAC address
+	Hosts    []tables.Host   // static RoCE hosts
+	Resolver ibside.Resolver // nodes that are not configured are learned by it, if the port is an ibside.Locator; nil: none is
+	NodeIdle time.Duration   // a learned node that is unused and does not answer goes after so long
+
+	Resolve []netip.Addr // RoCE hosts that are asked for their MAC address
 	Nodes   []Node
 	Groups  []Group
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
@@ -85,13 +86,17 @@ type packet struct {
 	mu     sync.Mutex
 	worker int
 	ends   []string
+
+	partition uint8
 }
 
 var refusals = map[manage.Rejection]string{
 	manage.RejectFull: "full", manage.RejectSource: "source", manage.RejectStopped: "stopped", manage.RejectDenied: "denied",
+	manage.RejectBusy: "busy",
 }
 
 func (p *packet) Worker() int                 { return p.worker }
+func (p *packet) Partition() uint8            { return p.partition }
 func (p *packet) Requeue()                    { p.end("again") }
 func (p *packet) Reject(why manage.Rejection) { p.end(refusals[why]) }
 
@@ -119,6 +124,7 @@ type ibPort struct {
 	proxyQPs  map[uint32]int // by handle: the worker
 	qpn       func(qp uint32) ib.QPN
 	createErr error
+	creating  time.Duration  // how long it takes
 	joins     map[ib.GID]int // tries
 	joined    map[ib.GID]ibside.Join
 	leaves    []ib.GID
@@ -131,6 +137,7 @@ type ibPort struct {
 	leaving   int // under way
 	busy      int // calls under way
 	own       ibside.Own
+	pkeys     []ib.PKey // nil: those that tests need
 	busiest   int
 	subnet    fakeSubnet
 }
@@ -145,7 +152,8 @@ func newPort() *ibPort {
 	}
 }
 
-func (p *ibPort) CreateProxyQP(worker int, _ ib.QKey) (uint32, ib.QPN, error) {
+func (p *ibPort) CreateProxyQP(worker int, _ ib.PKey, _ ib.QKey) (uint32, ib.QPN, error) {
+	time.Sleep(p.creating)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.createErr != nil {
@@ -201,7 +209,7 @@ func (p *ibPort) Leave(_ context.Context, mgid ib.GID) error {
 	return p.leaveErr
 }
 
-func (p *ibPort) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
+func (p *ibPort) Path(ctx context.Context, dgid ib.GID, _ ib.PKey) (ibside.Path, error) {
 	p.mu.Lock()
 	p.paths[dgid]++
 	try := p.paths[dgid]
@@ -217,7 +225,11 @@ func (p *ibPort) Path(ctx context.Context, dgid ib.GID) (ibside.Path, error) {
 func (p *ibPort) Own() ibside.Own {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.own
+	own := p.own
+	if own.PKeys = p.pkeys; own.PKeys == nil {
+		own.PKeys = []ib.PKey{ib.PKeyDefault, 0x8001}
+	}
+	return own
 }
 
 func (p *ibPort) setOwn(own ibside.Own) {

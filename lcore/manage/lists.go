@@ -68,6 +68,7 @@ type ProxyQPEntry struct {
 	QKey    ib.QKey
 	Worker  int
 	Version uint8
+	PKey    ib.PKey   // it sends with
 	GID     ib.GID    // it sends from
 	Used    time.Time // when it was last seen to have been used
 }
@@ -82,7 +83,9 @@ type NodeEntry struct {
 	Rate     ib.Rate         // to it; 0: the port's
 	LIDs     tables.LIDState // whether what it sends without a GRH is known to be its
 	Bridge   bool
-	Resolved bool // messages can be sent to it
+	Learned  bool    // it is not configured
+	Resolved bool    // messages can be sent to it
+	PKey     ib.PKey // what is sent to it has
 }
 
 // A GroupEntry is a group that is bridged, is to be, or is being left.
@@ -134,6 +137,9 @@ func (l *List[T]) truncate(limit int, order func(a, b T) int) {
 	}
 }
 
+// PKey returns the P_Key of a partition, by its number. Any goroutine may call it.
+func (l *Loop) PKey(partition uint8) ib.PKey { return l.partitions.PKey(partition) }
+
 // hostEntry describes a host that is in the tables.
 func (l *Loop) hostEntry(h tables.Host) HostEntry {
 	e := HostEntry{IP: h.IP, MAC: h.MAC, VLAN: h.VLAN, Version: h.Version, ProxyQPs: l.proxyQPs.Of(h.IP), GID: l.gids.Of(h.IP)}
@@ -143,8 +149,8 @@ func (l *Loop) hostEntry(h tables.Host) HostEntry {
 
 func (l *Loop) proxyQPEntry(s tables.ProxyQP) ProxyQPEntry {
 	return ProxyQPEntry{
-		Host: s.Host, HostQPN: s.HostQPN, QPN: s.QPN, QKey: s.QKey, Worker: s.Worker, Version: s.Version,
-		GID: l.gids.BySource(s.Source), Used: l.proxyQPs.SeenUsed(s.Host, s.HostQPN),
+		Host: s.Host, HostQPN: s.HostQPN, PKey: l.partitions.PKey(s.Partition), QPN: s.QPN, QKey: s.QKey, Worker: s.Worker, Version: s.Version,
+		GID: l.gids.BySource(s.Source), Used: l.proxyQPs.SeenUsed(s.HostQP),
 	}
 }
 

@@ -16,14 +16,17 @@ type Lister interface {
 	ListNodes(ctx context.Context, q Query) (List[NodeEntry], error)
 }
 
-// Awaited names, a line each, the groups that are not joined and the nodes without a path, as far as management lists
-// them within a second. Of more than most, the last line says how many.
-func Awaited(ctx context.Context, l Lister, most int) (lines []string) {
+// Awaited names, a line each, the P_Keys that the port's table lacks, the groups that are not joined and the nodes
+// without a path, as far as management lists them within a second. Of more than most, the last line says how many.
+func Awaited(ctx context.Context, l Lister, s *Status, most int) (lines []string) {
+	for _, k := range s.Missing {
+		lines = append(lines, fmt.Sprintf("P_Key %v: not in the InfiniBand port's table, which the subnet manager fills", k))
+	}
 	ctx, done := context.WithTimeout(ctx, time.Second)
 	defer done()
 	groups, err := l.ListGroups(ctx, Query{})
 	if err != nil {
-		return nil
+		return lines
 	}
 	for _, g := range groups.Entries {
 		if g.State != "joined" && !g.Learned {

@@ -66,23 +66,27 @@ func (l *Loop) ListProxyQPs(ctx context.Context, q Query) (List[ProxyQPEntry], e
 			return ProxyQPEntry{}, false
 		}
 		return l.proxyQPEntry(s), true
-	}, func(a, b ProxyQPEntry) int { return cmp.Or(a.Host.Compare(b.Host), cmp.Compare(a.HostQPN, b.HostQPN)) })
+	}, func(a, b ProxyQPEntry) int {
+		return cmp.Or(a.Host.Compare(b.Host), cmp.Compare(a.HostQPN, b.HostQPN), cmp.Compare(a.PKey, b.PKey))
+	})
 }
 
 // ListNodes returns IB nodes by address, those that have no path yet among them.
 func (l *Loop) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) {
 	order := func(a, b NodeEntry) int { return cmp.Or(a.IP4.Compare(b.IP4), a.IP6.Compare(b.IP6)) }
 	list, err := listOf(ctx, l, 0, l.tables.Nodes.All(), func(n tables.Node) (NodeEntry, bool) {
-		return NodeEntry{n.IP4, n.IP6, n.GID, n.LID, n.SL, n.MTU, n.Rate, n.LIDs, n.Bridge, true}, q.wants(n.IP4, n.IP6)
+		x, _ := l.nodes.Find(n.GID)
+		pkey := l.partitions.PKey(l.tables.Nodes.PartitionOf(n.GID))
+		return NodeEntry{n.IP4, n.IP6, n.GID, n.LID, n.SL, n.MTU, n.Rate, n.LIDs, n.Bridge, x.Learned, true, pkey}, q.wants(n.IP4, n.IP6)
 	}, order)
 	if err != nil {
 		return list, err
 	}
 	err = l.inbox.Do(ctx, func() error {
-		for _, n := range l.nodes.All() {
+		for n := range l.nodes.All() {
 			_, _, known := l.tables.Nodes.FindGID(n.GID)
 			if !known && q.wants(n.IP4, n.IP6) {
-				list.Entries = append(list.Entries, NodeEntry{IP4: n.IP4, IP6: n.IP6, GID: n.GID, LID: n.LID, SL: n.SL, Bridge: n.Bridge})
+				list.Entries = append(list.Entries, NodeEntry{IP4: n.IP4, IP6: n.IP6, GID: n.GID, LID: n.LID, SL: n.SL, Bridge: n.Bridge, PKey: cmp.Or(n.PKey, l.cfg.PKey)})
 			}
 		}
 		return nil

@@ -55,12 +55,21 @@ func (l *Loop) change(c *Change) error {
 			return err
 		}
 	}
+	if err := l.partitions.Use(pkeysOf(c.Nodes, c.Groups, c.Ranges)); err != nil {
+		return err
+	}
+	l.number(c.Nodes)
+	l.lookForPKeys()
 	now := time.Now()
 	l.proxyQPs.SetLimits(c.ProxyQPsPerHost, c.ProxyQPIdle)
 	l.groups.SetQuerier(c.Querier)
 	l.sidr.SetAllow(c.Allow)
 	l.proxyQPs.SetAllow(c.Allow)
+	l.learner.SetAllow(c.Allow)
+	l.learner.SetTranslate(c.Translate)
+	l.learner.SetMax(l.cfg.MaxNodes-len(c.Nodes), now)
 	l.nodes.Set(c.Nodes)
+	l.learner.Reconcile()
 	l.neighbours.SetHosts(slices.Clone(c.Hosts), c.Resolve, now)
 	l.groups.SetRanges(c.Ranges)
 	if err := l.groups.Set(c.Groups); err != nil { // cannot be: they have been checked

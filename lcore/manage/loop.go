@@ -19,9 +19,11 @@ import (
 	"time"
 
 	"causeway/ibside"
+	"causeway/ibside/ib"
 	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/inbox"
 	"causeway/lcore/manage/local"
+	"causeway/lcore/manage/partitions"
 	"causeway/lcore/manage/punt"
 	"causeway/tables"
 )
@@ -37,6 +39,9 @@ type Loop struct {
 	frames  *punt.Workers
 	inbox   *inbox.Inbox // from other goroutines
 	ask     *ask.Asker
+
+	partitions *partitions.Partitions
+	missing    []ib.PKey // of them, those that the port's table does not have
 
 	started      bool
 	wasReady     bool
@@ -70,6 +75,7 @@ func (l *Loop) Run(ctx context.Context) error {
 }
 
 func (l *Loop) start() error {
+	l.lookForPKeys()
 	l.gids.Follow()
 	if err := l.neighbours.Start(); err != nil {
 		return err
@@ -77,6 +83,7 @@ func (l *Loop) start() error {
 	if err := l.nodes.Start(); err != nil {
 		return err
 	}
+	l.learner.Follow()
 	l.groups.Start(l.cfg.Groups)
 	if n, ok := l.port.(ibside.Notifier); ok && n.Notices() != nil {
 		l.groups.Follow(n.Notices())
@@ -128,8 +135,10 @@ func (l *Loop) tick(now time.Time) {
 		return
 	}
 	l.ticked = now
+	l.lookForPKeys()
 	l.groups.Tick(now)
 	l.nodes.Tick(now)
+	l.learner.Tick(now)
 	l.neighbours.Tick(now)
 	l.gids.Follow()
 	l.gids.Tick(now)
@@ -151,6 +160,15 @@ func (l *Loop) renew(now time.Time) {
 	}
 	l.groups.Renew(r.Groups)
 	l.nodes.Renew(now, r)
+}
+
+// lookForPKeys finds P_Keys that the port has lost, or has again: then what failed is tried again.
+func (l *Loop) lookForPKeys() {
+	before := len(l.missing)
+	l.missing = l.partitions.Missing(l.port.Own().PKeys)
+	if len(l.missing) < before {
+		l.ask.Wake()
+	}
 }
 
 func (l *Loop) takePunted() int {

@@ -14,6 +14,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
+	"causeway/tables"
 )
 
 func absentUntil(when time.Time) func(context.Context, ib.GID, int) error {
@@ -86,7 +87,7 @@ func TestUsedHostIsRefreshed(t *testing.T) {
 		s.hold(hostLink, host4, 0x10)
 		asked := 0
 		for range 1200 { // twenty minutes
-			s.tables.ProxyQPs.MarkUsed(host4, 0x10)
+			s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host4, HostQPN: 0x10})
 			s.wait(time.Second)
 			for _, to := range s.questions(host4) {
 				asked++
@@ -113,7 +114,7 @@ func TestSilentHost(t *testing.T) {
 		s.hold(hostLink, host4, 0x10)
 		use := func(d time.Duration) []frame.MAC {
 			for range d / time.Second {
-				s.tables.ProxyQPs.MarkUsed(host4, 0x10)
+				s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host4, HostQPN: 0x10})
 				s.wait(time.Second)
 			}
 			return s.questions(host4)

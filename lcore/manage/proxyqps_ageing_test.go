@@ -28,14 +28,14 @@ func TestProxyQPsAge(t *testing.T) {
 		for qpn := range ib.QPN(3) {
 			s.hold(hostLink, host4, 0x10+qpn)
 		}
-		towardsRoCE, _, _ := s.tables.ProxyQPs.Find(host4, 0x12)
+		towardsRoCE, _, _ := s.tables.ProxyQPs.Find(tables.HostQP{Host: host4, HostQPN: 0x12})
 		for range 10 {
 			s.wait(idle / 5)
-			s.tables.ProxyQPs.MarkUsed(host4, 0x11)
+			s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host4, HostQPN: 0x11})
 			s.tables.ProxyQPs.MarkUsedQP(towardsRoCE.QPN)
 		}
 		for qpn, want := range map[ib.QPN]bool{0x10: false, 0x11: true, 0x12: true} {
-			if _, _, there := s.tables.ProxyQPs.Find(host4, qpn); there != want {
+			if _, _, there := s.tables.ProxyQPs.Find(tables.HostQP{Host: host4, HostQPN: qpn}); there != want {
 				t.Errorf("the proxy QP of QP %v is there: %v, want %v", qpn, there, want)
 			}
 		}
@@ -112,14 +112,14 @@ func TestProxyQPGivesWay(t *testing.T) {
 			t.Errorf("with none idle for long: ended by %q", p.ended())
 		}
 		s.wait(20 * time.Second)
-		s.tables.ProxyQPs.MarkUsed(host4, 0x10)
+		s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host4, HostQPN: 0x10})
 		s.wait(2 * time.Minute)
-		s.tables.ProxyQPs.MarkUsed(host4, 0x10)
+		s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host4, HostQPN: 0x10})
 		if p := s.hold(hostLink, host4, 0x20); p.ended() != "again" {
 			t.Errorf("with two idle for long: ended by %q", p.ended())
 		}
 		for qpn, want := range map[ib.QPN]bool{0x10: true, 0x11: false, 0x12: true, 0x20: true} {
-			if _, _, there := s.tables.ProxyQPs.Find(host4, qpn); there != want {
+			if _, _, there := s.tables.ProxyQPs.Find(tables.HostQP{Host: host4, HostQPN: qpn}); there != want {
 				t.Errorf("the proxy QP of QP %v is there: %v, want %v", qpn, there, want)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
@@ -54,8 +55,8 @@ func TestProxyQP(t *testing.T) {
 			if p.ended() != "again" {
 				t.Fatalf("ended by %q", p.ended())
 			}
-			got, _, ok := s.tables.ProxyQPs.Find(c.src, 0x123)
-			want := tables.ProxyQP{Host: c.src, HostQPN: 0x123, QP: 1, QPN: 0x1001, QKey: ib.QKeyRDMAUDP, Version: uint8(c.version)}
+			got, _, ok := s.tables.ProxyQPs.Find(tables.HostQP{Host: c.src, HostQPN: 0x123})
+			want := tables.ProxyQP{HostQP: tables.HostQP{Host: c.src, HostQPN: 0x123}, QP: 1, QPN: 0x1001, QKey: ib.QKeyRDMAUDP, Version: uint8(c.version)}
 			if !ok || got != want {
 				t.Errorf("proxy QP %+v, want %+v", got, want)
 			}
@@ -87,6 +88,54 @@ func TestBurst(t *testing.T) {
 		}
 		if s.ibPort.open() != 1 || s.tables.ProxyQPs.Len() != 1 {
 			t.Errorf("%d QPs, %d proxy QPs", s.ibPort.open(), s.tables.ProxyQPs.Len())
+		}
+	})
+}
+
+// TestSlowPort checks that the loop goes on while the port makes queue pairs, as an HCA under load does, several at a time.
+func TestSlowPort(t *testing.T) {
+	bubble(t, "slow", func(t *testing.T) {
+		const each = 50 * time.Millisecond
+		s := start(t, func(c *manageConfig, p *ibPort) { c.ProxyQPs, c.ProxyQPsPerHost, p.creating = 256, 200, each })
+		began := time.Now()
+		var burst []*packet
+		for i := range 16 {
+			p := &packet{}
+			burst = append(burst, p)
+			s.w.give(manage.Punted{Data: data(hostLink, 2, host4, ib.QPN(0x10+i)), Pending: p})
+		}
+		if n := len(s.give(arp(hostLink, frame.ARPRequest, host4, node4))); n != 1 || time.Since(began) >= each {
+			t.Errorf("%d answers to ARP after %v", n, time.Since(began))
+		}
+		if ends := burst[0].ended(); ends != "" || s.loop.Status().ProxyQPs != 0 {
+			t.Errorf("ended by %q before there is a proxy QP", ends)
+		}
+		s.change(func(c *manage.Change) { c.Drained = true })
+		if time.Since(began) >= each {
+			t.Errorf("a change took %v", time.Since(began))
+		}
+		sleep(2 * each)
+		for i, p := range burst {
+			if p.ended() != "again" {
+				t.Errorf("packet %d ended by %q after %v", i, p.ended(), time.Since(began))
+			}
+		}
+		if s.ibPort.open() != 16 {
+			t.Errorf("%d queue pairs", s.ibPort.open())
+		}
+	})
+}
+
+// TestEndWhileMade checks that the loop waits for the port at its end, and loses no packet.
+func TestEndWhileMade(t *testing.T) {
+	bubble(t, "end", func(t *testing.T) {
+		s := start(t, func(_ *manageConfig, p *ibPort) { p.creating = time.Second })
+		p := s.hold(hostLink, host4, 0x10)
+		if p.ended() != "" {
+			t.Fatalf("ended by %q", p.ended())
+		}
+		if err := s.end(); err != nil || p.ended() != "again" || s.ibPort.open() != s.tables.ProxyQPs.Len() {
+			t.Errorf("%v, ended by %q, %d queue pairs, %d proxy QPs", err, p.ended(), s.ibPort.open(), s.tables.ProxyQPs.Len())
 		}
 	})
 }

@@ -12,6 +12,14 @@ import (
 // handle gives a punted frame to the part that it is for. worker is the one that punted it.
 func (l *Loop) handle(worker int, p Punted) {
 	now := time.Now()
+	if u := p.Unknown; u != (punt.Unknown{}) {
+		if u.IP.IsValid() {
+			l.learner.Wanted(u.IP, now)
+		} else {
+			l.learner.Unknown(u.LID, u.GID, now)
+		}
+		return
+	}
 	f, fault := frame.Open(p.Data)
 	if fault != "" {
 		l.frames.Malformed(fault.Counter())

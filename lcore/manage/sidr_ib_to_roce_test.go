@@ -101,8 +101,8 @@ func TestServiceOfHost(t *testing.T) {
 			if !reflect.DeepEqual(answers, wantAnswer) || refused != nil {
 				t.Errorf("answered %+v, refused %v", answers, refused)
 			}
-			got, _, _ := s.tables.ProxyQPs.Find(c.host, 0x123)
-			wantProxyQP := tables.ProxyQP{Host: c.host, HostQPN: 0x123, QP: 1, QPN: 0x1001, QKey: 0x5e4f1ce, Version: c.version}
+			got, _, _ := s.tables.ProxyQPs.Find(tables.HostQP{Host: c.host, HostQPN: 0x123})
+			wantProxyQP := tables.ProxyQP{HostQP: tables.HostQP{Host: c.host, HostQPN: 0x123}, QP: 1, QPN: 0x1001, QKey: 0x5e4f1ce, Version: c.version}
 			if got != wantProxyQP || s.ibPort.open() != 1 {
 				t.Errorf("proxy QP %+v, want %+v", got, wantProxyQP)
 			}

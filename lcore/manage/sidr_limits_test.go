@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"runtime"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/manage"
 	"causeway/lcore/manage/sidr"
-	"causeway/tables"
 )
 
 const (
@@ -80,6 +78,45 @@ func TestManyHosts(t *testing.T) {
 		s.settle()
 		want[sidr.Answered]++
 		s.want(roceToIB, want)
+	})
+}
+
+// TestNoRoomForQPs checks that a host is told of as many services as it can have proxy QPs for, and then that there is no
+// queue pair: what its programs sent would not cross. A service that the node does not have takes no room.
+func TestNoRoomForQPs(t *testing.T) {
+	bubble(t, "no room", func(t *testing.T) {
+		const most = 64
+		s := startServices(t, func(c *manageConfig, cm *services) {
+			c.ProxyQPs, c.ProxyQPsPerHost = 2*most, most
+			cm.connect = func(_ context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
+				if c.Port == 8000 {
+					return ibside.ServiceAnswer{}, &ibside.Rejected{Status: ib.SIDRStatusUnsupported}
+				}
+				return nodeAnswer, nil
+			}
+		})
+		id := uint32(0)
+		asks := func(port uint16, src uint16) int {
+			id++
+			return s.asks(ask(host4, node4, func(q *question) {
+				q.fields.RequestID, q.fields.ServiceID, q.cma.SrcPort = id, ib.ServiceIDFromPort(ib.PortSpaceUDP, port), src
+			}))
+		}
+		if got := asks(8000, 1); got != ib.SIDRStatusUnsupported {
+			t.Errorf("a service that the node does not have: status %d", got)
+		}
+		for i := range most {
+			if got := asks(7174, uint16(100+i)); got != ib.SIDRStatusOK {
+				t.Fatalf("connection %d: status %d", i, got)
+			}
+		}
+		if got := asks(7174, 100); got != ib.SIDRStatusOK {
+			t.Errorf("another service of the same program: status %d", got)
+		}
+		if got, asked := asks(7174, 1000), s.cm.connects(); got != ib.SIDRStatusNoQP || asked != most+2 {
+			t.Errorf("one too many: status %d; the node was asked %d times", got, asked)
+		}
+		s.want(roceToIB, manage.ServiceCounts{sidr.Answered: most + 1, sidr.NoProxyQP: 1, sidr.Refused: 1})
 	})
 }
 
@@ -184,6 +221,7 @@ func TestServiceFlood(t *testing.T) {
 	bubble(t, "flood", func(t *testing.T) {
 		const flood = 300_000
 		s := startServices(t, func(c *manageConfig, cm *services) {
+			c.ProxyQPs = 256 // one for each host
 			cm.connect = func(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 				if c.From == host6 {
 					return nodeAnswer, nil
@@ -293,82 +331,4 @@ func TestServing(t *testing.T) {
 			t.Errorf("the port was told %d times to serve nothing", s.cm.serves)
 		}
 	})
-}
-
-// BenchmarkServiceOfNode has a RoCE host ask, and wait for its answers a burst at a time. The port answers at once.
-func BenchmarkServiceOfNode(b *testing.B) {
-	cfg, cm, w := config(), &services{connect: answering}, &worker{}
-	cfg.Service = manage.ServiceConfig{
-		Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}}, PKey: ib.PKeyDefault, RoCEPKey: ib.PKeyDefault,
-		Allow: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")},
-	}
-	run(b, cfg, w)
-	for n := 0; b.Loop(); n++ {
-		w.give(manage.Punted{Data: ask(host4, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()})
-		if n%burst == burst-1 {
-			for got := 0; got < burst; got += len(w.take()) {
-				runtime.Gosched()
-			}
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "handshakes/s")
-}
-
-// BenchmarkServiceOfHost has IB nodes ask, many at a time; a RoCE host answers at once.
-func BenchmarkServiceOfHost(b *testing.B) {
-	cfg, cm, w := config(), &services{}, &worker{}
-	cfg.Service = manage.ServiceConfig{
-		Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}}, PKey: ib.PKeyDefault, RoCEPKey: ib.PKeyDefault,
-		Allow: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")},
-	}
-	cfg.Hosts = []tables.Host{{IP: host4, MAC: hostMAC, Version: 2, Static: true}}
-	run(b, cfg, w)
-	s := &rig{t: &testing.T{}}
-	done := make(chan bool, burst)
-	for n := 0; b.Loop(); n++ {
-		go cm.h(ibside.ServiceRequest{
-			From: node4, To: host4, Port: 7174,
-			Answer: func(ibside.ServiceAnswer) error { done <- true; return nil },
-			Reject: func(uint8, []byte) error { done <- false; return nil },
-		})
-		if n%burst != burst-1 {
-			continue
-		}
-		for asked := 0; asked < burst; {
-			for _, d := range s.datagrams(w.take(), nil) {
-				w.give(manage.Punted{Data: d.answer()})
-				asked++
-			}
-			runtime.Gosched()
-		}
-		for range burst {
-			if !<-done {
-				b.Fatal("refused")
-			}
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "handshakes/s")
-}
-
-// run runs a loop until the benchmark ends.
-func run(b *testing.B, cfg manage.Config, w *worker) {
-	b.Helper()
-	t, err := tables.New(tables.Config{MaxHosts: 16, MaxProxyQPs: 16, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	loop := manage.New(cfg, t, newPort(), []manage.Worker{w}, slog.New(slog.DiscardHandler))
-	ctx, stop := context.WithCancel(context.Background())
-	result := make(chan error, 1)
-	go func() { result <- loop.Run(ctx) }()
-	b.Cleanup(func() {
-		stop()
-		if err := <-result; err != nil {
-			b.Error(err)
-		}
-		t.Close()
-	})
-	for !loop.Status().Ready {
-		time.Sleep(time.Millisecond)
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/sidr"
+	"causeway/tables"
 )
 
 // after lets time pass.
@@ -181,7 +182,7 @@ func TestProxyQPsOfServices(t *testing.T) {
 	bubble(t, "the server restarts, with another Q_Key", func(t *testing.T) {
 		s := startServices(t, knowing(2))
 		first, second := s.served(host4, 0x123, 7).qpn(), s.served(host4, 0x123, 8).qpn()
-		got, _, _ := s.tables.ProxyQPs.Find(host4, 0x123)
+		got, _, _ := s.tables.ProxyQPs.Find(tables.HostQP{Host: host4, HostQPN: 0x123})
 		if first != 0x1001 || second != 0x1002 || s.ibPort.open() != 1 || got.QKey != 8 || got.QPN != second {
 			t.Errorf("the proxy QPs are %v and %v, at the end %+v", first, second, got)
 		}

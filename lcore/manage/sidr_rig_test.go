@@ -89,9 +89,10 @@ func startServices(t *testing.T, edit func(*manageConfig, *services)) *serviceRi
 	s := start(t, func(c *manageConfig, _ *ibPort) {
 		c.Service = manage.ServiceConfig{
 			Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}, {First: 8000, Last: 8010}},
-			Allow: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/25"), netip.MustParsePrefix("fd09::/64")},
-			PKey:  0x8001, RoCEPKey: ib.PKeyDefault,
+			Allow:    []netip.Prefix{netip.MustParsePrefix("10.9.0.0/25"), netip.MustParsePrefix("fd09::/64")},
+			RoCEPKey: ib.PKeyDefault,
 		}
+		c.PKey = 0x8001
 		if edit != nil {
 			edit(c, cm)
 		}

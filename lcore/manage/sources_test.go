@@ -10,6 +10,7 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/tables"
 )
 
 // The IB port of these tests: the bridge's own GID, one that is host4's address, and two reserved for hosts.
@@ -125,7 +126,7 @@ func TestHostGIDFreed(t *testing.T) {
 		s.hold(otherLink, far, 0x10)
 		for range 6 {
 			s.wait(5 * time.Second)
-			s.tables.ProxyQPs.MarkUsed(far, 0x10)
+			s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: far, HostQPN: 0x10})
 		}
 		s.wait(5 * time.Second)
 		if got := s.source(far); s.ibPort.open() != 1 || got != 8 {

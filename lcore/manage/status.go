@@ -5,7 +5,9 @@ package manage
 import (
 	"time"
 
+	"causeway/ibside/ib"
 	"causeway/lcore/manage/groups"
+	"causeway/lcore/manage/learner"
 	"causeway/lcore/manage/neighbours"
 	"causeway/lcore/manage/proxyqps"
 	"causeway/lcore/manage/punt"
@@ -13,20 +15,22 @@ import (
 
 // Status is the state of management at the last publication (at most 0.1 s ago).
 type Status struct {
-	Ready    bool // all groups are joined on both sides, all configured nodes have a path
-	Drained  bool // another bridge takes over; see Change
-	Waiting  int  // joins and paths that are not there yet
-	Hosts    int
-	Nodes    int
-	Groups   int
-	ProxyQPs int
-	HostGIDs int           // RoCE hosts that are seen on IB under a GID of their own
-	OwnGIDs  int           // GIDs that messages can be sent from, the bridge's own among them
-	Aliases  int           // RoCE hosts' GUIDs that are the IB port's
-	Joined   []JoinedGroup // by address; read only
-	Learned  int           // groups that are learned, joined or not
-	Asked    [2]int        // requests for services under way, by direction: from RoCE, from IB
-	Counters Counters
+	Ready        bool      // all groups are joined on both sides, all configured nodes have a path, and the port has all P_Keys
+	Drained      bool      // another bridge takes over; see Change
+	Waiting      int       // joins, paths and P_Keys that are not there yet
+	Missing      []ib.PKey // P_Keys that the IB port's table does not have; read only
+	Hosts        int
+	Nodes        int
+	LearnedNodes int
+	Groups       int
+	ProxyQPs     int
+	HostGIDs     int           // RoCE hosts that are seen on IB under a GID of their own
+	OwnGIDs      int           // GIDs that messages can be sent from, the bridge's own among them
+	Aliases      int           // RoCE hosts' GUIDs that are the IB port's
+	Joined       []JoinedGroup // by address; read only
+	Learned      int           // groups that are learned, joined or not
+	Asked        [2]int        // requests for services under way, by direction: from RoCE, from IB
+	Counters     Counters
 
 	Publication uint64 // counts publications, some ten a second while the loop runs
 }
@@ -42,6 +46,7 @@ type (
 	FrameCounters   = punt.Counters
 	HostCounters    = neighbours.Counters
 	GroupCounters   = groups.Counters
+	NodeCounters    = learner.Counters
 	ProxyQPCounters = proxyqps.Counters
 )
 
@@ -50,6 +55,7 @@ type Counters struct {
 	FrameCounters
 	HostCounters
 	GroupCounters
+	NodeCounters
 	ProxyQPCounters
 	EchoAnswered uint64
 	Services     [2]ServiceCounts // by direction: from RoCE, from IB
@@ -58,7 +64,9 @@ type Counters struct {
 // Status returns the last publication. Any goroutine may call it.
 func (l *Loop) Status() Status { return *l.status.Load() }
 
-func (l *Loop) waiting() int { return l.nodes.Waiting() + l.sidr.Waiting() + l.groups.Unsettled() }
+func (l *Loop) waiting() int {
+	return l.nodes.Waiting() + l.sidr.Waiting() + l.groups.Unsettled() + len(l.missing)
+}
 
 func (l *Loop) isReady() bool { return l.started && !l.drained && l.waiting() == 0 }
 
@@ -70,27 +78,29 @@ func (l *Loop) publish() {
 	}
 	l.published++
 	l.status.Store(&Status{
-		Ready:       ready,
-		Drained:     l.drained,
-		Waiting:     l.waiting(),
-		Hosts:       l.tables.Hosts.Len(),
-		Nodes:       l.tables.Nodes.Len(),
-		Groups:      l.tables.Groups.Len(),
-		ProxyQPs:    l.tables.ProxyQPs.Len(),
-		HostGIDs:    l.gids.Hosts(),
-		OwnGIDs:     l.gids.Own(),
-		Aliases:     l.gids.Aliases(),
-		Joined:      l.groups.Joined(),
-		Learned:     l.groups.Learned(),
-		Asked:       l.sidr.Pending(),
-		Counters:    l.counters(),
-		Publication: l.published,
+		Ready:        ready,
+		Drained:      l.drained,
+		Waiting:      l.waiting(),
+		Missing:      l.missing,
+		Hosts:        l.tables.Hosts.Len(),
+		Nodes:        l.tables.Nodes.Len(),
+		LearnedNodes: l.learner.Learned(),
+		Groups:       l.tables.Groups.Len(),
+		ProxyQPs:     l.tables.ProxyQPs.Len(),
+		HostGIDs:     l.gids.Hosts(),
+		OwnGIDs:      l.gids.Own(),
+		Aliases:      l.gids.Aliases(),
+		Joined:       l.groups.Joined(),
+		Learned:      l.groups.Learned(),
+		Asked:        l.sidr.Pending(),
+		Counters:     l.counters(),
+		Publication:  l.published,
 	})
 }
 
 func (l *Loop) counters() Counters {
 	return Counters{
 		FrameCounters: l.frames.Counters(), HostCounters: l.neighbours.Counters(), GroupCounters: l.groups.Counters(),
-		ProxyQPCounters: l.proxyQPs.Counters(), EchoAnswered: l.echoAnswered, Services: l.sidr.Counts(),
+		NodeCounters: l.learner.Counters(), ProxyQPCounters: l.proxyQPs.Counters(), EchoAnswered: l.echoAnswered, Services: l.sidr.Counts(),
 	}
 }

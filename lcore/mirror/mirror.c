@@ -169,12 +169,29 @@ static struct mirrors *mirrors_of(struct worker *w)
 	return __atomic_load_n(&w->mirrors, __ATOMIC_ACQUIRE);
 }
 
-static struct mirror_ib of_recv(const struct ib_recv *r)
+/* The partition that a message came in, by the queue pair or the group that it is for. */
+static uint8_t partition_of_recv(const struct tables *t, const struct ib_recv *r)
+{
+	const uint8_t *dgid = rte_pktmbuf_mtod_offset(r->mbuf, const uint8_t *, 24);
+	struct table_key k = {.number = r->qpn};
+	const struct proxy_qpn_entry *s = table_find(&t->proxy_qpns, table_hash(&t->proxy_qpns, &k), &k);
+	if (s)
+		return s->partition;
+	if (r->mbuf->data_len < IB_GRH_LEN || !(r->flags & IB_RECV_GRH))
+		return 0;
+	k.number = 0;
+	memcpy(k.addr, dgid, sizeof k.addr);
+	const struct mgid_entry *m = table_find(&t->mgids, table_hash(&t->mgids, &k), &k);
+	return m ? m->flags >> GROUP_PARTITION_SHIFT : 0;
+}
+
+static struct mirror_ib of_recv(const struct tables *t, const struct ib_recv *r)
 {
 	return (struct mirror_ib){.qpn = r->qpn,
 				  .peer = r->src_qpn,
 				  .imm = r->imm,
 				  .lid = r->slid,
+				  .partition = partition_of_recv(t, r),
 				  .flags = r->flags,
 				  .sl = r->sl,
 				  .known = true};
@@ -189,7 +206,7 @@ static struct mirror_ib of_send(const struct ib_send *s, const struct proxy_qp_e
 			       .imm = s->imm,
 			       .flow_label = s->ah.flow_label,
 			       .lid = s->ah.dlid,
-			       .pkey_index = s->pkey_index,
+			       .partition = s->partition,
 			       .flags = s->flags,
 			       .sl = s->ah.sl,
 			       .tclass = s->ah.tclass,
@@ -232,7 +249,7 @@ static void stage_message(struct worker *w, struct mirrors *all, enum mirror_poi
 			  const struct ib_recv *r, unsigned place)
 {
 	stage(all, &(struct candidate){.mbuf = r->mbuf,
-				       .ib = of_recv(r),
+				       .ib = of_recv(w->datapath->tables, r),
 				       .worker = w->id,
 				       .point = p,
 				       .direction = IB_TO_ROCE,

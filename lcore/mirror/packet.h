@@ -41,9 +41,9 @@ struct mirror_ib {
 	uint32_t qkey;    /* of a send */
 	uint32_t imm;
 	uint32_t flow_label;
-	uint16_t lid;        /* DLID of a send, SLID of a received message */
-	uint16_t pkey_index; /* of a send */
-	uint16_t flags;      /* IB_SEND_* or IB_RECV_*; 0 with no descriptor */
+	uint16_t lid;       /* DLID of a send, SLID of a received message */
+	uint16_t partition; /* as the bridge numbers them */
+	uint16_t flags;     /* IB_SEND_* or IB_RECV_*; 0 with no descriptor */
 	uint8_t sl;
 	uint8_t tclass;
 	uint8_t hop_limit;

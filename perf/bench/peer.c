@@ -74,8 +74,8 @@ static inline void fill_send(struct ib_send *s, struct rte_mbuf *m, const struct
 	s->dest_qpn = rte_be_to_cpu_32(h->dest_qpn) & 0xffffff;
 	s->dest_qkey = rte_be_to_cpu_32(h->qkey);
 	s->imm = 0;
+	s->partition = 0;
 	s->flags = (uint16_t)((h->flags >> 7) * IB_SEND_SOLICITED | (to->flags & NODE_GRH ? IB_SEND_GRH : 0));
-	s->pkey_index = 0;
 }
 
 int peer_roce_to_ib(void *arg)

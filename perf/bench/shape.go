@@ -148,7 +148,7 @@ func (s shape) fill(t *tables.Tables) error {
 		for q := range s.qpns {
 			n := i*s.qpns + q
 			_, err := t.ProxyQPs.Put(tables.ProxyQP{
-				Host: s.hostIP(i), HostQPN: ib.QPN(hostQPN + q), QP: uint32(n), QPN: ib.QPN(proxyQPN + n),
+				HostQP: tables.HostQP{Host: s.hostIP(i), HostQPN: ib.QPN(hostQPN + q)}, QP: uint32(n), QPN: ib.QPN(proxyQPN + n),
 				QKey: ib.QKeyRDMAUDP, Version: lcore.V2, Worker: s.owner(i),
 			})
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame/roce"
+	"causeway/tables"
 )
 
 // shapes are cases with packets of different forms.
@@ -160,7 +161,7 @@ func TestStreamCoversTable(t *testing.T) {
 			}
 			used := 0
 			for i := range entries {
-				if r.tables.ProxyQPs.TakeUsed(s.hostIP(i), hostQPN) {
+				if r.tables.ProxyQPs.TakeUsed(tables.HostQP{Host: s.hostIP(i), HostQPN: hostQPN}) {
 					used++
 				}
 			}

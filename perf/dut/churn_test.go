@@ -29,7 +29,7 @@ func stranger(i int) netip.Addr {
 
 func strangersProxyQP(i int) tables.ProxyQP {
 	return tables.ProxyQP{
-		Host: stranger(i % strangers), HostQPN: ib.QPN(0x100 + i/strangers), QPN: ib.QPN(0x800000 + i), QKey: 0x1234567, Version: 2,
+		HostQP: tables.HostQP{Host: stranger(i % strangers), HostQPN: ib.QPN(0x100 + i/strangers)}, QPN: ib.QPN(0x800000 + i), QKey: 0x1234567, Version: 2,
 	}
 }
 
@@ -38,7 +38,7 @@ func churn(t *tables.Tables) (took time.Duration, err error) {
 	start := time.Now()
 	for n := 0; n < updates; n += 4 {
 		s := strangersProxyQP(n % (strangers * proxyQPsOfEach))
-		if err := t.ProxyQPs.Delete(s.Host, s.HostQPN); err != nil {
+		if err := t.ProxyQPs.Delete(tables.HostQP{Host: s.Host, HostQPN: s.HostQPN}); err != nil {
 			return 0, err
 		}
 		other := s

@@ -126,7 +126,7 @@ func (t *Traffic) fill(to *tables.Tables, workers int) error {
 			return err
 		}
 		_, err := to.ProxyQPs.Put(tables.ProxyQP{
-			Host: h.IP, HostQPN: hostQPN, QP: uint32(i), QPN: ib.QPN(firstQPN + i), QKey: ib.QKeyRDMAUDP, Worker: i % workers,
+			HostQP: tables.HostQP{Host: h.IP, HostQPN: hostQPN}, QP: uint32(i), QPN: ib.QPN(firstQPN + i), QKey: ib.QKeyRDMAUDP, Worker: i % workers,
 			Version: lcore.V2,
 		})
 		if err != nil {

@@ -43,10 +43,10 @@ func HashOfHost(tables unsafe.Pointer, ip netip.Addr) uint64 {
 }
 
 // SrcOfProxyQP returns the MAC address that the frames of a proxy QP in a struct tables must come from, in the order of a
-// frame; zero: any.
-func SrcOfProxyQP(tables unsafe.Pointer, host netip.Addr, hostQPN uint32) (mac [6]byte) {
+// frame; zero: any. number is that of its key.
+func SrcOfProxyQP(tables unsafe.Pointer, host netip.Addr, number uint64) (mac [6]byte) {
 	addr := host.As16()
-	src := uint64(C.src_of_proxy_qp((*C.struct_tables)(tables), (*C.uint8_t)(&addr[0]), C.uint64_t(hostQPN)))
+	src := uint64(C.src_of_proxy_qp((*C.struct_tables)(tables), (*C.uint8_t)(&addr[0]), C.uint64_t(number)))
 	for i := range mac {
 		mac[i] = byte(src >> (8 * i))
 	}

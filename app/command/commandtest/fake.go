@@ -108,6 +108,9 @@ func (f *Fake) Groups() map[netip.Addr]lcore.GroupCounters {
 // Lost implements command.Target.
 func (f *Fake) Lost() [2]map[string]uint64 { return [2]map[string]uint64{{"queue": 3}, nil} }
 
+// LostByDevice implements command.Target.
+func (f *Fake) LostByDevice() map[string]uint64 { return map[string]uint64{"out_of_buffer": 4} }
+
 // Services implements command.Target.
 func (f *Fake) Services() (requests, connects map[string]uint64) {
 	return map[string]uint64{"answered": 2}, map[string]uint64{}

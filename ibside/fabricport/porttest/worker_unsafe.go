@@ -49,7 +49,6 @@ type Send struct {
 	QKey      ib.QKey
 	Imm       uint32
 	Flags     uint16
-	PKeyIndex uint16
 }
 
 // Recv is struct ib_recv.
@@ -73,7 +72,6 @@ func Post(ibPort unsafe.Pointer, sends []Send) int {
 		c[i] = C.struct_ib_send{
 			mbuf: (*C.struct_rte_mbuf)(s.Mbuf.Pointer()), qp: C.uint32_t(s.QP), dest_qpn: C.uint32_t(s.DestQP),
 			dest_qkey: C.uint32_t(s.QKey), imm: C.uint32_t(s.Imm), flags: C.uint16_t(s.Flags),
-			pkey_index: C.uint16_t(s.PKeyIndex),
 			ah: C.struct_ib_ah{
 				dlid: C.uint16_t(s.DLID), sl: C.uint8_t(s.SL), hop_limit: C.uint8_t(s.HopLimit),
 				tclass: C.uint8_t(s.TClass), source: C.uint8_t(s.Source), static_rate: C.uint8_t(s.Rate), flow_label: C.uint32_t(s.FlowLabel),

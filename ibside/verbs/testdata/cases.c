@@ -158,7 +158,7 @@ static void post_failed(void)
 	mock_complete(10, IBV_WC_WR_FLUSH_ERR);
 	verbs_free(w);
 	WANT(verbs_qp_ended(qp[0]) && count()->send_drops[SEND_DROP_wc_flushed] == 10);
-	WANT(verbs_qp_cycle(w, qp[0]) == 0 && qp[0]->qp->state == IBV_QPS_RTS);
+	WANT(verbs_qp_cycle(w, qp[0], 0) == 0 && qp[0]->qp->state == IBV_QPS_RTS);
 	post(0, 1, 1, 100);
 	WANT(mock.send_n == 1);
 }
@@ -191,7 +191,7 @@ static void late_completions(void)
 	warm();
 	post(0, 1, 5, 100);
 	verbs_qp_drain(w, qp[0]);
-	WANT(verbs_qp_cycle(w, qp[0]) == 0 && verbs_qp_ended(qp[0]) && drops() == 5);
+	WANT(verbs_qp_cycle(w, qp[0], 0) == 0 && verbs_qp_ended(qp[0]) && drops() == 5);
 	post(0, 1, 3, 100);
 	mock_complete(5, IBV_WC_SUCCESS);
 	verbs_free(w);

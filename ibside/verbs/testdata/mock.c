@@ -159,7 +159,7 @@ int ibv_destroy_srq(struct ibv_srq *s)
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 {
-	static uint32_t last = 0x100;
+	unsigned n = 0;
 
 	(void)pd;
 	if (a->cap.max_inline_data > 32) { /* a device that has less room for payload than is asked for */
@@ -170,7 +170,10 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	q->context = &context;
 	q->send_cq = a->send_cq;
 	q->recv_cq = a->recv_cq;
-	q->qp_num = ++last;
+	while (mock.numbers[n]) /* the lowest that is free, as devices do */
+		n++;
+	mock.numbers[n] = true;
+	q->qp_num = MOCK_FIRST_QPN + n;
 	return q;
 }
 
@@ -199,6 +202,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	leave_state(qp, IBV_QPS_RESET);
+	mock.numbers[qp->qp_num - MOCK_FIRST_QPN] = false;
 	free(qp);
 	if (mock.after_destroy)
 		mock.after_destroy();

@@ -12,7 +12,7 @@
 
 #include "../manage.h"
 
-enum { MOCK_QUEUE = 4096 };
+enum { MOCK_QUEUE = 4096, MOCK_QPS = 64, MOCK_FIRST_QPN = 0x101 };
 
 /* The work requests that the device has not yet carried out, and the state that the test checks. */
 extern struct mock {
@@ -23,11 +23,12 @@ extern struct mock {
 	struct ibv_recv_wr recvs[MOCK_QUEUE];
 	struct ibv_sge recv_sges[MOCK_QUEUE];
 	unsigned recv_first, recv_n;
-	unsigned lists;       /* calls of post_send */
-	unsigned send_room;   /* sends that the next call takes; then it takes no more */
-	unsigned recv_room;   /* the same for receives */
-	unsigned transitions; /* of queue pairs */
-	unsigned arriving;    /* messages that a queue pair still receives when it leaves RTS */
+	unsigned lists;         /* calls of post_send */
+	unsigned send_room;     /* sends that the next call takes; then it takes no more */
+	unsigned recv_room;     /* the same for receives */
+	unsigned transitions;   /* of queue pairs */
+	unsigned arriving;      /* messages that a queue pair still receives when it leaves RTS */
+	bool numbers[MOCK_QPS]; /* of queue pairs that there are, from MOCK_FIRST_QPN on */
 	void (*after_destroy)(void);
 } mock;
 

@@ -27,6 +27,7 @@ static const struct {
 	{"reset with messages", reset_with_messages, 64, true},
 	{"reset under load", reset_under_load, 64, true},
 	{"destroyed with messages", destroyed_with_messages, 64, true},
+	{"a number rests", number_rests, 64, true},
 	{"destroyed beside a failure", destroyed_beside_a_failure, 64, true},
 	{"closed with work left", closed_with_work_left, 64, true},
 };

@@ -25,7 +25,7 @@ static void reset_with_messages(void)
 	work_once(); /* had it begun before, it would have seen nothing */
 	WANT(!verbs_qp_drained(w, qp[1]) && count()->delivered == 5);
 	work_once();
-	WANT(verbs_qp_drained(w, qp[1]) && verbs_qp_cycle(w, qp[1]) == 0);
+	WANT(verbs_qp_drained(w, qp[1]) && verbs_qp_cycle(w, qp[1], 0) == 0);
 	WANT(qp[1]->qp->state == IBV_QPS_RTS && all_slots());
 }
 
@@ -45,7 +45,7 @@ static void reset_under_load(void)
 		rte_pktmbuf_free(r.mbuf);
 		verbs_free(w);
 	}
-	WANT(n >= RECEIVES && verbs_qp_cycle(w, qp[1]) == 0);
+	WANT(n >= RECEIVES && verbs_qp_cycle(w, qp[1], 0) == 0);
 	for (int i = 0; i < 2; i++)
 		work_once();
 	WANT(all_slots());
@@ -76,6 +76,27 @@ static void destroyed_with_messages(void)
 	__atomic_store_n(&working, false, __ATOMIC_SEQ_CST);
 	WANT(pthread_join(worker, NULL) == 0);
 	WANT(count()->delivered == 20 && all_slots());
+}
+
+/* A number rests with its queue pair: what comes late for it reaches no other, and what came before is taken. */
+static void number_rests(void)
+{
+	struct verbs_qp *next;
+	pthread_t worker;
+	uint32_t qpn = qp[1]->qpn;
+
+	__atomic_store_n(&working, true, __ATOMIC_SEQ_CST);
+	WANT(pthread_create(&worker, NULL, work, NULL) == 0);
+	mock.arriving = 5;
+	WANT(verbs_qp_rest(w, qp[1]) == 0);
+	mock.arriving = 0;
+	WANT(qp[1]->qp->state == IBV_QPS_RESET && verbs_qp_of(w, qp[1]->handle) == NULL);
+	WANT(verbs_qp_new(w, 2 << HANDLE_INDEX_BITS | 2, 0x1234, 0, DEPTH, &next) == 0 && next->qpn != qpn);
+	__atomic_store_n(&working, false, __ATOMIC_SEQ_CST);
+	WANT(pthread_join(worker, NULL) == 0);
+	WANT(count()->delivered == 5 && all_slots());
+	WANT(verbs_qp_free(qp[1]) == 0 && verbs_qp_destroy(w, next) == 0);
+	WANT(verbs_qp_new(w, 3 << HANDLE_INDEX_BITS | 2, 0x1234, 0, DEPTH, &qp[1]) == 0 && qp[1]->qpn == qpn);
 }
 
 static void poll_of_another(void)

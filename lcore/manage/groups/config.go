@@ -93,6 +93,8 @@ type Deps struct {
 	Log    *ratelog.Logger
 	// IsPeer reports whether an address is the bridge's own or an IB node's, another bridge among them.
 	IsPeer func(netip.Addr) bool
+	// Partition returns the number of a P_Key.
+	Partition func(ib.PKey) uint8
 }
 
 // Counters counts what became of groups and of IGMP and MLD.

@@ -29,6 +29,7 @@ type entries struct {
 	ethMTU int
 	begin  func(id int)
 	police func(id int, rate uint64)
+	number func(ib.PKey) uint8
 
 	byAddr  map[tables.GroupAddr][]*membership // that are open
 	joined  []Joined
@@ -37,7 +38,7 @@ type entries struct {
 
 func newEntries(c *Config, d *Deps, host *igmp.Host) *entries {
 	return &entries{
-		tables: d.Tables, log: d.Log, host: host, ibMTU: c.IBMTU, ethMTU: c.EthMTU, begin: c.Begin, police: c.Police,
+		tables: d.Tables, log: d.Log, host: host, ibMTU: c.IBMTU, ethMTU: c.EthMTU, begin: c.Begin, police: c.Police, number: d.Partition,
 		byAddr: map[tables.GroupAddr][]*membership{},
 		entry:  tables.Group{MTUToRoCE: c.RoCEMTU, VLAN: d.Local.Link.VID, Version: c.Version},
 	}
@@ -49,6 +50,7 @@ func (e *entries) of(m *membership) tables.Group {
 	x.IP, x.MGID, x.MLID, x.SL, x.HopLimit = m.IP, m.MGID, got.MLID, got.SL, got.HopLimit
 	x.Rate = got.Rate
 	x.QKey, x.RoCEQKey, x.MTUToIB = got.QKey, m.QKey, min(got.MTU.Bytes(), e.ibMTU)
+	x.Partition = e.number(m.PKey)
 	x.ToIB, x.ToRoCE, x.RewriteImm, x.Policed, x.PGM = m.ToIB, m.ToRoCE, m.RewriteImm, m.Rate != 0, m.PGM
 	if m.UDPPort != 0 {
 		x.Version, x.UDPPort, x.TTL, x.RoCEQKey, x.MTUToRoCE = tables.PlainUDP, m.UDPPort, m.TTL, 0, e.datagramMTU(m.IP)

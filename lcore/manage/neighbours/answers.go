@@ -23,6 +23,9 @@ func (n *Neighbours) HandleARP(worker int, f frame.Frame, now time.Time) {
 	if !a.IsProbe() {
 		n.Learn(a.SPA, a.SHA, punt.VID(f), arpOrND, now)
 	}
+	if a.Op == frame.ARPRequest && !a.IsGratuitous() && !n.AnswersFor(a.TPA) {
+		n.wanted(a.TPA, now)
+	}
 	if a.Op != frame.ARPRequest || a.IsGratuitous() || !n.mayAnswer(a.TPA) {
 		n.frames.NotForUs()
 		return
@@ -55,6 +58,9 @@ func (n *Neighbours) HandleND(worker int, f frame.Frame, now time.Time) {
 func (n *Neighbours) solicited(worker int, f frame.Frame, nd frame.NDFields, now time.Time) {
 	if !f.Src().IsUnspecified() && !nd.LinkLayer.IsZero() {
 		n.Learn(f.Src(), nd.LinkLayer, punt.VID(f), arpOrND, now)
+	}
+	if !n.AnswersFor(nd.Target) {
+		n.wanted(nd.Target, now)
 	}
 	if !n.mayAnswer(nd.Target) {
 		n.frames.NotForUs()

@@ -56,8 +56,9 @@ func (n *Neighbours) moved(ip netip.Addr, from, to frame.MAC, now time.Time) {
 // believed it: then an announcement corrects them.
 func (n *Neighbours) spoofed(ip netip.Addr, by frame.MAC, broadcast bool, now time.Time) {
 	n.count.Spoofs++
+	n.claimed(ip, now)
 	if n.log.Allow("address_claimed", 1) {
-		n.log.Warn("address_claimed", "ip", ip, "claimed_by", by, "note", "the configuration gives it to another")
+		n.log.Warn("address_claimed", "ip", ip, "claimed_by", by, "note", "it is another's, by the configuration or on InfiniBand")
 	}
 	if broadcast && n.announcer.defend(ip, now) {
 		n.count.AddressesDefended++

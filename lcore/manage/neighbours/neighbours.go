@@ -25,6 +25,8 @@ type Neighbours struct {
 	frames   *punt.Workers
 	log      *ratelog.Logger
 
+	wanted, claimed func(ip netip.Addr, now time.Time)
+
 	hosts     *schedule.Hosts
 	searcher  *searcher
 	announcer *announcer
@@ -35,7 +37,7 @@ type Neighbours struct {
 func New(c Config, d Deps) *Neighbours {
 	n := &Neighbours{
 		cfg: c, tables: d.Tables, nodes: d.Nodes, proxyQPs: d.ProxyQPs, local: d.Local, frames: d.Frames, log: d.Log,
-		hosts: schedule.NewHosts(),
+		hosts: schedule.NewHosts(), wanted: d.Wanted, claimed: d.Claimed,
 	}
 	n.searcher, n.announcer = newSearcher(c.Resolve, &d), newAnnouncer(&d)
 	return n

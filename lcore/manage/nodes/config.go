@@ -5,7 +5,7 @@
 //	configuration ─ Set ─▶ LID configured ─────────────────────────▶ tables
 //	                       else: resolving ─ path record ─▶ resolved ─▶ tables ◀─ Renew: the subnet may have changed paths
 //
-// As soon as a node is configured its addresses are IB's, also when a station on Ethernet claims them. All methods belong
+// Other nodes are learned: Learn, Forget. As soon as a node is configured its addresses are IB's, also when a station on Ethernet claims them. All methods belong
 // to the loop's goroutine.
 package nodes
 
@@ -20,7 +20,7 @@ import (
 	"causeway/tables"
 )
 
-// A Node is an IB node by configuration.
+// A Node is an IB node.
 type Node struct {
 	IP4, IP6 netip.Addr // at least one is valid
 	GID      ib.GID
@@ -28,6 +28,10 @@ type Node struct {
 	SL       ib.SL
 	GRH      bool // what is sent to it carries a GRH
 	Bridge   bool // another bridge
+	Learned  bool // it is not configured
+
+	PKey      ib.PKey // 0: none is configured
+	Partition uint8   // its number, or tables.PartitionHeard
 }
 
 // Addrs returns the addresses of a node.
@@ -51,7 +55,7 @@ type Tables interface {
 
 // Paths resolves GIDs.
 type Paths interface {
-	Path(ctx context.Context, dgid ib.GID) (ibside.Path, error)
+	Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (ibside.Path, error)
 	Own() ibside.Own
 }
 

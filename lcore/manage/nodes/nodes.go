@@ -5,6 +5,7 @@ package nodes
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -17,8 +18,9 @@ import (
 // Nodes are all IB nodes. New makes them.
 type Nodes struct {
 	Deps
-	nodes []Node
-	gids  map[netip.Addr]ib.GID // by address
+	byGID  map[ib.GID]Node
+	gids   map[netip.Addr]ib.GID // by address
+	double ib.GID                // of two configured nodes
 
 	resolving map[ib.GID]resolving // nodes without a path
 	waiting   map[ib.GID]placed    // nodes that the tables had no room for
@@ -37,16 +39,32 @@ type placed struct {
 // New makes Nodes of the configured ones. Their addresses are IB's at once; Start does the rest.
 func New(nodes []Node, d Deps) *Nodes {
 	n := &Nodes{
-		Deps: d, nodes: nodes, gids: map[netip.Addr]ib.GID{}, resolving: map[ib.GID]resolving{}, waiting: map[ib.GID]placed{},
+		Deps: d, byGID: byGID(nodes), gids: map[netip.Addr]ib.GID{}, resolving: map[ib.GID]resolving{}, waiting: map[ib.GID]placed{},
 		asking: map[ib.GID]bool{}, again: map[ib.GID]bool{},
+	}
+	for i, x := range nodes {
+		if len(n.byGID) < len(nodes) && slices.ContainsFunc(nodes[:i], func(other Node) bool { return other.GID == x.GID }) {
+			n.double = x.GID
+		}
 	}
 	n.readdress()
 	return n
 }
 
+func byGID(nodes []Node) map[ib.GID]Node {
+	all := make(map[ib.GID]Node, len(nodes))
+	for _, x := range nodes {
+		all[x.GID] = x
+	}
+	return all
+}
+
 // Start puts the nodes with a configured LID into the tables, and asks for the paths to all others.
 func (n *Nodes) Start() error {
-	for _, x := range n.nodes {
+	if !n.double.IsZero() {
+		return fmt.Errorf("manage: two nodes have GID %v", n.double)
+	}
+	for _, x := range n.byGID {
 		if x.LID == 0 {
 			continue
 		}
@@ -54,7 +72,7 @@ func (n *Nodes) Start() error {
 			return err
 		}
 	}
-	for _, x := range n.nodes {
+	for _, x := range n.byGID {
 		if x.LID == 0 {
 			n.resolve(x)
 		}
@@ -71,13 +89,16 @@ func (n *Nodes) Has(ip netip.Addr) bool {
 // GID returns the GID of the node with an address; zero when there is none.
 func (n *Nodes) GID(ip netip.Addr) ib.GID { return n.gids[ip] }
 
-// All returns all configured nodes. The caller must not change the list.
-func (n *Nodes) All() []Node { return n.nodes }
+// PKey returns the configured P_Key of the node with an address; 0 when there is none.
+func (n *Nodes) PKey(ip netip.Addr) ib.PKey { return n.byGID[n.gids[ip]].PKey }
+
+// All yields all nodes, in no order.
+func (n *Nodes) All() iter.Seq[Node] { return maps.Values(n.byGID) }
 
 // Addrs yields the addresses of all nodes.
 func (n *Nodes) Addrs() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
-		for _, x := range n.nodes {
+		for _, x := range n.byGID {
 			for _, ip := range x.Addrs() {
 				if !yield(ip) {
 					return
@@ -90,35 +111,35 @@ func (n *Nodes) Addrs() iter.Seq[netip.Addr] {
 // Waiting returns how many nodes have no path yet, or no room in the tables.
 func (n *Nodes) Waiting() int { return len(n.resolving) + len(n.waiting) }
 
-func (n *Nodes) configured(gid ib.GID) (Node, bool) {
-	i := slices.IndexFunc(n.nodes, func(x Node) bool { return x.GID == gid })
-	if i < 0 {
-		return Node{}, false
-	}
-	return n.nodes[i], true
+// Find returns the node with a GID.
+func (n *Nodes) Find(gid ib.GID) (x Node, known bool) {
+	x, known = n.byGID[gid]
+	return x, known
 }
 
-// Set makes these the nodes. All that goes does so before anything comes, so that its addresses are free. A node that
-// changes but keeps its GID and an address is changed in place: it loses no message.
+// Set makes these the configured nodes. Learned ones stay, but for those that contradict them. All that goes does so before
+// anything comes, so that its addresses are free. A node that changes but keeps its GID and an address is changed in place: it
+// loses no message.
 func (n *Nodes) Set(nodes []Node) {
+	nodes = n.keepLearned(nodes)
 	stays := map[ib.GID]bool{}
 	for _, x := range nodes {
-		if old, ok := n.configured(x.GID); ok && (x == old || n.fitsInPlace(old, x)) {
+		if old, ok := n.Find(x.GID); ok && (x == old || n.fitsInPlace(old, x)) {
 			stays[x.GID] = true
 		}
 	}
 	var fresh []Node
-	for _, old := range n.nodes {
+	for _, old := range n.byGID {
 		if !stays[old.GID] {
 			n.remove(old)
 		}
 	}
 	for _, x := range nodes {
-		if old, ok := n.configured(x.GID); !ok || !stays[x.GID] || x != old {
+		if old, ok := n.Find(x.GID); !ok || !stays[x.GID] || x != old {
 			fresh = append(fresh, x)
 		}
 	}
-	n.nodes = slices.Clone(nodes)
+	n.byGID = byGID(nodes)
 	added, removed := n.readdress()
 	n.Readdress(added, removed)
 	for _, x := range fresh {
@@ -144,7 +165,7 @@ func (n *Nodes) fitsInPlace(old, x Node) bool {
 func (n *Nodes) readdress() (added, removed []netip.Addr) {
 	before := n.gids
 	n.gids = map[netip.Addr]ib.GID{}
-	for _, x := range n.nodes {
+	for _, x := range n.byGID {
 		for _, ip := range x.Addrs() {
 			if _, was := before[ip]; !was {
 				added = append(added, ip)
@@ -162,6 +183,12 @@ func (n *Nodes) readdress() (added, removed []netip.Addr) {
 
 // remove takes a node out of the tables. Its messages, in both directions, are dropped from now on.
 func (n *Nodes) remove(x Node) {
+	n.take(x)
+	n.Log.Info("node_removed", "node", x.Addrs(), "gid", x.GID)
+}
+
+// take is remove without a word.
+func (n *Nodes) take(x Node) {
 	n.endResolving(x.GID)
 	delete(n.again, x.GID)
 	delete(n.waiting, x.GID)
@@ -171,7 +198,6 @@ func (n *Nodes) remove(x Node) {
 			n.Log.Error("node_delete", "node", x.Addrs(), "error", err)
 		}
 	}
-	n.Log.Info("node_removed", "node", x.Addrs(), "gid", x.GID)
 }
 
 // place puts a node into the tables, or asks for its path first; was: it is there already, in another state. Then it
@@ -221,6 +247,7 @@ func (n *Nodes) entry(x placed) tables.Node {
 	return tables.Node{
 		IP4: x.IP4, IP6: x.IP6, GID: x.GID, LID: x.path.LID, LMC: x.path.LMC, LIDs: x.lids, SL: x.path.SL, MTU: mtu,
 		Rate: x.path.Rate, HopLimit: x.path.HopLimit, GRH: x.GRH || x.path.GRH, Bridge: x.Bridge,
+		Partition: x.Partition,
 	}
 }
 

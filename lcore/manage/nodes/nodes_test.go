@@ -72,7 +72,7 @@ func (e *entries) MarkLIDs(g ib.GID, s tables.LIDState) {
 // subnet is Paths that knows some LIDs.
 type subnet map[ib.GID]ib.LID
 
-func (s subnet) Path(_ context.Context, g ib.GID) (ibside.Path, error) {
+func (s subnet) Path(_ context.Context, g ib.GID, _ ib.PKey) (ibside.Path, error) {
 	if s[g] == 0 {
 		return ibside.Path{}, errors.New("no path")
 	}

@@ -28,7 +28,7 @@ func (n *Nodes) resolveWarned(x Node, warned *atomic.Bool) {
 	ctx, cancel := context.WithCancel(n.Ask.Running())
 	n.resolving[x.GID] = resolving{cancel, time.Now(), warned}
 	n.Ask.Ask(ctx, func(asking context.Context) error {
-		path, err := n.Paths.Path(asking, x.GID)
+		path, err := n.Paths.Path(asking, x.GID, x.PKey)
 		if err != nil {
 			n.logMissing(ctx, &x, warned, err)
 			return err
@@ -79,7 +79,7 @@ func (n *Nodes) Renew(now time.Time, r ibside.Renewals) {
 	for _, gid := range r.Ports {
 		ports[gid] = true
 	}
-	for _, x := range n.nodes {
+	for _, x := range n.byGID {
 		if x.LID == 0 && (r.LIDs || ports[x.GID]) {
 			n.stale(x.GID)
 		}
@@ -107,7 +107,7 @@ func (n *Nodes) stale(gid ib.GID) {
 // renewPaths asks for all paths again: the subnet may have changed any of them, or a node may have appeared. There is one
 // question a node under way, and at most one more is asked after it.
 func (n *Nodes) renewPaths(now time.Time) {
-	for _, x := range n.nodes {
+	for _, x := range n.byGID {
 		switch _, _, known := n.Tables.FindGID(x.GID); {
 		case x.LID != 0 || !known:
 		case n.asking[x.GID]:
@@ -122,7 +122,7 @@ func (n *Nodes) renewPaths(now time.Time) {
 // resolveSooner asks at once for the nodes without a path, whose next try may be ten seconds away. What was asked for
 // within the last second is asked for again soon enough.
 func (n *Nodes) resolveSooner(now time.Time) {
-	for _, x := range n.nodes {
+	for _, x := range n.byGID {
 		if r, missing := n.resolving[x.GID]; missing && now.Sub(r.began) >= time.Second {
 			n.endResolving(x.GID)
 			n.resolveWarned(x, r.warned)
@@ -139,7 +139,7 @@ func (n *Nodes) resolveAgain(x Node) {
 	n.asking[x.GID] = true
 	tries := 0
 	n.Ask.Ask(n.Ask.Running(), func(asking context.Context) error {
-		path, err := n.Paths.Path(asking, x.GID)
+		path, err := n.Paths.Path(asking, x.GID, x.PKey)
 		if errors.Is(err, ibside.ErrNoPath) && tries == 0 {
 			n.Ask.Tell(func() { n.Tables.MarkLIDs(x.GID, tables.LIDsLost) })
 		}
@@ -155,9 +155,9 @@ func (n *Nodes) resolvedAgain(x Node, path ibside.Path, err error) {
 	delete(n.asking, x.GID)
 	again := n.again[x.GID]
 	delete(n.again, x.GID)
-	now, configured := n.configured(x.GID)
+	now, known := n.Find(x.GID)
 	switch {
-	case !configured || now.LID != 0: // changed meanwhile
+	case !known || now.LID != 0: // changed meanwhile
 		return
 	case err != nil:
 		n.Log.Warn("path_missing", "node", x.Addrs(), "gid", x.GID, "error", err, "note", "it stays where it was")

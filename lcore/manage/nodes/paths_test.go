@@ -38,7 +38,7 @@ func (s *teller) set(change func()) {
 }
 
 // Path answers what was true when it was asked.
-func (s *teller) Path(ctx context.Context, g ib.GID) (ibside.Path, error) {
+func (s *teller) Path(ctx context.Context, g ib.GID, _ ib.PKey) (ibside.Path, error) {
 	s.mu.Lock()
 	s.asked[g]++
 	path, err, takes := s.path, s.err, s.takes

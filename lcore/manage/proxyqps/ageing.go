@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"causeway/ibside/ib"
+	"causeway/tables"
 )
 
 const (
@@ -14,7 +14,7 @@ const (
 	roundsPerAge = 8
 	// longestRound is the longest time between two looks at the same proxy QP.
 	longestRound = 10 * time.Second
-	// removeMost bounds how many proxy QPs end at a time: a queue pair takes a tenth of a millisecond to destroy.
+	// removeMost bounds how many proxy QPs end at a time: others wait for the port, too.
 	removeMost = 128
 	// evictAge is how long a proxy QP must have been idle to make room for another of its host's.
 	evictAge = time.Minute
@@ -28,6 +28,7 @@ type round struct {
 
 // Tick looks at some proxy QPs, and ends those that nothing has crossed by for too long.
 func (p *ProxyQPs) Tick(now time.Time) {
+	p.promises.age(now)
 	if p.cfg.Idle == 0 {
 		return
 	}
@@ -66,7 +67,7 @@ func (p *ProxyQPs) isOld(k key, now time.Time, age time.Duration) bool {
 // lookAt asks the tables whether a proxy QP was used, and returns when it was last seen to have been.
 func (p *ProxyQPs) lookAt(k key, now time.Time) time.Time {
 	s, exists := p.proxyQPs[k]
-	if exists && p.Tables.TakeUsed(k.host, k.qpn) {
+	if exists && p.Tables.TakeUsed(k) {
 		s.usedAt = now
 		p.proxyQPs[k] = s
 	}
@@ -80,7 +81,7 @@ func (p *ProxyQPs) LastUsed(host netip.Addr, now time.Time) time.Time {
 		return last
 	}
 	for s := range p.Tables.Of(host) {
-		if at := p.lookAt(key{s.Host, s.HostQPN}, now); at.After(last) {
+		if at := p.lookAt(s.HostQP, now); at.After(last) {
 			last = at
 		}
 	}
@@ -88,16 +89,14 @@ func (p *ProxyQPs) LastUsed(host netip.Addr, now time.Time) time.Time {
 }
 
 // SeenUsed returns when a proxy QP was last seen to have been used, without looking.
-func (p *ProxyQPs) SeenUsed(host netip.Addr, hostQPN ib.QPN) time.Time {
-	return p.proxyQPs[key{host, hostQPN}].usedAt
-}
+func (p *ProxyQPs) SeenUsed(of tables.HostQP) time.Time { return p.proxyQPs[of].usedAt }
 
 // evict ends the proxy QP of a host that has been idle for longest, if that is long enough.
 func (p *ProxyQPs) evict(host netip.Addr, now time.Time) bool {
 	var oldest key
 	var since time.Time
 	for s := range p.Tables.Of(host) {
-		k := key{s.Host, s.HostQPN}
+		k := s.HostQP
 		if at := p.proxyQPs[k].usedAt; p.isOld(k, now, evictAge) && (since.IsZero() || at.Before(since)) {
 			oldest, since = k, at
 		}

@@ -2,12 +2,16 @@
 
 // Package proxyqps makes and ends proxy QPs: UD QPs on the IB side, each of which represents one RoCE (host, QPN).
 //
-//	pending packet ─ HandlePending ─▶ its source is learned ─▶ a QP of the IB port ─▶ tables ─▶ the packet is requeued
-//	                                        └─ it has a proxy QP; its host has moved ──────────────▶
-//	a service's answer ─ ForService ─▶
-//	                                   nothing crosses by it for long: Tick ─▶ tables ─▶ destroyed
+//	pending packet ─ HandlePending ─▶ its source is learned ─▶ making ─ ask ─▶ the IB port makes a QP
+//	                                        │                    │ inbox ◀───────┘
+//	                                        │                    └─▶ tables ─▶ the packet is requeued
+//	                                        └─ it has a proxy QP; its host has moved ─▶
+//	a service's answer ─ ForService ─▶ making
+//	                                   nothing crosses by it for long: Tick ─▶ tables ─ ask ─▶ destroyed
 //
-// All methods belong to the loop's goroutine.
+// The port's calls wait for an HCA's firmware, so each runs in a goroutine of its own (ask). A proxy QP that is being
+// made counts as made in all limits; what ends its host meanwhile, ends it, too. All methods belong to the loop's
+// goroutine.
 package proxyqps
 
 import (
@@ -17,6 +21,7 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
+	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/punt"
 	"causeway/lcore/manage/ratelog"
 	"causeway/tables"
@@ -25,15 +30,15 @@ import (
 // Tables are where the proxy QPs go.
 type Tables interface {
 	Put(tables.ProxyQP) (id uint32, err error)
-	Delete(host netip.Addr, hostQPN ib.QPN) error
-	Find(host netip.Addr, hostQPN ib.QPN) (s tables.ProxyQP, id uint32, ok bool)
+	Delete(tables.HostQP) error
+	Find(tables.HostQP) (s tables.ProxyQP, id uint32, ok bool)
 	Of(host netip.Addr) iter.Seq[tables.ProxyQP]
-	TakeUsed(host netip.Addr, hostQPN ib.QPN) bool
+	TakeUsed(tables.HostQP) bool
 }
 
 // A Port is the IB port.
 type Port interface {
-	CreateProxyQP(worker int, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error)
+	CreateProxyQP(worker int, pkey ib.PKey, qkey ib.QKey) (qp uint32, qpn ib.QPN, err error)
 	DestroyProxyQP(qp uint32) error
 }
 
@@ -57,12 +62,14 @@ type Config struct {
 	Idle    time.Duration // a proxy QP that nothing crosses by for so long ends; 0: never
 	Every   time.Duration // between two calls of Tick
 	Workers int
+	PKey    func(partition uint8) ib.PKey
 }
 
 // Deps are what proxy QPs work with, besides the parts that Connect passes.
 type Deps struct {
 	Tables Tables
-	Port   Port
+	Port   Port // called from other goroutines
+	Ask    *ask.Asker
 	Log    *ratelog.Logger
 }
 

@@ -2,7 +2,19 @@
 
 package proxyqps
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+var errStopped = errors.New("manage: the bridge is stopping")
+
+// errRemoved says why a proxy QP ended before it was made.
+type errRemoved string
+
+func (why errRemoved) Error() string {
+	return "manage: the proxy QP ended while it was being made: " + string(why)
+}
 
 type errTotal int
 

@@ -3,16 +3,20 @@
 package proxyqps_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
+	"causeway/lcore/manage/ask"
+	"causeway/lcore/manage/inbox"
 	"causeway/lcore/manage/proxyqps"
 	"causeway/lcore/manage/punt"
 	"causeway/lcore/manage/ratelog"
@@ -25,13 +29,20 @@ var (
 	mac   = frame.MAC{2, 0, 0, 0, 0, 1}
 )
 
-// A rig is ProxyQPs with real tables and fakes. It implements the Port, the Hosts and the Sources, too.
+// A rig is ProxyQPs with real tables and fakes. It implements the Port, the Hosts and the Sources, too, and the test runs
+// the loop.
 type rig struct {
 	*proxyqps.ProxyQPs
 	t       *testing.T
 	tables  *tables.Tables
+	inbox   *inbox.Inbox
+	ask     *ask.Asker
+	stop    context.CancelFunc
+	slow    chan struct{}  // not nil: the port makes a queue pair for each that it receives
+	mu      sync.Mutex     // of the port
 	open    map[uint32]int // by handle: the worker
 	next    uint32
+	failed  error // of the port
 	given   map[netip.Addr]bool
 	learned error
 }
@@ -42,19 +53,37 @@ func newRig(t *testing.T, c proxyqps.Config) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(ts.Close)
-	r := &rig{t: t, tables: ts, open: map[uint32]int{}, given: map[netip.Addr]bool{}}
-	r.ProxyQPs = proxyqps.New(c, proxyqps.Deps{Tables: ts.ProxyQPs, Port: r, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil)))})
+	c.PKey = func(uint8) ib.PKey { return ib.PKeyDefault }
+	r := &rig{t: t, tables: ts, open: map[uint32]int{}, given: map[netip.Addr]bool{}, inbox: inbox.New(256, errors.New("ended"))}
+	r.ask = ask.New(r.inbox)
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(stop)
+	r.stop = stop
+	r.ask.Start(ctx)
+	r.ProxyQPs = proxyqps.New(c, proxyqps.Deps{
+		Tables: ts.ProxyQPs, Port: r, Ask: r.ask, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
+	})
 	r.Connect(r, r)
 	return r
 }
 
-func (r *rig) CreateProxyQP(worker int, _ ib.QKey) (uint32, ib.QPN, error) {
+func (r *rig) CreateProxyQP(worker int, _ ib.PKey, _ ib.QKey) (uint32, ib.QPN, error) {
+	if r.slow != nil {
+		<-r.slow
+	}
+	if r.failed != nil {
+		return 0, 0, r.failed
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.next++
 	r.open[r.next] = worker
 	return r.next, ib.QPN(0x1000 + r.next), nil
 }
 
 func (r *rig) DestroyProxyQP(qp uint32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.open, qp)
 	return nil
 }
@@ -77,9 +106,39 @@ func (r *rig) Give(host netip.Addr) uint8 {
 
 func (r *rig) Drop(host netip.Addr) { delete(r.given, host) }
 
+// settle runs the loop until the port has nothing more to do.
+func (r *rig) settle() {
+	for range 2 { // a result may make the port destroy a queue pair
+		r.ask.Wait()
+		r.inbox.DoPending()
+		r.inbox.DoLate()
+	}
+}
+
+// askFor asks for the proxy QP of a host's service.
+func (r *rig) askFor(ip netip.Addr, qpn ib.QPN, qkey ib.QKey, now time.Time) (got *result) {
+	got = &result{}
+	r.ForService(proxyqps.Service{HostQP: tables.HostQP{Host: ip, HostQPN: qpn}, QKey: qkey, MAC: mac, Version: 2}, now, func(q ib.QPN, err error) {
+		got.ends++
+		got.qpn, got.err = q, err
+	})
+	return got
+}
+
+type result struct {
+	ends int
+	qpn  ib.QPN
+	err  error
+}
+
 // get gets the proxy QP of a host's service.
 func (r *rig) get(ip netip.Addr, qpn ib.QPN, qkey ib.QKey, now time.Time) (ib.QPN, error) {
-	return r.ForService(proxyqps.Service{Host: ip, HostQPN: qpn, QKey: qkey, MAC: mac, Version: 2}, now)
+	r.t.Helper()
+	got := r.askFor(ip, qpn, qkey, now)
+	if r.settle(); got.ends != 1 {
+		r.t.Errorf("it ended %d times", got.ends)
+	}
+	return got.qpn, got.err
 }
 
 func (r *rig) must(ip netip.Addr, qpn ib.QPN, qkey ib.QKey, now time.Time) ib.QPN {
@@ -94,6 +153,7 @@ func (r *rig) must(ip netip.Addr, qpn ib.QPN, qkey ib.QKey, now time.Time) ib.QP
 // want compares how many proxy QPs the tables and the port have with the wanted number.
 func (r *rig) want(what string, n int) {
 	r.t.Helper()
+	r.settle()
 	if r.tables.ProxyQPs.Len() != n || len(r.open) != n {
 		r.t.Errorf("%s: %d in the tables, %d of the port, want %d", what, r.tables.ProxyQPs.Len(), len(r.open), n)
 	}
@@ -103,7 +163,7 @@ func (r *rig) want(what string, n int) {
 func TestForService(t *testing.T) {
 	r, now := newRig(t, proxyqps.Config{Max: 8, PerHost: 4, Every: time.Second, Workers: 2}), time.Now()
 	a := r.must(host, 5, 7, now)
-	if b := r.must(host, 5, 7, now); a != b || r.Of(host) != 1 || r.SeenUsed(host, 5) != now {
+	if b := r.must(host, 5, 7, now); a != b || r.Of(host) != 1 || r.SeenUsed(tables.HostQP{Host: host, HostQPN: 5}) != now {
 		t.Errorf("the same queue pair has %v and %v; %d in all", a, b, r.Of(host))
 	}
 	if b := r.must(host, 5, 8, now); a == b {
@@ -130,7 +190,7 @@ func TestLimits(t *testing.T) {
 	}
 	r.must(host, 12, 7, now.Add(2*time.Second))
 	r.must(host, 13, 7, now.Add(2*time.Minute))
-	if !r.SeenUsed(host, 11).IsZero() || r.SeenUsed(host, 12).IsZero() || r.Counters().ProxyQPsAged != 1 {
+	if !r.SeenUsed(tables.HostQP{Host: host, HostQPN: 11}).IsZero() || r.SeenUsed(tables.HostQP{Host: host, HostQPN: 12}).IsZero() || r.Counters().ProxyQPsAged != 1 {
 		t.Errorf("it was not the one that was idle for longest: %+v", r.Counters())
 	}
 	r.must(other, 11, 7, now)
@@ -150,7 +210,7 @@ func TestEnds(t *testing.T) {
 	r.must(other, 11, 7, now)
 	for range 120 {
 		now = now.Add(time.Second)
-		r.tables.ProxyQPs.MarkUsed(other, 11)
+		r.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: other, HostQPN: 11})
 		r.Tick(now)
 	}
 	r.want("aged", 1)
@@ -161,7 +221,7 @@ func TestEnds(t *testing.T) {
 	r.SetAllow([]netip.Prefix{netip.PrefixFrom(host, 32)})
 	r.want("denied", 1)
 	r.SendFrom(host, 3)
-	if s, _, _ := r.tables.ProxyQPs.Find(host, 11); s.Source != 3 {
+	if s, _, _ := r.tables.ProxyQPs.Find(tables.HostQP{Host: host, HostQPN: 11}); s.Source != 3 {
 		t.Errorf("sends from %d", s.Source)
 	}
 	r.RemoveHost(host, "test")
@@ -172,11 +232,19 @@ func TestEnds(t *testing.T) {
 }
 
 // pending is a packet that waits.
-type pending struct{ requeued, rejected int }
+type pending struct {
+	requeued, rejected int
+	why                punt.Rejection
+}
 
-func (p *pending) Worker() int           { return 1 }
-func (p *pending) Requeue()              { p.requeued++ }
-func (p *pending) Reject(punt.Rejection) { p.rejected++ }
+func (p *pending) Worker() int      { return 1 }
+func (p *pending) Partition() uint8 { return 0 }
+func (p *pending) Requeue()         { p.requeued++ }
+
+func (p *pending) Reject(why punt.Rejection) {
+	p.rejected++
+	p.why = why
+}
 
 // TestPlainUDP checks that all plain UDP of a host has one proxy QP, beside those of its RoCE queue pairs.
 func TestPlainUDP(t *testing.T) {
@@ -189,12 +257,13 @@ func TestPlainUDP(t *testing.T) {
 			t.Fatal(fault)
 		}
 		var p pending
-		if r.HandlePending(f, &p, now); p.requeued != 1 || p.rejected != 0 {
+		r.HandlePending(f, &p, now)
+		if r.settle(); p.requeued != 1 || p.rejected != 0 {
 			t.Errorf("datagram %d: %+v", i, p)
 		}
 	}
 	r.want("two datagrams", 2)
-	if x, _, ok := r.tables.ProxyQPs.Find(host, tables.PlainQPN); !ok || x.Version != tables.PlainUDP || x.Worker != 1 {
+	if x, _, ok := r.tables.ProxyQPs.Find(tables.HostQP{Host: host, HostQPN: tables.PlainQPN}); !ok || x.Version != tables.PlainUDP || x.Worker != 1 {
 		t.Errorf("%+v, %v", x, ok)
 	}
 	for range 30 {

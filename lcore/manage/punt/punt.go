@@ -8,7 +8,9 @@ package punt
 
 import (
 	"maps"
+	"net/netip"
 
+	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 )
 
@@ -24,12 +26,21 @@ type Worker interface {
 type Frame struct {
 	Data    []byte
 	Pending PendingPacket // nil: the frame is for management itself
+	Unknown Unknown       // not zero: there is no frame, a packet was dropped because no table has this node
+}
+
+// An Unknown is what a worker knows of a node that no table has. One of the fields is set.
+type Unknown struct {
+	GID ib.GID     // it has sent a message with a GRH
+	LID ib.LID     // it has sent a message without one
+	IP  netip.Addr // a RoCE host has sent to it
 }
 
 // A PendingPacket is RoCE data that waits for a proxy QP. Exactly one call of Requeue or Reject ends it.
 type PendingPacket interface {
-	Worker() int // that received it
-	Requeue()    // the proxy QP exists
+	Worker() int      // that received it
+	Partition() uint8 // that the proxy QP is to send in, by number
+	Requeue()         // the proxy QP exists
 	Reject(Rejection)
 }
 
@@ -41,6 +52,7 @@ const (
 	RejectFull    Rejection = iota // a limit is reached, or the IB port gives no QP
 	RejectSource                   // the source contradicts what is configured for its address
 	RejectStopped                  // the bridge is stopping
+	RejectBusy                     // too many packets wait for proxy QPs that are being made
 	RejectDenied                   // policy does not allow the source any more
 )
 

@@ -23,7 +23,6 @@ type Config struct {
 	Port     ibside.Services // nil: the IB port cannot; then every request is rejected
 	Ports    []ibside.PortRange
 	Allow    []netip.Prefix // RoCE hosts that may request services, and offer them
-	PKey     ib.PKey        // of the IB side
 	RoCEPKey ib.PKey
 
 	// Translate gives the addresses by which InfiniBand knows RoCE hosts and IB nodes, where these differ from the
@@ -45,6 +44,8 @@ func (c *Config) allows(host netip.Addr) bool {
 type Nodes interface {
 	Has(ip netip.Addr) bool
 	GID(ip netip.Addr) ib.GID
+	// PKey returns the P_Key that is configured for a node; 0: none.
+	PKey(ip netip.Addr) ib.PKey
 }
 
 // Hosts are the RoCE hosts.
@@ -58,9 +59,20 @@ type Hosts interface {
 	IsSpoofed(ip netip.Addr, mac frame.MAC, count bool) bool
 }
 
+// Partitions are the IB port's, by number.
+type Partitions interface {
+	PKey(number uint8) ib.PKey
+	// Matching returns the partition of a P_Key; false: the bridge is not in it.
+	Matching(ib.PKey) (uint8, bool)
+}
+
 // ProxyQPs are what services get on the other side.
 type ProxyQPs interface {
-	ForService(s proxyqps.Service, now time.Time) (ib.QPN, error)
+	// ForService calls then with the QPN, at once or in a later turn of the loop.
+	ForService(s proxyqps.Service, now time.Time, then func(ib.QPN, error))
+	// Promise keeps room for what a host will need that is told of a service. Release takes that back.
+	Promise(host netip.Addr, port uint16, now time.Time) error
+	Release(host netip.Addr, port uint16)
 }
 
 // Deps are what SIDR works with.
@@ -72,6 +84,11 @@ type Deps struct {
 	Frames   *punt.Workers
 	Ask      *ask.Asker
 	Log      *ratelog.Logger
+	// Wanted has a node learned that has an address. It reports false when there is none to be learned.
+	Wanted func(ip netip.Addr, now time.Time) bool
+	// Partitions are those of the IB port; PartitionOf returns the number of a node's.
+	Partitions  Partitions
+	PartitionOf func(node ib.GID) uint8
 	// Changed is called when Waiting has changed outside of a call of SetPorts.
 	Changed func()
 }

@@ -14,8 +14,10 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/proxyqps"
 	"causeway/lcore/manage/sidr/pending"
+	"causeway/tables"
 )
 
 const (
@@ -32,10 +34,13 @@ const (
 type question struct {
 	ibside.ServiceRequest
 	id     uint32 // RequestID on Ethernet, where all requests come from the bridge
+	in     uint8  // the number of the node's partition
 	result chan<- outcome
 	end    time.Time
-	due    time.Time // when it is sent again; zero: it waits for the host's MAC address
+	due    time.Time // when it is sent again; zero: it waits for the host's MAC address, or for a proxy QP
 	wait   time.Duration
+
+	answered bool // by the host; a proxy QP is being made
 }
 
 // questions are the requests of IB nodes to RoCE hosts.
@@ -77,6 +82,7 @@ func (q *questions) handle(running context.Context, r ibside.ServiceRequest) {
 	select {
 	case q.handling <- struct{}{}:
 		defer func() { <-q.handling }()
+		q.awaitNode(running, r.From)
 		o = q.askHost(running, r, known)
 	default: // no room; at the end, never again
 		q.tooMany.Add(1)
@@ -89,6 +95,26 @@ func (q *questions) handle(running context.Context, r ibside.ServiceRequest) {
 	}
 	if err != nil {
 		q.Log.Debug("service_answer", "from", r.From, "to", r.To, "port", r.Port, "error", err)
+	}
+}
+
+// awaitNode waits until a node is known whose request is the first that is seen of it: a rejection would be final.
+func (q *questions) awaitNode(running context.Context, from netip.Addr) {
+	const tries, pause = 20, 100 * time.Millisecond
+	for range tries {
+		wait := make(chan bool, 1)
+		if !q.Ask.Later(running, func() { wait <- !q.Nodes.Has(from) && q.Wanted(from, time.Now()) }) {
+			return
+		}
+		select {
+		case unknown := <-wait:
+			if !unknown {
+				return
+			}
+		case <-running.Done():
+			return
+		}
+		ask.Pause(running, pause)
 	}
 }
 
@@ -118,6 +144,7 @@ func (q *questions) ask(r ibside.ServiceRequest, known bool, result chan<- outco
 	}
 	r.Private = bytes.Clone(r.Private)
 	x := &question{ServiceRequest: r, id: q.newID(), result: result, end: now.Add(questionTimeout), wait: firstResend}
+	x.in, _ = q.partitionOf(&r)
 	q.all[x.id] = x
 	if h, known := q.Hosts.Find(r.To); known {
 		q.send(x, frame.MAC(h.MAC), h.Version, now)
@@ -139,10 +166,26 @@ func (q *questions) judge(r *ibside.ServiceRequest, known bool) (Result, uint8) 
 		return Malformed, ib.SIDRStatusRejected
 	case q.Hosts.AnswersFor(r.To): // the bridge itself has no services, and nodes are asked without it
 		return Unsupported, ib.SIDRStatusUnsupported
-	case !q.cfg.allows(r.To), r.PKey != 0 && !r.PKey.Matches(q.cfg.PKey): // 0: the port does not know
+	case !q.cfg.allows(r.To):
+		return Denied, ib.SIDRStatusRejected
+	}
+	if _, ok := q.partitionOf(r); !ok {
 		return Denied, ib.SIDRStatusRejected
 	}
 	return Answered, ib.SIDRStatusOK
+}
+
+// partitionOf returns the number of the partition that a node asks in, where it gets its answers, too. A node with a P_Key by
+// configuration gets them in that partition alone.
+func (q *questions) partitionOf(r *ibside.ServiceRequest) (uint8, bool) {
+	own := q.Nodes.PKey(r.From)
+	switch {
+	case r.PKey == 0: // the port does not know
+		return q.PartitionOf(q.Nodes.GID(r.From)), true
+	case own != 0 && !own.Matches(r.PKey):
+		return 0, false
+	}
+	return q.Partitions.Matching(r.PKey)
 }
 
 // newID returns a RequestID that no question has. It is random: another host must not be able to guess it and answer.
@@ -215,6 +258,9 @@ func (q *questions) replied(p *roce.Packet, rep ib.SIDRRep, now time.Time) {
 	}
 	private := bytes.Clone(rep.Private())
 	switch {
+	case x.answered: // the host repeats itself
+		q.counted(ibToRoCE, Repeated, x.From, x.To, x.Port)
+		return
 	case rep.Status() != ib.SIDRStatusOK:
 		q.end(x, Refused, outcome{ibside.ServiceAnswer{Private: private}, statusAcross(rep.Status())})
 		return
@@ -222,14 +268,20 @@ func (q *questions) replied(p *roce.Packet, rep ib.SIDRRep, now time.Time) {
 		q.end(x, Malformed, rejection(ib.SIDRStatusNoQP))
 		return
 	}
-	s := proxyqps.Service{Host: p.SrcIP, HostQPN: rep.QPN(), QKey: rep.QKey(), MAC: p.Src, Version: uint8(p.Version)}
+	s := proxyqps.Service{HostQP: tables.HostQP{Host: p.SrcIP, HostQPN: rep.QPN(), Partition: x.in}, QKey: rep.QKey(), MAC: p.Src, Version: uint8(p.Version)}
 	if p.Tag != nil {
 		s.VLAN = p.Tag.VID
 	}
-	qpn, err := q.ProxyQPs.ForService(s, now)
-	if err != nil {
-		q.end(x, NoProxyQP, rejection(ib.SIDRStatusNoQP))
-		return
-	}
-	q.end(x, Answered, outcome{ServiceAnswer: ibside.ServiceAnswer{QPN: qpn, QKey: rep.QKey(), Private: private}})
+	x.answered, x.due = true, time.Time{}
+	answer := ibside.ServiceAnswer{QKey: rep.QKey(), Private: private} // rep is the frame's, which goes
+	q.ProxyQPs.ForService(s, now, func(qpn ib.QPN, err error) {
+		answer.QPN = qpn
+		switch {
+		case q.all[x.id] != x: // it took too long
+		case err != nil:
+			q.end(x, NoProxyQP, rejection(ib.SIDRStatusNoQP))
+		default:
+			q.end(x, Answered, outcome{ServiceAnswer: answer})
+		}
+	})
 }

@@ -32,6 +32,12 @@ func (r *request) key() requestKey {
 
 func (r *request) port() uint16 { return r.fields.ServiceID.Port() }
 
+// srcPort returns the host's port, which identifies its rdma_cm identifier.
+func (r *request) srcPort() uint16 {
+	h, _ := ib.AsCMAHeader(r.fields.Private) // as long as a MAD is
+	return h.SrcPort()
+}
+
 // requests are those of RoCE hosts to IB nodes.
 type requests struct {
 	*shared
@@ -63,6 +69,10 @@ func (q *requests) requested(r request) {
 	result, status := q.judge(&r)
 	if result == Answered {
 		result = take(&q.quota, key.from)
+	}
+	if result == Answered && q.ProxyQPs.Promise(key.from, r.srcPort(), time.Now()) != nil {
+		q.quota.Give(key.from)
+		result, status = NoProxyQP, ib.SIDRStatusNoQP
 	}
 	if result != Answered {
 		q.end(&r, result)
@@ -112,9 +122,9 @@ func isConsistent(r *request) bool {
 // connect makes the port ask the node, in a goroutine of its own: there are at most as many as requests under way.
 func (q *requests) connect(r request) {
 	from, to, _ := q.cfg.toIB(r.packet.SrcIP, r.packet.DstIP) // judge has checked it
-	h, _ := ib.AsCMAHeader(r.fields.Private)
 	c := ibside.ServiceConnect{
-		From: from, To: to, ToGID: q.Nodes.GID(r.packet.DstIP), SrcPort: h.SrcPort(), Port: r.port(), PKey: q.cfg.PKey,
+		From: from, To: to, ToGID: q.Nodes.GID(r.packet.DstIP), SrcPort: r.srcPort(), Port: r.port(),
+		PKey:    q.Partitions.PKey(q.PartitionOf(q.Nodes.GID(r.packet.DstIP))),
 		Private: bytes.Clone(r.fields.Private[ib.CMAHdrLen:]),
 	}
 	running, port := q.Ask.Running(), q.cfg.Port
@@ -132,6 +142,9 @@ func (q *requests) connected(r request, a ibside.ServiceAnswer, err error) {
 	delete(q.asking, key)
 	q.quota.Give(key.from)
 	result, o := judgeAnswer(a, err)
+	if result != Answered {
+		q.ProxyQPs.Release(key.from, r.srcPort())
+	}
 	if result != Answered && q.Log.Allow("service_failed", 1) {
 		q.Log.Warn("service_failed", "from", key.from, "to", key.to, "port", r.port(), "why", result, "status", o.status, "error", err)
 	}

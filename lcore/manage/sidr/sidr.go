@@ -9,8 +9,9 @@
 //	        ◀── a proxy QP's QPN ─ replied ◀ SIDR_REP ─
 //
 // A request ends with one Result. Sent again, it is still one request, and gets the same answer. A RoCE host above its
-// limit gets no answer and sends again 4 s later; an IB node is told that there is no queue pair. When nothing answers
-// within 30 s, no process listens (status 1).
+// limit of requests gets no answer and sends again 4 s later; an IB node is told that there is no queue pair. So is
+// either (status 3) when the RoCE host has no room for another proxy QP: what its program sent later would not cross.
+// When nothing answers within 30 s, no process listens (status 1).
 //
 // All methods belong to the loop's goroutine, unless they say otherwise.
 package sidr
@@ -155,7 +156,10 @@ func (s *SIDR) Requests(now time.Time) []Request {
 	}
 	for _, q := range s.questions.all {
 		r := Request{Direction: ibToRoCE, From: q.From, To: q.To, Port: q.Port, Left: max(0, q.end.Sub(now)), Waits: "the host's answer"}
-		if q.due.IsZero() {
+		switch {
+		case q.answered:
+			r.Waits = "a proxy QP"
+		case q.due.IsZero():
 			r.Waits = "the host's MAC address"
 		}
 		list = append(list, r)

@@ -19,6 +19,7 @@ import (
 	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/inbox"
 	"causeway/lcore/manage/local"
+	"causeway/lcore/manage/partitions"
 	"causeway/lcore/manage/proxyqps"
 	"causeway/lcore/manage/punt"
 	"causeway/lcore/manage/ratelog"
@@ -67,6 +68,7 @@ func (r *rig) Connect(_ context.Context, c ibside.ServiceConnect) (ibside.Servic
 
 func (r *rig) Has(ip netip.Addr) bool   { return ip == node }
 func (r *rig) GID(ip netip.Addr) ib.GID { return nodeGID }
+func (r *rig) PKey(netip.Addr) ib.PKey  { return 0 }
 
 func (r *rig) Find(ip netip.Addr) (tables.Host, bool) {
 	return tables.Host{IP: ip, MAC: hostMAC, Version: 2}, ip == host && r.known
@@ -77,11 +79,14 @@ func (r *rig) Ask(netip.Addr) bool {
 	return true
 }
 
-func (r *rig) AnswersFor(ip netip.Addr) bool                          { return ip == bridge || ip == node }
-func (r *rig) IsSpoofed(ip netip.Addr, _ frame.MAC, _ bool) bool      { return ip != host }
-func (r *rig) ForService(proxyqps.Service, time.Time) (ib.QPN, error) { return 0x789, nil }
-func (r *rig) TakePunted() []punt.Frame                               { return nil }
-func (r *rig) Send(b []byte) error                                    { r.sent = append(r.sent, b); return nil }
+func (r *rig) AnswersFor(ip netip.Addr) bool                     { return ip == bridge || ip == node }
+func (r *rig) IsSpoofed(ip netip.Addr, _ frame.MAC, _ bool) bool { return ip != host }
+func (r *rig) Promise(netip.Addr, uint16, time.Time) error       { return nil }
+func (r *rig) Release(netip.Addr, uint16)                        {}
+func (r *rig) TakePunted() []punt.Frame                          { return nil }
+func (r *rig) Send(b []byte) error                               { r.sent = append(r.sent, b); return nil }
+
+func (r *rig) ForService(_ proxyqps.Service, _ time.Time, then func(ib.QPN, error)) { then(0x789, nil) }
 
 // bubble runs a test with SIDR on a fake clock.
 func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
@@ -92,11 +97,12 @@ func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 		a.Start(ctx)
 		r.SIDR = sidr.New(sidr.Config{
 			Port: r, Ports: []ibside.PortRange{{First: servicePort, Last: servicePort}}, Allow: []netip.Prefix{netip.PrefixFrom(host, 32)},
-			PKey: 0x8001, RoCEPKey: ib.PKeyDefault,
+			RoCEPKey: ib.PKeyDefault,
 		}, sidr.Deps{
-			Nodes: r, Hosts: r, ProxyQPs: r, Frames: punt.NewWorkers([]punt.Worker{r}), Ask: a, Changed: func() {},
-			Local: &local.Addresses{Link: frame.Link{MAC: bridgeMAC}, IPs: []netip.Prefix{netip.PrefixFrom(bridge, 24)}},
-			Log:   ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
+			Nodes: r, Hosts: r, ProxyQPs: r, Frames: punt.NewWorkers([]punt.Worker{r}), Ask: a, Changed: func() {}, Wanted: func(netip.Addr, time.Time) bool { return false },
+			Local:      &local.Addresses{Link: frame.Link{MAC: bridgeMAC}, IPs: []netip.Prefix{netip.PrefixFrom(bridge, 24)}},
+			Log:        ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
+			Partitions: partitions.New(0x8001), PartitionOf: func(ib.GID) uint8 { return 0 },
 		})
 		if r.Start(); r.Waiting() != 1 {
 			t.Error("it does not wait for the port")

@@ -1,34 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "endpoint.h"
+#include "group.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { MAX_GIDS = 128, SENDS = 16, EXIT_BROKEN = 3 };
-
-void fail(const char *what)
-{
-	printf("{\"event\":\"error\",\"what\":\"%s: %s\"}\n", what, strerror(errno));
-	exit(EXIT_BROKEN);
-}
-
-double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
+enum { MAX_GIDS = 128, SENDS = 16 };
 
 static struct ibv_context *open_device(const char *name)
 {
@@ -133,54 +118,14 @@ static void join_ip_group(struct endpoint *e, const union ibv_gid *mgid)
 		fail("join the IP group");
 }
 
-/* The IPv4 address of the IPoIB interface, which rdma_cm joins from. */
-static struct sockaddr_in ipoib_address(const struct endpoint *e)
-{
-	struct ifreq request = {0};
-	int fd = socket(AF_INET, SOCK_DGRAM, 0);
-	if (!e->netdev)
-		fail("--netdev must name the IPoIB interface");
-	strncpy(request.ifr_name, e->netdev, IFNAMSIZ - 1);
-	if (ioctl(fd, SIOCGIFADDR, &request))
-		fail("no IPv4 address on --netdev");
-	close(fd);
-	return *(struct sockaddr_in *)&request.ifr_addr;
-}
-
-/* Joins an IPv4 group on InfiniBand by rdma_cm; the membership lasts as long as the program. Returns how to send to it.
- */
-static struct ibv_ah_attr join_infiniband_group(const struct endpoint *e, const union ibv_gid *group)
-{
-	struct sockaddr_in own = ipoib_address(e), to = {.sin_family = AF_INET};
-	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct rdma_cm_id *id;
-	struct rdma_cm_event *event;
-	memcpy(&to.sin_addr, group->raw + 12, 4);
-	own.sin_port = 0;
-	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_UDP) ||
-	    rdma_bind_addr(id, (struct sockaddr *)&own) || rdma_join_multicast(id, (struct sockaddr *)&to, NULL) ||
-	    rdma_get_cm_event(channel, &event))
-		fail("join the group");
-	errno = -event->status;
-	if (event->event != RDMA_CM_EVENT_MULTICAST_JOIN)
-		fail(rdma_event_str(event->event));
-	struct ibv_ah_attr attr = event->param.ud.ah_attr;
-	rdma_ack_cm_event(event);
-	return attr;
-}
-
 void endpoint_attach(struct endpoint *e, const union ibv_gid *mgid)
 {
-	union ibv_gid joined = *mgid;
-	uint16_t mlid = 0;
 	if (e->infiniband) {
-		struct ibv_ah_attr attr = join_infiniband_group(e, mgid);
-		joined = attr.grh.dgid;
-		mlid = attr.dlid;
-	} else {
-		join_ip_group(e, mgid);
+		group_receive(e, mgid);
+		return;
 	}
-	errno = ibv_attach_mcast(e->qp, &joined, mlid);
+	join_ip_group(e, mgid);
+	errno = ibv_attach_mcast(e->qp, mgid, 0);
 	if (errno)
 		fail("ibv_attach_mcast");
 }
@@ -200,10 +145,12 @@ enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, ui
 					   .opcode = to->with_imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
 					   .send_flags = IBV_SEND_SIGNALED,
 					   .imm_data = htonl(to->imm),
-					   .wr.ud = {.ah = to->ah, .remote_qpn = to->qpn, .remote_qkey = to->qkey},
+					   .wr.ud = {.remote_qpn = to->qpn, .remote_qkey = to->qkey},
 				   },
 			   *bad;
 	struct ibv_wc wc;
+	groups_serve(e);
+	wr.wr.ud.ah = to->group ? group_ah(e, to->group) : to->ah;
 	errno = ibv_post_send(e->qp, &wr, &bad);
 	if (errno)
 		fail("ibv_post_send");
@@ -218,6 +165,7 @@ bool endpoint_receive(struct endpoint *e, double deadline, struct message *m)
 	while (ibv_poll_cq(e->receive_cq, 1, &m->wc) < 1) {
 		if (now() > deadline)
 			return false;
+		groups_serve(e);
 		usleep(200);
 	}
 	m->grh = e->memory + m->wc.wr_id * SLOT;
@@ -237,23 +185,29 @@ static bool is_ipv4_group(const union ibv_gid *gid)
 	return !memcmp(gid->raw, mapped, sizeof mapped) && gid->raw[12] >> 4 == 0xe;
 }
 
-struct ibv_ah *endpoint_ah(struct endpoint *e, const union ibv_gid *gid, const struct path *path)
+static struct ibv_ah *create_ah(struct endpoint *e, const union ibv_gid *gid, const struct path *path)
 {
 	struct ibv_ah_attr attr = {
 		.is_global = !path->without_grh,
 		.dlid = path->dlid,
 		.src_path_bits = path->source_bits,
 		.sl = path->sl,
+		.port_num = e->source.port_num,
 		.grh = {.dgid = *gid,
 			.sgid_index = e->source.gid_index,
 			.traffic_class = path->tclass,
 			.hop_limit = path->hop_limit},
 	};
-	if (e->infiniband && is_ipv4_group(gid))
-		attr = join_infiniband_group(e, gid);
-	attr.port_num = e->source.port_num;
 	struct ibv_ah *ah = ibv_create_ah(e->pd, &attr);
 	if (!ah)
 		fail("ibv_create_ah");
 	return ah;
+}
+
+void endpoint_route(struct endpoint *e, struct target *to, const union ibv_gid *gid, const struct path *path)
+{
+	if (e->infiniband && is_ipv4_group(gid))
+		to->group = group_send(e, gid);
+	else
+		to->ah = create_ah(e, gid, path);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* One UD QP with its buffers, which udend's modes use. A call that fails in a way that no test expects ends the program
- * with an "error" line. */
+/* One UD QP with its buffers, which udend's modes use. */
 
 #ifndef UDEND_ENDPOINT_H
 #define UDEND_ENDPOINT_H
+
+#include "queue_pair.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -15,19 +16,6 @@ enum {
 	MAX_PAYLOAD = 4096,                 /* IB's largest MTU */
 	RECEIVES = 128,                     /* receive buffers, all posted */
 	SLOT = GRH_AREA + MAX_PAYLOAD + 24, /* keeps buffers 64-byte aligned to each other */
-};
-
-struct endpoint {
-	struct ibv_context *device;
-	struct ibv_pd *pd;
-	struct ibv_cq *send_cq, *receive_cq;
-	struct ibv_mr *mr;
-	struct ibv_qp *qp;
-	struct ibv_gid_entry source; /* the GID of our IP: index, netdev */
-	const char *netdev;
-	uint16_t pkey_index;
-	bool infiniband; /* the link layer */
-	uint8_t *memory; /* RECEIVES slots, then one to send from */
 };
 
 /* A received message, in a buffer that is posted again by endpoint_release. */
@@ -41,6 +29,7 @@ struct message {
 /* The destination of messages, and the fields that they are sent with. */
 struct target {
 	struct ibv_ah *ah;
+	struct group *group; /* in place of ah, if not NULL */
 	uint32_t qpn, qkey;
 	bool with_imm;
 	uint32_t imm; /* host order */
@@ -71,12 +60,7 @@ enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, ui
 bool endpoint_receive(struct endpoint *e, double deadline, struct message *m);
 void endpoint_release(struct endpoint *e, const struct message *m);
 
-/* An address handle for a GID. On InfiniBand an IPv4 group is joined, and its path is the group's. */
-struct ibv_ah *endpoint_ah(struct endpoint *e, const union ibv_gid *gid, const struct path *path);
-
-double now(void);
-
-/* Prints an "error" line with errno, and exits with 3. */
-void fail(const char *what) __attribute__((noreturn));
+/* Sets the target's address handle, for a GID. An IPv4 group on InfiniBand is joined, and its path is the group's. */
+void endpoint_route(struct endpoint *e, struct target *to, const union ibv_gid *gid, const struct path *path);
 
 #endif

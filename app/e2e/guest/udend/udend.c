@@ -102,14 +102,15 @@ static struct targets targets_of(struct endpoint *e, const struct options *o)
 	struct targets t = {.n = o->tos};
 	if (!t.n)
 		usage("--to ADDR is needed");
-	for (int i = 0; i < t.n; i++)
+	for (int i = 0; i < t.n; i++) {
 		t.to[i] = (struct target){
-			.ah = endpoint_ah(e, &o->to[i], &o->path),
 			.qpn = o->qpn,
 			.qkey = o->qkey,
 			.with_imm = o->with_imm,
 			.imm = o->imm,
 		};
+		endpoint_route(e, &t.to[i], &o->to[i], &o->path);
+	}
 	return t;
 }
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/tables"
+)
+
+// asked returns what management was asked for, and checks that nothing else was punted.
+func asked(t *testing.T, s *rig) (all []tables.Unknown) {
+	t.Helper()
+	for _, p := range s.takePunted() {
+		if p.Unknown == (tables.Unknown{}) || p.Pending != nil {
+			t.Errorf("punted %+v", p)
+		}
+		all = append(all, p.Unknown)
+	}
+	return all
+}
+
+// TestUnknownNodes checks that management is asked for nodes that no table has, where they are learned: for each once in a while,
+// and for so many at most. The packets are counted as dropped.
+func TestUnknownNodes(t *testing.T) {
+	stranger, far := mustGID("fe80::99"), netip.MustParseAddr("10.10.0.99")
+	for _, learn := range []bool{false, true} {
+		w := smallFixture()
+		w.config.LearnNodes = learn
+		s := newRig(t, w)
+		for _, c := range []struct {
+			name string
+			send func()
+			dir  lcore.Direction
+			drop string
+			want tables.Unknown
+		}{
+			{"a GID", func() { s.fromIB(received(fromNode(stranger, nodeLID))) }, lcore.IBToRoCE, "node_unknown", tables.Unknown{GID: stranger}},
+			{"a LID", func() { s.fromIB(received(noGRH, func(m *message) { m.SLID = 99 })) }, lcore.IBToRoCE, "node_unknown", tables.Unknown{LID: 99}},
+			{"an address", func() { s.fromRoCE(v4(dest("10.10.0.99"))) }, lcore.RoCEToIB, "node_unknown", tables.Unknown{IP: far}},
+			{"a proxy QP that there is not", func() { s.fromIB(received(fromNode(mustGID("fe80::98"), 98), func(m *message) { m.QPN = 0x999 })) },
+				lcore.IBToRoCE, "proxy_qp_unknown", tables.Unknown{}},
+		} {
+			before := s.counters(c.dir)
+			c.send()
+			if drops := s.droppedSince(c.dir, before); len(drops) != 1 || fmt.Sprint(drops) != "map["+c.drop+":1]" {
+				t.Errorf("%s: dropped %v", c.name, drops)
+			}
+			var want []tables.Unknown
+			if learn && c.want != (tables.Unknown{}) {
+				want = append(want, c.want)
+			}
+			if got := asked(t, s); !slices.Equal(got, want) {
+				t.Errorf("%s: asked for %+v, want %+v", c.name, got, want)
+			}
+		}
+	}
+}
+
+// TestUnknownFlood checks that a flood of messages from unknown nodes asks for few of them.
+func TestUnknownFlood(t *testing.T) {
+	w := smallFixture()
+	w.config.LearnNodes = true
+	s := newRig(t, w)
+	const messages, most = 4000, 32
+	for i := range messages / 50 {
+		var burst []message
+		for j := range 50 {
+			burst = append(burst, received(fromNode(ib.GIDFromGUID(0xfe80<<48, ib.GUID(0x1000+50*i+j)), nodeLID)))
+		}
+		s.fromIB(burst...)
+	}
+	if n := len(asked(t, s)); n == 0 || n > 20*most { // two seconds would be a slow test
+		t.Errorf("asked for %d of %d nodes", n, messages)
+	}
+	if c := s.counters(lcore.IBToRoCE); c.Received != messages || c.Dropped() != messages {
+		t.Errorf("received %d, dropped %d of %d", c.Received, c.Dropped(), messages)
+	}
+}
+
+// TestUsedNodes checks that what crosses from a node, or to it, marks it as used.
+func TestUsedNodes(t *testing.T) {
+	s := newRig(t, smallFixture())
+	for _, step := range []struct {
+		name  string
+		cross func()
+		want  bool
+	}{
+		{"nothing crosses", func() {}, false},
+		{"to it", func() { s.fromRoCE(v4()) }, true},
+		{"nothing more", func() {}, false},
+		{"from it, by its GID", func() { s.fromIB(received()) }, true},
+		{"from it, by its LID", func() { s.fromIB(received(noGRH)) }, true},
+		{"from another", func() { s.fromIB(received(fromNode(node4GID, node4LID))) }, false},
+	} {
+		step.cross()
+		if got := s.tables.Nodes.TakeUsed(s.fixture.nodes[0].GID); got != step.want {
+			t.Errorf("%s: used: %v, want %v", step.name, got, step.want)
+		}
+	}
+}

@@ -195,7 +195,10 @@ func TestMan(t *testing.T) {
 	}
 }
 
-// TestDocsDrops checks that docs/drops.md agrees with drop.def and the trace's advice.
+// portLoss is a line of ibside/verbs/drops.def.
+var portLoss = regexp.MustCompile(`(?m)^(SEND|RECV)_DROP\((\w+), "(.*)"\)$`)
+
+// TestDocsDrops checks that docs/drops.md agrees with drop.def, the trace's advice, and the InfiniBand port's drops.def.
 func TestDocsDrops(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!-- %s -->\n# Drop reasons\n\n", madeHere)
@@ -204,6 +207,18 @@ func TestDocsDrops(t *testing.T) {
 		"| reason | what was wrong | where to look |\n|---|---|---|\n")
 	for _, d := range lcore.Drops() {
 		fmt.Fprintf(&b, "| `%v` | %s | %s |\n", d, d.Sentence(), trace.Advice(d))
+	}
+	b.WriteString("\n## Lost by the InfiniBand port\n\nWhat counts as sent to an InfiniBand port may be lost there, and what it received may be lost " +
+		"before a worker has it: `ibside/verbs/drops.def`\nis the list. How many there were: `causeway ctl show ports`, or " +
+		"`causeway_ib_port_lost_total`. The device itself counts further losses: `causeway_ib_device_lost_total`.\n\n" +
+		"| reason | towards | what was wrong |\n|---|---|---|\n")
+	def, err := os.ReadFile(filepath.Join(root(t), "ibside", "verbs", "drops.def"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	towards := map[string]string{"SEND": "InfiniBand", "RECV": "RoCE"}
+	for _, m := range portLoss.FindAllStringSubmatch(string(def), -1) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m[2], towards[m[1]], m[3])
 	}
 	sameDocument(t, "drops.md", b.String())
 }

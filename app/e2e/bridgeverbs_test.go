@@ -30,8 +30,7 @@ lcores     = [1]
 idle       = "sleep"
 memory_mib = 192
 mbufs      = 8192
-proxy_qps   = 256
-proxy_qps_per_host = 64
+proxy_qps   = 512
 [policy]
 allow = ["10.9.0.0/24", "fd09::/64"]
 [metrics]

@@ -73,24 +73,34 @@ func holds(name string, value uint16) string {
 	return fmt.Sprintf("[ $(($(cat %s%s))) = %d ]", portFiles, name, value)
 }
 
-// partitions writes the partitions that opensm in a guest reads when it starts, or by SIGHUP: the default one, and full
-// members of these.
-func (f *fabricUnderFire) partitions(on *Guest, more ...uint16) {
+// partitionOf is a partition beside the default one, and its full members: opensm's ALL, or the GUID of a port.
+type partitionOf struct {
+	pkey    uint16
+	members string
+}
+
+// partitions writes the partitions that opensm in a guest reads when it starts, or by SIGHUP.
+func (f *fabricUnderFire) partitions(on *Guest, more ...partitionOf) {
 	f.t.Helper()
 	lines := "Default=0x7fff,ipoib:ALL=full;\\n"
 	for _, p := range more {
-		lines += fmt.Sprintf("P%d=%#x:ALL=full;\\n", p, p)
+		lines += fmt.Sprintf("P%d=%#x,ipoib:%s=full;\\n", p.pkey, p.pkey, p.members)
 	}
 	f.must(on, "printf '"+lines+"' >/tmp/partitions.conf")
 }
 
-// repartition has opensm in a guest change the partitions, until a condition holds in both guests.
-func (f *fabricUnderFire) repartition(on *Guest, until string, partitions ...uint16) {
+// repartition has opensm in a guest change the partitions.
+func (f *fabricUnderFire) repartition(on *Guest, partitions ...partitionOf) {
 	f.t.Helper()
 	f.partitions(on, partitions...)
 	f.must(on, "killall -HUP opensm")
-	f.await(f.m, until)
-	f.await(f.d.Guest, until)
+}
+
+// awaitBoth waits until a condition holds in the bridge's guest and the node's.
+func (f *fabricUnderFire) awaitBoth(condition string) {
+	f.t.Helper()
+	f.await(f.m, condition)
+	f.await(f.d.Guest, condition)
 }
 
 // pkeys is the shell condition that a port has these P_Keys, in this order, at the beginning of its table.
@@ -154,33 +164,43 @@ var subnetFaults = []struct {
 		f.await(f.d.Guest, portActive)
 	}},
 	{"two partitions more", func(f *fabricUnderFire) {
-		f.repartition(f.m, pkeys("0xffff", "0x8001", "0x8002"), 1, 2)
+		f.repartition(f.m, partitionOf{1, "ALL"}, partitionOf{2, "ALL"})
+		f.awaitBoth(pkeys("0xffff", "0x8001", "0x8002"))
 	}},
 	{"one of them less", func(f *fabricUnderFire) {
-		f.repartition(f.m, pkeys("0xffff", "0x0000", "0x8002"), 2)
+		f.repartition(f.m, partitionOf{2, "ALL"})
+		f.awaitBoth(pkeys("0xffff", "0x0000", "0x8002"))
 	}},
 }
 
-// TestInfiniBandFaults changes the subnet in all ways while unicast and group traffic crosses the bridge both ways. Traffic
-// is back within a second of the subnet's own recovery, without a new process.
-func TestInfiniBandFaults(t *testing.T) {
+// theFabricUnderFire returns the third topology, managed by opensm in the bridge's guest, with these partitions.
+func theFabricUnderFire(t *testing.T, partitions ...partitionOf) *fabricUnderFire {
+	t.Helper()
 	a, d, m := theThirdTopology(t)
 	f := &fabricUnderFire{t: t, a: a, d: d, m: m, slow: d.slowness(t.Context())}
-	f.proof = proves(t, "third topology: the subnet changes under traffic, unicast and groups both ways")
 	t.Cleanup(func() { // later tests begin as the first
 		for _, g := range []*Guest{f.d.Guest, f.m} {
 			_ = g.Must(context.Background(), "rm -f /var/cache/opensm/* /tmp/partitions.conf")
 		}
 	})
 	for _, g := range []*Guest{d.Guest, m} {
-		f.partitions(g)
+		f.partitions(g, partitions...)
 	}
 	f.manage(d.Guest, "", lidOfPort{&ibBridge, lidD}, lidOfPort{&ibNode, lidM})
 	f.await(d.Guest, holds("lid", lidD)+" && "+portActive)
 	f.await(m, holds("lid", lidM)+" && "+portActive)
-	bridge, stop := startVerbsBridge(t, d, infinibandBridge)
+	return f
+}
+
+// TestInfiniBandFaults changes the subnet in all ways while unicast and group traffic crosses the bridge both ways. Traffic
+// is back within a second of the subnet's own recovery, without a new process.
+func TestInfiniBandFaults(t *testing.T) {
+	f := theFabricUnderFire(t)
+	f.proof = proves(t, "third topology: the subnet changes under traffic, unicast and groups both ways")
+	bridge, stop := startVerbsBridge(t, f.d, infinibandBridge)
 	defer stop()
-	f.traffic()
+	node := ends(f.m, ibNode)
+	f.traffic(node[0], node[1])
 	for _, x := range subnetFaults {
 		f.suffer(x.name, x.do)
 	}
@@ -195,11 +215,10 @@ func TestInfiniBandFaults(t *testing.T) {
 	switchConserved(t)
 }
 
-// traffic starts the flows.
-func (f *fabricUnderFire) traffic() {
-	node := ends(f.m, ibNode)
+// traffic starts the flows between the host and the node, which are two addresses of the node's.
+func (f *fabricUnderFire) traffic(node, node6 Peer) {
 	gap := min(time.Duration(f.slow*float64(20*time.Millisecond)), 100*time.Millisecond)
-	f.flows = startFlows(f.t, gap, f.a, node[0], node[1])
+	f.flows = startFlows(f.t, gap, f.a, node, node6)
 	f.clocks = map[*Guest]time.Time{f.a: f.a.booted(f.t), f.m: f.m.booted(f.t)}
 }
 
@@ -248,7 +267,8 @@ func (f *fabricUnderFire) reboot() {
 	}
 	f.await(f.m, portActive+" && "+holds("lid", lidMLater))
 	f.await(f.m, "ip addr show ib0 | grep -q 'state UP'")
-	f.traffic()
+	node := ends(f.m, ibNode)
+	f.traffic(node[0], node[1])
 	recovered := time.Now()
 	f.flows.await(f.t, 25)
 	f.judge("node rebooted, with another LID", f.flows.since(f.t, recovered, f.clocks))

@@ -17,6 +17,7 @@ type Peer struct {
 	IP     string
 	Netdev string // needed only where the address alone is ambiguous, link local; and for GID, whose groups it joins
 	GID    string // of an adapter with InfiniBand's link layer, whose IPoIB has IP; "": it follows from IP
+	PKey   int    // index of its queue pairs' P_Key in the port's table
 }
 
 // udendArgs returns udend's arguments that choose the peer's GID.
@@ -24,6 +25,9 @@ func (p Peer) udendArgs() string {
 	args := "--ip " + cmp.Or(p.GID, p.IP)
 	if p.Netdev != "" {
 		args += " --netdev " + p.Netdev
+	}
+	if p.PKey != 0 {
+		args += fmt.Sprintf(" --pkey-index %d", p.PKey)
 	}
 	return args
 }

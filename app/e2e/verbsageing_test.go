@@ -33,8 +33,8 @@ func TestTenThousandProxyQPs(t *testing.T) {
 	r, _, _ := theRig(t)
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: ten thousand proxy QPs made, received from and aged; one in use stays")
-	small := strings.NewReplacer("proxy_qps   = 256", "proxy_qps   = 12000", "proxy_qps_per_host = 64",
-		fmt.Sprintf("proxy_qps_per_host = %d\nproxy_qp_depth = 16\nproxy_qp_idle = %d", crowdHost, int(crowdAge.Seconds())), `level = "debug"`, `level = "info"`)
+	small := strings.NewReplacer("proxy_qps   = 512",
+		fmt.Sprintf("proxy_qps   = 12000\nproxy_qps_per_host = %d\nproxy_qp_depth = 16\nproxy_qp_idle = %d", crowdHost, int(crowdAge.Seconds())), `level = "debug"`, `level = "info"`)
 	bridge, stop := startVerbsBridge(t, c, small.Replace(verbsBridge))
 	defer stop()
 	faithful, err := a.StartUDEnd(within(t, stepTime), fmt.Sprintf("--ip 10.9.0.1 %s --to 10.9.0.7 --qpn 0x123 --gap 1000 --count 1000 send", unicast))

@@ -137,7 +137,7 @@ func (s *scrape) port(src Source) {
 
 // usualLosses are there from the first scrape on. Other reasons appear with their first loss.
 var usualLosses = [2][]string{
-	lcore.RoCEToIB: {"ah_failed", "ah_pending", "mtu", "no_qp", "qp_down", "qp_full", "wc_error"},
+	lcore.RoCEToIB: {"ah_failed", "ah_pending", "mtu", "no_qp", "pkey_lost", "qp_down", "qp_full", "wc_error"},
 	lcore.IBToRoCE: {"port_full", "mbuf_small", "no_buffer", "no_mbuf", "no_qp", "qkey", "wc_error"},
 }
 

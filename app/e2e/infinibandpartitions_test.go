@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// partitionBridge has its groups in partition 0x8001; nodeThere adds that the node is there, too.
+var (
+	partitionBridge = strings.NewReplacer(
+		`ip = "239.1.2.3"`, "ip = \"239.1.2.3\"\npkey = 0x8001",
+		`ip = "239.1.2.4"`, "ip = \"239.1.2.4\"\npkey = 0x8001").Replace(infinibandBridge)
+	nodeThere = strings.NewReplacer(`gid  = "fe80::2:c903:0:22"`, "gid  = \"fe80::2:c903:0:22\"\npkey = 0x8001")
+)
+
+// partitionedNode gives node M an IPoIB interface in the partition at an index of its port's table, with an IPv4 address
+// that groups are joined by, and returns M's ends there.
+func partitionedNode(t *testing.T, m *Guest, index int) (v4, v6 Peer) {
+	t.Helper()
+	const make, remove = "echo 0x8001 >/sys/class/net/ib0/create_child; ip addr add 10.81.0.7/24 dev ib0.8001; ip link set ib0.8001 up",
+		"echo 0x8001 >/sys/class/net/ib0/delete_child"
+	if err := m.Must(within(t, stepTime), make); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Must(context.Background(), remove); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := m.Until(within(t, stepTime), "ip addr show ib0.8001 | grep -q 'state UP'"); err != nil {
+		t.Fatal(err)
+	}
+	node := ends(m, ibNode)
+	for i := range node {
+		node[i].Netdev, node[i].PKey = "ib0.8001", index
+	}
+	return node[0], node[1]
+}
+
+// TestInfiniBandPartitions has groups and a node in a partition that is not the port's first. Under traffic the P_Key is
+// taken away from the bridge's port, and given back at another index of its table.
+func TestInfiniBandPartitions(t *testing.T) {
+	everybody := partitionOf{1, "ALL"}
+	f := theFabricUnderFire(t, everybody)
+	f.proof = proves(t, "third topology: groups and unicast in partition 0x8001; the P_Key taken away and given back at another index")
+	f.awaitBoth(pkeys("0xffff", "0x8001", "0x0000"))
+	node, node6 := partitionedNode(t, f.m, 1)
+	bridge, stop := startVerbsBridge(t, f.d, nodeThere.Replace(partitionBridge))
+	defer stop()
+	f.traffic(node, node6)
+	f.suffer("P_Key taken away for a second, and given back at another index", func(f *fabricUnderFire) {
+		others := partitionOf{1, fmt.Sprintf("%#x", uint64(ibNode.adapter().GUID))}
+		first := partitionOf{2, fmt.Sprintf("%#x", uint64(ibBridge.adapter().GUID))}
+		f.repartition(f.d.Guest, others, first)
+		f.await(f.d.Guest, "! grep -q 0x8001 "+portFiles+"pkeys/*")
+		time.Sleep(time.Second)
+		f.repartition(f.d.Guest, first, everybody)
+		f.await(f.d.Guest, "grep -q 0x8001 "+portFiles+"pkeys/*")
+	})
+	f.flows.end(t)
+	moved := settled(t, bridge)
+	if moved.Lost(roceToIB)["pkey_lost"] == 0 {
+		t.Errorf("nothing was dropped because of the lost P_Key: to InfiniBand %v, lost by the port %v", moved.Drops(roceToIB), moved.Lost(roceToIB))
+	}
+	where := diagnose(t, f.d.Guest, "grep -l 0x8001 "+portFiles+"pkeys/*")
+	if strings.HasSuffix(strings.TrimSpace(where), "/1") {
+		t.Errorf("the P_Key came back where it was, at %s", where)
+	}
+	switchConserved(t)
+}
+
+// TestPartitionOfMessages has a node without a P_Key in the configuration: it is reached in the partition that its last
+// message came in, and connects by a service there.
+func TestPartitionOfMessages(t *testing.T) {
+	f := theFabricUnderFire(t, partitionOf{1, "ALL"})
+	proof := proves(t, "third topology: a node is reached in the partition that its last message came in")
+	f.awaitBoth(pkeys("0xffff", "0x8001", "0x0000"))
+	node, _ := partitionedNode(t, f.m, 1)
+	bridge, stop := startVerbsBridge(t, f.d, partitionBridge)
+	defer stop()
+	before := settled(t, bridge)
+	const count = 10
+	ctx := within(t, stepTime)
+	replier, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s --mgid %s --count %d --seconds 60 reply", node.udendArgs(), unicast, groupV4, 2*count))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replier.Stop()
+	host := Peer{Guest: f.a, IP: "10.9.0.1"}
+	for _, to := range []string{groupV4 + " --qpn 0xffffff", fmt.Sprintf("10.9.0.7 --qpn %d", replier.QPN)} {
+		if _, err := host.RunUDEnd(ctx, fmt.Sprintf("%s %s --to %s --count %d --gap 20 --seconds 20 exchange", host.udendArgs(), unicast, to, count)); err != nil {
+			t.Errorf("to %s: %v", to, err)
+		}
+		proof.add(2 * count)
+	}
+	movedExactly(t, settled(t, bridge).Since(before), 2*count, 2*count)
+	switchConserved(t)
+}

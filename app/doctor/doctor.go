@@ -171,6 +171,7 @@ func ipoibChecks(p *ipoibProbe) []check {
 		{"roce_side", p.checkRoCESide, false},
 		{"plain_ipv4", p.checkPlainIPv4, false},
 		{"plain_ipv6", p.checkPlainIPv6, false},
+		{"plain_roce", p.checkCopies, false},
 		{"answers", p.checkAnswers, false},
 	}
 }

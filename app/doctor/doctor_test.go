@@ -27,6 +27,7 @@ type machine struct {
 	proxied   []netip.Addr
 	routes    map[string]string // by prefix; the longest counts
 	refused   error             // of what comes by ib0
+	copies    bool              // RoCE's packets are forwarded as plain IP
 }
 
 func well() *machine {
@@ -96,6 +97,8 @@ func (m *machine) Forward(_, to netip.Addr, _ string) (Route, error) {
 	}
 	return m.Route(to)
 }
+
+func (m *machine) Stopped(string, uint16, bool) bool { return !m.copies }
 
 const bridge = `
 [roce]
@@ -194,6 +197,8 @@ var ipoibFaults = []struct {
 	{"no IPv6 on the RoCE side", "plain_ipv6", Warn, func(m *machine) { m.settings["net/ipv6/conf/eth1/disable_ipv6"] = "1" },
 		"sysctl -w net.ipv6.conf.eth1.disable_ipv6=0"},
 	{"route of plain IPv6", "plain_ipv6", Warn, func(m *machine) { delete(m.routes, "fd09::1/128") }, "ip -6 route replace fd09::1/128 dev eth1"},
+	{"RoCE forwarded as plain IP", "plain_roce", Warn, func(m *machine) { m.copies = true },
+		"ip rule add iif eth1 ipproto udp dport 4791 pref 100 blackhole\nip -6 rule add iif eth1 ipproto udp dport 4791 pref 100 blackhole"},
 	{"forwarding 6", "forwarding", Fail, func(m *machine) { m.settings["net/ipv6/conf/ib0/forwarding"] = "0" },
 		"sysctl -w net.ipv6.conf.ib0.forwarding=1"},
 	{"proxy_arp", "proxy_arp", Fail, func(m *machine) { m.settings["net/ipv4/conf/ib0/proxy_arp"] = "0" },

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -27,6 +28,8 @@ type Kernel interface {
 	Route(to netip.Addr) (Route, error)
 	// Forward returns where the kernel forwards a packet that an interface received.
 	Forward(from, to netip.Addr, by string) (Route, error)
+	// Stopped reports whether a rule ("ip rule") keeps from being forwarded what an interface received for a UDP port.
+	Stopped(by string, port uint16, ipv6 bool) bool
 }
 
 // Link is an interface.
@@ -103,6 +106,20 @@ func (l Live) Route(to netip.Addr) (Route, error) { return lookUp(to, nil) }
 // Forward implements Kernel.
 func (l Live) Forward(from, to netip.Addr, by string) (Route, error) {
 	return lookUp(to, &netlink.RouteGetOptions{Iif: by, SrcAddr: net.IP(from.AsSlice())})
+}
+
+// Stopped implements Kernel. The library does not tell what a rule does; one that looks up no table ends the search, as
+// blackhole does.
+func (l Live) Stopped(by string, port uint16, ipv6 bool) bool {
+	family := netlink.FAMILY_V4
+	if ipv6 {
+		family = netlink.FAMILY_V6
+	}
+	rules, err := netlink.RuleList(family)
+	return err == nil && slices.ContainsFunc(rules, func(r netlink.Rule) bool {
+		return r.Table == unix.RT_TABLE_UNSPEC && r.IifName == by && r.IPProto == unix.IPPROTO_UDP &&
+			r.Dport != nil && r.Dport.Start <= port && port <= r.Dport.End
+	})
 }
 
 func lookUp(to netip.Addr, options *netlink.RouteGetOptions) (Route, error) {

@@ -237,8 +237,24 @@ func TestEachConditionCounts(t *testing.T) {
 	}
 }
 
+// datagramsAt counts the datagrams of the RoCE host that reach a port of the node, where nobody listens.
+func (h *testbed) datagramsAt(ip string, port int) int {
+	h.t.Helper()
+	unread := "cat /proc/net/snmp /proc/net/snmp6 | awk '$1 == \"Udp:\" && $3 + 0 > 0 {n += $3} $1 == \"Udp6NoPorts\" {n += $2} END {print n + 0}'"
+	count := func() (n int) {
+		if _, err := fmt.Sscan(h.sh("node", unread), &n); err != nil {
+			h.t.Fatal(err)
+		}
+		return n
+	}
+	before := count()
+	h.sh("roce", fmt.Sprintf("bash -c 'for i in 1 2 3; do echo x >/dev/udp/%s/%d; sleep 0.05; done' 2>/dev/null || true", ip, port))
+	return count() - before
+}
+
 // TestPlainIP applies what is printed, once, to a machine without IPv6 on the RoCE side; then the node and the RoCE host ping
-// each other. The bridge's answers to the RoCE host are neighbour entries here.
+// each other, and what the RoCE host sends by RoCE is not forwarded. The bridge's answers to the RoCE host are neighbour
+// entries here.
 func TestPlainIP(t *testing.T) {
 	h := newTestbed(t)
 	h.sh("bridge", "sysctl -qw net.ipv6.conf.eth1.disable_ipv6=1; ip address add 10.9.0.253/24 dev ib0; ip address add fd09::fd/64 dev ib0 nodad")
@@ -253,6 +269,11 @@ func TestPlainIP(t *testing.T) {
 	h.sh("bridge", b.String())
 	for _, way := range [][2]string{{"node", "10.9.0.1"}, {"roce", "10.9.0.7"}, {"node", "fd09::1"}, {"roce", "fd09::7"}} {
 		h.sh(way[0], "for i in 1 2 3 4 5; do busybox ping -c 1 -W 1 "+way[1]+" && exit; done; exit 1")
+	}
+	for _, ip := range []string{"10.9.0.7", "fd09::7"} {
+		if roce, other := h.datagramsAt(ip, 4791), h.datagramsAt(ip, 4790); roce != 0 || other == 0 {
+			t.Errorf("%s received %d datagrams at RoCE's port and %d at another", ip, roce, other)
+		}
 	}
 	if found := h.examine(); !found.fine() {
 		b.Reset()

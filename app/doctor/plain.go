@@ -5,6 +5,8 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+
+	"causeway/lcore/frame"
 )
 
 // Plain IP between RoCE hosts and nodes, such as ping and TCP, which the kernel forwards where it has an interface on the RoCE
@@ -44,6 +46,31 @@ func (p *ipoibProbe) checkPlainIPv6() []Finding {
 			len(fix), p.ports.roce), fix...))
 	}
 	return out
+}
+
+// checkCopies requires rules that keep RoCE's packets from being forwarded as plain IP. A packet socket gets a copy, and the
+// kernel keeps the packet itself: with forwarding on it would send each message a second time, as plain IP over IPoIB, and answer
+// those larger than IPoIB's MTU by ICMP, after which a RoCE host sends no large messages to the node any more. Other ports leave
+// the kernel no RoCE.
+func (p *ipoibProbe) checkCopies() []Finding {
+	if !p.plain() || p.cfg.RoCE.Port.Driver != "af_packet" {
+		return nil
+	}
+	var fix []string
+	for _, ipv6 := range []bool{false, true} {
+		ip := "ip"
+		if ipv6 {
+			ip = "ip -6"
+		}
+		if (!ipv6 || len(hostsOn(p.cfg, nodes, true)) > 0) && !p.kernel.Stopped(p.ports.roce, frame.PortRoCEv2, ipv6) {
+			fix = append(fix, fmt.Sprintf("%s rule add iif %s ipproto udp dport %d pref 100 blackhole", ip, p.ports.roce, frame.PortRoCEv2))
+		}
+	}
+	if len(fix) > 0 {
+		return []Finding{bad(Warn, fmt.Sprintf("the kernel gets RoCE's packets on %s, too, and forwards them as plain IP: nodes receive "+
+			"them a second time, and hosts ICMP errors for large ones", p.ports.roce), fix...)}
+	}
+	return fine("the kernel does not forward RoCE's packets of %s", p.ports.roce)
 }
 
 func (p *ipoibProbe) forwards(at string) []Finding {

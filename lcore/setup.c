@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 enum {
-	PUNT_RING = 1024,    /* management polls it every few milliseconds */
-	REQUEUE_RING = 1024, /* a few bursts from every other worker */
+	/* The first messages of a program's two hundred queue pairs, ten of each, come at once, and wait for proxy QPs.
+	 */
+	PUNT_RING = 2048,
+	REQUEUE_RING = 2048, /* those, when they are requeued, or a few bursts from every other worker */
 	SEND_RING = 1024,
 };
 

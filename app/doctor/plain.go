@@ -63,7 +63,7 @@ func (p *ipoibProbe) checkCopies() []Finding {
 			ip = "ip -6"
 		}
 		if (!ipv6 || len(hostsOn(p.cfg, nodes, true)) > 0) && !p.kernel.Stopped(p.ports.roce, frame.PortRoCEv2, ipv6) {
-			fix = append(fix, fmt.Sprintf("%s rule add iif %s ipproto udp dport %d pref 100 blackhole", ip, p.ports.roce, frame.PortRoCEv2))
+			fix = append(fix, fmt.Sprintf("%s rule add iif %s ipproto 17 dport %d pref 100 blackhole", ip, p.ports.roce, frame.PortRoCEv2))
 		}
 	}
 	if len(fix) > 0 {

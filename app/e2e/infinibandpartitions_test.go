@@ -56,22 +56,20 @@ func TestInfiniBandPartitions(t *testing.T) {
 	defer stop()
 	f.traffic(node, node6)
 	f.suffer("P_Key taken away for a second, and given back at another index", func(f *fabricUnderFire) {
+		bridge := fmt.Sprintf("%#x", uint64(ibBridge.adapter().GUID))
 		others := partitionOf{1, fmt.Sprintf("%#x", uint64(ibNode.adapter().GUID))}
-		first := partitionOf{2, fmt.Sprintf("%#x", uint64(ibBridge.adapter().GUID))}
-		f.repartition(f.d.Guest, others, first)
-		f.await(f.d.Guest, "! grep -q 0x8001 "+portFiles+"pkeys/*")
+		f.repartition(f.d.Guest, others)
+		f.await(f.d.Guest, pkeys("0xffff", "0x0000", "0x0000"))
 		time.Sleep(time.Second)
-		f.repartition(f.d.Guest, first, everybody)
-		f.await(f.d.Guest, "grep -q 0x8001 "+portFiles+"pkeys/*")
+		f.repartition(f.d.Guest, others, partitionOf{2, bridge})
+		f.await(f.d.Guest, pkeys("0xffff", "0x8002", "0x0000"))
+		f.repartition(f.d.Guest, everybody, partitionOf{2, bridge})
+		f.await(f.d.Guest, pkeys("0xffff", "0x8002", "0x8001"))
 	})
 	f.flows.end(t)
 	moved := settled(t, bridge)
 	if moved.Lost(roceToIB)["pkey_lost"] == 0 {
 		t.Errorf("nothing was dropped because of the lost P_Key: to InfiniBand %v, lost by the port %v", moved.Drops(roceToIB), moved.Lost(roceToIB))
-	}
-	where := diagnose(t, f.d.Guest, "grep -l 0x8001 "+portFiles+"pkeys/*")
-	if strings.HasSuffix(strings.TrimSpace(where), "/1") {
-		t.Errorf("the P_Key came back where it was, at %s", where)
 	}
 	switchConserved(t)
 }
@@ -85,21 +83,30 @@ func TestPartitionOfMessages(t *testing.T) {
 	node, _ := partitionedNode(t, f.m, 1)
 	bridge, stop := startVerbsBridge(t, f.d, partitionBridge)
 	defer stop()
-	before := settled(t, bridge)
 	const count = 10
 	ctx := within(t, stepTime)
-	replier, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s --mgid %s --count %d --seconds 60 reply", node.udendArgs(), unicast, groupV4, 2*count))
+	replier, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s --mgid %s --count 1000 --seconds 60 reply", node.udendArgs(), unicast, groupV4))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer replier.Stop()
 	host := Peer{Guest: f.a, IP: "10.9.0.1"}
-	for _, to := range []string{groupV4 + " --qpn 0xffffff", fmt.Sprintf("10.9.0.7 --qpn %d", replier.QPN)} {
-		if _, err := host.RunUDEnd(ctx, fmt.Sprintf("%s %s --to %s --count %d --gap 20 --seconds 20 exchange", host.udendArgs(), unicast, to, count)); err != nil {
-			t.Errorf("to %s: %v", to, err)
-		}
-		proof.add(2 * count)
+	send := func(to string, args string) error {
+		_, err := host.RunUDEnd(ctx, fmt.Sprintf("%s %s --to %s %s exchange", host.udendArgs(), unicast, to, args))
+		return err
 	}
-	movedExactly(t, settled(t, bridge).Since(before), 2*count, 2*count)
+	// The node is a member before the switches know of it.
+	for err = send(groupV4, "--qpn 0xffffff --seconds 1"); err != nil && ctx.Err() == nil; {
+		err = send(groupV4, "--qpn 0xffffff --seconds 1")
+	}
+	if err != nil {
+		t.Fatalf("to the group: %v", err)
+	}
+	before := settled(t, bridge)
+	if err := send("10.9.0.7", fmt.Sprintf("--qpn %d --count %d --gap 20 --seconds 20", replier.QPN, count)); err != nil {
+		t.Errorf("to the node: %v", err)
+	}
+	proof.add(2 * count)
+	movedExactly(t, settled(t, bridge).Since(before), count, count)
 	switchConserved(t)
 }

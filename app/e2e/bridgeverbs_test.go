@@ -143,12 +143,17 @@ func mckeys(t *testing.T, all ...publication) (came int) {
 	return came
 }
 
-// movedExactly checks what a bridge has sent each way, and that it has dropped nothing.
+// movedExactly checks what a bridge has sent each way, and that it has dropped nothing but what is no message for the
+// other side: frames of the kernels to each other, its own, and requests for services.
 func movedExactly(t *testing.T, moved Metrics, toIB, toRoCE int) {
 	t.Helper()
 	for direction, want := range map[string]int{roceToIB: toIB, ibToRoCE: toRoCE} {
-		if got := moved.Of(direction, "packets_sent_total"); got != uint64(want) || len(moved.Drops(direction)) > 0 || len(moved.Lost(direction)) > 0 {
-			t.Errorf("%s: %d packets sent, want %d; dropped %v, lost by the port %v", direction, got, want, moved.Drops(direction), moved.Lost(direction))
+		drops := moved.Drops(direction)
+		for _, usual := range []string{"l2_notus", "loop_self", "mad_served"} {
+			delete(drops, usual)
+		}
+		if got := moved.Of(direction, "packets_sent_total"); got != uint64(want) || len(drops) > 0 || len(moved.Lost(direction)) > 0 {
+			t.Errorf("%s: %d packets sent, want %d; dropped %v, lost by the port %v", direction, got, want, drops, moved.Lost(direction))
 		}
 	}
 }

@@ -59,10 +59,10 @@ func TestInfiniBandPartitions(t *testing.T) {
 		bridge := fmt.Sprintf("%#x", uint64(ibBridge.adapter().GUID))
 		others := partitionOf{1, fmt.Sprintf("%#x", uint64(ibNode.adapter().GUID))}
 		f.repartition(f.d.Guest, others)
-		f.await(f.d.Guest, pkeys("0xffff", "0x0000", "0x0000"))
+		f.await(f.d.Guest, "! grep -q 0x8001 "+portFiles+"pkeys/*")
 		time.Sleep(time.Second)
 		f.repartition(f.d.Guest, others, partitionOf{2, bridge})
-		f.await(f.d.Guest, pkeys("0xffff", "0x8002", "0x0000"))
+		f.await(f.d.Guest, "grep -q 0x8002 "+portFiles+"pkeys/*")
 		f.repartition(f.d.Guest, everybody, partitionOf{2, bridge})
 		f.await(f.d.Guest, pkeys("0xffff", "0x8002", "0x8001"))
 	})

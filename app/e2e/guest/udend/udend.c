@@ -144,7 +144,11 @@ static struct ibv_ah *reply_handle(struct endpoint *e, struct reply_handle *last
 {
 	const double max_age = 0.5; /* seconds: the destination's MAC address may change */
 	struct ibv_ah_attr attr = {0};
-	if (ibv_init_ah_from_wc(e->device, e->source.port_num, &m->wc, (struct ibv_grh *)m->grh, &attr))
+	struct ibv_grh *grh = (struct ibv_grh *)m->grh;
+	if (e->infiniband &&
+	    grh->dgid.raw[0] == 0xff) /* to a group: the library would look for its MGID among our GIDs */
+		grh->dgid = e->source.gid;
+	if (ibv_init_ah_from_wc(e->device, e->source.port_num, &m->wc, grh, &attr))
 		fail("ibv_init_ah_from_wc");
 	if (last->ah && now() - last->made < max_age && !memcmp(&last->attr, &attr, sizeof attr))
 		return last->ah;

@@ -53,7 +53,7 @@ func theThirdTopology(t *testing.T) (a *Guest, d *BridgeGuest, m *Guest) {
 		if t.Failed() {
 			t.Logf("the switch:\n%s", lastLines(third.sw.Log()))
 			for _, g := range []*Guest{third.bridge.Guest, third.node} {
-				out, _, _ := g.Run(context.Background(), "cd "+portFiles+"; grep . state lid lid_mask_count sm_lid; tail -n 40 /tmp/opensm.log")
+				out, _, _ := g.Run(context.Background(), "cd "+portFiles+"; grep . state lid lid_mask_count sm_lid pkeys/[0-3]; tail -n 40 /tmp/opensm.log")
 				t.Logf("port and opensm of %s:\n%s", g.Name, out)
 			}
 		}

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// partitionBridge has its groups in partition 0x8001; nodeThere adds that the node is there, too.
+// partitionBridge has its groups in partition 0x8002; nodeThere adds that the node is there, too.
 var (
 	partitionBridge = strings.NewReplacer(
-		`ip = "239.1.2.3"`, "ip = \"239.1.2.3\"\npkey = 0x8001",
-		`ip = "239.1.2.4"`, "ip = \"239.1.2.4\"\npkey = 0x8001").Replace(infinibandBridge)
-	nodeThere = strings.NewReplacer(`gid  = "fe80::2:c903:0:22"`, "gid  = \"fe80::2:c903:0:22\"\npkey = 0x8001")
+		`ip = "239.1.2.3"`, "ip = \"239.1.2.3\"\npkey = 0x8002",
+		`ip = "239.1.2.4"`, "ip = \"239.1.2.4\"\npkey = 0x8002").Replace(infinibandBridge)
+	nodeThere = strings.NewReplacer(`gid  = "fe80::2:c903:0:22"`, "gid  = \"fe80::2:c903:0:22\"\npkey = 0x8002")
 )
 
 // partitionedNode gives node M an IPoIB interface in the partition at an index of its port's table, with an IPv4 address
 // that groups are joined by, and returns M's ends there.
 func partitionedNode(t *testing.T, m *Guest, index int) (v4, v6 Peer) {
 	t.Helper()
-	const make, remove = "echo 0x8001 >/sys/class/net/ib0/create_child; ip addr add 10.81.0.7/24 dev ib0.8001; ip link set ib0.8001 up",
-		"echo 0x8001 >/sys/class/net/ib0/delete_child"
+	const make, remove = "echo 0x8002 >/sys/class/net/ib0/create_child; ip addr add 10.81.0.7/24 dev ib0.8002; ip link set ib0.8002 up",
+		"echo 0x8002 >/sys/class/net/ib0/delete_child"
 	if err := m.Must(within(t, stepTime), make); err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +34,12 @@ func partitionedNode(t *testing.T, m *Guest, index int) (v4, v6 Peer) {
 			t.Error(err)
 		}
 	})
-	if err := m.Until(within(t, stepTime), "ip addr show ib0.8001 | grep -q 'state UP'"); err != nil {
+	if err := m.Until(within(t, stepTime), "ip addr show ib0.8002 | grep -q 'state UP'"); err != nil {
 		t.Fatal(err)
 	}
 	node := ends(m, ibNode)
 	for i := range node {
-		node[i].Netdev, node[i].PKey = "ib0.8001", index
+		node[i].Netdev, node[i].PKey = "ib0.8002", index
 	}
 	return node[0], node[1]
 }
@@ -47,24 +47,22 @@ func partitionedNode(t *testing.T, m *Guest, index int) (v4, v6 Peer) {
 // TestInfiniBandPartitions has groups and a node in a partition that is not the port's first. Under traffic the P_Key is
 // taken away from the bridge's port, and given back at another index of its table.
 func TestInfiniBandPartitions(t *testing.T) {
-	everybody := partitionOf{1, "ALL"}
+	everybody := partitionOf{2, "ALL"}
 	f := theFabricUnderFire(t, everybody)
-	f.proof = proves(t, "third topology: groups and unicast in partition 0x8001; the P_Key taken away and given back at another index")
-	f.awaitBoth(pkeys("0xffff", "0x8001", "0x0000"))
+	f.proof = proves(t, "third topology: groups and unicast in partition 0x8002; the P_Key taken away and given back at another index")
+	f.awaitBoth(pkeys("0xffff", "0x8002", "0x0000"))
 	node, node6 := partitionedNode(t, f.m, 1)
 	bridge, stop := startVerbsBridge(t, f.d, nodeThere.Replace(partitionBridge))
 	defer stop()
 	f.traffic(node, node6)
 	f.suffer("P_Key taken away for a second, and given back at another index", func(f *fabricUnderFire) {
-		bridge := fmt.Sprintf("%#x", uint64(ibBridge.adapter().GUID))
-		others := partitionOf{1, fmt.Sprintf("%#x", uint64(ibNode.adapter().GUID))}
+		first := partitionOf{1, fmt.Sprintf("%#x", uint64(ibBridge.adapter().GUID))} // opensm has the indexes in this order
+		others := partitionOf{2, fmt.Sprintf("%#x", uint64(ibNode.adapter().GUID))}
 		f.repartition(f.d.Guest, others)
-		f.await(f.d.Guest, "! grep -q 0x8001 "+portFiles+"pkeys/*")
+		f.await(f.d.Guest, pkeys("0xffff", "0x0000", "0x0000"))
 		time.Sleep(time.Second)
-		f.repartition(f.d.Guest, others, partitionOf{2, bridge})
-		f.await(f.d.Guest, "grep -q 0x8002 "+portFiles+"pkeys/*")
-		f.repartition(f.d.Guest, everybody, partitionOf{2, bridge})
-		f.await(f.d.Guest, pkeys("0xffff", "0x8002", "0x8001"))
+		f.repartition(f.d.Guest, first, everybody)
+		f.await(f.d.Guest, pkeys("0xffff", "0x8001", "0x8002"))
 	})
 	f.flows.end(t)
 	moved := settled(t, bridge)
@@ -77,9 +75,9 @@ func TestInfiniBandPartitions(t *testing.T) {
 // TestPartitionOfMessages has a node without a P_Key in the configuration: it is reached in the partition that its last
 // message came in, and connects by a service there.
 func TestPartitionOfMessages(t *testing.T) {
-	f := theFabricUnderFire(t, partitionOf{1, "ALL"})
+	f := theFabricUnderFire(t, partitionOf{2, "ALL"})
 	proof := proves(t, "third topology: a node is reached in the partition that its last message came in")
-	f.awaitBoth(pkeys("0xffff", "0x8001", "0x0000"))
+	f.awaitBoth(pkeys("0xffff", "0x8002", "0x0000"))
 	node, _ := partitionedNode(t, f.m, 1)
 	bridge, stop := startVerbsBridge(t, f.d, partitionBridge)
 	defer stop()

@@ -89,7 +89,8 @@ func Open(c Config) (ibside.OpenPort, error) {
 		return nil, err
 	}
 	i := p.portInfo()
-	p.log.Info("ib_port", "port", p.cfg.name(), "gid", i.GID, "lid", i.LID, "mtu", i.MTU.Bytes(), "ethernet", i.Ethernet, "active", i.Active)
+	p.log.Info("ib_port", "port", p.cfg.name(), "gid", i.GID, "lid", i.LID, "mtu", i.MTU.Bytes(), "ethernet", i.Ethernet, "active", i.Active,
+		"blocks_own_multicast", p.dev.blocksOwnMulticast())
 	return p.administer(), nil
 }
 

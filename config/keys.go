@@ -84,7 +84,8 @@ var tables = linked([]tableDoc{
 				"described in a file, relative to this one."},
 		{name: "pkey", kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
 			meaning: "The P_Key on InfiniBand, where a host or group has no other; bit 15 is full membership. While the port's table does not have a P_Key, " +
-				"the bridge waits for it, unready. A bridge uses 8 partitions at most. RoCE always uses 0xffff."},
+				"the bridge waits for it, unready. A bridge uses 8 partitions at most from its start to its end: a reload that would " +
+				"bring more is rejected. RoCE always uses 0xffff."},
 		{name: "gid", kind: text, noted: "the port's first that fits", example: `"fe80::2:c903:0:1"`,
 			meaning: "The bridge's own GID, one of the port's. The default is the first; where the device's link layer is Ethernet, that of its " +
 				"first IPv4 address. Only for `DEVICE:PORT`."},

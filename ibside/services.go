@@ -45,8 +45,8 @@ type ServiceConnect struct {
 	ToGID    ib.GID     // the node's, as configured
 	SrcPort  uint16     // of the CMA header: the host's own port
 	Port     uint16     // the service's
-	PKey     ib.PKey
-	Private  []byte // the private data behind the CMA header, at most 180 bytes
+	PKey     ib.PKey    // the request is sent in its partition, or Connect fails; 0: the port chooses one
+	Private  []byte     // the private data behind the CMA header, at most 180 bytes
 }
 
 // A ServiceAnswer says how to send to a service.

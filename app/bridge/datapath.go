@@ -80,7 +80,7 @@ func (b *Bridge) makeManagement() error {
 	}
 	b.loop = manage.New(b.manageConfig(), b.tables, b.ibPort, workers, b.log)
 	b.Lists = b.loop
-	b.configuration.attach(b.loop.Change, b.datapath.SetPolicy, b.ibPort)
+	b.configuration.attach(b.loop, b.datapath.SetPolicy, b.ibPort)
 	return nil
 }
 

@@ -32,7 +32,7 @@ var tasks = map[string]func() (string, error){
 	"cores":     taskCores,
 	"fail":      taskFail,
 
-	"reload-keys": taskReloadKeys, "reload-traffic": taskReloadTraffic, "single-changes": taskSingleChanges, "reload-ended": taskReloadEnded,
+	"reload-keys": taskReloadKeys, "reload-traffic": taskReloadTraffic, "single-changes": taskSingleChanges, "reload-ended": taskReloadEnded, "reload-pkeys": taskReloadPKeys,
 	"inject": taskInject,
 }
 

@@ -36,6 +36,7 @@ type configuration struct {
 
 	// Of the bridge, when it is built.
 	change     func(context.Context, manage.Change) error // management's
+	checkPKeys func(*manage.Change) error                 // management's
 	setPolicy  func(lcore.Policy) error                   // the workers'
 	checkPorts func([]ibside.PortRange) error             // the IB port's
 	ethernet   bool                                       // its link layer
@@ -47,8 +48,8 @@ func newConfiguration(cfg *config.Config, setLevel func(string) error, log *slog
 	return c
 }
 
-func (c *configuration) attach(change func(context.Context, manage.Change) error, setPolicy func(lcore.Policy) error, p ibside.OpenPort) {
-	c.change, c.setPolicy, c.checkPorts, c.ethernet = change, setPolicy, p.CheckPorts, p.Info().Ethernet
+func (c *configuration) attach(l *manage.Loop, setPolicy func(lcore.Policy) error, p ibside.OpenPort) {
+	c.change, c.checkPKeys, c.setPolicy, c.checkPorts, c.ethernet = l.Change, l.CheckPKeys, setPolicy, p.CheckPorts, p.Info().Ethernet
 }
 
 // NeedsRestart is the error of changes that a running bridge cannot make.
@@ -77,6 +78,10 @@ func (c *configuration) Plan(to *config.Config) (config.Changes, error) {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
 	if err := c.checkPorts(servicePorts(to)); err != nil {
+		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
+	}
+	x := changeTo(to, c.ethernet, false) // a drained bridge will have all of it again
+	if err := c.checkPKeys(&x); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
 	return changes, nil

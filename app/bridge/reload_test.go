@@ -270,8 +270,54 @@ func taskReloadEnded() (string, error) {
 	return "refused", nil
 }
 
+// taskReloadPKeys checks that a reload with a P_Key too many, of those used since the start, is rejected by its check and
+// changes nothing, also when those of before are not used any more.
+func taskReloadPKeys() (string, error) {
+	h, err := built()
+	if err != nil {
+		return "", err
+	}
+	with := func(more string, pkeys ...int) (*config.Config, error) {
+		var hosts strings.Builder
+		for _, k := range pkeys {
+			fmt.Fprintf(&hosts, "[[host]]\nip = \"10.9.0.%d\"\nside = \"ib\"\ngid = \"fe80::%[1]d\"\nlid = %[1]d\npkey = %d\n", 100+k, 0x8000+k)
+		}
+		return h.edited("[policy]", hosts.String()+more+"[policy]")
+	}
+	return "refused", running(h, func() error {
+		full, err := with("", 1, 2, 3, 4, 5, 6, 7)
+		if err != nil {
+			return err
+		}
+		if _, err := h.Reload(context.Background(), full); err != nil {
+			return fmt.Errorf("8 P_Keys: %w", err)
+		}
+		to, err := with("[log]\nlevel = \"debug\"\n", 6, 8, 9)
+		if err != nil {
+			return err
+		}
+		_, planned := h.Plan(to)
+		_, reloaded := h.Reload(context.Background(), to)
+		const want = "reload: nothing was changed: manage: with P_Keys 0x8008, 0x8009 the bridge would have used 10 since it started, more than 8: restart it"
+		for _, err := range []error{planned, reloaded} {
+			if err == nil || err.Error() != want {
+				return fmt.Errorf("two too many: %w, want %s", err, want)
+			}
+		}
+		if h.Config() != full {
+			return errors.New("the configuration in force has changed all the same")
+		}
+		fewer, err := with("", 6, 7)
+		if err != nil {
+			return err
+		}
+		_, err = h.Reload(context.Background(), fewer)
+		return err
+	})
+}
+
 func TestReload(t *testing.T) {
-	for _, name := range []string{"reload-keys", "reload-traffic", "single-changes", "reload-ended"} {
+	for _, name := range []string{"reload-keys", "reload-traffic", "single-changes", "reload-ended", "reload-pkeys"} {
 		t.Run(name, func(t *testing.T) {
 			out, err := task(t, name)
 			if err != nil {

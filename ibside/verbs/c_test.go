@@ -63,8 +63,8 @@ func TestWithoutDevice(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(out, ": ok"); n != 24 {
-		t.Errorf("%d cases are ok, want 24:\n%s", n, out)
+	if n := strings.Count(out, ": ok"); n != 29 {
+		t.Errorf("%d cases are ok, want 29:\n%s", n, out)
 	}
 	t.Run("one queue pair alone", udWithoutDevice)
 }
@@ -100,6 +100,10 @@ func TestCasesNotice(t *testing.T) {
 		{"messages for a queue pair that ends are not awaited", "qp.c", "\tawait_receives(w, q);", ""},
 		{"a number does not rest", "qp.c", "take_away(w, q, set_qp_state(q, IBV_QPS_RESET))", "verbs_qp_end(w, q)"},
 		{"messages at the end do not count", "setup.c", "verbs_qp_drain(w, w->qps[i]);", ";"},
+		{"each worker asks the device whether it blocks", "qp.c", "w->dev->asked_to_block = true;", ""},
+		{"an Ethernet port is asked, too", "qp.c", "w->dev->asked_to_block || w->dev->ethernet", "w->dev->asked_to_block"},
+		{"a refusal is not remembered", "qp.c", "w->dev->blocks_own_multicast = qp;", "w->dev->blocks_own_multicast = true;"},
+		{"the trial stays", "qp.c", "\tif (qp)\n\t\tibv_destroy_qp(qp);\n", ""},
 		{"a reset frees no mbufs", "qp.c", "rte_pktmbuf_free(q->fifo[i & q->mask].mbuf);", ""},
 	} {
 		t.Run(m.what, func(t *testing.T) {

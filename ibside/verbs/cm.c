@@ -138,12 +138,12 @@ static void read_sidr(const struct rdma_cm_event *e, struct verbs_sidr *to)
 		strncpy(to->device, ibv_get_device_name(id->verbs->device), sizeof(to->device) - 1);
 		to->device_port = id->port_num;
 	}
+	to->pkey = ntohs(a->pkey);
 	switch (e->event) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 		to->request = id;
 		read_address(rdma_get_local_addr(id), rdma_get_src_port(id), &to->local);
 		read_address(rdma_get_peer_addr(id), rdma_get_dst_port(id), &to->peer);
-		to->pkey = ntohs(a->pkey);
 		memcpy(to->sgid, a->sgid.raw, sizeof(to->sgid));
 		memcpy(to->dgid, a->dgid.raw, sizeof(to->dgid));
 		break;

@@ -30,7 +30,6 @@ struct verbs_address {
 struct verbs_sidr {
 	struct rdma_cm_id *request; /* its own id: whoever takes the event destroys it */
 	struct verbs_address local, peer;
-	uint16_t pkey;
 
 	uint32_t qpn;
 	uint8_t is_global, mtu;
@@ -38,7 +37,8 @@ struct verbs_sidr {
 	uint8_t sgid[16], dgid[16]; /* ours, the peer's */
 	char device[64];
 	uint8_t device_port;
-	uint8_t len; /* of the private data, which rdma_cm fills up with zeros */
+	uint16_t pkey; /* of both parts, once the address is resolved; 0 on Ethernet */
+	uint8_t len;   /* of the private data, which rdma_cm fills up with zeros */
 	uint8_t data[255];
 };
 

@@ -32,6 +32,7 @@ const (
 	connectUnreachable connectCause = "unreachable" // no answer from the address, or no path
 	connectTimedOut    connectCause = "timed_out"   // no answer to the request, or ctx's deadline has passed
 	connectNoAddress   connectCause = "no_address"  // From is not the port's, or none of its addresses can reach To
+	connectPartition   connectCause = "partition"   // the port cannot ask in the partition of PKey
 	connectCanceled    connectCause = "canceled"    // ctx has ended
 	connectClosed      connectCause = "closed"      // the port is closed, or the device is gone
 	connectFailed      connectCause = "failed"      // anything else, see Err
@@ -71,13 +72,20 @@ type connectEvent struct {
 	step   connectStep
 	name   string
 	status int
-	here   bool // with stepAddress: the connection is on the Port's port
+	here   bool    // with stepAddress: the connection is on the Port's port
+	pkey   ib.PKey // with stepAddress: of the partition that the request will be sent in; 0 on Ethernet
 	ibside.ServiceAnswer
 }
 
-// connectOnce asks a service for its queue pair by rdma_cm. The zero c.From lets the port choose an address; on InfiniBand it
-// is IPoIB's. A link-local c.To without a zone is on the port's network interface. The answer's private data is all that
+// connectOnce asks a service for its queue pair by rdma_cm. The zero r.From lets the port choose an address; on InfiniBand it
+// is IPoIB's. A link-local r.To without a zone is on the port's network interface. The answer's private data is all that
 // rdma_cm carries, 136 bytes, padded with zeros.
+//
+// The request is sent in the partition of r.PKey, or not at all; 0 is any partition. rdma_cm cannot be told a P_Key: it
+// takes that of the IPoIB interface by which the address to connect from, or else the kernel's routes, leads to r.To. Where
+// that is another partition, the port connects from its IPoIB address in the right one, so that the service sees that
+// address instead of r.From. On Ethernet there is no partition but the default one. A GID with a P_Key in place of the IP
+// address (family AF_IB) would need no IPoIB, but then rdma_cm writes no CMA header, and the service cannot see who asks.
 //
 // It ends with ctx; without a deadline when the kernel gives up, about a minute after the last look-up. Errors are
 // *connectError. Nothing of the connection is left when it returns: a datagram service has no connections.
@@ -111,16 +119,25 @@ func (s *sidrPorts) connect(ctx context.Context, r ibside.ServiceConnect) (ibsid
 		return ibside.ServiceAnswer{}, ended(ctx)
 	}
 	info := s.portInfo()
+	if info.Ethernet {
+		if r.PKey != 0 && !r.PKey.Matches(ib.PKeyDefault) {
+			return ibside.ServiceAnswer{}, failure(connectPartition, fmt.Errorf("on Ethernet rdma_cm asks in the default partition only, not in that "+
+				"of P_Key %v", r.PKey))
+		}
+		r.PKey = 0 // rdma_cm tells none
+	}
 	from, err := connectFrom(&info, r)
 	if err != nil {
 		return ibside.ServiceAnswer{}, failure(connectNoAddress, err)
 	}
-	id, err := s.resolveAddress(from, r.To.Unmap(), r.Port, &info)
-	if err != nil {
-		return ibside.ServiceAnswer{}, failure(causeOf(err), err)
-	}
-	defer id.destroy()
-	return id.handshake(ctx, r.Private)
+	return inPartition(r, from, s.source, func(from netip.Addr) (ibside.ServiceAnswer, *connectError) {
+		id, err := s.resolveAddress(from, r.To.Unmap(), r.Port, &info)
+		if err != nil {
+			return ibside.ServiceAnswer{}, failure(causeOf(err), err)
+		}
+		defer id.destroy()
+		return id.handshake(ctx, r.PKey, r.Private)
+	})
 }
 
 // begin reports whether a connection may begin; Close waits for those that have.
@@ -134,13 +151,13 @@ func (s *sidrPorts) begin() bool {
 }
 
 // handshake takes the steps after the address look-up has begun.
-func (id *connecting) handshake(ctx context.Context, private []byte) (ibside.ServiceAnswer, *connectError) {
+func (id *connecting) handshake(ctx context.Context, pkey ib.PKey, private []byte) (ibside.ServiceAnswer, *connectError) {
 	ev, failed := id.await(ctx, stepAddress)
+	if failed == nil {
+		failed = ev.astray(pkey)
+	}
 	if failed != nil {
 		return ibside.ServiceAnswer{}, failed
-	}
-	if !ev.here {
-		return ibside.ServiceAnswer{}, failure(connectNoAddress, errors.New("the route leads over another RDMA device; give an address of this one to connect from"))
 	}
 	if err := id.resolveRoute(); err != nil {
 		return ibside.ServiceAnswer{}, failure(causeOf(err), err)

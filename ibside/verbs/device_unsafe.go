@@ -65,6 +65,10 @@ func (d *device) register(pool *dpdk.Mempool) error {
 	return errno(C.verbs_device_register(d.c, (*C.struct_rte_mempool)(pool.Pointer())))
 }
 
+// blocksOwnMulticast reports whether queue pairs get none of the multicast back that they have sent themselves. It is
+// known once there is a worker.
+func (d *device) blocksOwnMulticast() bool { return bool(d.c.blocks_own_multicast) }
+
 func (d *device) asyncFD() int { return int(d.c.ctx.async_fd) }
 
 func (d *device) readPort() (PortInfo, error) {

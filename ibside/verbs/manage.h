@@ -49,6 +49,10 @@ const char *verbs_recv_drop_name(unsigned i);
 /* How often queue pairs of the worker were marked as failed. */
 uint64_t verbs_errors(const struct verbs_worker *w);
 
+/* Asks the device, once, whether it keeps from a queue pair the multicast that this has sent itself
+ * (IBV_QP_CREATE_BLOCK_SELF_MCAST_LB). All queue pairs made later are of that kind if it does. */
+void verbs_ask_to_block(struct verbs_worker *w);
+
 /* Queue pairs. A handle of the given index and generation. */
 int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_t pkey_index, unsigned depth,
 		 struct verbs_qp **out);

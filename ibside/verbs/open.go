@@ -89,7 +89,8 @@ func Open(c Config) (ibside.OpenPort, error) {
 		return nil, err
 	}
 	i := p.portInfo()
-	p.log.Info("ib_port", "port", p.cfg.name(), "gid", i.GID, "lid", i.LID, "mtu", i.MTU.Bytes(), "ethernet", i.Ethernet, "active", i.Active)
+	p.log.Info("ib_port", "port", p.cfg.name(), "gid", i.GID, "lid", i.LID, "mtu", i.MTU.Bytes(), "ethernet", i.Ethernet, "active", i.Active,
+		"blocks_own_multicast", p.dev.blocksOwnMulticast())
 	return p.administer(), nil
 }
 
@@ -104,7 +105,7 @@ func newPort(c Config) *Port {
 	p.ahs = &resolver{port: p.attributes, counts: &p.counts, log: c.Log, free: make(chan struct{}, resolvers)}
 	p.sidr = &sidrPorts{
 		portReader: p.attributes, cfg: &p.cfg, log: c.Log, ctx: p.ctx, counts: &p.counts,
-		listeners: map[*listener]bool{}, free: make(chan struct{}, maxConnects),
+		source: p.ipoibSource, listeners: map[*listener]bool{}, free: make(chan struct{}, maxConnects),
 	}
 	p.groups, p.services = newGroups(p), newServices(p.sidr)
 	p.memberships = &memberships{

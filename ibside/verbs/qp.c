@@ -51,22 +51,56 @@ static int set_qp_state(struct verbs_qp *q, enum ibv_qp_state s)
 	return ibv_modify_qp(q->qp, &a, IBV_QP_STATE);
 }
 
+/* Has the device make a queue pair, and sets cap to what this has. With block it gets none of its own multicast back.
+ */
+static struct ibv_qp *make(const struct verbs_worker *w, void *context, struct ibv_qp_cap *cap, bool block)
+{
+	struct ibv_qp_init_attr_ex a = {
+		.qp_context = context,
+		.send_cq = w->send_cq,
+		.recv_cq = w->recv_cq,
+		.srq = w->srq,
+		.cap = *cap,
+		.qp_type = IBV_QPT_UD,
+		.sq_sig_all = 0,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = w->dev->pd,
+	};
+
+	if (block) {
+		a.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+		a.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+	}
+	struct ibv_qp *qp = ibv_create_qp_ex(w->dev->ctx, &a);
+	*cap = a.cap;
+	return qp;
+}
+
+/* No attribute of a device tells, so one queue pair is made as a trial. The errno of a refusal differs by provider, and
+ * mlx5's library may leave it unset. An Ethernet port is not asked: mlx4 would take one of its few hardware counters
+ * for each such queue pair, and fail when they run out (its create_qp_lb_counter). */
+void verbs_ask_to_block(struct verbs_worker *w)
+{
+	struct ibv_qp_cap cap = {.max_send_wr = 1, .max_send_sge = 1};
+
+	if (w->dev->asked_to_block || w->dev->ethernet)
+		return;
+	w->dev->asked_to_block = true;
+	struct ibv_qp *qp = make(w, NULL, &cap, true);
+	w->dev->blocks_own_multicast = qp;
+	if (qp)
+		ibv_destroy_qp(qp);
+}
+
 /* Not every device has room for payload in a work request: less is asked for until it agrees. */
 static int create(struct verbs_worker *w, struct verbs_qp *q, unsigned depth)
 {
 	for (unsigned inlined = 64;; inlined /= 2) {
-		struct ibv_qp_init_attr a = {
-			.qp_context = q,
-			.send_cq = w->send_cq,
-			.recv_cq = w->recv_cq,
-			.srq = w->srq,
-			.cap = {.max_send_wr = depth, .max_send_sge = VERBS_MAX_SGE, .max_inline_data = inlined},
-			.qp_type = IBV_QPT_UD,
-			.sq_sig_all = 0,
-		};
-		q->qp = ibv_create_qp(w->dev->pd, &a);
+		struct ibv_qp_cap cap = {
+			.max_send_wr = depth, .max_send_sge = VERBS_MAX_SGE, .max_inline_data = inlined};
+		q->qp = make(w, q, &cap, w->dev->blocks_own_multicast);
 		if (q->qp) {
-			q->max_inline = a.cap.max_inline_data;
+			q->max_inline = cap.max_inline_data;
 			return 0;
 		}
 		if (inlined == 0 || errno != EINVAL)

@@ -110,8 +110,8 @@ func (s *services) take(r ibside.ServiceRequest) {
 	h(r)
 }
 
-// Connect implements ibside.Services. It connects from c.From where the port has that address, else from an address of
-// the port.
+// Connect implements ibside.Services. It connects from c.From where the port has that address in the partition of c.PKey,
+// else from an address of the port that is in it. Without one it fails.
 func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 	c.From = s.source(c.From)
 	got, err := s.port.connectOnce(ctx, c)

@@ -86,6 +86,7 @@ int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct
 		verbs_worker_free(w);
 		return err;
 	}
+	verbs_ask_to_block(w);
 	verbs_refill(w);
 	*out = w;
 	return 0;

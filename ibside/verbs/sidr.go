@@ -31,6 +31,7 @@ type sidrPorts struct {
 	ctx    context.Context // ends connections
 	counts *managementCounts
 	cm     *channel
+	source func(ib.PKey, netip.Addr) (netip.Addr, bool) // the port's address in a partition, to connect to another from
 
 	mu        sync.Mutex
 	closing   bool

@@ -126,7 +126,7 @@ var connectSteps = map[C.int32_t]connectStep{
 func (id *connecting) handleCM(p *Port, ev *C.struct_verbs_cm_event) {
 	s := &ev.sidr
 	out := connectEvent{
-		step: connectSteps[ev._type], name: eventName(ev._type), status: int(ev.status), here: p.sidr.isHere(s),
+		step: connectSteps[ev._type], name: eventName(ev._type), status: int(ev.status), here: p.sidr.isHere(s), pkey: ib.PKey(s.pkey),
 		ServiceAnswer: ibside.ServiceAnswer{QPN: ib.QPN(s.qpn), QKey: ib.QKey(ev.qkey), Private: privateOf(s)},
 	}
 	select {

@@ -224,7 +224,8 @@ func TestRestsCut(t *testing.T) {
 		if err := r.DestroyProxyQP(qp); err != nil || r.counters().Resting != restMost || r.counters().RestsCut != 1 {
 			t.Errorf("%v, %+v", err, r.counters())
 		}
-		time.Sleep(time.Second)
+		r.stop() // what keeps the stock could end a ready one at this moment, and so make room in the device
+		r.ended.Wait()
 		rest(2)
 		r.hca.mu.Lock()
 		r.hca.most = len(r.hca.taken)

@@ -83,8 +83,10 @@ struct verbs_device {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct rte_mempool *pool;
-	bool ethernet; /* link layer */
-	bool grh;      /* atomic: the port wants one in every message; on Ethernet always so */
+	bool ethernet;             /* link layer */
+	bool grh;                  /* atomic: the port wants one in every message; on Ethernet always so */
+	bool asked_to_block;       /* whether it keeps a queue pair's own multicast from it */
+	bool blocks_own_multicast; /* it does */
 	uint8_t port;
 	uint32_t mtu; /* atomic: largest payload, bytes; management follows the port's */
 	unsigned mrs;

@@ -55,7 +55,7 @@ func (l *Loop) change(c *Change) error {
 			return err
 		}
 	}
-	if err := l.partitions.Use(pkeysOf(c.Nodes, c.Groups, c.Ranges)); err != nil {
+	if err := l.partitions.Use(pkeysOf(c.Nodes, c.Groups, c.Ranges)); err != nil { // cannot be: they have been checked
 		return err
 	}
 	l.number(c.Nodes)
@@ -88,9 +88,18 @@ func (l *Loop) change(c *Change) error {
 	return nil
 }
 
+// CheckPKeys reports why the P_Keys of a change are not possible: a bridge uses a limited number of them from its start to
+// its end. Any goroutine may call it.
+func (l *Loop) CheckPKeys(c *Change) error {
+	return l.partitions.Check(pkeysOf(c.Nodes, c.Groups, c.Ranges))
+}
+
 // checkChange reports why a change is not possible.
 func (l *Loop) checkChange(c *Change) error {
 	if err := l.groups.Check(c.Groups); err != nil {
+		return err
+	}
+	if err := l.CheckPKeys(c); err != nil {
 		return err
 	}
 	switch static := len(c.Hosts) + len(c.Resolve); {

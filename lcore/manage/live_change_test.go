@@ -326,7 +326,12 @@ func TestChangeRejected(t *testing.T) {
 			"host 10.9.0.254: the address":            func(c *manage.Change) { c.Hosts = []tables.Host{staticHost(bridge4)} },
 			"host 10.9.0.7: the address":              func(c *manage.Change) { c.Hosts = []tables.Host{staticHost(node4)} },
 			"gid fe80::7 is also":                     func(c *manage.Change) { c.Nodes = append(c.Nodes, manage.Node{IP4: host4, GID: nodeGID, LID: 1}) },
-			"not now":                                 func(c *manage.Change) { c.Commit = func() error { return errors.New("not now") } },
+			"0x9008 the bridge would have used 9 since": func(c *manage.Change) {
+				for i := range 8 {
+					c.Ranges = append(c.Ranges, manage.Range{Group: manage.Group{PKey: ib.PKey(0x9001 + i)}})
+				}
+			},
+			"not now": func(c *manage.Change) { c.Commit = func() error { return errors.New("not now") } },
 		} {
 			c := changeOf(config())
 			c.Commit = func() error { committed = true; return nil }

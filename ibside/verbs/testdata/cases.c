@@ -2,6 +2,7 @@
 /* The port's C side against the device of mock.c: one case after another, each with a worker of its own, whose counters
  * must balance at the end and whose mbufs must all be back in the pool. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,4 +376,5 @@ static void check_end(void)
 
 #include "handles.h"
 #include "stops.h"
+#include "blocks.h"
 #include "run.h"

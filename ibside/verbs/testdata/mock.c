@@ -10,6 +10,7 @@
 #include "mock.h"
 
 struct mock mock;
+int mock_refusal;
 
 /* A completion queue. */
 struct mock_cq {
@@ -20,7 +21,7 @@ struct mock_cq {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a worker may run beside the test */
 static struct mock_cq *recv_cq;
-static struct ibv_context context;
+static struct verbs_context extended;
 static struct verbs_device device;
 
 static void put(struct mock_cq *c, const struct ibv_wc *wc)
@@ -146,7 +147,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 
 	(void)pd;
 	(void)a;
-	s->context = &context;
+	s->context = &extended.context;
 	return s;
 }
 
@@ -157,24 +158,44 @@ int ibv_destroy_srq(struct ibv_srq *s)
 	return 0;
 }
 
-struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
+static struct ibv_qp *new_qp(const struct ibv_qp_cap *cap, struct ibv_cq *send_cq, struct ibv_cq *recv_cq)
 {
 	unsigned n = 0;
 
-	(void)pd;
-	if (a->cap.max_inline_data > 32) { /* a device that has less room for payload than is asked for */
+	if (cap->max_inline_data > 32) { /* a device that has less room for payload than is asked for */
 		errno = EINVAL;
 		return NULL;
 	}
 	struct ibv_qp *q = calloc(1, sizeof(*q));
-	q->context = &context;
-	q->send_cq = a->send_cq;
-	q->recv_cq = a->recv_cq;
+	q->context = &extended.context;
+	q->send_cq = send_cq;
+	q->recv_cq = recv_cq;
 	while (mock.numbers[n]) /* the lowest that is free, as devices do */
 		n++;
 	mock.numbers[n] = true;
 	q->qp_num = MOCK_FIRST_QPN + n;
 	return q;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
+{
+	struct ibv_qp *q = new_qp(&a->cap, a->send_cq, a->recv_cq);
+
+	(void)pd;
+	mock.plain += q ? 1 : 0;
+	return q;
+}
+
+/* The library's ibv_create_qp_ex() comes here with create flags. */
+static struct ibv_qp *create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *a)
+{
+	(void)ctx;
+	if (a->comp_mask != (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
+	    a->create_flags != IBV_QP_CREATE_BLOCK_SELF_MCAST_LB)
+		abort();
+	mock.blocking++;
+	errno = mock_refusal;
+	return mock_refusal ? NULL : new_qp(&a->cap, a->send_cq, a->recv_cq);
 }
 
 /* A queue pair receives until it is reset, and is destroyed after that. */
@@ -231,10 +252,13 @@ struct verbs_worker *mock_worker(struct rte_mempool *pool, const struct verbs_si
 
 	memset(&mock, 0, sizeof(mock));
 	mock.send_room = mock.recv_room = MOCK_QUEUE;
-	context.ops.poll_cq = poll_cq;
-	context.ops.post_send = post_send;
-	context.ops.post_srq_recv = post_srq_recv;
-	device = (struct verbs_device){.ctx = &context, .pool = pool, .ethernet = ethernet, .grh = ethernet, .port = 1};
+	extended = (struct verbs_context){.sz = sizeof(extended), .create_qp_ex = create_qp_ex};
+	extended.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	extended.context.ops.poll_cq = poll_cq;
+	extended.context.ops.post_send = post_send;
+	extended.context.ops.post_srq_recv = post_srq_recv;
+	device = (struct verbs_device){
+		.ctx = &extended.context, .pool = pool, .ethernet = ethernet, .grh = ethernet, .port = 1};
 	__atomic_store_n(&device.mtu, 1024, __ATOMIC_SEQ_CST);
 	rte_mempool_mem_iter(pool, one_region, NULL);
 	return verbs_worker_new(&device, s, &w) ? NULL : w;

@@ -29,8 +29,13 @@ extern struct mock {
 	unsigned transitions;   /* of queue pairs */
 	unsigned arriving;      /* messages that a queue pair still receives when it leaves RTS */
 	bool numbers[MOCK_QPS]; /* of queue pairs that there are, from MOCK_FIRST_QPN on */
+	unsigned blocking;      /* queue pairs asked for that do not get their own multicast back */
+	unsigned plain;         /* others that were made */
 	void (*after_destroy)(void);
 } mock;
+
+/* The errno with which the device refuses queue pairs that do not get their own multicast back; 0: it makes them. */
+extern int mock_refusal;
 
 /* Completes the n oldest sends: without a completion where they are not signalled and succeed. */
 void mock_complete(unsigned n, enum ibv_wc_status status);

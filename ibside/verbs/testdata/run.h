@@ -5,31 +5,37 @@ static const struct {
 	void (*run)(void);
 	unsigned ah_entries;
 	bool ethernet;
+	int refusal; /* of queue pairs that do not get their own multicast back */
 } cases[] = {
-	{"signals", signals, 64, true},
-	{"queue full", queue_full, 64, true},
-	{"post_failed", post_failed, 64, true},
-	{"error in a list", error_in_a_list, 64, true},
-	{"late completions", late_completions, 64, true},
-	{"handles held", handles_held, 64, true},
-	{"handles evicted", handles_evicted, VERBS_AH_WAYS, true},
-	{"handles of InfiniBand", handles_of_infiniband, 1024, false},
-	{"handles of a path", handles_of_a_path, 1024, false},
-	{"handles of a port that wants a GRH", handles_of_a_port_that_wants_grh, 1024, false},
-	{"handles pending", handles_pending, 4096, true},
-	{"handles late", handles_late, 64, true},
-	{"handles held twice", handles_held_twice, VERBS_AH_WAYS, true},
-	{"handles of Ethernet", handles_of_ethernet, 1024, true},
-	{"memory", memory, 64, true},
-	{"receives", receives, 64, true},
-	{"receives of InfiniBand", receives, 64, false},
-	{"no buffers", no_buffers, 64, true},
-	{"reset with messages", reset_with_messages, 64, true},
-	{"reset under load", reset_under_load, 64, true},
-	{"destroyed with messages", destroyed_with_messages, 64, true},
-	{"a number rests", number_rests, 64, true},
-	{"destroyed beside a failure", destroyed_beside_a_failure, 64, true},
-	{"closed with work left", closed_with_work_left, 64, true},
+	{"signals", signals, 64, true, 0},
+	{"queue full", queue_full, 64, true, 0},
+	{"post_failed", post_failed, 64, true, 0},
+	{"error in a list", error_in_a_list, 64, true, 0},
+	{"late completions", late_completions, 64, true, 0},
+	{"handles held", handles_held, 64, true, 0},
+	{"handles evicted", handles_evicted, VERBS_AH_WAYS, true, 0},
+	{"handles of InfiniBand", handles_of_infiniband, 1024, false, 0},
+	{"handles of a path", handles_of_a_path, 1024, false, 0},
+	{"handles of a port that wants a GRH", handles_of_a_port_that_wants_grh, 1024, false, 0},
+	{"handles pending", handles_pending, 4096, true, 0},
+	{"handles late", handles_late, 64, true, 0},
+	{"handles held twice", handles_held_twice, VERBS_AH_WAYS, true, 0},
+	{"handles of Ethernet", handles_of_ethernet, 1024, true, 0},
+	{"memory", memory, 64, true, 0},
+	{"receives", receives, 64, true, 0},
+	{"receives of InfiniBand", receives, 64, false, 0},
+	{"no buffers", no_buffers, 64, true, 0},
+	{"reset with messages", reset_with_messages, 64, true, 0},
+	{"reset under load", reset_under_load, 64, true, 0},
+	{"destroyed with messages", destroyed_with_messages, 64, true, 0},
+	{"a number rests", number_rests, 64, true, 0},
+	{"destroyed beside a failure", destroyed_beside_a_failure, 64, true, 0},
+	{"closed with work left", closed_with_work_left, 64, true, 0},
+	{"own multicast blocked", own_multicast_blocked, 64, false, 0},
+	{"own multicast not blocked: EINVAL", own_multicast_comes_back, 64, false, EINVAL},
+	{"own multicast not blocked: EOPNOTSUPP", own_multicast_comes_back, 64, false, EOPNOTSUPP},
+	{"own multicast not blocked: ENOSYS", own_multicast_comes_back, 64, false, ENOSYS},
+	{"own multicast on Ethernet", own_multicast_on_ethernet, 64, true, 0},
 };
 
 static void run_case(unsigned i)
@@ -38,6 +44,7 @@ static void run_case(unsigned i)
 	struct verbs_sizes s = {.qps = 8, .receives = RECEIVES, .sends = 256, .ah_entries = cases[i].ah_entries};
 
 	running = cases[i].name;
+	mock_refusal = cases[i].refusal;
 	w = mock_worker(pool, &s, cases[i].ethernet);
 	WANT(w);
 	WANT(w->ah_seed[0] != seed && w->ah_seed[0] != w->ah_seed[1]);

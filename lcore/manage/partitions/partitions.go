@@ -8,13 +8,14 @@ package partitions
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"causeway/ibside/ib"
 	"causeway/tables"
 )
 
-// Partitions are the numbered P_Keys. All methods but PKey belong to the loop's goroutine.
+// Partitions are the numbered P_Keys. All methods but PKey and Check belong to the loop's goroutine.
 type Partitions struct {
 	pkeys []ib.PKey // by number
 	used  []bool    // by number: the configuration has it
@@ -28,19 +29,48 @@ func New(own ib.PKey) *Partitions {
 	return p
 }
 
-// Use makes these the P_Keys that are used, besides that of number 0. It fails, without effect, when there are not enough
-// numbers for them.
-func (p *Partitions) Use(pkeys []ib.PKey) error {
-	all := slices.Clone(p.pkeys)
+// Check returns the error if there are not enough numbers for these P_Keys besides those that have had one. Any goroutine
+// may call it.
+func (p *Partitions) Check(pkeys []ib.PKey) error {
+	var all []ib.PKey
+	for i := range p.read {
+		if k := ib.PKey(p.read[i].Load()); i == 0 || k != 0 {
+			all = append(all, k)
+		}
+	}
+	had := len(all)
+	all = appendNew(all, pkeys)
+	if len(all) <= tables.MaxPartitions {
+		return nil
+	}
+	var more []string
+	for _, k := range all[had:] {
+		more = append(more, k.String())
+	}
+	what := "P_Key"
+	if len(more) > 1 {
+		what = "P_Keys"
+	}
+	return fmt.Errorf("manage: with %s %s the bridge would have used %d since it started, more than %d: restart it",
+		what, strings.Join(more, ", "), len(all), tables.MaxPartitions)
+}
+
+// appendNew appends those P_Keys that are not there, each once.
+func appendNew(all, pkeys []ib.PKey) []ib.PKey {
 	for _, k := range pkeys {
 		if !slices.Contains(all, k) {
 			all = append(all, k)
 		}
 	}
-	if len(all) > tables.MaxPartitions {
-		return fmt.Errorf("manage: with P_Keys %v the bridge would have used %d since it started, more than %d; restart it",
-			all[len(p.pkeys):], len(all), tables.MaxPartitions)
+	return all
+}
+
+// Use makes these the P_Keys that are used, besides that of number 0. It fails, without effect, as Check does.
+func (p *Partitions) Use(pkeys []ib.PKey) error {
+	if err := p.Check(pkeys); err != nil {
+		return err
 	}
+	all := appendNew(slices.Clone(p.pkeys), pkeys)
 	p.pkeys, p.used = all, make([]bool, len(all))
 	for i, k := range all {
 		p.used[i] = i == 0 || slices.Contains(pkeys, k)

@@ -44,7 +44,13 @@ func TestPartitionsFull(t *testing.T) {
 	if err := p.Use(many[1:]); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Use(many[:2]); err == nil || !slices.Equal(p.Used()[1:], many[1:]) {
-		t.Errorf("one too many: %v, %v", err, p.Used())
+	const want = "manage: with P_Key 0x8001 the bridge would have used 9 since it started, more than 8: restart it"
+	for _, try := range []func([]ib.PKey) error{p.Check, p.Use} {
+		if err := try(many[:2]); err == nil || err.Error() != want || !slices.Equal(p.Used()[1:], many[1:]) {
+			t.Errorf("one too many: %v, %v, want %s", err, p.Used(), want)
+		}
+	}
+	if err := p.Check(many[2:4]); err != nil {
+		t.Errorf("fewer: %v", err)
 	}
 }

@@ -23,9 +23,8 @@ type fabricUnderFire struct {
 	slow   float64 // how much slower than usual the guests were when the traffic began
 }
 
-// subnetConfig makes opensm notice within a second that another has gone, and give a port's P_Keys other indexes when it
-// has others.
-const subnetConfig = "sminfo_polling_timeout 250\\npolling_retry_number 2\\nkeep_pkey_indexes FALSE\\n"
+// subnetConfig makes opensm notice within a second that another has gone.
+const subnetConfig = "sminfo_polling_timeout 250\\npolling_retry_number 2\\n"
 
 // manage starts opensm in a guest, with these LIDs for ports that have none in its memory, or others.
 func (f *fabricUnderFire) manage(on *Guest, options string, lids ...lidOfPort) {

@@ -56,12 +56,12 @@ func TestInfiniBandPartitions(t *testing.T) {
 	defer stop()
 	f.traffic(node, node6)
 	f.suffer("P_Key taken away for a second, and given back at another index", func(f *fabricUnderFire) {
-		first := partitionOf{1, fmt.Sprintf("%#x", uint64(ibBridge.adapter().GUID))} // opensm has the indexes in this order
+		first := partitionOf{1, fmt.Sprintf("%#x", uint64(ibBridge.adapter().GUID))}
 		others := partitionOf{2, fmt.Sprintf("%#x", uint64(ibNode.adapter().GUID))}
 		f.repartition(f.d.Guest, others)
 		f.await(f.d.Guest, pkeys("0xffff", "0x0000", "0x0000"))
 		time.Sleep(time.Second)
-		// A running opensm would not let the two ports have a path in the partition again.
+		// A running opensm remembers a P_Key's index; a new one gives indexes in the order of the P_Keys.
 		f.must(f.d.Guest, killSM)
 		f.partitions(f.d.Guest, first, everybody)
 		f.manage(f.d.Guest, "", lidOfPort{&ibBridge, lidD}, lidOfPort{&ibNode, lidM})

@@ -85,8 +85,39 @@ func TestInfiniBandPartitions(t *testing.T) {
 	switchConserved(t)
 }
 
+// TestServicesInPartition has udaddy at the host and at a node whose IP address is in the partition, each as client and as
+// server. The bridge's machine has an IPoIB interface there, too.
+func TestServicesInPartition(t *testing.T) {
+	f := theFabricUnderFire(t, partitionOf{2, "ALL"})
+	proof := proves(t, "third topology: udaddy in partition 0x8002, both ways")
+	f.awaitBoth(inPartition)
+	mend(t, f.d)
+	partitionedNode(t, f.m)
+	change := func(g *Guest, do, undo string) {
+		t.Helper()
+		f.must(g, do)
+		t.Cleanup(func() { _ = g.Must(context.Background(), undo) })
+	}
+	change(f.d.Guest, "echo 0x8002 >/sys/class/net/ib0/create_child; ip addr add 10.81.0.253/24 dev ib0.8002; ip link set ib0.8002 up; "+
+		"cd /proc/sys/net/ipv4; echo 1 | tee conf/ib0.8002/forwarding conf/ib0.8002/proxy_arp; echo 0 >neigh/ib0.8002/proxy_delay; "+
+		"ip route replace 10.9.0.7/32 dev ib0.8002", "echo 0x8002 >/sys/class/net/ib0/delete_child; ip route replace 10.9.0.7/32 dev ib0")
+	change(f.m, "ip addr del 10.9.0.7/24 dev ib0; ip addr add 10.9.0.7/24 dev ib0.8002",
+		"ip addr del 10.9.0.7/24 dev ib0.8002; ip addr add 10.9.0.7/24 dev ib0")
+	f.awaitBoth("ip addr show ib0.8002 | grep -q 'state UP'")
+	_, stop := startVerbsBridge(t, f.d, nodeThere.Replace(infinibandBridge))
+	defer stop()
+	host, node := Peer{Guest: f.a, IP: "10.9.0.1"}, Peer{Guest: f.m, IP: "10.9.0.7"}
+	for _, way := range [][2]Peer{{host, node}, {node, host}} {
+		if err := Udaddy(within(t, stepTime), way[0], way[1], ""); err != nil {
+			t.Error(err)
+		}
+		proof.add(2 * udaddyCount)
+	}
+	switchConserved(t)
+}
+
 // TestPartitionOfMessages has a node without a P_Key in the configuration: it is reached in the partition that its last
-// message came in, and connects by a service there.
+// message came in.
 func TestPartitionOfMessages(t *testing.T) {
 	f := theFabricUnderFire(t, partitionOf{2, "ALL"})
 	proof := proves(t, "third topology: a node is reached in the partition that its last message came in")

@@ -75,6 +75,7 @@ type Port struct {
 	mu       sync.Mutex
 	qps      map[uint32]*queuePair // by handle: those that workers find
 	restock  chan struct{}         // a worker's stock is to be filled
+	filled   *sync.Cond            // under mu: a queue pair has been made ready
 	underWay sync.WaitGroup        // queue pairs that are being made or ended
 	closing  bool                  // under mu
 	freeing  bool                  // under mu: the device makes and ends no more queue pairs
@@ -99,7 +100,7 @@ func newPort(c Config) *Port {
 	p := &Port{
 		cfg: c, log: c.Log, qps: map[uint32]*queuePair{}, kick: make(chan struct{}, 1), restock: make(chan struct{}, 1),
 	}
-	p.hardware = hardware{&p.cfg}
+	p.hardware, p.filled = hardware{&p.cfg}, sync.NewCond(&p.mu)
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.attributes = &attributes{cfg: &p.cfg}
 	p.ahs = &resolver{port: p.attributes, counts: &p.counts, log: c.Log, free: make(chan struct{}, resolvers)}

@@ -49,6 +49,7 @@ type stock struct {
 	resting []restingQP
 	wanted  qpKind // the last that was asked for
 	refills int    // how many more may be made ready
+	filling bool   // one is being made ready, and has a place already
 }
 
 type restingQP struct {
@@ -97,8 +98,10 @@ func (p *Port) takeQP(w *worker, k qpKind) (*queuePair, error) {
 
 // makeQP makes a queue pair. It is called with Port.mu, which is free while the device works.
 func (p *Port) makeQP(w *worker, k qpKind) (*queuePair, error) {
-	for len(w.free) == 0 && len(w.stock.ready) > 0 { // one that is ready gives way
-		if err := p.endQP(w.stock.remove(0), p.hardware.destroy); err != nil {
+	for len(w.free) == 0 && (w.stock.filling || len(w.stock.ready) > 0) { // one that is ready gives way
+		if len(w.stock.ready) == 0 {
+			p.filled.Wait()
+		} else if err := p.endQP(w.stock.remove(0), p.hardware.destroy); err != nil {
 			return nil, err
 		}
 	}
@@ -225,12 +228,15 @@ func (p *Port) refill(w *worker) bool {
 	}
 	if len(s.ready) >= readyMost {
 		other := s.takeOther()
-		if other == nil || p.endQP(other, p.hardware.destroy) != nil {
+		if other == nil || p.endQP(other, p.hardware.destroy) != nil || len(w.free) == 0 {
 			return false
 		}
 	}
 	s.refills--
+	s.filling = true
 	q, err := p.makeQP(w, s.wanted)
+	s.filling = false
+	p.filled.Broadcast()
 	if err != nil { // the next proxy QP will tell
 		s.refills = 0
 		return false

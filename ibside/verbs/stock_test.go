@@ -175,6 +175,24 @@ func TestReadyGivesWay(t *testing.T) {
 	})
 }
 
+// TestFillingGivesWay checks that a queue pair that is being made ready takes the last place from no proxy QP.
+func TestFillingGivesWay(t *testing.T) {
+	const most = readyMost + 1
+	stocked(t, most, func(r *stockRig) {
+		r.create(0xffff, ib.QKeyRDMAUDP)
+		synctest.Wait() // until the device makes one
+		if len(r.workers[0].free) != 0 {
+			t.Fatal("none is being made")
+		}
+		for range most - 1 {
+			r.create(0xffff, ib.QKeyRDMAUDP)
+		}
+		if c := r.counters(); c.ProxyQPs != most || c.Ready != 0 {
+			t.Errorf("%d in use, %d ready", c.ProxyQPs, c.Ready)
+		}
+	})
+}
+
 // TestRest checks that the number of a destroyed queue pair is no other's for restTime, and then is free.
 func TestRest(t *testing.T) {
 	stocked(t, 256, func(r *stockRig) {

@@ -87,10 +87,17 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 			return nil, errors.Join(err, b.teardown.run())
 		}
 	}
-	const mib = 1 << 20
-	b.log.Info("sizes", "packets_mib", b.pool.Bytes()/mib, "packets", b.pool.Size(), "tables_mib_when_full", b.tables.Bytes()/mib,
-		"proxy_qps", b.cfg.Workers.ProxyQPs, "hosts", b.cfg.Workers.Hosts)
+	b.logSizes()
 	return b, nil
+}
+
+// logSizes says what memory is for. Receive buffers are some of the packets.
+func (b *Bridge) logSizes() {
+	const mib = 1 << 20
+	receives := b.ibPort.Info().Receives
+	b.log.Info("sizes", "packets_mib", b.pool.Bytes()/mib, "packets", b.pool.Size(),
+		"receive_buffers_mib", receives*(b.pool.Bytes()/b.pool.Size())/mib, "receive_buffers", receives,
+		"tables_mib_when_full", b.tables.Bytes()/mib, "proxy_qps", b.cfg.Workers.ProxyQPs, "hosts", b.cfg.Workers.Hosts)
 }
 
 // Run starts the workers and manages until ctx ends. Then it leaves the groups, lets the workers send the packets that they

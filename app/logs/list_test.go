@@ -15,7 +15,7 @@ var events = []event{
 	{"configuration", "warn", "The program", "A remark on the configuration; the bridge runs."},
 	{"devices", "warn", "The program", "The machine's devices could not be listed, so the configuration was not checked against them."},
 	{"memory", "info", "The program", "DPDK's memory is not hugepages, which is slower."},
-	{"sizes", "info", "The program", "The memory that packets and tables need at most."},
+	{"sizes", "info", "The program", "The memory that packets and tables need at most, and the part of it that is posted as receive buffers at the HCA."},
 	{"metrics", "info error", "The program", "The address where metrics, health and status are served; or serving them failed."},
 	{"ready", "info", "The program", "Every configured group is joined on both sides and every configured node has its path."},
 	{"stopped", "info", "The program", "The final counters of a direction. `conserved=false` would be an error in the bridge."},
@@ -39,6 +39,7 @@ var events = []event{
 	{"groups_not_received", "error", "The Ethernet port", "The port's multicast filter could not be set: groups may not be received."},
 
 	{"ib_port", "info error", "The InfiniBand port", "The port's properties; or reading them failed."},
+	{"receive_buffers", "info warn", "The InfiniBand port", "Fewer receive buffers are posted than 1 ms at full rate takes, as `mbufs` are few; warn: fewer than wanted, as the HCA holds no more."},
 	{"ib_port_closed", "info", "The InfiniBand port", "The port's final counters."},
 	{"ib_event", "info", "The InfiniBand port", "The HCA reported an event, such as a port that goes down."},
 	{"ib_mtu", "info", "The InfiniBand port", "The port's MTU changed."},

@@ -2,6 +2,7 @@
 /* The port's C side against the device of mock.c: one case after another, each with a worker of its own, whose counters
  * must balance at the end and whose mbufs must all be back in the pool. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -282,6 +283,20 @@ static void memory(void)
 	WANT(count()->send_drops[SEND_DROP_segments] == 1);
 	d->mrs = 1;
 	d->mr[0] = all;
+}
+
+/* There is a place for the completion of every buffer, and what the device says of itself is what it holds. */
+static void receive_queues(void)
+{
+	struct verbs_limits most = {0};
+	struct verbs_sizes s = {.qps = 1, .sends = 64, .ah_entries = VERBS_AH_WAYS};
+	struct verbs_worker *another = NULL;
+
+	WANT(mock.srq_wr == RECEIVES && mock.recv_cqe >= RECEIVES);
+	WANT(verbs_limits_read(w->dev, &most) == 0);
+	WANT(most.receives == MOCK_MAX_SRQ_WR && most.completions == MOCK_MAX_CQE);
+	s.receives = (unsigned)most.completions + 1;
+	WANT(verbs_worker_new(w->dev, &s, &another) == EINVAL && !another);
 }
 
 static void receives(void)

@@ -21,6 +21,7 @@ static const struct {
 	{"handles held twice", handles_held_twice, VERBS_AH_WAYS, true},
 	{"handles of Ethernet", handles_of_ethernet, 1024, true},
 	{"memory", memory, 64, true},
+	{"receive queues", receive_queues, 64, true},
 	{"receives", receives, 64, true},
 	{"receives of InfiniBand", receives, 64, false},
 	{"no buffers", no_buffers, 64, true},

@@ -48,6 +48,7 @@ type Bridge struct {
 	*mirrors       // copies of packets, for captures and traces
 	*groupCounters
 	*pgmTrackers
+	atStop       atStop
 	manage.Lists // of the loop
 
 	teardown teardown
@@ -129,6 +130,7 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 	const grace = 20 * time.Millisecond // for the reports of leaving to reach the port
 	time.Sleep(grace)
 	b.stopWorkers()
+	b.atStop = b.readAtStop()
 	b.loop.Drain()
 	return err
 }

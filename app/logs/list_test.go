@@ -19,6 +19,7 @@ var events = []event{
 	{"metrics", "info error", "The program", "The address where metrics, health and status are served; or serving them failed."},
 	{"ready", "info", "The program", "Every configured group is joined on both sides and every configured node has its path."},
 	{"stopped", "info", "The program", "The final counters of a direction. `conserved=false` would be an error in the bridge."},
+	{"port_losses", "info", "The program", "What the ports and their devices lost in a direction, by their own counters: `before` packets were `received` by a worker, and `after` one had `sent` them. A device counts the kernel's messages, too."},
 	{"suppressed", "warn", "The program", "This number of `lines` of this `event` was not written, because there were too many in a second."},
 	{"service_manager", "warn", "The program", "A notification to the service manager (systemd) failed, or its watchdog setting is invalid."},
 	{"injection_on", "warn", "The program", "An operator injects faults."},

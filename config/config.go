@@ -118,6 +118,7 @@ type Workers struct {
 	RxDescs         int // per queue
 	TxDescs         int
 	Mbufs           int // in the one mempool
+	RecvBuffers     int // of each worker at the HCA; 0: the port's default
 	ProxyQPs        int // of all hosts
 	ProxyQPsPerHost int
 	Hosts           int // RoCE hosts known at a time

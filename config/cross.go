@@ -223,25 +223,3 @@ func (p *parser) anySubnet() string {
 	}
 	return "10.9.0.0/24"
 }
-
-const (
-	// mbufOverhead is the size of a packet buffer without the IP packet, in bytes: struct rte_mbuf, headroom, and the Ethernet
-	// header with a VLAN tag.
-	mbufOverhead = 128 + 128 + 18
-	mib          = 1 << 20
-)
-
-// checkMemory reports buffers that do not fit into memory, and too few buffers. Both checks are lower bounds.
-func (p *parser) checkMemory(t *table) {
-	w := p.cfg.Workers
-	need := (w.Mbufs*(p.cfg.RoCE.MTU+mbufOverhead) + mib - 1) / mib
-	if need > w.MemoryMiB {
-		t.fail("mbufs", "mbufs %d of an MTU of %d need %d MiB, but memory_mib is %d; lower mbufs, or raise memory_mib", w.Mbufs,
-			p.cfg.RoCE.MTU, need, w.MemoryMiB)
-	}
-	// A queue holds as many buffers as it has descriptors; with fewer buffers, a port starves.
-	if queues := len(w.LCores) * (w.RxDescs + w.TxDescs); w.Mbufs < queues {
-		t.fail("mbufs", "mbufs %d are fewer than the %d descriptors of %d workers; raise mbufs, or lower rx_descs and tx_descs",
-			w.Mbufs, queues, len(w.LCores))
-	}
-}

@@ -120,8 +120,13 @@ var tables = linked([]tableDoc{
 			meaning: "Receive descriptors of each Ethernet queue; a power of two."},
 		{name: "tx_descs", kind: number, def: int64(1024), lo: 64, hi: 32768, example: "1024",
 			meaning: "Transmit descriptors of each Ethernet queue; a power of two."},
-		{name: "mbufs", kind: number, def: int64(16384), lo: 1024, hi: 1 << 24, example: "16384",
-			meaning: "Packet buffers in the mempool that both ports share."},
+		{name: "mbufs", kind: number, noted: "24576 a core", lo: 1024, hi: 1 << 24, example: "24576",
+			meaning: "Packet buffers in the mempool that both ports share. The default is 16384 for each core of `lcores`, and with an HCA " +
+				"`recv_buffers` (8192) besides; but no more than half of `memory_mib` holds, unless that is less than 16384 in all."},
+		{name: "recv_buffers", kind: number, noted: "1 ms at full rate", lo: 64, hi: 32768, example: "8192",
+			meaning: "Receive buffers that each worker keeps posted at the HCA, out of `mbufs`: messages that come while a worker is busy wait " +
+				"there, and are lost (`out_of_buffer`) when there are none left. The default is 8192, or what a slow port carries in 1 ms; of all " +
+				"workers a third of `mbufs` at most. Where the HCA holds fewer, it has as many as it can (`receive_buffers` in the log)."},
 		{name: "proxy_qps", kind: number, def: int64(4096), lo: 1, hi: 1 << 20, example: "4096",
 			meaning: "The most proxy QPs at a time. A proxy QP is a UD QP on InfiniBand that represents one queue pair of a RoCE host."},
 		{name: "proxy_qps_per_host", live: true, kind: number, def: int64(512), lo: 1, hi: 1 << 20, example: "512",

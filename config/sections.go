@@ -93,10 +93,13 @@ func (p *parser) workers(t *table) {
 		RxDescs: t.powerOfTwo("rx_descs"), TxDescs: t.powerOfTwo("tx_descs"), Mbufs: n("mbufs"),
 		ProxyQPs: n("proxy_qps"), ProxyQPsPerHost: n("proxy_qps_per_host"), Hosts: n("hosts"), Nodes: n("nodes"), Groups: n("groups"),
 		ProxyQPDepth: t.powerOfTwo("proxy_qp_depth"), ProxyQPIdle: time.Duration(t.number("proxy_qp_idle")) * time.Second,
-		PGMStreams: n("pgm_streams"), PGMIdle: time.Duration(t.number("pgm_idle")) * time.Second,
+		RecvBuffers: n("recv_buffers"), PGMStreams: n("pgm_streams"), PGMIdle: time.Duration(t.number("pgm_idle")) * time.Second,
 	}
 	if w := &p.cfg.Workers; !t.has("proxy_qps_per_host") {
 		w.ProxyQPsPerHost = min(w.ProxyQPsPerHost, w.ProxyQPs)
+	}
+	if p.cfg.Workers.Mbufs == 0 { // the file does not say, or is wrong there
+		p.cfg.Workers.Mbufs = defaultMbufs(p.cfg)
 	}
 }
 

@@ -35,6 +35,7 @@ type OpenPort interface {
 type Info struct {
 	MTU      ib.MTU
 	Ethernet bool // the link layer: then there are no LIDs, and GIDs are IP addresses
+	Receives int  // receive buffers that all workers keep posted at the device
 }
 
 // Administered is what a port with subnet administration of its own can do.

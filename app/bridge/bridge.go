@@ -48,6 +48,7 @@ type Bridge struct {
 	*mirrors       // copies of packets, for captures and traces
 	*groupCounters
 	*pgmTrackers
+	atStop       atStop
 	manage.Lists // of the loop
 
 	teardown teardown
@@ -87,10 +88,17 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 			return nil, errors.Join(err, b.teardown.run())
 		}
 	}
-	const mib = 1 << 20
-	b.log.Info("sizes", "packets_mib", b.pool.Bytes()/mib, "packets", b.pool.Size(), "tables_mib_when_full", b.tables.Bytes()/mib,
-		"proxy_qps", b.cfg.Workers.ProxyQPs, "hosts", b.cfg.Workers.Hosts)
+	b.logSizes()
 	return b, nil
+}
+
+// logSizes says what memory is for. Receive buffers are some of the packets.
+func (b *Bridge) logSizes() {
+	const mib = 1 << 20
+	receives := b.ibPort.Info().Receives
+	b.log.Info("sizes", "packets_mib", b.pool.Bytes()/mib, "packets", b.pool.Size(),
+		"receive_buffers_mib", receives*(b.pool.Bytes()/b.pool.Size())/mib, "receive_buffers", receives,
+		"tables_mib_when_full", b.tables.Bytes()/mib, "proxy_qps", b.cfg.Workers.ProxyQPs, "hosts", b.cfg.Workers.Hosts)
 }
 
 // Run starts the workers and manages until ctx ends. Then it leaves the groups, lets the workers send the packets that they
@@ -122,6 +130,7 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 	const grace = 20 * time.Millisecond // for the reports of leaving to reach the port
 	time.Sleep(grace)
 	b.stopWorkers()
+	b.atStop = b.readAtStop()
 	b.loop.Drain()
 	return err
 }

@@ -33,7 +33,7 @@ func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, o
 	p, err := verbs.Open(verbs.Config{
 		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey, GID: cfg.IB.GID,
 		Pool: pool, Workers: len(cfg.Workers.LCores), ProxyQPs: cfg.Workers.ProxyQPs + cfg.Workers.Groups,
-		SendDepth: cfg.Workers.ProxyQPDepth, Log: log, OnLoss: onLoss,
+		Receives: cfg.Workers.RecvBuffers, SendDepth: cfg.Workers.ProxyQPDepth, Log: log, OnLoss: onLoss,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bridge: [ib] port \"%s:%d\": %w", cfg.IB.Port.Device, cfg.IB.Port.Num, err)

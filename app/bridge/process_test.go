@@ -33,7 +33,7 @@ var tasks = map[string]func() (string, error){
 	"fail":      taskFail,
 
 	"reload-keys": taskReloadKeys, "reload-traffic": taskReloadTraffic, "single-changes": taskSingleChanges, "reload-ended": taskReloadEnded, "reload-pkeys": taskReloadPKeys,
-	"inject": taskInject,
+	"inject": taskInject, "losses": taskLosses, "memory": func() (string, error) { return taskMemory(os.Getenv("MTU")) },
 }
 
 func TestMain(m *testing.M) {

@@ -16,10 +16,11 @@ import (
 // runDoctor checks this machine for what a configuration needs.
 func runDoctor(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("doctor", `Checks this machine for what a configuration needs, changes nothing, and prints a command that fixes each problem:
-hugepages, CPUs, drivers, the cards' link type, MTUs, flow control, the subnet manager, clocks, limits, and how InfiniBand
-nodes resolve RoCE hosts by the kernel's proxy ARP. Without a FILE it checks the machine alone. An error keeps the bridge,
-or a part of it, from running; a warning makes it worse; a hint is optional. Exits with 1 when there are errors, else with
-0. Run it again after the commands: some problems are visible only when others are fixed.`)
+hugepages, CPUs, drivers, the cards' link type, MTUs, flow control, the subnet manager, what the InfiniBand port has
+lost, clocks, limits, and how InfiniBand nodes resolve RoCE hosts by the kernel's proxy ARP. Without a FILE it checks
+the machine alone. An error keeps the bridge, or a part of it, from running; a warning makes it worse; a hint is
+optional. Exits with 1 when there are errors, else with 0. Run it again after the commands: some problems are visible
+only when others are fixed.`)
 	asJSON := fs.Bool("json", false, "print one JSON array")
 	fixes := fs.Bool("fixes", false, `print only the commands, without those of hints: "causeway doctor -fixes FILE | sudo sh"`)
 	all := fs.Bool("all", false, "also print a line for each check without a problem")

@@ -97,7 +97,7 @@ func buildAndRun(ctx context.Context, cfg *config.Config, from configFile, log *
 		if closing := b.Close(); err == nil {
 			err = closing
 		}
-		logFinal(log, b.Counters())
+		logFinal(log, b.Counters(), b.Losses())
 	}()
 	ctx, drain := context.WithCancel(ctx)
 	defer drain()
@@ -125,12 +125,14 @@ func closing(err error, all ...net.Listener) error {
 	return err
 }
 
-// logFinal logs the final counters.
-func logFinal(log *slog.Logger, c lcore.Counters) {
+// logFinal logs the final counters, and what was lost before packets came to the workers and after they left them.
+func logFinal(log *slog.Logger, c lcore.Counters, lost [2]bridge.Losses) {
 	for d := range c.Direction {
-		x := &c.Direction[d]
-		log.Info("stopped", "direction", lcore.Direction(d).String(), "received", x.Received, "sent", x.Sent,
+		x, direction := &c.Direction[d], lcore.Direction(d).String()
+		log.Info("stopped", "direction", direction, "received", x.Received, "sent", x.Sent,
 			"dropped", x.Dropped(), "drops", namedDrops(x), "conserved", x.Conserved())
+		log.Info("port_losses", "direction", direction, "received", x.Received, "lost_before", lost[d].Before.Sum(), "before", lost[d].Before,
+			"sent", x.Sent, "lost_after", lost[d].After.Sum(), "after", lost[d].After)
 	}
 }
 

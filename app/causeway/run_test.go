@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -121,8 +122,11 @@ func TestSignals(t *testing.T) {
 			t.Parallel()
 			p, _ := launchBridge(t)
 			p.end(s)
-			stopped := 0
+			stopped, lost := 0, 0
 			for _, x := range p.lines() {
+				if x["msg"] == "port_losses" && x["lost_before"] == 0.0 && x["received"] == 0.0 {
+					lost++
+				}
 				if x["msg"] == "stopped" {
 					stopped++
 					if x["conserved"] != true {
@@ -130,10 +134,24 @@ func TestSignals(t *testing.T) {
 					}
 				}
 			}
-			if stopped != 2 || p.stdout.String() != "" {
+			if stopped != 2 || lost != 2 || p.stdout.String() != "" {
 				t.Errorf("the summary names %d directions; the output:\n%v%v", stopped, &p.stdout, &p.stderr)
 			}
 		})
+	}
+}
+
+// TestFinalLosses checks that the last lines of the log have what the devices lost beside what the workers received and sent.
+func TestFinalLosses(t *testing.T) {
+	var out strings.Builder
+	var c lcore.Counters
+	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 1000, Sent: 990}
+	lost := [2]bridge.Losses{lcore.IBToRoCE: {Before: bridge.Lost{"out_of_buffer": 4, "port_rcv_errors": 3}, After: bridge.Lost{"send_errors": 2}}}
+	logFinal(slog.New(slog.NewTextHandler(&out, nil)), c, lost)
+	const want = `msg=port_losses direction=ib_to_roce received=1000 lost_before=7 before="map[out_of_buffer:4 port_rcv_errors:3]" ` +
+		`sent=990 lost_after=2 after=map[send_errors:2]`
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in\n%s", want, &out)
 	}
 }
 

@@ -57,57 +57,6 @@ func listError(err error) error {
 	return err
 }
 
-func runStatus(ctx context.Context, c *Call) (Result, error) {
-	b, s := c.Env.Bridge, c.Env.Bridge.Status()
-	state := "ready"
-	switch {
-	case s.Drained:
-		state = "drained, until resume"
-	case !s.Ready:
-		state = fmt.Sprintf("not ready: waiting for %d joins or paths", s.Waiting)
-		if s.Waiting == 1 {
-			state = "not ready: waiting for 1 join or path"
-		}
-	}
-	name := ""
-	if cfg := c.Env.config(); cfg != nil {
-		name = cfg.Name
-	}
-	_, up := b.Ethernet()
-	pairs := []Pair{
-		{"name", name}, {"state", state}, {"ready", s.Ready}, {"running for", ageOf(c.Env.Began, time.Now())}, {"ethernet link", upDown(up)},
-		{"hosts", s.Hosts}, {"nodes", s.Nodes}, {"learned nodes", s.LearnedNodes}, {"groups", s.Groups}, {"learned groups", s.Learned}, {"proxy QPs", s.ProxyQPs},
-	}
-	if n := c.injecting(); n > 0 {
-		pairs = append(pairs, Pair{"injecting faults", "in " + counted(n, "direction")})
-	}
-	total := b.Counters()
-	from, to := c.Env.Sampler.span(sampleEvery)
-	part := Part{Name: "directions", Columns: columns("direction", "packets/s", "bits/s", "drops/s", "received", "sent", "dropped")}
-	for d := range total.Direction {
-		x := &total.Direction[d]
-		r := rateOf(&from, &to, d)
-		part.Rows = append(part.Rows, []any{lcore.Direction(d), r.sent, r.bits, r.dropped, x.Received, x.Sent, x.Dropped()})
-	}
-	parts := []Part{{Pairs: pairs}}
-	if !s.Ready && !s.Drained {
-		if lines := manage.Awaited(ctx, b, &s, awaitedMost); len(lines) > 0 {
-			parts = append(parts, Part{Name: "awaited", Lines: lines})
-		}
-	}
-	return Result{Parts: append(parts, part)}, nil
-}
-
-// awaitedMost is how many missing joins and paths "show status" names, so that it fits one screen.
-const awaitedMost = 5
-
-func upDown(up bool) string {
-	if up {
-		return "up"
-	}
-	return "down"
-}
-
 func runHosts(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListHosts(ctx, query(c))
 	part := Part{Name: "hosts", Total: list.Total, Empty: c.empty("No RoCE host is known."),

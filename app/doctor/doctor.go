@@ -105,7 +105,7 @@ func groups(c *config.Config, s Sources) []group {
 	ports := findPorts(c, s)
 	memory, cpu, clock, limits := newMemoryProbe(c, s), newCPUProbe(c, s), newClockProbe(s), newLimitsProbe(c, s)
 	drivers, cards := newDriverProbe(c, s, ports), newCardProbe(c, s, ports)
-	ethernet, sm := newEthernetProbe(c, s, ports), newSMProbe(c, s, ports)
+	ethernet, sm, losses := newEthernetProbe(c, s, ports), newSMProbe(c, s, ports), newLossProbe(s, ports)
 	return []group{
 		{"hugepages", true, []check{{"memory", memory.checkMemory, false}, {"numa", memory.checkMemoryNodes, false}}},
 		{"cpu", true, []check{
@@ -134,6 +134,7 @@ func groups(c *config.Config, s Sources) []group {
 			{"firewall", ethernet.checkFirewall, false},
 		}},
 		{"sm", true, []check{{"port", sm.checkPorts, true}, {"pkey", sm.checkPKey, false}, {"sa", sm.checkSA, false}}},
+		{"losses", false, []check{{"device", losses.checkDevice, false}}},
 		{"ipoib", false, ipoibChecks(newIPoIBProbe(c, s, ports))},
 		{"clock", true, []check{
 			{"synchronised", clock.checkSynchronised, false},

@@ -198,7 +198,7 @@ var ipoibFaults = []struct {
 		"sysctl -w net.ipv6.conf.eth1.disable_ipv6=0"},
 	{"route of plain IPv6", "plain_ipv6", Warn, func(m *machine) { delete(m.routes, "fd09::1/128") }, "ip -6 route replace fd09::1/128 dev eth1"},
 	{"RoCE forwarded as plain IP", "plain_roce", Warn, func(m *machine) { m.copies = true },
-		"ip rule add iif eth1 ipproto 17 dport 4791 pref 100 blackhole\nip -6 rule add iif eth1 ipproto udp dport 4791 pref 100 blackhole"},
+		"ip rule add iif eth1 ipproto 17 dport 4791 pref 100 blackhole\nip -6 rule add iif eth1 ipproto 17 dport 4791 pref 100 blackhole"},
 	{"forwarding 6", "forwarding", Fail, func(m *machine) { m.settings["net/ipv6/conf/ib0/forwarding"] = "0" },
 		"sysctl -w net.ipv6.conf.ib0.forwarding=1"},
 	{"proxy_arp", "proxy_arp", Fail, func(m *machine) { m.settings["net/ipv4/conf/ib0/proxy_arp"] = "0" },

@@ -28,6 +28,22 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
+// TestQuietLosses wants nothing said of what is no loss of messages, or another port's; and of each kind of loss, one line.
+func TestQuietLosses(t *testing.T) {
+	for tree, want := range map[string]int{
+		portDir + "counters/link_downed = 1\n" + portDir + "counters/symbol_error = 5\n" + portDir + "counters/VL15_dropped = 2": 0,
+		"sys/class/infiniband/mlx5_1/ports/1/hw_counters/out_of_buffer = 7":                                                      0,
+		portDir + "hw_counters/out_of_buffer = N/A":                                                                              0,
+		portDir + "hw_counters/out_of_buffer = 1\n" + portDir + "counters/port_rcv_errors = 1":                                   2,
+	} {
+		p := healthy(t)
+		p.tree(t, tree)
+		if found := p.examined(t).of("losses"); found.count(Hint) != want || want == 0 && found.count(Well) != 1 {
+			t.Errorf("%s: %+v, want %d hints", tree, found, want)
+		}
+	}
+}
+
 // onMlx5 and the like are edits of the configuration.
 var (
 	onMlx5 = []string{"af_packet:eth1", "mlx5:0000:5e:00.1"}
@@ -184,6 +200,20 @@ var smFaults = []fault{
 		"# write mtu = 2128 under [roce]"},
 }
 
+const (
+	portDir = "sys/class/infiniband/mlx5_0/ports/1/"
+	growing = "# see whether they grow: causeway ctl show ports; then check the cable and the other end of the link, and look for congestion (perfquery, ethtool -S)"
+)
+
+var lossFaults = []fault{
+	{"no receive buffers", nil, portDir + "hw_counters/out_of_buffer = 42\n" + portDir + "counters/port_rcv_errors = 0", nil, "losses/device", Hint,
+		"mlx5_0:1 had no receive buffer for 42 messages since its driver was loaded, or its counters were reset: those are lost (out_of_buffer)",
+		"# see whether it grows under load: causeway ctl show ports; then add a worker, or raise [workers] recv_buffers"},
+	{"errors and discards", nil, portDir + "counters/port_rcv_errors = 3\n" + portDir + "counters/port_xmit_discards = 9\n" +
+		portDir + "counters/link_downed = 1\n" + portDir + "counters/port_xmit_data = 7\nsys/class/infiniband/mlx5_0/hw_counters/rx_discards = 2", nil,
+		"losses/device", Hint, "or its counters were reset: port_rcv_errors 3, port_xmit_discards 9, rx_discards 2", growing},
+}
+
 var restFaults = []fault{
 	{"clock", nil, "", func(b *body) { b.unkept = true }, "clock/synchronised", Hint, "the system clock is not synchronised", "-"},
 	{"clocksource", nil, "sys/devices/system/clocksource/clocksource0/current_clocksource = hpet", nil, "clock/clocksource", Warning, "the clocksource is hpet",
@@ -199,7 +229,7 @@ var restFaults = []fault{
 }
 
 func TestFaults(t *testing.T) {
-	for _, list := range [][]fault{memoryFaults, cpuFaults, driversFaults, roceFaults, smFaults, restFaults} {
+	for _, list := range [][]fault{memoryFaults, cpuFaults, driversFaults, roceFaults, smFaults, lossFaults, restFaults} {
 		for _, s := range list {
 			t.Run(s.where+"/"+s.name, s.run)
 		}

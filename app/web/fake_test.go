@@ -107,7 +107,9 @@ func (fake) PGM() (t pgm.Totals, enabled bool) {
 	return t, true
 }
 
-func (fake) LostByDevice() map[string]uint64 { return map[string]uint64{"out_of_buffer": 42} }
+func (fake) LostByDevice() map[string]uint64 {
+	return map[string]uint64{"out_of_buffer": 42, "send_err": 0}
+}
 
 func (fake) Lost() [2]map[string]uint64 {
 	return [2]map[string]uint64{lcore.IBToRoCE: {"port_full": 51, "no_qp": 52}}

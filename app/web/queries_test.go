@@ -114,6 +114,24 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// TestDashboardLosses checks that everything that the ports lose is drawn, and what the device loses, by counter.
+func TestDashboardLosses(t *testing.T) {
+	var drawn strings.Builder
+	for _, p := range dashboard(t) {
+		for _, x := range p.Targets {
+			drawn.WriteString(x.Expr + "\n")
+		}
+	}
+	for _, m := range portMetrics {
+		if regexp.MustCompile(`_(lost|missed|errors|no_mbuf)_total$`).MatchString(m.Name) && !strings.Contains(drawn.String(), m.Name+"{") {
+			t.Errorf("no panel has %s", m.Name)
+		}
+	}
+	if !strings.Contains(drawn.String(), "by (instance, name) (rate(causeway_ib_device_lost_total{") {
+		t.Error("the devices' losses are not by counter")
+	}
+}
+
 // TestRules checks that each rule has a duration, a severity, a summary and advice.
 func TestRules(t *testing.T) {
 	text, err := os.ReadFile(rulesFile)

@@ -28,14 +28,15 @@ type Status struct {
 	Waiting       int      `json:"waiting" is:"the number of joins and paths that are missing"`
 	Awaited       []string `json:"awaited" is:"the missing joins and paths, as /readyz lists them"`
 
-	Counts     Counts                     `json:"counts" is:"entries at the moment"`
-	Limits     Limits                     `json:"limits" is:"the most entries"`
-	Directions map[string]DirectionStatus `json:"directions" is:"by roce_to_ib and ib_to_roce"`
-	Latency    map[string]LatencyStatus   `json:"latency" is:"by direction: the time that packets spend in the bridge"`
-	Workers    []WorkerStatus             `json:"workers" is:"in the order of [workers] lcores"`
-	Groups     []GroupStatus              `json:"groups" is:"by address"`
-	Port       PortStatus                 `json:"port" is:"the Ethernet port"`
-	Lost       map[string]Numbers         `json:"ib_port_lost" is:"by direction: what the InfiniBand port lost, by reason"`
+	Counts       Counts                     `json:"counts" is:"entries at the moment"`
+	Limits       Limits                     `json:"limits" is:"the most entries"`
+	Directions   map[string]DirectionStatus `json:"directions" is:"by roce_to_ib and ib_to_roce"`
+	Latency      map[string]LatencyStatus   `json:"latency" is:"by direction: the time that packets spend in the bridge"`
+	Workers      []WorkerStatus             `json:"workers" is:"in the order of [workers] lcores"`
+	Groups       []GroupStatus              `json:"groups" is:"by address"`
+	Port         PortStatus                 `json:"port" is:"the Ethernet port"`
+	Lost         map[string]Numbers         `json:"ib_port_lost" is:"by direction: what the InfiniBand port lost, by reason"`
+	LostByDevice Numbers                    `json:"ib_device_lost" is:"what the RDMA device counts of lost and damaged messages, by the kernel's name; those that are zero are left out"`
 }
 
 // Numbers are counts by reason; those that are zero are left out.
@@ -114,6 +115,7 @@ func readStatus(ctx context.Context, src Source, o Options) Status {
 		Counts: Counts{s.Hosts, s.Nodes, s.Groups, s.Learned, s.ProxyQPs, s.HostGIDs, s.OwnGIDs, s.Asked[0] + s.Asked[1]},
 		Limits: Limits{c.Workers.Hosts, c.Workers.Groups, c.Workers.ProxyQPs},
 		Groups: groupsOf(src.Groups()), Port: portOf(src), Lost: map[string]Numbers{}, Workers: []WorkerStatus{},
+		LostByDevice: notZero(src.LostByDevice()),
 	}
 	if !s.Ready && !out.Draining {
 		out.Awaited = append(out.Awaited, manage.Awaited(ctx, src, &s, mostAwaited)...)
@@ -124,11 +126,17 @@ func readStatus(ctx context.Context, src Source, o Options) Status {
 		out.Workers = append(out.Workers, WorkerStatus{w.Loops, w.Busy, directionsOf(&w)})
 	}
 	for d, lost := range src.Lost() {
-		n := maps.Clone(lost)
-		maps.DeleteFunc(n, func(_ string, n uint64) bool { return n == 0 })
-		out.Lost[lcore.Direction(d).String()] = Numbers(n)
-		if n == nil {
-			out.Lost[lcore.Direction(d).String()] = Numbers{}
+		out.Lost[lcore.Direction(d).String()] = notZero(lost)
+	}
+	return out
+}
+
+// notZero returns the counts that are not zero.
+func notZero(counts map[string]uint64) Numbers {
+	out := Numbers{}
+	for name, n := range counts {
+		if n > 0 {
+			out[name] = n
 		}
 	}
 	return out

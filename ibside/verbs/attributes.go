@@ -43,7 +43,11 @@ func (a *attributes) checkPort() error {
 }
 
 // Info implements ibside.OpenPort.
-func (a *attributes) Info() ibside.Info { return a.portInfo().Info }
+func (a *attributes) Info() ibside.Info {
+	info := a.portInfo().Info
+	info.Receives = a.cfg.Receives * a.cfg.Workers
+	return info
+}
 
 func (a *attributes) portInfo() PortInfo {
 	a.mu.RLock()

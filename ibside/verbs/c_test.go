@@ -63,8 +63,8 @@ func TestWithoutDevice(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(out, ": ok"); n != 29 {
-		t.Errorf("%d cases are ok, want 29:\n%s", n, out)
+	if n := strings.Count(out, ": ok"); n != 30 {
+		t.Errorf("%d cases are ok, want 30:\n%s", n, out)
 	}
 	t.Run("one queue pair alone", udWithoutDevice)
 }
@@ -99,6 +99,8 @@ func TestCasesNotice(t *testing.T) {
 		{"one look is enough", "qp.c", "2 * recv_lap(w)", "recv_lap(w)"},
 		{"messages for a queue pair that ends are not awaited", "qp.c", "\tawait_receives(w, q);", ""},
 		{"a number does not rest", "qp.c", "take_away(w, q, set_qp_state(q, IBV_QPS_RESET))", "verbs_qp_end(w, q)"},
+		{"completions of receives have no room", "setup.c", "ibv_create_cq(w->dev->ctx, (int)s->receives,", "ibv_create_cq(w->dev->ctx, 1,"},
+		{"the device's limits are others'", "setup.c", ".receives = a.max_srq_wr", ".receives = a.max_qp_wr"},
 		{"messages at the end do not count", "setup.c", "verbs_qp_drain(w, w->qps[i]);", ";"},
 		{"each worker asks the device whether it blocks", "qp.c", "w->dev->asked_to_block = true;", ""},
 		{"an Ethernet port is asked, too", "qp.c", "w->dev->asked_to_block || w->dev->ethernet", "w->dev->asked_to_block"},

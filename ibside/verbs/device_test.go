@@ -83,6 +83,18 @@ func checkOne(t *testing.T, from, to *side, src, dst ib.QPN, want []byte, hasImm
 	}
 }
 
+// TestMostReceives checks that a device that holds fewer receive buffers than the configuration wants gets as many as it holds.
+func TestMostReceives(t *testing.T) {
+	s := newSide(t, Config{Receives: maxReceives})
+	most, err := s.dev.readLimits()
+	if err != nil || most.receives < leastReceives || most.completions < leastReceives {
+		t.Fatalf("the device's limits are %+v: %v", most, err)
+	}
+	if want := min(maxReceives, most.receives, most.completions); s.Info().Receives != want {
+		t.Errorf("%d receive buffers, want %d of a device with %+v", s.Info().Receives, want, most)
+	}
+}
+
 // TestChained posts bursts over several proxy QPs: one list a proxy QP and burst, nothing lost, everything in order.
 func TestChained(t *testing.T) {
 	a, b := newSide(t, Config{}), newSide(t, Config{})

@@ -69,6 +69,14 @@ func (d *device) register(pool *dpdk.Mempool) error {
 // known once there is a worker.
 func (d *device) blocksOwnMulticast() bool { return bool(d.c.blocks_own_multicast) }
 
+func (d *device) readLimits() (limits, error) {
+	var l C.struct_verbs_limits
+	if err := errno(C.verbs_limits_read(d.c, &l)); err != nil {
+		return limits{}, err
+	}
+	return limits{receives: int(l.receives), completions: int(l.completions)}, nil
+}
+
 func (d *device) asyncFD() int { return int(d.c.ctx.async_fd) }
 
 func (d *device) readPort() (PortInfo, error) {

@@ -7,16 +7,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-)
 
-// lossNames are the kernel's counters of a port, or of its device, that mean that messages were lost or damaged: those of
-// the port (IBTA vol 1 §16.1.3.5, PortCounters), then those of drivers. A device has some of them.
-var lossNames = []string{
-	"excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors", "port_rcv_constraint_errors",
-	"port_rcv_errors", "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_constraint_errors",
-	"port_xmit_discards", "symbol_error", "VL15_dropped",
-	"out_of_buffer", "resp_cqe_error", "resp_local_length_error", "req_cqe_error", "rx_icrc_encapsulated", "rx_discards", "send_err",
-}
+	"causeway/ibside"
+)
 
 // losses are the device's counters of losses since the port was opened.
 type losses struct {
@@ -47,14 +40,14 @@ func (l *losses) since() map[string]uint64 {
 // read reads the counters that the device has. It can take some milliseconds, for a port may be asked by a MAD.
 func (l *losses) read() map[string]uint64 {
 	all := map[string]uint64{}
-	for _, name := range lossNames {
+	for _, c := range ibside.LossCounters() {
 		for _, dir := range l.dirs {
-			text, err := os.ReadFile(filepath.Join(dir, name))
+			text, err := os.ReadFile(filepath.Join(dir, c.Name))
 			if err != nil {
 				continue
 			}
 			if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil { // "N/A": it does not count
-				all[name] = n
+				all[c.Name] = n
 				break
 			}
 		}

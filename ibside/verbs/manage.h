@@ -24,6 +24,13 @@ int verbs_device_close(struct verbs_device *d);
 /* The room of the pool's buffers behind the headroom, bytes. */
 unsigned verbs_pool_room(struct rte_mempool *pool);
 
+/* The most that the device holds in one queue: receive buffers, completions. */
+struct verbs_limits {
+	int receives, completions;
+};
+
+int verbs_limits_read(struct verbs_device *d, struct verbs_limits *to);
+
 /* A GID table entry. */
 struct verbs_gid {
 	uint8_t gid[16];

@@ -28,7 +28,7 @@ type Config struct {
 	Workers int
 
 	ProxyQPs  int // queue pairs of each worker, multicast ones included (4096)
-	Receives  int // receive buffers that each worker keeps posted (1024, and of all workers a quarter of the pool at most)
+	Receives  int // receive buffers that each worker keeps posted (1 ms at full rate, and of all workers a third of the pool at most)
 	SendDepth int // sends under way of one queue pair, a power of two (128)
 	Sends     int // sends under way of one worker (8192)
 	AHs       int // address handles that each worker keeps (4096)
@@ -143,7 +143,6 @@ func (c *Config) name() string { return fmt.Sprintf("%s:%d", c.Device, c.Port) }
 func (c *Config) complete() error {
 	c.Port = cmp.Or(c.Port, 1)
 	c.ProxyQPs = cmp.Or(c.ProxyQPs, 4096)
-	c.Receives = cmp.Or(c.Receives, min(1024, max(64, c.Pool.Size()/(4*max(c.Workers, 1)))))
 	c.SendDepth = cmp.Or(c.SendDepth, 128)
 	c.Sends = cmp.Or(c.Sends, 8192)
 	c.AHs = cmp.Or(c.AHs, 4096)
@@ -161,7 +160,7 @@ func (c *Config) complete() error {
 	}
 	return errors.Join(
 		within("as port number", c.Port, 1, 255), within("workers", c.Workers, 1, maxWorkers),
-		within("proxy QPs for each worker", c.ProxyQPs, 1, maxProxyQPs), within("receive buffers", c.Receives, 64, maxReceives),
+		within("proxy QPs for each worker", c.ProxyQPs, 1, maxProxyQPs), within("receive buffers", cmp.Or(c.Receives, leastReceives), leastReceives, maxReceives),
 		within("as send depth", c.SendDepth, 16, 1<<15), within("sends under way", c.Sends, c.SendDepth, 1<<20),
 		within("address handles", c.AHs, 8, 1<<20))
 }
@@ -172,6 +171,9 @@ func (p *Port) build() error {
 		return err
 	}
 	if err := p.checkPort(); err != nil {
+		return err
+	}
+	if err := p.sizeReceives(); err != nil {
 		return err
 	}
 	if room, need := p.dev.poolRoom(p.cfg.Pool), areaLen+p.portInfo().MTU.Bytes(); room < need {

@@ -56,6 +56,16 @@ static int make_memory(struct verbs_worker *w, const struct verbs_sizes *s)
 	return 0;
 }
 
+int verbs_limits_read(struct verbs_device *d, struct verbs_limits *to)
+{
+	struct ibv_device_attr a;
+	int err = ibv_query_device(d->ctx, &a);
+
+	if (!err)
+		*to = (struct verbs_limits){.receives = a.max_srq_wr, .completions = a.max_cqe};
+	return err;
+}
+
 static int make_queues(struct verbs_worker *w, const struct verbs_sizes *s)
 {
 	struct ibv_srq_init_attr srq = {.srq_context = w, .attr = {.max_wr = s->receives, .max_sge = 1}};

@@ -211,10 +211,12 @@ static void handles_held(void)
 	post(0, 1, VERBS_PENDING_PER_AH + 6, 100);
 	post(1, 2, 3, 100);
 	WANT(count()->send_drops[SEND_DROP_ah_pending] == 6 && mock.send_n == 0 && count()->asked == 2);
-	WANT(answer(&handle) == 2 && mock.send_n == VERBS_PENDING_PER_AH + 3);
-	for (unsigned i = 0; i < VERBS_PENDING_PER_AH; i++)
+	WANT(answer(&handle) == 2 && mock.send_n == DEPTH + 3);
+	WANT(count()->send_drops[SEND_DROP_qp_full] == VERBS_PENDING_PER_AH - DEPTH); /* all are of one queue pair */
+	for (unsigned i = 0; i < DEPTH; i++)
 		WANT(ntohl(mock.sends[i].imm_data) == i);
-	mock_complete(VERBS_PENDING_PER_AH + 3, IBV_WC_SUCCESS);
+	mock_complete(DEPTH + 3, IBV_WC_SUCCESS);
+	verbs_free(w);
 	post(0, 3, 2, 100);
 	struct ah_entry *e = verbs_ah_next_request(w);
 	verbs_ah_answer(w, e, NULL);
@@ -283,6 +285,20 @@ static void memory(void)
 	WANT(count()->send_drops[SEND_DROP_segments] == 1);
 	d->mrs = 1;
 	d->mr[0] = all;
+}
+
+/* There is a place for the completion of every buffer, and what the device says of itself is what it holds. */
+static void receive_queues(void)
+{
+	struct verbs_limits most = {0};
+	struct verbs_sizes s = {.qps = 1, .sends = 64, .ah_entries = VERBS_AH_WAYS};
+	struct verbs_worker *another = NULL;
+
+	WANT(mock.srq_wr == RECEIVES && mock.recv_cqe >= RECEIVES);
+	WANT(verbs_limits_read(w->dev, &most) == 0);
+	WANT(most.receives == MOCK_MAX_SRQ_WR && most.completions == MOCK_MAX_CQE);
+	s.receives = (unsigned)most.completions + 1;
+	WANT(verbs_worker_new(w->dev, &s, &another) == EINVAL && !another);
 }
 
 static void receives(void)

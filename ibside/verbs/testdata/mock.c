@@ -122,13 +122,23 @@ void mock_receive(const struct ibv_wc *like, const void *payload, unsigned len)
 	put(recv_cq, &wc);
 }
 
+int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *a)
+{
+	(void)ctx;
+	*a = (struct ibv_device_attr){.max_srq_wr = MOCK_MAX_SRQ_WR, .max_cqe = MOCK_MAX_CQE};
+	return 0;
+}
+
 struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int n, void *arg, struct ibv_comp_channel *ch, int vector)
 {
-	struct mock_cq *c = calloc(1, sizeof(*c));
-
-	(void)n;
 	(void)ch;
 	(void)vector;
+	if (n > MOCK_MAX_CQE) {
+		errno = EINVAL;
+		return NULL;
+	}
+	struct mock_cq *c = calloc(1, sizeof(*c));
+	mock.recv_cqe = n;
 	c->cq.context = ctx;
 	c->cq.cq_context = arg;
 	recv_cq = c; /* the second of a worker's */
@@ -143,10 +153,13 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 {
-	struct ibv_srq *s = calloc(1, sizeof(*s));
-
 	(void)pd;
-	(void)a;
+	if (a->attr.max_wr > MOCK_MAX_SRQ_WR) {
+		errno = EINVAL;
+		return NULL;
+	}
+	struct ibv_srq *s = calloc(1, sizeof(*s));
+	mock.srq_wr = (int)a->attr.max_wr;
 	s->context = &extended.context;
 	return s;
 }

@@ -12,6 +12,7 @@
 
 #include "../manage.h"
 
+enum { MOCK_MAX_SRQ_WR = 300, MOCK_MAX_CQE = 260 };
 enum { MOCK_QUEUE = 4096, MOCK_QPS = 64, MOCK_FIRST_QPN = 0x101 };
 
 /* The work requests that the device has not yet carried out, and the state that the test checks. */
@@ -26,6 +27,7 @@ extern struct mock {
 	unsigned lists;         /* calls of post_send */
 	unsigned send_room;     /* sends that the next call takes; then it takes no more */
 	unsigned recv_room;     /* the same for receives */
+	int srq_wr, recv_cqe;   /* places of the receive queue, and of its completion queue */
 	unsigned transitions;   /* of queue pairs */
 	unsigned arriving;      /* messages that a queue pair still receives when it leaves RTS */
 	bool numbers[MOCK_QPS]; /* of queue pairs that there are, from MOCK_FIRST_QPN on */

@@ -22,6 +22,7 @@ static const struct {
 	{"handles held twice", handles_held_twice, VERBS_AH_WAYS, true, 0},
 	{"handles of Ethernet", handles_of_ethernet, 1024, true, 0},
 	{"memory", memory, 64, true, 0},
+	{"receive queues", receive_queues, 64, true, 0},
 	{"receives", receives, 64, true, 0},
 	{"receives of InfiniBand", receives, 64, false, 0},
 	{"no buffers", no_buffers, 64, true, 0},
@@ -65,7 +66,7 @@ int main(void)
 
 	if (rte_eal_init(sizeof(args) / sizeof(args[0]), args) < 0)
 		return 2;
-	pool = rte_pktmbuf_pool_create("packets", 1023, 0, 0, RTE_PKTMBUF_HEADROOM + IB_GRH_LEN + 1024, SOCKET_ID_ANY);
+	pool = rte_pktmbuf_pool_create("packets", 2047, 0, 0, RTE_PKTMBUF_HEADROOM + IB_GRH_LEN + 1024, SOCKET_ID_ANY);
 	running = "start";
 	WANT(pool);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -71,7 +71,8 @@ type Deps struct {
 	Local    *local.Addresses
 	Ask      *ask.Asker
 	Log      *ratelog.Logger
-	// Partition returns the number of the partition of nodes that are learned.
+	// Partition returns the number of the partition of nodes that are learned, or tables.PartitionHeard. It changes with the
+	// configuration only.
 	Partition func() uint8
 }
 

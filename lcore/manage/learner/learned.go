@@ -46,7 +46,7 @@ func (l *Learner) mayLearn(ip netip.Addr) bool {
 // nodeOf returns the node with a GID and the addresses that it may have: those that the kernel knows, of old's first; and of
 // old's those that nobody has.
 func (l *Learner) nodeOf(gid ib.GID, old nodes.Node) nodes.Node {
-	x := nodes.Node{GID: gid, Learned: true}
+	x := nodes.Node{GID: gid, Learned: true, Partition: l.Partition()}
 	its, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for _, ip := range old.Addrs() {
 		there, _ := l.cfg.Translate.ToIB(ip)
@@ -91,11 +91,7 @@ func (l *Learner) put(x nodes.Node, path ibside.Path, now time.Time) {
 		l.reject("room", "gid", x.GID, "node", x.Addrs(), "note", "raise [workers] nodes")
 		return
 	}
-	if err := l.Nodes.Learn(x, path); err != nil {
-		l.reject("tables", "gid", x.GID, "error", err)
-		if _, known := l.Nodes.Find(x.GID); !known {
-			l.ages.Drop(x.GID)
-		}
+	if !l.replace(x, path) {
 		return
 	}
 	l.ages.Add(x.GID, now)
@@ -106,6 +102,19 @@ func (l *Learner) put(x nodes.Node, path ibside.Path, now time.Time) {
 	if l.Log.Allow("node_learned", most) {
 		l.Log.Info("node_learned", "node", x.Addrs(), "gid", x.GID, "lid", path.LID)
 	}
+}
+
+// replace puts a learned node into the tables, in place of what is known of it, and reports whether they took it.
+func (l *Learner) replace(x nodes.Node, path ibside.Path) bool {
+	err := l.Nodes.Learn(x, path)
+	if err == nil {
+		return true
+	}
+	l.reject("tables", "gid", x.GID, "error", err)
+	if _, known := l.Nodes.Find(x.GID); !known {
+		l.ages.Drop(x.GID)
+	}
+	return false
 }
 
 // remove removes a learned node. event says why.
@@ -199,9 +208,19 @@ func (l *Learner) removeIf(gone func(*nodes.Node) bool) {
 	}
 }
 
-// Reconcile drops what is known of nodes that are configured now.
+// Reconcile follows a change of the configuration: it drops what is known of nodes that are configured now, and gives the
+// others the partition that learned nodes have now.
 func (l *Learner) Reconcile() {
-	if l != nil {
-		l.removeIf(func(*nodes.Node) bool { return false })
+	if l == nil {
+		return
+	}
+	l.removeIf(func(*nodes.Node) bool { return false })
+	for _, gid := range l.ages.All() {
+		x, _ := l.Nodes.Find(gid)
+		if x.Partition == l.Partition() {
+			continue
+		}
+		x.Partition = l.Partition()
+		l.replace(x, ibside.Path{})
 	}
 }

@@ -69,7 +69,7 @@ func (m *machine) Link(name string) (Link, error) {
 }
 
 func (m *machine) Addresses(name string) ([]netip.Prefix, error) {
-	if name != "ib0" {
+	if name == "eth1" {
 		return m.eth1, nil
 	}
 	return m.addresses, nil
@@ -150,10 +150,13 @@ func (fs Findings) of(group string) (out Findings) {
 	return out
 }
 
+// wellFindings is what there is at least to find where all is well.
+const wellFindings = 20
+
 func TestWell(t *testing.T) {
 	found := well().examine(load(t))
 	var b bytes.Buffer
-	if err := found.WriteText(&b, false); err != nil || !found.fine() || len(found) < len(ipoibChecks(nil)) {
+	if err := found.WriteText(&b, false); err != nil || !found.fine() || len(found) < wellFindings {
 		t.Errorf("%d findings, %v:\n%s", len(found), err, &b)
 	}
 	b.Reset()

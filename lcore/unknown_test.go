@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"causeway/ibside/ib"
 	"causeway/lcore"
@@ -62,21 +63,27 @@ func TestUnknownNodes(t *testing.T) {
 	}
 }
 
-// TestUnknownFlood checks that a flood of messages from unknown nodes asks for few of them.
+// TestUnknownFlood checks that a flood of messages from unknown nodes asks for few of them in each tenth of a second, and goes on to
+// ask in the next.
 func TestUnknownFlood(t *testing.T) {
 	w := smallFixture()
 	w.config.LearnNodes = true
 	s := newRig(t, w)
-	const messages, most = 4000, 32
-	for i := range messages / 50 {
-		var burst []message
-		for j := range 50 {
-			burst = append(burst, received(fromNode(ib.GIDFromGUID(0xfe80<<48, ib.GUID(0x1000+50*i+j)), nodeLID)))
+	const burst, most, slice = 50, 32, 100 * time.Millisecond
+	messages, n := uint64(0), 0
+	began := time.Now()
+	for n <= 2*most && time.Since(began) < 10*time.Second {
+		var all []message
+		for range burst {
+			messages++
+			all = append(all, received(fromNode(ib.GIDFromGUID(0xfe80<<48, ib.GUID(0x1000+messages)), nodeLID)))
 		}
-		s.fromIB(burst...)
+		s.fromIB(all...)
+		n += len(asked(t, s))
 	}
-	if n := len(asked(t, s)); n == 0 || n > 20*most { // two seconds would be a slow test
-		t.Errorf("asked for %d of %d nodes", n, messages)
+	tenths := int(time.Since(began)/slice) + 1
+	if n <= 2*most || n > tenths*most {
+		t.Errorf("asked for %d of %d nodes in %d slices of time", n, messages, tenths)
 	}
 	if c := s.counters(lcore.IBToRoCE); c.Received != messages || c.Dropped() != messages {
 		t.Errorf("received %d, dropped %d of %d", c.Received, c.Dropped(), messages)

@@ -267,7 +267,7 @@ func taskReloadEnded() (string, error) {
 	if _, err := h.Reload(context.Background(), to); err == nil || h.Config() == to {
 		return "", fmt.Errorf("it was reloaded: %w", err)
 	}
-	return "refused", nil
+	return "rejected", nil
 }
 
 func TestReload(t *testing.T) {

@@ -26,7 +26,7 @@ type machine struct {
 	eth1      []netip.Prefix // its addresses
 	proxied   []netip.Addr
 	routes    map[string]string // by prefix; the longest counts
-	refused   error             // of what comes by ib0
+	rejected  error             // of what comes by ib0
 }
 
 func well() *machine {
@@ -91,8 +91,8 @@ func (m *machine) Route(to netip.Addr) (Route, error) {
 }
 
 func (m *machine) Forward(_, to netip.Addr, _ string) (Route, error) {
-	if m.refused != nil {
-		return Route{}, m.refused
+	if m.rejected != nil {
+		return Route{}, m.rejected
 	}
 	return m.Route(to)
 }
@@ -220,7 +220,7 @@ var ipoibFaults = []struct {
 	{"one RoCE host", "roce_routes", Fail, func(m *machine) { m.routes["10.9.0.1/32"] = "ib0" }, "ip route replace 10.9.0.1/32 dev eth1"},
 	{"all proxy", "roce_side", Warn, func(m *machine) { m.settings["net/ipv4/conf/all/proxy_arp"] = "1" },
 		"sysctl -w net.ipv4.conf.ib0.proxy_arp=1\nsysctl -w net.ipv4.conf.all.proxy_arp=0\nsysctl -w net.ipv4.conf.eth1.proxy_arp=0"},
-	{"refused", "answers", Fail, func(m *machine) { m.refused = errors.New("no route to host") },
+	{"rejected", "answers", Fail, func(m *machine) { m.rejected = errors.New("no route to host") },
 		"ip route get 10.9.0.2 from 10.9.0.7 iif ib0"},
 }
 

@@ -169,7 +169,7 @@ var smFaults = []fault{
 	{"no SM", nil, "sys/class/infiniband/mlx5_0/ports/1/state = 2: INIT", nil, "sm/port", Error, "mlx5_0:1 is INIT: there is a link, but no subnet manager",
 		"systemctl start opensm # here, or wherever the subnet manager is to run\n# query it: sminfo -C mlx5_0 -P 1"},
 	{"no LID", nil, "sys/class/infiniband/mlx5_0/ports/1/lid = 0x0", nil, "sm/port", Error, "mlx5_0:1 has no LID", "-"},
-	{"SM forgotten", nil, "sys/class/infiniband/mlx5_0/ports/1/sm_lid = 0x0", nil, "sm/port", Error, "does not know a subnet manager", "-"},
+	{"SM lost", nil, "sys/class/infiniband/mlx5_0/ports/1/sm_lid = 0x0", nil, "sm/port", Error, "does not know a subnet manager", "-"},
 	{"no SM, alone", alone, "sys/class/infiniband/mlx5_0/ports/1/state = 2: INIT", nil, "sm/port", Hint, "mlx5_0:1 is INIT", "-"},
 	{"no partition", []string{`port = "mlx5_0:1"`, "port = \"mlx5_0:1\"\npkey = 0x8001"}, "sys/class/net/ib0/pkey = 0x8001", nil, "sm/pkey", Error,
 		"mlx5_0:1 is not in the partition 0x8001 of [ib] pkey; it is in 0xffff", "# have the subnet manager add it (opensm: partitions.conf), or write one of these as pkey under [ib]"},

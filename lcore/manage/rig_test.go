@@ -138,8 +138,8 @@ func (s *rig) look(f func()) {
 	f()
 }
 
-// forget removes a host from the tables.
-func (s *rig) forget(ip netip.Addr) {
+// removeHost removes a host from the tables.
+func (s *rig) removeHost(ip netip.Addr) {
 	s.t.Helper()
 	var err error
 	s.look(func() { err = s.tables.Hosts.Delete(ip) })

@@ -41,7 +41,7 @@ type Nodes interface {
 	Find(gid ib.GID) (nodes.Node, bool)
 	GID(ip netip.Addr) ib.GID
 	Learn(x nodes.Node, path ibside.Path) error
-	Forget(gid ib.GID)
+	Unlearn(gid ib.GID)
 }
 
 // Tables know what has been used.

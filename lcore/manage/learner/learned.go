@@ -17,11 +17,11 @@ import (
 const (
 	aged      = "node_aged"
 	evicted   = "node_evicted"
-	forgotten = "node_forgotten"
+	lost      = "node_lost"
 	movedAway = "node_moved_away"
 )
 
-// contestTime is how long a station on Ethernet must not have claimed an address for the claim to be forgotten.
+// contestTime is how long a station on Ethernet must not have claimed an address for the claim to count no more.
 const contestTime = 10 * time.Second
 
 // A contest is about an address of a learned node: it does not answer, or a station on Ethernet claims it.
@@ -123,7 +123,7 @@ func (l *Learner) remove(gid ib.GID, event string) {
 	for _, ip := range x.Addrs() {
 		delete(l.contested, ip)
 	}
-	l.Nodes.Forget(gid)
+	l.Nodes.Unlearn(gid)
 	l.ages.Drop(gid)
 	l.gids.End(gid)
 	l.paths.End(gid)
@@ -203,7 +203,7 @@ func (l *Learner) removeIf(gone func(*nodes.Node) bool) {
 		if x, known := l.Nodes.Find(gid); !known || !x.Learned {
 			l.ages.Drop(gid) // it is configured now
 		} else if gone(&x) {
-			l.remove(gid, forgotten)
+			l.remove(gid, lost)
 		}
 	}
 }

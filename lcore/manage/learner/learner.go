@@ -172,7 +172,7 @@ func (l *Learner) learn(gid ib.GID, now time.Time) {
 	switch {
 	case known && !old.Learned:
 	case known && len(x.Addrs()) == 0:
-		l.remove(gid, forgotten)
+		l.remove(gid, lost)
 	case known && x != old:
 		l.put(x, ibside.Path{}, now)
 	case !known && len(x.Addrs()) == 0:

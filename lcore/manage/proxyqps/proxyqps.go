@@ -45,7 +45,7 @@ type ProxyQPs struct {
 	perHost  map[netip.Addr]int // made and being made
 	waiting  int                // packets that wait for those that are being made
 	promises promises
-	round    round
+	sweep    sweep
 	turn     int // of workers, to get the next proxy QP of a service
 	count    Counters
 

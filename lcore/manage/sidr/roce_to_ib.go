@@ -156,14 +156,14 @@ func (q *requests) connected(r request, a ibside.ServiceAnswer, err error) {
 // judgeAnswer maps the port's answer to the RoCE host's. Where no node answers, no process listens: that is what the
 // kernel of a server without the service would answer.
 func judgeAnswer(a ibside.ServiceAnswer, err error) (Result, outcome) {
-	var refused *ibside.Rejected
+	var rejected *ibside.Rejected
 	switch {
 	case err == nil && isServiceQP(a.QPN, a.QKey):
 		return Answered, outcome{ServiceAnswer: a}
 	case err == nil:
 		return Malformed, rejection(ib.SIDRStatusNoQP)
-	case errors.As(err, &refused):
-		return Refused, outcome{ibside.ServiceAnswer{Private: refused.Private}, statusAcross(refused.Status)}
+	case errors.As(err, &rejected):
+		return Refused, outcome{ibside.ServiceAnswer{Private: rejected.Private}, statusAcross(rejected.Status)}
 	case errors.Is(err, context.DeadlineExceeded):
 		return TimedOut, rejection(ib.SIDRStatusUnsupported)
 	}

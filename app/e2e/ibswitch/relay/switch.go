@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package relay is an InfiniBand switch: it relays packets between its ports as a subnet manager tells it to, and no other
-// way. Its own port 0 has the agents that the manager talks to. Sections are those of IBTA vol 1.
+// way. Its own port 0 has the agents that the manager asks. Sections are those of IBTA vol 1.
 //
 //	link ─ Port.Receive ─┬─ data:  P_Key, state ─ forwarding tables ─ state, P_Key, MTU ─┬─ queue of a port ─ writer ─ link
 //	                     └─ VL 15: directed route, or forwarding table ──────────────────┘

@@ -11,14 +11,13 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/lcore"
-	"causeway/tables"
 )
 
 // asked returns what management was asked for, and checks that nothing else was punted.
-func asked(t *testing.T, s *rig) (all []tables.Unknown) {
+func asked(t *testing.T, s *rig) (all []ib.NodeKey) {
 	t.Helper()
 	for _, p := range s.takePunted() {
-		if p.Unknown == (tables.Unknown{}) || p.Pending != nil {
+		if p.Unknown == (ib.NodeKey{}) || p.Pending != nil {
 			t.Errorf("punted %+v", p)
 		}
 		all = append(all, p.Unknown)
@@ -39,21 +38,21 @@ func TestUnknownNodes(t *testing.T) {
 			send func()
 			dir  lcore.Direction
 			drop string
-			want tables.Unknown
+			want ib.NodeKey
 		}{
-			{"a GID", func() { s.fromIB(received(fromNode(stranger, nodeLID))) }, lcore.IBToRoCE, "node_unknown", tables.Unknown{GID: stranger}},
-			{"a LID", func() { s.fromIB(received(noGRH, func(m *message) { m.SLID = 99 })) }, lcore.IBToRoCE, "node_unknown", tables.Unknown{LID: 99}},
-			{"an address", func() { s.fromRoCE(v4(dest("10.10.0.99"))) }, lcore.RoCEToIB, "node_unknown", tables.Unknown{IP: far}},
+			{"a GID", func() { s.fromIB(received(fromNode(stranger, nodeLID))) }, lcore.IBToRoCE, "node_unknown", ib.NodeKey{GID: stranger}},
+			{"a LID", func() { s.fromIB(received(noGRH, func(m *message) { m.SLID = 99 })) }, lcore.IBToRoCE, "node_unknown", ib.NodeKey{LID: 99}},
+			{"an address", func() { s.fromRoCE(v4(dest("10.10.0.99"))) }, lcore.RoCEToIB, "node_unknown", ib.NodeKey{IP: far}},
 			{"a proxy QP that there is not", func() { s.fromIB(received(fromNode(mustGID("fe80::98"), 98), func(m *message) { m.QPN = 0x999 })) },
-				lcore.IBToRoCE, "proxy_qp_unknown", tables.Unknown{}},
+				lcore.IBToRoCE, "proxy_qp_unknown", ib.NodeKey{}},
 		} {
 			before := s.counters(c.dir)
 			c.send()
 			if drops := s.droppedSince(c.dir, before); len(drops) != 1 || fmt.Sprint(drops) != "map["+c.drop+":1]" {
 				t.Errorf("%s: dropped %v", c.name, drops)
 			}
-			var want []tables.Unknown
-			if learn && c.want != (tables.Unknown{}) {
+			var want []ib.NodeKey
+			if learn && c.want != (ib.NodeKey{}) {
 				want = append(want, c.want)
 			}
 			if got := asked(t, s); !slices.Equal(got, want) {

@@ -77,6 +77,16 @@ func learnSubnets(c *config.Config) (list []learnSubnet) {
 	return list
 }
 
+// unknown returns an address that the configuration does not have, from the middle on: the first ones often have routes of their own.
+func (s learnSubnet) unknown(c *config.Config) netip.Addr {
+	a := s.Masked().Addr().AsSlice()
+	if n := s.Bits(); n < s.Addr().BitLen() {
+		a[n/8] |= 0x80 >> (n % 8)
+	}
+	middle, _ := netip.AddrFromSlice(a)
+	return unknown(c, s.Prefix, middle)
+}
+
 // mayLearn returns those of one IP version, where the probe's interface is the one that nodes are learned from.
 func (p *ipoibProbe) mayLearn(v6 bool) []learnSubnet {
 	if !p.learns() {
@@ -127,7 +137,7 @@ func (p learnProbe) checkSubnetRoutes() []Finding {
 	}
 	var fix, wrong []string
 	for _, s := range learnSubnets(p.cfg) {
-		if a := unknown(p.cfg, s.Prefix); a.IsValid() && !p.isByNetdev(a) {
+		if a := s.unknown(p.cfg); a.IsValid() && !p.isByNetdev(a) {
 			wrong = append(wrong, s.String())
 			fix = append(fix, fmt.Sprintf("%s route replace %v dev %s", ipCommand(a), s.Masked(), p.netdev))
 		}

@@ -73,12 +73,11 @@ type target struct {
 	route netip.Prefix
 }
 
-// unknown returns an address of a subnet that the configuration does not have, because known ones may have routes of their own;
-// the zero Addr when there is none.
-func unknown(c *config.Config, n netip.Prefix) netip.Addr {
+// unknown returns an address of a subnet, from one on, that the configuration does not have, because known ones may have routes of
+// their own; the zero Addr when there is none.
+func unknown(c *config.Config, n netip.Prefix, a netip.Addr) netip.Addr {
 	v6 := n.Addr().Is6()
 	known := slices.Concat(hostsOn(c, nodes, v6), hostsOn(c, roceHosts, v6), bridgeAddrs(c, v6))
-	a := n.Masked().Addr().Next()
 	for n.Contains(a) && slices.Contains(known, a) {
 		a = a.Next()
 	}
@@ -93,7 +92,7 @@ func unknown(c *config.Config, n netip.Prefix) netip.Addr {
 func (p *ipoibProbe) targets() []target {
 	var out []target
 	for _, n := range roceSubnets(p.cfg) {
-		if a := unknown(p.cfg, n); a.IsValid() && !p.cfg.IB.Learn {
+		if a := unknown(p.cfg, n, n.Masked().Addr().Next()); a.IsValid() && !p.cfg.IB.Learn {
 			out = append(out, target{a, n})
 		}
 	}
@@ -139,7 +138,7 @@ func (p *ipoibProbe) checkRoCERoutes() []Finding {
 func (p *ipoibProbe) checkAnswers() []Finding {
 	askers := p.members(false)
 	for _, s := range p.mayLearn(false) {
-		askers = append(askers, unknown(p.cfg, s.Prefix))
+		askers = append(askers, s.unknown(p.cfg))
 	}
 	if len(askers) == 0 {
 		return []Finding{ok("no node has an IPv4 address: there are no ARP requests")}

@@ -197,7 +197,7 @@ func TestInfiniBandFaults(t *testing.T) {
 
 // traffic starts the flows.
 func (f *fabricUnderFire) traffic() {
-	node := ends(f.m, ibNode)
+	node := ipoibPeers(f.m, ibNode)
 	gap := min(time.Duration(f.slow*float64(20*time.Millisecond)), 100*time.Millisecond)
 	f.flows = startFlows(f.t, gap, f.a, node[0], node[1])
 	f.clocks = map[*Guest]time.Time{f.a: f.a.booted(f.t), f.m: f.m.booted(f.t)}

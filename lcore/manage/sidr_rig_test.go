@@ -15,6 +15,7 @@ import (
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
 	"causeway/lcore/manage"
+	"causeway/tables"
 )
 
 // services is an ibside.Services without a subnet.
@@ -85,8 +86,13 @@ type serviceRig struct {
 
 func startServices(t *testing.T, edit func(*manageConfig, *services)) *serviceRig {
 	t.Helper()
+	return startServicesWith(t, smallTables, edit)
+}
+
+func startServicesWith(t *testing.T, size tables.Config, edit func(*manageConfig, *services)) *serviceRig {
+	t.Helper()
 	cm := &services{connect: answering}
-	s := start(t, func(c *manageConfig, _ *ibPort) {
+	s := startWith(t, size, func(c *manageConfig, _ *ibPort) {
 		c.Service = manage.ServiceConfig{
 			Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}, {First: 8000, Last: 8010}},
 			Allow:    []netip.Prefix{netip.MustParsePrefix("10.9.0.0/25"), netip.MustParsePrefix("fd09::/64")},

@@ -5,7 +5,6 @@ package proxyqps_test
 import (
 	"errors"
 	"net/netip"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,41 +153,6 @@ func TestWaitingPackets(t *testing.T) {
 		t.Errorf("later: %+v", p)
 	}
 	r.want("after all", 2)
-}
-
-// TestPromises checks that there is room for the proxy QP of each host that was told of a service, until it has it or
-// does not come.
-func TestPromises(t *testing.T) {
-	r, now := newRig(t, proxyqps.Config{Max: 6, PerHost: 3, Every: time.Second, Workers: 1}), time.Now()
-	promise := func(host netip.Addr, port uint16, want string) {
-		t.Helper()
-		if err := r.Promise(host, port, now); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%v port %d: %v, want %q", host, port, err, want)
-		}
-	}
-	r.must(host, 11, 7, now)
-	promise(host, 1, "")
-	promise(host, 1, "") // the same program once more
-	promise(host, 2, "")
-	promise(host, 3, "all its 3")
-	r.Release(host, 2) // the node has said no
-	promise(host, 3, "")
-	for i := range ib.QPN(2) {
-		r.punt(host, 12+i, now)
-	}
-	r.want("promised", 3)
-	promise(host, 4, "all its 3")
-	now = now.Add(2 * time.Minute) // then they are idle, and make room
-	promise(host, 4, "")
-	promise(other, 1, "")
-	promise(other, 2, "")
-	promise(other, 3, "all 6")
-	now = now.Add(time.Minute)
-	r.Tick(now)
-	promise(other, 3, "")
-	if n := r.Counters().ProxyQPsDenied; n != 3 {
-		t.Errorf("%d denied", n)
-	}
 }
 
 // TestPortFails checks that all that wait for a queue pair learn that there is none.

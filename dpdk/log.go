@@ -15,5 +15,5 @@ func logged() string {
 	return C.GoString(&buf[0])
 }
 
-// clearLog forgets what DPDK has logged, so that what comes next belongs to the next call.
+// clearLog drops what DPDK has logged, so that what comes next belongs to the next call.
 func clearLog() { C.dpdk_log_clear() }

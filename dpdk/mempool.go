@@ -76,7 +76,7 @@ func (m *Mempool) Bytes() int { return int(C.dpdk_mempool_bytes(m.p)) }
 // allocates or frees.
 func (m *Mempool) InUse() int { return int(C.dpdk_mempool_in_use(m.p)) }
 
-// Free gives the pool's memory back. It refuses as long as mbufs are in use: their owners would write to
+// Free gives the pool's memory back. It fails as long as mbufs are in use: their owners would write to
 // whatever comes next.
 func (m *Mempool) Free() error {
 	if m.p == nil {

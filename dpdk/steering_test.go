@@ -230,8 +230,8 @@ func TestSteeringTogether(t *testing.T) {
 	}
 }
 
-// TestSteeringRefused: what net_tap cannot do it says, as a thing for software, and nothing of it stays in force.
-func TestSteeringRefused(t *testing.T) {
+// TestSteeringRejected: what net_tap cannot do it says, as a thing for software, and nothing of it stays in force.
+func TestSteeringRejected(t *testing.T) {
 	s := newSteering(t)
 	for _, rule := range []Rule{
 		{Match: MatchRoCEv2IPv4, VLAN: 100, Queues: []uint16{0}},

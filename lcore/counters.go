@@ -74,7 +74,7 @@ type PuntCounters struct {
 	Handed   uint64
 	Full     uint64 // lost: the punt ring was full
 	Sent     uint64 // frames from management that were transmitted
-	Refused  uint64 // frames from management that the port did not take
+	Rejected uint64 // frames from management that the port did not take
 }
 
 // Counters is one worker's reading, or the sum of several.
@@ -94,7 +94,7 @@ func (c *Counters) Add(o Counters) {
 	c.Punt.Handed += o.Punt.Handed
 	c.Punt.Full += o.Punt.Full
 	c.Punt.Sent += o.Punt.Sent
-	c.Punt.Refused += o.Punt.Refused
+	c.Punt.Rejected += o.Punt.Rejected
 	c.Loops += o.Loops
 	c.Busy += o.Busy
 }

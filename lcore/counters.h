@@ -40,8 +40,8 @@ struct punt_counters {
 	uint64_t received; /* = handed + full */
 	uint64_t handed;
 	uint64_t full;
-	uint64_t sent;    /* frames from management, transmitted */
-	uint64_t refused; /* frames from management that the port did not take */
+	uint64_t sent;     /* frames from management, transmitted */
+	uint64_t rejected; /* frames from management that the port did not take */
 };
 
 /* What a worker writes for a group: one cache line. */

@@ -238,7 +238,7 @@ func TestManagementSends(t *testing.T) {
 	for err := error(nil); err == nil; {
 		err = s.workers[0].Send(s.pool.Pointer(), v4())
 	}
-	if o := s.datapath.Counters().Punt; o.Sent != 2 || o.Refused != 0 {
+	if o := s.datapath.Counters().Punt; o.Sent != 2 || o.Rejected != 0 {
 		t.Errorf("punted frames: %+v", o)
 	}
 }

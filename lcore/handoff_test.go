@@ -79,7 +79,7 @@ func TestPendingThenRequeued(t *testing.T) {
 		c := s.counters(lcore.RoCEToIB)
 		want(t, "received", c.Received, 3)
 		want(t, "sent", c.Sent, 2)
-		want(t, "refused", c.Drops[lcore.DropSourceRefused], 1)
+		want(t, "rejected", c.Drops[lcore.DropSourceRefused], 1)
 		want(t, "waited", c.ProxyQPWaits, 2)
 	}
 }

@@ -282,7 +282,7 @@ func TestInjectBySeed(t *testing.T) {
 }
 
 // A wrong setting gives an error of one line, and changes nothing.
-func TestInjectRefused(t *testing.T) {
+func TestInjectRejected(t *testing.T) {
 	s := newRig(t, smallFixture())
 	good := lcore.Injection{Drop: 0.5, Seed: 3}
 	s.inject(lcore.IBToRoCE, good)

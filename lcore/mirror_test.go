@@ -28,8 +28,8 @@ type observer struct {
 	err    error
 }
 
-// watch begins to mirror; from its return on, everything is mirrored.
-func (s *rig) watch(o lcore.MirrorOptions) *observer {
+// mirror begins to mirror; from its return on, everything is mirrored.
+func (s *rig) mirror(o lcore.MirrorOptions) *observer {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	l := &observer{t: s.t, stop: stop}
@@ -56,7 +56,7 @@ func (s *rig) filtered(text ...string) *observer {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.watch(lcore.MirrorOptions{Filter: f})
+	return s.mirror(lcore.MirrorOptions{Filter: f})
 }
 
 // end returns the mirrored packets.
@@ -94,7 +94,7 @@ func TestMirrorOfRoCECases(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := rigFor(t, common, c.fixture)
 			s.during(t)
-			all, dropped := s.watch(lcore.MirrorOptions{}), s.filtered("drop", "any", "direction", "roce_to_ib")
+			all, dropped := s.mirror(lcore.MirrorOptions{}), s.filtered("drop", "any", "direction", "roce_to_ib")
 			s.fromRoCE(c.frame)
 			s.toIB(0)
 			saw, died := all.end(), dropped.end()
@@ -129,7 +129,7 @@ func TestMirrorOfIBCases(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := rigFor(t, common, c.fixture)
 			s.during(t)
-			all := s.watch(lcore.MirrorOptions{})
+			all := s.mirror(lcore.MirrorOptions{})
 			s.fromIB(c.msg)
 			out := s.toRoCE(0)
 			saw := all.end()
@@ -182,21 +182,21 @@ func TestMirrorOfWays(t *testing.T) {
 // The points of packets that go through another worker and through management, in order.
 func TestMirrorOfDetours(t *testing.T) {
 	s := newRig(t, smallFixture().with(twoWorkers))
-	l := s.watch(lcore.MirrorOptions{})
+	l := s.mirror(lcore.MirrorOptions{})
 	s.fromRoCE(v4())
 	want(t, "handed over", points(l.end()), "received@0 handoff@0 sent@1 ")
-	l = s.watch(lcore.MirrorOptions{})
+	l = s.mirror(lcore.MirrorOptions{})
 	s.fromRoCE(newcomer())
 	s.takePunted()[0].Pending.Requeue()
 	s.work()
 	saw := l.end()
 	want(t, "pending", points(saw), "received@0 waiting@0 dropped@0 ")
 	want(t, "one packet", saw[0].Packet == saw[2].Packet, true)
-	l = s.watch(lcore.MirrorOptions{})
+	l = s.mirror(lcore.MirrorOptions{})
 	s.fromRoCE(newcomer())
 	s.takePunted()[0].Pending.Drop(lcore.DropProxyQPFull)
-	want(t, "refused", points(l.end()), "received@0 waiting@0 dropped@0 ")
-	l = s.watch(lcore.MirrorOptions{})
+	want(t, "rejected", points(l.end()), "received@0 waiting@0 dropped@0 ")
+	l = s.mirror(lcore.MirrorOptions{})
 	if err := s.workers[1].Send(s.pool.Pointer(), v4()); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestManyMirrors(t *testing.T) {
 	s := newRig(t, smallFixture())
 	var all []*observer
 	for range lcore.MaxMirrors {
-		all = append(all, s.watch(lcore.MirrorOptions{}))
+		all = append(all, s.mirror(lcore.MirrorOptions{}))
 	}
 	one := func() error {
 		_, err := s.datapath.Mirror(t.Context(), lcore.MirrorOptions{Began: func() { s.fromRoCE(v4()) }}, func(lcore.MirroredPacket) bool { return false })
@@ -300,7 +300,7 @@ func TestManyMirrors(t *testing.T) {
 	for i, l := range all {
 		l.ended.Wait()
 		if l.err != nil || i != 1 && len(l.saw) != 2 {
-			t.Errorf("watcher %d: %v, saw %s", i, l.err, points(l.saw))
+			t.Errorf("mirror %d: %v, saw %s", i, l.err, points(l.saw))
 		}
 	}
 	if err := one(); err == nil {
@@ -316,9 +316,9 @@ func TestMirrorWhileRunning(t *testing.T) {
 	s := newRig(t, w.with(twoWorkers))
 	s.start()
 	ctx, stop := context.WithCancel(context.Background())
-	var watchers sync.WaitGroup
+	var readers sync.WaitGroup
 	for i := range lcore.MaxMirrors {
-		watchers.Go(func() {
+		readers.Go(func() {
 			for ctx.Err() == nil {
 				short, done := context.WithTimeout(ctx, time.Duration(i+1)*time.Millisecond)
 				if _, err := s.datapath.Mirror(short, lcore.MirrorOptions{Snap: 64, Slots: 256}, func(lcore.MirroredPacket) bool { return true }); err != nil {
@@ -341,7 +341,7 @@ func TestMirrorWhileRunning(t *testing.T) {
 		}
 	}
 	stop()
-	watchers.Wait()
+	readers.Wait()
 	s.workers[0].Stop()
 	s.work()
 	c := s.datapath.Counters()

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"causeway/ibside/ib"
 	"causeway/tables"
 )
 
@@ -48,7 +49,7 @@ func (p *PendingPacket) Drop(d Drop) {
 // A PuntedFrame is a frame that a worker gave to management.
 type PuntedFrame struct {
 	Data    []byte         // a copy
-	Unknown tables.Unknown // not zero: a packet was dropped because no table has this node
+	Unknown ib.NodeKey     // not zero: a packet was dropped because no table has this node
 	Pending *PendingPacket // nil for control frames (ARP, ND, IGMP, MLD, ICMP, RoCE with a MAD), whose mbuf is freed already
 }
 

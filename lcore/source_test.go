@@ -17,8 +17,8 @@ var otherMAC = frame.MAC{2, 0, 0, 0, 0, 0x77}
 
 func fromMAC(mac frame.MAC) func(*roce.Packet) { return func(p *roce.Packet) { p.Src = mac } }
 
-// wantRefused ends pending packets as management does that does not believe them.
-func (s *rig) wantRefused(frames ...[]byte) {
+// wantRejected ends pending packets as management does that does not believe them.
+func (s *rig) wantRejected(frames ...[]byte) {
 	s.t.Helper()
 	before := s.counters(lcore.RoCEToIB)
 	s.fromRoCE(frames...)
@@ -61,12 +61,12 @@ func TestOtherMAC(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newRig(t, smallFixture().with(c.change))
-			s.wantRefused(c.build(fromMAC(otherMAC)), c.build(fromMAC(otherMAC)))
+			s.wantRejected(c.build(fromMAC(otherMAC)), c.build(fromMAC(otherMAC)))
 			want(t, "handed off", s.counters(lcore.RoCEToIB).Handoffs, 0)
 			for i := range 6 { // each byte counts
 				mac := hostMAC
 				mac[i] ^= 2
-				s.wantRefused(c.build(fromMAC(mac)))
+				s.wantRejected(c.build(fromMAC(mac)))
 			}
 			s.fromRoCE(c.build(fromMAC(otherMAC)), c.build())
 			s.takePunted()[0].Pending.Drop(lcore.DropSourceRefused)
@@ -87,7 +87,7 @@ func TestSourceMoves(t *testing.T) {
 	pending[0].Pending.Requeue()
 	s.fromRoCE(v4(fromMAC(otherMAC)), v4(to(group4), fromMAC(otherMAC)))
 	want(t, "crossed from the new address", len(s.toIB(0)), 3)
-	s.wantRefused(v4())
+	s.wantRejected(v4())
 }
 
 // The MAC address of a host behind a router is a router's, and routers may take turns.
@@ -98,7 +98,7 @@ func TestRoutedSource(t *testing.T) {
 	if _, err := s.tables.Hosts.Put(tables.Host{IP: hostIP, MAC: hostMAC, Version: lcore.V2}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused(v4(fromMAC(otherMAC)))
+	s.wantRejected(v4(fromMAC(otherMAC)))
 }
 
 // A packet that management gives back without having moved the host is dropped, and does not go round in a circle.
@@ -107,7 +107,7 @@ func TestOtherMACGivenBack(t *testing.T) {
 	s.fromRoCE(v4(fromMAC(otherMAC)))
 	s.takePunted()[0].Pending.Requeue()
 	s.work()
-	want(t, "refused", s.counters(lcore.RoCEToIB).Drops[lcore.DropSourceRefused], 1)
+	want(t, "rejected", s.counters(lcore.RoCEToIB).Drops[lcore.DropSourceRefused], 1)
 	want(t, "punted again", len(s.takePunted()), 0)
 }
 
@@ -116,9 +116,9 @@ func TestOtherMACShare(t *testing.T) {
 	s := newRig(t, smallFixture())
 	s.ignorePunts = true
 	s.fromRoCE(repeat(v4(fromMAC(otherMAC)), servedMost+5)...)
-	want(t, "refused at once", s.counters(lcore.RoCEToIB).Drops[lcore.DropSourceRefused], 5)
+	want(t, "rejected at once", s.counters(lcore.RoCEToIB).Drops[lcore.DropSourceRefused], 5)
 	s.fromRoCE(newcomer(), v4(fromMAC(otherMAC)))
 	c := s.counters(lcore.RoCEToIB)
-	want(t, "refused at once", c.Drops[lcore.DropSourceRefused], 6)
+	want(t, "rejected at once", c.Drops[lcore.DropSourceRefused], 6)
 	want(t, "newcomers that wait", c.ProxyQPWaits, 1)
 }

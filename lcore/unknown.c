@@ -3,16 +3,16 @@
 
 #include <rte_cycles.h>
 
-/* The time in which a key is asked for once: 0.1 s at 2.7 GHz. */
-enum { SLICE_BITS = 28 };
+/* A key is asked for once in a slice of time, 0.1 s: management itself asks for it once in some seconds. */
+enum { SLICES_PER_SECOND = 10 };
 
 static bool may_ask(struct worker *w, const struct table_key *k)
 {
-	uint64_t slice = rte_rdtsc() >> SLICE_BITS, addr[2];
+	uint64_t now = rte_rdtsc(), addr[2];
 	memcpy(addr, k->addr, sizeof addr);
 	uint64_t what = addr[0] ^ addr[1] ^ k->number;
-	if (w->asked.slice != slice) {
-		w->asked.slice = slice;
+	if (now - w->asked.since >= rte_get_tsc_hz() / SLICES_PER_SECOND) {
+		w->asked.since = now;
 		w->asked.n = 0;
 	}
 	for (unsigned i = 0; i < w->asked.n; i++)

@@ -8,8 +8,8 @@
 
 #include "burst.h"
 
-/* Frees a packet that has been dropped, or gives it to management: once for each key in some 0.1 s, and so many keys at
- * most. */
+/* Frees a packet that has been dropped, or gives it to management: once for each key in 0.1 s, and ASKED_MOST
+ * keys at most. */
 void free_or_ask(struct worker *w, enum punt kind, const struct table_key *k, struct rte_mbuf *m);
 
 /* Whether a drop may be due to a node that is not known yet, or not wholly. */

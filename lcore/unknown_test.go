@@ -7,17 +7,17 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"causeway/ibside/ib"
 	"causeway/lcore"
-	"causeway/tables"
 )
 
 // asked returns what management was asked for, and checks that nothing else was punted.
-func asked(t *testing.T, s *rig) (all []tables.Unknown) {
+func asked(t *testing.T, s *rig) (all []ib.NodeKey) {
 	t.Helper()
 	for _, p := range s.takePunted() {
-		if p.Unknown == (tables.Unknown{}) || p.Pending != nil {
+		if p.Unknown == (ib.NodeKey{}) || p.Pending != nil {
 			t.Errorf("punted %+v", p)
 		}
 		all = append(all, p.Unknown)
@@ -38,21 +38,21 @@ func TestUnknownNodes(t *testing.T) {
 			send func()
 			dir  lcore.Direction
 			drop string
-			want tables.Unknown
+			want ib.NodeKey
 		}{
-			{"a GID", func() { s.fromIB(received(fromNode(stranger, nodeLID))) }, lcore.IBToRoCE, "node_unknown", tables.Unknown{GID: stranger}},
-			{"a LID", func() { s.fromIB(received(noGRH, func(m *message) { m.SLID = 99 })) }, lcore.IBToRoCE, "node_unknown", tables.Unknown{LID: 99}},
-			{"an address", func() { s.fromRoCE(v4(dest("10.10.0.99"))) }, lcore.RoCEToIB, "node_unknown", tables.Unknown{IP: far}},
+			{"a GID", func() { s.fromIB(received(fromNode(stranger, nodeLID))) }, lcore.IBToRoCE, "node_unknown", ib.NodeKey{GID: stranger}},
+			{"a LID", func() { s.fromIB(received(noGRH, func(m *message) { m.SLID = 99 })) }, lcore.IBToRoCE, "node_unknown", ib.NodeKey{LID: 99}},
+			{"an address", func() { s.fromRoCE(v4(dest("10.10.0.99"))) }, lcore.RoCEToIB, "node_unknown", ib.NodeKey{IP: far}},
 			{"a proxy QP that there is not", func() { s.fromIB(received(fromNode(mustGID("fe80::98"), 98), func(m *message) { m.QPN = 0x999 })) },
-				lcore.IBToRoCE, "proxy_qp_unknown", tables.Unknown{}},
+				lcore.IBToRoCE, "proxy_qp_unknown", ib.NodeKey{}},
 		} {
 			before := s.counters(c.dir)
 			c.send()
 			if drops := s.droppedSince(c.dir, before); len(drops) != 1 || fmt.Sprint(drops) != "map["+c.drop+":1]" {
 				t.Errorf("%s: dropped %v", c.name, drops)
 			}
-			var want []tables.Unknown
-			if learn && c.want != (tables.Unknown{}) {
+			var want []ib.NodeKey
+			if learn && c.want != (ib.NodeKey{}) {
 				want = append(want, c.want)
 			}
 			if got := asked(t, s); !slices.Equal(got, want) {
@@ -62,21 +62,27 @@ func TestUnknownNodes(t *testing.T) {
 	}
 }
 
-// TestUnknownFlood checks that a flood of messages from unknown nodes asks for few of them.
+// TestUnknownFlood checks that a flood of messages from unknown nodes asks for few of them in each tenth of a second, and goes on to
+// ask in the next.
 func TestUnknownFlood(t *testing.T) {
 	w := smallFixture()
 	w.config.LearnNodes = true
 	s := newRig(t, w)
-	const messages, most = 4000, 32
-	for i := range messages / 50 {
-		var burst []message
-		for j := range 50 {
-			burst = append(burst, received(fromNode(ib.GIDFromGUID(0xfe80<<48, ib.GUID(0x1000+50*i+j)), nodeLID)))
+	const burst, most, slice = 50, 32, 100 * time.Millisecond
+	messages, n := uint64(0), 0
+	began := time.Now()
+	for n <= 2*most && time.Since(began) < 10*time.Second {
+		var all []message
+		for range burst {
+			messages++
+			all = append(all, received(fromNode(ib.GIDFromGUID(0xfe80<<48, ib.GUID(0x1000+messages)), nodeLID)))
 		}
-		s.fromIB(burst...)
+		s.fromIB(all...)
+		n += len(asked(t, s))
 	}
-	if n := len(asked(t, s)); n == 0 || n > 20*most { // two seconds would be a slow test
-		t.Errorf("asked for %d of %d nodes", n, messages)
+	tenths := int(time.Since(began)/slice) + 1
+	if n <= 2*most || n > tenths*most {
+		t.Errorf("asked for %d of %d nodes in %d slices of time", n, messages, tenths)
 	}
 	if c := s.counters(lcore.IBToRoCE); c.Received != messages || c.Dropped() != messages {
 		t.Errorf("received %d, dropped %d of %d", c.Received, c.Dropped(), messages)

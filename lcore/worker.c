@@ -24,7 +24,7 @@ static unsigned send_punted(struct worker *w)
 	if (mirroring(w))
 		mirror_taken(w, sent);
 	w->counters.punt.sent += sent;
-	w->counters.punt.refused += n - sent;
+	w->counters.punt.rejected += n - sent;
 	for (unsigned i = sent; i < n; i++)
 		rte_pktmbuf_free(m[i]);
 	return n;

@@ -74,7 +74,7 @@ func (w *Worker) Counters() Counters {
 			Handed:   uint64(c.punt.handed),
 			Full:     uint64(c.punt.full),
 			Sent:     uint64(c.punt.sent),
-			Refused:  uint64(c.punt.refused),
+			Rejected: uint64(c.punt.rejected),
 		},
 	}
 	for d := range out.Direction {

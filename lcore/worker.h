@@ -32,7 +32,7 @@ enum {
 	MAX_PREFIXES = 64,  /* policy.allow: walked only for the first packet of a (host, QPN) */
 	MAX_ADDRESSES = 16, /* the bridge's own */
 	PSN_STREAMS = 256,
-	ASKED_MOST = 32, /* nodes that a worker asks management for in some 0.1 s */
+	ASKED_MOST = 32, /* nodes that a worker asks management for in 0.1 s */
 };
 
 /* An IP prefix: v4 prefixes are IPv4-mapped and 96 bits longer. */
@@ -106,7 +106,7 @@ struct worker {
 	uint64_t packets_numbered; /* packets that have got a number */
 	uint32_t psn[PSN_STREAMS];
 	struct {
-		uint64_t slice; /* of time */
+		uint64_t since; /* TSC, when the slice of time began */
 		unsigned n;
 		uint64_t what[ASKED_MOST]; /* keys, folded */
 	} asked;                           /* see unknown.c */

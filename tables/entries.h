@@ -100,18 +100,15 @@ struct node_entry {
 	uint8_t flags;     /* NODE_* */
 	uint8_t rate;      /* enum ibv_rate; 0: the port's */
 	uint8_t hop_limit; /* on InfiniBand */
-	uint8_t used;      /* atomic; see table_mark_used */
-	uint8_t spare[7];
 	uint8_t partition; /* or PARTITION_HEARD */
-	uint8_t spare2[3];
+	uint8_t used;      /* atomic; see table_mark_used */
+	uint8_t spare[10];
 };
 
 struct group_entry {
 	struct table_key key; /* IP group, 0; of plain UDP the port */
 	uint8_t mgid[16];
 	uint32_t id;
-	uint32_t qkey;      /* on IB */
-	uint32_t roce_qkey; /* on the RoCE side; of plain UDP 0 */
 	uint16_t mlid;
 	uint16_t mtu; /* largest payload towards IB, bytes */
 	uint8_t sl;
@@ -120,6 +117,8 @@ struct group_entry {
 	uint8_t rate;  /* enum ibv_rate; 0: the port's */
 	uint8_t partition;
 	uint8_t spare[3];
+	uint32_t qkey;      /* on IB */
+	uint32_t roce_qkey; /* on the RoCE side; of plain UDP 0 */
 };
 
 struct proxy_qpn_entry {

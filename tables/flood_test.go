@@ -80,7 +80,7 @@ func TestFloodWithSeed(t *testing.T) {
 	}
 	defer open.Close()
 	closed := newTables(t, Config{})
-	refused := 0
+	rejected := 0
 	for i, found := uint64(0), 0; found < n; i++ {
 		ip := address(i*0x9e3779b97f4a7c15, i)
 		if tablestest.HashOfHost(open.Pointer(), ip)>>49 != 0 { // bucket 0 of any array up to 2^15
@@ -88,14 +88,14 @@ func TestFloodWithSeed(t *testing.T) {
 		}
 		found++
 		if _, err := open.Hosts.Put(Host{IP: ip, MAC: mac1, Version: 2}); errors.Is(err, syscall.ENOSPC) {
-			refused++
+			rejected++
 		} else if err != nil {
 			t.Fatal(err)
 		}
 		must(t)(closed.Hosts.Put(Host{IP: ip, MAC: mac1, Version: 2}))
 	}
 	st := open.stats()["hosts"]
-	t.Logf("known seed: %d of %d refused, %+v", refused, n, st)
+	t.Logf("known seed: %d of %d rejected, %+v", rejected, n, st)
 	if st.At[0] > 4*7 {
 		t.Error("the keys do not collide: there is no attack, and this test proves nothing")
 	}

@@ -136,7 +136,7 @@ func (n *Node) check() (err error) {
 }
 
 // Put adds the node that has one of n's addresses, or changes it; addresses it had and n does not are
-// forgotten. An IP address and a GID belong to one node only. A LID may belong to several: a message
+// removed. An IP address and a GID belong to one node only. A LID may belong to several: a message
 // without a GRH does not tell which of them sent it, so such a LID then names none as a source. LIDs that do not fit into
 // the table yet do not make it fail: Reclaim tries them again.
 func (t *Nodes) Put(n Node) (id uint32, err error) {
@@ -161,7 +161,7 @@ func (t *Nodes) Put(n Node) (id uint32, err error) {
 		r = &node{id: id}
 	} else {
 		left = append(left, r.lids()...)
-		t.forget(r)
+		t.unindex(r)
 	}
 	r.Node = n
 	for _, ip := range n.ips() {
@@ -222,8 +222,8 @@ func (t *Nodes) deleteStale(c *changes, r *node, n *Node) {
 	}
 }
 
-// forget takes r out of the Go maps.
-func (t *Nodes) forget(r *node) {
+// unindex takes r out of the Go maps.
+func (t *Nodes) unindex(r *node) {
 	for _, ip := range r.ips() {
 		delete(t.nodes, ip)
 	}
@@ -318,7 +318,7 @@ func (t *Nodes) Delete(ip netip.Addr) error {
 	if err := c.apply(); err != nil {
 		return err
 	}
-	t.forget(r)
+	t.unindex(r)
 	t.settleLIDs(r.lids())
 	t.ids.retire(r.id)
 	return nil

@@ -8,7 +8,6 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/manage"
-	"causeway/lcore/manage/punt"
 	"causeway/tables"
 )
 
@@ -156,7 +155,7 @@ func (w worker) TakePunted() []manage.Punted {
 	frames := w.w.TakePunted()
 	out := make([]manage.Punted, len(frames))
 	for i, f := range frames {
-		out[i].Data, out[i].Unknown = f.Data, punt.Unknown(f.Unknown)
+		out[i].Data, out[i].Unknown = f.Data, f.Unknown
 		if f.Pending != nil {
 			out[i].Pending = pending{f.Pending}
 		}

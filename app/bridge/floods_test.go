@@ -25,20 +25,20 @@ type flood struct {
 	name  string
 	n     int
 	frame func(h *Bridge, i int) []byte
-	named func(s manage.Status) (refused, kept, most uint64)
+	named func(s manage.Status) (rejected, kept, most uint64)
 }
 
 const floodPort = 7174
 
 var floods = []flood{
-	{"SIDR", 20_000, func(h *Bridge, i int) []byte { return sidrFrame(h, i, crowdIP(i)) }, func(s manage.Status) (refused, kept, most uint64) {
+	{"SIDR", 20_000, func(h *Bridge, i int) []byte { return sidrFrame(h, i, crowdIP(i)) }, func(s manage.Status) (rejected, kept, most uint64) {
 		c := s.Counters.Services[lcore.RoCEToIB]
 		return c[manage.ServiceBusy] + c[manage.ServiceTimedOut], uint64(s.Asked[lcore.RoCEToIB]), 2048
 	}},
-	{"ARP", 50_000, arpFrame, func(s manage.Status) (refused, kept, most uint64) {
+	{"ARP", 50_000, arpFrame, func(s manage.Status) (rejected, kept, most uint64) {
 		return s.Counters.HostsRejected, uint64(s.Hosts), 4096
 	}},
-	{"IGMP", 10_000, igmpFrame, func(s manage.Status) (refused, kept, most uint64) {
+	{"IGMP", 10_000, igmpFrame, func(s manage.Status) (rejected, kept, most uint64) {
 		return s.Counters.GroupsRejected["range_full"], uint64(s.Learned), 256
 	}},
 }
@@ -131,11 +131,11 @@ func (b *Bridge) flooded(f *flood, number *int) (string, error) {
 	time.Sleep(300 * time.Millisecond) // three publications of the status
 	heapAfter, rssAfter := memory()
 	s := b.Status()
-	refused, kept, most := f.named(s)
+	rejected, kept, most := f.named(s)
 	full, _ := lcore.DropNamed("punt_full")
 	lost := b.Counters().Direction[lcore.RoCEToIB].Drops[full]
-	fine := refused > 0 && kept <= most && refused+kept+lost >= uint64(f.n)
-	said := fmt.Sprintf("%s: %d frames in %v, %d kept, %d rejected, heap %+d KiB, resident %+d KiB", f.name, f.n, took.Round(time.Millisecond), kept, refused,
+	fine := rejected > 0 && kept <= most && rejected+kept+lost >= uint64(f.n)
+	said := fmt.Sprintf("%s: %d frames in %v, %d kept, %d rejected, heap %+d KiB, resident %+d KiB", f.name, f.n, took.Round(time.Millisecond), kept, rejected,
 		(heapAfter-heap)>>10, (rssAfter-rss)>>10)
 	if !fine || !s.Ready || heapAfter-heap > heapMore || rssAfter-rss > residentMore {
 		return said, fmt.Errorf("%s; status %+v", said, s)

@@ -32,7 +32,7 @@ func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, o
 	}
 	p, err := verbs.Open(verbs.Config{
 		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey, GID: cfg.IB.GID,
-		Pool: pool, Workers: len(cfg.Workers.LCores), ProxyQPs: cfg.Workers.ProxyQPs + cfg.Workers.Groups,
+		Pool: pool, Workers: len(cfg.Workers.LCores), ProxyQPs: workerQPs(&cfg.Workers),
 		Receives: cfg.Workers.RecvBuffers, SendDepth: cfg.Workers.ProxyQPDepth, Log: log, OnLoss: onLoss,
 	})
 	if err != nil {
@@ -40,6 +40,11 @@ func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, o
 	}
 	return p, nil
 }
+
+// workerQPs returns how many queue pairs each worker has room for: all proxy QPs, because the hosts' traffic decides which worker
+// gets them, and in the worst case one for each group. So management has no limit of a worker to keep beside [workers] proxy_qps:
+// a host that is told of a service finds room on whichever worker its messages come to.
+func workerQPs(w *config.Workers) int { return w.ProxyQPs + w.Groups }
 
 // openResolver follows the kernel's neighbours on IPoIB, if nodes are learned.
 func openResolver(cfg *config.Config, p ibside.OpenPort, log *slog.Logger) (*ipoib.Neighbours, error) {

@@ -40,7 +40,7 @@ func taskInject() (string, error) {
 			}
 		}
 	})
-	err = running(h, func() error { return errors.Join(refusedFaults(h), faultsBothWays(h, n), clearedLatency(h)) })
+	err = running(h, func() error { return errors.Join(rejectedFaults(h), faultsBothWays(h, n), clearedLatency(h)) })
 	close(stop)
 	asking.Wait()
 	h.ClearLatency()
@@ -56,7 +56,7 @@ func taskInject() (string, error) {
 	return fmt.Sprintf("%+v", c.Direction), err
 }
 
-func refusedFaults(h *Bridge) error {
+func rejectedFaults(h *Bridge) error {
 	if err := h.Inject(lcore.RoCEToIB, lcore.Injection{Drop: 2}); err == nil {
 		return errors.New("twice as many as come are dropped")
 	}

@@ -79,7 +79,7 @@ func taskMirrors() (string, error) {
 		return "", err
 	}
 	if _, again := h.Mirror(context.Background(), lcore.Filter{}, 0, nil); again == nil || h.Tables().anybody() {
-		return "", errors.New("closed, and still watched")
+		return "", errors.New("closed, and still mirrored")
 	}
 	return "captured and explained", errors.Join(a.checkCaptures(h), a.checkExplanations())
 }

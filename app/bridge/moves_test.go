@@ -41,7 +41,7 @@ func taskMoves() (string, error) {
 		return "", err
 	}
 	var took time.Duration
-	var refused uint64
+	var rejected uint64
 	err = running(h, func() error {
 		if err := h.sendFrom(hostMAC, 1); err != nil {
 			return err
@@ -52,17 +52,17 @@ func taskMoves() (string, error) {
 			return err
 		}
 		took = time.Since(start)
-		refused = h.Counters().Direction[lcore.RoCEToIB].Drops[lcore.DropSourceRefused]
-		if s := h.Status().Counters; refused == 0 || took < 500*time.Millisecond || took > 3*time.Second || s.ProxyQPsMade != 1 {
-			return fmt.Errorf("moved after %v, %d refused, %+v", took, refused, s)
+		rejected = h.Counters().Direction[lcore.RoCEToIB].Drops[lcore.DropSourceRefused]
+		if s := h.Status().Counters; rejected == 0 || took < 500*time.Millisecond || took > 3*time.Second || s.ProxyQPsMade != 1 {
+			return fmt.Errorf("moved after %v, %d rejected, %+v", took, rejected, s)
 		}
-		return h.refusesHost()
+		return h.rejectsHost()
 	})
-	return fmt.Sprintf("moved after %v, %d messages refused", took.Round(time.Millisecond), refused), err
+	return fmt.Sprintf("moved after %v, %d messages rejected", took.Round(time.Millisecond), rejected), err
 }
 
-// refusesHost sends a message from where the host was.
-func (b *Bridge) refusesHost() error {
+// rejectsHost sends a message from where the host was.
+func (b *Bridge) rejectsHost() error {
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) { // until all have settled
 		if c := b.Counters().Direction[lcore.RoCEToIB]; c.Conserved() {
 			break

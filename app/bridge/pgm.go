@@ -16,16 +16,16 @@ type pgmTrackers struct {
 	trackers []*pgm.Tracker // by worker
 }
 
-// PGM sums up what all workers have seen of PGM streams; watched says whether any group has them tracked.
-func (p *pgmTrackers) PGM() (total pgm.Totals, watched bool) {
+// PGM sums up what all workers have seen of PGM streams; tracked says whether any group has them tracked.
+func (p *pgmTrackers) PGM() (total pgm.Totals, tracked bool) {
 	for _, t := range p.trackers {
 		one := t.Totals()
 		total.Add(&one)
 	}
 	cfg := p.inForce()
-	watched = slices.ContainsFunc(cfg.Groups, func(g config.Group) bool { return g.PGM }) ||
+	tracked = slices.ContainsFunc(cfg.Groups, func(g config.Group) bool { return g.PGM }) ||
 		slices.ContainsFunc(cfg.Ranges, func(r config.Range) bool { return r.Group.PGM })
-	return total, watched
+	return total, tracked
 }
 
 // Streams returns the PGM streams of all workers; none after Close.

@@ -267,7 +267,7 @@ func taskReloadEnded() (string, error) {
 	if _, err := h.Reload(context.Background(), to); err == nil || h.Config() == to {
 		return "", fmt.Errorf("it was reloaded: %w", err)
 	}
-	return "refused", nil
+	return "rejected", nil
 }
 
 // taskReloadPKeys checks that a reload with a P_Key too many, of those used since the start, is rejected by its check and

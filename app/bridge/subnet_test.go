@@ -222,18 +222,18 @@ func TestSubnetRejects(t *testing.T) {
 	missed := r.watch()
 	m.Kill()
 	s.Manage("smhost")
-	refused := rigGroups[0].IP
-	r.join(rigMGID(refused), ib.QKeyIPoIB)
+	rejected := rigGroups[0].IP
+	r.join(rigMGID(rejected), ib.QKeyIPoIB)
 	r.ibPort.Event(sa.Reregister)
-	r.awaitLine("registration_rejected", "kind=group", rigMGID(refused).String(), "parameters that do not fit")
-	r.await("but the one that is rejected", func() string { return r.whole(refused) })
-	if w := r.wrongGroup(refused); w == "" {
+	r.awaitLine("registration_rejected", "kind=group", rigMGID(rejected).String(), "parameters that do not fit")
+	r.await("but the one that is rejected", func() string { return r.whole(rejected) })
+	if w := r.wrongGroup(rejected); w == "" {
 		t.Error("the group that is rejected is joined")
 	}
 	if r.log.has("subnet_registered") {
 		t.Error("the registrar reports everything as registered")
 	}
-	r.leave(rigMGID(refused))
+	r.leave(rigMGID(rejected))
 	r.awaitWhole("when the other has left")
 	r.awaitLine("subnet_registered")
 	if n := missed(); n != 0 {

@@ -289,7 +289,7 @@ func taskLeak() (string, error) {
 		return "", err
 	}
 	for range 3 {
-		if _, err := h.pool.Alloc([]byte("forgotten")); err != nil {
+		if _, err := h.pool.Alloc([]byte("lost")); err != nil {
 			return "", err
 		}
 	}

@@ -108,8 +108,8 @@ func taskTranslated() (string, error) {
 		if err := errors.Join(h.hostConnects(), h.nodeConnects(cm, nodeThere, hostThere)); err != nil {
 			return err
 		}
-		var refused *fabric.CMRejectedError
-		if err := h.nodeConnects(cm, nodeIP, hostIP); !errors.As(err, &refused) {
+		var rejected *fabric.CMRejectedError
+		if err := h.nodeConnects(cm, nodeIP, hostIP); !errors.As(err, &rejected) {
 			return fmt.Errorf("addresses of the RoCE side, on InfiniBand: %v", err)
 		}
 		without, err := servedConfig("")

@@ -40,7 +40,7 @@ func clearLatency(_ context.Context, c *Call) (Result, error) {
 
 func clearNeighbour(ctx context.Context, c *Call) (Result, error) {
 	ip := value(c, "address", netip.Addr{})
-	done, err := c.Env.Bridge.ForgetHost(ctx, ip)
+	done, err := c.Env.Bridge.RemoveLearnedHost(ctx, ip)
 	switch {
 	case err != nil:
 		return Result{}, listError(err)

@@ -169,7 +169,7 @@ func TestChanges(t *testing.T) {
 		"add group 239.1.2.5 ethernet udp:4711 ttl 3", "set policing 239.1.2.4 off", "add host 10.9.0.8 gid fe80::8", "add service 7000-7001", "reload", "set log level debug", "clear counters"} {
 		run(t, e, line)
 	}
-	if notes := strings.Join(b.Notes(), ","); notes != "inject ib_to_roce drop 0.05,inject ib_to_roce drop 0,forget 10.9.0.1" {
+	if notes := strings.Join(b.Notes(), ","); notes != "inject ib_to_roce drop 0.05,inject ib_to_roce drop 0,remove learned host 10.9.0.1" {
 		t.Errorf("it noted %s", notes)
 	}
 	if c := b.Cfg; len(c.Groups) != 3 || c.Groups[1].RatePPS != 0 || c.Groups[2].UDPPort != 4711 || c.Groups[2].TTL != 3 || len(c.Hosts) != 2 || len(c.Services) != 3 {

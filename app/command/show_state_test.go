@@ -30,13 +30,13 @@ func (w waiting) ListNodes(context.Context, manage.Query) (l manage.List[manage.
 
 func (w waiting) ListGroups(context.Context, manage.Query) (manage.List[manage.GroupEntry], error) {
 	group := manage.Group{IP: netip.MustParseAddr("239.1.2.3")}
-	return manage.List[manage.GroupEntry]{Entries: []manage.GroupEntry{{Group: group, State: "joined"}, {Group: group, State: "refused"}}}, nil
+	return manage.List[manage.GroupEntry]{Entries: []manage.GroupEntry{{Group: group, State: "joined"}, {Group: group, State: "rejected"}}}, nil
 }
 
 // TestStatusAwaited checks that "show status" names what the bridge still waits for, on one screen.
 func TestStatusAwaited(t *testing.T) {
 	for nodes, want := range map[int][]string{
-		2:  {"waiting for 2 joins or paths", "group 239.1.2.3, MGID ::: refused\n", "node 10.9.0.1: no path", "node 10.9.0.2: no path"},
+		2:  {"waiting for 2 joins or paths", "group 239.1.2.3, MGID ::: rejected\n", "node 10.9.0.1: no path", "node 10.9.0.2: no path"},
 		20: {"node 10.9.0.4: no path", "and 16 more"},
 	} {
 		e, b := env(3)

@@ -141,7 +141,7 @@ func TestCrowd(t *testing.T) {
 	for range 100 {
 		crowd = append(crowd, r.dial("tcp"))
 	}
-	served, refused := 0, 0
+	served, rejected := 0, 0
 	for _, c := range crowd {
 		b := make([]byte, 9)
 		if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
@@ -151,11 +151,11 @@ func TestCrowd(t *testing.T) {
 		case n > 0 && b[0] == iac:
 			served++
 		case strings.HasPrefix(string(b), "There are"):
-			refused++
+			rejected++
 		}
 	}
-	if served != sessionsMost || refused != 100-sessionsMost {
-		t.Errorf("%d served, %d rejected", served, refused)
+	if served != sessionsMost || rejected != 100-sessionsMost {
+		t.Errorf("%d served, %d rejected", served, rejected)
 	}
 	r.alive(t)
 	for _, c := range crowd {

@@ -23,7 +23,7 @@ type flow struct {
 	arrived atomic.Uint64 // undamaged, each counted once per receiver
 	damaged atomic.Uint64
 	repeats atomic.Uint64
-	failed  atomic.Uint64 // transmissions that the kernel refused
+	failed  atomic.Uint64 // transmissions that the kernel rejected
 	trips   trips
 
 	mu   sync.Mutex

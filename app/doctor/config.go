@@ -148,21 +148,10 @@ func (p *RDMAPort) checkGID(want ib.GID) []string {
 // limited member does not serve as one of a full member.
 func (p *RDMAPort) checkPKeys(c *config.Config) []string {
 	var out []string
-	check := func(who string, k ib.PKey) {
-		if !slices.Contains(p.PKeys, k.String()) {
+	for _, u := range pkeyUsers(c) {
+		if !slices.Contains(p.PKeys, u.pkey.String()) {
 			out = append(out, fmt.Sprintf("%s: pkey %v: the port %s does not have it; %s; write one of these, or have the subnet "+
-				"manager add the port to the partition", who, k, p.Name(), thereAre(p.PKeys)))
-		}
-	}
-	check("ib", c.IB.PKey)
-	for _, h := range c.Hosts {
-		if h.PKey != 0 && h.PKey != c.IB.PKey {
-			check(fmt.Sprintf("host %v", h.Addrs()[0]), h.PKey)
-		}
-	}
-	for _, g := range c.Groups {
-		if g.PKey != c.IB.PKey {
-			check(fmt.Sprintf("group %v", g.IP), g.PKey)
+				"manager add the port to the partition", u.String(), u.pkey, p.Name(), thereAre(p.PKeys)))
 		}
 	}
 	return out

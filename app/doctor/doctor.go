@@ -106,7 +106,7 @@ func groups(c *config.Config, s Sources) []group {
 	memory, cpu, clock, limits := newMemoryProbe(c, s), newCPUProbe(c, s), newClockProbe(s), newLimitsProbe(c, s)
 	drivers, cards := newDriverProbe(c, s, ports), newCardProbe(c, s, ports)
 	ethernet, sm, losses := newEthernetProbe(c, s, ports), newSMProbe(c, s, ports), newLossProbe(s, ports)
-	return []group{
+	all := []group{
 		{"hugepages", true, []check{{"memory", memory.checkMemory, false}, {"numa", memory.checkMemoryNodes, false}}},
 		{"cpu", true, []check{
 			{"lcores", cpu.checkLcores, true},
@@ -133,9 +133,13 @@ func groups(c *config.Config, s Sources) []group {
 			{"own_address", ethernet.checkOwnAddress, false},
 			{"firewall", ethernet.checkFirewall, false},
 		}},
-		{"sm", true, []check{{"port", sm.checkPorts, true}, {"pkey", sm.checkPKey, false}, {"sa", sm.checkSA, false}}},
+		{"sm", true, []check{{"port", sm.checkPorts, true}, {"pkey", sm.checkPKeys, false}, {"sa", sm.checkSA, false}}},
 		{"losses", false, []check{{"device", losses.checkDevice, false}}},
-		{"ipoib", false, ipoibChecks(newIPoIBProbe(c, s, ports))},
+	}
+	for _, p := range newIPoIBProbes(c, s, ports) {
+		all = append(all, group{"ipoib", false, p.checks()})
+	}
+	return append(all, []group{
 		{"clock", true, []check{
 			{"synchronised", clock.checkSynchronised, false},
 			{"clocksource", clock.checkClocksource, false},
@@ -146,35 +150,7 @@ func groups(c *config.Config, s Sources) []group {
 			{"memlock", limits.checkMemlock, false},
 			{"files", limits.checkOpenFiles, false},
 		}},
-	}
-}
-
-// ipoibChecks check how InfiniBand nodes resolve RoCE hosts: the kernel answers ARP and ND requests on the IPoIB interface (proxy
-// ARP), under many conditions.
-func ipoibChecks(p *ipoibProbe) []check {
-	return []check{
-		{"interface", p.findNetdev, true},
-		{"link", p.checkLink, true},
-		{"mtu", p.checkMTU, false},
-		{"gid", p.checkGID, false},
-		{"address", p.checkAddresses, false},
-		{"forwarding", p.checkForwarding, false},
-		{"proxy_arp", p.checkProxyARP, false},
-		{"medium_id", p.checkMedium, false},
-		{"proxy_delay", p.checkDelay, false},
-		{"rp_filter", p.checkReversePath, false},
-		{"arp_ignore", p.checkIgnore, false},
-		{"arp_announce", p.checkAnnounce, false},
-		{"proxy_ndp", p.checkProxyND, false},
-		{"nd_entries", p.checkEntries, false},
-		{"node_routes", p.checkNodeRoutes, false},
-		{"roce_routes", p.checkRoCERoutes, false},
-		{"roce_side", p.checkRoCESide, false},
-		{"plain_ipv4", p.checkPlainIPv4, false},
-		{"plain_ipv6", p.checkPlainIPv6, false},
-		{"plain_roce", p.checkCopies, false},
-		{"answers", p.checkAnswers, false},
-	}
+	}...)
 }
 
 func ok(format string, args ...any) Finding {

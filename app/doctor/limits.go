@@ -5,6 +5,7 @@ package doctor
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,6 +46,10 @@ func (p *limitsProbe) rights() []right {
 		out = append(out, raw, admin)
 	case "tap":
 		admin.why = "makes the tap"
+		out = append(out, admin)
+	}
+	if p.cfg.IB.Learn && !slices.ContainsFunc(out, func(r right) bool { return r.bit == admin.bit }) {
+		admin.why = "has the kernel ask who has an address on IPoIB"
 		out = append(out, admin)
 	}
 	if raw.why == "" && !p.cfg.IB.Port.Fabric {

@@ -27,7 +27,7 @@ func (p *ipoibProbe) checkPlainIPv4() []Finding {
 // other setting (Linux net/ipv6/ip6_output.c, ip6_forward). Each RoCE host needs a route of its own, as the subnet's goes by
 // InfiniBand, where the interface has an address of it.
 func (p *ipoibProbe) checkPlainIPv6() []Finding {
-	if !p.plain() || len(hostsOn(p.cfg, nodes, true)) == 0 {
+	if !p.plain() || len(hostsOn(p.cfg, nodes, true)) == 0 && !p.hasNodes(true) {
 		return nil
 	}
 	var out []Finding

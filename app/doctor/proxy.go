@@ -53,7 +53,7 @@ func set(at string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", do
 func (p *ipoibProbe) checkForwarding() []Finding {
 	var out []Finding
 	for _, family := range []string{"ipv4", "ipv6"} {
-		if family == "ipv6" && len(hostsOn(p.cfg, nodes, true)) == 0 {
+		if family == "ipv6" && !p.hasNodes(true) {
 			continue
 		}
 		at := conf(family, p.netdev, "forwarding")
@@ -101,7 +101,7 @@ func (p *ipoibProbe) checkDelay() []Finding {
 	for _, family := range []string{"ipv4", "ipv6"} {
 		at := path.Join("net", family, "neigh", p.netdev, "proxy_delay")
 		switch delay := sysctl(p.kernel, at); {
-		case family == "ipv6" && len(hostsOn(p.cfg, nodes, true)) == 0:
+		case family == "ipv6" && !p.hasNodes(true):
 		case delay != 0:
 			out = append(out, bad(Warn, fmt.Sprintf("%s is %d hundredths of a second: answers are late, and many at a time are lost", dotted(at), delay), set(at, 0)))
 		default:
@@ -150,11 +150,12 @@ func (p *ipoibProbe) checkAnnounce() []Finding {
 	return []Finding{ok("%s is %d", dotted(at), p.largest("arp_announce"))}
 }
 
-// twins counts the other IPoIB interfaces.
+// twins counts the other IPoIB interfaces that may hear the same requests: those of other partitions do not.
 func (p *ipoibProbe) twins() int {
 	n := 0
 	for _, name := range p.sys.names(classNet) {
-		if name != p.netdev && p.sys.number(classNet, name, "type") == arphrdInfiniBand {
+		other := p.pkeyOf(name)
+		if name != p.netdev && p.sys.number(classNet, name, "type") == arphrdInfiniBand && (other == 0 || number(other) == number(p.pkey)) {
 			n++
 		}
 	}
@@ -162,7 +163,7 @@ func (p *ipoibProbe) twins() int {
 }
 
 func (p *ipoibProbe) checkProxyND() []Finding {
-	if len(hostsOn(p.cfg, nodes, true)) == 0 {
+	if !p.hasNodes(true) {
 		return nil
 	}
 	var out []Finding
@@ -179,7 +180,7 @@ func (p *ipoibProbe) checkProxyND() []Finding {
 // checkEntries requires a proxy entry for each RoCE host with an IPv6 address, as ND has no proxy_arp.
 func (p *ipoibProbe) checkEntries() []Finding {
 	hosts := hostsOn(p.cfg, roceHosts, true)
-	if len(hostsOn(p.cfg, nodes, true)) == 0 || len(hosts) == 0 {
+	if !p.hasNodes(true) || len(hosts) == 0 {
 		return nil
 	}
 	have, _ := p.kernel.Proxied(p.netdev)

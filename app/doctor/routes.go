@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"causeway/config"
 )
 
 // The kernel's routes. The same subnet is on both sides, so each node needs a host route through the InfiniBand interface, and the
@@ -19,7 +21,7 @@ const dummy = "causeway0"
 func (p *ipoibProbe) unrouted() int {
 	n := 0
 	for _, v6 := range []bool{false, true} {
-		for _, a := range hostsOn(p.cfg, nodes, v6) {
+		for _, a := range p.members(v6) {
 			if !p.isByNetdev(a) {
 				n++
 			}
@@ -38,7 +40,7 @@ func (p *ipoibProbe) isByNetdev(a netip.Addr) bool {
 // replaced, needs one of its own.
 func (p *ipoibProbe) checkNodeRoutes() []Finding {
 	var fix []string
-	all := slices.Concat(hostsOn(p.cfg, nodes, false), hostsOn(p.cfg, nodes, true))
+	all := slices.Concat(p.members(false), p.members(true))
 	moved := p.misrouted()
 	for _, a := range all {
 		moves := slices.ContainsFunc(moved, func(t target) bool { return t.route.Contains(a) })
@@ -71,18 +73,26 @@ type target struct {
 	route netip.Prefix
 }
 
-// targets returns the configured RoCE hosts, and one address of each of the bridge's subnets for all others. IPv4 only: for ND,
-// routes do not matter.
+// unknown returns an address of a subnet, from one on, that the configuration does not have, because known ones may have routes of
+// their own; the zero Addr when there is none.
+func unknown(c *config.Config, n netip.Prefix, a netip.Addr) netip.Addr {
+	v6 := n.Addr().Is6()
+	known := slices.Concat(hostsOn(c, nodes, v6), hostsOn(c, roceHosts, v6), bridgeAddrs(c, v6))
+	for n.Contains(a) && slices.Contains(known, a) {
+		a = a.Next()
+	}
+	if !n.Contains(a) {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// targets returns the configured RoCE hosts, and one address of each of the bridge's subnets for all others, unless those may be
+// learned nodes'. IPv4 only: for ND, routes do not matter.
 func (p *ipoibProbe) targets() []target {
 	var out []target
-	// Known addresses may have routes of their own.
-	known := slices.Concat(hostsOn(p.cfg, nodes, false), hostsOn(p.cfg, roceHosts, false), bridgeAddrs(p.cfg, false))
 	for _, n := range roceSubnets(p.cfg) {
-		a := n.Addr().Next()
-		for n.Contains(a) && slices.Contains(known, a) {
-			a = a.Next()
-		}
-		if n.Contains(a) {
+		if a := unknown(p.cfg, n, n.Masked().Addr().Next()); a.IsValid() && !p.cfg.IB.Learn {
 			out = append(out, target{a, n})
 		}
 	}
@@ -126,7 +136,10 @@ func (p *ipoibProbe) checkRoCERoutes() []Finding {
 
 // checkAnswers makes the route look-ups that the kernel makes for a node's ARP request.
 func (p *ipoibProbe) checkAnswers() []Finding {
-	askers := hostsOn(p.cfg, nodes, false)
+	askers := p.members(false)
+	for _, s := range p.mayLearn(false) {
+		askers = append(askers, s.unknown(p.cfg))
+	}
 	if len(askers) == 0 {
 		return []Finding{ok("no node has an IPv4 address: there are no ARP requests")}
 	}

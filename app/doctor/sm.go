@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"causeway/config"
+	"causeway/ibside/ib"
 	"causeway/ibside/sa"
 )
 
@@ -65,17 +66,28 @@ func portState(r *RDMAPort) Finding {
 	return ok("%s is ACTIVE, LID %d, subnet manager at LID %d", r.Name(), r.LID, r.SMLID)
 }
 
-// checkPKey requires the port to be in the configured partition, which the subnet manager assigns.
-func (p *smProbe) checkPKey() []Finding {
+// checkPKeys requires the port to be in the configured partitions, which the subnet manager assigns. A node, group or range
+// whose P_Key others have, too, is not named.
+func (p *smProbe) checkPKeys() []Finding {
 	if p.cfg == nil {
 		return nil
 	}
-	port, want := p.ports.ib, p.cfg.IB.PKey
-	if slices.Contains(port.PKeys, want.String()) {
-		return fine("it is in the partition %v", want)
+	port := p.ports.ib
+	seen := map[ib.PKey]bool{}
+	var out []Finding
+	for _, u := range pkeyUsers(p.cfg) {
+		switch {
+		case seen[u.pkey]:
+		case slices.Contains(port.PKeys, u.pkey.String()):
+			out = append(out, ok("it is in the partition %v", u.pkey))
+		default:
+			out = append(out, bad(Fail, fmt.Sprintf("%s is not in the partition %v of %s; it is in %s", port.Name(), u.pkey, u.key(),
+				orNone(strings.Join(port.PKeys, ", "))),
+				"# have the subnet manager add it (opensm: partitions.conf), or write one of these as pkey under "+u.under()))
+		}
+		seen[u.pkey] = true
 	}
-	return []Finding{bad(Fail, fmt.Sprintf("%s is not in the partition %v of [ib] pkey; it is in %s", port.Name(), want, orNone(strings.Join(port.PKeys, ", "))),
-		"# have the subnet manager add it (opensm: partitions.conf), or write one of these as [ib] pkey")}
+	return out
 }
 
 // checkSA queries the subnet administrator for the path to the port itself, as the bridge does for nodes and groups.
@@ -118,7 +130,7 @@ func (p *smProbe) checkSA() []Finding {
 
 // unasked is a finding about a subnet administrator that cannot be queried: an error only if the configuration needs it.
 func (p *smProbe) unasked(found, fix string) Finding {
-	needs := p.cfg.IB.AliasGIDs
+	needs := p.cfg.IB.AliasGIDs || p.cfg.IB.Learn
 	for _, h := range p.cfg.Hosts {
 		needs = needs || h.Side == config.SideIB && h.LID == 0
 	}
@@ -126,7 +138,7 @@ func (p *smProbe) unasked(found, fix string) Finding {
 		needs = needs || r.SA
 	}
 	if needs {
-		return bad(Fail, found+"; nodes without lid, alias_gids and ranges from \"sa\" need it", fix)
+		return bad(Fail, found+"; nodes without lid, nodes = \"learn\", alias_gids and ranges from \"sa\" need it", fix)
 	}
 	return hint(found+"; this configuration does not need it", fix)
 }

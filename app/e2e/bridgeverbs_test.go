@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,15 +159,22 @@ func movedExactly(t *testing.T, moved Metrics, toIB, toRoCE int) {
 	}
 }
 
+// startUDEnd starts a udend with the tests' Q_Key, which the caller stops.
+func startUDEnd(ctx context.Context, t *testing.T, p Peer, format string, args ...any) *UDEnd {
+	t.Helper()
+	u, err := p.StartUDEnd(ctx, p.udendArgs()+" "+unicast+" "+fmt.Sprintf(format, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
 // exchangeWithReplier sends a message of each size to the node, which sends each back to its source: always the same
 // proxy QP. Both ends check every byte. grh: what comes to the node has a GRH.
 func exchangeWithReplier(t *testing.T, host, node Peer, imm string, grh bool) {
 	t.Helper()
 	ctx := within(t, stepTime)
-	replier, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s --count %d --seconds 30 reply", node.udendArgs(), unicast, len(mixedSizes)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	replier := startUDEnd(ctx, t, node, "--count %d --seconds 30 reply", len(mixedSizes))
 	defer replier.Stop()
 	events, err := host.RunUDEnd(ctx, fmt.Sprintf("%s %s --to %s --qpn %d --count %d --size %s %s pingpong",
 		host.udendArgs(), unicast, node.IP, replier.QPN, len(mixedSizes), commas(mixedSizes), imm))
@@ -210,16 +218,10 @@ func callBack(t *testing.T, host, node Peer, bridge, imm string, grh bool) {
 	t.Helper()
 	ctx := within(t, stepTime)
 	count := len(mixedSizes)
-	listener, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s --count %d --seconds 30 recv", node.udendArgs(), unicast, count))
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := startUDEnd(ctx, t, node, "--count %d --seconds 30 recv", count)
 	defer listener.Stop()
-	caller, err := host.StartUDEnd(ctx, fmt.Sprintf("%s %s --to %s --qpn %d --count %d --size %s --gap 3 --seconds 30 %s exchange",
-		host.udendArgs(), unicast, node.IP, listener.QPN, count, commas(mixedSizes), imm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	caller := startUDEnd(ctx, t, host, "--to %s --qpn %d --count %d --size %s --gap 3 --seconds 30 %s exchange",
+		node.IP, listener.QPN, count, commas(mixedSizes), imm)
 	defer caller.Stop()
 	received, exit, err := listener.Wait(ctx)
 	if err != nil || exit != 0 {
@@ -227,11 +229,7 @@ func callBack(t *testing.T, host, node Peer, bridge, imm string, grh bool) {
 	}
 	came := Only(received, "received")
 	arrivedWhole(t, came, 0, imm, grh)
-	sender, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s %s --qpn %d --count %d --size %s --gap 3 %s send",
-		node.udendArgs(), unicast, bridge, came[0].SrcQP, count, commas(mixedSizes), imm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sender := startUDEnd(ctx, t, node, "%s --qpn %d --count %d --size %s --gap 3 %s send", bridge, came[0].SrcQP, count, commas(mixedSizes), imm)
 	defer sender.Stop()
 	events, exit, err := caller.Wait(ctx)
 	if err != nil || exit != 0 {
@@ -296,10 +294,7 @@ func TestOnePeersTrouble(t *testing.T) {
 func longestSilence(t *testing.T, host, node Peer, count int) time.Duration {
 	t.Helper()
 	ctx := within(t, stepTime)
-	replier, err := node.StartUDEnd(ctx, fmt.Sprintf("%s %s --count %d --seconds 30 reply", node.udendArgs(), unicast, count))
-	if err != nil {
-		t.Fatal(err)
-	}
+	replier := startUDEnd(ctx, t, node, "--count %d --seconds 30 reply", count)
 	defer replier.Stop()
 	events, err := host.RunUDEnd(ctx, fmt.Sprintf("%s %s --to %s --qpn %d --count %d --gap 15 --seconds 10 stream",
 		host.udendArgs(), unicast, node.IP, replier.QPN, count))

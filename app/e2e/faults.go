@@ -74,7 +74,7 @@ func findDevice(device, netdev string) string {
 	return fmt.Sprintf("rdma link add %s type rxe netdev %s\n", device, netdev) + rdmaNodes
 }
 
-// PullCable takes an interface down. The kernel then forgets its IPv6 addresses,
+// PullCable takes an interface down. The kernel then drops its IPv6 addresses,
 // and a queue pair that sends meanwhile goes into its error state.
 func (g *Guest) PullCable(ctx context.Context, netdev string) error {
 	return g.Must(ctx, pullCable(netdev))

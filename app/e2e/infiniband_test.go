@@ -64,8 +64,8 @@ func theThirdTopology(t *testing.T) (a *Guest, d *BridgeGuest, m *Guest) {
 // adapter is a guest's last NIC, which is one with InfiniBand's link layer.
 func (c *GuestConfig) adapter() *Adapter { return c.NICs[len(c.NICs)-1].InfiniBand }
 
-// ends returns a guest with an adapter by the addresses of its IPoIB, IPv4 first.
-func ends(g *Guest, c GuestConfig) (peers []Peer) {
+// ipoibPeers returns a guest with an adapter by the addresses of its IPoIB, IPv4 first.
+func ipoibPeers(g *Guest, c GuestConfig) (peers []Peer) {
 	for _, addr := range c.adapter().Addrs {
 		ip, _, _ := strings.Cut(addr, "/")
 		peers = append(peers, Peer{Guest: g, IP: ip, Netdev: "ib0", GID: ib.GIDFromGUID(0xfe80<<48, c.adapter().GUID).String()})
@@ -119,68 +119,18 @@ func TestAdapters(t *testing.T) {
 	switchConserved(t)
 }
 
-// infinibandBridge is a bridge between D's eth1 and its adapter.
-var infinibandBridge = betweenFabrics("port = \"shca0:1\"\nalias_gids = true", `
-[[host]]
-ip   = "10.9.0.7"
-ip6  = "fd09::7"
-side = "ib"
-gid  = "fe80::2:c903:0:22"
-[[host]]
-ip   = "10.9.0.1"
-ip6  = "fd09::1"
-side = "roce"
-[[service]]
-port = 7174
-`)
-
-// mend does what doctor says in D, once, after which doctor has nothing to mend of what it calls a failure.
-func mend(t *testing.T, d *BridgeGuest) {
-	t.Helper()
-	bin, err := bridgeProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, err := d.Put(t.Context(), bin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := within(t, stepTime)
-	if err := d.Write(ctx, "/tmp/doctor.toml", infinibandBridge); err != nil {
-		t.Fatal(err)
-	}
-	// What needs another machine, and what only shows something, is no command to run here.
-	fixes := path + " doctor -fixes /tmp/doctor.toml | grep -vE 'nr_hugepages|ip route get|ip link set ib0 mtu'"
-	out, _, err := d.Run(ctx, fixes+" | tee /dev/stderr | sh 2>&1 >/dev/null")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, _, err := d.Run(ctx, fixes+" | grep -v '^#'")
-	if again != "" || err != nil {
-		t.Errorf("doctor's second pass has more to mend: %s, %v; the first was:\n%s", again, err, out)
-	}
-}
-
 // TestInfiniBandBridge is the third topology whole: kernel host A, Causeway with DPDK on one NIC and libibverbs on the
 // adapter, node M; groups, connections by IP address, and plain IP, which D's kernel forwards, both ways.
 func TestInfiniBandBridge(t *testing.T) {
-	a, d, m := theThirdTopology(t)
-	proof := proves(t, "third topology: host A, Causeway, InfiniBand node M; groups, udaddy, ping and TCP, both ways")
-	startSM(t, d.Guest, "", d.Guest, m)
-	mend(t, d)
-	_, stop := startVerbsBridge(t, d, infinibandBridge)
-	defer stop()
-	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: m, IP: "10.9.0.7"}
-	proof.add(mckeys(t, publication{groupV4, host, node, ""}, publication{secondGroup, node, host, ""}))
-	host6, node6 := Peer{Guest: a, IP: "fd09::1"}, Peer{Guest: m, IP: "fd09::7"}
-	for _, way := range [][2]Peer{{host, node}, {node, host}, {host6, node6}, {node6, host6}} {
-		if err := Udaddy(within(t, stepTime), way[0], way[1], ""); err != nil {
-			t.Error(err)
-		}
-		proof.add(2 * udaddyCount)
-		plainIP(t, proof, way[0], way[1])
+	x := bridgeInfiniBand(t, "host A, Causeway, InfiniBand node M; groups, udaddy, ping and TCP, both ways", "", infinibandBridge, mend)
+	defer x.stop()
+	x.proof.add(mckeys(t, publication{groupV4, x.hosts[0], x.nodes[0], ""}, publication{secondGroup, x.nodes[0], x.hosts[0], ""}))
+	for i, host := range x.hosts {
+		x.udaddy(t, host, x.nodes[i])
+		plainIP(t, x.proof, host, x.nodes[i])
+		plainIP(t, x.proof, x.nodes[i], host)
 	}
-	out, _, err := d.Run(within(t, stepTime), "grep -c 'ERR' /tmp/opensm.log")
+	out, _, err := x.d.Run(within(t, stepTime), "grep -c 'ERR' /tmp/opensm.log")
 	if strings.TrimSpace(out) != "0" || err != nil {
 		t.Errorf("opensm has logged %s errors, %v", out, err)
 	}
@@ -217,22 +167,16 @@ func plainIP(t *testing.T, proof *proof, server, client Peer) {
 // TestSharedMembership has the bridge and programs of its machine as members of one group by one port: whoever leaves, the
 // others stay members. The subnet administrator knows the port alone.
 func TestSharedMembership(t *testing.T) {
-	a, d, m := theThirdTopology(t)
-	proof := proves(t, "third topology: the bridge and programs on its machine are members of one group; each leaves")
-	startSM(t, d.Guest, "", d.Guest, m)
-	_, stop := startVerbsBridge(t, d, infinibandBridge)
+	x := bridgeInfiniBand(t, "the bridge and programs on its machine are members of one group; each leaves", "", infinibandBridge)
 	ctx := within(t, 2*stepTime)
 	start := func(p Peer, format string, args ...any) *UDEnd {
 		t.Helper()
-		u, err := p.StartUDEnd(ctx, p.udendArgs()+" "+unicast+" --count 1000000 "+fmt.Sprintf(format, args...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := startUDEnd(ctx, t, p, "--count 1000000 "+format, args...)
 		t.Cleanup(u.Stop)
 		return u
 	}
-	atHost := start(Peer{Guest: a, IP: "10.9.0.1"}, "--seconds 90 --mgid %s recv", groupV4)
-	sender := start(ends(m, ibNode)[0], "--gap 20 --to %s --qpn 0xffffff send", groupV4)
+	atHost := start(x.hosts[0], "--seconds 90 --mgid %s recv", groupV4)
+	sender := start(x.nodes[0], "--gap 20 --to %s --qpn 0xffffff send", groupV4)
 	await := func(u *UDEnd) {
 		t.Helper()
 		for want := u.Received() + 25; u.Received() < want; time.Sleep(pollEvery) {
@@ -242,23 +186,23 @@ func TestSharedMembership(t *testing.T) {
 		}
 	}
 	await(atHost)
-	mckey := Peer{Guest: d.Guest, IP: "10.9.0.253"}
+	mckey := Peer{Guest: x.d.Guest, IP: "10.9.0.253"}
 	if err := mckey.Must(ctx, "mckey -m "+groupV4+" -b "+mckey.IP+" -s"); err != nil {
 		t.Error(err)
 	}
 	time.Sleep(3 * time.Second)
 	await(atHost)
-	program := start(ends(d.Guest, ibBridge)[0], "--seconds 90 --mgid %s recv", groupV4)
+	program := start(ipoibPeers(x.d.Guest, ibBridge)[0], "--seconds 90 --mgid %s recv", groupV4)
 	await(program)
 	toHost := cut(t, ctx, atHost)
-	stop()
+	x.stop()
 	time.Sleep(3 * time.Second)
 	await(program)
 	sender.Stop()
 	for name, received := range map[string][]Event{"the host, after mckey has left": toHost, "the program, after the bridge has left": cut(t, ctx, program)} {
 		longest, _ := silence(received)
-		proof.add(len(received))
-		proof.measured("%s: longest silence %.2f s", name, longest.Seconds())
+		x.proof.add(len(received))
+		x.proof.measured("%s: longest silence %.2f s", name, longest.Seconds())
 		if longest > time.Second {
 			t.Errorf("%s: silent for %v", name, longest)
 		}

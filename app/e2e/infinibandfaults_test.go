@@ -199,7 +199,7 @@ func TestInfiniBandFaults(t *testing.T) {
 	f.proof = proves(t, "third topology: the subnet changes under traffic, unicast and groups both ways")
 	bridge, stop := startVerbsBridge(t, f.d, infinibandBridge)
 	defer stop()
-	node := ends(f.m, ibNode)
+	node := ipoibPeers(f.m, ibNode)
 	f.traffic(node[0], node[1])
 	for _, x := range subnetFaults {
 		f.suffer(x.name, x.do)
@@ -267,7 +267,7 @@ func (f *fabricUnderFire) reboot() {
 	}
 	f.await(f.m, portActive+" && "+holds("lid", lidMLater))
 	f.await(f.m, "ip addr show ib0 | grep -q 'state UP'")
-	node := ends(f.m, ibNode)
+	node := ipoibPeers(f.m, ibNode)
 	f.traffic(node[0], node[1])
 	recovered := time.Now()
 	f.flows.await(f.t, 25)

@@ -47,7 +47,7 @@ func partitionedNode(t *testing.T, m *Guest) (v4, v6 Peer) {
 	if err := m.Until(within(t, stepTime), "ip addr show ib0.8002 | grep -q 'state UP'"); err != nil {
 		t.Fatal(err)
 	}
-	node := ends(m, ibNode)
+	node := ipoibPeers(m, ibNode)
 	for i := range node {
 		node[i].Netdev, node[i].PKey = "ib0.8002", index
 	}
@@ -91,7 +91,7 @@ func TestServicesInPartition(t *testing.T) {
 	f := theFabricUnderFire(t, partitionOf{2, "ALL"})
 	proof := proves(t, "third topology: udaddy in partition 0x8002, both ways")
 	f.awaitBoth(inPartition)
-	mend(t, f.d)
+	mend(t, f.d, infinibandBridge)
 	partitionedNode(t, f.m)
 	change := func(g *Guest, do, undo string) {
 		t.Helper()

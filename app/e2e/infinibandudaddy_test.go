@@ -17,7 +17,7 @@ func TestInfiniBandUdaddyMany(t *testing.T) {
 	const connections, fewer = 200, 64
 	proof := proves(t, fmt.Sprintf("third topology: udaddy -c %d, both ways; told that there is no queue pair beyond the limit", connections))
 	startSM(t, d.Guest, "", d.Guest, m)
-	mend(t, d)
+	mend(t, d, infinibandBridge)
 	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: m, IP: "10.9.0.7"}
 	t.Run("as many as by default", func(t *testing.T) {
 		bridge, stop := startVerbsBridge(t, d, infinibandBridge)

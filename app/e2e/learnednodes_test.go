@@ -22,43 +22,31 @@ port = 7174
 // TestLearnedNodes has node M without a line in the configuration: connections by address both ways, bare verbs with and without
 // a GRH, another address, and a station on Ethernet that claims its address.
 func TestLearnedNodes(t *testing.T) {
-	a, d, m := theThirdTopology(t)
-	proof := proves(t, "third topology: node M is learned; udaddy and bare verbs both ways, another address, a forged ARP")
-	startSM(t, d.Guest, "", d.Guest, m)
-	mend(t, d)
-	bridge, stop := startVerbsBridge(t, d, learningBridge)
-	defer stop()
-	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: m, IP: "10.9.0.7"}
-	for _, way := range [][2]Peer{{host, node}, {node, host}} {
-		if err := Udaddy(within(t, stepTime), way[0], way[1], ""); err != nil {
-			t.Error(err)
-		}
-		proof.add(2 * udaddyCount)
-	}
-	before := settled(t, bridge)
+	x := bridgeInfiniBand(t, "node M is learned; udaddy and bare verbs both ways, another address, a forged ARP", "", learningBridge, mend)
+	defer x.stop()
+	a, m, host := x.a, x.m, x.hosts[0]
+	x.udaddy(t, host, x.nodes[0])
+	before := settled(t, x.bridge)
 	if n := before["causeway_nodes_learned"]; n != 1 {
 		t.Errorf("%v nodes are learned", n)
 	}
 	exchange := func(ip string) {
 		t.Helper()
 		ctx := within(t, stepTime)
-		replier, err := m.StartUDEnd(ctx, fmt.Sprintf("%s %s --count 10 --seconds 30 reply", ends(m, ibNode)[0].udendArgs(), unicast))
-		if err != nil {
-			t.Fatal(err)
-		}
+		replier := startUDEnd(ctx, t, x.nodes[0], "--count 10 --seconds 30 reply")
 		defer replier.Stop()
 		if _, err := a.RunUDEnd(ctx, fmt.Sprintf("%s %s --to %s --qpn %d --count 10 --gap 50 --seconds 30 exchange",
 			host.udendArgs(), unicast, ip, replier.QPN)); err != nil {
 			t.Errorf("with %s: %v", ip, err)
 		}
-		proof.add(20)
+		x.proof.add(20)
 	}
 	exchange("10.9.0.7")
 	const forge = "ip addr add 10.9.0.7/32 dev eth0; busybox arping -q -U -c 3 -I eth0 -s 10.9.0.7 10.9.0.7; ip addr del 10.9.0.7/32 dev eth0"
 	if err := a.Must(within(t, stepTime), forge); err != nil {
 		t.Error(err)
 	}
-	if n := settled(t, bridge)["causeway_spoofs_total"]; n == 0 {
+	if n := settled(t, x.bridge)["causeway_spoofs_total"]; n == 0 {
 		t.Error("no forged ARP came")
 	}
 	exchange("10.9.0.7")
@@ -74,7 +62,7 @@ func TestLearnedNodes(t *testing.T) {
 		t.Error(err)
 	}
 	exchange("10.9.0.8")
-	if err := settled(t, bridge).Conserved(); err != nil {
+	if err := settled(t, x.bridge).Conserved(); err != nil {
 		t.Error(err)
 	}
 	switchConserved(t)

@@ -59,8 +59,8 @@ func udaddy(kind, more string) func(context.Context, *Guest, *Guest) error {
 	}
 }
 
-// forgetful flushes both guests' neighbour entries first, so that ARP or ND comes before the messages.
-func forgetful(run func(context.Context, *Guest, *Guest) error) func(context.Context, *Guest, *Guest) error {
+// unresolved flushes both guests' neighbour entries first, so that ARP or ND comes before the messages.
+func unresolved(run func(context.Context, *Guest, *Guest) error) func(context.Context, *Guest, *Guest) error {
 	return func(ctx context.Context, a, b *Guest) error {
 		for _, g := range []*Guest{a, b} {
 			if err := g.Must(ctx, "ip neigh flush all; ip -6 neigh flush all"); err != nil {
@@ -71,8 +71,8 @@ func forgetful(run func(context.Context, *Guest, *Guest) error) func(context.Con
 	}
 }
 
-// refused records a request for a service that nobody offers.
-func refused(ctx context.Context, a, b *Guest) error {
+// rejected records a request for a service that nobody offers.
+func rejected(ctx context.Context, a, b *Guest) error {
 	out, exit, err := b.Run(ctx, "udaddy -b 10.9.0.2 -s 10.9.0.1")
 	if err == nil && exit == 0 {
 		err = fmt.Errorf("udaddy found a service that nobody offers: %s", out)
@@ -102,11 +102,11 @@ func pingPongProgram(ctx context.Context, a, b *Guest) error {
 }
 
 var recordings = []recording{
-	{"ud_v4", "UD over IPv4, after ARP", 6, forgetful(exchange("v4", Exchange{Count: 3, Sizes: "64"}))},
-	{"ud_v6", "UD over IPv6, after neighbour discovery", 6, forgetful(exchange("v6", Exchange{Count: 3, Sizes: "64"}))},
+	{"ud_v4", "UD over IPv4, after ARP", 6, unresolved(exchange("v4", Exchange{Count: 3, Sizes: "64"}))},
+	{"ud_v6", "UD over IPv6, after neighbour discovery", 6, unresolved(exchange("v6", Exchange{Count: 3, Sizes: "64"}))},
 	{"ud_v6_link_local", "UD between link-local addresses", 6, exchange("v6 link local", Exchange{Count: 3, Sizes: "64"})},
-	{"ud_vlan", "UD over IPv4 on VLAN 100, priority 3", 6, forgetful(exchange("vlan", Exchange{Count: 3, Sizes: "64"}))},
-	{"ud_vlan_v6", "UD over IPv6 on VLAN 100, priority 3", 6, forgetful(exchange("vlan v6", Exchange{Count: 3, Sizes: "64"}))},
+	{"ud_vlan", "UD over IPv4 on VLAN 100, priority 3", 6, unresolved(exchange("vlan", Exchange{Count: 3, Sizes: "64"}))},
+	{"ud_vlan_v6", "UD over IPv6 on VLAN 100, priority 3", 6, unresolved(exchange("vlan v6", Exchange{Count: 3, Sizes: "64"}))},
 	{"ud_lengths", "payloads of 0 to 9 and 61 to 65 bytes: pad 0 to 3", 30,
 		exchange("v4", Exchange{Count: 15, Sizes: "0,1,2,3,4,5,6,7,8,9,61,62,63,64,65"})},
 	{"ud_lengths_v6", "the same over IPv6", 30,
@@ -125,12 +125,12 @@ var recordings = []recording{
 		publish("v4", "239.1.2.5", Exchange{Count: 7, Sizes: "0,1,2,3,4,5,1024", Args: "--imm 5"})},
 	{"mcast_v6", "IPv6 multicast to ff0e::4242 by verbs alone, MLDv2 by a socket", 3,
 		publish("v6", "ff0e::4242", Exchange{Count: 3, Sizes: "64"})},
-	{"sidr", "rdma_cm UD: SIDR request and reply, then data with immediate", 22, forgetful(udaddy("v4", ""))},
+	{"sidr", "rdma_cm UD: SIDR request and reply, then data with immediate", 22, unresolved(udaddy("v4", ""))},
 	{"sidr_v6", "the same over IPv6", 22, udaddy("v6", "")},
 	{"sidr_vlan", "the same on VLAN 100", 22, udaddy("vlan", "")},
 	{"sidr_tos", "the same with rdma_cm's TOS 104", 6, udaddy("v4", "-t 104 -C 2")},
 	{"sidr_odd", "the same with 63 bytes", 6, udaddy("v4", "-S 63 -C 2")},
-	{"sidr_unserved", "a SIDR request for a service nobody offers, refused", 2, refused},
+	{"sidr_unserved", "a SIDR request for a service nobody offers, rejected", 2, rejected},
 }
 
 // TestRecordKernelFrames writes the captures that lcore/frame's tests read. It runs in each `make e2e`, into a

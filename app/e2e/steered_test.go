@@ -141,8 +141,8 @@ func (k kernelOnEth1) delivered(t *testing.T) int { return k.count(t, inDelivers
 
 var noPorts = regexp.MustCompile(`Udp6NoPorts\s+(\d+)|Udp: \d+ (\d+) \d+`)
 
-// refused returns how many UDP datagrams have come to C's kernel for a port where nobody listens.
-func (k kernelOnEth1) refused(t *testing.T) int { return k.count(t, noPorts) }
+// rejected returns how many UDP datagrams have come to C's kernel for a port where nobody listens.
+func (k kernelOnEth1) rejected(t *testing.T) int { return k.count(t, noPorts) }
 
 // count returns the sum of an IPv4 counter and its IPv6 counterpart.
 func (k kernelOnEth1) count(t *testing.T, counters *regexp.Regexp) (n int) {

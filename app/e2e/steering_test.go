@@ -44,7 +44,7 @@ func TestSteeredBridge(t *testing.T) {
 			k := kernelBeside(t, net, a, c)
 			config := strings.Replace(sharing(net.config("")), "vlan ", "versions = [\"v2\", \"v1\"]\nvlan ", 1)
 			bridge := sharedBridge(t, k, net, c, config, strings.Replace(echoTopology, "10.9.0.", net.v4, 1))
-			before, refused := settled(t, bridge), k.refused(t)
+			before, rejected := settled(t, bridge), k.rejected(t)
 			sent := 0
 			net.families(t, a, func(t *testing.T, host Peer, nodeIP, group string) {
 				sent += pingsBeside(t, k, host, nodeIP)
@@ -53,8 +53,8 @@ func TestSteeredBridge(t *testing.T) {
 			proof.add(2*sent + 2*len(sharedSizes))
 			moved := settled(t, bridge).Since(before)
 			checkMoved(t, moved, sent+2*len(sharedSizes), sent, 0)
-			if got, want := k.refused(t)-refused, 4*udpProbes; got != want {
-				t.Errorf("the kernel refused %d UDP datagrams, want the %d that were not RoCE", got, want)
+			if got, want := k.rejected(t)-rejected, 4*udpProbes; got != want {
+				t.Errorf("the kernel rejected %d UDP datagrams, want the %d that were not RoCE", got, want)
 			}
 			pingsBridge(t, k, bridge, net)
 			takesAllRoCE(t, k, bridge, net)

@@ -229,8 +229,8 @@ func TestUdaddyRestart(t *testing.T) {
 		r.went(t, exchanges, 1)
 		r.toHost(t, host, node)
 		k := node.Connect(within(t, stepTime), r.gid, netip.MustParseAddr(host.IP), udaddyPort)
-		var refused *fabric.CMRejectedError
-		if !errors.As(k.Err, &refused) || refused.Status != ib.SIDRStatusUnsupported {
+		var rejected *fabric.CMRejectedError
+		if !errors.As(k.Err, &rejected) || rejected.Status != ib.SIDRStatusUnsupported {
 			t.Errorf("the node's client without a server: %v", k.Err)
 		}
 		if err := node.CM.Serve(nil, func(*fabric.CMRequest) {}); err != nil {

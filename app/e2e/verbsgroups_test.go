@@ -41,11 +41,11 @@ func TestVerbsSendOnly(t *testing.T) {
 		proof.add(mckeys(t, publication{groupV4, node, host, "-o"}, publication{groupToIB, host, node, "-o"}))
 	})
 	for _, x := range []struct {
-		name              string
-		from, to          Peer
-		group             string
-		direction         string
-		received, refused int // packets that the bridge received, and dropped for their direction
+		name               string
+		from, to           Peer
+		group              string
+		direction          string
+		received, rejected int // packets that the bridge received, and dropped for their direction
 	}{
 		// A send-only member does not even receive the packets: its port does not let them in.
 		{"from IB into a group to IB", node, host, groupToIB, ibToRoCE, 0, 0},
@@ -57,8 +57,8 @@ func TestVerbsSendOnly(t *testing.T) {
 			moved := settled(t, bridge).Since(before)
 			drops := moved.Drops(x.direction)
 			if got := moved.Of(x.direction, "packets_received_total"); got != uint64(x.received) ||
-				drops["mc_direction"] != uint64(x.refused) || moved.Of(x.direction, "packets_sent_total") != 0 {
-				t.Errorf("%d packets received, want %d; dropped %v, want %d", got, x.received, drops, x.refused)
+				drops["mc_direction"] != uint64(x.rejected) || moved.Of(x.direction, "packets_sent_total") != 0 {
+				t.Errorf("%d packets received, want %d; dropped %v, want %d", got, x.received, drops, x.rejected)
 			}
 			proof.add(12)
 		})

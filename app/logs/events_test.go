@@ -148,7 +148,7 @@ func TestEvents(t *testing.T) {
 // variables are the events that reach a logger in a variable, by the file that has their names. A new such place must
 // be added here.
 var variables = map[string][]string{
-	"lcore/manage/learner/learned.go":   {"node_aged", "node_evicted", "node_forgotten", "node_moved_away"},
+	"lcore/manage/learner/learned.go":   {"node_aged", "node_evicted", "node_lost", "node_moved_away"},
 	"lcore/manage/gids/aliases.go":      {"host_alias", "host_alias_failed", "host_alias_dropped"},
 	"lcore/manage/neighbours/claims.go": {"host_moved", "host_flapping"},
 }

@@ -89,7 +89,7 @@ var events = []event{
 	{"node_not_asked", "warn", "Nodes", "The kernel does not ask for an address on IPoIB."},
 	{"node_aged", "info", "Nodes", "A learned node was removed: nothing has crossed from or to it, and it has not answered."},
 	{"node_evicted", "info", "Nodes", "A learned node that was not in use was removed to make room."},
-	{"node_forgotten", "info", "Nodes", "A learned node was removed: it has no address any more, or not one that a node may have."},
+	{"node_lost", "info", "Nodes", "A learned node was removed: it has no address any more, or not one that a node may have."},
 	{"node_moved_away", "info", "Nodes", "A learned node was removed: it does not answer on IPoIB, and a station on Ethernet has its address."},
 	{"lid_unknown", "debug", "Nodes", "The subnet administrator does not tell whose a LID is."},
 	{"gid_unknown", "debug", "Nodes", "The subnet administrator has no path to the GID of a node that is to be learned."},

@@ -286,7 +286,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%v, missed %d: %+v", err, missed, told)
 	}
 	if f.Side != lcore.AnySide || f.Direction != lcore.OnlyRoCEToIB {
-		t.Errorf("it watches %v", f)
+		t.Errorf("it mirrors %v", f)
 	}
 	told = nil
 	once := func(e Explanation) bool { told = append(told, e); return false }

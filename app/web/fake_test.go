@@ -72,7 +72,7 @@ func (fake) Counters() (c lcore.Counters) {
 		Drops: map[lcore.Drop]uint64{lcore.DropProxyQPFull: 3},
 	}
 	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 8, Sent: 8, SourceBridged: 6}
-	c.Punt = lcore.PuntCounters{Received: 11, Full: 12, Sent: 13, Refused: 14}
+	c.Punt = lcore.PuntCounters{Received: 11, Full: 12, Sent: 13, Rejected: 14}
 	return c
 }
 

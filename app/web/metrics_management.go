@@ -33,7 +33,7 @@ func (s *scrape) management(o *lcore.PuntCounters, m *manage.Counters) {
 	s.add("causeway_management_frames_received_total", o.Received)
 	s.add("causeway_management_frames_lost_total", o.Full)
 	s.add("causeway_management_frames_sent_total", o.Sent)
-	s.add("causeway_management_frames_rejected_total", o.Refused)
+	s.add("causeway_management_frames_rejected_total", o.Rejected)
 	s.add("causeway_management_frames_unsent_total", m.SendFailed)
 	s.add("causeway_management_frames_ignored_total", m.NotForUs)
 	for _, reason := range malformed(m) {
@@ -72,22 +72,25 @@ func (s *scrape) hosts(status *manage.Status, o Options) {
 	s.add("causeway_hosts_limit", uint64(c.Workers.Hosts))
 	s.add("causeway_nodes", uint64(status.Nodes))
 	s.add("causeway_nodes_learned", uint64(status.LearnedNodes))
-	s.add("causeway_nodes_learned_total", m.NodesLearned)
-	s.add("causeway_nodes_asked_total", m.NodesAsked)
-	s.add("causeway_nodes_evicted_total", m.NodesEvicted)
-	s.add("causeway_nodes_aged_total", m.NodesAged)
-	s.add("causeway_nodes_rejected_total", m.NodesRejected)
+	for _, x := range []struct {
+		kind                                    string
+		learned, asked, evicted, aged, rejected uint64
+	}{
+		{"nodes", m.NodesLearned, m.NodesAsked, m.NodesEvicted, m.NodesAged, m.NodesRejected},
+		{"hosts", m.HostsLearned, m.HostsAsked, m.HostsEvicted, m.HostsAged, m.HostsRejected},
+	} {
+		s.add("causeway_"+x.kind+"_learned_total", x.learned)
+		s.add("causeway_"+x.kind+"_asked_total", x.asked)
+		s.add("causeway_"+x.kind+"_evicted_total", x.evicted)
+		s.add("causeway_"+x.kind+"_aged_total", x.aged)
+		s.add("causeway_"+x.kind+"_rejected_total", x.rejected)
+	}
 	s.add("causeway_ib_gids", uint64(status.OwnGIDs))
 	s.add("causeway_host_gids", uint64(status.HostGIDs))
-	s.add("causeway_hosts_learned_total", m.HostsLearned)
 	s.add("causeway_hosts_moved_total", m.HostsMoved)
 	s.add("causeway_host_flaps_total", m.HostFlaps)
 	s.add("causeway_host_conflicts_total", m.HostConflicts)
-	s.add("causeway_hosts_rejected_total", m.HostsRejected)
-	s.add("causeway_hosts_evicted_total", m.HostsEvicted)
-	s.add("causeway_hosts_aged_total", m.HostsAged)
 	s.add("causeway_hosts_silent_total", m.HostsSilent)
-	s.add("causeway_hosts_asked_total", m.HostsAsked)
 	s.add("causeway_addresses_announced_total", m.AddressesAnnounced)
 	s.add("causeway_addresses_defended_total", m.AddressesDefended)
 	s.add("causeway_nodes_absent_total", m.NodesAbsent)

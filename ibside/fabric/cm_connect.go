@@ -58,10 +58,10 @@ type asking struct {
 // Connect requests a service's queue pair. Errors are *CMRejectedError, ErrCMTimeout, ErrClosed, or the cause of ctx.
 func (m *CM) Connect(ctx context.Context, c CMConnect) (CMAnswer, error) {
 	a, err := m.connect(ctx, &c)
-	var refused *CMRejectedError
+	var rejected *CMRejectedError
 	what := "ok"
 	switch {
-	case errors.As(err, &refused):
+	case errors.As(err, &rejected):
 		what = "rejected"
 	case errors.Is(err, ErrCMTimeout), errors.Is(err, context.DeadlineExceeded):
 		what = "timed_out"

@@ -58,13 +58,13 @@ func TestCMConnects(t *testing.T) {
 	}
 }
 
-func TestCMConnectRefusals(t *testing.T) {
+func TestCMConnectRejections(t *testing.T) {
 	r := newCMRig(t, CMConfig{}, CMConfig{})
 	for status := uint8(1); status < 7; status++ {
 		r.answer = func(q *CMRequest) error { return q.Reject(status, []byte("no")) }
 		_, err := r.connect(t.Context(), CMConnect{})
-		var refused *CMRejectedError
-		if !errors.As(err, &refused) || refused.Status != status || string(refused.Private[:3]) != "no\x00" {
+		var rejected *CMRejectedError
+		if !errors.As(err, &rejected) || rejected.Status != status || string(rejected.Private[:3]) != "no\x00" {
 			t.Errorf("status %d: %v", status, err)
 		}
 	}

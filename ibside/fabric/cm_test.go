@@ -188,8 +188,8 @@ func TestCMNoAnswer(t *testing.T) {
 		t.Errorf("canceled: %v", err)
 	}
 	r.client.cfg.Timeout = time.Minute
-	var refused *CMRejectedError
-	if _, err := r.connect(t.Context(), CMConnect{}); !errors.As(err, &refused) || refused.Status != ib.SIDRStatusRejected {
+	var rejected *CMRejectedError
+	if _, err := r.connect(t.Context(), CMConnect{}); !errors.As(err, &rejected) || rejected.Status != ib.SIDRStatusRejected {
 		t.Errorf("rejected because there was no answer: %v", err)
 	}
 	waitFor(t, "end of all requests", func() bool { return r.server.Counters().Waiting == 0 })

@@ -146,7 +146,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejects(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		cfg  Config
@@ -162,10 +162,10 @@ func TestNewRefuses(t *testing.T) {
 		{"node", Config{Nodes: []NodeConfig{{Name: "n", GUID: 2, Role: "x"}}}, `role "x"`},
 		{"two nodes with one GUID", Config{Nodes: []NodeConfig{{Name: "n", GUID: 2}, {Name: "m", GUID: 2}}}, "in use"},
 		{"QPN", Config{Nodes: []NodeConfig{{Name: "n", GUID: 2, QPN: 1}}}, "QPN 0x000001"},
-		{"join refused", Config{Nodes: []NodeConfig{{Name: "n", GUID: 2, Role: RoleListen, Groups: []GroupConfig{{}, {}}}}}, ""},
+		{"join rejected", Config{Nodes: []NodeConfig{{Name: "n", GUID: 2, Role: RoleListen, Groups: []GroupConfig{{}, {}}}}}, ""},
 	} {
 		f, err := New(c.cfg)
-		if c.name == "join refused" { // a zero MGID asks the SA for one: no error
+		if c.name == "join rejected" { // a zero MGID asks the SA for one: no error
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
 				continue

@@ -299,7 +299,7 @@ func TestAllPaths(t *testing.T) {
 	}
 }
 
-func TestSARefusesWhatItDoesNotKnow(t *testing.T) {
+func TestSARejectsWhatItDoesNotKnow(t *testing.T) {
 	r := newJoinRig(t)
 	for _, c := range []struct {
 		name   string

@@ -167,7 +167,7 @@ func connect(t testing.TB, path string) *net.UnixConn {
 	return c
 }
 
-func TestHandshakeRefusals(t *testing.T) {
+func TestHandshakeRejections(t *testing.T) {
 	path := socketPath(t)
 	f := newFabric(t, Config{Socket: path})
 	good := (&hello{name: "x", guid: 7}).append(nil)

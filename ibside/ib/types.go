@@ -126,6 +126,13 @@ type QPN uint32
 
 func (q QPN) String() string { return fmt.Sprintf("0x%06x", uint32(q)) }
 
+// A NodeKey is what a packet has of a node. One of the fields is set.
+type NodeKey struct {
+	GID GID        // the source of a message with a GRH
+	LID LID        // the source of one without
+	IP  netip.Addr // the destination of a RoCE host's
+}
+
 // QKey protects a UD queue pair, which silently drops messages with another Q_Key.
 type QKey uint32
 

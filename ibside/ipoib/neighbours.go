@@ -207,7 +207,7 @@ func (n *Neighbours) attach(link *net.Interface, kernel *netlink.Handle) {
 	n.link, n.kernel, n.subnets = link, kernel, subnetsOf(link)
 }
 
-// detach forgets all: another interface has other neighbours.
+// detach drops all that is known: another interface has other neighbours.
 func (n *Neighbours) detach() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

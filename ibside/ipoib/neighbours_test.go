@@ -58,8 +58,8 @@ func ask(t *testing.T, how func(netip.Addr) error, ip netip.Addr) {
 	}
 }
 
-// TestKernel asks the kernel who has an address, whether it still does, whose it is
-// now; and follows the interface when it is made again.
+// TestKernel asks the kernel who has an address, and later whether that one still has it, or who has it now; and checks that an
+// interface that is gone has no neighbours, and that one that is made again is followed.
 func TestKernel(t *testing.T) {
 	if !ownNamespace(t) {
 		return
@@ -113,7 +113,7 @@ func TestKernel(t *testing.T) {
 		}
 	}
 	if _, ok := n.GID(eight); ok {
-		t.Error("it remembers neighbours of an interface that is gone")
+		t.Error("it has neighbours of an interface that is gone")
 	}
 	l = newLink(t, "10.9.0.253/24")
 	l.set("10.9.0.8", 3)

@@ -72,7 +72,7 @@ func (a *Administration) Close() error {
 	}
 	a.registrar.Close()
 	c := a.client.Stats()
-	a.log.Info("subnet_closed", "requests", c.Requests, "refused", c.Refused, "timeouts", c.Timeouts, "notices", c.Notices)
+	a.log.Info("subnet_closed", "requests", c.Requests, "rejected", c.Rejected, "timeouts", c.Timeouts, "notices", c.Notices)
 	return a.client.Close()
 }
 
@@ -127,8 +127,8 @@ func (a *Administration) Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (i
 	if p.GRH {
 		return p, nil // the LID is a router's
 	}
-	var refused Refusal
-	if p.LMC, err = a.client.LMC(ctx, p.LID); errors.As(err, &refused) && refused != Busy {
+	var rejected Rejection
+	if p.LMC, err = a.client.LMC(ctx, p.LID); errors.As(err, &rejected) && rejected != Busy {
 		a.log.Debug("lmc_unknown", "gid", dgid, "lid", p.LID, "error", err) // an SA need not tell; base LIDs remain
 		err = nil
 	}

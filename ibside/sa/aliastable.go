@@ -68,7 +68,7 @@ func (a *aliasTable) load(ctx context.Context) error {
 	var all []ib.GUID
 	for block := range aliasBlocks {
 		guids, err := a.client.GUIDs(ctx, block)
-		if errors.As(err, new(Refusal)) && block > 0 {
+		if errors.As(err, new(Rejection)) && block > 0 {
 			break
 		}
 		if err != nil {

@@ -43,7 +43,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Client sends requests to the subnet administrator. Its methods may be called from any goroutine. Errors wrap a
-// Refusal, one of the Err values, or the context's error.
+// Rejection, one of the Err values, or the context's error.
 type Client struct {
 	transport Transport
 	cfg       Config
@@ -65,7 +65,7 @@ type Client struct {
 // Late + Ignored + Lost, always.
 type Stats struct {
 	Requests uint64 // tries included
-	Refused  uint64 // answers with a status
+	Rejected uint64 // answers with a status
 	Timeouts uint64 // tries without an answer
 	Tables   uint64 // answers that took more than one MAD
 
@@ -158,7 +158,7 @@ func (c *Client) query(ctx context.Context, r *request) (answer, error) {
 	}
 	defer func() { <-c.slots }()
 	q := &querying{Client: c, request: r, answers: make(chan answer, c.cfg.Tries), progress: make(chan struct{}, 1)}
-	defer q.forget()
+	defer q.drop()
 	why := ErrTimeout
 	for i, wait := 0, c.cfg.FirstWait; i < c.cfg.Tries; i, wait = i+1, min(2*wait, c.cfg.MaxWait) {
 		if err := q.send(); err != nil {
@@ -258,7 +258,7 @@ func (q *querying) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (q *querying) forget() {
+func (q *querying) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, tid := range q.tids {

@@ -85,7 +85,7 @@ func TestBelievesOnlyTheSA(t *testing.T) {
 	}
 }
 
-func TestPassingRefusals(t *testing.T) {
+func TestPassingRejections(t *testing.T) {
 	c, w := newWireClient(t, Config{FirstWait: 40 * time.Millisecond, Tries: 3})
 	got := ask(t.Context(), c)
 	w.in <- inbound{from: smLID, mad: reply(w.next(t).mad, ib.MADStatusBusy, nil)}

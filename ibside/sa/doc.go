@@ -4,7 +4,7 @@
 // alias GUIDs, registers services and subscribes to notices, by management datagrams (MADs) over any port that carries
 // them.
 //
-//	Registrar   keeps what was registered, registers it again when the subnet manager has forgotten it
+//	Registrar   keeps what was registered, registers it again when the subnet manager has lost it
 //	    │
 //	Client      requests and answers, tries and pauses; notices; tables in several MADs (RMPP)
 //	    │

@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 		name string
 		test func(*testing.T, *site)
 	}{
-		{"join", testJoin}, {"create", testCreateRules}, {"refuse", testJoinRefusals}, {"non-members", testNonMembers},
+		{"join", testJoin}, {"create", testCreateRules}, {"reject", testJoinRejections}, {"non-members", testNonMembers},
 		{"notices", testNotices}, {"unsubscribe", testUnsubscribe}, {"resubscribe", testUselessSubscriptions},
 		{"path", testPath}, {"aliases", testAliases}, {"ports", testPortsComeAndGo},
 	} {

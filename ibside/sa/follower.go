@@ -127,7 +127,7 @@ func (f *follower) follow(ctx context.Context, r *Registrar, relist func()) {
 }
 
 func (f *follower) handle(g Registration, r *Registrar, relist func()) {
-	var refused Refusal
+	var rejected Rejection
 	switch {
 	case g.Held && g.Kind == KindGroup:
 		f.rebind(g.Group)
@@ -135,7 +135,7 @@ func (f *follower) handle(g Registration, r *Registrar, relist func()) {
 		f.pathsChanged()
 		relist()
 	case g.Held:
-	case errors.As(g.Err, &refused):
+	case errors.As(g.Err, &rejected):
 		f.log.Warn("registration_rejected", "kind", string(g.Kind), "name", g.Name, "error", g.Err)
 		f.stale("", r)
 	default:

@@ -129,8 +129,8 @@ func testCreateRules(t *testing.T, s *site) {
 	}
 }
 
-// testJoinRefusals changes one thing of a join that would succeed.
-func testJoinRefusals(t *testing.T, s *site) {
+// testJoinRejections changes one thing of a join that would succeed.
+func testJoinRejections(t *testing.T, s *site) {
 	c, other := s.Client("bridge", sa.Config{}), s.Client("hosta", sa.Config{})
 	made := group(testMGID, ib.JoinFull)
 	made.MTU, made.Rate = ib.MTU1024, 3

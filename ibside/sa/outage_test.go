@@ -46,10 +46,10 @@ func TestOneRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.events <- sa.Reregister
-	r.awaitChange("refused", func(g sa.Registration) bool {
+	r.awaitChange("rejected", func(g sa.Registration) bool {
 		return g.Name == testMGID.String() && errors.Is(g.Err, sa.RequestInvalid)
 	})
-	r.await(3, "but the one that is refused")
+	r.await(3, "but the one that is rejected")
 	if lost := r.Lost(); len(lost) != 1 || lost[0].Kind != sa.KindGroup || !errors.Is(lost[0].Err, sa.RequestInvalid) {
 		t.Errorf("lost: %+v", lost)
 	}
@@ -79,9 +79,9 @@ func TestWithdraw(t *testing.T) {
 	if err := r.Leave(t.Context(), testMGID, ib.GID{}); !errors.Is(err, sa.ErrNotRegistered) {
 		t.Errorf("withdraw again: %v", err)
 	}
-	refused := group(gid("::ffff:239.1.2.3"), ib.JoinFull)
-	if _, err := r.Join(t.Context(), refused); !errors.Is(err, sa.RequestInvalid) || len(r.Registrations()) != 3 {
-		t.Errorf("a refused join: %v, %+v", err, r.Registrations())
+	rejected := group(gid("::ffff:239.1.2.3"), ib.JoinFull)
+	if _, err := r.Join(t.Context(), rejected); !errors.Is(err, sa.RequestInvalid) || len(r.Registrations()) != 3 {
+		t.Errorf("a rejected join: %v, %+v", err, r.Registrations())
 	}
 	if err := r.WithdrawAll(t.Context()); err != nil || len(r.Registrations()) != 0 {
 		t.Errorf("withdraw all: %v, %+v", err, r.Registrations())

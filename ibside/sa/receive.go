@@ -80,7 +80,7 @@ func (c *Client) answered(from ib.LID, sl ib.SL, mad []byte) {
 	case status == ib.MADStatusUnsupported && mandatory(t.attr):
 		c.end(t, answer{err: ErrUnreachable})
 	case status != ib.SAStatusOK:
-		c.end(t, answer{err: Refusal(status)})
+		c.end(t, answer{err: Rejection(status)})
 	case h.RMPPFlags()&ib.RMPPFlagActive != 0:
 		c.segment(t, from, sl, mad, h, data)
 	case m.Method() == ib.MethodTableResp:
@@ -119,7 +119,7 @@ func (c *Client) end(t *try, a answer) {
 	defer c.mu.Unlock()
 	c.stats.Answers++
 	if a.err != nil {
-		c.stats.Refused++
+		c.stats.Rejected++
 	}
 	if a.table != nil && a.table.last > 1 {
 		c.stats.Tables++

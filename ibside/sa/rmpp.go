@@ -54,7 +54,7 @@ func (t *table) segment(h ib.SAHeader, data []byte) rmppVerdict {
 	first := h.RMPPFlags()&ib.RMPPFlagFirst != 0
 	switch n := h.RMPPData1(); {
 	case h.RMPPVersion() != ib.RMPPVersion || n == 0 || first != (n == 1):
-		return t.refuse(ib.RMPPStatusBadSegment, ErrMalformed)
+		return t.reject(ib.RMPPStatusBadSegment, ErrMalformed)
 	case n <= t.last:
 		return rmppVerdict{reply: ib.RMPPTypeAck} // the sender has not received the acknowledgement
 	case n != t.last+1:
@@ -65,7 +65,7 @@ func (t *table) segment(h ib.SAHeader, data []byte) rmppVerdict {
 		data = data[:lastLength(h.RMPPData2())]
 	}
 	if len(t.data)+len(data) > t.max {
-		return t.refuse(ib.RMPPStatusResources, ErrTooLarge)
+		return t.reject(ib.RMPPStatusResources, ErrTooLarge)
 	}
 	if first {
 		t.offsetWords = h.AttrOffsetWords()
@@ -82,7 +82,7 @@ func (t *table) segment(h ib.SAHeader, data []byte) rmppVerdict {
 	return rmppVerdict{}
 }
 
-func (t *table) refuse(status uint8, err error) rmppVerdict {
+func (t *table) reject(status uint8, err error) rmppVerdict {
 	kind := uint8(ib.RMPPTypeAbort)
 	if status == ib.RMPPStatusResources {
 		kind = ib.RMPPTypeStop

@@ -37,7 +37,7 @@ func (e *LostError) Error() string { return fmt.Sprintf("sa: request %#x: %v", e
 // Unwrap returns why.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// The errors of a request, besides a Refusal.
+// The errors of a request, besides a Rejection.
 var (
 	// ErrTimeout means that the SA answered none of the tries.
 	ErrTimeout = errors.New("the SA does not answer")
@@ -55,29 +55,29 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// Refusal is the status of an answer that is no success; compare with errors.Is.
-type Refusal uint16
+// Rejection is the status of an answer that is no success; compare with errors.Is.
+type Rejection uint16
 
 // The statuses of subnet administration.
 const (
-	NoResources            Refusal = ib.SAStatusNoResources
-	RequestInvalid         Refusal = ib.SAStatusRequestInvalid
-	NoRecords              Refusal = ib.SAStatusNoRecords
-	TooManyRecords         Refusal = ib.SAStatusTooManyRecords
-	InvalidGID             Refusal = ib.SAStatusInvalidGID
-	InsufficientComponents Refusal = ib.SAStatusInsufficientFields
-	Denied                 Refusal = ib.SAStatusDenied
-	Busy                   Refusal = ib.MADStatusBusy // until the last try
+	NoResources            Rejection = ib.SAStatusNoResources
+	RequestInvalid         Rejection = ib.SAStatusRequestInvalid
+	NoRecords              Rejection = ib.SAStatusNoRecords
+	TooManyRecords         Rejection = ib.SAStatusTooManyRecords
+	InvalidGID             Rejection = ib.SAStatusInvalidGID
+	InsufficientComponents Rejection = ib.SAStatusInsufficientFields
+	Denied                 Rejection = ib.SAStatusDenied
+	Busy                   Rejection = ib.MADStatusBusy // until the last try
 )
 
 // statusField is an error of a MAD itself, not of subnet administration (IBTA vol 1 §13.4.7).
 const statusField = 0x001c
 
-func (r Refusal) Error() string {
-	return fmt.Sprintf("refused by the SA: %s (status 0x%04x)", r.word(), uint16(r))
+func (r Rejection) Error() string {
+	return fmt.Sprintf("rejected by the SA: %s (status 0x%04x)", r.word(), uint16(r))
 }
 
-func (r Refusal) word() string {
+func (r Rejection) word() string {
 	switch r {
 	case NoResources:
 		return "it has no resources"

@@ -73,7 +73,7 @@ func (ch *channel) register(u cmUser) uint64 {
 	return ch.last
 }
 
-func (ch *channel) forget(token uint64) {
+func (ch *channel) unregister(token uint64) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	delete(ch.waiting, token)
@@ -84,7 +84,7 @@ func (id *joinID) leave() {
 	if id == nil {
 		return
 	}
-	id.in.cm.forget(uint64(id.join.token))
+	id.in.cm.unregister(uint64(id.join.token))
 	if id.c != nil {
 		C.verbs_cm_leave(id.c, &id.join)
 		id.c = nil
@@ -234,7 +234,7 @@ func (ch *channel) holdAnchor(ctx context.Context, a anchor) (held, error) {
 func (id *anchorID) lost() <-chan struct{} { return id.gone }
 
 func (id *anchorID) release() {
-	id.ch.forget(uint64(id.join.token))
+	id.ch.unregister(uint64(id.join.token))
 	if id.c != nil {
 		C.verbs_cm_leave(id.c, &id.join)
 		id.c = nil

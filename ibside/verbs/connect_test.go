@@ -144,8 +144,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestConnectRefused provokes each way to fail.
-func TestConnectRefused(t *testing.T) {
+// TestConnectRejected provokes each way to fail.
+func TestConnectRejected(t *testing.T) {
 	leavesNothing(t)
 	a, b := newSide(t, Config{}), newSide(t, Config{})
 	own := a.ownAddresses(t)["IPv4"]
@@ -195,7 +195,7 @@ func TestConnectRefused(t *testing.T) {
 			c.req.Port = testPort
 			ctx, cancel := c.ctx()
 			defer cancel()
-			a.refused(t, ctx, c.req, c.want)
+			a.rejected(t, ctx, c.req, c.want)
 			if c.answer != "" && !until(5*time.Second, func() bool { return b.counters().Answers[c.answer] == before+1 }) {
 				t.Errorf("answers %v, want one more %s", b.counters().Answers, c.answer)
 			}
@@ -206,7 +206,7 @@ func TestConnectRefused(t *testing.T) {
 	}
 }
 
-func (s *side) refused(t *testing.T, ctx context.Context, r ibside.ServiceConnect, want connectError) {
+func (s *side) rejected(t *testing.T, ctx context.Context, r ibside.ServiceConnect, want connectError) {
 	t.Helper()
 	start := time.Now()
 	_, err := s.sidr.connectOnce(ctx, r)

@@ -9,7 +9,7 @@
 //	       ◀─ poll ── receive CQ ◀─── SRQ (mbufs of the mempool) ◀── proxy QPs, multicast QPs
 //
 // Each worker has queues of its own, and C code for them that neither allocates, locks nor waits. What may wait is done
-// here, in Go: queue pairs made and recovered, address handles created, groups joined, the port watched.
+// here, in Go: queue pairs made and recovered, address handles created, groups joined, the port's state followed.
 //
 // A Port's methods may be called from any goroutine.
 package verbs

@@ -66,7 +66,7 @@ func (p *Port) portChanged(kind eventKind) {
 	if !p.closing {
 		for _, w := range p.workers {
 			w.retryFailed() // first: answers under way end before it, and later ones see the change
-			w.forgetAHs()
+			w.dropAHs()
 		}
 	}
 	p.mu.Unlock()

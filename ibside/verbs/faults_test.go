@@ -165,7 +165,7 @@ func TestLinkDown(t *testing.T) {
 	qp, _ := a.proxyQP(t, 0, testQKey)
 	_, dst := b.proxyQP(t, 0, testQKey)
 	flow(t, a, b, qp, dst, 5*time.Second)
-	restore := "true" // the kernel forgets IPv6 addresses when the link goes down
+	restore := "true" // the kernel drops IPv6 addresses when the link goes down
 	for _, g := range a.portInfo().GIDs {
 		if g.Type == GIDTypeRoCEv2 && !g.GID.IsIPv4Mapped() && !isLinkLocal(g.GID) {
 			restore += fmt.Sprintf("; ip addr add %v/64 dev %s || true", g.GID, dev)

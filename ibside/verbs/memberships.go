@@ -18,7 +18,7 @@ import (
 const joinTimeout = 5 * time.Second
 
 // memberships are those that rdma_cm joins, where the port has no subnet administration. It joins again what the subnet ends or may
-// have forgotten.
+// have lost.
 type memberships struct {
 	cfg  *Config
 	port interface {

@@ -51,7 +51,7 @@ func (r *resolver) tick(w *worker, now time.Time) {
 	w.collectAsks()
 	w.collectRetired(now)
 	w.destroyRetired(now)
-	w.forgetFailed(now)
+	w.dropFailed(now)
 	for len(w.asks) > 0 {
 		select {
 		case r.free <- struct{}{}:

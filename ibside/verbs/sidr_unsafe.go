@@ -30,7 +30,7 @@ func (id *cmID) reject(private []byte) error {
 
 // destroy waits until nextCM has acknowledged the id's events, which it does at once.
 func (id *cmID) destroy() {
-	id.ch.forget(id.token)
+	id.ch.unregister(id.token)
 	if id.c != nil {
 		C.rdma_destroy_id(id.c)
 		id.c = nil

@@ -130,8 +130,8 @@ func (w *worker) destroyRetired(now time.Time) {
 	}
 }
 
-// forgetFailed lets the worker request failed handles again, when their time has come.
-func (w *worker) forgetFailed(now time.Time) {
+// dropFailed lets the worker request failed handles again, when their time has come.
+func (w *worker) dropFailed(now time.Time) {
 	w.answering.Lock()
 	defer w.answering.Unlock()
 	for len(w.failed) > 0 && now.After(w.failed[0].till) {
@@ -183,8 +183,8 @@ func (w *worker) retryFailed() {
 	}
 }
 
-// forgetAHs makes the worker request all its address handles again.
-func (w *worker) forgetAHs() { C.verbs_ah_flush(w.c) }
+// dropAHs makes the worker request all its address handles again.
+func (w *worker) dropAHs() { C.verbs_ah_flush(w.c) }
 
 // sawErrors reports whether the worker has marked queue pairs since the last call.
 func (w *worker) sawErrors() bool {

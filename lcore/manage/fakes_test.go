@@ -90,15 +90,15 @@ type packet struct {
 	partition uint8
 }
 
-var refusals = map[manage.Rejection]string{
+var rejections = map[manage.Rejection]string{
 	manage.RejectFull: "full", manage.RejectSource: "source", manage.RejectStopped: "stopped", manage.RejectDenied: "denied",
 	manage.RejectBusy: "busy",
 }
 
 func (p *packet) Worker() int                 { return p.worker }
 func (p *packet) Partition() uint8            { return p.partition }
-func (p *packet) Requeue()                    { p.end("again") }
-func (p *packet) Reject(why manage.Rejection) { p.end(refusals[why]) }
+func (p *packet) Requeue()                    { p.end("requeued") }
+func (p *packet) Reject(why manage.Rejection) { p.end(rejections[why]) }
 
 func (p *packet) end(how string) {
 	p.mu.Lock()

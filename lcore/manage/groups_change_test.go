@@ -98,9 +98,9 @@ func TestAnyChanges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sets := rapid.SliceOfN(draw, 1, 5).Draw(rt, "sets")
 		pauses := rapid.SliceOfN(rapid.IntRange(0, 300), len(sets), len(sets)).Draw(rt, "pauses, ms")
-		refuse := rapid.SliceOfN(rapid.Bool(), 7, 7).Draw(rt, "refusals")
+		reject := rapid.SliceOfN(rapid.Bool(), 7, 7).Draw(rt, "rejections")
 		var changed, fresh []any
-		synctest.Test(t, func(t *testing.T) { changed = afterChanges(t, sets, pauses, refuse) })
+		synctest.Test(t, func(t *testing.T) { changed = afterChanges(t, sets, pauses, reject) })
 		synctest.Test(t, func(t *testing.T) { fresh = afterChanges(t, sets[len(sets)-1:], pauses[:1], nil) })
 		if a, b := fmt.Sprint(changed), fmt.Sprint(fresh); a != b {
 			rt.Fatalf("after changes\n%s\nfrom the start\n%s", a, b)
@@ -109,7 +109,7 @@ func TestAnyChanges(t *testing.T) {
 }
 
 // afterChanges returns the final state of all groups.
-func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bool) []any {
+func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, reject []bool) []any {
 	rates := map[int]uint64{}
 	s := startWith(t, tables.Config{MaxHosts: 4, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 64, MaxReaders: 1}, func(c *manageConfig, d *ibPort) {
 		c.Groups, c.MaxGroups = sets[0], 64
@@ -118,11 +118,11 @@ func afterChanges(t *testing.T, sets [][]manage.Group, pauses []int, refuse []bo
 		d.join = func(ctx context.Context, _ ibside.Join, _ int) error {
 			d.mu.Lock()
 			n++
-			no := n < len(refuse) && refuse[n]
+			no := n < len(reject) && reject[n]
 			d.mu.Unlock()
 			time.Sleep(10 * time.Millisecond)
 			if no {
-				return errors.New("refused")
+				return errors.New("rejected")
 			}
 			return ctx.Err()
 		}

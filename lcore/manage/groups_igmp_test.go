@@ -69,7 +69,7 @@ func TestReports(t *testing.T) {
 		s := start(t, with(toIB(group4), toIB(group6), toRoCE(netip.MustParseAddr("239.1.2.4"))))
 		s.wantReports("at the join", join4, join6)
 		time.Sleep(1200 * time.Millisecond)
-		s.wantReports("again", join4, join6)
+		s.wantReports("requeued", join4, join6)
 		time.Sleep(5 * time.Minute)
 		s.wantReports("unasked")
 		if n := s.count().GroupReports; n != 4 {

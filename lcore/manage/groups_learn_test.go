@@ -190,9 +190,9 @@ func TestIdle(t *testing.T) {
 func TestNotLearned(t *testing.T) {
 	fixed := toIB(netip.MustParseAddr("239.2.0.9"))
 	for _, c := range []struct {
-		name    string
-		frame   []byte
-		refused string
+		name     string
+		frame    []byte
+		rejected string
 	}{
 		{"out of the ranges", reportOf(hostLink, host4, frame.JoinRecord(netip.MustParseAddr("239.3.0.1"))), ""},
 		{"configured", reportOf(hostLink, host4, frame.JoinRecord(fixed.IP)), ""},
@@ -219,8 +219,8 @@ func TestNotLearned(t *testing.T) {
 			}))
 			s.give(c.frame)
 			s.wantLearned("then")
-			if got := s.count().GroupsRejected; c.refused != "" && got[c.refused] != 1 || c.refused == "" && len(got) != 0 {
-				t.Errorf("rejected %v, want %q", got, c.refused)
+			if got := s.count().GroupsRejected; c.rejected != "" && got[c.rejected] != 1 || c.rejected == "" && len(got) != 0 {
+				t.Errorf("rejected %v, want %q", got, c.rejected)
 			}
 		})
 	}

@@ -117,7 +117,7 @@ func TestJoinsTogether(t *testing.T) {
 				i := slices.IndexFunc(groups, func(g manage.Group) bool { return g.MGID == j.MGID })
 				switch {
 				case i < 20:
-					return errors.New("refused")
+					return errors.New("rejected")
 				case i < 40:
 					<-ctx.Done()
 					return ctx.Err()

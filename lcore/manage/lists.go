@@ -162,5 +162,5 @@ type Lists interface {
 	ListNodes(context.Context, Query) (List[NodeEntry], error)
 	ListGroups(context.Context, Query) (List[GroupEntry], error)
 	ListRequests(context.Context, Query) (List[RequestEntry], error)
-	ForgetHost(context.Context, netip.Addr) (bool, error)
+	RemoveLearnedHost(context.Context, netip.Addr) (bool, error)
 }

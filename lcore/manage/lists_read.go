@@ -116,9 +116,9 @@ func (l *Loop) ListRequests(ctx context.Context, q Query) (List[RequestEntry], e
 	return list, err
 }
 
-// ForgetHost removes a learned host, which is asked for again when it is needed. It reports false for one that is not
+// RemoveLearnedHost removes a learned host, which is asked for again when it is needed. It reports false for one that is not
 // known, is static, or has proxy QPs.
-func (l *Loop) ForgetHost(ctx context.Context, ip netip.Addr) (removed bool, err error) {
+func (l *Loop) RemoveLearnedHost(ctx context.Context, ip netip.Addr) (removed bool, err error) {
 	err = l.inbox.Do(ctx, func() error {
 		removed = l.neighbours.Remove(ip)
 		return nil

@@ -26,8 +26,8 @@ func TestLists(t *testing.T) {
 			c.Groups = []manage.Group{{IP: netip.MustParseAddr("239.1.2.3"), MGID: ib.MGIDRDMACM(netip.MustParseAddr("239.1.2.3"), 0xffff, 2), ToIB: true, ToRoCE: true}}
 			c.Resolve = []netip.Addr{netip.MustParseAddr("10.9.0.6")}
 		})
-		s.hold(hostLink, host4, 0x12)
-		s.hold(hostLink, host4, 0x11)
+		s.punt(hostLink, host4, 0x12)
+		s.punt(hostLink, host4, 0x11)
 		s.give(arp(otherLink, frame.ARPRequest, netip.MustParseAddr("10.9.0.2"), node4))
 		ctx := context.Background()
 		hosts, err := s.loop.ListHosts(ctx, manage.Query{})
@@ -71,16 +71,16 @@ func TestUnresolvedNode(t *testing.T) {
 	})
 }
 
-// TestForgetHost checks that a learned host is removed, but not one that is static, has proxy QPs, or is not known.
-func TestForgetHost(t *testing.T) {
+// TestRemoveLearnedHost checks that a learned host is removed, but not one that is static, has proxy QPs, or is not known.
+func TestRemoveLearnedHost(t *testing.T) {
 	bubble(t, "hosts", func(t *testing.T) {
 		static := netip.MustParseAddr("10.9.0.5")
 		s := start(t, func(c *manage.Config, _ *ibPort) { c.Hosts = []tables.Host{staticHost(static)} })
-		s.hold(hostLink, host4, 0x11)
+		s.punt(hostLink, host4, 0x11)
 		heard := netip.MustParseAddr("10.9.0.2")
 		s.give(arp(otherLink, frame.ARPRequest, heard, node4))
 		for ip, want := range map[netip.Addr]bool{static: false, host4: false, far4: false, heard: true} {
-			if got, err := s.loop.ForgetHost(context.Background(), ip); got != want || err != nil {
+			if got, err := s.loop.RemoveLearnedHost(context.Background(), ip); got != want || err != nil {
 				t.Errorf("%v: %v %v", ip, got, err)
 			}
 		}

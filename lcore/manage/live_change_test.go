@@ -136,12 +136,12 @@ func nodesExchanged(t *testing.T) {
 
 func nodeForHost(t *testing.T) {
 	s := start(t, nil)
-	s.hold(hostLink, host4, 0x123)
+	s.punt(hostLink, host4, 0x123)
 	s.change(func(c *manage.Change) { c.Nodes = append(c.Nodes, manage.Node{IP4: host4, GID: gid(1), LID: 1}) })
 	if _, known := s.host(host4); known || s.loop.Status().ProxyQPs != 0 || s.ibPort.open() != 0 {
 		t.Error("the address is still a RoCE host's")
 	}
-	if h := s.hold(hostLink, host4, 0x123); h.ended() != "source" {
+	if h := s.punt(hostLink, host4, 0x123); h.ended() != "source" {
 		t.Errorf("its data ends by %q", h.ended())
 	}
 }
@@ -212,7 +212,7 @@ func TestAnyNodes(t *testing.T) {
 func TestHostsChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, nil)
-		s.hold(hostLink, host4, 0x123)
+		s.punt(hostLink, host4, 0x123)
 		s.change(func(c *manage.Change) {
 			c.Hosts = []tables.Host{{IP: host4, MAC: otherMAC, Version: 1, Static: true}, staticHost(host6)}
 			c.Resolve = []netip.Addr{netip.MustParseAddr("10.9.0.3")}
@@ -241,16 +241,16 @@ func TestHostsChange(t *testing.T) {
 func TestAllowChange(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, nil)
-		s.hold(hostLink, host4, 0x123)
-		s.hold(otherLink, other4, 0x123)
+		s.punt(hostLink, host4, 0x123)
+		s.punt(otherLink, other4, 0x123)
 		s.change(func(c *manage.Change) { c.Allow = []netip.Prefix{netip.PrefixFrom(other4, 32)} })
 		if s.loop.Status().ProxyQPs != 1 || s.ibPort.open() != 1 {
 			t.Errorf("%d proxy QPs", s.loop.Status().ProxyQPs)
 		}
-		if h := s.hold(hostLink, host4, 0x123); h.ended() != "denied" {
+		if h := s.punt(hostLink, host4, 0x123); h.ended() != "denied" {
 			t.Errorf("its data ends by %q", h.ended())
 		}
-		if h := s.hold(otherLink, other4, 0x124); h.ended() != "again" {
+		if h := s.punt(otherLink, other4, 0x124); h.ended() != "requeued" {
 			t.Errorf("the other's data ended with %q", h.ended())
 		}
 	})

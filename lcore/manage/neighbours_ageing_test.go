@@ -74,7 +74,7 @@ func TestIdleHostAges(t *testing.T) {
 			t.Errorf("then asked %v", to)
 		}
 		if _, known := s.host(host6); !known {
-			t.Error("who answers is forgotten")
+			t.Error("who answers is removed")
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestIdleHostAges(t *testing.T) {
 func TestUsedHostIsRefreshed(t *testing.T) {
 	bubble(t, "used", func(t *testing.T) {
 		s := start(t, nil)
-		s.hold(hostLink, host4, 0x10)
+		s.punt(hostLink, host4, 0x10)
 		asked := 0
 		for range 1200 { // twenty minutes
 			s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host4, HostQPN: 0x10})
@@ -111,7 +111,7 @@ func TestUsedHostIsRefreshed(t *testing.T) {
 func TestSilentHost(t *testing.T) {
 	bubble(t, "silent", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = time.Hour })
-		s.hold(hostLink, host4, 0x10)
+		s.punt(hostLink, host4, 0x10)
 		use := func(d time.Duration) []frame.MAC {
 			for range d / time.Second {
 				s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host4, HostQPN: 0x10})
@@ -152,7 +152,7 @@ func TestWhoStays(t *testing.T) {
 			c.Hosts = append(c.Hosts, staticHost(static))
 		})
 		s.give(arp(otherLink, frame.ARPReply, named, bridge4))
-		s.hold(hostLink, far4, 0x10)
+		s.punt(hostLink, far4, 0x10)
 		s.w.take()
 		s.wait(25 * time.Minute)
 		if _, known := s.host(static); !known {
@@ -185,7 +185,7 @@ func TestFullRingAsksLater(t *testing.T) {
 		s.wait(15 * time.Minute)
 		s.w.setFull(false)
 		if _, known := s.host(host4); !known {
-			t.Fatal("forgotten without a question")
+			t.Fatal("removed without a question")
 		}
 		s.wait(10 * time.Second)
 		if _, known := s.host(host4); known || len(s.questions(host4)) != 3 {

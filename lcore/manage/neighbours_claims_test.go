@@ -93,12 +93,12 @@ func naBare(l frame.Link, src netip.Addr) []byte {
 func TestClaimByData(t *testing.T) {
 	bubble(t, "data", func(t *testing.T) {
 		s := start(t, nil)
-		s.hold(hostLink, host4, 0x10)
-		if h := s.hold(otherLink, host4, 0x11); h.ended() != "source" {
+		s.punt(hostLink, host4, 0x10)
+		if h := s.punt(otherLink, host4, 0x11); h.ended() != "source" {
 			t.Errorf("a claim's data ended by %q", h.ended())
 		}
 		s.wait(claimTime)
-		if h := s.hold(otherLink, host4, 0x11); h.ended() != "again" {
+		if h := s.punt(otherLink, host4, 0x11); h.ended() != "requeued" {
 			t.Errorf("the new holder's data ended by %q", h.ended())
 		}
 		if h, _ := s.host(host4); h.MAC != otherMAC {
@@ -107,8 +107,8 @@ func TestClaimByData(t *testing.T) {
 	})
 	bubble(t, "routers take turns", func(t *testing.T) {
 		s := start(t, nil)
-		s.hold(hostLink, far4, 0x10)
-		if h := s.hold(otherLink, far4, 0x11); h.ended() != "again" || s.count().HostsMoved != 1 {
+		s.punt(hostLink, far4, 0x10)
+		if h := s.punt(otherLink, far4, 0x11); h.ended() != "requeued" || s.count().HostsMoved != 1 {
 			t.Errorf("data by the other router ended by %q", h.ended())
 		}
 	})
@@ -117,7 +117,7 @@ func TestClaimByData(t *testing.T) {
 // send passes data of one queue pair of host4 to the loop, and compares how it ended.
 func (s *rig) send(l frame.Link, want string) {
 	s.t.Helper()
-	if h := s.hold(l, host4, 0x10); h.ended() != want {
+	if h := s.punt(l, host4, 0x10); h.ended() != want {
 		s.t.Errorf("data from %v ended by %q, want %q", l.MAC, h.ended(), want)
 	}
 }
@@ -127,14 +127,14 @@ func (s *rig) send(l frame.Link, want string) {
 func TestMovedSource(t *testing.T) {
 	bubble(t, "moved", func(t *testing.T) {
 		s := start(t, nil)
-		s.send(hostLink, "again")
+		s.send(hostLink, "requeued")
 		s.send(otherLink, "source")
 		s.wait(150 * time.Millisecond)
 		if to := s.questions(host4); len(to) != 1 || to[0] != hostMAC {
 			t.Errorf("asked %v, want the holder alone", to)
 		}
 		s.wait(claimTime)
-		s.send(otherLink, "again")
+		s.send(otherLink, "requeued")
 		s.send(hostLink, "source")
 		if h, _ := s.host(host4); h.MAC != otherMAC || s.count().HostsMoved != 1 || s.ibPort.open() != 1 {
 			t.Errorf("is at %v, %d QPs", frame.MAC(h.MAC), s.ibPort.open())
@@ -142,19 +142,19 @@ func TestMovedSource(t *testing.T) {
 	})
 	bubble(t, "announced", func(t *testing.T) {
 		s := start(t, nil)
-		s.send(hostLink, "again")
+		s.send(hostLink, "requeued")
 		s.give(arp(otherLink, frame.ARPRequest, host4, host4))
 		s.wait(claimTime)
-		s.send(otherLink, "again")
+		s.send(otherLink, "requeued")
 	})
 	bubble(t, "the holder answers", func(t *testing.T) {
 		s := start(t, nil)
-		s.send(hostLink, "again")
+		s.send(hostLink, "requeued")
 		s.send(otherLink, "source")
 		s.give(arp(hostLink, frame.ARPReply, host4, bridge4))
 		s.wait(claimTime)
 		s.send(otherLink, "source")
-		s.send(hostLink, "again")
+		s.send(hostLink, "requeued")
 		if n := s.count(); n.HostsMoved != 0 || n.HostConflicts != 2 || n.ProxyQPsDenied != 0 {
 			t.Errorf("%+v", n)
 		}
@@ -166,7 +166,7 @@ func TestMovedSource(t *testing.T) {
 func TestMovedSourceConfigured(t *testing.T) {
 	bubble(t, "static", func(t *testing.T) {
 		s := start(t, func(cfg *manageConfig, _ *ibPort) { cfg.Hosts = []tables.Host{staticHost(host4)} })
-		s.send(hostLink, "again")
+		s.send(hostLink, "requeued")
 		s.send(otherLink, "source")
 		s.wait(claimTime)
 		s.send(otherLink, "source")
@@ -278,7 +278,7 @@ func TestDefence(t *testing.T) {
 	bubble(t, "data is no broadcast", func(t *testing.T) {
 		s := start(t, nil)
 		s.told(time.Minute)
-		h := s.hold(hostLink, node4, 0x11)
+		h := s.punt(hostLink, node4, 0x11)
 		if got := s.told(time.Second); got != "" || h.ended() != "source" || s.count().Spoofs != 1 {
 			t.Errorf("announced %q, ended by %q", got, h.ended())
 		}

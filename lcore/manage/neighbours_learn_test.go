@@ -141,11 +141,11 @@ func TestHostsLimit(t *testing.T) {
 			t.Errorf("%d lines in the log", lines)
 		}
 		for i := range 4 {
-			if h := s.hold(hostLink, netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + i)}), 0x11); h.ended() != "again" {
+			if h := s.punt(hostLink, netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + i)}), 0x11); h.ended() != "requeued" {
 				t.Errorf("host %d's data ended by %q", i, h.ended())
 			}
 		}
-		if h := s.hold(hostLink, netip.MustParseAddr("10.9.0.5"), 0x11); h.ended() != "full" { // every host has proxy QPs now
+		if h := s.punt(hostLink, netip.MustParseAddr("10.9.0.5"), 0x11); h.ended() != "full" { // every host has proxy QPs now
 			t.Errorf("one more host's data ended by %q", h.ended())
 		}
 		if n := s.count(); n.HostsEvicted != 4 || s.tables.Hosts.Len() != 4 {
@@ -186,7 +186,7 @@ func TestNoRoomForNothing(t *testing.T) {
 		s := startWith(t, tables.Config{MaxHosts: 1, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1},
 			func(c *manageConfig, _ *ibPort) { c.MaxHosts, c.ProxyQPs = 1, 0 })
 		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
-		if h := s.hold(otherLink, netip.MustParseAddr("10.9.0.2"), 0x11); h.ended() != "full" {
+		if h := s.punt(otherLink, netip.MustParseAddr("10.9.0.2"), 0x11); h.ended() != "full" {
 			t.Errorf("the newcomer's data ended by %q", h.ended())
 		}
 		if _, known := s.host(host4); !known || s.count().HostsEvicted != 0 {

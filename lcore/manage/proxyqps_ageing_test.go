@@ -26,7 +26,7 @@ func TestProxyQPsAge(t *testing.T) {
 		const idle = 40 * time.Second
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = idle })
 		for qpn := range ib.QPN(3) {
-			s.hold(hostLink, host4, 0x10+qpn)
+			s.punt(hostLink, host4, 0x10+qpn)
 		}
 		towardsRoCE, _, _ := s.tables.ProxyQPs.Find(tables.HostQP{Host: host4, HostQPN: 0x12})
 		for range 10 {
@@ -46,7 +46,7 @@ func TestProxyQPsAge(t *testing.T) {
 		if s.ibPort.open() != 0 || s.tables.ProxyQPs.Len() != 0 || s.count().ProxyQPsAged != 3 {
 			t.Errorf("%d queue pairs, %d proxy QPs after all fell silent", s.ibPort.open(), s.tables.ProxyQPs.Len())
 		}
-		if p := s.hold(hostLink, host4, 0x10); p.ended() != "again" || s.ibPort.open() != 1 {
+		if p := s.punt(hostLink, host4, 0x10); p.ended() != "requeued" || s.ibPort.open() != 1 {
 			t.Errorf("one that sends again ended by %q", p.ended())
 		}
 	})
@@ -58,7 +58,7 @@ func TestProxyQPAge(t *testing.T) {
 	for idle, last := range map[time.Duration]time.Duration{8 * time.Second: 10 * time.Second, 100 * time.Second: 112 * time.Second, 0: 0} {
 		bubble(t, idle.String(), func(t *testing.T) {
 			s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = idle })
-			s.hold(hostLink, host4, 0x10)
+			s.punt(hostLink, host4, 0x10)
 			s.wait(cmp.Or(idle, never) - time.Second)
 			if s.ibPort.open() != 1 {
 				t.Fatal("it ended too early")
@@ -105,17 +105,17 @@ func TestProxyQPGivesWay(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = 10 * time.Minute })
 		for qpn := range ib.QPN(3) { // as many as a host may have
-			s.hold(hostLink, host4, 0x10+qpn)
+			s.punt(hostLink, host4, 0x10+qpn)
 			s.wait(time.Second)
 		}
-		if p := s.hold(hostLink, host4, 0x20); p.ended() != "full" {
+		if p := s.punt(hostLink, host4, 0x20); p.ended() != "full" {
 			t.Errorf("with none idle for long: ended by %q", p.ended())
 		}
 		s.wait(20 * time.Second)
 		s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host4, HostQPN: 0x10})
 		s.wait(2 * time.Minute)
 		s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host4, HostQPN: 0x10})
-		if p := s.hold(hostLink, host4, 0x20); p.ended() != "again" {
+		if p := s.punt(hostLink, host4, 0x20); p.ended() != "requeued" {
 			t.Errorf("with two idle for long: ended by %q", p.ended())
 		}
 		for qpn, want := range map[ib.QPN]bool{0x10: true, 0x11: false, 0x12: true, 0x20: true} {

@@ -28,8 +28,8 @@ func data(l frame.Link, version int, src netip.Addr, qpn ib.QPN) []byte {
 	return p.AppendTo(nil)
 }
 
-// hold passes a pending packet to the loop, and returns how it ended.
-func (s *rig) hold(l frame.Link, src netip.Addr, qpn ib.QPN) *packet {
+// punt passes a pending packet to the loop, and returns how it ended.
+func (s *rig) punt(l frame.Link, src netip.Addr, qpn ib.QPN) *packet {
 	p := &packet{}
 	s.w.give(manage.Punted{Data: data(l, 2, src, qpn), Pending: p})
 	s.settle()
@@ -52,7 +52,7 @@ func TestProxyQP(t *testing.T) {
 			p := &packet{}
 			s.w.give(manage.Punted{Data: data(hostLink, c.version, c.src, 0x123), Pending: p})
 			s.settle()
-			if p.ended() != "again" {
+			if p.ended() != "requeued" {
 				t.Fatalf("ended by %q", p.ended())
 			}
 			got, _, ok := s.tables.ProxyQPs.Find(tables.HostQP{Host: c.src, HostQPN: 0x123})
@@ -82,7 +82,7 @@ func TestBurst(t *testing.T) {
 		}
 		s.settle()
 		for i, p := range burst {
-			if p.ended() != "again" {
+			if p.ended() != "requeued" {
 				t.Fatalf("frame %d ended by %q", i, p.ended())
 			}
 		}
@@ -116,7 +116,7 @@ func TestSlowPort(t *testing.T) {
 		}
 		sleep(2 * each)
 		for i, p := range burst {
-			if p.ended() != "again" {
+			if p.ended() != "requeued" {
 				t.Errorf("packet %d ended by %q after %v", i, p.ended(), time.Since(began))
 			}
 		}
@@ -130,11 +130,11 @@ func TestSlowPort(t *testing.T) {
 func TestEndWhileMade(t *testing.T) {
 	bubble(t, "end", func(t *testing.T) {
 		s := start(t, func(_ *manageConfig, p *ibPort) { p.creating = time.Second })
-		p := s.hold(hostLink, host4, 0x10)
+		p := s.punt(hostLink, host4, 0x10)
 		if p.ended() != "" {
 			t.Fatalf("ended by %q", p.ended())
 		}
-		if err := s.end(); err != nil || p.ended() != "again" || s.ibPort.open() != s.tables.ProxyQPs.Len() {
+		if err := s.end(); err != nil || p.ended() != "requeued" || s.ibPort.open() != s.tables.ProxyQPs.Len() {
 			t.Errorf("%v, ended by %q, %d queue pairs, %d proxy QPs", err, p.ended(), s.ibPort.open(), s.tables.ProxyQPs.Len())
 		}
 	})
@@ -144,17 +144,17 @@ func TestProxyQPLimits(t *testing.T) {
 	bubble(t, "limits", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPs, c.ProxyQPsPerHost = 5, 3 })
 		want := map[netip.Addr][]string{
-			host4: {"again", "again", "again", "full"},
-			host6: {"again", "again", "full", "full"},
+			host4: {"requeued", "requeued", "requeued", "full"},
+			host6: {"requeued", "requeued", "full", "full"},
 		}
 		for _, src := range []netip.Addr{host4, host6} {
 			for i, end := range want[src] {
-				if p := s.hold(hostLink, src, ib.QPN(0x10+i)); p.ended() != end {
+				if p := s.punt(hostLink, src, ib.QPN(0x10+i)); p.ended() != end {
 					t.Errorf("%v, QP %d: ended by %q, want %q", src, i, p.ended(), end)
 				}
 			}
 		}
-		if p := s.hold(hostLink, host4, 0x10); p.ended() != "again" {
+		if p := s.punt(hostLink, host4, 0x10); p.ended() != "requeued" {
 			t.Errorf("one that has its proxy QP ended by %q", p.ended())
 		}
 		if n := s.count(); n.ProxyQPsMade != 5 || n.ProxyQPsDenied != 3 || s.ibPort.open() != 5 || s.tables.ProxyQPs.Len() != 5 {
@@ -166,20 +166,20 @@ func TestProxyQPLimits(t *testing.T) {
 func TestProxyQPFailures(t *testing.T) {
 	bubble(t, "the port gives none", func(t *testing.T) {
 		s := start(t, func(_ *manageConfig, d *ibPort) { d.createErr = errors.New("no QP is left") })
-		if p := s.hold(hostLink, host4, 1<<8); p.ended() != "full" {
+		if p := s.punt(hostLink, host4, 1<<8); p.ended() != "full" {
 			t.Errorf("ended by %q", p.ended())
 		}
 		s.ibPort.mu.Lock()
 		s.ibPort.createErr = nil
 		s.ibPort.mu.Unlock()
-		if p := s.hold(hostLink, host4, 1<<8); p.ended() != "again" {
+		if p := s.punt(hostLink, host4, 1<<8); p.ended() != "requeued" {
 			t.Errorf("later, ended by %q", p.ended())
 		}
 	})
 	bubble(t, "the tables reject it", func(t *testing.T) {
 		s := start(t, func(_ *manageConfig, d *ibPort) { d.qpn = func(uint32) ib.QPN { return 0x2000 } }) // the same twice
-		first, second := s.hold(hostLink, host4, 0x10), s.hold(hostLink, host4, 0x11)
-		if first.ended() != "again" || second.ended() != "full" {
+		first, second := s.punt(hostLink, host4, 0x10), s.punt(hostLink, host4, 0x11)
+		if first.ended() != "requeued" || second.ended() != "full" {
 			t.Errorf("ended by %q and %q", first.ended(), second.ended())
 		}
 		if s.ibPort.open() != 1 || s.tables.ProxyQPs.Len() != 1 {

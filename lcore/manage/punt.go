@@ -5,6 +5,7 @@ package manage
 import (
 	"time"
 
+	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/punt"
 )
@@ -12,7 +13,7 @@ import (
 // handle gives a punted frame to the part that it is for. worker is the one that punted it.
 func (l *Loop) handle(worker int, p Punted) {
 	now := time.Now()
-	if u := p.Unknown; u != (punt.Unknown{}) {
+	if u := p.Unknown; u != (ib.NodeKey{}) {
 		if u.IP.IsValid() {
 			l.learner.Wanted(u.IP, now)
 		} else {

@@ -238,7 +238,7 @@ func TestAliases(t *testing.T) {
 			}
 		})
 	}
-	bubble(t, "refused", func(t *testing.T) {
+	bubble(t, "rejected", func(t *testing.T) {
 		s := start(t, aliasing(9))
 		s.fake(func(f *fakeSubnet) { f.taken = errors.New("another port has it") })
 		s.give(arp(hostLink, frame.ARPRequest, host4, node4))
@@ -274,8 +274,8 @@ func TestAliasIsItsHosts(t *testing.T) {
 		gid := ib.GIDFromGUID(portGID.Prefix(), macAlias)
 		s.ibPort.setOwn(ibside.Own{LID: 4, GIDs: []ib.GID{portGID, gid}, Sources: []ibside.Source{{GID: portGID}, {Number: 3, GID: gid}}})
 		s.count()
-		s.hold(otherLink, host5, 0x10)
-		s.hold(hostLink, host4, 0x10)
+		s.punt(otherLink, host5, 0x10)
+		s.punt(hostLink, host4, 0x10)
 		if other, its := s.source(host5), s.source(host4); other != 0 || its != 3 {
 			t.Errorf("sources %d and %d, want 0 and 3", other, its)
 		}

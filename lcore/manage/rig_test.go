@@ -77,10 +77,13 @@ func config() manage.Config {
 	}
 }
 
+// smallTables are the sizes of the tables of most tests.
+var smallTables = tables.Config{MaxHosts: 16, MaxProxyQPs: 16, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1}
+
 // start starts a loop; edit, if not nil, changes its configuration and port.
 func start(t *testing.T, edit func(*manage.Config, *ibPort)) *rig {
 	t.Helper()
-	return startWith(t, tables.Config{MaxHosts: 16, MaxProxyQPs: 16, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1}, edit)
+	return startWith(t, smallTables, edit)
 }
 
 func startWith(t *testing.T, size tables.Config, edit func(*manage.Config, *ibPort)) *rig {
@@ -138,8 +141,8 @@ func (s *rig) look(f func()) {
 	f()
 }
 
-// forget removes a host from the tables.
-func (s *rig) forget(ip netip.Addr) {
+// removeHost removes a host from the tables.
+func (s *rig) removeHost(ip netip.Addr) {
 	s.t.Helper()
 	var err error
 	s.look(func() { err = s.tables.Hosts.Delete(ip) })

@@ -64,7 +64,7 @@ func BenchmarkServiceOfHost(b *testing.B) {
 		}
 		for range burst {
 			if !<-done {
-				b.Fatal("refused")
+				b.Fatal("rejected")
 			}
 		}
 	}

@@ -96,10 +96,10 @@ func TestServiceOfHost(t *testing.T) {
 				t.Errorf("answered before there was an answer; under way: %v", s.loop.Status().Asked)
 			}
 			s.give(d.answer(func(a *answer) { a.Tag = d.Tag }))
-			answers, refused := a.ends()
+			answers, rejected := a.ends()
 			wantAnswer := []ibside.ServiceAnswer{{QPN: 0x1001, QKey: 0x5e4f1ce, Private: append([]byte("from the host"), make([]byte, 136-13)...)}}
-			if !reflect.DeepEqual(answers, wantAnswer) || refused != nil {
-				t.Errorf("answered %+v, refused %v", answers, refused)
+			if !reflect.DeepEqual(answers, wantAnswer) || rejected != nil {
+				t.Errorf("answered %+v, rejected %v", answers, rejected)
 			}
 			got, _, _ := s.tables.ProxyQPs.Find(tables.HostQP{Host: c.host, HostQPN: 0x123})
 			wantProxyQP := tables.ProxyQP{HostQP: tables.HostQP{Host: c.host, HostQPN: 0x123}, QP: 1, QPN: 0x1001, QKey: 0x5e4f1ce, Version: c.version}

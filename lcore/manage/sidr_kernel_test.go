@@ -90,7 +90,7 @@ type kernelExchange struct {
 	says     ib.SIDRRep
 }
 
-func talk(t *testing.T, name string) kernelExchange {
+func kernelExchangeOf(t *testing.T, name string) kernelExchange {
 	req, rep := handshake(t, name)
 	k := kernelExchange{frame: req, req: parsed(t, req), rep: parsed(t, rep)}
 	k.asks, _ = ib.AsSIDRReq(k.req.Payload[ib.MADHdrLen:])
@@ -101,8 +101,8 @@ func talk(t *testing.T, name string) kernelExchange {
 // TestKernelHandshakes puts the bridge in the place of one side of handshakes of two Linux hosts, then of the other. It
 // must send what that host sent, except for the numbers that it may choose itself.
 func TestKernelHandshakes(t *testing.T) {
-	for _, name := range []string{"sidr.pcap", "sidr_v6.pcap", "sidr_vlan.pcap", "sidr_tos.pcap", "sidr_odd.pcap", "sidr_refused.pcap"} {
-		k := talk(t, name)
+	for _, name := range []string{"sidr.pcap", "sidr_v6.pcap", "sidr_vlan.pcap", "sidr_tos.pcap", "sidr_odd.pcap", "sidr_unserved.pcap"} {
+		k := kernelExchangeOf(t, name)
 		bubble(t, name+", as the server", k.asServer)
 		bubble(t, name+", as the client", k.asClient)
 	}

@@ -137,16 +137,16 @@ func TestManyNodes(t *testing.T) {
 			s.settle()
 		}
 		s.want(ibToRoCE, manage.ServiceCounts{sidr.BusySource: 2, sidr.Busy: 5*mostBySource - mostAsked})
-		refused := 0
+		rejected := 0
 		for _, a := range all {
 			if a.rejectedWith(ib.SIDRStatusNoQP) {
-				refused++
+				rejected++
 			} else if !a.waits() {
 				t.Fatalf("%+v", a)
 			}
 		}
-		if refused != 2+5*mostBySource-mostAsked || s.loop.Status().Asked != [2]int{0, mostAsked} {
-			t.Errorf("%d are rejected, %v are under way", refused, s.loop.Status().Asked)
+		if rejected != 2+5*mostBySource-mostAsked || s.loop.Status().Asked != [2]int{0, mostAsked} {
+			t.Errorf("%d are rejected, %v are under way", rejected, s.loop.Status().Asked)
 		}
 		ids := map[uint32]bool{}
 		for _, d := range s.datagrams(s.w.take(), nil) {
@@ -180,7 +180,7 @@ func (s *serviceRig) requestLater(node netip.Addr, n int) *asker {
 		Reject: func(status uint8, _ []byte) error {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.refused = append(a.refused, status)
+			a.rejected = append(a.rejected, status)
 			return nil
 		},
 	})

@@ -45,7 +45,7 @@ func TestQuestionLost(t *testing.T) {
 		}
 		s.give(first.answer()) // to the first
 		s.give(first.answer()) // and to those after it
-		if answers, refused := a.ends(); len(answers) != 1 || len(refused) != 0 || s.ibPort.open() != 1 {
+		if answers, rejected := a.ends(); len(answers) != 1 || len(rejected) != 0 || s.ibPort.open() != 1 {
 			t.Errorf("%+v, %d proxy QPs", a, s.ibPort.open())
 		}
 		want := only(sidr.Answered)
@@ -69,13 +69,13 @@ func TestQuestionAgain(t *testing.T) {
 		s.after(1200 * time.Millisecond)
 		s.asked()
 	})
-	bubble(t, "the host has been forgotten meanwhile", func(t *testing.T) {
+	bubble(t, "the host has been removed meanwhile", func(t *testing.T) {
 		s := startServices(t, func(c *manageConfig, _ *services) { c.VLAN = 5 })
 		link := frame.Link{MAC: hostMAC, VID: 5}
 		s.give(arp(link, frame.ARPRequest, host4, bridge4))
 		a := s.request(node4, host4)
 		s.asked()
-		s.forget(host4)
+		s.removeHost(host4)
 		s.after(1200 * time.Millisecond)
 		if got := s.rig.asked(); len(got) != 1 {
 			t.Fatalf("asked for %v", got)
@@ -84,7 +84,7 @@ func TestQuestionAgain(t *testing.T) {
 		if len(got) != 1 {
 			t.Fatalf("asked %+v", got)
 		}
-		s.forget(host4) // and once more
+		s.removeHost(host4) // and once more
 		s.give(got[0].answer(func(a *answer) { a.Tag = got[0].Tag }))
 		if h, _ := s.host(host4); a.qpn() != 0x1001 || h.VLAN != 5 || h.MAC != hostMAC {
 			t.Errorf("the proxy QP is QP %v, of %+v", a.qpn(), h)
@@ -146,7 +146,7 @@ func (s *serviceRig) served(host netip.Addr, qpn ib.QPN, qkey ib.QKey) *asker {
 }
 
 func (a *asker) qpn() ib.QPN {
-	if answers, refused := a.ends(); len(answers) == 1 && len(refused) == 0 {
+	if answers, rejected := a.ends(); len(answers) == 1 && len(rejected) == 0 {
 		return answers[0].QPN
 	}
 	return 0
@@ -161,13 +161,13 @@ func TestProxyQPsOfServices(t *testing.T) {
 				t.Errorf("the proxy QP is QP %v", got)
 			}
 		}
-		if h := s.hold(hostLink, host4, 0x123); h.ended() != "again" || s.ibPort.open() != 1 {
+		if h := s.punt(hostLink, host4, 0x123); h.ended() != "requeued" || s.ibPort.open() != 1 {
 			t.Errorf("data ended by %q, %d proxy QPs", h.ended(), s.ibPort.open())
 		}
 	})
 	bubble(t, "made by data before", func(t *testing.T) {
 		s := startServices(t, knowing(2))
-		s.hold(hostLink, host4, 0x123)
+		s.punt(hostLink, host4, 0x123)
 		if got := s.served(host4, 0x123, ib.QKeyRDMAUDP).qpn(); got != 0x1001 || s.ibPort.open() != 1 {
 			t.Errorf("the proxy QP is QP %v of %d", got, s.ibPort.open())
 		}

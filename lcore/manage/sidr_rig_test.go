@@ -15,6 +15,7 @@ import (
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
 	"causeway/lcore/manage"
+	"causeway/tables"
 )
 
 // services is an ibside.Services without a subnet.
@@ -85,8 +86,13 @@ type serviceRig struct {
 
 func startServices(t *testing.T, edit func(*manageConfig, *services)) *serviceRig {
 	t.Helper()
+	return startServicesWith(t, smallTables, edit)
+}
+
+func startServicesWith(t *testing.T, size tables.Config, edit func(*manageConfig, *services)) *serviceRig {
+	t.Helper()
 	cm := &services{connect: answering}
-	s := start(t, func(c *manageConfig, _ *ibPort) {
+	s := startWith(t, size, func(c *manageConfig, _ *ibPort) {
 		c.Service = manage.ServiceConfig{
 			Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}, {First: 8000, Last: 8010}},
 			Allow:    []netip.Prefix{netip.MustParsePrefix("10.9.0.0/25"), netip.MustParsePrefix("fd09::/64")},
@@ -216,16 +222,16 @@ func (s *serviceRig) want(direction int, want manage.ServiceCounts) {
 
 // An asker is an IB node that has sent a request.
 type asker struct {
-	mu      sync.Mutex
-	answers []ibside.ServiceAnswer
-	refused []uint8
-	private string
+	mu       sync.Mutex
+	answers  []ibside.ServiceAnswer
+	rejected []uint8
+	private  string
 }
 
-func (a *asker) ends() (answers []ibside.ServiceAnswer, refused []uint8) {
+func (a *asker) ends() (answers []ibside.ServiceAnswer, rejected []uint8) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.answers, a.refused
+	return a.answers, a.rejected
 }
 
 // request has an IB node ask.
@@ -243,7 +249,7 @@ func (s *serviceRig) request(from, to netip.Addr, edit ...func(*ibside.ServiceRe
 		Reject: func(status uint8, private []byte) error {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.refused, a.private = append(a.refused, status), string(private)
+			a.rejected, a.private = append(a.rejected, status), string(private)
 			return errors.New("it has gone")
 		},
 	}
@@ -263,14 +269,14 @@ func (s *serviceRig) request(from, to netip.Addr, edit ...func(*ibside.ServiceRe
 
 // rejectedWith reports whether a was rejected with this status, once, and not answered.
 func (a *asker) rejectedWith(status uint8) bool {
-	answers, refused := a.ends()
-	return len(answers) == 0 && len(refused) == 1 && refused[0] == status
+	answers, rejected := a.ends()
+	return len(answers) == 0 && len(rejected) == 1 && rejected[0] == status
 }
 
 // waits reports whether a has no answer yet.
 func (a *asker) waits() bool {
-	answers, refused := a.ends()
-	return len(answers)+len(refused) == 0
+	answers, rejected := a.ends()
+	return len(answers)+len(rejected) == 0
 }
 
 // only returns counters with one request that ended in this way.

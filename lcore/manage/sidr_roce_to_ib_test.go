@@ -71,7 +71,7 @@ func TestServiceOfNode(t *testing.T) {
 
 // TestServiceOfNodeRejected checks the SIDR statuses for the port's errors.
 func TestServiceOfNodeRejected(t *testing.T) {
-	refused := func(status uint8) error {
+	rejected := func(status uint8) error {
 		return fmt.Errorf("the port: %w", &ibside.Rejected{Status: status, Private: []byte("why")})
 	}
 	for _, c := range []struct {
@@ -82,13 +82,13 @@ func TestServiceOfNodeRejected(t *testing.T) {
 		private string
 		result  manage.ServiceResult
 	}{
-		{"nobody listens", nodeAnswer, refused(1), 1, "why", sidr.Refused},
-		{"rejected", nodeAnswer, refused(2), 2, "why", sidr.Refused},
-		{"no queue pair", nodeAnswer, refused(3), 3, "why", sidr.Refused},
-		{"redirected", nodeAnswer, refused(4), 2, "why", sidr.Refused},
-		{"another version", nodeAnswer, refused(5), 5, "why", sidr.Refused},
-		{"a status that does not exist", nodeAnswer, refused(99), 2, "why", sidr.Refused},
-		{"rejected without a reason", nodeAnswer, refused(0), 2, "why", sidr.Refused},
+		{"nobody listens", nodeAnswer, rejected(1), 1, "why", sidr.Refused},
+		{"rejected", nodeAnswer, rejected(2), 2, "why", sidr.Refused},
+		{"no queue pair", nodeAnswer, rejected(3), 3, "why", sidr.Refused},
+		{"redirected", nodeAnswer, rejected(4), 2, "why", sidr.Refused},
+		{"another version", nodeAnswer, rejected(5), 5, "why", sidr.Refused},
+		{"a status that does not exist", nodeAnswer, rejected(99), 2, "why", sidr.Refused},
+		{"rejected without a reason", nodeAnswer, rejected(0), 2, "why", sidr.Refused},
 		{"nobody there", nodeAnswer, errors.New("no path"), 1, "", sidr.Unreachable},
 		{"no answer", nodeAnswer, fmt.Errorf("the port: %w", context.DeadlineExceeded), 1, "", sidr.TimedOut},
 		{"QP 1", ibside.ServiceAnswer{QPN: 1}, nil, 3, "", sidr.Malformed},
@@ -194,7 +194,7 @@ func TestMADsMalformed(t *testing.T) {
 
 // TestRequestsAgain checks that a request that is sent again counts as one request, and gets one and the same answer.
 func TestRequestsAgain(t *testing.T) {
-	bubble(t, "again", func(t *testing.T) {
+	bubble(t, "requeued", func(t *testing.T) {
 		release := make(chan struct{})
 		s := startServices(t, func(_ *manageConfig, cm *services) {
 			cm.connect = func(context.Context, ibside.ServiceConnect) (ibside.ServiceAnswer, error) {

@@ -191,8 +191,8 @@ func TestTranslatedGID(t *testing.T) {
 		s.ibPort.setOwn(ibside.Own{LID: 4, GIDs: []ib.GID{ownGID, there, host4GID}, Sources: []ibside.Source{
 			{Number: 0, GID: ownGID}, {Number: 3, GID: there}, {Number: 4, GID: host4GID},
 		}})
-		s.hold(hostLink, host4, 0x10)
-		s.hold(hostLink, host5, 0x10)
+		s.punt(hostLink, host4, 0x10)
+		s.punt(hostLink, host5, 0x10)
 		check := func(four, five uint8) {
 			t.Helper()
 			s.count()

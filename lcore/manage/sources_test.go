@@ -74,8 +74,8 @@ func TestHostGIDs(t *testing.T) {
 				}
 			}
 			for _, host := range []netip.Addr{host4, host5} {
-				s.hold(hostLink, host, 0x10)
-				s.hold(hostLink, host, 0x11)
+				s.punt(hostLink, host, 0x10)
+				s.punt(hostLink, host, 0x11)
 			}
 			check(c.four, c.five, c.n)
 			s.ibPort.setOwn(ownOf(ownGID))
@@ -94,11 +94,11 @@ func TestHostGIDOfAnother(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		all := []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}
 		s := start(t, func(cfg *manageConfig, d *ibPort) { cfg.HostGIDs, d.own = all, ownOf(ownGID, host4GID) })
-		s.hold(hostLink, host5, 0x10)
+		s.punt(hostLink, host5, 0x10)
 		if got := s.source(host5); got != 7 {
 			t.Fatalf("host5 sends from %d", got)
 		}
-		s.hold(otherLink, host4, 0x10)
+		s.punt(otherLink, host4, 0x10)
 		if four, five := s.source(host4), s.source(host5); four != 7 || five != 0 {
 			t.Errorf("host4 sends from %d, host5 from %d", four, five)
 		}
@@ -112,8 +112,8 @@ func TestHostGIDFreed(t *testing.T) {
 		s := start(t, func(cfg *manageConfig, d *ibPort) {
 			cfg.HostGIDs, cfg.ProxyQPIdle, d.own = []netip.Prefix{setAside}, 20*time.Second, ownOf(ownGID, spare1)
 		})
-		s.hold(hostLink, host4, 0x10)
-		s.hold(otherLink, host5, 0x10)
+		s.punt(hostLink, host4, 0x10)
+		s.punt(otherLink, host5, 0x10)
 		if four, five := s.source(host4), s.source(host5); four != 8 || five != 0 {
 			t.Fatalf("at first host4 sends from %d, host5 from %d", four, five)
 		}
@@ -123,7 +123,7 @@ func TestHostGIDFreed(t *testing.T) {
 			t.Errorf("host4's address has come, and host4 sends from %d, host5 from %d", four, five)
 		}
 		far := netip.MustParseAddr("10.9.0.6")
-		s.hold(otherLink, far, 0x10)
+		s.punt(otherLink, far, 0x10)
 		for range 6 {
 			s.wait(5 * time.Second)
 			s.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: far, HostQPN: 0x10})

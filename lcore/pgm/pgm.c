@@ -79,7 +79,7 @@ static void empty(struct pgm_stream *s)
 		PGM_PUT(words[i], 0);
 }
 
-static void forget(struct pgm *p, struct pgm_set *t, int way, uint64_t *why)
+static void drop_stream(struct pgm *p, struct pgm_set *t, int way, uint64_t *why)
 {
 	t->where[way] = 0;
 	open_stream(&t->stream[way]);
@@ -94,11 +94,11 @@ static inline bool silent(const struct pgm *p, const struct pgm_stream *s, uint6
 	return p->config.idle && tsc > s->seen && tsc - s->seen > p->config.idle;
 }
 
-static void forget_silent(struct pgm *p, struct pgm_set *t, uint64_t tsc)
+static void drop_silent(struct pgm *p, struct pgm_set *t, uint64_t tsc)
 {
 	for (int i = 0; i < PGM_WAYS; i++)
 		if (t->where[i] && silent(p, &t->stream[i], tsc))
-			forget(p, t, i, &p->aged);
+			drop_stream(p, t, i, &p->aged);
 }
 
 /* Checks a set now and then, so that idle streams are removed even when no stream needs their place. */
@@ -106,7 +106,7 @@ static inline void sweep(struct pgm *p, uint64_t tsc)
 {
 	uint32_t n = p->sweep++;
 	if (unlikely(n % PGM_SWEEP == 0))
-		forget_silent(p, &p->set[n / PGM_SWEEP & p->mask], tsc);
+		drop_silent(p, &p->set[n / PGM_SWEEP & p->mask], tsc);
 }
 
 /* Which of two streams is evicted first: one of a single packet, then the one idle for longer. */
@@ -120,14 +120,14 @@ static bool goes_first(const struct pgm_stream *a, const struct pgm_stream *b)
 static int make_room(struct pgm *p, struct pgm_set *t, uint64_t tsc)
 {
 	int first = 0;
-	forget_silent(p, t, tsc);
+	drop_silent(p, t, tsc);
 	for (int i = 0; i < PGM_WAYS; i++) {
 		if (t->where[i] == 0)
 			return i;
 		if (goes_first(&t->stream[i], &t->stream[first]))
 			first = i;
 	}
-	forget(p, t, first, &p->evicted);
+	drop_stream(p, t, first, &p->evicted);
 	return first;
 }
 

@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Streams    int    // room for so many, rounded up to a power of two
 	Checksum   bool   // check the checksums of packets that have one
-	IdleCycles uint64 // TSC cycles of silence after which a stream is forgotten; 0: never
+	IdleCycles uint64 // TSC cycles of silence after which a stream is removed; 0: never
 }
 
 // MostStreams is the most that a tracker has room for.

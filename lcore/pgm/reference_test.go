@@ -16,7 +16,7 @@ type streamName struct {
 }
 
 // A model is a second implementation of the tracker: its numbers do not wrap, and received numbers are a set. It has
-// room for everything and forgets nothing.
+// room for everything and drops nothing.
 type model struct {
 	checksum bool
 	streams  map[streamName]*modelStream

@@ -31,7 +31,7 @@ static inline void mark(struct pgm_stream *s, uint32_t sqn)
 	PGM_PUT(*word, *word | UINT64_C(1) << sqn % 64);
 }
 
-/* Forgets n numbers from sqn on, a word at a time. */
+/* Clears n numbers from sqn on, a word at a time. */
 static void clear(struct pgm_stream *s, uint32_t sqn, uint32_t n)
 {
 	if (n > PGM_WINDOW)

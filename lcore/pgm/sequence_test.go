@@ -56,7 +56,7 @@ var scripts = []struct {
 	{"just before the window", odata(1, 1025, 1), map[Count]uint64{ODATA: 3, Gaps: 1, Missed: 1023, Old: 1}, 1025},
 	{"the longest gap", odata(1, 1<<20+1), map[Count]uint64{ODATA: 2, Gaps: 1, Missed: 1<<20 - 1}, 1<<20 + 1},
 	{"too far", odata(1, 1<<20+2, 2), map[Count]uint64{ODATA: 3, Far: 1}, 2},
-	{"a gap forgets what came a window ago", join(odata(span(1, 1024)...), odata(1100, 1050)), map[Count]uint64{ODATA: 1026, Gaps: 1, Missed: 75, Late: 1}, 1100},
+	{"a gap drops what came a window ago", join(odata(span(1, 1024)...), odata(1100, 1050)), map[Count]uint64{ODATA: 1026, Gaps: 1, Missed: 75, Late: 1}, 1100},
 	{"so does an SPM", join(odata(span(1, 1024)...), spm(1, 1100), odata(1050, 1100)),
 		map[Count]uint64{ODATA: 1026, SPM: 1, Gaps: 1, Missed: 76, Late: 2}, 1100},
 	{"a source begins anew", odata(90000, 90001, 5, 6, 7, 8, 9), map[Count]uint64{ODATA: 7, Old: 3, Restarts: 1}, 9},

@@ -42,10 +42,10 @@ struct gen_private {
 	uint32_t last_len; /* of the last payload, whose pad and ICRC have overwritten filler */
 };
 
-/* Counters of a direction. offered = accepted + refused; lost = offered - received. */
+/* Counters of a direction. offered = accepted + rejected; lost = offered - received. */
 struct gen_stats {
 	uint64_t offered;
-	uint64_t refused; /* the bridge's queue was full */
+	uint64_t rejected; /* the bridge's queue was full */
 	uint64_t received;
 	uint64_t bytes;     /* payload received */
 	uint64_t reordered; /* received after a later message of the flow; also counted in received */

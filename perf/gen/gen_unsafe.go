@@ -144,7 +144,7 @@ func (g *Generator) Wait() trial.Outcome {
 	for d := range o.Counts {
 		s := &c.stats[d]
 		o.Counts[d] = trial.Counts{
-			Offered: uint64(s.offered), Refused: uint64(s.refused), Received: uint64(s.received), Bytes: uint64(s.bytes),
+			Offered: uint64(s.offered), Rejected: uint64(s.rejected), Received: uint64(s.received), Bytes: uint64(s.bytes),
 			Reordered: uint64(s.reordered), Duplicates: uint64(s.duplicates), Stale: uint64(s.stale), Corrupted: uint64(s.corrupted),
 			Misdelivered: uint64(s.misdelivered), Checked: uint64(s.checked),
 			Skipped: since(0, uint64(c.stream[d].skipped), hz),

@@ -128,7 +128,7 @@ static void send_all(struct gen *g)
 static bool all_arrived(const struct gen *g)
 {
 	for (unsigned d = 0; d < GEN_DIRECTIONS; d++)
-		if (g->stats[d].received < g->stats[d].offered - g->stats[d].refused)
+		if (g->stats[d].received < g->stats[d].offered - g->stats[d].rejected)
 			return false;
 	return true;
 }

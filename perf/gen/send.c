@@ -122,5 +122,5 @@ void gen_send(struct gen *g, unsigned direction, uint64_t now)
 		g->fifo[g->fifo_tail++ & g->fifo_mask] = m[i];
 	s->scheduled += n;
 	t->offered += n;
-	t->refused += n - taken;
+	t->rejected += n - taken;
 }

@@ -78,7 +78,7 @@ func (b *Burst) search(ctx context.Context, dev Device, directions []Direction, 
 		b.Steps = append(b.Steps, s)
 		observe.notify("burst", s)
 		if verdict == Passed {
-			low, b.RatePPS = n, s.PPS // the longest so far; nothing was refused, so the rate was really offered
+			low, b.RatePPS = n, s.PPS // the longest so far; nothing was rejected, so the rate was really offered
 		} else {
 			high = n
 		}

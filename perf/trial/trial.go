@@ -57,7 +57,7 @@ func At(directions []Direction, pps float64, d time.Duration) Load {
 // Counts are the counters of one direction of a trial.
 type Counts struct {
 	Offered      uint64        `json:"offered"`
-	Refused      uint64        `json:"refused"` // the device's queue was full; they are lost
+	Rejected     uint64        `json:"rejected"` // the device's queue was full; they are lost
 	Received     uint64        `json:"received"`
 	Bytes        uint64        `json:"payload_bytes"` // of those received
 	Reordered    uint64        `json:"reordered"`     // received after a later message of the flow
@@ -83,7 +83,7 @@ func (c Counts) LossRatio() float64 {
 // Add adds the counts of another trial or generator.
 func (c *Counts) Add(o Counts) {
 	c.Offered += o.Offered
-	c.Refused += o.Refused
+	c.Rejected += o.Rejected
 	c.Received += o.Received
 	c.Bytes += o.Bytes
 	c.Reordered += o.Reordered

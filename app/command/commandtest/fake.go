@@ -174,9 +174,9 @@ func (f *Fake) ListRequests(context.Context, manage.Query) (manage.List[manage.R
 	return manage.List[manage.RequestEntry]{Entries: []manage.RequestEntry{{From: HostIP(1), To: HostIP(2), Port: 7174, Waits: "an answer"}}, Total: 1}, nil
 }
 
-// ForgetHost implements command.Target.
-func (f *Fake) ForgetHost(_ context.Context, ip netip.Addr) (bool, error) {
-	f.note("forget %v", ip)
+// RemoveLearnedHost implements command.Target.
+func (f *Fake) RemoveLearnedHost(_ context.Context, ip netip.Addr) (bool, error) {
+	f.note("remove learned host %v", ip)
 	return true, nil
 }
 

@@ -131,11 +131,11 @@ func TestExchangeFails(t *testing.T) {
 	if err := server.Serve(ctx, cmPort, func(k Exchange) { served <- k }); err != nil {
 		t.Fatal(err)
 	}
-	var refused *fabric.CMRejectedError
-	if k := client.Connect(ctx, gid, client.IPs[0], cmPort); !errors.As(k.Err, &refused) || refused.Status != ib.SIDRStatusRejected {
+	var rejected *fabric.CMRejectedError
+	if k := client.Connect(ctx, gid, client.IPs[0], cmPort); !errors.As(k.Err, &rejected) || rejected.Status != ib.SIDRStatusRejected {
 		t.Errorf("to somebody else: %v", k.Err)
 	}
-	if k := client.Connect(ctx, gid, server.IPs[0], 1); !errors.As(k.Err, &refused) || refused.Status != ib.SIDRStatusUnsupported {
+	if k := client.Connect(ctx, gid, server.IPs[0], 1); !errors.As(k.Err, &rejected) || rejected.Status != ib.SIDRStatusUnsupported {
 		t.Errorf("to no service: %v", k.Err)
 	}
 	if k := client.Connect(ctx, ib.GID{0xfe, 0x80, 14: 9, 0x99}, server.IPs[0], cmPort); k.Err == nil {

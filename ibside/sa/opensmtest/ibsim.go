@@ -136,7 +136,7 @@ func (s *Ibsim) control(kind uint32, data []byte) ([]byte, error) {
 		case n != ibsimCtlLen || binary.NativeEndian.Uint32(b) != ibsimMagic:
 			return nil, errors.New("not an answer of ibsim")
 		case answered == ibsimError:
-			return nil, errors.New("refused")
+			return nil, errors.New("rejected")
 		case answered == kind: // otherwise it is one that came too late
 			return b[16:], nil
 		}

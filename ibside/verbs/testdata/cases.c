@@ -206,7 +206,7 @@ static void late_completions(void)
 	qp[1] = NULL;
 }
 
-static void handles_held(void)
+static void messages_pending(void)
 {
 	post(0, 1, VERBS_PENDING_PER_AH + 6, 100);
 	post(1, 2, 3, 100);
@@ -223,7 +223,7 @@ static void handles_held(void)
 	verbs_free(w);
 	post(0, 3, 1, 100);
 	WANT(count()->send_drops[SEND_DROP_ah_failed] == 3 && !verbs_ah_next_request(w));
-	verbs_ah_answer(w, e, NULL); /* forget it */
+	verbs_ah_answer(w, e, NULL); /* drop it */
 	verbs_free(w);
 	post(0, 3, 1, 100);
 	WANT(verbs_ah_next_request(w) == e && count()->asked == 4);

@@ -112,12 +112,12 @@ static void handles_late(void)
 }
 
 /* An entry whose messages wait may belong to another peer by the time that they are handled. */
-static void handles_held_twice(void)
+static void messages_pending_twice(void)
 {
 	post(0, 1, 3, 100);
 	struct ah_entry *e = verbs_ah_next_request(w);
 	verbs_ah_answer(w, e, NULL);
-	verbs_ah_answer(w, e, NULL); /* and at once: forget that it failed */
+	verbs_ah_answer(w, e, NULL); /* and at once: clear that it failed */
 	verbs_free(w);
 	WANT(e->state == AH_PENDING && e->pending_sends == 3 && w->pending_n == 3);
 	WANT(answer(&handle) == 1 && e->pending_sends == 0 && w->pending_n == 0 && mock.send_n == 3);

@@ -258,7 +258,7 @@ func (g *Groups) Counters() Counters {
 type Entry struct {
 	Group
 	ID      int
-	State   string // joined, joining, changing, leaving or refused
+	State   string // joined, joining, changing, leaving or rejected
 	Learned bool
 	MLID    ib.LID
 	SL      ib.SL

@@ -62,7 +62,7 @@ func (m *membership) state() string {
 	case m.gone:
 		return "leaving"
 	case !m.failed.IsZero():
-		return "refused" // by the tables: they are full
+		return "rejected" // by the tables: they are full
 	case m.isSettled():
 		return "joined"
 	case m.open:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"causeway/ibside"
+	"causeway/ibside/ib"
 )
 
 // changed follows what has become known of an address.
@@ -30,7 +31,7 @@ func (l *Learner) changed(c ibside.AddressChange, now time.Time) {
 		l.gids.End(c.GID)
 		l.byGID(c.GID, now)
 	case l.ages.Has(c.GID): // a node has one more address, or another one
-		l.another(ip, c, now)
+		l.another(ip, c.GID, now)
 	case l.ips.Open(ip, now) || l.gids.Open(c.GID, now):
 		l.ips.End(ip)
 		l.gids.End(c.GID)
@@ -63,15 +64,15 @@ func (l *Learner) failed(ip, there netip.Addr, now time.Time) {
 }
 
 // another takes that a learned node has one more address. If it has one of that IP version already, that one must be gone
-// first.
-func (l *Learner) another(ip netip.Addr, c ibside.AddressChange, now time.Time) {
-	x, _ := l.Nodes.Find(c.GID)
+// first; when it was asked for just now, the next one who wants the new address has it asked again.
+func (l *Learner) another(ip netip.Addr, gid ib.GID, now time.Time) {
+	x, _ := l.Nodes.Find(gid)
 	old := x.IP4
 	if ip.Is6() {
 		old = x.IP6
 	}
 	if !old.IsValid() {
-		l.learn(c.GID, now)
+		l.learn(gid, now)
 	} else if begin, _ := l.ips.Begin(old, now); begin {
 		l.confirm(old)
 	}

@@ -41,7 +41,7 @@ type Nodes interface {
 	Find(gid ib.GID) (nodes.Node, bool)
 	GID(ip netip.Addr) ib.GID
 	Learn(x nodes.Node, path ibside.Path) error
-	Forget(gid ib.GID)
+	Unlearn(gid ib.GID)
 }
 
 // Tables know what has been used.
@@ -71,7 +71,8 @@ type Deps struct {
 	Local    *local.Addresses
 	Ask      *ask.Asker
 	Log      *ratelog.Logger
-	// Partition returns the number of the partition of nodes that are learned.
+	// Partition returns the number of the partition of nodes that are learned, or tables.PartitionHeard. It changes with the
+	// configuration only.
 	Partition func() uint8
 }
 

@@ -17,11 +17,11 @@ import (
 const (
 	aged      = "node_aged"
 	evicted   = "node_evicted"
-	forgotten = "node_forgotten"
+	lost      = "node_lost"
 	movedAway = "node_moved_away"
 )
 
-// contestTime is how long a station on Ethernet must not have claimed an address for the claim to be forgotten.
+// contestTime is how long a station on Ethernet must not have claimed an address for the claim to count no more.
 const contestTime = 10 * time.Second
 
 // A contest is about an address of a learned node: it does not answer, or a station on Ethernet claims it.
@@ -46,7 +46,7 @@ func (l *Learner) mayLearn(ip netip.Addr) bool {
 // nodeOf returns the node with a GID and the addresses that it may have: those that the kernel knows, of old's first; and of
 // old's those that nobody has.
 func (l *Learner) nodeOf(gid ib.GID, old nodes.Node) nodes.Node {
-	x := nodes.Node{GID: gid, Learned: true}
+	x := nodes.Node{GID: gid, Learned: true, Partition: l.Partition()}
 	its, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for _, ip := range old.Addrs() {
 		there, _ := l.cfg.Translate.ToIB(ip)
@@ -91,11 +91,7 @@ func (l *Learner) put(x nodes.Node, path ibside.Path, now time.Time) {
 		l.reject("room", "gid", x.GID, "node", x.Addrs(), "note", "raise [workers] nodes")
 		return
 	}
-	if err := l.Nodes.Learn(x, path); err != nil {
-		l.reject("tables", "gid", x.GID, "error", err)
-		if _, known := l.Nodes.Find(x.GID); !known {
-			l.ages.Drop(x.GID)
-		}
+	if !l.replace(x, path) {
 		return
 	}
 	l.ages.Add(x.GID, now)
@@ -108,13 +104,26 @@ func (l *Learner) put(x nodes.Node, path ibside.Path, now time.Time) {
 	}
 }
 
+// replace puts a learned node into the tables, in place of what is known of it, and reports whether they took it.
+func (l *Learner) replace(x nodes.Node, path ibside.Path) bool {
+	err := l.Nodes.Learn(x, path)
+	if err == nil {
+		return true
+	}
+	l.reject("tables", "gid", x.GID, "error", err)
+	if _, known := l.Nodes.Find(x.GID); !known {
+		l.ages.Drop(x.GID)
+	}
+	return false
+}
+
 // remove removes a learned node. event says why.
 func (l *Learner) remove(gid ib.GID, event string) {
 	x, _ := l.Nodes.Find(gid)
 	for _, ip := range x.Addrs() {
 		delete(l.contested, ip)
 	}
-	l.Nodes.Forget(gid)
+	l.Nodes.Unlearn(gid)
 	l.ages.Drop(gid)
 	l.gids.End(gid)
 	l.paths.End(gid)
@@ -194,14 +203,24 @@ func (l *Learner) removeIf(gone func(*nodes.Node) bool) {
 		if x, known := l.Nodes.Find(gid); !known || !x.Learned {
 			l.ages.Drop(gid) // it is configured now
 		} else if gone(&x) {
-			l.remove(gid, forgotten)
+			l.remove(gid, lost)
 		}
 	}
 }
 
-// Reconcile drops what is known of nodes that are configured now.
+// Reconcile follows a change of the configuration: it drops what is known of nodes that are configured now, and gives the
+// others the partition that learned nodes have now.
 func (l *Learner) Reconcile() {
-	if l != nil {
-		l.removeIf(func(*nodes.Node) bool { return false })
+	if l == nil {
+		return
+	}
+	l.removeIf(func(*nodes.Node) bool { return false })
+	for _, gid := range l.ages.All() {
+		x, _ := l.Nodes.Find(gid)
+		if x.Partition == l.Partition() {
+			continue
+		}
+		x.Partition = l.Partition()
+		l.replace(x, ibside.Path{})
 	}
 }

@@ -119,7 +119,9 @@ func (l *Learner) Wanted(ip netip.Addr, now time.Time) bool {
 	if !ok || !contains(l.Resolver.Subnets(), there) {
 		return false
 	}
-	if gid, known := l.Resolver.GID(there); known {
+	if gid, known := l.Resolver.GID(there); known && l.ages.Has(gid) {
+		l.another(ip, gid, now)
+	} else if known {
 		l.byGID(gid, now)
 	}
 	if l.begin(l.ips.Begin(ip, now)) {
@@ -172,7 +174,7 @@ func (l *Learner) learn(gid ib.GID, now time.Time) {
 	switch {
 	case known && !old.Learned:
 	case known && len(x.Addrs()) == 0:
-		l.remove(gid, forgotten)
+		l.remove(gid, lost)
 	case known && x != old:
 		l.put(x, ibside.Path{}, now)
 	case !known && len(x.Addrs()) == 0:

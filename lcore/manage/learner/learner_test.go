@@ -113,6 +113,32 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
+// TestAnotherAddress checks that a node that has another address in place of its one is known by that, also when it was asked
+// for the old one just before, and that nobody is asked for its path again.
+func TestAnotherAddress(t *testing.T) {
+	run(t, nil, 8, func(r *rig) {
+		r.kernel.set(func() { r.kernel.have[addr(7)] = gid(7) })
+		r.Wanted(addr(7), time.Now())
+		r.turn(time.Minute)
+		r.Claimed(addr(7), time.Now())
+		r.turn(time.Second)
+		r.expect("claimed", owners{addr(7): gid(7)})
+		asked := r.subnet.asked
+		r.kernel.set(func() {
+			delete(r.kernel.have, addr(7))
+			r.kernel.have[addr(8)] = gid(7)
+		})
+		for range 6 {
+			r.Wanted(addr(8), time.Now())
+			r.turn(time.Second)
+		}
+		r.expect("another address", owners{addr(8): gid(7)})
+		if c := r.Counters(); c.NodesRejected != 0 || r.subnet.asked != asked {
+			t.Errorf("%+v; the administrator was asked %d times", c, r.subnet.asked-asked)
+		}
+	})
+}
+
 // TestAgeing checks that a node that is used, or answers, stays; any other goes.
 func TestAgeing(t *testing.T) {
 	run(t, nil, 8, func(r *rig) {

@@ -10,7 +10,7 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Learned nodes are not configured: Learn and Forget are called by the part of management that asks for them. A configured
+// Learned nodes are not configured: Learn and Unlearn are called by the part of management that asks for them. A configured
 // node of the same GID, or with one of their addresses, wins. Their paths are followed as those of all nodes.
 
 // Learn adds a node that was learned with its path, or changes its addresses. The error says who has them.
@@ -27,15 +27,16 @@ func (n *Nodes) Learn(x Node, path ibside.Path) error {
 	x.Learned = true
 	at := placed{Node: x, path: path}
 	if known {
+		if now, _, found := n.Tables.FindGID(x.GID); found { // the path is followed by itself
+			at.path, at.lids = pathOf(&now), now.LIDs
+		}
 		if !n.fitsInPlace(old, x) {
 			n.take(old)
-		} else if now, _, found := n.Tables.FindGID(x.GID); found { // the path is followed by itself
-			at.path, at.lids = pathOf(&now), now.LIDs
 		}
 	}
 	if err := n.put(at); err != nil {
 		if known {
-			n.Forget(x.GID)
+			n.Unlearn(x.GID)
 		}
 		return err
 	}
@@ -43,8 +44,8 @@ func (n *Nodes) Learn(x Node, path ibside.Path) error {
 	return nil
 }
 
-// Forget removes a learned node. Its messages, in both directions, are dropped from now on.
-func (n *Nodes) Forget(gid ib.GID) {
+// Unlearn removes a learned node. Its messages, in both directions, are dropped from now on.
+func (n *Nodes) Unlearn(gid ib.GID) {
 	x, known := n.Find(gid)
 	if !known || !x.Learned {
 		return

@@ -18,9 +18,9 @@ import (
 // Nodes are all IB nodes. New makes them.
 type Nodes struct {
 	Deps
-	byGID  map[ib.GID]Node
-	gids   map[netip.Addr]ib.GID // by address
-	double ib.GID                // of two configured nodes
+	byGID    map[ib.GID]Node
+	gids     map[netip.Addr]ib.GID // by address
+	repeated ib.GID                // one that two configured nodes have; zero: there is none
 
 	resolving map[ib.GID]resolving // nodes without a path
 	waiting   map[ib.GID]placed    // nodes that the tables had no room for
@@ -44,7 +44,7 @@ func New(nodes []Node, d Deps) *Nodes {
 	}
 	for i, x := range nodes {
 		if len(n.byGID) < len(nodes) && slices.ContainsFunc(nodes[:i], func(other Node) bool { return other.GID == x.GID }) {
-			n.double = x.GID
+			n.repeated = x.GID
 		}
 	}
 	n.readdress()
@@ -61,8 +61,8 @@ func byGID(nodes []Node) map[ib.GID]Node {
 
 // Start puts the nodes with a configured LID into the tables, and asks for the paths to all others.
 func (n *Nodes) Start() error {
-	if !n.double.IsZero() {
-		return fmt.Errorf("manage: two nodes have GID %v", n.double)
+	if !n.repeated.IsZero() {
+		return fmt.Errorf("manage: two nodes have GID %v", n.repeated)
 	}
 	for _, x := range n.byGID {
 		if x.LID == 0 {

@@ -103,7 +103,7 @@ func (p *Partitions) Used() (all []ib.PKey) {
 	return all
 }
 
-// Matching returns the number of the used P_Key whose members a node with k may talk to.
+// Matching returns the number of the used P_Key whose members a node with k may send to.
 func (p *Partitions) Matching(k ib.PKey) (uint8, bool) {
 	for i, own := range p.pkeys {
 		if p.used[i] && own.Matches(k) {

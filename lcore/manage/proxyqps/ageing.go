@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// roundsPerAge is how often a proxy QP is looked at before it is too old: the age is right to such a part.
-	roundsPerAge = 8
-	// longestRound is the longest time between two looks at the same proxy QP.
-	longestRound = 10 * time.Second
+	// sweepsPerAge is how often a proxy QP is looked at before it is too old: the age is right to such a part.
+	sweepsPerAge = 8
+	// longestSweep is the longest time between two looks at the same proxy QP.
+	longestSweep = 10 * time.Second
 	// removeMost bounds how many proxy QPs end at a time: others wait for the port, too.
 	removeMost = 128
 	// evictAge is how long a proxy QP must have been idle to make room for another of its host's.
 	evictAge = time.Minute
 )
 
-// A round looks at all proxy QPs, some of them each tick.
-type round struct {
+// A sweep looks at all proxy QPs, some of them each tick.
+type sweep struct {
 	keys    []key // not yet looked at
 	perTick int
 }
@@ -32,13 +32,13 @@ func (p *ProxyQPs) Tick(now time.Time) {
 	if p.cfg.Idle == 0 {
 		return
 	}
-	if len(p.round.keys) == 0 {
-		p.beginRound()
+	if len(p.sweep.keys) == 0 {
+		p.beginSweep()
 	}
 	removed := 0
-	for range min(p.round.perTick, len(p.round.keys)) {
-		k := p.round.keys[len(p.round.keys)-1]
-		p.round.keys = p.round.keys[:len(p.round.keys)-1]
+	for range min(p.sweep.perTick, len(p.sweep.keys)) {
+		k := p.sweep.keys[len(p.sweep.keys)-1]
+		p.sweep.keys = p.sweep.keys[:len(p.sweep.keys)-1]
 		if !p.isOld(k, now, p.cfg.Idle) {
 			continue
 		}
@@ -50,12 +50,12 @@ func (p *ProxyQPs) Tick(now time.Time) {
 	}
 }
 
-func (p *ProxyQPs) beginRound() {
+func (p *ProxyQPs) beginSweep() {
 	for k := range p.proxyQPs {
-		p.round.keys = append(p.round.keys, k)
+		p.sweep.keys = append(p.sweep.keys, k)
 	}
-	ticks := max(1, int(min(p.cfg.Idle/roundsPerAge, longestRound)/p.cfg.Every))
-	p.round.perTick = (len(p.round.keys) + ticks - 1) / ticks
+	ticks := max(1, int(min(p.cfg.Idle/sweepsPerAge, longestSweep)/p.cfg.Every))
+	p.sweep.perTick = (len(p.sweep.keys) + ticks - 1) / ticks
 }
 
 // isOld reports whether nothing has crossed by a proxy QP for so long.

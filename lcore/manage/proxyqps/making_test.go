@@ -5,7 +5,6 @@ package proxyqps_test
 import (
 	"errors"
 	"net/netip"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +17,8 @@ import (
 	"causeway/tables"
 )
 
-// hold passes a pending packet of a host's queue pair.
-func (r *rig) hold(src netip.Addr, qpn ib.QPN, now time.Time) *pending {
+// punt passes a pending packet of a host's queue pair.
+func (r *rig) punt(src netip.Addr, qpn ib.QPN, now time.Time) *pending {
 	r.t.Helper()
 	p := roce.Packet{
 		Version: 2, Src: mac, Dst: frame.MAC{2, 0, 0, 0, 0, 0xfe}, SrcIP: src, DstIP: netip.MustParseAddr("10.9.0.7"), HopLimit: 64,
@@ -49,10 +48,10 @@ func TestSlowPort(t *testing.T) {
 	r, now := slowRig(t, wide), time.Now()
 	var packets []*pending
 	for i := range 6 { // two of each queue pair
-		packets = append(packets, r.hold(host, ib.QPN(11+i%3), now))
+		packets = append(packets, r.punt(host, ib.QPN(11+i%3), now))
 	}
 	service, same := r.askFor(host, 14, 7, now), r.askFor(host, 11, 7, now)
-	if p := r.hold(host, 15, now); p.rejected != 1 || p.why != punt.RejectFull || r.Of(host) != 4 {
+	if p := r.punt(host, 15, now); p.rejected != 1 || p.why != punt.RejectFull || r.Of(host) != 4 {
 		t.Errorf("the fifth of a host: %+v, %d are counted", p, r.Of(host))
 	}
 	for i, p := range packets {
@@ -84,7 +83,7 @@ func TestEndsWhileMade(t *testing.T) {
 		"its host is removed": {func(r *rig) { r.RemoveHost(host, "test") }, punt.RejectSource, 0},
 		"its host is denied":  {func(r *rig) { r.SetAllow([]netip.Prefix{netip.PrefixFrom(other, 32)}) }, punt.RejectDenied, 0},
 		"a service's Q_Key":   {func(r *rig) { r.askFor(host, 11, 8, time.Now()) }, 0, 1},
-		"the tables refuse it": {func(r *rig) {
+		"the tables reject it": {func(r *rig) {
 			if err := r.tables.Hosts.Delete(host); err != nil {
 				r.t.Fatal(err)
 			}
@@ -92,7 +91,7 @@ func TestEndsWhileMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, now := slowRig(t, wide), time.Now()
-			p, others := r.hold(host, 11, now), r.hold(other, 11, now)
+			p, others := r.punt(host, 11, now), r.punt(other, 11, now)
 			c.end(r)
 			close(r.slow)
 			r.want(name, 1+c.requeued)
@@ -116,7 +115,7 @@ func TestStopsWhileMade(t *testing.T) {
 		r, now := slowRig(t, proxyqps.Config{Max: 16 + 4, PerHost: 16 + 4, Workers: 1}), time.Now()
 		var packets []*pending
 		for i := range 16 + 4 { // more than the port makes at a time
-			packets = append(packets, r.hold(host, ib.QPN(11+i), now))
+			packets = append(packets, r.punt(host, ib.QPN(11+i), now))
 		}
 		synctest.Wait()
 		r.stop()
@@ -141,7 +140,7 @@ func TestWaitingPackets(t *testing.T) {
 	r, now := slowRig(t, wide), time.Now()
 	busy := 0
 	for range 260 {
-		if p := r.hold(host, 11, now); p.rejected == 1 && p.why == punt.RejectBusy {
+		if p := r.punt(host, 11, now); p.rejected == 1 && p.why == punt.RejectBusy {
 			busy++
 		}
 	}
@@ -150,52 +149,17 @@ func TestWaitingPackets(t *testing.T) {
 	}
 	close(r.slow)
 	r.settle()
-	if p := r.hold(host, 12, now); p.rejected != 0 {
+	if p := r.punt(host, 12, now); p.rejected != 0 {
 		t.Errorf("later: %+v", p)
 	}
 	r.want("after all", 2)
-}
-
-// TestPromises checks that there is room for the proxy QP of each host that was told of a service, until it has it or
-// does not come.
-func TestPromises(t *testing.T) {
-	r, now := newRig(t, proxyqps.Config{Max: 6, PerHost: 3, Every: time.Second, Workers: 1}), time.Now()
-	promise := func(host netip.Addr, port uint16, want string) {
-		t.Helper()
-		if err := r.Promise(host, port, now); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%v port %d: %v, want %q", host, port, err, want)
-		}
-	}
-	r.must(host, 11, 7, now)
-	promise(host, 1, "")
-	promise(host, 1, "") // the same program once more
-	promise(host, 2, "")
-	promise(host, 3, "all its 3")
-	r.Release(host, 2) // the node has said no
-	promise(host, 3, "")
-	for i := range ib.QPN(2) {
-		r.hold(host, 12+i, now)
-	}
-	r.want("promised", 3)
-	promise(host, 4, "all its 3")
-	now = now.Add(2 * time.Minute) // then they are idle, and make room
-	promise(host, 4, "")
-	promise(other, 1, "")
-	promise(other, 2, "")
-	promise(other, 3, "all 6")
-	now = now.Add(time.Minute)
-	r.Tick(now)
-	promise(other, 3, "")
-	if n := r.Counters().ProxyQPsDenied; n != 3 {
-		t.Errorf("%d denied", n)
-	}
 }
 
 // TestPortFails checks that all that wait for a queue pair learn that there is none.
 func TestPortFails(t *testing.T) {
 	r, now := slowRig(t, wide), time.Now()
 	r.failed = errors.New("no QP is left")
-	p, service := r.hold(host, 11, now), r.askFor(host, 11, 7, now)
+	p, service := r.punt(host, 11, now), r.askFor(host, 11, 7, now)
 	close(r.slow)
 	r.want("failed", 0)
 	if p.why != punt.RejectFull || p.rejected != 1 || !errors.Is(service.err, r.failed) || service.ends != 1 || r.Of(host) != 0 {

@@ -45,7 +45,7 @@ type ProxyQPs struct {
 	perHost  map[netip.Addr]int // made and being made
 	waiting  int                // packets that wait for those that are being made
 	promises promises
-	round    round
+	sweep    sweep
 	turn     int // of workers, to get the next proxy QP of a service
 	count    Counters
 
@@ -55,7 +55,7 @@ type ProxyQPs struct {
 // New makes ProxyQPs. Connect completes them.
 func New(c Config, d Deps) *ProxyQPs {
 	return &ProxyQPs{
-		Deps: d, cfg: c, proxyQPs: map[key]proxyQP{}, making: map[key]*making{}, perHost: map[netip.Addr]int{}, promises: promises{},
+		Deps: d, cfg: c, proxyQPs: map[key]proxyQP{}, making: map[key]*making{}, perHost: map[netip.Addr]int{},
 		makes: make(ask.Slots, makesAtOnce), ends: make(ask.Slots, endsAtOnce),
 	}
 }
@@ -185,10 +185,11 @@ func roceSender(src netip.Addr, bth []byte, version uint8) (sender, bool) {
 	return sender{src, deth.SrcQP(), deth.QKey(), version}, true
 }
 
-// makeRoom makes room for another proxy QP of a host, or reports why there is none.
+// makeRoom makes room for another proxy QP of a host, which may be one that was promised to it, or reports why there is none.
 func (p *ProxyQPs) makeRoom(host netip.Addr, now time.Time) error {
+	others := p.promises.n - len(p.promises.of[host])
 	switch {
-	case len(p.proxyQPs)+len(p.making) >= p.cfg.Max:
+	case p.taken()+others >= p.cfg.Max:
 		return errTotal(p.cfg.Max)
 	case p.perHost[host] >= p.cfg.PerHost && !p.evict(host, now):
 		return errPerHost(p.cfg.PerHost)

@@ -55,6 +55,9 @@ func (p *ProxyQPs) forService(s *Service, now time.Time) (ib.QPN, *making, error
 		}
 		return 0, p.beginAnew(m, s.QKey), nil
 	}
+	if err := p.roomFor(k.Host, now); err != nil { // it is none of the promised ones
+		return 0, nil, err
+	}
 	if err := p.makeRoom(k.Host, now); err != nil {
 		return 0, nil, err
 	}

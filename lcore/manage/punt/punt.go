@@ -8,7 +8,6 @@ package punt
 
 import (
 	"maps"
-	"net/netip"
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
@@ -26,14 +25,7 @@ type Worker interface {
 type Frame struct {
 	Data    []byte
 	Pending PendingPacket // nil: the frame is for management itself
-	Unknown Unknown       // not zero: there is no frame, a packet was dropped because no table has this node
-}
-
-// An Unknown is what a worker knows of a node that no table has. One of the fields is set.
-type Unknown struct {
-	GID ib.GID     // it has sent a message with a GRH
-	LID ib.LID     // it has sent a message without one
-	IP  netip.Addr // a RoCE host has sent to it
+	Unknown ib.NodeKey    // not zero: there is no frame, a packet was dropped because no table has this node
 }
 
 // A PendingPacket is RoCE data that waits for a proxy QP. Exactly one call of Requeue or Reject ends it.

@@ -70,9 +70,9 @@ type Partitions interface {
 type ProxyQPs interface {
 	// ForService calls then with the QPN, at once or in a later turn of the loop.
 	ForService(s proxyqps.Service, now time.Time, then func(ib.QPN, error))
-	// Promise keeps room for what a host will need that is told of a service. Release takes that back.
-	Promise(host netip.Addr, port uint16, now time.Time) error
-	Release(host netip.Addr, port uint16)
+	// Promise keeps room for what a host will need that is told of a service of a partition. Release takes that back.
+	Promise(host netip.Addr, port uint16, partition uint8, now time.Time) error
+	Release(host netip.Addr, port uint16, partition uint8)
 }
 
 // Deps are what SIDR works with.

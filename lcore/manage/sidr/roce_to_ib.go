@@ -24,6 +24,8 @@ type request struct {
 	packet roce.Packet
 	tid    uint64
 	fields ib.SIDRReqFields
+
+	partition uint8 // of the node
 }
 
 func (r *request) key() requestKey {
@@ -70,7 +72,8 @@ func (q *requests) requested(r request) {
 	if result == Answered {
 		result = take(&q.quota, key.from)
 	}
-	if result == Answered && q.ProxyQPs.Promise(key.from, r.srcPort(), time.Now()) != nil {
+	r.partition = q.PartitionOf(q.Nodes.GID(key.to))
+	if result == Answered && q.ProxyQPs.Promise(key.from, r.srcPort(), r.partition, time.Now()) != nil {
 		q.quota.Give(key.from)
 		result, status = NoProxyQP, ib.SIDRStatusNoQP
 	}
@@ -124,7 +127,7 @@ func (q *requests) connect(r request) {
 	from, to, _ := q.cfg.toIB(r.packet.SrcIP, r.packet.DstIP) // judge has checked it
 	c := ibside.ServiceConnect{
 		From: from, To: to, ToGID: q.Nodes.GID(r.packet.DstIP), SrcPort: r.srcPort(), Port: r.port(),
-		PKey:    q.Partitions.PKey(q.PartitionOf(q.Nodes.GID(r.packet.DstIP))),
+		PKey:    q.Partitions.PKey(r.partition),
 		Private: bytes.Clone(r.fields.Private[ib.CMAHdrLen:]),
 	}
 	running, port := q.Ask.Running(), q.cfg.Port
@@ -143,7 +146,7 @@ func (q *requests) connected(r request, a ibside.ServiceAnswer, err error) {
 	q.quota.Give(key.from)
 	result, o := judgeAnswer(a, err)
 	if result != Answered {
-		q.ProxyQPs.Release(key.from, r.srcPort())
+		q.ProxyQPs.Release(key.from, r.srcPort(), r.partition)
 	}
 	if result != Answered && q.Log.Allow("service_failed", 1) {
 		q.Log.Warn("service_failed", "from", key.from, "to", key.to, "port", r.port(), "why", result, "status", o.status, "error", err)
@@ -156,14 +159,14 @@ func (q *requests) connected(r request, a ibside.ServiceAnswer, err error) {
 // judgeAnswer maps the port's answer to the RoCE host's. Where no node answers, no process listens: that is what the
 // kernel of a server without the service would answer.
 func judgeAnswer(a ibside.ServiceAnswer, err error) (Result, outcome) {
-	var refused *ibside.Rejected
+	var rejected *ibside.Rejected
 	switch {
 	case err == nil && isServiceQP(a.QPN, a.QKey):
 		return Answered, outcome{ServiceAnswer: a}
 	case err == nil:
 		return Malformed, rejection(ib.SIDRStatusNoQP)
-	case errors.As(err, &refused):
-		return Refused, outcome{ibside.ServiceAnswer{Private: refused.Private}, statusAcross(refused.Status)}
+	case errors.As(err, &rejected):
+		return Refused, outcome{ibside.ServiceAnswer{Private: rejected.Private}, statusAcross(rejected.Status)}
 	case errors.Is(err, context.DeadlineExceeded):
 		return TimedOut, rejection(ib.SIDRStatusUnsupported)
 	}

@@ -79,12 +79,12 @@ func (r *rig) Ask(netip.Addr) bool {
 	return true
 }
 
-func (r *rig) AnswersFor(ip netip.Addr) bool                     { return ip == bridge || ip == node }
-func (r *rig) IsSpoofed(ip netip.Addr, _ frame.MAC, _ bool) bool { return ip != host }
-func (r *rig) Promise(netip.Addr, uint16, time.Time) error       { return nil }
-func (r *rig) Release(netip.Addr, uint16)                        {}
-func (r *rig) TakePunted() []punt.Frame                          { return nil }
-func (r *rig) Send(b []byte) error                               { r.sent = append(r.sent, b); return nil }
+func (r *rig) AnswersFor(ip netip.Addr) bool                      { return ip == bridge || ip == node }
+func (r *rig) IsSpoofed(ip netip.Addr, _ frame.MAC, _ bool) bool  { return ip != host }
+func (r *rig) Promise(netip.Addr, uint16, uint8, time.Time) error { return nil }
+func (r *rig) Release(netip.Addr, uint16, uint8)                  {}
+func (r *rig) TakePunted() []punt.Frame                           { return nil }
+func (r *rig) Send(b []byte) error                                { r.sent = append(r.sent, b); return nil }
 
 func (r *rig) ForService(_ proxyqps.Service, _ time.Time, then func(ib.QPN, error)) { then(0x789, nil) }
 

@@ -230,7 +230,7 @@ void cable_start(struct shca *s)
 	queue_delayed_work(s->sends, &c->training, 0);
 }
 
-/* Frames that the interface still has are forgotten: they do not come back to a module that is gone. */
+/* Frames that the interface still has are lost: they do not come back to a module that is gone. */
 void cable_stop(struct shca *s)
 {
 	struct shca_cable *c = &s->cable;

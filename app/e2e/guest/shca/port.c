@@ -33,7 +33,7 @@ bool port_has_lid(const struct shca *s, u16 lid)
 	return base && (lid >> s->port.lmc) == (base >> s->port.lmc);
 }
 
-/* Whether two members of a partition may talk: not if both are limited members (10.9.3). */
+/* Whether two members of a partition may send to each other: not if both are limited members (10.9.3). */
 bool pkeys_match(u16 a, u16 b)
 {
 	return (a & 0x7fff) && (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000);

@@ -101,7 +101,7 @@ func (f *fixture) enforce(port int, bits uint8, key ib.PKey) {
 	}
 }
 
-// TestPartition: a limited member may talk to a full one, and not to another limited member.
+// TestPartition: a limited member may send to a full one, and not to another limited member.
 func TestPartition(t *testing.T) {
 	f := configured(t, 3)
 	f.enforce(1, smp.EnforceInbound|smp.EnforceOutbound, 0x0005)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package relay is an InfiniBand switch: it relays packets between its ports as a subnet manager tells it to, and no other
-// way. Its own port 0 has the agents that the manager talks to. Sections are those of IBTA vol 1.
+// way. Its own port 0 has the agents that the manager asks. Sections are those of IBTA vol 1.
 //
 //	link ─ Port.Receive ─┬─ data:  P_Key, state ─ forwarding tables ─ state, P_Key, MTU ─┬─ queue of a port ─ writer ─ link
 //	                     └─ VL 15: directed route, or forwarding table ──────────────────┘
@@ -29,7 +29,7 @@ const (
 	maxPorts     = 254
 	noPort       = 0xff // of the linear forwarding table
 
-	dataQueue       = 1024
+	dataQueue       = 8192 // as credits, it lets an adapter be slow for the burst of a program with hundreds of queue pairs
 	managementQueue = 256
 )
 

@@ -120,7 +120,7 @@ func (p *Port) GUIDInfo(block uint32, data []byte, set bool) uint16 {
 }
 
 // Accepts reports whether a switch's port takes packets with a P_Key from its link: of a partition that it has an entry of. A
-// limited member's packets have a limited P_Key, and so has its switch's port; whom it may talk to is checked at the other end.
+// limited member's packets have a limited P_Key, and so has its switch's port; whom it may send to is checked at the other end.
 func (p *Port) Accepts(k ib.PKey) bool {
 	return slices.ContainsFunc(p.PKeys[:], func(own ib.PKey) bool { return k.Valid() && own&0x7fff == k&0x7fff })
 }

@@ -97,7 +97,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestReregister: the response has the bit as the request, and the port forgets it.
+// TestReregister: the response has the bit as the request, and the port clears it.
 func TestReregister(t *testing.T) {
 	p, b := NewPort(Adapter, 7), make([]byte, smp.DataLen)
 	smp.PortInfo{LID: 5, SMLID: 1, Reregister: true}.Put(b)

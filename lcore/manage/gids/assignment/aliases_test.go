@@ -72,7 +72,7 @@ func TestRejectedAlias(t *testing.T) {
 	}
 	next(t, a, "unwanted", now, nil, nil, nil)
 	if a.Has(1) {
-		t.Error("not forgotten")
+		t.Error("not dropped")
 	}
 	next(t, a, "begins anew", now, wanted(1), []ib.GUID{1}, nil)
 }

@@ -78,11 +78,11 @@ func (w *wire) send(worker int, b []byte) bool {
 }
 
 // pass lets time pass, in the steps of the loop.
-func (w *wire) pass(d time.Duration, tend func(time.Time)) {
+func (w *wire) pass(d time.Duration, tick func(time.Time)) {
 	const step = 100 * time.Millisecond
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.now = w.now.Add(step)
-		tend(w.now)
+		tick(w.now)
 	}
 }
 
@@ -232,10 +232,10 @@ func TestFull(t *testing.T) {
 	h.Join(group4, 0, w.now)
 	w.full = true
 	h.Queried(query(group4, 3, time.Second), w.now)
-	tend := func(now time.Time) { h.Tick(now); q.Tick(now) }
-	w.pass(time.Minute, tend)
+	tick := func(now time.Time) { h.Tick(now); q.Tick(now) }
+	w.pass(time.Minute, tick)
 	w.full, w.said = false, nil
-	w.pass(100*time.Millisecond, tend)
+	w.pass(100*time.Millisecond, tick)
 	w.want("then", "0: IGMPv3 join 239.1.2.3", "0: IGMPv3 still 239.1.2.3", "0: IGMPv3 who listens to 0.0.0.0", "0: MLDv2 who listens to ::")
 	if h.Reports != 3 || q.Queries != 2 {
 		t.Errorf("counted %d reports, %d queries", h.Reports, q.Queries)

@@ -11,8 +11,8 @@ import (
 // evictAge is how long a node must have been unused to make room for another.
 const evictAge = time.Minute
 
-// roundTime is the time in which all nodes are looked at.
-const roundTime = 10 * time.Second
+// sweepTime is the time in which all nodes are looked at.
+const sweepTime = 10 * time.Second
 
 // A Step is what a node's age asks for.
 type Step int
@@ -40,7 +40,7 @@ func (a *age) last() time.Time {
 type Ages[K comparable] struct {
 	Idle  time.Duration // a node that nothing crosses from or to, and that does not answer, goes after so long
 	nodes map[K]*age
-	round []K // to be looked at
+	sweep []K // to be looked at
 }
 
 // Len returns how many nodes there are.
@@ -66,15 +66,15 @@ func (a *Ages[K]) Drop(k K) { delete(a.nodes, k) }
 
 // Due returns nodes to be looked at now; each comes every ten seconds, if Due is called that often.
 func (a *Ages[K]) Due(every time.Duration) []K {
-	if len(a.round) == 0 {
+	if len(a.sweep) == 0 {
 		for k := range a.nodes {
-			a.round = append(a.round, k)
+			a.sweep = append(a.sweep, k)
 		}
 	}
-	turns := int(roundTime / every)
-	n := min(len(a.round), (len(a.nodes)+turns-1)/turns)
-	due := a.round[len(a.round)-n:]
-	a.round = a.round[:len(a.round)-n]
+	turns := int(sweepTime / every)
+	n := min(len(a.sweep), (len(a.nodes)+turns-1)/turns)
+	due := a.sweep[len(a.sweep)-n:]
+	a.sweep = a.sweep[:len(a.sweep)-n]
 	return due
 }
 

@@ -46,5 +46,5 @@ func (q *Questions[K]) Open(k K, now time.Time) bool {
 	return ok && now.Sub(at) < Rest
 }
 
-// End forgets a question.
+// End ends the rest of a question: it may be asked at once.
 func (q *Questions[K]) End(k K) { delete(q.asked, k) }

@@ -59,7 +59,7 @@ func age(b *schedule.Hosts, d time.Duration, use func(now time.Time) schedule.Us
 // searched for by broadcast while it has proxy QPs.
 func TestAge(t *testing.T) {
 	const s, m = time.Second, time.Minute
-	alone, all, silent, forget := schedule.Probe, schedule.Find, schedule.Silent, schedule.Remove
+	alone, all, silent, remove := schedule.Probe, schedule.Find, schedule.Silent, schedule.Remove
 	for _, c := range []struct {
 		name  string
 		use   schedule.Use
@@ -67,8 +67,8 @@ func TestAge(t *testing.T) {
 		long  time.Duration
 		want  []asked
 	}{
-		{"idle", schedule.Use{OnLink: true}, false, time.Hour, []asked{{10 * m, alone}, {10*m + s, alone}, {10*m + 2*s, alone}, {10*m + 3*s, forget}}},
-		{"behind a router", schedule.Use{}, false, time.Hour, []asked{{10 * m, forget}}},
+		{"idle", schedule.Use{OnLink: true}, false, time.Hour, []asked{{10 * m, alone}, {10*m + s, alone}, {10*m + 2*s, alone}, {10*m + 3*s, remove}}},
+		{"behind a router", schedule.Use{}, false, time.Hour, []asked{{10 * m, remove}}},
 		{"behind a router, with proxy QPs", schedule.Use{ProxyQPs: true}, true, time.Hour, nil},
 		{
 			"in use", schedule.Use{ProxyQPs: true, OnLink: true}, true, 3*m + 30*s,
@@ -158,7 +158,7 @@ func TestKeepAndPostpone(t *testing.T) {
 	}
 	now = now.Add(time.Second)
 	if n = b.Due(now); n == nil || b.Age(n, schedule.Use{}, now) != schedule.Remove {
-		t.Fatal("not to be forgotten")
+		t.Fatal("not to be removed")
 	}
 	b.Keep(n)
 	if b.Due(now.Add(59*time.Second)) != nil || b.Due(now.Add(time.Minute)) == nil {
@@ -222,10 +222,10 @@ func TestRejectedClaim(t *testing.T) {
 	b.Add(host, begin)
 	contest := func(by frame.MAC, d time.Duration) bool { return b.Contest(host, schedule.Place{MAC: by}, at(d)) }
 	for i, c := range []struct {
-		by      frame.MAC
-		refused bool
+		by       frame.MAC
+		rejected bool
 	}{{other, false}, {other, false}, {third, true}} {
-		if contest(c.by, 0) != c.refused || !b.Find(host).IsContested() {
+		if contest(c.by, 0) != c.rejected || !b.Find(host).IsContested() {
 			t.Errorf("claim %d is not pending, or one of a third station was not rejected", i)
 		}
 	}

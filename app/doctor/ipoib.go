@@ -71,8 +71,9 @@ func (p *ipoibProbe) checks() []check {
 		{"neighbours", learn.checkNeighbours, false},
 	}...)
 	if p.first {
-		all = append(all, check{"roce_side", p.checkRoCESide, false}, check{"plain_ipv4", p.checkPlainIPv4, false},
-			check{"plain_ipv6", p.checkPlainIPv6, false}, check{"plain_roce", p.checkCopies, false})
+		plain := plainProbe{p}
+		all = append(all, check{"roce_side", p.checkRoCESide, false}, check{"plain_ipv4", plain.checkPlainIPv4, false},
+			check{"plain_ipv6", plain.checkPlainIPv6, false}, check{"plain_roce", plain.checkCopies, false})
 	}
 	return append(all, check{"answers", p.checkAnswers, false})
 }

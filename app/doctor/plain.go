@@ -12,11 +12,14 @@ import (
 // Plain IP between RoCE hosts and nodes, such as ping and TCP, which the kernel forwards where it has an interface on the RoCE
 // side.
 
+// A plainProbe checks for it.
+type plainProbe struct{ *ipoibProbe }
+
 // plain reports whether the kernel can forward plain IP.
-func (p *ipoibProbe) plain() bool { return p.ports.roce != "" && p.ports.roce != p.netdev }
+func (p plainProbe) plain() bool { return p.ports.roce != "" && p.ports.roce != p.netdev }
 
 // checkPlainIPv4 requires forwarding on the RoCE side's interface, too.
-func (p *ipoibProbe) checkPlainIPv4() []Finding {
+func (p plainProbe) checkPlainIPv4() []Finding {
 	if !p.plain() {
 		return nil
 	}
@@ -26,8 +29,8 @@ func (p *ipoibProbe) checkPlainIPv4() []Finding {
 // checkPlainIPv6 requires IPv6 on the RoCE side's interface, and forwarding of all interfaces: for IPv6 the kernel looks at no
 // other setting (Linux net/ipv6/ip6_output.c, ip6_forward). Each RoCE host needs a route of its own, as the subnet's goes by
 // InfiniBand, where the interface has an address of it.
-func (p *ipoibProbe) checkPlainIPv6() []Finding {
-	if !p.plain() || len(hostsOn(p.cfg, nodes, true)) == 0 && !p.hasNodes(true) {
+func (p plainProbe) checkPlainIPv6() []Finding {
+	if !p.plain() || !p.speaksIPv6() {
 		return nil
 	}
 	var out []Finding
@@ -52,7 +55,7 @@ func (p *ipoibProbe) checkPlainIPv6() []Finding {
 // kernel keeps the packet itself: with forwarding on it would send each message a second time, as plain IP over IPoIB, and answer
 // those larger than IPoIB's MTU by ICMP, after which a RoCE host sends no large messages to the node any more. Other ports leave
 // the kernel no RoCE.
-func (p *ipoibProbe) checkCopies() []Finding {
+func (p plainProbe) checkCopies() []Finding {
 	if !p.plain() || p.cfg.RoCE.Port.Driver != "af_packet" {
 		return nil
 	}
@@ -62,7 +65,7 @@ func (p *ipoibProbe) checkCopies() []Finding {
 		if ipv6 {
 			ip = "ip -6"
 		}
-		if (!ipv6 || len(hostsOn(p.cfg, nodes, true)) > 0) && !p.kernel.Stopped(p.ports.roce, frame.PortRoCEv2, ipv6) {
+		if (!ipv6 || p.speaksIPv6()) && !p.kernel.Stopped(p.ports.roce, frame.PortRoCEv2, ipv6) {
 			fix = append(fix, fmt.Sprintf("%s rule add iif %s ipproto 17 dport %d pref 100 blackhole", ip, p.ports.roce, frame.PortRoCEv2))
 		}
 	}
@@ -73,7 +76,9 @@ func (p *ipoibProbe) checkCopies() []Finding {
 	return fine("the kernel does not forward RoCE's packets of %s", p.ports.roce)
 }
 
-func (p *ipoibProbe) forwards(at string) []Finding {
+func (p plainProbe) speaksIPv6() bool { return len(hostsOn(p.cfg, nodes, true)) > 0 || p.hasNodes(true) }
+
+func (p plainProbe) forwards(at string) []Finding {
 	if sysctl(p.kernel, at) == 0 {
 		return []Finding{bad(Warn, fmt.Sprintf("%s is off: plain IP from RoCE hosts to nodes, such as ping and TCP, ends here", dotted(at)), set(at, 1))}
 	}
@@ -81,7 +86,7 @@ func (p *ipoibProbe) forwards(at string) []Finding {
 }
 
 // isByRoCE reports whether a RoCE host's address is routed to its side, or translated, which the kernel does not do.
-func (p *ipoibProbe) isByRoCE(a netip.Addr) bool {
+func (p plainProbe) isByRoCE(a netip.Addr) bool {
 	if there, _ := p.cfg.Translations().ToRoCE(a); there != a {
 		return true
 	}

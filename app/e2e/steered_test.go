@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -87,11 +88,7 @@ func (k kernelOnEth1) use(t *testing.T) {
 		k.v4, deviceTo(k.v4), k.v6, deviceTo(k.v6))); err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []struct {
-		by      *Guest
-		command string
-		want    string
-	}{
+	k.together(t, []use{
 		{k.a, "ping -c 5 -i .2 -s 1000 " + k.v4, "5 packets received"},
 		{k.a, "ping -c 5 -i .2 -s 1000 " + k.v6, "5 packets received"},
 		{k.a, fmt.Sprintf("traceroute -n -m 1 -q %d %s 2>&1 | grep -v \\*", udpProbes, k.v4), "1  " + k.v4},
@@ -99,16 +96,37 @@ func (k kernelOnEth1) use(t *testing.T) {
 		{k.a, "wget -q -O - http://" + k.v4 + ":80/file | cmp - /bin/busybox && echo same", "same"},
 		{k.a, "wget -q -O - http://" + k.v4 + ":4791/file | cmp - /bin/busybox && echo same", "same"},
 		{k.a, "wget -q -O - http://[" + k.v6 + "]:4791/file | cmp - /bin/busybox && echo same", "same"},
-		{k.a, "ip neigh show " + k.v4, mac("C", 1)},
-		{k.a, "ip neigh show " + k.v6, mac("C", 1)},
-		{k.c, "ip neigh flush dev eth1; ping -c 2 " + strings.TrimSuffix(k.v4, "4") + "1", "2 packets received"},
-		{k.c, "ping -c 2 " + strings.TrimSuffix(k.v6, "4") + "1", "2 packets received"},
-	} {
-		out, _, err := x.by.Run(within(t, stepTime), x.command)
-		if err != nil || !strings.Contains(out, x.want) {
-			t.Errorf("guest %s: %s: %v; it printed\n%s\nwant %q", x.by.Name, x.command, err, out, x.want)
-		}
+	})
+	k.together(t, []use{{k.a, "ip neigh show " + k.v4, mac("C", 1)}, {k.a, "ip neigh show " + k.v6, mac("C", 1)}})
+	if err := k.c.Must(within(t, stepTime), "ip neigh flush dev eth1"); err != nil {
+		t.Fatal(err)
 	}
+	k.together(t, []use{
+		{k.c, "ping -c 2 " + strings.TrimSuffix(k.v4, "4") + "1", "2 packets received"},
+		{k.c, "ping -c 2 " + strings.TrimSuffix(k.v6, "4") + "1", "2 packets received"},
+	})
+}
+
+// A use is a command in a guest, and what it must print.
+type use struct {
+	by      *Guest
+	command string
+	want    string
+}
+
+// together runs commands at the same time.
+func (k kernelOnEth1) together(t *testing.T, all []use) {
+	t.Helper()
+	var running sync.WaitGroup
+	for _, x := range all {
+		running.Go(func() {
+			out, _, err := x.by.Run(within(t, stepTime), x.command)
+			if err != nil || !strings.Contains(out, x.want) {
+				t.Errorf("guest %s: %s: %v; it printed\n%s\nwant %q", x.by.Name, x.command, err, out, x.want)
+			}
+		})
+	}
+	running.Wait()
 }
 
 // deviceTo is a command that prints the interface by which an address is reached.

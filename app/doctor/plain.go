@@ -76,7 +76,9 @@ func (p plainProbe) checkCopies() []Finding {
 	return fine("the kernel does not forward RoCE's packets of %s", p.ports.roce)
 }
 
-func (p plainProbe) speaksIPv6() bool { return len(hostsOn(p.cfg, nodes, true)) > 0 || p.hasNodes(true) }
+func (p plainProbe) speaksIPv6() bool {
+	return len(hostsOn(p.cfg, nodes, true)) > 0 || p.hasNodes(true)
+}
 
 func (p plainProbe) forwards(at string) []Finding {
 	if sysctl(p.kernel, at) == 0 {

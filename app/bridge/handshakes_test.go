@@ -179,7 +179,8 @@ func served(more string) (*Bridge, *fabric.CM, func() error, error) {
 }
 
 func servedConfig(more string) (*config.Config, error) {
-	text := strings.Replace(wide("proxy_qps = 4096\nproxy_qps_per_host = 4096"), "[[group]]",
+	// Room for the host's proxy QPs is promised when it is answered, beside those of its own services.
+	text := strings.Replace(wide("proxy_qps = 8192\nproxy_qps_per_host = 8192"), "[[group]]",
 		"[[host]]\nip = \"10.9.0.1\"\nside = \"roce\"\nmac = \"02:00:00:00:00:01\"\n[[group]]", 1)
 	return config.Parse("bridge", []byte(text+fmt.Sprintf("[[service]]\nport = %d\n", floodPort)+more))
 }

@@ -140,6 +140,7 @@ func (p learnProbe) checkSubnetRoutes() []Finding {
 		if a := s.unknown(p.cfg); a.IsValid() && !p.isByNetdev(a) {
 			wrong = append(wrong, s.String())
 			fix = append(fix, fmt.Sprintf("%s route replace %v dev %s", ipCommand(a), s.Masked(), p.netdev))
+			fix = append(fix, p.keepHosts(s)...)
 		}
 	}
 	if len(wrong) == 0 {
@@ -147,6 +148,16 @@ func (p learnProbe) checkSubnetRoutes() []Finding {
 	}
 	return []Finding{bad(Fail, fmt.Sprintf("not routed by %s: %v; rdma_cm rejects requests of learned nodes, and the kernel answers for them",
 		p.netdev, wrong), fix...)}
+}
+
+// keepHosts returns the commands that keep the routes to RoCE hosts, which may have been the subnet's.
+func (p learnProbe) keepHosts(s learnSubnet) (fix []string) {
+	for _, a := range hostsOn(p.cfg, roceHosts, s.Addr().Is6()) {
+		if onRoCE, _ := p.cfg.Translations().ToRoCE(a); p.ports.roce != "" && onRoCE == a && s.Contains(a) {
+			fix = append(fix, fmt.Sprintf("%s route replace %v/%d dev %s", ipCommand(a), a, a.BitLen(), p.ports.roce))
+		}
+	}
+	return fix
 }
 
 // checkHosts tells that without the subnet's route the kernel answers for configured RoCE hosts alone.

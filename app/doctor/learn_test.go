@@ -54,7 +54,7 @@ func TestLearn(t *testing.T) {
 			"ip address del 10.9.0.254/32 dev ib0\nip address add 10.9.0.254/24 dev ib0"},
 		{"another subnet", "learn_address", Error, learning, func(m *machine) { m.addresses[1] = netip.MustParsePrefix("fd10::fe/64") },
 			"ip address add fd09::fe/64 dev ib0"},
-		{"subnet by Ethernet", "learn_routes", Error, learning, func(m *machine) { m.routes["10.9.0.0/24"] = "eth1" }, "ip route replace 10.9.0.0/24 dev ib0"},
+		{"subnet by Ethernet", "learn_routes", Error, learning, func(m *machine) { m.routes["10.9.0.0/24"] = "eth1" }, "ip route replace 10.9.0.0/24 dev ib0\nip route replace 10.9.0.1/32 dev eth1"},
 		{"RoCE host by InfiniBand", "roce_routes", Error, learning, func(m *machine) { delete(m.routes, "10.9.0.1/32") },
 			"ip route replace 10.9.0.1/32 dev eth1"},
 		{"no RoCE host", "learn_hosts", Hint, noHosts, func(*machine) {},

@@ -45,7 +45,8 @@ type Fabric struct {
 	ports   map[ib.LID]*switchPort // by base LID
 	guids   map[ib.GUID]ib.LID
 	nextLID ib.LID
-	gone    PortStats // of closed ports
+	gone    PortStats            // of closed ports
+	leaving map[*switchPort]bool // no join finds them any more, and they are not closed yet
 	closed  bool
 }
 
@@ -60,7 +61,7 @@ func New(cfg Config) (*Fabric, error) {
 	}
 	f := &Fabric{
 		cfg: cfg, sw: newSwitch(c, cfg.LMC), ports: map[ib.LID]*switchPort{}, guids: map[ib.GUID]ib.LID{},
-		nextLID: 1 << cfg.LMC, gone: PortStats{Drops: Counts{}},
+		nextLID: 1 << cfg.LMC, gone: PortStats{Drops: Counts{}}, leaving: map[*switchPort]bool{},
 	}
 	if err := f.start(); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -219,6 +220,7 @@ func (f *Fabric) detach(p *switchPort) {
 	f.mu.Lock()
 	delete(f.ports, p.info.LID)
 	delete(f.guids, p.info.GUID)
+	f.leaving[p] = true
 	f.mu.Unlock()
 	if f.sa != nil {
 		f.sa.portGone(p.info)
@@ -227,6 +229,7 @@ func (f *Fabric) detach(p *switchPort) {
 	p.queue.close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	delete(f.leaving, p)
 	f.gone.add(p.queue.stats())
 }
 
@@ -278,6 +281,9 @@ func (f *Fabric) Stats() (SwitchStats, PortStats) {
 	all := PortStats{Drops: Counts{}}
 	all.add(f.gone)
 	for _, p := range f.ports {
+		all.add(p.queue.stats())
+	}
+	for p := range f.leaving {
 		all.add(p.queue.stats())
 	}
 	return f.sw.Stats(), all

@@ -68,19 +68,21 @@ func (g *Groups) attach(now, old *member) error {
 
 // move attaches the queue pair to the group's MLID of now. If that is another than before, the old one is detached
 // first: devices know an attachment by queue pair and MGID alone, and to detach the old MLID later would detach the new
-// one, too.
+// one, too. The old one may be detached already: an earlier move may have failed half-way, when neither could be attached.
 func (s *sharedQP) move(now, old *member) error {
 	moved := old != nil && old.qp == s && old.granted.MLID != now.granted.MLID
+	var detached error
 	if moved {
-		if err := s.Detach(old.MGID, old.granted.MLID); err != nil {
-			return err
-		}
+		detached = s.Detach(old.MGID, old.granted.MLID)
 	}
 	err := s.Attach(now.MGID, now.granted.MLID)
-	if err != nil && moved {
+	if err == nil {
+		return nil
+	}
+	if moved && detached == nil {
 		err = errors.Join(err, s.Attach(old.MGID, old.granted.MLID))
 	}
-	return err
+	return errors.Join(detached, err)
 }
 
 // detach undoes attach. With stillAttached, the same queue pair receives the group for a newer membership.

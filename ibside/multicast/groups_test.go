@@ -40,24 +40,32 @@ func (s *fakeSubnet) Leave(_ context.Context, mgid ib.GID) error {
 	return s.err
 }
 
-// fakeQP records its attachments in order, and rejects one MLID.
+// fakeQP records its attachments in order, and rejects one MLID, or all. As devices do, it knows a group's attachment by one
+// MLID, and detaches no other.
 type fakeQP struct {
 	key       Key
 	calls     []string
 	reject    ib.LID
+	rejects   bool
+	at        map[ib.GID]ib.LID
 	destroyed bool
 }
 
-func (q *fakeQP) Attach(_ ib.GID, mlid ib.LID) error {
+func (q *fakeQP) Attach(mgid ib.GID, mlid ib.LID) error {
 	q.calls = append(q.calls, fmt.Sprintf("+%v", mlid))
-	if mlid == q.reject {
+	if was, attached := q.at[mgid]; q.rejects || mlid == q.reject || attached && was != mlid {
 		return errors.New("rejected")
 	}
+	q.at[mgid] = mlid
 	return nil
 }
 
-func (q *fakeQP) Detach(_ ib.GID, mlid ib.LID) error {
+func (q *fakeQP) Detach(mgid ib.GID, mlid ib.LID) error {
 	q.calls = append(q.calls, fmt.Sprintf("-%v", mlid))
+	if was, attached := q.at[mgid]; !attached || was != mlid {
+		return errors.New("not attached")
+	}
+	delete(q.at, mgid)
 	return nil
 }
 
@@ -84,7 +92,7 @@ func newRig() *rig {
 	r := &rig{subnet: &fakeSubnet{mlid: 0xc001}}
 	r.Groups = New(Config{
 		Create: func(k Key) (QP, error) {
-			r.qps = append(r.qps, &fakeQP{key: k, reject: r.reject})
+			r.qps = append(r.qps, &fakeQP{key: k, reject: r.reject, at: map[ib.GID]ib.LID{}})
 			return r.qps[len(r.qps)-1], nil
 		},
 		MTU: func() ib.MTU { return ib.MTU4096 }, Mbps: func() int { return 100000 }, PerQP: 2, Log: slog.New(slog.DiscardHandler),
@@ -138,6 +146,24 @@ func TestGroups(t *testing.T) {
 	}
 	if err := r.Leave(t.Context(), r.subnet, mgid(1)); err == nil {
 		t.Error("left a group twice")
+	}
+}
+
+// TestGroupsMoveAgain has a group move while nothing can be attached: neither its new MLID nor, again, the old one. The next
+// move succeeds.
+func TestGroupsMoveAgain(t *testing.T) {
+	r := newRig()
+	if _, err := r.Join(t.Context(), r.subnet, receiving(1)); err != nil {
+		t.Fatal(err)
+	}
+	q, moved := r.qps[0], ib.MCMemberFields{MGID: mgid(1), MLID: 0xc002, QKey: qkey, MTU: 4}
+	q.rejects = true
+	if err := r.Renew(moved, func(ibside.Membership) {}); err == nil {
+		t.Error("nothing can be attached, and the group moves")
+	}
+	q.rejects = false
+	if err := r.Renew(moved, func(ibside.Membership) {}); err != nil || q.at[mgid(1)] != 0xc002 {
+		t.Errorf("%v; attached at %v", err, q.at)
 	}
 }
 

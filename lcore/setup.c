@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 enum {
-	/* The first messages of a program's two hundred queue pairs, ten of each, come at once, and wait for proxy QPs.
-	 */
+	/* The first messages of a program with two hundred queue pairs come at once, and wait for proxy QPs. */
 	PUNT_RING = 2048,
 	REQUEUE_RING = 2048, /* those, when they are requeued, or a few bursts from every other worker */
 	SEND_RING = 1024,

@@ -149,6 +149,6 @@ func TestPartitionOfMessages(t *testing.T) {
 		t.Errorf("to the node: %v", err)
 	}
 	proof.add(2 * count)
-	movedExactly(t, settled(t, bridge).Since(before), count, count)
+	movedExactly(t, settled(t, bridge).Since(before), count, count, kernelsTalk...)
 	switchConserved(t)
 }

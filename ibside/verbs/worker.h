@@ -32,9 +32,10 @@ enum {
 	VERBS_MAX_SGE = 4,
 	VERBS_MAX_MRS = 64,
 	VERBS_PAYLOAD = 4096, /* of the largest datagram, bytes */
-	VERBS_PENDING =
-		2048, /* messages of one worker that wait for address handles: a program's first ones come at once */
-	VERBS_PENDING_PER_AH = 1024,
+	/* Messages of one worker that wait for address handles. A program with hundreds of queue pairs sends its first
+	 * ones at once, for one handle; the other half is for others. */
+	VERBS_PENDING = 2048,
+	VERBS_PENDING_PER_AH = VERBS_PENDING / 2,
 	VERBS_AHS_PENDING_PER_QP = 64, /* address handles that one queue pair's messages wait for */
 	VERBS_AH_WAYS = 8,
 };

@@ -13,22 +13,34 @@ export HOME := $(or $(HOME),$(shell getent passwd $$(id -u) | cut -d: -f6))
 # does. So a hash of all headers is part of the flags.
 HEADERS := $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.h' -o -name '*.def' \) -print0 | \
 	LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c1-12)
-export CGO_CFLAGS := $(or $(CGO_CFLAGS),-g -O2) -DCAUSEWAY_HEADERS=0x$(HEADERS)
+# Control-flow protection is here and in docker/Dockerfile, because #cgo lines may not have it; they have the other
+# flags that harden C.
+CFI := $(if $(filter aarch64,$(shell uname -m)),-mbranch-protection=standard,-fcf-protection)
+export CGO_CFLAGS := $(or $(CGO_CFLAGS),-g -O2) $(CFI) -DCAUSEWAY_HEADERS=0x$(HEADERS)
 
 GO_NEEDED := 1.26
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME ?= 10s
+# After how many seconds a build says that it takes long.
+PATIENCE ?= 5
 E2E_TIMEOUT ?= 40m
 IMAGE ?= causeway
 BASE ?=
 GO_IMAGE ?=
 BENCH ?=
+DURATION ?= 60s
+SEED ?= 0
+BIN ?= bin
+DEMO ?=
 
 # The programs to build: the main packages of app and perf.
-PROGRAMS := bin/causeway $(if $(wildcard perf/causeway-perf/*.go),bin/causeway-perf)
+PROGRAMS := causeway $(if $(wildcard perf/causeway-perf/*.go),causeway-perf)
 
 # Packages to test with the race detector: those without C, and those that use C only through other packages.
-RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/command ./app/console ./app/demo ./app/logs ./app/systemd ./app/web ./perf/trial ./perf/profile ./perf/report
+RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/bridge/link ./app/command ./app/condition ./app/console ./app/demo ./app/logs ./app/seats ./app/systemd ./app/web ./perf/trial ./perf/profile ./perf/report
+
+# Packages whose tests run C, to be run with the sanitizers. TestCFuzzers does it for lcore, and TestReaders for tables.
+SANITIZED := ./dpdk ./ibside/fabricport ./ibside/verbs ./lcore/pgm
 
 C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
 
@@ -43,6 +55,9 @@ PACKAGES := \
 	qemu-system-x86 iproute2 procps xz-utils busybox-static systemd groff-base \
 	fish zsh
 
+# To look at the web page: 95 MB, which only tests need.
+PACKAGES += $(if $(filter deps test,$(MAKECMDGOALS)),chromium-headless-shell)
+
 # To build the Debian package.
 PACKAGING := debhelper dpkg-dev
 
@@ -54,16 +69,22 @@ help: ## list the targets
 		/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
-build: deps go ## build bin/causeway
-	@for program in $(PROGRAMS); do \
-		name=$${program#bin/}; dir=./app/$$name; \
+build: deps go programs ## build bin/causeway
+
+.PHONY: programs
+programs:
+	@for name in $(PROGRAMS); do \
+		dir=./app/$$name; \
 		[[ -d $$dir ]] || dir=./perf/$$name; \
-		go build -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $$program $$dir; \
+		{ sleep $(PATIENCE) </dev/null >/dev/null 2>&1 && echo "build: compiling $(BIN)/$$name; the first time this takes minutes"; } & says=$$!; code=0; \
+		go build -buildmode=pie -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN)/$$name $$dir || code=$$?; \
+		kill $$says 2>/dev/null || true; \
+		(( code == 0 )) || exit $$code; \
 	done
 
 .PHONY: demo
-demo: build ## run a bridge between two fabrics on this machine for 20 seconds
-	@bin/causeway demo -duration 20s
+demo: build ## run a bridge between two fabrics on this machine for 20 seconds; DEMO=-keep: until Ctrl-C, with a web page
+	@bin/causeway demo -duration 20s $(DEMO)
 
 .PHONY: deb
 deb: PACKAGES += $(PACKAGING)
@@ -103,29 +124,41 @@ lint: deps go ## gofmt, go vet, staticcheck, deadcode, clang-format, the tree's 
 	@go tool staticcheck -tags e2e ./...
 	@dead=$$(go tool deadcode -tags e2e $$(go list -tags e2e -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...)); \
 		[[ -z $$dead ]] || { printf 'lint: no program reaches these functions; delete them, or move them to the tests:\n%s\n' "$$dead"; exit 1; }
-	@go test -run 'TestTopLevel|TestLicenceLines|TestFileSizes|TestFunctionSizes|TestMethods|TestImports|TestCgo|TestUnsafe|TestCForms|TestCCircles' \
+	@go test -run 'TestTopLevel|TestLicenceLines|TestFileSizes|TestFunctionSizes|TestMethods|TestImports|TestCgo|TestUnsafe|TestCForms|TestCHardened|TestCCircles' \
 		./app/causeway >/dev/null || go test -count=1 ./app/causeway
 
 .PHONY: e2e
 e2e: build ## test against real RoCE hosts in virtual machines (root, some minutes)
 	@[[ $$(id -u) == 0 ]] || { echo 'e2e: needs root, for network namespaces and taps; run sudo make e2e'; exit 1; }
 	@apt-cache show linux-image-amd64 >/dev/null 2>&1 || apt-get -qq update
-	@go test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) ./app/e2e/...
+	@echo 'e2e: the packages that need no virtual machine'
+	@go test -tags e2e -count=1 $$(go list -tags e2e ./app/e2e/... | grep -v '/app/e2e$$')
+	@echo 'e2e: the scenarios in virtual machines, in two lanes; building the guest takes 30 seconds the first time'
+	@app/e2e/lanes -test.timeout $(E2E_TIMEOUT)
 
 .PHONY: packages
 packages: PACKAGES += $(PACKAGING) lintian debootstrap systemd-container buildah
-packages: build ## test the Debian package and the image: build, install and run them (root, some minutes)
+packages: build prometheus ## test the Debian package and the image: build, install and run them (root, some minutes)
 	@[[ $$(id -u) == 0 ]] || { echo 'packages: needs root, to install whole systems in folders; run sudo make packages'; exit 1; }
 	@go test -tags e2e -count=1 -v -timeout 20m ./packaging
 
+.PHONY: soak
+soak: build ## run the bridge for DURATION (default 60s) while all around it fails at random, by SEED (root)
+	@[[ $$(id -u) == 0 ]] || { echo 'soak: needs root, for network namespaces; run sudo make soak'; exit 1; }
+	@go test -count=1 -v -timeout 0 -run TestSoak ./app/soak -duration $(DURATION) -seed $(SEED)
+
 .PHONY: fuzz
-fuzz: deps go ## run each fuzzer for FUZZTIME (default 10s)
-	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
-		grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | cut -c6- | while read -r name; do \
-			echo "fuzz: $$dir $$name"; \
-			out=$$(go test -run xxx -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$dir </dev/null 2>&1) || { echo "$$out"; exit 1; }; \
-		done; \
-	done
+fuzz: deps go ## run each fuzzer, of Go and of C, for FUZZTIME (default 10s)
+	@.ci/fuzz '$(FUZZTIME)'
+
+# Tests that break the C to see it noticed build it without these flags. The EAL's memory is never freed, so leaks are not looked
+# for: the tests count mbufs.
+.PHONY: sanitize
+sanitize: deps go ## test the C with the address and undefined behaviour sanitizers, and the tables with the thread sanitizer
+	@CGO_CFLAGS='-g -O1 -fsanitize=undefined -fno-sanitize-recover=all -DCAUSEWAY_HEADERS=0x$(HEADERS)' \
+		CGO_LDFLAGS=-fsanitize=undefined ASAN_OPTIONS=detect_leaks=0 \
+		go test -asan -short -timeout 20m -skip 'Notices?$$' $(SANITIZED)
+	@go test -run '^TestCFuzzers$$' ./lcore && go test -run '^TestReaders' ./tables
 
 .PHONY: bench
 bench: build ## measure the packet path on this machine; BENCH sets options

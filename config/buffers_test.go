@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDefaultMbufs checks that the packet buffers follow the workers and what they keep posted at an HCA, within half of the
-// memory, and that what the file says counts.
+// TestDefaultMbufs checks that the packet buffers follow the workers and what they keep posted at an HCA, within half
+// of the memory, and that what the file says counts.
 func TestDefaultMbufs(t *testing.T) {
 	const hca, subnet = "mlx5_0:1", "fabric:"
 	for _, c := range []struct {
@@ -33,6 +33,26 @@ func TestDefaultMbufs(t *testing.T) {
 		text = strings.Replace(text, "[ib]", fmt.Sprintf("mtu = %d\n[ib]", c.mtu), 1)
 		if got := parseGood(t, text+"\n[workers]\n"+c.workers+"\n").Workers.Mbufs; got != c.want {
 			t.Errorf("%s, MTU %d, %q: %d packet buffers, want %d", c.port, c.mtu, c.workers, got, c.want)
+		}
+	}
+}
+
+// TestDefaultRxDescs checks that an af_packet port's rings last longer than another's queues unless the file says, and
+// that they need no packet buffers.
+func TestDefaultRxDescs(t *testing.T) {
+	for _, c := range []struct {
+		port, workers string
+		want          int
+	}{
+		{"ring", "", 1024},
+		{"tap:dtap0", "", 1024},
+		{"af_packet:eth1", "", 8192},
+		{"af_packet:eth1", "rx_descs = 256", 256},
+		{"af_packet:eth1", "lcores = [1, 2]\nmbufs = 2048", 8192},
+	} {
+		text := strings.Replace(small, `"ring"`, fmt.Sprintf("%q", c.port), 1)
+		if got := parseGood(t, text+"\n[workers]\n"+c.workers+"\n").Workers.RxDescs; got != c.want {
+			t.Errorf("%s, %q: %d descriptors, want %d", c.port, c.workers, got, c.want)
 		}
 	}
 }

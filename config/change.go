@@ -11,8 +11,8 @@ import (
 // changeFile stands for the file name in problems of a change that comes from no file.
 const changeFile = "the change"
 
-// Extend returns c with further entries: [[host]], [[group]], [[range]], [[service]] and [[translate]], as a file has them. It
-// checks everything as if it were one file.
+// Extend returns c with further entries: [[host]], [[group]], [[range]], [[service]] and [[translate]], as a file has
+// them. It checks everything as if it were one file.
 func (c *Config) Extend(text string) (*Config, error) {
 	p := c.parser()
 	var doc map[string]any

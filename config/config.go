@@ -46,6 +46,8 @@ type Config struct {
 	// values are the values of single tables in the form of the file, with defaults, by "table.key". Diff compares
 	// them.
 	values map[string]string
+
+	origin origin // for Save
 }
 
 // RoCE is the Ethernet side.
@@ -112,18 +114,20 @@ func (p IBPort) String() string {
 
 // Workers sizes the datapath.
 type Workers struct {
-	LCores          []int // one worker each
-	Sleep           bool  // an idle worker sleeps instead of polling
-	MemoryMiB       int
-	RxDescs         int // per queue
-	TxDescs         int
-	Mbufs           int // in the one mempool
-	RecvBuffers     int // of each worker at the HCA; 0: the port's default
-	ProxyQPs        int // of all hosts
-	ProxyQPsPerHost int
-	Hosts           int // RoCE hosts known at a time
-	Nodes           int // IB nodes at a time
-	Groups          int // configured and learned, at a time
+	LCores                          []int // one worker each
+	Sleep                           bool  // an idle worker sleeps instead of polling
+	MemoryMiB                       int
+	RxDescs                         int // per queue
+	TxDescs                         int
+	Mbufs                           int // in the one mempool
+	RecvBuffers                     int // of each worker at the HCA; 0: the port's default
+	ProxyQPs                        int // of all hosts
+	ProxyQPsPerHost                 int
+	ProxyQPsUnconfirmed             int // of a host that has not answered ARP or ND; 0: no limit
+	ProxyQPRate, ProxyQPRatePerHost int // new ones in a second, in all and of one host; 0: no limit
+	Hosts                           int // RoCE hosts known at a time
+	Nodes                           int // IB nodes at a time
+	Groups                          int // configured and learned, at a time
 
 	ProxyQPDepth int           // depth of its send queue in an HCA; a power of two
 	ProxyQPIdle  time.Duration // an unused proxy QP is destroyed after this time; 0: never
@@ -238,6 +242,8 @@ type Listen struct {
 type Metrics struct {
 	Listen Listen
 	Pprof  bool // serve profiles, too
+
+	Insecure bool // profiles may be served to other machines
 }
 
 // Console is the operators' console.

@@ -3,7 +3,6 @@
 package config
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -45,7 +44,7 @@ func TestDefaults(t *testing.T) {
 			MTU: 1500, IBMTU: ib.MTU1024, V2: true, TTL: 64},
 		IB: IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault, NodeIdle: 10 * time.Minute},
 		Workers: Workers{LCores: []int{1}, MemoryMiB: 512, RxDescs: 1024, TxDescs: 1024, Mbufs: 16384, ProxyQPs: 4096,
-			ProxyQPsPerHost: 512, Hosts: 16384, Nodes: 4096, Groups: 1024, ProxyQPDepth: 128, ProxyQPIdle: 24 * time.Hour,
+			ProxyQPsPerHost: 512, ProxyQPsUnconfirmed: 4, ProxyQPRate: 4096, ProxyQPRatePerHost: 512, Hosts: 16384, Nodes: 4096, Groups: 1024, ProxyQPDepth: 128, ProxyQPIdle: 24 * time.Hour,
 			PGMStreams: 1024, PGMIdle: 5 * time.Minute},
 		Log: Log{Level: "info", Format: "text"},
 		QoS: c.QoS, values: c.values, // checked below, and by TestDiff
@@ -216,10 +215,30 @@ func TestMGID(t *testing.T) {
 	}
 }
 
-func TestLoadNamesTheFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "none.toml")
-	if _, err := Load(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v", err)
+// TestUnreadable checks that a file that cannot be read is named once, with what to do.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	none := filepath.Join(dir, "none.toml")
+	for path, want := range map[string]string{
+		none: none + `: there is no such file; name another, or begin with what "causeway example" prints`,
+		dir:  dir + ": this is a folder; name a file",
+	} {
+		if _, err := Load(path); err == nil || err.Error() != "config: "+want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// TestSmallMTU checks that an MTU that does not carry all that InfiniBand has is noted, and that one that does is not.
+func TestSmallMTU(t *testing.T) {
+	for mtu, want := range map[string]string{"1000": "at most 512 bytes", "4175": "at most 2048 bytes", "4176": ""} {
+		c := parseGood(t, strings.Replace(small, "[roce]\n", "[roce]\nmtu = "+mtu+"\n", 1))
+		if want == "" && len(c.Notes) == 0 {
+			continue
+		}
+		if len(c.Notes) != 1 || want == "" || !strings.Contains(c.Notes[0].Error(), "good.toml:2: roce: note: mtu "+mtu+" carries messages of "+want) {
+			t.Errorf("mtu %s: %v", mtu, c.Notes)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
 	if c := &p.cfg.RoCE; c.Port.Driver == "tap" && c.MTU > tapMTU {
 		roce.fail("mtu", "mtu %d is more than the %d that a tap can have; lower it, or use af_packet", c.MTU, tapMTU)
 	}
+	p.checkMTU(roce)
 	n := map[Side]int{}
 	for _, h := range p.cfg.Hosts {
 		n[h.Side]++
@@ -47,6 +48,15 @@ func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
 	}
 	if p.cfg.RoCE.V1 && !p.cfg.RoCE.V2 && len(p.cfg.Services) > 0 {
 		roce.fail("versions", `versions is ["v1"] alone, but services need IP addresses; add "v2", or remove [[service]]`)
+	}
+}
+
+// checkMTU notes an MTU with which messages that InfiniBand can have are lost, because nothing else tells before they
+// come.
+func (p *parser) checkMTU(roce *table) {
+	if m := p.cfg.RoCE.IBMTU; roce.has("mtu") && m.Valid() && m < ib.MTU4096 {
+		p.note(roce, "mtu", fmt.Sprintf("mtu %d carries messages of at most %d bytes; longer ones from InfiniBand are dropped (mtu_exceeded); "+
+			"mtu = 4176, here and on the interface, carries all", p.cfg.RoCE.MTU, m.Bytes()))
 	}
 }
 
@@ -98,8 +108,8 @@ func (t *table) keyOf(h Host, a netip.Addr) string {
 	return "ip"
 }
 
-// checkPlace reports an address that is the bridge's own or in none of its subnets: hosts of both fabrics resolve each other
-// by ARP and ND only, so both must be on the link.
+// checkPlace reports an address that is the bridge's own or in none of its subnets: hosts of both fabrics resolve each
+// other by ARP and ND only, so both must be on the link.
 func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
 	inside := a.IsLinkLocalUnicast()
 	for _, n := range p.cfg.RoCE.Addresses {
@@ -118,8 +128,9 @@ func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
 	}
 }
 
-// checkGroups reports groups that are ambiguous on one side. Packets from RoCE hosts have only the IP address, neither MGID nor
-// port, so only one RoCE group with an address may have a direction to InfiniBand; and one of plain UDP with an address and port.
+// checkGroups reports groups that are ambiguous on one side. Packets from RoCE hosts have only the IP address, neither
+// MGID nor port, so only one RoCE group with an address may have a direction to InfiniBand; and one of plain UDP with
+// an address and port.
 func (p *parser) checkGroups() {
 	type same struct {
 		ip   netip.Addr

@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -40,6 +41,32 @@ func (c Change) String() string {
 	return line
 }
 
+// hidden stands for a Q_Key where everybody can read.
+const hidden = "hidden"
+
+// withQKey matches a Q_Key in the words of an entry.
+var withQKey = regexp.MustCompile(`\bqkey 0x[0-9a-f]+`)
+
+// Public returns the change as those may see it who are not admins: a Q_Key is what keeps others out of a group.
+func (c Change) Public() Change {
+	if c.Key == "qkey" {
+		return changed(c.Where, c.Key, hidden, hidden, c.Live)
+	}
+	for _, s := range []*string{&c.Old, &c.New, &c.Detail} {
+		*s = withQKey.ReplaceAllString(*s, "qkey "+hidden)
+	}
+	return c
+}
+
+// Public returns the changes without Q_Keys.
+func (cs Changes) Public() Changes {
+	out := make(Changes, len(cs))
+	for i, c := range cs {
+		out[i] = c.Public()
+	}
+	return out
+}
+
 // Changes is a list of differences, in the order of the tables in keys.go.
 type Changes []Change
 
@@ -57,8 +84,8 @@ func (cs Changes) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// Diff returns the changes from old to to. It matches hosts by address or GID, groups by address and MGID, ranges and translations
-// by prefix, services by ports. The order of entries does not matter.
+// Diff returns the changes from old to to. It matches hosts by address or GID, groups by address and MGID, ranges and
+// translations by prefix, services by ports. The order of entries does not matter.
 func Diff(old, to *Config) Changes {
 	var out Changes
 	for i := range tables {
@@ -135,7 +162,8 @@ func listed[E entry](es []E) []entry {
 	return out
 }
 
-// diffEntries compares the entries of a [[table]]. Removed entries come first, because added ones may reuse their addresses.
+// diffEntries compares the entries of a [[table]]. Removed entries come first, because added ones may reuse their
+// addresses.
 func diffEntries(t *tableDoc, old, to []entry) (out Changes) {
 	before := pair(old, to)
 	stays := map[int]bool{}
@@ -165,7 +193,8 @@ func diffEntries(t *tableDoc, old, to []entry) (out Changes) {
 	return out
 }
 
-// pair finds for each new entry, by index, the old version of it. A match of the first key takes precedence over the others.
+// pair finds for each new entry, by index, the old version of it. A match of the first key takes precedence over the
+// others.
 func pair(old, to []entry) map[int]int {
 	pairs, taken := map[int]int{}, map[int]bool{}
 	for round := range 3 {

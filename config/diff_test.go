@@ -80,7 +80,8 @@ func TestDiff(t *testing.T) {
 // TestDiffSeesEveryKey checks that another value of any key is found, and called live as in keys.go. It gives each key
 // its example, or another value where that is the default.
 func TestDiffSeesEveryKey(t *testing.T) {
-	special := map[string][2]string{ // where the example is the default, or does not fit the rest: what to replace, by what
+	// Where the example is the default, or does not fit the rest: what to replace, by what.
+	special := map[string][2]string{
 		"roce.port": {`port = "ring"`, `port = "null"`}, "roce.addresses": {"10.9.0.254", "10.9.0.253"}, "roce.ttl": {"", "ttl = 9"},
 		"roce.versions": {"", `versions = ["v1", "v2"]`}, "ib.port": {`"fabric:"`, `"mlx5_0:1"`}, "ib.pkey": {"", "pkey = 0x8001"},
 		"workers.idle": {"", `idle = "sleep"`}, "workers.mbufs": {"", "mbufs = 8192"}, "workers.proxy_qp_depth": {"", "proxy_qp_depth = 64"},

@@ -26,6 +26,7 @@ func FuzzParse(f *testing.F) {
 		c, err := Parse("f.toml", data)
 		if err == nil {
 			wantSound(t, c)
+			wantRoundTrip(t, c)
 			return
 		}
 		var ps Problems

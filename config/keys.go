@@ -116,8 +116,10 @@ var tables = linked([]tableDoc{
 			meaning: "What an idle worker does: `poll`, which has the least latency and uses the whole core, or `sleep` for a short time."},
 		{name: "memory_mib", kind: number, def: int64(512), lo: 64, hi: 1 << 20, example: "512",
 			meaning: "The memory for packets and tables, in MiB."},
-		{name: "rx_descs", kind: number, def: int64(1024), lo: 64, hi: 32768, example: "1024",
-			meaning: "Receive descriptors of each Ethernet queue; a power of two."},
+		{name: "rx_descs", kind: number, noted: "1024; 8192 with `af_packet`", lo: 64, hi: 32768, example: "1024",
+			meaning: "Receive descriptors of each Ethernet queue; a power of two. With `af_packet` these are frames of the kernel's ring, which " +
+				"has as many to send: the default lasts for 10 ms at 0.8 million frames a second, and takes 25 MiB of each queue at an MTU of " +
+				"1500, 67 MiB at 4200. A process that may lock less memory has smaller rings (`ethernet_port` in the log)."},
 		{name: "tx_descs", kind: number, def: int64(1024), lo: 64, hi: 32768, example: "1024",
 			meaning: "Transmit descriptors of each Ethernet queue; a power of two."},
 		{name: "mbufs", kind: number, noted: "24576 a core", lo: 1024, hi: 1 << 24, example: "24576",
@@ -132,6 +134,15 @@ var tables = linked([]tableDoc{
 		{name: "proxy_qps_per_host", live: true, kind: number, def: int64(512), lo: 1, hi: 1 << 20, example: "512",
 			meaning: "The most proxy QPs of one RoCE host, so that no host can use them all; by default at most `proxy_qps`. A host that has no " +
 				"room for another gets \"no QP\" as answer when it asks for a service."},
+		{name: "proxy_qps_unconfirmed", live: true, kind: number, def: int64(4), lo: 0, hi: 1 << 20, example: "4",
+			meaning: "The most proxy QPs of a RoCE host in a subnet of `[roce] addresses` that has not answered ARP or ND yet (`src_unconfirmed`), so that " +
+				"forged addresses cannot use them all; 0 is no limit. The bridge asks a host when it asks for an address of the bridge's or a node's, " +
+				"and when it sends. A host that answers neither ARP nor ND needs a `[[host]]` entry with its `mac`."},
+		{name: "proxy_qp_rate", live: true, kind: number, noted: "`proxy_qps`", lo: 0, hi: 1 << 20, example: "4096",
+			meaning: "The most proxy QPs that are made in a second (`proxy_qp_rate`); as many at once. Hosts that have not answered ARP or ND, and those " +
+				"behind routers, share a quarter of it. 0 is no limit."},
+		{name: "proxy_qp_rate_per_host", live: true, kind: number, noted: "`proxy_qps_per_host`", lo: 0, hi: 1 << 20, example: "512",
+			meaning: "The same for one RoCE host."},
 		{name: "proxy_qp_depth", kind: number, def: int64(128), lo: 16, hi: 32768, example: "128",
 			meaning: "The depth of a proxy QP's send queue in an HCA, in messages; a power of two. The queues take most of the HCA's and the kernel's " +
 				"memory for proxy QPs."},
@@ -229,7 +240,9 @@ var tables = linked([]tableDoc{
 			meaning: "The address and port on which metrics, health and status are served, over HTTP without a password."},
 		{name: "pprof", kind: truth, def: false, example: "true",
 			meaning: "Whether Go's profiles are served there, too, below /debug/pprof/. They reveal what the program does, and " +
-				"taking them costs CPU time."},
+				"taking them costs CPU time, so an address that other machines can reach needs `insecure`, too."},
+		{name: "insecure", kind: truth, def: false, example: "true",
+			meaning: "Whether `pprof` is allowed on an address that other machines can reach."},
 	}},
 	{name: "console", meaning: "The operators' console.", keys: []key{
 		{name: "listen", kind: texts, noted: "off", example: `["unix:/run/causeway/console.sock"]`,

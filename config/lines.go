@@ -10,8 +10,8 @@ import (
 
 // scanLines maps every key of a TOML document to the line on which it stands, by its path:
 // "roce.mtu", "group[0].mgid", and for the elements of an array "roce.addresses[1]".
-// The TOML library does not export positions of values. It has read the document without an error, so the scanner need not check
-// the syntax; it only must terminate on any input.
+// The TOML library does not export positions of values. It has read the document without an error, so the scanner need
+// not check the syntax; it only must terminate on any input.
 func scanLines(data string) map[string]int {
 	s := lineScanner{data: data, line: 1, count: map[string]int{}, lines: map[string]int{}}
 	for s.skipBlank(true); s.pos < len(s.data); s.skipBlank(true) {

@@ -23,8 +23,8 @@ type mgidForm struct {
 	port  uint16
 }
 
-// readMGID returns the MGID of the group ip. It returns the zero GID after reporting a problem, and when ip is not valid, which has
-// been reported.
+// readMGID returns the MGID of the group ip. It returns the zero GID after reporting a problem, and when ip is not
+// valid, which has been reported.
 func readMGID(t *table, ip netip.Addr, pkey ib.PKey) ib.GID {
 	f, ok := readMGIDForm(t, pkey)
 	if !ok {

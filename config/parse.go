@@ -3,14 +3,17 @@
 package config
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
+	"golang.org/x/sys/unix"
 )
 
 // maxFile is the largest file in bytes, so that a wrong path does not exhaust memory.
@@ -20,20 +23,37 @@ const maxFile = 1 << 20
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
+		return nil, unreadable(path, err)
 	}
 	c, err := Parse(path, data)
 	if err != nil {
 		return nil, err
 	}
+	c.origin = origin{path, sha256.Sum256(data), scanLines(string(data))}
 	if file := &c.IB.Port.File; *file != "" && !filepath.IsAbs(*file) {
 		*file = filepath.Join(filepath.Dir(path), *file) // relative to the file, not to the working directory
 	}
 	return c, nil
 }
 
-// Parse turns data into a Config; messages use name for the file. An error is of type Problems: all problems of the file, in
-// line order.
+// unreadable says why a file cannot be read, and what to do.
+func unreadable(path string, err error) error {
+	var cause *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("config: %s: there is no such file; name another, or begin with what \"causeway example\" prints", path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("config: %s: this user may not read it; use sudo, or change its permissions", path)
+	case errors.Is(err, unix.EISDIR):
+		return fmt.Errorf("config: %s: this is a folder; name a file", path)
+	case errors.As(err, &cause):
+		return fmt.Errorf("config: %s: %w", path, cause.Err)
+	}
+	return fmt.Errorf("config: %w", err)
+}
+
+// Parse turns data into a Config; messages use name for the file. An error is of type Problems: all problems of the
+// file, in line order.
 func Parse(name string, data []byte) (*Config, error) {
 	p := parser{file: name, cfg: &Config{values: map[string]string{}}, tables: map[string][]*table{}}
 	if len(data) > maxFile {

@@ -11,8 +11,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// minMTU is the least netdev MTU that carries the least IB MTU: 256 bytes and the 80 that the kernel reserves for headers
-// (Linux drivers/infiniband/sw/rxe, RXE_MAX_HDR_LENGTH).
+// minMTU is the least netdev MTU that carries the least IB MTU: 256 bytes and the 80 that the kernel reserves for
+// headers (Linux drivers/infiniband/sw/rxe, RXE_MAX_HDR_LENGTH).
 const minMTU = 256 + 80
 
 func (p *parser) bridge(t *table) {
@@ -130,8 +130,8 @@ func isHostAddr(a netip.Addr) bool {
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// isNetOrBroadcast reports whether n's address is the first of its subnet or, with IPv4, the last: neither is a host's, except
-// in subnets of one or two addresses (RFC 3021).
+// isNetOrBroadcast reports whether n's address is the first of its subnet or, with IPv4, the last: neither is a host's,
+// except in subnets of one or two addresses (RFC 3021).
 func isNetOrBroadcast(n netip.Prefix) bool {
 	a := n.Addr()
 	if n.Bits() >= a.BitLen()-1 {

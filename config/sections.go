@@ -93,12 +93,22 @@ func (p *parser) workers(t *table) {
 		RxDescs: t.powerOfTwo("rx_descs"), TxDescs: t.powerOfTwo("tx_descs"), Mbufs: n("mbufs"),
 		ProxyQPs: n("proxy_qps"), ProxyQPsPerHost: n("proxy_qps_per_host"), Hosts: n("hosts"), Nodes: n("nodes"), Groups: n("groups"),
 		ProxyQPDepth: t.powerOfTwo("proxy_qp_depth"), ProxyQPIdle: time.Duration(t.number("proxy_qp_idle")) * time.Second,
+		ProxyQPRate: n("proxy_qp_rate"), ProxyQPRatePerHost: n("proxy_qp_rate_per_host"), ProxyQPsUnconfirmed: n("proxy_qps_unconfirmed"),
 		RecvBuffers: n("recv_buffers"), PGMStreams: n("pgm_streams"), PGMIdle: time.Duration(t.number("pgm_idle")) * time.Second,
 	}
 	if w := &p.cfg.Workers; !t.has("proxy_qps_per_host") {
 		w.ProxyQPsPerHost = min(w.ProxyQPsPerHost, w.ProxyQPs)
 	}
-	if p.cfg.Workers.Mbufs == 0 { // the file does not say, or is wrong there
+	if w := &p.cfg.Workers; !t.has("proxy_qp_rate") {
+		w.ProxyQPRate = w.ProxyQPs
+	}
+	if w := &p.cfg.Workers; !t.has("proxy_qp_rate_per_host") {
+		w.ProxyQPRatePerHost = w.ProxyQPsPerHost
+	}
+	if p.cfg.Workers.RxDescs == 0 { // the file does not say, or is wrong there
+		p.cfg.Workers.RxDescs = defaultRxDescs(p.cfg.RoCE.Port)
+	}
+	if p.cfg.Workers.Mbufs == 0 { // likewise
 		p.cfg.Workers.Mbufs = defaultMbufs(p.cfg)
 	}
 }
@@ -172,7 +182,7 @@ func (p *parser) qos(t *table) {
 
 // metrics reads the address of the metrics endpoint.
 func (p *parser) metrics(t *table) {
-	p.cfg.Metrics.Pprof = t.truth("pprof")
+	p.cfg.Metrics.Pprof, p.cfg.Metrics.Insecure = t.truth("pprof"), t.truth("insecure")
 	s := t.text("listen")
 	if s == "" {
 		return
@@ -183,6 +193,14 @@ func (p *parser) metrics(t *table) {
 		return
 	}
 	p.cfg.Metrics.Listen = a
+	if m := p.cfg.Metrics; m.Pprof && !m.Insecure && !a.isLoopback() {
+		t.fail("pprof", "pprof would serve the program's memory to everybody who reaches %q; listen on 127.0.0.1, or write insecure = true", a.Address)
+	}
+}
+
+// isLoopback reports whether only this machine can connect.
+func (l Listen) isLoopback() bool {
+	return l.Network == "unix" || netip.MustParseAddrPort(l.Address).Addr().IsLoopback()
 }
 
 // console reads the addresses of the console.
@@ -194,6 +212,9 @@ func (p *parser) console(t *table) {
 			a, ok = Listen{"unix", path}, strings.HasPrefix(path, "/") && len(path) < 108
 		}
 		switch {
+		case !ok && strings.HasPrefix(s, "unix:"):
+			t.failAt("listen", i, `listen %s is not the path of a socket: it begins with / and has at most 107 bytes, `+
+				`like "unix:/run/causeway/console.sock"`, show(s))
 		case !ok:
 			t.failAt("listen", i, `listen %s is not an address; write one like "unix:/run/causeway/console.sock" or "127.0.0.1:4711"`,
 				show(s))
@@ -220,14 +241,14 @@ func (p *parser) token(t *table) {
 	}
 	p.cfg.Console.Token = token
 	for i, a := range p.cfg.Console.Listen {
-		if a.Network != "unix" && token == "" && !netip.MustParseAddrPort(a.Address).Addr().IsLoopback() {
+		if token == "" && !a.isLoopback() {
 			t.failAt("listen", i, "listen %q can be reached by other machines; set a token, or use 127.0.0.1", a.Address)
 		}
 	}
 }
 
-// tcpListen reads ADDRESS:PORT. It rejects host names, which could resolve to another address later. An IPv4 address listens on
-// IPv4 only: with the network "tcp", 0.0.0.0 would listen on all IPv6 addresses, too.
+// tcpListen reads ADDRESS:PORT. It rejects host names, which could resolve to another address later. An IPv4 address
+// listens on IPv4 only: with the network "tcp", 0.0.0.0 would listen on all IPv6 addresses, too.
 func tcpListen(s string) (Listen, bool) {
 	a, err := netip.ParseAddrPort(s)
 	if err != nil || a.Port() == 0 || a.Addr().IsMulticast() {

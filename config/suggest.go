@@ -23,8 +23,8 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// distance returns the optimal string alignment distance: the letters to insert, delete, replace or transpose to turn a into b.
-// It returns a large number when the lengths differ by more than 3.
+// distance returns the optimal string alignment distance: the letters to insert, delete, replace or transpose to turn a
+// into b. It returns a large number when the lengths differ by more than 3.
 func distance(a, b string) int {
 	if len(a) > len(b)+3 || len(b) > len(a)+3 {
 		return 1 << 10

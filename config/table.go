@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// table reads the values of one table of the file and checks them against the descriptions of its keys. A getter reports a
-// wrong value and returns the default, so that reading continues. What one section alone has is read by functions that use the
-// getters: readIBPort, readGroupIP.
+// table reads the values of one table of the file and checks them against the descriptions of its keys. A getter
+// reports a wrong value and returns the default, so that reading continues. What one section alone has is read by
+// functions that use the getters: readIBPort, readGroupIP.
 type table struct {
 	p      *parser
 	name   string // in keys
@@ -33,22 +33,25 @@ func (t *table) line(key string) int { return t.p.lineOf(t.path + "." + key) }
 
 func (t *table) has(key string) bool { return t.vals[key] != nil }
 
-// checkKeys reports unknown keys and missing ones.
+// checkKeys reports unknown keys and missing ones, but not a missing one that an unknown one was meant to be.
 func (t *table) checkKeys() {
+	meant := map[string]bool{}
 	for _, name := range sortedKeys(t.vals) {
 		if findKey(t.name, name) == nil {
-			t.fail(name, "key %s is not known; %s", printable(name), suggest(name, tableNamed(t.name).keyNames(false), "the keys are"))
+			known := tableNamed(t.name).keyNames(false)
+			t.fail(name, "key %s is not known; %s", printable(name), suggest(name, known, "the keys are"))
+			meant[Nearest(name, known)] = true
 		}
 	}
 	for _, name := range tableNamed(t.name).keyNames(true) {
-		if !t.has(name) {
+		if !t.has(name) && !meant[name] {
 			t.fail(name, "%s is missing; write %s = %s", name, name, findKey(t.name, name).example)
 		}
 	}
 }
 
-// value returns a value of the TOML type T: the key's default when the key is missing or its value has another type, which is
-// reported. set is true when the value is the file's.
+// value returns a value of the TOML type T: the key's default when the key is missing or its value has another type,
+// which is reported. set is true when the value is the file's.
 func value[T any](t *table, name string) (v T, set bool) {
 	k := findKey(t.name, name)
 	v, _ = k.def.(T)
@@ -58,7 +61,11 @@ func value[T any](t *table, name string) (v T, set bool) {
 	}
 	got, ok := raw.(T)
 	if !ok {
-		t.fail(name, "%s is %s; write %s: %s = %s", name, describe(raw), k.kind, name, k.example)
+		what := describe(raw)
+		if k.secret {
+			what, _, _ = strings.Cut(what, ",")
+		}
+		t.fail(name, "%s is %s; write %s: %s = %s", name, what, k.kind, name, k.example)
 		return v, false
 	}
 	return got, true
@@ -76,8 +83,8 @@ func (t *table) text(name string) string {
 // given returns a string that the file sets; ok is false when it does not, or when its type is wrong.
 func (t *table) given(name string) (s string, ok bool) { return value[string](t, name) }
 
-// elements yields the strings of a list with their indexes, without wrong ones, which are reported; the defaults when the
-// key is missing.
+// elements yields the strings of a list with their indexes, without wrong ones, which are reported; the defaults when
+// the key is missing.
 func (t *table) elements(name string) iter.Seq2[int, string] {
 	k := findKey(t.name, name)
 	list, set := value[[]any](t, name)

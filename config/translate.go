@@ -93,8 +93,8 @@ func isApart(t, before *table, key string, a, b netip.Prefix) bool {
 	return false
 }
 
-// checkConflict reports an address in use that an entry's IB prefix contains: on InfiniBand it would be the address of two hosts.
-// An address that another entry translates is not in use there.
+// checkConflict reports an address in use that an entry's IB prefix contains: on InfiniBand it would be the address of
+// two hosts. An address that another entry translates is not in use there.
 func (p *parser) checkConflict(t *table, x Translate, all ib.Translations) {
 	const instead = "so on InfiniBand it would be two hosts'; translate it, too, or choose another prefix"
 	for i, h := range p.cfg.Hosts {

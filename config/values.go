@@ -4,7 +4,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,17 +36,22 @@ func (k *key) canonical(v any) string {
 		}
 		return "[" + strings.Join(out, ", ") + "]"
 	case map[string]any:
+		to := map[int64]any{}
+		for _, name := range sortedKeys(v) { // of several ways to write a number the last counts, as in mapping
+			from, _ := strconv.ParseInt(name, 0, 64) // wrong ones have been reported
+			to[from] = v[name]
+		}
 		var out []string
-		for _, name := range sortedKeys(v) {
-			out = append(out, fmt.Sprintf("%s = %v", name, v[name]))
+		for _, from := range slices.Sorted(maps.Keys(to)) {
+			out = append(out, fmt.Sprintf("%d = %v", from, to[from]))
 		}
 		return "{ " + strings.Join(out, ", ") + " }"
 	}
 	return fmt.Sprint(v)
 }
 
-// isSet reports whether the order of a list's elements does not matter. That of the bridge's addresses does: the first is
-// special.
+// isSet reports whether the order of a list's elements does not matter. That of the bridge's addresses does: the first
+// is special.
 func (k *key) isSet() bool { return len(k.words) > 0 || k.name == "allow" || k.name == "listen" }
 
 // plainDefault returns the default in the form of the file, or in words.

@@ -3,6 +3,7 @@
 package dpdk
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -29,7 +30,7 @@ func planAFPacket(arg string, config *PortConfig) (portPlan, error) {
 	}
 	netdev, err := net.InterfaceByName(arg)
 	if err != nil {
-		return portPlan{}, fmt.Errorf("there is no interface %s; there are %s", arg, interfaceNames())
+		return portPlan{}, noInterface{fmt.Errorf("there is no interface %s; there are %s", arg, interfaceNames())}
 	}
 	mtu := mtuOr(config.MTU, netdev.MTU)
 	if mtu > netdev.MTU {
@@ -39,9 +40,34 @@ func planAFPacket(arg string, config *PortConfig) (portPlan, error) {
 		return portPlan{}, fmt.Errorf("%d Rx and %d Tx queues: af_packet has them in pairs; use as many of each", config.RxQueues, config.TxQueues)
 	}
 	frame := afFrame(mtu)
+	var mac [6]byte
+	copy(mac[:], netdev.HardwareAddr)
+	wanted := roundUp(max(config.RxDescs, config.TxDescs), afBlockFrames)
+	frames := afRing(wanted, frame, config.RxQueues, lockableBytes())
 	args := fmt.Sprintf("iface=%s,qpairs=%d,blocksz=%d,framesz=%d,framecnt=%d", arg, config.RxQueues,
-		frame*afBlockFrames, frame, roundUp(max(config.RxDescs, config.TxDescs), afBlockFrames))
-	return portPlan{args: args, mtu: mtu, mbufRoom: afMbufRoom(mtu), needs: capNetRaw}, nil
+		frame*afBlockFrames, frame, frames)
+	plan := portPlan{args: args, mtu: mtu, mbufRoom: afMbufRoom(mtu), needs: capNetRaw, misses: missesBySockets, captured: netdev.Index, carriers: []string{arg},
+		waits: netdev.Flags&net.FlagUp == 0, mac: mac,
+		rings: Rings{Frames: frames, Bytes: 2 * config.RxQueues * frames * frame}}
+	if frames < wanted {
+		plan.caveat = fmt.Sprintf("the rings have %d frames each, not %d, because the process may lock no more memory: ulimit -l unlimited, "+
+			"LimitMEMLOCK=infinity or CAP_IPC_LOCK", frames, wanted)
+	}
+	return plan, nil
+}
+
+// Rings are the kernel's rings of a port's packet sockets, one to receive and one to send for each queue.
+type Rings struct{ Frames, Bytes int } // frames of each, bytes of all
+
+// Rings returns the rings of an af_packet port; of other ports the zero Rings.
+func (p *Port) Rings() Rings { return p.plan.rings }
+
+// afRing is how many frames each ring has: as many as wanted, or what can be locked in memory, as the PMD locks both
+// rings of each queue. The least is a block, whether it can be locked or not: the PMD says so.
+func afRing(wanted, frame, queues int, lockable uint64) int {
+	const rings = 2
+	most := lockable / uint64(rings*queues*frame*afBlockFrames) * afBlockFrames
+	return max(afBlockFrames, int(min(uint64(wanted), most)))
 }
 
 // afFrame is the size of a frame in the kernel's ring.
@@ -49,6 +75,14 @@ func afFrame(mtu int) int { return roundUp(afDataOffset+frameRoom(mtu), afFrameU
 
 // afMbufRoom is what the PMD wants to find in an mbuf after the headroom.
 func afMbufRoom(mtu int) int { return afFrame(mtu) - afHeaderLen }
+
+// ErrNoInterface is in the error of OpenPort when the kernel's interface is not there, or not yet.
+var ErrNoInterface = errors.New("dpdk: there is no such interface")
+
+// noInterface is an error that is ErrNoInterface as well.
+type noInterface struct{ error }
+
+func (noInterface) Is(target error) bool { return target == ErrNoInterface }
 
 func interfaceNames() string {
 	all, err := net.Interfaces()

@@ -153,9 +153,9 @@ static void park_interrupts(void)
 	if (rte_intr_fd_set(handle, event) < 0 || rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) < 0 ||
 	    rte_intr_callback_register(handle, park, NULL) < 0)
 		return;
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec++; /* a thread that is stuck in a driver must not keep the process */
-	while (sem_timedwait(&parked, &until) < 0 && errno == EINTR)
+	while (sem_clockwait(&parked, CLOCK_MONOTONIC, &until) < 0 && errno == EINTR)
 		;
 }
 

@@ -42,7 +42,8 @@ var started struct {
 }
 
 // Init starts the EAL: with hugepages when enough are free, else with ordinary memory, which EAL.Note tells.
-// Any number of processes may do so side by side: nothing is kept in files (--in-memory, or --no-huge with --no-shconf).
+// Any number of processes may do so side by side: nothing is kept in files (--in-memory, or --no-huge with
+// --no-shconf).
 //
 // The worker lcores wait for rte_eal_remote_launch(3), each pinned to its CPU, with all signals blocked. The main
 // lcore is nominal: no thread belongs to it, and the EAL's own threads float over the CPUs that no worker has.

@@ -23,6 +23,7 @@ var tasks = map[string]func() (string, error){
 	"no-memory":     taskNoMemory,
 	"address-space": taskAddressSpace,
 	"nobody":        taskNobody,
+	"rings":         taskRings,
 }
 
 func runTask(task string) int {
@@ -70,7 +71,7 @@ func taskEcho() (string, error) {
 	}
 	fmt.Println("ready")
 	var burst [1]Mbuf
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if p.Rx(0, burst[:]) == 1 && p.Tx(0, burst[:]) == 0 {
 			burst[0].Free()
 		}

@@ -43,7 +43,7 @@ func planEAL(config EALConfig, cpus, isolated []int) (ealPlan, error) {
 	}
 	lcores, err := plan.placeLcores(config, cpus, isolated)
 	if err != nil {
-		return ealPlan{}, err
+		return ealPlan{}, fmt.Errorf("dpdk: %w", err)
 	}
 	pci, err := pciArgs(config.PCI)
 	if err != nil {
@@ -88,6 +88,12 @@ func (p *ealPlan) chooseMemory(config EALConfig) error {
 	return nil
 }
 
+// CheckWorkers returns an error when workers cannot have these CPUs on this machine.
+func CheckWorkers(cpus []int) error {
+	_, err := (&ealPlan{}).placeLcores(EALConfig{Workers: cpus}, usableCPUs(), isolatedCPUs())
+	return err
+}
+
 // placeLcores writes --lcores: lcore 0, the main one, floats over all CPUs without a worker (over all CPUs when
 // every one has a worker); lcore i+1 sits on the CPU of worker i.
 //
@@ -95,14 +101,15 @@ func (p *ealPlan) chooseMemory(config EALConfig) error {
 func (p *ealPlan) placeLcores(config EALConfig, cpus, isolated []int) (string, error) {
 	workers := config.Workers
 	if len(workers) >= maxLcores {
-		return "", fmt.Errorf("dpdk: %d workers: DPDK has room for %d", len(workers), maxLcores-1)
+		return "", fmt.Errorf("[workers] lcores names %d CPUs; DPDK has room for %d workers", len(workers), maxLcores-1)
 	}
 	for i, cpu := range workers {
 		if !slices.Contains(cpus, cpu) && !slices.Contains(isolated, cpu) {
-			return "", fmt.Errorf("dpdk: worker CPU %d: this process may use CPUs %s", cpu, cpuList(union(cpus, isolated)))
+			return "", fmt.Errorf("[workers] lcores names CPU %d, which this process may not use, or this machine does not have; write some of %s",
+				cpu, cpuList(union(cpus, isolated)))
 		}
 		if slices.Contains(workers[:i], cpu) && !config.ShareCPUs {
-			return "", fmt.Errorf("dpdk: worker CPU %d is named twice; a CPU can have one worker", cpu)
+			return "", fmt.Errorf("[workers] lcores names CPU %d twice; a CPU can have one worker", cpu)
 		}
 		p.workers = append(p.workers, uint(i+1))
 	}

@@ -82,6 +82,9 @@ func TestKernelPortErrors(t *testing.T) {
 	} {
 		_, err := OpenPort(c.name, c.config)
 		wantError(t, err, `dpdk: port "`+c.name+`": `+c.want)
+		if missing := strings.HasPrefix(c.want, "there is no interface"); errors.Is(err, ErrNoInterface) != missing {
+			t.Errorf("%s: its interface is missing: %v, want %v", c.name, !missing, missing)
+		}
 	}
 	if _, err := net.InterfaceByName("dtap2"); err == nil {
 		t.Error("a tap that could not be opened has left its interface")

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// isolatedCPUs returns the CPUs that the kernel's command line sets aside (isolcpus=). A kernel that does not tell has none.
+// isolatedCPUs returns the CPUs that the kernel's command line sets aside (isolcpus=). A kernel that does not tell has
+// none.
 func isolatedCPUs() []int {
 	b, err := os.ReadFile("/sys/devices/system/cpu/isolated")
 	if err != nil {

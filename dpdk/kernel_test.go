@@ -6,31 +6,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"causeway/dpdk/nettest"
 )
 
-// ownNetwork puts the test in a network namespace of its own, which ends with its thread.
-func ownNetwork(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: a network namespace, packet sockets and /dev/net/tun")
-	}
-	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
-	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
-		t.Fatalf("a network namespace: %v", err)
-	}
-}
-
-func ip(t *testing.T, args string) {
-	t.Helper()
-	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-		t.Fatalf("ip %s: %v: %s", args, err, out)
-	}
-}
+// Tests with interfaces of the kernel have a network namespace of their own.
+var ownNetwork, ip = nettest.Own, nettest.IP
 
 // veth makes a pair of interfaces, up, with that MTU.
 func veth(t *testing.T, a, b, mtu string) {

@@ -25,12 +25,12 @@ func planMlx5(arg string, config *PortConfig) (portPlan, error) {
 	return portPlan{mtu: mtu, mbufRoom: frameRoom(mtu), tellMTU: true}, nil
 }
 
-// Caveat says what may keep a port from receiving what its rules ask for, or "". A ConnectX whose RoCE is enabled, as it
-// is by default, handles what comes to RoCE's UDP port itself; disabled, that is plain Ethernet to it (Linux
-// Documentation/networking/device_drivers/ethernet/mellanox/mlx5, enable_roce).
+// Caveat says what a port lacks of what it was to have, or what may keep it from receiving what its rules ask for; or
+// "". A ConnectX whose RoCE is enabled, as it is by default, handles what comes to RoCE's UDP port itself; disabled,
+// that is plain Ethernet to it (Linux Documentation/networking/device_drivers/ethernet/mellanox/mlx5, enable_roce).
 func (p *Port) Caveat() string {
 	if p.bus != "pci" {
-		return ""
+		return p.plan.caveat
 	}
 	types, _ := filepath.Glob(filepath.Join(sysRoot, "sys/bus/pci/devices", p.device, "infiniband/*/ports/*/gid_attrs/types/*"))
 	for _, file := range types {

@@ -19,8 +19,8 @@ func (f MulticastFilter) String() string {
 }
 
 // SetMulticast makes the port receive frames to these multicast addresses, and answers by what means: the
-// device's list of addresses, else all multicast frames, else all frames. With a list, the port no longer receives all that
-// SetAllMulticast asked for.
+// device's list of addresses, else all multicast frames, else all frames. With a list, the port no longer receives all
+// that SetAllMulticast asked for.
 func (p *Port) SetMulticast(macs [][6]byte) (MulticastFilter, error) {
 	list := make([]C.struct_dpdk_mac, len(macs)+1) // one more: its address is taken even when there are none
 	for i, mac := range macs {
@@ -30,6 +30,9 @@ func (p *Port) SetMulticast(macs [][6]byte) (MulticastFilter, error) {
 		for j, b := range mac {
 			list[i].b[j] = C.uint8_t(b)
 		}
+	}
+	if p.plan.waits {
+		return p.SetAllMulticast()
 	}
 	clearLog()
 	err := errno(C.dpdk_port_multicast_list(p.id, &list[0], C.uint(len(macs))))
@@ -47,6 +50,10 @@ func (p *Port) SetMulticast(macs [][6]byte) (MulticastFilter, error) {
 
 // SetAllMulticast makes the port receive all multicast frames, or else all frames.
 func (p *Port) SetAllMulticast() (MulticastFilter, error) {
+	if p.plan.waits {
+		p.config.Promiscuous = true // as af_packet will be, which has nothing less
+		return MulticastPromiscuous, nil
+	}
 	clearLog()
 	err := errno(C.dpdk_port_allmulticast(p.id, true))
 	if err == nil {

@@ -100,9 +100,34 @@ int dpdk_port_configure(uint16_t id, const struct dpdk_port_conf *c)
 	return err != 0 ? err : set_up_queues(id, c, &info);
 }
 
+/* A packet socket receives from all interfaces until it is bound to one (packet(7)), and the PMD makes its ring before
+ * that. So what is in the rings now may have come to other interfaces of the machine, which no bridge may forward. */
+static int drop_strangers(uint16_t id, const struct rte_eth_dev_info *info)
+{
+	const unsigned ring = 1 << 16; /* more than there is in one: frames come on and on */
+	struct rte_mbuf *m[32];
+
+	for (uint16_t queue = 0; queue < info->nb_rx_queues; queue++) {
+		uint16_t n = 1;
+
+		for (unsigned all = 0; n > 0 && all < ring; all += n) {
+			n = rte_eth_rx_burst(id, queue, m, RTE_DIM(m));
+			rte_pktmbuf_free_bulk(m, n);
+		}
+	}
+	return rte_eth_stats_reset(id);
+}
+
 int dpdk_port_start(uint16_t id)
 {
-	return rte_eth_dev_start(id);
+	struct rte_eth_dev_info info;
+
+	int err = rte_eth_dev_info_get(id, &info);
+	if (err == 0)
+		err = rte_eth_dev_start(id);
+	if (err != 0 || strcmp(info.driver_name, "net_af_packet") != 0)
+		return err;
+	return drop_strangers(id, &info);
 }
 
 int dpdk_port_stop(uint16_t id)

@@ -40,6 +40,9 @@ type Port struct {
 	allMulticast bool
 	rings        *RingPort // of a "ring" port
 	netdev       int       // index of the kernel's interface, where the device has one; 0: none
+	missed       *missedCounter
+	dropped      *droppedCounter // nil: the driver's own counters have it
+	before       Stats           // of what Reopen has replaced
 }
 
 // hotplug guards the EAL's list of devices.
@@ -129,11 +132,16 @@ func (p *Port) plug(eal *EAL, kind *scheme) error {
 	case &schemeMlx5:
 		return p.plugPCI(eal)
 	}
+	if p.plan.waits {
+		return p.plugWaiting()
+	}
 	p.device = fmt.Sprintf("%s%d", kind.driver, hotplug.next)
 	hotplug.next++
+	before, _ := packetSockets(p.plan.captured) // on an error the next call has it, too
 	err := p.probe("vdev", p.plan.args)
 	switch {
 	case err == nil:
+		p.countMissed(before)
 		return nil
 	case p.plan.needs.missing():
 		return fmt.Errorf("%w; the process needs %s", why(err), p.plan.needs)
@@ -175,7 +183,9 @@ func (p *Port) setUp() error {
 	if err := p.configure(); err != nil {
 		return err
 	}
-	p.takeMAC(info)
+	if p.mac == [6]byte{} { // not opened again: it keeps its address
+		p.takeMAC(info)
+	}
 	return p.applyPromiscuous()
 }
 
@@ -208,6 +218,9 @@ func (p *Port) configure() error {
 func (p *Port) takeMAC(info C.struct_dpdk_port_info) {
 	for i := range p.mac {
 		p.mac[i] = byte(info.mac[i])
+	}
+	if p.plan.waits {
+		p.mac = p.plan.mac
 	}
 	switch {
 	case p.mac == [6]byte{}:
@@ -273,6 +286,12 @@ func (p *Port) Start() error {
 
 // Stop ends the traffic. No worker may be in a burst call then.
 func (p *Port) Stop() error {
+	if p.missed != nil {
+		p.missed.stop()
+	}
+	if p.dropped != nil {
+		p.dropped.stop()
+	}
 	clearLog()
 	if err := errno(C.dpdk_port_stop(p.id)); err != nil {
 		return portError(p.name, "stop: %w", why(err))
@@ -300,6 +319,11 @@ func (p *Port) Close() error {
 func (p *Port) unplug() error {
 	hotplug.Lock()
 	defer hotplug.Unlock()
+	return p.unplugLocked()
+}
+
+// unplugLocked is unplug while the caller has the lock.
+func (p *Port) unplugLocked() error {
 	p.closed = true
 	clearLog()
 	err := errno(C.dpdk_port_close(p.id))
@@ -318,7 +342,7 @@ func (p *Port) unplug() error {
 // LinkUp reports whether there is somebody at the other end.
 func (p *Port) LinkUp() bool {
 	var up C.bool
-	return errno(C.dpdk_port_link(p.id, &up)) == nil && bool(up)
+	return !p.plan.waits && errno(C.dpdk_port_link(p.id, &up)) == nil && bool(up)
 }
 
 // Rx takes up to len(burst) received frames from a queue, for tests and tools. They are the caller's.

@@ -29,6 +29,13 @@ type portPlan struct {
 	netdev   string     // the kernel interface whose MTU is ours to set
 	remote   string     // the kernel interface that a tap shares, if any
 	needs    capability // without which opening it fails
+	misses   misses     // who counts frames that the PMD never receives
+	rings    Rings      // of the kernel, that the PMD maps
+	caveat   string     // what this plan lacks
+	carriers []string   // the kernel's interfaces that the port lives on
+	waits    bool       // the kernel interface is not set up: see Port.Waiting
+	mac      [6]byte    // of an interface that is waited for
+	captured int        // index of the kernel interface whose packet sockets the PMD opens; 0: it opens none
 }
 
 // What to write for each kind of port that has an argument.

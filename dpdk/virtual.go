@@ -82,7 +82,7 @@ func planMemif(arg string, config *PortConfig) (portPlan, error) {
 	args := fmt.Sprintf("socket=%s,socket-abstract=no,bsize=%d,rsize=%d", parts[0], roundUp(frameRoom(mtu), 64),
 		min(14, bits.Len(uint(descs-1)))) // rsize is a logarithm; 14 is ETH_MEMIF_MAX_LOG2_RING_SIZE
 	args = strings.Join(append([]string{args}, parts[1:]...), ",")
-	return portPlan{args: args, mtu: mtu, mbufRoom: frameRoom(mtu)}, nil
+	return portPlan{args: args, mtu: mtu, mbufRoom: frameRoom(mtu), misses: missesUnknown}, nil
 }
 
 func memifSocket(path string) error {
@@ -150,15 +150,18 @@ func planTap(arg string, config *PortConfig) (portPlan, error) {
 			return portPlan{}, err
 		}
 		if _, err := net.InterfaceByName(remote); err != nil {
-			return portPlan{}, fmt.Errorf("there is no interface %s to share; there are %s", remote, interfaceNames())
+			return portPlan{}, noInterface{fmt.Errorf("there is no interface %s to share; there are %s", remote, interfaceNames())}
 		}
 	}
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return portPlan{}, fmt.Errorf("/dev/net/tun: %w; modprobe tun", cause(err))
 	}
-	mtu := mtuOr(config.MTU, defaultMTU)
+	mtu, carriers := mtuOr(config.MTU, defaultMTU), []string{name}
+	if shares {
+		carriers = []string{remote, name}
+	}
 	return portPlan{args: "iface=" + arg, mtu: mtu, mbufRoom: frameRoom(mtu), tellMTU: true, netdev: name, remote: remote,
-		needs: capNetAdmin}, nil
+		needs: capNetAdmin, misses: missesByTap, carriers: carriers}, nil
 }
 
 func interfaceName(name string, form string) error {

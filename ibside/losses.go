@@ -14,14 +14,15 @@ const (
 	LossEvents                   // what may damage messages, or what is counted elsewhere, too: no number of messages
 )
 
-// A LossCounter is one of the kernel's counters that say what a port, or its device, has lost or damaged. Its name is that
-// of a file in sysfs: in counters or hw_counters of the port, or in hw_counters of the device.
+// A LossCounter is one of the kernel's counters that say what a port, or its device, has lost or damaged. Its name is
+// that of a file in sysfs: in counters or hw_counters of the port, or in hw_counters of the device.
 type LossCounter struct {
 	Name string
 	Kind LossKind
 }
 
-// lossCounters are those of ports (IBTA vol 1 §16.1.3.5, PortCounters), then those of drivers. A device has some of them.
+// lossCounters are those of ports (IBTA vol 1 §16.1.3.5, PortCounters), then those of drivers. A device has some of
+// them.
 var lossCounters = []LossCounter{
 	{"port_rcv_errors", LostReceives}, {"port_rcv_remote_physical_errors", LostReceives}, {"port_rcv_switch_relay_errors", LostReceives},
 	{"port_rcv_constraint_errors", LostReceives}, {"port_xmit_discards", LostSends}, {"port_xmit_constraint_errors", LostSends},

@@ -13,7 +13,7 @@ import (
 type OpenPort interface {
 	Port
 	Services
-	// Info does not change, except for the MTU.
+	// Info does not change, except for the MTU and Down.
 	Info() Info
 	// Pointer returns a worker's struct ib_port (ibside/port.h). It is valid until Close.
 	Pointer(worker int) unsafe.Pointer
@@ -33,9 +33,11 @@ type OpenPort interface {
 
 // Info is what the datapath and management must know of an open port.
 type Info struct {
-	MTU      ib.MTU
-	Ethernet bool // the link layer: then there are no LIDs, and GIDs are IP addresses
-	Receives int  // receive buffers that all workers keep posted at the device
+	MTU        ib.MTU
+	Ethernet   bool   // the link layer: then there are no LIDs, and GIDs are IP addresses
+	Receives   int    // receive buffers that all workers keep posted at the device
+	QueuePairs int    // that the device says it has, for all programs together; 0: it does not say
+	Down       string // why no message can pass the port, and what to do; "": it is active
 }
 
 // Administered is what a port with subnet administration of its own can do.
@@ -44,4 +46,7 @@ type Administered interface {
 	Notifier
 	Aliaser
 	Locator
+	// Refresh asks the subnet administrator again for all that it has said: paths, and what is registered. What there
+	// is stays in use meanwhile. It does not block.
+	Refresh()
 }

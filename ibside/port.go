@@ -5,8 +5,8 @@
 //	workers    ── port.h: post, poll, free ──▶ verbs, fabricport ──▶ an HCA's UD queue pairs, or the software subnet
 //	management ── Port, Services ────────────▶ verbs, fabricport ──▶ sa ──▶ the subnet administrator
 //
-// All numbers are in host byte order. What only some ports can do has an interface of its own: Renewer, Notifier, Locator,
-// Aliaser.
+// All numbers are in host byte order. What only some ports can do has an interface of its own: Renewer, Notifier,
+// Locator, Aliaser.
 package ibside
 
 import (
@@ -33,6 +33,9 @@ type Port interface {
 	Own() Own
 }
 
+// ErrNoQueuePair is in the error of CreateProxyQP when the device makes no more queue pairs than there are.
+var ErrNoQueuePair = errors.New("the device makes no more queue pairs")
+
 // A Join says how to become a member of a group.
 type Join struct {
 	MGID      ib.GID
@@ -52,6 +55,8 @@ type Path struct {
 	Rate     ib.Rate // for address handles; 0: the bridge's port is no faster than the path
 	HopLimit uint8   // for the GRH; 0 or 1 within the subnet
 	GRH      bool    // messages must have one
+
+	Unconfirmed bool // the subnet knows no port with the LID, or does not tell
 }
 
 // Routed reports whether a hop limit is that of a path through a router (IBTA vol 1 §8.3.6). What comes back from there
@@ -84,8 +89,8 @@ type Source struct {
 	GID    ib.GID
 }
 
-// A Renewer is a Port whose subnet may change what it granted: a subnet manager that restarts may assign other MLIDs and
-// LIDs.
+// A Renewer is a Port whose subnet may change what it granted: a subnet manager that restarts may assign other MLIDs
+// and LIDs.
 type Renewer interface {
 	// Renewed returns what has changed since the last call. It is called often.
 	Renewed() Renewals
@@ -123,8 +128,8 @@ type Locator interface {
 	Holder(ctx context.Context, lid ib.LID) (ib.GID, error)
 }
 
-// An Aliaser is a Port that can have further GUIDs: the subnet administrator resolves the GIDs made of them to the port, for
-// as long as the Port is open.
+// An Aliaser is a Port that can have further GUIDs: the subnet administrator resolves the GIDs made of them to the
+// port, for as long as the Port is open.
 type Aliaser interface {
 	SetAlias(ctx context.Context, guid ib.GUID) error
 	DropAlias(ctx context.Context, guid ib.GUID) error

@@ -78,13 +78,6 @@ static inline bool is_from(const struct proxy_qp_entry *proxy_qp, const struct r
 	return table_is_from(proxy_qp, load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16);
 }
 
-/* Whether the punt ring is half full. MADs and packets from another MAC address get no more, so that a flood of them
- * leaves the other half for ARP and new proxy QPs. */
-static inline bool half_punted(const struct worker *w)
-{
-	return rte_ring_count(w->punt) >= rte_ring_get_capacity(w->punt) / 2;
-}
-
 /* Whether this worker has a mirror. */
 static inline bool mirroring(const struct worker *w)
 {

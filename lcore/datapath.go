@@ -38,6 +38,8 @@ type DatapathConfig struct {
 	LearnNodes bool
 	// Sleep gives the CPU away when there is no work: for machines that have no core to spare.
 	Sleep bool
+	// Confine leaves workers' threads, also after Stop, only the system calls that drivers make (confine.h).
+	Confine bool
 
 	Addresses []netip.Prefix // the bridge's own, with their subnets
 
@@ -126,6 +128,7 @@ func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
 	dp.ib_is_ethernet = C.bool(cfg.IBIsEthernet)
 	dp.learn = C.bool(cfg.LearnNodes)
 	dp.sleep = C.bool(cfg.Sleep)
+	dp.confine = C.bool(cfg.Confine)
 	dp.addresses = C.uint8_t(len(cfg.Addresses))
 	for i, p := range cfg.Addresses {
 		dp.address[i] = mapped(p.Addr())
@@ -135,7 +138,8 @@ func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
 	dp.own_ip4, dp.own_ip6 = firstOf(cfg.Addresses, netip.Addr.Is4), firstOf(cfg.Addresses, netip.Addr.Is6)
 }
 
-// Counters returns the sum over all workers and of the pending packets that management dropped. It is exact only while nothing moves.
+// Counters returns the sum over all workers and of the pending packets that management dropped. It is exact only while
+// nothing moves.
 func (dp *Datapath) Counters() Counters {
 	var sum Counters
 	for _, w := range dp.workers {

@@ -13,6 +13,7 @@ package lcore
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"syscall"
@@ -58,7 +59,12 @@ type WorkerConfig struct {
 	IBPort    unsafe.Pointer // struct ib_port, the worker's own
 	MaxGroups int            // group ids are below this
 	PGM       unsafe.Pointer // struct pgm, the worker's own (pgm.Tracker.Pointer); nil: PGM is not tracked
+	PuntRing  int            // packets that wait for management at most; 0: PuntRing
 }
+
+// PuntRing is how many packets wait for management at most. The first messages of a program with two hundred queue
+// pairs come at once, and wait for proxy QPs; one host has half of it.
+const PuntRing = 4095 // a power of two, less the place that a ring needs itself
 
 // NewWorker makes the next worker. All workers must be made before one starts.
 func (dp *Datapath) NewWorker(cfg WorkerConfig) (*Worker, error) {
@@ -67,7 +73,7 @@ func (dp *Datapath) NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("lcore: worker %d is one too many; %d lcores can work", id, C.MAX_WORKERS)
 	}
 	c := C.worker_new(dp.c, (*C.struct_ib_port)(cfg.IBPort), C.uint16_t(id), C.uint16_t(cfg.Port),
-		C.uint16_t(cfg.Queue), C.uint(cfg.MaxGroups))
+		C.uint16_t(cfg.Queue), C.uint(cfg.MaxGroups), C.uint(cmp.Or(cfg.PuntRing, PuntRing)))
 	if c == nil {
 		return nil, fmt.Errorf("lcore: make worker %d: %w; raise [workers] memory_mib",
 			id, syscall.Errno(C.setup_errno()))

@@ -63,4 +63,7 @@ const (
 	DropSourceRefused Drop = C.DROP_src_refused
 	DropShutdown      Drop = C.DROP_shutdown
 	DropACL           Drop = C.DROP_acl
+
+	DropSourceUnconfirmed Drop = C.DROP_src_unconfirmed
+	DropProxyQPRate       Drop = C.DROP_proxy_qp_rate
 )

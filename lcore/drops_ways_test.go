@@ -74,8 +74,10 @@ var wayCases = []wayCase{
 	}},
 	{"management's ring full", "punt_full", lcore.RoCEToIB, 4, nil, func(s *rig) {
 		s.ignorePunts = true
-		s.fromRoCE(repeat(newcomer(), handed)...)
-		s.fromRoCE(repeat(newcomer(), 3)...)
+		for range 2 {
+			s.fromRoCE(repeat(newcomer(), puntedMost/2)...)
+		}
+		s.fromRoCE(repeat(newcomer(), puntedMost%2+4)...)
 	}},
 	{"the other worker's ring full", "peer_full", lcore.RoCEToIB, 4, twoWorkers, func(s *rig) {
 		s.arrive(0, repeat(v4(), handed)...)
@@ -85,13 +87,17 @@ var wayCases = []wayCase{
 		s.workers[0].Step()
 		s.work()
 	}},
-	{"its own ring full when management gives frames back", "peer_full", lcore.RoCEToIB, 1, nil, func(s *rig) {
-		s.fromRoCE(repeat(newcomer(), handed)...)
+	{"its own ring full when management gives frames back", "peer_full", lcore.RoCEToIB, 1, twoWorkers, func(s *rig) {
+		s.arrive(1, newcomer())
+		s.workers[1].Step()
 		s.fixture.addHost(newcomerIP, lcore.V2)
 		if err := s.fixture.populate(s.tables); err != nil {
 			s.t.Fatal(err)
 		}
-		for _, o := range s.takePunted() {
+		s.arrive(0, repeat(v4(), handed-1)...) // the other worker's, which are handed off
+		for s.workers[0].Step() > 0 {
+		}
+		for _, o := range s.workers[1].TakePunted() {
 			o.Pending.Requeue()
 		}
 		s.work()
@@ -102,10 +108,13 @@ var wayCases = []wayCase{
 		s.work()
 	}},
 	{"too many proxy QPs", "proxy_qp_full", lcore.RoCEToIB, 1, nil, endPending(lcore.DropProxyQPFull)},
+	{"a source that has not answered", "src_unconfirmed", lcore.RoCEToIB, 1, nil, endPending(lcore.DropSourceUnconfirmed)},
+	{"new proxy QPs too fast", "proxy_qp_rate", lcore.RoCEToIB, 1, nil, endPending(lcore.DropProxyQPRate)},
 	{"a source that contradicts what is known", "src_refused", lcore.RoCEToIB, 1, nil, endPending(lcore.DropSourceRefused)},
 	{"more from another MAC address than management has room for", "src_refused", lcore.RoCEToIB, 2, nil, func(s *rig) {
 		s.ignorePunts = true
-		s.fromRoCE(repeat(v4(fromMAC(otherMAC)), servedMost+2)...)
+		s.fromRoCE(repeat(v4(fromMAC(otherMAC)), puntedMost/2)...)
+		s.fromRoCE(repeat(v4(fromMAC(otherMAC)), puntedMost-puntedMost/2+2)...)
 	}},
 	{"more than a group's rate, from Ethernet", "policed", lcore.RoCEToIB, 3, policed, func(s *rig) {
 		s.police(1)
@@ -185,8 +194,9 @@ func TestPuntedFrames(t *testing.T) {
 		}
 	}
 	s.ignorePunts = true
-	s.fromRoCE(repeat(control[0], handed)...)
-	if o := s.datapath.Counters().Punt; o.Received != uint64(len(control)+handed) || o.Full != 1 {
+	s.fromRoCE(repeat(control[0], puntedMost/2)...)
+	s.fromRoCE(repeat(control[0], puntedMost-puntedMost/2+1)...)
+	if o := s.datapath.Counters().Punt; o.Received != uint64(len(control)+puntedMost+1) || o.Full != 1 {
 		t.Errorf("punted frames: %+v", o)
 	}
 	if c := s.counters(lcore.RoCEToIB); c.Received != 0 {
@@ -199,9 +209,10 @@ func TestPuntedFrames(t *testing.T) {
 func TestServicesShare(t *testing.T) {
 	s := newRig(t, smallFixture())
 	s.ignorePunts = true
-	s.fromRoCE(repeat(v4(sidr(ib.AttrSIDRReq)), servedMost+3)...)
+	s.fromRoCE(repeat(v4(sidr(ib.AttrSIDRReq)), puntedMost/2)...)
+	s.fromRoCE(repeat(v4(sidr(ib.AttrSIDRReq)), puntedMost-puntedMost/2+3)...)
 	want := map[lcore.Drop]uint64{}
-	for name, n := range map[string]uint64{"mad_served": servedMost, "punt_full": 3} {
+	for name, n := range map[string]uint64{"mad_served": puntedMost, "punt_full": 3} {
 		for d := range named(t, name) {
 			want[d] = n
 		}

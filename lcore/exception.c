@@ -21,11 +21,12 @@ const struct proxy_qp_entry *find_in_partition(const struct datapath *dp, const 
 	return table_find(t, table_hash(t, &k), &k);
 }
 
-bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m)
+bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m, uint32_t what,
+		struct punter from)
 {
 	if (mirroring(w))
 		mirror_stage(w, p, ROCE_TO_IB, reason, &m, 1);
-	bool given = rte_ring_sp_enqueue(w->punt, m) == 0;
+	bool given = punt(w, m, what, from);
 	if (mirroring(w))
 		mirror_taken(w, given);
 	return given;
@@ -77,8 +78,8 @@ static enum drop punt_for_proxy_qp(struct worker *w, struct burst *b, unsigned i
 	enum drop d = check_new_source(w, b->lookup.from[i]);
 	if (d)
 		return d;
-	m->hash.usr = PUNT_PROXY_QP | partition_of(w->datapath, b, i) << PUNT_PARTITION_SHIFT;
-	if (!punt_frame(w, MIRROR_WAITING, PASS, m))
+	uint32_t what = PUNT_PROXY_QP | partition_of(w->datapath, b, i) << PUNT_PARTITION_SHIFT;
+	if (!punt_frame(w, MIRROR_WAITING, PASS, m, what, data_punter(w, &b->lookup.from[i], m)))
 		return DROP_punt_full;
 	w->counters.direction[ROCE_TO_IB].events[EVENT_PROXY_QP_WAIT]++;
 	return PASS;
@@ -88,8 +89,8 @@ static enum drop punt_for_proxy_qp(struct worker *w, struct burst *b, unsigned i
  * the address that it knows, and rejects or requeues the packet. */
 static enum drop punt_moved(struct worker *w, struct rte_mbuf *m, const struct proxy_qp_entry *proxy_qp)
 {
-	m->hash.usr = PUNT_PROXY_QP | (uint32_t)proxy_qp->partition << PUNT_PARTITION_SHIFT;
-	return half_punted(w) || !punt_frame(w, MIRROR_WAITING, PASS, m) ? DROP_src_refused : PASS;
+	uint32_t what = PUNT_PROXY_QP | (uint32_t)proxy_qp->partition << PUNT_PARTITION_SHIFT;
+	return punt_frame(w, MIRROR_WAITING, PASS, m, what, stranger(&proxy_qp->key)) ? PASS : DROP_src_refused;
 }
 
 static void add_handoff(struct burst *b, struct rte_mbuf *m, uint16_t worker)
@@ -126,10 +127,10 @@ void send_handoffs(struct worker *w, struct handoff *h)
 }
 
 /* Drops a packet to an address that is no node's, and asks management for it. */
-static void drop_and_ask(struct worker *w, enum drop d, const struct table_key *to, struct rte_mbuf *m)
+static void drop_and_ask(struct worker *w, enum drop d, const struct burst *b, unsigned i, struct rte_mbuf *m)
 {
 	count_drop(w, ROCE_TO_IB, d, m);
-	free_or_ask(w, PUNT_NODE, to, m);
+	free_or_ask(w, PUNT_NODE, &b->lookup.to[i], stranger(&b->lookup.from[i]), m);
 }
 
 void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, bool requeued)
@@ -148,7 +149,7 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 	else if (!d)
 		d = requeued ? DROP_proxy_qp_unknown : punt_for_proxy_qp(w, b, i);
 	if (d && is_unknown(w, d))
-		drop_and_ask(w, d, &b->lookup.to[i], m);
+		drop_and_ask(w, d, b, i, m);
 	else if (d)
 		drop_packet(w, ROCE_TO_IB, d, m);
 }

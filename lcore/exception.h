@@ -9,6 +9,7 @@
 #include <rte_ring.h>
 
 #include "burst.h"
+#include "punt.h"
 
 /* The number of the partition that packet i goes to; its destination is known. */
 unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned i);
@@ -17,8 +18,10 @@ unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned
 const struct proxy_qp_entry *find_in_partition(const struct datapath *dp, const struct burst *b, unsigned i,
 					       unsigned partition);
 
-/* Gives a frame to management; false: the punt ring is full. */
-bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m);
+/* Gives a frame to management, with what it needs to know (enum punt); false: the punt ring has no room for its
+ * sender's. */
+bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m, uint32_t what,
+		struct punter from);
 
 /* Returns the drop reason of packet i, which is about to be dropped. If it came by the fast path, parse.c may find a
  * reason that comes earlier. */

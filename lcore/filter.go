@@ -67,9 +67,10 @@ func wayOf(d Direction) Way { return Way(d + 1) }
 
 // A Filter says which packets a mirror copies. The zero value means all; all conditions that are set must hold.
 //
-// Host, Group and QPN are compared with all addresses and QPNs of the packet's two endpoints on both fabrics: an InfiniBand
-// node has its GID and the IP addresses that the bridge knows for it, a RoCE host's queue pair has its own QPN and that of its
-// proxy QP. So one filter finds a packet on both sides of the bridge. A packet that cannot be parsed that far has no endpoints.
+// Host, Group and QPN are compared with all addresses and QPNs of the packet's two endpoints on both fabrics: an
+// InfiniBand node has its GID and the IP addresses that the bridge knows for it, a RoCE host's queue pair has its own
+// QPN and that of its proxy QP. So one filter finds a packet on both sides of the bridge. A packet that cannot be
+// parsed that far has no endpoints.
 type Filter struct {
 	Direction Way
 	Side      Side

@@ -5,6 +5,7 @@ package lcore_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"causeway/lcore/pgm/pgmtest"
 )
 
 // sanitizers are the compiler's flags for the fuzzers. An error that a sanitizer finds ends the process.
@@ -120,6 +123,30 @@ func messageSeeds() [][]byte {
 	return headed(heads, out)
 }
 
+// pgmSeeds are packets as fuzz/pgm.c reads them: a stream with a gap that is asked for and repaired, on top of each
+// other.
+func pgmSeeds() [][]byte {
+	var all []byte
+	var out [][]byte
+	for i, p := range []pgmtest.Packet{
+		{Type: pgmtest.SPM, Trail: 1, Lead: 1, NLA: netip.MustParseAddr("10.9.0.1")},
+		{Type: pgmtest.ODATA, SQN: 1, Trail: 1, Data: []byte("one"), Options: []pgmtest.Option{{Type: pgmtest.OptSYN}}},
+		{Type: pgmtest.ODATA, SQN: 4, Trail: 1, Data: []byte("four")},
+		{Type: pgmtest.NAK, SQN: 2, NLA: netip.MustParseAddr("10.9.0.1"), Group: netip.MustParseAddr("239.1.2.3"),
+			Options: []pgmtest.Option{pgmtest.NAKList(3)}},
+		{Type: pgmtest.NCF, SQN: 2, NLA: netip.MustParseAddr("fd09::1"), Group: netip.MustParseAddr("ff15::1")},
+		{Type: pgmtest.RDATA, SQN: 2, Trail: 1, Data: []byte("two")},
+		{Type: pgmtest.POLL, SQN: 1, Round: 1, NLA: netip.MustParseAddr("10.9.0.1")},
+		{Type: pgmtest.ODATA, SQN: 5, Trail: 1, Options: []pgmtest.Option{{Type: pgmtest.OptFIN}, {Type: pgmtest.OptJoin, Data: make([]byte, 6)}}},
+	} {
+		p.GSI, p.SrcPort, p.DstPort = [6]byte{1, 2, 3}, 7500, 7501
+		b := p.AppendTo(nil)
+		one := append([]byte{byte(len(b)), byte(1 | i&3<<1 | len(b)>>8<<6)}, b...)
+		out, all = append(out, one), append(all, one...)
+	}
+	return append(out, all)
+}
+
 func fuzzSeconds(t *testing.T) int {
 	s := os.Getenv("CAUSEWAY_FUZZ_SECONDS")
 	if s == "" {
@@ -160,6 +187,7 @@ func TestCFuzzers(t *testing.T) {
 		{"roce_to_ib", append(headed([][]byte{{0}, {3}, {0x83}}, append(seeds(), tagged(v4(), 0x81, 0, 0, 0), newcomer())), frames...), "sent 0 to IB"},
 		{"ib_to_roce", append(messageSeeds(), messages...), " 0 to RoCE"},
 		{"icrc", headed([][]byte{{0}, {1}, {2}, {20}}, [][]byte{v4()[atNet:], v6()[atNet:], v1()[atNet:], pattern(4300), pattern(64)}), ""},
+		{"pgm", pgmSeeds(), ""},
 	} {
 		t.Run(fuzzer.name, func(t *testing.T) {
 			program := filepath.Join(dir, fuzzer.name)

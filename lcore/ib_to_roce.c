@@ -151,7 +151,7 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 		return DROP_proxy_qp_unknown;
 	if (unlikely(msg->payload_len > dp->roce_mtu))
 		return DROP_mtu_exceeded;
-	table_mark_used(&s->used);
+	table_mark_used(dp->tables, &s->used);
 	r->to = &s->peer;
 	r->version = s->version;
 	return PASS;
@@ -178,7 +178,7 @@ static inline enum drop route_from(struct worker *w, const struct source_entry *
 		return route_from_unknown(w, r);
 	if (unlikely(s->flags & NODE_BRIDGE))
 		return DROP_loop_bridge;
-	table_mark_used(&s->used);
+	table_mark_used(w->datapath->tables, &s->used);
 	r->src_ip = r->six ? s->ip6 : s->ip4;
 	return unlikely(is_zero(r->src_ip)) ? DROP_node_no_ip : PASS;
 }
@@ -226,7 +226,7 @@ static void drop_routed(struct worker *w, const struct egress *e, unsigned i, en
 	const struct ib_recv *r = e->message[i].recv;
 	count_message_drop(w, d, r);
 	if (is_unknown(w, d))
-		free_or_ask(w, PUNT_SOURCE, &e->lookup.from[i], r->mbuf);
+		free_or_ask(w, PUNT_SOURCE, &e->lookup.from[i], stranger(&e->lookup.from[i]), r->mbuf);
 	else
 		rte_pktmbuf_free(r->mbuf);
 }

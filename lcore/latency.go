@@ -17,10 +17,11 @@ import (
 // LatencyEvery is how many bursts there are for each one that a worker times.
 const LatencyEvery = C.LATENCY_EVERY
 
-// Latency is a histogram of the time that packets spend in the bridge: from the reception of their burst until it is given to the
-// other port. It is log-linear: a time that it returns is at most 1/32 too long. The zero value is empty.
+// Latency is a histogram of the time that packets spend in the bridge: from the reception of their burst until it is
+// given to the other port. It is log-linear: a time that it returns is at most 1/32 too long. The zero value is empty.
 //
-// The wait of packets for a proxy QP or for another worker is included. Packets that injection delays count from their release.
+// The wait of packets for a proxy QP or for another worker is included. Packets that injection delays count from their
+// release.
 type Latency struct {
 	hz      uint64 // cycles in a second; 0: nothing was added yet
 	sum     uint64 // cycles

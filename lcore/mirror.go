@@ -64,8 +64,8 @@ type MirrorOptions struct {
 	Filter Filter
 	Snap   int // bytes kept of a packet; 0: all
 	Slots  int // packets that each worker's ring has room for; 0: what fits in ringBytes
-	// Sampled: a sample is enough. Rings are small and read once a millisecond, so that the mirror costs next to nothing at any
-	// rate; what does not fit is missed.
+	// Sampled: a sample is enough. Rings are small and read once a millisecond, so that the mirror costs next to nothing
+	// at any rate; what does not fit is missed.
 	Sampled bool
 	Began   func() // called once, when every packet from then on is mirrored; may be nil
 }
@@ -116,9 +116,9 @@ type mirror struct {
 // ErrTooManyMirrors says that there are MaxMirrors already.
 var ErrTooManyMirrors = errors.New("lcore: there are four mirrors already; end one of them (captures, traces)")
 
-// Mirror calls see for each packet that passes the filter, in order of time, until ctx ends or see returns false. missed is how many
-// there was no room for, because see was too slow. The packets themselves are not delayed. It returns nil when the datapath is
-// closed meanwhile.
+// Mirror calls see for each packet that passes the filter, in order of time, until ctx ends or see returns false.
+// missed is how many there was no room for, because see was too slow. The packets themselves are not delayed. It
+// returns nil when the datapath is closed meanwhile.
 func (dp *Datapath) Mirror(ctx context.Context, o MirrorOptions, see func(MirroredPacket) bool) (missed uint64, err error) {
 	o.fill()
 	w, err := dp.addMirror(o)

@@ -61,7 +61,8 @@ func (m *mirror) close() {
 	m.free()
 }
 
-// mirrorsFor returns the list of mirrors for worker i, or for management when i is the number of workers; nil: there are none.
+// mirrorsFor returns the list of mirrors for worker i, or for management when i is the number of workers; nil: there
+// are none.
 func (dp *Datapath) mirrorsFor(i int) *C.struct_mirrors {
 	if len(dp.mirrors.list) == 0 {
 		return nil

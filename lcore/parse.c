@@ -105,7 +105,7 @@ static bool is_no_host4(const uint8_t *ip4)
 
 static enum drop check_source4(const struct datapath *dp, const uint8_t *ip)
 {
-	if (unlikely(is_no_host4(ip + 12)))
+	if (unlikely(is_no_host4(ip + 12) || is_broadcast4(dp, ip + 12)))
 		return DROP_ip_badsrc;
 	if (unlikely(memcmp(ip + 12, ip + 16, 4) == 0))
 		return DROP_ip_badsrc;
@@ -235,7 +235,7 @@ static unsigned parse_ipv6(const struct datapath *dp, struct packet *p, struct i
 static enum drop check_addresses_grh(const struct datapath *dp, struct packet *p, const uint8_t *src,
 				     const uint8_t *dst)
 {
-	bool no_host4 = is_ipv4(src) && is_no_host4(src + 12);
+	bool no_host4 = is_ipv4(src) && (is_no_host4(src + 12) || is_broadcast4(dp, src + 12));
 	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || no_host4 || memcmp(src, dst, 16) == 0))
 		return DROP_ip_badsrc;
 	if (unlikely(is_own(dp, src)))

@@ -30,13 +30,15 @@ func TestPoliceRate(t *testing.T) {
 	const rate, chunk = 20_000, 256
 	s.police(rate)
 	start, lost := time.Now(), 0.0
-	for last := start; time.Since(start) < 100*time.Millisecond; {
+	last := start
+	for last.Sub(start) < 100*time.Millisecond {
 		s.fromRoCE(repeat(v4(to(group4)), chunk)...)
 		s.toIB(0)
-		lost += max(0, time.Since(last).Seconds()-0.009) // credit is for ten milliseconds at most; a busy machine loses the rest
+		// Credit is for ten milliseconds at most; a busy machine loses the rest.
+		lost += max(0, time.Since(last).Seconds()-0.009)
 		last = time.Now()
 	}
-	took := time.Since(start).Seconds()
+	took := last.Sub(start).Seconds() // what comes after is no time in which packets could pass
 	c := s.counters(lcore.RoCEToIB)
 	least, most := rate*(took-lost)*0.9, rate*(took+0.011)*1.05+burstOf
 	if sent := float64(c.Sent); sent < least || sent > most || c.Dropped() == 0 {

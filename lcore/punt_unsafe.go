@@ -5,7 +5,7 @@ package lcore
 // #include <rte_mbuf.h>
 // #include "setup.h"
 // static unsigned kind_of(const struct rte_mbuf *m) { return m->hash.usr & ((1 << PUNT_PARTITION_SHIFT) - 1); }
-// static unsigned partition_of_punted(const struct rte_mbuf *m) { return m->hash.usr >> PUNT_PARTITION_SHIFT; }
+// static unsigned partition_of_punted(const struct rte_mbuf *m) { return m->hash.usr >> PUNT_PARTITION_SHIFT & 0xff; }
 // static void *frame_of(struct rte_mbuf *m) { return rte_pktmbuf_mtod(m, void *); }
 // static void frame_free(struct rte_mbuf *m) { rte_pktmbuf_free(m); }
 import "C"
@@ -48,9 +48,10 @@ func (p *PendingPacket) Drop(d Drop) {
 
 // A PuntedFrame is a frame that a worker gave to management.
 type PuntedFrame struct {
-	Data    []byte         // a copy
-	Unknown ib.NodeKey     // not zero: a packet was dropped because no table has this node
-	Pending *PendingPacket // nil for control frames (ARP, ND, IGMP, MLD, ICMP, RoCE with a MAD), whose mbuf is freed already
+	Data    []byte     // a copy
+	Unknown ib.NodeKey // not zero: a packet was dropped because no table has this node
+	// Nil for control frames (ARP, ND, IGMP, MLD, ICMP, RoCE with a MAD), whose mbuf is freed already.
+	Pending *PendingPacket
 }
 
 // TakePunted takes at most a burst of frames from the worker's punt ring. One goroutine only.

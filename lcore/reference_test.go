@@ -207,7 +207,7 @@ func (r *reference) ip4(d *datagram, b []byte) string {
 		return "ip_frag"
 	case d.hops == 0:
 		return "ip_ttl"
-	case within(d.src, noSource4) || d.src == d.dst:
+	case within(d.src, noSource4) || r.isBroadcast(d.src) || d.src == d.dst:
 		return "ip_badsrc"
 	case r.isOwn(d.src):
 		return "loop_self"
@@ -219,7 +219,8 @@ func (r *reference) ip4(d *datagram, b []byte) string {
 	return r.udp(d, b[:total], b[frame.IPv4Len:total])
 }
 
-var extensions6 = []byte{0, 43, 44, 50, 51, 59, 60, 135, 139, 140} // IANA: IPv6 extension header types, and "no next header"
+// IANA: IPv6 extension header types, and "no next header".
+var extensions6 = []byte{0, 43, 44, 50, 51, 59, 60, 135, 139, 140}
 
 func (r *reference) ip6(d *datagram, b []byte) string {
 	ip, ok := frame.AsIPv6(b)
@@ -308,7 +309,7 @@ func (r *reference) grh(d *datagram, b []byte) string {
 	d.tclass, d.hops, d.flow = grh.TClass(), grh.HopLimit(), grh.FlowLabel()
 	d.toGroup = grh.DGID().IsIBMulticast()
 	switch {
-	case d.src.IsUnspecified() || d.src.IsLoopback() || d.src.IsMulticast() || within(d.src, noSource4) || d.src == d.dst:
+	case d.src.IsUnspecified() || d.src.IsLoopback() || d.src.IsMulticast() || within(d.src, noSource4) || r.isBroadcast(d.src.Unmap()) || d.src == d.dst:
 		return "ip_badsrc"
 	case r.isOwn(d.src):
 		return "loop_self"

@@ -57,8 +57,9 @@ func TestMain(m *testing.M) {
 const (
 	rigMbufs   = 4095
 	rigRing    = 2048 // of the port, each way, and of the port's queues
-	servedMost = 1023 // datagrams for the bridge's services that may lie on the punt ring: half of it
-	handed     = 2048 // rings between a worker and management: setup.c; DPDK's rings hold one less than their size
+	puntedMost = 2048 // frames of one host that may lie on the punt ring: half of it
+	puntClass  = 2730 // frames of one class: two thirds
+	handed     = 2048 // the requeue ring: setup.c; DPDK's rings hold one less than their size
 )
 
 // rigs numbers the rigs, because DPDK's pools need different names.

@@ -20,12 +20,11 @@
 #include "exception.h"
 #include "group_actions.h"
 
-/* Punts a control frame; it is dropped when the punt ring is full. */
+/* Punts a control frame; it is dropped when the punt ring has no room for its sender's. */
 static void punt_control(struct worker *w, struct rte_mbuf *m)
 {
-	m->hash.usr = PUNT_CONTROL;
 	w->counters.punt.received++;
-	if (punt_frame(w, MIRROR_MANAGEMENT, PASS, m)) {
+	if (punt_frame(w, MIRROR_MANAGEMENT, PASS, m, PUNT_CONTROL, control_punter(m))) {
 		w->counters.punt.handed++;
 		return;
 	}
@@ -34,10 +33,9 @@ static void punt_control(struct worker *w, struct rte_mbuf *m)
 }
 
 /* Punts a MAD for the bridge's own services. */
-static void punt_mad(struct worker *w, struct rte_mbuf *m)
+static void punt_mad(struct worker *w, const struct table_key *from, struct rte_mbuf *m)
 {
-	m->hash.usr = PUNT_MAD;
-	if (half_punted(w) || !punt_frame(w, MIRROR_MANAGEMENT, DROP_mad_served, m))
+	if (!punt_frame(w, MIRROR_MANAGEMENT, DROP_mad_served, m, PUNT_MAD, data_punter(w, from, m)))
 		drop_packet(w, ROCE_TO_IB, DROP_punt_full, m);
 	else
 		w->counters.direction[ROCE_TO_IB].drops[DROP_mad_served]++;
@@ -184,7 +182,7 @@ static __rte_noinline void check_transport(struct worker *w, struct burst *b, bo
 	for (unsigned i = 0; i < b->n; i++) {
 		enum drop d = b->trim[i].fastpath ? PASS : parse_transport(w, b, i, requeued);
 		if (unlikely(d == DROP_mad_served)) {
-			punt_mad(w, b->send[i].mbuf);
+			punt_mad(w, &b->lookup.from[i], b->send[i].mbuf);
 			continue;
 		}
 		if (unlikely(d)) {
@@ -209,11 +207,12 @@ static inline enum drop check_group(const struct burst *b, unsigned i, const str
 	return unlikely(b->trim[i].payload_len > g->mtu) ? DROP_mtu_exceeded : PASS;
 }
 
-static inline enum drop check_node(const struct burst *b, unsigned i, const struct node_entry *n)
+static inline enum drop check_node(const struct datapath *dp, const struct burst *b, unsigned i,
+				   const struct node_entry *n)
 {
 	if (unlikely(!n))
 		return DROP_node_unknown;
-	table_mark_used(&n->used);
+	table_mark_used(dp->tables, &n->used);
 	return unlikely(b->trim[i].payload_len > n->mtu) ? DROP_mtu_exceeded : PASS;
 }
 
@@ -245,7 +244,7 @@ static void choose(struct worker *w, struct burst *b, bool requeued)
 		bool group = b->lookup.to_group[i];
 		b->lookup.to_entry[i] = to;
 		congested += b->trim[i].fastpath & !requeued & (b->send[i].flags >> 3);
-		enum drop d = group ? check_group(b, i, to) : check_node(b, i, to);
+		enum drop d = group ? check_group(b, i, to) : check_node(w->datapath, b, i, to);
 		const struct proxy_qp_entry *proxy_qp = likely(!d) ? proxy_qp_of(w, b, i) : NULL;
 		b->lookup.from_entry[i] = proxy_qp;
 		bool mine = proxy_qp && ((proxy_qp->worker == w->id) & is_from(proxy_qp, b->send[i].mbuf));

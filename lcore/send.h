@@ -56,7 +56,7 @@ static inline void fill_send(const struct datapath *dp, struct burst *b, unsigne
 	s->qp = proxy_qp->qp;
 	s->ah.source = proxy_qp->source;
 	s->partition = proxy_qp->partition;
-	table_mark_used(&proxy_qp->used);
+	table_mark_used(dp->tables, &proxy_qp->used);
 	bool rewrite;
 	if (b->lookup.to_group[i]) {
 		const struct group_entry *g = b->lookup.to_entry[i];

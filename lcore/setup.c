@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "setup.h"
+#include "punt.h"
 
 #include <rte_errno.h>
 #include <rte_launch.h>
@@ -10,9 +11,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "confine.h"
+
 enum {
-	/* The first messages of a program with two hundred queue pairs come at once, and wait for proxy QPs. */
-	PUNT_RING = 2048,
 	REQUEUE_RING = 2048, /* those, when they are requeued, or a few bursts from every other worker */
 	SEND_RING = 1024,
 };
@@ -26,7 +27,7 @@ static struct rte_ring *ring(const char *what, const struct worker *w, unsigned 
 }
 
 struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t id, uint16_t port, uint16_t queue,
-			  unsigned max_groups)
+			  unsigned max_groups, unsigned punt_ring)
 {
 	struct worker *w = rte_zmalloc(NULL, sizeof *w, RTE_CACHE_LINE_SIZE);
 	if (!w)
@@ -36,7 +37,7 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->id = id;
 	w->port = port;
 	w->queue = queue;
-	w->punt = ring("punt", w, PUNT_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	w->punt = ring("punt", w, punt_ring, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
 	/* RTS, because management is a producer, too, and may be preempted: workers must not wait for it. */
 	w->requeue = ring("requeue", w, REQUEUE_RING, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
 	w->send = ring("send", w, SEND_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
@@ -74,6 +75,13 @@ void worker_free(struct worker *w, unsigned *left)
 int worker_start(struct worker *w, unsigned lcore)
 {
 	w->stop = false;
+	if (w->datapath->confine) {
+		int rc = rte_eal_remote_launch(confine_lcore, NULL, lcore);
+		if (rc == 0)
+			rc = rte_eal_wait_lcore(lcore);
+		if (rc)
+			return rc;
+	}
 	return rte_eal_remote_launch(worker_run, w, lcore);
 }
 
@@ -96,7 +104,7 @@ unsigned worker_step(struct worker *w)
 
 unsigned worker_take_punted(struct worker *w, struct rte_mbuf **m, unsigned n)
 {
-	return rte_ring_sc_dequeue_burst(w->punt, (void **)m, n, NULL);
+	return punt_take(w, m, n);
 }
 
 int worker_requeue(struct worker *w, struct rte_mbuf *m)

@@ -115,7 +115,8 @@ func TestOtherMACGivenBack(t *testing.T) {
 func TestOtherMACShare(t *testing.T) {
 	s := newRig(t, smallFixture())
 	s.ignorePunts = true
-	s.fromRoCE(repeat(v4(fromMAC(otherMAC)), servedMost+5)...)
+	s.fromRoCE(repeat(v4(fromMAC(otherMAC)), puntedMost/2)...)
+	s.fromRoCE(repeat(v4(fromMAC(otherMAC)), puntedMost-puntedMost/2+5)...)
 	want(t, "rejected at once", s.counters(lcore.RoCEToIB).Drops[lcore.DropSourceRefused], 5)
 	s.fromRoCE(newcomer(), v4(fromMAC(otherMAC)))
 	c := s.counters(lcore.RoCEToIB)

@@ -7,10 +7,11 @@
 #define CAUSEWAY_UNKNOWN_H
 
 #include "burst.h"
+#include "punt.h"
 
 /* Frees a packet that has been dropped, or gives it to management: once for each key in 0.1 s, and ASKED_MOST
- * keys at most. */
-void free_or_ask(struct worker *w, enum punt kind, const struct table_key *k, struct rte_mbuf *m);
+ * keys at most, of one host no more than are left for others. */
+void free_or_ask(struct worker *w, enum punt kind, const struct table_key *k, struct punter from, struct rte_mbuf *m);
 
 /* Whether a drop may be due to a node that is not known yet, or not wholly. */
 static inline bool is_unknown(const struct worker *w, enum drop d)

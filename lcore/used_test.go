@@ -14,16 +14,17 @@ func TestCrossingMarksProxyQP(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		cross func()
-		want  bool
+		want  [2]bool // to InfiniBand, to RoCE
 	}{
-		{"when it is made", func() {}, true},
-		{"when nothing crosses", func() {}, false},
-		{"towards InfiniBand", func() { s.fromRoCE(v4()) }, true},
-		{"a frame that is dropped", func() { s.fromRoCE(v4(dest("10.10.0.77"))) }, false},
-		{"towards RoCE", func() { s.fromIB(received()) }, true},
+		{"when it is made", func() {}, [2]bool{true, false}},
+		{"when nothing crosses", func() {}, [2]bool{}},
+		{"towards InfiniBand", func() { s.fromRoCE(v4()) }, [2]bool{true, false}},
+		{"a frame that is dropped", func() { s.fromRoCE(v4(dest("10.10.0.77"))) }, [2]bool{}},
+		{"towards RoCE", func() { s.fromIB(received()) }, [2]bool{false, true}},
 	} {
 		step.cross()
-		if got := s.tables.ProxyQPs.TakeUsed(tables.HostQP{Host: hostIP, HostQPN: hostQPN}); got != step.want {
+		toIB, toRoCE := s.tables.ProxyQPs.TakeUsed(tables.HostQP{Host: hostIP, HostQPN: hostQPN})
+		if got := [2]bool{toIB, toRoCE}; got != step.want {
 			t.Errorf("%s: used: %v, want %v", step.name, got, step.want)
 		}
 	}

@@ -42,13 +42,14 @@ type Worker struct {
 // Start runs the worker on an EAL lcore of its own until Stop.
 func (w *Worker) Start(lcore uint) error {
 	if rc := C.worker_start(w.c, C.uint(lcore)); rc != 0 {
-		return fmt.Errorf("lcore: start a worker on lcore %d: %w", lcore, syscall.Errno(-rc))
+		return fmt.Errorf("lcore: start a worker on lcore %d: %w; if the kernel has no seccomp, use -unconfined", lcore, syscall.Errno(-rc))
 	}
 	w.lcore, w.runs = lcore, true
 	return nil
 }
 
-// Stop ends the worker: it receives no more frames, sends what is queued, and returns. That takes at most 0.1 s and a burst.
+// Stop ends the worker: it receives no more frames, sends what is queued, and returns. That takes at most 0.1 s and a
+// burst.
 func (w *Worker) Stop() {
 	if w.runs {
 		C.worker_stop(w.c, C.uint(w.lcore))
@@ -56,8 +57,8 @@ func (w *Worker) Stop() {
 	}
 }
 
-// Step runs one iteration of the worker's loop on the calling thread and returns how many packets moved. Only while the worker
-// does not run.
+// Step runs one iteration of the worker's loop on the calling thread and returns how many packets moved. Only while the
+// worker does not run.
 func (w *Worker) Step() int { return int(C.worker_step(w.c)) }
 
 // ID returns the worker's number, from 0.

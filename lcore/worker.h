@@ -33,6 +33,7 @@ enum {
 	MAX_ADDRESSES = 16, /* the bridge's own */
 	PSN_STREAMS = 256,
 	ASKED_MOST = 32, /* nodes that a worker asks management for in 0.1 s */
+	PUNT_HOSTS = 256,
 };
 
 /* An IP prefix: v4 prefixes are IPv4-mapped and 96 bits longer. */
@@ -75,6 +76,7 @@ struct datapath {
 	bool bridge_unknown;    /* a message of an unknown IB source is sent with the bridge's own address */
 	bool learn;             /* management is asked for nodes that no table has */
 	bool sleep;             /* sleep when idle: for machines with few CPUs */
+	bool confine;           /* workers' threads can make few system calls (confine.h) */
 	uint8_t addresses;      /* how many */
 	uint8_t sl_of_dscp[64]; /* 0: the path's own SL */
 	uint8_t dscp_of_sl[16]; /* for messages without a GRH */
@@ -89,6 +91,19 @@ struct datapath {
 	struct rte_ring *requeue[MAX_WORKERS]; /* every worker's requeue ring, for handoffs */
 	struct tables *tables;
 	struct police *police; /* by group id and direction */
+};
+
+/* Classes of what is punted; punt.h. */
+enum punt_class {
+	PUNT_CLASS_CONTROL,  /* ARP, ND, IGMP, MLD, ICMP */
+	PUNT_CLASS_HOST,     /* data of a host that has shown that it exists */
+	PUNT_CLASS_STRANGER, /* data of others, and all that can wait */
+	PUNT_CLASSES,
+};
+
+/* Frames of one class: of all hosts, and by a hash of the host. */
+struct punt_counts {
+	uint16_t all, of[PUNT_HOSTS];
 };
 
 struct worker {
@@ -109,12 +124,16 @@ struct worker {
 		uint64_t since; /* TSC, when the slice of time began */
 		unsigned n;
 		uint64_t what[ASKED_MOST]; /* keys, folded */
+		uint8_t of[PUNT_HOSTS];    /* by the host that sent to them */
 	} asked;                           /* see unknown.c */
 	struct group_counters *groups;     /* by group id */
 	struct pgm *pgm;                   /* the PGM tracker; NULL: none */
 	struct injection inject[DIRECTIONS];
 	struct counters counters __attribute__((aligned(64)));
 	struct latency latency[DIRECTIONS];
+	/* Frames that the worker has put on the punt ring, and that management has taken: each has its own lines. */
+	struct punt_counts punted[PUNT_CLASSES] __attribute__((aligned(64)));
+	struct punt_counts taken[PUNT_CLASSES] __attribute__((aligned(64)));
 } __attribute__((aligned(64)));
 
 /* Why a frame was punted; in the mbuf's hash.usr. */
@@ -126,6 +145,8 @@ enum punt {
 	PUNT_MAD,      /* for the bridge's own services; counted as mad_served */
 
 	PUNT_PARTITION_SHIFT = 8, /* above is the partition that the proxy QP is to send in */
+	PUNT_HOST_SHIFT = 16,     /* and struct punter */
+	PUNT_CLASS_SHIFT = 24,
 };
 
 /* prepare.c: derives the patterns of the fast path from the other fields. */

@@ -88,7 +88,13 @@ func install(t *testing.T, tree, deb string) {
 	if got := inside("causeway", "version"); !strings.Contains(got, version(t)) {
 		t.Errorf("installed is\n%s", got)
 	}
+	if found := weaknesses(t, filepath.Join(tree, "usr/bin/causeway")); len(found) > 0 {
+		t.Errorf("the package's program lacks %s", strings.Join(found, ", "))
+	}
 	inside("causeway", "check", "/etc/causeway/bridge.toml")
+	if dead, _ := deadLinks(t, filepath.Join(tree, "usr/share/doc/causeway")); len(dead) > 0 {
+		t.Errorf("links of the installed pages that lead nowhere:\n%s", strings.Join(dead, "\n"))
+	}
 	if user := inside("getent", "passwd", "causeway"); !strings.HasSuffix(user, "/nologin") {
 		t.Errorf("the bridge's user can log in: %s", user)
 	}

@@ -38,6 +38,9 @@ func TestImage(t *testing.T) {
 	if user := e.must("buildah", "inspect", "--format", "{{.OCIv1.Config.User}}", container); user != "10001:10001" {
 		t.Errorf("by default it runs as %q", user)
 	}
+	if found := weaknesses(t, filepath.Join(e.root, "usr/local/bin/causeway")); len(found) > 0 {
+		t.Errorf("the image's program lacks %s", strings.Join(found, ", "))
+	}
 	services := compose(t)
 	t.Run("version", func(t *testing.T) {
 		s := service{command: []string{"version"}} // a user without capabilities, in a container without any
@@ -55,6 +58,7 @@ func TestImage(t *testing.T) {
 		}
 	})
 	t.Run("compose", func(t *testing.T) { fabrics(t, e, container, services) })
+	t.Run("docker compose", func(t *testing.T) { underDocker(t, e) })
 }
 
 func lastLine(s string) string { return s[strings.LastIndexByte(s, '\n')+1:] }

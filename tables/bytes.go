@@ -7,8 +7,8 @@ package tables
 */
 import "C"
 
-// Bytes is the memory that all tables take when they are full, and that is reserved for them. What management keeps in Go
-// comes on top.
+// Bytes is the memory that all tables take when they are full, and that is reserved for them. What management keeps in
+// Go comes on top.
 func (t *Tables) Bytes() int {
 	sum := 0
 	for _, table := range []*C.struct_table{

@@ -73,8 +73,9 @@ struct host_entry {
 	uint32_t id;
 	uint8_t version; /* ROCE_V1 or ROCE_V2: of its last packet */
 	uint8_t is_static;
-	uint8_t is_routed; /* the MAC address is a router's */
-	uint8_t spare[25];
+	uint8_t is_routed;    /* the MAC address is a router's */
+	uint8_t is_confirmed; /* it has answered a request for its MAC address, or need not */
+	uint8_t spare[24];
 };
 
 struct proxy_qp_entry {

@@ -72,6 +72,8 @@ func hostEntry(h *Host, id uint32) (e entry) {
 		version:   C.uint8_t(h.Version),
 		is_static: flag(h.Static, 1),
 		is_routed: flag(h.Routed, 1),
+
+		is_confirmed: flag(h.Confirmed, 1),
 	}
 	return e
 }
@@ -102,7 +104,6 @@ func proxyQPNEntry(s *ProxyQP, l2 uint64, id uint32) (e entry) {
 		peer:    rocePeer(s.Host, l2, s.HostQPN, s.QKey),
 		id:      C.uint32_t(id),
 		version: C.uint8_t(s.Version),
-		used:    1,
 
 		partition: C.uint8_t(s.Partition),
 	}
@@ -191,3 +192,6 @@ func mgidEntry(g *Group, id uint32) (e entry) {
 
 // Pointer returns the struct tables of tables.h, for a worker. It is valid until Close.
 func (t *Tables) Pointer() unsafe.Pointer { return unsafe.Pointer(t.c) }
+
+// Pointer returns the struct tables of the view, for a worker. It is valid until Close.
+func (v *View) Pointer() unsafe.Pointer { return unsafe.Pointer(v.c) }

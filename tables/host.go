@@ -21,6 +21,8 @@ type Host struct {
 	Version uint8  // of RoCE, 1 or 2: that of its last frame
 	Static  bool   // configured; learning does not change it
 	Routed  bool   // MAC is a router's: its frames may come from another
+	// Confirmed: it has answered a request for its MAC address, or need not.
+	Confirmed bool
 }
 
 type host struct {
@@ -42,7 +44,8 @@ type hostUsers interface {
 	move(host netip.Addr, p place)
 }
 
-// A place is where frames to a host go, and the MAC address that its own come from; 0: any. Both are words of entries.h.
+// A place is where frames to a host go, and the MAC address that its own come from; 0: any. Both are words of
+// entries.h.
 type place struct{ l2, src uint64 }
 
 func (t *Hosts) placeOf(ip netip.Addr) (p place, ok bool) {
@@ -90,7 +93,7 @@ func (t *Hosts) Put(h Host) (id uint32, err error) {
 	if r == nil {
 		return t.add(h)
 	}
-	if r.Version != h.Version || r.Static != h.Static || r.Routed != h.Routed {
+	if r.Version != h.Version || r.Static != h.Static || r.Routed != h.Routed || r.Confirmed != h.Confirmed {
 		var c changes
 		c.put(&t.c.hosts, "hosts", hostEntry(&h, r.id))
 		if err := c.apply(); err != nil {

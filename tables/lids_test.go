@@ -9,8 +9,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// TestLIDs: each of a port's LIDs names its node, as long as they are known to be its; and none of them when it is behind a
-// router.
+// TestLIDs: each of a port's LIDs names its node, as long as they are known to be its; and none of them when it is
+// behind a router.
 func TestLIDs(t *testing.T) {
 	s := newTables(t, Config{MaxNodes: 2})
 	names := func(want string) {

@@ -29,7 +29,7 @@ func (t *Hosts) Lookup(ip netip.Addr) (h Host, id uint32, ok bool) {
 	}
 	c := as[C.struct_host_entry](&e)
 	h = Host{IP: goAddr(c.key.addr), VLAN: vlanOf(c.l2), MAC: macOf(c.l2), Version: uint8(c.version), Static: c.is_static != 0,
-		Routed: c.is_routed != 0}
+		Routed: c.is_routed != 0, Confirmed: c.is_confirmed != 0}
 	return h, uint32(c.id), true
 }
 

@@ -20,7 +20,8 @@ import (
 type Node struct {
 	IP4, IP6 netip.Addr // the zero Addr: none
 	GID      ib.GID
-	LID      ib.LID   // where to send: one of the node's port, or a router's; virtual functions of a port share its; 0: GRH tells
+	// Where to send: one of the node's port, or a router's; virtual functions of a port share its; 0: GRH tells.
+	LID      ib.LID
 	LMC      uint8    // the node's port has 1<<LMC LIDs, LID among them
 	LIDs     LIDState // whether they name the node as a source
 	SL       ib.SL
@@ -33,10 +34,12 @@ type Node struct {
 	Partition uint8 // or PartitionHeard
 }
 
-// MaxPartitions is how many partitions of the IB port can be used at a time. Their numbers are below; that of [ib] pkey is 0.
+// MaxPartitions is how many partitions of the IB port can be used at a time. Their numbers are below; that of [ib] pkey
+// is 0.
 const MaxPartitions = C.MAX_PARTITIONS
 
-// PartitionHeard in place of a node's partition means that it is in the one that it was last heard in; until then, in 0.
+// PartitionHeard in place of a node's partition means that it is in the one that it was last heard in; until then, in
+// 0.
 const PartitionHeard = C.PARTITION_HEARD
 
 func checkPartition(n uint8) error {
@@ -137,8 +140,8 @@ func (n *Node) check() (err error) {
 
 // Put adds the node that has one of n's addresses, or changes it; addresses it had and n does not are
 // removed. An IP address and a GID belong to one node only. A LID may belong to several: a message
-// without a GRH does not tell which of them sent it, so such a LID then names none as a source. LIDs that do not fit into
-// the table yet do not make it fail: Reclaim tries them again.
+// without a GRH does not tell which of them sent it, so such a LID then names none as a source. LIDs that do not fit
+// into the table yet do not make it fail: Reclaim tries them again.
 func (t *Nodes) Put(n Node) (id uint32, err error) {
 	if err := n.check(); err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
@@ -246,8 +249,8 @@ func (t *Nodes) disclaimLIDs(r *node) {
 	}
 }
 
-// MarkLIDs changes what is known of the LIDs of the node with a GID, if there is one. What LIDs name no more they do not
-// name from now on.
+// MarkLIDs changes what is known of the LIDs of the node with a GID, if there is one. What LIDs name no more they do
+// not name from now on.
 func (t *Nodes) MarkLIDs(gid ib.GID, s LIDState) {
 	r := t.gids[gid]
 	if r == nil || r.LIDs == s {

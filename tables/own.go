@@ -17,8 +17,8 @@ import (
 // maxOwnGIDs is how many GIDs of the bridge's own port the tables have room for: as many as verbs can send from.
 const maxOwnGIDs = 256
 
-// Own is what the bridge's own IB port goes by. A message from there is an echo of what the bridge has sent. Another port
-// may share its LIDs (a virtual function): without a GRH, messages from there are taken for the bridge's.
+// Own is what the bridge's own IB port goes by. A message from there is an echo of what the bridge has sent. Another
+// port may share its LIDs (a virtual function): without a GRH, messages from there are taken for the bridge's.
 type Own struct {
 	LID  ib.LID // the first of 1<<LMC; 0: none
 	LMC  uint8

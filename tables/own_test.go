@@ -104,21 +104,24 @@ func TestTakeUsed(t *testing.T) {
 	s := newTables(t, Config{})
 	must(t)(s.Hosts.Put(someHost))
 	must(t)(s.ProxyQPs.Put(someProxyQP))
-	take := func() bool { return s.ProxyQPs.TakeUsed(HostQP{Host: someProxyQP.Host, HostQPN: someProxyQP.HostQPN}) }
+	take := func() [2]bool {
+		toIB, toRoCE := s.ProxyQPs.TakeUsed(HostQP{Host: someProxyQP.Host, HostQPN: someProxyQP.HostQPN})
+		return [2]bool{toIB, toRoCE}
+	}
 	for i, step := range []struct {
 		mark func()
-		want bool
+		want [2]bool // to IB, to RoCE
 	}{
-		{func() {}, true}, {func() {}, false},
-		{func() { s.ProxyQPs.MarkUsed(someProxyQP.HostQP) }, true}, {func() {}, false},
-		{func() { s.ProxyQPs.MarkUsedQP(someProxyQP.QPN) }, true}, {func() {}, false},
+		{func() {}, [2]bool{true, false}}, {func() {}, [2]bool{}},
+		{func() { s.ProxyQPs.MarkUsed(someProxyQP.HostQP) }, [2]bool{true, false}}, {func() {}, [2]bool{}},
+		{func() { s.ProxyQPs.MarkUsedQP(someProxyQP.QPN) }, [2]bool{false, true}}, {func() {}, [2]bool{}},
 	} {
 		step.mark()
 		if got := take(); got != step.want {
 			t.Errorf("step %d: used: %v, want %v", i, got, step.want)
 		}
 	}
-	if s.ProxyQPs.TakeUsed(HostQP{Host: someProxyQP.Host, HostQPN: 2}) {
+	if toIB, toRoCE := s.ProxyQPs.TakeUsed(HostQP{Host: someProxyQP.Host, HostQPN: 2}); toIB || toRoCE {
 		t.Error("a proxy QP that does not exist was used")
 	}
 }

@@ -54,7 +54,7 @@ func TestPlainProxyQP(t *testing.T) {
 		t.Errorf("proxy_qpns: %+v", got)
 	}
 	s.ProxyQPs.MarkUsed(x.HostQP)
-	if !s.ProxyQPs.TakeUsed(HostQP{Host: x.Host, HostQPN: PlainQPN}) {
+	if toIB, toRoCE := s.ProxyQPs.TakeUsed(HostQP{Host: x.Host, HostQPN: PlainQPN}); !toIB || toRoCE {
 		t.Error("it was not used")
 	}
 	if err := s.ProxyQPs.Delete(HostQP{Host: x.Host, HostQPN: PlainQPN}); err != nil || s.stats()["proxy_qps"].Entries != 0 {

@@ -194,14 +194,16 @@ func (t *ProxyQPs) move(host netip.Addr, p place) {
 	}
 }
 
-// TakeUsed reports whether something has crossed by a proxy QP since it was asked last, or made.
-func (t *ProxyQPs) TakeUsed(of HostQP) bool {
+// TakeUsed reports whether something has crossed by a proxy QP, to InfiniBand or to RoCE, since it was asked last.
+// Making it counts as to InfiniBand.
+func (t *ProxyQPs) TakeUsed(of HostQP) (toIB, toRoCE bool) {
 	r := t.proxyQPs[of.unmap()]
 	if r == nil {
-		return false
+		return false, false
 	}
 	out, in := r.cKey(), numberKey(uint64(r.QPN))
-	return C.tables_take_used(t.c, &out, &in) != 0
+	used := C.tables_take_used(t.c, &out, &in)
+	return used&C.USED_TO_IB != 0, used&C.USED_TO_ROCE != 0
 }
 
 // All yields every proxy QP, in no order.

@@ -66,6 +66,36 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 	return t;
 }
 
+struct tables *tables_view_new(const struct tables *t)
+{
+	struct tables *v = (struct tables *)aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	*v = *t;
+	v->view = true;
+	v->rcu = rcu_new(t->max_readers);
+	if (!v->rcu) {
+		free(v);
+		return NULL;
+	}
+	/* Both parts of an array's word at once: the writer may be replacing it. */
+	v->hosts.array = table_array(&t->hosts);
+	v->proxy_qps.array = table_array(&t->proxy_qps);
+	v->nodes.array = table_array(&t->nodes);
+	v->groups.array = table_array(&t->groups);
+	v->proxy_qpns.array = table_array(&t->proxy_qpns);
+	v->sources.array = table_array(&t->sources);
+	v->mgids.array = table_array(&t->mgids);
+	return v;
+}
+
+void tables_view_free(struct tables *v)
+{
+	free(v->rcu);
+	free(v);
+}
+
 void tables_free(struct tables *t)
 {
 	table_fini(&t->hosts);
@@ -146,9 +176,9 @@ void tables_mark_used(const struct tables *t, const struct table_key *proxy_qp, 
 		(const struct proxy_qpn_entry *)table_find(&t->proxy_qpns, table_hash(&t->proxy_qpns, qp), qp);
 
 	if (out)
-		table_mark_used(&out->used);
+		table_mark_used(t, &out->used);
 	if (in)
-		table_mark_used(&in->used);
+		table_mark_used(t, &in->used);
 }
 
 int tables_take_used(struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp)
@@ -157,10 +187,10 @@ int tables_take_used(struct tables *t, const struct table_key *proxy_qp, const s
 	struct proxy_qpn_entry *in = (struct proxy_qpn_entry *)find_to_change(&t->proxy_qpns, qp);
 	int used = 0;
 
-	if (out)
-		used |= take_used(&out->used);
-	if (in)
-		used |= take_used(&in->used);
+	if (out && take_used(&out->used))
+		used |= USED_TO_IB;
+	if (in && take_used(&in->used))
+		used |= USED_TO_ROCE;
 	return used;
 }
 

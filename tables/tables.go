@@ -26,6 +26,7 @@ package tables
 /*
 #cgo pkg-config: libdpdk
 #cgo CFLAGS: -O2 -Wall -Wextra
+#cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 #include "tables_write.h"
 */
 import "C"
@@ -77,8 +78,8 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// Tables is all tables together. See the package comment for who may call what. Each part has its own state, and changes its
-// own tables only.
+// Tables is all tables together. See the package comment for who may call what. Each part has its own state, and
+// changes its own tables only.
 type Tables struct {
 	Hosts    *Hosts
 	ProxyQPs *ProxyQPs

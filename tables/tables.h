@@ -35,6 +35,7 @@ struct tables {
 	uint32_t max_groups;
 
 	uint8_t *heard; /* elements atomic: the partition that a node was last heard in, by its id */
+	bool view;      /* a reader that only looks (tables_view_new): it marks nothing */
 };
 
 /* The partition of a destination, a struct node_entry or group_entry, or PARTITION_HEARD. */
@@ -52,7 +53,7 @@ static inline uint8_t table_heard_in(const struct tables *t, uint32_t node)
 /* Notes the partition of a message from a node. It writes only what changes, so that the cache line is rarely dirty. */
 static inline void table_hear(const struct tables *t, uint32_t node, uint8_t partition)
 {
-	if (table_heard_in(t, node) != partition)
+	if (table_heard_in(t, node) != partition && !t->view)
 		__atomic_store_n(&t->heard[node], partition, __ATOMIC_RELAXED);
 }
 
@@ -71,9 +72,9 @@ static inline bool table_is_from(const struct proxy_qp_entry *proxy_qp, uint64_t
 
 /* Marks a proxy QP's entry as used. Its worker calls this for every packet; it writes only after management has cleared
  * the mark, so that the cache line is rarely dirty. */
-static inline void table_mark_used(const uint8_t *used)
+static inline void table_mark_used(const struct tables *t, const uint8_t *used)
 {
-	if (!__atomic_load_n(used, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(used, __ATOMIC_RELAXED) && !t->view)
 		__atomic_store_n((uint8_t *)(uintptr_t)used, 1, __ATOMIC_RELAXED);
 }
 

@@ -28,6 +28,11 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 /* Frees them. No reader may be left. */
 void tables_free(struct tables *t);
 
+/* The tables as they are, for a reader that must change nothing: it marks no entry, and its workers are not those that
+ * the writer waits for. Whoever uses it is a reader of t as long. Returns NULL when there is no memory. */
+struct tables *tables_view_new(const struct tables *t);
+void tables_view_free(struct tables *v);
+
 /* Frees retired memory of all tables that no reader can use any more; returns the number of entries. */
 unsigned tables_reclaim(struct tables *t);
 
@@ -40,7 +45,8 @@ int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2)
 int tables_move_proxy_qp(struct tables *t, const struct table_key *key, uint64_t src);
 int tables_move_proxy_qpn(struct tables *t, const struct table_key *key, uint64_t l2);
 
-/* Clears the used marks of a proxy QP's two entries, and returns whether one was set. */
+/* Clears the used marks of a proxy QP's two entries, and returns which were set. */
+enum { USED_TO_IB = 1, USED_TO_ROCE = 2 };
 int tables_take_used(struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp);
 
 /* The same for an entry of the table nodes, and one of the table sources. */

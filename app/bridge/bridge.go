@@ -26,8 +26,8 @@ import (
 	"causeway/tables"
 )
 
-// A Bridge is a bridge that is built. It runs once. Its methods may be called from any goroutine. The parts that it consists
-// of have their own state, and methods that belong to it.
+// A Bridge is a bridge that is built. It runs once. Its methods may be called from any goroutine. The parts that it
+// consists of have their own state, and methods that belong to it.
 type Bridge struct {
 	cfg *config.Config // as it was at the start: for what does not change
 	log *slog.Logger
@@ -38,7 +38,11 @@ type Bridge struct {
 	ibPort   ibside.OpenPort
 	resolver *ipoib.Neighbours // nil: nodes are not learned
 	ethernet *ethernetPort
+	carriers *carriers // of the Ethernet port
+	limits   *limits
+	runner   runner // of the workers
 	datapath *lcore.Datapath
+	confined bool // the workers' threads
 	loop     *manage.Loop
 	lcores   []uint
 
@@ -58,8 +62,11 @@ type Bridge struct {
 // Options are optional.
 type Options struct {
 	Log *slog.Logger
-	// Around, if not nil, is called around opening the Ethernet port: to do so in another network namespace.
+	// Around, if not nil, is called around opening the Ethernet port: to do so in another network namespace, where no
+	// other bridge is.
 	Around func(open func() error) error
+	// Unconfined leaves the workers' threads all system calls, for debuggers and tracers.
+	Unconfined bool
 	// NoHuge uses ordinary memory, and leaves hugepages to others. It is slower.
 	NoHuge bool
 	// Subnet, if not nil, replaces the software subnet that [ib] port describes. It stays the caller's.
@@ -68,10 +75,12 @@ type Options struct {
 	SetLogLevel func(level string) error
 }
 
-// Build builds a bridge as cfg says. On an error nothing is left behind. A process has one bridge, because it has one DPDK.
+// Build builds a bridge as cfg says. On an error nothing is left behind. A process has one bridge, because it has one
+// DPDK.
 func Build(cfg *config.Config, o Options) (*Bridge, error) {
-	b := &Bridge{cfg: cfg, log: o.Log, failed: make(chan error, 1), configuration: newConfiguration(cfg, o.SetLogLevel, o.Log)}
-	if o.Around == nil {
+	b := &Bridge{cfg: cfg, log: o.Log, limits: newLimits(o.Log), confined: !o.Unconfined, failed: make(chan error, 1), configuration: newConfiguration(cfg, o.SetLogLevel, o.Log)}
+	private := o.Around != nil
+	if !private {
 		o.Around = func(open func() error) error { return open() }
 	}
 	for _, step := range []func() error{
@@ -79,7 +88,7 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 		b.makePool,
 		b.makeTables,
 		func() error { return b.attachIBPort(o.Subnet) },
-		func() error { return o.Around(b.attachEthernetPort) },
+		func() error { return o.Around(func() error { return b.attachEthernetPort(private) }) },
 		b.makePGM,
 		b.makeDatapath,
 		b.makeManagement,
@@ -101,20 +110,18 @@ func (b *Bridge) logSizes() {
 		"tables_mib_when_full", b.tables.Bytes()/mib, "proxy_qps", b.cfg.Workers.ProxyQPs, "hosts", b.cfg.Workers.Hosts)
 }
 
-// Run starts the workers and manages until ctx ends. Then it leaves the groups, lets the workers send the packets that they
-// have, and stops them. onReady, if not nil, is called once when the bridge bridges.
+// Run starts the workers and manages until ctx ends. Then it leaves the groups, lets the workers send the packets that
+// they have, and stops them. onReady, if not nil, is called once when the bridge bridges.
 func (b *Bridge) Run(ctx context.Context, onReady func()) error {
-	for i, w := range b.datapath.Workers() {
-		if err := w.Start(b.lcores[i]); err != nil {
-			b.stopWorkers()
-			return err
-		}
+	if err := b.runner.start(); err != nil {
+		return err
 	}
 	managing, done := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	if onReady != nil {
 		waiting.Go(func() { b.awaitReady(managing, onReady) })
 	}
+	waiting.Go(func() { b.limits.follow(managing, b.refusals) })
 	var failure error
 	waiting.Go(func() {
 		select {
@@ -124,12 +131,13 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 		}
 	})
 	err := b.loop.Run(managing)
+	b.configuration.end()
 	done()
 	waiting.Wait()
 	err = errors.Join(failure, err)
 	const grace = 20 * time.Millisecond // for the reports of leaving to reach the port
 	time.Sleep(grace)
-	b.stopWorkers()
+	b.runner.stop()
 	b.atStop = b.readAtStop()
 	b.loop.Drain()
 	return err
@@ -143,17 +151,11 @@ func (b *Bridge) fail(err error) {
 	}
 }
 
-func (b *Bridge) stopWorkers() {
-	for _, w := range b.datapath.Workers() {
-		w.Stop()
-	}
-}
-
 func (b *Bridge) awaitReady(ctx context.Context, onReady func()) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if b.loop.Status().Ready {
+		if b.loop.Status().Ready && b.carriers.up() {
 			onReady()
 			return
 		}
@@ -261,9 +263,13 @@ func (b *Bridge) attachIBPort(subnet *fabric.Fabric) error {
 	return nil
 }
 
-func (b *Bridge) attachEthernetPort() error {
-	b.ethernet = &ethernetPort{cfg: b.cfg, inForce: b.Config, log: b.log}
-	return b.ethernet.open(b.pool, &b.teardown)
+func (b *Bridge) attachEthernetPort(private bool) error {
+	b.ethernet = &ethernetPort{cfg: b.cfg, inForce: b.Config, log: b.log, private: private}
+	if err := b.ethernet.open(b.pool, &b.teardown); err != nil {
+		return err
+	}
+	b.carriers = &carriers{port: b.ethernet, log: b.log, paused: b.runner.paused, fail: b.fail}
+	return b.carriers.watch(&b.teardown)
 }
 
 // makePGM makes each worker's tracker of PGM streams, even if no group has any: a group may come that does.

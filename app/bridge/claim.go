@@ -3,9 +3,12 @@
 package bridge
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"net"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,60 +16,127 @@ import (
 	"causeway/config"
 )
 
-// claimPort makes this the only bridge with this Ethernet port and VLAN in its network namespace: two on one interface would
-// both carry every message, without any error. The claim is an abstract Unix socket, which belongs to the network namespace as
-// interfaces do, and which ends with the process.
+// claimFolder has a file for each Ethernet port that a bridge has. Tests have one of their own.
+var claimFolder = "/run/causeway/ports"
+
+// claimPort makes this the only bridge with this Ethernet port and VLAN in its network namespace: two on one interface
+// would both carry every message, without any error. The claim is a lock on a file (flock(2)), which ends with the
+// process. Only who may write the folder can make one; who may not read the file cannot take it.
 func claimPort(cfg *config.Config, undo *teardown) error {
-	name := claimName(cfg.RoCE.Port, cfg.RoCE.VLAN)
-	if name == "" {
-		return nil
+	name, err := claimName(cfg.RoCE.Port, cfg.RoCE.VLAN)
+	if err != nil || name == "" {
+		return err
 	}
-	l, err := net.Listen("unix", name)
+	parent, file := filepath.Dir(claimFolder), filepath.Join(claimFolder, name)
+	f, err := lockIn(parent, claimFolder, file)
 	switch {
-	case errors.Is(err, unix.EADDRINUSE):
-		return fmt.Errorf("bridge: [roce] port %v: another causeway%s has it; stop that one, or name another port", cfg.RoCE.Port, holder(name))
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("bridge: [roce] port %v: claim it in %s: permission denied; run the bridge as the folder's owner, or install -d -m 0755 -o %d %s %[2]s",
+			cfg.RoCE.Port, claimFolder, os.Geteuid(), parent)
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("bridge: [roce] port %v: another causeway%s has it; stop that one, or name another port", cfg.RoCE.Port, holder(file))
 	case err != nil:
 		return fmt.Errorf("bridge: [roce] port %v: claim it: %w", cfg.RoCE.Port, err)
 	}
-	undo.add(l.Close)
+	undo.add(func() error {
+		_ = os.Remove(file) // without the lock it is in nobody's way
+		return f.Close()
+	})
 	return nil
 }
 
-// claimName names what two processes cannot share; "" where the driver itself rejects the second, or makes a port of its own.
-func claimName(p config.EthPort, vlan uint16) string {
+// claimName names the file of what two processes cannot share; "" where the driver itself rejects the second, or makes
+// a port of its own.
+func claimName(p config.EthPort, vlan uint16) (string, error) {
 	what := p.Arg
 	switch p.Driver {
 	case "af_packet", "mlx5":
 	case "tap":
 		_, what, _ = strings.Cut(p.Arg, ",remote=")
 	default:
-		return ""
+		return "", nil
 	}
 	if what == "" {
-		return ""
+		return "", nil
 	}
-	return fmt.Sprintf("@causeway/port/%s/%d", what, vlan)
+	var at unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &at); err != nil {
+		return "", fmt.Errorf("bridge: [roce] port %v: claim it: which network namespace: %w", p, err)
+	}
+	return fmt.Sprintf("%s.%d.%d", what, vlan, at.Ino), nil
 }
 
-// holder names the process that has a claim; "" when that cannot be found out.
-func holder(name string) string {
-	c, err := net.Dial("unix", name)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = c.Close() }() // nothing was written
-	raw, err := c.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return ""
-	}
-	pid := int32(0)
-	err = raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = cred.Pid
+// lockIn locks a file in a folder in another.
+func lockIn(parent, folder, file string) (*os.File, error) {
+	for _, path := range []string{parent, folder} {
+		if err := makeFolder(path); err != nil {
+			return nil, err
 		}
-	})
-	if err != nil || pid == 0 {
-		return ""
 	}
-	return fmt.Sprintf(" (process %d)", pid)
+	return lockFile(file)
+}
+
+// makeFolder makes a folder if it is not there, and rejects one that others could write.
+func makeFolder(path string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	at, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return err
+	case !at.IsDir():
+		return fmt.Errorf("%s is not a folder; remove it", path)
+	case at.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("the folder %s can be written by others than its owner, who could take the port; chmod go-w %[1]s", path)
+	}
+	return nil
+}
+
+// lockFile opens a file and locks it; EWOULDBLOCK where another has. Its last owner may have removed it meanwhile: then
+// it is another file, which nobody else finds.
+func lockFile(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		own, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		if now, err := os.Lstat(path); err == nil && os.SameFile(own, now) {
+			return f, sign(f)
+		}
+		_ = f.Close() // nothing was written
+	}
+}
+
+// sign writes this process's id into its file, for the errors of others, and leaves the file to the folder's owner: a
+// bridge that root has started must not keep the service's out for good.
+func sign(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	_, err := fmt.Fprintf(f, "%d\n", os.Getpid())
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	var folder unix.Stat_t
+	if unix.Stat(filepath.Dir(f.Name()), &folder) == nil {
+		_ = f.Chown(int(folder.Uid), int(folder.Gid)) // only root may, and needs to
+	}
+	return nil
+}
+
+// holder names the process that has a file; "" when that cannot be found out.
+func holder(path string) string {
+	text, err := os.ReadFile(path)
+	if pid := string(bytes.TrimSpace(text)); err == nil && pid != "" {
+		return fmt.Sprintf(" (process %s)", pid)
+	}
+	return ""
 }

@@ -27,7 +27,7 @@ func taskCounts() (string, error) {
 				return err
 			}
 		}
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			g := h.Groups()[group]
 			s, up := h.Ethernet()
 			lost := h.Lost()[lcore.RoCEToIB]

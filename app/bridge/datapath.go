@@ -32,16 +32,20 @@ func firstVersion(cfg *config.Config) uint8 {
 	return lcore.V1
 }
 
-func (b *Bridge) makeDatapath() error {
-	ibPort := b.ibPort.Info()
-	d, err := lcore.NewDatapath(lcore.DatapathConfig{
+// datapathConfig is the workers' configuration, with the policy of cfg.
+func (b *Bridge) datapathConfig(cfg *config.Config) lcore.DatapathConfig {
+	return lcore.DatapathConfig{
 		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN,
 		RoCEPKey: rocePKey,
 		RoCEMTU:  roceMTU(b.cfg),
-		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Sleep: b.cfg.Workers.Sleep,
+		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Sleep: b.cfg.Workers.Sleep, Confine: b.confined,
 		LearnNodes:   b.cfg.IB.Learn,
-		IBIsEthernet: ibPort.Ethernet, Addresses: b.ethernet.ownAddresses(), Policy: policyOf(b.cfg),
-	}, b.tables.Pointer())
+		IBIsEthernet: b.ibPort.Info().Ethernet, Addresses: b.ethernet.ownAddresses(), Policy: policyOf(cfg),
+	}
+}
+
+func (b *Bridge) makeDatapath() error {
+	d, err := lcore.NewDatapath(b.datapathConfig(b.cfg), b.tables.Pointer())
 	if err != nil {
 		return err
 	}
@@ -53,12 +57,13 @@ func (b *Bridge) makeDatapath() error {
 	for i := range b.cfg.Workers.LCores {
 		_, err := d.NewWorker(lcore.WorkerConfig{
 			Port: b.ethernet.port.ID(), Queue: uint16(i), IBPort: b.ibPort.Pointer(i), MaxGroups: b.cfg.Workers.Groups + spareGroups,
-			PGM: b.trackers[i].Pointer(),
+			PGM: b.trackers[i].Pointer(), PuntRing: roomsOf(b.cfg).punted,
 		})
 		if err != nil {
 			return err
 		}
 	}
+	b.runner.set(d.Workers(), b.lcores)
 	return nil
 }
 
@@ -83,19 +88,30 @@ func (b *Bridge) makeManagement() error {
 	return nil
 }
 
+// mostProxyQPs returns the limit of proxy QPs: that of the configuration, or what the device says that it has.
+func (b *Bridge) mostProxyQPs() int {
+	wanted, has := b.cfg.Workers.ProxyQPs, b.ibPort.Info().QueuePairs
+	if has == 0 || has >= wanted {
+		return wanted
+	}
+	b.log.Warn("proxy_qps_short", "made", has, "limit", wanted, "note", "the InfiniBand device has no more queue pairs: lower [workers] proxy_qps")
+	return has
+}
+
 func (b *Bridge) manageConfig() manage.Config {
 	ibPort := b.ibPort.Info()
 	c := manage.Config{
 		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN, Addresses: b.cfg.RoCE.Addresses, Version: firstVersion(b.cfg),
 		PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg), EthMTU: b.cfg.RoCE.MTU,
-		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.cfg.Workers.ProxyQPs,
+		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.mostProxyQPs(), Waiting: roomsOf(b.cfg).waiting,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Receive: b.ethernet.receive,
+		LinkUps: b.carriers.ups.Load,
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle
 	}
 	x := changeTo(b.cfg, ibPort.Ethernet, false)
-	c.ProxyQPsPerHost, c.ProxyQPIdle, c.Querier = x.ProxyQPsPerHost, x.ProxyQPIdle, x.Querier
+	c.ProxyQPLimits, c.Querier = x.ProxyQPLimits, x.Querier
 	c.Nodes, c.Hosts, c.Resolve, c.Groups, c.Ranges = x.Nodes, x.Hosts, x.Resolve, x.Groups, x.Ranges
 	c.Service = manage.ServiceConfig{
 		Port: b.ibPort, Allow: x.Allow, RoCEPKey: rocePKey, Ports: x.Ports, Translate: x.Translate,
@@ -103,12 +119,12 @@ func (b *Bridge) manageConfig() manage.Config {
 	return c
 }
 
-// changeTo is management's part of a configuration, as far as it may change while the bridge runs. A drained bridge has no
-// groups and services.
+// changeTo is management's part of a configuration, as far as it may change while the bridge runs. A drained bridge has
+// no groups and services.
 func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
 	c := manage.Change{
-		Ports: servicePorts(cfg), Translate: cfg.Translations(), Allow: cfg.Policy.Allow, ProxyQPsPerHost: cfg.Workers.ProxyQPsPerHost,
-		ProxyQPIdle: cfg.Workers.ProxyQPIdle, Querier: cfg.RoCE.Querier, Drained: drained,
+		Ports: servicePorts(cfg), Translate: cfg.Translations(), Allow: cfg.Policy.Allow, ProxyQPLimits: limitsOf(&cfg.Workers),
+		Querier: cfg.RoCE.Querier, Drained: drained,
 	}
 	if drained {
 		c.Ports, c.Querier = nil, false
@@ -134,6 +150,12 @@ func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
 		}
 	}
 	return c
+}
+
+func limitsOf(w *config.Workers) manage.ProxyQPLimits {
+	return manage.ProxyQPLimits{
+		PerHost: w.ProxyQPsPerHost, Unconfirmed: w.ProxyQPsUnconfirmed, Rate: w.ProxyQPRate, RatePerHost: w.ProxyQPRatePerHost, Idle: w.ProxyQPIdle,
+	}
 }
 
 // policyOf is the workers' part of a configuration that may change.
@@ -177,5 +199,8 @@ func (p pending) Reject(why manage.Rejection) {
 		manage.RejectSource:  lcore.DropSourceRefused,
 		manage.RejectStopped: lcore.DropShutdown,
 		manage.RejectDenied:  lcore.DropACL,
+
+		manage.RejectUnconfirmed: lcore.DropSourceUnconfirmed,
+		manage.RejectRate:        lcore.DropProxyQPRate,
 	}[why])
 }

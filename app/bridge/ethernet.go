@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"causeway/config"
 	"causeway/dpdk"
@@ -22,7 +22,9 @@ type ethernetPort struct {
 	cfg     *config.Config // as it was at the start
 	inForce func() *config.Config
 	log     *slog.Logger
+	private bool // nobody else can have it
 
+	mu       sync.Mutex // of what controls the port while the bridge runs
 	port     *dpdk.Port
 	listener *listener                       // on a port that is shared with the kernel
 	flows    map[tables.GroupAddr]*dpdk.Flow // there, of groups of plain UDP
@@ -30,8 +32,10 @@ type ethernetPort struct {
 
 // open opens and starts the port.
 func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
-	if err := claimPort(p.cfg, undo); err != nil {
-		return err
+	if !p.private {
+		if err := claimPort(p.cfg, undo); err != nil {
+			return err
+		}
 	}
 	n := len(p.cfg.Workers.LCores)
 	port, err := dpdk.OpenPort(p.cfg.RoCE.Port.String(), dpdk.PortConfig{
@@ -55,6 +59,34 @@ func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
 	return p.steer(undo)
 }
 
+// reopen puts the port on its interface when that was deleted and is there again.
+func (p *ethernetPort) reopen() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.port.Reopen()
+}
+
+// stats returns the port's counters, and what the listener has missed besides; zero where its driver has none.
+func (p *ethernetPort) stats() dpdk.Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, err := p.port.Stats()
+	if err != nil {
+		return dpdk.Stats{RxMissedUnknown: true}
+	}
+	if p.listener != nil {
+		s.RxMissed += p.listener.lost()
+	}
+	return s
+}
+
+// linkUp is the link as the port's driver has it.
+func (p *ethernetPort) linkUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.port.LinkUp()
+}
+
 func (p *ethernetPort) mac() frame.MAC { return frame.MAC(p.port.MAC()) }
 
 // ownAddresses are the bridge's own, with the link-local one.
@@ -72,6 +104,8 @@ func (p *ethernetPort) learnsReports() bool {
 // management needs; or all groups while groups are learned from reports.
 func (p *ethernetPort) receive(groups []tables.GroupAddr) error {
 	macs, all := p.multicastMACs(groups), p.learnsReports()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	set := p.port.SetMulticast
 	if all {
 		set = func([][6]byte) (dpdk.MulticastFilter, error) { return p.port.SetAllMulticast() }
@@ -97,6 +131,12 @@ func (p *ethernetPort) steer(undo *teardown) error {
 	}
 	p.log.Info("ethernet_port", "port", p.port.Name(), "mac", p.mac(), "mtu", p.port.MTU(), "multicast", filter.String(),
 		"shared", p.port.Shared())
+	if r := p.port.Rings(); r.Frames > 0 {
+		p.log.Info("ethernet_port", "rings", "of the kernel, for each queue one to receive and one to send", "frames", r.Frames, "mib", r.Bytes>>20)
+	}
+	if caveat := p.port.Caveat(); caveat != "" {
+		p.log.Warn("ethernet_port", "note", caveat)
+	}
 	if !p.port.Shared() {
 		return nil
 	}
@@ -109,12 +149,6 @@ func (p *ethernetPort) share(undo *teardown) error {
 	netdev, err := p.port.KernelInterface()
 	if err != nil {
 		return err
-	}
-	if netdev.Flags&net.FlagUp == 0 {
-		p.log.Warn("interface_down", "interface", netdev.Name, "note", "ip link set "+netdev.Name+" up")
-	}
-	if caveat := p.port.Caveat(); caveat != "" {
-		p.log.Warn("ethernet_port", "note", caveat)
 	}
 	rules := p.rules()
 	for _, r := range rules {

@@ -45,7 +45,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestPlainRules checks which datagrams flow rules of groups of plain UDP take, and that their MAC addresses are received.
+// TestPlainRules checks which datagrams flow rules of groups of plain UDP take, and that their MAC addresses are
+// received.
 func TestPlainRules(t *testing.T) {
 	group := tables.GroupAddr{IP: netip.MustParseAddr("239.1.2.3"), UDPPort: 4711}
 	p := &ethernetPort{cfg: &config.Config{RoCE: config.RoCE{V2: true, VLAN: 9}, Workers: config.Workers{LCores: []int{3, 4}},

@@ -31,9 +31,10 @@ const (
 	answer    = unix.BPF_RET | unix.BPF_K
 )
 
-// puntedFrames is a filter for the frames that workers punt to management where they receive all frames (lcore/parse.c): ARP,
-// IGMP, MLD, neighbour discovery and echo requests, of that VLAN, not sent by this host. Echo requests to the link-local
-// address are the kernel's, which has the same one. Offsets are of a frame without its VLAN tag.
+// puntedFrames is a filter for the frames that workers punt to management where they receive all frames
+// (lcore/parse.c): ARP, IGMP, MLD, neighbour discovery and echo requests, of that VLAN, not sent by this host. Echo
+// requests to the link-local address are the kernel's, which has the same one. Offsets are of a frame without its VLAN
+// tag.
 func puntedFrames(vlan uint16) []unix.SockFilter {
 	return assemble([]step{
 		{code: loadWord, k: packetType},

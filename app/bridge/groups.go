@@ -12,7 +12,8 @@ import (
 	"causeway/lcore/manage"
 )
 
-// groupCounters counts packets by group address. The datapath counts by group ID; IDs are reused, and their counts go on.
+// groupCounters counts packets by group address. The datapath counts by group ID; IDs are reused, and their counts go
+// on.
 type groupCounters struct {
 	gate     *gate
 	datapath *lcore.Datapath
@@ -30,7 +31,8 @@ func (g *groupCounters) begin(id int) {
 	g.base[id] = was
 }
 
-// Groups returns the packets and bytes of each group address that is joined, over all groups that have it; none after Close.
+// Groups returns the packets and bytes of each group address that is joined, over all groups that have it; none after
+// Close.
 func (g *groupCounters) Groups() map[netip.Addr]lcore.GroupCounters {
 	out := map[netip.Addr]lcore.GroupCounters{}
 	g.gate.whileOpen(func() {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"causeway/app/slowtest"
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/ibside/fabric"
@@ -53,7 +54,7 @@ func (b *Bridge) datagrams(each func(p *roce.Packet, mad ib.MAD) error) error {
 // hostsAsk sends requests of the RoCE host for the node's service.
 func (b *Bridge) hostsAsk() error {
 	asked, answered := 0, map[uint32]bool{}
-	for deadline := time.Now().Add(handshakesIn); len(answered) < handshakes; {
+	for begun := time.Now(); len(answered) < handshakes; {
 		for ; asked < handshakes && asked-len(answered) < handshakesAtOne; asked++ {
 			x := sidrFrame(b, asked, hostIP)
 			if err := b.enter(x); err != nil {
@@ -72,7 +73,7 @@ func (b *Bridge) hostsAsk() error {
 		if err != nil {
 			return err
 		}
-		if time.Now().After(deadline) {
+		if slowtest.Late(time.Since(begun), handshakesIn) {
 			return fmt.Errorf("%d of %d hosts' requests have an answer after %v: %+v", len(answered), handshakes, handshakesIn, b.Status())
 		}
 		time.Sleep(50 * time.Microsecond)
@@ -82,7 +83,7 @@ func (b *Bridge) hostsAsk() error {
 
 // nodesAsk sends requests of the node for the RoCE host's service, which this test answers.
 func (b *Bridge) nodesAsk(client *fabric.CM, given []fabric.CMAnswer) error {
-	ctx, stop := context.WithTimeout(context.Background(), handshakesIn)
+	ctx, stop := context.WithTimeout(context.Background(), time.Duration(slowtest.Factor()*float64(handshakesIn)))
 	defer stop()
 	ports, ended := make(chan int, handshakes), make(chan error, handshakes)
 	for i := range handshakes {
@@ -208,16 +209,12 @@ func taskHandshakes() (string, error) {
 		back = time.Since(start)
 		return err
 	}), end())
-	if err == nil && max(there, back) > handshakesIn {
+	if err == nil && slowtest.Late(max(there, back), handshakesIn) {
 		err = fmt.Errorf("%d took %v and %v", handshakes, there, back)
 	}
 	return fmt.Sprintf("%d each way: hosts ask %.0f a second, nodes %.0f", handshakes, handshakes/there.Seconds(), handshakes/back.Seconds()), err
 }
 
 func TestHandshakes(t *testing.T) {
-	text, err := task(t, "handshakes")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Log(text)
+	logTask(t, "handshakes")
 }

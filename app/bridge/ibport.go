@@ -17,12 +17,12 @@ import (
 	"causeway/ibside/verbs"
 )
 
-// ErrDeviceGone is what Run fails with, among others, when the RDMA device or a part of it is lost. Only a new process can
-// use it again.
+// ErrDeviceGone is what Run fails with, among others, when the RDMA device or a part of it is lost, or the Ethernet
+// port's interface. Only a new process can use it again.
 var ErrDeviceGone = verbs.ErrDeviceGone
 
-// openIBPort opens the port that [ib] port names. onLoss is called when it is lost. A subnet replaces the one that a fabric:
-// port describes.
+// openIBPort opens the port that [ib] port names. onLoss is called when it is lost. A subnet replaces the one that a
+// fabric: port describes.
 func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, onLoss func(error), log *slog.Logger) (ibside.OpenPort, error) {
 	if cfg.IB.Port.Fabric {
 		return fabricport.Open(fabricport.Config{
@@ -33,7 +33,8 @@ func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, o
 	p, err := verbs.Open(verbs.Config{
 		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey, GID: cfg.IB.GID,
 		Pool: pool, Workers: len(cfg.Workers.LCores), ProxyQPs: workerQPs(&cfg.Workers),
-		Receives: cfg.Workers.RecvBuffers, SendDepth: cfg.Workers.ProxyQPDepth, Log: log, OnLoss: onLoss,
+		Receives: cfg.Workers.RecvBuffers, SendDepth: cfg.Workers.ProxyQPDepth, Pending: roomsOf(cfg).handles,
+		Log: log, OnLoss: onLoss,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bridge: [ib] port \"%s:%d\": %w", cfg.IB.Port.Device, cfg.IB.Port.Num, err)
@@ -41,9 +42,9 @@ func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, o
 	return p, nil
 }
 
-// workerQPs returns how many queue pairs each worker has room for: all proxy QPs, because the hosts' traffic decides which worker
-// gets them, and in the worst case one for each group. So management has no limit of a worker to keep beside [workers] proxy_qps:
-// a host that is told of a service finds room on whichever worker its messages come to.
+// workerQPs returns how many queue pairs each worker has room for: all proxy QPs, because the hosts' traffic decides
+// which worker gets them, and in the worst case one for each group. So management has no limit of a worker to keep
+// beside [workers] proxy_qps: a host that is told of a service finds room on whichever worker its messages come to.
 func workerQPs(w *config.Workers) int { return w.ProxyQPs + w.Groups }
 
 // openResolver follows the kernel's neighbours on IPoIB, if nodes are learned.
@@ -60,6 +61,17 @@ func openResolver(cfg *config.Config, p ibside.OpenPort, log *slog.Logger) (*ipo
 			`let the bridge open /dev/infiniband/umadN, or write nodes = "configured"`)
 	}
 	return ipoib.Follow(ipoib.Config{Interface: cfg.IB.IPoIB, PKey: cfg.IB.PKey, Log: log, Port: func() []ib.GID { return p.Own().GIDs }}), nil
+}
+
+// RefreshSubnet asks the subnet administrator again for all paths and memberships. Messages are carried as before
+// meanwhile.
+func (b *Bridge) RefreshSubnet() error {
+	p, ok := b.ibPort.(ibside.Administered)
+	if !ok {
+		return errors.New("bridge: the port asks no subnet administrator: its link layer is Ethernet, or the log has no_subnet_client")
+	}
+	p.Refresh()
+	return nil
 }
 
 // ibPortName returns the port as the configuration has it.

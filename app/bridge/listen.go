@@ -20,8 +20,9 @@ import (
 //	                   └─ the rest ─▶ kernel
 //	                         └─ copies of ARP, ND, IGMP, MLD, pings ─▶ listener ─▶ management
 //
-// A flow rule takes a frame from the kernel, and no driver's rules match an ARP request's target address: with a rule for ARP
-// the kernel would have no neighbours. A packet socket (packet(7)) gets copies. Management's answers leave by the port.
+// A flow rule takes a frame from the kernel, and no driver's rules match an ARP request's target address: with a rule
+// for ARP the kernel would have no neighbours. A packet socket (packet(7)) gets copies. Management's answers leave by
+// the port.
 type listener struct {
 	fd     int
 	index  int // of the interface
@@ -29,10 +30,12 @@ type listener struct {
 	room   int // bytes of a frame without its VLAN tag
 	groups map[[6]byte]bool
 	all    bool // groups
+	missed uint64
 }
 
-// listen listens on netdev, to frames of that VLAN or, with 0, to untagged ones. While the listener is open, the interface is
-// a member of groups, or with all of all groups: the card delivers no others, to the kernel or to the port.
+// listen listens on netdev, to frames of that VLAN or, with 0, to untagged ones. While the listener is open, the
+// interface is a member of groups, or with all of all groups: the card delivers no others, to the kernel or to the
+// port.
 func listen(netdev *net.Interface, vlan uint16, mtu int, all bool, groups [][6]byte) (*listener, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -121,13 +124,13 @@ func wireOrder(n uint16) uint16 {
 
 func (l *listener) close() error { return unix.Close(l.fd) }
 
-// lost returns how many frames were dropped since the last call, because management was too slow.
-func (l *listener) lost() uint32 {
-	s, err := unix.GetsockoptTpacketStats(l.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
-	if err != nil {
-		return 0
+// lost returns how many frames were dropped because management was too slow. Only one call may be under way.
+func (l *listener) lost() uint64 {
+	// Which clears the counter.
+	if s, err := unix.GetsockoptTpacketStats(l.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
+		l.missed += uint64(s.Drops)
 	}
-	return s.Drops
+	return l.missed
 }
 
 // listenMost bounds how many frames are taken at a time, as a worker's burst does.

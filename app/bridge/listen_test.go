@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -89,6 +90,15 @@ func wireFrames(own frame.MAC) []onWire {
 // TestListener checks that a listener receives the frames that management serves, unchanged and of its VLAN only, and
 // nothing else; and that the interface is in the groups while it listens.
 func TestListener(t *testing.T) {
+	netdev := sharedInterface(t)
+	for _, vlan := range []uint16{0, 300} { // no t.Run, whose goroutine would be elsewhere
+		hearsItsOwn(t, netdev, vlan)
+	}
+}
+
+// sharedInterface puts the test in a network namespace of its own, with the interface shared whose other end is wire.
+func sharedInterface(t *testing.T) *net.Interface {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a network namespace and packet sockets")
 	}
@@ -104,9 +114,7 @@ func TestListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, vlan := range []uint16{0, 300} { // no t.Run, whose goroutine would be elsewhere
-		hearsItsOwn(t, netdev, vlan)
-	}
+	return netdev
 }
 
 func hearsItsOwn(t *testing.T, netdev *net.Interface, vlan uint16) {
@@ -148,6 +156,49 @@ func hearsItsOwn(t *testing.T, netdev *net.Interface, vlan uint16) {
 	}
 }
 
+// TestListenerMisses checks that frames that management has not taken in time are among those that the port has missed
+// while the bridge runs, each once.
+func TestListenerMisses(t *testing.T) {
+	sharedInterface(t)
+	said, err := task(t, "misses")
+	if err != nil {
+		t.Error(err)
+	}
+	t.Log(said)
+}
+
+// taskMisses floods a listener that nobody reads.
+func taskMisses() (string, error) {
+	h, err := built()
+	if err != nil {
+		return "", err
+	}
+	netdev, err := net.InterfaceByName("shared")
+	if err != nil {
+		return "", err
+	}
+	if h.ethernet.listener, err = listen(netdev, 0, 1500, false, nil); err != nil {
+		return "", err
+	}
+	h.teardown.add(h.ethernet.listener.close)
+	var f onWire
+	f.ethernet(frame.Broadcast, frame.TypeARP, make([]byte, 1000))
+	missed := func() uint64 { s, _ := h.Ethernet(); return s.RxMissed }
+	const flood = 1000 // some ten times what the socket holds
+	var before uint64
+	for range 2 {
+		if err := putOn("wire", f.frame, flood); err != nil {
+			return "", err
+		}
+		now := missed()
+		if now < before+flood/2 || now > before+flood || missed() != now {
+			return "", fmt.Errorf("%d frames are missed, %d before, of %d more", now, before, flood)
+		}
+		before = now
+	}
+	return fmt.Sprintf("%d of %d frames missed", before, 2*flood), h.Close()
+}
+
 // names returns the names at the ends of frames.
 func names(frames []string) (names []string) {
 	for _, f := range frames {
@@ -159,7 +210,7 @@ func names(frames []string) (names []string) {
 // receives takes n frames from a listener, and what comes within a short time after.
 func receives(l *listener, n int) []string {
 	var got []string
-	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		before := len(got)
 		for _, punted := range l.take() {
 			got = append(got, string(punted.Data))
@@ -180,18 +231,28 @@ func tagged(b []byte, vlan uint16) []byte {
 
 func sendOn(t *testing.T, name string, b []byte) {
 	t.Helper()
+	if err := putOn(name, b, 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// putOn sends a frame n times.
+func putOn(name string, b []byte, n int) error {
 	netdev, err := net.InterfaceByName(name)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Sendto(fd, b, 0, &unix.SockaddrLinklayer{Ifindex: netdev.Index}); err != nil {
-		t.Fatal(err)
+	for range n {
+		if err := unix.Sendto(fd, b, 0, &unix.SockaddrLinklayer{Ifindex: netdev.Index}); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func shell(t *testing.T, command string) string {

@@ -25,9 +25,13 @@ func (l Lost) add(name string, n uint64) {
 	}
 }
 
-// Losses are what was lost outside of the workers in one direction. Before is what came to the bridge and that no worker
-// received: with what they received, it is all that came. After is what a worker had sent.
-type Losses struct{ Before, After Lost }
+// Losses are what was lost outside of the workers in one direction. Before is what came to the bridge and that no
+// worker received: with what they received, it is all that came, unless BeforeUnknown: what the port missed is not
+// counted. After is what a worker had sent.
+type Losses struct {
+	Before, After Lost
+	BeforeUnknown bool
+}
 
 // atStop is what the devices had counted when the workers stopped: later they only lose.
 type atStop struct {
@@ -40,8 +44,8 @@ func (b *Bridge) readAtStop() atStop {
 	return atStop{e, b.LostByDevice()}
 }
 
-// Losses returns what the ports and their devices lost while the bridge ran, by direction. It is for a bridge that has run.
-// What counters of the devices are of is not only the bridge's: the kernel's messages by the same port count, too.
+// Losses returns what the ports and their devices lost while the bridge ran, by direction. It is for a bridge that has
+// run. What counters of the devices are of is not only the bridge's: the kernel's messages by the same port count, too.
 func (b *Bridge) Losses() [2]Losses {
 	var port [2]map[string]uint64
 	port[lcore.RoCEToIB], port[lcore.IBToRoCE] = b.ibPort.Lost()
@@ -50,11 +54,13 @@ func (b *Bridge) Losses() [2]Losses {
 
 func lossesOf(s atStop, port [2]map[string]uint64) (out [2]Losses) {
 	for d := range out {
-		out[d] = Losses{Lost{}, Lost{}}
+		out[d] = Losses{Before: Lost{}, After: Lost{}}
 	}
 	toIB, toRoCE := &out[lcore.RoCEToIB], &out[lcore.IBToRoCE]
 	// RxNoMbuf is not here: it counts allocations; the frames that are lost by them are missed.
 	toIB.Before.add("missed", s.ethernet.RxMissed)
+	toIB.BeforeUnknown = s.ethernet.RxMissedUnknown
+	toIB.Before.add("interface_dropped", s.ethernet.RxDropped)
 	toIB.Before.add("receive_errors", s.ethernet.RxErrors)
 	toRoCE.After.add("send_errors", s.ethernet.TxErrors)
 	for reason, n := range port[lcore.RoCEToIB] {

@@ -13,24 +13,32 @@ import (
 	"causeway/lcore"
 )
 
-// TestLossesByDirection checks that what ports and devices count is before the workers or after them, each in its direction,
-// and that what is no number of messages is in neither.
+// TestLossesByDirection checks that what ports and devices count is before the workers or after them, each in its
+// direction, and that what is no number of messages is in neither.
 func TestLossesByDirection(t *testing.T) {
 	s := atStop{
-		dpdk.Stats{RxPackets: 100, RxMissed: 3, RxErrors: 2, RxNoMbuf: 50, TxErrors: 7},
+		dpdk.Stats{RxPackets: 100, RxMissed: 3, RxDropped: 10, RxErrors: 2, RxNoMbuf: 50, TxErrors: 7},
 		map[string]uint64{"out_of_buffer": 4, "port_rcv_errors": 5, "port_xmit_discards": 6, "symbol_error": 50, "qpn_rest_cut": 50, "rx_discards": 0},
 	}
 	port := [2]map[string]uint64{lcore.RoCEToIB: {"qp_full": 8, "mtu": 0}, lcore.IBToRoCE: {"wc_error": 9}}
 	want := [2]Losses{
-		lcore.RoCEToIB: {Lost{"missed": 3, "receive_errors": 2}, Lost{"qp_full": 8, "port_xmit_discards": 6}},
-		lcore.IBToRoCE: {Lost{"wc_error": 9, "out_of_buffer": 4, "port_rcv_errors": 5}, Lost{"send_errors": 7}},
+		lcore.RoCEToIB: {Lost{"missed": 3, "interface_dropped": 10, "receive_errors": 2}, Lost{"qp_full": 8, "port_xmit_discards": 6}, false},
+		lcore.IBToRoCE: {Lost{"wc_error": 9, "out_of_buffer": 4, "port_rcv_errors": 5}, Lost{"send_errors": 7}, false},
 	}
 	got := lossesOf(s, port)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if a, b := got[lcore.RoCEToIB].Before.Sum(), got[lcore.IBToRoCE].Before.Sum(); a != 5 || b != 18 {
-		t.Errorf("%d and %d lost before the workers, want 5 and 18", a, b)
+	if a, b := got[lcore.RoCEToIB].Before.Sum(), got[lcore.IBToRoCE].Before.Sum(); a != 15 || b != 18 {
+		t.Errorf("%d and %d lost before the workers, want 15 and 18", a, b)
+	}
+}
+
+// TestLossesUnknown checks that a sum without what the port missed says so.
+func TestLossesUnknown(t *testing.T) {
+	got := lossesOf(atStop{ethernet: dpdk.Stats{RxMissedUnknown: true}}, [2]map[string]uint64{})
+	if !got[lcore.RoCEToIB].BeforeUnknown || got[lcore.IBToRoCE].BeforeUnknown {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -30,8 +30,8 @@ type keeping struct{ ibside.OpenPort }
 
 func (keeping) Info() ibside.Info { return ibside.Info{Receives: 8192} }
 
-// taskMemory checks that packet buffers of a number that the memory bounds take half of it, as config takes for granted, but
-// for a little; and that the log says what the buffers take, and those that are posted at a device.
+// taskMemory checks that packet buffers of a number that the memory bounds take half of it, as config takes for
+// granted, but for a little; and that the log says what the buffers take, and those that are posted at a device.
 func taskMemory(mtu string) (string, error) {
 	const memory = 256
 	text := strings.NewReplacer("memory_mib = 64\nmbufs = 2048", fmt.Sprintf("memory_mib = %d", memory), "mtu = 4200", "mtu = "+mtu,

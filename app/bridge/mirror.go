@@ -11,6 +11,7 @@ import (
 	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore"
+	"causeway/lcore/dryrun"
 	"causeway/tables"
 )
 
@@ -22,9 +23,9 @@ type mirrors struct {
 	pkey     func(partition uint8) ib.PKey
 }
 
-// Mirror calls each for a copy of each packet that f selects, in order of time, until ctx ends or each returns false; the
-// error is nil when the bridge is closed meanwhile. snap is how many bytes of a packet are kept, 0 all. missed is how many
-// copies there was no room for; packets are not affected. At most lcore.MaxMirrors at once.
+// Mirror calls each for a copy of each packet that f selects, in order of time, until ctx ends or each returns false;
+// the error is nil when the bridge is closed meanwhile. snap is how many bytes of a packet are kept, 0 all. missed is
+// how many copies there was no room for; packets are not affected. At most lcore.MaxMirrors at once.
 func (m *mirrors) Mirror(ctx context.Context, f lcore.Filter, snap int, each func(lcore.MirroredPacket) bool) (missed uint64, err error) {
 	return m.mirror(ctx, lcore.MirrorOptions{Filter: f, Snap: snap}, each)
 }
@@ -75,6 +76,26 @@ func (a *addresses) complete(s *lcore.MirroredPacket) {
 	}
 }
 
+// DryRun returns the copies that a packet would have if it came in now. Nothing is sent, and nothing changes.
+func (b *Bridge) DryRun(p dryrun.Packet) (saw []lcore.MirroredPacket, err error) {
+	failed := b.Tables().read(func(t *tables.Tables) {
+		var r *dryrun.Runner
+		r, err = dryrun.New(dryrun.Config{
+			Datapath: b.datapathConfig(b.Config()), Tables: t, Workers: len(b.datapath.Workers()), MaxGroups: b.cfg.Workers.Groups + spareGroups,
+			MTU: b.cfg.RoCE.MTU,
+		})
+		if err == nil {
+			saw, err = r.Run(p)
+			err = errors.Join(err, r.Close())
+		}
+	})
+	a := addresses{mirrors: b.mirrors}
+	for i := range saw {
+		a.complete(&saw[i])
+	}
+	return saw, errors.Join(failed, err)
+}
+
 // Tables reads the tables as a worker does.
 type Tables struct {
 	gate   *gate
@@ -121,7 +142,8 @@ func (s Tables) Node(ip netip.Addr) (found tables.Node, ok bool) {
 	return found, ok && err == nil
 }
 
-// Source returns the InfiniBand node that sends from a GID, or without one from a LID, and whether it is the bridge itself.
+// Source returns the InfiniBand node that sends from a GID, or without one from a LID, and whether it is the bridge
+// itself.
 func (s Tables) Source(gid ib.GID, lid ib.LID) (found tables.Node, own, ok bool) {
 	err := s.read(func(t *tables.Tables) {
 		if gid.IsZero() {

@@ -33,21 +33,42 @@ type audience struct {
 	errs         [3]error
 }
 
-func (b *Bridge) invite() *audience {
+// begun is a bridge that says when a mirror of it has begun: what passes before is in none.
+type begun struct {
+	*Bridge
+	began *sync.WaitGroup
+}
+
+func (b begun) Mirror(ctx context.Context, f lcore.Filter, snap int, each func(lcore.MirroredPacket) bool) (uint64, error) {
+	return b.mirror(ctx, lcore.MirrorOptions{Filter: f, Snap: snap, Began: b.began.Done}, each)
+}
+
+func (h *Bridge) invite() *audience {
 	ctx, stop := context.WithCancel(context.Background())
 	a := &audience{stop: stop}
+	b := begun{h, new(sync.WaitGroup)}
+	b.began.Add(3)
 	a.ended.Go(func() { a.captured[0], a.errs[0] = capture.Write(ctx, b, lcore.Filter{}, &a.all, capture.Limits{}) })
 	a.ended.Go(func() {
 		a.captured[1], a.errs[1] = capture.Write(ctx, b, lcore.Filter{AnyDrop: true}, &a.drops, capture.Limits{})
 	})
 	a.ended.Go(func() {
-		_, a.errs[2] = trace.Follow(ctx, b, b.Tables(), lcore.Filter{}, func(e trace.Explanation) bool {
+		_, a.errs[2] = trace.Follow(ctx, b, h.Tables(), lcore.Filter{}, func(e trace.Explanation) bool {
 			a.explanations = append(a.explanations, e)
 			return true
 		})
 	})
-	time.Sleep(200 * time.Millisecond) // until all are attached
+	b.began.Wait()
 	return a
+}
+
+// dropped returns how many messages of RoCE the bridge has dropped.
+func dropped(h *Bridge) (n uint64) {
+	c := h.Counters()
+	for _, of := range c.Direction[lcore.RoCEToIB].Drops {
+		n += of
+	}
+	return n
 }
 
 // taskMirrors sends a message to the echo and back, and three that are dropped, while captures and a trace run.
@@ -72,7 +93,11 @@ func taskMirrors() (string, error) {
 		if _, err := h.leave(1); err != nil {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond) // for the dropped ones
+		for end := time.Now().Add(time.Minute); dropped(h) < 3; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				return fmt.Errorf("%d of three were dropped: %+v", dropped(h), h.Counters().Direction)
+			}
+		}
 		return nil
 	})
 	if err = errors.Join(err, errors.Join(a.errs[:]...)); err != nil {

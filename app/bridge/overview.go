@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"causeway/app/bridge/link"
 	"causeway/dpdk"
 	"causeway/lcore"
 	"causeway/lcore/manage"
@@ -11,20 +12,29 @@ import (
 // Status returns management's state.
 func (b *Bridge) Status() manage.Status { return b.loop.Status() }
 
-// Ethernet returns the Ethernet port's own counters, and whether its link is up. Workers do not see what the port drops.
+// Ethernet returns the Ethernet port's own counters, and whether its link is up. Workers do not see what the port
+// drops.
 func (b *Bridge) Ethernet() (s dpdk.Stats, up bool) {
-	b.whileOpen(func() {
-		var err error
-		if s, err = b.ethernet.port.Stats(); err != nil { // a PMD without statistics
-			s = dpdk.Stats{}
-		}
-		up = b.ethernet.port.LinkUp()
-	})
+	b.whileOpen(func() { s, up = b.ethernet.stats(), b.carriers.state().Up() })
 	return s, up
 }
 
-// Lost returns the messages that the IB port has lost, by direction and reason: towards IB after a worker counted them as
-// sent, and towards RoCE before a worker received them.
+// Link returns whether frames can pass the Ethernet port, and what keeps them from it.
+func (b *Bridge) Link() link.State {
+	s := link.State{Reason: link.Deleted, Note: "the bridge has ended, and its port is closed"}
+	b.whileOpen(func() { s = b.carriers.state() })
+	return s
+}
+
+// InfiniBandDown returns why no message can pass the InfiniBand port; "": they can.
+func (b *Bridge) InfiniBandDown() string {
+	why := "the bridge has ended, and its port is closed"
+	b.whileOpen(func() { why = b.ibPort.Info().Down })
+	return why
+}
+
+// Lost returns the messages that the IB port has lost, by direction and reason: towards IB after a worker counted them
+// as sent, and towards RoCE before a worker received them.
 func (b *Bridge) Lost() (lost [2]map[string]uint64) {
 	b.whileOpen(func() { lost[lcore.RoCEToIB], lost[lcore.IBToRoCE] = b.ibPort.Lost() })
 	return lost
@@ -49,16 +59,22 @@ type Memory struct {
 	TableBytes           int // of all tables, when they are full
 	Hosts, Nodes, Groups [2]int
 	ProxyQPs             [2]int // in use, and room for
+	ProxyQPsShort        bool   // the device makes fewer than [workers] proxy_qps
+	Requests             [2]int // for services, of the direction with more
+	Streams              [2]int // of PGM
 }
 
 // Memory returns how much room there is.
 func (b *Bridge) Memory() (m Memory) {
 	b.whileOpen(func() {
 		s, w := b.loop.Status(), &b.cfg.Workers
+		streams, _ := b.PGM()
 		m = Memory{
 			Packets: b.pool.Size(), PacketsUsed: b.pool.InUse(), PacketBytes: b.pool.Bytes(), TableBytes: b.tables.Bytes(),
 			Hosts: [2]int{s.Hosts, w.Hosts}, Nodes: [2]int{s.Nodes, w.Nodes},
-			Groups: [2]int{s.Groups, w.Groups}, ProxyQPs: [2]int{s.ProxyQPs, w.ProxyQPs},
+			Groups: [2]int{s.Groups, w.Groups}, ProxyQPs: [2]int{s.ProxyQPs, s.ProxyQPsMost}, ProxyQPsShort: s.ProxyQPsMost < w.ProxyQPs,
+			Requests: [2]int{max(s.Asked[0], s.Asked[1]), manage.RequestsMost},
+			Streams:  [2]int{int(streams.Streams), len(w.LCores) * w.PGMStreams},
 		}
 	})
 	return m
@@ -95,8 +111,8 @@ func (b *Bridge) Ports() (ethernet, infiniband Port) {
 	return ethernet, infiniband
 }
 
-// Rules returns the flow rules by which a port that is shared with the kernel gives frames to the bridge; none for a port
-// that is not shared.
+// Rules returns the flow rules by which a port that is shared with the kernel gives frames to the bridge; none for a
+// port that is not shared.
 func (b *Bridge) Rules() (rules []dpdk.Rule) {
 	b.whileOpen(func() {
 		if b.ethernet.port.Shared() {

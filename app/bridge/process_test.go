@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -33,7 +34,8 @@ var tasks = map[string]func() (string, error){
 	"fail":      taskFail,
 
 	"reload-keys": taskReloadKeys, "reload-traffic": taskReloadTraffic, "single-changes": taskSingleChanges, "reload-ended": taskReloadEnded, "reload-pkeys": taskReloadPKeys,
-	"inject": taskInject, "losses": taskLosses, "memory": func() (string, error) { return taskMemory(os.Getenv("MTU")) },
+	"tentative": taskTentative,
+	"inject":    taskInject, "losses": taskLosses, "misses": taskMisses, "memory": func() (string, error) { return taskMemory(os.Getenv("MTU")) },
 }
 
 func TestMain(m *testing.M) {
@@ -49,12 +51,17 @@ func TestMain(m *testing.M) {
 	fmt.Println(line)
 }
 
+// taskLimit ends a task that never ends. The longest ones take a second of a CPU, and may have a hundredth of one.
+const taskLimit = 5 * time.Minute
+
 // task does a task in a process of its own and returns what it printed.
 func task(t *testing.T, name string, environment ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), taskLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it then says where it is
+	cmd.WaitDelay = time.Minute
 	cmd.Env = append(append(os.Environ(), taskVariable+"="+name), environment...)
 	out, err := cmd.CombinedOutput()
 	text := strings.TrimSpace(string(out))
@@ -66,4 +73,14 @@ func task(t *testing.T, name string, environment ...string) (string, error) {
 		t.Fatalf("%s: %v\n%s", name, err, text)
 	}
 	return text, nil
+}
+
+// logTask runs a task that must succeed, and logs what it says.
+func logTask(t *testing.T, name string) {
+	t.Helper()
+	text, err := task(t, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + text)
 }

@@ -28,9 +28,12 @@ import (
 // What can fail is checked before anything is done. What takes the subnet's time goes on after Reload has returned, and
 // is tried again until it succeeds: joins, paths, the port's listeners. The bridge is not ready meanwhile.
 type configuration struct {
-	now      atomic.Pointer[config.Config]
-	token    chan struct{} // holds one while a change is under way
-	drained  bool          // only the holder of the token changes it
+	now     atomic.Pointer[config.Config]
+	token   chan struct{} // holds one while a change is under way
+	drained bool          // only the holder of the token changes it
+	// The one before the last change; nil: none. Only the holder of the token changes it.
+	before   *config.Config
+	pending  atomic.Pointer[unconfirmed] // only the holder of the token changes it
 	setLevel func(string) error
 	log      *slog.Logger
 
@@ -64,6 +67,18 @@ func (n NeedsRestart) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// ReloadReasons returns the lines of a failed reload's error, for the log.
+func ReloadReasons(err error) (lines []string) {
+	var restart NeedsRestart
+	if errors.As(err, &restart) {
+		for _, c := range restart {
+			lines = append(lines, c.Where+" "+c.Detail+": needs a restart")
+		}
+		return lines
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
 // Config returns the configuration in force. It must not be changed.
 func (c *configuration) Config() *config.Config { return c.now.Load() }
 
@@ -93,6 +108,27 @@ func (c *configuration) Reload(ctx context.Context, to *config.Config) (config.C
 	return c.edit(ctx, func(*config.Config) (*config.Config, error) { return to, nil })
 }
 
+// Undo changes back to the configuration before the last change; a second one, to that after it. It takes back a
+// pending change, too.
+func (c *configuration) Undo(ctx context.Context) (config.Changes, error) {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	switch {
+	case c.before == nil:
+		return nil, errors.New("reload: nothing has changed since the bridge was started")
+	case c.pending.Load() != nil && ctx.Value(tentative{}) != nil:
+		return nil, errPending
+	}
+	changes, err := c.apply(ctx, c.before)
+	if err == nil && ctx.Value(tentative{}) == nil {
+		c.settle()
+	}
+	return changes, err
+}
+
 // lock waits for a change under way to end.
 func (c *configuration) lock(ctx context.Context) (unlock func(), err error) {
 	select {
@@ -110,22 +146,36 @@ func (c *configuration) edit(ctx context.Context, make func(*config.Config) (*co
 		return nil, err
 	}
 	defer unlock()
+	if c.pending.Load() != nil {
+		return nil, errPending
+	}
 	to, err := make(c.Config())
 	if err != nil {
 		return nil, err
 	}
+	return c.apply(ctx, to)
+}
+
+// apply changes to another configuration. The caller has the lock.
+func (c *configuration) apply(ctx context.Context, to *config.Config) (config.Changes, error) {
 	changes, err := c.Plan(to)
+	if err == nil && len(changes) == 0 {
+		c.now.Store(to) // it means the same, but may be of another file
+	}
 	if err != nil || len(changes) == 0 {
 		return changes, err
 	}
+	before := c.Config()
 	x := changeTo(to, c.ethernet, c.drained)
 	x.Commit = func() error { return c.commit(to) }
 	if err := c.change(ctx, x); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
-	for _, x := range changes {
+	c.before = before
+	for _, x := range changes.Public() { // everybody may read the log by the console
 		c.log.Info("configuration_changed", "what", x.What, "where", x.Where, "detail", x.Detail)
 	}
+	c.await(ctx, before)
 	return changes, nil
 }
 
@@ -187,7 +237,8 @@ func (c *configuration) SetGroups(ctx context.Context, groups []config.Group) (c
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) { return cfg.WithGroups(groups) })
 }
 
-// RemoveGroup ends the configured group of an MGID, which Status has, too; on an Ethernet link layer that is the address itself.
+// RemoveGroup ends the configured group of an MGID, which Status has, too; on an Ethernet link layer that is the
+// address itself.
 func (c *configuration) RemoveGroup(ctx context.Context, mgid ib.GID) (config.Changes, error) {
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
 		rest := slices.DeleteFunc(slices.Clone(cfg.Groups), func(g config.Group) bool {

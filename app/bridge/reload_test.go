@@ -20,20 +20,23 @@ import (
 // liveEdits change the value of each key that a running bridge takes according to keys.go, or add an entry, in the
 // configuration of these tests.
 var liveEdits = map[string][2]string{
-	"roce.querier":               {"mtu = 4200", "mtu = 4200\nquerier = true"},
-	"workers.proxy_qps_per_host": {"[workers]", "[workers]\nproxy_qps_per_host = 9"},
-	"workers.proxy_qp_idle":      {"[workers]", "[workers]\nproxy_qp_idle = 99"},
-	"log.level":                  {"[policy]", "[log]\nlevel = \"debug\"\n[policy]"},
-	"policy.allow":               {`"10.9.0.0/24"`, `"10.9.0.0/16"`},
-	"policy.unknown_source":      {"[policy]", "[policy]\nunknown_source = \"bridge\""},
-	"qos.dscp_to_sl":             {"[policy]", "[qos]\ndscp_to_sl = { 46 = 3 }\n[policy]"},
-	"qos.sl_to_dscp":             {"[policy]", "[qos]\nsl_to_dscp = { 3 = 46 }\n[policy]"},
-	"qos.sl_to_pcp":              {"[policy]", "[qos]\nsl_to_pcp = { 3 = 4 }\n[policy]"},
-	"host":                       {"[[group]]", "[[host]]\nip = \"10.9.0.8\"\nside = \"ib\"\ngid = \"fe80::8\"\nlid = 8\n[[group]]"},
-	"group":                      {"[[group]]", "[[group]]\nip = \"239.1.2.4\"\npgm = true\n[[group]]"},
-	"range":                      {"[[group]]", "[[range]]\nip = \"239.3.0.0/16\"\n[[group]]"},
-	"service":                    {"[[group]]", "[[service]]\nports = \"7000-7100\"\n[[group]]"},
-	"translate":                  {"[[group]]", "[[translate]]\nroce = \"10.9.0.0/24\"\nib = \"10.10.9.0/24\"\n[[group]]"},
+	"roce.querier":                   {"mtu = 4200", "mtu = 4200\nquerier = true"},
+	"workers.proxy_qps_per_host":     {"[workers]", "[workers]\nproxy_qps_per_host = 9"},
+	"workers.proxy_qps_unconfirmed":  {"[workers]", "[workers]\nproxy_qps_unconfirmed = 9"},
+	"workers.proxy_qp_rate":          {"[workers]", "[workers]\nproxy_qp_rate = 9"},
+	"workers.proxy_qp_rate_per_host": {"[workers]", "[workers]\nproxy_qp_rate_per_host = 9"},
+	"workers.proxy_qp_idle":          {"[workers]", "[workers]\nproxy_qp_idle = 99"},
+	"log.level":                      {"[policy]", "[log]\nlevel = \"debug\"\n[policy]"},
+	"policy.allow":                   {`"10.9.0.0/24"`, `"10.9.0.0/16"`},
+	"policy.unknown_source":          {"[policy]", "[policy]\nunknown_source = \"bridge\""},
+	"qos.dscp_to_sl":                 {"[policy]", "[qos]\ndscp_to_sl = { 46 = 3 }\n[policy]"},
+	"qos.sl_to_dscp":                 {"[policy]", "[qos]\nsl_to_dscp = { 3 = 46 }\n[policy]"},
+	"qos.sl_to_pcp":                  {"[policy]", "[qos]\nsl_to_pcp = { 3 = 4 }\n[policy]"},
+	"host":                           {"[[group]]", "[[host]]\nip = \"10.9.0.8\"\nside = \"ib\"\ngid = \"fe80::8\"\nlid = 8\n[[group]]"},
+	"group":                          {"[[group]]", "[[group]]\nip = \"239.1.2.4\"\npgm = true\n[[group]]"},
+	"range":                          {"[[group]]", "[[range]]\nip = \"239.3.0.0/16\"\n[[group]]"},
+	"service":                        {"[[group]]", "[[service]]\nports = \"7000-7100\"\n[[group]]"},
+	"translate":                      {"[[group]]", "[[translate]]\nroce = \"10.9.0.0/24\"\nib = \"10.10.9.0/24\"\n[[group]]"},
 }
 
 // fixedEdits do so for keys that it does not take; those of [ib] need hardware and are not here.
@@ -184,7 +187,7 @@ func (b *Bridge) removal(sent *int) error {
 		if err := b.enter(p.AppendTo(nil)); err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(5 * time.Second); b.Counters().Direction[lcore.RoCEToIB].Drops[d] != before+1; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); b.Counters().Direction[lcore.RoCEToIB].Drops[d] != before+1; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("no drop %s, but %v", reason, b.Counters().Direction[lcore.RoCEToIB].Drops)
 			}
@@ -192,7 +195,7 @@ func (b *Bridge) removal(sent *int) error {
 		if _, err := undo(); err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(5 * time.Second); !b.Status().Ready; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !b.Status().Ready; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("not ready again: %+v", b.Status())
 			}
@@ -270,8 +273,8 @@ func taskReloadEnded() (string, error) {
 	return "rejected", nil
 }
 
-// taskReloadPKeys checks that a reload with a P_Key too many, of those used since the start, is rejected by its check and
-// changes nothing, also when those of before are not used any more.
+// taskReloadPKeys checks that a reload with a P_Key too many, of those used since the start, is rejected by its check
+// and changes nothing, also when those of before are not used any more.
 func taskReloadPKeys() (string, error) {
 	h, err := built()
 	if err != nil {

@@ -44,7 +44,8 @@ func newRigPort(port sa.Transport, r sa.RegistrarConfig, log *slog.Logger) *rigP
 		Create: func(multicast.Key) (multicast.QP, error) { return noQP{}, nil },
 		MTU:    func() ib.MTU { return ib.MTU4096 }, Mbps: func() int { return 0 }, PerQP: 1, Log: log,
 	})}
-	p.client = sa.NewClient(port, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2}) // waits only briefly for an answer
+	// Waits only briefly for an answer.
+	p.client = sa.NewClient(port, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2})
 	p.Administration = sa.NewAdministration(p.client, p.groups.Renew, r, log)
 	return p
 }
@@ -184,7 +185,7 @@ func newRig(t *testing.T, s *opensmtest.Subnet, c sa.RegistrarConfig) *rig {
 	}
 	cfg := manage.Config{
 		MAC: frame.MAC{2, 0, 0, 0, 0, 0xfe}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")},
-		Version: 2, PKey: ib.PKeyDefault, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 8, ProxyQPs: 8, ProxyQPsPerHost: 3, Hosts: rigHosts, AliasGIDs: true, MaxGroups: 8,
+		Version: 2, PKey: ib.PKeyDefault, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 8, ProxyQPs: 8, ProxyQPLimits: manage.ProxyQPLimits{PerHost: 3}, Hosts: rigHosts, AliasGIDs: true, MaxGroups: 8,
 		Ranges: []manage.Range{{
 			Prefix: rigRange, SA: true, Most: 4, Group: manage.Group{ToIB: true, ToRoCE: true, QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault}, MGID: rigMGID,
 		}},
@@ -194,7 +195,7 @@ func newRig(t *testing.T, s *opensmtest.Subnet, c sa.RegistrarConfig) *rig {
 		cfg.Groups = append(cfg.Groups, g)
 	}
 	for i, host := range []string{"hosta", "hostb"} {
-		r.other = s.Client(host, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 6})
+		r.other = s.Client(host, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 10})
 		p, err := r.other.PortState()
 		if err != nil {
 			t.Fatal(err)
@@ -233,7 +234,7 @@ func (r *rig) run() {
 // await waits until nothing is wrong.
 func (r *rig) await(when string, wrong func() string) {
 	r.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		w := wrong()
 		if w == "" {
 			return

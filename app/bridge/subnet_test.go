@@ -175,7 +175,7 @@ func TestSubnetStaleLIDs(t *testing.T) {
 
 // TestSubnetFailover ends the master of two SMs; the port's state says when the other is master.
 func TestSubnetFailover(t *testing.T) {
-	for try := 1; !subnetFailsOver(t); try++ {
+	for try := 1; !subnetFailsOver(t, try); try++ {
 		if try == opensmtest.UpTries {
 			t.Fatalf("no SM has taken over in %d tries", try)
 		}
@@ -184,9 +184,9 @@ func TestSubnetFailover(t *testing.T) {
 
 // subnetFailsOver returns false when the other SM has not become master, which is opensm's affair and no failure of
 // this test.
-func subnetFailsOver(t *testing.T) bool {
+func subnetFailsOver(t *testing.T, try int) bool {
 	s := opensmtest.Start(t)
-	m, standby, ok := s.ManagePair()
+	m, standby, ok := s.ManagePair(try)
 	if !ok {
 		return false
 	}
@@ -197,7 +197,7 @@ func subnetFailsOver(t *testing.T) bool {
 	r.awaitWhole("at first")
 	missed := r.watch()
 	m.Kill()
-	if !opensmtest.HasWritten(standby.Log, "SUBNET UP", opensmtest.UpPatience) {
+	if !opensmtest.HasWritten(standby.Log, "SUBNET UP", opensmtest.UpPatience(try)) {
 		missed()
 		r.abandoned = true
 		return false

@@ -104,7 +104,7 @@ func running(h *Bridge, f func() error) error {
 		err = f()
 	case err = <-ended:
 		return errors.Join(errors.New("it ended early"), err, h.Close())
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		err = errors.New("it did not become ready")
 	}
 	stop()
@@ -143,7 +143,7 @@ func (b *Bridge) enter(frames ...[]byte) error {
 		if err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(5 * time.Second); b.ethernet.port.RingPort().ToPort(0).Enqueue([]dpdk.Mbuf{m}) != 1; {
+		for deadline := time.Now().Add(time.Minute); b.ethernet.port.RingPort().ToPort(0).Enqueue([]dpdk.Mbuf{m}) != 1; {
 			if time.Now().After(deadline) {
 				m.Free()
 				return errors.New("the worker takes nothing")
@@ -158,7 +158,7 @@ func (b *Bridge) enter(frames ...[]byte) error {
 func (b *Bridge) leave(n int) ([]roce.Packet, error) {
 	var out []roce.Packet
 	var m [1]dpdk.Mbuf
-	for deadline := time.Now().Add(10 * time.Second); len(out) < n; {
+	for deadline := time.Now().Add(time.Minute); len(out) < n; {
 		if b.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) == 0 {
 			if time.Now().After(deadline) {
 				return out, fmt.Errorf("%d of %d frames came; counters %+v", len(out), n, b.Counters().Direction)

@@ -45,7 +45,7 @@ func (b *Bridge) hostConnects() error {
 // nodeConnects sends the node's request for the RoCE host's service, and checks that the host is asked with the
 // addresses that it knows.
 func (b *Bridge) nodeConnects(client *fabric.CM, from, to netip.Addr) error {
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	var answer fabric.CMAnswer
 	ended := make(chan error, 1)
@@ -78,7 +78,7 @@ func (b *Bridge) nodeConnects(client *fabric.CM, from, to netip.Addr) error {
 
 // until takes the connection manager's datagrams until done reports true.
 func (b *Bridge) until(done func() bool, each func(p *roce.Packet, mad ib.MAD) error) error {
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if err := b.datagrams(each); err != nil {
 			return err
 		}

@@ -208,7 +208,7 @@ func TestLimits(t *testing.T) {
 	if _, r := captured(t, endless, "", Limits{Bytes: 100000, Duration: time.Minute}); r.Bytes < 100000 || r.Bytes > 110000 {
 		t.Errorf("bytes: %+v", r)
 	}
-	if _, r := captured(t, script{}, "", Limits{Duration: 30 * time.Millisecond}); r.Duration < 30*time.Millisecond || r.Duration > 5*time.Second {
+	if _, r := captured(t, script{}, "", Limits{Duration: 30 * time.Millisecond}); r.Duration < 30*time.Millisecond || r.Duration > time.Minute {
 		t.Errorf("duration: %+v", r)
 	}
 }
@@ -228,7 +228,7 @@ func TestReadAlong(t *testing.T) {
 	}()
 	select {
 	case <-out.came:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("nothing is written before the end")
 	}
 	stop()

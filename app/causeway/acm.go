@@ -50,8 +50,8 @@ ibacm; for it there is proxy ARP: see causeway help doctor.`)
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}
-	if fs.NArg() != 1 || (a.name == "") != (a.device == "") {
-		return misused(fs, stderr, "name one file, and -name and -device together or not at all")
+	if why := a.misused(fs.Args()); why != "" {
+		return misused(fs, stderr, why)
 	}
 	c, err := config.Load(fs.Arg(0))
 	if err == nil {
@@ -62,6 +62,21 @@ ibacm; for it there is proxy ARP: see causeway help doctor.`)
 		return exitFailed
 	}
 	return exitOK
+}
+
+// misused says what is wrong with the arguments and what to write instead; "": nothing.
+func (a *acmOptions) misused(files []string) string {
+	switch {
+	case len(files) == 0:
+		return "name the bridge's configuration, such as /etc/causeway/bridge.toml"
+	case len(files) > 1:
+		return fmt.Sprintf("%q is one file too many; name one configuration", files[1])
+	case a.name != "" && a.device == "":
+		return fmt.Sprintf("-name %s needs -device, too: that node's device and port, such as -device mlx5_0:1", a.name)
+	case a.name == "" && a.device != "":
+		return fmt.Sprintf("-device %s needs -name, too: a name for that node, such as -name node7", a.device)
+	}
+	return ""
 }
 
 func writeACM(c *config.Config, a acmOptions, stdout, stderr io.Writer) error {
@@ -111,7 +126,7 @@ func (f acmFile) put(folder string, stdout io.Writer) error {
 	}
 	path := filepath.Join(folder, f.name)
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil { // ibacm and other users read it
-		return err
+		return fmt.Errorf("causeway acm: -out %s: %s: %w; make that folder, or name another", folder, f.name, cause(err))
 	}
 	_, err := fmt.Fprintln(stdout, path)
 	return err

@@ -88,17 +88,19 @@ func TestACMMisused(t *testing.T) {
 		code int
 		says string
 	}{
-		{"", exitUsage, "name one file"},
-		{"-name x FILE", exitUsage, "-name and -device together"},
+		{"", exitUsage, "causeway acm: name the bridge's configuration, such as /etc/causeway/bridge.toml; usage: "},
+		{"FILE FILE", exitUsage, `causeway acm: "FILE" is one file too many; name one configuration; usage: `},
+		{"-name x FILE", exitUsage, "causeway acm: -name x needs -device, too: that node's device and port, such as -device mlx5_0:1; usage: "},
+		{"-device mlx5_0:1 FILE", exitUsage, "causeway acm: -device mlx5_0:1 needs -name, too: a name for that node, such as -name node7; usage: "},
 		{"FILE", exitFailed, "the bridge's GID is not known here"},
 		{"-gid ff12::1 FILE", exitFailed, "is not a port's GID"},
 		{"-gid fe80::3 -rate 33 FILE", exitFailed, "is not a rate"},
 		{"-gid fe80::3 -lid 8 FILE", exitFailed, "LID 8 belongs to two ports"},
 		{"-gid fe80::3 -name x -device mlx5_0 FILE", exitFailed, "is not a port"},
-		{"-gid fe80::3 -out /nosuch FILE", exitFailed, "no such file"},
+		{"-gid fe80::3 -out /nosuch FILE", exitFailed, "causeway acm: -out /nosuch: ibacm_hosts.data: no such file or directory; make that folder, or name another\n"},
 	} {
 		args := strings.Fields(strings.ReplaceAll("acm "+c.args, "FILE", file))
-		if code, _, stderr := try(args...); code != c.code || !strings.Contains(stderr, c.says) {
+		if code, _, stderr := try(args...); code != c.code || !strings.Contains(stderr, strings.ReplaceAll(c.says, "FILE", file)) {
 			t.Errorf("%s: exit code %d, %s", c.args, code, stderr)
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"causeway/app/doctor"
 	"causeway/config"
+	"causeway/dpdk"
 	"causeway/ibside/fabric"
 )
 
@@ -17,8 +19,8 @@ import (
 func runCheck(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("check", `Reads configuration files as "run" does, without starting anything, and reports every problem with its file,
 its line and what to write instead; also in the software subnet's file. Exits with 0 when all files are correct, else with 1.`)
-	here := fs.Bool("here", false, `also check the ports of this machine, as "run" does before it starts: whether they exist and are up,
-and their link layer, partitions and MTUs`)
+	here := fs.Bool("here", false, `also check this machine, as "run" does before it starts: the workers' CPUs, whether the ports exist and
+are up, and their link layer, partitions and MTUs`)
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}
@@ -48,11 +50,9 @@ func checkFile(file string, here bool, stdout, stderr io.Writer) bool {
 	for _, note := range c.Notes {
 		fmt.Fprintln(stdout, note.Error())
 	}
-	if c.IB.Port.Fabric {
-		if _, err := fabric.Load(c.IB.Port.File); err != nil {
-			fmt.Fprintln(stderr, err)
-			return false
-		}
+	if err := checkTopology(c); err != nil {
+		fmt.Fprintln(stderr, err)
+		return false
 	}
 	parts := []string{count(len(c.Hosts), "host"), count(len(c.Groups), "group")}
 	if n := len(c.Services); n > 0 {
@@ -60,9 +60,12 @@ func checkFile(file string, here bool, stdout, stderr io.Writer) bool {
 	}
 	fits := ""
 	if here {
-		if err := checkMachine(file, c); err != nil {
+		if err := errors.Join(checkCPUs(c), checkMachine(c)); err != nil {
 			fmt.Fprintln(stderr, err)
 			return false
+		}
+		if note := linkNote(c); note != "" {
+			fmt.Fprintln(stdout, note)
 		}
 		fits = "; suits this machine"
 	}
@@ -73,8 +76,8 @@ func checkFile(file string, here bool, stdout, stderr io.Writer) bool {
 // errDevicesUnreadable is the error when the machine's devices could not be listed.
 var errDevicesUnreadable = errors.New("causeway: cannot list this machine's devices")
 
-// errDeviceNotReady is in the error of checkMachine when the device may appear later, without any change.
-var errDeviceNotReady = errors.New("causeway: the RDMA device is not ready yet")
+// errDeviceNotReady is in the error of checkMachine when what is missing may appear later, without any change.
+var errDeviceNotReady = errors.New("causeway: the RDMA device or the network interface is not ready yet")
 
 // deviceNotReady is a problem that is errDeviceNotReady as well.
 type deviceNotReady struct{ error }
@@ -82,8 +85,29 @@ type deviceNotReady struct{ error }
 func (e deviceNotReady) Is(target error) bool { return target == errDeviceNotReady }
 func (e deviceNotReady) Unwrap() error        { return e.error }
 
+// checkCPUs returns what keeps workers from their CPUs here.
+func checkCPUs(c *config.Config) error {
+	if err := dpdk.CheckWorkers(c.Workers.LCores); err != nil {
+		return fmt.Errorf("%s: %w", c.At("workers.lcores"), err)
+	}
+	return nil
+}
+
+// checkTopology reads the file of the software subnet, if the configuration names one.
+func checkTopology(c *config.Config) error {
+	if !c.IB.Port.Fabric {
+		return nil
+	}
+	_, err := fabric.Load(c.IB.Port.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: ib: port %q: there is no such file; write it, or port = \"fabric:\" for a subnet without nodes",
+			c.At("ib.port"), c.IB.Port)
+	}
+	return err
+}
+
 // checkMachine returns the problems that keep a configuration from running on this machine, one a line.
-func checkMachine(file string, c *config.Config) error {
+func checkMachine(c *config.Config) error {
 	if !doctor.OnHardware(c) {
 		return nil
 	}
@@ -95,12 +119,33 @@ func checkMachine(file string, c *config.Config) error {
 	var problems []error
 	found, mayCome := doctor.CheckConfig(c, sys)
 	for _, p := range found {
-		problems = append(problems, fmt.Errorf("config: %s: %s", file, p))
+		problems = append(problems, fmt.Errorf("%s: %s", c.At(keyOf(p)), p))
 	}
 	if mayCome {
 		return deviceNotReady{errors.Join(problems...)}
 	}
 	return errors.Join(problems...)
+}
+
+// linkNote says why frames could not pass the Ethernet port now; "": they could, or nobody knows.
+func linkNote(c *config.Config) string {
+	sys, done, err := doctor.OpenSysfs()
+	if err != nil {
+		return ""
+	}
+	defer done()
+	note := doctor.LinkNote(c, sys)
+	if note == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s", c.At("roce.port"), note)
+}
+
+// keyOf returns the key that a problem such as "ib: port …" is about.
+func keyOf(problem string) string {
+	table, rest, _ := strings.Cut(problem, ": ")
+	key, _, _ := strings.Cut(rest, " ")
+	return table + "." + key
 }
 
 // count returns a number of things: 1 host, 2 hosts.

@@ -23,6 +23,7 @@ type consoleServer struct {
 	log       *slog.Logger
 	control   *logs.Control
 	stop      context.CancelFunc // ends the bridge
+	sampler   *words.Sampler
 }
 
 // serve serves the console until end is called, which is after the bridge has stopped.
@@ -35,7 +36,7 @@ func (c *consoleServer) serve(ctx context.Context, b *bridge.Bridge) (end func()
 	}
 	env := &words.Env{
 		Bridge: b, Log: c.log, Logs: c.control, Began: time.Now(), Version: ownVersion(), Config: c.cfg,
-		Load: func() (*config.Config, error) { return config.Load(c.file) }, Stop: c.stop, Sampler: words.NewSampler(b),
+		Load: func() (*config.Config, error) { return config.Load(c.file) }, Stop: c.stop, Sampler: c.sampler,
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})

@@ -17,8 +17,10 @@ import (
 func runDemo(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("demo", `Runs the bridge with traffic on any Linux machine, as root: two RoCE hosts in network namespaces, a software
 InfiniBand subnet with two nodes, and unicast and multicast in both directions. Exits with 0 only when every message
-arrived and every packet is accounted for.`)
+arrived and every packet is accounted for. Meanwhile the bridge's page, metrics and status are at the address that it
+prints, on this machine only.`)
 	duration := fs.Duration("duration", 20*time.Second, "the `TIME` that the traffic runs")
+	keep := fs.Bool("keep", false, "go on until Ctrl-C, whatever -duration is, to look at the page")
 	asJSON := fs.Bool("json", false, "end with one JSON object instead of table and summary")
 	pcap := fs.String("pcap", "", "leave captures of both fabrics in `DIR`, for Wireshark")
 	if code, done := parse(fs, args, stdout, stderr); done {
@@ -33,7 +35,7 @@ arrived and every packet is accounted for.`)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills it
-	ok, err := demo.Run(ctx, demo.Options{Duration: *duration, JSON: *asJSON, PcapDir: *pcap, Out: stdout, Err: stderr})
+	ok, err := demo.Run(ctx, demo.Options{Duration: *duration, Keep: *keep, Version: ownVersion(), JSON: *asJSON, PcapDir: *pcap, Out: stdout, Err: stderr})
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitFailed

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -197,6 +199,51 @@ func TestDemoInterrupted(t *testing.T) {
 	if out := p.stdout.String(); !strings.Contains(out, "Everything arrived.") || strings.Contains(out, "\033") {
 		t.Errorf("it said\n%s", out)
 	}
+}
+
+// TestDemoKeep checks that the page is at the printed address, and that the traffic goes on beyond its duration.
+func TestDemoKeep(t *testing.T) {
+	needNamespaces(t)
+	p := launch(t, "demo", "-duration", "1ms", "-keep")
+	address := regexp.MustCompile(`in a browser: (http://\S+/)\n`)
+	p.await("the page's address", func() bool { return address.MatchString(p.stdout.String()) })
+	url := address.FindStringSubmatch(p.stdout.String())[1]
+	sent := func() (n float64) {
+		t.Helper()
+		var s struct {
+			Directions map[string]struct{ Sent float64 }
+		}
+		if err := json.Unmarshal(get(t, url+"status.json"), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Directions["roce_to_ib"].Sent
+	}
+	for range 3 {
+		before := sent()
+		p.await("traffic", func() bool { return sent() > before })
+	}
+	if page := string(get(t, url)); !strings.Contains(page, "<h1>demo</h1>") || !strings.Contains(page, "10.9.0.1") || !strings.Contains(page, "group_joined") {
+		t.Errorf("the page is\n%s", page)
+	}
+	p.end(syscall.SIGINT)
+	if out := p.stdout.String(); !strings.Contains(out, "Everything arrived.") {
+		t.Errorf("it said\n%s", out)
+	}
+}
+
+// get returns what is at an address.
+func get(t *testing.T, url string) []byte {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d, %v", url, r.StatusCode, err)
+	}
+	return b
 }
 
 // TestDemoOnOneCPU checks that no message is lost where worker, hosts and nodes share one busy CPU.

@@ -32,8 +32,8 @@ func TestCheckHere(t *testing.T) {
 	code, stdout, stderr := try("check", "-here", file)
 	lines := strings.SplitAfter(stderr, "\n")
 	if code != exitFailed || len(lines) != 3 || strings.Contains(stdout, "ok") ||
-		!strings.HasPrefix(lines[0], "config: "+file+`: roce: port "af_packet:nosuch0": there is no interface nosuch0 here; there `) ||
-		!strings.HasPrefix(lines[1], "config: "+file+`: ib: port "nosuch_0:1": there is no RDMA device nosuch_0 here; there `) {
+		!strings.HasPrefix(lines[0], "config: "+file+`:4: roce: port "af_packet:nosuch0": there is no interface nosuch0 here; there `) ||
+		!strings.HasPrefix(lines[1], "config: "+file+`:8: ib: port "nosuch_0:1": there is no RDMA device nosuch_0 here`) {
 		t.Errorf("check -here: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	file = bridgeIn(t)

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"regexp"
 	"strings"
 	"time"
@@ -79,6 +80,15 @@ func newFlags(name, long string) *flag.FlagSet {
 	return fs
 }
 
+// cause returns what is wrong with a file, without the system call's name and the path.
+func cause(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
 func usageLine(c command) string {
 	return strings.TrimSpace("causeway " + c.name + " " + c.usage)
 }
@@ -88,7 +98,7 @@ func usageLine(c command) string {
 func parse(fs *flag.FlagSet, args []string, stdout, stderr io.Writer) (code int, done bool) {
 	usage := fs.Usage
 	fs.Usage = func() {}
-	err := fs.Parse(args)
+	err := parseAll(fs, args)
 	switch {
 	case err == nil:
 		return exitOK, false
@@ -98,6 +108,24 @@ func parse(fs *flag.FlagSet, args []string, stdout, stderr io.Writer) (code int,
 		return exitOK, true
 	}
 	return misused(fs, stderr, reworded(fs, err.Error())), true
+}
+
+// parseAll parses flags, which may stand behind arguments: package flag stops at the first argument, and the flags
+// behind it would be files. Those of ctl are the bridge's words.
+func parseAll(fs *flag.FlagSet, args []string) error {
+	var others []string
+	for {
+		if err := fs.Parse(args); err != nil || fs.NArg() == 0 || fs.Name() == "ctl" {
+			if err != nil || fs.Name() == "ctl" {
+				return err
+			}
+			return fs.Parse(append([]string{"--"}, others...))
+		}
+		if n := len(args) - fs.NArg(); n > 0 && args[n-1] == "--" {
+			return fs.Parse(append(append([]string{"--"}, others...), fs.Args()...))
+		}
+		others, args = append(others, fs.Arg(0)), fs.Args()[1:]
+	}
 }
 
 // badValue matches package flag's error for a value of the wrong type.

@@ -120,7 +120,7 @@ func TestCheckTopology(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := try("check", file); code != exitFailed || !strings.Contains(stderr, topology) || !strings.Contains(stderr, `"fabric:"`) {
+	if code, _, stderr := try("check", file); code != exitFailed || !strings.HasPrefix(stderr, "config: "+file+":5: ") || !strings.Contains(stderr, topology) || !strings.Contains(stderr, `"fabric:"`) {
 		t.Errorf("no topology: exit code %d, %s", code, stderr)
 	}
 	for text, want := range map[string]string{"[[node]]\nname = \"x\"\nguid = 7\nrole = \"eccho\"\n": topology + ":4", "": ""} {

@@ -198,7 +198,8 @@ func TestMan(t *testing.T) {
 // portLoss is a line of ibside/verbs/drops.def.
 var portLoss = regexp.MustCompile(`(?m)^(SEND|RECV)_DROP\((\w+), "(.*)"\)$`)
 
-// TestDocsDrops checks that docs/drops.md agrees with drop.def, the trace's advice, and the InfiniBand port's drops.def.
+// TestDocsDrops checks that docs/drops.md agrees with drop.def, the trace's advice, and the InfiniBand port's
+// drops.def.
 func TestDocsDrops(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!-- %s -->\n# Drop reasons\n\n", madeHere)

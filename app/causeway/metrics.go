@@ -4,12 +4,14 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
 
 	"causeway/app/bridge"
+	words "causeway/app/command"
+	"causeway/app/console"
+	"causeway/app/logs"
 	"causeway/app/web"
 	"causeway/config"
 	"causeway/dpdk"
@@ -23,19 +25,21 @@ func listenMetrics(at config.Listen) (net.Listener, error) {
 	}
 	l, err := net.Listen(at.Network, at.Address)
 	if err != nil {
-		return nil, fmt.Errorf("causeway: [metrics] listen %q: %w; use a free address, or stop the program that has it", at.Address, err)
+		return nil, console.ListenError("metrics", at, err)
 	}
 	return l, nil
 }
 
 // serveMetrics serves metrics, health and status until end is called, which is after the bridge has stopped. The bridge
 // is draining from the end of ctx on, and while an operator has drained it.
-func serveMetrics(ctx context.Context, l net.Listener, b *bridge.Bridge, log *slog.Logger) (end func()) {
+func serveMetrics(ctx context.Context, l net.Listener, b *bridge.Bridge, sampler *words.Sampler, log *slog.Logger, control *logs.Control) (end func()) {
 	log.Info("metrics", "listen", l.Addr().String())
 	cfg := b.Config()
+	began := time.Now()
 	o := web.Options{
-		Name: cfg.Name, Version: ownVersion(), DPDK: dpdk.Version(), Started: time.Now(), Pprof: cfg.Metrics.Pprof,
-		Config:   b.Config,
+		Name: cfg.Name, Version: ownVersion(), DPDK: dpdk.Version(), Started: began, Pprof: cfg.Metrics.Pprof,
+		Env:    &words.Env{Bridge: b, Began: began, Sampler: sampler},
+		Events: control.Events, LogLost: control.Unwritten, Config: b.Config,
 		Draining: func() bool { return ctx.Err() != nil || b.Status().Drained },
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -52,7 +52,7 @@ func runNode(args []string, stdout, stderr io.Writer) int {
 }
 
 func (o *nodeOptions) flags() *flag.FlagSet {
-	fs := newFlags("node", `Is an InfiniBand node on the software subnet of a running bridge, whose topology file has a socket. Prints a line
+	fs := newFlags("node", `Is an InfiniBand node on the software subnet of a running bridge, whose file has a socket. Prints a line
 when it is on the subnet, and its counters when it ends: by SIGINT or SIGTERM, after -duration, when -count
 messages are sent, or with the subnet.`)
 	fs.StringVar(&o.socket, "fabric", "", "the subnet's Unix `SOCKET`")

@@ -89,9 +89,18 @@ func launchAs(t *testing.T, user uint32, args ...string) *program {
 
 func start(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
+	return startWith(t, cmd, nil)
+}
+
+// startWith starts it with another file as its standard error; nil: none.
+func startWith(t *testing.T, cmd *exec.Cmd, stderr *os.File) *program {
+	t.Helper()
 	p := &program{t: t, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), mainVariable+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if stderr != nil {
+		p.cmd.Stderr = stderr
+	}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +123,7 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 }
 
 // within is how long anything may take: these processes share a few CPUs with others.
-const within = 40 * time.Second
+const within = 3 * time.Minute
 
 // await waits until said reports true; it fails when the process ends first.
 func (p *program) await(what string, said func() bool) {

@@ -4,10 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
-	"strings"
 
 	"causeway/app/bridge"
 	"causeway/app/systemd"
@@ -51,19 +49,7 @@ func (f configFile) reload(ctx context.Context, b *bridge.Bridge, log *slog.Logg
 		log.Info("reloaded", "file", f.file, "changes", len(changes))
 		return
 	}
-	for _, line := range reasons(err) {
+	for _, line := range bridge.ReloadReasons(err) {
 		log.Error("reload_rejected", "file", f.file, "error", line)
 	}
-}
-
-// reasons returns the lines of an error.
-func reasons(err error) (lines []string) {
-	var restart bridge.NeedsRestart
-	if errors.As(err, &restart) {
-		for _, c := range restart {
-			lines = append(lines, c.Where+" "+c.Detail+": needs a restart")
-		}
-		return lines
-	}
-	return strings.Split(err.Error(), "\n")
 }

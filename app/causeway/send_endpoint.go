@@ -24,7 +24,7 @@ type endpointOptions struct {
 const endpointHelp = `
 
 -on names the endpoint:
-  fabric:SOCKET      an InfiniBand node on a bridge's software subnet, whose topology file has that socket
+  fabric:SOCKET      an InfiniBand node on a bridge's software subnet, whose file has that socket
   packet:INTERFACE   a RoCE host on a network interface, as root, with the interface's addresses; the kernel resolves
                      its neighbours and joins its groups
   verbs:DEVICE       an RDMA device, such as mlx5_0 or, for another port than the first, mlx5_0:2; the kernel joins its

@@ -61,9 +61,13 @@ func TestSendUsage(t *testing.T) {
 // A place is a network namespace, which exists as long as a process of the test is in it.
 type place []string // the words that a command line must begin with to run there
 
-func newPlace(t *testing.T) place {
+func newPlace(t *testing.T) place { return newPlaceWith(t, "", "true") }
+
+// newPlaceWith makes a place with another namespace besides, by unshare's flag, and prepares it with a command.
+func newPlaceWith(t *testing.T, flag, prepare string) place {
 	t.Helper()
-	holder := exec.Command("unshare", "-n", "sh", "-c", "echo there; exec sleep 600")
+	flags := strings.Fields("-n " + flag)
+	holder := exec.Command("unshare", append(flags, "sh", "-c", prepare+" && echo there && exec sleep 600")...)
 	said, err := holder.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +79,7 @@ func newPlace(t *testing.T) place {
 	if _, err := bufio.NewReader(said).ReadString('\n'); err != nil {
 		t.Fatalf("unshare of util-linux: no namespace: %v", err)
 	}
-	return place{"nsenter", "-t", strconv.Itoa(holder.Process.Pid), "-n"}
+	return append(place{"nsenter", "-t", strconv.Itoa(holder.Process.Pid)}, flags...)
 }
 
 // do runs a command there.

@@ -11,14 +11,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"causeway/app/slowtest"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
@@ -27,33 +25,6 @@ import (
 // startsWithin is how long a bridge may take from the start of its process to the first packet that it forwards, when
 // there is no group to join.
 const startsWithin = time.Second
-
-// workTakes is how long someWork takes on all CPUs at once, on the slower of the machines that the bound was measured
-// on, when idle otherwise.
-const workTakes = 150 * time.Millisecond
-
-func someWork() uint64 {
-	x := uint64(1)
-	for range 50_000_000 {
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-	}
-	return x
-}
-
-// slowness is how many times longer than usual this machine takes for a fixed piece of work, at least 1: bounds on time
-// stretch by it.
-func slowness() float64 {
-	var all sync.WaitGroup
-	var sink atomic.Uint64 // so that the compiler does not remove the work
-	begun := time.Now()
-	for range runtime.NumCPU() {
-		all.Go(func() { sink.Add(someWork()) })
-	}
-	all.Wait()
-	return max(1, float64(time.Since(begun))/float64(workTakes))
-}
 
 // pcapMAC is the address of DPDK's first port over capture files.
 var pcapMAC = frame.MAC{0x02, 'p', 'c', 'a', 'p', 0}
@@ -112,9 +83,9 @@ func TestStart(t *testing.T) {
 		{"with default sizes", []string{"memory_mib = 64\nmbufs = 2048\nrx_descs = 256\ntx_descs = 1024\n", ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := slowness()
+			before := slowtest.Factor()
 			took, stages := startAndForward(t, c.edits...)
-			factor := max(before, slowness())
+			factor := max(before, slowtest.Factor())
 			bound := time.Duration(factor * float64(startsWithin))
 			t.Logf("the first packet was forwarded %v after the start; %s; the bound is %v, the machine %.1f times as slow as usual",
 				took.Round(time.Millisecond), stages, bound.Round(time.Millisecond), factor)

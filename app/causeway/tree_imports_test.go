@@ -29,6 +29,7 @@ var mayImport = []struct {
 	{"app", "config dpdk/... ibside/... lcore/... tables/...", "app builds the bridge out of everything but perf, which measures it"},
 	{"perf", "config dpdk/... ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
 	{"lcore", "tables ibside/ib lcore/frame lcore/pgm dpdk", "the datapath knows neither which ports are attached nor what management does"},
+	{"lcore/dryrun", "tables dpdk lcore ibside/fabricport", "the datapath between rings, for a packet that is not there"},
 	{"lcore/manage", "tables ibside ibside/ib lcore/frame lcore/manage/...",
 		"management reaches the datapath through tables and rings only, so that it can be tested without DPDK"},
 	{"lcore/manage/groups", "tables ibside ibside/ib lcore/frame lcore/manage/groups/... " + manageTools, managePart},
@@ -50,6 +51,7 @@ var mayImport = []struct {
 	{"lcore/manage/local", "lcore/frame", manageTool},
 	{"lcore/manage/punt", "ibside/ib lcore/frame", manageTool},
 	{"lcore/manage/ratelog", "", manageTool},
+	{"lcore/manage/limit", "", manageDecides},
 	{"lcore/frame", "", "a codec knows nothing of the bridge"},
 	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for programs that act as a RoCE host: both codecs, and nothing of the bridge"},
 	{"ibside", "ibside/ib", "it says what an IB port is"},
@@ -69,7 +71,7 @@ var mayImport = []struct {
 }
 
 // manageTools are what each part of management may import of management.
-const manageTools = "lcore/manage/ask lcore/manage/inbox lcore/manage/local lcore/manage/punt lcore/manage/ratelog"
+const manageTools = "lcore/manage/ask lcore/manage/inbox lcore/manage/limit lcore/manage/local lcore/manage/punt lcore/manage/ratelog"
 
 // Why the packages below management may import so little.
 const (
@@ -87,7 +89,7 @@ var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verb
 // pureGo lists the packages that may not have C even among what they import.
 var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm", "ibside/ipoib",
 	"lcore/frame", "lcore/frame/roce", "lcore/manage/groups/igmp", "lcore/manage/groups/mgid", "lcore/manage/neighbours/schedule",
-	"lcore/manage/gids/assignment", "lcore/manage/learner/bounds", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/local",
+	"lcore/manage/gids/assignment", "lcore/manage/learner/bounds", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/limit", "lcore/manage/local",
 	"lcore/manage/punt", "lcore/manage/ratelog", "app/doctor"}
 
 // listed is what go list says of a package.

@@ -51,6 +51,31 @@ func clearNeighbour(ctx context.Context, c *Call) (Result, error) {
 	return text(fmt.Sprintf("%v was removed.", ip)), nil
 }
 
+func clearProxyQP(ctx context.Context, c *Call) (Result, error) {
+	ip, qpn := value(c, "address", netip.Addr{}), value(c, "qpn", uint64(0))
+	n, err := c.Env.Bridge.RemoveProxyQPs(ctx, ip, ib.QPN(qpn))
+	switch {
+	case err != nil:
+		return Result{}, listError(err)
+	case n == 0:
+		return Result{}, fmt.Errorf("%v has no such proxy QP; see show proxy-qps %v", ip, ip)
+	}
+	c.changed("clear proxy-qp", "address", ip.String(), "qpn", qpn, "removed", n)
+	return table(Part{Name: "removed", Lines: []string{fmt.Sprintf("%d removed.", n)}, Value: n}), nil
+}
+
+func clearSubnet(_ context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(interface{ RefreshSubnet() error })
+	if !ok {
+		return Result{}, notAvailable("clear subnet")
+	}
+	if err := b.RefreshSubnet(); err != nil {
+		return Result{}, err
+	}
+	c.changed("clear subnet")
+	return text("The subnet manager is asked again; the log has what it now says otherwise: node_moved, group_renewed."), nil
+}
+
 // directionOf returns a direction by its name.
 func directionOf(name string) lcore.Direction {
 	if name == lcore.RoCEToIB.String() {
@@ -112,22 +137,72 @@ type editor interface {
 	RemoveService(context.Context, config.Service) (config.Changes, error)
 }
 
-// edit changes the configuration in force, logs the change and returns it.
-func (c *Call) edit(change func(editor) (config.Changes, error)) (Result, error) {
+// edit changes the configuration in force, logs the change and returns it. One change of the console's is made at a
+// time.
+func (c *Call) edit(ctx context.Context, change func(context.Context, editor) (config.Changes, error)) (Result, error) {
 	b, ok := c.Env.Bridge.(editor)
 	if !ok {
 		return Result{}, notAvailable("changes of the configuration")
 	}
-	changes, err := change(b)
+	c.Env.changing.Lock()
+	defer c.Env.changing.Unlock()
+	changes, err := c.tentatively(ctx, func(ctx context.Context) (config.Changes, error) { return change(ctx, b) })
 	if err != nil {
 		return Result{}, oneLine(err)
 	}
 	if len(changes) > 0 {
-		c.changed("change", "changes", changes.String())
+		c.changed("change", "changes", changes.Public().String()) // everybody may read the log
 	}
 	part := changesPart(changes)
-	part.Note = "The file has not changed: a restart or reload undoes this."
+	if part.Note = c.unlessConfirmed(changes); part.Note == "" {
+		part.Note = "The file has not changed: a restart or reload undoes this, write saves it."
+	}
 	return table(part), nil
+}
+
+// A tentativeEditor can make a change that goes back by itself.
+type tentativeEditor interface {
+	Tentatively(ctx context.Context, within time.Duration, change func(context.Context) (config.Changes, error)) (config.Changes, error)
+	Confirm(context.Context) error
+	Pending() (until time.Time, is bool)
+}
+
+// tentatively makes a change that goes back by itself, if the argument confirm was given.
+func (c *Call) tentatively(ctx context.Context, change func(context.Context) (config.Changes, error)) (config.Changes, error) {
+	if !c.Has("confirm") {
+		return change(ctx)
+	}
+	b, ok := c.Env.Bridge.(tentativeEditor)
+	if !ok {
+		return nil, notAvailable("confirm")
+	}
+	return b.Tentatively(ctx, c.within(), change)
+}
+
+// within is the time within which a change must be confirmed.
+func (c *Call) within() time.Duration {
+	return time.Duration(value(c, "confirm", uint64(0))) * time.Second
+}
+
+// unlessConfirmed says that a change goes back, if it does.
+func (c *Call) unlessConfirmed(changes config.Changes) string {
+	if !c.Has("confirm") || len(changes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("This goes back in %v, unless you say confirm before.", c.within())
+}
+
+// runConfirm keeps a change that would go back by itself.
+func runConfirm(ctx context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(tentativeEditor)
+	if !ok {
+		return Result{}, notAvailable("confirm")
+	}
+	if err := b.Confirm(ctx); err != nil {
+		return Result{}, oneLine(err)
+	}
+	c.changed("confirm")
+	return text("The change stays, until a restart or reload. write saves it."), nil
 }
 
 // aboutChange matches the prefix of a problem in a change. The change is in no file, so its line numbers help nobody.
@@ -165,7 +240,7 @@ func addHost(ctx context.Context, c *Call) (Result, error) {
 			fmt.Fprintf(&b, "%s = %d\n", key, value(c, key, uint64(0)))
 		}
 	}
-	return c.edit(func(e editor) (config.Changes, error) { return e.Add(ctx, b.String()) })
+	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) { return e.Add(ctx, b.String()) })
 }
 
 func addGroup(ctx context.Context, c *Call) (Result, error) {
@@ -182,7 +257,7 @@ func addGroup(ctx context.Context, c *Call) (Result, error) {
 	if r := value(c, "rate", uint64(0)); r > 0 {
 		fmt.Fprintf(&b, "rate = \"%d pps\"\n", r)
 	}
-	return c.edit(func(e editor) (config.Changes, error) { return e.Add(ctx, b.String()) })
+	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) { return e.Add(ctx, b.String()) })
 }
 
 func addService(ctx context.Context, c *Call) (Result, error) {
@@ -191,11 +266,13 @@ func addService(ctx context.Context, c *Call) (Result, error) {
 	if p[0] == p[1] {
 		entry = fmt.Sprintf("[[service]]\nport = %d\n", p[0])
 	}
-	return c.edit(func(e editor) (config.Changes, error) { return e.Add(ctx, entry) })
+	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) { return e.Add(ctx, entry) })
 }
 
 func removeHost(ctx context.Context, c *Call) (Result, error) {
-	return c.edit(func(e editor) (config.Changes, error) { return e.RemoveHost(ctx, value(c, "address", netip.Addr{})) })
+	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) {
+		return e.RemoveHost(ctx, value(c, "address", netip.Addr{}))
+	})
 }
 
 // groupAt returns the index of the configured group that the arguments name.
@@ -217,7 +294,7 @@ func (c *Call) groupAt(cfg *config.Config) (int, error) {
 }
 
 func removeGroup(ctx context.Context, c *Call) (Result, error) {
-	return c.edit(func(e editor) (config.Changes, error) {
+	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) {
 		cfg := e.Config()
 		at, err := c.groupAt(cfg)
 		if err != nil {
@@ -228,9 +305,7 @@ func removeGroup(ctx context.Context, c *Call) (Result, error) {
 }
 
 func setPolicing(ctx context.Context, c *Call) (Result, error) {
-	c.Env.changing.Lock()
-	defer c.Env.changing.Unlock()
-	return c.edit(func(e editor) (config.Changes, error) {
+	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) {
 		cfg := e.Config()
 		at, err := c.groupAt(cfg)
 		if err != nil {
@@ -244,7 +319,7 @@ func setPolicing(ctx context.Context, c *Call) (Result, error) {
 
 func removeService(ctx context.Context, c *Call) (Result, error) {
 	p := value(c, "ports", [2]uint16{})
-	return c.edit(func(e editor) (config.Changes, error) {
+	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) {
 		return e.RemoveService(ctx, config.Service{First: p[0], Last: p[1]})
 	})
 }

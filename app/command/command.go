@@ -32,6 +32,8 @@ type Command struct {
 	Help    string // one line; no capital, no full stop
 	Long    string // further sentences; may be ""
 	Example string
+	// Confirm is what happens, when an operator at a terminal is asked before.
+	Confirm string
 	// Run returns one result. Exactly one of Run, Stream and Local is set.
 	Run func(ctx context.Context, c *Call) (Result, error)
 	// Stream writes results until ctx ends.
@@ -61,6 +63,7 @@ type Arg struct {
 	Kind     Kind   // of the value; the zero Kind: a Key without a value
 	Needed   bool
 	Rest     bool // takes all remaining words, unparsed
+	Secret   bool // the value is not for files
 	Help     string
 	Together string // arguments with the same value exclude each other
 }

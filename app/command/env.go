@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"causeway/app/bridge"
+	"causeway/app/bridge/link"
+	"causeway/app/logs"
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/lcore/manage"
@@ -21,6 +23,9 @@ import (
 type Target interface {
 	CounterSource
 	Status() manage.Status
+	Link() link.State
+	InfiniBandDown() string
+	Limits() []bridge.Limit
 	LCores() []uint
 	Ports() (ethernet, infiniband bridge.Port)
 	Memory() bridge.Memory
@@ -38,7 +43,9 @@ type Logs interface {
 	SetLevel(string) error
 	Level() string
 	Recent(n int) []string
+	Follow(n int) *logs.Follower
 	Suppressed() uint64
+	Unwritten() uint64
 }
 
 // Env is the bridge and its surroundings. All sessions share one.

@@ -28,11 +28,14 @@ func (t *Table) Help(words []string) ([]string, error) {
 	return lines, nil
 }
 
+// helpWidth is that of the explanation's sentences, where the screen is not narrower.
+const helpWidth = 101
+
 // help returns the explanation of one command.
 func (c *Command) help() []string {
 	lines := []string{c.usage(), "  " + sentence(c.Help)}
 	if c.Long != "" {
-		lines = append(lines, wrap(c.Long, "  ", 100)...)
+		lines = append(lines, Hang([]string{"  " + c.Long}, helpWidth)...)
 	}
 	if c.Role == Admin {
 		lines = append(lines, "  For admins.")
@@ -83,7 +86,7 @@ func (t *Table) list(n *node) (lines []string) {
 		lines = append(lines, line)
 	}
 	if n == t.root {
-		lines = append(lines, "", "Words may be abbreviated. ? shows what can come next, Tab completes. After a command, \"| json\",",
+		lines = append(lines, "", "Words may be abbreviated, except clear, drain and halt. ? shows what can come next, Tab completes. After a command, \"| json\",",
 			"\"| match REGEXP\" and \"| count\" change how its result is shown. \"help COMMAND\" explains one command.")
 	}
 	return lines
@@ -94,19 +97,3 @@ func sentence(s string) string { return capital(s) + "." }
 
 // capital returns s with its first letter in upper case.
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-
-// wrap breaks text into indented lines of at most width columns.
-func wrap(s, indent string, width int) (lines []string) {
-	line := indent
-	for _, w := range strings.Fields(s) {
-		if len(line)+1+len(w) > width && line != indent {
-			lines = append(lines, strings.TrimRight(line, " "))
-			line = indent
-		}
-		if line != indent {
-			line += " "
-		}
-		line += w
-	}
-	return append(lines, line)
-}

@@ -118,7 +118,24 @@ func captureFile(ctx context.Context, c *Call, b capture.Mirror, out Out, what c
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return out.Show(text(result.String()))
+	return out.Show(captured(&result))
+}
+
+// captured is the result of a capture to a file.
+func captured(r *capture.Result) Result {
+	dropped := object{}
+	for _, d := range lcore.Drops() {
+		if n := r.Dropped[d]; n > 0 {
+			dropped = append(dropped, Pair{d.String(), n})
+		}
+	}
+	return table(Part{Name: "captured", Lines: []string{r.String()}, Value: object{{"roce", r.Packets[0]}, {"infiniband", r.Packets[1]},
+		{"dropped", dropped}, {"bytes", r.Bytes}, {"seconds", r.Duration.Seconds()}, {"missed", r.Missed}}})
+}
+
+// missedResult says how many packets are not in what was shown.
+func missedResult(n uint64, line string) Result {
+	return table(Part{Name: "missed", Lines: []string{fmt.Sprintf(line, n)}, Value: n})
 }
 
 // captureLines shows each copy of a packet in a line.
@@ -136,7 +153,7 @@ func captureLines(ctx context.Context, c *Call, out Out, what captureOptions) er
 		return failed == nil && (what.packets == 0 || seen < what.packets)
 	})
 	if missed > 0 && failed == nil && err == nil {
-		err = out.Show(text(fmt.Sprintf("%d more were missed: packets came too fast.", missed)))
+		err = out.Show(missedResult(missed, "%d more were missed: packets came too fast."))
 	}
 	return errors.Join(err, failed)
 }
@@ -179,7 +196,7 @@ func streamTrace(ctx context.Context, c *Call, out Out) error {
 		return failed == nil && (n == 0 || seen < n)
 	})
 	if missed > 0 && failed == nil && err == nil {
-		err = out.Show(text(fmt.Sprintf("%d mirrored packets were missed: packets came too fast.", missed)))
+		err = out.Show(missedResult(missed, "%d mirrored packets were missed: packets came too fast."))
 	}
 	return errors.Join(err, failed)
 }

@@ -21,6 +21,14 @@ type Invocation struct {
 	rest   []string
 }
 
+// UntilEnded reports whether the line's command runs until it is ended.
+func (v *Invocation) UntilEnded() bool { return v.Every > 0 || v.Command.Stream != nil }
+
+// HasSecret reports whether a value was given that is not for files.
+func (v *Invocation) HasSecret() bool {
+	return slices.ContainsFunc(v.Command.Args, func(a Arg) bool { return a.Secret && v.values[a.Name] != nil })
+}
+
 // Call returns the call of the line's command.
 func (v *Invocation) Call(e *Env, r Role, user string) *Call {
 	return &Call{Env: e, Role: r, User: user, values: v.values, rest: v.rest, picks: len(v.Pipe.match) > 0}
@@ -35,8 +43,11 @@ func (t *Table) Parse(line string) (*Invocation, error) {
 	return t.parse(stages(words))
 }
 
-// ParseWords parses words that a shell has split; "|" is a word of its own.
+// ParseWords parses words that a shell has split; "|" is a word of its own. One word with blanks is a whole line.
 func (t *Table) ParseWords(all []string) (*Invocation, error) {
+	if len(all) == 1 && strings.ContainsAny(all[0], " \t") {
+		return t.Parse(all[0])
+	}
 	var words []word
 	for _, w := range all {
 		words = append(words, word{text: w, pipe: w == "|"})
@@ -79,6 +90,9 @@ func (t *Table) parseCommand(words []string) (*Invocation, error) {
 	return v, v.parseArgs(rest)
 }
 
+// neverShort are the first words that are not abbreviated: what they do must not be a slip.
+var neverShort = []string{"clear", "drain", "halt"}
+
 // find walks down the tree along the words, and returns the node and the words that are left.
 func (t *Table) find(words []string) (*node, []string, error) {
 	at := t.root
@@ -87,6 +101,9 @@ func (t *Table) find(words []string) (*node, []string, error) {
 			return at, words[i:], nil
 		}
 		name, err := choose(w, at.words())
+		if err == nil && at == t.root && slices.Contains(neverShort, name) && !strings.EqualFold(w, name) {
+			err = usagef("%s is never abbreviated: write the whole word", name)
+		}
 		if err != nil {
 			if at.command != nil { // an argument, then
 				return at, words[i:], nil
@@ -140,7 +157,8 @@ func choose(w string, known []string) (string, error) {
 	case len(fit) > 1:
 		return "", usagef("%q is ambiguous: %s", w, enumerate(fit, "or"))
 	}
-	if near := config.Nearest(w, known); near != "" && (len(w) > 3 || near[0] == w[0]) { // a short word must begin alike: "foo" was not meant to be "log"
+	// A short word must begin alike: "foo" was not meant to be "log".
+	if near := config.Nearest(w, known); near != "" && (len(w) > 3 || near[0] == w[0]) {
 		return "", usagef("there is no %q here; did you mean %s?", w, near)
 	}
 	return "", usagef("there is no %q here: %s", w, oneOf(known))

@@ -35,6 +35,12 @@ var lines = []struct{ line, path, says string }{
 	{"frobnicate", "", `there is no "frobnicate" here: write one of add,`},
 	{"show foo", "", `there is no "foo" here: write one of`},
 	{"show lgo", "", "did you mean log?"},
+	{"clear counters", "clear counters", ""},
+	{"CLEAR cou", "clear counters", ""},
+	{"hal", "", "halt is never abbreviated: write the whole word"},
+	{"dr", "", "drain is never abbreviated"},
+	{"cl counters", "", "clear is never abbreviated"},
+	{"he", "help", ""},
 	{"| count", "", "a command is missing: write one of"},
 	{"show hosts x", "", `PREFIX "x": write an address`},
 	{"show hosts limit", "", "limit needs a value"},
@@ -84,6 +90,10 @@ func TestParse(t *testing.T) {
 	v, err := command.Standard.ParseWords([]string{"show", "drops", "|", "match", "a b|c"})
 	if err != nil || v.Command.Path != "show drops" {
 		t.Errorf("%+v %v", v, err)
+	}
+	v, err = command.Standard.ParseWords([]string{"show drops | match 'a b|c' | count"})
+	if err != nil || v.Command.Path != "show drops" || !v.Pipe.Count {
+		t.Errorf("a quoted line: %+v %v", v, err)
 	}
 }
 

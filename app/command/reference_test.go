@@ -18,6 +18,7 @@ A running bridge with ` + "`[console] listen`" + ` in its [configuration](config
     causeway ctl                          # a session: line editing, history, Tab, ?
     causeway ctl show hosts               # one command; exit code 0, 1 (failed) or 2 (not understood)
     causeway ctl -json show drops | jq .  # the same values, for programs
+    causeway ctl -f changes.txt           # a command a line, # comments; the first that fails ends it. Also from a pipe
     telnet 127.0.0.1 4711                 # a session over TCP; nc and nc -U work, too, a line at a time
     source <(causeway completion bash)    # or zsh, fish
 
@@ -26,7 +27,12 @@ group ` + "`causeway`" + ` are admins, all others may only view. Over TCP everyb
 makes a session admin. Commands that change something are logged as ` + "`console_command`" + `.
 
 **At every point** ` + "`?`" + ` shows what can come next and Tab completes; words may be abbreviated as long as they are unambiguous
-(` + "`sh ho`" + `). Long results stop at each screen (space, Enter, q). q, Ctrl-C or Enter ends a command that runs until then.
+(` + "`sh ho`" + `), except ` + "`clear`, `drain` and `halt`" + `. Long results stop at each screen (space, Enter, q). q, Ctrl-C or Enter ends a
+command that runs until then. Ctrl-R searches the history. ` + "`causeway ctl`" + ` keeps the last 200 lines of sessions, without tokens and Q_Keys, in
+` + "`$XDG_STATE_HOME/causeway/history` (`~/.local/state`)" + `, for its user alone.
+
+**A change** with ` + "`confirm 60`" + ` goes back by itself after 60 seconds, unless ` + "`confirm`" + ` is said before. Meanwhile ` + "`show status`" + ` names it,
+and there can be no other; ` + "`reload undo`" + ` takes it back at once. It is in no file, so a restart does, too.
 
 **After a command:**
 
@@ -37,12 +43,15 @@ makes a session admin. Commands that change something are logged as ` + "`consol
 		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimSpace("\\| "+s.Word+" "+s.Form), s.Help)
 	}
 	b.WriteString(`
-In JSON a result is one object: tables are arrays of objects, rates are numbers per second, durations are seconds, and
-` + "`…_total`" + ` is the number of rows of a table that is not shown in full. Commands that run until ended print one object a line.
+In JSON a result is one object: tables are arrays of objects, rates are numbers per second, durations are seconds, sizes are bytes,
+` + "`null`" + ` is not known or none, and ` + "`…_total`" + ` is the number of rows of a table that is not shown in full. LIDs, keys and numbers of queue pairs
+are strings in hexadecimal. Commands that run until ended print one object a line.
 Lists show 200 entries without ` + "`limit`" + `.
 
-A session ends after half an hour without input. There can be 16 sessions that may only view, and 16 of admins. A client that does
-not read its output for ten seconds is disconnected.
+A session ends after half an hour without input. There can be 16 sessions each of root, of other admins, of other users of the Unix
+socket, and over TCP of clients that have not logged in; none takes another kind's place. When a kind has all of its own, who has the
+most of them gives one to who has fewer; over TCP a client that has not logged in always gets in, and the oldest goes. A client that
+does not read its output for ten seconds is disconnected.
 `)
 	last := ""
 	for i := range t.Commands {

@@ -20,6 +20,7 @@ type Part struct {
 	Rows    [][]any // each with a value for each column
 	Pairs   []Pair
 	Lines   []string
+	Exact   bool   // Lines are a file's, and are not broken on a narrow screen
 	Line    string // shown as text in place of Pairs
 	Value   any    // written as JSON in place of Lines
 	Empty   string // shown for a table without rows
@@ -30,7 +31,7 @@ type Part struct {
 // A Column heads a table. Its key in JSON is its name in lower case, with underscores.
 type Column struct {
 	Name string
-	Wide bool // truncated first on a narrow screen
+	Wide bool // broken, truncated or left out on a narrow screen; the last one is there always
 	Rare bool // left out of text when no row has a value
 }
 

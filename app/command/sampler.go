@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +31,15 @@ const (
 	sampleEvery = time.Second
 	// samplesKept gives an average over ten seconds: one reading more than intervals.
 	samplesKept = 11
+	// pointsKept gives ten minutes.
+	pointsKept = 600
 )
+
+// A Point is the rates between two readings, the later one at At.
+type Point struct {
+	At    time.Time
+	Rates [2]Rates // by direction
+}
 
 // A CounterSource has the counters that rates are computed from.
 type CounterSource interface {
@@ -40,13 +49,15 @@ type CounterSource interface {
 	Groups() map[netip.Addr]lcore.GroupCounters
 }
 
-// A Sampler reads the counters once a second, so that rates are known at any time.
+// A Sampler reads the counters once a second, so that rates are known at any time, also those of the last ten minutes.
+// Console and web page share one.
 type Sampler struct {
 	source CounterSource
 
 	mu     sync.Mutex
 	ring   []reading       // oldest first, samplesKept at most
 	groups [2]groupReading // the last two
+	points []Point         // oldest first, pointsKept at most
 }
 
 // NewSampler returns a sampler with a first reading.
@@ -76,11 +87,32 @@ func (s *Sampler) sample(now time.Time) {
 	g := groupReading{now, s.source.Groups()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if n := len(s.ring); n > 0 {
+		s.addPoint(&s.ring[n-1], &r)
+	}
 	s.ring = append(s.ring, r)
 	if len(s.ring) > samplesKept {
 		s.ring = append(s.ring[:0], s.ring[1:]...)
 	}
 	s.groups[0], s.groups[1] = s.groups[1], g
+}
+
+func (s *Sampler) addPoint(from, to *reading) {
+	p := Point{At: to.at}
+	for d := range p.Rates {
+		p.Rates[d] = rateOf(from, to, d)
+	}
+	s.points = append(s.points, p)
+	if len(s.points) > pointsKept {
+		s.points = append(s.points[:0], s.points[1:]...)
+	}
+}
+
+// History returns the rates of the last ten minutes, a point a second, the oldest first.
+func (s *Sampler) History() []Point {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.points)
 }
 
 // span returns the last reading and the one that is about back older. Both are the same when there is only one.

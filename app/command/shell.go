@@ -86,11 +86,12 @@ func (t *Table) Completion(shell string, subcommands []Subcommand) (string, erro
 }
 
 // The scripts look up the longest known path in the words before the cursor, flags left out; after a key with words of
-// its own, that key. Flags are offered once a dash is typed, and files where nothing else can follow.
+// its own, that key. Flags are offered once a dash is typed, and files after -f and where nothing else can follow.
 
 func bashCompletion(steps []step) string {
 	return "# Made by \"causeway completion\": source it, or put it where bash-completion looks.\n_causeway() {\n" +
 		"\tlocal cur=${COMP_WORDS[COMP_CWORD]} at= next= w prev=\n" +
+		"\t[[ ${COMP_WORDS[COMP_CWORD-1]} == -f ]] && return\n" +
 		"\tfor w in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n\t\tcase $w in -*) continue ;; esac\n" +
 		"\t\tprev=$w\n\t\t_causeway_words \"$at $w\" && at=\"$at $w\"\n\tdone\n" +
 		"\t_causeway_words \"$at … $prev\" || _causeway_words \"$at\"\n" +
@@ -105,6 +106,7 @@ func bashCompletion(steps []step) string {
 func zshCompletion(steps []step) string {
 	return "#compdef causeway\n# Made by \"causeway completion\": source it after compinit, or put it as _causeway into a folder of fpath.\n_causeway() {\n" +
 		"\tlocal at= next= w prev=\n\tlocal -a flags others\n" +
+		"\tif [[ $words[CURRENT-1] == -f ]]; then _files; return; fi\n" +
 		"\tfor w in \"${(@)words[2,CURRENT-1]}\"; do\n\t\tcase $w in -*) continue ;; esac\n" +
 		"\t\tprev=$w\n\t\t_causeway_words \"$at $w\" && at=\"$at $w\"\n\tdone\n" +
 		"\t_causeway_words \"$at … $prev\" || _causeway_words \"$at\"\n" +
@@ -136,7 +138,7 @@ func leading(path string) string {
 func fishCompletion(steps []step) string {
 	var b strings.Builder
 	b.WriteString("# Made by \"causeway completion\": put it into ~/.config/fish/completions/causeway.fish.\nfunction __causeway_words\n" +
-		"\tset -l path ''\n\tset -l prev ''\n\tfor w in (commandline -opc)[2..-1]\n\t\tstring match -q -- '-*' $w; and continue\n\t\tset prev $w\n" +
+		"\tstring match -q -- -f (commandline -opc)[-1]; and return\n\tset -l path ''\n\tset -l prev ''\n\tfor w in (commandline -opc)[2..-1]\n\t\tstring match -q -- '-*' $w; and continue\n\t\tset prev $w\n" +
 		"\t\t__causeway_at \"$path $w\" >/dev/null; and set path \"$path $w\"\n\tend\n" +
 		"\tset -l next (__causeway_at \"$path … $prev\"; or __causeway_at \"$path\")\n" +
 		"\tif string match -q -- '-*' (commandline -ct)\n\t\tstring match -- '-*' $next\n\telse\n\t\tstring match -v -- '-*' $next\n\tend\nend\n" +

@@ -14,7 +14,7 @@ import (
 )
 
 // subcommands are some of the program's own.
-var subcommands = []command.Subcommand{{Name: "ctl", Words: []string{"-s", "-json"}}, {Name: "run", Words: []string{"-c"}}, {Name: "check", Words: []string{"-here"}}}
+var subcommands = []command.Subcommand{{Name: "ctl", Words: []string{"-s", "-json", "-f"}}, {Name: "run", Words: []string{"-c"}}, {Name: "check", Words: []string{"-here"}}}
 
 // completions maps lines to what a Tab completes them to, in every shell.
 var completions = map[string]string{
@@ -26,6 +26,7 @@ var completions = map[string]string{
 	"causeway ctl capture drop icr":          "causeway ctl capture drop icrc",
 	"causeway ctl capture drop icrc dir":     "causeway ctl capture drop icrc direction",
 	"causeway ctl -js":                       "causeway ctl -json",
+	"causeway ctl -f si":                     "causeway ctl -f site.toml",
 	"causeway run -":                         "causeway run -c",
 	"causeway check site":                    "causeway check site.toml",
 	"causeway check ":                        "causeway check site.toml",

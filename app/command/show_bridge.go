@@ -4,12 +4,17 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/metrics"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/BurntSushi/toml"
+
+	"causeway/app/bridge"
 	"causeway/config"
 	"causeway/dpdk"
 )
@@ -19,15 +24,49 @@ func runConfig(_ context.Context, c *Call) (Result, error) {
 	if cfg == nil {
 		return Result{}, notAvailable("the configuration")
 	}
-	part := Part{Name: "config", Columns: columns("where", "key", "value"), Note: "All other keys have their defaults."}
+	if c.Has("toml") {
+		return table(Part{Name: "text", Exact: true, Lines: strings.Split(strings.TrimSuffix(cfg.TOML(c.Role == Admin), "\n"), "\n")}), nil
+	}
+	part := Part{Name: "config", Columns: columns("where", "key", "value…"), Note: "All other keys have their defaults."}
 	for _, x := range config.Diff(new(config.Config), cfg) {
+		if c.Role != Admin {
+			x = x.Public()
+		}
 		var key any
 		if x.Key != "" {
 			key = x.Key
 		}
-		part.Rows = append(part.Rows, []any{x.Where, key, x.New})
+		part.Rows = append(part.Rows, []any{x.Where, key, worded{x.New, configured(x)}})
 	}
 	return table(part), nil
+}
+
+// configured returns the value of a key, or those of an entry's keys, as JSON has them.
+func configured(x config.Change) any {
+	if x.Key != "" {
+		var of map[string]any
+		if _, err := toml.Decode("value = "+x.New, &of); err != nil {
+			return x.New // hidden
+		}
+		return of["value"]
+	}
+	entry := object{}
+	for _, field := range strings.Split(x.New, ", ") {
+		name, value, _ := strings.Cut(field, " ")
+		entry = append(entry, Pair{name, fieldValue(value)})
+	}
+	return entry
+}
+
+// fieldValue returns a value of an entry as JSON has it.
+func fieldValue(s string) any {
+	if n, err := strconv.ParseInt(strings.TrimSuffix(s, " pps"), 10, 64); err == nil {
+		return n
+	}
+	if s == "true" || s == "false" {
+		return s == "true"
+	}
+	return s
 }
 
 func runLog(_ context.Context, c *Call) (Result, error) {
@@ -35,9 +74,12 @@ func runLog(_ context.Context, c *Call) (Result, error) {
 		return Result{}, notAvailable("the log")
 	}
 	n := int(value(c, "lines", uint64(50)))
-	part := Part{Name: "log", Lines: c.Env.Logs.Recent(n)}
+	part := Part{Name: "log", Exact: true, Lines: c.Env.Logs.Recent(n)}
 	if k := c.Env.Logs.Suppressed(); k > 0 {
 		part.Note = fmt.Sprintf("%d lines were suppressed, because there were too many of the same event.", k)
+	}
+	if k := c.Env.Logs.Unwritten(); k > 0 {
+		part.Note = strings.TrimSpace(fmt.Sprintf("%s %s could not be written to standard error.", part.Note, counted(int(k), "line")))
 	}
 	return table(part), nil
 }
@@ -57,6 +99,8 @@ func runMemory(_ context.Context, c *Call) (Result, error) {
 	row("nodes", m.Nodes[0], m.Nodes[1])
 	row("groups", m.Groups[0], m.Groups[1])
 	row("proxy QPs", m.ProxyQPs[0], m.ProxyQPs[1])
+	row("requests", m.Requests[0], m.Requests[1])
+	row("PGM streams", m.Streams[0], m.Streams[1])
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(samples)
 	bytes := Part{Name: "bytes", Pairs: []Pair{
@@ -90,6 +134,7 @@ func setLogLevel(_ context.Context, c *Call) (Result, error) {
 type reloader interface {
 	Plan(*config.Config) (config.Changes, error)
 	Reload(context.Context, *config.Config) (config.Changes, error)
+	Undo(context.Context) (config.Changes, error)
 }
 
 func runReload(ctx context.Context, c *Call) (Result, error) {
@@ -97,19 +142,75 @@ func runReload(ctx context.Context, c *Call) (Result, error) {
 	if !ok || c.Env.Load == nil {
 		return Result{}, notAvailable("reload")
 	}
-	cfg, err := c.Env.Load()
-	if err != nil {
-		return Result{}, err
+	if c.Has("check") && c.Has("confirm") {
+		return Result{}, usagef("check changes nothing: leave confirm out")
 	}
-	if c.Has("check") {
+	c.Env.changing.Lock()
+	defer c.Env.changing.Unlock()
+	if c.Has("undo") {
+		changes, err := c.tentatively(ctx, b.Undo)
+		if err != nil {
+			return Result{}, err
+		}
+		c.changed("reload undo", "changes", len(changes))
+		part := changesPart(changes)
+		part.Note = strings.TrimSpace("The file has not changed. " + c.unlessConfirmed(changes))
+		return table(part), nil
+	}
+	cfg, err := c.Env.Load()
+	if c.Has("check") && err == nil {
 		return checkReload(b, cfg)
 	}
-	changes, err := b.Reload(ctx, cfg)
+	var changes config.Changes
+	if err == nil {
+		changes, err = c.tentatively(ctx, func(ctx context.Context) (config.Changes, error) { return b.Reload(ctx, cfg) })
+	}
 	if err != nil {
+		c.rejected(err)
 		return Result{}, err
 	}
 	c.changed("reload", "changes", len(changes))
-	return table(changesPart(changes)), nil
+	part := changesPart(changes)
+	part.Note = c.unlessConfirmed(changes)
+	return table(part), nil
+}
+
+// rejected logs why a reload was rejected, as after SIGHUP. A check changes nothing, and is not logged.
+func (c *Call) rejected(err error) {
+	if c.Env.Log == nil || c.Has("check") {
+		return
+	}
+	for _, line := range bridge.ReloadReasons(err) {
+		c.Env.Log.Error("reload_rejected", "user", c.User, "error", line)
+	}
+}
+
+// runWrite saves the configuration in force to its file, unless the file has all of it.
+func runWrite(ctx context.Context, c *Call) (Result, error) {
+	b, ok := c.Env.Bridge.(reloader)
+	if !ok || c.Env.Load == nil {
+		return Result{}, notAvailable("write")
+	}
+	c.Env.changing.Lock()
+	defer c.Env.changing.Unlock()
+	if t, ok := c.Env.Bridge.(tentativeEditor); ok {
+		if _, is := t.Pending(); is {
+			return Result{}, errors.New("the last change is not confirmed: write confirm before, or reload undo")
+		}
+	}
+	cfg := c.Env.config()
+	if file, err := c.Env.Load(); err == nil && len(config.Diff(file, cfg)) == 0 {
+		return text("The file has all of it already."), nil
+	}
+	saved, err := cfg.Save()
+	if err != nil {
+		return Result{}, err
+	}
+	if _, err := b.Reload(ctx, saved); err != nil { // no change, but the bridge knows its file
+		return Result{}, err
+	}
+	c.changed("write")
+	return text("The configuration in force was saved. The file before is beside it, with the ending " + config.BackupEnding + "."), nil
 }
 
 // checkReload lists all differences. It fails where a reload would, and returns the list then, too.

@@ -4,9 +4,13 @@ package command_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
+	"causeway/app/bridge"
 	"causeway/app/command"
 	"causeway/config"
 )
@@ -86,5 +90,59 @@ func TestWords(t *testing.T) {
 	var top sheet
 	if err := v.Command.Stream(context.Background(), v.Call(e, command.View, "test"), &top); err != nil || !strings.Contains(top.text, "  1 host  ") {
 		t.Errorf("%v\n%s", err, top.text)
+	}
+}
+
+// rejecting is a bridge that rejects every configuration.
+type rejecting struct {
+	command.Target
+	err error
+}
+
+func (r rejecting) Plan(*config.Config) (config.Changes, error) { return nil, r.err }
+func (r rejecting) Reload(context.Context, *config.Config) (config.Changes, error) {
+	return nil, r.err
+}
+
+func (r rejecting) Undo(context.Context) (config.Changes, error) { return nil, r.err }
+
+// TestReloadRejected checks that the log has what a reload was rejected for, a line for each reason, as after SIGHUP;
+// and nothing of a reload that is only checked.
+func TestReloadRejected(t *testing.T) {
+	restart := bridge.NeedsRestart{{Where: "[roce]", Detail: "mtu: 1500 -> 4200"}, {Where: "[ib]", Detail: "pkey: 1 -> 2"}}
+	for _, c := range []struct {
+		name, line string
+		load, err  error
+		want       []string
+	}{
+		{"the file", "reload", errors.New("f.toml:1: wrong\nf.toml:2: wrong"), nil, []string{"f.toml:1: wrong", "f.toml:2: wrong"}},
+		{"a restart", "reload", nil, restart, []string{"[roce] mtu: 1500 -> 4200: needs a restart", "[ib] pkey: 1 -> 2: needs a restart"}},
+		{"impossible", "reload", nil, errors.New("reload: nothing was changed: no room"), []string{"reload: nothing was changed: no room"}},
+		{"checked", "reload check", nil, errors.New("reload: nothing was changed: no room"), nil},
+		{"checked, the file", "reload check", errors.New("f.toml:1: wrong"), nil, nil},
+	} {
+		e, b := env(3)
+		var log strings.Builder
+		e.Bridge, e.Log = rejecting{b, c.err}, slog.New(slog.NewTextHandler(&log, nil))
+		e.Load = func() (*config.Config, error) { return b.Cfg, c.load }
+		v, err := command.Standard.Parse(c.line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Command.Run(t.Context(), v.Call(e, command.Admin, "operator")); err == nil {
+			t.Errorf("%s: no error", c.name)
+		}
+		lines := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
+		if log.Len() == 0 {
+			lines = nil
+		}
+		if len(lines) != len(c.want) {
+			t.Fatalf("%s: the log has\n%s, want %q", c.name, &log, c.want)
+		}
+		for i, want := range c.want {
+			if !strings.Contains(lines[i], fmt.Sprintf("level=ERROR msg=reload_rejected user=operator error=%q", want)) {
+				t.Errorf("%s: line %s, want %s", c.name, lines[i], want)
+			}
+		}
 	}
 }

@@ -94,6 +94,14 @@ func (c *Call) otherPKey(k ib.PKey) any {
 	return k
 }
 
+// qkey is a Q_Key for admins: it is what keeps others from sending to a queue pair.
+func (c *Call) qkey(k ib.QKey) any {
+	if c.Role != Admin {
+		return "hidden"
+	}
+	return k
+}
+
 // gidOrNil is nil for the zero GID: the bridge's own is used.
 func gidOrNil(g ib.GID) any {
 	if g.IsZero() {
@@ -144,7 +152,7 @@ func runProxyQPs(ctx context.Context, c *Call) (Result, error) {
 		if s.HostQPN == tables.PlainQPN {
 			qpn = nil
 		}
-		part.Rows = append(part.Rows, []any{s.Host, qpn, s.QPN, s.QKey, c.otherPKey(s.PKey), s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now)})
+		part.Rows = append(part.Rows, []any{s.Host, qpn, s.QPN, c.qkey(s.QKey), c.otherPKey(s.PKey), s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now)})
 	}
 	return table(part), listError(err)
 }
@@ -190,7 +198,7 @@ func runServices(_ context.Context, c *Call) (Result, error) {
 			if s.Last != s.First {
 				text = fmt.Sprintf("%d-%d", s.First, s.Last)
 			}
-			ports.Rows = append(ports.Rows, []any{text})
+			ports.Rows = append(ports.Rows, []any{worded{text, object{{"first", s.First}, {"last", s.Last}}}})
 		}
 	}
 	s := c.Env.Bridge.Status()
@@ -265,7 +273,7 @@ func runNeighbours(ctx context.Context, c *Call) (Result, error) {
 
 func runStreams(_ context.Context, c *Call) (Result, error) {
 	part := Part{Name: "streams", Empty: "No PGM stream is known.",
-		Columns: columns("stream", "group", "direction", "state", "newest", "data", "repairs", "lost", "late", "duplicates", "NAKs")}
+		Columns: columns("stream", "group", "direction", "state", "newest", "data", "repairs…", "lost", "late…", "duplicates…", "NAKs")}
 	if _, enabled := c.Env.Bridge.PGM(); !enabled {
 		part.Empty = "No group has pgm = true, so streams are not tracked."
 	}

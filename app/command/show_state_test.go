@@ -3,12 +3,15 @@
 package command_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"causeway/app/command"
+	"causeway/app/command/commandtest"
 	"causeway/lcore/manage"
 	"causeway/tables"
 )
@@ -89,5 +92,41 @@ func TestDropsExplained(t *testing.T) {
 		if text := strings.Join(c.Lines(0), "\n"); !strings.Contains(text, "the ICRC is wrong") {
 			t.Errorf("%q: %s", line, text)
 		}
+	}
+}
+
+// TestQKeysAreForAdmins checks that a Q_Key, with which anybody could send to a queue pair or group, is shown to admins
+// alone, and not in the log.
+func TestQKeysAreForAdmins(t *testing.T) {
+	e, _ := env(3)
+	var log bytes.Buffer
+	e.Log = slog.New(slog.NewTextHandler(&log, nil))
+	ask := func(role command.Role, line string) string {
+		t.Helper()
+		v, err := command.Standard.Parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := v.Command.Run(context.Background(), v.Call(e, role, "test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := r.JSON(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Text(0) + string(b)
+	}
+	ask(command.Admin, "add group 239.1.2.4 mgid ipoib")
+	for line, key := range map[string]string{"show proxy-qps": commandtest.QKey.String(), "show config": "0xb1b"} {
+		if text := ask(command.Admin, line); strings.Count(text, key) < 2 {
+			t.Errorf("%s shows an admin %s", line, text)
+		}
+		if text := ask(command.View, line); strings.Contains(text, key) || !strings.Contains(text, "hidden") {
+			t.Errorf("%s shows others %s", line, text)
+		}
+	}
+	if text := log.String(); strings.Contains(text, "0xb1b") || !strings.Contains(text, "239.1.2.4") {
+		t.Errorf("the log has %s", text)
 	}
 }

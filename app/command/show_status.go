@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"causeway/app/condition"
 	"causeway/ibside"
 	"causeway/lcore"
 	"causeway/lcore/manage"
@@ -15,14 +16,16 @@ import (
 
 func runStatus(ctx context.Context, c *Call) (Result, error) {
 	b, s := c.Env.Bridge, c.Env.Bridge.Status()
-	state := "ready"
+	state := worded{"ready", "ready"}
 	switch {
 	case s.Drained:
-		state = "drained, until resume"
+		state = worded{"drained, until resume", "drained"}
+	case s.Ready && !condition.Ready(b):
+		state = worded{"not ready: see below", "faulty"}
 	case !s.Ready:
-		state = fmt.Sprintf("not ready: waiting for %d joins or paths", s.Waiting)
+		state = worded{fmt.Sprintf("not ready: waiting for %d joins or paths", s.Waiting), "waiting"}
 		if s.Waiting == 1 {
-			state = "not ready: waiting for 1 join or path"
+			state.text = "not ready: waiting for 1 join or path"
 		}
 	}
 	name := ""
@@ -31,11 +34,16 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	}
 	_, up := b.Ethernet()
 	pairs := []Pair{
-		{"name", name}, {"state", state}, {"ready", s.Ready}, {"running for", ageOf(c.Env.Began, time.Now())}, {"ethernet link", upDown(up)},
+		{"name", name}, {"state", state}, {"ready", condition.Ready(b)}, {"running for", ageOf(c.Env.Began, time.Now())}, {"ethernet link", upDown(up)},
 		{"hosts", s.Hosts}, {"nodes", s.Nodes}, {"learned nodes", s.LearnedNodes}, {"groups", s.Groups}, {"learned groups", s.Learned}, {"proxy QPs", s.ProxyQPs},
 	}
 	if n := c.injecting(); n > 0 {
-		pairs = append(pairs, Pair{"injecting faults", "in " + counted(n, "direction")})
+		pairs = append(pairs, Pair{"injecting faults", worded{"in " + counted(n, "direction"), n}})
+	}
+	if x, ok := b.(tentativeEditor); ok {
+		if until, is := x.Pending(); is {
+			pairs = append(pairs, Pair{"confirm within", Age(max(0, time.Until(until)))})
+		}
 	}
 	total := b.Counters()
 	from, to := c.Env.Sampler.span(sampleEvery)
@@ -43,11 +51,16 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	for d := range total.Direction {
 		x := &total.Direction[d]
 		r := rateOf(&from, &to, d)
-		part.Rows = append(part.Rows, []any{lcore.Direction(d), r.sent, r.bits, r.dropped, x.Received, x.Sent, x.Dropped()})
+		part.Rows = append(part.Rows, []any{lcore.Direction(d), r.Sent, r.Bits, r.Dropped, x.Received, x.Sent, x.Dropped()})
 	}
 	parts := []Part{{Pairs: pairs}}
-	if lines := deviceLosses(b); len(lines) > 0 {
-		parts = append(parts, Part{Name: "device_losses", Lines: lines})
+	if lines, values := deviceLosses(b); len(lines) > 0 {
+		parts = append(parts, Part{Name: "device_losses", Lines: lines, Value: values})
+	}
+	for _, x := range []Part{{Name: "faults", Lines: condition.Faults(b)}, {Name: "remarks", Lines: condition.Remarks(b)}} {
+		if len(x.Lines) > 0 {
+			parts = append(parts, x)
+		}
 	}
 	if !s.Ready && !s.Drained {
 		if lines := manage.Awaited(ctx, b, &s, awaitedMost); len(lines) > 0 {
@@ -57,31 +70,33 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	return Result{Parts: append(parts, part)}, nil
 }
 
-// deviceLosses names what the devices have counted of losses, a line for each that has.
-func deviceLosses(b Target) (lines []string) {
-	line := func(who string, counted []string) {
+// deviceLosses names what the devices have counted of losses, a line for each that has, and an object in JSON.
+func deviceLosses(b Target) (lines []string, values object) {
+	line := func(who, name string, all []Pair) {
+		var counted []string
+		lost := object{}
+		for _, x := range all {
+			if x.Value != uint64(0) {
+				counted = append(counted, fmt.Sprint(x.Name, " ", x.Value))
+				lost = append(lost, Pair{key(x.Name), x.Value})
+			}
+		}
 		if len(counted) > 0 {
 			lines = append(lines, who+" has counted losses: "+strings.Join(counted, ", ")+`. See "show ports".`)
+			values = append(values, Pair{name, lost})
 		}
-	}
-	add := func(to []string, name string, n uint64) []string {
-		if n == 0 {
-			return to
-		}
-		return append(to, fmt.Sprintf("%s %d", name, n))
 	}
 	e, _ := b.Ethernet()
-	var counted []string
-	counted = add(counted, "missed", e.RxMissed)
-	counted = add(counted, "receive errors", e.RxErrors)
-	line("The Ethernet port", add(counted, "send errors", e.TxErrors))
+	line("The Ethernet port", "ethernet", []Pair{
+		{"missed", e.RxMissed}, {"interface dropped", e.RxDropped}, {"receive errors", e.RxErrors}, {"send errors", e.TxErrors},
+	})
 	device := b.LostByDevice()
-	counted = nil
+	var all []Pair
 	for _, c := range ibside.LossCounters() {
-		counted = add(counted, c.Name, device[c.Name])
+		all = append(all, Pair{c.Name, device[c.Name]})
 	}
-	line("The RDMA device", counted)
-	return lines
+	line("The RDMA device", "rdma", all)
+	return lines, values
 }
 
 // awaitedMost is how many missing joins and paths "show status" names, so that it fits one screen.

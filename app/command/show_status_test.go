@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"causeway/app/bridge/link"
 	"causeway/app/command"
 	"causeway/dpdk"
 )
@@ -40,6 +41,55 @@ func TestStatusLosses(t *testing.T) {
 		out := run(t, e, "show status").Text(0)
 		if text := strings.ReplaceAll(out, "ready", "READY"); !strings.Contains(text, c.want) || strings.Contains(text, c.not) {
 			t.Errorf("%s: want %q and not %q in\n%s", c.name, c.want, c.not, out)
+		}
+	}
+}
+
+// unlinked is a bridge whose Ethernet port has no link.
+type unlinked struct{ command.Target }
+
+func (unlinked) Link() link.State { return link.State{Interface: "eth1", Reason: link.Carrier} }
+
+// TestStatusLink checks that a bridge without a link is not called ready.
+func TestStatusLink(t *testing.T) {
+	e, b := env(3)
+	e.Bridge = unlinked{b}
+	for line, want := range map[string][]string{
+		"show status": {"not ready: see below", "the Ethernet port has no link: the interface eth1 has no carrier; check its cable", `"ready":false`},
+		"show ports":  {"carrier"},
+	} {
+		r := run(t, e, line)
+		encoded, err := r.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := r.Text(0) + strings.ReplaceAll(string(encoded), "\n", "")
+		for _, part := range want {
+			if !strings.Contains(out, part) {
+				t.Errorf("%s: no %q in\n%s", line, part, out)
+			}
+		}
+	}
+}
+
+// TestPortsMissed checks that "show ports" does not call a count zero that nobody has.
+func TestPortsMissed(t *testing.T) {
+	for _, c := range []struct {
+		ethernet   dpdk.Stats
+		text, json string
+	}{
+		{dpdk.Stats{RxMissed: 3}, "missed 3 ", `"missed":3,`},
+		{dpdk.Stats{RxMissedUnknown: true}, "missed not known ", `"missed":null,`},
+	} {
+		e, b := env(3)
+		e.Bridge = losing{b, c.ethernet, nil}
+		r := run(t, e, "show ports")
+		encoded, err := r.MarshalJSON()
+		if compact := strings.ReplaceAll(string(encoded), "\n", ""); err != nil || !strings.Contains(compact, c.json) {
+			t.Errorf("no %s in %s; %v", c.json, encoded, err)
+		}
+		if out := r.Text(0); !strings.Contains(strings.Join(strings.Fields(out), " "), c.text) {
+			t.Errorf("no %q in\n%s", c.text, out)
 		}
 	}
 }

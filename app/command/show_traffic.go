@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"causeway/dpdk"
 	"causeway/lcore"
 )
 
@@ -45,19 +46,19 @@ func increase(now, before uint64) uint64 {
 	return now - before
 }
 
-// A directionRate is the rates of one direction.
-type directionRate struct{ received, sent, bits, dropped Rate }
+// Rates are packets a second of one direction, and Bits of the payload that was sent.
+type Rates struct{ Received, Sent, Bits, Dropped Rate }
 
 // rateOf returns the rates of a direction between two readings.
-func rateOf(from, to *reading, d int) directionRate {
+func rateOf(from, to *reading, d int) Rates {
 	return counterRate(&from.total, &to.total, d, to.at.Sub(from.at).Seconds())
 }
 
-func counterRate(was, now *lcore.Counters, d int, seconds float64) directionRate {
+func counterRate(was, now *lcore.Counters, d int, seconds float64) Rates {
 	a, b := &was.Direction[d], &now.Direction[d]
-	return directionRate{
-		received: perSecond(b.Received, a.Received, seconds), sent: perSecond(b.Sent, a.Sent, seconds),
-		bits: 8 * perSecond(b.SentBytes, a.SentBytes, seconds), dropped: perSecond(b.Dropped(), a.Dropped(), seconds),
+	return Rates{
+		Received: perSecond(b.Received, a.Received, seconds), Sent: perSecond(b.Sent, a.Sent, seconds),
+		Bits: 8 * perSecond(b.SentBytes, a.SentBytes, seconds), Dropped: perSecond(b.Dropped(), a.Dropped(), seconds),
 	}
 }
 
@@ -73,7 +74,7 @@ func runWorkers(_ context.Context, c *Call) (Result, error) {
 			subtract(&w, &base.workers[i])
 		}
 		var busy any
-		var rates [2]directionRate
+		var rates [2]Rates
 		if i < len(from.workers) && i < len(to.workers) {
 			a, b := &from.workers[i], &to.workers[i]
 			if n := increase(b.Loops, a.Loops); n > 0 {
@@ -88,7 +89,7 @@ func runWorkers(_ context.Context, c *Call) (Result, error) {
 			core = cores[i]
 		}
 		x := &w.Direction
-		part.Rows = append(part.Rows, []any{i, core, busy, rates[0].sent, rates[1].sent, x[0].Sent, x[1].Sent,
+		part.Rows = append(part.Rows, []any{i, core, busy, rates[0].Sent, rates[1].Sent, x[0].Sent, x[1].Sent,
 			x[0].Dropped() + x[1].Dropped(), x[0].Handoffs + x[1].Handoffs})
 	}
 	return table(part), nil
@@ -116,11 +117,11 @@ func runPorts(_ context.Context, c *Call) (Result, error) {
 	from, to := c.Env.Sampler.span(sampleEvery)
 	seconds := to.at.Sub(from.at).Seconds()
 	rx, tx := perSecond(to.port.RxPackets, from.port.RxPackets, seconds), perSecond(to.port.TxPackets, from.port.TxPackets, seconds)
-	ethernet := Part{Name: "ethernet", Note: "missed is DPDK's rx_missed (imissed): the workers were too slow. no mbuf is DPDK's rx_nombuf: [workers] mbufs is too low.", Pairs: []Pair{
-		{"port", e.Name}, {"link", upDown(up)}, {"MAC", e.MAC}, {"MTU", e.MTU},
+	ethernet := Part{Name: "ethernet", Note: "missed is DPDK's rx_missed (imissed), or what the kernel dropped before the port: the workers were too slow. interface dropped is what the kernel's interface lost before that. no mbuf is DPDK's rx_nombuf: [workers] mbufs is too low.", Pairs: []Pair{
+		{"port", e.Name}, {"link", upDown(up)}, {"link down", string(c.Env.Bridge.Link().Reason)}, {"MAC", e.MAC}, {"MTU", e.MTU},
 		{"received frames", s.RxPackets}, {"received bytes", s.RxBytes}, {"received/s", rx},
 		{"sent frames", s.TxPackets}, {"sent bytes", s.TxBytes}, {"sent/s", tx},
-		{"missed", s.RxMissed}, {"receive errors", s.RxErrors}, {"no mbuf", s.RxNoMbuf}, {"send errors", s.TxErrors},
+		{"missed", missed(&s)}, {"interface dropped", s.RxDropped}, {"receive errors", s.RxErrors}, {"no mbuf", s.RxNoMbuf}, {"send errors", s.TxErrors},
 	}}
 	layer := "InfiniBand"
 	if i.Ethernet {
@@ -144,6 +145,14 @@ func runPorts(_ context.Context, c *Call) (Result, error) {
 		infiniband.Pairs = append(infiniband.Pairs, Pair{"device " + name, device[name]})
 	}
 	return Result{Parts: []Part{ethernet, infiniband}}, nil
+}
+
+// missed returns how many frames were lost before the port received them, if that is known.
+func missed(s *dpdk.Stats) any {
+	if s.RxMissedUnknown {
+		return notKnown{}
+	}
+	return s.RxMissed
 }
 
 func runDrops(_ context.Context, c *Call) (Result, error) {
@@ -172,7 +181,7 @@ func runRates(_ context.Context, c *Call) (Result, error) {
 		for _, back := range []time.Duration{sampleEvery, (samplesKept - 1) * sampleEvery} {
 			from, to := c.Env.Sampler.span(back)
 			r := rateOf(&from, &to, d)
-			part.Rows = append(part.Rows, []any{lcore.Direction(d), to.at.Sub(from.at).Round(100 * time.Millisecond), r.received, r.sent, r.bits, r.dropped})
+			part.Rows = append(part.Rows, []any{lcore.Direction(d), to.at.Sub(from.at).Round(100 * time.Millisecond), r.Received, r.Sent, r.Bits, r.Dropped})
 		}
 	}
 	return table(part), nil
@@ -199,10 +208,10 @@ func runLatency(_ context.Context, c *Call) (Result, error) {
 		for w := range all {
 			sum[d].Add(&all[w][d])
 		}
-		row(d, "all", &sum[d])
+		row(d, worded{"all", nil}, &sum[d])
 		for w := range all {
 			if len(all) > 1 {
-				row(d, fmt.Sprint(w), &all[w][d])
+				row(d, w, &all[w][d])
 			}
 		}
 	}
@@ -210,12 +219,21 @@ func runLatency(_ context.Context, c *Call) (Result, error) {
 	return table(part), nil
 }
 
+// framesOf says which frames a flow rule takes.
+var framesOf = map[dpdk.Match]string{
+	dpdk.MatchRoCEv2IPv4: "RoCEv2 over IPv4", dpdk.MatchRoCEv2IPv6: "RoCEv2 over IPv6", dpdk.MatchRoCEv1: "RoCEv1", dpdk.MatchARP: "ARP",
+	dpdk.MatchIGMP: "IGMP", dpdk.MatchMAC: "of a MAC address", dpdk.MatchIP: "of an IP address", dpdk.MatchUDP: "UDP of a group",
+}
+
 func runFlows(_ context.Context, c *Call) (Result, error) {
 	part := Part{Name: "flows", Columns: columns("rule", "frames", "queues", "spread", "VLAN"),
 		Empty: "The bridge does not share the port: it receives all frames, and needs no rules."}
 	for i, r := range c.Env.Bridge.Rules() {
-		frames := [...]string{"RoCEv2 over IPv4", "RoCEv2 over IPv6", "RoCEv1", "ARP", "IGMP", "of a MAC address", "of an IP address"}[r.Match]
-		part.Rows = append(part.Rows, []any{i + 1, frames, fmt.Sprint(r.Queues), r.RSS, vlan(r.VLAN)})
+		queues := make([]int, len(r.Queues))
+		for n, q := range r.Queues {
+			queues[n] = int(q)
+		}
+		part.Rows = append(part.Rows, []any{i + 1, framesOf[r.Match], queues, r.RSS, vlan(r.VLAN)})
 	}
 	return table(part), nil
 }

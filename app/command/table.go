@@ -13,7 +13,7 @@ import (
 var Standard = newTable(allCommands())
 
 func allCommands() (all []Command) {
-	for _, some := range [][]Command{showState(), showTraffic(), showBridge(), live(), changes(), session()} {
+	for _, some := range [][]Command{showState(), showTraffic(), showBridge(), explanations(), live(), changes(), session()} {
 		all = append(all, some...)
 	}
 	return all
@@ -21,18 +21,21 @@ func allCommands() (all []Command) {
 
 // groupHelp is the help of words that several commands begin with.
 var groupHelp = map[string]string{
-	"show":    "show state, counters and configuration",
-	"clear":   "reset counters, neighbours or injected faults",
-	"set":     "change a setting until the bridge ends",
-	"add":     "add a host, a group or a service until the bridge ends",
-	"remove":  "remove a host, a group or a service until the bridge ends",
-	"set log": "change what is logged",
+	"show":         "show state, counters and configuration",
+	"clear":        "reset counters, neighbours, proxy QPs, what the subnet manager said, or injected faults",
+	"set":          "change a setting until the bridge ends",
+	"add":          "add a host, a group or a service until the bridge ends",
+	"remove":       "remove a host, a group or a service until the bridge ends",
+	"set log":      "change what is logged",
+	"explain":      "say what the bridge would do with a packet, without sending it",
+	"explain from": "a packet that is described",
 }
 
 // Arguments of many commands.
 var (
-	limitArg = Arg{Name: "limit", Key: "limit", Kind: numberKind("N", 1, 100_000), Help: "the most entries; 200 without it"}
-	inArg    = Arg{Name: "in", Kind: prefixKind, Help: "only these"}
+	confirmArg = Arg{Name: "confirm", Key: "confirm", Kind: numberKind("SECONDS", 1, 86400), Help: "the change goes back by itself, unless confirm is said within this time"}
+	limitArg   = Arg{Name: "limit", Key: "limit", Kind: numberKind("N", 1, 100_000), Help: "the most entries; 200 without it"}
+	inArg      = Arg{Name: "in", Kind: prefixKind, Help: "only these"}
 )
 
 // showState returns the commands that show the bridge's tables.
@@ -49,7 +52,7 @@ func showState() []Command {
 				"subnet manager knows no path to the node."},
 		{Path: "show proxy-qps", Args: []Arg{inArg, limitArg}, Help: "proxy QPs on InfiniBand, and the RoCE hosts' queue pairs that they represent",
 			Example: "show proxy-qps 10.9.0.1 limit 20", Run: runProxyQPs,
-			Long: "LAST USED is when the proxy QP last carried a packet; the bridge checks from time to time, not at each packet."},
+			Long: "Q_KEY is shown to admins. LAST USED is when the proxy QP last carried a packet; the bridge checks from time to time, not at each packet."},
 		{Path: "show groups", Args: []Arg{inArg, limitArg}, Help: "multicast groups, their state and packets",
 			Example: "show groups 239.1.2.3", Run: runGroups,
 			Long: "Several groups may have one address; packets are counted by address."},
@@ -58,7 +61,7 @@ func showState() []Command {
 		{Path: "show neighbours", Args: []Arg{inArg, limitArg}, Help: "MAC addresses of RoCE hosts, and when each was last seen",
 			Example: "show neighbours", Run: runNeighbours,
 			Long: "reachable: seen not long ago. probed: asked, no answer yet. silent: no answer, but it has proxy QPs. contested: another MAC " +
-				"address claims the IP address. unresolved: asked, never answered."},
+				"address claims the IP address. unresolved: asked, never answered. stranger: has sent, but never answered; it gets few proxy QPs."},
 		{Path: "show streams", Args: []Arg{limitArg}, Help: "PGM streams and their losses", Example: "show streams", Run: runStreams,
 			Long: "Only groups with pgm = true are tracked."},
 	}
@@ -83,8 +86,8 @@ func showTraffic() []Command {
 // showBridge returns the commands that show the program.
 func showBridge() []Command {
 	return []Command{
-		{Path: "show config", Help: "the configuration in force", Example: "show config | match groups", Run: runConfig,
-			Long: "Includes changes by commands. The console's token is not shown."},
+		{Path: "show config", Args: []Arg{{Name: "toml", Key: "toml", Help: "as a file that check accepts, and that means the same"}}, Help: "the configuration in force", Example: "show config | match groups", Run: runConfig,
+			Long: "Includes changes by commands. Q_Keys are shown to admins only, and the console's token to them only with toml."},
 		{Path: "show log", Args: []Arg{{Name: "lines", Kind: numberKind("LINES", 1, 10_000), Help: "the number of lines; 50 without it"}},
 			Help: "the last lines of the log", Example: "show log 20", Run: runLog},
 		{Path: "show memory", Help: "use of packet buffers, tables and the heap", Example: "show memory", Run: runMemory},
@@ -122,6 +125,12 @@ func live() []Command {
 			{Name: "count", Key: "count", Kind: numberKind("N", 1, 1_000_000), Help: "end after this many updates"}},
 			Help: "live rates, and the busiest groups and hosts", Example: "top every 2s", Stream: streamTop,
 			Long: "Hosts are counted in a sample of the packets, so their rates are estimates."},
+		{Path: "events", Args: []Arg{
+			{Name: "last", Key: "last", Kind: numberKind("N", 0, 1000), Help: "begin with so many of the last ones; 10 without it"},
+			{Name: "count", Key: "count", Kind: numberKind("N", 1, 1_000_000), Help: "end after this many"}, last},
+			Help: "follow what happens: links, groups, hosts, faults, changes", Example: "events | match link", Stream: streamEvents,
+			Long: "The events of the log, each in a line, with their details; set log level says which there are. A client that reads too slowly is " +
+				"told how many it has lost."},
 		{Path: "trace", Args: append(append([]Arg{}, filterArgs...), count, last), Role: Admin,
 			Help: "explain packet by packet what the bridge does", Example: "trace host 10.9.0.1 drop any count 5", Stream: streamTrace,
 			Long: "Ends after 10 packets, unless count or for says otherwise."},
@@ -143,12 +152,28 @@ func changes() []Command {
 		{Path: "clear neighbour", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a RoCE host"}}, Role: Admin,
 			Help: "remove a learned RoCE host", Example: "clear neighbour 10.9.0.1", Run: clearNeighbour,
 			Long: "Static hosts, and hosts with proxy QPs, are not removed."},
+		{Path: "clear proxy-qp", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a RoCE host"},
+			{Name: "qpn", Kind: numberKind("QPN", 1, 0xffffff), Help: "of the host's queue pair; all without it"}}, Role: Admin,
+			Help: "remove a RoCE host's proxy QPs", Example: "clear proxy-qp 10.9.0.1 0x11", Run: clearProxyQP,
+			Long: "The next message of a queue pair makes a new one, with another number on InfiniBand."},
+		{Path: "clear subnet", Role: Admin, Help: "ask the subnet manager again for everything", Example: "clear subnet", Run: clearSubnet,
+			Long: "The paths to nodes, memberships of groups, aliases and subscriptions: for when it was wrong, and is not any more. By " +
+				"itself the bridge asks for paths each minute, and for the rest twice as often. Messages are carried as before until it has answered."},
 		{Path: "clear injection", Args: []Arg{{Name: "direction", Kind: directions, Help: "only in this direction"}}, Role: Admin,
 			Help: "stop injecting faults", Example: "clear injection", Run: clearInjection},
-		{Path: "reload", Args: []Arg{{Name: "check", Key: "check", Help: "only show what would change"}}, Role: Admin,
+		{Path: "reload", Args: []Arg{{Name: "check", Key: "check", Help: "only show what would change", Together: "what"},
+			{Name: "undo", Key: "undo", Help: "go back to the configuration before the last change", Together: "what"}, confirmArg}, Role: Admin,
 			Help: "read the configuration file again, and apply it", Example: "reload check", Run: runReload,
 			Long: "All or nothing: when a change needs a restart, that is reported and nothing changes. Entries that commands have added " +
-				"and that are not in the file are removed. check lists every change and whether it needs a restart, and fails if one does."},
+				"and that are not in the file are removed. check lists every change and whether it needs a restart, and fails if one does. undo takes back the last change, by " +
+				"whatever way it was made; another undo makes it again."},
+		{Path: "confirm", Role: Admin, Help: "keep a change that would go back by itself", Example: "confirm", Run: runConfirm,
+			Long: "After a change with confirm SECONDS, such as add group 239.1.2.4 confirm 60. Until then show status names it, no other change " +
+				"but reload undo is made, and write does not save it. A restart forgets it, as every change that is in no file."},
+		{Path: "write", Role: Admin, Help: "save the configuration in force to the configuration file", Example: "write", Run: runWrite,
+			Long: "As a whole, with the file's permissions; the file before is kept beside it, with the ending .bak, because its comments are not " +
+				"taken over. A file that has changed since the bridge has read it is left as it is. A bridge that may not write to its file, such as the " +
+				"packaged one, leaves it to ctl on its machine: in a session of sudo causeway ctl, which asks, or by sudo causeway ctl write."},
 		{Path: "drain", Role: Admin,
 			Help: "leave all groups and nodes to another bridge, and keep running", Example: "drain", Run: runDrain,
 			Long: "The bridge leaves its groups and services, and no longer answers for nodes' addresses or defends them. Packets that " +
@@ -156,9 +181,9 @@ func changes() []Command {
 		{Path: "resume", Role: Admin,
 			Help: "undo drain", Example: "resume", Run: runResume,
 			Long: "The bridge joins its groups and announces its nodes, and is ready again when all are there."},
-		{Path: "halt", Role: Admin,
+		{Path: "halt", Role: Admin, Confirm: "The bridge ends.",
 			Help: "leave all groups, send the packets that are inside, and end", Example: "halt", Run: runHalt,
-			Long: "As SIGTERM does, without confirmation. A service manager that restarts the bridge after an orderly end starts it again."},
+			Long: "As SIGTERM does. At a terminal it asks before. A service manager that restarts the bridge after an orderly end starts it again."},
 	}...)...)
 }
 
@@ -179,7 +204,7 @@ func setCommands() []Command {
 			Needed: true, Help: "the lowest level to log"}}, Role: Admin, Help: "set the level of the log", Example: "set log level debug", Run: setLogLevel},
 		{Path: "set policing", Args: []Arg{{Name: "group", Kind: groupKind, Needed: true, Help: "a configured group"},
 			{Name: "rate", Kind: rateKind, Needed: true, Help: "the limit, in each direction"},
-			{Name: "mgid", Key: "mgid", Kind: gidKind, Help: "selects one of several groups with this address"}},
+			{Name: "mgid", Key: "mgid", Kind: gidKind, Help: "selects one of several groups with this address"}, confirmArg},
 			Role: Admin, Help: "limit the rate of a configured group", Example: "set policing 239.1.2.3 50k", Run: setPolicing},
 	}
 }
@@ -194,7 +219,7 @@ func entryCommands() []Command {
 			{Name: "resolve", Key: "resolve", Help: "it is a RoCE host; its MAC address is resolved", Together: "side"},
 			{Name: "lid", Key: "lid", Kind: numberKind("LID", 1, 0xbfff), Help: "of a node; the subnet administrator is asked without it"},
 			{Name: "sl", Key: "sl", Kind: numberKind("SL", 0, 15), Help: "of a node with a LID"},
-			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "of a RoCE host"}},
+			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "of a RoCE host"}, confirmArg},
 			Role: Admin, Help: "add a static host or an InfiniBand node", Example: "add host 10.9.0.8 gid fe80::2:c903:0:8", Run: addHost},
 		{Path: "add group", Args: []Arg{
 			{Name: "group", Kind: groupKind, Needed: true, Help: "its IP address on RoCE"},
@@ -202,16 +227,16 @@ func entryCommands() []Command {
 			{Name: "direction", Key: "direction", Kind: wordKind("DIRECTION", "both, to-ib or to-roce", "both", "to-ib", "to-roce"), Help: "both without it"},
 			{Name: "ethernet", Key: "ethernet", Kind: textKind("ETHERNET", "roce or udp:PORT"), Help: "what it is on Ethernet; roce without it"},
 			{Name: "ttl", Key: "ttl", Kind: numberKind("TTL", 1, 255), Help: "of the datagrams of udp:PORT"},
-			{Name: "rate", Key: "rate", Kind: rateKind, Help: "the limit, in each direction"}},
+			{Name: "rate", Key: "rate", Kind: rateKind, Help: "the limit, in each direction"}, confirmArg},
 			Role: Admin, Help: "add a group", Example: "add group 239.1.2.4 mgid rdmacm rate 50k", Run: addGroup},
-		{Path: "add service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "of the service"}}, Role: Admin,
+		{Path: "add service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "of the service"}, confirmArg}, Role: Admin,
 			Help: "bridge an rdma_cm service", Example: "add service 7174", Run: addService},
-		{Path: "remove host", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a configured host or node"}}, Role: Admin,
+		{Path: "remove host", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a configured host or node"}, confirmArg}, Role: Admin,
 			Help: "remove a static host or an InfiniBand node", Example: "remove host 10.9.0.8", Run: removeHost},
 		{Path: "remove group", Args: []Arg{{Name: "group", Kind: groupKind, Needed: true, Help: "a configured group"},
-			{Name: "mgid", Key: "mgid", Kind: gidKind, Help: "selects one of several groups with this address"}},
+			{Name: "mgid", Key: "mgid", Kind: gidKind, Help: "selects one of several groups with this address"}, confirmArg},
 			Role: Admin, Help: "remove a group", Example: "remove group 239.1.2.4", Run: removeGroup},
-		{Path: "remove service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "as configured"}}, Role: Admin,
+		{Path: "remove service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "as configured"}, confirmArg}, Role: Admin,
 			Help: "stop bridging an rdma_cm service", Example: "remove service 7174", Run: removeService},
 	}
 }
@@ -224,10 +249,10 @@ func session() []Command {
 			Long: "Every 2 seconds, or as given. Ends with q, Ctrl-C or Enter."},
 		{Path: "help", Args: []Arg{{Name: "words", Kind: textKind("COMMAND", "a command, or its beginning"), Rest: true, Help: "the command to explain"}},
 			Help: "explain a command, or list all", Example: "help show hosts", Local: LocalHelp},
-		{Path: "history", Help: "the lines of this session", Example: "history", Local: LocalHistory},
+		{Path: "history", Help: "the lines of this session, and in causeway ctl of the ones before", Example: "history", Local: LocalHistory},
 		{Path: "paging", Args: []Arg{{Name: "state", Kind: wordKind("STATE", "on or off", "off", "on"), Needed: true, Help: "whether to stop at each screen"}},
 			Help: "turn paging of long results on or off", Example: "paging off", Local: LocalPaging},
-		{Path: "login", Args: []Arg{{Name: "token", Kind: textKind("TOKEN", "the token of [console]"), Help: "without it, it is read without echo"}},
+		{Path: "login", Args: []Arg{{Name: "token", Secret: true, Kind: textKind("TOKEN", "the token of [console]"), Help: "without it, it is read without echo"}},
 			Help: "become admin with the configured token", Example: "login", Local: LocalLogin},
 		{Path: "quit", Help: "end the session", Example: "quit", Local: LocalQuit},
 		{Path: "exit", Help: "end the session", Example: "exit", Local: LocalQuit},

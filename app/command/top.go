@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"causeway/app/condition"
 	"causeway/lcore"
 	"causeway/lcore/manage"
 )
@@ -56,7 +57,7 @@ func (c *Call) picture(ctx context.Context, out Out) Result {
 func topLine(c *Call) string {
 	s := c.Env.Bridge.Status()
 	state := "ready"
-	if !s.Ready {
+	if !condition.Ready(c.Env.Bridge) {
 		state = "NOT READY"
 	}
 	name := "causeway"
@@ -203,7 +204,7 @@ func (h *hostShares) part(from, to *reading, room int) Part {
 		return part
 	}
 	for d := range h.last.of {
-		received := rateOf(from, to, d).received
+		received := rateOf(from, to, d).Received
 		for ip, n := range h.last.of[d] {
 			share := float64(n) / float64(h.last.total[d])
 			part.Rows = append(part.Rows, []any{ip, lcore.Direction(d), Rate(share) * received, Share(share)})

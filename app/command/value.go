@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"causeway/ibside/ib"
 )
 
 // Values that text shows in units. JSON has the numbers.
@@ -22,7 +24,20 @@ type (
 	Share float64
 	// An Age is how long ago something happened; seconds in JSON. Negative: never.
 	Age time.Duration
+	// A worded value is said in words, and is a value in JSON.
+	worded struct {
+		text  string
+		value any
+	}
+	// A notKnown is the value of what nobody counts or measures; null in JSON.
+	notKnown struct{}
 )
+
+// String returns the words.
+func (w worded) String() string { return w.text }
+
+// String returns what text shows.
+func (notKnown) String() string { return "not known" }
 
 // never is the Age of what has not happened.
 const never Age = -1
@@ -81,11 +96,18 @@ func scaled(v, by float64, units ...string) string {
 	return strconv.FormatFloat(v, 'f', digits, 64) + units[u]
 }
 
-// jsonValue returns a value for JSON: numbers as numbers, times as RFC 3339, durations as seconds, all else as in text.
+// jsonValue returns a value for JSON: numbers as numbers, times as RFC 3339, durations as seconds, rates as bits per
+// second, all else as in text.
 func jsonValue(v any) any {
 	switch x := v.(type) {
-	case nil, string, bool, int, int64, uint, uint8, uint16, uint32, uint64, []string:
+	case nil, string, bool, int, int64, uint, uint8, uint16, uint32, uint64, []string, []int:
 		return v
+	case worded:
+		return x.value
+	case ib.Rate:
+		return 1e6 * float64(x.Mbps())
+	case notKnown:
+		return nil
 	case Rate:
 		return finite(float64(x))
 	case float64:
@@ -129,6 +151,8 @@ func cell(v any) string {
 		s = map[bool]string{true: "yes", false: "no"}[x]
 	case time.Time:
 		s = x.Format("15:04:05.000")
+	case []int:
+		s = strings.Trim(fmt.Sprint(x), "[]")
 	case time.Duration:
 		s = precise(x).String()
 	case fmt.Stringer:

@@ -4,40 +4,18 @@ package console
 
 import (
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// pty returns both ends of a new terminal.
-func pty(t *testing.T) (typist, terminal *os.File) {
-	t.Helper()
-	typist, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { typist.Close() })
-	n, err := unix.IoctlGetInt(int(typist.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(typist.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { terminal.Close() })
-	return typist, terminal
-}
+	"causeway/app/console/ptytest"
+)
 
 // TestKeyEnds checks that q and Enter end a running command, that no other key does, and that the terminal is restored.
 func TestKeyEnds(t *testing.T) {
 	for keys, ends := range map[string]bool{"q": true, "Q": true, "\r": true, "xq": true, "x": false, " ": false} {
-		typist, terminal := pty(t)
+		typist, terminal := ptytest.New(t)
 		before, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
 		if err != nil {
 			t.Fatal(err)

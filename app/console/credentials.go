@@ -18,15 +18,19 @@ import (
 // adminGroup is the group of this machine whose members are admins, beside root and the bridge's own user and group.
 const adminGroup = "causeway"
 
-// identify returns the role and the name of the peer. Over TCP peers are not authenticated, and may only view.
-func identify(conn net.Conn) (command.Role, string) {
+// rootUser is the name of root.
+const rootUser = "uid 0"
+
+// identify returns the role and the name of the peer. Over TCP peers are not authenticated: they may only view, and
+// known is "".
+func identify(conn net.Conn) (role command.Role, known string) {
 	u, ok := conn.(*net.UnixConn)
 	if !ok {
-		return command.View, conn.RemoteAddr().String()
+		return command.View, ""
 	}
 	cred, err := peer(u)
 	if err != nil {
-		return command.View, "unknown"
+		return command.View, ""
 	}
 	return roleOf(cred, os.Geteuid(), os.Getegid(), groupsOf), fmt.Sprintf("uid %d", cred.Uid)
 }

@@ -6,11 +6,12 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"causeway/app/slowtest"
 )
 
 // alive checks that a client is served as if there were no others.
@@ -22,7 +23,7 @@ func (r *rig) alive(t *testing.T) {
 	if text := c.rest(); !strings.Contains(text, "running for") {
 		t.Errorf("%q", text)
 	}
-	if d := time.Since(start); d > 3*time.Second {
+	if d := time.Since(start); slowtest.Late(d, 3*time.Second) {
 		t.Errorf("an answer took %v", d)
 	}
 }
@@ -84,7 +85,7 @@ func TestEndlessLine(t *testing.T) {
 		}
 		_, _ = e.Write([]byte("\r\x00")) // an error shows below
 	}()
-	e.await(`here: write one of`)
+	e.await("write one of")
 }
 
 // TestSlowReaders checks that clients that do not read lose their sessions, and do not slow the others.
@@ -132,44 +133,6 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestCrowd opens more sessions than there may be: the others are told so, and admins still get a session.
-func TestCrowd(t *testing.T) {
-	r := newRig(t)
-	r.alive(t) // now all of the console's own goroutines run
-	before := runtime.NumGoroutine()
-	var crowd []*client
-	for range 100 {
-		crowd = append(crowd, r.dial("tcp"))
-	}
-	served, rejected := 0, 0
-	for _, c := range crowd {
-		b := make([]byte, 9)
-		if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
-			t.Fatal(err)
-		}
-		switch n, _ := c.Read(b); {
-		case n > 0 && b[0] == iac:
-			served++
-		case strings.HasPrefix(string(b), "There are"):
-			rejected++
-		}
-	}
-	if served != sessionsMost || rejected != 100-sessionsMost {
-		t.Errorf("%d served, %d rejected", served, rejected)
-	}
-	r.alive(t)
-	for _, c := range crowd {
-		c.Close()
-	}
-	for deadline := time.Now().Add(within); runtime.NumGoroutine() > before+2 && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if n := runtime.NumGoroutine(); n > before+2 {
-		t.Errorf("%d goroutines are left of %d", n, before)
-	}
-	r.dial("tcp").await("test> ")
-}
-
 // TestIdle checks that an idle session ends, and one with a running command does not.
 func TestIdle(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Idle = 300 * time.Millisecond })
@@ -193,11 +156,16 @@ func TestTypedAhead(t *testing.T) {
 		defer close(done)
 		in.put(bytes.Repeat([]byte("x"), 2*queueMost), false)
 	}()
-	time.Sleep(50 * time.Millisecond)
-	in.mu.Lock()
-	n := len(in.queue)
-	in.mu.Unlock()
-	if n != queueMost {
+	waiting := func() int {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return len(in.queue)
+	}
+	for deadline := time.Now().Add(within); waiting() < queueMost && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // for more
+	if n := waiting(); n != queueMost {
 		t.Errorf("%d bytes are waiting", n)
 	}
 	in.end(net.ErrClosed)

@@ -126,7 +126,7 @@ func (in *input) Read(p []byte) (int, error) {
 		}
 		p[n] = b
 		n++
-		if b == '\r' { // one line at a time: the rest may be input of a command
+		if b == '\r' || b == searchKey { // one line at a time: the rest may be input of a command, or of a search
 			break
 		}
 	}
@@ -148,6 +148,13 @@ func (in *input) key() byte {
 	in.queue = in.queue[1:]
 	in.changed.Broadcast()
 	return b
+}
+
+// unread puts a key back.
+func (in *input) unread(b byte) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.queue = append([]byte{b}, in.queue...)
 }
 
 // line waits for a line. whole is false for a line that is too long.

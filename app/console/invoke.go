@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"causeway/app/command"
+	"causeway/config"
 )
 
 // runTimeout bounds a command with one result.
@@ -19,6 +21,10 @@ const runTimeout = 30 * time.Second
 func (x *session) invoke(ctx context.Context, v *command.Invocation, line string) {
 	if v.Command.Role > x.role {
 		x.print([]string{fmt.Sprintf("%s is for admins: log in, or use the Unix socket as one", v.Command.Path)})
+		return
+	}
+	if v.Command.Confirm != "" && !x.confirmed(v.Command.Confirm) {
+		x.print([]string{"Nothing was done."})
 		return
 	}
 	call := x.call(v)
@@ -38,10 +44,56 @@ func (x *session) invoke(ctx context.Context, v *command.Invocation, line string
 	default:
 		err = x.once(ctx, v, call, screen)
 	}
+	if unsaved, is := errors.AsType[*config.Unsaved](err); is {
+		err = x.clientSaves(ctx, unsaved)
+	}
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errClosed) {
 		x.print([]string{err.Error()})
 	}
 }
+
+// clientSaves has ctl save what the bridge may not, as it does for a single command, and prints what it says. Other
+// clients cannot: to them the error says what to do.
+func (x *session) clientSaves(ctx context.Context, unsaved *config.Unsaved) error {
+	x.mu.Lock()
+	can := x.telnet.offered[optSave]
+	x.mu.Unlock()
+	if !can {
+		return unsaved
+	}
+	select {
+	case <-x.saved: // what nobody had asked for
+	default:
+	}
+	if x.out.raw(subnegotiation(optSave, "")) != nil {
+		return errClosed
+	}
+	select {
+	case said := <-x.saved:
+		x.print(strings.Split(strings.TrimSpace(said), "\n"))
+		return nil
+	case <-x.gone:
+		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// confirmed asks at a terminal whether to go on. Elsewhere nobody would answer.
+func (x *session) confirmed(what string) bool {
+	if !x.edits() {
+		return true
+	}
+	x.editor.SetPrompt(what + " " + Sure)
+	before := x.editor.History
+	x.editor.History = &lines{} // the answer is no command
+	defer func() { x.editor.History = before }()
+	answer, err := x.editor.ReadLine()
+	return err == nil && strings.TrimSpace(answer) == "yes"
+}
+
+// Sure is the question before a command that is confirmed.
+const Sure = "Write yes to go on: "
 
 // once runs a command with one result.
 func (x *session) once(ctx context.Context, v *command.Invocation, call *command.Call, screen *screen) error {
@@ -56,14 +108,15 @@ func (x *session) once(ctx context.Context, v *command.Invocation, call *command
 	return errors.Join(screen.Show(r), err)
 }
 
-// answer runs a command when fewer than commandsMost run.
+// answer runs a command when fewer than commandsMost of the role run.
 func (s *server) answer(ctx context.Context, v *command.Invocation, call *command.Call) (command.Result, error) {
+	busy := s.busy[call.Role]
 	select {
-	case s.busy <- struct{}{}:
+	case busy <- struct{}{}:
 	case <-ctx.Done():
 		return command.Result{}, ctx.Err()
 	}
-	defer func() { <-s.busy }()
+	defer func() { <-busy }()
 	return v.Command.Run(ctx, call)
 }
 
@@ -105,9 +158,9 @@ func (x *session) local(what command.Local, call *command.Call) error {
 		if err != nil {
 			return err
 		}
-		return x.page(lines)
+		return x.page(command.Hang(lines, x.tableWidth()))
 	case command.LocalHistory:
-		return x.page(x.history.lines)
+		return x.page(x.history.newest())
 	case command.LocalPaging:
 		x.paging = call.Value("state") == "on"
 	case command.LocalLogin:
@@ -147,6 +200,10 @@ func (x *session) login(call *command.Call) error {
 		return errors.New("wrong token")
 	}
 	x.role = command.Admin
+	if !x.takeSeat() {
+		x.role = command.View
+		return errors.New(crowded(admins))
+	}
 	x.server.Log.Info("console_login", "user", x.user, "granted", true)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"causeway/app/command"
+	"causeway/config"
 )
 
 // "causeway ctl WORDS" sends its command as one line after a mark that cannot be typed. The response is frames after
@@ -25,6 +26,7 @@ const oneShotMark = 2 // STX; not in the telnet offer
 const (
 	frameOut  = 'o' // for standard output
 	frameErr  = 'e' // for standard error
+	frameFile = 'f' // part of a config.Unsaved, for a client that can save it
 	frameExit = 'x' // the exit code, and the end
 )
 
@@ -34,11 +36,16 @@ const frameMost = 1 << 20
 // A Question is a command from ctl.
 type Question struct {
 	Words    []string `json:"words"`
+	Line     string   `json:"line"` // in place of Words
 	JSON     bool     `json:"json"`
 	Terminal bool     `json:"terminal"` // standard output is one
 	Width    int      `json:"width"`
 	Height   int      `json:"height"`
+	Saves    bool     `json:"saves"` // the client saves what the bridge may not
 }
+
+// An UnsavedError is returned by Ask for a configuration that the bridge may not save: Question.Saves asks for it.
+type UnsavedError struct{ *config.Unsaved }
 
 // Exit codes of one-shots.
 const (
@@ -60,7 +67,7 @@ func (x *session) oneShot(ctx context.Context, line string) {
 		if code = exitFailed; errors.As(err, &usage) {
 			code = exitUsage
 		}
-		_ = o.send(frameErr, []byte(err.Error()+"\n")) // sending the exit code will fail, too
+		_ = o.sendError(err) // sending the exit code will fail, too
 	}
 	_ = o.send(frameExit, []byte{code}) // the client has gone
 }
@@ -70,6 +77,9 @@ func (x *session) answerOne(ctx context.Context, line string, o *frames) error {
 		return errors.New("the bridge does not understand this request: use the causeway ctl of its version")
 	}
 	v, err := command.Standard.ParseWords(o.q.Words)
+	if o.q.Line != "" {
+		v, err = command.Standard.Parse(o.q.Line)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -128,6 +138,19 @@ func (o *frames) send(kind byte, b []byte) error {
 	return nil
 }
 
+// sendError sends an error, or what the client is to save.
+func (o *frames) sendError(err error) error {
+	var unsaved *config.Unsaved
+	if o.q.Saves && errors.As(err, &unsaved) {
+		b, err := json.Marshal(unsaved)
+		if err != nil {
+			return err
+		}
+		return o.send(frameFile, b)
+	}
+	return o.send(frameErr, []byte(err.Error()+"\n"))
+}
+
 // Show implements command.Out.
 func (o *frames) Show(r command.Result) error {
 	width := 0
@@ -162,7 +185,7 @@ func (o *frames) Raw() func([]byte) error {
 }
 
 // Ask sends a command to a console and writes its output. code is the command's exit code; err is an error of the
-// connection.
+// connection, or an UnsavedError.
 func Ask(ctx context.Context, conn net.Conn, q Question, stdout, stderr io.Writer) (code int, err error) {
 	stop := context.AfterFunc(ctx, func() { // the server then ends the command and sends the exit code
 		if c, ok := conn.(interface{ CloseWrite() error }); ok {
@@ -181,7 +204,7 @@ func Ask(ctx context.Context, conn net.Conn, q Question, stdout, stderr io.Write
 	if err := skipTo(conn, oneShotMark); err != nil {
 		return 0, err
 	}
-	for {
+	for file := []byte(nil); ; {
 		head := make([]byte, 5)
 		if _, err := io.ReadFull(conn, head); err != nil {
 			return 0, ended(err)
@@ -199,6 +222,10 @@ func Ask(ctx context.Context, conn net.Conn, q Question, stdout, stderr io.Write
 			_, err = stdout.Write(text)
 		case head[0] == frameErr:
 			_, err = stderr.Write(text)
+		case head[0] == frameFile:
+			file = append(file, text...)
+		case head[0] == frameExit && n == 1 && len(file) > 0:
+			return int(text[0]), unsavedError(file)
 		case head[0] == frameExit && n == 1:
 			return int(text[0]), nil
 		}
@@ -206,6 +233,15 @@ func Ask(ctx context.Context, conn net.Conn, q Question, stdout, stderr io.Write
 			return 0, err
 		}
 	}
+}
+
+// unsavedError reads what the bridge may not save.
+func unsavedError(file []byte) error {
+	u := new(config.Unsaved)
+	if err := json.Unmarshal(file, u); err != nil {
+		return errors.New("the server is not a console")
+	}
+	return UnsavedError{u}
 }
 
 // ended words the end of a connection.

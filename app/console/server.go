@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"causeway/app/command"
+	"causeway/app/seats"
 	"causeway/config"
 )
 
@@ -37,19 +38,15 @@ type Config struct {
 }
 
 const (
-	// sessionsMost bounds the sessions that may only view. Admins have slots of their own, so that others cannot lock
-	// them out.
-	sessionsMost = 16
-	adminsMost   = 16
-	idleDefault  = 30 * time.Minute
-	// commandsMost bounds the commands that run at the same time.
+	idleDefault = 30 * time.Minute
+	// commandsMost bounds the commands of a role that run at the same time.
 	commandsMost = 4
 )
 
 type server struct {
 	Config
-	slots [2]chan struct{} // by the role at the session's start
-	busy  chan struct{}    // holds a token for each command that runs
+	seats [classes]*seats.Seats
+	busy  [2]chan struct{} // by role: holds a token for each command that runs
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // true: interactive; false: takes only frames
@@ -65,7 +62,7 @@ func Listen(at []config.Listen) (all []net.Listener, err error) {
 			for _, l := range all {
 				err = errors.Join(err, l.Close())
 			}
-			return nil, errors.Join(fmt.Errorf("causeway: [console] listen %q: %w", a.Address, failed), err)
+			return nil, errors.Join(ListenError("console", a, failed), err)
 		}
 		all = append(all, l)
 	}
@@ -113,11 +110,10 @@ func Serve(ctx context.Context, listeners []net.Listener, c Config) {
 		}
 		return -1
 	}, c.Name)
-	s := &server{Config: c, conns: map[net.Conn]bool{}, busy: make(chan struct{}, commandsMost),
-		slots: [2]chan struct{}{make(chan struct{}, sessionsMost), make(chan struct{}, adminsMost)}}
+	s := &server{Config: c, conns: map[net.Conn]bool{}, seats: newSeats(),
+		busy: [2]chan struct{}{make(chan struct{}, commandsMost), make(chan struct{}, commandsMost)}}
 	sessions, done := context.WithCancel(context.WithoutCancel(ctx)) // ends after the sessions' last message
 	defer done()
-	s.all.Go(func() { c.Env.Sampler.Run(ctx) })
 	for _, l := range listeners {
 		s.all.Go(func() { s.accept(ctx, sessions, l) })
 	}
@@ -164,15 +160,12 @@ func (s *server) onlyFrames(conn net.Conn) {
 	s.conns[conn] = false
 }
 
-// admit starts a session if a slot is free.
+// admit starts a session if there is a seat.
 func (s *server) admit(ctx context.Context, conn net.Conn) {
-	role, user := identify(conn)
-	slots := s.slots[role]
-	select {
-	case slots <- struct{}{}:
-	default:
-		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // fits the socket's buffer
-		_, _ = fmt.Fprintf(conn, "There are %d sessions already; try again when one has ended.\r\n", cap(slots))
+	x := newSession(s, conn)
+	if !x.takeSeat() {
+		_ = conn.SetWriteDeadline(time.Now().Add(farewell)) // fits the socket's buffer
+		_, _ = fmt.Fprintf(conn, "%s\r\n", crowded(x.class))
 		_ = conn.Close()
 		return
 	}
@@ -180,7 +173,7 @@ func (s *server) admit(ctx context.Context, conn net.Conn) {
 	defer s.mu.Unlock()
 	if s.ended {
 		_ = conn.Close()
-		<-slots
+		x.seat.Leave()
 		return
 	}
 	s.conns[conn] = true
@@ -190,8 +183,8 @@ func (s *server) admit(ctx context.Context, conn net.Conn) {
 			delete(s.conns, conn)
 			s.mu.Unlock()
 			_ = conn.Close() // the client may have closed it
-			<-slots
+			x.seat.Leave()
 		}()
-		newSession(s, conn, role, user).run(ctx)
+		x.run(ctx)
 	})
 }

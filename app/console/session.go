@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"causeway/app/command"
+	"causeway/app/seats"
 )
 
 // A session is one client.
@@ -24,30 +25,47 @@ type session struct {
 	server *server
 	conn   net.Conn
 	role   command.Role
-	user   string
+	known  string // the user, if the kernel knows it
+	user   string // for the log: the user, or the address
+	class  int
+	seat   *seats.Seat
 	in     *input
 	out    *output
 
-	mu      sync.Mutex
-	telnet  telnet // written by the pump
-	editor  *term.Terminal
-	active  atomic.Int64 // time of the last input, or of the end of the last command; Unix ns
-	working atomic.Bool  // a command runs
+	mu     sync.Mutex
+	telnet telnet // written by the pump
+	editor *term.Terminal
+	began  time.Time
+	// When the last input came or the last command ended; ns since began, so that a step of the clock is no time.
+	active  atomic.Int64
+	working atomic.Bool // a command runs
 
-	history history
+	gone  chan struct{} // closed when the client has gone
+	saved chan string   // what a client says that was asked to save
+
+	history lines
 	paging  bool
 	guesses int  // wrong tokens
 	over    bool // quit was given
 }
 
-func newSession(s *server, conn net.Conn, role command.Role, user string) *session {
-	x := &session{server: s, conn: conn, role: role, user: user, in: newInput(), out: &output{conn: conn, wait: writeTimeout}, paging: true}
+func newSession(s *server, conn net.Conn) *session {
+	x := &session{server: s, conn: conn, in: newInput(), out: &output{conn: conn, wait: writeTimeout}, paging: true, began: time.Now(),
+		gone: make(chan struct{}), saved: make(chan string, 1)}
+	x.role, x.known = identify(conn)
+	if x.user = x.known; x.known == "" {
+		x.user = conn.RemoteAddr().String()
+	}
 	x.editor = term.NewTerminal(keyboard{x}, "")
+	x.history.keep = x.keepLine
 	x.editor.History = &x.history
 	x.editor.AutoCompleteCallback = x.onKey
-	x.active.Store(time.Now().UnixNano())
+	x.touch()
 	return x
 }
+
+// touch notes that the session is in use.
+func (x *session) touch() { x.active.Store(int64(time.Since(x.began))) }
 
 // keyboard is the line editor's terminal: the session's input and output.
 type keyboard struct{ s *session }
@@ -88,12 +106,13 @@ func (x *session) run(ctx context.Context) {
 		x.working.Store(true)
 		x.do(ctx, line)
 		x.working.Store(false)
-		x.active.Store(time.Now().UnixNano())
+		x.touch()
 	}
 }
 
 // pump reads from the client until it disconnects or is idle for too long.
 func (x *session) pump() {
+	defer close(x.gone)
 	b := make([]byte, 1024)
 	for {
 		interval := min(time.Minute, x.server.Idle)
@@ -103,7 +122,7 @@ func (x *session) pump() {
 		}
 		n, err := x.conn.Read(b)
 		if n > 0 {
-			x.active.Store(time.Now().UnixNano())
+			x.touch()
 			x.take(b[:n])
 		}
 		var timeout net.Error
@@ -112,7 +131,7 @@ func (x *session) pump() {
 		case !errors.As(err, &timeout) || !timeout.Timeout():
 			x.in.end(io.EOF)
 			return
-		case !x.working.Load() && time.Since(time.Unix(0, x.active.Load())) >= x.server.Idle:
+		case !x.working.Load() && time.Since(x.began)-time.Duration(x.active.Load()) >= x.server.Idle:
 			fmt.Fprintf(x.out, "\nNo input for %v: the session ends.\n", x.server.Idle)
 			_ = x.conn.Close() // the session is over
 			x.in.end(io.EOF)
@@ -126,7 +145,16 @@ func (x *session) take(b []byte) {
 	x.mu.Lock()
 	data, answer := x.telnet.feed(b)
 	isTelnet, keys, width, height := x.telnet.detected, x.telnet.echo, x.telnet.width, x.telnet.height
+	earlier, saves := x.telnet.taken(), x.telnet.saves
+	x.telnet.saves = nil
 	x.mu.Unlock()
+	x.history.load(earlier)
+	for _, said := range saves {
+		select {
+		case x.saved <- said:
+		default: // nobody has asked
+		}
+	}
 	if isTelnet {
 		x.out.setTelnet()
 	}
@@ -144,6 +172,16 @@ func (x *session) edits() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.telnet.echo
+}
+
+// keepLine gives a line to a client that keeps the history.
+func (x *session) keepLine(line string) {
+	x.mu.Lock()
+	keeps := x.telnet.offered[optHistory]
+	x.mu.Unlock()
+	if keeps {
+		_ = x.out.raw(historyLine(line)) // an error ends the session at its next line
+	}
 }
 
 // size returns the client's window; zeros when it is unknown.
@@ -204,20 +242,24 @@ func (x *session) call(v *command.Invocation) *command.Call {
 
 // print prints lines.
 func (x *session) print(lines []string) {
+	lines = command.Hang(lines, x.tableWidth())
 	_, _ = io.WriteString(x.out, strings.Join(lines, "\n")+"\n") // an error ends the session at its next line
 }
 
 // choices returns what can follow a line, as lines of help.
 func (x *session) choices(line string) []string {
 	c := command.Standard.Choices(context.Background(), x.server.Env, line)
-	return c.Lines(x.tableWidth())
+	return command.Hang(c.Lines(x.tableWidth()), x.tableWidth())
 }
 
-// onKey handles ? and Tab. The editor calls it for each key.
+// onKey handles ?, Tab and Ctrl-R. The editor calls it for each key.
 func (x *session) onKey(line string, pos int, key rune) (string, int, bool) {
 	before, after := line[:pos], line[pos:]
 	inQuotes := strings.Count(before, `"`)%2+strings.Count(before, "'")%2 > 0
 	switch {
+	case key == searchKey && x.editor.History == term.History(&x.history): // no answer to a question is looked for
+		line, pos = x.search(line, pos)
+		return line, pos, true
 	case key == '?' && !inQuotes:
 		x.showChoices(line, pos, "?", x.choices(before))
 		return line, pos, true
@@ -228,7 +270,7 @@ func (x *session) onKey(line string, pos int, key rune) (string, int, bool) {
 		}
 		whole := before[:len(before)-len(c.Part)] + c.Complete()
 		if whole == before || strings.TrimSuffix(whole, " ") == before && strings.HasSuffix(before, " ") {
-			x.showChoices(line, pos, "", c.Lines(x.tableWidth()))
+			x.showChoices(line, pos, "", command.Hang(c.Lines(x.tableWidth()), x.tableWidth()))
 			return line, pos, true
 		}
 		return whole + strings.TrimPrefix(after, " "), len(whole), true

@@ -21,6 +21,12 @@ const (
 	optSGA  = 3 // suppress go-ahead
 	optTM   = 6 // timing mark
 	optNAWS = 31
+	// optHistory is no standard's. Each subnegotiation is a line of the history: from the client one of an earlier
+	// session, to it one to keep for the next.
+	optHistory = 201
+	// optSave is no standard's, either. The server's subnegotiation asks a client that can to save what the bridge may
+	// not; the client's is what to tell the user.
+	optSave = 202
 )
 
 // interrupt is Ctrl-C.
@@ -42,6 +48,8 @@ type telnet struct {
 	refused  [256]bool // options that we have sent WONT or DONT for, once each, which avoids loops
 	width    int       // of the peer's window; 0: unknown
 	height   int
+	lines    []string // of the history, which have come
+	saves    []string // subnegotiations of optSave that have come
 }
 
 // States of the telnet reader.
@@ -71,27 +79,37 @@ func (t *telnet) feed(in []byte) (data, answer []byte) {
 		case inOption:
 			t.state = inData
 			answer = append(answer, t.negotiate(t.verb, b)...)
-		case inSub:
-			switch {
-			case b == iac:
-				t.state = inSubCommand
-			case len(t.sub) < subMost:
-				t.sub = append(t.sub, b)
-			}
-		case inSubCommand:
-			switch {
-			case b == iac && len(t.sub) < subMost:
-				t.sub = append(t.sub, iac)
-				t.state = inSub
-			case b == se:
-				t.state = inData
-				t.window()
-			default: // the end of the subnegotiation is missing
-				t.state = inData
-			}
+		case inSub, inSubCommand:
+			t.inside(b)
 		}
 	}
 	return data, answer
+}
+
+// inside decodes a byte of a subnegotiation.
+func (t *telnet) inside(b byte) {
+	switch {
+	case t.state == inSub && b == iac:
+		t.state = inSubCommand
+	case t.state == inSub || b == iac:
+		t.state = inSub
+		if len(t.sub) < t.room() {
+			t.sub = append(t.sub, b)
+		}
+	default: // its end; or that is missing
+		t.state = inData
+		if b == se {
+			t.subnegotiated()
+		}
+	}
+}
+
+// room is how many bytes are kept of a subnegotiation.
+func (t *telnet) room() int {
+	if len(t.sub) > 0 && (t.sub[0] == optHistory || t.sub[0] == optSave) && t.offered[t.sub[0]] {
+		return 1 + lineMost
+	}
+	return subMost
 }
 
 // data decodes a byte outside of commands. CR NUL, CR LF (RFC 854) and LF alone are one line end.
@@ -129,8 +147,8 @@ func (t *telnet) command(data, answer []byte, b byte) ([]byte, []byte) {
 	return data, answer
 }
 
-// negotiate returns the response to one verb for one option. It agrees to echo and to suppress go-ahead, asks for the
-// window's size, and refuses all other options, once each.
+// negotiate returns the response to one verb for one option. It agrees to echo, to suppress go-ahead, to a history and
+// to saving, asks for the window's size, and refuses all other options, once each.
 func (t *telnet) negotiate(verb, option byte) []byte {
 	t.detected = true
 	ours := option == optEcho || option == optSGA
@@ -148,7 +166,7 @@ func (t *telnet) negotiate(verb, option byte) []byte {
 			t.offered[option] = false
 			return []byte{iac, wont, option}
 		}
-	case verb == will && option == optNAWS:
+	case verb == will && (option == optNAWS || option == optHistory || option == optSave):
 		return t.agree(do, option)
 	case verb == wont && option == optNAWS:
 		t.width, t.height = 0, 0
@@ -173,14 +191,25 @@ func (t *telnet) agree(verb, option byte) []byte {
 	return []byte{iac, verb, option}
 }
 
-// window decodes NAWS: width and height, two bytes each.
-func (t *telnet) window() {
-	if len(t.sub) != 5 || t.sub[0] != optNAWS {
-		return
+// subnegotiated takes what a subnegotiation has said: the window's size (NAWS), two bytes each, a line of the history,
+// or about saving.
+func (t *telnet) subnegotiated() {
+	switch {
+	case len(t.sub) == 5 && t.sub[0] == optNAWS:
+		const most = 1000 // bounds the memory of a drawing
+		size := func(b []byte) int { return min(int(b[0])<<8|int(b[1]), most) }
+		t.width, t.height = size(t.sub[1:]), size(t.sub[3:])
+	case len(t.sub) > 1 && t.sub[0] == optHistory && t.offered[optHistory]:
+		t.lines = append(t.lines, string(t.sub[1:]))
+	case len(t.sub) > 0 && t.sub[0] == optSave && t.offered[optSave]:
+		t.saves = append(t.saves[:0], string(t.sub[1:])) // one at a time
 	}
-	const most = 1000 // bounds the memory of a drawing
-	size := func(b []byte) int { return min(int(b[0])<<8|int(b[1]), most) }
-	t.width, t.height = size(t.sub[1:]), size(t.sub[3:])
+}
+
+// taken returns the lines of the history that have come, once.
+func (t *telnet) taken() (lines []string) {
+	lines, t.lines = t.lines, nil
+	return lines
 }
 
 // escape doubles IAC bytes.
@@ -203,4 +232,12 @@ func naws(width, height int) []byte {
 	out := []byte{iac, sb, optNAWS}
 	size := []byte{byte(width >> 8), byte(width), byte(height >> 8), byte(height)}
 	return append(append(out, escape(size)...), iac, se)
+}
+
+// historyLine encodes a line of the history.
+func historyLine(line string) []byte { return subnegotiation(optHistory, line) }
+
+// subnegotiation encodes what one end tells the other about an option.
+func subnegotiation(option byte, text string) []byte {
+	return append(append([]byte{iac, sb, option}, escape([]byte(text))...), iac, se)
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 	"golang.org/x/sys/unix"
+
+	"causeway/app/segment"
 )
 
 // A capture writes the frames at Causeway's Ethernet port to a file.
@@ -31,15 +33,15 @@ func (tb *testbed) startCapture(path string) error {
 		return nil
 	}
 	c := &capture{}
-	err := in(tb.wires, func() (err error) {
-		c.from, err = packetSocket("dut1")
+	err := tb.segment.Do(func() (err error) {
+		c.from, err = packetSocket(segment.Far)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	if c.file, err = os.Create(path); err != nil {
-		return errors.Join(err, c.from.Close())
+		return errors.Join(fmt.Errorf("-pcap: %w", reason(err)), c.from.Close())
 	}
 	c.ended.Go(c.run)
 	tb.onClose(c.close)

@@ -15,7 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,6 +27,8 @@ import (
 // Options are the options of the demonstration.
 type Options struct {
 	Duration time.Duration // of the traffic
+	Keep     bool          // until ctx ends, whatever Duration is
+	Version  string        // of the program, for the page
 	JSON     bool          // one JSON object at the end instead of table and summary
 	PcapDir  string        // where to leave captures of both fabrics; "": nowhere
 	Out      io.Writer
@@ -53,10 +55,16 @@ const readyWithin = 10 * time.Second
 // show runs the bridge, and traffic when it is ready. The bridge stops after the traffic, also when ctx ends, so that
 // messages in flight still arrive.
 func (tb *testbed) show(ctx context.Context, o Options) (ok bool, err error) {
-	b, err := tb.build(slog.New(slog.NewTextHandler(logTo(o), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	log, control := newLog(o)
+	b, err := tb.build(log)
 	if err != nil {
 		return false, err
 	}
+	url, endPage, err := servePage(b, o, control)
+	if err != nil {
+		return false, errors.Join(err, b.Close())
+	}
+	defer func() { err = errors.Join(err, endPage()) }()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ended := make(chan error, 1)
@@ -73,13 +81,14 @@ func (tb *testbed) show(ctx context.Context, o Options) (ok bool, err error) {
 		stop()
 		return false, errors.Join(fmt.Errorf("demo: the bridge did not become ready within %v", readyWithin), <-ended, b.Close())
 	}
-	r, err := tb.traffic(ctx, b, o)
+	r, err := tb.traffic(ctx, b, o, url)
 	stop()
 	err = errors.Join(err, <-ended, b.Close())
 	if err != nil {
 		return false, err
 	}
 	r.take(b.Counters())
+	r.Lost.ofBridge(b.Losses())
 	return r.OK, r.write(o)
 }
 
@@ -90,22 +99,25 @@ func logTo(o Options) io.Writer {
 	return o.Err
 }
 
-// traffic runs all flows for the duration, then waits for the messages in flight.
-func (tb *testbed) traffic(ctx context.Context, b *bridge.Bridge, o Options) (*result, error) {
+// traffic runs all flows for the duration, or until ctx ends, then waits for the messages in flight.
+func (tb *testbed) traffic(ctx context.Context, b *bridge.Bridge, o Options, url string) (*result, error) {
 	flows, err := tb.flows()
 	if err != nil {
 		return nil, err
 	}
-	sending, stop := context.WithTimeout(ctx, o.Duration)
+	sending, stop := context.WithCancel(ctx)
+	if !o.Keep {
+		sending, stop = context.WithTimeout(ctx, o.Duration)
+	}
 	defer stop()
-	begin := time.Now()
+	begin, before := time.Now(), tb.around()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runFlows(sending, flows)
 	}()
 	show := newView(o, b, flows, begin)
-	show.start(tb.notes)
+	show.start(tb.notes, url)
 	for running := true; running; {
 		select {
 		case <-done:
@@ -115,7 +127,7 @@ func (tb *testbed) traffic(ctx context.Context, b *bridge.Bridge, o Options) (*r
 		}
 	}
 	show.end()
-	return &result{Duration: time.Since(begin).Seconds(), Notes: tb.notes, flows: flows}, nil
+	return &result{Duration: time.Since(begin).Seconds(), Notes: tb.notes, Lost: tb.around().since(before), flows: flows}, nil
 }
 
 // captures makes the directory of the captures and returns the files' paths.
@@ -124,9 +136,18 @@ func captures(dir string) (roce, ib string, err error) {
 		return "", "", nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", "", fmt.Errorf("demo: %w", err)
+		return "", "", fmt.Errorf("demo: -pcap %s: the folder cannot be made: %w; name another", dir, reason(err))
 	}
 	return filepath.Join(dir, "roce.pcap"), filepath.Join(dir, "ib.pcap"), nil
+}
+
+// reason returns what is wrong with a file, and with which if it is another than the one that was named.
+func reason(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return fmt.Errorf("%s: %w", at.Path, at.Err)
+	}
+	return err
 }
 
 // node attaches an InfiniBand node to the software subnet.

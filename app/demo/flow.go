@@ -56,10 +56,13 @@ func (f *flow) arrive(receiver int, payload []byte) {
 }
 
 const (
-	window      = 32                     // messages of a flow in flight
-	pause       = time.Millisecond       // between two messages: this is a demonstration, not a benchmark
-	lossTimeout = 5 * time.Second        // without any arrival, after which messages count as lost: the machine may be busy
-	pollPause   = 500 * time.Microsecond // between checks whether the last messages have arrived
+	window = 32               // messages of a flow in flight
+	pause  = time.Millisecond // between two messages: this is a demonstration, not a benchmark
+	// Without any arrival, after which messages count as lost: the machine may be busy.
+	lossTimeout = 5 * time.Second
+	// Within that time: a process that stood still has not looked, and may have all in its sockets.
+	lossLooks = 500
+	pollPause = 500 * time.Microsecond // between checks whether the last messages have arrived
 )
 
 // sizes a flow goes through: every pad count, the smallest that carries a number, and InfiniBand's largest.
@@ -68,19 +71,31 @@ var sizes = []int{32, 33, 34, 35, 64, 255, 1024, 1025, 2047, 4093, 4096}
 // sizeOf returns the size of the message with this number.
 func sizeOf(number uint64) int { return sizes[number%uint64(len(sizes))] }
 
+// patience is how long a flow waits for arrivals.
+type patience struct {
+	arrived uint64
+	since   time.Time
+	looks   int
+}
+
+func newPatience(arrived uint64) patience { return patience{arrived: arrived, since: time.Now()} }
+
+// isOver looks whether anything has arrived.
+func (p *patience) isOver(arrived uint64, now time.Time) bool {
+	if arrived != p.arrived {
+		*p = patience{arrived: arrived, since: now}
+	}
+	p.looks++
+	return now.Sub(p.since) > lossTimeout && p.looks > lossLooks
+}
+
 // run sends until ctx ends, with at most window messages in flight, and then waits for the rest.
 func (f *flow) run(ctx context.Context) {
-	progress, at := f.arrived.Load(), time.Now()
+	p := newPatience(f.arrived.Load())
 	lost := uint64(0)
-	stalled := func() bool {
-		if now := f.arrived.Load(); now != progress {
-			progress, at = now, time.Now()
-		}
-		return time.Since(at) > lossTimeout
-	}
 	for ctx.Err() == nil {
 		if f.due() >= f.arrived.Load()+lost+window*f.receivers {
-			if stalled() {
+			if p.isOver(f.arrived.Load(), time.Now()) {
 				lost = f.due() - f.arrived.Load()
 			}
 			time.Sleep(pause)
@@ -89,7 +104,9 @@ func (f *flow) run(ctx context.Context) {
 		f.sendNext()
 		time.Sleep(pause)
 	}
-	for at = time.Now(); f.arrived.Load() < f.due() && !stalled(); time.Sleep(pollPause) {
+	p = newPatience(f.arrived.Load())
+	for f.arrived.Load() < f.due() && !p.isOver(f.arrived.Load(), time.Now()) {
+		time.Sleep(pollPause)
 	}
 }
 

@@ -34,10 +34,11 @@ func sent(n int) (*flow, func(number int) []byte) {
 func TestAccounting(t *testing.T) {
 	const n = 100
 	for _, c := range []struct {
-		name      string
-		spoil     func(f *flow, message func(int) []byte) // after all messages have arrived but number 7 at the second receiver
-		lost      bool                                    // it does not arrive there
-		complaint string                                  // "": all is well
+		name string
+		// After all messages have arrived but number 7 at the second receiver.
+		spoil     func(f *flow, message func(int) []byte)
+		lost      bool   // it does not arrive there
+		complaint string // "": all is well
 	}{
 		{"all is well", nil, false, ""},
 		{"one is lost", nil, true, "1 did not arrive"},

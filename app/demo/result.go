@@ -23,6 +23,7 @@ type result struct {
 	IBToRoCE  directionResult `json:"ib_to_roce"`
 	Conserved bool            `json:"conserved"`
 	Notes     []string        `json:"notes,omitempty"` // remarks
+	Lost      losses          `json:"lost,omitempty"`  // outside of the bridge's workers
 
 	flows []*flow
 }
@@ -106,6 +107,9 @@ func (r *result) write(o Options) error {
 	}{{"RoCE to InfiniBand", r.RoCEToIB}, {"InfiniBand to RoCE", r.IBToRoCE}} {
 		p.line("%s: %d received = %d sent + %s%s", d.name, d.Received, d.Sent, drops(d.Drops), imbalance(d.Conserved))
 	}
+	if lost := r.elsewhere(due, arrived); lost != "" {
+		p.line("Lost elsewhere: %s.", lost)
+	}
 	if o.PcapDir != "" {
 		p.line("Captures for Wireshark: %s/roce.pcap and %s/ib.pcap", o.PcapDir, o.PcapDir)
 	}
@@ -116,6 +120,25 @@ func (r *result) write(o Options) error {
 	}
 	p.line("%s", map[bool]string{true: "Everything arrived.", false: "FAILED: see above."}[r.OK])
 	return p.err
+}
+
+// elsewhere says what was lost outside of the bridge's workers; "": nothing.
+func (r *result) elsewhere(due, arrived uint64) string {
+	switch {
+	case len(r.Lost) > 0:
+		return r.Lost.String()
+	case arrived < due && r.RoCEToIB.dropped()+r.IBToRoCE.dropped() == 0:
+		return "nobody has counted what did not arrive; it may still be on its way"
+	}
+	return ""
+}
+
+// dropped is the sum over all reasons.
+func (d *directionResult) dropped() (n uint64) {
+	for _, x := range d.Drops {
+		n += x
+	}
+	return n
 }
 
 func imbalance(conserved bool) string {

@@ -14,16 +14,17 @@ import (
 
 	"github.com/vishvananda/netns"
 
+	"causeway/app/segment"
 	"causeway/config"
 )
 
 // withoutIPv6 makes a namespace in which IPv6 is disabled, as in some containers.
 func withoutIPv6() (netns.NsHandle, error) {
-	ns, err := newNamespace()
+	ns, err := segment.NewNamespace()
 	if err != nil {
 		return ns, err
 	}
-	return ns, in(ns, func() error {
+	return ns, segment.In(ns, func() error {
 		var errs []error
 		for _, which := range []string{"all", "default"} {
 			errs = append(errs, os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0))
@@ -32,9 +33,20 @@ func withoutIPv6() (netns.NsHandle, error) {
 	})
 }
 
+// TestCapturesFolder checks what is said of a folder that cannot be made.
+func TestCapturesFolder(t *testing.T) {
+	const want = "demo: -pcap /dev/null/x/y: the folder cannot be made: /dev/null: not a directory; name another"
+	if _, _, err := captures("/dev/null/x/y"); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if roce, ib, err := captures(t.TempDir() + "/a/b"); err != nil || !strings.HasSuffix(roce, "/a/b/roce.pcap") || !strings.HasSuffix(ib, "/a/b/ib.pcap") {
+		t.Errorf("%q, %q, %v", roce, ib, err)
+	}
+}
+
 func needNamespaces(t *testing.T) {
 	t.Helper()
-	ns, err := newNamespace()
+	ns, err := segment.NewNamespace()
 	switch {
 	case err == nil:
 		if err := ns.Close(); err != nil {
@@ -53,7 +65,7 @@ func TestWithoutIPv6(t *testing.T) {
 	needNamespaces(t)
 	tb := &testbed{}
 	for _, step := range []func() error{
-		tb.makeWires,
+		tb.makeSegment,
 		func() error { return tb.makeHosts(withoutIPv6, withoutIPv6) },
 		func() error { return tb.makeSubnet("") },
 	} {

@@ -59,18 +59,29 @@ func newView(o Options, bridge source, flows []*flow, begin time.Time) *view {
 // title is the title of the table.
 const title = "RoCE hosts ⇄ Causeway ⇄ software InfiniBand subnet"
 
-// start prints the title and the notes.
-func (v *view) start(notes []string) {
+// start prints the title, where the page is, and the notes.
+func (v *view) start(notes []string, url string) {
+	const page = "The bridge's page, in a browser: %s"
 	if v.o.JSON {
+		(&printer{w: logTo(v.o)}).line(page, url)
 		return
 	}
 	p := &printer{w: v.o.Out}
 	if v.terminal == nil {
-		p.line("%s, for %v", title, v.o.Duration)
+		p.line("%s, %s", title, v.ends("for %v", v.o.Duration))
 	}
+	p.line(page, url)
 	for _, note := range notes {
 		p.line("%s", note)
 	}
+}
+
+// ends says when the traffic ends: as formatted, or by a signal.
+func (v *view) ends(format string, a ...any) string {
+	if v.o.Keep {
+		return "until Ctrl-C"
+	}
+	return fmt.Sprintf(format, a...)
 }
 
 func (v *view) every() time.Duration {
@@ -165,9 +176,12 @@ func (v *view) rows(width int) []row {
 	if width >= wide {
 		describe = func(text string) string { return fmt.Sprintf("%-19s", text) }
 	}
-	elapsed := min(time.Since(v.begin), v.o.Duration)
+	elapsed := time.Since(v.begin)
+	if !v.o.Keep {
+		elapsed = min(elapsed, v.o.Duration)
+	}
 	rows := []row{
-		{bold, fmt.Sprintf("%-60s %s%4.0f of %.0f s", title, describe(""), elapsed.Seconds(), v.o.Duration.Seconds())},
+		{bold, fmt.Sprintf("%-56s %s%4.0f s, %s", title, describe(""), elapsed.Seconds(), v.ends("of %.0f s", v.o.Duration.Seconds()))},
 		{},
 		{dim, fmt.Sprintf("%-27s %s%9s %9s %7s %7s %9s", "flow", describe(""), "due", "arrived", "pending", "msg/s", "median")},
 	}

@@ -47,8 +47,14 @@ func TestColumns(t *testing.T) {
 	for _, c := range []struct {
 		width     int
 		described bool
-	}{{80, false}, {120, true}} {
-		rows := shown(&bytes.Buffer{}).rows(c.width)
+		keep      bool
+	}{{80, false, false}, {120, true, false}, {80, false, true}} {
+		v := shown(&bytes.Buffer{})
+		v.o.Keep = c.keep
+		rows := v.rows(c.width)
+		if got := strings.Contains(rows[0].text, "until Ctrl-C"); got != c.keep {
+			t.Errorf("keep: %v, and the title is %q", c.keep, rows[0].text)
+		}
 		for _, r := range rows {
 			if n := utf8.RuneCountInString(r.text); n >= c.width {
 				t.Errorf("%d columns: a row of %d: %q", c.width, n, r.text)
@@ -82,16 +88,16 @@ func TestTruncate(t *testing.T) {
 func TestNoTerminal(t *testing.T) {
 	var out bytes.Buffer
 	v := shown(&out)
-	v.start([]string{"a note"})
+	v.start([]string{"a note"}, "http://127.0.0.1:1/")
 	v.draw()
 	v.end()
 	text := out.String()
-	if strings.Contains(text, "\033") || strings.Count(text, title) != 2 || !strings.Contains(text, "a note\n") || !strings.Contains(text, "deliveries\n") {
+	if strings.Contains(text, "\033") || strings.Count(text, title) != 2 || !strings.Contains(text, "http://127.0.0.1:1/\n") || !strings.Contains(text, "a note\n") || !strings.Contains(text, "deliveries\n") {
 		t.Errorf("it shows\n%s", text)
 	}
 	out.Reset()
 	v.o.JSON = true
-	v.start([]string{"a note"})
+	v.start([]string{"a note"}, "http://127.0.0.1:1/")
 	v.draw()
 	v.end()
 	if out.Len() != 0 {

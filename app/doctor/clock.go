@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A clockProbe checks clocks: latencies are measured with the CPU's counter, packet times and one-way latencies with the system
-// clock.
+// A clockProbe checks clocks: latencies are measured with the CPU's counter, packet times and one-way latencies with
+// the system clock.
 type clockProbe struct {
 	sys, proc tree
 	process   Process
@@ -46,8 +46,8 @@ func (p *clockProbe) checkClocksource() []Finding {
 	return []Finding{bad(Warn, found, "# the kernel found the TSC to be unstable: dmesg | grep -i tsc")}
 }
 
-// checkTSC requires the TSC to run at a constant rate, at any CPU frequency and in sleep states. Other architectures than x86 always
-// have such a counter.
+// checkTSC requires the TSC to run at a constant rate, at any CPU frequency and in sleep states. Other architectures
+// than x86 always have such a counter.
 func (p *clockProbe) checkTSC() []Finding {
 	flags := strings.Fields(field(p.proc.text("cpuinfo"), "flags"))
 	if len(flags) == 0 || !slices.Contains(flags, "tsc") {

@@ -13,23 +13,30 @@ import (
 	"causeway/ibside/ib"
 )
 
-// OnHardware reports whether a configuration names a port of the machine, so that CheckConfig has something to check. The
-// bridge itself makes the other kinds: tap, memif, pcap, ring, null and the embedded fabric.
+// OnHardware reports whether a configuration names a port of the machine, so that CheckConfig has something to check.
+// The bridge itself makes the other kinds: tap, memif, pcap, ring, null and the embedded fabric.
 func OnHardware(c *config.Config) bool {
 	return c.RoCE.Port.Driver == "mlx5" || c.RoCE.Port.Driver == "af_packet" || !c.IB.Port.Fabric
 }
 
-// CheckConfig returns the reasons why a valid configuration cannot run on the machine with this sysfs, one line each, such as
-// "ib: port \"mlx5_0:1\": ..."; none when it can. mayCome is true when the only reason is that the RDMA device is missing or
-// not up, which may change by itself: after a reboot, or when the driver is loaded again.
+// CheckConfig returns the reasons why a valid configuration cannot run on the machine with this sysfs, one line each,
+// such as "ib: port \"mlx5_0:1\": ..."; none when it can. mayCome is true when the only reasons are that the RDMA
+// device is missing or not up, or that the network interface or card is missing, which may change by itself: after a
+// reboot, or when the driver is loaded again.
 func CheckConfig(c *config.Config, sys fs.FS) (problems []string, mayCome bool) {
 	if !OnHardware(c) {
 		return nil, false
 	}
 	m := ReadMachine(sys)
-	problems = m.checkRoCE(&c.RoCE)
-	mayCome = len(problems) == 0 && !c.IB.Port.Fabric && m.awaits(c.IB.Port)
-	return append(problems, m.checkIB(c)...), mayCome
+	roce, ib := m.checkRoCE(&c.RoCE), m.checkIB(c)
+	problems = slices.Concat(roce, ib)
+	mayCome = len(problems) > 0 && (len(roce) == 0 || m.lacks(c.RoCE.Port)) && (len(ib) == 0 || m.awaits(c.IB.Port))
+	return problems, mayCome
+}
+
+// lacks reports whether the interface or card of an Ethernet port is not there.
+func (m *Machine) lacks(port config.EthPort) bool {
+	return port.Driver == "af_packet" && m.interfaceNamed(port.Arg) == nil || port.Driver == "mlx5" && m.function(port.Arg) == nil
 }
 
 // awaits reports whether the port's device is missing, or the port is not usable yet. A device that lacks the port will
@@ -62,7 +69,7 @@ func (m *Machine) checkAFPacket(r *config.RoCE) string {
 		names := m.ethNames(func(e *EthPort) string { return e.Netdev })
 		return fmt.Sprintf("there is no interface %s here; %s", r.Port.Arg, thereAre(names))
 	}
-	why := e.whyNotAFPacket()
+	why := e.withLink().whyNotAFPacket()
 	if why == "" && r.MTU > e.MTU {
 		why = fmt.Sprintf("its MTU %d is less than mtu %d; ip link set %s mtu %d, or write mtu = %d",
 			e.MTU, r.MTU, e.Netdev, r.MTU, e.MTU)
@@ -85,7 +92,30 @@ func (m *Machine) checkMlx5(address string) string {
 	if !e.connectX {
 		return fmt.Sprintf("it is not a ConnectX; its driver is %s", cmp.Or(e.Driver, "none"))
 	}
-	return m.whyNotMlx5(e)
+	return m.whyNotMlx5(e.withLink())
+}
+
+// withLink returns a port as it is with a link: a bridge starts without one, and waits for it.
+func (e *EthPort) withLink() *EthPort {
+	up := *e
+	up.Link = "up"
+	return &up
+}
+
+// LinkNote says why frames could not pass the Ethernet port of a configuration now; "": they could, or nobody knows.
+func LinkNote(c *config.Config, sys fs.FS) string {
+	m := ReadMachine(sys)
+	var e *EthPort
+	switch c.RoCE.Port.Driver {
+	case "af_packet":
+		e = m.interfaceNamed(c.RoCE.Port.Arg)
+	case "mlx5":
+		e = m.function(c.RoCE.Port.Arg)
+	}
+	if e == nil || e.Netdev == "" || e.Link == "up" {
+		return ""
+	}
+	return fmt.Sprintf("roce: port %q: %s; the bridge waits for it", c.RoCE.Port.String(), e.whyNotUp())
 }
 
 // ethNames returns the names of Ethernet ports that are not empty.
@@ -126,6 +156,10 @@ func (m *Machine) whyNoPort(port config.IBPort) string {
 	if len(ports) > 0 {
 		return fmt.Sprintf("%s has no port %d; %s", port.Device, port.Num, thereAre(ports))
 	}
+	if len(devices) == 0 {
+		return fmt.Sprintf("there is no RDMA device %s here, nor any other; load the card's driver (modprobe mlx5_ib) and see "+
+			"\"causeway devices\", or write port = \"fabric:\" for the software subnet", port.Device)
+	}
 	return fmt.Sprintf("there is no RDMA device %s here; %s", port.Device, thereAre(slices.Compact(devices)))
 }
 
@@ -157,8 +191,8 @@ func (p *RDMAPort) checkPKeys(c *config.Config) []string {
 	return out
 }
 
-// checkMTU compares the two sides' MTUs, where that of the InfiniBand side is known. A larger one on the InfiniBand side is
-// no error: what does not fit is dropped and counted, and no configuration would change that.
+// checkMTU compares the two sides' MTUs, where that of the InfiniBand side is known. A larger one on the InfiniBand
+// side is no error: what does not fit is dropped and counted, and no configuration would change that.
 func (p *RDMAPort) checkMTU(r *config.RoCE) []string {
 	have, want := p.ActiveMTU, r.IBMTU.Bytes()
 	if have == 0 || have >= want {

@@ -43,6 +43,7 @@ const noIB = "fabric:"
 // configs are configurations on machines, with all that is wrong, line by line.
 var configs = []struct {
 	name  string
+	link  string // what LinkNote says
 	tree  string
 	edits string
 	roce  string
@@ -70,15 +71,19 @@ var configs = []struct {
 	{name: "no such RDMA device", tree: "connectx_ib", roce: "ring", mtu: 1500, ib: "mlx5_7:1",
 		want: `ib: port "mlx5_7:1": there is no RDMA device mlx5_7 here; there are mlx5_0 and mlx5_1`},
 	{name: "no RDMA device at all", tree: "virtio", roce: "ring", mtu: 1500, ib: "mlx5_0:1",
-		want: `ib: port "mlx5_0:1": there is no RDMA device mlx5_0 here; there is none`},
+		want: `ib: port "mlx5_0:1": there is no RDMA device mlx5_0 here, nor any other; load the card's driver (modprobe mlx5_ib) and see "causeway devices", or write port = "fabric:" for the software subnet`},
 	{name: "no such port", tree: "connectx_ib", roce: "ring", mtu: 1500, ib: "mlx5_0:2",
 		want: `ib: port "mlx5_0:2": mlx5_0 has no port 2; there is mlx5_0:1`},
 	{name: "interface down", tree: "connectx_roce", roce: "af_packet:enp94s0f1np1", mtu: 1500, ib: noIB,
-		want: `roce: port "af_packet:enp94s0f1np1": the port is down; ip link set enp94s0f1np1 up`},
+		link: `roce: port "af_packet:enp94s0f1np1": the port is down; ip link set enp94s0f1np1 up; the bridge waits for it`},
 	{name: "interface without a carrier", tree: "virtio", roce: "af_packet:eth0", mtu: 1500, ib: noIB,
-		want: `roce: port "af_packet:eth0": the port is down, without carrier; check its cable, and the port at the other end`},
+		link: `roce: port "af_packet:eth0": the port is down, without carrier; check its cable, and the port at the other end; the bridge waits for it`},
 	{name: "mlx5 down", tree: "connectx_roce", roce: "mlx5:0000:5e:00.1", mtu: 1500, ib: noIB,
-		want: `roce: port "mlx5:0000:5e:00.1": the port is down; ip link set enp94s0f1np1 up`},
+		link: `roce: port "mlx5:0000:5e:00.1": the port is down; ip link set enp94s0f1np1 up; the bridge waits for it`},
+	{name: "interface down, and too small an MTU", tree: "connectx_roce", edits: "class/net/enp94s0f1np1/mtu = 200", roce: "af_packet:enp94s0f1np1",
+		mtu: 1500, ib: noIB,
+		want: `roce: port "af_packet:enp94s0f1np1": its MTU 200 is too small for any IB MTU; ip link set enp94s0f1np1 mtu 336 or more`,
+		link: `roce: port "af_packet:enp94s0f1np1": the port is down; ip link set enp94s0f1np1 up; the bridge waits for it`},
 	{name: "HCA down", tree: "connectx_ib", roce: "ring", mtu: 1500, ib: "mlx5_1:1", more: "pkey = 0x9999",
 		want: `ib: port "mlx5_1:1": the port is DOWN (Polling); check its cable, and the port at the other end`},
 	{name: "HCA without a subnet manager", tree: "connectx_ib", edits: "class/infiniband/mlx5_0/ports/1/state = 2: INIT", roce: "ring", mtu: 1500,
@@ -110,7 +115,7 @@ var configs = []struct {
 	{name: "mtu under the InfiniBand side's", tree: "rxe", roce: "ring", mtu: 1500, ib: "rxe1:1"},
 	{name: "both sides", tree: "virtio", roce: "af_packet:eth7", mtu: 1500, ib: "mlx5_0:1",
 		want: `roce: port "af_packet:eth7": there is no interface eth7 here; there are eth0, tun0 and veth12ab34
-ib: port "mlx5_0:1": there is no RDMA device mlx5_0 here; there is none`},
+ib: port "mlx5_0:1": there is no RDMA device mlx5_0 here, nor any other; load the card's driver (modprobe mlx5_ib) and see "causeway devices", or write port = "fabric:" for the software subnet`},
 }
 
 func TestCheckConfig(t *testing.T) {
@@ -121,6 +126,9 @@ func TestCheckConfig(t *testing.T) {
 			problems, _ := CheckConfig(cfg, sys)
 			if got := strings.Join(problems, "\n"); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+			if got := LinkNote(cfg, sys); got != c.link {
+				t.Errorf("of the link: got\n%s\nwant\n%s", got, c.link)
 			}
 		})
 	}
@@ -144,18 +152,22 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
-// TestMayCome wants only a device that is missing or not up to be worth waiting for.
+// TestMayCome wants only a device or an interface that is missing or not up to be worth waiting for.
 func TestMayCome(t *testing.T) {
 	for _, c := range []struct {
 		tree, roce, ib string
 		want           bool
 	}{
-		{"rxe", "af_packet:eth1", "rxe1:1", false},             // nothing is wrong
-		{"rxe", "af_packet:eth1", "mlx5_0:1", true},            // not there
-		{"connectx_ib", "ring", "mlx5_1:1", true},              // down
-		{"connectx_ib", "ring", "mlx5_0:2", false},             // has no such port, and will not
-		{"rxe", "af_packet:eth9", "mlx5_0:1", false},           // the other port is wrong, too
-		{"connectx_roce", "ring", "fabric:subnet.toml", false}, // needs none
+		{"rxe", "af_packet:eth1", "rxe1:1", false},                // nothing is wrong
+		{"rxe", "af_packet:eth1", "mlx5_0:1", true},               // not there
+		{"connectx_ib", "ring", "mlx5_1:1", true},                 // down
+		{"connectx_ib", "ring", "mlx5_0:2", false},                // has no such port, and will not
+		{"rxe", "af_packet:eth9", "mlx5_0:1", true},               // neither is there
+		{"rxe", "af_packet:eth9", "rxe1:1", true},                 // no such interface yet
+		{"rxe", "af_packet:eth9", "fabric:subnet.toml", true},     // the same without an RDMA device
+		{"connectx_ib", "af_packet:eth9", "mlx5_0:2", false},      // the other port has no such port, and will not
+		{"connectx_ib", "af_packet:ibp59s0f0", "mlx5_1:1", false}, // the other port is wrong
+		{"connectx_roce", "ring", "fabric:subnet.toml", false},    // needs none
 	} {
 		sys := sysfs(t, c.tree, "")
 		if _, got := CheckConfig(parsed(t, c.roce, 1500, c.ib, "", ""), sys); got != c.want {

@@ -30,7 +30,8 @@ func (t tree) nodesOf(list []int) []int {
 	return out
 }
 
-// A cpuProbe checks the workers' CPUs. A worker polls on a CPU of its own; anything else that runs there delays packets.
+// A cpuProbe checks the workers' CPUs. A worker polls on a CPU of its own; anything else that runs there delays
+// packets.
 type cpuProbe struct {
 	cfg       *config.Config // nil: none
 	sys, proc tree

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor lists a machine's ports, checks a machine for what a configuration needs, and prints commands that fix problems.
+// Package doctor lists a machine's ports, checks a machine for what a configuration needs, and prints commands that fix
+// problems.
 //
 //	configuration, sysfs, /proc, kernel ─▶ Examine ─▶ Findings ─▶ WriteText, WriteFixes, JSON
 //
-// It changes nothing. Checks are listed in groups; a check examines one thing, and only if the configuration uses it. Without a
-// configuration, doctor checks what every bridge needs.
+// It changes nothing. Checks are listed in groups; a check examines one thing, and only if the configuration uses it.
+// Without a configuration, doctor checks what every bridge needs.
 package doctor
 
 import (
@@ -44,8 +45,8 @@ type Finding struct {
 	Level   Level   `json:"level"`
 	Found   string  `json:"found"` // what, with its value, and why it matters
 
-	// Fix is commands for a root shell; none when nothing needs to be fixed. A line that begins with # is for a person: a file to
-	// edit, a boot parameter, or a change that must not be made automatically.
+	// Fix is commands for a root shell; none when nothing needs to be fixed. A line that begins with # is for a person: a
+	// file to edit, a boot parameter, or a change that must not be made automatically.
 	Fix []string `json:"fix,omitempty"`
 }
 

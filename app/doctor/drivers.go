@@ -160,7 +160,8 @@ func (p *driverProbe) checkFiles() []Finding {
 	return out
 }
 
-// checkFile returns why this process cannot open a device file. A driver that is built in appears in sysfs only once it is used.
+// checkFile returns why this process cannot open a device file. A driver that is built in appears in sysfs only once it
+// is used.
 func (p *driverProbe) checkFile(f deviceFile) (Finding, bool) {
 	err := p.process.Access(f.path)
 	switch {

@@ -89,8 +89,8 @@ func (p *ethernetProbe) checkPFC() []Finding {
 	return fine("%s pauses priority %s; RoCE hosts must send by it", e.Netdev, cpuList(list))
 }
 
-// checkECN checks whether a ConnectX reacts to ECN marks (Linux mlx5, sysfs ecn). This concerns the card's own RoCE connections, not
-// the bridge's UD.
+// checkECN checks whether a ConnectX reacts to ECN marks (Linux mlx5, sysfs ecn). This concerns the card's own RoCE
+// connections, not the bridge's UD.
 func (p *ethernetProbe) checkECN() []Finding {
 	e := p.ports.lower
 	if e == nil || e.Netdev == "" {
@@ -153,7 +153,8 @@ func (p *ethernetProbe) checkKernelRoCE() []Finding {
 	return fine("the kernel takes no RoCE on %s", cmp.Or(e.Netdev, e.PCI))
 }
 
-// checkOwnAddress requires the kernel not to have the bridge's addresses on that side, because it would answer for them, too.
+// checkOwnAddress requires the kernel not to have the bridge's addresses on that side, because it would answer for
+// them, too.
 func (p *ethernetProbe) checkOwnAddress() []Finding {
 	if p.ports.roce == "" {
 		return nil

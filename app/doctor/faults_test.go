@@ -28,7 +28,8 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// TestQuietLosses wants nothing said of what is no loss of messages, or another port's; and of each kind of loss, one line.
+// TestQuietLosses wants nothing said of what is no loss of messages, or another port's; and of each kind of loss, one
+// line.
 func TestQuietLosses(t *testing.T) {
 	for tree, want := range map[string]int{
 		portDir + "counters/link_downed = 1\n" + portDir + "counters/symbol_error = 5\n" + portDir + "counters/VL15_dropped = 2": 0,

@@ -69,8 +69,8 @@ func (m *machine) below(t *testing.T, dir string) fs.FS {
 	return sub
 }
 
-// healthyTree is a machine with two NUMA nodes and a ConnectX on the first, whose two functions are InfiniBand and Ethernet;
-// CPUs 1 and 3 are for workers. The files of /sys/class/net/ib0 and the like come from well.
+// healthyTree is a machine with two NUMA nodes and a ConnectX on the first, whose two functions are InfiniBand and
+// Ethernet; CPUs 1 and 3 are for workers. The files of /sys/class/net/ib0 and the like come from well.
 const healthyTree = `
 sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages = 1024
 sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages = 1000

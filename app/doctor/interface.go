@@ -35,8 +35,8 @@ func (p *ipoibProbe) findNetdev() []Finding {
 	return []Finding{ok("%s is %s", name, p.netdev)}
 }
 
-// noInterface is a finding about a partition without an interface, beside one in another. A group does without: the bridge joins it
-// by itself.
+// noInterface is a finding about a partition without an interface, beside one in another. A group does without: the
+// bridge joins it by itself.
 func (p *ipoibProbe) noInterface(port, other string) Finding {
 	found := fmt.Sprintf("%s has no interface in the partition %v of %s; %s is in another", port, p.pkey, p.key(), other)
 	fix := fmt.Sprintf("ip link add link %s name %[1]s.%04x type ipoib pkey %#[2]x", other, uint16(p.pkey)|0x8000)
@@ -70,7 +70,8 @@ func (p *ipoibProbe) pkeyOf(name string) ib.PKey {
 	return ib.PKey(n)
 }
 
-// interfaceOf returns the interface of the partition: the one that nodes are learned from, or else the first; "" if there is none.
+// interfaceOf returns the interface of the partition: the one that nodes are learned from, or else the first; "" if
+// there is none.
 func (p *ipoibProbe) interfaceOf(all []ipoibInterface) (name string) {
 	for _, i := range all {
 		fits := i.pkey != 0 && number(i.pkey) == number(p.pkey)

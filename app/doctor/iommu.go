@@ -10,8 +10,8 @@ import (
 	"causeway/config"
 )
 
-// No port of the bridge needs VFIO: mlx5 works beside the kernel's driver, the others have no card. The bridge cannot use a card
-// that is bound to vfio-pci for another DPDK program.
+// No port of the bridge needs VFIO: mlx5 works beside the kernel's driver, the others have no card. The bridge cannot
+// use a card that is bound to vfio-pci for another DPDK program.
 const vfio = "vfio-pci"
 
 // A cardProbe checks how cards are set up: VFIO, IOMMU, link layer.
@@ -126,8 +126,9 @@ func (p *cardProbe) checkRoCELink() []Finding {
 	return fine("%s is Ethernet", card.PCI)
 }
 
-// linkType returns the command that changes the link layer of a card's port: 1 is InfiniBand, 2 Ethernet. The firmware numbers the
-// card's ports, which are its PCI functions. It is a comment because the machine's network connection may depend on the card.
+// linkType returns the command that changes the link layer of a card's port: 1 is InfiniBand, 2 Ethernet. The firmware
+// numbers the card's ports, which are its PCI functions. It is a comment because the machine's network connection may
+// depend on the card.
 func linkType(pci string, to int) string {
 	_, function, _ := strings.Cut(pci, ".")
 	port := 1

@@ -12,8 +12,8 @@ import (
 
 const ipoibHeader = 4 // bytes before the IP packet (RFC 4391 §6)
 
-// An ipoibProbe checks the IPoIB interface of a partition, where nodes send ARP and ND requests: the interface itself, the kernel's
-// settings for it (proxy.go), and the routes by it (routes.go).
+// An ipoibProbe checks the IPoIB interface of a partition, where nodes send ARP and ND requests: the interface itself,
+// the kernel's settings for it (proxy.go), and the routes by it (routes.go).
 type ipoibProbe struct {
 	pkeyUser      // whose partition it is
 	first    bool // it also makes the checks that do not depend on the partition
@@ -38,8 +38,8 @@ func newIPoIBProbes(c *config.Config, s Sources, ports *ports) (list []*ipoibPro
 	return list
 }
 
-// checks check how InfiniBand nodes resolve RoCE hosts: the kernel answers ARP and ND requests on the IPoIB interface (proxy
-// ARP), under many conditions. Of a partition without nodes only the MTU of its groups matters.
+// checks check how InfiniBand nodes resolve RoCE hosts: the kernel answers ARP and ND requests on the IPoIB interface
+// (proxy ARP), under many conditions. Of a partition without nodes only the MTU of its groups matters.
 func (p *ipoibProbe) checks() []check {
 	if !p.nodes {
 		return []check{{"interface", p.findNetdev, true}, {"mtu", p.checkMTU, false}}
@@ -128,8 +128,8 @@ func (p *ipoibProbe) checkGID() []Finding {
 		"causeway devices # lists the port's GIDs: write one of them as [ib] gid")}
 }
 
-// checkAddresses requires an address of each IP version that nodes have: rdma_cm connects from it. Where nodes are learned,
-// learnProbe.checkSubnets requires more.
+// checkAddresses requires an address of each IP version that nodes have: rdma_cm connects from it. Where nodes are
+// learned, learnProbe.checkSubnets requires more.
 func (p *ipoibProbe) checkAddresses() []Finding {
 	have, err := p.kernel.Addresses(p.netdev)
 	if err != nil {

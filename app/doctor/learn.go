@@ -12,8 +12,8 @@ import (
 	"causeway/config"
 )
 
-// A learnProbe checks what [ib] nodes = "learn" needs of an IPoIB interface, if it is the one that nodes are learned from: the kernel
-// asks there who has an address, and keeps the answers.
+// A learnProbe checks what [ib] nodes = "learn" needs of an IPoIB interface, if it is the one that nodes are learned
+// from: the kernel asks there who has an address, and keeps the answers.
 type learnProbe struct{ *ipoibProbe }
 
 // learns reports whether nodes are learned from the interface.
@@ -35,7 +35,8 @@ func (p *ipoibProbe) unlearned() string {
 	return ""
 }
 
-// checkInterface requires the interface that [ib] ipoib names to be one of the port's, in a partition of the configuration.
+// checkInterface requires the interface that [ib] ipoib names to be one of the port's, in a partition of the
+// configuration.
 func (p learnProbe) checkInterface() []Finding {
 	name := p.cfg.IB.IPoIB
 	if !p.cfg.IB.Learn || name == "" || p.ports.ib == nil || name == p.netdev {
@@ -77,7 +78,8 @@ func learnSubnets(c *config.Config) (list []learnSubnet) {
 	return list
 }
 
-// unknown returns an address that the configuration does not have, from the middle on: the first ones often have routes of their own.
+// unknown returns an address that the configuration does not have, from the middle on: the first ones often have routes
+// of their own.
 func (s learnSubnet) unknown(c *config.Config) netip.Addr {
 	a := s.Masked().Addr().AsSlice()
 	if n := s.Bits(); n < s.Addr().BitLen() {
@@ -95,8 +97,8 @@ func (p *ipoibProbe) mayLearn(v6 bool) []learnSubnet {
 	return slices.DeleteFunc(learnSubnets(p.cfg), func(s learnSubnet) bool { return s.Addr().Is6() != v6 })
 }
 
-// checkSubnets requires an address of the interface in each subnet that nodes are learned in: the kernel asks from it, and
-// the bridge asks for addresses of the interface's subnets alone.
+// checkSubnets requires an address of the interface in each subnet that nodes are learned in: the kernel asks from it,
+// and the bridge asks for addresses of the interface's subnets alone.
 func (p learnProbe) checkSubnets() []Finding {
 	if !p.learns() {
 		return nil
@@ -129,8 +131,8 @@ func (s learnSubnet) give(netdev string, have []netip.Prefix) (fix []string) {
 	return append(fix, fmt.Sprintf("ip address add %s/%d dev %s", s.own, s.Bits(), netdev))
 }
 
-// checkSubnetRoutes requires the subnets of learned nodes to be routed by the interface: rdma_cm rejects requests of nodes that are
-// routed elsewhere, and with proxy_arp the kernel would answer nodes that ask for each other.
+// checkSubnetRoutes requires the subnets of learned nodes to be routed by the interface: rdma_cm rejects requests of
+// nodes that are routed elsewhere, and with proxy_arp the kernel would answer nodes that ask for each other.
 func (p learnProbe) checkSubnetRoutes() []Finding {
 	if !p.learns() {
 		return nil
@@ -172,8 +174,9 @@ func (p learnProbe) checkHosts() []Finding {
 	return []Finding{ok("nodes can resolve the RoCE hosts that have a [[host]]")}
 }
 
-// checkNeighbours requires room for as many neighbours as nodes may be known: the kernel soon removes what is beyond gc_thresh2,
-// and has nothing beyond gc_thresh3 (Linux net/core/neighbour.c, neigh_alloc). Both count for all interfaces together.
+// checkNeighbours requires room for as many neighbours as nodes may be known: the kernel soon removes what is beyond
+// gc_thresh2, and has nothing beyond gc_thresh3 (Linux net/core/neighbour.c, neigh_alloc). Both count for all
+// interfaces together.
 func (p learnProbe) checkNeighbours() (out []Finding) {
 	for _, v6 := range []bool{false, true} {
 		if len(p.mayLearn(v6)) > 0 {

@@ -76,7 +76,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestLearnBound wants room for as many neighbours as [workers] nodes, and none for a subnet that policy does not let nodes be in.
+// TestLearnBound wants room for as many neighbours as [workers] nodes, and none for a subnet that policy does not let
+// nodes be in.
 func TestLearnBound(t *testing.T) {
 	c := load(t, append([]string{"[policy]", "[workers]\nnodes = 20000\n[policy]", `, "fd09::/64"]` + "\n", "]\n",
 		"ip6 = \"fd09::7\"\n", "", "ip6 = \"fd09::1\"\n", ""}, learning...)...)
@@ -93,8 +94,8 @@ func TestLearnBound(t *testing.T) {
 	}
 }
 
-// TestLearnFrom has nodes learned from an interface in another partition of the configuration: what learning needs is looked at
-// there.
+// TestLearnFrom has nodes learned from an interface in another partition of the configuration: what learning needs is
+// looked at there.
 func TestLearnFrom(t *testing.T) {
 	m := wellLearning()
 	m.addInterface("ib1.8001", "0x8001")
@@ -114,8 +115,8 @@ func TestLearnFrom(t *testing.T) {
 	m.expect(t, m.examine(c), "neighbours", Warning, "sysctl -w net.ipv4.neigh.default.gc_thresh2=4096")
 }
 
-// TestLearnFixesWork applies what is printed where nodes are learned, to a machine that has the subnet on Ethernet: then the bridge's
-// kernel answers for RoCE hosts that are configured, and for no address that may be a node's.
+// TestLearnFixesWork applies what is printed where nodes are learned, to a machine that has the subnet on Ethernet:
+// then the bridge's kernel answers for RoCE hosts that are configured, and for no address that may be a node's.
 func TestLearnFixesWork(t *testing.T) {
 	h := newTestbed(t)
 	h.sh("bridge", "ip address add 10.9.0.252/24 dev eth1")

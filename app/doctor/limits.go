@@ -5,17 +5,17 @@ package doctor
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"causeway/app/rights"
 	"causeway/config"
 )
 
-// A limitsProbe checks the limits of this process. The bridge may run as another user, or under a service manager that sets other
-// limits.
+// A limitsProbe checks the limits of this process. The bridge may run as another user, or under a service manager that
+// sets other limits.
 type limitsProbe struct {
 	cfg  *config.Config // nil: none
 	proc tree
@@ -23,40 +23,6 @@ type limitsProbe struct {
 
 func newLimitsProbe(c *config.Config, s Sources) *limitsProbe {
 	return &limitsProbe{cfg: c, proc: tree{s.Proc}}
-}
-
-// A right is a capability (capabilities(7)) and its use.
-type right struct {
-	bit  uint
-	name string
-	why  string
-}
-
-// rights returns the capabilities that the configuration requires.
-func (p *limitsProbe) rights() []right {
-	raw := right{unix.CAP_NET_RAW, "cap_net_raw", ""}
-	admin := right{unix.CAP_NET_ADMIN, "cap_net_admin", "sets the MTU, and which addresses the port receives"}
-	var out []right
-	switch p.cfg.RoCE.Port.Driver {
-	case "af_packet":
-		raw.why = "opens packet sockets"
-		out = append(out, raw, admin)
-	case "mlx5":
-		raw.why = "takes frames from the card"
-		out = append(out, raw, admin)
-	case "tap":
-		admin.why = "makes the tap"
-		out = append(out, admin)
-	}
-	if p.cfg.IB.Learn && !slices.ContainsFunc(out, func(r right) bool { return r.bit == admin.bit }) {
-		admin.why = "has the kernel ask who has an address on IPoIB"
-		out = append(out, admin)
-	}
-	if raw.why == "" && !p.cfg.IB.Port.Fabric {
-		raw.why = "sends with Q_Keys that are controlled"
-		out = append(out, raw)
-	}
-	return out
 }
 
 func (p *limitsProbe) has(bit uint) bool {
@@ -70,16 +36,17 @@ func (p *limitsProbe) checkCapabilities() []Finding {
 		return nil
 	}
 	var lacks []string
-	for _, r := range p.rights() {
-		if !p.has(r.bit) {
-			lacks = append(lacks, fmt.Sprintf("%s, by which the bridge %s", strings.ToUpper(r.name), r.why))
+	needed := rights.Needed(p.cfg)
+	for _, r := range needed {
+		if !p.has(r.Bit) {
+			lacks = append(lacks, fmt.Sprintf("%s, by which the bridge %s", strings.ToUpper(r.String()), r.Why))
 		}
 	}
 	switch {
 	case len(lacks) > 0:
 		return []Finding{bad(Fail, "this user has no "+strings.Join(lacks, "; and no "), "# run the bridge as root; or: "+
 			"setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep on its program; or AmbientCapabilities in its systemd unit")}
-	case len(p.rights()) > 0:
+	case len(needed) > 0:
 		return fine("this user may do what the ports take")
 	}
 	return nil
@@ -115,7 +82,8 @@ func (p *limitsProbe) checkMemlock() []Finding {
 			"memlock=-1")}
 }
 
-// checkOpenFiles requires enough open files: queues of af_packet and tap, and connections of the console and of metrics.
+// checkOpenFiles requires enough open files: queues of af_packet and tap, and connections of the console and of
+// metrics.
 func (p *limitsProbe) checkOpenFiles() []Finding {
 	const spare, each = 128, 8
 	want := uint64(spare)

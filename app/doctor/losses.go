@@ -11,8 +11,8 @@ import (
 	"causeway/ibside"
 )
 
-// outOfBuffer is the counter of messages that found no receive buffer. Buffers help against it; a cable or a switch does not
-// cause it.
+// outOfBuffer is the counter of messages that found no receive buffer. Buffers help against it; a cable or a switch
+// does not cause it.
 const outOfBuffer = "out_of_buffer"
 
 // A lossProbe reads what an RDMA port and its device count of lost messages.

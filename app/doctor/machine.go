@@ -17,8 +17,8 @@ const (
 	Ethernet   = "Ethernet"
 )
 
-// A Machine is the ports that a machine has, read from sysfs alone: reading opens, loads and changes nothing and needs no
-// privilege. Each list is sorted by name.
+// A Machine is the ports that a machine has, read from sysfs alone: reading opens, loads and changes nothing and needs
+// no privilege. Each list is sorted by name.
 type Machine struct {
 	RDMA     []RDMAPort `json:"rdma"`
 	Ethernet []EthPort  `json:"ethernet"`

@@ -13,8 +13,8 @@ import (
 
 const hugepageDir = "kernel/mm/hugepages"
 
-// A memoryProbe checks the memory for packets. DPDK uses hugepages of any size without a hugetlbfs mount (--in-memory). If too few
-// are free, it runs on ordinary memory, which needs many more address translations.
+// A memoryProbe checks the memory for packets. DPDK uses hugepages of any size without a hugetlbfs mount (--in-memory).
+// If too few are free, it runs on ordinary memory, which needs many more address translations.
 type memoryProbe struct {
 	cfg       *config.Config // nil: none
 	sys, proc tree

@@ -18,8 +18,8 @@ import (
 	"causeway/config"
 )
 
-// A testbed is three network namespaces: a node, the bridge's machine, where ib0 leads to the node and eth1 to the RoCE host,
-// and the RoCE host.
+// A testbed is three network namespaces: a node, the bridge's machine, where ib0 leads to the node and eth1 to the RoCE
+// host, and the RoCE host.
 type testbed struct {
 	t    *testing.T
 	name string // of the namespaces, with a suffix each
@@ -137,7 +137,8 @@ func (h *testbed) asks(ip string) string {
 	return ""
 }
 
-// answered asks until somebody answers: an address of the interface's own takes two seconds to be sure of (RFC 4862 §5.4).
+// answered asks until somebody answers: an address of the interface's own takes two seconds to be sure of (RFC 4862
+// §5.4).
 func (h *testbed) answered(ip string) string {
 	h.t.Helper()
 	for range 8 {
@@ -148,8 +149,8 @@ func (h *testbed) answered(ip string) string {
 	return ""
 }
 
-// TestFixesWorkOnKernel applies what is printed, and wants nothing left to say, the node's questions answered by the bridge's
-// kernel, and only then.
+// TestFixesWorkOnKernel applies what is printed, and wants nothing left to say, the node's questions answered by the
+// bridge's kernel, and only then.
 func TestFixesWorkOnKernel(t *testing.T) {
 	for _, c := range []struct{ name, before string }{
 		{"nothing set up", ""},
@@ -200,8 +201,8 @@ func TestFixesWorkOnKernel(t *testing.T) {
 	}
 }
 
-// TestEachConditionCounts takes from a mended machine one thing after the other, and wants the doctor to say so wherever the
-// kernel falls silent.
+// TestEachConditionCounts takes from a mended machine one thing after the other, and wants the doctor to say so
+// wherever the kernel falls silent.
 func TestEachConditionCounts(t *testing.T) {
 	h := newTestbed(t)
 	for !h.examine().fine() {
@@ -252,9 +253,9 @@ func (h *testbed) datagramsAt(ip string, port int) int {
 	return count() - before
 }
 
-// TestPlainIP applies what is printed, once, to a machine without IPv6 on the RoCE side; then the node and the RoCE host ping
-// each other, and what the RoCE host sends by RoCE is not forwarded. The bridge's answers to the RoCE host are neighbour
-// entries here.
+// TestPlainIP applies what is printed, once, to a machine without IPv6 on the RoCE side; then the node and the RoCE
+// host ping each other, and what the RoCE host sends by RoCE is not forwarded. The bridge's answers to the RoCE host
+// are neighbour entries here.
 func TestPlainIP(t *testing.T) {
 	h := newTestbed(t)
 	h.sh("bridge", "sysctl -qw net.ipv6.conf.eth1.disable_ipv6=1; ip address add 10.9.0.253/24 dev ib0; ip address add fd09::fd/64 dev ib0 nodad")

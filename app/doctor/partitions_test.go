@@ -41,8 +41,8 @@ func wellInPartitions() *machine {
 	return m
 }
 
-// TestPartitions checks that the interface of each partition is looked at in which the configuration has nodes, and of one with
-// groups alone its MTU.
+// TestPartitions checks that the interface of each partition is looked at in which the configuration has nodes, and of
+// one with groups alone its MTU.
 func TestPartitions(t *testing.T) {
 	c := load(t, inChild...)
 	found := wellInPartitions().examine(c)

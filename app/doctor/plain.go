@@ -9,8 +9,8 @@ import (
 	"causeway/lcore/frame"
 )
 
-// Plain IP between RoCE hosts and nodes, such as ping and TCP, which the kernel forwards where it has an interface on the RoCE
-// side.
+// Plain IP between RoCE hosts and nodes, such as ping and TCP, which the kernel forwards where it has an interface on
+// the RoCE side.
 
 // A plainProbe checks for it.
 type plainProbe struct{ *ipoibProbe }
@@ -26,9 +26,9 @@ func (p plainProbe) checkPlainIPv4() []Finding {
 	return p.forwards(conf("ipv4", p.ports.roce, "forwarding"))
 }
 
-// checkPlainIPv6 requires IPv6 on the RoCE side's interface, and forwarding of all interfaces: for IPv6 the kernel looks at no
-// other setting (Linux net/ipv6/ip6_output.c, ip6_forward). Each RoCE host needs a route of its own, as the subnet's goes by
-// InfiniBand, where the interface has an address of it.
+// checkPlainIPv6 requires IPv6 on the RoCE side's interface, and forwarding of all interfaces: for IPv6 the kernel
+// looks at no other setting (Linux net/ipv6/ip6_output.c, ip6_forward). Each RoCE host needs a route of its own, as the
+// subnet's goes by InfiniBand, where the interface has an address of it.
 func (p plainProbe) checkPlainIPv6() []Finding {
 	if !p.plain() || !p.speaksIPv6() {
 		return nil
@@ -51,10 +51,10 @@ func (p plainProbe) checkPlainIPv6() []Finding {
 	return out
 }
 
-// checkCopies requires rules that keep RoCE's packets from being forwarded as plain IP. A packet socket gets a copy, and the
-// kernel keeps the packet itself: with forwarding on it would send each message a second time, as plain IP over IPoIB, and answer
-// those larger than IPoIB's MTU by ICMP, after which a RoCE host sends no large messages to the node any more. Other ports leave
-// the kernel no RoCE.
+// checkCopies requires rules that keep RoCE's packets from being forwarded as plain IP. A packet socket gets a copy,
+// and the kernel keeps the packet itself: with forwarding on it would send each message a second time, as plain IP over
+// IPoIB, and answer those larger than IPoIB's MTU by ICMP, after which a RoCE host sends no large messages to the node
+// any more. Other ports leave the kernel no RoCE.
 func (p plainProbe) checkCopies() []Finding {
 	if !p.plain() || p.cfg.RoCE.Port.Driver != "af_packet" {
 		return nil

@@ -14,7 +14,8 @@ import (
 	"causeway/ibside/sa"
 )
 
-// A Process answers queries that no file answers: about this process, the clock, the link, and the subnet administrator.
+// A Process answers queries that no file answers: about this process, the clock, the link, and the subnet
+// administrator.
 type Process interface {
 	// Access returns why this user cannot read and write a file; nil: it can.
 	Access(path string) error
@@ -41,7 +42,8 @@ func (Here) Access(path string) error {
 // CPUs implements Process.
 func (Here) CPUs() []int {
 	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil { // of the first thread; Go's other threads may be pinned
+	// Of the first thread; Go's other threads may be pinned.
+	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil {
 		return nil
 	}
 	var out []int

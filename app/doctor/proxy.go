@@ -14,10 +14,11 @@ import (
 	"causeway/config"
 )
 
-// The settings for proxy ARP and proxy ND. For ARP (Linux net/ipv4/arp.c, arp_process): forwarding is on for the receiving
-// interface, whatever net.ipv4.ip_forward is; the routing tables would forward a packet with the request's two addresses; the
-// target has a unicast route through another interface; and proxy_arp is on, or the target has a proxy entry. For ND
-// (net/ipv6/ndisc.c, ndisc_recv_ns): forwarding and proxy_ndp are on, and the target has a proxy entry; routes do not matter.
+// The settings for proxy ARP and proxy ND. For ARP (Linux net/ipv4/arp.c, arp_process): forwarding is on for the
+// receiving interface, whatever net.ipv4.ip_forward is; the routing tables would forward a packet with the request's
+// two addresses; the target has a unicast route through another interface; and proxy_arp is on, or the target has a
+// proxy entry. For ND (net/ipv6/ndisc.c, ndisc_recv_ns): forwarding and proxy_ndp are on, and the target has a proxy
+// entry; routes do not matter.
 
 const nodes, roceHosts = config.SideIB, config.SideRoCE
 
@@ -32,8 +33,8 @@ func sysctl(k Kernel, at string) int {
 	return n
 }
 
-// largest returns the effective value of rp_filter, arp_ignore or arp_announce: the larger of those for all interfaces and for one
-// (Documentation/networking/ip-sysctl.rst).
+// largest returns the effective value of rp_filter, arp_ignore or arp_announce: the larger of those for all interfaces
+// and for one (Documentation/networking/ip-sysctl.rst).
 func (p *ipoibProbe) largest(name string) int {
 	return max(sysctl(p.kernel, conf("ipv4", "all", name)), sysctl(p.kernel, conf("ipv4", p.netdev, name)))
 }
@@ -95,7 +96,8 @@ func (p *ipoibProbe) checkMedium() []Finding {
 	return []Finding{ok("%s is %d", dotted(at), id)}
 }
 
-// checkDelay requires a proxy_delay of 0: by default the kernel delays each answer by up to 0.8 s and drops those beyond 64.
+// checkDelay requires a proxy_delay of 0: by default the kernel delays each answer by up to 0.8 s and drops those
+// beyond 64.
 func (p *ipoibProbe) checkDelay() []Finding {
 	var out []Finding
 	for _, family := range []string{"ipv4", "ipv6"} {
@@ -111,8 +113,8 @@ func (p *ipoibProbe) checkDelay() []Finding {
 	return out
 }
 
-// checkReversePath requires rp_filter to accept requests of nodes. Strict mode is fine when nodes are routed through the interface,
-// which checkNodeRoutes checks.
+// checkReversePath requires rp_filter to accept requests of nodes. Strict mode is fine when nodes are routed through
+// the interface, which checkNodeRoutes checks.
 func (p *ipoibProbe) checkReversePath() []Finding {
 	at := conf("ipv4", p.netdev, "rp_filter")
 	if n := p.largest("rp_filter"); n == 1 && p.unrouted() > 0 {
@@ -123,8 +125,8 @@ func (p *ipoibProbe) checkReversePath() []Finding {
 	return []Finding{ok("%s accepts nodes' requests", dotted(at))}
 }
 
-// checkIgnore requires answers for the bridge's own address: 2 requires requester and interface in one subnet, which fails for an
-// address with a full-length prefix; 3 and above answer for some addresses or none.
+// checkIgnore requires answers for the bridge's own address: 2 requires requester and interface in one subnet, which
+// fails for an address with a full-length prefix; 3 and above answer for some addresses or none.
 func (p *ipoibProbe) checkIgnore() []Finding {
 	at := conf("ipv4", p.netdev, "arp_ignore")
 	switch n := p.largest("arp_ignore"); {

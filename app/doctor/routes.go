@@ -10,11 +10,11 @@ import (
 	"causeway/config"
 )
 
-// The kernel's routes. The same subnet is on both sides, so each node needs a host route through the InfiniBand interface, and the
-// subnet is routed through another one.
+// The kernel's routes. The same subnet is on both sides, so each node needs a host route through the InfiniBand
+// interface, and the subnet is routed through another one.
 
-// dummy is the interface that RoCE hosts are routed to when the kernel has no interface on their side, or when they have other
-// addresses there. It drops packets; proxy ARP only requires another interface than the receiving one.
+// dummy is the interface that RoCE hosts are routed to when the kernel has no interface on their side, or when they
+// have other addresses there. It drops packets; proxy ARP only requires another interface than the receiving one.
 const dummy = "causeway0"
 
 // unrouted counts the nodes that are not routed through the interface.
@@ -36,8 +36,8 @@ func (p *ipoibProbe) isByNetdev(a netip.Addr) bool {
 }
 
 // checkNodeRoutes requires routes to nodes through the interface: rdma_cm checks this (drivers/infiniband/core/cma.c,
-// validate_net_dev), and so does a strict rp_filter. A node that is routed by a subnet's route, which checkRoCERoutes has
-// replaced, needs one of its own.
+// validate_net_dev), and so does a strict rp_filter. A node that is routed by a subnet's route, which checkRoCERoutes
+// has replaced, needs one of its own.
 func (p *ipoibProbe) checkNodeRoutes() []Finding {
 	var fix []string
 	all := slices.Concat(p.members(false), p.members(true))
@@ -73,8 +73,8 @@ type target struct {
 	route netip.Prefix
 }
 
-// unknown returns an address of a subnet, from one on, that the configuration does not have, because known ones may have routes of
-// their own; the zero Addr when there is none.
+// unknown returns an address of a subnet, from one on, that the configuration does not have, because known ones may
+// have routes of their own; the zero Addr when there is none.
 func unknown(c *config.Config, n netip.Prefix, a netip.Addr) netip.Addr {
 	v6 := n.Addr().Is6()
 	known := slices.Concat(hostsOn(c, nodes, v6), hostsOn(c, roceHosts, v6), bridgeAddrs(c, v6))
@@ -87,8 +87,8 @@ func unknown(c *config.Config, n netip.Prefix, a netip.Addr) netip.Addr {
 	return a
 }
 
-// targets returns the configured RoCE hosts, and one address of each of the bridge's subnets for all others, unless those may be
-// learned nodes'. IPv4 only: for ND, routes do not matter.
+// targets returns the configured RoCE hosts, and one address of each of the bridge's subnets for all others, unless
+// those may be learned nodes'. IPv4 only: for ND, routes do not matter.
 func (p *ipoibProbe) targets() []target {
 	var out []target
 	for _, n := range roceSubnets(p.cfg) {

@@ -66,8 +66,8 @@ func portState(r *RDMAPort) Finding {
 	return ok("%s is ACTIVE, LID %d, subnet manager at LID %d", r.Name(), r.LID, r.SMLID)
 }
 
-// checkPKeys requires the port to be in the configured partitions, which the subnet manager assigns. A node, group or range
-// whose P_Key others have, too, is not named.
+// checkPKeys requires the port to be in the configured partitions, which the subnet manager assigns. A node, group or
+// range whose P_Key others have, too, is not named.
 func (p *smProbe) checkPKeys() []Finding {
 	if p.cfg == nil {
 		return nil
@@ -128,7 +128,8 @@ func (p *smProbe) checkSA() []Finding {
 	return fine("the subnet administrator answers; paths carry %d bytes", path.MTU.Bytes())
 }
 
-// unasked is a finding about a subnet administrator that cannot be queried: an error only if the configuration needs it.
+// unasked is a finding about a subnet administrator that cannot be queried: an error only if the configuration needs
+// it.
 func (p *smProbe) unasked(found, fix string) Finding {
 	needs := p.cfg.IB.AliasGIDs || p.cfg.IB.Learn
 	for _, h := range p.cfg.Hosts {

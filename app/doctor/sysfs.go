@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenSysfs opens the sysfs of this process's network namespace. A sysfs shows the interfaces of the namespace in which it
-// was mounted, so /sys may show those of another namespace, such as under nsenter. OpenSysfs then mounts a sysfs of its
-// own, detached and private, which closeIt unmounts; this needs CAP_SYS_ADMIN.
+// OpenSysfs opens the sysfs of this process's network namespace. A sysfs shows the interfaces of the namespace in which
+// it was mounted, so /sys may show those of another namespace, such as under nsenter. OpenSysfs then mounts a sysfs of
+// its own, detached and private, which closeIt unmounts; this needs CAP_SYS_ADMIN.
 func OpenSysfs() (sys fs.FS, closeIt func(), err error) {
 	sys, wrong := os.DirFS("/sys"), error(nil)
 	for range 3 { // interfaces may come and go meanwhile

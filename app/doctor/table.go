@@ -20,8 +20,8 @@ type column struct {
 	width int
 }
 
-// The widths add up to less than width. The name of an interface has at most 15 bytes. That of an RDMA device may have 63; a
-// long one gets a line of its own.
+// The widths add up to less than width. The name of an interface has at most 15 bytes. That of an RDMA device may have
+// 63; a long one gets a line of its own.
 var (
 	rdmaColumns = []column{{"PORT", 12}, {"LINK LAYER", 10}, {"STATE", 7}, {"LID", 6}, {"SM LID", 6}, {"MTU", 4}, {"RATE", 10},
 		{"PCI", 12}, {"NETDEV", 15}}

@@ -17,8 +17,8 @@ const (
 	textWidth  = 110 - groupWidth - levelWidth
 )
 
-// WriteText writes the findings by groups: problems with their commands, then hints, then one line for everything that is well, or
-// with all a line for each.
+// WriteText writes the findings by groups: problems with their commands, then hints, then one line for everything that
+// is well, or with all a line for each.
 func (fs Findings) WriteText(w io.Writer, all bool) error {
 	var b strings.Builder
 	for i := 0; i < len(fs); {
@@ -92,8 +92,8 @@ func (fs Findings) summary() string {
 	return plural(len(fs), "thing") + " are as they should be" + more
 }
 
-// wrap breaks text between words into lines of at most width characters, and replaces what would disturb a terminal: anyone
-// who may create an interface chooses its name.
+// wrap breaks text between words into lines of at most width characters, and replaces what would disturb a terminal:
+// anyone who may create an interface chooses its name.
 func wrap(s string, width int) []string {
 	s = printable(s)
 	var lines []string

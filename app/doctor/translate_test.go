@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// elsewhere are edits that give all hosts other addresses on the RoCE side, and on InfiniBand those that they have otherwise.
+// elsewhere are edits that give all hosts other addresses on the RoCE side, and on InfiniBand those that they have
+// otherwise.
 var elsewhere = []string{
 	"10.9.0.", "10.8.0.", "fd09::", "fd08::", "[policy]",
 	"[[translate]]\nroce = \"10.8.0.0/24\"\nib = \"10.9.0.0/24\"\n[[translate]]\nroce = \"fd08::/64\"\nib = \"fd09::/64\"\n[policy]",

@@ -116,8 +116,8 @@ func (m *Machine) mlx5Uses(pci string) []Use {
 	return nil
 }
 
-// whyNotMlx5 returns why the mlx5 PMD cannot use a ConnectX function; "": it can. The PMD works beside the kernel's driver,
-// through the RDMA device of the same function.
+// whyNotMlx5 returns why the mlx5 PMD cannot use a ConnectX function; "": it can. The PMD works beside the kernel's
+// driver, through the RDMA device of the same function.
 func (m *Machine) whyNotMlx5(e *EthPort) string {
 	if e.Driver != mlx5Driver {
 		return e.noPMD() + "; the PMD mlx5 works beside " + mlx5Driver

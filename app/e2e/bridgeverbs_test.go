@@ -66,20 +66,23 @@ func startVerbsBridge(t *testing.T, c *BridgeGuest, config string) (bridge *Gues
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop = func() {
+	stop = sync.OnceFunc(func() {
 		t.Helper()
-		if err := bridge.Stop(within(t, stepTime)); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stepTime)
+		defer cancel()
+		if err := bridge.Stop(ctx); err != nil {
 			bridge.command.Stop()
 			t.Error(err)
 		}
 		if t.Failed() {
 			t.Logf("the bridge logged:\n%s", lastLines(bridge.Log()))
 		}
-	}
+	})
 	if err := bridge.Ready(within(t, stepTime)); err != nil {
 		bridge.command.Stop()
 		t.Fatal(err)
 	}
+	t.Cleanup(stop) // where a test ends early: the next one has the same ports
 	return bridge, stop
 }
 
@@ -188,7 +191,8 @@ func exchangeWithReplier(t *testing.T, host, node Peer, imm string, grh bool) {
 	arrivedWhole(t, Only(came, "received"), 0, imm, grh)
 }
 
-// arrivedWhole checks that a message of each size came, undamaged, all with a GRH or none, and all from one QPN: 0 for any.
+// arrivedWhole checks that a message of each size came, undamaged, all with a GRH or none, and all from one QPN: 0 for
+// any.
 func arrivedWhole(t *testing.T, received []Event, from uint32, imm string, grh bool) {
 	t.Helper()
 	var sizes []int
@@ -211,8 +215,8 @@ func arrivedWhole(t *testing.T, received []Event, from uint32, imm string, grh b
 }
 
 // callBack has the node send messages that are no replies, from another queue pair, to the proxy QP that it has
-// received from, at the bridge on its side, which udend's arguments name. The host gets them from the node's own QPN. grh:
-// what comes to the node has a GRH.
+// received from, at the bridge on its side, which udend's arguments name. The host gets them from the node's own QPN.
+// grh: what comes to the node has a GRH.
 func callBack(t *testing.T, host, node Peer, bridge, imm string, grh bool) {
 	t.Helper()
 	ctx := within(t, stepTime)

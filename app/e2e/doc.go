@@ -18,7 +18,8 @@
 //	  tapA        tapC.1              tapC.2                    tapN
 //	    └─── br0 ────┘                   └───────── br1 ─────────┘
 //
-// In the third, D has an adapter with InfiniBand's link layer, and so has M; opensm in D manages the switch between them:
+// In the third, D has an adapter with InfiniBand's link layer, and so has M; opensm in D manages the switch between
+// them:
 //
 //	guest A        guest D: causeway run, opensm              guest M
 //	rxe0/eth0      eth1 (DPDK)        shca0/eth2 (verbs)        shca0/eth0

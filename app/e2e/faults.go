@@ -71,7 +71,13 @@ func (g *Guest) FindDevice(ctx context.Context, device, netdev string) error {
 }
 
 func findDevice(device, netdev string) string {
-	return fmt.Sprintf("rdma link add %s type rxe netdev %s\n", device, netdev) + rdmaNodes
+	return addDevice(device, netdev) + rdmaNodes
+}
+
+// addDevice waits until no device has the name any more, because a deleted one is there until the last process has let
+// go of it, and adds the device.
+func addDevice(device, netdev string) string {
+	return fmt.Sprintf("until ! rdma link show | grep -q '%[1]s/'; do sleep .1; done; rdma link add %[1]s type rxe netdev %[2]s\n", device, netdev)
 }
 
 // PullCable takes an interface down. The kernel then drops its IPv6 addresses,

@@ -196,7 +196,7 @@ func setUp(c GuestConfig) string {
 			line("ip addr add %s dev %s", a, dev)
 		}
 		if nic.RDMA {
-			line("rdma link add rxe%d type rxe netdev %s", rxe, dev)
+			b.WriteString(addDevice(fmt.Sprintf("rxe%d", rxe), dev))
 			rxe++
 		}
 		for _, v := range nic.VLANs {

@@ -126,11 +126,15 @@ func prepareHost(t *testing.T, r *Rig, a *Guest) {
 // awaitGID waits until the RDMA device has a GID of an IPv4 address.
 func awaitGID(t *testing.T, g *Guest, ip string) {
 	t.Helper()
-	b := netip.MustParseAddr(ip).As4()
-	err := g.Until(within(t, stepTime), fmt.Sprintf("grep -qs ffff:%02x%02x:%02x%02x /sys/class/infiniband/rxe0/ports/1/gids/*", b[0], b[1], b[2], b[3]))
-	if err != nil {
+	if err := g.Until(within(t, stepTime), hasGID(ip)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// hasGID is the condition that the RDMA device has a GID of an IPv4 address.
+func hasGID(ip string) string {
+	b := netip.MustParseAddr(ip).As4()
+	return fmt.Sprintf("grep -qs ffff:%02x%02x:%02x%02x /sys/class/infiniband/rxe0/ports/1/gids/*", b[0], b[1], b[2], b[3])
 }
 
 // expect does something and waits until the bridge has counted it: these drops

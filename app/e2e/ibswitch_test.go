@@ -16,8 +16,8 @@ import (
 // noticeTime is how soon opensm has acted on a trap: by its own log half a second after it.
 const noticeTime = 2 * time.Second
 
-// TestSwitch proves the switch by opensm and the programs of infiniband-diags: they find it, its counters and its software
-// node, which answers messages; and a cable that is pulled and put in again is noticed by trap.
+// TestSwitch proves the switch by opensm and the programs of infiniband-diags: they find it, its counters and its
+// software node, which answers messages; and a cable that is pulled and put in again is noticed by trap.
 func TestSwitch(t *testing.T) {
 	_, d, m := theThirdTopology(t)
 	proof := proves(t, "third topology: switch, its agents and software node by opensm's side; a pulled cable")

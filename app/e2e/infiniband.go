@@ -11,9 +11,9 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Adapter is a software channel adapter with InfiniBand's link layer (guest/shca): shca0, with IPoIB on ib0. Its cable is
-// a pair of datagram sockets between two QEMUs, or between QEMU and the switch: a frame is a datagram, and who is slow
-// holds the other up, as credits do on InfiniBand.
+// Adapter is a software channel adapter with InfiniBand's link layer (guest/shca): shca0, with IPoIB on ib0. Its cable
+// is a pair of datagram sockets between two QEMUs, or between QEMU and the switch: a frame is a datagram, and who is
+// slow holds the other up, as credits do on InfiniBand.
 type Adapter struct {
 	GUID  ib.GUID
 	Peer  string   // the name of the guest, or of the switch's port, at the other end of the cable
@@ -42,8 +42,8 @@ func (a *Adapter) setUp(netdev, name string) string {
 	return b.String()
 }
 
-// StartSM runs opensm in the guest, with more of its options, until the returned stop, which ends it. Its log is a new one,
-// and each line is there at once.
+// StartSM runs opensm in the guest, with more of its options, until the returned stop, which ends it. Its log is a new
+// one, and each line is there at once.
 func (g *Guest) StartSM(options string) (stop func(), err error) {
 	c, err := g.Start("rm -f /tmp/opensm.log; exec opensm -s 5 -d 2 -f /tmp/opensm.log " + options)
 	if err != nil {

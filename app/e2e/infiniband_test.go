@@ -41,8 +41,8 @@ var (
 	}}
 )
 
-// theThirdTopology returns host A on the first segment, D between that segment and InfiniBand, and node M there; third.sw
-// is the switch between them.
+// theThirdTopology returns host A on the first segment, D between that segment and InfiniBand, and node M there;
+// third.sw is the switch between them.
 func theThirdTopology(t *testing.T) (a *Guest, d *BridgeGuest, m *Guest) {
 	t.Helper()
 	a, d, m = third.boot(t, "third", ibBridge, ibNode, func(r *Rig) (err error) {
@@ -95,8 +95,8 @@ func startSM(t *testing.T, on *Guest, options string, ports ...*Guest) (stop fun
 	return stop
 }
 
-// TestAdapters proves the third topology by the kernels alone: opensm brings both ports up, and what libibverbs, librdmacm
-// and IPoIB send crosses.
+// TestAdapters proves the third topology by the kernels alone: opensm brings both ports up, and what libibverbs,
+// librdmacm and IPoIB send crosses.
 func TestAdapters(t *testing.T) {
 	_, d, m := theThirdTopology(t)
 	proof := proves(t, "third topology: two adapters with InfiniBand's link layer, without Causeway")
@@ -164,8 +164,8 @@ func plainIP(t *testing.T, proof *proof, server, client Peer) {
 	proof.add(4)
 }
 
-// TestSharedMembership has the bridge and programs of its machine as members of one group by one port: whoever leaves, the
-// others stay members. The subnet administrator knows the port alone.
+// TestSharedMembership has the bridge and programs of its machine as members of one group by one port: whoever leaves,
+// the others stay members. The subnet administrator knows the port alone.
 func TestSharedMembership(t *testing.T) {
 	x := bridgeInfiniBand(t, "the bridge and programs on its machine are members of one group; each leaves", "", infinibandBridge)
 	ctx := within(t, 2*stepTime)

@@ -31,7 +31,8 @@ type bridgedInfiniBand struct {
 	hosts, nodes []Peer // A and M by their addresses, IPv4 first
 }
 
-// bridgeInfiniBand starts opensm with more of its options, and a bridge, which the caller stops. Before the bridge it calls prepare.
+// bridgeInfiniBand starts opensm with more of its options, and a bridge, which the caller stops. Before the bridge it
+// calls prepare.
 func bridgeInfiniBand(t *testing.T, scenario, options, config string, prepare ...func(*testing.T, *BridgeGuest, string)) *bridgedInfiniBand {
 	t.Helper()
 	a, d, m := theThirdTopology(t)
@@ -58,7 +59,8 @@ func (x *bridgedInfiniBand) udaddy(t *testing.T, one, other Peer) {
 	}
 }
 
-// mend does what doctor says in D for a configuration, once, after which doctor has nothing to mend of what it calls a failure.
+// mend does what doctor says in D for a configuration, once, after which doctor has nothing to mend of what it calls a
+// failure.
 func mend(t *testing.T, d *BridgeGuest, config string) {
 	t.Helper()
 	bin, err := bridgeProgram()

@@ -192,8 +192,9 @@ func theFabricUnderFire(t *testing.T, partitions ...partitionOf) *fabricUnderFir
 	return f
 }
 
-// TestInfiniBandFaults changes the subnet in all ways while unicast and group traffic crosses the bridge both ways. Traffic
-// is back within a second of the subnet's own recovery, without a new process.
+// TestInfiniBandFaults changes the subnet in all ways while unicast and group traffic crosses the bridge both ways.
+// Traffic is back within a second of the subnet's own recovery, to which the node's own membership belongs, without a
+// new process.
 func TestInfiniBandFaults(t *testing.T) {
 	f := theFabricUnderFire(t)
 	f.proof = proves(t, "third topology: the subnet changes under traffic, unicast and groups both ways")
@@ -239,6 +240,9 @@ func (f *fabricUnderFire) judge(name string, flows []outage) {
 	for _, o := range flows {
 		f.proof.add(o.came)
 		figures = append(figures, fmt.Sprintf("%s %.2f s (%.2f s)", o.name, o.after.Seconds(), o.longest.Seconds()))
+		if o.joined > 0 {
+			figures[len(figures)-1] += fmt.Sprintf(" from the node's own join on, %.2f s later", o.joined.Seconds())
+		}
 		if o.after > bound {
 			f.t.Errorf("%s: %s: silent for %v after the subnet's recovery, want at most %v", name, o.name, o.after, bound)
 		}

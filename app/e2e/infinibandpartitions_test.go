@@ -54,8 +54,8 @@ func partitionedNode(t *testing.T, m *Guest) (v4, v6 Peer) {
 	return node[0], node[1]
 }
 
-// TestInfiniBandPartitions has groups and a node in a partition that is not the port's first. Under traffic the P_Key is
-// taken away from the bridge's port, and given back at another index of its table.
+// TestInfiniBandPartitions has groups and a node in a partition that is not the port's first. Under traffic the P_Key
+// is taken away from the bridge's port, and given back at another index of its table.
 func TestInfiniBandPartitions(t *testing.T) {
 	everybody := partitionOf{2, "ALL"}
 	f := theFabricUnderFire(t, everybody)
@@ -85,8 +85,8 @@ func TestInfiniBandPartitions(t *testing.T) {
 	switchConserved(t)
 }
 
-// TestServicesInPartition has udaddy at the host and at a node whose IP address is in the partition, each as client and as
-// server. The bridge's machine has an IPoIB interface there, too.
+// TestServicesInPartition has udaddy at the host and at a node whose IP address is in the partition, each as client and
+// as server. The bridge's machine has an IPoIB interface there, too.
 func TestServicesInPartition(t *testing.T) {
 	f := theFabricUnderFire(t, partitionOf{2, "ALL"})
 	proof := proves(t, "third topology: udaddy in partition 0x8002, both ways")

@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
-// TestInfiniBandUdaddyMany has programs with two hundred queue pairs, each with a connection of its own, both ways. Where
-// a host may not have so many proxy QPs, the program is told at once that there is no queue pair for it.
+// TestInfiniBandUdaddyMany has programs with two hundred queue pairs, each with a connection of its own, both ways.
+// Where a host may not have so many proxy QPs, the program is told at once that there is no queue pair for it.
 func TestInfiniBandUdaddyMany(t *testing.T) {
 	a, d, m := theThirdTopology(t)
 	const connections, fewer = 200, 64
@@ -20,16 +21,21 @@ func TestInfiniBandUdaddyMany(t *testing.T) {
 	mend(t, d, infinibandBridge)
 	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: m, IP: "10.9.0.7"}
 	t.Run("as many as by default", func(t *testing.T) {
-		bridge, stop := startVerbsBridge(t, d, infinibandBridge)
+		// Two thousand messages at once wait for proxy QPs: with as many packet buffers as by default, and their memory.
+		config := strings.Replace(infinibandBridge, "memory_mib = 192\nmbufs      = 8192\n", "memory_mib = 512\n", 1)
+		bridge, stop := startVerbsBridge(t, d, config)
 		defer stop()
 		before := settled(t, bridge)
 		for _, way := range [][2]Peer{{host, node}, {node, host}} {
+			began := time.Now()
 			if err := Udaddy(within(t, 2*stepTime), way[0], way[1], fmt.Sprintf("-c %d", connections)); err != nil {
 				t.Error(err)
 			}
+			proof.measured("%d connections from guest %s to %s: %.1f s", connections, way[1].Name, way[0].Name, time.Since(began).Seconds())
 		}
 		const each = 2 * connections * udaddyCount
-		movedExactly(t, settled(t, bridge).Since(before), each, each, append(kernelsTalk, "mad_served")...) // the requests for connections
+		// The requests for connections.
+		movedExactly(t, settled(t, bridge).Since(before), each, each, append(kernelsTalk, "mad_served")...)
 		proof.add(2 * each)
 	})
 	t.Run("beyond the limit", func(t *testing.T) {

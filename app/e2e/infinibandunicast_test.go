@@ -23,12 +23,12 @@ func portState(t *testing.T, g *Guest, name string) uint64 {
 	return n
 }
 
-// kernelsTalk are the drops of frames that are nobody's messages: the bridge's machine has plain IP on the same segment, and
-// its port gets the kernel's frames, and multicast of the bridge itself.
+// kernelsTalk are the drops of frames that are nobody's messages: the bridge's machine has plain IP on the same
+// segment, and its port gets the kernel's frames, and multicast of the bridge itself.
 var kernelsTalk = []string{"l2_notus", "loop_self"}
 
-// TestInfiniBandUnicast has bare verbs send messages of all sizes, host to node, back, and to the proxy QP unasked: with a
-// GRH and without, to each of the bridge's LIDs, and from LIDs of the node that are not its base LID.
+// TestInfiniBandUnicast has bare verbs send messages of all sizes, host to node, back, and to the proxy QP unasked:
+// with a GRH and without, to each of the bridge's LIDs, and from LIDs of the node that are not its base LID.
 func TestInfiniBandUnicast(t *testing.T) {
 	x := bridgeInfiniBand(t, "bare verbs, 0 bytes to the MTU, with and without GRH, four LIDs a port; groups by size", "-l 2", infinibandBridge)
 	defer x.stop()

@@ -19,8 +19,8 @@ side = "roce"
 port = 7174
 `)
 
-// TestLearnedNodes has node M without a line in the configuration: connections by address both ways, bare verbs with and without
-// a GRH, another address, and a station on Ethernet that claims its address.
+// TestLearnedNodes has node M without a line in the configuration: connections by address both ways, bare verbs with
+// and without a GRH, another address, and a station on Ethernet that claims its address.
 func TestLearnedNodes(t *testing.T) {
 	x := bridgeInfiniBand(t, "node M is learned; udaddy and bare verbs both ways, another address, a forged ARP", "", learningBridge, mend)
 	defer x.stop()

@@ -156,7 +156,8 @@ func sendToNobody(t *testing.T, c *Causeway, node *IBNode, callers []caller, bef
 	for slices.ContainsFunc(callers, func(o caller) bool { return o.at.DestQP == nobody.DestQP }) {
 		nobody.DestQP ^= 0x400000
 	}
-	for _, message := range []fabric.Send{nobody, somebody} { // when the second has been forwarded, the first has been handled
+	// When the second has been forwarded, the first has been handled.
+	for _, message := range []fabric.Send{nobody, somebody} {
 		message.Payload = stamp.Message(1, 64)
 		if err := node.Send(message); err != nil {
 			t.Fatal(err)

@@ -80,8 +80,17 @@ func rejected(ctx context.Context, a, b *Guest) error {
 	return err
 }
 
-// pingPongProgram records libibverbs' own example.
+// pingPongProgram records libibverbs' own example, which needs its GID at once, and its peer's MAC address within the
+// second that the kernel waits for it.
 func pingPongProgram(ctx context.Context, a, b *Guest) error {
+	for _, x := range []struct {
+		g         *Guest
+		own, peer string
+	}{{a, "10.9.0.1", "10.9.0.2"}, {b, "10.9.0.2", "10.9.0.1"}} {
+		if err := x.g.Until(ctx, hasGID(x.own)+" && ping -q -c 1 -W 1 "+x.peer+" >/dev/null"); err != nil {
+			return err
+		}
+	}
 	const command = "ibv_ud_pingpong -d rxe0 -n 4 -s 64 -g $(cd /sys/class/infiniband/rxe0/ports/1/gids && grep -ls ffff:0a09 *)"
 	server, err := a.Start(command)
 	if err != nil {
@@ -166,7 +175,7 @@ func TestRecordKernelFrames(t *testing.T) {
 // capture records one file and checks it: enough messages, each ICRC right.
 func (rec recording) capture(t *testing.T, r *Rig, a, b *Guest, dir string) (frames, messages int) {
 	ctx := within(t, stepTime)
-	c, err := r.Capture(ctx, "tapA", filepath.Join(dir, rec.file+".pcap"), "not tcp")
+	c, err := r.Capture(ctx, "tapA", filepath.Join(dir, rec.file+".pcap"), "not tcp and not icmp")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 	known := macsOf(t, a, addresses)
+	keepEntries(t, a, addresses, known)
 	bridge := bridgeInGuest(t, c)
 	defer func() {
 		if err := bridge.Stop(within(t, stepTime)); err != nil {
@@ -50,6 +51,17 @@ func TestTakeOver(t *testing.T) {
 		pingQPN(t, echoQPN, host, nodeIP, unicast)
 		proof.add(2 * len(mixedSizes))
 	})
+}
+
+// keepEntries makes a host's neighbour entries stale, as they are after a while without traffic. The host would
+// otherwise ask again for those that it has just used, and drop them if the next bridge takes long to start.
+func keepEntries(t *testing.T, host *Guest, addresses, macs []string) {
+	t.Helper()
+	for i, ip := range addresses {
+		if err := host.Must(within(t, stepTime), fmt.Sprintf("ip neigh replace %s lladdr %s nud stale dev $(%s)", ip, macs[i], deviceTo(ip))); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // macsOf returns the MAC addresses in a host's neighbour entries.

@@ -86,7 +86,8 @@ func TestVerbsUdaddyTranslated(t *testing.T) {
 	config := strings.NewReplacer("::ffff:10.9.0.7", "::ffff:"+there4+"7", `gid  = "fd09::7"`, `gid  = "`+there6+`7"`).Replace(verbsBridge)
 	bridge, stop := startVerbsBridge(t, c, config+fmt.Sprintf("[[service]]\nport = %d\n", udaddyPort)+translations)
 	defer stop()
-	awaitGauge(t, bridge, "causeway_ib_gids", 7) // link-local, and three of each family: C's own, host A's there, and C's there
+	// link-local, and three of each family: C's own, host A's there, and C's there.
+	awaitGauge(t, bridge, "causeway_ib_gids", 7)
 	for _, f := range []struct{ name, here, there string }{{"v4", "10.9.0.", there4}, {"v6", "fd09::", there6}} {
 		t.Run(f.name, func(t *testing.T) {
 			translated(t, proof, Peer{Guest: a, IP: f.here + "1"}, Peer{Guest: n, IP: f.there + "7"}, f.here+"7")

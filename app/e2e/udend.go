@@ -26,7 +26,9 @@ type Event struct {
 	GIDIndex int    `json:"gid_index"`
 	MTU      int    `json:"mtu"` // bytes
 
-	At     float64 `json:"at"`  // sent, received: seconds of the guest's monotonic clock
+	MLID uint16 `json:"mlid"` // joined, by rdma_cm: anew after each change of the subnet that ended the membership
+
+	At     float64 `json:"at"`  // joined, sent, received: seconds of the guest's monotonic clock
 	Seq    uint32  `json:"seq"` // sent, received
 	Length int     `json:"length"`
 	Status string  `json:"status"` // "success", or ibv_wc_status_str's text

@@ -71,7 +71,7 @@ func TestVerbsPort(t *testing.T) {
 	}
 	run(flags)
 	run("-test.run '^TestDeviceGone$' -device rxe0 -remove")
-	if err := v.Must(within(t, time.Minute), "until ! rdma link show | grep -q rxe0; do sleep .1; done; rdma link add rxe0 type rxe netdev eth0;"+rdmaNodes); err != nil {
+	if err := v.Must(within(t, time.Minute), findDevice("rxe0", "eth0")); err != nil {
 		t.Fatal("the device's return: ", err)
 	}
 	run("-test.run '^(TestUnicast|TestGroups)$' -device rxe0")

@@ -27,14 +27,15 @@ const (
 	crowdLost = crowd / 50
 )
 
-// TestTenThousandProxyQPs has forty hosts send from ten thousand queue pairs: each gets a proxy QP of its own on the
-// device, its message arrives, and the proxy QP ends when it has been idle for long. One that is used stays.
+// TestTenThousandProxyQPs has forty hosts, which answer no ARP, send from ten thousand queue pairs: each gets a proxy
+// QP of its own on the device, its message arrives, and the proxy QP ends when it has been idle for long. One that is
+// used stays.
 func TestTenThousandProxyQPs(t *testing.T) {
 	r, _, _ := theRig(t)
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: ten thousand proxy QPs made, received from and aged; one in use stays")
 	small := strings.NewReplacer("proxy_qps   = 512",
-		fmt.Sprintf("proxy_qps   = 12000\nproxy_qps_per_host = %d\nproxy_qp_depth = 16\nproxy_qp_idle = %d", crowdHost, int(crowdAge.Seconds())), `level = "debug"`, `level = "info"`)
+		fmt.Sprintf("proxy_qps   = 12000\nproxy_qps_per_host = %d\nproxy_qp_depth = 16\nproxy_qps_unconfirmed = 0\nproxy_qp_idle = %d", crowdHost, int(crowdAge.Seconds())), `level = "debug"`, `level = "info"`)
 	bridge, stop := startVerbsBridge(t, c, small.Replace(verbsBridge))
 	defer stop()
 	faithful, err := a.StartUDEnd(within(t, stepTime), fmt.Sprintf("--ip 10.9.0.1 %s --to 10.9.0.7 --qpn 0x123 --gap 1000 --count 1000 send", unicast))

@@ -21,12 +21,14 @@ type flow struct {
 	at       *Guest
 	receiver *UDEnd
 	others   []*UDEnd // the senders, unless the receiver sends as well
+	member   *UDEnd   // the node's program that must be in the group for this flow, or nil
 	mark     int      // messages that had come at the last mark
 }
 
 // flows is the traffic of a bridge during a fault.
 type flows struct {
-	all []*flow
+	node *Guest
+	all  []*flow
 }
 
 // The flows' names.
@@ -41,8 +43,8 @@ const (
 // flowsLast is longer than any test.
 const flowsLast = "--seconds 1200 "
 
-// startFlows starts one message every gap of each kind: from host A to the node and back by the proxy QP, and to a group
-// each way.
+// startFlows starts one message every gap of each kind: from host A to the node and back by the proxy QP, and to a
+// group each way.
 func startFlows(t *testing.T, gap time.Duration, a *Guest, node, node6 Peer) *flows {
 	t.Helper()
 	start := func(p Peer, format string, args ...any) *UDEnd {
@@ -59,12 +61,13 @@ func startFlows(t *testing.T, gap time.Duration, a *Guest, node, node6 Peer) *fl
 	replier, replier6 := start(node, "reply"), start(node6, "reply")
 	atNode := start(node, "--mgid %s recv", groupV4)
 	atHost := start(host, "--mgid %s recv", secondGroup)
-	return &flows{[]*flow{
-		{toNode, node.Guest, replier, nil, 0},
-		{back, a, start(host, send, node.IP, replier.QPN, "stream"), nil, 0},
-		{back6, a, start(host6, send, node6.IP, replier6.QPN, "stream"), []*UDEnd{replier6}, 0},
-		{groupToNode, node.Guest, atNode, []*UDEnd{start(host, send, groupV4, 0xffffff, "send")}, 0},
-		{groupToHost, a, atHost, []*UDEnd{start(node, send, secondGroup, 0xffffff, "send")}, 0},
+	fromNode := start(node, send, secondGroup, 0xffffff, "send")
+	return &flows{node.Guest, []*flow{
+		{toNode, node.Guest, replier, nil, nil, 0},
+		{back, a, start(host, send, node.IP, replier.QPN, "stream"), nil, nil, 0},
+		{back6, a, start(host6, send, node6.IP, replier6.QPN, "stream"), []*UDEnd{replier6}, nil, 0},
+		{groupToNode, node.Guest, atNode, []*UDEnd{start(host, send, groupV4, 0xffffff, "send")}, atNode, 0},
+		{groupToHost, a, atHost, []*UDEnd{fromNode}, fromNode, 0},
 	}}
 }
 

@@ -25,7 +25,8 @@ ethernet = "udp:4711"
 `
 )
 
-// TestPlainUDPGroups: host A uses sockets alone, and N verbs and rdma_cm; between them a bridge with groups of plain UDP.
+// TestPlainUDPGroups: host A uses sockets alone, and N verbs and rdma_cm; between them a bridge with groups of plain
+// UDP.
 func TestPlainUDPGroups(t *testing.T) {
 	a, c, n := theSecondTopology(t)
 	proof := proves(t, "second topology: plain UDP of host A's sockets, and mckey and udend at N; both ways, each byte")
@@ -167,8 +168,8 @@ func mckeyToSocket(t *testing.T, host, node Peer) int {
 	return len(received)
 }
 
-// plainDrops sends what does not cross: to a port that is no group's, and more than InfiniBand carries. Fragments are not
-// here: virtual NICs carry large datagrams whole.
+// plainDrops sends what does not cross: to a port that is no group's, and more than InfiniBand carries. Fragments are
+// not here: virtual NICs carry large datagrams whole.
 func plainDrops(t *testing.T, bridge *GuestCauseway, host Peer) int {
 	before := settled(t, bridge)
 	plainSend(t, host, plainGroup, plainPort+1, []int{64, 64, 64})

@@ -42,7 +42,8 @@ func TestHostGIDs(t *testing.T) {
 	}
 	alias("add", spare+"/24")
 	t.Cleanup(func() {
-		_, _, _ = c.Run(context.Background(), "ip addr del "+spare+"/24 dev eth2; ip addr del 10.9.0.2/32 dev eth2") // they may be gone
+		// They may be gone.
+		_, _, _ = c.Run(context.Background(), "ip addr del "+spare+"/24 dev eth2; ip addr del 10.9.0.2/32 dev eth2")
 	})
 	bridge, stop := startVerbsBridge(t, c, withIB(verbsBridge, `host_gids = ["10.9.0.96/28"]`))
 	defer stop()

@@ -5,11 +5,12 @@
 //	log.Info("host_learned", …) ─▶ level? ─▶ too often? ─▶ text or JSON ─┬▶ standard error
 //	                                             └▶ counted             └▶ the last lines, for the console
 //
-// A message is the name of an event, which does not change between versions; details are in the attributes. list_test.go
-// lists the names. The packet path logs nothing: it counts.
+// A message is the name of an event, which does not change between versions; details are in the attributes.
+// list_test.go lists the names. The packet path logs nothing: it counts.
 package logs
 
 import (
+	"bytes"
 	"context"
 	"encoding"
 	"encoding/json"
@@ -40,14 +41,24 @@ func New(c config.Log, w io.Writer) (*slog.Logger, *Control) {
 	if err := k.SetLevel(c.Level); err != nil {
 		k.level.Set(slog.LevelInfo) // config has checked the level
 	}
-	o := &slog.HandlerOptions{Level: &k.level}
+	k.writer = newWriter(c, k, &k.level)
+	if o, ok := w.(*Output); ok {
+		k.queued = true
+		k.lost = newWriter(c, &k.lostLine, &k.level)
+		o.failed, o.report, o.unreported = k.unwrittenLines, k.lostReport, k.reportLater
+	}
+	k.splitter = newSplitter(&k.parts)
+	return slog.New(handler{k.writer, k, k.splitter}), k
+}
+
+// newWriter returns a handler that writes lines in a log's format.
+func newWriter(c config.Log, w io.Writer, level slog.Leveler) slog.Handler {
+	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
 		o.ReplaceAttr = asText
-		k.writer = slog.NewJSONHandler(k, o)
-	} else {
-		k.writer = slog.NewTextHandler(k, o)
+		return slog.NewJSONHandler(w, o)
 	}
-	return slog.New(handler{k.writer, k}), k
+	return slog.NewTextHandler(w, o)
 }
 
 // asText makes JSON write a fmt.Stringer as text: GIDs and MAC addresses are arrays of bytes otherwise,
@@ -76,16 +87,25 @@ func asText(_ []string, a slog.Attr) slog.Attr {
 
 // A Control controls a logger at run time. Its methods may be called from any goroutine.
 type Control struct {
-	level  slog.LevelVar
-	out    io.Writer
-	writer slog.Handler
-	now    func() time.Time
+	level    slog.LevelVar
+	out      io.Writer
+	writer   slog.Handler
+	splitter splitter // writes the parts of events
+	now      func() time.Time
+
+	queued   bool         // out is an Output: whether a line could be written is known later
+	lost     slog.Handler // writes log_lost to lostLine, which only the Output's goroutine uses
+	lostLine bytes.Buffer
 
 	mu         sync.Mutex
 	limits     map[string]*limit // by event
 	suppressed uint64
+	unwritten  uint64 // lines that could not be written
+	unreported uint64 // of them, those that log_lost has not had
 
-	lines ring
+	lines  ring[string]
+	events ring[Event]
+	parts  parts
 }
 
 // A limit is the rate limit of one event.
@@ -143,8 +163,12 @@ func (k *Control) Flush() {
 
 // Write implements io.Writer. The handler calls it once for each line, never concurrently.
 func (k *Control) Write(line []byte) (int, error) {
-	k.lines.add(line)
-	return k.out.Write(line)
+	k.lines.add(trimmed(line))
+	n, err := k.out.Write(line)
+	if err != nil {
+		k.unwrittenLines(1)
+	}
+	return n, err
 }
 
 // admit reports whether another line of an event may be written.
@@ -203,9 +227,15 @@ func (k *Control) calm(event string) {
 // report writes how many lines of an event were suppressed. It needs no limit: there is at most one a second for each
 // event.
 func (k *Control) report(event string, n uint64) {
-	r := slog.NewRecord(k.now(), slog.LevelWarn, "suppressed", 0)
-	r.AddAttrs(slog.String("event", event), slog.Uint64("lines", n))
+	k.note("suppressed", slog.String("event", event), slog.Uint64("lines", n))
+}
+
+// note writes a line of the log itself, past the limits.
+func (k *Control) note(event string, attrs ...slog.Attr) {
+	r := slog.NewRecord(k.now(), slog.LevelWarn, event, 0)
+	r.AddAttrs(attrs...)
 	if k.writer.Enabled(context.Background(), r.Level) {
+		k.keep(context.Background(), k.splitter, r)
 		_ = k.writer.Handle(context.Background(), r) // a log that cannot be written cannot report that
 	}
 }
@@ -213,7 +243,8 @@ func (k *Control) report(event string, n uint64) {
 // A handler applies the rate limit before another handler.
 type handler struct {
 	slog.Handler
-	k *Control
+	k        *Control
+	splitter splitter // has the same attributes and groups
 }
 
 // Handle writes a line or counts it as suppressed.
@@ -221,13 +252,20 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if !h.k.admit(r.Message) {
 		return nil
 	}
-	return h.Handler.Handle(ctx, r)
+	h.k.keep(ctx, h.splitter, r)
+	err := h.Handler.Handle(ctx, r)
+	if err == nil && !h.k.queued {
+		h.k.written()
+	}
+	return err
 }
 
 // WithAttrs keeps the rate limit.
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return handler{h.Handler.WithAttrs(attrs), h.k}
+	return handler{h.Handler.WithAttrs(attrs), h.k, h.splitter.withAttrs(attrs)}
 }
 
 // WithGroup keeps the rate limit.
-func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name), h.k} }
+func (h handler) WithGroup(name string) slog.Handler {
+	return handler{h.Handler.WithGroup(name), h.k, h.splitter.withGroup(name)}
+}

@@ -41,7 +41,7 @@ func (p progress) stalled(earlier progress) string {
 }
 
 // statusLine is the line that systemctl status shows.
-func statusLine(at state, s manage.Status, stalled string) string {
+func statusLine(at state, s manage.Status, stalled string, faults []string) string {
 	switch {
 	case at == stopping:
 		return "Stopping"
@@ -49,6 +49,8 @@ func statusLine(at state, s manage.Status, stalled string) string {
 		return "Watchdog not triggered: " + stalled
 	case at == reloading:
 		return "Reloading the configuration"
+	case len(faults) > 0:
+		return "Not ready: " + faults[0]
 	case at == starting || !s.Ready:
 		return fmt.Sprintf("Waiting for %d joins and paths", s.Waiting)
 	}

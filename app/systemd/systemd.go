@@ -15,6 +15,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"causeway/app/condition"
 	"causeway/lcore"
 	"causeway/lcore/manage"
 )
@@ -152,17 +153,27 @@ func (s *Service) report(src Source, stop <-chan struct{}) {
 		now := progressOf(src.Workers(), status)
 		stalled := now.stalled(last)
 		last = now
-		s.notify(status, stalled, every)
+		var faults []string
+		if b, ok := src.(condition.Source); ok {
+			faults = condition.Faults(b)
+		}
+		s.notify(statusLine(s.at(), status, stalled, faults), stalled, every)
 	}
+}
+
+func (s *Service) at() state {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
 }
 
 // notify sends the line of status when it has changed, and triggers the watchdog unless something is stalled. While the
 // bridge starts, systemd has no watchdog but a start timeout, which notify extends: the bridge may wait for its subnet
 // without limit.
-func (s *Service) notify(status manage.Status, stalled string, every time.Duration) {
+func (s *Service) notify(line, stalled string, every time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if line := statusLine(s.state, status, stalled); line != s.line {
+	if line != s.line {
 		s.line = line
 		s.send("STATUS=" + line)
 	}

@@ -65,7 +65,7 @@ func (m *manager) next(within time.Duration) (string, bool) {
 // wants checks that a message with this beginning is among the next ones, and returns those before it.
 func (m *manager) wants(prefix string) (before []string, message string) {
 	m.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if got, ok := m.next(time.Second); !ok {
 			continue
 		} else if strings.HasPrefix(got, prefix) {

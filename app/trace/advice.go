@@ -60,6 +60,8 @@ var advice = map[string]string{
 	"node_no_ip":       "[[host]] of the node: it needs an address of the host's IP version (ip or ip6)",
 	"proxy_qp_unknown": "whether the host's proxy QP was removed as idle ([workers] proxy_qp_idle) and the node uses its old number",
 	"src_refused":      "which other host uses the sender's address: ARP entries, and \"show hosts\"",
+	"src_unconfirmed":  "whether the host answers ARP or ND (\"show neighbours\": stranger); if it cannot, a [[host]] with its mac. Else addresses are forged",
+	"proxy_qp_rate":    "which host makes queue pairs so fast (\"show proxy-qps\"); [workers] proxy_qp_rate and proxy_qp_rate_per_host",
 	"proxy_qp_full":    "[workers] proxy_qps and proxy_qps_per_host, and whether a host creates queue pairs without end",
 	"policed":          "the rate of this [[group]]",
 	"mtu_exceeded":     "the sender's MTU, [roce] mtu, and the MTU of the group or of the path to the node (\"show nodes\")",

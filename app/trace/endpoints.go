@@ -27,7 +27,10 @@ func (x *explainer) fromHost(e endpoints) {
 			x.From.add("QP", "0x%x", uint32(e.srcQP))
 		}
 		if s, ok := x.tables.ProxyQP(tables.HostQP{Host: e.src, HostQPN: e.srcQP, Partition: x.partition(e)}); ok {
-			x.From.add("proxy QP", "0x%x at worker %d", uint32(s.QPN), s.Worker)
+			values := Facts{}
+			values.add("QPN", "0x%x", uint32(s.QPN))
+			values.number("worker", int(s.Worker))
+			x.From.several("proxy QP", fmt.Sprintf("0x%x at worker %d", uint32(s.QPN), s.Worker), values)
 		} else {
 			x.missProxyQP(e)
 		}
@@ -49,8 +52,8 @@ func (x *explainer) fromHost(e endpoints) {
 	}
 	x.To.add("GID", "%v", n.GID)
 	x.To.add("LID", "%v", n.LID)
-	x.To.add("SL", "%d", n.SL)
-	x.To.add("largest payload", "%d bytes", n.MTU)
+	x.To.number("SL", int(n.SL))
+	x.To.size("largest payload", int(n.MTU))
 	if n.Bridge {
 		x.To.add("is", "another bridge")
 	}
@@ -90,11 +93,11 @@ func (x *explainer) group(name string, g tables.Group, ok, toIB bool) {
 		x.To.add("MLID", "0x%x", uint16(g.MLID))
 		x.To.add("Q_Key", "%#08x", uint32(g.QKey))
 		x.onEthernet(g)
-		x.To.add("largest payload", "%d bytes", g.MTUToIB)
+		x.To.size("largest payload", int(g.MTUToIB))
 	} else {
 		x.To.add("IP", "%v", g.IP)
 		x.onEthernet(g)
-		x.To.add("largest payload", "%d bytes", g.MTUToRoCE)
+		x.To.size("largest payload", int(g.MTUToRoCE))
 	}
 	x.To.add("open", "%s", openWays(g))
 	if g.Policed {
@@ -105,7 +108,7 @@ func (x *explainer) group(name string, g tables.Group, ok, toIB bool) {
 // onEthernet adds what the group is there.
 func (x *explainer) onEthernet(g tables.Group) {
 	if g.UDPPort != 0 {
-		x.To.add("UDP port", "%d", g.UDPPort)
+		x.To.number("UDP port", int(g.UDPPort))
 		return
 	}
 	x.To.add("Q_Key on RoCE", "%#08x", uint32(g.RoCEQKey))

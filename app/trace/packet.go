@@ -16,13 +16,16 @@ import (
 func (x *explainer) frame(to *Facts, m *lcore.MirroredPacket) (e endpoints) {
 	f, fault := frame.Open(m.Data)
 	to.add("port", "Ethernet")
-	to.add("length", "%d bytes", m.Len)
+	to.size("length", m.Len)
 	if f.Eth == nil {
 		return e
 	}
-	to.add("MAC", "%v to %v", f.Eth.Src(), f.Eth.Dst())
+	to.pair("MAC", "%v", f.Eth.Src(), f.Eth.Dst())
 	if f.Tag != nil {
-		to.add("VLAN", "%d, priority %d", f.Tag.VID(), f.Tag.PCP())
+		tag := Facts{}
+		tag.number("id", int(f.Tag.VID()))
+		tag.number("priority", int(f.Tag.PCP()))
+		to.several("VLAN", fmt.Sprintf("%d, priority %d", f.Tag.VID(), f.Tag.PCP()), tag)
 	}
 	whole := m.Len == len(m.Data)
 	switch {
@@ -43,7 +46,8 @@ func (x *explainer) frame(to *Facts, m *lcore.MirroredPacket) (e endpoints) {
 	case f.Type == frame.TypeARP:
 		if a, ok := frame.AsARP(f.Payload); ok {
 			e.src, e.dst = a.SPA(), a.TPA()
-			to.add("ARP", "%v of %v", a.SPA(), a.TPA())
+			to.several("ARP", fmt.Sprintf("%v of %v", a.SPA(), a.TPA()),
+				Facts{{Name: "from", Value: a.SPA().String()}, {Name: "of", Value: a.TPA().String()}})
 		}
 	default:
 		to.add("ethertype", "%#04x", f.Type)
@@ -61,22 +65,25 @@ func ipLen(data []byte, f frame.Frame) int {
 }
 
 func (x *explainer) network(to *Facts, e endpoints, hops string, tclass, ttl uint8) {
-	to.add("IP", "%v to %v", e.src, e.dst)
-	to.add("DSCP", "%d", tclass>>2)
+	to.pair("IP", "%v", e.src, e.dst)
+	to.number("DSCP", int(tclass>>2))
 	if tclass&3 == 3 {
 		to.add("ECN", "congestion experienced")
 	}
-	to.add(hops, "%d", ttl)
+	to.number(hops, int(ttl))
 }
 
 // udp adds what follows an IP header; complete: the packet is not truncated.
 func (x *explainer) udp(to *Facts, e *endpoints, protocol uint8, ip []byte, header int, complete bool) {
 	u, ok := frame.AsUDP(ip[min(header, len(ip)):])
 	if protocol != frame.ProtoUDP || !ok {
-		to.add("protocol", "%d", protocol)
+		to.number("protocol", int(protocol))
 		return
 	}
-	to.add("UDP", "%d to %d", u.SrcPort(), u.DstPort())
+	ports := Facts{}
+	ports.number("from", int(u.SrcPort()))
+	ports.number("to", int(u.DstPort()))
+	to.several("UDP", fmt.Sprintf("%d to %d", u.SrcPort(), u.DstPort()), ports)
 	if u.DstPort() == frame.PortRoCEv2 {
 		x.transport(to, e, ip[header+frame.UDPLen:])
 		x.icrc(to, ip, header+frame.UDPLen+ib.BTHLen, complete, ib.ICRCRoCEv2)
@@ -100,7 +107,7 @@ func (x *explainer) plain(to *Facts, e *endpoints, u frame.UDP, datagram []byte,
 	default:
 		to.add("UDP checksum", "wrong")
 	}
-	to.add("payload", "%d bytes", e.payload)
+	to.size("payload", e.payload)
 }
 
 func (x *explainer) grh(to *Facts, e *endpoints, b []byte, whole bool) {
@@ -115,7 +122,7 @@ func (x *explainer) grh(to *Facts, e *endpoints, b []byte, whole bool) {
 			e.dst = v4.Addr()
 		}
 	}
-	to.add("RoCE", "version 1")
+	*to = append(*to, Fact{"RoCE", "version 1", 1})
 	x.network(to, *e, "hop limit", g.TClass(), g.HopLimit())
 	x.transport(to, e, b[ib.GRHLen:])
 	n := ib.GRHLen + g.PayLen()
@@ -137,15 +144,15 @@ func (x *explainer) transport(to *Facts, e *endpoints, b []byte) {
 		return
 	}
 	e.transport, e.qkey, e.srcQP = true, deth.QKey(), deth.SrcQP()
-	to.add("QP", "0x%x to 0x%x", uint32(e.srcQP), uint32(e.dstQ))
+	to.pair("QP", "0x%x", uint32(e.srcQP), uint32(e.dstQ))
 	to.add("Q_Key", "%#08x", uint32(e.qkey))
-	to.add("PSN", "%d", bth.PSN())
+	to.number("PSN", int(bth.PSN()))
 	e.payload = len(b) - ib.BTHLen - ib.DETHLen - ib.ICRCLen - bth.PadCnt()
 	if imm, ok := ib.AsImmDt(b[ib.BTHLen+ib.DETHLen:]); ok && bth.OpCode() == ib.OpUDSendOnlyImm {
 		to.add("immediate", "%#08x", imm.Value())
 		e.payload -= ib.ImmDtLen
 	}
-	to.add("payload", "%d bytes", e.payload)
+	to.size("payload", e.payload)
 }
 
 func opcode(op uint8) string {
@@ -163,15 +170,18 @@ func opcode(op uint8) string {
 // icrc checks the last four bytes of what the network header covers.
 func (x *explainer) icrc(to *Facts, b []byte, least int, complete bool, of func([]byte) uint32) {
 	if !complete || len(b) < least+ib.ICRCLen {
-		to.add("ICRC", "not checked: the packet is truncated")
+		to.several("ICRC", "not checked: the packet is truncated", Facts{{"checked", "no", false}})
 		return
 	}
 	covered := b[:len(b)-ib.ICRCLen]
 	has, right := binary.LittleEndian.Uint32(b[len(covered):]), of(covered)
 	if has == right {
-		to.add("ICRC", "correct")
+		to.several("ICRC", "correct", Facts{{"correct", "yes", true}})
 	} else {
-		to.add("ICRC", "wrong: %#08x, expected %#08x", has, right)
+		values := Facts{{"correct", "no", false}}
+		values.add("has", "%#08x", has)
+		values.add("expected", "%#08x", right)
+		to.several("ICRC", fmt.Sprintf("wrong: %#08x, expected %#08x", has, right), values)
 	}
 }
 
@@ -184,15 +194,15 @@ func (x *explainer) message(s *lcore.MirroredPacket) endpoints {
 		to.add("from LID", "%v", m.SLID)
 	}
 	if m.GRH || !m.SGID.IsZero() {
-		to.add("GID", "%v to %v", m.SGID, m.DGID)
+		to.pair("GID", "%v", m.SGID, m.DGID)
 		to.add("traffic class", "%#02x", m.TClass)
-		to.add("hop limit", "%d", m.HopLimit)
+		to.number("hop limit", int(m.HopLimit))
 	} else {
 		to.add("GRH", "none")
 	}
 	if m.Known {
-		to.add("SL", "%d", m.SL)
-		to.add("QP", "0x%x to 0x%x", uint32(m.Peer), uint32(m.QPN))
+		to.number("SL", int(m.SL))
+		to.pair("QP", "0x%x", uint32(m.Peer), uint32(m.QPN))
 	}
 	if m.HasImm {
 		to.add("immediate", "%#08x", m.Imm)
@@ -201,9 +211,9 @@ func (x *explainer) message(s *lcore.MirroredPacket) endpoints {
 		to.add("FECN", "set")
 	}
 	if len(m.Area) < ib.GRHLen {
-		to.add("completion", "%d bytes", len(m.Area))
+		to.size("completion", len(m.Area))
 	}
-	to.add("payload", "%d bytes", s.Len)
-	to.add("ICRC", "checked by the port")
+	to.size("payload", s.Len)
+	to.several("ICRC", "checked by the port", Facts{{"correct", "yes", true}})
 	return e
 }

@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,14 +32,40 @@ type Tables interface {
 	MGID(gid ib.GID) (tables.Group, bool)
 }
 
-// A Fact is a name and its value, as text.
-type Fact struct{ Name, Value string }
+// A Fact is a name and its value.
+type Fact struct {
+	Name, Value string
+	value       any // in JSON; nil: Value
+}
 
-// Facts are in the order of the packet's headers. In JSON they are an object.
+// Facts are in the order of the packet's headers. In JSON they are an object, and what consists of several values is
+// another.
 type Facts []Fact
 
+// add adds a word.
 func (f *Facts) add(name, format string, args ...any) {
-	*f = append(*f, Fact{name, fmt.Sprintf(format, args...)})
+	*f = append(*f, Fact{Name: name, Value: fmt.Sprintf(format, args...)})
+}
+
+// number adds a number. Numbers that are names, such as those of queue pairs, are words in hexadecimal.
+func (f *Facts) number(name string, n int) {
+	*f = append(*f, Fact{name, strconv.Itoa(n), n})
+}
+
+// size adds a number of bytes.
+func (f *Facts) size(name string, n int) {
+	*f = append(*f, Fact{name, fmt.Sprintf("%d bytes", n), n})
+}
+
+// pair adds a source and a destination.
+func (f *Facts) pair(name, format string, from, to any) {
+	a, b := fmt.Sprintf(format, from), fmt.Sprintf(format, to)
+	f.several(name, a+" to "+b, Facts{{Name: "from", Value: a}, {Name: "to", Value: b}})
+}
+
+// several adds what consists of several values.
+func (f *Facts) several(name, text string, values Facts) {
+	*f = append(*f, Fact{name, text, values})
 }
 
 // Get returns the value of a fact; "" when there is none.
@@ -59,7 +87,10 @@ func (f Facts) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		value, err := json.Marshal(x.Value)
+		if x.value == nil {
+			x.value = x.Value
+		}
+		value, err := json.Marshal(x.value)
 		if err != nil {
 			return nil, err
 		}
@@ -78,6 +109,8 @@ const (
 	Dropped    = "dropped"
 	Management = "management"  // punted
 	InProgress = "in progress" // neither sent nor dropped yet
+	Waits      = "waits for a proxy QP, which management makes"
+	Moved      = "waits until management knows whether the host has moved: its MAC address is another"
 )
 
 // An Explanation explains one packet.
@@ -103,6 +136,22 @@ type Step struct {
 	Point  string        `json:"point"`
 	Worker int           `json:"worker"`
 	After  time.Duration `json:"after_ns"` // since the first step
+}
+
+// Explain explains a packet from the copies of a dry run: what would be done with it. The PSN is the worker's next,
+// which a dry run does not know.
+func Explain(copies []lcore.MirroredPacket, t Tables) Explanation {
+	e := explain(copies, t)
+	if copies[len(copies)-1].Point == lcore.Waiting {
+		if e.Outcome = Waits; e.From.Get("proxy QP") != "" {
+			e.Outcome = Moved
+		}
+	}
+	for i := range e.Steps {
+		e.Steps[i].After = 0 // that of a dry run says nothing
+	}
+	e.SentAs = slices.DeleteFunc(e.SentAs, func(f Fact) bool { return f.Name == "PSN" })
+	return e
 }
 
 // explain explains a packet from its copies, at least one, in order of time.
@@ -177,27 +226,39 @@ func (x *explainer) sentToIB(s *lcore.MirroredPacket) {
 	m, l := s.IB, &x.SentAs
 	l.add("port", "InfiniBand")
 	l.add("proxy QP", "0x%x", uint32(m.QPN))
-	l.add("worker", "%d", s.Worker)
+	l.number("worker", s.Worker)
 	if !m.SGID.IsZero() {
 		l.add("from GID", "%v", m.SGID)
 	}
 	l.add("to QP", "0x%x", uint32(m.Peer))
 	l.add("LID", "%v", m.DLID)
 	l.add("GID", "%v", m.DGID)
-	l.add("SL", "%d", m.SL)
+	l.number("SL", int(m.SL))
 	if m.GRH {
-		l.add("GRH", "traffic class %#02x, hop limit %d, flow label %#x", m.TClass, m.HopLimit, m.FlowLabel)
+		var grh Facts
+		grh.add("traffic class", "%#02x", m.TClass)
+		grh.number("hop limit", int(m.HopLimit))
+		grh.add("flow label", "%#x", m.FlowLabel)
+		l.several("GRH", strings.Join(grh.text(), " "), grh)
 	}
 	l.add("Q_Key", "%#08x", uint32(m.QKey))
 	if m.HasImm {
 		l.add("immediate", "%#08x", m.Imm)
 	}
-	l.add("payload", "%d bytes", s.Len)
+	l.size("payload", s.Len)
 }
 
 // Lines returns the explanation as text.
 func (e *Explanation) Lines() []string {
-	out := []string{fmt.Sprintf("%s %s: %s", e.Time.Format("15:04:05.000000"), e.Direction, e.headline())}
+	return append([]string{fmt.Sprintf("%s %s: %s", e.Time.Format("15:04:05.000000"), e.Direction, e.headline())}, e.details()...)
+}
+
+// Dry returns the explanation of a dry run as text.
+func (e *Explanation) Dry() []string {
+	return append([]string{fmt.Sprintf("%s: %s", e.Direction, e.headline())}, e.details()...)
+}
+
+func (e *Explanation) details() (out []string) {
 	block := func(label string, pieces []string) {
 		for _, line := range wrap(pieces) {
 			out = append(out, fmt.Sprintf("  %-8s %s", label, line))
@@ -256,8 +317,8 @@ func listed(all []string) []string {
 	return all
 }
 
-// width is that of the lines of text, without their labels.
-const width = 100
+// width is that of the lines of text, without their labels: for a terminal of 80 columns.
+const width = 68
 
 // wrap joins pieces to lines of at most width bytes. A piece is never split.
 func wrap(pieces []string) (lines []string) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"causeway/app/command/commandtest"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -205,11 +206,14 @@ func checkJSON(t *testing.T, e *Explanation) {
 	}
 	var back struct {
 		Outcome  string
-		Received map[string]string
+		Received map[string]any
 		Drop     string
 	}
 	if err := json.Unmarshal(b, &back); err != nil || back.Outcome != e.Outcome || back.Drop != e.Drop || back.Received["port"] == "" {
 		t.Errorf("%v: %s", err, b)
+	}
+	if found, err := commandtest.Prose(b); err != nil || len(found) > 0 {
+		t.Errorf("%q are no numbers, %v: %s", found, err, b)
 	}
 }
 

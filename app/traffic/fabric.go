@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"causeway/ibside/fabric"
@@ -49,17 +47,6 @@ const (
 	answerWithin  = 5 * time.Second // timeout of the subnet administrator
 )
 
-// hintAttach suggests what to do about a socket that cannot be connected. A bridge that rejects a node says why.
-func hintAttach(err error) string {
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return "; use sudo, or be the user that the bridge runs as"
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return "; is the bridge running, with [fabric] socket in its topology file?"
-	}
-	return ""
-}
-
 func openFabric(socket string, c Config) (Endpoint, error) {
 	if c.GUID == 0 {
 		c.GUID = ib.GUID(0x02_00_00_00_00_00_00_00 | rand.Uint64()>>8) // locally administered
@@ -69,7 +56,7 @@ func openFabric(socket string, c Config) (Endpoint, error) {
 	}
 	port, err := fabric.Dial(socket, c.GUID, c.Name)
 	if err != nil {
-		return nil, fmt.Errorf("%w%s", err, hintAttach(err))
+		return nil, err
 	}
 	e := &fabricEndpoint{socket: socket, hca: fabric.NewHCA(port), recv: fabric.NewRecvQueue(fabricBuffers), info: port.Info(), qkey: c.QKey}
 	e.sa = fabric.NewSAClient(e.hca)
@@ -78,7 +65,7 @@ func openFabric(socket string, c Config) (Endpoint, error) {
 	}
 	e.self = Info{
 		On: c.On, GID: e.info.GID.String(), LID: e.info.LID, QPN: e.qp.QPN(), QKey: c.QKey, MTU: e.info.MTU.Bytes(),
-		larger: "the subnet's mtu in its topology file",
+		larger: "mtu in the software subnet's file",
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel

@@ -92,7 +92,7 @@ func bringUp(name string, ips ...string) error {
 
 // carries waits until an interface carries frames, which is some time after it is set up.
 func carries(name string) error {
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ func (h *inbox) note(m *Message) {
 // await waits for n messages, and removes and returns them.
 func (h *inbox) await(t *testing.T, n int) []Message {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		h.mu.Lock()
 		if len(h.all) >= n {
 			all := h.all
@@ -180,7 +180,7 @@ func joinIn(t *testing.T, ns netns.NsHandle, e Endpoint, g Group) {
 }
 
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

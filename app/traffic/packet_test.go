@@ -74,7 +74,7 @@ func TestPacketNeighbourMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := to.(*packetDestination).next
-		for deadline := time.Now().Add(20 * time.Second); next.mac() != moved; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); next.mac() != moved; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s is still at %v", ip, next.mac())
 			}
@@ -156,7 +156,7 @@ func TestPacketReports(t *testing.T) {
 // awaitReport waits for a host's report of a group.
 func awaitReport(t *testing.T, tap *socket, host frame.MAC, group netip.Addr, kind frame.RecordType) {
 	t.Helper()
-	if err := tap.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := tap.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 9000)

@@ -28,8 +28,9 @@ type SendConfig struct {
 	Duration time.Duration // 0: unlimited
 	Seed     uint16        // of the pattern behind the stamps
 
-	Ready func(Info, string) error // called with the destination before the first message; with "" before waiting for a caller
-	Live  *os.File                 // a terminal for the status line; nil: none
+	// Called with the destination before the first message; with "" before waiting for a caller.
+	Ready func(Info, string) error
+	Live  *os.File // a terminal for the status line; nil: none
 }
 
 // A SendReport is what was sent.

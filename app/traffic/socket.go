@@ -27,7 +27,7 @@ const socketRoom = 32 << 20
 func openSocket(name string) (*socket, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
-		return nil, fmt.Errorf("packet:%s: %w; \"causeway devices\" lists this machine's interfaces", name, err)
+		return nil, fmt.Errorf("packet:%s: there is no interface %s here; \"causeway devices\" lists this machine's interfaces", name, name)
 	}
 	if len(link.HardwareAddr) != frame.MACLen {
 		return nil, fmt.Errorf("packet:%s: the interface is not Ethernet: it has no MAC address", name)

@@ -4,11 +4,16 @@ package web
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"causeway/app/bridge"
+	"causeway/app/bridge/link"
+	"causeway/app/command"
+	"causeway/app/command/commandtest"
+	"causeway/app/logs"
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/lcore"
@@ -21,6 +26,10 @@ type fake struct {
 	ready  bool
 	still  bool // one of the two workers does not move
 	closed bool
+	link   link.State
+	ibDown string
+	limits []bridge.Limit
+	memif  bool // nobody counts what the port misses
 	loops  *atomic.Uint64
 }
 
@@ -29,9 +38,20 @@ func newFake() fake { return fake{ready: true, loops: new(atomic.Uint64)} }
 // options are the server's options for a running bridge.
 func options() Options {
 	c := &config.Config{Workers: config.Workers{Hosts: 91, Groups: 92, ProxyQPs: 93}}
+	console := commandtest.New(30)
 	return Options{Name: `a "b" \ c`, Version: "v1.2.3", DPDK: "DPDK 22.11.11", Started: time.Unix(1700000000, 5e8),
+		Env: &command.Env{Bridge: console, Sampler: command.NewSampler(console)}, Events: someEvents, LogLost: func() uint64 { return 94 },
 		Config: func() *config.Config { return c }}
 }
+
+// someEvents has an event with what a peer could have sent.
+func someEvents(int) []logs.Event {
+	at := time.Unix(1700000000, 0)
+	return []logs.Event{{At: at, Level: slog.LevelInfo, Name: "ready"}, {At: at, Level: slog.LevelWarn, Name: "group_rejected", Details: hostile}}
+}
+
+// hostile is text that would be a script if it were not escaped.
+const hostile = `"><script>document.title = "hostile"</script>`
 
 func (f fake) Workers() []lcore.Counters {
 	if f.closed {
@@ -77,7 +97,7 @@ func (fake) Counters() (c lcore.Counters) {
 }
 
 func (f fake) Status() manage.Status {
-	return manage.Status{Ready: f.ready, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, ProxyQPs: 5, Asked: [2]int{71, 72}, Counters: manage.Counters{
+	return manage.Status{Ready: f.ready, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, ProxyQPs: 5, ProxyQPsMost: 93, Asked: [2]int{71, 72}, Counters: manage.Counters{
 		Services:      [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoProxyQP: 74}},
 		FrameCounters: manage.FrameCounters{Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}},
 		HostCounters: manage.HostCounters{
@@ -87,9 +107,18 @@ func (f fake) Status() manage.Status {
 	}}
 }
 
-func (fake) Ethernet() (dpdk.Stats, bool) {
-	return dpdk.Stats{RxPackets: 31, TxPackets: 32, RxMissed: 33, RxNoMbuf: 34}, true
+func (f fake) Ethernet() (dpdk.Stats, bool) {
+	if f.memif {
+		return dpdk.Stats{RxMissedUnknown: true}, f.link.Up()
+	}
+	return dpdk.Stats{RxPackets: 31, TxPackets: 32, RxMissed: 33, RxNoMbuf: 34}, f.link.Up()
 }
+
+func (f fake) Limits() []bridge.Limit { return f.limits }
+
+func (f fake) InfiniBandDown() string { return f.ibDown }
+
+func (f fake) Link() link.State { return f.link }
 
 func (fake) Memory() bridge.Memory { return bridge.Memory{Packets: 88, PacketsUsed: 87} }
 

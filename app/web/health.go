@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"causeway/app/condition"
 	"causeway/lcore"
-	"causeway/lcore/manage"
 )
 
 // stallLimit is how long a worker may make no progress. Even an idle worker that sleeps polls its queues a thousand
@@ -51,12 +51,8 @@ const mostAwaited = 20
 
 // readiness returns the reasons why the bridge is not ready for traffic; none when it is.
 func readiness(ctx context.Context, src Source, o Options) []string {
-	s := src.Status()
-	switch {
-	case o.draining():
+	if o.draining() {
 		return []string{"draining: the bridge is stopping, or has left its groups to another"}
-	case s.Ready:
-		return nil
 	}
-	return append([]string{fmt.Sprintf("waiting for joins, paths and P_Keys: %d", s.Waiting)}, manage.Awaited(ctx, src, &s, mostAwaited)...)
+	return condition.Unready(ctx, src, mostAwaited)
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -22,6 +21,8 @@ import (
 	"time"
 
 	"causeway/app/bridge"
+	"causeway/app/command"
+	"causeway/app/logs"
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/ibside/ib"
@@ -98,7 +99,8 @@ func live(file string) (err error) {
 	}
 	defer w.Close()
 	go traffic(w)
-	h, err := bridge.Build(cfg, bridge.Options{Log: slog.New(slog.DiscardHandler), NoHuge: true})
+	log, control := logs.New(config.Log{Level: "info"}, io.Discard)
+	h, err := bridge.Build(cfg, bridge.Options{Log: log, NoHuge: true})
 	if err != nil {
 		return err
 	}
@@ -109,9 +111,10 @@ func live(file string) (err error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	served := make(chan error, 1)
+	served, env := make(chan error, 1), &command.Env{Bridge: h, Began: time.Now(), Sampler: command.NewSampler(h)}
+	go env.Sampler.Run(ctx)
 	go func() {
-		served <- Serve(ctx, l, h, Options{Name: cfg.Name, Version: "test", DPDK: dpdk.Version(), Started: time.Now(),
+		served <- Serve(ctx, l, h, Options{Name: cfg.Name, Version: "test", DPDK: dpdk.Version(), Started: env.Began, Env: env, Events: control.Events, LogLost: control.Unwritten,
 			Config: func() *config.Config { return cfg }, Draining: func() bool { return ctx.Err() != nil }})
 	}()
 	go func() {
@@ -179,7 +182,7 @@ func liveBridge(t *testing.T) (address string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	hung := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }) // fails only if it has ended already
+	hung := time.AfterFunc(8*time.Minute, func() { _ = cmd.Process.Kill() }) // fails only if it has ended already
 	t.Cleanup(func() {
 		stdin.Close()
 		rest, _ := io.ReadAll(stdout)

@@ -4,7 +4,6 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"causeway/app/bridge"
+	"causeway/app/condition"
 	"causeway/dpdk"
 	"causeway/lcore"
 	"causeway/lcore/manage"
@@ -25,16 +25,13 @@ type Source interface {
 	Counters() lcore.Counters
 	Workers() []lcore.Counters   // none when the bridge is stopping
 	Latency() [][2]lcore.Latency // by worker and direction
-	Status() manage.Status
+	condition.Source
 	Ethernet() (s dpdk.Stats, up bool)
-	Memory() bridge.Memory
 	Groups() map[netip.Addr]lcore.GroupCounters
 	Lost() [2]map[string]uint64                       // by the IB port, by direction and reason
 	LostByDevice() map[string]uint64                  // by the RDMA device, by its names
 	Services() (requests, connects map[string]uint64) // of the IB port, by result
 	PGM() (t pgm.Totals, enabled bool)
-	ListGroups(ctx context.Context, q manage.Query) (manage.List[manage.GroupEntry], error)
-	ListNodes(ctx context.Context, q manage.Query) (manage.List[manage.NodeEntry], error)
 }
 
 // writeMetrics writes every metric of src in Prometheus' text format. Every drop reason is there from the first scrape
@@ -43,6 +40,7 @@ func writeMetrics(w io.Writer, src Source, o Options) { gather(src, o).writeTo(w
 
 func gather(src Source, o Options) *scrape {
 	s, c, status := newScrape(), src.Counters(), src.Status()
+	s.boolean("causeway_ready", condition.Ready(src))
 	s.bridge(&status, o)
 	for d := range c.Direction {
 		s.direction(lcore.Direction(d).String(), &c.Direction[d])
@@ -66,9 +64,11 @@ func gather(src Source, o Options) *scrape {
 func (s *scrape) bridge(status *manage.Status, o Options) {
 	s.add("causeway_build_info", 1, "name", o.Name, "version", o.Version, "dpdk", strings.TrimPrefix(o.DPDK, "DPDK "))
 	s.sample("causeway_start_time_seconds", "", strconv.FormatFloat(float64(o.Started.UnixMilli())/1000, 'f', 3, 64), nil)
-	s.boolean("causeway_ready", status.Ready)
 	s.boolean("causeway_draining", o.draining())
 	s.add("causeway_waiting", uint64(status.Waiting))
+	if o.LogLost != nil {
+		s.add("causeway_log_lines_lost_total", o.LogLost())
+	}
 }
 
 func (s *scrape) direction(d string, c *lcore.DirectionCounters) {
@@ -116,11 +116,22 @@ func (s *scrape) groups(groups map[netip.Addr]lcore.GroupCounters) {
 func (s *scrape) port(src Source) {
 	p, up := src.Ethernet()
 	s.boolean("causeway_port_link_up", up)
+	reached := map[string]uint64{}
+	for _, l := range src.Limits() {
+		reached[l.Name] = 1
+	}
+	for _, name := range bridge.LimitNames() {
+		s.add("causeway_limit_reached", reached[name], "limit", name)
+	}
+	s.boolean("causeway_ib_port_active", src.InfiniBandDown() == "")
 	s.add("causeway_port_rx_frames_total", p.RxPackets)
 	s.add("causeway_port_tx_frames_total", p.TxPackets)
 	s.add("causeway_port_rx_bytes_total", p.RxBytes)
 	s.add("causeway_port_tx_bytes_total", p.TxBytes)
-	s.add("causeway_port_rx_missed_total", p.RxMissed)
+	if !p.RxMissedUnknown {
+		s.add("causeway_port_rx_missed_total", p.RxMissed)
+	}
+	s.add("causeway_port_rx_dropped_total", p.RxDropped)
 	s.add("causeway_port_rx_errors_total", p.RxErrors)
 	s.add("causeway_port_rx_no_mbuf_total", p.RxNoMbuf)
 	s.add("causeway_port_tx_errors_total", p.TxErrors)

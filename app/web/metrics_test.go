@@ -34,7 +34,7 @@ func TestMetrics(t *testing.T) {
 		`causeway_hosts_rejected_total 25`, `causeway_host_flaps_total 81`, `causeway_host_conflicts_total 82`, `causeway_hosts_aged_total 83`,
 		`causeway_hosts_silent_total 84`, `causeway_addresses_defended_total 85`, `causeway_nodes_absent_total 86`,
 		`causeway_port_rx_frames_total 31`, `causeway_port_tx_frames_total 32`, `causeway_port_rx_missed_total 33`,
-		`causeway_port_rx_no_mbuf_total 34`, `causeway_port_link_up 1`,
+		`causeway_port_rx_no_mbuf_total 34`, `causeway_port_link_up 1`, `causeway_ib_port_active 1`, `causeway_limit_reached{limit="alias_guids"} 0`,
 		`causeway_group_packets_sent_total{group="239.1.2.3",direction="roce_to_ib"} 41`,
 		`causeway_group_packets_sent_total{group="239.1.2.3",direction="ib_to_roce"} 42`,
 		`causeway_group_payload_bytes_sent_total{group="239.1.2.3",direction="ib_to_roce"} 44`,
@@ -58,7 +58,7 @@ func TestMetrics(t *testing.T) {
 		`causeway_latency_seconds_count{direction="ib_to_roce"} 0`,
 		`causeway_latency_max_seconds{direction="roce_to_ib"} 1`, `causeway_latency_max_seconds{direction="ib_to_roce"} 0`,
 		`causeway_mbufs_used 87`, `causeway_mbufs_limit 88`, `causeway_hosts_limit 91`, `causeway_groups_limit 92`, `causeway_proxy_qps_limit 93`, `causeway_draining 0`,
-		`causeway_ready 1`, `causeway_waiting 1`, `causeway_hosts 2`, `causeway_nodes 3`, `causeway_groups 4`, `causeway_proxy_qps 5`,
+		`causeway_ready 1`, `causeway_waiting 1`, `causeway_log_lines_lost_total 94`, `causeway_hosts 2`, `causeway_nodes 3`, `causeway_groups 4`, `causeway_proxy_qps 5`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("no line %q", want)

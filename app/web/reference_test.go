@@ -33,7 +33,7 @@ func TestReference(t *testing.T) {
 func reference() string {
 	var b strings.Builder
 	b.WriteString(introduction)
-	for _, p := range parts() {
+	for _, p := range append(parts(), part{"The program", processMetrics}) {
 		fmt.Fprintf(&b, "\n### %s\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n", p.title)
 		for _, m := range p.metrics {
 			labels := "`" + strings.Join(m.Labels, "`, `") + "`"
@@ -111,22 +111,32 @@ With ` + "`[metrics] listen`" + ` the bridge serves this over HTTP, without auth
 
 | address | answer |
 |---|---|
-| ` + "`/`" + ` | a page for browsers |
+| ` + "`/`" + ` | a [page](#the-page) for browsers |
 | ` + "`/metrics`" + ` | the metrics below, in Prometheus' text format |
 | ` + "`/healthz`" + ` | 200 and ` + "`ok`" + ` while every worker's loop counter moves. Otherwise, after two seconds, 503 and the reason. For a supervisor that restarts the bridge |
-| ` + "`/readyz`" + ` | 200 and ` + "`ok`" + ` when every configured group is joined on both sides and every configured node has its path. Otherwise 503 and the missing joins and paths, one a line; also 503 while the bridge stops. For a load balancer or an orchestrator |
+| ` + "`/readyz`" + ` | 200 and ` + "`ok`" + ` when the Ethernet port has a link, every configured group is joined on both sides, every configured node has its path, and no new RoCE host or queue pair was refused in the last minute because a table is full. Otherwise 503 and the reasons, one a line; also 503 while the bridge stops. For a load balancer or an orchestrator |
 | ` + "`/status.json`" + ` | the same as JSON, [below](#statusjson) |
 | ` + "`/debug/pprof/`" + ` | Go's profiles, only with ` + "`[metrics] pprof = true`" + ` |
 
 A [dashboard](grafana/causeway.json) for Grafana and [alert rules](alerts/causeway.rules.yml) for Prometheus use these metrics.
+
+## The page
+
+![the page of a bridge with traffic, in the dark](page-dark.png)
+
+Both fabrics and the bridge between them, what goes from one to the other, the rates of the last ten minutes, drops with their
+meaning, groups, hosts, nodes, latency, losses, what is missing for readiness, the last events; [in the light](page-light.png), too, as
+the browser asks for. It fits a wall, a desk and a phone, changes nothing, and shows no secrets. Its tables are those of the [console's](console.md)
+` + "`show`" + ` commands, 20 rows at most.
+
+It is up to date every second, by server-sent events from ` + "`/events`" + `, for at most 16 pages at a time; one that has no news for five
+seconds says so. Without scripts it is as it was when it was loaded. Everything that it loads is part of the bridge.
 
 ## Metrics
 
 Counters start at 0 with the bridge, and every drop reason is there from the first scrape on. Labels are bounded: ` + "`direction`" + ` is ` + "`roce_to_ib` or `ib_to_roce`" + `, ` + "`worker`" + ` counts from 0,
 ` + "`reason` and `result`" + ` are fixed words, and ` + "`group`" + ` has as many values as there are groups. There are no labels for hosts and proxy
 QPs: the console lists them. A metric without samples, such as PGM's in a bridge without ` + "`pgm`" + ` groups, still has its HELP and TYPE lines.
-
-There are also ` + "`go_…` and `process_…`" + ` metrics of the program: memory, CPU time, garbage collection.
 
 DPDK's telemetry socket is off (` + "`--no-telemetry`" + `): it needs a run-time folder that the bridge does without, for numbers of the
 Ethernet port that are here under ` + "`causeway_port_…`" + `. What else it has, the EAL's memory and rings, does not change after the start.

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/VictoriaMetrics/metrics"
 )
 
 // A scrape collects samples by family: in the text format a family's samples are together, with HELP and TYPE before
@@ -74,8 +72,6 @@ func (s *scrape) writeTo(to io.Writer) {
 			w.WriteByte('\n')
 		}
 	}
-	metrics.WriteProcessMetrics(w)
+	writeProcess(w)
 	_ = w.Flush() // the client has gone
 }
-
-func init() { metrics.ExposeMetadata(true) } // TYPE lines for the process metrics, too

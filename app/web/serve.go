@@ -11,6 +11,9 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"causeway/app/command"
+	"causeway/app/logs"
+	"causeway/app/seats"
 	"causeway/config"
 )
 
@@ -22,8 +25,11 @@ type Options struct {
 	Started time.Time
 	Pprof   bool // serve CPU and memory profiles to every client
 
-	Config   func() *config.Config // the one in force; nil: limits are 0
-	Draining func() bool           // nil: never
+	Env      *command.Env             // what the page shows as the console does; nil: no tables, no rates
+	Events   func(n int) []logs.Event // the last events, the oldest first; nil: none
+	LogLost  func() uint64            // lines of the log that could not be written; nil: not counted
+	Config   func() *config.Config    // the one in force; nil: limits are 0
+	Draining func() bool              // nil: never
 }
 
 func (o *Options) draining() bool { return o.Draining != nil && o.Draining() }
@@ -37,11 +43,10 @@ func (o *Options) config() *config.Config {
 
 // Serve answers on l until ctx ends.
 func Serve(ctx context.Context, l net.Listener, src Source, o Options) error {
-	// The timeouts bound how long a slow client keeps its connection.
-	s := &http.Server{Handler: handler(src, o), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
+	s := httpServer(handler(src, o))
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // the connections end anyway
 	defer stop()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.Serve(&bounded{l, seats.New(connectionsMost, true)}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("web: %w", err)
 	}
 	return nil
@@ -49,7 +54,12 @@ func Serve(ctx context.Context, l net.Listener, src Source, o Options) error {
 
 func handler(src Source, o Options) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { writeIndex(w, src, o) })
+	p := newPage(src, o)
+	mux.HandleFunc("GET /{$}", p.serve)
+	mux.HandleFunc("GET /events", p.events)
+	for _, name := range []string{"page.css", "page.js", "icon.svg"} {
+		mux.HandleFunc("GET /"+name, p.file(name))
+	}
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		writeMetrics(w, src, o)

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"causeway/app/bridge"
+	"causeway/app/bridge/link"
 )
 
 // TestAnswers checks the answer at each address, for bridges in every state.
@@ -41,7 +44,7 @@ func TestAnswers(t *testing.T) {
 		{"not ready", "GET", "/readyz", waiting, plain, 503,
 			"waiting for joins, paths and P_Keys: 1\ngroup 239.1.2.4, MGID ::: joining\nnode 10.9.0.7, fd09::7: no path to GID ::\n"},
 		{"draining", "GET", "/readyz", ready, draining, 503, "draining: the bridge is stopping, or has left its groups to another\n"},
-		{"index", "GET", "/", ready, plain, 200, `<a href="/status.json">`},
+		{"index", "GET", "/", ready, plain, 200, `<a href="status.json">`},
 		{"index, escaped", "GET", "/", ready, plain, 200, `a &#34;b&#34; \ c`},
 		{"index, waiting", "GET", "/", waiting, plain, 200, "not ready"},
 		{"index, draining", "GET", "/", ready, draining, 200, "draining"},
@@ -95,7 +98,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	if len(s.Workers) != 2 || s.Workers[0].Busy != 5 || s.Workers[0].Directions["roce_to_ib"].Received != 10 || !s.Port.LinkUp ||
-		s.Port.RxMissed != 33 || len(s.Groups) != 2 || s.Groups[0].Packets["ib_to_roce"] != 42 || s.Lost["ib_to_roce"]["no_qp"] != 52 ||
+		s.Port.RxMissed == nil || *s.Port.RxMissed != 33 || len(s.Groups) != 2 || s.Groups[0].Packets["ib_to_roce"] != 42 || s.Lost["ib_to_roce"]["no_qp"] != 52 ||
 		len(s.LostByDevice) != 1 || s.LostByDevice["out_of_buffer"] != 42 {
 		t.Errorf("%+v", s)
 	}
@@ -109,6 +112,81 @@ func TestStatusShape(t *testing.T) {
 	handler(b, Options{}).ServeHTTP(w, httptest.NewRequest("GET", "/status.json", nil))
 	if strings.Contains(w.Body.String(), "null") {
 		t.Errorf("null in\n%s", w.Body)
+	}
+}
+
+// TestLinkDown checks that every answer has a link that is down, and why.
+func TestLinkDown(t *testing.T) {
+	b := newFake()
+	b.link = link.State{Interface: "eth1", Reason: link.Admin}
+	const why = "the Ethernet port has no link: the interface eth1 is down; ip link set eth1 up"
+	for path, want := range map[string]string{
+		"/readyz":      why + "\n",
+		"/metrics":     "\ncauseway_port_link_up 0\n",
+		"/":            "<li>" + why + "</li>",
+		"/status.json": `"link_down": "admin"`,
+	} {
+		w := httptest.NewRecorder()
+		handler(b, options()).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		body := w.Body.String()
+		if !strings.Contains(body, want) || (w.Code == 200) != (path != "/readyz") {
+			t.Errorf("%s: %d, no %q in\n%s", path, w.Code, want, body)
+		}
+		if path == "/metrics" && !strings.Contains(body, "\ncauseway_ready 0\n") {
+			t.Error("causeway_ready is 1, and /readyz answers 503")
+		}
+		if path == "/status.json" && (!strings.Contains(body, `"ready": false`) || !strings.Contains(body, why)) {
+			t.Errorf("not unready for that reason\n%s", body)
+		}
+	}
+}
+
+// TestInfiniBandDown checks the same of the InfiniBand port; and that a limit that is reached is named, and does not
+// make the bridge unready.
+func TestInfiniBandDown(t *testing.T) {
+	b := newFake()
+	get := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		handler(b, options()).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		return w.Code, w.Body.String()
+	}
+	b.limits = []bridge.Limit{{Name: "alias_guids", Note: "alias GUIDs: none"}}
+	if code, body := get("/readyz"); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+	if _, body := get("/status.json"); !strings.Contains(body, "full in the last minute: alias GUIDs: none") {
+		t.Error(body)
+	}
+	if _, body := get("/metrics"); !strings.Contains(body, "\ncauseway_limit_reached{limit=\"alias_guids\"} 1\n") {
+		t.Error(body)
+	}
+	b.ibDown = "the port mlx5_0:1 is DOWN"
+	const why = "the InfiniBand port has no link: the port mlx5_0:1 is DOWN"
+	if code, body := get("/readyz"); code != 503 || body != why+"\n" {
+		t.Errorf("%d %s", code, body)
+	}
+	if _, body := get("/status.json"); !strings.Contains(body, why) {
+		t.Error(body)
+	}
+	if _, body := get("/metrics"); !strings.Contains(body, "\ncauseway_ib_port_active 0\n") || !strings.Contains(body, "\ncauseway_ready 0\n") {
+		t.Error(body)
+	}
+}
+
+// TestMissedUnknown checks that what nobody counts is not zero.
+func TestMissedUnknown(t *testing.T) {
+	b := newFake()
+	b.memif = true
+	get := func(path string) string {
+		w := httptest.NewRecorder()
+		handler(b, options()).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		return w.Body.String()
+	}
+	if s := get("/status.json"); !strings.Contains(s, `"rx_missed": null`) {
+		t.Errorf("no null in\n%s", s)
+	}
+	if s := get("/metrics"); strings.Contains(s, "\ncauseway_port_rx_missed_total ") || !strings.Contains(s, "\ncauseway_port_rx_errors_total 0\n") {
+		t.Errorf("missed in\n%s", s)
 	}
 }
 
@@ -136,7 +214,7 @@ func TestServe(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"causeway/app/condition"
 	"causeway/lcore"
 	"causeway/lcore/manage"
 )
@@ -23,10 +24,12 @@ type Status struct {
 	DPDK          string   `json:"dpdk" is:"DPDK's version"`
 	Started       string   `json:"started" is:"when the bridge was started, RFC 3339"`
 	UptimeSeconds float64  `json:"uptime_seconds" is:"since then"`
-	Ready         bool     `json:"ready" is:"every configured group is joined on both sides, every configured node has its path"`
+	Ready         bool     `json:"ready" is:"the Ethernet port has a link, every configured group is joined on both sides, every configured node has its path, no full table refuses new hosts or queue pairs"`
 	Draining      bool     `json:"draining" is:"the bridge is stopping, or has left its groups to another"`
 	Waiting       int      `json:"waiting" is:"the number of joins and paths that are missing"`
 	Awaited       []string `json:"awaited" is:"the missing joins and paths, as /readyz lists them"`
+	Faults        []string `json:"faults" is:"what else keeps it from being ready, as /readyz lists it"`
+	Remarks       []string `json:"remarks" is:"what an operator must know of it all the same: that it is drained, that faults are injected, what is full"`
 
 	Counts       Counts                     `json:"counts" is:"entries at the moment"`
 	Limits       Limits                     `json:"limits" is:"the most entries"`
@@ -95,15 +98,17 @@ type GroupStatus struct {
 
 // PortStatus is the Ethernet port's own counters.
 type PortStatus struct {
-	LinkUp   bool   `json:"link_up" is:"as the driver reports"`
-	RxFrames uint64 `json:"rx_frames" is:"frames received, RoCE or not"`
-	TxFrames uint64 `json:"tx_frames" is:"frames sent"`
-	RxBytes  uint64 `json:"rx_bytes" is:"bytes received"`
-	TxBytes  uint64 `json:"tx_bytes" is:"bytes sent"`
-	RxMissed uint64 `json:"rx_missed" is:"frames lost because the workers were too slow"`
-	RxErrors uint64 `json:"rx_errors" is:"frames received with errors"`
-	RxNoMbuf uint64 `json:"rx_no_mbuf" is:"allocations that failed because the mempool was empty"`
-	TxErrors uint64 `json:"tx_errors" is:"frames that could not be sent"`
+	LinkUp    bool    `json:"link_up" is:"frames can pass: as the kernel's interface has it, or the driver where there is none"`
+	LinkDown  string  `json:"link_down" is:"why they cannot: carrier, admin (not set up) or deleted; empty while they can"`
+	RxFrames  uint64  `json:"rx_frames" is:"frames received, RoCE or not"`
+	TxFrames  uint64  `json:"tx_frames" is:"frames sent"`
+	RxBytes   uint64  `json:"rx_bytes" is:"bytes received"`
+	TxBytes   uint64  `json:"tx_bytes" is:"bytes sent"`
+	RxMissed  *uint64 `json:"rx_missed" is:"frames lost because the workers were too slow, or on a port shared with the kernel management was; null: nobody on this machine counts them, as with memif"`
+	RxDropped uint64  `json:"rx_dropped" is:"frames that the kernel's interface dropped before the port"`
+	RxErrors  uint64  `json:"rx_errors" is:"frames received with errors"`
+	RxNoMbuf  uint64  `json:"rx_no_mbuf" is:"allocations that failed because the mempool was empty"`
+	TxErrors  uint64  `json:"tx_errors" is:"frames that could not be sent, or that the kernel's interface dropped afterwards"`
 }
 
 // readStatus reads the status of src.
@@ -111,7 +116,8 @@ func readStatus(ctx context.Context, src Source, o Options) Status {
 	s, c := src.Status(), o.config()
 	out := Status{
 		Name: o.Name, Version: o.Version, DPDK: o.DPDK, Started: o.Started.UTC().Format(time.RFC3339),
-		UptimeSeconds: time.Since(o.Started).Seconds(), Ready: s.Ready, Draining: o.draining(), Waiting: s.Waiting, Awaited: []string{},
+		UptimeSeconds: time.Since(o.Started).Seconds(), Ready: condition.Ready(src), Draining: o.draining(), Waiting: s.Waiting, Awaited: []string{},
+		Faults: append([]string{}, condition.Faults(src)...), Remarks: append([]string{}, condition.Remarks(src)...),
 		Counts: Counts{s.Hosts, s.Nodes, s.Groups, s.Learned, s.ProxyQPs, s.HostGIDs, s.OwnGIDs, s.Asked[0] + s.Asked[1]},
 		Limits: Limits{c.Workers.Hosts, c.Workers.Groups, c.Workers.ProxyQPs},
 		Groups: groupsOf(src.Groups()), Port: portOf(src), Lost: map[string]Numbers{}, Workers: []WorkerStatus{},
@@ -180,7 +186,11 @@ func groupsOf(groups map[netip.Addr]lcore.GroupCounters) []GroupStatus {
 
 func portOf(src Source) PortStatus {
 	p, up := src.Ethernet()
-	return PortStatus{up, p.RxPackets, p.TxPackets, p.RxBytes, p.TxBytes, p.RxMissed, p.RxErrors, p.RxNoMbuf, p.TxErrors}
+	missed := &p.RxMissed
+	if p.RxMissedUnknown {
+		missed = nil
+	}
+	return PortStatus{up, string(src.Link().Reason), p.RxPackets, p.TxPackets, p.RxBytes, p.TxBytes, missed, p.RxDropped, p.RxErrors, p.RxNoMbuf, p.TxErrors}
 }
 
 func writeStatus(w http.ResponseWriter, s Status) {

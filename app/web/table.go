@@ -35,8 +35,8 @@ var (
 	byGroup     = []string{"group", "direction"}
 )
 
-// allMetrics returns every metric of the bridge, in the order of a scrape. The library's metrics of the process, go_… and
-// process_…, are not among them.
+// allMetrics returns every metric of the bridge, in the order of a scrape. Those of the program, processMetrics, are
+// not among them.
 func allMetrics() []Metric {
 	var all []Metric
 	for _, p := range parts() {
@@ -63,9 +63,10 @@ func parts() []part {
 var bridgeMetrics = []Metric{
 	{"causeway_build_info", gauge, []string{"name", "version", "dpdk"}, "Always 1; the labels name the bridge and its versions."},
 	{"causeway_start_time_seconds", gauge, nil, "When the bridge was started, in seconds since 1970."},
-	{"causeway_ready", gauge, nil, "1 when every configured group is joined on both sides and every configured node has its path."},
+	{"causeway_ready", gauge, nil, "1 when /readyz has nothing to name: the Ethernet port has a link, every configured group is joined on both sides, every configured node has its path, no full table refuses new hosts or queue pairs."},
 	{"causeway_draining", gauge, nil, "1 while the bridge is stopping, or has left its groups to another."},
 	{"causeway_waiting", gauge, nil, "The number of joins and paths that are missing."},
+	{"causeway_log_lines_lost_total", counter, nil, "Lines of the log that could not be written to standard error, because nobody read them, or a disk was full."},
 }
 
 var packetMetrics = []Metric{
@@ -99,15 +100,18 @@ var groupMetrics = []Metric{
 }
 
 var portMetrics = []Metric{
-	{"causeway_port_link_up", gauge, nil, "1 when the Ethernet port's link is up, as its driver reports; always 1 with af_packet."},
+	{"causeway_limit_reached", gauge, []string{"limit"}, "1 when the limit has refused something in the last minute; show status says what it is."},
+	{"causeway_ib_port_active", gauge, nil, "1 when messages can pass the InfiniBand port: its state is ACTIVE."},
+	{"causeway_port_link_up", gauge, nil, "1 when frames can pass the Ethernet port: the kernel's interface is there, set up and has a carrier; without one, as the driver reports."},
 	{"causeway_port_rx_frames_total", counter, nil, "Frames received by the Ethernet port, RoCE or not."},
 	{"causeway_port_tx_frames_total", counter, nil, "Frames sent by the Ethernet port."},
 	{"causeway_port_rx_bytes_total", counter, nil, "Bytes received by the Ethernet port."},
 	{"causeway_port_tx_bytes_total", counter, nil, "Bytes sent by the Ethernet port."},
-	{"causeway_port_rx_missed_total", counter, nil, "Frames lost because the queue was full: the workers were too slow."},
+	{"causeway_port_rx_missed_total", counter, nil, "Frames lost because a queue was full: the workers were too slow, or on a port shared with the kernel management was. Absent where nobody on this machine counts them, as with memif."},
+	{"causeway_port_rx_dropped_total", counter, nil, "Frames that the kernel's interface under an af_packet port dropped before the port: a CPU's queue was full (net.core.netdev_max_backlog). Those of protocols that nobody receives may be among them."},
 	{"causeway_port_rx_errors_total", counter, nil, "Frames received with errors."},
 	{"causeway_port_rx_no_mbuf_total", counter, nil, "Mbuf allocations that failed on receive: [workers] mbufs is too low."},
-	{"causeway_port_tx_errors_total", counter, nil, "Frames that the port failed to send."},
+	{"causeway_port_tx_errors_total", counter, nil, "Frames that the port failed to send, or that the kernel's interface under an af_packet port dropped after it."},
 	{"causeway_ib_port_lost_total", counter, byReason,
 		"Packets lost by the InfiniBand port and not in the workers' counters: towards IB after the workers, towards RoCE before them."},
 	{"causeway_ib_device_lost_total", counter, []string{"name"},

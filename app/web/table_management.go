@@ -46,8 +46,9 @@ var hostMetrics = []Metric{
 	{"causeway_host_flaps_total", counter, nil, "Moves back to the previous MAC address."},
 	{"causeway_host_conflicts_total", counter, nil, "Claims of an IP address whose owner still answers."},
 	{"causeway_hosts_rejected_total", counter, nil, "RoCE hosts not learned because the table was full."},
-	{"causeway_hosts_evicted_total", counter, nil, "RoCE hosts removed to make room for one that sends."},
+	{"causeway_hosts_evicted_total", counter, nil, "RoCE hosts removed to make room for others."},
 	{"causeway_hosts_aged_total", counter, nil, "RoCE hosts removed because they neither answer nor send."},
+	{"causeway_hosts_confirmed_total", counter, nil, "RoCE hosts that have answered ARP or ND for the first time."},
 	{"causeway_hosts_silent_total", counter, nil, "Times that a host with proxy QPs stopped answering."},
 	{"causeway_hosts_asked_total", counter, nil, "ARP requests and neighbor solicitations sent for hosts."},
 	{"causeway_addresses_announced_total", counter, nil, "Announcements of the bridge's and nodes' addresses."},
@@ -58,8 +59,9 @@ var hostMetrics = []Metric{
 
 var proxyQPMetrics = []Metric{
 	{"causeway_proxy_qps", gauge, nil, "Proxy QPs: UD QPs on InfiniBand that represent RoCE queue pairs."},
-	{"causeway_proxy_qps_limit", gauge, nil, "The most proxy QPs at a time: [workers] proxy_qps."},
+	{"causeway_proxy_qps_limit", gauge, nil, "The most proxy QPs at a time: [workers] proxy_qps, or as many as the device makes."},
 	{"causeway_proxy_qps_made_total", counter, nil, "Proxy QPs created."},
-	{"causeway_proxy_qps_rejected_total", counter, nil, "Proxy QPs not created, because the table was full or the host at its limit."},
+	{"causeway_proxy_qps_rejected_total", counter, nil, "Proxy QPs not created: all are in use, a limit or a rate of the host's or of all is reached, or its address is in doubt."},
 	{"causeway_proxy_qps_aged_total", counter, nil, "Proxy QPs removed because they were idle."},
+	{"causeway_proxy_qps_evicted_total", counter, nil, "Proxy QPs removed to make room for those of other hosts."},
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dpdktest gives dpdk's tests what needs C, which a _test.go file cannot have. It does not import dpdk, whose tests
-// import it; a program that has dpdk has the C that it calls.
+// Package dpdktest gives dpdk's tests what needs C, which a _test.go file cannot have. It does not import dpdk, whose
+// tests import it; a program that has dpdk has the C that it calls.
 package dpdktest
 
 // #cgo pkg-config: libdpdk
 // #cgo CFLAGS: -I${SRCDIR}/../.. -O2 -Wall -Wextra -Werror -Wno-unused-parameter
+// #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 // #include <stdlib.h>
 // #include <rte_ethdev.h>
 // #include <rte_log.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package acm writes files for ibacm, a daemon on InfiniBand nodes that resolves addresses to GIDs and paths for programs. ibacm
-// reads them once, when it starts.
+// Package acm writes files for ibacm, a daemon on InfiniBand nodes that resolves addresses to GIDs and paths for
+// programs. ibacm reads them once, when it starts.
 //
 //	ibacm_hosts.data   ADDRESS GID                 a RoCE host, and the GID of the bridge's port
 //	ibacm_route.data   Channel Adapter GUID, ...   paths between the bridge's port and each node with a known LID
@@ -107,8 +107,8 @@ func WriteHosts(w io.Writer, hosts []Host) error {
 	})
 }
 
-// WriteRoutes writes ibacm_route.data, in the form opensm_full_v1: each node's port with its path to the bridge, and the
-// bridge's port with the paths back. ibacm stores one GUID for each LID.
+// WriteRoutes writes ibacm_route.data, in the form opensm_full_v1: each node's port with its path to the bridge, and
+// the bridge's port with the paths back. ibacm stores one GUID for each LID.
 func WriteRoutes(w io.Writer, bridge Port, nodes []Port, p Path) error {
 	return write(w, func(l *lines) {
 		l.comment("Paths between nodes and the bridge: DLID : SL : MTU : RATE, as IBTA encodes them. Written by causeway acm.")
@@ -143,8 +143,9 @@ func (l *lines) port(p Port) {
 	l.add("Channel Adapter %v, base LID %d, LMC 0, %s", p.GUID, p.LID, name[:min(len(name), most)])
 }
 
-// WriteOptions writes ibacm_opts.cfg for files in a directory of the nodes; routes says whether the file of paths is one of them.
-// ibacm has defaults for other options. Entries do not time out, because nothing on the subnet could renew them.
+// WriteOptions writes ibacm_opts.cfg for files in a directory of the nodes; routes says whether the file of paths is
+// one of them. ibacm has defaults for other options. Entries do not time out, because nothing on the subnet could renew
+// them.
 func WriteOptions(w io.Writer, folder string, routes bool) error {
 	return write(w, func(l *lines) {
 		l.comment("ibacm's options on nodes that reach RoCE hosts. Written by causeway acm. Merge it with your own.\nibacm reads it when it starts: systemctl restart ibacm")
@@ -164,7 +165,8 @@ func WriteOptions(w io.Writer, folder string, routes bool) error {
 	})
 }
 
-// WriteEndpoints writes ibacm_addr.cfg. Each node needs its own file: a line applies to every node that has such a device.
+// WriteEndpoints writes ibacm_addr.cfg. Each node needs its own file: a line applies to every node that has such a
+// device.
 func WriteEndpoints(w io.Writer, endpoints []Endpoint) error {
 	return write(w, func(l *lines) {
 		l.comment("Names of this node, besides its interfaces' addresses. Written by causeway acm.")

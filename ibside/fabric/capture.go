@@ -23,8 +23,8 @@ const (
 	captureSnapLen = 65535
 )
 
-// capture writes each packet that the switch receives to a pcap file of ERF records, in its own goroutine: a slow disk loses
-// records, not packets.
+// capture writes each packet that the switch receives to a pcap file of ERF records, in its own goroutine: a slow disk
+// loses records, not packets.
 type capture struct {
 	file    io.Closer // nil: the caller owns the writer
 	buf     *bufio.Writer

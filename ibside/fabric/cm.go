@@ -31,7 +31,8 @@ type CMConfig struct {
 	// Connects is how many Connect calls may be in progress; others wait. Zero: 512.
 	Connects int
 
-	// Requests is how many requests from peers are stored: unanswered ones, and answered ones that may be retried. Zero: 4096.
+	// Requests is how many requests from peers are stored: unanswered ones, and answered ones that may be retried. Zero:
+	// 4096.
 	Requests int
 	// PerSource is how many of them may be from one port of the subnet; zero: a quarter.
 	PerSource int
@@ -40,7 +41,8 @@ type CMConfig struct {
 	// Remember is how long an answer is stored for retries; zero: 70 seconds, after which Linux gives up.
 	Remember time.Duration
 
-	// Lose, if not nil, is called for each MAD that is sent (out) or received, with its attribute; true drops the MAD. For tests.
+	// Lose, if not nil, is called for each MAD that is sent (out) or received, with its attribute; true drops the MAD. For
+	// tests.
 	Lose func(out bool, attr uint16) bool
 }
 
@@ -67,13 +69,14 @@ func (c *CMConfig) setDefaults() {
 	}
 }
 
-// CM is the communication manager of an adapter, for services of datagrams by service ID resolution (IBTA vol 1 §12.11):
+// CM is the communication manager of an adapter, for services of datagrams by service ID resolution (IBTA vol 1
+// §12.11):
 //
 //	requester ── SIDR_REQ: request ID, service ID, addresses ──────▶ CM ─▶ Serve's handler
 //	          ◀─ SIDR_REP: the same IDs, status, QPN, Q_Key ────────    ◀─ Accept or Reject
 //
-// The format is that of rdma_cm with RDMA_PS_UDP, with a CMAHeader before the private data. A CM receives all MADs of its class, so
-// an adapter has at most one CM. All methods may be called from any goroutine.
+// The format is that of rdma_cm with RDMA_PS_UDP, with a CMAHeader before the private data. A CM receives all MADs of
+// its class, so an adapter has at most one CM. All methods may be called from any goroutine.
 type CM struct {
 	cfg    CMConfig
 	hca    *HCA

@@ -106,8 +106,8 @@ func (m *CM) connect(ctx context.Context, c *CMConnect) (CMAnswer, error) {
 	return CMAnswer{rep.QPN, rep.QKey, rep.Private}, nil
 }
 
-// enter gives a request an ID that no other request has or recently had, because a peer treats two requests of one port with the
-// same ID as one.
+// enter gives a request an ID that no other request has or recently had, because a peer treats two requests of one port
+// with the same ID as one.
 func (m *CM) enter(a *asking) uint32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,9 +28,9 @@ type CMRequest struct {
 	service ib.ServiceID
 }
 
-// Serve starts to serve ports: it calls h for each request in a new goroutine. A second call replaces ports and h. Requests
-// for other services get ib.SIDRStatusUnsupported. Before the first call, requests get no answer, so that peers retry while the
-// process starts.
+// Serve starts to serve ports: it calls h for each request in a new goroutine. A second call replaces ports and h.
+// Requests for other services get ib.SIDRStatusUnsupported. Before the first call, requests get no answer, so that
+// peers retry while the process starts.
 func (m *CM) Serve(ports []CMPorts, h func(*CMRequest)) error {
 	if err := checkPorts(ports); err != nil {
 		return err

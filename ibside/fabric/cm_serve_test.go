@@ -54,7 +54,7 @@ func (a *asker) reply(t *testing.T, id uint32, tid uint64) ib.SIDRRep {
 			t.Fatalf("reply %x, want one to request %#x, transaction %#x", b, id, tid)
 		}
 		return rep
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("no reply to request %#x", id)
 		return nil
 	}

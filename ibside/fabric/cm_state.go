@@ -9,8 +9,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// cmKey identifies a request and its retries by the whole MAD. A request ID is not enough: two hosts behind one port may choose
-// the same, as may one host before and after a restart.
+// cmKey identifies a request and its retries by the whole MAD. A request ID is not enough: two hosts behind one port
+// may choose the same, as may one host before and after a restart.
 type cmKey struct {
 	lid ib.LID
 	gid ib.GID
@@ -34,8 +34,8 @@ type cmSource struct {
 	answered list.List // of *cmEntry, the oldest first
 }
 
-// cmState holds requests up to its limits. A new request evicts the oldest answered one, first of its own source: a port that
-// floods the CM first loses its own answers, then its requests are rejected. The caller holds the lock.
+// cmState holds requests up to its limits. A new request evicts the oldest answered one, first of its own source: a
+// port that floods the CM first loses its own answers, then its requests are rejected. The caller holds the lock.
 type cmState struct {
 	limit, perSource int
 	entries          map[cmKey]*cmEntry

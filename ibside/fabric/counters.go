@@ -50,7 +50,8 @@ func (c Counts) add(o Counts) {
 	}
 }
 
-// tally is Counts with a lock. The reasons are constants, never taken from a packet, so it stays small. The zero value is ready.
+// tally is Counts with a lock. The reasons are constants, never taken from a packet, so it stays small. The zero value
+// is ready.
 type tally struct {
 	mu sync.Mutex
 	n  Counts

@@ -5,9 +5,11 @@ package fabric
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"causeway/ibside/ib"
@@ -44,7 +46,7 @@ func (d Dialer) Dial(path string, guid ib.GUID, name string) (Port, error) {
 	}
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
-		return fail(err)
+		return fail(whyNoSocket(err))
 	}
 	p := &remotePort{conn: conn, buf: make([]byte, maxPacket)}
 	if err := p.handshake(hello{name: name, guid: guid, mtu: d.MTU}, d.Timeout); err != nil {
@@ -52,6 +54,17 @@ func (d Dialer) Dial(path string, guid ib.GUID, name string) (Port, error) {
 		return fail(err)
 	}
 	return p, nil
+}
+
+// whyNoSocket says why a subnet's socket cannot be connected, and what to do. A subnet that rejects a node says why.
+func whyNoSocket(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return errors.New("this user may not connect there; use sudo, or be the user that the bridge runs as")
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("no subnet is there; is the bridge running, with this [fabric] socket in the file that [ib] port names?")
+	}
+	return err
 }
 
 func (p *remotePort) handshake(h hello, timeout time.Duration) error {
@@ -80,9 +93,13 @@ func (p *remotePort) Info() PortInfo {
 }
 
 // Send waits while the socket's buffer is full. The other end always reads, so this is short.
-func (p *remotePort) Send(packet []byte) bool {
-	_, err := p.conn.Write(packet)
-	return err == nil
+func (p *remotePort) Send(packets ...[]byte) bool {
+	for _, b := range packets {
+		if _, err := p.conn.Write(b); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *remotePort) Recv(packets [][]byte) (int, error) {

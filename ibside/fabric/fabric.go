@@ -171,8 +171,11 @@ func (f *Fabric) register(c PortConfig) (*switchPort, error) {
 	if f.closed {
 		return nil, ErrClosed
 	}
-	if lid, used := f.guids[c.GUID]; c.GUID == 0 || used {
-		return nil, fmt.Errorf("fabric: port %s: GUID %v is zero or in use by LID %v", c.Name, c.GUID, lid)
+	if c.GUID == 0 {
+		return nil, fmt.Errorf("fabric: node %s has no GUID; give it one, such as 0x0002c90300000007", c.Name)
+	}
+	if lid, used := f.guids[c.GUID]; used {
+		return nil, fmt.Errorf("fabric: node %s: GUID %v is in use by LID %v; stop that node, or use another GUID", c.Name, c.GUID, lid)
 	}
 	lid, err := f.freeLID()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// HCA is a channel adapter with one port, for unreliable datagrams: it turns messages into packets and back, and checks received
-// packets as verbs do.
+// HCA is a channel adapter with one port, for unreliable datagrams: it turns messages into packets and back, and checks
+// received packets as verbs do.
 type HCA struct {
 	port Port
 	info PortInfo
@@ -102,7 +102,7 @@ func (h *HCA) drop(cause string) {
 
 // packet delivers one packet to its queue pairs, or drops it. The caller holds the lock.
 func (h *HCA) packet(b []byte) {
-	p, fault := ib.ParsePacket(b)
+	p, fault := ib.ParseChecked(b)
 	if fault != ib.FaultNone {
 		h.drop(string(fault))
 		return

@@ -85,15 +85,18 @@ func (g *gsi) close() {
 	<-g.stopped
 }
 
-// handleMAD sets the handler for MADs of a class that QP1 receives. One goroutine calls it, one MAD at a time. nil removes it.
-func (h *HCA) handleMAD(class uint8, f MADHandler) {
+// handleMAD sets the handler for MADs of a class that QP1 receives. One goroutine calls it, one MAD at a time. nil
+// removes it. It returns the one before.
+func (h *HCA) handleMAD(class uint8, f MADHandler) (before MADHandler) {
 	h.gsi.mu.Lock()
 	defer h.gsi.mu.Unlock()
+	before = h.gsi.handlers[class]
 	if f == nil {
 		delete(h.gsi.handlers, class)
-		return
+		return before
 	}
 	h.gsi.handlers[class] = f
+	return before
 }
 
 // SendMAD sends a management datagram, ib.MADLen bytes, from QP1 to QP1. It returns "" or the drop reason.

@@ -11,20 +11,21 @@ import (
 	"causeway/ibside/sa"
 )
 
-// NewSAClient makes a client of the subnet administrator. It receives all SA MADs of an adapter, so an adapter has at most one. A
-// query times out after some seconds. The client ends with the adapter.
+// NewSAClient makes a client of the subnet administrator. It receives all SA MADs of an adapter, so an adapter has at
+// most one. A query times out after some seconds. The client ends with the adapter.
 func NewSAClient(h *HCA) *sa.Client {
-	return sa.NewClient(NewMADPort(h, ib.ClassSA), sa.Config{FirstWait: 250 * time.Millisecond, Tries: 4})
+	return sa.NewClient(NewMADPort(h, ib.ClassSA), sa.Config{FirstWait: 250 * time.Millisecond, Tries: 6})
 }
 
 // DropMADQueue is the drop reason for a MAD whose reader is too slow.
 const DropMADQueue = "mad_queue"
 
-// MADPort sends and receives the MADs of one class at QP1 of an adapter. It is a transport of ibside/sa, and an alternative to
-// handleMAD for that class.
+// MADPort sends and receives the MADs of one class at QP1 of an adapter. It is a transport of ibside/sa, and an
+// alternative to handleMAD for that class.
 type MADPort struct {
 	hca    *HCA
 	class  uint8
+	before MADHandler // which the port took the place of; nil: there was none
 	queue  chan madFrom
 	closed chan struct{}
 	once   sync.Once
@@ -35,10 +36,11 @@ type madFrom struct {
 	mad  []byte
 }
 
-// NewMADPort makes a MADPort. Closing the adapter also ends ReceiveMAD.
+// NewMADPort makes a MADPort, in place of what handled the class before, until it is closed: so a test can be an
+// administrator that is slow or silent for a time. Closing the adapter also ends ReceiveMAD.
 func NewMADPort(h *HCA, class uint8) *MADPort {
 	p := &MADPort{hca: h, class: class, queue: make(chan madFrom, gsiBuffers), closed: make(chan struct{})}
-	h.handleMAD(class, func(from MADAddress, mad []byte) {
+	p.before = h.handleMAD(class, func(from MADAddress, mad []byte) {
 		select {
 		case p.queue <- madFrom{from, mad}:
 		default:
@@ -72,6 +74,13 @@ func (p *MADPort) ReceiveMAD(mad []byte) (ib.LID, ib.SL, error) {
 	return 0, 0, ErrClosed
 }
 
+// Pass gives a datagram that was received to what handled the class before.
+func (p *MADPort) Pass(from ib.LID, sl ib.SL, mad []byte) {
+	if p.before != nil {
+		p.before(MADAddress{LID: from, SL: sl}, mad)
+	}
+}
+
 // PortState returns what the subnet assigned to the port.
 func (p *MADPort) PortState() (ib.PortState, error) {
 	select {
@@ -86,7 +95,7 @@ func (p *MADPort) PortState() (ib.PortState, error) {
 // Close closes the MADPort, but not the adapter.
 func (p *MADPort) Close() error {
 	p.once.Do(func() {
-		p.hca.handleMAD(p.class, nil)
+		p.hca.handleMAD(p.class, p.before)
 		close(p.closed)
 	})
 	return nil

@@ -191,25 +191,26 @@ func (n *Node) join(ctx context.Context, g GroupConfig) error {
 func (n *Node) receive(ctx context.Context) {
 	var burst [recvBurst]Received
 	for n.recv.Wait(ctx) == nil {
-		k := n.recv.Poll(burst[:])
-		for i := range burst[:k] {
-			n.message(&burst[i])
-		}
+		n.messages(burst[:n.recv.Poll(burst[:])])
 	}
 }
 
-func (n *Node) message(r *Received) {
+func (n *Node) messages(all []Received) {
 	n.mu.Lock()
-	n.stats.Received++
+	n.stats.Received += uint64(len(all))
 	if n.cfg.Role == RoleListen {
-		n.check(r)
+		for i := range all {
+			n.check(&all[i])
+		}
 	}
 	n.mu.Unlock()
 	if n.cfg.Role == RoleEcho {
-		n.echo(r)
+		n.echo(all)
 	}
 	if n.cfg.OnMessage != nil {
-		n.cfg.OnMessage(n, r)
+		for i := range all {
+			n.cfg.OnMessage(n, &all[i])
+		}
 	}
 }
 
@@ -238,12 +239,20 @@ func (n *Node) check(r *Received) {
 }
 
 // echo answers from the queue pair for unicast: nobody can answer to a group's.
-func (n *Node) echo(r *Received) {
-	s := Send{
-		AH: addressOf(r), DestQP: r.SrcQP, QKey: n.cfg.QKey, Imm: r.Imm, HasImm: r.HasImm, Solicited: r.Solicited,
-		Payload: r.Payload,
+func (n *Node) echo(all []Received) {
+	var posts [recvBurst]Post
+	var why [recvBurst]string
+	for i := range all {
+		r := &all[i]
+		posts[i] = Post{n.qp, Send{
+			AH: addressOf(r), DestQP: r.SrcQP, QKey: n.cfg.QKey, Imm: r.Imm, HasImm: r.HasImm, Solicited: r.Solicited,
+			Payload: r.Payload,
+		}}
 	}
-	n.count(n.qp.Send(&s), func(st *NodeStats) *uint64 { return &st.Echoed })
+	n.hca.SendBurst(posts[:len(all)], why[:len(all)])
+	for _, cause := range why[:len(all)] {
+		n.count(cause, func(st *NodeStats) *uint64 { return &st.Echoed })
+	}
 }
 
 func (n *Node) count(cause string, sent func(*NodeStats) *uint64) {

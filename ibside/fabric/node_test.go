@@ -116,7 +116,7 @@ func TestEcho(t *testing.T) {
 
 func TestListenerChecks(t *testing.T) {
 	n := &Node{cfg: NodeConfig{Role: RoleListen}, streams: map[stream]*stamp.Sequence{}}
-	from := func(qpn ib.QPN, payload []byte) { n.message(&Received{SrcQP: qpn, Payload: payload}) }
+	from := func(qpn ib.QPN, payload []byte) { n.messages([]Received{{SrcQP: qpn, Payload: payload}}) }
 	damaged := stamp.Message(9, 40)
 	damaged[39] ^= 1
 	for _, number := range []uint64{5, 6, 9, 7, 10} { // 7 and 8 are missing, then 7 is late

@@ -16,12 +16,12 @@ type Port interface {
 	// Info returns what the subnet assigned to the port. It does not change.
 	Info() PortInfo
 
-	// Send passes a packet, LRH to VCRC, to the switch. The caller must not modify it afterwards. Send does not wait for the
-	// receivers. It reports false when the port is closed.
-	Send(packet []byte) bool
+	// Send passes packets, LRH to VCRC, to the switch, in order. The caller must not modify them afterwards, but may
+	// use the slice of them again. Send does not wait for the receivers. It reports false when the port is closed.
+	Send(packets ...[]byte) bool
 
-	// Recv waits for packets and returns at most len(packets). The caller must not modify them. Calling Recv again means that the
-	// caller has processed the last ones. It returns ErrClosed after Close.
+	// Recv waits for packets, whose VCRCs are right, and returns at most len(packets). The caller must not modify them.
+	// Calling Recv again means that the caller has processed the last ones. It returns ErrClosed after Close.
 	Recv(packets [][]byte) (int, error)
 
 	// Close removes the port from the subnet; its group memberships end.

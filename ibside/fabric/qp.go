@@ -73,8 +73,8 @@ func (h *HCA) CreateQP(c QPConfig) (*QP, error) {
 	return q, nil
 }
 
-// qpnFor checks a wanted QPN or chooses one. A freed QPN is reused only after all others, so that late packets for the old queue
-// pair do not reach a new one.
+// qpnFor checks a wanted QPN or chooses one. A freed QPN is reused only after all others, so that late packets for the
+// old queue pair do not reach a new one.
 func (h *HCA) qpnFor(want ib.QPN) (ib.QPN, error) {
 	if want != 0 {
 		if want == ib.QP1 || want >= ib.QPMulticast || h.qps[want] != nil {
@@ -148,16 +148,9 @@ func (q *QP) Destroy() {
 
 // Send sends one message and returns "", or drops and counts it and returns the reason.
 func (q *QP) Send(s *Send) string {
-	cause := q.check(s)
-	if cause == "" && !q.hca.port.Send(q.packet(s)) {
-		cause = DropPortClosed
-	}
-	if cause != "" {
-		q.hca.sendDrops.add(cause)
-		return cause
-	}
-	q.hca.sent.Add(1)
-	return ""
+	var why [1]string
+	q.hca.SendBurst([]Post{{q, *s}}, why[:])
+	return why[0]
 }
 
 func (q *QP) check(s *Send) string {
@@ -177,11 +170,13 @@ func (q *QP) check(s *Send) string {
 	return ""
 }
 
-func (q *QP) packet(s *Send) []byte {
+// appendPacket appends the packet of a message to b.
+func (q *QP) appendPacket(b []byte, s *Send) []byte {
 	info := &q.hca.info
 	p := ib.Packet{
-		SL: s.AH.SL, SLID: info.LID | ib.LID(s.AH.PathBits&(1<<info.LMC-1)), DLID: s.AH.DLID, OpCode: ib.OpUDSendOnly, Solicited: s.Solicited, FECN: s.FECN,
-		PKey: q.pkey, DestQP: s.DestQP, PSN: q.psn.Add(1) & 0xffffff, QKey: s.QKey, SrcQP: q.qpn, Payload: s.Payload,
+		SL: s.AH.SL, SLID: info.LID | ib.LID(s.AH.PathBits&(1<<info.LMC-1)), DLID: s.AH.DLID, OpCode: ib.OpUDSendOnly,
+		Solicited: s.Solicited, FECN: s.FECN, PKey: q.pkey, DestQP: s.DestQP, PSN: q.psn.Add(1) & 0xffffff, QKey: s.QKey,
+		SrcQP: q.qpn, Payload: s.Payload,
 	}
 	if s.QKey.IsControlled() {
 		p.QKey = q.qkey
@@ -194,5 +189,5 @@ func (q *QP) packet(s *Send) []byte {
 		grh.SGID = info.GID
 		p.GRH = &grh
 	}
-	return p.AppendTo(make([]byte, 0, ib.UDMaxLen-4096+len(s.Payload)+3))
+	return p.AppendTo(b)
 }

@@ -24,19 +24,22 @@ func newQueue(depth int) *queue {
 	return q
 }
 
-// put appends a packet, or counts it as lost.
-func (q *queue) put(packet []byte) {
+// put appends packets, and counts as lost those for which there is no room.
+func (q *queue) put(packets [][]byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.in++
-	switch {
-	case q.closed:
-		q.orphaned++
-	case q.n == len(q.ring):
-		q.full++
-	default:
+	q.in += uint64(len(packets))
+	if q.closed {
+		q.orphaned += uint64(len(packets))
+		return
+	}
+	fit := min(len(packets), len(q.ring)-q.n)
+	q.full += uint64(len(packets) - fit)
+	for _, packet := range packets[:fit] {
 		q.ring[(q.head+q.n)%len(q.ring)] = packet
 		q.n++
+	}
+	if fit > 0 {
 		q.ready.Signal()
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Received is one message of a queue pair, with the fields of a verbs completion. GRH and Payload together are the receive buffer.
+// Received is one message of a queue pair, with the fields of a verbs completion. GRH and Payload together are the
+// receive buffer.
 type Received struct {
 	QPN       ib.QPN // the local queue pair
 	SrcQP     ib.QPN
@@ -37,8 +38,8 @@ func (r *Received) MGID() ib.GID {
 	return grh.DGID()
 }
 
-// RecvQueue is a shared receive queue with its completion queue: it holds at most as many messages as it has buffers. Several queue
-// pairs of one HCA may share it.
+// RecvQueue is a shared receive queue with its completion queue: it holds at most as many messages as it has buffers.
+// Several queue pairs of one HCA may share it.
 type RecvQueue struct {
 	mu      sync.Mutex
 	ring    []Received
@@ -59,8 +60,9 @@ func (q *RecvQueue) put(r *Received) bool {
 		return false
 	}
 	q.ring[(q.head+q.n)%len(q.ring)] = *r
-	q.n++
-	q.signal()
+	if q.n++; q.n == 1 {
+		q.signal() // Poll does, for what it leaves
+	}
 	return true
 }
 

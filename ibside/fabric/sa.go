@@ -23,11 +23,12 @@ const (
 	subnetLife = 18 // 4.096 us * 2^18, about a second: the usual packet lifetime
 )
 
-// trustedKey is the SM_Key of a client that may see the members of a group. It is OpenSM's default, so it is not a secret.
+// trustedKey is the SM_Key of a client that may see the members of a group. It is OpenSM's default, so it is not a
+// secret.
 const trustedKey = 1
 
-// SA is the subnet administrator: it answers MADs at QP1 of the first port, manages multicast groups, and programs the switch. It
-// answers as OpenSM does; the conformance tests run against both:
+// SA is the subnet administrator: it answers MADs at QP1 of the first port, manages multicast groups, and programs the
+// switch. It answers as OpenSM does; the conformance tests run against both:
 //
 //	MCMemberRecord   Set, Delete, Get, GetTable   members of groups
 //	PathRecord       Get, GetTable                paths

@@ -41,8 +41,8 @@ func (t *groupTable) removePort(lid ib.LID) {
 	}
 }
 
-// settle removes members without a join state, then the group if no member keeps it alive (IBTA vol 1 §15.2.5.17.3), and
-// programs the switch.
+// settle removes members without a join state, then the group if no member keeps it alive (IBTA vol 1 §15.2.5.17.3),
+// and programs the switch.
 func (t *groupTable) settle(g *group) {
 	alive := false
 	for gid, m := range g.members {
@@ -69,8 +69,8 @@ func (t *groupTable) program(g *group) {
 	t.sw.setMLID(g.record.MLID, members)
 }
 
-// findMembers answers a Get. A trusted client gets a record for each member; others get the group, and whether a port that they
-// name is a member.
+// findMembers answers a Get. A trusted client gets a record for each member; others get the group, and whether a port
+// that they name is a member.
 func (t *groupTable) findMembers(r *request, want ib.MCMemberFields) *records {
 	found := &records{}
 	for _, g := range t.groups {

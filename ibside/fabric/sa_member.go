@@ -126,8 +126,8 @@ func (g *group) recordOf(port ib.GID, state uint8) ib.MCMemberFields {
 	return rec
 }
 
-// validMGID reports whether a client may create mgid: a multicast GID with a scope that is not reserved, and not one of those that
-// only the administrator assigns (OpenSM validate_requested_mgid).
+// validMGID reports whether a client may create mgid: a multicast GID with a scope that is not reserved, and not one of
+// those that only the administrator assigns (OpenSM validate_requested_mgid).
 func validMGID(mgid ib.GID) bool {
 	scope := mgid[1] & 0x0f
 	return mgid.IsIBMulticast() && mgid[1]&0xe0 == 0 && scope != 0 && scope != 0xf &&

@@ -19,7 +19,8 @@ const (
 	noticeGID              = 6 // offset of the GID in the data of traps 64 to 67
 )
 
-// notifyOfGroup sends a notice about a created or deleted group to ports that may be members of it (IBTA vol 1 §13.4.11).
+// notifyOfGroup sends a notice about a created or deleted group to ports that may be members of it (IBTA vol 1
+// §13.4.11).
 func (t *informTable) notifyOfGroup(trap uint16, g *ib.MCMemberFields) {
 	t.notify(trap, g.MGID, func(p PortInfo) bool { return slices.ContainsFunc(p.PKeys, g.PKey.Matches) })
 }
@@ -75,8 +76,8 @@ func (t *informTable) sendReport(r *report) {
 	r.again.Reset(r.wait)
 }
 
-// repeatReport retries a report that was not confirmed in time. A silent subscriber keeps its subscription, as with OpenSM, until
-// its port leaves.
+// repeatReport retries a report that was not confirmed in time. A silent subscriber keeps its subscription, as with
+// OpenSM, until its port leaves.
 func (t *informTable) repeatReport(x madID, r *report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -48,8 +48,8 @@ func (p *pathFinder) answer(r *request) answer {
 	return answer{found: found}
 }
 
-// addPath adds the path between two ports if they share a partition and the path matches the query. The record has the GIDs of the
-// query, which may be aliases.
+// addPath adds the path between two ports if they share a partition and the path matches the query. The record has the
+// GIDs of the query, which may be aliases.
 func (f *records) addPath(r *request, want ib.PathFields, from, to PortInfo) {
 	pkey, ok := sharedPKey(from.PKeys, to.PKeys, want.PKey, r.mask&ib.PathPKey != 0)
 	mtu := min(from.MTU, to.MTU)

@@ -17,8 +17,8 @@ func (c *saAsker) guids(t testing.TB, method uint8, mask uint64, f ib.GUIDInfoFi
 	return status, rec.Fields()
 }
 
-// TestAliasRules has what the cases that OpenSM gets too do not: other ports' tables, several entries at once, and the end of a
-// port.
+// TestAliasRules has what the cases that OpenSM gets too do not: other ports' tables, several entries at once, and the
+// end of a port.
 func TestAliasRules(t *testing.T) {
 	r := newJoinRig(t)
 	lid, first := r.b.hca.Info().LID, [8]ib.GUID{1: 0x111, 2: 0xa, 3: 0x333}

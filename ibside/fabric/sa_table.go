@@ -123,7 +123,8 @@ func (t *transfer) segment(n uint32) []byte {
 	return b
 }
 
-// acknowledged processes an RMPP ACK, STOP or ABORT. An acknowledgement of segments that were not sent ends the transfer.
+// acknowledged processes an RMPP ACK, STOP or ABORT. An acknowledgement of segments that were not sent ends the
+// transfer.
 func (s *rmppSender) acknowledged(x madID, h ib.SAHeader) {
 	t := s.transfers[x]
 	switch last := h.RMPPData1(); {

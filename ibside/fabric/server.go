@@ -43,7 +43,8 @@ const (
 	SocketNoHello  = "no_handshake" // connections without a handshake in time
 )
 
-// listen creates the socket under another name and renames it, so that a process that waits for the path can connect at once.
+// listen creates the socket under another name and renames it, so that a process that waits for the path can connect at
+// once.
 func listen(f *Fabric, path string) (*server, error) {
 	removeStale(path)
 	if _, err := os.Lstat(path); err == nil {

@@ -22,7 +22,7 @@ const (
 	childTask = "CAUSEWAY_FABRIC_TEST_CHILD" // role of a child process
 	childPath = "CAUSEWAY_FABRIC_TEST_PATH"  // its socket
 
-	waitLimit = 10 * time.Second
+	waitLimit = time.Minute
 )
 
 // childDone reports whether a child has done everything that its test needs.

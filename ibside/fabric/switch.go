@@ -10,8 +10,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Switch forwards packets by destination LID. It has no goroutine: the sender's call checks a packet, looks up the destination and
-// queues the packet, without waiting.
+// Switch forwards packets by destination LID. It has no goroutine: the sender's call checks packets, looks up the
+// destination and queues them, without waiting. Packets of a burst that have one destination are queued together.
 type Switch struct {
 	lmc   uint8 // of all ports
 	mu    sync.RWMutex
@@ -62,34 +62,60 @@ func (s *Switch) Stats() SwitchStats {
 	return SwitchStats{s.stats.in.Load(), s.stats.copies.Load(), s.stats.out.Load(), s.drops.counts()}
 }
 
-// forward forwards a packet from port p.
-func (s *Switch) forward(p *switchPort, packet []byte) {
-	s.stats.in.Add(1)
-	lrh, fault := checkLink(packet)
-	if fault != ib.FaultNone {
-		s.drops.fault(fault)
-		return
-	}
-	if lrh.SLID().Base(s.lmc) != p.info.LID {
-		s.drops.add(DropSLID)
-		return
-	}
-	if s.capture != nil {
-		s.capture.put(packet)
-	}
-	if lrh.DLID().IsMulticast() {
-		s.multicast(p, lrh.DLID(), packet)
-		return
-	}
+// forward forwards packets from port p.
+func (s *Switch) forward(p *switchPort, packets [][]byte) {
+	s.stats.in.Add(uint64(len(packets)))
 	s.mu.RLock()
-	to := s.ports[lrh.DLID().Base(s.lmc)]
-	s.mu.RUnlock()
-	if to == nil {
-		s.drops.add(DropNoRoute)
+	defer s.mu.RUnlock()
+	for len(packets) > 0 {
+		run, rest := s.run(p, packets)
+		if len(run) > 0 {
+			s.deliver(p, run)
+		}
+		packets = rest
+	}
+}
+
+// run cuts off the first packets that are good and have one destination. A bad one after them is dropped.
+func (s *Switch) run(p *switchPort, packets [][]byte) (run, rest [][]byte) {
+	var to ib.LID
+	for i, packet := range packets {
+		if lrh, ok := ib.AsLRH(packet); ok && i > 0 && lrh.DLID() != to {
+			return packets[:i], packets[i:]
+		}
+		lrh, fault := checkLink(packet)
+		switch {
+		case fault != ib.FaultNone:
+			s.drops.fault(fault)
+			return packets[:i], packets[i+1:]
+		case lrh.SLID().Base(s.lmc) != p.info.LID:
+			s.drops.add(DropSLID)
+			return packets[:i], packets[i+1:]
+		}
+		to = lrh.DLID()
+	}
+	return packets, nil
+}
+
+// deliver queues packets of one destination. The caller holds the lock.
+func (s *Switch) deliver(p *switchPort, packets [][]byte) {
+	if s.capture != nil {
+		for _, packet := range packets {
+			s.capture.put(packet)
+		}
+	}
+	lrh, _ := ib.AsLRH(packets[0])
+	if lrh.DLID().IsMulticast() {
+		s.multicast(p, lrh.DLID(), packets)
 		return
 	}
-	s.stats.out.Add(1)
-	to.queue.put(packet)
+	to := s.ports[lrh.DLID().Base(s.lmc)]
+	if to == nil {
+		s.drops.addN(DropNoRoute, uint64(len(packets)))
+		return
+	}
+	s.stats.out.Add(uint64(len(packets)))
+	to.queue.put(packets)
 }
 
 // checkLink checks what a switch checks (IBTA vol 1 §7.8, §18.2.5): header, length and VCRC of the link. The receiver
@@ -113,31 +139,31 @@ func checkLink(packet []byte) (ib.LRH, ib.Fault) {
 	return lrh, ib.FaultNone
 }
 
-func (s *Switch) multicast(p *switchPort, mlid ib.LID, packet []byte) {
-	s.mu.RLock()
+// multicast queues packets of one group for each member but the sender. The caller holds the lock.
+func (s *Switch) multicast(p *switchPort, mlid ib.LID, packets [][]byte) {
 	entry, known := s.mlids[mlid]
-	s.mu.RUnlock()
+	n := uint64(len(packets))
 	switch {
 	case !known:
-		s.drops.add(DropNoRoute)
+		s.drops.addN(DropNoRoute, n)
 		return
 	case !entry.members[p.info.LID]:
-		s.drops.add(DropNotMember)
+		s.drops.addN(DropNotMember, n)
 		return
 	}
-	sent := uint64(0)
+	receivers := uint64(0)
 	for _, to := range entry.receivers {
 		if to != p {
-			to.queue.put(packet)
-			sent++
+			to.queue.put(packets)
+			receivers++
 		}
 	}
-	if sent == 0 {
-		s.drops.add(DropNoMember)
+	if receivers == 0 {
+		s.drops.addN(DropNoMember, n)
 		return
 	}
-	s.stats.copies.Add(sent - 1)
-	s.stats.out.Add(sent)
+	s.stats.copies.Add((receivers - 1) * n)
+	s.stats.out.Add(receivers * n)
 }
 
 // setMLID replaces the forwarding entry of a multicast LID: true in members means that the port receives. No members
@@ -178,11 +204,11 @@ func (p *switchPort) Info() PortInfo {
 	return i
 }
 
-func (p *switchPort) Send(packet []byte) bool {
+func (p *switchPort) Send(packets ...[]byte) bool {
 	if p.closed.Load() {
 		return false
 	}
-	p.fabric.sw.forward(p, packet)
+	p.fabric.sw.forward(p, packets)
 	return true
 }
 

@@ -5,6 +5,7 @@ package fabric
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"slices"
@@ -70,8 +71,11 @@ func Load(path string) (Config, error) {
 		return Config{}, nil
 	}
 	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Config{}, fmt.Errorf("fabric: %s: %w; write it, or use \"fabric:\" for a subnet without nodes", path, fs.ErrNotExist)
+	}
 	if err != nil {
-		return Config{}, fmt.Errorf("fabric: topology: %w; write that file, or use \"fabric:\" for a subnet without nodes", err)
+		return Config{}, fmt.Errorf("fabric: topology: %w", err)
 	}
 	return parseTopology(path, string(b))
 }
@@ -106,8 +110,8 @@ func parseTopology(path, text string) (Config, error) {
 	return c, nil
 }
 
-// tomlError puts file and line first. The error of a value of the wrong type has its line only in the text: toml: line 3 (last key
-// "a.b"): ...
+// tomlError puts file and line first. The error of a value of the wrong type has its line only in the text: toml: line
+// 3 (last key "a.b"): ...
 func tomlError(path string, err error) error {
 	var wrong toml.ParseError
 	if errors.As(err, &wrong) {
@@ -133,8 +137,8 @@ func knownKeys(k toml.Key) string {
 	return "[fabric] and [[node]]"
 }
 
-// lineOf returns the line of a key in the index-th table with that name (-1: any of them), for messages. It returns the table's line
-// when the key is missing, and 1 when the table is.
+// lineOf returns the line of a key in the index-th table with that name (-1: any of them), for messages. It returns the
+// table's line when the key is missing, and 1 when the table is.
 func lineOf(text, table string, index int, key string) int {
 	line, in, seen := 1, "", -1
 	for i, l := range strings.Split(text, "\n") {

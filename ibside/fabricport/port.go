@@ -18,8 +18,8 @@ import (
 	"causeway/ibside/sa"
 )
 
-// Port joins rings to an HCA: each worker has queue pairs of its own, which share a receive queue of its own. Its methods may
-// be called from any goroutine.
+// Port joins rings to an HCA: each worker has queue pairs of its own, which share a receive queue of its own. Its
+// methods may be called from any goroutine.
 type Port struct {
 	*services
 	ibside.Administered // the administration's
@@ -55,8 +55,8 @@ type handle struct {
 	groups bool // it receives groups; else it is a proxy QP
 }
 
-// newPort starts to move messages. The rings and the HCA stay the caller's on an error only. A pkey of zero is the port's
-// first.
+// newPort starts to move messages. The rings and the HCA stay the caller's on an error only. A pkey of zero is the
+// port's first.
 func newPort(r *Rings, h *fabric.HCA, pkey ib.PKey, log *slog.Logger) (*Port, error) {
 	p := &Port{rings: r, hca: h, log: log, qps: map[uint32]handle{}}
 	if pkey != 0 {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"causeway/ibside/fabric"
-	"causeway/ibside/ib"
 )
 
 // More reasons to drop a message; fabric.QP.Send has the others for sends.
@@ -62,22 +61,14 @@ func (c *counter) into(sum fabric.Counts) {
 	}
 }
 
-// pumpSends takes what a worker posts to the HCA. It polls, because nothing signals that a ring has messages. When the port
-// closes, it sends what is left.
+// pumpSends takes what a worker posts to the HCA. It polls, because nothing signals that a ring has messages. When the
+// port closes, it sends what is left.
 func (p *Port) pumpSends(ctx context.Context, w *workerSide) {
-	msgs := make([]Sent, burst)
+	sends := newSends(p, w)
 	for pause := shortestPause; ; {
 		stopping := ctx.Err() != nil
 		w.sending.Store(true)
-		n := p.rings.Take(w.id, msgs)
-		p.posted.Add(uint64(n))
-		for i := range msgs[:n] {
-			if cause := p.send(w, &msgs[i]); cause != "" {
-				p.notSent.add(cause, 1)
-			} else {
-				p.sent.Add(1)
-			}
-		}
+		n := sends.pump()
 		w.sending.Store(false)
 		switch {
 		case n > 0:
@@ -89,31 +80,6 @@ func (p *Port) pumpSends(ctx context.Context, w *workerSide) {
 			pause = min(2*pause, longestPause)
 		}
 	}
-}
-
-// send returns why a message was dropped, or "".
-func (p *Port) send(w *workerSide, s *Sent) string {
-	p.mu.RLock()
-	h, ok := p.qps[s.QP]
-	p.mu.RUnlock()
-	switch {
-	case !ok:
-		return fabric.DropNoQP
-	case h.worker != w.id:
-		return DropWrongWorker
-	case s.Len != len(s.Payload):
-		return fabric.DropMTU
-	case s.Source != 0: // the port has one GID
-		return fabric.DropAH
-	}
-	m := fabric.Send{
-		AH: fabric.AH{DLID: s.DLID, SL: s.SL}, DestQP: s.DestQP, QKey: s.QKey, Imm: s.Imm, HasImm: s.HasImm,
-		Solicited: s.Solicited, FECN: s.FECN, Payload: s.Payload,
-	}
-	if s.HasGRH {
-		m.AH.GRH = &ib.GRHFields{DGID: s.DGID, TClass: s.TClass, FlowLabel: s.FlowLabel, HopLimit: s.HopLimit}
-	}
-	return h.qp.Send(&m)
 }
 
 // pumpReceives takes what the HCA has received for a worker to its ring.
@@ -131,8 +97,8 @@ func (p *Port) pumpReceives(ctx context.Context, w *workerSide) {
 	}
 }
 
-// deliver drops what does not fit: the rest of the burst when the worker's ring is full or the pool empty, one message when
-// that one is too long.
+// deliver drops what does not fit: the rest of the burst when the worker's ring is full or the pool empty, one message
+// when that one is too long.
 func (p *Port) deliver(w *workerSide, msgs []Received, stopping bool) {
 	if stopping {
 		p.dropped.add(DropShutdown, uint64(len(msgs)))

@@ -52,8 +52,8 @@ const (
 )
 
 // CMAHeader is a view of the header with which rdma_cm begins the private data of a request (IBTA vol 1 Annex A11,
-// Linux drivers/infiniband/core/cma.c struct cma_hdr), in wire order: the IP addresses of requester and service. It aliases its
-// packet.
+// Linux drivers/infiniband/core/cma.c struct cma_hdr), in wire order: the IP addresses of requester and service. It
+// aliases its packet.
 type CMAHeader []byte
 
 // AsCMAHeader returns the first CMAHdrLen bytes of b, the private data; false when b is too short.

@@ -50,8 +50,8 @@ var (
 // ICRCIB returns the invariant CRC of a native packet, from the first byte of its LRH to its last pad byte.
 // The LNH says whether the LRH is covered (local) or all masked (global).
 //
-// The ICRC functions never panic and change nothing; the result for bytes too short to be a packet is undefined. The CRC-32 is
-// that of IEEE 802.3, stored least significant byte first: write it with PutICRC.
+// The ICRC functions never panic and change nothing; the result for bytes too short to be a packet is undefined. The
+// CRC-32 is that of IEEE 802.3, stored least significant byte first: write it with PutICRC.
 func ICRCIB(lrh []byte) uint32 {
 	if len(lrh) > 1 && lrh[1]&3 == LNHGlobal {
 		return maskedCRC(0, lrh, variantGlobal)
@@ -94,14 +94,20 @@ func ICRCField(b []byte) (uint32, bool) {
 	return binary.LittleEndian.Uint32(b), true
 }
 
-// vcrcTable is for the reflected form of polynomial 0x100B (IBTA vol 1 §7.8.2).
-var vcrcTable = func() (t [256]uint16) {
-	for i := range t {
+// vcrcTables are for the reflected form of polynomial 0x100B (IBTA vol 1 §7.8.2): table k has what each byte contributes
+// when k more bytes follow it, so that sixteen bytes are looked up independently of each other.
+var vcrcTables = func() (t [16][256]uint16) {
+	for i := range t[0] {
 		c := uint16(i)
 		for range 8 {
 			c = c>>1 ^ c&1*0xd008
 		}
-		t[i] = c
+		t[0][i] = c
+	}
+	for k := range t[1:] {
+		for i, c := range t[k] {
+			t[k+1][i] = c>>8 ^ t[0][byte(c)]
+		}
 	}
 	return t
 }()
@@ -109,9 +115,16 @@ var vcrcTable = func() (t [256]uint16) {
 // VCRC returns the variant CRC over all of b, from the LRH to the end of the ICRC, unmasked: every hop checks
 // it and computes it again. It is stored least significant byte first: write it with PutVCRC.
 func VCRC(b []byte) uint16 {
-	c := uint16(0xffff)
+	c, t := uint16(0xffff), &vcrcTables
+	for ; len(b) >= 16; b = b[16:] {
+		x, y := binary.LittleEndian.Uint64(b)^uint64(c), binary.LittleEndian.Uint64(b[8:])
+		c = t[15][byte(x)] ^ t[14][byte(x>>8)] ^ t[13][byte(x>>16)] ^ t[12][byte(x>>24)] ^
+			t[11][byte(x>>32)] ^ t[10][byte(x>>40)] ^ t[9][byte(x>>48)] ^ t[8][byte(x>>56)] ^
+			t[7][byte(y)] ^ t[6][byte(y>>8)] ^ t[5][byte(y>>16)] ^ t[4][byte(y>>24)] ^
+			t[3][byte(y>>32)] ^ t[2][byte(y>>40)] ^ t[1][byte(y>>48)] ^ t[0][byte(y>>56)]
+	}
 	for _, x := range b {
-		c = c>>8 ^ vcrcTable[byte(c)^x]
+		c = c>>8 ^ t[0][byte(c)^x]
 	}
 	return ^c
 }

@@ -256,3 +256,15 @@ func BenchmarkICRC(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkVCRC(b *testing.B) {
+	for _, n := range []int{64, 1024, 4096} {
+		p := make([]byte, n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.SetBytes(int64(n))
+			for b.Loop() {
+				ib.VCRC(p)
+			}
+		})
+	}
+}

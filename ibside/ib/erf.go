@@ -29,8 +29,8 @@ const (
 	erfWLen  = 14 // after 16 bits of loss counter
 )
 
-// AppendERF appends one ERF record (Endace Extensible Record Format, type 21) with ibPacket, LRH to VCRC, captured at t,
-// to b, and returns the longer slice. A packet larger than InfiniBand allows is truncated.
+// AppendERF appends one ERF record (Endace Extensible Record Format, type 21) with ibPacket, LRH to VCRC, captured at
+// t, to b, and returns the longer slice. A packet larger than InfiniBand allows is truncated.
 func AppendERF(b []byte, t time.Time, ibPacket []byte) []byte {
 	ibPacket = ibPacket[:min(len(ibPacket), erfMaxPacket)]
 	pad := -len(ibPacket) & 7 // a record is a multiple of 8 bytes long

@@ -41,8 +41,8 @@ const (
 // a repetition does not fix (IBTA vol 1 §13.4.7).
 const MADStatusBusy = 0x0001
 
-// MADStatusUnsupported, in a status, means that nobody there handles the request: the receiver does not know its method or
-// attribute, or, as Linux answers it, no program has registered for its class (drivers/infiniband/core/mad.c,
+// MADStatusUnsupported, in a status, means that nobody there handles the request: the receiver does not know its method
+// or attribute, or, as Linux answers it, no program has registered for its class (drivers/infiniband/core/mad.c,
 // generate_unmatched_resp).
 const MADStatusUnsupported = 0x000c
 

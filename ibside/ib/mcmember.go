@@ -43,8 +43,9 @@ const (
 	JoinSendOnlyFull = 8 // can create one; the SA must announce support in its ClassPortInfo
 )
 
-// JoinStateOf is how a port becomes a member (IBTA vol 1 §15.2.5.17). Full members and non-members that receive get messages. A
-// send-only full member also creates the group if needed; a non-member neither creates it nor keeps it alive.
+// JoinStateOf is how a port becomes a member (IBTA vol 1 §15.2.5.17). Full members and non-members that receive get
+// messages. A send-only full member also creates the group if needed; a non-member neither creates it nor keeps it
+// alive.
 func JoinStateOf(receive, nonMember bool) uint8 {
 	switch {
 	case nonMember && receive:

@@ -87,8 +87,8 @@ func (r Rate) Mbps() int {
 	return rateMbps[r]
 }
 
-// Static returns the rate for the address handles of a path with rate r, from a port with that many Mb/s; 0 of them: not
-// known. It is 0, which slows nothing down, when the port is no faster than the path.
+// Static returns the rate for the address handles of a path with rate r, from a port with that many Mb/s; 0 of them:
+// not known. It is 0, which slows nothing down, when the port is no faster than the path.
 func (r Rate) Static(portMbps int) Rate {
 	if n := r.Mbps(); n == 0 || portMbps != 0 && n >= portMbps {
 		return 0

@@ -78,8 +78,8 @@ type NoticeFields struct {
 	IssuerGID GID
 }
 
-// GID returns the port that joined or left the subnet (traps 64, 65), or the group that was created or deleted (66, 67); zero with other
-// traps.
+// GID returns the port that joined or left the subnet (traps 64, 65), or the group that was created or deleted (66,
+// 67); zero with other traps.
 func (f *NoticeFields) GID() GID {
 	if !f.IsGeneric || f.Trap < TrapGIDInService || f.Trap > TrapGroupDeleted {
 		return GID{}

@@ -30,8 +30,8 @@ const (
 	FaultMcastIncons Fault = "mcast_incons" // DLID, DGID and DestQP do not agree on multicast or unicast
 )
 
-// Packet is one native datagram in host order, without the fields that follow from others. The BTH's M bit is not a field: it has
-// no meaning for datagrams, and AppendTo sets it as HCAs do.
+// Packet is one native datagram in host order, without the fields that follow from others. The BTH's M bit is not a
+// field: it has no meaning for datagrams, and AppendTo sets it as HCAs do.
 type Packet struct {
 	VL         uint8
 	SL         SL
@@ -90,10 +90,15 @@ func (p *Packet) putHeaders(b []byte, n, transport, pad int) {
 	}
 }
 
-// ParsePacket reads one native datagram, LRH to VCRC, exactly as long as its LRH says. Payload aliases b.
-// It checks lengths first, then CRCs, then contents, so that transmission errors are not reported as errors of the sender. With a
+// ParsePacket reads one native datagram, LRH to VCRC, exactly as long as its LRH says. Payload aliases b. It checks
+// lengths first, then CRCs, then contents, so that transmission errors are not reported as errors of the sender. With a
 // Fault the Packet is zero. The receiver checks Q_Key, P_Key, QP 0 and 1, and MTU.
-func ParsePacket(b []byte) (Packet, Fault) {
+func ParsePacket(b []byte) (Packet, Fault) { return parsePacket(b, checkCRCs) }
+
+// ParseChecked is ParsePacket for a packet whose VCRC the last hop has checked.
+func ParseChecked(b []byte) (Packet, Fault) { return parsePacket(b, checkICRC) }
+
+func parsePacket(b []byte, checkCRCs func([]byte) Fault) (Packet, Fault) {
 	lrh, fault := parseLRH(b)
 	if fault != FaultNone {
 		return Packet{}, fault
@@ -157,7 +162,11 @@ func checkCRCs(b []byte) Fault {
 	if v, _ := VCRCField(b[n:]); v != VCRC(b[:n]) {
 		return FaultVCRC
 	}
-	n -= ICRCLen
+	return checkICRC(b)
+}
+
+func checkICRC(b []byte) Fault {
+	n := len(b) - VCRCLen - ICRCLen
 	if c, _ := ICRCField(b[n:]); c != ICRCIB(b[:n]) {
 		return FaultICRC
 	}

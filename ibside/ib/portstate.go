@@ -2,8 +2,8 @@
 
 package ib
 
-// PortState is the part of a port's PortInfo (IBTA vol 1 §14.2.5.6) that a client of subnet administration needs. The subnet
-// manager changes it.
+// PortState is the part of a port's PortInfo (IBTA vol 1 §14.2.5.6) that a client of subnet administration needs. The
+// subnet manager changes it.
 type PortState struct {
 	Active bool // packets other than subnet management's may pass
 	GID    GID  // subnet prefix and the port's own GUID

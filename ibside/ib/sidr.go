@@ -128,7 +128,8 @@ func (h SIDRRep) QKey() QKey { return QKey(binary.BigEndian.Uint32(h[sidrRepQKey
 
 // Additional returns the additional information, as long as the reply says, aliased.
 func (h SIDRRep) Additional() []byte {
-	n := min(int(h[sidrRepAdditionalCnt]), SIDRAdditionalLen) // the owner of the bytes may have changed them since AsSIDRRep
+	// The owner of the bytes may have changed them since AsSIDRRep.
+	n := min(int(h[sidrRepAdditionalCnt]), SIDRAdditionalLen)
 	return h[sidrRepAdditional : sidrRepAdditional+n : sidrRepAdditional+n]
 }
 

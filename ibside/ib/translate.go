@@ -4,13 +4,14 @@ package ib
 
 import "net/netip"
 
-// A Translation maps a prefix of IP addresses on RoCE to a prefix on InfiniBand, with the same host bits. Both prefixes have the
-// same family and length, and no host bits set.
+// A Translation maps a prefix of IP addresses on RoCE to a prefix on InfiniBand, with the same host bits. Both prefixes
+// have the same family and length, and no host bits set.
 type Translation struct{ RoCE, IB netip.Prefix }
 
-// Translations map addresses in both directions. Their RoCE prefixes do not overlap, nor do their IB prefixes; a RoCE prefix of one
-// may be an IB prefix of another. An address in a prefix of its side is translated. An address that is only in a prefix of the
-// other side has no translation, because there it belongs to another host. All others are the same on both sides.
+// Translations map addresses in both directions. Their RoCE prefixes do not overlap, nor do their IB prefixes; a RoCE
+// prefix of one may be an IB prefix of another. An address in a prefix of its side is translated. An address that is
+// only in a prefix of the other side has no translation, because there it belongs to another host. All others are the
+// same on both sides.
 type Translations []Translation
 
 // ToIB translates an address on RoCE to InfiniBand; false when no host can have it.
@@ -49,8 +50,8 @@ func withPrefix(n netip.Prefix, a netip.Addr) netip.Addr {
 	return out
 }
 
-// PrefixToIB translates a prefix on RoCE to InfiniBand, into as few prefixes as possible, and returns the parts of it that have
-// no translation.
+// PrefixToIB translates a prefix on RoCE to InfiniBand, into as few prefixes as possible, and returns the parts of it
+// that have no translation.
 func (ts Translations) PrefixToIB(n netip.Prefix) (image, nobodys []netip.Prefix) {
 	for _, t := range ts {
 		for _, p := range []netip.Prefix{t.RoCE, t.IB} {

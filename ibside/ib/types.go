@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ib has the types of InfiniBand and the headers of its datagrams: a parser, a writer and the two CRCs, in pure Go, for
-// management code and simulators, and as the reference in tests of the C datapath.
+// Package ib has the types of InfiniBand and the headers of its datagrams: a parser, a writer and the two CRCs, in pure
+// Go, for management code and simulators, and as the reference in tests of the C datapath.
 //
 // A datagram on an InfiniBand link, first byte on the left; GRH and ImmDt are optional:
 //
 //	LRH 8 | GRH 40 | BTH 12 | DETH 8 | ImmDt 4 | payload | pad 0..3 | ICRC 4 | VCRC 2
 //
-// A header is a view: a byte slice made only by its checking constructor (AsLRH, AsGRH, ...), so its getters cannot panic. A view
-// aliases its packet. PutX writes every byte of a header, reserved bits zero, and needs len(b) >= XLen. Numbers are in host order
-// everywhere except inside a view.
+// A header is a view: a byte slice made only by its checking constructor (AsLRH, AsGRH, ...), so its getters cannot
+// panic. A view aliases its packet. PutX writes every byte of a header, reserved bits zero, and needs len(b) >= XLen.
+// Numbers are in host order everywhere except inside a view.
 //
 // Nothing here has state; all functions may be called from any goroutine.
 package ib

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ipoib tells who is who on IP over InfiniBand: which GID has an IP address. The kernel resolves that by ARP and ND on
-// the IPoIB interface of a port, and keeps it in its table of neighbours, whose link-layer addresses have the GID:
+// Package ipoib tells who is who on IP over InfiniBand: which GID has an IP address. The kernel resolves that by ARP
+// and ND on the IPoIB interface of a port, and keeps it in its table of neighbours, whose link-layer addresses have the
+// GID:
 //
 //	0     1        4                    20
 //	┌─────┬────────┬────────────────────┐

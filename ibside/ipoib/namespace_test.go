@@ -38,8 +38,8 @@ func ownNamespace(t *testing.T) bool {
 	return false
 }
 
-// A link is a network interface and the other end of its cable. It is Ethernet, because no interface in software has IPoIB's
-// addresses; the kernel's ARP and its table of neighbours are the same.
+// A link is a network interface and the other end of its cable. It is Ethernet, because no interface in software has
+// IPoIB's addresses; the kernel's ARP and its table of neighbours are the same.
 type link struct {
 	t   *testing.T
 	tap *os.File

@@ -28,8 +28,8 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Neighbours are the neighbours of an IPoIB interface, which may come, go and be made again. Methods may be called from any
-// goroutine.
+// Neighbours are the neighbours of an IPoIB interface, which may come, go and be made again. Methods may be called from
+// any goroutine.
 type Neighbours struct {
 	cfg     Config
 	gidOf   func(net.HardwareAddr) (ib.GID, bool)
@@ -48,8 +48,8 @@ type Neighbours struct {
 // lookEvery is how often the interface and its addresses are read again.
 const lookEvery = time.Second
 
-// Follow begins to follow the kernel's table, until Close. The reader of Changes must not fall behind for long: the kernel
-// drops what it has no room for, and then the whole table is read again.
+// Follow begins to follow the kernel's table, until Close. The reader of Changes must not fall behind for long: the
+// kernel drops what it has no room for, and then the whole table is read again.
 func Follow(c Config) *Neighbours { return follow(c, gidOf) }
 
 func follow(c Config, gidOf func(net.HardwareAddr) (ib.GID, bool)) *Neighbours {
@@ -93,8 +93,8 @@ func (n *Neighbours) Addrs(gid ib.GID) []netip.Addr {
 	return slices.Clone(n.addrs[gid])
 }
 
-// Ask has the kernel ask who has an address, or whether the one still has it that it knows. A change tells the answer, at most
-// some seconds later; not if the kernel has had one just now.
+// Ask has the kernel ask who has an address, or whether the one still has it that it knows. A change tells the answer,
+// at most some seconds later; not if the kernel has had one just now.
 func (n *Neighbours) Ask(ip netip.Addr) error {
 	return n.set("ask for", ip, &netlink.Neigh{Flags: netlink.NTF_USE})
 }

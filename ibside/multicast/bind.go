@@ -10,8 +10,9 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Bind takes what a join was granted, in place of an earlier membership of the group: a queue pair receives the group where
-// it is now. It returns the membership with the port's MTU and rate, if these are less than the group's. On an error, all is as before.
+// Bind takes what a join was granted, in place of an earlier membership of the group: a queue pair receives the group
+// where it is now. It returns the membership with the port's MTU and rate, if these are less than the group's. On an
+// error, all is as before.
 func (g *Groups) Bind(j ibside.Join, granted ibside.Membership) (ibside.Membership, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -26,7 +27,7 @@ func (g *Groups) Bind(j ibside.Join, granted ibside.Membership) (ibside.Membersh
 	}
 	g.members[j.MGID] = now
 	if old != nil {
-		g.detach(old, now.qp == old.qp)
+		g.detach(old, now.qp != nil && (now.qp == old.qp || moved(now, old)))
 	}
 	out := granted
 	if mtu := g.cfg.MTU(); out.MTU == 0 || mtu < out.MTU {
@@ -59,39 +60,44 @@ func (g *Groups) attach(now, old *member) error {
 		return err
 	}
 	s.groups++
-	if err := s.move(now, old); err != nil {
+	if err := s.take(now, old); err != nil {
 		return errors.Join(err, g.release(s))
 	}
 	now.qp = s
 	return nil
 }
 
-// move attaches the queue pair to the group's MLID of now. If that is another than before, the old one is detached
-// first: devices know an attachment by queue pair and MGID alone, and to detach the old MLID later would detach the new
-// one, too. The old one may be detached already: an earlier move may have failed half-way, when neither could be attached.
-func (s *sharedQP) move(now, old *member) error {
-	moved := old != nil && old.qp == s && old.granted.MLID != now.granted.MLID
+// moved reports whether a group that is received has another MLID than before.
+func moved(now, old *member) bool {
+	return old != nil && old.qp != nil && old.granted.MLID != now.granted.MLID
+}
+
+// take attaches the queue pair to the group's MLID of now. If that is another than before, the queue pair that received
+// the group is detached first: devices know an MLID by its MGID alone, and refuse, or confuse, a second one. It may be
+// detached already: an earlier move may have failed half-way, when neither MLID could be attached.
+func (s *sharedQP) take(now, old *member) error {
 	var detached error
-	if moved {
-		detached = s.Detach(old.MGID, old.granted.MLID)
+	if moved(now, old) {
+		detached = old.qp.Detach(old.MGID, old.granted.MLID)
 	}
 	err := s.Attach(now.MGID, now.granted.MLID)
 	if err == nil {
 		return nil
 	}
-	if moved && detached == nil {
-		err = errors.Join(err, s.Attach(old.MGID, old.granted.MLID))
+	if moved(now, old) && detached == nil {
+		err = errors.Join(err, old.qp.Attach(old.MGID, old.granted.MLID))
 	}
 	return errors.Join(detached, err)
 }
 
-// detach undoes attach. With stillAttached, the same queue pair receives the group for a newer membership.
-func (g *Groups) detach(m *member, stillAttached bool) {
+// detach undoes attach. With done, the queue pair has been detached already, or receives the group for a newer
+// membership.
+func (g *Groups) detach(m *member, done bool) {
 	if m.qp == nil {
 		return
 	}
 	var err error
-	if !stillAttached {
+	if !done {
 		err = m.qp.Detach(m.MGID, m.granted.MLID)
 	}
 	if err = errors.Join(err, g.release(m.qp)); err != nil {

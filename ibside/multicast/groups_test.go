@@ -40,20 +40,21 @@ func (s *fakeSubnet) Leave(_ context.Context, mgid ib.GID) error {
 	return s.err
 }
 
-// fakeQP records its attachments in order, and rejects one MLID, or all. As devices do, it knows a group's attachment by one
-// MLID, and detaches no other.
+// fakeQP records its attachments in order, and rejects one MLID, or all. As devices do, it detaches no other MLID than
+// the one that was attached, and its device knows one MLID of a group.
 type fakeQP struct {
 	key       Key
 	calls     []string
 	reject    ib.LID
 	rejects   bool
 	at        map[ib.GID]ib.LID
+	device    func(ib.GID) ib.LID // at which any of its queue pairs receives the group; 0: at none
 	destroyed bool
 }
 
 func (q *fakeQP) Attach(mgid ib.GID, mlid ib.LID) error {
 	q.calls = append(q.calls, fmt.Sprintf("+%v", mlid))
-	if was, attached := q.at[mgid]; q.rejects || mlid == q.reject || attached && was != mlid {
+	if was := q.device(mgid); q.rejects || mlid == q.reject || was != 0 && was != mlid {
 		return errors.New("rejected")
 	}
 	q.at[mgid] = mlid
@@ -92,12 +93,22 @@ func newRig() *rig {
 	r := &rig{subnet: &fakeSubnet{mlid: 0xc001}}
 	r.Groups = New(Config{
 		Create: func(k Key) (QP, error) {
-			r.qps = append(r.qps, &fakeQP{key: k, reject: r.reject, at: map[ib.GID]ib.LID{}})
+			r.qps = append(r.qps, &fakeQP{key: k, reject: r.reject, at: map[ib.GID]ib.LID{}, device: r.received})
 			return r.qps[len(r.qps)-1], nil
 		},
 		MTU: func() ib.MTU { return ib.MTU4096 }, Mbps: func() int { return 100000 }, PerQP: 2, Log: slog.New(slog.DiscardHandler),
 	})
 	return r
+}
+
+// received is the MLID at which any queue pair receives a group.
+func (r *rig) received(mgid ib.GID) ib.LID {
+	for _, q := range r.qps {
+		if mlid, ok := q.at[mgid]; ok {
+			return mlid
+		}
+	}
+	return 0
 }
 
 func receiving(n byte) ibside.Join {
@@ -149,8 +160,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestGroupsMoveAgain has a group move while nothing can be attached: neither its new MLID nor, again, the old one. The next
-// move succeeds.
+// TestGroupsMoveAgain has a group move while nothing can be attached: neither its new MLID nor, again, the old one. The
+// next move succeeds.
 func TestGroupsMoveAgain(t *testing.T) {
 	r := newRig()
 	if _, err := r.Join(t.Context(), r.subnet, receiving(1)); err != nil {
@@ -164,6 +175,24 @@ func TestGroupsMoveAgain(t *testing.T) {
 	q.rejects = false
 	if err := r.Renew(moved, func(ibside.Membership) {}); err != nil || q.at[mgid(1)] != 0xc002 {
 		t.Errorf("%v; attached at %v", err, q.at)
+	}
+}
+
+// TestGroupsMoveToAnotherQP has a subnet manager make a group anew with another Q_Key and MLID, or with another Q_Key
+// alone.
+func TestGroupsMoveToAnotherQP(t *testing.T) {
+	for _, mlid := range []ib.LID{0xc001, 0xc002} {
+		r := newRig()
+		if _, err := r.Join(t.Context(), r.subnet, receiving(1)); err != nil {
+			t.Fatal(err)
+		}
+		anew := ib.MCMemberFields{MGID: mgid(1), MLID: mlid, QKey: qkey + 1, MTU: 4}
+		if err := r.Renew(anew, func(ibside.Membership) {}); err != nil {
+			t.Fatalf("MLID %v: %v", mlid, err)
+		}
+		if first, second := r.qps[0], r.qps[1]; !first.destroyed || len(first.at) != 0 || second.at[mgid(1)] != mlid {
+			t.Errorf("MLID %v: attached at %v, and before at %v", mlid, second.at, first.at)
+		}
 	}
 }
 

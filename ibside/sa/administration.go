@@ -117,20 +117,24 @@ func (a *Administration) Leave(ctx context.Context, mgid ib.GID) error {
 }
 
 // Path returns the path to a port in a partition, and how many LIDs that has; with a P_Key of 0, in any partition. Rate
-// and MTU are the path's.
+// and MTU are the path's. A path whose LID can be no port's is an error.
 func (a *Administration) Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (ibside.Path, error) {
 	f, err := a.client.pathIn(ctx, dgid, pkey)
 	if err != nil {
 		return ibside.Path{}, noPath(err)
 	}
 	p := ibside.Path{LID: f.DLID, SL: f.SL, MTU: f.MTU, Rate: f.Rate, HopLimit: f.HopLimit, GRH: ibside.Routed(f.HopLimit)}
+	if !p.LID.IsUnicast() {
+		return ibside.Path{}, fmt.Errorf("sa: path to %v: the answer names LID %v, which is no port's: %w",
+			dgid, p.LID, ErrMalformed)
+	}
 	if p.GRH {
 		return p, nil // the LID is a router's
 	}
 	var rejected Rejection
 	if p.LMC, err = a.client.LMC(ctx, p.LID); errors.As(err, &rejected) && rejected != Busy {
 		a.log.Debug("lmc_unknown", "gid", dgid, "lid", p.LID, "error", err) // an SA need not tell; base LIDs remain
-		err = nil
+		p.Unconfirmed, err = true, nil
 	}
 	return p, err
 }
@@ -162,6 +166,13 @@ func (a *Administration) Event(e Event) {
 	case a.events <- e:
 	default:
 	}
+}
+
+// Refresh implements ibside.Administered.
+func (a *Administration) Refresh() {
+	a.pathsChanged()
+	a.back()
+	a.registrar.Refresh()
 }
 
 var _ ibside.Administered = (*Administration)(nil)

@@ -14,8 +14,12 @@ import (
 )
 
 const (
-	retryEvery = time.Second // how soon a record to which the port could not be updated is tried again
-	pathsEvery = time.Minute // how often paths are queried without an event, because a remote port may move without notice
+	checkEvery = time.Second // how often the follower checks whether the SA has confirmed all registrations
+	// How often paths are queried without an event, because a remote port may move without notice.
+	pathsEvery = time.Minute
+	// How soon a record to which the port could not be updated is tried again; then each time twice as late.
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = time.Second
 )
 
 // follower passes the registrar's changes on to the port and to management, and logs them: one line for each reason
@@ -33,6 +37,8 @@ type follower struct {
 	staleSince time.Time                    // zero: the SA has confirmed all registrations
 	staleWhy   string                       // as logged last
 	unbound    map[ib.GID]ib.MCMemberFields // records to which the port could not be updated
+	retry      *time.Timer                  // runs while there are any
+	retryAfter time.Duration
 }
 
 func newFollower(renew RenewFunc, log *slog.Logger) *follower {
@@ -62,7 +68,8 @@ func (f *follower) back() {
 	f.renewed.Back = true
 }
 
-// lidsChanged is the registrar's OnEvent: until management has asked again, LIDs say nothing about who has sent a message.
+// lidsChanged is the registrar's OnEvent: until management has asked again, LIDs say nothing about who has sent a
+// message.
 func (f *follower) lidsChanged(Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,9 +106,11 @@ func (f *follower) changed(g Registration) {
 
 // follow handles changes until ctx ends. It calls relist when a subscription that was lost is in force again.
 func (f *follower) follow(ctx context.Context, r *Registrar, relist func()) {
-	retry, paths := time.NewTicker(retryEvery), time.NewTicker(pathsEvery)
-	defer retry.Stop()
+	check, paths := time.NewTicker(checkEvery), time.NewTicker(pathsEvery)
+	f.retry = time.NewTimer(lastRetry)
+	defer check.Stop()
 	defer paths.Stop()
+	defer f.retry.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -114,11 +123,14 @@ func (f *follower) follow(ctx context.Context, r *Registrar, relist func()) {
 			for _, g := range changes {
 				f.handle(g, r, relist)
 			}
+			f.retryIn(firstRetry)
 			f.checkStale(r)
-		case <-retry.C:
+		case <-f.retry.C:
 			for _, rec := range f.unbound {
 				f.rebind(rec)
 			}
+			f.retryIn(min(2*f.retryAfter, lastRetry))
+		case <-check.C:
 			f.checkStale(r)
 		case <-paths.C:
 			f.pathsChanged()
@@ -169,7 +181,7 @@ func (f *follower) checkStale(r *Registrar) {
 
 // sharedReason is the reason that many registrations share.
 func sharedReason(err error) string {
-	for _, shared := range []error{ErrUnreachable, ErrTimeout, ErrNoSM, ErrClosed} {
+	for _, shared := range []error{ErrUnreachable, ErrTimeout, ErrNoSM, ErrClosed, ErrMalformed} {
 		if errors.Is(err, shared) {
 			return shared.Error()
 		}
@@ -187,10 +199,21 @@ func (f *follower) rebind(rec ib.MCMemberFields) {
 		}
 		f.renewed.Groups[rec.MGID] = m
 	})
-	if err != nil {
-		f.log.Warn("group_renew", "mgid", rec.MGID, "mlid", rec.MLID, "error", err)
-		f.unbound[rec.MGID] = rec
+	if err == nil {
+		delete(f.unbound, rec.MGID)
 		return
 	}
-	delete(f.unbound, rec.MGID)
+	if f.unbound[rec.MGID] != rec {
+		f.log.Warn("group_renew", "mgid", rec.MGID, "mlid", rec.MLID, "error", err)
+	}
+	f.unbound[rec.MGID] = rec
+}
+
+// retryIn has the records to which the port could not be updated be tried again.
+func (f *follower) retryIn(d time.Duration) {
+	if len(f.unbound) == 0 {
+		return
+	}
+	f.retryAfter = d
+	f.retry.Reset(d)
 }

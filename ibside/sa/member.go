@@ -42,13 +42,13 @@ func (c *Client) records(ctx context.Context, doing string, r request, n int) ([
 	return nil, fmt.Errorf("sa: %s: %w", doing, err)
 }
 
-// Join makes a port a member of a group with f.JoinState and returns the group's record, which has its MLID. The group must
-// have f's Q_Key and P_Key, if it exists. Otherwise a full or send-only full member creates it with all of f; its MTU and
-// rate are exactly f's, or the SA's choice when they are zero. A zero MGID lets the SA choose one. A zero PortGID is the
-// port's own.
+// Join makes a port a member of a group with f.JoinState and returns the group's record, which has its MLID. The group
+// must have f's Q_Key and P_Key, if it exists. Otherwise a full or send-only full member creates it with all of f; its
+// MTU and rate are exactly f's, or the SA's choice when they are zero. A zero MGID lets the SA choose one. A zero
+// PortGID is the port's own.
 //
-// One request joins or creates: OpenSM logs an error for a join of a group that does not exist. A group that exists with other
-// parameters than f's is joined with a second request, which does not name them.
+// One request joins or creates: OpenSM logs an error for a join of a group that does not exist. A group that exists
+// with other parameters than f's is joined with a second request, which does not name them.
 func (c *Client) Join(ctx context.Context, f ib.MCMemberFields) (ib.MCMemberFields, error) {
 	const join = ib.MCMemberJoin | ib.MCMemberQKey | ib.MCMemberPKey
 	if f.JoinState&(ib.JoinFull|ib.JoinSendOnlyFull) == 0 && !f.MGID.IsZero() {
@@ -121,5 +121,10 @@ func (c *Client) member(ctx context.Context, doing string, method uint8, mask ui
 		return ib.MCMemberFields{}, err
 	}
 	rec, _ := ib.AsMCMemberRecord(data)
-	return rec.Fields(), nil
+	got := rec.Fields()
+	if method == ib.MethodSet && (!got.MLID.IsMulticast() || !f.MGID.IsZero() && got.MGID != f.MGID) {
+		return ib.MCMemberFields{}, fmt.Errorf("sa: %s: the answer is about %v at LID %v: %w",
+			doing, got.MGID, got.MLID, ErrMalformed)
+	}
+	return got, nil
 }

@@ -114,7 +114,7 @@ func TestChosen(t *testing.T) {
 	s.Manage("smhost")
 	events <- sa.Reregister
 	events <- sa.Reregister // is taken while the first registration runs
-	for end := time.Now().Add(5 * time.Second); len(r.Lost()) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); len(r.Lost()) > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
 	all := r.Registrations()
@@ -185,7 +185,7 @@ func TestToolsAgree(t *testing.T) {
 func shows(t *testing.T, s *opensmtest.Subnet, words []string, tool string, args ...string) {
 	t.Helper()
 	var out []byte
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // sometimes a tool waits for a MAD that nobody sends
 		cmd := exec.CommandContext(ctx, tool, args...)
 		cmd.Dir = s.Dir

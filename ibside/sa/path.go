@@ -37,7 +37,7 @@ func (c *Client) LMC(ctx context.Context, lid ib.LID) (uint8, error) {
 		return 0, err
 	}
 	rec, _ := ib.AsPortInfoRecord(data)
-	if rec.BaseLID().Base(rec.LMC()) != lid.Base(rec.LMC()) {
+	if base := lid.Base(rec.LMC()); base == 0 || rec.BaseLID().Base(rec.LMC()) != base {
 		return 0, fmt.Errorf("sa: port of LID %v: the answer is about LID %v: %w", lid, rec.BaseLID(), ErrMalformed)
 	}
 	return rec.LMC(), nil

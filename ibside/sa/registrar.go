@@ -40,12 +40,13 @@ type RegistrarConfig struct {
 	// OnEvent is told of each event, also of those found in the port's state, before OnChange. It must not block.
 	OnEvent func(Event)
 
-	// Kept reports whether the kernel keeps the port a member of a group, and leaves by itself: the registrar then withdraws no
-	// membership. nil: never.
+	// Kept reports whether the kernel keeps the port a member of a group, and leaves by itself: the registrar then
+	// withdraws no membership. nil: never.
 	Kept func(mgid ib.GID) bool
 
-	Watch   time.Duration // how often the port's state is read. 1 s
-	Refresh time.Duration // how often everything is registered again without an event, as an SM may lose registrations without one. 30 s
+	Watch time.Duration // how often the port's state is read. 1 s
+	// How often everything is registered again without an event, as an SM may lose registrations without one. 30 s.
+	Refresh time.Duration
 	// Spread is the longest pause between an event and the first request: all clients of a subnet get the event of a
 	// new SM at the same time. 100 ms
 	Spread    time.Duration
@@ -80,14 +81,18 @@ type Registrar struct {
 	mu    sync.Mutex
 	items map[itemKey]*item
 
-	cancel context.CancelFunc
-	ended  chan struct{}
+	refresh chan struct{} // see Refresh
+	cancel  context.CancelFunc
+	ended   chan struct{}
 }
 
 // NewRegistrar starts the registrar of a client.
 func NewRegistrar(c *Client, cfg RegistrarConfig) *Registrar {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Registrar{client: c, cfg: cfg.withDefaults(), items: map[itemKey]*item{}, cancel: cancel, ended: make(chan struct{})}
+	r := &Registrar{
+		client: c, cfg: cfg.withDefaults(), items: map[itemKey]*item{},
+		refresh: make(chan struct{}, 1), cancel: cancel, ended: make(chan struct{}),
+	}
 	go r.run(ctx)
 	return r
 }
@@ -98,11 +103,19 @@ func (r *Registrar) Close() {
 	<-r.ended
 }
 
+// Refresh has everything registered again soon, without taking it for lost. It does not block.
+func (r *Registrar) Refresh() {
+	select {
+	case r.refresh <- struct{}{}:
+	default:
+	}
+}
+
 // withdrawTimeout bounds each withdrawal of WithdrawAll.
 const withdrawTimeout = 300 * time.Millisecond
 
-// WithdrawAll ends everything that is registered, aliases last, or as much as the SA answers: after the first request without
-// an answer, nothing more is withdrawn.
+// WithdrawAll ends everything that is registered, aliases last, or as much as the SA answers: after the first request
+// without an answer, nothing more is withdrawn.
 func (r *Registrar) WithdrawAll(ctx context.Context) error {
 	r.mu.Lock()
 	var keys, aliases []itemKey

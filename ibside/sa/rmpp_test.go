@@ -56,7 +56,7 @@ func (s *sender) segment(n uint32) []byte {
 // run sends until everything is acknowledged, or the transfer is stopped.
 func (s *sender) run(t *testing.T) {
 	s.window = 1
-	for end := time.Now().Add(20 * time.Second); s.acked < s.segments() && s.stops == 0; {
+	for end := time.Now().Add(time.Minute); s.acked < s.segments() && s.stops == 0; {
 		select {
 		case <-s.enough:
 			return
@@ -80,7 +80,7 @@ func (s *sender) run(t *testing.T) {
 func (s *sender) listen(t *testing.T) {
 	patience := time.After(5 * time.Millisecond)
 	if !s.lossy {
-		patience = time.After(5 * time.Second)
+		patience = time.After(time.Minute)
 	}
 	for before := s.acked; s.acked == before && s.stops == 0; {
 		select {

@@ -33,7 +33,7 @@ func (r *Registrar) run(ctx context.Context) {
 	l.retry.Stop()
 	l.port, _ = r.client.PortState()
 	watch := time.NewTicker(r.cfg.Watch)
-	refresh := time.NewTimer(jitter(r.cfg.Refresh))
+	refresh, asked := time.NewTimer(jitter(r.cfg.Refresh)), false
 	defer watch.Stop()
 	defer refresh.Stop()
 	defer l.end()
@@ -48,10 +48,17 @@ func (r *Registrar) run(ctx context.Context) {
 			l.event(ctx, e, ok)
 		case <-watch.C:
 			l.watch(ctx)
+		case <-r.refresh:
+			asked = true
+			refresh.Reset(0)
 		case <-refresh.C:
 			refresh.Reset(jitter(r.cfg.Refresh))
-			if l.done == nil {
+			switch {
+			case l.done == nil:
+				asked = false
 				l.start(ctx, 0, true)
+			case asked: // the round under way may have begun before
+				refresh.Reset(r.cfg.FirstWait)
 			}
 		case <-l.retry.C:
 			if l.done == nil {

@@ -12,9 +12,9 @@ import (
 	"causeway/ibside/ib"
 )
 
-// anchors have the kernel count the bridge among its own members of a group. The subnet administrator knows the port alone, and
-// the kernel asks it to drop the port when the last of its members leaves, such as a program that uses rdma_cm, or IPoIB:
-// the bridge would lose the group, too. And if the bridge asked, they would.
+// anchors have the kernel count the bridge among its own members of a group. The subnet administrator knows the port
+// alone, and the kernel asks it to drop the port when the last of its members leaves, such as a program that uses
+// rdma_cm, or IPoIB: the bridge would lose the group, too. And if the bridge asked, they would.
 //
 //	mckey, IPoIB ─┐
 //	anchor ───────┴▶ kernel ─┬▶ subnet administrator: is the port a member?

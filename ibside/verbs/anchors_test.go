@@ -17,7 +17,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// TestIPGroupOf checks that the IP group of an MGID is the one that the kernel maps to it, and that other MGIDs have none.
+// TestIPGroupOf checks that the IP group of an MGID is the one that the kernel maps to it, and that other MGIDs have
+// none.
 func TestIPGroupOf(t *testing.T) {
 	const scope = 2
 	v4, v6 := netip.MustParseAddr("239.129.2.3"), netip.MustParseAddr("ff12::1:2:3")
@@ -91,8 +92,8 @@ func (k *kernel) count() (n int) {
 	return n
 }
 
-// TestAnchors checks that a group is held while it is a group of the bridge, held again after the subnet has ended it, and
-// that no anchor is left.
+// TestAnchors checks that a group is held while it is a group of the bridge, held again after the subnet has ended it,
+// and that no anchor is left.
 func TestAnchors(t *testing.T) {
 	mgid := ib.MGIDRDMACM(netip.MustParseAddr("239.1.2.3"), ib.PKeyDefault, 2)
 	synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,8 @@ type attributes struct {
 	cfg *Config
 	dev interface{ readPort() (PortInfo, error) }
 
+	queuePairs int // that the device says it has
+
 	mu      sync.RWMutex
 	port    PortInfo
 	sources sources
@@ -45,7 +47,8 @@ func (a *attributes) checkPort() error {
 // Info implements ibside.OpenPort.
 func (a *attributes) Info() ibside.Info {
 	info := a.portInfo().Info
-	info.Receives = a.cfg.Receives * a.cfg.Workers
+	info.Down = whyDown(a.cfg.name(), a.portInfo().State)
+	info.Receives, info.QueuePairs = a.cfg.Receives*a.cfg.Workers, a.queuePairs
 	return info
 }
 

@@ -93,8 +93,8 @@ func (id *joinID) leave() {
 
 var errNoIPv6Groups = errors.New("the kernel's rdma_cm joins IPv4 groups only on Ethernet; let the group go to IB only, or use an IPv4 one")
 
-// request joins by rdma_cm and waits for the answer. On Ethernet, an IPv6 group can be sent to without a join; the id is nil
-// then.
+// request joins by rdma_cm and waits for the answer. On Ethernet, an IPv6 group can be sent to without a join; the id
+// is nil then.
 func (m *memberships) request(ctx context.Context, info *PortInfo, j ibside.Join) (*joinID, ibside.Membership, error) {
 	var none ibside.Membership
 	if info.Ethernet && !j.MGID.IsIPv4Mapped() {

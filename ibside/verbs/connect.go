@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxConnects bounds connections under way; more wait. It is the size of QP 1's receive queue in the kernel, so that the
-	// answers find room.
+	// maxConnects bounds connections under way; more wait. It is the size of QP 1's receive queue in the kernel, so that
+	// the answers find room.
 	maxConnects = 512
 	// resolveTimeout bounds each of the look-ups of the address and the path before the request.
 	resolveTimeout = 2 * time.Second
@@ -77,15 +77,16 @@ type connectEvent struct {
 	ibside.ServiceAnswer
 }
 
-// connectOnce asks a service for its queue pair by rdma_cm. The zero r.From lets the port choose an address; on InfiniBand it
-// is IPoIB's. A link-local r.To without a zone is on the port's network interface. The answer's private data is all that
-// rdma_cm carries, 136 bytes, padded with zeros.
+// connectOnce asks a service for its queue pair by rdma_cm. The zero r.From lets the port choose an address; on
+// InfiniBand it is IPoIB's. A link-local r.To without a zone is on the port's network interface. The answer's private
+// data is all that rdma_cm carries, 136 bytes, padded with zeros.
 //
 // The request is sent in the partition of r.PKey, or not at all; 0 is any partition. rdma_cm cannot be told a P_Key: it
-// takes that of the IPoIB interface by which the address to connect from, or else the kernel's routes, leads to r.To. Where
-// that is another partition, the port connects from its IPoIB address in the right one, so that the service sees that
-// address instead of r.From. On Ethernet there is no partition but the default one. A GID with a P_Key in place of the IP
-// address (family AF_IB) would need no IPoIB, but then rdma_cm writes no CMA header, and the service cannot see who asks.
+// takes that of the IPoIB interface by which the address to connect from, or else the kernel's routes, leads to r.To.
+// Where that is another partition, the port connects from its IPoIB address in the right one, so that the service sees
+// that address instead of r.From. On Ethernet there is no partition but the default one. A GID with a P_Key in place of
+// the IP address (family AF_IB) would need no IPoIB, but then rdma_cm writes no CMA header, and the service cannot see
+// who asks.
 //
 // It ends with ctx; without a deadline when the kernel gives up, about a minute after the last look-up. Errors are
 // *connectError. Nothing of the connection is left when it returns: a datagram service has no connections.
@@ -244,8 +245,8 @@ func causeOf(err error) connectCause {
 	return connectFailed
 }
 
-// connectFrom returns the address to connect from. On Ethernet it is chosen as for messages. On InfiniBand, GIDs are not IP
-// addresses: the zero Addr lets the kernel's routes choose.
+// connectFrom returns the address to connect from. On Ethernet it is chosen as for messages. On InfiniBand, GIDs are
+// not IP addresses: the zero Addr lets the kernel's routes choose.
 func connectFrom(p *PortInfo, r ibside.ServiceConnect) (netip.Addr, error) {
 	if r.From.IsValid() || !p.Ethernet {
 		return r.From.Unmap(), nil

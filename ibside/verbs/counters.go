@@ -28,7 +28,8 @@ func (c *counts) add(cause string, n uint64) {
 	}
 }
 
-// counters are the port's. While nothing is under way, Posted = Sent + SendDrops.Sum() and Received = Delivered + Drops.Sum().
+// counters are the port's. While nothing is under way, Posted = Sent + SendDrops.Sum() and Received = Delivered +
+// Drops.Sum().
 type counters struct {
 	Posted    uint64 // taken from workers
 	Sent      uint64 // completed by the device; it does not say whether they arrived
@@ -96,19 +97,8 @@ func (m *managementCounts) closed(last *counters) {
 // counters returns the counters; after Close, the final ones.
 func (p *Port) counters() counters {
 	groups := len(p.groups.MGIDs())
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.counts.mu.Lock()
-	defer p.counts.mu.Unlock()
-	c := p.counts.sum
-	c.SendDrops, c.Drops, c.Events = copied(c.SendDrops), copied(c.Drops), copied(c.Events)
-	c.Answers, c.Connects = copied(c.Answers), copied(c.Connects)
-	for _, w := range p.workers {
-		w.counters(&c)
-		c.Ready += len(w.stock.ready)
-		c.Resting += len(w.stock.resting)
-	}
-	c.ProxyQPs, c.Groups = len(p.qps)-c.Ready, groups
+	c := p.qpTable.counters()
+	c.Groups = groups
 	return c
 }
 

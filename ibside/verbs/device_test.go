@@ -83,7 +83,8 @@ func checkOne(t *testing.T, from, to *side, src, dst ib.QPN, want []byte, hasImm
 	}
 }
 
-// TestMostReceives checks that a device that holds fewer receive buffers than the configuration wants gets as many as it holds.
+// TestMostReceives checks that a device that holds fewer receive buffers than the configuration wants gets as many as
+// it holds.
 func TestMostReceives(t *testing.T) {
 	s := newSide(t, Config{Receives: maxReceives})
 	most, err := s.dev.readLimits()

@@ -4,6 +4,7 @@ package verbs
 
 // #cgo pkg-config: libdpdk libibverbs librdmacm
 // #cgo CFLAGS: -I${SRCDIR}/../.. -O2 -Wall -Wextra -Werror
+// #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 // #include <stdlib.h>
 // #include "manage.h"
 import "C"
@@ -46,7 +47,7 @@ func openDevice(name string, port int) (*device, error) {
 	case err == nil:
 		return d, nil
 	case there == "":
-		return nil, fmt.Errorf("verbs: device %q: this machine has no RDMA devices; load the HCA's driver, or use a fabric: port", name)
+		return nil, fmt.Errorf("verbs: device %q: this machine has no RDMA devices; load the card's driver (modprobe mlx5_ib), and see \"causeway devices\"", name)
 	case errors.Is(err, syscall.ENODEV):
 		return nil, fmt.Errorf("verbs: device %q is not there; this machine has %s", name, there)
 	case errors.Is(err, syscall.EINVAL):
@@ -74,7 +75,7 @@ func (d *device) readLimits() (limits, error) {
 	if err := errno(C.verbs_limits_read(d.c, &l)); err != nil {
 		return limits{}, err
 	}
-	return limits{receives: int(l.receives), completions: int(l.completions)}, nil
+	return limits{receives: int(l.receives), completions: int(l.completions), qps: int(l.qps)}, nil
 }
 
 func (d *device) asyncFD() int { return int(d.c.ctx.async_fd) }
@@ -87,7 +88,7 @@ func (d *device) readPort() (PortInfo, error) {
 	out := PortInfo{
 		Info: ibside.Info{MTU: ib.MTU(p.mtu), Ethernet: bool(d.c.ethernet)},
 		LID:  ib.LID(p.lid), LMC: uint8(p.lmc) & ib.MaxLMC, Mbps: linkMbps(uint8(p.width), uint8(p.speed)),
-		GRH: bool(d.c.grh), Active: p.state == C.IBV_PORT_ACTIVE,
+		GRH: bool(d.c.grh), Active: p.state == C.IBV_PORT_ACTIVE, State: stateOf(p.state),
 	}
 	for i := range p.pkeys {
 		var k C.uint16_t
@@ -102,6 +103,19 @@ func (d *device) readPort() (PortInfo, error) {
 	var err error
 	out.GIDs, err = d.readGIDs(int(p.gids))
 	return out, err
+}
+
+// stateOf names a port's state (IBTA vol 1 §14.2.5.6, PortState).
+func stateOf(state C.uint32_t) string {
+	switch state {
+	case C.IBV_PORT_ACTIVE:
+		return stateActive
+	case C.IBV_PORT_INIT:
+		return "INIT"
+	case C.IBV_PORT_ARMED:
+		return "ARMED"
+	}
+	return "DOWN"
 }
 
 func (d *device) readGIDs(size int) ([]GIDEntry, error) {

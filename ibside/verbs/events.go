@@ -3,10 +3,9 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-
-	"causeway/ibside/ib"
 )
 
 // eventKind is a kind of event.
@@ -60,16 +59,10 @@ func (p *Port) portChanged(kind eventKind) {
 	if err := p.refreshPort(); err != nil {
 		p.log.Error("ib_port", "error", err)
 	}
+	p.sayState()
 	p.ahs.gidGen.Add(1)
 	p.rebind()
-	p.mu.Lock()
-	if !p.closing {
-		for _, w := range p.workers {
-			w.retryFailed() // first: answers under way end before it, and later ones see the change
-			w.dropAHs()
-		}
-	}
-	p.mu.Unlock()
+	p.dropAHs()
 	if kind == eventPortUp || kind == eventPKey {
 		select {
 		case p.kick <- struct{}{}:
@@ -82,46 +75,20 @@ func (p *Port) portChanged(kind eventKind) {
 	}
 }
 
-// rebind follows a change of the port's P_Key table, where queue pairs name their P_Key by its place: those that name
-// another's place are stopped, and recover by tick when the table has their P_Key.
-func (p *Port) rebind() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closing {
+// sayState logs that the port is not active any more, in another state, or active again.
+func (p *Port) sayState() {
+	p.stateMu.Lock()
+	defer p.stateMu.Unlock()
+	now := p.portInfo().State
+	if was := cmp.Or(p.stateSaid, stateActive); now == was || now == "" { // it was opened active
 		return
 	}
-	type change struct{ moved, lost int }
-	changes := map[ib.PKey]change{}
-	for _, q := range p.qps {
-		place, err := p.indexOf(q.kind.pkey)
-		q.setPKeyLost(err != nil)
-		if err == nil && q.place == place {
-			continue
-		}
-		c := changes[q.kind.pkey]
-		if err != nil {
-			c.lost++
-		} else {
-			c.moved++
-		}
-		changes[q.kind.pkey] = c
-		q.markError()
+	p.stateSaid = now
+	if now == stateActive {
+		p.log.Info("ib_link_up", "port", p.cfg.name())
+		return
 	}
-	for pkey, c := range changes {
-		if c.lost > 0 {
-			p.log.Warn("pkey_lost", "port", p.cfg.name(), "pkey", pkey, "queue_pairs", c.lost, "note", "they wait until the subnet manager assigns it again")
-		} else {
-			p.log.Info("pkey_moved", "port", p.cfg.name(), "pkey", pkey, "queue_pairs", c.moved)
-		}
-	}
-}
-
-func (p *Port) markFailed(handle uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if q := p.qps[handle]; q != nil {
-		q.markError()
-	}
+	p.log.Warn("ib_link_down", "port", p.cfg.name(), "state", now, "note", whyDown(p.cfg.name(), now))
 }
 
 // ErrDeviceGone is what Config.OnLoss is called with, among others.

@@ -3,7 +3,9 @@
 package verbs
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +59,51 @@ func TestSAEvents(t *testing.T) {
 	for kind, want := range saEvents {
 		if want == "" || kind == eventGID {
 			t.Errorf("%s is told as %q", kind, want)
+		}
+	}
+}
+
+// stateReader is a device whose port is in a state.
+type stateReader struct{ state string }
+
+func (r *stateReader) readPort() (PortInfo, error) {
+	return PortInfo{State: r.state, Active: r.state == stateActive}, nil
+}
+
+// TestPortState checks that the port tells its state, by events and without, and that the log has each change once.
+func TestPortState(t *testing.T) {
+	var log bytes.Buffer
+	dev := &stateReader{stateActive}
+	p := newTestPort(Config{Device: "mlx5_0", Port: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	p.attributes.dev = dev
+	p.lookAtPort()
+	for _, c := range []struct {
+		state string
+		event eventKind // "": none
+		down  string
+		line  string
+	}{
+		{stateActive, eventPKey, "", ""},
+		{"DOWN", eventPortDown, "the port mlx5_0:1 is DOWN; check its cable, and the port at the other end", "level=WARN msg=ib_link_down port=mlx5_0:1 state=DOWN"},
+		{"DOWN", eventPKey, "the port mlx5_0:1 is DOWN; check its cable, and the port at the other end", ""},
+		{"INIT", "", "the port mlx5_0:1 is INIT: no subnet manager has set it up; start one, such as opensm", "level=WARN msg=ib_link_down port=mlx5_0:1 state=INIT"},
+		{stateActive, eventPortUp, "", "level=INFO msg=ib_link_up port=mlx5_0:1"},
+	} {
+		log.Reset()
+		if dev.state = c.state; c.event == "" {
+			p.lookAtPort()
+		} else {
+			p.handleEvent(event{Kind: c.event, Worker: -1})
+		}
+		if got := p.Info().Down; got != c.down {
+			t.Errorf("%s: %q, want %q", c.state, got, c.down)
+		}
+		if said := log.String(); strings.Contains(said, "ib_link") != (c.line != "") || !strings.Contains(said, c.line) {
+			t.Errorf("%s: the log has\n%s, want %q", c.state, said, c.line)
+		}
+		p.lookAtPort()
+		if strings.Count(log.String(), "ib_link") > 1 {
+			t.Errorf("%s: twice in\n%s", c.state, &log)
 		}
 	}
 }

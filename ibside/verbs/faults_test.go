@@ -262,8 +262,8 @@ func TestEvents(t *testing.T) {
 
 // groupQPNs lists the queue pairs that receive groups.
 func (s *side) groupQPNs() (all []ib.QPN) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.qpTable.mu.Lock()
+	defer s.qpTable.mu.Unlock()
 	for _, q := range s.qps {
 		if q.groups {
 			all = append(all, q.qpn)

@@ -60,22 +60,22 @@ func newGroups(p *Port) *multicast.Groups {
 // groupQP is a queue pair that receives groups.
 type groupQP struct {
 	*queuePair
-	port *Port
+	table *qpTable
 }
 
-func (p *Port) createGroupQP(k multicast.Key) (multicast.QP, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	q, err := p.makeQP(p.workers[k.Worker], qpKind{k.QKey, k.PKey})
+func (t *qpTable) createGroupQP(k multicast.Key) (multicast.QP, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q, err := t.makeQP(t.workers[k.Worker], qpKind{k.QKey, k.PKey})
 	if err != nil {
 		return nil, err
 	}
 	q.groups = true
-	return groupQP{q, p}, nil
+	return groupQP{q, t}, nil
 }
 
 func (q groupQP) Destroy() error {
-	q.port.mu.Lock()
-	defer q.port.mu.Unlock()
-	return q.port.endQP(q.queuePair, q.port.hardware.destroy)
+	q.table.mu.Lock()
+	defer q.table.mu.Unlock()
+	return q.table.endQP(q.queuePair, q.table.hardware.destroy)
 }

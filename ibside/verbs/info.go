@@ -21,11 +21,26 @@ type PortInfo struct {
 	GRH    bool // every message must have one
 	PKeys  []ib.PKey
 	Active bool
+	State  string     // in the kernel's words: ACTIVE, INIT, DOWN
 	GIDs   []GIDEntry // the whole table, in order
 }
 
-// linkMbps returns the rate of a link of a width and a speed as verbs encode them (ibv_query_port(3), IBTA vol 1 §14.2.5.6);
-// 0: one of them is not known. As in ib.Rate, FDR's 14.0625 Gb/s are 14, and 64/66 encoding is not counted.
+// whyDown says why a port in a state carries nothing, and what to do; "": it is active.
+func whyDown(name, state string) string {
+	switch state {
+	case stateActive, "": // "": it was never read
+		return ""
+	case "INIT", "ARMED":
+		return fmt.Sprintf("the port %s is %s: no subnet manager has set it up; start one, such as opensm", name, state)
+	}
+	return fmt.Sprintf("the port %s is %s; check its cable, and the port at the other end", name, state)
+}
+
+// stateActive is the state of a port that carries messages.
+const stateActive = "ACTIVE"
+
+// linkMbps returns the rate of a link of a width and a speed as verbs encode them (ibv_query_port(3), IBTA vol 1
+// §14.2.5.6); 0: one of them is not known. As in ib.Rate, FDR's 14.0625 Gb/s are 14, and 64/66 encoding is not counted.
 func linkMbps(width, speed uint8) int {
 	lanes := map[uint8]int{1: 1, 2: 4, 4: 8, 8: 12, 16: 2}
 	mbps := map[uint8]int{1: 2500, 2: 5000, 4: 10000, 8: 10000, 16: 14000, 32: 25000, 64: 50000, 128: 100000}

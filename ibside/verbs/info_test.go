@@ -12,8 +12,8 @@ import (
 
 func gid(s string) ib.GID { return ib.GIDFromAddr(netip.MustParseAddr(s)) }
 
-// roceGIDs is the GID table of a RoCE port with two IPv4 addresses and an IPv6 one, each in both versions, as the kernel
-// fills it.
+// roceGIDs is the GID table of a RoCE port with two IPv4 addresses and an IPv6 one, each in both versions, as the
+// kernel fills it.
 var roceGIDs = []GIDEntry{
 	{gid("fe80::5054:ff:fe00:1"), 0, GIDTypeRoCEv1, 2}, {gid("fe80::5054:ff:fe00:1"), 1, GIDTypeRoCEv2, 2},
 	{gid("10.8.0.3"), 2, GIDTypeRoCEv1, 2}, {gid("10.8.0.3"), 3, GIDTypeRoCEv2, 2},

@@ -22,8 +22,8 @@ func (a *attributes) ipoibSource(pkey ib.PKey, to netip.Addr) (netip.Addr, bool)
 	return sourceFor(a.ipoibAddresses(pkey), to)
 }
 
-// ipoibAddresses lists the addresses of the port's IPoIB interfaces in a partition, with their subnets. Link-local ones are
-// left out: rdma_cm would need the interface, too.
+// ipoibAddresses lists the addresses of the port's IPoIB interfaces in a partition, with their subnets. Link-local ones
+// are left out: rdma_cm would need the interface, too.
 func (a *attributes) ipoibAddresses(pkey ib.PKey) (all []netip.Prefix) {
 	interfaces, err := ipoib.InterfacesOf(a.Own().GIDs, pkey)
 	if err != nil {
@@ -43,7 +43,8 @@ func (a *attributes) ipoibAddresses(pkey ib.PKey) (all []netip.Prefix) {
 	return all
 }
 
-// sourceFor returns which address to connect to another from: one in the same subnet, else the first of the same IP version.
+// sourceFor returns which address to connect to another from: one in the same subnet, else the first of the same IP
+// version.
 func sourceFor(own []netip.Prefix, to netip.Addr) (from netip.Addr, ok bool) {
 	if to.IsLinkLocalUnicast() {
 		return from, false

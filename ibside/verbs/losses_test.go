@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLosses checks that a device's counters are those since the port was opened, wherever the kernel has them, and that
-// what a device does not count is not 0 but not there.
+// TestLosses checks that a device's counters are those since the port was opened, wherever the kernel has them, and
+// that what a device does not count is not 0 but not there.
 func TestLosses(t *testing.T) {
 	root := t.TempDir()
 	write := func(file, text string) {

@@ -12,6 +12,7 @@ struct verbs_sizes {
 	unsigned receives;   /* buffers posted */
 	unsigned sends;      /* under way, of all queue pairs */
 	unsigned ah_entries; /* address handles kept */
+	unsigned pending;    /* messages that wait for address handles; 0: VERBS_PENDING */
 };
 
 /* Opens a device by name. names gets the names of all devices, separated by ", ". */
@@ -24,9 +25,10 @@ int verbs_device_close(struct verbs_device *d);
 /* The room of the pool's buffers behind the headroom, bytes. */
 unsigned verbs_pool_room(struct rte_mempool *pool);
 
-/* The most that the device holds in one queue: receive buffers, completions. */
+/* The most that the device holds in one queue: receive buffers, completions; and its queue pairs, all programs'
+ * together. */
 struct verbs_limits {
-	int receives, completions;
+	int receives, completions, qps;
 };
 
 int verbs_limits_read(struct verbs_device *d, struct verbs_limits *to);

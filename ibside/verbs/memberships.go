@@ -17,8 +17,8 @@ import (
 // joinTimeout bounds a join that renews a membership.
 const joinTimeout = 5 * time.Second
 
-// memberships are those that rdma_cm joins, where the port has no subnet administration. It joins again what the subnet ends or may
-// have lost.
+// memberships are those that rdma_cm joins, where the port has no subnet administration. It joins again what the subnet
+// ends or may have lost.
 type memberships struct {
 	cfg  *Config
 	port interface {

@@ -10,8 +10,8 @@ import (
 	"causeway/ibside/ib"
 )
 
-// TestMemberships joins without subnet administration, and without a device: on Ethernet, an IPv6 group can be sent to without a
-// request to rdma_cm.
+// TestMemberships joins without subnet administration, and without a device: on Ethernet, an IPv6 group can be sent to
+// without a request to rdma_cm.
 func TestMemberships(t *testing.T) {
 	p := newTestPort(Config{})
 	p.workers = []*worker{{}}

@@ -27,14 +27,17 @@ type Config struct {
 	Pool    *dpdk.Mempool // of receive buffers and of sends; closed after the Port
 	Workers int
 
-	ProxyQPs  int // queue pairs of each worker, multicast ones included (4096)
-	Receives  int // receive buffers that each worker keeps posted (1 ms at full rate, and of all workers a third of the pool at most)
+	ProxyQPs int // queue pairs of each worker, multicast ones included (4096)
+	// Receive buffers that each worker keeps posted (1 ms at full rate, and of all workers a third of the pool at most).
+	Receives  int
 	SendDepth int // sends under way of one queue pair, a power of two (128)
 	Sends     int // sends under way of one worker (8192)
 	AHs       int // address handles that each worker keeps (4096)
+	Pending   int // messages of a worker that wait for address handles, 4096 at most (4096)
 
-	Log    *slog.Logger // nil: silent
-	OnLoss func(error)  // called when the device, or a part of it, is lost to this process: ErrDeviceGone. May be nil; must not call the Port
+	Log *slog.Logger // nil: silent
+	// Called when the device, or a part of it, is lost to this process: ErrDeviceGone. May be nil; must not call the Port.
+	OnLoss func(error)
 }
 
 // Limits of the C side: a slot is 16 bits, a handle's index 18.
@@ -48,19 +51,19 @@ const (
 type Port struct {
 	*services
 	*attributes
+	*qpTable
 
-	cfg     Config
-	dev     *device
-	losses  losses
-	workers []*worker
-	log     *slog.Logger
-	ctx     context.Context // ends with the port
-	stop    context.CancelFunc
-	ended   sync.WaitGroup
-	async   *eventFile
-	cm      *channel
-	sidr    *sidrPorts
-	kick    chan struct{} // the port is up again: recover now
+	cfg    Config
+	dev    *device
+	losses losses
+	log    *slog.Logger
+	ctx    context.Context // ends with the port
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+	async  *eventFile
+	cm     *channel
+	sidr   *sidrPorts
+	kick   chan struct{} // the port is up again: recover now
 
 	ahs *resolver
 
@@ -71,15 +74,10 @@ type Port struct {
 	memberships *memberships // of rdma_cm, where admin is nil
 	anchors     *anchors     // the kernel's memberships beside admin's
 
-	hardware qpHardware
-	mu       sync.Mutex
-	qps      map[uint32]*queuePair // by handle: those that workers find
-	restock  chan struct{}         // a worker's stock is to be filled
-	filled   *sync.Cond            // under mu: a queue pair has been made ready
-	underWay sync.WaitGroup        // queue pairs that are being made or ended
-	closing  bool                  // under mu
-	freeing  bool                  // under mu: the device makes and ends no more queue pairs
-	counts   managementCounts
+	counts managementCounts
+
+	stateMu   sync.Mutex
+	stateSaid string // the port's state, as logged last; "": it was active when it was opened
 }
 
 // Open opens a port. It is an ibside.Administered where the link layer is InfiniBand and the machine permits subnet
@@ -98,11 +96,11 @@ func Open(c Config) (ibside.OpenPort, error) {
 // newPort makes a Port without a device.
 func newPort(c Config) *Port {
 	p := &Port{
-		cfg: c, log: c.Log, qps: map[uint32]*queuePair{}, kick: make(chan struct{}, 1), restock: make(chan struct{}, 1),
+		cfg: c, log: c.Log, kick: make(chan struct{}, 1),
 	}
-	p.hardware, p.filled = hardware{&p.cfg}, sync.NewCond(&p.mu)
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.attributes = &attributes{cfg: &p.cfg}
+	p.qpTable = newQPTable(&p.cfg, p.attributes, &p.counts)
 	p.ahs = &resolver{port: p.attributes, counts: &p.counts, log: c.Log, free: make(chan struct{}, resolvers)}
 	p.sidr = &sidrPorts{
 		portReader: p.attributes, cfg: &p.cfg, log: c.Log, ctx: p.ctx, counts: &p.counts,
@@ -203,13 +201,9 @@ func (p *Port) build() error {
 // Close implements ibside.OpenPort. It rejects requests and frees all mbufs. It waits for address handles that are
 // being created, which can take a second.
 func (p *Port) Close() error {
-	p.mu.Lock()
-	if p.closing {
-		p.mu.Unlock()
+	if !p.beginClose() {
 		return nil
 	}
-	p.closing = true
-	p.mu.Unlock()
 	var administered error
 	if a := p.administration(); a != nil {
 		administered = a.Close()
@@ -234,17 +228,7 @@ func (p *Port) free() error {
 		p.cm.file.close()
 	}
 	p.ended.Wait()
-	p.mu.Lock()
-	p.freeing = true
-	p.mu.Unlock()
-	p.underWay.Wait()
-	p.mu.Lock() // against counters
-	var err error
-	for _, w := range p.workers {
-		err = errors.Join(err, p.freeResting(w), w.stopAndFree(p.counts.closed))
-	}
-	clear(p.qps)
-	p.mu.Unlock()
+	err := p.qpTable.free()
 	if p.cm != nil {
 		p.cm.free()
 	}

@@ -23,8 +23,8 @@ func (ev *connectEvent) astray(pkey ib.PKey) *connectError {
 	return nil
 }
 
-// inPartition connects from an address by try. Where that leads to another partition than r.PKey's, it connects once more
-// from the port's own address in the right one, as source tells it.
+// inPartition connects from an address by try. Where that leads to another partition than r.PKey's, it connects once
+// more from the port's own address in the right one, as source tells it.
 func inPartition(r ibside.ServiceConnect, from netip.Addr, source func(ib.PKey, netip.Addr) (netip.Addr, bool),
 	try func(from netip.Addr) (ibside.ServiceAnswer, *connectError),
 ) (ibside.ServiceAnswer, *connectError) {

@@ -21,7 +21,8 @@ func TestConnectOnEthernet(t *testing.T) {
 	p.attributes.port = PortInfo{Info: ibside.Info{Ethernet: true}}
 	for pkey, want := range map[ib.PKey]connectCause{
 		0x8001: connectPartition, 0x0001: connectPartition,
-		0: connectNoAddress, ib.PKeyDefault: connectNoAddress, 0x7fff: connectNoAddress, // the next check: the port has no GID
+		// The next check: the port has no GID.
+		0: connectNoAddress, ib.PKeyDefault: connectNoAddress, 0x7fff: connectNoAddress,
 	} {
 		_, err := p.sidr.connectOnce(t.Context(), ibside.ServiceConnect{To: serverIP, Port: 7174, PKey: pkey})
 		var e *connectError
@@ -34,8 +35,8 @@ func TestConnectOnEthernet(t *testing.T) {
 	}
 }
 
-// TestHandshakePartition checks that a connection goes no further when the kernel's routes lead to another partition than
-// that of its P_Key.
+// TestHandshakePartition checks that a connection goes no further when the kernel's routes lead to another partition
+// than that of its P_Key.
 func TestHandshakePartition(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -67,8 +68,8 @@ func TestHandshakePartition(t *testing.T) {
 	}
 }
 
-// TestInPartition checks that a connection which the kernel's routes lead to another partition is tried once more, from an
-// address in its own, and refused by one error if the port has none there.
+// TestInPartition checks that a connection which the kernel's routes lead to another partition is tried once more, from
+// an address in its own, and refused by one error if the port has none there.
 func TestInPartition(t *testing.T) {
 	own := netip.MustParseAddr("10.9.1.1")
 	other := failure(connectPartition, errors.New("another partition"))

@@ -235,7 +235,8 @@ func TestDeviceGone(t *testing.T) {
 	if r := <-asked; r.Port != testPort { // it gets no answer
 		t.Errorf("asked for port %d", r.Port)
 	}
-	if err := exec.Command("rdma", "link", "delete", *deviceFlag).Start(); err != nil { // it returns when this process has ended
+	// It returns when this process has ended.
+	if err := exec.Command("rdma", "link", "delete", *deviceFlag).Start(); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -102,7 +102,7 @@ static void queue(struct verbs_worker *w, struct verbs_qp *q, struct ah_entry *e
 
 static void await_ah(struct verbs_worker *w, struct ah_entry *e, const struct ib_send *s)
 {
-	if (unlikely(w->pending_n == VERBS_PENDING || e->pending_sends >= VERBS_PENDING_PER_AH)) {
+	if (unlikely(w->pending_n >= w->pending_most || e->pending_sends >= w->pending_most / 2)) {
 		verbs_drop_send(w, SEND_DROP_ah_pending, s->mbuf);
 		return;
 	}

@@ -4,8 +4,8 @@ package verbs
 
 import "fmt"
 
-// limits are the most that a device holds in one queue; 0: it does not say.
-type limits struct{ receives, completions int }
+// limits are the most that a device holds in one queue, and its queue pairs; 0: it does not say.
+type limits struct{ receives, completions, qps int }
 
 // What bounds receive buffers, in ibv_query_device(3)'s words.
 const (
@@ -24,13 +24,13 @@ const (
 	shortestIB       = 8 + 12 + 8 + 4 + 2                    // LRH, BTH, DETH, ICRC, VCRC
 	shortestEthernet = 8 + 14 + 20 + 8 + 12 + 8 + 4 + 4 + 12 // preamble, Ethernet, IPv4, UDP, BTH, DETH, ICRC, FCS, gap
 
-	// shareOfPool is how many times the default of all workers fits into the mempool: the rest is for sends, for the Ethernet
-	// port's queues, and for what workers have in hand.
+	// shareOfPool is how many times the default of all workers fits into the mempool: the rest is for sends, for the
+	// Ethernet port's queues, and for what workers have in hand.
 	shareOfPool = 3
 )
 
-// inOneMillisecond returns how many messages a worker can receive in 1 ms: as many as it is planned for, or as a slow link
-// carries of the shortest.
+// inOneMillisecond returns how many messages a worker can receive in 1 ms: as many as it is planned for, or as a slow
+// link carries of the shortest.
 func (i *PortInfo) inOneMillisecond() int {
 	shortest := shortestIB
 	if i.Ethernet {
@@ -74,6 +74,7 @@ func (p *Port) sizeReceives() error {
 	if err != nil {
 		return fmt.Errorf("verbs: %s: read the device's limits: %w", p.cfg.name(), err)
 	}
+	p.queuePairs = device.qps
 	info := p.portInfo()
 	wanted, posted, bound := p.cfg.receives(&info, device)
 	switch bound {

@@ -110,13 +110,14 @@ func (s *services) take(r ibside.ServiceRequest) {
 	h(r)
 }
 
-// Connect implements ibside.Services. It connects from c.From where the port has that address in the partition of c.PKey,
-// else from an address of the port that is in it. Without one it fails.
+// Connect implements ibside.Services. It connects from c.From where the port has that address in the partition of
+// c.PKey, else from an address of the port that is in it. Without one it fails.
 func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 	c.From = s.source(c.From)
 	got, err := s.port.connectOnce(ctx, c)
 	var e *connectError
-	if errors.As(err, &e) && e.Cause == connectNoAddress && c.From.IsValid() { // the address has just gone, or belongs to another device
+	// The address has just gone, or belongs to another device.
+	if errors.As(err, &e) && e.Cause == connectNoAddress && c.From.IsValid() {
 		c.From = netip.Addr{}
 		got, err = s.port.connectOnce(ctx, c)
 	}

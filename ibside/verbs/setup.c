@@ -62,7 +62,7 @@ int verbs_limits_read(struct verbs_device *d, struct verbs_limits *to)
 	int err = ibv_query_device(d->ctx, &a);
 
 	if (!err)
-		*to = (struct verbs_limits){.receives = a.max_srq_wr, .completions = a.max_cqe};
+		*to = (struct verbs_limits){.receives = a.max_srq_wr, .completions = a.max_cqe, .qps = a.max_qp};
 	return err;
 }
 
@@ -86,6 +86,7 @@ int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct
 	if (!w)
 		return ENOMEM;
 	w->dev = d;
+	w->pending_most = s->pending && s->pending < VERBS_PENDING ? s->pending : VERBS_PENDING;
 	for (unsigned i = 0; i < sizeof(w->ah_seed) / sizeof(w->ah_seed[0]); i++)
 		w->ah_seed[i] = rte_rand();
 	w->ib_port = (struct ib_port){.self = w, .post = verbs_post, .poll = verbs_poll, .free = verbs_free};

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
@@ -25,6 +28,8 @@ const (
 	restMost = 1024
 	// restTick is how often those are looked for whose time is over.
 	restTick = time.Second
+	// freesAtOnce is how many queue pairs end at a time when the port is closed.
+	freesAtOnce = 32
 )
 
 // A qpKind is what a queue pair is made for.
@@ -33,8 +38,8 @@ type qpKind struct {
 	pkey ib.PKey
 }
 
-// qpHardware makes and ends queue pairs. Each call takes the device's time; they run beside each other, but for the same
-// queue pair.
+// qpHardware makes and ends queue pairs. Each call takes the device's time; they run beside each other, but for the
+// same queue pair.
 type qpHardware interface {
 	make(*queuePair) error
 	destroy(*queuePair) error
@@ -42,8 +47,8 @@ type qpHardware interface {
 	free(*queuePair) error
 }
 
-// stock is a worker's queue pairs that no one has: ready ones, and those that have ended, whose numbers rest. Both are in
-// order of time.
+// stock is a worker's queue pairs that no one has: ready ones, and those that have ended, whose numbers rest. Both are
+// in order of time.
 type stock struct {
 	ready   []*queuePair
 	resting []restingQP
@@ -77,107 +82,62 @@ func (s *stock) remove(i int) *queuePair {
 }
 
 // takeQP returns a queue pair for a proxy QP: a ready one, else one that the device makes now. Where the device has no
-// more, a resting one ends for it.
-func (p *Port) takeQP(w *worker, k qpKind) (*queuePair, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// more, one ends for it that no one has.
+func (t *qpTable) takeQP(w *worker, k qpKind) (*queuePair, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	w.stock.wanted, w.stock.refills = k, min(w.stock.refills+refillsForEach, readyMost)
 	select {
-	case p.restock <- struct{}{}:
+	case t.restock <- struct{}{}:
 	default: // it is to be filled already
 	}
 	if q := w.stock.takeReady(k); q != nil {
 		return q, nil
 	}
-	q, err := p.makeQP(w, k)
-	if err != nil && len(w.stock.resting) > 0 && p.endRest(w) {
-		q, err = p.makeQP(w, k)
+	q, err := t.makeQP(w, k)
+	for errors.Is(err, ibside.ErrNoQueuePair) && t.endSpare(w) {
+		q, err = t.makeQP(w, k)
 	}
 	return q, err
 }
 
-// makeQP makes a queue pair. It is called with Port.mu, which is free while the device works.
-func (p *Port) makeQP(w *worker, k qpKind) (*queuePair, error) {
-	for len(w.free) == 0 && (w.stock.filling || len(w.stock.ready) > 0) { // one that is ready gives way
-		if len(w.stock.ready) == 0 {
-			p.filled.Wait()
-		} else if err := p.endQP(w.stock.remove(0), p.hardware.destroy); err != nil {
-			return nil, err
-		}
+// endSpare ends a queue pair that no one has, and reports whether the device did: one that rests, or one that is ready;
+// of the worker itself, or of another.
+func (t *qpTable) endSpare(w *worker) bool {
+	all := append([]*worker{w}, t.workers...)
+	if i := slices.IndexFunc(all, func(w *worker) bool { return len(w.stock.resting) > 0 }); i >= 0 {
+		return t.endRest(all[i])
 	}
-	switch {
-	case p.closing:
-		return nil, errClosed
-	case len(w.free) == 0:
-		return nil, errAllInUse
+	if i := slices.IndexFunc(all, func(w *worker) bool { return len(w.stock.ready) > 0 }); i >= 0 {
+		return t.endQP(all[i].stock.remove(0), t.hardware.destroy) == nil
 	}
-	place, err := p.indexOf(k.pkey)
-	if err != nil {
-		return nil, err
-	}
-	index := w.free[len(w.free)-1]
-	w.free = w.free[:len(w.free)-1]
-	q := &queuePair{kind: k, place: place, w: w, handle: w.nextHandle(index)}
-	if err := p.beside(p.hardware.make, q); err != nil {
-		w.free = append(w.free, index)
-		return nil, err
-	}
-	p.qps[q.handle] = q
-	if now, err := p.indexOf(k.pkey); err != nil || now != place { // the table has changed meanwhile
-		q.markError()
-	}
-	return q, nil
-}
-
-// beside makes a call of the device without Port.mu, while there is the worker's part of the port.
-func (p *Port) beside(call func(*queuePair) error, q *queuePair) error {
-	if p.freeing {
-		return errClosed
-	}
-	p.underWay.Add(1)
-	defer p.underWay.Done()
-	p.mu.Unlock()
-	defer p.mu.Lock()
-	return call(q)
-}
-
-// endQP ends a queue pair, as makeQP makes one. One that the device does not end stays, to be recovered.
-func (p *Port) endQP(q *queuePair, end func(*queuePair) error) error {
-	delete(p.qps, q.handle) // recovery leaves it alone from now on
-	if err := p.beside(end, q); err != nil {
-		q.failed = false
-		p.qps[q.handle] = q
-		q.markError()
-		return err
-	}
-	q.w.free = append(q.w.free, q.index())
-	return nil
+	return false
 }
 
 // restQP ends a queue pair, whose number rests.
-func (p *Port) restQP(q *queuePair) error {
-	if err := p.endQP(q, p.hardware.rest); err != nil {
+func (t *qpTable) restQP(q *queuePair) error {
+	if err := t.endQP(q, t.hardware.rest); err != nil {
 		return err
 	}
 	s := &q.w.stock
 	s.resting = append(s.resting, restingQP{q, time.Now().Add(restTime)})
 	if len(s.resting) > restMost {
-		p.endRest(q.w)
+		t.endRest(q.w)
 	}
 	return nil
 }
 
 // endRest frees the number that has rested for longest, and reports whether the device did.
-func (p *Port) endRest(w *worker) bool {
+func (t *qpTable) endRest(w *worker) bool {
 	s := &w.stock
 	q := s.resting[0]
 	s.resting = s.resting[1:]
 	if now := time.Now(); now.Before(q.till) {
-		p.counts.count(func(c *counters) { c.RestsCut++ })
-		p.log.Warn("qpn_rest_cut", "qpn", q.qpn, "worker", w.id, "left", q.till.Sub(now).Round(time.Second))
+		t.counts.count(func(c *counters) { c.RestsCut++ })
+		t.log.Warn("qpn_rest_cut", "qpn", q.qpn, "worker", w.id, "left", q.till.Sub(now).Round(time.Second))
 	}
-	if err := p.beside(p.hardware.free, q.queuePair); err != nil {
-		p.log.Error("qpn_rest", "qpn", q.qpn, "worker", w.id, "error", err)
+	if err := t.beside(t.hardware.free, q.queuePair); err != nil {
+		t.log.Error("qpn_rest", "qpn", q.qpn, "worker", w.id, "error", err)
 		s.resting = append(s.resting, restingQP{q.queuePair, time.Now().Add(restTime)})
 		return false
 	}
@@ -185,58 +145,60 @@ func (p *Port) endRest(w *worker) bool {
 }
 
 // keepStock makes queue pairs ready, and frees the numbers that have rested, until ctx ends.
-func (p *Port) keepStock(ctx context.Context) {
+func (t *qpTable) keepStock(ctx context.Context) {
 	ticker := time.NewTicker(restTick)
 	defer ticker.Stop()
 	for {
-		for _, w := range p.workers {
-			for ctx.Err() == nil && (p.endRested(w) || p.refill(w)) {
+		for _, w := range t.workers {
+			for ctx.Err() == nil && (t.endRested(w) || t.refill(w)) {
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.restock:
+		case <-t.restock:
 		case <-ticker.C:
 		}
 	}
 }
 
-// freeResting ends all queue pairs whose numbers rest.
-func (p *Port) freeResting(w *worker) (err error) {
+// freeResting ends all queue pairs whose numbers rest: many at once, as a device may take milliseconds for each.
+func (t *qpTable) freeResting(w *worker) error {
+	var all errgroup.Group
+	all.SetLimit(freesAtOnce)
 	for _, q := range w.stock.resting {
-		err = errors.Join(err, p.hardware.free(q.queuePair))
+		all.Go(func() error { return t.hardware.free(q.queuePair) })
 	}
 	w.stock = stock{}
-	return err
+	return all.Wait()
 }
 
 // endRested frees a number whose time is over, and reports whether there was one.
-func (p *Port) endRested(w *worker) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(w.stock.resting) > 0 && !time.Now().Before(w.stock.resting[0].till) && p.endRest(w)
+func (t *qpTable) endRested(w *worker) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(w.stock.resting) > 0 && !time.Now().Before(w.stock.resting[0].till) && t.endRest(w)
 }
 
 // refill makes a queue pair ready, and reports whether it has. Ready ones have no other's place.
-func (p *Port) refill(w *worker) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (t *qpTable) refill(w *worker) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	s := &w.stock
-	if p.closing || s.refills == 0 || len(w.free) == 0 {
+	if t.closing || s.refills == 0 || len(w.free) == 0 {
 		return false
 	}
 	if len(s.ready) >= readyMost {
 		other := s.takeOther()
-		if other == nil || p.endQP(other, p.hardware.destroy) != nil || len(w.free) == 0 {
+		if other == nil || t.endQP(other, t.hardware.destroy) != nil || len(w.free) == 0 {
 			return false
 		}
 	}
 	s.refills--
 	s.filling = true
-	q, err := p.makeQP(w, s.wanted)
+	q, err := t.makeQP(w, s.wanted)
 	s.filling = false
-	p.filled.Broadcast()
+	t.filled.Broadcast()
 	if err != nil { // the next proxy QP will tell
 		s.refills = 0
 		return false

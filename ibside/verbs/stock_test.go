@@ -105,8 +105,8 @@ func took(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// TestReady checks that proxy QPs of rdma_cm's Q_Key, and of the one that was asked for last, need no time of the device,
-// that a burst beyond those ready is made side by side, and that nothing else waits meanwhile.
+// TestReady checks that proxy QPs of rdma_cm's Q_Key, and of the one that was asked for last, need no time of the
+// device, that a burst beyond those ready is made side by side, and that nothing else waits meanwhile.
 func TestReady(t *testing.T) {
 	stocked(t, 256, func(r *stockRig) {
 		for range readyMost {
@@ -224,14 +224,14 @@ func TestRest(t *testing.T) {
 	})
 }
 
-// TestRestsCut checks that the numbers that rest are bounded, that they give way where the device has no more queue pairs,
-// and that both are counted.
+// TestRestsCut checks that the numbers that rest are bounded, that they give way where the device has no more queue
+// pairs, and that both are counted.
 func TestRestsCut(t *testing.T) {
 	stocked(t, 256, func(r *stockRig) {
 		s := &r.workers[0].stock
 		rest := func(n int) { // so many rest, the oldest with the first number that the device gives
-			r.mu.Lock()
-			defer r.mu.Unlock()
+			r.qpTable.mu.Lock()
+			defer r.qpTable.mu.Unlock()
 			s.resting = nil
 			for i := range n {
 				s.resting = append(s.resting, restingQP{&queuePair{w: r.workers[0], qpn: ib.QPN(0x100 + i)}, time.Now().Add(restTime)})
@@ -254,6 +254,34 @@ func TestRestsCut(t *testing.T) {
 		synctest.Wait()
 		if n := strings.Count(r.log.String(), "qpn_rest_cut"); n != 2 {
 			t.Errorf("the log has it %d times: %s", n, r.log.String())
+		}
+	})
+}
+
+// TestShortOfQueuePairs checks that a queue pair that no one has, resting or ready, of whatever worker, makes room
+// where the device makes no more, and that the error says so when there is none.
+func TestShortOfQueuePairs(t *testing.T) {
+	stocked(t, 256, func(r *stockRig) {
+		r.stop() // nothing is made ready by itself any more
+		r.ended.Wait()
+		second := r.emptyWorker(1)
+		r.workers = append(r.workers, second)
+		for r.refill(second) {
+		}
+		r.hca.mu.Lock()
+		r.hca.most = len(r.hca.taken)
+		r.hca.mu.Unlock()
+		spare := len(r.workers[0].stock.ready) + len(second.stock.ready)
+		if spare != 2*readyMost {
+			t.Fatalf("%d are ready", spare)
+		}
+		for i := range spare {
+			if _, _, err := r.CreateProxyQP(0, 0xffff, ib.QKey(100+i)); err != nil {
+				t.Fatalf("%d of %d: %v", i, spare, err)
+			}
+		}
+		if _, _, err := r.CreateProxyQP(0, 0xffff, 99); !errors.Is(err, ibside.ErrNoQueuePair) || !errors.Is(err, errNoMore) {
+			t.Errorf("one too many: %v", err)
 		}
 	})
 }

@@ -62,6 +62,7 @@ func (p *Port) lookAtPort() {
 	if err := p.refreshPort(); err != nil {
 		return // the next event or tick tries again
 	}
+	p.sayState()
 	now := p.portInfo()
 	if now.MTU != before.MTU {
 		p.log.Info("ib_mtu", "port", p.cfg.name(), "from", before.MTU.Bytes(), "to", now.MTU.Bytes())
@@ -72,15 +73,15 @@ func (p *Port) lookAtPort() {
 }
 
 // recover starts the recovery of queue pairs that workers have marked, and continues those under way.
-func (p *Port) recover(down map[*queuePair]bool, now time.Time) map[*queuePair]bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (t *qpTable) recover(down map[*queuePair]bool, now time.Time) map[*queuePair]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	budget := recoveries
-	for _, w := range p.workers {
+	for _, w := range t.workers {
 		if !w.sawErrors() {
 			continue
 		}
-		for _, q := range p.qps {
+		for _, q := range t.qps {
 			if budget == 0 {
 				w.lookAgain()
 				break
@@ -92,7 +93,7 @@ func (p *Port) recover(down map[*queuePair]bool, now time.Time) map[*queuePair]b
 					down = map[*queuePair]bool{}
 				}
 				down[q] = true
-				p.log.Warn("qp_error", "qpn", q.qpn, "worker", w.id, "recovery_in", q.next.Sub(now))
+				t.log.Warn("qp_error", "qpn", q.qpn, "worker", w.id, "recovery_in", q.next.Sub(now))
 			}
 		}
 	}
@@ -100,7 +101,7 @@ func (p *Port) recover(down map[*queuePair]bool, now time.Time) map[*queuePair]b
 		if budget--; budget < 0 {
 			break // a map's order differs each time: all get their turn
 		}
-		if p.qps[q.handle] != q || p.bringBack(q, now) {
+		if t.qps[q.handle] != q || t.bringBack(q, now) {
 			delete(down, q)
 		}
 	}
@@ -118,23 +119,23 @@ func (q *queuePair) fail(now time.Time) {
 }
 
 // bringBack takes the next step, and reports whether the queue pair is up.
-func (p *Port) bringBack(q *queuePair, now time.Time) bool {
+func (t *qpTable) bringBack(q *queuePair, now time.Time) bool {
 	if now.Before(q.next) || now.Before(q.flushBy) && !q.drained() {
 		return false
 	}
-	place, err := p.indexOf(q.kind.pkey)
+	place, err := t.pkeys.indexOf(q.kind.pkey)
 	q.setPKeyLost(err != nil)
 	if err != nil { // rebind has reported it
 		q.next, q.pause = now.Add(longestStop), 0
 		return false
 	}
 	if err := q.cycle(place); err != nil {
-		p.log.Error("qp_recovery", "qpn", q.qpn, "error", err)
+		t.log.Error("qp_recovery", "qpn", q.qpn, "error", err)
 		q.next = now.Add(longestStop)
 		return false
 	}
 	q.failed, q.upAt = false, now
-	p.counts.count(func(c *counters) { c.Recovered++ })
-	p.log.Info("qp_recovered", "qpn", q.qpn, "worker", q.w.id)
+	t.counts.count(func(c *counters) { c.Recovered++ })
+	t.log.Info("qp_recovered", "qpn", q.qpn, "worker", q.w.id)
 	return true
 }

@@ -37,12 +37,12 @@ func TestTurmoil(t *testing.T) {
 	start := time.Now()
 	for n := 0; time.Since(start) < 4*time.Second; n++ {
 		h := pick()
-		a.mu.Lock()
+		a.qpTable.mu.Lock()
 		if q := a.qps[h]; q != nil && n%3 == 0 {
 			q.injectFailure()
 			q.markError()
 		}
-		a.mu.Unlock()
+		a.qpTable.mu.Unlock()
 		if n%5 == 0 {
 			a.handleEvent(event{Kind: eventGID, Worker: -1})
 		}

@@ -33,9 +33,8 @@ enum {
 	VERBS_MAX_MRS = 64,
 	VERBS_PAYLOAD = 4096, /* of the largest datagram, bytes */
 	/* Messages of one worker that wait for address handles. A program with hundreds of queue pairs sends its first
-	 * ones at once, for one handle; the other half is for others. */
-	VERBS_PENDING = 2048,
-	VERBS_PENDING_PER_AH = VERBS_PENDING / 2,
+	 * ones at once, some thousands for one handle; the other half is for others. */
+	VERBS_PENDING = 4096,          /* at most */
 	VERBS_AHS_PENDING_PER_QP = 64, /* address handles that one queue pair's messages wait for */
 	VERBS_AH_WAYS = 8,
 };
@@ -187,7 +186,7 @@ struct verbs_worker {
 	uint64_t batch;        /* the burst's number, from 1 */
 	uint32_t flush_wanted; /* atomic: set by management: drop all address handles */
 	uint32_t flushed;
-	unsigned pending_n;
+	unsigned pending_n, pending_most;
 	unsigned recv_slots, recv_free; /* of the SRQ; and how many of them have no buffer posted */
 	uint16_t *recv_stack;           /* the slots without a buffer */
 	struct rte_mbuf **recv_mbuf;    /* by slot */

@@ -18,9 +18,9 @@ import (
 type worker struct {
 	id     int
 	c      *C.struct_verbs_worker
-	free   []uint32 // indices of queue pairs, under Port.mu
-	used   []uint8  // how often each index has been used, under Port.mu
-	stock  stock    // under Port.mu
+	free   []uint32 // indices of queue pairs, under qpTable.mu
+	used   []uint8  // how often each index has been used, under qpTable.mu
+	stock  stock    // under qpTable.mu
 	errors uint64   // as last seen by tick
 
 	answering sync.Mutex      // the ring of answers has one producer
@@ -60,7 +60,7 @@ func (p *Port) newWorker(id int) (*worker, error) {
 	w := p.emptyWorker(id)
 	sizes := C.struct_verbs_sizes{
 		worker: C.uint(id), qps: C.uint(p.cfg.ProxyQPs), receives: C.uint(p.cfg.Receives), sends: C.uint(p.cfg.Sends),
-		ah_entries: C.uint(p.cfg.AHs),
+		ah_entries: C.uint(p.cfg.AHs), pending: C.uint(p.cfg.Pending),
 	}
 	return w, errno(C.verbs_worker_new(p.dev.c, &sizes, &w.c))
 }

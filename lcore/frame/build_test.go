@@ -106,7 +106,8 @@ func reported2(kind frame.RecordType) frame.Membership {
 // igmpv2Query makes a general query of version 2, which frame only reads, of a report to the same group.
 func igmpv2Query() []byte {
 	b := frame.AppendIGMPv2Report(nil, port1, host1, frame.AllHosts4)
-	frame.PutIGMP(b[frame.EthernetLen+frame.IPv4Len+4:], frame.IGMPQuery, 10*time.Second, netip.IPv4Unspecified()) // 4 bytes of router alert
+	// 4 bytes of router alert.
+	frame.PutIGMP(b[frame.EthernetLen+frame.IPv4Len+4:], frame.IGMPQuery, 10*time.Second, netip.IPv4Unspecified())
 	return b
 }
 

@@ -11,6 +11,7 @@
 #include <rte_ring.h>
 
 #include "lcore/egress.h"
+#include "lcore/punt.h"
 
 enum {
 	SIGN = 1, /* make the ICRC right */
@@ -44,7 +45,7 @@ static void sign(const struct datapath *dp, struct rte_mbuf *m)
 static void manage(struct worker *w)
 {
 	struct rte_mbuf *m;
-	while (rte_ring_sc_dequeue(w->punt, (void **)&m) == 0)
+	while (punt_take(w, &m, 1))
 		if ((m->hash.usr & ((1 << PUNT_PARTITION_SHIFT) - 1)) == PUNT_PROXY_QP)
 			CHECK(rte_ring_mp_enqueue(w->requeue, m) == 0);
 }

@@ -11,6 +11,7 @@ import (
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/groups"
 	"causeway/lcore/manage/nodes"
+	"causeway/lcore/manage/proxyqps"
 	"causeway/lcore/manage/punt"
 	"causeway/lcore/manage/sidr"
 	"causeway/tables"
@@ -22,6 +23,7 @@ type (
 	Group = groups.Group
 	Range = groups.Range
 
+	ProxyQPLimits = proxyqps.Limits
 	ServiceConfig = sidr.Config
 	ServiceResult = sidr.Result
 	ServiceCounts = sidr.Counts
@@ -33,11 +35,13 @@ type (
 
 // The rejections.
 const (
-	RejectFull    = punt.RejectFull
-	RejectSource  = punt.RejectSource
-	RejectStopped = punt.RejectStopped
-	RejectBusy    = punt.RejectBusy
-	RejectDenied  = punt.RejectDenied
+	RejectFull        = punt.RejectFull
+	RejectSource      = punt.RejectSource
+	RejectStopped     = punt.RejectStopped
+	RejectBusy        = punt.RejectBusy
+	RejectDenied      = punt.RejectDenied
+	RejectUnconfirmed = punt.RejectUnconfirmed
+	RejectRate        = punt.RejectRate
 )
 
 // Results of requests for services.
@@ -59,17 +63,18 @@ type Config struct {
 	RoCEMTU   int            // largest payload towards RoCE, bytes
 	EthMTU    int            // of the Ethernet port: the largest IP packet, bytes
 
-	MaxHosts        int // RoCE hosts; the tables have room for some more, because entries rest before they are used again
-	MaxNodes        int // IB nodes; 0: as many as the tables take
-	ProxyQPs        int // at most
-	ProxyQPsPerHost int
-	ProxyQPIdle     time.Duration  // a proxy QP that nothing crosses by for so long ends; 0: never
-	HostGIDs        []netip.Prefix // the IB port's GIDs in there are for RoCE hosts, one each
-	AliasGIDs       bool           // RoCE hosts' GIDs become aliases of the port, where it is an Aliaser
+	MaxHosts      int // RoCE hosts; the tables have room for some more, because entries rest before they are used again
+	MaxNodes      int // IB nodes; 0: as many as the tables take
+	ProxyQPs      int // at most
+	Waiting       int // packets that wait for proxy QPs, at most; 0: as many as proxyqps.WaitMost
+	ProxyQPLimits ProxyQPLimits
+	HostGIDs      []netip.Prefix // the IB port's GIDs in there are for RoCE hosts, one each
+	AliasGIDs     bool           // RoCE hosts' GIDs become aliases of the port, where it is an Aliaser
 
-	Hosts    []tables.Host   // static RoCE hosts
-	Resolver ibside.Resolver // nodes that are not configured are learned by it, if the port is an ibside.Locator; nil: none is
-	NodeIdle time.Duration   // a learned node that is unused and does not answer goes after so long
+	Hosts []tables.Host // static RoCE hosts
+	// Nodes that are not configured are learned by it, if the port is an ibside.Locator; nil: none is.
+	Resolver ibside.Resolver
+	NodeIdle time.Duration // a learned node that is unused and does not answer goes after so long
 
 	Resolve []netip.Addr // RoCE hosts that are asked for their MAC address
 	Nodes   []Node
@@ -77,7 +82,8 @@ type Config struct {
 
 	Service ServiceConfig
 
-	MaxGroups int     // configured and learned; less than the tables have room for, because ids rest before they are used again
+	// Configured and learned; less than the tables have room for, because ids rest before they are used again.
+	MaxGroups int
 	Ranges    []Range // groups that are learned; they do not overlap
 	Querier   bool    // the bridge sends IGMP and MLD queries on the RoCE side, where no other querier comes first
 
@@ -86,6 +92,8 @@ type Config struct {
 	Receive func(groups []tables.GroupAddr) error
 	// Begin says that an id, which nothing crosses under yet, belongs to another group from now on. May be nil.
 	Begin func(id int)
+	// LinkUps counts how often frames can pass the Ethernet port again; it is called in each turn. May be nil.
+	LinkUps func() uint64
 	// Police limits the rate of the group with this id; called for groups that have or had a limit.
 	Police func(id int, rate uint64)
 }

@@ -103,7 +103,8 @@ func igmpQuery(q frame.Query) []byte {
 // igmpv2Query makes a general query of version 2, or of version 1, of a report to the same group.
 func igmpv2Query(maxResp time.Duration) []byte {
 	b := frame.AppendIGMPv2Report(nil, routerLink, netip.MustParseAddr("10.9.0.99"), frame.AllHosts4)
-	frame.PutIGMP(b[frame.EthernetLen+frame.IPv4Len+4:], frame.IGMPQuery, maxResp, netip.IPv4Unspecified()) // 4 bytes of router alert
+	// 4 bytes of router alert.
+	frame.PutIGMP(b[frame.EthernetLen+frame.IPv4Len+4:], frame.IGMPQuery, maxResp, netip.IPv4Unspecified())
 	return b
 }
 

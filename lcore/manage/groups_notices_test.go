@@ -98,7 +98,8 @@ func TestBothWant(t *testing.T) {
 		notices <- ibside.Notice{MGID: mgid(learned4), Deleted: true}
 		s.wantLearned("deleted")
 	})
-	bubble(t, "first RoCE", func(t *testing.T) { // a notice of a group that the bridge itself has made does not mean that others want it
+	// A notice of a group that the bridge itself has made does not mean that others want it.
+	bubble(t, "first RoCE", func(t *testing.T) {
 		s, notices := startNotified(t, learning(nil))
 		s.reports(hostLink, host4, frame.JoinRecord(learned4))
 		s.settle()

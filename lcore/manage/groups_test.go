@@ -219,8 +219,8 @@ func TestEndWhileRejecting(t *testing.T) {
 	}
 }
 
-// TestLeaveFails checks that a bridge whose subnet administrator does not confirm that it leaves ends well nonetheless: soon, when
-// there is no answer at all.
+// TestLeaveFails checks that a bridge whose subnet administrator does not confirm that it leaves ends well nonetheless:
+// soon, when there is no answer at all.
 func TestLeaveFails(t *testing.T) {
 	bubble(t, "rejected", func(t *testing.T) {
 		s := start(t, func(c *manageConfig, d *ibPort) {

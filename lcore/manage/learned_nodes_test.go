@@ -66,8 +66,8 @@ func (s *rig) partition() uint8 {
 	return n.Partition
 }
 
-// TestLearnedNodesPartition checks that learned nodes are in the bridge's partition where it has one, and in the one that they
-// were last heard in where it has several; also those that were learned before a change.
+// TestLearnedNodesPartition checks that learned nodes are in the bridge's partition where it has one, and in the one
+// that they were last heard in where it has several; also those that were learned before a change.
 func TestLearnedNodesPartition(t *testing.T) {
 	inTwo := func(c *manage.Change) {
 		c.Nodes = append(c.Nodes, manage.Node{IP4: far4, GID: gid(9), LID: 9, PKey: 0x8001})

@@ -163,4 +163,5 @@ type Lists interface {
 	ListGroups(context.Context, Query) (List[GroupEntry], error)
 	ListRequests(context.Context, Query) (List[RequestEntry], error)
 	RemoveLearnedHost(context.Context, netip.Addr) (bool, error)
+	RemoveProxyQPs(context.Context, netip.Addr, ib.QPN) (int, error)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"causeway/ibside/ib"
 	"causeway/tables"
 )
 
@@ -116,8 +117,18 @@ func (l *Loop) ListRequests(ctx context.Context, q Query) (List[RequestEntry], e
 	return list, err
 }
 
-// RemoveLearnedHost removes a learned host, which is asked for again when it is needed. It reports false for one that is not
-// known, is static, or has proxy QPs.
+// RemoveProxyQPs ends the proxy QPs of a host's queue pair, or with 0 those of all, and returns how many there were.
+// The next packet of the queue pair makes another one.
+func (l *Loop) RemoveProxyQPs(ctx context.Context, host netip.Addr, qpn ib.QPN) (n int, err error) {
+	err = l.inbox.Do(ctx, func() error {
+		n = l.proxyQPs.Remove(host, qpn)
+		return nil
+	})
+	return n, err
+}
+
+// RemoveLearnedHost removes a learned host, which is asked for again when it is needed. It reports false for one that
+// is not known, is static, or has proxy QPs.
 func (l *Loop) RemoveLearnedHost(ctx context.Context, ip netip.Addr) (removed bool, err error) {
 	err = l.inbox.Do(ctx, func() error {
 		removed = l.neighbours.Remove(ip)

@@ -71,7 +71,8 @@ func TestUnresolvedNode(t *testing.T) {
 	})
 }
 
-// TestRemoveLearnedHost checks that a learned host is removed, but not one that is static, has proxy QPs, or is not known.
+// TestRemoveLearnedHost checks that a learned host is removed, but not one that is static, has proxy QPs, or is not
+// known.
 func TestRemoveLearnedHost(t *testing.T) {
 	bubble(t, "hosts", func(t *testing.T) {
 		static := netip.MustParseAddr("10.9.0.5")

@@ -27,9 +27,8 @@ type Change struct {
 
 	Translate ib.Translations
 
-	ProxyQPsPerHost int
-	ProxyQPIdle     time.Duration
-	Querier         bool
+	ProxyQPLimits ProxyQPLimits
+	Querier       bool
 	// Drained: another bridge takes over. This one does not answer for nodes any more; what still comes to it
 	// crosses.
 	Drained bool
@@ -61,7 +60,8 @@ func (l *Loop) change(c *Change) error {
 	l.number(c.Nodes)
 	l.lookForPKeys()
 	now := time.Now()
-	l.proxyQPs.SetLimits(c.ProxyQPsPerHost, c.ProxyQPIdle)
+	l.proxyQPs.SetLimits(c.ProxyQPLimits)
+	l.neighbours.SetConfirm(c.ProxyQPLimits.Unconfirmed > 0)
 	l.groups.SetQuerier(c.Querier)
 	l.sidr.SetAllow(c.Allow)
 	l.proxyQPs.SetAllow(c.Allow)
@@ -88,8 +88,8 @@ func (l *Loop) change(c *Change) error {
 	return nil
 }
 
-// CheckPKeys reports why the P_Keys of a change are not possible: a bridge uses a limited number of them from its start to
-// its end. Any goroutine may call it.
+// CheckPKeys reports why the P_Keys of a change are not possible: a bridge uses a limited number of them from its start
+// to its end. Any goroutine may call it.
 func (l *Loop) CheckPKeys(c *Change) error {
 	return l.partitions.Check(pkeysOf(c.Nodes, c.Groups, c.Ranges))
 }

@@ -29,7 +29,7 @@ var everyone = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustPars
 func changeOf(cfg manage.Config) manage.Change {
 	return manage.Change{
 		Groups: cfg.Groups, Ranges: cfg.Ranges, Nodes: cfg.Nodes, Hosts: cfg.Hosts, Resolve: cfg.Resolve, Ports: cfg.Service.Ports,
-		Allow: everyone, ProxyQPsPerHost: cfg.ProxyQPsPerHost, ProxyQPIdle: cfg.ProxyQPIdle, Querier: cfg.Querier,
+		Allow: everyone, ProxyQPLimits: cfg.ProxyQPLimits, Querier: cfg.Querier,
 		Translate: cfg.Service.Translate,
 	}
 }

@@ -44,10 +44,12 @@ type Loop struct {
 	missing    []ib.PKey // of them, those that the port's table does not have
 
 	started      bool
+	linkUps      uint64 // of cfg.LinkUps, as seen last
 	wasReady     bool
 	drained      bool // another bridge takes over
 	ticked       time.Time
 	echoAnswered uint64
+	refusals     refusals
 	published    uint64
 	status       atomic.Pointer[Status]
 }
@@ -115,6 +117,7 @@ func (l *Loop) turn(ctx context.Context) {
 		busy := l.takePunted() > 0
 		l.sidr.FindHosts(time.Now())
 		l.renew(time.Now())
+		l.followLink(time.Now())
 		l.inbox.DoPending()
 		l.tick(time.Now())
 		if busy {
@@ -160,6 +163,18 @@ func (l *Loop) renew(now time.Time) {
 	}
 	l.groups.Renew(r.Groups)
 	l.nodes.Renew(now, r)
+}
+
+// followLink tells the RoCE side what it may have forgotten, or was not told, while frames could not pass the port.
+func (l *Loop) followLink(now time.Time) {
+	if l.cfg.LinkUps == nil {
+		return
+	}
+	if n := l.cfg.LinkUps(); n != l.linkUps {
+		l.linkUps = n
+		l.groups.ReportAgain(now)
+		l.neighbours.AnnounceAgain(now)
+	}
 }
 
 // lookForPKeys finds P_Keys that the port has lost, or has again: then what failed is tried again.

@@ -110,7 +110,7 @@ func TestUsedHostIsRefreshed(t *testing.T) {
 // under a new MAC address, and removed when its proxy QPs have ended.
 func TestSilentHost(t *testing.T) {
 	bubble(t, "silent", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = time.Hour })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPLimits.Idle = time.Hour })
 		s.punt(hostLink, host4, 0x10)
 		use := func(d time.Duration) []frame.MAC {
 			for range d / time.Second {
@@ -148,7 +148,7 @@ func TestWhoStays(t *testing.T) {
 	bubble(t, "who stays", func(t *testing.T) {
 		static, named := netip.MustParseAddr("10.9.0.3"), netip.MustParseAddr("10.9.0.4")
 		s := start(t, func(c *manageConfig, _ *ibPort) {
-			c.Resolve, c.ProxyQPIdle = []netip.Addr{named}, time.Minute
+			c.Resolve, c.ProxyQPLimits.Idle = []netip.Addr{named}, time.Minute
 			c.Hosts = append(c.Hosts, staticHost(static))
 		})
 		s.give(arp(otherLink, frame.ARPReply, named, bridge4))

@@ -3,6 +3,7 @@
 package manage
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -60,10 +61,13 @@ func (l *Loop) newParts(log *ratelog.Logger) (p parts) {
 		Readdress: func(added, removed []netip.Addr) { p.neighbours.Readdress(added, removed) },
 	})
 	p.proxyQPs = proxyqps.New(proxyqps.Config{
-		Max: cfg.ProxyQPs, PerHost: cfg.ProxyQPsPerHost, Idle: cfg.ProxyQPIdle, Every: tickEvery, Workers: len(l.workers),
+		Max: cfg.ProxyQPs, Limits: cfg.ProxyQPLimits, Every: tickEvery, Workers: len(l.workers), Waiting: cfg.Waiting,
 		PKey: l.partitions.PKey,
-	}, proxyqps.Deps{Tables: l.tables.ProxyQPs, Port: l.port, Ask: l.ask, Log: log})
-	p.neighbours = neighbours.New(neighbours.Config{Max: cfg.MaxHosts, Version: cfg.Version, Hosts: cfg.Hosts, Resolve: cfg.Resolve},
+	}, proxyqps.Deps{
+		Tables: l.tables.ProxyQPs, Port: l.port, IsShort: func(err error) bool { return errors.Is(err, ibside.ErrNoQueuePair) }, Ask: l.ask, Log: log,
+	})
+	p.neighbours = neighbours.New(neighbours.Config{Max: cfg.MaxHosts, Version: cfg.Version, Hosts: cfg.Hosts, Resolve: cfg.Resolve,
+		Confirm: cfg.ProxyQPLimits.Unconfirmed > 0},
 		neighbours.Deps{
 			Tables: l.tables.Hosts, NodeTables: l.tables.Nodes, Nodes: p.nodes, ProxyQPs: p.proxyQPs, Local: l.local, Frames: l.frames,
 			Log: log, Ready: l.isReady,
@@ -134,8 +138,8 @@ func (l *Loop) number(nodes []Node) {
 	}
 }
 
-// unnumbered is the partition of a node without a P_Key: the one in which it was last heard. That is asked for only where
-// there are several, because it costs each packet a look.
+// unnumbered is the partition of a node without a P_Key: the one in which it was last heard. That is asked for only
+// where there are several, because it costs each packet a look.
 func (l *Loop) unnumbered() uint8 {
 	if l.partitions.Several() {
 		return tables.PartitionHeard

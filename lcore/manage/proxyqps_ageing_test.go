@@ -15,7 +15,8 @@ import (
 
 // wait lets time pass while the loop runs.
 func (s *rig) wait(d time.Duration) {
-	s.w.give() // for the race detector: the test's reads come before the loop's writes, because both take the worker's lock
+	// For the race detector: the test's reads come before the loop's writes, because both take the worker's lock.
+	s.w.give()
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -24,7 +25,7 @@ func (s *rig) wait(d time.Duration) {
 func TestProxyQPsAge(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		const idle = 40 * time.Second
-		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = idle })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPLimits.Idle = idle })
 		for qpn := range ib.QPN(3) {
 			s.punt(hostLink, host4, 0x10+qpn)
 		}
@@ -57,7 +58,7 @@ func TestProxyQPAge(t *testing.T) {
 	const never = time.Minute
 	for idle, last := range map[time.Duration]time.Duration{8 * time.Second: 10 * time.Second, 100 * time.Second: 112 * time.Second, 0: 0} {
 		bubble(t, idle.String(), func(t *testing.T) {
-			s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = idle })
+			s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPLimits.Idle = idle })
 			s.punt(hostLink, host4, 0x10)
 			s.wait(cmp.Or(idle, never) - time.Second)
 			if s.ibPort.open() != 1 {
@@ -79,7 +80,9 @@ func TestManyProxyQPsAge(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		const n, idle = 10_000, 10 * time.Second
 		s := startWith(t, tables.Config{MaxHosts: 16, MaxProxyQPs: n, MaxNodes: 16, MaxGroups: 64, MaxReaders: 1},
-			func(c *manageConfig, _ *ibPort) { c.ProxyQPs, c.ProxyQPsPerHost, c.ProxyQPIdle = n, n, idle })
+			func(c *manageConfig, _ *ibPort) {
+				c.ProxyQPs, c.ProxyQPLimits.PerHost, c.ProxyQPLimits.Idle = n, n, idle
+			})
 		for i := range n {
 			p := &packet{}
 			s.w.give(manage.Punted{Data: data(hostLink, 2, host4, ib.QPN(0x100+i)), Pending: p})
@@ -103,7 +106,7 @@ func TestManyProxyQPsAge(t *testing.T) {
 // for longest, not for one in use.
 func TestProxyQPGivesWay(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPIdle = 10 * time.Minute })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPLimits.Idle = 10 * time.Minute })
 		for qpn := range ib.QPN(3) { // as many as a host may have
 			s.punt(hostLink, host4, 0x10+qpn)
 			s.wait(time.Second)

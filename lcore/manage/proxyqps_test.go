@@ -92,11 +92,12 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestSlowPort checks that the loop goes on while the port makes queue pairs, as an HCA under load does, several at a time.
+// TestSlowPort checks that the loop goes on while the port makes queue pairs, as an HCA under load does, several at a
+// time.
 func TestSlowPort(t *testing.T) {
 	bubble(t, "slow", func(t *testing.T) {
 		const each = 50 * time.Millisecond
-		s := start(t, func(c *manageConfig, p *ibPort) { c.ProxyQPs, c.ProxyQPsPerHost, p.creating = 256, 200, each })
+		s := start(t, func(c *manageConfig, p *ibPort) { c.ProxyQPs, c.ProxyQPLimits.PerHost, p.creating = 256, 200, each })
 		began := time.Now()
 		var burst []*packet
 		for i := range 16 {
@@ -142,7 +143,7 @@ func TestEndWhileMade(t *testing.T) {
 
 func TestProxyQPLimits(t *testing.T) {
 	bubble(t, "limits", func(t *testing.T) {
-		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPs, c.ProxyQPsPerHost = 5, 3 })
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.ProxyQPs, c.ProxyQPLimits.PerHost = 5, 3 })
 		want := map[netip.Addr][]string{
 			host4: {"requeued", "requeued", "requeued", "full"},
 			host6: {"requeued", "requeued", "full", "full"},

@@ -72,7 +72,7 @@ func config() manage.Config {
 		MAC:       bridgeMAC,
 		PKey:      ib.PKeyDefault,
 		Addresses: []netip.Prefix{netip.PrefixFrom(bridge4, 24), netip.PrefixFrom(bridge6, 64)},
-		Version:   2, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 16, ProxyQPs: 8, ProxyQPsPerHost: 3,
+		Version:   2, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 16, ProxyQPs: 8, ProxyQPLimits: manage.ProxyQPLimits{PerHost: 3},
 		Nodes: []manage.Node{{IP4: node4, IP6: node6, GID: nodeGID, LID: 7}},
 	}
 }

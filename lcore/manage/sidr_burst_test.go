@@ -25,8 +25,8 @@ func defaults(t *testing.T) file.Workers {
 }
 
 // TestManyConnections has a program open many connections at once, each by a queue pair and a UDP port of its own, as
-// udaddy -c 200 does: with the default limits all are answered, and all queue pairs then get their proxy QPs. One that is more than
-// the limit of its host is told that there is no queue pair, and the node is not asked.
+// udaddy -c 200 does: with the default limits all are answered, and all queue pairs then get their proxy QPs. One that
+// is more than the limit of its host is told that there is no queue pair, and the node is not asked.
 func TestManyConnections(t *testing.T) {
 	bubble(t, "many connections", func(t *testing.T) {
 		const connections, firstQPN = 200, 0x100
@@ -34,7 +34,7 @@ func TestManyConnections(t *testing.T) {
 		size := smallTables
 		size.MaxProxyQPs = limits.ProxyQPs
 		s := startServicesWith(t, size, func(c *manageConfig, cm *services) {
-			c.ProxyQPs, c.ProxyQPsPerHost = limits.ProxyQPs, limits.ProxyQPsPerHost
+			c.ProxyQPs, c.ProxyQPLimits.PerHost = limits.ProxyQPs, limits.ProxyQPsPerHost
 			cm.connect = func(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 				time.Sleep(10 * time.Millisecond) // as a node does
 				return answering(ctx, c)

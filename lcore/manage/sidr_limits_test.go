@@ -20,6 +20,7 @@ import (
 const (
 	mostAsked    = 2048
 	mostBySource = 512
+	atPortByHost = 64
 	answersKept  = 16384
 )
 
@@ -64,7 +65,7 @@ func TestManyHosts(t *testing.T) {
 		}
 		want[sidr.Busy] = 5*mostBySource - mostAsked
 		s.want(roceToIB, want)
-		if s.cm.busiest != mostAsked || s.loop.Status().Asked != [2]int{mostAsked, 0} || len(s.w.take()) != 0 {
+		if s.cm.busiest != 4*atPortByHost || s.loop.Status().Asked != [2]int{mostAsked, 0} || len(s.w.take()) != 0 {
 			t.Errorf("the port was asked for %d at a time, %v are under way", s.cm.busiest, s.loop.Status().Asked)
 		}
 		close(release)
@@ -81,13 +82,47 @@ func TestManyHosts(t *testing.T) {
 	})
 }
 
-// TestNoRoomForQPs checks that a host is told of as many services as it can have proxy QPs for, and then that there is no
-// queue pair: what its programs sent would not cross. A service that the node does not have takes no room.
+// TestHostsShare has a host ask for more than a port has under way, of a node that does not answer: the port has few of
+// these at a time, another host is answered meanwhile, and each request ends in time.
+func TestHostsShare(t *testing.T) {
+	bubble(t, "share", func(t *testing.T) {
+		const portsMost = 512
+		s := startServices(t, func(_ *manageConfig, cm *services) {
+			cm.connect = func(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
+				if c.From == host4 {
+					<-ctx.Done()
+					return ibside.ServiceAnswer{}, ctx.Err()
+				}
+				return nodeAnswer, nil
+			}
+		})
+		for n := range portsMost {
+			s.w.give(manage.Punted{Data: ask(host4, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()})
+		}
+		s.after(time.Second)
+		if s.cm.busiest != atPortByHost || s.loop.Status().Asked[roceToIB] != portsMost {
+			t.Errorf("one host has %d requests at the port, want %d; %v are under way", s.cm.busiest, atPortByHost, s.loop.Status().Asked)
+		}
+		other := netip.AddrFrom4([4]byte{10, 9, 0, 77})
+		if got := s.asks(ask(other, node4, func(q *question) { q.fields.RequestID = 9999 })); got != ib.SIDRStatusOK {
+			t.Errorf("another host's request has status %d", got)
+		}
+		s.w.take()
+		s.after(35 * time.Second) // the port is asked for 30 s
+		if n := len(s.datagrams(s.w.take(), nil)); n != portsMost || s.loop.Status().Asked != [2]int{} {
+			t.Errorf("%d of %d requests have ended, %v are under way", n, portsMost, s.loop.Status().Asked)
+		}
+		s.want(roceToIB, manage.ServiceCounts{sidr.Answered: 1, sidr.TimedOut: portsMost})
+	})
+}
+
+// TestNoRoomForQPs checks that a host is told of as many services as it can have proxy QPs for, and then that there is
+// no queue pair: what its programs sent would not cross. A service that the node does not have takes no room.
 func TestNoRoomForQPs(t *testing.T) {
 	bubble(t, "no room", func(t *testing.T) {
 		const most = 64
 		s := startServices(t, func(c *manageConfig, cm *services) {
-			c.ProxyQPs, c.ProxyQPsPerHost = 2*most, most
+			c.ProxyQPs, c.ProxyQPLimits.PerHost = 2*most, most
 			cm.connect = func(_ context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
 				if c.Port == 8000 {
 					return ibside.ServiceAnswer{}, &ibside.Rejected{Status: ib.SIDRStatusUnsupported}

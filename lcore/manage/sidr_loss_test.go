@@ -193,7 +193,7 @@ func TestProxyQPsOfServices(t *testing.T) {
 // that proxy QPs of services age as others do.
 func TestNoProxyQPForService(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
-		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.ProxyQPs, c.ProxyQPsPerHost = 4, 3 })
+		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.ProxyQPs, c.ProxyQPLimits.PerHost = 4, 3 })
 		for i, c := range []struct {
 			host netip.Addr
 			want bool
@@ -222,7 +222,7 @@ func TestNoProxyQPForService(t *testing.T) {
 		s.want(ibToRoCE, only(sidr.NoProxyQP))
 	})
 	bubble(t, "an answer keeps it from ageing", func(t *testing.T) {
-		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.ProxyQPIdle = time.Minute })
+		s := startServices(t, func(c *manageConfig, cm *services) { knowing(2)(c, cm); c.ProxyQPLimits.Idle = time.Minute })
 		s.served(host4, 0x123, 7)
 		for range 4 {
 			s.after(40 * time.Second)

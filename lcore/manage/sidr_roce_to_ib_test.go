@@ -17,6 +17,7 @@ import (
 	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
 	"causeway/lcore/manage"
 	"causeway/lcore/manage/sidr"
 	"causeway/tables"
@@ -299,4 +300,33 @@ func TestNodeSilent(t *testing.T) {
 		}
 		s.want(roceToIB, manage.ServiceCounts{sidr.TimedOut: 1})
 	})
+}
+
+// TestEndSaysNothing checks that a bridge that ends rejects no request that is under way: whoever sends it again may
+// reach the bridge that is started next. It ends many times, because what a request came to may or may not be heard of
+// in time.
+func TestEndSaysNothing(t *testing.T) {
+	const requests, ends = 3, 20 // a host's proxy QPs
+	for range ends {
+		bubble(t, "silent", func(t *testing.T) {
+			s := startServices(t, func(_ *manageConfig, cm *services) { cm.connect = silent })
+			for i := range requests {
+				s.give(ask(host4, node4, func(q *question) {
+					q.fields.RequestID += uint32(i)
+					q.cma.SrcPort += uint16(i)
+				}).frame())
+			}
+			if n := s.cm.connects(); n != requests {
+				t.Errorf("the port was asked %d times, want %d", n, requests)
+			}
+			if err := s.end(); err != nil {
+				t.Error(err)
+			}
+			for _, b := range s.w.take() {
+				if p, err := roce.Parse(b); err == nil {
+					t.Fatalf("answered with %x", p.Payload)
+				}
+			}
+		})
+	}
 }

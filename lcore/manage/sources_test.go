@@ -110,7 +110,7 @@ func TestHostGIDOfAnother(t *testing.T) {
 func TestHostGIDFreed(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		s := start(t, func(cfg *manageConfig, d *ibPort) {
-			cfg.HostGIDs, cfg.ProxyQPIdle, d.own = []netip.Prefix{setAside}, 20*time.Second, ownOf(ownGID, spare1)
+			cfg.HostGIDs, cfg.ProxyQPLimits.Idle, d.own = []netip.Prefix{setAside}, 20*time.Second, ownOf(ownGID, spare1)
 		})
 		s.punt(hostLink, host4, 0x10)
 		s.punt(otherLink, host5, 0x10)

@@ -11,29 +11,37 @@ import (
 	"causeway/lcore/manage/neighbours"
 	"causeway/lcore/manage/proxyqps"
 	"causeway/lcore/manage/punt"
+	"causeway/lcore/manage/sidr"
 )
 
 // Status is the state of management at the last publication (at most 0.1 s ago).
 type Status struct {
-	Ready        bool      // all groups are joined on both sides, all configured nodes have a path, and the port has all P_Keys
-	Drained      bool      // another bridge takes over; see Change
-	Waiting      int       // joins, paths and P_Keys that are not there yet
-	Missing      []ib.PKey // P_Keys that the IB port's table does not have; read only
-	Hosts        int
-	Nodes        int
-	LearnedNodes int
-	Groups       int
-	ProxyQPs     int
-	HostGIDs     int           // RoCE hosts that are seen on IB under a GID of their own
-	OwnGIDs      int           // GIDs that messages can be sent from, the bridge's own among them
-	Aliases      int           // RoCE hosts' GUIDs that are the IB port's
-	Joined       []JoinedGroup // by address; read only
-	Learned      int           // groups that are learned, joined or not
-	Asked        [2]int        // requests for services under way, by direction: from RoCE, from IB
-	Counters     Counters
+	// All groups are joined on both sides, all configured nodes have a path, and the port has all P_Keys.
+	Ready          bool
+	Drained        bool      // another bridge takes over; see Change
+	Waiting        int       // joins, paths and P_Keys that are not there yet
+	Missing        []ib.PKey // P_Keys that the IB port's table does not have; read only
+	Hosts          int
+	Nodes          int
+	LearnedNodes   int
+	Groups         int
+	ProxyQPs       int
+	ProxyQPsMost   int           // that there can be: the limit, or what the device makes
+	HostGIDs       int           // RoCE hosts that are seen on IB under a GID of their own
+	OwnGIDs        int           // GIDs that messages can be sent from, the bridge's own among them
+	Aliases        int           // RoCE hosts' GUIDs that are the IB port's
+	AliasesRefused uint64        // how often the port had no room for another
+	Joined         []JoinedGroup // by address; read only
+	Learned        int           // groups that are learned, joined or not
+	Asked          [2]int        // requests for services under way, by direction: from RoCE, from IB; RequestsMost at most
+	Refused        Refusals
+	Counters       Counters
 
 	Publication uint64 // counts publications, some ten a second while the loop runs
 }
+
+// RequestsMost is the most requests for services under way in each direction.
+const RequestsMost = sidr.PendingMost
 
 // A JoinedGroup is one that is bridged, and the id that workers count it under. Several may have one address.
 type JoinedGroup = groups.Joined
@@ -77,24 +85,29 @@ func (l *Loop) publish() {
 		l.neighbours.Announce(time.Now())
 	}
 	l.published++
+	counters := l.counters()
+	hosts, proxyQPs, most := l.tables.Hosts.Len(), l.tables.ProxyQPs.Len(), l.proxyQPs.Most(time.Now())
 	l.status.Store(&Status{
-		Ready:        ready,
-		Drained:      l.drained,
-		Waiting:      l.waiting(),
-		Missing:      l.missing,
-		Hosts:        l.tables.Hosts.Len(),
-		Nodes:        l.tables.Nodes.Len(),
-		LearnedNodes: l.learner.Learned(),
-		Groups:       l.tables.Groups.Len(),
-		ProxyQPs:     l.tables.ProxyQPs.Len(),
-		HostGIDs:     l.gids.Hosts(),
-		OwnGIDs:      l.gids.Own(),
-		Aliases:      l.gids.Aliases(),
-		Joined:       l.groups.Joined(),
-		Learned:      l.groups.Learned(),
-		Asked:        l.sidr.Pending(),
-		Counters:     l.counters(),
-		Publication:  l.published,
+		Ready:          ready,
+		Drained:        l.drained,
+		Waiting:        l.waiting(),
+		Missing:        l.missing,
+		Hosts:          hosts,
+		Nodes:          l.tables.Nodes.Len(),
+		LearnedNodes:   l.learner.Learned(),
+		Groups:         l.tables.Groups.Len(),
+		ProxyQPs:       proxyQPs,
+		ProxyQPsMost:   most,
+		HostGIDs:       l.gids.Hosts(),
+		OwnGIDs:        l.gids.Own(),
+		Aliases:        l.gids.Aliases(),
+		AliasesRefused: l.gids.Refused(),
+		Joined:         l.groups.Joined(),
+		Learned:        l.groups.Learned(),
+		Asked:          l.sidr.Pending(),
+		Refused:        l.refusals.notice(time.Now(), hosts >= l.cfg.MaxHosts, proxyQPs >= most, &counters),
+		Counters:       counters,
+		Publication:    l.published,
 	})
 }
 

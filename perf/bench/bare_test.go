@@ -80,7 +80,7 @@ func TestGroupsOfExtrasArePoliced(t *testing.T) {
 		if err := l.start(lcores[0].id); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(20 * time.Second); r.lanes[0].ring.Len() > 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(time.Minute); r.lanes[0].ring.Len() > 0 && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}
 		l.stop()

@@ -161,7 +161,7 @@ func TestStreamCoversTable(t *testing.T) {
 			}
 			used := 0
 			for i := range entries {
-				if r.tables.ProxyQPs.TakeUsed(tables.HostQP{Host: s.hostIP(i), HostQPN: hostQPN}) {
+				if toIB, toRoCE := r.tables.ProxyQPs.TakeUsed(tables.HostQP{Host: s.hostIP(i), HostQPN: hostQPN}); toIB || toRoCE {
 					used++
 				}
 			}

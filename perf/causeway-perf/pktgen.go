@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -120,8 +121,15 @@ func (o *pktgenOptions) run(files pktgen.Files) error {
 		}
 		result.DUT = after.Since(before)
 	}
-	if err := result.Write(os.Stdout); err != nil || o.json == "" {
+	if err := errors.Join(result.Write(os.Stdout), o.writeJSON(result)); err != nil {
 		return err
+	}
+	return result.Kept(o.pps)
+}
+
+func (o *pktgenOptions) writeJSON(result pktgen.Result) error {
+	if o.json == "" {
+		return nil
 	}
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {

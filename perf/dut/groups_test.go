@@ -29,7 +29,7 @@ func TestGroups(t *testing.T) {
 	}
 	long := trial.At(one, 20000, 200*time.Millisecond)
 	left, err := d.Leave(t.Context(), long, 5)
-	if err != nil || left > time.Second {
+	if err != nil || left > 30*time.Second {
 		t.Errorf("leave: %v, %v", left, err)
 	}
 	if o, err = d.Run(t.Context(), l); err != nil || o.Drops["roce_to_ib.mc_unknown"] == 0 ||
@@ -37,7 +37,7 @@ func TestGroups(t *testing.T) {
 		t.Errorf("one has left: %+v, drops %v, %v", o.Counts[0], o.Drops, err)
 	}
 	joined, err := d.Join(t.Context(), long, 5)
-	if err != nil || joined <= 0 || joined > time.Second {
+	if err != nil || joined <= 0 || joined > 30*time.Second {
 		t.Errorf("join: %v, %v", joined, err)
 	}
 	if _, err := d.Join(t.Context(), long, 5); err == nil {

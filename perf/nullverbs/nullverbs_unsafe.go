@@ -7,6 +7,7 @@ package nullverbs
 /*
 #cgo pkg-config: libdpdk libibverbs
 #cgo CFLAGS: -O2 -g -std=gnu11 -Wall -Wextra -Werror -I${SRCDIR}/../..
+#cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 #cgo LDFLAGS: -Wl,--wrap=ibv_close_device -Wl,--wrap=ibv_dealloc_pd -Wl,--wrap=ibv_reg_mr -Wl,--wrap=ibv_dereg_mr
 #cgo LDFLAGS: -Wl,--wrap=ibv_create_cq -Wl,--wrap=ibv_destroy_cq -Wl,--wrap=ibv_create_srq -Wl,--wrap=ibv_destroy_srq
 #cgo LDFLAGS: -Wl,--wrap=ibv_create_qp -Wl,--wrap=ibv_modify_qp -Wl,--wrap=ibv_destroy_qp

@@ -21,7 +21,9 @@ type DUT struct {
 	Received uint64            `json:"received"`
 	Sent     uint64            `json:"sent"`
 	Drops    map[string]uint64 `json:"drops,omitempty"` // by reason
-	Missed   uint64            `json:"missed"`          // by its Ethernet port, without a free buffer
+	Missed   uint64            `json:"missed"`          // by its Ethernet port, as far as that is known
+	// MissedUnknown: nobody on its machine counts what its port misses, as with memif.
+	MissedUnknown bool `json:"missed_unknown,omitempty"`
 }
 
 // Dropped is the sum of the drops.
@@ -56,7 +58,7 @@ func ReadDUT(ctx context.Context, url string) (*DUT, error) {
 }
 
 func parseDUT(r io.Reader) (*DUT, error) {
-	d := &DUT{Drops: map[string]uint64{}}
+	d := &DUT{Drops: map[string]uint64{}, MissedUnknown: true}
 	seen := 0
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -74,6 +76,9 @@ func parseDUT(r io.Reader) (*DUT, error) {
 			d.Drops[m[2]] = n
 		default:
 			d.Missed += n
+			if m[1] == "port_rx_missed" { // absent where it is not known
+				d.MissedUnknown = false
+			}
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -87,7 +92,7 @@ func parseDUT(r io.Reader) (*DUT, error) {
 
 // Since is what was counted since an earlier reading.
 func (d *DUT) Since(before *DUT) *DUT {
-	out := &DUT{Received: d.Received - before.Received, Sent: d.Sent - before.Sent, Missed: d.Missed - before.Missed, Drops: map[string]uint64{}}
+	out := &DUT{Received: d.Received - before.Received, Sent: d.Sent - before.Sent, Missed: d.Missed - before.Missed, MissedUnknown: d.MissedUnknown, Drops: map[string]uint64{}}
 	for reason, n := range d.Drops {
 		if n -= before.Drops[reason]; n > 0 {
 			out.Drops[reason] = n
@@ -106,6 +111,10 @@ func (d *DUT) write(out io.Writer, sent uint64) error {
 	if len(reasons) > 0 {
 		why = " (" + strings.Join(reasons, ", ") + ")"
 	}
-	_, err := fmt.Fprintf(out, "the bridge: received %d of %d, missed %d; sent on %d, dropped %d%s\n", d.Received, sent, d.Missed, d.Sent, d.Dropped(), why)
+	missed := fmt.Sprint(d.Missed)
+	if d.MissedUnknown {
+		missed = "not known"
+	}
+	_, err := fmt.Fprintf(out, "the bridge: received %d of %d, missed %s; sent on %d, dropped %d%s\n", d.Received, sent, missed, d.Sent, d.Dropped(), why)
 	return err
 }

@@ -56,7 +56,7 @@ func (r Runner) ready() error {
 	case "af_packet":
 		link, err := net.InterfaceByName(rest)
 		if err != nil {
-			return fmt.Errorf("pktgen: %s: %w", r.Port, err)
+			return fmt.Errorf("pktgen: %s: there is no interface %s here; ip link lists those that there are", r.Port, rest)
 		}
 		if need := r.Longest - frame.EthernetLen; link.MTU < need {
 			return fmt.Errorf("pktgen: %s: its MTU is %d; the longest frame needs %d", r.Port, link.MTU, need)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -62,6 +63,20 @@ func (r Result) Write(out io.Writer) error {
 	return nil
 }
 
+// Kept returns an error when pktgen has not sent so many packets a second: within a tenth, or what a second brings,
+// which a busy machine may be late.
+func (r Result) Kept(pps float64) error {
+	if len(r.Seconds) < 3 || pps <= 0 {
+		return nil
+	}
+	sending := r.Seconds[len(r.Seconds)-2].At.Seconds() // the last line comes after it has stopped
+	want := pps * sending
+	if off := math.Abs(float64(r.Sent) - want); off > max(want/10, pps) {
+		return fmt.Errorf("pktgen: -pps %g was not kept: %d frames were sent in %.1f s, and %.0f were asked for", pps, r.Sent, sending, want)
+	}
+	return nil
+}
+
 func (r Result) lost() uint64 { return r.Sent - min(r.Sent, r.Received) }
 
 // complete computes the totals from the seconds.
@@ -104,7 +119,7 @@ type transcript struct {
 var (
 	countLine = regexp.MustCompile(`CAUSEWAY second=(\d+) tx=(\d+) rx=(\d+) tx_errors=(\d+) rx_missed=(\d+)`)
 	cursor    = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]|\x1b[78]|\r`)
-	version   = regexp.MustCompile(`Pktgen (\d+\.\d+\.\d+) \(DPDK ([^)]+)\)`)
+	version   = regexp.MustCompile(`Pktgen (\d+\.\d+\.\d+) (?:dpdk=|\()(?:DPDK )?([^)\s]+)`)
 	problems  = []*regexp.Regexp{
 		regexp.MustCompile(`CAUSEWAY error=(.*)`),
 		regexp.MustCompile(`PANIC in .*\n(.*)`),
@@ -136,7 +151,7 @@ func (t *transcript) Write(p []byte) (int, error) {
 }
 
 func (t *transcript) result() Result {
-	r := Result{Seconds: t.seconds, Pktgen: "Pktgen"}
+	r := Result{Seconds: t.seconds, Pktgen: "Pktgen of an unknown version"}
 	if m := version.FindStringSubmatch(t.lines()); m != nil {
 		r.Pktgen = fmt.Sprintf("Pktgen %s, DPDK %s", m[1], m[2])
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"causeway/perf/pktgen"
 )
@@ -73,8 +74,12 @@ func TestRun(t *testing.T) {
 	if err := got.Write(&text); err != nil {
 		t.Fatal(err)
 	}
+	got.DUT.MissedUnknown = true
+	if err := got.Write(&text); err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []string{
-		"Pktgen 23.03.0, DPDK 22.11.11, ipv4-64, af_packet:lo\n", "10.0000 %", " 4000\n", " 3600\n", " 400\n",
+		"received 4000 of 4000, missed not known; ", "Pktgen 23.03.0, DPDK 22.11.11, ipv4-64, af_packet:lo\n", "10.0000 %", " 4000\n", " 3600\n", " 400\n",
 		"the bridge: received 4000 of 4000, missed 0; sent on 3990, dropped 10 (acl 3, ib_full 7)\n",
 	} {
 		if !strings.Contains(text.String(), want) {
@@ -101,7 +106,7 @@ func TestFailures(t *testing.T) {
 		{"memory", fmt.Sprintf(panicked, "create mbuf pool (x): Cannot allocate memory"), "", "Cannot create mbuf pool (x): Cannot allocate memory; it needs 1792 MiB"},
 		{"EAL", "echo 'EAL: Error - exiting with code: 1'\nexit 1\n", "", "Error - exiting with code: 1"},
 		{"it crashes", "kill -SEGV $$\n", "", "ended after 0 of 9 seconds: signal: segmentation fault"},
-		{"no interface", "", "af_packet:none9", "af_packet:none9: route ip+net: no such network interface"},
+		{"no interface", "", "af_packet:none9", "pktgen: af_packet:none9: there is no interface none9 here; ip link lists those that there are"},
 		{"no socket", "", "memif:" + dir + "/none.sock", "there is no such socket; first start a bridge whose port is memif:" + dir + "/none.sock,role=server"},
 		{"nothing connected", "echo 'CAUSEWAY error=the port has no link'\n", "memif:" + stale, "nothing is connected to the other end; is the bridge running?"},
 		{"MTU", fmt.Sprintf(panicked, "set MTU 9216 on port 0, (95)x"), "memif:" + stale, "pktgen must be linked to DPDK's shared libraries"},
@@ -152,14 +157,17 @@ causeway_packets_dropped_total{direction="roce_to_ib",reason="ib_full"} %d
 causeway_packets_dropped_total{direction="roce_to_ib",reason="l2_short"} 4
 causeway_packets_dropped_total{direction="ib_to_roce",reason="ib_full"} 77
 causeway_port_rx_no_mbuf_total 0
-causeway_port_rx_missed_total %d
 `
+	missed := "causeway_port_rx_missed_total %d\n"
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/metrics" {
 			return
 		}
 		served++
-		_, _ = fmt.Fprintf(w, metrics, served*100, served*90, served*10, served)
+		_, _ = fmt.Fprintf(w, metrics, served*100, served*90, served*10)
+		if missed != "" {
+			_, _ = fmt.Fprintf(w, missed, served)
+		}
 	}))
 	defer s.Close()
 	before, err := pktgen.ReadDUT(t.Context(), s.URL+"/metrics")
@@ -171,8 +179,12 @@ causeway_port_rx_missed_total %d
 		t.Fatal(err)
 	}
 	b := after.Since(before)
-	if b.Received != 100 || b.Sent != 90 || b.Missed != 1 || b.Dropped() != 10 || len(b.Drops) != 1 || b.Drops["ib_full"] != 10 {
+	if b.Received != 100 || b.Sent != 90 || b.Missed != 1 || b.MissedUnknown || b.Dropped() != 10 || len(b.Drops) != 1 || b.Drops["ib_full"] != 10 {
 		t.Errorf("%+v", b)
+	}
+	missed = ""
+	if d, err := pktgen.ReadDUT(t.Context(), s.URL+"/metrics"); err != nil || !d.Since(after).MissedUnknown {
+		t.Errorf("%+v, %v; nobody knows what was missed", d, err)
 	}
 	if _, err := pktgen.ReadDUT(t.Context(), s.URL+"/other"); err == nil || !strings.Contains(err.Error(), "none in its reply") {
 		t.Errorf("%v", err)
@@ -181,4 +193,48 @@ causeway_port_rx_missed_total %d
 	if _, err := pktgen.ReadDUT(t.Context(), s.URL+"/metrics"); err == nil {
 		t.Error("an absent bridge was read")
 	}
+}
+
+// TestKept checks that a rate that pktgen did not keep is an error: more than asked for, and less.
+func TestKept(t *testing.T) {
+	for _, c := range []struct {
+		pps  float64
+		sent uint64
+		want string
+	}{
+		{0, 316288, ""}, {200, 2000, ""}, {200, 2190, ""}, {200, 1810, ""},
+		{200, 316288, "-pps 200 was not kept: 316288 frames were sent in 10.0 s, and 2000 were asked for"}, {200, 1000, "1000 frames were sent"},
+	} {
+		var r pktgen.Result
+		for i := range 12 {
+			r.Seconds = append(r.Seconds, pktgen.Second{Second: i, At: time.Duration(i) * time.Second})
+		}
+		r.Sent = c.sent
+		if err := r.Kept(c.pps); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%g pps, %d sent: %v", c.pps, c.sent, err)
+		}
+	}
+}
+
+// TestVersion checks that the version is known by the script's line alone: with its screen off pktgen does not draw it.
+func TestVersion(t *testing.T) {
+	r := fake(t, "printf '\\033[2J\\nCAUSEWAY version=Pktgen 23.03.1 dpdk=DPDK 22.11.4\\n'\n"+counting)
+	r.Program = undrawn(t, r.Program)
+	if got, err := r.Run(t.Context(), "a.pcap", filepath.Join(t.TempDir(), "a.lua"), 3); err != nil || got.Pktgen != "Pktgen 23.03.1, DPDK 22.11.4" {
+		t.Errorf("%q, %v", got.Pktgen, err)
+	}
+}
+
+// undrawn removes what a fake draws at its start.
+func undrawn(t *testing.T, program string) string {
+	t.Helper()
+	text, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = []byte(strings.Replace(string(text), "Pktgen 23.03.0 (DPDK 22.11.11)", "", 1))
+	if err := os.WriteFile(program, text, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return program
 }

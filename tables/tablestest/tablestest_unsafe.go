@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tablestest gives tables' tests what needs C, which a _test.go file cannot have. It does not import tables, whose
-// tests import it; a program that has tables has the C that it calls.
+// Package tablestest gives tables' tests what needs C, which a _test.go file cannot have. It does not import tables,
+// whose tests import it; a program that has tables has the C that it calls.
 package tablestest
 
 /*
 #cgo pkg-config: libdpdk
 #cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/..
+#cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 #include <rte_rcu_qsbr.h>
 
 #include "tables_write.h"
@@ -42,8 +43,8 @@ func HashOfHost(tables unsafe.Pointer, ip netip.Addr) uint64 {
 	return uint64(C.hash_of_host((*C.struct_tables)(tables), (*C.uint8_t)(&addr[0])))
 }
 
-// SrcOfProxyQP returns the MAC address that the frames of a proxy QP in a struct tables must come from, in the order of a
-// frame; zero: any. number is that of its key.
+// SrcOfProxyQP returns the MAC address that the frames of a proxy QP in a struct tables must come from, in the order of
+// a frame; zero: any. number is that of its key.
 func SrcOfProxyQP(tables unsafe.Pointer, host netip.Addr, number uint64) (mac [6]byte) {
 	addr := host.As16()
 	src := uint64(C.src_of_proxy_qp((*C.struct_tables)(tables), (*C.uint8_t)(&addr[0]), C.uint64_t(number)))

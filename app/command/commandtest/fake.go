@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"causeway/app/bridge"
+	"causeway/app/bridge/link"
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/ibside/ib"
@@ -24,13 +25,25 @@ import (
 
 // Fake is a command.Target with Hosts hosts and as many proxy QPs.
 type Fake struct {
+	ports
 	Hosts int
 	Cfg   *config.Config
 
+	before *config.Config
+	notes
 	mu       sync.Mutex
 	injected [2]lcore.Injection
-	notes    []string // changes, in order
 	Drained  bool
+}
+
+// ports are its ports.
+type ports struct{}
+
+// notes are the changes, in order, and whether the last is pending.
+type notes struct {
+	mu    sync.Mutex
+	list  []string
+	until time.Time // of the pending change
 }
 
 // New returns a fake with so many hosts, and a configuration.
@@ -90,10 +103,17 @@ func (f *Fake) Workers() []lcore.Counters { return []lcore.Counters{f.Counters()
 func (f *Fake) LCores() []uint { return []uint{3} }
 
 // Ethernet implements command.Target.
-func (f *Fake) Ethernet() (dpdk.Stats, bool) { return dpdk.Stats{RxPackets: 1000}, true }
+func (ports) Ethernet() (dpdk.Stats, bool) { return dpdk.Stats{RxPackets: 1000}, true }
+
+// Link implements command.Target.
+func (ports) Link() link.State { return link.State{} }
+
+func (ports) InfiniBandDown() string { return "" }
+
+func (ports) Limits() []bridge.Limit { return nil }
 
 // Ports implements command.Target.
-func (f *Fake) Ports() (ethernet, infiniband bridge.Port) {
+func (ports) Ports() (ethernet, infiniband bridge.Port) {
 	return bridge.Port{Name: "ring", MTU: 4200}, bridge.Port{Name: "fabric:", GIDs: []string{"fe80::1"}, MTU: 4096}
 }
 
@@ -153,9 +173,14 @@ func (f *Fake) ListNeighbours(ctx context.Context, q manage.Query) (manage.List[
 	return f.ListHosts(ctx, q)
 }
 
+// QKey is that of all proxy QPs.
+const QKey ib.QKey = 0x2468ace
+
 // ListProxyQPs implements command.Target.
 func (f *Fake) ListProxyQPs(_ context.Context, q manage.Query) (manage.List[manage.ProxyQPEntry], error) {
-	return list(f, q, func(ip netip.Addr) manage.ProxyQPEntry { return manage.ProxyQPEntry{Host: ip, HostQPN: 17, QPN: 99} })
+	return list(f, q, func(ip netip.Addr) manage.ProxyQPEntry {
+		return manage.ProxyQPEntry{Host: ip, HostQPN: 17, QPN: 99, QKey: QKey}
+	})
 }
 
 // ListNodes implements command.Target.
@@ -180,6 +205,15 @@ func (f *Fake) RemoveLearnedHost(_ context.Context, ip netip.Addr) (bool, error)
 	return true, nil
 }
 
+// RemoveProxyQPs implements command.Target. Host 9 has none.
+func (f *Fake) RemoveProxyQPs(_ context.Context, host netip.Addr, qpn ib.QPN) (int, error) {
+	f.note("remove proxy QPs %v %v", host, qpn)
+	if host == HostIP(9) {
+		return 0, nil
+	}
+	return 2, nil
+}
+
 // Latency has one packet in each direction.
 func (f *Fake) Latency() [][2]lcore.Latency {
 	all := make([][2]lcore.Latency, 1)
@@ -187,6 +221,12 @@ func (f *Fake) Latency() [][2]lcore.Latency {
 		all[0][d].Record(3*time.Microsecond, 1)
 	}
 	return all
+}
+
+// RefreshSubnet notes the call.
+func (f *Fake) RefreshSubnet() error {
+	f.note("clear subnet")
+	return nil
 }
 
 // ClearLatency notes the call.
@@ -228,17 +268,17 @@ func (f *Fake) Mirror(ctx context.Context, _ lcore.Filter, _ int, see func(lcore
 	return 0, nil
 }
 
-func (f *Fake) note(format string, args ...any) {
+func (f *notes) note(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.notes = append(f.notes, fmt.Sprintf(format, args...))
+	f.list = append(f.list, fmt.Sprintf(format, args...))
 }
 
 // Notes returns the changes so far.
-func (f *Fake) Notes() []string {
+func (f *notes) Notes() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.notes)
+	return slices.Clone(f.list)
 }
 
 // follow makes a configuration the one in force.
@@ -287,5 +327,23 @@ func (f *Fake) Plan(to *config.Config) (config.Changes, error) { return config.D
 
 // Reload takes another configuration.
 func (f *Fake) Reload(_ context.Context, to *config.Config) (config.Changes, error) {
+	f.before = f.Cfg
 	return f.follow(to, nil)
 }
+
+// Undo changes the configuration back.
+func (f *Fake) Undo(ctx context.Context) (config.Changes, error) { return f.Reload(ctx, f.before) }
+
+// Tentatively notes the time, and makes a change that is pending for ever.
+func (n *notes) Tentatively(ctx context.Context, within time.Duration, change func(context.Context) (config.Changes, error)) (config.Changes, error) {
+	n.note("tentatively %v", within)
+	changes, err := change(ctx)
+	n.until = time.Now().Add(within)
+	return changes, err
+}
+
+// Confirm ends it.
+func (n *notes) Confirm(context.Context) error { n.until = time.Time{}; return nil }
+
+// Pending returns the end of the time.
+func (n *notes) Pending() (time.Time, bool) { return n.until, !n.until.IsZero() }

@@ -69,7 +69,7 @@ func (s *server) run(id uint64, line string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = environment()
 	cmd.WaitDelay = pipeAfter
-	out := &outputWriter{s, id}
+	out := &outputWriter{s: s, id: id}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		s.send(Report{ID: id, Out: []byte(err.Error() + "\n")})
@@ -125,13 +125,25 @@ func (s *server) kill(id uint64) {
 	})
 }
 
-// outputWriter reports what a command prints.
+const (
+	// soon is how many writes of a command are reported at once.
+	soon = 20
+	// later is how long to wait between the reports after these.
+	later = 100 * time.Millisecond
+)
+
+// outputWriter reports what a command prints: at first at once, then several lines together, because a report costs an
+// emulated CPU more than the packet that most lines are about. The lines wait in the command's pipe.
 type outputWriter struct {
-	s  *server
-	id uint64
+	s      *server
+	id     uint64
+	writes int
 }
 
 func (w *outputWriter) Write(b []byte) (int, error) {
 	w.s.send(Report{ID: w.id, Out: b})
+	if w.writes++; w.writes > soon {
+		time.Sleep(later)
+	}
 	return len(b), nil
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ibswitch is a software InfiniBand switch, for end-to-end tests: its ports are cables to the adapters of QEMU guests, and
-// software nodes. It relays what a subnet manager, such as opensm in a guest, has told it to. README.md has the details.
+// Ibswitch is a software InfiniBand switch, for end-to-end tests: its ports are cables to the adapters of QEMU guests,
+// and software nodes. It relays what a subnet manager, such as opensm in a guest, has told it to. README.md has the
+// details.
 package main
 
 import (

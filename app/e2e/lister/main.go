@@ -4,7 +4,8 @@
 // that has no libraries:
 //
 //	lister          what the machine has
-//	lister FILE     what keeps this configuration from running here, a line each; exits with 1 if anything does
+//	lister FILE     what keeps this configuration from running here, a line each; exits with 1 if anything does.
+//	                Else what the bridge would wait for
 package main
 
 import (
@@ -42,6 +43,9 @@ func run(files []string) error {
 	}
 	if len(problems) > 0 {
 		os.Exit(1)
+	}
+	if note := doctor.LinkNote(c, sys); note != "" {
+		fmt.Println(note)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func newFabric(t *testing.T) *fabric.Fabric {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for end := time.Now().Add(10 * time.Second); !f.Quiet(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); !f.Quiet(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("no quiet subnet within ten seconds")
 			}
@@ -82,7 +82,7 @@ func TestExchange(t *testing.T) {
 	for _, prefix := range []string{"10.9.0.", "fd09::"} {
 		t.Run(prefix, func(t *testing.T) {
 			f := newFabric(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			served := make(chan Exchange, 100)
 			var servers, clients []*Exchanger

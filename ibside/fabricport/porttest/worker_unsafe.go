@@ -6,6 +6,7 @@ package porttest
 
 // #cgo pkg-config: libdpdk
 // #cgo CFLAGS: -I${SRCDIR}/../../.. -O2 -Wall -Wextra -Werror
+// #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 // #include <rte_mbuf.h>
 // #include "ibside/port.h"
 // static unsigned port_post(struct ib_port *d, const struct ib_send *s, unsigned n) { return d->post(d->self, s, n); }

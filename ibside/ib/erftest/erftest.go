@@ -4,9 +4,9 @@
 //
 //	rlen bytes: header 16 │ extension headers, 8 each │ packet │ pad
 //
-// A record is as long as its rlen says. Endace's cards pad records to a multiple of 8 bytes; ibdump does not. wlen is the
-// packet's length on the wire: a record that holds fewer bytes is of a packet that was truncated, by the writer, so that
-// rlen is short, or with the rest of the record by the file around it (the captured length of pcap).
+// A record is as long as its rlen says. Endace's cards pad records to a multiple of 8 bytes; ibdump does not. wlen is
+// the packet's length on the wire: a record that holds fewer bytes is of a packet that was truncated, by the writer, so
+// that rlen is short, or with the rest of the record by the file around it (the captured length of pcap).
 package erftest
 
 import (

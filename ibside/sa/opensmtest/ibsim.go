@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"causeway/ibside/ib"
@@ -44,8 +45,9 @@ const (
 // tableFrom is where a table's data begins in a MAD of RMPP, whose length field counts from there.
 const tableFrom = ib.MADHdrLen + 12
 
-// ibsimPatience is how long the simulator may take to answer on its control socket. It has one thread and is quick.
-const ibsimPatience = 2 * time.Second
+// ibsimPatience is how long the simulator may take to answer on its control socket. It has one thread and is quick, but
+// the machine may be busy.
+const ibsimPatience = time.Minute
 
 // Ibsim is a port of ibsim's simulated subnet, which a real opensm manages. It uses the protocol of libumad2sim:
 // datagrams on Unix sockets with abstract names. Data and tables of more than one MAD are not transported; see
@@ -75,9 +77,19 @@ func ibsimAddr(format string, a ...any) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unixgram", Name: "@" + fmt.Sprintf(format, a...) + "\x00"}
 }
 
+// dialControl waits for the simulator's control socket, which it makes after it has said that it is ready.
+func dialControl(name string, id int32) (c *net.UnixConn, err error) {
+	for until := time.Now().Add(ibsimPatience); ; time.Sleep(5 * time.Millisecond) {
+		c, err = net.DialUnix("unixgram", ibsimAddr("%s:ctl%d", name, id), ibsimAddr("%s:ctl", name))
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(until) {
+			return c, err
+		}
+	}
+}
+
 func (s *Ibsim) dial(name, host string) (err error) {
 	id := rand.Int32N(1<<30) + 1<<22 // larger than any process ID, which other clients use
-	if s.ctl, err = net.DialUnix("unixgram", ibsimAddr("%s:ctl%d", name, id), ibsimAddr("%s:ctl", name)); err != nil {
+	if s.ctl, err = dialControl(name, id); err != nil {
 		return err
 	}
 	if s.data, err = net.ListenUnixgram("unixgram", ibsimAddr("%s:in%d", name, id)); err != nil {
@@ -185,9 +197,9 @@ func (s *Ibsim) ReceiveMAD(mad []byte) (ib.LID, ib.SL, error) {
 // ErrTruncated means that only the beginning of a table arrived.
 var ErrTruncated = errors.New("the answer needs more than one MAD, which the simulator does not carry")
 
-// ibsimReceived returns the sender of a datagram, ibsimLen bytes. It is a sa.LostError when the simulator brings back what
-// it could not deliver, and when it cut a table. To a table that it did not cut it does what the sender's kernel would
-// have done: opensm only says that RMPP is to be used.
+// ibsimReceived returns the sender of a datagram, ibsimLen bytes. It is a sa.LostError when the simulator brings back
+// what it could not deliver, and when it cut a table. To a table that it did not cut it does what the sender's kernel
+// would have done: opensm only says that RMPP is to be used.
 func ibsimReceived(b []byte) (ib.LID, error) {
 	mad, _ := ib.AsMAD(b[ibsimMAD:])
 	length := binary.BigEndian.Uint64(b[ibsimLength:])

@@ -93,7 +93,7 @@ func Start(t testing.TB) *Subnet {
 	}
 	s.sims = in
 	p := s.start(cmd, "ibsim")
-	p.await("Network simulator ready", 5*time.Second)
+	p.await("Network simulator ready", time.Minute)
 	return s
 }
 
@@ -169,7 +169,7 @@ func (p *Process) Stop() {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		p.t.Fatal(err)
 	}
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		running := 0
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
 		for _, name := range threads {
@@ -210,18 +210,18 @@ type Manager struct {
 }
 
 // opensm and its library wait for ever for a datagram that was lost because its receiver ended: the library has none of
-// the kernel's timeouts. So an opensm that is not up within this time is started again, several times.
-const (
-	UpPatience = 4 * time.Second
-	UpTries    = 4
-)
+// the kernel's timeouts. So an opensm that is not up within some time is started again, several times.
+const UpTries = 5
+
+// UpPatience is how long a try may take. Each has twice as long as the one before: it may be that the machine is busy.
+func UpPatience(try int) time.Duration { return 4 * time.Second << (try - 1) }
 
 // Manage starts opensm at a host and waits until it has brought up the subnet.
 func (s *Subnet) Manage(host string, args ...string) *Manager {
 	s.t.Helper()
 	for try := 1; ; try++ {
 		m := s.StartManager(host, args...)
-		if HasWritten(m.Log, "SUBNET UP", UpPatience) {
+		if HasWritten(m.Log, "SUBNET UP", UpPatience(try)) {
 			return m
 		}
 		if try == UpTries {
@@ -276,7 +276,7 @@ const failover = "sminfo_polling_timeout 100\npolling_retry_number 2\n"
 
 // ManagePair starts a master at "smhost" and a standby at "standby". It returns false when the standby has not come up,
 // which is opensm's affair and no failure of the test: see UpPatience.
-func (s *Subnet) ManagePair() (master, standby *Manager, ok bool) {
+func (s *Subnet) ManagePair(try int) (master, standby *Manager, ok bool) {
 	s.t.Helper()
 	conf := filepath.Join(s.Dir, "failover.conf")
 	if err := os.WriteFile(conf, []byte(failover), 0o600); err != nil {
@@ -284,5 +284,5 @@ func (s *Subnet) ManagePair() (master, standby *Manager, ok bool) {
 	}
 	master = s.Manage("smhost", "-p", "10", "-F", conf)
 	standby = s.StartManager("standby", "-p", "1", "-F", conf)
-	return master, standby, HasWritten(standby.Log, "Entering STANDBY", UpPatience)
+	return master, standby, HasWritten(standby.Log, "Entering STANDBY", UpPatience(try))
 }

@@ -206,13 +206,28 @@ static void late_completions(void)
 	qp[1] = NULL;
 }
 
+/* All the room there is is for several handles; one has half of it. */
+static void pending_room(void)
+{
+	w->pending_most = 8;
+	post(0, 1, 5, 100);
+	WANT(count()->send_drops[SEND_DROP_ah_pending] == 1);
+	post(0, 2, 3, 100);
+	post(0, 3, 2, 100);
+	WANT(w->pending_n == 8 && count()->send_drops[SEND_DROP_ah_pending] == 2);
+	WANT(answer(&handle) == 3);
+	WANT(w->pending_n == 0 && mock.send_n == 8);
+	mock_complete(8, IBV_WC_SUCCESS);
+	verbs_free(w);
+}
+
 static void messages_pending(void)
 {
-	post(0, 1, VERBS_PENDING_PER_AH + 6, 100);
+	post(0, 1, VERBS_PENDING / 2 + 6, 100);
 	post(1, 2, 3, 100);
 	WANT(count()->send_drops[SEND_DROP_ah_pending] == 6 && mock.send_n == 0 && count()->asked == 2);
 	WANT(answer(&handle) == 2 && mock.send_n == DEPTH + 3);
-	WANT(count()->send_drops[SEND_DROP_qp_full] == VERBS_PENDING_PER_AH - DEPTH); /* all are of one queue pair */
+	WANT(count()->send_drops[SEND_DROP_qp_full] == VERBS_PENDING / 2 - DEPTH); /* all are of one queue pair */
 	for (unsigned i = 0; i < DEPTH; i++)
 		WANT(ntohl(mock.sends[i].imm_data) == i);
 	mock_complete(DEPTH + 3, IBV_WC_SUCCESS);
@@ -336,7 +351,7 @@ static void receives(void)
 
 static void no_buffers(void)
 {
-	struct rte_mbuf *all[2048];
+	struct rte_mbuf *all[4096];
 	struct ibv_wc wc = {.qp_num = 1};
 	struct ib_recv r[VERBS_BURST];
 	unsigned n = 0;
@@ -355,7 +370,7 @@ static void no_buffers(void)
 		rte_pktmbuf_free(r[i].mbuf);
 }
 
-static unsigned sends_left, receives_left;
+static unsigned sends_left, sends_lost, receives_left;
 
 static void closed_with_work_left(void)
 {
@@ -378,8 +393,9 @@ static void check_end(void)
 	verbs_ah_release(w);
 	verbs_counters_read(w, &c);
 	WANT(sends_left == 0 || c.send_drops[SEND_DROP_shutdown] == sends_left);
+	WANT(sends_lost == 0 || c.send_drops[SEND_DROP_qp_reset] == sends_lost);
 	WANT(receives_left == 0 || c.recv_drops[RECV_DROP_shutdown] == receives_left);
-	sends_left = receives_left = 0;
+	sends_left = sends_lost = receives_left = 0;
 	sent = c.sent;
 	received = c.delivered;
 	for (unsigned i = 0; i < SEND_DROPS; i++)

@@ -54,6 +54,8 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	struct mock_cq *c = (struct mock_cq *)cq;
 	int got = 0;
 
+	if (mock.cq_error)
+		return -1;
 	pthread_mutex_lock(&lock);
 	for (; got < n && c->n > 0; got++, c->n--)
 		wc[got] = c->wc[c->first++ % MOCK_QUEUE];

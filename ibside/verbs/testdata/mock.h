@@ -29,6 +29,7 @@ extern struct mock {
 	unsigned recv_room;     /* the same for receives */
 	int srq_wr, recv_cqe;   /* places of the receive queue, and of its completion queue */
 	unsigned transitions;   /* of queue pairs */
+	bool cq_error;          /* the completion queues are lost: nothing can be polled from them any more */
 	unsigned arriving;      /* messages that a queue pair still receives when it leaves RTS */
 	bool numbers[MOCK_QPS]; /* of queue pairs that there are, from MOCK_FIRST_QPN on */
 	unsigned blocking;      /* queue pairs asked for that do not get their own multicast back */

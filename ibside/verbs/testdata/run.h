@@ -13,6 +13,7 @@ static const struct {
 	{"error in a list", error_in_a_list, 64, true, 0},
 	{"late completions", late_completions, 64, true, 0},
 	{"messages pending", messages_pending, 64, true, 0},
+	{"room for pending messages", pending_room, 64, true, 0},
 	{"handles evicted", handles_evicted, VERBS_AH_WAYS, true, 0},
 	{"handles of InfiniBand", handles_of_infiniband, 1024, false, 0},
 	{"handles of a path", handles_of_a_path, 1024, false, 0},
@@ -32,6 +33,8 @@ static const struct {
 	{"a number rests", number_rests, 64, true, 0},
 	{"destroyed beside a failure", destroyed_beside_a_failure, 64, true, 0},
 	{"closed with work left", closed_with_work_left, 64, true, 0},
+	{"completion queues lost", completion_queues_lost, 64, true, 0},
+	{"completion queues lost, InfiniBand", completion_queues_lost, 64, false, 0},
 	{"own multicast blocked", own_multicast_blocked, 64, false, 0},
 	{"own multicast not blocked: EINVAL", own_multicast_comes_back, 64, false, EINVAL},
 	{"own multicast not blocked: EOPNOTSUPP", own_multicast_comes_back, 64, false, EOPNOTSUPP},
@@ -66,7 +69,7 @@ int main(void)
 
 	if (rte_eal_init(sizeof(args) / sizeof(args[0]), args) < 0)
 		return 2;
-	pool = rte_pktmbuf_pool_create("packets", 2047, 0, 0, RTE_PKTMBUF_HEADROOM + IB_GRH_LEN + 1024, SOCKET_ID_ANY);
+	pool = rte_pktmbuf_pool_create("packets", 4095, 0, 0, RTE_PKTMBUF_HEADROOM + IB_GRH_LEN + 1024, SOCKET_ID_ANY);
 	running = "start";
 	WANT(pool);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

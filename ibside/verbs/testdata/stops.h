@@ -17,6 +17,37 @@ static bool all_slots(void)
 	return w->recv_free + mock.recv_n == RECEIVES;
 }
 
+/* The completion queues are lost under traffic: nothing comes back from the device any more. What the worker posts then
+ * is dropped by name as soon as there is no room, and at the end the rest. */
+static void completion_queues_lost(void)
+{
+	struct ibv_wc wc = {.qp_num = qp[1]->qp->qp_num};
+	struct ib_recv r[VERBS_BURST];
+
+	warm();
+	post(0, 1, 50, 100);
+	for (unsigned i = 0; i < 5; i++)
+		mock_receive(&wc, "", 0);
+	mock_complete(20, IBV_WC_SUCCESS);
+	work_once();
+	WANT(count()->sent == 20 && count()->delivered == 5);
+	mock_receive(&wc, "", 0);
+	mock_complete(10, IBV_WC_SUCCESS);
+	mock.cq_error = true;
+	for (unsigned i = 0; i < 3; i++) {
+		post(0, 1, DEPTH, 100);
+		WANT(verbs_poll(w, r, VERBS_BURST) == 0);
+		verbs_free(w);
+	}
+	WANT(count()->sent == 20 && count()->delivered == 5 && count()->received == 5);
+	WANT(drops() == 3 * DEPTH + 30 - DEPTH && count()->send_drops[SEND_DROP_qp_full] == drops());
+	verbs_qp_drain(w, qp[2]); /* nobody knows what has come for it */
+	for (unsigned i = 0; i < 3; i++)
+		work_once();
+	WANT(!verbs_qp_drained(w, qp[2]));
+	sends_lost = DEPTH;
+}
+
 static void reset_with_messages(void)
 {
 	mock.arriving = 5;

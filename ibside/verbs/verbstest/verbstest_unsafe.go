@@ -5,6 +5,7 @@ package verbstest
 
 // #cgo pkg-config: libibverbs
 // #cgo CFLAGS: -O2 -Wall -Wextra -Werror
+// #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 // #include <infiniband/verbs.h>
 // static void fail_qp(struct ibv_qp *qp) { ibv_modify_qp(qp, &(struct ibv_qp_attr){.qp_state = IBV_QPS_ERR}, IBV_QP_STATE); }
 import "C"

@@ -24,8 +24,8 @@ const (
 	// Back-off between two tries of what failed.
 	firstWait = 100 * time.Millisecond
 	lastWait  = 10 * time.Second
-	// wakeSpread is the time over which all that failed is tried again after Wake: all bridges of a subnet learn at the same
-	// time that its manager is back.
+	// wakeSpread is the time over which all that failed is tried again after Wake: all bridges of a subnet learn at the
+	// same time that its manager is back.
 	wakeSpread = 100 * time.Millisecond
 )
 

@@ -81,6 +81,7 @@ func (g *GIDs) aliasSet(guid ib.GUID, err error) {
 		g.aliases.Set(guid)
 		g.logAlias("host_alias", "host", host, "guid", guid)
 	case errors.Is(err, ibside.ErrNoAlias):
+		g.refused++
 		g.Log.Warn("aliases_full", "aliases", g.aliases.Len(), "host", host, "error", err)
 		g.aliases.Full(guid, now)
 	default:

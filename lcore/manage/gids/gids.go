@@ -71,6 +71,7 @@ type GIDs struct {
 	rejected ibside.Own // by the tables: logged once
 	sources  *assignment.Sources
 	aliases  *assignment.Aliases
+	refused  uint64 // aliases that the port had no room for
 }
 
 // New makes the GIDs of a port. Follow reads them.
@@ -91,6 +92,9 @@ func (g *GIDs) Hosts() int { return g.sources.Len() }
 
 // Aliases returns how many GUIDs the port has as aliases.
 func (g *GIDs) Aliases() int { return g.aliases.Len() }
+
+// Refused counts the aliases that the port had no room for.
+func (g *GIDs) Refused() uint64 { return g.refused }
 
 // Of returns the GID that a host is seen under; zero: the bridge's own.
 func (g *GIDs) Of(host netip.Addr) ib.GID {

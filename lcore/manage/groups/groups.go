@@ -180,6 +180,9 @@ func (g *Groups) drop(m *membership) {
 	g.pursue(m)
 }
 
+// ReportAgain reports all groups to the switches again: the link was down.
+func (g *Groups) ReportAgain(now time.Time) { g.host.Again(now) }
+
 // Tick does what is due.
 func (g *Groups) Tick(now time.Time) {
 	g.host.Tick(now)

@@ -45,7 +45,8 @@ func TestPlainEntries(t *testing.T) {
 }
 
 // TestPlainBesideRoCE checks that groups of one address and several ports are all main groups of their own, that the
-// address is reported until the last of them has ended, and that a group that becomes plain UDP is another in the tables.
+// address is reported until the last of them has ended, and that a group that becomes plain UDP is another in the
+// tables.
 func TestPlainBesideRoCE(t *testing.T) {
 	bubble(t, groups.Config{Max: 8, Version: 2, EthMTU: 1500}, func(t *testing.T, r *rig) {
 		roce, a, b := toIB(group4), plain(toIB(group4), 4711), plain(toIB(group4), 4712)

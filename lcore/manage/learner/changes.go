@@ -45,9 +45,9 @@ func (l *Learner) answered(ip netip.Addr, now time.Time) {
 	l.ages.Add(l.Nodes.GID(ip), now)
 }
 
-// failed takes that the one that has an address does not answer. If it has another, that takes the place; else all are asked. If
-// nobody answers then, and a station on Ethernet claims the address, it is free; if nobody claims it, the node keeps it while it
-// is used.
+// failed takes that the one that has an address does not answer. If it has another, that takes the place; else all are
+// asked. If nobody answers then, and a station on Ethernet claims the address, it is free; if nobody claims it, the
+// node keeps it while it is used.
 func (l *Learner) failed(ip, there netip.Addr, now time.Time) {
 	gid, c := l.Nodes.GID(ip), l.contest(ip)
 	l.learn(gid, now)
@@ -63,8 +63,8 @@ func (l *Learner) failed(ip, there netip.Addr, now time.Time) {
 	}
 }
 
-// another takes that a learned node has one more address. If it has one of that IP version already, that one must be gone
-// first; when it was asked for just now, the next one who wants the new address has it asked again.
+// another takes that a learned node has one more address. If it has one of that IP version already, that one must be
+// gone first; when it was asked for just now, the next one who wants the new address has it asked again.
 func (l *Learner) another(ip netip.Addr, gid ib.GID, now time.Time) {
 	x, _ := l.Nodes.Find(gid)
 	old := x.IP4
@@ -87,8 +87,8 @@ func (l *Learner) contest(ip netip.Addr) *contest {
 	return c
 }
 
-// Claimed notes that a station on Ethernet claims the address of a node. If it is a learned one it is asked whether it still has
-// it: a server may have moved to Ethernet with its address.
+// Claimed notes that a station on Ethernet claims the address of a node. If it is a learned one it is asked whether it
+// still has it: a server may have moved to Ethernet with its address.
 func (l *Learner) Claimed(ip netip.Addr, now time.Time) {
 	if l == nil || !l.ages.Has(l.Nodes.GID(ip)) {
 		return

@@ -8,9 +8,10 @@
 //	                                                                                              ▼
 //	                     nodes ◀─ path ◀─ subnet administrator ◀──────────────── GID with addresses that may be learned
 //
-// What Ethernet says only makes it ask. A node's addresses come from the kernel's neighbours on IPoIB, its path from the subnet
-// administrator. An address that a RoCE host has stays the host's until it is gone; one that a node has stays the node's while it
-// answers there. A node has one address of each IP version. All methods belong to the loop's goroutine.
+// What Ethernet says only makes it ask. A node's addresses come from the kernel's neighbours on IPoIB, its path from
+// the subnet administrator. An address that a RoCE host has stays the host's until it is gone; one that a node has
+// stays the node's while it answers there. A node has one address of each IP version. All methods belong to the loop's
+// goroutine.
 package learner
 
 import (
@@ -71,8 +72,8 @@ type Deps struct {
 	Local    *local.Addresses
 	Ask      *ask.Asker
 	Log      *ratelog.Logger
-	// Partition returns the number of the partition of nodes that are learned, or tables.PartitionHeard. It changes with the
-	// configuration only.
+	// Partition returns the number of the partition of nodes that are learned, or tables.PartitionHeard. It changes with
+	// the configuration only.
 	Partition func() uint8
 }
 

@@ -43,8 +43,8 @@ func (l *Learner) mayLearn(ip netip.Addr) bool {
 	return !host
 }
 
-// nodeOf returns the node with a GID and the addresses that it may have: those that the kernel knows, of old's first; and of
-// old's those that nobody has.
+// nodeOf returns the node with a GID and the addresses that it may have: those that the kernel knows, of old's first;
+// and of old's those that nobody has.
 func (l *Learner) nodeOf(gid ib.GID, old nodes.Node) nodes.Node {
 	x := nodes.Node{GID: gid, Learned: true, Partition: l.Partition()}
 	its, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
@@ -169,7 +169,8 @@ func (l *Learner) confirm(ip netip.Addr) {
 	}
 }
 
-// SetAllow lets nodes have these addresses alone; SetTranslate translates them otherwise. Nodes that have others are removed.
+// SetAllow lets nodes have these addresses alone; SetTranslate translates them otherwise. Nodes that have others are
+// removed.
 func (l *Learner) SetAllow(allow []netip.Prefix) {
 	if l == nil {
 		return
@@ -208,8 +209,8 @@ func (l *Learner) removeIf(gone func(*nodes.Node) bool) {
 	}
 }
 
-// Reconcile follows a change of the configuration: it drops what is known of nodes that are configured now, and gives the
-// others the partition that learned nodes have now.
+// Reconcile follows a change of the configuration: it drops what is known of nodes that are configured now, and gives
+// the others the partition that learned nodes have now.
 func (l *Learner) Reconcile() {
 	if l == nil {
 		return

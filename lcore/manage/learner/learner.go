@@ -109,8 +109,8 @@ func (l *Learner) Unknown(lid ib.LID, gid ib.GID, now time.Time) {
 	}
 }
 
-// Wanted asks who has an address that a RoCE host asks for, or sends to, or that asks for a service. It reports false when the
-// address cannot be that of a node to be learned.
+// Wanted asks who has an address that a RoCE host asks for, or sends to, or that asks for a service. It reports false
+// when the address cannot be that of a node to be learned.
 func (l *Learner) Wanted(ip netip.Addr, now time.Time) bool {
 	if l == nil || !l.Nodes.GID(ip).IsZero() || !l.mayLearn(ip) {
 		return false

@@ -113,8 +113,8 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestAnotherAddress checks that a node that has another address in place of its one is known by that, also when it was asked
-// for the old one just before, and that nobody is asked for its path again.
+// TestAnotherAddress checks that a node that has another address in place of its one is known by that, also when it was
+// asked for the old one just before, and that nobody is asked for its path again.
 func TestAnotherAddress(t *testing.T) {
 	run(t, nil, 8, func(r *rig) {
 		r.kernel.set(func() { r.kernel.have[addr(7)] = gid(7) })
@@ -161,8 +161,8 @@ func TestAgeing(t *testing.T) {
 	})
 }
 
-// TestClaims checks that a claim from Ethernet changes nothing while the node answers on IPoIB, and frees its address when it
-// does not.
+// TestClaims checks that a claim from Ethernet changes nothing while the node answers on IPoIB, and frees its address
+// when it does not.
 func TestClaims(t *testing.T) {
 	run(t, nil, 8, func(r *rig) {
 		r.kernel.set(func() { r.kernel.have[addr(7)] = gid(7) })
@@ -180,7 +180,8 @@ func TestClaims(t *testing.T) {
 	})
 }
 
-// TestRoom checks that a node in use makes no room for another, that an unused one does, and that configured ones come first.
+// TestRoom checks that a node in use makes no room for another, that an unused one does, and that configured ones come
+// first.
 func TestRoom(t *testing.T) {
 	run(t, nil, 2, func(r *rig) {
 		learn := func(n byte) {

@@ -4,6 +4,7 @@
 package local
 
 import (
+	"encoding/binary"
 	"net/netip"
 
 	"causeway/lcore/frame"
@@ -46,6 +47,20 @@ func (l *Addresses) Toward(a, otherwise netip.Addr) netip.Addr {
 		}
 	}
 	return otherwise
+}
+
+// IsBroadcast reports whether a is the broadcast address of one of the bridge's subnets, which no host has.
+func (l *Addresses) IsBroadcast(a netip.Addr) bool {
+	for _, p := range l.IPs {
+		if !a.Is4() || !p.Contains(a) || p.Bits() > 30 { // RFC 3021
+			continue
+		}
+		hosts := ^uint32(0) >> p.Bits()
+		if b := a.As4(); binary.BigEndian.Uint32(b[:])&hosts == hosts {
+			return true
+		}
+	}
+	return false
 }
 
 // OnLink reports whether a is link-local or in a subnet of the bridge's, so that its MAC address is its own and not a

@@ -36,6 +36,14 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%v: own %t, on link %t, asked from %v", a, l.Has(a), l.OnLink(a), l.Toward(a, none))
 		}
 	}
+	for a, want := range map[string]bool{"10.9.0.255": true, "10.8.0.255": true, "10.9.0.1": false, "10.9.1.255": false, "fd09::ffff:ffff:ffff:ffff": false} {
+		if l.IsBroadcast(ip(a)) != want {
+			t.Errorf("%s is a broadcast address: %t", a, !want)
+		}
+	}
+	if (&local.Addresses{IPs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/31")}}).IsBroadcast(ip("10.9.0.1")) {
+		t.Error("a subnet of two addresses has a broadcast address")
+	}
 	if l.First4() != ip("10.9.0.254") || (&local.Addresses{}).First4().IsValid() {
 		t.Errorf("the first IPv4 address is %v", l.First4())
 	}

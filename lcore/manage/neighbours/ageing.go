@@ -23,6 +23,9 @@ const (
 // heard records a frame of a host from the MAC address of its entry.
 func (n *Neighbours) heard(ip netip.Addr, now time.Time) {
 	claimant, rejected := n.hosts.Heard(ip, now)
+	if h, known := n.Find(ip); known && !h.Static {
+		n.order.Put(ip, n.classOf(h))
+	}
 	if !rejected {
 		return
 	}
@@ -103,7 +106,7 @@ func (n *Neighbours) SetHosts(hosts []tables.Host, resolve []netip.Addr, now tim
 	n.searcher.set(resolve)
 	n.cfg.Hosts = hosts
 	for _, h := range hosts {
-		n.fix(h)
+		n.fix(h, now)
 	}
 }
 
@@ -120,10 +123,11 @@ func (n *Neighbours) release(ip netip.Addr, now time.Time) {
 		return
 	}
 	n.hosts.Add(ip, now)
+	n.order.Put(ip, n.classOf(h))
 }
 
 // fix makes a host static. It keeps the RoCE version that it sends, if it is known.
-func (n *Neighbours) fix(h tables.Host) {
+func (n *Neighbours) fix(h tables.Host, now time.Time) {
 	old, known := n.Find(h.IP)
 	if known {
 		h.Version = old.Version
@@ -131,11 +135,12 @@ func (n *Neighbours) fix(h tables.Host) {
 	if known && h == old {
 		return
 	}
-	if err := n.put(h, known, true); err != nil { // until it is learned, or the next change
+	if err := n.put(h, known, true, now); err != nil { // until it is learned, or the next change
 		n.log.Error("host_rejected", "ip", h.IP, "mac", frame.MAC(h.MAC), "error", err)
 		return
 	}
 	n.hosts.Drop(h.IP)
+	n.order.Remove(h.IP)
 }
 
 // Readdress follows a change of the nodes' addresses: RoCE hosts that had the added ones are removed, and these are

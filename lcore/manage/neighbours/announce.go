@@ -35,6 +35,14 @@ func (n *Neighbours) PlanAnnouncements(now time.Time) { n.announcer.plan(now) }
 // Announce sends the announcements that are due, once the bridge is ready.
 func (n *Neighbours) Announce(now time.Time) { n.announcer.tick(now) }
 
+// AnnounceAgain announces all addresses again, at once if the bridge is ready: the link was down, and switches have
+// forgotten where they are.
+func (n *Neighbours) AnnounceAgain(now time.Time) {
+	n.announcer.schedule.Clear()
+	n.announcer.plan(now)
+	n.announcer.tick(now)
+}
+
 // SetDrained leaves the nodes to another bridge, or takes them back: then all addresses are announced when the bridge
 // is ready.
 func (n *Neighbours) SetDrained(drained bool, now time.Time) {

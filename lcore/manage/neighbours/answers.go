@@ -21,7 +21,7 @@ func (n *Neighbours) HandleARP(worker int, f frame.Frame, now time.Time) {
 		return
 	}
 	if !a.IsProbe() {
-		n.Learn(a.SPA, a.SHA, punt.VID(f), arpOrND, now)
+		n.heardBy(f, a.SPA, a.SHA, a.Op == frame.ARPReply, now)
 	}
 	if a.Op == frame.ARPRequest && !a.IsGratuitous() && !n.AnswersFor(a.TPA) {
 		n.wanted(a.TPA, now)
@@ -32,6 +32,18 @@ func (n *Neighbours) HandleARP(worker int, f frame.Frame, now time.Time) {
 	}
 	if n.frames.Send(worker, frame.AppendARPReply(nil, n.local.Link, a)) {
 		n.count.ARPAnswered++
+	}
+	if !a.IsProbe() {
+		n.Confirm(a.SPA, a.SHA, punt.VID(f), now)
+	}
+}
+
+// heardBy learns a host from ARP or ND; answers: the frame may answer a request of the bridge's.
+func (n *Neighbours) heardBy(f frame.Frame, ip netip.Addr, mac frame.MAC, answers bool, now time.Time) {
+	answers = answers && f.Eth.Dst() == n.local.Link.MAC && n.isAnswer(ip, mac, now)
+	n.Learn(ip, mac, punt.VID(f), arpOrND, now)
+	if answers {
+		n.answered(ip, mac)
 	}
 }
 
@@ -46,9 +58,9 @@ func (n *Neighbours) HandleND(worker int, f frame.Frame, now time.Time) {
 	case nd.Type == frame.NDSolicitation:
 		n.solicited(worker, f, nd, now)
 	case !nd.LinkLayer.IsZero() && (nd.Override || !n.isElsewhere(nd.Target, nd.LinkLayer)):
-		n.Learn(nd.Target, nd.LinkLayer, punt.VID(f), arpOrND, now)
+		n.heardBy(f, nd.Target, nd.LinkLayer, nd.Solicited, now)
 	case nd.LinkLayer.IsZero() && n.isAt(nd.Target, f.Eth.Src()): // an answer to a unicast may leave it out (RFC 4861 §7.2.4)
-		n.heard(nd.Target, now)
+		n.heardBy(f, nd.Target, f.Eth.Src(), nd.Solicited, now)
 	default:
 		n.frames.NotForUs()
 	}
@@ -57,7 +69,7 @@ func (n *Neighbours) HandleND(worker int, f frame.Frame, now time.Time) {
 // solicited learns the sender, and answers for the bridge and for IB nodes (proxy ND, RFC 4861 §7.2.8).
 func (n *Neighbours) solicited(worker int, f frame.Frame, nd frame.NDFields, now time.Time) {
 	if !f.Src().IsUnspecified() && !nd.LinkLayer.IsZero() {
-		n.Learn(f.Src(), nd.LinkLayer, punt.VID(f), arpOrND, now)
+		n.heardBy(f, f.Src(), nd.LinkLayer, false, now)
 	}
 	if !n.AnswersFor(nd.Target) {
 		n.wanted(nd.Target, now)
@@ -68,6 +80,9 @@ func (n *Neighbours) solicited(worker int, f frame.Frame, nd frame.NDFields, now
 	}
 	if n.frames.Send(worker, frame.AppendNA(nil, n.local.Link, f.Eth.Src(), f.Src(), nd.Target)) {
 		n.count.NDAnswered++
+	}
+	if !f.Src().IsUnspecified() && !nd.LinkLayer.IsZero() {
+		n.Confirm(f.Src(), nd.LinkLayer, punt.VID(f), now)
 	}
 }
 
@@ -91,10 +106,4 @@ func (n *Neighbours) mayAnswer(a netip.Addr) bool {
 func (n *Neighbours) isElsewhere(ip netip.Addr, mac frame.MAC) bool {
 	h, known := n.Find(ip)
 	return known && frame.MAC(h.MAC) != mac
-}
-
-// isAt reports whether a host is known by this MAC address.
-func (n *Neighbours) isAt(ip netip.Addr, mac frame.MAC) bool {
-	h, known := n.Find(ip)
-	return known && frame.MAC(h.MAC) == mac
 }

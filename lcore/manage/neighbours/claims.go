@@ -27,6 +27,7 @@ func (n *Neighbours) judgeClaim(x *schedule.Host, h tables.Host, now time.Time) 
 		return n.probe(x, h, h.MAC, now)
 	}
 	n.note(tables.Host{IP: h.IP, MAC: to.MAC, VLAN: to.VLAN, Version: to.Version}, h, true, true, now)
+	n.Confirm(h.IP, to.MAC, to.VLAN, now)
 	return 0
 }
 
@@ -87,6 +88,7 @@ const (
 	Silent     State = "silent"     // does not answer, but has proxy QPs
 	Contested  State = "contested"  // another MAC address claims the address
 	Unresolved State = "unresolved" // has no MAC address yet
+	Stranger   State = "stranger"   // was heard, but has not answered a request yet
 )
 
 // State returns the state of a host that is known, when its last frame came, and the probes since; the zero time for a
@@ -102,6 +104,8 @@ func (n *Neighbours) State(ip netip.Addr) (state State, heard time.Time, probes 
 		state = Silent
 	case x.Asked > 0:
 		state = Probed
+	case n.isStranger(ip):
+		state = Stranger
 	default:
 		state = Reachable
 	}

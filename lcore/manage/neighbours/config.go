@@ -51,15 +51,18 @@ type Nodes interface {
 type ProxyQPs interface {
 	Of(host netip.Addr) int
 	LastUsed(host netip.Addr, now time.Time) time.Time
+	// EvictStranger ends those of a host that has not shown that it exists, and returns it.
+	EvictStranger(now time.Time) (host netip.Addr, found bool)
 	RemoveHost(host netip.Addr, why string)
 }
 
-// Config is what neighbours need to know. SetHosts changes what may change.
+// Config is what neighbours need to know. SetHosts and SetConfirm change what may change.
 type Config struct {
 	Max     int           // RoCE hosts; the tables have room for some more: see put
 	Version uint8         // RoCE version of hosts that have sent no data yet
 	Hosts   []tables.Host // static
 	Resolve []netip.Addr  // hosts that are asked for their MAC address
+	Confirm bool          // hosts are strangers until they have answered
 }
 
 // Deps are what neighbours work with.
@@ -71,8 +74,8 @@ type Deps struct {
 	Local      *local.Addresses
 	Frames     *punt.Workers
 	Log        *ratelog.Logger
-	// Wanted is called when a RoCE host asks for an address that the bridge does not answer for, and Claimed when a station
-	// claims a node's.
+	// Wanted is called when a RoCE host asks for an address that the bridge does not answer for, and Claimed when a
+	// station claims a node's.
 	Wanted, Claimed func(ip netip.Addr, now time.Time)
 	// Ready reports whether the bridge is ready.
 	Ready func() bool
@@ -87,7 +90,8 @@ type Counters struct {
 	HostFlaps          uint64 // moves back to where the host had just moved from
 	HostConflicts      uint64 // claims of an address whose holder still answers
 	HostsRejected      uint64 // no room for another
-	HostsEvicted       uint64 // removed for a host that sends, or by an operator
+	HostsEvicted       uint64 // removed for another host, or by an operator
+	HostsConfirmed     uint64 // answered a request for the first time
 	HostsAged          uint64 // removed, because they neither answer nor send
 	HostsSilent        uint64 // times that a host with proxy QPs stopped answering
 	HostsAsked         uint64 // requests for a MAC address

@@ -17,6 +17,7 @@ import (
 
 // Neighbours are the RoCE hosts. New makes them.
 type Neighbours struct {
+	*standings
 	cfg      Config
 	tables   Tables
 	nodes    Nodes
@@ -40,6 +41,7 @@ func New(c Config, d Deps) *Neighbours {
 		hosts: schedule.NewHosts(), wanted: d.Wanted, claimed: d.Claimed,
 	}
 	n.searcher, n.announcer = newSearcher(c.Resolve, &d), newAnnouncer(&d)
+	n.standings = newStandings(c.Confirm, &d, n.hosts, n.searcher)
 	return n
 }
 
@@ -58,6 +60,7 @@ func (n *Neighbours) Start() error {
 func (n *Neighbours) Tick(now time.Time) {
 	n.searcher.tick(now)
 	n.age(now)
+	n.standings.age(now)
 	n.Announce(now)
 }
 
@@ -70,6 +73,7 @@ func (n *Neighbours) Find(ip netip.Addr) (tables.Host, bool) {
 // Counters returns a copy of the counters.
 func (n *Neighbours) Counters() Counters {
 	c := n.count
+	c.HostsConfirmed = n.confirmed
 	c.HostsAsked, c.AddressesAnnounced = n.searcher.asked, n.announcer.announced
 	return c
 }
@@ -78,7 +82,7 @@ func (n *Neighbours) Counters() Counters {
 // Rejection say why it is not believed. A host that is known by another MAC address is probed there first.
 func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8, now time.Time) (punt.Rejection, error) {
 	contradicts := errContradicts{ip, mac}
-	if mac == n.local.Link.MAC { // an echo of the bridge's own
+	if mac == n.local.Link.MAC || n.local.IsBroadcast(ip) { // an echo of the bridge's own, or forged
 		return punt.RejectSource, contradicts
 	}
 	data := version != arpOrND
@@ -103,7 +107,7 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 		}
 	}
 	h := tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version, Static: old.Static}
-	h.Routed = n.isRouted(h)
+	h.Routed, h.Confirmed = n.isRouted(h), known && old.Confirmed && old.MAC == mac
 	switch {
 	case known && old.MAC == mac:
 		n.heard(ip, now)
@@ -114,8 +118,8 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 	return n.note(h, old, known, data, now)
 }
 
-// isRouted reports whether the MAC address of a host is a router's. Workers compare that of each packet with all others:
-// it says whose the packet is.
+// isRouted reports whether the MAC address of a host is a router's. Workers compare that of each packet with all
+// others: it says whose the packet is.
 func (n *Neighbours) isRouted(h tables.Host) bool { return !h.Static && !n.local.OnLink(h.IP) }
 
 // note writes a learned host to the tables, and counts it.
@@ -123,7 +127,7 @@ func (n *Neighbours) note(h, old tables.Host, known, urgent bool, now time.Time)
 	if known && h == old {
 		return 0, nil
 	}
-	if err := n.put(h, known, urgent); err != nil {
+	if err := n.put(h, known, urgent, now); err != nil {
 		n.count.HostsRejected++
 		if n.log.Allow("host_rejected", 1) {
 			n.log.Warn("host_rejected", "ip", h.IP, "mac", frame.MAC(h.MAC), "error", err)
@@ -133,29 +137,22 @@ func (n *Neighbours) note(h, old tables.Host, known, urgent bool, now time.Time)
 	if !known {
 		n.hosts.Add(h.IP, now)
 	}
+	n.order.Put(h.IP, n.classOf(h))
 	n.countLearned(h, old, known, now)
 	return 0, nil
 }
 
-// put puts a host into the tables. urgent: if the limit is reached, a host without proxy QPs makes room, so that a
+// put puts a host into the tables. urgent: if the limit is reached, another host makes room, whatever it is, so that a
 // flood of ARP does not keep out a host that sends. A worker may still hold the entry of the host that goes, so that
 // its place is not free at once: that is what the tables' spare room is for.
-func (n *Neighbours) put(h tables.Host, known, urgent bool) error {
-	if !known && n.tables.Len() >= n.cfg.Max && (!urgent || !n.evict()) {
-		return errHosts(n.cfg.Max)
+func (n *Neighbours) put(h tables.Host, known, urgent bool, now time.Time) error {
+	if !known && n.tables.Len() >= n.cfg.Max {
+		if ip, found := n.oldest(urgent, now); !found || !n.Remove(ip) {
+			return errHosts(n.cfg.Max)
+		}
 	}
 	_, err := n.tables.Put(h)
 	return err
-}
-
-// evict removes a host without proxy QPs, and reports whether there was one.
-func (n *Neighbours) evict() bool {
-	for idle := range n.tables.All() {
-		if n.Remove(idle.IP) {
-			return true
-		}
-	}
-	return false
 }
 
 // Remove removes a learned host, which is asked for again when it is needed. It reports false for one that is not
@@ -175,6 +172,7 @@ func (n *Neighbours) drop(ip netip.Addr) bool {
 		return false
 	}
 	n.hosts.Drop(ip)
+	n.order.Remove(ip)
 	n.searcher.lost(ip)
 	return true
 }

@@ -44,6 +44,15 @@ func (p proxyQPs) Of(h netip.Addr) int                                { return p
 func (p proxyQPs) LastUsed(h netip.Addr, now time.Time) (t time.Time) { return t }
 func (p proxyQPs) RemoveHost(h netip.Addr, _ string)                  { delete(p, h) }
 
+// EvictStranger evicts any host that has proxy QPs.
+func (p proxyQPs) EvictStranger(time.Time) (netip.Addr, bool) {
+	for h := range p {
+		delete(p, h)
+		return h, true
+	}
+	return netip.Addr{}, false
+}
+
 func (w *worker) TakePunted() []punt.Frame { return nil }
 
 func (w *worker) Send(b []byte) error {
@@ -150,6 +159,7 @@ func TestBelieve(t *testing.T) {
 		{"the bridge's address", bridge, hostMAC, punt.RejectSource, false},
 		{"a node's", node, hostMAC, punt.RejectSource, false},
 		{"a static host's", addr(3), otherMAC, punt.RejectSource, false},
+		{"the broadcast address", addr(255), hostMAC, punt.RejectSource, false},
 		{"the bridge's MAC address", addr(4), bridgeMAC, punt.RejectSource, false},
 		{"the static host", addr(3), hostMAC, 0, true},
 		{"a new host", addr(1), hostMAC, 0, true},

@@ -59,6 +59,9 @@ func (s *searcher) lost(ip netip.Addr) {
 	}
 }
 
+// isSought reports whether a host is searched for.
+func (s *searcher) isSought(ip netip.Addr) bool { return slices.Contains(s.search.Hosts(), ip) }
+
 // tick asks for the hosts that are due.
 func (s *searcher) tick(now time.Time) { s.search.Tick(now, askMost, s.isKnown, s.ask) }
 

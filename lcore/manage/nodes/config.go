@@ -5,8 +5,8 @@
 //	configuration ─ Set ─▶ LID configured ─────────────────────────▶ tables
 //	                       else: resolving ─ path record ─▶ resolved ─▶ tables ◀─ Renew: the subnet may have changed paths
 //
-// Other nodes are learned: Learn, Unlearn. As soon as a node is configured its addresses are IB's, also when a station on
-// Ethernet claims them. All methods belong to the loop's goroutine.
+// Other nodes are learned: Learn, Unlearn. As soon as a node is configured its addresses are IB's, also when a station
+// on Ethernet claims them. All methods belong to the loop's goroutine.
 package nodes
 
 import (

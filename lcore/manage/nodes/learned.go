@@ -10,8 +10,9 @@ import (
 	"causeway/ibside/ib"
 )
 
-// Learned nodes are not configured: Learn and Unlearn are called by the part of management that asks for them. A configured
-// node of the same GID, or with one of their addresses, wins. Their paths are followed as those of all nodes.
+// Learned nodes are not configured: Learn and Unlearn are called by the part of management that asks for them. A
+// configured node of the same GID, or with one of their addresses, wins. Their paths are followed as those of all
+// nodes.
 
 // Learn adds a node that was learned with its path, or changes its addresses. The error says who has them.
 func (n *Nodes) Learn(x Node, path ibside.Path) error {
@@ -41,6 +42,9 @@ func (n *Nodes) Learn(x Node, path ibside.Path) error {
 		return err
 	}
 	n.replace(old, x)
+	if !known {
+		n.doubt(x.GID, path.LID, path.Unconfirmed)
+	}
 	return nil
 }
 

@@ -27,6 +27,7 @@ type Nodes struct {
 	retried   time.Time
 	asking    map[ib.GID]bool // nodes in the tables whose path is asked for again
 	again     map[ib.GID]bool // of them, those to ask for once more
+	doubts    map[ib.GID]doubt
 }
 
 // placed is a node with the path to it.
@@ -40,7 +41,7 @@ type placed struct {
 func New(nodes []Node, d Deps) *Nodes {
 	n := &Nodes{
 		Deps: d, byGID: byGID(nodes), gids: map[netip.Addr]ib.GID{}, resolving: map[ib.GID]resolving{}, waiting: map[ib.GID]placed{},
-		asking: map[ib.GID]bool{}, again: map[ib.GID]bool{},
+		asking: map[ib.GID]bool{}, again: map[ib.GID]bool{}, doubts: map[ib.GID]doubt{},
 	}
 	for i, x := range nodes {
 		if len(n.byGID) < len(nodes) && slices.ContainsFunc(nodes[:i], func(other Node) bool { return other.GID == x.GID }) {
@@ -117,9 +118,9 @@ func (n *Nodes) Find(gid ib.GID) (x Node, known bool) {
 	return x, known
 }
 
-// Set makes these the configured nodes. Learned ones stay, but for those that contradict them. All that goes does so before
-// anything comes, so that its addresses are free. A node that changes but keeps its GID and an address is changed in place: it
-// loses no message.
+// Set makes these the configured nodes. Learned ones stay, but for those that contradict them. All that goes does so
+// before anything comes, so that its addresses are free. A node that changes but keeps its GID and an address is
+// changed in place: it loses no message.
 func (n *Nodes) Set(nodes []Node) {
 	nodes = n.keepLearned(nodes)
 	stays := map[ib.GID]bool{}
@@ -192,6 +193,7 @@ func (n *Nodes) take(x Node) {
 	n.endResolving(x.GID)
 	delete(n.again, x.GID)
 	delete(n.waiting, x.GID)
+	delete(n.doubts, x.GID)
 	if known, _, ok := n.Tables.FindGID(x.GID); ok {
 		at := Node{IP4: known.IP4, IP6: known.IP6}
 		if err := n.Tables.Delete(at.Addrs()[0]); err != nil {
@@ -275,8 +277,9 @@ func (n *Nodes) putOrWait(x placed) bool {
 // worker has looped.
 const retryEvery = time.Second
 
-// Tick tries again what the tables did not take.
+// Tick tries again what the tables did not take, and asks again for paths that are doubted.
 func (n *Nodes) Tick(now time.Time) {
+	n.resolveDoubted(now)
 	if len(n.waiting) == 0 || now.Sub(n.retried) < retryEvery {
 		return
 	}

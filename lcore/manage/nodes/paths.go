@@ -58,12 +58,17 @@ func (n *Nodes) resolved(x placed) {
 		x.lids = tables.LIDsStale
 	}
 	if n.putOrWait(x) {
-		n.Log.Info("node_resolved", "node", x.Addrs(), "gid", x.GID, "lid", x.path.LID, "sl", x.path.SL)
-		n.Changed()
+		n.sayResolved(&x)
 	}
+	n.doubt(x.GID, x.path.LID, x.path.Unconfirmed)
 	if again {
 		n.resolveAgain(x.Node)
 	}
+}
+
+func (n *Nodes) sayResolved(x *placed) {
+	n.Log.Info("node_resolved", "node", x.Addrs(), "gid", x.GID, "lid", x.path.LID, "sl", x.path.SL)
+	n.Changed()
 }
 
 func (n *Nodes) endResolving(gid ib.GID) {
@@ -89,8 +94,8 @@ func (n *Nodes) Renew(now time.Time, r ibside.Renewals) {
 	}
 }
 
-// stale has a node's LIDs name nobody until an answer comes to a question that is asked from now on. What has a GRH goes on
-// in both directions.
+// stale has a node's LIDs name nobody until an answer comes to a question that is asked from now on. What has a GRH
+// goes on in both directions.
 func (n *Nodes) stale(gid ib.GID) {
 	if known, _, found := n.Tables.FindGID(gid); found && known.LIDs == tables.LIDsKnown {
 		n.Tables.MarkLIDs(gid, tables.LIDsStale)
@@ -104,12 +109,14 @@ func (n *Nodes) stale(gid ib.GID) {
 	}
 }
 
-// renewPaths asks for all paths again: the subnet may have changed any of them, or a node may have appeared. There is one
-// question a node under way, and at most one more is asked after it.
+// renewPaths asks for all paths again: the subnet may have changed any of them, or a node may have appeared. There is
+// one question a node under way, and at most one more is asked after it.
 func (n *Nodes) renewPaths(now time.Time) {
 	for _, x := range n.byGID {
-		switch _, _, known := n.Tables.FindGID(x.GID); {
-		case x.LID != 0 || !known:
+		_, _, known := n.Tables.FindGID(x.GID)
+		_, waits := n.waiting[x.GID]
+		switch {
+		case x.LID != 0 || !known && !waits:
 		case n.asking[x.GID]:
 			n.again[x.GID] = true
 		default:
@@ -135,7 +142,10 @@ const pathTries = 6
 
 // resolveAgain asks for the path to a node that has one. Meanwhile, and when there is no answer, the node stays where
 // it is: at worst its messages are lost.
-func (n *Nodes) resolveAgain(x Node) {
+func (n *Nodes) resolveAgain(x Node) { n.resolveIn(x, pathTries) }
+
+// resolveIn is resolveAgain with so many requests at most.
+func (n *Nodes) resolveIn(x Node, most int) {
 	n.asking[x.GID] = true
 	tries := 0
 	n.Ask.Ask(n.Ask.Running(), func(asking context.Context) error {
@@ -143,7 +153,7 @@ func (n *Nodes) resolveAgain(x Node) {
 		if errors.Is(err, ibside.ErrNoPath) && tries == 0 {
 			n.Ask.Tell(func() { n.Tables.MarkLIDs(x.GID, tables.LIDsLost) })
 		}
-		if tries++; err != nil && tries < pathTries {
+		if tries++; err != nil && tries < most {
 			return err
 		}
 		n.Ask.Tell(func() { n.resolvedAgain(x, path, err) })
@@ -160,28 +170,41 @@ func (n *Nodes) resolvedAgain(x Node, path ibside.Path, err error) {
 	case !known || now.LID != 0: // changed meanwhile
 		return
 	case err != nil:
-		n.Log.Warn("path_missing", "node", x.Addrs(), "gid", x.GID, "error", err, "note", "it stays where it was")
+		level := slog.LevelDebug
+		if _, doubted := n.doubts[x.GID]; !doubted {
+			level = slog.LevelWarn
+		}
+		n.Log.Log(n.Ask.Running(), level, "path_missing", "node", x.Addrs(), "gid", x.GID, "error", err,
+			"note", "it stays where it was")
+		n.doubt(x.GID, 0, true)
 	default:
 		n.follow(placed{Node: now, path: path}, again)
+		n.doubt(x.GID, path.LID, path.Unconfirmed)
 	}
 	if again && n.Ask.Running().Err() == nil {
 		n.resolveAgain(now)
 	}
 }
 
-// follow puts a node where the subnet says that it is now. An answer to a question that was asked before the last event does
-// not say whose LIDs are stale.
+// follow puts a node where the subnet says that it is now. An answer to a question that was asked before the last event
+// does not say whose LIDs are stale.
 func (n *Nodes) follow(x placed, asksAgain bool) {
-	old, _, _ := n.Tables.FindGID(x.GID)
-	if asksAgain && old.LIDs != tables.LIDsKnown {
+	old, _, found := n.Tables.FindGID(x.GID)
+	waits, waiting := n.waiting[x.GID]
+	if asksAgain && (old.LIDs != tables.LIDsKnown || waiting && waits.lids != tables.LIDsKnown) {
 		x.lids = tables.LIDsStale
 	}
 	to := n.entry(x)
 	if old.LIDs = to.LIDs; old == to {
+		delete(n.waiting, x.GID) // with a path that was told in between
 		n.Tables.MarkLIDs(x.GID, x.lids)
 		return
 	}
 	if !n.putOrWait(x) {
+		return
+	}
+	if !found {
+		n.sayResolved(&x)
 		return
 	}
 	n.Log.Info("node_moved", "node", x.Addrs(), "gid", x.GID, "lid", to.LID, "was", old.LID, "lmc", to.LMC, "sl", to.SL,

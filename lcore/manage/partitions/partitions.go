@@ -29,8 +29,8 @@ func New(own ib.PKey) *Partitions {
 	return p
 }
 
-// Check returns the error if there are not enough numbers for these P_Keys besides those that have had one. Any goroutine
-// may call it.
+// Check returns the error if there are not enough numbers for these P_Keys besides those that have had one. Any
+// goroutine may call it.
 func (p *Partitions) Check(pkeys []ib.PKey) error {
 	var all []ib.PKey
 	for i := range p.read {

@@ -3,10 +3,10 @@
 package proxyqps
 
 import (
-	"net/netip"
+	"iter"
+	"maps"
+	"slices"
 	"time"
-
-	"causeway/tables"
 )
 
 const (
@@ -16,8 +16,6 @@ const (
 	longestSweep = 10 * time.Second
 	// removeMost bounds how many proxy QPs end at a time: others wait for the port, too.
 	removeMost = 128
-	// evictAge is how long a proxy QP must have been idle to make room for another of its host's.
-	evictAge = time.Minute
 )
 
 // A sweep looks at all proxy QPs, some of them each tick.
@@ -29,11 +27,12 @@ type sweep struct {
 // Tick looks at some proxy QPs, and ends those that nothing has crossed by for too long.
 func (p *ProxyQPs) Tick(now time.Time) {
 	p.promises.age(now)
+	p.rates.age(now)
 	if p.cfg.Idle == 0 {
 		return
 	}
 	if len(p.sweep.keys) == 0 {
-		p.beginSweep()
+		p.sweep.begin(maps.Keys(p.proxyQPs), p.cfg.Idle, p.cfg.Every)
 	}
 	removed := 0
 	for range min(p.sweep.perTick, len(p.sweep.keys)) {
@@ -50,61 +49,9 @@ func (p *ProxyQPs) Tick(now time.Time) {
 	}
 }
 
-func (p *ProxyQPs) beginSweep() {
-	for k := range p.proxyQPs {
-		p.sweep.keys = append(p.sweep.keys, k)
-	}
-	ticks := max(1, int(min(p.cfg.Idle/sweepsPerAge, longestSweep)/p.cfg.Every))
-	p.sweep.perTick = (len(p.sweep.keys) + ticks - 1) / ticks
-}
-
-// isOld reports whether nothing has crossed by a proxy QP for so long.
-func (p *ProxyQPs) isOld(k key, now time.Time, age time.Duration) bool {
-	_, exists := p.proxyQPs[k]
-	return exists && now.Sub(p.lookAt(k, now)) >= age
-}
-
-// lookAt asks the tables whether a proxy QP was used, and returns when it was last seen to have been.
-func (p *ProxyQPs) lookAt(k key, now time.Time) time.Time {
-	s, exists := p.proxyQPs[k]
-	if exists && p.Tables.TakeUsed(k) {
-		s.usedAt = now
-		p.proxyQPs[k] = s
-	}
-	return s.usedAt
-}
-
-// LastUsed returns when anything last crossed by any of a host's proxy QPs; the zero time if it has none.
-func (p *ProxyQPs) LastUsed(host netip.Addr, now time.Time) time.Time {
-	var last time.Time
-	if p.perHost[host] == 0 {
-		return last
-	}
-	for s := range p.Tables.Of(host) {
-		if at := p.lookAt(s.HostQP, now); at.After(last) {
-			last = at
-		}
-	}
-	return last
-}
-
-// SeenUsed returns when a proxy QP was last seen to have been used, without looking.
-func (p *ProxyQPs) SeenUsed(of tables.HostQP) time.Time { return p.proxyQPs[of].usedAt }
-
-// evict ends the proxy QP of a host that has been idle for longest, if that is long enough.
-func (p *ProxyQPs) evict(host netip.Addr, now time.Time) bool {
-	var oldest key
-	var since time.Time
-	for s := range p.Tables.Of(host) {
-		k := s.HostQP
-		if at := p.proxyQPs[k].usedAt; p.isOld(k, now, evictAge) && (since.IsZero() || at.Before(since)) {
-			oldest, since = k, at
-		}
-	}
-	if since.IsZero() {
-		return false
-	}
-	p.remove(oldest, "evicted")
-	p.count.ProxyQPsAged++
-	return true
+// begin begins to look at these, all of them within an eighth of the age.
+func (s *sweep) begin(keys iter.Seq[key], age, every time.Duration) {
+	s.keys = slices.AppendSeq(s.keys, keys)
+	ticks := max(1, int(min(age/sweepsPerAge, longestSweep)/every))
+	s.perTick = (len(s.keys) + ticks - 1) / ticks
 }

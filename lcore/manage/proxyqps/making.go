@@ -4,6 +4,7 @@ package proxyqps
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	"causeway/ibside/ib"
@@ -12,13 +13,9 @@ import (
 )
 
 const (
-	// makesAtOnce bounds how many queue pairs the port makes at a time. An HCA takes that many commands, and more would
-	// only wait in its driver.
-	makesAtOnce = 16
-	endsAtOnce  = 4
-	// waitMost bounds the packets that wait for proxy QPs that are being made, for each takes an mbuf; waitByQP bounds
-	// those of one RoCE queue pair.
-	waitMost = 2048
+	// WaitMost bounds the packets that wait for proxy QPs that are being made, for each takes an mbuf; those of one host
+	// are no more than there is room for others. waitByQP bounds those of one RoCE queue pair.
+	WaitMost = 4096
 	waitByQP = 256
 )
 
@@ -33,23 +30,11 @@ type making struct {
 	services []func(ib.QPN, error)
 }
 
-// begin makes the port make a queue pair, in a goroutine of its own.
+// begin makes the port make a queue pair.
 func (p *ProxyQPs) begin(m *making) *making {
 	p.making[m.key] = m
 	p.perHost[m.Host]++
-	running, pkey := p.Ask.Running(), p.cfg.PKey(m.Partition)
-	p.Ask.Go(func() {
-		var qp uint32
-		var qpn ib.QPN
-		err := errStopped
-		select {
-		case p.makes <- struct{}{}:
-			qp, qpn, err = p.Port.CreateProxyQP(m.worker, pkey, m.qkey)
-			<-p.makes
-		case <-running.Done():
-		}
-		p.Ask.Tell(func() { p.made(m, qp, qpn, err) })
-	})
+	p.device.make(m.worker, p.cfg.PKey(m.Partition), m.qkey, func(qp uint32, qpn ib.QPN, err error) { p.made(m, qp, qpn, err) })
 	return m
 }
 
@@ -61,30 +46,49 @@ func (p *ProxyQPs) beginAnew(m *making, qkey ib.QKey) *making {
 	return p.begin(&anew)
 }
 
-// wait keeps a packet until its proxy QP is made.
-func (p *ProxyQPs) wait(m *making, packet punt.PendingPacket) {
-	if p.waiting >= waitMost || len(m.packets) >= waitByQP {
+// waiting are the packets that wait for proxy QPs that are being made.
+type waiting struct {
+	most int
+	n    int                // in all
+	of   map[netip.Addr]int // by host
+}
+
+// add keeps a packet until its proxy QP is made.
+func (w *waiting) add(m *making, packet punt.PendingPacket) {
+	if w.of[m.Host] >= w.most-w.n || len(m.packets) >= waitByQP {
 		packet.Reject(punt.RejectBusy)
 		return
 	}
-	p.waiting++
+	w.n++
+	w.of[m.Host]++
 	m.packets = append(m.packets, packet)
+}
+
+// end gives back the room of the packets that waited.
+func (w *waiting) end(m *making) {
+	w.n -= len(m.packets)
+	if w.of[m.Host] -= len(m.packets); w.of[m.Host] <= 0 {
+		delete(w.of, m.Host)
+	}
 }
 
 // made takes the port's result.
 func (p *ProxyQPs) made(m *making, qp uint32, qpn ib.QPN, err error) {
 	if p.making[m.key] != m { // cancelled
 		if err == nil {
-			p.destroy(qp, qpn)
+			p.device.destroy(qp, qpn)
 		}
 		return
 	}
 	if err == nil {
 		if err = p.put(m, qp, qpn); err != nil {
-			p.destroy(qp, qpn)
+			p.device.destroy(qp, qpn)
 		}
 	}
 	if err != nil {
+		if p.IsShort(err) { // this one still counts as being made
+			p.ceiling.reached(p.taken()-1, len(p.making) > 1, err, time.Now())
+		}
 		why := punt.RejectFull
 		if errors.Is(err, errStopped) {
 			why = punt.RejectStopped
@@ -94,7 +98,7 @@ func (p *ProxyQPs) made(m *making, qp uint32, qpn ib.QPN, err error) {
 		return
 	}
 	delete(p.making, m.key)
-	p.waiting -= len(m.packets)
+	p.waiting.end(m)
 	for _, packet := range m.packets {
 		packet.Requeue()
 	}
@@ -110,7 +114,8 @@ func (p *ProxyQPs) put(m *making, qp uint32, qpn ib.QPN) error {
 	if err != nil {
 		return err
 	}
-	p.proxyQPs[m.key] = proxyQP{qp, qpn, time.Now()}
+	p.proxyQPs[m.key] = proxyQP{qp: qp, qpn: qpn, usedAt: time.Now()}
+	p.order.Put(m.key, p.classOf(m.key))
 	p.count.ProxyQPsMade++
 	p.Log.Debug("proxy_qp_made", "host", m.Host, "host_qpn", m.HostQPN, "qpn", qpn, "worker", m.worker)
 	return nil
@@ -120,7 +125,7 @@ func (p *ProxyQPs) put(m *making, qp uint32, qpn ib.QPN) error {
 func (p *ProxyQPs) cancel(m *making, why punt.Rejection, err error) {
 	delete(p.making, m.key)
 	p.uncount(m.Host)
-	p.waiting -= len(m.packets)
+	p.waiting.end(m)
 	for _, packet := range m.packets {
 		packet.Reject(why)
 	}

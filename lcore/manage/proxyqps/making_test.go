@@ -40,10 +40,10 @@ func slowRig(t *testing.T, c proxyqps.Config) *rig {
 	return r
 }
 
-var wide = proxyqps.Config{Max: 8, PerHost: 4, Every: time.Second, Workers: 1}
+var wide = proxyqps.Config{Max: 8, Limits: proxyqps.Limits{PerHost: 4}, Every: time.Second, Workers: 1}
 
-// TestSlowPort checks that nothing waits for the port but the packets and the services of a proxy QP that is being made,
-// and that it counts in the limits.
+// TestSlowPort checks that nothing waits for the port but the packets and the services of a proxy QP that is being
+// made, and that it counts in the limits.
 func TestSlowPort(t *testing.T) {
 	r, now := slowRig(t, wide), time.Now()
 	var packets []*pending
@@ -72,8 +72,8 @@ func TestSlowPort(t *testing.T) {
 	}
 }
 
-// TestEndsWhileMade checks that a proxy QP that is being made ends with its host, by policy and by another Q_Key, and that
-// the queue pair that comes too late is destroyed.
+// TestEndsWhileMade checks that a proxy QP that is being made ends with its host, by policy and by another Q_Key, and
+// that the queue pair that comes too late is destroyed.
 func TestEndsWhileMade(t *testing.T) {
 	for name, c := range map[string]struct {
 		end      func(r *rig)
@@ -112,7 +112,7 @@ func TestEndsWhileMade(t *testing.T) {
 // one that it makes is used.
 func TestStopsWhileMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, now := slowRig(t, proxyqps.Config{Max: 16 + 4, PerHost: 16 + 4, Workers: 1}), time.Now()
+		r, now := slowRig(t, proxyqps.Config{Max: 16 + 4, Limits: proxyqps.Limits{PerHost: 16 + 4}, Workers: 1}), time.Now()
 		var packets []*pending
 		for i := range 16 + 4 { // more than the port makes at a time
 			packets = append(packets, r.punt(host, ib.QPN(11+i), now))
@@ -155,6 +155,26 @@ func TestWaitingPackets(t *testing.T) {
 	r.want("after all", 2)
 }
 
+// TestWaitingRoom checks that the packets that wait are no more than there is room for, of one host half of them.
+func TestWaitingRoom(t *testing.T) {
+	c := wide
+	c.Waiting = 10
+	r, now := slowRig(t, c), time.Now()
+	waits := func(src netip.Addr) (n int) {
+		for range 20 {
+			if r.punt(src, 11, now).rejected == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	if one, two := waits(host), waits(other); one != 5 || two != 3 { // half of what is left
+		t.Errorf("%d and %d wait", one, two)
+	}
+	close(r.slow)
+	r.want("in the end", 2)
+}
+
 // TestPortFails checks that all that wait for a queue pair learn that there is none.
 func TestPortFails(t *testing.T) {
 	r, now := slowRig(t, wide), time.Now()
@@ -165,4 +185,31 @@ func TestPortFails(t *testing.T) {
 	if p.why != punt.RejectFull || p.rejected != 1 || !errors.Is(service.err, r.failed) || service.ends != 1 || r.Of(host) != 0 {
 		t.Errorf("%+v, %+v, %d are counted", p, service, r.Of(host))
 	}
+}
+
+// TestWaitingShares checks that one host's packets leave room for others' to wait.
+func TestWaitingShares(t *testing.T) {
+	r, now := slowRig(t, proxyqps.Config{Max: 32, Limits: proxyqps.Limits{PerHost: 24}, Every: time.Second, Workers: 1}), time.Now()
+	busy := 0
+	for i := range 20 * 256 {
+		if p := r.punt(host, ib.QPN(11+i%20), now); p.rejected == 1 && p.why == punt.RejectBusy {
+			busy++
+		}
+	}
+	if busy != 20*256-2048 {
+		t.Errorf("%d of %d packets of one host do not wait, want all but 2048", busy, 20*256)
+	}
+	if p := r.punt(other, 11, now); p.rejected != 0 {
+		t.Errorf("another host's: %+v", p)
+	}
+	close(r.slow)
+	r.want("made", 21)
+	r.slow = make(chan struct{})
+	for range 256 {
+		if p := r.punt(host, 99, now); p.rejected == 1 && p.why == punt.RejectBusy {
+			t.Fatal("the room is not free again")
+		}
+	}
+	close(r.slow)
+	r.settle()
 }

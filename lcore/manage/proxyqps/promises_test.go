@@ -11,6 +11,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/manage/proxyqps"
 	"causeway/lcore/manage/punt"
+	"causeway/tables"
 )
 
 // promise promises room, or is denied it for a reason; "": it is not.
@@ -25,7 +26,7 @@ func (r *rig) promise(host netip.Addr, port uint16, now time.Time, denied string
 // TestPromises checks that there is room for the proxy QP of each host that was told of a service, until it has it or
 // does not come.
 func TestPromises(t *testing.T) {
-	r, now := newRig(t, proxyqps.Config{Max: 6, PerHost: 3, Every: time.Second, Workers: 1}), time.Now()
+	r, now := newRig(t, proxyqps.Config{Max: 6, Limits: proxyqps.Limits{PerHost: 3}, Every: time.Second, Workers: 1}), time.Now()
 	r.must(host, 11, 7, now)
 	r.promise(host, 1, now, "")
 	r.promise(host, 1, now, "") // the same program once more
@@ -40,6 +41,9 @@ func TestPromises(t *testing.T) {
 	r.promise(host, 4, now, "all its 3")
 	now = now.Add(2 * time.Minute) // then they are idle, and make room
 	r.promise(host, 4, now, "")
+	for i := range ib.QPN(3) { // and now they are in use again
+		r.tables.ProxyQPs.MarkUsed(tables.HostQP{Host: host, HostQPN: 11 + i})
+	}
 	r.promise(other, 1, now, "")
 	r.promise(other, 2, now, "")
 	r.promise(other, 3, now, "all 6")
@@ -51,10 +55,10 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestPromisedRoom checks that nobody else takes the room that is promised to a host, and that the host itself does only by the
-// queue pairs that it was promised room for.
+// TestPromisedRoom checks that nobody else takes the room that is promised to a host, and that the host itself does
+// only by the queue pairs that it was promised room for.
 func TestPromisedRoom(t *testing.T) {
-	r, now := newRig(t, proxyqps.Config{Max: 6, PerHost: 4, Every: time.Second, Workers: 1}), time.Now()
+	r, now := newRig(t, proxyqps.Config{Max: 6, Limits: proxyqps.Limits{PerHost: 4}, Every: time.Second, Workers: 1}), time.Now()
 	for port := range uint16(3) {
 		r.promise(host, port, now, "")
 	}
@@ -81,7 +85,7 @@ func TestPromisedRoom(t *testing.T) {
 
 // TestPromisedPartitions checks that a queue pair has room in each partition that it was told of a service in.
 func TestPromisedPartitions(t *testing.T) {
-	r, now := newRig(t, proxyqps.Config{Max: 6, PerHost: 2, Every: time.Second, Workers: 1}), time.Now()
+	r, now := newRig(t, proxyqps.Config{Max: 6, Limits: proxyqps.Limits{PerHost: 2}, Every: time.Second, Workers: 1}), time.Now()
 	for _, partition := range []uint8{0, 3, 0, 3} {
 		if err := r.Promise(host, 1, partition, now); err != nil {
 			t.Errorf("in partition %d: %v", partition, err)
@@ -97,5 +101,62 @@ func TestPromisedPartitions(t *testing.T) {
 	r.Release(host, 1, 3)
 	if err := r.Promise(host, 1, 4, now); err != nil {
 		t.Errorf("in place of another: %v", err)
+	}
+}
+
+// TestPromisesGiveWay checks that hosts that ask for services without end, and never send, do not keep a host out that
+// has less: it is served at once where their promises are old enough, and theirs stay where it has as many.
+func TestPromisesGiveWay(t *testing.T) {
+	const most, each = 2048, 512
+	r, now := newRig(t, proxyqps.Config{Max: most, Limits: limits(each), Every: time.Second, Workers: 1}), time.Now()
+	for i := range most {
+		r.promise(netip.AddrFrom4([4]byte{10, 9, 0, byte(10 + i%4)}), uint16(i), now, "")
+		now = now.Add(10 * time.Millisecond) // 100 a second in all: far from a minute until the last
+		r.Tick(now)
+	}
+	r.promise(other, 1, now, "")
+	p := r.punt(other, 5, now)
+	if r.settle(); p.requeued != 1 {
+		t.Errorf("the newcomer's queue pair: %+v", p)
+	}
+	for i := range uint16(9) {
+		r.promise(other, 2+i, now, "")
+	}
+	r.must(other, 6, 7, now)
+	late := netip.MustParseAddr("10.9.0.99")
+	for i := range ib.QPN(20) { // without a request before
+		if why, ok := r.sends(late, 5+i, now); !ok {
+			t.Errorf("its queue pair %d: %v", i, why)
+		}
+	}
+}
+
+// TestForgedRequests checks that requests for services from forged addresses keep nobody out, who may be known or new.
+func TestForgedRequests(t *testing.T) {
+	const most = 64
+	r, now := newRig(t, proxyqps.Config{Max: most, Limits: limits(32), Every: time.Second, Workers: 1}), time.Now()
+	r.promise(host, 1, now, "")
+	r.must(host, 9, 7, now)
+	for i := range 100 { // each has as many as a stranger gets
+		ip := r.stranger(byte(i))
+		_, _ = r.Promise(ip, 1, 0, now), r.Promise(ip, 2, 0, now)
+	}
+	for i := range ib.QPN(10) {
+		if why, ok := r.sends(other, 5+i, now); !ok {
+			t.Errorf("a newcomer's queue pair %d: %v", i, why)
+		}
+	}
+	r.promise(other, 1, now, "")
+	if why, ok := r.sends(r.stranger(200), 5, now); !ok {
+		t.Errorf("one that cannot be told from them: %v", why)
+	}
+	if _, err := r.get(host, 10, 7, now); err != nil {
+		t.Errorf("a service of the one that is known: %v", err)
+	}
+	for i := range 100 {
+		_ = r.Promise(r.stranger(byte(i)), 3, 0, now)
+	}
+	if why, ok := r.sends(host, 20, now); !ok {
+		t.Errorf("the one that was promised: %v", why)
 	}
 }

@@ -3,6 +3,7 @@
 package proxyqps
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"net/netip"
@@ -11,7 +12,7 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
-	"causeway/lcore/manage/ask"
+	"causeway/lcore/manage/limit"
 	"causeway/lcore/manage/punt"
 	"causeway/tables"
 )
@@ -29,40 +30,49 @@ type proxyQP struct {
 	qp     uint32    // the IB port's handle
 	qpn    ib.QPN    // on IB
 	usedAt time.Time // when it was last seen to have been used
+
+	answered bool // something came back from InfiniBand
 }
 
 // ProxyQPs are all proxy QPs. New makes them.
 type ProxyQPs struct {
 	Deps
+	inUse
 	cfg     Config
-	hosts   Hosts
 	sources Sources
-	allow   []netip.Prefix // hosts that may have any; only when policy is set
-	policy  bool           // SetAllow was called; until then the workers' policy is enough
+	policy  policy
 
-	proxyQPs map[key]proxyQP
 	making   map[key]*making
-	perHost  map[netip.Addr]int // made and being made
-	waiting  int                // packets that wait for those that are being made
+	waiting  waiting
+	perHost  map[netip.Addr]int       // made and being made
+	crowded  map[netip.Addr]time.Time // hosts at their limit, all of whose proxy QPs were in use then
 	promises promises
+	rates    rates
 	sweep    sweep
 	turn     int // of workers, to get the next proxy QP of a service
 	count    Counters
 
-	makes, ends ask.Slots // of calls of the port
+	pressed time.Time // when one host's proxy QP last made room for another's
+	device  *device
+	ceiling ceiling
 }
 
 // New makes ProxyQPs. Connect completes them.
 func New(c Config, d Deps) *ProxyQPs {
-	return &ProxyQPs{
-		Deps: d, cfg: c, proxyQPs: map[key]proxyQP{}, making: map[key]*making{}, perHost: map[netip.Addr]int{},
-		makes: make(ask.Slots, makesAtOnce), ends: make(ask.Slots, endsAtOnce),
+	device := newDevice(&d)
+	p := &ProxyQPs{
+		Deps: d, cfg: c, making: map[key]*making{}, perHost: map[netip.Addr]int{}, crowded: map[netip.Addr]time.Time{},
+		inUse:   inUse{tables: d.Tables, log: d.Log, isBehind: device.isBehind, proxyQPs: map[key]proxyQP{}, order: limit.NewLRU[key](classes)},
+		waiting: waiting{most: cmp.Or(c.Waiting, WaitMost), of: map[netip.Addr]int{}},
+		rates:   rates{hosts: map[netip.Addr]*limit.Rate{}}, promises: newPromises(), device: device, ceiling: ceiling{limit: c.Max, log: d.Log},
 	}
+	p.rates.set(c.Rate, c.RatePerHost)
+	return p
 }
 
 // Connect gives the parts of management that proxy QPs need, and that themselves need proxy QPs. It is called before
 // any other method.
-func (p *ProxyQPs) Connect(h Hosts, s Sources) { p.hosts, p.sources = h, s }
+func (p *ProxyQPs) Connect(h Hosts, s Sources) { p.hosts, p.promises.hosts, p.sources = h, h, s }
 
 // Of returns how many proxy QPs a host has, those that are being made included.
 func (p *ProxyQPs) Of(host netip.Addr) int { return p.perHost[host] }
@@ -70,31 +80,41 @@ func (p *ProxyQPs) Of(host netip.Addr) int { return p.perHost[host] }
 // Hosts yields the hosts with proxy QPs.
 func (p *ProxyQPs) Hosts() iter.Seq[netip.Addr] { return maps.Keys(p.perHost) }
 
+// Most returns how many proxy QPs there can be: the limit, or what the device makes.
+func (p *ProxyQPs) Most(now time.Time) int { return p.ceiling.most(now) }
+
 // Counters returns a copy of the counters.
 func (p *ProxyQPs) Counters() Counters { return p.count }
 
 // SetLimits changes limits. Proxy QPs that are too many stay until they are idle.
-func (p *ProxyQPs) SetLimits(perHost int, idle time.Duration) {
-	p.cfg.PerHost, p.cfg.Idle = perHost, idle
+func (p *ProxyQPs) SetLimits(l Limits) {
+	p.cfg.Limits = l
+	p.rates.set(l.Rate, l.RatePerHost)
 }
 
 // SetAllow lets these hosts have proxy QPs, and no others: those of others end. The workers know the policy already.
 func (p *ProxyQPs) SetAllow(allow []netip.Prefix) {
-	p.allow, p.policy = slices.Clone(allow), true
+	p.policy = policy{slices.Clone(allow), true}
 	var denied []key
 	for k := range p.proxyQPs {
-		if p.isDenied(k.Host) {
+		if p.policy.denies(k.Host) {
 			denied = append(denied, k)
 		}
 	}
 	for _, k := range denied {
 		p.remove(k, "denied")
 	}
-	p.cancelIf(func(m *making) bool { return p.isDenied(m.Host) }, punt.RejectDenied, errRemoved("denied"))
+	p.cancelIf(func(m *making) bool { return p.policy.denies(m.Host) }, punt.RejectDenied, errRemoved("denied"))
 }
 
-func (p *ProxyQPs) isDenied(host netip.Addr) bool {
-	return p.policy && !slices.ContainsFunc(p.allow, func(a netip.Prefix) bool { return a.Contains(host) })
+// A policy is which hosts may have proxy QPs.
+type policy struct {
+	allow []netip.Prefix // only when set
+	set   bool           // SetAllow was called; until then the workers' policy is enough
+}
+
+func (y *policy) denies(host netip.Addr) bool {
+	return y.set && !slices.ContainsFunc(y.allow, func(a netip.Prefix) bool { return a.Contains(host) })
 }
 
 // HandlePending learns the source of a pending packet, and requeues it once it has a proxy QP.
@@ -105,43 +125,66 @@ func (p *ProxyQPs) HandlePending(f frame.Frame, packet punt.PendingPacket, now t
 		return
 	}
 	k := key{Host: x.host, HostQPN: x.qpn, Partition: packet.Partition()}
-	if p.isDenied(k.Host) { // since the worker looked
+	if p.policy.denies(k.Host) { // since the worker looked
 		packet.Reject(punt.RejectDenied)
 		return
 	}
 	_, exists := p.proxyQPs[k] // made meanwhile, or the frame is from another MAC address
 	m := p.making[k]
-	var err error
 	if !exists && m == nil {
-		err = p.makeRoom(k.Host, now) // before a host that is known makes room for this one, in vain
-	}
-	if err == nil {
-		if why, bad := p.hosts.Learn(k.Host, f.Eth.Src(), punt.VID(f), x.version, now); bad != nil {
-			if !exists && m == nil {
-				p.count.ProxyQPsDenied++
-			}
-			packet.Reject(why)
+		if m = p.begun(x, f, packet, now); m == nil {
 			return
 		}
+	} else if why, err := p.learn(x, f, now); err != nil {
+		packet.Reject(why)
+		return
 	}
-	switch {
-	case err != nil:
-		p.denied(k, err)
-		packet.Reject(punt.RejectFull)
-	case exists:
+	if exists {
 		packet.Requeue()
-	default:
-		if m == nil {
-			p.promises.keep(k.Host)
-			m = p.begin(&making{key: k, worker: packet.Worker(), qkey: x.qkey, version: x.version})
-		}
-		p.wait(m, packet)
+		return
 	}
+	p.waiting.add(m, packet)
+}
+
+func (p *ProxyQPs) learn(x sender, f frame.Frame, now time.Time) (punt.Rejection, error) {
+	return p.hosts.Learn(x.host, f.Eth.Src(), punt.VID(f), x.version, now)
+}
+
+// begun begins the proxy QP that a packet needs, and learns its host; or rejects the packet, and returns nil. A host
+// that is known is learned first: who only pretends to be that host uses up nothing of what it may have. One that is
+// not known is learned last: no other makes room for it in vain.
+func (p *ProxyQPs) begun(x sender, f frame.Frame, packet punt.PendingPacket, now time.Time) *making {
+	k := key{Host: x.host, HostQPN: x.qpn, Partition: packet.Partition()}
+	var a admission
+	admit := func() (no *refusal) {
+		a, no = p.admit(applicant{x.host, f.Eth.Src(), punt.VID(f)}, now)
+		return no
+	}
+	learn := func() *refusal {
+		if why, err := p.learn(x, f, now); err != nil { // which has said so
+			return &refusal{why: why}
+		}
+		return nil
+	}
+	steps := [2]func() *refusal{admit, learn}
+	if _, known := p.hosts.Find(x.host); known {
+		steps = [2]func() *refusal{learn, admit}
+	}
+	for _, step := range steps {
+		if no := step(); no != nil {
+			p.denied(k, no.err)
+			packet.Reject(no.why)
+			return nil
+		}
+	}
+	p.enter(x.host, a, now)
+	p.promises.keep(k.Host)
+	return p.begin(&making{key: k, worker: packet.Worker(), qkey: x.qkey, version: x.version})
 }
 
 func (p *ProxyQPs) denied(k key, err error) {
 	p.count.ProxyQPsDenied++
-	if p.Log.Allow("proxy_qp_rejected", 1) {
+	if err != nil && p.Log.Allow("proxy_qp_rejected", 1) {
 		p.Log.Warn("proxy_qp_rejected", "host", k.Host, "qpn", k.HostQPN, "error", err)
 	}
 }
@@ -185,18 +228,6 @@ func roceSender(src netip.Addr, bth []byte, version uint8) (sender, bool) {
 	return sender{src, deth.SrcQP(), deth.QKey(), version}, true
 }
 
-// makeRoom makes room for another proxy QP of a host, which may be one that was promised to it, or reports why there is none.
-func (p *ProxyQPs) makeRoom(host netip.Addr, now time.Time) error {
-	others := p.promises.n - len(p.promises.of[host])
-	switch {
-	case p.taken()+others >= p.cfg.Max:
-		return errTotal(p.cfg.Max)
-	case p.perHost[host] >= p.cfg.PerHost && !p.evict(host, now):
-		return errPerHost(p.cfg.PerHost)
-	}
-	return nil
-}
-
 // remove ends a proxy QP: first in the tables, so that no worker finds it any more. What a worker still sends by it the
 // port drops.
 func (p *ProxyQPs) remove(k key, why string) {
@@ -206,8 +237,9 @@ func (p *ProxyQPs) remove(k key, why string) {
 		return
 	}
 	delete(p.proxyQPs, k)
+	p.order.Remove(k)
 	p.uncount(k.Host)
-	p.destroy(s.qp, s.qpn)
+	p.device.destroy(s.qp, s.qpn)
 	p.Log.Debug("proxy_qp_removed", "host", k.Host, "host_qpn", k.HostQPN, "qpn", s.qpn, "why", why)
 }
 
@@ -215,19 +247,9 @@ func (p *ProxyQPs) remove(k key, why string) {
 func (p *ProxyQPs) uncount(host netip.Addr) {
 	if p.perHost[host]--; p.perHost[host] <= 0 {
 		delete(p.perHost, host)
+		delete(p.crowded, host)
 		p.sources.Drop(host)
 	}
-}
-
-// destroy makes the port destroy a queue pair, in a goroutine of its own.
-func (p *ProxyQPs) destroy(qp uint32, qpn ib.QPN) {
-	p.Ask.Go(func() {
-		p.ends <- struct{}{}
-		defer func() { <-p.ends }()
-		if err := p.Port.DestroyProxyQP(qp); err != nil {
-			p.Log.Warn("proxy_qp_leaked", "qpn", qpn, "error", err)
-		}
-	})
 }
 
 // RemoveHost ends all proxy QPs of a host.
@@ -240,17 +262,4 @@ func (p *ProxyQPs) RemoveHost(host netip.Addr, why string) {
 		p.remove(k, why)
 	}
 	p.cancelIf(func(m *making) bool { return m.Host == host }, punt.RejectSource, errRemoved(why))
-}
-
-// SendFrom makes all proxy QPs of a host send from a source.
-func (p *ProxyQPs) SendFrom(host netip.Addr, source uint8) {
-	for s := range p.Tables.Of(host) {
-		if s.Source == source {
-			continue
-		}
-		s.Source = source
-		if _, err := p.Tables.Put(s); err != nil { // the old entry stays, and the port sends from the bridge's own
-			p.Log.Warn("proxy_qp_source", "host", host, "host_qpn", s.HostQPN, "error", err)
-		}
-	}
 }

@@ -3,9 +3,10 @@
 package proxyqps_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/ask"
@@ -29,8 +31,8 @@ var (
 	mac   = frame.MAC{2, 0, 0, 0, 0, 1}
 )
 
-// A rig is ProxyQPs with real tables and fakes. It implements the Port, the Hosts and the Sources, too, and the test runs
-// the loop.
+// A rig is ProxyQPs with real tables and fakes. It implements the Port, the Hosts and the Sources, too, and the test
+// runs the loop.
 type rig struct {
 	*proxyqps.ProxyQPs
 	t       *testing.T
@@ -43,25 +45,32 @@ type rig struct {
 	open    map[uint32]int // by handle: the worker
 	next    uint32
 	failed  error // of the port
+	most    int   // queue pairs that the device makes; 0: no limit
+	log     *bytes.Buffer
 	given   map[netip.Addr]bool
+	strange map[netip.Addr]bool // have not shown that they exist
+	routed  map[netip.Addr]bool // and cannot be asked to
+	asked   map[netip.Addr]int
 	learned error
 }
 
 func newRig(t *testing.T, c proxyqps.Config) *rig {
-	ts, err := tables.New(tables.Config{MaxHosts: 8, MaxProxyQPs: 16, MaxNodes: 8, MaxGroups: 8, MaxReaders: 1})
+	ts, err := tables.New(tables.Config{MaxHosts: 512, MaxProxyQPs: 512, MaxNodes: 8, MaxGroups: 8, MaxReaders: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(ts.Close)
 	c.PKey = func(uint8) ib.PKey { return ib.PKeyDefault }
-	r := &rig{t: t, tables: ts, open: map[uint32]int{}, given: map[netip.Addr]bool{}, inbox: inbox.New(256, errors.New("ended"))}
+	r := &rig{t: t, tables: ts, open: map[uint32]int{}, given: map[netip.Addr]bool{}, strange: map[netip.Addr]bool{}, routed: map[netip.Addr]bool{},
+		asked: map[netip.Addr]int{}, log: &bytes.Buffer{}, inbox: inbox.New(256, errors.New("ended"))}
 	r.ask = ask.New(r.inbox)
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
 	r.stop = stop
 	r.ask.Start(ctx)
 	r.ProxyQPs = proxyqps.New(c, proxyqps.Deps{
-		Tables: ts.ProxyQPs, Port: r, Ask: r.ask, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
+		Tables: ts.ProxyQPs, Port: r, IsShort: func(err error) bool { return errors.Is(err, ibside.ErrNoQueuePair) }, Ask: r.ask,
+		Log: ratelog.New(slog.New(slog.NewTextHandler(r.log, nil))),
 	})
 	r.Connect(r, r)
 	return r
@@ -76,6 +85,9 @@ func (r *rig) CreateProxyQP(worker int, _ ib.PKey, _ ib.QKey) (uint32, ib.QPN, e
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.most > 0 && len(r.open) >= r.most {
+		return 0, 0, fmt.Errorf("verbs: %w", ibside.ErrNoQueuePair)
+	}
 	r.next++
 	r.open[r.next] = worker
 	return r.next, ib.QPN(0x1000 + r.next), nil
@@ -97,6 +109,15 @@ func (r *rig) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8, _ 
 	}
 	_, err := r.tables.Hosts.Put(tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version})
 	return punt.RejectFull, err
+}
+
+func (r *rig) Standing(ip netip.Addr) (confirmed, onLink bool) { return !r.strange[ip], !r.routed[ip] }
+
+func (r *rig) Confirm(ip netip.Addr, _ frame.MAC, _ uint16, _ time.Time) { r.asked[ip]++ }
+
+func (r *rig) Find(ip netip.Addr) (tables.Host, bool) {
+	h, _, known := r.tables.Hosts.Find(ip)
+	return h, known
 }
 
 func (r *rig) Give(host netip.Addr) uint8 {
@@ -161,7 +182,7 @@ func (r *rig) want(what string, n int) {
 
 // TestForService checks that a queue pair has one proxy QP while its Q_Key stays, and that workers get them in turn.
 func TestForService(t *testing.T) {
-	r, now := newRig(t, proxyqps.Config{Max: 8, PerHost: 4, Every: time.Second, Workers: 2}), time.Now()
+	r, now := newRig(t, proxyqps.Config{Max: 8, Limits: proxyqps.Limits{PerHost: 4}, Every: time.Second, Workers: 2}), time.Now()
 	a := r.must(host, 5, 7, now)
 	if b := r.must(host, 5, 7, now); a != b || r.Of(host) != 1 || r.SeenUsed(tables.HostQP{Host: host, HostQPN: 5}) != now {
 		t.Errorf("the same queue pair has %v and %v; %d in all", a, b, r.Of(host))
@@ -182,7 +203,7 @@ func TestForService(t *testing.T) {
 
 // TestLimits checks that the limits are kept, and that a host's idle proxy QP makes room for its next.
 func TestLimits(t *testing.T) {
-	r, now := newRig(t, proxyqps.Config{Max: 3, PerHost: 2, Every: time.Second, Workers: 1}), time.Now()
+	r, now := newRig(t, proxyqps.Config{Max: 3, Limits: proxyqps.Limits{PerHost: 2}, Every: time.Second, Workers: 1}), time.Now()
 	r.must(host, 11, 7, now)
 	r.must(host, 12, 7, now)
 	if _, err := r.get(host, 13, 7, now.Add(time.Second)); err == nil || !strings.Contains(err.Error(), "all its 2") {
@@ -203,7 +224,7 @@ func TestLimits(t *testing.T) {
 // TestEnds checks that proxy QPs end by age, by policy and with their host, in the tables and at the port, and that
 // their sources are given back.
 func TestEnds(t *testing.T) {
-	r, now := newRig(t, proxyqps.Config{Max: 8, PerHost: 4, Idle: time.Minute, Every: time.Second, Workers: 1}), time.Now()
+	r, now := newRig(t, proxyqps.Config{Max: 8, Limits: proxyqps.Limits{PerHost: 4, Idle: time.Minute}, Every: time.Second, Workers: 1}), time.Now()
 	for qpn := range ib.QPN(3) {
 		r.must(host, qpn+11, 7, now)
 	}
@@ -248,7 +269,7 @@ func (p *pending) Reject(why punt.Rejection) {
 
 // TestPlainUDP checks that all plain UDP of a host has one proxy QP, beside those of its RoCE queue pairs.
 func TestPlainUDP(t *testing.T) {
-	r, now := newRig(t, proxyqps.Config{Max: 8, PerHost: 4, Idle: time.Minute, Every: time.Second, Workers: 2}), time.Now()
+	r, now := newRig(t, proxyqps.Config{Max: 8, Limits: proxyqps.Limits{PerHost: 4, Idle: time.Minute}, Every: time.Second, Workers: 2}), time.Now()
 	r.must(host, 5, 7, now)
 	for i, port := range []uint16{40000, 40001} {
 		f, fault := frame.Open(frame.AppendUDP(nil, frame.Link{MAC: mac}, frame.GroupMAC(netip.MustParseAddr("239.1.2.3")), frame.Datagram{

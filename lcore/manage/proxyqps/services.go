@@ -55,15 +55,17 @@ func (p *ProxyQPs) forService(s *Service, now time.Time) (ib.QPN, *making, error
 		}
 		return 0, p.beginAnew(m, s.QKey), nil
 	}
-	if err := p.roomFor(k.Host, now); err != nil { // it is none of the promised ones
+	if err := p.roomToPromise(k.Host, now); err != nil { // it is none of the promised ones
 		return 0, nil, err
 	}
-	if err := p.makeRoom(k.Host, now); err != nil {
+	room, err := p.roomFor(k.Host, p.promises.n, now)
+	if err != nil {
 		return 0, nil, err
 	}
 	if _, err := p.hosts.Learn(s.Host, s.MAC, s.VLAN, s.Version, now); err != nil {
 		return 0, nil, err
 	}
+	p.makeRoom(room, k.Host, now)
 	p.turn++
 	return 0, p.begin(&making{key: k, worker: p.turn % p.cfg.Workers, qkey: s.QKey, version: s.Version}), nil
 }

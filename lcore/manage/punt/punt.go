@@ -41,11 +41,13 @@ type Rejection int
 
 // The rejections.
 const (
-	RejectFull    Rejection = iota // a limit is reached, or the IB port gives no QP
-	RejectSource                   // the source contradicts what is configured for its address
-	RejectStopped                  // the bridge is stopping
-	RejectBusy                     // too many packets wait for proxy QPs that are being made
-	RejectDenied                   // policy does not allow the source any more
+	RejectFull        Rejection = iota // a limit is reached, or the IB port gives no QP
+	RejectSource                       // the source contradicts what is configured for its address
+	RejectStopped                      // the bridge is stopping
+	RejectBusy                         // too many packets wait for proxy QPs that are being made
+	RejectDenied                       // policy does not allow the source any more
+	RejectUnconfirmed                  // the source has not shown that it exists
+	RejectRate                         // proxy QPs are wanted too fast
 )
 
 // TTL is the time to live, or hop limit, of datagrams that the bridge itself sends.

@@ -18,7 +18,8 @@ import (
 	"causeway/tables"
 )
 
-// Config says which services are proxied, and for which hosts. SetPorts, SetAllow and SetTranslate change what may change.
+// Config says which services are proxied, and for which hosts. SetPorts, SetAllow and SetTranslate change what may
+// change.
 type Config struct {
 	Port     ibside.Services // nil: the IB port cannot; then every request is rejected
 	Ports    []ibside.PortRange
@@ -53,6 +54,10 @@ type Hosts interface {
 	Find(ip netip.Addr) (tables.Host, bool)
 	// Ask asks for a host's MAC address. It reports false when the request could not be sent.
 	Ask(ip netip.Addr) bool
+	// Standing reports whether a host has shown that it exists.
+	Standing(ip netip.Addr) (confirmed, onLink bool)
+	// Confirm asks a host whether it is there that has not shown it.
+	Confirm(ip netip.Addr, mac frame.MAC, vlan uint16, now time.Time)
 	// AnswersFor reports whether an address is the bridge's own or a node's.
 	AnswersFor(ip netip.Addr) bool
 	// IsSpoofed reports whether the sender from an address is not the one that the configuration gives it to.

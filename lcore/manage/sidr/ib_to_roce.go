@@ -59,8 +59,8 @@ type questions struct {
 
 func newQuestions(s *shared) *questions {
 	q := &questions{
-		shared: s, quota: pending.NewQuota(pendingMost, pendingBySource), all: map[uint32]*question{}, unknown: map[netip.Addr]*unknownHost{},
-		handling: make(chan struct{}, pendingMost),
+		shared: s, quota: pending.NewQuota(PendingMost, pendingBySource), all: map[uint32]*question{}, unknown: map[netip.Addr]*unknownHost{},
+		handling: make(chan struct{}, PendingMost),
 	}
 	q.setTranslate(s.cfg.Translate)
 	return q
@@ -175,8 +175,8 @@ func (q *questions) judge(r *ibside.ServiceRequest, known bool) (Result, uint8) 
 	return Answered, ib.SIDRStatusOK
 }
 
-// partitionOf returns the number of the partition that a node asks in, where it gets its answers, too. A node with a P_Key by
-// configuration gets them in that partition alone.
+// partitionOf returns the number of the partition that a node asks in, where it gets its answers, too. A node with a
+// P_Key by configuration gets them in that partition alone.
 func (q *questions) partitionOf(r *ibside.ServiceRequest) (uint8, bool) {
 	own := q.Nodes.PKey(r.From)
 	switch {

@@ -14,9 +14,16 @@ import (
 // Limits, in each direction. A thousand requests a second whose answers take a second fit; a host that sends more than
 // its share leaves the others theirs.
 const (
-	pendingMost     = 2048 // requests under way
+	PendingMost     = 2048 // requests under way
 	pendingBySource = 512  // of them, of one host or node
-	answersMost     = 16384
+	// strangersMost is how many of them may be of hosts that have not shown that they exist. IB ports have 512 under way
+	// at a time, and others wait: what forged addresses ask of nodes that do not answer leaves half of that free.
+	strangersMost = 256
+	// atPortByHost is how many of a host's the port has at a time; its others wait for these, not for other hosts'. A node
+	// that does not answer is asked for 30 s: one host that asks for what is not there leaves seven eighths of the port
+	// free.
+	atPortByHost = 64
+	answersMost  = 16384
 	// answersKept is how long an answer is repeated: a kernel sends its request again after 4.1 s, and may lose
 	// that, too.
 	answersKept = 20 * time.Second

@@ -11,11 +11,12 @@ import (
 	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage/proxyqps"
 	"causeway/lcore/manage/sidr/pending"
 )
 
-// connectTimeout bounds how long the port may ask an IB node. A RoCE host sends its request 16 times in 65 s and then
-// gives up: it gets an answer before that.
+// connectTimeout bounds how long a request may wait for its turn, and the port may then ask an IB node. A RoCE host
+// sends its request 16 times in 65 s and then gives up: it gets an answer before that.
 const connectTimeout = 30 * time.Second
 
 // A request is a RoCE host's SIDR_REQ.
@@ -25,7 +26,9 @@ type request struct {
 	tid    uint64
 	fields ib.SIDRReqFields
 
-	partition uint8 // of the node
+	partition uint8     // of the node
+	stranger  bool      // the host had not shown that it exists
+	until     time.Time // it is too late for an answer then
 }
 
 func (r *request) key() requestKey {
@@ -44,13 +47,15 @@ func (r *request) srcPort() uint16 {
 type requests struct {
 	*shared
 	quota   pending.Quota // by RoCE host
+	strange int           // of those under way: strangers'
 	asking  map[requestKey]bool
+	turns   turns
 	answers pending.Answers[requestKey, outcome] // the last ones given, for hosts that send again
 }
 
 func newRequests(s *shared) *requests {
 	return &requests{
-		shared: s, quota: pending.NewQuota(pendingMost, pendingBySource), asking: map[requestKey]bool{},
+		shared: s, quota: pending.NewQuota(PendingMost, pendingBySource), asking: map[requestKey]bool{}, turns: turns{},
 		answers: pending.NewAnswers[requestKey, outcome](answersMost, answersKept),
 	}
 }
@@ -70,12 +75,7 @@ func (q *requests) requested(r request) {
 	}
 	result, status := q.judge(&r)
 	if result == Answered {
-		result = take(&q.quota, key.from)
-	}
-	r.partition = q.PartitionOf(q.Nodes.GID(key.to))
-	if result == Answered && q.ProxyQPs.Promise(key.from, r.srcPort(), r.partition, time.Now()) != nil {
-		q.quota.Give(key.from)
-		result, status = NoProxyQP, ib.SIDRStatusNoQP
+		result, status = q.admit(&r)
 	}
 	if result != Answered {
 		q.end(&r, result)
@@ -85,7 +85,45 @@ func (q *requests) requested(r request) {
 		return
 	}
 	q.asking[key] = true
-	q.connect(r)
+	r.until = time.Now().Add(connectTimeout)
+	if q.turns.take(&r) {
+		q.connect(r)
+	}
+}
+
+// admit takes a request's place, and that of a proxy QP. A host that has not shown that it exists is asked to; when
+// there are too many of these, it gets no answer, and sends again.
+func (q *requests) admit(r *request) (Result, uint8) {
+	from, now := r.packet.SrcIP, time.Now()
+	q.Hosts.Confirm(from, r.packet.Src, r.vid(), now)
+	confirmed, _ := q.Hosts.Standing(from)
+	if r.stranger = !confirmed; r.stranger && q.strange >= strangersMost {
+		return Busy, ib.SIDRStatusOK
+	}
+	if result := take(&q.quota, from); result != Answered {
+		return result, ib.SIDRStatusOK
+	}
+	r.partition = q.PartitionOf(q.Nodes.GID(r.packet.DstIP))
+	switch err := q.ProxyQPs.Promise(from, r.srcPort(), r.partition, now); {
+	case proxyqps.IsOfStranger(err):
+		q.quota.Give(from)
+		return BusySource, ib.SIDRStatusOK
+	case err != nil:
+		q.quota.Give(from)
+		return NoProxyQP, ib.SIDRStatusNoQP
+	}
+	if r.stranger {
+		q.strange++
+	}
+	return Answered, ib.SIDRStatusOK
+}
+
+// vid returns the VLAN of a request, 0 when it has no tag.
+func (r *request) vid() uint16 {
+	if r.packet.Tag == nil {
+		return 0
+	}
+	return r.packet.Tag.VID
 }
 
 func (q *requests) end(r *request, result Result) {
@@ -122,7 +160,8 @@ func isConsistent(r *request) bool {
 	return h.IsSane() && h.Src() == r.packet.SrcIP && h.Dst() == r.packet.DstIP && r.fields.PKey.Matches(r.packet.PKey)
 }
 
-// connect makes the port ask the node, in a goroutine of its own: there are at most as many as requests under way.
+// connect makes the port ask the node, in a goroutine of its own: there are at most as many as requests that have their
+// turn.
 func (q *requests) connect(r request) {
 	from, to, _ := q.cfg.toIB(r.packet.SrcIP, r.packet.DstIP) // judge has checked it
 	c := ibside.ServiceConnect{
@@ -132,7 +171,7 @@ func (q *requests) connect(r request) {
 	}
 	running, port := q.Ask.Running(), q.cfg.Port
 	q.Ask.Go(func() {
-		asking, cancel := context.WithTimeout(running, connectTimeout)
+		asking, cancel := context.WithDeadline(running, r.until)
 		defer cancel()
 		a, err := port.Connect(asking, c)
 		q.Ask.Later(running, func() { q.connected(r, a, err) })
@@ -144,9 +183,19 @@ func (q *requests) connected(r request, a ibside.ServiceAnswer, err error) {
 	key := r.key()
 	delete(q.asking, key)
 	q.quota.Give(key.from)
+	if next, waits := q.turns.pass(key.from); waits {
+		q.connect(next)
+	}
+	if r.stranger {
+		q.strange--
+	}
 	result, o := judgeAnswer(a, err)
 	if result != Answered {
 		q.ProxyQPs.Release(key.from, r.srcPort(), r.partition)
+	}
+	if result == Unreachable && q.Ask.Running().Err() != nil {
+		q.count[roceToIB][result]++ // the bridge ends: the host sends again, and may find the next one
+		return
 	}
 	if result != Answered && q.Log.Allow("service_failed", 1) {
 		q.Log.Warn("service_failed", "from", key.from, "to", key.to, "port", r.port(), "why", result, "status", o.status, "error", err)

@@ -74,6 +74,9 @@ func (r *rig) Find(ip netip.Addr) (tables.Host, bool) {
 	return tables.Host{IP: ip, MAC: hostMAC, Version: 2}, ip == host && r.known
 }
 
+func (r *rig) Standing(netip.Addr) (confirmed, onLink bool)     { return true, true }
+func (r *rig) Confirm(netip.Addr, frame.MAC, uint16, time.Time) {}
+
 func (r *rig) Ask(netip.Addr) bool {
 	r.asked++
 	return true

@@ -6,6 +6,7 @@ package nullverbstest
 /*
 #cgo pkg-config: libdpdk libibverbs
 #cgo CFLAGS: -O2 -g -std=gnu11 -Wall -Wextra -Werror -I${SRCDIR}/../../..
+#cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 #include <rte_mbuf.h>
 #include "perf/nullverbs/nullverbs.h"
 

@@ -8,6 +8,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -43,7 +44,8 @@ static struct sockaddr_in ipoib_address(const struct endpoint *e)
 }
 
 /* While the port is not up, a request would wait for seconds for an answer. And rdma_cm needs IPoIB to have joined its
- * own group, which takes it a moment after a change of the subnet. */
+ * own group, which takes it a moment after a change of the subnet: or two seconds, when it tries while the kernel does
+ * not know the new SM's address yet (-EAGAIN), because it waits that long before it tries again. */
 static void try_join(struct endpoint *e, struct group *g)
 {
 	struct ibv_port_attr port;
@@ -72,6 +74,7 @@ static void renew(struct endpoint *e, struct group *g, const struct ibv_ah_attr 
 		g->ah = NULL;
 	}
 	g->joined = true;
+	printf("{\"event\":\"joined\",\"at\":%.6f,\"mlid\":%u}\n", now(), path->dlid);
 }
 
 /* Takes an event, if there is one. */

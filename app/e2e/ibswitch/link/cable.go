@@ -20,8 +20,8 @@ const (
 	maxFrame            = 1 << 16
 )
 
-// Cable is an end of a cable to QEMU's -netdev dgram: a datagram is an Ethernet frame. Its socket is connected, so that a slow
-// guest holds the writer up, as credits do.
+// Cable is an end of a cable to QEMU's -netdev dgram: a datagram is an Ethernet frame. Its socket is connected, so that
+// a slow guest holds the writer up, as credits do.
 type Cable struct {
 	conn     *net.UnixConn
 	remote   string

@@ -5,8 +5,8 @@
 //	port ── Cable ── socket ── QEMU ── the guest's adapter
 //	port ── End ──── Pipe ──── End ─── the port of a software node
 //
-// A link trains: it is up when both ends are there, and either end can make it go down and come up again. Packets are LRH to
-// VCRC, and are not changed by anyone who has one: a multicast is one slice in many queues.
+// A link trains: it is up when both ends are there, and either end can make it go down and come up again. Packets are
+// LRH to VCRC, and are not changed by anyone who has one: a multicast is one slice in many queues.
 package link
 
 import "errors"
@@ -16,7 +16,8 @@ type Port interface {
 	// Receive takes a packet. It does not wait.
 	Receive(packet []byte)
 
-	// LinkChanged says that the link has come up, or gone down. A retrained link does both. Calls are in order, one at a time.
+	// LinkChanged says that the link has come up, or gone down. A retrained link does both. Calls are in order, one at a
+	// time.
 	LinkChanged(up bool)
 }
 
@@ -25,7 +26,8 @@ type Link interface {
 	// Start plugs the end into its port.
 	Start(p Port)
 
-	// Send waits until the link has taken the packet. It returns ErrDown, or ErrLifetime when the other end took none for too long.
+	// Send waits until the link has taken the packet. It returns ErrDown, or ErrLifetime when the other end took none for
+	// too long.
 	Send(packet []byte) error
 
 	// Retrain makes the link go down and come up again, at both ends.

@@ -30,8 +30,8 @@ func (t *training) settle(now time.Time) {
 	}
 }
 
-// heard takes the other end's training frame. It reports whether to answer at once: never between two ends of which one is
-// not there, which would go on forever.
+// heard takes the other end's training frame. It reports whether to answer at once: never between two ends of which one
+// is not there, which would go on forever.
 func (t *training) heard(now time.Time, present bool, epoch uint8) bool {
 	t.seen = now
 	if t.up && epoch != t.peerEpoch {

@@ -28,14 +28,19 @@ func newAttachment(info fabric.PortInfo, l link.Link) *attachment {
 // Info returns what the subnet manager assigned.
 func (a *attachment) Info() fabric.PortInfo { return a.info }
 
-// Send passes a packet to the link.
-func (a *attachment) Send(packet []byte) bool {
-	select {
-	case <-a.closed:
-		return false
-	default:
-		return a.link.Send(packet) == nil
+// Send passes packets to the link.
+func (a *attachment) Send(packets ...[]byte) bool {
+	for _, packet := range packets {
+		select {
+		case <-a.closed:
+			return false
+		default:
+			if a.link.Send(packet) != nil {
+				return false
+			}
+		}
 	}
+	return true
 }
 
 // put queues a packet of the link. It reports false when there is no room.

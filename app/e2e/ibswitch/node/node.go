@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node has the switch's software nodes: a channel adapter with a subnet management agent of its own. While its port is
-// active, a fabric.Node runs with what the subnet manager has set; when that changes, another one does.
+// Package node has the switch's software nodes: a channel adapter with a subnet management agent of its own. While its
+// port is active, a fabric.Node runs with what the subnet manager has set; when that changes, another one does.
 //
 //	switch ── link ── Node ─┬─ VL 15: agent
 //	                        └─ attachment ── fabric.HCA ── fabric.Node: echo, publish, listen

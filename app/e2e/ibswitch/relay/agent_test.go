@@ -146,7 +146,8 @@ func TestPerformance(t *testing.T) {
 	ask(ib.MethodSet, attrPortCounters, 3)
 	f.links[0].port.Receive(datagram(11, 13, nil))
 	f.next(3)
-	if b := ask(ib.MethodGet, attrPortCounters, 3); b[64+35] != 1 || b[64+27] != 10 { // 40 bytes of packet, without the VCRC
+	// 40 bytes of packet, without the VCRC.
+	if b := ask(ib.MethodGet, attrPortCounters, 3); b[64+35] != 1 || b[64+27] != 10 {
 		t.Errorf("port 3: % x", b[64:104])
 	}
 	if b := ask(ib.MethodGet, attrPortCounters, 1); b[64+13] != 1 {

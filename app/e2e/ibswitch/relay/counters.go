@@ -88,7 +88,8 @@ func groups(packet []byte) uint64 {
 	return 0
 }
 
-// PortCounts are a port's counters. Those of port 0 are of what the switch's own agents send ("received") and take ("sent").
+// PortCounts are a port's counters. Those of port 0 are of what the switch's own agents send ("received") and take
+// ("sent").
 type PortCounts struct {
 	Name       string            `json:"name"`
 	State      string            `json:"state"`

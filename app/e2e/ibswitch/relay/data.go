@@ -87,8 +87,8 @@ func (s *Switch) toGroup(from *Port, mlid ib.LID, packet []byte, pkey ib.PKey, p
 	return kept
 }
 
-// pass puts a packet on the port's queue, if it may leave by this port. Port 0 takes it at once: its agents do the rest. The
-// caller holds the lock.
+// pass puts a packet on the port's queue, if it may leave by this port. Port 0 takes it at once: its agents do the
+// rest. The caller holds the lock.
 func (p *Port) pass(packet []byte, pkey ib.PKey, payload int) {
 	switch {
 	case p.number == 0:

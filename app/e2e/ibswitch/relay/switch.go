@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relay is an InfiniBand switch: it relays packets between its ports as a subnet manager tells it to, and no other
-// way. Its own port 0 has the agents that the manager asks. Sections are those of IBTA vol 1.
+// Package relay is an InfiniBand switch: it relays packets between its ports as a subnet manager tells it to, and no
+// other way. Its own port 0 has the agents that the manager asks. Sections are those of IBTA vol 1.
 //
 //	link ─ Port.Receive ─┬─ data:  P_Key, state ─ forwarding tables ─ state, P_Key, MTU ─┬─ queue of a port ─ writer ─ link
 //	                     └─ VL 15: directed route, or forwarding table ──────────────────┘
 //	                               └─ port 0: subnet management, performance management
 //
-// A packet is received, relayed and put on a queue by the goroutine that brings it, and does not wait. A port's writer waits
-// for its link, and holds no lock then.
+// A packet is received, relayed and put on a queue by the goroutine that brings it, and does not wait. A port's writer
+// waits for its link, and holds no lock then.
 package relay
 
 import (
@@ -29,7 +29,8 @@ const (
 	maxPorts     = 254
 	noPort       = 0xff // of the linear forwarding table
 
-	dataQueue       = 8192 // as credits, it lets an adapter be slow for the burst of a program with hundreds of queue pairs
+	// As credits, it lets an adapter be slow for the burst of a program with hundreds of queue pairs.
+	dataQueue       = 8192
 	managementQueue = 256
 )
 

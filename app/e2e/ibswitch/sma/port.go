@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sma is what the subnet management agents of a switch and of a channel adapter have in common: a port as a subnet
-// manager sets it (IBTA vol 1 §14.2.5). Its owner has the lock.
+// Package sma is what the subnet management agents of a switch and of a channel adapter have in common: a port as a
+// subnet manager sets it (IBTA vol 1 §14.2.5). Its owner has the lock.
 package sma
 
 import (
@@ -72,7 +72,8 @@ func NewPort(kind Kind, guid ib.GUID) Port {
 	return p
 }
 
-// LinkChanged follows the link: one that comes up waits in Init for a subnet manager. It reports whether the state changed.
+// LinkChanged follows the link: one that comes up waits in Init for a subnet manager. It reports whether the state
+// changed.
 func (p *Port) LinkChanged(up bool) bool {
 	state := smp.Down
 	switch {
@@ -119,8 +120,9 @@ func (p *Port) GUIDInfo(block uint32, data []byte, set bool) uint16 {
 	return smp.StatusOK
 }
 
-// Accepts reports whether a switch's port takes packets with a P_Key from its link: of a partition that it has an entry of. A
-// limited member's packets have a limited P_Key, and so has its switch's port; whom it may send to is checked at the other end.
+// Accepts reports whether a switch's port takes packets with a P_Key from its link: of a partition that it has an entry
+// of. A limited member's packets have a limited P_Key, and so has its switch's port; whom it may send to is checked at
+// the other end.
 func (p *Port) Accepts(k ib.PKey) bool {
 	return slices.ContainsFunc(p.PKeys[:], func(own ib.PKey) bool { return k.Valid() && own&0x7fff == k&0x7fff })
 }

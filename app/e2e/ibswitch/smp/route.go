@@ -22,8 +22,8 @@ type Step struct {
 	DLID   ib.LID
 }
 
-// Route takes a directed-route SMP one step on, at a node that it has come to by a port (§14.2.2.2, §14.2.2.4). ports is the
-// number of a switch's ports; 0 is another node.
+// Route takes a directed-route SMP one step on, at a node that it has come to by a port (§14.2.2.2, §14.2.2.4). ports
+// is the number of a switch's ports; 0 is another node.
 func (m SMP) Route(ingress, ports uint8) Step {
 	if m.HopCount() > maxHops {
 		return Step{}
@@ -87,8 +87,8 @@ func (m SMP) end(next ib.LID, ports uint8) Step {
 	return Step{}
 }
 
-// Return begins the way back of a response at the node that made it; ports as in Route. A node that is not a switch has one
-// way: its step is Relay by port 1.
+// Return begins the way back of a response at the node that made it; ports as in Route. A node that is not a switch has
+// one way: its step is Relay by port 1.
 func (m SMP) Return(ports uint8) Step {
 	if m.HopPointer() != m.HopCount()+1 {
 		return Step{}

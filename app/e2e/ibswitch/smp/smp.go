@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smp has the datagrams of subnet management: subnet management packets (SMPs), how a node passes on those with a
-// directed route, and their attributes in host order. Sections are those of IBTA vol 1.
+// Package smp has the datagrams of subnet management: subnet management packets (SMPs), how a node passes on those with
+// a directed route, and their attributes in host order. Sections are those of IBTA vol 1.
 //
 //	MAD header 24 | M_Key 8 | DrSLID 2 | DrDLID 2 | reserved 28 | attribute 64 | initial path 64 | return path 64
 package smp
@@ -64,8 +64,8 @@ const (
 	maxHops      = 63
 )
 
-// SMP is a view of a subnet management packet, in wire order. It aliases its MAD, and unlike other views it can be written to:
-// each node on a directed route does.
+// SMP is a view of a subnet management packet, in wire order. It aliases its MAD, and unlike other views it can be
+// written to: each node on a directed route does.
 type SMP []byte
 
 // As returns b as an SMP; false when b is not a MAD's length, or of another class.

@@ -55,6 +55,16 @@ func (h *Host) Join(group netip.Addr, worker int, now time.Time) {
 	h.joined[group] = &membership{worker: worker, again: now.Add(rand.N(repeat))}
 }
 
+// Again reports all groups at once and once more, as switches that were out of reach may have forgotten them.
+func (h *Host) Again(now time.Time) {
+	for group, m := range h.joined {
+		m.again = now // if the worker cannot take it
+		if h.report(m.worker, frame.JoinRecord(group), now) {
+			m.again = now.Add(rand.N(repeat))
+		}
+	}
+}
+
 // Leave reports that the bridge leaves a group, at once and once more.
 func (h *Host) Leave(group netip.Addr, now time.Time) {
 	m := h.joined[group]
@@ -88,7 +98,8 @@ func (h *Host) Queried(p frame.Membership, now time.Time) {
 	for group, m := range h.joined {
 		general := q.Group.IsUnspecified() && q.Group.Is4() == group.Is4()
 		at := now.Add(rand.N(within))
-		if (general || q.Group == group) && (m.answer.IsZero() || at.Before(m.answer)) { // one that is due earlier serves both
+		// One that is due earlier serves both.
+		if (general || q.Group == group) && (m.answer.IsZero() || at.Before(m.answer)) {
 			m.answer = at
 		}
 	}

@@ -134,6 +134,30 @@ func TestJoinAndLeave(t *testing.T) {
 	w.want("after the goodbye")
 }
 
+// TestAgain checks that all groups are reported at once and once more, also what the worker cannot take at first, and
+// no leave.
+func TestAgain(t *testing.T) {
+	w := &wire{t: t, now: begin}
+	h := igmp.NewHost(w.port())
+	h.Join(group4, 1, w.now)
+	h.Join(group6, 0, w.now)
+	h.Join(third4, 0, w.now)
+	h.Leave(third4, w.now)
+	w.pass(2*time.Second, h.Tick)
+	w.said = nil
+	h.Again(w.now)
+	w.want("at once", "1: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
+	w.pass(1100*time.Millisecond, h.Tick)
+	w.want("again", "1: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
+	w.full = true
+	h.Again(w.now)
+	w.full = false
+	h.Tick(w.now)
+	w.want("when there is room", "1: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
+	w.pass(time.Minute, h.Tick)
+	w.want("never more")
+}
+
 // TestAnswers checks that queries, however many there are, get one answer within the time that they allow; and those
 // about other groups none.
 func TestAnswers(t *testing.T) {

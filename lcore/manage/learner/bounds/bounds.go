@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounds bounds the learning of nodes: what is asked, how often, and how much at a time; and which nodes go when they
-// are unused, or when there is no room. It decides only.
+// Package bounds bounds the learning of nodes: what is asked, how often, and how much at a time; and which nodes go
+// when they are unused, or when there is no room. It decides only.
 package bounds
 
 import "time"

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"causeway/app/bridge/link"
+	"causeway/dpdk"
+)
+
+// carriers are the kernel's interfaces that the Ethernet port lives on.
+//
+//	kernel ─▶ link.Monitor ─▶ changed ─┬▶ log: link_up, link_down; management reports and announces again
+//	                                   └▶ deleted, or down at the start, and there again: reopen the port while no worker runs; or end the
+//	                                      bridge
+type carriers struct {
+	port   *ethernetPort
+	log    *slog.Logger
+	paused func(f func() error) error // calls f while no worker runs
+	fail   func(error)
+
+	monitors []*link.Monitor
+	ups      atomic.Uint64 // how often link_up was logged
+
+	changing sync.Mutex // held by changed
+	mu       sync.Mutex
+	lost     error // why the port is not on its interface; nil: it is
+}
+
+// watch follows the interfaces until undo. It is called in their network namespace.
+func (c *carriers) watch(undo *teardown) error {
+	waiting := c.port.port.Waiting()
+	if waiting {
+		c.setLost(errors.New("the port waits for its interface to be set up"))
+	}
+	for _, name := range c.port.port.Carriers() {
+		m, err := link.Watch(name, c.changed)
+		if err != nil {
+			return fmt.Errorf("bridge: [roce] port %v: %w", c.port.cfg.RoCE.Port, err)
+		}
+		c.monitors = append(c.monitors, m)
+		undo.add(m.Close)
+		switch s := m.State(); {
+		case waiting && s.Reason != link.Admin: // it was set up meanwhile
+			c.changed(link.State{Interface: name, Reason: link.Admin}, s)
+		case !s.Up():
+			c.say(s)
+		}
+	}
+	return nil
+}
+
+// state returns the first state that is not up, of the interfaces and of the port.
+func (c *carriers) state() link.State {
+	for _, m := range c.monitors {
+		s := m.State()
+		if lost := c.whyLost(); lost != nil && s.Reason != link.Deleted && s.Reason != link.Admin {
+			return link.State{Interface: s.Interface, Reason: link.Deleted, Note: lost.Error()}
+		}
+		if !s.Up() {
+			return s
+		}
+	}
+	if len(c.monitors) == 0 && !c.port.linkUp() {
+		return link.State{Interface: c.port.cfg.RoCE.Port.String(), Reason: link.Carrier,
+			Note: fmt.Sprintf("the port %v has no link: nothing is at its other end", c.port.cfg.RoCE.Port)}
+	}
+	return link.State{}
+}
+
+// up reports whether frames can pass the kernel's interfaces. A port without any is up: what its driver calls a link
+// may come only when the bridge is ready.
+func (c *carriers) up() bool { return len(c.monitors) == 0 || c.state().Up() }
+
+func (c *carriers) whyLost() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
+}
+
+func (c *carriers) setLost(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = err
+}
+
+// changed is called for each change of an interface.
+func (c *carriers) changed(was, is link.State) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	if is.Reason == link.Deleted {
+		c.setLost(errors.New(is.String()))
+		c.say(is)
+		if !c.port.port.CanReopen() {
+			c.fail(fmt.Errorf("bridge: [roce] port %v: %s, and its driver cannot take another in its place; %w", c.port.cfg.RoCE.Port, is, ErrDeviceGone))
+		}
+		return
+	}
+	back := false
+	if c.whyLost() != nil && c.port.port.CanReopen() && is.Reason != link.Admin {
+		if back = c.reopen(is); !back {
+			return
+		}
+	}
+	if back || was.Reason != is.Reason {
+		c.say(is)
+	}
+}
+
+// reopen puts the port on an interface that is there again, and reports whether it could. What keeps it from that may
+// change with the interface, such as its MTU; then it is tried again.
+func (c *carriers) reopen(is link.State) bool {
+	err := c.paused(c.port.reopen)
+	switch {
+	case errors.Is(err, dpdk.ErrNotReopened):
+		c.setLost(err)
+		c.say(link.State{Interface: is.Interface, Reason: link.Deleted, Note: err.Error()})
+		return false
+	case err != nil:
+		c.fail(fmt.Errorf("bridge: the interface %s is there again, but not the port: %w; %w", is.Interface, err, ErrDeviceGone))
+		return false
+	}
+	c.setLost(nil)
+	return true
+}
+
+func (c *carriers) say(s link.State) {
+	if s.Up() {
+		c.ups.Add(1)
+		c.log.Info("link_up", "interface", s.Interface)
+		return
+	}
+	c.log.Warn("link_down", "interface", s.Interface, "reason", string(s.Reason), "note", s.String())
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soak
+
+import (
+	"strings"
+	"testing"
+
+	"causeway/ibside/ib"
+)
+
+// says checks what a judge says; "": nothing.
+func says(t *testing.T, got, want string) {
+	t.Helper()
+	if want == "" && got != "" || !strings.Contains(got, want) {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+// TestConservationJudge checks that a packet that a direction does not count is noticed.
+func TestConservationJudge(t *testing.T) {
+	for _, c := range []struct {
+		name                    string
+		received, sent, dropped uint64
+		want                    string
+	}{
+		{"all are counted", 9, 7, 2, ""},
+		{"one is lost", 9, 6, 2, "roce_to_ib: 9 packets received, 6 sent"},
+		{"a drop is counted twice", 9, 7, 3, "roce_to_ib: 9 packets received, 7 sent"},
+		{"one is doubled", 9, 8, 2, "roce_to_ib: 9 packets received, 8 sent"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := status{Directions: map[string]direction{"roce_to_ib": {Received: c.received, Sent: c.sent, Drops: map[string]uint64{"icrc": c.dropped}}, "ib_to_roce": {}}}
+			says(t, s.uncounted(), c.want)
+		})
+	}
+}
+
+// TestInterfaceJudge checks that a frame is noticed that the kernel and the bridge count differently.
+func TestInterfaceJudge(t *testing.T) {
+	b := baseline{there: true, kernel: passed{100, 200, 0}, port: passed{10, 20, 5}}
+	for _, c := range []struct {
+		name string
+		port passed
+		want string
+	}{
+		{"all are counted", passed{17, 28, 5}, ""},
+		{"one that came is not", passed{16, 28, 5}, "7 frames in, the bridge 6"},
+		{"one that came is counted twice", passed{18, 28, 5}, "7 frames in, the bridge 8"},
+		{"one that was sent is not", passed{17, 27, 5}, "8 frames out, the bridge 7"},
+		{"one is sent that nobody saw", passed{17, 29, 5}, "8 frames out, the bridge 9"},
+		{"one could not be sent at once", passed{17, 27, 6}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) { says(t, b.differs(passed{107, 208, 0}, c.port), c.want) })
+	}
+}
+
+// TestGrowthJudge checks that a leak is noticed before it is one of many.
+func TestGrowthJudge(t *testing.T) {
+	first := usage{resident: 1 << 27, descriptors: 40, threads: 20, goroutines: 50, mbufs: 900}
+	for _, c := range []struct {
+		name string
+		more usage
+		want string
+	}{
+		{"nothing", usage{}, ""},
+		{"a runtime that has more threads", usage{threads: 8, goroutines: 2}, ""},
+		{"a descriptor at each reload", usage{descriptors: moreDescriptors + 1}, "file descriptors, 40 at first"},
+		{"goroutines", usage{goroutines: moreGoroutines + 1}, "goroutines, 50 at first"},
+		{"threads", usage{threads: moreThreads + 1}, "threads, 20 at first"},
+		{"packet buffers", usage{mbufs: moreMbufs + 1}, "mbufs, 900 at first"},
+		{"memory", usage{resident: moreResident + 1}, "bytes resident"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now := first
+			now.resident += c.more.resident
+			now.descriptors += c.more.descriptors
+			now.threads += c.more.threads
+			now.goroutines += c.more.goroutines
+			now.mbufs += c.more.mbufs
+			says(t, first.grown(&now), c.want)
+		})
+	}
+}
+
+// TestServicesJudge checks that wrong answers to requests for services are noticed, also a rejection of one who has far
+// from all that it may have; and that none is not.
+func TestServicesJudge(t *testing.T) {
+	s, h := newServices(), &host{i: 1}
+	good := ib.SIDRRepFields{QPN: nodeQPN(0), QKey: ib.QKeyRDMAUDP}
+	for _, c := range []struct {
+		name  string
+		spoil func(*ib.SIDRRepFields)
+		want  string
+	}{
+		{"right", func(*ib.SIDRRepFields) {}, ""},
+		{"another queue pair", func(f *ib.SIDRRepFields) { f.QPN++ }, "host 1 asked for the node's service"},
+		{"another Q_Key", func(f *ib.SIDRRepFields) { f.QKey++ }, "host 1 asked"},
+		{"no room for it", func(f *ib.SIDRRepFields) { f.Status = ib.SIDRStatusNoQP }, "host 1 asked"},
+		{"nobody serves it", func(f *ib.SIDRRepFields) { f.Status = ib.SIDRStatusUnsupported }, "host 1 asked"},
+		{"the node is busy", func(f *ib.SIDRRepFields) { f.Status = ib.SIDRStatusRejected }, ""},
+	} {
+		f := good
+		c.spoil(&f)
+		b := make([]byte, ib.MADLen-ib.MADHdrLen)
+		ib.PutSIDRRep(b, f)
+		rep, _ := ib.AsSIDRRep(b)
+		s.answered(fromHost, h, judgeAnswer(h, rep))
+		t.Run(c.name, func(t *testing.T) { says(t, strings.Join(s.faults(), "\n"), c.want) })
+	}
+	if n := s.count()[fromHost][1]; n != 1 {
+		t.Errorf("%d right answers, want 1", n)
+	}
+}

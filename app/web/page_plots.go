@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"causeway/app/command"
+	"causeway/lcore"
+)
+
+// The plots' coordinates: a unit a second, and the page stretches them. The line to IB is above the middle, the line to
+// RoCE below it, because they are often alike.
+const (
+	plotSeconds = 600
+	plotHeight  = 100 // of each half
+	// plotGap is how long may be between two points of one line: without readings there is no line.
+	plotGap = 5 * time.Second
+)
+
+// A plot shows a rate of both directions over ten minutes.
+type plot struct {
+	Title     string
+	Top, Peak command.Rate
+	Lines     [2]plotLine // by direction
+}
+
+type plotLine struct {
+	Class string
+	Path  string // of SVG; closed at the middle, so that it can be filled
+	Last  command.Rate
+}
+
+func plotsOf(points []command.Point, now time.Time) []plot {
+	return []plot{
+		plotOf("Packets/s", points, now, func(r *command.Rates) command.Rate { return r.Sent }),
+		plotOf("Payload, bit/s", points, now, func(r *command.Rates) command.Rate { return r.Bits }),
+		plotOf("Drops/s", points, now, func(r *command.Rates) command.Rate { return r.Dropped }),
+	}
+}
+
+func plotOf(title string, points []command.Point, now time.Time, pick func(*command.Rates) command.Rate) plot {
+	p := plot{Title: title}
+	for i := range points {
+		for d := range points[i].Rates {
+			p.Peak = max(p.Peak, pick(&points[i].Rates[d]))
+		}
+	}
+	p.Top = roundUp(p.Peak)
+	p.Lines = [2]plotLine{lcore.RoCEToIB: {Class: "to-ib"}, lcore.IBToRoCE: {Class: "to-roce"}}
+	for d, side := range [2]command.Rate{lcore.RoCEToIB: 1, lcore.IBToRoCE: -1} {
+		l := &p.Lines[d]
+		l.Path = pathOf(points, now, func(x *command.Point) command.Rate { return side * pick(&x.Rates[d]) / p.Top })
+		if n := len(points); n > 0 {
+			l.Last = pick(&points[n-1].Rates[d])
+		}
+	}
+	return p
+}
+
+// roundUp returns the next higher 1, 2, 3 or 5 times a power of ten; at least 10.
+func roundUp(r command.Rate) command.Rate {
+	power := math.Pow(10, math.Floor(math.Log10(max(float64(r), 10))))
+	for _, n := range []float64{1, 2, 3, 5} {
+		if float64(r) <= n*power {
+			return command.Rate(n * power)
+		}
+	}
+	return command.Rate(10 * power)
+}
+
+// pathOf draws a line of shares of the height, from -1 to 1.
+func pathOf(points []command.Point, now time.Time, share func(*command.Point) command.Rate) string {
+	var b strings.Builder
+	x, y, level := 0, 0, 0 // where the pen is; level seconds are not drawn yet
+	flat := func() {
+		if level > 0 {
+			fmt.Fprintf(&b, "h%d", level)
+			level = 0
+		}
+	}
+	for i := range points {
+		p := &points[i]
+		toX := plotSeconds - int(math.Round(now.Sub(p.At).Seconds()))
+		toY := plotHeight - int(math.Round(float64(share(p))*plotHeight))
+		switch {
+		case toX < 0 || toX > plotSeconds:
+			continue
+		case b.Len() == 0 || p.At.Sub(points[i-1].At) > plotGap:
+			if flat(); b.Len() > 0 {
+				fmt.Fprintf(&b, "V%d", plotHeight)
+			}
+			fmt.Fprintf(&b, "M%d %dV%d", toX, plotHeight, toY)
+		case toY == y:
+			level += toX - x
+		default:
+			flat()
+			fmt.Fprintf(&b, "l%d %d", toX-x, toY-y)
+		}
+		x, y = toX, toY
+	}
+	if flat(); b.Len() > 0 {
+		fmt.Fprintf(&b, "V%d", plotHeight)
+	}
+	return b.String()
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * net_af_packet puts the sockets of its queues, also a single one, into a group with PACKET_FANOUT_FLAG_DEFRAG
+ * (packet(7)), without a choice. With it the kernel keeps fragments of IPv4 to itself until it has all of a datagram,
+ * and drops without a count what stays incomplete, or is longer than a frame of the ring. Here the program has its own
+ * setsockopt(2), which the PMD finds before the C library's, without that flag: fragments come to the workers, which
+ * drop them by name.
+ */
+#include <linux/if_packet.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	int fanout;
+
+	if (level == SOL_PACKET && name == PACKET_FANOUT && len == sizeof(fanout)) {
+		memcpy(&fanout, value, sizeof(fanout));
+		fanout &= ~(PACKET_FANOUT_FLAG_DEFRAG << 16); /* above the group's number are type and flags */
+		value = &fanout;
+	}
+	return (int)syscall(SYS_setsockopt, fd, level, name, value, len);
+}

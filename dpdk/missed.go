@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dpdk
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// misses says who counts the frames that were dropped before the PMD could receive them.
+type misses int
+
+const (
+	missesByDriver  misses = iota // the PMD; or none can be missed
+	missesBySockets               // the kernel, at the PMD's packet sockets
+	missesByTap                   // the kernel, at its end of the tap
+	missesUnknown                 // whoever sends: a full memif ring is its server's or client's to count
+)
+
+// countMissed begins to count what the kernel drops, for a PMD that has just been plugged in and does not. before are
+// the packet sockets of before. A count that cannot be had is one that is not known.
+func (p *Port) countMissed(before map[int]bool) {
+	var err error
+	switch p.plan.misses {
+	case missesBySockets:
+		var sockets []int
+		if sockets, err = socketsSince(p.plan.captured, before, p.config.RxQueues); err == nil {
+			p.missed = &missedCounter{dropped: func() uint64 { return droppedAtSockets(sockets) }}
+		}
+		p.dropped, _ = newDroppedCounter(p.plan.carriers[0]) // without it the sockets' count is as good as it is
+	case missesByTap:
+		p.missed, err = tapMisses(p.plan.netdev)
+	}
+	if err != nil {
+		p.plan.misses = missesUnknown
+	}
+}
+
+// missedCounter counts the frames that the kernel dropped because a port's queue was full. Its methods may be called
+// from any goroutine and in any network namespace.
+type missedCounter struct {
+	mu      sync.Mutex
+	total   uint64
+	dropped func() uint64 // since its last call; nil after stop
+	close   func()
+}
+
+// read returns the number of frames since the port was opened.
+func (c *missedCounter) read() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dropped != nil {
+		c.total += c.dropped()
+	}
+	return c.total
+}
+
+// stop reads a last time, before the PMD closes what is read from.
+func (c *missedCounter) stop() {
+	c.read()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dropped != nil && c.close != nil {
+		c.close()
+	}
+	c.dropped = nil
+}
+
+// packetSockets returns this process's packet sockets that are bound to an interface (its index).
+func packetSockets(netdev int) (map[int]bool, error) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]bool{}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain != unix.AF_PACKET {
+			continue // also a file that was closed since
+		}
+		if at, err := unix.Getsockname(fd); err == nil {
+			if link, ok := at.(*unix.SockaddrLinklayer); ok && link.Ifindex == netdev {
+				found[fd] = true
+			}
+		}
+	}
+	return found, nil
+}
+
+// socketsSince returns the packet sockets on an interface that were not there before: those that the PMD has opened,
+// one for each queue.
+func socketsSince(netdev int, before map[int]bool, queues int) ([]int, error) {
+	now, err := packetSockets(netdev)
+	if err != nil {
+		return nil, err
+	}
+	var opened []int
+	for fd := range now {
+		if !before[fd] {
+			opened = append(opened, fd)
+		}
+	}
+	if len(opened) != queues {
+		return nil, fmt.Errorf("%d packet sockets were opened for %d queues", len(opened), queues)
+	}
+	return opened, nil
+}
+
+// droppedAtSockets adds up what the kernel dropped at packet sockets since the last call: reading clears the counter
+// (packet(7), PACKET_STATISTICS). A PMD that reads it, too, has the rest in its own.
+func droppedAtSockets(sockets []int) (n uint64) {
+	for _, fd := range sockets {
+		if s, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
+			n += uint64(s.Drops)
+		}
+	}
+	return n
+}
+
+// tapMisses counts what the kernel drops at its end of a tap.
+func tapMisses(name string) (*missedCounter, error) {
+	link, err := newLinkReader(name)
+	if err != nil {
+		return nil, err
+	}
+	first, err := link.read()
+	if err != nil {
+		link.kernel.Close()
+		return nil, err
+	}
+	last := first.TxDropped
+	dropped := func() uint64 {
+		now, err := link.read()
+		if err != nil { // it is gone
+			return 0
+		}
+		n := growth(last, now.TxDropped)
+		last = now.TxDropped
+		return n
+	}
+	return &missedCounter{dropped: dropped, close: link.kernel.Close}, nil
+}

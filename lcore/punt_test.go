@@ -5,6 +5,7 @@ package lcore_test
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"causeway/dpdk"
@@ -37,17 +38,24 @@ type puntFlood struct {
 	name  string
 	frame func(i int) []byte
 	most  int // that lie on the ring
-	// starves is which of the others it takes the room of, because nothing tells them apart; -1: none.
-	starves int
+	// starves are those of the others that it takes the room of, because nothing tells them apart.
+	starves []int
+	doubted bool // known hosts have not confirmed that they exist
 }
 
 var puntFloods = []puntFlood{
-	{"queue pairs of one host", func(i int) []byte { return wants(unknownIP(0), ib.QPN(0x5000+i)) }, puntedMost, -1},
-	{"hosts that nobody knows", func(i int) []byte { return wants(unknownIP(i), 0x100) }, puntClass, 1},
-	{"queue pairs of a host that is known", func(i int) []byte { return wants(hostIP, ib.QPN(0x5000+i)) }, puntedMost, 2},
-	{"ARP of one station", func(int) []byte { return arpOf(0) }, puntedMost, -1},
-	{"ARP of many stations", arpOf, puntClass, 0},
+	{"queue pairs of one host", func(i int) []byte { return wants(unknownIP(0), ib.QPN(0x5000+i)) }, puntedMost, nil, false},
+	{"hosts that nobody knows", ofStrangers, puntClass, []int{1}, false},
+	{"hosts that nobody knows, beside one that is doubted", ofStrangers, puntClass, []int{1, 2}, true},
+	{"queue pairs of a host that is known", func(i int) []byte { return wants(hostIP, ib.QPN(0x5000+i)) }, puntedMost, []int{2}, false},
+	{"the address of a host that is known", func(i int) []byte {
+		return v4(fromMAC(otherMAC), func(p *roce.Packet) { p.SrcQP = ib.QPN(0x5000 + i) })
+	}, puntedMost, nil, false},
+	{"ARP of one station", func(int) []byte { return arpOf(0) }, puntedMost, nil, false},
+	{"ARP of many stations", arpOf, puntClass, []int{0}, false},
 }
+
+func ofStrangers(i int) []byte { return wants(unknownIP(i), 0x100) }
 
 // TestPuntShares checks that a flood of any kind gets a part of the punt ring, and that all others get what they need:
 // ARP, a newcomer, and a host that is known.
@@ -56,7 +64,7 @@ func TestPuntShares(t *testing.T) {
 		t.Run(flood.name, func(t *testing.T) {
 			w := smallFixture()
 			for i := range w.hosts {
-				w.hosts[i].Confirmed = true
+				w.hosts[i].Confirmed = !flood.doubted
 			}
 			w.config.Allow = []netip.Prefix{netip.MustParsePrefix("10.10.0.0/16")}
 			s := newRig(t, w)
@@ -83,7 +91,7 @@ func TestPuntShares(t *testing.T) {
 			for i, some := range others {
 				before := on()
 				s.fromRoCE(some...)
-				if found := on() > before; found == (i == flood.starves) {
+				if found := on() > before; found == slices.Contains(flood.starves, i) {
 					t.Errorf("frames %d of other hosts find room: %t", i, found)
 				}
 			}

@@ -57,6 +57,7 @@ var mayImport = []struct {
 	{"ibside", "ibside/ib", "it says what an IB port is"},
 	{"ibside/multicast", "ibside ibside/ib", "groups are alike for all ports"},
 	{"ibside/verbs", "dpdk ibside ibside/ib ibside/ipoib ibside/sa ibside/multicast", "a port knows nothing of the datapath"},
+	{"ibside/verbs/mlx5mem", "", "a device knows nothing of the port"},
 	{"ibside/fabricport", "dpdk ibside ibside/ib ibside/sa ibside/multicast ibside/fabric", "a port knows nothing of the datapath"},
 	{"ibside/fabric", "ibside/ib ibside/sa ibside/stamp", "a subnet and its nodes know nothing of the bridge; nodes send test messages"},
 	{"ibside/stamp", "", "test messages know nothing of what carries them"},
@@ -82,8 +83,8 @@ const (
 
 // usesC lists the packages that may import "C": the ports, the datapath and the tables; a package that gives
 // tests of one its C side; and, with all below it, perf.
-var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verbstest", "ibside/fabricport",
-	"ibside/fabricport/porttest", "lcore", "lcore/icrctest", "lcore/pgm", "lcore/pgm/pgmtest", "lcore/probe", "lcore/mirror", "tables",
+var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verbstest", "ibside/verbs/mlx5mem",
+	"ibside/verbs/mlx5mem/mlx5memtest", "ibside/fabricport", "ibside/fabricport/porttest", "lcore", "lcore/icrctest", "lcore/pgm", "lcore/pgm/pgmtest", "lcore/probe", "lcore/mirror", "tables",
 	"tables/tablestest", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
@@ -145,6 +146,20 @@ func TestImports(t *testing.T) {
 			if ok && ruleOf(own) != rule && !slices.ContainsFunc(strings.Fields(r.allowed), func(a string) bool { return covers(a, own) }) {
 				t.Errorf("%s imports %s. Imports flow one way: %s. It may import: %s", p.ImportPath, own, r.why, r.allowed)
 			}
+		}
+	}
+}
+
+// TestImportsForTests checks that only tests and perf have the device made of memory.
+func TestImportsForTests(t *testing.T) {
+	const memory = "ibside/verbs/mlx5mem"
+	for _, p := range packages(t) {
+		if in(p.ImportPath, "perf") || in(p.ImportPath, memory) {
+			continue
+		}
+		if i := slices.IndexFunc(p.Deps, func(d string) bool { return in(d, module+"/"+memory) }); i >= 0 {
+			t.Errorf("%s has %s among what it imports. It takes the place of system calls: a program that has it finds no real device",
+				p.ImportPath, p.Deps[i])
 		}
 	}
 }

@@ -102,7 +102,7 @@ ssize_t write(int fd, const void *from, size_t len)
 {
 	if (!mem_is_ours(fd))
 		return syscall(SYS_write, fd, from, len);
-	int err = mem_command(fd, from, len);
+	int err = mem_carry_out(fd, from, len);
 	errno = err ? err : errno;
 	return err ? -1 : (ssize_t)len;
 }

@@ -207,7 +207,7 @@ void mem_end(struct mem_object *o);
 /* uverbs.c: what calls.c passes on. The results are errnos. */
 int mem_open(int fd);
 void mem_close(int fd);
-int mem_command(int fd, const void *words, size_t len);
+int mem_carry_out(int fd, const void *words, size_t len);
 int mem_control(void *header);
 void *mem_map(uint64_t offset); /* NULL: there is no such UAR */
 bool mem_is_ours(int fd);

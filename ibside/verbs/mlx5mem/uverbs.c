@@ -239,7 +239,7 @@ static int command(struct mem_command *c, int fd)
 }
 
 /* All commands that have an answer begin with its address; extended ones have it in their second header. */
-int mem_command(int fd, const void *words, size_t len)
+int mem_carry_out(int fd, const void *words, size_t len)
 {
 	const struct ib_uverbs_cmd_hdr *h = words;
 	const struct ib_uverbs_ex_cmd_hdr *x = (const void *)(h + 1);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <asm/ioctls.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -164,6 +165,23 @@ void mem_tell(int fd, const void *what, size_t len)
 {
 	if (syscall(SYS_write, fd, what, len) != (long)len)
 		mem_fault("an event was not told: the program takes none");
+}
+
+uint32_t mem_untell(int reader, int writer, uint64_t element, size_t len)
+{
+	uint64_t e[2];
+	uint32_t removed = 0;
+	int bytes = 0;
+
+	if (writer < 0 || syscall(SYS_ioctl, reader, FIONREAD, &bytes) < 0)
+		return 0;
+	for (; bytes >= (int)len && syscall(SYS_read, reader, e, len) == (long)len; bytes -= (int)len) {
+		if (e[0] == element)
+			removed++;
+		else
+			mem_tell(writer, e, len);
+	}
+	return removed;
 }
 
 static void tell(struct mem_object *o, uint32_t type, uint64_t element)

@@ -47,8 +47,8 @@ struct mem_object {
 
 struct mem_context {
 	struct mem_object o;
-	int fd;     /* of its commands */
-	int events; /* where asynchronous events are written */
+	int fd;             /* of its commands */
+	int events, reader; /* where asynchronous events are written, and read by the program */
 };
 
 struct mem_pd {
@@ -68,10 +68,10 @@ struct mem_cq {
 	uint8_t *buf;
 	uint32_t *record; /* of the program: how many it has taken; its arming */
 	uint32_t log, size, next;
-	uint32_t armed; /* the arming that was last acted on */
-	bool solicited; /* something solicited or failed has come since */
-	int channel;    /* where to write, NO_HANDLE: nowhere */
-	uint32_t told;  /* events of completions */
+	uint32_t armed;      /* the arming that was last acted on */
+	bool solicited;      /* something solicited or failed has come since */
+	int channel, reader; /* where to write, NO_HANDLE: nowhere; and where the program reads */
+	uint32_t told;       /* events of completions */
 	uint64_t user;
 };
 
@@ -160,6 +160,9 @@ uint8_t mem_take_failure(struct mem_failure *f, uint32_t qpn);
 
 /* Writes to a pipe to the program. */
 void mem_tell(int fd, const void *what, size_t len);
+
+/* Takes what was told of an element (the first word) and not read out of a pipe again; returns how many there were. */
+uint32_t mem_untell(int reader, int writer, uint64_t element, size_t len);
 
 /* complete.c: puts a completion into a queue. Of a good one the caller fills in what begin has not. */
 struct mlx5_cqe64 *mem_cqe_begin(struct mem_cq *c, const struct mem_qp *q, uint16_t index, uint8_t opcode);

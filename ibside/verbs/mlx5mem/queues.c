@@ -34,6 +34,7 @@ static int create_cq(const struct mem_command *c)
 	q->channel = NO_HANDLE;
 	if (in->comp_channel >= 0 && in->comp_channel < MAX_FDS && mem.channel[in->comp_channel]) {
 		q->channel = mem.channel[in->comp_channel] - 1;
+		q->reader = in->comp_channel;
 		mem.channels++;
 	}
 	for (uint32_t i = 0; i < 1u << q->log; i++)
@@ -43,6 +44,14 @@ static int create_cq(const struct mem_command *c)
 	struct mlx5_ib_create_cq_resp rd = {.cqn = n};
 	mem_answer(c, &r, sizeof(r), &rd, sizeof(rd));
 	return 0;
+}
+
+/* How many events of an object the program has read and has to acknowledge. The others are forgotten. */
+static uint32_t events_read(const struct mem_object *o, uint64_t user)
+{
+	const struct mem_context *x = &mem.context[o->context];
+
+	return o->events - mem_untell(x->reader, x->events, user, sizeof(struct ib_uverbs_async_event_desc));
 }
 
 static bool cq_in_use(const struct mem_cq *q)
@@ -62,7 +71,9 @@ static int destroy_cq(const struct mem_command *c)
 		return EINVAL;
 	if (cq_in_use(q))
 		return EBUSY;
-	struct ib_uverbs_destroy_cq_resp r = {.comp_events_reported = q->told, .async_events_reported = q->o.events};
+	uint32_t unread = mem_untell(q->reader, q->channel, q->user, sizeof(struct ib_uverbs_comp_event_desc));
+	struct ib_uverbs_destroy_cq_resp r = {.comp_events_reported = q->told - unread,
+					      .async_events_reported = events_read(&q->o, q->user)};
 	mem_answer(c, &r, sizeof(r), NULL, 0);
 	if (q->channel >= 0)
 		mem.channels--;
@@ -106,7 +117,7 @@ static int destroy_srq(const struct mem_command *c)
 	for (unsigned i = 0; i < mem.qps; i++)
 		if (mem.qp[i].o.used && mem.qp[i].rq == s)
 			return EBUSY;
-	struct ib_uverbs_destroy_srq_resp r = {.events_reported = s->o.events};
+	struct ib_uverbs_destroy_srq_resp r = {.events_reported = events_read(&s->o, s->user)};
 	mem_answer(c, &r, sizeof(r), NULL, 0);
 	mem_end(&s->o);
 	return 0;
@@ -293,7 +304,7 @@ static int destroy_qp(const struct mem_command *c)
 			return EBUSY;
 	if (mlx5mem.before_state)
 		mlx5mem.before_state(q->qpn, IBV_QPS_RESET);
-	struct ib_uverbs_destroy_qp_resp r = {.events_reported = q->o.events};
+	struct ib_uverbs_destroy_qp_resp r = {.events_reported = events_read(&q->o, q->user)};
 	mem_answer(c, &r, sizeof(r), NULL, 0);
 	uint32_t qpn = q->qpn;
 	mem_end(&q->o);

@@ -76,6 +76,7 @@ static int get_context(struct mem_command *c, int fd)
 		return EMFILE;
 	}
 	x->fd = fd;
+	x->reader = reader;
 	mem.traps = mlx5mem.traps;
 	descriptor[fd] = (uint16_t)(OPEN + 1 + (x - mem.context));
 	r.async_fd = (uint32_t)reader;

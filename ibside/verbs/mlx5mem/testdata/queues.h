@@ -56,8 +56,7 @@ static void waits(void)
 	     mlx5mem_turn(MLX5MEM_ALL) == 1);
 	WANT(poll(&p, 1, 0) == 0);
 	WANT(send_one(0, plain, q->qp_num, 64, IBV_SEND_SOLICITED, 0) == 0 && mlx5mem_turn(MLX5MEM_ALL) == 1);
-	WANT(poll(&p, 1, 0) == 1 && ibv_get_cq_event(ch, &which, &context) == 0);
-	ibv_ack_cq_events(cq, 1);
+	WANT(poll(&p, 1, 0) == 1); /* nobody reads it before the queue goes */
 	WANT(ibv_destroy_qp(q) == 0 && ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(ch) == 0);
 }
 

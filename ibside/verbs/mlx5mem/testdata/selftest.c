@@ -215,6 +215,12 @@ static void events(void)
 	ibv_ack_async_event(&e);
 	WANT(ibv_get_async_event(ctx, &e) == 0 && e.event_type == IBV_EVENT_LID_CHANGE && e.element.port_num == 1);
 	ibv_ack_async_event(&e);
+	mlx5mem_event(IBV_EVENT_QP_FATAL, qp[1]->qp_num); /* nobody reads it before the queue pair goes */
+	mlx5mem_event(IBV_EVENT_QP_FATAL, qp[2]->qp_num);
+	WANT(ibv_destroy_qp(qp[1]) == 0);
+	qp[1] = NULL;
+	WANT(ibv_get_async_event(ctx, &e) == 0 && e.element.qp == qp[2]);
+	ibv_ack_async_event(&e);
 }
 
 #include "queues.h"

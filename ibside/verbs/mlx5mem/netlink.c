@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests to NETLINK_RDMA. The one that is answered is whether memory is copied at a fork. Otherwise ibv_fork_init,
- * which DPDK calls, has libibverbs read /proc/self/smaps for every queue pair. All others fail, so libibverbs looks for
- * devices in sysfs.
+ * Requests to NETLINK_RDMA. The one that is answered is whether memory is copied at a fork. Otherwise DPDK's
+ * mlx5 driver calls ibv_fork_init (see calls.c). All others fail, so libibverbs looks for devices in sysfs.
  */
 #include <errno.h>
 #include <linux/netlink.h>

@@ -7,8 +7,6 @@ package mlx5memtest
 #cgo CFLAGS: -I${SRCDIR}/../../../.. -O2 -g -std=gnu11 -Wall -Wextra -Werror
 #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 #include "ibside/verbs/mlx5mem/mlx5mem.h"
-
-static void set_traps(bool on) { mlx5mem.traps = on; }
 */
 import "C"
 
@@ -16,9 +14,6 @@ import _ "causeway/ibside/verbs/mlx5mem" // the device
 
 // Device is the name of the device; its port is 1.
 const Device = "mlx5_0"
-
-// SetTraps says whether devices that are opened from now on check each doorbell.
-func SetTraps(on bool) { C.set_traps(C.bool(on)) }
 
 // Turn carries out all sends that have been rung for, and returns how many.
 func Turn() int { return int(C.mlx5mem_turn(C.MLX5MEM_ALL)) }

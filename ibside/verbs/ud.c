@@ -7,6 +7,12 @@
 
 #include "ud.h"
 
+struct group {
+	struct group *next;
+	union ibv_gid gid;
+	uint16_t lid;
+};
+
 struct verbs_ud {
 	struct verbs_device *dev;
 	struct ibv_comp_channel *channel;
@@ -16,6 +22,7 @@ struct verbs_ud {
 	uint8_t *room; /* the receives' slots, then the sends' */
 	uint32_t sent; /* slots are used in turn: completions of one queue pair come in order */
 	uint32_t under_way;
+	struct group *groups;
 };
 
 static uint8_t *slot_at(const struct verbs_ud *u, uint32_t slot)
@@ -105,8 +112,19 @@ int verbs_ud_new(struct verbs_device *d, uint32_t qkey, uint16_t pkey_index, str
 	return 0;
 }
 
+/* The kernel does not end a queue pair that is a member of a group. */
+static void detach_all(struct verbs_ud *u)
+{
+	for (struct group *g = u->groups, *next; g; g = next) {
+		next = g->next;
+		ibv_detach_mcast(u->qp, &g->gid, g->lid);
+		free(g);
+	}
+}
+
 void verbs_ud_free(struct verbs_ud *u)
 {
+	detach_all(u);
 	if (u->qp)
 		ibv_destroy_qp(u->qp);
 	if (u->send_cq)
@@ -128,10 +146,19 @@ uint32_t verbs_ud_qpn(const struct verbs_ud *u)
 
 int verbs_ud_attach(struct verbs_ud *u, const uint8_t *mgid, uint16_t mlid)
 {
-	union ibv_gid gid;
+	struct group *g = calloc(1, sizeof(*g));
 
-	memcpy(gid.raw, mgid, sizeof(gid.raw));
-	return ibv_attach_mcast(u->qp, &gid, mlid);
+	if (!g)
+		return ENOMEM;
+	memcpy(g->gid.raw, mgid, sizeof(g->gid.raw));
+	g->lid = mlid;
+	g->next = u->groups;
+	int err = ibv_attach_mcast(u->qp, &g->gid, mlid);
+	if (err)
+		free(g);
+	else
+		u->groups = g;
+	return err;
 }
 
 int verbs_ud_address(struct verbs_ud *u, const struct verbs_ud_to *to, struct ibv_ah **out)

@@ -5,7 +5,9 @@ package verbs
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,10 +73,10 @@ func TestUD(t *testing.T) {
 	}
 }
 
-// udWithoutDevice runs ud.c on a device that returns every message, with the sanitizers.
+// udWithoutDevice runs ud.c on the device made of memory, with the sanitizers.
 func udWithoutDevice(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "cases")
-	gcc(t, "-Werror", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program, "testdata/ud_cases.c", "ud.c")
+	program, r := filepath.Join(t.TempDir(), "cases"), onLibmlx5(t, "testdata/ud_cases.c")
+	gcc(t, slices.Concat(withSanitizers, []string{"-o", program, "ud.c"}, r.sources, r.libs)...)
 	if out, err := runCases(t, program); err != nil || !strings.Contains(out, "ud: ok") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -82,15 +84,18 @@ func udWithoutDevice(t *testing.T) {
 
 // udNotices breaks ud.c in one place at a time: the case must then fail.
 func udNotices(t *testing.T) {
+	r := onLibmlx5(t, "testdata/ud_cases.c")
+	objects := slices.Collect(maps.Values(compileAll(t, r.sources)))
 	for _, m := range []struct{ what, old, changed string }{
 		{"a full queue is not noticed", "u->under_way == VERBS_UD_SENDS", "u->under_way > VERBS_UD_SENDS"},
 		{"completions are not counted", "u->under_way--;", ""},
 		{"a failed send is not reported", "err = EIO;", "err = 0;"},
 		{"a slot is mistaken for another", ".slot = slot,", ".slot = 0,"},
+		{"a group is not left", "ibv_detach_mcast(u->qp, &g->gid, g->lid);", ""},
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "cases")
-			gcc(t, "-o", program, "testdata/ud_cases.c", change(t, "ud.c", m.old, m.changed))
+			gcc(t, slices.Concat([]string{"-o", program, change(t, "ud.c", m.old, m.changed)}, objects, r.libs)...)
 			if out, err := runCases(t, program); err == nil {
 				t.Errorf("no case failed:\n%s", out)
 			}

@@ -40,6 +40,7 @@ enum { QPN_MULTICAST = 0xffffff };
 enum {
 	ETH_LEN = 14,
 	VLAN_LEN = 4,
+	ARP_LEN = 28,
 	ETH_MIN = 60,  /* a frame without FCS (IEEE 802.3 §4.4.2) */
 	IPV4_LEN = 20, /* without options */
 	IPV6_LEN = 40, /* a GRH is as long */

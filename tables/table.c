@@ -335,6 +335,17 @@ static void undo(struct table_change *c)
 	retire(t->writer, slot);
 }
 
+/* Counted after the change, so that a reader that has counted it sees it. */
+static void count_change(struct table *t)
+{
+	__atomic_store_n(&t->writer->changes, t->writer->changes + 1, __ATOMIC_RELEASE);
+}
+
+uint64_t table_changes(const struct table *t)
+{
+	return __atomic_load_n(&t->writer->changes, __ATOMIC_ACQUIRE);
+}
+
 int table_apply(struct table_change *changes, unsigned n, unsigned *failed)
 {
 	unsigned i;
@@ -345,8 +356,10 @@ int table_apply(struct table_change *changes, unsigned n, unsigned *failed)
 		if (err == 0)
 			continue;
 		*failed = i;
-		while (i > 0)
+		while (i > 0) {
 			undo(&changes[--i]);
+			count_change(changes[i].table);
+		}
 		return err;
 	}
 	for (i = 0; i < n; i++) {
@@ -356,6 +369,7 @@ int table_apply(struct table_change *changes, unsigned n, unsigned *failed)
 			remove_key(c->table, (const struct table_key *)c->entry);
 		else if (c->old != NO_SLOT)
 			retire(c->table->writer, c->old);
+		count_change(c->table);
 	}
 	return 0;
 }

@@ -18,7 +18,7 @@
  * rte_rcu_qsbr_quiescent(), even if it is deleted meanwhile. An entry never moves between two lanes of an array, so a
  * key that is not deleted is always found; a new, larger array is complete when it is published.
  *
- * This header is all a reader needs: nothing here calls into table.c.
+ * This header is all a reader needs: nothing inline here calls into table.c.
  */
 #ifndef CAUSEWAY_TABLE_H
 #define CAUSEWAY_TABLE_H
@@ -249,5 +249,9 @@ static inline void table_find_bulk(const struct table *t, const struct table_key
 		table_find_stage(t, keys, TABLE_BULK, out);
 	table_find_stage(t, keys, n, out);
 }
+
+/* Returns how many changes the table has had, for readers that keep what they looked up: when the number is the same as
+ * it was before the look-ups, these would give the same again. */
+uint64_t table_changes(const struct table *t);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer's state of a table, which readers do not see. */
+/* The writer's state of a table, which readers do not see but for table_changes(). */
 #ifndef CAUSEWAY_TABLE_WRITER_H
 #define CAUSEWAY_TABLE_WRITER_H
 
@@ -35,6 +35,8 @@ struct table_writer {
 
 	struct retired_array arrays[ARRAYS];
 	unsigned arrays_n;
+
+	uint64_t changes; /* atomic */
 };
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lcore/mirror/endpoints.h"
 #include "lcore/mirror/mirror.h"
 #include "lcore/mirror/ring.h"
 #include "tables/tables_write.h"
@@ -232,29 +233,58 @@ static struct mirrors *make_mirrors(const struct tables *t)
 	static struct mirrors s;
 	const struct mirror_filter all = {MIRROR_ROCE | MIRROR_IB, 3, 0xff, 0, false, false, false, {0}, {0}, 0};
 	s.tables = t;
-	for (s.n = 0; s.n < 3; s.n++) {
+	for (s.n = 0; s.n < MAX_MIRRORS; s.n++) {
 		struct mirror_filter *f = &s.mirror[s.n].filter;
 		*f = all;
 		f->by_qpn = s.n == 1;
-		f->by_host = f->by_group = s.n == 2;
+		f->by_host = s.n >= 2;
+		f->by_group = s.n == 2;
 		f->qpn = HOST_QPN;
 		memcpy(f->host, host[0], 16);
 		memcpy(f->group, group[2], 16);
-		s.mirror[s.n].ring = mirror_ring_new(s.n ? 1 : 4, s.n ? 100 : 9000);
+		s.mirror[s.n].ring = mirror_ring_new(64, 9000);
 		CHECK(s.mirror[s.n].ring);
 	}
 	mirror_prepare_at(RTE_ALIGN_CEIL((int)offsetof(struct rte_mbuf, dynfield1), 8));
 	return &s;
 }
 
+/* Whether a filter wants a packet, by all that the copy tells. */
+static bool wants(const struct mirror_filter *f, const struct tables *t, const struct mirrored_packet *s)
+{
+	const uint8_t *data = (const uint8_t *)(s + 1);
+	struct endpoints e = {.tables = t};
+	if (s->form == MIRROR_FRAME)
+		endpoints_of_frame(&e, data, s->kept);
+	else
+		endpoints_of_message(&e, &s->ib, s->ib.flags & IB_RECV_GRH && s->kept >= IB_GRH_LEN ? data : NULL);
+	return (!f->by_host || endpoints_have(&e, f->host)) && (!f->by_group || endpoints_have(&e, f->group)) &&
+	       (!f->by_qpn || endpoints_have_qpn(&e, f->qpn));
+}
+
+/* The mirrors with filters have copied those packets of the first that their filters want. What a send was looked up by
+ * is not in its copy. */
+static void check_mirrors(const struct mirrors *m)
+{
+	struct mirror_ring *first = m->mirror[0].ring;
+	for (const struct mirrored_packet *s; (s = mirror_ring_peek(first)); mirror_ring_pop(first)) {
+		CHECK(s->kept == s->len && s->packet != 0);
+		for (unsigned i = 1; i < m->n; i++) {
+			const struct mirrored_packet *c = mirror_ring_peek(m->mirror[i].ring);
+			bool has = c && c->packet == s->packet && c->point == s->point;
+			CHECK(s->form == MIRROR_SEND || has == wants(&m->mirror[i].filter, m->tables, s));
+			if (has)
+				mirror_ring_pop(m->mirror[i].ring);
+		}
+	}
+	for (unsigned i = 0; i < m->n; i++)
+		CHECK(!mirror_ring_peek(m->mirror[i].ring) && mirror_ring_missed(m->mirror[i].ring) == 0);
+}
+
 void mirror_by(struct rig *r, uint8_t options)
 {
 	r->worker->mirrors = options & MIRRORED ? r->mirrors : NULL;
-	for (unsigned i = 0; i < r->mirrors->n; i++) {
-		struct mirror_ring *ring = r->mirrors->mirror[i].ring;
-		for (const struct mirrored_packet *s; (s = mirror_ring_peek(ring)); mirror_ring_pop(ring))
-			CHECK(s->kept <= s->len && s->packet != 0);
-	}
+	check_mirrors(r->mirrors);
 }
 
 static struct rig r;

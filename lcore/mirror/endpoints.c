@@ -30,9 +30,9 @@ static const void *find(const struct table *t, const uint8_t address[16], uint64
 	return table_find(t, table_hash(t, &k), &k);
 }
 
-static void add_source(struct endpoints *e, const uint8_t *gid, uint16_t lid)
+static void add_source(struct endpoints *e, const uint8_t gid[16])
 {
-	const struct source_entry *s = find(&e->tables->sources, gid, lid);
+	const struct source_entry *s = find(&e->tables->sources, gid, 0);
 	if (!s)
 		return;
 	add(e, s->ip4);
@@ -46,7 +46,7 @@ static void add_ip(struct endpoints *e, const uint8_t ip[16], const uint32_t *qp
 	const struct node_entry *n = find(&e->tables->nodes, ip, 0);
 	if (n) {
 		add(e, n->gid);
-		add_source(e, n->gid, 0);
+		add_source(e, n->gid);
 	}
 	if (!qpn)
 		return;
@@ -54,6 +54,14 @@ static void add_ip(struct endpoints *e, const uint8_t ip[16], const uint32_t *qp
 	const struct proxy_qp_entry *s = find(&e->tables->proxy_qps, ip, *qpn);
 	if (s)
 		add_qpn(e, s->qpn);
+}
+
+/* The node that has a LID. */
+static void add_lid(struct endpoints *e, uint16_t lid)
+{
+	const struct source_entry *s = find(&e->tables->sources, NULL, lid);
+	if (s)
+		add_ip(e, is_zero(s->ip4) ? s->ip6 : s->ip4, NULL);
 }
 
 static void add_ips(struct endpoints *e, const uint8_t src[16], const uint8_t dst[16], const uint8_t *bth, int64_t len)
@@ -112,12 +120,18 @@ static void add_ipv6(struct endpoints *e, const uint8_t *ip, int64_t len, bool g
 static void add_arp(struct endpoints *e, const uint8_t *arp, int64_t len)
 {
 	uint8_t ip[16];
-	if (len < 28)
+	if (len < ARP_LEN)
 		return;
 	map(ip, arp + 14);
 	add_ip(e, ip, NULL);
 	map(ip, arp + 24);
 	add_ip(e, ip, NULL);
+}
+
+void endpoints_of_address(struct endpoints *e, const uint8_t address[16])
+{
+	add_ip(e, address, NULL);
+	add_source(e, address);
 }
 
 void endpoints_of_frame(struct endpoints *e, const uint8_t *frame, uint32_t len)
@@ -147,7 +161,7 @@ void endpoints_of_message(struct endpoints *e, const struct mirror_ib *ib, const
 	if (area && area[0] >> 4 == 6) {
 		add(e, area + 8);
 		add(e, area + 24);
-		add_source(e, area + 8, 0);
+		add_source(e, area + 8);
 		const struct mgid_entry *g = find(&e->tables->mgids, area + 24, 0);
 		group = area[24] == 0xff;
 		if (g)
@@ -156,11 +170,11 @@ void endpoints_of_message(struct endpoints *e, const struct mirror_ib *ib, const
 		uint8_t ip[16];
 		map(ip, area + 32);
 		add(e, ip);
-		add_source(e, ip, 0);
+		add_source(e, ip);
 		map(ip, area + 36);
 		add(e, ip);
 	} else {
-		add_source(e, NULL, ib->lid);
+		add_lid(e, ib->lid);
 	}
 	if (s && !group) {
 		add(e, s->peer.ip);
@@ -174,7 +188,7 @@ void endpoints_of_send(struct endpoints *e, const struct mirror_ib *ib, const st
 	add(e, from->addr);
 	add(e, to->addr);
 	add(e, ib->dgid);
-	add_source(e, ib->dgid, 0);
+	add_source(e, ib->dgid);
 	add_qpn(e, (uint32_t)from->number);
 	add_qpn(e, ib->qpn);
 	add_qpn(e, ib->peer);

@@ -23,6 +23,9 @@ struct table_key;
 void endpoints_of_send(struct endpoints *e, const struct mirror_ib *ib, const struct table_key *from,
 		       const struct table_key *to);
 
+/* All addresses of what has this one, an IP address or a GID. */
+void endpoints_of_address(struct endpoints *e, const uint8_t address[16]);
+
 bool endpoints_have(const struct endpoints *e, const uint8_t address[16]);
 bool endpoints_have_qpn(const struct endpoints *e, uint32_t qpn);
 

@@ -9,6 +9,8 @@
 
 #include "endpoints.h"
 #include "lcore/burst.h"
+#include "descriptor.h"
+#include "prefilter.h"
 #include "ring.h"
 
 /* The offset of a packet's number in its mbuf. */
@@ -33,10 +35,23 @@ static uint64_t *number_of(struct rte_mbuf *m)
 	return RTE_MBUF_DYNFIELD(m, number_at, uint64_t *);
 }
 
-/* Numbers are never zero. */
+/* The number of a worker's packets. Numbers are never zero. */
+static uint64_t numbered(const struct worker *w, uint64_t packets)
+{
+	return (uint64_t)(w->id + 1) << 48 | (packets & UINT64_C(0xffffffffffff));
+}
+
 static void number(struct worker *w, struct rte_mbuf *m)
 {
-	*number_of(m) = (uint64_t)(w->id + 1) << 48 | (++w->packets_numbered & UINT64_C(0xffffffffffff));
+	*number_of(m) = numbered(w, ++w->packets_numbered);
+}
+
+static void number_frames(struct worker *w, struct rte_mbuf **m, unsigned n)
+{
+	uint64_t packets = w->packets_numbered; /* counted in a register */
+	for (unsigned i = 0; i < n; i++)
+		*number_of(m[i]) = numbered(w, ++packets);
+	w->packets_numbered = packets;
 }
 
 /* A packet at a mirror point. Its endpoints are resolved lazily. */
@@ -80,8 +95,6 @@ static bool wants_all(const struct mirror_filter *f)
 
 static bool wanted(const struct mirror_filter *f, const struct candidate *s, struct endpoints *e)
 {
-	if (!wants_such(f, s->point, s->direction, s->form, s->drop))
-		return false;
 	if (wants_all(f))
 		return true;
 	if (e->addresses + e->qpns == 0)
@@ -109,13 +122,21 @@ static void copy(struct mirrored_packet *slot, uint32_t snap, const struct candi
 		memcpy(to, from, slot->kept);
 }
 
-/* Stages a packet in the ring of each mirror whose filter it passes. */
-static void stage(struct mirrors *all, const struct candidate *s)
+/* Which packets of a burst each mirror may want, as bits by their place. */
+struct selection {
+	uint64_t any; /* mirror wants */
+	uint64_t by[MAX_MIRRORS];
+	bool filtered; /* words of the packets tell more */
+	bool by_qpn;   /* their QPNs do, too */
+};
+
+/* Stages a packet in the ring of each mirror that may want it and whose filter it passes. */
+static void stage(struct mirrors *all, const struct selection *selected, const struct candidate *s)
 {
 	struct endpoints e = {.tables = all->tables};
 	for (unsigned i = 0; i < all->n; i++) {
 		struct mirror_ring *r = all->mirror[i].ring;
-		if (!wanted(&all->mirror[i].filter, s, &e))
+		if (!(selected->by[i] >> s->place & 1) || !wanted(&all->mirror[i].filter, s, &e))
 			continue;
 		struct mirrored_packet *slot = r->staged_missed ? NULL : mirror_ring_slot(r);
 		if (!slot) {
@@ -127,31 +148,63 @@ static void stage(struct mirrors *all, const struct candidate *s)
 	}
 }
 
-/* Begins a burst of such packets. False: no mirror can take any of them. A mirror that wants all packets and has no
- * room for the first misses all. */
-static bool begin(struct mirrors *all, enum mirror_point p, enum direction d, enum mirror_form form, enum drop drop)
+/* The places below n. */
+static uint64_t places(unsigned n)
 {
-	bool somebody = false;
+	return n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
+}
+
+/* Begins a burst of n such packets: all of them for each mirror that can take some. False: no mirror can. A mirror that
+ * wants all packets and has no room for the first misses all. */
+static bool begin(struct mirrors *all, struct selection *s, enum mirror_point p, enum direction d,
+		  enum mirror_form form, enum drop drop, unsigned n)
+{
+	memset(s, 0, sizeof *s);
 	for (unsigned i = 0; i < all->n; i++) {
+		const struct mirror_filter *f = &all->mirror[i].filter;
 		all->mirror[i].ring->staged = 0;
 		all->mirror[i].ring->staged_missed = 0;
-		if (!wants_such(&all->mirror[i].filter, p, d, form, drop))
+		if (!wants_such(f, p, d, form, drop))
 			continue;
-		if (wants_all(&all->mirror[i].filter) && !mirror_ring_slot(all->mirror[i].ring))
+		if (wants_all(f) && !mirror_ring_slot(all->mirror[i].ring)) {
 			all->mirror[i].ring->staged_missed = UINT64_MAX;
-		else
-			somebody = true;
+			continue;
+		}
+		s->by[i] = places(n);
+		s->filtered |= !wants_all(f);
+		s->by_qpn |= f->by_qpn;
 	}
-	return somebody;
+	for (unsigned i = 0; i < all->n; i++)
+		s->any |= s->by[i];
+	return s->any != 0;
+}
+
+/* Takes out of a selection what the words of its n packets rule out. */
+static void narrow(struct mirrors *all, struct selection *s, const struct mirror_words *w, unsigned n)
+{
+	s->any = 0;
+	for (unsigned i = 0; i < all->n; i++) {
+		const struct mirror_filter *f = &all->mirror[i].filter;
+		if (s->by[i] && !wants_all(f))
+			s->by[i] &= prefilter(&all->mirror[i].prefilter, f, all->tables, w, n);
+		s->any |= s->by[i];
+	}
+}
+
+/* The next of the packets that are selected. */
+static unsigned next_of(uint64_t *rest)
+{
+	unsigned place = (unsigned)__builtin_ctzll(*rest);
+	*rest &= *rest - 1;
+	return place;
 }
 
 /* Publishes those staged of the first n of a burst. */
 static void publish_taken(struct mirrors *all, unsigned n)
 {
-	uint64_t places = n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
 	for (unsigned i = 0; i < all->n; i++) {
 		struct mirror_ring *r = all->mirror[i].ring;
-		uint64_t missed = r->missed + (uint64_t)__builtin_popcountll(r->staged_missed & places);
+		uint64_t missed = r->missed + (uint64_t)__builtin_popcountll(r->staged_missed & places(n));
 		uint32_t good = 0, staged = r->staged;
 		for (r->staged = 0; good < staged; good++, r->staged++)
 			if (mirror_ring_slot(r)->place >= n)
@@ -169,93 +222,68 @@ static struct mirrors *mirrors_of(struct worker *w)
 	return __atomic_load_n(&w->mirrors, __ATOMIC_ACQUIRE);
 }
 
-/* The partition that a message came in, by the queue pair or the group that it is for. */
-static uint8_t partition_of_recv(const struct tables *t, const struct ib_recv *r)
+static void stage_frames(struct mirrors *all, struct selection *s, const struct candidate *like, struct rte_mbuf **m,
+			 unsigned n)
 {
-	const uint8_t *dgid = rte_pktmbuf_mtod_offset(r->mbuf, const uint8_t *, 24);
-	struct table_key k = {.number = r->qpn};
-	const struct proxy_qpn_entry *s = table_find(&t->proxy_qpns, table_hash(&t->proxy_qpns, &k), &k);
-	if (s)
-		return s->partition;
-	if (r->mbuf->data_len < IB_GRH_LEN || !(r->flags & IB_RECV_GRH))
-		return 0;
-	k.number = 0;
-	memcpy(k.addr, dgid, sizeof k.addr);
-	const struct mgid_entry *m = table_find(&t->mgids, table_hash(&t->mgids, &k), &k);
-	return m ? m->flags >> GROUP_PARTITION_SHIFT : 0;
-}
-
-static struct mirror_ib of_recv(const struct tables *t, const struct ib_recv *r)
-{
-	return (struct mirror_ib){.qpn = r->qpn,
-				  .peer = r->src_qpn,
-				  .imm = r->imm,
-				  .lid = r->slid,
-				  .partition = partition_of_recv(t, r),
-				  .flags = r->flags,
-				  .sl = r->sl,
-				  .known = true};
-}
-
-static struct mirror_ib of_send(const struct ib_send *s, const struct proxy_qp_entry *proxy_qp)
-{
-	struct mirror_ib ib = {.qp = s->qp,
-			       .qpn = proxy_qp->qpn,
-			       .peer = s->dest_qpn,
-			       .qkey = s->dest_qkey,
-			       .imm = s->imm,
-			       .flow_label = s->ah.flow_label,
-			       .lid = s->ah.dlid,
-			       .partition = s->partition,
-			       .flags = s->flags,
-			       .sl = s->ah.sl,
-			       .tclass = s->ah.tclass,
-			       .hop_limit = s->ah.hop_limit,
-			       .source = s->ah.source,
-			       .known = true};
-	memcpy(ib.dgid, s->ah.dgid, sizeof ib.dgid);
-	return ib;
+	struct mirror_words words;
+	if (s->filtered) {
+		words.with_qpns = s->by_qpn;
+		words_of_frames(&words, m, n);
+		narrow(all, s, &words, n);
+	}
+	while (s->any) {
+		struct candidate c = *like;
+		c.place = (uint8_t)next_of(&s->any);
+		c.mbuf = m[c.place];
+		stage(all, s, &c);
+	}
 }
 
 void mirror_stage(struct worker *w, enum mirror_point p, enum direction d, enum drop reason, struct rte_mbuf **m,
 		  unsigned n)
 {
 	struct mirrors *all = mirrors_of(w);
+	struct selection s;
 	if (!all)
 		return;
-	for (unsigned i = 0; i < n && p == MIRROR_OWN; i++)
-		number(w, m[i]);
-	if (!begin(all, p, d, MIRROR_FRAME, reason))
-		return;
-	for (unsigned i = 0; i < n; i++)
-		stage(all, &(struct candidate){.mbuf = m[i],
-					       .worker = w->id,
-					       .point = p,
-					       .direction = d,
-					       .drop = reason,
-					       .form = MIRROR_FRAME,
-					       .place = (uint8_t)i});
+	if (p == MIRROR_OWN)
+		number_frames(w, m, n);
+	if (begin(all, &s, p, d, MIRROR_FRAME, reason, n))
+		stage_frames(all, &s, &(struct candidate){.worker = w->id, .point = p, .direction = d, .drop = reason},
+			     m, n);
 }
 
 void mirror_frames(struct worker *w, struct rte_mbuf **m, unsigned n)
 {
-	for (unsigned i = 0; i < n; i++)
-		number(w, m[i]);
+	number_frames(w, m, n);
 	mirror_stage(w, MIRROR_RECEIVED, ROCE_TO_IB, PASS, m, n);
 	mirror_taken(w, n);
 }
 
-static void stage_message(struct worker *w, struct mirrors *all, enum mirror_point p, enum drop reason,
-			  const struct ib_recv *r, unsigned place)
+static void stage_messages(struct worker *w, struct mirrors *all, enum mirror_point p, enum drop reason,
+			   const struct ib_recv *r, unsigned n)
 {
-	stage(all, &(struct candidate){.mbuf = r->mbuf,
-				       .ib = of_recv(w->datapath->tables, r),
-				       .worker = w->id,
-				       .point = p,
-				       .direction = IB_TO_ROCE,
-				       .drop = reason,
-				       .form = MIRROR_MESSAGE,
-				       .place = (uint8_t)place});
+	const struct tables *t = w->datapath->tables;
+	struct mirror_words words;
+	struct selection s;
+	if (begin(all, &s, p, IB_TO_ROCE, MIRROR_MESSAGE, reason, n) && s.filtered) {
+		words.with_qpns = s.by_qpn;
+		words_of_messages(&words, all, r, n);
+		narrow(all, &s, &words, n);
+	}
+	while (s.any) {
+		unsigned i = next_of(&s.any);
+		stage(all, &s,
+		      &(struct candidate){.mbuf = r[i].mbuf,
+					  .ib = mirror_ib_of_recv(t, &r[i]),
+					  .worker = w->id,
+					  .point = p,
+					  .direction = IB_TO_ROCE,
+					  .drop = reason,
+					  .form = MIRROR_MESSAGE,
+					  .place = (uint8_t)i});
+	}
+	publish_taken(all, n);
 }
 
 void mirror_messages(struct worker *w, const struct ib_recv *r, unsigned n)
@@ -263,31 +291,38 @@ void mirror_messages(struct worker *w, const struct ib_recv *r, unsigned n)
 	struct mirrors *all = mirrors_of(w);
 	if (!all)
 		return;
+	uint64_t packets = w->packets_numbered;
 	for (unsigned i = 0; i < n; i++)
-		number(w, r[i].mbuf);
-	bool somebody = begin(all, MIRROR_RECEIVED, IB_TO_ROCE, MIRROR_MESSAGE, PASS);
-	for (unsigned i = 0; i < n && somebody; i++)
-		stage_message(w, all, MIRROR_RECEIVED, PASS, &r[i], i);
-	publish_taken(all, n);
+		*number_of(r[i].mbuf) = numbered(w, ++packets);
+	w->packets_numbered = packets;
+	stage_messages(w, all, MIRROR_RECEIVED, PASS, r, n);
 }
 
 void mirror_stage_sends(struct worker *w, const struct burst *b)
 {
 	struct mirrors *all = mirrors_of(w);
+	struct mirror_words words;
+	struct selection s;
 	if (!all)
 		return;
-	if (!begin(all, MIRROR_SENT, ROCE_TO_IB, MIRROR_SEND, PASS))
-		return;
-	for (unsigned i = 0; i < b->n; i++)
-		stage(all, &(struct candidate){.mbuf = b->send[i].mbuf,
-					       .ib = of_send(&b->send[i], b->lookup.from_entry[i]),
-					       .from = &b->lookup.from[i],
-					       .to = &b->lookup.to[i],
-					       .worker = w->id,
-					       .point = MIRROR_SENT,
-					       .direction = ROCE_TO_IB,
-					       .form = MIRROR_SEND,
-					       .place = (uint8_t)i});
+	if (begin(all, &s, MIRROR_SENT, ROCE_TO_IB, MIRROR_SEND, PASS, b->n) && s.filtered) {
+		words.with_qpns = s.by_qpn;
+		words_of_sends(&words, b);
+		narrow(all, &s, &words, b->n);
+	}
+	while (s.any) {
+		unsigned i = next_of(&s.any);
+		stage(all, &s,
+		      &(struct candidate){.mbuf = b->send[i].mbuf,
+					  .ib = mirror_ib_of_send(&b->send[i], b->lookup.from_entry[i]),
+					  .from = &b->lookup.from[i],
+					  .to = &b->lookup.to[i],
+					  .worker = w->id,
+					  .point = MIRROR_SENT,
+					  .direction = ROCE_TO_IB,
+					  .form = MIRROR_SEND,
+					  .place = (uint8_t)i});
+	}
 }
 
 void mirror_taken(struct worker *w, unsigned n)
@@ -295,6 +330,18 @@ void mirror_taken(struct worker *w, unsigned n)
 	struct mirrors *all = mirrors_of(w);
 	if (all)
 		publish_taken(all, n);
+}
+
+/* One packet, without a descriptor, that is dropped. */
+static void stage_drop(struct mirrors *all, const struct candidate *c)
+{
+	struct selection s;
+	bool begun = begin(all, &s, MIRROR_DROPPED, c->direction, c->form, c->drop, 1);
+	if (begun && c->form == MIRROR_FRAME)
+		stage_frames(all, &s, c, (struct rte_mbuf *[]){c->mbuf}, 1);
+	else if (begun)
+		stage(all, &s, c);
+	publish_taken(all, 1);
 }
 
 /* A packet that the Ethernet port did not take is a frame already; else it is still as received. Injected drops come
@@ -307,35 +354,27 @@ void mirror_drop(struct worker *w, enum direction d, enum drop reason, struct rt
 	bool message = d == IB_TO_ROCE && reason != DROP_eth_full;
 	if (reason == DROP_injected)
 		number(w, m);
-	enum mirror_form form = message ? MIRROR_MESSAGE : MIRROR_FRAME;
-	if (begin(all, MIRROR_DROPPED, d, form, reason))
-		stage(all, &(struct candidate){.mbuf = m,
-					       .worker = w->id,
-					       .point = MIRROR_DROPPED,
-					       .direction = d,
-					       .drop = reason,
-					       .form = form});
-	publish_taken(all, 1);
+	stage_drop(all, &(struct candidate){.mbuf = m,
+					    .worker = w->id,
+					    .point = MIRROR_DROPPED,
+					    .direction = d,
+					    .drop = reason,
+					    .form = message ? MIRROR_MESSAGE : MIRROR_FRAME});
 }
 
 void mirror_drop_message(struct worker *w, enum drop reason, const struct ib_recv *r)
 {
 	struct mirrors *all = mirrors_of(w);
-	if (!all)
-		return;
-	if (begin(all, MIRROR_DROPPED, IB_TO_ROCE, MIRROR_MESSAGE, reason))
-		stage_message(w, all, MIRROR_DROPPED, reason, r, 0);
-	publish_taken(all, 1);
+	if (all)
+		stage_messages(w, all, MIRROR_DROPPED, reason, r, 1);
 }
 
 void mirror_punted_drop(struct mirrors *s, uint16_t worker, enum drop reason, struct rte_mbuf *m)
 {
-	if (begin(s, MIRROR_DROPPED, ROCE_TO_IB, MIRROR_FRAME, reason))
-		stage(s, &(struct candidate){.mbuf = m,
-					     .worker = worker,
-					     .point = MIRROR_DROPPED,
-					     .direction = ROCE_TO_IB,
-					     .drop = reason,
-					     .form = MIRROR_FRAME});
-	publish_taken(s, 1);
+	stage_drop(s, &(struct candidate){.mbuf = m,
+					  .worker = worker,
+					  .point = MIRROR_DROPPED,
+					  .direction = ROCE_TO_IB,
+					  .drop = reason,
+					  .form = MIRROR_FRAME});
 }

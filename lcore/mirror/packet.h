@@ -77,14 +77,36 @@ struct mirror_filter {
 	uint32_t qpn;
 };
 
+/* What a packet must have for a filter by host to want it: one of the host's addresses, by their last four bytes, or
+ * one of its LIDs. The worker resolves it again when the tables have changed. */
+struct mirror_prefilter {
+	uint64_t changes; /* one more than those of the tables when it was resolved; 0: it is not */
+	unsigned addresses;
+	uint32_t address[4]; /* as in a packet; those beyond addresses are the first again */
+	uint64_t lids[2];    /* bits, from first_lid on */
+	uint16_t first_lid;
+	bool any; /* there is no room for what the host has: no packet is ruled out */
+};
+
+/* Whose a local QPN is, as looked up in the table of proxy QPs. Valid as long as that does not change. */
+struct mirror_peer {
+	uint64_t of;      /* one more than the changes of the table, and the lower 24 bits the QPN */
+	uint32_t address; /* the host's last four bytes; 0: nobody's */
+	uint32_t qpn;     /* on RoCE */
+};
+
+enum { MIRROR_PEERS = 1024 }; /* places, by the lower bits of the QPN: 16 KiB, which the first-level cache holds */
+
 struct mirror_ring;
 
-/* The mirrors of a worker; never changed, but replaced as a whole. */
+/* The mirrors of a worker; replaced as a whole. Nobody changes them but for what their worker resolves. */
 struct mirrors {
 	const struct tables *tables;
+	struct mirror_peer peer[MIRROR_PEERS];
 	unsigned n;
 	struct {
 		struct mirror_filter filter;
+		struct mirror_prefilter prefilter;
 		struct mirror_ring *ring;
 	} mirror[MAX_MIRRORS];
 };

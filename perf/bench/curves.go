@@ -42,7 +42,7 @@ func Curves(cfg Config) ([]Curve, error) {
 		curve := Curve{Of: c.of}
 		var all []variant
 		for _, n := range c.ns {
-			all = append(all, variant{c.of, c.shape(n)})
+			all = append(all, variant{what: c.of, shape: c.shape(n)})
 			curve.Points = append(curve.Points, Point{N: n})
 		}
 		for _, d := range []lcore.Direction{lcore.RoCEToIB, lcore.IBToRoCE} {

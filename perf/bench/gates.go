@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -29,40 +30,59 @@ const (
 	rxReadTx = "rx+read+tx"
 )
 
-// pathLimits are the gates of the packet path by direction, payload and entries.
-var pathLimits = map[lcore.Direction]map[int]map[int]float64{
-	lcore.RoCEToIB: {
-		64:   {Small: 5.0, Medium: 6.0, Large: 10},
-		1024: {Small: 1.8, Medium: 1.8, Large: 2.2},
-		4096: {Small: 1.25, Medium: 1.25, Large: 1.4},
-	},
-	lcore.IBToRoCE: {
-		64:   {Small: 4.2, Medium: 5.2, Large: 9},
-		1024: {Small: 1.8, Medium: 1.8, Large: 2.2},
-		4096: {Small: 1.25, Medium: 1.25, Large: 1.4},
-	},
-}
-
+// The gates.
 const (
+	pathLimit    = 1.10 // the worker over the peer, which does the same work in a plain loop, at every size of tables and payload
 	variantLimit = 1.15 // IPv6 and VLAN over IPv4 untagged
 	extrasLimit  = 1.05 // with counters, QoS map and policing over without
+	hostLimit    = 1.20 // with a mirror by host over without one
 	icrcLimit    = 1.0  // own over rte_net_crc by AVX-512
-	tableLimit   = 0.4  // own over rte_hash
 )
+
+// tableLimits are the gates of look-ups, own over rte_hash, by entries.
+var tableLimits = map[int]float64{Small: 0.55, Medium: 0.50, Large: 0.30}
+
+// kinds are the kinds of rows that do not depend on the size of tables; those that do are Paths.
+var kinds = []struct {
+	name string
+	rows func(*Config) ([]Row, error)
+}{
+	{"variants", variantRows}, {"extras", extrasRows}, {"mirrors", mirrorRows}, {"icrc", icrcRows}, {"ports", portRows}, {"switches", switchRows},
+}
+
+// Paths is the kind of the rows of the packet path and of look-ups.
+const Paths = "paths"
+
+// Kinds returns the kinds of rows.
+func Kinds() []string {
+	all := []string{Paths}
+	for _, k := range kinds {
+		all = append(all, k.name)
+	}
+	return all
+}
+
+func (c *Config) wants(kind string) bool { return len(c.Kinds) == 0 || slices.Contains(c.Kinds, kind) }
 
 // Gates measures the packet path with tables of several sizes, variants of packets and configuration, parts of the
 // path, and how often the worker's thread waits.
 func Gates(cfg Config, entries, payloads []int) ([]Row, error) {
 	var rows []Row
 	for _, n := range entries {
+		if !cfg.wants(Paths) {
+			break
+		}
 		more, err := atSize(&cfg, n, payloads)
 		if err != nil {
 			return nil, err
 		}
 		rows = append(rows, more...)
 	}
-	for _, f := range []func(*Config) ([]Row, error){variantRows, extrasRows, mirrorRows, icrcRows, portRows, switchRows} {
-		more, err := f(&cfg)
+	for _, k := range kinds {
+		if !cfg.wants(k.name) {
+			continue
+		}
+		more, err := k.rows(&cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -96,17 +116,17 @@ func atSize(cfg *Config, entries int, payloads []int) ([]Row, error) {
 	return append(rows, row), err
 }
 
-// pathRow measures the worker, the peer and the floors. The gate of payloads up to 64 B is over the floor that does not
-// read them.
+// pathRow measures the worker, the peer and the floors. The gate is over the peer. The floor of payloads up to 64 B does
+// not read them. How much the readings of floor and peer differ shows how busy the machine was.
 func pathRow(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int) (Row, error) {
 	r, err := newRig(s, t, d, size)
 	if err != nil {
 		return Row{}, err
 	}
 	defer r.close()
-	how, over := []reading{readNothing}, rxTx
+	how, floor := []reading{readNothing}, rxTx
 	if size > 64 {
-		how, over = []reading{readWords}, rxReadTx
+		how, floor = []reading{readWords}, rxReadTx
 	}
 	if size > 64 && canReadWide() {
 		how = append(how, readWide)
@@ -115,20 +135,18 @@ func pathRow(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int
 	if err != nil {
 		return Row{}, err
 	}
-	ns, err := cfg.interleave(loops...)
+	ns, err := cfg.calm([]int{1, 2}, loops...)
 	if err != nil {
 		return Row{}, err
 	}
 	worker := ns[0]
-	row := ratio(directions[d], over, worker, ns[2])
-	row.setPeer(worker, ns[1])
+	row := ratio(directions[d], "peer", worker, ns[1])
+	row.setFloor(floor, worker, ns[2])
+	row.Noise = noise(ns, 1, 2) // a floor without look-ups does not notice when others fill the caches
 	if len(how) > 1 {
 		row.Wide = worker.over(ns[3])
 	}
-	row.Payload, row.Entries, row.packets = size, s.hosts, true
-	if v, ok := pathLimits[d][size][s.hosts]; ok {
-		row.Limit = limit(v)
-	}
+	row.Payload, row.Entries, row.packets, row.Limit = size, s.hosts, true, limit(pathLimit)
 	return row, r.verify()
 }
 
@@ -147,13 +165,14 @@ func (l *lane) beside(how []reading) ([]loop, error) {
 type variant struct {
 	what  string
 	shape shape
+	limit float64 // its gate; 0: that of the list
 }
 
 // variantRows compares IPv6 and a VLAN tag with IPv4 without one.
 func variantRows(cfg *Config) ([]Row, error) {
 	six, tagged := square(Small), square(Small)
 	six.six, tagged.vlan = true, 100
-	return compare(cfg, variantLimit, []variant{{"IPv4, untagged", square(Small)}, {"IPv6", six}, {"VLAN", tagged}})
+	return compare(cfg, variantLimit, []variant{{what: "IPv4, untagged", shape: square(Small)}, {what: "IPv6", shape: six}, {what: "VLAN", shape: tagged}})
 }
 
 // extraGroups is the number of groups in the multicast row.
@@ -178,9 +197,9 @@ func extrasOf(s shape) []variant {
 	without, with := s, s
 	without.bare, with.policed = true, s.multicast()
 	if s.multicast() {
-		return []variant{{"none of them, groups", without}, {"counters, QoS map, policing", with}}
+		return []variant{{what: "none of them, groups", shape: without}, {what: "counters, QoS map, policing", shape: with}}
 	}
-	return []variant{{"none of them", without}, {"counters, QoS map", with}}
+	return []variant{{what: "none of them", shape: without}, {what: "counters, QoS map", shape: with}}
 }
 
 // compare measures shapes in turn with the first one, at 64 B, where a difference shows most. most 0: no gate.
@@ -195,7 +214,7 @@ func compare(cfg *Config, most float64, all []variant) ([]Row, error) {
 		for i := 1; i < len(all); i++ {
 			row := ratio(all[i].what+", "+directions[d], all[0].what, ns[i], ns[0])
 			row.Payload, row.Entries, row.section, row.packets = 64, Small, variants, true
-			if most > 0 {
+			if most := cmp.Or(all[i].limit, most); most > 0 {
 				row.Limit = limit(most)
 			}
 			rows = append(rows, row)
@@ -221,7 +240,7 @@ func measureShapes(cfg *Config, d lcore.Direction, size int, all []variant) (ns 
 		defer r.close()
 		rigs, loops = append(rigs, r), append(loops, r.lanes[0].loop())
 	}
-	if ns, err = cfg.interleave(loops...); err != nil {
+	if ns, err = cfg.calm([]int{0}, loops...); err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(rigs, func(r *rig) bool { return r.verify() != nil })

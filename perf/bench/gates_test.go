@@ -4,6 +4,7 @@ package bench
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestGates(t *testing.T) {
 		if r.section != threads && (r.NS <= 0 || r.OverNS <= 0 || r.Value <= 0) {
 			t.Errorf("%+v", r)
 		}
-		if r.section == paths && (r.PeerNS <= 0 || r.Peer <= 0 || !r.packets) {
+		if r.section == paths && (r.FloorNS <= 0 || r.OverFloor <= 0 || !r.packets || r.Limit == nil) {
 			t.Errorf("%+v", r)
 		}
 		if r.section == threads && (r.Value != 0 || r.Missed()) {
@@ -33,7 +34,7 @@ func TestGates(t *testing.T) {
 		}
 	}
 	want := []string{"RoCE to IB", "IB to RoCE", "IPv6, RoCE to IB", "VLAN, IB to RoCE", "counters, QoS map, RoCE to IB", "counters, QoS map, policing, IB to RoCE", "look-up, bursts of 64",
-		"ICRC by " + lcore.ICRCVersion(), "voluntary switches beside GC", "mirror: all, RoCE to IB"}
+		"ICRC by " + lcore.ICRCVersion(), "voluntary switches beside GC", "mirror: all, RoCE to IB", "mirror: 1 node of 1 k, IB to RoCE"}
 	for _, w := range want {
 		if seen[w] == 0 {
 			t.Errorf("no row %q in %v", w, seen)
@@ -41,43 +42,72 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// Every path that has a gate has it at each of the tables' sizes, and larger tables may cost more.
-func TestPathLimits(t *testing.T) {
-	for d, name := range directions {
-		for _, size := range []int{64, 1024, 4096} {
-			var all []float64
-			for _, n := range AllEntries {
-				v, ok := pathLimits[d][size][n]
-				if !ok {
-					t.Errorf("%s, %d B, %d entries: no limit", name, size, n)
-				}
-				all = append(all, v)
+// The gates are those of the worker over the peer, of look-ups at three sizes, and of a mirror by host; what is over a
+// floor without look-ups has none.
+func TestLimits(t *testing.T) {
+	rows, err := Gates(short(), []int{Small, 1 << 11}, []int{64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		want := 0.0
+		switch {
+		case r.section == paths:
+			want = 1.10
+			if r.Over != "peer" || r.Floor != rxTx {
+				t.Errorf("%+v", r)
 			}
-			if !slices.IsSorted(all) || all[0] <= 1 {
-				t.Errorf("%s, %d B: limits %v", name, size, all)
-			}
+		case strings.HasPrefix(r.What, "look-up") && r.Entries == Small:
+			want = 0.55
+		case strings.HasPrefix(r.What, "mirror: 1 "):
+			want = 1.20
+		case strings.HasPrefix(r.What, "mirror") || strings.HasPrefix(r.What, "look-up"):
+		default:
+			continue
+		}
+		if got := r.Limit; want == 0 && got != nil || want > 0 && (got == nil || float64(*got) != want) {
+			t.Errorf("%s, %d entries: limit %v, want %v", r.What, r.Entries, got, want)
 		}
 	}
 }
 
-func TestMissed(t *testing.T) {
-	for _, c := range []struct {
-		row  Row
-		want bool
-	}{
-		{Row{Value: 9}, false},
-		{Row{Value: 1, Limit: limit(1)}, false},
-		{Row{Value: 1.01, Limit: limit(1)}, true},
-		{Row{Value: 0, Limit: limit(0)}, false},
-		{Row{Value: 1, Limit: limit(0)}, true},
-	} {
-		if got := c.row.Missed(); got != c.want {
-			t.Errorf("%+v: missed %v", c.row, got)
+// Rows of one kind can be measured alone.
+func TestKinds(t *testing.T) {
+	cfg := short()
+	cfg.Kinds = []string{"icrc"}
+	rows, err := Gates(cfg, []int{64}, []int{64})
+	if err != nil || len(rows) != 3 {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+	for _, r := range rows {
+		if !strings.HasPrefix(r.What, "ICRC") {
+			t.Errorf("%+v", r)
 		}
 	}
-	rows := []Row{{Value: 2, Limit: limit(1)}, {Value: 2}, {Value: 3, Limit: limit(1)}, {Value: 1, Limit: limit(1)}}
-	if missed, gates := Missed(rows); missed != 2 || gates != 3 {
-		t.Errorf("%d of %d are missed, want 2 of 3", missed, gates)
+}
+
+func TestJudge(t *testing.T) {
+	const calm, busy = mostSpread, mostSpread + 0.01
+	for _, c := range []struct {
+		row          Row
+		missed, busy bool
+		text         string
+	}{
+		{Row{Value: 9, Noise: busy}, false, false, ""},
+		{Row{Value: 1, Limit: limit(1), Noise: calm}, false, false, "held"},
+		{Row{Value: 1.01, Limit: limit(1), Noise: calm}, true, false, "MISSED"},
+		{Row{Value: 1.01, Limit: limit(1), Noise: busy}, false, true, "busy"},
+		{Row{Value: 0.5, Limit: limit(1), Noise: busy}, false, true, "busy"},
+		{Row{Value: 0, Limit: limit(0)}, false, false, "held"},
+		{Row{Value: 1, Limit: limit(0)}, true, false, "MISSED"},
+	} {
+		if c.row.Missed() != c.missed || c.row.Busy() != c.busy || c.row.cells()[10] != c.text {
+			t.Errorf("%+v: missed %v, busy %v, %q", c.row, c.row.Missed(), c.row.Busy(), c.row.cells()[10])
+		}
+	}
+	rows := []Row{{Value: 2, Limit: limit(1)}, {Value: 2}, {Value: 3, Limit: limit(1)}, {Value: 1, Limit: limit(1)}, {Value: 9, Limit: limit(1), Noise: 0.4}}
+	if got := Judge(rows); got != (Verdict{Gates: 4, Missed: 2, Busy: 1, Noise: 0.4}) {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -88,9 +118,49 @@ func TestReadings(t *testing.T) {
 	}
 }
 
+// One reading far off in nine does not make a machine busy; half of them do.
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		r    readings
+		want float64
+	}{
+		{readings{10}, 0},
+		{readings{10, 11, 9}, 0.2},
+		{readings{10, 10, 10, 10, 10, 10, 10, 10, 90}, 0},
+		{readings{10, 16, 10, 16, 10, 16, 10, 16, 10}, 0.6},
+	} {
+		if got := c.r.spread(); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v: %v, want %v", c.r, got, c.want)
+		}
+	}
+}
+
+// Readings are taken again while the judging ones are spread too far, and the best attempt counts.
+func TestCalmest(t *testing.T) {
+	wide, wider, narrow := readings{10, 20, 15}, readings{10, 90, 15}, readings{10, 10.5, 10.2}
+	for _, c := range []struct {
+		attempts []readings
+		taken    int
+		want     readings
+	}{
+		{[]readings{narrow}, 1, narrow},
+		{[]readings{wide, narrow}, 2, narrow},
+		{[]readings{wider, wide, wider}, 3, wide},
+	} {
+		taken := 0
+		got, err := calmest([]int{1}, func() ([]readings, error) {
+			taken++
+			return []readings{{1}, c.attempts[taken-1]}, nil
+		})
+		if err != nil || taken != c.taken || !slices.Equal(got[1], c.want) {
+			t.Errorf("%v: took %d, got %v, %v", c.attempts, taken, got, err)
+		}
+	}
+}
+
 func TestPrint(t *testing.T) {
 	rows := []Row{
-		{What: "b", Payload: 64, Entries: Large, NS: 10, Over: rxTx, OverNS: 5, Value: 2, Limit: limit(1), PeerNS: 8, Peer: 1.25, packets: true},
+		{What: "b", Payload: 64, Entries: Large, NS: 10, Over: rxTx, OverNS: 5, Value: 2, Limit: limit(1), FloorNS: 8, OverFloor: 1.25, packets: true},
 		{What: "switches", Value: 0, Limit: limit(0), section: threads},
 		{What: "b", Payload: 64, Entries: Small, NS: 4, Over: rxTx, OverNS: 5, Value: 0.8, Limit: limit(1), packets: true},
 	}

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"causeway/perf/trial"
 )
 
 // Config says how to measure.
 type Config struct {
-	Lcores      []Lcore // where the loops run: one, several for Workers, two for Handoffs
+	Lcores      []Lcore  // where the loops run: one, several for Workers, two for Handoffs
+	Kinds       []string // of rows, of Gates; none: all
 	Repetitions int
 	Window      time.Duration // of one reading
 	Progress    func(what string)
@@ -31,6 +34,9 @@ func (r readings) median() float64 {
 	return v[len(v)/2]
 }
 
+// spread is what the machine made of a loop that does the same work each time.
+func (r readings) spread() float64 { return trial.Spread(r) }
+
 // over returns the median of the ratios of readings that were taken one after the other: what slows the machine down
 // for longer than that affects both.
 func (r readings) over(o readings) float64 {
@@ -39,6 +45,39 @@ func (r readings) over(o readings) float64 {
 		ratios[i] = r[i] / o[i]
 	}
 	return ratios.median()
+}
+
+// mostSpread is the largest spread of a loop with which ratios to readings beside it tell the truth.
+const mostSpread = 0.10
+
+// noise is the largest spread of some of the loops, by their places.
+func noise(all []readings, judges ...int) (most float64) {
+	for _, i := range judges {
+		most = max(most, all[i].spread())
+	}
+	return most
+}
+
+// calm is interleave for readings of which those of some loops must not be spread too far.
+func (c *Config) calm(judges []int, loops ...loop) ([]readings, error) {
+	return calmest(judges, func() ([]readings, error) { return c.interleave(loops...) })
+}
+
+// calmest takes readings until those of some loops are not spread too far, three times at most, and returns the calmest.
+func calmest(judges []int, take func() ([]readings, error)) (best []readings, err error) {
+	for range 3 {
+		all, err := take()
+		if err != nil {
+			return nil, err
+		}
+		if best == nil || noise(all, judges...) < noise(best, judges...) {
+			best = all
+		}
+		if noise(best, judges...) <= mostSpread {
+			break
+		}
+	}
+	return best, nil
 }
 
 // interleave takes readings of all loops in turn, so that disturbances by the machine affect all of them.

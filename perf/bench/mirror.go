@@ -11,8 +11,8 @@ import (
 // snapBytes is how much a mirror keeps of each packet.
 const snapBytes = 128
 
-// mirrorRows compares a worker whose packets are mirrored, as captures and traces do, with one without a mirror. There
-// is no gate: the rows tell users of a mirror what it costs.
+// mirrorRows compares a worker whose packets are mirrored, as captures and traces do, with one without a mirror. Only
+// the mirror of one host has a gate: the others tell users what they cost.
 func mirrorRows(cfg *Config) ([]Row, error) {
 	none := square(Small)
 	with := func(f lcore.Filter) shape {
@@ -23,11 +23,12 @@ func mirrorRows(cfg *Config) ([]Row, error) {
 	top := with(lcore.Filter{Point: lcore.Received})
 	top.mirror.Sampled = true
 	return compare(cfg, 0, []variant{
-		{"no mirror", none},
-		{"mirror: drops", with(lcore.Filter{AnyDrop: true})},
-		{"mirror: 1 host of 1 k", with(lcore.Filter{Host: none.hostIP(1)})},
-		{"mirror: all", with(lcore.Filter{})},
-		{"mirror: top (sampled)", top},
+		{what: "no mirror", shape: none},
+		{what: "mirror: drops", shape: with(lcore.Filter{AnyDrop: true})},
+		{what: "mirror: 1 host of 1 k", shape: with(lcore.Filter{Host: none.hostIP(1)}), limit: hostLimit},
+		{what: "mirror: 1 node of 1 k", shape: with(lcore.Filter{Host: none.nodeIP(1)}), limit: hostLimit},
+		{what: "mirror: all", shape: with(lcore.Filter{})},
+		{what: "mirror: top (sampled)", shape: top},
 	})
 }
 

@@ -96,7 +96,10 @@ func tableRow(cfg *Config, t *tables.Tables, entries int) (Row, error) {
 		return Row{}, err
 	}
 	row := ratio("look-up, bursts of 64", "rte_hash bulk", ns[0], ns[1])
-	row.Entries, row.section, row.Limit = entries, parts, limit(tableLimit)
+	row.Entries, row.section = entries, parts
+	if most, ok := tableLimits[entries]; ok {
+		row.Limit = limit(most)
+	}
 	return row, nil
 }
 
@@ -106,5 +109,5 @@ func comparePart(cfg *Config, p *C.struct_parts, ours, theirs unsafe.Pointer) ([
 		return nil, err
 	}
 	defer free()
-	return cfg.interleave(loops...)
+	return cfg.calm([]int{1}, loops...)
 }

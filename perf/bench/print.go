@@ -22,18 +22,18 @@ func count(n int) string {
 
 // Print writes the rows as one table.
 func Print(w io.Writer, rows []Row) error {
-	cells := [][]string{{"", "payload", "entries", "ns", "Mpps", "Gbit/s", "over", "ns", "ratio", "gate", "", "/wide", "peer ns", "/peer"}}
+	cells := [][]string{{"", "payload", "entries", "ns", "Mpps", "Gbit/s", "over", "ns", "ratio", "gate", "", "noise", "floor", "ns", "/floor", "/wide"}}
 	for i := range rows {
 		if i > 0 && rows[i].section != rows[i-1].section {
 			cells = append(cells, nil)
 		}
 		cells = append(cells, rows[i].cells())
 	}
-	return printTable(w, cells, []int{0, 6, 10})
+	return printTable(w, cells, []int{0, 6, 10, 12})
 }
 
 func (r *Row) cells() []string {
-	c := make([]string, 14)
+	c := make([]string, 16)
 	c[0] = r.What
 	if r.Payload > 0 {
 		c[1] = fmt.Sprintf("%d B", r.Payload)
@@ -53,18 +53,28 @@ func (r *Row) cells() []string {
 		c[8] = fmt.Sprint(r.Value)
 	}
 	if r.Limit != nil {
-		c[9], c[10] = fmt.Sprintf("≤ %.2f", float64(*r.Limit)), "held"
-		if r.Missed() {
-			c[10] = "MISSED"
-		}
+		c[9], c[10] = fmt.Sprintf("≤ %.2f", float64(*r.Limit)), r.verdict()
+	}
+	if r.Over != "" {
+		c[11] = fmt.Sprintf("%.0f %%", r.Noise*100)
+	}
+	if r.FloorNS > 0 {
+		c[12], c[13], c[14] = r.Floor, fmt.Sprintf("%.1f", r.FloorNS), fmt.Sprintf("%.2f", r.OverFloor)
 	}
 	if r.Wide > 0 {
-		c[11] = fmt.Sprintf("%.2f", r.Wide)
-	}
-	if r.PeerNS > 0 {
-		c[12], c[13] = fmt.Sprintf("%.1f", r.PeerNS), fmt.Sprintf("%.2f", r.Peer)
+		c[15] = fmt.Sprintf("%.2f", r.Wide)
 	}
 	return c
+}
+
+func (r *Row) verdict() string {
+	switch {
+	case r.Busy():
+		return "busy"
+	case r.Missed():
+		return "MISSED"
+	}
+	return "held"
 }
 
 // printTable aligns the given columns to the left and all others to the right. A nil row is a blank line.

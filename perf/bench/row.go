@@ -17,12 +17,14 @@ type Row struct {
 	NS        float64 `json:"ns,omitempty"`      // a packet, an ICRC or a look-up
 	Over      string  `json:"over,omitempty"`    // what it is compared with, whose cost is OverNS
 	OverNS    float64 `json:"over_ns,omitempty"`
-	Value     float64 `json:"value"`                    // the median of the ratios of both; without Over a number by itself
-	Limit     *Limit  `json:"limit,omitempty"`          // nil: no gate
+	Value     float64 `json:"value"`           // the median of the ratios of both; without Over a number by itself
+	Limit     *Limit  `json:"limit,omitempty"` // nil: no gate
+	Noise     float64 `json:"noise"`           // the largest spread of the readings of Over and Floor
+	Floor     string  `json:"floor,omitempty"` // a simpler loop that limits both
+	FloorNS   float64 `json:"floor_ns,omitempty"`
+	OverFloor float64 `json:"over_floor,omitempty"`     // the ratio to it
 	Wide      float64 `json:"over_wide_read,omitempty"` // the ratio to a floor that reads by 64 bytes
-	PeerNS    float64 `json:"peer_ns,omitempty"`
-	Peer      float64 `json:"over_peer,omitempty"` // the ratio to it
-	Doorbells float64 `json:"doorbells,omitempty"` // in a burst
+	Doorbells float64 `json:"doorbells,omitempty"`      // in a burst
 
 	section section
 	packets bool // NS is the cost of a packet, so there are rates
@@ -33,8 +35,11 @@ type Limit float64
 
 func limit(v float64) *Limit { l := Limit(v); return &l }
 
+// Busy reports whether the row has a limit, and the machine was too busy to tell whether it is held.
+func (r *Row) Busy() bool { return r.Limit != nil && r.Noise > mostSpread }
+
 // Missed reports whether the row has a limit and is beyond it.
-func (r *Row) Missed() bool { return r.Limit != nil && r.Value > float64(*r.Limit) }
+func (r *Row) Missed() bool { return r.Limit != nil && !r.Busy() && r.Value > float64(*r.Limit) }
 
 // section groups rows in print.
 type section int
@@ -65,25 +70,39 @@ func sortRows(rows []Row) {
 	})
 }
 
-// Missed counts the rows that are beyond their limits, and those that have any.
-func Missed(rows []Row) (missed, gates int) {
+// A Verdict counts gates.
+type Verdict struct {
+	Gates  int
+	Missed int
+	Busy   int     // those that could not be judged
+	Noise  float64 // the largest of these
+}
+
+// Judge counts the rows with limits, and how they did.
+func Judge(rows []Row) (v Verdict) {
 	for i := range rows {
-		if rows[i].Limit != nil {
-			gates++
+		r := &rows[i]
+		switch {
+		case r.Limit == nil:
+			continue
+		case r.Busy():
+			v.Busy, v.Noise = v.Busy+1, max(v.Noise, r.Noise)
+		case r.Missed():
+			v.Missed++
 		}
-		if rows[i].Missed() {
-			missed++
-		}
+		v.Gates++
 	}
-	return missed, gates
+	return v
 }
 
 func ratio(what, over string, ns, overNS readings) Row {
-	return Row{What: what, Over: over, NS: ns.median(), OverNS: overNS.median(), Value: ns.over(overNS)}
+	return Row{What: what, Over: over, NS: ns.median(), OverNS: overNS.median(), Value: ns.over(overNS), Noise: overNS.spread()}
 }
 
-// setPeer adds what the peer needs for the same packets.
-func (r *Row) setPeer(ns, peerNS readings) { r.PeerNS, r.Peer = peerNS.median(), ns.over(peerNS) }
+// setFloor adds what a floor needs for the same packets.
+func (r *Row) setFloor(floor string, ns, floorNS readings) {
+	r.Floor, r.FloorNS, r.OverFloor = floor, floorNS.median(), ns.over(floorNS)
+}
 
 // directions are the names of the directions in print.
 var directions = map[lcore.Direction]string{lcore.RoCEToIB: "RoCE to IB", lcore.IBToRoCE: "IB to RoCE"}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -24,17 +26,18 @@ type benchOptions struct {
 	cpu, reps, payload, entries, workers int
 	window                               time.Duration
 	quick, curves, reportOnly, noHuge    bool
-	json, plot                           string
+	json, plot, rows                     string
 }
 
 func benchFlags(o *benchOptions) *flag.FlagSet {
 	fs := newFlags("bench", "[OPTIONS]", "Measures the packet path over ring ports, in nanoseconds a packet, and compares it with simpler loops of the same run.\n"+
-		"It fails when a gate is missed.")
+		"Exit status: 1 when a gate is missed; 3 when none is known to be, but the machine was too busy to judge them all.")
 	fs.IntVar(&o.cpu, "cpu", runtime.NumCPU()-1, "the `CPU` on which the measured loops run")
 	fs.IntVar(&o.reps, "reps", 0, "`N` readings of each figure, of which the median counts (default 9, quick 3)")
 	fs.DurationVar(&o.window, "window", 0, "CPU `TIME` of a reading (default 25ms, quick 8ms)")
 	fs.IntVar(&o.payload, "payload", 0, "measure only paths with a payload of this many `BYTES`, a multiple of 8")
 	fs.IntVar(&o.entries, "entries", 0, "measure only paths with `N` table entries, a power of 2 up to 1048576")
+	fs.StringVar(&o.rows, "rows", "", "measure only these `KINDS` of rows, separated by commas: "+strings.Join(bench.Kinds(), ", "))
 	fs.BoolVar(&o.quick, "quick", false, "shorter, less certain, and without tables of 1 M entries")
 	fs.BoolVar(&o.curves, "curves", false, "instead, measure the cost by the number of groups, hosts and proxy QPs")
 	fs.IntVar(&o.workers, "workers", 1, "instead, measure how `N` workers on CPUs 0 to N-1 scale, and what handoff between two of them costs")
@@ -79,12 +82,26 @@ func (o *benchOptions) check() error {
 		return fmt.Errorf("causeway-perf: payload %d: use a multiple of 8, up to %d", o.payload, lcore.MaxPayload)
 	case o.entries < 0 || o.entries&(o.entries-1) != 0 || o.entries > bench.Large:
 		return fmt.Errorf("causeway-perf: entries %d: use a power of 2, up to %d", o.entries, bench.Large)
+	case !known(o.kinds()):
+		return fmt.Errorf("causeway-perf: rows %q: use some of %s", o.rows, strings.Join(bench.Kinds(), ", "))
 	case o.plot != "" && !o.curves:
 		return errors.New("causeway-perf: -plot draws curves; use it with -curves")
 	case o.workers < 1 || o.workers > runtime.NumCPU():
 		return fmt.Errorf("causeway-perf: workers %d: there are %d CPUs", o.workers, runtime.NumCPU())
 	}
 	return nil
+}
+
+// kinds are the kinds of rows; none: all.
+func (o *benchOptions) kinds() []string {
+	if o.rows == "" {
+		return nil
+	}
+	return strings.Split(o.rows, ",")
+}
+
+func known(kinds []string) bool {
+	return !slices.ContainsFunc(kinds, func(k string) bool { return !slices.Contains(bench.Kinds(), k) })
 }
 
 // cpus are those of the worker lcores.
@@ -100,7 +117,7 @@ func (o *benchOptions) cpus() []int {
 }
 
 func (o *benchOptions) config(eal *dpdk.EAL) (bench.Config, error) {
-	cfg := bench.Config{Repetitions: 9, Window: 25 * time.Millisecond}
+	cfg := bench.Config{Repetitions: 9, Window: 25 * time.Millisecond, Kinds: o.kinds()}
 	if o.quick {
 		cfg.Repetitions, cfg.Window = 3, 8*time.Millisecond
 	}
@@ -153,17 +170,29 @@ func (o *benchOptions) measure(cfg bench.Config, where string) error {
 	return o.judge(rows)
 }
 
-// judge fails when a gate is missed.
+// errBusy says that no verdict is possible.
+var errBusy = errors.New("the machine was too busy to judge")
+
+// judge fails when a gate is missed, or could not be judged.
 func (o *benchOptions) judge(rows []bench.Row) error {
-	missed, gates := bench.Missed(rows)
-	switch {
-	case gates == 0:
-		return nil
-	case missed == 0 || o.reportOnly:
-		fmt.Printf("\n%d of %d gates are missed.\n", missed, gates)
+	v := bench.Judge(rows)
+	if v.Gates == 0 {
 		return nil
 	}
-	return fmt.Errorf("causeway-perf: %d of %d gates are missed", missed, gates)
+	said := fmt.Sprintf("%d of %d gates are missed", v.Missed, v.Gates)
+	if v.Busy > 0 {
+		said += fmt.Sprintf("; %v %d: readings of a loop that always does the same differed by up to %.0f %%, so end what else runs here and measure again",
+			errBusy, v.Busy, v.Noise*100)
+	}
+	switch {
+	case o.reportOnly || v.Missed+v.Busy == 0:
+		fmt.Printf("\n%s.\n", said)
+		return nil
+	case v.Missed == 0:
+		return fmt.Errorf("causeway-perf: %w %d of %d gates: readings of a loop that always does the same differed by up to %.0f %%; "+
+			"end what else runs here, and measure again", errBusy, v.Busy, v.Gates, v.Noise*100)
+	}
+	return fmt.Errorf("causeway-perf: %s", said)
 }
 
 // sizes are the numbers of table entries. The largest tables take 2 GiB, mostly of management.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,13 +88,15 @@ func (l *local) Ceiling(ctx context.Context, p profile.Payload, d time.Duration)
 	out := []trial.Direction{trial.RoCEToIB}
 	const floods = 16 // the best one was disturbed least
 	c.Payload = p.Name
+	var rates []float64
 	for range floods {
 		o, err := loop.Run(ctx, trial.At(out, trial.Flood, max(d/floods, 2*time.Millisecond)))
 		if err != nil {
 			return c, err
 		}
-		c.PPS = max(c.PPS, o.Rate(trial.RoCEToIB))
+		rates = append(rates, o.Rate(trial.RoCEToIB))
 	}
+	c.PPS, c.Noise = slices.Max(rates), trial.Spread(rates)
 	calm := trial.Sliced{Device: loop, Slice: 2 * time.Millisecond, Stall: harness.Stall}
 	latency, _, err := trial.LatencyAt(ctx, calm, out, c.PPS, []float64{0.1}, d, nil)
 	if err == nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Causeway-perf measures Causeway. Its exit status is 0 for success, 1 for a failure or a missed gate, 2 for wrong
-// usage.
+// usage, 3 when the machine was too busy to judge the gates.
 package main
 
 import (
@@ -48,8 +48,15 @@ func main() {
 		os.Exit(2)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+func exitCode(err error) int {
+	if errors.Is(err, errBusy) {
+		return 3
+	}
+	return 1
 }
 
 func dispatch(args []string, stdout, stderr io.Writer) error {

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"causeway/perf/bench"
+	"causeway/perf/profile"
 	"causeway/perf/report"
 	"causeway/perf/trial"
 )
@@ -212,5 +213,73 @@ pps = 10000
 	}
 	if stdout, stderr, err = program(t, "report "+dir); err != nil || !strings.Contains(stdout, "PDR Mpps") {
 		t.Errorf("report: %v\n%s%s", err, stdout, stderr)
+	}
+}
+
+// A busy machine has an exit status of its own, unless a gate is known to be missed.
+func TestJudge(t *testing.T) {
+	limit, calm, busy := bench.Limit(1), 0.01, 0.5
+	held, missed := bench.Row{Value: 1, Limit: &limit, Noise: calm}, bench.Row{Value: 2, Limit: &limit, Noise: calm}
+	unclear := bench.Row{Value: 2, Limit: &limit, Noise: busy}
+	for _, c := range []struct {
+		rows []bench.Row
+		code int
+		want string
+	}{
+		{[]bench.Row{held, held}, 0, ""},
+		{[]bench.Row{held, missed}, 1, "1 of 2 gates are missed"},
+		{[]bench.Row{held, unclear}, 3, "the machine was too busy to judge 1 of 2 gates: readings of a loop that always does the same differed by up to 50 %"},
+		{[]bench.Row{missed, unclear}, 1, "1 of 2 gates are missed; the machine was too busy to judge 1"},
+	} {
+		err := (&benchOptions{}).judge(c.rows)
+		if (err == nil) != (c.code == 0) || err != nil && (exitCode(err) != c.code || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%+v: %v; want %d, %s", c.rows, err, c.code, c.want)
+		}
+		if err := (&benchOptions{reportOnly: true}).judge(c.rows); err != nil {
+			t.Errorf("%+v: %v", c.rows, err)
+		}
+	}
+}
+
+// A report says which programs it lacks, and is not ended by that.
+func TestYardsticksMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	p, err := profile.Load("full")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &report.Report{}
+	if err := (&local{profile: p}).yardsticks(t.Context(), r, newProgress(os.Stderr, true)); err != nil {
+		t.Fatal(err)
+	}
+	notes := strings.Join(r.Notes, "; ")
+	for _, want := range []string{"testpmd was not measured: dpdk-testpmd is not installed; it is in the package dpdk", "Pktgen-DPDK was not measured: there is no pktgen in PATH"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("no %q in %q", want, notes)
+		}
+	}
+	if len(r.Yardsticks) != 0 {
+		t.Errorf("%+v", r.Yardsticks)
+	}
+}
+
+// The profile, the page of figures and the document that sends people there say the same of how long a first look takes.
+func TestQuickTime(t *testing.T) {
+	text, err := profile.Text("quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	capacity, err := os.ReadFile("../../docs/capacity.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, where := range map[string]string{"quick.toml": text, "perf/README.md": string(readme), "docs/capacity.md": string(capacity)} {
+		if !strings.Contains(where, "six minutes") {
+			t.Errorf("%s does not say that the profile quick takes six minutes", name)
+		}
 	}
 }

@@ -19,9 +19,22 @@ import (
 	"causeway/perf/trial"
 )
 
+const testpmdProgram = "dpdk-testpmd"
+
+const noTestpmd = testpmdProgram + " is not installed; it is in the package dpdk"
+
 // yardsticks measures testpmd, DPDK's own forwarder, in each of the profile's modes, and Causeway, over net_memif and
-// on the same CPUs.
+// on the same CPUs. A program that is not installed is named in the report.
 func (l *local) yardsticks(ctx context.Context, r *report.Report, w *progress) error {
+	if _, err := exec.LookPath("pktgen"); err != nil {
+		r.Notes = append(r.Notes, "Pktgen-DPDK was not measured: there is no pktgen in PATH; perf/pktgen/README.md says how to build it")
+	} else {
+		r.Notes = append(r.Notes, `Pktgen-DPDK is not in this report: it sends to a whole bridge; see "causeway-perf help pktgen"`)
+	}
+	if _, err := exec.LookPath(testpmdProgram); err != nil {
+		r.Notes = append(r.Notes, "testpmd was not measured: "+noTestpmd)
+		return nil
+	}
 	dir, err := os.MkdirTemp("", "causeway-perf")
 	if err != nil {
 		return err
@@ -103,11 +116,7 @@ func (l *local) testpmd(ctx context.Context, socket, mode string, t dut.Traffic,
 
 // startTestpmd starts testpmd on a CPU. Stop ends it and returns the end of its output.
 func startTestpmd(ctx context.Context, socket, mode string, cpu int) (pid int, stop func() string, err error) {
-	program, err := exec.LookPath("dpdk-testpmd")
-	if err != nil {
-		return 0, nil, errors.New("dpdk-testpmd is not installed; it is in the package dpdk")
-	}
-	cmd := exec.CommandContext(ctx, program, "--no-huge", "-m", "256", "--no-pci", "--no-shconf", "--no-telemetry",
+	cmd := exec.CommandContext(ctx, testpmdProgram, "--no-huge", "-m", "256", "--no-pci", "--no-shconf", "--no-telemetry",
 		fmt.Sprintf("--file-prefix=causeway-testpmd-%d", os.Getpid()), fmt.Sprintf("--lcores=0@%d,1@%d", cpu, cpu), "--main-lcore=0",
 		"--vdev=net_memif0,role=client,socket-abstract=no,bsize=8192,socket="+socket,
 		"--", "--total-num-mbufs=8192", "--mbuf-size=8448", "--forward-mode="+mode, "--auto-start", "--nb-cores=1")

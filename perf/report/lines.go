@@ -7,7 +7,6 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
 )
 
 // Line is a line of Lines.
@@ -34,8 +33,6 @@ func Lines(title, x, y, foot string, lines []Line) ([]byte, error) {
 	}
 	p.Y.Min = 0
 	p.Y.Max *= 1.1
-	legendLeft(p)
-	p.Legend.Top, p.Legend.YOffs = false, vg.Points(6) // below the lines, which begin well above 0
-	f := figure{title, p, fullWidth}
+	f := figure{name: title, plot: p, width: fullWidth}
 	return f.png(foot)
 }

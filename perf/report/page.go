@@ -48,7 +48,7 @@ func (r *Report) SavePage(dir string) (string, error) {
 	}
 	v.Profile = string(b)
 	for _, f := range figs {
-		svg, err := f.svg()
+		svg, err := f.svg(r.foot())
 		if err != nil {
 			return "", err
 		}

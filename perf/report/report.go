@@ -34,10 +34,12 @@ type Report struct {
 	Notes      []string          `json:"notes,omitempty"`
 }
 
-// Ceiling is what the generator can do by itself, through a loopback: no figure of a device can be above it.
+// Ceiling is what one generator can do by itself, through a loopback. A figure of a device is above it only by what the
+// machine's speed changes.
 type Ceiling struct {
 	Payload string        `json:"payload"`
-	PPS     float64       `json:"pps"`
+	PPS     float64       `json:"pps"`     // the best of several floods
+	Noise   float64       `json:"noise"`   // how far the middle half of them lies apart, as a part of their median
 	Latency trial.Latency `json:"latency"` // at a tenth of it
 }
 

@@ -71,9 +71,21 @@ func (r *Report) line() string {
 	return fmt.Sprintf("%s, %v: %v, %s", r.Started.Format(minute), time.Duration(r.Seconds*1e9).Round(time.Second), r.Host, r.versionLine())
 }
 
-// foot is the foot line of PNG plots.
+// foot is the foot line of plots, each of which may be shown without the page.
 func (r *Report) foot() string {
-	return fmt.Sprintf("%v, DPDK %s, %s, %s", r.Host, r.Versions["DPDK"], r.Started.Format(time.DateOnly), r.Profile.Name)
+	return fmt.Sprintf("%v; %s; %s; %s, profile %s", r.Host, r.versionLine(), r.noise(), r.Started.Format(time.DateOnly), r.Profile.Name)
+}
+
+// noise says how much the same loop differed from one time to the next.
+func (r *Report) noise() string {
+	most := 0.0
+	for _, c := range r.Ceiling {
+		most = max(most, c.Noise)
+	}
+	if len(r.Ceiling) == 0 {
+		return "noise not measured"
+	}
+	return fmt.Sprintf("noise %.0f %% (of the generator by itself)", most*100)
 }
 
 const minute = "2006-01-02 15:04 MST"
@@ -110,14 +122,40 @@ func percent(ratio float64) string {
 }
 
 func (r *Report) generatorTable() table {
-	t := table{
-		Title: "The generator by itself", Head: []string{"payload", "Mpps", "p50 at 10 %", "p99"},
-		Note: "No figure of a device can be above it: one core makes and reads all messages.",
-	}
+	t := table{Title: "The generator by itself", Head: []string{"payload", "Mpps", "noise", "p50 at 10 %", "p99"}, Note: r.ceilingNote()}
 	for _, c := range r.Ceiling {
-		t.Rows = append(t.Rows, []string{c.Payload, mpps(c.PPS), at(c.Latency, 50), at(c.Latency, 99)})
+		t.Rows = append(t.Rows, []string{c.Payload, mpps(c.PPS), fmt.Sprintf("%.1f %%", c.Noise*100), at(c.Latency, 50), at(c.Latency, 99)})
 	}
 	return t
+}
+
+// ceilingNote says what the generator's figures are, and which figures of the device are above them.
+func (r *Report) ceilingNote() string {
+	note := "One core makes and reads all messages, through a ring: the best of several floods. Noise: how far the middle half of them lies apart."
+	above, most := 0, 0.0
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		for _, t := range []*trial.Throughput{c.NDR, c.PDR} {
+			if limit := r.ceiling(c.Payload); t != nil && limit > 0 && t.TotalPPS > limit {
+				above, most = above+1, max(most, t.TotalPPS/limit-1)
+			}
+		}
+	}
+	if above > 0 {
+		note += fmt.Sprintf(" Figures of the device that are above it: %d, by up to %.1f %%. The machine's speed changed meanwhile, or its queues cost the "+
+			"generator less than the ring: differences of that size mean nothing.", above, most*100)
+	}
+	return note
+}
+
+// ceiling is what all generators can do with a payload; 0: it was not measured.
+func (r *Report) ceiling(payload string) float64 {
+	for _, c := range r.Ceiling {
+		if c.Payload == payload {
+			return c.PPS * float64(r.Profile.Device.Workers) // as many generators
+		}
+	}
+	return 0
 }
 
 // at is a percentile; "-": there are too few samples.
@@ -150,7 +188,7 @@ func (r *Report) throughputTable() table {
 		t.Rows = append(t.Rows, append(append(row, pdr...), fmt.Sprint(trials)))
 	}
 	if len(t.Rows) > 0 {
-		t.Note = "With both directions loaded, their sum. Gbit/s of payload."
+		t.Note = "With both directions loaded, their sum. Gbit/s of payload. Limited by the machine: other programs used the CPUs, and the device may be faster."
 	}
 	return t
 }
@@ -188,10 +226,20 @@ func lost(ratio float64, verdict string) string {
 
 func (r *Report) lossTable() table {
 	t := table{Title: "Loss rate", Head: []string{"case", "offered Mpps", "received Mpps", "lost", "per burst"}}
+	counts, most := 0, 0.0
 	for _, c := range r.Cases {
 		for _, s := range c.Loss {
 			t.Rows = append(t.Rows, []string{c.Name, mpps(s.Offered()), mpps(s.Received), lost(s.Loss, s.Verdict), burst(s.PerBurst)})
+			if trial.Valid(s.Verdict) {
+				counts, most = counts+1, max(most, s.Loss)
+			}
 		}
+	}
+	switch {
+	case counts == 0:
+		t.Note = "None of these trials is a figure of the device."
+	case most == 0:
+		t.Note = "Nothing was lost at any load, so there is no plot."
 	}
 	return t
 }

@@ -31,7 +31,7 @@ type Latency struct {
 }
 
 // Valid reports whether it is a valid figure of the device at that load.
-func (l Latency) Valid() bool { return valid(l.Verdict) }
+func (l Latency) Valid() bool { return Valid(l.Verdict) }
 
 // LatencyAt measures latency at parts of a rate.
 func LatencyAt(ctx context.Context, dev Device, directions []Direction, pps float64, parts []float64, d time.Duration, observe Observer) ([]Latency, []Step, error) {

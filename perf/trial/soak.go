@@ -26,6 +26,8 @@ type SoakPiece struct {
 	Loss float64 `json:"loss_ratio"`
 	P50  int64   `json:"p50_ns"` // of the slower direction
 	P99  int64   `json:"p99_ns"`
+
+	Verdict string `json:"verdict,omitempty"`
 }
 
 // RunSoak offers a rate for a time, in pieces. It ends early at a fault.
@@ -38,9 +40,11 @@ func RunSoak(ctx context.Context, dev Device, directions []Direction, pps float6
 		if err != nil {
 			return s, err
 		}
-		observe.notify("soak", stepOf(l, o, verdictOf(l, o)))
+		verdict := verdictOf(l, o)
+		observe.notify("soak", stepOf(l, o, verdict))
 		elapsed += l.Duration
 		s.take(o, directions, elapsed, &all)
+		s.Pieces[len(s.Pieces)-1].Verdict = verdict
 	}
 	for _, dir := range directions {
 		x := summary(all[dir])

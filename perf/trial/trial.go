@@ -235,10 +235,8 @@ func (s Step) Offered() float64 {
 	return float64(n) / max(s.Seconds, 1e-9)
 }
 
-// Valid reports whether the step is a valid figure of the device.
-func (s Step) Valid() bool { return valid(s.Verdict) }
-
-func valid(verdict string) bool { return verdict != Disturbed && verdict != TooSlow }
+// Valid reports whether a trial with this verdict is a valid figure of the device.
+func Valid(verdict string) bool { return verdict != Disturbed && verdict != TooSlow }
 
 // Observer is called after each trial; it may be nil.
 type Observer func(what string, s Step)

@@ -66,7 +66,7 @@ func (c *counter) into(sum fabric.Counts) {
 
 // pumpSends takes what a worker posts to the HCA. When the port closes, it sends what is left.
 func (p *Port) pumpSends(ctx context.Context, w *workerSide) {
-	stop := context.AfterFunc(ctx, func() { w.posted.SetReadDeadline(time.Unix(0, 1)) })
+	stop := context.AfterFunc(ctx, func() { w.posted.SetReadDeadline(time.Now()) })
 	defer stop()
 	sends := newSends(p, w)
 	for pause := shortestPause; ; {

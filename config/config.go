@@ -112,10 +112,21 @@ func (p IBPort) String() string {
 	return p.Device + ":" + strconv.Itoa(int(p.Num))
 }
 
+// Idle is what a worker does that has nothing to do, as the file has it.
+type Idle string
+
+// What an idle worker does.
+const (
+	IdleAuto      Idle = "auto"
+	IdlePoll      Idle = "poll"
+	IdleSleep     Idle = "sleep"
+	IdleInterrupt Idle = "interrupt"
+)
+
 // Workers sizes the datapath.
 type Workers struct {
 	LCores                          []int // one worker each
-	Sleep                           bool  // an idle worker sleeps instead of polling
+	Idle                            Idle
 	MemoryMiB                       int
 	RxDescs                         int // per queue
 	TxDescs                         int

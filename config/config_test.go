@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 		RoCE: RoCE{Port: EthPort{Driver: "ring"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")},
 			MTU: 1500, IBMTU: ib.MTU1024, V2: true, TTL: 64},
 		IB: IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault, NodeIdle: 10 * time.Minute},
-		Workers: Workers{LCores: []int{1}, MemoryMiB: 512, RxDescs: 1024, TxDescs: 1024, Mbufs: 16384, ProxyQPs: 4096,
+		Workers: Workers{LCores: []int{1}, Idle: IdleAuto, MemoryMiB: 512, RxDescs: 1024, TxDescs: 1024, Mbufs: 16384, ProxyQPs: 4096,
 			ProxyQPsPerHost: 512, ProxyQPsUnconfirmed: 4, ProxyQPRate: 4096, ProxyQPRatePerHost: 512, Hosts: 16384, Nodes: 4096, Groups: 1024, ProxyQPDepth: 128, ProxyQPIdle: 24 * time.Hour,
 			PGMStreams: 1024, PGMIdle: 5 * time.Minute},
 		Log: Log{Level: "info", Format: "text"},
@@ -116,7 +116,7 @@ func TestExample(t *testing.T) {
 	if g := c.Groups[1]; g.MGID != gid(t, "ff15:a01b::1267:ef01:204") || g.Direction != ToIB || g.RatePPS != 0 {
 		t.Errorf("second group: %+v", g)
 	}
-	if c.RoCE.IBMTU != ib.MTU4096 || !c.Workers.Sleep || c.QoS.SLOfDSCP[46] != 5 || c.RoCE.Port.String() != "af_packet:eth1" {
+	if c.RoCE.IBMTU != ib.MTU4096 || c.Workers.Idle != IdleSleep || c.QoS.SLOfDSCP[46] != 5 || c.RoCE.Port.String() != "af_packet:eth1" {
 		t.Errorf("RoCE %+v, workers %+v", c.RoCE, c.Workers)
 	}
 	if !c.Policy.Allows(netip.MustParseAddr("10.9.0.200")) || c.Policy.Allows(netip.MustParseAddr("10.9.1.1")) {

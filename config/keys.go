@@ -112,8 +112,12 @@ var tables = linked([]tableDoc{
 	{name: "workers", meaning: "The packet path: its cores, its memory and its bounds.", keys: []key{
 		{name: "lcores", kind: numbers, def: []int64{1}, lo: 0, hi: 127, example: "[2, 3]",
 			meaning: "The logical cores of the workers, one each. Nothing else should run on them."},
-		{name: "idle", kind: text, def: "poll", words: []string{"poll", "sleep"}, example: `"poll"`,
-			meaning: "What an idle worker does: `poll`, which has the least latency and uses the whole core, or `sleep` for a short time."},
+		{name: "idle", kind: text, def: "auto", words: []string{"auto", "poll", "sleep", "interrupt"}, example: `"poll"`,
+			meaning: "What an idle worker does. With `poll` it goes on looking for packets, which has the least latency and uses the whole " +
+				"core. With `interrupt` it sleeps until a port wakes it, which uses next to nothing; both ports must be able to: `memif`, " +
+				"`pcap`, `null` and `ring` cannot. With `sleep` it looks for packets every 70 microseconds, with any port, which uses a fifth of " +
+				"a core. `auto` is `poll` where all of `lcores` are isolated (`isolcpus`), else `interrupt`, and `sleep` where a port cannot " +
+				"wake anybody. Under load workers poll in any case."},
 		{name: "memory_mib", kind: number, def: int64(512), lo: 64, hi: 1 << 20, example: "512",
 			meaning: "The memory for packets and tables, in MiB."},
 		{name: "rx_descs", kind: number, noted: "1024; 8192 with `af_packet`", lo: 64, hi: 32768, example: "1024",

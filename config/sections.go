@@ -89,7 +89,7 @@ func (t *table) pkey(name string) ib.PKey {
 func (p *parser) workers(t *table) {
 	n := func(name string) int { return int(t.number(name)) }
 	p.cfg.Workers = Workers{
-		LCores: readLCores(t), Sleep: t.text("idle") == "sleep", MemoryMiB: n("memory_mib"),
+		LCores: readLCores(t), Idle: Idle(t.text("idle")), MemoryMiB: n("memory_mib"),
 		RxDescs: t.powerOfTwo("rx_descs"), TxDescs: t.powerOfTwo("tx_descs"), Mbufs: n("mbufs"),
 		ProxyQPs: n("proxy_qps"), ProxyQPsPerHost: n("proxy_qps_per_host"), Hosts: n("hosts"), Nodes: n("nodes"), Groups: n("groups"),
 		ProxyQPDepth: t.powerOfTwo("proxy_qp_depth"), ProxyQPIdle: time.Duration(t.number("proxy_qp_idle")) * time.Second,

@@ -46,7 +46,7 @@ func planAFPacket(arg string, config *PortConfig) (portPlan, error) {
 	frames := afRing(wanted, frame, config.RxQueues, lockableBytes())
 	args := fmt.Sprintf("iface=%s,qpairs=%d,blocksz=%d,framesz=%d,framecnt=%d", arg, config.RxQueues,
 		frame*afBlockFrames, frame, frames)
-	plan := portPlan{args: args, mtu: mtu, mbufRoom: afMbufRoom(mtu), needs: capNetRaw, misses: missesBySockets, captured: netdev.Index, carriers: []string{arg},
+	plan := portPlan{args: args, mtu: mtu, mbufRoom: afMbufRoom(mtu), needs: capNetRaw, misses: missesBySockets, rxWakes: rxWakesBySockets, captured: netdev.Index, carriers: []string{arg},
 		waits: netdev.Flags&net.FlagUp == 0, mac: mac,
 		rings: Rings{Frames: frames, Bytes: 2 * config.RxQueues * frames * frame}}
 	if frames < wanted {

@@ -15,6 +15,8 @@ struct rte_mempool;
 struct rte_ring;
 struct rte_flow;
 
+enum { DPDK_MAX_QUEUES = 64 };
+
 /* eal.c */
 
 /* Starts the EAL with the arguments in args, one a line, argv[0] first. */
@@ -32,6 +34,12 @@ bool dpdk_driver_loaded(const char *driver);
 /* Bytes in the EAL's heaps: in all, and free. */
 void dpdk_heap(uint64_t *total, uint64_t *unused);
 int dpdk_netdev_set_mtu(const char *interface, int mtu);
+
+/* fanout.c: the packet sockets that net_af_packet has opened since the first call, by queue; fds has DPDK_MAX_QUEUES.
+ * One thread at a time plugs in. */
+
+void dpdk_fanout_begin(void);
+unsigned dpdk_fanout_sockets(int *fds);
 
 /* mbuf.c */
 
@@ -55,8 +63,6 @@ unsigned dpdk_ring_count(struct rte_ring *ring);
 
 /* port.c */
 
-enum { DPDK_MAX_QUEUES = 64 };
-
 struct dpdk_port_info {
 	uint8_t mac[6];
 	uint16_t max_mtu; /* with the frame length limit taken in */
@@ -69,6 +75,7 @@ struct dpdk_port_conf {
 	uint16_t rx_queues, tx_queues, rx_descs, tx_descs;
 	uint16_t mtu; /* 0: the PMD is not told */
 	bool rss;     /* spread by source IP */
+	bool rx_interrupts;
 };
 
 struct dpdk_port_stats {
@@ -87,6 +94,9 @@ int dpdk_port_from_rings(const char *name, struct rte_ring **rx, unsigned n_rx, 
 int dpdk_port_by_name(const char *name, uint16_t *id);
 int dpdk_port_info(uint16_t id, struct dpdk_port_info *out);
 int dpdk_port_configure(uint16_t id, const struct dpdk_port_conf *c);
+/* The descriptor of a queue's Rx interrupt, and in *armed whether that is to be enabled each time; or a negative errno.
+ */
+int dpdk_port_rx_fd(uint16_t id, uint16_t queue, bool *armed);
 int dpdk_port_start(uint16_t id);
 int dpdk_port_stop(uint16_t id);
 int dpdk_port_close(uint16_t id);

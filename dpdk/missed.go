@@ -3,9 +3,6 @@
 package dpdk
 
 import (
-	"fmt"
-	"os"
-	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -21,14 +18,14 @@ const (
 	missesUnknown                 // whoever sends: a full memif ring is its server's or client's to count
 )
 
-// countMissed begins to count what the kernel drops, for a PMD that has just been plugged in and does not. before are
-// the packet sockets of before. A count that cannot be had is one that is not known.
-func (p *Port) countMissed(before map[int]bool) {
+// countMissed begins to count what the kernel drops, for a PMD that has just been plugged in and does not. A count that
+// cannot be had is one that is not known.
+func (p *Port) countMissed() {
 	var err error
 	switch p.plan.misses {
 	case missesBySockets:
-		var sockets []int
-		if sockets, err = socketsSince(p.plan.captured, before, p.config.RxQueues); err == nil {
+		if p.sockets, err = socketsOpened(p.config.RxQueues); err == nil {
+			sockets := p.sockets
 			p.missed = &missedCounter{dropped: func() uint64 { return droppedAtSockets(sockets) }}
 		}
 		p.dropped, _ = newDroppedCounter(p.plan.carriers[0]) // without it the sockets' count is as good as it is
@@ -68,49 +65,6 @@ func (c *missedCounter) stop() {
 		c.close()
 	}
 	c.dropped = nil
-}
-
-// packetSockets returns this process's packet sockets that are bound to an interface (its index).
-func packetSockets(netdev int) (map[int]bool, error) {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return nil, err
-	}
-	found := map[int]bool{}
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain != unix.AF_PACKET {
-			continue // also a file that was closed since
-		}
-		if at, err := unix.Getsockname(fd); err == nil {
-			if link, ok := at.(*unix.SockaddrLinklayer); ok && link.Ifindex == netdev {
-				found[fd] = true
-			}
-		}
-	}
-	return found, nil
-}
-
-// socketsSince returns the packet sockets on an interface that were not there before: those that the PMD has opened,
-// one for each queue.
-func socketsSince(netdev int, before map[int]bool, queues int) ([]int, error) {
-	now, err := packetSockets(netdev)
-	if err != nil {
-		return nil, err
-	}
-	var opened []int
-	for fd := range now {
-		if !before[fd] {
-			opened = append(opened, fd)
-		}
-	}
-	if len(opened) != queues {
-		return nil, fmt.Errorf("%d packet sockets were opened for %d queues", len(opened), queues)
-	}
-	return opened, nil
 }
 
 // droppedAtSockets adds up what the kernel dropped at packet sockets since the last call: reading clears the counter

@@ -22,7 +22,7 @@ func planMlx5(arg string, config *PortConfig) (portPlan, error) {
 		return portPlan{}, err
 	}
 	mtu := mtuOr(config.MTU, defaultMTU)
-	return portPlan{mtu: mtu, mbufRoom: frameRoom(mtu), tellMTU: true}, nil
+	return portPlan{mtu: mtu, mbufRoom: frameRoom(mtu), tellMTU: true, rxWakes: rxWakesByInterrupt}, nil
 }
 
 // Caveat says what a port lacks of what it was to have, or what may keep it from receiving what its rules ask for; or

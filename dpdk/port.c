@@ -94,6 +94,7 @@ int dpdk_port_configure(uint16_t id, const struct dpdk_port_conf *c)
 	int err = rte_eth_dev_info_get(id, &info);
 	if (err != 0)
 		return err;
+	conf.intr_conf.rxq = c->rx_interrupts;
 	if (c->rss)
 		want_rss(&conf, &info);
 	err = rte_eth_dev_configure(id, c->rx_queues, c->tx_queues, &conf);
@@ -128,6 +129,18 @@ int dpdk_port_start(uint16_t id)
 	if (err != 0 || strcmp(info.driver_name, "net_af_packet") != 0)
 		return err;
 	return drop_strangers(id, &info);
+}
+
+int dpdk_port_rx_fd(uint16_t id, uint16_t queue, bool *armed)
+{
+	int fd = rte_eth_dev_rx_intr_ctl_q_get_fd(id, queue);
+	if (fd < 0)
+		return -ENOTSUP;
+	int err = rte_eth_dev_rx_intr_enable(id, queue);
+	*armed = err == 0;
+	if (*armed)
+		err = rte_eth_dev_rx_intr_disable(id, queue);
+	return err == 0 || err == -ENOTSUP ? fd : err;
 }
 
 int dpdk_port_stop(uint16_t id)

@@ -24,6 +24,7 @@ type PortConfig struct {
 	RxDescs, TxDescs   int      // 1024; rounded to what the PMD can
 	MTU                int      // af_packet: the interface's; others: 1500
 	Promiscuous        bool
+	RxInterrupts       bool // for RxWake, of ports that have them
 }
 
 // Port is an Ethernet device.
@@ -40,6 +41,7 @@ type Port struct {
 	allMulticast bool
 	rings        *RingPort // of a "ring" port
 	netdev       int       // index of the kernel's interface, where the device has one; 0: none
+	sockets      []int     // the PMD's packet sockets, by queue
 	missed       *missedCounter
 	dropped      *droppedCounter // nil: the driver's own counters have it
 	before       Stats           // of what Reopen has replaced
@@ -137,11 +139,11 @@ func (p *Port) plug(eal *EAL, kind *scheme) error {
 	}
 	p.device = fmt.Sprintf("%s%d", kind.driver, hotplug.next)
 	hotplug.next++
-	before, _ := packetSockets(p.plan.captured) // on an error the next call has it, too
+	C.dpdk_fanout_begin()
 	err := p.probe("vdev", p.plan.args)
 	switch {
 	case err == nil:
-		p.countMissed(before)
+		p.countMissed()
 		return nil
 	case p.plan.needs.missing():
 		return fmt.Errorf("%w; the process needs %s", why(err), p.plan.needs)
@@ -186,7 +188,13 @@ func (p *Port) setUp() error {
 	if p.mac == [6]byte{} { // not opened again: it keeps its address
 		p.takeMAC(info)
 	}
-	return p.applyPromiscuous()
+	if !p.config.Promiscuous {
+		return nil
+	}
+	if err := errno(C.dpdk_port_promiscuous(p.id, true)); err != nil {
+		return fmt.Errorf("promiscuous mode: %w", why(err))
+	}
+	return nil
 }
 
 func (p *Port) configure() error {
@@ -194,7 +202,7 @@ func (p *Port) configure() error {
 		pool:      p.config.Pool.p,
 		rx_queues: C.uint16_t(p.config.RxQueues), tx_queues: C.uint16_t(p.config.TxQueues),
 		rx_descs: C.uint16_t(p.config.RxDescs), tx_descs: C.uint16_t(p.config.TxDescs),
-		rss: C.bool(p.config.RxQueues > 1),
+		rss: C.bool(p.config.RxQueues > 1), rx_interrupts: C.bool(p.config.RxInterrupts && p.plan.rxWakes == rxWakesByInterrupt),
 	}
 	if p.plan.tellMTU {
 		conf.mtu = C.uint16_t(p.plan.mtu)
@@ -228,16 +236,6 @@ func (p *Port) takeMAC(info C.struct_dpdk_port_info) {
 	case p.plan.netdev != "" && p.plan.remote == "":
 		p.mac[5] ^= 1
 	}
-}
-
-func (p *Port) applyPromiscuous() error {
-	if !p.config.Promiscuous {
-		return nil
-	}
-	if err := errno(C.dpdk_port_promiscuous(p.id, true)); err != nil {
-		return fmt.Errorf("promiscuous mode: %w", why(err))
-	}
-	return nil
 }
 
 // ID is DPDK's port id, for rte_eth_rx_burst and rte_eth_tx_burst.

@@ -29,6 +29,7 @@ type portPlan struct {
 	netdev   string     // the kernel interface whose MTU is ours to set
 	remote   string     // the kernel interface that a tap shares, if any
 	needs    capability // without which opening it fails
+	rxWakes  rxWakes    // what wakes a thread that waits for frames
 	misses   misses     // who counts frames that the PMD never receives
 	rings    Rings      // of the kernel, that the PMD maps
 	caveat   string     // what this plan lacks

@@ -161,7 +161,7 @@ func planTap(arg string, config *PortConfig) (portPlan, error) {
 		carriers = []string{remote, name}
 	}
 	return portPlan{args: "iface=" + arg, mtu: mtu, mbufRoom: frameRoom(mtu), tellMTU: true, netdev: name, remote: remote,
-		needs: capNetAdmin, misses: missesByTap, carriers: carriers}, nil
+		needs: capNetAdmin, misses: missesByTap, rxWakes: rxWakesByInterrupt, carriers: carriers}, nil
 }
 
 func interfaceName(name string, form string) error {

@@ -21,6 +21,8 @@
 struct rte_mbuf;
 
 enum {
+	IB_WAKES = 2,
+
 	IB_GRH_LEN = 40, /* the area before every UD payload received, GRH or not (verbs, ibv_post_recv(3)) */
 
 	IB_SEND_IMM = 1,       /* imm is carried: SEND_ONLY_WITH_IMM */
@@ -84,6 +86,12 @@ struct ib_port {
 
 	/* Frees the mbufs of completed sends and reposts receive buffers; called once per loop. */
 	void (*free)(void *self);
+
+	/* For a worker that sleeps: arm() makes the descriptors wake it, edge-triggered (epoll(7)), with the next
+	 * message, completion or answer. It polls once more after arm(), and calls disarm() before it polls again. */
+	void (*arm)(void *self); /* NULL: the port cannot wake a worker */
+	void (*disarm)(void *self);
+	int wake[IB_WAKES]; /* descriptors; -1: none */
 };
 
 #endif

@@ -39,7 +39,11 @@ enum {
 
 /* In the order of their frequency. */
 static const struct allowed allowed[] = {
-	/* sleeping, when idle */
+	/* sleeping, when idle: until one of the files of an epoll instance that is there is ready, or for a time */
+	{.number = SYS_epoll_pwait},
+#ifdef SYS_epoll_wait
+	{.number = SYS_epoll_wait},
+#endif
 	{.number = SYS_clock_nanosleep},
 	{.number = SYS_nanosleep},
 	/* af_packet, tap, memif, pcap, and kernel drivers of verbs */

@@ -83,6 +83,8 @@ type Counters struct {
 	Punt      PuntCounters
 	Loops     uint64
 	Busy      uint64 // loops that moved something
+	Sleeps    uint64 // until something woke the worker; see IdleInterrupt
+	Overslept uint64 // of those: packets had come, but had not woken it
 }
 
 // Add adds another reading.
@@ -97,6 +99,8 @@ func (c *Counters) Add(o Counters) {
 	c.Punt.Rejected += o.Punt.Rejected
 	c.Loops += o.Loops
 	c.Busy += o.Busy
+	c.Sleeps += o.Sleeps
+	c.Overslept += o.Overslept
 }
 
 // GroupCounters counts one group's messages that crossed.

@@ -55,7 +55,9 @@ struct counters {
 	struct direction_counters direction[DIRECTIONS];
 	struct punt_counters punt;
 	uint64_t loops;
-	uint64_t busy; /* loops that moved something */
+	uint64_t busy;      /* loops that moved something */
+	uint64_t sleeps;    /* until it was woken (run.c) */
+	uint64_t overslept; /* of those: packets had come, and nothing had woken the worker */
 };
 
 #endif

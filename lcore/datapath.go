@@ -20,6 +20,16 @@ const (
 	V2 = C.ROCE_V2
 )
 
+// Idle is what a worker does that has found nothing for a while.
+type Idle uint8
+
+// What an idle worker does.
+const (
+	IdlePoll      Idle = C.IDLE_POLL
+	IdleSleep     Idle = C.IDLE_SLEEP     // it gives the CPU away for some microseconds at a time
+	IdleInterrupt Idle = C.IDLE_INTERRUPT // until it is woken; see Worker.SetRxWake
+)
+
 // DatapathConfig is the configuration that all workers share. Only its Policy changes while they run.
 type DatapathConfig struct {
 	MAC      [6]byte // the Ethernet port's
@@ -36,8 +46,8 @@ type DatapathConfig struct {
 	IBIsEthernet bool
 	// LearnNodes: management is asked for nodes that no table has.
 	LearnNodes bool
-	// Sleep gives the CPU away when there is no work: for machines that have no core to spare.
-	Sleep bool
+	// Idle is what a worker does that has nothing to do.
+	Idle Idle
 	// Confine leaves workers' threads, also after Stop, only the system calls that drivers make (confine.h).
 	Confine bool
 
@@ -50,6 +60,7 @@ type DatapathConfig struct {
 type Datapath struct {
 	c       *C.struct_datapath
 	workers []*Worker
+	punts   *punts
 	rests   []resting
 	dropped [DropCount]atomic.Uint64 // pending packets that management dropped
 	mirrors mirrors
@@ -127,7 +138,7 @@ func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
 	dp.rewrite_imm = C.bool(cfg.RewriteImm)
 	dp.ib_is_ethernet = C.bool(cfg.IBIsEthernet)
 	dp.learn = C.bool(cfg.LearnNodes)
-	dp.sleep = C.bool(cfg.Sleep)
+	dp.idle = C.uint8_t(cfg.Idle)
 	dp.confine = C.bool(cfg.Confine)
 	dp.addresses = C.uint8_t(len(cfg.Addresses))
 	for i, p := range cfg.Addresses {

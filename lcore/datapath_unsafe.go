@@ -44,12 +44,24 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 	cfg.fill(c)
 	C.datapath_prepare(c)
 	b := &Datapath{c: c}
-	if err := b.SetPolicy(cfg.Policy); err != nil {
-		C.free(unsafe.Pointer(c.police))
-		C.free(unsafe.Pointer(c))
+	err := b.openPunts()
+	if err == nil {
+		err = b.SetPolicy(cfg.Policy)
+	}
+	if err != nil {
+		b.free()
 		return nil, err
 	}
 	return b, nil
+}
+
+// free frees what NewDatapath has made.
+func (dp *Datapath) free() {
+	dp.closePunts()
+	dp.freePolicy()
+	C.free(unsafe.Pointer(dp.c.police))
+	C.free(unsafe.Pointer(dp.c))
+	dp.c = nil
 }
 
 // WorkerConfig is the configuration of one worker.
@@ -80,6 +92,11 @@ func (dp *Datapath) NewWorker(cfg WorkerConfig) (*Worker, error) {
 	}
 	c.pgm = (*C.struct_pgm)(cfg.PGM)
 	w := &Worker{c: c, datapath: dp}
+	if err := w.openWakes(); err != nil {
+		var left C.uint
+		C.worker_free(c, &left)
+		return nil, err
+	}
 	dp.workers = append(dp.workers, w)
 	return w, nil
 }
@@ -94,15 +111,14 @@ func (dp *Datapath) Close() Counters {
 	final := dp.Counters()
 	for _, w := range dp.workers {
 		var left C.uint
+		w.closeWakes()
 		C.worker_free(w.c, &left)
 		if left > 0 {
 			final.Direction[RoCEToIB].Drops[C.DROP_shutdown] += uint64(left)
 		}
 	}
-	dp.freePolicy()
-	C.free(unsafe.Pointer(dp.c.police))
-	C.free(unsafe.Pointer(dp.c))
-	dp.workers, dp.c = nil, nil
+	dp.free()
+	dp.workers = nil
 	return final
 }
 

@@ -118,6 +118,7 @@ void send_handoffs(struct worker *w, struct handoff *h)
 		if (mirroring(w))
 			mirror_stage(w, MIRROR_HANDOFF, ROCE_TO_IB, PASS, own, n);
 		unsigned taken = rte_ring_enqueue_burst(w->datapath->requeue[worker], (void **)own, n, NULL);
+		wake_up(w->datapath->bell[worker]);
 		if (mirroring(w))
 			mirror_taken(w, taken);
 		c->events[EVENT_HANDOFF] += taken;

@@ -190,7 +190,7 @@ func TestRingFullUnderTraffic(t *testing.T) {
 	for _, c := range fullCases {
 		t.Run(c.drop, func(t *testing.T) {
 			w := smallFixture().with(c.fixture)
-			w.config.Sleep = true
+			w.config.Idle = lcore.IdleSleep
 			j := &jammed{rig: newRig(t, w), fullCase: c, jam: true}
 			j.start()
 			const batch, beyond, after = 64, 6, 4

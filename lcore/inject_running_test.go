@@ -58,7 +58,7 @@ func TestInjectEnds(t *testing.T) {
 // is lost without a reason.
 func TestInjectUnderTraffic(t *testing.T) {
 	w := smallFixture().with(twoWorkers)
-	w.config.Sleep = true
+	w.config.Idle = lcore.IdleSleep
 	s := newRig(t, w)
 	s.start()
 	const rounds, batch = 600, 48

@@ -312,7 +312,7 @@ func TestManyMirrors(t *testing.T) {
 // Mirrors begin and end while workers run; traffic is not affected, and nothing is counted twice.
 func TestMirrorWhileRunning(t *testing.T) {
 	w := smallFixture()
-	w.config.Sleep = true
+	w.config.Idle = lcore.IdleSleep
 	s := newRig(t, w.with(twoWorkers))
 	s.start()
 	ctx, stop := context.WithCancel(context.Background())

@@ -15,7 +15,7 @@ import (
 // never dropped, and in the end the last policy applies.
 func TestPolicyWhileRunning(t *testing.T) {
 	w := smallFixture()
-	w.config.Sleep = true
+	w.config.Idle = lcore.IdleSleep
 	s := newRig(t, w)
 	s.start()
 	wide, narrow := w.config.Policy, w.config.Policy

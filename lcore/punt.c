@@ -74,6 +74,7 @@ bool punt(struct worker *w, struct rte_mbuf *m, uint32_t what, struct punter fro
 		return false;
 	w->punted[from.class].all++;
 	w->punted[from.class].of[from.host]++;
+	wake_up(w->datapath->manager);
 	return true;
 }
 

@@ -28,7 +28,7 @@ func (s *rig) start() {
 // tables.
 func TestRunningWorker(t *testing.T) {
 	w := smallFixture()
-	w.config.Sleep = true
+	w.config.Idle = lcore.IdleSleep
 	s := newRig(t, w)
 	s.start()
 	const rounds, batch = 300, 64

@@ -37,6 +37,7 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->id = id;
 	w->port = port;
 	w->queue = queue;
+	w->epoll = w->bell.fd = -1;
 	w->punt = ring("punt", w, punt_ring, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
 	/* RTS, because management is a producer, too, and may be preempted: workers must not wait for it. */
 	w->requeue = ring("requeue", w, REQUEUE_RING, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
@@ -48,6 +49,7 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 		return NULL;
 	}
 	dp->requeue[id] = w->requeue;
+	dp->bell[id] = &w->bell;
 	return w;
 }
 
@@ -88,6 +90,7 @@ int worker_start(struct worker *w, unsigned lcore)
 void worker_stop(struct worker *w, unsigned lcore)
 {
 	w->stop = true;
+	wake_now(&w->bell);
 	rte_eal_wait_lcore(lcore);
 }
 
@@ -102,6 +105,11 @@ unsigned worker_step(struct worker *w)
 	return moved;
 }
 
+void worker_await_punted(struct datapath *dp)
+{
+	wake_arm(dp->manager);
+}
+
 unsigned worker_take_punted(struct worker *w, struct rte_mbuf **m, unsigned n)
 {
 	return punt_take(w, m, n);
@@ -109,7 +117,9 @@ unsigned worker_take_punted(struct worker *w, struct rte_mbuf **m, unsigned n)
 
 int worker_requeue(struct worker *w, struct rte_mbuf *m)
 {
-	return rte_ring_enqueue(w->requeue, m);
+	int rc = rte_ring_enqueue(w->requeue, m);
+	wake_up(&w->bell);
+	return rc;
 }
 
 int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len)
@@ -123,8 +133,10 @@ int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, u
 		return -EMSGSIZE;
 	}
 	memcpy(p, frame, len);
-	if (rte_ring_sp_enqueue(w->send, m) == 0)
+	if (rte_ring_sp_enqueue(w->send, m) == 0) {
+		wake_up(&w->bell);
 		return 0;
+	}
 	rte_pktmbuf_free(m);
 	return -ENOBUFS;
 }

@@ -23,6 +23,9 @@ void worker_stop(struct worker *w, unsigned lcore);
 /* One iteration of the loop on the calling thread, as a reader of the tables. For tests. */
 unsigned worker_step(struct worker *w);
 
+/* Has the next frame on a punt ring wake management, which looks at all of them once more before it sleeps. */
+void worker_await_punted(struct datapath *dp);
+
 /* Management's side of the rings. The caller owns the mbufs that it takes. */
 unsigned worker_take_punted(struct worker *w, struct rte_mbuf **m, unsigned n);
 int worker_requeue(struct worker *w, struct rte_mbuf *m);

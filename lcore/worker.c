@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's loop: both directions, the rings of management, and RCU quiescence for the tables' writer. */
-#include <pthread.h>
+/* One iteration of a worker: both directions, the rings of management, and RCU quiescence for the tables' writer. */
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
-#include <rte_pause.h>
 #include <rte_rcu_qsbr.h>
 #include <rte_ring.h>
-#include <signal.h>
-#include <time.h>
 
 #include "burst.h"
 
@@ -52,24 +48,7 @@ unsigned worker_poll(struct worker *w)
 	return moved;
 }
 
-/* Sleeps after a while without work. Only for machines that have no core to spare. */
-static void idle(const struct worker *w, unsigned *empty, unsigned moved)
-{
-	enum { PATIENCE = 256, NAP_NS = 20000 };
-	if (moved || !w->datapath->sleep) {
-		*empty = 0;
-		return;
-	}
-	if (++*empty < PATIENCE) {
-		rte_pause();
-		return;
-	}
-	struct timespec nap = {.tv_nsec = NAP_NS};
-	nanosleep(&nap, NULL);
-}
-
-/* Sends what is queued when the bridge stops. Bounded in time, because peers may go on sending. */
-static void drain(struct worker *w)
+void worker_drain(struct worker *w)
 {
 	uint64_t end = rte_get_timer_cycles() + rte_get_timer_hz() / 10;
 	inject_drain(w);
@@ -78,28 +57,4 @@ static void drain(struct worker *w)
 		moved += poll_rest(w);
 		rte_rcu_qsbr_quiescent(w->datapath->tables->rcu, w->id);
 	}
-}
-
-/* Signals are handled by Go's threads. */
-static void block_signals(void)
-{
-	sigset_t all;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
-}
-
-int worker_run(void *arg)
-{
-	struct worker *w = arg;
-	struct rte_rcu_qsbr *rcu = w->datapath->tables->rcu;
-	unsigned empty = 0;
-	block_signals();
-	rte_rcu_qsbr_thread_register(rcu, w->id);
-	rte_rcu_qsbr_thread_online(rcu, w->id);
-	while (likely(!w->stop))
-		idle(w, &empty, worker_poll(w));
-	drain(w);
-	rte_rcu_qsbr_thread_offline(rcu, w->id);
-	rte_rcu_qsbr_thread_unregister(rcu, w->id);
-	return 0;
 }

@@ -70,6 +70,10 @@ func (w *Worker) Counters() Counters {
 	out := Counters{
 		Loops: uint64(c.loops),
 		Busy:  uint64(c.busy),
+
+		Sleeps:    uint64(c.sleeps),
+		Overslept: uint64(c.overslept),
+
 		Punt: PuntCounters{
 			Received: uint64(c.punt.received),
 			Handed:   uint64(c.punt.handed),

@@ -16,6 +16,7 @@
 
 #include "counters.h"
 #include "ibside/port.h"
+#include "ibside/wake.h"
 #include "probe/inject.h"
 #include "probe/latency.h"
 #include "tables/tables.h"
@@ -54,6 +55,13 @@ struct fastpath_type {
 	uint8_t type[16];
 } __attribute__((aligned(16)));
 
+/* What a worker does that has found nothing for a while. */
+enum idle_mode {
+	IDLE_POLL,
+	IDLE_SLEEP,     /* for some microseconds at a time: for machines with few CPUs */
+	IDLE_INTERRUPT, /* until it is woken (run.c) */
+};
+
 /* What all workers share. Constant while they run, except for the fields that policy.h changes. */
 struct datapath {
 	uint64_t mac;  /* of the Ethernet port, first byte highest, 48 bits */
@@ -75,7 +83,7 @@ struct datapath {
 	bool ib_is_ethernet;    /* the IB port is a RoCE device: the GRH area may be an IPv4 header */
 	bool bridge_unknown;    /* a message of an unknown IB source is sent with the bridge's own address */
 	bool learn;             /* management is asked for nodes that no table has */
-	bool sleep;             /* sleep when idle: for machines with few CPUs */
+	uint8_t idle;           /* enum idle_mode */
 	bool confine;           /* workers' threads can make few system calls (confine.h) */
 	uint8_t addresses;      /* how many */
 	uint8_t sl_of_dscp[64]; /* 0: the path's own SL */
@@ -89,6 +97,8 @@ struct datapath {
 	} own4[MAX_ADDRESSES];
 	struct allow *allow;
 	struct rte_ring *requeue[MAX_WORKERS]; /* every worker's requeue ring, for handoffs */
+	struct wake *bell[MAX_WORKERS];        /* every worker's */
+	struct wake *manager;                  /* management's: wakes it when there is something on a punt ring */
 	struct tables *tables;
 	struct police *police; /* by group id and direction */
 };
@@ -117,6 +127,9 @@ struct worker {
 	uint16_t id;
 	volatile bool stop;
 	bool running;
+	bool rx_interrupt;         /* the Ethernet port's interrupt is armed before each sleep */
+	int epoll;                 /* of all that wakes the worker; -1: nothing does */
+	unsigned empty;            /* polls since one found something */
 	struct mirrors *mirrors;   /* atomic; NULL: none. Replaced by mirror_exchange() (mirror/ring.h) */
 	uint64_t packets_numbered; /* packets that have got a number */
 	uint32_t psn[PSN_STREAMS];
@@ -129,6 +142,7 @@ struct worker {
 	struct group_counters *groups;     /* by group id */
 	struct pgm *pgm;                   /* the PGM tracker; NULL: none */
 	struct injection inject[DIRECTIONS];
+	struct wake bell __attribute__((aligned(64))); /* wakes it for its rings */
 	struct counters counters __attribute__((aligned(64)));
 	struct latency latency[DIRECTIONS];
 	/* Frames that the worker has put on the punt ring, and that management has taken: each has its own lines. */
@@ -163,6 +177,9 @@ unsigned ib_to_roce(struct worker *w);
 
 /* One iteration of the loop; returns how many packets moved. */
 unsigned worker_poll(struct worker *w);
+
+/* Sends what is queued when the bridge stops. Bounded in time, because peers may go on sending. */
+void worker_drain(struct worker *w);
 
 /* The loop, for rte_eal_remote_launch(): runs until w->stop, then drains. */
 int worker_run(void *w);

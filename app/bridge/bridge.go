@@ -42,7 +42,8 @@ type Bridge struct {
 	limits   *limits
 	runner   runner // of the workers
 	datapath *lcore.Datapath
-	confined bool // the workers' threads
+	idle     config.Idle // what workers do
+	confined bool        // the workers' threads
 	loop     *manage.Loop
 	lcores   []uint
 
@@ -90,6 +91,7 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 		func() error { return b.attachIBPort(o.Subnet) },
 		func() error { return o.Around(func() error { return b.attachEthernetPort(private) }) },
 		b.makePGM,
+		b.chooseIdle,
 		b.makeDatapath,
 		b.makeManagement,
 	} {
@@ -195,7 +197,7 @@ func (b *Bridge) startEAL(noHuge bool) error {
 	if note := eal.Note(); note != "" {
 		b.log.Info("memory", "note", note)
 	}
-	if b.cfg.Workers.Sleep {
+	if idleOf(&b.cfg.Workers) != config.IdlePoll {
 		return nil
 	}
 	return keepOff(b.cfg.Workers.LCores)

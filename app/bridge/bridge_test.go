@@ -69,6 +69,8 @@ func TestFailures(t *testing.T) {
 		{"an HCA", subnet, `"mlx5_0:1"`, "mlx5_0:1"},
 		{"more memory than there is", "memory_mib = 64", "memory_mib = 8388608", "8388608"},
 		{"a CPU that is not there", "lcores = [0]", "lcores = [126]", "126"},
+		{"a port that wakes nobody", `idle = "sleep"`, `idle = "interrupt"`,
+			`bridge: [workers] idle "interrupt": dpdk: port "ring": its driver wakes nobody when frames come; use "sleep", "poll" or "auto"`},
 		{"nothing", "lcores = [0]", "lcores = [0]", "it was built"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (b *Bridge) datapathConfig(cfg *config.Config) lcore.DatapathConfig {
 		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN,
 		RoCEPKey: rocePKey,
 		RoCEMTU:  roceMTU(b.cfg),
-		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Sleep: b.cfg.Workers.Sleep, Confine: b.confined,
+		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Idle: idleModes[b.idle], Confine: b.confined,
 		LearnNodes:   b.cfg.IB.Learn,
 		IBIsEthernet: b.ibPort.Info().Ethernet, Addresses: b.ethernet.ownAddresses(), Policy: policyOf(cfg),
 	}
@@ -64,7 +64,10 @@ func (b *Bridge) makeDatapath() error {
 		}
 	}
 	b.runner.set(d.Workers(), b.lcores)
-	return nil
+	if b.idle != config.IdleInterrupt {
+		return nil
+	}
+	return b.ethernet.wake(d.Workers())
 }
 
 // rocePKey is the default partition, the only one that RoCE has (rdma_cm joins and connects with it).
@@ -106,6 +109,9 @@ func (b *Bridge) manageConfig() manage.Config {
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.mostProxyQPs(), Waiting: roomsOf(b.cfg).waiting,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Receive: b.ethernet.receive,
 		LinkUps: b.carriers.ups.Load,
+	}
+	if b.idle == config.IdleInterrupt && b.ethernet.listener == nil { // a listener tells of nothing
+		c.AwaitPunted, c.Punted = b.datapath.AwaitPunted, b.datapath.Punted()
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle

@@ -13,6 +13,7 @@ import (
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/ibside/ib"
+	"causeway/lcore"
 	"causeway/lcore/frame"
 	"causeway/tables"
 )
@@ -26,6 +27,7 @@ type ethernetPort struct {
 
 	mu       sync.Mutex // of what controls the port while the bridge runs
 	port     *dpdk.Port
+	wakes    []*lcore.Worker                 // that sleep until the port wakes them, by queue
 	listener *listener                       // on a port that is shared with the kernel
 	flows    map[tables.GroupAddr]*dpdk.Flow // there, of groups of plain UDP
 }
@@ -40,7 +42,7 @@ func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
 	n := len(p.cfg.Workers.LCores)
 	port, err := dpdk.OpenPort(p.cfg.RoCE.Port.String(), dpdk.PortConfig{
 		Pool: pool, RxQueues: n, TxQueues: n, RxDescs: p.cfg.Workers.RxDescs, TxDescs: p.cfg.Workers.TxDescs,
-		MTU: p.cfg.RoCE.MTU,
+		MTU: p.cfg.RoCE.MTU, RxInterrupts: wantsWakes(idleOf(&p.cfg.Workers)),
 	})
 	if err != nil {
 		return err
@@ -63,7 +65,10 @@ func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
 func (p *ethernetPort) reopen() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.port.Reopen()
+	if err := p.port.Reopen(); err != nil {
+		return err
+	}
+	return p.setWakes()
 }
 
 // stats returns the port's counters, and what the listener has missed besides; zero where its driver has none.

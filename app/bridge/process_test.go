@@ -31,6 +31,7 @@ var tasks = map[string]func() (string, error){
 	"counts":    taskCounts,
 	"groups":    taskGroups,
 	"cores":     taskCores,
+	"auto":      taskAuto,
 	"fail":      taskFail,
 
 	"reload-keys": taskReloadKeys, "reload-traffic": taskReloadTraffic, "single-changes": taskSingleChanges, "reload-ended": taskReloadEnded, "reload-pkeys": taskReloadPKeys,

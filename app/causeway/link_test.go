@@ -209,7 +209,7 @@ func TestLink(t *testing.T) {
 		t.Run(cores, func(t *testing.T) {
 			n := newNetwork(t)
 			n.wires()
-			p := n.bridge(`port = "ring"`, `port = "af_packet:ours"`, "lcores = [0]", "lcores = "+cores)
+			p := n.bridge(`port = "ring"`, `port = "af_packet:ours"`, "lcores = [0]", "lcores = "+cores, `idle = "sleep"`, `idle = "interrupt"`)
 			if all := events(p); len(all) > 0 {
 				t.Errorf("before anything happened: %v", all)
 			}
@@ -234,6 +234,7 @@ func TestLink(t *testing.T) {
 			n.follows(p, before, "")
 			wire.hears("after it was deleted")
 			n.answersARP(p)
+			n.sleptWell()
 			p.end(syscall.SIGTERM)
 			for _, x := range p.lines() {
 				if x["msg"] == "stopped" && x["conserved"] != true {
@@ -256,7 +257,7 @@ func TestStartsWithoutLink(t *testing.T) {
 			n := newNetwork(t)
 			n.wires()
 			n.ip(c.before)
-			p := n.launch(`port = "ring"`, `port = "af_packet:ours"`, "lcores = [0]", "lcores = "+c.cores)
+			p := n.launch(`port = "ring"`, `port = "af_packet:ours"`, "lcores = [0]", "lcores = "+c.cores, `idle = "sleep"`, `idle = "auto"`)
 			p.await("joined groups", func() bool { return countOf(p, "group_joined") > 0 })
 			n.follows(p, 0, c.reason)
 			if countOf(p, "ready") > 0 {
@@ -267,6 +268,7 @@ func TestStartsWithoutLink(t *testing.T) {
 			p.awaitLine(`"msg":"ready"`)
 			n.follows(p, before, "")
 			n.answersARP(p)
+			n.sleptWell()
 			p.end(syscall.SIGTERM)
 			for _, x := range p.lines() {
 				if x["msg"] == "stopped" && x["conserved"] != true {
@@ -274,6 +276,21 @@ func TestStartsWithoutLink(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// sleptWell checks that the workers sleep, and that all that came to the port has woken them.
+func (n *network) sleptWell() {
+	n.t.Helper()
+	metrics := n.get("/metrics")
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, "causeway_worker_sleeps_total{") && strings.HasSuffix(line, " 0\n") ||
+			strings.HasPrefix(line, "causeway_worker_overslept_total{") && !strings.HasSuffix(line, " 0\n") {
+			n.t.Error(strings.TrimSpace(line))
+		}
+	}
+	if !strings.Contains(metrics, "\ncauseway_worker_sleeps_total{") {
+		n.t.Errorf("no metrics of sleeps:\n%s", metrics)
 	}
 }
 

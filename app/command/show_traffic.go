@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"causeway/config"
 	"causeway/dpdk"
 	"causeway/lcore"
 )
@@ -65,7 +67,7 @@ func counterRate(was, now *lcore.Counters, d int, seconds float64) Rates {
 func runWorkers(_ context.Context, c *Call) (Result, error) {
 	base := c.Env.baseline()
 	part := Part{Name: "workers", Columns: columns("worker", "core", "busy", "to IB/s", "to RoCE/s", "to IB", "to RoCE", "dropped", "handoffs"),
-		Empty: "The workers have ended.", Note: base.since()}
+		Empty: "The workers have ended.", Note: notes(idleNote(c.Env.Bridge), base.since())}
 	from, to := c.Env.Sampler.span(sampleEvery)
 	seconds := to.at.Sub(from.at).Seconds()
 	cores := c.Env.Bridge.LCores()
@@ -93,6 +95,24 @@ func runWorkers(_ context.Context, c *Call) (Result, error) {
 			x[0].Dropped() + x[1].Dropped(), x[0].Handoffs + x[1].Handoffs})
 	}
 	return table(part), nil
+}
+
+// idleNote says what workers do that have nothing to do, where the target knows.
+func idleNote(b Target) string {
+	idle, ok := b.(interface{ Idle() config.Idle })
+	if !ok {
+		return ""
+	}
+	return map[config.Idle]string{
+		config.IdlePoll:      "Idle workers poll on.",
+		config.IdleSleep:     "Idle workers sleep for some microseconds at a time.",
+		config.IdleInterrupt: "Idle workers sleep until a port wakes them.",
+	}[idle.Idle()]
+}
+
+// notes joins notes that are not empty.
+func notes(all ...string) string {
+	return strings.Join(slices.DeleteFunc(all, func(n string) bool { return n == "" }), " ")
 }
 
 // subtract subtracts an earlier reading from the counters that "show workers" shows.

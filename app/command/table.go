@@ -71,7 +71,8 @@ func showState() []Command {
 func showTraffic() []Command {
 	return []Command{
 		{Path: "show workers", Help: "worker cores: load, packets and rates", Example: "show workers", Run: runWorkers,
-			Long: "BUSY is the share of a worker's polls that found packets. BUSY and the rates are of the last second."},
+			Long: "BUSY is the share of a worker's polls that found packets. BUSY and the rates are of the last second. The note says " +
+				"what idle workers do ([workers] idle)."},
 		{Path: "show ports", Help: "the two ports and their counters", Example: "show ports", Run: runPorts},
 		{Path: "show drops", Args: []Arg{{Name: "all", Key: "all", Help: "also reasons that have not occurred"}},
 			Help: "why packets were dropped", Example: "show drops | match crc", Run: runDrops},

@@ -45,7 +45,13 @@ func newCPUProbe(c *config.Config, s Sources) *cpuProbe {
 func (p *cpuProbe) online() []int { return cpus(p.sys.text(cpuDir, "online")) }
 
 // polls reports whether workers need CPUs of their own; those that sleep do not.
-func (p *cpuProbe) polls() bool { return p.cfg != nil && !p.cfg.Workers.Sleep }
+func (p *cpuProbe) polls() bool {
+	if p.cfg == nil {
+		return false
+	}
+	w := &p.cfg.Workers
+	return w.Idle == config.IdlePoll || w.Idle == config.IdleAuto && len(p.missing("isolated")) == 0
+}
 
 // checkLcores requires the workers' CPUs to be online and allowed, and at least one further CPU.
 func (p *cpuProbe) checkLcores() []Finding {
@@ -133,7 +139,7 @@ func (p *cpuProbe) devicesUsed() []used {
 // checkIsolated requires the workers' CPUs to be isolated from the scheduler.
 func (p *cpuProbe) checkIsolated() []Finding {
 	if !p.polls() {
-		return nil
+		return p.sleepsWhenIdle()
 	}
 	open := without(p.missing("isolated"), p.keptFrom())
 	if len(open) == 0 {
@@ -141,6 +147,15 @@ func (p *cpuProbe) checkIsolated() []Finding {
 	}
 	return []Finding{bad(Warn, fmt.Sprintf("CPU %s is not isolated: other tasks there delay packets by milliseconds",
 		cpuList(open)), p.bootLine())}
+}
+
+// sleepsWhenIdle says what workers do by default on CPUs that are not isolated.
+func (p *cpuProbe) sleepsWhenIdle() []Finding {
+	if p.cfg == nil || p.cfg.Workers.Idle != config.IdleAuto {
+		return nil
+	}
+	return []Finding{hint(fmt.Sprintf("CPU %s is not isolated: idle workers sleep, the first packet after a pause wakes them, and other "+
+		"tasks delay packets", cpuList(p.missing("isolated"))), p.bootLine())}
 }
 
 // missing returns the workers' CPUs that are not in a list of sysfs.

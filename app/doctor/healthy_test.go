@@ -164,5 +164,5 @@ func (p patientOf) examined(t *testing.T, edits ...string) Findings {
 	if len(edits) == 1 {
 		return Examine(nil, m)
 	}
-	return Examine(load(t, append([]string{"[policy]", "[workers]\nlcores = [1, 3]\n[policy]"}, edits...)...), m)
+	return Examine(load(t, append([]string{"[policy]", "[workers]\nlcores = [1, 3]\nidle = \"poll\"\n[policy]"}, edits...)...), m)
 }

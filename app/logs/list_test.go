@@ -17,6 +17,7 @@ var events = []event{
 	{"rights", "info", "The program", "The capabilities that the bridge keeps (capabilities(7)); it has given up all others."},
 	{"memory", "info", "The program", "DPDK's memory is not hugepages, which is slower."},
 	{"sizes", "info", "The program", "The memory that packets and tables need at most, and the part of it that is posted as receive buffers at the HCA."},
+	{"idle_workers", "info", "The program", "What workers do that have nothing to do (`[workers] idle`), and for `auto` why they do not sleep until a port wakes them."},
 	{"metrics", "info error", "The program", "The address where metrics, health and status are served; or serving them failed."},
 	{"ready", "info", "The program", "Every configured group is joined on both sides, every configured node has its path, and the network interface has a link."},
 	{"stopped", "info", "The program", "The final counters of a direction. `conserved=false` would be an error in the bridge."},

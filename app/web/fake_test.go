@@ -58,7 +58,7 @@ func (f fake) Workers() []lcore.Counters {
 		return nil
 	}
 	n := f.loops.Add(1)
-	moving, still := lcore.Counters{Loops: n, Busy: 5}, lcore.Counters{Loops: 7}
+	moving, still := lcore.Counters{Loops: n, Busy: 5, Sleeps: 81, Overslept: 82}, lcore.Counters{Loops: 7}
 	if !f.still {
 		still.Loops = n
 	}

@@ -11,8 +11,8 @@ import (
 	"causeway/lcore"
 )
 
-// stallLimit is how long a worker may make no progress. Even an idle worker that sleeps polls its queues a thousand
-// times a second, but on a shared core it may have to wait for CPU time.
+// stallLimit is how long a worker may make no progress. Even an idle worker that sleeps polls its queues ten times
+// a second, but on a shared core it may have to wait for CPU time.
 var stallLimit = 2 * time.Second
 
 // health reads the workers' loop counters until each has moved or stallLimit is over. It returns the reasons why the

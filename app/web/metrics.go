@@ -92,6 +92,8 @@ func (s *scrape) workers(workers []lcore.Counters) {
 		worker := fmt.Sprint(i)
 		s.add("causeway_worker_loops_total", c.Loops, "worker", worker)
 		s.add("causeway_worker_busy_loops_total", c.Busy, "worker", worker)
+		s.add("causeway_worker_sleeps_total", c.Sleeps, "worker", worker)
+		s.add("causeway_worker_overslept_total", c.Overslept, "worker", worker)
 		for d := range c.Direction {
 			labels := []string{"worker", worker, "direction", lcore.Direction(d).String()}
 			s.add("causeway_worker_packets_received_total", c.Direction[d].Received, labels...)

@@ -48,7 +48,7 @@ func TestMetrics(t *testing.T) {
 		`causeway_sidr_total{direction="ib_to_roce",result="busy_source"} 0`,
 		`causeway_sidr_pending{direction="roce_to_ib"} 71`, `causeway_sidr_pending{direction="ib_to_roce"} 72`,
 		`causeway_build_info{name="a \"b\" \\ c",version="v1.2.3",dpdk="22.11.11"} 1`, `causeway_start_time_seconds 1700000000.500`,
-		`causeway_worker_busy_loops_total{worker="0"} 5`, `causeway_worker_packets_sent_total{worker="0",direction="roce_to_ib"} 7`,
+		`causeway_worker_busy_loops_total{worker="0"} 5`, `causeway_worker_sleeps_total{worker="0"} 81`, `causeway_worker_overslept_total{worker="0"} 82`, `causeway_worker_packets_sent_total{worker="0",direction="roce_to_ib"} 7`,
 		`causeway_latency_seconds_bucket{direction="roce_to_ib",le="1e-07"} 2`,
 		`causeway_latency_seconds_bucket{direction="roce_to_ib",le="2.5e-06"} 2`,
 		`causeway_latency_seconds_bucket{direction="roce_to_ib",le="5e-06"} 6`,

@@ -64,6 +64,9 @@ func newPort(r *Rings, h *fabric.HCA, pkey ib.PKey, log *slog.Logger) (*Port, er
 			return nil, err
 		}
 	}
+	if err := p.openWorkers(); err != nil {
+		return nil, err
+	}
 	p.groups = multicast.New(multicast.Config{
 		Create: p.createGroupQP, MTU: func() ib.MTU { return h.Info().MTU }, Mbps: fabric.PortRate.Mbps,
 		PerQP: math.MaxInt, Log: log,
@@ -75,13 +78,30 @@ func newPort(r *Rings, h *fabric.HCA, pkey ib.PKey, log *slog.Logger) (*Port, er
 	p.Administered = p.administration
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	for id := range r.Workers() {
-		w := &workerSide{id: id, recv: fabric.NewRecvQueue(receiveBuffers)}
-		p.workers = append(p.workers, w)
+	for _, w := range p.workers {
 		p.ended.Go(func() { p.pumpSends(ctx, w) })
 		p.ended.Go(func() { p.pumpReceives(ctx, w) })
 	}
 	return p, nil
+}
+
+// openWorkers makes the port's sides of the workers. On an error none is left.
+func (p *Port) openWorkers() error {
+	for id := range p.rings.Workers() {
+		posted, err := p.rings.posted(id)
+		if err != nil {
+			p.closeWorkers()
+			return err
+		}
+		p.workers = append(p.workers, &workerSide{id: id, recv: fabric.NewRecvQueue(receiveBuffers), posted: posted})
+	}
+	return nil
+}
+
+func (p *Port) closeWorkers() {
+	for _, w := range p.workers {
+		w.posted.Close()
+	}
 }
 
 // indexOf returns the index of a P_Key.

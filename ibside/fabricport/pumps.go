@@ -5,6 +5,7 @@ package fabricport
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,16 +22,18 @@ const (
 // receiveBuffers is how many messages may wait for a worker's ring.
 const receiveBuffers = 4096
 
-// The pause of a pump that found nothing. It is doubled each time, so that an idle bridge costs little.
+// The pause of a pump that found nothing. It is doubled each time. After the longest the pump sleeps until a worker
+// wakes it: under load no worker has to, as that takes a system call.
 const (
 	shortestPause = 20 * time.Microsecond
-	longestPause  = time.Millisecond
+	longestPause  = 80 * time.Microsecond
 )
 
 // workerSide is what the port has for one worker.
 type workerSide struct {
 	id         int
 	recv       *fabric.RecvQueue
+	posted     *os.File    // readable when the worker has posted messages to a pump that sleeps
 	sending    atomic.Bool // messages may be between the ring and the HCA
 	delivering atomic.Bool // messages may be between the HCA and the ring
 }
@@ -61,9 +64,10 @@ func (c *counter) into(sum fabric.Counts) {
 	}
 }
 
-// pumpSends takes what a worker posts to the HCA. It polls, because nothing signals that a ring has messages. When the
-// port closes, it sends what is left.
+// pumpSends takes what a worker posts to the HCA. When the port closes, it sends what is left.
 func (p *Port) pumpSends(ctx context.Context, w *workerSide) {
+	stop := context.AfterFunc(ctx, func() { w.posted.SetReadDeadline(time.Now()) })
+	defer stop()
 	sends := newSends(p, w)
 	for pause := shortestPause; ; {
 		stopping := ctx.Err() != nil
@@ -76,10 +80,26 @@ func (p *Port) pumpSends(ctx context.Context, w *workerSide) {
 		case stopping:
 			return
 		default:
-			time.Sleep(pause)
-			pause = min(2*pause, longestPause)
+			if pause <= longestPause {
+				time.Sleep(pause)
+				pause *= 2
+				continue
+			}
+			p.awaitSends(w)
+			pause = shortestPause
 		}
 	}
+}
+
+// awaitSends returns when the worker has posted messages, or the port closes.
+func (p *Port) awaitSends(w *workerSide) {
+	p.rings.armSends(w.id)
+	defer p.rings.disarmSends(w.id)
+	if p.rings.pendingSends(w.id) > 0 {
+		return
+	}
+	var count [8]byte
+	_, _ = w.posted.Read(count[:]) // an error is that of the deadline
 }
 
 // pumpReceives takes what the HCA has received for a worker to its ring.
@@ -174,4 +194,5 @@ func (p *Port) stopPumps() {
 	p.mu.Unlock()
 	p.stop()
 	p.ended.Wait()
+	p.closeWorkers()
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include <rte_errno.h>
 #include <rte_malloc.h>
@@ -42,6 +44,7 @@ static unsigned post(void *self, const struct ib_send *sends, unsigned n)
 		if (took < want)
 			break;
 	}
+	wake_up(&e->sent);
 	return done;
 }
 
@@ -62,6 +65,16 @@ static void nothing_to_free(void *self)
 	(void)self;
 }
 
+static void arm(void *self)
+{
+	wake_arm(&((struct port_end *)self)->received);
+}
+
+static void disarm(void *self)
+{
+	wake_disarm(&((struct port_end *)self)->received);
+}
+
 static struct rte_ring *ring_new(const char *what, unsigned worker, unsigned depth)
 {
 	static unsigned serial;
@@ -79,9 +92,12 @@ struct port_end *port_new(struct rte_mempool *pool, unsigned worker, unsigned de
 		rte_errno = ENOMEM;
 		return NULL;
 	}
-	e->ib_port = (struct ib_port){.self = e, .post = post, .poll = poll, .free = nothing_to_free};
 	e->pool = pool;
-	e->sends = ring_new("sends", worker, depth);
+	e->received.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	e->sent.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	rte_errno = errno;
+	if (e->received.fd >= 0 && e->sent.fd >= 0)
+		e->sends = ring_new("sends", worker, depth);
 	e->recvs = e->sends ? ring_new("recvs", worker, depth) : NULL;
 	if (!e->recvs) {
 		int err = rte_errno;
@@ -90,6 +106,15 @@ struct port_end *port_new(struct rte_mempool *pool, unsigned worker, unsigned de
 		rte_errno = err;
 		return NULL;
 	}
+	e->ib_port = (struct ib_port){
+		.self = e,
+		.post = post,
+		.poll = poll,
+		.free = nothing_to_free,
+		.arm = arm,
+		.disarm = disarm,
+		.wake = {e->received.fd, -1},
+	};
 	return e;
 }
 
@@ -108,7 +133,19 @@ void port_free(struct port_end *e)
 {
 	ring_free(e->sends);
 	ring_free(e->recvs);
+	close(e->sent.fd);
+	close(e->received.fd);
 	rte_free(e);
+}
+
+void port_arm_sends(struct port_end *e)
+{
+	wake_arm(&e->sent);
+}
+
+void port_disarm_sends(struct port_end *e)
+{
+	wake_disarm(&e->sent);
 }
 
 /* Copies the first slot bytes of m, which may have several segments. */
@@ -198,6 +235,7 @@ unsigned port_deliver(struct port_end *e, const struct port_received *msgs, unsi
 	*why = PORT_TAKEN_ALL;
 	while (done < n && *why == PORT_TAKEN_ALL)
 		done += deliver(e, msgs + done, RTE_MIN(n - done, (unsigned)PORT_BURST), bytes, why);
+	wake_up(&e->received);
 	return done;
 }
 

@@ -15,6 +15,9 @@ package fabricport
 
 import (
 	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
 
 	"causeway/dpdk"
 	"causeway/ibside/fabric"
@@ -149,6 +152,18 @@ func (r *Rings) pending() int {
 }
 
 func (r *Rings) pendingSends(worker int) int { return r.ends[worker].pendingSends() }
+
+// posted returns a file that is readable when a worker has posted messages after armSends. It is the caller's.
+func (r *Rings) posted(worker int) (*os.File, error) {
+	fd, err := unix.FcntlInt(r.ends[worker].postedFD(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("fabricport: wake-ups by worker %d: %w", worker, err)
+	}
+	return os.NewFile(uintptr(fd), "posted"), nil
+}
+
+func (r *Rings) armSends(worker int)    { r.ends[worker].armSends() }
+func (r *Rings) disarmSends(worker int) { r.ends[worker].disarmSends() }
 
 // Close frees the rings and the mbufs in them. The workers must have stopped.
 func (r *Rings) Close() error {

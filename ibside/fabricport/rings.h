@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "ibside/port.h"
+#include "ibside/wake.h"
 
 struct rte_mempool;
 struct rte_ring;
@@ -33,6 +34,8 @@ struct port_end {
 	struct rte_ring *sends;
 	struct rte_ring *recvs;
 	struct rte_mempool *pool;
+	struct wake sent __attribute__((aligned(64))); /* wakes Go: the worker has put something on sends */
+	struct wake received;                          /* wakes the worker: Go has put something on recvs */
 };
 
 /* One ib_send for Go: no pointers. Its payload lies at the slot of the same index. */
@@ -60,6 +63,10 @@ struct port_received {
 
 /* Makes one end; depth is the capacity of each ring. NULL: rte_errno says why. */
 struct port_end *port_new(struct rte_mempool *pool, unsigned worker, unsigned depth);
+
+/* Go's side of e->sent: has the next send wake it. It looks for sends once more before it sleeps. */
+void port_arm_sends(struct port_end *e);
+void port_disarm_sends(struct port_end *e);
 
 /* Frees the end and every mbuf in its rings. The worker must not call it any more. */
 void port_free(struct port_end *e);

@@ -69,6 +69,12 @@ func (e *end) pendingSends() int { return int(C.port_pending_sends(e.c)) }
 
 func (e *end) pendingReceives() int { return int(C.port_pending_recvs(e.c)) }
 
+func (e *end) postedFD() uintptr { return uintptr(e.c.sent.fd) }
+
+func (e *end) armSends() { C.port_arm_sends(e.c) }
+
+func (e *end) disarmSends() { C.port_disarm_sends(e.c) }
+
 // take fills at most burst messages into to.
 func (e *end) take(to []Sent) int {
 	n := int(C.port_take(e.c, &e.sent[0], C.uint(min(len(to), burst)), (*C.uint8_t)(&e.sentBytes[0]), slotLen))

@@ -15,7 +15,7 @@ import (
 )
 
 // portC is the part of the port's C that needs only those functions of libibverbs that testdata/mock.c has fakes of.
-var portC = []string{"post.c", "poll.c", "ah.c", "qp.c", "setup.c"}
+var portC = []string{"post.c", "poll.c", "ah.c", "qp.c", "setup.c", "sleep.c"}
 
 func gcc(t *testing.T, args ...string) {
 	t.Helper()
@@ -63,8 +63,8 @@ func TestWithoutDevice(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(out, ": ok"); n != 33 {
-		t.Errorf("%d cases are ok, want 33:\n%s", n, out)
+	if n := strings.Count(out, ": ok"); n != 34 {
+		t.Errorf("%d cases are ok, want 34:\n%s", n, out)
 	}
 	t.Run("one queue pair alone", udWithoutDevice)
 }
@@ -108,6 +108,12 @@ func TestCasesNotice(t *testing.T) {
 		{"a refusal is not remembered", "qp.c", "w->dev->blocks_own_multicast = qp;", "w->dev->blocks_own_multicast = true;"},
 		{"the trial stays", "qp.c", "\tif (qp)\n\t\tibv_destroy_qp(qp);\n", ""},
 		{"a lost completion queue is an empty one", "poll.c", "if (likely(got >= 0))", "if (1)"},
+		{"messages wake nobody", "sleep.c", "\tibv_req_notify_cq(w->recv_cq, 0);\n", ""},
+		{"sends that end wake nobody", "sleep.c", "\tibv_req_notify_cq(w->send_cq, 0);\n", ""},
+		{"events are not acknowledged", "sleep.c", "\t\tibv_ack_cq_events(cq, 1);\n", "\t\t;\n"},
+		{"one event is taken", "sleep.c", "while (ibv_get_cq_event", "if (ibv_get_cq_event"},
+		{"answers wake nobody", "setup.c", "\trte_ring_sp_enqueue(w->answers, e);\n\twake_now(&w->bell);\n", "\trte_ring_sp_enqueue(w->answers, e);\n"},
+		{"a queue pair that stops wakes nobody", "qp.c", "\twake_now(&w->bell); /* to poll, more than twice */\n", ""},
 		{"a reset frees no mbufs", "qp.c", "rte_pktmbuf_free(q->fifo[i & q->mask].mbuf);", ""},
 	} {
 		t.Run(m.what, func(t *testing.T) {

@@ -51,6 +51,10 @@ int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct
 int verbs_worker_stop(struct verbs_worker *w);
 void verbs_worker_free(struct verbs_worker *w);
 
+/* What wakes the worker when it sleeps. */
+void verbs_sleep_open(struct verbs_worker *w);
+void verbs_sleep_close(struct verbs_worker *w);
+
 void verbs_counters_read(const struct verbs_worker *w, struct verbs_counters *to);
 const char *verbs_send_drop_name(unsigned i);
 const char *verbs_recv_drop_name(unsigned i);

@@ -158,6 +158,7 @@ static void stop_device(const struct verbs_worker *w, struct verbs_qp *q)
 {
 	set_qp_state(q, IBV_QPS_ERR); /* it may be there already */
 	q->received_by = __atomic_load_n(&w->recv_passed, __ATOMIC_ACQUIRE) + 2 * recv_lap(w);
+	wake_now(&w->bell); /* to poll, more than twice */
 }
 
 /* Waits for the worker, which polls all the time, but not for one that does not run. */

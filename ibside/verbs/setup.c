@@ -71,9 +71,9 @@ static int make_queues(struct verbs_worker *w, const struct verbs_sizes *s)
 	struct ibv_srq_init_attr srq = {.srq_context = w, .attr = {.max_wr = s->receives, .max_sge = 1}};
 
 	w->send_capacity = s->sends;
-	w->send_cq = ibv_create_cq(w->dev->ctx, (int)s->sends, w, NULL, 0);
+	w->send_cq = ibv_create_cq(w->dev->ctx, (int)s->sends, w, w->channel, 0);
 	if (w->send_cq)
-		w->recv_cq = ibv_create_cq(w->dev->ctx, (int)s->receives, w, NULL, 0);
+		w->recv_cq = ibv_create_cq(w->dev->ctx, (int)s->receives, w, w->channel, 0);
 	if (w->recv_cq)
 		w->srq = ibv_create_srq(w->dev->pd, &srq);
 	return w->srq ? 0 : errno;
@@ -89,7 +89,9 @@ int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct
 	w->pending_most = s->pending && s->pending < VERBS_PENDING ? s->pending : VERBS_PENDING;
 	for (unsigned i = 0; i < sizeof(w->ah_seed) / sizeof(w->ah_seed[0]); i++)
 		w->ah_seed[i] = rte_rand();
-	w->ib_port = (struct ib_port){.self = w, .post = verbs_post, .poll = verbs_poll, .free = verbs_free};
+	w->ib_port = (struct ib_port){
+		.self = w, .post = verbs_post, .poll = verbs_poll, .free = verbs_free, .wake = {-1, -1}};
+	verbs_sleep_open(w);
 	int err = make_memory(w, s);
 	if (!err)
 		err = make_queues(w, s);
@@ -170,6 +172,7 @@ void verbs_worker_free(struct verbs_worker *w)
 		ibv_destroy_cq(w->recv_cq);
 	if (w->send_cq)
 		ibv_destroy_cq(w->send_cq);
+	verbs_sleep_close(w);
 	for (unsigned i = 0; w->recv_mbuf && i < w->recv_slots; i++)
 		rte_pktmbuf_free(w->recv_mbuf[i]);
 	free_ring(w->requests);
@@ -246,11 +249,13 @@ void verbs_ah_answer(struct verbs_worker *w, struct ah_entry *e, struct ibv_ah *
 {
 	e->answer = ah;
 	rte_ring_sp_enqueue(w->answers, e);
+	wake_now(&w->bell);
 }
 
 void verbs_ah_flush(struct verbs_worker *w)
 {
 	__atomic_fetch_add(&w->flush_wanted, 1, __ATOMIC_RELEASE);
+	wake_now(&w->bell);
 }
 
 const char *verbs_send_drop_name(unsigned i)

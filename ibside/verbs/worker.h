@@ -2,9 +2,9 @@
 /*
  * The InfiniBand port on libibverbs. Two sides use it, and each word of it has one writer:
  *
- *   worker      post.c, poll.c, ah.c: the calls of ibside/port.h; no allocation, lock, log or system call
- *               but those of the verbs provider
- *   management  device.c, setup.c, qp.c, cm.c: called from Go, may block
+ *   worker      post.c, poll.c, ah.c, sleep.c: the calls of ibside/port.h; no allocation, lock, log or system
+ *               call but those of the verbs provider
+ *   management  device.c, setup.c, sleep.c, qp.c, cm.c: called from Go, may block
  *
  *   worker ── requests ▶ management    address handles that are missing
  *   worker ◀─ answers ─ management     an address handle, or NULL: there is none
@@ -22,6 +22,7 @@
 #include <infiniband/verbs.h>
 
 #include "ibside/port.h"
+#include "ibside/wake.h"
 
 struct rte_mbuf;
 struct rte_mempool;
@@ -177,6 +178,8 @@ struct verbs_worker {
 	uint64_t epoch; /* atomic: odd while the worker is inside a call */
 	struct ibv_srq *srq;
 	struct ibv_cq *send_cq, *recv_cq;
+	struct ibv_comp_channel *channel; /* of both; NULL: the device has none */
+	struct wake bell;                 /* management wakes the worker by it; -1: it cannot */
 	struct rte_ring *requests, *answers, *retired;
 	unsigned send_capacity; /* sends under way that the completion queue surely holds */
 	uint64_t taken, ended;  /* sends given to the device, and those that have ended */
@@ -252,6 +255,10 @@ static inline void mark_error(struct verbs_worker *w, struct verbs_qp *q)
 unsigned verbs_post(void *self, const struct ib_send *sends, unsigned n);
 unsigned verbs_poll(void *self, struct ib_recv *recvs, unsigned n);
 void verbs_free(void *self);
+
+/* sleep.c */
+void verbs_arm(void *self);
+void verbs_disarm(void *self);
 
 /* post.c: posts messages whose address handles are there now; and drops a message. */
 void verbs_post_pending(struct verbs_worker *w);

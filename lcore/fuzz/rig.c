@@ -211,6 +211,8 @@ static void complete(void *self)
 static void set_datapath(struct datapath *dp)
 {
 	static struct allow all = {.n = 1};
+	static struct wake manager;
+	dp->manager = &manager;
 	dp->mac = 0x020000000002;
 	dp->roce_pkey = 0xffff;
 	dp->roce_mtu = 4096;
@@ -315,6 +317,7 @@ struct rig *rig(void)
 	w->send = make_ring("send", RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = calloc(16, sizeof *w->groups);
 	r.datapath.requeue[0] = w->requeue;
+	r.datapath.bell[0] = &w->bell;
 	r.mirrors = make_mirrors(r.datapath.tables);
 	rte_eth_fp_ops[0] = (struct rte_eth_fp_ops){
 		.rx_pkt_burst = receive,

@@ -94,6 +94,10 @@ type Config struct {
 	Begin func(id int)
 	// LinkUps counts how often frames can pass the Ethernet port again; it is called in each turn. May be nil.
 	LinkUps func() uint64
+	// AwaitPunted has Punted tell of the next frame that a worker punts; the loop looks for frames once more after it. nil:
+	// nothing tells, and the loop looks each millisecond.
+	AwaitPunted func()
+	Punted      <-chan struct{}
 	// Police limits the rate of the group with this id; called for groups that have or had a limit.
 	Police func(id int, rate uint64)
 }

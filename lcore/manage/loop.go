@@ -98,8 +98,10 @@ func (l *Loop) start() error {
 }
 
 const (
-	// idleTick bounds how long a punted frame waits when the loop is idle: the price is a wake-up of the CPU.
+	// idleTick bounds how long a punted frame waits when the loop is idle, and nothing tells of it: the price is a wake-up
+	// of the CPU. toldTick is for what else is looked for in each turn.
 	idleTick = time.Millisecond
+	toldTick = 20 * time.Millisecond
 	// tickEvery is how often the parts do what is due.
 	tickEvery = 100 * time.Millisecond
 )
@@ -107,14 +109,18 @@ const (
 // turn takes turns until ctx ends. A flood of punted frames delays neither results nor timers: each has its turn after
 // a burst of each worker.
 func (l *Loop) turn(ctx context.Context) {
-	idle := time.NewTicker(idleTick)
+	every := idleTick
+	if l.cfg.AwaitPunted != nil {
+		every = toldTick
+	}
+	idle := time.NewTicker(every)
 	defer idle.Stop()
 	for ctx.Err() == nil {
 		l.groups.UpdateFilter()
 		if l.groups.Changed() {
 			l.publish()
 		}
-		busy := l.takePunted() > 0
+		busy := l.takePunted() > 0 || l.awaitPunted() > 0
 		l.sidr.FindHosts(time.Now())
 		l.renew(time.Now())
 		l.followLink(time.Now())
@@ -126,6 +132,7 @@ func (l *Loop) turn(ctx context.Context) {
 		select {
 		case f := <-l.inbox.C():
 			f()
+		case <-l.cfg.Punted:
 		case <-idle.C:
 		case <-ctx.Done():
 		}
@@ -196,6 +203,15 @@ func (l *Loop) takePunted() int {
 		}
 	}
 	return n
+}
+
+// awaitPunted has the next punted frame wake the loop, and takes those that came before.
+func (l *Loop) awaitPunted() int {
+	if l.cfg.AwaitPunted == nil {
+		return 0
+	}
+	l.cfg.AwaitPunted()
+	return l.takePunted()
 }
 
 // Drain rejects all pending packets, after Run has returned and the workers have stopped.

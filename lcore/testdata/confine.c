@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -23,7 +24,7 @@
 
 #include "lcore/confine.h"
 
-static int failures;
+static int failures, epoll;
 
 static void expect(const char *what, long rc, bool works)
 {
@@ -54,15 +55,20 @@ static void try_refused(void)
 	expect("process_vm_writev", syscall(SYS_process_vm_writev, getpid(), NULL, 0, NULL, 0, 0), false);
 	expect("tgkill of another process", syscall(SYS_tgkill, 1, 1, 0), false);
 	expect("an ioctl of terminals", ioctl(0, TIOCSTI, "x"), false);
+	expect("epoll_create1", epoll_create1(0), false);
+	expect("epoll_ctl", epoll_ctl(epoll, EPOLL_CTL_DEL, epoll, NULL), false);
 }
 
 static void try_allowed(int fd)
 {
 	char c = 'x';
 	struct timespec nap = {.tv_nsec = 1000};
+	struct epoll_event event;
 	expect("write", write(fd, &c, 1), true);
 	expect("sendto", sendto(fd, &c, 1, MSG_DONTWAIT, NULL, 0), true);
 	expect("nanosleep", nanosleep(&nap, NULL), true);
+	expect("epoll_wait", epoll_wait(epoll, &event, 1, 0), true);
+	expect("epoll_pwait", epoll_pwait(epoll, &event, 1, 0, NULL), true);
 	expect("futex", syscall(SYS_futex, &failures, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0), true);
 	expect("an ioctl of RDMA devices", ioctl(fd, RDMA_VERBS_IOCTL, NULL), true);
 	expect("tgkill of this process", syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0), true);
@@ -99,7 +105,7 @@ int main(int argc, char **argv)
 {
 	int pair[2];
 	pthread_t thread;
-	assert(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
+	assert(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0 && (epoll = epoll_create1(0)) >= 0);
 	if (argc > 1 && strcmp(argv[1], "abort") == 0) {
 		assert(confine() == 0);
 		abort();

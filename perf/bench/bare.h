@@ -19,6 +19,7 @@ int bare_start(struct worker *w, unsigned lcore);
 #define roce_to_ib_requeued bare_roce_to_ib_requeued
 #define ib_to_roce bare_ib_to_roce
 #define worker_poll bare_worker_round
+#define worker_drain bare_worker_drain
 #define worker_run bare_worker_run
 #endif
 

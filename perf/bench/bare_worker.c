@@ -4,6 +4,7 @@
 
 #include <rte_launch.h>
 
+#include "lcore/run.c"
 #include "lcore/worker.c"
 
 int bare_start(struct worker *w, unsigned lcore)

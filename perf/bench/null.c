@@ -141,7 +141,7 @@ struct null_port *null_port_new(void)
 	if (!d)
 		return NULL;
 	memset(d, 0, sizeof *d);
-	d->ib_port = (struct ib_port){d, null_post, null_poll, null_free};
+	d->ib_port = (struct ib_port){.self = d, .post = null_post, .poll = null_poll, .free = null_free};
 	return d;
 }
 

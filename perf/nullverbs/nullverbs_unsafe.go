@@ -12,6 +12,7 @@ package nullverbs
 #cgo LDFLAGS: -Wl,--wrap=ibv_create_cq -Wl,--wrap=ibv_destroy_cq -Wl,--wrap=ibv_create_srq -Wl,--wrap=ibv_destroy_srq
 #cgo LDFLAGS: -Wl,--wrap=ibv_create_qp -Wl,--wrap=ibv_modify_qp -Wl,--wrap=ibv_destroy_qp
 #cgo LDFLAGS: -Wl,--wrap=ibv_create_ah -Wl,--wrap=ibv_destroy_ah
+#cgo LDFLAGS: -Wl,--wrap=ibv_create_comp_channel
 #include "nullverbs.h"
 */
 import "C"

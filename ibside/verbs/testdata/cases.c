@@ -3,6 +3,7 @@
  * must balance at the end and whose mbufs must all be back in the pool. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -409,4 +410,5 @@ static void check_end(void)
 #include "handles.h"
 #include "stops.h"
 #include "blocks.h"
+#include "wakes.h"
 #include "run.h"

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <rte_mempool.h>
 
@@ -17,19 +19,29 @@ struct mock_cq {
 	struct ibv_cq cq;
 	struct ibv_wc wc[MOCK_QUEUE];
 	unsigned first, n;
+	bool armed;
+	unsigned events; /* not yet taken from the channel */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a worker may run beside the test */
-static struct mock_cq *recv_cq;
+static struct mock_cq *recv_cq, *send_cq;
 static struct verbs_context extended;
 static struct verbs_device device;
 
 static void put(struct mock_cq *c, const struct ibv_wc *wc)
 {
+	const uint64_t one = 1;
+
 	pthread_mutex_lock(&lock);
 	if (c->n == MOCK_QUEUE)
 		abort();
 	c->wc[(c->first + c->n++) % MOCK_QUEUE] = *wc;
+	if (c->armed) {
+		c->armed = false;
+		c->events++;
+		if (write(c->cq.channel->fd, &one, sizeof(one)) != sizeof(one))
+			abort();
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -133,7 +145,6 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *a)
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int n, void *arg, struct ibv_comp_channel *ch, int vector)
 {
-	(void)ch;
 	(void)vector;
 	if (n > MOCK_MAX_CQE) {
 		errno = EINVAL;
@@ -143,8 +154,52 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int n, void *arg, struct i
 	mock.recv_cqe = n;
 	c->cq.context = ctx;
 	c->cq.cq_context = arg;
-	recv_cq = c; /* the second of a worker's */
+	c->cq.channel = ch;
+	send_cq = recv_cq; /* the first of a worker's */
+	recv_cq = c;
 	return &c->cq;
+}
+
+static int req_notify_cq(struct ibv_cq *cq, int solicited)
+{
+	(void)solicited;
+	((struct mock_cq *)cq)->armed = true;
+	return 0;
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
+{
+	struct ibv_comp_channel *ch = calloc(1, sizeof(*ch));
+	ch->context = ctx;
+	ch->fd = eventfd(0, EFD_SEMAPHORE);
+	return ch;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
+{
+	close(ch->fd);
+	free(ch);
+	return 0;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **context)
+{
+	uint64_t one;
+
+	if (read(ch->fd, &one, sizeof(one)) < 0)
+		return -1;
+	struct mock_cq *c = recv_cq->events ? recv_cq : send_cq;
+	c->events--;
+	mock.unacknowledged++;
+	*cq = &c->cq;
+	*context = c->cq.cq_context;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
+{
+	(void)cq;
+	mock.unacknowledged -= n;
 }
 
 int ibv_destroy_cq(struct ibv_cq *cq)
@@ -270,6 +325,7 @@ struct verbs_worker *mock_worker(struct rte_mempool *pool, const struct verbs_si
 	extended = (struct verbs_context){.sz = sizeof(extended), .create_qp_ex = create_qp_ex};
 	extended.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	extended.context.ops.poll_cq = poll_cq;
+	extended.context.ops.req_notify_cq = req_notify_cq;
 	extended.context.ops.post_send = post_send;
 	extended.context.ops.post_srq_recv = post_srq_recv;
 	device = (struct verbs_device){

@@ -24,16 +24,17 @@ extern struct mock {
 	struct ibv_recv_wr recvs[MOCK_QUEUE];
 	struct ibv_sge recv_sges[MOCK_QUEUE];
 	unsigned recv_first, recv_n;
-	unsigned lists;         /* calls of post_send */
-	unsigned send_room;     /* sends that the next call takes; then it takes no more */
-	unsigned recv_room;     /* the same for receives */
-	int srq_wr, recv_cqe;   /* places of the receive queue, and of its completion queue */
-	unsigned transitions;   /* of queue pairs */
-	bool cq_error;          /* the completion queues are lost: nothing can be polled from them any more */
-	unsigned arriving;      /* messages that a queue pair still receives when it leaves RTS */
-	bool numbers[MOCK_QPS]; /* of queue pairs that there are, from MOCK_FIRST_QPN on */
-	unsigned blocking;      /* queue pairs asked for that do not get their own multicast back */
-	unsigned plain;         /* others that were made */
+	unsigned lists;          /* calls of post_send */
+	unsigned send_room;      /* sends that the next call takes; then it takes no more */
+	unsigned recv_room;      /* the same for receives */
+	int srq_wr, recv_cqe;    /* places of the receive queue, and of its completion queue */
+	unsigned transitions;    /* of queue pairs */
+	bool cq_error;           /* the completion queues are lost: nothing can be polled from them any more */
+	unsigned arriving;       /* messages that a queue pair still receives when it leaves RTS */
+	bool numbers[MOCK_QPS];  /* of queue pairs that there are, from MOCK_FIRST_QPN on */
+	unsigned blocking;       /* queue pairs asked for that do not get their own multicast back */
+	unsigned plain;          /* others that were made */
+	unsigned unacknowledged; /* events of completion queues */
 	void (*after_destroy)(void);
 } mock;
 

@@ -25,6 +25,7 @@ static const struct {
 	{"memory", memory, 64, true, 0},
 	{"receive queues", receive_queues, 64, true, 0},
 	{"receives", receives, 64, true, 0},
+	{"wake-ups", wake_ups, 64, true, 0},
 	{"receives of InfiniBand", receives, 64, false, 0},
 	{"no buffers", no_buffers, 64, true, 0},
 	{"reset with messages", reset_with_messages, 64, true, 0},

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker's thread: its loop. An idle worker polls for a while. Then it polls on, sleeps for a moment at a time, or
+ * sleeps until it is woken:
+ *
+ *   poll for a while ▶ arm ▶ poll once more ▶ sleep ▶ disarm
+ *
+ * It is woken by the Ethernet port, by the InfiniBand port, and by its bell: other workers and management ring it when
+ * they put something on the worker's rings. What comes before the last poll is found by it, and what comes after it
+ * ends the sleep, so nothing waits. Should a device not wake it, the sleep ends after SLEEP_MS, and is counted if there
+ * was something (overslept).
+ */
+#include <pthread.h>
+#include <rte_branch_prediction.h>
+#include <rte_ethdev.h>
+#include <rte_pause.h>
+#include <rte_rcu_qsbr.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include "worker.h"
+
+enum {
+	PATIENCE = 256, /* empty polls */
+	NAP_NS = 20000,
+	SLEEP_MS = 100,
+};
+
+static void nap(void)
+{
+	struct timespec t = {.tv_nsec = NAP_NS};
+	nanosleep(&t, NULL);
+}
+
+static void arm(struct worker *w)
+{
+	wake_arm(&w->bell);
+	w->ib_port->arm(w->ib_port->self);
+	if (w->rx_interrupt)
+		rte_eth_dev_rx_intr_enable(w->port, w->queue);
+}
+
+static void disarm(struct worker *w)
+{
+	if (w->rx_interrupt)
+		rte_eth_dev_rx_intr_disable(w->port, w->queue);
+	w->ib_port->disarm(w->ib_port->self);
+	wake_disarm(&w->bell);
+}
+
+/* Returns whether it was woken. Nobody waits for a reader of the tables that sleeps. */
+static bool await(struct worker *w)
+{
+	struct rte_rcu_qsbr *rcu = w->datapath->tables->rcu;
+	struct epoll_event event[1 + IB_WAKES + 1];
+	rte_rcu_qsbr_thread_offline(rcu, w->id);
+	int n = epoll_wait(w->epoll, event, RTE_DIM(event), SLEEP_MS);
+	rte_rcu_qsbr_thread_online(rcu, w->id);
+	return n != 0;
+}
+
+static void sleep_until_woken(struct worker *w)
+{
+	bool woken = true;
+	arm(w);
+	w->empty = 0;
+	if (!worker_poll(w) && !w->stop) {
+		COUNT(w->counters.sleeps, 1);
+		woken = await(w);
+	}
+	disarm(w);
+	if (!woken && worker_poll(w))
+		COUNT(w->counters.overslept, 1);
+}
+
+/* Injected faults delay packets, which no descriptor tells of. */
+static bool delays_packets(const struct worker *w)
+{
+	return w->inject[ROCE_TO_IB].live || w->inject[IB_TO_ROCE].live;
+}
+
+static void found_nothing(struct worker *w)
+{
+	if (w->datapath->idle == IDLE_POLL)
+		return;
+	if (++w->empty < PATIENCE)
+		rte_pause();
+	else if (w->datapath->idle == IDLE_SLEEP || delays_packets(w))
+		nap();
+	else
+		sleep_until_woken(w);
+}
+
+/* Signals are handled by Go's threads. */
+static void block_signals(void)
+{
+	sigset_t all;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+}
+
+int worker_run(void *arg)
+{
+	struct worker *w = arg;
+	struct rte_rcu_qsbr *rcu = w->datapath->tables->rcu;
+	block_signals();
+	rte_rcu_qsbr_thread_register(rcu, w->id);
+	rte_rcu_qsbr_thread_online(rcu, w->id);
+	while (likely(!w->stop)) {
+		if (likely(worker_poll(w)))
+			w->empty = 0;
+		else
+			found_nothing(w);
+	}
+	worker_drain(w);
+	rte_rcu_qsbr_thread_offline(rcu, w->id);
+	rte_rcu_qsbr_thread_unregister(rcu, w->id);
+	return 0;
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,7 +90,7 @@ func Open(c Config) (ibside.OpenPort, error) {
 	}
 	i := p.portInfo()
 	p.log.Info("ib_port", "port", p.cfg.name(), "gid", i.GID, "lid", i.LID, "mtu", i.MTU.Bytes(), "ethernet", i.Ethernet, "active", i.Active,
-		"blocks_own_multicast", p.dev.blocksOwnMulticast())
+		"blocks_own_multicast", p.dev.blocksOwnMulticast(), "thread_domains", !slices.ContainsFunc(p.workers, (*worker).outsideThreadDomain))
 	return p.administer(), nil
 }
 

@@ -64,7 +64,7 @@ static struct ibv_qp *make(const struct verbs_worker *w, void *context, struct i
 		.qp_type = IBV_QPT_UD,
 		.sq_sig_all = 0,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = w->dev->pd,
+		.pd = w->pd,
 	};
 
 	if (block) {

@@ -66,11 +66,42 @@ int verbs_limits_read(struct verbs_device *d, struct verbs_limits *to)
 	return err;
 }
 
+/* With a thread domain mlx5's queue pairs have a doorbell register that no other worker uses, and no locks. Without one
+ * they share some registers, each with a lock, with all queue pairs of the process. A provider that has none, or no
+ * more, does without. The receive queue stays outside: mlx5's library frees places of it in management's calls, too,
+ * and ends the process when two threads meet in a queue that is said to have one. */
+static void join_thread_domain(struct verbs_worker *w)
+{
+	struct ibv_td_init_attr none = {0};
+	struct ibv_parent_domain_init_attr a = {.pd = w->dev->pd};
+
+	w->pd = w->dev->pd;
+	w->td = a.td = ibv_alloc_td(w->dev->ctx, &none);
+	struct ibv_pd *parent = a.td ? ibv_alloc_parent_domain(w->dev->ctx, &a) : NULL;
+	if (parent) {
+		w->pd = parent;
+	} else if (w->td) {
+		ibv_dealloc_td(w->td);
+		w->td = NULL;
+	}
+}
+
+static void leave_thread_domain(struct verbs_worker *w)
+{
+	if (!w->td)
+		return;
+	ibv_dealloc_pd(w->pd);
+	ibv_dealloc_td(w->td);
+}
+
 static int make_queues(struct verbs_worker *w, const struct verbs_sizes *s)
 {
 	struct ibv_srq_init_attr srq = {.srq_context = w, .attr = {.max_wr = s->receives, .max_sge = 1}};
 
 	w->send_capacity = s->sends;
+	w->recv_room =
+		RTE_MIN(IB_GRH_LEN + VERBS_PAYLOAD, rte_pktmbuf_data_room_size(w->dev->pool) - RTE_PKTMBUF_HEADROOM);
+	join_thread_domain(w);
 	w->send_cq = ibv_create_cq(w->dev->ctx, (int)s->sends, w, NULL, 0);
 	if (w->send_cq)
 		w->recv_cq = ibv_create_cq(w->dev->ctx, (int)s->receives, w, NULL, 0);
@@ -114,17 +145,6 @@ static bool all_ended(struct verbs_worker *w)
 	return true;
 }
 
-static void drop_received(struct verbs_worker *w)
-{
-	struct ibv_wc wc[VERBS_BURST];
-	int got;
-
-	while ((got = ibv_poll_cq(w->recv_cq, VERBS_BURST, wc)) > 0) {
-		w->counters.received += (unsigned)got;
-		w->counters.recv_drops[RECV_DROP_shutdown] += (unsigned)got;
-	}
-}
-
 /* Received messages are counted before the queue pairs end, because devices then discard them. */
 static int end_queue_pairs(struct verbs_worker *w)
 {
@@ -133,12 +153,12 @@ static int end_queue_pairs(struct verbs_worker *w)
 	for (unsigned i = 1; i < w->qps_n; i++)
 		if (w->qps[i])
 			verbs_qp_drain(w, w->qps[i]);
-	drop_received(w);
+	verbs_drop_received(w);
 	for (unsigned i = 1; i < w->qps_n; i++) {
 		int e = w->qps[i] ? verbs_qp_end(w, w->qps[i]) : 0;
 		err = err ? err : e;
 	}
-	drop_received(w);
+	verbs_drop_received(w);
 	return err;
 }
 
@@ -172,6 +192,7 @@ void verbs_worker_free(struct verbs_worker *w)
 		ibv_destroy_cq(w->send_cq);
 	for (unsigned i = 0; w->recv_mbuf && i < w->recv_slots; i++)
 		rte_pktmbuf_free(w->recv_mbuf[i]);
+	leave_thread_domain(w);
 	free_ring(w->requests);
 	free_ring(w->answers);
 	free_ring(w->retired);

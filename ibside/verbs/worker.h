@@ -2,7 +2,7 @@
 /*
  * The InfiniBand port on libibverbs. Two sides use it, and each word of it has one writer:
  *
- *   worker      post.c, poll.c, ah.c: the calls of ibside/port.h; no allocation, lock, log or system call
+ *   worker      post.c, poll.c, portable.c, ah.c: the calls of ibside/port.h; no allocation, lock, log or system call
  *               but those of the verbs provider
  *   management  device.c, setup.c, qp.c, cm.c: called from Go, may block
  *
@@ -142,27 +142,27 @@ enum qp_state {
 	QP_DOWN,     /* management's */
 };
 
-/* A queue pair and its mbufs in flight: those of sequence numbers tail to head. */
+/* A queue pair and its mbufs in flight: those of sequence numbers tail to head. What the worker needs for each message
+ * is in the first cache line. */
 struct verbs_qp {
 	struct ibv_qp *qp; /* management frees it while the worker still finds this structure: what it needs is here */
 	uint32_t handle;
 	uint32_t qpn;
-	uint32_t qkey;
-	uint16_t pkey_index;  /* the place of its P_Key in the port's table; management's */
-	uint16_t pending_ahs; /* address handles requested for its messages and not answered yet */
-	uint32_t max_inline;  /* bytes */
 	uint32_t state;       /* atomic: enum qp_state */
+	uint32_t max_inline;  /* bytes */
+	uint32_t mask;        /* of the fifo */
+	uint32_t head, tail;  /* atomic */
+	uint16_t list;        /* its list in the burst: if that one's queue pair is this one */
+	uint16_t pending_ahs; /* address handles requested for its messages and not answered yet */
 	bool error;           /* atomic: set by whoever sees it, cleared by management */
 	bool pkey_lost;       /* atomic: it is down because its P_Key is not in the port's table */
-	uint64_t received_by; /* all that it received has been taken when recv_passed is this far; management's */
-	uint64_t batch;       /* the burst that last belongs to; 0: none */
-	struct ibv_send_wr *last;
-	uint32_t mask;       /* of the fifo */
-	uint32_t head, tail; /* atomic */
+	uint16_t pkey_index;  /* the place of its P_Key in the port's table; management's, as is all behind it */
+	uint32_t qkey;
+	uint64_t received_by; /* all that it received has been taken when recv_passed is this far */
 	struct in_flight {
-		struct rte_mbuf *mbuf;
-		struct ah_entry *ah; /* of its address handle; the entry may have been reused since */
-	} fifo[];
+		struct rte_mbuf *mbuf; /* NULL: it went inline, and is free already */
+		struct ah_entry *ah;   /* of its address handle; the entry may have been reused since */
+	} fifo[] __attribute__((aligned(64)));
 };
 
 struct pending_send {
@@ -170,11 +170,32 @@ struct pending_send {
 	struct ah_entry *entry;
 };
 
+/* A message of a burst, checked: the device is to have it. */
+struct outgoing {
+	struct verbs_qp *q;
+	struct ibv_ah *ah; /* its entry may be another's before the burst is posted; the handle outlives it */
+	struct rte_mbuf *mbuf;
+	uint32_t sequence; /* its number in the fifo */
+	uint32_t imm, dest_qpn, dest_qkey;
+	uint16_t flags; /* IB_SEND_* */
+	uint8_t list, pieces;
+	bool inlined, signaled;
+};
+
+/* One queue pair's messages of a burst. */
+struct outgoing_list {
+	struct verbs_qp *q;
+	unsigned first, last; /* of the burst's messages */
+};
+
 /* One worker's share. */
 struct verbs_worker {
 	struct ib_port ib_port;
 	struct verbs_device *dev;
-	uint64_t epoch; /* atomic: odd while the worker is inside a call */
+	struct ibv_td
+		*td; /* with pd: the queue pairs are in a thread domain of their own. NULL: the provider has none */
+	struct ibv_pd *pd; /* of the queue pairs: a parent domain, or the device's */
+	uint64_t epoch;    /* atomic: odd while the worker is inside a call */
 	struct ibv_srq *srq;
 	struct ibv_cq *send_cq, *recv_cq;
 	struct rte_ring *requests, *answers, *retired;
@@ -183,11 +204,11 @@ struct verbs_worker {
 	uint64_t cleared;       /* atomic: those that management ended */
 	uint64_t errors;        /* atomic: how often a queue pair was marked as failed */
 	uint64_t recv_passed;  /* atomic: grows with what is taken from recv_cq, and each time that it is found empty */
-	uint64_t batch;        /* the burst's number, from 1 */
 	uint32_t flush_wanted; /* atomic: set by management: drop all address handles */
 	uint32_t flushed;
 	unsigned pending_n, pending_most;
 	unsigned recv_slots, recv_free; /* of the SRQ; and how many of them have no buffer posted */
+	uint32_t recv_room;             /* of a buffer, bytes */
 	uint16_t *recv_stack;           /* the slots without a buffer */
 	struct rte_mbuf **recv_mbuf;    /* by slot */
 	unsigned ah_sets;               /* a power of two */
@@ -199,10 +220,9 @@ struct verbs_worker {
 	uint64_t drops_reset;           /* atomic: qp_reset, by management */
 	struct pending_send pending[VERBS_PENDING];
 	struct {
-		struct ibv_send_wr wr[VERBS_BURST];
+		struct outgoing out[VERBS_BURST];
 		struct ibv_sge sge[VERBS_BURST][VERBS_MAX_SGE];
-		struct verbs_qp *qp[VERBS_BURST]; /* with a list in this burst */
-		struct ibv_send_wr *first[VERBS_BURST];
+		struct outgoing_list list[VERBS_BURST];
 		unsigned n, lists;
 	} burst;
 };
@@ -257,9 +277,13 @@ void verbs_free(void *self);
 void verbs_post_pending(struct verbs_worker *w);
 void verbs_drop_send(struct verbs_worker *w, enum send_drop why, struct rte_mbuf *m);
 
-/* poll.c: posts receive buffers; takes completed sends. */
+/* poll.c: posts receive buffers. */
 void verbs_refill(struct verbs_worker *w);
+
+/* portable.c: takes up to VERBS_BURST completions of sends, and returns how many there were; for a worker that is being
+ * closed, drops what has been received. */
 unsigned verbs_complete(struct verbs_worker *w);
+void verbs_drop_received(struct verbs_worker *w);
 
 /* ah.c: the worker's cache. find returns NULL when there is no room, or the queue pair waits for too many. */
 struct ah_entry *verbs_ah_find(struct verbs_worker *w, struct verbs_qp *q, const struct ib_ah *ah, bool grh);

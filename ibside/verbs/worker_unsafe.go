@@ -80,6 +80,9 @@ func (p *Port) Pointer(worker int) unsafe.Pointer {
 	return unsafe.Pointer(&p.workers[worker].c.ib_port)
 }
 
+// outsideThreadDomain reports whether the worker's queue pairs share doorbell registers and locks with others.
+func (w *worker) outsideThreadDomain() bool { return w.c.td == nil }
+
 // stopAndFree ends the worker's share, and passes its last counters to keep.
 func (w *worker) stopAndFree(keep func(*counters)) error {
 	w.resolving.Wait()

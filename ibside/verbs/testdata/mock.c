@@ -22,6 +22,9 @@ struct mock_cq {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a worker may run beside the test */
 static struct mock_cq *recv_cq;
 static struct verbs_context extended;
+static struct ibv_pd base, parent;
+static struct ibv_td domain;
+static unsigned domains; /* that there are: parents, and their thread domains */
 static struct verbs_device device;
 
 static void put(struct mock_cq *c, const struct ibv_wc *wc)
@@ -155,7 +158,8 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 {
-	(void)pd;
+	if (pd != &base) /* see join_thread_domain */
+		abort();
 	if (a->attr.max_wr > MOCK_MAX_SRQ_WR) {
 		errno = EINVAL;
 		return NULL;
@@ -171,6 +175,13 @@ int ibv_destroy_srq(struct ibv_srq *s)
 	free(s);
 	mock.recv_n = 0;
 	return 0;
+}
+
+/* Queue pairs are in the worker's thread domain, if it has one. */
+static void check_domain(const struct ibv_pd *pd)
+{
+	if (pd != (domains ? &parent : &base))
+		abort();
 }
 
 static struct ibv_qp *new_qp(const struct ibv_qp_cap *cap, struct ibv_cq *send_cq, struct ibv_cq *recv_cq)
@@ -196,7 +207,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 {
 	struct ibv_qp *q = new_qp(&a->cap, a->send_cq, a->recv_cq);
 
-	(void)pd;
+	check_domain(pd);
 	mock.plain += q ? 1 : 0;
 	return q;
 }
@@ -208,6 +219,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_a
 	if (a->comp_mask != (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
 	    a->create_flags != IBV_QP_CREATE_BLOCK_SELF_MCAST_LB)
 		abort();
+	check_domain(a->pd);
 	mock.blocking++;
 	errno = mock_refusal;
 	return mock_refusal ? NULL : new_qp(&a->cap, a->send_cq, a->recv_cq);
@@ -252,6 +264,37 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 	return NULL;
 }
 
+/* Thread domains. */
+static struct ibv_td *alloc_td(struct ibv_context *ctx, struct ibv_td_init_attr *a)
+{
+	domain.context = ctx;
+	(void)a;
+	domains++;
+	return &domain;
+}
+
+static struct ibv_pd *alloc_parent_domain(struct ibv_context *ctx, struct ibv_parent_domain_init_attr *a)
+{
+	if (a->td != &domain || a->pd != &base)
+		abort();
+	parent.context = ctx;
+	return &parent;
+}
+
+static int dealloc_td(struct ibv_td *td)
+{
+	(void)td;
+	domains--;
+	return 0;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	if (pd != &parent || domains == 0)
+		abort();
+	return 0;
+}
+
 static void one_region(struct rte_mempool *mp, void *arg, struct rte_mempool_memhdr *h, unsigned i)
 {
 	(void)mp;
@@ -267,13 +310,20 @@ struct verbs_worker *mock_worker(struct rte_mempool *pool, const struct verbs_si
 
 	memset(&mock, 0, sizeof(mock));
 	mock.send_room = mock.recv_room = MOCK_QUEUE;
+	if (domains)
+		abort(); /* the last worker's */
 	extended = (struct verbs_context){.sz = sizeof(extended), .create_qp_ex = create_qp_ex};
+	if (!ethernet) { /* as if another provider had it */
+		extended.alloc_td = alloc_td;
+		extended.dealloc_td = dealloc_td;
+		extended.alloc_parent_domain = alloc_parent_domain;
+	}
 	extended.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	extended.context.ops.poll_cq = poll_cq;
 	extended.context.ops.post_send = post_send;
 	extended.context.ops.post_srq_recv = post_srq_recv;
 	device = (struct verbs_device){
-		.ctx = &extended.context, .pool = pool, .ethernet = ethernet, .grh = ethernet, .port = 1};
+		.ctx = &extended.context, .pd = &base, .pool = pool, .ethernet = ethernet, .grh = ethernet, .port = 1};
 	__atomic_store_n(&device.mtu, 1024, __ATOMIC_SEQ_CST);
 	rte_mempool_mem_iter(pool, one_region, NULL);
 	return verbs_worker_new(&device, s, &w) ? NULL : w;

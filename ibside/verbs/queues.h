@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the worker's calls (post.c, poll.c) and its queues at the device (portable.c). */
+#ifndef CAUSEWAY_VERBS_QUEUES_H
+#define CAUSEWAY_VERBS_QUEUES_H
+
+#include "worker.h"
+
+/* Mbufs of ended sends, to be freed together. */
+struct ended_mbufs {
+	struct rte_mbuf *mbuf[VERBS_BURST];
+	unsigned n; /* less than VERBS_BURST */
+};
+
+/* Posts the burst's lists. */
+void verbs_post_lists(struct verbs_worker *w);
+
+/* Takes up to n completions of receives, n at most VERBS_BURST, and writes the good ones to recvs, *out many. Returns
+ * how many there were; negative: the queue is lost. */
+int verbs_take_received(struct verbs_worker *w, struct ib_recv *recvs, unsigned n, unsigned *out);
+
+/* Posts n buffers, which are the device's then; those that it does not take are freed. Returns whether it took all. */
+bool verbs_post_buffers(struct verbs_worker *w, struct rte_mbuf **m, unsigned n);
+
+/* poll.c: a completion ends the n oldest sends of a queue pair, with this status of the last. */
+void verbs_end_sends(struct verbs_worker *w, struct verbs_qp *q, uint32_t n, enum ibv_wc_status status,
+		     struct ended_mbufs *ended);
+void verbs_free_ended(struct ended_mbufs *e);
+void verbs_mark_qpn(struct verbs_worker *w, uint32_t qpn);
+
+#endif

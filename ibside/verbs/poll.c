@@ -33,7 +33,7 @@ unsigned verbs_poll(void *self, struct ib_recv *recvs, unsigned n)
 
 	enter(w);
 	n = RTE_MIN(n, (unsigned)VERBS_BURST);
-	int got = verbs_take_received(w, recvs, n, &out);
+	int got = w->queues->receive(w, recvs, n, &out);
 	if (likely(got >= 0))
 		pass(w, (unsigned)got, (unsigned)got < n);
 	leave(w);
@@ -74,7 +74,7 @@ void verbs_end_sends(struct verbs_worker *w, struct verbs_qp *q, uint32_t n, enu
 		return;
 	}
 	w->counters.send_drops[SEND_DROP_wc_error]++;
-	verbs_ah_retire(w, q->fifo[(tail + n - 1) & q->mask].ah); /* it may be the cause */
+	verbs_ah_retire(w, &w->ahs[q->fifo[(tail + n - 1) & q->mask].ah]); /* it may be the cause */
 }
 
 /* The 40-byte area begins at the mbuf's data offset, so the headroom before it is free for headers. Of the mbuf only
@@ -102,8 +102,10 @@ static bool post_receives(struct verbs_worker *w)
 		return false;
 	}
 	for (unsigned i = 0; i < n; i++)
+		__builtin_prefetch(m[i], 1);
+	for (unsigned i = 0; i < n; i++)
 		make_ready(w, m[i]);
-	return verbs_post_buffers(w, m, n);
+	return w->queues->refill(w, m, n);
 }
 
 /* Posts lists of at least half a burst, to save doorbells. */
@@ -119,7 +121,7 @@ void verbs_free(void *self)
 	enum { ROUNDS = 4 };
 
 	enter(w);
-	for (int i = 0; i < ROUNDS && verbs_complete(w) == VERBS_BURST; i++)
+	for (int i = 0; i < ROUNDS && w->queues->complete(w) == VERBS_BURST; i++)
 		;
 	if (unlikely(verbs_ah_answers(w)) && w->pending_n)
 		verbs_post_pending(w);

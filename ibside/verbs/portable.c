@@ -33,12 +33,12 @@ static void fill_wr(struct ibv_send_wr *wr, const struct outgoing *o, struct ibv
 	wr->imm_data = htonl(o->imm);
 	wr->send_flags = (o->flags & IB_SEND_SOLICITED ? IBV_SEND_SOLICITED : 0) | (o->inlined ? IBV_SEND_INLINE : 0) |
 			 (o->signaled ? IBV_SEND_SIGNALED : 0);
-	wr->wr.ud.ah = o->ah;
+	wr->wr.ud.ah = (struct ibv_ah *)(uintptr_t)o->address;
 	wr->wr.ud.remote_qpn = o->dest_qpn;
 	wr->wr.ud.remote_qkey = o->dest_qkey;
 }
 
-void verbs_post_lists(struct verbs_worker *w)
+static void post(struct verbs_worker *w)
 {
 	struct ibv_send_wr wr[VERBS_BURST], *last[VERBS_BURST];
 
@@ -96,7 +96,7 @@ static bool deliver(struct verbs_worker *w, const struct ibv_wc *wc, struct ib_r
 	return true;
 }
 
-int verbs_take_received(struct verbs_worker *w, struct ib_recv *recvs, unsigned n, unsigned *out)
+static int receive(struct verbs_worker *w, struct ib_recv *recvs, unsigned n, unsigned *out)
 {
 	struct ibv_wc wc[VERBS_BURST];
 	int got = ibv_poll_cq(w->recv_cq, (int)n, wc);
@@ -106,17 +106,6 @@ int verbs_take_received(struct verbs_worker *w, struct ib_recv *recvs, unsigned 
 	for (int i = 0; i < got; i++)
 		*out += deliver(w, &wc[i], &recvs[*out]);
 	return got;
-}
-
-void verbs_drop_received(struct verbs_worker *w)
-{
-	struct ibv_wc wc[VERBS_BURST];
-	int got;
-
-	while ((got = ibv_poll_cq(w->recv_cq, VERBS_BURST, wc)) > 0) {
-		w->counters.received += (unsigned)got;
-		w->counters.recv_drops[RECV_DROP_shutdown] += (unsigned)got;
-	}
 }
 
 static struct verbs_qp *sender_of(const struct verbs_worker *w, const struct ibv_wc *wc)
@@ -137,7 +126,7 @@ static void prefetch(const struct verbs_worker *w, const struct ibv_wc *wc, int 
 }
 
 /* A completion is for all sends up to the one that it names. */
-unsigned verbs_complete(struct verbs_worker *w)
+static unsigned complete(struct verbs_worker *w)
 {
 	struct ibv_wc wc[VERBS_BURST];
 	struct ended_mbufs ended = {.n = 0};
@@ -169,7 +158,7 @@ static void fill_recv(struct verbs_worker *w, struct rte_mbuf *m, struct ibv_rec
 	*wr = (struct ibv_recv_wr){.wr_id = slot, .next = wr + 1, .sg_list = sge, .num_sge = 1};
 }
 
-bool verbs_post_buffers(struct verbs_worker *w, struct rte_mbuf **m, unsigned n)
+static bool refill(struct verbs_worker *w, struct rte_mbuf **m, unsigned n)
 {
 	struct ibv_recv_wr wr[VERBS_BURST], *bad = NULL;
 	struct ibv_sge sge[VERBS_BURST];
@@ -183,3 +172,5 @@ bool verbs_post_buffers(struct verbs_worker *w, struct rte_mbuf **m, unsigned n)
 		rte_pktmbuf_free(take_slot(w, (unsigned)bad->wr_id));
 	return false;
 }
+
+const struct verbs_queues verbs_portable = {.post = post, .complete = complete, .receive = receive, .refill = refill};

@@ -55,6 +55,14 @@ static enum send_drop check(const struct verbs_worker *w, const struct verbs_qp 
 	return unlikely(outstanding >= w->send_capacity) ? SEND_DROP_cq_full : SEND_DROPS;
 }
 
+/* A queue pair's ring is walked round, so with many of them its next blocks are in no cache. */
+static void prefetch_ring(const struct direct_sq *s)
+{
+	for (uint16_t i = 0; i < s->most; i++)
+		__builtin_prefetch(direct_block(s, (uint16_t)(s->next + i)), 1);
+	__builtin_prefetch(s->record, 1);
+}
+
 /* The queue pair's list of this burst. */
 static struct outgoing_list *list_of(struct verbs_worker *w, struct verbs_qp *q)
 {
@@ -65,6 +73,7 @@ static struct outgoing_list *list_of(struct verbs_worker *w, struct verbs_qp *q)
 	q->list = (uint16_t)w->burst.lists++;
 	l = &w->burst.list[q->list];
 	*l = (struct outgoing_list){.q = q, .first = w->burst.n};
+	prefetch_ring(&q->sq);
 	return l;
 }
 
@@ -82,9 +91,10 @@ static void queue(struct verbs_worker *w, struct verbs_qp *q, struct ah_entry *e
 	struct outgoing_list *l = list_of(w, q);
 	bool inlined = s->mbuf->pkt_len <= q->max_inline;
 	l->last = w->burst.n;
+	rte_prefetch0(e->address);
 	w->burst.out[w->burst.n++] = (struct outgoing){
 		.q = q,
-		.ah = e->ah,
+		.address = e->address,
 		.mbuf = s->mbuf,
 		.sequence = head,
 		.imm = s->imm,
@@ -96,7 +106,7 @@ static void queue(struct verbs_worker *w, struct verbs_qp *q, struct ah_entry *e
 		.inlined = inlined,
 		.signaled = ((head + 1) & (q->mask >> 1)) == 0,
 	};
-	q->fifo[head & q->mask] = (struct in_flight){inlined ? NULL : s->mbuf, e};
+	q->fifo[head & q->mask] = (struct in_flight){inlined ? NULL : s->mbuf, (uint32_t)(e - w->ahs), 0};
 	__atomic_store_n(&q->head, head + 1, __ATOMIC_RELAXED);
 	w->taken++;
 }
@@ -150,7 +160,7 @@ static void post_burst(struct verbs_worker *w)
 	for (unsigned i = 0; i < w->burst.lists; i++)
 		w->burst.out[w->burst.list[i].last].signaled = true;
 	w->counters.lists += w->burst.lists;
-	verbs_post_lists(w);
+	w->queues->post(w);
 	free_inlined(w);
 }
 

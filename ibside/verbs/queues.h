@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the worker's calls (post.c, poll.c) and its queues at the device (portable.c). */
+/* Between the worker's calls (post.c, poll.c) and its queues at the device, which are used in one of two ways: by
+ * libibverbs (portable.c), or directly (direct.h). */
 #ifndef CAUSEWAY_VERBS_QUEUES_H
 #define CAUSEWAY_VERBS_QUEUES_H
 
@@ -11,15 +12,24 @@ struct ended_mbufs {
 	unsigned n; /* less than VERBS_BURST */
 };
 
-/* Posts the burst's lists. */
-void verbs_post_lists(struct verbs_worker *w);
+/* One way. A worker has the same from its beginning to its end. */
+struct verbs_queues {
+	/* Posts the burst's lists. */
+	void (*post)(struct verbs_worker *w);
 
-/* Takes up to n completions of receives, n at most VERBS_BURST, and writes the good ones to recvs, *out many. Returns
- * how many there were; negative: the queue is lost. */
-int verbs_take_received(struct verbs_worker *w, struct ib_recv *recvs, unsigned n, unsigned *out);
+	/* Takes up to VERBS_BURST completions of sends, and returns how many there were. */
+	unsigned (*complete)(struct verbs_worker *w);
 
-/* Posts n buffers, which are the device's then; those that it does not take are freed. Returns whether it took all. */
-bool verbs_post_buffers(struct verbs_worker *w, struct rte_mbuf **m, unsigned n);
+	/* Takes up to n completions of receives, n at most VERBS_BURST, and writes the good ones to recvs, *out many.
+	 * Returns how many there were; negative: the queue is lost. */
+	int (*receive)(struct verbs_worker *w, struct ib_recv *recvs, unsigned n, unsigned *out);
+
+	/* Posts n buffers, which are the device's then; those that it does not take are freed. Returns whether it took
+	 * all. */
+	bool (*refill)(struct verbs_worker *w, struct rte_mbuf **m, unsigned n);
+};
+
+extern const struct verbs_queues verbs_portable, verbs_direct;
 
 /* poll.c: a completion ends the n oldest sends of a queue pair, with this status of the last. */
 void verbs_end_sends(struct verbs_worker *w, struct verbs_qp *q, uint32_t n, enum ibv_wc_status status,

@@ -13,6 +13,7 @@
 #include <rte_ring.h>
 
 #include "manage.h"
+#include "queues.h"
 
 static struct rte_ring *new_ring(const char *what, const struct verbs_sizes *s, unsigned size)
 {
@@ -41,7 +42,7 @@ static int make_memory(struct verbs_worker *w, const struct verbs_sizes *s)
 
 	w->ah_sets = entries / VERBS_AH_WAYS;
 	w->ahs = rte_zmalloc("ib_ahs", entries * sizeof(*w->ahs), RTE_CACHE_LINE_SIZE);
-	w->recv_slots = w->recv_free = s->receives;
+	w->recv_slots = w->recv_free = w->recv_mbufs = s->receives;
 	w->recv_stack = rte_zmalloc("ib_slots", s->receives * sizeof(*w->recv_stack), RTE_CACHE_LINE_SIZE);
 	w->recv_mbuf = rte_zmalloc("ib_recvs", s->receives * sizeof(void *), RTE_CACHE_LINE_SIZE);
 	w->qps_n = s->qps + 1;
@@ -101,13 +102,35 @@ static int make_queues(struct verbs_worker *w, const struct verbs_sizes *s)
 	w->send_capacity = s->sends;
 	w->recv_room =
 		RTE_MIN(IB_GRH_LEN + VERBS_PAYLOAD, rte_pktmbuf_data_room_size(w->dev->pool) - RTE_PKTMBUF_HEADROOM);
-	join_thread_domain(w);
 	w->send_cq = ibv_create_cq(w->dev->ctx, (int)s->sends, w, NULL, 0);
 	if (w->send_cq)
 		w->recv_cq = ibv_create_cq(w->dev->ctx, (int)s->receives, w, NULL, 0);
 	if (w->recv_cq)
 		w->srq = ibv_create_srq(w->dev->pd, &srq);
 	return w->srq ? 0 : errno;
+}
+
+static void free_queues(struct verbs_worker *w)
+{
+	if (w->srq)
+		ibv_destroy_srq(w->srq);
+	if (w->recv_cq)
+		ibv_destroy_cq(w->recv_cq);
+	if (w->send_cq)
+		ibv_destroy_cq(w->send_cq);
+	w->srq = NULL;
+	w->recv_cq = w->send_cq = NULL;
+}
+
+/* Queues that were taken from the library are not its own again: the library's worker gets others. */
+static int choose_queues(struct verbs_worker *w, const struct verbs_sizes *s)
+{
+	join_thread_domain(w);
+	int err = make_queues(w, s);
+	if (err || !w->dev->direct || verbs_direct_take(w) == 0)
+		return err;
+	free_queues(w);
+	return make_queues(w, s);
 }
 
 int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct verbs_worker **out)
@@ -121,9 +144,10 @@ int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct
 	for (unsigned i = 0; i < sizeof(w->ah_seed) / sizeof(w->ah_seed[0]); i++)
 		w->ah_seed[i] = rte_rand();
 	w->ib_port = (struct ib_port){.self = w, .post = verbs_post, .poll = verbs_poll, .free = verbs_free};
+	w->queues = &verbs_portable;
 	int err = make_memory(w, s);
 	if (!err)
-		err = make_queues(w, s);
+		err = choose_queues(w, s);
 	if (err) {
 		verbs_worker_free(w);
 		return err;
@@ -145,6 +169,19 @@ static bool all_ended(struct verbs_worker *w)
 	return true;
 }
 
+static void drop_received(struct verbs_worker *w)
+{
+	struct ib_recv r[VERBS_BURST];
+	unsigned n = 0;
+
+	for (; w->queues->receive(w, r, VERBS_BURST, &n) > 0; n = 0) {
+		w->counters.delivered -= n;
+		w->counters.recv_drops[RECV_DROP_shutdown] += n;
+		for (unsigned i = 0; i < n; i++)
+			rte_pktmbuf_free(r[i].mbuf);
+	}
+}
+
 /* Received messages are counted before the queue pairs end, because devices then discard them. */
 static int end_queue_pairs(struct verbs_worker *w)
 {
@@ -153,12 +190,12 @@ static int end_queue_pairs(struct verbs_worker *w)
 	for (unsigned i = 1; i < w->qps_n; i++)
 		if (w->qps[i])
 			verbs_qp_drain(w, w->qps[i]);
-	verbs_drop_received(w);
+	drop_received(w);
 	for (unsigned i = 1; i < w->qps_n; i++) {
 		int e = w->qps[i] ? verbs_qp_end(w, w->qps[i]) : 0;
 		err = err ? err : e;
 	}
-	verbs_drop_received(w);
+	drop_received(w);
 	return err;
 }
 
@@ -166,11 +203,12 @@ int verbs_worker_stop(struct verbs_worker *w)
 {
 	enum { TRIES = 100, PAUSE_US = 1000 };
 
+	verbs_direct_stop(w);
 	for (unsigned i = 0; i < w->pending_n; i++)
 		verbs_drop_send(w, SEND_DROP_shutdown, w->pending[i].send.mbuf);
 	w->pending_n = 0;
 	for (int i = 0; i < TRIES && !all_ended(w); i++) {
-		verbs_complete(w);
+		w->queues->complete(w);
 		usleep(PAUSE_US);
 	}
 	return end_queue_pairs(w);
@@ -184,13 +222,9 @@ static void free_ring(struct rte_ring *r)
 
 void verbs_worker_free(struct verbs_worker *w)
 {
-	if (w->srq)
-		ibv_destroy_srq(w->srq);
-	if (w->recv_cq)
-		ibv_destroy_cq(w->recv_cq);
-	if (w->send_cq)
-		ibv_destroy_cq(w->send_cq);
-	for (unsigned i = 0; w->recv_mbuf && i < w->recv_slots; i++)
+	free_queues(w);
+	verbs_direct_free(w);
+	for (unsigned i = 0; w->recv_mbuf && i < w->recv_mbufs; i++)
 		rte_pktmbuf_free(w->recv_mbuf[i]);
 	leave_thread_domain(w);
 	free_ring(w->requests);
@@ -265,7 +299,8 @@ int verbs_ah_create(struct verbs_device *d, const struct ah_key *k, unsigned sgi
 
 void verbs_ah_answer(struct verbs_worker *w, struct ah_entry *e, struct ibv_ah *ah)
 {
-	e->answer = ah;
+	e->address = ah ? verbs_direct_address(w, ah) : NULL;
+	e->answer = e->address ? ah : NULL;
 	rte_ring_sp_enqueue(w->answers, e);
 }
 

@@ -94,6 +94,7 @@ type IB struct {
 	IPoIB    string         // the interface that they are learned from; "": that of the port
 
 	AliasGIDs bool // the bridge registers RoCE hosts' GUIDs as alias GUIDs of the port
+	Direct    bool // workers may use the device's queues without its library
 }
 
 // IBPort names a port of an HCA, or the embedded software fabric.

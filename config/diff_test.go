@@ -100,6 +100,7 @@ func TestDiffSeesEveryKey(t *testing.T) {
 		"ib.gid": {`"fabric:"`, "\"mlx5_0:1\"\ngid = \"fe80::9\""}, "ib.host_gids": {`"fabric:"`, "\"mlx5_0:1\"\nhost_gids = [\"fe80::/64\"]"},
 		"translate.roce": {`roce = "10.9.0.0/24"`, `roce = "10.9.1.0/24"`}, "translate.ib": {"10.10.9.0", "10.10.8.0"},
 		"ib.nodes": {`"fabric:"`, "\"mlx5_0:1\"\nnodes = \"learn\""}, "ib.ipoib": {`"fabric:"`, "\"mlx5_0:1\"\nipoib = \"ib1\""},
+		"ib.direct":     {"", "direct = false"},
 		"ib.alias_gids": {`"fabric:"`, "\"mlx5_0:1\"\nalias_gids = true"},
 	}
 	text := strings.Replace(base, "[policy]", "[bridge]\n[workers]\n[qos]\n[metrics]\n[console]\n[log]\n[policy]", 1)

@@ -98,6 +98,9 @@ var tables = linked([]tableDoc{
 				"room for, so that their GIDs resolve to the bridge: those of IPv6 addresses with the subnet's prefix, and those of MAC addresses " +
 				"(the default GID of RoCE interfaces). With `host_gids`, only GIDs in these prefixes. Any RoCE host can claim an address, and so " +
 				"an entry. Only for `DEVICE:PORT` with InfiniBand as link layer."},
+		{name: "direct", kind: truth, def: true, example: "false",
+			meaning: "Whether workers write and read an mlx5 HCA's queues themselves, where its link layer is InfiniBand, and do not call its library for " +
+				"each message. With many proxy QPs in use that takes less than half of the time. With `false`, and on all other devices, they call libibverbs. `show ports` has what is in use."},
 		{name: "nodes", kind: text, def: "configured", words: []string{"configured", "learn"}, example: `"learn"`,
 			meaning: "Where the IB nodes come from: the `[[host]]` entries alone, or `learn`: all others are learned, as many as `[workers] " +
 				"nodes` leaves room for. A node is asked for when it sends a message, or when a RoCE host asks for its address. The kernel's " +

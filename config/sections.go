@@ -20,7 +20,7 @@ var rdmaDevice = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 // ib reads the InfiniBand side.
 func (p *parser) ib(t *table) {
 	p.cfg.IB = IB{Port: readIBPort(t), PKey: t.pkey("pkey"), HostGIDs: t.prefixes("host_gids", "fe80::2:c903:0:100/120"),
-		AliasGIDs: t.truth("alias_gids")}
+		AliasGIDs: t.truth("alias_gids"), Direct: t.truth("direct")}
 	p.cfg.IB.Learn, p.cfg.IB.NodeIdle = t.text("nodes") == "learn", time.Duration(t.number("node_idle"))*time.Second
 	p.cfg.IB.IPoIB = readInterface(t)
 	if t.has("gid") {

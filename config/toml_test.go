@@ -80,6 +80,7 @@ pkey = 0x8001
 gid = "fe80::1"
 host_gids = ["fe80::100/120"]
 alias_gids = true
+direct = false
 nodes = "learn"
 node_idle = 77
 ipoib = "ib0"

@@ -37,6 +37,7 @@ type Info struct {
 	Ethernet   bool   // the link layer: then there are no LIDs, and GIDs are IP addresses
 	Receives   int    // receive buffers that all workers keep posted at the device
 	QueuePairs int    // that the device says it has, for all programs together; 0: it does not say
+	Direct     bool   // workers use the device's queues without its library
 	Down       string // why no message can pass the port, and what to do; "": it is active
 }
 

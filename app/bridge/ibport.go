@@ -34,7 +34,7 @@ func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, o
 		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey, GID: cfg.IB.GID,
 		Pool: pool, Workers: len(cfg.Workers.LCores), ProxyQPs: workerQPs(&cfg.Workers),
 		Receives: cfg.Workers.RecvBuffers, SendDepth: cfg.Workers.ProxyQPDepth, Pending: roomsOf(cfg).handles,
-		Log: log, OnLoss: onLoss,
+		Portable: !cfg.IB.Direct, Log: log, OnLoss: onLoss,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bridge: [ib] port \"%s:%d\": %w", cfg.IB.Port.Device, cfg.IB.Port.Num, err)

@@ -91,6 +91,7 @@ type Port struct {
 	LID      string
 	MTU      int // bytes: of an IP packet on Ethernet, of a message on InfiniBand
 	Ethernet bool
+	Direct   bool // an InfiniBand port: workers use the device's queues without its library
 }
 
 // Ports returns the Ethernet port and the InfiniBand port.
@@ -100,7 +101,7 @@ func (b *Bridge) Ports() (ethernet, infiniband Port) {
 	b.whileOpen(func() {
 		p, own := b.ibPort.Info(), b.ibPort.Own()
 		ethernet.MAC = b.ethernet.mac().String()
-		infiniband.MTU, infiniband.Ethernet = p.MTU.Bytes(), p.Ethernet
+		infiniband.MTU, infiniband.Ethernet, infiniband.Direct = p.MTU.Bytes(), p.Ethernet, p.Direct
 		if own.LID != 0 {
 			infiniband.LID = own.LID.String()
 		}

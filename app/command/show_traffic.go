@@ -147,7 +147,7 @@ func runPorts(_ context.Context, c *Call) (Result, error) {
 	if i.Ethernet {
 		layer = "Ethernet"
 	}
-	infiniband := Part{Name: "infiniband", Pairs: []Pair{{"port", i.Name}, {"link layer", layer}, {"LID", i.LID}, {"MTU", i.MTU}}}
+	infiniband := Part{Name: "infiniband", Note: "direct: workers use an mlx5 HCA's queues themselves ([ib] direct).", Pairs: []Pair{{"port", i.Name}, {"link layer", layer}, {"LID", i.LID}, {"MTU", i.MTU}, {"direct", i.Direct}}}
 	for n, g := range i.GIDs {
 		if n == gidsShown {
 			infiniband.Pairs = append(infiniband.Pairs, Pair{"more GIDs", len(i.GIDs) - n})

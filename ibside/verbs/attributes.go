@@ -19,7 +19,8 @@ type attributes struct {
 	cfg *Config
 	dev interface{ readPort() (PortInfo, error) }
 
-	queuePairs int // that the device says it has
+	queuePairs int  // that the device says it has
+	direct     bool // workers use the device's queues without its library
 
 	mu      sync.RWMutex
 	port    PortInfo
@@ -48,7 +49,7 @@ func (a *attributes) checkPort() error {
 func (a *attributes) Info() ibside.Info {
 	info := a.portInfo().Info
 	info.Down = whyDown(a.cfg.name(), a.portInfo().State)
-	info.Receives, info.QueuePairs = a.cfg.Receives*a.cfg.Workers, a.queuePairs
+	info.Receives, info.QueuePairs, info.Direct = a.cfg.Receives*a.cfg.Workers, a.queuePairs, a.direct
 	return info
 }
 

@@ -2,7 +2,7 @@
 
 package verbs
 
-// #cgo pkg-config: libdpdk libibverbs librdmacm
+// #cgo pkg-config: libdpdk libibverbs libmlx5 librdmacm
 // #cgo CFLAGS: -I${SRCDIR}/../.. -O2 -Wall -Wextra -Werror
 // #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 // #include <stdlib.h>
@@ -65,6 +65,10 @@ func (d *device) poolRoom(pool *dpdk.Mempool) int {
 func (d *device) register(pool *dpdk.Mempool) error {
 	return errno(C.verbs_device_register(d.c, (*C.struct_rte_mempool)(pool.Pointer())))
 }
+
+// useDirect has workers use the device's queues without the provider's library, if it is of the kind that the port
+// knows.
+func (d *device) useDirect() { d.c.direct = C.verbs_direct_supported(d.c) }
 
 // blocksOwnMulticast reports whether queue pairs get none of the multicast back that they have sent themselves. It is
 // known once there is a worker.

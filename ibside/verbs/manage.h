@@ -33,6 +33,20 @@ struct verbs_limits {
 
 int verbs_limits_read(struct verbs_device *d, struct verbs_limits *to);
 
+/* mlx5's queues without its library. supported says whether the port's device is one for it; the others do nothing for
+ * a worker whose queues are the library's. take takes a new worker's queues, and take_qp a new queue pair, before they
+ * are used; discard ends what is left of a queue pair that has been reset; forget has the worker find it no more, once
+ * it has ended its call; address is what a worker posts of a handle. 0 or a positive errno: ENOTSUP, where the device
+ * has another form than the port knows, and ETIMEDOUT from discard, where the worker does not run. */
+bool verbs_direct_supported(const struct verbs_device *d);
+int verbs_direct_take(struct verbs_worker *w);
+void verbs_direct_free(struct verbs_worker *w);
+int verbs_direct_take_qp(struct verbs_worker *w, struct verbs_qp *q);
+int verbs_direct_discard(struct verbs_worker *w, struct verbs_qp *q);
+void verbs_direct_forget_qp(struct verbs_worker *w, struct verbs_qp *q);
+const void *verbs_direct_address(const struct verbs_worker *w, struct ibv_ah *ah);
+void verbs_direct_stop(struct verbs_worker *w); /* management is in the worker's place from now on */
+
 /* A GID table entry. */
 struct verbs_gid {
 	uint8_t gid[16];
@@ -82,7 +96,6 @@ int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q); /* at once: for on
 bool verbs_qp_take_error(struct verbs_qp *q);
 void verbs_qp_drain(struct verbs_worker *w, struct verbs_qp *q);
 bool verbs_qp_drained(const struct verbs_worker *w, const struct verbs_qp *q);
-bool verbs_qp_ended(const struct verbs_qp *q); /* whether all sends have */
 int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q, uint16_t pkey_index);
 void verbs_qp_set_pkey_lost(struct verbs_qp *q, bool lost); /* what is sent by it meanwhile is dropped as such */
 void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q);

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ type Config struct {
 	Sends     int // sends under way of one worker (8192)
 	AHs       int // address handles that each worker keeps (4096)
 	Pending   int // messages of a worker that wait for address handles, 4096 at most (4096)
+
+	Portable bool // post and poll by libibverbs also where the device's queues could be used directly
 
 	Log *slog.Logger // nil: silent
 	// Called when the device, or a part of it, is lost to this process: ErrDeviceGone. May be nil; must not call the Port.
@@ -89,7 +92,8 @@ func Open(c Config) (ibside.OpenPort, error) {
 	}
 	i := p.portInfo()
 	p.log.Info("ib_port", "port", p.cfg.name(), "gid", i.GID, "lid", i.LID, "mtu", i.MTU.Bytes(), "ethernet", i.Ethernet, "active", i.Active,
-		"blocks_own_multicast", p.dev.blocksOwnMulticast())
+		"blocks_own_multicast", p.dev.blocksOwnMulticast(), "thread_domains", !slices.ContainsFunc(p.workers, (*worker).outsideThreadDomain),
+		"direct", p.Info().Direct)
 	return p.administer(), nil
 }
 
@@ -125,6 +129,9 @@ func open(c Config) (*Port, error) {
 	}
 	p := newPort(c)
 	p.dev, p.attributes.dev, p.ahs.dev = dev, dev, dev
+	if !c.Portable {
+		dev.useDirect()
+	}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.free())
 	}
@@ -189,6 +196,7 @@ func (p *Port) build() error {
 		}
 		p.workers = append(p.workers, w)
 	}
+	p.direct = !slices.ContainsFunc(p.workers, (*worker).isPortable)
 	var err error
 	if p.cm, err = openChannel(); err != nil {
 		return fmt.Errorf("verbs: open rdma_cm: %w; load the kernel module rdma_ucm", err)

@@ -2,18 +2,18 @@
 /*
  * Sends, in message order:
  *
- *   check ▶ address handle ▶ (wait for it) ▶ queue ▶ one list per queue pair
+ *   prefetch ▶ check ▶ address handle ▶ (wait for it) ▶ burst ▶ one list per queue pair ▶ inlined mbufs freed
  *
- * A message taken here is sent or dropped with a reason. Its mbuf stays in its queue pair's fifo until its
- * completion (poll.c): the completion of a signalled send completes all before it, too.
+ * A message taken here is sent or dropped with a reason. Its place in its queue pair's fifo ends with its completion
+ * (poll.c): the completion of a signalled send completes all before it, too. Its mbuf stays there, unless the payload
+ * went inline.
  */
-#include <arpa/inet.h>
-
 #include <rte_branch_prediction.h>
 #include <rte_common.h>
 #include <rte_mbuf.h>
+#include <rte_prefetch.h>
 
-#include "worker.h"
+#include "queues.h"
 
 void verbs_drop_send(struct verbs_worker *w, enum send_drop why, struct rte_mbuf *m)
 {
@@ -21,6 +21,7 @@ void verbs_drop_send(struct verbs_worker *w, enum send_drop why, struct rte_mbuf
 	rte_pktmbuf_free(m);
 }
 
+/* Returns how many pieces the payload has; negative: one is not registered. */
 static int fill_sges(const struct verbs_device *d, struct rte_mbuf *m, struct ibv_sge *sge)
 {
 	int n = 0;
@@ -54,49 +55,59 @@ static enum send_drop check(const struct verbs_worker *w, const struct verbs_qp 
 	return unlikely(outstanding >= w->send_capacity) ? SEND_DROP_cq_full : SEND_DROPS;
 }
 
-static void fill_wr(struct ibv_send_wr *wr, struct ibv_ah *ah, const struct verbs_qp *q, const struct ib_send *s)
+/* A queue pair's ring is walked round, so with many of them its next blocks are in no cache. */
+static void prefetch_ring(const struct direct_sq *s)
 {
-	wr->wr_id = (uint64_t)q->handle << 32 | __atomic_load_n(&q->head, __ATOMIC_RELAXED);
-	wr->next = NULL;
-	wr->opcode = s->flags & IB_SEND_IMM ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
-	wr->imm_data = htonl(s->imm);
-	wr->send_flags = s->flags & IB_SEND_SOLICITED ? IBV_SEND_SOLICITED : 0;
-	if (s->mbuf->pkt_len <= q->max_inline)
-		wr->send_flags |= IBV_SEND_INLINE;
-	wr->wr.ud.ah = ah;
-	wr->wr.ud.remote_qpn = s->dest_qpn;
-	wr->wr.ud.remote_qkey = s->dest_qkey;
+	for (uint16_t i = 0; i < s->most; i++)
+		__builtin_prefetch(direct_block(s, (uint16_t)(s->next + i)), 1);
+	__builtin_prefetch(s->record, 1);
+}
+
+/* The queue pair's list of this burst. */
+static struct outgoing_list *list_of(struct verbs_worker *w, struct verbs_qp *q)
+{
+	struct outgoing_list *l = &w->burst.list[q->list];
+
+	if (q->list < w->burst.lists && l->q == q)
+		return l;
+	q->list = (uint16_t)w->burst.lists++;
+	l = &w->burst.list[q->list];
+	*l = (struct outgoing_list){.q = q, .first = w->burst.n};
+	prefetch_ring(&q->sq);
+	return l;
 }
 
 /* Puts one send at the end of its queue pair's list. At least every half queue is signalled, and the last of
- * a list (post_lists): an idle proxy QP keeps no mbufs. */
+ * a list (post_burst): an idle proxy QP keeps no mbufs. */
 static void queue(struct verbs_worker *w, struct verbs_qp *q, struct ah_entry *e, const struct ib_send *s)
 {
-	struct ibv_send_wr *wr = &w->burst.wr[w->burst.n];
 	uint32_t head = __atomic_load_n(&q->head, __ATOMIC_RELAXED);
+	int pieces = fill_sges(w->dev, s->mbuf, w->burst.sge[w->burst.n]);
 
-	wr->sg_list = w->burst.sge[w->burst.n];
-	wr->num_sge = fill_sges(w->dev, s->mbuf, wr->sg_list);
-	if (unlikely(wr->num_sge < 0)) {
+	if (unlikely(pieces < 0)) {
 		verbs_drop_send(w, SEND_DROP_not_registered, s->mbuf);
 		return;
 	}
-	fill_wr(wr, e->ah, q, s);
-	if (((head + 1) & (q->mask >> 1)) == 0)
-		wr->send_flags |= IBV_SEND_SIGNALED;
-	if (wr->send_flags & IBV_SEND_INLINE)
-		w->counters.inlined++;
-	if (q->batch != w->batch) {
-		q->batch = w->batch;
-		w->burst.qp[w->burst.lists] = q;
-		w->burst.first[w->burst.lists++] = wr;
-	} else {
-		q->last->next = wr;
-	}
-	q->last = wr;
-	q->fifo[head & q->mask] = (struct in_flight){s->mbuf, e};
+	struct outgoing_list *l = list_of(w, q);
+	bool inlined = s->mbuf->pkt_len <= q->max_inline;
+	l->last = w->burst.n;
+	rte_prefetch0(e->address);
+	w->burst.out[w->burst.n++] = (struct outgoing){
+		.q = q,
+		.address = e->address,
+		.mbuf = s->mbuf,
+		.sequence = head,
+		.imm = s->imm,
+		.dest_qpn = s->dest_qpn,
+		.dest_qkey = s->dest_qkey,
+		.flags = s->flags,
+		.list = (uint8_t)q->list,
+		.pieces = (uint8_t)pieces,
+		.inlined = inlined,
+		.signaled = ((head + 1) & (q->mask >> 1)) == 0,
+	};
+	q->fifo[head & q->mask] = (struct in_flight){inlined ? NULL : s->mbuf, (uint32_t)(e - w->ahs), 0};
 	__atomic_store_n(&q->head, head + 1, __ATOMIC_RELAXED);
-	w->burst.n++;
 	w->taken++;
 }
 
@@ -131,37 +142,42 @@ static void take(struct verbs_worker *w, const struct ib_send *s)
 		verbs_drop_send(w, SEND_DROP_ah_failed, s->mbuf);
 }
 
-/* The device accepted none from bad on: they are removed from the end of the fifo. The sends before it may lack a
- * signalled one, so the queue pair is reset in any case. */
-static void post_failed(struct verbs_worker *w, struct verbs_qp *q, const struct ibv_send_wr *bad)
+/* The payload of these is in the work requests: nobody reads the mbufs any more. */
+static void free_inlined(struct verbs_worker *w)
 {
-	uint32_t from = (uint32_t)bad->wr_id, head = __atomic_load_n(&q->head, __ATOMIC_RELAXED);
+	struct rte_mbuf *m[VERBS_BURST];
+	unsigned n = 0;
 
-	for (uint32_t i = from; i != head; i++) {
-		verbs_drop_send(w, SEND_DROP_post_failed, q->fifo[i & q->mask].mbuf);
-		w->taken--;
-	}
-	__atomic_store_n(&q->head, from, __ATOMIC_RELAXED);
-	mark_error(w, q);
+	for (unsigned i = 0; i < w->burst.n; i++)
+		if (w->burst.out[i].inlined)
+			m[n++] = w->burst.out[i].mbuf;
+	w->counters.inlined += n;
+	rte_pktmbuf_free_bulk(m, n);
 }
 
-static void post_lists(struct verbs_worker *w)
+static void post_burst(struct verbs_worker *w)
 {
-	for (unsigned i = 0; i < w->burst.lists; i++) {
-		struct verbs_qp *q = w->burst.qp[i];
-		struct ibv_send_wr *bad = NULL;
-		q->last->send_flags |= IBV_SEND_SIGNALED;
-		w->counters.lists++;
-		if (unlikely(ibv_post_send(q->qp, w->burst.first[i], &bad)))
-			post_failed(w, q, bad);
-	}
+	for (unsigned i = 0; i < w->burst.lists; i++)
+		w->burst.out[w->burst.list[i].last].signaled = true;
+	w->counters.lists += w->burst.lists;
+	w->queues->post(w);
+	free_inlined(w);
 }
 
 static void begin(struct verbs_worker *w)
 {
-	w->batch++;
 	w->burst.n = 0;
 	w->burst.lists = 0;
+}
+
+/* With many queue pairs in use none of them is in a cache. */
+static void prefetch(const struct verbs_worker *w, const struct ib_send *sends, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		unsigned at = HANDLE_INDEX(sends[i].qp);
+		if (likely(at < w->qps_n))
+			rte_prefetch0(__atomic_load_n(&w->qps[at], __ATOMIC_RELAXED));
+	}
 }
 
 unsigned verbs_post(void *self, const struct ib_send *sends, unsigned n)
@@ -171,10 +187,12 @@ unsigned verbs_post(void *self, const struct ib_send *sends, unsigned n)
 	enter(w);
 	w->counters.posted += n;
 	for (unsigned done = 0; done < n;) {
+		unsigned end = RTE_MIN(done + VERBS_BURST, n);
+		prefetch(w, &sends[done], end - done);
 		begin(w);
-		for (unsigned end = RTE_MIN(done + VERBS_BURST, n); done < end; done++)
+		for (; done < end; done++)
 			take(w, &sends[done]);
-		post_lists(w);
+		post_burst(w);
 	}
 	leave(w);
 	return n;
@@ -199,7 +217,7 @@ void verbs_post_pending(struct verbs_worker *w)
 			}
 			take(w, &h.send);
 		}
-		post_lists(w);
+		post_burst(w);
 	}
 	for (; n < w->pending_n; n++)
 		w->pending[kept++] = w->pending[n];

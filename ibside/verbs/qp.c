@@ -64,7 +64,7 @@ static struct ibv_qp *make(const struct verbs_worker *w, void *context, struct i
 		.qp_type = IBV_QPT_UD,
 		.sq_sig_all = 0,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = w->dev->pd,
+		.pd = w->pd,
 	};
 
 	if (block) {
@@ -124,6 +124,8 @@ int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_
 		q->qpn = q->qp->qp_num;
 		err = to_rts(w, q);
 	}
+	if (!err)
+		err = verbs_direct_take_qp(w, q);
 	if (err) {
 		if (q->qp)
 			ibv_destroy_qp(q->qp);
@@ -133,11 +135,6 @@ int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_
 	__atomic_store_n(&w->qps[HANDLE_INDEX(handle)], q, __ATOMIC_RELEASE);
 	*out = q;
 	return 0;
-}
-
-bool verbs_qp_ended(const struct verbs_qp *q)
-{
-	return __atomic_load_n(&q->tail, __ATOMIC_ACQUIRE) == __atomic_load_n(&q->head, __ATOMIC_ACQUIRE);
 }
 
 /* Two rounds, because the first may be a poll that began before the queue pair stopped. */
@@ -183,6 +180,14 @@ static void drop_rest(struct verbs_worker *w, struct verbs_qp *q)
 	__atomic_store_n(&q->tail, head, __ATOMIC_SEQ_CST);
 }
 
+/* The device does nothing for the queue pair any more, and neither has nor gets a completion of it. */
+static int reset(struct verbs_worker *w, struct verbs_qp *q)
+{
+	int err = set_qp_state(q, IBV_QPS_RESET);
+
+	return err ? err : verbs_direct_discard(w, q);
+}
+
 /* Takes a queue pair away from the worker once the device has ended it. Where it has not, it stays, and its caller has
  * to have it made good. */
 static int take_away(struct verbs_worker *w, struct verbs_qp *q, int err)
@@ -192,6 +197,7 @@ static int take_away(struct verbs_worker *w, struct verbs_qp *q, int err)
 		return err;
 	}
 	__atomic_store_n(&w->qps[HANDLE_INDEX(q->handle)], NULL, __ATOMIC_SEQ_CST);
+	verbs_direct_forget_qp(w, q);
 	await_worker(w);
 	drop_rest(w, q);
 	return 0;
@@ -213,7 +219,8 @@ int verbs_qp_destroy(struct verbs_worker *w, struct verbs_qp *q)
 int verbs_qp_end(struct verbs_worker *w, struct verbs_qp *q)
 {
 	set_state(w, q, QP_DOWN);
-	int err = take_away(w, q, ibv_destroy_qp(q->qp));
+	int err = w->direct ? reset(w, q) : 0;
+	err = take_away(w, q, err ? err : ibv_destroy_qp(q->qp));
 	if (!err)
 		rte_free(q);
 	return err;
@@ -224,7 +231,7 @@ int verbs_qp_rest(struct verbs_worker *w, struct verbs_qp *q)
 {
 	stop(w, q);
 	set_state(w, q, QP_DOWN);
-	return take_away(w, q, set_qp_state(q, IBV_QPS_RESET));
+	return take_away(w, q, reset(w, q));
 }
 
 int verbs_qp_free(struct verbs_qp *q)
@@ -251,7 +258,7 @@ int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q, uint16_t pkey_ind
 {
 	set_state(w, q, QP_DOWN);
 	q->pkey_index = pkey_index;
-	int err = set_qp_state(q, IBV_QPS_RESET);
+	int err = reset(w, q);
 	if (!err) {
 		drop_rest(w, q);
 		err = to_rts(w, q);

@@ -13,6 +13,7 @@
 #include <rte_ring.h>
 
 #include "manage.h"
+#include "queues.h"
 
 static struct rte_ring *new_ring(const char *what, const struct verbs_sizes *s, unsigned size)
 {
@@ -41,7 +42,7 @@ static int make_memory(struct verbs_worker *w, const struct verbs_sizes *s)
 
 	w->ah_sets = entries / VERBS_AH_WAYS;
 	w->ahs = rte_zmalloc("ib_ahs", entries * sizeof(*w->ahs), RTE_CACHE_LINE_SIZE);
-	w->recv_slots = w->recv_free = s->receives;
+	w->recv_slots = w->recv_free = w->recv_mbufs = s->receives;
 	w->recv_stack = rte_zmalloc("ib_slots", s->receives * sizeof(*w->recv_stack), RTE_CACHE_LINE_SIZE);
 	w->recv_mbuf = rte_zmalloc("ib_recvs", s->receives * sizeof(void *), RTE_CACHE_LINE_SIZE);
 	w->qps_n = s->qps + 1;
@@ -66,17 +67,70 @@ int verbs_limits_read(struct verbs_device *d, struct verbs_limits *to)
 	return err;
 }
 
+/* With a thread domain mlx5's queue pairs have a doorbell register that no other worker uses, and no locks. Without one
+ * they share some registers, each with a lock, with all queue pairs of the process. A provider that has none, or no
+ * more, does without. The receive queue stays outside: mlx5's library frees places of it in management's calls, too,
+ * and ends the process when two threads meet in a queue that is said to have one. */
+static void join_thread_domain(struct verbs_worker *w)
+{
+	struct ibv_td_init_attr none = {0};
+	struct ibv_parent_domain_init_attr a = {.pd = w->dev->pd};
+
+	w->pd = w->dev->pd;
+	w->td = a.td = ibv_alloc_td(w->dev->ctx, &none);
+	struct ibv_pd *parent = a.td ? ibv_alloc_parent_domain(w->dev->ctx, &a) : NULL;
+	if (parent) {
+		w->pd = parent;
+	} else if (w->td) {
+		ibv_dealloc_td(w->td);
+		w->td = NULL;
+	}
+}
+
+static void leave_thread_domain(struct verbs_worker *w)
+{
+	if (!w->td)
+		return;
+	ibv_dealloc_pd(w->pd);
+	ibv_dealloc_td(w->td);
+}
+
 static int make_queues(struct verbs_worker *w, const struct verbs_sizes *s)
 {
 	struct ibv_srq_init_attr srq = {.srq_context = w, .attr = {.max_wr = s->receives, .max_sge = 1}};
 
 	w->send_capacity = s->sends;
+	w->recv_room =
+		RTE_MIN(IB_GRH_LEN + VERBS_PAYLOAD, rte_pktmbuf_data_room_size(w->dev->pool) - RTE_PKTMBUF_HEADROOM);
 	w->send_cq = ibv_create_cq(w->dev->ctx, (int)s->sends, w, w->channel, 0);
 	if (w->send_cq)
 		w->recv_cq = ibv_create_cq(w->dev->ctx, (int)s->receives, w, w->channel, 0);
 	if (w->recv_cq)
 		w->srq = ibv_create_srq(w->dev->pd, &srq);
 	return w->srq ? 0 : errno;
+}
+
+static void free_queues(struct verbs_worker *w)
+{
+	if (w->srq)
+		ibv_destroy_srq(w->srq);
+	if (w->recv_cq)
+		ibv_destroy_cq(w->recv_cq);
+	if (w->send_cq)
+		ibv_destroy_cq(w->send_cq);
+	w->srq = NULL;
+	w->recv_cq = w->send_cq = NULL;
+}
+
+/* Queues that were taken from the library are not its own again: the library's worker gets others. */
+static int choose_queues(struct verbs_worker *w, const struct verbs_sizes *s)
+{
+	join_thread_domain(w);
+	int err = make_queues(w, s);
+	if (err || !w->dev->direct || verbs_direct_take(w) == 0)
+		return err;
+	free_queues(w);
+	return make_queues(w, s);
 }
 
 int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct verbs_worker **out)
@@ -92,9 +146,10 @@ int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct
 	w->ib_port = (struct ib_port){
 		.self = w, .post = verbs_post, .poll = verbs_poll, .free = verbs_free, .wake = {-1, -1}};
 	verbs_sleep_open(w);
+	w->queues = &verbs_portable;
 	int err = make_memory(w, s);
 	if (!err)
-		err = make_queues(w, s);
+		err = choose_queues(w, s);
 	if (err) {
 		verbs_worker_free(w);
 		return err;
@@ -118,12 +173,14 @@ static bool all_ended(struct verbs_worker *w)
 
 static void drop_received(struct verbs_worker *w)
 {
-	struct ibv_wc wc[VERBS_BURST];
-	int got;
+	struct ib_recv r[VERBS_BURST];
+	unsigned n = 0;
 
-	while ((got = ibv_poll_cq(w->recv_cq, VERBS_BURST, wc)) > 0) {
-		w->counters.received += (unsigned)got;
-		w->counters.recv_drops[RECV_DROP_shutdown] += (unsigned)got;
+	for (; w->queues->receive(w, r, VERBS_BURST, &n) > 0; n = 0) {
+		w->counters.delivered -= n;
+		w->counters.recv_drops[RECV_DROP_shutdown] += n;
+		for (unsigned i = 0; i < n; i++)
+			rte_pktmbuf_free(r[i].mbuf);
 	}
 }
 
@@ -148,11 +205,12 @@ int verbs_worker_stop(struct verbs_worker *w)
 {
 	enum { TRIES = 100, PAUSE_US = 1000 };
 
+	verbs_direct_stop(w);
 	for (unsigned i = 0; i < w->pending_n; i++)
 		verbs_drop_send(w, SEND_DROP_shutdown, w->pending[i].send.mbuf);
 	w->pending_n = 0;
 	for (int i = 0; i < TRIES && !all_ended(w); i++) {
-		verbs_complete(w);
+		w->queues->complete(w);
 		usleep(PAUSE_US);
 	}
 	return end_queue_pairs(w);
@@ -166,15 +224,12 @@ static void free_ring(struct rte_ring *r)
 
 void verbs_worker_free(struct verbs_worker *w)
 {
-	if (w->srq)
-		ibv_destroy_srq(w->srq);
-	if (w->recv_cq)
-		ibv_destroy_cq(w->recv_cq);
-	if (w->send_cq)
-		ibv_destroy_cq(w->send_cq);
+	free_queues(w);
+	verbs_direct_free(w);
 	verbs_sleep_close(w);
-	for (unsigned i = 0; w->recv_mbuf && i < w->recv_slots; i++)
+	for (unsigned i = 0; w->recv_mbuf && i < w->recv_mbufs; i++)
 		rte_pktmbuf_free(w->recv_mbuf[i]);
+	leave_thread_domain(w);
 	free_ring(w->requests);
 	free_ring(w->answers);
 	free_ring(w->retired);
@@ -247,7 +302,8 @@ int verbs_ah_create(struct verbs_device *d, const struct ah_key *k, unsigned sgi
 
 void verbs_ah_answer(struct verbs_worker *w, struct ah_entry *e, struct ibv_ah *ah)
 {
-	e->answer = ah;
+	e->address = ah ? verbs_direct_address(w, ah) : NULL;
+	e->answer = e->address ? ah : NULL;
 	rte_ring_sp_enqueue(w->answers, e);
 	wake_now(&w->bell);
 }

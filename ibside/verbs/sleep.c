@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "manage.h"
+#include "queues.h"
 
 /* Without a channel the port works, but cannot wake a worker. */
 void verbs_sleep_open(struct verbs_worker *w)
@@ -31,13 +32,11 @@ void verbs_sleep_close(struct verbs_worker *w)
 		close(w->bell.fd);
 }
 
-/* An error is one of the device, which ends the port. */
 void verbs_arm(void *self)
 {
 	struct verbs_worker *w = self;
 
-	ibv_req_notify_cq(w->recv_cq, 0);
-	ibv_req_notify_cq(w->send_cq, 0);
+	w->queues->arm(w);
 }
 
 void verbs_disarm(void *self)
@@ -46,6 +45,8 @@ void verbs_disarm(void *self)
 	struct ibv_cq *cq;
 	void *context;
 
-	while (ibv_get_cq_event(w->channel, &cq, &context) == 0)
+	while (ibv_get_cq_event(w->channel, &cq, &context) == 0) {
+		w->queues->told(w, cq);
 		ibv_ack_cq_events(cq, 1);
+	}
 }

@@ -2,9 +2,9 @@
 /*
  * The InfiniBand port on libibverbs. Two sides use it, and each word of it has one writer:
  *
- *   worker      post.c, poll.c, ah.c, sleep.c: the calls of ibside/port.h; no allocation, lock, log or system
- *               call but those of the verbs provider
- *   management  device.c, setup.c, sleep.c, qp.c, cm.c: called from Go, may block
+ *   worker      post.c, poll.c, ah.c, sleep.c, portable.c, direct_{post,poll}.c: the calls of ibside/port.h; no
+ *               allocation, lock, log or system call but those of the verbs provider
+ *   management  device.c, setup.c, sleep.c, qp.c, direct.c, cm.c: called from Go, may block
  *
  *   worker ── requests ▶ management    address handles that are missing
  *   worker ◀─ answers ─ management     an address handle, or NULL: there is none
@@ -88,6 +88,7 @@ struct verbs_device {
 	bool grh;                  /* atomic: the port wants one in every message; on Ethernet always so */
 	bool asked_to_block;       /* whether it keeps a queue pair's own multicast from it */
 	bool blocks_own_multicast; /* it does */
+	bool direct;               /* workers use mlx5's queues without its library, where they can */
 	uint8_t port;
 	uint32_t mtu; /* atomic: largest payload, bytes; management follows the port's */
 	unsigned mrs;
@@ -126,7 +127,8 @@ enum ah_state {
 	AH_FAILED, /* management tells when it may be removed */
 };
 
-/* Written by the worker alone, but for answer, which is management's while the entry is pending or failed. */
+/* Written by the worker alone, but for answer and address, which are management's while the entry is pending or failed.
+ */
 struct ah_entry {
 	struct ah_key key;
 	uint8_t state;
@@ -135,6 +137,7 @@ struct ah_entry {
 	uint32_t requester; /* the queue pair, by its handle, whose message caused the request */
 	struct ibv_ah *ah;
 	struct ibv_ah *answer;
+	const void *address; /* what is posted: the handle, or directly its address vector. It outlives the entry */
 };
 
 enum qp_state {
@@ -143,27 +146,48 @@ enum qp_state {
 	QP_DOWN,     /* management's */
 };
 
-/* A queue pair and its mbufs in flight: those of sequence numbers tail to head. */
+/* A send queue as mlx5 reads it. Places are counted in blocks of 64 bytes since the last reset. */
+struct direct_sq {
+	uint8_t *ring;
+	uint32_t *record; /* doorbell record: blocks posted, big-endian */
+	uint16_t mask;
+	uint16_t next; /* to write */
+	uint16_t last; /* request that was written: where it begins */
+	uint16_t most; /* of one request */
+};
+
+static inline uint8_t *direct_block(const struct direct_sq *s, uint16_t i)
+{
+	enum { BYTES = 64 };
+
+	return s->ring + (size_t)(i & s->mask) * BYTES;
+}
+
+/* A queue pair and its mbufs in flight: those of sequence numbers tail to head. What the worker needs for each message
+ * is in the first cache line, but for the library's part. */
 struct verbs_qp {
-	struct ibv_qp *qp; /* management frees it while the worker still finds this structure: what it needs is here */
 	uint32_t handle;
 	uint32_t qpn;
-	uint32_t qkey;
-	uint16_t pkey_index;  /* the place of its P_Key in the port's table; management's */
-	uint16_t pending_ahs; /* address handles requested for its messages and not answered yet */
-	uint32_t max_inline;  /* bytes */
 	uint32_t state;       /* atomic: enum qp_state */
+	uint32_t max_inline;  /* bytes */
+	uint32_t mask;        /* of the fifo */
+	uint32_t head, tail;  /* atomic */
+	uint16_t list;        /* its list in the burst: if that one's queue pair is this one */
+	uint16_t pending_ahs; /* address handles requested for its messages and not answered yet */
 	bool error;           /* atomic: set by whoever sees it, cleared by management */
 	bool pkey_lost;       /* atomic: it is down because its P_Key is not in the port's table */
-	uint64_t received_by; /* all that it received has been taken when recv_passed is this far; management's */
-	uint64_t batch;       /* the burst that last belongs to; 0: none */
-	struct ibv_send_wr *last;
-	uint32_t mask;       /* of the fifo */
-	uint32_t head, tail; /* atomic */
+	struct direct_sq sq;
+	struct ibv_qp *qp; /* management frees it while the worker still finds this structure: what it needs is here */
+	struct verbs_qp *next_in_bucket; /* atomic: see struct verbs_direct */
+	/* Management's. */
+	uint16_t pkey_index; /* the place of its P_Key in the port's table */
+	uint32_t qkey;
+	uint64_t received_by; /* all that it received has been taken when recv_passed is this far */
 	struct in_flight {
-		struct rte_mbuf *mbuf;
-		struct ah_entry *ah; /* of its address handle; the entry may have been reused since */
-	} fifo[];
+		struct rte_mbuf *mbuf; /* NULL: it went inline, and is free already */
+		uint32_t ah;           /* the entry of its address handle, which may have been reused since */
+		uint16_t block;        /* where its request begins, if that is known */
+	} fifo[] __attribute__((aligned(64)));
 };
 
 struct pending_send {
@@ -171,11 +195,34 @@ struct pending_send {
 	struct ah_entry *entry;
 };
 
+/* A message of a burst, checked: the device is to have it. */
+struct outgoing {
+	struct verbs_qp *q;
+	const void *address; /* of its entry, which may be another peer's before the burst is posted */
+	struct rte_mbuf *mbuf;
+	uint32_t sequence; /* its number in the fifo */
+	uint32_t imm, dest_qpn, dest_qkey;
+	uint16_t flags; /* IB_SEND_* */
+	uint8_t list, pieces;
+	bool inlined, signaled;
+};
+
+/* One queue pair's messages of a burst. */
+struct outgoing_list {
+	struct verbs_qp *q;
+	unsigned first, last; /* of the burst's messages */
+};
+
 /* One worker's share. */
 struct verbs_worker {
 	struct ib_port ib_port;
 	struct verbs_device *dev;
-	uint64_t epoch; /* atomic: odd while the worker is inside a call */
+	struct ibv_td
+		*td; /* with pd: the queue pairs are in a thread domain of their own. NULL: the provider has none */
+	struct ibv_pd *pd; /* of the queue pairs: a parent domain, or the device's */
+	const struct verbs_queues *queues;
+	struct verbs_direct *direct; /* NULL: the library has the queues */
+	uint64_t epoch;              /* atomic: odd while the worker is inside a call */
 	struct ibv_srq *srq;
 	struct ibv_cq *send_cq, *recv_cq;
 	struct ibv_comp_channel *channel; /* of both; NULL: the device has none */
@@ -186,15 +233,16 @@ struct verbs_worker {
 	uint64_t cleared;       /* atomic: those that management ended */
 	uint64_t errors;        /* atomic: how often a queue pair was marked as failed */
 	uint64_t recv_passed;  /* atomic: grows with what is taken from recv_cq, and each time that it is found empty */
-	uint64_t batch;        /* the burst's number, from 1 */
 	uint32_t flush_wanted; /* atomic: set by management: drop all address handles */
 	uint32_t flushed;
 	unsigned pending_n, pending_most;
-	unsigned recv_slots, recv_free; /* of the SRQ; and how many of them have no buffer posted */
+	unsigned recv_slots, recv_free; /* buffers to keep posted; and how many of them are not */
+	uint32_t recv_room;             /* of a buffer, bytes */
 	uint16_t *recv_stack;           /* the slots without a buffer */
-	struct rte_mbuf **recv_mbuf;    /* by slot */
-	unsigned ah_sets;               /* a power of two */
-	uint64_t ah_seed[4];            /* of their hash: senders cannot know who shares a set */
+	struct rte_mbuf **recv_mbuf;    /* by slot, or by the device's place */
+	unsigned recv_mbufs;
+	unsigned ah_sets;    /* a power of two */
+	uint64_t ah_seed[4]; /* of their hash: senders cannot know who shares a set */
 	struct ah_entry *ahs;
 	struct verbs_qp **qps; /* elements atomic; by index of the handle */
 	unsigned qps_n;
@@ -202,10 +250,9 @@ struct verbs_worker {
 	uint64_t drops_reset;           /* atomic: qp_reset, by management */
 	struct pending_send pending[VERBS_PENDING];
 	struct {
-		struct ibv_send_wr wr[VERBS_BURST];
+		struct outgoing out[VERBS_BURST];
 		struct ibv_sge sge[VERBS_BURST][VERBS_MAX_SGE];
-		struct verbs_qp *qp[VERBS_BURST]; /* with a list in this burst */
-		struct ibv_send_wr *first[VERBS_BURST];
+		struct outgoing_list list[VERBS_BURST];
 		unsigned n, lists;
 	} burst;
 };
@@ -243,6 +290,12 @@ static inline struct verbs_qp *verbs_qp_of(const struct verbs_worker *w, uint32_
 	return q && q->handle == handle ? q : NULL;
 }
 
+/* Whether all sends of a queue pair have ended. */
+static inline bool verbs_qp_ended(const struct verbs_qp *q)
+{
+	return __atomic_load_n(&q->tail, __ATOMIC_ACQUIRE) == __atomic_load_n(&q->head, __ATOMIC_ACQUIRE);
+}
+
 /* Marks a queue pair that is in error, for management to recover. */
 static inline void mark_error(struct verbs_worker *w, struct verbs_qp *q)
 {
@@ -264,9 +317,8 @@ void verbs_disarm(void *self);
 void verbs_post_pending(struct verbs_worker *w);
 void verbs_drop_send(struct verbs_worker *w, enum send_drop why, struct rte_mbuf *m);
 
-/* poll.c: posts receive buffers; takes completed sends. */
+/* poll.c: posts receive buffers. */
 void verbs_refill(struct verbs_worker *w);
-unsigned verbs_complete(struct verbs_worker *w);
 
 /* ah.c: the worker's cache. find returns NULL when there is no room, or the queue pair waits for too many. */
 struct ah_entry *verbs_ah_find(struct verbs_worker *w, struct verbs_qp *q, const struct ib_ah *ah, bool grh);

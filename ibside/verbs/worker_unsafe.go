@@ -80,6 +80,12 @@ func (p *Port) Pointer(worker int) unsafe.Pointer {
 	return unsafe.Pointer(&p.workers[worker].c.ib_port)
 }
 
+// isPortable reports whether the worker's queues are the library's.
+func (w *worker) isPortable() bool { return w.c.direct == nil }
+
+// outsideThreadDomain reports whether the worker's queue pairs share doorbell registers and locks with others.
+func (w *worker) outsideThreadDomain() bool { return w.c.td == nil }
+
 // stopAndFree ends the worker's share, and passes its last counters to keep.
 func (w *worker) stopAndFree(keep func(*counters)) error {
 	w.resolving.Wait()

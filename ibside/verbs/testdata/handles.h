@@ -90,6 +90,7 @@ static void handles_pending(void)
 		post(0, 100 + i, 1, 100);
 	WANT(count()->asked == 2 * VERBS_AHS_PENDING_PER_QP + 1 && count()->send_drops[SEND_DROP_ah_pending] == 20);
 	mock_complete(MOCK_QUEUE, IBV_WC_SUCCESS);
+	verbs_free(w);
 	WANT(verbs_qp_destroy(w, qp[0]) == 0); /* while its handles are pending */
 	WANT(verbs_qp_new(w, 2 << HANDLE_INDEX_BITS | 1, 0x1234, 0, DEPTH, &qp[0]) == 0);
 	post(0, 250, 1, 100); /* the last one asked for: the others' answers are not this queue pair's */
@@ -98,6 +99,24 @@ static void handles_pending(void)
 	verbs_free(w);
 	WANT(qp[0]->pending_ahs == 1 && count()->send_drops[SEND_DROP_no_qp] == VERBS_AHS_PENDING_PER_QP);
 	WANT(answer(&handle) == 1 && qp[0]->pending_ahs == 0);
+}
+
+/* A message keeps its handle when another of the same burst takes its entry. The cache of this worker has one set. */
+static void handles_evicted_in_a_burst(void)
+{
+	struct ib_send s[VERBS_AH_WAYS + 1];
+
+	for (uint8_t i = 0; i < VERBS_AH_WAYS; i++)
+		post(0, i, 1, 100);
+	WANT(answer(&handle) == VERBS_AH_WAYS);
+	mock_complete(VERBS_AH_WAYS, IBV_WC_SUCCESS);
+	mock.send_first = 0;
+	for (uint8_t i = 0; i <= VERBS_AH_WAYS; i++)
+		s[i] = to(1, i, 100);
+	verbs_post(w, s, VERBS_AH_WAYS + 1);
+	WANT(count()->evicted == 1 && mock.send_n == VERBS_AH_WAYS);
+	for (unsigned i = 0; i < VERBS_AH_WAYS; i++)
+		WANT(w->direct || mock.sends[i].wr.ud.ah == &handle);
 }
 
 /* A handle from before a request to flush all is flushed, though the worker takes it after that. */

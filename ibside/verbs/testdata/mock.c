@@ -14,17 +14,12 @@
 struct mock mock;
 int mock_refusal;
 
-/* A completion queue. */
-struct mock_cq {
-	struct ibv_cq cq;
-	struct ibv_wc wc[MOCK_QUEUE];
-	unsigned first, n;
-	bool armed;
-	unsigned events; /* not yet taken from the channel */
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a worker may run beside the test */
 static struct mock_cq *recv_cq, *send_cq;
+static struct mock_srq *recv_srq;
+static struct ibv_pd base, parent;
+static struct ibv_td domain;
+static unsigned domains; /* that there are: parents, and their thread domains */
 static struct verbs_context extended;
 static struct verbs_device device;
 
@@ -35,7 +30,10 @@ static void put(struct mock_cq *c, const struct ibv_wc *wc)
 	pthread_mutex_lock(&lock);
 	if (c->n == MOCK_QUEUE)
 		abort();
-	c->wc[(c->first + c->n++) % MOCK_QUEUE] = *wc;
+	if (c->direct)
+		rings_complete(c, wc, c == recv_cq);
+	else
+		c->wc[(c->first + c->n++) % MOCK_QUEUE] = *wc;
 	if (c->armed) {
 		c->armed = false;
 		c->events++;
@@ -45,7 +43,8 @@ static void put(struct mock_cq *c, const struct ibv_wc *wc)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Completions of the queue pair are removed from the queue without being polled, as in mlx5's __mlx5_cq_clean(). */
+/* Completions of the queue pair are removed from the queue without being polled, as in mlx5's __mlx5_cq_clean(), which
+ * leaves rings alone that a program has taken. */
 static void clean(struct ibv_cq *cq, uint32_t qpn)
 {
 	struct mock_cq *c = (struct mock_cq *)cq;
@@ -117,21 +116,39 @@ void mock_complete(unsigned n, enum ibv_wc_status status)
 	}
 }
 
+unsigned mock_buffers(void)
+{
+	return recv_srq->direct ? rings_posted(recv_srq) : mock.recv_n;
+}
+
+/* The oldest buffer, and what identifies it. */
+static struct ibv_sge take_buffer(uint64_t *id)
+{
+	struct ibv_sge to;
+
+	if (recv_srq->direct) {
+		*id = rings_take_buffer(recv_srq, &to);
+		return to;
+	}
+	if (mock.recv_n == 0)
+		abort();
+	unsigned i = mock.recv_first++ % MOCK_QUEUE;
+	mock.recv_n--;
+	*id = mock.recvs[i].wr_id;
+	return mock.recv_sges[i];
+}
+
 void mock_receive(const struct ibv_wc *like, const void *payload, unsigned len)
 {
 	struct ibv_wc wc = *like;
 
 	pthread_mutex_lock(&lock);
-	if (mock.recv_n == 0)
-		abort();
-	unsigned i = mock.recv_first++ % MOCK_QUEUE;
-	mock.recv_n--;
-	wc.wr_id = mock.recvs[i].wr_id;
+	struct ibv_sge to = take_buffer(&wc.wr_id);
 	wc.byte_len = IB_GRH_LEN + len;
 	wc.pkey_index = (uint16_t)ntohl(wc.imm_data); /* mlx5 takes both from one word */
-	if (wc.byte_len > mock.recv_sges[i].length)
+	if (wc.byte_len > to.length)
 		abort();
-	memcpy((void *)(uintptr_t)(mock.recv_sges[i].addr + IB_GRH_LEN), payload, len);
+	memcpy((void *)(uintptr_t)(to.addr + IB_GRH_LEN), payload, len);
 	pthread_mutex_unlock(&lock);
 	put(recv_cq, &wc);
 }
@@ -150,7 +167,8 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int n, void *arg, struct i
 		errno = EINVAL;
 		return NULL;
 	}
-	struct mock_cq *c = calloc(1, sizeof(*c));
+	struct mock_cq *c = aligned_alloc(MOCK_BLOCK, sizeof(*c));
+	memset(c, 0, sizeof(*c));
 	mock.recv_cqe = n;
 	c->cq.context = ctx;
 	c->cq.cq_context = arg;
@@ -210,15 +228,16 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 {
-	(void)pd;
+	if (pd != &base) /* see join_thread_domain */
+		abort();
 	if (a->attr.max_wr > MOCK_MAX_SRQ_WR) {
 		errno = EINVAL;
 		return NULL;
 	}
-	struct ibv_srq *s = calloc(1, sizeof(*s));
+	recv_srq = calloc(1, sizeof(*recv_srq));
 	mock.srq_wr = (int)a->attr.max_wr;
-	s->context = &extended.context;
-	return s;
+	recv_srq->srq.context = &extended.context;
+	return &recv_srq->srq;
 }
 
 int ibv_destroy_srq(struct ibv_srq *s)
@@ -226,6 +245,13 @@ int ibv_destroy_srq(struct ibv_srq *s)
 	free(s);
 	mock.recv_n = 0;
 	return 0;
+}
+
+/* Queue pairs are in the worker's thread domain, if it has one. */
+static void check_domain(const struct ibv_pd *pd)
+{
+	if (pd != (domains ? &parent : &base))
+		abort();
 }
 
 static struct ibv_qp *new_qp(const struct ibv_qp_cap *cap, struct ibv_cq *send_cq, struct ibv_cq *recv_cq)
@@ -236,22 +262,24 @@ static struct ibv_qp *new_qp(const struct ibv_qp_cap *cap, struct ibv_cq *send_c
 		errno = EINVAL;
 		return NULL;
 	}
-	struct ibv_qp *q = calloc(1, sizeof(*q));
-	q->context = &extended.context;
-	q->send_cq = send_cq;
-	q->recv_cq = recv_cq;
+	struct mock_qp *q = aligned_alloc(MOCK_BLOCK, sizeof(*q));
+	memset(q, 0, sizeof(*q));
+	q->qp.context = &extended.context;
+	q->qp.send_cq = send_cq;
+	q->qp.recv_cq = recv_cq;
 	while (mock.numbers[n]) /* the lowest that is free, as devices do */
 		n++;
 	mock.numbers[n] = true;
-	q->qp_num = MOCK_FIRST_QPN + n;
-	return q;
+	q->qp.qp_num = MOCK_FIRST_QPN + n;
+	rings_add(q);
+	return &q->qp;
 }
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 {
 	struct ibv_qp *q = new_qp(&a->cap, a->send_cq, a->recv_cq);
 
-	(void)pd;
+	check_domain(pd);
 	mock.plain += q ? 1 : 0;
 	return q;
 }
@@ -263,6 +291,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_a
 	if (a->comp_mask != (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
 	    a->create_flags != IBV_QP_CREATE_BLOCK_SELF_MCAST_LB)
 		abort();
+	check_domain(a->pd);
 	mock.blocking++;
 	errno = mock_refusal;
 	return mock_refusal ? NULL : new_qp(&a->cap, a->send_cq, a->recv_cq);
@@ -278,6 +307,9 @@ static void leave_state(struct ibv_qp *qp, enum ibv_qp_state next)
 	if (next == IBV_QPS_RESET) {
 		clean(qp->recv_cq, qp->qp_num);
 		clean(qp->send_cq, qp->qp_num);
+		struct mock_qp *q = (struct mock_qp *)qp;
+		q->next = 0;
+		q->record[MLX5_SND_DBR] = 0;
 	}
 }
 
@@ -294,6 +326,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	leave_state(qp, IBV_QPS_RESET);
 	mock.numbers[qp->qp_num - MOCK_FIRST_QPN] = false;
+	rings_remove((struct mock_qp *)qp);
 	free(qp);
 	if (mock.after_destroy)
 		mock.after_destroy();
@@ -307,6 +340,37 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 	return NULL;
 }
 
+/* Thread domains. */
+static struct ibv_td *alloc_td(struct ibv_context *ctx, struct ibv_td_init_attr *a)
+{
+	domain.context = ctx;
+	(void)a;
+	domains++;
+	return &domain;
+}
+
+static struct ibv_pd *alloc_parent_domain(struct ibv_context *ctx, struct ibv_parent_domain_init_attr *a)
+{
+	if (a->td != &domain || a->pd != &base)
+		abort();
+	parent.context = ctx;
+	return &parent;
+}
+
+static int dealloc_td(struct ibv_td *td)
+{
+	(void)td;
+	domains--;
+	return 0;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	if (pd != &parent || domains == 0)
+		abort();
+	return 0;
+}
+
 static void one_region(struct rte_mempool *mp, void *arg, struct rte_mempool_memhdr *h, unsigned i)
 {
 	(void)mp;
@@ -316,20 +380,33 @@ static void one_region(struct rte_mempool *mp, void *arg, struct rte_mempool_mem
 	device.mrs = i + 1;
 }
 
-struct verbs_worker *mock_worker(struct rte_mempool *pool, const struct verbs_sizes *s, bool ethernet)
+struct verbs_worker *mock_worker(struct rte_mempool *pool, const struct verbs_sizes *s, struct mock_use use)
 {
 	struct verbs_worker *w = NULL;
 
 	memset(&mock, 0, sizeof(mock));
 	mock.send_room = mock.recv_room = MOCK_QUEUE;
+	mock.cqe_size = sizeof(struct mlx5_cqe64);
+	if (domains)
+		abort(); /* the last worker's */
 	extended = (struct verbs_context){.sz = sizeof(extended), .create_qp_ex = create_qp_ex};
+	if (!use.ethernet) { /* as if another provider had it */
+		extended.alloc_td = alloc_td;
+		extended.dealloc_td = dealloc_td;
+		extended.alloc_parent_domain = alloc_parent_domain;
+	}
 	extended.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	extended.context.ops.poll_cq = poll_cq;
 	extended.context.ops.req_notify_cq = req_notify_cq;
 	extended.context.ops.post_send = post_send;
 	extended.context.ops.post_srq_recv = post_srq_recv;
-	device = (struct verbs_device){
-		.ctx = &extended.context, .pool = pool, .ethernet = ethernet, .grh = ethernet, .port = 1};
+	device = (struct verbs_device){.ctx = &extended.context,
+				       .pd = &base,
+				       .pool = pool,
+				       .ethernet = use.ethernet,
+				       .grh = use.ethernet,
+				       .port = 1};
+	device.direct = use.direct && verbs_direct_supported(&device);
 	__atomic_store_n(&device.mtu, 1024, __ATOMIC_SEQ_CST);
 	rte_mempool_mem_iter(pool, one_region, NULL);
 	return verbs_worker_new(&device, s, &w) ? NULL : w;

@@ -14,7 +14,7 @@ static void work_once(void)
 
 static bool all_slots(void)
 {
-	return w->recv_free + mock.recv_n == RECEIVES;
+	return w->recv_free + mock_buffers() == RECEIVES;
 }
 
 /* The completion queues are lost under traffic: nothing comes back from the device any more. What the worker posts then

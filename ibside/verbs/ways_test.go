@@ -72,6 +72,10 @@ func TestDirectAsLibraryNotices(t *testing.T) {
 		{"a bell is forgotten", "direct_post.c", "for (unsigned i = 0; i < w->burst.lists; i++)\n\t\tring_bell", "for (unsigned i = 1; i < w->burst.lists; i++)\n\t\tring_bell"},
 		{"an SL has three bits", "direct_poll.c", "SL_MASK = 15", "SL_MASK = 7"},
 		{"there is no GRH", "direct_poll.c", "IB_RECV_GRH : 0", "0 : 0"},
+		{"messages wake nobody", "direct_poll.c", "\tarm_cq(&w->direct->recv);\n", ""},
+		{"sends that end wake nobody", "direct_poll.c", "\tarm_cq(&w->direct->send);\n", ""},
+		{"an arming is the last one again", "direct_poll.c", "\tc->events++;\n", "\t(void)c;\n"},
+		{"an arming has not what was taken", "direct_poll.c", "MLX5_CQ_DB_REQ_NOT | (c->next & 0xffffff)", "MLX5_CQ_DB_REQ_NOT"},
 		{"the length is without the area", "direct_poll.c", "m->pkt_len = len;", "m->pkt_len = len - IB_GRH_LEN;"},
 	} {
 		t.Run(m.what, func(t *testing.T) {

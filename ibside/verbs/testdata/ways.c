@@ -4,6 +4,7 @@
  * write for the same sends is compared byte for byte, and what they read from the same completions field by field.
  */
 #include <endian.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,6 +306,54 @@ static void fail_same(void)
 	compare_counters();
 }
 
+static bool is_told(unsigned way)
+{
+	struct pollfd p = {.fd = w[way]->ib_port.wake[0], .events = POLLIN};
+
+	mlx5mem_turn(MLX5MEM_ALL); /* the device sees an arming then */
+	return poll(&p, 1, 0) > 0;
+}
+
+static void arrive(unsigned way)
+{
+	WANT(mlx5mem_deliver(&(struct mlx5mem_arrival){.qpn = qp[way][0]->qpn, .qkey = QKEY}) == 1);
+}
+
+/* A worker that sleeps is told of a message, at once of one that it has not taken, and of a send that ends. Awake it is
+ * told of nothing. */
+static void sleep_same(void)
+{
+	struct ib_recv r[VERBS_BURST];
+
+	for (unsigned way = 0; way < WAYS; way++) {
+		struct ib_send s = {.mbuf = piece(0), .ah = peer[0], .qp = qp[way][0]->handle};
+		arrive(way);
+		WANT(!is_told(way));
+		verbs_arm(w[way]);
+		WANT(is_told(way));
+		verbs_disarm(w[way]);
+		WANT(verbs_poll(w[way], r, VERBS_BURST) == 1);
+		rte_pktmbuf_free(r[0].mbuf);
+		verbs_free(w[way]);
+		verbs_arm(w[way]);
+		WANT(!is_told(way));
+		verbs_post(w[way], &s, 1);
+		WANT(is_told(way));
+		verbs_disarm(w[way]);
+		arrive(way);
+		WANT(is_told(way)); /* it was armed for messages, too */
+		verbs_disarm(w[way]);
+		arrive(way);
+		WANT(!is_told(way));
+		WANT(verbs_poll(w[way], r, VERBS_BURST) == 2);
+		rte_pktmbuf_free(r[0].mbuf);
+		rte_pktmbuf_free(r[1].mbuf);
+		verbs_free(w[way]);
+	}
+	compare_rings();
+	compare_counters();
+}
+
 static void end(void)
 {
 	struct verbs_counters c[WAYS];
@@ -354,6 +403,7 @@ int main(int argc, char **argv)
 		if (draw(20) == 0) {
 			carry_out();
 			fail_same();
+			sleep_same();
 		}
 	}
 	end();

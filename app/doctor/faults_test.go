@@ -119,7 +119,7 @@ var cpuFaults = []fault{
 	{"far card", onMlx5, "sys/bus/pci/devices/0000:5e:00.1/numa_node = 1", nil, "cpu/numa", Warning, "0000:5e:00.1 is on NUMA node 1, workers are on 0", "-"},
 	{"far interface", nil, "sys/class/net/eth1/device/numa_node = 1", nil, "cpu/numa", Warning, "eth1 is on NUMA node 1", "-"},
 	{"shared", nil, "sys/devices/system/cpu/isolated = 3", nil, "cpu/isolated", Warning, "CPU 1 is not isolated", boot13},
-	{"shared, by default", []string{"poll", "auto"}, "sys/devices/system/cpu/isolated = 3\nsys/devices/system/cpu/nohz_full = (null)", nil,
+	{"shared, by default", []string{"[policy]", workersWith("auto")}, "sys/devices/system/cpu/isolated = 3\nsys/devices/system/cpu/nohz_full = (null)", nil,
 		"cpu/isolated", Hint, "CPU 1 is not isolated: idle workers sleep", boot13},
 	{"ticks", nil, "sys/devices/system/cpu/nohz_full = (null)", nil, "cpu/nohz_full", Hint, "CPU 1,3 is not in nohz_full", boot13},
 	{"one core", nil, "sys/devices/system/cpu/cpu1/topology/thread_siblings_list = 1,3\nsys/devices/system/cpu/cpu3/topology/thread_siblings_list = 1,3", nil,

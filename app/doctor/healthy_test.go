@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -164,5 +165,10 @@ func (p patientOf) examined(t *testing.T, edits ...string) Findings {
 	if len(edits) == 1 {
 		return Examine(nil, m)
 	}
-	return Examine(load(t, append([]string{"[policy]", "[workers]\nlcores = [1, 3]\nidle = \"poll\"\n[policy]"}, edits...)...), m)
+	return Examine(load(t, append(slices.Clone(edits), "[policy]", workersWith("poll"))...), m)
+}
+
+// workersWith is what stands in place of "[policy]": two workers with this idle, too.
+func workersWith(idle string) string {
+	return "[workers]\nlcores = [1, 3]\nidle = \"" + idle + "\"\n[policy]"
 }

@@ -110,7 +110,7 @@ clean: ## remove bin
 test: lint build ## lint, build and run all tests that need no virtual machine
 	@[[ -n $$(type -P prometheus) ]] || $(MAKE) -s prometheus || echo 'test: Prometheus is missing; the tests that need it are skipped'
 	@echo 'test: all packages'
-	@.ci/test-packages -timeout 10m ./...
+	@.ci/test-packages -timeout 30m ./...
 	@echo 'test: concurrent Go packages, with the race detector'
 	@go test -race $(RACED)
 

@@ -65,8 +65,8 @@ func (s *rig) answers() []string {
 	s.t.Helper()
 	sleep(2 * time.Second) // until repeated reports have been sent
 	s.w.take()
-	s.give(igmpQuery(frame.Query{Group: netip.IPv4Unspecified(), MaxResp: time.Second}))
-	s.give(mldQuery(frame.Query{Group: netip.IPv6Unspecified(), MaxResp: time.Second}))
+	s.w.give(manage.Punted{Data: igmpQuery(frame.Query{Group: netip.IPv4Unspecified(), MaxResp: time.Second})})
+	s.w.give(manage.Punted{Data: mldQuery(frame.Query{Group: netip.IPv6Unspecified(), MaxResp: time.Second})})
 	sleep(1200 * time.Millisecond)
 	synctest.Wait()
 	reported := s.takeReports()

@@ -45,7 +45,7 @@ func TestVerbsPort(t *testing.T) {
 	defer replier.Stop()
 	defer serveUdaddy(t, a, peer, peer6)()
 	proof := proves(t, "the verbs port on a kernel device: tests of ibside/verbs in a guest")
-	flags := fmt.Sprintf("-test.skip '^(TestWithoutDevice|TestCasesNotice|TestOnLibmlx5|TestOnLibmlx5Notices|TestDeviceGone|TestEventPKey)$' -device rxe0 -netdev eth0 -peer %s,%s -peer-qpn %d -group %s -udaddy",
+	flags := fmt.Sprintf("-test.skip '^(TestWithoutDevice|TestCasesNotice|TestOnLibmlx5|TestOnLibmlx5Notices|TestDirectAsLibrary|TestDirectAsLibraryNotices|TestDeviceGone|TestEventPKey)$' -device rxe0 -netdev eth0 -peer %s,%s -peer-qpn %d -group %s -udaddy",
 		peer, peer6, replier.QPN, group)
 	run := func(flags string) {
 		t.Helper()

@@ -53,6 +53,7 @@ struct handoff {
 struct burst {
 	unsigned n;
 	uint64_t began; /* probe/latency.h */
+	unsigned bytes; /* of payload, of those that are sent */
 	bool fastpath;  /* all are */
 	struct ib_send send[BURST];
 	struct trim trim[BURST];

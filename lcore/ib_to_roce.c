@@ -237,6 +237,7 @@ static void route(struct worker *w, struct egress *e)
 	unsigned kept = 0;
 	for (unsigned i = 0; i < e->n; i++) {
 		struct route r;
+		lookup_guess_ahead(&e->lookup, i, e->n);
 		unsigned d = find_route(w, e, i, &r);
 		if (likely(d == PASS)) {
 			e->icrc[kept] = write_headers(w, &e->message[i], &r);
@@ -322,7 +323,6 @@ unsigned ib_to_roce(struct worker *w)
 		mirror_messages(w, r, n);
 	take(w, &e, r, n);
 	lookup_begin(&e.lookup, e.n);
-	lookup_guess(&e.lookup, e.n);
 	route(w, &e);
 	if (e.n == 0)
 		return n;

@@ -32,14 +32,30 @@ static inline void lookup_begin(struct lookup *l, unsigned n)
 			table_begin(lookup_table(l, i), &l->to[i], &l->to_step[i]);
 }
 
-static inline void lookup_guess(struct lookup *l, unsigned n)
+/* Entries are fetched so many packets ahead: their cache misses overlap with the work on the packets before. More at a
+ * time come later than they are needed: at 64 k entries, ahead of the whole burst, a packet took 1.3 times as long. */
+enum { GUESS_AHEAD = 8 };
+
+/* Guesses the entries of packets i to n - 1. */
+static inline void lookup_guess(struct lookup *l, unsigned i, unsigned n)
 {
-	table_guess_burst(l->from_table, l->from_step, n, l->from_entry);
+	if (unlikely(i >= n))
+		return;
+	table_guess_burst(l->from_table, l->from_step + i, n - i, l->from_entry + i);
 	if (likely(l->groups == 0))
-		table_guess_burst(l->to_table, l->to_step, n, l->to_entry);
+		table_guess_burst(l->to_table, l->to_step + i, n - i, l->to_entry + i);
 	else
-		for (unsigned i = 0; i < n; i++)
+		for (; i < n; i++)
 			l->to_entry[i] = table_guess(lookup_table(l, i), &l->to_step[i]);
+}
+
+/* To be called for each i in turn, before the entries of packet i are read. */
+static inline void lookup_guess_ahead(struct lookup *l, unsigned i, unsigned n)
+{
+	if (i == 0)
+		lookup_guess(l, 0, RTE_MIN(n, (unsigned)GUESS_AHEAD));
+	if (i % GUESS_AHEAD == 0)
+		lookup_guess(l, i + GUESS_AHEAD, RTE_MIN(n, i + 2 * GUESS_AHEAD));
 }
 
 /* The entries, or NULL. */

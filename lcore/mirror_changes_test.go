@@ -190,3 +190,25 @@ func TestMirrorOfGroupThatComesAndGoes(t *testing.T) {
 		{what: "a message to the new MGID", send: receive(other), seen: byGroup + ", " + byHost},
 	})
 }
+
+// What a requeued packet becomes is mirrored, even if nothing of its host is in the burst that was received before.
+func TestMirrorOfRequeued(t *testing.T) {
+	s := newRig(t, smallFixture())
+	host, qpn := netip.MustParseAddr("10.10.0.60"), ib.QPN(0x99)
+	l := s.filtered("host", host.String())
+	s.fromRoCE(v4(func(p *roce.Packet) { p.SrcIP, p.SrcQP = host, qpn }))
+	pending := s.takePunted()
+	if _, err := s.tables.Hosts.Put(tables.Host{IP: host, MAC: hostMAC, Version: lcore.V2}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.tables.ProxyQPs.Put(tables.ProxyQP{
+		HostQP: tables.HostQP{Host: host, HostQPN: qpn}, QP: proxyQP, QPN: 0x7f0, QKey: hostQKey, Version: lcore.V2,
+	})
+	if err != nil || len(pending) != 1 {
+		t.Fatal(len(pending), err)
+	}
+	s.fromRoCE(v4())
+	pending[0].Pending.Requeue()
+	s.work()
+	want(t, "points", points(l.end()), "received@0 waiting@0 sent@0 ")
+}

@@ -7,6 +7,7 @@ package lcore
 // #include <stdlib.h>
 // #include "setup.h"
 // #include "mirror/mirror.h"
+// #include "mirror/number.h"
 // #include "mirror/ring.h"
 // static void mirrors_add(struct mirrors *s, struct mirror_filter f, struct mirror_ring *r)
 // {

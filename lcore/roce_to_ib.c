@@ -238,8 +238,9 @@ static inline const struct proxy_qp_entry *proxy_qp_of(const struct worker *w, s
 /* Keeps the packets that this worker sends. */
 static void choose(struct worker *w, struct burst *b, bool requeued)
 {
-	unsigned kept = 0, congested = 0;
+	unsigned kept = 0, congested = 0, bytes = 0;
 	for (unsigned i = 0; i < b->n; i++) {
+		lookup_guess_ahead(&b->lookup, i, b->n);
 		const void *to = lookup_to(&b->lookup, i);
 		bool group = b->lookup.to_group[i];
 		b->lookup.to_entry[i] = to;
@@ -254,11 +255,14 @@ static void choose(struct worker *w, struct burst *b, bool requeued)
 			exception_path(w, b, i, d, requeued);
 			continue;
 		}
+		fill_send(w->datapath, b, i, proxy_qp, to);
+		bytes += b->trim[i].payload_len;
 		if (unlikely(kept != i))
 			move(b, kept, i);
 		kept++;
 	}
 	b->n = kept;
+	b->bytes = bytes;
 	if (unlikely(b->handoff.n))
 		send_handoffs(w, &b->handoff);
 	COUNT(w->counters.direction[ROCE_TO_IB].events[EVENT_ECN_CE], congested);
@@ -284,12 +288,8 @@ static void read_stamps(const struct burst *b, uint32_t *stamp)
 static void post(struct worker *w, struct burst *b)
 {
 	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
-	uint64_t bytes = 0;
+	uint64_t bytes = b->bytes;
 	uint32_t stamp[BURST];
-	for (unsigned i = 0; i < b->n; i++) {
-		fill_send(w->datapath, b, i);
-		bytes += b->trim[i].payload_len;
-	}
 	if (unlikely(b->began == LATENCY_WAITED))
 		read_stamps(b, stamp);
 	if (mirroring(w))
@@ -315,7 +315,6 @@ static void post(struct worker *w, struct burst *b)
 /* Finishes the look-ups and sends the packets. */
 static void look_up_and_post(struct worker *w, struct burst *b, bool requeued)
 {
-	lookup_guess(&b->lookup, b->n);
 	if (unlikely(!b->fastpath))
 		check_transport(w, b, requeued);
 	choose(w, b, requeued);

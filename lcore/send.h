@@ -44,11 +44,11 @@ static inline void untrim(const struct burst *b, unsigned i)
 }
 
 /* Completes the send descriptor that fastpath.h or parse.c has begun, and trims the mbuf to the payload. */
-static inline void fill_send(const struct datapath *dp, struct burst *b, unsigned i)
+static inline void fill_send(const struct datapath *dp, struct burst *b, unsigned i,
+			     const struct proxy_qp_entry *proxy_qp, const void *to)
 {
 	struct ib_send *s = &b->send[i];
 	const struct trim *trim = &b->trim[i];
-	const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
 	struct rte_mbuf *m = s->mbuf;
 	m->data_off += trim->headers;
 	m->data_len = trim->payload_len;
@@ -59,13 +59,13 @@ static inline void fill_send(const struct datapath *dp, struct burst *b, unsigne
 	table_mark_used(dp->tables, &proxy_qp->used);
 	bool rewrite;
 	if (b->lookup.to_group[i]) {
-		const struct group_entry *g = b->lookup.to_entry[i];
+		const struct group_entry *g = to;
 		address_group(&s->ah, g);
 		s->dest_qkey = g->qkey;
 		s->flags |= IB_SEND_GRH;
 		rewrite = g->flags & GROUP_REWRITE_IMM;
 	} else {
-		const struct node_entry *n = b->lookup.to_entry[i];
+		const struct node_entry *n = to;
 		address_node(dp, &s->ah, n);
 		s->flags |= grh_of(n->flags);
 		rewrite = dp->rewrite_imm;

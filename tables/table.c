@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include <rte_rcu_qsbr.h>
 
@@ -26,21 +25,12 @@ struct place {
 	unsigned lane, d;
 };
 
-static size_t array_len(uint64_t array)
-{
-	return sizeof(struct table_bucket) << (array & 63);
-}
-
-static struct table_bucket *array_buckets(uint64_t array)
-{
-	return (struct table_bucket *)(uintptr_t)(array & ~UINT64_C(63));
-}
-
 /* Returns the word for a new, empty array of 2^log2 buckets, or 0. */
-static uint64_t array_new(unsigned log2)
+static uint64_t array_new(unsigned log2, int node)
 {
-	void *p = map(sizeof(struct table_bucket) << log2);
+	void *p = map_new(sizeof(struct table_bucket) << log2);
 
+	map_near(p, sizeof(struct table_bucket) << log2, node);
 	return p ? (uint64_t)(uintptr_t)p | log2 : 0;
 }
 
@@ -58,7 +48,7 @@ static uint64_t array_keys(unsigned log2)
 
 int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const uint64_t seed[TABLE_SEED])
 {
-	struct table_writer *w = (struct table_writer *)calloc(1, sizeof(*w));
+	struct table_writer *w = (struct table_writer *)map_new(sizeof(*w));
 
 	memset(t, 0, sizeof(*t));
 	if (!w)
@@ -68,14 +58,15 @@ int table_init(struct table *t, struct rte_rcu_qsbr *rcu, uint32_t slots, const 
 	t->hash.aes = (uint64_t)table_has_aes();
 	t->writer = w;
 	w->rcu = rcu;
+	w->node = -1;
 	w->slots = slots;
 	for (w->log2_max = TABLE_LOG2_MIN; array_keys(w->log2_max) < slots;)
 		w->log2_max++;
 	w->log2_max += LOG2_SPARE;
-	w->free = (uint32_t *)map(slots * sizeof(w->free[0]));
-	w->retired = (struct retired_slot *)map(slots * sizeof(w->retired[0]));
-	t->arena = (uint8_t *)map((size_t)slots * TABLE_ENTRY);
-	t->array = array_new(TABLE_LOG2_MIN);
+	w->free = (uint32_t *)map_new(slots * sizeof(w->free[0]));
+	w->retired = (struct retired_slot *)map_new(slots * sizeof(w->retired[0]));
+	t->arena = (uint8_t *)map_new((size_t)slots * TABLE_ENTRY);
+	t->array = array_new(TABLE_LOG2_MIN, w->node);
 	if (!w->free || !w->retired || !t->arena || t->array == 0) {
 		table_fini(t);
 		return -ENOMEM;
@@ -91,6 +82,13 @@ uint64_t table_bytes(const struct table *t)
 	return w->slots * each + (sizeof(struct table_bucket) << (w->log2_max - LOG2_SPARE));
 }
 
+void table_near(struct table *t, int node)
+{
+	t->writer->node = node;
+	map_near(array_buckets(t->array), array_len(t->array), node);
+	map_near(t->arena, (size_t)t->writer->slots * TABLE_ENTRY, node);
+}
+
 void table_fini(struct table *t)
 {
 	struct table_writer *w = t->writer;
@@ -104,7 +102,7 @@ void table_fini(struct table *t)
 	unmap(t->arena, (size_t)w->slots * TABLE_ENTRY);
 	unmap(w->retired, w->slots * sizeof(w->retired[0]));
 	unmap(w->free, w->slots * sizeof(w->free[0]));
-	free(w);
+	unmap(w, sizeof(*w));
 	memset(t, 0, sizeof(*t));
 }
 
@@ -245,7 +243,7 @@ static int grow(struct table *t)
 	uint64_t array;
 
 	for (unsigned log2 = (t->array & 63) + 1; log2 <= w->log2_max; log2++) {
-		array = array_new(log2);
+		array = array_new(log2, w->node);
 		if (array == 0)
 			return -ENOMEM;
 		if (!refill(t, array)) {

@@ -222,13 +222,34 @@ static inline void table_begin_burst(const struct table *t, const struct table_k
 		table_begin(&local, &keys[i], &s[i]);
 }
 
-/* The second stage of n keys. */
+/* The first bucket beyond its home where the key of a look-up may be, or NULL. */
+static inline const struct table_bucket *table_beyond(uint64_t array, const struct table_step *s)
+{
+	uint32_t further = table_further(s->home);
+
+	return further ? table_bucket(array, s->hash, (unsigned)__builtin_ctz(further) / 4 + 1) : NULL;
+}
+
+/* The second stage of n keys, TABLE_BULK at most. One key in fifty of a full table is beyond its home: those buckets
+ * are fetched together, too. */
 static inline void table_guess_burst(const struct table *t, const struct table_step *s, unsigned n, const void **out)
 {
-	const struct table local = {.arena = t->arena};
+	const struct table local = {.arena = t->arena, .array = table_array(t)};
+	const struct table_bucket *bucket[TABLE_BULK];
+	unsigned beyond = 0;
+	uint8_t at[TABLE_BULK];
 
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		out[i] = table_guess(&local, &s[i]);
+		if (unlikely(!out[i]) && (bucket[beyond] = table_beyond(local.array, &s[i]))) {
+			__builtin_prefetch(bucket[beyond]);
+			at[beyond++] = (uint8_t)i;
+		}
+	}
+	for (unsigned i = 0; i < beyond; i++) {
+		const struct table_step step = {.hash = s[at[i]].hash, .home = bucket[i]};
+		out[at[i]] = table_guess(&local, &step);
+	}
 }
 
 static inline void table_find_stage(const struct table *t, const struct table_key *keys, unsigned n, const void **out)

@@ -6,7 +6,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum {
 	HUGE_PAGE = 2 << 20, /* a transparent huge page: spares the readers TLB misses */
@@ -19,7 +22,7 @@ static inline size_t huge_len(size_t len)
 }
 
 /* Reserves zeroed memory that costs nothing until it is touched. */
-static inline void *map(size_t len)
+static inline void *map_new(size_t len)
 {
 	size_t want = huge_len(len), slack = want < HUGE_PAGE ? 0 : HUGE_PAGE;
 	uint8_t *p = (uint8_t *)mmap(NULL, want + slack, PROT_READ | PROT_WRITE,
@@ -37,6 +40,16 @@ static inline void *map(size_t len)
 		munmap(p + head + want, slack - head);
 	madvise(p + head, want, MADV_HUGEPAGE); /* best effort: without huge pages it is only slower */
 	return p + head;
+}
+
+/* Has the pages come from a NUMA node as long as it has any left; those that are there already move. -1: any node. Best
+ * effort: a container may forbid it. */
+static inline void map_near(void *p, size_t len, int node)
+{
+	unsigned long nodes = node >= 0 && node < 64 ? 1ul << node : 0;
+
+	if (p && nodes)
+		syscall(SYS_mbind, p, huge_len(len), MPOL_PREFERRED, &nodes, 8 * sizeof(nodes), MPOL_MF_MOVE);
 }
 
 static inline void unmap(void *p, size_t len)

@@ -42,6 +42,9 @@ uint64_t table_bytes(const struct table *t);
 /* Frees everything; no reader may be left. Works on a zeroed table, too. */
 void table_fini(struct table *t);
 
+/* Has what readers read be on a NUMA node, now and when it grows, as long as that has memory left. */
+void table_near(struct table *t, int node);
+
 /* Makes n changes in order, those that put before those that delete. Readers see one after the other. If one of them
  * fails, those before it are undone. Returns 0, -ENOSPC (no free slot, or no bucket within reach) or -ENOMEM;
  * *failed is then the number of the change that failed. */

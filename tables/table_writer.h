@@ -3,7 +3,7 @@
 #ifndef CAUSEWAY_TABLE_WRITER_H
 #define CAUSEWAY_TABLE_WRITER_H
 
-#include <stdint.h>
+#include "table.h"
 
 struct rte_rcu_qsbr;
 
@@ -25,6 +25,7 @@ struct table_writer {
 	uint32_t entries;
 	uint32_t touched; /* slots from here on were never used */
 	unsigned log2_max;
+	int node; /* NUMA, of what readers read; -1: any */
 
 	uint32_t *free; /* a stack of slots */
 	uint32_t free_n;
@@ -38,5 +39,16 @@ struct table_writer {
 
 	uint64_t changes; /* atomic */
 };
+
+/* The parts of an array's word. */
+static inline size_t array_len(uint64_t array)
+{
+	return sizeof(struct table_bucket) << (array & 63);
+}
+
+static inline struct table_bucket *array_buckets(uint64_t array)
+{
+	return (struct table_bucket *)(uintptr_t)(array & ~UINT64_C(63));
+}
 
 #endif

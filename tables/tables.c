@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes and frees the set of tables; functions that concern more than one table. */
-#include <stdlib.h>
-
 #include <rte_rcu_qsbr.h>
 
+#include "table_map.h"
 #include "tables_write.h"
 
 /* Slots for at most n entries: some more, so that entries that wait for readers do not keep a full table from
@@ -18,14 +17,18 @@ static uint32_t slots_for(uint64_t n)
 static struct rte_rcu_qsbr *rcu_new(uint32_t readers)
 {
 	size_t len = rte_rcu_qsbr_get_memsize(readers);
-	struct rte_rcu_qsbr *rcu;
+	struct rte_rcu_qsbr *rcu = (struct rte_rcu_qsbr *)map_new(len);
 
-	rcu = (struct rte_rcu_qsbr *)aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(len, RTE_CACHE_LINE_SIZE));
 	if (rcu && rte_rcu_qsbr_init(rcu, readers) != 0) {
-		free(rcu);
+		unmap(rcu, len);
 		return NULL;
 	}
 	return rcu;
+}
+
+static void rcu_free(struct rte_rcu_qsbr *rcu, uint32_t readers)
+{
+	unmap(rcu, rte_rcu_qsbr_get_memsize(readers));
 }
 
 /* The GIDs of nodes and of the bridge's own port, and the LIDs of all these. */
@@ -38,18 +41,17 @@ static uint64_t sources_for(uint64_t nodes)
 
 struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * TABLE_SEED])
 {
-	struct tables *t = (struct tables *)aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*t));
+	struct tables *t = (struct tables *)map_new(sizeof(*t));
 	int err;
 
 	if (!t)
 		return NULL;
-	memset(t, 0, sizeof(*t));
 	t->max_readers = c->max_readers;
 	t->max_hosts = c->max_hosts;
 	t->max_proxy_qps = c->max_proxy_qps;
 	t->max_nodes = c->max_nodes;
 	t->max_groups = c->max_groups;
-	t->heard = (uint8_t *)calloc(c->max_nodes, 1);
+	t->heard = (uint8_t *)map_new(c->max_nodes);
 	t->rcu = rcu_new(c->max_readers);
 	err = !t->rcu || !t->heard;
 	err = err || table_init(&t->hosts, t->rcu, slots_for(c->max_hosts), &seeds[0]);
@@ -68,7 +70,7 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 
 struct tables *tables_view_new(const struct tables *t)
 {
-	struct tables *v = (struct tables *)aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*v));
+	struct tables *v = (struct tables *)map_new(sizeof(*v));
 
 	if (!v)
 		return NULL;
@@ -76,7 +78,7 @@ struct tables *tables_view_new(const struct tables *t)
 	v->view = true;
 	v->rcu = rcu_new(t->max_readers);
 	if (!v->rcu) {
-		free(v);
+		unmap(v, sizeof(*v));
 		return NULL;
 	}
 	/* Both parts of an array's word at once: the writer may be replacing it. */
@@ -92,8 +94,22 @@ struct tables *tables_view_new(const struct tables *t)
 
 void tables_view_free(struct tables *v)
 {
-	free(v->rcu);
-	free(v);
+	rcu_free(v->rcu, v->max_readers);
+	unmap(v, sizeof(*v));
+}
+
+void tables_near(struct tables *t, int node)
+{
+	table_near(&t->hosts, node);
+	table_near(&t->proxy_qps, node);
+	table_near(&t->nodes, node);
+	table_near(&t->groups, node);
+	table_near(&t->proxy_qpns, node);
+	table_near(&t->sources, node);
+	table_near(&t->mgids, node);
+	map_near(t->heard, t->max_nodes, node);
+	map_near(t->rcu, rte_rcu_qsbr_get_memsize(t->max_readers), node);
+	map_near(t, sizeof(*t), node);
 }
 
 void tables_free(struct tables *t)
@@ -105,9 +121,9 @@ void tables_free(struct tables *t)
 	table_fini(&t->proxy_qpns);
 	table_fini(&t->sources);
 	table_fini(&t->mgids);
-	free(t->rcu);
-	free(t->heard);
-	free(t);
+	rcu_free(t->rcu, t->max_readers);
+	unmap(t->heard, t->max_nodes);
+	unmap(t, sizeof(*t));
 }
 
 unsigned tables_reclaim(struct tables *t)

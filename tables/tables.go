@@ -157,6 +157,10 @@ func (t *Tables) Close() {
 	}
 }
 
+// Near has all that readers read be on their NUMA node, now and when it grows, as long as that has memory left. -1 is any
+// node.
+func (t *Tables) Near(node int) { C.tables_near(t.c, C.int(node)) }
+
 // Reclaim makes what was deleted or replaced usable again, as far as all readers have been quiescent since,
 // and returns how many entries that were. It never waits; the management loop calls it now and then.
 func (t *Tables) Reclaim() int {

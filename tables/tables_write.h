@@ -25,6 +25,9 @@ enum {
 /* Makes empty tables, with seeds for TABLES_N tables. Returns NULL when there is no memory. */
 struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * TABLE_SEED]);
 
+/* Has all that readers read be on a NUMA node, as long as that has memory left. */
+void tables_near(struct tables *t, int node);
+
 /* Frees them. No reader may be left. */
 void tables_free(struct tables *t);
 

@@ -2,57 +2,15 @@
 #include "mirror.h"
 
 #include <rte_cycles.h>
-#include <rte_errno.h>
 #include <rte_mbuf.h>
-#include <rte_mbuf_dyn.h>
 #include <string.h>
 
 #include "endpoints.h"
 #include "lcore/burst.h"
 #include "descriptor.h"
+#include "number.h"
 #include "prefilter.h"
 #include "ring.h"
-
-/* The offset of a packet's number in its mbuf. */
-static int number_at = -1;
-
-int mirror_prepare(void)
-{
-	static const struct rte_mbuf_dynfield field = {
-		.name = "causeway_mirror", .size = sizeof(uint64_t), .align = __alignof__(uint64_t)};
-	if (number_at < 0)
-		number_at = rte_mbuf_dynfield_register(&field);
-	return number_at < 0 ? -rte_errno : 0;
-}
-
-void mirror_prepare_at(int offset)
-{
-	number_at = offset;
-}
-
-static uint64_t *number_of(struct rte_mbuf *m)
-{
-	return RTE_MBUF_DYNFIELD(m, number_at, uint64_t *);
-}
-
-/* The number of a worker's packets. Numbers are never zero. */
-static uint64_t numbered(const struct worker *w, uint64_t packets)
-{
-	return (uint64_t)(w->id + 1) << 48 | (packets & UINT64_C(0xffffffffffff));
-}
-
-static void number(struct worker *w, struct rte_mbuf *m)
-{
-	*number_of(m) = numbered(w, ++w->packets_numbered);
-}
-
-static void number_frames(struct worker *w, struct rte_mbuf **m, unsigned n)
-{
-	uint64_t packets = w->packets_numbered; /* counted in a register */
-	for (unsigned i = 0; i < n; i++)
-		*number_of(m[i]) = numbered(w, ++packets);
-	w->packets_numbered = packets;
-}
 
 /* A packet at a mirror point. Its endpoints are resolved lazily. */
 struct candidate {
@@ -164,7 +122,7 @@ static bool begin(struct mirrors *all, struct selection *s, enum mirror_point p,
 		const struct mirror_filter *f = &all->mirror[i].filter;
 		all->mirror[i].ring->staged = 0;
 		all->mirror[i].ring->staged_missed = 0;
-		if (!wants_such(f, p, d, form, drop))
+		if (!wants_such(f, p, d, form, drop) || (p == MIRROR_SENT && all->mirror[i].absent[d]))
 			continue;
 		if (wants_all(f) && !mirror_ring_slot(all->mirror[i].ring)) {
 			all->mirror[i].ring->staged_missed = UINT64_MAX;
@@ -189,6 +147,16 @@ static void narrow(struct mirrors *all, struct selection *s, const struct mirror
 			s->by[i] &= prefilter(&all->mirror[i].prefilter, f, all->tables, w, n);
 		s->any |= s->by[i];
 	}
+}
+
+/* Notes which mirrors' hosts have no part in a burst that was received: nor have they in what is sent of it. begun is
+ * the selection before it was narrowed. Returns whether that is so of all mirrors. */
+static bool note_absent(struct mirrors *all, enum direction d, const struct selection *begun, const struct selection *s)
+{
+	bool absent = true;
+	for (unsigned i = 0; i < all->n; i++)
+		absent &= all->mirror[i].absent[d] = all->mirror[i].filter.by_host && begun->by[i] && !s->by[i];
+	return absent;
 }
 
 /* The next of the packets that are selected. */
@@ -222,15 +190,19 @@ static struct mirrors *mirrors_of(struct worker *w)
 	return __atomic_load_n(&w->mirrors, __ATOMIC_ACQUIRE);
 }
 
-static void stage_frames(struct mirrors *all, struct selection *s, const struct candidate *like, struct rte_mbuf **m,
-			 unsigned n)
+/* Takes out of a selection what the frames themselves rule out. */
+static void narrow_frames(struct mirrors *all, struct selection *s, struct rte_mbuf **m, unsigned n)
 {
 	struct mirror_words words;
-	if (s->filtered) {
-		words.with_qpns = s->by_qpn;
-		words_of_frames(&words, m, n);
-		narrow(all, s, &words, n);
-	}
+	if (!s->filtered)
+		return;
+	words.with_qpns = s->by_qpn;
+	words_of_frames(&words, m, n);
+	narrow(all, s, &words, n);
+}
+
+static void stage_frames(struct mirrors *all, struct selection *s, const struct candidate *like, struct rte_mbuf **m)
+{
 	while (s->any) {
 		struct candidate c = *like;
 		c.place = (uint8_t)next_of(&s->any);
@@ -248,32 +220,53 @@ void mirror_stage(struct worker *w, enum mirror_point p, enum direction d, enum 
 		return;
 	if (p == MIRROR_OWN)
 		number_frames(w, m, n);
-	if (begin(all, &s, p, d, MIRROR_FRAME, reason, n))
-		stage_frames(all, &s, &(struct candidate){.worker = w->id, .point = p, .direction = d, .drop = reason},
-			     m, n);
+	if (!begin(all, &s, p, d, MIRROR_FRAME, reason, n))
+		return;
+	narrow_frames(all, &s, m, n);
+	stage_frames(all, &s, &(struct candidate){.worker = w->id, .point = p, .direction = d, .drop = reason}, m);
 }
 
+/* Packets of a burst that no mirror can want need no numbers, which are in a cache line that nothing else uses. */
 void mirror_frames(struct worker *w, struct rte_mbuf **m, unsigned n)
 {
+	struct mirrors *all = mirrors_of(w);
+	struct selection s, begun;
+	if (!all)
+		return;
+	begin(all, &s, MIRROR_RECEIVED, ROCE_TO_IB, MIRROR_FRAME, PASS, n);
+	begun = s;
+	narrow_frames(all, &s, m, n);
+	if (note_absent(all, ROCE_TO_IB, &begun, &s))
+		return;
 	number_frames(w, m, n);
-	mirror_stage(w, MIRROR_RECEIVED, ROCE_TO_IB, PASS, m, n);
-	mirror_taken(w, n);
+	stage_frames(all, &s, &(struct candidate){.worker = w->id, .point = MIRROR_RECEIVED, .direction = ROCE_TO_IB},
+		     m);
+	publish_taken(all, n);
 }
 
-static void stage_messages(struct worker *w, struct mirrors *all, enum mirror_point p, enum drop reason,
-			   const struct ib_recv *r, unsigned n)
+/* Selects among messages, as far as they themselves rule out. Returns whether some mirror may want what becomes of
+ * them. */
+static bool select_messages(struct mirrors *all, struct selection *s, enum mirror_point p, enum drop reason,
+			    const struct ib_recv *r, unsigned n)
+{
+	struct mirror_words words;
+	bool some = begin(all, s, p, IB_TO_ROCE, MIRROR_MESSAGE, reason, n);
+	const struct selection begun = *s;
+	if (some && s->filtered) {
+		words.with_qpns = s->by_qpn;
+		words_of_messages(&words, all, r, n);
+		narrow(all, s, &words, n);
+	}
+	return p != MIRROR_RECEIVED || !note_absent(all, IB_TO_ROCE, &begun, s);
+}
+
+static void stage_messages(const struct worker *w, struct mirrors *all, struct selection *s, enum mirror_point p,
+			   enum drop reason, const struct ib_recv *r, unsigned n)
 {
 	const struct tables *t = w->datapath->tables;
-	struct mirror_words words;
-	struct selection s;
-	if (begin(all, &s, p, IB_TO_ROCE, MIRROR_MESSAGE, reason, n) && s.filtered) {
-		words.with_qpns = s.by_qpn;
-		words_of_messages(&words, all, r, n);
-		narrow(all, &s, &words, n);
-	}
-	while (s.any) {
-		unsigned i = next_of(&s.any);
-		stage(all, &s,
+	while (s->any) {
+		unsigned i = next_of(&s->any);
+		stage(all, s,
 		      &(struct candidate){.mbuf = r[i].mbuf,
 					  .ib = mirror_ib_of_recv(t, &r[i]),
 					  .worker = w->id,
@@ -289,13 +282,11 @@ static void stage_messages(struct worker *w, struct mirrors *all, enum mirror_po
 void mirror_messages(struct worker *w, const struct ib_recv *r, unsigned n)
 {
 	struct mirrors *all = mirrors_of(w);
-	if (!all)
+	struct selection s;
+	if (!all || !select_messages(all, &s, MIRROR_RECEIVED, PASS, r, n))
 		return;
-	uint64_t packets = w->packets_numbered;
-	for (unsigned i = 0; i < n; i++)
-		*number_of(r[i].mbuf) = numbered(w, ++packets);
-	w->packets_numbered = packets;
-	stage_messages(w, all, MIRROR_RECEIVED, PASS, r, n);
+	number_messages(w, r, n);
+	stage_messages(w, all, &s, MIRROR_RECEIVED, PASS, r, n);
 }
 
 void mirror_stage_sends(struct worker *w, const struct burst *b)
@@ -305,6 +296,8 @@ void mirror_stage_sends(struct worker *w, const struct burst *b)
 	struct selection s;
 	if (!all)
 		return;
+	if (b->began == LATENCY_WAITED) /* requeued packets are not of the burst that was received last */
+		note_absent(all, ROCE_TO_IB, &(struct selection){0}, &(struct selection){0});
 	if (begin(all, &s, MIRROR_SENT, ROCE_TO_IB, MIRROR_SEND, PASS, b->n) && s.filtered) {
 		words.with_qpns = s.by_qpn;
 		words_of_sends(&words, b);
@@ -337,10 +330,12 @@ static void stage_drop(struct mirrors *all, const struct candidate *c)
 {
 	struct selection s;
 	bool begun = begin(all, &s, MIRROR_DROPPED, c->direction, c->form, c->drop, 1);
-	if (begun && c->form == MIRROR_FRAME)
-		stage_frames(all, &s, c, (struct rte_mbuf *[]){c->mbuf}, 1);
-	else if (begun)
+	if (begun && c->form == MIRROR_FRAME) {
+		narrow_frames(all, &s, (struct rte_mbuf *[]){c->mbuf}, 1);
+		stage_frames(all, &s, c, (struct rte_mbuf *[]){c->mbuf});
+	} else if (begun) {
 		stage(all, &s, c);
+	}
 	publish_taken(all, 1);
 }
 
@@ -365,8 +360,9 @@ void mirror_drop(struct worker *w, enum direction d, enum drop reason, struct rt
 void mirror_drop_message(struct worker *w, enum drop reason, const struct ib_recv *r)
 {
 	struct mirrors *all = mirrors_of(w);
-	if (all)
-		stage_messages(w, all, MIRROR_DROPPED, reason, r, 1);
+	struct selection s;
+	if (all && select_messages(all, &s, MIRROR_DROPPED, reason, r, 1))
+		stage_messages(w, all, &s, MIRROR_DROPPED, reason, r, 1);
 }
 
 void mirror_punted_drop(struct mirrors *s, uint16_t worker, enum drop reason, struct rte_mbuf *m)

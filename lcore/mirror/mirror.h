@@ -20,12 +20,6 @@ struct ib_recv;
 struct rte_mbuf;
 struct worker;
 
-/* Registers the mbuf field for a packet's number. Before the first mirror; 0 or a negative errno. */
-int mirror_prepare(void);
-
-/* The same without an EAL: offset is that of eight free bytes in an mbuf. */
-void mirror_prepare_at(int offset);
-
 /* n frames were received from Ethernet, or n messages from InfiniBand. Numbers them, too. */
 void mirror_frames(struct worker *w, struct rte_mbuf **m, unsigned n);
 void mirror_messages(struct worker *w, const struct ib_recv *r, unsigned n);

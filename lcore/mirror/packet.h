@@ -107,6 +107,7 @@ struct mirrors {
 	struct {
 		struct mirror_filter filter;
 		struct mirror_prefilter prefilter;
+		bool absent[DIRECTIONS]; /* the burst that is being bridged has nothing of the filter's host */
 		struct mirror_ring *ring;
 	} mirror[MAX_MIRRORS];
 };

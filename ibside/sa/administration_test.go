@@ -95,12 +95,16 @@ func testPortsComeAndGo(t *testing.T, s *site) {
 		}
 	}
 	told := func(of func(ibside.Renewals) bool) bool {
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			if r := a.Renewed(); of(r) {
-				return r.Paths
+		for {
+			select {
+			case <-a.Changed():
+				if r := a.Renewed(); of(r) {
+					return r.Paths
+				}
+			case <-time.After(time.Minute):
+				return false
 			}
 		}
-		return false
 	}
 	l := s.unlinkable(t, "hostb")
 	about := func(r ibside.Renewals) bool { return slices.Contains(r.Ports, l.gid) && !r.LIDs }

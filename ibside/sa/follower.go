@@ -32,6 +32,7 @@ type follower struct {
 	mu      sync.Mutex
 	changes []Registration // not handled yet
 	renewed ibside.Renewals
+	news    chan struct{} // has a value when renewed is new
 
 	// Only follow uses these.
 	staleSince time.Time                    // zero: the SA has confirmed all registrations
@@ -42,7 +43,7 @@ type follower struct {
 }
 
 func newFollower(renew RenewFunc, log *slog.Logger) *follower {
-	return &follower{renew: renew, log: log, wake: make(chan struct{}, 1), unbound: map[ib.GID]ib.MCMemberFields{}}
+	return &follower{renew: renew, log: log, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), unbound: map[ib.GID]ib.MCMemberFields{}}
 }
 
 // Renewed implements ibside.Renewer.
@@ -54,26 +55,30 @@ func (f *follower) Renewed() ibside.Renewals {
 	return r
 }
 
-// pathsChanged makes management query all paths again.
-func (f *follower) pathsChanged() {
+// Changed implements ibside.Renewer.
+func (f *follower) Changed() <-chan struct{} { return f.news }
+
+// note adds to what Renewed returns.
+func (f *follower) note(add func(r *ibside.Renewals)) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.renewed.Paths = true
+	add(&f.renewed)
+	f.mu.Unlock()
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
 }
 
+// pathsChanged makes management query all paths again.
+func (f *follower) pathsChanged() { f.note(func(r *ibside.Renewals) { r.Paths = true }) }
+
 // back has management try again at once what failed.
-func (f *follower) back() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.renewed.Back = true
-}
+func (f *follower) back() { f.note(func(r *ibside.Renewals) { r.Back = true }) }
 
 // lidsChanged is the registrar's OnEvent: until management has asked again, LIDs say nothing about who has sent a
 // message.
 func (f *follower) lidsChanged(Event) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.renewed.Paths, f.renewed.LIDs, f.renewed.Ports = true, true, nil
+	f.note(func(r *ibside.Renewals) { r.Paths, r.LIDs, r.Ports = true, true, nil })
 }
 
 // portsAtOnce bounds the ports that are named one by one between two calls of Renewed.
@@ -81,16 +86,16 @@ const portsAtOnce = 256
 
 // portChanged notes that a port came or went: whose its LIDs are now, the paths tell.
 func (f *follower) portChanged(gid ib.GID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.renewed.Paths = true
-	switch {
-	case f.renewed.LIDs:
-	case len(f.renewed.Ports) >= portsAtOnce:
-		f.renewed.LIDs, f.renewed.Ports = true, nil
-	default:
-		f.renewed.Ports = append(f.renewed.Ports, gid)
-	}
+	f.note(func(r *ibside.Renewals) {
+		r.Paths = true
+		switch {
+		case r.LIDs:
+		case len(r.Ports) >= portsAtOnce:
+			r.LIDs, r.Ports = true, nil
+		default:
+			r.Ports = append(r.Ports, gid)
+		}
+	})
 }
 
 // changed is the registrar's OnChange. It does not block.
@@ -192,12 +197,12 @@ func sharedReason(err error) string {
 // rebind updates the port to a group's record, and then management. When the port fails, it is tried again.
 func (f *follower) rebind(rec ib.MCMemberFields) {
 	err := f.renew(rec, func(m ibside.Membership) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.renewed.Groups == nil {
-			f.renewed.Groups = map[ib.GID]ibside.Membership{}
-		}
-		f.renewed.Groups[rec.MGID] = m
+		f.note(func(r *ibside.Renewals) {
+			if r.Groups == nil {
+				r.Groups = map[ib.GID]ibside.Membership{}
+			}
+			r.Groups[rec.MGID] = m
+		})
 	})
 	if err == nil {
 		delete(f.unbound, rec.MGID)

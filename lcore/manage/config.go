@@ -92,8 +92,8 @@ type Config struct {
 	Receive func(groups []tables.GroupAddr) error
 	// Begin says that an id, which nothing crosses under yet, belongs to another group from now on. May be nil.
 	Begin func(id int)
-	// LinkUps counts how often frames can pass the Ethernet port again; it is called in each turn. May be nil.
-	LinkUps func() uint64
+	// LinkUp tells that frames can pass the Ethernet port again. May be nil.
+	LinkUp <-chan struct{}
 	// AwaitPunted has Punted tell of the next frame that a worker punts; the loop looks for frames once more after it. nil:
 	// nothing tells, and the loop looks each millisecond.
 	AwaitPunted func()

@@ -5,7 +5,6 @@ package manage_test
 import (
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,16 +13,16 @@ import (
 // there again, and repeated as at the start; and not again after that.
 func TestLinkUp(t *testing.T) {
 	bubble(t, "up again", func(t *testing.T) {
-		var ups atomic.Uint64
+		up := make(chan struct{}, 1)
 		s := start(t, func(c *manageConfig, d *ibPort) {
 			with(toIB(group4), toIB(group6))(c, d)
-			c.LinkUps = ups.Load
+			c.LinkUp = up
 		})
 		sleep(time.Minute)
 		s.w.take()
 		s.w.takeTold()
 		for range 2 {
-			ups.Add(1)
+			up <- struct{}{}
 			const soon = 10 * time.Millisecond // turns of the loop
 			const all = "10.9.0.254 10.9.0.7 fd09::7 fd09::fe"
 			if got := strings.Fields(s.told(soon)); strings.Join(slices.Sorted(slices.Values(got)), " ") != all {

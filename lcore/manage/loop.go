@@ -44,7 +44,6 @@ type Loop struct {
 	missing    []ib.PKey // of them, those that the port's table does not have
 
 	started      bool
-	linkUps      uint64 // of cfg.LinkUps, as seen last
 	wasReady     bool
 	drained      bool // another bridge takes over
 	ticked       time.Time
@@ -99,9 +98,8 @@ func (l *Loop) start() error {
 
 const (
 	// idleTick bounds how long a punted frame waits when the loop is idle, and nothing tells of it: the price is a wake-up
-	// of the CPU. toldTick is for what else is looked for in each turn.
+	// of the CPU.
 	idleTick = time.Millisecond
-	toldTick = 20 * time.Millisecond
 	// tickEvery is how often the parts do what is due.
 	tickEvery = 100 * time.Millisecond
 )
@@ -111,10 +109,14 @@ const (
 func (l *Loop) turn(ctx context.Context) {
 	every := idleTick
 	if l.cfg.AwaitPunted != nil {
-		every = toldTick
+		every = tickEvery
 	}
 	idle := time.NewTicker(every)
 	defer idle.Stop()
+	var renewed <-chan struct{}
+	if port, ok := l.port.(ibside.Renewer); ok {
+		renewed = port.Changed()
+	}
 	for ctx.Err() == nil {
 		l.groups.UpdateFilter()
 		if l.groups.Changed() {
@@ -133,6 +135,9 @@ func (l *Loop) turn(ctx context.Context) {
 		case f := <-l.inbox.C():
 			f()
 		case <-l.cfg.Punted:
+		case <-renewed:
+		case <-l.cfg.LinkUp:
+			l.linkUp(time.Now())
 		case <-idle.C:
 		case <-ctx.Done():
 		}
@@ -172,16 +177,18 @@ func (l *Loop) renew(now time.Time) {
 	l.nodes.Renew(now, r)
 }
 
-// followLink tells the RoCE side what it may have forgotten, or was not told, while frames could not pass the port.
 func (l *Loop) followLink(now time.Time) {
-	if l.cfg.LinkUps == nil {
-		return
+	select {
+	case <-l.cfg.LinkUp:
+		l.linkUp(now)
+	default:
 	}
-	if n := l.cfg.LinkUps(); n != l.linkUps {
-		l.linkUps = n
-		l.groups.ReportAgain(now)
-		l.neighbours.AnnounceAgain(now)
-	}
+}
+
+// linkUp tells the RoCE side what it may have forgotten, or was not told, while frames could not pass the port.
+func (l *Loop) linkUp(now time.Time) {
+	l.groups.ReportAgain(now)
+	l.neighbours.AnnounceAgain(now)
 }
 
 // lookForPKeys finds P_Keys that the port has lost, or has again: then what failed is tried again.

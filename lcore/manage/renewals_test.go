@@ -36,6 +36,9 @@ func (d *ibPort) Renewed() ibside.Renewals {
 	return r
 }
 
+// Changed implements ibside.Renewer: what changes is found in the next turn of the loop.
+func (d *ibPort) Changed() <-chan struct{} { return nil }
+
 // SetAlias implements manage.Aliaser.
 func (d *ibPort) SetAlias(_ context.Context, guid ib.GUID) error {
 	d.mu.Lock()

@@ -9,6 +9,7 @@
 #include <rte_malloc.h>
 
 #include "direct.h"
+#include "dpdk/near.h"
 #include "manage.h"
 
 /* By these variables the library has the device check requests by a signature, which direct_post.c does not write. */
@@ -51,7 +52,7 @@ static int take_srq(struct verbs_worker *w)
 		return ENOTSUP;
 	w->direct->srq = (struct direct_srq){
 		.ring = s.buf, .record = s.dbrec, .head = (uint16_t)s.head, .tail = (uint16_t)s.tail};
-	struct rte_mbuf **by_place = rte_zmalloc("ib_recvs", places * sizeof(void *), RTE_CACHE_LINE_SIZE);
+	struct rte_mbuf **by_place = near_zmalloc("ib_recvs", places * sizeof(void *), w->node);
 	if (!by_place)
 		return ENOMEM;
 	rte_free(w->recv_mbuf);
@@ -68,7 +69,7 @@ static int make_memory(struct verbs_worker *w)
 	x->bucket_bits = FEWEST_BITS;
 	while (1u << x->bucket_bits < 2 * w->qps_n)
 		x->bucket_bits++;
-	x->bucket = rte_zmalloc("ib_qpns", sizeof(*x->bucket) << x->bucket_bits, RTE_CACHE_LINE_SIZE);
+	x->bucket = near_zmalloc("ib_qpns", sizeof(*x->bucket) << x->bucket_bits, w->node);
 	pthread_mutex_init(&x->lock, NULL);
 	return x->bucket ? 0 : ENOMEM;
 }
@@ -90,7 +91,7 @@ int verbs_direct_take(struct verbs_worker *w)
 {
 	if (!w->td)
 		return ENOTSUP; /* others would ring the same register */
-	w->direct = rte_zmalloc("ib_direct", sizeof(*w->direct), RTE_CACHE_LINE_SIZE);
+	w->direct = near_zmalloc("ib_direct", sizeof(*w->direct), w->node);
 	int err = w->direct ? make_memory(w) : ENOMEM;
 	if (!err)
 		err = take_cq(&w->direct->send, w->send_cq);

@@ -8,6 +8,7 @@
 /* The sizes of a worker's share. */
 struct verbs_sizes {
 	unsigned worker;     /* its number */
+	unsigned lcore;      /* its memory is on that NUMA node; 0: anywhere */
 	unsigned qps;        /* queue pairs at a time */
 	unsigned receives;   /* buffers posted */
 	unsigned sends;      /* under way, of all queue pairs */

@@ -27,6 +27,7 @@ type Config struct {
 
 	Pool    *dpdk.Mempool // of receive buffers and of sends; closed after the Port
 	Workers int
+	Lcores  []uint // of the workers, whose memory is on these' NUMA nodes; nil: anywhere
 
 	ProxyQPs int // queue pairs of each worker, multicast ones included (4096)
 	// Receive buffers that each worker keeps posted (1 ms at full rate, and of all workers a third of the pool at most).

@@ -8,6 +8,7 @@
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 
+#include "dpdk/near.h"
 #include "manage.h"
 
 /* Waits until the worker is outside a call or in a later one: then it has seen all earlier changes. */
@@ -111,7 +112,7 @@ static int create(struct verbs_worker *w, struct verbs_qp *q, unsigned depth)
 int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_t pkey_index, unsigned depth,
 		 struct verbs_qp **out)
 {
-	struct verbs_qp *q = rte_zmalloc("ib_qp", sizeof(*q) + depth * sizeof(q->fifo[0]), RTE_CACHE_LINE_SIZE);
+	struct verbs_qp *q = near_zmalloc("ib_qp", sizeof(*q) + depth * sizeof(q->fifo[0]), w->node);
 
 	if (!q)
 		return ENOMEM;
@@ -119,7 +120,9 @@ int verbs_qp_new(struct verbs_worker *w, uint32_t handle, uint32_t qkey, uint16_
 	q->qkey = qkey;
 	q->pkey_index = pkey_index;
 	q->mask = depth - 1;
+	near_prefer(w->node, true);
 	int err = create(w, q, depth);
+	near_prefer(w->node, false);
 	if (!err) {
 		q->qpn = q->qp->qp_num;
 		err = to_rts(w, q);

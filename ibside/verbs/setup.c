@@ -12,6 +12,7 @@
 #include <rte_random.h>
 #include <rte_ring.h>
 
+#include "dpdk/near.h"
 #include "manage.h"
 #include "queues.h"
 
@@ -21,7 +22,7 @@ static struct rte_ring *new_ring(const char *what, const struct verbs_sizes *s, 
 	char name[RTE_RING_NAMESIZE];
 
 	snprintf(name, sizeof(name), "ib_%s_%u_%u", what, s->worker, __atomic_fetch_add(&serial, 1, __ATOMIC_SEQ_CST));
-	return rte_ring_create(name, size, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
+	return near_ring(name, size, near_lcore(s->lcore), RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
 }
 
 static unsigned power_of_two(unsigned n)
@@ -41,12 +42,12 @@ static int make_memory(struct verbs_worker *w, const struct verbs_sizes *s)
 	unsigned entries = power_of_two(s->ah_entries < VERBS_AH_WAYS ? VERBS_AH_WAYS : s->ah_entries);
 
 	w->ah_sets = entries / VERBS_AH_WAYS;
-	w->ahs = rte_zmalloc("ib_ahs", entries * sizeof(*w->ahs), RTE_CACHE_LINE_SIZE);
+	w->ahs = near_zmalloc("ib_ahs", entries * sizeof(*w->ahs), w->node);
 	w->recv_slots = w->recv_free = w->recv_mbufs = s->receives;
-	w->recv_stack = rte_zmalloc("ib_slots", s->receives * sizeof(*w->recv_stack), RTE_CACHE_LINE_SIZE);
-	w->recv_mbuf = rte_zmalloc("ib_recvs", s->receives * sizeof(void *), RTE_CACHE_LINE_SIZE);
+	w->recv_stack = near_zmalloc("ib_slots", s->receives * sizeof(*w->recv_stack), w->node);
+	w->recv_mbuf = near_zmalloc("ib_recvs", s->receives * sizeof(void *), w->node);
 	w->qps_n = s->qps + 1;
-	w->qps = rte_zmalloc("ib_qps", w->qps_n * sizeof(void *), RTE_CACHE_LINE_SIZE);
+	w->qps = near_zmalloc("ib_qps", w->qps_n * sizeof(void *), w->node);
 	w->requests = new_ring("requests", s, REQUESTS);
 	w->answers = new_ring("answers", s, entries);
 	w->retired = new_ring("retired", s, 2 * entries);
@@ -135,11 +136,12 @@ static int choose_queues(struct verbs_worker *w, const struct verbs_sizes *s)
 
 int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct verbs_worker **out)
 {
-	struct verbs_worker *w = rte_zmalloc("ib_port", sizeof(*w), RTE_CACHE_LINE_SIZE);
+	struct verbs_worker *w = near_zmalloc("ib_port", sizeof(*w), near_lcore(s->lcore));
 
 	if (!w)
 		return ENOMEM;
 	w->dev = d;
+	w->node = near_lcore(s->lcore);
 	w->pending_most = s->pending && s->pending < VERBS_PENDING ? s->pending : VERBS_PENDING;
 	for (unsigned i = 0; i < sizeof(w->ah_seed) / sizeof(w->ah_seed[0]); i++)
 		w->ah_seed[i] = rte_rand();
@@ -148,8 +150,11 @@ int verbs_worker_new(struct verbs_device *d, const struct verbs_sizes *s, struct
 	verbs_sleep_open(w);
 	w->queues = &verbs_portable;
 	int err = make_memory(w, s);
-	if (!err)
+	if (!err) {
+		near_prefer(w->node, true);
 		err = choose_queues(w, s);
+		near_prefer(w->node, false);
+	}
 	if (err) {
 		verbs_worker_free(w);
 		return err;

@@ -94,6 +94,7 @@ func udNotices(t *testing.T) {
 		{"a group is not left", "ibv_detach_mcast(u->qp, &g->gid, g->lid);", ""},
 	} {
 		t.Run(m.what, func(t *testing.T) {
+			t.Parallel()
 			program := filepath.Join(t.TempDir(), "cases")
 			gcc(t, slices.Concat([]string{"-o", program, change(t, "ud.c", m.old, m.changed)}, objects, r.libs)...)
 			if out, err := runCases(t, program); err == nil {

@@ -23,7 +23,18 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(m.Run())
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "verbs")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // it is temporary
+	compiled.dir = dir
+	return m.Run()
 }
 
 // needDevice skips a test that a machine without RDMA cannot run. app/e2e runs it in a virtual machine.

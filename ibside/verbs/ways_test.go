@@ -4,14 +4,12 @@ package verbs
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -56,12 +54,7 @@ func TestDirectAsLibrary(t *testing.T) {
 
 // TestDirectAsLibraryNotices breaks the direct way in one place at a time.
 func TestDirectAsLibraryNotices(t *testing.T) {
-	dir := t.TempDir()
-	objects := map[string]string{}
-	for _, name := range slices.Concat(waysC(t, "testdata/ways.c"), portC) {
-		objects[name] = filepath.Join(dir, strings.ReplaceAll(name, "/", "_")+".o")
-		gcc(t, "-O1", "-c", "-o", objects[name], name)
-	}
+	objects := compileAll(t, slices.Concat(waysC(t, "testdata/ways.c"), portC))
 	for _, m := range []struct{ what, file, old, changed string }{
 		{"nothing is solicited", "direct_post.c", "MLX5_WQE_CTRL_SOLICITED : 0", "0 : 0"},
 		{"an immediate is left", "direct_post.c", "imm ? htobe32(o->imm) : 0", "htobe32(o->imm)"},
@@ -79,56 +72,14 @@ func TestDirectAsLibraryNotices(t *testing.T) {
 		{"the length is without the area", "direct_poll.c", "m->pkt_len = len;", "m->pkt_len = len - IB_GRH_LEN;"},
 	} {
 		t.Run(m.what, func(t *testing.T) {
-			parts := objects[m.file]
-			defer func() { objects[m.file] = parts }()
-			objects[m.file] = filepath.Join(t.TempDir(), "changed.o")
-			gcc(t, "-O1", "-c", "-o", objects[m.file], change(t, m.file, m.old, m.changed))
+			t.Parallel()
+			parts := maps.Clone(objects)
+			parts[m.file] = filepath.Join(t.TempDir(), "changed.o")
+			gcc(t, "-c", "-o", parts[m.file], change(t, m.file, m.old, m.changed))
 			program := filepath.Join(t.TempDir(), "ways")
-			args := []string{"-o", program}
-			for _, o := range objects {
-				args = append(args, o)
-			}
-			gcc(t, append(args, "-lmlx5", "-libverbs")...)
+			gcc(t, slices.Concat([]string{"-o", program}, slices.Collect(maps.Values(parts)), []string{"-lmlx5", "-libverbs"})...)
 			if out, err := runWays(t, program, "1"); err == nil {
 				t.Errorf("the ways do not differ:\n%s", out)
-			}
-		})
-	}
-}
-
-// BenchmarkDirect compares what a message costs a worker by libmlx5 and directly, on a device of memory: without the
-// device's time, and without what a doorbell costs that crosses PCIe. The ratios are gates.
-func BenchmarkDirect(b *testing.B) {
-	program := filepath.Join(b.TempDir(), "bench")
-	gcc(b, slices.Concat([]string{"-O2", "-o", program}, waysC(b, "testdata/bench.c"), portC, []string{"-lmlx5", "-libverbs"})...)
-	for _, gate := range []struct {
-		qps        int
-		post, poll float64 // the most, 0: not a gate
-	}{
-		{1, 0, 0}, {64, 0, 0}, {256, 0.45, 0}, {1024, 0.45, 0.3},
-	} {
-		b.Run(fmt.Sprintf("%d queue pairs", gate.qps), func(b *testing.B) {
-			var post, poll [3]float64 // by libmlx5, directly: ns; and the ratio
-			var bells float64
-			for range b.N {
-				out, err := runWays(b, program, strconv.Itoa(gate.qps))
-				if err != nil {
-					b.Fatalf("%v\n%s", err, out)
-				}
-				if _, err := fmt.Sscanf(out, "post %f %f %f poll %f %f %f bells %f",
-					&post[0], &post[1], &post[2], &poll[0], &poll[1], &poll[2], &bells); err != nil {
-					b.Fatalf("%v: %s", err, out)
-				}
-			}
-			for name, x := range map[string][3]float64{"post": post, "poll": poll} {
-				b.ReportMetric(x[0], "library-"+name+"-ns")
-				b.ReportMetric(x[1], "direct-"+name+"-ns")
-				b.ReportMetric(x[2], name+"-ratio")
-			}
-			b.ReportMetric(bells, "bells/message")
-			b.ReportMetric(0, "ns/op")
-			if gate.post > 0 && post[2] > gate.post || gate.poll > 0 && poll[2] > gate.poll {
-				b.Errorf("post %.2f and poll %.2f of what they take by libmlx5, want %.2f and %.2f at most", post[2], poll[2], gate.post, gate.poll)
 			}
 		})
 	}

@@ -246,6 +246,7 @@ struct verbs_worker {
 	struct ah_entry *ahs;
 	struct verbs_qp **qps; /* elements atomic; by index of the handle */
 	unsigned qps_n;
+	int node;                       /* NUMA, of its memory */
 	struct verbs_counters counters; /* the worker's */
 	uint64_t drops_reset;           /* atomic: qp_reset, by management */
 	struct pending_send pending[VERBS_PENDING];

@@ -62,6 +62,9 @@ func (p *Port) newWorker(id int) (*worker, error) {
 		worker: C.uint(id), qps: C.uint(p.cfg.ProxyQPs), receives: C.uint(p.cfg.Receives), sends: C.uint(p.cfg.Sends),
 		ah_entries: C.uint(p.cfg.AHs), pending: C.uint(p.cfg.Pending),
 	}
+	if id < len(p.cfg.Lcores) {
+		sizes.lcore = C.uint(p.cfg.Lcores[id])
+	}
 	return w, errno(C.verbs_worker_new(p.dev.c, &sizes, &w.c))
 }
 

@@ -54,7 +54,7 @@ static void ring(const uint8_t *at)
 
 static bool is_uar(const uint8_t *page)
 {
-	for (unsigned i = 0; i < MAX_UARS; i++)
+	for (unsigned i = 0; page && i < MAX_UARS; i++)
 		if (mem.uar[i] == page)
 			return true;
 	return false;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The system calls of libibverbs, libmlx5 and libnl. Defined in the program, they come before libc's. What is not for
- * this device goes to the kernel. The device's node is /dev/null, whose number the tree in sysfs.c gives, so that what
- * libibverbs compares agrees.
+ * this device goes to the kernel, and so does all before mlx5mem_begin(). The device's node is /dev/null, whose number
+ * the tree in sysfs.c gives, so that what libibverbs compares agrees.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
@@ -24,14 +25,19 @@
 
 static const char node[] = "/dev/infiniband/uverbs0";
 
+static bool is_node(const char *path)
+{
+	return mem_began() && strcmp(path, node) == 0;
+}
+
 int stat(const char *path, struct stat *to)
 {
-	return fstatat(AT_FDCWD, strcmp(path, node) == 0 ? "/dev/null" : path, to, 0);
+	return fstatat(AT_FDCWD, is_node(path) ? "/dev/null" : path, to, 0);
 }
 
 int open(const char *path, int flags, ...)
 {
-	bool ours = strcmp(path, node) == 0;
+	bool ours = is_node(path);
 	mode_t mode = 0;
 	va_list a;
 
@@ -56,7 +62,7 @@ int close(int fd)
 /* A socket of another family of netlink takes the place, so that all that is not sent or received works. */
 int socket(int domain, int type, int protocol)
 {
-	bool ours = domain == AF_NETLINK && protocol == NETLINK_RDMA;
+	bool ours = mem_began() && domain == AF_NETLINK && protocol == NETLINK_RDMA;
 	int fd = (int)syscall(SYS_socket, domain, type, ours ? NETLINK_USERSOCK : protocol);
 
 	if (ours && fd >= 0)
@@ -111,5 +117,7 @@ ssize_t write(int fd, const void *from, size_t len)
  * and from then on libibverbs reads /proc/self/smaps for every queue, which takes tens of milliseconds. */
 int ibv_fork_init(void)
 {
-	return 0;
+	int (*real)(void) = mem_began() ? NULL : (int (*)(void))dlsym(RTLD_NEXT, "ibv_fork_init");
+
+	return real ? real() : 0;
 }

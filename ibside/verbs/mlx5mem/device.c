@@ -24,7 +24,11 @@
 	}
 
 struct mlx5mem_settings mlx5mem = SETTINGS;
-struct mem_device mem = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+struct mem_device mem = {
+	.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
+	.gids = {{0xfe, 0x80, [8] = 2, [15] = 1}},
+	.pkeys = {0xffff},
+};
 static char faults[4096];
 
 void mlx5mem_default(void)

@@ -88,23 +88,25 @@ struct mem_rq {
 	uint64_t user;
 };
 
+/* What a turn looks at of each is in its first cache line: a benchmark's caches are not to be full of queue pairs that
+ * send nothing. */
 struct mem_qp {
 	struct mem_object o;
 	enum ibv_qp_state state;
-	uint32_t qpn, uidx, qkey, pd;
-	uint16_t pkey_index;
-	bool blocks_own_multicast, all_signaled;
-	uint8_t *sq;
-	uint32_t blocks;
 	uint32_t *record;
 	uint16_t next; /* block, of the next request to carry out */
 	uint16_t rung; /* block: those before it have been rung for */
 	bool accused;  /* of a forgotten doorbell, since the last one */
+	bool blocks_own_multicast, all_signaled;
+	uint32_t blocks;
+	uint8_t *sq;
+	uint32_t qpn, uidx, qkey, pd;
+	uint16_t pkey_index;
 	struct mem_cq *send_cq, *recv_cq;
 	struct mem_rq *rq, own;
 	uint64_t user;
 	struct ib_uverbs_create_qp_resp cap;
-};
+} __attribute__((aligned(64)));
 
 struct mem_member {
 	struct mem_object o;
@@ -126,9 +128,10 @@ extern struct mem_device {
 	struct mem_pd pd[MAX_PDS];
 	struct mem_mr mr[MAX_MRS];
 	struct mem_cq cq[MAX_CQS];
+	unsigned cqs;
 	struct mem_rq srq[MAX_SRQS];
 	struct mem_qp qp[MAX_QPS];
-	unsigned qps; /* of these were ever used */
+	unsigned qps; /* that may be used: all behind are not */
 	struct mem_member member[MAX_MEMBERS];
 	unsigned members;
 	uint8_t *uar[MAX_UARS];
@@ -140,7 +143,14 @@ extern struct mem_device {
 	uint16_t pkeys[MLX5MEM_PKEYS];
 	uint8_t gids[MLX5MEM_GIDS][16];
 	struct mlx5mem_counters count;
+	bool began; /* atomic; set by sysfs.c, when its tree is made */
 } mem;
+
+/* Whether the device is there. */
+static inline bool mem_began(void)
+{
+	return __atomic_load_n(&mem.began, __ATOMIC_ACQUIRE);
+}
 
 void mem_lock(void);
 void mem_unlock(void);

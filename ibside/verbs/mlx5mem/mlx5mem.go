@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package mlx5mem is a ConnectX made of memory: the kernel and the device under the installed, unmodified libibverbs
-// and libmlx5, for tests and benchmarks (mlx5mem.h). A program has it by importing this package. It must not be part of
-// bin/causeway, because it takes the place of system calls.
+// and libmlx5, for tests and benchmarks (mlx5mem.h). A program that imports this package has it after mlx5mem_begin. It
+// must not be part of bin/causeway, because it takes the place of system calls.
 package mlx5mem
 
 // #cgo pkg-config: libibverbs

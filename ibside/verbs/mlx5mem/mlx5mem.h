@@ -7,9 +7,9 @@
  *                            │
  *                            └── queues, doorbell records, UARs ─▶ bells.c ▸ send.c, receive.c    the device
  *
- * Linked into a program, it answers these calls for /dev/infiniband/uverbs0 (mlx5_0, one port) and lets all others
- * through. Nothing moves by itself: the device works in mlx5mem_turn() and mlx5mem_deliver(). A message that is sent to
- * the port's own LID or to a group arrives in the same turn; others leave.
+ * After mlx5mem_begin() it answers these calls for /dev/infiniband/uverbs0 (mlx5_0, one port) and lets all others
+ * through; before, it lets all through. Nothing moves by itself: the device works in mlx5mem_turn() and
+ * mlx5mem_deliver(). A message that is sent to the port's own LID or to a group arrives in the same turn; others leave.
  *
  * Numbers are in host order, but for immediates and GIDs, which are as the program gave them.
  */
@@ -27,6 +27,10 @@ enum {
 	MLX5MEM_FIRST_QPN = 0x101,
 	MLX5MEM_ALL = 1 << 30,
 };
+
+/* There is the device from now on, and no real one. To be called before libibverbs or the EAL looks for devices; a
+ * second call does nothing. False: its tree cannot be made. */
+bool mlx5mem_begin(void);
 
 /* What the device is like. Changed at any time, it counts for what is asked of the device afterwards. */
 struct mlx5mem_settings {

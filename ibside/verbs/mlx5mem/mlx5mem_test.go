@@ -33,8 +33,8 @@ func TestDevice(t *testing.T) {
 		args  []string
 		cases int
 	}{
-		{"with traps", nil, 18},
-		{"without traps", []string{"without"}, 17},
+		{"with traps", nil, 19},
+		{"without traps", []string{"without"}, 18},
 	} {
 		t.Run(run.name, func(t *testing.T) {
 			if run.args == nil && runtime.GOARCH != "amd64" {

@@ -24,6 +24,7 @@ static int create_cq(const struct mem_command *c)
 	struct mem_cq *q = MEM_MAKE(mem.cq, c->context);
 	if (!q)
 		return ENOMEM;
+	mem.cqs = q - mem.cq < mem.cqs ? mem.cqs : (unsigned)(q - mem.cq) + 1;
 	q->buf = (void *)(uintptr_t)d.buf_addr;
 	q->record = (void *)(uintptr_t)d.db_addr;
 	q->log = log2_of(in->cqe + 1);
@@ -308,6 +309,8 @@ static int destroy_qp(const struct mem_command *c)
 	mem_answer(c, &r, sizeof(r), NULL, 0);
 	uint32_t qpn = q->qpn;
 	mem_end(&q->o);
+	while (mem.qps > 0 && !mem.qp[mem.qps - 1].o.used)
+		mem.qps--;
 	if (mlx5mem.after_destroy)
 		mlx5mem.after_destroy(qpn);
 	return 0;

@@ -292,7 +292,7 @@ unsigned mlx5mem_turn(unsigned most)
 	for (unsigned i = 0; i < mem.qps; i++)
 		if (mem.qp[i].o.used && mem.qp[i].state != IBV_QPS_RESET)
 			n += run(&mem.qp[i], most - n);
-	for (unsigned i = 0; mem.channels && i < MAX_CQS; i++)
+	for (unsigned i = 0; mem.channels && i < mem.cqs; i++)
 		if (mem.cq[i].o.used)
 			mem_wake(&mem.cq[i]);
 	mem_unlock();

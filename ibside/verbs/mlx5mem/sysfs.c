@@ -26,6 +26,8 @@ static void put(const char *path, const char *text)
 {
 	char full[256];
 
+	if (!mem_began())
+		return; /* the tree gets all of it */
 	snprintf(full, sizeof(full), "%s/%s", root, path);
 	for (char *s = full + strlen(root) + 1; (s = strchr(s, '/')); *s++ = '/') {
 		*s = 0;
@@ -82,32 +84,43 @@ static void put_number(const char *format, unsigned place, const char *text)
 	put(path, text);
 }
 
-void mlx5mem_set_gid(unsigned place, const uint8_t gid[16])
+static void put_gid(unsigned place)
 {
+	const uint8_t *gid = mem.gids[place];
 	char text[48] = "";
 	size_t n = 0;
 
-	if (place >= MLX5MEM_GIDS)
-		return;
-	mem_lock();
-	memcpy(mem.gids[place], gid, sizeof(mem.gids[place]));
 	for (int i = 0; i < 16; i += 2)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%02x%02x%c", gid[i], gid[i + 1],
 				      i < 14 ? ':' : '\n');
 	put_number("class/infiniband/mlx5_0/ports/1/gids/%u", place, text);
+}
+
+void mlx5mem_set_gid(unsigned place, const uint8_t gid[16])
+{
+	if (place >= MLX5MEM_GIDS)
+		return;
+	mem_lock();
+	memcpy(mem.gids[place], gid, sizeof(mem.gids[place]));
+	put_gid(place);
 	mem_unlock();
+}
+
+static void put_pkey(unsigned place)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "0x%04x\n", mem.pkeys[place]);
+	put_number("class/infiniband/mlx5_0/ports/1/pkeys/%u", place, text);
 }
 
 void mlx5mem_set_pkey(unsigned place, uint16_t pkey)
 {
-	char text[16];
-
 	if (place >= MLX5MEM_PKEYS)
 		return;
 	mem_lock();
 	mem.pkeys[place] = pkey;
-	snprintf(text, sizeof(text), "0x%04x\n", pkey);
-	put_number("class/infiniband/mlx5_0/ports/1/pkeys/%u", place, text);
+	put_pkey(place);
 	mem_unlock();
 }
 
@@ -133,23 +146,30 @@ static void put_device(void)
 	put("class/infiniband/mlx5_0/device/modalias", "pci:v000015B3d0000101Bsv000015B3sd00000000bc02sc07i00\n");
 }
 
-/* Before main, so before libibverbs looks. */
-__attribute__((constructor)) static void make_tree(void)
+static bool make_root(void)
 {
-	static const uint8_t gid[16] = {0xfe, 0x80, [8] = 2, [15] = 1}, none[16];
-
 	remove_others();
 	maker = getpid();
 	snprintf(root, sizeof(root), "/tmp/" PREFIX "%d.XXXXXX", (int)maker);
-	if (!mkdtemp(root)) {
-		perror(root);
-		return;
+	if (mkdtemp(root))
+		return true;
+	perror(root);
+	return false;
+}
+
+bool mlx5mem_begin(void)
+{
+	mem_lock();
+	if (!mem_began() && make_root()) {
+		__atomic_store_n(&mem.began, true, __ATOMIC_RELEASE);
+		put_device();
+		for (unsigned i = 0; i < MLX5MEM_GIDS; i++)
+			put_gid(i);
+		for (unsigned i = 0; i < MLX5MEM_PKEYS; i++)
+			put_pkey(i);
+		setenv("SYSFS_PATH", root, 1);
+		atexit(remove_own);
 	}
-	put_device();
-	for (unsigned i = 0; i < MLX5MEM_GIDS; i++)
-		mlx5mem_set_gid(i, i ? none : gid);
-	for (unsigned i = 0; i < MLX5MEM_PKEYS; i++)
-		mlx5mem_set_pkey(i, i ? 0 : 0xffff);
-	setenv("SYSFS_PATH", root, 1);
-	atexit(remove_own);
+	mem_unlock();
+	return mem_began();
 }

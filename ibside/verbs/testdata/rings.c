@@ -103,25 +103,16 @@ static unsigned note(struct mock_qp *q)
 {
 	const struct mlx5_wqe_ctrl_seg *c = (const void *)q->block[q->next % MOCK_RING];
 	const struct mlx5_wqe_av *av = (const void *)(c + 1);
-	const struct mlx5_wqe_data_seg *d = (const void *)q->block[(q->next + 1) % MOCK_RING];
 	uint32_t first = be32toh(c->opmod_idx_opcode), second = be32toh(c->qpn_ds), units = second & 0x3f;
 	unsigned i = (mock.send_first + mock.send_n++) % MOCK_QUEUE;
 
 	if ((uint16_t)(first >> 8) != q->next || second >> 8 != q->qp.qp_num || units < 4 || c->dci_stream_channel_id ||
 	    c->signature || !(av->dqp_dct & htobe32(MLX5_EXTENDED_UD_AV)) || av->rlid != vector.rlid)
 		abort();
-	mock.sends[i] = (struct ibv_send_wr){.wr_id = q->next, .imm_data = c->imm, .sg_list = mock.sges[i]};
-	mock.sends[i].wr.ud.remote_qpn = be32toh(av->dqp_dct) & 0xffffff;
-	mock.sends[i].wr.ud.remote_qkey = be32toh(av->key.qkey.qkey);
+	mock.sends[i] = (struct ibv_send_wr){.wr_id = q->next};
 	mock.send_qp[i] = &q->qp;
 	if (c->fm_ce_se & MLX5_WQE_CTRL_CQ_UPDATE)
 		mock.sends[i].send_flags |= IBV_SEND_SIGNALED;
-	if (units > 4 && (d->byte_count & htobe32(MLX5_INLINE_SEG)))
-		mock.sends[i].send_flags |= IBV_SEND_INLINE;
-	else
-		for (; mock.sends[i].num_sge < (int)units - 4; d++)
-			mock.sges[i][mock.sends[i].num_sge++] = (struct ibv_sge){
-				.addr = be64toh(d->addr), .length = be32toh(d->byte_count), .lkey = be32toh(d->lkey)};
 	return (units + 3) / 4;
 }
 
@@ -142,7 +133,6 @@ void rings_bell(const void *at)
 	}
 	if (memcmp(word, q->block[last % MOCK_RING], sizeof(word)) != 0)
 		abort();
-	mock.lists++;
 }
 
 /* ── Completions ── */
@@ -150,10 +140,8 @@ void rings_bell(const void *at)
 static uint8_t kind_of(const struct ibv_wc *wc, bool receive)
 {
 	if (wc->status != IBV_WC_SUCCESS)
-		return receive ? MLX5_CQE_RESP_ERR : MLX5_CQE_REQ_ERR;
-	if (!receive)
-		return MLX5_CQE_REQ;
-	return wc->wc_flags & IBV_WC_WITH_IMM ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_SEND;
+		return MLX5_CQE_REQ_ERR;
+	return receive ? MLX5_CQE_RESP_SEND : MLX5_CQE_REQ;
 }
 
 void rings_complete(struct mock_cq *c, const struct ibv_wc *wc, bool receive)
@@ -165,13 +153,8 @@ void rings_complete(struct mock_cq *c, const struct ibv_wc *wc, bool receive)
 	e->sop_drop_qpn = htobe32(wc->qp_num);
 	e->wqe_counter = htobe16((uint16_t)wc->wr_id);
 	e->byte_cnt = htobe32(wc->byte_len);
-	e->imm_inval_pkey = wc->imm_data;
-	e->slid = htobe16(wc->slid);
-	e->flags_rqpn = htobe32((wc->wc_flags & IBV_WC_GRH ? 1u << 28 : 0) | (uint32_t)wc->sl << 24 | wc->src_qp);
 	if (wc->status != IBV_WC_SUCCESS)
-		((struct mlx5_err_cqe *)e)->syndrome = wc->status == IBV_WC_WR_FLUSH_ERR
-							       ? MLX5_CQE_SYNDROME_WR_FLUSH_ERR
-							       : MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
+		((struct mlx5_err_cqe *)e)->syndrome = MLX5_CQE_SYNDROME_WR_FLUSH_ERR;
 	__atomic_store_n(&e->op_own, (uint8_t)(kind_of(wc, receive) << 4 | (c->written / MOCK_RING & 1)),
 			 __ATOMIC_RELEASE);
 	c->written++;
@@ -194,17 +177,14 @@ unsigned rings_posted(struct mock_srq *s)
 	return (uint16_t)(posted - s->taken);
 }
 
-/* The oldest buffer: its place, and where it is. */
-uint16_t rings_take_buffer(struct mock_srq *s, struct ibv_sge *to)
+/* The place of the oldest buffer. */
+uint16_t rings_take_buffer(struct mock_srq *s)
 {
 	uint16_t at = s->at;
-	const struct mlx5_mprq_wqe *p = &s->place[at];
 
 	if (rings_posted(s) == 0)
 		abort();
-	*to = (struct ibv_sge){
-		.addr = be64toh(p->dseg.addr), .length = be32toh(p->dseg.byte_count), .lkey = be32toh(p->dseg.lkey)};
-	s->at = be16toh(p->nseg.next_wqe_index);
+	s->at = be16toh(s->place[at].nseg.next_wqe_index);
 	s->taken++;
 	return at;
 }

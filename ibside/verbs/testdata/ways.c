@@ -388,6 +388,7 @@ int main(int argc, char **argv)
 			       "-m",   "64",        "--lcores=0@0", "--log-level=error"};
 	enum { ROUNDS = 300 };
 
+	mlx5mem_begin();
 	seed = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
 	srandom(seed);
 	if (argc > 2)

@@ -12,6 +12,12 @@ import "C"
 
 import _ "causeway/ibside/verbs/mlx5mem" // the device
 
+func init() {
+	if !C.mlx5mem_begin() {
+		panic("mlx5mem: its tree cannot be made")
+	}
+}
+
 // Device is the name of the device; its port is 1.
 const Device = "mlx5_0"
 

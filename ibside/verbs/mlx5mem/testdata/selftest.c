@@ -225,6 +225,7 @@ static void events(void)
 
 #include "queues.h"
 #include "faults.h"
+#include "begin.h"
 
 static const struct {
 	const char *name;
@@ -256,6 +257,10 @@ int main(int argc, char **argv)
 	bool traps = argc == 1 && mlx5mem.traps;
 
 	(void)argv;
+	running = "passes through until it begins";
+	passes_through();
+	begins();
+	printf("%s: ok\n", running);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		running = cases[i].name;
 		if (cases[i].traps && !traps)

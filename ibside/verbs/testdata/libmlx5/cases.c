@@ -5,7 +5,7 @@
 
 #include "../../mlx5mem/mlx5mem.h"
 
-#include "common.h"
+#include "../common.h"
 
 enum { MAX_SRQ_WR = 300, MAX_CQE = 511, DLID = 99 };
 
@@ -100,6 +100,22 @@ static void fields(void)
 	WANT(sent[0].data[MLX5MEM_NOTED - 1] == 0x5a);
 	verbs_free(w);
 	WANT(count()->sent == 2);
+}
+
+/* Pieces of 0 bytes would be of 2^31 to the device. */
+static void pieces_and_empty_messages(void)
+{
+	struct ib_send s = to(0, 1, 100), empty = to(0, 1, 0);
+
+	warm();
+	rte_pktmbuf_chain(s.mbuf, message(0));
+	rte_pktmbuf_chain(s.mbuf, message(5));
+	verbs_post(w, &s, 1);
+	WANT(carry_out_all() == 1 && sent[0].pieces == 2 && sent[0].len == 105);
+	verbs_post(w, &empty, 1);
+	WANT(carry_out_all() == 1 && sent[0].pieces == 0 && sent[0].blocks == 1);
+	WANT(count()->inlined == 1);
+	verbs_free(w);
 }
 
 static void queue_full(void)
@@ -300,5 +316,6 @@ static void memory(void)
 #include "receives.h"
 #include "handles.h"
 #include "stops.h"
+#include "wakes.h"
 #include "blocks.h"
 #include "run.h"

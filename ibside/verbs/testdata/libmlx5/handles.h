@@ -101,6 +101,22 @@ static void handles_pending(void)
 	WANT(answer(handle) == 1 && qp[0]->pending_ahs == 0);
 }
 
+/* A message keeps its handle when another of the same burst takes its entry. The cache of this worker has one set. */
+static void handles_evicted_in_a_burst(void)
+{
+	struct ib_send s[VERBS_AH_WAYS + 1];
+
+	for (uint8_t i = 0; i < VERBS_AH_WAYS; i++)
+		post(0, i, 1, 100);
+	WANT(answer(handle) == VERBS_AH_WAYS && carry_out_all() == VERBS_AH_WAYS);
+	for (uint8_t i = 0; i <= VERBS_AH_WAYS; i++)
+		s[i] = to(1, i, 100);
+	verbs_post(w, s, VERBS_AH_WAYS + 1);
+	WANT(count()->evicted == 1 && carry_out_all() == VERBS_AH_WAYS);
+	for (unsigned i = 0; i < VERBS_AH_WAYS; i++)
+		WANT(sent[i].dlid == DLID);
+}
+
 /* A handle from before a request to flush all is flushed, though the worker takes it after that. */
 static void handles_late(void)
 {

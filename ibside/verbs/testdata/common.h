@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cases of cases.c share: a worker, and messages to post. */
+/* What the cases of cases.c and libmlx5/cases.c share: a worker, and messages to post. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
-#include "../../manage.h"
+#include "../manage.h"
 
 #define WANT(cond)                                                                                                     \
 	do {                                                                                                           \

@@ -31,6 +31,9 @@ func withEAL(run func() int) (code int, err error) {
 	if cpus[0] > 0 {
 		cpus = append(cpus, 0)
 	}
+	if err := Begin(); err != nil {
+		return 1, err
+	}
 	eal, err := dpdk.Init(dpdk.EALConfig{Name: "benchtest", Workers: cpus, MemoryMiB: 256, ForceNoHuge: true})
 	if err != nil {
 		return 1, err

@@ -53,10 +53,17 @@ func TestLimits(t *testing.T) {
 		want := 0.0
 		switch {
 		case r.section == paths:
-			want = 1.10
+			want = 1.25
 			if r.Over != "peer" || r.Floor != rxTx {
 				t.Errorf("%+v", r)
 			}
+		case r.section == wholes && r.Over == libmlx5 && r.Entries == 1<<10:
+			want = 1 / 1.8
+		case r.section == wholes && r.Over == libmlx5 && r.Entries == 256:
+			want = 0.65
+		case r.section == wholes && r.Payload == 64 && r.Entries == 256:
+			want = map[string]float64{"RoCE to IB, whole way": 3.60, "IB to RoCE, whole way": 1.60}[r.What]
+		case r.section == wholes:
 		case strings.HasPrefix(r.What, "look-up") && r.Entries == Small:
 			want = 0.55
 		case strings.HasPrefix(r.What, "mirror: 1 "):
@@ -96,6 +103,8 @@ func TestJudge(t *testing.T) {
 		{Row{Value: 9, Noise: busy}, false, false, ""},
 		{Row{Value: 1, Limit: limit(1), Noise: calm}, false, false, "held"},
 		{Row{Value: 1.01, Limit: limit(1), Noise: calm}, true, false, "MISSED"},
+		{Row{Value: 1.02, Above: 0.01, Limit: limit(1), Noise: calm}, true, false, "MISSED"},
+		{Row{Value: 1.02, Above: 0.03, Limit: limit(1), Noise: calm}, false, false, "near"},
 		{Row{Value: 1.01, Limit: limit(1), Noise: busy}, false, true, "busy"},
 		{Row{Value: 0.5, Limit: limit(1), Noise: busy}, false, true, "busy"},
 		{Row{Value: 0, Limit: limit(0)}, false, false, "held"},
@@ -105,16 +114,21 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%+v: missed %v, busy %v, %q", c.row, c.row.Missed(), c.row.Busy(), c.row.cells()[10])
 		}
 	}
-	rows := []Row{{Value: 2, Limit: limit(1)}, {Value: 2}, {Value: 3, Limit: limit(1)}, {Value: 1, Limit: limit(1)}, {Value: 9, Limit: limit(1), Noise: 0.4}}
-	if got := Judge(rows); got != (Verdict{Gates: 4, Missed: 2, Busy: 1, Noise: 0.4}) {
+	rows := []Row{{Value: 2, Limit: limit(1)}, {Value: 2}, {Value: 3, Limit: limit(1)}, {Value: 1, Limit: limit(1)}, {Value: 9, Limit: limit(1), Noise: 0.4},
+		{Value: 2, Above: 1, Limit: limit(1)}}
+	if got := Judge(rows); got != (Verdict{Gates: 5, Missed: 2, Near: 1, Busy: 1, Noise: 0.4}) {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestReadings(t *testing.T) {
 	a, b := readings{10, 30, 90}, readings{5, 10, 90}
-	if a.median() != 30 || a.over(b) != 2 {
-		t.Errorf("median %v, ratio %v", a.median(), a.over(b))
+	if a.median() != 30 || a.over(b) != 2 || a.atLeast(b) != 1 {
+		t.Errorf("median %v, ratio %v, at least %v", a.median(), a.over(b), a.atLeast(b))
+	}
+	nine, ones := readings{9, 1, 8, 2, 7, 3, 6, 4, 5}, readings{1, 1, 1, 1, 1, 1, 1, 1, 1}
+	if nine.over(ones) != 5 || nine.atLeast(ones) != 2 {
+		t.Errorf("ratio %v, at least %v", nine.over(ones), nine.atLeast(ones))
 	}
 }
 

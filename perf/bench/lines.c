@@ -23,7 +23,7 @@ struct line_probe *line_probe_new(const struct tables *t, unsigned n, unsigned m
 	p->tables = t;
 	p->max_groups = max_groups;
 	for (; p->n < n; p->n++) {
-		p->worker[p->n] = worker_new(&p->datapath, NULL, (uint16_t)p->n, 0, 0, max_groups, 4095);
+		p->worker[p->n] = worker_new(&p->datapath, NULL, (uint16_t)p->n, 0, 0, max_groups, 4095, SOCKET_ID_ANY);
 		if (!p->worker[p->n]) {
 			line_probe_free(p);
 			return NULL;

@@ -14,6 +14,8 @@ import (
 type Config struct {
 	Lcores      []Lcore  // where the loops run: one, several for Workers, two for Handoffs
 	Kinds       []string // of rows, of Gates; none: all
+	Payload     int      // of the whole way, bytes; 0: all
+	Entries     int      // proxy QPs of the whole way; 0: all
 	Repetitions int
 	Window      time.Duration // of one reading
 	Progress    func(what string)
@@ -37,15 +39,22 @@ func (r readings) median() float64 {
 // spread is what the machine made of a loop that does the same work each time.
 func (r readings) spread() float64 { return trial.Spread(r) }
 
-// over returns the median of the ratios of readings that were taken one after the other: what slows the machine down
-// for longer than that affects both.
-func (r readings) over(o readings) float64 {
+// ratiosTo returns the ratios of readings that were taken one after the other, sorted: what slows the machine down for
+// longer than that affects both.
+func (r readings) ratiosTo(o readings) readings {
 	ratios := make(readings, len(r))
 	for i := range r {
 		ratios[i] = r[i] / o[i]
 	}
-	return ratios.median()
+	slices.Sort(ratios)
+	return ratios
 }
+
+// over returns the median of the ratios.
+func (r readings) over(o readings) float64 { return r.ratiosTo(o).median() }
+
+// atLeast returns what all ratios but one reach; where there are less than nine, all.
+func (r readings) atLeast(o readings) float64 { return r.ratiosTo(o)[min(len(r)/9, 1)] }
 
 // mostSpread is the largest spread of a loop with which ratios to readings beside it tell the truth.
 const mostSpread = 0.10

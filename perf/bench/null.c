@@ -8,13 +8,6 @@
 
 enum { BURST = 64 };
 
-static inline const struct step *next_step(struct stream *s)
-{
-	const struct step *step = &s->steps[s->next];
-	s->next = s->next + 1 == s->n ? 0 : s->next + 1;
-	return step;
-}
-
 static inline uint32_t load32(const uint8_t *p)
 {
 	uint32_t v;

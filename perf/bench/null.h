@@ -36,6 +36,13 @@ struct stream {
 	uint32_t next;
 };
 
+static inline const struct step *next_step(struct stream *s)
+{
+	const struct step *step = &s->steps[s->next];
+	s->next = s->next + 1 == s->n ? 0 : s->next + 1;
+	return step;
+}
+
 /* Where things lie in a frame, from its first byte. */
 struct frame_layout {
 	uint32_t len;

@@ -71,7 +71,7 @@ func icrcRows(cfg *Config) (rows []Row, err error) {
 		row := ratio("ICRC by "+lcore.ICRCVersion(), "rte_net_crc "+theirs, ns[0], ns[1])
 		row.Payload, row.section = size, parts
 		if theirs == "AVX-512" {
-			row.Limit = limit(icrcLimit)
+			row.Limit = limit(icrcLimits[size])
 		}
 		rows = append(rows, row)
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The peer: a bare loop for comparison, with the same DPDK, tables and ICRC. It converts RoCEv2 over IPv4, untagged,
- * unicast, without immediate data, and frees everything else uncounted. It has no management, RCU, rings of its own,
- * congestion control, groups or policy.
+ * The peer: the same work as a plain loop, with the same DPDK, tables and ICRC. It converts RoCEv2 over IPv4, untagged,
+ * unicast, without immediate data; it checks what a bridge must check of such a packet, and frees everything else
+ * uncounted. It has no other kinds of packets, no drop reasons, management, RCU, mirrors, latencies, handoffs or rings
+ * of its own.
  */
 #include <rte_ethdev.h>
 #include <rte_ip.h>
@@ -33,7 +34,7 @@ struct head {
 
 _Static_assert(sizeof(struct head) == 62, "as on the wire");
 
-enum { IP_AT = 14, ICRC_LEN = 4 };
+enum { IP_AT = 14, ICRC_LEN = 4, STREAMS = 256, MTU = 4096 };
 
 /* Words are stored as wide as table_hash loads them, for store forwarding. */
 static inline void set_ip_key(struct table_key *k, uint32_t ip, uint32_t number)
@@ -44,14 +45,61 @@ static inline void set_ip_key(struct table_key *k, uint32_t ip, uint32_t number)
 	k->number = number;
 }
 
-static inline bool is_good(const struct head *h, uint32_t len, uint16_t pkey)
+/* A MAC address in the byte order of the frame. Two bytes more are read. */
+static inline uint64_t mac_at(const uint8_t *p)
 {
-	return len >= sizeof *h + ICRC_LEN && h->type == rte_cpu_to_be_16(0x0800) && h->version_ihl == 0x45 &&
+	uint64_t v;
+	memcpy(&v, p, sizeof v);
+	return v << 16;
+}
+
+/* What loop's mac is in the byte order of the frame. */
+static inline uint64_t own_mac(const struct loop *l)
+{
+	return rte_cpu_to_be_64(l->mac << 16) << 16;
+}
+
+static inline bool is_for_us(const struct head *h, uint64_t own)
+{
+	uint64_t src = mac_at(h->src);
+	return mac_at(h->dst) == own && src && src != own && !(h->src[0] & 1);
+}
+
+static inline bool is_ip_good(const struct head *h, uint32_t len)
+{
+	return h->type == rte_cpu_to_be_16(0x0800) && h->version_ihl == 0x45 &&
 	       rte_raw_cksum(&h->version_ihl, 20) == 0xffff &&
-	       rte_be_to_cpu_16(h->total_len) + (uint32_t)IP_AT == len &&
-	       !(h->no_fragment & rte_cpu_to_be_32(0x3fff)) && h->protocol == 17 && h->ttl &&
-	       h->dst_port == rte_cpu_to_be_16(4791) && h->opcode == 0x64 && h->pkey == pkey &&
-	       !(h->qkey & rte_cpu_to_be_32(0x80000000));
+	       rte_be_to_cpu_16(h->total_len) + (uint32_t)IP_AT == len && rte_be_to_cpu_16(h->total_len) % 4 == 0 &&
+	       !(h->no_fragment & rte_cpu_to_be_32(0x3fff)) && h->protocol == 17 && h->ttl;
+}
+
+static inline bool is_ud_good(const struct head *h, uint16_t pkey)
+{
+	uint32_t dest = rte_be_to_cpu_32(h->dest_qpn) & 0xffffff;
+	return h->dst_port == rte_cpu_to_be_16(4791) && !h->udp_sum &&
+	       rte_be_to_cpu_16(h->udp_len) + 20 == rte_be_to_cpu_16(h->total_len) && h->opcode == 0x64 &&
+	       !(h->flags & 0x0f) && h->pkey == pkey && !(h->dest_qpn & rte_cpu_to_be_32(0xbf000000)) && dest >= 2 &&
+	       dest != 0xffffff && !(h->psn & rte_cpu_to_be_32(0x7f000000)) &&
+	       !(h->qkey & rte_cpu_to_be_32(0x80000000)) && !(h->src_qpn & rte_cpu_to_be_32(0xff000000));
+}
+
+static inline bool is_good(const struct rte_mbuf *m, const struct head *h, uint64_t own, uint16_t pkey)
+{
+	uint32_t len = m->data_len;
+	return m->nb_segs == 1 && len >= sizeof *h + ICRC_LEN + (h->flags >> 4 & 3u) && is_for_us(h, own) &&
+	       is_ip_good(h, len) && is_ud_good(h, pkey);
+}
+
+/* Whether a packet may go from this host to that node. */
+static inline bool may_send(const struct loop *l, const struct rte_mbuf *m, const struct head *h,
+			    const struct proxy_qp_entry *from, const struct node_entry *to)
+{
+	if (!from || !to)
+		return false;
+	table_mark_used(l->tables, &from->used);
+	table_mark_used(l->tables, &to->used);
+	return !to->partition && from->worker == 0 && table_is_from(from, mac_at(h->src) >> 16) &&
+	       m->data_len <= sizeof *h + ICRC_LEN + to->mtu;
 }
 
 static inline void fill_send(struct ib_send *s, struct rte_mbuf *m, const struct head *h,
@@ -82,6 +130,8 @@ int peer_roce_to_ib(void *arg)
 {
 	struct loop *l = arg;
 	const uint16_t pkey = rte_cpu_to_be_16(l->pkey);
+	const uint64_t own = own_mac(l);
+	uint64_t bytes = 0;
 	while (!l->stop) {
 		struct rte_mbuf *m[BURST];
 		struct icrc_job jobs[BURST];
@@ -95,7 +145,7 @@ int peer_roce_to_ib(void *arg)
 				rte_prefetch0(rte_pktmbuf_mtod_offset(m[i + AHEAD], void *, 64));
 			}
 			const struct head *h = rte_pktmbuf_mtod(m[i], const struct head *);
-			if (unlikely(!is_good(h, m[i]->data_len, pkey))) {
+			if (unlikely(!is_good(m[i], h, own, pkey))) {
 				rte_pktmbuf_free(m[i]);
 				continue;
 			}
@@ -112,13 +162,16 @@ int peer_roce_to_ib(void *arg)
 		n = kept;
 		kept = 0;
 		for (unsigned i = 0; i < n; i++) {
-			bool good = proxy_qp[i] && node[i] && memcmp(jobs[i].p + jobs[i].len, &right[i], ICRC_LEN) == 0;
-			if (unlikely(!good)) {
+			const struct head *h = (const struct head *)(jobs[i].p - IP_AT);
+			bool good = memcmp(jobs[i].p + jobs[i].len, &right[i], ICRC_LEN) == 0;
+			if (unlikely(!good || !may_send(l, m[i], h, proxy_qp[i], node[i]))) {
 				rte_pktmbuf_free(m[i]);
 				continue;
 			}
-			fill_send(&sends[kept++], m[i], (const struct head *)(jobs[i].p - IP_AT), proxy_qp[i], node[i]);
+			fill_send(&sends[kept++], m[i], h, proxy_qp[i], node[i]);
+			bytes += m[i]->data_len;
 		}
+		l->sink = bytes;
 		l->done += l->ib_port->ib_port.post(l->ib_port->ib_port.self, sends, kept);
 	}
 	return 0;
@@ -161,16 +214,18 @@ static inline uint16_t ipv4_sum(uint8_t tos, uint16_t total_len, uint8_t ttl, ui
 }
 
 /* Writes a frame around the payload; returns what the ICRC covers. */
-static inline struct icrc_job put_frame(const struct head *common, uint32_t psn, const struct ib_recv *r,
+static inline struct icrc_job put_frame(const struct head *common, uint32_t *psns, const struct ib_recv *r,
 					const struct source_entry *from, const struct proxy_qpn_entry *to)
 {
 	struct rte_mbuf *m = r->mbuf;
 	const uint8_t *area = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint32_t len = m->data_len - IB_GRH_LEN, pad = -len & 3;
 	uint64_t mac = __atomic_load_n(&to->peer.l2, __ATOMIC_RELAXED);
+	uint32_t *next = &psns[(r->src_qpn ^ r->slid) % STREAMS], psn = *next & 0xffffff;
 	uint8_t tos = (uint8_t)(area[0] << 4 | area[1] >> 4), ttl = area[7] >= 2 ? area[7] - 1 : 64;
 	uint16_t total_len = rte_cpu_to_be_16((uint16_t)(sizeof(struct head) - IP_AT + len + pad + ICRC_LEN));
 	uint32_t src, dst;
+	++*next;
 	memcpy(&src, from->ip4 + 12, 4);
 	memcpy(&dst, to->peer.ip + 12, 4);
 	m->data_off += IB_GRH_LEN - sizeof(struct head);
@@ -197,11 +252,34 @@ static inline struct icrc_job put_frame(const struct head *common, uint32_t psn,
 		.p = (uint8_t *)h + IP_AT, .len = (uint32_t)(sizeof *h - IP_AT + len + pad), .kind = ICRC_IPV4};
 }
 
+/* A message from a node to a proxy QP, with a GRH; immediate data and congestion are for others. */
+static inline bool is_message_good(const struct ib_recv *r, const uint8_t *area)
+{
+	return r->mbuf->data_len >= IB_GRH_LEN && (r->flags & ~IB_RECV_SOLICITED) == IB_RECV_GRH && r->src_qpn > 1 &&
+	       r->src_qpn != 0xffffff && area[0] >> 4 == 6 && area[24] != 0xff;
+}
+
+/* Whether a message may go from this node to that host: over IPv4, untagged. */
+static inline bool may_receive(const struct loop *l, const struct rte_mbuf *m, const struct source_entry *from,
+			       const struct proxy_qpn_entry *to)
+{
+	uint32_t prefix;
+	if (!from || !to)
+		return false;
+	table_mark_used(l->tables, &from->used);
+	table_mark_used(l->tables, &to->used);
+	memcpy(&prefix, from->ip4 + 8, sizeof prefix);
+	return !(from->flags & (NODE_OWN | NODE_BRIDGE | NODE_HEARD)) && to->version == ROCE_V2 &&
+	       prefix == 0xffff0000 && !memcmp(to->peer.ip + 8, &prefix, sizeof prefix) && !L2_TCI(to->peer.l2) &&
+	       m->data_len <= IB_GRH_LEN + MTU;
+}
+
 int peer_ib_to_roce(void *arg)
 {
 	struct loop *l = arg;
 	struct head common;
-	uint32_t psn = 0;
+	uint32_t psns[STREAMS] = {0};
+	uint64_t bytes = 0;
 	put_template(l, &common);
 	while (!l->stop) {
 		struct rte_mbuf *m[BURST];
@@ -212,8 +290,7 @@ int peer_ib_to_roce(void *arg)
 		uint32_t crc[BURST], n = l->ib_port->ib_port.poll(l->ib_port->ib_port.self, r, BURST), kept = 0;
 		for (unsigned i = 0; i < n; i++) {
 			const uint8_t *area = rte_pktmbuf_mtod(r[i].mbuf, const uint8_t *);
-			if (unlikely(r[i].mbuf->data_len < IB_GRH_LEN || !(r[i].flags & IB_RECV_GRH) ||
-				     area[0] >> 4 != 6)) {
+			if (unlikely(!is_message_good(&r[i], area))) {
 				rte_pktmbuf_free(r[i].mbuf);
 				continue;
 			}
@@ -230,18 +307,20 @@ int peer_ib_to_roce(void *arg)
 		n = kept;
 		kept = 0;
 		for (unsigned i = 0; i < n; i++) {
-			if (unlikely(!source[i] || !proxy_qp[i])) {
+			if (unlikely(!may_receive(l, r[i].mbuf, source[i], proxy_qp[i]))) {
 				rte_pktmbuf_free(r[i].mbuf);
 				continue;
 			}
 			m[kept] = r[i].mbuf;
-			jobs[kept++] = put_frame(&common, psn++ & 0xffffff, &r[i], source[i], proxy_qp[i]);
+			bytes += m[kept]->data_len;
+			jobs[kept++] = put_frame(&common, psns, &r[i], source[i], proxy_qp[i]);
 		}
 		icrc_burst(jobs, kept, crc);
 		for (unsigned i = 0; i < kept; i++)
 			memcpy((uint8_t *)(uintptr_t)jobs[i].p + jobs[i].len, &crc[i], ICRC_LEN);
 		n = rte_eth_tx_burst(l->port, 0, m, (uint16_t)kept);
 		l->done += n;
+		l->sink = bytes;
 		rte_pktmbuf_free_bulk(m + n, kept - n);
 	}
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round is 64 messages: the port's calls, one after the other as a worker makes them, then the device's work. The
+ * A round is 64 messages: the port's calls, one after the other as a worker makes them, then the HCA's own work. The
  * time-stamp counter is read once for each of the two, since with out-of-order execution the time of a single call
  * would mean little. Rounds in which the thread was preempted do not count.
  */
@@ -12,38 +12,31 @@
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 
-#include "ibside/port.h"
-#include "perf/nullverbs/nullverbs.h"
+#include "hca.h"
+#include "ibside/verbs/mlx5mem/mlx5mem.h"
 
-enum { ROUND = 64, WARM_ROUNDS = 1 << 9 };
+enum { ROUND = 64, QPN = 0x48, PATIENCE_S = 20 };
 
-uint64_t port_tsc_hz(void)
+/* The upper half of a linear congruential generator (Knuth's MMIX). */
+static uint32_t draw(struct port_loop *l)
 {
-	return rte_get_tsc_hz();
-}
-
-static struct ib_port *port_of(const struct port_loop *l)
-{
-	return nullverbs_port(l->null);
-}
-
-static uint64_t bells(const struct port_loop *l)
-{
-	return l->polls ? nullverbs_recv_bells(l->null) : nullverbs_send_bells(l->null);
+	l->random = l->random * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(l->random >> 32);
 }
 
 /* Adds a round's costs, unless the thread was preempted. */
-static void count(struct port_loop *l, uint64_t call, uint64_t device, uint64_t most)
+static void count(struct port_loop *l, uint64_t call, uint64_t device)
 {
-	l->cost.calls += ROUND / l->burst;
-	if (call + device > most)
+	uint64_t most = rte_get_tsc_hz() / 10000; /* 100 us */
+
+	if (call > most || device > 10 * most)
 		return;
 	l->cost.messages += ROUND;
 	l->cost.call += call;
 	l->cost.device += device;
 }
 
-static bool make_sends(const struct port_loop *l, struct ib_send *s)
+static bool make_sends(struct port_loop *l, struct ib_send *s)
 {
 	struct rte_mbuf *m[ROUND];
 
@@ -52,10 +45,10 @@ static bool make_sends(const struct port_loop *l, struct ib_send *s)
 	for (unsigned i = 0; i < ROUND; i++) {
 		s[i] = (struct ib_send){
 			.mbuf = m[i],
-			.ah = nullverbs_peer(i % PORT_PEERS),
-			.qp = nullverbs_handle(l->null, i % l->qps),
-			.dest_qpn = 0x48,
-			.dest_qkey = 0x1234,
+			.ah = l->peer[draw(l) % PORT_PEERS],
+			.qp = hca_handle(draw(l) & (l->qps - 1)),
+			.dest_qpn = QPN,
+			.dest_qkey = l->qkey,
 			.flags = IB_SEND_GRH,
 		};
 		m[i]->data_len = (uint16_t)l->payload;
@@ -65,9 +58,9 @@ static bool make_sends(const struct port_loop *l, struct ib_send *s)
 }
 
 /* Completions are taken a round later. */
-static int post_round(struct port_loop *l, uint64_t most)
+static int post_round(struct port_loop *l)
 {
-	struct ib_port *p = port_of(l);
+	struct ib_port *p = hca_port(l->hca);
 	struct ib_send s[ROUND];
 	unsigned took = 0;
 
@@ -79,21 +72,34 @@ static int post_round(struct port_loop *l, uint64_t most)
 		p->free(p->self);
 	}
 	uint64_t t1 = rte_rdtsc();
-	bool all = nullverbs_carry_out(l->null) == ROUND;
-	count(l, t1 - t0, rte_rdtsc() - t1, most);
+	bool all = mlx5mem_turn(MLX5MEM_ALL) == ROUND;
+	count(l, t1 - t0, rte_rdtsc() - t1);
 	return took == ROUND && all ? 0 : -EIO;
 }
 
-/* Freeing the received mbufs is not counted. */
-static int poll_round(struct port_loop *l, uint64_t most)
+static bool deliver(struct port_loop *l)
 {
-	struct ib_port *p = port_of(l);
+	static const uint8_t grh[IB_GRH_LEN];
+	struct mlx5mem_arrival a = {.src_qpn = QPN, .qkey = l->qkey, .len = l->payload, .slid = 9, .grh = grh};
+
+	for (unsigned i = 0; i < ROUND; i++) {
+		a.qpn = hca_qpn(l->hca, draw(l) & (l->qps - 1));
+		if (mlx5mem_deliver(&a) != 1)
+			return false;
+	}
+	return true;
+}
+
+/* Freeing the received mbufs is not counted. */
+static int poll_round(struct port_loop *l)
+{
+	struct ib_port *p = hca_port(l->hca);
 	struct ib_recv in[ROUND];
 	struct rte_mbuf *m[ROUND];
 	unsigned got = 0;
 
 	uint64_t t0 = rte_rdtsc();
-	bool all = nullverbs_deliver(l->null, ROUND, l->payload, l->qps) == ROUND;
+	bool all = deliver(l);
 	uint64_t t1 = rte_rdtsc();
 	for (unsigned i = 0; i < ROUND; i += l->burst) {
 		got += p->poll(p->self, in + got, l->burst);
@@ -103,26 +109,30 @@ static int poll_round(struct port_loop *l, uint64_t most)
 	for (unsigned i = 0; i < got; i++)
 		m[i] = in[i].mbuf;
 	rte_pktmbuf_free_bulk(m, got);
-	count(l, t2 - t1, t1 - t0, most);
+	count(l, t2 - t1, t1 - t0);
 	return all && got == ROUND ? 0 : -EIO;
+}
+
+static int rounds(struct port_loop *l, uint64_t cycles)
+{
+	uint64_t last = rte_rdtsc() + PATIENCE_S * rte_get_tsc_hz();
+	int err = 0;
+
+	l->cost = (struct port_cost){0};
+	while (!err && l->cost.call + l->cost.device < cycles && rte_rdtsc() < last)
+		err = l->polls ? poll_round(l) : post_round(l);
+	return err;
 }
 
 static int run(void *arg)
 {
 	struct port_loop *l = arg;
+	struct ib_port *p = hca_port(l->hca);
 	uint64_t cycles = l->ns * (rte_get_tsc_hz() / 1000) / 1000000;
-	uint64_t most = rte_get_tsc_hz() / 20000, end = UINT64_MAX; /* 50 us */
-	int err = 0;
+	int err = rounds(l, cycles / 4);
 
-	for (unsigned n = 0; !err && (n <= WARM_ROUNDS || rte_rdtsc() < end); n++) {
-		if (n == WARM_ROUNDS) {
-			l->cost = (struct port_cost){.bells = 0 - bells(l)};
-			end = rte_rdtsc() + cycles;
-		}
-		err = l->polls ? poll_round(l, most) : post_round(l, most);
-	}
-	l->cost.bells += bells(l);
-	l->cost.dropped = nullverbs_drops(l->null);
+	err = err ? err : rounds(l, cycles);
+	p->free(p->self); /* the last completions */
 	return err;
 }
 

@@ -5,75 +5,134 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
-// portQPs is how many queue pairs the null verbs device has.
-const portQPs = 64
+const (
+	portPayload  = 64   // bytes
+	portReceives = 8192 // buffers, as a bridge posts
+	fullBurst    = 64
+)
 
-const portPayload = 64 // bytes
+// Gates of the port, direct over libmlx5, by queue pairs: with these, the library's loads and stores dominate.
+var (
+	postLimits = map[int]float64{256: 0.45, 1 << 10: 0.45}
+	pollLimits = map[int]float64{1 << 10: 0.30}
+)
 
 // A portUse is one way to use the verbs port.
 type portUse struct {
 	polls bool
-	qps   int // queue pairs in turn
+	qps   int // queue pairs, in random order
 	burst int // messages in a call
 }
 
 func (u portUse) String() string {
-	call, qps := "post", "1 QP"
+	call := "post and free"
 	if u.polls {
-		call = "poll"
+		call = "poll and free"
 	}
-	if u.qps > 1 {
-		qps = fmt.Sprintf("%d QPs", u.qps)
+	if u.burst == fullBurst {
+		return call
 	}
-	return fmt.Sprintf("%s, null verbs, %s, burst %d", call, qps, u.burst)
+	return fmt.Sprintf("%s, bursts of %d", call, u.burst)
 }
 
-// A portReading is the cost of one message in nanoseconds: of the port's calls, and of the device's work.
+// limit is the use's gate; nil: it has none.
+func (u portUse) limit() *Limit {
+	limits := postLimits
+	if u.polls {
+		limits = pollLimits
+	}
+	if v := limits[u.qps]; v > 0 && u.burst == fullBurst {
+		return limit(v)
+	}
+	return nil
+}
+
+// A portReading is the cost of one message in nanoseconds: of the port's calls, and of the HCA's own work.
 type portReading struct {
 	call, device float64
-	doorbells    float64 // a burst
+	bells        float64 // a message
 }
 
 // portUses are the rows, in order.
 func portUses() []portUse {
 	var all []portUse
 	for _, polls := range []bool{false, true} {
-		for _, qps := range []int{1, portQPs} {
-			for _, burst := range []int{1, 8, 64} {
-				all = append(all, portUse{polls, qps, burst})
-			}
+		for _, burst := range []int{1, 8} {
+			all = append(all, portUse{polls, 1, burst}, portUse{polls, 256, burst})
+		}
+		for _, qps := range []int{1, 64, 256, 1 << 10} {
+			all = append(all, portUse{polls, qps, fullBurst})
 		}
 	}
 	return all
 }
 
-// portRows measures what posting (post and free) and polling (poll, and free, which posts new buffers) cost with a null
-// verbs device. There are no gates: the cost of a real device is not in it.
+// portRows compares what posting (post and free) and polling (poll, and free, which posts new buffers) cost directly and
+// by libmlx5.
 func portRows(cfg *Config) (rows []Row, err error) {
-	p, err := newVerbsPort()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, p.close()) }()
 	uses := portUses()
-	call, device, doorbells := make([]readings, len(uses)), make([]readings, len(uses)), make([]readings, len(uses))
-	for range cfg.Repetitions {
-		for i, u := range uses {
-			cfg.progress("%v", u)
-			r, err := p.read(cfg, u)
-			if err != nil {
-				return nil, err
-			}
-			call[i], device[i], doorbells[i] = append(call[i], r.call), append(device[i], r.device), append(doorbells[i], r.doorbells)
+	for _, qps := range []int{1, 64, 256, 1 << 10} {
+		more, err := portRowsAt(cfg, qps, uses)
+		if err != nil {
+			return nil, err
 		}
-	}
-	for i, u := range uses {
-		bells := doorbells[i].median()
-		r := ratio(fmt.Sprintf("%v, %.2g doorbells", u, bells), "the device's work", call[i], device[i])
-		r.Payload, r.Doorbells, r.section = portPayload, bells, ports
-		rows = append(rows, r)
+		rows = append(rows, more...)
 	}
 	return rows, nil
+}
+
+// portRowsAt measures the uses with that many queue pairs.
+func portRowsAt(cfg *Config, qps int, uses []portUse) (rows []Row, err error) {
+	var ports []*verbsPort
+	defer func() {
+		for _, p := range ports {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	for _, way := range []string{direct, libmlx5} {
+		p, err := newVerbsPort(qps, way)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, p)
+	}
+	for _, u := range slices.DeleteFunc(slices.Clone(uses), func(u portUse) bool { return u.qps != qps }) {
+		cfg.progress("%v, %d queue pairs", u, qps)
+		row, err := portRow(cfg, ports, u)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// portRow compares one use of a port that is direct with that of one by libmlx5.
+func portRow(cfg *Config, both []*verbsPort, u portUse) (Row, error) {
+	var device, bells readings
+	ns, err := calmest([]int{1}, func() ([]readings, error) {
+		all := make([]readings, len(both))
+		for range cfg.Repetitions {
+			for i, p := range both {
+				r, err := p.read(cfg, u)
+				if err != nil {
+					return nil, err
+				}
+				all[i] = append(all[i], r.call)
+				if i == 0 {
+					device, bells = append(device, r.device), append(bells, r.bells)
+				}
+			}
+		}
+		return all, nil
+	})
+	if err != nil {
+		return Row{}, err
+	}
+	r := ratio(u.String()+", "+direct, libmlx5, ns[0], ns[1])
+	r.Payload, r.Entries, r.Doorbells, r.DeviceNS, r.Limit, r.section = portPayload, u.qps, bells.median(), device.median(), u.limit(), ports
+	return r, nil
 }

@@ -5,37 +5,35 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct nullverbs;
-struct rte_mempool;
+#include "ibside/port.h"
 
 enum { PORT_PEERS = 64 };
 
+struct hca;
+struct rte_mempool;
+
 /* What a loop has spent, in cycles of the time-stamp counter. */
 struct port_cost {
-	uint64_t messages;
-	uint64_t calls;  /* of post or poll, including those whose time does not count */
-	uint64_t call;   /* post or poll, and free */
-	uint64_t device; /* the null verbs device */
-	uint64_t bells;  /* doorbells */
-	uint64_t dropped;
+	uint64_t messages; /* whose time counts */
+	uint64_t call;     /* post or poll, and free */
+	uint64_t device;   /* the HCA's own work */
 };
 
-/* How the port of a null verbs device is used. */
+/* How a verbs port is used. */
 struct port_loop {
-	struct nullverbs *null;
+	struct hca *hca;
 	struct rte_mempool *pool;
 	unsigned burst; /* messages in one call, at most 64 */
-	unsigned qps;   /* used in turn, at most 64 */
-	uint32_t payload;
+	unsigned qps;   /* used in random order: a power of 2 */
+	uint32_t payload, qkey;
 	bool polls;
-	uint64_t ns; /* duration */
+	uint64_t ns; /* duration, of calls and HCA */
+	uint64_t random;
+	struct ib_ah peer[PORT_PEERS];
 	struct port_cost cost;
 };
 
-/* Runs a loop on an lcore, after some rounds that fill the caches. 0 or a negative errno. */
+/* Runs a loop on an lcore, after a quarter of the time that does not count. 0 or a negative errno. */
 int port_loop_run(struct port_loop *l, unsigned lcore);
-
-/* Frequency of the time-stamp counter. */
-uint64_t port_tsc_hz(void);
 
 #endif

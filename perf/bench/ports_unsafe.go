@@ -3,8 +3,8 @@
 package bench
 
 // #include <stdlib.h>
+// #include "hca.h"
 // #include "ports.h"
-// #include "perf/nullverbs/nullverbs.h"
 import "C"
 
 import (
@@ -14,53 +14,72 @@ import (
 	"unsafe"
 
 	"causeway/dpdk"
-	"causeway/perf/nullverbs"
+	"causeway/ibside/ib"
+	"causeway/lcore"
 )
 
-// A verbsPort is a verbs port on a null device, with its mempool.
+// A verbsPort is a verbs port with its mempool.
 type verbsPort struct {
 	pool *dpdk.Mempool
-	null *nullverbs.Port
+	hca  *hca
+	c    *C.struct_port_loop
 }
 
-func newVerbsPort() (p *verbsPort, err error) {
-	p = &verbsPort{}
-	if p.pool, err = newPool(name("ports")); err != nil {
-		return nil, err
+func newVerbsPort(qps int, way string) (p *verbsPort, err error) {
+	p = &verbsPort{c: (*C.struct_port_loop)(C.calloc(1, C.sizeof_struct_port_loop))}
+	if p.c == nil {
+		return nil, syscall.ENOMEM
 	}
-	if p.null, err = nullverbs.New(p.pool, nullverbs.Sizes{QPs: portQPs, Peers: C.PORT_PEERS}); err != nil {
-		return nil, errors.Join(err, p.pool.Free())
+	if p.pool, err = dpdk.NewMempool(name("ports"), portReceives+2047, lcore.DataRoom, privateBytes); err == nil {
+		p.hca, err = newHCA(p.pool, qps, portReceives, way)
 	}
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	for i := range p.c.peer {
+		p.c.peer[i] = nodeAH(i)
+		if err := p.hca.meet(i); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+	}
+	p.c.pool, p.c.hca = (*C.struct_rte_mempool)(p.pool.Pointer()), p.hca.c
 	return p, nil
 }
 
-func (p *verbsPort) close() error {
-	err := p.null.Close()
+func (p *verbsPort) close() (err error) {
+	C.free(unsafe.Pointer(p.c))
+	if p.hca != nil {
+		err = p.hca.close()
+	}
+	if p.pool == nil {
+		return err
+	}
 	if n := p.pool.InUse(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("bench: the port has lost %d mbufs", n))
+		return errors.Join(err, fmt.Errorf("bench: the port has lost %d mbufs", n))
 	}
 	return errors.Join(err, p.pool.Free())
 }
 
 // read takes one reading of one use.
-func (p *verbsPort) read(c *Config, use portUse) (portReading, error) {
-	l := (*C.struct_port_loop)(C.calloc(1, C.sizeof_struct_port_loop))
-	if l == nil {
-		return portReading{}, syscall.ENOMEM
+func (p *verbsPort) read(c *Config, use portUse) (r portReading, err error) {
+	before, err := p.hca.count()
+	if err != nil {
+		return r, err
 	}
-	defer C.free(unsafe.Pointer(l))
-	l.pool, l.null = (*C.struct_rte_mempool)(p.pool.Pointer()), (*C.struct_nullverbs)(p.null.Pointer())
-	l.polls, l.burst, l.qps, l.payload = C.bool(use.polls), C.uint(use.burst), C.uint(use.qps), portPayload
-	l.ns = C.uint64_t(c.Window.Nanoseconds())
+	l := p.c
+	l.polls, l.burst, l.qps = C.bool(use.polls), C.uint(use.burst), C.uint(use.qps)
+	l.payload, l.qkey, l.ns = portPayload, C.uint32_t(ib.QKeyRDMAUDP), C.uint64_t(c.Window.Nanoseconds())
 	if rc := C.port_loop_run(l, C.uint(c.Lcores[0].id)); rc != 0 {
-		return portReading{}, fmt.Errorf("bench: %v: %w", use, syscall.Errno(-rc))
+		return r, fmt.Errorf("bench: %v: %w", use, syscall.Errno(-rc))
 	}
-	cost := &l.cost
-	if cost.dropped > 0 || cost.messages == 0 {
-		return portReading{}, fmt.Errorf("bench: %v: %d messages, %d dropped: this measured something else", use, cost.messages, cost.dropped)
+	after, err := p.hca.count()
+	if l.cost.messages == 0 {
+		return r, fmt.Errorf("bench: %v: %w", use, errBusyLcore)
 	}
-	ns := 1e9 / float64(C.port_tsc_hz()) / float64(cost.messages)
-	return portReading{
-		call: float64(cost.call) * ns, device: float64(cost.device) * ns, doorbells: float64(cost.bells) / float64(cost.calls),
-	}, nil
+	ns := 1e9 / float64(lcore.TSCHz()) / float64(l.cost.messages)
+	r = portReading{call: float64(l.cost.call) * ns, device: float64(l.cost.device) * ns}
+	if n := after.posted - before.posted; n > 0 {
+		r.bells = float64(after.bells-before.bells) / float64(n)
+	}
+	return r, err
 }

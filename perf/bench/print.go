@@ -22,7 +22,7 @@ func count(n int) string {
 
 // Print writes the rows as one table.
 func Print(w io.Writer, rows []Row) error {
-	cells := [][]string{{"", "payload", "entries", "ns", "Mpps", "Gbit/s", "over", "ns", "ratio", "gate", "", "noise", "floor", "ns", "/floor", "/wide"}}
+	cells := [][]string{{"", "payload", "entries", "ns", "Mpps", "Gbit/s", "over", "ns", "ratio", "gate", "", "noise", "also over", "ns", "ratio", "/wide", "bells", "device ns"}}
 	for i := range rows {
 		if i > 0 && rows[i].section != rows[i-1].section {
 			cells = append(cells, nil)
@@ -33,7 +33,7 @@ func Print(w io.Writer, rows []Row) error {
 }
 
 func (r *Row) cells() []string {
-	c := make([]string, 16)
+	c := make([]string, 18)
 	c[0] = r.What
 	if r.Payload > 0 {
 		c[1] = fmt.Sprintf("%d B", r.Payload)
@@ -64,6 +64,12 @@ func (r *Row) cells() []string {
 	if r.Wide > 0 {
 		c[15] = fmt.Sprintf("%.2f", r.Wide)
 	}
+	if r.Doorbells > 0 {
+		c[16] = fmt.Sprintf("%.2f", r.Doorbells)
+	}
+	if r.DeviceNS > 0 {
+		c[17] = fmt.Sprintf("%.0f", r.DeviceNS)
+	}
 	return c
 }
 
@@ -73,6 +79,8 @@ func (r *Row) verdict() string {
 		return "busy"
 	case r.Missed():
 		return "MISSED"
+	case r.Near():
+		return "near"
 	}
 	return "held"
 }

@@ -106,7 +106,7 @@ func (r *rig) verify() error {
 
 // verifyRings makes sure that all packets are there. Packets that are handed off change lanes.
 func (r *rig) verifyRings() error {
-	all, want := 0, r.shape.packets()
+	all, want := 0, r.shape.inRing(r.direction)
 	for i, l := range r.lanes {
 		n := l.ring.Len()
 		all += n

@@ -53,6 +53,10 @@ func (r *rig) addLane() error {
 }
 
 func (l *lane) makePool() (err error) {
+	if w := l.rig.shape.whole; w != nil {
+		l.pool = w.pool
+		return nil
+	}
 	if l.pool, err = newPool(name("bench")); err == nil {
 		l.rig.onClose(l.pool.Free)
 	}
@@ -88,8 +92,12 @@ func (l *lane) makePort() error {
 }
 
 func (l *lane) makeWorker() (err error) {
+	at := unsafe.Pointer(&l.ibPort.ib_port)
+	if w := l.rig.shape.whole; w != nil {
+		at = w.port()
+	}
 	l.w, err = l.rig.datapath.NewWorker(lcore.WorkerConfig{
-		Port: l.port, IBPort: unsafe.Pointer(&l.ibPort.ib_port), MaxGroups: max(1, l.rig.shape.groups),
+		Port: l.port, IBPort: at, MaxGroups: max(1, l.rig.shape.groups),
 	})
 	return err
 }
@@ -154,12 +162,8 @@ func (l *lane) setStream(all []step) error {
 
 // load fills the ring. All packets start with the same addresses; the first trip scatters them.
 func (l *lane) load() error {
-	p := l.rig.shape.packet(l.number, l.rig.size)
-	data := p.AppendTo(nil)
-	if l.rig.direction == lcore.IBToRoCE {
-		data = append(make([]byte, ib.GRHLen), p.Payload...)
-	}
-	for range l.rig.shape.packets() {
+	data := l.rig.shape.data(l.number, l.rig.direction, l.rig.size)
+	for range l.rig.shape.inRing(l.rig.direction) {
 		rc := C.ring_put((*C.struct_rte_mempool)(l.pool.Pointer()), l.cRing(), unsafe.Pointer(&data[0]), C.uint32_t(len(data)))
 		if rc != 0 {
 			return fmt.Errorf("bench: fill a ring: %w", syscall.Errno(-rc))

@@ -18,13 +18,15 @@ type Row struct {
 	Over      string  `json:"over,omitempty"`    // what it is compared with, whose cost is OverNS
 	OverNS    float64 `json:"over_ns,omitempty"`
 	Value     float64 `json:"value"`           // the median of the ratios of both; without Over a number by itself
+	Above     float64 `json:"above,omitempty"` // how far Value may be above the true ratio: all but one reading say so
 	Limit     *Limit  `json:"limit,omitempty"` // nil: no gate
 	Noise     float64 `json:"noise"`           // the largest spread of the readings of Over and Floor
 	Floor     string  `json:"floor,omitempty"` // a simpler loop that limits both
 	FloorNS   float64 `json:"floor_ns,omitempty"`
 	OverFloor float64 `json:"over_floor,omitempty"`     // the ratio to it
 	Wide      float64 `json:"over_wide_read,omitempty"` // the ratio to a floor that reads by 64 bytes
-	Doorbells float64 `json:"doorbells,omitempty"`      // in a burst
+	Doorbells float64 `json:"doorbells,omitempty"`      // a message
+	DeviceNS  float64 `json:"device_ns,omitempty"`      // the HCA's own work for a packet, which is not in NS
 
 	section section
 	packets bool // NS is the cost of a packet, so there are rates
@@ -38,8 +40,16 @@ func limit(v float64) *Limit { l := Limit(v); return &l }
 // Busy reports whether the row has a limit, and the machine was too busy to tell whether it is held.
 func (r *Row) Busy() bool { return r.Limit != nil && r.Noise > mostSpread }
 
-// Missed reports whether the row has a limit and is beyond it.
-func (r *Row) Missed() bool { return r.Limit != nil && !r.Busy() && r.Value > float64(*r.Limit) }
+// Missed reports whether the row has a limit and is beyond it, by all but one of its readings: when the true ratio is the
+// limit, one of fifty such rows is missed by chance.
+func (r *Row) Missed() bool {
+	return r.Limit != nil && !r.Busy() && r.Value-r.Above > float64(*r.Limit)
+}
+
+// Near reports whether the row has a limit and may be beyond it, but its readings differ too much to tell.
+func (r *Row) Near() bool {
+	return r.Limit != nil && !r.Busy() && !r.Missed() && r.Value > float64(*r.Limit)
+}
 
 // section groups rows in print.
 type section int
@@ -47,6 +57,7 @@ type section int
 const (
 	paths section = iota
 	variants
+	wholes
 	parts
 	ports
 	threads
@@ -74,6 +85,7 @@ func sortRows(rows []Row) {
 type Verdict struct {
 	Gates  int
 	Missed int
+	Near   int     // those that may be missed
 	Busy   int     // those that could not be judged
 	Noise  float64 // the largest of these
 }
@@ -89,6 +101,8 @@ func Judge(rows []Row) (v Verdict) {
 			v.Busy, v.Noise = v.Busy+1, max(v.Noise, r.Noise)
 		case r.Missed():
 			v.Missed++
+		case r.Near():
+			v.Near++
 		}
 		v.Gates++
 	}
@@ -96,7 +110,10 @@ func Judge(rows []Row) (v Verdict) {
 }
 
 func ratio(what, over string, ns, overNS readings) Row {
-	return Row{What: what, Over: over, NS: ns.median(), OverNS: overNS.median(), Value: ns.over(overNS), Noise: overNS.spread()}
+	value := ns.over(overNS)
+	return Row{
+		What: what, Over: over, NS: ns.median(), OverNS: overNS.median(), Value: value, Above: value - ns.atLeast(overNS), Noise: overNS.spread(),
+	}
 }
 
 // setFloor adds what a floor needs for the same packets.

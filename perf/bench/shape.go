@@ -28,6 +28,7 @@ type shape struct {
 	lanes   int  // workers, each with its own hosts and proxy QPs; 0: one
 
 	mirror *lcore.MirrorOptions // nil: none
+	whole  *whole               // whose pool and IB port the lane has; nil: its own
 
 	foreign int // of 16 hosts of a lane, so many have their proxy QPs at the next lane's worker
 	flight  int // packets in a lane; 0: inFlight
@@ -40,6 +41,14 @@ func (s shape) proxyQPs() int   { return s.hosts * s.qpns }
 func (s shape) workers() int    { return max(1, s.lanes) }
 func (s shape) sources() int    { return max(s.hosts, s.qpns) } // either is 1
 func (s shape) multicast() bool { return s.groups > 0 }
+
+// inRing is how many packets lie in a lane's ring: those from an HCA lie in its buffers.
+func (s shape) inRing(d lcore.Direction) int {
+	if d == lcore.IBToRoCE && s.whole != nil && s.whole.hca != nil {
+		return 0
+	}
+	return s.packets()
+}
 
 // packets is how many circulate in a lane.
 func (s shape) packets() int {
@@ -82,6 +91,7 @@ const (
 	proxyQPN = 0x10_0000
 	hostQPN  = 0x20_0000
 	nodeQPN  = 0x123
+	nodeHops = 1 // of paths to nodes
 	dscp     = 46
 )
 
@@ -146,9 +156,9 @@ func (s shape) fill(t *tables.Tables) error {
 			return err
 		}
 		for q := range s.qpns {
-			n := i*s.qpns + q
+			handle, qpn := s.proxyQP(i*s.qpns + q)
 			_, err := t.ProxyQPs.Put(tables.ProxyQP{
-				HostQP: tables.HostQP{Host: s.hostIP(i), HostQPN: ib.QPN(hostQPN + q)}, QP: uint32(n), QPN: ib.QPN(proxyQPN + n),
+				HostQP: tables.HostQP{Host: s.hostIP(i), HostQPN: ib.QPN(hostQPN + q)}, QP: handle, QPN: qpn,
 				QKey: ib.QKeyRDMAUDP, Version: lcore.V2, Worker: s.owner(i),
 			})
 			if err != nil {
@@ -157,7 +167,7 @@ func (s shape) fill(t *tables.Tables) error {
 		}
 	}
 	for i := range s.nodes {
-		n := tables.Node{GID: nodeGID(i), LID: lid(i), HopLimit: 1, GRH: true}
+		n := tables.Node{GID: nodeGID(i), LID: lid(i), HopLimit: nodeHops, GRH: true}
 		if s.six {
 			n.IP6 = s.nodeIP(i)
 		} else {
@@ -168,6 +178,14 @@ func (s shape) fill(t *tables.Tables) error {
 		}
 	}
 	return s.fillGroups(t)
+}
+
+// proxyQP is the IB port's handle and number of a proxy QP.
+func (s shape) proxyQP(n int) (handle uint32, qpn ib.QPN) {
+	if s.whole != nil && s.whole.hca != nil {
+		return s.whole.hca.proxyQP(n)
+	}
+	return uint32(n), ib.QPN(proxyQPN + n)
 }
 
 func (s shape) fillGroups(t *tables.Tables) error {
@@ -219,6 +237,15 @@ func (s shape) packet(lane, size int) roce.Packet {
 		p.TClass = dscp << 2
 	}
 	return p
+}
+
+// data is what is in the mbuf of the first packet of a lane: a frame, or a message behind an empty GRH.
+func (s shape) data(lane int, d lcore.Direction, size int) []byte {
+	p := s.packet(lane, size)
+	if d == lcore.IBToRoCE {
+		return append(make([]byte, ib.GRHLen), p.Payload...)
+	}
+	return p.AppendTo(nil)
 }
 
 // grh is the GRH of the first message from IB: five words in wire order.

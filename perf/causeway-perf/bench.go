@@ -35,8 +35,8 @@ func benchFlags(o *benchOptions) *flag.FlagSet {
 	fs.IntVar(&o.cpu, "cpu", runtime.NumCPU()-1, "the `CPU` on which the measured loops run")
 	fs.IntVar(&o.reps, "reps", 0, "`N` readings of each figure, of which the median counts (default 9, quick 3)")
 	fs.DurationVar(&o.window, "window", 0, "CPU `TIME` of a reading (default 25ms, quick 8ms)")
-	fs.IntVar(&o.payload, "payload", 0, "measure only paths with a payload of this many `BYTES`, a multiple of 8")
-	fs.IntVar(&o.entries, "entries", 0, "measure only paths with `N` table entries, a power of 2 up to 1048576")
+	fs.IntVar(&o.payload, "payload", 0, "measure only paths, and whole ways, with a payload of this many `BYTES`, a multiple of 8")
+	fs.IntVar(&o.entries, "entries", 0, "measure only paths with `N` table entries, a power of 2 up to 1048576, and whole ways with `N` proxy QPs")
 	fs.StringVar(&o.rows, "rows", "", "measure only these `KINDS` of rows, separated by commas: "+strings.Join(bench.Kinds(), ", "))
 	fs.BoolVar(&o.quick, "quick", false, "shorter, less certain, and without tables of 1 M entries")
 	fs.BoolVar(&o.curves, "curves", false, "instead, measure the cost by the number of groups, hosts and proxy QPs")
@@ -56,6 +56,9 @@ func benchCommand(args []string) (err error) {
 	if err := o.check(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return errUsage
+	}
+	if err := bench.Begin(); err != nil {
+		return err
 	}
 	eal, err := dpdk.Init(dpdk.EALConfig{Name: "causeway-perf", Workers: o.cpus(), MemoryMiB: 256, ForceNoHuge: o.noHuge})
 	if err != nil {
@@ -117,7 +120,7 @@ func (o *benchOptions) cpus() []int {
 }
 
 func (o *benchOptions) config(eal *dpdk.EAL) (bench.Config, error) {
-	cfg := bench.Config{Repetitions: 9, Window: 25 * time.Millisecond, Kinds: o.kinds()}
+	cfg := bench.Config{Repetitions: 9, Window: 25 * time.Millisecond, Kinds: o.kinds(), Payload: o.payload, Entries: o.entries}
 	if o.quick {
 		cfg.Repetitions, cfg.Window = 3, 8*time.Millisecond
 	}
@@ -180,6 +183,9 @@ func (o *benchOptions) judge(rows []bench.Row) error {
 		return nil
 	}
 	said := fmt.Sprintf("%d of %d gates are missed", v.Missed, v.Gates)
+	if v.Near > 0 {
+		said += fmt.Sprintf(", and %d are nearer to their limits than readings can tell", v.Near)
+	}
 	if v.Busy > 0 {
 		said += fmt.Sprintf("; %v %d: readings of a loop that always does the same differed by up to %.0f %%, so end what else runs here and measure again",
 			errBusy, v.Busy, v.Noise*100)

@@ -155,14 +155,8 @@ func TestPlainProgress(t *testing.T) {
 	}
 }
 
-// A whole measurement: workers, report, page. Speed is not tested.
-func TestMeasure(t *testing.T) {
-	if runtime.NumCPU() < 2 {
-		t.Fatal("two CPUs are needed: a worker's, and the generator's")
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "tiny.toml")
-	const text = `name = "tiny"
+// tinyProfile measures a little of everything.
+const tinyProfile = `name = "tiny"
 tests = ["throughput", "latency", "multicast"]
 directions = ["both"]
 [[traffic]]
@@ -186,8 +180,18 @@ groups = 4
 shares = [0.5]
 repetitions = 1
 pps = 10000
+[yardsticks]
+modes = ["macswap"]
 `
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+
+// A whole measurement: workers, report, page. Speed is not tested.
+func TestMeasure(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Fatal("two CPUs are needed: a worker's, and the generator's")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tiny.toml")
+	if err := os.WriteFile(file, []byte(tinyProfile), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	stdout, stderr, err := program(t, "all -no-huge -profile "+file+" -out "+dir)
@@ -202,6 +206,9 @@ pps = 10000
 	if c.PDR.PPS < 1000 || len(c.Latency) != 2 || c.Latency[0].Samples == 0 || c.Multicast.Join.N != 1 || r.Ceiling[0].PPS < 1e5 {
 		b, _ := json.MarshalIndent(r, "", " ")
 		t.Errorf("%s", b)
+	}
+	if y := r.Yardsticks; len(y) != 1 || y[0].Name != "testpmd macswap" || y[0].PPS < 1000 { // testpmd is in Debian's dpdk-dev
+		t.Errorf("testpmd: %+v, notes %q", y, r.Notes)
 	}
 	for _, s := range []string{"Throughput", "report: " + filepath.Join(dir, "report.html")} {
 		if !strings.Contains(stdout, s) {
@@ -253,7 +260,7 @@ func TestYardsticksMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	notes := strings.Join(r.Notes, "; ")
-	for _, want := range []string{"testpmd was not measured: dpdk-testpmd is not installed; it is in the package dpdk", "Pktgen-DPDK was not measured: there is no pktgen in PATH"} {
+	for _, want := range []string{"testpmd was not measured: dpdk-testpmd is not installed; it is in the package dpdk-dev", "Pktgen-DPDK was not measured: there is no pktgen in PATH"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in %q", want, notes)
 		}

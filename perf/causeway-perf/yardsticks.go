@@ -21,7 +21,7 @@ import (
 
 const testpmdProgram = "dpdk-testpmd"
 
-const noTestpmd = testpmdProgram + " is not installed; it is in the package dpdk"
+const noTestpmd = testpmdProgram + " is not installed; it is in the package dpdk-dev"
 
 // yardsticks measures testpmd, DPDK's own forwarder, in each of the profile's modes, and Causeway, over net_memif and
 // on the same CPUs. A program that is not installed is named in the report.

@@ -69,7 +69,7 @@ func New(cfg Config) (*Generator, error) {
 	switch {
 	case cfg.In != nil && cfg.Out != nil:
 		c.roce_in, c.roce_out = (*C.struct_rte_ring)(cfg.In.Pointer()), (*C.struct_rte_ring)(cfg.Out.Pointer())
-	case cfg.IBPort != nil:
+	case cfg.Port != nil:
 		c.port = C.uint16_t(cfg.Port.ID())
 	}
 	return &Generator{c: c}, nil

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop of a trial, and what comes before and after it. */
+#include "dpdk/dpdk.h"
+#include "dpdk/near.h"
 #include "gen.h"
 
 #include <pthread.h>
@@ -23,11 +25,11 @@ static void lay_filler(struct rte_mempool *pool, void *arg, void *obj, unsigned 
 
 struct gen *gen_new(struct rte_mempool *pool, struct gen_port *ib_port, unsigned resident)
 {
-	struct gen *g = rte_zmalloc("gen", sizeof *g, RTE_CACHE_LINE_SIZE);
+	struct gen *g = near_zmalloc("gen", sizeof *g, dpdk_node());
 	unsigned size = rte_align32pow2(resident);
 	if (!g)
 		return NULL;
-	g->fifo = rte_zmalloc("gen_fifo", size * sizeof(struct rte_mbuf *), RTE_CACHE_LINE_SIZE);
+	g->fifo = near_zmalloc("gen_fifo", size * sizeof(struct rte_mbuf *), dpdk_node());
 	if (!g->fifo) {
 		rte_free(g);
 		return NULL;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The IB port that the bridge under test is given: two rings. */
+#include "dpdk/dpdk.h"
+#include "dpdk/near.h"
 #include "gen.h"
 
 #include <rte_malloc.h>
@@ -42,12 +44,12 @@ static struct rte_ring *ring_new(const char *what, unsigned depth)
 	static unsigned serial;
 	char name[RTE_RING_NAMESIZE];
 	snprintf(name, sizeof name, "gen_%s%u", what, __atomic_fetch_add(&serial, 1, __ATOMIC_RELAXED));
-	return rte_ring_create(name, depth, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
+	return near_ring(name, depth, dpdk_node(), RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
 }
 
 struct gen_port *gen_port_new(unsigned depth)
 {
-	struct gen_port *p = rte_zmalloc("gen_port", sizeof *p, RTE_CACHE_LINE_SIZE);
+	struct gen_port *p = near_zmalloc("gen_port", sizeof *p, dpdk_node());
 	if (!p)
 		return NULL;
 	p->ib_port = (struct ib_port){.self = p, .post = post, .poll = poll, .free = no_op};

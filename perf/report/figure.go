@@ -122,9 +122,19 @@ func (f *figure) areas(all vg.Rectangle, foot string) areas {
 	return a
 }
 
+// widen gives a logarithmic axis with one value room on both sides: gonum would begin it one below, where there is no
+// logarithm, and panic.
+func widen(a *plot.Axis) {
+	if _, log := a.Scale.(plot.LogScale); log && a.Min == a.Max {
+		a.Min, a.Max = a.Min/2, a.Max*2
+	}
+}
+
 func (f *figure) paint(c draw.Canvas, foot string) {
 	a := f.areas(c.Rectangle, foot)
 	p := *f.plot
+	widen(&p.X)
+	widen(&p.Y)
 	legend := p.Legend
 	p.Legend = plot.NewLegend() // drawn below
 	// Labels extend beyond the ends of their axes.

@@ -164,3 +164,19 @@ func TestNothingLost(t *testing.T) {
 		t.Error("the table does not say that all trials were disturbed")
 	}
 }
+
+// One value is enough for a plot whose axis is logarithmic, even one below a microsecond.
+func TestOneLatency(t *testing.T) {
+	r := sample(1)
+	c := &r.Cases[0]
+	l := c.Latency[0]
+	l.At = make([]int64, len(l.At))
+	for i := range l.At {
+		l.At[i] = 920 // ns
+	}
+	c.Latency = []trial.Latency{l}
+	r.Cases = r.Cases[:1]
+	if _, pictures := saved(t, r); !has(pictures, "load-", "-latency-"+l.Direction) {
+		t.Errorf("pictures %q", pictures)
+	}
+}

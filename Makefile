@@ -48,7 +48,7 @@ C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c
 # subnet; for virtual machines, the units and the manual pages; shells for completion tests. On a machine with
 # InfiniBand disable opensm and ibacm, because their packages start a subnet manager and ibacm.
 PACKAGES := \
-	build-essential pkg-config libdpdk-dev dpdk libibverbs-dev librdmacm-dev ca-certificates \
+	build-essential pkg-config libdpdk-dev dpdk dpdk-dev libibverbs-dev librdmacm-dev ca-certificates \
 	clang clang-format libclang-rt-14-dev \
 	tshark tcpdump jq python3 lua5.4 \
 	opensm ibsim-utils ibacm \

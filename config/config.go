@@ -127,6 +127,7 @@ const (
 // Workers sizes the datapath.
 type Workers struct {
 	LCores                          []int // one worker each
+	Management                      *int  // the CPU of management's thread; nil: any
 	Idle                            Idle
 	MemoryMiB                       int
 	RxDescs                         int // per queue

@@ -114,7 +114,11 @@ var tables = linked([]tableDoc{
 	}},
 	{name: "workers", meaning: "The packet path: its cores, its memory and its bounds.", keys: []key{
 		{name: "lcores", kind: numbers, def: []int64{1}, lo: 0, hi: 127, example: "[2, 3]",
-			meaning: "The logical cores of the workers, one each. Nothing else should run on them."},
+			meaning: "The logical cores of the workers, one each. Nothing else should run on them. They belong on the NUMA node of the " +
+				"Ethernet port and of the HCA."},
+		{name: "management", kind: number, noted: "none", lo: 0, hi: 1023, example: "0",
+			meaning: "A core for the management loop alone, which is not one of `lcores`: its thread stays there, on the workers' NUMA node, and " +
+				"is an lcore of DPDK (`show cores`). By default the system chooses a core, as for all other threads."},
 		{name: "idle", kind: text, def: "auto", words: []string{"auto", "poll", "sleep", "interrupt"}, example: `"poll"`,
 			meaning: "What an idle worker does. With `poll` it goes on looking for packets, which has the least latency and uses the whole " +
 				"core. With `interrupt` it sleeps until a port wakes it, which uses next to nothing; both ports must be able to: `memif`, " +

@@ -96,6 +96,7 @@ func (p *parser) workers(t *table) {
 		ProxyQPRate: n("proxy_qp_rate"), ProxyQPRatePerHost: n("proxy_qp_rate_per_host"), ProxyQPsUnconfirmed: n("proxy_qps_unconfirmed"),
 		RecvBuffers: n("recv_buffers"), PGMStreams: n("pgm_streams"), PGMIdle: time.Duration(t.number("pgm_idle")) * time.Second,
 	}
+	p.cfg.Workers.Management = readManagement(t, p.cfg.Workers.LCores)
 	if w := &p.cfg.Workers; !t.has("proxy_qps_per_host") {
 		w.ProxyQPsPerHost = min(w.ProxyQPsPerHost, w.ProxyQPs)
 	}
@@ -126,6 +127,18 @@ func readLCores(t *table) []int {
 		}
 	}
 	return list
+}
+
+// readManagement reads management's core.
+func readManagement(t *table, workers []int) *int {
+	if !t.has("management") {
+		return nil
+	}
+	cpu := int(t.number("management"))
+	if slices.Contains(workers, cpu) {
+		t.fail("management", "management %d is also one of lcores, where a worker runs; name another core, or remove it", cpu)
+	}
+	return &cpu
 }
 
 // powerOfTwo returns a number of descriptors; drivers round other numbers up or reject them.

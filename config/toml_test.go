@@ -86,6 +86,7 @@ node_idle = 77
 ipoib = "ib0"
 [workers]
 lcores = [3, 2]
+management = 1
 idle = "sleep"
 memory_mib = 2048
 rx_descs = 512

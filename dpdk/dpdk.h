@@ -35,6 +35,29 @@ bool dpdk_driver_loaded(const char *driver);
 void dpdk_heap(uint64_t *total, uint64_t *unused);
 int dpdk_netdev_set_mtu(const char *interface, int mtu);
 
+/* near.c */
+
+/* The NUMA node that packets belong on, mbufs and rings made here; -1: any. To be said before they are made. */
+void dpdk_set_node(int node);
+int dpdk_node(void);
+/* Has ordinary memory that is not touched yet come from that node, if it has any left. */
+void dpdk_bind_ordinary(void);
+/* The node of the page at an address; -1: it is not known. */
+int dpdk_node_of(const void *at);
+int dpdk_lcore_node(unsigned lcore);
+/* The EAL's pages of one size on one node; returns how many of these there are. */
+struct dpdk_pages {
+	uint64_t size; /* bytes */
+	uint64_t n;
+	int node;
+};
+unsigned dpdk_pages(struct dpdk_pages *out, unsigned room);
+/* How often a node was short of memory, so that it came from others. */
+unsigned dpdk_short(unsigned node);
+/* Makes the calling thread an lcore. */
+int dpdk_thread_register(unsigned *lcore);
+void dpdk_thread_unregister(void);
+
 /* fanout.c: the packet sockets that net_af_packet has opened since the first call, by queue; fds has DPDK_MAX_QUEUES.
  * One thread at a time plugs in. */
 
@@ -47,6 +70,8 @@ int dpdk_mempool_create(const char *name, unsigned n, uint16_t priv, uint16_t da
 void dpdk_mempool_free(struct rte_mempool *pool);
 unsigned dpdk_mempool_in_use(struct rte_mempool *pool);
 uint64_t dpdk_mempool_bytes(const struct rte_mempool *pool);
+/* The NUMA node of its first mbufs; -1: it is not known. */
+int dpdk_mempool_node(const struct rte_mempool *pool);
 unsigned dpdk_mempool_data_room(struct rte_mempool *pool);
 
 /* A new mbuf that holds a copy of len bytes; NULL when the pool is empty or the bytes do not fit. */

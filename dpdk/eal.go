@@ -23,6 +23,7 @@ type EALConfig struct {
 	MemoryMiB   int      // hugepages, or ordinary memory, to reserve; 0: 512
 	ForceNoHuge bool     // ordinary memory even where hugepages are free
 	ShareCPUs   bool     // a CPU may be named more than once: slow, for tests of more workers than there are CPUs
+	Port        string   // the Ethernet port, as OpenPort has it: packets are on its NUMA node, or else on the first worker's
 	PCI         []string // mlx5 devices to probe, such as "0000:3b:00.0"; may go on with ",key=value" for the PMD
 }
 
@@ -67,6 +68,10 @@ func Init(config EALConfig) (*EAL, error) {
 	clearLog()
 	if err := startEAL(plan.args); err != nil {
 		return nil, notStarted(plan, err)
+	}
+	C.dpdk_set_node(C.int(plan.node))
+	if plan.noHuge {
+		C.dpdk_bind_ordinary()
 	}
 	started.eal = &EAL{noHuge: plan.noHuge, note: plan.note, workers: plan.workers, pci: config.PCI}
 	return started.eal, nil

@@ -24,6 +24,7 @@ type ealPlan struct {
 	args      []string // argv for rte_eal_init(3)
 	workers   []uint
 	memoryMiB int
+	node      int // of packets; -1: any
 	noHuge    bool
 	note      string
 }
@@ -37,7 +38,7 @@ func planEAL(config EALConfig, cpus, isolated []int) (ealPlan, error) {
 	if !prefixPattern.MatchString(name) {
 		return ealPlan{}, fmt.Errorf("dpdk: EAL name %q: use at most 48 letters, digits, '_', '-' and '.'", name)
 	}
-	plan := ealPlan{memoryMiB: config.MemoryMiB}
+	plan := ealPlan{memoryMiB: config.MemoryMiB, node: nodeOfPackets(config)}
 	if err := plan.chooseMemory(config); err != nil {
 		return ealPlan{}, err
 	}
@@ -53,12 +54,11 @@ func planEAL(config EALConfig, cpus, isolated []int) (ealPlan, error) {
 		"--file-prefix=" + name + "-" + strconv.Itoa(os.Getpid()),
 		"--lcores=" + lcores, "--main-lcore=0",
 		"--iova-mode=va", // the one mode that needs no physical addresses, hence no root
-		"--no-telemetry", "--log-level=warning",
-		"-m", strconv.Itoa(plan.memoryMiB)}
+		"--no-telemetry", "--log-level=warning"}
 	if plan.noHuge {
-		plan.args = append(plan.args, "--no-huge", "--no-shconf") // --in-memory is for hugepages only
+		plan.args = append(plan.args, "-m", strconv.Itoa(plan.memoryMiB), "--no-huge", "--no-shconf") // --in-memory is for hugepages only
 	} else {
-		plan.args = append(plan.args, "--in-memory")
+		plan.args = append(plan.args, socketMem(plan.memoryMiB, plan.node, config.Workers), "--in-memory")
 	}
 	plan.args = append(plan.args, pci...)
 	return plan, nil
@@ -94,6 +94,17 @@ func CheckWorkers(cpus []int) error {
 	return err
 }
 
+// CheckCPU returns an error when this process cannot run on a CPU, which a key of [workers] names.
+func CheckCPU(key string, cpu int) error { return checkCPU(key, cpu, usableCPUs(), isolatedCPUs()) }
+
+func checkCPU(key string, cpu int, cpus, isolated []int) error {
+	if slices.Contains(cpus, cpu) || slices.Contains(isolated, cpu) {
+		return nil
+	}
+	return fmt.Errorf("[workers] %s names CPU %d, which this process may not use, or this machine does not have; write some of %s",
+		key, cpu, cpuList(union(cpus, isolated)))
+}
+
 // placeLcores writes --lcores: lcore 0, the main one, floats over all CPUs without a worker (over all CPUs when
 // every one has a worker); lcore i+1 sits on the CPU of worker i.
 //
@@ -104,9 +115,8 @@ func (p *ealPlan) placeLcores(config EALConfig, cpus, isolated []int) (string, e
 		return "", fmt.Errorf("[workers] lcores names %d CPUs; DPDK has room for %d workers", len(workers), maxLcores-1)
 	}
 	for i, cpu := range workers {
-		if !slices.Contains(cpus, cpu) && !slices.Contains(isolated, cpu) {
-			return "", fmt.Errorf("[workers] lcores names CPU %d, which this process may not use, or this machine does not have; write some of %s",
-				cpu, cpuList(union(cpus, isolated)))
+		if err := checkCPU("lcores", cpu, cpus, isolated); err != nil {
+			return "", err
 		}
 		if slices.Contains(workers[:i], cpu) && !config.ShareCPUs {
 			return "", fmt.Errorf("[workers] lcores names CPU %d twice; a CPU can have one worker", cpu)

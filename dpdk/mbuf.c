@@ -9,6 +9,7 @@
 #include <rte_ring.h>
 
 #include "dpdk.h"
+#include "near.h"
 
 /* An lcore's cache, in mbufs: the largest that rte_mempool_create() takes, but never so much of a small pool that
  * the lcores' caches together keep it from everybody else. */
@@ -24,8 +25,16 @@ static const char POOL_OPS[] = "ring_mt_rts";
 
 int dpdk_mempool_create(const char *name, unsigned n, uint16_t priv, uint16_t data_room, struct rte_mempool **out)
 {
+	int node = dpdk_node();
+
+	*out = rte_pktmbuf_pool_create_by_ops(name, n, cache_size(n), priv, data_room, node, POOL_OPS);
+	if (*out || node == SOCKET_ID_ANY || rte_errno != ENOMEM)
+		return *out ? 0 : -rte_errno;
 	*out = rte_pktmbuf_pool_create_by_ops(name, n, cache_size(n), priv, data_room, SOCKET_ID_ANY, POOL_OPS);
-	return *out ? 0 : -rte_errno;
+	if (!*out)
+		return -rte_errno;
+	near_note(node);
+	return 0;
 }
 
 void dpdk_mempool_free(struct rte_mempool *pool)
@@ -36,6 +45,13 @@ void dpdk_mempool_free(struct rte_mempool *pool)
 uint64_t dpdk_mempool_bytes(const struct rte_mempool *pool)
 {
 	return (uint64_t)pool->size * (pool->header_size + pool->elt_size + pool->trailer_size);
+}
+
+int dpdk_mempool_node(const struct rte_mempool *pool)
+{
+	const struct rte_mempool_memhdr *first = STAILQ_FIRST(&pool->mem_list);
+
+	return first ? dpdk_node_of(first->addr) : -1;
 }
 
 unsigned dpdk_mempool_in_use(struct rte_mempool *pool)
@@ -86,7 +102,7 @@ int dpdk_ring_create(const char *name, unsigned size, bool multi_producer, struc
 {
 	unsigned flags = RING_F_EXACT_SZ | RING_F_SC_DEQ | (multi_producer ? 0 : RING_F_SP_ENQ);
 
-	*out = rte_ring_create(name, size, SOCKET_ID_ANY, flags);
+	*out = near_ring(name, size, dpdk_node(), flags);
 	return *out ? 0 : -rte_errno;
 }
 

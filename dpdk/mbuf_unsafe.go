@@ -55,3 +55,6 @@ func (r *Ring) Pointer() unsafe.Pointer { return unsafe.Pointer(r.p) }
 func mbufArray(burst []Mbuf) **C.struct_rte_mbuf {
 	return (**C.struct_rte_mbuf)(unsafe.Pointer(unsafe.SliceData(burst)))
 }
+
+// NodeOf returns the NUMA node of the page that C's memory at p is on; -1 where the kernel does not tell.
+func NodeOf(p unsafe.Pointer) int { return int(C.dpdk_node_of(p)) }

@@ -16,8 +16,11 @@ var sysRoot = "/"
 
 // freeHugepagesMiB adds up the hugepages of all sizes that nobody has taken. No mount is needed to use them:
 // --in-memory maps them anonymously.
-func freeHugepagesMiB() int {
-	dirs, _ := filepath.Glob(filepath.Join(sysRoot, "sys/kernel/mm/hugepages/hugepages-*kB"))
+func freeHugepagesMiB() int { return freePagesMiB("sys/kernel/mm/hugepages") }
+
+// freePagesMiB does so for a folder of sysfs, of all nodes or of one.
+func freePagesMiB(folder string) int {
+	dirs, _ := filepath.Glob(filepath.Join(sysRoot, folder, "hugepages-*kB"))
 	total := 0
 	for _, dir := range dirs {
 		var kB int

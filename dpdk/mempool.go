@@ -28,6 +28,7 @@ type Mempool struct {
 
 // NewMempool makes a pool of n mbufs. dataRoom counts as DPDK counts: the Headroom and the data after it. priv
 // bytes of each mbuf lie between struct rte_mbuf and the headroom and belong to the application (a multiple of 8).
+// The mbufs are on the node of packets (EALConfig.Port) as long as that has memory left.
 // The pool's lcores keep caches; threads that are no lcores, such as Go's, go without.
 func NewMempool(name string, n int, dataRoom int, priv int) (*Mempool, error) {
 	if _, err := theEAL(fmt.Sprintf("mempool %q", name)); err != nil {
@@ -71,6 +72,9 @@ func (m *Mempool) Size() int { return m.n }
 
 // Bytes is the memory that its mbufs take.
 func (m *Mempool) Bytes() int { return int(C.dpdk_mempool_bytes(m.p)) }
+
+// Node is the NUMA node that its mbufs lie on; -1 where the kernel does not tell.
+func (m *Mempool) Node() int { return int(C.dpdk_mempool_node(m.p)) }
 
 // InUse is the number of mbufs that are not in the pool or in one of its caches. It is exact only while nobody
 // allocates or frees.

@@ -21,7 +21,7 @@ int dpdk_unplug(const char *bus, const char *name)
 
 int dpdk_port_from_rings(const char *name, struct rte_ring **rx, unsigned n_rx, struct rte_ring **tx, unsigned n_tx)
 {
-	int id = rte_eth_from_rings(name, rx, n_rx, tx, n_tx, SOCKET_ID_ANY);
+	int id = rte_eth_from_rings(name, rx, n_rx, tx, n_tx, dpdk_node());
 	if (id >= 0)
 		return id;
 	return rte_errno > 0 ? -rte_errno : -EINVAL;
@@ -75,7 +75,8 @@ static void want_rss(struct rte_eth_conf *conf, const struct rte_eth_dev_info *i
 
 static int set_up_queues(uint16_t id, const struct dpdk_port_conf *c, const struct rte_eth_dev_info *info)
 {
-	int socket = rte_eth_dev_socket_id(id);
+	int own = rte_eth_dev_socket_id(id);
+	unsigned socket = own >= 0 ? own : dpdk_node(); /* a driver without hardware does not know */
 	uint16_t rx_descs = c->rx_descs, tx_descs = c->tx_descs;
 
 	int err = rte_eth_dev_adjust_nb_rx_tx_desc(id, &rx_descs, &tx_descs);

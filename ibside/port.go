@@ -94,6 +94,8 @@ type Source struct {
 type Renewer interface {
 	// Renewed returns what has changed since the last call. It is called often.
 	Renewed() Renewals
+	// Changed has a value when there is something for Renewed to return. It is the same channel each time.
+	Changed() <-chan struct{}
 }
 
 // Renewals is what a subnet has changed.

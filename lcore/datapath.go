@@ -50,6 +50,8 @@ type DatapathConfig struct {
 	Idle Idle
 	// Confine leaves workers' threads, also after Stop, only the system calls that drivers make (confine.h).
 	Confine bool
+	// Lcore is a worker's, on whose NUMA node that is which all workers read; 0: anywhere.
+	Lcore uint
 
 	Addresses []netip.Prefix // the bridge's own, with their subnets
 
@@ -59,6 +61,7 @@ type DatapathConfig struct {
 // A Datapath is what all workers share, and the list of them.
 type Datapath struct {
 	c       *C.struct_datapath
+	node    C.int // NUMA, of what all workers read
 	workers []*Worker
 	punts   *punts
 	rests   []resting

@@ -2,10 +2,9 @@
 
 package lcore
 
-// #include <stdlib.h>
 // #include <rte_errno.h>
 // #include <rte_cycles.h>
-// #include <string.h>
+// #include "dpdk/near.h"
 // #include "icrc.h"
 // #include "police.h"
 // #include "setup.h"
@@ -30,20 +29,20 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 		return nil, err
 	}
 	C.icrc_init()
-	c := (*C.struct_datapath)(C.calloc(1, C.sizeof_struct_datapath))
+	node := C.near_lcore(C.uint(cfg.Lcore))
+	c := (*C.struct_datapath)(C.near_zmalloc(nil, C.sizeof_struct_datapath, node))
 	if c == nil {
 		return nil, errors.New("lcore: no memory for a datapath")
 	}
 	c.tables = (*C.struct_tables)(tables)
-	c.police = (*C.struct_police)(C.aligned_alloc(64, C.size_t(c.tables.max_groups)*C.DIRECTIONS*C.sizeof_struct_police))
+	c.police = (*C.struct_police)(C.near_zmalloc(nil, C.size_t(c.tables.max_groups)*C.DIRECTIONS*C.sizeof_struct_police, node))
 	if c.police == nil {
-		C.free(unsafe.Pointer(c))
-		return nil, errors.New("lcore: no memory for the rates of groups")
+		C.rte_free(unsafe.Pointer(c))
+		return nil, errors.New("lcore: no memory for the rates of groups; raise [workers] memory_mib")
 	}
-	C.memset(unsafe.Pointer(c.police), 0, C.size_t(c.tables.max_groups)*C.DIRECTIONS*C.sizeof_struct_police)
 	cfg.fill(c)
 	C.datapath_prepare(c)
-	b := &Datapath{c: c}
+	b := &Datapath{c: c, node: node}
 	err := b.openPunts()
 	if err == nil {
 		err = b.SetPolicy(cfg.Policy)
@@ -59,8 +58,8 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 func (dp *Datapath) free() {
 	dp.closePunts()
 	dp.freePolicy()
-	C.free(unsafe.Pointer(dp.c.police))
-	C.free(unsafe.Pointer(dp.c))
+	C.rte_free(unsafe.Pointer(dp.c.police))
+	C.rte_free(unsafe.Pointer(dp.c))
 	dp.c = nil
 }
 
@@ -72,6 +71,7 @@ type WorkerConfig struct {
 	MaxGroups int            // group ids are below this
 	PGM       unsafe.Pointer // struct pgm, the worker's own (pgm.Tracker.Pointer); nil: PGM is not tracked
 	PuntRing  int            // packets that wait for management at most; 0: PuntRing
+	Lcore     uint           // that it will run on: its memory is on that NUMA node; 0: anywhere
 }
 
 // PuntRing is how many packets wait for management at most. The first messages of a program with two hundred queue
@@ -85,7 +85,8 @@ func (dp *Datapath) NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("lcore: worker %d is one too many; %d lcores can work", id, C.MAX_WORKERS)
 	}
 	c := C.worker_new(dp.c, (*C.struct_ib_port)(cfg.IBPort), C.uint16_t(id), C.uint16_t(cfg.Port),
-		C.uint16_t(cfg.Queue), C.uint(cfg.MaxGroups), C.uint(cmp.Or(cfg.PuntRing, PuntRing)))
+		C.uint16_t(cfg.Queue), C.uint(cfg.MaxGroups), C.uint(cmp.Or(cfg.PuntRing, PuntRing)),
+		C.near_lcore(C.uint(cfg.Lcore)))
 	if c == nil {
 		return nil, fmt.Errorf("lcore: make worker %d: %w; raise [workers] memory_mib",
 			id, syscall.Errno(C.setup_errno()))

@@ -2,7 +2,7 @@
 
 package lcore
 
-// #include <stdlib.h>
+// #include "dpdk/near.h"
 // #include "policy.h"
 import "C"
 
@@ -46,7 +46,7 @@ func (dp *Datapath) SetPolicy(p Policy) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	list := (*C.struct_allow)(C.calloc(1, C.sizeof_struct_allow))
+	list := (*C.struct_allow)(C.near_zmalloc(nil, C.sizeof_struct_allow, dp.node))
 	if list == nil {
 		return errors.New("lcore: no memory for the allowed subnets")
 	}
@@ -72,7 +72,7 @@ func (dp *Datapath) SetPolicy(p Policy) error {
 // freeRested frees the lists that no worker reads any more.
 func (dp *Datapath) freeRested() {
 	for len(dp.rests) > 0 && bool(C.policy_passed(dp.c, dp.rests[0].token)) {
-		C.free(unsafe.Pointer(dp.rests[0].list))
+		C.rte_free(unsafe.Pointer(dp.rests[0].list))
 		dp.rests = dp.rests[1:]
 	}
 }
@@ -80,8 +80,8 @@ func (dp *Datapath) freeRested() {
 // freePolicy frees them all, when the workers have stopped.
 func (dp *Datapath) freePolicy() {
 	for _, r := range dp.rests {
-		C.free(unsafe.Pointer(r.list))
+		C.rte_free(unsafe.Pointer(r.list))
 	}
-	C.free(unsafe.Pointer(dp.c.allow))
+	C.rte_free(unsafe.Pointer(dp.c.allow))
 	dp.rests = nil
 }

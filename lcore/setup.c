@@ -2,6 +2,8 @@
 #include "setup.h"
 #include "punt.h"
 
+#include "dpdk/near.h"
+
 #include <rte_errno.h>
 #include <rte_launch.h>
 #include <rte_malloc.h>
@@ -18,18 +20,18 @@ enum {
 	SEND_RING = 1024,
 };
 
-static struct rte_ring *ring(const char *what, const struct worker *w, unsigned size, unsigned flags)
+static struct rte_ring *ring(const char *what, const struct worker *w, unsigned size, int node, unsigned flags)
 {
 	char name[RTE_RING_NAMESIZE];
 	static unsigned serial;
 	snprintf(name, sizeof name, "%s%u.%u", what, w->id, serial++);
-	return rte_ring_create(name, size, SOCKET_ID_ANY, flags);
+	return near_ring(name, size, node, flags);
 }
 
 struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t id, uint16_t port, uint16_t queue,
-			  unsigned max_groups, unsigned punt_ring)
+			  unsigned max_groups, unsigned punt_ring, int node)
 {
-	struct worker *w = rte_zmalloc(NULL, sizeof *w, RTE_CACHE_LINE_SIZE);
+	struct worker *w = near_zmalloc(NULL, sizeof *w, node);
 	if (!w)
 		return NULL;
 	w->datapath = dp;
@@ -38,11 +40,11 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->port = port;
 	w->queue = queue;
 	w->epoll = w->bell.fd = -1;
-	w->punt = ring("punt", w, punt_ring, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
+	w->punt = ring("punt", w, punt_ring, node, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
 	/* RTS, because management is a producer, too, and may be preempted: workers must not wait for it. */
-	w->requeue = ring("requeue", w, REQUEUE_RING, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
-	w->send = ring("send", w, SEND_RING, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	w->groups = rte_zmalloc(NULL, max_groups * sizeof *w->groups, RTE_CACHE_LINE_SIZE);
+	w->requeue = ring("requeue", w, REQUEUE_RING, node, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
+	w->send = ring("send", w, SEND_RING, node, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	w->groups = near_zmalloc(NULL, max_groups * sizeof *w->groups, node);
 	if (!w->punt || !w->requeue || !w->send || !w->groups) {
 		unsigned left;
 		worker_free(w, &left);

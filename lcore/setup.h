@@ -7,9 +7,9 @@
 
 struct rte_mempool;
 
-/* Makes a worker with its rings, and adds it to the datapath. Returns NULL and sets rte_errno. */
+/* Makes a worker with its rings on a NUMA node, and adds it to the datapath. Returns NULL and sets rte_errno. */
 struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t id, uint16_t port, uint16_t queue,
-			  unsigned max_groups, unsigned punt_ring);
+			  unsigned max_groups, unsigned punt_ring, int node);
 
 /* Frees the worker and the mbufs on its rings; *left is how many of those were RoCE data. */
 void worker_free(struct worker *w, unsigned *left);

@@ -45,7 +45,9 @@ type Bridge struct {
 	idle     config.Idle // what workers do
 	confined bool        // the workers' threads
 	loop     *manage.Loop
-	lcores   []uint
+	eal      *dpdk.EAL
+	lcores   []uint // of workers
+	own      ownCore
 
 	*configuration // in force, and its changes
 	*readings      // the datapath's counters and latency
@@ -100,6 +102,7 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 		}
 	}
 	b.logSizes()
+	logNodes(b)
 	return b, nil
 }
 
@@ -132,7 +135,7 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 		case <-managing.Done():
 		}
 	})
-	err := b.loop.Run(managing)
+	err := b.own.run(b.cfg.Workers.Management, func() error { return b.loop.Run(managing) })
 	b.configuration.end()
 	done()
 	waiting.Wait()
@@ -181,18 +184,23 @@ func (b *Bridge) Close() error {
 }
 
 func (b *Bridge) startEAL(noHuge bool) error {
+	if cpu := b.cfg.Workers.Management; cpu != nil {
+		if err := dpdk.CheckCPU("management", *cpu); err != nil {
+			return fmt.Errorf("bridge: %w", err)
+		}
+	}
 	var pci []string
 	if b.cfg.RoCE.Port.Driver == "mlx5" {
 		pci = []string{b.cfg.RoCE.Port.Arg}
 	}
 	eal, err := dpdk.Init(dpdk.EALConfig{
 		Name: "causeway", Workers: b.cfg.Workers.LCores, MemoryMiB: b.cfg.Workers.MemoryMiB, PCI: pci,
-		ForceNoHuge: noHuge,
+		Port: b.cfg.RoCE.Port.String(), ForceNoHuge: noHuge,
 	})
 	if err != nil {
 		return err
 	}
-	b.lcores = eal.WorkerLcores()
+	b.eal, b.lcores = eal, eal.WorkerLcores()
 	b.teardown.add(eal.Close)
 	if note := eal.Note(); note != "" {
 		b.log.Info("memory", "note", note)
@@ -200,7 +208,7 @@ func (b *Bridge) startEAL(noHuge bool) error {
 	if idleOf(&b.cfg.Workers) != config.IdlePoll {
 		return nil
 	}
-	return keepOff(b.cfg.Workers.LCores)
+	return keepOff(b.cfg.Workers.LCores, b.cfg.Workers.Management)
 }
 
 // privateBytes is the private area of an mbuf, which a port may use for its descriptor.
@@ -238,13 +246,14 @@ func (b *Bridge) makeTables() error {
 	if err != nil {
 		return err
 	}
+	t.Near(b.eal.Node(b.lcores[0]))
 	b.tables = t
 	b.teardown.add(func() error { t.Close(); return nil })
 	return nil
 }
 
 func (b *Bridge) attachIBPort(subnet *fabric.Fabric) error {
-	p, err := openIBPort(b.cfg, b.pool, subnet, b.fail, b.log)
+	p, err := openIBPort(b.cfg, b.pool, b.lcores, subnet, b.fail, b.log)
 	if err != nil {
 		return err
 	}
@@ -270,7 +279,7 @@ func (b *Bridge) attachEthernetPort(private bool) error {
 	if err := b.ethernet.open(b.pool, &b.teardown); err != nil {
 		return err
 	}
-	b.carriers = &carriers{port: b.ethernet, log: b.log, paused: b.runner.paused, fail: b.fail}
+	b.carriers = &carriers{port: b.ethernet, log: b.log, paused: b.runner.paused, fail: b.fail, again: make(chan struct{}, 1)}
 	return b.carriers.watch(&b.teardown)
 }
 
@@ -278,11 +287,12 @@ func (b *Bridge) attachEthernetPort(private bool) error {
 func (b *Bridge) makePGM() error {
 	b.pgmTrackers = &pgmTrackers{gate: &b.gate, inForce: b.Config}
 	idle := uint64(b.cfg.Workers.PGMIdle.Seconds() * float64(lcore.TSCHz()))
-	for range b.cfg.Workers.LCores {
+	for i := range b.cfg.Workers.LCores {
 		t, err := pgm.New(pgm.Config{Streams: b.cfg.Workers.PGMStreams, IdleCycles: idle})
 		if err != nil {
 			return err
 		}
+		t.Near(b.eal.Node(b.lcores[i]))
 		b.trackers = append(b.trackers, t)
 		b.teardown.add(func() error { t.Close(); return nil })
 	}

@@ -12,7 +12,7 @@ import (
 
 // TestTasks runs each of these tasks; what a task checks is said at its function.
 func TestTasks(t *testing.T) {
-	for _, name := range []string{"carry", "pending", "idle", "never-run", "again", "mirrors", "rules", "counts", "cores", "losses"} {
+	for _, name := range []string{"carry", "pending", "idle", "never-run", "again", "mirrors", "rules", "counts", "cores", "management", "management-nowhere", "losses"} {
 		t.Run(name, func(t *testing.T) {
 			out, err := task(t, name)
 			if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 
 	"causeway/app/bridge/link"
 	"causeway/dpdk"
@@ -25,7 +24,7 @@ type carriers struct {
 	fail   func(error)
 
 	monitors []*link.Monitor
-	ups      atomic.Uint64 // how often link_up was logged
+	again    chan struct{} // has a value after each link_up
 
 	changing sync.Mutex // held by changed
 	mu       sync.Mutex
@@ -131,8 +130,11 @@ func (c *carriers) reopen(is link.State) bool {
 
 func (c *carriers) say(s link.State) {
 	if s.Up() {
-		c.ups.Add(1)
 		c.log.Info("link_up", "interface", s.Interface)
+		select {
+		case c.again <- struct{}{}:
+		default:
+		}
 		return
 	}
 	c.log.Warn("link_down", "interface", s.Interface, "reason", string(s.Reason), "note", s.String())

@@ -39,7 +39,7 @@ func (b *Bridge) datapathConfig(cfg *config.Config) lcore.DatapathConfig {
 		RoCEPKey: rocePKey,
 		RoCEMTU:  roceMTU(b.cfg),
 		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Idle: idleModes[b.idle], Confine: b.confined,
-		LearnNodes:   b.cfg.IB.Learn,
+		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0],
 		IBIsEthernet: b.ibPort.Info().Ethernet, Addresses: b.ethernet.ownAddresses(), Policy: policyOf(cfg),
 	}
 }
@@ -57,7 +57,7 @@ func (b *Bridge) makeDatapath() error {
 	for i := range b.cfg.Workers.LCores {
 		_, err := d.NewWorker(lcore.WorkerConfig{
 			Port: b.ethernet.port.ID(), Queue: uint16(i), IBPort: b.ibPort.Pointer(i), MaxGroups: b.cfg.Workers.Groups + spareGroups,
-			PGM: b.trackers[i].Pointer(), PuntRing: roomsOf(b.cfg).punted,
+			PGM: b.trackers[i].Pointer(), PuntRing: roomsOf(b.cfg).punted, Lcore: b.lcores[i],
 		})
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func (b *Bridge) manageConfig() manage.Config {
 		PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg), EthMTU: b.cfg.RoCE.MTU,
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.mostProxyQPs(), Waiting: roomsOf(b.cfg).waiting,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Receive: b.ethernet.receive,
-		LinkUps: b.carriers.ups.Load,
+		LinkUp: b.carriers.again,
 	}
 	if b.idle == config.IdleInterrupt && b.ethernet.listener == nil { // a listener tells of nothing
 		c.AwaitPunted, c.Punted = b.datapath.AwaitPunted, b.datapath.Punted()

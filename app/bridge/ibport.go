@@ -23,16 +23,16 @@ var ErrDeviceGone = verbs.ErrDeviceGone
 
 // openIBPort opens the port that [ib] port names. onLoss is called when it is lost. A subnet replaces the one that a
 // fabric: port describes.
-func openIBPort(cfg *config.Config, pool *dpdk.Mempool, subnet *fabric.Fabric, onLoss func(error), log *slog.Logger) (ibside.OpenPort, error) {
+func openIBPort(cfg *config.Config, pool *dpdk.Mempool, lcores []uint, subnet *fabric.Fabric, onLoss func(error), log *slog.Logger) (ibside.OpenPort, error) {
 	if cfg.IB.Port.Fabric {
 		return fabricport.Open(fabricport.Config{
 			Subnet: subnet, File: cfg.IB.Port.File, Name: cfg.Name, PKey: cfg.IB.PKey,
-			Pool: pool, Workers: len(cfg.Workers.LCores), Log: log,
+			Pool: pool, Workers: len(cfg.Workers.LCores), Lcores: lcores, Log: log,
 		})
 	}
 	p, err := verbs.Open(verbs.Config{
 		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey, GID: cfg.IB.GID,
-		Pool: pool, Workers: len(cfg.Workers.LCores), ProxyQPs: workerQPs(&cfg.Workers),
+		Pool: pool, Workers: len(cfg.Workers.LCores), Lcores: lcores, ProxyQPs: workerQPs(&cfg.Workers),
 		Receives: cfg.Workers.RecvBuffers, SendDepth: cfg.Workers.ProxyQPDepth, Pending: roomsOf(cfg).handles,
 		Portable: !cfg.IB.Direct, Log: log, OnLoss: onLoss,
 	})

@@ -30,9 +30,9 @@ var tasks = map[string]func() (string, error){
 	"rules":     taskRules,
 	"counts":    taskCounts,
 	"groups":    taskGroups,
-	"cores":     taskCores,
-	"auto":      taskAuto,
-	"fail":      taskFail,
+	"cores":     taskCores, "management": taskManagement, "management-nowhere": taskManagementNowhere,
+	"auto": taskAuto,
+	"fail": taskFail,
 
 	"reload-keys": taskReloadKeys, "reload-traffic": taskReloadTraffic, "single-changes": taskSingleChanges, "reload-ended": taskReloadEnded, "reload-pkeys": taskReloadPKeys,
 	"tentative": taskTentative,

@@ -87,6 +87,11 @@ func (e deviceNotReady) Unwrap() error        { return e.error }
 
 // checkCPUs returns what keeps workers from their CPUs here.
 func checkCPUs(c *config.Config) error {
+	if cpu := c.Workers.Management; cpu != nil {
+		if err := dpdk.CheckCPU("management", *cpu); err != nil {
+			return fmt.Errorf("%s: %w", c.At("workers.management"), err)
+		}
+	}
 	if err := dpdk.CheckWorkers(c.Workers.LCores); err != nil {
 		return fmt.Errorf("%s: %w", c.At("workers.lcores"), err)
 	}

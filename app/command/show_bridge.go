@@ -107,8 +107,12 @@ func runMemory(_ context.Context, c *Call) (Result, error) {
 		{"packets", Size(m.PacketBytes)}, {"tables when full", Size(m.TableBytes)},
 		{"Go heap", Size(samples[0].Value.Uint64())}, {"Go in all", Size(samples[1].Value.Uint64())},
 	}}
+	parts := []Part{usage, bytes}
+	if b, ok := c.Env.Bridge.(interface{ Places() []bridge.Place }); ok {
+		parts = append(parts, placesPart(b.Places()))
+	}
 	program := Part{Name: "program", Pairs: []Pair{{"goroutines", runtime.NumGoroutine()}}}
-	return Result{Parts: []Part{usage, bytes, program}}, nil
+	return Result{Parts: append(parts, program)}, nil
 }
 
 func runVersion(_ context.Context, c *Call) (Result, error) {

@@ -146,3 +146,35 @@ func TestReloadRejected(t *testing.T) {
 		}
 	}
 }
+
+// TestShowCores checks the time that threads took, and what has none.
+func TestShowCores(t *testing.T) {
+	e, _ := env(1)
+	part := run(t, e, "show cores").Parts[0]
+	var shares []string
+	for _, row := range part.Rows {
+		if row[5] == nil {
+			shares = append(shares, "none")
+			continue
+		}
+		shares = append(shares, fmt.Sprintf("%.1f", row[5]))
+	}
+	if got := strings.Join(shares, " "); got != "none 1.0 0.5 0.0" {
+		t.Errorf("shares are %s of %v", got, part.Rows)
+	}
+}
+
+// TestShowPlaces checks that show memory says where memory is, and of which pages.
+func TestShowPlaces(t *testing.T) {
+	e, _ := env(1)
+	for _, p := range run(t, e, "show memory").Parts {
+		if p.Name != "places" {
+			continue
+		}
+		if got := fmt.Sprint(p.Rows); got != "[[packets 1 1.00 MiB <nil>] [worker 0 <nil> <nil> <nil>] [DPDK in all 1 1.00 GiB 1.00 GiB]]" {
+			t.Errorf("places are %s", got)
+		}
+		return
+	}
+	t.Error("there are no places")
+}

@@ -73,6 +73,9 @@ func showTraffic() []Command {
 		{Path: "show workers", Help: "worker cores: load, packets and rates", Example: "show workers", Run: runWorkers,
 			Long: "BUSY is the share of a worker's polls that found packets. BUSY and the rates are of the last second. The note says " +
 				"what idle workers do ([workers] idle)."},
+		{Path: "show cores", Help: "lcores: main, workers, management", Example: "show cores", Run: runCores,
+			Long: "SHARE is the part of a core's time that the thread used, during a quarter of a second. main has no thread. others are all threads " +
+				"that are no lcores, management among them unless it has a core of its own ([workers] management)."},
 		{Path: "show ports", Help: "the two ports and their counters", Example: "show ports", Run: runPorts},
 		{Path: "show drops", Args: []Arg{{Name: "all", Key: "all", Help: "also reasons that have not occurred"}},
 			Help: "why packets were dropped", Example: "show drops | match crc", Run: runDrops},

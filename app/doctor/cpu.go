@@ -64,6 +64,10 @@ func (p *cpuProbe) checkLcores() []Finding {
 	if gone := without(want, online); len(gone) > 0 {
 		return []Finding{bad(Fail, fmt.Sprintf("[workers] lcores names CPU %s; online are %s", cpuList(gone), cpuList(online)), fix(online))}
 	}
+	if cpu := p.cfg.Workers.Management; cpu != nil && !slices.Contains(online, *cpu) {
+		return []Finding{bad(Fail, fmt.Sprintf("[workers] management names CPU %d; online are %s", *cpu, cpuList(online)),
+			fmt.Sprintf("# write [workers] management = one of %s", cpuList(without(online, want))))}
+	}
 	// The CPUs of isolcpus are in no process's default affinity; workers set theirs.
 	allowed := p.process.CPUs()
 	if kept := p.keptFrom(); len(kept) > 0 {
@@ -102,6 +106,10 @@ func (p *cpuProbe) checkNodes() []Finding {
 	}
 	var out []Finding
 	workers := p.sys.nodesOf(p.cfg.Workers.LCores)
+	if cpu := p.cfg.Workers.Management; cpu != nil && len(workers) > 0 && len(common(p.sys.nodesOf([]int{*cpu}), workers)) == 0 {
+		out = append(out, hint(fmt.Sprintf("management is on CPU %d, on another NUMA node than workers: it writes their tables from there", *cpu),
+			fmt.Sprintf("# write [workers] management = one of %s", p.sys.text(nodeDir(workers[0]), "cpulist"))))
+	}
 	for _, d := range p.devicesUsed() {
 		node, err := strconv.Atoi(p.sys.text(d.at, "numa_node"))
 		if err != nil || node < 0 || len(workers) == 0 { // -1: unknown

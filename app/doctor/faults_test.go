@@ -5,6 +5,7 @@ package doctor
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"strings"
@@ -107,6 +108,11 @@ var memoryFaults = []fault{
 
 const boot13 = "# boot parameters (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub): isolcpus=managed_irq,domain,1,3 nohz_full=1,3 rcu_nocbs=1,3"
 
+// managedOn gives management a core.
+func managedOn(cpu int) []string {
+	return []string{"[policy]", strings.Replace(workersWith("poll"), "idle", fmt.Sprintf("management = %d\nidle", cpu), 1)}
+}
+
 var cpuFaults = []fault{
 	{"offline", nil, "sys/devices/system/cpu/online = 0-2,4-7", nil, "cpu/lcores", Error, "[workers] lcores names CPU 3; online are 0-2,4-7",
 		"# write [workers] lcores out of 0-2,4-7"},
@@ -118,6 +124,10 @@ var cpuFaults = []fault{
 		"# write [workers] lcores out of 4-7"},
 	{"far card", onMlx5, "sys/bus/pci/devices/0000:5e:00.1/numa_node = 1", nil, "cpu/numa", Warning, "0000:5e:00.1 is on NUMA node 1, workers are on 0", "-"},
 	{"far interface", nil, "sys/class/net/eth1/device/numa_node = 1", nil, "cpu/numa", Warning, "eth1 is on NUMA node 1", "-"},
+	{"no CPU for management", managedOn(9), "", nil, "cpu/lcores", Error, "[workers] management names CPU 9; online are 0-7",
+		"# write [workers] management = one of 0,2,4-7"},
+	{"far management", managedOn(4), "", nil, "cpu/numa", Hint, "management is on CPU 4, on another NUMA node than workers",
+		"# write [workers] management = one of 0-3"},
 	{"shared", nil, "sys/devices/system/cpu/isolated = 3", nil, "cpu/isolated", Warning, "CPU 1 is not isolated", boot13},
 	{"shared, by default", []string{"[policy]", workersWith("auto")}, "sys/devices/system/cpu/isolated = 3\nsys/devices/system/cpu/nohz_full = (null)", nil,
 		"cpu/isolated", Hint, "CPU 1 is not isolated: idle workers sleep", boot13},

@@ -63,6 +63,9 @@ type GuestConfig struct {
 	Share string // a folder of this machine, /host in the guest; "" for none
 	MiB   int    // memory; 0 for guestMiB
 	CPUs  int    // 0 for 1
+
+	QEMU   []string // further arguments of QEMU
+	Kernel string   // further parameters of the kernel
 }
 
 // Guest is a running RoCE host.
@@ -138,7 +141,7 @@ func (r *Rig) qemuCommand(c GuestConfig, console, socket string) []string {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", filepath.Join(r.image, "vmlinux"), "-initrd", filepath.Join(r.image, "initramfs.cpio"),
 		"-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off audit=0 apparmor=0 tsc=reliable " +
-			"no_timer_check random.trust_cpu=on net.ifnames=0",
+			"no_timer_check random.trust_cpu=on net.ifnames=0 " + c.Kernel,
 		"-chardev", "socket,id=console,server=on,wait=off,path=" + console + ".socket,logfile=" + console,
 		"-serial", "chardev:console",
 		"-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
@@ -156,6 +159,7 @@ func (r *Rig) qemuCommand(c GuestConfig, console, socket string) []string {
 				"gso=off,host_tso4=off,host_tso6=off,guest_tso4=off,guest_tso6=off,guest_ufo=off,host_ufo=off",
 				i, mac(c.Name, i), 0x10+i, wireMTU))
 	}
+	args = append(args, c.QEMU...)
 	if c.Share != "" {
 		args = append(args, "-virtfs", "local,mount_tag=host,security_model=none,multidevs=remap,path="+c.Share)
 	}

@@ -19,6 +19,7 @@ import (
 // with itself, and with the kernel of host A. The tests of its C side alone need a compiler and do not run in the
 // guest.
 func TestVerbsPort(t *testing.T) {
+	proof := proves(t, "the verbs port on a kernel device: tests of ibside/verbs in a guest")
 	r, a, _ := theRig(t)
 	// Addresses that no bridge has answered for: for others A may still have a bridge's neighbour entry.
 	const own, own6, peer, peer6, group = "10.9.0.17", "fd09::17", "10.9.0.1", "fd09::1", "239.7.7.7"
@@ -44,8 +45,7 @@ func TestVerbsPort(t *testing.T) {
 	}
 	defer replier.Stop()
 	defer serveUdaddy(t, a, peer, peer6)()
-	proof := proves(t, "the verbs port on a kernel device: tests of ibside/verbs in a guest")
-	flags := fmt.Sprintf("-test.skip '^(TestWithoutDevice|TestCasesNotice|TestOnLibmlx5|TestOnLibmlx5Notices|TestDirectAsLibrary|TestDirectAsLibraryNotices|TestDeviceGone|TestEventPKey)$' -device rxe0 -netdev eth0 -peer %s,%s -peer-qpn %d -group %s -udaddy",
+	flags := fmt.Sprintf("-test.skip '^(TestWithoutDevice|TestCasesNotice|TestOnLibmlx5|TestOnLibmlx5Notices|TestDirectAsLibrary|TestDirectAsLibraryNotices|TestWorkersShareNoLine|TestSharedLinesNotice|TestDeviceGone|TestEventPKey)$' -device rxe0 -netdev eth0 -peer %s,%s -peer-qpn %d -group %s -udaddy",
 		peer, peer6, replier.QPN, group)
 	run := func(flags string) {
 		t.Helper()

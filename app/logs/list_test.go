@@ -17,6 +17,8 @@ var events = []event{
 	{"rights", "info", "The program", "The capabilities that the bridge keeps (capabilities(7)); it has given up all others."},
 	{"memory", "info", "The program", "DPDK's memory is not hugepages, which is slower."},
 	{"sizes", "info", "The program", "The memory that packets and tables need at most, and the part of it that is posted as receive buffers at the HCA."},
+	{"memory_elsewhere", "warn", "The program", "A NUMA `node` has too few free hugepages, so that some of what belongs there is on another: each use of it is slower. `show memory` has what is where."},
+	{"worker_far", "warn", "The program", "A worker is on another NUMA node than a `port`'s card: each packet crosses between the nodes. Choose `[workers] lcores` on `port_node`."},
 	{"idle_workers", "info", "The program", "What workers do that have nothing to do (`[workers] idle`), and for `auto` why they do not sleep until a port wakes them."},
 	{"metrics", "info error", "The program", "The address where metrics, health and status are served; or serving them failed."},
 	{"ready", "info", "The program", "Every configured group is joined on both sides, every configured node has its path, and the network interface has a link."},

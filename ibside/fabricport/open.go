@@ -24,6 +24,7 @@ type Config struct {
 
 	Pool    *dpdk.Mempool // see NewRings; closed after the Port
 	Workers int
+	Lcores  []uint // of the workers, whose rings are on these' NUMA nodes; nil: anywhere
 	Log     *slog.Logger
 }
 
@@ -63,7 +64,7 @@ func attach(subnet *fabric.Fabric, c *Config) (*Port, error) {
 		return nil, err
 	}
 	hca := fabric.NewHCA(port)
-	rings, err := NewRings(c.Pool, c.Workers, ringDepth)
+	rings, err := NewRings(c.Pool, c.Workers, ringDepth, c.Lcores...)
 	if err != nil {
 		return nil, errors.Join(err, hca.Close())
 	}

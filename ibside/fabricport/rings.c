@@ -9,6 +9,7 @@
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
+#include "dpdk/near.h"
 #include "rings.h"
 
 enum { PORT_BURST = 64 };
@@ -75,18 +76,19 @@ static void disarm(void *self)
 	wake_disarm(&((struct port_end *)self)->received);
 }
 
-static struct rte_ring *ring_new(const char *what, unsigned worker, unsigned depth)
+static struct rte_ring *ring_new(const char *what, unsigned worker, unsigned depth, int node)
 {
 	static unsigned serial;
 	char name[RTE_RING_NAMESIZE];
 
 	snprintf(name, sizeof(name), "ib_%s_%u_%u", what, worker, __atomic_fetch_add(&serial, 1, __ATOMIC_SEQ_CST));
-	return rte_ring_create(name, depth, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
+	return near_ring(name, depth, node, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
 }
 
-struct port_end *port_new(struct rte_mempool *pool, unsigned worker, unsigned depth)
+struct port_end *port_new(struct rte_mempool *pool, unsigned worker, unsigned depth, unsigned lcore)
 {
-	struct port_end *e = rte_zmalloc("ib_port", sizeof(*e), RTE_CACHE_LINE_SIZE);
+	int node = near_lcore(lcore);
+	struct port_end *e = near_zmalloc("ib_port", sizeof(*e), node);
 
 	if (!e) {
 		rte_errno = ENOMEM;
@@ -97,8 +99,8 @@ struct port_end *port_new(struct rte_mempool *pool, unsigned worker, unsigned de
 	e->sent.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	rte_errno = errno;
 	if (e->received.fd >= 0 && e->sent.fd >= 0)
-		e->sends = ring_new("sends", worker, depth);
-	e->recvs = e->sends ? ring_new("recvs", worker, depth) : NULL;
+		e->sends = ring_new("sends", worker, depth, node);
+	e->recvs = e->sends ? ring_new("recvs", worker, depth, node) : NULL;
 	if (!e->recvs) {
 		int err = rte_errno;
 

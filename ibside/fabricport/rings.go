@@ -71,8 +71,9 @@ type Rings struct {
 }
 
 // NewRings makes rings for that many workers, with room for depth messages each way and each worker. Received messages
-// get mbufs of pool, which must give each mbuf PrivSize private bytes; so must the pools of mbufs that are posted.
-func NewRings(pool *dpdk.Mempool, workers, depth int) (*Rings, error) {
+// get mbufs of pool, which must give each mbuf PrivSize private bytes; so must the pools of mbufs that are posted. The
+// rings of a worker are on the NUMA node of its lcore, where that is given.
+func NewRings(pool *dpdk.Mempool, workers, depth int, lcores ...uint) (*Rings, error) {
 	if workers < 1 || depth < 1 || depth > maxDepth {
 		return nil, fmt.Errorf("fabricport: %d workers and depth %d; use at least one worker and a depth of 1 to %d",
 			workers, depth, maxDepth)
@@ -83,7 +84,11 @@ func NewRings(pool *dpdk.Mempool, workers, depth int) (*Rings, error) {
 	}
 	d := &Rings{maxPayload: maxPayload}
 	for w := range workers {
-		e, err := newEnd(pool, w, depth)
+		var lcore uint
+		if w < len(lcores) {
+			lcore = lcores[w]
+		}
+		e, err := newEnd(pool, w, depth, lcore)
 		if err != nil {
 			d.Close()
 			return nil, err

@@ -62,7 +62,7 @@ struct port_received {
 };
 
 /* Makes one end; depth is the capacity of each ring. NULL: rte_errno says why. */
-struct port_end *port_new(struct rte_mempool *pool, unsigned worker, unsigned depth);
+struct port_end *port_new(struct rte_mempool *pool, unsigned worker, unsigned depth, unsigned lcore);
 
 /* Go's side of e->sent: has the next send wake it. It looks for sends once more before it sleeps. */
 void port_arm_sends(struct port_end *e);

@@ -36,8 +36,8 @@ type end struct {
 	recvBytes []byte // burst slots and GRH areas
 }
 
-func newEnd(pool *dpdk.Mempool, worker, depth int) (*end, error) {
-	c, err := C.port_new((*C.struct_rte_mempool)(pool.Pointer()), C.uint(worker), C.uint(depth))
+func newEnd(pool *dpdk.Mempool, worker, depth int, lcore uint) (*end, error) {
+	c, err := C.port_new((*C.struct_rte_mempool)(pool.Pointer()), C.uint(worker), C.uint(depth), C.uint(lcore))
 	if c == nil {
 		return nil, fmt.Errorf("fabricport: rings of %d messages for worker %d: no memory in the EAL (%v)", depth, worker, err)
 	}

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "lcore/mirror/endpoints.h"
-#include "lcore/mirror/mirror.h"
+#include "lcore/mirror/number.h"
 #include "lcore/mirror/ring.h"
 #include "tables/tables_write.h"
 

@@ -3,8 +3,8 @@
 package pgm
 
 /*
-#include <stdlib.h>
 #include "pgm.h"
+#include "tables/table_map.h"
 */
 import "C"
 
@@ -30,7 +30,8 @@ const MostStreams = C.PGM_STREAMS_MOST
 
 // A Tracker belongs to one worker, which alone may write it; any goroutine may read it.
 type Tracker struct {
-	c *C.struct_pgm
+	c     *C.struct_pgm
+	bytes C.size_t
 }
 
 // New makes a tracker. Its memory, some 530 bytes a stream, is taken here and never grows.
@@ -44,16 +45,20 @@ func New(config Config) (*Tracker, error) {
 	for i := range c.seed {
 		c.seed[i] = C.uint64_t(binary.NativeEndian.Uint64(seed[8*i:]))
 	}
-	memory := C.aligned_alloc(64, C.pgm_bytes(&c))
+	bytes := C.size_t(C.pgm_bytes(&c))
+	memory := C.map_new(bytes)
 	if memory == nil {
 		return nil, errors.New("pgm: no memory")
 	}
-	return &Tracker{C.pgm_init(memory, &c)}, nil
+	return &Tracker{C.pgm_init(memory, &c), bytes}, nil
 }
+
+// Near has the tracker be on the NUMA node of its worker, as long as that has memory left. -1 is any node.
+func (t *Tracker) Near(node int) { C.map_near(unsafe.Pointer(t.c), t.bytes, C.int(node)) }
 
 // Close frees the tracker. No worker may use it any more.
 func (t *Tracker) Close() {
-	C.free(unsafe.Pointer(t.c))
+	C.unmap(unsafe.Pointer(t.c), t.bytes)
 	t.c = nil
 }
 

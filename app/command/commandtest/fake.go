@@ -102,6 +102,22 @@ func (f *Fake) Workers() []lcore.Counters { return []lcore.Counters{f.Counters()
 // LCores implements command.Target.
 func (f *Fake) LCores() []uint { return []uint{3} }
 
+var began = time.Now()
+
+// Cores returns what show cores shows: a worker that takes all of its core, and management half of another.
+func (ports) Cores() []bridge.Core {
+	ran := time.Since(began)
+	return []bridge.Core{
+		{Lcore: uint(0), Role: "main"}, {Lcore: uint(3), Role: "worker 0", Threads: 1, CPUs: []int{5}, Node: 1, Ran: ran},
+		{Lcore: uint(4), Role: "management", Threads: 1, CPUs: []int{6}, Node: 1, Ran: ran / 2}, {Role: "others", Threads: 7},
+	}
+}
+
+// Places returns what show memory shows of places.
+func (ports) Places() []bridge.Place {
+	return []bridge.Place{{What: "packets", Bytes: 1 << 20, Node: 1}, {What: "worker 0"}, {What: "DPDK in all", Bytes: 1 << 30, Node: 1, Page: 1 << 30}}
+}
+
 // Ethernet implements command.Target.
 func (ports) Ethernet() (dpdk.Stats, bool) { return dpdk.Stats{RxPackets: 1000}, true }
 

@@ -112,7 +112,7 @@ test: lint build ## lint, build and run all tests that need no virtual machine
 	@echo 'test: all packages'
 	@.ci/test-packages -timeout 30m ./...
 	@echo 'test: concurrent Go packages, with the race detector'
-	@go test -race $(RACED)
+	@.ci/test-packages -race $(RACED)
 
 .PHONY: lint
 lint: deps go ## gofmt, go vet, staticcheck, deadcode, clang-format, the tree's rules

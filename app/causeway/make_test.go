@@ -129,11 +129,11 @@ n=$(($(<DIR/n) + 1)); echo $n >DIR/n; echo "$*" >>DIR/calls; cat DIR/$n; grep -q
 		if err := os.Chmod(filepath.Join(dir, "go"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(filepath.Join(root(t), ".ci/test-packages"), "-timeout", "1m", "./...")
+		cmd := exec.Command(filepath.Join(root(t), ".ci/test-packages"), "-timeout", "1m", "./...", "./b")
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 		said, err := cmd.CombinedOutput()
 		calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
-		want := "test -timeout 1m ./...\n"
+		want := "test -timeout 1m ./... ./b\n"
 		if c.alone {
 			want += "test -count=1 -p 1 -timeout 1m causeway/a\n"
 		}

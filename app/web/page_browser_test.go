@@ -60,13 +60,13 @@ func TestPageInBrowser(t *testing.T) {
 
 	testNumbers(t, b, address)
 	testPlots(b)
-	for text, where := range map[string][3]string{
-		"joined": {"groups", "239.1.2.3", "state"}, "resolved": {"nodes", "10.9.0.7", "path"}, "stranger": {"hosts", "10.9.0.1", "state"}, "0x0": {"nodes", "10.9.0.7", "LID"},
+	for text, where := range map[string][3]string{ // after a minute, which a busy machine takes, the host is silent
+		"joined": {"groups", "239.1.2.3", "state"}, "resolved": {"nodes", "10.9.0.7", "path"}, "(stranger|silent)": {"hosts", "10.9.0.1", "state"}, "0x0": {"nodes", "10.9.0.7", "LID"},
 	} {
-		b.await(fmt.Sprintf("%s.startsWith(%q)", cellText(where[0], where[1], where[2]), text))
+		b.await(fmt.Sprintf("/^%s/.test(%s)", text, cellText(where[0], where[1], where[2])))
 	}
 	b.await(`document.querySelector("#drops small").innerText === "the ICRC is wrong"`)
-	b.await(`document.querySelector("#events td + td").innerText === "host_learned"`)
+	b.await(`[...document.querySelectorAll("#events td + td")].some(e => e.innerText === "host_learned")`)
 	testLooks(t, b)
 	b.wantClean(origin)
 	testPolicy(t, b)

@@ -136,6 +136,9 @@ func (l *Loopback) WaitPeer(ctx context.Context) error {
 	}
 }
 
+// AwaitLink waits until the other process is connected.
+func (l *Loopback) AwaitLink(ctx context.Context) error { return waitLink(ctx, l.port) }
+
 func waitLink(ctx context.Context, port *dpdk.Port) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"causeway/perf/dut"
@@ -49,7 +50,7 @@ func (l *local) pktgen(ctx context.Context, dir string, t dut.Traffic, w *progre
 	if c.Received != sent.Sent || !c.Conserved() {
 		return y, fmt.Errorf("pktgen sent %d frames; the worker received %d, sent %d and dropped %v", sent.Sent, c.Received, c.Sent, c.Drops)
 	}
-	y.Versions, y.Lost = sent.Pktgen, float64(sent.Sent-c.Sent)/float64(max(1, sent.Sent))
+	y.Versions, y.Lost, y.Readings = strings.TrimPrefix(sent.Pktgen, "Pktgen "), float64(sent.Sent-c.Sent)/float64(max(1, sent.Sent)), flood.Clean
 	if flood.Clean > 0 {
 		y.PPS, y.Sent, y.Noise, y.Limit = flood.PPS, sent.SentPPS, flood.Noise, limitOf(flood.PerBurst)
 	}

@@ -158,7 +158,9 @@ func (o *options) measure(ctx context.Context, p *profile.Profile) (err error) {
 	}
 	if len(p.Yardsticks.Modes) > 0 && err == nil {
 		err = b.yardsticks(ctx, r, w)
+		w.clear()
 	}
+	r.Seconds = time.Since(r.Started).Seconds() // with the yardsticks
 	if err != nil {
 		r.Notes = append(r.Notes, "ended early: "+err.Error())
 	}

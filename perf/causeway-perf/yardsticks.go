@@ -46,7 +46,7 @@ func (l *local) yardsticks(ctx context.Context, r *report.Report, w *progress) e
 		}
 	}
 	r.Method = append(r.Method, "Yardsticks: PDR of Causeway, which receives from a net_memif and posts to its IB port, and of testpmd, which receives from a "+
-		"net_memif, changes headers as its mode says and sends them back. Both use the same generator and CPUs.")
+		"net_memif, changes headers as its mode says and sends them back. Both use the same generator and CPUs. The generator also floods Causeway.")
 	if flooded {
 		r.Method = append(r.Method, fmt.Sprintf("Yardsticks, Pktgen-DPDK: it sends the same frames from a capture over net_memif, on the generator's CPU, as fast as it can. "+
 			"Causeway's worker counts what it receives and forwards, in slices of %v; its IB port frees each message at once. Slices in which worker or sender "+
@@ -131,29 +131,26 @@ func (l *local) overMemif(ctx context.Context, socket string, t dut.Traffic, w *
 	return found, flood, err
 }
 
-// flood is what comes through a device while our generator sends as fast as it can.
+// flood is what comes through a device while our generator sends as fast as it can, in slices. As with Pktgen's, those in
+// which device or generator stalled do not count.
 func (l *local) flood(ctx context.Context, dev trial.Device) (y report.Yardstick, err error) {
-	const slice, most = 20 * time.Millisecond, 50
 	y = report.Yardstick{Name: "Causeway", Figure: report.Flood, Limit: trial.ByMachine}
 	var rates, sent []float64
-	var lost, offered uint64
-	var bursts, taken uint64
-	for range most {
-		o, err := dev.Run(ctx, trial.At([]trial.Direction{trial.RoCEToIB}, trial.Flood, slice))
+	var sum trial.Outcome
+	for range time.Second / dut.FloodSlice {
+		o, err := dev.Run(ctx, trial.At([]trial.Direction{trial.RoCEToIB}, trial.Flood, dut.FloodSlice))
 		if err != nil {
 			return y, err
 		}
-		if c := o.Counts[trial.RoCEToIB]; max(o.Away, o.Silence, o.Disturbed) <= slice/100 {
+		if max(o.Away, o.Silence, o.Disturbed) <= dut.FloodStall {
 			rates, sent = append(rates, o.Rate(trial.RoCEToIB)), append(sent, o.OfferedRate(trial.RoCEToIB))
-			lost, offered = lost+c.Lost(), offered+c.Offered
-			bursts, taken = bursts+o.Bursts, taken+o.Taken
+			sum.Merge(o)
 		}
 	}
-	if len(rates) == 0 {
-		return y, nil
+	if y.Readings = len(rates); y.Readings > 0 {
+		y.PPS, y.Sent, y.Noise, y.Lost = trial.Median(rates), trial.Median(sent), trial.Spread(rates), sum.Counts[trial.RoCEToIB].LossRatio()
+		y.Limit = limitOf(sum.PerBurst())
 	}
-	y.PPS, y.Sent, y.Noise, y.Lost = trial.Median(rates), trial.Median(sent), trial.Spread(rates), float64(lost)/float64(max(1, offered))
-	y.Limit = limitOf(float64(taken) / float64(max(1, bursts)))
 	return y, nil
 }
 

@@ -142,10 +142,10 @@ type Flood struct {
 }
 
 // FloodSlice is the length of a slice, and FloodStall the longest time that worker and sender may have waited for their
-// CPUs in one that is clean. Whoever reads the counters needs a CPU for that, too, hence not as short as of a trial.
+// CPUs in one that is clean. Whoever reads the counters needs one of these CPUs for that, too.
 const (
-	FloodSlice = 20 * time.Millisecond
-	FloodStall = FloodSlice / 100
+	FloodSlice = 4 * time.Millisecond
+	FloodStall = 100 * time.Microsecond
 )
 
 // Watch measures a flood that is going on.

@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"causeway/perf/trial"
 )
@@ -28,6 +29,7 @@ type Yardstick struct {
 	Sent      float64 `json:"sent_pps,omitempty"`   // of a flood, by the generator
 	Lost      float64 `json:"loss_ratio,omitempty"` // of a flood
 	Noise     float64 `json:"noise,omitempty"`      // how far the middle half of the readings lies apart, as a part of the median
+	Readings  int     `json:"readings,omitempty"`
 	Limit     string  `json:"limited_by"`
 	// Causeway is Causeway's PDR over the same kind of port, and Ratio that divided by PPS. Ratio is 0 if it would mean
 	// nothing: the machine limited one of the rates, or the generator both.
@@ -46,44 +48,54 @@ func (y *Yardstick) Compare(own trial.Throughput) {
 }
 
 func (r *Report) yardstickTable() table {
-	t := table{Title: "Yardsticks", Head: []string{"device", "generator", "payload", "figure", "Mpps", "sent Mpps", "lost", "noise", "limited by", "Causeway's PDR over it"}}
+	t := table{Title: "Yardsticks", Head: []string{"device", "generator", "payload", "figure", "Mpps", "sent Mpps", "lost", "noise", "limited by", "ratio"}}
 	for _, y := range r.Yardsticks {
 		t.Rows = append(t.Rows, r.yardstickRow(y))
 	}
-	if len(t.Rows) > 0 {
-		t.Note = "All over net_memif, RoCE to IB, on the machine and with the versions above unless a row names others. PDR: the largest rate that loses no more than " +
-			"is allowed. Flood: what comes through a second while the generator sends as fast as it can. A flood is not a PDR, so there is no ratio " +
-			"between them. Noise: of a flood, how far the middle half of its readings lies apart; of a PDR, the generator's by itself. No ratio either if the " +
-			"machine limited one of the two, or the generator both; disturbed: there was no reading without other programs on these CPUs."
+	if len(t.Rows) == 0 {
+		return t
+	}
+	t.Note = "All over net_memif and on the machine above, with the versions above unless a row names others. PDR: the largest rate that loses no more than is allowed. " +
+		"Flood: what comes through a second while the generator sends as fast as it can. Noise: of a flood, how far the middle half of its readings lies apart, and how " +
+		"many there were; of a PDR, the generator's by itself. Ratio: Causeway's PDR over the device's; none if the machine limited one of them, or the generator both. " +
+		"Limited by the machine: other programs used the CPUs, and the device may be faster."
+	if slices.ContainsFunc(r.Yardsticks, Yardstick.disturbed) {
+		t.Note += " Disturbed: so they did in every reading, and there is no rate."
 	}
 	return t
 }
 
+// disturbed reports whether there was not one clean reading.
+func (y Yardstick) disturbed() bool {
+	return y.Limit == trial.ByMachine && (y.Figure == Flood || y.PPS == 0)
+}
+
 func (r *Report) yardstickRow(y Yardstick) []string {
-	generator, figure := cmp.Or(y.Generator, "causeway-perf"), cmp.Or(y.Figure, PDR)
-	name := y.Name
-	if y.Versions != "" {
-		name, generator = named(y)
+	name, generator, figure := y.Name, cmp.Or(y.Generator, "causeway-perf"), cmp.Or(y.Figure, PDR)
+	if y.Versions != "" && y.Generator != "" {
+		generator = y.Generator + " " + y.Versions
+	} else if y.Versions != "" {
+		name += ", " + y.Versions
 	}
-	rate, sent, lost, noise, ratio := mpps(y.PPS), "-", fmt.Sprintf("≤ %s", percent(y.Loss)), r.noiseOf(y.Payload), "-"
+	rate, sent, lost, noise, ratio := mpps(y.PPS), "-", "≤ "+percent(y.Loss), r.noiseOf(y.Payload), "-"
 	if figure == Flood {
-		sent, lost, noise = mpps(y.Sent), percent(y.Lost), fmt.Sprintf("%.1f %%", y.Noise*100)
+		sent, lost, noise = mpps(y.Sent), percent(y.Lost), noiseOf(y.Noise, y.Readings)
 	}
 	if y.Ratio > 0 {
 		ratio = map[string]string{y.Limit: "≤ ", y.CausewayLimit: "≥ "}[trial.ByGenerator] + fmt.Sprintf("%.2f", y.Ratio)
 	}
-	if y.Limit == trial.ByMachine && (figure == Flood || y.PPS == 0) {
+	if y.disturbed() {
 		rate, sent, lost, noise = trial.Disturbed, "-", "-", "-"
 	}
 	return []string{name, generator, y.Payload, figure, rate, sent, lost, noise, y.Limit, ratio}
 }
 
-// named are device and generator, with the versions of the one that is not Causeway's.
-func named(y Yardstick) (device, generator string) {
-	if y.Generator != "" {
-		return y.Name, y.Generator + " (" + y.Versions + ")"
+// noiseOf is the noise of so many readings: fewer than four have no middle half.
+func noiseOf(spread float64, readings int) string {
+	if readings < 4 {
+		return fmt.Sprintf("unknown, of %d", readings)
 	}
-	return y.Name + " (" + y.Versions + ")", "causeway-perf"
+	return fmt.Sprintf("%.1f %% of %d", spread*100, readings)
 }
 
 // noiseOf is the generator's noise with a payload.

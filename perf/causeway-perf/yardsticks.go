@@ -93,7 +93,7 @@ func (l *local) yardsticksOf(ctx context.Context, dir string, p profile.Payload,
 	if flooded {
 		y, err := l.pktgen(ctx, dir, t, w)
 		if err != nil {
-			return rows, fmt.Errorf("Causeway and Pktgen-DPDK: %w", err)
+			return rows, fmt.Errorf("causeway with Pktgen-DPDK: %w", err)
 		}
 		rows = append(rows, y)
 	}

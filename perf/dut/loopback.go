@@ -117,7 +117,7 @@ func (t *Traffic) echoed() []gen.Flow {
 
 // WaitPeer waits until the other process is connected and sends back all messages.
 func (l *Loopback) WaitPeer(ctx context.Context) error {
-	if err := waitLink(ctx, l.port); err != nil {
+	if err := l.AwaitLink(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"causeway/perf/trial"
 )
@@ -72,10 +73,11 @@ func (y Yardstick) disturbed() bool {
 
 func (r *Report) yardstickRow(y Yardstick) []string {
 	name, generator, figure := y.Name, cmp.Or(y.Generator, "causeway-perf"), cmp.Or(y.Figure, PDR)
-	if y.Versions != "" && y.Generator != "" {
-		generator = y.Generator + " " + y.Versions
-	} else if y.Versions != "" {
-		name += ", " + y.Versions
+	versions := strings.TrimSuffix(strings.TrimSuffix(y.Versions, "DPDK "+r.Versions["DPDK"]), ", ") // that is in the report's head
+	if versions != "" && y.Generator != "" {
+		generator = y.Generator + " " + versions
+	} else if versions != "" {
+		name += ", " + versions
 	}
 	rate, sent, lost, noise, ratio := mpps(y.PPS), "-", "≤ "+percent(y.Loss), r.noiseOf(y.Payload), "-"
 	if figure == Flood {

@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <rte_alarm.h>
+#include <rte_cycles.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_eth_ring.h>
@@ -149,9 +151,31 @@ int dpdk_port_stop(uint16_t id)
 	return rte_eth_dev_stop(id);
 }
 
+static void passed(void *done)
+{
+	__atomic_store_n((bool *)done, true, __ATOMIC_RELEASE);
+}
+
+/* Waits until the EAL's interrupt thread, which also runs alarms, is through with what it had to do: when the peer of a
+ * net_memif goes away, that thread frees what closing the port frees, too, and the PMD has no lock. */
+static void await_interrupts(void)
+{
+	enum { TRIES = 20000, PAUSE_US = 50 };
+	bool done = false;
+	if (rte_eal_alarm_set(1, passed, &done) != 0)
+		return;
+	for (unsigned i = 0; i < TRIES && !__atomic_load_n(&done, __ATOMIC_ACQUIRE); i++)
+		rte_delay_us_sleep(PAUSE_US);
+	if (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
+		rte_eal_alarm_cancel(passed, &done);
+}
+
 int dpdk_port_close(uint16_t id)
 {
-	return rte_eth_dev_close(id);
+	await_interrupts();
+	int err = rte_eth_dev_close(id);
+	await_interrupts(); /* it frees the connection, and the next to be freed may be the EAL's memory */
+	return err;
 }
 
 int dpdk_port_link(uint16_t id, bool *up)

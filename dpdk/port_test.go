@@ -150,3 +150,20 @@ func TestMemifPair(t *testing.T) {
 		t.Errorf("multicast by %v, %v; want promiscuous", how, err)
 	}
 }
+
+// Both ends close at once, as when two programs end: the server's connection is taken down by the EAL's interrupt thread,
+// which sees that its client goes, and by whoever closes the port.
+func TestMemifClosesWithItsPeer(t *testing.T) {
+	config := PortConfig{Pool: newPool(t), MTU: 4200, RxDescs: 256, TxDescs: 256}
+	for range 100 {
+		socket := filepath.Join(t.TempDir(), "memif.sock")
+		server := open(t, "memif:"+socket+",role=server", config)
+		client := open(t, "memif:"+socket+",role=client", config)
+		awaitLink(t, server, client)
+		for _, end := range []*Port{client, server} {
+			if err := end.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -23,27 +23,31 @@ import (
 
 // local builds devices in this process. It implements harness.Builder.
 type local struct {
-	eal        *dpdk.EAL
-	profile    *profile.Profile
-	workers    []uint // lcores
-	generators []uint
-	cpus       string
-	workerCPU  int // of the first worker
-	memif      string
-	progress   func(done float64)
+	eal          *dpdk.EAL
+	profile      *profile.Profile
+	workers      []uint // lcores
+	generators   []uint
+	cpus         string
+	workerCPU    int   // of the first worker
+	generatorCPU int   // of the first generator
+	usedCPUs     []int // all workers' and generators'
+	memif        string
+	progress     func(done float64)
 }
 
 func newLocal(p *profile.Profile, o *options, workers, generators []int, progress func(float64)) (*local, error) {
+	used := append(append([]int(nil), workers...), generators...)
 	memory := dut.Config{Queue: p.Device.Queue}.MemoryMiB(len(workers))
 	eal, err := dpdk.Init(dpdk.EALConfig{
-		Name: "causeway-perf", Workers: append(append([]int(nil), workers...), generators...), MemoryMiB: memory, ForceNoHuge: o.noHuge,
+		Name: "causeway-perf", Workers: used, MemoryMiB: memory, ForceNoHuge: o.noHuge,
 	})
 	if err != nil {
 		return nil, err
 	}
 	all := eal.WorkerLcores()
 	return &local{
-		eal: eal, profile: p, workers: all[:len(workers)], generators: all[len(workers):], progress: progress, workerCPU: workers[0], memif: o.memif,
+		eal: eal, profile: p, workers: all[:len(workers)], generators: all[len(workers):], progress: progress, memif: o.memif,
+		workerCPU: workers[0], generatorCPU: generators[0], usedCPUs: used,
 		cpus: fmt.Sprintf("workers on CPUs %v, generators on %v", workers, generators),
 	}, nil
 }

@@ -57,7 +57,7 @@ receiver on both sides. Each worker and each generator needs its own CPU.`)
 	fs.StringVar(&o.direction, "direction", "", "one or more of roce_to_ib, ib_to_roce, both, separated by commas, as `DIRECTIONS` instead of the profile's")
 	fs.StringVar(&o.traffic, "traffic", "", "only the profile's traffic of this `NAME`")
 	fs.DurationVar(&o.trial, "trial", 0, "duration of all trials, as a `TIME`, instead of the profile's")
-	fs.StringVar(&o.yardsticks, "yardsticks", "", "also measure testpmd in these `MODES`, such as macswap,5tswap (needs dpdk-testpmd; default: the profile's)")
+	fs.StringVar(&o.yardsticks, "yardsticks", "", "also measure testpmd in these `MODES`, such as macswap,5tswap (needs dpdk-testpmd), and, by pktgen, with Pktgen-DPDK as the generator (default: the profile's)")
 	o.slice = -1 // the profile's
 	fs.Func("slice", "run trials in slices of this `TIME`, and discard slices with a stall; 0: no slices (default: the profile's)", func(s string) (err error) {
 		o.slice, err = time.ParseDuration(s)
@@ -158,7 +158,9 @@ func (o *options) measure(ctx context.Context, p *profile.Profile) (err error) {
 	}
 	if len(p.Yardsticks.Modes) > 0 && err == nil {
 		err = b.yardsticks(ctx, r, w)
+		w.clear()
 	}
+	r.Seconds = time.Since(r.Started).Seconds() // with the yardsticks
 	if err != nil {
 		r.Notes = append(r.Notes, "ended early: "+err.Error())
 	}

@@ -3,6 +3,8 @@
 package dut
 
 import (
+	"time"
+
 	"causeway/dpdk"
 	"causeway/tables"
 )
@@ -28,3 +30,12 @@ func (d *DUT) Empty() {
 
 // Tables are the device's. Joins and leaves must not run at the same time as other writers.
 func (d *DUT) Tables() *tables.Tables { return d.tables }
+
+// FloodOf is floodOf of slices with these rates and waits.
+func FloodOf(pps []float64, waited []time.Duration) Flood {
+	var all []slice
+	for i := range pps {
+		all = append(all, slice{pps[i], waited[i]})
+	}
+	return floodOf(all)
+}

@@ -117,7 +117,7 @@ func (t *Traffic) echoed() []gen.Flow {
 
 // WaitPeer waits until the other process is connected and sends back all messages.
 func (l *Loopback) WaitPeer(ctx context.Context) error {
-	if err := waitLink(ctx, l.port); err != nil {
+	if err := l.AwaitLink(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -135,6 +135,9 @@ func (l *Loopback) WaitPeer(ctx context.Context) error {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
+
+// AwaitLink waits until the other process is connected.
+func (l *Loopback) AwaitLink(ctx context.Context) error { return waitLink(ctx, l.port) }
 
 func waitLink(ctx context.Context, port *dpdk.Port) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

@@ -29,7 +29,7 @@ enum {
 /* The bridge's IB port. A message's descriptor is in its mbuf's private area. */
 struct gen_port {
 	struct ib_port ib_port;
-	struct rte_ring *posted; /* from the bridge */
+	struct rte_ring *posted; /* from the bridge; a sink has none */
 	struct rte_ring *polled; /* to the bridge */
 };
 
@@ -127,6 +127,8 @@ uint64_t gen_now(void);
 
 /* port.c; depth is a power of two. NULL: no memory. */
 struct gen_port *gen_port_new(unsigned depth);
+/* A port that frees at once what the bridge posts, on the bridge's own core, and receives nothing. */
+struct gen_port *gen_sink_new(void);
 void gen_port_free(struct gen_port *p);
 
 static inline struct rte_mbuf *gen_take(struct gen *g)

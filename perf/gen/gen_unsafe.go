@@ -31,6 +31,16 @@ func NewPort(depth int) (*Port, error) {
 	return &Port{c}, nil
 }
 
+// NewSink makes a port that frees at once what the bridge posts, on the bridge's own core, and receives nothing: for
+// generators in other processes.
+func NewSink() (*Port, error) {
+	c := C.gen_sink_new()
+	if c == nil {
+		return nil, errors.New("gen: no memory for a sink")
+	}
+	return &Port{c}, nil
+}
+
 // Pointer returns the struct ib_port.
 func (p *Port) Pointer() unsafe.Pointer { return unsafe.Pointer(&p.c.ib_port) }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The IB port that the bridge under test is given: two rings. */
+/* The IB ports that the bridge under test is given: two rings, or a sink. */
 #include "dpdk/dpdk.h"
 #include "dpdk/near.h"
 #include "gen.h"
@@ -59,6 +59,32 @@ struct gen_port *gen_port_new(unsigned depth)
 		return p;
 	gen_port_free(p);
 	return NULL;
+}
+
+static unsigned sink_post(void *self, const struct ib_send *sends, unsigned n)
+{
+	struct rte_mbuf *m[GEN_BURST];
+	(void)self;
+	if (n > GEN_BURST)
+		n = GEN_BURST;
+	for (unsigned i = 0; i < n; i++)
+		m[i] = sends[i].mbuf;
+	rte_pktmbuf_free_bulk(m, n);
+	return n;
+}
+
+static unsigned sink_poll(void *self, struct ib_recv *recvs, unsigned n)
+{
+	(void)self, (void)recvs, (void)n;
+	return 0;
+}
+
+struct gen_port *gen_sink_new(void)
+{
+	struct gen_port *p = near_zmalloc("gen_sink", sizeof *p, dpdk_node());
+	if (p)
+		p->ib_port = (struct ib_port){.self = p, .post = sink_post, .poll = sink_poll, .free = no_op};
+	return p;
 }
 
 static void ring_free(struct rte_ring *r)

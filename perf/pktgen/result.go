@@ -114,6 +114,7 @@ type transcript struct {
 	read    int // bytes of text in complete lines
 	begun   time.Time
 	seconds []Second
+	begin   func() // called at the first of them; may be nil
 }
 
 var (
@@ -139,6 +140,9 @@ func (t *transcript) Write(p []byte) (int, error) {
 	for _, m := range countLine.FindAllSubmatch(fresh[:end], -1) {
 		if t.begun.IsZero() {
 			t.begun = now
+			if t.begin != nil {
+				t.begin()
+			}
 		}
 		var v [5]uint64
 		for i := range v {

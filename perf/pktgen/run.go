@@ -15,9 +15,11 @@ import (
 type Runner struct {
 	Program string // "": pktgen in PATH
 	Port    string // memif:SOCKET[,role=client], af_packet:INTERFACE, or a PCI address
-	CPUs    []int  // the first runs display and script, the second sends and receives
+	CPUs    []int  // the first runs display and script, the second sends and receives; of one CPU both run on it
 	Huge    bool   // use hugepages
 	Longest int    // bytes of the longest frame, which the interface must be able to send
+	// Sending is called with pktgen's process when its script begins; may be nil.
+	Sending func(pid int)
 }
 
 // Second is what pktgen has counted since the beginning.
@@ -40,11 +42,11 @@ func (r Runner) Arguments(capture, lua string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(r.CPUs) != 2 || r.CPUs[0] == r.CPUs[1] {
-		return nil, fmt.Errorf("pktgen: CPUs %v; use two: one for display and script, one that sends", r.CPUs)
+	cores, sender, err := r.cores()
+	if err != nil {
+		return nil, err
 	}
-	args := []string{"-l", fmt.Sprintf("%d,%d", r.CPUs[0], r.CPUs[1]), "--main-lcore", fmt.Sprint(r.CPUs[0]), "--proc-type", "primary",
-		"--file-prefix", "causeway-pktgen", "-m", fmt.Sprint(memoryMiB)}
+	args := append(cores, "--main-lcore", fmt.Sprint(r.CPUs[0]), "--proc-type", "primary", "--file-prefix", "causeway-pktgen", "-m", fmt.Sprint(memoryMiB))
 	if r.Huge {
 		args = append(args, "--in-memory")
 	} else {
@@ -53,7 +55,21 @@ func (r Runner) Arguments(capture, lua string) ([]string, error) {
 	args = append(args, device...)
 	// -j: frames longer than 1514 bytes, with an MTU of 9216. -P: promiscuous mode, since frames go to the hosts' MAC
 	// addresses.
-	return append(args, "--", "-N", "-j", "-P", "-m", fmt.Sprintf("%d.0", r.CPUs[1]), "-s", "0:"+capture, "-f", lua), nil
+	return append(args, "--", "-N", "-j", "-P", "-m", fmt.Sprintf("%d.0", sender), "-s", "0:"+capture, "-f", lua), nil
+}
+
+// cores are the EAL's arguments, and the lcore that sends. Pktgen's timer runs on the CPU with the number of the main
+// lcore, so that one must not be mapped to another.
+func (r Runner) cores() (args []string, sender int, err error) {
+	switch {
+	case len(r.CPUs) == 1:
+		own := r.CPUs[0]
+		sender = own + 1
+		return []string{"--lcores", fmt.Sprintf("%d@%d,%d@%d", own, own, sender, own)}, sender, nil
+	case len(r.CPUs) != 2 || r.CPUs[0] == r.CPUs[1]:
+		return nil, 0, fmt.Errorf("pktgen: CPUs %v; use two: one for display and script, one that sends; or one for both", r.CPUs)
+	}
+	return []string{"-l", fmt.Sprintf("%d,%d", r.CPUs[0], r.CPUs[1])}, r.CPUs[1], nil
 }
 
 // lookup finds the program.
@@ -95,6 +111,12 @@ func (r Runner) Run(ctx context.Context, capture, lua string, seconds int) (Resu
 	cmd.WaitDelay = 5 * time.Second
 	var out transcript
 	cmd.Stdout, cmd.Stderr = &out, &out
+	out.begin = func() {
+		timerYields(cmd.Process.Pid)
+		if r.Sending != nil {
+			r.Sending(cmd.Process.Pid)
+		}
+	}
 	failed := cmd.Run()
 	result := out.result()
 	switch problem := out.problem(); {

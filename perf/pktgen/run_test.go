@@ -34,6 +34,10 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%s: %v: %s", x.port, err, line)
 		}
 	}
+	args, err := pktgen.Runner{Port: "0000:3b:00.0", CPUs: []int{1}}.Arguments("a.pcap", "a.lua")
+	if line := strings.Join(args, " "); err != nil || !strings.HasPrefix(line, "--lcores 1@1,2@1 --main-lcore 1 ") || !strings.Contains(line, "-m 2.0 ") {
+		t.Errorf("one CPU: %v: %s", err, line)
+	}
 	for _, bad := range []pktgen.Runner{{Port: "eth1", CPUs: []int{2, 3}}, {Port: "memif:", CPUs: []int{2, 3}}, {Port: "af_packet:lo", CPUs: []int{2, 2}}} {
 		if _, err := bad.Arguments("", ""); err == nil {
 			t.Errorf("%+v was taken", bad)
@@ -58,9 +62,14 @@ const counting = "for s in 0 1 2 3 4; do printf '\\nCAUSEWAY second=%d tx=%d rx=
 // A fake pktgen writes to the terminal as pktgen does, and prints counts as the script does.
 func TestRun(t *testing.T) {
 	r := fake(t, counting+"exit 1\n")
+	var pids []int
+	r.Sending = func(pid int) { pids = append(pids, pid) }
 	got, err := r.Run(t.Context(), "a.pcap", filepath.Join(t.TempDir(), "a.lua"), 3)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(pids) != 1 || pids[0] <= 0 {
+		t.Errorf("the beginning was told with %v", pids)
 	}
 	if len(got.Seconds) != 5 || got.Sent != 4000 || got.Received != 3600 || got.Loss != 0.1 || got.SendErrors != 0 || got.Missed != 0 {
 		t.Errorf("%+v", got)

@@ -136,7 +136,7 @@ func (p *Profile) testRules() []rule {
 		{[]string{"multicast", "groups"}, within("groups", float64(m.Groups), 1, 8192)},
 		{[]string{"multicast", "repetitions"}, within("repetitions", float64(m.Repetitions), 0, 10000)},
 		{[]string{"multicast", "pps"}, within("packets a second", m.PPS, 0, 1e9)},
-		{[]string{"yardsticks", "modes"}, allowed("mode", p.Yardsticks.Modes, []string{"io", "mac", "macswap", "5tswap"})},
+		{[]string{"yardsticks", "modes"}, allowed("mode", p.Yardsticks.Modes, []string{"io", "mac", "macswap", "5tswap", Pktgen})},
 	}
 	for _, d := range []struct {
 		table, key string

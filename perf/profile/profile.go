@@ -102,10 +102,21 @@ type Multicast struct {
 	PPS         float64   `toml:"pps" json:"pps"` // of the capacity test; 0: a tenth of the throughput
 }
 
-// Yardsticks are other programs, measured with the same generator.
+// Yardsticks are other programs, measured on the same CPUs.
 type Yardsticks struct {
-	Modes []string `toml:"modes" json:"modes"` // of testpmd: macswap, 5tswap, io
+	Modes []string `toml:"modes" json:"modes"` // of testpmd: macswap, 5tswap, io, mac; and Pktgen
 }
+
+// Pktgen is the mode of a yardstick that is not testpmd: Pktgen-DPDK sends, and Causeway receives.
+const Pktgen = "pktgen"
+
+// Testpmd are the modes in which testpmd is measured.
+func (y Yardsticks) Testpmd() []string {
+	return slices.DeleteFunc(slices.Clone(y.Modes), func(mode string) bool { return mode == Pktgen })
+}
+
+// Pktgen reports whether Pktgen-DPDK is to send.
+func (y Yardsticks) Pktgen() bool { return slices.Contains(y.Modes, Pktgen) }
 
 // Duration is one of TOML's strings, such as "10s".
 type Duration time.Duration

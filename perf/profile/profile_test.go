@@ -89,7 +89,7 @@ func TestBad(t *testing.T) {
 		{"twice", "[[traffic]]\nname = \"a\"\n[[traffic]]\nname = \"a\"\n", `p.toml:4: traffic.name: "a" is used twice; use different names`},
 		{"queue", "[device]\nqueue = 3\n", "p.toml:2: device.queue: a queue's messages: 3; use 64 to 32768"},
 		{"part", "[latency]\nparts = [0.5, 1.5]\n", "p.toml:2: latency.parts: a part: 1.5; use 0.0001 to 1"},
-		{"yardstick", "[yardsticks]\nmodes = [\"swap\"]\n", `p.toml:2: yardsticks.modes: there is no mode "swap"; use io, mac, macswap, 5tswap`},
+		{"yardstick", "[yardsticks]\nmodes = [\"swap\"]\n", `p.toml:2: yardsticks.modes: there is no mode "swap"; use io, mac, macswap, 5tswap, pktgen`},
 		{"type", "name = 3\n", "p.toml:"},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -64,29 +64,6 @@ type Case struct {
 // Gbps returns gigabits of payload a second at a rate.
 func (c *Case) Gbps(pps float64) float64 { return pps * c.Bytes * 8 / 1e9 }
 
-// Yardstick is another program, measured in the same run with the same generator and CPUs.
-type Yardstick struct {
-	Name    string  `json:"name"`
-	Payload string  `json:"payload"`
-	PPS     float64 `json:"pps"`
-	Loss    float64 `json:"allowed_loss"`
-	Limit   string  `json:"limited_by"`
-	// Causeway is Causeway's rate over the same kind of port, and Ratio that divided by PPS. Ratio is 0 if it would mean
-	// nothing: the machine limited one of the rates, or the generator both.
-	Causeway      float64 `json:"causeway_pps"`
-	CausewayLimit string  `json:"causeway_limited_by"`
-	Ratio         float64 `json:"ratio"`
-}
-
-// Compare adds Causeway's throughput and the ratio.
-func (y *Yardstick) Compare(own trial.Throughput) {
-	y.Causeway, y.CausewayLimit = own.PPS, own.Limit
-	same := y.Limit == trial.ByGenerator && own.Limit == trial.ByGenerator
-	if y.PPS > 0 && y.Limit != trial.ByMachine && own.Limit != trial.ByMachine && !same {
-		y.Ratio = own.PPS / y.PPS
-	}
-}
-
 // Save writes report.json, report.html and PNG plots into a folder, which it makes, and returns the name of the page.
 func (r *Report) Save(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -243,6 +243,36 @@ func TestYardstickCompare(t *testing.T) {
 	}
 }
 
+// Each row says what its figure is and of which program, and a flood without a clean slice shows no rate.
+func TestYardstickRows(t *testing.T) {
+	r := sample(1)
+	r.Ceiling[0].Noise = 0.021
+	r.Yardsticks = []report.Yardstick{
+		{Name: "Causeway", Figure: report.PDR, Payload: "64", PPS: 6e6, Loss: 0.001, Limit: trial.ByDevice},
+		{Name: "Causeway", Figure: report.Flood, Payload: "64", PPS: 5e6, Sent: 5e6, Readings: 1, Limit: trial.ByGenerator},
+		{Name: "testpmd macswap", Versions: "DPDK 22.11.11", Figure: report.PDR, Payload: "64", PPS: 8e6, Loss: 0.001, Limit: trial.ByDevice, Ratio: 0.75},
+		{Name: "Causeway", Generator: "Pktgen-DPDK", Versions: "23.03.0, DPDK 22.11", Figure: report.Flood, Payload: "64", PPS: 5.5e6, Sent: 5.6e6, Lost: 0.02, Noise: 0.031, Readings: 40, Limit: trial.ByDevice},
+		{Name: "Causeway", Generator: "Pktgen-DPDK", Versions: "23.03.0", Figure: report.Flood, Payload: "64", PPS: 7.77e6, Sent: 7.77e6, Limit: trial.ByMachine},
+	}
+	var text strings.Builder
+	r.Text(&text)
+	got := strings.Join(strings.Fields(text.String()), " ")
+	for _, want := range []string{
+		"Causeway causeway-perf 64 PDR 6.000 - ≤ 0.1 % 2.1 % device -",
+		"Causeway causeway-perf 64 flood 5.000 5.000 0 unknown, of 1 generator -",
+		"testpmd macswap, DPDK 22.11.11 causeway-perf 64 PDR 8.000 - ≤ 0.1 % 2.1 % device 0.75",
+		"Causeway Pktgen-DPDK 23.03.0 64 flood 5.500 5.600 2 % 3.1 % of 40 device -",
+		"Causeway Pktgen-DPDK 23.03.0 64 flood disturbed - - - machine -", "Disturbed: so they did in every reading",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %q in\n%s", want, text.String())
+		}
+	}
+	if strings.Contains(got, "7.770") {
+		t.Error("a disturbed rate is shown")
+	}
+}
+
 func TestLines(t *testing.T) {
 	b, err := report.Lines("Cost", "entries", "ns", strings.Repeat("a long name of a machine, ", 20), []report.Line{
 		{Name: "one", X: []float64{1, 10, 100000}, Y: []float64{30, 31, 35}}, {Name: "other", X: []float64{10, 1000}, Y: []float64{28, 29}, Colour: 1, Dashed: true},

@@ -317,21 +317,6 @@ func (r *Report) mixedTable() table {
 	return t
 }
 
-func (r *Report) yardstickTable() table {
-	t := table{Title: "Yardsticks", Head: []string{"program", "payload", "PDR Mpps", "limited by", "Causeway Mpps", "limited by", "ratio"}}
-	for _, y := range r.Yardsticks {
-		ratio := "-"
-		if y.Ratio > 0 {
-			ratio = map[string]string{y.Limit: "≤ ", y.CausewayLimit: "≥ "}[trial.ByGenerator] + fmt.Sprintf("%.2f", y.Ratio)
-		}
-		t.Rows = append(t.Rows, []string{y.Name, y.Payload, mpps(y.PPS), y.Limit, mpps(y.Causeway), y.CausewayLimit, ratio})
-	}
-	if len(t.Rows) > 0 {
-		t.Note = "Ratio: Causeway over the program; none if the machine limited one of them, or the generator both."
-	}
-	return t
-}
-
 // faultTable adds up faults over all trials.
 func (r *Report) faultTable() table {
 	t := table{Title: "Faults, over all trials", Head: []string{"case", "messages", "compared whole", "reordered", "duplicates", "corrupted", "misdelivered", "without a stamp"}}

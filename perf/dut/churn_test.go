@@ -60,7 +60,7 @@ func churn(t *tables.Tables) (took time.Duration, err error) {
 // While tens of thousands of a hundred thousand proxy QPs change every second, all traffic is forwarded without a drop.
 // The rate of changes is only logged; the tables' benchmark measures it.
 func TestChurn(t *testing.T) {
-	d := build(t, dut.Traffic{Payloads: []int{64, 1024}, Flows: 100, IP: []int{4, 6}, Groups: 20, Share: 0.2})
+	d := buildDrained(t, 1, 5*time.Second, dut.Traffic{Payloads: []int{64, 1024}, Flows: 100, IP: []int{4, 6}, Groups: 20, Share: 0.2})
 	for i := range strangers * proxyQPsOfEach {
 		s := strangersProxyQP(i)
 		if i < strangers {

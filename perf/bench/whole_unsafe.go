@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"causeway/dpdk"
@@ -125,14 +126,10 @@ func (w *whole) read(cfg *Config) (r wholeReading, err error) {
 	if err != nil {
 		return r, err
 	}
-	w.c.ns = C.uint64_t(cfg.Window.Nanoseconds())
-	if rc := C.whole_run(w.c, C.uint(cfg.Lcores[0].id)); rc != 0 {
-		return r, fmt.Errorf("bench: the whole way: %w", syscall.Errno(-rc))
+	if err := w.run(cfg); err != nil {
+		return r, fmt.Errorf("bench: the whole way: %w", err)
 	}
 	cost := &w.c.cost
-	if cost.packets == 0 {
-		return r, fmt.Errorf("bench: the whole way: %w", errBusyLcore)
-	}
 	after, err := w.counts()
 	ns := 1e9 / float64(lcore.TSCHz()) / float64(cost.packets)
 	r = wholeReading{worker: float64(cost.worker) * ns, device: float64(cost.device) * ns}
@@ -140,6 +137,21 @@ func (w *whole) read(cfg *Config) (r wholeReading, err error) {
 		r.bells = float64(after.bells-before.bells) / float64(n)
 	}
 	return r, err
+}
+
+// run makes rounds for a window, and again while all of them were preempted.
+func (w *whole) run(cfg *Config) error {
+	const patience = 20 * time.Second
+	w.c.ns = C.uint64_t(cfg.Window.Nanoseconds())
+	for start := time.Now(); time.Since(start) < patience; {
+		if rc := C.whole_run(w.c, C.uint(cfg.Lcores[0].id)); rc != 0 {
+			return syscall.Errno(-rc)
+		}
+		if w.c.cost.packets > 0 {
+			return nil
+		}
+	}
+	return errBusyLcore
 }
 
 // errBusyLcore says that no round was without a preemption.

@@ -142,10 +142,11 @@ type Flood struct {
 }
 
 // FloodSlice is the length of a slice, and FloodStall the longest time that worker and sender may have waited for their
-// CPUs in one that is clean. Whoever reads the counters needs one of these CPUs for that, too.
+// CPUs in one that is clean, so that a rate is at most a twentieth too low. Whoever reads the counters, and Pktgen's timer,
+// need one of these CPUs, too, where there are only two.
 const (
-	FloodSlice = 4 * time.Millisecond
-	FloodStall = 100 * time.Microsecond
+	FloodSlice = 20 * time.Millisecond
+	FloodStall = time.Millisecond
 )
 
 // Watch measures a flood that is going on.

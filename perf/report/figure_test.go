@@ -154,6 +154,10 @@ func TestNothingLost(t *testing.T) {
 	if has(pictures, "load-", "-loss") || !strings.Contains(page, "Nothing was lost at any load, so there is no plot.") {
 		t.Errorf("pictures: %q", pictures)
 	}
+	r.Cases[0].Loss[0].Verdict = trial.Disturbed
+	if page, _ = saved(t, r); !strings.Contains(page, "In trials that were not disturbed nothing was lost, so there is no plot.") {
+		t.Error("the table does not say that some trials were disturbed")
+	}
 	r = sample(1)
 	for i := range r.Cases {
 		for j := range r.Cases[i].Loss {

@@ -226,18 +226,22 @@ func lost(ratio float64, verdict string) string {
 
 func (r *Report) lossTable() table {
 	t := table{Title: "Loss rate", Head: []string{"case", "offered Mpps", "received Mpps", "lost", "per burst"}}
-	counts, most := 0, 0.0
+	counts, disturbed, most := 0, 0, 0.0
 	for _, c := range r.Cases {
 		for _, s := range c.Loss {
 			t.Rows = append(t.Rows, []string{c.Name, mpps(s.Offered()), mpps(s.Received), lost(s.Loss, s.Verdict), burst(s.PerBurst)})
 			if trial.Valid(s.Verdict) {
 				counts, most = counts+1, max(most, s.Loss)
+			} else {
+				disturbed++
 			}
 		}
 	}
 	switch {
 	case counts == 0:
 		t.Note = "None of these trials is a figure of the device."
+	case most == 0 && disturbed > 0:
+		t.Note = "In trials that were not disturbed nothing was lost, so there is no plot."
 	case most == 0:
 		t.Note = "Nothing was lost at any load, so there is no plot."
 	}

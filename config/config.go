@@ -64,7 +64,7 @@ type RoCE struct {
 
 // EthPort names an Ethernet port: "af_packet:eth1" has the driver af_packet and the argument eth1.
 type EthPort struct {
-	Driver string // mlx5, af_packet, tap, memif, pcap, ring or null
+	Driver string // mlx5, af_packet, tap, memif, pcap, ring, null or bond
 	Arg    string // a PCI address, an interface, or the driver's own arguments; "" for ring and null
 }
 

@@ -32,7 +32,7 @@ func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
 		workers.fail("lcores", "lcores names %d cores, but a tap that shares an interface feeds one worker: it cannot keep a host's packets "+
 			"together; name one core", n)
 	}
-	if c := &p.cfg.RoCE; c.Port.Driver == "tap" && c.MTU > tapMTU {
+	if c := &p.cfg.RoCE; c.Port.Kind() == "tap" && c.MTU > tapMTU {
 		roce.fail("mtu", "mtu %d is more than the %d that a tap can have; lower it, or use af_packet", c.MTU, tapMTU)
 	}
 	p.checkMTU(roce)

@@ -58,7 +58,8 @@ var tables = linked([]tableDoc{
 	{name: "roce", need: true, meaning: "The Ethernet side.", keys: []key{
 		{name: "port", kind: text, need: true, example: `"af_packet:eth1"`,
 			meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:NEW-INTERFACE`, `tap:NEW-INTERFACE,remote=INTERFACE`, " +
-				"`memif:SOCKET` with `,role=server` or `,id=N`, `pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`. With `mlx5` and with `,remote=` " +
+				"`memif:SOCKET` with `,role=server` or `,id=N`, `pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`. `bond:active-backup,PORT,PORT` and " +
+				"`bond:lacp,PORT,PORT` are 2 to 8 ports of `af_packet` or of `tap` as one. With `mlx5` and with `,remote=` " +
 				"the bridge shares the interface with the kernel: the bridge receives all RoCE packets, the kernel everything else, and the two " +
 				"must not have the same addresses. A tap with `,remote=` serves one worker and sets INTERFACE's MTU to `mtu`, at most 1504."},
 		{name: "addresses", kind: texts, need: true, example: `["10.9.0.254/24"]`,

@@ -78,6 +78,9 @@ func readEthPort(t *table) EthPort {
 		return EthPort{}
 	}
 	driver, arg, _ := strings.Cut(s, ":")
+	if driver == bondDriver {
+		return readBond(t, s, arg)
+	}
 	var names []string
 	for _, d := range ethDrivers {
 		names = append(names, d.name)
@@ -91,6 +94,7 @@ func readEthPort(t *table) EthPort {
 		t.fail("port", "port %s does not say what the driver %s needs; write it like %q", show(s), driver, d.example)
 		return EthPort{}
 	}
+	names = append(names, bondDriver)
 	if !strings.Contains(s, ":") && netInterface.MatchString(s) {
 		t.fail("port", `port %q names no driver; write "af_packet:%s" for a network interface`, s, s)
 	} else {

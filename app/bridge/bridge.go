@@ -139,6 +139,7 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 	b.configuration.end()
 	done()
 	waiting.Wait()
+	b.carriers.leave()
 	err = errors.Join(failure, err)
 	const grace = 20 * time.Millisecond // for the reports of leaving to reach the port
 	time.Sleep(grace)

@@ -67,6 +67,7 @@ func (b *Bridge) makeDatapath() error {
 	if b.idle != config.IdleInterrupt {
 		return nil
 	}
+	b.teardown.add(b.ethernet.forgetWorkers)
 	return b.ethernet.wake(d.Workers())
 }
 

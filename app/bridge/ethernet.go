@@ -136,6 +136,9 @@ func (p *ethernetPort) steer(undo *teardown) error {
 	}
 	p.log.Info("ethernet_port", "port", p.port.Name(), "mac", p.mac(), "mtu", p.port.MTU(), "multicast", filter.String(),
 		"shared", p.port.Shared())
+	if bond := p.port.KernelBond(); bond != "" {
+		p.log.Info("ethernet_port", "kernel_bond", bond)
+	}
 	if r := p.port.Rings(); r.Frames > 0 {
 		p.log.Info("ethernet_port", "rings", "of the kernel, for each queue one to receive and one to send", "frames", r.Frames, "mib", r.Bytes>>20)
 	}
@@ -240,7 +243,7 @@ func (p *ethernetPort) queues() (all []uint16) {
 
 // flowVLAN is the VLAN id of flow rules. net_tap does not match VLAN IDs: it takes the frames of all VLANs.
 func (p *ethernetPort) flowVLAN() uint16 {
-	if p.cfg.RoCE.Port.Driver == "tap" {
+	if p.cfg.RoCE.Port.Kind() == "tap" {
 		return 0
 	}
 	return p.cfg.RoCE.VLAN

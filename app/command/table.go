@@ -77,6 +77,10 @@ func showTraffic() []Command {
 			Long: "SHARE is the part of a core's time that the thread used, during a quarter of a second. main has no thread. others are all threads " +
 				"that are no lcores, management among them unless it has a core of its own ([workers] management)."},
 		{Path: "show ports", Help: "the two ports and their counters", Example: "show ports", Run: runPorts},
+		{Path: "show bond", Help: "the members of a bonded Ethernet port", Example: "show bond", Run: runBond,
+			Long: "FOR is since when a member has carried frames, or has not, and CHANGES how often that has changed. With LACP, USED members are in " +
+				"the aggregator in use; PARTNER is the other end's priority, system and port, ITS BITS are that one's. Of the bits, A is active, T the short timeout, G may be aggregated, " +
+				"S in sync, C collecting, D distributing, d defaulted, E expired."},
 		{Path: "show drops", Args: []Arg{{Name: "all", Key: "all", Help: "also reasons that have not occurred"}},
 			Help: "why packets were dropped", Example: "show drops | match crc", Run: runDrops},
 		{Path: "show rates", Help: "packets and bits per second, over one and ten seconds", Example: "watch 1 show rates", Run: runRates},

@@ -130,6 +130,7 @@ func groups(c *config.Config, s Sources) []group {
 		{"qos", false, []check{{"pfc", ethernet.checkPFC, false}, {"ecn", ethernet.checkECN, false}}},
 		{"roce", false, []check{
 			{"link", ethernet.checkRoCEUp, false},
+			{"bond", ethernet.checkBond, false},
 			{"kernel_roce", ethernet.checkKernelRoCE, false},
 			{"own_address", ethernet.checkOwnAddress, false},
 			{"firewall", ethernet.checkFirewall, false},

@@ -45,7 +45,10 @@ var events = []event{
 
 	{"ethernet_port", "info warn", "The Ethernet port", "The port's properties, and with af_packet the memory of the kernel's rings; or a feature that it lacks."},
 	{"link_up", "info", "The Ethernet port", "The kernel's interface of the port is up again."},
-	{"link_down", "warn", "The Ethernet port", "No frames pass: `reason` is `carrier`, `admin` (it is not set up) or `deleted`; `note` says what to do. An af_packet port takes an interface again that was deleted and is there again; other ports end the bridge, with exit code 75."},
+	{"link_down", "warn", "The Ethernet port", "No frames pass: `reason` is `carrier`, `admin` (it is not set up) or `deleted`; `note` says what to do. An af_packet port takes an interface again that was deleted and is there again; a bond goes on with its other members; other ports end the bridge, with exit code 75."},
+	{"bond_member_on", "info", "The Ethernet port", "This `member` of a bond carries frames from now on."},
+	{"bond_member_off", "warn", "The Ethernet port", "It carries none any more: why, in `note`. `show bond` has all members."},
+	{"bond_down", "error", "The Ethernet port", "No member of the bond carries frames: why, by member, in `note`."},
 	{"frames_missed", "warn", "The Ethernet port", "The kernel lost frames before the bridge read them."},
 	{"port_shared", "info", "The Ethernet port", "The port is shared with the kernel: the bridge receives RoCE, the kernel the rest."},
 	{"groups_not_received", "error", "The Ethernet port", "The port's multicast filter could not be set: groups may not be received."},

@@ -29,8 +29,8 @@ func Needed(c *config.Config) []Right {
 	raw := Right{unix.CAP_NET_RAW, ""}
 	admin := Right{unix.CAP_NET_ADMIN, "sets the MTU, and which addresses the port receives"}
 	var out []Right
-	switch c.RoCE.Port.Driver {
-	case "af_packet":
+	switch c.RoCE.Port.Kind() {
+	case "af_packet": // and bonds of it
 		raw.Why = "opens packet sockets"
 		out = append(out, raw, admin)
 	case "mlx5":

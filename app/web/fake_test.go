@@ -129,6 +129,14 @@ func (fake) Groups() map[netip.Addr]lcore.GroupCounters {
 	}
 }
 
+func (fake) Bond() (mode string, members []bridge.BondMember) {
+	m := bridge.BondMember{Port: "af_packet:eth1", Stats: dpdk.Stats{RxPackets: 95, TxPackets: 96}, BondCounters: dpdk.BondCounters{Inactive: 97, SlowLost: 98}}
+	m.Name, m.Up, m.Carries, m.Changes = "eth1", true, true, 99
+	failed := m
+	failed.Name, failed.Up, failed.Carries, failed.Why = "eth2", false, false, "it has no carrier"
+	return "lacp", []bridge.BondMember{m, failed}
+}
+
 func (fake) PGM() (t pgm.Totals, enabled bool) {
 	t.Direction[lcore.IBToRoCE].Counts[pgm.Missed] = 61
 	t.Direction[lcore.RoCEToIB].Faults[1] = 62

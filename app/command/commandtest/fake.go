@@ -16,6 +16,7 @@ import (
 	"causeway/app/bridge/link"
 	"causeway/config"
 	"causeway/dpdk"
+	"causeway/dpdk/lacp"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -111,6 +112,23 @@ func (ports) Cores() []bridge.Core {
 		{Lcore: uint(0), Role: "main"}, {Lcore: uint(3), Role: "worker 0", Threads: 1, CPUs: []int{5}, Node: 1, Ran: ran},
 		{Lcore: uint(4), Role: "management", Threads: 1, CPUs: []int{6}, Node: 1, Ran: ran / 2}, {Role: "others", Threads: 7},
 	}
+}
+
+// Bond returns what show bond shows: a member that carries frames, and one whose other end has fallen silent.
+func (ports) Bond() (mode string, members []bridge.BondMember) {
+	for i, name := range []string{"eth1", "eth2"} {
+		m := bridge.BondMember{Port: "af_packet:" + name, Stats: dpdk.Stats{RxPackets: 1000, TxPackets: 900}}
+		m.Name, m.Up, m.Carries, m.Since, m.Changes = name, true, i == 0, began, 1
+		m.Protocol = lacp.Port{Receiving: lacp.Current, Selected: true, Received: 60, Sent: 61,
+			Actor:   lacp.End{Key: lacp.Key, Port: uint16(i + 1), State: 0x3f},
+			Partner: lacp.End{SystemPriority: 0x8000, System: [6]byte{2, 0, 0, 0, 0, 0xaa}, Key: 15, Port: uint16(i + 7), State: 0x3f}}
+		if i == 1 {
+			m.Why, m.Changes, m.Inactive = "no LACPDU has come for three seconds, or none yet", 2, 5
+			m.Protocol.Receiving, m.Protocol.Selected, m.Protocol.Actor.State = lacp.WasCurrent, false, 0x87
+		}
+		members = append(members, m)
+	}
+	return "lacp", members
 }
 
 // Places returns what show memory shows of places.

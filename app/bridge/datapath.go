@@ -35,12 +35,13 @@ func firstVersion(cfg *config.Config) uint8 {
 // datapathConfig is the workers' configuration, with the policy of cfg.
 func (b *Bridge) datapathConfig(cfg *config.Config) lcore.DatapathConfig {
 	return lcore.DatapathConfig{
-		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN,
-		RoCEPKey: rocePKey,
-		RoCEMTU:  roceMTU(b.cfg),
-		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Idle: idleModes[b.idle], Confine: b.confined,
+		MAC: b.ethernet.mac(), RoCEPKey: rocePKey, RewriteImm: true,
+		Segment: lcore.Segment{
+			VLAN: b.cfg.RoCE.VLAN, RoCEMTU: roceMTU(b.cfg), Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, Addresses: b.ethernet.ownAddresses(),
+		},
+		Idle: idleModes[b.idle], Confine: b.confined,
 		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0],
-		IBIsEthernet: b.ibPort.Info().Ethernet, Addresses: b.ethernet.ownAddresses(), Policy: policyOf(cfg),
+		IBIsEthernet: b.ibPort.Info().Ethernet, Policy: policyOf(cfg),
 	}
 }
 

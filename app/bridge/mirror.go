@@ -82,7 +82,7 @@ func (b *Bridge) DryRun(p dryrun.Packet) (saw []lcore.MirroredPacket, err error)
 		var r *dryrun.Runner
 		r, err = dryrun.New(dryrun.Config{
 			Datapath: b.datapathConfig(b.Config()), Tables: t, Workers: len(b.datapath.Workers()), MaxGroups: b.cfg.Workers.Groups + spareGroups,
-			MTU: b.cfg.RoCE.MTU,
+			MTU: mostMTU(b.cfg),
 		})
 		if err == nil {
 			saw, err = r.Run(p)

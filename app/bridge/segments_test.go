@@ -148,11 +148,15 @@ func (b *Bridge) sameAddresses() error {
 	if err != nil || len(list.Entries) != 2 || list.Entries[0].PKey != segmentPKey1 || list.Entries[1].PKey != segmentPKey {
 		return fmt.Errorf("proxy QPs: %+v, %w", list.Entries, err)
 	}
-	s := b.Status().Segments
-	if len(s) != 2 || s[0].Hosts != 1 || s[1].Hosts != 1 || s[0].Groups != 1 || s[1].Groups != 1 {
-		return fmt.Errorf("segments: %+v", s)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		s := b.Status().Segments // some time ago
+		if len(s) == 2 && s[0].Hosts == 1 && s[1].Hosts == 1 && s[0].Groups == 1 && s[1].Groups == 1 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("segments: %+v", s)
+		}
 	}
-	return nil
 }
 
 // noneCrosses sends to nodes of the other partition, and to the same group from both.

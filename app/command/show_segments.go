@@ -8,7 +8,7 @@ import (
 )
 
 func runSegments(_ context.Context, c *Call) (Result, error) {
-	part := Part{Name: "segments", Columns: columns("segment", "P_Key?", "addresses", "hosts", "of", "QPs", "of", "groups", "learned", "conflicts", "rejected", "QPs denied")}
+	part := Part{Name: "segments", Columns: columns("segment", "P_Key?", "addresses", "hosts", "limit", "QPs", "QP limit", "groups")}
 	own := c.Env.config()
 	for i, s := range c.Env.Bridge.Status().Segments {
 		var pkey any
@@ -21,9 +21,7 @@ func runSegments(_ context.Context, c *Call) (Result, error) {
 				addresses = append(addresses, a.String())
 			}
 		}
-		n := &s.Counters
-		part.Rows = append(part.Rows, []any{s.Name, pkey, strings.Join(addresses, " "), s.Hosts, s.HostsMax, s.ProxyQPs, s.MostQPs, s.Groups,
-			n.HostsLearned, n.HostConflicts, n.HostsRejected, n.ProxyQPsDenied})
+		part.Rows = append(part.Rows, []any{s.Name, pkey, strings.Join(addresses, " "), s.Hosts, s.HostsMax, s.ProxyQPs, s.MostQPs, s.Groups})
 	}
 	return table(part), nil
 }

@@ -38,78 +38,88 @@ func on(l frame.Link) frame.Link {
 	return l
 }
 
-// TestSegments checks that each segment learns its own hosts, and answers for the nodes that it reaches.
+// TestSegments checks that each segment learns its own hosts, and answers for the nodes that it reaches; and that one
+// that floods leaves the other room.
 func TestSegments(t *testing.T) {
-	bubble(t, "hosts and nodes", func(t *testing.T) {
-		s := start(t, twoSegments)
-		for _, c := range []struct {
-			name    string
-			link    frame.Link
-			to      netip.Addr
-			answers int
-		}{
-			{"the bridge", hostLink, bridge4, 1},
-			{"the bridge, in the second", on(hostLink), bridge4, 1},
-			{"a node of both", hostLink, node4, 1},
-			{"a node of both, in the second", on(hostLink), node4, 1},
-			{"a node of the first", hostLink, inFirst, 1},
-			{"a node of the first, in the second", on(hostLink), inFirst, 0},
-			{"a node of the second", on(hostLink), inSecond, 1},
-			{"a node of the second, in the first", hostLink, inSecond, 0},
-			{"on a VLAN of nobody", frame.Link{MAC: hostMAC, VID: 201}, bridge4, 0},
-		} {
-			sent := s.give(arp(c.link, 1, host4, c.to))
-			if len(sent) != c.answers {
-				t.Errorf("%s: %d answers, want %d", c.name, len(sent), c.answers)
-				continue
+	bubble(t, "nodes", segmentsAnswer)
+	bubble(t, "hosts", segmentsLearn)
+	bubble(t, "one that floods", segmentFloods)
+}
+
+func segmentsAnswer(t *testing.T) {
+	s := start(t, twoSegments)
+	for _, c := range []struct {
+		name    string
+		link    frame.Link
+		to      netip.Addr
+		answers int
+	}{
+		{"the bridge", hostLink, bridge4, 1},
+		{"the bridge, in the second", on(hostLink), bridge4, 1},
+		{"a node of both", hostLink, node4, 1},
+		{"a node of both, in the second", on(hostLink), node4, 1},
+		{"a node of the first", hostLink, inFirst, 1},
+		{"a node of the first, in the second", on(hostLink), inFirst, 0},
+		{"a node of the second", on(hostLink), inSecond, 1},
+		{"a node of the second, in the first", hostLink, inSecond, 0},
+		{"on a VLAN of nobody", frame.Link{MAC: hostMAC, VID: 201}, bridge4, 0},
+	} {
+		sent := s.give(arp(c.link, 1, host4, c.to))
+		if len(sent) != c.answers {
+			t.Errorf("%s: %d answers, want %d", c.name, len(sent), c.answers)
+			continue
+		}
+		for _, f := range frames(t, sent) {
+			if vid := vidOf(f); vid != c.link.VID {
+				t.Errorf("%s: answered on VLAN %d", c.name, vid)
 			}
-			for _, f := range frames(t, sent) {
-				if vid := vidOf(f); vid != c.link.VID {
-					t.Errorf("%s: answered on VLAN %d", c.name, vid)
-				}
-			}
 		}
-		s.look(func() {
-			first, _, known := s.tables.In(0).Hosts.Find(host4)
-			second, _, too := s.tables.In(1).Hosts.Find(host4)
-			if !known || !too || first.MAC != hostMAC || first.VLAN != 0 || second.VLAN != secondVLAN {
-				t.Errorf("the hosts are %+v and %+v", first, second)
-			}
-		})
-		status := s.loop.Status()
-		if len(status.Segments) != 2 || status.Segments[1].PKey != secondPKey || status.Segments[1].Name != "VLAN 200" {
-			t.Errorf("segments %+v", status.Segments)
-		}
-		if c := s.count(); c.HostsLearned != 2 || c.ARPAnswered != 6 {
-			t.Errorf("%d hosts learned, %d requests answered; want 2 and 6", c.HostsLearned, c.ARPAnswered)
-		}
-		if n := s.loop.Status().Hosts; n != 2 {
-			t.Errorf("%d hosts, want 2", n)
-		}
-		list, err := s.loop.ListHosts(t.Context(), manage.Query{})
-		if err != nil || len(list.Entries) != 2 || list.Entries[0].Segment != 0 || list.Entries[1].Segment != 1 {
-			t.Errorf("listed %+v, %v", list.Entries, err)
-		}
-		for segment, want := range []bool{true, true, false} {
-			if got, err := s.loop.RemoveLearnedHost(t.Context(), uint8(segment), host4); got != want || err != nil {
-				t.Errorf("removed from segment %d: %v, %v", segment, got, err)
-			}
+	}
+	if c := s.count(); c.HostsLearned != 2 || c.ARPAnswered != 6 {
+		t.Errorf("%d hosts learned, %d requests answered; want 2 and 6", c.HostsLearned, c.ARPAnswered)
+	}
+}
+
+func segmentsLearn(t *testing.T) {
+	s := start(t, twoSegments)
+	s.give(arp(hostLink, 1, host4, bridge4))
+	s.give(arp(on(hostLink), 1, host4, bridge4))
+	s.look(func() {
+		first, _, known := s.tables.In(0).Hosts.Find(host4)
+		second, _, too := s.tables.In(1).Hosts.Find(host4)
+		if !known || !too || first.MAC != hostMAC || first.VLAN != 0 || second.VLAN != secondVLAN {
+			t.Errorf("the hosts are %+v and %+v", first, second)
 		}
 	})
-	bubble(t, "one that floods", func(t *testing.T) {
-		s := start(t, twoSegments)
-		for i := range 64 {
-			s.give(arp(frame.Link{MAC: frame.MAC{2, 1, 0, 0, 0, byte(i)}}, 1, netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}), bridge4))
+	s.count()
+	status := s.loop.Status()
+	if x := status.Segments; len(x) != 2 || x[1].PKey != secondPKey || x[1].Name != "VLAN 200" || x[1].Hosts != 1 || status.Hosts != 2 {
+		t.Errorf("segments %+v of %d hosts", x, status.Hosts)
+	}
+	list, err := s.loop.ListHosts(t.Context(), manage.Query{})
+	if err != nil || len(list.Entries) != 2 || list.Entries[0].Segment != 0 || list.Entries[1].Segment != 1 {
+		t.Errorf("listed %+v, %v", list.Entries, err)
+	}
+	for segment, want := range []bool{true, true, false} {
+		if got, err := s.loop.RemoveLearnedHost(t.Context(), uint8(segment), host4); got != want || err != nil {
+			t.Errorf("removed from segment %d: %v, %v", segment, got, err)
 		}
-		s.give(arp(on(hostLink), 1, host4, bridge4))
-		s.look(func() {
-			if _, _, known := s.tables.In(1).Hosts.Find(host4); !known {
-				t.Error("the other segment's host has found no room")
-			}
-			if n := s.tables.In(0).Hosts.Len(); n != 8 {
-				t.Errorf("the segment that floods has %d hosts, want half of 16", n)
-			}
-		})
+	}
+}
+
+func segmentFloods(t *testing.T) {
+	s := start(t, twoSegments)
+	for i := range 64 {
+		s.give(arp(frame.Link{MAC: frame.MAC{2, 1, 0, 0, 0, byte(i)}}, 1, netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}), bridge4))
+	}
+	s.give(arp(on(hostLink), 1, host4, bridge4))
+	s.look(func() {
+		if _, _, known := s.tables.In(1).Hosts.Find(host4); !known {
+			t.Error("the other segment's host has found no room")
+		}
+		if n := s.tables.In(0).Hosts.Len(); n != 8 {
+			t.Errorf("the segment that floods has %d hosts, want half of 16", n)
+		}
 	})
 }
 

@@ -68,8 +68,8 @@ type Segment struct {
 	Partition uint8
 }
 
-// MaxSegments is how many segments there can be.
-const MaxSegments = C.MAX_SEGMENTS
+// maxSegments is how many segments there can be.
+const maxSegments = C.MAX_SEGMENTS
 
 // A Datapath is what all workers share, and the list of them.
 type Datapath struct {
@@ -136,8 +136,8 @@ func prefixOf(p netip.Prefix) C.struct_prefix {
 
 func (cfg *DatapathConfig) validate() error {
 	all := cfg.segments()
-	if len(all) > MaxSegments {
-		return fmt.Errorf("lcore: %d segments are too many; give at most %d", len(all), MaxSegments)
+	if len(all) > maxSegments {
+		return fmt.Errorf("lcore: %d segments are too many; give at most %d", len(all), maxSegments)
 	}
 	vlans := map[uint16]bool{}
 	for i := range all {

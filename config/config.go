@@ -26,7 +26,8 @@ import (
 // one.
 type Config struct {
 	Name       string
-	RoCE       RoCE
+	RoCE       RoCE   // the first segment
+	More       []RoCE // the others: VLANs of the same port, in the order of the file
 	IB         IB
 	Workers    Workers
 	Hosts      []Host
@@ -50,7 +51,7 @@ type Config struct {
 	origin origin // for Save
 }
 
-// RoCE is the Ethernet side.
+// RoCE is a segment of the Ethernet side: a VLAN of the port.
 type RoCE struct {
 	Port      EthPort
 	Addresses []netip.Prefix // the bridge's own addresses; Addr() is the address, not the network
@@ -58,6 +59,7 @@ type RoCE struct {
 	IBMTU     ib.MTU         // largest UD payload to RoCE, by the kernel's rule
 	V1, V2    bool           // the RoCE versions in use; at least one is set
 	VLAN      uint16         // 802.1Q id; 0: untagged
+	PKey      ib.PKey        // of the one partition that its messages cross to and from; 0: all do
 	TTL       uint8          // of packets to RoCE whose GRH has no usable hop limit
 	Querier   bool           // the bridge is an IGMP and MLD querier unless another one is active
 }

@@ -17,6 +17,9 @@ func (h Host) named() (string, []string) {
 		return "", nil
 	}
 	ids := []string{addrs[0].String()}
+	if h.Side == SideRoCE { // two segments may have one address
+		ids = []string{fmt.Sprint(addrs[0], " vlan ", h.VLAN), addrs[0].String()}
+	}
 	for _, a := range addrs[1:] {
 		ids = append(ids, a.String())
 	}

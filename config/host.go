@@ -22,10 +22,7 @@ func (p *parser) host(t *table) Host {
 	case SideRoCE:
 		rejectKeys(t, "ib", "gid", "lid", "sl", "pkey", "bridge")
 		h.MAC, h.HasMAC = readMAC(t)
-		h.VLAN = p.cfg.RoCE.VLAN
-		if t.has("vlan") {
-			h.VLAN = uint16(t.number("vlan"))
-		}
+		h.VLAN = p.hostVLAN(t)
 	}
 	return h
 }

@@ -55,7 +55,8 @@ var tables = linked([]tableDoc{
 		{name: "name", kind: text, def: "causeway", example: `"causeway-1"`,
 			meaning: "The name of this bridge in logs, metrics and the console."},
 	}},
-	{name: "roce", need: true, meaning: "The Ethernet side.", keys: []key{
+	{name: "roce", need: true, meaning: "The Ethernet side. As `[[roce]]`, once for each, it has several segments: VLANs of one port, each with a partition of " +
+		"InfiniBand (`pkey`), 8 at most. Nothing crosses from one to another, and a host is known by its segment and address: two segments may have the same addresses.", keys: []key{
 		{name: "port", kind: text, need: true, example: `"af_packet:eth1"`,
 			meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:NEW-INTERFACE`, `tap:NEW-INTERFACE,remote=INTERFACE`, " +
 				"`memif:SOCKET` with `,role=server` or `,id=N`, `pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`. `bond:active-backup,PORT,PORT` and " +
@@ -72,6 +73,10 @@ var tables = linked([]tableDoc{
 			meaning: "The RoCE versions in use: `v2` is UDP port 4791, `v1` ethertype 0x8915."},
 		{name: "vlan", kind: number, def: int64(0), lo: 0, hi: 4094, example: "100",
 			meaning: "The 802.1Q VLAN id; 0 is untagged."},
+		{name: "pkey", kind: number, noted: "any", lo: 1, hi: 0xffff, hex: true, example: "0xffff",
+			meaning: "The P_Key of the one partition that messages of this segment cross to and from, whatever else there is (`wrong_partition`): nodes " +
+				"with another `pkey` are out of its reach, and groups are those with this `pkey`. Needed where there are several segments; without it, " +
+				"messages cross to and from all partitions. On Ethernet the P_Key stays 0xffff."},
 		{name: "ttl", kind: number, def: int64(64), lo: 1, hi: 255, example: "64",
 			meaning: "The TTL or hop limit of packets to RoCE whose GRH is missing or has a hop limit below 2."},
 		{name: "querier", kind: truth, def: false, live: true, example: "true",
@@ -188,13 +193,13 @@ var tables = linked([]tableDoc{
 			meaning: "IB only: the service level of the path to the node."},
 		{name: "pkey", kind: number, noted: "see the text", lo: 1, hi: 0xffff, hex: true, example: "0x8001",
 			meaning: "With `ib`: the P_Key for messages to the node, which must be in the IB port's table, and the only one that the node's requests for " +
-				"services may have. Without it, the P_Key is that by which the node's last message came, and at first that of `[ib]`."},
+				"services may have. Where there are several `[[roce]]`, it says which of them reaches the node, and only nodes that have it can ask for services of RoCE hosts. Without it, the P_Key is that by which the node's last message came, and at first that of `[ib]`."},
 		{name: "bridge", kind: truth, def: false, example: "true",
 			meaning: "IB only: the host is another Causeway. Its packets have crossed a bridge already and do not cross back (`loop_bridge`)."},
 		{name: "mac", kind: text, noted: "by ARP or ND", example: `"02:00:00:00:00:07"`,
 			meaning: "RoCE only: the host's MAC address."},
 		{name: "vlan", kind: number, noted: "that of `[roce]`", lo: 0, hi: 4094, example: "100",
-			meaning: "RoCE only: the host's VLAN id."},
+			meaning: "RoCE only: the host's VLAN id, which also says in which segment it is. Needed where there are several `[[roce]]`."},
 	}},
 	{name: "group", many: true, live: true, meaning: "A bridged multicast group. No other groups cross, except those of a `[[range]]`. Several groups may have the same " +
 		"address, such as those of several ports, if at most one of them has a direction to InfiniBand.", keys: slices.Concat([]key{

@@ -133,8 +133,7 @@ func (p *parser) document(doc map[string]any) {
 	p.unknownTables(doc)
 	one := func(name string) *table { return p.single(doc, name) }
 	p.bridge(one("bridge"))
-	roce := one("roce")
-	p.roce(roce)
+	p.segments(doc)
 	ibSection := one("ib")
 	p.ib(ibSection)
 	workers := one("workers")
@@ -146,7 +145,7 @@ func (p *parser) document(doc map[string]any) {
 	p.console(one("console"))
 	p.log(one("log"))
 	p.entries(doc)
-	p.crossCheck(roce, ibSection, workers, policy)
+	p.crossCheck(ibSection, workers, policy)
 }
 
 // entries reads the tables that may appear many times, and appends them to those of the Config.

@@ -216,7 +216,7 @@ func (b *Bridge) startEAL(noHuge bool) error {
 const privateBytes = 128
 
 func (b *Bridge) makePool() error {
-	room := max(lcore.DataRoom, dpdk.DataRoom(b.cfg.RoCE.MTU))
+	room := max(lcore.DataRoom, dpdk.DataRoom(mostMTU(b.cfg)))
 	pool, err := dpdk.NewMempool("packets", b.cfg.Workers.Mbufs, room, privateBytes)
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ func (b *Bridge) DryRun(p dryrun.Packet) (saw []lcore.MirroredPacket, err error)
 		var r *dryrun.Runner
 		r, err = dryrun.New(dryrun.Config{
 			Datapath: b.datapathConfig(b.Config()), Tables: t, Workers: len(b.datapath.Workers()), MaxGroups: b.cfg.Workers.Groups + spareGroups,
-			MTU: b.cfg.RoCE.MTU,
+			MTU: mostMTU(b.cfg),
 		})
 		if err == nil {
 			saw, err = r.Run(p)
@@ -118,22 +118,33 @@ func (s Tables) read(f func(t *tables.Tables)) error {
 	return err
 }
 
+// inSegments calls find for each segment until it has found something.
+func (s Tables) inSegments(find func(*tables.Segment) bool) bool {
+	found := false
+	err := s.read(func(t *tables.Tables) {
+		for n := uint8(0); n < tables.MaxSegments && !found; n++ {
+			found = find(t.In(n))
+		}
+	})
+	return found && err == nil
+}
+
 // ProxyQP returns the proxy QP of a RoCE host's queue pair in a partition.
 func (s Tables) ProxyQP(of tables.HostQP) (found tables.ProxyQP, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.ProxyQPs.Lookup(of) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.ProxyQPs.Lookup(of); return ok })
+	return found, ok
 }
 
 // ProxyQPN returns a proxy QP by its QPN.
 func (s Tables) ProxyQPN(qpn ib.QPN) (found tables.ProxyQP, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, _, ok = t.ProxyQPs.LookupQPN(qpn) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, _, ok = t.ProxyQPs.LookupQPN(qpn); return ok })
+	return found, ok
 }
 
-// Host returns a RoCE host.
+// Host returns a RoCE host; of several segments' hosts with this address the first one's.
 func (s Tables) Host(ip netip.Addr) (found tables.Host, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.Hosts.Lookup(ip) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Hosts.Lookup(ip); return ok })
+	return found, ok
 }
 
 // Node returns the InfiniBand node that has an IP address.
@@ -157,14 +168,14 @@ func (s Tables) Source(gid ib.GID, lid ib.LID) (found tables.Node, own, ok bool)
 	return found, own && err == nil, ok && err == nil
 }
 
-// Group returns a group by its address.
+// Group returns a group by its address; of several segments' groups the first one's.
 func (s Tables) Group(addr tables.GroupAddr) (found tables.Group, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.Groups.Lookup(addr) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.Lookup(addr); return ok })
+	return found, ok
 }
 
 // MGID returns a group by its MGID.
 func (s Tables) MGID(gid ib.GID) (found tables.Group, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.Groups.LookupMGID(gid) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.LookupMGID(gid); return ok })
+	return found, ok
 }

@@ -97,14 +97,15 @@ func (fake) Counters() (c lcore.Counters) {
 }
 
 func (f fake) Status() manage.Status {
-	return manage.Status{Ready: f.ready, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, ProxyQPs: 5, ProxyQPsMost: 93, Asked: [2]int{71, 72}, Counters: manage.Counters{
-		Services:      [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoProxyQP: 74}},
-		FrameCounters: manage.FrameCounters{Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}},
-		HostCounters: manage.HostCounters{
-			ARPAnswered: 21, Spoofs: 22, HostsRejected: 25, HostFlaps: 81, HostConflicts: 82, HostsAged: 83, HostsSilent: 84,
-			AddressesDefended: 85, NodesAbsent: 86,
-		},
-	}}
+	return manage.Status{Ready: f.ready, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, ProxyQPs: 5, ProxyQPsMost: 93, Asked: [2]int{71, 72},
+		Segments: []manage.SegmentStatus{{Name: "VLAN 100", Hosts: 101, HostsMax: 102, ProxyQPs: 103, MostQPs: 104, Groups: 105}}, Counters: manage.Counters{
+			Services:      [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoProxyQP: 74}},
+			FrameCounters: manage.FrameCounters{Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}},
+			HostCounters: manage.HostCounters{
+				ARPAnswered: 21, Spoofs: 22, HostsRejected: 25, HostFlaps: 81, HostConflicts: 82, HostsAged: 83, HostsSilent: 84,
+				AddressesDefended: 85, NodesAbsent: 86,
+			},
+		}}
 }
 
 func (f fake) Ethernet() (dpdk.Stats, bool) {

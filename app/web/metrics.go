@@ -59,6 +59,7 @@ func gather(src Source, o Options) *scrape {
 	s.services(src, &status)
 	s.management(&c.Punt, &status.Counters)
 	s.hosts(&status, o)
+	s.segments(&status)
 	return s
 }
 

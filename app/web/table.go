@@ -57,7 +57,7 @@ func parts() []part {
 	return []part{
 		{"The bridge", bridgeMetrics}, {"Packets", packetMetrics}, {"Workers and memory", workerMetrics}, {"Groups' packets", groupMetrics},
 		{"Ports", portMetrics}, {"PGM", pgmMetrics()}, {"Services", serviceMetrics}, {"Management", managementMetrics}, {"Groups", groupCounts},
-		{"Hosts and nodes", hostMetrics}, {"Proxy QPs", proxyQPMetrics},
+		{"Hosts and nodes", hostMetrics}, {"Proxy QPs", proxyQPMetrics}, {"RoCE segments", segmentMetrics},
 	}
 }
 

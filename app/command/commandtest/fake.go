@@ -84,7 +84,8 @@ func (f *Fake) Config() *config.Config { return f.Cfg }
 
 // Status implements command.Target.
 func (f *Fake) Status() manage.Status {
-	return manage.Status{Ready: !f.Drained, Drained: f.Drained, Hosts: f.Hosts, Nodes: 1, Groups: 1, ProxyQPs: f.Hosts, Joined: []manage.JoinedGroup{{IP: netip.MustParseAddr("239.1.2.3")}}}
+	return manage.Status{Ready: !f.Drained, Drained: f.Drained, Hosts: f.Hosts, Nodes: 1, Groups: 1, ProxyQPs: f.Hosts, Joined: []manage.JoinedGroup{{IP: netip.MustParseAddr("239.1.2.3")}},
+		Segments: []manage.SegmentStatus{{Name: "untagged", Hosts: f.Hosts, HostsMax: 100, ProxyQPs: f.Hosts, MostQPs: 100, Groups: 1}}}
 }
 
 // Counters implements command.Target: a thousand packets received more at each call.
@@ -234,13 +235,13 @@ func (f *Fake) ListRequests(context.Context, manage.Query) (manage.List[manage.R
 }
 
 // RemoveLearnedHost implements command.Target.
-func (f *Fake) RemoveLearnedHost(_ context.Context, ip netip.Addr) (bool, error) {
+func (f *Fake) RemoveLearnedHost(_ context.Context, _ uint8, ip netip.Addr) (bool, error) {
 	f.note("remove learned host %v", ip)
 	return true, nil
 }
 
 // RemoveProxyQPs implements command.Target. Host 9 has none.
-func (f *Fake) RemoveProxyQPs(_ context.Context, host netip.Addr, qpn ib.QPN) (int, error) {
+func (f *Fake) RemoveProxyQPs(_ context.Context, _ uint8, host netip.Addr, qpn ib.QPN) (int, error) {
 	f.note("remove proxy QPs %v %v", host, qpn)
 	if host == HostIP(9) {
 		return 0, nil
@@ -341,7 +342,7 @@ func (f *Fake) RemoveGroup(_ context.Context, mgid ib.GID) (config.Changes, erro
 }
 
 // RemoveHost removes a host from the configuration.
-func (f *Fake) RemoveHost(_ context.Context, ip netip.Addr) (config.Changes, error) {
+func (f *Fake) RemoveHost(_ context.Context, ip netip.Addr, _ *uint16) (config.Changes, error) {
 	return f.follow(f.Cfg.WithHosts(slices.DeleteFunc(slices.Clone(f.Cfg.Hosts), func(h config.Host) bool { return cmp.Or(h.IP, h.IP6) == ip })))
 }
 

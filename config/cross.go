@@ -18,6 +18,7 @@ func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
 	p.checkPartitions(ibSection)
 	p.checkGroups()
 	p.checkRanges(workers)
+	p.checkPorts(ibSection, workers)
 	p.checkServices()
 	p.checkTranslates()
 	p.checkPolicy(policy)

@@ -31,12 +31,12 @@ func (s *scrape) add(name string, value uint64, labels ...string) {
 }
 
 // boolean adds 1 or 0.
-func (s *scrape) boolean(name string, yes bool) {
+func (s *scrape) boolean(name string, yes bool, labels ...string) {
 	value := uint64(0)
 	if yes {
 		value = 1
 	}
-	s.add(name, value)
+	s.add(name, value, labels...)
 }
 
 func (s *scrape) sample(name, suffix, value string, labels []string) {

@@ -64,18 +64,19 @@ type health struct {
 	lossy bool
 	sm    time.Time // when its subnet administrator last answered; zero: never
 
-	asks             bool
-	silent           bool
-	lost, carried    uint64
-	counted, measure time.Time
+	asks          bool
+	silent        bool
+	lost, carried uint64
 }
 
 // heard is how many messages of a group came by each member lately.
 type heard struct {
-	last  [maxPorts]uint64
-	n     [windows][maxPorts]uint64
-	at    int
-	avoid [maxPorts]time.Time
+	begun  bool
+	worker int
+	last   [maxPorts]uint64
+	n      [windows][maxPorts]uint64
+	at     int
+	avoid  [maxPorts]time.Time
 }
 
 func newJudge(s *state) *judge {
@@ -155,6 +156,9 @@ func (j *judge) listen(d *destination) {
 	}
 	now := j.tables.heard(d.want.Worker, d.number)
 	h := &d.listening
+	if !h.begun || h.worker != d.want.Worker { // what others have counted is no arrival
+		h.begun, h.worker, h.last = true, d.want.Worker, now
+	}
 	h.at = (h.at + 1) % windows
 	for i := range now {
 		h.n[h.at][i] = now[i] - h.last[i]

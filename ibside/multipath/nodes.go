@@ -61,6 +61,9 @@ func (n *nodes) Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (ibside.Pat
 	if path, ok := n.path(dgid); ok {
 		return path, nil
 	}
+	if asked == 0 {
+		return ibside.Path{}, fmt.Errorf("multipath: %v is on no fabric: %w", dgid, ibside.ErrNoPath)
+	}
 	return ibside.Path{}, errors.Join(errs...)
 }
 

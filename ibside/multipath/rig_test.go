@@ -97,12 +97,10 @@ func (e *events) has(words ...string) bool {
 
 // peer is a node on one fabric.
 type peer struct {
-	name  string
 	hca   *fabric.HCA
 	qp    *fabric.QP
 	recv  *fabric.RecvQueue
 	group ib.MCMemberFields
-	guid  ib.GUID
 }
 
 func nodeGUID(i int) ib.GUID { return ib.GUID(0x7 + 0x100*i) }
@@ -113,7 +111,7 @@ func newPeer(t *testing.T, f *fabric.Fabric, i int) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &peer{hca: fabric.NewHCA(port), recv: fabric.NewRecvQueue(1 << 16), guid: nodeGUID(i)}
+	p := &peer{hca: fabric.NewHCA(port), recv: fabric.NewRecvQueue(1 << 16)}
 	if p.qp, err = p.hca.CreateQP(fabric.QPConfig{QKey: groupQKey, Recv: p.recv}); err != nil {
 		t.Fatal(err)
 	}

@@ -82,13 +82,12 @@ func (s *services) connectBy(ctx context.Context, member, shares int, gid ib.GID
 
 // order returns the members that may reach a node, its active one first.
 func (s *services) order(gid ib.GID) (order []int) {
-	s.mu.Lock()
-	d := s.byGID[gid]
-	s.mu.Unlock()
 	first := -1
-	if d != nil {
+	s.mu.Lock()
+	if d := s.byGID[gid]; d != nil {
 		first = d.current
 	}
+	s.mu.Unlock()
 	for i, on := range s.cfg.GIDs(gid) {
 		if on.IsZero() || i != first && s.cfg.Members[i].Port.Info().Down != "" {
 			continue

@@ -248,3 +248,23 @@ func TestSilentSubnetManager(t *testing.T) {
 	speak()
 	within(t, 10*time.Second, "a again", func() bool { return r.active() == 0 })
 }
+
+// TestFollowSender: a group is taken from where its sender is, and counts of a group that is gone mean nothing to the
+// next one.
+func TestFollowSender(t *testing.T) {
+	r := newRig(t, Rule{})
+	r.join(t)
+	for i := range uint64(100) {
+		r.peers[1].toGroup(stamp.Message(i, 64), 0)
+		time.Sleep(time.Millisecond)
+	}
+	within(t, time.Second, "b", func() bool { return r.active() == 1 })
+	if err := r.port.Leave(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	r.join(t)
+	time.Sleep(200 * time.Millisecond)
+	if r.active() != 0 {
+		t.Errorf("port %d is active although nobody has sent", r.active())
+	}
+}

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What management writes, and the making of it all. */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -113,23 +112,6 @@ void multipath_free(struct multipath *p)
 	free(p->name);
 	free(p->bucket);
 	free(p);
-}
-
-/* A worker is inside for one burst. */
-static void await_outside(const struct end *e)
-{
-	uint32_t before = __atomic_load_n(&e->calls, __ATOMIC_ACQUIRE);
-
-	while (before & 1 && __atomic_load_n(&e->calls, __ATOMIC_ACQUIRE) == before)
-		sched_yield();
-}
-
-void multipath_settle(const struct multipath *p)
-{
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < p->workers; i++)
-		if (p->end[i])
-			await_outside(p->end[i]);
 }
 
 void multipath_put(struct multipath *p, uint32_t destination, const struct view *v)

@@ -29,6 +29,8 @@ type Config struct {
 	RoCE       RoCE   // the first segment
 	More       []RoCE // the others: VLANs of the same port, in the order of the file
 	IB         IB
+	MoreIB     []IB // further ports
+	Fabrics    Fabrics
 	Workers    Workers
 	Hosts      []Host
 	Groups     []Group
@@ -94,6 +96,9 @@ type IB struct {
 	Learn    bool           // nodes that are not configured are learned
 	NodeIdle time.Duration  // a learned node that is unused and does not answer goes after so long
 	IPoIB    string         // the interface that they are learned from; "": that of the port
+
+	Name   string // of the port, among several
+	Fabric string // ports with the same one are on one
 
 	AliasGIDs bool // the bridge registers RoCE hosts' GUIDs as alias GUIDs of the port
 	Direct    bool // workers may use the device's queues without its library
@@ -169,6 +174,7 @@ type Host struct {
 
 	// InfiniBand only.
 	GID  ib.GID
+	GIDs HostGIDs
 	LID  ib.LID // 0: from the subnet administrator
 	SL   ib.SL
 	PKey ib.PKey // 0: that by which its last message came
@@ -219,6 +225,8 @@ type Group struct {
 	RatePPS    uint64 // 0: not policed
 	PGM        bool   // its messages are PGM, whose streams the workers track
 	RewriteImm bool   // an immediate equal to the sender's QPN becomes the proxy QP's
+	Fabrics    string // how it uses several ports, and what tells copies; "": as [fabrics] says
+	Dedup      string
 }
 
 // Service is a range of rdma_cm UD services, by their ports in RDMA_PS_UDP, inclusive.

@@ -19,6 +19,7 @@ func (p *parser) crossCheck(ibSection, workers, policy *table) {
 	p.checkPartitions(ibSection)
 	p.checkGroups()
 	p.checkRanges(workers)
+	p.checkPorts(ibSection, workers)
 	p.checkServices()
 	p.checkTranslates()
 	p.checkPolicy(policy)

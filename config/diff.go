@@ -143,6 +143,8 @@ type field struct{ key, value string }
 // entries returns the entries of a [[table]]; nil for a single table.
 func (c *Config) entries(table string) []entry {
 	switch table {
+	case morePorts:
+		return listed(c.MoreIB)
 	case "host":
 		return listed(c.Hosts)
 	case "group":

@@ -84,7 +84,8 @@ var tables = linked([]tableDoc{
 				"with a lower address does. Snooping switches forward reports to queriers only, so a `[[range]]` needs this bridge as the querier, " +
 				"or another one and a switch port to this bridge that receives reports."},
 	}},
-	{name: "ib", need: true, meaning: "The InfiniBand side.", keys: []key{
+	{name: "ib", need: true, meaning: "The InfiniBand side. Several ports are written as `[[ib]]`, once for each: the first takes all keys, further ones those of " +
+		"`[[ib_port]]`.", keys: append([]key{
 		{name: "port", kind: text, need: true, example: `"mlx5_0:1"`,
 			meaning: "The InfiniBand port: `DEVICE:PORT`, or `fabric:` for the embedded software fabric, or `fabric:FILE` for one " +
 				"described in a file, relative to this one."},
@@ -117,7 +118,9 @@ var tables = linked([]tableDoc{
 			meaning: "The seconds after which a learned node is removed that neither sends nor receives, nor answers on IPoIB."},
 		{name: "ipoib", kind: text, noted: "that of the port", example: `"ib0"`,
 			meaning: "The IPoIB interface that nodes are learned from. The default is the one of the port in the partition `pkey`."},
-	}},
+	}, portNameKeys()...)},
+	morePortsDoc,
+	fabricsDoc,
 	{name: "workers", meaning: "The packet path: its cores, its memory and its bounds.", keys: []key{
 		{name: "lcores", kind: numbers, def: []int64{1}, lo: 0, hi: 127, example: "[2, 3]",
 			meaning: "The logical cores of the workers, one each. Nothing else should run on them. They belong on the NUMA node of the " +
@@ -187,6 +190,9 @@ var tables = linked([]tableDoc{
 			meaning: "The fabric that the host is on."},
 		{name: "gid", kind: text, example: `"fe80::2:c903:0:7"`,
 			meaning: "IB only, needed: the node's port GID."},
+		{name: "more_gids", kind: texts, noted: "none", example: `["fe80::2:c903:0:107"]`,
+			meaning: "IB only, with several `[[ib]]`: the node's port GIDs on the second and further fabrics, in the order of `[[ib]]`, `\"\"` where it has none. " +
+				"`gid` is then that on the first; alone it is looked for on all."},
 		{name: "lid", kind: number, noted: "from the SA", lo: 1, hi: 0xbfff, hex: true, example: "7",
 			meaning: "IB only: the node's LID, its only one. The subnet manager knows more: all LIDs of the port, the MTU and rate of the path, and when they change."},
 		{name: "sl", kind: number, def: int64(0), lo: 0, hi: 15, example: "0",
@@ -205,7 +211,7 @@ var tables = linked([]tableDoc{
 		"address, such as those of several ports, if at most one of them has a direction to InfiniBand.", keys: slices.Concat([]key{
 		{name: "ip", kind: text, need: true, example: `"239.1.2.3"`,
 			meaning: "The IP multicast group on RoCE."},
-	}, groupKeys)},
+	}, groupKeys, portUseKeys)},
 	{name: "range", many: true, live: true, meaning: "Groups that are bridged as long as they have members. A `[[group]]` within the range keeps its own settings.", keys: slices.Concat([]key{
 		{name: "ip", kind: text, need: true, example: `"239.2.0.0/16"`,
 			meaning: "The prefix of the IP multicast groups on RoCE. Ranges do not overlap."},

@@ -101,6 +101,8 @@ func fileFields(e entry) (out []field) {
 // tableOf returns the name of an entry's table.
 func tableOf(e entry) string {
 	switch e.(type) {
+	case IB:
+		return morePorts
 	case Host:
 		return "host"
 	case Group:

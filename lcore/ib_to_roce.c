@@ -106,6 +106,15 @@ static inline enum drop take_one(const struct datapath *dp, const struct ib_recv
 	return classify(dp, msg, area_of(msg));
 }
 
+/* Returns the reason to drop a message that a port of several marked. */
+static enum drop marked(struct direction_counters *c, uint8_t flags)
+{
+	if (flags & (IB_RECV_STANDBY | IB_RECV_DUPLICATE))
+		return flags & IB_RECV_STANDBY ? DROP_standby_port : DROP_duplicate;
+	c->events[EVENT_ECN_CE]++;
+	return PASS;
+}
+
 static void take(struct worker *w, struct egress *e, const struct ib_recv *r, unsigned n)
 {
 	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
@@ -118,12 +127,12 @@ static void take(struct worker *w, struct egress *e, const struct ib_recv *r, un
 	e->lookup.groups = 0;
 	for (unsigned i = 0; i < n; i++) {
 		enum drop d = take_one(w->datapath, &r[i], &e->message[kept]);
+		if (unlikely(r[i].flags & (IB_RECV_FECN | IB_RECV_STANDBY | IB_RECV_DUPLICATE)) && likely(!d))
+			d = marked(c, r[i].flags);
 		if (unlikely(d)) {
 			drop_message(w, d, &r[i]);
 			continue;
 		}
-		if (unlikely(r[i].flags & IB_RECV_FECN))
-			c->events[EVENT_ECN_CE]++;
 		set_keys(&e->lookup, kept, &e->message[kept]);
 		kept++;
 	}

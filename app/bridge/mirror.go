@@ -10,6 +10,7 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/ibside/multipath"
 	"causeway/lcore"
 	"causeway/lcore/dryrun"
 	"causeway/tables"
@@ -20,6 +21,7 @@ type mirrors struct {
 	gate     *gate
 	datapath *lcore.Datapath
 	ibPort   ibside.Port
+	fabrics  *fabrics
 	pkey     func(partition uint8) ib.PKey
 }
 
@@ -62,6 +64,10 @@ func (a *addresses) complete(s *lcore.MirroredPacket) {
 		a.gate.whileOpen(func() { a.own = a.ibPort.Own() })
 	}
 	s.IB.PKey = a.pkey(s.IB.Partition)
+	if a.fabrics.ports != nil {
+		a.byPort(s)
+		return
+	}
 	if s.Point != lcore.Sent {
 		if !s.IB.DGID.IsMulticast() {
 			s.IB.DLID = a.own.LID
@@ -74,6 +80,20 @@ func (a *addresses) complete(s *lcore.MirroredPacket) {
 			s.IB.SGID = x.GID
 		}
 	}
+}
+
+// byPort is complete for several ports. What is sent has the addresses of the active one.
+func (a *addresses) byPort(s *lcore.MirroredPacket) {
+	a.gate.whileOpen(func() {
+		if s.Point != lcore.Sent {
+			s.IB.Ports = a.fabrics.ports.Name(int(s.IB.Port))
+			return
+		}
+		var to multipath.Sent
+		if to = a.fabrics.ports.Sent(s.IB.DLID); to.Ports != "" {
+			s.IB.Ports, s.IB.SLID, s.IB.SGID, s.IB.DLID, s.IB.DGID = to.Ports, to.SLID, to.SGID, to.DLID, to.DGID
+		}
+	})
 }
 
 // DryRun returns the copies that a packet would have if it came in now. Nothing is sent, and nothing changes.

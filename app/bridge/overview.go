@@ -97,7 +97,7 @@ type Port struct {
 // Ports returns the Ethernet port and the InfiniBand port.
 func (b *Bridge) Ports() (ethernet, infiniband Port) {
 	ethernet = Port{Name: b.cfg.RoCE.Port.String(), MTU: mostMTU(b.cfg), Ethernet: true}
-	infiniband = Port{Name: ibPortName(b.cfg.IB.Port)}
+	infiniband = Port{Name: ibPortNames(b.cfg)}
 	b.whileOpen(func() {
 		p, own := b.ibPort.Info(), b.ibPort.Own()
 		ethernet.MAC = b.ethernet.mac().String()

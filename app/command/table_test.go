@@ -45,7 +45,7 @@ func (l *logs) Unwritten() uint64           { return 2 }
 
 // TestTable checks that each command's entry in the table is complete.
 func TestTable(t *testing.T) {
-	admin := []string{"set", "add", "remove", "clear", "reload", "drain", "resume", "halt", "trace", "capture", "explain", "write", "confirm"}
+	admin := []string{"set", "add", "remove", "clear", "reload", "drain", "resume", "halt", "trace", "capture", "explain", "write", "confirm", "port"}
 	for _, c := range command.Standard.Commands {
 		ways := 0
 		for _, there := range []bool{c.Run != nil, c.Stream != nil, c.Local != command.LocalNone} {

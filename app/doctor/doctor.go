@@ -83,6 +83,9 @@ func Examine(c *config.Config, s Sources) Findings {
 			out = append(out, g.examine()...)
 		}
 	}
+	if c != nil {
+		out = append(out, examineMore(c, s)...)
+	}
 	return out
 }
 

@@ -44,7 +44,7 @@ func Needed(c *config.Config) []Right {
 		admin.Why = "has the kernel ask who has an address on IPoIB"
 		out = append(out, admin)
 	}
-	if raw.Why == "" && !c.IB.Port.Fabric {
+	if raw.Why == "" && slices.ContainsFunc(c.Ports(), func(x config.IB) bool { return !x.Port.Fabric }) {
 		raw.Why = "sends with Q_Keys that are controlled"
 		out = append(out, raw)
 	}

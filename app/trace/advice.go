@@ -48,6 +48,8 @@ var advice = map[string]string{
 	"qkey_controlled":  "the sender's Q_Key: data must not use a controlled one (top bit set)",
 	"srcqp":            "which host sends data from QP 0, QP 1 or the multicast QP",
 	"mcast_incons":     "the sender's address handle: a multicast address needs QP 0xffffff",
+	"standby_port":     "nothing: the copy that another fabric brought has crossed; show fabrics says which port is active",
+	"duplicate":        "nothing: another fabric had brought it ([fabrics] dedup)",
 	"wc_short":         "the HCA's driver: a completion without the 40-byte area",
 	"grh_class":        "the link layer of [ib] port: InfiniBand or Ethernet",
 	"loop_self":        "nothing: the port looped a multicast message of the bridge back to it",

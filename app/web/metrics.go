@@ -53,6 +53,7 @@ func gather(src Source, o Options) *scrape {
 	s.workers(src.Workers())
 	s.groups(src.Groups())
 	s.port(src)
+	s.fabrics(src)
 	if t, enabled := src.PGM(); enabled {
 		s.pgm(&t)
 	}

@@ -31,7 +31,7 @@ func (s *scrape) add(name string, value uint64, labels ...string) {
 }
 
 // boolean adds 1 or 0.
-func (s *scrape) boolean(name string, yes bool) { s.add(name, truth(yes)) }
+func (s *scrape) boolean(name string, yes bool, labels ...string) { s.add(name, truth(yes), labels...) }
 
 func truth(yes bool) uint64 {
 	if yes {

@@ -13,11 +13,13 @@ import (
 const tapMTU = 1504
 
 // crossCheck reports problems that involve more than one table or entry.
-func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
+func (p *parser) crossCheck(ibSection, workers, policy *table) {
+	p.checkSegments(ibSection)
 	p.checkHosts()
 	p.checkPartitions(ibSection)
 	p.checkGroups()
 	p.checkRanges(workers)
+	p.checkPorts(ibSection, workers)
 	p.checkServices()
 	p.checkTranslates()
 	p.checkPolicy(policy)
@@ -32,10 +34,6 @@ func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
 		workers.fail("lcores", "lcores names %d cores, but a tap that shares an interface feeds one worker: it cannot keep a host's packets "+
 			"together; name one core", n)
 	}
-	if c := &p.cfg.RoCE; c.Port.Driver == "tap" && c.MTU > tapMTU {
-		roce.fail("mtu", "mtu %d is more than the %d that a tap can have; lower it, or use af_packet", c.MTU, tapMTU)
-	}
-	p.checkMTU(roce)
 	n := map[Side]int{}
 	for _, h := range p.cfg.Hosts {
 		n[h.Side]++
@@ -46,17 +44,14 @@ func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
 	if n[SideIB] > w.Nodes {
 		workers.fail("nodes", "nodes %d is less than the %d hosts with side = \"ib\" in the file; raise it", w.Nodes, n[SideIB])
 	}
-	if p.cfg.RoCE.V1 && !p.cfg.RoCE.V2 && len(p.cfg.Services) > 0 {
-		roce.fail("versions", `versions is ["v1"] alone, but services need IP addresses; add "v2", or remove [[service]]`)
-	}
 }
 
 // checkMTU notes an MTU with which messages that InfiniBand can have are lost, because nothing else tells before they
 // come.
-func (p *parser) checkMTU(roce *table) {
-	if m := p.cfg.RoCE.IBMTU; roce.has("mtu") && m.Valid() && m < ib.MTU4096 {
+func (p *parser) checkMTU(roce *table, c *RoCE) {
+	if m := c.IBMTU; roce.has("mtu") && m.Valid() && m < ib.MTU4096 {
 		p.note(roce, "mtu", fmt.Sprintf("mtu %d carries messages of at most %d bytes; longer ones from InfiniBand are dropped (mtu_exceeded); "+
-			"mtu = 4176, here and on the interface, carries all", p.cfg.RoCE.MTU, m.Bytes()))
+			"mtu = 4176, here and on the interface, carries all", c.MTU, m.Bytes()))
 	}
 }
 
@@ -74,13 +69,15 @@ func (s firstOf[K]) unique(t *table, key string, v K) {
 
 // checkHosts reports hosts that share an address or that cannot be reached.
 func (p *parser) checkHosts() {
-	ips, gids := firstOf[netip.Addr]{}, firstOf[ib.GID]{}
+	ips, gids := firstOf[placed]{}, firstOf[ib.GID]{}
 	for i, h := range p.cfg.Hosts {
 		t := p.tables["host"][i]
 		for _, a := range h.Addrs() {
 			key := t.keyOf(h, a)
-			ips.unique(t, key, a)
-			p.checkPlace(t, key, a)
+			p.checkPlace(t, key, a, p.cfg.segmentsOf(h))
+			for _, s := range p.cfg.segmentsOf(h) {
+				ips.unique(t, key, placed{s.VLAN, a})
+			}
 		}
 		if !h.GID.IsZero() {
 			gids.unique(t, "gid", h.GID)
@@ -110,20 +107,23 @@ func (t *table) keyOf(h Host, a netip.Addr) string {
 
 // checkPlace reports an address that is the bridge's own or in none of its subnets: hosts of both fabrics resolve each
 // other by ARP and ND only, so both must be on the link.
-func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
-	inside := a.IsLinkLocalUnicast()
-	for _, n := range p.cfg.RoCE.Addresses {
-		if n.Addr() == a {
-			t.fail(key, "%s %s is the bridge's own address in [roce]; give the host another", key, a)
-			return
+func (p *parser) checkPlace(t *table, key string, a netip.Addr, in []RoCE) {
+	inside, addresses := a.IsLinkLocalUnicast(), 0
+	for i := range in {
+		for _, n := range in[i].Addresses {
+			if n.Addr() == a {
+				t.fail(key, "%s %s is the bridge's own address in [roce]; give the host another", key, a)
+				return
+			}
+			if n.Contains(a) && isNetOrBroadcast(netip.PrefixFrom(a, n.Bits())) {
+				t.fail(key, "%s %s is the address of the subnet %s itself, or its broadcast address", key, a, n.Masked())
+				return
+			}
+			inside = inside || n.Contains(a)
+			addresses++
 		}
-		if n.Contains(a) && isNetOrBroadcast(netip.PrefixFrom(a, n.Bits())) {
-			t.fail(key, "%s %s is the address of the subnet %s itself, or its broadcast address", key, a, n.Masked())
-			return
-		}
-		inside = inside || n.Contains(a)
 	}
-	if !inside && len(p.cfg.RoCE.Addresses) > 0 {
+	if !inside && addresses > 0 {
 		t.fail(key, "%s %s is in none of the subnets of [roce] addresses; add the bridge's address in that subnet there", key, a)
 	}
 }
@@ -139,6 +139,7 @@ func (p *parser) checkGroups() {
 	type address struct {
 		ip   netip.Addr
 		port uint16
+		in   int // the segment
 	}
 	whole, leads, mgids := map[same]*table{}, map[address]*table{}, firstOf[ib.GID]{}
 	for i, g := range p.cfg.Groups {
@@ -154,12 +155,13 @@ func (p *parser) checkGroups() {
 		if !g.IP.IsValid() || g.Direction&ToIB == 0 {
 			continue
 		}
-		if o := leads[address{g.IP, g.UDPPort}]; o != nil {
+		in, _ := p.cfg.SegmentOf(g.PKey)
+		if o := leads[address{g.IP, g.UDPPort, in}]; o != nil {
 			t.fail("ip", `ip %v is there already%s, with another MGID, and both entries lead to InfiniBand, where what RoCE hosts send can go to `+
 				`one alone; write direction = "to-roce" in one`, g.IP, o.inLine("ip"))
 			continue
 		}
-		leads[address{g.IP, g.UDPPort}] = t
+		leads[address{g.IP, g.UDPPort, in}] = t
 	}
 }
 

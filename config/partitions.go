@@ -34,6 +34,9 @@ func (p *parser) checkPartitions(ibSection *table) {
 			of[k&^membership] = use{k, t}
 		}
 	}
+	for i, s := range p.cfg.Segments() {
+		check(p.tables["roce"][i], s.PKey)
+	}
 	for i, h := range p.cfg.Hosts {
 		check(p.tables["host"][i], h.PKey)
 	}

@@ -45,6 +45,7 @@ type Port struct {
 	missed       *missedCounter
 	dropped      *droppedCounter // nil: the driver's own counters have it
 	before       Stats           // of what Reopen has replaced
+	bond         *Bond           // of its members; nil: it has none
 }
 
 // hotplug guards the EAL's list of devices.
@@ -74,6 +75,9 @@ func openPort(eal *EAL, name string, config PortConfig) (*Port, error) {
 	}
 	if err := config.complete(); err != nil {
 		return nil, err
+	}
+	if kind == &schemeBond {
+		return openBond(eal, name, arg, config)
 	}
 	plan, err := kind.plan(arg, &config)
 	if err != nil {
@@ -202,10 +206,13 @@ func (p *Port) configure() error {
 		pool:      p.config.Pool.p,
 		rx_queues: C.uint16_t(p.config.RxQueues), tx_queues: C.uint16_t(p.config.TxQueues),
 		rx_descs: C.uint16_t(p.config.RxDescs), tx_descs: C.uint16_t(p.config.TxDescs),
-		rss: C.bool(p.config.RxQueues > 1), rx_interrupts: C.bool(p.config.RxInterrupts && p.plan.rxWakes == rxWakesByInterrupt),
+		rss: C.bool(p.config.RxQueues > 1 && p.bond == nil), rx_interrupts: C.bool(p.config.RxInterrupts && p.plan.rxWakes == rxWakesByInterrupt),
 	}
-	if p.plan.tellMTU {
+	switch {
+	case p.plan.tellMTU:
 		conf.mtu = C.uint16_t(p.plan.mtu)
+	case p.bond != nil: // see its start
+		conf.mtu = C.uint16_t(min(p.plan.mtu, defaultMTU))
 	}
 	if err := errno(C.dpdk_port_configure(p.id, &conf)); err != nil {
 		return why(err)
@@ -276,6 +283,12 @@ func (p *Port) KernelInterface() (*net.Interface, error) {
 // Start lets frames through.
 func (p *Port) Start() error {
 	clearLog()
+	if p.bond != nil {
+		if err := p.bond.start(); err != nil {
+			return portError(p.name, "start: %w", err)
+		}
+		return nil
+	}
 	if err := errno(C.dpdk_port_start(p.id)); err != nil {
 		return portError(p.name, "start: %w", why(err))
 	}
@@ -284,17 +297,25 @@ func (p *Port) Start() error {
 
 // Stop ends the traffic. No worker may be in a burst call then.
 func (p *Port) Stop() error {
-	if p.missed != nil {
-		p.missed.stop()
-	}
-	if p.dropped != nil {
-		p.dropped.stop()
+	p.stopCounting()
+	if p.bond != nil {
+		p.bond.stop()
 	}
 	clearLog()
 	if err := errno(C.dpdk_port_stop(p.id)); err != nil {
 		return portError(p.name, "stop: %w", why(err))
 	}
 	return nil
+}
+
+// stopCounting reads the kernel's counters a last time.
+func (p *Port) stopCounting() {
+	if p.missed != nil {
+		p.missed.stop()
+	}
+	if p.dropped != nil {
+		p.dropped.stop()
+	}
 }
 
 // Close stops the port and takes the device away; the mbufs that the PMD held go back to their pool.
@@ -315,6 +336,10 @@ func (p *Port) Close() error {
 }
 
 func (p *Port) unplug() error {
+	if p.bond != nil {
+		p.closed = true
+		return p.bond.close()
+	}
 	hotplug.Lock()
 	defer hotplug.Unlock()
 	return p.unplugLocked()

@@ -81,7 +81,7 @@ func TestRemoveLearnedHost(t *testing.T) {
 		heard := netip.MustParseAddr("10.9.0.2")
 		s.give(arp(otherLink, frame.ARPRequest, heard, node4))
 		for ip, want := range map[netip.Addr]bool{static: false, host4: false, far4: false, heard: true} {
-			if got, err := s.loop.RemoveLearnedHost(context.Background(), ip); got != want || err != nil {
+			if got, err := s.loop.RemoveLearnedHost(context.Background(), 0, ip); got != want || err != nil {
 				t.Errorf("%v: %v %v", ip, got, err)
 			}
 		}

@@ -19,8 +19,8 @@ import (
 
 // keepOff keeps the process' threads off the workers' CPUs, where each of their turns would interrupt a worker that
 // polls. It comes after the workers' own threads, which have no other CPU and are left there; threads that are made
-// later inherit it. They stay off management's CPU, too, unless there is no other. Where
-// workers have every CPU, all stays as it is.
+// later inherit it. They stay off management's CPU, too, unless there is no other. Where workers have every CPU, all
+// stays as it is.
 func keepOff(cpus []int, management *int) error {
 	done := map[int]bool{}
 	for before := -1; len(done) > before; { // a thread may be made by one that has not had its turn yet

@@ -51,6 +51,17 @@ func compileAll(t *testing.T, files []string) map[string]string {
 	return objects
 }
 
+// linkChanged returns a program of these objects and libraries, with one change in one of the files.
+func linkChanged(t *testing.T, objects map[string]string, libs []string, file, old, changed string) string {
+	t.Helper()
+	dir, parts := t.TempDir(), maps.Clone(objects)
+	parts[file] = filepath.Join(dir, "changed.o")
+	gcc(t, "-c", "-o", parts[file], change(t, file, old, changed))
+	program := filepath.Join(dir, "program")
+	gcc(t, slices.Concat([]string{"-o", program}, slices.Collect(maps.Values(parts)), libs)...)
+	return program
+}
+
 // TestOnLibmlx5 runs the worker's calls and the queue pairs' life on the installed libmlx5, with the sanitizers.
 func TestOnLibmlx5(t *testing.T) {
 	program, r := filepath.Join(t.TempDir(), "cases"), onLibmlx5(t, "testdata/libmlx5/cases.c")
@@ -126,11 +137,7 @@ func TestOnLibmlx5Notices(t *testing.T) {
 	for _, m := range breaksOnLibmlx5 {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			parts := maps.Clone(objects)
-			parts[m.file] = filepath.Join(t.TempDir(), "changed.o")
-			gcc(t, "-c", "-o", parts[m.file], change(t, m.file, m.old, m.changed))
-			program := filepath.Join(t.TempDir(), "cases")
-			gcc(t, slices.Concat([]string{"-o", program}, slices.Collect(maps.Values(parts)), r.libs)...)
+			program := linkChanged(t, objects, r.libs, m.file, m.old, m.changed)
 			if out, err := runCases(t, program); err == nil {
 				t.Errorf("no case failed:\n%s", out)
 			}

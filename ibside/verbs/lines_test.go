@@ -3,7 +3,6 @@
 package verbs
 
 import (
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,11 +34,7 @@ func TestSharedLinesNotice(t *testing.T) {
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			parts := maps.Clone(objects)
-			parts[m.file] = filepath.Join(t.TempDir(), "changed.o")
-			gcc(t, "-c", "-o", parts[m.file], change(t, m.file, m.old, m.changed))
-			program := filepath.Join(t.TempDir(), "lines")
-			gcc(t, slices.Concat([]string{"-o", program}, slices.Collect(maps.Values(parts)), r.libs)...)
+			program := linkChanged(t, objects, r.libs, m.file, m.old, m.changed)
 			if out, err := runCases(t, program); err == nil || !strings.Contains(out, "written by both") {
 				t.Errorf("%v; it was not noticed:\n%s", err, out)
 			}

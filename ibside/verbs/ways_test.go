@@ -4,7 +4,6 @@ package verbs
 
 import (
 	"context"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,11 +72,7 @@ func TestDirectAsLibraryNotices(t *testing.T) {
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			parts := maps.Clone(objects)
-			parts[m.file] = filepath.Join(t.TempDir(), "changed.o")
-			gcc(t, "-c", "-o", parts[m.file], change(t, m.file, m.old, m.changed))
-			program := filepath.Join(t.TempDir(), "ways")
-			gcc(t, slices.Concat([]string{"-o", program}, slices.Collect(maps.Values(parts)), []string{"-lmlx5", "-libverbs"})...)
+			program := linkChanged(t, objects, []string{"-lmlx5", "-libverbs"}, m.file, m.old, m.changed)
 			if out, err := runWays(t, program, "1"); err == nil {
 				t.Errorf("the ways do not differ:\n%s", out)
 			}

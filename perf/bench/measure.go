@@ -56,9 +56,6 @@ func (r readings) over(o readings) float64 { return r.ratiosTo(o).median() }
 // atLeast returns what all ratios but one reach; where there are less than nine, all.
 func (r readings) atLeast(o readings) float64 { return r.ratiosTo(o)[min(len(r)/9, 1)] }
 
-// atMost returns what all ratios but one keep below, likewise.
-func (r readings) atMost(o readings) float64 { return r.ratiosTo(o)[len(r)-1-min(len(r)/9, 1)] }
-
 // mostSpread is the largest spread of a loop with which ratios to readings beside it tell the truth.
 const mostSpread = 0.10
 

@@ -19,7 +19,6 @@ type Row struct {
 	OverNS    float64 `json:"over_ns,omitempty"`
 	Value     float64 `json:"value"`           // the median of the ratios of both; without Over a number by itself
 	Above     float64 `json:"above,omitempty"` // how far Value may be above the true ratio: all but one reading say so
-	Below     float64 `json:"below,omitempty"` // how far it may be below it, likewise
 	Limit     *Limit  `json:"limit,omitempty"` // nil: no gate
 	Noise     float64 `json:"noise"`           // the largest spread of the readings of Over and Floor
 	Floor     string  `json:"floor,omitempty"` // a simpler loop that limits both
@@ -38,11 +37,8 @@ type Limit float64
 
 func limit(v float64) *Limit { l := Limit(v); return &l }
 
-// Busy reports whether the row has a limit, and the machine was too busy to tell whether it is held. A limit that all but
-// one reading keep is held, however busy the machine was.
-func (r *Row) Busy() bool {
-	return r.Limit != nil && r.Noise > mostSpread && r.Value+r.Below > float64(*r.Limit)
-}
+// Busy reports whether the row has a limit, and the machine was too busy to tell whether it is held.
+func (r *Row) Busy() bool { return r.Limit != nil && r.Noise > mostSpread }
 
 // Missed reports whether the row has a limit and is beyond it, by all but one of its readings: when the true ratio is the
 // limit, one of fifty such rows is missed by chance.
@@ -116,8 +112,7 @@ func Judge(rows []Row) (v Verdict) {
 func ratio(what, over string, ns, overNS readings) Row {
 	value := ns.over(overNS)
 	return Row{
-		What: what, Over: over, NS: ns.median(), OverNS: overNS.median(), Value: value, Above: value - ns.atLeast(overNS), Below: ns.atMost(overNS) - value,
-		Noise: overNS.spread(),
+		What: what, Over: over, NS: ns.median(), OverNS: overNS.median(), Value: value, Above: value - ns.atLeast(overNS), Noise: overNS.spread(),
 	}
 }
 

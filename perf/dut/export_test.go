@@ -31,11 +31,11 @@ func (d *DUT) Empty() {
 // Tables are the device's. Joins and leaves must not run at the same time as other writers.
 func (d *DUT) Tables() *tables.Tables { return d.tables }
 
-// FloodOf is floodOf of slices with these rates and waits.
+// FloodOf is floodOf of slices with these rates and waits, in which twice as much was received.
 func FloodOf(pps []float64, waited []time.Duration) Flood {
 	var all []slice
 	for i := range pps {
-		all = append(all, slice{pps[i], waited[i]})
+		all = append(all, slice{pps: pps[i], received: 2 * pps[i], waited: waited[i]})
 	}
 	return floodOf(all)
 }

@@ -136,17 +136,17 @@ func (f *Flooded) await(ctx context.Context, over func(before, now uint64) bool)
 // Flood is what the device did in a flood, by slices of time.
 type Flood struct {
 	PPS           float64 // forwarded a second: the median of the clean slices; 0: there was none
+	Received      float64 // a second, in the same slices
 	Noise         float64 // how far the middle half of them lies apart, as a part of the median
 	PerBurst      float64 // messages that the worker received in a turn of its loop that received any
 	Slices, Clean int
 }
 
 // FloodSlice is the length of a slice, and FloodStall the longest time that worker and sender may have waited for their
-// CPUs in one that is clean, so that a rate is at most a twentieth too low. Whoever reads the counters, and Pktgen's timer,
-// need one of these CPUs, too, where there are only two.
+// CPUs in one that is clean. Whoever reads the counters needs one of these CPUs for that, too.
 const (
 	FloodSlice = 20 * time.Millisecond
-	FloodStall = time.Millisecond
+	FloodStall = 500 * time.Microsecond
 )
 
 // Watch measures a flood that is going on.
@@ -160,7 +160,10 @@ func (f *Flooded) Watch(ctx context.Context, d time.Duration) (Flood, error) {
 		case <-time.After(FloodSlice):
 		}
 		now := f.read()
-		parts = append(parts, slice{pps: float64(now.sent-last.sent) / now.at.Sub(last.at).Seconds(), waited: now.waited - last.waited})
+		seconds := now.at.Sub(last.at).Seconds()
+		parts = append(parts, slice{
+			pps: float64(now.Sent-last.Sent) / seconds, received: float64(now.Received-last.Received) / seconds, waited: now.waited - last.waited,
+		})
 		last = now
 	}
 	flood := floodOf(parts)
@@ -172,29 +175,29 @@ func (f *Flooded) Watch(ctx context.Context, d time.Duration) (Flood, error) {
 
 // reading is what was counted until a moment.
 type reading struct {
+	lcore.DirectionCounters
 	at     time.Time
-	sent   uint64
 	waited time.Duration
 }
 
 func (f *Flooded) read() reading {
-	return reading{time.Now(), f.Counters().Sent, runDelay(f.dut.threads)}
+	return reading{f.Counters(), time.Now(), runDelay(f.dut.threads)}
 }
 
 // slice is a part of a flood.
 type slice struct {
-	pps    float64
-	waited time.Duration // for a CPU, worker and sender together
+	pps, received float64
+	waited        time.Duration // for a CPU, worker and sender together
 }
 
 // floodOf keeps the clean slices. The kernel counts a wait when it is over, so one that a slice ends in is found in the
 // next one; of the last slice that is not known.
 func floodOf(all []slice) Flood {
-	var rates []float64
+	var rates, received []float64
 	for i := range max(0, len(all)-1) {
 		if all[i].waited <= FloodStall && all[i+1].waited <= FloodStall {
-			rates = append(rates, all[i].pps)
+			rates, received = append(rates, all[i].pps), append(received, all[i].received)
 		}
 	}
-	return Flood{PPS: trial.Median(rates), Noise: trial.Spread(rates), Slices: len(all), Clean: len(rates)}
+	return Flood{PPS: trial.Median(rates), Received: trial.Median(received), Noise: trial.Spread(rates), Slices: len(all), Clean: len(rates)}
 }

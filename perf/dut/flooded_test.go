@@ -116,7 +116,7 @@ func TestFloodOf(t *testing.T) {
 		"busy":     {[]float64{5, 6, 7}, []time.Duration{stall, stall, stall}, 0, 0},
 		"nothing":  {nil, nil, 0, 0},
 	} {
-		if f := dut.FloodOf(x.pps, x.waited); f.Clean != x.clean || f.PPS != x.want || f.Slices != len(x.pps) {
+		if f := dut.FloodOf(x.pps, x.waited); f.Clean != x.clean || f.PPS != x.want || f.Received != 2*x.want || f.Slices != len(x.pps) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

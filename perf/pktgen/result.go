@@ -13,6 +13,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"causeway/perf/trial"
 )
 
 // Result is the counts of a run. Pktgen receives the echoes of nodes, if there are any, and frames of the bridge's own.
@@ -101,11 +103,7 @@ func (r *Result) median(of func(Second) uint64) float64 {
 			rates = append(rates, float64(of(r.Seconds[i])-of(r.Seconds[i-1]))/took.Seconds())
 		}
 	}
-	if len(rates) == 0 {
-		return 0
-	}
-	slices.Sort(rates)
-	return rates[len(rates)/2]
+	return trial.Median(rates)
 }
 
 // transcript is pktgen's output, from which it takes the script's lines as they are written.

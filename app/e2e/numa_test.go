@@ -93,12 +93,13 @@ func TestNUMA(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			kill := func() error { return bridge.Kill(within(t, stepTime)) } // also when ctx has ended: the next one needs its socket
 			if err := bridge.Ready(ctx); err != nil {
-				t.Fatal(errors.Join(err, bridge.Kill(ctx)))
+				t.Fatal(errors.Join(err, kill()))
 			}
 			said, exit, err := u.Run(ctx, "/tmp/causeway ctl -s /tmp/console.sock show memory; /tmp/causeway ctl -s /tmp/console.sock show cores")
 			if err != nil || exit != 0 {
-				t.Fatalf("exit code %d, %v: %s; %v", exit, err, said, bridge.Kill(ctx))
+				t.Fatalf("exit code %d, %v: %s; %v", exit, err, said, kill())
 			}
 			for _, want := range c.want {
 				if !regexp.MustCompile(want).MatchString(said) {

@@ -32,6 +32,7 @@ const (
 
 // The gates.
 const (
+	pathLimit    = 1.25 // the worker over the peer, which does the same for one kind of packets in a plain loop
 	variantLimit = 1.15 // IPv6 and VLAN over IPv4 untagged
 	extrasLimit  = 1.05 // with counters and QoS map over without
 	policedLimit = 1.15 // the same of groups, each of which is counted and policed
@@ -150,18 +151,8 @@ func pathRow(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int
 	if len(how) > 1 {
 		row.Wide = worker.over(ns[3])
 	}
-	row.Payload, row.Entries, row.packets, row.Limit = size, s.hosts, true, limit(pathLimit(s.hosts))
+	row.Payload, row.Entries, row.packets, row.Limit = size, s.hosts, true, limit(pathLimit)
 	return row, r.verify()
-}
-
-// pathLimit is the gate of the worker over the peer, which does the same work for one kind of packets in a plain loop.
-// With few entries all is in the caches, and what the worker has for other kinds shows; with very many both wait for
-// memory.
-func pathLimit(entries int) float64 {
-	if entries >= Medium && entries < Large {
-		return 1.15
-	}
-	return 1.25
 }
 
 // beside makes the rows that compare the worker with the peer and with a floor for each way of reading.

@@ -149,25 +149,27 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// Readings are taken again while the judging ones are spread too far, and the best attempt counts.
+// Rounds go on until as many in a row as are wanted have judging readings that are not spread too far. Otherwise those in
+// a row that were calmest count.
 func TestCalmest(t *testing.T) {
-	wide, wider, narrow := readings{10, 20, 15}, readings{10, 90, 15}, readings{10, 10.5, 10.2}
-	for _, c := range []struct {
-		attempts []readings
-		taken    int
-		want     readings
+	for what, c := range map[string]struct {
+		judge       []float64 // round by round
+		taken, from int       // how many were taken, and from which those are that count
 	}{
-		{[]readings{narrow}, 1, narrow},
-		{[]readings{wide, narrow}, 2, narrow},
-		{[]readings{wider, wide, wider}, 3, wide},
+		"calm":           {[]float64{10, 10.5, 10.2}, 3, 0},
+		"calm later":     {[]float64{10, 20, 15, 10, 15, 15.1, 15.2}, 7, 4},
+		"one of a burst": {[]float64{10, 10, 90, 10, 10, 10}, 6, 3},
+		"never":          {[]float64{10, 90, 15, 40, 10, 13, 16, 90, 40, 10, 90, 40, 10, 90, 40, 10, 90, 40}, 18, 4},
 	} {
 		taken := 0
-		got, err := calmest([]int{1}, func() ([]readings, error) {
+		cfg := Config{Repetitions: 3}
+		got, err := cfg.calmest([]int{1}, func() ([]float64, error) {
 			taken++
-			return []readings{{1}, c.attempts[taken-1]}, nil
+			return []float64{float64(taken - 1), c.judge[taken-1]}, nil
 		})
-		if err != nil || taken != c.taken || !slices.Equal(got[1], c.want) {
-			t.Errorf("%v: took %d, got %v, %v", c.attempts, taken, got, err)
+		first := float64(c.from)
+		if err != nil || taken != c.taken || !slices.Equal(got[0], readings{first, first + 1, first + 2}) || !slices.Equal(got[1], c.judge[c.from:c.from+3]) {
+			t.Errorf("%s: took %d, got %v, %v", what, taken, got, err)
 		}
 	}
 }

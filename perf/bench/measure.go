@@ -67,20 +67,30 @@ func noise(all []readings, judges ...int) (most float64) {
 	return most
 }
 
-// calm is interleave for readings of which those of some loops must not be spread too far.
-func (c *Config) calm(judges []int, loops ...loop) ([]readings, error) {
-	return calmest(judges, func() ([]readings, error) { return c.interleave(loops...) })
-}
+// patience is how many times as many rounds as are wanted may be taken until the machine is calm.
+const patience = 6
 
-// calmest takes readings until those of some loops are not spread too far, three times at most, and returns the calmest.
-func calmest(judges []int, take func() ([]readings, error)) (best []readings, err error) {
-	for range 3 {
-		all, err := take()
+// calmest takes rounds, each a reading of every loop in turn, so that disturbances affect all of them. It stops when the
+// last Repetitions of them are calm: the readings of judges, which always do the same, are not spread too far. When
+// patience is at its end, it returns those that were calmest. Only rounds in a row count, and none is left out.
+func (c *Config) calmest(judges []int, round func() ([]float64, error)) (best []readings, err error) {
+	var last []readings
+	for range patience * c.Repetitions {
+		r, err := round()
 		if err != nil {
 			return nil, err
 		}
-		if best == nil || noise(all, judges...) < noise(best, judges...) {
-			best = all
+		if last == nil {
+			last = make([]readings, len(r))
+		}
+		for i, ns := range r {
+			last[i] = append(last[i], ns)[max(0, len(last[i])+1-c.Repetitions):]
+		}
+		if len(last[0]) < c.Repetitions {
+			continue
+		}
+		if best == nil || noise(last, judges...) < noise(best, judges...) {
+			best = clone(last)
 		}
 		if noise(best, judges...) <= mostSpread {
 			break
@@ -89,19 +99,28 @@ func calmest(judges []int, take func() ([]readings, error)) (best []readings, er
 	return best, nil
 }
 
-// interleave takes readings of all loops in turn, so that disturbances by the machine affect all of them.
-func (c *Config) interleave(loops ...loop) ([]readings, error) {
-	all := make([]readings, len(loops))
-	for range c.Repetitions {
-		for i, l := range loops {
+// clone copies readings of several loops.
+func clone(all []readings) []readings {
+	c := make([]readings, len(all))
+	for i, r := range all {
+		c[i] = slices.Clone(r)
+	}
+	return c
+}
+
+// calm takes readings of loops, of which those of judges must not be spread too far.
+func (c *Config) calm(judges []int, loops ...loop) ([]readings, error) {
+	return c.calmest(judges, func() ([]float64, error) {
+		var all []float64
+		for _, l := range loops {
 			ns, err := c.read(c.Lcores[0], l)
 			if err != nil {
 				return nil, err
 			}
-			all[i] = append(all[i], ns)
+			all = append(all, ns)
 		}
-	}
-	return all, nil
+		return all, nil
+	})
 }
 
 // read runs a loop alone for a while.
@@ -125,7 +144,7 @@ func (c *Config) nsPerPacket(at Lcore, l loop) (float64, error) {
 // wait lets a loop run until it has used that much CPU time, and returns what it has done and the nanoseconds it used.
 // On a busy machine that takes longer.
 func (c *Config) wait(at Lcore, l loop, while time.Duration) (n uint64, ns float64, err error) {
-	const patience = 20 * time.Second
+	const timeout = 20 * time.Second
 	begin, from := sample(at, l, while)
 	for start := time.Now(); ; {
 		time.Sleep(while - time.Duration(ns))
@@ -134,8 +153,8 @@ func (c *Config) wait(at Lcore, l loop, while time.Duration) (n uint64, ns float
 		switch {
 		case n > 0 && ns >= 0.9*float64(while):
 			return n, ns, nil
-		case time.Since(start) > patience:
-			return 0, 0, fmt.Errorf("bench: no packet moved in %v", patience)
+		case time.Since(start) > timeout:
+			return 0, 0, fmt.Errorf("bench: no packet moved in %v", timeout)
 		}
 	}
 }

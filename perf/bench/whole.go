@@ -78,7 +78,7 @@ func wholeRow(cfg *Config, qps int, d lcore.Direction, size int) (row Row, ns []
 		}
 		rigs = append(rigs, w)
 	}
-	ns, err = calmest([]int{atPath, atLibrary}, func() ([]readings, error) { return interleaveWhole(cfg, rigs) })
+	ns, err = cfg.calmest([]int{atPath, atLibrary}, func() ([]float64, error) { return wholeRound(cfg, rigs) })
 	if err != nil {
 		return row, nil, err
 	}
@@ -96,19 +96,17 @@ func wholeRow(cfg *Config, qps int, d lcore.Direction, size int) (row Row, ns []
 	return row, ns, err
 }
 
-// interleaveWhole takes readings of direct, libmlx5 and path in turn.
-func interleaveWhole(cfg *Config, rigs []*whole) ([]readings, error) {
-	all := make([]readings, wholeReadings)
-	for range cfg.Repetitions {
-		for i, w := range rigs {
-			r, err := w.read(cfg)
-			if err != nil {
-				return nil, err
-			}
-			all[i] = append(all[i], r.worker)
-			if i == atDirect {
-				all[atDevice], all[atBells] = append(all[atDevice], r.device), append(all[atBells], r.bells)
-			}
+// wholeRound takes a reading of each: direct, libmlx5 and path.
+func wholeRound(cfg *Config, rigs []*whole) ([]float64, error) {
+	all := make([]float64, wholeReadings)
+	for i, w := range rigs {
+		r, err := w.read(cfg)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = r.worker
+		if i == atDirect {
+			all[atDevice], all[atBells] = r.device, r.bells
 		}
 	}
 	return all, nil

@@ -52,7 +52,7 @@ func defaultMbufs(c *Config) int {
 }
 
 // checkMemory reports buffers that do not fit into memory, and too few buffers. Both checks are lower bounds.
-func (p *parser) checkMemory(t *table) {
+func (p *checks) checkMemory(t *table) {
 	w := p.cfg.Workers
 	need := (w.Mbufs*(p.cfg.RoCE.MTU+mbufOverhead) + mib - 1) / mib
 	if need > w.MemoryMiB {

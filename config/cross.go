@@ -12,8 +12,13 @@ import (
 // tapMTU is the largest MTU of DPDK 22.11's net_tap, whose buffers hold one Ethernet frame with a VLAN tag.
 const tapMTU = 1504
 
-// crossCheck reports problems that involve more than one table or entry.
-func (p *parser) crossCheck(ibSection, workers, policy *table) {
+// checks look for what does not go together in what has been read. Each table reports its own problems.
+type checks struct{ reading }
+
+func (p *parser) crossChecks() *checks { return &checks{p.reading} }
+
+// all reports problems that involve more than one table or entry.
+func (p *checks) all(ibSection, workers, policy *table) {
 	p.checkSegments(ibSection)
 	p.checkHosts()
 	p.checkPartitions(ibSection)
@@ -48,7 +53,7 @@ func (p *parser) crossCheck(ibSection, workers, policy *table) {
 
 // checkMTU notes an MTU with which messages that InfiniBand can have are lost, because nothing else tells before they
 // come.
-func (p *parser) checkMTU(roce *table, c *RoCE) {
+func (p *checks) checkMTU(roce *table, c *RoCE) {
 	if m := c.IBMTU; roce.has("mtu") && m.Valid() && m < ib.MTU4096 {
 		p.note(roce, "mtu", fmt.Sprintf("mtu %d carries messages of at most %d bytes; longer ones from InfiniBand are dropped (mtu_exceeded); "+
 			"mtu = 4176, here and on the interface, carries all", c.MTU, m.Bytes()))
@@ -68,7 +73,7 @@ func (s firstOf[K]) unique(t *table, key string, v K) {
 }
 
 // checkHosts reports hosts that share an address or that cannot be reached.
-func (p *parser) checkHosts() {
+func (p *checks) checkHosts() {
 	ips, gids := firstOf[placed]{}, firstOf[ib.GID]{}
 	for i, h := range p.cfg.Hosts {
 		t := p.tables["host"][i]
@@ -107,7 +112,7 @@ func (t *table) keyOf(h Host, a netip.Addr) string {
 
 // checkPlace reports an address that is the bridge's own or in none of its subnets: hosts of both fabrics resolve each
 // other by ARP and ND only, so both must be on the link.
-func (p *parser) checkPlace(t *table, key string, a netip.Addr, in []RoCE) {
+func (p *checks) checkPlace(t *table, key string, a netip.Addr, in []RoCE) {
 	inside, addresses := a.IsLinkLocalUnicast(), 0
 	for i := range in {
 		for _, n := range in[i].Addresses {
@@ -131,7 +136,7 @@ func (p *parser) checkPlace(t *table, key string, a netip.Addr, in []RoCE) {
 // checkGroups reports groups that are ambiguous on one side. Packets from RoCE hosts have only the IP address, neither
 // MGID nor port, so only one RoCE group with an address may have a direction to InfiniBand; and one of plain UDP with
 // an address and port.
-func (p *parser) checkGroups() {
+func (p *checks) checkGroups() {
 	type same struct {
 		ip   netip.Addr
 		mgid ib.GID
@@ -166,12 +171,12 @@ func (p *parser) checkGroups() {
 }
 
 // note adds a remark on a key that is right but may have no effect.
-func (p *parser) note(t *table, key, what string) {
+func (p *reading) note(t *table, key, what string) {
 	p.cfg.Notes = append(p.cfg.Notes, Problem{p.file, t.line(key), t.who, "note: " + what})
 }
 
 // checkServices reports ports that more than one entry has.
-func (p *parser) checkServices() {
+func (p *checks) checkServices() {
 	for i, s := range p.cfg.Services {
 		for j, other := range p.cfg.Services[:i] {
 			if s != (Service{}) && other != (Service{}) && s.First <= other.Last && other.First <= s.Last {
@@ -193,7 +198,7 @@ func (t *table) portKey() string {
 }
 
 // checkPolicy reports hosts all of whose packets would be dropped.
-func (p *parser) checkPolicy(policy *table) {
+func (p *checks) checkPolicy(policy *table) {
 	if len(p.cfg.Hosts)+len(p.cfg.Groups)+len(p.cfg.Ranges) == 0 {
 		return
 	}
@@ -216,7 +221,7 @@ func (p *parser) checkPolicy(policy *table) {
 }
 
 // checkLearn reports what keeps nodes from being learned.
-func (p *parser) checkLearn(policy *table) {
+func (p *checks) checkLearn(policy *table) {
 	if !p.cfg.IB.Learn {
 		return
 	}
@@ -230,7 +235,7 @@ func (p *parser) checkLearn(policy *table) {
 }
 
 // anySubnet returns a subnet for an example: the bridge's first if it has one.
-func (p *parser) anySubnet() string {
+func (p *checks) anySubnet() string {
 	for _, n := range p.cfg.RoCE.Addresses {
 		return n.Masked().String()
 	}

@@ -63,7 +63,7 @@ func unreadable(path string, err error) error {
 // Parse turns data into a Config; messages use name for the file. An error is of type Problems: all problems of the
 // file, in line order.
 func Parse(name string, data []byte) (*Config, error) {
-	p := parser{file: name, cfg: &Config{values: map[string]string{}}, tables: map[string][]*table{}}
+	p := parser{reading: reading{file: name, cfg: &Config{values: map[string]string{}}, tables: map[string][]*table{}}}
 	if len(data) > maxFile {
 		p.add(0, "", "%d bytes are too many for a configuration; the limit is %d", len(data), maxFile)
 		return nil, p.problems
@@ -83,14 +83,18 @@ func Parse(name string, data []byte) (*Config, error) {
 	return p.cfg, nil
 }
 
+// A reading is what has been read of one file.
+type reading struct {
+	file   string
+	cfg    *Config
+	tables map[string][]*table // of cfg.Hosts, cfg.Groups and so on, entry by entry, for the cross checks
+}
+
 // parser turns one file into a Config.
 type parser struct {
-	file     string
+	reading
 	lines    map[string]int
-	cfg      *Config
 	problems Problems
-
-	tables map[string][]*table // of cfg.Hosts, cfg.Groups and so on, entry by entry, for the cross checks
 }
 
 // add reports a problem.
@@ -158,7 +162,7 @@ func (p *parser) document(doc map[string]any) {
 	p.console(one("console"))
 	p.log(one("log"))
 	p.entries(doc)
-	p.crossCheck(ibSection, workers, policy)
+	p.crossChecks().all(ibSection, workers, policy)
 }
 
 // entries reads the tables that may appear many times, and appends them to those of the Config.

@@ -160,7 +160,7 @@ func (p *parser) fabrics(t *table) {
 }
 
 // checkPorts reports what does not go together with several ports, or without them.
-func (p *parser) checkPorts(ibSection, workers *table) {
+func (p *checks) checkPorts(ibSection, workers *table) {
 	several := len(p.cfg.MoreIB) > 0
 	for i, g := range p.cfg.Groups {
 		p.checkUse(p.tables["group"][i], &g, several)
@@ -189,7 +189,7 @@ func (p *parser) checkPorts(ibSection, workers *table) {
 }
 
 // checkNames reports ports that are there twice.
-func (p *parser) checkNames(first *table) {
+func (p *checks) checkNames(first *table) {
 	tables := append([]*table{first}, p.tables[morePorts]...)
 	ports, names := firstOf[IBPort]{}, firstOf[string]{}
 	for i, x := range p.cfg.Ports() {
@@ -205,7 +205,7 @@ func (p *parser) checkNames(first *table) {
 }
 
 // checkUse reports keys of a group that need several ports.
-func (p *parser) checkUse(t *table, g *Group, several bool) {
+func (p *checks) checkUse(t *table, g *Group, several bool) {
 	for key, v := range map[string]string{"fabrics": g.Fabrics, "dedup": g.Dedup} {
 		if v != "" && !several && t.has(key) {
 			p.note(t, key, key+" has no effect with one InfiniBand port")
@@ -217,7 +217,7 @@ func (p *parser) checkUse(t *table, g *Group, several bool) {
 }
 
 // checkGIDs reports a node whose GIDs do not fit the ports.
-func (p *parser) checkGIDs(t *table, h *Host, several bool) {
+func (p *checks) checkGIDs(t *table, h *Host, several bool) {
 	fabrics := slices.Max(p.cfg.FabricOf()) + 1
 	if several && h.LID != 0 {
 		t.fail("lid", "lid %v is of one fabric, and there are several ports; remove it: the subnet managers tell", h.LID)

@@ -124,7 +124,7 @@ func vlansOf(segments []RoCE) string {
 }
 
 // checkSegments reports segments that contradict each other, or what is for one segment alone.
-func (p *parser) checkSegments(ibSection *table) {
+func (p *checks) checkSegments(ibSection *table) {
 	all, ts := p.cfg.Segments(), p.tables["roce"]
 	for i := range all {
 		p.checkSegment(ts[i], &all[i])
@@ -160,7 +160,7 @@ func (p *parser) checkSegments(ibSection *table) {
 }
 
 // checkSegment reports what contradicts itself in one segment.
-func (p *parser) checkSegment(t *table, r *RoCE) {
+func (p *checks) checkSegment(t *table, r *RoCE) {
 	if r.Port.Kind() == "tap" && r.MTU > tapMTU {
 		t.fail("mtu", "mtu %d is more than the %d that a tap can have; lower it, or use af_packet", r.MTU, tapMTU)
 	}
@@ -171,7 +171,7 @@ func (p *parser) checkSegment(t *table, r *RoCE) {
 }
 
 // checkGroupSegments reports groups and ranges, and nodes, that no segment reaches.
-func (p *parser) checkGroupSegments() {
+func (p *checks) checkGroupSegments() {
 	check := func(t *table, k ib.PKey) {
 		if _, ok := p.cfg.SegmentOf(k); !ok {
 			t.fail("pkey", "pkey %v is no segment's, so nothing would cross; write that of one: %s", k, pkeysOf(p.cfg.Segments()))
@@ -197,7 +197,7 @@ func pkeysOf(segments []RoCE) string {
 }
 
 // checkAlone reports what takes a single segment.
-func (p *parser) checkAlone(ibSection *table) {
+func (p *checks) checkAlone(ibSection *table) {
 	c := &p.cfg.IB
 	for key, set := range map[string]bool{"host_gids": len(c.HostGIDs) > 0, "alias_gids": c.AliasGIDs} {
 		if set {

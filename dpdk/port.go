@@ -190,7 +190,7 @@ func (p *Port) setUp() error {
 		return err
 	}
 	if p.mac == [6]byte{} { // not opened again: it keeps its address
-		p.takeMAC(info)
+		p.mac = ownMAC(p.id, &p.plan, info)
 	}
 	if !p.config.Promiscuous {
 		return nil
@@ -227,22 +227,23 @@ func (p *Port) configure() error {
 	return nil
 }
 
-// takeMAC settles the port's own address. Devices made of software may have none: they get a locally administered
+// ownMAC returns the port's own address. Devices made of software may have none: they get a locally administered
 // one. A tap has that of its kernel end, which must not hear its own address from the other end of the wire; or that
 // of the interface it shares, as any port that it shares with the kernel.
-func (p *Port) takeMAC(info C.struct_dpdk_port_info) {
-	for i := range p.mac {
-		p.mac[i] = byte(info.mac[i])
+func ownMAC(id C.uint16_t, plan *portPlan, info C.struct_dpdk_port_info) (mac [6]byte) {
+	for i := range mac {
+		mac[i] = byte(info.mac[i])
 	}
-	if p.plan.waits {
-		p.mac = p.plan.mac
+	if plan.waits {
+		mac = plan.mac
 	}
 	switch {
-	case p.mac == [6]byte{}:
-		p.mac = [6]byte{0x02, 0xca, 0x05, 0xe0, byte(p.id >> 8), byte(p.id)}
-	case p.plan.netdev != "" && p.plan.remote == "":
-		p.mac[5] ^= 1
+	case mac == [6]byte{}:
+		mac = [6]byte{0x02, 0xca, 0x05, 0xe0, byte(id >> 8), byte(id)}
+	case plan.netdev != "" && plan.remote == "":
+		mac[5] ^= 1
 	}
+	return mac
 }
 
 // ID is DPDK's port id, for rte_eth_rx_burst and rte_eth_tx_burst.

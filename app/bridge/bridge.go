@@ -104,13 +104,13 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 			return nil, errors.Join(err, b.teardown.run())
 		}
 	}
-	b.logSizes()
+	logSizes(b)
 	logNodes(b)
 	return b, nil
 }
 
-// logSizes says what memory is for. Receive buffers are some of the packets.
-func (b *Bridge) logSizes() {
+// logSizes says what a bridge's memory is for. Receive buffers are some of the packets.
+func logSizes(b *Bridge) {
 	const mib = 1 << 20
 	receives := b.ibPort.Info().Receives
 	b.log.Info("sizes", "packets_mib", b.pool.Bytes()/mib, "packets", b.pool.Size(),
@@ -257,7 +257,7 @@ func (b *Bridge) makeTables() error {
 }
 
 func (b *Bridge) attachIBPort(subnets []*fabric.Fabric) error {
-	b.fabrics = &fabrics{gate: &b.gate, inForce: b.Config}
+	b.fabrics = &fabrics{gate: &b.gate, inForce: b.Config, log: b.log, fail: b.fail}
 	p, err := b.openIBPorts(subnets)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"log/slog"
 	"slices"
 
 	"causeway/config"
@@ -33,7 +34,7 @@ func firstVersion(r *config.RoCE) uint8 {
 
 // datapathConfig is the workers' configuration, with the policy of cfg.
 func (b *Bridge) datapathConfig(cfg *config.Config) lcore.DatapathConfig {
-	segments := b.segments()
+	segments := b.ethernet.segments()
 	return lcore.DatapathConfig{
 		MAC: b.ethernet.mac(), RoCEPKey: rocePKey, RewriteImm: true,
 		Segment: segments[0], More: segments[1:],
@@ -41,24 +42,6 @@ func (b *Bridge) datapathConfig(cfg *config.Config) lcore.DatapathConfig {
 		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0],
 		IBIsEthernet: b.ibPort.Info().Ethernet, Policy: policyOf(cfg),
 	}
-}
-
-// segments are the workers' part of the configuration's.
-func (b *Bridge) segments() (all []lcore.Segment) {
-	var bound []manage.Segment
-	for _, r := range b.cfg.Segments() {
-		bound = append(bound, manage.Segment{Bound: r.PKey})
-	}
-	for _, r := range b.cfg.Segments() {
-		s := lcore.Segment{
-			VLAN: r.VLAN, RoCEMTU: r.IBMTU.Bytes(), Versions: versions(&r), TTL: r.TTL, Addresses: b.ethernet.ownAddresses(&r), Bound: r.PKey != 0,
-		}
-		if s.Bound {
-			s.Partition = manage.PartitionOf(r.PKey, b.cfg.IB.PKey, bound)
-		}
-		all = append(all, s)
-	}
-	return all
 }
 
 func (b *Bridge) makeDatapath() error {
@@ -109,13 +92,12 @@ func (b *Bridge) makeManagement() error {
 	return nil
 }
 
-// mostProxyQPs returns the limit of proxy QPs: that of the configuration, or what the device says that it has.
-func (b *Bridge) mostProxyQPs() int {
-	wanted, has := b.cfg.Workers.ProxyQPs, b.ibPort.Info().QueuePairs
+// mostProxyQPs returns the limit of proxy QPs: what is wanted, or how many a device says that it has; 0: it does not.
+func mostProxyQPs(wanted, has int, log *slog.Logger) int {
 	if has == 0 || has >= wanted {
 		return wanted
 	}
-	b.log.Warn("proxy_qps_short", "made", has, "limit", wanted, "note", "the InfiniBand device has no more queue pairs: lower [workers] proxy_qps")
+	log.Warn("proxy_qps_short", "made", has, "limit", wanted, "note", "the InfiniBand device has no more queue pairs: lower [workers] proxy_qps")
 	return has
 }
 
@@ -123,7 +105,7 @@ func (b *Bridge) manageConfig() manage.Config {
 	ibPort := b.ibPort.Info()
 	c := manage.Config{
 		MAC: b.ethernet.mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
-		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.mostProxyQPs(), Waiting: roomsOf(b.cfg).waiting,
+		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: mostProxyQPs(b.cfg.Workers.ProxyQPs, ibPort.QueuePairs, b.log), Waiting: roomsOf(b.cfg).waiting,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin,
 		LinkUp: b.carriers.again,
 	}

@@ -16,6 +16,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
+	"causeway/lcore/manage"
 	"causeway/tables"
 )
 
@@ -114,6 +115,24 @@ func mostMTU(cfg *config.Config) (most int) {
 func (p *ethernetPort) ownAddresses(r *config.RoCE) []netip.Prefix {
 	own := append([]netip.Prefix(nil), r.Addresses...)
 	return append(own, netip.PrefixFrom(p.mac().LinkLocal(), 64))
+}
+
+// segments are the workers' part of the configuration's.
+func (p *ethernetPort) segments() (all []lcore.Segment) {
+	var bound []manage.Segment
+	for _, r := range p.cfg.Segments() {
+		bound = append(bound, manage.Segment{Bound: r.PKey})
+	}
+	for _, r := range p.cfg.Segments() {
+		s := lcore.Segment{
+			VLAN: r.VLAN, RoCEMTU: r.IBMTU.Bytes(), Versions: versions(&r), TTL: r.TTL, Addresses: p.ownAddresses(&r), Bound: r.PKey != 0,
+		}
+		if s.Bound {
+			s.Partition = manage.PartitionOf(r.PKey, p.cfg.IB.PKey, bound)
+		}
+		all = append(all, s)
+	}
+	return all
 }
 
 // learnsReports reports whether groups are learned from hosts' reports: those of older versions are sent to the groups.

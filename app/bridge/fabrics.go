@@ -5,6 +5,7 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 
@@ -19,6 +20,8 @@ import (
 type fabrics struct {
 	gate    *gate
 	inForce func() *config.Config
+	log     *slog.Logger
+	fail    func(error) // ends the bridge
 	use     atomic.Pointer[use]
 	ports   *multipath.Port // nil: one port
 }
@@ -50,7 +53,7 @@ func (b *Bridge) openMembers(subnets []*fabric.Fabric, members *[]multipath.Memb
 			subnet = subnets[i]
 		}
 		log := b.log.With("path", x.Name)
-		p, err := openIBPort(b.cfg, &x, name, b.pool, b.lcores, subnet, func(err error) { b.memberGone(x.Name, err) }, log)
+		p, err := openIBPort(b.cfg, &x, name, b.pool, b.lcores, subnet, func(err error) { b.fabrics.gone(x.Name, err) }, log)
 		if err != nil {
 			return nil, fmt.Errorf("bridge: [[ib]] %s: %w", x.Name, err)
 		}
@@ -64,11 +67,11 @@ func (b *Bridge) openMembers(subnets []*fabric.Fabric, members *[]multipath.Memb
 	})
 }
 
-// memberGone ends the bridge only when no other port is left.
-func (b *Bridge) memberGone(name string, err error) {
-	b.log.Error("ib_path_gone", "port", name, "error", err)
-	if b.fabrics.ports == nil || !b.fabrics.ports.Gone(name, err) {
-		b.fail(err)
+// gone ends the bridge only when no other port is left.
+func (f *fabrics) gone(name string, err error) {
+	f.log.Error("ib_path_gone", "port", name, "error", err)
+	if f.ports == nil || !f.ports.Gone(name, err) {
+		f.fail(err)
 	}
 }
 

@@ -222,7 +222,7 @@ var others = strings.Fields(`af_packet gc_thresh2 gc_thresh3 rdma_cm rdma_rxe rd
 var (
 	metricRow = regexp.MustCompile("(?m)^\\| `(causeway_[a-z0-9_]+)`")
 	anyRow    = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)`")
-	section   = regexp.MustCompile(`^\[+([a-z]+)\]+$`)
+	section   = regexp.MustCompile(`^\[+([a-z_]+)\]+$`)
 	lossName  = regexp.MustCompile(`(?m)^(?:SEND|RECV)_DROP\((\w+),`)
 )
 

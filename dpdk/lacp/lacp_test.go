@@ -10,12 +10,11 @@ import (
 
 // A wire joins two bonds, port by port, with a clock of its own.
 type wire struct {
-	t       *testing.T
-	now     time.Time
-	end     [2]*Bond
-	queue   []flying
-	cut     map[[2]int]bool // end, port: what it sends is lost
-	carrier bool
+	t     *testing.T
+	now   time.Time
+	end   [2]*Bond
+	queue []flying
+	cut   map[[2]int]bool // end, port: what it sends is lost
 }
 
 type flying struct {

@@ -64,7 +64,7 @@ type Flow struct {
 func (p *Port) Isolate(on bool) error {
 	var fault C.struct_dpdk_flow_fault
 	clearLog()
-	if err := flowError(p.isTap(), C.dpdk_flow_isolate(p.id, C.bool(on), &fault), &fault); err != nil {
+	if err := flowError(p.plan.isTap(), C.dpdk_flow_isolate(p.id, C.bool(on), &fault), &fault); err != nil {
 		return portError(p.name, "isolate: %w", err)
 	}
 	return nil
@@ -72,14 +72,14 @@ func (p *Port) Isolate(on bool) error {
 
 // CreateFlow puts a rule in force, on a started port. The error wraps ErrNoFlow where the port has no rte_flow.
 func (p *Port) CreateFlow(rule Rule) (*Flow, error) {
-	words, err := flowWords(rule, p.isTap(), p.config.RxQueues)
+	words, err := flowWords(rule, p.plan.isTap(), p.config.RxQueues)
 	if err != nil {
 		return nil, portError(p.name, "flow rule: %w", err)
 	}
 	flow := &Flow{port: p}
 	var fault C.struct_dpdk_flow_fault
 	clearLog()
-	if err := flowError(p.isTap(), C.dpdk_flow_create(p.id, &words, &flow.handle, &fault), &fault); err != nil {
+	if err := flowError(p.plan.isTap(), C.dpdk_flow_create(p.id, &words, &flow.handle, &fault), &fault); err != nil {
 		return nil, portError(p.name, "flow rule: %w", err)
 	}
 	return flow, nil
@@ -88,14 +88,14 @@ func (p *Port) CreateFlow(rule Rule) (*Flow, error) {
 // Destroy ends the rule. A port's rules end with it, too.
 func (f *Flow) Destroy() error {
 	var fault C.struct_dpdk_flow_fault
-	if err := flowError(f.port.isTap(), C.dpdk_flow_destroy(f.port.id, f.handle, &fault), &fault); err != nil {
+	if err := flowError(f.port.plan.isTap(), C.dpdk_flow_destroy(f.port.id, f.handle, &fault), &fault); err != nil {
 		return portError(f.port.name, "destroy a flow rule: %w", err)
 	}
 	return nil
 }
 
 // isTap reports whether the port is net_tap's, with an interface of the kernel.
-func (p *Port) isTap() bool { return p.plan.netdev != "" }
+func (p *portPlan) isTap() bool { return p.netdev != "" }
 
 // flowError words what rte_flow answered. A PMD without it answers ENOSYS or ENOTSUP about nothing in particular.
 // net_tap has one that stands on the kernel's flower classifier: whatever that cannot do, or where there is none,

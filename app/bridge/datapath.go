@@ -87,7 +87,7 @@ func (b *Bridge) makeManagement() error {
 		workers[0] = listeningWorker{workers[0], l}
 	}
 	b.loop = manage.New(b.manageConfig(), b.tables, b.ibPort, workers, b.log)
-	b.Lists = b.loop
+	b.Lists = b.loop.Lists()
 	b.configuration.attach(b.loop, b.datapath.SetPolicy, b.ibPort)
 	return nil
 }

@@ -149,7 +149,7 @@ func (s *segment) hostEntry(h tables.Host) HostEntry {
 	return e
 }
 
-func (l *Loop) proxyQPEntry(s *segment, x tables.ProxyQP) ProxyQPEntry {
+func (l lists) proxyQPEntry(s *segment, x tables.ProxyQP) ProxyQPEntry {
 	return ProxyQPEntry{
 		Segment: s.number, Host: x.Host, HostQPN: x.HostQPN, PKey: l.partitions.PKey(x.Partition), QPN: x.QPN, QKey: x.QKey, Worker: x.Worker, Version: x.Version,
 		GID: s.gids.BySource(x.Source), Used: s.proxyQPs.SeenUsed(x.HostQP),
@@ -174,6 +174,12 @@ func across[T any](l *Loop, all func(*segment) iter.Seq[T]) iter.Seq[within[T]] 
 		}
 	}
 }
+
+// lists reads a loop's tables for operators, each piece on the loop.
+type lists struct{ *Loop }
+
+// Lists returns what the loop lists.
+func (l *Loop) Lists() Lists { return lists{l} }
 
 // Lists is what a Loop lists to operators, page by page. After its end the methods return ErrEnded.
 type Lists interface {

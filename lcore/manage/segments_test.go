@@ -96,12 +96,12 @@ func segmentsLearn(t *testing.T) {
 	if x := status.Segments; len(x) != 2 || x[1].PKey != secondPKey || x[1].Name != "VLAN 200" || x[1].Hosts != 1 || status.Hosts != 2 {
 		t.Errorf("segments %+v of %d hosts", x, status.Hosts)
 	}
-	list, err := s.loop.ListHosts(t.Context(), manage.Query{})
+	list, err := s.loop.Lists().ListHosts(t.Context(), manage.Query{})
 	if err != nil || len(list.Entries) != 2 || list.Entries[0].Segment != 0 || list.Entries[1].Segment != 1 {
 		t.Errorf("listed %+v, %v", list.Entries, err)
 	}
 	for segment, want := range []bool{true, true, false} {
-		if got, err := s.loop.RemoveLearnedHost(t.Context(), uint8(segment), host4); got != want || err != nil {
+		if got, err := s.loop.Lists().RemoveLearnedHost(t.Context(), uint8(segment), host4); got != want || err != nil {
 			t.Errorf("removed from segment %d: %v, %v", segment, got, err)
 		}
 	}

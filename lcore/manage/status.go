@@ -96,7 +96,7 @@ type Counters struct {
 func (l *Loop) Status() Status { return *l.status.Load() }
 
 func (l *Loop) waiting() int {
-	return l.nodes.Waiting() + l.total((*segment).waiting) + len(l.missing)
+	return l.nodes.Waiting() + total(l.segments, (*segment).waiting) + len(l.missing)
 }
 
 func (l *Loop) isReady() bool { return l.started && !l.drained && l.waiting() == 0 }
@@ -111,7 +111,7 @@ func (l *Loop) publish() {
 	}
 	l.published++
 	counters := l.counters()
-	hosts, full, short := l.total((*segment).hosts), false, false
+	hosts, full, short := total(l.segments, (*segment).hosts), false, false
 	var segments []SegmentStatus
 	for _, s := range l.segments {
 		x := l.statusOf(s)
@@ -126,15 +126,15 @@ func (l *Loop) publish() {
 		Hosts:          hosts,
 		Nodes:          l.tables.Nodes.Len(),
 		LearnedNodes:   l.learner.Learned(),
-		Groups:         l.total(func(s *segment) int { return s.tables.Groups.Len() }),
-		ProxyQPs:       l.total(func(s *segment) int { return s.tables.ProxyQPs.Len() }),
-		ProxyQPsMost:   l.total(func(s *segment) int { return s.proxyQPs.Most(time.Now()) }),
-		HostGIDs:       l.total(func(s *segment) int { return s.gids.Hosts() }),
+		Groups:         total(l.segments, func(s *segment) int { return s.tables.Groups.Len() }),
+		ProxyQPs:       total(l.segments, func(s *segment) int { return s.tables.ProxyQPs.Len() }),
+		ProxyQPsMost:   total(l.segments, func(s *segment) int { return s.proxyQPs.Most(time.Now()) }),
+		HostGIDs:       total(l.segments, func(s *segment) int { return s.gids.Hosts() }),
 		OwnGIDs:        l.segments[0].gids.Own(),
-		Aliases:        l.total(func(s *segment) int { return s.gids.Aliases() }),
+		Aliases:        total(l.segments, func(s *segment) int { return s.gids.Aliases() }),
 		AliasesRefused: sum(func(s *segment) uint64 { return s.gids.Refused() }, l.segments),
-		Joined:         l.joined(),
-		Learned:        l.total(func(s *segment) int { return s.groups.Learned() }),
+		Joined:         joined(l.segments),
+		Learned:        total(l.segments, func(s *segment) int { return s.groups.Learned() }),
 		Asked:          sum(func(s *segment) [2]int { return s.sidr.Pending() }, l.segments),
 		Refused:        l.refusals.notice(time.Now(), full, short, &counters),
 		Counters:       counters,
@@ -143,8 +143,8 @@ func (l *Loop) publish() {
 	})
 }
 
-func (l *Loop) total(of func(*segment) int) (n int) {
-	for _, s := range l.segments {
+func total(segments []*segment, of func(*segment) int) (n int) {
+	for _, s := range segments {
 		n += of(s)
 	}
 	return n
@@ -163,12 +163,12 @@ func (l *Loop) statusOf(s *segment) SegmentStatus {
 }
 
 // joined lists the groups of all segments, by address.
-func (l *Loop) joined() []JoinedGroup {
-	if len(l.segments) == 1 {
-		return l.segments[0].groups.Joined()
+func joined(segments []*segment) []JoinedGroup {
+	if len(segments) == 1 {
+		return segments[0].groups.Joined()
 	}
 	var all []JoinedGroup
-	for _, s := range l.segments {
+	for _, s := range segments {
 		all = append(all, s.groups.Joined()...)
 	}
 	slices.SortStableFunc(all, func(a, b JoinedGroup) int { return a.IP.Compare(b.IP) })

@@ -181,6 +181,24 @@ func (x *twoFabrics) cross(d time.Duration) error {
 	return nil
 }
 
+// meet has the host's queue pair get its proxy QP: meanwhile later messages may overtake the first.
+func (x *twoFabrics) meet() error {
+	x.toIB++
+	p := message(x.Bridge, fabricsGroup, ib.QPMulticast, int(x.toIB))
+	if err := x.enter(p.AppendTo(nil)); err != nil {
+		return err
+	}
+	for end := time.Now().Add(10 * time.Second); len(x.atNode) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New("the node has not got the host's first message")
+		}
+		for _, e := range x.ends {
+			x.take(e)
+		}
+	}
+	return nil
+}
+
 // settle takes what is still under way.
 func (x *twoFabrics) settle() error {
 	for range 50 {
@@ -228,7 +246,7 @@ func taskFabrics() (said string, err error) {
 	}
 	moves := map[string]int{"cut": 1, "half": 1, "prefer": 1}[event]
 	err = running(x.Bridge, func() error {
-		if err := x.cross(300 * time.Millisecond); err != nil {
+		if err := errors.Join(x.meet(), x.cross(300*time.Millisecond)); err != nil {
 			return err
 		}
 		if err := x.happen(event); err != nil {

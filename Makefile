@@ -40,7 +40,7 @@ PROGRAMS := causeway $(if $(wildcard perf/causeway-perf/*.go),causeway-perf)
 RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/bridge/link ./app/command ./app/condition ./app/console ./app/demo ./app/logs ./app/seats ./app/systemd ./app/web ./perf/trial ./perf/profile ./perf/report
 
 # Packages whose tests run C, to be run with the sanitizers. TestCFuzzers does it for lcore, and TestReaders for tables.
-SANITIZED := ./dpdk ./ibside/fabricport ./ibside/verbs ./lcore/pgm
+SANITIZED := ./dpdk ./ibside/fabricport ./ibside/multipath ./ibside/verbs ./lcore/pgm
 
 C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
 

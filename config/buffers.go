@@ -27,7 +27,7 @@ const (
 
 // defaultRxDescs returns how many receive descriptors an Ethernet queue has when the file does not say.
 func defaultRxDescs(p EthPort) int {
-	if p.Driver == "af_packet" {
+	if p.Kind() == "af_packet" {
 		return packetRingFrames
 	}
 	return ringDescs
@@ -52,14 +52,14 @@ func defaultMbufs(c *Config) int {
 }
 
 // checkMemory reports buffers that do not fit into memory, and too few buffers. Both checks are lower bounds.
-func (p *parser) checkMemory(t *table) {
+func (p *checks) checkMemory(t *table) {
 	w := p.cfg.Workers
 	need := (w.Mbufs*(p.cfg.RoCE.MTU+mbufOverhead) + mib - 1) / mib
 	if need > w.MemoryMiB {
 		t.fail("mbufs", "mbufs %d of an MTU of %d need %d MiB, but memory_mib is %d; lower mbufs, or raise memory_mib", w.Mbufs,
 			p.cfg.RoCE.MTU, need, w.MemoryMiB)
 	}
-	if p.cfg.RoCE.Port.Driver == "af_packet" { // its rings are the kernel's memory
+	if p.cfg.RoCE.Port.Kind() == "af_packet" { // its rings are the kernel's memory
 		return
 	}
 	// A queue holds as many buffers as it has descriptors; with fewer buffers, a port starves.

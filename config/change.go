@@ -62,7 +62,8 @@ func (c *Config) clone() *Config {
 
 // parser returns a parser in the state after reading c.
 func (c *Config) parser() *parser {
-	p := &parser{file: changeFile, cfg: c.clone(), tables: map[string][]*table{}}
+	p := &parser{reading: reading{file: changeFile, cfg: c.clone(), tables: map[string][]*table{}}}
+	p.namedSegments()
 	for _, t := range tables {
 		for _, e := range c.entries(t.name) {
 			who, _ := e.named()
@@ -76,7 +77,7 @@ func (c *Config) parser() *parser {
 func (p *parser) checked() (*Config, error) {
 	one := func(name string) *table { return &table{p: p, name: name, who: name} }
 	notes := p.cfg.Notes // those of the file
-	p.crossCheck(one("roce"), one("ib"), one("workers"), one("policy"))
+	p.crossChecks().all(one("ib"), one("workers"), one("policy"))
 	p.cfg.Notes = notes
 	if len(p.problems) > 0 {
 		p.problems.sortByLine()

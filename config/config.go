@@ -26,8 +26,11 @@ import (
 // one.
 type Config struct {
 	Name       string
-	RoCE       RoCE
+	RoCE       RoCE   // the first segment
+	More       []RoCE // the others: VLANs of the same port, in the order of the file
 	IB         IB
+	MoreIB     []IB // further ports
+	Fabrics    Fabrics
 	Workers    Workers
 	Hosts      []Host
 	Groups     []Group
@@ -50,7 +53,7 @@ type Config struct {
 	origin origin // for Save
 }
 
-// RoCE is the Ethernet side.
+// RoCE is a segment of the Ethernet side: a VLAN of the port.
 type RoCE struct {
 	Port      EthPort
 	Addresses []netip.Prefix // the bridge's own addresses; Addr() is the address, not the network
@@ -58,13 +61,14 @@ type RoCE struct {
 	IBMTU     ib.MTU         // largest UD payload to RoCE, by the kernel's rule
 	V1, V2    bool           // the RoCE versions in use; at least one is set
 	VLAN      uint16         // 802.1Q id; 0: untagged
+	PKey      ib.PKey        // of the one partition that its messages cross to and from; 0: all do
 	TTL       uint8          // of packets to RoCE whose GRH has no usable hop limit
 	Querier   bool           // the bridge is an IGMP and MLD querier unless another one is active
 }
 
 // EthPort names an Ethernet port: "af_packet:eth1" has the driver af_packet and the argument eth1.
 type EthPort struct {
-	Driver string // mlx5, af_packet, tap, memif, pcap, ring or null
+	Driver string // mlx5, af_packet, tap, memif, pcap, ring, null or bond
 	Arg    string // a PCI address, an interface, or the driver's own arguments; "" for ring and null
 }
 
@@ -92,6 +96,9 @@ type IB struct {
 	Learn    bool           // nodes that are not configured are learned
 	NodeIdle time.Duration  // a learned node that is unused and does not answer goes after so long
 	IPoIB    string         // the interface that they are learned from; "": that of the port
+
+	Name   string // of the port, among several
+	Fabric string // ports with the same one are on one
 
 	AliasGIDs bool // the bridge registers RoCE hosts' GUIDs as alias GUIDs of the port
 	Direct    bool // workers may use the device's queues without its library
@@ -167,6 +174,7 @@ type Host struct {
 
 	// InfiniBand only.
 	GID  ib.GID
+	GIDs HostGIDs
 	LID  ib.LID // 0: from the subnet administrator
 	SL   ib.SL
 	PKey ib.PKey // 0: that by which its last message came
@@ -217,6 +225,8 @@ type Group struct {
 	RatePPS    uint64 // 0: not policed
 	PGM        bool   // its messages are PGM, whose streams the workers track
 	RewriteImm bool   // an immediate equal to the sender's QPN becomes the proxy QP's
+	Fabrics    string // how it uses several ports, and what tells copies; "": as [fabrics] says
+	Dedup      string
 }
 
 // Service is a range of rdma_cm UD services, by their ports in RDMA_PS_UDP, inclusive.

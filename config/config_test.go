@@ -42,7 +42,8 @@ func TestDefaults(t *testing.T) {
 		Name: "causeway",
 		RoCE: RoCE{Port: EthPort{Driver: "ring"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")},
 			MTU: 1500, IBMTU: ib.MTU1024, V2: true, TTL: 64},
-		IB: IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault, NodeIdle: 10 * time.Minute, Direct: true},
+		IB:      IB{Port: IBPort{Fabric: true}, PKey: ib.PKeyDefault, NodeIdle: 10 * time.Minute, Direct: true, Name: "fabric:", Fabric: "fabric:"},
+		Fabrics: Fabrics{Mode: FabricsActive, Dedup: DedupNone, HoldDown: 10 * time.Second, MaxLoss: 10},
 		Workers: Workers{LCores: []int{1}, Idle: IdleAuto, MemoryMiB: 512, RxDescs: 1024, TxDescs: 1024, Mbufs: 16384, ProxyQPs: 4096,
 			ProxyQPsPerHost: 512, ProxyQPsUnconfirmed: 4, ProxyQPRate: 4096, ProxyQPRatePerHost: 512, Hosts: 16384, Nodes: 4096, Groups: 1024, ProxyQPDepth: 128, ProxyQPIdle: 24 * time.Hour,
 			PGMStreams: 1024, PGMIdle: 5 * time.Minute},
@@ -134,7 +135,7 @@ func TestExampleIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, has := "", map[string]bool{}
-	header := regexp.MustCompile(`^\[+(\w+)\]+`)
+	header := regexp.MustCompile(`^(?:#   )?\[+(\w+)\]+`)
 	pair := regexp.MustCompile(`^(?:# *)?(\w+) *=`)
 	for line := range strings.Lines(string(data)) {
 		if m := header.FindStringSubmatch(line); m != nil {

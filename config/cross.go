@@ -12,12 +12,19 @@ import (
 // tapMTU is the largest MTU of DPDK 22.11's net_tap, whose buffers hold one Ethernet frame with a VLAN tag.
 const tapMTU = 1504
 
-// crossCheck reports problems that involve more than one table or entry.
-func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
+// checks look for what does not go together in what has been read. Each table reports its own problems.
+type checks struct{ reading }
+
+func (p *parser) crossChecks() *checks { return &checks{p.reading} }
+
+// all reports problems that involve more than one table or entry.
+func (p *checks) all(ibSection, workers, policy *table) {
+	p.checkSegments(ibSection)
 	p.checkHosts()
 	p.checkPartitions(ibSection)
 	p.checkGroups()
 	p.checkRanges(workers)
+	p.checkPorts(ibSection, workers)
 	p.checkServices()
 	p.checkTranslates()
 	p.checkPolicy(policy)
@@ -32,10 +39,6 @@ func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
 		workers.fail("lcores", "lcores names %d cores, but a tap that shares an interface feeds one worker: it cannot keep a host's packets "+
 			"together; name one core", n)
 	}
-	if c := &p.cfg.RoCE; c.Port.Driver == "tap" && c.MTU > tapMTU {
-		roce.fail("mtu", "mtu %d is more than the %d that a tap can have; lower it, or use af_packet", c.MTU, tapMTU)
-	}
-	p.checkMTU(roce)
 	n := map[Side]int{}
 	for _, h := range p.cfg.Hosts {
 		n[h.Side]++
@@ -46,17 +49,14 @@ func (p *parser) crossCheck(roce, ibSection, workers, policy *table) {
 	if n[SideIB] > w.Nodes {
 		workers.fail("nodes", "nodes %d is less than the %d hosts with side = \"ib\" in the file; raise it", w.Nodes, n[SideIB])
 	}
-	if p.cfg.RoCE.V1 && !p.cfg.RoCE.V2 && len(p.cfg.Services) > 0 {
-		roce.fail("versions", `versions is ["v1"] alone, but services need IP addresses; add "v2", or remove [[service]]`)
-	}
 }
 
 // checkMTU notes an MTU with which messages that InfiniBand can have are lost, because nothing else tells before they
 // come.
-func (p *parser) checkMTU(roce *table) {
-	if m := p.cfg.RoCE.IBMTU; roce.has("mtu") && m.Valid() && m < ib.MTU4096 {
+func (p *checks) checkMTU(roce *table, c *RoCE) {
+	if m := c.IBMTU; roce.has("mtu") && m.Valid() && m < ib.MTU4096 {
 		p.note(roce, "mtu", fmt.Sprintf("mtu %d carries messages of at most %d bytes; longer ones from InfiniBand are dropped (mtu_exceeded); "+
-			"mtu = 4176, here and on the interface, carries all", p.cfg.RoCE.MTU, m.Bytes()))
+			"mtu = 4176, here and on the interface, carries all", c.MTU, m.Bytes()))
 	}
 }
 
@@ -73,14 +73,16 @@ func (s firstOf[K]) unique(t *table, key string, v K) {
 }
 
 // checkHosts reports hosts that share an address or that cannot be reached.
-func (p *parser) checkHosts() {
-	ips, gids := firstOf[netip.Addr]{}, firstOf[ib.GID]{}
+func (p *checks) checkHosts() {
+	ips, gids := firstOf[placed]{}, firstOf[ib.GID]{}
 	for i, h := range p.cfg.Hosts {
 		t := p.tables["host"][i]
 		for _, a := range h.Addrs() {
 			key := t.keyOf(h, a)
-			ips.unique(t, key, a)
-			p.checkPlace(t, key, a)
+			p.checkPlace(t, key, a, p.cfg.segmentsOf(h))
+			for _, s := range p.cfg.segmentsOf(h) {
+				ips.unique(t, key, placed{s.VLAN, a})
+			}
 		}
 		if !h.GID.IsZero() {
 			gids.unique(t, "gid", h.GID)
@@ -110,20 +112,23 @@ func (t *table) keyOf(h Host, a netip.Addr) string {
 
 // checkPlace reports an address that is the bridge's own or in none of its subnets: hosts of both fabrics resolve each
 // other by ARP and ND only, so both must be on the link.
-func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
-	inside := a.IsLinkLocalUnicast()
-	for _, n := range p.cfg.RoCE.Addresses {
-		if n.Addr() == a {
-			t.fail(key, "%s %s is the bridge's own address in [roce]; give the host another", key, a)
-			return
+func (p *checks) checkPlace(t *table, key string, a netip.Addr, in []RoCE) {
+	inside, addresses := a.IsLinkLocalUnicast(), 0
+	for i := range in {
+		for _, n := range in[i].Addresses {
+			if n.Addr() == a {
+				t.fail(key, "%s %s is the bridge's own address in [roce]; give the host another", key, a)
+				return
+			}
+			if n.Contains(a) && isNetOrBroadcast(netip.PrefixFrom(a, n.Bits())) {
+				t.fail(key, "%s %s is the address of the subnet %s itself, or its broadcast address", key, a, n.Masked())
+				return
+			}
+			inside = inside || n.Contains(a)
+			addresses++
 		}
-		if n.Contains(a) && isNetOrBroadcast(netip.PrefixFrom(a, n.Bits())) {
-			t.fail(key, "%s %s is the address of the subnet %s itself, or its broadcast address", key, a, n.Masked())
-			return
-		}
-		inside = inside || n.Contains(a)
 	}
-	if !inside && len(p.cfg.RoCE.Addresses) > 0 {
+	if !inside && addresses > 0 {
 		t.fail(key, "%s %s is in none of the subnets of [roce] addresses; add the bridge's address in that subnet there", key, a)
 	}
 }
@@ -131,7 +136,7 @@ func (p *parser) checkPlace(t *table, key string, a netip.Addr) {
 // checkGroups reports groups that are ambiguous on one side. Packets from RoCE hosts have only the IP address, neither
 // MGID nor port, so only one RoCE group with an address may have a direction to InfiniBand; and one of plain UDP with
 // an address and port.
-func (p *parser) checkGroups() {
+func (p *checks) checkGroups() {
 	type same struct {
 		ip   netip.Addr
 		mgid ib.GID
@@ -139,6 +144,7 @@ func (p *parser) checkGroups() {
 	type address struct {
 		ip   netip.Addr
 		port uint16
+		in   int // the segment
 	}
 	whole, leads, mgids := map[same]*table{}, map[address]*table{}, firstOf[ib.GID]{}
 	for i, g := range p.cfg.Groups {
@@ -154,22 +160,23 @@ func (p *parser) checkGroups() {
 		if !g.IP.IsValid() || g.Direction&ToIB == 0 {
 			continue
 		}
-		if o := leads[address{g.IP, g.UDPPort}]; o != nil {
+		in, _ := p.cfg.SegmentOf(g.PKey)
+		if o := leads[address{g.IP, g.UDPPort, in}]; o != nil {
 			t.fail("ip", `ip %v is there already%s, with another MGID, and both entries lead to InfiniBand, where what RoCE hosts send can go to `+
 				`one alone; write direction = "to-roce" in one`, g.IP, o.inLine("ip"))
 			continue
 		}
-		leads[address{g.IP, g.UDPPort}] = t
+		leads[address{g.IP, g.UDPPort, in}] = t
 	}
 }
 
 // note adds a remark on a key that is right but may have no effect.
-func (p *parser) note(t *table, key, what string) {
+func (p *reading) note(t *table, key, what string) {
 	p.cfg.Notes = append(p.cfg.Notes, Problem{p.file, t.line(key), t.who, "note: " + what})
 }
 
 // checkServices reports ports that more than one entry has.
-func (p *parser) checkServices() {
+func (p *checks) checkServices() {
 	for i, s := range p.cfg.Services {
 		for j, other := range p.cfg.Services[:i] {
 			if s != (Service{}) && other != (Service{}) && s.First <= other.Last && other.First <= s.Last {
@@ -191,7 +198,7 @@ func (t *table) portKey() string {
 }
 
 // checkPolicy reports hosts all of whose packets would be dropped.
-func (p *parser) checkPolicy(policy *table) {
+func (p *checks) checkPolicy(policy *table) {
 	if len(p.cfg.Hosts)+len(p.cfg.Groups)+len(p.cfg.Ranges) == 0 {
 		return
 	}
@@ -214,7 +221,7 @@ func (p *parser) checkPolicy(policy *table) {
 }
 
 // checkLearn reports what keeps nodes from being learned.
-func (p *parser) checkLearn(policy *table) {
+func (p *checks) checkLearn(policy *table) {
 	if !p.cfg.IB.Learn {
 		return
 	}
@@ -228,7 +235,7 @@ func (p *parser) checkLearn(policy *table) {
 }
 
 // anySubnet returns a subnet for an example: the bridge's first if it has one.
-func (p *parser) anySubnet() string {
+func (p *checks) anySubnet() string {
 	for _, n := range p.cfg.RoCE.Addresses {
 		return n.Masked().String()
 	}

@@ -93,27 +93,30 @@ func Diff(old, to *Config) Changes {
 		if t.many {
 			out = append(out, diffEntries(t, old.entries(t.name), to.entries(t.name))...)
 		} else {
-			out = append(out, diffValues(t, old, to)...)
+			out = append(out, diffValues(t, t.header(), t.name+".", old, to)...)
+		}
+		if t.name == "roce" {
+			out = append(out, diffSegments(t, old, to)...)
 		}
 	}
 	return out
 }
 
-// diffValues compares the keys of a single table.
-func diffValues(t *tableDoc, old, to *Config) (out Changes) {
+// diffValues compares the keys of a single table, or of one segment; of is what their names begin with in values.
+func diffValues(t *tableDoc, where, of string, old, to *Config) (out Changes) {
 	for i := range t.keys {
 		k := &t.keys[i]
-		a, b := old.value(k), to.value(k)
+		a, b := old.value(of, k), to.value(of, k)
 		if a != b {
-			out = append(out, changed(t.header(), k.name, k.open(a), k.open(b), k.live))
+			out = append(out, changed(where, k.name, k.open(a), k.open(b), k.live))
 		}
 	}
 	return out
 }
 
 // value returns a key's value in the form of the file. A Config that was not parsed has the defaults.
-func (c *Config) value(k *key) string {
-	if v, ok := c.values[k.table+"."+k.name]; ok {
+func (c *Config) value(of string, k *key) string {
+	if v, ok := c.values[of+k.name]; ok {
 		return v
 	}
 	return k.plainDefault()
@@ -140,6 +143,8 @@ type field struct{ key, value string }
 // entries returns the entries of a [[table]]; nil for a single table.
 func (c *Config) entries(table string) []entry {
 	switch table {
+	case morePorts:
+		return listed(c.MoreIB)
 	case "host":
 		return listed(c.Hosts)
 	case "group":

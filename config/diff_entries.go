@@ -17,6 +17,9 @@ func (h Host) named() (string, []string) {
 		return "", nil
 	}
 	ids := []string{addrs[0].String()}
+	if h.Side == SideRoCE { // two segments may have one address
+		ids = []string{fmt.Sprint(addrs[0], " vlan ", h.VLAN), addrs[0].String()}
+	}
 	for _, a := range addrs[1:] {
 		ids = append(ids, a.String())
 	}
@@ -28,7 +31,7 @@ func (h Host) named() (string, []string) {
 
 // fields implements entry.
 func (h Host) fields() []field {
-	f := []field{{"ip", addrText(h.IP)}, {"ip6", addrText(h.IP6)}, {"side", sideNames[h.Side]}, {"gid", ""}, {"lid", ""}, {"sl", ""}, {"pkey", ""}, {"bridge", ""}, {"mac", ""},
+	f := []field{{"ip", addrText(h.IP)}, {"ip6", addrText(h.IP6)}, {"side", sideNames[h.Side]}, {"gid", ""}, {"more_gids", ""}, {"lid", ""}, {"sl", ""}, {"pkey", ""}, {"bridge", ""}, {"mac", ""},
 		{"vlan", ""}}
 	set := func(key, value string) {
 		for i := range f {
@@ -39,6 +42,7 @@ func (h Host) fields() []field {
 	}
 	if h.Side == SideIB {
 		set("gid", h.GID.String())
+		set("more_gids", h.moreGIDs())
 		if h.LID != 0 {
 			set("lid", strconv.Itoa(int(h.LID)))
 		}
@@ -70,7 +74,7 @@ func (g Group) named() (string, []string) {
 
 // fields implements entry. The MGID stands for the keys scope and port, too.
 func (g Group) fields() []field {
-	return append([]field{{"ip", addrText(g.IP)}, {"mgid", g.MGID.String()}}, g.common()...)
+	return append(append([]field{{"ip", addrText(g.IP)}, {"mgid", g.MGID.String()}}, g.common()...), field{"fabrics", g.Fabrics}, field{"dedup", g.Dedup})
 }
 
 // common returns the fields that groups and ranges share.

@@ -100,10 +100,17 @@ func TestDiffSeesEveryKey(t *testing.T) {
 		"ib.gid": {`"fabric:"`, "\"mlx5_0:1\"\ngid = \"fe80::9\""}, "ib.host_gids": {`"fabric:"`, "\"mlx5_0:1\"\nhost_gids = [\"fe80::/64\"]"},
 		"translate.roce": {`roce = "10.9.0.0/24"`, `roce = "10.9.1.0/24"`}, "translate.ib": {"10.10.9.0", "10.10.8.0"},
 		"ib.nodes": {`"fabric:"`, "\"mlx5_0:1\"\nnodes = \"learn\""}, "ib.ipoib": {`"fabric:"`, "\"mlx5_0:1\"\nipoib = \"ib1\""},
-		"ib.direct":     {"", "direct = false"},
-		"ib.alias_gids": {`"fabric:"`, "\"mlx5_0:1\"\nalias_gids = true"},
+		"ib.direct":      {"", "direct = false"},
+		"ib_port.port":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\n[policy]"},
+		"ib_port.pkey":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\npkey = 0x8001\n[policy]"},
+		"ib_port.gid":    {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\ngid = \"fe80::9\"\n[policy]"},
+		"ib_port.direct": {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\ndirect = false\n[policy]"},
+		"ib_port.name":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\nname = \"b\"\n[policy]"},
+		"ib_port.fabric": {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\nfabric = \"b\"\n[policy]"},
+		"host.more_gids": {"fe80::7\"", "fe80::7\"\nmore_gids = [\"fe80::107\"]"},
+		"ib.alias_gids":  {`"fabric:"`, "\"mlx5_0:1\"\nalias_gids = true"},
 	}
-	text := strings.Replace(base, "[policy]", "[bridge]\n[workers]\n[qos]\n[metrics]\n[console]\n[log]\n[policy]", 1)
+	text := strings.Replace(base, "[policy]", "[bridge]\n[fabrics]\n[workers]\n[qos]\n[metrics]\n[console]\n[log]\n[policy]", 1)
 	old := parseGood(t, strings.Replace(text, `["10.9.0.0/24"]`, `["10.9.0.0/24", "fe80::/10"]`, 1))
 	for _, k := range everyKey() {
 		name := k.table + "." + k.name

@@ -20,6 +20,7 @@ var samples = []sample{
 	{"bridge", "", []field{{"name", `"causeway-1"`}}},
 	{"roce", "", []field{{"port", `"af_packet:eth1"`}, {"addresses", `["10.9.0.254/24", "fd09::fe/64"]`}, {"mtu", "4200"}, {"querier", "true"}}},
 	{"ib", "", []field{{"port", `"fabric:"`}, {"pkey", "0xffff"}}},
+	{"fabrics", "", nil},
 	{"workers", "", []field{{"lcores", "[1]"}, {"idle", `"sleep"`}, {"memory_mib", "512"}}},
 	{"host", "An InfiniBand node.", []field{
 		{"ip", `"10.9.0.7"`}, {"ip6", `"fd09::7"`}, {"side", `"ib"`}, {"gid", `"fe80::2:c903:0:7"`}}},
@@ -57,10 +58,23 @@ func Example() string {
 # Made from config/keys.go by "go test ./config -run TestExampleFile -update"; do not edit.
 `)
 	for i, s := range samples {
+		if s.table == "fabrics" {
+			offSample(&b, tableNamed(morePorts))
+		}
 		first := !slices.ContainsFunc(samples[:i], func(o sample) bool { return o.table == s.table })
 		s.write(&b, first)
 	}
 	return b.String()
+}
+
+// offSample writes a table whose header is commented out, too, with the examples of its keys.
+func offSample(b *strings.Builder, t *tableDoc) {
+	b.WriteString("\n")
+	comment(b, t.meaning)
+	fmt.Fprintf(b, "#   %s\n", t.header())
+	for _, k := range t.keys {
+		fmt.Fprintf(b, "#   %s = %s\n", k.name, k.example)
+	}
 }
 
 // ShortExample returns a minimal configuration.

@@ -25,6 +25,7 @@ func (p *parser) group(t *table) Group {
 	ip := readGroupIP(t)
 	g := p.groupOf(t)
 	g.IP, g.MGID = ip, readMGID(t, ip, g.PKey)
+	g.Fabrics, g.Dedup = t.text("fabrics"), t.text("dedup")
 	return g
 }
 

@@ -20,12 +20,9 @@ func (p *parser) host(t *table) Host {
 		rejectKeys(t, "roce", "mac", "vlan")
 		readIBNode(t, &h)
 	case SideRoCE:
-		rejectKeys(t, "ib", "gid", "lid", "sl", "pkey", "bridge")
+		rejectKeys(t, "ib", "gid", "more_gids", "lid", "sl", "pkey", "bridge")
 		h.MAC, h.HasMAC = readMAC(t)
-		h.VLAN = p.cfg.RoCE.VLAN
-		if t.has("vlan") {
-			h.VLAN = uint16(t.number("vlan"))
-		}
+		h.VLAN = p.hostVLAN(t)
 	}
 	return h
 }
@@ -93,6 +90,7 @@ func readIBNode(t *table, h *Host) {
 		return
 	}
 	h.GID = readGID(t, "that of the node's port")
+	readMoreGIDs(t, h)
 }
 
 // readGID returns a port's GID; the zero GID when it is wrong. instead says what to write.

@@ -55,10 +55,12 @@ var tables = linked([]tableDoc{
 		{name: "name", kind: text, def: "causeway", example: `"causeway-1"`,
 			meaning: "The name of this bridge in logs, metrics and the console."},
 	}},
-	{name: "roce", need: true, meaning: "The Ethernet side.", keys: []key{
+	{name: "roce", need: true, meaning: "The Ethernet side. As `[[roce]]`, once for each, it has several segments: VLANs of one port, each with a partition of " +
+		"InfiniBand (`pkey`), 8 at most. Nothing crosses from one to another, and a host is known by its segment and address: two segments may have the same addresses.", keys: []key{
 		{name: "port", kind: text, need: true, example: `"af_packet:eth1"`,
 			meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:NEW-INTERFACE`, `tap:NEW-INTERFACE,remote=INTERFACE`, " +
-				"`memif:SOCKET` with `,role=server` or `,id=N`, `pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`. With `mlx5` and with `,remote=` " +
+				"`memif:SOCKET` with `,role=server` or `,id=N`, `pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`. `bond:active-backup,PORT,PORT` and " +
+				"`bond:lacp,PORT,PORT` are 2 to 8 ports of `af_packet` or of `tap` as one. With `mlx5` and with `,remote=` " +
 				"the bridge shares the interface with the kernel: the bridge receives all RoCE packets, the kernel everything else, and the two " +
 				"must not have the same addresses. A tap with `,remote=` serves one worker and sets INTERFACE's MTU to `mtu`, at most 1504."},
 		{name: "addresses", kind: texts, need: true, example: `["10.9.0.254/24"]`,
@@ -71,6 +73,10 @@ var tables = linked([]tableDoc{
 			meaning: "The RoCE versions in use: `v2` is UDP port 4791, `v1` ethertype 0x8915."},
 		{name: "vlan", kind: number, def: int64(0), lo: 0, hi: 4094, example: "100",
 			meaning: "The 802.1Q VLAN id; 0 is untagged."},
+		{name: "pkey", kind: number, noted: "any", lo: 1, hi: 0xffff, hex: true, example: "0xffff",
+			meaning: "The P_Key of the one partition that messages of this segment cross to and from, whatever else there is (`wrong_partition`): nodes " +
+				"with another `pkey` are out of its reach, and groups are those with this `pkey`. Needed where there are several segments; without it, " +
+				"messages cross to and from all partitions. On Ethernet the P_Key stays 0xffff."},
 		{name: "ttl", kind: number, def: int64(64), lo: 1, hi: 255, example: "64",
 			meaning: "The TTL or hop limit of packets to RoCE whose GRH is missing or has a hop limit below 2."},
 		{name: "querier", kind: truth, def: false, live: true, example: "true",
@@ -78,7 +84,8 @@ var tables = linked([]tableDoc{
 				"with a lower address does. Snooping switches forward reports to queriers only, so a `[[range]]` needs this bridge as the querier, " +
 				"or another one and a switch port to this bridge that receives reports."},
 	}},
-	{name: "ib", need: true, meaning: "The InfiniBand side.", keys: []key{
+	{name: "ib", need: true, meaning: "The InfiniBand side. Several ports are written as `[[ib]]`, once for each: the first takes all keys, further ones those of " +
+		"`[[ib_port]]`.", keys: append([]key{
 		{name: "port", kind: text, need: true, example: `"mlx5_0:1"`,
 			meaning: "The InfiniBand port: `DEVICE:PORT`, or `fabric:` for the embedded software fabric, or `fabric:FILE` for one " +
 				"described in a file, relative to this one."},
@@ -111,7 +118,9 @@ var tables = linked([]tableDoc{
 			meaning: "The seconds after which a learned node is removed that neither sends nor receives, nor answers on IPoIB."},
 		{name: "ipoib", kind: text, noted: "that of the port", example: `"ib0"`,
 			meaning: "The IPoIB interface that nodes are learned from. The default is the one of the port in the partition `pkey`."},
-	}},
+	}, portNameKeys()...)},
+	morePortsDoc,
+	fabricsDoc,
 	{name: "workers", meaning: "The packet path: its cores, its memory and its bounds.", keys: []key{
 		{name: "lcores", kind: numbers, def: []int64{1}, lo: 0, hi: 127, example: "[2, 3]",
 			meaning: "The logical cores of the workers, one each. Nothing else should run on them. They belong on the NUMA node of the " +
@@ -181,25 +190,28 @@ var tables = linked([]tableDoc{
 			meaning: "The fabric that the host is on."},
 		{name: "gid", kind: text, example: `"fe80::2:c903:0:7"`,
 			meaning: "IB only, needed: the node's port GID."},
+		{name: "more_gids", kind: texts, noted: "none", example: `["fe80::2:c903:0:107"]`,
+			meaning: "IB only, with several `[[ib]]`: the node's port GIDs on the second and further fabrics, in the order of `[[ib]]`, `\"\"` where it has none. " +
+				"`gid` is then that on the first; alone it is looked for on all."},
 		{name: "lid", kind: number, noted: "from the SA", lo: 1, hi: 0xbfff, hex: true, example: "7",
 			meaning: "IB only: the node's LID, its only one. The subnet manager knows more: all LIDs of the port, the MTU and rate of the path, and when they change."},
 		{name: "sl", kind: number, def: int64(0), lo: 0, hi: 15, example: "0",
 			meaning: "IB only: the service level of the path to the node."},
 		{name: "pkey", kind: number, noted: "see the text", lo: 1, hi: 0xffff, hex: true, example: "0x8001",
 			meaning: "With `ib`: the P_Key for messages to the node, which must be in the IB port's table, and the only one that the node's requests for " +
-				"services may have. Without it, the P_Key is that by which the node's last message came, and at first that of `[ib]`."},
+				"services may have. Where there are several `[[roce]]`, it says which of them reaches the node, and only nodes that have it can ask for services of RoCE hosts. Without it, the P_Key is that by which the node's last message came, and at first that of `[ib]`."},
 		{name: "bridge", kind: truth, def: false, example: "true",
 			meaning: "IB only: the host is another Causeway. Its packets have crossed a bridge already and do not cross back (`loop_bridge`)."},
 		{name: "mac", kind: text, noted: "by ARP or ND", example: `"02:00:00:00:00:07"`,
 			meaning: "RoCE only: the host's MAC address."},
 		{name: "vlan", kind: number, noted: "that of `[roce]`", lo: 0, hi: 4094, example: "100",
-			meaning: "RoCE only: the host's VLAN id."},
+			meaning: "RoCE only: the host's VLAN id, which also says in which segment it is. Needed where there are several `[[roce]]`."},
 	}},
 	{name: "group", many: true, live: true, meaning: "A bridged multicast group. No other groups cross, except those of a `[[range]]`. Several groups may have the same " +
 		"address, such as those of several ports, if at most one of them has a direction to InfiniBand.", keys: slices.Concat([]key{
 		{name: "ip", kind: text, need: true, example: `"239.1.2.3"`,
 			meaning: "The IP multicast group on RoCE."},
-	}, groupKeys)},
+	}, groupKeys, portUseKeys)},
 	{name: "range", many: true, live: true, meaning: "Groups that are bridged as long as they have members. A `[[group]]` within the range keeps its own settings.", keys: slices.Concat([]key{
 		{name: "ip", kind: text, need: true, example: `"239.2.0.0/16"`,
 			meaning: "The prefix of the IP multicast groups on RoCE. Ranges do not overlap."},

@@ -30,10 +30,18 @@ func Load(path string) (*Config, error) {
 		return nil, err
 	}
 	c.origin = origin{path, sha256.Sum256(data), scanLines(string(data))}
-	if file := &c.IB.Port.File; *file != "" && !filepath.IsAbs(*file) {
-		*file = filepath.Join(filepath.Dir(path), *file) // relative to the file, not to the working directory
+	fromFolder(&c.IB.Port.File, path)
+	for i := range c.MoreIB {
+		fromFolder(&c.MoreIB[i].Port.File, path)
 	}
 	return c, nil
+}
+
+// fromFolder makes a file relative to that of the configuration, not to the working directory.
+func fromFolder(file *string, path string) {
+	if *file != "" && !filepath.IsAbs(*file) {
+		*file = filepath.Join(filepath.Dir(path), *file)
+	}
 }
 
 // unreadable says why a file cannot be read, and what to do.
@@ -55,7 +63,7 @@ func unreadable(path string, err error) error {
 // Parse turns data into a Config; messages use name for the file. An error is of type Problems: all problems of the
 // file, in line order.
 func Parse(name string, data []byte) (*Config, error) {
-	p := parser{file: name, cfg: &Config{values: map[string]string{}}, tables: map[string][]*table{}}
+	p := parser{reading: reading{file: name, cfg: &Config{values: map[string]string{}}, tables: map[string][]*table{}}}
 	if len(data) > maxFile {
 		p.add(0, "", "%d bytes are too many for a configuration; the limit is %d", len(data), maxFile)
 		return nil, p.problems
@@ -75,14 +83,18 @@ func Parse(name string, data []byte) (*Config, error) {
 	return p.cfg, nil
 }
 
+// A reading is what has been read of one file.
+type reading struct {
+	file   string
+	cfg    *Config
+	tables map[string][]*table // of cfg.Hosts, cfg.Groups and so on, entry by entry, for the cross checks
+}
+
 // parser turns one file into a Config.
 type parser struct {
-	file     string
+	reading
 	lines    map[string]int
-	cfg      *Config
 	problems Problems
-
-	tables map[string][]*table // of cfg.Hosts, cfg.Groups and so on, entry by entry, for the cross checks
 }
 
 // add reports a problem.
@@ -131,12 +143,16 @@ func oneLine(s string) string {
 // document reads the tables, each by its own function, and then runs the cross checks.
 func (p *parser) document(doc map[string]any) {
 	p.unknownTables(doc)
+	p.splitPorts(doc)
 	one := func(name string) *table { return p.single(doc, name) }
 	p.bridge(one("bridge"))
-	roce := one("roce")
-	p.roce(roce)
+	p.segments(doc)
 	ibSection := one("ib")
 	p.ib(ibSection)
+	for _, t := range p.several(doc, morePorts) {
+		p.cfg.MoreIB = append(p.cfg.MoreIB, p.morePort(t))
+	}
+	p.fabrics(one("fabrics"))
 	workers := one("workers")
 	p.workers(workers)
 	policy := one("policy")
@@ -146,7 +162,7 @@ func (p *parser) document(doc map[string]any) {
 	p.console(one("console"))
 	p.log(one("log"))
 	p.entries(doc)
-	p.crossCheck(roce, ibSection, workers, policy)
+	p.crossChecks().all(ibSection, workers, policy)
 }
 
 // entries reads the tables that may appear many times, and appends them to those of the Config.
@@ -255,6 +271,8 @@ func label(table string, v map[string]any, i int) string {
 		by = []string{"port", "ports"}
 	case "translate":
 		by = []string{"roce"}
+	case morePorts:
+		by = []string{"name", "port"}
 	}
 	for _, k := range by {
 		switch x := v[k].(type) {

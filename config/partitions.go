@@ -11,7 +11,7 @@ const maxPartitions = 8
 
 // checkPartitions reports P_Keys that a port cannot serve together: too many, or a partition as a full and as a limited
 // member.
-func (p *parser) checkPartitions(ibSection *table) {
+func (p *checks) checkPartitions(ibSection *table) {
 	type use struct {
 		pkey ib.PKey
 		t    *table
@@ -33,6 +33,9 @@ func (p *parser) checkPartitions(ibSection *table) {
 		case !known:
 			of[k&^membership] = use{k, t}
 		}
+	}
+	for i, s := range p.cfg.Segments() {
+		check(p.tables["roce"][i], s.PKey)
 	}
 	for i, h := range p.cfg.Hosts {
 		check(p.tables["host"][i], h.PKey)

@@ -99,7 +99,7 @@ func readRangeIP(t *table) netip.Prefix {
 }
 
 // checkRanges reports ranges that overlap, and more groups than [workers] groups.
-func (p *parser) checkRanges(workers *table) {
+func (p *checks) checkRanges(workers *table) {
 	for i, r := range p.cfg.Ranges {
 		for j, o := range p.cfg.Ranges[:i] {
 			if r.Prefix.IsValid() && o.Prefix.IsValid() && r.Prefix.Overlaps(o.Prefix) {

@@ -23,9 +23,8 @@ func (p *parser) bridge(t *table) {
 	}
 }
 
-// roce reads the Ethernet side.
-func (p *parser) roce(t *table) {
-	r := &p.cfg.RoCE
+// roce reads a segment of the Ethernet side.
+func (p *parser) roce(t *table) (r RoCE) {
 	r.Port = readEthPort(t)
 	r.Addresses = readOwnAddresses(t)
 	r.MTU = int(t.number("mtu"))
@@ -36,12 +35,16 @@ func (p *parser) roce(t *table) {
 		t.fail("versions", `versions is empty; write versions = ["v2"]`)
 	}
 	r.VLAN = uint16(t.number("vlan"))
+	if t.has("pkey") {
+		r.PKey = t.pkey("pkey")
+	}
 	r.TTL = uint8(t.number("ttl"))
 	r.Querier = t.truth("querier")
 	if own, remote, shares := strings.Cut(r.Port.Arg, tapRemote); shares && own == remote {
 		t.fail("port", "port %q would be the interface that it shares; give the tap a name of its own, such as \"tap:dtap0,remote=%s\"",
 			r.Port, remote)
 	}
+	return r
 }
 
 // The forms of a driver's argument.
@@ -78,6 +81,9 @@ func readEthPort(t *table) EthPort {
 		return EthPort{}
 	}
 	driver, arg, _ := strings.Cut(s, ":")
+	if driver == bondDriver {
+		return readBond(t, s, arg)
+	}
 	var names []string
 	for _, d := range ethDrivers {
 		names = append(names, d.name)
@@ -91,6 +97,7 @@ func readEthPort(t *table) EthPort {
 		t.fail("port", "port %s does not say what the driver %s needs; write it like %q", show(s), driver, d.example)
 		return EthPort{}
 	}
+	names = append(names, bondDriver)
 	if !strings.Contains(s, ":") && netInterface.MatchString(s) {
 		t.fail("port", `port %q names no driver; write "af_packet:%s" for a network interface`, s, s)
 	} else {

@@ -23,6 +23,7 @@ func (p *parser) ib(t *table) {
 		AliasGIDs: t.truth("alias_gids"), Direct: t.truth("direct")}
 	p.cfg.IB.Learn, p.cfg.IB.NodeIdle = t.text("nodes") == "learn", time.Duration(t.number("node_idle"))*time.Second
 	p.cfg.IB.IPoIB = readInterface(t)
+	namePort(t, &p.cfg.IB)
 	if t.has("gid") {
 		p.cfg.IB.GID = readGID(t, `gid = "fe80::2:c903:0:1"`)
 	}

@@ -16,7 +16,16 @@ func (c *Config) TOML(secrets bool) string {
 	for i := range tables {
 		t := &tables[i]
 		if !t.many {
-			c.writeTable(&b, t, secrets)
+			header := t.header()
+			if t.name == "roce" && len(c.More) > 0 {
+				header = "[[roce]]"
+			}
+			c.writeTable(&b, t, header, t.name+".", secrets)
+			if t.name == "roce" {
+				for n := range c.More {
+					c.writeTable(&b, t, header, fmt.Sprintf("roce[%d].", n+1), secrets)
+				}
+			}
 			continue
 		}
 		for _, e := range c.entries(t.name) {
@@ -29,14 +38,14 @@ func (c *Config) TOML(secrets bool) string {
 	return strings.TrimPrefix(b.String(), "\n")
 }
 
-// writeTable writes the keys of a single table that do not have their defaults.
-func (c *Config) writeTable(b *strings.Builder, t *tableDoc, secrets bool) {
+// writeTable writes the keys of a single table, or of a segment, that do not have their defaults.
+func (c *Config) writeTable(b *strings.Builder, t *tableDoc, header, of string, secrets bool) {
 	begun := false
 	for i := range t.keys {
 		k := &t.keys[i]
-		if v := c.value(k); v != k.plainDefault() {
+		if v := c.value(of, k); v != k.plainDefault() {
 			if !begun {
-				fmt.Fprintf(b, "\n%s\n", t.header())
+				fmt.Fprintf(b, "\n%s\n", header)
 				begun = true
 			}
 			writeKey(b, k, escapesOfTOML(v), secrets)
@@ -92,6 +101,8 @@ func fileFields(e entry) (out []field) {
 // tableOf returns the name of an entry's table.
 func tableOf(e entry) string {
 	switch e.(type) {
+	case IB:
+		return morePorts
 	case Host:
 		return "host"
 	case Group:

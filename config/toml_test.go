@@ -173,11 +173,48 @@ level = "warn"
 format = "json"
 `
 
+// severalPorts has a value for every key of several InfiniBand ports.
+const severalPorts = `[roce]
+port = "ring"
+addresses = ["10.9.0.254/24"]
+[[ib]]
+port = "mlx5_0:1"
+name = "a"
+fabric = "left"
+[[ib]]
+port = "mlx5_1:2"
+pkey = 0x8001
+gid = "fe80::1"
+direct = false
+name = "b"
+fabric = "right"
+[[ib]]
+port = "mlx5_2:1"
+[fabrics]
+mode = "both"
+dedup = "imm"
+hold_down = 3
+max_loss = 20
+[[host]]
+ip = "10.9.0.7"
+side = "ib"
+gid = "fe80::7"
+more_gids = ["", "fe80::107"]
+[[group]]
+ip = "239.1.2.3"
+fabrics = "active"
+dedup = "none"
+[policy]
+allow = ["10.9.0.0/24"]
+`
+
 // TestWriteEveryKey writes configurations that together have a value for every key that is not its default, and checks
 // that it is in the file.
 func TestWriteEveryKey(t *testing.T) {
 	bridging := strings.NewReplacer(`nodes = "learn"`, "", `unknown_source = "drop"`, `unknown_source = "bridge"`).Replace(everyValue)
-	written := ""
+	several := parseGood(t, severalPorts).TOML(true)
+	wantRoundTrip(t, parseGood(t, severalPorts))
+	written := several
 	for _, text := range []string{everyValue, bridging} {
 		c := parseGood(t, text)
 		wantRoundTrip(t, c)

@@ -69,7 +69,7 @@ func readHostPrefix(t *table, key string) netip.Prefix {
 }
 
 // checkTranslates reports addresses that two hosts would have on one side.
-func (p *parser) checkTranslates() {
+func (p *checks) checkTranslates() {
 	all := p.cfg.Translations()
 	for i, x := range p.cfg.Translates {
 		t := p.tables["translate"][i]
@@ -95,7 +95,7 @@ func isApart(t, before *table, key string, a, b netip.Prefix) bool {
 
 // checkConflict reports an address in use that an entry's IB prefix contains: on InfiniBand it would be the address of
 // two hosts. An address that another entry translates is not in use there.
-func (p *parser) checkConflict(t *table, x Translate, all ib.Translations) {
+func (p *checks) checkConflict(t *table, x Translate, all ib.Translations) {
 	const instead = "so on InfiniBand it would be two hosts'; translate it, too, or choose another prefix"
 	for i, h := range p.cfg.Hosts {
 		for _, a := range h.Addrs() {

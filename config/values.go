@@ -13,7 +13,7 @@ import (
 // keep records the values of a single table, for Diff.
 func (t *table) keep() {
 	for _, k := range tableNamed(t.name).keys {
-		t.p.cfg.values[t.name+"."+k.name] = k.canonical(t.vals[k.name])
+		t.p.cfg.values[t.valuesOf()+k.name] = k.canonical(t.vals[k.name])
 	}
 }
 

@@ -12,12 +12,19 @@ import (
 var ErrNotReopened = errors.New("it cannot be opened again yet")
 
 // Carriers names the kernel's interfaces that the port lives on: none of its frames pass while one of them is down. A
-// port without the kernel has none. It is to be called in the network namespace that the port was opened in.
+// port without the kernel has none. Of a bond, each is one of its members, in their order. It is to be called in the network namespace that the port was opened in.
 func (p *Port) Carriers() []string {
 	if p.netdev != 0 && p.plan.carriers == nil {
 		if netdev, err := net.InterfaceByIndex(p.netdev); err == nil {
 			return []string{netdev.Name}
 		}
+	}
+	if p.bond != nil {
+		var all []string
+		for _, m := range p.bond.members {
+			all = append(all, m.Carriers()...)
+		}
+		return all
 	}
 	return p.plan.carriers
 }

@@ -11,6 +11,7 @@
 //	"tap:dtap0"          a new interface of the kernel's              "pcap:in[,out]"  capture files
 //	"memif:/run/x.sock"  shared memory with another process
 //	"tap:dtap0,remote=eth1"  the same as tap, sharing eth1 with the kernel by flow rules
+//	"bond:lacp,af_packet:eth1,af_packet:eth2"  several ports as one
 //
 // A call here is one DPDK call and one errno turned into an error; there is no policy but the arguments each PMD
 // needs. Frames do not come through here: the packet path takes Port.ID, Mempool.Pointer and Ring.Pointer to C and

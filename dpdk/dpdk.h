@@ -123,6 +123,8 @@ int dpdk_port_configure(uint16_t id, const struct dpdk_port_conf *c);
  */
 int dpdk_port_rx_fd(uint16_t id, uint16_t queue, bool *armed);
 int dpdk_port_start(uint16_t id);
+/* Drops what packet sockets received before they were bound, after the start. */
+int dpdk_port_forget(uint16_t id);
 int dpdk_port_stop(uint16_t id);
 int dpdk_port_close(uint16_t id);
 int dpdk_port_link(uint16_t id, bool *up);

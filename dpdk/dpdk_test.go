@@ -119,6 +119,7 @@ func isTestFrame(frame []byte) bool { return len(frame) >= 14 && bytes.Equal(fra
 type end struct {
 	send func(frame []byte) error
 	recv func() []byte // the next test frame, or nil when there is none right now
+	any  func() []byte // the next frame of any kind, of the kernel's ends
 }
 
 // portEnd is the end that a worker would have. Frames go out by queue 0 and may come in by any.

@@ -5,7 +5,7 @@ package dpdk
 // #cgo pkg-config: libdpdk
 // #cgo CFLAGS: -O2 -Wall -Wextra -Werror -Wno-unused-parameter
 // #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
-// #cgo LDFLAGS: -lrte_net_ring -lrte_bus_vdev
+// #cgo LDFLAGS: -lrte_net_ring -lrte_net_bond -lrte_bus_vdev
 // #cgo LDFLAGS: -Wl,-z,relro,-z,now
 // #include "dpdk.h"
 import "C"

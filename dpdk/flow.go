@@ -64,7 +64,7 @@ type Flow struct {
 func (p *Port) Isolate(on bool) error {
 	var fault C.struct_dpdk_flow_fault
 	clearLog()
-	if err := p.flowError(C.dpdk_flow_isolate(p.id, C.bool(on), &fault), &fault); err != nil {
+	if err := flowError(p.plan.isTap(), C.dpdk_flow_isolate(p.id, C.bool(on), &fault), &fault); err != nil {
 		return portError(p.name, "isolate: %w", err)
 	}
 	return nil
@@ -72,14 +72,14 @@ func (p *Port) Isolate(on bool) error {
 
 // CreateFlow puts a rule in force, on a started port. The error wraps ErrNoFlow where the port has no rte_flow.
 func (p *Port) CreateFlow(rule Rule) (*Flow, error) {
-	words, err := p.flowWords(rule)
+	words, err := flowWords(rule, p.plan.isTap(), p.config.RxQueues)
 	if err != nil {
 		return nil, portError(p.name, "flow rule: %w", err)
 	}
 	flow := &Flow{port: p}
 	var fault C.struct_dpdk_flow_fault
 	clearLog()
-	if err := p.flowError(C.dpdk_flow_create(p.id, &words, &flow.handle, &fault), &fault); err != nil {
+	if err := flowError(p.plan.isTap(), C.dpdk_flow_create(p.id, &words, &flow.handle, &fault), &fault); err != nil {
 		return nil, portError(p.name, "flow rule: %w", err)
 	}
 	return flow, nil
@@ -88,16 +88,19 @@ func (p *Port) CreateFlow(rule Rule) (*Flow, error) {
 // Destroy ends the rule. A port's rules end with it, too.
 func (f *Flow) Destroy() error {
 	var fault C.struct_dpdk_flow_fault
-	if err := f.port.flowError(C.dpdk_flow_destroy(f.port.id, f.handle, &fault), &fault); err != nil {
+	if err := flowError(f.port.plan.isTap(), C.dpdk_flow_destroy(f.port.id, f.handle, &fault), &fault); err != nil {
 		return portError(f.port.name, "destroy a flow rule: %w", err)
 	}
 	return nil
 }
 
+// isTap reports whether the port is net_tap's, with an interface of the kernel.
+func (p *portPlan) isTap() bool { return p.netdev != "" }
+
 // flowError words what rte_flow answered. A PMD without it answers ENOSYS or ENOTSUP about nothing in particular.
 // net_tap has one that stands on the kernel's flower classifier: whatever that cannot do, or where there is none,
 // software must.
-func (p *Port) flowError(code C.int, fault *C.struct_dpdk_flow_fault) error {
+func flowError(tap bool, code C.int, fault *C.struct_dpdk_flow_fault) error {
 	err := errno(code)
 	if err == nil {
 		return nil
@@ -109,7 +112,7 @@ func (p *Port) flowError(code C.int, fault *C.struct_dpdk_flow_fault) error {
 	switch {
 	case none:
 		return fmt.Errorf("%w: %w", ErrNoFlow, err)
-	case p.plan.netdev != "":
+	case tap:
 		return forSoftware{err}
 	}
 	return err
@@ -122,18 +125,18 @@ func (e forSoftware) Error() string        { return "not by this driver's rte_fl
 func (e forSoftware) Is(target error) bool { return target == ErrNoFlow }
 func (e forSoftware) Unwrap() error        { return e.error }
 
-// flowWords checks a rule and writes it as the C side takes it.
-func (p *Port) flowWords(rule Rule) (C.struct_dpdk_flow_rule, error) {
+// flowWords checks a rule for a port, a tap or not, with that many queues, and writes it as the C side takes it.
+func flowWords(rule Rule, tap bool, queues int) (C.struct_dpdk_flow_rule, error) {
 	words := C.struct_dpdk_flow_rule{rss: C.bool(rule.RSS), priority: C.uint32_t(rule.Priority), vlan: C.uint16_t(rule.VLAN)}
 	switch {
-	case rule.RSS && p.plan.netdev != "":
+	case rule.RSS && tap:
 		return words, forSoftware{errors.New("net_tap spreads frames by port numbers too, and a host's would not stay with one worker")}
-	case rule.VLAN != 0 && p.plan.netdev != "": // drivers/net/tap/tap_flow.c: its mask is in the wrong byte order, its VID has 8 bits
+	case rule.VLAN != 0 && tap: // drivers/net/tap/tap_flow.c: its mask is in the wrong byte order, its VID has 8 bits
 		return words, forSoftware{errors.New("net_tap gets VLAN ids wrong; without one, it looks into the tags of all")}
 	case rule.VLAN > maxVLAN:
 		return words, fmt.Errorf("there is no VLAN %d: use 1 to %d", rule.VLAN, maxVLAN)
 	}
-	if err := p.flowQueues(rule, &words); err != nil {
+	if err := flowQueues(rule, queues, &words); err != nil {
 		return words, err
 	}
 	if rule.Match == MatchIP || rule.Match == MatchUDP {
@@ -174,7 +177,7 @@ func flowIP(rule Rule, words *C.struct_dpdk_flow_rule) error {
 	return nil
 }
 
-func (p *Port) flowQueues(rule Rule, words *C.struct_dpdk_flow_rule) error {
+func flowQueues(rule Rule, queues int, words *C.struct_dpdk_flow_rule) error {
 	switch {
 	case len(rule.Queues) == 0 || len(rule.Queues) > maxQueues || (!rule.RSS && len(rule.Queues) > 1):
 		return fmt.Errorf("%d queues: name one, or with RSS 1 to %d", len(rule.Queues), maxQueues)
@@ -183,8 +186,8 @@ func (p *Port) flowQueues(rule Rule, words *C.struct_dpdk_flow_rule) error {
 	}
 	words.n_queues = C.uint16_t(len(rule.Queues))
 	for i, q := range rule.Queues {
-		if int(q) >= p.config.RxQueues {
-			return fmt.Errorf("there is no queue %d: the port has %d", q, p.config.RxQueues)
+		if int(q) >= queues {
+			return fmt.Errorf("there is no queue %d: the port has %d", q, queues)
 		}
 		words.queues[i] = C.uint16_t(q)
 	}

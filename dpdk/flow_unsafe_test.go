@@ -10,7 +10,7 @@ import (
 
 // showFlow writes a rule as rte_flow gets it.
 func (p *Port) showFlow(rule Rule) (string, error) {
-	words, err := p.flowWords(rule)
+	words, err := flowWords(rule, p.plan.isTap(), p.config.RxQueues)
 	if err != nil {
 		return "", err
 	}
@@ -19,7 +19,7 @@ func (p *Port) showFlow(rule Rule) (string, error) {
 
 // validateFlow asks the PMD whether it would take the rule.
 func (p *Port) validateFlow(rule Rule) error {
-	words, err := p.flowWords(rule)
+	words, err := flowWords(rule, p.plan.isTap(), p.config.RxQueues)
 	if err != nil {
 		return err
 	}

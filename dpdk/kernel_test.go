@@ -43,15 +43,23 @@ func kernelEnd(t *testing.T, name string) end {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 16384)
+	recv := func() []byte {
+		n, from, err := syscall.Recvfrom(s, buf, 0)
+		if err != nil || from.(*syscall.SockaddrLinklayer).Pkttype == syscall.PACKET_OUTGOING {
+			return nil
+		}
+		return append([]byte(nil), buf[:n]...)
+	}
 	return end{
 		send: func(frame []byte) error { return syscall.Sendto(s, frame, 0, address) },
 		recv: func() []byte {
-			n, from, err := syscall.Recvfrom(s, buf, 0)
-			if err != nil || from.(*syscall.SockaddrLinklayer).Pkttype == syscall.PACKET_OUTGOING || !isTestFrame(buf[:n]) {
+			frame := recv()
+			if !isTestFrame(frame) {
 				return nil
 			}
-			return append([]byte(nil), buf[:n]...)
+			return frame
 		},
+		any: recv,
 	}
 }
 

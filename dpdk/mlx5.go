@@ -101,3 +101,17 @@ func (p *Port) plugPCI(eal *EAL) error {
 	}
 	return fmt.Errorf("the EAL was started without %s; name it in EALConfig.PCI", p.device)
 }
+
+// KernelBond says of which bond of the kernel's a card's port is, and in which mode; "": of none. The card has taken the
+// bond over then: its interface is the bond's own, and its frames come and go by either of the card's ports.
+func (p *Port) KernelBond() string {
+	if p.bus != "pci" {
+		return ""
+	}
+	for _, name := range p.Carriers() {
+		if mode := readLine(filepath.Join(sysRoot, "sys/class/net", name, "bonding/mode")); mode != "unknown" {
+			return name + " (" + mode + ")"
+		}
+	}
+	return ""
+}

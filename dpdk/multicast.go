@@ -31,7 +31,7 @@ func (p *Port) SetMulticast(macs [][6]byte) (MulticastFilter, error) {
 			list[i].b[j] = C.uint8_t(b)
 		}
 	}
-	if p.plan.waits {
+	if p.plan.waits || p.bond != nil {
 		return p.SetAllMulticast()
 	}
 	clearLog()
@@ -50,6 +50,9 @@ func (p *Port) SetMulticast(macs [][6]byte) (MulticastFilter, error) {
 
 // SetAllMulticast makes the port receive all multicast frames, or else all frames.
 func (p *Port) SetAllMulticast() (MulticastFilter, error) {
+	if p.bond != nil {
+		return MulticastPromiscuous, nil // all members, since it was opened
+	}
 	if p.plan.waits {
 		p.config.Promiscuous = true // as af_packet will be, which has nothing less
 		return MulticastPromiscuous, nil

@@ -47,6 +47,10 @@ func NodeOfPort(name string) int {
 		return nodeFile("bus/pci/devices", strings.ToLower(arg))
 	case "af_packet":
 		return nodeFile("class/net", arg, "device")
+	case "bond":
+		if _, members, err := parseBond(arg); err == nil {
+			return NodeOfPort(members[0])
+		}
 	}
 	return -1
 }

@@ -124,11 +124,15 @@ static int drop_strangers(uint16_t id, const struct rte_eth_dev_info *info)
 
 int dpdk_port_start(uint16_t id)
 {
+	int err = rte_eth_dev_start(id);
+	return err != 0 ? err : dpdk_port_forget(id);
+}
+
+int dpdk_port_forget(uint16_t id)
+{
 	struct rte_eth_dev_info info;
 
 	int err = rte_eth_dev_info_get(id, &info);
-	if (err == 0)
-		err = rte_eth_dev_start(id);
 	if (err != 0 || strcmp(info.driver_name, "net_af_packet") != 0)
 		return err;
 	return drop_strangers(id, &info);

@@ -45,6 +45,7 @@ type Port struct {
 	missed       *missedCounter
 	dropped      *droppedCounter // nil: the driver's own counters have it
 	before       Stats           // of what Reopen has replaced
+	bond         *Bond           // of its members; nil: it has none
 }
 
 // hotplug guards the EAL's list of devices.
@@ -74,6 +75,9 @@ func openPort(eal *EAL, name string, config PortConfig) (*Port, error) {
 	}
 	if err := config.complete(); err != nil {
 		return nil, err
+	}
+	if kind == &schemeBond {
+		return openBond(eal, name, arg, config)
 	}
 	plan, err := kind.plan(arg, &config)
 	if err != nil {
@@ -186,7 +190,7 @@ func (p *Port) setUp() error {
 		return err
 	}
 	if p.mac == [6]byte{} { // not opened again: it keeps its address
-		p.takeMAC(info)
+		p.mac = ownMAC(p.id, &p.plan, info)
 	}
 	if !p.config.Promiscuous {
 		return nil
@@ -202,10 +206,13 @@ func (p *Port) configure() error {
 		pool:      p.config.Pool.p,
 		rx_queues: C.uint16_t(p.config.RxQueues), tx_queues: C.uint16_t(p.config.TxQueues),
 		rx_descs: C.uint16_t(p.config.RxDescs), tx_descs: C.uint16_t(p.config.TxDescs),
-		rss: C.bool(p.config.RxQueues > 1), rx_interrupts: C.bool(p.config.RxInterrupts && p.plan.rxWakes == rxWakesByInterrupt),
+		rss: C.bool(p.config.RxQueues > 1 && p.bond == nil), rx_interrupts: C.bool(p.config.RxInterrupts && p.plan.rxWakes == rxWakesByInterrupt),
 	}
-	if p.plan.tellMTU {
+	switch {
+	case p.plan.tellMTU:
 		conf.mtu = C.uint16_t(p.plan.mtu)
+	case p.bond != nil: // see its start
+		conf.mtu = C.uint16_t(min(p.plan.mtu, defaultMTU))
 	}
 	if err := errno(C.dpdk_port_configure(p.id, &conf)); err != nil {
 		return why(err)
@@ -220,22 +227,23 @@ func (p *Port) configure() error {
 	return nil
 }
 
-// takeMAC settles the port's own address. Devices made of software may have none: they get a locally administered
+// ownMAC returns the port's own address. Devices made of software may have none: they get a locally administered
 // one. A tap has that of its kernel end, which must not hear its own address from the other end of the wire; or that
 // of the interface it shares, as any port that it shares with the kernel.
-func (p *Port) takeMAC(info C.struct_dpdk_port_info) {
-	for i := range p.mac {
-		p.mac[i] = byte(info.mac[i])
+func ownMAC(id C.uint16_t, plan *portPlan, info C.struct_dpdk_port_info) (mac [6]byte) {
+	for i := range mac {
+		mac[i] = byte(info.mac[i])
 	}
-	if p.plan.waits {
-		p.mac = p.plan.mac
+	if plan.waits {
+		mac = plan.mac
 	}
 	switch {
-	case p.mac == [6]byte{}:
-		p.mac = [6]byte{0x02, 0xca, 0x05, 0xe0, byte(p.id >> 8), byte(p.id)}
-	case p.plan.netdev != "" && p.plan.remote == "":
-		p.mac[5] ^= 1
+	case mac == [6]byte{}:
+		mac = [6]byte{0x02, 0xca, 0x05, 0xe0, byte(id >> 8), byte(id)}
+	case plan.netdev != "" && plan.remote == "":
+		mac[5] ^= 1
 	}
+	return mac
 }
 
 // ID is DPDK's port id, for rte_eth_rx_burst and rte_eth_tx_burst.
@@ -276,6 +284,12 @@ func (p *Port) KernelInterface() (*net.Interface, error) {
 // Start lets frames through.
 func (p *Port) Start() error {
 	clearLog()
+	if p.bond != nil {
+		if err := p.bond.start(); err != nil {
+			return portError(p.name, "start: %w", err)
+		}
+		return nil
+	}
 	if err := errno(C.dpdk_port_start(p.id)); err != nil {
 		return portError(p.name, "start: %w", why(err))
 	}
@@ -284,17 +298,25 @@ func (p *Port) Start() error {
 
 // Stop ends the traffic. No worker may be in a burst call then.
 func (p *Port) Stop() error {
-	if p.missed != nil {
-		p.missed.stop()
-	}
-	if p.dropped != nil {
-		p.dropped.stop()
+	p.stopCounting()
+	if p.bond != nil {
+		p.bond.stop()
 	}
 	clearLog()
 	if err := errno(C.dpdk_port_stop(p.id)); err != nil {
 		return portError(p.name, "stop: %w", why(err))
 	}
 	return nil
+}
+
+// stopCounting reads the kernel's counters a last time.
+func (p *Port) stopCounting() {
+	if p.missed != nil {
+		p.missed.stop()
+	}
+	if p.dropped != nil {
+		p.dropped.stop()
+	}
 }
 
 // Close stops the port and takes the device away; the mbufs that the PMD held go back to their pool.
@@ -315,6 +337,10 @@ func (p *Port) Close() error {
 }
 
 func (p *Port) unplug() error {
+	if p.bond != nil {
+		p.closed = true
+		return p.bond.close()
+	}
 	hotplug.Lock()
 	defer hotplug.Unlock()
 	return p.unplugLocked()

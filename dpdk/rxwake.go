@@ -25,18 +25,20 @@ var ErrNoRxWake = errors.New("its driver wakes nobody when frames come")
 
 // An RxWake wakes a thread that sleeps until frames come to a queue.
 type RxWake struct {
-	FD    int  // for epoll(7), edge-triggered; -1: nothing comes
-	Armed bool // only after rte_eth_dev_rx_intr_enable(3)
+	FDs   []int // for epoll(7), edge-triggered, one for each link; none: nothing comes
+	Armed bool  // only after rte_eth_dev_rx_intr_enable(3)
 }
 
-// RxWake returns what wakes a thread that waits for frames of a queue. The descriptor is the PMD's, and valid until the
+// RxWake returns what wakes a thread that waits for frames of a queue. The descriptors are the PMD's, and valid until the
 // port is stopped. The port must have been started.
 func (p *Port) RxWake(queue int) (RxWake, error) {
 	switch {
+	case p.bond != nil:
+		return p.bond.rxWake(queue)
 	case p.plan.waits:
-		return RxWake{FD: -1}, nil
+		return RxWake{}, nil
 	case p.plan.rxWakes == rxWakesBySockets && queue < len(p.sockets):
-		return RxWake{FD: p.sockets[queue]}, nil
+		return RxWake{FDs: p.sockets[queue : queue+1]}, nil
 	case p.plan.rxWakes != rxWakesByInterrupt:
 		return RxWake{}, portError(p.name, "%w", ErrNoRxWake)
 	}
@@ -45,7 +47,7 @@ func (p *Port) RxWake(queue int) (RxWake, error) {
 	if err := errno(min(fd, 0)); err != nil {
 		return RxWake{}, portError(p.name, "%w: Rx interrupt of queue %d: %w", ErrNoRxWake, queue, err)
 	}
-	return RxWake{FD: int(fd), Armed: bool(armed)}, nil
+	return RxWake{FDs: []int{int(fd)}, Armed: bool(armed)}, nil
 }
 
 // socketsOpened returns the packet sockets that the PMD has just opened, by queue.

@@ -23,8 +23,10 @@ func sleeping(t *testing.T, p *Port, queue int) (woken func(ms int) bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(epoll) })
-	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, r.FD, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}); err != nil {
-		t.Fatal(err)
+	for _, fd := range r.FDs {
+		if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return func(ms int) bool {
 		n, err := unix.EpollWait(epoll, make([]unix.EpollEvent, 1), ms)

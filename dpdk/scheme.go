@@ -46,11 +46,13 @@ const (
 	formTap      = "tap:NEW-INTERFACE[,remote=INTERFACE]"
 	formMemif    = "memif:SOCKET[,role=server|client][,id=N]"
 	formPcap     = "pcap:IN-FILE[,OUT-FILE]"
+	formBond     = "bond:active-backup|lacp,PORT,PORT[,PORT…]"
 )
 
 var (
 	schemeMlx5 = scheme{"mlx5", formMlx5, "net_mlx5", planMlx5}
 	schemeRing = scheme{"ring", "ring", "net_ring", planRing}
+	schemeBond = scheme{"bond", formBond, "net_bond", planBond}
 )
 
 var schemes = []*scheme{
@@ -61,6 +63,7 @@ var schemes = []*scheme{
 	&schemeRing,
 	{"null", "null[:FRAME-BYTES]", "net_null", planNull},
 	{"pcap", formPcap, "net_pcap", planPcap},
+	&schemeBond,
 }
 
 // parsePortName splits a port name into its scheme and the rest.

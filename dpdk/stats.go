@@ -22,6 +22,9 @@ type Stats struct {
 
 // Stats reads the counters.
 func (p *Port) Stats() (Stats, error) {
+	if p.bond != nil {
+		return p.bond.stats()
+	}
 	var s C.struct_dpdk_port_stats
 	if err := errno(C.dpdk_port_stats(p.id, &s)); err != nil {
 		return Stats{}, portError(p.name, "statistics: %w", err)

@@ -29,11 +29,17 @@ enum {
 	IB_SEND_SOLICITED = 2, /* BTH.SE */
 	IB_SEND_GRH = 4,       /* the address handle has a GRH: always so for multicast */
 	IB_SEND_FECN = 8,      /* the message met congestion; a port that cannot tell the HCA ignores this */
+	IB_SEND_IMM_QPN = 16,  /* imm is the sending QP's QPN: for a port that has several for one (ibside/multipath) */
 
 	IB_RECV_IMM = 1, /* imm is valid */
 	IB_RECV_GRH = 2, /* the 40 bytes hold a network header */
 	IB_RECV_SOLICITED = 4,
 	IB_RECV_FECN = 8, /* BTH.FECN was set; never seen by verbs */
+
+	/* Of several ports (ibside/multipath). What has one of the first two is to be dropped. */
+	IB_RECV_STANDBY = 16,   /* its group is taken from another port */
+	IB_RECV_DUPLICATE = 32, /* another port has brought it */
+	IB_RECV_PORT_SHIFT = 6, /* the upper bits: the port that it came by */
 };
 
 /* What an address handle contains: where on the subnet a message goes. Filled by the worker per

@@ -13,11 +13,13 @@
 #include "lookup.h"
 #include "mirror/mirror.h"
 #include "byteorder.h"
+#include "segment.h"
 #include "worker.h"
 
 /* A packet that parse.c has parsed. */
 struct packet {
 	struct rte_mbuf *mbuf;
+	const struct segment *segment;
 	const uint8_t *payload;
 	const uint8_t *transport; /* BTH */
 	uint32_t transport_len;   /* from the BTH up to the ICRC, bytes */

@@ -33,11 +33,9 @@ const (
 // DatapathConfig is the configuration that all workers share. Only its Policy changes while they run.
 type DatapathConfig struct {
 	MAC      [6]byte // the Ethernet port's
-	VLAN     uint16  // of the RoCE side; 0: untagged
+	Segment          // the first, number 0
+	More     []Segment
 	RoCEPKey ib.PKey
-	RoCEMTU  int   // largest payload towards RoCE, bytes
-	Versions uint8 // V1 | V2
-	TTL      uint8 // for packets without a usable hop limit
 
 	// RewriteImm: a unicast immediate equal to its sender's QPN becomes the proxy QP's (udaddy and mckey
 	// carry their QPN there). Groups have a flag of their own.
@@ -53,10 +51,25 @@ type DatapathConfig struct {
 	// Lcore is a worker's, on whose NUMA node that is which all workers read; 0: anywhere.
 	Lcore uint
 
-	Addresses []netip.Prefix // the bridge's own, with their subnets
-
 	Policy
 }
+
+// A Segment is a VLAN of the Ethernet port, with what is its own.
+type Segment struct {
+	VLAN     uint16 // 0: untagged
+	RoCEMTU  int    // largest payload towards RoCE, bytes
+	Versions uint8  // V1 | V2
+	TTL      uint8  // for packets without a usable hop limit
+
+	Addresses []netip.Prefix // the bridge's own, with their subnets
+
+	// Bound: messages cross to and from nodes and groups of this Partition only. Else they do of all.
+	Bound     bool
+	Partition uint8
+}
+
+// maxSegments is how many segments there can be.
+const maxSegments = C.MAX_SEGMENTS
 
 // A Datapath is what all workers share, and the list of them.
 type Datapath struct {
@@ -122,34 +135,75 @@ func prefixOf(p netip.Prefix) C.struct_prefix {
 }
 
 func (cfg *DatapathConfig) validate() error {
-	switch {
-	case len(cfg.Addresses) > C.MAX_ADDRESSES:
-		return fmt.Errorf("lcore: %d addresses of the bridge are too many; give at most %d", len(cfg.Addresses), C.MAX_ADDRESSES)
-	case cfg.RoCEMTU > MaxPayload:
-		return fmt.Errorf("lcore: an MTU of %d bytes is more than InfiniBand's largest, %d", cfg.RoCEMTU, MaxPayload)
+	all := cfg.segments()
+	if len(all) > maxSegments {
+		return fmt.Errorf("lcore: %d segments are too many; give at most %d", len(all), maxSegments)
+	}
+	vlans := map[uint16]bool{}
+	for i := range all {
+		if err := all[i].validate(); err != nil {
+			return err
+		}
+		if vlans[all[i].VLAN] {
+			return fmt.Errorf("lcore: VLAN %d is that of two segments; give each its own", all[i].VLAN)
+		}
+		vlans[all[i].VLAN] = true
 	}
 	return cfg.Policy.Validate()
 }
 
+func (s *Segment) validate() error {
+	switch {
+	case len(s.Addresses) > C.MAX_ADDRESSES:
+		return fmt.Errorf("lcore: %d addresses of the bridge are too many; give at most %d", len(s.Addresses), C.MAX_ADDRESSES)
+	case s.RoCEMTU > MaxPayload:
+		return fmt.Errorf("lcore: an MTU of %d bytes is more than InfiniBand's largest, %d", s.RoCEMTU, MaxPayload)
+	case s.VLAN > maxVLAN:
+		return fmt.Errorf("lcore: VLAN %d is not possible; use 1 to %d, or 0 for untagged", s.VLAN, maxVLAN)
+	case s.Bound && s.Partition >= C.MAX_PARTITIONS:
+		return fmt.Errorf("lcore: partition %d is not possible; use 0 to %d", s.Partition, C.MAX_PARTITIONS-1)
+	}
+	return nil
+}
+
+const maxVLAN = 4094 // 4095 is reserved (IEEE 802.1Q)
+
+// segments are all, by number.
+func (cfg *DatapathConfig) segments() []Segment {
+	return append([]Segment{cfg.Segment}, cfg.More...)
+}
+
 func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
 	dp.mac = mac48(cfg.MAC)
-	dp.vlan = C.uint16_t(cfg.VLAN)
 	dp.roce_pkey = C.uint16_t(cfg.RoCEPKey)
-	dp.roce_mtu = C.uint16_t(cfg.RoCEMTU)
-	dp.versions = C.uint8_t(cfg.Versions)
-	dp.ttl = C.uint8_t(cfg.TTL)
 	dp.rewrite_imm = C.bool(cfg.RewriteImm)
 	dp.ib_is_ethernet = C.bool(cfg.IBIsEthernet)
 	dp.learn = C.bool(cfg.LearnNodes)
 	dp.idle = C.uint8_t(cfg.Idle)
 	dp.confine = C.bool(cfg.Confine)
-	dp.addresses = C.uint8_t(len(cfg.Addresses))
-	for i, p := range cfg.Addresses {
-		dp.address[i] = mapped(p.Addr())
-		address, broadcast := own4(p)
-		dp.own4[i].address, dp.own4[i].broadcast = C.uint32_t(address), C.uint32_t(broadcast)
+	all := cfg.segments()
+	dp.segments = C.uint8_t(len(all))
+	for i := range all {
+		all[i].fill(&dp.segment[i])
 	}
-	dp.own_ip4, dp.own_ip6 = firstOf(cfg.Addresses, netip.Addr.Is4), firstOf(cfg.Addresses, netip.Addr.Is6)
+}
+
+func (s *Segment) fill(c *C.struct_segment) {
+	c.vlan = C.uint16_t(s.VLAN)
+	c.roce_mtu = C.uint16_t(s.RoCEMTU)
+	c.versions = C.uint8_t(s.Versions)
+	c.ttl = C.uint8_t(s.TTL)
+	c.partition = C.PARTITION_ANY
+	if s.Bound {
+		c.partition = C.uint8_t(s.Partition)
+	}
+	c.addresses = C.uint8_t(len(s.Addresses))
+	for i, p := range s.Addresses {
+		c.address[i] = mapped(p.Addr())
+		address, broadcast := own4(p)
+		c.own4[i].address, c.own4[i].broadcast = C.uint32_t(address), C.uint32_t(broadcast)
+	}
+	c.own_ip4, c.own_ip6 = firstOf(s.Addresses, netip.Addr.Is4), firstOf(s.Addresses, netip.Addr.Is6)
 }
 
 // Counters returns the sum over all workers and of the pending packets that management dropped. It is exact only while

@@ -131,7 +131,7 @@ func (j *judged) equal(o *judged) bool {
 func (j judged) String() string { return fmt.Sprintf("drops %v, sent %+v", j.drops, j.sent) }
 
 // compare runs a batch through both. When they differ, it finds the frames at which they do.
-func compare(t *testing.T, s *rig, r *reference, frames [][]byte) {
+func compare(t *testing.T, s *rig, r interface{ judge([][]byte) judged }, frames [][]byte) {
 	t.Helper()
 	if c, model := s.judge(frames), r.judge(frames); c.equal(&model) {
 		return
@@ -248,7 +248,7 @@ func TestDifferentialFromIB(t *testing.T) {
 			w := smallFixture().with(x.change)
 			s, r, g := newRig(t, w), newReference(w), newGenerator(w, seed, uint64(i))
 			for range n / differentialBatch {
-				compareFromIB(t, s, r, g)
+				compareFromIB(t, s, r, g.message)
 				if t.Failed() {
 					break
 				}
@@ -262,7 +262,9 @@ func TestDifferentialFromIB(t *testing.T) {
 	}
 }
 
-func compareFromIB(t *testing.T, s *rig, r *reference, g *generator) {
+func compareFromIB(t *testing.T, s *rig, r interface {
+	fromIB(*message) ([]byte, string)
+}, draw func() message) {
 	t.Helper()
 	before := s.counters(lcore.IBToRoCE)
 	msgs := make([]message, differentialBatch)
@@ -270,7 +272,7 @@ func compareFromIB(t *testing.T, s *rig, r *reference, g *generator) {
 	var frames [][]byte
 	var sent []int // the index of the frame of each message
 	for i := range msgs {
-		msgs[i] = g.message()
+		msgs[i] = draw()
 		f, why := r.fromIB(&msgs[i])
 		if why == "" {
 			frames, sent = append(frames, f), append(sent, i)

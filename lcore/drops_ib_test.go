@@ -15,6 +15,11 @@ func bridgeUnknown(w *fixture) { w.config.BridgeUnknown = true }
 // staleLIDs is after an event upon which the subnet may have given LIDs to others.
 func staleLIDs(w *fixture) { w.nodes[0].LIDs = tables.LIDsStale }
 
+// otherPartition binds the segment to a partition that the node is not in.
+func otherPartition(w *fixture) {
+	w.config.Bound, w.nodes[0].Partition = true, 3
+}
+
 // nodeByIPv4 adds a node whose GID is IPv4-mapped, as RoCE devices have it.
 func nodeByIPv4(w *fixture) {
 	anEthernetPort(w)
@@ -27,6 +32,8 @@ var rdmaNode = inIPv4(netip.MustParseAddr("10.20.0.20"), netip.MustParseAddr("10
 
 // ibCases are about messages from the IB port, in the order of the checks.
 var ibCases = []ibCase{
+	{"from a node of another partition", "wrong_partition", received(), otherPartition},
+	{"from a node of the segment's partition", "", received(fromNode(node4GID, node4LID)), otherPartition},
 	{"a message", "", received(), nil},
 	{"no GRH", "", received(noGRH), nil},
 	{"from QP 0", "srcqp", received(func(m *message) { m.SrcQP = 0 }), nil},

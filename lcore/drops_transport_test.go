@@ -140,6 +140,9 @@ func fromNewcomer(ip netip.Addr) func(*roce.Packet) {
 
 // policyCases are about checks against the tables.
 var policyCases = []roceCase{
+	{"to another RoCE host", "same_side", v4(fromNewcomer(newcomerIP), dest(hostIP.String())), nil},
+	{"to a node of another partition", "wrong_partition", v4(), otherPartition},
+	{"to a node of the segment's partition", "", v4(dest("10.10.0.4")), otherPartition},
 	{"to nobody", "node_unknown", v4(dest("10.10.0.77")), nil},
 	{"to nobody, IPv6", "node_unknown", v6(dest("2001:db8::77")), nil},
 	{"to the bridge itself", "node_unknown", v4(dest("10.10.0.254")), nil},

@@ -62,6 +62,9 @@ var wayCases = []wayCase{
 	}},
 	{"a completion of 39 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBCut(received(), 39) }},
 	{"a completion of 0 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBCut(received(), 0) }},
+	{"by a port that is not the active one", "standby_port", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBMarked(received(toGroup(mgidOf(group4))), 16) }},
+	{"by another port before", "duplicate", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBMarked(received(toGroup(mgidOf(group4))), 32) }},
+	{"by a port that is not the active one, and congested", "standby_port", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBMarked(received(toGroup(mgidOf(group4))), 16|8) }},
 	{"the IB port full", "ib_full", lcore.RoCEToIB, 3, nil, func(s *rig) {
 		s.fromRoCE(repeat(v4(), rigRing)...)
 		s.fromRoCE(repeat(v4(), 3)...)

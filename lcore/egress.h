@@ -28,6 +28,7 @@ struct egress {
 struct route {
 	const uint8_t *src_ip; /* 16 bytes */
 	const struct roce_peer *to;
+	const struct segment *segment;
 	uint8_t version;
 	bool six; /* goes out as IPv6 */
 };

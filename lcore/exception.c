@@ -8,17 +8,27 @@
 unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned i)
 {
 	const struct node_entry *n = b->lookup.to_entry[i];
+	const struct segment *s = &dp->segment[segment_of_key(&b->lookup.from[i])];
+	if (s->partition != PARTITION_ANY)
+		return s->partition;
 	uint8_t partition = table_partition_of(n);
 	return partition == PARTITION_HEARD ? table_heard_in(dp->tables, n->id) : partition;
 }
 
-const struct proxy_qp_entry *find_in_partition(const struct datapath *dp, const struct burst *b, unsigned i,
-					       unsigned partition)
+enum drop find_in_partition(const struct datapath *dp, const struct burst *b, unsigned i,
+			    const struct proxy_qp_entry **proxy_qp)
 {
 	const struct table *t = &dp->tables->proxy_qps;
+	const struct segment *s = &dp->segment[segment_of_key(&b->lookup.from[i])];
 	struct table_key k = b->lookup.from[i];
-	k.number |= (uint64_t)partition << PARTITION_SHIFT;
-	return table_find(t, table_hash(t, &k), &k);
+	if (!segment_reaches(s, table_partition_of(b->lookup.to_entry[i])))
+		return DROP_wrong_partition;
+	unsigned partition = partition_of(dp, b, i);
+	if (partition == partition_of_key(&k))
+		return PASS;
+	k.number |= (uint64_t)partition << PARTITION_SHIFT; /* where it is 0: the segment reaches any */
+	*proxy_qp = table_find(t, table_hash(t, &k), &k);
+	return PASS;
 }
 
 bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m, uint32_t what,
@@ -57,12 +67,19 @@ static bool in_prefix(const struct prefix *f, const uint8_t *addr)
 	return rest == 0 || ((f->addr[whole] ^ addr[whole]) >> (8 - rest)) == 0;
 }
 
+/* Whether an address is that of a node that a segment reaches. */
+static bool is_nodes(const struct datapath *dp, const struct segment *s, struct table_key k)
+{
+	k.number = 0;
+	const struct node_entry *n = table_find(&dp->tables->nodes, table_hash(&dp->tables->nodes, &k), &k);
+	return n && segment_reaches(s, n->partition);
+}
+
 /* Whether a source without a proxy QP may have one. */
 static enum drop check_new_source(const struct worker *w, struct table_key k)
 {
 	const struct datapath *dp = w->datapath;
-	k.number = 0;
-	if (table_find(&dp->tables->nodes, table_hash(&dp->tables->nodes, &k), &k))
+	if (is_nodes(dp, &dp->segment[segment_of_key(&k)], k))
 		return DROP_loop_bridge; /* an IB node's address on Ethernet: a bridge has sent this */
 	const struct allow *allow = __atomic_load_n(&dp->allow, __ATOMIC_ACQUIRE);
 	for (unsigned i = 0; i < allow->n; i++)
@@ -134,6 +151,18 @@ static void drop_and_ask(struct worker *w, enum drop d, const struct burst *b, u
 	free_or_ask(w, PUNT_NODE, &b->lookup.to[i], stranger(&b->lookup.from[i]), m);
 }
 
+/* Whether a packet to an address that is no node's is for a RoCE host, of whatever segment. */
+static bool is_for_roce(const struct datapath *dp, struct table_key k)
+{
+	const struct table *hosts = &dp->tables->hosts;
+	for (unsigned i = 0; i < dp->segments; i++) {
+		k.number = dp->segment[i].group_key;
+		if (table_find(hosts, table_hash(hosts, &k), &k))
+			return true;
+	}
+	return false;
+}
+
 void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, bool requeued)
 {
 	const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
@@ -149,6 +178,8 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 		d = requeued ? DROP_src_refused : punt_moved(w, m, proxy_qp);
 	else if (!d)
 		d = requeued ? DROP_proxy_qp_unknown : punt_for_proxy_qp(w, b, i);
+	if (d == DROP_node_unknown && is_for_roce(w->datapath, b->lookup.to[i]))
+		d = DROP_same_side;
 	if (d && is_unknown(w, d))
 		drop_and_ask(w, d, b, i, m);
 	else if (d)

@@ -65,10 +65,11 @@ static inline bool matches(mismatch_bits m)
 #endif
 
 /* Zero when the source MAC address is neither zero nor our own, and VLAN tag and EtherType are right. */
-static inline uint64_t wrong_ethernet(const struct datapath *dp, const uint8_t *eth, uint64_t type)
+static inline uint64_t wrong_ethernet(const struct datapath *dp, const struct segment *s, const uint8_t *eth,
+				      uint64_t type)
 {
 	uint64_t src = load64(eth + 4) >> 16;
-	return ((load64(eth + dp->l2_len - 8) & dp->l2_mask) ^ type) | (src == 0) | (src == dp->fastpath_mac);
+	return ((load64(eth + s->l2_len - 8) & s->l2_mask) ^ type) | (src == 0) | (src == dp->fastpath_mac);
 }
 
 /* The checksum is right when the sum of the header's words is a multiple of 0xffff. A number is a multiple of an odd
@@ -83,6 +84,7 @@ static inline bool fastpath_checksum(const uint8_t *ip)
 
 /* Where fastpath() stores its results. */
 struct fastpath_place {
+	const struct segment *segment;
 	struct ib_send *send;
 	struct trim *trim;
 	struct icrc_job *icrc;
@@ -106,8 +108,8 @@ static inline bool fastpath_transport(const struct fastpath_place *p, const uint
 	p->trim->headers = (uint16_t)(at + 8 + headers);
 	p->trim->payload_len = (uint16_t)payload;
 	p->trim->fastpath = true;
-	p->from->number = be32(bth + 16) & 0xffffff;
-	p->to->number = 0;
+	p->from->number = (be32(bth + 16) & 0xffffff) | p->segment->from_key;
+	p->to->number = group ? p->segment->group_key : 0;
 	*p->to_group = group;
 	return (payload >= 0) & (dest >= 2) & (group == (dest == 0xffffff));
 }
@@ -118,14 +120,14 @@ _Static_assert(IB_SEND_IMM == 1 && IB_SEND_SOLICITED == 2 && IB_SEND_FECN == 8,
 static inline bool fastpath_ipv4(const struct datapath *dp, const uint8_t *eth, uint32_t room,
 				 const struct fastpath_place *p)
 {
-	const uint8_t *ip = eth + dp->l2_len, *udp = ip + FASTPATH_IPV4;
+	const uint8_t *ip = eth + p->segment->l2_len, *udp = ip + FASTPATH_IPV4;
 	uint32_t dst = load32(ip + 16), total = be16(ip + 2);
 	bool group = (dst & 0xf0) == 0xe0;
 	mismatch_bits bad = any_of(any_of(mismatch(ip, &dp->fastpath_ipv4), mismatch(udp, &dp->fastpath_udp)),
 				   any_of(mismatch(udp + 16, &dp->fastpath_deth),
 					  mismatch(eth, group ? &dp->fastpath_group4 : &dp->fastpath_own)));
-	uint64_t wrong = wrong_ethernet(dp, eth, dp->l2_ipv4) | total % 4 | (be16(udp + 4) ^ (total - FASTPATH_IPV4)) |
-			 (ip[8] == 0) |
+	uint64_t wrong = wrong_ethernet(dp, p->segment, eth, p->segment->l2_ipv4) | total % 4 |
+			 (be16(udp + 4) ^ (total - FASTPATH_IPV4)) | (ip[8] == 0) |
 			 (total - (FASTPATH_IPV4 + FASTPATH_MIN) > room - (FASTPATH_IPV4 + FASTPATH_MIN));
 	if (unlikely(!matches(bad) || wrong || !fastpath_checksum(ip)))
 		return false;
@@ -135,22 +137,23 @@ static inline bool fastpath_ipv4(const struct datapath *dp, const uint8_t *eth, 
 	key_ipv4(p->from, load32(ip + 12));
 	key_ipv4(p->to, dst);
 	*p->icrc = (struct icrc_job){.p = ip, .len = total - 4, .kind = ICRC_IPV4};
-	return fastpath_transport(p, eth, dp->l2_len + FASTPATH_IPV4, total - FASTPATH_IPV4, group, (ip[1] & 3) == 3);
+	return fastpath_transport(p, eth, p->segment->l2_len + FASTPATH_IPV4, total - FASTPATH_IPV4, group,
+				  (ip[1] & 3) == 3);
 }
 
 /* An address whose first 64 bits are zero is IPv4-mapped or invalid: parse.c decides. */
 static inline bool fastpath_ipv6(const struct datapath *dp, const uint8_t *eth, uint32_t room,
 				 const struct fastpath_place *p)
 {
-	const uint8_t *ip = eth + dp->l2_len, *udp = ip + FASTPATH_IPV6;
+	const uint8_t *ip = eth + p->segment->l2_len, *udp = ip + FASTPATH_IPV6;
 	if (unlikely(room < FASTPATH_IPV6 + FASTPATH_MIN))
 		return false;
 	bool group = ip[24] == 0xff;
 	mismatch_bits bad = any_of(any_of(mismatch(udp, &dp->fastpath_udp), mismatch(udp + 16, &dp->fastpath_deth)),
 				   mismatch(eth, group ? &dp->fastpath_group6 : &dp->fastpath_own));
 	uint32_t len = be16(ip + 4);
-	uint64_t wrong = wrong_ethernet(dp, eth, dp->l2_ipv6) | len % 4 | (be16(udp + 4) ^ len) | (ip[7] == 0) |
-			 (load64(ip + 8) == 0) | (load64(ip + 24) == 0) |
+	uint64_t wrong = wrong_ethernet(dp, p->segment, eth, p->segment->l2_ipv6) | len % 4 | (be16(udp + 4) ^ len) |
+			 (ip[7] == 0) | (load64(ip + 8) == 0) | (load64(ip + 24) == 0) |
 			 ((load64(ip) & UINT64_C(0x00ff0000000000f0)) ^ UINT64_C(0x0011000000000060)) |
 			 (len - FASTPATH_MIN > room - (FASTPATH_IPV6 + FASTPATH_MIN));
 	if (unlikely(!matches(bad) || wrong))
@@ -161,24 +164,25 @@ static inline bool fastpath_ipv6(const struct datapath *dp, const uint8_t *eth, 
 	memcpy(p->from->addr, ip + 8, 16);
 	memcpy(p->to->addr, ip + 24, 16);
 	*p->icrc = (struct icrc_job){.p = ip, .len = FASTPATH_IPV6 + len - 4, .kind = ICRC_IPV6};
-	return fastpath_transport(p, eth, dp->l2_len + FASTPATH_IPV6, len, group, (ip[1] >> 4 & 3) == 3);
+	return fastpath_transport(p, eth, p->segment->l2_len + FASTPATH_IPV6, len, group, (ip[1] >> 4 & 3) == 3);
 }
 
 /* Parses a frame into place i of the burst; false: it needs parse.c. */
 static inline bool fastpath(const struct datapath *dp, struct rte_mbuf *m, struct burst *b, unsigned i)
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
-	const struct fastpath_place p = {.send = &b->send[i],
+	const struct fastpath_place p = {.segment = segment_of_frame(dp, eth, m->data_len),
+					 .send = &b->send[i],
 					 .trim = &b->trim[i],
 					 .icrc = &b->icrc[i],
 					 .from = &b->lookup.from[i],
 					 .to = &b->lookup.to[i],
 					 .to_group = &b->lookup.to_group[i]};
 	p.send->mbuf = m;
-	if (unlikely(m->data_len < dp->l2_len + FASTPATH_IPV4 + FASTPATH_MIN || m->nb_segs != 1))
+	if (unlikely(m->data_len < p.segment->l2_len + FASTPATH_IPV4 + FASTPATH_MIN || m->nb_segs != 1))
 		return false;
-	uint32_t room = m->data_len - dp->l2_len;
-	return eth[dp->l2_len] == 0x45 ? fastpath_ipv4(dp, eth, room, &p) : fastpath_ipv6(dp, eth, room, &p);
+	uint32_t room = m->data_len - p.segment->l2_len;
+	return eth[p.segment->l2_len] == 0x45 ? fastpath_ipv4(dp, eth, room, &p) : fastpath_ipv6(dp, eth, room, &p);
 }
 
 #endif

@@ -22,6 +22,7 @@ type fixture struct {
 	proxyQPs []tables.ProxyQP
 	nodes    []tables.Node
 	groups   []tables.Group
+	second   *fixture // the second segment: its hosts, proxy QPs and groups; nil: there is one
 }
 
 // The addresses of the worked examples: host 1 sends to node 2 through a bridge that has node 2's MAC address on
@@ -112,10 +113,9 @@ func mgidOf(group netip.Addr) ib.GID { return ib.MGIDRDMACM(group, ib.PKeyDefaul
 // smallFixture is one RoCE host, which uses IPv4, IPv6 and RoCEv1, some nodes, and the groups.
 func smallFixture() *fixture {
 	w := &fixture{config: lcore.DatapathConfig{
-		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault,
-		RoCEMTU: 4096, Versions: lcore.V1 | lcore.V2, TTL: 64, RewriteImm: true,
-		Addresses: []netip.Prefix{bridgeIP, bridgeIP6},
-		Policy:    lcore.Policy{Allow: []netip.Prefix{bridgeIP.Masked(), bridgeIP6.Masked(), localNet}},
+		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault, RewriteImm: true,
+		Segment: lcore.Segment{RoCEMTU: 4096, Versions: lcore.V1 | lcore.V2, TTL: 64, Addresses: []netip.Prefix{bridgeIP, bridgeIP6}},
+		Policy:  lcore.Policy{Allow: []netip.Prefix{bridgeIP.Masked(), bridgeIP6.Masked(), localNet}},
 	}}
 	w.own = tables.Own{LID: bridgeLID, LMC: 1, GIDs: []ib.GID{bridgeGID, aliasGID}}
 	for sl := range w.config.DSCPOfSL {
@@ -201,6 +201,20 @@ func (w *fixture) populate(t *tables.Tables) error {
 	if err := t.Nodes.SetOwn(w.own); err != nil {
 		return err
 	}
+	for _, n := range w.nodes {
+		if _, err := t.Nodes.Put(n); err != nil {
+			return err
+		}
+	}
+	if w.second != nil {
+		if err := w.second.populateSegment(t.In(1)); err != nil {
+			return err
+		}
+	}
+	return w.populateSegment(t.In(0))
+}
+
+func (w *fixture) populateSegment(t *tables.Segment) error {
 	for _, h := range w.hosts {
 		if _, err := t.Hosts.Put(h); err != nil {
 			return err
@@ -208,11 +222,6 @@ func (w *fixture) populate(t *tables.Tables) error {
 	}
 	for _, s := range w.proxyQPs {
 		if _, err := t.ProxyQPs.Put(s); err != nil {
-			return err
-		}
-	}
-	for _, n := range w.nodes {
-		if _, err := t.Nodes.Put(n); err != nil {
 			return err
 		}
 	}

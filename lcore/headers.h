@@ -41,9 +41,9 @@ static inline uint32_t port_of(uint32_t flow)
 
 /* Without a network header only the service level is known: it becomes the DSCP. Hop limits
  * below 2 say "this subnet only" on InfiniBand, where the bridge is not a hop; they become the default. */
-static inline struct inherited inherit(const struct datapath *dp, const struct message *msg)
+static inline struct inherited inherit(const struct datapath *dp, const struct message *msg, const struct route *r)
 {
-	struct inherited in = {.hop_limit = dp->ttl, .flow_label = 0};
+	struct inherited in = {.hop_limit = r->segment->ttl, .flow_label = 0};
 	const uint8_t *area = area_of(msg);
 	uint8_t hops = 0;
 	if (likely(msg->header == HEADER_GRH)) {
@@ -163,7 +163,7 @@ static inline struct icrc_job write_headers(struct worker *w, const struct messa
 	const struct datapath *dp = w->datapath;
 	const struct ib_recv *recv = msg->recv;
 	struct rte_mbuf *m = recv->mbuf;
-	struct inherited in = inherit(dp, msg);
+	struct inherited in = inherit(dp, msg, r);
 	uint8_t *transport = msg->payload, *end = transport + msg->payload_len;
 	uint64_t pad = -msg->payload_len & 3u, bth = dp->bth | pad << 44;
 	uint32_t udp_len = UDP_LEN + UD_LEN + ICRC_LEN + msg->payload_len + (uint32_t)pad;
@@ -218,7 +218,7 @@ static __rte_noinline struct icrc_job write_datagram(const struct datapath *dp, 
 						     struct route r)
 {
 	struct rte_mbuf *m = msg->recv->mbuf;
-	struct inherited in = inherit(dp, msg);
+	struct inherited in = inherit(dp, msg, &r);
 	in.hop_limit = (uint8_t)r.to->qkey;
 	uint8_t *frame = put_ethernet(put_plain(msg, &r, &in), dp, r.to, r.six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
 	uint8_t *end = msg->payload + msg->payload_len;

@@ -106,6 +106,15 @@ static inline enum drop take_one(const struct datapath *dp, const struct ib_recv
 	return classify(dp, msg, area_of(msg));
 }
 
+/* Returns the reason to drop a message that a port of several marked. */
+static enum drop marked(struct direction_counters *c, uint8_t flags)
+{
+	if (flags & (IB_RECV_STANDBY | IB_RECV_DUPLICATE))
+		return flags & IB_RECV_STANDBY ? DROP_standby_port : DROP_duplicate;
+	c->events[EVENT_ECN_CE]++;
+	return PASS;
+}
+
 static void take(struct worker *w, struct egress *e, const struct ib_recv *r, unsigned n)
 {
 	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
@@ -118,19 +127,20 @@ static void take(struct worker *w, struct egress *e, const struct ib_recv *r, un
 	e->lookup.groups = 0;
 	for (unsigned i = 0; i < n; i++) {
 		enum drop d = take_one(w->datapath, &r[i], &e->message[kept]);
+		if (unlikely(r[i].flags & (IB_RECV_FECN | IB_RECV_STANDBY | IB_RECV_DUPLICATE)) && likely(!d))
+			d = marked(c, r[i].flags);
 		if (unlikely(d)) {
 			drop_message(w, d, &r[i]);
 			continue;
 		}
-		if (unlikely(r[i].flags & IB_RECV_FECN))
-			c->events[EVENT_ECN_CE]++;
 		set_keys(&e->lookup, kept, &e->message[kept]);
 		kept++;
 	}
 	e->n = kept;
 }
 
-static inline enum drop route_to_group(const struct mgid_entry *m, struct message *msg, struct route *r)
+static inline enum drop route_to_group(const struct datapath *dp, const struct mgid_entry *m, struct message *msg,
+				       struct route *r)
 {
 	if (unlikely(!m))
 		return DROP_mc_unknown;
@@ -138,7 +148,8 @@ static inline enum drop route_to_group(const struct mgid_entry *m, struct messag
 		return DROP_mc_direction;
 	if (unlikely(msg->payload_len > m->mtu))
 		return DROP_mtu_exceeded;
-	msg->group = m->id;
+	msg->group = m->id & ((1u << GROUP_ID_BITS) - 1);
+	r->segment = &dp->segment[m->id >> GROUP_ID_BITS];
 	r->to = &m->peer;
 	r->version = m->version;
 	return PASS;
@@ -149,7 +160,8 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 {
 	if (unlikely(!s))
 		return DROP_proxy_qp_unknown;
-	if (unlikely(msg->payload_len > dp->roce_mtu))
+	r->segment = &dp->segment[s->segment];
+	if (unlikely(msg->payload_len > r->segment->roce_mtu))
 		return DROP_mtu_exceeded;
 	table_mark_used(dp->tables, &s->used);
 	r->to = &s->peer;
@@ -161,7 +173,7 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 static enum drop route_from_unknown(struct worker *w, struct route *r)
 {
 	const struct datapath *dp = w->datapath;
-	r->src_ip = r->six ? dp->own_ip6 : dp->own_ip4;
+	r->src_ip = r->six ? r->segment->own_ip6 : r->segment->own_ip4;
 	if (!__atomic_load_n(&dp->bridge_unknown, __ATOMIC_RELAXED))
 		return DROP_node_unknown;
 	if (is_zero(r->src_ip))
@@ -178,6 +190,8 @@ static inline enum drop route_from(struct worker *w, const struct source_entry *
 		return route_from_unknown(w, r);
 	if (unlikely(s->flags & NODE_BRIDGE))
 		return DROP_loop_bridge;
+	if (unlikely(!segment_reaches(r->segment, s->partition)))
+		return DROP_wrong_partition;
 	table_mark_used(w->datapath->tables, &s->used);
 	r->src_ip = r->six ? s->ip6 : s->ip4;
 	return unlikely(is_zero(r->src_ip)) ? DROP_node_no_ip : PASS;
@@ -185,7 +199,7 @@ static inline enum drop route_from(struct worker *w, const struct source_entry *
 
 static inline enum drop apply_group_actions(struct worker *w, const struct mgid_entry *m, const struct message *msg)
 {
-	return group_actions(w, m->flags, m->id, IB_TO_ROCE, msg->payload, msg->payload_len);
+	return group_actions(w, m->flags, msg->group, IB_TO_ROCE, msg->payload, msg->payload_len);
 }
 
 /* The partition that a message came in, by what it is for. */
@@ -209,7 +223,7 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	unsigned flags = source ? source->flags & (NODE_OWN | NODE_HEARD) : 0;
 	if (unlikely(flags & NODE_OWN))
 		return DROP_loop_self;
-	enum drop d = group ? route_to_group(to, msg, r) : route_to_proxy_qp(w->datapath, to, msg, r);
+	enum drop d = group ? route_to_group(w->datapath, to, msg, r) : route_to_proxy_qp(w->datapath, to, msg, r);
 	if (likely(!d))
 		d = route_from(w, source, r);
 	if (unlikely(flags) && likely(!d))

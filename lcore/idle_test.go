@@ -38,7 +38,7 @@ func startSleeper(t testing.TB, w *fixture) *sleeper {
 	}
 	t.Cleanup(func() { unix.Close(s.driver) })
 	if w.config.Idle == lcore.IdleInterrupt {
-		if err := s.workers[0].SetRxWake(dpdk.RxWake{FD: s.driver}); err != nil {
+		if err := s.workers[0].SetRxWake(dpdk.RxWake{FDs: []int{s.driver}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -34,9 +34,24 @@ func chain(first, second dpdk.Mbuf) {
 	a.pktLen += uint32(headOf(second).dataLen)
 }
 
-// fromIBCut delivers a message at the IB port whose completion says that it has n bytes, with the GRH area. A ring port
-// cannot do that, so the mbuf is cut in the ring. To know which mbuf that is, all others are taken first.
+// fromIBCut delivers a message at the IB port whose completion says that it has n bytes, with the GRH area.
 func (s *rig) fromIBCut(msg message, n int) {
+	s.t.Helper()
+	s.fromIBChanged(msg, func(h *mbufHead) { h.dataLen, h.pktLen = uint16(n), uint32(n) })
+}
+
+// fromIBMarked delivers a message that a port of several has marked, with flags of struct ib_recv.
+func (s *rig) fromIBMarked(msg message, flags uint8) {
+	s.t.Helper()
+	const flagsAt = 23 // in the private area, where a ring port has struct ib_recv
+	s.fromIBChanged(msg, func(h *mbufHead) {
+		*(*uint8)(unsafe.Add(unsafe.Pointer(h), 128+flagsAt)) |= flags
+	})
+}
+
+// fromIBChanged delivers a message as a ring port cannot, so the mbuf is changed in the ring. To know which mbuf that
+// is, all others are taken first.
+func (s *rig) fromIBChanged(msg message, change func(h *mbufHead)) {
 	s.t.Helper()
 	all := make([]dpdk.Mbuf, s.pool.Size()-s.pool.InUse())
 	for i := range all {
@@ -53,7 +68,7 @@ func (s *rig) fromIBCut(msg message, n int) {
 	if want := 40 + len(msg.Payload); int(h.dataLen) != want {
 		s.t.Fatalf("the mbuf of the message has %d bytes, want %d: is it another?", h.dataLen, want)
 	}
-	h.dataLen, h.pktLen = uint16(n), uint32(n)
+	change(h)
 	for _, m := range all[1:] {
 		m.Free()
 	}

@@ -53,6 +53,8 @@ type MirroredIB struct {
 	Imm              uint32
 	Solicited, FECN  bool
 	Source           uint8  // the port's number for the GID that it is sent from
+	Port             uint8  // of several, by which it was received
+	Ports            string // their names, also of those that it is sent by; filled in by package bridge; "": there is one
 	Area             []byte // the 40 bytes before a received payload; shorter when the completion was
 }
 

@@ -170,6 +170,7 @@ func mirroredOf(c *C.struct_mirrored_packet) MirroredPacket {
 	}
 	s.IB.SLID, s.IB.GRH = ib.LID(c.ib.lid), c.ib.flags&C.IB_RECV_GRH != 0
 	s.IB.FECN, s.IB.Solicited, s.IB.HasImm = c.ib.flags&C.IB_RECV_FECN != 0, c.ib.flags&C.IB_RECV_SOLICITED != 0, c.ib.flags&C.IB_RECV_IMM != 0
+	s.IB.Port = uint8(c.ib.flags >> C.IB_RECV_PORT_SHIFT & 3)
 	n := min(len(s.Data), C.IB_GRH_LEN)
 	s.IB.Area, s.Data = s.Data[:n:n], s.Data[n:]
 	s.Len -= min(s.Len, C.IB_GRH_LEN)

@@ -24,30 +24,30 @@ static bool is_loopback6(const uint8_t *ip6)
 	return memcmp(ip6, loopback, sizeof loopback) == 0;
 }
 
-static bool is_own4(const struct datapath *dp, const uint8_t *ip4)
+static bool is_own4(const struct segment *s, const uint8_t *ip4)
 {
 	uint32_t raw;
 	memcpy(&raw, ip4, sizeof raw);
-	for (unsigned i = 0; i < dp->addresses; i++)
-		if (dp->own4[i].address == raw)
+	for (unsigned i = 0; i < s->addresses; i++)
+		if (s->own4[i].address == raw)
 			return true;
 	return false;
 }
 
-static bool is_broadcast4(const struct datapath *dp, const uint8_t *ip4)
+static bool is_broadcast4(const struct segment *s, const uint8_t *ip4)
 {
 	uint32_t raw;
 	memcpy(&raw, ip4, sizeof raw);
-	for (unsigned i = 0; i < dp->addresses; i++)
-		if (dp->own4[i].broadcast == raw)
+	for (unsigned i = 0; i < s->addresses; i++)
+		if (s->own4[i].broadcast == raw)
 			return true;
 	return false;
 }
 
-static bool is_own(const struct datapath *dp, const uint8_t *addr16)
+static bool is_own(const struct segment *s, const uint8_t *addr16)
 {
-	for (unsigned i = 0; i < dp->addresses; i++)
-		if (memcmp(dp->address[i], addr16, 16) == 0)
+	for (unsigned i = 0; i < s->addresses; i++)
+		if (memcmp(s->address[i], addr16, 16) == 0)
 			return true;
 	return false;
 }
@@ -71,8 +71,9 @@ static void set_transport(struct packet *p, struct icrc_job *icrc, const uint8_t
 	p->transport = bth;
 	p->transport_len = len - ICRC_LEN;
 	bool deth = likely(len >= UD_LEN + ICRC_LEN);
-	p->from.number = deth ? be32(bth + BTH_LEN + 4) & 0xffffff : 0; /* the source QPN; no table has QPN 0 */
-	p->to.number = 0;
+	p->from.number = p->segment->from_key;
+	p->from.number |= deth ? be32(bth + BTH_LEN + 4) & 0xffffff : 0; /* the source QPN; no table has QPN 0 */
+	p->to.number = p->multicast ? p->segment->group_key : 0;
 	icrc->len = (uint32_t)(bth - icrc->p) + len - ICRC_LEN;
 }
 
@@ -84,7 +85,7 @@ static enum drop parse_udp(const struct datapath *dp, struct packet *p, struct i
 		return DROP_udp_len;
 	if (unlikely(be16(udp + 2) != ROCE_PORT))
 		return parse_plain(dp, p, icrc, udp, ip_payload);
-	if (unlikely(!(dp->versions & ROCE_V2)))
+	if (unlikely(!(p->segment->versions & ROCE_V2)))
 		return DROP_version_off;
 	uint32_t len = be16(udp + 4);
 	if (unlikely(len < MIN_UDP || len > ip_payload || len % 4 != 0))
@@ -103,13 +104,13 @@ static bool is_no_host4(const uint8_t *ip4)
 	return ip4[0] == 0 || ip4[0] == 127 || ip4[0] >= 224;
 }
 
-static enum drop check_source4(const struct datapath *dp, const uint8_t *ip)
+static enum drop check_source4(const struct segment *s, const uint8_t *ip)
 {
-	if (unlikely(is_no_host4(ip + 12) || is_broadcast4(dp, ip + 12)))
+	if (unlikely(is_no_host4(ip + 12) || is_broadcast4(s, ip + 12)))
 		return DROP_ip_badsrc;
 	if (unlikely(memcmp(ip + 12, ip + 16, 4) == 0))
 		return DROP_ip_badsrc;
-	return unlikely(is_own4(dp, ip + 12)) ? DROP_loop_self : PASS;
+	return unlikely(is_own4(s, ip + 12)) ? DROP_loop_self : PASS;
 }
 
 /* 224.0.0.0/24 never leaves its link (RFC 5771 §4). */
@@ -118,7 +119,7 @@ static bool is_control4(const uint8_t *ip4)
 	return ip4[0] == 224 && ip4[1] == 0 && ip4[2] == 0;
 }
 
-static enum drop check_dest4(const struct datapath *dp, struct packet *p, const uint8_t *ip)
+static enum drop check_dest4(struct packet *p, const uint8_t *ip)
 {
 	uint8_t a = ip[16];
 	p->multicast = (a & 0xf0) == 0xe0;
@@ -127,7 +128,7 @@ static enum drop check_dest4(const struct datapath *dp, struct packet *p, const 
 		return PASS;
 	if (unlikely(a == 0 || a == 127 || a >= 240))
 		return DROP_ip_baddst;
-	return unlikely(is_broadcast4(dp, ip + 16)) ? DROP_ip_baddst : PASS;
+	return unlikely(is_broadcast4(p->segment, ip + 16)) ? DROP_ip_baddst : PASS;
 }
 
 static unsigned parse_ipv4(const struct datapath *dp, struct packet *p, struct icrc_job *icrc, uint32_t len)
@@ -150,10 +151,10 @@ static unsigned parse_ipv4(const struct datapath *dp, struct packet *p, struct i
 		return DROP_ip_ttl;
 	set_mapped(&p->from, ip + 12);
 	set_mapped(&p->to, ip + 16);
-	enum drop d = check_source4(dp, ip);
+	enum drop d = check_source4(p->segment, ip);
 	if (unlikely(d))
 		return d;
-	d = check_dest4(dp, p, ip);
+	d = check_dest4(p, ip);
 	if (unlikely(d))
 		return d;
 	if (unlikely(ip[9] != PROTO_UDP))
@@ -189,11 +190,11 @@ static unsigned next_header6(const uint8_t *ip, uint32_t len)
 	}
 }
 
-static enum drop check_addresses6(const struct datapath *dp, struct packet *p, const uint8_t *src, const uint8_t *dst)
+static enum drop check_addresses6(struct packet *p, const uint8_t *src, const uint8_t *dst)
 {
 	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || is_ipv4(src) || memcmp(src, dst, 16) == 0))
 		return DROP_ip_badsrc;
-	if (unlikely(is_own(dp, src)))
+	if (unlikely(is_own(p->segment, src)))
 		return DROP_loop_self;
 	p->multicast = dst[0] == 0xff;
 	p->control_group = p->multicast && (dst[1] & 15) <= 2;
@@ -220,7 +221,7 @@ static unsigned parse_ipv6(const struct datapath *dp, struct packet *p, struct i
 		return DROP_ip_len;
 	if (unlikely(ip[7] == 0))
 		return DROP_ip_ttl;
-	enum drop d = check_addresses6(dp, p, ip + 8, ip + 24);
+	enum drop d = check_addresses6(p, ip + 8, ip + 24);
 	if (unlikely(d))
 		return d;
 	set_addr(&p->from, ip + 8);
@@ -232,13 +233,12 @@ static unsigned parse_ipv6(const struct datapath *dp, struct packet *p, struct i
 	return parse_udp(dp, p, icrc, ip + IPV6_LEN, payload);
 }
 
-static enum drop check_addresses_grh(const struct datapath *dp, struct packet *p, const uint8_t *src,
-				     const uint8_t *dst)
+static enum drop check_addresses_grh(struct packet *p, const uint8_t *src, const uint8_t *dst)
 {
-	bool no_host4 = is_ipv4(src) && (is_no_host4(src + 12) || is_broadcast4(dp, src + 12));
+	bool no_host4 = is_ipv4(src) && (is_no_host4(src + 12) || is_broadcast4(p->segment, src + 12));
 	if (unlikely(src[0] == 0xff || is_zero(src) || is_loopback6(src) || no_host4 || memcmp(src, dst, 16) == 0))
 		return DROP_ip_badsrc;
-	if (unlikely(is_own(dp, src)))
+	if (unlikely(is_own(p->segment, src)))
 		return DROP_loop_self;
 	if (unlikely(is_zero(dst)))
 		return DROP_ip_baddst;
@@ -247,10 +247,10 @@ static enum drop check_addresses_grh(const struct datapath *dp, struct packet *p
 	return PASS;
 }
 
-static unsigned parse_grh(const struct datapath *dp, struct packet *p, struct icrc_job *icrc, uint32_t len)
+static unsigned parse_grh(struct packet *p, struct icrc_job *icrc, uint32_t len)
 {
 	const uint8_t *grh = icrc->p;
-	if (unlikely(!(dp->versions & ROCE_V1)))
+	if (unlikely(!(p->segment->versions & ROCE_V1)))
 		return DROP_version_off;
 	if (unlikely(len < IB_GRH_LEN || grh[0] >> 4 != 6 || grh[6] != NEXT_BTH))
 		return DROP_grh_hdr;
@@ -258,7 +258,7 @@ static unsigned parse_grh(const struct datapath *dp, struct packet *p, struct ic
 	if (unlikely(payload < MIN_GRH_PAYLOAD || payload > len - IB_GRH_LEN || payload % 4 != 0))
 		return DROP_grh_len;
 	const uint8_t *dst = grh + 24;
-	enum drop d = check_addresses_grh(dp, p, grh + 8, dst);
+	enum drop d = check_addresses_grh(p, grh + 8, dst);
 	if (unlikely(d))
 		return d;
 	set_addr(&p->from, grh + 8);
@@ -287,9 +287,9 @@ static enum drop check_macs(const struct datapath *dp, const uint8_t *eth)
 	return unlikely(src == dp->mac) ? DROP_loop_self : PASS;
 }
 
-/* Accepts at most one 802.1Q tag. Sets *len, of all L2 headers, and *type. */
-static enum drop parse_vlan(const struct datapath *dp, const uint8_t *eth, uint32_t frame_len, uint32_t *len,
-			    uint16_t *type)
+/* Accepts at most one 802.1Q tag, of a segment's VLAN. Sets p->segment, *len, of all L2 headers, and *type. */
+static enum drop parse_vlan(const struct datapath *dp, const uint8_t *eth, uint32_t frame_len, struct packet *p,
+			    uint32_t *len, uint16_t *type)
 {
 	uint16_t vid = 0;
 	*len = ETH_LEN;
@@ -305,7 +305,8 @@ static enum drop parse_vlan(const struct datapath *dp, const uint8_t *eth, uint3
 		if (unlikely(*type == TYPE_VLAN || *type == TYPE_QINQ))
 			return DROP_vlan_double;
 	}
-	return unlikely(vid != dp->vlan) ? DROP_vlan_unknown : PASS;
+	p->segment = segment_of_vlan(dp, vid);
+	return unlikely(!p->segment) ? DROP_vlan_unknown : PASS;
 }
 
 unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc)
@@ -320,7 +321,7 @@ unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, 
 	enum drop d = check_macs(dp, eth);
 	if (unlikely(d))
 		return d;
-	d = parse_vlan(dp, eth, frame_len, &len, &type);
+	d = parse_vlan(dp, eth, frame_len, p, &len, &type);
 	if (unlikely(d))
 		return d;
 
@@ -335,7 +336,7 @@ unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, 
 		result = parse_ipv6(dp, p, icrc, frame_len - len);
 		break;
 	case TYPE_ROCE_V1:
-		result = parse_grh(dp, p, icrc, frame_len - len);
+		result = parse_grh(p, icrc, frame_len - len);
 		break;
 	case TYPE_ARP:
 		return PUNT;

@@ -26,7 +26,7 @@ static bool is_plain_group(const struct datapath *dp, const struct table_key *to
 static void set_plain(struct packet *p, struct icrc_job *icrc, const uint8_t *udp, uint32_t len)
 {
 	p->plain = true;
-	p->from.number = PLAIN_QPN;
+	p->from.number = PLAIN_QPN | p->segment->from_key;
 	p->payload = udp + UDP_LEN;
 	p->payload_len = (uint16_t)(len - UDP_LEN);
 	p->dest_qpn = QPN_MULTICAST;
@@ -41,8 +41,9 @@ static void set_plain(struct packet *p, struct icrc_job *icrc, const uint8_t *ud
 enum drop parse_plain(const struct datapath *dp, struct packet *p, struct icrc_job *icrc, const uint8_t *udp,
 		      uint32_t ip_payload)
 {
-	p->to.number = be16(udp + 2);
-	if (!p->multicast || p->to.number == 0 || !is_plain_group(dp, &p->to)) /* the number of RoCE groups is 0 */
+	uint16_t port = be16(udp + 2);
+	p->to.number = p->segment->group_key | port;
+	if (!p->multicast || port == 0 || !is_plain_group(dp, &p->to)) /* the number of RoCE groups is 0 */
 		return DROP_not_roce;
 	uint32_t len = be16(udp + 4), checksum = be16(udp + 6);
 	if (unlikely(len < UDP_LEN || len > ip_payload))

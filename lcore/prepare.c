@@ -7,22 +7,34 @@
 
 /* Without a tag, the last eight bytes before the IP header are the source MAC address and the EtherType; with one, two
  * bytes of that address, 8100, priority and VLAN id, and the EtherType. In the byte order of the frame. */
-static void prepare_ethernet(struct datapath *dp)
+static void prepare_ethernet(struct segment *s)
 {
 	uint8_t mask[8] = {[6] = 0xff, 0xff}, type[8] = {[6] = 0x08, 0x00};
-	dp->l2_len = ETH_LEN;
-	if (dp->vlan != 0) {
+	s->l2_len = ETH_LEN;
+	if (s->vlan != 0) {
 		memcpy(mask, (uint8_t[]){0, 0, 0xff, 0xff, 0x0f, 0xff}, 6);
-		memcpy(type, (uint8_t[]){0, 0, 0x81, 0x00, (uint8_t)(dp->vlan >> 8), (uint8_t)dp->vlan}, 6);
-		dp->l2_len = ETH_LEN + VLAN_LEN;
+		memcpy(type, (uint8_t[]){0, 0, 0x81, 0x00, (uint8_t)(s->vlan >> 8), (uint8_t)s->vlan}, 6);
+		s->l2_len = ETH_LEN + VLAN_LEN;
 	}
-	memcpy(&dp->l2_mask, mask, sizeof mask);
-	memcpy(&dp->l2_ipv4, type, sizeof type);
+	memcpy(&s->l2_mask, mask, sizeof mask);
+	memcpy(&s->l2_ipv4, type, sizeof type);
 	memcpy(&type[6], (uint8_t[]){0x86, 0xdd}, 2);
-	memcpy(&dp->l2_ipv6, type, sizeof type);
-	if (!(dp->versions & ROCE_V2))
-		dp->l2_ipv4 = dp->l2_ipv6 = UINT64_MAX; /* outside of the mask: no frame matches */
-	dp->fastpath_mac = __builtin_bswap64(dp->mac << 16);
+	memcpy(&s->l2_ipv6, type, sizeof type);
+	if (!(s->versions & ROCE_V2))
+		s->l2_ipv4 = s->l2_ipv6 = UINT64_MAX; /* outside of the mask: no frame matches */
+}
+
+static void prepare_segments(struct datapath *dp)
+{
+	memset(dp->segment_of, SEGMENT_NONE, sizeof dp->segment_of);
+	for (unsigned i = 0; i < dp->segments; i++) {
+		struct segment *s = &dp->segment[i];
+		prepare_ethernet(s);
+		dp->segment_of[s->vlan] = (uint8_t)i;
+		s->group_key = s->from_key = (uint64_t)i << SEGMENT_SHIFT;
+		if (s->partition != PARTITION_ANY)
+			s->from_key |= (uint64_t)s->partition << PARTITION_SHIFT;
+	}
 }
 
 static void set_byte(struct fastpath_type *t, unsigned at, uint8_t mask, uint8_t type)
@@ -81,7 +93,8 @@ static void prepare_bth(struct datapath *dp)
 void datapath_prepare(struct datapath *dp)
 {
 	prepare_bth(dp);
-	prepare_ethernet(dp);
+	prepare_segments(dp);
 	prepare_macs(dp);
+	dp->fastpath_mac = __builtin_bswap64(dp->mac << 16);
 	prepare_headers(dp);
 }

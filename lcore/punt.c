@@ -31,9 +31,15 @@ static uint64_t source_mac(struct rte_mbuf *m)
 	return load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16;
 }
 
-struct punter control_punter(struct rte_mbuf *m)
+static uint8_t class_in(unsigned segment, enum punt_class class)
 {
-	return (struct punter){PUNT_CLASS_CONTROL, hash_of(source_mac(m))};
+	return (uint8_t)(segment * PUNT_CLASSES + class);
+}
+
+struct punter control_punter(const struct datapath *dp, struct rte_mbuf *m)
+{
+	const struct segment *s = segment_of_frame(dp, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
+	return (struct punter){class_in((unsigned)(s - dp->segment), PUNT_CLASS_CONTROL), hash_of(source_mac(m))};
 }
 
 struct punter data_punter(const struct worker *w, const struct table_key *from, struct rte_mbuf *m)
@@ -41,17 +47,18 @@ struct punter data_punter(const struct worker *w, const struct table_key *from, 
 	const struct table *t = &w->datapath->tables->hosts;
 	struct table_key k = *from;
 	struct punter p = stranger(from);
-	k.number = 0;
+	unsigned segment = segment_of_key(&k);
+	k.number = (uint64_t)segment << SEGMENT_SHIFT;
 	const struct host_entry *h = table_find(t, table_hash(t, &k), &k);
 	if (h && (h->is_confirmed | h->is_static) &&
 	    __atomic_load_n(&h->l2, __ATOMIC_RELAXED) << 16 == source_mac(m) << 16)
-		p.class = PUNT_CLASS_HOST;
+		p.class = class_in(segment, PUNT_CLASS_HOST);
 	return p;
 }
 
 struct punter stranger(const struct table_key *k)
 {
-	return (struct punter){PUNT_CLASS_STRANGER, hash_of(fold(k))};
+	return (struct punter){class_in(segment_of_key(k), PUNT_CLASS_STRANGER), hash_of(fold(k))};
 }
 
 /* The counters of one side wrap; their difference is what lies on the ring. */
@@ -82,7 +89,7 @@ unsigned punt_take(struct worker *w, struct rte_mbuf **m, unsigned n)
 {
 	n = rte_ring_sc_dequeue_burst(w->punt, (void **)m, n, NULL);
 	for (unsigned i = 0; i < n; i++) {
-		struct punt_counts *out = &w->taken[m[i]->hash.usr >> PUNT_CLASS_SHIFT & 3];
+		struct punt_counts *out = &w->taken[m[i]->hash.usr >> PUNT_CLASS_SHIFT & PUNT_CLASS_MASK];
 		uint16_t *of = &out->of[m[i]->hash.usr >> PUNT_HOST_SHIFT & 0xff];
 		__atomic_store_n(&out->all, out->all + 1, __ATOMIC_RELAXED);
 		__atomic_store_n(of, *of + 1, __ATOMIC_RELAXED);

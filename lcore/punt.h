@@ -3,21 +3,21 @@
  * What a worker punts, and who gets how much of the punt ring. A ring is filled by whoever sends most; so the room that
  * is left bounds what each class and each host may have on it (Choudhury and Hahne, Dynamic queue length thresholds for
  * shared-memory packet switches, 1998): a class twice what is free, a host as much as is free. One that floods finds
- * the ring full, while there is room for all others.
+ * the ring full, while there is room for all others. A segment has classes of its own.
  */
 #ifndef CAUSEWAY_PUNT_H
 #define CAUSEWAY_PUNT_H
 
 #include "burst.h"
 
-/* Who punts: a class, and a hash of the host within it. */
+/* Who punts: a class of a segment, and a hash of the host within it. */
 struct punter {
-	enum punt_class class;
+	uint8_t class; /* enum punt_class, and above it the segment */
 	uint8_t host;
 };
 
 /* The sender of a control frame, known by its MAC address. */
-struct punter control_punter(struct rte_mbuf *m);
+struct punter control_punter(const struct datapath *dp, struct rte_mbuf *m);
 
 /* The sender of RoCE data: of the class of hosts if its address is that of one that has shown that it exists, and its
  * MAC address that host's. */

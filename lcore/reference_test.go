@@ -22,13 +22,13 @@ type reference struct {
 	byGID  map[ib.GID]*tables.Node
 	byLID  map[ib.LID]*tables.Node
 	byMGID map[ib.GID]*tables.Group
-	psn    [256]uint32
+	psn    *[256]uint32 // by which segments number their packets together
 }
 
 func newReference(w *fixture) *reference {
 	r := &reference{
 		fixture: w, nodeOf: map[netip.Addr]*tables.Node{}, byGID: map[ib.GID]*tables.Node{}, byLID: map[ib.LID]*tables.Node{},
-		byMGID: map[ib.GID]*tables.Group{},
+		byMGID: map[ib.GID]*tables.Group{}, psn: new([256]uint32),
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]

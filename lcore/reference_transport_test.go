@@ -110,21 +110,40 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 		}
 	} else {
 		switch {
+		case r.nodeOf[d.dst] == nil && r.isRoCE(d.dst):
+			return "same_side"
 		case r.nodeOf[d.dst] == nil:
 			return "node_unknown"
 		case len(d.payload) > cmp.Or(r.nodeOf[d.dst].MTU, lcore.MaxPayload):
 			return "mtu_exceeded"
+		case !r.reaches(r.nodeOf[d.dst]):
+			return "wrong_partition"
 		}
 	}
 	switch {
 	case r.proxyQP(d.src, d.srcQP()) != nil:
 		return r.source(d)
-	case r.nodeOf[d.src] != nil:
+	case r.nodeOf[d.src] != nil && r.reaches(r.nodeOf[d.src]):
 		return "loop_bridge"
 	case within(d.src, r.config.Allow):
 		return isPending
 	}
 	return "acl"
+}
+
+// reaches reports whether messages of the segment may go to a node, and come from it.
+func (r *reference) reaches(n *tables.Node) bool {
+	return !r.config.Bound || n.Partition == tables.PartitionHeard || n.Partition == r.config.Partition
+}
+
+// isRoCE reports whether an address is a host's of any segment.
+func (r *reference) isRoCE(ip netip.Addr) bool {
+	for w := r.fixture; w != nil; w = w.second {
+		if slices.ContainsFunc(w.hosts, func(h tables.Host) bool { return h.IP == ip }) {
+			return true
+		}
+	}
+	return false
 }
 
 // source judges a packet of a QP with a proxy QP by the MAC address that it came from.
@@ -206,6 +225,8 @@ func (r *reference) fromIB(m *message) ([]byte, string) {
 		return nil, "node_unknown"
 	case from.Bridge:
 		return nil, "loop_bridge"
+	case !r.reaches(from):
+		return nil, "wrong_partition"
 	}
 	if out.SrcIP = from.IP6; out.DstIP.Is4() {
 		out.SrcIP = from.IP4

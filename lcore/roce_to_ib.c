@@ -24,7 +24,7 @@
 static void punt_control(struct worker *w, struct rte_mbuf *m)
 {
 	w->counters.punt.received++;
-	if (punt_frame(w, MIRROR_MANAGEMENT, PASS, m, PUNT_CONTROL, control_punter(m))) {
+	if (punt_frame(w, MIRROR_MANAGEMENT, PASS, m, PUNT_CONTROL, control_punter(w->datapath, m))) {
 		w->counters.punt.handed++;
 		return;
 	}
@@ -225,14 +225,15 @@ static inline enum drop apply_group_actions(struct worker *w, const struct group
 			     trim->payload_len);
 }
 
-/* The proxy QP that sends packet i, whose destination is known: a look-up more unless it is in partition 0. */
-static inline const struct proxy_qp_entry *proxy_qp_of(const struct worker *w, struct burst *b, unsigned i)
+/* Finds the proxy QP that sends packet i, whose destination is known: a look-up more unless that is in the partition of
+ * the source's key. */
+static inline enum drop find_proxy_qp(const struct worker *w, struct burst *b, unsigned i,
+				      const struct proxy_qp_entry **proxy_qp)
 {
-	const struct proxy_qp_entry *proxy_qp = lookup_from(&b->lookup, i);
-	if (likely(!table_partition_of(b->lookup.to_entry[i])))
-		return proxy_qp;
-	unsigned partition = partition_of(w->datapath, b, i);
-	return partition ? find_in_partition(w->datapath, b, i, partition) : proxy_qp;
+	*proxy_qp = lookup_from(&b->lookup, i);
+	if (likely(table_partition_of(b->lookup.to_entry[i]) == partition_of_key(&b->lookup.from[i])))
+		return PASS;
+	return find_in_partition(w->datapath, b, i, proxy_qp);
 }
 
 /* Keeps the packets that this worker sends. */
@@ -246,10 +247,12 @@ static void choose(struct worker *w, struct burst *b, bool requeued)
 		b->lookup.to_entry[i] = to;
 		congested += b->trim[i].fastpath & !requeued & (b->send[i].flags >> 3);
 		enum drop d = group ? check_group(b, i, to) : check_node(w->datapath, b, i, to);
-		const struct proxy_qp_entry *proxy_qp = likely(!d) ? proxy_qp_of(w, b, i) : NULL;
+		const struct proxy_qp_entry *proxy_qp = NULL;
+		if (likely(!d))
+			d = find_proxy_qp(w, b, i, &proxy_qp);
 		b->lookup.from_entry[i] = proxy_qp;
-		bool mine = proxy_qp && ((proxy_qp->worker == w->id) & is_from(proxy_qp, b->send[i].mbuf));
-		if (likely(!d && mine) && group)
+		bool mine = !d && proxy_qp && ((proxy_qp->worker == w->id) & is_from(proxy_qp, b->send[i].mbuf));
+		if (likely(mine) && group)
 			d = apply_group_actions(w, to, b, i);
 		if (unlikely(d || !mine)) {
 			exception_path(w, b, i, d, requeued);

@@ -70,7 +70,7 @@ static inline void fill_send(const struct datapath *dp, struct burst *b, unsigne
 		s->flags |= grh_of(n->flags);
 		rewrite = dp->rewrite_imm;
 	}
-	if (unlikely(s->flags & IB_SEND_IMM) && rewrite && s->imm == b->lookup.from[i].number)
+	if (unlikely(s->flags & IB_SEND_IMM) && rewrite && s->imm == (uint32_t)b->lookup.from[i].number)
 		s->imm = proxy_qp->qpn;
 }
 

@@ -89,6 +89,11 @@ int worker_start(struct worker *w, unsigned lcore)
 	return rte_eal_remote_launch(worker_run, w, lcore);
 }
 
+void worker_wake(struct worker *w)
+{
+	wake_up(&w->bell);
+}
+
 void worker_stop(struct worker *w, unsigned lcore)
 {
 	w->stop = true;

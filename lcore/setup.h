@@ -18,6 +18,8 @@ void worker_free(struct worker *w, unsigned *left);
 int worker_start(struct worker *w, unsigned lcore);
 
 /* Makes the loop drain and end, and waits for it. */
+/* Has it poll once more, if it sleeps. */
+void worker_wake(struct worker *w);
 void worker_stop(struct worker *w, unsigned lcore);
 
 /* One iteration of the loop on the calling thread, as a reader of the tables. For tests. */

@@ -69,11 +69,23 @@ func (w *Worker) closeWakes() {
 	}
 }
 
-// SetRxWake sets what wakes the worker when frames come to its queue. An earlier descriptor must have been closed. With
+// SetRxWake sets what wakes the worker when frames come to its queue. Earlier descriptors must have been closed. With
 // IdleInterrupt it is called before the worker starts, and not while it runs.
 func (w *Worker) SetRxWake(r dpdk.RxWake) error {
 	w.c.rx_interrupt = C.bool(r.Armed)
-	return w.wakeBy(r.FD)
+	for _, fd := range r.FDs {
+		if err := w.wakeBy(fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wake has the worker poll its ports once more, if it sleeps.
+func (w *Worker) Wake() {
+	if w.c.bell.fd >= 0 {
+		C.worker_wake(w.c)
+	}
 }
 
 // punts wakes management.

@@ -31,7 +31,7 @@ enum {
 	BURST = 64,
 	MAX_WORKERS = 64,
 	MAX_PREFIXES = 64,  /* policy.allow: walked only for the first packet of a (host, QPN) */
-	MAX_ADDRESSES = 16, /* the bridge's own */
+	MAX_ADDRESSES = 16, /* the bridge's own in a segment */
 	PSN_STREAMS = 256,
 	ASKED_MOST = 32, /* nodes that a worker asks management for in 0.1 s */
 	PUNT_HOSTS = 256,
@@ -62,39 +62,55 @@ enum idle_mode {
 	IDLE_INTERRUPT, /* until it is woken (run.c) */
 };
 
-/* What all workers share. Constant while they run, except for the fields that policy.h changes. */
-struct datapath {
-	uint64_t mac;  /* of the Ethernet port, first byte highest, 48 bits */
-	uint16_t vlan; /* 802.1Q VLAN id of the RoCE side; 0: untagged */
-	uint16_t roce_pkey;
+/* A VLAN of the Ethernet port, with what is its own. prepare.c sets the second half. */
+struct segment {
+	uint16_t vlan;     /* 802.1Q VLAN id; 0: untagged */
+	uint16_t roce_mtu; /* largest payload towards RoCE, bytes */
+	uint8_t versions;  /* ROCE_V1 | ROCE_V2 */
+	uint8_t ttl;       /* for packets without a usable hop limit */
+	uint8_t partition; /* the only one that its messages cross to and from; PARTITION_ANY: all do */
+	uint8_t addresses; /* how many */
+	uint8_t address[MAX_ADDRESSES][16]; /* the bridge's own */
+	uint8_t own_ip4[16], own_ip6[16];   /* the first of each version, not link-local; zero: none */
+	struct {
+		uint32_t address;   /* network byte order; zero: the address is IPv6 */
+		uint32_t broadcast; /* zero: none */
+	} own4[MAX_ADDRESSES];
+
 	uint32_t l2_len;  /* of Ethernet and, with a VLAN, 802.1Q headers */
 	uint64_t l2_mask; /* mask of the last eight bytes before the IP header */
 	uint64_t l2_ipv4; /* their value for IPv4 */
 	uint64_t l2_ipv6;
+	uint64_t group_key; /* in the number of the keys of its groups and hosts: itself */
+	uint64_t from_key;  /* in that of its proxy QPs: the partition, too, where there is only one */
+} __attribute__((aligned(64)));
+
+enum {
+	PARTITION_ANY = PARTITION_HEARD, /* the same number, so that most sources are found right by one comparison */
+	SEGMENT_NONE = 0xff,
+};
+
+/* What all workers share. Constant while they run, except for the fields that policy.h changes. */
+struct datapath {
+	uint64_t mac; /* of the Ethernet port, first byte highest, 48 bits */
+	uint16_t roce_pkey;
+	uint8_t segments;      /* how many, at least one */
 	uint64_t fastpath_mac; /* of the Ethernet port, in the byte order of the frame */
 	uint64_t
 		bth; /* UDP's length and checksum, zero, and the first half of the BTH towards RoCE, as it lies there */
 	struct fastpath_type fastpath_ipv4, fastpath_udp, fastpath_deth;
 	struct fastpath_type fastpath_own, fastpath_group4, fastpath_group6; /* of the first 12 bytes of Ethernet */
-	uint16_t roce_mtu;                                                   /* largest payload towards RoCE, bytes */
-	uint8_t versions;                                                    /* ROCE_V1 | ROCE_V2 */
-	uint8_t ttl;            /* for packets without a usable hop limit */
 	bool rewrite_imm;       /* unicast: an immediate equal to the sender's QPN becomes the proxy QP's */
 	bool ib_is_ethernet;    /* the IB port is a RoCE device: the GRH area may be an IPv4 header */
 	bool bridge_unknown;    /* a message of an unknown IB source is sent with the bridge's own address */
 	bool learn;             /* management is asked for nodes that no table has */
 	uint8_t idle;           /* enum idle_mode */
 	bool confine;           /* workers' threads can make few system calls (confine.h) */
-	uint8_t addresses;      /* how many */
 	uint8_t sl_of_dscp[64]; /* 0: the path's own SL */
 	uint8_t dscp_of_sl[16]; /* for messages without a GRH */
 	uint8_t pcp_of_sl[16];
-	uint8_t address[MAX_ADDRESSES][16];
-	uint8_t own_ip4[16], own_ip6[16]; /* the bridge's first of each version, not link-local; zero: none */
-	struct {
-		uint32_t address;   /* network byte order; zero: the address is IPv6 */
-		uint32_t broadcast; /* zero: none */
-	} own4[MAX_ADDRESSES];
+	struct segment segment[MAX_SEGMENTS];
+	uint8_t segment_of[4096]; /* by VLAN id; SEGMENT_NONE: none's */
 	struct allow *allow;
 	struct rte_ring *requeue[MAX_WORKERS]; /* every worker's requeue ring, for handoffs */
 	struct wake *bell[MAX_WORKERS];        /* every worker's */
@@ -109,9 +125,10 @@ enum punt_class {
 	PUNT_CLASS_HOST,     /* data of a host that has shown that it exists */
 	PUNT_CLASS_STRANGER, /* data of others, and all that can wait */
 	PUNT_CLASSES,
+	PUNT_SHARES = MAX_SEGMENTS * PUNT_CLASSES, /* each segment has its own */
 };
 
-/* Frames of one class: of all hosts, and by a hash of the host. */
+/* Frames of one class of a segment: of all hosts, and by a hash of the host. */
 struct punt_counts {
 	uint16_t all, of[PUNT_HOSTS];
 };
@@ -146,8 +163,8 @@ struct worker {
 	struct counters counters __attribute__((aligned(64)));
 	struct latency latency[DIRECTIONS];
 	/* Frames that the worker has put on the punt ring, and that management has taken: each has its own lines. */
-	struct punt_counts punted[PUNT_CLASSES] __attribute__((aligned(64)));
-	struct punt_counts taken[PUNT_CLASSES] __attribute__((aligned(64)));
+	struct punt_counts punted[PUNT_SHARES] __attribute__((aligned(64)));
+	struct punt_counts taken[PUNT_SHARES] __attribute__((aligned(64)));
 } __attribute__((aligned(64)));
 
 /* Why a frame was punted; in the mbuf's hash.usr. */
@@ -161,6 +178,7 @@ enum punt {
 	PUNT_PARTITION_SHIFT = 8, /* above is the partition that the proxy QP is to send in */
 	PUNT_HOST_SHIFT = 16,     /* and struct punter */
 	PUNT_CLASS_SHIFT = 24,
+	PUNT_CLASS_MASK = 0x1f,
 };
 
 /* prepare.c: derives the patterns of the fast path from the other fields. */

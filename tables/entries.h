@@ -2,7 +2,7 @@
 /*
  * The entries of the tables: one cache line each, key first.
  *
- *   RoCE to IB:  hosts        IP            a RoCE host
+ *   RoCE to IB:  hosts        IP            a RoCE host; it and the groups also have their segment in their keys
  *                proxy_qps     IP, QPN       its proxy QP on IB, one in each partition that it sends to
  *                nodes        IP            the path to an IB node
  *                groups       IP group      the path to a group; one of plain UDP also has the port in its key
@@ -49,8 +49,14 @@ enum {
 	/* The partitions of the IB port that the bridge uses have numbers; that of [ib] pkey is 0. A queue pair sends
 	 * and receives in one of them. */
 	MAX_PARTITIONS = 8,
-	PARTITION_SHIFT = 32,   /* in the number of a proxy QP's key; the QPN is below */
+	PARTITION_SHIFT = 32, /* in the number of a proxy QP's key; the QPN is below */
+	PARTITION_MASK = 0xff,
 	PARTITION_HEARD = 0xff, /* in a node's entry: the one that it was last heard in (table_partition) */
+
+	/* RoCE segments have numbers, too. The same address in two of them is two hosts, or two groups. */
+	MAX_SEGMENTS = 8,
+	SEGMENT_SHIFT = 48, /* in the number of the keys of hosts, proxy_qps and groups; all else is below */
+	GROUP_ID_BITS = 24, /* of mgid_entry's id; above is the segment */
 };
 
 /* L2 of a RoCE host in one word, so that a move is one atomic store: in memory six bytes of
@@ -68,7 +74,7 @@ struct roce_peer {
 };
 
 struct host_entry {
-	struct table_key key; /* IP, 0 */
+	struct table_key key; /* IP, segment */
 	uint64_t l2;          /* atomic */
 	uint32_t id;
 	uint8_t version; /* ROCE_V1 or ROCE_V2: of its last packet */
@@ -79,7 +85,7 @@ struct host_entry {
 };
 
 struct proxy_qp_entry {
-	struct table_key key; /* host IP, host QPN and partition; PLAIN_QPN: sends the host's plain UDP */
+	struct table_key key; /* host IP; host QPN, partition and segment; PLAIN_QPN: sends the host's plain UDP */
 	uint32_t id;
 	uint32_t qp;     /* the port's handle */
 	uint32_t qpn;    /* on IB */
@@ -107,7 +113,7 @@ struct node_entry {
 };
 
 struct group_entry {
-	struct table_key key; /* IP group, 0; of plain UDP the port */
+	struct table_key key; /* IP group, segment; of plain UDP the port, too */
 	uint8_t mgid[16];
 	uint32_t id;
 	uint16_t mlid;
@@ -129,7 +135,7 @@ struct proxy_qpn_entry {
 	uint8_t version;
 	uint8_t used; /* atomic; see table_mark_used */
 	uint8_t partition;
-	uint8_t spare;
+	uint8_t segment;
 };
 
 struct source_entry {
@@ -137,18 +143,19 @@ struct source_entry {
 	uint8_t ip4[16];      /* IPv4-mapped, or zero: none */
 	uint8_t ip6[16];      /* or zero: none */
 	uint32_t id;
-	uint8_t flags; /* NODE_* */
-	uint8_t used;  /* atomic; see table_mark_used */
-	uint8_t spare[2];
+	uint8_t flags;     /* NODE_* */
+	uint8_t used;      /* atomic; see table_mark_used */
+	uint8_t partition; /* or PARTITION_HEARD */
+	uint8_t spare;
 };
 
 struct mgid_entry {
 	struct table_key key;  /* MGID, 0 */
 	struct roce_peer peer; /* QPN 0xffffff, or plain UDP's port */
-	uint32_t id;
-	uint8_t version; /* or PLAIN_UDP */
-	uint8_t flags;   /* GROUP_*, and the partition */
-	uint16_t mtu;    /* largest payload towards RoCE, bytes */
+	uint32_t id;           /* and the segment */
+	uint8_t version;       /* or PLAIN_UDP */
+	uint8_t flags;         /* GROUP_*, and the partition */
+	uint16_t mtu;          /* largest payload towards RoCE, bytes */
 };
 
 _Static_assert(offsetof(struct node_entry, partition) == offsetof(struct group_entry, partition), "read as one");

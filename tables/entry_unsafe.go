@@ -44,7 +44,12 @@ func addrKey(ip netip.Addr, number uint64) C.struct_table_key {
 	return C.struct_table_key{addr: cAddr(ip), number: C.uint64_t(number)}
 }
 
-func groupKey(a GroupAddr) C.struct_table_key { return addrKey(a.IP, uint64(a.UDPPort)) }
+// key is that of an address of a segment's.
+func (s segment) key(ip netip.Addr, number uint64) C.struct_table_key {
+	return addrKey(ip, number|uint64(s)<<C.SEGMENT_SHIFT)
+}
+
+func (s segment) groupKey(a GroupAddr) C.struct_table_key { return s.key(a.IP, uint64(a.UDPPort)) }
 
 func gidKey(gid ib.GID) C.struct_table_key { return C.struct_table_key{addr: cBytes(gid)} }
 
@@ -64,9 +69,9 @@ func flag(on bool, bit C.uint8_t) C.uint8_t {
 	return 0
 }
 
-func hostEntry(h *Host, id uint32) (e entry) {
+func hostEntry(s segment, h *Host, id uint32) (e entry) {
 	*as[C.struct_host_entry](&e) = C.struct_host_entry{
-		key:       addrKey(h.IP, 0),
+		key:       s.key(h.IP, 0),
 		l2:        C.uint64_t(h.place().l2),
 		id:        C.uint32_t(id),
 		version:   C.uint8_t(h.Version),
@@ -78,9 +83,9 @@ func hostEntry(h *Host, id uint32) (e entry) {
 	return e
 }
 
-func proxyQPEntry(s *ProxyQP, src uint64, id uint32) (e entry) {
+func proxyQPEntry(in segment, s *ProxyQP, src uint64, id uint32) (e entry) {
 	*as[C.struct_proxy_qp_entry](&e) = C.struct_proxy_qp_entry{
-		key:    s.cKey(),
+		key:    in.proxyQPKey(s.HostQP),
 		id:     C.uint32_t(id),
 		qp:     C.uint32_t(s.QP),
 		qpn:    C.uint32_t(s.QPN),
@@ -98,7 +103,7 @@ func rocePeer(ip netip.Addr, l2 uint64, qpn ib.QPN, qkey ib.QKey) C.struct_roce_
 	return C.struct_roce_peer{ip: cAddr(ip), l2: C.uint64_t(l2), qpn: C.uint32_t(qpn), qkey: C.uint32_t(qkey)}
 }
 
-func proxyQPNEntry(s *ProxyQP, l2 uint64, id uint32) (e entry) {
+func proxyQPNEntry(in segment, s *ProxyQP, l2 uint64, id uint32) (e entry) {
 	*as[C.struct_proxy_qpn_entry](&e) = C.struct_proxy_qpn_entry{
 		key:     numberKey(uint64(s.QPN)),
 		peer:    rocePeer(s.Host, l2, s.HostQPN, s.QKey),
@@ -106,6 +111,7 @@ func proxyQPNEntry(s *ProxyQP, l2 uint64, id uint32) (e entry) {
 		version: C.uint8_t(s.Version),
 
 		partition: C.uint8_t(s.Partition),
+		segment:   C.uint8_t(in),
 	}
 	return e
 }
@@ -137,12 +143,14 @@ func sourceEntry(k C.struct_table_key, n *Node, id uint32) (e entry) {
 		ip6:   cAddr(n.IP6),
 		id:    C.uint32_t(id),
 		flags: nodeFlags(n),
+
+		partition: C.uint8_t(n.Partition),
 	}
 	return e
 }
 
 func ownEntry(k C.struct_table_key) (e entry) {
-	*as[C.struct_source_entry](&e) = C.struct_source_entry{key: k, flags: C.NODE_OWN}
+	*as[C.struct_source_entry](&e) = C.struct_source_entry{key: k, flags: C.NODE_OWN, partition: C.PARTITION_HEARD}
 	return e
 }
 
@@ -151,9 +159,9 @@ func groupFlags(g *Group) C.uint8_t {
 		flag(g.Policed, C.GROUP_POLICED) | flag(g.PGM, C.GROUP_PGM)
 }
 
-func groupEntry(g *Group, id uint32) (e entry) {
+func groupEntry(s segment, g *Group, id uint32) (e entry) {
 	*as[C.struct_group_entry](&e) = C.struct_group_entry{
-		key:       groupKey(g.Addr()),
+		key:       s.groupKey(g.Addr()),
 		mgid:      cBytes(g.MGID),
 		id:        C.uint32_t(id),
 		qkey:      C.uint32_t(g.QKey),
@@ -178,11 +186,11 @@ func groupPeer(g *Group) C.struct_roce_peer {
 	return rocePeer(g.IP, l2, ib.QPMulticast, g.RoCEQKey)
 }
 
-func mgidEntry(g *Group, id uint32) (e entry) {
+func mgidEntry(s segment, g *Group, id uint32) (e entry) {
 	*as[C.struct_mgid_entry](&e) = C.struct_mgid_entry{
 		key:     gidKey(g.MGID),
 		peer:    groupPeer(g),
-		id:      C.uint32_t(id),
+		id:      C.uint32_t(id) | C.uint32_t(s)<<C.GROUP_ID_BITS,
 		mtu:     C.uint16_t(g.MTUToRoCE),
 		version: C.uint8_t(g.Version),
 		flags:   groupFlags(g) | C.uint8_t(g.Partition)<<C.GROUP_PARTITION_SHIFT,

@@ -75,12 +75,14 @@ type group struct {
 	id uint32
 }
 
-// Groups are the bridged multicast groups, and the tables groups and mgids.
+// Groups are the bridged multicast groups of a segment, and its part of the tables groups and mgids.
 type Groups struct {
-	c      *C.struct_tables
-	groups map[GroupAddr]*group
-	mgids  map[ib.GID]*group
-	ids    ids
+	c       *C.struct_tables
+	segment segment
+	groups  map[GroupAddr]*group
+	mgids   map[ib.GID]*group
+	taken   map[ib.GID]segment // the MGIDs of all segments
+	ids     *ids               // of all segments
 }
 
 // mac returns the Ethernet address of the group: RoCEv1 maps every group as IPv6 does.
@@ -130,7 +132,10 @@ func (t *Groups) Put(g Group) (id uint32, err error) {
 		return 0, fmt.Errorf("tables: group %v: %w", g.IP, err)
 	}
 	r, main := t.mgids[g.MGID], t.groups[g.Addr()]
+	of, taken := t.taken[g.MGID]
 	switch {
+	case taken && of != t.segment:
+		return 0, fmt.Errorf("tables: group %v: mgid %v belongs to a group of segment %d; delete that, or use another", g.IP, g.MGID, of)
 	case r != nil && r.Addr() != g.Addr():
 		return 0, fmt.Errorf("tables: group %v: mgid %v belongs to group %v; delete that, or use another",
 			g.IP, g.MGID, r.Addr())
@@ -151,7 +156,7 @@ func (t *Groups) Put(g Group) (id uint32, err error) {
 		t.unlink(r)
 	}
 	r.Group = g
-	t.mgids[g.MGID] = r
+	t.mgids[g.MGID], t.taken[g.MGID] = r, t.segment
 	if !g.Inbound {
 		t.groups[g.Addr()] = r
 	}
@@ -161,6 +166,7 @@ func (t *Groups) Put(g Group) (id uint32, err error) {
 // unlink takes a group out of the Go maps.
 func (t *Groups) unlink(r *group) {
 	delete(t.mgids, r.MGID)
+	delete(t.taken, r.MGID)
 	if !r.Inbound {
 		delete(t.groups, r.Addr())
 	}
@@ -175,11 +181,11 @@ func (t *Groups) place(g *Group, r *group) (id uint32, err error) {
 	}
 	var c changes
 	if !g.Inbound {
-		c.put(&t.c.groups, "groups", groupEntry(g, id))
+		c.put(&t.c.groups, "groups", groupEntry(t.segment, g, id))
 	}
-	c.put(&t.c.mgids, "mgids", mgidEntry(g, id))
+	c.put(&t.c.mgids, "mgids", mgidEntry(t.segment, g, id))
 	if r != nil && !r.Inbound && g.Inbound {
-		c.delete(&t.c.groups, groupKey(r.Addr()))
+		c.delete(&t.c.groups, t.segment.groupKey(r.Addr()))
 	}
 	if r != nil && r.MGID != g.MGID {
 		c.delete(&t.c.mgids, gidKey(r.MGID))
@@ -211,7 +217,7 @@ func (t *Groups) DeleteMGID(mgid ib.GID) error {
 func (t *Groups) remove(r *group) error {
 	var c changes
 	if !r.Inbound {
-		c.delete(&t.c.groups, groupKey(r.Addr()))
+		c.delete(&t.c.groups, t.segment.groupKey(r.Addr()))
 	}
 	c.delete(&t.c.mgids, gidKey(r.MGID))
 	if err := c.apply(); err != nil {

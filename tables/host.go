@@ -30,12 +30,13 @@ type host struct {
 	id uint32
 }
 
-// Hosts are the RoCE hosts, and the table hosts.
+// Hosts are the RoCE hosts of a segment, and its part of the table hosts.
 type Hosts struct {
-	c     *C.struct_tables
-	users hostUsers
-	hosts map[netip.Addr]*host
-	ids   ids
+	c       *C.struct_tables
+	segment segment
+	users   hostUsers
+	hosts   map[netip.Addr]*host
+	ids     *ids // of all segments
 }
 
 // hostUsers are the proxy QPs: their entries carry their host's place.
@@ -95,7 +96,7 @@ func (t *Hosts) Put(h Host) (id uint32, err error) {
 	}
 	if r.Version != h.Version || r.Static != h.Static || r.Routed != h.Routed || r.Confirmed != h.Confirmed {
 		var c changes
-		c.put(&t.c.hosts, "hosts", hostEntry(&h, r.id))
+		c.put(&t.c.hosts, "hosts", hostEntry(t.segment, &h, r.id))
 		if err := c.apply(); err != nil {
 			return 0, fmt.Errorf("tables: host %v: %w", h.IP, err)
 		}
@@ -114,7 +115,7 @@ func (t *Hosts) add(h Host) (uint32, error) {
 		return 0, fmt.Errorf("tables: host %v: %w", h.IP, err)
 	}
 	var c changes
-	c.put(&t.c.hosts, "hosts", hostEntry(&h, id))
+	c.put(&t.c.hosts, "hosts", hostEntry(t.segment, &h, id))
 	if err := c.apply(); err != nil {
 		t.ids.retire(id)
 		return 0, fmt.Errorf("tables: host %v: %w", h.IP, err)
@@ -125,7 +126,7 @@ func (t *Hosts) add(h Host) (uint32, error) {
 
 // move stores the place of a host in all entries that have it.
 func (t *Hosts) move(r *host) {
-	k, p := addrKey(r.IP, 0), r.place()
+	k, p := t.segment.key(r.IP, 0), r.place()
 	C.tables_move_host(t.c, &k, C.uint64_t(p.l2))
 	t.users.move(r.IP, p)
 }
@@ -141,7 +142,7 @@ func (t *Hosts) Delete(ip netip.Addr) error {
 		return fmt.Errorf("tables: host %v: has %d proxy QPs; delete them first", ip, n)
 	}
 	var c changes
-	c.delete(&t.c.hosts, addrKey(r.IP, 0))
+	c.delete(&t.c.hosts, t.segment.key(r.IP, 0))
 	if err := c.apply(); err != nil {
 		return err
 	}

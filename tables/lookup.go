@@ -23,7 +23,7 @@ func look(table *C.struct_table, k C.struct_table_key) (e entry, ok bool) {
 
 // Lookup reads the table hosts.
 func (t *Hosts) Lookup(ip netip.Addr) (h Host, id uint32, ok bool) {
-	e, ok := look(&t.c.hosts, addrKey(ip, 0))
+	e, ok := look(&t.c.hosts, t.segment.key(ip, 0))
 	if !ok {
 		return Host{}, 0, false
 	}
@@ -44,7 +44,7 @@ func macOf(l2 C.uint64_t) (mac [6]byte) {
 
 // Lookup reads the table proxy_qps: all but QKey and Version.
 func (t *ProxyQPs) Lookup(of HostQP) (s ProxyQP, id uint32, ok bool) {
-	e, ok := look(&t.c.proxy_qps, of.cKey())
+	e, ok := look(&t.c.proxy_qps, t.segment.proxyQPKey(of))
 	if !ok {
 		return ProxyQP{}, 0, false
 	}
@@ -58,7 +58,7 @@ func (t *ProxyQPs) Lookup(of HostQP) (s ProxyQP, id uint32, ok bool) {
 // LookupQPN reads the table proxy_qpns: all but QP, Worker and Source, and the host's MAC and VLAN.
 func (t *ProxyQPs) LookupQPN(qpn ib.QPN) (s ProxyQP, h Host, id uint32, ok bool) {
 	e, ok := look(&t.c.proxy_qpns, numberKey(uint64(qpn)))
-	if !ok {
+	if !ok || segment(as[C.struct_proxy_qpn_entry](&e).segment) != t.segment {
 		return ProxyQP{}, Host{}, 0, false
 	}
 	c := as[C.struct_proxy_qpn_entry](&e)
@@ -70,7 +70,7 @@ func (t *ProxyQPs) LookupQPN(qpn ib.QPN) (s ProxyQP, h Host, id uint32, ok bool)
 
 // MarkUsed marks a proxy QP as a worker does that sends from it.
 func (t *ProxyQPs) MarkUsed(of HostQP) {
-	out, none := of.cKey(), numberKey(0)
+	out, none := t.segment.proxyQPKey(of), numberKey(0)
 	C.tables_mark_used(t.c, &out, &none)
 }
 
@@ -130,7 +130,7 @@ func (t *Nodes) lookupSource(k C.struct_table_key) (n Node, id uint32, ok bool) 
 
 // Lookup reads the table groups: what matters towards IB.
 func (t *Groups) Lookup(a GroupAddr) (g Group, id uint32, ok bool) {
-	e, ok := look(&t.c.groups, groupKey(a))
+	e, ok := look(&t.c.groups, t.segment.groupKey(a))
 	if !ok {
 		return Group{}, 0, false
 	}
@@ -145,7 +145,7 @@ func (t *Groups) Lookup(a GroupAddr) (g Group, id uint32, ok bool) {
 // LookupMGID reads the table mgids: what matters towards RoCE.
 func (t *Groups) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 	e, ok := look(&t.c.mgids, gidKey(mgid))
-	if !ok {
+	if !ok || segment(as[C.struct_mgid_entry](&e).id>>C.GROUP_ID_BITS) != t.segment {
 		return Group{}, 0, false
 	}
 	c := as[C.struct_mgid_entry](&e)
@@ -158,7 +158,7 @@ func (t *Groups) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 		g.RoCEQKey = ib.QKey(p.qkey)
 	}
 	g.setFlags(c.flags)
-	return g, uint32(c.id), true
+	return g, uint32(c.id & (1<<C.GROUP_ID_BITS - 1)), true
 }
 
 func (g *Group) setFlags(f C.uint8_t) {

@@ -38,7 +38,7 @@ func checkTables(t rapid.TB, s *Tables, m *model) {
 		if m.hosts[k.Host].Routed {
 			from = [6]byte{}
 		}
-		if src := tablestest.SrcOfProxyQP(s.Pointer(), k.Host, uint64(k.cKey().number)); src != from {
+		if src := tablestest.SrcOfProxyQP(s.Pointer(), k.Host, uint64(segment(0).proxyQPKey(k).number)); src != from {
 			t.Fatalf("proxy QP %v: from %x, want %x", &x, src, from)
 		}
 	}

@@ -33,8 +33,8 @@ type HostQP struct {
 	Partition uint8
 }
 
-func (k HostQP) cKey() C.struct_table_key {
-	return addrKey(k.Host, uint64(k.HostQPN)|uint64(k.Partition)<<C.PARTITION_SHIFT)
+func (s segment) proxyQPKey(k HostQP) C.struct_table_key {
+	return s.key(k.Host, uint64(k.HostQPN)|uint64(k.Partition)<<C.PARTITION_SHIFT)
 }
 
 func (k HostQP) unmap() HostQP {
@@ -47,16 +47,17 @@ type proxyQP struct {
 	id uint32
 }
 
-// ProxyQPs are the proxy QPs, and the tables proxy_qps and proxy_qpns.
+// ProxyQPs are the proxy QPs of a segment's hosts, and its part of the tables proxy_qps and proxy_qpns.
 type ProxyQPs struct {
-	c     *C.struct_tables
-	hosts interface {
+	c       *C.struct_tables
+	segment segment
+	hosts   interface {
 		placeOf(ip netip.Addr) (p place, ok bool)
 	}
 	proxyQPs  map[HostQP]*proxyQP
-	proxyQPNs map[ib.QPN]*proxyQP
+	proxyQPNs map[ib.QPN]*proxyQP                  // of all segments
 	of        map[netip.Addr]map[*proxyQP]struct{} // by host
-	ids       ids
+	ids       *ids                                 // of all segments
 }
 
 func (k *HostQP) String() string {
@@ -127,9 +128,9 @@ func (t *ProxyQPs) place(s *ProxyQP, p place, r *proxyQP) (id uint32, err error)
 	}
 	var c changes
 	if s.HostQPN != PlainQPN {
-		c.put(&t.c.proxy_qpns, "proxy_qpns", proxyQPNEntry(s, p.l2, id))
+		c.put(&t.c.proxy_qpns, "proxy_qpns", proxyQPNEntry(t.segment, s, p.l2, id))
 	}
-	c.put(&t.c.proxy_qps, "proxy_qps", proxyQPEntry(s, p.src, id))
+	c.put(&t.c.proxy_qps, "proxy_qps", proxyQPEntry(t.segment, s, p.src, id))
 	if r != nil && r.QPN != s.QPN && s.HostQPN != PlainQPN {
 		c.delete(&t.c.proxy_qpns, numberKey(uint64(r.QPN)))
 	}
@@ -146,7 +147,7 @@ func (t *ProxyQPs) Delete(of HostQP) error {
 		return fmt.Errorf("tables: proxy QP %v: not there to delete", &of)
 	}
 	var c changes
-	c.delete(&t.c.proxy_qps, r.cKey())
+	c.delete(&t.c.proxy_qps, t.segment.proxyQPKey(r.HostQP))
 	if r.HostQPN != PlainQPN {
 		c.delete(&t.c.proxy_qpns, numberKey(uint64(r.QPN)))
 	}
@@ -188,7 +189,7 @@ func (t *ProxyQPs) countOf(host netip.Addr) int { return len(t.of[host]) }
 // move stores the place of a host in the entries of its proxy QPs.
 func (t *ProxyQPs) move(host netip.Addr, p place) {
 	for s := range t.of[host] {
-		out, in := s.cKey(), numberKey(uint64(s.QPN))
+		out, in := t.segment.proxyQPKey(s.HostQP), numberKey(uint64(s.QPN))
 		C.tables_move_proxy_qp(t.c, &out, C.uint64_t(p.src))
 		C.tables_move_proxy_qpn(t.c, &in, C.uint64_t(p.l2))
 	}
@@ -201,7 +202,7 @@ func (t *ProxyQPs) TakeUsed(of HostQP) (toIB, toRoCE bool) {
 	if r == nil {
 		return false, false
 	}
-	out, in := r.cKey(), numberKey(uint64(r.QPN))
+	out, in := t.segment.proxyQPKey(r.HostQP), numberKey(uint64(r.QPN))
 	used := C.tables_take_used(t.c, &out, &in)
 	return used&C.USED_TO_IB != 0, used&C.USED_TO_ROCE != 0
 }

@@ -81,12 +81,12 @@ func (c *Config) fill() error {
 // Tables is all tables together. See the package comment for who may call what. Each part has its own state, and
 // changes its own tables only.
 type Tables struct {
-	Hosts    *Hosts
-	ProxyQPs *ProxyQPs
-	Nodes    *Nodes
-	Groups   *Groups
+	Segment // the first; In has all
+	Nodes   *Nodes
 
-	c *C.struct_tables
+	c        *C.struct_tables
+	segments [MaxSegments]Segment
+	pools    pools
 }
 
 // seeds are those of all tables, TABLE_SEED words each, in the order of struct tables.
@@ -124,18 +124,17 @@ func newParts(p *C.struct_tables, c Config) *Tables {
 	newIDs := func(what, limit string, most int) ids {
 		return ids{what: what, limit: limit, max: uint32(most), readers: t}
 	}
-	t.Hosts = &Hosts{c: p, hosts: map[netip.Addr]*host{}, ids: newIDs("host", "MaxHosts", c.MaxHosts)}
-	t.ProxyQPs = &ProxyQPs{
-		c: p, hosts: t.Hosts, proxyQPs: map[HostQP]*proxyQP{}, proxyQPNs: map[ib.QPN]*proxyQP{},
-		of: map[netip.Addr]map[*proxyQP]struct{}{}, ids: newIDs("proxy QP", "MaxProxyQPs", c.MaxProxyQPs),
+	t.pools = pools{
+		hosts: newIDs("host", "MaxHosts", c.MaxHosts), proxyQPs: newIDs("proxy QP", "MaxProxyQPs", c.MaxProxyQPs),
+		groups: newIDs("group", "MaxGroups", c.MaxGroups), proxyQPNs: map[ib.QPN]*proxyQP{}, mgids: map[ib.GID]segment{},
 	}
-	t.Hosts.users = t.ProxyQPs
+	for i := range t.segments {
+		t.segments[i] = newSegment(p, segment(i), &t.pools)
+	}
+	t.Segment = t.segments[0]
 	t.Nodes = &Nodes{
 		c: p, nodes: map[netip.Addr]*node{}, gids: map[ib.GID]*node{}, lids: map[ib.LID][]*node{}, lidsDue: map[ib.LID]struct{}{},
 		ids: newIDs("node", "MaxNodes", c.MaxNodes),
-	}
-	t.Groups = &Groups{
-		c: p, groups: map[GroupAddr]*group{}, mgids: map[ib.GID]*group{}, ids: newIDs("group", "MaxGroups", c.MaxGroups),
 	}
 	return t
 }
@@ -153,7 +152,10 @@ func randomSeeds() (s seeds) {
 func (t *Tables) Close() {
 	if t.c != nil {
 		C.tables_free(t.c)
-		t.c, t.Hosts.c, t.ProxyQPs.c, t.Nodes.c, t.Groups.c = nil, nil, nil, nil, nil
+		t.c, t.Nodes.c = nil, nil
+		for _, s := range t.segments {
+			s.Hosts.c, s.ProxyQPs.c, s.Groups.c = nil, nil, nil
+		}
 	}
 }
 
@@ -165,10 +167,10 @@ func (t *Tables) Near(node int) { C.tables_near(t.c, C.int(node)) }
 // and returns how many entries that were. It never waits; the management loop calls it now and then.
 func (t *Tables) Reclaim() int {
 	n := int(C.tables_reclaim(t.c))
-	t.Hosts.ids.reclaim()
-	t.ProxyQPs.ids.reclaim()
+	t.pools.hosts.reclaim()
+	t.pools.proxyQPs.reclaim()
 	t.Nodes.reclaim()
-	t.Groups.ids.reclaim()
+	t.pools.groups.reclaim()
 	return n
 }
 

@@ -55,6 +55,7 @@ type Bridge struct {
 	*mirrors       // copies of packets, for captures and traces
 	*groupCounters
 	*pgmTrackers
+	*fabrics     // several InfiniBand ports
 	atStop       atStop
 	manage.Lists // of the loop
 
@@ -74,6 +75,8 @@ type Options struct {
 	NoHuge bool
 	// Subnet, if not nil, replaces the software subnet that [ib] port describes. It stays the caller's.
 	Subnet *fabric.Fabric
+	// MoreSubnets are those of further [[ib]], in their order.
+	MoreSubnets []*fabric.Fabric
 	// SetLogLevel, if not nil, changes the level of Log: Reload calls it.
 	SetLogLevel func(level string) error
 }
@@ -90,7 +93,7 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 		func() error { return b.startEAL(o.NoHuge) },
 		b.makePool,
 		b.makeTables,
-		func() error { return b.attachIBPort(o.Subnet) },
+		func() error { return b.attachIBPort(append([]*fabric.Fabric{o.Subnet}, o.MoreSubnets...)) },
 		func() error { return o.Around(func() error { return b.attachEthernetPort(private) }) },
 		b.makePGM,
 		b.chooseIdle,
@@ -101,13 +104,13 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 			return nil, errors.Join(err, b.teardown.run())
 		}
 	}
-	b.logSizes()
+	logSizes(b)
 	logNodes(b)
 	return b, nil
 }
 
-// logSizes says what memory is for. Receive buffers are some of the packets.
-func (b *Bridge) logSizes() {
+// logSizes says what a bridge's memory is for. Receive buffers are some of the packets.
+func logSizes(b *Bridge) {
 	const mib = 1 << 20
 	receives := b.ibPort.Info().Receives
 	b.log.Info("sizes", "packets_mib", b.pool.Bytes()/mib, "packets", b.pool.Size(),
@@ -139,6 +142,7 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 	b.configuration.end()
 	done()
 	waiting.Wait()
+	b.carriers.leave()
 	err = errors.Join(failure, err)
 	const grace = 20 * time.Millisecond // for the reports of leaving to reach the port
 	time.Sleep(grace)
@@ -215,7 +219,7 @@ func (b *Bridge) startEAL(noHuge bool) error {
 const privateBytes = 128
 
 func (b *Bridge) makePool() error {
-	room := max(lcore.DataRoom, dpdk.DataRoom(b.cfg.RoCE.MTU))
+	room := max(lcore.DataRoom, dpdk.DataRoom(mostMTU(b.cfg)))
 	pool, err := dpdk.NewMempool("packets", b.cfg.Workers.Mbufs, room, privateBytes)
 	if err != nil {
 		return err
@@ -252,8 +256,9 @@ func (b *Bridge) makeTables() error {
 	return nil
 }
 
-func (b *Bridge) attachIBPort(subnet *fabric.Fabric) error {
-	p, err := openIBPort(b.cfg, b.pool, b.lcores, subnet, b.fail, b.log)
+func (b *Bridge) attachIBPort(subnets []*fabric.Fabric) error {
+	b.fabrics = &fabrics{gate: &b.gate, inForce: b.Config, log: b.log, fail: b.fail}
+	p, err := b.openIBPorts(subnets)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type carriers struct {
 	fail   func(error)
 
 	monitors []*link.Monitor
+	members  *members      // of a bond; nil: the port is none
 	again    chan struct{} // has a value after each link_up
 
 	changing sync.Mutex // held by changed
@@ -37,14 +38,21 @@ func (c *carriers) watch(undo *teardown) error {
 	if waiting {
 		c.setLost(errors.New("the port waits for its interface to be set up"))
 	}
-	for _, name := range c.port.port.Carriers() {
-		m, err := link.Watch(name, c.changed)
+	c.members = c.bondOf(undo)
+	for i, name := range c.port.port.Carriers() {
+		changed := c.changed
+		if c.members != nil {
+			changed = func(_, is link.State) { c.members.changed(i, is) }
+		}
+		m, err := link.Watch(name, changed)
 		if err != nil {
 			return fmt.Errorf("bridge: [roce] port %v: %w", c.port.cfg.RoCE.Port, err)
 		}
 		c.monitors = append(c.monitors, m)
 		undo.add(m.Close)
 		switch s := m.State(); {
+		case c.members != nil && s.Up():
+			c.members.bond.SetLink(i, true)
 		case waiting && s.Reason != link.Admin: // it was set up meanwhile
 			c.changed(link.State{Interface: name, Reason: link.Admin}, s)
 		case !s.Up():
@@ -56,6 +64,9 @@ func (c *carriers) watch(undo *teardown) error {
 
 // state returns the first state that is not up, of the interfaces and of the port.
 func (c *carriers) state() link.State {
+	if c.members != nil {
+		return c.members.state(c.port.cfg.RoCE.Port.String())
+	}
 	for _, m := range c.monitors {
 		s := m.State()
 		if lost := c.whyLost(); lost != nil && s.Reason != link.Deleted && s.Reason != link.Admin {
@@ -131,11 +142,23 @@ func (c *carriers) reopen(is link.State) bool {
 func (c *carriers) say(s link.State) {
 	if s.Up() {
 		c.log.Info("link_up", "interface", s.Interface)
-		select {
-		case c.again <- struct{}{}:
-		default:
-		}
+		c.tellAgain()
 		return
 	}
 	c.log.Warn("link_down", "interface", s.Interface, "reason", string(s.Reason), "note", s.String())
+}
+
+// tellAgain has management announce and report all again.
+func (c *carriers) tellAgain() {
+	select {
+	case c.again <- struct{}{}:
+	default:
+	}
+}
+
+// leave tells the other ends of a bond that it ends, so that they send by none of its members any more.
+func (c *carriers) leave() {
+	if c.members != nil {
+		c.members.bond.Leave()
+	}
 }

@@ -19,14 +19,26 @@ import (
 // claimFolder has a file for each Ethernet port that a bridge has. Tests have one of their own.
 var claimFolder = "/run/causeway/ports"
 
-// claimPort makes this the only bridge with this Ethernet port and VLAN in its network namespace: two on one interface
+// claimPort makes this the only bridge with this Ethernet port and its VLANs in its network namespace: two on one interface
 // would both carry every message, without any error. The claim is a lock on a file (flock(2)), which ends with the
 // process. Only who may write the folder can make one; who may not read the file cannot take it.
 func claimPort(cfg *config.Config, undo *teardown) error {
-	name, err := claimName(cfg.RoCE.Port, cfg.RoCE.VLAN)
-	if err != nil || name == "" {
-		return err
+	for _, r := range cfg.Segments() {
+		for _, link := range cfg.RoCE.Port.Links() {
+			name, err := claimName(link, r.VLAN)
+			if err == nil && name != "" {
+				err = claimLink(cfg, name, undo)
+			}
+			if err != nil {
+				return err
+			}
+		}
 	}
+	return nil
+}
+
+// claimLink claims the port, or one of a bond's.
+func claimLink(cfg *config.Config, name string, undo *teardown) error {
 	parent, file := filepath.Dir(claimFolder), filepath.Join(claimFolder, name)
 	f, err := lockIn(parent, claimFolder, file)
 	switch {

@@ -49,7 +49,14 @@ func TestClaimPort(t *testing.T) {
 	if err := first.claim(); err != nil {
 		t.Fatal(err)
 	}
-	for _, second := range []*claimant{with("af_packet", own, 0), with("tap", "new0,remote="+own, 0)} {
+	for _, second := range []*claimant{
+		with("af_packet", own, 0), with("tap", "new0,remote="+own, 0), with("bond", "lacp,af_packet:free,af_packet:"+own, 0),
+	} {
+		defer func() {
+			if err := second.run(); err != nil {
+				t.Error(err)
+			}
+		}()
 		err := second.claim()
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another causeway (process %d) has it", os.Getpid())) {
 			t.Errorf("%v: %v", second.cfg.RoCE.Port, err)

@@ -3,6 +3,9 @@
 package bridge
 
 import (
+	"log/slog"
+	"slices"
+
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/ibside/ib"
@@ -11,22 +14,19 @@ import (
 	"causeway/tables"
 )
 
-// roceMTU is the largest UD payload on the RoCE side, in bytes.
-func roceMTU(cfg *config.Config) int { return cfg.RoCE.IBMTU.Bytes() }
-
-func versions(cfg *config.Config) (v uint8) {
-	if cfg.RoCE.V1 {
+func versions(r *config.RoCE) (v uint8) {
+	if r.V1 {
 		v |= lcore.V1
 	}
-	if cfg.RoCE.V2 {
+	if r.V2 {
 		v |= lcore.V2
 	}
 	return v
 }
 
 // firstVersion is the RoCE version to groups, and to hosts that have sent nothing yet.
-func firstVersion(cfg *config.Config) uint8 {
-	if cfg.RoCE.V2 {
+func firstVersion(r *config.RoCE) uint8 {
+	if r.V2 {
 		return lcore.V2
 	}
 	return lcore.V1
@@ -34,13 +34,13 @@ func firstVersion(cfg *config.Config) uint8 {
 
 // datapathConfig is the workers' configuration, with the policy of cfg.
 func (b *Bridge) datapathConfig(cfg *config.Config) lcore.DatapathConfig {
+	segments := b.ethernet.segments()
 	return lcore.DatapathConfig{
-		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN,
-		RoCEPKey: rocePKey,
-		RoCEMTU:  roceMTU(b.cfg),
-		Versions: versions(b.cfg), TTL: b.cfg.RoCE.TTL, RewriteImm: true, Idle: idleModes[b.idle], Confine: b.confined,
+		MAC: b.ethernet.mac(), RoCEPKey: rocePKey, RewriteImm: true,
+		Segment: segments[0], More: segments[1:],
+		Idle: idleModes[b.idle], Confine: b.confined,
 		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0],
-		IBIsEthernet: b.ibPort.Info().Ethernet, Addresses: b.ethernet.ownAddresses(), Policy: policyOf(cfg),
+		IBIsEthernet: b.ibPort.Info().Ethernet, Policy: policyOf(cfg),
 	}
 }
 
@@ -52,7 +52,7 @@ func (b *Bridge) makeDatapath() error {
 	b.datapath = d
 	b.readings = &readings{gate: &b.gate, datapath: d}
 	b.injector = &injector{&b.gate, d, b.log}
-	b.mirrors = &mirrors{&b.gate, d, b.ibPort, func(n uint8) ib.PKey { return b.loop.PKey(n) }}
+	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.fabrics, func(n uint8) ib.PKey { return b.loop.PKey(n) }}
 	b.teardown.add(func() error { b.final = d.Close(); return nil })
 	for i := range b.cfg.Workers.LCores {
 		_, err := d.NewWorker(lcore.WorkerConfig{
@@ -67,6 +67,7 @@ func (b *Bridge) makeDatapath() error {
 	if b.idle != config.IdleInterrupt {
 		return nil
 	}
+	b.teardown.add(b.ethernet.forgetWorkers)
 	return b.ethernet.wake(d.Workers())
 }
 
@@ -82,43 +83,52 @@ func (b *Bridge) makeManagement() error {
 	for _, w := range b.datapath.Workers() {
 		workers = append(workers, worker{w, b.pool})
 	}
-	if b.ethernet.listener != nil {
-		workers[0] = listeningWorker{workers[0], b.ethernet.listener}
+	for _, l := range b.ethernet.listeners {
+		workers[0] = listeningWorker{workers[0], l}
 	}
 	b.loop = manage.New(b.manageConfig(), b.tables, b.ibPort, workers, b.log)
-	b.Lists = b.loop
+	b.Lists = b.loop.Lists()
 	b.configuration.attach(b.loop, b.datapath.SetPolicy, b.ibPort)
 	return nil
 }
 
-// mostProxyQPs returns the limit of proxy QPs: that of the configuration, or what the device says that it has.
-func (b *Bridge) mostProxyQPs() int {
-	wanted, has := b.cfg.Workers.ProxyQPs, b.ibPort.Info().QueuePairs
+// mostProxyQPs returns the limit of proxy QPs: what is wanted, or how many a device says that it has; 0: it does not.
+func mostProxyQPs(wanted, has int, log *slog.Logger) int {
 	if has == 0 || has >= wanted {
 		return wanted
 	}
-	b.log.Warn("proxy_qps_short", "made", has, "limit", wanted, "note", "the InfiniBand device has no more queue pairs: lower [workers] proxy_qps")
+	log.Warn("proxy_qps_short", "made", has, "limit", wanted, "note", "the InfiniBand device has no more queue pairs: lower [workers] proxy_qps")
 	return has
 }
 
 func (b *Bridge) manageConfig() manage.Config {
 	ibPort := b.ibPort.Info()
 	c := manage.Config{
-		MAC: b.ethernet.mac(), VLAN: b.cfg.RoCE.VLAN, Addresses: b.cfg.RoCE.Addresses, Version: firstVersion(b.cfg),
-		PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(), RoCEMTU: roceMTU(b.cfg), EthMTU: b.cfg.RoCE.MTU,
-		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.mostProxyQPs(), Waiting: roomsOf(b.cfg).waiting,
-		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Receive: b.ethernet.receive,
+		MAC: b.ethernet.mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
+		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: mostProxyQPs(b.cfg.Workers.ProxyQPs, ibPort.QueuePairs, b.log), Waiting: roomsOf(b.cfg).waiting,
+		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin,
 		LinkUp: b.carriers.again,
 	}
-	if b.idle == config.IdleInterrupt && b.ethernet.listener == nil { // a listener tells of nothing
+	if b.idle == config.IdleInterrupt && len(b.ethernet.listeners) == 0 { // a listener tells of nothing
 		c.AwaitPunted, c.Punted = b.datapath.AwaitPunted, b.datapath.Punted()
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle
 	}
 	x := changeTo(b.cfg, ibPort.Ethernet, false)
-	c.ProxyQPLimits, c.Querier = x.ProxyQPLimits, x.Querier
-	c.Nodes, c.Hosts, c.Resolve, c.Groups, c.Ranges = x.Nodes, x.Hosts, x.Resolve, x.Groups, x.Ranges
+	c.ProxyQPLimits, c.Nodes = x.ProxyQPLimits, x.Nodes
+	changes := append([]manage.SegmentChange{x.SegmentChange}, x.More...)
+	for i, r := range b.cfg.Segments() {
+		m := manage.Segment{
+			VLAN: r.VLAN, Bound: r.PKey, Addresses: r.Addresses, Version: firstVersion(&r), RoCEMTU: r.IBMTU.Bytes(), EthMTU: r.MTU,
+			Receive: func(groups []tables.GroupAddr) error { return b.ethernet.receive(i, groups) }, SegmentChange: changes[i],
+		}
+		if i == 0 {
+			c.Segment = m
+		} else {
+			c.More = append(c.More, m)
+		}
+	}
 	c.Service = manage.ServiceConfig{
 		Port: b.ibPort, Allow: x.Allow, RoCEPKey: rocePKey, Ports: x.Ports, Translate: x.Translate,
 	}
@@ -129,33 +139,52 @@ func (b *Bridge) manageConfig() manage.Config {
 // no groups and services.
 func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
 	c := manage.Change{
-		Ports: servicePorts(cfg), Translate: cfg.Translations(), Allow: cfg.Policy.Allow, ProxyQPLimits: limitsOf(&cfg.Workers),
-		Querier: cfg.RoCE.Querier, Drained: drained,
+		Ports: servicePorts(cfg), Translate: cfg.Translations(), Allow: cfg.Policy.Allow, ProxyQPLimits: limitsOf(&cfg.Workers), Drained: drained,
 	}
 	if drained {
-		c.Ports, c.Querier = nil, false
-	} else {
-		for _, g := range cfg.Groups {
-			c.Groups = append(c.Groups, manageGroup(g, ethernet))
-		}
-		for i := range cfg.Ranges {
-			c.Ranges = append(c.Ranges, manageRange(&cfg.Ranges[i], ethernet))
-		}
+		c.Ports = nil
+	}
+	all := make([]manage.SegmentChange, len(cfg.Segments()))
+	for i, r := range cfg.Segments() {
+		all[i].Querier = r.Querier && !drained
+	}
+	if !drained {
+		groupsTo(all, cfg, ethernet)
 	}
 	for _, x := range cfg.Hosts {
 		if x.Side == config.SideIB {
 			c.Nodes = append(c.Nodes, manage.Node{IP4: x.IP, IP6: x.IP6, GID: x.GID, LID: x.LID, SL: x.SL, GRH: ethernet, Bridge: x.Bridge, PKey: x.PKey})
 			continue
 		}
-		for _, ip := range x.Addrs() {
-			if !x.HasMAC {
-				c.Resolve = append(c.Resolve, ip)
-				continue
-			}
-			c.Hosts = append(c.Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: firstVersion(cfg), Static: true})
-		}
+		hostTo(all, cfg, &x)
 	}
+	c.SegmentChange, c.More = all[0], all[1:]
 	return c
+}
+
+// groupsTo adds the groups and ranges to the segments that reach their partitions.
+func groupsTo(all []manage.SegmentChange, cfg *config.Config, ethernet bool) {
+	for _, g := range cfg.Groups {
+		in, _ := cfg.SegmentOf(g.PKey)
+		all[in].Groups = append(all[in].Groups, manageGroup(g, ethernet))
+	}
+	for i := range cfg.Ranges {
+		in, _ := cfg.SegmentOf(cfg.Ranges[i].Group.PKey)
+		all[in].Ranges = append(all[in].Ranges, manageRange(&cfg.Ranges[i], ethernet))
+	}
+}
+
+// hostTo adds a RoCE host to its segment: that of its VLAN, or an only one.
+func hostTo(all []manage.SegmentChange, cfg *config.Config, x *config.Host) {
+	segments := cfg.Segments()
+	in := max(0, slices.IndexFunc(segments, func(r config.RoCE) bool { return r.VLAN == x.VLAN }))
+	for _, ip := range x.Addrs() {
+		if !x.HasMAC {
+			all[in].Resolve = append(all[in].Resolve, ip)
+			continue
+		}
+		all[in].Hosts = append(all[in].Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: firstVersion(&segments[in]), Static: true})
+	}
 }
 
 func limitsOf(w *config.Workers) manage.ProxyQPLimits {

@@ -51,11 +51,11 @@ func TestPlainRules(t *testing.T) {
 	group := tables.GroupAddr{IP: netip.MustParseAddr("239.1.2.3"), UDPPort: 4711}
 	p := &ethernetPort{cfg: &config.Config{RoCE: config.RoCE{V2: true, VLAN: 9}, Workers: config.Workers{LCores: []int{3, 4}},
 		Groups: []config.Group{{IP: group.IP, UDPPort: group.UDPPort, Direction: config.ToIB}, {IP: group.IP, Direction: config.ToRoCE}}}}
-	if got := p.groupsToIB(); !slices.Equal(got, []tables.GroupAddr{group}) {
+	if got := p.groupsToIB(); !slices.Equal(got[0], []tables.GroupAddr{group}) {
 		t.Errorf("groups to IB: %v", got)
 	}
 	want := dpdk.Rule{Match: dpdk.MatchUDP, IP: group.IP, UDPPort: 4711, Queues: []uint16{0, 1}, RSS: true, VLAN: 9}
-	if got := p.plainRule(group); !reflect.DeepEqual(got, want) {
+	if got := p.plainRule(vlanGroup{9, group}); !reflect.DeepEqual(got, want) {
 		t.Errorf("rule %+v, want %+v", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"causeway/config"
 	"causeway/dpdk"
@@ -21,23 +22,23 @@ import (
 // port's interface. Only a new process can use it again.
 var ErrDeviceGone = verbs.ErrDeviceGone
 
-// openIBPort opens the port that [ib] port names. onLoss is called when it is lost. A subnet replaces the one that a
-// fabric: port describes.
-func openIBPort(cfg *config.Config, pool *dpdk.Mempool, lcores []uint, subnet *fabric.Fabric, onLoss func(error), log *slog.Logger) (ibside.OpenPort, error) {
-	if cfg.IB.Port.Fabric {
+// openIBPort opens the port x of [ib] or an [[ib]]. onLoss is called when it is lost. A subnet replaces the one that a
+// fabric: port describes, where the port has a name of its own.
+func openIBPort(cfg *config.Config, x *config.IB, name string, pool *dpdk.Mempool, lcores []uint, subnet *fabric.Fabric, onLoss func(error), log *slog.Logger) (ibside.OpenPort, error) {
+	if x.Port.Fabric {
 		return fabricport.Open(fabricport.Config{
-			Subnet: subnet, File: cfg.IB.Port.File, Name: cfg.Name, PKey: cfg.IB.PKey,
+			Subnet: subnet, File: x.Port.File, Name: name, PKey: x.PKey,
 			Pool: pool, Workers: len(cfg.Workers.LCores), Lcores: lcores, Log: log,
 		})
 	}
 	p, err := verbs.Open(verbs.Config{
-		Device: cfg.IB.Port.Device, Port: int(cfg.IB.Port.Num), PKey: cfg.IB.PKey, GID: cfg.IB.GID,
+		Device: x.Port.Device, Port: int(x.Port.Num), PKey: x.PKey, GID: x.GID,
 		Pool: pool, Workers: len(cfg.Workers.LCores), Lcores: lcores, ProxyQPs: workerQPs(&cfg.Workers),
 		Receives: cfg.Workers.RecvBuffers, SendDepth: cfg.Workers.ProxyQPDepth, Pending: roomsOf(cfg).handles,
-		Portable: !cfg.IB.Direct, Log: log, OnLoss: onLoss,
+		Portable: !x.Direct, Log: log, OnLoss: onLoss,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("bridge: [ib] port \"%s:%d\": %w", cfg.IB.Port.Device, cfg.IB.Port.Num, err)
+		return nil, fmt.Errorf("bridge: [ib] port \"%s:%d\": %w", x.Port.Device, x.Port.Num, err)
 	}
 	return p, nil
 }
@@ -66,7 +67,7 @@ func openResolver(cfg *config.Config, p ibside.OpenPort, log *slog.Logger) (*ipo
 // RefreshSubnet asks the subnet administrator again for all paths and memberships. Messages are carried as before
 // meanwhile.
 func (b *Bridge) RefreshSubnet() error {
-	p, ok := b.ibPort.(ibside.Administered)
+	p, ok := b.ibPort.(interface{ Refresh() })
 	if !ok {
 		return errors.New("bridge: the port asks no subnet administrator: its link layer is Ethernet, or the log has no_subnet_client")
 	}
@@ -80,6 +81,15 @@ func ibPortName(p config.IBPort) string {
 		return "fabric:" + p.File
 	}
 	return fmt.Sprintf("%s:%d", p.Device, p.Num)
+}
+
+// ibPortNames returns all of them.
+func ibPortNames(cfg *config.Config) string {
+	var names []string
+	for _, x := range cfg.Ports() {
+		names = append(names, ibPortName(x.Port))
+	}
+	return strings.Join(names, ", ")
 }
 
 // servicePorts are the configured services.

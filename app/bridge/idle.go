@@ -70,6 +70,23 @@ func (p *ethernetPort) wake(workers []*lcore.Worker) error {
 	return p.setWakes()
 }
 
+// wakeAll has workers that sleep poll once more.
+func (p *ethernetPort) wakeAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.wakes {
+		w.Wake()
+	}
+}
+
+// forgetWorkers is to be called before they are gone.
+func (p *ethernetPort) forgetWorkers() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wakes = nil
+	return nil
+}
+
 // setWakes is to be called with p.mu, while no worker runs, and again when the port was opened again.
 func (p *ethernetPort) setWakes() error {
 	for i, w := range p.wakes {

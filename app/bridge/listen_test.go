@@ -177,10 +177,12 @@ func taskMisses() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if h.ethernet.listener, err = listen(netdev, 0, 1500, false, nil); err != nil {
+	l, err := listen(netdev, 0, 1500, false, nil)
+	if err != nil {
 		return "", err
 	}
-	h.teardown.add(h.ethernet.listener.close)
+	h.ethernet.listeners = []*listener{l}
+	h.teardown.add(l.close)
 	var f onWire
 	f.ethernet(frame.Broadcast, frame.TypeARP, make([]byte, 1000))
 	missed := func() uint64 { s, _ := h.Ethernet(); return s.RxMissed }

@@ -48,7 +48,7 @@ func taskMemory(mtu string) (string, error) {
 			return "", errors.Join(err, b.teardown.run())
 		}
 	}
-	b.logSizes()
+	logSizes(b)
 	taken, each := b.pool.Bytes(), b.pool.Bytes()/b.pool.Size()
 	if half := memory << 20 / 2; taken > half || taken < half*95/100 {
 		err = fmt.Errorf("%d packet buffers of %d bytes take %d MiB of %d", b.pool.Size(), each, taken>>20, memory)

@@ -10,6 +10,7 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/ibside/multipath"
 	"causeway/lcore"
 	"causeway/lcore/dryrun"
 	"causeway/tables"
@@ -20,6 +21,7 @@ type mirrors struct {
 	gate     *gate
 	datapath *lcore.Datapath
 	ibPort   ibside.Port
+	fabrics  *fabrics
 	pkey     func(partition uint8) ib.PKey
 }
 
@@ -62,6 +64,10 @@ func (a *addresses) complete(s *lcore.MirroredPacket) {
 		a.gate.whileOpen(func() { a.own = a.ibPort.Own() })
 	}
 	s.IB.PKey = a.pkey(s.IB.Partition)
+	if a.fabrics.ports != nil {
+		a.byPort(s)
+		return
+	}
 	if s.Point != lcore.Sent {
 		if !s.IB.DGID.IsMulticast() {
 			s.IB.DLID = a.own.LID
@@ -76,13 +82,27 @@ func (a *addresses) complete(s *lcore.MirroredPacket) {
 	}
 }
 
+// byPort is complete for several ports. What is sent has the addresses of the active one.
+func (a *addresses) byPort(s *lcore.MirroredPacket) {
+	a.gate.whileOpen(func() {
+		if s.Point != lcore.Sent {
+			s.IB.Ports = a.fabrics.ports.Name(int(s.IB.Port))
+			return
+		}
+		var to multipath.Sent
+		if to = a.fabrics.ports.Sent(s.IB.DLID); to.Ports != "" {
+			s.IB.Ports, s.IB.SLID, s.IB.SGID, s.IB.DLID, s.IB.DGID = to.Ports, to.SLID, to.SGID, to.DLID, to.DGID
+		}
+	})
+}
+
 // DryRun returns the copies that a packet would have if it came in now. Nothing is sent, and nothing changes.
 func (b *Bridge) DryRun(p dryrun.Packet) (saw []lcore.MirroredPacket, err error) {
 	failed := b.Tables().read(func(t *tables.Tables) {
 		var r *dryrun.Runner
 		r, err = dryrun.New(dryrun.Config{
 			Datapath: b.datapathConfig(b.Config()), Tables: t, Workers: len(b.datapath.Workers()), MaxGroups: b.cfg.Workers.Groups + spareGroups,
-			MTU: b.cfg.RoCE.MTU,
+			MTU: mostMTU(b.cfg),
 		})
 		if err == nil {
 			saw, err = r.Run(p)
@@ -118,22 +138,33 @@ func (s Tables) read(f func(t *tables.Tables)) error {
 	return err
 }
 
+// inSegments calls find for each segment until it has found something.
+func (s Tables) inSegments(find func(*tables.Segment) bool) bool {
+	found := false
+	err := s.read(func(t *tables.Tables) {
+		for n := uint8(0); n < tables.MaxSegments && !found; n++ {
+			found = find(t.In(n))
+		}
+	})
+	return found && err == nil
+}
+
 // ProxyQP returns the proxy QP of a RoCE host's queue pair in a partition.
 func (s Tables) ProxyQP(of tables.HostQP) (found tables.ProxyQP, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.ProxyQPs.Lookup(of) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.ProxyQPs.Lookup(of); return ok })
+	return found, ok
 }
 
 // ProxyQPN returns a proxy QP by its QPN.
 func (s Tables) ProxyQPN(qpn ib.QPN) (found tables.ProxyQP, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, _, ok = t.ProxyQPs.LookupQPN(qpn) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, _, ok = t.ProxyQPs.LookupQPN(qpn); return ok })
+	return found, ok
 }
 
-// Host returns a RoCE host.
+// Host returns a RoCE host; of several segments' hosts with this address the first one's.
 func (s Tables) Host(ip netip.Addr) (found tables.Host, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.Hosts.Lookup(ip) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Hosts.Lookup(ip); return ok })
+	return found, ok
 }
 
 // Node returns the InfiniBand node that has an IP address.
@@ -157,14 +188,14 @@ func (s Tables) Source(gid ib.GID, lid ib.LID) (found tables.Node, own, ok bool)
 	return found, own && err == nil, ok && err == nil
 }
 
-// Group returns a group by its address.
+// Group returns a group by its address; of several segments' groups the first one's.
 func (s Tables) Group(addr tables.GroupAddr) (found tables.Group, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.Groups.Lookup(addr) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.Lookup(addr); return ok })
+	return found, ok
 }
 
 // MGID returns a group by its MGID.
 func (s Tables) MGID(gid ib.GID) (found tables.Group, ok bool) {
-	err := s.read(func(t *tables.Tables) { found, _, ok = t.Groups.LookupMGID(gid) })
-	return found, ok && err == nil
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.LookupMGID(gid); return ok })
+	return found, ok
 }

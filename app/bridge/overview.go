@@ -96,8 +96,8 @@ type Port struct {
 
 // Ports returns the Ethernet port and the InfiniBand port.
 func (b *Bridge) Ports() (ethernet, infiniband Port) {
-	ethernet = Port{Name: b.cfg.RoCE.Port.String(), MTU: b.cfg.RoCE.MTU, Ethernet: true}
-	infiniband = Port{Name: ibPortName(b.cfg.IB.Port)}
+	ethernet = Port{Name: b.cfg.RoCE.Port.String(), MTU: mostMTU(b.cfg), Ethernet: true}
+	infiniband = Port{Name: ibPortNames(b.cfg)}
 	b.whileOpen(func() {
 		p, own := b.ibPort.Info(), b.ibPort.Own()
 		ethernet.MAC = b.ethernet.mac().String()

@@ -251,12 +251,17 @@ func (c *configuration) RemoveGroup(ctx context.Context, mgid ib.GID) (config.Ch
 	})
 }
 
-// RemoveHost removes the entry that has an address, with its other address.
-func (c *configuration) RemoveHost(ctx context.Context, ip netip.Addr) (config.Changes, error) {
+// RemoveHost removes the entry that has an address, with its other address; of several RoCE hosts, that of a VLAN.
+func (c *configuration) RemoveHost(ctx context.Context, ip netip.Addr, vlan *uint16) (config.Changes, error) {
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
-		rest := slices.DeleteFunc(slices.Clone(cfg.Hosts), func(x config.Host) bool { return slices.Contains(x.Addrs(), ip) })
-		if len(rest) == len(cfg.Hosts) {
+		rest := slices.DeleteFunc(slices.Clone(cfg.Hosts), func(x config.Host) bool {
+			return slices.Contains(x.Addrs(), ip) && (vlan == nil || x.Side == config.SideRoCE && x.VLAN == *vlan)
+		})
+		switch n := len(cfg.Hosts) - len(rest); {
+		case n == 0:
 			return nil, fmt.Errorf("bridge: host %v: not configured", ip)
+		case n > 1:
+			return nil, fmt.Errorf("bridge: host %v: %d segments have one; name its VLAN: remove host %v vlan N", ip, n, ip)
 		}
 		return cfg.WithHosts(rest)
 	})

@@ -205,7 +205,7 @@ func (b *Bridge) removal(sent *int) error {
 	was := b.Config()
 	back := func() (config.Changes, error) { return b.Reload(ctx, was) }
 	return errors.Join(
-		dropped("node_unknown", func() (config.Changes, error) { return b.RemoveHost(ctx, nodeIP) }, back),
+		dropped("node_unknown", func() (config.Changes, error) { return b.RemoveHost(ctx, nodeIP, nil) }, back),
 		dropped("acl", func() (config.Changes, error) {
 			to, err := b.edited(`"10.9.0.0/24"`, `"10.9.0.7/32"`)
 			if err != nil {
@@ -232,7 +232,7 @@ func taskSingleChanges() (string, error) {
 		for name, f := range map[string][2]func() (config.Changes, error){
 			"group": {adds("[[group]]\nip = \"239.9.9.9\"\nmgid = \"rdmacm\"\n"), func() (config.Changes, error) { return h.RemoveGroup(ctx, mgid) }},
 			"host": {adds("[[host]]\nip = \"10.9.0.9\"\nside = \"ib\"\ngid = \"fe80::9\"\nlid = 9\n"),
-				func() (config.Changes, error) { return h.RemoveHost(ctx, netip.MustParseAddr("10.9.0.9")) }},
+				func() (config.Changes, error) { return h.RemoveHost(ctx, netip.MustParseAddr("10.9.0.9"), nil) }},
 			"service": {adds("[[service]]\nports = \"7-9\"\n"),
 				func() (config.Changes, error) { return h.RemoveService(ctx, config.Service{First: 7, Last: 9}) }},
 			"groups": {adds("[[group]]\nip = \"239.9.9.8\"\n"), func() (config.Changes, error) { return h.SetGroups(ctx, was.Groups) }},

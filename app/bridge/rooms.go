@@ -42,7 +42,7 @@ func roomsOf(cfg *config.Config) rooms {
 func keptByPorts(cfg *config.Config) (kept int) {
 	w := &cfg.Workers
 	n := len(w.LCores)
-	if cfg.RoCE.Port.Driver != "af_packet" { // whose rings are the kernel's memory
+	if cfg.RoCE.Port.Kind() != "af_packet" { // whose rings are the kernel's memory
 		kept = n * (w.RxDescs + w.TxDescs)
 	}
 	switch {

@@ -184,12 +184,14 @@ func newRig(t *testing.T, s *opensmtest.Subnet, c sa.RegistrarConfig) *rig {
 		t.Fatal(err)
 	}
 	cfg := manage.Config{
-		MAC: frame.MAC{2, 0, 0, 0, 0, 0xfe}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")},
-		Version: 2, PKey: ib.PKeyDefault, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 8, ProxyQPs: 8, ProxyQPLimits: manage.ProxyQPLimits{PerHost: 3}, Hosts: rigHosts, AliasGIDs: true, MaxGroups: 8,
-		Ranges: []manage.Range{{
-			Prefix: rigRange, SA: true, Most: 4, Group: manage.Group{ToIB: true, ToRoCE: true, QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault}, MGID: rigMGID,
-		}},
+		MAC: frame.MAC{2, 0, 0, 0, 0, 0xfe}, Segment: manage.Segment{
+			Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")}, Version: 2, RoCEMTU: 4096,
+		},
+		PKey: ib.PKeyDefault, IBMTU: 4096, MaxHosts: 8, ProxyQPs: 8, ProxyQPLimits: manage.ProxyQPLimits{PerHost: 3}, AliasGIDs: true, MaxGroups: 8,
 	}
+	cfg.Hosts, cfg.Ranges = rigHosts, []manage.Range{{
+		Prefix: rigRange, SA: true, Most: 4, Group: manage.Group{ToIB: true, ToRoCE: true, QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault}, MGID: rigMGID,
+	}}
 	for _, g := range rigGroups {
 		g.MGID, g.QKey, g.PKey = rigMGID(g.IP), ib.QKeyRDMAUDP, ib.PKeyDefault
 		cfg.Groups = append(cfg.Groups, g)

@@ -100,15 +100,20 @@ func checkCPUs(c *config.Config) error {
 
 // checkTopology reads the file of the software subnet, if the configuration names one.
 func checkTopology(c *config.Config) error {
-	if !c.IB.Port.Fabric {
-		return nil
+	for _, x := range c.Ports() {
+		if !x.Port.Fabric {
+			continue
+		}
+		_, err := fabric.Load(x.Port.File)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: ib: port %q: there is no such file; write it, or port = \"fabric:\" for a subnet without nodes",
+				c.At("ib.port"), x.Port)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err := fabric.Load(c.IB.Port.File)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: ib: port %q: there is no such file; write it, or port = \"fabric:\" for a subnet without nodes",
-			c.At("ib.port"), c.IB.Port)
-	}
-	return err
+	return nil
 }
 
 // checkMachine returns the problems that keep a configuration from running on this machine, one a line.

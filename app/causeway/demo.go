@@ -22,6 +22,7 @@ prints, on this machine only.`)
 	duration := fs.Duration("duration", 20*time.Second, "the `TIME` that the traffic runs")
 	keep := fs.Bool("keep", false, "go on until Ctrl-C, whatever -duration is, to look at the page")
 	asJSON := fs.Bool("json", false, "end with one JSON object instead of table and summary")
+	fabrics := fs.Int("fabrics", 1, "the `NUMBER` of InfiniBand fabrics: with 2, one is cut for a third of the time while the other takes over")
 	pcap := fs.String("pcap", "", "leave captures of both fabrics in `DIR`, for Wireshark")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
@@ -29,13 +30,15 @@ prints, on this machine only.`)
 	switch {
 	case fs.NArg() > 0:
 		return misused(fs, stderr, fmt.Sprintf("demo takes no arguments, and %q is one", fs.Arg(0)))
+	case *fabrics < 1 || *fabrics > demo.MostFabrics:
+		return misused(fs, stderr, fmt.Sprintf("-fabrics %d: write 1 or 2", *fabrics))
 	case *duration <= 0:
 		return misused(fs, stderr, fmt.Sprintf("-duration %v: write a time above 0, such as 20s", *duration))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills it
-	ok, err := demo.Run(ctx, demo.Options{Duration: *duration, Keep: *keep, Version: ownVersion(), JSON: *asJSON, PcapDir: *pcap, Out: stdout, Err: stderr})
+	ok, err := demo.Run(ctx, demo.Options{Duration: *duration, Keep: *keep, Version: ownVersion(), JSON: *asJSON, Fabrics: *fabrics, PcapDir: *pcap, Out: stdout, Err: stderr})
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitFailed

@@ -114,6 +114,9 @@ var needed = []struct{ table, key, line string }{
 // complete makes a whole configuration from a fragment.
 func complete(text string) string {
 	for _, n := range needed {
+		if strings.Contains(text, "[["+n.table+"]]\n") { // each of them is whole
+			continue
+		}
 		head := "[" + n.table + "]\n"
 		if !strings.HasPrefix(text, head) && !strings.Contains(text, "\n"+head) {
 			text += "\n" + head

@@ -59,6 +59,7 @@ var mayImport = []struct {
 	{"ibside/verbs", "dpdk ibside ibside/ib ibside/ipoib ibside/sa ibside/multicast", "a port knows nothing of the datapath"},
 	{"ibside/verbs/mlx5mem", "", "a device knows nothing of the port"},
 	{"ibside/fabricport", "dpdk ibside ibside/ib ibside/sa ibside/multicast ibside/fabric", "a port knows nothing of the datapath"},
+	{"ibside/multipath", "dpdk ibside ibside/ib", "a port made of others knows neither their kinds nor the datapath"},
 	{"ibside/fabric", "ibside/ib ibside/sa ibside/stamp", "a subnet and its nodes know nothing of the bridge; nodes send test messages"},
 	{"ibside/stamp", "", "test messages know nothing of what carries them"},
 	{"ibside/acm", "ibside/ib", "files for InfiniBand nodes are written on any machine"},
@@ -84,14 +85,14 @@ const (
 // usesC lists the packages that may import "C": the ports, the datapath and the tables; a package that gives
 // tests of one its C side; and, with all below it, perf.
 var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verbstest", "ibside/verbs/mlx5mem",
-	"ibside/verbs/mlx5mem/mlx5memtest", "ibside/fabricport", "ibside/fabricport/porttest", "lcore", "lcore/icrctest", "lcore/pgm", "lcore/pgm/pgmtest", "lcore/probe", "lcore/mirror", "tables",
+	"ibside/verbs/mlx5mem/mlx5memtest", "ibside/fabricport", "ibside/fabricport/porttest", "ibside/multipath", "lcore", "lcore/icrctest", "lcore/pgm", "lcore/pgm/pgmtest", "lcore/probe", "lcore/mirror", "tables",
 	"tables/tablestest", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
 var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm", "ibside/ipoib",
 	"lcore/frame", "lcore/frame/roce", "lcore/manage/groups/igmp", "lcore/manage/groups/mgid", "lcore/manage/neighbours/schedule",
 	"lcore/manage/gids/assignment", "lcore/manage/learner/bounds", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/limit", "lcore/manage/local",
-	"lcore/manage/punt", "lcore/manage/ratelog", "app/doctor"}
+	"lcore/manage/punt", "lcore/manage/ratelog", "dpdk/lacp", "app/bridge/bond", "app/doctor"}
 
 // listed is what go list says of a package.
 type listed struct {

@@ -40,7 +40,12 @@ func clearLatency(_ context.Context, c *Call) (Result, error) {
 
 func clearNeighbour(ctx context.Context, c *Call) (Result, error) {
 	ip := value(c, "address", netip.Addr{})
-	done, err := c.Env.Bridge.RemoveLearnedHost(ctx, ip)
+	done := false
+	var err error
+	for _, n := range c.segmentsOf() {
+		some, failed := c.Env.Bridge.RemoveLearnedHost(ctx, n, ip)
+		done, err = done || some, errors.Join(err, failed)
+	}
 	switch {
 	case err != nil:
 		return Result{}, listError(err)
@@ -53,7 +58,12 @@ func clearNeighbour(ctx context.Context, c *Call) (Result, error) {
 
 func clearProxyQP(ctx context.Context, c *Call) (Result, error) {
 	ip, qpn := value(c, "address", netip.Addr{}), value(c, "qpn", uint64(0))
-	n, err := c.Env.Bridge.RemoveProxyQPs(ctx, ip, ib.QPN(qpn))
+	n := 0
+	var err error
+	for _, segment := range c.segmentsOf() {
+		some, failed := c.Env.Bridge.RemoveProxyQPs(ctx, segment, ip, ib.QPN(qpn))
+		n, err = n+some, errors.Join(err, failed)
+	}
 	switch {
 	case err != nil:
 		return Result{}, listError(err)
@@ -133,7 +143,7 @@ type editor interface {
 	Add(ctx context.Context, entries string) (config.Changes, error)
 	SetGroups(context.Context, []config.Group) (config.Changes, error)
 	RemoveGroup(context.Context, ib.GID) (config.Changes, error)
-	RemoveHost(context.Context, netip.Addr) (config.Changes, error)
+	RemoveHost(ctx context.Context, ip netip.Addr, vlan *uint16) (config.Changes, error)
 	RemoveService(context.Context, config.Service) (config.Changes, error)
 }
 
@@ -271,7 +281,12 @@ func addService(ctx context.Context, c *Call) (Result, error) {
 
 func removeHost(ctx context.Context, c *Call) (Result, error) {
 	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) {
-		return e.RemoveHost(ctx, value(c, "address", netip.Addr{}))
+		var vlan *uint16
+		if c.has("vlan") {
+			id := uint16(value(c, "vlan", uint64(0)))
+			vlan = &id
+		}
+		return e.RemoveHost(ctx, value(c, "address", netip.Addr{}), vlan)
 	})
 }
 

@@ -95,6 +95,9 @@ func value[T any](c *Call, name string, without T) T {
 	return without
 }
 
+// has reports whether an argument was given.
+func (c *Call) has(name string) bool { _, ok := c.values[name]; return ok }
+
 // Value returns the value of a text argument; "" when it was not given.
 func (c *Call) Value(name string) string { return value(c, name, "") }
 

@@ -69,9 +69,9 @@ func streamCapture(ctx context.Context, c *Call, out Out) error {
 	if to == "" {
 		return captureLines(ctx, c, out, what)
 	}
-	b, ok := c.Env.Bridge.(capture.Mirror)
-	if !ok {
-		return notAvailable("capture")
+	b, err := c.mirror("capture")
+	if err != nil {
+		return err
 	}
 	if to != "-" {
 		return captureFile(ctx, c, b, out, what, to)
@@ -140,9 +140,9 @@ func missedResult(n uint64, line string) Result {
 
 // captureLines shows each copy of a packet in a line.
 func captureLines(ctx context.Context, c *Call, out Out, what captureOptions) error {
-	b, ok := c.Env.Bridge.(capture.Mirror)
-	if !ok {
-		return notAvailable("capture")
+	b, err := c.mirror("capture")
+	if err != nil {
+		return err
 	}
 	const headers = 128
 	seen := uint64(0)
@@ -181,9 +181,12 @@ func streamTrace(ctx context.Context, c *Call, out Out) error {
 	if err != nil {
 		return err
 	}
-	b, canMirror := c.Env.Bridge.(capture.Mirror)
+	b, err := c.mirror("trace")
+	if err != nil {
+		return err
+	}
 	tables, canExplain := c.Env.Bridge.(interface{ Tables() bridge.Tables })
-	if !canMirror || !canExplain {
+	if !canExplain {
 		return notAvailable("trace")
 	}
 	ctx, done, n := bounded(ctx, c, 10)

@@ -145,14 +145,14 @@ func runNodes(ctx context.Context, c *Call) (Result, error) {
 func runProxyQPs(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListProxyQPs(ctx, query(c))
 	part := Part{Name: "proxy_qps", Total: list.Total, Empty: c.empty("There is no proxy QP."),
-		Columns: columns("host", "QPN", "proxy QP", "Q_Key", "P_Key?", "worker", "version", "host GID…?", "last used")}
+		Columns: columns("host", "QPN", "proxy QP", "Q_Key", "P_Key?", "worker", "version", "host GID…?", "last used", "segment?")}
 	now := time.Now()
 	for _, s := range list.Entries {
 		var qpn any = s.HostQPN
 		if s.HostQPN == tables.PlainQPN {
 			qpn = nil
 		}
-		part.Rows = append(part.Rows, []any{s.Host, qpn, s.QPN, c.qkey(s.QKey), c.otherPKey(s.PKey), s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now)})
+		part.Rows = append(part.Rows, []any{s.Host, qpn, s.QPN, c.qkey(s.QKey), c.otherPKey(s.PKey), s.Worker, roceVersion(s.Version), gidOrNil(s.GID), ageOf(s.Used, now), c.segment(s.Segment)})
 	}
 	return table(part), listError(err)
 }
@@ -160,7 +160,7 @@ func runProxyQPs(ctx context.Context, c *Call) (Result, error) {
 func runGroups(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListGroups(ctx, query(c))
 	part := Part{Name: "groups", Total: list.Total, Empty: c.empty("No group is bridged."),
-		Columns: columns("group", "UDP port?", "MGID…", "MLID?", "P_Key?", "state", "direction", "origin?", "limit?", "to IB", "to RoCE", "to IB/s", "to RoCE/s")}
+		Columns: columns("group", "UDP port?", "MGID…", "MLID?", "P_Key?", "state", "direction", "origin?", "limit?", "to IB", "to RoCE", "to IB/s", "to RoCE/s", "segment?")}
 	counts, rates := c.Env.Bridge.Groups(), c.Env.Sampler.groupRates()
 	for _, g := range list.Entries {
 		var origin any
@@ -185,7 +185,7 @@ func runGroups(ctx context.Context, c *Call) (Result, error) {
 			mlid = g.MLID
 		}
 		n, r := counts[g.IP], rates[g.IP]
-		part.Rows = append(part.Rows, []any{g.IP, port, g.MGID, mlid, c.otherPKey(g.PKey), g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1]})
+		part.Rows = append(part.Rows, []any{g.IP, port, g.MGID, mlid, c.otherPKey(g.PKey), g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1], c.segment(g.Segment)})
 	}
 	return table(part), listError(err)
 }

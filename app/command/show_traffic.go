@@ -164,7 +164,11 @@ func runPorts(_ context.Context, c *Call) (Result, error) {
 	for _, name := range slices.Sorted(maps.Keys(device)) {
 		infiniband.Pairs = append(infiniband.Pairs, Pair{"device " + name, device[name]})
 	}
-	return Result{Parts: []Part{ethernet, infiniband}}, nil
+	parts := []Part{ethernet, infiniband}
+	if part, several := fabricsPart(c.Env); several {
+		parts = append(parts, part)
+	}
+	return Result{Parts: parts}, nil
 }
 
 // missed returns how many frames were lost before the port received them, if that is known.

@@ -27,6 +27,7 @@ var groupHelp = map[string]string{
 	"add":          "add a host, a group or a service until the bridge ends",
 	"remove":       "remove a host, a group or a service until the bridge ends",
 	"set log":      "change what is logged",
+	"port":         "choose among several InfiniBand ports",
 	"explain":      "say what the bridge would do with a packet, without sending it",
 	"explain from": "a packet that is described",
 }
@@ -76,7 +77,17 @@ func showTraffic() []Command {
 		{Path: "show cores", Help: "lcores: main, workers, management", Example: "show cores", Run: runCores,
 			Long: "SHARE is the part of a core's time that the thread used, during a quarter of a second. main has no thread. others are all threads " +
 				"that are no lcores, management among them unless it has a core of its own ([workers] management)."},
-		{Path: "show ports", Help: "the two ports and their counters", Example: "show ports", Run: runPorts},
+		{Path: "show segments", Help: "the RoCE segments, their partitions and limits", Example: "show segments", Run: runSegments,
+			Long: "A segment is a VLAN of the Ethernet port, and P_KEY the partition that its messages cross to and from; without one they cross to all. " +
+				"Each has an equal part of the limits of hosts and proxy QPs, so that one that floods leaves the others theirs."},
+		{Path: "show ports", Help: "the two ports and their counters", Example: "show ports", Run: runPorts,
+			Long: "Of several InfiniBand ports each has a line."},
+		{Path: "show bond", Help: "the members of a bonded Ethernet port", Example: "show bond", Run: runBond,
+			Long: "FOR is since when a member has carried frames, or has not, and CHANGES how often that has changed. With LACP, USED members are in " +
+				"the aggregator in use; PARTNER is the other end's priority, system and port, ITS BITS are that one's. Of the bits, A is active, T the short timeout, G may be aggregated, " +
+				"S in sync, C collecting, D distributing, d defaulted, E expired."},
+		{Path: "show fabrics", Help: "several InfiniBand ports: their state, and what goes by each", Example: "show fabrics", Run: runFabrics,
+			Long: "ACTIVE counts the groups whose messages go by the port, MISSING those that are not joined on it yet. SM is whether the subnet manager answers."},
 		{Path: "show drops", Args: []Arg{{Name: "all", Key: "all", Help: "also reasons that have not occurred"}},
 			Help: "why packets were dropped", Example: "show drops | match crc", Run: runDrops},
 		{Path: "show rates", Help: "packets and bits per second, over one and ten seconds", Example: "watch 1 show rates", Run: runRates},
@@ -122,6 +133,7 @@ func points() (names []string) {
 func live() []Command {
 	const day = 24 * time.Hour
 	count := Arg{Name: "count", Key: "count", Kind: numberKind("N", 1, 1_000_000), Help: "end after this many packets"}
+	port := Arg{Name: "port", Key: "port", Kind: portKind, Help: "only packets that this one of several InfiniBand ports brings or sends"}
 	last := Arg{Name: "for", Key: "for", Kind: durationKind(day), Help: "end after this time"}
 	return []Command{
 		{Path: "top", Args: []Arg{
@@ -135,11 +147,11 @@ func live() []Command {
 			Help: "follow what happens: links, groups, hosts, faults, changes", Example: "events | match link", Stream: streamEvents,
 			Long: "The events of the log, each in a line, with their details; set log level says which there are. A client that reads too slowly is " +
 				"told how many it has lost."},
-		{Path: "trace", Args: append(append([]Arg{}, filterArgs...), count, last), Role: Admin,
+		{Path: "trace", Args: append(append([]Arg{}, filterArgs...), port, count, last), Role: Admin,
 			Help: "explain packet by packet what the bridge does", Example: "trace host 10.9.0.1 drop any count 5", Stream: streamTrace,
 			Long: "Ends after 10 packets, unless count or for says otherwise."},
 		{Path: "capture", Args: append(append([]Arg{{Name: "to", Key: "to", Kind: fileKind, Help: "write pcapng to this file, instead of a line for each packet"}},
-			filterArgs...), count, last, Arg{Name: "snap", Key: "snap", Kind: numberKind("BYTES", 64, 9000), Help: "keep this much of each packet; all without it"}),
+			filterArgs...), port, count, last, Arg{Name: "snap", Key: "snap", Kind: numberKind("BYTES", 64, 9000), Help: "keep this much of each packet; all without it"}),
 			Role: Admin, Help: "capture packets at both ports", Example: "capture to /tmp/a.pcapng drop icrc for 10s", Stream: streamCapture,
 			Long: "The file must not exist. With \"to -\", ctl writes pcapng to its standard output: causeway ctl capture to - count 100 | " +
 				"tshark -r -. Ends after 1000 packets, unless count or for says otherwise."},
@@ -153,11 +165,13 @@ func changes() []Command {
 			Long: "For all sessions. Metrics are not affected."},
 		{Path: "clear latency", Role: Admin, Help: "reset the latency histograms", Example: "clear latency", Run: clearLatency,
 			Long: "Also those of the metrics."},
-		{Path: "clear neighbour", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a RoCE host"}}, Role: Admin,
+		{Path: "clear neighbour", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a RoCE host"},
+			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "selects one of several segments"}}, Role: Admin,
 			Help: "remove a learned RoCE host", Example: "clear neighbour 10.9.0.1", Run: clearNeighbour,
 			Long: "Static hosts, and hosts with proxy QPs, are not removed."},
 		{Path: "clear proxy-qp", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a RoCE host"},
-			{Name: "qpn", Kind: numberKind("QPN", 1, 0xffffff), Help: "of the host's queue pair; all without it"}}, Role: Admin,
+			{Name: "qpn", Kind: numberKind("QPN", 1, 0xffffff), Help: "of the host's queue pair; all without it"},
+			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "selects one of several segments"}}, Role: Admin,
 			Help: "remove a RoCE host's proxy QPs", Example: "clear proxy-qp 10.9.0.1 0x11", Run: clearProxyQP,
 			Long: "The next message of a queue pair makes a new one, with another number on InfiniBand."},
 		{Path: "clear subnet", Role: Admin, Help: "ask the subnet manager again for everything", Example: "clear subnet", Run: clearSubnet,
@@ -178,6 +192,10 @@ func changes() []Command {
 			Long: "As a whole, with the file's permissions; the file before is kept beside it, with the ending .bak, because its comments are not " +
 				"taken over. A file that has changed since the bridge has read it is left as it is. A bridge that may not write to its file, such as the " +
 				"packaged one, leaves it to ctl on its machine: in a session of sudo causeway ctl, which asks, or by sudo causeway ctl write."},
+		{Path: "port prefer", Args: []Arg{{Name: "port", Kind: portKind, Needed: true, Help: "the one that everything goes by"}}, Role: Admin,
+			Help: "choose among several InfiniBand ports", Example: "port prefer mlx5_1:1", Run: preferPort,
+			Long: "Groups and nodes that the port reaches go by it at once, and after a failure when it has been good again for [fabrics] hold_down. " +
+				"Until the bridge ends, or port prefer none."},
 		{Path: "drain", Role: Admin,
 			Help: "leave all groups and nodes to another bridge, and keep running", Example: "drain", Run: runDrain,
 			Long: "The bridge leaves its groups and services, and no longer answers for nodes' addresses or defends them. Packets that " +
@@ -235,7 +253,8 @@ func entryCommands() []Command {
 			Role: Admin, Help: "add a group", Example: "add group 239.1.2.4 mgid rdmacm rate 50k", Run: addGroup},
 		{Path: "add service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "of the service"}, confirmArg}, Role: Admin,
 			Help: "bridge an rdma_cm service", Example: "add service 7174", Run: addService},
-		{Path: "remove host", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a configured host or node"}, confirmArg}, Role: Admin,
+		{Path: "remove host", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a configured host or node"},
+			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "selects one of several RoCE hosts with this address"}, confirmArg}, Role: Admin,
 			Help: "remove a static host or an InfiniBand node", Example: "remove host 10.9.0.8", Run: removeHost},
 		{Path: "remove group", Args: []Arg{{Name: "group", Kind: groupKind, Needed: true, Help: "a configured group"},
 			{Name: "mgid", Key: "mgid", Kind: gidKind, Help: "selects one of several groups with this address"}, confirmArg},

@@ -11,6 +11,7 @@ import (
 
 	"causeway/app/bridge"
 	"causeway/app/bridge/link"
+	"causeway/ibside/multipath"
 	"causeway/lcore"
 	"causeway/lcore/manage"
 )
@@ -74,6 +75,25 @@ func Faults(b Source) (lines []string) {
 
 func full(use [2]int) bool { return use[1] > 0 && use[0] >= use[1] }
 
+// fabrics returns which of several InfiniBand ports cannot take over.
+func fabrics(b Source) (lines []string) {
+	x, ok := b.(interface{ Fabrics() []multipath.Report })
+	if !ok {
+		return nil
+	}
+	for _, f := range x.Fabrics() {
+		switch {
+		case f.Down != "":
+			lines = append(lines, fmt.Sprintf("one of several InfiniBand ports is down, %s: %s; the others carry what they reach", f.Name, f.Down))
+		case f.Missing > 0:
+			lines = append(lines, fmt.Sprintf("%d groups are not joined on InfiniBand port %s, and others carry them (ib_path_join_failed in the log)", f.Missing, f.Name))
+		case f.SMSilent:
+			lines = append(lines, fmt.Sprintf("the subnet manager of InfiniBand port %s does not answer: what flows goes on, and nothing new is joined or found there", f.Name))
+		}
+	}
+	return lines
+}
+
 // Remarks returns what an operator must know of a bridge that may be ready all the same, one a line: that it is
 // drained, that a change waits for confirmation, that faults are injected, what is full.
 func Remarks(b Source) (lines []string) {
@@ -92,6 +112,7 @@ func Remarks(b Source) (lines []string) {
 			}
 		}
 	}
+	lines = append(lines, fabrics(b)...)
 	m := b.Memory()
 	for _, x := range []struct {
 		what, key string

@@ -30,6 +30,7 @@ type Options struct {
 	Keep     bool          // until ctx ends, whatever Duration is
 	Version  string        // of the program, for the page
 	JSON     bool          // one JSON object at the end instead of table and summary
+	Fabrics  int           // InfiniBand fabrics; 2: one of them is cut while the traffic runs
 	PcapDir  string        // where to leave captures of both fabrics; "": nowhere
 	Out      io.Writer
 	Err      io.Writer
@@ -40,7 +41,7 @@ func Run(ctx context.Context, o Options) (ok bool, err error) {
 	if os.Geteuid() != 0 {
 		return false, errors.New("demo: must be root, to make network namespaces; use sudo")
 	}
-	tb, err := newTestbed(o.PcapDir)
+	tb, err := newTestbed(o.PcapDir, o.Fabrics)
 	if err != nil {
 		return false, err
 	}
@@ -117,6 +118,8 @@ func (tb *testbed) traffic(ctx context.Context, b *bridge.Bridge, o Options, url
 		runFlows(sending, flows)
 	}()
 	show := newView(o, b, flows, begin)
+	show.second = tb.second
+	go tb.cutAndMend(sending, b, o.Duration)
 	show.start(tb.notes, url)
 	for running := true; running; {
 		select {
@@ -127,7 +130,7 @@ func (tb *testbed) traffic(ctx context.Context, b *bridge.Bridge, o Options, url
 		}
 	}
 	show.end()
-	return &result{Duration: time.Since(begin).Seconds(), Notes: tb.notes, Lost: tb.around().since(before), flows: flows}, nil
+	return &result{Duration: time.Since(begin).Seconds(), Notes: tb.notes, Lost: tb.around().since(before), flows: flows, second: tb.second}, nil
 }
 
 // captures makes the directory of the captures and returns the files' paths.

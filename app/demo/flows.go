@@ -4,6 +4,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -67,7 +68,25 @@ func (tb *testbed) published() (*flow, error) {
 			return nil, fmt.Errorf("demo: %s joins %v: %w", h.Name, toRoCE, err)
 		}
 	}
-	n := tb.nodes[1]
+	var sends []func(number uint64, payload []byte) error
+	for _, n := range tb.publishers() {
+		send, err := publisher(n)
+		if err != nil {
+			return nil, err
+		}
+		sends = append(sends, send)
+	}
+	f.transmit = func(number uint64, payload []byte) (err error) {
+		for _, send := range sends {
+			err = errors.Join(err, send(number, payload))
+		}
+		return err
+	}
+	return f, nil
+}
+
+// publisher makes a node send to the group that both hosts have joined.
+func publisher(n *fabric.Node) (func(number uint64, payload []byte) error, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	group, err := n.SA().Join(ctx, ib.MCMemberFields{
@@ -76,7 +95,7 @@ func (tb *testbed) published() (*flow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("demo: %s joins %v: %w", nodeNames[1], toRoCE, err)
 	}
-	f.transmit = func(number uint64, payload []byte) error {
+	return func(number uint64, payload []byte) error {
 		why := n.QP().Send(&fabric.Send{
 			AH:     fabric.AH{DLID: group.MLID, SL: group.SL, GRH: &ib.GRHFields{DGID: group.MGID, HopLimit: group.HopLimit}},
 			DestQP: ib.QPMulticast, QKey: group.QKey, HasImm: number%2 == 0, Imm: uint32(number), Payload: payload,
@@ -85,6 +104,5 @@ func (tb *testbed) published() (*flow, error) {
 			return fmt.Errorf("demo: the node did not send: %s", why)
 		}
 		return nil
-	}
-	return f, nil
+	}, nil
 }

@@ -25,7 +25,8 @@ type result struct {
 	Notes     []string        `json:"notes,omitempty"` // remarks
 	Lost      losses          `json:"lost,omitempty"`  // outside of the bridge's workers
 
-	flows []*flow
+	flows  []*flow
+	second *secondFabric
 }
 
 type flowResult struct {
@@ -35,6 +36,7 @@ type flowResult struct {
 	Arrived  uint64  `json:"arrived"`
 	Damaged  uint64  `json:"damaged"`
 	Repeated uint64  `json:"repeated"`
+	Excused  uint64  `json:"excused,omitempty"` // of those that did not arrive: a cut fabric may cost so many
 	Failed   uint64  `json:"failed"`            // of Sent: what the kernel, or the node, did not take
 	TripUS   float64 `json:"trip_microseconds"` // median of the last ones; there and back where they are answered
 }
@@ -62,7 +64,7 @@ func (r *result) take(c lcore.Counters) {
 	for _, f := range r.flows {
 		x := flowResult{
 			Name: f.name, Sent: f.sent.Load(), Due: f.due(), Arrived: f.arrived.Load(), Damaged: f.damaged.Load(),
-			Repeated: f.repeats.Load(), Failed: f.failed.Load(), TripUS: float64(f.trips.median()) / float64(time.Microsecond),
+			Repeated: f.repeats.Load(), Excused: r.second.excuse(f), Failed: f.failed.Load(), TripUS: float64(f.trips.median()) / float64(time.Microsecond),
 		}
 		r.OK = r.OK && x.complaint() == ""
 		r.Flows = append(r.Flows, x)
@@ -80,7 +82,9 @@ func (f *flowResult) complaint() string {
 	if f.Sent == 0 {
 		wrong = append(wrong, "nothing was sent")
 	}
-	complain(f.Due-min(f.Due, f.Arrived), "did not arrive")
+	if lost := f.Due - min(f.Due, f.Arrived); lost > f.Excused {
+		complain(lost, "did not arrive")
+	}
 	complain(f.Damaged, "were damaged")
 	complain(f.Repeated, "arrived twice")
 	complain(f.Failed, "could not be sent")
@@ -118,8 +122,16 @@ func (r *result) write(o Options) error {
 			p.line("%s: %s", f.Name, complaint)
 		}
 	}
-	p.line("%s", map[bool]string{true: "Everything arrived.", false: "FAILED: see above."}[r.OK])
+	p.line("%s", map[bool]string{true: r.good(due, arrived), false: "FAILED: see above."}[r.OK])
 	return p.err
+}
+
+// good is the last line when nothing is wrong.
+func (r *result) good(due, arrived uint64) string {
+	if due == arrived {
+		return "Everything arrived."
+	}
+	return fmt.Sprintf("Fabric a was cut: %d deliveries were lost until b took over, and nothing came twice.", due-arrived)
 }
 
 // elsewhere says what was lost outside of the bridge's workers; "": nothing.

@@ -45,6 +45,7 @@ type testbed struct {
 	hosts   []*host
 	subnet  *fabric.Fabric
 	nodes   []*fabric.Node
+	second  *secondFabric // nil: one fabric
 	undo    []func() error
 	notes   []string // remarks for the output
 
@@ -61,7 +62,7 @@ func (tb *testbed) close() error {
 	return errors.Join(errs...)
 }
 
-func newTestbed(pcapDir string) (*testbed, error) {
+func newTestbed(pcapDir string, fabrics int) (*testbed, error) {
 	tb := &testbed{}
 	roce, ibFile, err := captures(pcapDir)
 	if err != nil {
@@ -72,6 +73,12 @@ func newTestbed(pcapDir string) (*testbed, error) {
 		func() error { return tb.makeHosts(segment.NewNamespace, segment.NewNamespace) },
 		func() error { return tb.startCapture(roce) },
 		func() error { return tb.makeSubnet(ibFile) },
+		func() error {
+			if fabrics < MostFabrics {
+				return nil
+			}
+			return tb.makeSecond()
+		},
 	} {
 		if err := step(); err != nil {
 			return nil, errors.Join(fmt.Errorf("demo: %w", err), tb.close())
@@ -127,26 +134,24 @@ func (tb *testbed) makeSubnet(capture string) (err error) {
 }
 
 // configFile returns the demonstration's configuration file.
-func configFile() string {
+func (tb *testbed) configFile() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `[bridge]
-name = "demo"
+name = "`+bridgeName+`"
 [roce]
 port      = "af_packet:%s"
 addresses = ["10.9.0.254/24", "fd09::fe/64"]
 mtu       = %d
-[ib]
-port = "fabric:"
-[workers]
+%s[workers]
 lcores     = [%d]
 idle       = "sleep"
 memory_mib = 256
 mbufs      = 16384
 [policy]
 allow = ["10.9.0.0/24", "fd09::/64"]
-`, segment.Port, segment.MTU, lastCPU())
+`, segment.Port, segment.MTU, tb.configTables(), lastCPU())
 	for i := range nodeNames {
-		fmt.Fprintf(&b, "[[host]] # %s\nip = %q\nip6 = %q\nside = \"ib\"\ngid = %q\n", nodeNames[i], nodeIP4(i), nodeIP6(i), nodeGID(i))
+		fmt.Fprintf(&b, "[[host]] # %s\nip = %q\nip6 = %q\nside = \"ib\"\n%s\n", nodeNames[i], nodeIP4(i), nodeIP6(i), tb.gidText(i))
 	}
 	for group, direction := range map[netip.Addr]string{toIB: "to-ib", toRoCE: "to-roce"} {
 		fmt.Fprintf(&b, "[[group]]\nip = %q\nmgid = \"rdmacm\"\ndirection = %q\n", group, direction)
@@ -171,13 +176,13 @@ func lastCPU() int {
 
 // build builds the bridge.
 func (tb *testbed) build(log *slog.Logger) (*bridge.Bridge, error) {
-	cfg, err := config.Parse("demo", []byte(configFile()))
+	cfg, err := config.Parse("demo", []byte(tb.configFile()))
 	if err != nil {
 		return nil, err
 	}
 	tb.notes = append(tb.notes, "DPDK runs on ordinary memory (--no-huge), which needs no setup; hugepages are faster")
 	return bridge.Build(cfg, bridge.Options{
-		Log: log, Subnet: tb.subnet, NoHuge: true,
+		Log: log, Subnet: tb.subnet, MoreSubnets: tb.subnets(), NoHuge: true,
 		Around: tb.segment.Do,
 	})
 }

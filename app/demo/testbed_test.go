@@ -89,7 +89,7 @@ func TestWithoutIPv6(t *testing.T) {
 
 // TestConfig checks that the demonstration's configuration has no problems and no remarks.
 func TestConfig(t *testing.T) {
-	cfg, err := config.Parse("demo", []byte(configFile()))
+	cfg, err := config.Parse("demo", []byte((&testbed{}).configFile()))
 	if err != nil || len(cfg.Notes) != 0 || len(cfg.Groups) != 2 || len(cfg.Hosts) != 2 {
 		t.Errorf("%+v, %v", cfg, err)
 	}

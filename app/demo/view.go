@@ -38,6 +38,7 @@ type source interface {
 type view struct {
 	o        Options
 	bridge   source
+	second   *secondFabric
 	flows    []*flow
 	begin    time.Time
 	terminal *os.File // nil: Out is none
@@ -204,6 +205,7 @@ func (v *view) rows(width int) []row {
 		rows = append(rows, row{"", fmt.Sprintf("%-27s %s%9d %9d %7d", name, describe(""), x.Received, x.Sent, x.Dropped())})
 	}
 	s := v.bridge.Status()
+	rows = append(rows, fabricRows(v.bridge, v.second)...)
 	return append(rows, row{}, row{"", fmt.Sprintf("hosts %d, proxy QPs %d, groups %d; answered: ARP %d, ND %d; group reports: %d",
 		s.Hosts, s.ProxyQPs, s.Groups, s.Counters.ARPAnswered, s.Counters.NDAnswered, s.Counters.GroupReports)})
 }

@@ -16,7 +16,7 @@ import (
 // OnHardware reports whether a configuration names a port of the machine, so that CheckConfig has something to check.
 // The bridge itself makes the other kinds: tap, memif, pcap, ring, null and the embedded fabric.
 func OnHardware(c *config.Config) bool {
-	return c.RoCE.Port.Driver == "mlx5" || c.RoCE.Port.Driver == "af_packet" || !c.IB.Port.Fabric
+	return c.RoCE.Port.Kind() == "mlx5" || c.RoCE.Port.Kind() == "af_packet" || !c.IB.Port.Fabric
 }
 
 // CheckConfig returns the reasons why a valid configuration cannot run on the machine with this sysfs, one line each,
@@ -34,9 +34,11 @@ func CheckConfig(c *config.Config, sys fs.FS) (problems []string, mayCome bool) 
 	return problems, mayCome
 }
 
-// lacks reports whether the interface or card of an Ethernet port is not there.
-func (m *Machine) lacks(port config.EthPort) bool {
-	return port.Driver == "af_packet" && m.interfaceNamed(port.Arg) == nil || port.Driver == "mlx5" && m.function(port.Arg) == nil
+// lacks reports whether the interface or card of an Ethernet port is not there, or all of a bond's: it starts with one.
+func (m *Machine) lacks(port config.EthPort) bool { return !slices.ContainsFunc(port.Links(), m.has) }
+
+func (m *Machine) has(l config.EthPort) bool {
+	return (l.Driver != "af_packet" || m.interfaceNamed(l.Arg) != nil) && (l.Driver != "mlx5" || m.function(l.Arg) != nil)
 }
 
 // awaits reports whether the port's device is missing, or the port is not usable yet. A device that lacks the port will
@@ -50,24 +52,30 @@ func (m *Machine) awaits(port config.IBPort) bool {
 
 // checkRoCE checks the Ethernet port.
 func (m *Machine) checkRoCE(r *config.RoCE) []string {
-	var why string
-	switch r.Port.Driver {
-	case "af_packet":
-		why = m.checkAFPacket(r)
-	case "mlx5":
-		why = m.checkMlx5(r.Port.Arg)
+	var out []string
+	for _, link := range r.Port.Links() {
+		if !m.has(link) && !m.lacks(r.Port) {
+			continue // the bond goes on without it
+		}
+		var why string
+		switch link.Driver {
+		case "af_packet":
+			why = m.checkAFPacket(r, link.Arg)
+		case "mlx5":
+			why = m.checkMlx5(link.Arg)
+		}
+		if why != "" {
+			out = append(out, fmt.Sprintf("roce: port %q: %s", link.String(), why))
+		}
 	}
-	if why == "" {
-		return nil
-	}
-	return []string{fmt.Sprintf("roce: port %q: %s", r.Port.String(), why)}
+	return out
 }
 
-func (m *Machine) checkAFPacket(r *config.RoCE) string {
-	e := m.interfaceNamed(r.Port.Arg)
+func (m *Machine) checkAFPacket(r *config.RoCE, name string) string {
+	e := m.interfaceNamed(name)
 	if e == nil {
 		names := m.ethNames(func(e *EthPort) string { return e.Netdev })
-		return fmt.Sprintf("there is no interface %s here; %s", r.Port.Arg, thereAre(names))
+		return fmt.Sprintf("there is no interface %s here; %s", name, thereAre(names))
 	}
 	why := e.withLink().whyNotAFPacket()
 	if why == "" && r.MTU > e.MTU {
@@ -105,17 +113,21 @@ func (e *EthPort) withLink() *EthPort {
 // LinkNote says why frames could not pass the Ethernet port of a configuration now; "": they could, or nobody knows.
 func LinkNote(c *config.Config, sys fs.FS) string {
 	m := ReadMachine(sys)
-	var e *EthPort
-	switch c.RoCE.Port.Driver {
-	case "af_packet":
-		e = m.interfaceNamed(c.RoCE.Port.Arg)
-	case "mlx5":
-		e = m.function(c.RoCE.Port.Arg)
+	note := ""
+	for _, link := range c.RoCE.Port.Links() { // one of a bond suffices
+		var e *EthPort
+		switch link.Driver {
+		case "af_packet":
+			e = m.interfaceNamed(link.Arg)
+		case "mlx5":
+			e = m.function(link.Arg)
+		}
+		if e == nil || e.Netdev == "" || e.Link == "up" {
+			return ""
+		}
+		note = fmt.Sprintf("roce: port %q: %s; the bridge waits for it", link.String(), e.whyNotUp())
 	}
-	if e == nil || e.Netdev == "" || e.Link == "up" {
-		return ""
-	}
-	return fmt.Sprintf("roce: port %q: %s; the bridge waits for it", c.RoCE.Port.String(), e.whyNotUp())
+	return note
 }
 
 // ethNames returns the names of Ethernet ports that are not empty.

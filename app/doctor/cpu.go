@@ -132,11 +132,13 @@ type used struct{ name, at string }
 // devicesUsed returns the devices of both ports.
 func (p *cpuProbe) devicesUsed() []used {
 	var out []used
-	switch r := p.cfg.RoCE.Port; r.Driver {
-	case "mlx5":
-		out = append(out, used{r.Arg, path.Join(pciDevices, strings.ToLower(r.Arg))})
-	case "af_packet":
-		out = append(out, used{r.Arg, path.Join(classNet, r.Arg, "device")})
+	for _, r := range p.cfg.RoCE.Port.Links() {
+		switch r.Driver {
+		case "mlx5":
+			out = append(out, used{r.Arg, path.Join(pciDevices, strings.ToLower(r.Arg))})
+		case "af_packet":
+			out = append(out, used{r.Arg, path.Join(classNet, r.Arg, "device")})
+		}
 	}
 	if port := p.cfg.IB.Port; !port.Fabric {
 		out = append(out, used{port.Device, path.Join(infiniband, port.Device, "device")})

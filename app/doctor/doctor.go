@@ -83,6 +83,9 @@ func Examine(c *config.Config, s Sources) Findings {
 			out = append(out, g.examine()...)
 		}
 	}
+	if c != nil {
+		out = append(out, examineMore(c, s)...)
+	}
 	return out
 }
 
@@ -130,6 +133,7 @@ func groups(c *config.Config, s Sources) []group {
 		{"qos", false, []check{{"pfc", ethernet.checkPFC, false}, {"ecn", ethernet.checkECN, false}}},
 		{"roce", false, []check{
 			{"link", ethernet.checkRoCEUp, false},
+			{"bond", ethernet.checkBond, false},
 			{"kernel_roce", ethernet.checkKernelRoCE, false},
 			{"own_address", ethernet.checkOwnAddress, false},
 			{"firewall", ethernet.checkFirewall, false},

@@ -43,7 +43,7 @@ func (p *driverProbe) checkPMD() []Finding {
 		return fine("DPDK has drivers for: %s", orNone(strings.Join(have, " ")))
 	}
 	var out []Finding
-	for _, name := range []string{"net_" + p.cfg.RoCE.Port.Driver, "mempool_ring"} {
+	for _, name := range []string{"net_" + p.cfg.RoCE.Port.Kind(), "mempool_ring"} { // with net_bond, Causeway is linked
 		if p.hasPMD(name) {
 			continue
 		}
@@ -52,7 +52,7 @@ func (p *driverProbe) checkPMD() []Finding {
 			fmt.Sprintf("apt-get install -y %s23 || apt-get install -y '^%[1]s[0-9]+$'", debian)))
 	}
 	if out == nil {
-		return fine("DPDK has the driver %s", p.cfg.RoCE.Port.Driver)
+		return fine("DPDK has the driver %s", p.cfg.RoCE.Port.Kind())
 	}
 	return out
 }

@@ -30,6 +30,9 @@ func newEthernetProbe(c *config.Config, s Sources, ports *ports) *ethernetProbe 
 // checkRoCEMTU requires an interface MTU of at least [roce] mtu, and gives a hint if not every IB MTU fits.
 func (p *ethernetProbe) checkRoCEMTU() []Finding {
 	r, e := &p.cfg.RoCE, p.ports.lower
+	if r.Port.Driver == "bond" {
+		e = nil // checkBond has its members
+	}
 	if r.Port.Driver == "af_packet" && e == nil {
 		return []Finding{bad(Fail, "there is no interface "+r.Port.Arg+" here", "causeway devices # lists the existing ones")}
 	}
@@ -38,7 +41,7 @@ func (p *ethernetProbe) checkRoCEMTU() []Finding {
 			fmt.Sprintf("ip link set %s mtu %d", e.Netdev, r.MTU))}
 	}
 	least := ib.MTU4096.Bytes() + roceHeaders
-	if carries := r.IBMTU.Bytes(); carries < ib.MTU4096.Bytes() && r.Port.Driver != "tap" { // a tap's MTU cannot be larger
+	if carries := r.IBMTU.Bytes(); carries < ib.MTU4096.Bytes() && r.Port.Kind() != "tap" { // a tap's MTU cannot be larger
 		fix := []string{fmt.Sprintf("# write mtu = %d or more under [roce], and see that the switches carry it", least)}
 		if e != nil && e.Netdev != "" && e.MTU < least {
 			fix = append(fix, fmt.Sprintf("ip link set %s mtu %d", e.Netdev, least))
@@ -119,7 +122,7 @@ func (p *ethernetProbe) checkECN() []Finding {
 func (p *ethernetProbe) checkRoCEUp() []Finding {
 	e := p.ports.lower
 	switch {
-	case e == nil || e.Netdev == "":
+	case e == nil || e.Netdev == "" || p.cfg.RoCE.Port.Driver == "bond":
 		return nil
 	case e.Link == "down":
 		return []Finding{bad(Fail, e.Netdev+" is down", "ip link set "+e.Netdev+" up")}
@@ -164,7 +167,7 @@ func (p *ethernetProbe) checkOwnAddress() []Finding {
 		return nil
 	}
 	level, effect := Fail, "with a shared port, the bridge receives no packets for it"
-	if p.cfg.RoCE.Port.Driver == "af_packet" {
+	if p.cfg.RoCE.Port.Kind() == "af_packet" {
 		level, effect = Warn, "both answer ARP for it, and the kernel sends ICMP errors for RoCE"
 	}
 	var out []Finding
@@ -184,7 +187,7 @@ func (p *ethernetProbe) checkOwnAddress() []Finding {
 // checkFirewall checks for iptables on Linux bridges, which may have the tap as a port.
 func (p *ethernetProbe) checkFirewall() []Finding {
 	const at = "net/bridge/bridge-nf-call-iptables"
-	if p.cfg.RoCE.Port.Driver != "tap" || sysctl(p.kernel, at) == 0 {
+	if p.cfg.RoCE.Port.Kind() != "tap" || sysctl(p.kernel, at) == 0 {
 		return nil
 	}
 	return []Finding{hint(dotted(at)+" is on: what crosses a Linux bridge that the tap is in passes iptables, which may drop it",

@@ -19,9 +19,11 @@ import (
 func TestHealthy(t *testing.T) {
 	for name, edits := range map[string][]string{
 		"af_packet": {}, "mlx5": {"af_packet:eth1", "mlx5:0000:5e:00.1"}, "nothing": {"nothing"},
-		"tap": onTap,
+		"tap": onTap, "bond": onBond, "kernel's bond": onMlx5,
 	} {
-		found := healthy(t).examined(t, edits...)
+		p := healthy(t)
+		p.tree(t, map[string]string{"bond": eth2, "kernel's bond": inLAG}[name])
+		found := p.examined(t, edits...)
 		var b bytes.Buffer
 		if err := found.WriteText(&b, true); err != nil || found.count(Well) != len(found) || len(found) < 8 {
 			t.Errorf("%s: %v\n%s", name, err, &b)
@@ -50,6 +52,7 @@ func TestQuietLosses(t *testing.T) {
 var (
 	onMlx5 = []string{"af_packet:eth1", "mlx5:0000:5e:00.1"}
 	onTap  = []string{"af_packet:eth1", "tap:t0", "mlx5_0:1", "fabric:", "mtu = 4200", "mtu = 1504"}
+	onBond = []string{"af_packet:eth1", "bond:lacp,af_packet:eth1,af_packet:eth2"}
 	alone  = []string{"nothing"}
 )
 
@@ -171,6 +174,42 @@ var driversFaults = []fault{
 		"# boot parameter: iommu=pt (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub)"},
 }
 
+// eth2 is an interface like eth1, the second of a bond.
+const eth2 = `sys/class/net/eth2/type = 1
+	sys/class/net/eth2/ifindex = 12
+	sys/class/net/eth2/mtu = 4200
+	sys/class/net/eth2/flags = 0x1003
+	sys/class/net/eth2/operstate = up
+	sys/class/net/eth2/carrier = 1
+	sys/class/net/eth2/speed = 100000
+	sys/class/net/eth1/speed = 100000
+`
+
+const masterDir = "sys/class/net/eth1/master/"
+
+// inLAG has the ConnectX in a bond of the kernel's, taken over.
+const inLAG = masterDir + "uevent = INTERFACE=bond0\n" + masterDir + "bonding/mode = 802.3ad 4\n" + masterDir + "bonding/slaves = eth1\n" +
+	"- sys/bus/pci/devices/0000:5e:00.1/infiniband\nsys/bus/pci/devices/0000:5e:00.1/infiniband/mlx5_bond_0/node_type = 1: CA\n" +
+	"- sys/class/infiniband/mlx5_1\nsys/class/infiniband/mlx5_bond_0/node_type = 1: CA\nsys/class/infiniband/mlx5_bond_0/ports/1/link_layer = Ethernet\n" +
+	"sys/class/infiniband/mlx5_bond_0/ports/1/state = 4: ACTIVE\nsys/class/infiniband_verbs/uverbs1/ibdev = mlx5_bond_0\n"
+
+var bondFaults = []fault{
+	{"a member is missing", onBond, "", nil, "roce/bond", Error, "there is no interface eth2 here", "causeway devices # lists the existing ones"},
+	{"a member's MTU", onBond, eth2 + "sys/class/net/eth2/mtu = 1500", nil, "roce/bond", Error, "eth2 has MTU 1500, [roce] mtu is 4200", "ip link set eth2 mtu 4200"},
+	{"a member's cable", onBond, eth2 + "sys/class/net/eth2/carrier = 0", nil, "roce/bond", Warning, "eth2, of the bond, has no carrier",
+		"# check the cable and the switch's port; ethtool eth2"},
+	{"all cables", onBond, eth2 + "sys/class/net/eth2/carrier = 0\nsys/class/net/eth1/carrier = 0", nil, "roce/bond", Error, "no member of the bond has a carrier",
+		"# check the cables and the switches' ports"},
+	{"two speeds", onBond, eth2 + "sys/class/net/eth2/speed = 25000", nil, "roce/bond", Warning, "the members of the bond have different speeds", "# use ports of one speed"},
+	{"a member of the kernel's bond", nil, masterDir + "uevent = INTERFACE=bond0\n" + masterDir + "bonding/mode = active-backup 1\n" + masterDir + "bonding/slaves = eth1 eth2",
+		nil, "roce/bond", Error, "eth1 is in the kernel's bond bond0", "-"},
+	{"LAG mode", onMlx5, inLAG + masterDir + "bonding/mode = balance-rr 0", nil, "roce/bond", Error, "the mode of the kernel's bond bond0 is balance-rr", "-"},
+	{"LAG of two cards", onMlx5, inLAG + masterDir + "bonding/slaves = eth1 eth9", nil, "roce/bond", Error, "with eth9, which is no port of the same card",
+		"# bond the two ports of one card"},
+	{"LAG not taken over", onMlx5, masterDir + "uevent = INTERFACE=bond0\n" + masterDir + "bonding/mode = 802.3ad 4\n" + masterDir + "bonding/slaves = eth1", nil,
+		"roce/bond", Warning, "the card has not taken over the kernel's bond bond0", "-"},
+}
+
 var roceFaults = []fault{
 	{"RoCE is InfiniBand", onMlx5, "sys/class/infiniband/mlx5_1/ports/1/link_layer = InfiniBand", nil, "link_type/roce", Error,
 		"the link layer of mlx5_1:1 (0000:5e:00.1) is InfiniBand, [roce] wants Ethernet", "# mlxconfig -d 0000:5e:00.1 set LINK_TYPE_P2=2, then a cold reset: the machine off, and on again"},
@@ -242,7 +281,7 @@ var restFaults = []fault{
 }
 
 func TestFaults(t *testing.T) {
-	for _, list := range [][]fault{memoryFaults, cpuFaults, driversFaults, roceFaults, smFaults, lossFaults, restFaults} {
+	for _, list := range [][]fault{memoryFaults, cpuFaults, driversFaults, roceFaults, bondFaults, smFaults, lossFaults, restFaults} {
 		for _, s := range list {
 			t.Run(s.where+"/"+s.name, s.run)
 		}

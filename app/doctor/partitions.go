@@ -11,8 +11,8 @@ import (
 
 // A pkeyUser is a part of the configuration that has a P_Key.
 type pkeyUser struct {
-	table string // "ib", "host", "group" or "range"
-	name  string // its address; "" for [ib]
+	table string // "ib", "roce", "host", "group" or "range"
+	name  string // its address, or VLAN; "" for [ib] and [roce]
 	pkey  ib.PKey
 	nodes bool // IB nodes have the P_Key, or may have it
 	ip    bool // IP is in that partition: nodes resolve addresses there, or a group's MGID is an IP group's
@@ -50,6 +50,13 @@ func pkeyUsers(c *config.Config) []pkeyUser {
 		if u.pkey != 0 && u.pkey != c.IB.PKey {
 			list = append(list, u)
 		}
+	}
+	for _, r := range c.Segments() {
+		u := pkeyUser{"roce", "", r.PKey, false, false}
+		if len(c.More) > 0 {
+			u.name = r.Name()
+		}
+		add(u)
 	}
 	count := 0
 	for i := range c.Hosts {

@@ -56,7 +56,7 @@ func (p plainProbe) checkPlainIPv6() []Finding {
 // IPoIB, and answer those larger than IPoIB's MTU by ICMP, after which a RoCE host sends no large messages to the node
 // any more. Other ports leave the kernel no RoCE.
 func (p plainProbe) checkCopies() []Finding {
-	if !p.plain() || p.cfg.RoCE.Port.Driver != "af_packet" {
+	if !p.plain() || p.cfg.RoCE.Port.Kind() != "af_packet" {
 		return nil
 	}
 	var fix []string

@@ -26,7 +26,7 @@ func findPorts(c *config.Config, s Sources) *ports {
 	}
 	p.ib = p.machine.RDMAPort(c.IB.Port)
 	upper := ""
-	switch r := c.RoCE.Port; r.Driver {
+	switch r := c.RoCE.Port.Links()[0]; r.Driver { // of a bond, the first: checkBond has the others
 	case "af_packet":
 		upper, p.lower = r.Arg, p.machine.interfaceNamed(r.Arg)
 	case "tap":

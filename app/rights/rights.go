@@ -29,8 +29,8 @@ func Needed(c *config.Config) []Right {
 	raw := Right{unix.CAP_NET_RAW, ""}
 	admin := Right{unix.CAP_NET_ADMIN, "sets the MTU, and which addresses the port receives"}
 	var out []Right
-	switch c.RoCE.Port.Driver {
-	case "af_packet":
+	switch c.RoCE.Port.Kind() {
+	case "af_packet": // and bonds of it
 		raw.Why = "opens packet sockets"
 		out = append(out, raw, admin)
 	case "mlx5":
@@ -44,7 +44,7 @@ func Needed(c *config.Config) []Right {
 		admin.Why = "has the kernel ask who has an address on IPoIB"
 		out = append(out, admin)
 	}
-	if raw.Why == "" && !c.IB.Port.Fabric {
+	if raw.Why == "" && slices.ContainsFunc(c.Ports(), func(x config.IB) bool { return !x.Port.Fabric }) {
 		raw.Why = "sends with Q_Keys that are controlled"
 		out = append(out, raw)
 	}

@@ -5,6 +5,7 @@ package trace
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"causeway/ibside/ib"
 	"causeway/lcore"
@@ -189,7 +190,7 @@ func (x *explainer) icrc(to *Facts, b []byte, least int, complete bool, of func(
 func (x *explainer) message(s *lcore.MirroredPacket) endpoints {
 	m, to := s.IB, &x.Received
 	e := endpoints{sgid: m.SGID, dgid: m.DGID, slid: m.SLID, srcQP: m.Peer, dstQ: m.QPN, payload: s.Len, transport: m.Known}
-	to.add("port", "InfiniBand")
+	to.add("port", "%s", strings.TrimSpace("InfiniBand "+m.Ports))
 	if m.Known {
 		to.add("from LID", "%v", m.SLID)
 	}

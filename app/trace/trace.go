@@ -224,7 +224,7 @@ func (x *explainer) outcome(last *lcore.MirroredPacket) {
 
 func (x *explainer) sentToIB(s *lcore.MirroredPacket) {
 	m, l := s.IB, &x.SentAs
-	l.add("port", "InfiniBand")
+	l.add("port", "%s", strings.TrimSpace("InfiniBand "+m.Ports))
 	l.add("proxy QP", "0x%x", uint32(m.QPN))
 	l.number("worker", s.Worker)
 	if !m.SGID.IsZero() {

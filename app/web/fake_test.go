@@ -97,14 +97,15 @@ func (fake) Counters() (c lcore.Counters) {
 }
 
 func (f fake) Status() manage.Status {
-	return manage.Status{Ready: f.ready, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, ProxyQPs: 5, ProxyQPsMost: 93, Asked: [2]int{71, 72}, Counters: manage.Counters{
-		Services:      [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoProxyQP: 74}},
-		FrameCounters: manage.FrameCounters{Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}},
-		HostCounters: manage.HostCounters{
-			ARPAnswered: 21, Spoofs: 22, HostsRejected: 25, HostFlaps: 81, HostConflicts: 82, HostsAged: 83, HostsSilent: 84,
-			AddressesDefended: 85, NodesAbsent: 86,
-		},
-	}}
+	return manage.Status{Ready: f.ready, Waiting: 1, Hosts: 2, Nodes: 3, Groups: 4, ProxyQPs: 5, ProxyQPsMost: 93, Asked: [2]int{71, 72},
+		Segments: []manage.SegmentStatus{{Name: "VLAN 100", Hosts: 101, HostsMax: 102, ProxyQPs: 103, MostQPs: 104, Groups: 105}}, Counters: manage.Counters{
+			Services:      [2]manage.ServiceCounts{{manage.ServiceAnswered: 73}, {manage.ServiceNoProxyQP: 74}},
+			FrameCounters: manage.FrameCounters{Malformed: map[string]uint64{"arp_bad": 23, "vlan_double": 24}},
+			HostCounters: manage.HostCounters{
+				ARPAnswered: 21, Spoofs: 22, HostsRejected: 25, HostFlaps: 81, HostConflicts: 82, HostsAged: 83, HostsSilent: 84,
+				AddressesDefended: 85, NodesAbsent: 86,
+			},
+		}}
 }
 
 func (f fake) Ethernet() (dpdk.Stats, bool) {
@@ -127,6 +128,14 @@ func (fake) Groups() map[netip.Addr]lcore.GroupCounters {
 		netip.MustParseAddr("239.1.2.3"): {Packets: [2]uint64{41, 42}, Bytes: [2]uint64{43, 44}},
 		netip.MustParseAddr("ff15::1"):   {},
 	}
+}
+
+func (fake) Bond() (mode string, members []bridge.BondMember) {
+	m := bridge.BondMember{Port: "af_packet:eth1", Stats: dpdk.Stats{RxPackets: 95, TxPackets: 96}, BondCounters: dpdk.BondCounters{Inactive: 97, SlowLost: 98}}
+	m.Name, m.Up, m.Carries, m.Changes = "eth1", true, true, 99
+	failed := m
+	failed.Name, failed.Up, failed.Carries, failed.Why = "eth2", false, false, "it has no carrier"
+	return "lacp", []bridge.BondMember{m, failed}
 }
 
 func (fake) PGM() (t pgm.Totals, enabled bool) {

@@ -54,6 +54,9 @@ addresses = ["10.9.0.254/24"]
 mtu = 4200
 [ib]
 port = "fabric:DIR/fabric.toml"
+[[ib_port]]
+port = "fabric:"
+name = "b"
 [workers]
 lcores = [0]
 idle = "sleep"

@@ -32,6 +32,7 @@ type Source interface {
 	LostByDevice() map[string]uint64                  // by the RDMA device, by its names
 	Services() (requests, connects map[string]uint64) // of the IB port, by result
 	PGM() (t pgm.Totals, enabled bool)
+	Bond() (mode string, members []bridge.BondMember) // none: the Ethernet port is no bond
 }
 
 // writeMetrics writes every metric of src in Prometheus' text format. Every drop reason is there from the first scrape
@@ -52,12 +53,14 @@ func gather(src Source, o Options) *scrape {
 	s.workers(src.Workers())
 	s.groups(src.Groups())
 	s.port(src)
+	s.fabrics(src)
 	if t, enabled := src.PGM(); enabled {
 		s.pgm(&t)
 	}
 	s.services(src, &status)
 	s.management(&c.Punt, &status.Counters)
 	s.hosts(&status, o)
+	s.segments(&status)
 	return s
 }
 
@@ -118,6 +121,7 @@ func (s *scrape) groups(groups map[netip.Addr]lcore.GroupCounters) {
 func (s *scrape) port(src Source) {
 	p, up := src.Ethernet()
 	s.boolean("causeway_port_link_up", up)
+	s.bond(src)
 	reached := map[string]uint64{}
 	for _, l := range src.Limits() {
 		reached[l.Name] = 1
@@ -177,4 +181,22 @@ func (s *scrape) pgm(t *pgm.Totals) {
 	s.add("causeway_pgm_streams_begun_total", t.Begun)
 	s.add("causeway_pgm_streams_aged_total", t.Aged)
 	s.add("causeway_pgm_streams_evicted_total", t.Evicted)
+}
+
+// bond adds the members of a bonded Ethernet port.
+func (s *scrape) bond(src Source) {
+	_, members := src.Bond()
+	for i := range members {
+		m := &members[i]
+		for _, x := range []struct {
+			name  string
+			value uint64
+		}{
+			{"link_up", truth(m.Up)}, {"carries", truth(m.Carries)}, {"failed", truth(!m.Carries && !m.Standby)}, {"changes_total", m.Changes},
+			{"rx_frames_total", m.Stats.RxPackets}, {"tx_frames_total", m.Stats.TxPackets},
+			{"inactive_frames_total", m.Inactive}, {"lacp_failed_total", m.SlowLost},
+		} {
+			s.add("causeway_bond_member_"+x.name, x.value, "member", m.Name)
+		}
+	}
 }

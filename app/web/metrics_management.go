@@ -103,3 +103,15 @@ func (s *scrape) hosts(status *manage.Status, o Options) {
 	s.add("causeway_proxy_qps_aged_total", m.ProxyQPsAged)
 	s.add("causeway_proxy_qps_evicted_total", m.ProxyQPsEvicted)
 }
+
+func (s *scrape) segments(status *manage.Status) {
+	for _, x := range status.Segments {
+		s.add("causeway_segment_hosts", uint64(x.Hosts), "segment", x.Name)
+		s.add("causeway_segment_hosts_limit", uint64(x.HostsMax), "segment", x.Name)
+		s.add("causeway_segment_hosts_rejected_total", x.Counters.HostsRejected, "segment", x.Name)
+		s.add("causeway_segment_proxy_qps", uint64(x.ProxyQPs), "segment", x.Name)
+		s.add("causeway_segment_proxy_qps_limit", uint64(x.MostQPs), "segment", x.Name)
+		s.add("causeway_segment_proxy_qps_rejected_total", x.Counters.ProxyQPsDenied, "segment", x.Name)
+		s.add("causeway_segment_groups", uint64(x.Groups), "segment", x.Name)
+	}
+}

@@ -31,12 +31,13 @@ func (s *scrape) add(name string, value uint64, labels ...string) {
 }
 
 // boolean adds 1 or 0.
-func (s *scrape) boolean(name string, yes bool) {
-	value := uint64(0)
+func (s *scrape) boolean(name string, yes bool, labels ...string) { s.add(name, truth(yes), labels...) }
+
+func truth(yes bool) uint64 {
 	if yes {
-		value = 1
+		return 1
 	}
-	s.add(name, value)
+	return 0
 }
 
 func (s *scrape) sample(name, suffix, value string, labels []string) {

@@ -33,6 +33,7 @@ var (
 	byWorker    = []string{"worker"}
 	byReason    = []string{"direction", "reason"}
 	byGroup     = []string{"group", "direction"}
+	byMember    = []string{"member"}
 )
 
 // allMetrics returns every metric of the bridge, in the order of a scrape. Those of the program, processMetrics, are
@@ -55,8 +56,8 @@ type part struct {
 func parts() []part {
 	return []part{
 		{"The bridge", bridgeMetrics}, {"Packets", packetMetrics}, {"Workers and memory", workerMetrics}, {"Groups' packets", groupMetrics},
-		{"Ports", portMetrics}, {"PGM", pgmMetrics()}, {"Services", serviceMetrics}, {"Management", managementMetrics}, {"Groups", groupCounts},
-		{"Hosts and nodes", hostMetrics}, {"Proxy QPs", proxyQPMetrics},
+		{"Ports", portMetrics}, {"Several InfiniBand ports", fabricMetrics}, {"PGM", pgmMetrics()}, {"Services", serviceMetrics}, {"Management", managementMetrics}, {"Groups", groupCounts},
+		{"Hosts and nodes", hostMetrics}, {"Proxy QPs", proxyQPMetrics}, {"RoCE segments", segmentMetrics},
 	}
 }
 
@@ -105,6 +106,14 @@ var portMetrics = []Metric{
 	{"causeway_limit_reached", gauge, []string{"limit"}, "1 when the limit has refused something in the last minute; show status says what it is."},
 	{"causeway_ib_port_active", gauge, nil, "1 when messages can pass the InfiniBand port: its state is ACTIVE."},
 	{"causeway_port_link_up", gauge, nil, "1 when frames can pass the Ethernet port: the kernel's interface is there, set up and has a carrier; without one, as the driver reports."},
+	{"causeway_bond_member_link_up", gauge, byMember, "1 when a member of a bonded Ethernet port has a link. A port that is no bond has no samples of this and the next."},
+	{"causeway_bond_member_carries", gauge, byMember, "1 when frames are sent and received by the member."},
+	{"causeway_bond_member_failed", gauge, byMember, "1 when the member neither carries frames nor waits to do so: it has no link, or LACP keeps it out."},
+	{"causeway_bond_member_changes_total", counter, byMember, "How often the member has begun or ceased to carry frames."},
+	{"causeway_bond_member_rx_frames_total", counter, byMember, "Frames received by the member."},
+	{"causeway_bond_member_tx_frames_total", counter, byMember, "Frames sent by the member."},
+	{"causeway_bond_member_inactive_frames_total", counter, byMember, "Frames that were dropped because the member that they came to carries none."},
+	{"causeway_bond_member_lacp_failed_total", counter, byMember, "LACP's frames that were lost: too many came at once, or they could not be sent."},
 	{"causeway_port_rx_frames_total", counter, nil, "Frames received by the Ethernet port, RoCE or not."},
 	{"causeway_port_tx_frames_total", counter, nil, "Frames sent by the Ethernet port."},
 	{"causeway_port_rx_bytes_total", counter, nil, "Bytes received by the Ethernet port."},

@@ -57,6 +57,16 @@ var hostMetrics = []Metric{
 	{"causeway_spoofs_total", counter, nil, "Frames that contradicted a static entry or claimed an address of the other side."},
 }
 
+var segmentMetrics = []Metric{
+	{"causeway_segment_hosts", gauge, []string{"segment"}, "RoCE hosts that are known, by segment."},
+	{"causeway_segment_hosts_limit", gauge, []string{"segment"}, "The segment's part of [workers] hosts."},
+	{"causeway_segment_hosts_rejected_total", counter, []string{"segment"}, "RoCE hosts not learned because the segment's part was taken."},
+	{"causeway_segment_proxy_qps", gauge, []string{"segment"}, "Proxy QPs, by segment."},
+	{"causeway_segment_proxy_qps_limit", gauge, []string{"segment"}, "The segment's part of [workers] proxy_qps."},
+	{"causeway_segment_proxy_qps_rejected_total", counter, []string{"segment"}, "Proxy QPs that were not made, by segment."},
+	{"causeway_segment_groups", gauge, []string{"segment"}, "Groups that are bridged, by segment."},
+}
+
 var proxyQPMetrics = []Metric{
 	{"causeway_proxy_qps", gauge, nil, "Proxy QPs: UD QPs on InfiniBand that represent RoCE queue pairs."},
 	{"causeway_proxy_qps_limit", gauge, nil, "The most proxy QPs at a time: [workers] proxy_qps, or as many as the device makes."},

@@ -30,6 +30,7 @@ type Config struct {
 	CaptureFile string    // the same, to a file
 	Socket      string    // path of a Unix socket for other processes; "": none
 	Queue       int       // depth of a port's receive queue, packets; zero: 4096
+	Lose        float64   // the share of all packets that the switch loses; see Fabric.Lose
 	Nodes       []NodeConfig
 }
 
@@ -63,6 +64,7 @@ func New(cfg Config) (*Fabric, error) {
 		cfg: cfg, sw: newSwitch(c, cfg.LMC), ports: map[ib.LID]*switchPort{}, guids: map[ib.GUID]ib.LID{},
 		nextLID: 1 << cfg.LMC, gone: PortStats{Drops: Counts{}}, leaving: map[*switchPort]bool{},
 	}
+	f.Lose(cfg.Lose)
 	if err := f.start(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -131,6 +133,8 @@ func (c *Config) setDefaults() error {
 		return fmt.Errorf("fabric: P_Key %v is not a partition", c.PKeys[bad])
 	case c.LMC > ib.MaxLMC:
 		return fmt.Errorf("fabric: LMC %d; use 0 to %d", c.LMC, ib.MaxLMC)
+	case !(c.Lose >= 0 && c.Lose <= 1):
+		return fmt.Errorf("fabric: lose %v; use 0 to 1", c.Lose)
 	case c.Queue < 0:
 		return fmt.Errorf("fabric: queue %d is negative", c.Queue)
 	}

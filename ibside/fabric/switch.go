@@ -21,6 +21,8 @@ type Switch struct {
 	stats   switchCounters
 	drops   tally
 	capture *capture // nil: none
+
+	lose atomic.Uint64 // share of packets, of 1<<32
 }
 
 type switchCounters struct{ in, copies, out atomic.Uint64 }
@@ -51,6 +53,7 @@ type switchPort struct {
 	info   PortInfo
 	queue  *queue
 	closed atomic.Bool
+	cut    atomic.Bool // see Cut
 }
 
 func newSwitch(c *capture, lmc uint8) *Switch {
@@ -65,6 +68,7 @@ func (s *Switch) Stats() SwitchStats {
 // forward forwards packets from port p.
 func (s *Switch) forward(p *switchPort, packets [][]byte) {
 	s.stats.in.Add(uint64(len(packets)))
+	packets = s.survivors(p, packets)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for len(packets) > 0 {
@@ -114,8 +118,7 @@ func (s *Switch) deliver(p *switchPort, packets [][]byte) {
 		s.drops.addN(DropNoRoute, uint64(len(packets)))
 		return
 	}
-	s.stats.out.Add(uint64(len(packets)))
-	to.queue.put(packets)
+	s.stats.out.Add(s.put(to, packets))
 }
 
 // checkLink checks what a switch checks (IBTA vol 1 §7.8, §18.2.5): header, length and VCRC of the link. The receiver
@@ -151,10 +154,10 @@ func (s *Switch) multicast(p *switchPort, mlid ib.LID, packets [][]byte) {
 		s.drops.addN(DropNotMember, n)
 		return
 	}
-	receivers := uint64(0)
+	receivers, out := uint64(0), uint64(0)
 	for _, to := range entry.receivers {
 		if to != p {
-			to.queue.put(packets)
+			out += s.put(to, packets)
 			receivers++
 		}
 	}
@@ -163,7 +166,7 @@ func (s *Switch) multicast(p *switchPort, mlid ib.LID, packets [][]byte) {
 		return
 	}
 	s.stats.copies.Add((receivers - 1) * n)
-	s.stats.out.Add(receivers * n)
+	s.stats.out.Add(out)
 }
 
 // setMLID replaces the forwarding entry of a multicast LID: true in members means that the port receives. No members

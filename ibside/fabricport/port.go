@@ -116,7 +116,7 @@ func (p *Port) indexOf(pkey ib.PKey) (uint16, error) {
 
 // Info implements ibside.OpenPort.
 func (p *Port) Info() ibside.Info {
-	return ibside.Info{MTU: p.hca.Info().MTU}
+	return ibside.Info{MTU: p.hca.Info().MTU, Down: p.hca.Down()}
 }
 
 // Own implements ibside.Port. A port of the software subnet has one GID.

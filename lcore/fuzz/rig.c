@@ -215,16 +215,19 @@ static void set_datapath(struct datapath *dp)
 	dp->manager = &manager;
 	dp->mac = 0x020000000002;
 	dp->roce_pkey = 0xffff;
-	dp->roce_mtu = 4096;
-	dp->versions = ROCE_V1 | ROCE_V2;
-	dp->ttl = 64;
+	dp->segments = 1;
+	struct segment *s = &dp->segment[0];
+	s->partition = PARTITION_ANY;
+	s->roce_mtu = 4096;
+	s->versions = ROCE_V1 | ROCE_V2;
+	s->ttl = 64;
 	dp->rewrite_imm = true;
-	dp->addresses = 1;
+	s->addresses = 1;
 	dp->allow = &all;
-	memcpy(dp->address[0], host[0], 16);
-	dp->address[0][15] = 254;
-	memcpy(&dp->own4[0].address, dp->address[0] + 12, 4);
-	memcpy(&dp->own4[0].broadcast, (uint8_t[]){10, 10, 0, 255}, 4);
+	memcpy(s->address[0], host[0], 16);
+	s->address[0][15] = 254;
+	memcpy(&s->own4[0].address, s->address[0] + 12, 4);
+	memcpy(&s->own4[0].broadcast, (uint8_t[]){10, 10, 0, 255}, 4);
 	dp->tables = make_tables();
 	datapath_prepare(dp);
 }

@@ -52,16 +52,42 @@ const (
 	ServiceNoProxyQP = sidr.NoProxyQP
 )
 
-// Config is what management needs to know. A Change names what may change while the loop runs.
-type Config struct {
-	MAC       frame.MAC
+// SegmentChange is what of a segment may change while the loop runs.
+type SegmentChange struct {
+	Hosts   []tables.Host // static RoCE hosts
+	Resolve []netip.Addr  // RoCE hosts that are asked for their MAC address
+	Groups  []Group
+	Ranges  []Range // groups that are learned; they do not overlap
+	Querier bool    // the bridge sends IGMP and MLD queries there, where no other querier comes first
+}
+
+// A Segment is a VLAN of the Ethernet port, with its own hosts and groups.
+type Segment struct {
 	VLAN      uint16
+	Bound     ib.PKey        // the P_Key of the only partition that its messages cross to and from; 0: all do
 	Addresses []netip.Prefix // the bridge's own
 	Version   uint8          // RoCE version of multicast towards RoCE hosts: 1 or 2
-	PKey      ib.PKey        // of [ib]: that of nodes and groups without another
-	IBMTU     int            // largest payload towards IB, bytes
 	RoCEMTU   int            // largest payload towards RoCE, bytes
-	EthMTU    int            // of the Ethernet port: the largest IP packet, bytes
+	EthMTU    int            // the largest IP packet, bytes
+
+	// Receive makes the Ethernet port receive these groups, sorted, besides those that management itself needs. It is
+	// called in the loop when they change; nil: the port receives all.
+	Receive func(groups []tables.GroupAddr) error
+
+	SegmentChange
+}
+
+// segments are all, by number.
+func (c *Config) segments() []Segment { return append([]Segment{c.Segment}, c.More...) }
+
+// Config is what management needs to know. A Change names what may change while the loop runs.
+type Config struct {
+	Segment           // the first
+	More    []Segment // the others
+
+	MAC   frame.MAC
+	PKey  ib.PKey // of [ib]: that of nodes and groups without another
+	IBMTU int     // largest payload towards IB, bytes
 
 	MaxHosts      int // RoCE hosts; the tables have room for some more, because entries rest before they are used again
 	MaxNodes      int // IB nodes; 0: as many as the tables take
@@ -71,25 +97,17 @@ type Config struct {
 	HostGIDs      []netip.Prefix // the IB port's GIDs in there are for RoCE hosts, one each
 	AliasGIDs     bool           // RoCE hosts' GIDs become aliases of the port, where it is an Aliaser
 
-	Hosts []tables.Host // static RoCE hosts
 	// Nodes that are not configured are learned by it, if the port is an ibside.Locator; nil: none is.
 	Resolver ibside.Resolver
 	NodeIdle time.Duration // a learned node that is unused and does not answer goes after so long
 
-	Resolve []netip.Addr // RoCE hosts that are asked for their MAC address
-	Nodes   []Node
-	Groups  []Group
+	Nodes []Node
 
 	Service ServiceConfig
 
 	// Configured and learned; less than the tables have room for, because ids rest before they are used again.
 	MaxGroups int
-	Ranges    []Range // groups that are learned; they do not overlap
-	Querier   bool    // the bridge sends IGMP and MLD queries on the RoCE side, where no other querier comes first
 
-	// Receive makes the Ethernet port receive these groups, sorted, besides those that management itself needs. It is
-	// called in the loop when they change; nil: the port receives all.
-	Receive func(groups []tables.GroupAddr) error
 	// Begin says that an id, which nothing crosses under yet, belongs to another group from now on. May be nil.
 	Begin func(id int)
 	// LinkUp tells that frames can pass the Ethernet port again. May be nil.

@@ -49,6 +49,7 @@ const (
 
 // A HostEntry is a RoCE host.
 type HostEntry struct {
+	Segment  uint8 // its number
 	IP       netip.Addr
 	MAC      frame.MAC
 	VLAN     uint16
@@ -62,6 +63,7 @@ type HostEntry struct {
 
 // A ProxyQPEntry is a queue pair of a RoCE host, and its proxy QP.
 type ProxyQPEntry struct {
+	Segment uint8
 	Host    netip.Addr
 	HostQPN ib.QPN
 	QPN     ib.QPN // on IB
@@ -141,18 +143,43 @@ func (l *List[T]) truncate(limit int, order func(a, b T) int) {
 func (l *Loop) PKey(partition uint8) ib.PKey { return l.partitions.PKey(partition) }
 
 // hostEntry describes a host that is in the tables.
-func (l *Loop) hostEntry(h tables.Host) HostEntry {
-	e := HostEntry{IP: h.IP, MAC: h.MAC, VLAN: h.VLAN, Version: h.Version, ProxyQPs: l.proxyQPs.Of(h.IP), GID: l.gids.Of(h.IP)}
-	e.State, e.Heard, e.Asked = l.neighbours.State(h.IP)
+func (s *segment) hostEntry(h tables.Host) HostEntry {
+	e := HostEntry{Segment: s.number, IP: h.IP, MAC: h.MAC, VLAN: h.VLAN, Version: h.Version, ProxyQPs: s.proxyQPs.Of(h.IP), GID: s.gids.Of(h.IP)}
+	e.State, e.Heard, e.Asked = s.neighbours.State(h.IP)
 	return e
 }
 
-func (l *Loop) proxyQPEntry(s tables.ProxyQP) ProxyQPEntry {
+func (l lists) proxyQPEntry(s *segment, x tables.ProxyQP) ProxyQPEntry {
 	return ProxyQPEntry{
-		Host: s.Host, HostQPN: s.HostQPN, PKey: l.partitions.PKey(s.Partition), QPN: s.QPN, QKey: s.QKey, Worker: s.Worker, Version: s.Version,
-		GID: l.gids.BySource(s.Source), Used: l.proxyQPs.SeenUsed(s.HostQP),
+		Segment: s.number, Host: x.Host, HostQPN: x.HostQPN, PKey: l.partitions.PKey(x.Partition), QPN: x.QPN, QKey: x.QKey, Worker: x.Worker, Version: x.Version,
+		GID: s.gids.BySource(x.Source), Used: s.proxyQPs.SeenUsed(x.HostQP),
 	}
 }
+
+// within is what a segment has.
+type within[T any] struct {
+	*segment
+	of T
+}
+
+// across yields what all segments have.
+func across[T any](l *Loop, all func(*segment) iter.Seq[T]) iter.Seq[within[T]] {
+	return func(yield func(within[T]) bool) {
+		for _, s := range l.segments {
+			for x := range all(s) {
+				if !yield(within[T]{s, x}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// lists reads a loop's tables for operators, each piece on the loop.
+type lists struct{ *Loop }
+
+// Lists returns what the loop lists.
+func (l *Loop) Lists() Lists { return lists{l} }
 
 // Lists is what a Loop lists to operators, page by page. After its end the methods return ErrEnded.
 type Lists interface {
@@ -162,6 +189,6 @@ type Lists interface {
 	ListNodes(context.Context, Query) (List[NodeEntry], error)
 	ListGroups(context.Context, Query) (List[GroupEntry], error)
 	ListRequests(context.Context, Query) (List[RequestEntry], error)
-	RemoveLearnedHost(context.Context, netip.Addr) (bool, error)
-	RemoveProxyQPs(context.Context, netip.Addr, ib.QPN) (int, error)
+	RemoveLearnedHost(ctx context.Context, segment uint8, ip netip.Addr) (bool, error)
+	RemoveProxyQPs(ctx context.Context, segment uint8, host netip.Addr, qpn ib.QPN) (int, error)
 }

@@ -5,52 +5,60 @@ package manage
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/lcore/manage/groups"
 	"causeway/tables"
 )
 
+// byHost orders hosts by address.
+func byHost(a, b HostEntry) int { return cmp.Or(a.IP.Compare(b.IP), cmp.Compare(a.Segment, b.Segment)) }
+
 // ListHosts returns RoCE hosts by address. Any goroutine but the loop's may call it, as all that follow.
-func (l *Loop) ListHosts(ctx context.Context, q Query) (List[HostEntry], error) {
-	return listOf(ctx, l, q.Limit, l.tables.Hosts.All(), func(h tables.Host) (HostEntry, bool) {
-		if !q.wants(h.IP) {
+func (l lists) ListHosts(ctx context.Context, q Query) (List[HostEntry], error) {
+	all := across(l.Loop, func(s *segment) iter.Seq[tables.Host] { return s.tables.Hosts.All() })
+	return listOf(ctx, l.Loop, q.Limit, all, func(h within[tables.Host]) (HostEntry, bool) {
+		if !q.wants(h.of.IP) {
 			return HostEntry{}, false
 		}
-		return l.hostEntry(h), true
-	}, func(a, b HostEntry) int { return a.IP.Compare(b.IP) })
+		return h.hostEntry(h.of), true
+	}, byHost)
 }
 
 // ListNeighbours returns RoCE hosts by address, and the addresses that have no MAC address yet.
-func (l *Loop) ListNeighbours(ctx context.Context, q Query) (List[HostEntry], error) {
+func (l lists) ListNeighbours(ctx context.Context, q Query) (List[HostEntry], error) {
 	list, err := l.ListHosts(ctx, q)
 	if err != nil {
 		return list, err
 	}
-	asked, err := listOf(ctx, l, q.Limit, slices.Values(l.unresolved(ctx)), func(ip netip.Addr) (HostEntry, bool) {
-		_, known := l.neighbours.Find(ip)
-		return HostEntry{IP: ip, State: HostUnresolved}, !known && q.wants(ip)
-	}, func(a, b HostEntry) int { return a.IP.Compare(b.IP) })
+	asked, err := listOf(ctx, l.Loop, q.Limit, slices.Values(l.unresolved(ctx)), func(x within[netip.Addr]) (HostEntry, bool) {
+		_, known := x.neighbours.Find(x.of)
+		return HostEntry{Segment: x.number, IP: x.of, State: HostUnresolved}, !known && q.wants(x.of)
+	}, byHost)
 	if err != nil {
 		return list, err
 	}
 	list.Entries, list.Total = append(list.Entries, asked.Entries...), list.Total+asked.Total
-	list.truncate(q.Limit, func(a, b HostEntry) int { return a.IP.Compare(b.IP) })
+	list.truncate(q.Limit, byHost)
 	return list, nil
 }
 
 // unresolved returns the addresses whose MAC address is asked for; none when the loop has ended.
-func (l *Loop) unresolved(ctx context.Context) []netip.Addr {
-	of := map[netip.Addr]bool{}
+func (l lists) unresolved(ctx context.Context) []within[netip.Addr] {
+	of := map[within[netip.Addr]]bool{}
 	err := l.inbox.Do(ctx, func() error {
-		for _, ip := range l.neighbours.Searched() {
-			of[ip] = true
-		}
-		for ip := range l.sidr.UnknownHosts() {
-			of[ip] = true
+		for _, s := range l.segments {
+			for _, ip := range s.neighbours.Searched() {
+				of[within[netip.Addr]{s, ip}] = true
+			}
+			for ip := range s.sidr.UnknownHosts() {
+				of[within[netip.Addr]{s, ip}] = true
+			}
 		}
 		return nil
 	})
@@ -61,21 +69,22 @@ func (l *Loop) unresolved(ctx context.Context) []netip.Addr {
 }
 
 // ListProxyQPs returns proxy QPs by host and the host's QPN.
-func (l *Loop) ListProxyQPs(ctx context.Context, q Query) (List[ProxyQPEntry], error) {
-	return listOf(ctx, l, q.Limit, l.tables.ProxyQPs.All(), func(s tables.ProxyQP) (ProxyQPEntry, bool) {
-		if !q.wants(s.Host) {
+func (l lists) ListProxyQPs(ctx context.Context, q Query) (List[ProxyQPEntry], error) {
+	all := across(l.Loop, func(s *segment) iter.Seq[tables.ProxyQP] { return s.tables.ProxyQPs.All() })
+	return listOf(ctx, l.Loop, q.Limit, all, func(x within[tables.ProxyQP]) (ProxyQPEntry, bool) {
+		if !q.wants(x.of.Host) {
 			return ProxyQPEntry{}, false
 		}
-		return l.proxyQPEntry(s), true
+		return l.proxyQPEntry(x.segment, x.of), true
 	}, func(a, b ProxyQPEntry) int {
-		return cmp.Or(a.Host.Compare(b.Host), cmp.Compare(a.HostQPN, b.HostQPN), cmp.Compare(a.PKey, b.PKey))
+		return cmp.Or(a.Host.Compare(b.Host), cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.HostQPN, b.HostQPN), cmp.Compare(a.PKey, b.PKey))
 	})
 }
 
 // ListNodes returns IB nodes by address, those that have no path yet among them.
-func (l *Loop) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) {
+func (l lists) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) {
 	order := func(a, b NodeEntry) int { return cmp.Or(a.IP4.Compare(b.IP4), a.IP6.Compare(b.IP6)) }
-	list, err := listOf(ctx, l, 0, l.tables.Nodes.All(), func(n tables.Node) (NodeEntry, bool) {
+	list, err := listOf(ctx, l.Loop, 0, l.tables.Nodes.All(), func(n tables.Node) (NodeEntry, bool) {
 		x, _ := l.nodes.Find(n.GID)
 		pkey := l.partitions.PKey(l.tables.Nodes.PartitionOf(n.GID))
 		return NodeEntry{n.IP4, n.IP6, n.GID, n.LID, n.SL, n.MTU, n.Rate, n.LIDs, n.Bridge, x.Learned, true, pkey}, q.wants(n.IP4, n.IP6)
@@ -98,16 +107,22 @@ func (l *Loop) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) 
 }
 
 // ListGroups returns groups by address.
-func (l *Loop) ListGroups(ctx context.Context, q Query) (List[GroupEntry], error) {
-	return listOf(ctx, l, q.Limit, l.groups.All(), func(e GroupEntry) (GroupEntry, bool) { return e, q.wants(e.IP) },
+func (l lists) ListGroups(ctx context.Context, q Query) (List[GroupEntry], error) {
+	all := across(l.Loop, func(s *segment) iter.Seq[groups.Entry] { return s.groups.All() })
+	return listOf(ctx, l.Loop, q.Limit, all, func(x within[groups.Entry]) (GroupEntry, bool) {
+		x.of.Segment = x.number
+		return x.of, q.wants(x.of.IP)
+	},
 		func(a, b GroupEntry) int { return cmp.Or(a.IP.Compare(b.IP), slices.Compare(a.MGID[:], b.MGID[:])) })
 }
 
 // ListRequests returns the requests for services that are under way. Query's addresses are those of the requesters.
-func (l *Loop) ListRequests(ctx context.Context, q Query) (List[RequestEntry], error) {
+func (l lists) ListRequests(ctx context.Context, q Query) (List[RequestEntry], error) {
 	var list List[RequestEntry]
 	err := l.inbox.Do(ctx, func() error { // their number is bounded
-		list.Entries = slices.DeleteFunc(l.sidr.Requests(time.Now()), func(r RequestEntry) bool { return !q.wants(r.From) })
+		for _, s := range l.segments {
+			list.Entries = append(list.Entries, slices.DeleteFunc(s.sidr.Requests(time.Now()), func(r RequestEntry) bool { return !q.wants(r.From) })...)
+		}
 		return nil
 	})
 	list.Total = len(list.Entries)
@@ -119,9 +134,11 @@ func (l *Loop) ListRequests(ctx context.Context, q Query) (List[RequestEntry], e
 
 // RemoveProxyQPs ends the proxy QPs of a host's queue pair, or with 0 those of all, and returns how many there were.
 // The next packet of the queue pair makes another one.
-func (l *Loop) RemoveProxyQPs(ctx context.Context, host netip.Addr, qpn ib.QPN) (n int, err error) {
+func (l lists) RemoveProxyQPs(ctx context.Context, segment uint8, host netip.Addr, qpn ib.QPN) (n int, err error) {
 	err = l.inbox.Do(ctx, func() error {
-		n = l.proxyQPs.Remove(host, qpn)
+		if int(segment) < len(l.segments) {
+			n = l.segments[segment].proxyQPs.Remove(host, qpn)
+		}
 		return nil
 	})
 	return n, err
@@ -129,9 +146,9 @@ func (l *Loop) RemoveProxyQPs(ctx context.Context, host netip.Addr, qpn ib.QPN) 
 
 // RemoveLearnedHost removes a learned host, which is asked for again when it is needed. It reports false for one that
 // is not known, is static, or has proxy QPs.
-func (l *Loop) RemoveLearnedHost(ctx context.Context, ip netip.Addr) (removed bool, err error) {
+func (l lists) RemoveLearnedHost(ctx context.Context, segment uint8, ip netip.Addr) (removed bool, err error) {
 	err = l.inbox.Do(ctx, func() error {
-		removed = l.neighbours.Remove(ip)
+		removed = int(segment) < len(l.segments) && l.segments[segment].neighbours.Remove(ip)
 		return nil
 	})
 	return removed, err

@@ -30,31 +30,31 @@ func TestLists(t *testing.T) {
 		s.punt(hostLink, host4, 0x11)
 		s.give(arp(otherLink, frame.ARPRequest, netip.MustParseAddr("10.9.0.2"), node4))
 		ctx := context.Background()
-		hosts, err := s.loop.ListHosts(ctx, manage.Query{})
+		hosts, err := s.loop.Lists().ListHosts(ctx, manage.Query{})
 		if err != nil || hosts.Total != 3 || hosts.Entries[0].IP != host4 || hosts.Entries[0].ProxyQPs != 2 || hosts.Entries[0].State != manage.HostReachable ||
 			hosts.Entries[2].State != neighbours.Static {
 			t.Errorf("hosts %+v %v", hosts, err)
 		}
-		near, err := s.loop.ListNeighbours(ctx, manage.Query{})
+		near, err := s.loop.Lists().ListNeighbours(ctx, manage.Query{})
 		if err != nil || near.Total != 4 || near.Entries[3].State != manage.HostUnresolved {
 			t.Errorf("neighbours %+v %v", near, err)
 		}
-		qps, err := s.loop.ListProxyQPs(ctx, manage.Query{In: netip.MustParsePrefix("10.9.0.0/30"), Limit: 1})
+		qps, err := s.loop.Lists().ListProxyQPs(ctx, manage.Query{In: netip.MustParsePrefix("10.9.0.0/30"), Limit: 1})
 		if err != nil || qps.Total != 2 || len(qps.Entries) != 1 || qps.Entries[0].HostQPN != 0x11 || qps.Entries[0].Used.IsZero() {
 			t.Errorf("proxy QPs %+v %v", qps, err)
 		}
-		if none, err := s.loop.ListProxyQPs(ctx, manage.Query{In: netip.MustParsePrefix("10.9.0.2/32")}); err != nil || none.Total != 0 {
+		if none, err := s.loop.Lists().ListProxyQPs(ctx, manage.Query{In: netip.MustParsePrefix("10.9.0.2/32")}); err != nil || none.Total != 0 {
 			t.Errorf("of another host: %+v %v", none, err)
 		}
-		nodes, err := s.loop.ListNodes(ctx, manage.Query{})
+		nodes, err := s.loop.Lists().ListNodes(ctx, manage.Query{})
 		if err != nil || nodes.Total != 1 || !nodes.Entries[0].Resolved || nodes.Entries[0].LID != 7 {
 			t.Errorf("nodes %+v %v", nodes, err)
 		}
-		groups, err := s.loop.ListGroups(ctx, manage.Query{})
+		groups, err := s.loop.Lists().ListGroups(ctx, manage.Query{})
 		if err != nil || groups.Total != 1 || groups.Entries[0].State != "joined" || groups.Entries[0].MLID == 0 {
 			t.Errorf("groups %+v %v", groups, err)
 		}
-		if requests, err := s.loop.ListRequests(ctx, manage.Query{}); err != nil || requests.Total != 0 {
+		if requests, err := s.loop.Lists().ListRequests(ctx, manage.Query{}); err != nil || requests.Total != 0 {
 			t.Errorf("requests %+v %v", requests, err)
 		}
 	})
@@ -64,7 +64,7 @@ func TestLists(t *testing.T) {
 func TestUnresolvedNode(t *testing.T) {
 	bubble(t, "node", func(t *testing.T) {
 		s := start(t, func(c *manage.Config, d *ibPort) { c.Nodes[0].LID, d.path = 0, never })
-		nodes, err := s.loop.ListNodes(context.Background(), manage.Query{})
+		nodes, err := s.loop.Lists().ListNodes(context.Background(), manage.Query{})
 		if err != nil || nodes.Total != 1 || nodes.Entries[0].Resolved {
 			t.Errorf("nodes %+v %v", nodes, err)
 		}
@@ -81,7 +81,7 @@ func TestRemoveLearnedHost(t *testing.T) {
 		heard := netip.MustParseAddr("10.9.0.2")
 		s.give(arp(otherLink, frame.ARPRequest, heard, node4))
 		for ip, want := range map[netip.Addr]bool{static: false, host4: false, far4: false, heard: true} {
-			if got, err := s.loop.RemoveLearnedHost(context.Background(), ip); got != want || err != nil {
+			if got, err := s.loop.Lists().RemoveLearnedHost(context.Background(), 0, ip); got != want || err != nil {
 				t.Errorf("%v: %v %v", ip, got, err)
 			}
 		}
@@ -111,7 +111,7 @@ func TestListsOfMany(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- loop.Run(ctx) }()
-	list, err := loop.ListHosts(ctx, manage.Query{Limit: 10})
+	list, err := loop.Lists().ListHosts(ctx, manage.Query{Limit: 10})
 	if err != nil || list.Total != many || len(list.Entries) != 10 || list.Entries[9].IP != ip(9) {
 		t.Errorf("%d of %d, %v", len(list.Entries), list.Total, err)
 	}
@@ -119,7 +119,7 @@ func TestListsOfMany(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 3 {
-			if list, err := loop.ListHosts(ctx, manage.Query{}); err != nil || list.Total < many || !slices.IsSortedFunc(list.Entries, func(a, b manage.HostEntry) int { return a.IP.Compare(b.IP) }) {
+			if list, err := loop.Lists().ListHosts(ctx, manage.Query{}); err != nil || list.Total < many || !slices.IsSortedFunc(list.Entries, func(a, b manage.HostEntry) int { return a.IP.Compare(b.IP) }) {
 				t.Errorf("%d, %v", list.Total, err)
 			}
 		}
@@ -132,7 +132,7 @@ func TestListsOfMany(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
-			if _, err := loop.ListHosts(context.Background(), manage.Query{}); !errors.Is(err, manage.ErrEnded) {
+			if _, err := loop.Lists().ListHosts(context.Background(), manage.Query{}); !errors.Is(err, manage.ErrEnded) {
 				t.Errorf("after the end: %v", err)
 			}
 			return

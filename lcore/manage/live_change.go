@@ -11,24 +11,21 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
-	"causeway/tables"
 )
 
 // A Change is all of the configuration that may change while the loop runs, in its new state. What stays the same is
 // not touched.
 type Change struct {
-	Groups  []Group
-	Ranges  []Range
-	Nodes   []Node
-	Hosts   []tables.Host // static
-	Resolve []netip.Addr
-	Ports   []ibside.PortRange
-	Allow   []netip.Prefix
+	SegmentChange                 // of the first segment
+	More          []SegmentChange // of the others
+
+	Nodes []Node
+	Ports []ibside.PortRange
+	Allow []netip.Prefix
 
 	Translate ib.Translations
 
 	ProxyQPLimits ProxyQPLimits
-	Querier       bool
 	// Drained: another bridge takes over. This one does not answer for nodes any more; what still comes to it
 	// crosses.
 	Drained bool
@@ -36,6 +33,27 @@ type Change struct {
 	// Commit, if not nil, is called in the loop when the change is checked, before anything is done. Its error
 	// cancels the change.
 	Commit func() error
+}
+
+// of returns what of a segment changes.
+func (c *Change) of(s *segment) *SegmentChange {
+	switch {
+	case s.number == 0:
+		return &c.SegmentChange
+	case int(s.number) <= len(c.More):
+		return &c.More[s.number-1]
+	}
+	return &SegmentChange{}
+}
+
+// pkeys returns the P_Keys that a change needs.
+func (l *Loop) pkeys(c *Change) []ib.PKey {
+	all := pkeysOf(c.Nodes)
+	for _, s := range l.segments {
+		x := c.of(s)
+		all = append(all, s.pkeysOf(x)...)
+	}
+	return all
 }
 
 // Change makes a change, all of it or nothing: it is checked whole first, and then made in one turn of the loop. Joins,
@@ -54,55 +72,77 @@ func (l *Loop) change(c *Change) error {
 			return err
 		}
 	}
-	if err := l.partitions.Use(pkeysOf(c.Nodes, c.Groups, c.Ranges)); err != nil { // cannot be: they have been checked
+	if err := l.partitions.Use(l.pkeys(c)); err != nil { // cannot be: they have been checked
 		return err
 	}
 	l.number(c.Nodes)
 	l.lookForPKeys()
 	now := time.Now()
-	l.proxyQPs.SetLimits(c.ProxyQPLimits)
-	l.neighbours.SetConfirm(c.ProxyQPLimits.Unconfirmed > 0)
-	l.groups.SetQuerier(c.Querier)
-	l.sidr.SetAllow(c.Allow)
-	l.proxyQPs.SetAllow(c.Allow)
+	for _, s := range l.segments {
+		s.proxyQPs.SetLimits(l.share(c.ProxyQPLimits))
+		s.neighbours.SetConfirm(c.ProxyQPLimits.Unconfirmed > 0)
+		s.groups.SetQuerier(c.of(s).Querier)
+		s.sidr.SetAllow(c.Allow)
+		s.proxyQPs.SetAllow(c.Allow)
+	}
 	l.learner.SetAllow(c.Allow)
 	l.learner.SetTranslate(c.Translate)
 	l.learner.SetMax(l.cfg.MaxNodes-len(c.Nodes), now)
 	l.nodes.Set(c.Nodes)
 	l.learner.Reconcile()
-	l.neighbours.SetHosts(slices.Clone(c.Hosts), c.Resolve, now)
-	l.groups.SetRanges(c.Ranges)
-	if err := l.groups.Set(c.Groups); err != nil { // cannot be: they have been checked
-		return err
+	for _, s := range l.segments {
+		if err := l.changeSegment(s, c, now); err != nil {
+			return err
+		}
 	}
-	if !l.sidr.Translates(c.Translate) {
-		l.gids.Refit(func() { l.sidr.SetTranslate(c.Translate) })
-	}
-	l.sidr.SetPorts(c.Ports)
 	if l.drained != c.Drained {
 		l.drained, l.wasReady = c.Drained, false
-		l.neighbours.SetDrained(c.Drained, now)
+		for _, s := range l.segments {
+			s.neighbours.SetDrained(c.Drained, now)
+		}
 	}
-	l.groups.Refilter() // the port also receives the solicited-node groups of nodes
+	for _, s := range l.segments {
+		s.groups.Refilter() // the port also receives the solicited-node groups of nodes
+	}
 	l.publish()
+	return nil
+}
+
+// changeSegment changes what is a segment's, after the nodes.
+func (l *Loop) changeSegment(s *segment, c *Change, now time.Time) error {
+	x := c.of(s)
+	s.neighbours.SetHosts(slices.Clone(x.Hosts), x.Resolve, now)
+	s.groups.SetRanges(x.Ranges)
+	if err := s.groups.Set(x.Groups); err != nil { // cannot be: they have been checked
+		return err
+	}
+	if !s.sidr.Translates(c.Translate) {
+		s.gids.Refit(func() { s.sidr.SetTranslate(c.Translate) })
+	}
+	s.sidr.SetPorts(c.Ports)
 	return nil
 }
 
 // CheckPKeys reports why the P_Keys of a change are not possible: a bridge uses a limited number of them from its start
 // to its end. Any goroutine may call it.
 func (l *Loop) CheckPKeys(c *Change) error {
-	return l.partitions.Check(pkeysOf(c.Nodes, c.Groups, c.Ranges))
+	return l.partitions.Check(l.pkeys(c))
 }
 
 // checkChange reports why a change is not possible.
 func (l *Loop) checkChange(c *Change) error {
-	if err := l.groups.Check(c.Groups); err != nil {
-		return err
+	static := 0
+	for _, s := range l.segments {
+		x := c.of(s)
+		if err := s.groups.Check(x.Groups); err != nil {
+			return err
+		}
+		static += len(x.Hosts) + len(x.Resolve)
 	}
 	if err := l.CheckPKeys(c); err != nil {
 		return err
 	}
-	switch static := len(c.Hosts) + len(c.Resolve); {
+	switch {
 	case l.cfg.MaxNodes > 0 && len(c.Nodes) > l.cfg.MaxNodes:
 		return fmt.Errorf("manage: %d IB nodes are more than the limit of %d; raise [workers] nodes, and restart", len(c.Nodes), l.cfg.MaxNodes)
 	case static > l.cfg.MaxHosts:
@@ -114,34 +154,39 @@ func (l *Loop) checkChange(c *Change) error {
 
 // checkAddresses looks for addresses and GIDs that two have.
 func (l *Loop) checkAddresses(c *Change) error {
-	ips, gids := map[netip.Addr]bool{}, map[ib.GID]bool{}
-	take := func(ip netip.Addr) error {
-		if ips[ip] || l.local.Has(ip) {
-			return fmt.Errorf("manage: host %v: the address is also another's, or the bridge's own", ip)
-		}
-		ips[ip] = true
-		return nil
-	}
+	gids := map[ib.GID]bool{}
 	for _, n := range c.Nodes {
-		for _, ip := range n.Addrs() {
-			if err := take(ip); err != nil {
-				return err
-			}
-		}
-		if gids[n.GID] || l.gids.Has(n.GID) {
+		if gids[n.GID] || l.segments[0].gids.Has(n.GID) {
 			return fmt.Errorf("manage: node %v: gid %v is also another's, or the bridge's own", n.Addrs(), n.GID)
 		}
 		gids[n.GID] = true
 	}
-	for _, h := range c.Hosts {
-		if err := take(h.IP); err != nil {
+	for _, s := range l.segments {
+		if err := s.checkAddresses(c); err != nil {
 			return err
 		}
 	}
-	for _, ip := range c.Resolve {
-		if err := take(ip); err != nil {
-			return err
+	return nil
+}
+
+// checkAddresses looks for addresses that two have: hosts of the segment, and nodes that it reaches.
+func (s *segment) checkAddresses(c *Change) error {
+	var all []netip.Addr
+	for _, n := range c.Nodes {
+		if s.reaches(n.PKey) {
+			all = append(all, n.Addrs()...)
 		}
+	}
+	x := c.of(s)
+	for _, h := range x.Hosts {
+		all = append(all, h.IP)
+	}
+	ips := map[netip.Addr]bool{}
+	for _, ip := range append(all, x.Resolve...) {
+		if ips[ip] || s.local.Has(ip) {
+			return fmt.Errorf("manage: host %v: the address is also another's, or the bridge's own", ip)
+		}
+		ips[ip] = true
 	}
 	return nil
 }

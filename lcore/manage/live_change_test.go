@@ -28,8 +28,7 @@ var everyone = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustPars
 // changeOf returns the change that contains a configuration unchanged.
 func changeOf(cfg manage.Config) manage.Change {
 	return manage.Change{
-		Groups: cfg.Groups, Ranges: cfg.Ranges, Nodes: cfg.Nodes, Hosts: cfg.Hosts, Resolve: cfg.Resolve, Ports: cfg.Service.Ports,
-		Allow: everyone, ProxyQPLimits: cfg.ProxyQPLimits, Querier: cfg.Querier,
+		SegmentChange: cfg.SegmentChange, Nodes: cfg.Nodes, Ports: cfg.Service.Ports, Allow: everyone, ProxyQPLimits: cfg.ProxyQPLimits,
 		Translate: cfg.Service.Translate,
 	}
 }

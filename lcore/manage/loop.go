@@ -22,7 +22,6 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/inbox"
-	"causeway/lcore/manage/local"
 	"causeway/lcore/manage/partitions"
 	"causeway/lcore/manage/punt"
 	"causeway/tables"
@@ -34,7 +33,6 @@ type Loop struct {
 	cfg     *Config // as at the start
 	port    ibside.Port
 	tables  *tables.Tables
-	local   *local.Addresses
 	workers []Worker
 	frames  *punt.Workers
 	inbox   *inbox.Inbox // from other goroutines
@@ -67,30 +65,40 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.turn(ctx)
 	l.ask.Wait()
 	l.inbox.DoPending() // the last results, SIDR's among them
-	l.sidr.End()
+	for _, s := range l.segments {
+		s.sidr.End()
+	}
 	l.inbox.DoPending()
 	l.inbox.DoLate()
-	l.groups.Leave(time.Now())
+	for _, s := range l.segments {
+		s.groups.Leave(time.Now())
+	}
 	l.publish()
 	return nil
 }
 
 func (l *Loop) start() error {
 	l.lookForPKeys()
-	l.gids.Follow()
-	if err := l.neighbours.Start(); err != nil {
-		return err
+	for _, s := range l.segments {
+		s.gids.Follow()
+		if err := s.neighbours.Start(); err != nil {
+			return err
+		}
 	}
 	if err := l.nodes.Start(); err != nil {
 		return err
 	}
 	l.learner.Follow()
-	l.groups.Start(l.cfg.Groups)
-	if n, ok := l.port.(ibside.Notifier); ok && n.Notices() != nil {
-		l.groups.Follow(n.Notices())
+	for _, s := range l.segments {
+		s.groups.Start(s.cfg.Groups)
 	}
-	l.sidr.Start()
-	l.neighbours.PlanAnnouncements(time.Now())
+	if n, ok := l.port.(ibside.Notifier); ok && n.Notices() != nil {
+		l.followNotices(n.Notices())
+	}
+	for _, s := range l.segments {
+		s.sidr.Start()
+		s.neighbours.PlanAnnouncements(time.Now())
+	}
 	l.started = true
 	l.publish()
 	return nil
@@ -118,12 +126,13 @@ func (l *Loop) turn(ctx context.Context) {
 		renewed = port.Changed()
 	}
 	for ctx.Err() == nil {
-		l.groups.UpdateFilter()
-		if l.groups.Changed() {
+		if l.followGroups() {
 			l.publish()
 		}
 		busy := l.takePunted() > 0 || l.awaitPunted() > 0
-		l.sidr.FindHosts(time.Now())
+		for _, s := range l.segments {
+			s.sidr.FindHosts(time.Now())
+		}
 		l.renew(time.Now())
 		l.followLink(time.Now())
 		l.inbox.DoPending()
@@ -144,6 +153,48 @@ func (l *Loop) turn(ctx context.Context) {
 	}
 }
 
+// followGroups has the Ethernet port receive the groups, and reports whether any has changed.
+func (l *Loop) followGroups() (changed bool) {
+	for _, s := range l.segments {
+		s.groups.UpdateFilter()
+		changed = s.groups.Changed() || changed
+	}
+	return changed
+}
+
+// followNotices gives the subnet's notices to all segments.
+func (l *Loop) followNotices(notices <-chan ibside.Notice) {
+	if len(l.segments) == 1 {
+		l.segments[0].groups.Follow(notices)
+		return
+	}
+	running := l.ask.Running()
+	var to []chan ibside.Notice
+	for _, s := range l.segments {
+		to = append(to, make(chan ibside.Notice))
+		s.groups.Follow(to[s.number])
+	}
+	l.ask.Go(func() {
+		for {
+			select {
+			case n, open := <-notices:
+				if !open {
+					return
+				}
+				for _, c := range to {
+					select {
+					case c <- n:
+					case <-running.Done():
+						return
+					}
+				}
+			case <-running.Done():
+				return
+			}
+		}
+	})
+}
+
 // tick does what is due.
 func (l *Loop) tick(now time.Time) {
 	if now.Sub(l.ticked) < tickEvery {
@@ -151,14 +202,18 @@ func (l *Loop) tick(now time.Time) {
 	}
 	l.ticked = now
 	l.lookForPKeys()
-	l.groups.Tick(now)
+	for _, s := range l.segments {
+		s.groups.Tick(now)
+	}
 	l.nodes.Tick(now)
 	l.learner.Tick(now)
-	l.neighbours.Tick(now)
-	l.gids.Follow()
-	l.gids.Tick(now)
-	l.sidr.Tick(now)
-	l.proxyQPs.Tick(now)
+	for _, s := range l.segments {
+		s.neighbours.Tick(now)
+		s.gids.Follow()
+		s.gids.Tick(now)
+		s.sidr.Tick(now)
+		s.proxyQPs.Tick(now)
+	}
 	l.tables.Reclaim()
 	l.publish()
 }
@@ -173,7 +228,9 @@ func (l *Loop) renew(now time.Time) {
 	if r.Back {
 		l.ask.Wake()
 	}
-	l.groups.Renew(r.Groups)
+	for _, s := range l.segments {
+		s.groups.Renew(r.Groups)
+	}
 	l.nodes.Renew(now, r)
 }
 
@@ -187,8 +244,10 @@ func (l *Loop) followLink(now time.Time) {
 
 // linkUp tells the RoCE side what it may have forgotten, or was not told, while frames could not pass the port.
 func (l *Loop) linkUp(now time.Time) {
-	l.groups.ReportAgain(now)
-	l.neighbours.AnnounceAgain(now)
+	for _, s := range l.segments {
+		s.groups.ReportAgain(now)
+		s.neighbours.AnnounceAgain(now)
+	}
 }
 
 // lookForPKeys finds P_Keys that the port has lost, or has again: then what failed is tried again.

@@ -29,27 +29,40 @@ func (l *Loop) handle(worker int, p Punted) {
 		}
 		return
 	}
+	s := l.segmentOf(punt.VID(f))
+	if s == nil { // cannot be: the worker has found it
+		l.frames.NotForUs()
+		if p.Pending != nil {
+			p.Pending.Reject(RejectSource)
+		}
+		return
+	}
+	s.handle(l, worker, f, p, now)
+}
+
+// handle gives a frame of the segment to the part that it is for.
+func (s *segment) handle(l *Loop, worker int, f frame.Frame, p Punted, now time.Time) {
 	switch {
 	case p.Pending != nil:
-		l.proxyQPs.HandlePending(f, p.Pending, now)
+		s.proxyQPs.HandlePending(f, p.Pending, now)
 	case f.Type == frame.TypeRoCEv1 || f.IsIP() && f.Protocol() == frame.ProtoUDP:
-		l.sidr.HandleMAD(worker, p.Data, now)
+		s.sidr.HandleMAD(worker, p.Data, now)
 	case f.Type == frame.TypeARP:
-		l.neighbours.HandleARP(worker, f, now)
-		l.sidr.HostsLearned()
+		s.neighbours.HandleARP(worker, f, now)
+		s.sidr.HostsLearned()
 	case f.IPv4 != nil && f.Protocol() == frame.ProtoIGMP:
 		m, fault := frame.ParseIGMP(f.IPv4, f.Payload)
-		l.groups.HandleMembership(f, m, fault, now)
+		s.groups.HandleMembership(f, m, fault, now)
 	case f.IPv6 != nil && f.Protocol() == frame.ProtoHopByHop:
 		m, fault := frame.ParseMLD(f.IPv6, f.Payload)
-		l.groups.HandleMembership(f, m, fault, now)
+		s.groups.HandleMembership(f, m, fault, now)
 	case f.IPv4 != nil && f.Protocol() == frame.ProtoICMP:
-		l.handleEcho(worker, f)
+		l.handleEcho(s, worker, f)
 	case f.IPv6 != nil && len(f.Payload) > 0 && f.Payload[0] == frame.EchoRequest6:
-		l.handleEcho(worker, f)
+		l.handleEcho(s, worker, f)
 	case f.IPv6 != nil:
-		l.neighbours.HandleND(worker, f, now)
-		l.sidr.HostsLearned()
+		s.neighbours.HandleND(worker, f, now)
+		s.sidr.HostsLearned()
 	default:
 		l.frames.NotForUs()
 	}
@@ -57,7 +70,7 @@ func (l *Loop) handle(worker int, p Punted) {
 
 // handleEcho answers echo requests (ping) to the bridge's own addresses, so that an operator sees it from the RoCE
 // side. Those to nodes are not answered: the answer would claim more than the bridge knows.
-func (l *Loop) handleEcho(worker int, f frame.Frame) {
+func (l *Loop) handleEcho(s *segment, worker int, f frame.Frame) {
 	m, from, to := f.Payload, f.Src(), f.Dst()
 	request, sum := frame.EchoRequest4, frame.Checksum
 	if f.IPv6 != nil {
@@ -68,14 +81,14 @@ func (l *Loop) handleEcho(worker int, f frame.Frame) {
 	case len(m) < frame.EchoLen:
 		l.frames.Malformed("icmp_bad")
 		return
-	case m[0] != request || !l.local.Has(to) || from.IsMulticast() || from.IsUnspecified() || !f.Eth.Src().IsStation():
+	case m[0] != request || !s.local.Has(to) || from.IsMulticast() || from.IsUnspecified() || !f.Eth.Src().IsStation():
 		l.frames.NotForUs()
 		return
 	case m[1] != 0 || sum(m) != 0:
 		l.frames.Malformed("icmp_bad")
 		return
 	}
-	if l.frames.Send(worker, frame.AppendEchoReply(nil, l.local.Link, f, punt.TTL)) {
+	if l.frames.Send(worker, frame.AppendEchoReply(nil, s.local.Link, f, punt.TTL)) {
 		l.echoAnswered++
 	}
 }

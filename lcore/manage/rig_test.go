@@ -69,10 +69,12 @@ func (l *logged) count(part string) int {
 
 func config() manage.Config {
 	return manage.Config{
-		MAC:       bridgeMAC,
-		PKey:      ib.PKeyDefault,
-		Addresses: []netip.Prefix{netip.PrefixFrom(bridge4, 24), netip.PrefixFrom(bridge6, 64)},
-		Version:   2, IBMTU: 4096, RoCEMTU: 4096, MaxHosts: 16, ProxyQPs: 8, ProxyQPLimits: manage.ProxyQPLimits{PerHost: 3},
+		MAC:  bridgeMAC,
+		PKey: ib.PKeyDefault,
+		Segment: manage.Segment{
+			Addresses: []netip.Prefix{netip.PrefixFrom(bridge4, 24), netip.PrefixFrom(bridge6, 64)}, Version: 2, RoCEMTU: 4096,
+		},
+		IBMTU: 4096, MaxHosts: 16, ProxyQPs: 8, ProxyQPLimits: manage.ProxyQPLimits{PerHost: 3},
 		Nodes: []manage.Node{{IP4: node4, IP6: node6, GID: nodeGID, LID: 7}},
 	}
 }

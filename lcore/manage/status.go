@@ -3,6 +3,7 @@
 package manage
 
 import (
+	"slices"
 	"time"
 
 	"causeway/ibside/ib"
@@ -37,7 +38,29 @@ type Status struct {
 	Refused        Refusals
 	Counters       Counters
 
+	Segments []SegmentStatus // by number; read only
+
 	Publication uint64 // counts publications, some ten a second while the loop runs
+}
+
+// A SegmentStatus is the state of one segment.
+type SegmentStatus struct {
+	Name     string
+	VLAN     uint16
+	PKey     ib.PKey // of its partition; 0: any
+	Hosts    int
+	HostsMax int
+	ProxyQPs int
+	MostQPs  int // proxy QPs
+	Groups   int
+	Counters SegmentCounters
+}
+
+// SegmentCounters are the counters of a segment's parts.
+type SegmentCounters struct {
+	HostCounters
+	GroupCounters
+	ProxyQPCounters
 }
 
 // RequestsMost is the most requests for services under way in each direction.
@@ -73,7 +96,7 @@ type Counters struct {
 func (l *Loop) Status() Status { return *l.status.Load() }
 
 func (l *Loop) waiting() int {
-	return l.nodes.Waiting() + l.sidr.Waiting() + l.groups.Unsettled() + len(l.missing)
+	return l.nodes.Waiting() + total(l.segments, (*segment).waiting) + len(l.missing)
 }
 
 func (l *Loop) isReady() bool { return l.started && !l.drained && l.waiting() == 0 }
@@ -82,11 +105,19 @@ func (l *Loop) publish() {
 	ready := l.isReady()
 	if ready && !l.wasReady { // a reader of the status may send at once
 		l.wasReady = true
-		l.neighbours.Announce(time.Now())
+		for _, s := range l.segments {
+			s.neighbours.Announce(time.Now())
+		}
 	}
 	l.published++
 	counters := l.counters()
-	hosts, proxyQPs, most := l.tables.Hosts.Len(), l.tables.ProxyQPs.Len(), l.proxyQPs.Most(time.Now())
+	hosts, full, short := total(l.segments, (*segment).hosts), false, false
+	var segments []SegmentStatus
+	for _, s := range l.segments {
+		x := l.statusOf(s)
+		full, short = full || x.Hosts >= x.HostsMax, short || x.ProxyQPs >= x.MostQPs
+		segments = append(segments, x)
+	}
 	l.status.Store(&Status{
 		Ready:          ready,
 		Drained:        l.drained,
@@ -95,25 +126,62 @@ func (l *Loop) publish() {
 		Hosts:          hosts,
 		Nodes:          l.tables.Nodes.Len(),
 		LearnedNodes:   l.learner.Learned(),
-		Groups:         l.tables.Groups.Len(),
-		ProxyQPs:       proxyQPs,
-		ProxyQPsMost:   most,
-		HostGIDs:       l.gids.Hosts(),
-		OwnGIDs:        l.gids.Own(),
-		Aliases:        l.gids.Aliases(),
-		AliasesRefused: l.gids.Refused(),
-		Joined:         l.groups.Joined(),
-		Learned:        l.groups.Learned(),
-		Asked:          l.sidr.Pending(),
-		Refused:        l.refusals.notice(time.Now(), hosts >= l.cfg.MaxHosts, proxyQPs >= most, &counters),
+		Groups:         total(l.segments, func(s *segment) int { return s.tables.Groups.Len() }),
+		ProxyQPs:       total(l.segments, func(s *segment) int { return s.tables.ProxyQPs.Len() }),
+		ProxyQPsMost:   total(l.segments, func(s *segment) int { return s.proxyQPs.Most(time.Now()) }),
+		HostGIDs:       total(l.segments, func(s *segment) int { return s.gids.Hosts() }),
+		OwnGIDs:        l.segments[0].gids.Own(),
+		Aliases:        total(l.segments, func(s *segment) int { return s.gids.Aliases() }),
+		AliasesRefused: sum(func(s *segment) uint64 { return s.gids.Refused() }, l.segments),
+		Joined:         joined(l.segments),
+		Learned:        total(l.segments, func(s *segment) int { return s.groups.Learned() }),
+		Asked:          sum(func(s *segment) [2]int { return s.sidr.Pending() }, l.segments),
+		Refused:        l.refusals.notice(time.Now(), full, short, &counters),
 		Counters:       counters,
+		Segments:       segments,
 		Publication:    l.published,
 	})
 }
 
+func total(segments []*segment, of func(*segment) int) (n int) {
+	for _, s := range segments {
+		n += of(s)
+	}
+	return n
+}
+
+func (s *segment) waiting() int { return s.sidr.Waiting() + s.groups.Unsettled() }
+
+func (s *segment) hosts() int { return s.tables.Hosts.Len() }
+
+func (l *Loop) statusOf(s *segment) SegmentStatus {
+	return SegmentStatus{
+		Name: s.name(), VLAN: s.cfg.VLAN, PKey: s.cfg.Bound, Hosts: s.hosts(), HostsMax: l.part(l.cfg.MaxHosts), ProxyQPs: s.tables.ProxyQPs.Len(),
+		MostQPs: s.proxyQPs.Most(time.Now()), Groups: s.tables.Groups.Len(),
+		Counters: SegmentCounters{s.neighbours.Counters(), s.groups.Counters(), s.proxyQPs.Counters()},
+	}
+}
+
+// joined lists the groups of all segments, by address.
+func joined(segments []*segment) []JoinedGroup {
+	if len(segments) == 1 {
+		return segments[0].groups.Joined()
+	}
+	var all []JoinedGroup
+	for _, s := range segments {
+		all = append(all, s.groups.Joined()...)
+	}
+	slices.SortStableFunc(all, func(a, b JoinedGroup) int { return a.IP.Compare(b.IP) })
+	return all
+}
+
 func (l *Loop) counters() Counters {
+	x := sum(func(s *segment) SegmentCounters {
+		return SegmentCounters{s.neighbours.Counters(), s.groups.Counters(), s.proxyQPs.Counters()}
+	}, l.segments)
 	return Counters{
-		FrameCounters: l.frames.Counters(), HostCounters: l.neighbours.Counters(), GroupCounters: l.groups.Counters(),
-		NodeCounters: l.learner.Counters(), ProxyQPCounters: l.proxyQPs.Counters(), EchoAnswered: l.echoAnswered, Services: l.sidr.Counts(),
+		FrameCounters: l.frames.Counters(), HostCounters: x.HostCounters, GroupCounters: x.GroupCounters,
+		NodeCounters: l.learner.Counters(), ProxyQPCounters: x.ProxyQPCounters, EchoAnswered: l.echoAnswered,
+		Services: sum(func(s *segment) [2]ServiceCounts { return s.sidr.Counts() }, l.segments),
 	}
 }

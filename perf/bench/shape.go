@@ -205,8 +205,10 @@ func (s shape) fillGroups(t *tables.Tables) error {
 // config is the datapath's configuration.
 func (s shape) config() lcore.DatapathConfig {
 	cfg := lcore.DatapathConfig{
-		MAC: bridgeMAC, VLAN: s.vlan, RoCEPKey: ib.PKeyDefault, RoCEMTU: lcore.MaxPayload,
-		Versions: lcore.V2, TTL: 64, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24")},
+		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault,
+		Segment: lcore.Segment{
+			VLAN: s.vlan, RoCEMTU: lcore.MaxPayload, Versions: lcore.V2, TTL: 64, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24")},
+		},
 		Policy: lcore.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd09::/16")}},
 	}
 	if s.marked && !s.bare {

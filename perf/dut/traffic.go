@@ -143,10 +143,12 @@ func (t *Traffic) fill(to *tables.Tables, workers int) error {
 func (t *Traffic) datapathConfig() lcore.DatapathConfig {
 	prefix := netip.MustParsePrefix
 	return lcore.DatapathConfig{
-		MAC: bridgeMAC, VLAN: t.VLAN, RoCEPKey: ib.PKeyDefault, RoCEMTU: gen.MaxPayload,
-		Versions: lcore.V2, TTL: hopLimit, RewriteImm: true,
-		Addresses: []netip.Prefix{prefix("10.9.255.254/16"), prefix("fd09::fffe/64")},
-		Policy:    lcore.Policy{Allow: []netip.Prefix{prefix("10.0.0.0/8"), prefix("fd00::/8")}},
+		MAC: bridgeMAC, RoCEPKey: ib.PKeyDefault, RewriteImm: true,
+		Segment: lcore.Segment{
+			VLAN: t.VLAN, RoCEMTU: gen.MaxPayload, Versions: lcore.V2, TTL: hopLimit,
+			Addresses: []netip.Prefix{prefix("10.9.255.254/16"), prefix("fd09::fffe/64")},
+		},
+		Policy: lcore.Policy{Allow: []netip.Prefix{prefix("10.0.0.0/8"), prefix("fd00::/8")}},
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"causeway/app/bridge/link"
 	"causeway/config"
 	"causeway/dpdk"
+	"causeway/dpdk/lacp"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -83,7 +84,8 @@ func (f *Fake) Config() *config.Config { return f.Cfg }
 
 // Status implements command.Target.
 func (f *Fake) Status() manage.Status {
-	return manage.Status{Ready: !f.Drained, Drained: f.Drained, Hosts: f.Hosts, Nodes: 1, Groups: 1, ProxyQPs: f.Hosts, Joined: []manage.JoinedGroup{{IP: netip.MustParseAddr("239.1.2.3")}}}
+	return manage.Status{Ready: !f.Drained, Drained: f.Drained, Hosts: f.Hosts, Nodes: 1, Groups: 1, ProxyQPs: f.Hosts, Joined: []manage.JoinedGroup{{IP: netip.MustParseAddr("239.1.2.3")}},
+		Segments: []manage.SegmentStatus{{Name: "untagged", Hosts: f.Hosts, HostsMax: 100, ProxyQPs: f.Hosts, MostQPs: 100, Groups: 1}}}
 }
 
 // Counters implements command.Target: a thousand packets received more at each call.
@@ -111,6 +113,23 @@ func (ports) Cores() []bridge.Core {
 		{Lcore: uint(0), Role: "main"}, {Lcore: uint(3), Role: "worker 0", Threads: 1, CPUs: []int{5}, Node: 1, Ran: ran},
 		{Lcore: uint(4), Role: "management", Threads: 1, CPUs: []int{6}, Node: 1, Ran: ran / 2}, {Role: "others", Threads: 7},
 	}
+}
+
+// Bond returns what show bond shows: a member that carries frames, and one whose other end has fallen silent.
+func (ports) Bond() (mode string, members []bridge.BondMember) {
+	for i, name := range []string{"eth1", "eth2"} {
+		m := bridge.BondMember{Port: "af_packet:" + name, Stats: dpdk.Stats{RxPackets: 1000, TxPackets: 900}}
+		m.Name, m.Up, m.Carries, m.Since, m.Changes = name, true, i == 0, began, 1
+		m.Protocol = lacp.Port{Receiving: lacp.Current, Selected: true, Received: 60, Sent: 61,
+			Actor:   lacp.End{Key: lacp.Key, Port: uint16(i + 1), State: 0x3f},
+			Partner: lacp.End{SystemPriority: 0x8000, System: [6]byte{2, 0, 0, 0, 0, 0xaa}, Key: 15, Port: uint16(i + 7), State: 0x3f}}
+		if i == 1 {
+			m.Why, m.Changes, m.Inactive = "no LACPDU has come for three seconds, or none yet", 2, 5
+			m.Protocol.Receiving, m.Protocol.Selected, m.Protocol.Actor.State = lacp.WasCurrent, false, 0x87
+		}
+		members = append(members, m)
+	}
+	return "lacp", members
 }
 
 // Places returns what show memory shows of places.
@@ -216,13 +235,13 @@ func (f *Fake) ListRequests(context.Context, manage.Query) (manage.List[manage.R
 }
 
 // RemoveLearnedHost implements command.Target.
-func (f *Fake) RemoveLearnedHost(_ context.Context, ip netip.Addr) (bool, error) {
+func (f *Fake) RemoveLearnedHost(_ context.Context, _ uint8, ip netip.Addr) (bool, error) {
 	f.note("remove learned host %v", ip)
 	return true, nil
 }
 
 // RemoveProxyQPs implements command.Target. Host 9 has none.
-func (f *Fake) RemoveProxyQPs(_ context.Context, host netip.Addr, qpn ib.QPN) (int, error) {
+func (f *Fake) RemoveProxyQPs(_ context.Context, _ uint8, host netip.Addr, qpn ib.QPN) (int, error) {
 	f.note("remove proxy QPs %v %v", host, qpn)
 	if host == HostIP(9) {
 		return 0, nil
@@ -323,7 +342,7 @@ func (f *Fake) RemoveGroup(_ context.Context, mgid ib.GID) (config.Changes, erro
 }
 
 // RemoveHost removes a host from the configuration.
-func (f *Fake) RemoveHost(_ context.Context, ip netip.Addr) (config.Changes, error) {
+func (f *Fake) RemoveHost(_ context.Context, ip netip.Addr, _ *uint16) (config.Changes, error) {
 	return f.follow(f.Cfg.WithHosts(slices.DeleteFunc(slices.Clone(f.Cfg.Hosts), func(h config.Host) bool { return cmp.Or(h.IP, h.IP6) == ip })))
 }
 

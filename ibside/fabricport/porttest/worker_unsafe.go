@@ -11,6 +11,8 @@ package porttest
 // #include "ibside/port.h"
 // static unsigned port_post(struct ib_port *d, const struct ib_send *s, unsigned n) { return d->post(d->self, s, n); }
 // static unsigned port_poll(struct ib_port *d, struct ib_recv *r, unsigned n) { return d->poll(d->self, r, n); }
+// static void port_arm(struct ib_port *d) { d->arm(d->self); }
+// static void port_disarm(struct ib_port *d) { d->disarm(d->self); }
 // static void port_free_completed(struct ib_port *d) { d->free(d->self); }
 import "C"
 
@@ -27,11 +29,14 @@ const (
 	SendSolicited = C.IB_SEND_SOLICITED
 	SendGRH       = C.IB_SEND_GRH
 	SendFECN      = C.IB_SEND_FECN
+	SendImmQPN    = C.IB_SEND_IMM_QPN
 
 	RecvImm       = C.IB_RECV_IMM
 	RecvGRH       = C.IB_RECV_GRH
 	RecvSolicited = C.IB_RECV_SOLICITED
 	RecvFECN      = C.IB_RECV_FECN
+	RecvStandby   = C.IB_RECV_STANDBY
+	RecvDuplicate = C.IB_RECV_DUPLICATE
 )
 
 // Send is struct ib_send.
@@ -107,6 +112,21 @@ func mbufOf(m *C.struct_rte_mbuf) dpdk.Mbuf { return *(*dpdk.Mbuf)(unsafe.Pointe
 
 // Free calls free, as a worker does once a loop.
 func Free(ibPort unsafe.Pointer) { C.port_free_completed((*C.struct_ib_port)(ibPort)) }
+
+// Arm calls arm, and returns the descriptors that then wake the worker.
+func Arm(ibPort unsafe.Pointer) (wakes []int) {
+	p := (*C.struct_ib_port)(ibPort)
+	C.port_arm(p)
+	for _, fd := range p.wake {
+		if fd >= 0 {
+			wakes = append(wakes, int(fd))
+		}
+	}
+	return wakes
+}
+
+// Disarm calls disarm.
+func Disarm(ibPort unsafe.Pointer) { C.port_disarm((*C.struct_ib_port)(ibPort)) }
 
 // Chain makes tail a further segment of head, which owns it from then on.
 func Chain(head, tail dpdk.Mbuf) bool {

@@ -260,6 +260,7 @@ func (g *Groups) Counters() Counters {
 // An Entry is a group that is bridged, is to be, or is being left.
 type Entry struct {
 	Group
+	Segment uint8 // its number; the caller of All sets it
 	ID      int
 	State   string // joined, joining, changing, leaving or rejected
 	Learned bool

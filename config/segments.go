@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"causeway/ibside/ib"
+)
+
+// maxSegments is how many segments a bridge can have (tables/entries.h).
+const maxSegments = 8
+
+// Segments are all segments of the Ethernet side, by number. Every one but an only one has a P_Key of its own.
+func (c *Config) Segments() []RoCE { return append([]RoCE{c.RoCE}, c.More...) }
+
+// Name names a segment: "VLAN 100", or "untagged".
+func (r *RoCE) Name() string {
+	if r.VLAN == 0 {
+		return "untagged"
+	}
+	return fmt.Sprint("VLAN ", r.VLAN)
+}
+
+// reaches reports whether the messages of a segment cross to and from nodes and groups with a P_Key; 0: they have none
+// of their own.
+func (r *RoCE) reaches(k ib.PKey) bool { return r.PKey == 0 || k == 0 || k == r.PKey }
+
+// SegmentOf returns the number of the segment that reaches a partition; false: none does.
+func (c *Config) SegmentOf(k ib.PKey) (int, bool) {
+	i := slices.IndexFunc(c.Segments(), func(r RoCE) bool { return r.reaches(k) })
+	return max(i, 0), i >= 0
+}
+
+// segmentsOf returns the segments that have a RoCE host, or reach a node.
+func (c *Config) segmentsOf(h Host) []RoCE {
+	if h.Side == SideRoCE && len(c.More) == 0 {
+		return c.Segments()
+	}
+	return slices.DeleteFunc(c.Segments(), func(r RoCE) bool {
+		return h.Side == SideRoCE && r.VLAN != h.VLAN || h.Side != SideRoCE && !r.reaches(h.PKey)
+	})
+}
+
+// placed is an address in a segment.
+type placed struct {
+	vlan uint16
+	ip   netip.Addr
+}
+
+// String returns the address: which segment it is in does not matter where it is twice.
+func (p placed) String() string { return p.ip.String() }
+
+// segments reads [roce], or each [[roce]].
+func (p *parser) segments(doc map[string]any) {
+	var all []RoCE
+	list, several := doc["roce"].([]map[string]any)
+	if !several || len(list) == 0 {
+		t := p.single(doc, "roce")
+		p.tables["roce"] = []*table{t}
+		p.cfg.RoCE = p.roce(t)
+		return
+	}
+	for i, v := range list {
+		t := &table{p: p, name: "roce", path: fmt.Sprintf("roce[%d]", i), who: "roce", vals: v}
+		if vlan, ok := v["vlan"].(int64); ok && len(list) > 1 {
+			t.who = fmt.Sprint("roce VLAN ", vlan)
+		}
+		t.checkKeys()
+		t.keep()
+		p.tables["roce"] = append(p.tables["roce"], t)
+		all = append(all, p.roce(t))
+	}
+	p.cfg.RoCE, p.cfg.More = all[0], all[1:]
+	if len(p.cfg.More) == 0 {
+		p.cfg.More = nil
+	}
+}
+
+// namedSegments sets the tables of segments that were read before.
+func (p *parser) namedSegments() {
+	for i, r := range p.cfg.Segments() {
+		t := &table{p: p, name: "roce", path: "roce", who: "roce"}
+		if len(p.cfg.More) > 0 {
+			t.path, t.who = fmt.Sprintf("roce[%d]", i), "roce "+r.Name()
+		}
+		p.tables["roce"] = append(p.tables["roce"], t)
+	}
+}
+
+// valuesOf is what the names of the table's keys begin with in Config.values. The first [[roce]] is [roce].
+func (t *table) valuesOf() string {
+	if t.path == "roce[0]" {
+		return t.name + "."
+	}
+	return t.path + "."
+}
+
+// hostVLAN returns the VLAN of a RoCE host.
+func (p *parser) hostVLAN(t *table) uint16 {
+	segments := p.cfg.Segments()
+	if !t.has("vlan") {
+		if len(segments) > 1 {
+			t.fail("vlan", "vlan is missing, and there are several segments; write that of the host's: %s", vlansOf(segments))
+		}
+		return p.cfg.RoCE.VLAN
+	}
+	vlan := uint16(t.number("vlan"))
+	if len(segments) > 1 && !slices.ContainsFunc(segments, func(r RoCE) bool { return r.VLAN == vlan }) {
+		t.fail("vlan", "vlan %d is no segment's; write %s", vlan, vlansOf(segments))
+	}
+	return vlan
+}
+
+func vlansOf(segments []RoCE) string {
+	var all []string
+	for _, r := range segments {
+		all = append(all, fmt.Sprint("vlan = ", r.VLAN))
+	}
+	return enumerate(all, "or")
+}
+
+// checkSegments reports segments that contradict each other, or what is for one segment alone.
+func (p *checks) checkSegments(ibSection *table) {
+	all, ts := p.cfg.Segments(), p.tables["roce"]
+	for i := range all {
+		p.checkSegment(ts[i], &all[i])
+	}
+	if len(all) == 1 {
+		p.checkGroupSegments()
+		return
+	}
+	if len(all) > maxSegments {
+		ts[maxSegments].fail("port", "this is segment number %d, and there can be %d; use another bridge for the rest", maxSegments+1, maxSegments)
+	}
+	if all[0].Port.sharingTap() {
+		ts[0].fail("port", "port %q is a tap that shares an interface, which does not tell VLANs apart; use af_packet or mlx5, or one segment", all[0].Port.String())
+	}
+	vlans, pkeys := firstOf[uint16]{}, firstOf[ib.PKey]{}
+	for i := range all {
+		r, t := &all[i], ts[i]
+		if r.Port != all[0].Port && r.Port != (EthPort{}) && all[0].Port != (EthPort{}) {
+			t.fail("port", "port %q is not that of the first [[roce]], %q: segments are VLANs of one port; write that one, or use a bridge for each port",
+				r.Port.String(), all[0].Port.String())
+		}
+		vlans.unique(t, "vlan", r.VLAN)
+		if r.PKey == 0 {
+			if !t.has("pkey") {
+				t.fail("pkey", "pkey is missing, and there are several segments; write that of the segment's partition, such as pkey = 0x8001")
+			}
+			continue
+		}
+		pkeys.unique(t, "pkey", r.PKey)
+	}
+	p.checkGroupSegments()
+	p.checkAlone(ibSection)
+}
+
+// checkSegment reports what contradicts itself in one segment.
+func (p *checks) checkSegment(t *table, r *RoCE) {
+	if r.Port.Kind() == "tap" && r.MTU > tapMTU {
+		t.fail("mtu", "mtu %d is more than the %d that a tap can have; lower it, or use af_packet", r.MTU, tapMTU)
+	}
+	p.checkMTU(t, r)
+	if r.V1 && !r.V2 && len(p.cfg.Services) > 0 {
+		t.fail("versions", `versions is ["v1"] alone, but services need IP addresses; add "v2", or remove [[service]]`)
+	}
+}
+
+// checkGroupSegments reports groups and ranges, and nodes, that no segment reaches.
+func (p *checks) checkGroupSegments() {
+	check := func(t *table, k ib.PKey) {
+		if _, ok := p.cfg.SegmentOf(k); !ok {
+			t.fail("pkey", "pkey %v is no segment's, so nothing would cross; write that of one: %s", k, pkeysOf(p.cfg.Segments()))
+		}
+	}
+	for i, g := range p.cfg.Groups {
+		check(p.tables["group"][i], g.PKey)
+	}
+	for i := range p.cfg.Ranges {
+		check(p.tables["range"][i], p.cfg.Ranges[i].Group.PKey)
+	}
+	for i, h := range p.cfg.Hosts {
+		check(p.tables["host"][i], h.PKey)
+	}
+}
+
+func pkeysOf(segments []RoCE) string {
+	var all []string
+	for _, r := range segments {
+		all = append(all, fmt.Sprint("pkey = ", r.PKey))
+	}
+	return enumerate(all, "or")
+}
+
+// checkAlone reports what takes a single segment.
+func (p *checks) checkAlone(ibSection *table) {
+	c := &p.cfg.IB
+	for key, set := range map[string]bool{"host_gids": len(c.HostGIDs) > 0, "alias_gids": c.AliasGIDs} {
+		if set {
+			ibSection.fail(key, "%s gives GIDs to hosts by their addresses, which hosts of several segments may share; remove it, or use a bridge for each segment", key)
+		}
+	}
+	if c.Learn {
+		ibSection.fail("nodes", `nodes "learn" does not tell the segments' partitions apart; write a [[host]] for each node, or use a bridge for each segment`)
+	}
+}
+
+// diffSegments compares the segments after the first, which diffValues has compared.
+func diffSegments(t *tableDoc, old, to *Config) (out Changes) {
+	for i := range max(len(old.More), len(to.More)) {
+		switch {
+		case i >= len(to.More):
+			out = append(out, Change{Where: "[[roce]] " + old.More[i].Name(), What: Removed, Detail: old.More[i].words()})
+		case i >= len(old.More):
+			out = append(out, Change{Where: "[[roce]] " + to.More[i].Name(), What: Added, Detail: to.More[i].words()})
+		default:
+			out = append(out, diffValues(t, "[[roce]] "+to.More[i].Name(), fmt.Sprintf("roce[%d].", i+1), old, to)...)
+		}
+	}
+	return out
+}
+
+// words lists what tells a segment from others.
+func (r *RoCE) words() string {
+	var all []string
+	for _, a := range r.Addresses {
+		all = append(all, a.String())
+	}
+	return fmt.Sprintf("addresses %s, pkey %v", strings.Join(all, " "), r.PKey)
+}

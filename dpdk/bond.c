@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bond.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <rte_errno.h>
+#include <rte_eth_bond.h>
+#include <rte_eth_bond_8023ad.h>
+#include <rte_ethdev.h>
+#include <rte_malloc.h>
+#include <rte_ring.h>
+
+#include "dpdk.h"
+
+enum {
+	SLOW_RING = 64, /* LACP has at most ten frames a second of a link (IEEE 802.1AX §6.4.16) */
+	SLOW_LACP = 1,
+	SLOW_MARKER = 2,
+};
+
+/* Written by the worker of that queue. */
+struct member_queue {
+	uint64_t inactive;
+	uint64_t slow_lost;
+	uint64_t empty;
+} __rte_cache_aligned;
+
+struct member {
+	struct dpdk_bond *bond;
+	uint16_t port;
+	bool collects; /* atomic */
+	const struct rte_eth_rxtx_callback *callback[DPDK_MAX_QUEUES];
+	struct member_queue queue[DPDK_MAX_QUEUES];
+};
+
+struct dpdk_bond {
+	uint16_t port, n, queues;
+	int fd;
+	bool told; /* atomic: the eventfd was written since the last look at the ring */
+	struct rte_ring *came, *to_send;
+	struct member member[DPDK_BOND_MEMBERS];
+};
+
+static struct rte_ring *slow_ring(const char *bond, const char *what)
+{
+	char name[RTE_RING_NAMESIZE];
+
+	snprintf(name, sizeof(name), "%s-%s", bond, what);
+	return rte_ring_create(name, SLOW_RING, SOCKET_ID_ANY, 0);
+}
+
+/* net_bonding's own look for slow frames comes after ours and finds none. */
+static void no_slow_frames(uint16_t member, struct rte_mbuf *m)
+{
+	(void)member;
+	rte_pktmbuf_free(m);
+}
+
+/* Leaves the choice of members to dpdk_bond_set. A flow is addresses and ports: it keeps its member while the members
+ * that distribute are the same. */
+static int set_up(uint16_t port)
+{
+	struct rte_eth_bond_8023ad_conf conf;
+
+	int err = rte_eth_bond_8023ad_conf_get(port, &conf);
+	if (err != 0)
+		return err;
+	conf.slowrx_cb = no_slow_frames;
+	err = rte_eth_bond_8023ad_setup(port, &conf);
+	if (err != 0)
+		return err;
+	return rte_eth_bond_xmit_policy_set(port, BALANCE_XMIT_POLICY_LAYER34);
+}
+
+/* All members have the address of the first: the other end may send to any. */
+static int add_members(struct dpdk_bond *b, const uint16_t *members)
+{
+	struct rte_ether_addr mac;
+
+	int err = rte_eth_macaddr_get(members[0], &mac);
+	if (err == 0)
+		err = rte_eth_bond_mac_address_set(b->port, &mac);
+	for (unsigned i = 0; err == 0 && i < b->n; i++) {
+		b->member[i].bond = b;
+		b->member[i].port = members[i];
+		if (i > 0)
+			err = rte_eth_dev_default_mac_addr_set(members[i], &mac);
+		if (err == 0)
+			err = rte_eth_bond_slave_add(b->port, members[i]);
+	}
+	return err;
+}
+
+int dpdk_bond_create(const char *name, const uint16_t *members, unsigned n, struct dpdk_bond **out, uint16_t *port)
+{
+	if (n > DPDK_BOND_MEMBERS)
+		return -EINVAL;
+	struct dpdk_bond *b = rte_zmalloc(NULL, sizeof(*b), 0);
+	if (!b)
+		return -ENOMEM;
+	int id = rte_eth_bond_create(name, BONDING_MODE_8023AD, (uint8_t)RTE_MAX(0, dpdk_node()));
+	if (id < 0) {
+		rte_free(b);
+		return id;
+	}
+	b->port = (uint16_t)id;
+	b->n = (uint16_t)n;
+	b->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	b->came = slow_ring(name, "came");
+	b->to_send = slow_ring(name, "send");
+	int err = b->fd < 0 || !b->came || !b->to_send ? -ENOMEM : set_up(b->port);
+	if (err == 0)
+		err = add_members(b, members);
+	if (err != 0) {
+		dpdk_bond_free(b, name);
+		return err;
+	}
+	*out = b;
+	*port = b->port;
+	return 0;
+}
+
+/* Whether this is a frame of a slow protocol that a bond speaks (IEEE 802.3 Annex 57A). */
+static bool is_slow(const struct rte_mbuf *m)
+{
+	const struct rte_ether_hdr *eth = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
+
+	if (likely(eth->ether_type != RTE_BE16(RTE_ETHER_TYPE_SLOW)) || rte_pktmbuf_data_len(m) < sizeof(*eth) + 1)
+		return false;
+	uint8_t subtype = *(const uint8_t *)(eth + 1);
+	return subtype == SLOW_LACP || subtype == SLOW_MARKER;
+}
+
+static void slow_came(struct member *from, uint16_t queue, struct rte_mbuf *m)
+{
+	struct dpdk_bond *b = from->bond;
+	uint64_t one = 1;
+
+	m->port = from->port;
+	if (rte_ring_enqueue(b->came, m) != 0) {
+		from->queue[queue].slow_lost++;
+		rte_pktmbuf_free(m);
+	}
+	if (!__atomic_exchange_n(&b->told, true, __ATOMIC_SEQ_CST) && write(b->fd, &one, sizeof(one)) < 0)
+		__atomic_store_n(&b->told, false, __ATOMIC_SEQ_CST); /* the next frame tells */
+}
+
+static void send_slow(struct member *by, uint16_t queue)
+{
+	struct rte_mbuf *m;
+
+	if (likely(rte_ring_empty(by->bond->to_send)))
+		return;
+	while (rte_ring_dequeue(by->bond->to_send, (void **)&m) == 0) {
+		if (rte_eth_tx_burst(m->port, queue, &m, 1) == 1)
+			continue;
+		by->queue[queue].slow_lost++;
+		rte_pktmbuf_free(m);
+	}
+}
+
+/* Is called by a worker with what its queue of a member has received. */
+static uint16_t received(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t most, void *arg)
+{
+	struct member *from = arg;
+	bool collects = __atomic_load_n(&from->collects, __ATOMIC_RELAXED);
+	uint16_t kept = 0;
+
+	(void)port;
+	(void)most;
+	send_slow(from, queue);
+	if (n == 0) {
+		__atomic_store_n(&from->queue[queue].empty, from->queue[queue].empty + 1, __ATOMIC_RELEASE);
+		return 0;
+	}
+	for (uint16_t i = 0; i < n; i++) {
+		if (unlikely(is_slow(m[i]))) {
+			slow_came(from, queue, m[i]);
+		} else if (unlikely(!collects)) {
+			from->queue[queue].inactive++;
+			rte_pktmbuf_free(m[i]);
+		} else {
+			m[kept++] = m[i];
+		}
+	}
+	return kept;
+}
+
+int dpdk_bond_listen(struct dpdk_bond *b, uint16_t queues)
+{
+	b->queues = queues;
+	for (unsigned i = 0; i < b->n; i++) {
+		int err = dpdk_port_forget(b->member[i].port);
+		for (uint16_t q = 0; err == 0 && q < queues; q++) {
+			struct member *m = &b->member[i];
+			m->callback[q] = rte_eth_add_rx_callback(m->port, q, received, m);
+			if (!m->callback[q])
+				err = rte_errno > 0 ? -rte_errno : -ENOMEM;
+		}
+		if (err != 0)
+			return err;
+	}
+	return 0;
+}
+
+static void drop_all(struct rte_ring *r)
+{
+	struct rte_mbuf *m;
+
+	while (r && rte_ring_dequeue(r, (void **)&m) == 0)
+		rte_pktmbuf_free(m);
+	rte_ring_free(r);
+}
+
+int dpdk_bond_free(struct dpdk_bond *b, const char *name)
+{
+	for (unsigned i = 0; i < b->n; i++) {
+		struct member *m = &b->member[i];
+		for (uint16_t q = 0; q < b->queues; q++)
+			if (m->callback[q])
+				rte_eth_remove_rx_callback(m->port, q, m->callback[q]);
+		if (m->bond)
+			rte_eth_bond_slave_remove(b->port, m->port); /* fails for one that was not added */
+	}
+	int err = rte_eth_bond_free(name);
+	drop_all(b->came);
+	drop_all(b->to_send);
+	if (b->fd >= 0)
+		close(b->fd);
+	rte_free(b);
+	return err;
+}
+
+int dpdk_bond_set(struct dpdk_bond *b, unsigned member, bool collect, bool distribute)
+{
+	struct member *m = &b->member[member];
+
+	if (!collect)
+		__atomic_store_n(&m->collects, false, __ATOMIC_RELAXED);
+	int err = rte_eth_bond_8023ad_ext_distrib(b->port, m->port, distribute);
+	if (err == 0)
+		err = rte_eth_bond_8023ad_ext_collect(b->port, m->port, collect);
+	if (err != 0)
+		return collect || distribute ? -EAGAIN : 0; /* net_bonding uses no member that it has without a link */
+	__atomic_store_n(&m->collects, collect, __ATOMIC_RELAXED);
+	return 0;
+}
+
+uint64_t dpdk_bond_drained(const struct dpdk_bond *b, unsigned member)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint16_t q = 0; q < b->queues; q++)
+		least = RTE_MIN(least, __atomic_load_n(&b->member[member].queue[q].empty, __ATOMIC_ACQUIRE));
+	return least;
+}
+
+void dpdk_bond_count(const struct dpdk_bond *b, unsigned member, struct dpdk_bond_counters *out)
+{
+	*out = (struct dpdk_bond_counters){0};
+	for (uint16_t q = 0; q < b->queues; q++) {
+		out->inactive += __atomic_load_n(&b->member[member].queue[q].inactive, __ATOMIC_RELAXED);
+		out->slow_lost += __atomic_load_n(&b->member[member].queue[q].slow_lost, __ATOMIC_RELAXED);
+	}
+}
+
+int dpdk_bond_slow_fd(const struct dpdk_bond *b)
+{
+	return b->fd;
+}
+
+struct rte_mbuf *dpdk_bond_take_slow(struct dpdk_bond *b, unsigned *member)
+{
+	struct rte_mbuf *m;
+
+	__atomic_store_n(&b->told, false, __ATOMIC_SEQ_CST);
+	if (rte_ring_dequeue(b->came, (void **)&m) != 0)
+		return NULL;
+	for (*member = 0; *member + 1 < b->n && b->member[*member].port != m->port;)
+		++*member;
+	return m;
+}
+
+int dpdk_bond_send_slow(struct dpdk_bond *b, unsigned member, struct rte_mbuf *m)
+{
+	m->port = b->member[member].port;
+	return rte_ring_enqueue(b->to_send, m) == 0 ? 0 : -ENOBUFS;
+}
+
+int dpdk_port_set_mac(uint16_t id, const uint8_t *mac)
+{
+	struct rte_ether_addr a;
+
+	memcpy(a.addr_bytes, mac, sizeof(a.addr_bytes));
+	return rte_eth_dev_default_mac_addr_set(id, &a);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"causeway/ibside/ib"
+)
+
+// More reasons for the switch to drop a packet.
+const (
+	DropLinkDown = "link_down" // the sender's link or the receiver's is cut
+	DropInjected = "injected"  // see Lose
+)
+
+// Cut cuts the link of the port with a GUID, or mends it. The port stays on the subnet, as one does until the subnet
+// manager sweeps: it keeps its LID and its groups.
+func (f *Fabric) Cut(guid ib.GUID, cut bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.ports[f.guids[guid]]
+	if p == nil {
+		return fmt.Errorf("fabric: no port has GUID %v", guid)
+	}
+	p.cut.Store(cut)
+	return nil
+}
+
+// Lose makes the switch lose a share of all packets, 0 to 1, by chance.
+func (f *Fabric) Lose(share float64) { f.sw.lose.Store(uint64(share * (1 << 32))) }
+
+// Down returns why an adapter's port carries nothing; "": it does.
+func (h *HCA) Down() string {
+	if p, ok := h.port.(*switchPort); ok && p.cut.Load() {
+		return "the link of port " + p.info.Name + " is cut: mend it"
+	}
+	return ""
+}
+
+// survivors returns the packets of a burst from p that are not lost by a fault.
+func (s *Switch) survivors(p *switchPort, packets [][]byte) [][]byte {
+	if p.cut.Load() {
+		s.drops.addN(DropLinkDown, uint64(len(packets)))
+		return nil
+	}
+	lose := s.lose.Load()
+	if lose == 0 {
+		return packets
+	}
+	var kept [][]byte
+	for _, b := range packets {
+		if uint64(rand.Uint32()) >= lose {
+			kept = append(kept, b)
+		}
+	}
+	s.drops.addN(DropInjected, uint64(len(packets)-len(kept)))
+	return kept
+}
+
+// put queues packets for a port. It returns how many: none when its link is cut.
+func (s *Switch) put(to *switchPort, packets [][]byte) uint64 {
+	n := uint64(len(packets))
+	if to.cut.Load() {
+		s.drops.addN(DropLinkDown, n)
+		return 0
+	}
+	to.queue.put(packets)
+	return n
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package multipath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+)
+
+// services is connection set-up on all members. A queue pair of a node is of one fabric: a conversation is on the member
+// that it was set up by.
+type services struct {
+	*state
+	pairs *pairs
+	judge *judge
+}
+
+// Serve implements ibside.Services. An answer has the queue pair of the member that the request came by.
+func (s *services) Serve(ports []ibside.PortRange, h func(ibside.ServiceRequest)) error {
+	var errs []error
+	for i, m := range s.cfg.Members {
+		served := h
+		if h != nil {
+			served = func(r ibside.ServiceRequest) {
+				answer := r.Answer
+				r.PKey = s.pkeyFrom(i, r.PKey)
+				r.Answer = func(a ibside.ServiceAnswer) error {
+					a.QPN = s.pairs.qpnOn(i, a.QPN)
+					return answer(a)
+				}
+				h(r)
+			}
+		}
+		if err := m.Port.Serve(ports, served); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Connect implements ibside.Services. It asks by the node's active member, then by the others that reach it; by the one
+// that has answered messages go to the node from then on.
+func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
+	gids, order := s.cfg.GIDs(c.ToGID), s.order(c.ToGID)
+	var errs []error
+	for k, i := range order {
+		a, err := s.connectBy(ctx, i, len(order)-k, gids[i], c)
+		var rejected *ibside.Rejected
+		if err == nil || errors.As(err, &rejected) {
+			s.judge.answeredBy(c.ToGID, i)
+			return a, err
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", s.cfg.Members[i].Name, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(order) == 0 {
+		return ibside.ServiceAnswer{}, fmt.Errorf("multipath: node %v: no port reaches it", c.ToGID)
+	}
+	return ibside.ServiceAnswer{}, errors.Join(errs...)
+}
+
+// connectBy asks by one member, with its share of the time that is left.
+func (s *services) connectBy(ctx context.Context, member, shares int, gid ib.GID, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
+	if end, ok := ctx.Deadline(); ok && shares > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(shares))
+		defer cancel()
+	}
+	c.ToGID = gid
+	if c.PKey != 0 {
+		c.PKey = s.pkeyOf(member, c.PKey)
+	}
+	return s.cfg.Members[member].Port.Connect(ctx, c)
+}
+
+// order returns the members that may reach a node, its active one first.
+func (s *services) order(gid ib.GID) (order []int) {
+	first := -1
+	s.mu.Lock()
+	if d := s.byGID[gid]; d != nil {
+		first = d.current
+	}
+	s.mu.Unlock()
+	for i, on := range s.cfg.GIDs(gid) {
+		if on.IsZero() || i != first && s.cfg.Members[i].Port.Info().Down != "" {
+			continue
+		}
+		order = append(order, i)
+		if i == first {
+			order[0], order[len(order)-1] = i, order[0]
+		}
+	}
+	return order
+}

@@ -142,7 +142,7 @@ func TestSwitchOver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, c.rule)
 			x := r.begin(t, r.join(t))
-			time.Sleep(300 * time.Millisecond)
+			r.await(t, 300)
 			if r.active() != 0 {
 				t.Fatalf("port %d is active at first", r.active())
 			}
@@ -174,6 +174,16 @@ func TestSwitchOver(t *testing.T) {
 			checkOnce(t, "to IB", got, x.toIB, c.mayLose[1])
 		})
 	}
+}
+
+// await waits until so many messages have come by each port.
+func (r *rig) await(t *testing.T, messages int) {
+	t.Helper()
+	within(t, 10*time.Second, "traffic", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.received) >= 2*messages
+	})
 }
 
 func (r *rig) cut(t *testing.T, i int, cut bool) {

@@ -30,6 +30,7 @@ GO_IMAGE ?=
 BENCH ?=
 DURATION ?= 60s
 SEED ?= 0
+FABRICS ?= 1
 BIN ?= bin
 DEMO ?=
 
@@ -143,9 +144,9 @@ packages: build prometheus ## test the Debian package and the image: build, inst
 	@go test -tags e2e -count=1 -v -timeout 20m ./packaging
 
 .PHONY: soak
-soak: build ## run the bridge for DURATION (default 60s) while all around it fails at random, by SEED (root)
+soak: build ## run the bridge for DURATION (default 60s) while all around it fails at random, by SEED, on FABRICS (root)
 	@[[ $$(id -u) == 0 ]] || { echo 'soak: needs root, for network namespaces; run sudo make soak'; exit 1; }
-	@go test -count=1 -v -timeout 0 -run TestSoak ./app/soak -duration $(DURATION) -seed $(SEED)
+	@go test -count=1 -v -timeout 0 -run TestSoak ./app/soak -duration $(DURATION) -seed $(SEED) -fabrics $(FABRICS)
 
 .PHONY: fuzz
 fuzz: deps go ## run each fuzzer, of Go and of C, for FUZZTIME (default 10s)

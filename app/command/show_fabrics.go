@@ -43,7 +43,10 @@ func runFabrics(_ context.Context, c *Call) (Result, error) {
 }
 
 func answers(f *multipath.Report) string {
-	if f.SMSilent {
+	switch {
+	case f.Down != "":
+		return "-"
+	case f.SMSilent:
 		return "silent"
 	}
 	return "answers"

@@ -34,6 +34,8 @@ type Options struct {
 	PcapDir  string        // where to leave captures of both fabrics; "": nowhere
 	Out      io.Writer
 	Err      io.Writer
+
+	screen *screen // of Out
 }
 
 // Run runs the demonstration and reports whether every message arrived and every packet is accounted for.
@@ -56,6 +58,7 @@ const readyWithin = 10 * time.Second
 // show runs the bridge, and traffic when it is ready. The bridge stops after the traffic, also when ctx ends, so that
 // messages in flight still arrive.
 func (tb *testbed) show(ctx context.Context, o Options) (ok bool, err error) {
+	o.screen = &screen{out: o.Out}
 	log, control := newLog(o)
 	b, err := tb.build(log)
 	if err != nil {
@@ -94,8 +97,11 @@ func (tb *testbed) show(ctx context.Context, o Options) (ok bool, err error) {
 }
 
 func logTo(o Options) io.Writer {
-	if o.Err == nil {
+	switch {
+	case o.Err == nil:
 		return io.Discard
+	case o.screen != nil && terminalOf(o.Out) != nil && terminalOf(o.Err) != nil:
+		return o.screen
 	}
 	return o.Err
 }

@@ -119,6 +119,7 @@ func fabricRows(b source, s *secondFabric) (rows []row) {
 	if s == nil || !ok {
 		return nil
 	}
+	rows = []row{{}}
 	for _, f := range x.Fabrics() {
 		state := "up"
 		if f.Down != "" {

@@ -43,22 +43,24 @@ type view struct {
 	begin    time.Time
 	terminal *os.File // nil: Out is none
 	styled   bool
-	lines    int // of the last drawing
 	last     []uint64
 	lastAt   time.Time
 }
 
 func newView(o Options, bridge source, flows []*flow, begin time.Time) *view {
 	v := &view{o: o, bridge: bridge, flows: flows, begin: begin, last: make([]uint64, len(flows)), lastAt: begin}
-	f, ok := o.Out.(*os.File)
-	if ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
-		v.terminal, v.styled = f, os.Getenv("NO_COLOR") == ""
-	}
+	v.terminal = terminalOf(o.Out)
+	v.styled = v.terminal != nil && os.Getenv("NO_COLOR") == ""
 	return v
 }
 
 // title is the title of the table.
-const title = "RoCE hosts ⇄ Causeway ⇄ software InfiniBand subnet"
+func (v *view) title() string {
+	if v.second != nil {
+		return "RoCE hosts ⇄ Causeway ⇄ 2 software InfiniBand subnets"
+	}
+	return "RoCE hosts ⇄ Causeway ⇄ software InfiniBand subnet"
+}
 
 // start prints the title, where the page is, and the notes.
 func (v *view) start(notes []string, url string) {
@@ -69,7 +71,7 @@ func (v *view) start(notes []string, url string) {
 	}
 	p := &printer{w: v.o.Out}
 	if v.terminal == nil {
-		p.line("%s, %s", title, v.ends("for %v", v.o.Duration))
+		p.line("%s, %s", v.title(), v.ends("for %v", v.o.Duration))
 	}
 	p.line(page, url)
 	for _, note := range notes {
@@ -118,8 +120,6 @@ func (v *view) end() {
 const (
 	narrow = 80  // columns of a usual terminal
 	wide   = 100 // columns with the flows' descriptions
-	up     = "\033[%dA"
-	clear  = "\033[J" // to the end of the screen
 	plain  = "\033[0m"
 )
 
@@ -143,10 +143,7 @@ func (v *view) table() {
 		}
 	}
 	var b strings.Builder
-	switch {
-	case v.lines > 0:
-		fmt.Fprintf(&b, up+clear, v.lines)
-	case v.terminal == nil:
+	if v.terminal == nil {
 		b.WriteString("\n")
 	}
 	rows := v.rows(width)
@@ -157,10 +154,11 @@ func (v *view) table() {
 		}
 		fmt.Fprintln(&b, text)
 	}
-	fmt.Fprint(v.o.Out, b.String())
-	if v.terminal != nil {
-		v.lines = len(rows)
+	if v.terminal == nil {
+		fmt.Fprint(v.o.Out, b.String())
+		return
 	}
+	v.o.screen.table(b.String(), len(rows))
 }
 
 // truncate returns the first letters of a text, without trailing blanks.
@@ -182,7 +180,7 @@ func (v *view) rows(width int) []row {
 		elapsed = min(elapsed, v.o.Duration)
 	}
 	rows := []row{
-		{bold, fmt.Sprintf("%-56s %s%4.0f s, %s", title, describe(""), elapsed.Seconds(), v.ends("of %.0f s", v.o.Duration.Seconds()))},
+		{bold, fmt.Sprintf("%-56s %s%4.0f s, %s", v.title(), describe(""), elapsed.Seconds(), v.ends("of %.0f s", v.o.Duration.Seconds()))},
 		{},
 		{dim, fmt.Sprintf("%-27s %s%9s %9s %7s %7s %9s", "flow", describe(""), "due", "arrived", "pending", "msg/s", "median")},
 	}

@@ -4,6 +4,7 @@ package demo
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ func TestNoTerminal(t *testing.T) {
 	v.draw()
 	v.end()
 	text := out.String()
-	if strings.Contains(text, "\033") || strings.Count(text, title) != 2 || !strings.Contains(text, "http://127.0.0.1:1/\n") || !strings.Contains(text, "a note\n") || !strings.Contains(text, "deliveries\n") {
+	if strings.Contains(text, "\033") || strings.Count(text, v.title()) != 2 || !strings.Contains(text, "http://127.0.0.1:1/\n") || !strings.Contains(text, "a note\n") || !strings.Contains(text, "deliveries\n") {
 		t.Errorf("it shows\n%s", text)
 	}
 	out.Reset()
@@ -102,5 +103,19 @@ func TestNoTerminal(t *testing.T) {
 	v.end()
 	if out.Len() != 0 {
 		t.Errorf("before the JSON object it shows\n%s", out.String())
+	}
+}
+
+// TestScreen checks that a line of the log goes above the table, which is drawn anew below it.
+func TestScreen(t *testing.T) {
+	var out bytes.Buffer
+	s := &screen{out: &out}
+	s.table("1\n2\n", 2)
+	s.table("3\n4\n", 2)
+	fmt.Fprintln(s, "a warning")
+	s.table("5\n", 1)
+	const erased = "\033[2A\033[J"
+	if got, want := out.String(), "1\n2\n"+erased+"3\n4\n"+erased+"a warning\n5\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

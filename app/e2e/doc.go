@@ -28,6 +28,15 @@
 //	    └─── br0 ────┘                                │
 //	                                            software node
 //
+// In the fourth, E has two of those adapters, and so has P, each at a switch of its own; E has an opensm for each:
+//
+//	guest A        guest E: causeway run, two opensm          guest P
+//	rxe0/eth0      eth1 (DPDK)        shca0/eth2 (verbs)        shca0/eth0
+//	    │            │                   │     └──── switcha ─────┘
+//	    │            │                shca1/eth3 (verbs)        shca1/eth1
+//	  tapA        tapE.1                       └──── switchb ─────┘
+//	    └─── br0 ────┘
+//
 // The namespace has no name and no way out: it belongs to one thread of the test
 // process and ends with it, as do the processes started there. A test that
 // panics or is killed leaves nothing behind.

@@ -44,7 +44,7 @@ type NIC struct {
 	Segment int
 	// Mute keeps the kernel from sending anything of its own there.
 	Mute bool
-	// InfiniBand makes it the cable of an adapter with InfiniBand's link layer, shca0, instead: on no segment, without MTU
+	// InfiniBand makes it the cable of an adapter with InfiniBand's link layer instead: on no segment, without MTU
 	// and addresses of its own.
 	InfiniBand *Adapter
 }
@@ -188,7 +188,6 @@ func setUp(c GuestConfig) string {
 	for i, nic := range c.NICs {
 		dev := fmt.Sprintf("eth%d", i)
 		if nic.InfiniBand != nil {
-			b.WriteString(nic.InfiniBand.setUp(dev, c.Name))
 			continue
 		}
 		quiet(dev)
@@ -213,6 +212,7 @@ func setUp(c GuestConfig) string {
 			}
 		}
 	}
+	b.WriteString(setUpAdapters(c))
 	b.WriteString(rdmaNodes)
 	return b.String()
 }

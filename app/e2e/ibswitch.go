@@ -23,7 +23,7 @@ import (
 type SwitchConfig struct {
 	Name   string
 	GUID   ib.GUID
-	Guests []string // each on a port: see SwitchPort
+	Guests []string // each on a port: see SwitchPort; of a guest with two adapters the Cable of one
 	Nodes  []string // software nodes, as ibswitch's option has them
 }
 
@@ -58,7 +58,7 @@ type NodeCounters struct{ Received, Echoed uint64 }
 
 // StartSwitch builds ibswitch and starts it. It finds guests that start later.
 func (r *Rig) StartSwitch(ctx context.Context, c SwitchConfig) (*Switch, error) {
-	binary := r.file("ibswitch")
+	binary := r.file(c.Name + ".program")
 	built, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./ibswitch").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("build ibswitch: %w: %s", err, built)
@@ -109,11 +109,21 @@ func (s *Switch) Pull(ctx context.Context, port string, in bool) error {
 	if in {
 		command = "up " + port
 	}
+	return s.obey(ctx, command)
+}
+
+// obey sends a command that has no answer but that it was carried out.
+func (s *Switch) obey(ctx context.Context, command string) error {
 	answer, err := s.command(ctx, command, func(line string) bool { return line == "ok "+command || strings.HasPrefix(line, "error ") })
 	if err == nil && strings.HasPrefix(answer, "error ") {
 		err = errors.New(answer)
 	}
 	return err
+}
+
+// Lose has a port lose a share of the data that comes and goes by it; 0: nothing.
+func (s *Switch) Lose(ctx context.Context, port string, percent int) error {
+	return s.obey(ctx, fmt.Sprintf("lose %s %d", port, percent))
 }
 
 // Counters returns the counters.

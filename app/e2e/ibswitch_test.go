@@ -43,16 +43,21 @@ func TestSwitch(t *testing.T) {
 // switchConserved fails unless the switch has accounted for each packet. The guests' kernels may be sending.
 func switchConserved(t *testing.T) {
 	t.Helper()
+	if err := untilConserved(t, third.sw); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// untilConserved waits until a switch has accounted for each packet.
+func untilConserved(t *testing.T, sw *Switch) error {
+	t.Helper()
 	for ctx := within(t, 5*time.Second); ; time.Sleep(pollEvery) {
-		c, err := third.sw.Counters(within(t, stepTime))
+		c, err := sw.Counters(within(t, stepTime))
 		if err == nil {
 			err = c.Conserved()
 		}
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
+		if err == nil || ctx.Err() != nil {
+			return err
 		}
 	}
 }

@@ -82,7 +82,7 @@ const (
 // startSM runs opensm in a guest until the test ends, and waits until it has brought all ports up.
 func startSM(t *testing.T, on *Guest, options string, ports ...*Guest) (stop func()) {
 	t.Helper()
-	stop, err := on.StartSM(options)
+	stop, err := on.StartSM(SM{Name: "opensm", Options: options})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (f *fabricUnderFire) manage(on *Guest, options string, lids ...lidOfPort) {
 		fmt.Fprintf(&memory, "0x%016x 0x%04x 0x%04x\\n\\n", uint64(l.of.adapter().GUID), l.lid, l.lid)
 	}
 	f.must(on, fmt.Sprintf("printf '%s' >/tmp/opensm.conf; printf '%s' >/var/cache/opensm/guid2lid", subnetConfig, memory.String()))
-	stop, err := on.StartSM("-F /tmp/opensm.conf -P /tmp/partitions.conf " + options)
+	stop, err := on.StartSM(SM{Name: "opensm", Options: "-F /tmp/opensm.conf -P /tmp/partitions.conf " + options})
 	if err != nil {
 		f.t.Fatal(err)
 	}

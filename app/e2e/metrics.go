@@ -56,12 +56,12 @@ func (r *Rig) dial(ctx context.Context, network, address string) (net.Conn, erro
 	return conn, err
 }
 
-// parseMetrics keeps the bridge's own metrics that are whole numbers; sums and times in seconds are not.
+// parseMetrics keeps the bridge's own metrics that are whole numbers; sums and times in seconds are not, nor shares.
 func parseMetrics(text string) (Metrics, error) {
 	m := Metrics{}
 	for line := range strings.Lines(text) {
 		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
-		if !found || !strings.HasPrefix(name, "causeway_") || strings.Contains(name, "_seconds") {
+		if !found || !strings.HasPrefix(name, "causeway_") || strings.Contains(name, "_seconds") || strings.Contains(name, "_ratio{") {
 			continue
 		}
 		n, err := strconv.ParseUint(value, 10, 64)

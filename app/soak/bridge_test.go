@@ -48,6 +48,7 @@ func await(ctx context.Context, what string, done func() bool) error {
 // has a small disk. The kernel kills the process when the thread that started it ends.
 type bridge struct {
 	bin, dir string
+	fabrics  int // 1, or 2
 	jobs     chan func()
 	cmd      *exec.Cmd
 	done     chan struct{}
@@ -56,8 +57,8 @@ type bridge struct {
 // diskBytes is the size of the disk that has the log and the captures.
 const diskBytes = 16 << 20
 
-func newBridge(s *segment.Segment, bin, dir string) (*bridge, error) {
-	b := &bridge{bin: bin, dir: dir, jobs: make(chan func())}
+func newBridge(s *segment.Segment, bin, dir string, fabrics int) (*bridge, error) {
+	b := &bridge{bin: bin, dir: dir, fabrics: fabrics, jobs: make(chan func())}
 	entered := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread is in other namespaces
@@ -102,7 +103,9 @@ func (b *bridge) readLog() string {
 
 // start starts the bridge, with an empty log. It is not ready yet.
 func (b *bridge) start() error {
-	_ = os.Remove(b.file("subnet.sock")) // of one that was killed
+	for i := range b.fabrics {
+		_ = os.Remove(b.subnetSocket(i)) // of one that was killed
+	}
 	b.cmd = exec.Command(b.bin, "run", "-c", b.file("bridge.toml"))
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	err := b.inside(func() error {

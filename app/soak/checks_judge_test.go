@@ -36,6 +36,32 @@ func TestConservationJudge(t *testing.T) {
 	}
 }
 
+// TestPortsJudge checks that a message is noticed that several InfiniBand ports count differently.
+func TestPortsJudge(t *testing.T) {
+	s := status{Directions: map[string]direction{"roce_to_ib": {Sent: 9}, "ib_to_roce": {Received: 7}}}
+	for _, c := range []struct {
+		name                  string
+		sent, full, noWay, in float64
+		want                  string
+	}{
+		{"all are counted", 6, 2, 1, 7, ""},
+		{"one is sent twice", 7, 2, 1, 7, "9 packets sent to InfiniBand and 7 received, but the ports took or lost 10"},
+		{"one is lost", 6, 1, 1, 7, "took or lost 8"},
+		{"one that came is not counted", 6, 2, 1, 6, "brought 6"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			says(t, s.uncountedByPorts(map[string]float64{
+				`causeway_fabric_sent_total{port="a",fabric="a"}`:                        c.sent - 1,
+				`causeway_fabric_sent_total{port="b",fabric="b"}`:                        1,
+				`causeway_fabric_full_total{port="b",fabric="b"}`:                        c.full,
+				`causeway_ib_port_lost_total{direction="roce_to_ib",reason="no_way"}`:    c.noWay,
+				`causeway_ib_port_lost_total{direction="roce_to_ib",reason="ah_failed"}`: 5,
+				`causeway_fabric_received_total{port="a",fabric="a"}`:                    c.in,
+			}), c.want)
+		})
+	}
+}
+
 // TestInterfaceJudge checks that a frame is noticed that the kernel and the bridge count differently.
 func TestInterfaceJudge(t *testing.T) {
 	b := baseline{there: true, kernel: passed{100, 200, 0}, port: passed{10, 20, 5}}
@@ -86,7 +112,7 @@ func TestGrowthJudge(t *testing.T) {
 // TestServicesJudge checks that wrong answers to requests for services are noticed, also a rejection of one who has far
 // from all that it may have; and that none is not.
 func TestServicesJudge(t *testing.T) {
-	s, h := newServices(), &host{i: 1}
+	s, h := newServices(1), &host{i: 1}
 	good := ib.SIDRRepFields{QPN: nodeQPN(0), QKey: ib.QKeyRDMAUDP}
 	for _, c := range []struct {
 		name  string

@@ -124,6 +124,15 @@ func (r *rig) uncounted() string {
 	if missing := s.uncounted(); missing != "" {
 		return missing
 	}
+	if r.bridge.fabrics > 1 {
+		m, err := r.bridge.metrics(r.ctx)
+		if err != nil {
+			return err.Error()
+		}
+		if missing := s.uncountedByPorts(m); missing != "" {
+			return missing
+		}
+	}
 	port := passed{s.Port.RxFrames + s.Port.RxMissed, s.Port.TxFrames, s.Port.TxErrors}
 	if !r.baseline.there {
 		r.baseline = baseline{there: true, kernel: after, port: port}

@@ -22,7 +22,11 @@ const (
 	mostKnown     = 1024 // hosts that the bridge may know
 )
 
-func nodeGUID(i int) ib.GUID   { return ib.GUID(0x0002_c903_0000_0007 + uint64(i)) }
+// nodeGUID is that of a node's port on a fabric.
+func nodeGUID(i, fabric int) ib.GUID {
+	return ib.GUID(0x0002_c903_0000_0007 + uint64(0x100*fabric+i))
+}
+
 func nodeIP4(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(7 + i)}) }
 func nodeIP6(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd09::%x", 7+i)) }
 func hostIP4(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(0x40 + i)}) }
@@ -41,16 +45,14 @@ var (
 
 // configText returns a configuration. Different numbers have different groups, nodes, limits and log levels, all of
 // which can change while the bridge runs and none of which concerns the traffic.
-func configText(dir string, number int) string {
+func (x *bridge) configText(number int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `[roce]
 port      = "af_packet:%s"
 addresses = ["10.9.0.254/24", "fd09::fe/64"]
 mtu       = %d
 querier   = true
-[ib]
-port = "fabric:%s/subnet.toml"
-[workers]
+%s[workers]
 lcores       = [%d]
 idle         = "sleep"
 memory_mib   = 128
@@ -75,9 +77,12 @@ most = %d
 ip   = "239.3.0.0/16"
 from = ["reports"]
 most = 32
-`, segment.Port, segment.MTU, dir, lastCPU(), mostKnown, 60+number%4, metricsListen, dir, []string{"info", "warn", "debug"}[number%3], servicePort, 64+number%8)
+`, segment.Port, segment.MTU, x.ibText(), lastCPU(), mostKnown, 60+number%4, metricsListen, x.dir, []string{"info", "warn", "debug"}[number%3], servicePort, 64+number%8)
 	for i := range nodes {
-		fmt.Fprintf(&b, "[[host]]\nip = %q\nip6 = %q\nside = \"ib\"\ngid = %q\n", nodeIP4(i), nodeIP6(i), ib.GIDFromGUID(subnetGID, nodeGUID(i)))
+		fmt.Fprintf(&b, "[[host]]\nip = %q\nip6 = %q\nside = \"ib\"\ngid = %q\n", nodeIP4(i), nodeIP6(i), ib.GIDFromGUID(subnetGID, nodeGUID(i, 0)))
+		if x.fabrics > 1 {
+			fmt.Fprintf(&b, "more_gids = [%q]\n", ib.GIDFromGUID(subnetGID, nodeGUID(i, 1)))
+		}
 	}
 	for _, ip := range toIB {
 		fmt.Fprintf(&b, "[[group]]\nip = %q\ndirection = \"to-ib\"\n", ip)
@@ -91,12 +96,35 @@ most = 32
 	return b.String()
 }
 
-// writeConfig writes the files that the bridge reads.
-func (b *bridge) writeConfig(number int) error {
-	if err := os.WriteFile(b.file("subnet.toml"), fmt.Appendf(nil, "[fabric]\nsocket = %q\n", b.file("subnet.sock")), 0o600); err != nil {
-		return err
+// ibText is the configuration's part of InfiniBand. Of two fabrics' copies one crosses, however late the other is.
+func (x *bridge) ibText() string {
+	if x.fabrics == 1 {
+		return fmt.Sprintf("[ib]\nport = \"fabric:%s\"\n", x.topology(0))
 	}
-	return os.WriteFile(b.file("bridge.toml"), []byte(configText(b.dir, number)), 0o600)
+	var b strings.Builder
+	for i := range x.fabrics {
+		fmt.Fprintf(&b, "[[ib]]\nname = %q\nport = \"fabric:%s\"\n", fabricName(i), x.topology(i))
+	}
+	return b.String() + "[fabrics]\nhold_down = 1\ndedup = \"imm\"\n"
+}
+
+// fabricName is a fabric's in the configuration.
+func fabricName(i int) string { return string(rune('a' + i)) }
+
+// topology and subnetSocket are files of a fabric.
+func (x *bridge) topology(i int) string { return x.file([]string{"subnet.toml", "subnet-b.toml"}[i]) }
+func (x *bridge) subnetSocket(i int) string {
+	return x.file([]string{"subnet.sock", "subnet-b.sock"}[i])
+}
+
+// writeConfig writes the files that the bridge reads.
+func (x *bridge) writeConfig(number int) error {
+	for i := range x.fabrics {
+		if err := os.WriteFile(x.topology(i), fmt.Appendf(nil, "[fabric]\nsocket = %q\n", x.subnetSocket(i)), 0o600); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(x.file("bridge.toml"), []byte(x.configText(number)), 0o600)
 }
 
 // lastCPU returns the last CPU that the process may use, for the worker.

@@ -139,7 +139,7 @@ func (r *rig) again() error {
 	for _, n := range r.nodes {
 		n.detach() // the subnet has ended with the bridge
 	}
-	r.baseline = baseline{}
+	r.baseline, r.isCut = baseline{}, -1
 	if err := r.supervised(); err != nil {
 		return err
 	}
@@ -162,8 +162,12 @@ func (r *rig) supervised() error {
 			r.note("the bridge did not start: %s", lastLines(r.bridge.readLog()))
 			failed = r.bridge.start()
 		}
-		_, err := os.Stat(r.bridge.file("subnet.sock"))
-		return err == nil || failed != nil
+		for i := range r.bridge.fabrics {
+			if _, err := os.Stat(r.bridge.subnetSocket(i)); err != nil {
+				return failed != nil
+			}
+		}
+		return true
 	})
 	return errors.Join(err, failed)
 }
@@ -176,7 +180,7 @@ func (r *rig) shaking(all []fault) {
 		anew = anew || x.anew
 		for _, f := range r.all() {
 			if x.hits != nil && x.hits(f) {
-				f.shake(!x.anew)
+				f.shake(!x.anew && (x.on != onFabric || f.toHosts))
 			}
 		}
 	}

@@ -34,6 +34,7 @@ type flow struct {
 	host, node int            // at its ends
 	group      netip.Addr     // the zero Addr: unicast
 	toHosts    bool           // one way, from the node
+	numbered   bool           // every message has immediate data, which tells copies
 	stays      bool           // as long as the soak
 	transmit   func(number uint64, payload []byte) error
 
@@ -208,7 +209,7 @@ func (f *flow) arrive(at int, m message) {
 		f.fault("message %d has arrived, of %d that were sent", number, f.sent)
 		return
 	}
-	if imm, has := immOf(f.stream, number, len(payload)); has != m.hasImm || has && imm != m.imm {
+	if imm, has := f.immOf(number, len(payload)); has != m.hasImm || has && imm != m.imm {
 		f.fault("message %d has arrived with the immediate data %#x (%v), not %#x (%v)", number, m.imm, m.hasImm, imm, has)
 		return
 	}

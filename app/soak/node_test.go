@@ -17,8 +17,10 @@ import (
 // A node is a node of the subnet, attached or not. It echoes what comes to its queue pair, and has groups, which it
 // joins again whenever it attaches.
 type node struct {
-	rig *rig
-	i   int
+	rig    *rig
+	i      int
+	fabric int
+	second *node // its port on the second fabric, with the same groups and queue pair; nil: there is one fabric
 
 	mu     sync.Mutex
 	node   *fabric.Node // nil: detached
@@ -41,17 +43,24 @@ var errDetached = errors.New("the node is detached")
 
 // attach attaches the node, as soon as the subnet has a socket.
 func (n *node) attach() error {
+	if err := n.attachPort(); err != nil || n.second == nil {
+		return err
+	}
+	return n.second.attachPort()
+}
+
+func (n *node) attachPort() error {
 	var port fabric.Port
 	name := fmt.Sprintf("node%d", n.i)
 	last := errors.New("it has not been tried")
 	err := await(n.rig.ctx, name+" attaches to the subnet", func() bool {
-		port, last = fabric.Dial(n.rig.bridge.file("subnet.sock"), nodeGUID(n.i), name)
+		port, last = fabric.Dial(n.rig.bridge.subnetSocket(n.fabric), nodeGUID(n.i, n.fabric), name)
 		return last == nil
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w; the bridge logged:\n%s", err, last, lastLines(n.rig.bridge.readLog()))
 	}
-	node, err := fabric.StartNode(port, fabric.NodeConfig{Name: name, GUID: nodeGUID(n.i), QPN: nodeQPN(n.i), Role: fabric.RoleEcho})
+	node, err := fabric.StartNode(port, fabric.NodeConfig{Name: name, GUID: nodeGUID(n.i, n.fabric), QPN: nodeQPN(n.i), Role: fabric.RoleEcho})
 	if err != nil {
 		return err
 	}
@@ -64,13 +73,16 @@ func (n *node) attach() error {
 		}
 	}
 	if n.i == 0 {
-		return n.rig.services.serve(node)
+		return n.rig.services.serve(node, n.fabric)
 	}
 	return nil
 }
 
 // detach takes the node off the subnet, as if it had lost power: its port just ends.
 func (n *node) detach() {
+	if n.second != nil {
+		n.second.detach()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.node == nil {
@@ -82,7 +94,7 @@ func (n *node) detach() {
 		}
 	}
 	if n.i == 0 {
-		n.rig.services.close()
+		n.rig.services.close(n.fabric)
 	}
 	_ = n.node.HCA().Close() // the subnet may have ended
 	_ = n.node.Close()
@@ -91,6 +103,11 @@ func (n *node) detach() {
 
 // join makes the node a member of a group, to receive or only to send.
 func (n *node) join(group netip.Addr, receives bool) error {
+	if n.second != nil {
+		if err := n.second.join(group, receives); err != nil {
+			return err
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.groups == nil {
@@ -139,6 +156,11 @@ func (n *node) receive(ctx context.Context, recv *fabric.RecvQueue, at string) {
 
 // quit ends a membership.
 func (n *node) quit(group netip.Addr) error {
+	if n.second != nil {
+		if err := n.second.quit(group); err != nil {
+			return err
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	m := n.groups[group]
@@ -155,8 +177,13 @@ func (n *node) quit(group netip.Addr) error {
 	return n.node.SA().Leave(ctx, m.record.MGID, ib.GID{}, m.record.JoinState&0xf)
 }
 
-// send sends a message to a group.
+// send sends a message to a group, on each fabric.
 func (n *node) send(group netip.Addr, hasImm bool, imm uint32, payload []byte) error {
+	if n.second != nil {
+		if err := n.second.send(group, hasImm, imm, payload); err != nil {
+			return err
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	m := n.groups[group]

@@ -35,7 +35,7 @@ func reloaded(r *rig) fault {
 // inForce waits until a configuration is in force.
 func (r *rig) inForce(number int) error {
 	want := fmt.Sprintf("proxy_qp_idle %d", 60+number%4)
-	groups := strings.Count(configText("", number), "239.1.3.")
+	groups := strings.Count(r.bridge.configText(number), "239.1.3.")
 	var got string
 	err := await(r.ctx, "the configuration is in force", func() bool {
 		text, err := r.bridge.ctl(r.ctx, "show", "config")
@@ -66,7 +66,7 @@ func reloadedByConsole(r *rig) fault {
 
 // rejected reloads a file that is wrong, or needs a restart: nothing may change.
 func rejected(r *rig) fault {
-	wrong := []string{"[roce]\nport = 7\n", "[[[", strings.Replace(configText(r.bridge.dir, 1), "mbufs        = 8192", "mbufs = 4096", 1)}[r.random.IntN(3)]
+	wrong := []string{"[roce]\nport = 7\n", "[[[", strings.Replace(r.bridge.configText(1), "mbufs        = 8192", "mbufs = 4096", 1)}[r.random.IntN(3)]
 	return fault{"a reload that is rejected", "configuration", nil, false, func() error {
 		good, err := os.ReadFile(r.bridge.file("bridge.toml"))
 		if err != nil {

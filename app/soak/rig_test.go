@@ -31,6 +31,7 @@ type rig struct {
 	segment *segment.Segment
 	hosts   []*host // nil: not there now
 	nodes   [nodes]*node
+	isCut   int // the fabric that is; -1: none
 
 	mu      sync.Mutex
 	flows   map[uint32]*flow // by stream
@@ -93,9 +94,9 @@ func atHost(i int, qpn ib.QPN, to netip.Addr) string {
 }
 
 // newRig makes everything, starts the bridge and waits until it is ready.
-func newRig(ctx context.Context, t *testing.T, seed uint64, bin string) *rig {
+func newRig(ctx context.Context, t *testing.T, seed uint64, bin string, fabrics int) *rig {
 	t.Helper()
-	r := &rig{t: t, ctx: ctx, random: rand.New(rand.NewPCG(seed, seed)), tallies: map[string]tally{}, stops: map[uint32]context.CancelFunc{}, flows: map[uint32]*flow{}, services: newServices(), began: time.Now()}
+	r := &rig{t: t, ctx: ctx, random: rand.New(rand.NewPCG(seed, seed)), tallies: map[string]tally{}, stops: map[uint32]context.CancelFunc{}, flows: map[uint32]*flow{}, services: newServices(fabrics), isCut: -1, began: time.Now()}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -109,13 +110,16 @@ func newRig(ctx context.Context, t *testing.T, seed uint64, bin string) *rig {
 		lo, err := netlink.LinkByName("lo")
 		return errors.Join(err, netlink.LinkSetUp(lo))
 	}))
-	r.bridge, err = newBridge(r.segment, bin, t.TempDir())
+	r.bridge, err = newBridge(r.segment, bin, t.TempDir(), fabrics)
 	must(err)
 	t.Cleanup(r.close)
 	must(r.bridge.writeConfig(0))
 	must(r.bridge.start())
 	for i := range r.nodes {
 		r.nodes[i] = &node{rig: r, i: i}
+		if fabrics > 1 {
+			r.nodes[i].second = &node{rig: r, i: i, fabric: 1}
+		}
 		must(r.nodes[i].attach())
 	}
 	must(r.ready())
@@ -126,7 +130,9 @@ func (r *rig) close() {
 	for _, f := range r.all() {
 		r.endFlow(f)
 	}
-	r.services.close()
+	for i := range r.bridge.fabrics {
+		r.services.close(i)
+	}
 	for _, n := range r.nodes {
 		if n != nil {
 			n.detach()

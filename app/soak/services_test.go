@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,14 +21,19 @@ import (
 // hosts'. One request of each asker is under way, and is sent again until it is answered, as rdma_cm does.
 type services struct {
 	mu      sync.Mutex
-	cm      *fabric.CM // of the first node; nil while it is detached
-	lid     ib.LID     // of the bridge; 0: not known yet
-	back    time.Time  // when the first node came back last
+	ends    []serviceEnd // by fabric
+	back    time.Time    // when the first node came back last
 	pending map[uint32]chan ib.SIDRRep
 	asked   uint32
 	tries   int
 	answers [2]map[int]int // by direction and host: how many were right
 	wrong   []string
+}
+
+// A serviceEnd is the first node's on a fabric.
+type serviceEnd struct {
+	cm  *fabric.CM // nil while it is detached
+	lid ib.LID     // of the bridge; 0: not known yet
 }
 
 const (
@@ -44,10 +50,10 @@ const (
 func hostService(port uint16) ib.QPN { return 0x4000 + ib.QPN(port) }
 
 // serve makes the first node's connection manager.
-func (s *services) serve(n *fabric.Node) error {
+func (s *services) serve(n *fabric.Node, on int) error {
 	cm := fabric.NewCM(n.HCA(), fabric.CMConfig{Timeout: tryFor})
 	s.mu.Lock()
-	s.cm = cm
+	s.ends[on].cm = cm
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -56,17 +62,17 @@ func (s *services) serve(n *fabric.Node) error {
 	}()
 	return cm.Serve([]fabric.CMPorts{{First: servicePort, Last: servicePort}}, func(r *fabric.CMRequest) {
 		s.mu.Lock()
-		s.lid = r.Peer.LID
+		s.ends[on].lid = r.Peer.LID
 		s.mu.Unlock()
 		_ = r.Accept(nodeQPN(0), ib.QKeyRDMAUDP, nil) // the node may have gone
 	})
 }
 
 // close ends it.
-func (s *services) close() {
+func (s *services) close(on int) {
 	s.mu.Lock()
-	cm := s.cm
-	s.cm, s.lid = nil, 0
+	cm := s.ends[on].cm
+	s.ends[on] = serviceEnd{}
 	s.mu.Unlock()
 	if cm != nil {
 		cm.Close()
@@ -110,8 +116,8 @@ func (s *services) faults() []string {
 	return wrong
 }
 
-func newServices() *services {
-	return &services{pending: map[uint32]chan ib.SIDRRep{}, answers: [2]map[int]int{{}, {}}}
+func newServices(fabrics int) *services {
+	return &services{ends: make([]serviceEnd, fabrics), pending: map[uint32]chan ib.SIDRRep{}, answers: [2]map[int]int{{}, {}}}
 }
 
 // toQP1 is a management datagram to an address.
@@ -158,7 +164,7 @@ func (s *services) hostAsks(ctx context.Context, h *host) error {
 func (s *services) awaySince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cm == nil || s.back.After(t)
+	return slices.ContainsFunc(s.ends, func(e serviceEnd) bool { return e.cm == nil }) || s.back.After(t)
 }
 
 // judgeAnswer judges the node's answer to a host, as the bridge has passed it on.
@@ -236,14 +242,19 @@ func (s *services) datagram(h *host, p *roce.Packet) {
 // nodeAsks has the first node ask for a host's service. The answer has the proxy QP of the host's queue pair.
 func (s *services) nodeAsks(ctx context.Context, h *host) error {
 	s.mu.Lock()
-	cm, lid := s.cm, s.lid
 	s.asked++
+	at := s.ends[int(s.asked)%len(s.ends)]
 	port := uint16(s.asked)%100 + 1 // a host has few queue pairs for it
 	s.mu.Unlock()
-	if cm == nil || lid == 0 {
+	if at.cm == nil || at.lid == 0 {
 		return errUnanswered
 	}
-	a, err := cm.Connect(ctx, fabric.CMConnect{Route: fabric.MADAddress{LID: lid}, From: nodeIP4(0), To: h.IP4, FromPort: port, Port: servicePort})
+	if len(s.ends) > 1 { // a fabric that is cut brings no answer: the other is asked next
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, 2*tryFor)
+		defer stop()
+	}
+	a, err := at.cm.Connect(ctx, fabric.CMConnect{Route: fabric.MADAddress{LID: at.lid}, From: nodeIP4(0), To: h.IP4, FromPort: port, Port: servicePort})
 	var rejected *fabric.CMRejectedError
 	switch {
 	case errors.As(err, &rejected):

@@ -30,6 +30,7 @@ import (
 var (
 	duration = flag.Duration("duration", 20*time.Second, "how long TestSoak has things happen")
 	seedFlag = flag.Uint64("seed", 1, "what happens in TestSoak; 0: at random")
+	fabrics  = flag.Int("fabrics", 1, "TestSoak's InfiniBand fabrics: 1, or 2, one of which is cut at times")
 	only     = flag.String("only", "", "draw only faults whose names match this `expression`")
 )
 
@@ -81,9 +82,9 @@ func TestSoak(t *testing.T) {
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	repeat := fmt.Sprintf("make soak DURATION=%v SEED=%d", *duration, seed)
+	repeat := fmt.Sprintf("make soak DURATION=%v SEED=%d FABRICS=%d", *duration, seed, *fabrics)
 	t.Logf("repeat with: %s", repeat)
-	r := newRig(ctx, t, seed, program(t))
+	r := newRig(ctx, t, seed, program(t), *fabrics)
 	r.soak(*duration)
 	if ctx.Err() != nil {
 		r.fault("interrupted")
@@ -131,6 +132,9 @@ func (r *rig) drawn() []fault {
 	one := func() (f fault) {
 		for f.name == "" || !wanted.MatchString(f.name) {
 			from := faults
+			if r.bridge.fabrics > 1 && r.random.IntN(3) == 0 {
+				from = fabricFaults
+			}
 			if r.random.IntN(12) == 0 {
 				from = restarts
 			}

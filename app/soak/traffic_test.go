@@ -24,6 +24,12 @@ func immOf(stream uint32, number uint64, size int) (imm uint32, has bool) {
 	return immMark | stream%immStreams<<immNumberBits | uint32(number)%(1<<immNumberBits), size < stamp.Len || number%3 == 0
 }
 
+// immOf is that of a flow's.
+func (f *flow) immOf(number uint64, size int) (imm uint32, has bool) {
+	imm, has = immOf(f.stream, number, size)
+	return imm, has || f.numbered
+}
+
 // sizes are those that flows go through: none, every pad count, around the smallest that carries a stamp, InfiniBand's
 // largest.
 var sizes = []int{0, 1, 2, 3, 4, 31, 32, 33, 64, 255, 256, 1023, 1024, 2048, 4093, 4095, 4096}
@@ -142,11 +148,12 @@ func (r *rig) received(n int, group netip.Addr, kind string, hosts ...*host) {
 	}
 	f := r.flow(fmt.Sprintf("node %d → %v → %d hosts", n, group, len(hosts)), kind, at...)
 	f.host, f.node, f.group, f.from, f.toHosts = hosts[0].i, n, group, nodeIP4(n), true
+	f.numbered = r.bridge.fabrics > 1
 	if group.Is6() {
 		f.from = nodeIP6(n)
 	}
 	f.transmit = func(number uint64, payload []byte) error {
-		imm, has := immOf(f.stream, number, len(payload))
+		imm, has := f.immOf(number, len(payload))
 		return r.nodes[n].send(group, has, imm, payload)
 	}
 	r.start(f)

@@ -41,7 +41,7 @@ func (s *scrape) fabrics(src Source) {
 	for _, f := range all {
 		of := []string{"port", f.Name, "fabric", f.Fabric}
 		s.boolean("causeway_fabric_port_up", f.Down == "", of...)
-		s.boolean("causeway_fabric_sm_answers", !f.SMSilent, of...)
+		s.boolean("causeway_fabric_sm_answers", f.Down == "" && !f.SMSilent, of...)
 		s.sample("causeway_fabric_loss_ratio", "", strconv.FormatFloat(f.Loss, 'g', 4, 64), of)
 		n := &f.Counters
 		for name, v := range map[string]uint64{

@@ -26,13 +26,6 @@ type judge struct {
 
 const (
 	tick = 5 * time.Millisecond // a port that is down is left so soon; guards end so exactly
-	// A window of a group's arrivals is windows times heardEvery: losses of half are found in one or two of those.
-	heardEvery = 5
-	windows    = 4
-	// A group's losses are judged by so many messages, and not by fewer than slack missing ones: the copies of one message
-	// come by different fabrics at different times.
-	heardLeast = 16
-	heardSlack = 8
 	// So long after a change nothing is taken from the new member, unless what tells copies is known: the old one may have
 	// brought what the new one has yet to bring.
 	guard = 10 * time.Millisecond
@@ -67,16 +60,6 @@ type health struct {
 	asks          bool
 	silent        bool
 	lost, carried uint64
-}
-
-// heard is how many messages of a group came by each member lately.
-type heard struct {
-	begun  bool
-	worker int
-	last   [maxPorts]uint64
-	n      [windows][maxPorts]uint64
-	at     int
-	avoid  [maxPorts]time.Time
 }
 
 func newJudge(s *state) *judge {
@@ -117,7 +100,7 @@ func (j *judge) turn(n int, now time.Time) {
 			j.choose(d)
 		}
 		if listening {
-			j.listen(d)
+			j.listen(d, n%(heardEvery*longEvery) == 0)
 		}
 		if changed || listening {
 			j.placeAt(d, now)
@@ -148,43 +131,6 @@ func (j *judge) lookAtPorts(now time.Time) (changed bool) {
 }
 
 func (j *judge) up(member int) bool { return j.health[member].down == "" }
-
-// listen counts what has come to a group. The caller holds the lock.
-func (j *judge) listen(d *destination) {
-	if !d.view.group || !d.want.Receive {
-		return
-	}
-	now := j.tables.heard(d.want.Worker, d.number)
-	h := &d.listening
-	if !h.begun || h.worker != d.want.Worker { // what others have counted is no arrival
-		h.begun, h.worker, h.last = true, d.want.Worker, now
-	}
-	h.at = (h.at + 1) % windows
-	for i := range now {
-		h.n[h.at][i] = now[i] - h.last[i]
-	}
-	h.last = now
-}
-
-// sum is what came by a member within the windows.
-func (h *heard) sum(member int) (n uint64) {
-	for i := range h.n {
-		n += h.n[i][member]
-	}
-	return n
-}
-
-// missing returns a member by which enough more of a group comes than by the one that it is taken from; -1: none.
-func (j *judge) missing(d *destination) int {
-	most, best := d.listening.sum(d.current), -1
-	least := float64(most+heardSlack) / (1 - j.cfg.MaxLoss)
-	for i := range j.cfg.Members {
-		if n := d.listening.sum(i); i != d.current && d.has(i) && j.up(i) && !j.health[i].lossy && n >= heardLeast && float64(n) > least && n > most {
-			most, best = n, i
-		}
-	}
-	return best
-}
 
 // settle ends the time in which the first ways are found, and the first member of the file among them is chosen. The
 // caller holds the lock.
@@ -242,7 +188,7 @@ func (j *judge) best(d *destination, now time.Time) (member int, why string) {
 // mayReturn reports whether a preferred member is good again for a destination.
 func (j *judge) mayReturn(d *destination, member int, now time.Time) bool {
 	h := &j.health[member]
-	return d.has(member) && j.up(member) && !h.lossy && !h.silent && now.Sub(h.since) >= j.cfg.HoldDown && now.After(d.listening.avoid[member])
+	return d.has(member) && j.up(member) && !h.lossy && !h.silent && !h.sm.Before(h.since) && now.Sub(h.since) >= j.cfg.HoldDown && now.After(d.listening.avoid[member])
 }
 
 // candidate returns the best member but one; -1: none reaches the destination.
@@ -271,7 +217,7 @@ func (j *judge) moveTo(d *destination, to int, why string, now time.Time) {
 	d.current = to
 	if from >= 0 && d.settled {
 		d.changed = now
-		d.listening.n = [windows][maxPorts]uint64{}
+		d.listening.recent, d.listening.long = arrivals{}, arrivals{}
 		if d.view.group && d.rule.Mode == Active && d.rule.Tell == TellNothing {
 			d.opens = now.Add(guard)
 		}

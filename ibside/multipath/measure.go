@@ -25,7 +25,7 @@ func (j *judge) measure(now time.Time) {
 		h := &j.health[i]
 		asks := !h.asks
 		h.asks = true
-		if silent := now.Sub(h.sm) > smSilence; silent != h.silent {
+		if silent := h.isSilent(now); silent != h.silent {
 			h.silent = silent
 			if silent {
 				j.cfg.Log.Warn("ib_path_sm_silent", "port", j.cfg.Members[i].Name, "fabric", j.cfg.Members[i].Fabric)
@@ -38,6 +38,18 @@ func (j *judge) measure(now time.Time) {
 			j.attempts.Go(func() { j.look(i, now) })
 		}
 	}
+}
+
+// isSilent reports whether the subnet administrator is silent. Of one that cannot be asked that is not known: it stays as
+// it was while the port is down, and until it has been up for long enough.
+func (h *health) isSilent(now time.Time) bool {
+	switch {
+	case h.down != "":
+		return h.silent
+	case h.sm.Before(h.since):
+		return h.silent || now.Sub(h.since) > smSilence
+	}
+	return now.Sub(h.sm) > smSilence
 }
 
 // look is measure for one member.

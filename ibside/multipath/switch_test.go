@@ -3,6 +3,7 @@
 package multipath
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -141,7 +142,7 @@ func TestSwitchOver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, c.rule)
 			x := r.begin(t, r.join(t))
-			time.Sleep(300 * time.Millisecond)
+			r.await(t, 300)
 			if r.active() != 0 {
 				t.Fatalf("port %d is active at first", r.active())
 			}
@@ -173,6 +174,16 @@ func TestSwitchOver(t *testing.T) {
 			checkOnce(t, "to IB", got, x.toIB, c.mayLose[1])
 		})
 	}
+}
+
+// await waits until so many messages have come by each port.
+func (r *rig) await(t *testing.T, messages int) {
+	t.Helper()
+	within(t, 10*time.Second, "traffic", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.received) >= 2*messages
+	})
 }
 
 func (r *rig) cut(t *testing.T, i int, cut bool) {
@@ -267,4 +278,88 @@ func TestFollowSender(t *testing.T) {
 	if r.active() != 0 {
 		t.Errorf("port %d is active although nobody has sent", r.active())
 	}
+}
+
+// TestSlowGroup: a group with few messages leaves a fabric that loses them, too, if later; and no other one.
+func TestSlowGroup(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		share float64
+		moves bool
+	}{{"half", 0.5, true}, {"all", 1, true}, {"none", 0, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, Rule{})
+			r.join(t)
+			number, lost := uint64(0), time.Time{}
+			for began := time.Now(); time.Since(began) < 3*time.Second && r.active() == 0; time.Sleep(20 * time.Millisecond) {
+				number++
+				for _, p := range r.peers {
+					p.toGroup(stamp.Message(number, 64), 0)
+				}
+				if lost.IsZero() && time.Since(began) > time.Second {
+					lost = time.Now()
+					r.fabrics[0].Lose(c.share)
+				}
+			}
+			if moved := r.active() == 1; moved != c.moves {
+				t.Errorf("it moved: %v", moved)
+			}
+			if c.moves {
+				t.Logf("moved after %v", time.Since(lost))
+			}
+		})
+	}
+}
+
+// TestGuard: what the old port has brought is not taken once more from the new one, where it comes a moment later:
+// nothing is taken from there at first. What tells copies makes that unnecessary.
+func TestGuard(t *testing.T) {
+	for _, rule := range []Rule{{}, {Tell: TellImm}} {
+		t.Run([]string{"unnumbered", "numbered"}[rule.Tell], func(t *testing.T) {
+			r := newRig(t, rule)
+			r.join(t)
+			if _, err := r.port.Path(t.Context(), nodeGID(0), pkeys[0]); err != nil { // it has one name on both
+				t.Fatal(err)
+			}
+			within(t, time.Second, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
+			inTime := 0
+			for n := uint64(1); n < 40; n += 2 {
+				old, to := int(n/2%2), 1-int(n/2%2)
+				if numbers, marked := r.arrival(t, old, n); !slices.Equal(numbers, []uint64{n}) {
+					t.Fatalf("of message %d by the active port came %d, and %d marked", n, numbers, marked)
+				}
+				began := time.Now()
+				if err := r.port.Prefer([]string{"a", "b"}[to]); err != nil {
+					t.Fatal(err)
+				}
+				numbers, marked := r.arrival(t, to, n)
+				if time.Since(began) < guard { // else the test was too late for it
+					inTime++
+					if len(numbers) > 0 || marked != 1 {
+						t.Errorf("message %d was taken from both ports", n)
+					}
+				}
+				time.Sleep(guard + 4*tick)
+				if numbers, _ := r.arrival(t, to, n+1); !slices.Equal(numbers, []uint64{n + 1}) {
+					t.Errorf("message %d by the new port was not taken", n+1)
+				}
+			}
+			if inTime == 0 {
+				t.Error("no copy came in time: this machine is too slow for the test")
+			}
+		})
+	}
+}
+
+// arrival sends a message to the group on one fabric, and returns what came of it: numbers, and how many were marked.
+func (r *rig) arrival(t *testing.T, fabric int, number uint64) (numbers []uint64, marked int) {
+	t.Helper()
+	r.peers[fabric].toGroup(stamp.Message(number, 64), uint32(number))
+	within(t, time.Second, "a message", func() bool {
+		var standby, duplicate int
+		numbers, standby, duplicate = r.taken(t)
+		marked = standby + duplicate
+		return len(numbers)+marked > 0
+	})
+	return numbers, marked
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"strconv"
 	"strings"
 
 	"causeway/app/e2e/ibswitch/node"
@@ -52,6 +53,15 @@ func (f *fabric) obey(line string) string {
 	switch {
 	case len(words) == 2 && (words[0] == "down" || words[0] == "up"):
 		if err := f.sw.Plug(words[1], words[0] == "up"); err != nil {
+			return "error " + err.Error()
+		}
+		return "ok " + line
+	case len(words) == 3 && words[0] == "lose":
+		percent, err := strconv.ParseUint(words[2], 10, 32)
+		if err == nil {
+			err = f.sw.Lose(words[1], uint32(percent))
+		}
+		if err != nil {
 			return "error " + err.Error()
 		}
 		return "ok " + line

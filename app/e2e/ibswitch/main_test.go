@@ -71,6 +71,12 @@ func TestRun(t *testing.T) {
 	await("ok up e")
 	do("up z")
 	await("error ")
+	do("lose a 50")
+	await("ok lose a 50")
+	do("lose z 50")
+	await("error ")
+	do("lose a x")
+	await("error ")
 	do("counters")
 	var c counters
 	if err := json.Unmarshal([]byte(await("{")), &c); err != nil || len(c.Ports) != 3 || len(c.Nodes) != 1 || c.Ports[1].Name != "a" {

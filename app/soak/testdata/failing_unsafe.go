@@ -50,19 +50,32 @@ import (
 //	lost              the InfiniBand port says that a completion queue is lost
 //	silent 2s         the subnet administrator answers nothing
 //	slow 700ms 2s     for 2 s it takes 700 ms for everything
+//	cut b             the bridge's port b is cut off its subnet
+//	mend b            it is not, any more
 
 // buildFailing is bridge.Build, on a subnet whose administrator can fail.
 func buildFailing(cfg *config.Config, o bridge.Options) (*bridge.Bridge, error) {
-	topology, err := fabric.Load(cfg.IB.Port.File)
-	if err != nil {
-		return nil, err
+	ports := map[string]bridgePort{}
+	var subnets []*fabric.Fabric
+	for i, x := range cfg.Ports() {
+		topology, err := fabric.Load(x.Port.File)
+		if err != nil {
+			return nil, err
+		}
+		subnet, err := fabric.New(topology)
+		if err != nil {
+			return nil, err
+		}
+		subnets = append(subnets, subnet)
+		ports[x.Name] = bridgePort{subnet, cfg.Name + map[bool]string{true: "/" + x.Name}[i > 0]}
 	}
-	if o.Subnet, err = fabric.New(topology); err != nil {
-		return nil, err
-	}
+	o.Subnet, o.MoreSubnets = subnets[0], subnets[1:]
 	b, err := bridge.Build(cfg, o)
 	if err != nil {
-		return nil, errors.Join(err, o.Subnet.Close())
+		for _, s := range subnets {
+			err = errors.Join(err, s.Close())
+		}
+		return nil, err
 	}
 	socket := filepath.Join(filepath.Dir(cfg.IB.Port.File), "faults.sock")
 	_ = os.Remove(socket) // of one that was killed
@@ -70,7 +83,7 @@ func buildFailing(cfg *config.Config, o bridge.Options) (*bridge.Bridge, error) 
 	if err != nil {
 		return nil, errors.Join(err, b.Close(), o.Subnet.Close())
 	}
-	f := &failing{*field[*dpdk.Mempool](b, "pool"), *field[chan error](b, "failed"), o.Subnet}
+	f := &failing{*field[*dpdk.Mempool](b, "pool"), *field[chan error](b, "failed"), o.Subnet, ports}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -93,6 +106,27 @@ type failing struct {
 	pool   *dpdk.Mempool
 	failed chan<- error // what the verbs port's OnLoss sends to
 	subnet *fabric.Fabric
+	ports  map[string]bridgePort // by the names of several [[ib]]
+}
+
+// A bridgePort is the bridge's port on a subnet, and its name there.
+type bridgePort struct {
+	subnet *fabric.Fabric
+	name   string
+}
+
+// cut cuts the bridge's port off its subnet, or mends that.
+func (f *failing) cut(name string, cut bool) (string, error) {
+	b, there := f.ports[name]
+	if !there {
+		return "", fmt.Errorf("there is no port %q", name)
+	}
+	for _, p := range b.subnet.Ports() {
+		if p.Name == b.name {
+			return "done", b.subnet.Cut(p.GUID, cut)
+		}
+	}
+	return "", fmt.Errorf("port %q is not on its subnet", name)
 }
 
 func (f *failing) serve(c net.Conn) {
@@ -107,6 +141,9 @@ func (f *failing) serve(c net.Conn) {
 }
 
 func (f *failing) fail(words []string) (string, error) {
+	if len(words) == 2 && (words[0] == "cut" || words[0] == "mend") {
+		return f.cut(words[1], words[0] == "cut")
+	}
 	var times []time.Duration
 	for _, word := range words[1:] {
 		d, err := time.ParseDuration(word)

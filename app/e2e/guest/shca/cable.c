@@ -23,7 +23,29 @@ enum {
 #define TRAINING_TIMEOUT (4 * HZ)
 #define HEAD_OF_QUEUE_LIFETIME (2 * HZ)
 
-static struct shca *the_shca; /* its cable is in */
+static struct shca *cabled[SHCA_DEVICES]; /* whose cables are in */
+
+/* The device whose cable the interface is; NULL: none's. */
+static struct shca *shca_of(const struct net_device *netdev)
+{
+	for (int i = 0; i < SHCA_DEVICES; i++) {
+		struct shca *s = READ_ONCE(cabled[i]);
+
+		if (s && s->cable.netdev == netdev)
+			return s;
+	}
+	return NULL;
+}
+
+/* Puts one in the place of another: by module_init and module_exit alone. */
+static void replace_cabled(struct shca *one, struct shca *other)
+{
+	int i = 0;
+
+	while (cabled[i] != one)
+		i++;
+	WRITE_ONCE(cabled[i], other);
+}
 
 static bool present(struct shca *s)
 {
@@ -74,7 +96,7 @@ static void send_training(struct shca *s, bool up)
 /* The interface has sent a frame, or dropped it. */
 static void sent(struct sk_buff *skb)
 {
-	struct shca *s = READ_ONCE(the_shca);
+	struct shca *s = shca_of(skb->dev);
 
 	if (s && atomic_dec_return(&s->cable.waiting) < MAX_WAITING)
 		wake_up(&s->cable.room);
@@ -187,9 +209,9 @@ static int receive_frame(struct sk_buff *skb, struct net_device *dev, struct pac
 /* The interface goes down or loses its carrier: do not wait for the next training. */
 static int interface_changed(struct notifier_block *block, unsigned long event, void *info)
 {
-	struct shca *s = READ_ONCE(the_shca);
+	struct shca *s = container_of(block, struct shca, cable.interface);
 
-	if (!s || netdev_notifier_info_to_dev(info) != s->cable.netdev)
+	if (netdev_notifier_info_to_dev(info) != s->cable.netdev)
 		return NOTIFY_DONE;
 	if (event == NETDEV_GOING_DOWN)
 		send_training(s, false);
@@ -197,8 +219,6 @@ static int interface_changed(struct notifier_block *block, unsigned long event, 
 		mod_delayed_work(s->sends, &s->cable.training, 0);
 	return NOTIFY_DONE;
 }
-
-static struct notifier_block interface_notifier = {.notifier_call = interface_changed};
 
 /* Finds the interface. Nothing comes or goes before cable_start. */
 int cable_init(struct shca *s, const char *netdev)
@@ -224,9 +244,10 @@ void cable_start(struct shca *s)
 
 	c->frames = (struct packet_type){
 		.type = htons(CABLE_ETHERTYPE), .dev = c->netdev, .func = receive_frame, .af_packet_priv = s};
-	WRITE_ONCE(the_shca, s);
+	c->interface.notifier_call = interface_changed;
+	replace_cabled(NULL, s);
 	dev_add_pack(&c->frames);
-	register_netdevice_notifier(&interface_notifier);
+	register_netdevice_notifier(&c->interface);
 	queue_delayed_work(s->sends, &c->training, 0);
 }
 
@@ -235,11 +256,16 @@ void cable_stop(struct shca *s)
 {
 	struct shca_cable *c = &s->cable;
 
-	unregister_netdevice_notifier(&interface_notifier);
+	unregister_netdevice_notifier(&c->interface);
 	dev_remove_pack(&c->frames);
 	cancel_delayed_work_sync(&c->training);
 	send_training(s, false);
 	c->up = false;
 	wait_event_timeout(c->room, !atomic_read(&c->waiting), HEAD_OF_QUEUE_LIFETIME);
-	WRITE_ONCE(the_shca, NULL);
+	replace_cabled(s, NULL);
+}
+
+void cable_end(struct shca *s)
+{
+	dev_put(s->cable.netdev);
 }

@@ -7,12 +7,13 @@
 #include <linux/pci.h>
 #include <linux/slab.h>
 
-static u64 guid;
-module_param(guid, ullong, 0444);
-MODULE_PARM_DESC(guid, "GUID of the node and its port, another on each machine");
-static char *netdev = "eth0";
-module_param(netdev, charp, 0444);
-MODULE_PARM_DESC(netdev, "network interface that is the cable");
+static unsigned int guids, netdevs;
+static u64 guid[SHCA_DEVICES];
+module_param_array(guid, ullong, &guids, 0444);
+MODULE_PARM_DESC(guid, "GUID of each node and its port, another on each machine");
+static char *netdev[SHCA_DEVICES] = {"eth0"};
+module_param_array(netdev, charp, &netdevs, 0444);
+MODULE_PARM_DESC(netdev, "network interface that is the cable of each");
 static char *description = "shca";
 module_param(description, charp, 0444);
 MODULE_PARM_DESC(description, "node description");
@@ -23,7 +24,7 @@ bool shca_loopback = true;
 module_param_named(loopback, shca_loopback, bool, 0644);
 MODULE_PARM_DESC(loopback, "a multicast comes back to this port's own members, as on mlx4 and mlx5");
 
-static struct shca *device;
+static struct shca *devices[SHCA_DEVICES];
 
 /* --- queue pairs --- */
 
@@ -221,12 +222,12 @@ static const struct rvt_driver_provided driver = {
 	.cap_mask_chg = capabilities_changed,
 };
 
-static void set_attributes(struct ib_device_attr *a)
+static void set_attributes(struct ib_device_attr *a, __be64 node)
 {
 	a->device_cap_flags = IB_DEVICE_BAD_PKEY_CNTR | IB_DEVICE_BAD_QKEY_CNTR | IB_DEVICE_SHUTDOWN_PORT |
 			      IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_PORT_ACTIVE_EVENT | IB_DEVICE_SRQ_RESIZE;
 	a->page_size_cap = PAGE_SIZE;
-	a->sys_image_guid = cpu_to_be64(guid);
+	a->sys_image_guid = node;
 	a->max_mr_size = ~0ULL;
 	a->max_qp = 16384;
 	a->max_qp_wr = 16384;
@@ -245,9 +246,9 @@ static void set_attributes(struct ib_device_attr *a)
 	a->max_pkeys = SHCA_PKEYS;
 }
 
-static void set_parameters(struct rvt_driver_params *p)
+static void set_parameters(struct rvt_driver_params *p, __be64 node)
 {
-	set_attributes(&p->props);
+	set_attributes(&p->props, node);
 	p->qp_table_size = 256;
 	p->qpn_start = 2;
 	p->qpn_inc = 1;
@@ -263,20 +264,20 @@ static void set_parameters(struct rvt_driver_params *p)
 	p->max_rdma_atomic = 16;
 }
 
-static void fill(struct shca *s)
+static void fill(struct shca *s, unsigned int index)
 {
 	struct ib_device *dev = &s->rdi.ibdev;
 
-	set_parameters(&s->rdi.dparms);
+	set_parameters(&s->rdi.dparms, s->port.guids[0]);
 	s->rdi.post_parms = operations;
 	s->rdi.wc_opcode = completions;
 	s->rdi.driver_f = driver;
 	dev->phys_port_cnt = 1;
-	dev->node_guid = cpu_to_be64(guid);
+	dev->node_guid = s->port.guids[0];
 	dev->dev.parent = &s->pci->dev;
 	strscpy(dev->node_desc, description, sizeof(dev->node_desc));
 	ib_set_device_ops(dev, &device_ops);
-	rvt_set_ibdev_name(&s->rdi, "%s%d", "shca", 0);
+	rvt_set_ibdev_name(&s->rdi, "%s%d", "shca", index);
 }
 
 /* --- module --- */
@@ -302,23 +303,19 @@ static int allocate(struct shca *s)
 	return s->rvp.rc_acks && s->rvp.rc_qacks && s->rvp.rc_delayed_comp && s->sends && s->pci ? 0 : -ENOMEM;
 }
 
-static int __init shca_start(void)
+static int make(unsigned int index)
 {
-	struct shca *s;
+	struct shca *s = (struct shca *)rvt_alloc_device(sizeof(*s), 1);
 	int err;
 
-	if (!guid || !shca_gids || shca_gids > SHCA_GUIDS)
-		return -EINVAL;
-	crc_init();
-	s = (struct shca *)rvt_alloc_device(sizeof(*s), 1);
 	if (!s)
 		return -ENOMEM;
 	err = allocate(s);
 	if (err)
 		goto free;
-	port_init(s, guid);
-	fill(s);
-	err = cable_init(s, netdev);
+	port_init(s, guid[index]);
+	fill(s, index);
+	err = cable_init(s, netdev[index]);
 	if (err)
 		goto free;
 	rvt_init_port(&s->rdi, &s->rvp, 0, s->port.pkeys);
@@ -326,21 +323,37 @@ static int __init shca_start(void)
 	if (err)
 		goto unplug;
 	cable_start(s);
-	device = s;
+	devices[index] = s;
 	return 0;
 unplug:
-	dev_put(s->cable.netdev);
+	cable_end(s);
 free:
 	release(s);
 	return err;
 }
 
-static void __exit shca_stop(void)
+static void shca_stop(void)
 {
-	cable_stop(device);
-	rvt_unregister_device(&device->rdi);
-	dev_put(device->cable.netdev);
-	release(device);
+	for (int i = 0; i < SHCA_DEVICES && devices[i]; i++) {
+		cable_stop(devices[i]);
+		rvt_unregister_device(&devices[i]->rdi);
+		cable_end(devices[i]);
+		release(devices[i]);
+	}
+}
+
+static int __init shca_start(void)
+{
+	int err = 0;
+
+	if (!guids || (guids > 1 && netdevs != guids) || !shca_gids || shca_gids > SHCA_GUIDS)
+		return -EINVAL;
+	crc_init();
+	for (unsigned int i = 0; i < guids && !err; i++)
+		err = make(i);
+	if (err)
+		shca_stop();
+	return err;
 }
 
 module_init(shca_start);

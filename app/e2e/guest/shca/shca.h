@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 
 /* shca - a software channel adapter with InfiniBand's link layer, for guests: one port, unreliable datagrams, on the
- * kernel's rdmavt. Its packets, LRH to VCRC, leave in Ethernet frames of one network interface, the cable.
+ * kernel's rdmavt. Its packets, LRH to VCRC, leave in Ethernet frames of one network interface, the cable. A machine
+ * may have two.
  *
  *   device.c   what rdmavt and the RDMA core ask of a driver; module parameters
  *   port.c     the port as a subnet manager sets it, and its link
@@ -27,6 +28,7 @@
 #include <rdma/rdmavt_qp.h>
 
 enum {
+	SHCA_DEVICES = 2,
 	SHCA_PKEYS = 16, /* rdmavt's limit */
 	SHCA_GUIDS = 8,  /* one block of GUIDInfo */
 
@@ -92,6 +94,7 @@ struct shca_port {
 struct shca_cable {
 	struct net_device *netdev;
 	struct packet_type frames;
+	struct notifier_block interface;
 	struct delayed_work training;
 	wait_queue_head_t room;
 	atomic_t waiting;   /* frames that the interface has not sent yet */
@@ -150,10 +153,11 @@ void port_event(struct shca *s, enum ib_event_type type);
 int port_query(struct rvt_dev_info *rdi, u32 port, struct ib_port_attr *attr);
 int port_guid(struct rvt_dev_info *rdi, struct rvt_ibport *rvp, int index, __be64 *guid);
 
-/* cable.c: cable_send consumes the packet, and may sleep. */
+/* cable.c: cable_end undoes cable_init. cable_send consumes the packet, and may sleep. */
 int cable_init(struct shca *s, const char *netdev);
 void cable_start(struct shca *s);
 void cable_stop(struct shca *s);
+void cable_end(struct shca *s);
 struct sk_buff *cable_packet(struct shca *s, u32 length);
 void cable_send(struct shca *s, struct sk_buff *packet);
 void cable_retrain(struct shca *s);

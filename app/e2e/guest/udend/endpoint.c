@@ -2,6 +2,7 @@
 
 #include "endpoint.h"
 #include "group.h"
+#include "options.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -61,7 +62,7 @@ static void post_receive(struct endpoint *e, uint64_t slot)
 		fail("ibv_post_recv");
 }
 
-static void open_qp(struct endpoint *e, uint32_t qkey)
+static struct ibv_qp *create_qp(struct endpoint *e)
 {
 	struct ibv_qp_init_attr init = {
 		.send_cq = e->send_cq,
@@ -69,9 +70,14 @@ static void open_qp(struct endpoint *e, uint32_t qkey)
 		.qp_type = IBV_QPT_UD,
 		.cap = {.max_send_wr = SENDS, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
 	};
-	e->qp = ibv_create_qp(e->pd, &init);
-	if (!e->qp)
+	struct ibv_qp *qp = ibv_create_qp(e->pd, &init);
+	if (!qp)
 		fail("ibv_create_qp");
+	return qp;
+}
+
+static void start_qp(struct endpoint *e, uint32_t qkey)
+{
 	modify(e, IBV_QPS_INIT, qkey, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
 	for (int i = 0; i < RECEIVES; i++)
 		post_receive(e, i);
@@ -79,7 +85,7 @@ static void open_qp(struct endpoint *e, uint32_t qkey)
 	modify(e, IBV_QPS_RTS, 0, IBV_QP_SQ_PSN);
 }
 
-void endpoint_open(struct endpoint *e, const char *device, const union ibv_gid *ip, const char *netdev, uint32_t qkey)
+static void open_end(struct endpoint *e, const char *device, const union ibv_gid *ip, const char *netdev)
 {
 	size_t size = (RECEIVES + 1) * SLOT;
 	e->device = open_device(device);
@@ -96,7 +102,34 @@ void endpoint_open(struct endpoint *e, const char *device, const union ibv_gid *
 	e->receive_cq = ibv_create_cq(e->device, RECEIVES, NULL, NULL, 0);
 	if (!e->mr || !e->send_cq || !e->receive_cq)
 		fail("create MR and CQs");
-	open_qp(e, qkey);
+	e->qp = create_qp(e);
+}
+
+/* A device gives the next number each time. */
+static void another_qp(struct endpoint *e)
+{
+	ibv_destroy_qp(e->qp);
+	e->qp = create_qp(e);
+}
+
+static void open_second(struct endpoint *e, const char *device, const union ibv_gid *gid, const char *netdev)
+{
+	struct endpoint *second = calloc(1, sizeof *second);
+	if (!second)
+		fail("calloc");
+	open_end(second, device, gid, netdev);
+	e->second = second;
+	while (e->qp->qp_num != second->qp->qp_num)
+		another_qp(e->qp->qp_num < second->qp->qp_num ? e : second);
+}
+
+void endpoint_open(struct endpoint *e, const struct options *o)
+{
+	open_end(e, o->dev, &o->ip, o->netdev);
+	if (o->second_dev)
+		open_second(e, o->second_dev, &o->second_ip, o->second_netdev);
+	for (struct endpoint *x = e; x; x = x->second)
+		start_qp(x, o->qkey);
 }
 
 /* The socket stays open: the membership lasts as long as the program. */
@@ -121,7 +154,8 @@ static void join_ip_group(struct endpoint *e, const union ibv_gid *mgid)
 void endpoint_attach(struct endpoint *e, const union ibv_gid *mgid)
 {
 	if (e->infiniband) {
-		group_receive(e, mgid);
+		for (; e; e = e->second)
+			group_receive(e, mgid);
 		return;
 	}
 	join_ip_group(e, mgid);
@@ -135,7 +169,7 @@ uint8_t *endpoint_send_buffer(struct endpoint *e)
 	return e->memory + RECEIVES * SLOT;
 }
 
-enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, uint32_t n)
+static enum ibv_wc_status send_wait(struct endpoint *e, struct ibv_ah *ah, const struct target *to, uint32_t n)
 {
 	struct ibv_sge sge = {(uintptr_t)endpoint_send_buffer(e), n, e->mr->lkey};
 	struct ibv_send_wr wr =
@@ -145,12 +179,10 @@ enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, ui
 					   .opcode = to->with_imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
 					   .send_flags = IBV_SEND_SIGNALED,
 					   .imm_data = htonl(to->imm),
-					   .wr.ud = {.remote_qpn = to->qpn, .remote_qkey = to->qkey},
+					   .wr.ud = {.ah = ah, .remote_qpn = to->qpn, .remote_qkey = to->qkey},
 				   },
 			   *bad;
 	struct ibv_wc wc;
-	groups_serve(e);
-	wr.wr.ud.ah = to->group ? group_ah(e, to->group) : to->ah;
 	errno = ibv_post_send(e->qp, &wr, &bad);
 	if (errno)
 		fail("ibv_post_send");
@@ -159,24 +191,45 @@ enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, ui
 	return wc.status;
 }
 
-/* Polls with short sleeps, because two emulated hosts share few real CPUs. */
-bool endpoint_receive(struct endpoint *e, double deadline, struct message *m)
+enum ibv_wc_status endpoint_send(struct endpoint *e, const struct target *to, uint32_t n)
 {
-	while (ibv_poll_cq(e->receive_cq, 1, &m->wc) < 1) {
-		if (now() > deadline)
-			return false;
-		groups_serve(e);
-		usleep(200);
-	}
+	enum ibv_wc_status status;
+	groups_serve(e);
+	status = send_wait(e, to->group ? group_ah(e, to->group) : to->ah, to, n);
+	if (!to->second)
+		return status;
+	groups_serve(e->second);
+	memcpy(endpoint_send_buffer(e->second), endpoint_send_buffer(e), n);
+	return send_wait(e->second, group_ah(e->second, to->second), to, n);
+}
+
+static bool poll_once(struct endpoint *e, struct message *m)
+{
+	groups_serve(e);
+	if (ibv_poll_cq(e->receive_cq, 1, &m->wc) < 1)
+		return false;
+	m->of = e;
 	m->grh = e->memory + m->wc.wr_id * SLOT;
 	m->payload = m->grh + GRH_AREA;
 	m->length = m->wc.byte_len > GRH_AREA ? m->wc.byte_len - GRH_AREA : 0;
 	return true;
 }
 
-void endpoint_release(struct endpoint *e, const struct message *m)
+/* Polls with short sleeps, because two emulated hosts share few real CPUs. */
+bool endpoint_receive(struct endpoint *e, double deadline, struct message *m)
 {
-	post_receive(e, m->wc.wr_id);
+	for (;; usleep(200)) {
+		for (struct endpoint *x = e; x; x = x->second)
+			if (poll_once(x, m))
+				return true;
+		if (now() > deadline)
+			return false;
+	}
+}
+
+void endpoint_release(const struct message *m)
+{
+	post_receive(m->of, m->wc.wr_id);
 }
 
 static bool is_ipv4_group(const union ibv_gid *gid)
@@ -206,8 +259,11 @@ static struct ibv_ah *create_ah(struct endpoint *e, const union ibv_gid *gid, co
 
 void endpoint_route(struct endpoint *e, struct target *to, const union ibv_gid *gid, const struct path *path)
 {
-	if (e->infiniband && is_ipv4_group(gid))
-		to->group = group_send(e, gid);
-	else
+	if (!e->infiniband || !is_ipv4_group(gid)) {
 		to->ah = create_ah(e, gid, path);
+		return;
+	}
+	to->group = group_send(e, gid);
+	if (e->second)
+		to->second = group_send(e->second, gid);
 }

@@ -31,6 +31,16 @@ static void parse_gids(const char *text, union ibv_gid *gids, int *n)
 	++*n;
 }
 
+static void parse_second(char *text, struct options *o)
+{
+	char *gid;
+	o->second_dev = strtok(text, ",");
+	gid = strtok(NULL, ",");
+	o->second_netdev = strtok(NULL, ",");
+	if (!o->second_netdev || !parse_gid(gid, &o->second_ip))
+		usage("--second DEV,GID,IF");
+}
+
 static void parse_sizes(char *text, struct options *o)
 {
 	o->sizes = 0;
@@ -45,13 +55,17 @@ static void parse_sizes(char *text, struct options *o)
 }
 
 static const struct option long_options[] = {
-	{"ip", 1, 0, 'i'},      {"netdev", 1, 0, 'n'},     {"dev", 1, 0, 'd'},
-	{"qkey", 1, 0, 'k'},    {"to", 1, 0, 't'},         {"qpn", 1, 0, 'q'},
-	{"mgid", 1, 0, 'm'},    {"imm", 1, 0, 'I'},        {"size", 1, 0, 's'},
-	{"count", 1, 0, 'c'},   {"tclass", 1, 0, 'T'},     {"hop", 1, 0, 'H'},
-	{"seconds", 1, 0, 'S'}, {"gap", 1, 0, 'g'},        {"seq", 1, 0, 'Q'},
-	{"dlid", 1, 0, 'D'},    {"no-grh", 0, 0, 'G'},     {"bits", 1, 0, 'b'},
-	{"sl", 1, 0, 'L'},      {"pkey-index", 1, 0, 'P'}, {0},
+	{"ip", 1, 0, 'i'},      {"netdev", 1, 0, 'n'},
+	{"dev", 1, 0, 'd'},     {"qkey", 1, 0, 'k'},
+	{"to", 1, 0, 't'},      {"qpn", 1, 0, 'q'},
+	{"mgid", 1, 0, 'm'},    {"imm", 1, 0, 'I'},
+	{"size", 1, 0, 's'},    {"count", 1, 0, 'c'},
+	{"tclass", 1, 0, 'T'},  {"hop", 1, 0, 'H'},
+	{"seconds", 1, 0, 'S'}, {"gap", 1, 0, 'g'},
+	{"seq", 1, 0, 'Q'},     {"dlid", 1, 0, 'D'},
+	{"no-grh", 0, 0, 'G'},  {"bits", 1, 0, 'b'},
+	{"sl", 1, 0, 'L'},      {"pkey-index", 1, 0, 'P'},
+	{"second", 1, 0, '2'},  {0},
 };
 
 static void parse_number(int name, const char *text, struct options *o)
@@ -119,6 +133,9 @@ static void parse_option(int name, char *text, struct options *o)
 		return;
 	case 'd':
 		o->dev = text;
+		return;
+	case '2':
+		parse_second(text, o);
 		return;
 	case 's':
 		parse_sizes(text, o);

@@ -15,6 +15,8 @@ enum { MAX_SIZES = 64, MAX_GROUPS = 64, EXIT_SHORT = 1, EXIT_USAGE = 2 };
 
 struct options {
 	const char *mode, *dev, *netdev;
+	const char *second_dev, *second_netdev;
+	union ibv_gid second_ip;
 	union ibv_gid ip, to[MAX_GROUPS], mgid[MAX_GROUPS];
 	int tos, mgids;
 	bool has_ip, with_imm;

@@ -18,9 +18,10 @@ struct endpoint {
 	struct ibv_gid_entry source; /* the GID of our IP: index, netdev */
 	const char *netdev;
 	uint16_t pkey_index;
-	bool infiniband;      /* the link layer */
-	struct group *groups; /* that rdma_cm has joined, on InfiniBand */
-	uint8_t *memory;      /* RECEIVES slots, then one to send from */
+	bool infiniband;         /* the link layer */
+	struct group *groups;    /* that rdma_cm has joined, on InfiniBand */
+	uint8_t *memory;         /* RECEIVES slots, then one to send from */
+	struct endpoint *second; /* on another fabric; NULL: none */
 };
 
 /* Seconds of CLOCK_MONOTONIC. */

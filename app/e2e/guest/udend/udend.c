@@ -25,6 +25,7 @@
  *   --dlid N        destination LID                      --no-grh      send without a GRH
  *   --bits N        our LID's path bits (0)              --sl N        service level (0)
  *   --pkey-index N  of the queue pair (0)
+ *   --second DEV,GID,IF   a second end, on another fabric: receives as the first, and sends to groups what it sends
  *
  * Messages are those of ibside/stamp, numbered by seq; below 32 bytes they have no number, and "seq" is 0.
  * Output: JSON lines, numbers in host order; "at" is in seconds of the monotonic clock. The first is "ready", the last
@@ -69,14 +70,14 @@ static void print_ready(const struct endpoint *e)
 }
 
 /* Prints a received message; returns true if its payload is as it was sent. */
-static bool print_received(const struct message *m)
+static bool print_received(const struct message *m, bool second)
 {
 	struct stamp s;
 	bool imm = m->wc.wc_flags & IBV_WC_WITH_IMM, intact = stamp_intact(m->payload, m->length, &s);
 	printf("{\"event\":\"received\",\"at\":%.6f,\"status\":\"%s\",\"src_qp\":%u,\"with_imm\":%s,\"imm\":%u,"
-	       "\"length\":%u",
+	       "\"length\":%u,\"second\":%s",
 	       now(), ibv_wc_status_str(m->wc.status), m->wc.src_qp, imm ? "true" : "false",
-	       imm ? ntohl(m->wc.imm_data) : 0, m->length);
+	       imm ? ntohl(m->wc.imm_data) : 0, m->length, second ? "true" : "false");
 	printf(",\"with_grh\":%s,\"grh\":\"", m->wc.wc_flags & IBV_WC_GRH ? "true" : "false");
 	print_hex(m->grh, GRH_AREA);
 	printf("\",\"intact\":%s,\"seq\":%u}\n", intact ? "true" : "false", (unsigned)s.number);
@@ -135,6 +136,7 @@ static uint32_t send_one(struct endpoint *e, const struct options *o, const stru
 /* The address handle of the last reply, used again for a while. Making one may take the kernel longer than the time
  * between two messages, and a replier that lags behind reports when it handled a message, not when the message came. */
 struct reply_handle {
+	const struct endpoint *of;
 	struct ibv_ah *ah;
 	struct ibv_ah_attr attr; /* what it was made from */
 	double made;
@@ -150,20 +152,20 @@ static struct ibv_ah *reply_handle(struct endpoint *e, struct reply_handle *last
 		grh->dgid = e->source.gid;
 	if (ibv_init_ah_from_wc(e->device, e->source.port_num, &m->wc, grh, &attr))
 		fail("ibv_init_ah_from_wc");
-	if (last->ah && now() - last->made < max_age && !memcmp(&last->attr, &attr, sizeof attr))
+	if (last->ah && last->of == e && now() - last->made < max_age && !memcmp(&last->attr, &attr, sizeof attr))
 		return last->ah;
 	if (last->ah)
 		ibv_destroy_ah(last->ah);
-	*last = (struct reply_handle){.ah = ibv_create_ah(e->pd, &attr), .attr = attr, .made = now()};
+	*last = (struct reply_handle){.of = e, .ah = ibv_create_ah(e->pd, &attr), .attr = attr, .made = now()};
 	if (!last->ah)
 		fail("ibv_create_ah");
 	return last->ah;
 }
 
 /* Sends m back unchanged to the QP and GID that the completion names. */
-static void send_back(struct endpoint *e, const struct options *o, struct reply_handle *last, struct message *m,
-		      struct totals *t)
+static void send_back(const struct options *o, struct reply_handle *last, struct message *m, struct totals *t)
 {
+	struct endpoint *e = m->of;
 	struct target to = {
 		.ah = reply_handle(e, last, m),
 		.qpn = m->wc.src_qp,
@@ -183,10 +185,10 @@ static void receive_all(struct endpoint *e, const struct options *o, struct tota
 	struct reply_handle last = {0};
 	while (t->received < o->count && endpoint_receive(e, deadline, &m)) {
 		t->received++;
-		t->bad += !print_received(&m);
+		t->bad += !print_received(&m, m.of != e);
 		if (reply && m.wc.status == IBV_WC_SUCCESS)
-			send_back(e, o, &last, &m, t);
-		endpoint_release(e, &m);
+			send_back(o, &last, &m, t);
+		endpoint_release(&m);
 	}
 }
 
@@ -225,10 +227,10 @@ static void ping_pong(struct endpoint *e, const struct options *o, struct totals
 		if (!endpoint_receive(e, now() + o->seconds, &m))
 			continue;
 		t->received++;
-		print_received(&m);
+		print_received(&m, m.of != e);
 		t->bad += m.wc.status != IBV_WC_SUCCESS || m.length != length ||
 			  memcmp(m.payload, endpoint_send_buffer(e), length);
-		endpoint_release(e, &m);
+		endpoint_release(&m);
 	}
 }
 
@@ -243,7 +245,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (!sends && !pings && !replies && !exchanges && !streams && strcmp(o.mode, "recv"))
 		usage("one of recv, reply, send, pingpong, exchange, stream");
-	endpoint_open(&e, o.dev, &o.ip, o.netdev, o.qkey);
+	endpoint_open(&e, &o);
 	for (int i = 0; i < o.mgids; i++)
 		endpoint_attach(&e, &o.mgid[i]);
 	print_ready(&e);

@@ -30,6 +30,7 @@ const (
 	dropQueue
 	dropLifetime
 	dropLink
+	dropAsked
 	dropCount
 )
 
@@ -52,6 +53,7 @@ var dropNames = [dropCount]string{
 	dropQueue:    "queue_full",     // the link is too slow
 	dropLifetime: "lifetime",       // the link took no packets for too long
 	dropLink:     "link_down",      // the link went down with packets in its queue
+	dropAsked:    "lost",           // Lose asks for it
 }
 
 // counters count a port's packets. Over all ports, when none is in a queue: received + copies = sent + drops.

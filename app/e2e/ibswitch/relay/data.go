@@ -99,6 +99,8 @@ func (p *Port) pass(packet []byte, pkey ib.PKey, payload int) {
 		p.drop(dropPKeyOut)
 	case payload > p.Info.NeighborMTU.Bytes():
 		p.drop(dropMTU)
+	case p.loses():
+		p.drop(dropAsked)
 	default:
 		p.put(packet, p.data)
 	}

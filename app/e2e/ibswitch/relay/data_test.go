@@ -68,6 +68,8 @@ var dropCases = []struct {
 	{"mtu", 3, func(f *fixture) { f.setPort(3, func(i *smp.PortInfo) { i.NeighborMTU = ib.MTU1024 }) }, sound(13, long)},
 	{"pkey_in", 1, func(f *fixture) { f.enforce(1, smp.EnforceInbound, 0x8005) }, sound(13, nil)},
 	{"pkey_out", 3, func(f *fixture) { f.enforce(3, smp.EnforceOutbound, 0x7fff) }, sound(13, func(p *ib.Packet) { p.PKey = 0x7fff })},
+	{"lost", 1, func(f *fixture) { _ = f.sw.Lose("a", 100) }, sound(13, nil)},
+	{"lost", 3, func(f *fixture) { _ = f.sw.Lose("c", 100) }, sound(13, nil)},
 	{"smp_malformed", 1, nil, sound(13, func(p *ib.Packet) { p.VL, p.DestQP = 15, 0 })},
 }
 

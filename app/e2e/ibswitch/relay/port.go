@@ -5,6 +5,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 
 	"causeway/app/e2e/ibswitch/link"
@@ -24,6 +25,7 @@ type Port struct {
 	management chan []byte // VL 15 has buffers of its own, and goes first
 	waiting    atomic.Int64
 	closed     chan struct{}
+	loss       atomic.Uint32 // percent of the data that comes and goes by the port
 	counters
 
 	sma.Port            // under the switch's lock
@@ -71,6 +73,9 @@ func (p *Port) write() {
 	}
 }
 
+// loses reports whether the next packet of data is to be lost.
+func (p *Port) loses() bool { return rand.Uint32N(100) < p.loss.Load() }
+
 func (p *Port) active() bool {
 	p.sw.mu.RLock()
 	defer p.sw.mu.RUnlock()
@@ -113,6 +118,8 @@ func (p *Port) Receive(packet []byte) {
 		p.drop(why)
 	case lrh.VL() == ib.VLSubnetManagement:
 		p.sw.relaySubnet(p, packet)
+	case p.loses():
+		p.drop(dropAsked)
 	default:
 		p.sw.relayData(p, lrh, packet)
 	}

@@ -124,6 +124,16 @@ func (s *Switch) Plug(name string, in bool) error {
 	return nil
 }
 
+// Lose has a port lose so many percent of the data that comes and goes by it.
+func (s *Switch) Lose(name string, percent uint32) error {
+	p := s.port(name)
+	if p == nil {
+		return fmt.Errorf("switch: no port is called %q", name)
+	}
+	p.loss.Store(percent)
+	return nil
+}
+
 // Close takes all links down.
 func (s *Switch) Close() error {
 	s.mu.Lock()

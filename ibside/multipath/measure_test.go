@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package multipath
+
+import (
+	"testing"
+	"time"
+)
+
+// TestIsSilent: only a subnet administrator that can be asked is silent, and one that was stays so until it answers.
+func TestIsSilent(t *testing.T) {
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for _, c := range []struct {
+		name string
+		h    health
+		want bool
+	}{
+		{"it answers", health{since: ago(time.Hour), sm: ago(time.Second)}, false},
+		{"it does not", health{since: ago(time.Hour), sm: ago(smSilence + 1)}, true},
+		{"the port is down", health{down: "cut", since: ago(time.Hour), sm: ago(2 * time.Hour)}, false},
+		{"the port is down, it did not answer before", health{down: "cut", since: ago(time.Hour), sm: ago(2 * time.Hour), silent: true}, true},
+		{"the port has come up", health{since: ago(time.Second), sm: ago(time.Hour)}, false},
+		{"the port has come up, it did not answer before", health{since: ago(time.Second), sm: ago(time.Hour), silent: true}, true},
+		{"the port came up, and it does not answer", health{since: ago(smSilence + 1), sm: ago(time.Hour)}, true},
+	} {
+		if got := c.h.isSilent(now); got != c.want {
+			t.Errorf("%s: silent is %v", c.name, got)
+		}
+	}
+}

@@ -79,11 +79,12 @@ static bool is_nodes(const struct datapath *dp, const struct segment *s, struct 
 static enum drop check_new_source(const struct worker *w, struct table_key k)
 {
 	const struct datapath *dp = w->datapath;
-	if (is_nodes(dp, &dp->segment[segment_of_key(&k)], k))
+	unsigned segment = segment_of_key(&k);
+	if (is_nodes(dp, &dp->segment[segment], k))
 		return DROP_loop_bridge; /* an IB node's address on Ethernet: a bridge has sent this */
 	const struct allow *allow = __atomic_load_n(&dp->allow, __ATOMIC_ACQUIRE);
 	for (unsigned i = 0; i < allow->n; i++)
-		if (in_prefix(&allow->prefix[i], k.addr))
+		if (allow->prefix[i].segments >> segment & 1 && in_prefix(&allow->prefix[i], k.addr))
 			return PASS;
 	return DROP_acl;
 }

@@ -78,6 +78,8 @@ type Filter struct {
 	Host      netip.Addr // IP address or GID, of either endpoint
 	Group     netip.Addr // IP group or MGID
 	QPN       ib.QPN     // of either endpoint; 0: any
+	VLAN      uint16     // of a frame, or of the segment that a message is of; 0: untagged
+	ByVLAN    bool       // VLAN counts
 	Drop      Drop       // dropped for this reason; 0: any
 	AnyDrop   bool       // dropped
 }
@@ -91,6 +93,7 @@ var filterWords = []struct {
 	{"host", "ADDRESS or GID", (*Filter).setHost, func(f *Filter) string { return addrText(f.Host) }},
 	{"group", "ADDRESS or MGID", (*Filter).setGroup, func(f *Filter) string { return addrText(f.Group) }},
 	{"qpn", "NUMBER", (*Filter).setQPN, (*Filter).qpnText},
+	{"vlan", "NUMBER", (*Filter).setVLAN, (*Filter).vlanText},
 	{"direction", "roce_to_ib|ib_to_roce", (*Filter).setDirection, (*Filter).directionText},
 	{"side", "roce|ib", (*Filter).setSide, (*Filter).sideText},
 	{"point", strings.Join(pointNames[1:], "|"), (*Filter).setPoint, (*Filter).pointText},
@@ -188,6 +191,23 @@ func (f *Filter) qpnText() string {
 		return ""
 	}
 	return fmt.Sprintf("0x%x", uint32(f.QPN))
+}
+
+func (f *Filter) setVLAN(text string) error {
+	const most = 4094
+	n, err := strconv.ParseUint(text, 0, 12)
+	if err != nil || n > most {
+		return fmt.Errorf("this is not a number from 0 to %d; 0 is untagged", most)
+	}
+	f.VLAN, f.ByVLAN = uint16(n), true
+	return nil
+}
+
+func (f *Filter) vlanText() string {
+	if !f.ByVLAN {
+		return ""
+	}
+	return strconv.Itoa(int(f.VLAN))
 }
 
 func (f *Filter) setDirection(text string) error {

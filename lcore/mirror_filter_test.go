@@ -5,8 +5,12 @@ package lcore_test
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
+
+	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
 )
 
 // One filter finds a packet at both ports; another finds none of it.
@@ -62,5 +66,57 @@ func TestMirrorFiltersWithoutDETH(t *testing.T) {
 		if n := len(l.end()); n != want {
 			t.Errorf("qpn %s: saw %d points, want %d", filter, n, want)
 		}
+	}
+}
+
+// A filter by VLAN finds a packet of its segment at both ports, also one that InfiniBand sends; one by the number of a
+// proxy QP finds the frames of the host's queue pair, on whatever VLAN.
+func TestMirrorFiltersByVLAN(t *testing.T) {
+	w := twoSegments()
+	s := newRig(t, w)
+	toSecond := func(m *message) { m.QPN += inSecond }
+	steps := []struct {
+		what string
+		send func()
+		vlan string // whose filter sees all of it
+	}{
+		{"from the first", func() { s.fromRoCE(v4()) }, "0"},
+		{"from the second", func() { s.fromRoCE(v4(onSecond)) }, "200"},
+		{"to the first's group", func() { s.fromRoCE(v4(to(group4))) }, "0"},
+		{"to the second's group", func() { s.fromRoCE(v4(to(group4), onSecond)) }, "200"},
+		{"to a host of the first", func() { s.fromIB(received()) }, "0"},
+		{"to a host of the second", func() { s.fromIB(received(toSecond)) }, "200"},
+		{"from the first's group", func() { s.fromIB(received(toGroup(w.group(group4).MGID))) }, "0"},
+		{"from the second's group", func() { s.fromIB(received(toGroup(w.second.group(group4).MGID))) }, "200"},
+		{"to a host of the second, dropped", func() { s.fromIB(received(fromNode(inFirstGID, 30), toSecond)) }, "200"},
+		{"on a VLAN of nobody, dropped", func() { s.fromRoCE(v4(func(p *roce.Packet) { p.Tag = &frame.VLANFields{VID: 201} })) }, "201"},
+		{"to nobody's queue pair, dropped", func() { s.fromIB(received(func(m *message) { m.QPN = 0x999 })) }, "none"},
+		{"too short, dropped", func() { s.fromRoCE([]byte{1, 2, 3}) }, "none"},
+	}
+	for _, c := range steps {
+		all := s.filtered()
+		by := map[string]*observer{}
+		for _, vlan := range []string{"0", "200", "201"} {
+			by[vlan] = s.filtered("vlan", vlan)
+		}
+		c.send()
+		s.toIB(0)
+		s.toRoCE(0)
+		points := pointsOf(all.end())
+		if len(points) != 1 {
+			t.Fatalf("%s: %v", c.what, points)
+		}
+		for vlan, o := range by {
+			if got := pointsOf(o.end()); vlan == c.vlan && !maps.Equal(got, points) || vlan != c.vlan && len(got) != 0 {
+				t.Errorf("%s: vlan %s saw %v of %v", c.what, vlan, got, points)
+			}
+		}
+	}
+	proxy := w.second.proxyQP(hostIP, hostQPN).QPN
+	o := s.filtered("qpn", fmt.Sprintf("%#x", uint32(proxy)), "vlan", "200")
+	s.fromRoCE(v4(onSecond), v4())
+	s.toIB(0)
+	if got := o.end(); len(got) != 2 {
+		t.Errorf("by the proxy QP's number: %d points, want those of one packet", len(got))
 	}
 }

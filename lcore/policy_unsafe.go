@@ -18,6 +18,8 @@ import (
 // Policy is the part of the configuration that may change while workers run.
 type Policy struct {
 	Allow []netip.Prefix // sources that may cross; none: nothing crosses
+	// AllowIn are those of one segment that may besides, by its number. There may be fewer than segments.
+	AllowIn [][]netip.Prefix
 	// BridgeUnknown: a message of an unknown IB source is sent with the bridge's own address; else it is dropped.
 	BridgeUnknown bool
 
@@ -34,10 +36,35 @@ type resting struct {
 
 // Validate reports what is wrong with a policy.
 func (p *Policy) Validate() error {
-	if len(p.Allow) > C.MAX_PREFIXES {
-		return fmt.Errorf("lcore: %d allowed subnets are too many; give at most %d, or wider ones", len(p.Allow), C.MAX_PREFIXES)
+	n := len(p.Allow)
+	for _, own := range p.AllowIn {
+		n += len(own)
+	}
+	switch {
+	case n > C.MAX_PREFIXES:
+		return fmt.Errorf("lcore: %d allowed subnets are too many; give at most %d, or wider ones", n, C.MAX_PREFIXES)
+	case len(p.AllowIn) > maxSegments:
+		return fmt.Errorf("lcore: allowed subnets of %d segments; there can be %d", len(p.AllowIn), maxSegments)
 	}
 	return nil
+}
+
+// fill sets the C list, which is zero.
+func (p *Policy) fill(list *C.struct_allow) {
+	add := func(n netip.Prefix, segments C.uint8_t) {
+		x := &list.prefix[list.n]
+		*x = prefixOf(n)
+		x.segments = segments
+		list.n++
+	}
+	for _, n := range p.Allow {
+		add(n, ^C.uint8_t(0))
+	}
+	for i, own := range p.AllowIn {
+		for _, n := range own {
+			add(n, 1<<i)
+		}
+	}
 }
 
 // SetPolicy replaces the policy, from the next packet on. On an error nothing has changed. One goroutine at a time
@@ -50,10 +77,7 @@ func (dp *Datapath) SetPolicy(p Policy) error {
 	if list == nil {
 		return errors.New("lcore: no memory for the allowed subnets")
 	}
-	list.n = C.uint8_t(len(p.Allow))
-	for i, n := range p.Allow {
-		list.prefix[i] = prefixOf(n)
-	}
+	p.fill(list)
 	if before := C.policy_allow(dp.c, list); before != nil {
 		dp.rests = append(dp.rests, resting{before, C.policy_token(dp.c)})
 	}

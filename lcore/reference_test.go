@@ -22,7 +22,8 @@ type reference struct {
 	byGID  map[ib.GID]*tables.Node
 	byLID  map[ib.LID]*tables.Node
 	byMGID map[ib.GID]*tables.Group
-	psn    *[256]uint32 // by which segments number their packets together
+	psn    *[256]uint32   // by which segments number their packets together
+	alone  []netip.Prefix // allowed in this segment only
 }
 
 func newReference(w *fixture) *reference {

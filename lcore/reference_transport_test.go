@@ -125,7 +125,7 @@ func (r *reference) policy(d *datagram, _ []byte) string {
 		return r.source(d)
 	case r.nodeOf[d.src] != nil && r.reaches(r.nodeOf[d.src]):
 		return "loop_bridge"
-	case within(d.src, r.config.Allow):
+	case within(d.src, r.config.Allow) || within(d.src, r.alone):
 		return isPending
 	}
 	return "acl"

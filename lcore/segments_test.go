@@ -67,6 +67,9 @@ type segments [2]*reference
 func newSegments(w *fixture) segments {
 	s := segments{newReference(w), newReference(w.second)}
 	s[1].psn = s[0].psn
+	for i, own := range w.config.AllowIn {
+		s[i].alone = own
+	}
 	s[1].second = &fixture{hosts: w.hosts} // for isRoCE
 	return s
 }
@@ -105,6 +108,9 @@ func (s segments) fromIB(m *message) ([]byte, string) {
 func TestDifferentialSegments(t *testing.T) {
 	packets, seed := drawn(t)
 	w := twoSegments()
+	few := w.config.Allow[1:] // without the IPv4 subnet
+	w.config.Allow, w.second.config.Allow = few, few
+	w.config.AllowIn = [][]netip.Prefix{{netip.MustParsePrefix("10.10.0.0/28")}, {netip.MustParsePrefix("10.10.0.0/29"), netip.MustParsePrefix("10.10.0.128/25")}}
 	s, r := newRig(t, w), newSegments(w)
 	g := [2]*generator{newGenerator(w, seed, 90), newGenerator(w.second, seed, 91)}
 	for i := range g {
@@ -226,6 +232,40 @@ func TestNothingCrossesPartitions(t *testing.T) {
 		if got := s.toRoCE(0); t.Failed() {
 			t.Fatalf("%s: %d frames", c.name, len(got))
 		}
+	}
+}
+
+// TestPolicyOfSegment checks that a source that one segment allows may send from there alone, and that all count against
+// the limit.
+func TestPolicyOfSegment(t *testing.T) {
+	w := twoSegments()
+	in := func(ips ...string) (list []netip.Prefix) {
+		for _, ip := range ips {
+			list = append(list, netip.MustParsePrefix(ip+"/32"))
+		}
+		return list
+	}
+	w.config.Policy = lcore.Policy{Allow: in("10.10.0.90"), AllowIn: [][]netip.Prefix{in("10.10.0.91"), in("10.10.0.92", "10.10.0.93")}}
+	s := newRig(t, w)
+	for _, c := range []struct {
+		ip            string
+		first, second string
+	}{
+		{"10.10.0.90", isPending, isPending}, {"10.10.0.91", isPending, "acl"}, {"10.10.0.92", "acl", isPending}, {"10.10.0.93", "acl", isPending},
+		{"10.10.0.94", "acl", "acl"},
+	} {
+		for i, f := range [][]byte{v4(from(c.ip)), v4(from(c.ip), onSecond)} {
+			if j, drop := s.judge([][]byte{f}), []string{c.first, c.second}[i]; j.drops[drop] != 1 || len(j.sent) != 0 {
+				t.Errorf("%s in segment %d: %v, want %s", c.ip, i, j, drop)
+			}
+		}
+	}
+	many := lcore.Policy{Allow: make([]netip.Prefix, 60), AllowIn: [][]netip.Prefix{make([]netip.Prefix, 2), make([]netip.Prefix, 3)}}
+	if err := s.datapath.SetPolicy(many); err == nil {
+		t.Error("65 prefixes are taken")
+	}
+	if err := s.datapath.SetPolicy(lcore.Policy{AllowIn: make([][]netip.Prefix, 9)}); err == nil {
+		t.Error("nine segments are taken")
 	}
 }
 

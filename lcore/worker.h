@@ -40,7 +40,8 @@ enum {
 /* An IP prefix: v4 prefixes are IPv4-mapped and 96 bits longer. */
 struct prefix {
 	uint8_t addr[16];
-	uint8_t len; /* bits */
+	uint8_t len;      /* bits */
+	uint8_t segments; /* a set of their numbers, where it counts */
 };
 
 /* The allowed sources. Replaced as a whole while workers run (policy.h). */

@@ -91,6 +91,14 @@ func (m *CM) connect(ctx context.Context, c *CMConnect) (CMAnswer, error) {
 	case <-m.closed:
 		return CMAnswer{}, ErrClosed
 	}
+	if c.PKey == 0 {
+		c.PKey = m.hca.info.PKeys[0]
+	}
+	in := slices.IndexFunc(m.hca.info.PKeys, c.PKey.Matches)
+	if in < 0 {
+		return CMAnswer{}, fmt.Errorf("fabric: connect to %v: the port is not in the partition of P_Key %v", c.To, c.PKey)
+	}
+	c.Route.PKeyIndex = uint16(in)
 	a := &asking{route: c.Route, service: ib.ServiceIDFromPort(ib.PortSpaceUDP, c.Port), answer: make(chan ib.SIDRRepFields, 1)}
 	id := m.enter(a)
 	defer m.leave(id)
@@ -129,9 +137,6 @@ func (m *CM) question(a *asking, id uint32, c *CMConnect) []byte {
 	b := newCM(ib.AttrSIDRReq, a.tid)
 	private := make([]byte, ib.CMAHdrLen, ib.SIDRReqPrivateLen)
 	ib.PutCMAHeader(private, ib.CMAFields{SrcPort: c.FromPort, Src: c.From, Dst: c.To})
-	if c.PKey == 0 {
-		c.PKey = m.hca.info.PKeys[0]
-	}
 	ib.PutSIDRReq(b[ib.MADHdrLen:], ib.SIDRReqFields{
 		RequestID: id, PKey: c.PKey, ServiceID: a.service, Private: append(private, c.Private...),
 	})
@@ -168,12 +173,12 @@ func (m *CM) exchange(ctx context.Context, a *asking, question []byte) (ib.SIDRR
 	return ib.SIDRRepFields{}, ErrCMTimeout
 }
 
-// reply passes an answer to its request; false when there is none. Only the port that the request went to may answer.
+// reply passes an answer to its request; false when there is none. Only the port that the request went to may answer, in its partition.
 func (m *CM) reply(from MADAddress, mad ib.MAD, rep ib.SIDRRep) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.asking[rep.RequestID()]
-	if a == nil || from.LID != a.route.LID || mad.TID() != a.tid || rep.ServiceID() != a.service {
+	if a == nil || from.LID != a.route.LID || from.PKeyIndex != a.route.PKeyIndex || mad.TID() != a.tid || rep.ServiceID() != a.service {
 		return false
 	}
 	f := rep.Fields()

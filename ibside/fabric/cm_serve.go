@@ -76,7 +76,7 @@ func (m *CM) look(r *CMRequest, mad ib.MAD, req ib.SIDRReq, key *cmKey) (reply [
 		return e.reply, false
 	}
 	m.counts.Requests++
-	status, why := m.judge(mad, req)
+	status, why := m.judge(mad, req, r.Peer.PKeyIndex)
 	if why == "" {
 		status, why = ib.SIDRStatusNoQP, m.admit(r, key)
 	}
@@ -87,8 +87,9 @@ func (m *CM) look(r *CMRequest, mad ib.MAD, req ib.SIDRReq, key *cmKey) (reply [
 	return r.reply(ib.SIDRRepFields{Status: status}), false
 }
 
-// judge checks a request before it is stored. The caller holds the lock.
-func (m *CM) judge(mad ib.MAD, req ib.SIDRReq) (status uint8, why string) {
+// judge checks a request before it is stored, which came with the P_Key of that index: the partition that it names must
+// be that one, which an HCA has checked. The caller holds the lock.
+func (m *CM) judge(mad ib.MAD, req ib.SIDRReq, in uint16) (status uint8, why string) {
 	if !mad.IsCM() {
 		return ib.SIDRStatusVersion, CMBad
 	}
@@ -98,7 +99,7 @@ func (m *CM) judge(mad ib.MAD, req ib.SIDRReq) (status uint8, why string) {
 		return ib.SIDRStatusUnsupported, CMUnsupported
 	}
 	// Linux gives this answer to an invalid CMAHeader.
-	if cma, _ := ib.AsCMAHeader(req.Private()); !cma.IsSane() || !slices.ContainsFunc(m.hca.info.PKeys, req.PKey().Matches) {
+	if cma, _ := ib.AsCMAHeader(req.Private()); !cma.IsSane() || !req.PKey().Matches(m.hca.info.PKeys[in]) {
 		return ib.SIDRStatusRejected, CMBad
 	}
 	return ib.SIDRStatusOK, ""

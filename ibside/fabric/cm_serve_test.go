@@ -4,6 +4,8 @@ package fabric
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"maps"
 	"net/netip"
 	"testing"
@@ -267,5 +269,58 @@ func TestCMExpiry(t *testing.T) {
 	}
 	if c := server.Counters(); c.Requests != 2 || c.Repeats != 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestCMPartitions: a request is sent in the partition that it names, so that a port of that one alone takes it; one
+// that names another than it comes in is rejected.
+func TestCMPartitions(t *testing.T) {
+	const first, second = ib.PKey(0x8001), ib.PKey(0x8002)
+	f := newFabric(t, Config{PKeys: []ib.PKey{first, second}})
+	both := newTestCM(t, attachHCA(t, f, PortConfig{Name: "both", GUID: 10}), CMConfig{})
+	one := newTestCM(t, attachHCA(t, f, PortConfig{Name: "one", GUID: 11, PKeys: []ib.PKey{second}}), CMConfig{})
+	named := make(chan ib.PKey, 2)
+	for _, m := range []*CM{both, one} {
+		err := m.Serve([]CMPorts{{cmPort, cmPort}}, func(q *CMRequest) {
+			select {
+			case named <- q.PKey:
+			default: // of the asker
+			}
+			_ = q.Accept(5, 6, nil)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	connect := func(from, to *CM, k ib.PKey) error {
+		a, err := from.Connect(t.Context(), CMConnect{Route: MADAddress{LID: to.hca.info.LID}, From: addrA, To: addrB, Port: cmPort, PKey: k})
+		if err == nil && a.QPN != 5 {
+			t.Errorf("answered %+v", a)
+		}
+		return err
+	}
+	if err := errors.Join(connect(both, one, second), connect(one, both, 0)); err != nil || <-named != second || <-named != second {
+		t.Errorf("%v; or a request named the other partition", err)
+	}
+	if err := connect(one, both, first); err == nil {
+		t.Error("connected in a partition that the port is not in")
+	}
+	a := newAsker(t, f, 12, both)
+	for i, c := range []struct {
+		in     uint16
+		names  ib.PKey
+		status uint8
+	}{{0, first, ib.SIDRStatusOK}, {0, second, ib.SIDRStatusRejected}, {1, first, ib.SIDRStatusRejected}, {1, second, ib.SIDRStatusOK}} {
+		b := cmRequest(uint32(i), 4)
+		binary.BigEndian.PutUint16(b[ib.MADHdrLen+4:], uint16(c.names))
+		if cause := a.hca.SendMAD(MADAddress{LID: a.to, PKeyIndex: c.in}, b); cause != "" {
+			t.Fatal(cause)
+		}
+		if rep := a.reply(t, uint32(i), 4); rep.Status() != c.status {
+			t.Errorf("sent with index %d, naming %v: status %d, want %d", c.in, c.names, rep.Status(), c.status)
+		}
+	}
+	if cause := a.hca.SendMAD(MADAddress{LID: a.to, PKeyIndex: 2}, cmRequest(9, 9)); cause != DropPKey {
+		t.Errorf("sent with a P_Key that the port does not have: %q", cause)
 	}
 }

@@ -23,6 +23,8 @@ type MADAddress struct {
 	LID ib.LID
 	SL  ib.SL
 	GRH *ib.GRHFields // nil: none. An answer swaps SGID and DGID
+
+	PKeyIndex uint16 // in the port's table, of the P_Key that the MAD is sent with, or came with
 }
 
 // MADHandler receives a MAD, ib.MADLen bytes that it must not modify. It may call SendMAD.
@@ -72,7 +74,7 @@ func (g *gsi) dispatch(r *Received) {
 		g.drops.add(DropMADUnserved)
 		return
 	}
-	from := MADAddress{LID: r.SLID, SL: r.SL}
+	from := MADAddress{LID: r.SLID, SL: r.SL, PKeyIndex: r.PKeyIndex}
 	if grh, ok := ib.AsGRH(r.GRH[:]); ok && r.HasGRH {
 		f := grh.Fields()
 		from.GRH = &f
@@ -107,6 +109,6 @@ func (h *HCA) SendMAD(to MADAddress, mad []byte) string {
 	}
 	return h.gsi.qp.Send(&Send{
 		AH:     AH{DLID: to.LID, SL: to.SL, GRH: to.GRH},
-		DestQP: ib.QP1, QKey: ib.QKeyGSI, Payload: mad,
+		DestQP: ib.QP1, QKey: ib.QKeyGSI, PKeyIndex: to.PKeyIndex, Payload: mad,
 	})
 }

@@ -49,7 +49,8 @@ type Send struct {
 	Imm       uint32
 	HasImm    bool
 	Solicited bool
-	FECN      bool // as if a switch had marked the packet
+	FECN      bool   // as if a switch had marked the packet
+	PKeyIndex uint16 // of what QP1 sends; other queue pairs have one of their own
 	Payload   []byte
 }
 
@@ -166,6 +167,8 @@ func (q *QP) check(s *Send) string {
 		return DropAH
 	case len(s.Payload) > q.hca.info.MTU.Bytes():
 		return DropMTU
+	case q.qpn == ib.QP1 && int(s.PKeyIndex) >= len(q.hca.info.PKeys):
+		return DropPKey
 	}
 	return ""
 }
@@ -180,6 +183,9 @@ func (q *QP) appendPacket(b []byte, s *Send) []byte {
 	}
 	if s.QKey.IsControlled() {
 		p.QKey = q.qkey
+	}
+	if q.qpn == ib.QP1 {
+		p.PKey = info.PKeys[s.PKeyIndex]
 	}
 	if s.HasImm {
 		p.OpCode, p.Imm = ib.OpUDSendOnlyImm, s.Imm

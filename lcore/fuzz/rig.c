@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "lcore/mirror/endpoints.h"
+#include "lcore/segment.h"
 #include "lcore/mirror/number.h"
 #include "lcore/mirror/ring.h"
 #include "tables/tables_write.h"
@@ -210,7 +211,7 @@ static void complete(void *self)
 
 static void set_datapath(struct datapath *dp)
 {
-	static struct allow all = {.n = 1};
+	static struct allow all = {.n = 1, .prefix[0].segments = 0xff};
 	static struct wake manager;
 	dp->manager = &manager;
 	dp->mac = 0x020000000002;
@@ -233,11 +234,12 @@ static void set_datapath(struct datapath *dp)
 }
 
 /* The mirrors: one without a filter, and those with filters that need the packet's endpoints. */
-static struct mirrors *make_mirrors(const struct tables *t)
+static struct mirrors *make_mirrors(const struct datapath *dp)
 {
 	static struct mirrors s;
-	const struct mirror_filter all = {MIRROR_ROCE | MIRROR_IB, 3, 0xff, 0, false, false, false, {0}, {0}, 0};
-	s.tables = t;
+	const struct mirror_filter all = {
+		MIRROR_ROCE | MIRROR_IB, 3, 0xff, 0, false, false, false, false, {0}, {0}, 0, 0, 0};
+	s.datapath = dp;
 	for (s.n = 0; s.n < MAX_MIRRORS; s.n++) {
 		struct mirror_filter *f = &s.mirror[s.n].filter;
 		*f = all;
@@ -255,10 +257,10 @@ static struct mirrors *make_mirrors(const struct tables *t)
 }
 
 /* Whether a filter wants a packet, by all that the copy tells. */
-static bool wants(const struct mirror_filter *f, const struct tables *t, const struct mirrored_packet *s)
+static bool wants(const struct mirror_filter *f, const struct datapath *dp, const struct mirrored_packet *s)
 {
 	const uint8_t *data = (const uint8_t *)(s + 1);
-	struct endpoints e = {.tables = t};
+	struct endpoints e = {.tables = dp->tables, .from_key = segment_of_frame(dp, data, s->kept)->from_key};
 	if (s->form == MIRROR_FRAME)
 		endpoints_of_frame(&e, data, s->kept);
 	else
@@ -277,7 +279,7 @@ static void check_mirrors(const struct mirrors *m)
 		for (unsigned i = 1; i < m->n; i++) {
 			const struct mirrored_packet *c = mirror_ring_peek(m->mirror[i].ring);
 			bool has = c && c->packet == s->packet && c->point == s->point;
-			CHECK(s->form == MIRROR_SEND || has == wants(&m->mirror[i].filter, m->tables, s));
+			CHECK(s->form == MIRROR_SEND || has == wants(&m->mirror[i].filter, m->datapath, s));
 			if (has)
 				mirror_ring_pop(m->mirror[i].ring);
 		}
@@ -321,7 +323,7 @@ struct rig *rig(void)
 	w->groups = calloc(16, sizeof *w->groups);
 	r.datapath.requeue[0] = w->requeue;
 	r.datapath.bell[0] = &w->bell;
-	r.mirrors = make_mirrors(r.datapath.tables);
+	r.mirrors = make_mirrors(&r.datapath);
 	rte_eth_fp_ops[0] = (struct rte_eth_fp_ops){
 		.rx_pkt_burst = receive,
 		.tx_pkt_burst = transmit,

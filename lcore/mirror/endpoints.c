@@ -7,6 +7,7 @@
 #include "ibside/port.h"
 #include "lcore/proto.h"
 #include "lcore/byteorder.h"
+#include "lcore/worker.h"
 #include "tables/entries.h"
 #include "tables/tables.h"
 
@@ -51,7 +52,7 @@ static void add_ip(struct endpoints *e, const uint8_t ip[16], const uint32_t *qp
 	if (!qpn)
 		return;
 	add_qpn(e, *qpn);
-	const struct proxy_qp_entry *s = find(&e->tables->proxy_qps, ip, *qpn);
+	const struct proxy_qp_entry *s = find(&e->tables->proxy_qps, ip, e->from_key | *qpn);
 	if (s)
 		add_qpn(e, s->qpn);
 }
@@ -192,6 +193,24 @@ void endpoints_of_send(struct endpoints *e, const struct mirror_ib *ib, const st
 	add_qpn(e, (uint32_t)from->number);
 	add_qpn(e, ib->qpn);
 	add_qpn(e, ib->peer);
+}
+
+bool is_on_vlan(const uint8_t *frame, uint32_t len, uint16_t vlan)
+{
+	if (len < ETH_LEN + VLAN_LEN)
+		return len >= ETH_LEN && vlan == 0;
+	uint16_t type = be16(frame + 12);
+	return vlan == (type == TYPE_VLAN || type == TYPE_QINQ ? be16(frame + 14) & 0xfff : 0);
+}
+
+uint8_t segment_of_message(const struct tables *t, uint32_t qpn, const uint8_t *area)
+{
+	if (area && area[0] >> 4 == 6 && area[24] == 0xff) {
+		const struct mgid_entry *g = find(&t->mgids, area + 24, 0);
+		return g ? (uint8_t)(g->id >> GROUP_ID_BITS) : SEGMENT_NONE;
+	}
+	const struct proxy_qpn_entry *s = find(&t->proxy_qpns, NULL, qpn);
+	return s ? s->segment : SEGMENT_NONE;
 }
 
 bool endpoints_have(const struct endpoints *e, const uint8_t address[16])

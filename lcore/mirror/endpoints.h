@@ -7,6 +7,7 @@
 
 struct endpoints {
 	const struct tables *tables;
+	uint64_t from_key; /* of a frame's segment: in the keys of the proxy QPs of its hosts */
 	unsigned addresses, qpns;
 	uint8_t address[12][16]; /* IP addresses, IPv4-mapped, and GIDs */
 	uint32_t qpn[8];
@@ -25,6 +26,12 @@ void endpoints_of_send(struct endpoints *e, const struct mirror_ib *ib, const st
 
 /* All addresses of what has this one, an IP address or a GID. */
 void endpoints_of_address(struct endpoints *e, const uint8_t address[16]);
+
+/* Whether a frame is on a VLAN; 0: it has no tag. */
+bool is_on_vlan(const uint8_t *frame, uint32_t len, uint16_t vlan);
+
+/* The segment that a received message is for, by its group or queue pair; SEGMENT_NONE: that is not known. */
+uint8_t segment_of_message(const struct tables *t, uint32_t qpn, const uint8_t *area);
 
 bool endpoints_have(const struct endpoints *e, const uint8_t address[16]);
 bool endpoints_have_qpn(const struct endpoints *e, uint32_t qpn);

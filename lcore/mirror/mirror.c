@@ -25,16 +25,35 @@ struct candidate {
 	uint8_t place;
 };
 
-static void find_endpoints(struct endpoints *e, const struct candidate *s)
+/* The 40 bytes before the payload of a message; NULL: they have no network header. */
+static const uint8_t *area_of(const struct candidate *s)
+{
+	bool area = (s->ib.flags & IB_RECV_GRH) && s->mbuf->data_len >= IB_GRH_LEN;
+	return area ? rte_pktmbuf_mtod(s->mbuf, const uint8_t *) : NULL;
+}
+
+static void find_endpoints(struct endpoints *e, const struct datapath *dp, const struct candidate *s)
 {
 	const uint8_t *data = rte_pktmbuf_mtod(s->mbuf, const uint8_t *);
-	bool area = (s->ib.flags & IB_RECV_GRH) && s->mbuf->data_len >= IB_GRH_LEN;
-	if (s->form == MIRROR_SEND)
+	if (s->form == MIRROR_SEND) {
 		endpoints_of_send(e, &s->ib, s->from, s->to);
-	else if (s->form == MIRROR_MESSAGE)
-		endpoints_of_message(e, &s->ib, area ? data : NULL);
-	else
+	} else if (s->form == MIRROR_MESSAGE) {
+		endpoints_of_message(e, &s->ib, area_of(s));
+	} else {
+		e->from_key = segment_of_frame(dp, data, s->mbuf->data_len)->from_key;
 		endpoints_of_frame(e, data, s->mbuf->data_len);
+	}
+}
+
+/* Whether a packet is of the filter's VLAN: on InfiniBand, of the segment that the VLAN is. */
+static bool is_of_vlan(const struct mirror_filter *f, const struct datapath *dp, const struct candidate *s)
+{
+	if (s->form == MIRROR_FRAME)
+		return is_on_vlan(rte_pktmbuf_mtod(s->mbuf, const uint8_t *), s->mbuf->data_len, f->vlan);
+	if (f->segment == SEGMENT_NONE)
+		return false;
+	return f->segment == (s->form == MIRROR_SEND ? segment_of_key(s->from)
+						     : segment_of_message(dp->tables, s->ib.qpn, area_of(s)));
 }
 
 /* The conditions that a whole burst meets or not. */
@@ -48,15 +67,18 @@ static bool wants_such(const struct mirror_filter *f, enum mirror_point p, enum 
 
 static bool wants_all(const struct mirror_filter *f)
 {
-	return !f->by_host && !f->by_group && !f->by_qpn;
+	return !f->by_host && !f->by_group && !f->by_qpn && !f->by_vlan;
 }
 
-static bool wanted(const struct mirror_filter *f, const struct candidate *s, struct endpoints *e)
+static bool wanted(const struct mirror_filter *f, const struct datapath *dp, const struct candidate *s,
+		   struct endpoints *e)
 {
-	if (wants_all(f))
+	if (f->by_vlan && !is_of_vlan(f, dp, s))
+		return false;
+	if (!f->by_host && !f->by_group && !f->by_qpn)
 		return true;
 	if (e->addresses + e->qpns == 0)
-		find_endpoints(e, s);
+		find_endpoints(e, dp, s);
 	return (!f->by_host || endpoints_have(e, f->host)) && (!f->by_group || endpoints_have(e, f->group)) &&
 	       (!f->by_qpn || endpoints_have_qpn(e, f->qpn));
 }
@@ -91,10 +113,10 @@ struct selection {
 /* Stages a packet in the ring of each mirror that may want it and whose filter it passes. */
 static void stage(struct mirrors *all, const struct selection *selected, const struct candidate *s)
 {
-	struct endpoints e = {.tables = all->tables};
+	struct endpoints e = {.tables = all->datapath->tables};
 	for (unsigned i = 0; i < all->n; i++) {
 		struct mirror_ring *r = all->mirror[i].ring;
-		if (!(selected->by[i] >> s->place & 1) || !wanted(&all->mirror[i].filter, s, &e))
+		if (!(selected->by[i] >> s->place & 1) || !wanted(&all->mirror[i].filter, all->datapath, s, &e))
 			continue;
 		struct mirrored_packet *slot = r->staged_missed ? NULL : mirror_ring_slot(r);
 		if (!slot) {
@@ -144,7 +166,7 @@ static void narrow(struct mirrors *all, struct selection *s, const struct mirror
 	for (unsigned i = 0; i < all->n; i++) {
 		const struct mirror_filter *f = &all->mirror[i].filter;
 		if (s->by[i] && !wants_all(f))
-			s->by[i] &= prefilter(&all->mirror[i].prefilter, f, all->tables, w, n);
+			s->by[i] &= prefilter(&all->mirror[i].prefilter, f, all->datapath->tables, w, n);
 		s->any |= s->by[i];
 	}
 }

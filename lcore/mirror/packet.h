@@ -9,6 +9,7 @@
 #include "lcore/counters.h"
 #include "lcore/drop.h"
 
+struct datapath;
 struct tables;
 
 enum { MAX_MIRRORS = 4 };
@@ -72,9 +73,11 @@ struct mirror_filter {
 	uint8_t directions; /* bits, 1 << enum direction */
 	uint8_t points;     /* bits, 1 << enum mirror_point */
 	uint8_t drop;       /* 0: any */
-	bool by_host, by_group, by_qpn;
+	bool by_host, by_group, by_qpn, by_vlan;
 	uint8_t host[16], group[16]; /* IP addresses, IPv4-mapped, or GIDs */
 	uint32_t qpn;
+	uint16_t vlan;   /* of frames; 0: they have no tag */
+	uint8_t segment; /* of messages: that of the VLAN, or SEGMENT_NONE */
 };
 
 /* What a packet must have for a filter by host to want it: one of the host's addresses, by their last four bytes, or
@@ -101,7 +104,7 @@ struct mirror_ring;
 
 /* The mirrors of a worker; replaced as a whole. Nobody changes them but for what their worker resolves. */
 struct mirrors {
-	const struct tables *tables;
+	const struct datapath *datapath;
 	struct mirror_peer peer[MIRROR_PEERS];
 	unsigned n;
 	struct {

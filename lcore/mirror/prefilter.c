@@ -300,7 +300,7 @@ static void take_peer(struct mirror_words *w, const struct pending *p, unsigned 
 /* The host or group that a message is for is in an entry of the tables. */
 void words_of_messages(struct mirror_words *w, struct mirrors *all, const struct ib_recv *r, unsigned n)
 {
-	uint64_t changes = (1 + table_changes(&all->tables->proxy_qpns)) << 24;
+	uint64_t changes = (1 + table_changes(&all->datapath->tables->proxy_qpns)) << 24;
 	struct pending p;
 	p.n = 0;
 	w->with_lids = false;
@@ -317,7 +317,7 @@ void words_of_messages(struct mirror_words *w, struct mirrors *all, const struct
 			w->qpn.third[i] = known ? peer->qpn : 0;
 		}
 		if (unlikely(!known))
-			add_pending(&p, i, all->tables, mgid, r[i].qpn);
+			add_pending(&p, i, all->datapath->tables, mgid, r[i].qpn);
 	}
 	look_up(&p);
 	for (unsigned i = 0; i < p.n; i++)

@@ -76,6 +76,13 @@ static int set_up(uint16_t port)
 	return rte_eth_bond_xmit_policy_set(port, BALANCE_XMIT_POLICY_LAYER34);
 }
 
+static int add_member(struct dpdk_bond *b, unsigned member, uint16_t port, struct rte_ether_addr *mac)
+{
+	b->member[member].port = port;
+	int err = rte_eth_dev_default_mac_addr_set(port, mac);
+	return err != 0 ? err : rte_eth_bond_slave_add(b->port, port);
+}
+
 /* All members have the address of the first: the other end may send to any. */
 static int add_members(struct dpdk_bond *b, const uint16_t *members)
 {
@@ -86,11 +93,7 @@ static int add_members(struct dpdk_bond *b, const uint16_t *members)
 		err = rte_eth_bond_mac_address_set(b->port, &mac);
 	for (unsigned i = 0; err == 0 && i < b->n; i++) {
 		b->member[i].bond = b;
-		b->member[i].port = members[i];
-		if (i > 0)
-			err = rte_eth_dev_default_mac_addr_set(members[i], &mac);
-		if (err == 0)
-			err = rte_eth_bond_slave_add(b->port, members[i]);
+		err = add_member(b, i, members[i], &mac);
 	}
 	return err;
 }
@@ -190,21 +193,56 @@ static uint16_t received(uint16_t port, uint16_t queue, struct rte_mbuf **m, uin
 	return kept;
 }
 
+static int listen_to(struct dpdk_bond *b, struct member *m)
+{
+	int err = dpdk_port_forget(m->port);
+	for (uint16_t q = 0; err == 0 && q < b->queues; q++) {
+		m->callback[q] = rte_eth_add_rx_callback(m->port, q, received, m);
+		if (!m->callback[q])
+			err = rte_errno > 0 ? -rte_errno : -ENOMEM;
+	}
+	return err;
+}
+
 int dpdk_bond_listen(struct dpdk_bond *b, uint16_t queues)
 {
+	int err = 0;
+
 	b->queues = queues;
-	for (unsigned i = 0; i < b->n; i++) {
-		int err = dpdk_port_forget(b->member[i].port);
-		for (uint16_t q = 0; err == 0 && q < queues; q++) {
-			struct member *m = &b->member[i];
-			m->callback[q] = rte_eth_add_rx_callback(m->port, q, received, m);
-			if (!m->callback[q])
-				err = rte_errno > 0 ? -rte_errno : -ENOMEM;
-		}
-		if (err != 0)
-			return err;
+	for (unsigned i = 0; err == 0 && i < b->n; i++)
+		err = listen_to(b, &b->member[i]);
+	return err;
+}
+
+static int take_out(struct dpdk_bond *b, struct member *m)
+{
+	for (uint16_t q = 0; q < b->queues; q++) {
+		if (m->callback[q])
+			rte_eth_remove_rx_callback(m->port, q, m->callback[q]);
+		m->callback[q] = NULL;
 	}
-	return 0;
+	return rte_eth_bond_slave_remove(b->port, m->port);
+}
+
+int dpdk_bond_take_out(struct dpdk_bond *b, unsigned member)
+{
+	struct member *m = &b->member[member];
+
+	__atomic_store_n(&m->collects, false, __ATOMIC_RELAXED);
+	int err = rte_eth_dev_stop(m->port);
+	return err != 0 ? err : take_out(b, m);
+}
+
+int dpdk_bond_put_in(struct dpdk_bond *b, unsigned member, uint16_t port)
+{
+	struct rte_ether_addr mac;
+
+	int err = rte_eth_macaddr_get(b->port, &mac);
+	if (err == 0)
+		err = add_member(b, member, port, &mac); /* the bond has it started */
+	if (err == 0)
+		err = rte_eth_promiscuous_enable(port); /* as the bond was before */
+	return err != 0 ? err : listen_to(b, &b->member[member]);
 }
 
 static void drop_all(struct rte_ring *r)
@@ -218,14 +256,9 @@ static void drop_all(struct rte_ring *r)
 
 int dpdk_bond_free(struct dpdk_bond *b, const char *name)
 {
-	for (unsigned i = 0; i < b->n; i++) {
-		struct member *m = &b->member[i];
-		for (uint16_t q = 0; q < b->queues; q++)
-			if (m->callback[q])
-				rte_eth_remove_rx_callback(m->port, q, m->callback[q]);
-		if (m->bond)
-			rte_eth_bond_slave_remove(b->port, m->port); /* fails for one that was not added */
-	}
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->member[i].bond)
+			take_out(b, &b->member[i]); /* fails for one that is not in */
 	int err = rte_eth_bond_free(name);
 	drop_all(b->came);
 	drop_all(b->to_send);

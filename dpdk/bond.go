@@ -103,38 +103,85 @@ func openBond(eal *EAL, name, arg string, config PortConfig) (*Port, error) {
 	return p, nil
 }
 
-// open opens a member. An interface that is down is set up, as the kernel's bond does with its own: what is not set up has
-// no carrier to wait for.
+// open opens a member.
 func (b *Bond) open(eal *EAL, name string, config PortConfig) error {
-	kind, arg, _ := strings.Cut(name, ":")
-	if kind == "af_packet" {
-		if link, err := netlink.LinkByName(arg); err == nil { // if not, its plan tells
-			if err := netlink.LinkSetUp(link); err != nil {
-				return fmt.Errorf("ip link set %s up: %w", arg, err)
-			}
-		}
+	if err := setUpInterface(name); err != nil {
+		return err
 	}
 	m, err := openPort(eal, name, config)
 	if err != nil {
 		return err
 	}
-	b.members = append(b.members, m)
+	b.members, b.macs, b.mtus = append(b.members, m), append(b.macs, [6]byte{}), append(b.mtus, 0)
 	if m.plan.remote != "" {
 		return fmt.Errorf("a tap with remote= cannot be in a bond; use af_packet:%s", m.plan.remote)
 	}
+	return b.remember(len(b.members) - 1)
+}
+
+// setUpInterface sets the interface of an af_packet port up, as the kernel's bond does with its own: what is not set up has
+// no carrier to wait for. That it is not there is for others to tell.
+func setUpInterface(name string) error {
+	kind, arg, _ := strings.Cut(name, ":")
+	link, err := netlink.LinkByName(arg)
+	if kind != "af_packet" || err != nil {
+		return nil
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("ip link set %s up: %w", arg, err)
+	}
+	return nil
+}
+
+// remember notes what a member's interface is to have again.
+func (b *Bond) remember(i int) error {
+	m := b.members[i]
 	var info C.struct_dpdk_port_info
 	if err := errno(C.dpdk_port_info(m.id, &info)); err != nil {
 		return why(err)
 	}
-	var mac [6]byte
-	for i := range mac {
-		mac[i] = byte(info.mac[i])
+	for j := range b.macs[i] {
+		b.macs[i][j] = byte(info.mac[j])
 	}
-	mtu := 0
+	kind, arg, _ := strings.Cut(m.name, ":")
 	if link, err := netlink.LinkByName(arg); err == nil && kind == "af_packet" {
-		mtu = link.Attrs().MTU
+		b.mtus[i] = link.Attrs().MTU
 	}
-	b.macs, b.mtus = append(b.macs, mac), append(b.mtus, mtu)
+	return nil
+}
+
+// Reopen is Port.Reopen of a member. Its interface is set up if it is not. The other members go on as soon as workers do.
+func (b *Bond) Reopen(member int) error {
+	m := b.members[member]
+	if err := setUpInterface(m.name); err != nil {
+		return portError(m.name, "%w: %w", ErrNotReopened, err)
+	}
+	return m.reopen(func() error { return b.takeOut(member) }, func() error { return b.putIn(member) })
+}
+
+func (b *Bond) takeOut(i int) error {
+	m := b.members[i]
+	m.stopCounting()
+	clearLog()
+	if err := errno(C.dpdk_bond_take_out(b.c, C.uint(i))); err != nil {
+		return portError(m.name, "take it out of %s: %w", b.port.name, why(err))
+	}
+	return m.unplug()
+}
+
+func (b *Bond) putIn(i int) error {
+	m := b.members[i]
+	err := b.remember(i)
+	if err == nil {
+		clearLog()
+		err = errno(C.dpdk_bond_put_in(b.c, C.uint(i), m.id))
+	}
+	if err == nil {
+		err = b.restoreMTU(i)
+	}
+	if err != nil {
+		return portError(m.name, "put it into %s: %w", b.port.name, why(err))
+	}
 	return nil
 }
 
@@ -230,16 +277,15 @@ func (b *Bond) close() error {
 func (b *Bond) closeMembers() error {
 	var errs []error
 	for i, m := range b.members {
-		if i < len(b.macs) && i > 0 {
-			var mac [6]C.uint8_t
-			for j, octet := range b.macs[i] {
-				mac[j] = C.uint8_t(octet)
-			}
-			C.dpdk_port_set_mac(m.id, &mac[0]) // an interface that is gone has none to get back
+		if m.closed { // Reopen has failed
+			continue
 		}
-		if i < len(b.mtus) {
-			_ = b.restoreMTU(i) // likewise
+		var mac [6]C.uint8_t
+		for j, octet := range b.macs[i] {
+			mac[j] = C.uint8_t(octet)
 		}
+		C.dpdk_port_set_mac(m.id, &mac[0]) // an interface that is gone has none to get back
+		_ = b.restoreMTU(i)                // likewise
 		errs = append(errs, m.unplug())
 	}
 	return errors.Join(errs...)

@@ -26,6 +26,11 @@ enum { DPDK_BOND_MEMBERS = 8 };
 int dpdk_bond_create(const char *name, const uint16_t *members, unsigned n, struct dpdk_bond **out, uint16_t *port);
 /* Has the members received from, with that many queues. The bond is started; no worker polls it yet. */
 int dpdk_bond_listen(struct dpdk_bond *b, uint16_t queues);
+/* Takes a member out, and stops it, so that its port can be closed. No worker may be in a burst call. */
+int dpdk_bond_take_out(struct dpdk_bond *b, unsigned member);
+/* Takes a port in, configured and stopped, in place of a member that was taken out, and has it received from. No worker
+ * may be in a burst call. */
+int dpdk_bond_put_in(struct dpdk_bond *b, unsigned member, uint16_t port);
 /* Ends it, after the bond was stopped. The members stay. */
 int dpdk_bond_free(struct dpdk_bond *b, const char *name);
 

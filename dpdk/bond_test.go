@@ -260,6 +260,70 @@ func TestBondMissing(t *testing.T) {
 	crossBothWays(t, portEnd(p), kernelEnd(t, "theirs1"), 1500)
 }
 
+// TestBondReopens checks that a bond takes an interface in place of a member's that was deleted, either of them, and keeps its
+// address and counters; that others carry frames before and after; that the interface gets back what it had; and that one
+// that cannot be taken is not tried.
+func TestBondReopens(t *testing.T) {
+	ownNetwork(t)
+	for _, queues := range []int{1, 2} {
+		for i := range 2 {
+			cables(t, "4200")
+			p := open(t, bondOfVeths, PortConfig{Pool: newPool(t), RxQueues: queues, TxQueues: queues, RxDescs: 64, TxDescs: 64, MTU: 4200})
+			b, mac, ours, theirs := p.Bond(), p.MAC(), fmt.Sprintf("ours%d", i), fmt.Sprintf("theirs%d", i)
+			if _, err := p.SetMulticast([][6]byte{{0x33, 0x33, 0, 0, 0, 1}}); err != nil {
+				t.Fatal(err)
+			}
+			setMembers(t, b, i == 0, i == 1)
+			crossBothWays(t, portEnd(p), kernelEnd(t, theirs), 4200)
+			before := stats(t, p)
+			ip(t, "link del "+ours)
+			if err := b.Reopen(i); !errors.Is(err, ErrNotReopened) {
+				t.Errorf("without the interface: %v", err)
+			}
+			setMembers(t, b, i == 1, i == 0)
+			crossBothWays(t, portEnd(p), kernelEnd(t, fmt.Sprintf("theirs%d", 1-i)), 4200)
+			ip(t, fmt.Sprintf("link add %s mtu 1500 type veth peer name %s mtu 4200", ours, theirs))
+			ip(t, "link set "+ours+" addrgenmode none")
+			ip(t, "link set "+theirs+" up addrgenmode none")
+			own := addressOf(t, ours)
+			if err := b.Reopen(i); !errors.Is(err, ErrNotReopened) {
+				t.Errorf("with an MTU that is too small: %v", err)
+			}
+			ip(t, "link set "+ours+" mtu 4200")
+			if err := b.Reopen(i); err != nil { // and sets it up
+				t.Fatal(err)
+			}
+			if p.MAC() != mac || addressOf(t, ours) != mac || !flagged(t, ours, "PROMISC") || !flagged(t, ours, "mtu 4200") {
+				t.Errorf("%s has the address %x, the port %x; it was %x", ours, addressOf(t, ours), p.MAC(), mac)
+			}
+			crossBothWays(t, portEnd(p), kernelEnd(t, fmt.Sprintf("theirs%d", 1-i)), 4200)
+			setMembers(t, b, i == 0, i == 1)
+			crossBothWays(t, portEnd(p), kernelEnd(t, theirs), 4200)
+			if after := stats(t, p); after.RxPackets != 4*before.RxPackets || after.TxPackets != 4*before.TxPackets {
+				t.Errorf("%+v; after as many frames as came before this three times more %+v", before, after)
+			}
+			was := b.Count(i).Inactive
+			setMembers(t, b, i == 1, i == 0)
+			if err := kernelEnd(t, theirs).send(testFrame(200, 1)); err != nil {
+				t.Fatal(err)
+			}
+			receiveOne(p, 50*time.Millisecond)
+			if got := b.Count(i).Inactive; got != was+1 {
+				t.Errorf("%d frames were dropped at a member that carries none; want 1", got-was)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+			if addressOf(t, ours) != own {
+				t.Errorf("after Close, %s has the address %x; before it had %x", ours, addressOf(t, ours), own)
+			}
+			for j := range 2 {
+				ip(t, fmt.Sprintf("link del ours%d", j))
+			}
+		}
+	}
+}
+
 func TestBondErrors(t *testing.T) {
 	ownNetwork(t)
 	cables(t, "1500")

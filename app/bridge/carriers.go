@@ -42,7 +42,7 @@ func (c *carriers) watch(undo *teardown) error {
 	for i, name := range c.port.port.Carriers() {
 		changed := c.changed
 		if c.members != nil {
-			changed = func(_, is link.State) { c.members.changed(i, is) }
+			changed = func(was, is link.State) { c.members.changed(i, was, is) }
 		}
 		m, err := link.Watch(name, changed)
 		if err != nil {
@@ -50,9 +50,12 @@ func (c *carriers) watch(undo *teardown) error {
 		}
 		c.monitors = append(c.monitors, m)
 		undo.add(m.Close)
+		if c.members != nil {
+			m.Poll(pollMembers)
+			c.members.begin(i, m)
+			continue
+		}
 		switch s := m.State(); {
-		case c.members != nil && s.Up():
-			c.members.bond.SetLink(i, true)
 		case waiting && s.Reason != link.Admin: // it was set up meanwhile
 			c.changed(link.State{Interface: name, Reason: link.Admin}, s)
 		case !s.Up():
@@ -125,7 +128,7 @@ func (c *carriers) changed(was, is link.State) {
 // reopen puts the port on an interface that is there again, and reports whether it could. What keeps it from that may
 // change with the interface, such as its MTU; then it is tried again.
 func (c *carriers) reopen(is link.State) bool {
-	err := c.paused(c.port.reopen)
+	err := c.plugIn(c.port.port.Reopen)
 	switch {
 	case errors.Is(err, dpdk.ErrNotReopened):
 		c.setLost(err)
@@ -137,6 +140,11 @@ func (c *carriers) reopen(is link.State) bool {
 	}
 	c.setLost(nil)
 	return true
+}
+
+// plugIn has the port, or a member of its bond, opened again while no worker runs.
+func (c *carriers) plugIn(reopen func() error) error {
+	return c.paused(func() error { return c.port.reopen(reopen) })
 }
 
 func (c *carriers) say(s link.State) {

@@ -70,11 +70,11 @@ func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
 	return p.steer(undo)
 }
 
-// reopen puts the port on its interface when that was deleted and is there again.
-func (p *ethernetPort) reopen() error {
+// reopen puts the port, or a member of its bond, on an interface that was deleted and is there again.
+func (p *ethernetPort) reopen(reopen func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.port.Reopen(); err != nil {
+	if err := reopen(); err != nil {
 		return err
 	}
 	return p.setWakes()
@@ -82,14 +82,20 @@ func (p *ethernetPort) reopen() error {
 
 // stats returns the port's counters, and what the listener has missed besides; zero where its driver has none.
 func (p *ethernetPort) stats() dpdk.Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s, err := p.port.Stats()
-	if err != nil {
-		return dpdk.Stats{RxMissedUnknown: true}
-	}
+	s := p.statsOf(p.port)
 	for _, l := range p.listeners {
 		s.RxMissed += l.lost()
+	}
+	return s
+}
+
+// statsOf returns the counters of the port, or of a member of its bond.
+func (p *ethernetPort) statsOf(port *dpdk.Port) dpdk.Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, err := port.Stats()
+	if err != nil {
+		return dpdk.Stats{RxMissedUnknown: true}
 	}
 	return s
 }

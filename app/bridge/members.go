@@ -4,8 +4,9 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,15 +18,13 @@ import (
 
 // members are those of a bonded Ethernet port. In place of one carrier there is one for each of them.
 type members struct {
-	bond *bond.Bond
-	port *dpdk.Bond
-	log  *slog.Logger
-	fail func(error)
+	carriers *carriers
+	bond     *bond.Bond
+	port     *dpdk.Bond
+	began    time.Time
 
-	began time.Time
-
-	mu   sync.Mutex
-	gone []bool // deleted: what comes with that name is another interface, which the port does not have
+	mu   sync.Mutex // held by changed
+	gone []bool     // deleted, and the port is not on one in its place yet
 }
 
 const missing = "its interface was not there when the bridge started; the bond takes it when the bridge starts again"
@@ -36,7 +35,7 @@ func (c *carriers) bondOf(undo *teardown) *members {
 	if b == nil {
 		return nil
 	}
-	m := &members{port: b, log: c.log, fail: c.fail, began: time.Now(), gone: make([]bool, len(b.Members()))}
+	m := &members{carriers: c, port: b, began: time.Now(), gone: make([]bool, len(b.Members()))}
 	m.bond = bond.New(bond.Config{
 		Port: b, Members: c.port.port.Carriers(), LACP: b.Mode() == "lacp", System: c.port.port.MAC(), Log: c.log,
 		Wake: c.port.wakeAll, Changed: c.tellAgain,
@@ -55,32 +54,67 @@ func (c *carriers) bondOf(undo *teardown) *members {
 	return m
 }
 
-// changed takes a change of a member's interface.
-func (m *members) changed(i int, is link.State) {
+// pollMembers is a quarter of the time within which another member is to carry on for one that has lost its carrier. A port that is
+// no bond does without: it would only be told earlier, and would not be idle when nothing crosses.
+const pollMembers = 25 * time.Millisecond
+
+// noLink says why a member has no link; "": it has one.
+var noLink = map[link.Reason]string{link.Deleted: "its interface was deleted", link.Admin: "its interface is not set up", link.Carrier: bond.NoCarrier}
+
+// begin takes the first state of a member's interface.
+func (m *members) begin(i int, of *link.Monitor) {
 	m.mu.Lock()
-	all := true
-	if is.Reason == link.Deleted {
-		m.gone[i] = true
+	defer m.mu.Unlock()
+	is := of.State() // what comes after it comes to changed
+	if !is.Up() {
+		m.say(is)
 	}
-	gone := m.gone[i]
-	for _, g := range m.gone {
-		all = all && g
-	}
-	m.mu.Unlock()
+	m.bond.SetLink(i, noLink[is.Reason])
+}
+
+// changed takes a change of a member's interface.
+func (m *members) changed(i int, was, is link.State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	switch {
 	case is.Reason == link.Deleted:
-		m.log.Warn("link_down", "interface", is.Interface, "reason", string(is.Reason), "note", is.String()+
-			"; the bond goes on without it, and takes one in its place when the bridge starts again")
-	case gone:
-	case is.Up():
-		m.log.Info("link_up", "interface", is.Interface)
-	default:
-		m.log.Warn("link_down", "interface", is.Interface, "reason", string(is.Reason), "note", is.String())
+		m.gone[i] = true
+		if !slices.Contains(m.gone, false) && !slices.ContainsFunc(m.port.Members(), (*dpdk.Port).CanReopen) {
+			m.carriers.fail(fmt.Errorf("bridge: all interfaces of the bond were deleted; %w", ErrDeviceGone))
+		}
+	case m.gone[i]:
+		if m.gone[i] = !m.reopen(i, is); m.gone[i] {
+			return
+		}
+	case was.Reason == is.Reason:
+		return
 	}
-	m.bond.SetLink(i, is.Up() && !gone)
-	if all {
-		m.fail(fmt.Errorf("bridge: all interfaces of the bond were deleted; %w", ErrDeviceGone))
+	m.say(is)
+	m.bond.SetLink(i, noLink[is.Reason])
+}
+
+// reopen has the bond take an interface in place of one that was deleted, and reports whether it has. What keeps it from that
+// may change with the interface, such as its MTU; then it is tried again.
+func (m *members) reopen(i int, is link.State) bool {
+	if !m.port.Members()[i].CanReopen() {
+		return false
 	}
+	err := m.carriers.plugIn(func() error { return m.port.Reopen(i) })
+	switch {
+	case errors.Is(err, dpdk.ErrNotReopened):
+		m.say(link.State{Interface: is.Interface, Reason: link.Deleted, Note: err.Error()})
+	case err != nil:
+		m.carriers.fail(fmt.Errorf("bridge: the interface %s is there again, but not the member of the bond: %w; %w", is.Interface, err, ErrDeviceGone))
+	}
+	return err == nil
+}
+
+func (m *members) say(s link.State) {
+	if s.Up() {
+		m.carriers.log.Info("link_up", "interface", s.Interface)
+		return
+	}
+	m.carriers.log.Warn("link_down", "interface", s.Interface, "reason", string(s.Reason), "note", s.String())
 }
 
 // state is that of the bond as a whole.
@@ -110,11 +144,7 @@ func (b *Bridge) Bond() (mode string, all []BondMember) {
 		mode = m.port.Mode()
 		for i, x := range m.bond.Members() {
 			port := m.port.Members()[i]
-			s, err := port.Stats()
-			if err != nil {
-				s = dpdk.Stats{RxMissedUnknown: true}
-			}
-			all = append(all, BondMember{x, port.Name(), s, m.port.Count(i)})
+			all = append(all, BondMember{x, port.Name(), b.ethernet.statsOf(port), m.port.Count(i)})
 		}
 		for _, name := range m.port.Missing() {
 			_, netdev, _ := strings.Cut(name, ":")

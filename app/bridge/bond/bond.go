@@ -65,6 +65,7 @@ type Member struct {
 	Changes  uint64 // how often it has begun or ceased
 	Protocol lacp.Port
 
+	noLink                string
 	collects, sends       bool // as net_bonding has it
 	wantCollect, wantSend bool
 	drain                 uint64 // what Drained was when it was to cease
@@ -93,7 +94,7 @@ func New(c Config) *Bond {
 	b := &Bond{Config: c, kick: make(chan struct{}, 1)}
 	now := time.Now()
 	for _, name := range c.Members {
-		b.members = append(b.members, Member{Name: name, Why: "it has no carrier", Since: now})
+		b.members = append(b.members, Member{Name: name, Why: NoCarrier, noLink: NoCarrier, Since: now})
 	}
 	if c.LACP {
 		b.lacp = lacp.New(c.System, len(c.Members), b.sendSlow)
@@ -139,13 +140,18 @@ func (b *Bond) do(f func(now time.Time)) {
 	}
 }
 
-// SetLink tells that a member has a link, or has it no more.
-func (b *Bond) SetLink(member int, up bool) {
+// NoCarrier is why most members have no link.
+const NoCarrier = "it has no carrier"
+
+// SetLink tells that a member has a link, or why it has none; "": it has.
+func (b *Bond) SetLink(member int, why string) {
 	b.do(func(now time.Time) {
-		if b.members[member].Up == up {
+		m, up := &b.members[member], why == ""
+		m.noLink = why
+		if m.Up == up {
 			return
 		}
-		b.members[member].Up = up
+		m.Up = up
 		b.settled = now.Add(settle)
 		if b.lacp != nil {
 			b.lacp.SetLink(now, member, up)

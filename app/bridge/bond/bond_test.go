@@ -140,27 +140,27 @@ func TestActiveBackup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, p := start(t, false)
 		p.notYet = 2
-		b.SetLink(1, true)
+		b.SetLink(1, "")
 		time.Sleep(20 * time.Millisecond)
 		p.want(t, "the second has a link", []int{1}, []int{1})
-		b.SetLink(0, true)
+		b.SetLink(0, "")
 		time.Sleep(time.Second)
 		p.want(t, "the first has one, too", []int{1}, []int{1})
 		if m := b.Members(); !m[0].Standby || m[0].Carries || !m[1].Carries || m[1].Changes != 1 || b.Down() != "" {
 			t.Errorf("%+v", m)
 		}
-		b.SetLink(1, false)
+		b.SetLink(1, NoCarrier)
 		p.want(t, "it has failed, and workers have not taken all of it", []int{1}, []int{0})
 		time.Sleep(3 * time.Millisecond)
 		p.want(t, "they have", []int{0}, []int{0})
 		p.polls = false
-		b.SetLink(1, true)
-		b.SetLink(0, false)
+		b.SetLink(1, "")
+		b.SetLink(0, NoCarrier)
 		time.Sleep(19 * time.Millisecond)
 		p.want(t, "workers do not poll", []int{0}, []int{1})
 		time.Sleep(3 * time.Millisecond)
 		p.want(t, "they never do", []int{1}, []int{1})
-		b.SetLink(1, false)
+		b.SetLink(1, NoCarrier)
 		time.Sleep(time.Second)
 		p.want(t, "no link", nil, nil)
 		if why := b.Down(); !strings.Contains(why, "eth1: it has no carrier; eth2: it has no carrier") || strings.Count(p.log.String(), "bond_down") != 1 {
@@ -193,8 +193,8 @@ func TestLACP(t *testing.T) {
 				p.peer.Tick(time.Now())
 			}
 		}
-		b.SetLink(0, true)
-		b.SetLink(1, true)
+		b.SetLink(0, "")
+		b.SetLink(1, "")
 		peer(2 * time.Second)
 		p.want(t, "both", []int{0, 1}, []int{0, 1})
 		tells := len(p.tells)
@@ -219,9 +219,9 @@ func TestLACP(t *testing.T) {
 		p.want(t, "it speaks again", []int{0, 1}, []int{0, 1})
 		tells = len(p.tells)
 		for range 10 {
-			b.SetLink(1, false)
+			b.SetLink(1, NoCarrier)
 			time.Sleep(50 * time.Millisecond)
-			b.SetLink(1, true)
+			b.SetLink(1, "")
 			peer(50 * time.Millisecond)
 		}
 		peer(2 * time.Second)

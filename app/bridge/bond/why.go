@@ -15,7 +15,7 @@ func (b *Bond) why(i int) (string, bool) {
 	case m.sends:
 		return "", false
 	case !m.Up:
-		return "it has no carrier", false
+		return m.noLink, false
 	case b.lacp == nil && i != b.active:
 		return "it waits for " + b.members[b.active].Name + " to fail", true
 	case b.lacp == nil:

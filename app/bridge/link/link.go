@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -58,6 +59,7 @@ type Monitor struct {
 	socket  *nl.NetlinkSocket
 	changed func(was, is State)
 	ended   chan struct{}
+	polling sync.WaitGroup
 
 	mu     sync.Mutex
 	state  State
@@ -92,10 +94,44 @@ func (m *Monitor) State() State {
 	return m.state
 }
 
+// Poll has the monitor ask for the state so often, too, until Close. Of a carrier that is lost the kernel tells up to a
+// second late, if that of any interface has changed in the second before (Linux, link_watch.c). Only one that is in a bond of
+// the kernel's, or like veth on top of another, has no such delay.
+func (m *Monitor) Poll(every time.Duration) {
+	m.polling.Go(func() {
+		for {
+			select {
+			case <-m.ended:
+				return
+			case <-time.After(every):
+				m.ask()
+			}
+		}
+	})
+}
+
+// skipStats is RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h): drivers need not be asked for counters.
+const skipStats = 1 << 3
+
+// ask has the kernel tell the state now.
+func (m *Monitor) ask() {
+	s := m.State()
+	if s.Reason == Deleted {
+		return
+	}
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	info := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	info.Index = int32(s.Index)
+	request.AddData(info)
+	request.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	_ = m.socket.Send(request) // else the next time
+}
+
 // Close ends it. No call of changed is under way then.
 func (m *Monitor) Close() error {
 	m.socket.Close()
 	<-m.ended
+	m.polling.Wait()
 	return nil
 }
 
@@ -153,7 +189,9 @@ func (m *Monitor) receive() (done bool, err error) {
 			}
 			done = true
 		case unix.NLMSG_ERROR:
-			return false, fmt.Errorf("netlink: %w", errorOf(messages[i].Data))
+			if err := errorOf(messages[i].Data); !errors.Is(err, unix.ENODEV) { // who asked was too late: there is an event
+				return false, fmt.Errorf("netlink: %w", err)
+			}
 		case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 			m.apply(&messages[i])
 		}
@@ -215,12 +253,12 @@ func (m *Monitor) apply(message *syscall.NetlinkMessage) {
 }
 
 // reasonOf reads the flags of an interface (netdevice(7)). IFF_RUNNING is its operational state, which follows the
-// carrier.
+// carrier, IFF_LOWER_UP.
 func reasonOf(flags uint32) Reason {
 	switch {
 	case flags&unix.IFF_UP == 0:
 		return Admin
-	case flags&unix.IFF_RUNNING == 0:
+	case flags&unix.IFF_RUNNING == 0 || flags&unix.IFF_LOWER_UP == 0:
 		return Carrier
 	}
 	return ""

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"causeway/app/slowtest"
 	"causeway/dpdk/nettest"
 )
 
@@ -187,6 +189,62 @@ func TestLostEvents(t *testing.T) {
 	}
 	if s := m.State(); s.Reason != Admin || s.MTU != 1234 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// plugged makes a tap that somebody is at, up: it has a carrier. Unlike veth it is an interface of its own, as a card's is.
+func plugged(t *testing.T, name string) {
+	t.Helper()
+	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP, Queues: 1}
+	if err := netlink.LinkAdd(tap); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tap.Fds[0].Close() })
+	ip(t, "link set "+name+" up")
+}
+
+// TestPoll has two interfaces lose their carriers one after the other, and checks that of each it is told within 0.1 s, though
+// the kernel does so a second later; and that a carrier that comes back is told, and one that has not changed is not.
+func TestPoll(t *testing.T) {
+	ownNetwork(t)
+	meter, err := slowtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer meter.Close()
+	changes := make(chan State, 100)
+	for _, name := range []string{"one", "two"} {
+		plugged(t, name)
+		m, err := Watch(name, func(_, is State) { changes <- is })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		if s := m.State(); !s.Up() {
+			t.Fatalf("%+v", s)
+		}
+		m.Poll(25 * time.Millisecond)
+	}
+	for _, c := range []struct {
+		name, carrier string
+		want          Reason
+	}{{"one", "off", Carrier}, {"two", "off", Carrier}, {"one", "on", ""}, {"two", "on", ""}, {"one", "off", Carrier}, {"two", "off", Carrier}} {
+		time.Sleep(100 * time.Millisecond)
+		if len(changes) > 0 {
+			t.Errorf("nothing has changed, and it says %+v", <-changes)
+		}
+		_ = meter.Worst() // of before
+		began := time.Now()
+		ip(t, "link set "+c.name+" carrier "+c.carrier)
+		s := <-changes
+		took := time.Since(began)
+		if s.Interface != c.name || s.Reason != c.want {
+			t.Errorf("carrier %s of %s: %+v", c.carrier, c.name, s)
+		}
+		if limit := slowtest.Stretch(t, 100*time.Millisecond, meter.Worst()); took > limit {
+			t.Errorf("carrier %s of %s is told after %v; want %v", c.carrier, c.name, took, limit)
+		}
+		t.Logf("carrier %s of %s is told after %v", c.carrier, c.name, took)
 	}
 }
 

@@ -93,6 +93,8 @@ func TestGrowthJudge(t *testing.T) {
 		{"a runtime that has more threads", usage{threads: 8, goroutines: 2}, ""},
 		{"a descriptor at each reload", usage{descriptors: moreDescriptors + 1}, "file descriptors, 40 at first"},
 		{"goroutines", usage{goroutines: moreGoroutines + 1}, "goroutines, 50 at first"},
+		{"goroutines of a fabric that is cut", usage{goroutines: moreGoroutines + 5, asks: 5}, ""},
+		{"more than those", usage{goroutines: moreGoroutines + 6, asks: 5}, "goroutines, 50 at first"},
 		{"threads", usage{threads: moreThreads + 1}, "threads, 20 at first"},
 		{"packet buffers", usage{mbufs: moreMbufs + 1}, "mbufs, 900 at first"},
 		{"memory", usage{resident: moreResident + 1}, "bytes resident"},
@@ -104,6 +106,7 @@ func TestGrowthJudge(t *testing.T) {
 			now.threads += c.more.threads
 			now.goroutines += c.more.goroutines
 			now.mbufs += c.more.mbufs
+			now.asks = c.more.asks
 			says(t, first.grown(&now), c.want)
 		})
 	}

@@ -170,6 +170,7 @@ func (b *baseline) differs(kernel, port passed) string {
 type usage struct {
 	at                                                         time.Time
 	resident, virtual, descriptors, threads, goroutines, mbufs uint64
+	asks                                                       uint64 // goroutines that may wait for answers of a fabric that is cut
 }
 
 // usage reads it.
@@ -198,6 +199,9 @@ func (r *rig) usage() (*usage, error) {
 	u.descriptors = uint64(len(open))
 	m, err := r.bridge.metrics(r.ctx)
 	u.goroutines, u.mbufs = uint64(m["go_goroutines"]), uint64(m["causeway_mbufs_used"])
+	if r.isCut >= 0 { // one for each group that is to be joined there, and each node that is to be found
+		u.asks = uint64(m["causeway_groups"] + m["causeway_nodes"])
+	}
 	return u, err
 }
 
@@ -231,7 +235,7 @@ func (b *usage) grown(u *usage) string {
 		was, is, atMost uint64
 	}{
 		{"file descriptors", b.descriptors, u.descriptors, moreDescriptors},
-		{"goroutines", b.goroutines, u.goroutines, moreGoroutines},
+		{"goroutines", b.goroutines, u.goroutines, moreGoroutines + u.asks},
 		{"threads", b.threads, u.threads, moreThreads},
 		{"mbufs", b.mbufs, u.mbufs, moreMbufs},
 		{"bytes resident", b.resident, u.resident, moreResident},

@@ -25,6 +25,7 @@ type services struct {
 	back    time.Time    // when the first node came back last
 	pending map[uint32]chan ib.SIDRRep
 	asked   uint32
+	turns   map[int]int // requests of the node by host: each goes by the next fabric
 	tries   int
 	answers [2]map[int]int // by direction and host: how many were right
 	wrong   []string
@@ -117,7 +118,7 @@ func (s *services) faults() []string {
 }
 
 func newServices(fabrics int) *services {
-	return &services{ends: make([]serviceEnd, fabrics), pending: map[uint32]chan ib.SIDRRep{}, answers: [2]map[int]int{{}, {}}}
+	return &services{ends: make([]serviceEnd, fabrics), turns: map[int]int{}, pending: map[uint32]chan ib.SIDRRep{}, answers: [2]map[int]int{{}, {}}}
 }
 
 // toQP1 is a management datagram to an address.
@@ -243,7 +244,8 @@ func (s *services) datagram(h *host, p *roce.Packet) {
 func (s *services) nodeAsks(ctx context.Context, h *host) error {
 	s.mu.Lock()
 	s.asked++
-	at := s.ends[int(s.asked)%len(s.ends)]
+	at := s.ends[s.turns[h.i]%len(s.ends)]
+	s.turns[h.i]++
 	port := uint16(s.asked)%100 + 1 // a host has few queue pairs for it
 	s.mu.Unlock()
 	if at.cm == nil || at.lid == 0 {

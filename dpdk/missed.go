@@ -8,6 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// kernelCounters are what the kernel counts of a port's frames; nil: nothing, or the driver's own counters have it.
+type kernelCounters struct {
+	missed  *missedCounter
+	dropped *droppedCounter
+}
+
+// stopCounting reads them a last time.
+func (k *kernelCounters) stopCounting() {
+	if k.missed != nil {
+		k.missed.stop()
+	}
+	if k.dropped != nil {
+		k.dropped.stop()
+	}
+}
+
 // misses says who counts the frames that were dropped before the PMD could receive them.
 type misses int
 

@@ -42,8 +42,7 @@ type Port struct {
 	rings        *RingPort // of a "ring" port
 	netdev       int       // index of the kernel's interface, where the device has one; 0: none
 	sockets      []int     // the PMD's packet sockets, by queue
-	missed       *missedCounter
-	dropped      *droppedCounter // nil: the driver's own counters have it
+	kernelCounters
 	before       Stats           // of what Reopen has replaced
 	bond         *Bond           // of its members; nil: it has none
 }
@@ -307,16 +306,6 @@ func (p *Port) Stop() error {
 		return portError(p.name, "stop: %w", why(err))
 	}
 	return nil
-}
-
-// stopCounting reads the kernel's counters a last time.
-func (p *Port) stopCounting() {
-	if p.missed != nil {
-		p.missed.stop()
-	}
-	if p.dropped != nil {
-		p.dropped.stop()
-	}
 }
 
 // Close stops the port and takes the device away; the mbufs that the PMD held go back to their pool.

@@ -5,6 +5,7 @@
 #ifndef UDEND_ENDPOINT_H
 #define UDEND_ENDPOINT_H
 
+#include "path.h"
 #include "queue_pair.h"
 
 #include <infiniband/verbs.h>
@@ -13,7 +14,6 @@
 
 enum {
 	GRH_AREA = 40,                      /* precedes each received payload, whatever it holds */
-	MAX_PAYLOAD = 4096,                 /* IB's largest MTU */
 	RECEIVES = 128,                     /* receive buffers, all posted */
 	SLOT = GRH_AREA + MAX_PAYLOAD + 24, /* keeps buffers 64-byte aligned to each other */
 };
@@ -35,13 +35,6 @@ struct target {
 	uint32_t qpn, qkey;
 	bool with_imm;
 	uint32_t imm; /* host order */
-};
-
-/* What an address handle has besides the GID. On Ethernet, dlid is 0 and there always is a GRH. */
-struct path {
-	uint16_t dlid;
-	uint8_t source_bits, sl, tclass, hop_limit;
-	bool without_grh;
 };
 
 struct options;

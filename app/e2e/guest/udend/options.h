@@ -5,7 +5,7 @@
 #ifndef UDEND_OPTIONS_H
 #define UDEND_OPTIONS_H
 
-#include "endpoint.h"
+#include "path.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>

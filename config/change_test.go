@@ -55,9 +55,11 @@ func TestWith(t *testing.T) {
 		change func() (*Config, error)
 		want   string
 	}{
-		"a host twice":    {func() (*Config, error) { return c.WithHosts(append(c.Hosts[:2:2], c.Hosts[0])) }, "is also that of"},
-		"a group twice":   {func() (*Config, error) { return c.WithGroups(append(c.Groups[:1:1], c.Groups[0])) }, "is there already"},
-		"a service twice": {func() (*Config, error) { return c.WithServices(append(c.Services[:1:1], Service{7000, 8000})) }, "is also that of"},
+		"a host twice":  {func() (*Config, error) { return c.WithHosts(append(c.Hosts[:2:2], c.Hosts[0])) }, "is also that of"},
+		"a group twice": {func() (*Config, error) { return c.WithGroups(append(c.Groups[:1:1], c.Groups[0])) }, "is there already"},
+		"a service twice": {func() (*Config, error) {
+			return c.WithServices(append(c.Services[:1:1], Service{First: 7000, Last: 8000}))
+		}, "is also that of"},
 	} {
 		if _, err := x.change(); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v", name, err)

@@ -14,7 +14,6 @@ package config
 
 import (
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,6 +62,7 @@ type RoCE struct {
 	VLAN      uint16         // 802.1Q id; 0: untagged
 	PKey      ib.PKey        // of the one partition that its messages cross to and from; 0: all do
 	TTL       uint8          // of packets to RoCE whose GRH has no usable hop limit
+	Allow     []netip.Prefix // hosts of this segment alone that may send across, besides those of Policy
 	Querier   bool           // the bridge is an IGMP and MLD querier unless another one is active
 }
 
@@ -232,20 +232,16 @@ type Group struct {
 // Service is a range of rdma_cm UD services, by their ports in RDMA_PS_UDP, inclusive.
 type Service struct {
 	First, Last uint16
+	Scope
 }
 
 // Policy says which sources may send across. The default is deny.
 type Policy struct {
-	Allow []netip.Prefix
+	Allow []netip.Prefix // of all segments
 
 	// BridgeUnknown: packets of an unknown IB source cross with the bridge's own address as the source; else they are
 	// dropped.
 	BridgeUnknown bool
-}
-
-// Allows reports whether packets from a may cross.
-func (p Policy) Allows(a netip.Addr) bool {
-	return slices.ContainsFunc(p.Allow, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 // QoS maps traffic classes. Each array is complete: the default chain with the file's changes.

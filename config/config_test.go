@@ -120,7 +120,7 @@ func TestExample(t *testing.T) {
 	if c.RoCE.IBMTU != ib.MTU4096 || c.Workers.Idle != IdleSleep || c.QoS.SLOfDSCP[46] != 5 || c.RoCE.Port.String() != "af_packet:eth1" {
 		t.Errorf("RoCE %+v, workers %+v", c.RoCE, c.Workers)
 	}
-	if !c.Policy.Allows(netip.MustParseAddr("10.9.0.200")) || c.Policy.Allows(netip.MustParseAddr("10.9.1.1")) {
+	if !c.Allows(&c.RoCE, netip.MustParseAddr("10.9.0.200")) || c.Allows(&c.RoCE, netip.MustParseAddr("10.9.1.1")) {
 		t.Errorf("policy: %+v", c.Policy)
 	}
 	if want := (Listen{"unix", "/run/causeway/console.sock"}); c.Console.Listen[0] != want || c.Metrics.Listen.Address != "127.0.0.1:9432" {

@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"causeway/ibside/ib"
 )
@@ -74,11 +75,18 @@ func (s firstOf[K]) unique(t *table, key string, v K) {
 
 // checkHosts reports hosts that share an address or that cannot be reached.
 func (p *checks) checkHosts() {
-	ips, gids := firstOf[placed]{}, firstOf[ib.GID]{}
+	ips, gids, nodes := firstOf[placed]{}, firstOf[ib.GID]{}, map[netip.Addr]*table{}
 	for i, h := range p.cfg.Hosts {
 		t := p.tables["host"][i]
 		for _, a := range h.Addrs() {
 			key := t.keyOf(h, a)
+			if h.Side == SideIB && len(p.cfg.More) > 0 {
+				if o := nodes[a]; o != nil {
+					t.fail(key, "%s %v is also that of %s%s: two InfiniBand nodes cannot have one address, even in two partitions; give each its own", key, a, o.who, o.inLine(key))
+					continue
+				}
+				nodes[a] = t
+			}
 			p.checkPlace(t, key, a, p.cfg.segmentsOf(h))
 			for _, s := range p.cfg.segmentsOf(h) {
 				ips.unique(t, key, placed{s.VLAN, a})
@@ -175,11 +183,11 @@ func (p *reading) note(t *table, key, what string) {
 	p.cfg.Notes = append(p.cfg.Notes, Problem{p.file, t.line(key), t.who, "note: " + what})
 }
 
-// checkServices reports ports that more than one entry has.
+// checkServices reports ports that more than one entry has in a segment.
 func (p *checks) checkServices() {
 	for i, s := range p.cfg.Services {
 		for j, other := range p.cfg.Services[:i] {
-			if s != (Service{}) && other != (Service{}) && s.First <= other.Last && other.First <= s.Last {
+			if s.First != 0 && other.First != 0 && s.meets(other.Scope) && s.First <= other.Last && other.First <= s.Last {
 				t, before := p.tables["service"][i], p.tables["service"][j]
 				t.fail(t.portKey(), "port %d is also that of %s%s; each needs its own", max(s.First, other.First), before.who,
 					before.inLine(before.portKey()))
@@ -202,22 +210,30 @@ func (p *checks) checkPolicy(policy *table) {
 	if len(p.cfg.Hosts)+len(p.cfg.Groups)+len(p.cfg.Ranges) == 0 {
 		return
 	}
-	if len(p.cfg.Policy.Allow) == 0 {
-		if policy.has("allow") && !policy.isEmptyList("allow") {
-			return // its elements are wrong and have been reported
+	if !p.cfg.allowsAny() {
+		for _, t := range append(p.tables["roce"], policy) {
+			if t.has("allow") && !t.isEmptyList("allow") {
+				return // its elements are wrong and have been reported
+			}
 		}
 		policy.fail("allow", "allow is empty, so nothing would cross; write allow = [%q]", p.anySubnet())
 		return
 	}
 	for i, h := range p.cfg.Hosts {
+		in := p.cfg.segmentsOf(h)
 		for _, a := range h.Addrs() {
-			if !p.cfg.Policy.Allows(a) {
+			if len(in) > 0 && !slices.ContainsFunc(in, func(r RoCE) bool { return p.cfg.Allows(&r, a) }) {
 				key := p.tables["host"][i].keyOf(h, a)
 				p.tables["host"][i].fail(key, "%s %s is in no prefix of [policy] allow, so its packets would be dropped; add %q there", key, a,
 					netip.PrefixFrom(a, a.BitLen()).String())
 			}
 		}
 	}
+}
+
+// allowsAny reports whether any segment has hosts that may send across.
+func (c *Config) allowsAny() bool {
+	return slices.ContainsFunc(c.Segments(), func(r RoCE) bool { return len(c.AllowedIn(&r)) > 0 })
 }
 
 // checkLearn reports what keeps nodes from being learned.
@@ -229,7 +245,7 @@ func (p *checks) checkLearn(policy *table) {
 		policy.fail("unknown_source", `unknown_source "bridge" hides the nodes that [ib] nodes = "learn" is to learn; write "drop", or `+
 			`nodes = "configured"`)
 	}
-	if len(p.cfg.Policy.Allow) == 0 && !policy.has("allow") {
+	if !p.cfg.allowsAny() && !policy.has("allow") {
 		policy.fail("allow", "allow is empty, so no node would be learned; write allow = [%q]", p.anySubnet())
 	}
 }

@@ -94,7 +94,9 @@ func (g Group) common() []field {
 }
 
 // named implements entry.
-func (r Range) named() (string, []string) { return r.Prefix.String(), []string{r.Prefix.String()} }
+func (r Range) named() (string, []string) {
+	return r.Prefix.String(), []string{fmt.Sprint(r.Prefix, " pkey ", r.Group.PKey), r.Prefix.String()} // two segments may have one prefix
+}
 
 // fields implements entry.
 func (r Range) fields() []field {
@@ -116,10 +118,13 @@ func (r Range) fields() []field {
 }
 
 // named implements entry: other ports are another service.
-func (s Service) named() (string, []string) { return s.String(), []string{s.String()} }
+func (s Service) named() (string, []string) { return s.Ports(), []string{s.String(), s.Ports()} }
 
-// String returns the port or ports as the file has them.
-func (s Service) String() string {
+// String returns the port or ports as the file has them, and the VLAN.
+func (s Service) String() string { return s.Ports() + s.Scope.String() }
+
+// Ports returns the port or ports as the file has them.
+func (s Service) Ports() string {
 	if s.First == s.Last {
 		return strconv.Itoa(int(s.First))
 	}
@@ -129,7 +134,7 @@ func (s Service) String() string {
 // fields implements entry.
 func (s Service) fields() []field {
 	if s.First == s.Last {
-		return []field{{"port", s.String()}}
+		return []field{{"port", s.Ports()}, s.Scope.field()}
 	}
-	return []field{{"ports", s.String()}}
+	return []field{{"ports", s.Ports()}, s.Scope.field()}
 }

@@ -77,6 +77,8 @@ var tables = linked([]tableDoc{
 			meaning: "The P_Key of the one partition that messages of this segment cross to and from, whatever else there is (`wrong_partition`): nodes " +
 				"with another `pkey` are out of its reach, and groups are those with this `pkey`. Needed where there are several segments; without it, " +
 				"messages cross to and from all partitions. On Ethernet the P_Key stays 0xffff."},
+		{name: "allow", live: true, kind: texts, noted: "none", example: `["10.9.0.0/24"]`,
+			meaning: "Prefixes whose hosts may send across from this segment, besides those of `[policy] allow`, which are of all segments."},
 		{name: "ttl", kind: number, def: int64(64), lo: 1, hi: 255, example: "64",
 			meaning: "The TTL or hop limit of packets to RoCE whose GRH is missing or has a hop limit below 2."},
 		{name: "querier", kind: truth, def: false, live: true, example: "true",
@@ -230,6 +232,7 @@ var tables = linked([]tableDoc{
 			meaning: "The service's port in RDMA_PS_UDP."},
 		{name: "ports", kind: text, noted: "none", example: `"7000-7100"`,
 			meaning: "A range of ports, inclusive. A `[[service]]` has `port` or `ports`."},
+		scopeKey,
 	}},
 	{name: "translate", many: true, live: true, meaning: "Hosts that have other IP addresses on InfiniBand, where the IPoIB subnet is not the RoCE side's: " +
 		"the same host bits behind another prefix, for RoCE hosts and IB nodes alike. Everything else in this file names the RoCE side's " +
@@ -240,10 +243,11 @@ var tables = linked([]tableDoc{
 			meaning: "The prefix on InfiniBand, of the same length. Servers there accept a request only if they have a route to its source through their " +
 				"IPoIB interface. With `DEVICE:PORT`, the source of a request is the RoCE host only if the port's network interface has that " +
 				"host's InfiniBand address; otherwise it is an address of the bridge."},
+		scopeKey,
 	}},
 	{name: "policy", live: true, meaning: "Which sources may send across. The default is to deny: packets of a source that is in no prefix are dropped (`acl`).", keys: []key{
 		{name: "allow", kind: texts, noted: "none: deny all", example: `["10.9.0.0/24"]`,
-			meaning: "The prefixes whose hosts may send across."},
+			meaning: "The prefixes whose hosts may send across, in all segments; `[roce] allow` are those of one."},
 		{name: "unknown_source", kind: text, def: "drop", words: []string{"drop", "bridge"}, example: `"drop"`,
 			meaning: "What happens to a message from InfiniBand whose source is not a `[[host]]`: `drop` (`node_unknown`), or `bridge`: it crosses with " +
 				"the bridge's own address as the source, so that RoCE hosts receive it but cannot answer (`source_bridged` counts these). With " +
@@ -284,6 +288,10 @@ var tables = linked([]tableDoc{
 			meaning: "The format of messages."},
 	}},
 })
+
+// scopeKey is the key of what may be for one segment.
+var scopeKey = key{name: "vlan", kind: number, noted: "all", lo: 0, hi: 4094, example: "0",
+	meaning: "The VLAN of the one `[[roce]]` that it is for; 0 is the untagged one. Without it, it is for all."}
 
 // groupKeys are the keys that [[group]] and [[range]] share.
 var groupKeys = []key{

@@ -98,12 +98,27 @@ func readRangeIP(t *table) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// checkRanges reports ranges that overlap, and more groups than [workers] groups.
+// checkRanges reports ranges that overlap in a segment, or have MGIDs of another segment's, and more groups than [workers] groups.
 func (p *checks) checkRanges(workers *table) {
 	for i, r := range p.cfg.Ranges {
 		for j, o := range p.cfg.Ranges[:i] {
-			if r.Prefix.IsValid() && o.Prefix.IsValid() && r.Prefix.Overlaps(o.Prefix) {
-				p.tables["range"][i].fail("ip", "ip %v shares groups with %s%s; each needs its own", r.Prefix, p.tables["range"][j].who, p.tables["range"][j].inLine("ip"))
+			t, before := p.tables["range"][i], p.tables["range"][j]
+			switch {
+			case !r.Prefix.IsValid() || !o.Prefix.IsValid():
+			case p.cfg.inOneSegment(r.Group.PKey, o.Group.PKey):
+				if r.Prefix.Overlaps(o.Prefix) {
+					t.fail("ip", "ip %v shares groups with %s%s; each needs its own", r.Prefix, before.who, before.inLine("ip"))
+				}
+			case r.mgids().meets(o.mgids()):
+				t.fail("mgid", "mgid %s gives groups the MGIDs of %s%s, which is another segment's; use a form with the P_Key, such as rdmacm, or {pkey} in a template",
+					show(r.form.form), before.who, before.inLine("ip"))
+			}
+		}
+		for j, g := range p.cfg.Groups {
+			if r.Prefix.IsValid() && !g.MGID.IsZero() && !p.cfg.inOneSegment(r.Group.PKey, g.PKey) && r.mgids().meets(mgids{first: g.MGID}) {
+				o := p.tables["group"][j]
+				p.tables["range"][i].fail("mgid", "mgid %s gives a group the MGID %v of %s%s, which is another segment's; use a form with the P_Key, such as rdmacm, or {pkey} in a template",
+					show(r.form.form), g.MGID, o.who, o.inLine("ip"))
 			}
 		}
 		if r.SA && !r.Reports && r.Group.Direction == ToRoCE {
@@ -113,4 +128,39 @@ func (p *checks) checkRanges(workers *table) {
 	if n := len(p.cfg.Groups); n > p.cfg.Workers.Groups {
 		workers.fail("groups", "groups %d is less than the %d groups in the file; raise it", p.cfg.Workers.Groups, n)
 	}
+}
+
+// inOneSegment reports whether groups of two P_Keys are one segment's.
+func (c *Config) inOneSegment(a, b ib.PKey) bool {
+	i, _ := c.SegmentOf(a)
+	j, _ := c.SegmentOf(b)
+	return i == j
+}
+
+// mgids are those of a range: the first, with other values of some bits.
+type mgids struct{ first, varying ib.GID }
+
+// mgids returns those of the range. All forms copy each bit of an address to places of its own.
+func (r *Range) mgids() mgids {
+	ip := r.Prefix.Addr()
+	m := mgids{first: r.MGID(ip)}
+	for bit := r.Prefix.Bits(); bit < ip.BitLen(); bit++ {
+		b := ip.AsSlice()
+		b[bit/8] ^= 0x80 >> (bit % 8)
+		other, _ := netip.AddrFromSlice(b)
+		for i, x := range r.MGID(other) {
+			m.varying[i] |= x ^ m.first[i]
+		}
+	}
+	return m
+}
+
+// meets reports whether the two may have an MGID in common.
+func (m mgids) meets(o mgids) bool {
+	for i := range m.first {
+		if (m.first[i]^o.first[i])&^(m.varying[i]|o.varying[i]) != 0 {
+			return false
+		}
+	}
+	return !m.first.IsZero() && !o.first.IsZero()
 }

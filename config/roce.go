@@ -40,6 +40,7 @@ func (p *parser) roce(t *table) (r RoCE) {
 	}
 	r.TTL = uint8(t.number("ttl"))
 	r.Querier = t.truth("querier")
+	r.Allow = t.prefixes("allow", "10.9.0.0/24")
 	if own, remote, shares := strings.Cut(r.Port.Arg, tapRemote); shares && own == remote {
 		t.fail("port", "port %q would be the interface that it shares; give the tap a name of its own, such as \"tap:dtap0,remote=%s\"",
 			r.Port, remote)

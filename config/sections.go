@@ -278,8 +278,14 @@ func (p *parser) log(t *table) {
 	p.cfg.Log = Log{Level: t.text("level"), Format: t.text("format")}
 }
 
-// readService reads one [[service]]; Service{} when it is wrong.
+// readService reads one [[service]]; without ports when it is wrong.
 func readService(t *table) Service {
+	s := readServicePorts(t)
+	s.Scope = readScope(t)
+	return s
+}
+
+func readServicePorts(t *table) Service {
 	switch {
 	case t.has("port") && t.has("ports"):
 		t.fail("ports", "port and ports are both there; write one of them")
@@ -287,7 +293,7 @@ func readService(t *table) Service {
 		return readPorts(t)
 	case t.has("port"):
 		port := uint16(t.number("port"))
-		return Service{port, port}
+		return Service{First: port, Last: port}
 	default:
 		t.fail("port", `port is missing; write port = 7174, or ports = "7000-7100"`)
 	}
@@ -309,7 +315,7 @@ func readPorts(t *table) Service {
 	case first > last:
 		t.fail("ports", `ports %q begins with the higher end; write "%d-%d"`, s, last, first)
 	default:
-		return Service{uint16(first), uint16(last)}
+		return Service{First: uint16(first), Last: uint16(last)}
 	}
 	return Service{}
 }

@@ -165,7 +165,7 @@ func (p *checks) checkSegment(t *table, r *RoCE) {
 		t.fail("mtu", "mtu %d is more than the %d that a tap can have; lower it, or use af_packet", r.MTU, tapMTU)
 	}
 	p.checkMTU(t, r)
-	if r.V1 && !r.V2 && len(p.cfg.Services) > 0 {
+	if r.V1 && !r.V2 && len(p.cfg.ServicesIn(r)) > 0 {
 		t.fail("versions", `versions is ["v1"] alone, but services need IP addresses; add "v2", or remove [[service]]`)
 	}
 }

@@ -23,6 +23,10 @@ func wantRoundTrip(t *testing.T, c *Config) {
 	for _, x := range []*Config{&a, &b} {
 		x.Notes, x.values = nil, nil
 		x.Console.Listen, x.Policy.Allow, x.IB.HostGIDs = sorted(x.Console.Listen), sorted(x.Policy.Allow), sorted(x.IB.HostGIDs)
+		x.RoCE.Allow, x.More = sorted(x.RoCE.Allow), slices.Clone(x.More)
+		for i := range x.More {
+			x.More[i].Allow = sorted(x.More[i].Allow)
+		}
 	}
 	if changes := Diff(c, again); len(changes) > 0 || !reflect.DeepEqual(a, b) {
 		t.Fatalf("%v\n%+v\nbecame\n%+v\nby\n%s", changes, a, b, written)

@@ -17,20 +17,16 @@ var specialPrefixes = []netip.Prefix{
 }
 
 // Translate maps the hosts of a prefix on RoCE to another prefix on InfiniBand.
-type Translate ib.Translation
-
-// Translations returns the mapping of all entries.
-func (c *Config) Translations() ib.Translations {
-	ts := make(ib.Translations, len(c.Translates))
-	for i, t := range c.Translates {
-		ts[i] = ib.Translation(t)
-	}
-	return ts
+type Translate struct {
+	ib.Translation
+	Scope
 }
 
-// readTranslate reads one [[translate]]; Translate{} when it is wrong.
-func readTranslate(t *table) Translate {
-	x := Translate{RoCE: readHostPrefix(t, "roce"), IB: readHostPrefix(t, "ib")}
+// readTranslate reads one [[translate]]; without prefixes when it is wrong.
+func readTranslate(t *table) Translate { return Translate{readPrefixes(t), readScope(t)} }
+
+func readPrefixes(t *table) ib.Translation {
+	x := ib.Translation{RoCE: readHostPrefix(t, "roce"), IB: readHostPrefix(t, "ib")}
 	switch {
 	case !x.RoCE.IsValid() || !x.IB.IsValid():
 	case x.RoCE.Addr().Is4() != x.IB.Addr().Is4():
@@ -42,7 +38,7 @@ func readTranslate(t *table) Translate {
 	default:
 		return x
 	}
-	return Translate{}
+	return ib.Translation{}
 }
 
 // readHostPrefix reads a prefix of host addresses; the zero Prefix when it is missing or wrong.
@@ -68,18 +64,19 @@ func readHostPrefix(t *table, key string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// checkTranslates reports addresses that two hosts would have on one side.
+// checkTranslates reports addresses that two hosts of a segment would have on one side.
 func (p *checks) checkTranslates() {
-	all := p.cfg.Translations()
 	for i, x := range p.cfg.Translates {
 		t := p.tables["translate"][i]
-		alone := x != (Translate{}) // otherwise it has been reported
+		alone := x.Translation != (ib.Translation{}) // otherwise it has been reported
 		for j, o := range p.cfg.Translates[:i] {
-			alone = isApart(t, p.tables["translate"][j], "roce", x.RoCE, o.RoCE) && alone
-			alone = isApart(t, p.tables["translate"][j], "ib", x.IB, o.IB) && alone
+			if x.meets(o.Scope) {
+				alone = isApart(t, p.tables["translate"][j], "roce", x.RoCE, o.RoCE) && alone
+				alone = isApart(t, p.tables["translate"][j], "ib", x.IB, o.IB) && alone
+			}
 		}
-		if alone {
-			p.checkConflict(t, x, all)
+		for _, r := range p.cfg.Segments() {
+			alone = alone && (!x.Has(&r) || isFree(t, x, &r))
 		}
 	}
 }
@@ -93,34 +90,40 @@ func isApart(t, before *table, key string, a, b netip.Prefix) bool {
 	return false
 }
 
-// checkConflict reports an address in use that an entry's IB prefix contains: on InfiniBand it would be the address of
-// two hosts. An address that another entry translates is not in use there.
-func (p *checks) checkConflict(t *table, x Translate, all ib.Translations) {
+// isFree reports whether no address that is in use in a segment is in an entry's IB prefix: on InfiniBand it would be the
+// address of two hosts. An address that another entry translates is not in use there.
+func isFree(t *table, x Translate, in *RoCE) bool {
+	p := t.p
 	const instead = "so on InfiniBand it would be two hosts'; translate it, too, or choose another prefix"
+	all := p.cfg.TranslationsIn(in)
 	for i, h := range p.cfg.Hosts {
+		if !slices.ContainsFunc(p.cfg.segmentsOf(h), func(r RoCE) bool { return r.VLAN == in.VLAN }) {
+			continue
+		}
 		for _, a := range h.Addrs() {
 			if _, ok := all.ToIB(a); !ok && x.IB.Contains(a) {
 				o := p.tables["host"][i]
 				t.fail("ib", "ib %v has the address of %s%s in it, %s", x.IB, o.who, o.inLine(o.keyOf(h, a)), instead)
-				return
+				return false
 			}
 		}
 	}
-	for _, n := range p.cfg.RoCE.Addresses {
+	for _, n := range in.Addresses {
 		_, lost := all.PrefixToIB(n)
 		if i := slices.IndexFunc(lost, x.IB.Overlaps); i >= 0 {
 			t.fail("ib", "ib %v has %v of [roce] addresses in it, %s", x.IB, lost[i], instead)
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // named implements entry.
 func (x Translate) named() (string, []string) {
-	return x.RoCE.String(), []string{"roce " + x.RoCE.String(), fmt.Sprint("ib ", x.IB)}
+	return x.RoCE.String(), []string{fmt.Sprint("roce ", x.RoCE, x.Scope), fmt.Sprint("ib ", x.IB, x.Scope), fmt.Sprint("roce ", x.RoCE)}
 }
 
 // fields implements entry.
 func (x Translate) fields() []field {
-	return []field{{"roce", x.RoCE.String()}, {"ib", x.IB.String()}}
+	return []field{{"roce", x.RoCE.String()}, {"ib", x.IB.String()}, x.Scope.field()}
 }

@@ -33,7 +33,8 @@ gid = "fe80::7"
 		{"one address", entry("10.10.0.7/32", "198.51.100.7/32"), "10.10.0.7", "198.51.100.7"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, ok := parseGood(t, head+c.entries).Translations().ToIB(netip.MustParseAddr(c.roce))
+			cfg := parseGood(t, head+c.entries)
+			got, ok := cfg.TranslationsIn(&cfg.RoCE).ToIB(netip.MustParseAddr(c.roce))
 			if !ok || got != netip.MustParseAddr(c.ib) {
 				t.Errorf("%s is %v on InfiniBand (%v), want %s", c.roce, got, ok, c.ib)
 			}

@@ -43,8 +43,8 @@ type Port struct {
 	netdev       int       // index of the kernel's interface, where the device has one; 0: none
 	sockets      []int     // the PMD's packet sockets, by queue
 	kernelCounters
-	before       Stats           // of what Reopen has replaced
-	bond         *Bond           // of its members; nil: it has none
+	before Stats // of what Reopen has replaced
+	bond   *Bond // of its members; nil: it has none
 }
 
 // hotplug guards the EAL's list of devices.

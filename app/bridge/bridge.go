@@ -264,7 +264,7 @@ func (b *Bridge) attachIBPort(subnets []*fabric.Fabric) error {
 	}
 	b.ibPort = p
 	b.teardown.add(p.Close)
-	if err := p.CheckPorts(servicePorts(b.cfg)); err != nil {
+	if err := p.CheckPorts(portsOf(b.cfg.Services)); err != nil {
 		return fmt.Errorf("bridge: %w", err)
 	}
 	if b.resolver, err = openResolver(b.cfg, p, b.log); err != nil {

@@ -129,24 +129,20 @@ func (b *Bridge) manageConfig() manage.Config {
 			c.More = append(c.More, m)
 		}
 	}
-	c.Service = manage.ServiceConfig{
-		Port: b.ibPort, Allow: x.Allow, RoCEPKey: rocePKey, Ports: x.Ports, Translate: x.Translate,
-	}
+	c.Services, c.RoCEPKey = b.ibPort, rocePKey
 	return c
 }
 
 // changeTo is management's part of a configuration, as far as it may change while the bridge runs. A drained bridge has
 // no groups and services.
 func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
-	c := manage.Change{
-		Ports: servicePorts(cfg), Translate: cfg.Translations(), Allow: cfg.Policy.Allow, ProxyQPLimits: limitsOf(&cfg.Workers), Drained: drained,
-	}
-	if drained {
-		c.Ports = nil
-	}
+	c := manage.Change{ProxyQPLimits: limitsOf(&cfg.Workers), Drained: drained}
 	all := make([]manage.SegmentChange, len(cfg.Segments()))
 	for i, r := range cfg.Segments() {
-		all[i].Querier = r.Querier && !drained
+		all[i].Allow, all[i].Translate = cfg.AllowedIn(&r), cfg.TranslationsIn(&r)
+		if !drained {
+			all[i].Querier, all[i].Ports = r.Querier, portsOf(cfg.ServicesIn(&r))
+		}
 	}
 	if !drained {
 		groupsTo(all, cfg, ethernet)
@@ -195,10 +191,14 @@ func limitsOf(w *config.Workers) manage.ProxyQPLimits {
 
 // policyOf is the workers' part of a configuration that may change.
 func policyOf(cfg *config.Config) lcore.Policy {
-	return lcore.Policy{
+	p := lcore.Policy{
 		Allow: cfg.Policy.Allow, BridgeUnknown: cfg.Policy.BridgeUnknown,
 		SLOfDSCP: cfg.QoS.SLOfDSCP, DSCPOfSL: cfg.QoS.DSCPOfSL, PCPOfSL: cfg.QoS.PCPOfSL,
 	}
+	for _, r := range cfg.Segments() {
+		p.AllowIn = append(p.AllowIn, r.Allow)
+	}
+	return p
 }
 
 // worker is a worker as management sees it.

@@ -119,6 +119,12 @@ func (b *Bridge) nodesAsk(client *fabric.CM, given []fabric.CMAnswer) error {
 
 // hostAnswers has the RoCE host answer a request.
 func (b *Bridge) hostAnswers(p *roce.Packet, mad ib.MAD, qpn ib.QPN) error {
+	a := b.hostAnswer(p, mad, qpn)
+	return b.enter(a.AppendTo(nil))
+}
+
+// hostAnswer is the answer of a RoCE host to a request.
+func (b *Bridge) hostAnswer(p *roce.Packet, mad ib.MAD, qpn ib.QPN) roce.Packet {
 	req, _ := ib.AsSIDRReq(p.Payload[ib.MADHdrLen:]) // the caller has checked it
 	a := message(b, p.SrcIP, ib.QP1, 0)
 	a.SrcQP, a.QKey, a.Payload = ib.QP1, ib.QKeyGSI, make([]byte, ib.MADLen)
@@ -128,7 +134,7 @@ func (b *Bridge) hostAnswers(p *roce.Packet, mad ib.MAD, qpn ib.QPN) error {
 	ib.PutSIDRRep(a.Payload[ib.MADHdrLen:], ib.SIDRRepFields{
 		RequestID: req.RequestID(), QPN: qpn, ServiceID: req.ServiceID(), QKey: ib.QKeyRDMAUDP,
 	})
-	return b.enter(a.AppendTo(nil))
+	return a
 }
 
 // nodeAsks sends a node's request and records the queue pair in the answer.

@@ -92,10 +92,10 @@ func ibPortNames(cfg *config.Config) string {
 	return strings.Join(names, ", ")
 }
 
-// servicePorts are the configured services.
-func servicePorts(cfg *config.Config) (ports []ibside.PortRange) {
-	for _, s := range cfg.Services {
-		ports = append(ports, ibside.PortRange(s))
+// portsOf are the ports of services.
+func portsOf(services []config.Service) (ports []ibside.PortRange) {
+	for _, s := range services {
+		ports = append(ports, ibside.PortRange{First: s.First, Last: s.Last})
 	}
 	return ports
 }

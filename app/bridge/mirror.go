@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"causeway/ibside"
@@ -118,9 +119,10 @@ func (b *Bridge) DryRun(p dryrun.Packet) (saw []lcore.MirroredPacket, err error)
 
 // Tables reads the tables as a worker does.
 type Tables struct {
-	gate   *gate
-	tables *tables.Tables
-	reader int // one more than workers; under the gate's lock
+	gate     *gate
+	tables   *tables.Tables
+	reader   int // one more than workers; under the gate's lock
+	segments []lcore.Segment
 }
 
 var errClosed = errors.New("bridge: the bridge has ended")
@@ -149,9 +151,25 @@ func (s Tables) inSegments(find func(*tables.Segment) bool) bool {
 	return found && err == nil
 }
 
-// ProxyQP returns the proxy QP of a RoCE host's queue pair in a partition.
-func (s Tables) ProxyQP(of tables.HostQP) (found tables.ProxyQP, ok bool) {
-	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.ProxyQPs.Lookup(of); return ok })
+// onVLAN calls find for the segment of a VLAN, if it is one's. An only segment is that of all.
+func (s Tables) onVLAN(vlan uint16, find func(*tables.Segment) bool) (ok bool) {
+	n := slices.IndexFunc(s.segments, func(x lcore.Segment) bool { return x.VLAN == vlan || len(s.segments) == 1 })
+	if n < 0 {
+		return false
+	}
+	err := s.read(func(t *tables.Tables) { ok = find(t.In(uint8(n))) })
+	return ok && err == nil
+}
+
+// ProxyQP returns the proxy QP of the queue pair of a RoCE host on a VLAN in a partition. Where the segment has one of
+// its own, it is that.
+func (s Tables) ProxyQP(vlan uint16, of tables.HostQP) (found tables.ProxyQP, ok bool) {
+	for _, x := range s.segments {
+		if x.Bound && (x.VLAN == vlan || len(s.segments) == 1) {
+			of.Partition = x.Partition
+		}
+	}
+	ok = s.onVLAN(vlan, func(t *tables.Segment) (ok bool) { found, _, ok = t.ProxyQPs.Lookup(of); return ok })
 	return found, ok
 }
 
@@ -161,9 +179,9 @@ func (s Tables) ProxyQPN(qpn ib.QPN) (found tables.ProxyQP, ok bool) {
 	return found, ok
 }
 
-// Host returns a RoCE host; of several segments' hosts with this address the first one's.
-func (s Tables) Host(ip netip.Addr) (found tables.Host, ok bool) {
-	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Hosts.Lookup(ip); return ok })
+// Host returns the RoCE host on a VLAN that has an address.
+func (s Tables) Host(vlan uint16, ip netip.Addr) (found tables.Host, ok bool) {
+	ok = s.onVLAN(vlan, func(t *tables.Segment) (ok bool) { found, _, ok = t.Hosts.Lookup(ip); return ok })
 	return found, ok
 }
 
@@ -188,9 +206,9 @@ func (s Tables) Source(gid ib.GID, lid ib.LID) (found tables.Node, own, ok bool)
 	return found, own && err == nil, ok && err == nil
 }
 
-// Group returns a group by its address; of several segments' groups the first one's.
-func (s Tables) Group(addr tables.GroupAddr) (found tables.Group, ok bool) {
-	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.Lookup(addr); return ok })
+// Group returns a group on a VLAN by its address.
+func (s Tables) Group(vlan uint16, addr tables.GroupAddr) (found tables.Group, ok bool) {
+	ok = s.onVLAN(vlan, func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.Lookup(addr); return ok })
 	return found, ok
 }
 

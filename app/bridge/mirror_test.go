@@ -110,7 +110,7 @@ func taskMirrors() (string, error) {
 }
 
 func (s Tables) anybody() bool {
-	_, host := s.Host(hostIP)
+	_, host := s.Host(0, hostIP)
 	_, node := s.Node(nodeIP)
 	return host || node
 }

@@ -92,7 +92,7 @@ func (c *configuration) Plan(to *config.Config) (config.Changes, error) {
 	if err := policy.Validate(); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
-	if err := c.checkPorts(servicePorts(to)); err != nil {
+	if err := c.checkPorts(portsOf(to.Services)); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
 	x := changeTo(to, c.ethernet, false) // a drained bridge will have all of it again

@@ -189,7 +189,6 @@ func rateOf(s string) ib.Rate {
 // routedNodes returns the nodes whose LID is configured, of the bridge's own subnet: ibacm knows no other.
 func routedNodes(c *config.Config, bridge ib.GID, stderr io.Writer) []acm.Port {
 	var out []acm.Port
-	known := c.Translations()
 	asked := 0
 	for _, h := range c.Hosts {
 		switch {
@@ -197,7 +196,7 @@ func routedNodes(c *config.Config, bridge ib.GID, stderr io.Writer) []acm.Port {
 		case h.LID == 0 || h.GID.Prefix() != bridge.Prefix():
 			asked++
 		default:
-			name, _ := known.ToIB(h.Addrs()[0]) // each host of a configuration has one
+			name, _ := c.TranslationsOf(h).ToIB(h.Addrs()[0]) // each host of a configuration has one
 			out = append(out, acm.Port{Name: name.String(), GUID: h.GID.GUID(), LID: h.LID, SL: h.SL})
 		}
 	}
@@ -209,8 +208,27 @@ func routedNodes(c *config.Config, bridge ib.GID, stderr io.Writer) []acm.Port {
 
 // acmHosts lists the addresses that lie behind the bridge as InfiniBand knows them, in order.
 func acmHosts(c *config.Config, gid ib.GID, most uint, stderr io.Writer) []acm.Host {
+	behind := map[netip.Addr]bool{} // as InfiniBand has them; two segments may have the same
+	for _, r := range c.Segments() {
+		known := c.TranslationsIn(&r)
+		for a := range behindSegment(c, &r, most, stderr) {
+			if there, ok := known.ToIB(a); ok {
+				behind[there] = true
+			}
+		}
+	}
+	var out []acm.Host
+	for a := range behind {
+		out = append(out, acm.Host{Addr: a, GID: gid})
+	}
+	slices.SortFunc(out, func(a, b acm.Host) int { return a.Addr.Compare(b.Addr) })
+	return out
+}
+
+// behindSegment returns the addresses of a segment that lie behind the bridge.
+func behindSegment(c *config.Config, r *config.RoCE, most uint, stderr io.Writer) map[netip.Addr]bool {
 	behind := map[netip.Addr]bool{}
-	for _, n := range c.RoCE.Addresses {
+	for _, n := range r.Addresses {
 		behind[n.Addr()] = true
 		first := n.Masked().Addr().Next() // after the subnet's own
 		if size := uint(1) << min(n.Addr().BitLen()-n.Bits(), 32); n.Addr().Is6() || size > most {
@@ -218,27 +236,19 @@ func acmHosts(c *config.Config, gid ib.GID, most uint, stderr io.Writer) []acm.H
 			continue
 		}
 		for a := first; n.Contains(a) && n.Contains(a.Next()); a = a.Next() { // and before its broadcast address
-			if c.Policy.Allows(a) {
+			if c.Allows(r, a) {
 				behind[a] = true
 			}
 		}
 	}
-	for _, h := range c.Hosts {
+	for _, h := range c.HostsIn(r) {
 		for _, a := range h.Addrs() {
 			if behind[a] = h.Side == config.SideRoCE; !behind[a] {
 				delete(behind, a)
 			}
 		}
 	}
-	var out []acm.Host
-	known := c.Translations()
-	for a := range behind {
-		if there, ok := known.ToIB(a); ok {
-			out = append(out, acm.Host{Addr: there, GID: gid})
-		}
-	}
-	slices.SortFunc(out, func(a, b acm.Host) int { return a.Addr.Compare(b.Addr) })
-	return out
+	return behind
 }
 
 func acmEndpoint(c *config.Config, a acmOptions) (acm.Endpoint, error) {

@@ -245,7 +245,7 @@ func addHost(ctx context.Context, c *Call) (Result, error) {
 	default:
 		return Result{}, usagef("write gid GID for an InfiniBand node, mac MAC or resolve for a RoCE host")
 	}
-	for _, key := range []string{"lid", "sl", "vlan"} {
+	for _, key := range []string{"lid", "sl", "pkey", "vlan"} {
 		if c.Has(key) {
 			fmt.Fprintf(&b, "%s = %d\n", key, value(c, key, uint64(0)))
 		}
@@ -261,8 +261,10 @@ func addGroup(ctx context.Context, c *Call) (Result, error) {
 			fmt.Fprintf(&b, "%s = %q\n", key, c.Value(key))
 		}
 	}
-	if ttl := value(c, "ttl", uint64(0)); ttl > 0 {
-		fmt.Fprintf(&b, "ttl = %d\n", ttl)
+	for _, key := range []string{"ttl", "pkey"} {
+		if c.Has(key) {
+			fmt.Fprintf(&b, "%s = %d\n", key, value(c, key, uint64(0)))
+		}
 	}
 	if r := value(c, "rate", uint64(0)); r > 0 {
 		fmt.Fprintf(&b, "rate = \"%d pps\"\n", r)
@@ -276,7 +278,15 @@ func addService(ctx context.Context, c *Call) (Result, error) {
 	if p[0] == p[1] {
 		entry = fmt.Sprintf("[[service]]\nport = %d\n", p[0])
 	}
+	if s := c.scope(); s.One {
+		entry += fmt.Sprintf("vlan = %d\n", s.VLAN)
+	}
 	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) { return e.Add(ctx, entry) })
+}
+
+// scope returns which segments an entry is for.
+func (c *Call) scope() config.Scope {
+	return config.Scope{One: c.has("vlan"), VLAN: uint16(value(c, "vlan", uint64(0)))}
 }
 
 func removeHost(ctx context.Context, c *Call) (Result, error) {
@@ -335,6 +345,6 @@ func setPolicing(ctx context.Context, c *Call) (Result, error) {
 func removeService(ctx context.Context, c *Call) (Result, error) {
 	p := value(c, "ports", [2]uint16{})
 	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) {
-		return e.RemoveService(ctx, config.Service{First: p[0], Last: p[1]})
+		return e.RemoveService(ctx, config.Service{First: p[0], Last: p[1], Scope: c.scope()})
 	})
 }

@@ -77,7 +77,7 @@ func (c *Call) roceFrame(t bridge.Tables) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("explain: the Ethernet port's address: %w", err)
 	}
-	host, known := t.Host(src)
+	host, known := t.Host(c.vlan(), src)
 	p := roce.Packet{
 		Version: 2, Dst: mac, Src: frame.MAC(host.MAC), SrcIP: src, DstIP: dst, HopLimit: usualHopLimit, SrcPort: usualPort, PKey: ib.PKeyDefault,
 		SrcQP: ib.QPN(value(c, "qpn", uint64(0))), DestQP: ib.QPN(value(c, "to-qpn", uint64(0))), QKey: ib.QKeyRDMAUDP,
@@ -91,21 +91,30 @@ func (c *Call) roceFrame(t bridge.Tables) ([]byte, error) {
 		p.Version = 1
 	}
 	if dst.IsMulticast() {
-		toGroup(&p, t)
+		toGroup(&p, c.vlan(), t)
 	} else if !c.Has("to-qpn") {
 		return nil, usagef("%v is not a group: write to-qpn QPN", dst)
 	}
 	p.QKey = ib.QKey(value(c, "qkey", uint64(p.QKey)))
-	if cfg := c.Env.config(); cfg != nil && cfg.RoCE.VLAN != 0 {
-		p.Tag = &frame.VLANFields{VID: cfg.RoCE.VLAN}
+	if vlan := c.vlan(); vlan != 0 {
+		p.Tag = &frame.VLANFields{VID: vlan}
 	}
 	return p.AppendTo(nil), nil
 }
 
+// vlan returns that of the segment that the arguments choose, by default the first.
+func (c *Call) vlan() uint16 {
+	var first uint64
+	if cfg := c.Env.config(); cfg != nil {
+		first = uint64(cfg.RoCE.VLAN)
+	}
+	return uint16(value(c, "vlan", first))
+}
+
 // toGroup addresses a packet to the group that it has as its destination.
-func toGroup(p *roce.Packet, t bridge.Tables) {
+func toGroup(p *roce.Packet, vlan uint16, t bridge.Tables) {
 	p.Dst, p.DestQP = frame.GroupMAC(p.DstIP), ib.QPMulticast
-	if g, ok := t.Group(tables.GroupAddr{IP: p.DstIP}); ok {
+	if g, ok := t.Group(vlan, tables.GroupAddr{IP: p.DstIP}); ok {
 		p.QKey = g.RoCEQKey
 	}
 	if p.Version == 1 {
@@ -152,7 +161,7 @@ func (c *Call) dgid(t bridge.Tables, own []string) (ib.GID, error) {
 	case c.Has("group") && c.Has("no-grh"):
 		return ib.GID{}, usagef("a message to a group has a GRH: leave no-grh out")
 	case c.Has("group"):
-		if g, ok := t.Group(tables.GroupAddr{IP: to}); ok {
+		if g, ok := t.Group(c.vlan(), tables.GroupAddr{IP: to}); ok {
 			return g.MGID, nil
 		}
 		if gid := ib.GID(to.As16()); to.Is6() && gid.IsIBMulticast() {

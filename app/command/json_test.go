@@ -150,7 +150,7 @@ func TestJSONValues(t *testing.T) {
 	for line, want := range map[string][]string{
 		"show status":   {`"state":"ready"`, `"injecting_faults":1`, `"device_losses":{"ethernet":{"missed":3,"receive_errors":2},"rdma":{"symbol_error":4}}`},
 		"show flows":    {`"queues":[0,1],"spread":true,"vlan":9`, `"frames":"UDP of a group"`},
-		"show services": {`{"ports":{"first":7000,"last":7100}}`, `{"ports":{"first":7175,"last":7175}}`},
+		"show services": {`{"ports":{"first":7000,"last":7100},"segment":null}`, `{"ports":{"first":7175,"last":7175},"segment":null}`},
 		"show latency":  {`"worker":null`, `"worker":1`},
 		"show nodes":    {`"rate":10000000000`},
 		"show config": {`"key":"mtu","value":4200`, `"key":"lcores","value":[2,3]`, `"rate":5000`, `"pgm":true`, `"value":{"side":"ib","gid":"fe80::7","lid":8,`,

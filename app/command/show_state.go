@@ -191,14 +191,10 @@ func runGroups(ctx context.Context, c *Call) (Result, error) {
 }
 
 func runServices(_ context.Context, c *Call) (Result, error) {
-	ports := Part{Name: "services", Columns: columns("ports"), Empty: "No service is bridged."}
+	ports := Part{Name: "services", Columns: columns("ports", "segment?"), Empty: "No service is bridged."}
 	if cfg := c.Env.config(); cfg != nil {
 		for _, s := range cfg.Services {
-			text := fmt.Sprint(s.First)
-			if s.Last != s.First {
-				text = fmt.Sprintf("%d-%d", s.First, s.Last)
-			}
-			ports.Rows = append(ports.Rows, []any{worded{text, object{{"first", s.First}, {"last", s.Last}}}})
+			ports.Rows = append(ports.Rows, []any{worded{s.Ports(), object{{"first", s.First}, {"last", s.Last}}}, segmentOf(cfg, s.Scope)})
 		}
 	}
 	s := c.Env.Bridge.Status()
@@ -224,14 +220,24 @@ func runServices(_ context.Context, c *Call) (Result, error) {
 	return Result{Parts: append(parts, translated(c.Env.config())...)}, nil
 }
 
+// segmentOf names the only segment that an entry is for; nil: it is for all.
+func segmentOf(cfg *config.Config, s config.Scope) any {
+	for _, r := range cfg.Segments() {
+		if s.One && s.Has(&r) {
+			return r.Name()
+		}
+	}
+	return nil
+}
+
 // translated lists the address translations.
 func translated(cfg *config.Config) []Part {
 	if cfg == nil || len(cfg.Translates) == 0 {
 		return nil
 	}
-	part := Part{Name: "translated", Columns: columns("on RoCE", "on InfiniBand")}
+	part := Part{Name: "translated", Columns: columns("on RoCE", "on InfiniBand", "segment?")}
 	for _, x := range cfg.Translates {
-		part.Rows = append(part.Rows, []any{x.RoCE.String(), x.IB.String()})
+		part.Rows = append(part.Rows, []any{x.RoCE.String(), x.IB.String(), segmentOf(cfg, x.Scope)})
 	}
 	return []Part{part}
 }

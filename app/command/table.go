@@ -110,12 +110,15 @@ func showBridge() []Command {
 	}
 }
 
+var vlanArg = Arg{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "selects one of several segments"}
+
 var filterArgs = []Arg{
 	{Name: "direction", Key: "direction", Kind: directions, Help: "only packets in this direction"},
 	{Name: "side", Key: "side", Kind: wordKind("SIDE", "roce or ib", "ib", "roce"), Help: "only on this side of the bridge"},
 	{Name: "host", Key: "host", Kind: textKind("ADDRESS", "an IP address or a GID"), Help: "only packets from or to this host or node"},
 	{Name: "group", Key: "group", Kind: groupKind, Help: "only packets to this group"},
 	{Name: "qpn", Key: "qpn", Kind: numberKind("QPN", 1, 0xffffff), Help: "only packets from or to this queue pair"},
+	{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "only packets of this segment, on both sides; 0 is the untagged one"},
 	{Name: "point", Key: "point", Kind: wordKind("POINT", "a point in the datapath", points()...), Help: "only packets at this point"},
 	{Name: "drop", Key: "drop", Kind: dropKind, Help: "only packets dropped for this reason"},
 }
@@ -138,7 +141,8 @@ func live() []Command {
 	return []Command{
 		{Path: "top", Args: []Arg{
 			{Name: "every", Key: "every", Kind: durationKind(time.Hour), Help: "the interval; 1s without it"},
-			{Name: "count", Key: "count", Kind: numberKind("N", 1, 1_000_000), Help: "end after this many updates"}},
+			{Name: "count", Key: "count", Kind: numberKind("N", 1, 1_000_000), Help: "end after this many updates"},
+			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "the hosts and nodes of one segment only"}},
 			Help: "live rates, and the busiest groups and hosts", Example: "top every 2s", Stream: streamTop,
 			Long: "Hosts are counted in a sample of the packets, so their rates are estimates."},
 		{Path: "events", Args: []Arg{
@@ -166,12 +170,12 @@ func changes() []Command {
 		{Path: "clear latency", Role: Admin, Help: "reset the latency histograms", Example: "clear latency", Run: clearLatency,
 			Long: "Also those of the metrics."},
 		{Path: "clear neighbour", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a RoCE host"},
-			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "selects one of several segments"}}, Role: Admin,
+			vlanArg}, Role: Admin,
 			Help: "remove a learned RoCE host", Example: "clear neighbour 10.9.0.1", Run: clearNeighbour,
 			Long: "Static hosts, and hosts with proxy QPs, are not removed."},
 		{Path: "clear proxy-qp", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a RoCE host"},
 			{Name: "qpn", Kind: numberKind("QPN", 1, 0xffffff), Help: "of the host's queue pair; all without it"},
-			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "selects one of several segments"}}, Role: Admin,
+			vlanArg}, Role: Admin,
 			Help: "remove a RoCE host's proxy QPs", Example: "clear proxy-qp 10.9.0.1 0x11", Run: clearProxyQP,
 			Long: "The next message of a queue pair makes a new one, with another number on InfiniBand."},
 		{Path: "clear subnet", Role: Admin, Help: "ask the subnet manager again for everything", Example: "clear subnet", Run: clearSubnet,
@@ -241,6 +245,7 @@ func entryCommands() []Command {
 			{Name: "resolve", Key: "resolve", Help: "it is a RoCE host; its MAC address is resolved", Together: "side"},
 			{Name: "lid", Key: "lid", Kind: numberKind("LID", 1, 0xbfff), Help: "of a node; the subnet administrator is asked without it"},
 			{Name: "sl", Key: "sl", Kind: numberKind("SL", 0, 15), Help: "of a node with a LID"},
+			{Name: "pkey", Key: "pkey", Kind: numberKind("PKEY", 1, 0xffff), Help: "of a node"},
 			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "of a RoCE host"}, confirmArg},
 			Role: Admin, Help: "add a static host or an InfiniBand node", Example: "add host 10.9.0.8 gid fe80::2:c903:0:8", Run: addHost},
 		{Path: "add group", Args: []Arg{
@@ -249,9 +254,11 @@ func entryCommands() []Command {
 			{Name: "direction", Key: "direction", Kind: wordKind("DIRECTION", "both, to-ib or to-roce", "both", "to-ib", "to-roce"), Help: "both without it"},
 			{Name: "ethernet", Key: "ethernet", Kind: textKind("ETHERNET", "roce or udp:PORT"), Help: "what it is on Ethernet; roce without it"},
 			{Name: "ttl", Key: "ttl", Kind: numberKind("TTL", 1, 255), Help: "of the datagrams of udp:PORT"},
+			{Name: "pkey", Key: "pkey", Kind: numberKind("PKEY", 1, 0xffff), Help: "that of [ib] without it; where there are several segments, it is one's"},
 			{Name: "rate", Key: "rate", Kind: rateKind, Help: "the limit, in each direction"}, confirmArg},
 			Role: Admin, Help: "add a group", Example: "add group 239.1.2.4 mgid rdmacm rate 50k", Run: addGroup},
-		{Path: "add service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "of the service"}, confirmArg}, Role: Admin,
+		{Path: "add service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "of the service"},
+			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "of the only segment that it is for"}, confirmArg}, Role: Admin,
 			Help: "bridge an rdma_cm service", Example: "add service 7174", Run: addService},
 		{Path: "remove host", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a configured host or node"},
 			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "selects one of several RoCE hosts with this address"}, confirmArg}, Role: Admin,
@@ -259,7 +266,8 @@ func entryCommands() []Command {
 		{Path: "remove group", Args: []Arg{{Name: "group", Kind: groupKind, Needed: true, Help: "a configured group"},
 			{Name: "mgid", Key: "mgid", Kind: gidKind, Help: "selects one of several groups with this address"}, confirmArg},
 			Role: Admin, Help: "remove a group", Example: "remove group 239.1.2.4", Run: removeGroup},
-		{Path: "remove service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "as configured"}, confirmArg}, Role: Admin,
+		{Path: "remove service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "as configured"},
+			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "as configured"}, confirmArg}, Role: Admin,
 			Help: "stop bridging an rdma_cm service", Example: "remove service 7174", Run: removeService},
 	}
 }

@@ -13,15 +13,20 @@ import (
 	"time"
 
 	"causeway/app/condition"
+	"causeway/config"
 	"causeway/lcore"
+	"causeway/lcore/frame"
 	"causeway/lcore/manage"
 )
 
 // streamTop shows the bridge's rates, and refreshes them until ctx ends.
 func streamTop(ctx context.Context, c *Call, out Out) error {
+	if c.has("vlan") && len(c.segmentsOf()) == 0 {
+		return usagef("no segment is VLAN %d; show segments lists them", value(c, "vlan", uint64(0)))
+	}
 	every := max(value(c, "every", time.Second), 200*time.Millisecond)
 	left := value(c, "count", uint64(0))
-	defer c.Env.hosts.start(c.Env.Bridge)()
+	defer c.Env.hosts.start(c.Env.Bridge, c.Env.config())()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := uint64(1); ; n++ {
@@ -51,7 +56,7 @@ func (c *Call) picture(ctx context.Context, out Out) Result {
 		room = 20
 	}
 	from, to := c.Env.Sampler.span(sampleEvery)
-	return Result{Parts: []Part{short, status.Parts[len(status.Parts)-1], workers.Parts[0], topGroups(c, room), c.Env.hosts.part(&from, &to, room)}}
+	return Result{Parts: []Part{short, status.Parts[len(status.Parts)-1], workers.Parts[0], topGroups(c, room), c.hosts(&from, &to, room)}}
 }
 
 func topLine(c *Call) string {
@@ -104,8 +109,34 @@ type hostShares struct {
 
 // shares are counts by direction: of each sender, and of all.
 type shares struct {
-	of    [2]map[netip.Addr]uint64
+	of    [2]map[sender]uint64
 	total [2]uint64
+}
+
+// A sender is who sends in a segment, or to one.
+type sender struct {
+	ip      netip.Addr
+	segment string // its name; "": not known
+}
+
+// segmentNames tells a packet's segment, where there are several: a frame's by its VLAN, a message's by its partition.
+func segmentNames(cfg *config.Config) func(*lcore.MirroredPacket) string {
+	if cfg == nil || len(cfg.More) == 0 {
+		return func(*lcore.MirroredPacket) string { return "" }
+	}
+	all := cfg.Segments()
+	return func(m *lcore.MirroredPacket) string {
+		vlan := uint16(0)
+		if f, _ := frame.Open(m.Data); m.IB == nil && f.Tag != nil {
+			vlan = f.Tag.VID()
+		}
+		for _, r := range all {
+			if m.IB != nil && m.IB.PKey == r.PKey || m.IB == nil && r.VLAN == vlan {
+				return r.Name()
+			}
+		}
+		return ""
+	}
 }
 
 // hostsKept is how many hosts are counted in a second at most.
@@ -117,7 +148,7 @@ type packetSampler interface {
 }
 
 // start counts until done is called as often as start was.
-func (h *hostShares) start(b Target) (done func()) {
+func (h *hostShares) start(b Target, cfg *config.Config) (done func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.users++; h.users == 1 {
@@ -125,7 +156,7 @@ func (h *hostShares) start(b Target) (done func()) {
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
 		if s, ok := b.(packetSampler); ok {
-			go h.count(ctx, s, nodeAddrs(b))
+			go h.count(ctx, s, nodeAddrs(b), segmentNames(cfg))
 		} else {
 			h.missing = "Hosts are not counted: this bridge cannot sample packets."
 		}
@@ -139,7 +170,7 @@ func (h *hostShares) start(b Target) (done func()) {
 	}
 }
 
-func newShares() shares { return shares{of: [2]map[netip.Addr]uint64{{}, {}}} }
+func newShares() shares { return shares{of: [2]map[sender]uint64{{}, {}}} }
 
 // nodeAddrs returns the IP addresses of nodes by their GIDs.
 func nodeAddrs(b Target) map[netip.Addr]netip.Addr {
@@ -158,14 +189,14 @@ func nodeAddrs(b Target) map[netip.Addr]netip.Addr {
 	return names
 }
 
-func (h *hostShares) count(ctx context.Context, s packetSampler, names map[netip.Addr]netip.Addr) {
+func (h *hostShares) count(ctx context.Context, s packetSampler, names map[netip.Addr]netip.Addr, segment func(*lcore.MirroredPacket) string) {
 	const headers = 96 // Ethernet, a tag, GRH
 	_, err := s.Sample(ctx, lcore.Filter{Point: lcore.Received}, headers, func(m lcore.MirroredPacket) bool {
 		if from, _ := endpoints(&m); from.IsValid() {
 			if ip, known := names[from]; known {
 				from = ip
 			}
-			h.note(m.Direction, from, time.Now())
+			h.note(m.Direction, sender{from, segment(&m)}, time.Now())
 		}
 		return true
 	})
@@ -176,13 +207,13 @@ func (h *hostShares) count(ctx context.Context, s packetSampler, names map[netip
 	}
 }
 
-func (h *hostShares) note(d lcore.Direction, ip netip.Addr, now time.Time) {
+func (h *hostShares) note(d lcore.Direction, from sender, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.turn(now)
 	h.now.total[d]++
-	if _, known := h.now.of[d][ip]; known || len(h.now.of[d]) < hostsKept {
-		h.now.of[d][ip]++
+	if _, known := h.now.of[d][from]; known || len(h.now.of[d]) < hostsKept {
+		h.now.of[d][from]++
 	}
 }
 
@@ -193,21 +224,34 @@ func (h *hostShares) turn(now time.Time) {
 	}
 }
 
-// part returns the busiest hosts of the last second, by their shares of the received packets.
-func (h *hostShares) part(from, to *reading, room int) Part {
+// hosts returns the busiest hosts of the last second, by their shares of the received packets: those of the segment that
+// the argument vlan selects, or of all.
+func (c *Call) hosts(from, to *reading, room int) Part {
+	h := &c.Env.hosts
+	only := ""
+	if all := c.segmentsOf(); c.has("vlan") && len(all) == 1 {
+		only, _ = c.segment(all[0]).(string)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.turn(time.Now())
-	part := Part{Name: "hosts", Columns: columns("from", "direction", "packets/s", "share"), Empty: "No host sends."}
+	part := Part{Name: "hosts", Columns: columns("from", "direction", "packets/s", "share", "segment?"), Empty: "No host sends."}
 	if h.missing != "" {
 		part.Empty = h.missing
 		return part
 	}
 	for d := range h.last.of {
 		received := rateOf(from, to, d).Received
-		for ip, n := range h.last.of[d] {
+		for s, n := range h.last.of[d] {
+			if only != "" && s.segment != only {
+				continue
+			}
+			var segment any
+			if s.segment != "" {
+				segment = s.segment
+			}
 			share := float64(n) / float64(h.last.total[d])
-			part.Rows = append(part.Rows, []any{ip, lcore.Direction(d), Rate(share) * received, Share(share)})
+			part.Rows = append(part.Rows, []any{s.ip, lcore.Direction(d), Rate(share) * received, Share(share), segment})
 		}
 	}
 	slices.SortFunc(part.Rows, func(a, b []any) int {

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"net/netip"
+	"slices"
 
 	"causeway/config"
 )
@@ -16,9 +17,9 @@ func hostsOn(c *config.Config, side config.Side, v6 bool) []netip.Addr {
 // addressesOf returns the addresses of one IP version of some hosts, translated to InfiniBand.
 func addressesOf(c *config.Config, v6 bool, some func(*config.Host) bool) []netip.Addr {
 	var out []netip.Addr
-	known := c.Translations()
 	for i := range c.Hosts {
 		h := &c.Hosts[i]
+		known := c.TranslationsOf(*h)
 		for _, a := range h.Addrs() {
 			if there, ok := known.ToIB(a); ok && some(h) && a.Is6() == v6 {
 				out = append(out, there)
@@ -31,12 +32,23 @@ func addressesOf(c *config.Config, v6 bool, some func(*config.Host) bool) []neti
 // bridgeAddrs returns the bridge's addresses of one IP version, translated to InfiniBand.
 func bridgeAddrs(c *config.Config, v6 bool) []netip.Addr {
 	var out []netip.Addr
-	for _, n := range c.RoCE.Addresses {
-		if a, ok := c.Translations().ToIB(n.Addr()); ok && a.Is6() == v6 {
-			out = append(out, a)
+	for _, r := range c.Segments() {
+		known := c.TranslationsIn(&r)
+		for _, n := range r.Addresses {
+			if a, ok := known.ToIB(n.Addr()); ok && a.Is6() == v6 {
+				out = append(out, a)
+			}
 		}
 	}
-	return out
+	return unique(out)
+}
+
+// isTranslated reports whether an address on InfiniBand is another on RoCE, in any segment.
+func isTranslated(c *config.Config, a netip.Addr) bool {
+	return slices.ContainsFunc(c.Segments(), func(r config.RoCE) bool {
+		onRoCE, _ := c.TranslationsIn(&r).ToRoCE(a)
+		return onRoCE != a
+	})
 }
 
 // members returns the addresses of one IP version of the partition's nodes, translated to InfiniBand.
@@ -52,10 +64,23 @@ func (p *ipoibProbe) hasNodes(v6 bool) bool {
 // roceSubnets returns the IPv4 subnets of the RoCE side, translated to InfiniBand.
 func roceSubnets(c *config.Config) []netip.Prefix {
 	var out []netip.Prefix
-	for _, n := range c.RoCE.Addresses {
-		if n.Addr().Is4() {
-			there, _ := c.Translations().PrefixToIB(n)
-			out = append(out, there...)
+	for _, r := range c.Segments() {
+		known := c.TranslationsIn(&r)
+		for _, n := range r.Addresses {
+			if n.Addr().Is4() {
+				there, _ := known.PrefixToIB(n)
+				out = append(out, there...)
+			}
+		}
+	}
+	return unique(out)
+}
+
+// unique returns a list without what is in it twice: segments may have the same subnets.
+func unique[T comparable](list []T) (out []T) {
+	for _, x := range list {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
 		}
 	}
 	return out

@@ -62,9 +62,9 @@ func (p *ethernetProbe) checkMembers(mode config.BondMode, members []config.EthP
 			continue
 		}
 		out = append(out, p.checkSlave(m.Arg)...)
-		if e.MTU < p.cfg.RoCE.MTU {
-			out = append(out, bad(Fail, fmt.Sprintf("%s has MTU %d, [roce] mtu is %d: the bridge does not start", e.Netdev, e.MTU, p.cfg.RoCE.MTU),
-				fmt.Sprintf("ip link set %s mtu %d", e.Netdev, p.cfg.RoCE.MTU)))
+		if most := widest(p.cfg); e.MTU < most.MTU {
+			out = append(out, bad(Fail, fmt.Sprintf("%s has MTU %d, %s mtu is %d: the bridge does not start", e.Netdev, e.MTU, roceOf(p.cfg, &most), most.MTU),
+				fmt.Sprintf("ip link set %s mtu %d", e.Netdev, most.MTU)))
 		}
 		if e.Link != "no carrier" { // the bridge sets up what is down
 			up++

@@ -27,44 +27,65 @@ func newEthernetProbe(c *config.Config, s Sources, ports *ports) *ethernetProbe 
 	return &ethernetProbe{cfg: c, sys: tree{s.Sys}, kernel: s.Kernel, process: s.Process, ports: ports}
 }
 
-// checkRoCEMTU requires an interface MTU of at least [roce] mtu, and gives a hint if not every IB MTU fits.
-func (p *ethernetProbe) checkRoCEMTU() []Finding {
-	r, e := &p.cfg.RoCE, p.ports.lower
-	if r.Port.Driver == "bond" {
+// checkRoCEMTU requires an interface MTU of at least the mtu of each segment, and gives a hint if not every IB MTU fits.
+func (p *ethernetProbe) checkRoCEMTU() (out []Finding) {
+	port, e := p.cfg.RoCE.Port, p.ports.lower
+	if port.Driver == "bond" {
 		e = nil // checkBond has its members
 	}
-	if r.Port.Driver == "af_packet" && e == nil {
-		return []Finding{bad(Fail, "there is no interface "+r.Port.Arg+" here", "causeway devices # lists the existing ones")}
+	if port.Driver == "af_packet" && e == nil {
+		return []Finding{bad(Fail, "there is no interface "+port.Arg+" here", "causeway devices # lists the existing ones")}
 	}
+	for _, r := range p.cfg.Segments() {
+		out = append(out, p.checkSegmentMTU(&r, e))
+	}
+	return out
+}
+
+func (p *ethernetProbe) checkSegmentMTU(r *config.RoCE, e *EthPort) Finding {
+	name := roceOf(p.cfg, r)
 	if e != nil && r.Port.Driver == "af_packet" && e.MTU < r.MTU {
-		return []Finding{bad(Fail, fmt.Sprintf("%s has MTU %d, [roce] mtu is %d: the bridge does not start", e.Netdev, e.MTU, r.MTU),
-			fmt.Sprintf("ip link set %s mtu %d", e.Netdev, r.MTU))}
+		return bad(Fail, fmt.Sprintf("%s has MTU %d, %s mtu is %d: the bridge does not start", e.Netdev, e.MTU, name, r.MTU),
+			fmt.Sprintf("ip link set %s mtu %d", e.Netdev, r.MTU))
 	}
 	least := ib.MTU4096.Bytes() + roceHeaders
 	if carries := r.IBMTU.Bytes(); carries < ib.MTU4096.Bytes() && r.Port.Kind() != "tap" { // a tap's MTU cannot be larger
-		fix := []string{fmt.Sprintf("# write mtu = %d or more under [roce], and see that the switches carry it", least)}
+		fix := []string{fmt.Sprintf("# write mtu = %d or more under %s, and see that the switches carry it", least, name)}
 		if e != nil && e.Netdev != "" && e.MTU < least {
 			fix = append(fix, fmt.Sprintf("ip link set %s mtu %d", e.Netdev, least))
 		}
-		return []Finding{hint(fmt.Sprintf("[roce] mtu %d carries messages of %d bytes; larger ones, which InfiniBand may carry, are "+
-			"dropped", r.MTU, carries), fix...)}
+		return hint(fmt.Sprintf("%s mtu %d carries messages of %d bytes; larger ones, which InfiniBand may carry, are dropped", name, r.MTU, carries), fix...)
 	}
-	return fine("[roce] mtu %d carries messages of %d bytes", r.MTU, r.IBMTU.Bytes())
+	return ok("%s mtu %d carries messages of %d bytes", name, r.MTU, r.IBMTU.Bytes())
+}
+
+// roceOf names a segment's table: "[roce]", or one of several.
+func roceOf(c *config.Config, r *config.RoCE) string {
+	if len(c.More) == 0 {
+		return "[roce]"
+	}
+	return "[[roce]] " + r.Name()
+}
+
+// widest returns the segment with the largest messages.
+func widest(c *config.Config) config.RoCE {
+	return slices.MaxFunc(c.Segments(), func(a, b config.RoCE) int { return cmp.Compare(a.MTU, b.MTU) })
 }
 
 // checkIBMTU compares with the MTU of an RDMA port on Ethernet. That of InfiniBand is not in sysfs; checkSA queries it.
 func (p *ethernetProbe) checkIBMTU() []Finding {
-	port, want := p.ports.ib, p.cfg.RoCE.IBMTU.Bytes()
+	most := widest(p.cfg)
+	port, want := p.ports.ib, most.IBMTU.Bytes()
 	if port == nil || port.ActiveMTU == 0 {
 		return nil
 	}
 	if port.ActiveMTU >= want {
 		return fine("%s carries %d", port.Name(), port.ActiveMTU)
 	}
-	return []Finding{bad(Fail, fmt.Sprintf("%s carries messages of %d bytes, [roce] mtu %d lets %d cross: the bridge does not "+
-		"start", port.Name(), port.ActiveMTU,
-		p.cfg.RoCE.MTU, want), fmt.Sprintf("ip link set %s mtu %d # or write mtu = %d under [roce]", port.Netdev, want+roceHeaders,
-		port.ActiveMTU+roceHeaders))}
+	return []Finding{bad(Fail, fmt.Sprintf("%s carries messages of %d bytes, %s mtu %d lets %d cross: the bridge does not "+
+		"start", port.Name(), port.ActiveMTU, roceOf(p.cfg, &most),
+		most.MTU, want), fmt.Sprintf("ip link set %s mtu %d # or write mtu = %d under %s", port.Netdev, want+roceHeaders,
+		port.ActiveMTU+roceHeaders, roceOf(p.cfg, &most)))}
 }
 
 // checkPFC looks for priorities with flow control. UD does not retransmit lost messages.
@@ -159,27 +180,27 @@ func (p *ethernetProbe) checkKernelRoCE() []Finding {
 // checkOwnAddress requires the kernel not to have the bridge's addresses on that side, because it would answer for
 // them, too.
 func (p *ethernetProbe) checkOwnAddress() []Finding {
-	if p.ports.roce == "" {
-		return nil
-	}
-	have, err := p.kernel.Addresses(p.ports.roce)
-	if err != nil {
-		return nil
-	}
 	level, effect := Fail, "with a shared port, the bridge receives no packets for it"
 	if p.cfg.RoCE.Port.Kind() == "af_packet" {
 		level, effect = Warn, "both answer ARP for it, and the kernel sends ICMP errors for RoCE"
 	}
 	var out []Finding
-	for _, n := range p.cfg.RoCE.Addresses {
-		i := slices.IndexFunc(have, func(h netip.Prefix) bool { return h.Addr() == n.Addr() })
-		if i >= 0 {
-			out = append(out, bad(level, fmt.Sprintf("%v is the bridge's, but %s has it in the kernel: %s", n.Addr(), p.ports.roce, effect),
-				fmt.Sprintf("ip address del %v dev %s", have[i], p.ports.roce)))
+	for _, r := range p.cfg.Segments() {
+		netdev := p.ports.netdevOf(p.kernel, &r)
+		have, err := p.kernel.Addresses(netdev)
+		if netdev == "" || err != nil {
+			continue
 		}
-	}
-	if out == nil {
-		return fine("%s has none of the bridge's addresses", p.ports.roce)
+		mine := len(out)
+		for _, n := range r.Addresses {
+			if i := slices.IndexFunc(have, func(h netip.Prefix) bool { return h.Addr() == n.Addr() }); i >= 0 {
+				out = append(out, bad(level, fmt.Sprintf("%v is the bridge's, but %s has it in the kernel: %s", n.Addr(), netdev, effect),
+					fmt.Sprintf("ip address del %v dev %s", have[i], netdev)))
+			}
+		}
+		if len(out) == mine {
+			out = append(out, ok("%s has none of the bridge's addresses", netdev))
+		}
 	}
 	return out
 }

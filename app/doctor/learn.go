@@ -66,11 +66,11 @@ type learnSubnet struct {
 
 func learnSubnets(c *config.Config) (list []learnSubnet) {
 	for _, n := range c.RoCE.Addresses {
-		if !slices.ContainsFunc(c.Policy.Allow, n.Overlaps) {
+		if !slices.ContainsFunc(c.AllowedIn(&c.RoCE), n.Overlaps) {
 			continue
 		}
-		own, _ := c.Translations().ToIB(n.Addr())
-		there, _ := c.Translations().PrefixToIB(n)
+		own, _ := c.TranslationsIn(&c.RoCE).ToIB(n.Addr())
+		there, _ := c.TranslationsIn(&c.RoCE).PrefixToIB(n)
 		for _, part := range there {
 			list = append(list, learnSubnet{part, own})
 		}
@@ -155,7 +155,7 @@ func (p learnProbe) checkSubnetRoutes() []Finding {
 // keepHosts returns the commands that keep the routes to RoCE hosts, which may have been the subnet's.
 func (p learnProbe) keepHosts(s learnSubnet) (fix []string) {
 	for _, a := range hostsOn(p.cfg, roceHosts, s.Addr().Is6()) {
-		if onRoCE, _ := p.cfg.Translations().ToRoCE(a); p.ports.roce != "" && onRoCE == a && s.Contains(a) {
+		if p.ports.roce != "" && !isTranslated(p.cfg, a) && s.Contains(a) {
 			fix = append(fix, fmt.Sprintf("%s route replace %v/%d dev %s", ipCommand(a), a, a.BitLen(), p.ports.roce))
 		}
 	}

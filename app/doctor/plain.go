@@ -89,7 +89,7 @@ func (p plainProbe) forwards(at string) []Finding {
 
 // isByRoCE reports whether a RoCE host's address is routed to its side, or translated, which the kernel does not do.
 func (p plainProbe) isByRoCE(a netip.Addr) bool {
-	if there, _ := p.cfg.Translations().ToRoCE(a); there != a {
+	if isTranslated(p.cfg, a) {
 		return true
 	}
 	r, err := p.kernel.Route(a)

@@ -16,7 +16,8 @@ type ports struct {
 	ib    *RDMAPort // the InfiniBand port; nil: it is not here, or there is no configuration
 	card  *EthPort  // the ConnectX function of the Ethernet port; nil: it has none
 	lower *EthPort  // the interface of the Ethernet port without its VLAN; nil: the kernel has none
-	roce  string    // the kernel's interface of the Ethernet port; "": it has none
+	upper string    // the interface without its VLAN that the kernel has beside the bridge; "": none
+	roce  string    // the kernel's interface of the first segment; "": it has none
 }
 
 func findPorts(c *config.Config, s Sources) *ports {
@@ -41,11 +42,19 @@ func findPorts(c *config.Config, s Sources) *ports {
 		}
 		p.lower = p.card
 	}
-	if upper != "" && c.RoCE.VLAN != 0 {
-		upper = fmt.Sprintf("%s.%d", upper, c.RoCE.VLAN)
-	}
-	if _, err := s.Kernel.Link(upper); upper != "" && err == nil {
-		p.roce = upper
-	}
+	p.upper = upper
+	p.roce = p.netdevOf(s.Kernel, &c.RoCE)
 	return p
+}
+
+// netdevOf returns the kernel's interface of a segment; "": it has none.
+func (p *ports) netdevOf(k Kernel, r *config.RoCE) string {
+	name := p.upper
+	if name != "" && r.VLAN != 0 {
+		name = fmt.Sprintf("%s.%d", name, r.VLAN)
+	}
+	if _, err := k.Link(name); name == "" || err != nil {
+		return ""
+	}
+	return name
 }

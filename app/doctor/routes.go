@@ -118,7 +118,7 @@ func (p *ipoibProbe) checkRoCERoutes() []Finding {
 	dummies := false
 	for _, t := range p.misrouted() {
 		dev := p.ports.roce
-		if onRoCE, _ := p.cfg.Translations().ToRoCE(t.addr); dev == "" || onRoCE != t.addr {
+		if dev == "" || isTranslated(p.cfg, t.addr) {
 			dev, dummies = dummy, true
 		}
 		wrong = append(wrong, t.route.String())

@@ -113,7 +113,8 @@ func (p *smProbe) checkSA() []Finding {
 	}
 	path, err := p.process.Path(port.Device, int(port.Num))
 	try := fmt.Sprintf("# try: saquery -C %s -P %d PR --slid %d --dlid %[3]d", port.Device, port.Num, port.LID)
-	want := p.cfg.RoCE.IBMTU
+	most := widest(p.cfg)
+	want := most.IBMTU
 	switch {
 	case errors.Is(err, sa.ErrTimeout), errors.Is(err, sa.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
 		return []Finding{bad(Fail, fmt.Sprintf("the subnet administrator at LID %d does not answer: groups and paths cannot be asked "+
@@ -122,8 +123,8 @@ func (p *smProbe) checkSA() []Finding {
 		return []Finding{hint(fmt.Sprintf("the subnet administrator could not be asked (%v); a bridge that runs on this port keeps it "+
 			"from others", err), try)}
 	case path.MTU < want:
-		return []Finding{hint(fmt.Sprintf("the subnet carries messages of %d bytes, [roce] mtu %d lets %d cross: larger ones are dropped",
-			path.MTU.Bytes(), p.cfg.RoCE.MTU, want.Bytes()), fmt.Sprintf("# write mtu = %d under [roce]", path.MTU.Bytes()+roceHeaders))}
+		return []Finding{hint(fmt.Sprintf("the subnet carries messages of %d bytes, %s mtu %d lets %d cross: larger ones are dropped",
+			path.MTU.Bytes(), roceOf(p.cfg, &most), most.MTU, want.Bytes()), fmt.Sprintf("# write mtu = %d under %s", path.MTU.Bytes()+roceHeaders, roceOf(p.cfg, &most)))}
 	}
 	return fine("the subnet administrator answers; paths carry %d bytes", path.MTU.Bytes())
 }

@@ -19,7 +19,8 @@ change between versions; the details are in the other keys. The console shows th
 while the bridge runs (`+"`set log level`"+`).
 
 At most %d lines a second are written per event. Further ones are counted, and reported by a line `+"`suppressed`"+` when the flood is over, or
-each minute. The packet path logs nothing: packets are counted in the [metrics](metrics.md).
+each minute. The packet path logs nothing: packets are counted in the [metrics](metrics.md). Where there are several RoCE segments, the
+events about hosts, proxy QPs, groups and services have the segment's name in the key `+"`segment`"+`.
 `, kept, most)
 	for i, e := range events {
 		if slices.IndexFunc(events, func(o event) bool { return o.Area == e.Area }) == i { // the first of its area

@@ -21,14 +21,15 @@ import (
 	"causeway/tables"
 )
 
-// Tables looks up the bridge's tables. They may have changed since the packet passed.
+// Tables looks up the bridge's tables. They may have changed since the packet passed. A RoCE host's address is that of
+// one host on each VLAN.
 type Tables interface {
-	ProxyQP(tables.HostQP) (tables.ProxyQP, bool)
+	ProxyQP(vlan uint16, of tables.HostQP) (tables.ProxyQP, bool)
 	ProxyQPN(qpn ib.QPN) (tables.ProxyQP, bool)
-	Host(ip netip.Addr) (tables.Host, bool)
+	Host(vlan uint16, ip netip.Addr) (tables.Host, bool)
 	Node(ip netip.Addr) (tables.Node, bool)
 	Source(gid ib.GID, lid ib.LID) (node tables.Node, own, ok bool)
-	Group(addr tables.GroupAddr) (tables.Group, bool)
+	Group(vlan uint16, addr tables.GroupAddr) (tables.Group, bool)
 	MGID(gid ib.GID) (tables.Group, bool)
 }
 
@@ -187,6 +188,7 @@ type explainer struct {
 // endpoints are the source and destination in a packet's headers.
 type endpoints struct {
 	src, dst    netip.Addr // of a frame; zero: unknown
+	vlan        uint16     // of a frame; 0: it has no tag
 	sgid, dgid  ib.GID     // of an InfiniBand message
 	slid        ib.LID
 	srcQP, dstQ ib.QPN

@@ -24,7 +24,6 @@ type (
 	Range = groups.Range
 
 	ProxyQPLimits = proxyqps.Limits
-	ServiceConfig = sidr.Config
 	ServiceResult = sidr.Result
 	ServiceCounts = sidr.Counts
 
@@ -59,6 +58,12 @@ type SegmentChange struct {
 	Groups  []Group
 	Ranges  []Range // groups that are learned; they do not overlap
 	Querier bool    // the bridge sends IGMP and MLD queries there, where no other querier comes first
+
+	// Services: the ports that are proxied, the RoCE hosts that may request them and offer them, and what InfiniBand
+	// knows these and nodes by.
+	Ports     []ibside.PortRange
+	Allow     []netip.Prefix // hosts that may send across, too
+	Translate ib.Translations
 }
 
 // A Segment is a VLAN of the Ethernet port, with its own hosts and groups.
@@ -103,7 +108,8 @@ type Config struct {
 
 	Nodes []Node
 
-	Service ServiceConfig
+	Services ibside.Services // nil: the IB port cannot; then every request is rejected
+	RoCEPKey ib.PKey         // of management datagrams on Ethernet
 
 	// Configured and learned; less than the tables have room for, because ids rest before they are used again.
 	MaxGroups int

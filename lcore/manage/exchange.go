@@ -3,6 +3,7 @@
 package manage
 
 import (
+	"slices"
 	"sync"
 
 	"causeway/ibside"
@@ -10,17 +11,25 @@ import (
 )
 
 // An exchange gives the requests of IB nodes for services to the segment of their partition. The IB port serves one list
-// of ports, for all.
+// of ports, for all: a segment rejects requests for those of others.
 type exchange struct {
 	port ibside.Services
 	loop *Loop
 
-	mu    sync.Mutex
-	takes map[*segment]func(ibside.ServiceRequest)
+	serving sync.Mutex // held while the port is given a list
+
+	mu     sync.Mutex
+	serves map[*segment]served
+}
+
+// served is what a segment serves.
+type served struct {
+	ports []ibside.PortRange
+	take  func(ibside.ServiceRequest)
 }
 
 func newExchange(port ibside.Services, l *Loop) *exchange {
-	return &exchange{port: port, loop: l, takes: map[*segment]func(ibside.ServiceRequest){}}
+	return &exchange{port: port, loop: l, serves: map[*segment]served{}}
 }
 
 // of returns the IB port's services as a segment sees them.
@@ -37,32 +46,54 @@ type ofSegment struct {
 	segment  *segment
 }
 
-// Serve implements ibside.Services. All segments serve the same ports.
+// Serve implements ibside.Services.
 func (o ofSegment) Serve(ports []ibside.PortRange, take func(ibside.ServiceRequest)) error {
 	x := o.exchange
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if take == nil {
-		delete(x.takes, o.segment)
-	} else {
-		x.takes[o.segment] = take
-	}
-	if len(x.takes) == 0 {
+	x.serving.Lock()
+	defer x.serving.Unlock()
+	all := x.with(o.segment, served{ports, take})
+	if len(all) == 0 {
 		return x.port.Serve(nil, nil)
 	}
-	if take == nil { // the last one to end ends it for the port
-		return nil
-	}
-	return x.port.Serve(ports, x.take)
+	return x.port.Serve(all, x.take)
 }
 
-// take passes a request on, or rejects it when its partition is no segment's.
+// with notes what a segment serves, and returns the ports of all.
+func (x *exchange) with(s *segment, what served) []ibside.PortRange {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if what.take == nil {
+		delete(x.serves, s)
+	} else {
+		x.serves[s] = what
+	}
+	var all []ibside.PortRange
+	for _, o := range x.serves {
+		all = append(all, o.ports...)
+	}
+	return joined(all)
+}
+
+// joined returns ranges that have the same ports, in order, each of them once.
+func joined(ranges []ibside.PortRange) (out []ibside.PortRange) {
+	slices.SortFunc(ranges, func(a, b ibside.PortRange) int { return int(a.First) - int(b.First) })
+	for _, r := range ranges {
+		if last := len(out) - 1; last >= 0 && int(r.First) <= int(out[last].Last)+1 {
+			out[last].Last = max(out[last].Last, r.Last)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// take passes a request on, or rejects it when its partition is no segment's that serves anything.
 func (x *exchange) take(r ibside.ServiceRequest) {
 	x.mu.Lock()
 	var take func(ibside.ServiceRequest)
-	for s, t := range x.takes {
+	for s, o := range x.serves {
 		if r.PKey != 0 && s.cfg.Bound.Matches(r.PKey) {
-			take = t
+			take = o.take
 		}
 	}
 	x.mu.Unlock()

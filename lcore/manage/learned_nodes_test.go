@@ -44,7 +44,7 @@ func learningNodes(t *testing.T, edit func(*manageConfig)) *rig {
 	t.Helper()
 	at := nodeAt(20, 0)
 	s := start(t, func(c *manageConfig, _ *ibPort) {
-		c.Resolver, c.MaxNodes, c.NodeIdle, c.Service.Allow = ipoib{at.IP4: at.GID}, 16, time.Hour, everyone
+		c.Resolver, c.MaxNodes, c.NodeIdle, c.Allow = ipoib{at.IP4: at.GID}, 16, time.Hour, everyone
 		if edit != nil {
 			edit(c)
 		}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
@@ -20,10 +19,6 @@ type Change struct {
 	More          []SegmentChange // of the others
 
 	Nodes []Node
-	Ports []ibside.PortRange
-	Allow []netip.Prefix
-
-	Translate ib.Translations
 
 	ProxyQPLimits ProxyQPLimits
 	// Drained: another bridge takes over. This one does not answer for nodes any more; what still comes to it
@@ -82,8 +77,8 @@ func (l *Loop) change(c *Change) error {
 		s.proxyQPs.SetLimits(l.share(c.ProxyQPLimits))
 		s.neighbours.SetConfirm(c.ProxyQPLimits.Unconfirmed > 0)
 		s.groups.SetQuerier(c.of(s).Querier)
-		s.sidr.SetAllow(c.Allow)
-		s.proxyQPs.SetAllow(c.Allow)
+		s.sidr.SetAllow(c.of(s).Allow)
+		s.proxyQPs.SetAllow(c.of(s).Allow)
 	}
 	l.learner.SetAllow(c.Allow)
 	l.learner.SetTranslate(c.Translate)
@@ -116,10 +111,10 @@ func (l *Loop) changeSegment(s *segment, c *Change, now time.Time) error {
 	if err := s.groups.Set(x.Groups); err != nil { // cannot be: they have been checked
 		return err
 	}
-	if !s.sidr.Translates(c.Translate) {
-		s.gids.Refit(func() { s.sidr.SetTranslate(c.Translate) })
+	if !s.sidr.Translates(x.Translate) {
+		s.gids.Refit(func() { s.sidr.SetTranslate(x.Translate) })
 	}
-	s.sidr.SetPorts(c.Ports)
+	s.sidr.SetPorts(x.Ports)
 	return nil
 }
 

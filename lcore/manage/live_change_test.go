@@ -27,10 +27,13 @@ var everyone = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustPars
 
 // changeOf returns the change that contains a configuration unchanged.
 func changeOf(cfg manage.Config) manage.Change {
-	return manage.Change{
-		SegmentChange: cfg.SegmentChange, Nodes: cfg.Nodes, Ports: cfg.Service.Ports, Allow: everyone, ProxyQPLimits: cfg.ProxyQPLimits,
-		Translate: cfg.Service.Translate,
+	c := manage.Change{SegmentChange: cfg.SegmentChange, Nodes: cfg.Nodes, ProxyQPLimits: cfg.ProxyQPLimits}
+	c.Allow = everyone
+	for _, s := range cfg.More {
+		s.Allow = everyone
+		c.More = append(c.More, s.SegmentChange)
 	}
+	return c
 }
 
 // change returns an edited change of the usual configuration.

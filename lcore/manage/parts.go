@@ -80,7 +80,7 @@ func (l *Loop) makeParts(log *ratelog.Logger) {
 			}
 		},
 	})
-	x := newExchange(cfg.Service.Port, l)
+	x := newExchange(cfg.Services, l)
 	for _, s := range l.segments {
 		l.makeSegment(s, x, log)
 	}
@@ -95,7 +95,7 @@ func (l *Loop) newLearner(n *nodes.Nodes, hosts *neighbours.Neighbours, local *l
 		return nil
 	}
 	return learner.New(learner.Config{
-		Max: l.cfg.MaxNodes - len(l.cfg.Nodes), Idle: l.cfg.NodeIdle, Every: tickEvery, Allow: l.cfg.Service.Allow, Translate: l.cfg.Service.Translate,
+		Max: l.cfg.MaxNodes - len(l.cfg.Nodes), Idle: l.cfg.NodeIdle, Every: tickEvery, Allow: l.cfg.Allow, Translate: l.cfg.Translate,
 	}, learner.Deps{
 		Port: port, Resolver: l.cfg.Resolver, Nodes: n, Tables: l.tables.Nodes, Hosts: hosts, Local: local, Ask: l.ask, Log: log,
 		Partition: l.unnumbered,

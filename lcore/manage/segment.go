@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
+	"slices"
 	"time"
 
 	"causeway/ibside"
@@ -116,6 +117,9 @@ func (l *Loop) maxGroups(s *segment) int {
 // makeSegment makes the parts of a segment.
 func (l *Loop) makeSegment(s *segment, x *exchange, log *ratelog.Logger) {
 	cfg := l.cfg
+	if len(l.segments) > 1 {
+		log = ratelog.New(log.With("segment", s.name())) // with limits of its own, so that a flood hides nothing of others
+	}
 	s.nodes = reached{l.nodes, s, len(l.segments) > 1}
 	s.proxyQPs = proxyqps.New(proxyqps.Config{
 		Max: l.part(cfg.ProxyQPs), Limits: l.share(cfg.ProxyQPLimits), Every: tickEvery, Workers: len(l.workers),
@@ -142,12 +146,15 @@ func (l *Loop) makeSegment(s *segment, x *exchange, log *ratelog.Logger) {
 	}, groups.Deps{
 		Tables: s.tables.Groups, Port: l.port, Local: s.local, Frames: l.frames, Ask: l.ask, Log: log, IsPeer: s.neighbours.AnswersFor,
 		Partition: l.partitions.Number,
+		Elsewhere: func(mgid ib.GID) bool {
+			return slices.ContainsFunc(l.segments, func(o *segment) bool { return o != s && o.groups.Has(mgid) })
+		},
 	})
 }
 
 func (l *Loop) makeServices(s *segment, x *exchange, log *ratelog.Logger) {
-	c := l.cfg.Service
-	if c.Port != nil {
+	c := sidr.Config{Ports: s.cfg.Ports, Allow: s.cfg.Allow, Translate: s.cfg.Translate, RoCEPKey: l.cfg.RoCEPKey}
+	if l.cfg.Services != nil {
 		c.Port = x.of(s)
 	}
 	partitionOf := l.tables.Nodes.PartitionOf

@@ -5,6 +5,7 @@ package manage_test
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
@@ -43,6 +44,8 @@ func on(l frame.Link) frame.Link {
 func TestSegments(t *testing.T) {
 	bubble(t, "nodes", segmentsAnswer)
 	bubble(t, "hosts", segmentsLearn)
+	bubble(t, "claims", segmentClaims)
+	bubble(t, "pings", segmentPings)
 	bubble(t, "one that floods", segmentFloods)
 }
 
@@ -103,6 +106,48 @@ func segmentsLearn(t *testing.T) {
 	for segment, want := range []bool{true, true, false} {
 		if got, err := s.loop.Lists().RemoveLearnedHost(t.Context(), uint8(segment), host4); got != want || err != nil {
 			t.Errorf("removed from segment %d: %v, %v", segment, got, err)
+		}
+	}
+}
+
+// segmentClaims has another station claim a host's address on the other VLAN, by ARP and ND: it is another host, and the
+// first is not asked whether it has gone.
+func segmentClaims(t *testing.T) {
+	s := start(t, func(c *manage.Config, p *ibPort) {
+		twoSegments(c, p)
+		c.More[0].Addresses = c.Addresses
+	})
+	s.give(arp(hostLink, 1, host4, bridge4))
+	s.give(ns(hostLink, host6, bridge6))
+	for _, b := range [][]byte{arp(on(otherLink), 1, host4, bridge4), arp(on(otherLink), 2, host4, host4), ns(on(otherLink), host6, bridge6), na(on(otherLink), host6, true)} {
+		for _, f := range frames(t, s.give(b)) {
+			if vidOf(f) != secondVLAN {
+				t.Errorf("VLAN %d was told or asked: %x", vidOf(f), b)
+			}
+		}
+	}
+	sleep(10 * time.Second)
+	s.look(func() {
+		for _, ip := range []netip.Addr{host4, host6} {
+			first, _, _ := s.tables.In(0).Hosts.Find(ip)
+			second, _, _ := s.tables.In(1).Hosts.Find(ip)
+			if first.MAC != hostMAC || first.VLAN != 0 || second.MAC != otherMAC || second.VLAN != secondVLAN {
+				t.Errorf("%v: the hosts are %+v and %+v", ip, first, second)
+			}
+		}
+	})
+	if c := s.count(); c.HostsMoved+c.HostConflicts+c.HostFlaps != 0 {
+		t.Errorf("counted %+v", c.HostCounters)
+	}
+}
+
+// segmentPings checks that an answer is on the VLAN of its request.
+func segmentPings(t *testing.T) {
+	s := start(t, twoSegments)
+	for _, l := range []frame.Link{hostLink, on(hostLink)} {
+		sent := frames(t, s.give(ping4(l, 64)))
+		if len(sent) != 1 || vidOf(sent[0]) != l.VID || sent[0].Eth.Dst() != hostMAC {
+			t.Errorf("on VLAN %d: %d answers", l.VID, len(sent))
 		}
 	}
 }

@@ -19,10 +19,8 @@ import (
 // BenchmarkServiceOfNode has a RoCE host ask, and wait for its answers a burst at a time. The port answers at once.
 func BenchmarkServiceOfNode(b *testing.B) {
 	cfg, cm, w := config(), &services{connect: answering}, &worker{}
-	cfg.Service = manage.ServiceConfig{
-		Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}}, RoCEPKey: ib.PKeyDefault,
-		Allow: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")},
-	}
+	cfg.Services, cfg.RoCEPKey = cm, ib.PKeyDefault
+	cfg.Ports, cfg.Allow = []ibside.PortRange{{First: 7174, Last: 7174}}, []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}
 	run(b, cfg, w)
 	for n := 0; b.Loop(); n++ {
 		w.give(manage.Punted{Data: ask(host4, node4, func(q *question) { q.fields.RequestID = uint32(n) }).frame()})
@@ -38,10 +36,8 @@ func BenchmarkServiceOfNode(b *testing.B) {
 // BenchmarkServiceOfHost has IB nodes ask, many at a time; a RoCE host answers at once.
 func BenchmarkServiceOfHost(b *testing.B) {
 	cfg, cm, w := config(), &services{}, &worker{}
-	cfg.Service = manage.ServiceConfig{
-		Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}}, RoCEPKey: ib.PKeyDefault,
-		Allow: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")},
-	}
+	cfg.Services, cfg.RoCEPKey = cm, ib.PKeyDefault
+	cfg.Ports, cfg.Allow = []ibside.PortRange{{First: 7174, Last: 7174}}, []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}
 	cfg.Hosts = []tables.Host{{IP: host4, MAC: hostMAC, Version: 2, Static: true}}
 	run(b, cfg, w)
 	s := &rig{t: &testing.T{}}

@@ -288,7 +288,7 @@ func TestHostNotFound(t *testing.T) {
 	})
 	bubble(t, "behind a router", func(t *testing.T) {
 		s := startServices(t, func(c *manageConfig, _ *services) {
-			c.Service.Allow = append(c.Service.Allow, netip.PrefixFrom(far4, 32))
+			c.Allow = append(c.Allow, netip.PrefixFrom(far4, 32))
 		})
 		if a := s.request(node4, far4); !a.rejectedWith(1) {
 			t.Errorf("%+v", a)

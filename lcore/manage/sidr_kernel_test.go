@@ -78,8 +78,8 @@ func between(c *manageConfig, p roce.Packet, mac frame.MAC, node netip.Addr, por
 	} else {
 		c.Nodes[0].IP6 = node
 	}
-	c.Service.Ports = []ibside.PortRange{{First: port, Last: port}}
-	c.Service.Allow = []netip.Prefix{netip.PrefixFrom(p.SrcIP, p.SrcIP.BitLen()), netip.PrefixFrom(p.DstIP, p.DstIP.BitLen())}
+	c.Ports = []ibside.PortRange{{First: port, Last: port}}
+	c.Allow = []netip.Prefix{netip.PrefixFrom(p.SrcIP, p.SrcIP.BitLen()), netip.PrefixFrom(p.DstIP, p.DstIP.BitLen())}
 }
 
 // A kernelExchange is a handshake of two Linux hosts.

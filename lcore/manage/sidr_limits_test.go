@@ -361,7 +361,7 @@ func TestServing(t *testing.T) {
 		})
 	}
 	bubble(t, "no services", func(t *testing.T) {
-		s := startServices(t, func(c *manageConfig, _ *services) { c.Service.Ports = nil })
+		s := startServices(t, func(c *manageConfig, _ *services) { c.Ports = nil })
 		if s.cm.serves != 0 || s.asks(ask(host4, node4)) != 1 {
 			t.Errorf("the port was told %d times to serve nothing", s.cm.serves)
 		}

@@ -93,11 +93,9 @@ func startServicesWith(t *testing.T, size tables.Config, edit func(*manageConfig
 	t.Helper()
 	cm := &services{connect: answering}
 	s := startWith(t, size, func(c *manageConfig, _ *ibPort) {
-		c.Service = manage.ServiceConfig{
-			Port: cm, Ports: []ibside.PortRange{{First: 7174, Last: 7174}, {First: 8000, Last: 8010}},
-			Allow:    []netip.Prefix{netip.MustParsePrefix("10.9.0.0/25"), netip.MustParsePrefix("fd09::/64")},
-			RoCEPKey: ib.PKeyDefault,
-		}
+		c.Services, c.RoCEPKey = cm, ib.PKeyDefault
+		c.Ports = []ibside.PortRange{{First: 7174, Last: 7174}, {First: 8000, Last: 8010}}
+		c.Allow = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/25"), netip.MustParsePrefix("fd09::/64")}
 		c.PKey = 0x8001
 		if edit != nil {
 			edit(c, cm)

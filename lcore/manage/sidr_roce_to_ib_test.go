@@ -158,7 +158,7 @@ func TestRequestsRejected(t *testing.T) {
 		})
 	}
 	bubble(t, "a port that cannot", func(t *testing.T) {
-		s := startServices(t, func(cfg *manageConfig, _ *services) { cfg.Service.Port = nil })
+		s := startServices(t, func(cfg *manageConfig, _ *services) { cfg.Services = nil })
 		if got := s.asks(ask(host4, node4)); got != 1 || !s.loop.Status().Ready {
 			t.Errorf("answered with %d", got)
 		}

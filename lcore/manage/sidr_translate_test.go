@@ -25,7 +25,7 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 // translating configures a bridge that knows the hosts, and gives them other addresses on InfiniBand.
 func translating(c *manageConfig, cm *services) {
 	knowing(2)(c, cm)
-	c.Service.Translate = onIB
+	c.Translate = onIB
 }
 
 // agrees checks what a server on Ethernet relies on: that rdma_cm's header has the same addresses as the IP header.
@@ -51,9 +51,9 @@ func TestTranslatedToNode(t *testing.T) {
 		{"IPv4", host4, node4, "10.10.9.1", "10.10.9.7", nil},
 		{"IPv6", host6, node6, "fd10:1::1", "fd10:1::7", nil},
 		{"nodes alone", host4, node4, "10.9.0.1", "10.10.9.7", func(c *manageConfig) {
-			c.Service.Translate = ib.Translations{{RoCE: netip.PrefixFrom(node4, 32), IB: netip.MustParsePrefix("10.10.9.7/32")}}
+			c.Translate = ib.Translations{{RoCE: netip.PrefixFrom(node4, 32), IB: netip.MustParsePrefix("10.10.9.7/32")}}
 		}},
-		{"others alone", host4, node4, "10.9.0.1", "10.9.0.7", func(c *manageConfig) { c.Service.Translate = onIB[1:] }},
+		{"others alone", host4, node4, "10.9.0.1", "10.9.0.7", func(c *manageConfig) { c.Translate = onIB[1:] }},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			s := startServices(t, func(cfg *manageConfig, cm *services) {
@@ -115,7 +115,7 @@ func TestUntranslated(t *testing.T) {
 	bubble(t, "hosts", func(t *testing.T) {
 		s := startServices(t, func(c *manageConfig, cm *services) {
 			translating(c, cm)
-			c.Service.Allow = append(c.Service.Allow, onIB[0].IB)
+			c.Allow = append(c.Allow, onIB[0].IB)
 		})
 		if got := s.asks(ask(addr("10.10.9.5"), node4)); got != int(ib.SIDRStatusRejected) || s.cm.connects() != 0 {
 			t.Errorf("status %d, and the port was asked %+v", got, s.cm.asked)

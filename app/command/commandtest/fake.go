@@ -84,8 +84,14 @@ func (f *Fake) Config() *config.Config { return f.Cfg }
 
 // Status implements command.Target.
 func (f *Fake) Status() manage.Status {
-	return manage.Status{Ready: !f.Drained, Drained: f.Drained, Hosts: f.Hosts, Nodes: 1, Groups: 1, ProxyQPs: f.Hosts, Joined: []manage.JoinedGroup{{IP: netip.MustParseAddr("239.1.2.3")}},
+	s := manage.Status{Ready: !f.Drained, Drained: f.Drained, Hosts: f.Hosts, Nodes: 1, Groups: 1, ProxyQPs: f.Hosts, Joined: []manage.JoinedGroup{{IP: netip.MustParseAddr("239.1.2.3")}},
 		Segments: []manage.SegmentStatus{{Name: "untagged", Hosts: f.Hosts, HostsMax: 100, ProxyQPs: f.Hosts, MostQPs: 100, Groups: 1}}}
+	if f.Cfg != nil {
+		for _, r := range f.Cfg.More {
+			s.Segments = append(s.Segments, manage.SegmentStatus{Name: r.Name(), VLAN: r.VLAN, PKey: r.PKey, HostsMax: 100, MostQPs: 100})
+		}
+	}
+	return s
 }
 
 // Counters implements command.Target: a thousand packets received more at each call.

@@ -93,6 +93,9 @@ type Deps struct {
 	Log    *ratelog.Logger
 	// IsPeer reports whether an address is the bridge's own or an IB node's, another bridge among them.
 	IsPeer func(netip.Addr) bool
+	// Elsewhere reports whether another segment has a group with that MGID, or is leaving it: the port's membership is
+	// that one's. May be nil.
+	Elsewhere func(ib.GID) bool
 	// Partition returns the number of a P_Key.
 	Partition func(ib.PKey) uint8
 }

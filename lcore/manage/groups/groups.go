@@ -31,6 +31,8 @@ type Groups struct {
 	ask    *ask.Asker
 	log    *ratelog.Logger
 
+	elsewhere func(ib.GID) bool
+
 	groups     map[ib.GID]*membership
 	configured []Group
 	perIP      map[netip.Addr]int // configured groups
@@ -54,6 +56,9 @@ func New(c Config, d Deps) *Groups {
 		filter: filter{receive: c.Receive}, host: igmp.NewHost(p), querier: igmp.NewQuerier(p),
 	}
 	g.querier.Enabled = c.Querier
+	if g.elsewhere = d.Elsewhere; g.elsewhere == nil {
+		g.elsewhere = func(ib.GID) bool { return false }
+	}
 	g.entries = newEntries(&c, &d, g.host)
 	g.learner = newLearner(g, c.Ranges, d.IsPeer)
 	return g
@@ -195,9 +200,16 @@ func (g *Groups) Tick(now time.Time) {
 // retryAfter is how long a group waits that the tables did not take.
 const retryAfter = 10 * time.Second
 
-// retryFailed tries again what the tables did not take.
+// Has reports whether a group with that MGID is wanted, or is being left.
+func (g *Groups) Has(mgid ib.GID) bool { return g.groups[mgid] != nil }
+
+// retryFailed tries again what the tables did not take, and what another segment had.
 func (g *Groups) retryFailed(now time.Time) {
 	for _, m := range g.groups {
+		if m.waits {
+			m.waits = false
+			g.pursue(m)
+		}
 		if !m.failed.IsZero() && now.Sub(m.failed) >= retryAfter {
 			m.failed = time.Time{}
 			g.pursue(m)

@@ -32,6 +32,7 @@ type membership struct {
 	joined     bool
 	as         ibside.Join // what the port granted
 	granted    ibside.Membership
+	waits      bool      // for another segment to leave it
 	lost       bool      // the subnet may have dropped the membership: it is joined again
 	leaveFirst bool      // a change of keys in place was rejected
 	failed     time.Time // since when the tables do not take it; zero: they do
@@ -90,6 +91,8 @@ func (g *Groups) pursue(m *membership) {
 		if g.entries.open(m); !m.failed.IsZero() {
 			g.leave(m)
 		}
+	case g.elsewhere(m.MGID):
+		m.waits = true
 	default:
 		g.join(m, want)
 	}

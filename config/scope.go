@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"causeway/ibside/ib"
+)
+
+// Scope says which segments an entry is for: that of a VLAN, or with its zero value all.
+type Scope struct {
+	One  bool
+	VLAN uint16
+}
+
+// Has reports whether the entry is for a segment.
+func (s Scope) Has(r *RoCE) bool { return !s.One || s.VLAN == r.VLAN }
+
+// meets reports whether two entries are for one segment.
+func (s Scope) meets(o Scope) bool { return !s.One || !o.One || s.VLAN == o.VLAN }
+
+// String returns " vlan 100", or nothing.
+func (s Scope) String() string {
+	if !s.One {
+		return ""
+	}
+	return fmt.Sprint(" vlan ", s.VLAN)
+}
+
+func (s Scope) field() field {
+	if !s.One {
+		return field{"vlan", ""}
+	}
+	return field{"vlan", strconv.Itoa(int(s.VLAN))}
+}
+
+// readScope reads the key vlan of an entry that may be for one segment.
+func readScope(t *table) Scope {
+	if !t.has("vlan") {
+		return Scope{}
+	}
+	vlan := uint16(t.number("vlan"))
+	if segments := t.p.cfg.Segments(); !slices.ContainsFunc(segments, func(r RoCE) bool { return r.VLAN == vlan }) {
+		t.fail("vlan", "vlan %d is no segment's; write %s, or remove it, which means all", vlan, vlansOf(segments))
+	}
+	return Scope{true, vlan}
+}
+
+// ServicesIn returns the services of a segment.
+func (c *Config) ServicesIn(r *RoCE) []Service {
+	return slices.DeleteFunc(slices.Clone(c.Services), func(s Service) bool { return !s.Has(r) })
+}
+
+// AllowedIn returns the prefixes of hosts of a segment that may send across.
+func (c *Config) AllowedIn(r *RoCE) []netip.Prefix { return slices.Concat(c.Policy.Allow, r.Allow) }
+
+// Allows reports whether packets of a host of the segment may cross.
+func (c *Config) Allows(r *RoCE, a netip.Addr) bool {
+	return slices.ContainsFunc(c.AllowedIn(r), func(n netip.Prefix) bool { return n.Contains(a) })
+}
+
+// TranslationsIn returns the mapping of a segment.
+func (c *Config) TranslationsIn(r *RoCE) ib.Translations {
+	ts := ib.Translations{}
+	for _, t := range c.Translates {
+		if t.Has(r) {
+			ts = append(ts, t.Translation)
+		}
+	}
+	return ts
+}
+
+// TranslationsOf returns the mapping of a host: that of its segment; of a node that several reach, the first one's.
+func (c *Config) TranslationsOf(h Host) ib.Translations {
+	for _, r := range c.segmentsOf(h) {
+		return c.TranslationsIn(&r)
+	}
+	return nil
+}
+
+// HostsIn returns the hosts of a segment, and the nodes that it reaches.
+func (c *Config) HostsIn(r *RoCE) []Host {
+	return slices.DeleteFunc(slices.Clone(c.Hosts), func(h Host) bool {
+		return !slices.ContainsFunc(c.segmentsOf(h), func(s RoCE) bool { return s.VLAN == r.VLAN })
+	})
+}

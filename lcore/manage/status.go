@@ -133,7 +133,7 @@ func (l *Loop) publish() {
 		OwnGIDs:        l.segments[0].gids.Own(),
 		Aliases:        total(l.segments, func(s *segment) int { return s.gids.Aliases() }),
 		AliasesRefused: sum(func(s *segment) uint64 { return s.gids.Refused() }, l.segments),
-		Joined:         joined(l.segments),
+		Joined:         joinedGroups(l.segments),
 		Learned:        total(l.segments, func(s *segment) int { return s.groups.Learned() }),
 		Asked:          sum(func(s *segment) [2]int { return s.sidr.Pending() }, l.segments),
 		Refused:        l.refusals.notice(time.Now(), full, short, &counters),
@@ -162,8 +162,8 @@ func (l *Loop) statusOf(s *segment) SegmentStatus {
 	}
 }
 
-// joined lists the groups of all segments, by address.
-func joined(segments []*segment) []JoinedGroup {
+// joinedGroups lists the groups of all segments, by address.
+func joinedGroups(segments []*segment) []JoinedGroup {
 	if len(segments) == 1 {
 		return segments[0].groups.Joined()
 	}

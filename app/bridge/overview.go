@@ -125,5 +125,5 @@ func (b *Bridge) Rules() (rules []dpdk.Rule) {
 
 // Tables returns a reader of the tables, which explain why a packet went where it did.
 func (b *Bridge) Tables() Tables {
-	return Tables{&b.gate, b.tables, len(b.datapath.Workers()), b.segments()}
+	return Tables{&b.gate, b.tables, len(b.datapath.Workers()), b.ethernet.segments()}
 }

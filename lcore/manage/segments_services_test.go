@@ -137,7 +137,7 @@ func segmentNodesAsk(t *testing.T) {
 		if len(answers) != 1 {
 			t.Fatalf("%v: not answered", c.from)
 		}
-		list, err := s.loop.ListProxyQPs(t.Context(), manage.Query{})
+		list, err := s.loop.Lists().ListProxyQPs(t.Context(), manage.Query{})
 		i := slices.IndexFunc(list.Entries, func(x manage.ProxyQPEntry) bool { return x.QPN == answers[0].QPN })
 		if err != nil || i < 0 || list.Entries[i].Host != host4 || list.Entries[i].PKey != c.pkey || (list.Entries[i].Segment == 1) != (c.vlan != 0) {
 			t.Errorf("%v was given %+v of %+v, %v", c.from, answers[0], list.Entries, err)

@@ -7,6 +7,7 @@ package lcore
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -48,13 +49,13 @@ func (w *Worker) openWakes() error {
 	return nil
 }
 
-// wakeBy adds a descriptor to those that wake the worker; -1 is none.
+// wakeBy adds a descriptor to those that wake the worker, unless it is one; -1 is none.
 func (w *Worker) wakeBy(fd int) error {
 	if fd < 0 {
 		return nil
 	}
 	err := unix.EpollCtl(int(w.c.epoll), unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)})
-	if err != nil {
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("lcore: wake-ups of worker %d by descriptor %d: %w", w.ID(), fd, err)
 	}
 	return nil
@@ -69,7 +70,8 @@ func (w *Worker) closeWakes() {
 	}
 }
 
-// SetRxWake sets what wakes the worker when frames come to its queue. Earlier descriptors must have been closed. With
+// SetRxWake sets what wakes the worker when frames come to its queue. Earlier descriptors that are not among
+// these must have been closed: of a bond, one member's may be others. With
 // IdleInterrupt it is called before the worker starts, and not while it runs.
 func (w *Worker) SetRxWake(r dpdk.RxWake) error {
 	w.c.rx_interrupt = C.bool(r.Armed)

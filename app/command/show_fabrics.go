@@ -42,10 +42,11 @@ func runFabrics(_ context.Context, c *Call) (Result, error) {
 	return table(part), nil
 }
 
+// answers tells about the subnet manager; "": a port that is down cannot know.
 func answers(f *multipath.Report) string {
 	switch {
 	case f.Down != "":
-		return "-"
+		return ""
 	case f.SMSilent:
 		return "silent"
 	}

@@ -156,7 +156,13 @@ func (b *Bond) Reopen(member int) error {
 	if err := setUpInterface(m.name); err != nil {
 		return portError(m.name, "%w: %w", ErrNotReopened, err)
 	}
-	return m.reopen(func() error { return b.takeOut(member) }, func() error { return b.putIn(member) })
+	// Now, because net_bonding gives the bond's address to what has the member's name, when it takes the member out.
+	_, arg, _ := strings.Cut(m.name, ":")
+	var mac [6]byte
+	if link, err := netlink.LinkByName(arg); err == nil {
+		mac = [6]byte(link.Attrs().HardwareAddr)
+	}
+	return m.reopen(func() error { return b.takeOut(member) }, func() error { return b.putIn(member, mac) })
 }
 
 func (b *Bond) takeOut(i int) error {
@@ -169,10 +175,11 @@ func (b *Bond) takeOut(i int) error {
 	return m.unplug()
 }
 
-func (b *Bond) putIn(i int) error {
+// putIn puts a member in again, whose interface had that address of its own.
+func (b *Bond) putIn(i int, mac [6]byte) error {
 	m := b.members[i]
 	err := b.remember(i)
-	if err == nil {
+	if b.macs[i] = mac; err == nil {
 		clearLog()
 		err = errno(C.dpdk_bond_put_in(b.c, C.uint(i), m.id))
 	}

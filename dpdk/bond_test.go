@@ -260,6 +260,19 @@ func TestBondMissing(t *testing.T) {
 	crossBothWays(t, portEnd(p), kernelEnd(t, "theirs1"), 1500)
 }
 
+// dropsInactive checks that a frame is dropped, and counted, that comes to a member which carries none.
+func dropsInactive(t *testing.T, p *Port, member int, theirs string) {
+	t.Helper()
+	was := p.Bond().Count(member).Inactive
+	if err := kernelEnd(t, theirs).send(testFrame(200, 1)); err != nil {
+		t.Fatal(err)
+	}
+	receiveOne(p, 50*time.Millisecond)
+	if got := p.Bond().Count(member).Inactive; got != was+1 {
+		t.Errorf("%d frames were dropped at a member that carries none; want 1", got-was)
+	}
+}
+
 // TestBondReopens checks that a bond takes an interface in place of a member's that was deleted, either of them, and keeps its
 // address and counters; that others carry frames before and after; that the interface gets back what it had; and that one
 // that cannot be taken is not tried.
@@ -304,15 +317,8 @@ func TestBondReopens(t *testing.T) {
 			if after := stats(t, p); after.RxPackets < 4*crossed || after.TxPackets != 4*crossed || before.TxPackets != crossed {
 				t.Errorf("%+v; after %d frames each way four times %+v", before, crossed, after)
 			}
-			was := b.Count(i).Inactive
 			setMembers(t, b, i == 1, i == 0)
-			if err := kernelEnd(t, theirs).send(testFrame(200, 1)); err != nil {
-				t.Fatal(err)
-			}
-			receiveOne(p, 50*time.Millisecond)
-			if got := b.Count(i).Inactive; got != was+1 {
-				t.Errorf("%d frames were dropped at a member that carries none; want 1", got-was)
-			}
+			dropsInactive(t, p, i, theirs)
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}

@@ -172,11 +172,14 @@ func evaluate(t *testing.T, bridge string) {
 		r, err := s.query(open)
 		if err != nil || r.Status != "success" {
 			t.Errorf("%s: %s: %v, %s", q.where, open, err, r.Error)
-		} else if len(r.Data.Result) == 0 {
-			t.Errorf("%s: %s: no answer", q.where, open)
+		} else if answered := len(r.Data.Result) > 0; answered == absent[q.where] {
+			t.Errorf("%s: %s: an answer: %v", q.where, open, answered)
 		}
 	}
 }
+
+// absent are the rules about what the bridge does not have, a bond and several segments. That they fire is for the rules' own tests.
+var absent = map[string]bool{"CausewayBondMemberFailed": true, "CausewayBondMemberFlaps": true, "CausewaySegmentNearLimit": true}
 
 // expected are the rules that fire on the live bridge, which gets damaged packets; and those that may, because it
 // shares its cores with other tests.

@@ -177,6 +177,9 @@ func TestDifferentialFromRoCE(t *testing.T) {
 		return
 	}
 	for _, c := range roceCases() {
+		if c.drop == "wrong_partition" { // takes a bound segment: TestDifferentialSegments provokes it
+			continue
+		}
 		if c.drop != "" && total[c.drop] == 0 {
 			t.Errorf("no packet was dropped by %s: the generator does not provoke it", c.drop)
 		}

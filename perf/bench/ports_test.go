@@ -24,8 +24,8 @@ func TestPortRows(t *testing.T) {
 			gates++
 		}
 	}
-	if gates != 3 {
-		t.Errorf("%d gates, want 2 of posting and 1 of polling", gates)
+	if gates != 4 {
+		t.Errorf("%d gates, want 2 of posting and 2 of polling", gates)
 	}
 }
 

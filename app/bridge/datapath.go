@@ -3,14 +3,11 @@
 package bridge
 
 import (
-	"slices"
-
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/manage"
-	"causeway/tables"
 )
 
 func versions(r *config.RoCE) (v uint8) {
@@ -33,32 +30,14 @@ func firstVersion(r *config.RoCE) uint8 {
 
 // datapathConfig is the workers' configuration, with the policy of cfg.
 func (b *Bridge) datapathConfig(cfg *config.Config) lcore.DatapathConfig {
-	segments := b.segments()
+	segments, numbers := b.segments(cfg)
 	return lcore.DatapathConfig{
 		MAC: b.ethernet.mac(), RoCEPKey: rocePKey, RewriteImm: true,
-		Segment: segments[0], More: segments[1:],
+		Segment: segments[0], More: segments[1:], Numbers: numbers,
 		Idle: idleModes[b.idle], Confine: b.confined,
 		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0],
 		IBIsEthernet: b.ibPort.Info().Ethernet, Policy: policyOf(cfg),
 	}
-}
-
-// segments are the workers' part of the configuration's.
-func (b *Bridge) segments() (all []lcore.Segment) {
-	var bound []manage.Segment
-	for _, r := range b.cfg.Segments() {
-		bound = append(bound, manage.Segment{Bound: r.PKey})
-	}
-	for _, r := range b.cfg.Segments() {
-		s := lcore.Segment{
-			VLAN: r.VLAN, RoCEMTU: r.IBMTU.Bytes(), Versions: versions(&r), TTL: r.TTL, Addresses: b.ethernet.ownAddresses(&r), Bound: r.PKey != 0,
-		}
-		if s.Bound {
-			s.Partition = manage.PartitionOf(r.PKey, b.cfg.IB.PKey, bound)
-		}
-		all = append(all, s)
-	}
-	return all
 }
 
 func (b *Bridge) makeDatapath() error {
@@ -100,12 +79,12 @@ func (b *Bridge) makeManagement() error {
 	for _, w := range b.datapath.Workers() {
 		workers = append(workers, worker{w, b.pool})
 	}
-	for _, l := range b.ethernet.listeners {
-		workers[0] = listeningWorker{workers[0], l}
+	if b.ethernet.port.Shared() {
+		workers[0] = listeningWorker{workers[0], b.ethernet}
 	}
 	b.loop = manage.New(b.manageConfig(), b.tables, b.ibPort, workers, b.log)
 	b.Lists = b.loop
-	b.configuration.attach(b.loop, b.datapath.SetPolicy, b.ibPort)
+	b.configuration.attach(b)
 	return nil
 }
 
@@ -124,29 +103,18 @@ func (b *Bridge) manageConfig() manage.Config {
 	c := manage.Config{
 		MAC: b.ethernet.mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: b.mostProxyQPs(), Waiting: roomsOf(b.cfg).waiting,
-		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin,
+		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Rests: b.datapath.SegmentRests,
 		LinkUp: b.carriers.again,
 	}
-	if b.idle == config.IdleInterrupt && len(b.ethernet.listeners) == 0 { // a listener tells of nothing
+	if b.idle == config.IdleInterrupt && !b.ethernet.port.Shared() { // a listener tells of nothing
 		c.AwaitPunted, c.Punted = b.datapath.AwaitPunted, b.datapath.Punted()
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle
 	}
 	x := changeTo(b.cfg, ibPort.Ethernet, false)
-	c.ProxyQPLimits, c.Nodes = x.ProxyQPLimits, x.Nodes
-	changes := append([]manage.SegmentChange{x.SegmentChange}, x.More...)
-	for i, r := range b.cfg.Segments() {
-		m := manage.Segment{
-			VLAN: r.VLAN, Bound: r.PKey, Addresses: r.Addresses, Version: firstVersion(&r), RoCEMTU: r.IBMTU.Bytes(), EthMTU: r.MTU,
-			Receive: func(groups []tables.GroupAddr) error { return b.ethernet.receive(i, groups) }, SegmentChange: changes[i],
-		}
-		if i == 0 {
-			c.Segment = m
-		} else {
-			c.More = append(c.More, m)
-		}
-	}
+	b.complete(&x, b.cfg)
+	c.ProxyQPLimits, c.Nodes, c.Segment, c.More, c.Shared = x.ProxyQPLimits, x.Nodes, x.Segment, x.More, x.Shared
 	c.Service = manage.ServiceConfig{
 		Port: b.ibPort, Allow: x.Allow, RoCEPKey: rocePKey, Ports: x.Ports, Translate: x.Translate,
 	}
@@ -162,12 +130,15 @@ func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
 	if drained {
 		c.Ports = nil
 	}
-	all := make([]manage.SegmentChange, len(cfg.Segments()))
+	all := make([]manage.Segment, len(cfg.Segments()))
 	for i, r := range cfg.Segments() {
+		all[i] = manage.Segment{
+			VLAN: r.VLAN, Bound: r.PKey, Addresses: r.Addresses, Version: firstVersion(&r), RoCEMTU: r.IBMTU.Bytes(), EthMTU: r.MTU,
+		}
 		all[i].Querier = r.Querier && !drained
 	}
 	if !drained {
-		groupsTo(all, cfg, ethernet)
+		groupsTo(&c, all, cfg, ethernet)
 	}
 	for _, x := range cfg.Hosts {
 		if x.Side == config.SideIB {
@@ -176,33 +147,8 @@ func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
 		}
 		hostTo(all, cfg, &x)
 	}
-	c.SegmentChange, c.More = all[0], all[1:]
+	c.Segment, c.More = all[0], all[1:]
 	return c
-}
-
-// groupsTo adds the groups and ranges to the segments that reach their partitions.
-func groupsTo(all []manage.SegmentChange, cfg *config.Config, ethernet bool) {
-	for _, g := range cfg.Groups {
-		in, _ := cfg.SegmentOf(g.PKey)
-		all[in].Groups = append(all[in].Groups, manageGroup(g, ethernet))
-	}
-	for i := range cfg.Ranges {
-		in, _ := cfg.SegmentOf(cfg.Ranges[i].Group.PKey)
-		all[in].Ranges = append(all[in].Ranges, manageRange(&cfg.Ranges[i], ethernet))
-	}
-}
-
-// hostTo adds a RoCE host to its segment: that of its VLAN, or an only one.
-func hostTo(all []manage.SegmentChange, cfg *config.Config, x *config.Host) {
-	segments := cfg.Segments()
-	in := max(0, slices.IndexFunc(segments, func(r config.RoCE) bool { return r.VLAN == x.VLAN }))
-	for _, ip := range x.Addrs() {
-		if !x.HasMAC {
-			all[in].Resolve = append(all[in].Resolve, ip)
-			continue
-		}
-		all[in].Hosts = append(all[in].Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: firstVersion(&segments[in]), Static: true})
-	}
 }
 
 func limitsOf(w *config.Workers) manage.ProxyQPLimits {
@@ -255,5 +201,6 @@ func (p pending) Reject(why manage.Rejection) {
 
 		manage.RejectUnconfirmed: lcore.DropSourceUnconfirmed,
 		manage.RejectRate:        lcore.DropProxyQPRate,
+		manage.RejectSegment:     lcore.DropVLANUnknown,
 	}[why])
 }

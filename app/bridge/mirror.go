@@ -197,5 +197,9 @@ func (s Tables) Group(addr tables.GroupAddr) (found tables.Group, ok bool) {
 // MGID returns a group by its MGID.
 func (s Tables) MGID(gid ib.GID) (found tables.Group, ok bool) {
 	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.LookupMGID(gid); return ok })
+	if !ok {
+		err := s.read(func(t *tables.Tables) { found, _, ok = t.Shared.LookupMGID(gid) })
+		ok = ok && err == nil
+	}
 	return found, ok
 }

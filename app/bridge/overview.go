@@ -117,7 +117,7 @@ func (b *Bridge) Ports() (ethernet, infiniband Port) {
 func (b *Bridge) Rules() (rules []dpdk.Rule) {
 	b.whileOpen(func() {
 		if b.ethernet.port.Shared() {
-			rules = b.ethernet.rules()
+			rules = b.ethernet.allRules()
 		}
 	})
 	return rules

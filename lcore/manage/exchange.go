@@ -4,6 +4,7 @@ package manage
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
@@ -12,24 +13,20 @@ import (
 // An exchange gives the requests of IB nodes for services to the segment of their partition. The IB port serves one list
 // of ports, for all.
 type exchange struct {
-	port ibside.Services
-	loop *Loop
+	port    ibside.Services
+	several atomic.Bool // segments
 
 	mu    sync.Mutex
 	takes map[*segment]func(ibside.ServiceRequest)
+	gone  map[*segment]bool // removed
 }
 
-func newExchange(port ibside.Services, l *Loop) *exchange {
-	return &exchange{port: port, loop: l, takes: map[*segment]func(ibside.ServiceRequest){}}
+func newExchange(port ibside.Services) *exchange {
+	return &exchange{port: port, takes: map[*segment]func(ibside.ServiceRequest){}, gone: map[*segment]bool{}}
 }
 
 // of returns the IB port's services as a segment sees them.
-func (x *exchange) of(s *segment) ibside.Services {
-	if len(x.loop.segments) == 1 {
-		return x.port
-	}
-	return ofSegment{x.port, x, s}
-}
+func (x *exchange) of(s *segment) ibside.Services { return ofSegment{x.port, x, s} }
 
 type ofSegment struct {
 	ibside.Services
@@ -42,8 +39,9 @@ func (o ofSegment) Serve(ports []ibside.PortRange, take func(ibside.ServiceReque
 	x := o.exchange
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if take == nil {
+	if take == nil || x.gone[o.segment] {
 		delete(x.takes, o.segment)
+		take = nil
 	} else {
 		x.takes[o.segment] = take
 	}
@@ -56,12 +54,20 @@ func (o ofSegment) Serve(ports []ibside.PortRange, take func(ibside.ServiceReque
 	return x.port.Serve(ports, x.take)
 }
 
-// take passes a request on, or rejects it when its partition is no segment's.
+// forget gives a segment that is removed no more requests.
+func (x *exchange) forget(s *segment) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.takes, s)
+	x.gone[s] = true
+}
+
+// take passes a request on, or rejects it when its partition is no segment's. Where there is one, all are its.
 func (x *exchange) take(r ibside.ServiceRequest) {
 	x.mu.Lock()
 	var take func(ibside.ServiceRequest)
 	for s, t := range x.takes {
-		if r.PKey != 0 && s.cfg.Bound.Matches(r.PKey) {
+		if !x.several.Load() || r.PKey != 0 && s.cfg.Bound.Matches(r.PKey) {
 			take = t
 		}
 	}

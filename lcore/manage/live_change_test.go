@@ -28,7 +28,7 @@ var everyone = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustPars
 // changeOf returns the change that contains a configuration unchanged.
 func changeOf(cfg manage.Config) manage.Change {
 	return manage.Change{
-		SegmentChange: cfg.SegmentChange, Nodes: cfg.Nodes, Ports: cfg.Service.Ports, Allow: everyone, ProxyQPLimits: cfg.ProxyQPLimits,
+		Segment: cfg.Segment, More: cfg.More, Nodes: cfg.Nodes, Ports: cfg.Service.Ports, Allow: everyone, ProxyQPLimits: cfg.ProxyQPLimits,
 		Translate: cfg.Service.Translate,
 	}
 }

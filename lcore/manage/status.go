@@ -3,6 +3,7 @@
 package manage
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -45,6 +46,7 @@ type Status struct {
 
 // A SegmentStatus is the state of one segment.
 type SegmentStatus struct {
+	Number   uint8
 	Name     string
 	VLAN     uint16
 	PKey     ib.PKey // of its partition; 0: any
@@ -96,7 +98,7 @@ type Counters struct {
 func (l *Loop) Status() Status { return *l.status.Load() }
 
 func (l *Loop) waiting() int {
-	return l.nodes.Waiting() + l.total((*segment).waiting) + len(l.missing)
+	return l.nodes.Waiting() + l.total((*segment).waiting) + l.shared.Unsettled() + len(l.missing)
 }
 
 func (l *Loop) isReady() bool { return l.started && !l.drained && l.waiting() == 0 }
@@ -126,7 +128,7 @@ func (l *Loop) publish() {
 		Hosts:          hosts,
 		Nodes:          l.tables.Nodes.Len(),
 		LearnedNodes:   l.learner.Learned(),
-		Groups:         l.total(func(s *segment) int { return s.tables.Groups.Len() }),
+		Groups:         l.total(func(s *segment) int { return s.tables.Groups.Len() }) + l.tables.Shared.Len(),
 		ProxyQPs:       l.total(func(s *segment) int { return s.tables.ProxyQPs.Len() }),
 		ProxyQPsMost:   l.total(func(s *segment) int { return s.proxyQPs.Most(time.Now()) }),
 		HostGIDs:       l.total(func(s *segment) int { return s.gids.Hosts() }),
@@ -156,18 +158,19 @@ func (s *segment) hosts() int { return s.tables.Hosts.Len() }
 
 func (l *Loop) statusOf(s *segment) SegmentStatus {
 	return SegmentStatus{
-		Name: s.name(), VLAN: s.cfg.VLAN, PKey: s.cfg.Bound, Hosts: s.hosts(), HostsMax: l.part(l.cfg.MaxHosts), ProxyQPs: s.tables.ProxyQPs.Len(),
+		Number: s.number, Name: s.name(), VLAN: s.cfg.VLAN, PKey: s.cfg.Bound, Hosts: s.hosts(), HostsMax: s.hostsMax, ProxyQPs: s.tables.ProxyQPs.Len(),
 		MostQPs: s.proxyQPs.Most(time.Now()), Groups: s.tables.Groups.Len(),
-		Counters: SegmentCounters{s.neighbours.Counters(), s.groups.Counters(), s.proxyQPs.Counters()},
+		Counters: countedIn(s).SegmentCounters,
 	}
 }
 
 // joined lists the groups of all segments, by address.
 func (l *Loop) joined() []JoinedGroup {
-	if len(l.segments) == 1 {
+	shared := l.shared.Joined()
+	if len(l.segments) == 1 && len(shared) == 0 {
 		return l.segments[0].groups.Joined()
 	}
-	var all []JoinedGroup
+	all := slices.Clone(shared)
 	for _, s := range l.segments {
 		all = append(all, s.groups.Joined()...)
 	}
@@ -176,12 +179,11 @@ func (l *Loop) joined() []JoinedGroup {
 }
 
 func (l *Loop) counters() Counters {
-	x := sum(func(s *segment) SegmentCounters {
-		return SegmentCounters{s.neighbours.Counters(), s.groups.Counters(), s.proxyQPs.Counters()}
-	}, l.segments)
+	x := sum(countedIn, slices.Concat(l.segments, l.ended))
+	add(reflect.ValueOf(&x).Elem(), reflect.ValueOf(&l.past).Elem())
 	return Counters{
 		FrameCounters: l.frames.Counters(), HostCounters: x.HostCounters, GroupCounters: x.GroupCounters,
 		NodeCounters: l.learner.Counters(), ProxyQPCounters: x.ProxyQPCounters, EchoAnswered: l.echoAnswered,
-		Services: sum(func(s *segment) [2]ServiceCounts { return s.sidr.Counts() }, l.segments),
+		Services: x.Services,
 	}
 }

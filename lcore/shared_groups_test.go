@@ -137,6 +137,22 @@ func TestSharedGroupToIB(t *testing.T) {
 	}
 }
 
+// TestSharedGroupByVLAN checks that filters by VLAN find a message to a group of several segments, and the copy of their own.
+func TestSharedGroupByVLAN(t *testing.T) {
+	s := sharedRig(t)
+	by := map[string]*observer{}
+	for _, vlan := range []string{"0", "200", "201"} {
+		by[vlan] = s.filtered("vlan", vlan)
+	}
+	s.fromIB(received(toGroup(sharedGroup.MGID)))
+	s.toRoCE(0)
+	for vlan, want := range map[string]int{"0": 2, "200": 2, "201": 0} {
+		if got := by[vlan].end(); len(got) != want {
+			t.Errorf("vlan %s saw %d points, want %d: %v", vlan, len(got), want, pointsOf(got))
+		}
+	}
+}
+
 // noBuffer has a message to a group of two segments come while the pool is empty.
 func noBuffer(s *rig) {
 	if _, err := s.tables.Shared.Put(sharedGroup); err != nil {

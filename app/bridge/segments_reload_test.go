@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,3 +259,18 @@ func (b *Bridge) rejects(both *config.Config) error {
 }
 
 func TestSegmentsReload(t *testing.T) { logTask(t, "segments-reload") }
+
+// TestPolicyByNumber has segments whose numbers are not their places in the file.
+func TestPolicyByNumber(t *testing.T) {
+	first, second := []netip.Prefix{netip.MustParsePrefix("10.9.0.0/25")}, []netip.Prefix{netip.MustParsePrefix("10.9.0.128/25")}
+	cfg := &config.Config{RoCE: config.RoCE{Allow: first}, More: []config.RoCE{{VLAN: 100, Allow: second}, {VLAN: 200}}}
+	p := policyOf(cfg, map[uint16]uint8{0: 5, 100: 0, 200: 1})
+	for n, got := range p.AllowIn {
+		if want := map[int][]netip.Prefix{5: first, 0: second}[n]; !slices.Equal(got, want) {
+			t.Errorf("number %d: %v, want %v", n, got, want)
+		}
+	}
+	if err := p.Validate(); err != nil {
+		t.Error(err)
+	}
+}

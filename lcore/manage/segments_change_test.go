@@ -98,7 +98,14 @@ func segmentGoes(t *testing.T, goes uint8) {
 	if x := s.loop.Status(); len(x.Segments) != 1 || x.Segments[0].Number != stays || x.Segments[0].VLAN != both[stays].VLAN || !x.Ready || len(at) != 1 {
 		t.Errorf("segments %+v, attached %v", x.Segments, at)
 	}
-	s.changeTo(t, func(c *manage.Change) { c.Segment, c.More = both[goes], []manage.Segment{both[stays]} })
+	var numbers map[uint16]uint8
+	s.changeTo(t, func(c *manage.Change) {
+		c.Segment, c.More = both[goes], []manage.Segment{both[stays]}
+		c.Commit = func(n map[uint16]uint8) error { numbers = n; return nil }
+	})
+	if len(numbers) != 2 || numbers[both[goes].VLAN] != goes || numbers[both[stays].VLAN] != stays {
+		t.Errorf("told that the numbers are %v", numbers)
+	}
 	x := s.loop.Status()
 	if len(x.Segments) != 2 || !x.Ready || x.Segments[stays].VLAN != both[stays].VLAN || x.Segments[goes].Groups != 1 || at[goes] != 1+goes {
 		t.Errorf("with both again: %+v, attached %v", x.Segments, at)

@@ -60,8 +60,13 @@ func (r *Rig) dial(ctx context.Context, network, address string) (net.Conn, erro
 func parseMetrics(text string) (Metrics, error) {
 	m := Metrics{}
 	for line := range strings.Lines(text) {
-		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
-		if !found || !strings.HasPrefix(name, "causeway_") || strings.Contains(name, "_seconds") || strings.Contains(name, "_ratio{") {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ') // labels may have spaces
+		if at < 0 {
+			continue
+		}
+		name, value := line[:at], line[at+1:]
+		if !strings.HasPrefix(name, "causeway_") || strings.Contains(name, "_seconds") || strings.Contains(name, "_ratio{") {
 			continue
 		}
 		n, err := strconv.ParseUint(value, 10, 64)

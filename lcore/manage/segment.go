@@ -191,13 +191,17 @@ func (r reached) GID(ip netip.Addr) ib.GID {
 // noPKey is that of no partition.
 const noPKey = ib.PKey(0x8000)
 
-// PKey returns the P_Key that a node's requests for services must have. Where there are several segments, a node without
-// one of its own gets none: what a request says of its partition, anybody can write.
+// PKey returns the P_Key that a node's requests for services must have: its own, or that of an only segment; 0: any.
+// Where there are several segments, a node without one of its own gets none: what a request says of its partition,
+// anybody can write.
 func (r reached) PKey(ip netip.Addr) ib.PKey {
-	if k := r.nodes.PKey(ip); k != 0 || !r.several {
+	switch k := r.nodes.PKey(ip); {
+	case k != 0:
 		return k
+	case r.several:
+		return noPKey
 	}
-	return noPKey
+	return r.segment.cfg.Bound
 }
 
 // Addrs yields the addresses of all nodes.

@@ -50,6 +50,7 @@ func toService(port uint16) func(*question) {
 func TestSegmentServices(t *testing.T) {
 	bubble(t, "from RoCE", segmentHostsAsk)
 	bubble(t, "from InfiniBand", segmentNodesAsk)
+	bubble(t, "from InfiniBand, of an only segment", onlySegmentNodesAsk)
 	bubble(t, "an answer on the other VLAN", segmentAnswersStay)
 	bubble(t, "services of one", segmentServicesOfOne)
 	bubble(t, "policy of one", segmentPolicyOfOne)
@@ -141,6 +142,22 @@ func segmentNodesAsk(t *testing.T) {
 		i := slices.IndexFunc(list.Entries, func(x manage.ProxyQPEntry) bool { return x.QPN == answers[0].QPN })
 		if err != nil || i < 0 || list.Entries[i].Host != host4 || list.Entries[i].PKey != c.pkey || (list.Entries[i].Segment == 1) != (c.vlan != 0) {
 			t.Errorf("%v was given %+v of %+v, %v", c.from, answers[0], list.Entries, err)
+		}
+	}
+}
+
+// onlySegmentNodesAsk has nodes ask hosts of an only segment, which has a partition: that is the only one that they can ask in.
+func onlySegmentNodesAsk(t *testing.T) {
+	s := startSegmentServices(t, func(c *manageConfig) { c.More = nil })
+	for _, from := range []netip.Addr{node4, inFirst} {
+		for _, k := range []ib.PKey{ib.PKeyDefault, secondPKey} {
+			if a := s.request(from, host4, named(k)); !a.rejectedWith(ib.SIDRStatusRejected) || len(s.w.take()) != 0 {
+				t.Errorf("%v in %v: not rejected, or a host was asked", from, k)
+			}
+		}
+		s.request(from, host4, named(firstPKey))
+		if d := s.asked(); d.SrcIP != from || d.DstIP != host4 {
+			t.Errorf("asked %+v", d.Packet)
 		}
 	}
 }

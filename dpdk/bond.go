@@ -159,8 +159,8 @@ func (b *Bond) Reopen(member int) error {
 	// Now, because net_bonding gives the bond's address to what has the member's name, when it takes the member out.
 	_, arg, _ := strings.Cut(m.name, ":")
 	var mac [6]byte
-	if link, err := netlink.LinkByName(arg); err == nil {
-		mac = [6]byte(link.Attrs().HardwareAddr)
+	if link, err := netlink.LinkByName(arg); err == nil { // if not, there is nothing to take back
+		copy(mac[:], link.Attrs().HardwareAddr)
 	}
 	return m.reopen(func() error { return b.takeOut(member) }, func() error { return b.putIn(member, mac) })
 }

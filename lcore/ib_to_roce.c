@@ -106,8 +106,11 @@ static inline enum drop take_one(const struct datapath *dp, const struct ib_recv
 	return classify(dp, msg, area_of(msg));
 }
 
-/* Returns the reason to drop a message that a port of several marked. */
-static enum drop marked(struct direction_counters *c, uint8_t flags)
+enum { IB_RECV_MARKS = IB_RECV_FECN | IB_RECV_STANDBY | IB_RECV_DUPLICATE };
+
+/* Returns whether a message is to be dropped for the marks that its port gave it, and counts that it met congestion if
+ * not. */
+static enum drop check_marks(struct direction_counters *c, uint8_t flags)
 {
 	if (flags & (IB_RECV_STANDBY | IB_RECV_DUPLICATE))
 		return flags & IB_RECV_STANDBY ? DROP_standby_port : DROP_duplicate;
@@ -127,8 +130,8 @@ static void take(struct worker *w, struct egress *e, const struct ib_recv *r, un
 	e->lookup.groups = 0;
 	for (unsigned i = 0; i < n; i++) {
 		enum drop d = take_one(w->datapath, &r[i], &e->message[kept]);
-		if (unlikely(r[i].flags & (IB_RECV_FECN | IB_RECV_STANDBY | IB_RECV_DUPLICATE)) && likely(!d))
-			d = marked(c, r[i].flags);
+		if (unlikely(r[i].flags & IB_RECV_MARKS) && likely(!d))
+			d = check_marks(c, r[i].flags);
 		if (unlikely(d)) {
 			drop_message(w, d, &r[i]);
 			continue;

@@ -93,31 +93,52 @@ func echoIn(f *fabric.Fabric, guid ib.GUID, k ib.PKey) (*fabric.Node, error) {
 	return fabric.StartNode(port, fabric.NodeConfig{Name: fmt.Sprint("echo", guid), GUID: guid, QPN: 0x77, Role: fabric.RoleEcho})
 }
 
-// taskSegments has hosts of the same address talk to the nodes of their partitions, and tries to cross.
-func taskSegments() (string, error) {
+// segmented is a bridge of two segments, with an echo in the partition of each, and a port that spies in both.
+type segmented struct {
+	*Bridge
+	spy  *fabric.HCA
+	ends []func() error
+}
+
+func newSegmented(text string, o Options) (*segmented, error) {
 	f, err := fabric.New(fabric.Config{PKeys: []ib.PKey{ib.PKeyDefault, segmentPKey1, segmentPKey}})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	first, err1 := echoIn(f, 7, segmentPKey1)
 	second, err2 := echoIn(f, 8, segmentPKey)
 	port, err3 := f.Attach(fabric.PortConfig{Name: "spy", GUID: 9, PKeys: []ib.PKey{segmentPKey1, segmentPKey}})
-	cfg, err4 := config.Parse("bridge", []byte(segmentsFile))
+	cfg, err4 := config.Parse("bridge", []byte(text))
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return "", err
+		return nil, err
 	}
+	o.Log, o.NoHuge, o.Subnet = slog.New(slog.DiscardHandler), true, f
+	h, err := Build(cfg, o)
 	spy := fabric.NewHCA(port)
-	h, err := Build(cfg, Options{Log: slog.New(slog.DiscardHandler), NoHuge: true, Subnet: f})
+	return &segmented{h, spy, []func() error{first.Close, second.Close, spy.Close, f.Close}}, err
+}
+
+// run runs the bridge for do, and then ends all.
+func (x *segmented) run(do func() error) error {
+	err := running(x.Bridge, do)
+	for _, end := range x.ends {
+		err = errors.Join(err, end())
+	}
+	return err
+}
+
+// taskSegments has hosts of the same address talk to the nodes of their partitions, and tries to cross.
+func taskSegments() (string, error) {
+	x, err := newSegmented(segmentsFile, Options{})
 	if err != nil {
 		return "", err
 	}
-	err = running(h, func() error {
-		if err := errors.Join(h.sameAddresses(), h.noneCrosses()); err != nil {
+	return "nothing crossed", x.run(func() error {
+		if err := errors.Join(x.sameAddresses(), x.noneCrosses()); err != nil {
 			return err
 		}
-		return h.spied(spy)
+		return x.spied(x.spy)
 	})
-	return "nothing crossed", errors.Join(err, first.Close(), second.Close(), spy.Close(), f.Close())
 }
 
 // sameAddresses exchanges messages with both nodes: what one segment's host sends, it alone gets back.

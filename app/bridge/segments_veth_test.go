@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -15,9 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"causeway/config"
-	"causeway/ibside/fabric"
-	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame/roce"
 )
@@ -26,23 +22,12 @@ func init() { tasks["segments-veth"] = taskSegmentsVeth }
 
 // taskSegmentsVeth has two hosts of one address at the other end of the bridge's cable, one on each VLAN.
 func taskSegmentsVeth() (string, error) {
-	f, err := fabric.New(fabric.Config{PKeys: []ib.PKey{ib.PKeyDefault, segmentPKey1, segmentPKey}})
+	text := strings.ReplaceAll(strings.ReplaceAll(segmentsFile, `"ring"`, `"af_packet:shared"`), "mtu = 4200", "mtu = 1500")
+	x, err := newSegmented(text, Options{Around: func(open func() error) error { return open() }})
 	if err != nil {
 		return "", err
 	}
-	first, err1 := echoIn(f, 7, segmentPKey1)
-	second, err2 := echoIn(f, 8, segmentPKey)
-	port, err3 := f.Attach(fabric.PortConfig{Name: "spy", GUID: 9, PKeys: []ib.PKey{segmentPKey1, segmentPKey}})
-	cfg, err4 := config.Parse("bridge", []byte(strings.ReplaceAll(strings.ReplaceAll(segmentsFile, `"ring"`, `"af_packet:shared"`), "mtu = 4200", "mtu = 1500")))
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return "", err
-	}
-	h, err := Build(cfg, Options{Log: slog.New(slog.DiscardHandler), NoHuge: true, Subnet: f, Around: func(open func() error) error { return open() }})
-	if err != nil {
-		return "", err
-	}
-	err = running(h, func() error { return h.talkByVLAN() })
-	return "", errors.Join(err, first.Close(), second.Close(), port.Close(), f.Close())
+	return "", x.run(x.talkByVLAN)
 }
 
 // talkByVLAN sends to both nodes from both VLANs: each is answered by its own.

@@ -15,18 +15,17 @@ import (
 // learns of what concerns it.
 type renewals struct {
 	*state
+	*ibside.News
 	nodes   *nodes
 	groups  *groups
-	changed chan struct{}
 	notices chan ibside.Notice
 
-	pendingMu sync.Mutex
-	pending   ibside.Renewals
+	presentMu sync.Mutex
 	present   map[ib.GID]uint8 // the members on whose fabrics a group exists
 }
 
 func newRenewals(s *state) *renewals {
-	return &renewals{state: s, changed: make(chan struct{}, 1), notices: make(chan ibside.Notice), present: map[ib.GID]uint8{}}
+	return &renewals{state: s, News: ibside.NewNews(), notices: make(chan ibside.Notice), present: map[ib.GID]uint8{}}
 }
 
 // follow starts to follow all members.
@@ -75,7 +74,7 @@ func (r *renewals) take(member int, n ibside.Renewals) {
 		r.retrySoon(member)
 	}
 	r.mu.Unlock()
-	r.tell(func(p *ibside.Renewals) {
+	r.Add(func(p *ibside.Renewals) {
 		p.Paths = p.Paths || n.Paths || n.LIDs
 		p.Back = p.Back || n.Back
 		for _, gid := range ports {
@@ -95,35 +94,13 @@ func (r *renewals) retrySoon(member int) {
 
 // group tells management of a membership that has changed.
 func (r *renewals) group(mgid ib.GID, m ibside.Membership) {
-	r.tell(func(p *ibside.Renewals) {
+	r.Add(func(p *ibside.Renewals) {
 		if p.Groups == nil {
 			p.Groups = map[ib.GID]ibside.Membership{}
 		}
 		p.Groups[mgid] = m
 	})
 }
-
-func (r *renewals) tell(add func(*ibside.Renewals)) {
-	r.pendingMu.Lock()
-	add(&r.pending)
-	r.pendingMu.Unlock()
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
-}
-
-// Renewed implements ibside.Renewer.
-func (r *renewals) Renewed() ibside.Renewals {
-	r.pendingMu.Lock()
-	defer r.pendingMu.Unlock()
-	out := r.pending
-	r.pending = ibside.Renewals{}
-	return out
-}
-
-// Changed implements ibside.Renewer.
-func (r *renewals) Changed() <-chan struct{} { return r.changed }
 
 // Notices implements ibside.Notifier. A group is there as long as it is on one fabric.
 func (r *renewals) Notices() <-chan ibside.Notice { return r.notices }
@@ -152,8 +129,8 @@ func (r *renewals) followNotices(member int, port ibside.Notifier) {
 
 // isNews notes where a group is, and reports whether it came first there or has gone last.
 func (r *renewals) isNews(member int, n ibside.Notice) bool {
-	r.pendingMu.Lock()
-	defer r.pendingMu.Unlock()
+	r.presentMu.Lock()
+	defer r.presentMu.Unlock()
 	was := r.present[n.MGID]
 	now := was | bit(member)
 	if n.Deleted {

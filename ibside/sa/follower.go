@@ -25,14 +25,13 @@ const (
 // follower passes the registrar's changes on to the port and to management, and logs them: one line for each reason
 // that many registrations share, and one for each registration that the SA rejects.
 type follower struct {
-	renew RenewFunc
-	log   *slog.Logger
-	wake  chan struct{}
+	*ibside.News // for management
+	renew        RenewFunc
+	log          *slog.Logger
+	wake         chan struct{}
 
 	mu      sync.Mutex
 	changes []Registration // not handled yet
-	renewed ibside.Renewals
-	news    chan struct{} // has a value when renewed is new
 
 	// Only follow uses these.
 	staleSince time.Time                    // zero: the SA has confirmed all registrations
@@ -43,42 +42,19 @@ type follower struct {
 }
 
 func newFollower(renew RenewFunc, log *slog.Logger) *follower {
-	return &follower{renew: renew, log: log, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), unbound: map[ib.GID]ib.MCMemberFields{}}
-}
-
-// Renewed implements ibside.Renewer.
-func (f *follower) Renewed() ibside.Renewals {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	r := f.renewed
-	f.renewed = ibside.Renewals{}
-	return r
-}
-
-// Changed implements ibside.Renewer.
-func (f *follower) Changed() <-chan struct{} { return f.news }
-
-// note adds to what Renewed returns.
-func (f *follower) note(add func(r *ibside.Renewals)) {
-	f.mu.Lock()
-	add(&f.renewed)
-	f.mu.Unlock()
-	select {
-	case f.news <- struct{}{}:
-	default:
-	}
+	return &follower{News: ibside.NewNews(), renew: renew, log: log, wake: make(chan struct{}, 1), unbound: map[ib.GID]ib.MCMemberFields{}}
 }
 
 // pathsChanged makes management query all paths again.
-func (f *follower) pathsChanged() { f.note(func(r *ibside.Renewals) { r.Paths = true }) }
+func (f *follower) pathsChanged() { f.Add(func(r *ibside.Renewals) { r.Paths = true }) }
 
 // back has management try again at once what failed.
-func (f *follower) back() { f.note(func(r *ibside.Renewals) { r.Back = true }) }
+func (f *follower) back() { f.Add(func(r *ibside.Renewals) { r.Back = true }) }
 
 // lidsChanged is the registrar's OnEvent: until management has asked again, LIDs say nothing about who has sent a
 // message.
 func (f *follower) lidsChanged(Event) {
-	f.note(func(r *ibside.Renewals) { r.Paths, r.LIDs, r.Ports = true, true, nil })
+	f.Add(func(r *ibside.Renewals) { r.Paths, r.LIDs, r.Ports = true, true, nil })
 }
 
 // portsAtOnce bounds the ports that are named one by one between two calls of Renewed.
@@ -86,7 +62,7 @@ const portsAtOnce = 256
 
 // portChanged notes that a port came or went: whose its LIDs are now, the paths tell.
 func (f *follower) portChanged(gid ib.GID) {
-	f.note(func(r *ibside.Renewals) {
+	f.Add(func(r *ibside.Renewals) {
 		r.Paths = true
 		switch {
 		case r.LIDs:
@@ -197,7 +173,7 @@ func sharedReason(err error) string {
 // rebind updates the port to a group's record, and then management. When the port fails, it is tried again.
 func (f *follower) rebind(rec ib.MCMemberFields) {
 	err := f.renew(rec, func(m ibside.Membership) {
-		f.note(func(r *ibside.Renewals) {
+		f.Add(func(r *ibside.Renewals) {
 			if r.Groups == nil {
 				r.Groups = map[ib.GID]ibside.Membership{}
 			}

@@ -13,7 +13,7 @@ import (
 func TestAFPacketReopens(t *testing.T) {
 	ownNetwork(t)
 	for _, queues := range []int{1, 2} {
-		quietVeth(t)
+		veth(t, "ours", "theirs", "1500")
 		p := open(t, "af_packet:ours", PortConfig{Pool: newPool(t), RxQueues: queues, TxQueues: queues, RxDescs: 64, TxDescs: 64, MTU: 1500})
 		if _, err := p.SetMulticast([][6]byte{{0x33, 0x33, 0, 0, 0, 1}}); err != nil || !flagged(t, "ours", "PROMISC") {
 			t.Fatalf("not promiscuous; %v", err)
@@ -27,7 +27,7 @@ func TestAFPacketReopens(t *testing.T) {
 		if err := p.Reopen(); !errors.Is(err, ErrNotReopened) {
 			t.Errorf("without the interface: %v", err)
 		}
-		quietVeth(t)
+		veth(t, "ours", "theirs", "1500")
 		ip(t, "link set ours mtu 1400")
 		if err := p.Reopen(); !errors.Is(err, ErrNotReopened) {
 			t.Errorf("with an MTU that is too small: %v", err)

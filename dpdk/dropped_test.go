@@ -12,7 +12,7 @@ import (
 func TestAFPacketDropped(t *testing.T) {
 	const n, longer = 40, 2000
 	ownNetwork(t)
-	quietVeth(t)
+	veth(t, "ours", "theirs", "1500")
 	p := open(t, "af_packet:ours", PortConfig{Pool: newPool(t), RxDescs: 64, TxDescs: 64})
 	if s := stats(t, p); s.RxDropped+s.TxErrors != 0 {
 		t.Errorf("at first %+v", s)

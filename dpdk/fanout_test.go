@@ -30,7 +30,7 @@ func ipv4Fragment(at int, more bool, fill byte) []byte {
 func TestAFPacketFragments(t *testing.T) {
 	ownNetwork(t)
 	for _, queues := range []int{1, 2} {
-		quietVeth(t)
+		veth(t, "ours", "theirs", "1500")
 		p := open(t, "af_packet:ours", PortConfig{Pool: newPool(t), RxQueues: queues, TxQueues: queues, RxDescs: 64, TxDescs: 64, MTU: 1500})
 		wire := kernelEnd(t, "theirs")
 		sent := [][]byte{ipv4Fragment(0, true, 'a'), ipv4Fragment(8, false, 'b'), ipv4Fragment(0x100, true, 'c')}

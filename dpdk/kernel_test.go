@@ -14,8 +14,19 @@ import (
 	"causeway/dpdk/nettest"
 )
 
-// Tests with interfaces of the kernel have a network namespace of their own.
-var ownNetwork, ip = nettest.Own, nettest.IP
+var ip = nettest.IP
+
+// ownNetwork gives the test a network of its own, whose interfaces carry what the test sends and no more: with IPv6, the
+// kernel reports memberships of an interface that was set up, within its first second.
+func ownNetwork(t *testing.T) {
+	t.Helper()
+	nettest.Own(t)
+	for _, which := range []string{"all", "default"} {
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // veth makes a pair of interfaces, up, with that MTU.
 func veth(t *testing.T, a, b, mtu string) {

@@ -20,17 +20,6 @@ func counted(t *testing.T, name string) netlink.LinkStatistics {
 	return *link.Attrs().Statistics
 }
 
-// quietVeth makes a pair of interfaces, up, on which the kernel sends nothing by itself: a packet socket receives that,
-// too.
-func quietVeth(t *testing.T) {
-	t.Helper()
-	ip(t, "link add ours type veth peer name theirs")
-	for _, name := range []string{"ours", "theirs"} {
-		ip(t, "link set "+name+" addrgenmode none")
-		ip(t, "link set "+name+" up")
-	}
-}
-
 // blast sends n frames as fast as they go.
 func blast(t *testing.T, from end, n int) {
 	t.Helper()
@@ -94,7 +83,7 @@ func settled(t *testing.T, p *Port, came func() uint64) Stats {
 // stopped.
 func TestAFPacketMissed(t *testing.T) {
 	ownNetwork(t)
-	quietVeth(t)
+	veth(t, "ours", "theirs", "1500")
 	p := open(t, "af_packet:ours", PortConfig{Pool: newPool(t), RxDescs: 64, TxDescs: 64})
 	atOpen := counted(t, "ours").RxPackets
 	came := func() uint64 { return counted(t, "ours").RxPackets - atOpen }
@@ -129,7 +118,7 @@ func TestAFPacketMissed(t *testing.T) {
 // TestAFPacketMissedByQueue checks that all queues' frames are counted.
 func TestAFPacketMissedByQueue(t *testing.T) {
 	ownNetwork(t)
-	quietVeth(t)
+	veth(t, "ours", "theirs", "1500")
 	p := open(t, "af_packet:ours", PortConfig{Pool: newPool(t), RxQueues: 3, TxQueues: 3, RxDescs: 64, TxDescs: 64})
 	if len(p.sockets) != 3 {
 		t.Fatalf("sockets %v; want three", p.sockets)

@@ -60,7 +60,7 @@ func wakes(t *testing.T, p *Port, wire end) {
 
 func TestAFPacketWakes(t *testing.T) {
 	ownNetwork(t)
-	quietVeth(t)
+	veth(t, "ours", "theirs", "1500")
 	p := open(t, "af_packet:ours", PortConfig{Pool: newPool(t), RxDescs: 64, TxDescs: 64, RxInterrupts: true})
 	wakes(t, p, kernelEnd(t, "theirs"))
 }
@@ -68,7 +68,7 @@ func TestAFPacketWakes(t *testing.T) {
 // TestAFPacketWakesByQueue checks that each queue has a socket of its own: the one that its frames come to.
 func TestAFPacketWakesByQueue(t *testing.T) {
 	ownNetwork(t)
-	quietVeth(t)
+	veth(t, "ours", "theirs", "1500")
 	const queues = 4
 	p := open(t, "af_packet:ours", PortConfig{Pool: newPool(t), RxQueues: queues, TxQueues: queues, RxDescs: 64, TxDescs: 64})
 	var woken [queues]func(int) bool
@@ -104,7 +104,6 @@ func TestAFPacketWakesByQueue(t *testing.T) {
 func TestTapWakes(t *testing.T) {
 	ownNetwork(t)
 	p := open(t, "tap:dtap9", PortConfig{Pool: newPool(t), RxDescs: 64, TxDescs: 64, RxInterrupts: true})
-	ip(t, "link set dtap9 addrgenmode none")
 	ip(t, "link set dtap9 up")
 	wakes(t, p, kernelEnd(t, "dtap9"))
 }

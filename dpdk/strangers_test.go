@@ -12,12 +12,8 @@ import (
 // packet socket receives from all interfaces until it is bound.
 func TestAFPacketStrangers(t *testing.T) {
 	ownNetwork(t)
-	quietVeth(t)
-	ip(t, "link add near type veth peer name far")
-	for _, name := range []string{"near", "far"} {
-		ip(t, "link set "+name+" addrgenmode none")
-		ip(t, "link set "+name+" up")
-	}
+	veth(t, "ours", "theirs", "1500")
+	veth(t, "near", "far", "1500")
 	from, pool := kernelEnd(t, "far"), newPool(t)
 	stop := make(chan struct{})
 	var sending sync.WaitGroup

@@ -13,7 +13,7 @@ import (
 func TestAFPacketWaits(t *testing.T) {
 	ownNetwork(t)
 	for _, queues := range []int{1, 2} {
-		quietVeth(t)
+		veth(t, "ours", "theirs", "1500")
 		ip(t, "link set ours down")
 		netdev, err := net.InterfaceByName("ours")
 		if err != nil {

@@ -20,6 +20,7 @@ enum {
 	SLOW_RING = 64, /* LACP has at most ten frames a second of a link (IEEE 802.1AX §6.4.16) */
 	SLOW_LACP = 1,
 	SLOW_MARKER = 2,
+	LEFT_BURST = 32,
 };
 
 /* Written by the worker of that queue. */
@@ -27,12 +28,14 @@ struct member_queue {
 	uint64_t inactive;
 	uint64_t slow_lost;
 	uint64_t empty;
+	bool extra; /* it is being polled by another member's callback */
 } __rte_cache_aligned;
 
 struct member {
 	struct dpdk_bond *bond;
 	uint16_t port;
-	bool collects; /* atomic */
+	bool in;                    /* written while no worker polls */
+	bool collects, distributes; /* atomic */
 	const struct rte_eth_rxtx_callback *callback[DPDK_MAX_QUEUES];
 	struct member_queue queue[DPDK_MAX_QUEUES];
 };
@@ -166,20 +169,34 @@ static void send_slow(struct member *by, uint16_t queue)
 	}
 }
 
-/* Is called by a worker with what its queue of a member has received. */
-static uint16_t received(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t most, void *arg)
+/* Takes what is left at members that send no more, and puts it before the n frames that have come by another: it is older
+ * than what has come since by the members that carry on. Returns how many are there. */
+static uint16_t put_before(struct member *by, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t most)
 {
-	struct member *from = arg;
+	struct dpdk_bond *b = by->bond;
+	struct rte_mbuf *older[LEFT_BURST];
+	uint16_t left = 0, room = RTE_MIN(most - n, LEFT_BURST);
+
+	for (unsigned i = 0; i < b->n; i++) {
+		struct member *x = &b->member[i];
+		if (likely(__atomic_load_n(&x->distributes, __ATOMIC_RELAXED)) || x == by || !x->in)
+			continue;
+		x->queue[queue].extra = true;
+		left += rte_eth_rx_burst(x->port, queue, &older[left], room - left);
+		x->queue[queue].extra = false;
+	}
+	if (left > 0) {
+		memmove(&m[left], m, n * sizeof(*m));
+		memcpy(m, older, left * sizeof(*m));
+	}
+	return n + left;
+}
+
+static uint16_t keep(struct member *from, uint16_t queue, struct rte_mbuf **m, uint16_t n)
+{
 	bool collects = __atomic_load_n(&from->collects, __ATOMIC_RELAXED);
 	uint16_t kept = 0;
 
-	(void)port;
-	(void)most;
-	send_slow(from, queue);
-	if (n == 0) {
-		__atomic_store_n(&from->queue[queue].empty, from->queue[queue].empty + 1, __ATOMIC_RELEASE);
-		return 0;
-	}
 	for (uint16_t i = 0; i < n; i++) {
 		if (unlikely(is_slow(m[i]))) {
 			slow_came(from, queue, m[i]);
@@ -193,6 +210,22 @@ static uint16_t received(uint16_t port, uint16_t queue, struct rte_mbuf **m, uin
 	return kept;
 }
 
+/* Is called by a worker with what its queue of a member has received. */
+static uint16_t received(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t most, void *arg)
+{
+	struct member *from = arg;
+	struct member_queue *q = &from->queue[queue];
+
+	(void)port;
+	if (n == 0)
+		__atomic_store_n(&q->empty, q->empty + 1, __ATOMIC_RELEASE);
+	n = keep(from, queue, m, n);
+	if (q->extra)
+		return n;
+	send_slow(from, queue);
+	return put_before(from, queue, m, n, most);
+}
+
 static int listen_to(struct dpdk_bond *b, struct member *m)
 {
 	int err = dpdk_port_forget(m->port);
@@ -201,6 +234,7 @@ static int listen_to(struct dpdk_bond *b, struct member *m)
 		if (!m->callback[q])
 			err = rte_errno > 0 ? -rte_errno : -ENOMEM;
 	}
+	m->in = err == 0;
 	return err;
 }
 
@@ -216,6 +250,7 @@ int dpdk_bond_listen(struct dpdk_bond *b, uint16_t queues)
 
 static int take_out(struct dpdk_bond *b, struct member *m)
 {
+	m->in = false;
 	for (uint16_t q = 0; q < b->queues; q++) {
 		if (m->callback[q])
 			rte_eth_remove_rx_callback(m->port, q, m->callback[q]);
@@ -274,6 +309,7 @@ int dpdk_bond_set(struct dpdk_bond *b, unsigned member, bool collect, bool distr
 
 	if (!collect)
 		__atomic_store_n(&m->collects, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&m->distributes, distribute, __ATOMIC_RELAXED);
 	int err = rte_eth_bond_8023ad_ext_distrib(b->port, m->port, distribute);
 	if (err == 0)
 		err = rte_eth_bond_8023ad_ext_collect(b->port, m->port, collect);

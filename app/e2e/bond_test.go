@@ -31,7 +31,6 @@ var bondCables = strings.ReplaceAll(bondCable, "M", "0") + strings.ReplaceAll(bo
 // bondTaps waits for cables that the bridge makes itself: the kernel's ends of taps.
 const bondTaps = `until ip link show h1 >/dev/null 2>&1; do sleep .1; done
 for i in 0 1; do
-	tc qdisc add dev h$i clsact
 	ip link set h$i down
 done
 `
@@ -58,7 +57,7 @@ type bondCase struct {
 
 var bondCases = []bondCase{
 	{"lacp", "af_packet", "b", 4200, "bond0", bondCables + kernelBond, "", len(bondFaults)},
-	{"active-backup", "af_packet", "b", 4200, "br0", bondCables + "ip link add br0 type bridge\nfor i in 0 1; do ip link set h$i master br0; done\n", "", len(bondFaults)},
+	{"active-backup", "af_packet", "b", 4200, "br0", bondCables + "ip link add br0 address 02:00:00:00:0a:01 type bridge\nfor i in 0 1; do ip link set h$i master br0; done\n", "", len(bondFaults)},
 	{"lacp", "tap", "h", 1500, "bond0", "", bondTaps + kernelBond, 3}, // whose interfaces are the bridge's own
 }
 

@@ -36,14 +36,15 @@ func (x *numbered) await(t *testing.T, messages int) {
 func (x *numbered) numbers(t *testing.T) (came map[uint32]bool, last uint32) {
 	t.Helper()
 	came = map[uint32]bool{}
-	for _, e := range Only(soFar(t, x.receiver), "received") {
+	all := Only(soFar(t, x.receiver), "received")
+	for i, e := range all {
 		switch {
 		case !e.Intact || e.Status != "success":
 			t.Errorf("%s: %+v", x.name, e)
 		case came[e.Seq]:
 			t.Errorf("%s: message %d came twice", x.name, e.Seq)
 		case e.Seq < last && e.Seq > x.ordered:
-			t.Errorf("%s: message %d came after %d", x.name, e.Seq, last)
+			t.Errorf("%s: message %d came after %d: %+v", x.name, e.Seq, last, all[max(i-5, 0):i+1])
 		}
 		came[e.Seq], last = true, max(last, e.Seq)
 	}

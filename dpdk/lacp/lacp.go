@@ -223,8 +223,9 @@ func (b *Bond) selectPorts() {
 	}
 }
 
-// mux moves a port as far as the other end is (§5.4.15, independent control). While only LACPDUs are missing, frames that
-// still come are received: the other end sends them because it has not missed any yet.
+// mux moves a port as far as the other end is (§5.4.15, independent control). Frames are received before that and for
+// longer: from when the port is selected, because an end with coupled control sends them as soon as it hears so, and may say
+// it later, as Linux does by up to 300 ms; and while only LACPDUs are missing, because the other end has not missed any yet.
 func (p *Port) mux() {
 	state := p.Actor.State &^ (Synchronization | Collecting | Distributing)
 	if p.Selected || p.Individual {
@@ -240,7 +241,7 @@ func (p *Port) mux() {
 		p.due = true
 	}
 	p.Actor.State = state
-	p.Collecting = state&Collecting != 0 || p.Receiving == WasCurrent && p.Collecting
+	p.Collecting = state&Synchronization != 0 || p.Receiving == WasCurrent && p.Collecting
 	p.Distributing = state&Distributing != 0
 }
 

@@ -172,6 +172,28 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// TestPartnerSaysItLater checks that frames are received as soon as the other end has been told that they may come, without
+// its saying that it has been: Linux sends frames up to 300 ms before its next LACPDU. They are not sent yet.
+func TestPartnerSaysItLater(t *testing.T) {
+	now := time.Time{}.AddDate(1, 0, 0)
+	var sent []byte
+	b := New([6]byte{2, 0, 0, 0, 0, 1}, 1, func(_ int, frame []byte) { sent = frame })
+	b.SetLink(now, 0, true)
+	if p := b.Ports()[0]; p.Collecting {
+		t.Error("frames are received before anything is known of the other end")
+	}
+	first, _ := Parse(sent)
+	partner := PDU{End{System: [6]byte{2, 0, 0, 0, 0, 2}, Key: 7, Port: 1, State: Activity | Timeout | Aggregation}, first.Actor}
+	b.Receive(now, 0, partner.Frame(partner.Actor.System))
+	told, _ := Parse(sent)
+	if told.Actor.State&Synchronization == 0 || told.Actor.State&(Collecting|Distributing) != 0 {
+		t.Errorf("the other end was told %v", told.Actor.State)
+	}
+	if p := b.Ports()[0]; !p.Collecting || p.Distributing {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestTwoPartners checks that ports that lead to two stations are not mixed.
 func TestTwoPartners(t *testing.T) {
 	var queue [3][][]byte

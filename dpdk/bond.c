@@ -20,8 +20,11 @@ enum {
 	SLOW_RING = 64, /* LACP has at most ten frames a second of a link (IEEE 802.1AX §6.4.16) */
 	SLOW_LACP = 1,
 	SLOW_MARKER = 2,
-	LEFT_BURST = 32,
+	OLDER_BURST = 32,
 };
+
+/* How far a member is. Frames are received by all but those that are away, and sent by those that carry. */
+enum stage { AWAY, JOINING, CARRYING, LEAVING };
 
 /* Written by the worker of that queue. */
 struct member_queue {
@@ -34,8 +37,8 @@ struct member_queue {
 struct member {
 	struct dpdk_bond *bond;
 	uint16_t port;
-	bool in;                    /* written while no worker polls */
-	bool collects, distributes; /* atomic */
+	bool in;          /* written while no worker polls */
+	enum stage stage; /* atomic */
 	const struct rte_eth_rxtx_callback *callback[DPDK_MAX_QUEUES];
 	struct member_queue queue[DPDK_MAX_QUEUES];
 };
@@ -169,32 +172,45 @@ static void send_slow(struct member *by, uint16_t queue)
 	}
 }
 
-/* Takes what is left at members that send no more, and puts it before the n frames that have come by another: it is older
- * than what has come since by the members that carry on. Returns how many are there. */
+static enum stage stage_of(const struct member *m)
+{
+	return __atomic_load_n(&m->stage, __ATOMIC_RELAXED);
+}
+
+/* net_bonding polls members in turn, whoever sent first. What came by a member that is leaving is older than what has come
+ * since by those that carry on; what comes by one that is joining is newer than what others have. */
+static bool goes_before(const struct member *x, const struct member *by)
+{
+	enum stage stage = stage_of(x);
+
+	return stage == LEAVING || (stage == CARRYING && stage_of(by) == JOINING);
+}
+
+/* Puts what such members have before the n frames that have come by another. Returns how many are there. */
 static uint16_t put_before(struct member *by, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t most)
 {
 	struct dpdk_bond *b = by->bond;
-	struct rte_mbuf *older[LEFT_BURST];
-	uint16_t left = 0, room = RTE_MIN(most - n, LEFT_BURST);
+	struct rte_mbuf *older[OLDER_BURST];
+	uint16_t found = 0, room = RTE_MIN(most - n, OLDER_BURST);
 
 	for (unsigned i = 0; i < b->n; i++) {
 		struct member *x = &b->member[i];
-		if (likely(__atomic_load_n(&x->distributes, __ATOMIC_RELAXED)) || x == by || !x->in)
+		if (x == by || !x->in || likely(!goes_before(x, by)))
 			continue;
 		x->queue[queue].extra = true;
-		left += rte_eth_rx_burst(x->port, queue, &older[left], room - left);
+		found += rte_eth_rx_burst(x->port, queue, &older[found], room - found);
 		x->queue[queue].extra = false;
 	}
-	if (left > 0) {
-		memmove(&m[left], m, n * sizeof(*m));
-		memcpy(m, older, left * sizeof(*m));
+	if (found > 0) {
+		memmove(&m[found], m, n * sizeof(*m));
+		memcpy(m, older, found * sizeof(*m));
 	}
-	return n + left;
+	return n + found;
 }
 
 static uint16_t keep(struct member *from, uint16_t queue, struct rte_mbuf **m, uint16_t n)
 {
-	bool collects = __atomic_load_n(&from->collects, __ATOMIC_RELAXED);
+	bool collects = stage_of(from) != AWAY;
 	uint16_t kept = 0;
 
 	for (uint16_t i = 0; i < n; i++) {
@@ -263,7 +279,7 @@ int dpdk_bond_take_out(struct dpdk_bond *b, unsigned member)
 {
 	struct member *m = &b->member[member];
 
-	__atomic_store_n(&m->collects, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&m->stage, AWAY, __ATOMIC_RELAXED);
 	int err = rte_eth_dev_stop(m->port);
 	return err != 0 ? err : take_out(b, m);
 }
@@ -303,19 +319,28 @@ int dpdk_bond_free(struct dpdk_bond *b, const char *name)
 	return err;
 }
 
+static enum stage next_stage(enum stage was, bool collect, bool distribute)
+{
+	if (!collect)
+		return AWAY;
+	if (distribute)
+		return CARRYING;
+	return was == CARRYING || was == LEAVING ? LEAVING : JOINING;
+}
+
 int dpdk_bond_set(struct dpdk_bond *b, unsigned member, bool collect, bool distribute)
 {
 	struct member *m = &b->member[member];
+	enum stage next = next_stage(stage_of(m), collect, distribute);
 
-	if (!collect)
-		__atomic_store_n(&m->collects, false, __ATOMIC_RELAXED);
-	__atomic_store_n(&m->distributes, distribute, __ATOMIC_RELAXED);
+	if (next == AWAY || next == LEAVING)
+		__atomic_store_n(&m->stage, next, __ATOMIC_RELAXED);
 	int err = rte_eth_bond_8023ad_ext_distrib(b->port, m->port, distribute);
 	if (err == 0)
 		err = rte_eth_bond_8023ad_ext_collect(b->port, m->port, collect);
 	if (err != 0)
 		return collect || distribute ? -EAGAIN : 0; /* net_bonding uses no member that it has without a link */
-	__atomic_store_n(&m->collects, collect, __ATOMIC_RELAXED);
+	__atomic_store_n(&m->stage, next, __ATOMIC_RELAXED);
 	return 0;
 }
 

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,42 +101,6 @@ func addressOf(t *testing.T, name string) [6]byte {
 		t.Fatal(err)
 	}
 	return [6]byte(netdev.HardwareAddr)
-}
-
-// TestBondOrder checks that frames that came by a member before it ceased to send are received before those that came by
-// another since, in whichever order members are polled.
-func TestBondOrder(t *testing.T) {
-	ownNetwork(t)
-	cables(t, "1500")
-	p := open(t, bondOfVeths, PortConfig{Pool: newPool(t), RxDescs: 64, TxDescs: 64})
-	wires := []end{kernelEnd(t, "theirs0"), kernelEnd(t, "theirs1")}
-	for i := range 8 {
-		setMembers(t, p.Bond(), true, true)
-		var burst [8]Mbuf
-		for range i / 2 { // net_bonding begins with another member each time
-			p.Rx(0, burst[:])
-		}
-		first, second := testFrame(200, 1), testFrame(300, 2)
-		if err := wires[i%2].send(first); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Bond().Set(i%2, true, false); err != nil {
-			t.Fatal(err)
-		}
-		if err := wires[1-i%2].send(second); err != nil {
-			t.Fatal(err)
-		}
-		var got [][]byte
-		for end := time.Now().Add(3 * time.Second); len(got) < 2 && time.Now().Before(end); {
-			for _, m := range burst[:p.Rx(0, burst[:])] {
-				got = append(got, bytes.Clone(m.Bytes()))
-				m.Free()
-			}
-		}
-		if !slices.EqualFunc(got, [][]byte{first, second}, bytes.Equal) {
-			t.Errorf("member %d has ceased: %d frames, and not in the order of sending", i%2, len(got))
-		}
-	}
 }
 
 // receiveOne polls for a test frame for some time.

@@ -177,8 +177,8 @@ static enum stage stage_of(const struct member *m)
 	return __atomic_load_n(&m->stage, __ATOMIC_RELAXED);
 }
 
-/* net_bonding polls members in turn, whoever sent first. What came by a member that is leaving is older than what has come
- * since by those that carry on; what comes by one that is joining is newer than what others have. */
+/* net_bonding polls members in turn, whoever sent first. What came by a member that is leaving is older than what has
+ * come since by those that carry on; what comes by one that is joining is newer than what others have. */
 static bool goes_before(const struct member *x, const struct member *by)
 {
 	enum stage stage = stage_of(x);

@@ -197,6 +197,8 @@ static uint16_t put_before(struct member *by, uint16_t queue, struct rte_mbuf **
 		struct member *x = &b->member[i];
 		if (x == by || !x->in || likely(!goes_before(x, by)))
 			continue;
+		if (rte_eth_bond_8023ad_ext_collect_get(b->port, by->port) != 1)
+			break; /* net_bonding drops what by's poll returns: its link has changed */
 		x->queue[queue].extra = true;
 		found += rte_eth_rx_burst(x->port, queue, &older[found], room - found);
 		x->queue[queue].extra = false;
@@ -328,6 +330,9 @@ static enum stage next_stage(enum stage was, bool collect, bool distribute)
 	return was == CARRYING || was == LEAVING ? LEAVING : JOINING;
 }
 
+/* To net_bonding, all members collect: what it drops nobody counts. It begins to when it is told so first, or again
+ * after a change of the link; a worker may be in a poll that had looked before, so the stage follows at the next call.
+ */
 int dpdk_bond_set(struct dpdk_bond *b, unsigned member, bool collect, bool distribute)
 {
 	struct member *m = &b->member[member];
@@ -335,11 +340,12 @@ int dpdk_bond_set(struct dpdk_bond *b, unsigned member, bool collect, bool distr
 
 	if (next == AWAY || next == LEAVING)
 		__atomic_store_n(&m->stage, next, __ATOMIC_RELAXED);
+	bool collected = rte_eth_bond_8023ad_ext_collect_get(b->port, m->port) == 1;
 	int err = rte_eth_bond_8023ad_ext_distrib(b->port, m->port, distribute);
 	if (err == 0)
-		err = rte_eth_bond_8023ad_ext_collect(b->port, m->port, collect);
-	if (err != 0)
-		return collect || distribute ? -EAGAIN : 0; /* net_bonding uses no member that it has without a link */
+		err = rte_eth_bond_8023ad_ext_collect(b->port, m->port, true);
+	if (err != 0 || !collected)
+		return collect || distribute ? -EAGAIN : 0;
 	__atomic_store_n(&m->stage, next, __ATOMIC_RELAXED);
 	return 0;
 }

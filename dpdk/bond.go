@@ -17,7 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// ErrNoLinkYet is in the error of Bond.Set while the member's driver has no link.
+// ErrNoLinkYet is in the error of Bond.Set while the member's driver has no link, and for a moment after it got one.
 var ErrNoLinkYet = errors.New("its driver has no link yet")
 
 // A Bond is a port that consists of others: net_bonding's. Which of them carry frames is the caller's to say, from their

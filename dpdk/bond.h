@@ -34,7 +34,8 @@ int dpdk_bond_put_in(struct dpdk_bond *b, unsigned member, uint16_t port);
 /* Ends it, after the bond was stopped. The members stay. */
 int dpdk_bond_free(struct dpdk_bond *b, const char *name);
 
-/* Whether frames are received from a member, and sent by it. -EAGAIN: net_bonding does not have its link up yet. */
+/* Whether frames are received from a member, and sent by it. -EAGAIN: try again in a millisecond or
+ * more; net_bonding does not have its link up yet, or has received by it only since this call. */
 int dpdk_bond_set(struct dpdk_bond *b, unsigned member, bool collect, bool distribute);
 /* The least number of times that a queue of the member was found empty. */
 uint64_t dpdk_bond_drained(const struct dpdk_bond *b, unsigned member);

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -265,6 +267,11 @@ func (b *bondRun) suffer(t *testing.T, f bondFault, member string) {
 		b.broken = true
 		t.Fatal(err)
 	}
+	defer func() {
+		if t.Failed() {
+			t.Log(countedBetween(before, after))
+		}
+	}()
 	name := fmt.Sprintf("causeway_bond_member_changes_total{member=%q}", b.member+member)
 	changes := after[name] - before[name]
 	bound := stretched(t, f.most, b.guest.Guest, slow)
@@ -285,6 +292,18 @@ func (b *bondRun) suffer(t *testing.T, f bondFault, member string) {
 		b.proof.measured("%s %s: %s %s, %s: %d ms lost of %v, %d changes", b.mode, b.driver, f.name, member, way, worst*1000/bondRate,
 			bound.Round(time.Millisecond), changes)
 	}
+}
+
+// countedBetween lists what was counted, so that a loss has a place.
+func countedBetween(before, after Metrics) string {
+	var all []string
+	for name, n := range after {
+		if n != before[name] {
+			all = append(all, fmt.Sprintf("%s: %d", name, n-before[name]))
+		}
+	}
+	slices.Sort(all)
+	return "counted meanwhile:\n" + strings.Join(all, "\n")
 }
 
 // traffic sends to all groups from both ends, and returns what the node and the host received. The fault begins when all
@@ -323,11 +342,23 @@ func (b *bondRun) traffic(ctx context.Context, t *testing.T, seconds int, script
 	return reports
 }
 
+// metrics are the bridge's, the LACPDUs that its members received, and the kernel's counters of all interfaces.
 func (b *bondRun) metrics(ctx context.Context, t *testing.T) Metrics {
 	t.Helper()
 	m, err := b.bridge.Metrics(ctx)
 	if err != nil {
 		t.Fatal(err)
+	}
+	const lacp = ` | awk '/^lacp:/ { lacp = 1 } lacp && $1 ~ /[01]$/ { print "lacp " $1 ":" $(NF-2) }'`
+	said, _, err := b.guest.Run(ctx, "cd /sys/class/net; grep . */statistics/[rt]x_*; /tmp/causeway ctl -s /tmp/console.sock show bond"+lacp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(said) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
+			m["kernel "+name] = n
+		}
 	}
 	return m
 }

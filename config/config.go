@@ -227,6 +227,7 @@ type Group struct {
 	RewriteImm bool   // an immediate equal to the sender's QPN becomes the proxy QP's
 	Fabrics    string // how it uses several ports, and what tells copies; "": as [fabrics] says
 	Dedup      string
+	VLANs      []uint16 // the segments that have it, in order; nil: that of its P_Key
 }
 
 // Service is a range of rdma_cm UD services, by their ports in RDMA_PS_UDP, inclusive.

@@ -111,7 +111,7 @@ func TestExample(t *testing.T) {
 	}
 	want := Group{IP: netip.MustParseAddr("239.1.2.3"), MGID: gid(t, "ff12:4001:ffff::f01:203"), Direction: Both,
 		QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault, RatePPS: 1_000_000, RewriteImm: true}
-	if c.Groups[0] != want {
+	if !reflect.DeepEqual(c.Groups[0], want) {
 		t.Errorf("first group:\ngot  %+v\nwant %+v", c.Groups[0], want)
 	}
 	if g := c.Groups[1]; g.MGID != gid(t, "ff15:a01b::1267:ef01:204") || g.Direction != ToIB || g.RatePPS != 0 {

@@ -168,13 +168,34 @@ func (p *checks) checkGroups() {
 		if !g.IP.IsValid() || g.Direction&ToIB == 0 {
 			continue
 		}
-		in, _ := p.cfg.SegmentOf(g.PKey)
-		if o := leads[address{g.IP, g.UDPPort, in}]; o != nil {
-			t.fail("ip", `ip %v is there already%s, with another MGID, and both entries lead to InfiniBand, where what RoCE hosts send can go to `+
-				`one alone; write direction = "to-roce" in one`, g.IP, o.inLine("ip"))
-			continue
+		for _, in := range p.cfg.GroupSegments(&g) {
+			if o := leads[address{g.IP, g.UDPPort, in}]; o != nil {
+				t.fail("ip", `ip %v is there already%s, with another MGID, and both entries lead to InfiniBand, where what RoCE hosts send can go to `+
+					`one alone; write direction = "to-roce" in one`, g.IP, o.inLine("ip"))
+				break
+			}
+			leads[address{g.IP, g.UDPPort, in}] = t
 		}
-		leads[address{g.IP, g.UDPPort, in}] = t
+	}
+	p.checkShared()
+}
+
+// checkShared reports groups of several segments whose address another has in one of these.
+func (p *checks) checkShared() {
+	for i := range p.cfg.Groups {
+		g, t := &p.cfg.Groups[i], p.tables["group"][i]
+		for j := range p.cfg.Groups {
+			o := &p.cfg.Groups[j]
+			if i == j || len(g.VLANs) == 0 || o.IP != g.IP || o.UDPPort != g.UDPPort {
+				continue
+			}
+			in := p.cfg.GroupSegments(o)
+			if slices.ContainsFunc(p.cfg.GroupSegments(g), func(n int) bool { return slices.Contains(in, n) }) {
+				t.fail("vlans", "ip %v is also that of another group%s in one of these segments; a group with vlans has its address alone there",
+					g.IP, p.tables["group"][j].inLine("ip"))
+				break
+			}
+		}
 	}
 }
 

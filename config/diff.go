@@ -90,23 +90,23 @@ func Diff(old, to *Config) Changes {
 	var out Changes
 	for i := range tables {
 		t := &tables[i]
-		if t.many {
-			out = append(out, diffEntries(t, old.entries(t.name), to.entries(t.name))...)
-		} else {
-			out = append(out, diffValues(t, t.header(), t.name+".", old, to)...)
-		}
-		if t.name == "roce" {
+		switch {
+		case t.name == "roce":
 			out = append(out, diffSegments(t, old, to)...)
+		case t.many:
+			out = append(out, diffEntries(t, old.entries(t.name), to.entries(t.name))...)
+		default:
+			out = append(out, diffValues(t, t.header(), old, to, t.name+".", t.name+".")...)
 		}
 	}
 	return out
 }
 
-// diffValues compares the keys of a single table, or of one segment; of is what their names begin with in values.
-func diffValues(t *tableDoc, where, of string, old, to *Config) (out Changes) {
+// diffValues compares the keys of a single table, or of one segment; was and is are what their names begin with in values.
+func diffValues(t *tableDoc, where string, old, to *Config, was, is string) (out Changes) {
 	for i := range t.keys {
 		k := &t.keys[i]
-		a, b := old.value(of, k), to.value(of, k)
+		a, b := old.value(was, k), to.value(is, k)
 		if a != b {
 			out = append(out, changed(where, k.name, k.open(a), k.open(b), k.live))
 		}

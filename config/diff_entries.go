@@ -74,7 +74,15 @@ func (g Group) named() (string, []string) {
 
 // fields implements entry. The MGID stands for the keys scope and port, too.
 func (g Group) fields() []field {
-	return append(append([]field{{"ip", addrText(g.IP)}, {"mgid", g.MGID.String()}}, g.common()...), field{"fabrics", g.Fabrics}, field{"dedup", g.Dedup})
+	return append(append([]field{{"ip", addrText(g.IP)}, {"mgid", g.MGID.String()}}, g.common()...), field{"fabrics", g.Fabrics}, field{"dedup", g.Dedup}, field{"vlans", vlanList(g.VLANs)})
+}
+
+// vlanList is the value of vlans; "" for none.
+func vlanList(vlans []uint16) string {
+	if len(vlans) == 0 {
+		return ""
+	}
+	return strings.ReplaceAll(fmt.Sprint(vlans), " ", ", ")
 }
 
 // common returns the fields that groups and ranges share.

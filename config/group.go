@@ -26,6 +26,11 @@ func (p *parser) group(t *table) Group {
 	g := p.groupOf(t)
 	g.IP, g.MGID = ip, readMGID(t, ip, g.PKey)
 	g.Fabrics, g.Dedup = t.text("fabrics"), t.text("dedup")
+	for _, v := range t.numbers("vlans") {
+		g.VLANs = append(g.VLANs, uint16(v))
+	}
+	slices.Sort(g.VLANs)
+	g.VLANs = slices.Compact(g.VLANs)
 	return g
 }
 

@@ -56,7 +56,8 @@ var tables = linked([]tableDoc{
 			meaning: "The name of this bridge in logs, metrics and the console."},
 	}},
 	{name: "roce", need: true, meaning: "The Ethernet side. As `[[roce]]`, once for each, it has several segments: VLANs of one port, each with a partition of " +
-		"InfiniBand (`pkey`), 8 at most. Nothing crosses from one to another, and a host is known by its segment and address: two segments may have the same addresses.", keys: []key{
+		"InfiniBand (`pkey`), 8 at most. Nothing crosses from one to another, and a host is known by its segment and address: two segments may have the same addresses. " +
+		"While the bridge runs, segments may come and go; of one that stays, known by its `vlan`, only what says so below may change.", keys: []key{
 		{name: "port", kind: text, need: true, example: `"af_packet:eth1"`,
 			meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:NEW-INTERFACE`, `tap:NEW-INTERFACE,remote=INTERFACE`, " +
 				"`memif:SOCKET` with `,role=server` or `,id=N`, `pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`. `bond:active-backup,PORT,PORT` and " +

@@ -31,6 +31,10 @@ var portUseKeys = []key{
 		meaning: "With several `[[ib]]`: by which ports the group's messages go, as in `[fabrics] mode`, which is that of all groups of a `[[range]]`."},
 	{name: "dedup", kind: text, noted: "that of `[fabrics]`", words: []string{DedupNone, DedupImm, DedupPGM}, example: `"imm"`,
 		meaning: "With several `[[ib]]`: what tells copies of a message, as in `[fabrics] dedup`."},
+	{name: "vlans", kind: numbers, noted: "that of the segment with its `pkey`", lo: 0, hi: 4094, example: "[0]",
+		meaning: "With several `[[roce]]`: the segments that have the group, by their VLAN ids (0: untagged), whatever their partitions are. On InfiniBand the group is in " +
+			"that of its own `pkey` alone. Each segment gets a copy of what nodes send to it that are of the group's partition or of the segment's, and each segment's " +
+			"hosts publish in the group's partition; nothing goes from one segment to another. No other group of the segments has its address."},
 }
 
 // portNameKeys are the keys of all [[ib]] that tell them apart.

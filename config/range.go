@@ -114,8 +114,9 @@ func (p *checks) checkRanges(workers *table) {
 					show(r.form.form), before.who, before.inLine("ip"))
 			}
 		}
+		in, _ := p.cfg.SegmentOf(r.Group.PKey)
 		for j, g := range p.cfg.Groups {
-			if r.Prefix.IsValid() && !g.MGID.IsZero() && !p.cfg.inOneSegment(r.Group.PKey, g.PKey) && r.mgids().meets(mgids{first: g.MGID}) {
+			if r.Prefix.IsValid() && !g.MGID.IsZero() && !slices.Contains(p.cfg.GroupSegments(&g), in) && r.mgids().meets(mgids{first: g.MGID}) {
 				o := p.tables["group"][j]
 				p.tables["range"][i].fail("mgid", "mgid %s gives a group the MGID %v of %s%s, which is another segment's; use a form with the P_Key, such as rdmacm, or {pkey} in a template",
 					show(r.form.form), g.MGID, o.who, o.inLine("ip"))

@@ -35,6 +35,20 @@ func (c *Config) SegmentOf(k ib.PKey) (int, bool) {
 	return max(i, 0), i >= 0
 }
 
+// GroupSegments returns the numbers of the segments that have a group, in the order of the file.
+func (c *Config) GroupSegments(g *Group) (in []int) {
+	if len(g.VLANs) == 0 {
+		n, _ := c.SegmentOf(g.PKey)
+		return []int{n}
+	}
+	for i, r := range c.Segments() {
+		if slices.Contains(g.VLANs, r.VLAN) {
+			in = append(in, i)
+		}
+	}
+	return in
+}
+
 // segmentsOf returns the segments that have a RoCE host, or reach a node.
 func (c *Config) segmentsOf(h Host) []RoCE {
 	if h.Side == SideRoCE && len(c.More) == 0 {
@@ -178,13 +192,30 @@ func (p *checks) checkGroupSegments() {
 		}
 	}
 	for i, g := range p.cfg.Groups {
-		check(p.tables["group"][i], g.PKey)
+		if len(g.VLANs) == 0 {
+			check(p.tables["group"][i], g.PKey)
+		} else {
+			p.checkVLANs(p.tables["group"][i], g.VLANs)
+		}
 	}
 	for i := range p.cfg.Ranges {
 		check(p.tables["range"][i], p.cfg.Ranges[i].Group.PKey)
 	}
 	for i, h := range p.cfg.Hosts {
-		check(p.tables["host"][i], h.PKey)
+		ofShared := func(g Group) bool { return len(g.VLANs) > 0 && g.PKey == h.PKey }
+		if !slices.ContainsFunc(p.cfg.Groups, ofShared) { // else groups cross
+			check(p.tables["host"][i], h.PKey)
+		}
+	}
+}
+
+// checkVLANs reports VLANs of a group that no segment has.
+func (p *checks) checkVLANs(t *table, vlans []uint16) {
+	all := p.cfg.Segments()
+	for _, v := range vlans {
+		if !slices.ContainsFunc(all, func(r RoCE) bool { return r.VLAN == v }) {
+			t.fail("vlans", "vlans has %d, which is no segment's; those there are: %s", v, vlansOf(all))
+		}
 	}
 }
 
@@ -209,19 +240,37 @@ func (p *checks) checkAlone(ibSection *table) {
 	}
 }
 
-// diffSegments compares the segments after the first, which diffValues has compared.
+// diffSegments compares the segments, by VLAN. An only one stays the only one, whatever its VLAN becomes.
 func diffSegments(t *tableDoc, old, to *Config) (out Changes) {
-	for i := range max(len(old.More), len(to.More)) {
-		switch {
-		case i >= len(to.More):
-			out = append(out, Change{Where: "[[roce]] " + old.More[i].Name(), What: Removed, Detail: old.More[i].words()})
-		case i >= len(old.More):
-			out = append(out, Change{Where: "[[roce]] " + to.More[i].Name(), What: Added, Detail: to.More[i].words()})
-		default:
-			out = append(out, diffValues(t, "[[roce]] "+to.More[i].Name(), fmt.Sprintf("roce[%d].", i+1), old, to)...)
+	was, are := old.Segments(), to.Segments()
+	if len(was) == 1 && len(are) == 1 {
+		return diffValues(t, t.header(), old, to, valuesOf(t, 0), valuesOf(t, 0))
+	}
+	at := func(all []RoCE, vlan uint16) int {
+		return slices.IndexFunc(all, func(r RoCE) bool { return r.VLAN == vlan })
+	}
+	for _, r := range was {
+		if at(are, r.VLAN) < 0 {
+			out = append(out, Change{Where: "[[roce]] " + r.Name(), What: Removed, Old: r.words(), Detail: r.words(), Live: true})
 		}
 	}
+	for i, r := range are {
+		k := at(was, r.VLAN)
+		if k < 0 {
+			out = append(out, Change{Where: "[[roce]] " + r.Name(), What: Added, New: r.words(), Detail: r.words(), Live: true})
+			continue
+		}
+		out = append(out, diffValues(t, "[[roce]] "+r.Name(), old, to, valuesOf(t, k), valuesOf(t, i))...)
+	}
 	return out
+}
+
+// valuesOf is what the names of a segment's keys begin with in Config.values. The first [[roce]] is [roce].
+func valuesOf(t *tableDoc, i int) string {
+	if i == 0 {
+		return t.name + "."
+	}
+	return fmt.Sprintf("%s[%d].", t.name, i)
 }
 
 // words lists what tells a segment from others.

@@ -97,10 +97,61 @@ func TestSegmentDiff(t *testing.T) {
 	}
 	two := "[[roce]]\nport = \"ring\"\naddresses = [\"10.9.0.254/24\"]\npkey = 0x8001\n[[roce]]\nport = \"ring\"\nvlan = 7\naddresses = [\"10.8.0.254/24\"]\npkey = 0x8002\n[ib]\nport = \"fabric:\"\n"
 	added := Diff(parsed(t, one), parsed(t, two))
-	if len(added.NeedRestart()) != 2 || !strings.Contains(added.String(), "+ [[roce]] VLAN 7 addresses 10.8.0.254/24, pkey 0x8002") {
+	if len(added.NeedRestart()) != 1 || !strings.Contains(added.String(), "+ [[roce]] VLAN 7 addresses 10.8.0.254/24, pkey 0x8002") {
 		t.Errorf("a segment more: %v", added)
 	}
 	if back := Diff(parsed(t, two), parsed(t, one)); !strings.Contains(back.String(), "- [[roce]] VLAN 7") {
 		t.Errorf("a segment less: %v", back)
+	}
+}
+
+// TestSegmentOrder checks that segments are known by their VLANs: they may come, go, and change places while the bridge
+// runs.
+func TestSegmentOrder(t *testing.T) {
+	head, tail := "[ib]\nport = \"fabric:\"\n", []string{}
+	for _, s := range []string{"vlan = 7\npkey = 0x8001\n", "vlan = 8\npkey = 0x8002\n", "pkey = 0x8003\n"} {
+		tail = append(tail, "[[roce]]\nport = \"ring\"\naddresses = [\"10.9.0.254/24\"]\n"+s)
+	}
+	of := func(order ...int) *Config {
+		text := head
+		for _, i := range order {
+			text += tail[i]
+		}
+		return parsed(t, text)
+	}
+	if d := Diff(of(0, 1, 2), of(2, 0, 1)); len(d) != 0 {
+		t.Errorf("another order is %v", d)
+	}
+	d := Diff(of(0, 1), of(2, 1))
+	if s := d.String(); len(d.NeedRestart()) != 0 || s != "- [[roce]] VLAN 7 addresses 10.9.0.254/24, pkey 0x8001\n+ [[roce]] untagged addresses 10.9.0.254/24, pkey 0x8003" {
+		t.Errorf("one for another:\n%s", s)
+	}
+	if d := Diff(of(0), of(1)); len(d.NeedRestart()) != 2 {
+		t.Errorf("another VLAN and partition of an only one: %v", d)
+	}
+}
+
+// TestGroupVLANs reads groups of several segments, and rejects what contradicts them.
+func TestGroupVLANs(t *testing.T) {
+	with := func(more string) (*Config, error) { return Parse("f.toml", []byte(twoSegments+more)) }
+	c, err := with("[[group]]\nip = \"239.7.7.7\"\npkey = 0x8003\nvlans = [100, 0, 100]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := c.Groups[2]
+	if in := c.GroupSegments(&g); len(in) != 2 || in[0] != 0 || in[1] != 1 || len(g.VLANs) != 2 || g.VLANs[0] != 0 || g.PKey != 0x8003 {
+		t.Errorf("%+v is in %v", g, in)
+	}
+	if again := parsed(t, c.TOML(true)); len(Diff(c, again)) != 0 || !strings.Contains(c.TOML(true), "vlans = [0, 100]") {
+		t.Errorf("written and read again:\n%s", c.TOML(true))
+	}
+	for text, why := range map[string]string{
+		"[[group]]\nip = \"239.7.7.7\"\npkey = 0x8003\n":                                            "pkey 0x8003 is no segment's",
+		"[[group]]\nip = \"239.7.7.7\"\npkey = 0x8003\nvlans = [5]\n":                               "vlans has 5, which is no segment's; those there are: vlan = 0 or vlan = 100",
+		"[[group]]\nip = \"239.1.2.3\"\npkey = 0x8003\nvlans = [0, 100]\ndirection = \"to-roce\"\n": "a group with vlans has its address alone there",
+	} {
+		if _, err := with(text); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v, want %q", text, err, why)
+		}
 	}
 }

@@ -208,6 +208,7 @@ more_gids = ["", "fe80::107"]
 ip = "239.1.2.3"
 fabrics = "active"
 dedup = "none"
+vlans = [0]
 [policy]
 allow = ["10.9.0.0/24"]
 `

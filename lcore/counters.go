@@ -31,6 +31,7 @@ type DirectionCounters struct {
 	ProxyQPWaits     uint64 // waited for a proxy QP
 	Handoffs         uint64 // went to the worker that owns the proxy QP
 	SourceBridged    uint64 // came from an unknown source and left with the bridge's own address
+	GroupCopies      uint64 // of those received: copies for the further segments of a group
 }
 
 // Dropped returns the sum of all drops.
@@ -57,6 +58,7 @@ func (c *DirectionCounters) Add(o DirectionCounters) {
 	c.ProxyQPWaits += o.ProxyQPWaits
 	c.Handoffs += o.Handoffs
 	c.SourceBridged += o.SourceBridged
+	c.GroupCopies += o.GroupCopies
 	drops := maps.Clone(c.Drops)
 	if drops == nil {
 		drops = map[Drop]uint64{}

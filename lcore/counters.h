@@ -24,6 +24,7 @@ enum packet_event {
 	EVENT_PROXY_QP_WAIT,  /* punted to wait for a proxy QP */
 	EVENT_HANDOFF,        /* handed off to the worker that owns the proxy QP */
 	EVENT_SOURCE_BRIDGED, /* from an unknown source, sent with the bridge's own address */
+	EVENT_GROUP_COPIES,   /* of those received: copies for the further segments of a group */
 	EVENT_COUNT
 };
 

@@ -33,8 +33,9 @@ const (
 // DatapathConfig is the configuration that all workers share. Only its Policy changes while they run.
 type DatapathConfig struct {
 	MAC      [6]byte // the Ethernet port's
-	Segment          // the first, number 0
+	Segment          // the first
 	More     []Segment
+	Numbers  []uint8 // of all segments, in their order; nil: from 0
 	RoCEPKey ib.PKey
 
 	// RewriteImm: a unicast immediate equal to its sender's QPN becomes the proxy QP's (udaddy and mckey
@@ -54,23 +55,6 @@ type DatapathConfig struct {
 	Policy
 }
 
-// A Segment is a VLAN of the Ethernet port, with what is its own.
-type Segment struct {
-	VLAN     uint16 // 0: untagged
-	RoCEMTU  int    // largest payload towards RoCE, bytes
-	Versions uint8  // V1 | V2
-	TTL      uint8  // for packets without a usable hop limit
-
-	Addresses []netip.Prefix // the bridge's own, with their subnets
-
-	// Bound: messages cross to and from nodes and groups of this Partition only. Else they do of all.
-	Bound     bool
-	Partition uint8
-}
-
-// maxSegments is how many segments there can be.
-const maxSegments = C.MAX_SEGMENTS
-
 // A Datapath is what all workers share, and the list of them.
 type Datapath struct {
 	c       *C.struct_datapath
@@ -80,6 +64,7 @@ type Datapath struct {
 	rests   []resting
 	dropped [DropCount]atomic.Uint64 // pending packets that management dropped
 	mirrors mirrors
+	removed [maxSegments]grace // segments
 	latency cleared
 	inject  injections
 }
@@ -141,7 +126,7 @@ func (cfg *DatapathConfig) validate() error {
 	}
 	vlans := map[uint16]bool{}
 	for i := range all {
-		if err := all[i].validate(); err != nil {
+		if err := all[i].Validate(); err != nil {
 			return err
 		}
 		if vlans[all[i].VLAN] {
@@ -151,22 +136,6 @@ func (cfg *DatapathConfig) validate() error {
 	}
 	return cfg.Policy.Validate()
 }
-
-func (s *Segment) validate() error {
-	switch {
-	case len(s.Addresses) > C.MAX_ADDRESSES:
-		return fmt.Errorf("lcore: %d addresses of the bridge are too many; give at most %d", len(s.Addresses), C.MAX_ADDRESSES)
-	case s.RoCEMTU > MaxPayload:
-		return fmt.Errorf("lcore: an MTU of %d bytes is more than InfiniBand's largest, %d", s.RoCEMTU, MaxPayload)
-	case s.VLAN > maxVLAN:
-		return fmt.Errorf("lcore: VLAN %d is not possible; use 1 to %d, or 0 for untagged", s.VLAN, maxVLAN)
-	case s.Bound && s.Partition >= C.MAX_PARTITIONS:
-		return fmt.Errorf("lcore: partition %d is not possible; use 0 to %d", s.Partition, C.MAX_PARTITIONS-1)
-	}
-	return nil
-}
-
-const maxVLAN = 4094 // 4095 is reserved (IEEE 802.1Q)
 
 // segments are all, by number.
 func (cfg *DatapathConfig) segments() []Segment {
@@ -181,29 +150,6 @@ func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
 	dp.learn = C.bool(cfg.LearnNodes)
 	dp.idle = C.uint8_t(cfg.Idle)
 	dp.confine = C.bool(cfg.Confine)
-	all := cfg.segments()
-	dp.segments = C.uint8_t(len(all))
-	for i := range all {
-		all[i].fill(&dp.segment[i])
-	}
-}
-
-func (s *Segment) fill(c *C.struct_segment) {
-	c.vlan = C.uint16_t(s.VLAN)
-	c.roce_mtu = C.uint16_t(s.RoCEMTU)
-	c.versions = C.uint8_t(s.Versions)
-	c.ttl = C.uint8_t(s.TTL)
-	c.partition = C.PARTITION_ANY
-	if s.Bound {
-		c.partition = C.uint8_t(s.Partition)
-	}
-	c.addresses = C.uint8_t(len(s.Addresses))
-	for i, p := range s.Addresses {
-		c.address[i] = mapped(p.Addr())
-		address, broadcast := own4(p)
-		c.own4[i].address, c.own4[i].broadcast = C.uint32_t(address), C.uint32_t(broadcast)
-	}
-	c.own_ip4, c.own_ip6 = firstOf(s.Addresses, netip.Addr.Is4), firstOf(s.Addresses, netip.Addr.Is6)
 }
 
 // Counters returns the sum over all workers and of the pending packets that management dropped. It is exact only while

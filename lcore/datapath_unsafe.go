@@ -43,6 +43,13 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 	cfg.fill(c)
 	C.datapath_prepare(c)
 	b := &Datapath{c: c, node: node}
+	for i, s := range cfg.segments() {
+		number := uint8(i)
+		if cfg.Numbers != nil {
+			number = cfg.Numbers[i]
+		}
+		b.AddSegment(number, &s)
+	}
 	err := b.openPunts()
 	if err == nil {
 		err = b.SetPolicy(cfg.Policy)

@@ -66,4 +66,5 @@ const (
 
 	DropSourceUnconfirmed Drop = C.DROP_src_unconfirmed
 	DropProxyQPRate       Drop = C.DROP_proxy_qp_rate
+	DropVLANUnknown       Drop = C.DROP_vlan_unknown
 )

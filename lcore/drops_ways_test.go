@@ -69,6 +69,7 @@ var wayCases = []wayCase{
 		s.fromRoCE(repeat(v4(), rigRing)...)
 		s.fromRoCE(repeat(v4(), 3)...)
 	}},
+	{"no buffer for a copy", "no_buffer", lcore.IBToRoCE, 1, secondSegment, noBuffer},
 	{"the Ethernet port full", "eth_full", lcore.IBToRoCE, 3, nil, func(s *rig) {
 		for range rigRing {
 			s.fromIB(received())

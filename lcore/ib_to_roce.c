@@ -12,16 +12,9 @@
 #include <rte_prefetch.h>
 
 #include "headers.h"
-#include "group_actions.h"
+#include "group_copies.h"
+#include "route.h"
 #include "unknown.h"
-
-/* drop_packet() for a message, whose descriptor is mirrored, too. */
-static void count_message_drop(struct worker *w, enum drop reason, const struct ib_recv *r)
-{
-	w->counters.direction[IB_TO_ROCE].drops[reason]++;
-	if (mirroring(w))
-		mirror_drop_message(w, reason, r);
-}
 
 static void drop_message(struct worker *w, enum drop reason, const struct ib_recv *r)
 {
@@ -164,6 +157,8 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 	if (unlikely(!s))
 		return DROP_proxy_qp_unknown;
 	r->segment = &dp->segment[s->segment];
+	if (unlikely(!segment_reaches(r->segment, s->partition))) /* it is for groups that have their own partition */
+		return DROP_wrong_partition;
 	if (unlikely(msg->payload_len > r->segment->roce_mtu))
 		return DROP_mtu_exceeded;
 	table_mark_used(dp->tables, &s->used);
@@ -171,48 +166,6 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 	r->version = s->version;
 	return PASS;
 }
-
-/* A message of an unknown node is dropped, or sent with the bridge's address. */
-static enum drop route_from_unknown(struct worker *w, struct route *r)
-{
-	const struct datapath *dp = w->datapath;
-	r->src_ip = r->six ? r->segment->own_ip6 : r->segment->own_ip4;
-	if (!__atomic_load_n(&dp->bridge_unknown, __ATOMIC_RELAXED))
-		return DROP_node_unknown;
-	if (is_zero(r->src_ip))
-		return DROP_node_no_ip;
-	w->counters.direction[IB_TO_ROCE].events[EVENT_SOURCE_BRIDGED]++;
-	return PASS;
-}
-
-/* The source address is the node's, of the destination's IP version. */
-static inline enum drop route_from(struct worker *w, const struct source_entry *s, struct route *r)
-{
-	r->six = !is_ipv4(r->to->ip);
-	if (unlikely(!s))
-		return route_from_unknown(w, r);
-	if (unlikely(s->flags & NODE_BRIDGE))
-		return DROP_loop_bridge;
-	if (unlikely(!segment_reaches(r->segment, s->partition)))
-		return DROP_wrong_partition;
-	table_mark_used(w->datapath->tables, &s->used);
-	r->src_ip = r->six ? s->ip6 : s->ip4;
-	return unlikely(is_zero(r->src_ip)) ? DROP_node_no_ip : PASS;
-}
-
-static inline enum drop apply_group_actions(struct worker *w, const struct mgid_entry *m, const struct message *msg)
-{
-	return group_actions(w, m->flags, msg->group, IB_TO_ROCE, msg->payload, msg->payload_len);
-}
-
-/* The partition that a message came in, by what it is for. */
-static uint8_t partition_in(const void *to, bool group)
-{
-	return group ? ((const struct mgid_entry *)to)->flags >> GROUP_PARTITION_SHIFT
-		     : ((const struct proxy_qpn_entry *)to)->partition;
-}
-
-enum { PLAIN = DROP_COUNT };
 
 /* Finds the route of message i. Returns a drop reason, or PLAIN for a group of plain UDP. The bridge's own messages to
  * a group come back to it, and are dropped. */
@@ -226,6 +179,8 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	unsigned flags = source ? source->flags & (NODE_OWN | NODE_HEARD) : 0;
 	if (unlikely(flags & NODE_OWN))
 		return DROP_loop_self;
+	if (unlikely(group && to && ((const struct mgid_entry *)to)->version & SHARED))
+		return route_to_segments(w, e, i, to, source, r);
 	enum drop d = group ? route_to_group(w->datapath, to, msg, r) : route_to_proxy_qp(w->datapath, to, msg, r);
 	if (likely(!d))
 		d = route_from(w, source, r);
@@ -292,16 +247,6 @@ static void count_groups(struct worker *w, const struct egress *e, unsigned n)
 	}
 }
 
-/* Retries a full transmit queue a few times: the port may be freeing descriptors. */
-static unsigned transmit_some(const struct worker *w, struct rte_mbuf **m, unsigned n)
-{
-	enum { TRIES = 4 };
-	unsigned sent = 0;
-	for (int i = 0; i < TRIES && sent < n; i++)
-		sent += rte_eth_tx_burst(w->port, w->queue, m + sent, (uint16_t)(n - sent));
-	return sent;
-}
-
 static void transmit(struct worker *w, struct egress *e)
 {
 	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
@@ -345,5 +290,7 @@ unsigned ib_to_roce(struct worker *w)
 		return n;
 	write_icrcs(&e);
 	transmit(w, &e);
+	if (unlikely(w->copied))
+		send_copies(w);
 	return n;
 }

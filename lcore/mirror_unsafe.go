@@ -71,7 +71,7 @@ func (dp *Datapath) mirrorsFor(i int) *C.struct_mirrors {
 	s := (*C.struct_mirrors)(C.calloc(1, C.sizeof_struct_mirrors)) // never nil: Go's calloc ends the program first
 	s.datapath = dp.c
 	for _, w := range dp.mirrors.list {
-		C.mirrors_add(s, w.options.Filter.c(dp), w.rings[i])
+		C.mirrors_add(s, w.options.Filter.c(), w.rings[i])
 	}
 	return s
 }
@@ -95,7 +95,7 @@ func (dp *Datapath) publish() {
 	}
 }
 
-func (f *Filter) c(dp *Datapath) C.struct_mirror_filter {
+func (f *Filter) c() C.struct_mirror_filter {
 	c := C.struct_mirror_filter{ports: C.MIRROR_ROCE | C.MIRROR_IB, directions: 3, points: 0xff, drop: C.uint8_t(f.Drop), qpn: C.uint32_t(f.QPN)}
 	if f.Direction != BothWays {
 		c.directions = 1 << (f.Direction - 1)
@@ -111,7 +111,6 @@ func (f *Filter) c(dp *Datapath) C.struct_mirror_filter {
 	}
 	c.by_qpn = f.QPN != 0
 	c.by_vlan, c.vlan = C.bool(f.ByVLAN), C.uint16_t(f.VLAN)
-	c.segment = dp.c.segment_of[f.VLAN&0xfff]
 	c.by_host, c.host = filterAddress(f.Host)
 	c.by_group, c.group = filterAddress(f.Group)
 	return c

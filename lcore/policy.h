@@ -5,6 +5,8 @@
  *   allow           replaced as a whole; the old list is freed after a grace period
  *   bridge_unknown  one byte
  *   class maps      one byte an entry; a packet reads one entry, the old one or the new one
+ *   segments        segment_of, one byte a VLAN id, says which are there. What is removed stays as it was until after a
+ *                   grace period: bursts, and entries of the tables, may still be of it
  */
 #ifndef CAUSEWAY_POLICY_H
 #define CAUSEWAY_POLICY_H
@@ -17,6 +19,12 @@ struct allow *policy_allow(struct datapath *dp, struct allow *a);
 /* A grace period: policy_passed() of the token is true when no worker can still use the old list. */
 uint64_t policy_token(struct datapath *dp);
 bool policy_passed(struct datapath *dp, uint64_t token);
+
+/* Makes the segment with a number that none has; its first half is filled in. */
+void policy_add_segment(struct datapath *dp, unsigned number);
+
+/* Takes it away: its frames are no segment's from now on. */
+void policy_remove_segment(struct datapath *dp, unsigned number);
 
 void policy_unknown(struct datapath *dp, bool bridge);
 

@@ -24,16 +24,23 @@ static void prepare_ethernet(struct segment *s)
 		s->l2_ipv4 = s->l2_ipv6 = UINT64_MAX; /* outside of the mask: no frame matches */
 }
 
+void segment_prepare(struct datapath *dp, unsigned number)
+{
+	struct segment *s = &dp->segment[number];
+	prepare_ethernet(s);
+	s->group_key = s->from_key = (uint64_t)number << SEGMENT_SHIFT;
+	if (s->partition != PARTITION_ANY)
+		s->from_key |= (uint64_t)s->partition << PARTITION_SHIFT;
+}
+
 static void prepare_segments(struct datapath *dp)
 {
 	memset(dp->segment_of, SEGMENT_NONE, sizeof dp->segment_of);
+	dp->segment[SEGMENT_NONE] = (struct segment){.partition = PARTITION_ANY};
+	segment_prepare(dp, SEGMENT_NONE);
 	for (unsigned i = 0; i < dp->segments; i++) {
-		struct segment *s = &dp->segment[i];
-		prepare_ethernet(s);
-		dp->segment_of[s->vlan] = (uint8_t)i;
-		s->group_key = s->from_key = (uint64_t)i << SEGMENT_SHIFT;
-		if (s->partition != PARTITION_ANY)
-			s->from_key |= (uint64_t)s->partition << PARTITION_SHIFT;
+		segment_prepare(dp, i);
+		dp->segment_of[dp->segment[i].vlan] = (uint8_t)i;
 	}
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "setup.h"
+#include "group_copies.h"
 #include "punt.h"
 
 #include "dpdk/near.h"
@@ -45,7 +46,8 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->requeue = ring("requeue", w, REQUEUE_RING, node, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
 	w->send = ring("send", w, SEND_RING, node, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = near_zmalloc(NULL, max_groups * sizeof *w->groups, node);
-	if (!w->punt || !w->requeue || !w->send || !w->groups) {
+	w->copies = near_zmalloc(NULL, copies_size(), node);
+	if (!w->punt || !w->requeue || !w->send || !w->groups || !w->copies) {
 		unsigned left;
 		worker_free(w, &left);
 		return NULL;
@@ -73,6 +75,7 @@ void worker_free(struct worker *w, unsigned *left)
 	*left = empty_ring(w->punt, false) + empty_ring(w->requeue, true);
 	empty_ring(w->send, false);
 	rte_free(w->groups);
+	rte_free(w->copies);
 	rte_free(w);
 }
 

@@ -99,6 +99,7 @@ func directionCounters(c *C.struct_direction_counters) DirectionCounters {
 		ProxyQPWaits:     uint64(c.events[C.EVENT_PROXY_QP_WAIT]),
 		Handoffs:         uint64(c.events[C.EVENT_HANDOFF]),
 		SourceBridged:    uint64(c.events[C.EVENT_SOURCE_BRIDGED]),
+		GroupCopies:      uint64(c.events[C.EVENT_GROUP_COPIES]),
 	}
 	for d, n := range c.drops {
 		if n != 0 {

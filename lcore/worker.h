@@ -26,6 +26,7 @@ struct rte_ring;
 struct police;
 struct pgm;
 struct mirrors;
+struct copies;
 
 enum {
 	BURST = 64,
@@ -88,14 +89,14 @@ struct segment {
 
 enum {
 	PARTITION_ANY = PARTITION_HEARD, /* the same number, so that most sources are found right by one comparison */
-	SEGMENT_NONE = 0xff,
+	SEGMENT_NONE = MAX_SEGMENTS,     /* the number of a segment that matches no frame */
 };
 
-/* What all workers share. Constant while they run, except for the fields that policy.h changes. */
+/* What all workers share. Constant while they run, except for what policy.h changes. */
 struct datapath {
 	uint64_t mac; /* of the Ethernet port, first byte highest, 48 bits */
 	uint16_t roce_pkey;
-	uint8_t segments;      /* how many, at least one */
+	uint8_t segments;      /* one more than the highest number; 1: number 0 is the only one */
 	uint64_t fastpath_mac; /* of the Ethernet port, in the byte order of the frame */
 	uint64_t
 		bth; /* UDP's length and checksum, zero, and the first half of the BTH towards RoCE, as it lies there */
@@ -110,8 +111,8 @@ struct datapath {
 	uint8_t sl_of_dscp[64]; /* 0: the path's own SL */
 	uint8_t dscp_of_sl[16]; /* for messages without a GRH */
 	uint8_t pcp_of_sl[16];
-	struct segment segment[MAX_SEGMENTS];
-	uint8_t segment_of[4096]; /* by VLAN id; SEGMENT_NONE: none's */
+	struct segment segment[MAX_SEGMENTS + 1]; /* by number */
+	uint8_t segment_of[4096];                 /* by VLAN id */
 	struct allow *allow;
 	struct rte_ring *requeue[MAX_WORKERS]; /* every worker's requeue ring, for handoffs */
 	struct wake *bell[MAX_WORKERS];        /* every worker's */
@@ -126,7 +127,7 @@ enum punt_class {
 	PUNT_CLASS_HOST,     /* data of a host that has shown that it exists */
 	PUNT_CLASS_STRANGER, /* data of others, and all that can wait */
 	PUNT_CLASSES,
-	PUNT_SHARES = MAX_SEGMENTS * PUNT_CLASSES, /* each segment has its own */
+	PUNT_SHARES = (MAX_SEGMENTS + 1) * PUNT_CLASSES, /* each segment has its own, and what is none's */
 };
 
 /* Frames of one class of a segment: of all hosts, and by a hash of the host. */
@@ -158,6 +159,8 @@ struct worker {
 		uint8_t of[PUNT_HOSTS];    /* by the host that sent to them */
 	} asked;                           /* see unknown.c */
 	struct group_counters *groups;     /* by group id */
+	struct copies *copies;             /* of messages to groups of several segments; see group_copies.c */
+	unsigned copied;                   /* copies that are not sent yet */
 	struct pgm *pgm;                   /* the PGM tracker; NULL: none */
 	struct injection inject[DIRECTIONS];
 	struct wake bell __attribute__((aligned(64))); /* wakes it for its rings */
@@ -182,8 +185,9 @@ enum punt {
 	PUNT_CLASS_MASK = 0x1f,
 };
 
-/* prepare.c: derives the patterns of the fast path from the other fields. */
+/* prepare.c: derives the patterns of the fast path from the other fields. segment_prepare() does so for one segment. */
 void datapath_prepare(struct datapath *dp);
+void segment_prepare(struct datapath *dp, unsigned number);
 
 /* Moves one burst, Ethernet to InfiniBand. Returns how many frames it took. */
 unsigned roce_to_ib(struct worker *w);

@@ -30,6 +30,7 @@ enum {
 	ROCE_V1 = 1,
 	ROCE_V2 = 2,
 	PLAIN_UDP = 4, /* in place of a RoCE version: datagrams without RoCE's headers */
+	SHARED = 8,    /* with a version: the segments of a group have bits in mgid_entry's id */
 
 	PLAIN_QPN = 0x1000000, /* in place of the source's QPN: no packet has one of 25 bits */
 
@@ -44,6 +45,7 @@ enum {
 	GROUP_POLICED = 8,     /* its rate is limited */
 	GROUP_PGM = 16,        /* its messages are PGM, and tracked */
 	GROUP_ACTIONS = GROUP_POLICED | GROUP_PGM,
+	GROUP_SHARED = 32,         /* of group_entry: its partition is its own, whatever its segments' is */
 	GROUP_PARTITION_SHIFT = 5, /* the upper bits of mgid_entry's flags are the partition */
 
 	/* The partitions of the IB port that the bridge uses have numbers; that of [ib] pkey is 0. A queue pair sends
@@ -56,7 +58,7 @@ enum {
 	/* RoCE segments have numbers, too. The same address in two of them is two hosts, or two groups. */
 	MAX_SEGMENTS = 8,
 	SEGMENT_SHIFT = 48, /* in the number of the keys of hosts, proxy_qps and groups; all else is below */
-	GROUP_ID_BITS = 24, /* of mgid_entry's id; above is the segment */
+	GROUP_ID_BITS = 24, /* of mgid_entry's id; above is the segment, or, SHARED, a bit for each */
 };
 
 /* L2 of a RoCE host in one word, so that a move is one atomic store: in memory six bytes of
@@ -151,15 +153,16 @@ struct source_entry {
 
 struct mgid_entry {
 	struct table_key key;  /* MGID, 0 */
-	struct roce_peer peer; /* QPN 0xffffff, or plain UDP's port */
-	uint32_t id;           /* and the segment */
-	uint8_t version;       /* or PLAIN_UDP */
+	struct roce_peer peer; /* QPN 0xffffff, or plain UDP's port; SHARED: without VLAN */
+	uint32_t id;           /* and the segment, or those that share it */
+	uint8_t version;       /* or PLAIN_UDP; SHARED */
 	uint8_t flags;         /* GROUP_*, and the partition */
 	uint16_t mtu;          /* largest payload towards RoCE, bytes */
 };
 
 _Static_assert(offsetof(struct node_entry, partition) == offsetof(struct group_entry, partition), "read as one");
 _Static_assert(MAX_PARTITIONS << GROUP_PARTITION_SHIFT == 256, "the rest of the flags");
+_Static_assert(GROUP_ID_BITS + MAX_SEGMENTS <= 32, "a bit for each");
 _Static_assert(sizeof(struct roce_peer) == 32, "half a cache line");
 _Static_assert(sizeof(struct host_entry) == 64, "one cache line");
 _Static_assert(sizeof(struct proxy_qp_entry) == 64, "one cache line");

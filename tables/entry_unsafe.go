@@ -170,7 +170,7 @@ func groupEntry(s segment, g *Group, id uint32) (e entry) {
 		mtu:       C.uint16_t(g.MTUToIB),
 		sl:        C.uint8_t(g.SL),
 		hop_limit: C.uint8_t(g.HopLimit),
-		flags:     groupFlags(g),
+		flags:     groupFlags(g) | flag(g.Segments != 0, C.GROUP_SHARED),
 		rate:      C.uint8_t(g.Rate),
 		partition: C.uint8_t(g.Partition),
 	}
@@ -187,12 +187,16 @@ func groupPeer(g *Group) C.struct_roce_peer {
 }
 
 func mgidEntry(s segment, g *Group, id uint32) (e entry) {
+	in := C.uint32_t(s)
+	if g.Segments != 0 {
+		in = C.uint32_t(g.Segments)
+	}
 	*as[C.struct_mgid_entry](&e) = C.struct_mgid_entry{
 		key:     gidKey(g.MGID),
 		peer:    groupPeer(g),
-		id:      C.uint32_t(id) | C.uint32_t(s)<<C.GROUP_ID_BITS,
+		id:      C.uint32_t(id) | in<<C.GROUP_ID_BITS,
 		mtu:     C.uint16_t(g.MTUToRoCE),
-		version: C.uint8_t(g.Version),
+		version: C.uint8_t(g.Version) | flag(g.Segments != 0, C.SHARED),
 		flags:   groupFlags(g) | C.uint8_t(g.Partition)<<C.GROUP_PARTITION_SHIFT,
 	}
 	return e

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
+	"slices"
 
 	"causeway/ibside/ib"
 )
@@ -42,6 +43,10 @@ type Group struct {
 	Policed    bool    // its rate is limited
 	PGM        bool    // its messages are PGM's (RFC 3208), and looked at
 	Partition  uint8   // on the IB side
+
+	// Segments are those that share the group, of Tables.Shared, a bit for each by number; of other Groups 0. It has its
+	// own partition, whatever theirs are. VLAN is 0, and Version 2 where they differ, for workers know the segments'.
+	Segments uint8
 
 	// Inbound: it only leads from IB to RoCE, and what RoCE hosts send to IP is not this group's. An address has any
 	// number of inbound groups, but one other at most: a RoCE message names no more than the address.
@@ -112,6 +117,8 @@ func (g *Group) check() error {
 		return errors.New("an inbound group does not lead to IB; clear one of Inbound and ToIB")
 	case g.UDPPort != 0 && (g.TTL == 0 || g.RoCEQKey != 0):
 		return fmt.Errorf("plain UDP with TTL %d and Q_Key %v on RoCE; use a TTL from 1 and no Q_Key", g.TTL, g.RoCEQKey)
+	case g.Segments != 0 && (g.Inbound || g.VLAN != 0 || g.Version == 1):
+		return errors.New("several segments share it; clear Inbound and VLAN, and use Version 2")
 	}
 	return firstError(checkMTU("MTUToIB", g.MTUToIB, g.ToIB), checkMTU("MTUToRoCE", g.MTUToRoCE, g.ToRoCE),
 		checkVLAN(g.VLAN), checkPartition(g.Partition), checkPlain(g.Version, g.UDPPort != 0))
@@ -131,7 +138,10 @@ func (t *Groups) Put(g Group) (id uint32, err error) {
 	if err := g.check(); err != nil {
 		return 0, fmt.Errorf("tables: group %v: %w", g.IP, err)
 	}
-	r, main := t.mgids[g.MGID], t.groups[g.Addr()]
+	if (t.segment == shared) != (g.Segments != 0) {
+		return 0, fmt.Errorf("tables: group %v: segments %#b; only groups of Shared have any", g.IP, g.Segments)
+	}
+	r, main := t.mgids[g.MGID], t.groups[g.Addr()] // none of Shared's is there
 	of, taken := t.taken[g.MGID]
 	switch {
 	case taken && of != t.segment:
@@ -157,7 +167,7 @@ func (t *Groups) Put(g Group) (id uint32, err error) {
 	}
 	r.Group = g
 	t.mgids[g.MGID], t.taken[g.MGID] = r, t.segment
-	if !g.Inbound {
+	if !g.Inbound && t.segment != shared {
 		t.groups[g.Addr()] = r
 	}
 	return id, nil
@@ -172,6 +182,22 @@ func (t *Groups) unlink(r *group) {
 	}
 }
 
+// leadsFrom returns the segments whose messages to its address belong to a group.
+func (t *Groups) leadsFrom(g *Group) (in []segment) {
+	switch {
+	case g.Inbound:
+	case g.Segments == 0:
+		in = append(in, t.segment)
+	default:
+		for s := range segment(MaxSegments) {
+			if g.Segments>>s&1 != 0 {
+				in = append(in, s)
+			}
+		}
+	}
+	return in
+}
+
 // place puts the entries of g on their tables; r is what g replaces, or nil.
 func (t *Groups) place(g *Group, r *group) (id uint32, err error) {
 	if r != nil {
@@ -180,12 +206,17 @@ func (t *Groups) place(g *Group, r *group) (id uint32, err error) {
 		return 0, err
 	}
 	var c changes
-	if !g.Inbound {
-		c.put(&t.c.groups, "groups", groupEntry(t.segment, g, id))
+	in := t.leadsFrom(g)
+	for _, s := range in {
+		c.put(&t.c.groups, "groups", groupEntry(s, g, id))
 	}
 	c.put(&t.c.mgids, "mgids", mgidEntry(t.segment, g, id))
-	if r != nil && !r.Inbound && g.Inbound {
-		c.delete(&t.c.groups, t.segment.groupKey(r.Addr()))
+	if r != nil {
+		for _, s := range t.leadsFrom(&r.Group) {
+			if !slices.Contains(in, s) {
+				c.delete(&t.c.groups, s.groupKey(r.Addr()))
+			}
+		}
 	}
 	if r != nil && r.MGID != g.MGID {
 		c.delete(&t.c.mgids, gidKey(r.MGID))
@@ -216,8 +247,8 @@ func (t *Groups) DeleteMGID(mgid ib.GID) error {
 
 func (t *Groups) remove(r *group) error {
 	var c changes
-	if !r.Inbound {
-		c.delete(&t.c.groups, t.segment.groupKey(r.Addr()))
+	for _, s := range t.leadsFrom(&r.Group) {
+		c.delete(&t.c.groups, s.groupKey(r.Addr()))
 	}
 	c.delete(&t.c.mgids, gidKey(r.MGID))
 	if err := c.apply(); err != nil {

@@ -145,13 +145,17 @@ func (t *Groups) Lookup(a GroupAddr) (g Group, id uint32, ok bool) {
 // LookupMGID reads the table mgids: what matters towards RoCE.
 func (t *Groups) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 	e, ok := look(&t.c.mgids, gidKey(mgid))
-	if !ok || segment(as[C.struct_mgid_entry](&e).id>>C.GROUP_ID_BITS) != t.segment {
+	c := as[C.struct_mgid_entry](&e)
+	in, several := uint8(c.id>>C.GROUP_ID_BITS), c.version&C.SHARED != 0
+	if !ok || several != (t.segment == shared) || !several && segment(in) != t.segment {
 		return Group{}, 0, false
 	}
-	c := as[C.struct_mgid_entry](&e)
 	p := &c.peer
-	g = Group{IP: goAddr(p.ip), MGID: mgid, MTUToRoCE: int(c.mtu), VLAN: vlanOf(p.l2), Version: uint8(c.version),
+	g = Group{IP: goAddr(p.ip), MGID: mgid, MTUToRoCE: int(c.mtu), VLAN: vlanOf(p.l2), Version: uint8(c.version &^ C.SHARED),
 		Partition: uint8(c.flags >> C.GROUP_PARTITION_SHIFT)}
+	if several {
+		g.Segments = in
+	}
 	if g.Version == PlainUDP {
 		g.UDPPort, g.TTL = uint16(p.qpn), uint8(p.qkey)
 	} else {

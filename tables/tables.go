@@ -83,6 +83,7 @@ func (c *Config) fill() error {
 type Tables struct {
 	Segment // the first; In has all
 	Nodes   *Nodes
+	Shared  *Groups // those that several segments share
 
 	c        *C.struct_tables
 	segments [MaxSegments]Segment
@@ -132,6 +133,7 @@ func newParts(p *C.struct_tables, c Config) *Tables {
 		t.segments[i] = newSegment(p, segment(i), &t.pools)
 	}
 	t.Segment = t.segments[0]
+	t.Shared = newGroups(p, shared, &t.pools)
 	t.Nodes = &Nodes{
 		c: p, nodes: map[netip.Addr]*node{}, gids: map[ib.GID]*node{}, lids: map[ib.LID][]*node{}, lidsDue: map[ib.LID]struct{}{},
 		ids: newIDs("node", "MaxNodes", c.MaxNodes),
@@ -152,7 +154,7 @@ func randomSeeds() (s seeds) {
 func (t *Tables) Close() {
 	if t.c != nil {
 		C.tables_free(t.c)
-		t.c, t.Nodes.c = nil, nil
+		t.c, t.Nodes.c, t.Shared.c = nil, nil, nil
 		for _, s := range t.segments {
 			s.Hosts.c, s.ProxyQPs.c, s.Groups.c = nil, nil, nil
 		}

@@ -19,36 +19,34 @@ import (
 // claimFolder has a file for each Ethernet port that a bridge has. Tests have one of their own.
 var claimFolder = "/run/causeway/ports"
 
-// claimPort makes this the only bridge with this Ethernet port and its VLANs in its network namespace: two on one interface
+// claimVLAN makes this the only bridge with this Ethernet port and VLAN in its network namespace: two on one interface
 // would both carry every message, without any error. The claim is a lock on a file (flock(2)), which ends with the
 // process. Only who may write the folder can make one; who may not read the file cannot take it.
-func claimPort(cfg *config.Config, undo *teardown) error {
-	for _, r := range cfg.Segments() {
-		for _, link := range cfg.RoCE.Port.Links() {
-			name, err := claimName(link, r.VLAN)
-			if err == nil && name != "" {
-				err = claimLink(cfg, name, undo)
-			}
-			if err != nil {
-				return err
-			}
+func claimVLAN(port config.EthPort, vlan uint16, undo *teardown) error {
+	for _, link := range port.Links() {
+		name, err := claimName(link, vlan)
+		if err == nil && name != "" {
+			err = claimLink(port, name, undo)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // claimLink claims the port, or one of a bond's.
-func claimLink(cfg *config.Config, name string, undo *teardown) error {
+func claimLink(port config.EthPort, name string, undo *teardown) error {
 	parent, file := filepath.Dir(claimFolder), filepath.Join(claimFolder, name)
 	f, err := lockIn(parent, claimFolder, file)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("bridge: [roce] port %v: claim it in %s: permission denied; run the bridge as the folder's owner, or install -d -m 0755 -o %d %s %[2]s",
-			cfg.RoCE.Port, claimFolder, os.Geteuid(), parent)
+			port, claimFolder, os.Geteuid(), parent)
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return fmt.Errorf("bridge: [roce] port %v: another causeway%s has it; stop that one, or name another port", cfg.RoCE.Port, holder(file))
+		return fmt.Errorf("bridge: [roce] port %v: another causeway%s has it; stop that one, or name another port", port, holder(file))
 	case err != nil:
-		return fmt.Errorf("bridge: [roce] port %v: claim it: %w", cfg.RoCE.Port, err)
+		return fmt.Errorf("bridge: [roce] port %v: claim it: %w", port, err)
 	}
 	undo.add(func() error {
 		_ = os.Remove(file) // without the lock it is in nobody's way

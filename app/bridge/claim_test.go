@@ -34,7 +34,7 @@ func ownClaims(t *testing.T) (folder string) {
 	return claimFolder
 }
 
-func (c *claimant) claim() error { return claimPort(c.cfg, &c.teardown) }
+func (c *claimant) claim() error { return claimVLAN(c.cfg.RoCE.Port, c.cfg.RoCE.VLAN, &c.teardown) }
 
 // TestClaimPort checks that only one of two bridges in one process gets an interface.
 func TestClaimPort(t *testing.T) {

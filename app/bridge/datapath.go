@@ -3,8 +3,9 @@
 package bridge
 
 import (
+	"errors"
 	"log/slog"
-	"slices"
+	"net/netip"
 
 	"causeway/config"
 	"causeway/dpdk"
@@ -32,20 +33,30 @@ func firstVersion(r *config.RoCE) uint8 {
 	return lcore.V1
 }
 
-// datapathConfig is the workers' configuration, with the policy of cfg.
-func (b *Bridge) datapathConfig(cfg *config.Config) lcore.DatapathConfig {
-	segments := b.ethernet.segments()
+// datapathConfig is the workers' configuration, with the policy and the segments of cfg. The error is that a change to cfg
+// is under way, and none of its segments is there yet.
+func (b *Bridge) datapathConfig(cfg *config.Config) (lcore.DatapathConfig, error) {
+	s := segmenter{b}
+	numbers := s.numbers()
+	segments, order := s.segments(cfg, numbers)
+	if len(segments) == 0 {
+		return lcore.DatapathConfig{}, errors.New("bridge: all segments are being changed; try again")
+	}
 	return lcore.DatapathConfig{
 		MAC: b.ethernet.mac(), RoCEPKey: rocePKey, RewriteImm: true,
-		Segment: segments[0], More: segments[1:],
+		Segment: segments[0], More: segments[1:], Numbers: order,
 		Idle: idleModes[b.idle], Confine: b.confined,
 		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0],
-		IBIsEthernet: b.ibPort.Info().Ethernet, Policy: policyOf(cfg),
-	}
+		IBIsEthernet: b.ibPort.Info().Ethernet, Policy: policyOf(cfg, numbers),
+	}, nil
 }
 
 func (b *Bridge) makeDatapath() error {
-	d, err := lcore.NewDatapath(b.datapathConfig(b.cfg), b.tables.Pointer())
+	cfg, err := b.datapathConfig(b.cfg)
+	if err != nil {
+		return err
+	}
+	d, err := lcore.NewDatapath(cfg, b.tables.Pointer())
 	if err != nil {
 		return err
 	}
@@ -83,12 +94,12 @@ func (b *Bridge) makeManagement() error {
 	for _, w := range b.datapath.Workers() {
 		workers = append(workers, worker{w, b.pool})
 	}
-	for _, l := range b.ethernet.listeners {
-		workers[0] = listeningWorker{workers[0], l}
+	if b.ethernet.port.Shared() {
+		workers[0] = listeningWorker{workers[0], b.ethernet}
 	}
 	b.loop = manage.New(b.manageConfig(), b.tables, b.ibPort, workers, b.log)
 	b.Lists = b.loop.Lists()
-	b.configuration.attach(b.loop, b.datapath.SetPolicy, b.ibPort)
+	b.configuration.attach(b)
 	return nil
 }
 
@@ -106,29 +117,18 @@ func (b *Bridge) manageConfig() manage.Config {
 	c := manage.Config{
 		MAC: b.ethernet.mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: mostProxyQPs(b.cfg.Workers.ProxyQPs, ibPort.QueuePairs, b.log), Waiting: roomsOf(b.cfg).waiting,
-		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin,
+		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Rests: b.datapath.SegmentRests,
 		LinkUp: b.carriers.again,
 	}
-	if b.idle == config.IdleInterrupt && len(b.ethernet.listeners) == 0 { // a listener tells of nothing
+	if b.idle == config.IdleInterrupt && !b.ethernet.port.Shared() { // a listener tells of nothing
 		c.AwaitPunted, c.Punted = b.datapath.AwaitPunted, b.datapath.Punted()
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle
 	}
 	x := changeTo(b.cfg, ibPort.Ethernet, false)
-	c.ProxyQPLimits, c.Nodes = x.ProxyQPLimits, x.Nodes
-	changes := append([]manage.SegmentChange{x.SegmentChange}, x.More...)
-	for i, r := range b.cfg.Segments() {
-		m := manage.Segment{
-			VLAN: r.VLAN, Bound: r.PKey, Addresses: r.Addresses, Version: firstVersion(&r), RoCEMTU: r.IBMTU.Bytes(), EthMTU: r.MTU,
-			Receive: func(groups []tables.GroupAddr) error { return b.ethernet.receive(i, groups) }, SegmentChange: changes[i],
-		}
-		if i == 0 {
-			c.Segment = m
-		} else {
-			c.More = append(c.More, m)
-		}
-	}
+	segmenter{b}.complete(&x, b.cfg)
+	c.ProxyQPLimits, c.Nodes, c.Segment, c.More, c.Shared = x.ProxyQPLimits, x.Nodes, x.Segment, x.More, x.Shared
 	c.Services, c.RoCEPKey = b.ibPort, rocePKey
 	return c
 }
@@ -137,15 +137,18 @@ func (b *Bridge) manageConfig() manage.Config {
 // no groups and services.
 func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
 	c := manage.Change{ProxyQPLimits: limitsOf(&cfg.Workers), Drained: drained}
-	all := make([]manage.SegmentChange, len(cfg.Segments()))
+	all := make([]manage.Segment, len(cfg.Segments()))
 	for i, r := range cfg.Segments() {
+		all[i] = manage.Segment{
+			VLAN: r.VLAN, Bound: r.PKey, Addresses: r.Addresses, Version: firstVersion(&r), RoCEMTU: r.IBMTU.Bytes(), EthMTU: r.MTU,
+		}
 		all[i].Allow, all[i].Translate = cfg.AllowedIn(&r), cfg.TranslationsIn(&r)
 		if !drained {
 			all[i].Querier, all[i].Ports = r.Querier, portsOf(cfg.ServicesIn(&r))
 		}
 	}
 	if !drained {
-		groupsTo(all, cfg, ethernet)
+		groupsTo(&c, all, cfg, ethernet)
 	}
 	for _, x := range cfg.Hosts {
 		if x.Side == config.SideIB {
@@ -154,33 +157,8 @@ func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
 		}
 		hostTo(all, cfg, &x)
 	}
-	c.SegmentChange, c.More = all[0], all[1:]
+	c.Segment, c.More = all[0], all[1:]
 	return c
-}
-
-// groupsTo adds the groups and ranges to the segments that reach their partitions.
-func groupsTo(all []manage.SegmentChange, cfg *config.Config, ethernet bool) {
-	for _, g := range cfg.Groups {
-		in, _ := cfg.SegmentOf(g.PKey)
-		all[in].Groups = append(all[in].Groups, manageGroup(g, ethernet))
-	}
-	for i := range cfg.Ranges {
-		in, _ := cfg.SegmentOf(cfg.Ranges[i].Group.PKey)
-		all[in].Ranges = append(all[in].Ranges, manageRange(&cfg.Ranges[i], ethernet))
-	}
-}
-
-// hostTo adds a RoCE host to its segment: that of its VLAN, or an only one.
-func hostTo(all []manage.SegmentChange, cfg *config.Config, x *config.Host) {
-	segments := cfg.Segments()
-	in := max(0, slices.IndexFunc(segments, func(r config.RoCE) bool { return r.VLAN == x.VLAN }))
-	for _, ip := range x.Addrs() {
-		if !x.HasMAC {
-			all[in].Resolve = append(all[in].Resolve, ip)
-			continue
-		}
-		all[in].Hosts = append(all[in].Hosts, tables.Host{IP: ip, MAC: x.MAC, VLAN: x.VLAN, Version: firstVersion(&segments[in]), Static: true})
-	}
 }
 
 func limitsOf(w *config.Workers) manage.ProxyQPLimits {
@@ -189,14 +167,17 @@ func limitsOf(w *config.Workers) manage.ProxyQPLimits {
 	}
 }
 
-// policyOf is the workers' part of a configuration that may change.
-func policyOf(cfg *config.Config) lcore.Policy {
+// policyOf is the workers' part of a configuration that may change. Numbers are those of the segments, by VLAN.
+func policyOf(cfg *config.Config, numbers map[uint16]uint8) lcore.Policy {
 	p := lcore.Policy{
 		Allow: cfg.Policy.Allow, BridgeUnknown: cfg.Policy.BridgeUnknown,
 		SLOfDSCP: cfg.QoS.SLOfDSCP, DSCPOfSL: cfg.QoS.DSCPOfSL, PCPOfSL: cfg.QoS.PCPOfSL,
 	}
+	p.AllowIn = make([][]netip.Prefix, tables.MaxSegments)
 	for _, r := range cfg.Segments() {
-		p.AllowIn = append(p.AllowIn, r.Allow)
+		if n, known := numbers[r.VLAN]; known {
+			p.AllowIn[n] = r.Allow
+		}
 	}
 	return p
 }
@@ -237,5 +218,6 @@ func (p pending) Reject(why manage.Rejection) {
 
 		manage.RejectUnconfirmed: lcore.DropSourceUnconfirmed,
 		manage.RejectRate:        lcore.DropProxyQPRate,
+		manage.RejectSegment:     lcore.DropVLANUnknown,
 	}[why])
 }

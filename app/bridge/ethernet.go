@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
-	"causeway/lcore/manage"
 	"causeway/tables"
 )
 
@@ -29,10 +28,11 @@ type ethernetPort struct {
 
 	mu        sync.Mutex // of what controls the port while the bridge runs
 	port      *dpdk.Port
-	wakes     []*lcore.Worker            // that sleep until the port wakes them, by queue
-	listeners []*listener                // on a port that is shared with the kernel, one for each segment
-	flows     map[vlanGroup]*dpdk.Flow   // there, of groups of plain UDP
-	received  map[int][]tables.GroupAddr // by segment: the groups that management wants
+	wakes     []*lcore.Worker // that sleep until the port wakes them, by queue
+	segments  []*portSegment
+	flows     map[vlanGroup]*dpdk.Flow      // of groups of plain UDP, on a port that is shared with the kernel
+	received  map[uint16][]tables.GroupAddr // by VLAN: the groups that management wants
+	listeners atomic.Pointer[[]*listener]   // of segments, on such a port; never nil once the port is open
 }
 
 // A vlanGroup is a group of a segment.
@@ -43,10 +43,8 @@ type vlanGroup struct {
 
 // open opens and starts the port.
 func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
-	if !p.private {
-		if err := claimPort(p.cfg, undo); err != nil {
-			return err
-		}
+	if err := p.claim(undo); err != nil {
+		return err
 	}
 	n := len(p.cfg.Workers.LCores)
 	port, err := dpdk.OpenPort(p.cfg.RoCE.Port.String(), dpdk.PortConfig{
@@ -83,7 +81,7 @@ func (p *ethernetPort) reopen(reopen func() error) error {
 // stats returns the port's counters, and what the listener has missed besides; zero where its driver has none.
 func (p *ethernetPort) stats() dpdk.Stats {
 	s := p.statsOf(p.port)
-	for _, l := range p.listeners {
+	for _, l := range p.listening() {
 		s.RxMissed += l.lost()
 	}
 	return s
@@ -123,24 +121,6 @@ func (p *ethernetPort) ownAddresses(r *config.RoCE) []netip.Prefix {
 	return append(own, netip.PrefixFrom(p.mac().LinkLocal(), 64))
 }
 
-// segments are the workers' part of the configuration's.
-func (p *ethernetPort) segments() (all []lcore.Segment) {
-	var bound []manage.Segment
-	for _, r := range p.cfg.Segments() {
-		bound = append(bound, manage.Segment{Bound: r.PKey})
-	}
-	for _, r := range p.cfg.Segments() {
-		s := lcore.Segment{
-			VLAN: r.VLAN, RoCEMTU: r.IBMTU.Bytes(), Versions: versions(&r), TTL: r.TTL, Addresses: p.ownAddresses(&r), Bound: r.PKey != 0,
-		}
-		if s.Bound {
-			s.Partition = manage.PartitionOf(r.PKey, p.cfg.IB.PKey, bound)
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
 // learnsReports reports whether groups are learned from hosts' reports: those of older versions are sent to the groups.
 func (p *ethernetPort) learnsReports() bool {
 	return slices.ContainsFunc(p.inForce().Ranges, func(r config.Range) bool { return r.Reports })
@@ -148,13 +128,13 @@ func (p *ethernetPort) learnsReports() bool {
 
 // receive makes the port, and the kernel's interface where the port is shared, receive these groups of a segment besides
 // those of others and those that management needs; or all groups while groups are learned from reports.
-func (p *ethernetPort) receive(segment int, groups []tables.GroupAddr) error {
+func (p *ethernetPort) receive(vlan uint16, groups []tables.GroupAddr) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.received == nil {
 		p.received = p.groupsToIB()
 	}
-	p.received[segment] = groups
+	p.received[vlan] = groups
 	macs, all := p.multicastMACs(p.received), p.learnsReports()
 	set := p.port.SetMulticast
 	if all {
@@ -163,10 +143,11 @@ func (p *ethernetPort) receive(segment int, groups []tables.GroupAddr) error {
 	if _, err := set(macs); err != nil {
 		return err
 	}
-	if len(p.listeners) == 0 {
+	listeners := p.listening()
+	if len(listeners) == 0 {
 		return nil
 	}
-	first := p.listeners[0] // the interface's groups are those of all
+	first := listeners[0] // the interface's groups are those of all
 	return errors.Join(first.follow(macs), first.followAll(all), p.takePlain(p.received))
 }
 
@@ -197,75 +178,36 @@ func (p *ethernetPort) steer(undo *teardown) error {
 	return p.share(undo)
 }
 
-// share takes RoCE from the frames of the kernel's interface by flow rules, and listens there for management's frames.
-// The bridge needs all of them: each failure is an error.
-func (p *ethernetPort) share(undo *teardown) error {
-	netdev, err := p.port.KernelInterface()
-	if err != nil {
-		return err
-	}
-	rules := p.rules()
-	for _, r := range rules {
-		if _, err := p.port.CreateFlow(r); err != nil { // the rules go with the port
-			return err
-		}
-	}
-	if err := p.takePlain(p.groupsToIB()); err != nil {
-		return err
-	}
-	for _, r := range p.cfg.Segments() {
-		if err := p.listen(netdev, &r, undo); err != nil {
-			return err
-		}
-	}
-	p.log.Info("port_shared", "interface", netdev.Name, "flow_rules", len(rules), "note", "RoCE is the bridge's, the rest the kernel's")
-	return nil
-}
-
-// listen listens for management's frames of a segment.
-func (p *ethernetPort) listen(netdev *net.Interface, r *config.RoCE, undo *teardown) error {
-	l, err := listen(netdev, r.VLAN, p.port.MTU(), p.learnsReports(), p.multicastMACs(p.groupsToIB()))
-	if err != nil {
-		return err
-	}
-	p.listeners = append(p.listeners, l)
-	undo.add(func() error {
-		if n := l.lost(); n > 0 {
-			p.log.Warn("frames_missed", "interface", netdev.Name, "frames", n)
-		}
-		return l.close()
-	})
-	return nil
-}
-
-// groupsToIB are the groups of the configuration that are bridged from RoCE, by segment.
-func (p *ethernetPort) groupsToIB() map[int][]tables.GroupAddr {
-	of := map[int][]tables.GroupAddr{}
+// groupsToIB are the groups of the configuration that are bridged from RoCE, by VLAN.
+func (p *ethernetPort) groupsToIB() map[uint16][]tables.GroupAddr {
+	of, segments := map[uint16][]tables.GroupAddr{}, p.cfg.Segments()
 	for _, g := range p.cfg.Groups {
 		if g.Direction&config.ToIB != 0 {
-			in, _ := p.cfg.SegmentOf(g.PKey)
-			of[in] = append(of[in], tables.GroupAddr{IP: g.IP, UDPPort: g.UDPPort})
+			for _, in := range p.cfg.GroupSegments(&g) {
+				vlan := segments[in].VLAN
+				of[vlan] = append(of[vlan], tables.GroupAddr{IP: g.IP, UDPPort: g.UDPPort})
+			}
 		}
 	}
 	return of
 }
 
 // multicastMACs are the addresses of groups that are bridged from RoCE, and of groups for neighbours and routers.
-func (p *ethernetPort) multicastMACs(bridged map[int][]tables.GroupAddr) [][6]byte {
+func (p *ethernetPort) multicastMACs(bridged map[uint16][]tables.GroupAddr) [][6]byte {
 	groups := []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1")}
 	solicited := func(a netip.Addr) {
 		if a.Is6() {
 			groups = append(groups, frame.SolicitedNode(a))
 		}
 	}
-	for i, r := range p.cfg.Segments() {
-		for _, g := range bridged[i] {
+	for _, r := range p.segments {
+		for _, g := range bridged[r.VLAN] {
 			groups = append(groups, g.IP)
 			if r.V1 && g.IP.Is4() && g.UDPPort == 0 { // whose frames go to the address of the group's IPv6 form (Annex A16)
 				groups = append(groups, netip.AddrFrom16(ib.MGIDRoCEv1(g.IP)))
 			}
 		}
-		for _, own := range p.ownAddresses(&r) {
+		for _, own := range p.ownAddresses(&r.RoCE) {
 			solicited(own.Addr())
 		}
 	}
@@ -314,11 +256,11 @@ func (p *ethernetPort) plainRule(g vlanGroup) dpdk.Rule {
 
 // takePlain takes those of these groups that are plain UDP from the kernel, and no others. The next call retries what
 // failed.
-func (p *ethernetPort) takePlain(groups map[int][]tables.GroupAddr) error {
+func (p *ethernetPort) takePlain(groups map[uint16][]tables.GroupAddr) error {
 	wanted := map[vlanGroup]bool{}
 	var errs []error
-	for i, r := range p.cfg.Segments() {
-		for _, a := range groups[i] {
+	for _, r := range p.segments {
+		for _, a := range groups[r.VLAN] {
 			g := vlanGroup{p.flowVLAN(r.VLAN), a}
 			if wanted[g] = true; g.UDPPort == 0 || p.flows[g] != nil {
 				continue
@@ -351,23 +293,4 @@ func (p *ethernetPort) takeGroup(g vlanGroup) error {
 	}
 	p.flows[g] = flow
 	return nil
-}
-
-// rules take RoCEv2, spread over the workers by source address, and RoCEv1, on the first queue, whatever the
-// destination. Workers drop by name what is not the bridge's. The listener has all other frames for management.
-func (p *ethernetPort) rules() []dpdk.Rule {
-	all := p.queues()
-	var rules []dpdk.Rule
-	for _, r := range p.cfg.Segments() {
-		vlan := p.flowVLAN(r.VLAN)
-		if r.V2 {
-			for _, m := range []dpdk.Match{dpdk.MatchRoCEv2IPv4, dpdk.MatchRoCEv2IPv6} {
-				rules = append(rules, dpdk.Rule{Match: m, Queues: all, RSS: len(all) > 1, VLAN: vlan})
-			}
-		}
-		if r.V1 { // RSS knows IP headers, not a GRH
-			rules = append(rules, dpdk.Rule{Match: dpdk.MatchRoCEv1, Queues: all[:1], VLAN: vlan})
-		}
-	}
-	return rules
 }

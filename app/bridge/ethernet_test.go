@@ -38,7 +38,7 @@ func TestRules(t *testing.T) {
 			[]dpdk.Rule{{Match: v1, Queues: first}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if rules := (&ethernetPort{cfg: &c.cfg}).rules(); !reflect.DeepEqual(rules, c.want) {
+			if rules := (&ethernetPort{cfg: &c.cfg}).rules(&c.cfg.RoCE); !reflect.DeepEqual(rules, c.want) {
 				t.Errorf("rules\n%+v\nwant\n%+v", rules, c.want)
 			}
 		})
@@ -51,7 +51,7 @@ func TestPlainRules(t *testing.T) {
 	group := tables.GroupAddr{IP: netip.MustParseAddr("239.1.2.3"), UDPPort: 4711}
 	p := &ethernetPort{cfg: &config.Config{RoCE: config.RoCE{V2: true, VLAN: 9}, Workers: config.Workers{LCores: []int{3, 4}},
 		Groups: []config.Group{{IP: group.IP, UDPPort: group.UDPPort, Direction: config.ToIB}, {IP: group.IP, Direction: config.ToRoCE}}}}
-	if got := p.groupsToIB(); !slices.Equal(got[0], []tables.GroupAddr{group}) {
+	if got := p.groupsToIB(); !slices.Equal(got[9], []tables.GroupAddr{group}) {
 		t.Errorf("groups to IB: %v", got)
 	}
 	want := dpdk.Rule{Match: dpdk.MatchUDP, IP: group.IP, UDPPort: 4711, Queues: []uint16{0, 1}, RSS: true, VLAN: 9}
@@ -77,7 +77,7 @@ func taskRules() (string, error) {
 		for _, r := range (&ethernetPort{cfg: &config.Config{
 			RoCE:    config.RoCE{V1: true, V2: true, VLAN: 100},
 			Workers: config.Workers{LCores: slices.Repeat([]int{0}, workers)},
-		}}).rules() {
+		}}).rules(&config.RoCE{V1: true, V2: true, VLAN: 100}) {
 			if _, err := p.CreateFlow(r); !errors.Is(err, dpdk.ErrNoFlow) {
 				return "", fmt.Errorf("%d workers: %+v: %w", workers, r, err)
 			}

@@ -163,13 +163,17 @@ func (l *listener) whole(b []byte) []byte {
 	return append(out, b[addresses:]...)
 }
 
-// listeningWorker is a worker that also returns the listener's frames.
+// listeningWorker is a worker that also returns the listeners' frames.
 type listeningWorker struct {
 	manage.Worker
-	listener *listener
+	port *ethernetPort
 }
 
 // TakePunted implements manage.Worker.
 func (w listeningWorker) TakePunted() []manage.Punted {
-	return append(w.Worker.TakePunted(), w.listener.take()...)
+	punted := w.Worker.TakePunted()
+	for _, l := range w.port.listening() {
+		punted = append(punted, l.take()...)
+	}
+	return punted
 }

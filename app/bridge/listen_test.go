@@ -181,7 +181,7 @@ func taskMisses() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	h.ethernet.listeners = []*listener{l}
+	h.ethernet.setListeners([]*listener{l})
 	h.teardown.add(l.close)
 	var f onWire
 	f.ethernet(frame.Broadcast, frame.TypeARP, make([]byte, 1000))

@@ -100,9 +100,13 @@ func (a *addresses) byPort(s *lcore.MirroredPacket) {
 // DryRun returns the copies that a packet would have if it came in now. Nothing is sent, and nothing changes.
 func (b *Bridge) DryRun(p dryrun.Packet) (saw []lcore.MirroredPacket, err error) {
 	failed := b.Tables().read(func(t *tables.Tables) {
+		var cfg lcore.DatapathConfig
+		if cfg, err = b.datapathConfig(b.Config()); err != nil {
+			return
+		}
 		var r *dryrun.Runner
 		r, err = dryrun.New(dryrun.Config{
-			Datapath: b.datapathConfig(b.Config()), Tables: t, Workers: len(b.datapath.Workers()), MaxGroups: b.cfg.Workers.Groups + spareGroups,
+			Datapath: cfg, Tables: t, Workers: len(b.datapath.Workers()), MaxGroups: b.cfg.Workers.Groups + spareGroups,
 			MTU: mostMTU(b.cfg),
 		})
 		if err == nil {
@@ -123,6 +127,7 @@ type Tables struct {
 	tables   *tables.Tables
 	reader   int // one more than workers; under the gate's lock
 	segments []lcore.Segment
+	numbers  []uint8 // of them
 }
 
 var errClosed = errors.New("bridge: the bridge has ended")
@@ -157,7 +162,7 @@ func (s Tables) onVLAN(vlan uint16, find func(*tables.Segment) bool) (ok bool) {
 	if n < 0 {
 		return false
 	}
-	err := s.read(func(t *tables.Tables) { ok = find(t.In(uint8(n))) })
+	err := s.read(func(t *tables.Tables) { ok = find(t.In(s.numbers[n])) })
 	return ok && err == nil
 }
 
@@ -215,5 +220,9 @@ func (s Tables) Group(vlan uint16, addr tables.GroupAddr) (found tables.Group, o
 // MGID returns a group by its MGID.
 func (s Tables) MGID(gid ib.GID) (found tables.Group, ok bool) {
 	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.LookupMGID(gid); return ok })
+	if !ok {
+		err := s.read(func(t *tables.Tables) { found, _, ok = t.Shared.LookupMGID(gid) })
+		ok = ok && err == nil
+	}
 	return found, ok
 }

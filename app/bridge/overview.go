@@ -117,7 +117,7 @@ func (b *Bridge) Ports() (ethernet, infiniband Port) {
 func (b *Bridge) Rules() (rules []dpdk.Rule) {
 	b.whileOpen(func() {
 		if b.ethernet.port.Shared() {
-			rules = b.ethernet.rules()
+			rules = b.ethernet.allRules()
 		}
 	})
 	return rules
@@ -125,5 +125,7 @@ func (b *Bridge) Rules() (rules []dpdk.Rule) {
 
 // Tables returns a reader of the tables, which explain why a packet went where it did.
 func (b *Bridge) Tables() Tables {
-	return Tables{&b.gate, b.tables, len(b.datapath.Workers()), b.ethernet.segments()}
+	s := segmenter{b}
+	segments, numbers := s.segments(b.Config(), s.numbers())
+	return Tables{&b.gate, b.tables, len(b.datapath.Workers()), segments, numbers}
 }

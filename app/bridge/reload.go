@@ -43,6 +43,10 @@ type configuration struct {
 	setPolicy  func(lcore.Policy) error                   // the workers'
 	checkPorts func([]ibside.PortRange) error             // the IB port's
 	ethernet   bool                                       // its link layer
+	// Of segments: what management calls, why they cannot be added, and what makes the Ethernet port ready for them.
+	complete      func(*manage.Change, *config.Config)
+	checkSegments func(now, to *config.Config) error
+	addSegments   func([]config.RoCE) (undo func() error, err error)
 }
 
 func newConfiguration(cfg *config.Config, setLevel func(string) error, log *slog.Logger) *configuration {
@@ -51,8 +55,18 @@ func newConfiguration(cfg *config.Config, setLevel func(string) error, log *slog
 	return c
 }
 
-func (c *configuration) attach(l *manage.Loop, setPolicy func(lcore.Policy) error, p ibside.OpenPort) {
-	c.change, c.checkPKeys, c.setPolicy, c.checkPorts, c.ethernet = l.Change, l.CheckPKeys, setPolicy, p.CheckPorts, p.Info().Ethernet
+func (c *configuration) attach(b *Bridge) {
+	c.change, c.checkPKeys, c.setPolicy = b.loop.Change, b.loop.CheckPKeys, b.datapath.SetPolicy
+	c.checkPorts, c.ethernet = b.ibPort.CheckPorts, b.ibPort.Info().Ethernet
+	s := segmenter{b}
+	c.complete, c.checkSegments, c.addSegments = s.complete, s.checkSegments, b.ethernet.addSegments
+}
+
+// changeTo is management's part of a configuration.
+func (c *configuration) changeTo(to *config.Config, drained bool) manage.Change {
+	x := changeTo(to, c.ethernet, drained)
+	c.complete(&x, to)
+	return x
 }
 
 // NeedsRestart is the error of changes that a running bridge cannot make.
@@ -88,11 +102,14 @@ func (c *configuration) Plan(to *config.Config) (config.Changes, error) {
 	if never := changes.NeedRestart(); len(never) > 0 {
 		return changes, NeedsRestart(never)
 	}
-	policy := policyOf(to)
+	policy := policyOf(to, atStart(to)) // whatever the numbers
 	if err := policy.Validate(); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
 	if err := c.checkPorts(portsOf(to.Services)); err != nil {
+		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
+	}
+	if err := c.checkSegments(c.Config(), to); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
 	x := changeTo(to, c.ethernet, false) // a drained bridge will have all of it again
@@ -166,8 +183,8 @@ func (c *configuration) apply(ctx context.Context, to *config.Config) (config.Ch
 		return changes, err
 	}
 	before := c.Config()
-	x := changeTo(to, c.ethernet, c.drained)
-	x.Commit = func() error { return c.commit(to) }
+	x := c.changeTo(to, c.drained)
+	x.Commit = func(numbers map[uint16]uint8) error { return c.commit(to, numbers) }
 	if err := c.change(ctx, x); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
@@ -196,7 +213,7 @@ func (c *configuration) setDrained(ctx context.Context, drained bool) error {
 	if c.drained == drained {
 		return nil
 	}
-	if err := c.change(ctx, changeTo(c.Config(), c.ethernet, drained)); err != nil {
+	if err := c.change(ctx, c.changeTo(c.Config(), drained)); err != nil {
 		return err
 	}
 	c.drained = drained
@@ -208,19 +225,24 @@ func (c *configuration) setDrained(ctx context.Context, drained bool) error {
 	return nil
 }
 
-// commit changes what is not management's, when all is checked. The workers' policy is the last that can fail.
-func (c *configuration) commit(to *config.Config) error {
-	was := c.Config().Log.Level
-	if c.setLevel != nil && to.Log.Level != was {
+// commit changes what is not management's, when all is checked. Numbers are the segments', by VLAN. The workers' policy is
+// the last that can fail.
+func (c *configuration) commit(to *config.Config, numbers map[uint16]uint8) error {
+	was := c.Config()
+	undo, err := c.addSegments(added(was, to))
+	if err != nil {
+		return err
+	}
+	if c.setLevel != nil && to.Log.Level != was.Log.Level {
 		if err := c.setLevel(to.Log.Level); err != nil {
-			return err
+			return errors.Join(err, undo())
 		}
 	}
-	if err := c.setPolicy(policyOf(to)); err != nil {
+	if err := c.setPolicy(policyOf(to, numbers)); err != nil {
 		if c.setLevel != nil {
-			err = errors.Join(err, c.setLevel(was))
+			err = errors.Join(err, c.setLevel(was.Log.Level))
 		}
-		return err
+		return errors.Join(err, undo())
 	}
 	c.now.Store(to)
 	return nil

@@ -10,15 +10,19 @@ import (
 func runSegments(_ context.Context, c *Call) (Result, error) {
 	part := Part{Name: "segments", Columns: columns("segment", "P_Key?", "addresses", "hosts", "limit", "QPs", "QP limit", "groups")}
 	own := c.Env.config()
-	for i, s := range c.Env.Bridge.Status().Segments {
+	for _, s := range c.Env.Bridge.Status().Segments {
 		var pkey any
 		if s.PKey != 0 {
 			pkey = s.PKey
 		}
 		var addresses []string
-		if own != nil && i < len(own.Segments()) {
-			for _, a := range own.Segments()[i].Addresses {
-				addresses = append(addresses, a.String())
+		if own != nil {
+			for _, r := range own.Segments() {
+				for _, a := range r.Addresses {
+					if r.VLAN == s.VLAN {
+						addresses = append(addresses, a.String())
+					}
+				}
 			}
 		}
 		part.Rows = append(part.Rows, []any{s.Name, pkey, strings.Join(addresses, " "), s.Hosts, s.HostsMax, s.ProxyQPs, s.MostQPs, s.Groups})
@@ -29,23 +33,39 @@ func runSegments(_ context.Context, c *Call) (Result, error) {
 // segment names a segment where there are several; else it is nil.
 func (c *Call) segment(number uint8) any {
 	all := c.Env.Bridge.Status().Segments
-	if len(all) < 2 || int(number) >= len(all) {
-		return nil
+	for _, s := range all {
+		if s.Number == number && len(all) > 1 {
+			return s.Name
+		}
 	}
-	return all[number].Name
+	return nil
 }
 
 // segmentsOf returns the numbers of the segments that the argument vlan selects: all without it.
 func (c *Call) segmentsOf() (numbers []uint8) {
 	vlan, given := value(c, "vlan", uint64(0)), c.has("vlan")
 	all := c.Env.Bridge.Status().Segments
-	for i, s := range all {
+	for _, s := range all {
 		if !given || uint64(s.VLAN) == vlan {
-			numbers = append(numbers, uint8(i))
+			numbers = append(numbers, s.Number)
 		}
 	}
 	if len(all) == 0 {
 		return []uint8{0}
 	}
 	return numbers
+}
+
+// segmentsIn names the segments that have a group, where there are several.
+func (c *Call) segmentsIn(bits uint8) any {
+	var all []string
+	for n := range uint8(8) {
+		if name, ok := c.segment(n).(string); ok && bits>>n&1 != 0 {
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return strings.Join(all, ", ")
 }

@@ -185,7 +185,7 @@ func runGroups(ctx context.Context, c *Call) (Result, error) {
 			mlid = g.MLID
 		}
 		n, r := counts[g.IP], rates[g.IP]
-		part.Rows = append(part.Rows, []any{g.IP, port, g.MGID, mlid, c.otherPKey(g.PKey), g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1], c.segment(g.Segment)})
+		part.Rows = append(part.Rows, []any{g.IP, port, g.MGID, mlid, c.otherPKey(g.PKey), g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1], c.segmentsIn(g.Segments)})
 	}
 	return table(part), listError(err)
 }

@@ -51,6 +51,8 @@ var events = []event{
 	{"bond_down", "error", "The Ethernet port", "No member of the bond carries frames: why, by member, in `note`."},
 	{"frames_missed", "warn", "The Ethernet port", "The kernel lost frames before the bridge read them."},
 	{"port_shared", "info", "The Ethernet port", "The port is shared with the kernel: the bridge receives RoCE, the kernel the rest."},
+	{"segment_added", "info", "The Ethernet port", "A reload has brought a RoCE segment, with this number."},
+	{"segment_removed", "info error", "The Ethernet port", "A RoCE segment is there no more; error: something of it could not be taken from the port."},
 	{"groups_not_received", "error", "The Ethernet port", "The port's multicast filter could not be set: groups may not be received."},
 
 	{"ib_port", "info error", "The InfiniBand port", "The port's properties; or reading them failed."},

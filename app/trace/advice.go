@@ -72,6 +72,7 @@ var advice = map[string]string{
 	"punt_full":        "a flood of new senders or of ARP: \"show hosts\"",
 	"peer_full":        "the other worker's load: use more workers, or steer the host to it",
 	"ib_full":          "the InfiniBand port's load and congestion counters",
+	"no_buffer":        "[workers] mbufs",
 	"eth_full":         "the Ethernet port's load, and pause frames from the switch",
 	"shutdown":         "nothing: the bridge was stopping",
 }

@@ -91,7 +91,7 @@ func (fake) Counters() (c lcore.Counters) {
 		Received: 10, Sent: 7, SentBytes: 700, CongestionMarked: 1, ReservedBits: 2, ProxyQPWaits: 4, Handoffs: 5,
 		Drops: map[lcore.Drop]uint64{lcore.DropProxyQPFull: 3},
 	}
-	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 8, Sent: 8, SourceBridged: 6}
+	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 8, Sent: 8, SourceBridged: 6, GroupCopies: 5}
 	c.Punt = lcore.PuntCounters{Received: 11, Full: 12, Sent: 13, Rejected: 14}
 	return c
 }

@@ -81,7 +81,7 @@ func (s *scrape) direction(d string, c *lcore.DirectionCounters) {
 	}{
 		{"packets_received", c.Received}, {"packets_sent", c.Sent}, {"payload_bytes_sent", c.SentBytes},
 		{"congestion_marked", c.CongestionMarked}, {"reserved_cleared", c.ReservedBits}, {"proxy_qp_waits", c.ProxyQPWaits},
-		{"handoffs", c.Handoffs}, {"source_bridged", c.SourceBridged},
+		{"handoffs", c.Handoffs}, {"source_bridged", c.SourceBridged}, {"group_copies", c.GroupCopies},
 	} {
 		s.add("causeway_"+x.name+"_total", x.value, "direction", d)
 	}

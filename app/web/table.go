@@ -80,6 +80,7 @@ var packetMetrics = []Metric{
 	{"causeway_reserved_cleared_total", counter, byDirection, "Packets received with reserved bits set, which the bridge cleared."},
 	{"causeway_proxy_qp_waits_total", counter, byDirection, "Packets that waited for a new proxy QP."},
 	{"causeway_handoffs_total", counter, byDirection, "Packets handed to the worker that owns the proxy QP."},
+	{"causeway_group_copies_total", counter, byDirection, "Of the packets received: copies for the further segments of a group."},
 	{"causeway_source_bridged_total", counter, byDirection, "Packets of an unknown source, sent with the bridge's own source address."},
 	{"causeway_latency_seconds", histogram, byDirection,
 		fmt.Sprintf("Time that packets spend in the bridge: from the reception of their burst until the other port takes it; of one burst in %d.", lcore.LatencyEvery)},

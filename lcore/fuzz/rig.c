@@ -238,7 +238,7 @@ static struct mirrors *make_mirrors(const struct datapath *dp)
 {
 	static struct mirrors s;
 	const struct mirror_filter all = {
-		MIRROR_ROCE | MIRROR_IB, 3, 0xff, 0, false, false, false, false, {0}, {0}, 0, 0, 0};
+		MIRROR_ROCE | MIRROR_IB, 3, 0xff, 0, false, false, false, false, {0}, {0}, 0, 0};
 	s.datapath = dp;
 	for (s.n = 0; s.n < MAX_MIRRORS; s.n++) {
 		struct mirror_filter *f = &s.mirror[s.n].filter;

@@ -41,6 +41,7 @@ const (
 	RejectDenied      = punt.RejectDenied
 	RejectUnconfirmed = punt.RejectUnconfirmed
 	RejectRate        = punt.RejectRate
+	RejectSegment     = punt.RejectSegment
 )
 
 // Results of requests for services.
@@ -66,7 +67,7 @@ type SegmentChange struct {
 	Translate ib.Translations
 }
 
-// A Segment is a VLAN of the Ethernet port, with its own hosts and groups.
+// A Segment is a VLAN of the Ethernet port, with its own hosts and groups. It is known by its VLAN.
 type Segment struct {
 	VLAN      uint16
 	Bound     ib.PKey        // the P_Key of the only partition that its messages cross to and from; 0: all do
@@ -78,17 +79,28 @@ type Segment struct {
 	// Receive makes the Ethernet port receive these groups, sorted, besides those that management itself needs. It is
 	// called in the loop when they change; nil: the port receives all.
 	Receive func(groups []tables.GroupAddr) error
+	// Attach makes workers take the segment's frames under a number, and Detach makes them drop these. They are called in
+	// the loop when the segment comes while the loop runs, and when it goes; nil: workers know it.
+	Attach func(number, partition uint8)
+	Detach func(number uint8)
 
 	SegmentChange
 }
 
-// segments are all, by number.
+// segments are all, by number at the start.
 func (c *Config) segments() []Segment { return append([]Segment{c.Segment}, c.More...) }
+
+// A SharedGroup is a group that several segments have, by VLAN. On IB it is in the partition of its own P_Key.
+type SharedGroup struct {
+	Group
+	VLANs []uint16
+}
 
 // Config is what management needs to know. A Change names what may change while the loop runs.
 type Config struct {
 	Segment           // the first
 	More    []Segment // the others
+	Shared  []SharedGroup
 
 	MAC   frame.MAC
 	PKey  ib.PKey // of [ib]: that of nodes and groups without another
@@ -116,6 +128,8 @@ type Config struct {
 
 	// Begin says that an id, which nothing crosses under yet, belongs to another group from now on. May be nil.
 	Begin func(id int)
+	// Rests reports whether workers may still use a segment that was detached. May be nil.
+	Rests func(number uint8) bool
 	// LinkUp tells that frames can pass the Ethernet port again. May be nil.
 	LinkUp <-chan struct{}
 	// AwaitPunted has Punted tell of the next frame that a worker punts; the loop looks for frames once more after it. nil:

@@ -5,6 +5,7 @@ package manage
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
@@ -13,13 +14,14 @@ import (
 // An exchange gives the requests of IB nodes for services to the segment of their partition. The IB port serves one list
 // of ports, for all: a segment rejects requests for those of others.
 type exchange struct {
-	port ibside.Services
-	loop *Loop
+	port    ibside.Services
+	several *atomic.Bool // segments
 
 	serving sync.Mutex // held while the port is given a list
 
 	mu     sync.Mutex
 	serves map[*segment]served
+	gone   map[*segment]bool // removed
 }
 
 // served is what a segment serves.
@@ -28,17 +30,12 @@ type served struct {
 	take  func(ibside.ServiceRequest)
 }
 
-func newExchange(port ibside.Services, l *Loop) *exchange {
-	return &exchange{port: port, loop: l, serves: map[*segment]served{}}
+func newExchange(port ibside.Services, several *atomic.Bool) *exchange {
+	return &exchange{port: port, several: several, serves: map[*segment]served{}, gone: map[*segment]bool{}}
 }
 
 // of returns the IB port's services as a segment sees them.
-func (x *exchange) of(s *segment) ibside.Services {
-	if len(x.loop.segments) == 1 {
-		return x.port
-	}
-	return ofSegment{x.port, x, s}
-}
+func (x *exchange) of(s *segment) ibside.Services { return ofSegment{x.port, x, s} }
 
 type ofSegment struct {
 	ibside.Services
@@ -58,11 +55,11 @@ func (o ofSegment) Serve(ports []ibside.PortRange, take func(ibside.ServiceReque
 	return x.port.Serve(all, x.take)
 }
 
-// with notes what a segment serves, and returns the ports of all.
+// with notes what a segment serves, nothing when it is removed, and returns the ports of all.
 func (x *exchange) with(s *segment, what served) []ibside.PortRange {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if what.take == nil {
+	if what.take == nil || x.gone[s] {
 		delete(x.serves, s)
 	} else {
 		x.serves[s] = what
@@ -87,19 +84,32 @@ func joined(ranges []ibside.PortRange) (out []ibside.PortRange) {
 	return out
 }
 
-// take passes a request on, or rejects it when its partition is no segment's that serves anything.
+// forget gives a segment that is removed no more requests.
+func (x *exchange) forget(s *segment) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.serves, s)
+	x.gone[s] = true
+}
+
+// take passes a request on, or rejects it when its partition is no segment's that serves anything, or none serves any more.
+// Where there is one segment, all are its.
 func (x *exchange) take(r ibside.ServiceRequest) {
 	x.mu.Lock()
 	var take func(ibside.ServiceRequest)
 	for s, o := range x.serves {
-		if r.PKey != 0 && s.cfg.Bound.Matches(r.PKey) {
+		if !x.several.Load() || r.PKey != 0 && s.cfg.Bound.Matches(r.PKey) {
 			take = o.take
 		}
 	}
+	ended := len(x.serves) == 0
 	x.mu.Unlock()
-	if take == nil {
+	switch {
+	case ended:
+		_ = r.Reject(ib.SIDRStatusNoQP, nil)
+	case take == nil:
 		_ = r.Reject(ib.SIDRStatusRejected, nil) // the node tries again, or not
-		return
+	default:
+		take(r)
 	}
-	take(r)
 }

@@ -142,6 +142,16 @@ func (l *List[T]) truncate(limit int, order func(a, b T) int) {
 // PKey returns the P_Key of a partition, by its number. Any goroutine may call it.
 func (l *Loop) PKey(partition uint8) ib.PKey { return l.partitions.PKey(partition) }
 
+// Partition returns the number of the partition with a P_Key; 0 for one that is not used. Any goroutine may call it.
+func (l *Loop) Partition(k ib.PKey) uint8 {
+	for n := range uint8(tables.MaxPartitions) {
+		if l.PKey(n) == k {
+			return n
+		}
+	}
+	return 0
+}
+
 // hostEntry describes a host that is in the tables.
 func (s *segment) hostEntry(h tables.Host) HostEntry {
 	e := HostEntry{Segment: s.number, IP: h.IP, MAC: h.MAC, VLAN: h.VLAN, Version: h.Version, ProxyQPs: s.proxyQPs.Of(h.IP), GID: s.gids.Of(h.IP)}
@@ -154,6 +164,14 @@ func (l lists) proxyQPEntry(s *segment, x tables.ProxyQP) ProxyQPEntry {
 		Segment: s.number, Host: x.Host, HostQPN: x.HostQPN, PKey: l.partitions.PKey(x.Partition), QPN: x.QPN, QKey: x.QKey, Worker: x.Worker, Version: x.Version,
 		GID: s.gids.BySource(x.Source), Used: s.proxyQPs.SeenUsed(x.HostQP),
 	}
+}
+
+// numbered returns the segment with a number; nil: none has it.
+func (p *parts) numbered(n uint8) *segment {
+	if i := slices.IndexFunc(p.segments, func(s *segment) bool { return s.number == n }); i >= 0 {
+		return p.segments[i]
+	}
+	return nil
 }
 
 // within is what a segment has.

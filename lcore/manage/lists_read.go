@@ -108,11 +108,18 @@ func (l lists) ListNodes(ctx context.Context, q Query) (List[NodeEntry], error) 
 
 // ListGroups returns groups by address.
 func (l lists) ListGroups(ctx context.Context, q Query) (List[GroupEntry], error) {
-	all := across(l.Loop, func(s *segment) iter.Seq[groups.Entry] { return s.groups.All() })
-	return listOf(ctx, l.Loop, q.Limit, all, func(x within[groups.Entry]) (GroupEntry, bool) {
-		x.of.Segment = x.number
-		return x.of, q.wants(x.of.IP)
-	},
+	all := func(yield func(groups.Entry) bool) {
+		for s := range slices.Values(l.segments) {
+			for x := range s.groups.All() {
+				x.Segments = 1 << s.number
+				if !yield(x) {
+					return
+				}
+			}
+		}
+		l.shared.All()(yield)
+	}
+	return listOf(ctx, l.Loop, q.Limit, all, func(x groups.Entry) (GroupEntry, bool) { return x, q.wants(x.IP) },
 		func(a, b GroupEntry) int { return cmp.Or(a.IP.Compare(b.IP), slices.Compare(a.MGID[:], b.MGID[:])) })
 }
 
@@ -136,8 +143,8 @@ func (l lists) ListRequests(ctx context.Context, q Query) (List[RequestEntry], e
 // The next packet of the queue pair makes another one.
 func (l lists) RemoveProxyQPs(ctx context.Context, segment uint8, host netip.Addr, qpn ib.QPN) (n int, err error) {
 	err = l.inbox.Do(ctx, func() error {
-		if int(segment) < len(l.segments) {
-			n = l.segments[segment].proxyQPs.Remove(host, qpn)
+		if s := l.numbered(segment); s != nil {
+			n = s.proxyQPs.Remove(host, qpn)
 		}
 		return nil
 	})
@@ -148,7 +155,8 @@ func (l lists) RemoveProxyQPs(ctx context.Context, segment uint8, host netip.Add
 // is not known, is static, or has proxy QPs.
 func (l lists) RemoveLearnedHost(ctx context.Context, segment uint8, ip netip.Addr) (removed bool, err error) {
 	err = l.inbox.Do(ctx, func() error {
-		removed = int(segment) < len(l.segments) && l.segments[segment].neighbours.Remove(ip)
+		s := l.numbered(segment)
+		removed = s != nil && s.neighbours.Remove(ip)
 		return nil
 	})
 	return removed, err

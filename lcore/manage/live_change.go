@@ -10,13 +10,17 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/groups"
+	"causeway/lcore/manage/local"
 )
 
 // A Change is all of the configuration that may change while the loop runs, in its new state. What stays the same is
-// not touched.
+// not touched. Of a segment that is there, only its SegmentChange may differ.
 type Change struct {
-	SegmentChange                 // of the first segment
-	More          []SegmentChange // of the others
+	Segment           // the first
+	More    []Segment // the others
+	Shared  []SharedGroup
 
 	Nodes []Node
 
@@ -25,30 +29,25 @@ type Change struct {
 	// crosses.
 	Drained bool
 
-	// Commit, if not nil, is called in the loop when the change is checked, before anything is done. Its error
-	// cancels the change.
-	Commit func() error
+	// Commit, if not nil, is called in the loop when the change is checked, before anything is done, with the numbers that
+	// segments have from then on, by VLAN. Its error cancels the change.
+	Commit func(numbers map[uint16]uint8) error
 }
 
-// of returns what of a segment changes.
+// segments are all that there are to be.
+func (c *Change) segments() []Segment { return append([]Segment{c.Segment}, c.More...) }
+
+// of returns what is to be of a segment; nil: it is to go.
 func (c *Change) of(s *segment) *SegmentChange {
-	switch {
-	case s.number == 0:
+	if c.VLAN == s.cfg.VLAN {
 		return &c.SegmentChange
-	case int(s.number) <= len(c.More):
-		return &c.More[s.number-1]
 	}
-	return &SegmentChange{}
-}
-
-// pkeys returns the P_Keys that a change needs.
-func (l *Loop) pkeys(c *Change) []ib.PKey {
-	all := pkeysOf(c.Nodes)
-	for _, s := range l.segments {
-		x := c.of(s)
-		all = append(all, s.pkeysOf(x)...)
+	for i := range c.More {
+		if c.More[i].VLAN == s.cfg.VLAN {
+			return &c.More[i].SegmentChange
+		}
 	}
-	return all
+	return nil
 }
 
 // Change makes a change, all of it or nothing: it is checked whole first, and then made in one turn of the loop. Joins,
@@ -59,22 +58,26 @@ func (l *Loop) Change(ctx context.Context, c Change) error {
 }
 
 func (l *Loop) change(c *Change) error {
-	if err := l.checkChange(c); err != nil {
+	numbers, err := l.numbersOf(c)
+	if err == nil {
+		err = l.checkChange(c)
+	}
+	if err != nil {
 		return err
 	}
 	if c.Commit != nil {
-		if err := c.Commit(); err != nil {
+		if err := c.Commit(numbers); err != nil {
 			return err
 		}
 	}
-	if err := l.partitions.Use(l.pkeys(c)); err != nil { // cannot be: they have been checked
+	if err := l.partitions.Use(pkeysOf(c.segments(), c.Shared, c.Nodes)); err != nil { // cannot be: they have been checked
 		return err
 	}
+	now := time.Now()
+	l.changeSegments(c, numbers, now)
 	l.number(c.Nodes)
 	l.lookForPKeys()
-	now := time.Now()
 	for _, s := range l.segments {
-		s.proxyQPs.SetLimits(l.share(c.ProxyQPLimits))
 		s.neighbours.SetConfirm(c.ProxyQPLimits.Unconfirmed > 0)
 		s.groups.SetQuerier(c.of(s).Querier)
 		s.sidr.SetAllow(c.of(s).Allow)
@@ -85,10 +88,17 @@ func (l *Loop) change(c *Change) error {
 	l.learner.SetMax(l.cfg.MaxNodes-len(c.Nodes), now)
 	l.nodes.Set(c.Nodes)
 	l.learner.Reconcile()
+	shared, err := l.narrowShared(c.Shared, now)
+	if err != nil { // cannot be: they have been checked
+		return err
+	}
 	for _, s := range l.segments {
-		if err := l.changeSegment(s, c, now); err != nil {
+		if err := s.change(c.of(s), now); err != nil {
 			return err
 		}
+	}
+	if err := l.setShared(shared); err != nil {
+		return err
 	}
 	if l.drained != c.Drained {
 		l.drained, l.wasReady = c.Drained, false
@@ -103,9 +113,8 @@ func (l *Loop) change(c *Change) error {
 	return nil
 }
 
-// changeSegment changes what is a segment's, after the nodes.
-func (l *Loop) changeSegment(s *segment, c *Change, now time.Time) error {
-	x := c.of(s)
+// change changes what is a segment's, after the nodes.
+func (s *segment) change(x *SegmentChange, now time.Time) error {
 	s.neighbours.SetHosts(slices.Clone(x.Hosts), x.Resolve, now)
 	s.groups.SetRanges(x.Ranges)
 	if err := s.groups.Set(x.Groups); err != nil { // cannot be: they have been checked
@@ -121,21 +130,26 @@ func (l *Loop) changeSegment(s *segment, c *Change, now time.Time) error {
 // CheckPKeys reports why the P_Keys of a change are not possible: a bridge uses a limited number of them from its start
 // to its end. Any goroutine may call it.
 func (l *Loop) CheckPKeys(c *Change) error {
-	return l.partitions.Check(l.pkeys(c))
+	return l.partitions.Check(pkeysOf(c.segments(), c.Shared, c.Nodes))
 }
 
 // checkChange reports why a change is not possible.
 func (l *Loop) checkChange(c *Change) error {
-	static := 0
-	for _, s := range l.segments {
-		x := c.of(s)
-		if err := s.groups.Check(x.Groups); err != nil {
-			return err
-		}
-		static += len(x.Hosts) + len(x.Resolve)
-	}
 	if err := l.CheckPKeys(c); err != nil {
 		return err
+	}
+	static, all := 0, c.segments()
+	if n, most := configured(all, c.Shared), max(l.cfg.MaxGroups, configured(l.cfg.segments(), l.cfg.Shared)); n > most {
+		return fmt.Errorf("manage: %d groups are more than the limit of %d; raise [workers] groups", n, most)
+	}
+	if err := groups.Check(l.sharedGroups(c.Shared)); err != nil {
+		return err
+	}
+	for i := range all {
+		if err := groups.Check(all[i].Groups); err != nil {
+			return err
+		}
+		static += len(all[i].Hosts) + len(all[i].Resolve)
 	}
 	switch {
 	case l.cfg.MaxNodes > 0 && len(c.Nodes) > l.cfg.MaxNodes:
@@ -156,29 +170,32 @@ func (l *Loop) checkAddresses(c *Change) error {
 		}
 		gids[n.GID] = true
 	}
-	for _, s := range l.segments {
-		if err := s.checkAddresses(c); err != nil {
+	for _, s := range c.segments() {
+		if err := l.checkAddressesIn(&s, c.Nodes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkAddresses looks for addresses that two have: hosts of the segment, and nodes that it reaches.
-func (s *segment) checkAddresses(c *Change) error {
+// checkAddressesIn looks for addresses that two have: hosts of a segment, and nodes that it reaches.
+func (l *Loop) checkAddressesIn(s *Segment, nodes []Node) error {
+	if old := l.vlanOf(s.VLAN); old != nil { // which stays as it is but for what changes
+		s.Bound, s.Addresses = old.cfg.Bound, old.cfg.Addresses
+	}
+	own := local.Addresses{Link: frame.Link{MAC: l.cfg.MAC}, IPs: s.Addresses}
 	var all []netip.Addr
-	for _, n := range c.Nodes {
+	for _, n := range nodes {
 		if s.reaches(n.PKey) {
 			all = append(all, n.Addrs()...)
 		}
 	}
-	x := c.of(s)
-	for _, h := range x.Hosts {
+	for _, h := range s.Hosts {
 		all = append(all, h.IP)
 	}
 	ips := map[netip.Addr]bool{}
-	for _, ip := range append(all, x.Resolve...) {
-		if ips[ip] || s.local.Has(ip) {
+	for _, ip := range append(all, s.Resolve...) {
+		if ips[ip] || own.Has(ip) {
 			return fmt.Errorf("manage: host %v: the address is also another's, or the bridge's own", ip)
 		}
 		ips[ip] = true

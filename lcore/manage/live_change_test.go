@@ -27,11 +27,11 @@ var everyone = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustPars
 
 // changeOf returns the change that contains a configuration unchanged.
 func changeOf(cfg manage.Config) manage.Change {
-	c := manage.Change{SegmentChange: cfg.SegmentChange, Nodes: cfg.Nodes, ProxyQPLimits: cfg.ProxyQPLimits}
+	c := manage.Change{Segment: cfg.Segment, Nodes: cfg.Nodes, ProxyQPLimits: cfg.ProxyQPLimits}
 	c.Allow = everyone
 	for _, s := range cfg.More {
 		s.Allow = everyone
-		c.More = append(c.More, s.SegmentChange)
+		c.More = append(c.More, s)
 	}
 	return c
 }
@@ -333,10 +333,10 @@ func TestChangeRejected(t *testing.T) {
 					c.Ranges = append(c.Ranges, manage.Range{Group: manage.Group{PKey: ib.PKey(0x9001 + i)}})
 				}
 			},
-			"not now": func(c *manage.Change) { c.Commit = func() error { return errors.New("not now") } },
+			"not now": func(c *manage.Change) { c.Commit = func(map[uint16]uint8) error { return errors.New("not now") } },
 		} {
 			c := changeOf(config())
-			c.Commit = func() error { committed = true; return nil }
+			c.Commit = func(map[uint16]uint8) error { committed = true; return nil }
 			c.Nodes = append(c.Nodes, nodeAt(30, 30))
 			edit(&c)
 			if err := s.loop.Change(context.Background(), c); err == nil || !strings.Contains(err.Error(), want) || committed {

@@ -24,6 +24,7 @@ import (
 	"causeway/lcore/manage/inbox"
 	"causeway/lcore/manage/partitions"
 	"causeway/lcore/manage/punt"
+	"causeway/lcore/manage/ratelog"
 	"causeway/tables"
 )
 
@@ -37,6 +38,7 @@ type Loop struct {
 	frames  *punt.Workers
 	inbox   *inbox.Inbox // from other goroutines
 	ask     *ask.Asker
+	log     *ratelog.Logger
 
 	partitions *partitions.Partitions
 	missing    []ib.PKey // of them, those that the port's table does not have
@@ -65,14 +67,15 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.turn(ctx)
 	l.ask.Wait()
 	l.inbox.DoPending() // the last results, SIDR's among them
-	for _, s := range l.segments {
+	for s := range l.everySegment() {
 		s.sidr.End()
 	}
 	l.inbox.DoPending()
 	l.inbox.DoLate()
-	for _, s := range l.segments {
+	for s := range l.everySegment() {
 		s.groups.Leave(time.Now())
 	}
+	l.shared.Leave(time.Now())
 	l.publish()
 	return nil
 }
@@ -89,8 +92,15 @@ func (l *Loop) start() error {
 		return err
 	}
 	l.learner.Follow()
+	shared, err := l.narrowShared(l.cfg.Shared, time.Now())
+	if err != nil { // cannot be: there are none
+		return err
+	}
 	for _, s := range l.segments {
 		s.groups.Start(s.cfg.Groups)
+	}
+	if err := l.setShared(shared); err != nil {
+		return err
 	}
 	if n, ok := l.port.(ibside.Notifier); ok && n.Notices() != nil {
 		l.followNotices(n.Notices())
@@ -154,39 +164,29 @@ func (l *Loop) turn(ctx context.Context) {
 }
 
 // followGroups has the Ethernet port receive the groups, and reports whether any has changed.
-func (l *Loop) followGroups() (changed bool) {
-	for _, s := range l.segments {
+func (p *parts) followGroups() (changed bool) {
+	for _, s := range p.segments {
 		s.groups.UpdateFilter()
 		changed = s.groups.Changed() || changed
 	}
-	return changed
+	return p.shared.Changed() || changed
 }
 
 // followNotices gives the subnet's notices to all segments.
 func (l *Loop) followNotices(notices <-chan ibside.Notice) {
-	if len(l.segments) == 1 {
-		l.segments[0].groups.Follow(notices)
-		return
-	}
 	running := l.ask.Running()
-	var to []chan ibside.Notice
-	for _, s := range l.segments {
-		to = append(to, make(chan ibside.Notice))
-		s.groups.Follow(to[s.number])
+	noticed := func(n ibside.Notice) {
+		for _, s := range l.segments {
+			s.groups.Noticed(n)
+		}
+		l.shared.Noticed(n)
 	}
 	l.ask.Go(func() {
 		for {
 			select {
 			case n, open := <-notices:
-				if !open {
+				if !open || !l.ask.Later(running, func() { noticed(n) }) {
 					return
-				}
-				for _, c := range to {
-					select {
-					case c <- n:
-					case <-running.Done():
-						return
-					}
 				}
 			case <-running.Done():
 				return
@@ -205,6 +205,7 @@ func (l *Loop) tick(now time.Time) {
 	for _, s := range l.segments {
 		s.groups.Tick(now)
 	}
+	l.shared.Tick(now)
 	l.nodes.Tick(now)
 	l.learner.Tick(now)
 	for _, s := range l.segments {
@@ -214,6 +215,7 @@ func (l *Loop) tick(now time.Time) {
 		s.sidr.Tick(now)
 		s.proxyQPs.Tick(now)
 	}
+	l.tickEnded(now)
 	l.tables.Reclaim()
 	l.publish()
 }
@@ -231,6 +233,7 @@ func (l *Loop) renew(now time.Time) {
 	for _, s := range l.segments {
 		s.groups.Renew(r.Groups)
 	}
+	l.shared.Renew(r.Groups)
 	l.nodes.Renew(now, r)
 }
 

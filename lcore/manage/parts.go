@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/manage/ask"
+	"causeway/lcore/manage/groups"
 	"causeway/lcore/manage/inbox"
 	"causeway/lcore/manage/learner"
 	"causeway/lcore/manage/local"
@@ -26,7 +28,15 @@ import (
 type parts struct {
 	nodes    *nodes.Nodes
 	learner  *learner.Learner // nil: no node is learned
-	segments []*segment
+	segments []*segment       // by number
+	ended    []*segment       // removed, with something under way
+	came     bool             // some have come or gone
+	several  atomic.Bool      // segments
+	past     past
+	shared   *groups.Groups // that several have
+	sharing  []Group        // those, as they are configured
+	exchange *exchange
+	owners   groups.Owners // of MGIDs
 }
 
 // New makes a loop. Workers are in the order of their numbers.
@@ -39,10 +49,11 @@ func New(cfg Config, t *tables.Tables, port ibside.Port, workers []Worker, log *
 	for i, c := range cfg.segments() {
 		l.segments = append(l.segments, newSegment(uint8(i), c, cfg.MAC, t))
 	}
-	_ = l.partitions.Use(bounds(cfg.segments()))                                                                          // first, so that PartitionOf gives the same numbers
-	_ = l.partitions.Use(l.pkeys(&Change{SegmentChange: cfg.SegmentChange, More: changesOf(cfg.More), Nodes: cfg.Nodes})) // a configuration has not too many
+	_ = l.partitions.Use(bounds(cfg.segments()))                         // first, so that PartitionOf gives the same numbers
+	_ = l.partitions.Use(pkeysOf(cfg.segments(), cfg.Shared, cfg.Nodes)) // a configuration has not too many
 	l.number(cfg.Nodes)
-	l.makeParts(ratelog.New(log))
+	l.log = ratelog.New(log)
+	l.makeParts()
 	l.publish()
 	return l
 }
@@ -63,33 +74,28 @@ func PartitionOf(k, own ib.PKey, segments []Segment) uint8 {
 	return p.Number(k)
 }
 
-func changesOf(segments []Segment) (all []SegmentChange) {
-	for _, s := range segments {
-		all = append(all, s.SegmentChange)
-	}
-	return all
-}
-
-func (l *Loop) makeParts(log *ratelog.Logger) {
+func (l *Loop) makeParts() {
 	cfg := l.cfg
 	l.nodes = nodes.New(cfg.Nodes, nodes.Deps{
-		Tables: l.tables.Nodes, Paths: l.port, MTU: cfg.IBMTU, Ask: l.ask, Log: log, Reclaim: l.tables.Reclaim, Changed: l.publish,
+		Tables: l.tables.Nodes, Paths: l.port, MTU: cfg.IBMTU, Ask: l.ask, Log: l.log, Reclaim: l.tables.Reclaim, Changed: l.publish,
 		Readdress: func(added, removed []netip.Addr) {
 			for _, s := range l.segments {
 				s.neighbours.Readdress(slices.DeleteFunc(slices.Clone(added), func(ip netip.Addr) bool { return !s.nodes.Has(ip) }), removed)
 			}
 		},
 	})
-	x := newExchange(cfg.Services, l)
+	l.several.Store(len(l.segments) > 1)
+	l.exchange = newExchange(cfg.Services, &l.several)
 	for _, s := range l.segments {
-		l.makeSegment(s, x, log)
+		l.makeSegment(s, cfg.shareOut(cfg.segments(), cfg.Shared))
 	}
+	l.makeShared()
 	first := l.segments[0]
-	l.learner = l.newLearner(l.nodes, first.neighbours, first.local, log)
+	l.learner = l.newLearner(l.nodes, first.neighbours, first.local)
 }
 
 // newLearner returns nil where nodes are not learned.
-func (l *Loop) newLearner(n *nodes.Nodes, hosts *neighbours.Neighbours, local *local.Addresses, log *ratelog.Logger) *learner.Learner {
+func (l *Loop) newLearner(n *nodes.Nodes, hosts *neighbours.Neighbours, local *local.Addresses) *learner.Learner {
 	port, ok := l.port.(learner.Port)
 	if l.cfg.Resolver == nil || !ok {
 		return nil
@@ -97,19 +103,29 @@ func (l *Loop) newLearner(n *nodes.Nodes, hosts *neighbours.Neighbours, local *l
 	return learner.New(learner.Config{
 		Max: l.cfg.MaxNodes - len(l.cfg.Nodes), Idle: l.cfg.NodeIdle, Every: tickEvery, Allow: l.cfg.Allow, Translate: l.cfg.Translate,
 	}, learner.Deps{
-		Port: port, Resolver: l.cfg.Resolver, Nodes: n, Tables: l.tables.Nodes, Hosts: hosts, Local: local, Ask: l.ask, Log: log,
+		Port: port, Resolver: l.cfg.Resolver, Nodes: n, Tables: l.tables.Nodes, Hosts: hosts, Local: local, Ask: l.ask, Log: l.log,
 		Partition: l.unnumbered,
 	})
 }
 
-// pkeysOf returns the P_Keys of nodes.
-func pkeysOf(nodes []Node) (all []ib.PKey) {
+// pkeysOf returns the P_Keys that segments, groups and nodes need.
+func pkeysOf(segments []Segment, shared []SharedGroup, nodes []Node) []ib.PKey {
+	all := bounds(segments)
+	for _, g := range shared {
+		all = append(all, g.PKey)
+	}
 	for _, n := range nodes {
-		if n.PKey != 0 {
-			all = append(all, n.PKey)
+		all = append(all, n.PKey)
+	}
+	for i := range segments {
+		for _, g := range segments[i].Groups {
+			all = append(all, g.PKey)
+		}
+		for k := range segments[i].Ranges {
+			all = append(all, segments[i].Ranges[k].Group.PKey)
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(k ib.PKey) bool { return k == 0 })
 }
 
 // number gives nodes the numbers of their partitions.

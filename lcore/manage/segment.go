@@ -4,11 +4,13 @@ package manage
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"net/netip"
-	"slices"
+	"sync/atomic"
 	"time"
 
 	"causeway/ibside"
@@ -34,6 +36,7 @@ type segment struct {
 	tables *tables.Segment
 	nodes  reached
 
+	hostsMax   int
 	proxyQPs   *proxyqps.ProxyQPs
 	neighbours *neighbours.Neighbours
 	gids       *gids.GIDs
@@ -56,78 +59,104 @@ func (s *segment) name() string {
 }
 
 // reaches reports whether messages cross to and from nodes with a P_Key; 0: they have none of their own.
-func (s *segment) reaches(k ib.PKey) bool {
-	return s.cfg.Bound == 0 || k == 0 || k == s.cfg.Bound
+func (s *Segment) reaches(k ib.PKey) bool {
+	return s.Bound == 0 || k == 0 || k == s.Bound
 }
 
-// pkeysOf returns the P_Keys that a segment needs.
-func (s *segment) pkeysOf(x *SegmentChange) (all []ib.PKey) {
-	if s.cfg.Bound != 0 {
-		all = append(all, s.cfg.Bound)
+// segmentOf returns the segment of a VLAN id; nil: there is none. Of one that was always the only one all frames are:
+// workers take no others.
+func (p *parts) segmentOf(vid uint16) *segment {
+	if len(p.segments) == 1 && !p.came {
+		return p.segments[0]
 	}
-	for _, g := range x.Groups {
-		if g.PKey != 0 {
-			all = append(all, g.PKey)
-		}
-	}
-	for i := range x.Ranges {
-		if k := x.Ranges[i].Group.PKey; k != 0 {
-			all = append(all, k)
-		}
-	}
-	return all
+	return p.vlanOf(vid)
 }
 
-// segmentOf returns the segment of a VLAN id; nil: there is none. Of an only one all frames are: workers take no others.
-func (l *Loop) segmentOf(vid uint16) *segment {
-	if len(l.segments) == 1 {
-		return l.segments[0]
-	}
-	for _, s := range l.segments {
-		if s.cfg.VLAN == vid {
-			return s
-		}
-	}
-	return nil
+// A share is a segment's part of the limits.
+type share struct {
+	n      int // segments
+	groups int // that no configuration takes
 }
 
-// part is a segment's part of a limit.
-func (l *Loop) part(limit int) int {
+// shareOut shares the limits out to segments. Groups that several have are nobody's.
+func (c *Config) shareOut(segments []Segment, shared []SharedGroup) share {
+	return share{len(segments), max(0, c.MaxGroups-configured(segments, shared)) / len(segments)}
+}
+
+// configured is how many groups are configured.
+func configured(segments []Segment, shared []SharedGroup) int {
+	n := len(shared)
+	for i := range segments {
+		n += len(segments[i].Groups)
+	}
+	return n
+}
+
+// of is a segment's part of a limit; 0: there is none.
+func (x share) of(limit int) int {
 	if limit == 0 {
 		return 0
 	}
-	return max(1, limit/len(l.segments))
+	return max(1, limit/x.n)
 }
 
-// share is a segment's part of the limits that may change. A host may have as many proxy QPs as it could have alone.
-func (l *Loop) share(c ProxyQPLimits) ProxyQPLimits {
-	c.Rate = l.part(c.Rate)
+// ofProxyQPs is its part of the limits that may change. A host may have as many proxy QPs as it could have alone.
+func (x share) ofProxyQPs(c ProxyQPLimits) ProxyQPLimits {
+	c.Rate = x.of(c.Rate)
 	return c
 }
 
-// maxGroups is how many groups a segment may have: those of its configuration, and a part of the rest.
-func (l *Loop) maxGroups(s *segment) int {
-	configured := 0
-	for _, o := range l.segments {
-		configured += len(o.cfg.Groups)
+// setShare changes the segment's part of the limits. What is beyond it stays until it is not used any more.
+func (s *segment) setShare(cfg *Config, x share, groups int) {
+	s.hostsMax = x.of(cfg.MaxHosts)
+	s.proxyQPs.SetMax(x.of(cfg.ProxyQPs), x.of(cmp.Or(cfg.Waiting, proxyqps.WaitMost)))
+	s.neighbours.SetMax(s.hostsMax)
+	s.groups.SetMax(groups + x.groups)
+}
+
+// logger returns a log for the segment, with limits of its own, so that a flood hides nothing of others.
+func (s *segment) logger(log *slog.Logger, several *atomic.Bool) *ratelog.Logger {
+	return ratelog.New(slog.New(named{log.Handler(), s.name(), several}))
+}
+
+// A named handler adds a segment's name to what it logs, while there are several.
+type named struct {
+	slog.Handler
+	name    string
+	several *atomic.Bool
+}
+
+// Handle implements slog.Handler.
+func (h named) Handle(ctx context.Context, r slog.Record) error {
+	if !h.several.Load() {
+		return h.Handler.Handle(ctx, r)
 	}
-	return len(s.cfg.Groups) + max(0, l.cfg.MaxGroups-configured)/len(l.segments)
+	return h.Handler.WithAttrs([]slog.Attr{slog.String("segment", h.name)}).Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h named) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
+}
+
+// WithGroup implements slog.Handler.
+func (h named) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
 }
 
 // makeSegment makes the parts of a segment.
-func (l *Loop) makeSegment(s *segment, x *exchange, log *ratelog.Logger) {
-	cfg := l.cfg
-	if len(l.segments) > 1 {
-		log = ratelog.New(log.With("segment", s.name())) // with limits of its own, so that a flood hides nothing of others
-	}
-	s.nodes = reached{l.nodes, s, len(l.segments) > 1}
+func (l *Loop) makeSegment(s *segment, x share) {
+	cfg, log := l.cfg, s.logger(l.log.Logger, &l.several)
+	s.nodes, s.hostsMax = reached{l.nodes, s, l.several.Load}, x.of(cfg.MaxHosts)
 	s.proxyQPs = proxyqps.New(proxyqps.Config{
-		Max: l.part(cfg.ProxyQPs), Limits: l.share(cfg.ProxyQPLimits), Every: tickEvery, Workers: len(l.workers),
-		Waiting: l.part(cmp.Or(cfg.Waiting, proxyqps.WaitMost)), PKey: l.partitions.PKey,
+		Max: x.of(cfg.ProxyQPs), Limits: x.ofProxyQPs(cfg.ProxyQPLimits), Every: tickEvery, Workers: len(l.workers),
+		Waiting: x.of(cmp.Or(cfg.Waiting, proxyqps.WaitMost)), PKey: l.partitions.PKey,
 	}, proxyqps.Deps{
 		Tables: s.tables.ProxyQPs, Port: l.port, IsShort: func(err error) bool { return errors.Is(err, ibside.ErrNoQueuePair) }, Ask: l.ask, Log: log,
 	})
-	s.neighbours = neighbours.New(neighbours.Config{Max: l.part(cfg.MaxHosts), Version: s.cfg.Version, Hosts: s.cfg.Hosts, Resolve: s.cfg.Resolve,
+	s.neighbours = neighbours.New(neighbours.Config{Max: s.hostsMax, Version: s.cfg.Version, Hosts: s.cfg.Hosts, Resolve: s.cfg.Resolve,
 		Confirm: cfg.ProxyQPLimits.Unconfirmed > 0},
 		neighbours.Deps{
 			Tables: s.tables.Hosts, NodeTables: l.tables.Nodes, Nodes: s.nodes, ProxyQPs: s.proxyQPs, Local: s.local, Frames: l.frames,
@@ -135,27 +164,24 @@ func (l *Loop) makeSegment(s *segment, x *exchange, log *ratelog.Logger) {
 			Wanted:  func(ip netip.Addr, now time.Time) { l.learner.Wanted(ip, now) },
 			Claimed: func(ip netip.Addr, now time.Time) { l.learner.Claimed(ip, now) },
 		})
-	l.makeServices(s, x, log)
+	l.makeServices(s, log)
 	s.gids = gids.New(gids.Config{Reserved: cfg.HostGIDs, Aliases: cfg.AliasGIDs}, gids.Deps{
 		Tables: l.tables.Nodes, HostTables: s.tables.Hosts, Port: l.port, ProxyQPs: s.proxyQPs, Ask: l.ask, Log: log, OwnGID: s.sidr.OwnGID,
 	})
 	s.proxyQPs.Connect(s.neighbours, s.gids)
 	s.groups = groups.New(groups.Config{
-		Max: l.maxGroups(s), Version: s.cfg.Version, IBMTU: cfg.IBMTU, RoCEMTU: s.cfg.RoCEMTU, Ranges: s.cfg.Ranges, Querier: s.cfg.Querier,
+		Max: len(s.cfg.Groups) + x.groups, Version: s.cfg.Version, IBMTU: cfg.IBMTU, RoCEMTU: s.cfg.RoCEMTU, Ranges: s.cfg.Ranges, Querier: s.cfg.Querier,
 		EthMTU: s.cfg.EthMTU, Receive: s.cfg.Receive, Begin: cfg.Begin, Police: cfg.Police,
 	}, groups.Deps{
 		Tables: s.tables.Groups, Port: l.port, Local: s.local, Frames: l.frames, Ask: l.ask, Log: log, IsPeer: s.neighbours.AnswersFor,
-		Partition: l.partitions.Number,
-		Elsewhere: func(mgid ib.GID) bool {
-			return slices.ContainsFunc(l.segments, func(o *segment) bool { return o != s && o.groups.Has(mgid) })
-		},
+		Partition: l.partitions.Number, Owners: &l.owners,
 	})
 }
 
-func (l *Loop) makeServices(s *segment, x *exchange, log *ratelog.Logger) {
+func (l *Loop) makeServices(s *segment, log *ratelog.Logger) {
 	c := sidr.Config{Ports: s.cfg.Ports, Allow: s.cfg.Allow, Translate: s.cfg.Translate, RoCEPKey: l.cfg.RoCEPKey}
 	if l.cfg.Services != nil {
-		c.Port = x.of(s)
+		c.Port = l.exchange.of(s)
 	}
 	partitionOf := l.tables.Nodes.PartitionOf
 	if s.cfg.Bound != 0 {
@@ -172,12 +198,12 @@ func (l *Loop) makeServices(s *segment, x *exchange, log *ratelog.Logger) {
 type reached struct {
 	nodes   *nodes.Nodes
 	segment *segment
-	several bool // there are other segments
+	several func() bool // there are other segments
 }
 
 // Has reports whether an address is a node's.
 func (r reached) Has(ip netip.Addr) bool {
-	return r.nodes.Has(ip) && r.segment.reaches(r.nodes.PKey(ip))
+	return r.nodes.Has(ip) && r.segment.cfg.reaches(r.nodes.PKey(ip))
 }
 
 // GID returns the GID of the node with an address; zero when there is none.
@@ -198,7 +224,7 @@ func (r reached) PKey(ip netip.Addr) ib.PKey {
 	switch k := r.nodes.PKey(ip); {
 	case k != 0:
 		return k
-	case r.several:
+	case r.several():
 		return noPKey
 	}
 	return r.segment.cfg.Bound

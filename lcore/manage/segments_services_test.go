@@ -53,6 +53,7 @@ func TestSegmentServices(t *testing.T) {
 	bubble(t, "from InfiniBand, of an only segment", onlySegmentNodesAsk)
 	bubble(t, "an answer on the other VLAN", segmentAnswersStay)
 	bubble(t, "services of one", segmentServicesOfOne)
+	bubble(t, "services of one that goes and comes", segmentServicesCome)
 	bubble(t, "policy of one", segmentPolicyOfOne)
 	bubble(t, "translation of one", segmentTranslates)
 }
@@ -177,18 +178,23 @@ func segmentAnswersStay(t *testing.T) {
 	}
 }
 
+// bothPorts are those that the port serves for a segment with firstPorts and one with secondPorts.
+var bothPorts = []ibside.PortRange{{First: 7174, Last: 7174}, {First: 8000, Last: 8020}, {First: 9000, Last: 9000}}
+
+// wantPorts compares what the port serves.
+func (s *serviceRig) wantPorts(when string, ports []ibside.PortRange) {
+	s.t.Helper()
+	s.settle()
+	s.cm.mu.Lock()
+	defer s.cm.mu.Unlock()
+	if !slices.Equal(s.cm.ports, ports) {
+		s.t.Errorf("%s: the port serves %v, want %v", when, s.cm.ports, ports)
+	}
+}
+
 func segmentServicesOfOne(t *testing.T) {
 	s := startSegmentServices(t, func(c *manageConfig) { c.More[0].Ports = secondPorts })
-	want := func(when string, ports ...ibside.PortRange) {
-		t.Helper()
-		s.settle()
-		s.cm.mu.Lock()
-		defer s.cm.mu.Unlock()
-		if !slices.Equal(s.cm.ports, ports) {
-			t.Errorf("%s: the port serves %v, want %v", when, s.cm.ports, ports)
-		}
-	}
-	want("at the start", ibside.PortRange{First: 7174, Last: 7174}, ibside.PortRange{First: 8000, Last: 8020}, ibside.PortRange{First: 9000, Last: 9000})
+	s.wantPorts("at the start", bothPorts)
 	for port, in := range map[uint16][2]bool{7174: {true, false}, 8000: {true, false}, 8005: {true, true}, 8015: {false, true}, 9000: {false, true}} {
 		for i, serves := range in {
 			q, from, k := ask(host4, inFirst, toService(port)), inFirst, firstPKey
@@ -209,7 +215,7 @@ func segmentServicesOfOne(t *testing.T) {
 	if err := s.loop.Change(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
-	want("without the first's", secondPorts...)
+	s.wantPorts("without the first's", secondPorts)
 	if a := s.request(inFirst, host4, named(firstPKey), func(r *ibside.ServiceRequest) { r.Port = 9000 }); !a.rejectedWith(ib.SIDRStatusRejected) {
 		t.Error("a segment without services has one")
 	}
@@ -217,7 +223,40 @@ func segmentServicesOfOne(t *testing.T) {
 	if err := s.loop.Change(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
-	want("without any")
+	s.wantPorts("without any", nil)
+}
+
+// segmentServicesCome removes the second segment, and adds it with services and a policy of its own.
+func segmentServicesCome(t *testing.T) {
+	s := startSegmentServices(t, func(c *manageConfig) { c.More[0].Ports = secondPorts })
+	s.wantPorts("at the start", bothPorts)
+	s.changeTo(t, func(c *manage.Change) { c.More = nil })
+	s.wantPorts("without the second", firstPorts)
+	if a := s.request(inSecond, host4, named(secondPKey)); !a.rejectedWith(ib.SIDRStatusRejected) || len(s.w.take()) != 0 {
+		t.Error("a node of the removed segment's partition is served")
+	}
+	if status := s.asks(ask(host4, inFirst)); status != 0 {
+		t.Errorf("in the segment that stays: status %d", status)
+	}
+	s.changeTo(t, func(c *manage.Change) {
+		c.More[0].Allow = []netip.Prefix{netip.PrefixFrom(other4, 32)}
+	})
+	s.wantPorts("with the second again", bothPorts)
+	for _, c := range []struct {
+		q      *question
+		serves bool
+	}{
+		{ask(other4, inSecond, inSecondVLAN, toService(9000)), true}, {ask(host4, inSecond, inSecondVLAN, toService(9000)), false},
+		{ask(other4, inSecond, inSecondVLAN, toService(7174)), false}, {ask(host4, inFirst, toService(8000)), true},
+		{ask(host4, inFirst, toService(9000)), false},
+	} {
+		if status := s.asks(c.q); c.serves != (status == 0) {
+			t.Errorf("%v to %v, service %x: status %d", c.q.SrcIP, c.q.DstIP, c.q.fields.ServiceID, status)
+		}
+	}
+	if a := s.request(inSecond, host4, named(secondPKey), func(r *ibside.ServiceRequest) { r.Port = 9000 }); !a.rejectedWith(ib.SIDRStatusRejected) {
+		t.Error("a host that the new segment does not allow was asked")
+	}
 }
 
 func segmentPolicyOfOne(t *testing.T) {

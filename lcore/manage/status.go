@@ -3,6 +3,7 @@
 package manage
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -45,6 +46,7 @@ type Status struct {
 
 // A SegmentStatus is the state of one segment.
 type SegmentStatus struct {
+	Number   uint8
 	Name     string
 	VLAN     uint16
 	PKey     ib.PKey // of its partition; 0: any
@@ -96,7 +98,7 @@ type Counters struct {
 func (l *Loop) Status() Status { return *l.status.Load() }
 
 func (l *Loop) waiting() int {
-	return l.nodes.Waiting() + total(l.segments, (*segment).waiting) + len(l.missing)
+	return l.nodes.Waiting() + total(l.segments, (*segment).waiting) + l.shared.Unsettled() + len(l.missing)
 }
 
 func (l *Loop) isReady() bool { return l.started && !l.drained && l.waiting() == 0 }
@@ -114,7 +116,7 @@ func (l *Loop) publish() {
 	hosts, full, short := total(l.segments, (*segment).hosts), false, false
 	var segments []SegmentStatus
 	for _, s := range l.segments {
-		x := l.statusOf(s)
+		x := s.status()
 		full, short = full || x.Hosts >= x.HostsMax, short || x.ProxyQPs >= x.MostQPs
 		segments = append(segments, x)
 	}
@@ -126,14 +128,14 @@ func (l *Loop) publish() {
 		Hosts:          hosts,
 		Nodes:          l.tables.Nodes.Len(),
 		LearnedNodes:   l.learner.Learned(),
-		Groups:         total(l.segments, func(s *segment) int { return s.tables.Groups.Len() }),
+		Groups:         total(l.segments, func(s *segment) int { return s.tables.Groups.Len() }) + l.tables.Shared.Len(),
 		ProxyQPs:       total(l.segments, func(s *segment) int { return s.tables.ProxyQPs.Len() }),
 		ProxyQPsMost:   total(l.segments, func(s *segment) int { return s.proxyQPs.Most(time.Now()) }),
 		HostGIDs:       total(l.segments, func(s *segment) int { return s.gids.Hosts() }),
 		OwnGIDs:        l.segments[0].gids.Own(),
 		Aliases:        total(l.segments, func(s *segment) int { return s.gids.Aliases() }),
 		AliasesRefused: sum(func(s *segment) uint64 { return s.gids.Refused() }, l.segments),
-		Joined:         joinedGroups(l.segments),
+		Joined:         joinedGroups(l.segments, l.shared.Joined()),
 		Learned:        total(l.segments, func(s *segment) int { return s.groups.Learned() }),
 		Asked:          sum(func(s *segment) [2]int { return s.sidr.Pending() }, l.segments),
 		Refused:        l.refusals.notice(time.Now(), full, short, &counters),
@@ -154,20 +156,20 @@ func (s *segment) waiting() int { return s.sidr.Waiting() + s.groups.Unsettled()
 
 func (s *segment) hosts() int { return s.tables.Hosts.Len() }
 
-func (l *Loop) statusOf(s *segment) SegmentStatus {
+func (s *segment) status() SegmentStatus {
 	return SegmentStatus{
-		Name: s.name(), VLAN: s.cfg.VLAN, PKey: s.cfg.Bound, Hosts: s.hosts(), HostsMax: l.part(l.cfg.MaxHosts), ProxyQPs: s.tables.ProxyQPs.Len(),
+		Number: s.number, Name: s.name(), VLAN: s.cfg.VLAN, PKey: s.cfg.Bound, Hosts: s.hosts(), HostsMax: s.hostsMax, ProxyQPs: s.tables.ProxyQPs.Len(),
 		MostQPs: s.proxyQPs.Most(time.Now()), Groups: s.tables.Groups.Len(),
-		Counters: SegmentCounters{s.neighbours.Counters(), s.groups.Counters(), s.proxyQPs.Counters()},
+		Counters: countedIn(s).SegmentCounters,
 	}
 }
 
-// joinedGroups lists the groups of all segments, by address.
-func joinedGroups(segments []*segment) []JoinedGroup {
-	if len(segments) == 1 {
+// joinedGroups lists the groups of all segments, and those that several share, by address.
+func joinedGroups(segments []*segment, shared []JoinedGroup) []JoinedGroup {
+	if len(segments) == 1 && len(shared) == 0 {
 		return segments[0].groups.Joined()
 	}
-	var all []JoinedGroup
+	all := slices.Clone(shared)
 	for _, s := range segments {
 		all = append(all, s.groups.Joined()...)
 	}
@@ -176,12 +178,11 @@ func joinedGroups(segments []*segment) []JoinedGroup {
 }
 
 func (l *Loop) counters() Counters {
-	x := sum(func(s *segment) SegmentCounters {
-		return SegmentCounters{s.neighbours.Counters(), s.groups.Counters(), s.proxyQPs.Counters()}
-	}, l.segments)
+	x := sum(countedIn, slices.Concat(l.segments, l.ended))
+	add(reflect.ValueOf(&x).Elem(), reflect.ValueOf(&l.past).Elem())
 	return Counters{
 		FrameCounters: l.frames.Counters(), HostCounters: x.HostCounters, GroupCounters: x.GroupCounters,
 		NodeCounters: l.learner.Counters(), ProxyQPCounters: x.ProxyQPCounters, EchoAnswered: l.echoAnswered,
-		Services: sum(func(s *segment) [2]ServiceCounts { return s.sidr.Counts() }, l.segments),
+		Services: x.Services,
 	}
 }

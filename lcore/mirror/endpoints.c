@@ -203,14 +203,17 @@ bool is_on_vlan(const uint8_t *frame, uint32_t len, uint16_t vlan)
 	return vlan == (type == TYPE_VLAN || type == TYPE_QINQ ? be16(frame + 14) & 0xfff : 0);
 }
 
-uint8_t segment_of_message(const struct tables *t, uint32_t qpn, const uint8_t *area)
+uint8_t segments_of_message(const struct tables *t, uint32_t qpn, const uint8_t *area)
 {
 	if (area && area[0] >> 4 == 6 && area[24] == 0xff) {
 		const struct mgid_entry *g = find(&t->mgids, area + 24, 0);
-		return g ? (uint8_t)(g->id >> GROUP_ID_BITS) : SEGMENT_NONE;
+		if (!g)
+			return 0;
+		uint8_t in = (uint8_t)(g->id >> GROUP_ID_BITS);
+		return g->version & SHARED ? in : (uint8_t)(1 << in);
 	}
 	const struct proxy_qpn_entry *s = find(&t->proxy_qpns, NULL, qpn);
-	return s ? s->segment : SEGMENT_NONE;
+	return s ? (uint8_t)(1 << s->segment) : 0;
 }
 
 bool endpoints_have(const struct endpoints *e, const uint8_t address[16])

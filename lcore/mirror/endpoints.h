@@ -30,8 +30,8 @@ void endpoints_of_address(struct endpoints *e, const uint8_t address[16]);
 /* Whether a frame is on a VLAN; 0: it has no tag. */
 bool is_on_vlan(const uint8_t *frame, uint32_t len, uint16_t vlan);
 
-/* The segment that a received message is for, by its group or queue pair; SEGMENT_NONE: that is not known. */
-uint8_t segment_of_message(const struct tables *t, uint32_t qpn, const uint8_t *area);
+/* The segments that a received message is for, a bit for each, by its group or queue pair; 0: that is not known. */
+uint8_t segments_of_message(const struct tables *t, uint32_t qpn, const uint8_t *area);
 
 bool endpoints_have(const struct endpoints *e, const uint8_t address[16]);
 bool endpoints_have_qpn(const struct endpoints *e, uint32_t qpn);

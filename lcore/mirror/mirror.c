@@ -50,10 +50,10 @@ static bool is_of_vlan(const struct mirror_filter *f, const struct datapath *dp,
 {
 	if (s->form == MIRROR_FRAME)
 		return is_on_vlan(rte_pktmbuf_mtod(s->mbuf, const uint8_t *), s->mbuf->data_len, f->vlan);
-	if (f->segment == SEGMENT_NONE)
-		return false;
-	return f->segment == (s->form == MIRROR_SEND ? segment_of_key(s->from)
-						     : segment_of_message(dp->tables, s->ib.qpn, area_of(s)));
+	unsigned segment = segment_number(dp, f->vlan); /* at the time: one may come or go */
+	if (s->form == MIRROR_SEND)
+		return segment != SEGMENT_NONE && segment == segment_of_key(s->from);
+	return segments_of_message(dp->tables, s->ib.qpn, area_of(s)) >> segment & 1;
 }
 
 /* The conditions that a whole burst meets or not. */

@@ -76,8 +76,7 @@ struct mirror_filter {
 	bool by_host, by_group, by_qpn, by_vlan;
 	uint8_t host[16], group[16]; /* IP addresses, IPv4-mapped, or GIDs */
 	uint32_t qpn;
-	uint16_t vlan;   /* of frames; 0: they have no tag */
-	uint8_t segment; /* of messages: that of the VLAN, or SEGMENT_NONE */
+	uint16_t vlan; /* of frames, 0: they have no tag; of messages: the segment's */
 };
 
 /* What a packet must have for a filter by host to want it: one of the host's addresses, by their last four bytes, or

@@ -88,7 +88,7 @@ func (f *Fake) Status() manage.Status {
 		Segments: []manage.SegmentStatus{{Name: "untagged", Hosts: f.Hosts, HostsMax: 100, ProxyQPs: f.Hosts, MostQPs: 100, Groups: 1}}}
 	if f.Cfg != nil {
 		for _, r := range f.Cfg.More {
-			s.Segments = append(s.Segments, manage.SegmentStatus{Name: r.Name(), VLAN: r.VLAN, PKey: r.PKey, HostsMax: 100, MostQPs: 100})
+			s.Segments = append(s.Segments, manage.SegmentStatus{Number: uint8(len(s.Segments)), Name: r.Name(), VLAN: r.VLAN, PKey: r.PKey, HostsMax: 100, MostQPs: 100})
 		}
 	}
 	return s

@@ -36,6 +36,7 @@ type Group struct {
 	RewriteImm   bool
 	Rate         uint64 // packets a second, each way; 0: no limit
 	PGM          bool   // its messages are PGM's, and are tracked
+	Segments     uint8  // those that share it, a bit for each; 0: that of the Groups
 }
 
 // Addr returns what packets on Ethernet name of the group.
@@ -73,6 +74,7 @@ type Config struct {
 	EthMTU  int // of the Ethernet port: the largest IP packet, bytes
 	Ranges  []Range
 	Querier bool // the bridge sends queries on the RoCE side, where no other querier comes first
+	Quiet   bool // others report the groups on the RoCE side
 
 	// Receive makes the Ethernet port receive these groups, sorted, besides those that management itself needs. It is
 	// called when they change; nil: the port receives all.
@@ -93,9 +95,7 @@ type Deps struct {
 	Log    *ratelog.Logger
 	// IsPeer reports whether an address is the bridge's own or an IB node's, another bridge among them.
 	IsPeer func(netip.Addr) bool
-	// Elsewhere reports whether another segment has a group with that MGID, or is leaving it: the port's membership is
-	// that one's. May be nil.
-	Elsewhere func(ib.GID) bool
+	Owners *Owners
 	// Partition returns the number of a P_Key.
 	Partition func(ib.PKey) uint8
 }

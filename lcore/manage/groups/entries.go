@@ -34,6 +34,7 @@ type entries struct {
 	byAddr  map[tables.GroupAddr][]*membership // that are open
 	joined  []Joined
 	changed bool // joined, or the state of a group
+	isGuest func(netip.Addr) bool
 }
 
 func newEntries(c *Config, d *Deps, host *igmp.Host) *entries {
@@ -50,7 +51,7 @@ func (e *entries) of(m *membership) tables.Group {
 	x.IP, x.MGID, x.MLID, x.SL, x.HopLimit = m.IP, m.MGID, got.MLID, got.SL, got.HopLimit
 	x.Rate = got.Rate
 	x.QKey, x.RoCEQKey, x.MTUToIB = got.QKey, m.QKey, min(got.MTU.Bytes(), e.ibMTU)
-	x.Partition = e.number(m.PKey)
+	x.Partition, x.Segments = e.number(m.PKey), m.Segments
 	x.ToIB, x.ToRoCE, x.RewriteImm, x.Policed, x.PGM = m.ToIB, m.ToRoCE, m.RewriteImm, m.Rate != 0, m.PGM
 	if m.UDPPort != 0 {
 		x.Version, x.UDPPort, x.TTL, x.RoCEQKey, x.MTUToRoCE = tables.PlainUDP, m.UDPPort, m.TTL, 0, e.datagramMTU(m.IP)
@@ -108,8 +109,11 @@ func (e *entries) began(m *membership) {
 
 // place puts a group into the tables. One that they do not take is closed and marked as failed.
 func (e *entries) place(m *membership, x tables.Group) bool {
-	main := e.mainOf(x.Addr(), m, x.ToIB)
-	if main == m {
+	main := m
+	if x.Segments == 0 { // else no other of its segments' has the address
+		main = e.mainOf(x.Addr(), m, x.ToIB)
+	}
+	if main == m && x.Segments == 0 {
 		e.demote(x.Addr(), m)
 	}
 	x.Inbound = main != m
@@ -131,8 +135,8 @@ func (e *entries) narrow(m *membership) {
 		return
 	}
 	x := m.entry
-	x.ToIB, x.ToRoCE = x.ToIB && m.ToIB, x.ToRoCE && m.ToRoCE
-	if m.gone || x.Addr() != m.Addr() || !x.ToIB && !x.ToRoCE {
+	x.ToIB, x.ToRoCE, x.Segments = x.ToIB && m.ToIB, x.ToRoCE && m.ToRoCE, x.Segments&m.Segments
+	if m.gone || x.Addr() != m.Addr() || !x.ToIB && !x.ToRoCE || x.Segments == 0 && m.Segments != 0 {
 		e.close(m)
 		return
 	}
@@ -152,6 +156,9 @@ func (e *entries) leave(ip netip.Addr) {
 		if addr.IP == ip && slices.ContainsFunc(list, func(m *membership) bool { return m.entry.ToIB }) {
 			return
 		}
+	}
+	if e.isGuest(ip) {
+		return
 	}
 	e.host.Leave(ip, time.Now())
 }

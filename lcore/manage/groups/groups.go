@@ -30,8 +30,7 @@ type Groups struct {
 	frames *punt.Workers
 	ask    *ask.Asker
 	log    *ratelog.Logger
-
-	elsewhere func(ib.GID) bool
+	owners *Owners
 
 	groups     map[ib.GID]*membership
 	configured []Group
@@ -40,6 +39,7 @@ type Groups struct {
 	renewed    map[ib.GID]ibside.Membership
 	queries    uint64 // received
 
+	guests  []Group
 	entries *entries
 	learner *learner
 	filter  filter
@@ -50,16 +50,17 @@ type Groups struct {
 // New makes Groups without any group.
 func New(c Config, d Deps) *Groups {
 	p := igmp.Port{Link: d.Local.Link, IPv4: d.Local.First4(), Send: d.Frames.Send}
+	if c.Quiet {
+		p.Send = func(int, []byte) bool { return true }
+	}
 	g := &Groups{
-		max: c.Max, port: d.Port, local: d.Local, frames: d.Frames, ask: d.Ask, log: d.Log,
+		max: c.Max, port: d.Port, local: d.Local, frames: d.Frames, ask: d.Ask, log: d.Log, owners: d.Owners,
 		groups: map[ib.GID]*membership{}, perIP: map[netip.Addr]int{}, renewed: map[ib.GID]ibside.Membership{},
 		filter: filter{receive: c.Receive}, host: igmp.NewHost(p), querier: igmp.NewQuerier(p),
 	}
 	g.querier.Enabled = c.Querier
-	if g.elsewhere = d.Elsewhere; g.elsewhere == nil {
-		g.elsewhere = func(ib.GID) bool { return false }
-	}
 	g.entries = newEntries(&c, &d, g.host)
+	g.entries.isGuest = g.isGuest
 	g.learner = newLearner(g, c.Ranges, d.IsPeer)
 	return g
 }
@@ -67,15 +68,19 @@ func New(c Config, d Deps) *Groups {
 // SetQuerier sets whether the bridge sends queries on the RoCE side.
 func (g *Groups) SetQuerier(enabled bool) { g.querier.Enabled = enabled }
 
-// Check reports why a set of groups contradicts itself or is too large.
-func (g *Groups) Check(groups []Group) error {
-	if len(groups) > g.max {
-		return fmt.Errorf("manage: %d groups are more than the limit of %d; raise [workers] groups", len(groups), g.max)
+// SetMax changes how many groups there may be, configured and learned.
+func (g *Groups) SetMax(most int) { g.max = most }
+
+// Check reports why a set of groups contradicts itself.
+func Check(groups []Group) error {
+	type place struct {
+		tables.GroupAddr
+		segments uint8
 	}
-	mgids, toIB := map[ib.GID]tables.GroupAddr{}, map[tables.GroupAddr]ib.GID{}
+	mgids, toIB := map[ib.GID]tables.GroupAddr{}, map[place]ib.GID{}
 	for _, x := range groups {
 		other, taken := mgids[x.MGID]
-		sends, leads := toIB[x.Addr()]
+		sends, leads := toIB[place{x.Addr(), x.Segments}]
 		switch {
 		case !x.IP.IsMulticast() || x.IP.Is4In6():
 			return fmt.Errorf("manage: group %v: not a multicast address", x.IP)
@@ -91,10 +96,18 @@ func (g *Groups) Check(groups []Group) error {
 		}
 		mgids[x.MGID] = x.Addr()
 		if x.ToIB {
-			toIB[x.Addr()] = x.MGID
+			toIB[place{x.Addr(), x.Segments}] = x.MGID
 		}
 	}
 	return nil
+}
+
+// check reports why a set of groups contradicts itself or is too large.
+func (g *Groups) check(groups []Group) error {
+	if len(groups) > g.max {
+		return fmt.Errorf("manage: %d groups are more than the limit of %d; raise [workers] groups", len(groups), g.max)
+	}
+	return Check(groups)
 }
 
 // Start wants the groups of the configuration. Those that contradict others keep the bridge from getting ready.
@@ -104,7 +117,7 @@ func (g *Groups) Start(groups []Group) {
 	}
 	var valid []Group
 	for _, x := range groups {
-		if err := g.Check(append(valid, x)); err != nil {
+		if err := g.check(append(valid, x)); err != nil {
 			g.log.Error("group_rejected", "group", x.IP, "mgid", x.MGID, "error", err)
 			continue
 		}
@@ -120,7 +133,7 @@ func (g *Groups) Start(groups []Group) {
 // goes on crossing where that is possible. A set that Check rejects changes nothing. All that ends does so before
 // anything begins, so that its resources are free for what begins.
 func (g *Groups) Set(groups []Group) error {
-	if err := g.Check(groups); err != nil {
+	if err := g.check(groups); err != nil {
 		return err
 	}
 	g.configured, g.rejected, g.entries.changed = slices.Clone(groups), 0, true
@@ -130,6 +143,12 @@ func (g *Groups) Set(groups []Group) error {
 		wanted[x.MGID] = true
 		g.perIP[x.IP]++
 		if m := g.learner.byIP[x.IP]; m != nil && m.MGID != x.MGID { // configured groups win
+			g.drop(m)
+		}
+	}
+	for _, x := range g.guests {
+		g.perIP[x.IP]++
+		if m := g.learner.byIP[x.IP]; m != nil {
 			g.drop(m)
 		}
 	}
@@ -200,16 +219,9 @@ func (g *Groups) Tick(now time.Time) {
 // retryAfter is how long a group waits that the tables did not take.
 const retryAfter = 10 * time.Second
 
-// Has reports whether a group with that MGID is wanted, or is being left.
-func (g *Groups) Has(mgid ib.GID) bool { return g.groups[mgid] != nil }
-
-// retryFailed tries again what the tables did not take, and what another segment had.
+// retryFailed tries again what the tables did not take.
 func (g *Groups) retryFailed(now time.Time) {
 	for _, m := range g.groups {
-		if m.waits {
-			m.waits = false
-			g.pursue(m)
-		}
 		if !m.failed.IsZero() && now.Sub(m.failed) >= retryAfter {
 			m.failed = time.Time{}
 			g.pursue(m)
@@ -258,6 +270,9 @@ func (g *Groups) Unsettled() int {
 	return n
 }
 
+// Left reports whether all groups are left.
+func (g *Groups) Left() bool { return len(g.groups) == 0 }
+
 // Learned returns how many groups are learned.
 func (g *Groups) Learned() int { return len(g.learner.byIP) }
 
@@ -272,7 +287,6 @@ func (g *Groups) Counters() Counters {
 // An Entry is a group that is bridged, is to be, or is being left.
 type Entry struct {
 	Group
-	Segment uint8 // its number; the caller of All sets it
 	ID      int
 	State   string // joined, joining, changing, leaving or rejected
 	Learned bool

@@ -161,7 +161,7 @@ func (l *learner) learn(ip netip.Addr, in int) *membership {
 	switch {
 	case x.MGID.IsZero():
 		return l.reject("no_mgid", ip)
-	case other != nil && !other.gone, g.elsewhere(x.MGID):
+	case other != nil && !other.gone, g.owners.isTaken(x.MGID, other):
 		return l.reject("mgid_taken", ip)
 	case l.perRange[in] >= r.Most:
 		return l.reject("range_full", ip)

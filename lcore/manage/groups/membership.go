@@ -32,7 +32,6 @@ type membership struct {
 	joined     bool
 	as         ibside.Join // what the port granted
 	granted    ibside.Membership
-	waits      bool      // for another segment to leave it
 	lost       bool      // the subnet may have dropped the membership: it is joined again
 	leaveFirst bool      // a change of keys in place was rejected
 	failed     time.Time // since when the tables do not take it; zero: they do
@@ -54,7 +53,8 @@ func (m *membership) wants() ibside.Join {
 
 // isSettled reports whether everything is as it is wanted.
 func (m *membership) isSettled() bool {
-	return m.open && !m.gone && m.joined && !m.lost && m.as == m.wants() && m.entry.ToIB == m.ToIB && m.entry.ToRoCE == m.ToRoCE
+	return m.open && !m.gone && m.joined && !m.lost && m.as == m.wants() && m.entry.ToIB == m.ToIB && m.entry.ToRoCE == m.ToRoCE &&
+		m.entry.Segments == m.Segments
 }
 
 // state describes a group in one word.
@@ -86,13 +86,13 @@ func (g *Groups) pursue(m *membership) {
 		g.leave(m)
 	case m.gone:
 		delete(g.groups, m.MGID)
+		g.owners.release(m)
 	case !m.failed.IsZero():
 	case m.joined && m.as == want && !m.lost:
 		if g.entries.open(m); !m.failed.IsZero() {
 			g.leave(m)
 		}
-	case g.elsewhere(m.MGID):
-		m.waits = true
+	case !g.owners.take(m, func() { g.pursue(m) }):
 	default:
 		g.join(m, want)
 	}

@@ -3,28 +3,18 @@
 package groups
 
 import (
+	"maps"
 	"net/netip"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
 )
 
-// Follow handles the port's notices until the loop ends.
-func (g *Groups) Follow(notices <-chan ibside.Notice) {
-	running := g.ask.Running()
-	g.ask.Go(func() {
-		for {
-			select {
-			case n, open := <-notices:
-				if !open || !g.ask.Later(running, func() { g.learner.noticed(n) }) {
-					return
-				}
-			case <-running.Done():
-				return
-			}
-		}
-	})
-}
+// Noticed handles a notice of the port's.
+func (g *Groups) Noticed(n ibside.Notice) { g.learner.noticed(n) }
+
+// Know takes over which groups the subnet has, from others that have followed its notices.
+func (g *Groups) Know(others *Groups) { g.learner.onSubnet = maps.Clone(others.learner.onSubnet) }
 
 // noticed handles a notice: the subnet has created or deleted a group.
 func (l *learner) noticed(n ibside.Notice) {

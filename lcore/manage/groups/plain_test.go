@@ -74,7 +74,7 @@ func TestPlainBesideRoCE(t *testing.T) {
 		}
 		same := a
 		same.MGID[15]++
-		if err := r.Check([]groups.Group{a, same}); err == nil {
+		if err := groups.Check([]groups.Group{a, same}); err == nil {
 			t.Error("two groups of one port lead to IB")
 		}
 	})

@@ -36,6 +36,11 @@ func (g *Groups) UpdateFilter() {
 			groups = append(groups, m.Addr())
 		}
 	}
+	for _, x := range g.guests {
+		if x.ToIB {
+			groups = append(groups, x.Addr())
+		}
+	}
 	slices.SortFunc(groups, tables.GroupAddr.Compare)
 	if f.told && slices.Equal(groups, f.groups) {
 		return

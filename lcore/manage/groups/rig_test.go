@@ -117,9 +117,18 @@ func bubble(t *testing.T, c groups.Config, test func(*testing.T, *rig)) {
 			Tables: r.tables, Port: r.port, Ask: asker, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
 			Local:  &local.Addresses{Link: frame.Link{MAC: bridgeMAC}, IPs: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")}},
 			Frames: punt.NewWorkers([]punt.Worker{r.worker}), IsPeer: func(a netip.Addr) bool { return a == node4 },
-			Partition: func(ib.PKey) uint8 { return 0 },
+			Partition: func(ib.PKey) uint8 { return 0 }, Owners: &groups.Owners{},
 		})
-		r.Follow(r.notices)
+		asker.Go(func() {
+			for {
+				select {
+				case n := <-r.notices:
+					asker.Later(ctx, func() { r.Noticed(n) })
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
 		test(t, r)
 		stop()
 		asker.Wait()

@@ -110,6 +110,18 @@ func (n *Neighbours) SetHosts(hosts []tables.Host, resolve []netip.Addr, now tim
 	}
 }
 
+// SetMax changes how many hosts there may be. Those that are too many go when others come.
+func (n *Neighbours) SetMax(most int) { n.cfg.Max = most }
+
+// Clear forgets all hosts, none of which has proxy QPs: their segment is there no more.
+func (n *Neighbours) Clear(now time.Time) {
+	n.SetHosts(nil, nil, now)
+	n.announcer.schedule.Clear()
+	for h := range n.tables.All() {
+		n.drop(h.IP)
+	}
+}
+
 // release makes a static host one that was learned just now.
 func (n *Neighbours) release(ip netip.Addr, now time.Time) {
 	h, known := n.Find(ip)
@@ -117,7 +129,7 @@ func (n *Neighbours) release(ip netip.Addr, now time.Time) {
 		return
 	}
 	h.Static = false
-	h.Routed = n.isRouted(h)
+	h.Routed = isRouted(n.local, h)
 	if _, err := n.tables.Put(h); err != nil {
 		n.log.Error("host_released", "ip", ip, "error", err)
 		return

@@ -107,7 +107,7 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 		}
 	}
 	h := tables.Host{IP: ip, MAC: mac, VLAN: vlan, Version: version, Static: old.Static}
-	h.Routed, h.Confirmed = n.isRouted(h), known && old.Confirmed && old.MAC == mac
+	h.Routed, h.Confirmed = isRouted(n.local, h), known && old.Confirmed && old.MAC == mac
 	switch {
 	case known && old.MAC == mac:
 		n.heard(ip, now)
@@ -120,7 +120,7 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 
 // isRouted reports whether the MAC address of a host is a router's. Workers compare that of each packet with all
 // others: it says whose the packet is.
-func (n *Neighbours) isRouted(h tables.Host) bool { return !h.Static && !n.local.OnLink(h.IP) }
+func isRouted(l *local.Addresses, h tables.Host) bool { return !h.Static && !l.OnLink(h.IP) }
 
 // note writes a learned host to the tables, and counts it.
 func (n *Neighbours) note(h, old tables.Host, known, urgent bool, now time.Time) (punt.Rejection, error) {

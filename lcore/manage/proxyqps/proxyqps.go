@@ -92,6 +92,20 @@ func (p *ProxyQPs) SetLimits(l Limits) {
 	p.rates.set(l.Rate, l.RatePerHost)
 }
 
+// SetMax changes how many there may be, and how many packets may wait for them; 0: WaitMost. Those that are too many
+// stay until they are idle.
+func (p *ProxyQPs) SetMax(most, waiting int) {
+	p.cfg.Max, p.ceiling.limit, p.waiting.most = most, most, cmp.Or(waiting, WaitMost)
+}
+
+// Clear ends all: their segment is there no more.
+func (p *ProxyQPs) Clear() {
+	for k := range maps.Clone(p.proxyQPs) {
+		p.remove(k, "segment removed")
+	}
+	p.cancelIf(func(*making) bool { return true }, punt.RejectSegment, errRemoved("segment removed"))
+}
+
 // SetAllow lets these hosts have proxy QPs, and no others: those of others end. The workers know the policy already.
 func (p *ProxyQPs) SetAllow(allow []netip.Prefix) {
 	p.policy = policy{slices.Clone(allow), true}

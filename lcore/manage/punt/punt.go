@@ -48,6 +48,7 @@ const (
 	RejectDenied                       // policy does not allow the source any more
 	RejectUnconfirmed                  // the source has not shown that it exists
 	RejectRate                         // proxy QPs are wanted too fast
+	RejectSegment                      // its VLAN is no segment's any more
 )
 
 // TTL is the time to live, or hop limit, of datagrams that the bridge itself sends.

@@ -160,6 +160,9 @@ func isConsistent(r *request) bool {
 	return h.IsSane() && h.Src() == r.packet.SrcIP && h.Dst() == r.packet.DstIP && r.fields.PKey.Matches(r.packet.PKey)
 }
 
+// errStopped is the error of requests whose segment is there no more.
+var errStopped = errors.New("manage: the RoCE segment was removed")
+
 // connect makes the port ask the node, in a goroutine of its own: there are at most as many as requests that have their
 // turn.
 func (q *requests) connect(r request) {
@@ -168,6 +171,10 @@ func (q *requests) connect(r request) {
 		From: from, To: to, ToGID: q.Nodes.GID(r.packet.DstIP), SrcPort: r.srcPort(), Port: r.port(),
 		PKey:    q.Partitions.PKey(r.partition),
 		Private: bytes.Clone(r.fields.Private[ib.CMAHdrLen:]),
+	}
+	if q.stopped {
+		q.connected(r, ibside.ServiceAnswer{}, errStopped)
+		return
 	}
 	running, port := q.Ask.Running(), q.cfg.Port
 	q.Ask.Go(func() {
@@ -193,7 +200,7 @@ func (q *requests) connected(r request, a ibside.ServiceAnswer, err error) {
 	if result != Answered {
 		q.ProxyQPs.Release(key.from, r.srcPort(), r.partition)
 	}
-	if result == Unreachable && q.Ask.Running().Err() != nil {
+	if q.stopped || result == Unreachable && q.Ask.Running().Err() != nil {
 		q.count[roceToIB][result]++ // the bridge ends: the host sends again, and may find the next one
 		return
 	}

@@ -47,6 +47,8 @@ type shared struct {
 	cfg   Config
 	count [2]Counts
 	psn   uint32 // of the last datagram
+
+	stopped bool // the segment is there no more
 }
 
 // New makes a SIDR that serves nothing yet.
@@ -78,6 +80,18 @@ func (s *SIDR) Waiting() int {
 	}
 	return 0
 }
+
+// Stop ends all requests, and takes no more: the segment is there no more.
+func (s *SIDR) Stop() {
+	s.stopped = true
+	for _, x := range s.questions.all {
+		s.questions.end(x, Unreachable, rejection(ib.SIDRStatusNoQP))
+	}
+	s.SetPorts(nil)
+}
+
+// Stopped reports whether nothing is under way any more after Stop.
+func (s *SIDR) Stopped() bool { return s.Pending() == [2]int{} && !s.serving.waiting }
 
 // Pending returns how many requests are under way, by direction: from RoCE, from IB.
 func (s *SIDR) Pending() [2]int { return [2]int{s.requests.quota.Taken(), s.questions.quota.Taken()} }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Groups that several segments share: each gets a copy of what comes from InfiniBand. Each copy is counted as received,
+ * and then as sent or dropped, as if it were a message of its own.
+ */
+#ifndef CAUSEWAY_GROUP_COPIES_H
+#define CAUSEWAY_GROUP_COPIES_H
+
+#include "egress.h"
+
+/* Bytes of a struct copies. */
+size_t copies_size(void);
+
+/* Finds the route of message i, which is to the group m, to the lowest of its segments that it may go to, and makes
+ * copies for the others. Returns a drop reason when there is none, or the group is closed, or its rate is exceeded; or
+ * PLAIN for a group of plain UDP. */
+unsigned route_to_segments(struct worker *w, struct egress *e, unsigned i, const struct mgid_entry *m,
+			   const struct source_entry *source, struct route *r);
+
+/* Transmits the copies. */
+void send_copies(struct worker *w);
+
+#endif

@@ -125,11 +125,12 @@ type bondFault struct {
 	most    time.Duration // that each flow may lose
 	mend    string        // after it
 	stays   bool          // until the next
+	changes bool          // who carries frames changes, at the latest after most
 }
 
 const (
-	dropAll  = "protocol all prio 1 matchall action drop"
-	dropLACP = "protocol 0x8809 prio 1 matchall action drop"
+	dropAll  = "protocol all prio 1 flower action drop"
+	dropLACP = "protocol 0x8809 prio 1 flower action drop"
 )
 
 // bondFaults, in order, of one member and then of the other; each begins with what the one before has left. The bounds of what is lost are those that are
@@ -142,11 +143,11 @@ var bondFaults = []bondFault{
 	{name: "flaps at 10 Hz", script: "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do ip link set hM down; sleep .05; ip link set hM up; sleep .05; done",
 		seconds: 2, most: 500 * time.Millisecond},
 	{name: "LACPDUs lost", only: "lacp", script: "tc filter add dev hM egress " + dropLACP + "; tc filter add dev hM ingress " + dropLACP, seconds: 4,
-		most: 3100 * time.Millisecond, mend: "tc filter del dev hM egress; tc filter del dev hM ingress"},
+		most: 3100 * time.Millisecond, changes: true, mend: "tc filter del dev hM egress; tc filter del dev hM ingress"},
 	{name: "towards the bridge cut", only: "lacp", script: "tc filter add dev hM egress " + dropAll, seconds: 4, most: 3100 * time.Millisecond,
-		mend: "tc filter del dev hM egress"},
+		changes: true, mend: "tc filter del dev hM egress"},
 	{name: "towards the host cut", only: "lacp", script: "tc filter add dev hM ingress " + dropAll, seconds: 4, most: 3100 * time.Millisecond,
-		mend: "tc filter del dev hM ingress"},
+		changes: true, mend: "tc filter del dev hM ingress"},
 	{name: "interface deleted", script: "ip link del bM", seconds: 1, most: 100 * time.Millisecond, stays: true},
 	{name: "made anew", script: bondCable + "ip link set hM master HOST\nip link set hM up", seconds: 4},
 }
@@ -274,6 +275,9 @@ func (b *bondRun) suffer(t *testing.T, f bondFault, member string) {
 	}()
 	name := fmt.Sprintf("causeway_bond_member_changes_total{member=%q}", b.member+member)
 	changes := after[name] - before[name]
+	if f.changes && changes == 0 {
+		t.Errorf("%s%s carried frames all the time", b.member, member)
+	}
 	bound := stretched(t, f.most, b.guest.Guest, slow)
 	most := uint64(bound.Seconds() * bondRate)
 	for i, way := range []string{"to InfiniBand", "to RoCE"} {
@@ -329,7 +333,7 @@ func (b *bondRun) traffic(ctx context.Context, t *testing.T, seconds int, script
 		fmt.Fprintf(&all, "$onOne send %s -to %s -own-qpn %d%s &\n", host, bondGroup(0, i), 0x100+i, send)
 		fmt.Fprintf(&all, "$onOne send %s -to %s%s &\n", fmt.Sprintf(node, 8+i), bondGroup(1, i), send)
 	}
-	if out, exit, err := b.guest.Run(ctx, all.String()+fmt.Sprintf("sleep %d\n", bondStart)+script+"\nwait; sleep .3; kill -TERM $(cat /tmp/listener0 /tmp/listener1)"); err != nil || exit != 0 {
+	if out, exit, err := b.guest.Run(ctx, all.String()+fmt.Sprintf("sleep %d\n(set -e; ", bondStart)+script+")\n[ $? = 0 ] || exit 9\nwait; sleep .3; kill -TERM $(cat /tmp/listener0 /tmp/listener1)"); err != nil || exit != 0 {
 		t.Fatalf("exit code %d, %v: %s", exit, err, lastLines(out))
 	}
 	for i, wait := range lines {

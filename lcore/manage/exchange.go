@@ -21,7 +21,7 @@ type exchange struct {
 
 	mu     sync.Mutex
 	serves map[*segment]served
-	gone   map[*segment]bool // removed
+	gone   map[*segment]bool // removed, until nothing is under way there
 }
 
 // served is what a segment serves.
@@ -90,6 +90,13 @@ func (x *exchange) forget(s *segment) {
 	defer x.mu.Unlock()
 	delete(x.serves, s)
 	x.gone[s] = true
+}
+
+// release forgets a removed segment, which will not say any more what it serves.
+func (x *exchange) release(s *segment) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.gone, s)
 }
 
 // take passes a request on, or rejects it when its partition is no segment's that serves anything, or none serves any more.

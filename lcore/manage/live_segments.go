@@ -146,6 +146,7 @@ func (p *parts) tickEnded(now time.Time) {
 		}
 		more := countedIn(s)
 		add(reflect.ValueOf(&p.past).Elem(), reflect.ValueOf(&more).Elem())
+		p.exchange.release(s)
 		return true
 	})
 }

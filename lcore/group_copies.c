@@ -76,17 +76,16 @@ unsigned route_to_segments(struct worker *w, struct egress *e, unsigned i, const
 	struct route to[MAX_SEGMENTS];
 	struct roce_peer peer[MAX_SEGMENTS];
 	enum drop why[MAX_SEGMENTS];
-	unsigned n = 0, first = MAX_SEGMENTS;
+	unsigned n = 0, takers = 0;
 	if (!(m->flags & GROUP_TO_ROCE))
 		return DROP_mc_direction;
 	msg->group = m->id & ((1u << GROUP_ID_BITS) - 1);
 	for (uint32_t left = m->id >> GROUP_ID_BITS; left; left &= left - 1, n++) {
 		const struct segment *s = &w->datapath->segment[__builtin_ctz(left)];
 		why[n] = route_in(w, s, m, source, msg, &to[n], &peer[n]);
-		if (!why[n] && first == MAX_SEGMENTS)
-			first = n;
+		takers += !why[n];
 	}
-	if (first == MAX_SEGMENTS)
+	if (takers == 0)
 		return why[0];
 	if (source && source->flags & NODE_HEARD)
 		table_hear(w->datapath->tables, source->id, partition_in(m, true));
@@ -96,14 +95,16 @@ unsigned route_to_segments(struct worker *w, struct egress *e, unsigned i, const
 	c->received += n - 1;
 	c->events[EVENT_GROUP_COPIES] += n - 1;
 	w->copies->began = e->began;
-	for (unsigned k = 0; k < n; k++) {
+	for (unsigned k = 1; k < n; k++) {
 		if (why[k])
 			count_message_drop(w, why[k], msg->recv);
-		else if (k != first)
+		else
 			add_copy(w, msg, &to[k]);
 	}
-	w->copies->peer = peer[first];
-	*r = to[first];
+	if (why[0])
+		return why[0];
+	w->copies->peer = peer[0];
+	*r = to[0];
 	r->to = &w->copies->peer;
 	return r->version == PLAIN_UDP ? (unsigned)PLAIN : (unsigned)PASS;
 }

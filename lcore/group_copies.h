@@ -11,9 +11,10 @@
 /* Bytes of a struct copies. */
 size_t copies_size(void);
 
-/* Finds the route of message i, which is to the group m, to the lowest of its segments that it may go to, and makes
- * copies for the others. Returns a drop reason when there is none, or the group is closed, or its rate is exceeded; or
- * PLAIN for a group of plain UDP. */
+/* Finds the route of message i, which is to the group m, to the lowest of its segments, and makes copies for the
+ * others. So each segment has either messages or copies of the group, in order: copies leave after the burst. Returns a
+ * drop reason when the lowest may not have it, the group is closed, or its rate is exceeded; or PLAIN for a group of
+ * plain UDP. */
 unsigned route_to_segments(struct worker *w, struct egress *e, unsigned i, const struct mgid_entry *m,
 			   const struct source_entry *source, struct route *r);
 

@@ -286,10 +286,10 @@ unsigned ib_to_roce(struct worker *w)
 	take(w, &e, r, n);
 	lookup_begin(&e.lookup, e.n);
 	route(w, &e);
-	if (e.n == 0)
-		return n;
-	write_icrcs(&e);
-	transmit(w, &e);
+	if (likely(e.n)) {
+		write_icrcs(&e);
+		transmit(w, &e);
+	}
 	if (unlikely(w->copied))
 		send_copies(w);
 	return n;

@@ -112,6 +112,22 @@ func TestSharedGroupBurst(t *testing.T) {
 	}
 }
 
+// TestSharedGroupOrder sends messages of which the first segment may not have all: the second has its own in order.
+func TestSharedGroupOrder(t *testing.T) {
+	s := sharedRig(t)
+	both, second := fromNode(inShared, 32), fromNode(inSecondGID, 31)
+	s.fromIB(received(both, toGroup(sharedGroup.MGID)), received(second, toGroup(sharedGroup.MGID)), received(both, toGroup(sharedGroup.MGID)))
+	var from []netip.Addr
+	for _, b := range s.toRoCE(0) {
+		if f, _ := frame.Open(b); f.Tag != nil {
+			from = append(from, f.Src())
+		}
+	}
+	if len(from) != 3 || from[0] != inSharedIP || from[1] == inSharedIP || from[2] != inSharedIP {
+		t.Errorf("the second segment has messages from %v", from)
+	}
+}
+
 // TestSharedGroupToIB has hosts of both segments publish: each by its proxy QP in the group's partition, which leads to
 // no host but by groups.
 func TestSharedGroupToIB(t *testing.T) {

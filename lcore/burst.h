@@ -57,6 +57,7 @@ struct burst {
 	uint64_t began; /* probe/latency.h */
 	unsigned bytes; /* of payload, of those that are sent */
 	bool fastpath;  /* all are */
+	bool congested; /* by ECN; some of the fast path */
 	struct ib_send send[BURST];
 	struct trim trim[BURST];
 	struct icrc_job icrc[BURST];

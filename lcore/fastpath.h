@@ -74,7 +74,7 @@ static inline uint64_t wrong_ethernet(const struct datapath *dp, const struct se
 
 /* The checksum is right when the sum of the header's words is a multiple of 0xffff. A number is a multiple of an odd
  * one when its product with the inverse is small (Hacker's Delight, 10-17). */
-static inline bool fastpath_checksum(const uint8_t *ip)
+static __rte_always_inline bool fastpath_checksum(const uint8_t *ip)
 {
 	const uint64_t inverse = UINT64_C(0xfffefffefffeffff); /* of 0xffff, modulo 2^64 */
 	uint64_t a = load64(ip), c = load64(ip + 8),
@@ -90,21 +90,22 @@ struct fastpath_place {
 	struct icrc_job *icrc;
 	struct table_key *from, *to;
 	bool *to_group;
+	bool *congested;
 };
 
-/* BTH, DETH and immediate data. at is the offset of the UDP header in the frame, len the bytes from there to the end of
- * the ICRC. */
-static inline bool fastpath_transport(const struct fastpath_place *p, const uint8_t *eth, uint32_t at, uint32_t len,
-				      bool group, bool congestion)
+/* BTH, DETH and, if there are (imm is 1, else 0), immediate data. at is the offset of the UDP header in the frame, len
+ * the bytes from there to the end of the ICRC. */
+static __rte_always_inline bool fastpath_ud(const struct fastpath_place *p, const uint8_t *eth, uint32_t at,
+					    uint32_t len, bool group, uint32_t imm)
 {
 	const uint8_t *bth = eth + at + 8;
-	uint32_t imm = bth[0] & 1, headers = 20 + 4 * imm, dest = be32(bth + 4) & 0xffffff;
+	uint32_t headers = 20 + 4 * imm, dest = be32(bth + 4) & 0xffffff;
 	int32_t payload = (int32_t)(len - (8 + 4) - headers - (bth[1] >> 4 & 3));
 	struct ib_send *s = p->send;
 	s->dest_qpn = dest;
 	s->dest_qkey = be32(bth + 12);
 	s->imm = imm ? be32(bth + 20) : 0;
-	s->flags = (uint16_t)(imm | (bth[1] >> 6 & 2) | congestion << 3);
+	s->flags = (uint16_t)(imm | (bth[1] >> 6 & 2));
 	p->trim->headers = (uint16_t)(at + 8 + headers);
 	p->trim->payload_len = (uint16_t)payload;
 	p->trim->fastpath = true;
@@ -114,11 +115,29 @@ static inline bool fastpath_transport(const struct fastpath_place *p, const uint
 	return (payload >= 0) & (dest >= 2) & (group == (dest == 0xffffff));
 }
 
-_Static_assert(IB_SEND_IMM == 1 && IB_SEND_SOLICITED == 2 && IB_SEND_FECN == 8,
-	       "fastpath_transport() computes flags from header bits");
+_Static_assert(IB_SEND_IMM == 1 && IB_SEND_SOLICITED == 2, "fastpath_ud() computes flags from header bits");
 
-static inline bool fastpath_ipv4(const struct datapath *dp, const uint8_t *eth, uint32_t room,
-				 const struct fastpath_place *p)
+/* Twice, because without immediate data, which is the usual case, offsets are constants then. */
+static __rte_always_inline bool fastpath_transport(const struct fastpath_place *p, const uint8_t *eth, uint32_t at,
+						   uint32_t len, bool group)
+{
+	if (unlikely(eth[at + 8] & 1))
+		return fastpath_ud(p, eth, at, len, group, 1);
+	return fastpath_ud(p, eth, at, len, group, 0);
+}
+
+/* Marks a packet that has met congestion. Returns true. */
+static __rte_always_inline bool fastpath_ecn(const struct fastpath_place *p, uint8_t tclass)
+{
+	if (unlikely((tclass & 3) == 3)) {
+		p->send->flags |= IB_SEND_FECN;
+		*p->congested = true;
+	}
+	return true;
+}
+
+static __rte_always_inline bool fastpath_ipv4(const struct datapath *dp, const uint8_t *eth, uint32_t room,
+					      const struct fastpath_place *p)
 {
 	const uint8_t *ip = eth + p->segment->l2_len, *udp = ip + FASTPATH_IPV4;
 	uint32_t dst = load32(ip + 16), total = be16(ip + 2);
@@ -137,13 +156,13 @@ static inline bool fastpath_ipv4(const struct datapath *dp, const uint8_t *eth, 
 	key_ipv4(p->from, load32(ip + 12));
 	key_ipv4(p->to, dst);
 	*p->icrc = (struct icrc_job){.p = ip, .len = total - 4, .kind = ICRC_IPV4};
-	return fastpath_transport(p, eth, p->segment->l2_len + FASTPATH_IPV4, total - FASTPATH_IPV4, group,
-				  (ip[1] & 3) == 3);
+	return fastpath_transport(p, eth, p->segment->l2_len + FASTPATH_IPV4, total - FASTPATH_IPV4, group) &&
+	       fastpath_ecn(p, ip[1]);
 }
 
 /* An address whose first 64 bits are zero is IPv4-mapped or invalid: parse.c decides. */
-static inline bool fastpath_ipv6(const struct datapath *dp, const uint8_t *eth, uint32_t room,
-				 const struct fastpath_place *p)
+static __rte_always_inline bool fastpath_ipv6(const struct datapath *dp, const uint8_t *eth, uint32_t room,
+					      const struct fastpath_place *p)
 {
 	const uint8_t *ip = eth + p->segment->l2_len, *udp = ip + FASTPATH_IPV6;
 	if (unlikely(room < FASTPATH_IPV6 + FASTPATH_MIN))
@@ -164,11 +183,12 @@ static inline bool fastpath_ipv6(const struct datapath *dp, const uint8_t *eth, 
 	memcpy(p->from->addr, ip + 8, 16);
 	memcpy(p->to->addr, ip + 24, 16);
 	*p->icrc = (struct icrc_job){.p = ip, .len = FASTPATH_IPV6 + len - 4, .kind = ICRC_IPV6};
-	return fastpath_transport(p, eth, p->segment->l2_len + FASTPATH_IPV6, len, group, (ip[1] >> 4 & 3) == 3);
+	return fastpath_transport(p, eth, p->segment->l2_len + FASTPATH_IPV6, len, group) &&
+	       fastpath_ecn(p, p->send->ah.tclass);
 }
 
 /* Parses a frame into place i of the burst; false: it needs parse.c. */
-static inline bool fastpath(const struct datapath *dp, struct rte_mbuf *m, struct burst *b, unsigned i)
+static __rte_always_inline bool fastpath(const struct datapath *dp, struct rte_mbuf *m, struct burst *b, unsigned i)
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
 	const struct fastpath_place p = {.segment = segment_of_frame(dp, eth, m->data_len),
@@ -177,7 +197,8 @@ static inline bool fastpath(const struct datapath *dp, struct rte_mbuf *m, struc
 					 .icrc = &b->icrc[i],
 					 .from = &b->lookup.from[i],
 					 .to = &b->lookup.to[i],
-					 .to_group = &b->lookup.to_group[i]};
+					 .to_group = &b->lookup.to_group[i],
+					 .congested = &b->congested};
 	p.send->mbuf = m;
 	if (unlikely(m->data_len < p.segment->l2_len + FASTPATH_IPV4 + FASTPATH_MIN || m->nb_segs != 1))
 		return false;

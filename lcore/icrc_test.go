@@ -228,6 +228,29 @@ func TestICRCBurst(t *testing.T) {
 	}
 }
 
+// Packets of one length share constants. Two of them end and begin where memory does: a read outside ends the test.
+func TestICRCBurstOfOneLength(t *testing.T) {
+	for _, v := range icrctest.Versions() {
+		t.Run(v.String(), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(7, 0))
+			m := guarded(t, icrcMax)
+			copy(m, randomBytes(r, len(m)))
+			free := randomBytes(r, icrcMax+2*64)
+			for n := 1; n <= icrcMax; n++ {
+				var jobs []icrctest.Job
+				for i, p := range [][]byte{m[:n], m[len(m)-n:], free[r.IntN(64):][:n], free[r.IntN(128):][:n]} {
+					jobs = append(jobs, icrctest.Job{Kind: icrctest.Kind((n + i) % len(icrcFree)), Packet: p})
+				}
+				for i, got := range v.Burst(jobs) {
+					if want := icrcPlain(jobs[i].Kind, jobs[i].Packet); got != want {
+						t.Fatalf("length %d, packet %d: %08x, want %08x", n, i, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkICRC measures RoCEv2/IPv4 packets, 48 bytes of headers and the payload, hot in the first-level cache.
 // hash/crc32 gets the same number of bytes without any masking, which is less work.
 func BenchmarkICRC(b *testing.B) {

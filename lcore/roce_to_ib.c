@@ -97,6 +97,7 @@ static void clear(const struct tables *t, struct burst *b)
 	b->lookup.to_table = &t->nodes;
 	b->lookup.to_group_table = &t->groups;
 	b->lookup.groups = 0;
+	b->congested = false;
 	b->handoff.n = 0;
 	b->n = 0;
 }
@@ -152,6 +153,15 @@ static void check_icrc(struct worker *w, struct burst *b)
 		kept++;
 	}
 	b->n = kept;
+}
+
+/* Of the fast path: of others count_events() does it. */
+static __rte_noinline void count_congestion(struct worker *w, const struct burst *b)
+{
+	unsigned congested = 0;
+	for (unsigned i = 0; i < b->n; i++)
+		congested += b->trim[i].fastpath && b->send[i].flags & IB_SEND_FECN;
+	COUNT(w->counters.direction[ROCE_TO_IB].events[EVENT_ECN_CE], congested);
 }
 
 /* Parses the transport headers of a packet that is not on the fast path. */
@@ -239,13 +249,12 @@ static inline enum drop find_proxy_qp(const struct worker *w, struct burst *b, u
 /* Keeps the packets that this worker sends. */
 static void choose(struct worker *w, struct burst *b, bool requeued)
 {
-	unsigned kept = 0, congested = 0, bytes = 0;
+	unsigned kept = 0, bytes = 0;
 	for (unsigned i = 0; i < b->n; i++) {
 		lookup_guess_ahead(&b->lookup, i, b->n);
 		const void *to = lookup_to(&b->lookup, i);
 		bool group = b->lookup.to_group[i];
 		b->lookup.to_entry[i] = to;
-		congested += b->trim[i].fastpath & !requeued & (b->send[i].flags >> 3);
 		enum drop d = group ? check_group(b, i, to) : check_node(w->datapath, b, i, to);
 		const struct proxy_qp_entry *proxy_qp = NULL;
 		if (likely(!d))
@@ -268,7 +277,6 @@ static void choose(struct worker *w, struct burst *b, bool requeued)
 	b->bytes = bytes;
 	if (unlikely(b->handoff.n))
 		send_handoffs(w, &b->handoff);
-	COUNT(w->counters.direction[ROCE_TO_IB].events[EVENT_ECN_CE], congested);
 }
 
 static void count_groups(struct worker *w, const struct burst *b, unsigned n)
@@ -339,6 +347,8 @@ unsigned roce_to_ib(struct worker *w)
 	take(w, &b, m, n);
 	lookup_begin(&b.lookup, b.n);
 	check_icrc(w, &b);
+	if (unlikely(b.congested))
+		count_congestion(w, &b);
 	look_up_and_post(w, &b, false);
 	return n;
 }

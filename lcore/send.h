@@ -43,6 +43,16 @@ static inline void untrim(const struct burst *b, unsigned i)
 	m->pkt_len = m->data_len;
 }
 
+/* An immediate equal to the sender's QPN becomes the proxy QP's, where that is configured. */
+static __rte_noinline void rewrite_imm(const struct datapath *dp, struct burst *b, unsigned i,
+				       const struct proxy_qp_entry *proxy_qp, const void *to)
+{
+	bool rewrite =
+		b->lookup.to_group[i] ? ((const struct group_entry *)to)->flags & GROUP_REWRITE_IMM : dp->rewrite_imm;
+	if (rewrite && b->send[i].imm == (uint32_t)b->lookup.from[i].number)
+		b->send[i].imm = proxy_qp->qpn;
+}
+
 /* Completes the send descriptor that fastpath.h or parse.c has begun, and trims the mbuf to the payload. */
 static inline void fill_send(const struct datapath *dp, struct burst *b, unsigned i,
 			     const struct proxy_qp_entry *proxy_qp, const void *to)
@@ -57,21 +67,18 @@ static inline void fill_send(const struct datapath *dp, struct burst *b, unsigne
 	s->ah.source = proxy_qp->source;
 	s->partition = proxy_qp->partition;
 	table_mark_used(dp->tables, &proxy_qp->used);
-	bool rewrite;
 	if (b->lookup.to_group[i]) {
 		const struct group_entry *g = to;
 		address_group(&s->ah, g);
 		s->dest_qkey = g->qkey;
 		s->flags |= IB_SEND_GRH;
-		rewrite = g->flags & GROUP_REWRITE_IMM;
 	} else {
 		const struct node_entry *n = to;
 		address_node(dp, &s->ah, n);
 		s->flags |= grh_of(n->flags);
-		rewrite = dp->rewrite_imm;
 	}
-	if (unlikely(s->flags & IB_SEND_IMM) && rewrite && s->imm == (uint32_t)b->lookup.from[i].number)
-		s->imm = proxy_qp->qpn;
+	if (unlikely(s->flags & IB_SEND_IMM))
+		rewrite_imm(dp, b, i, proxy_qp, to);
 }
 
 #endif

@@ -32,20 +32,17 @@ const (
 
 // The gates.
 const (
-	pathLimit    = 1.25 // the worker over the peer, which does the same for one kind of packets in a plain loop
+	pathLimit    = 1.20 // the worker over the peer, which does the same for one kind of packets in a plain loop
 	variantLimit = 1.15 // IPv6 and VLAN over IPv4 untagged
 	extrasLimit  = 1.05 // with counters and QoS map over without
 	policedLimit = 1.15 // the same of groups, each of which is counted and policed
 	hostLimit    = 1.20 // with a mirror by host over without one
+	icrcLimit    = 1.00 // own ICRC over rte_net_crc by AVX-512
 )
 
-// Gates by entries or bytes.
-var (
-	// Look-ups, own over rte_hash. With 1 M entries each fetch misses the TLB, too: there are two, and five of rte_hash.
-	tableLimits = map[int]float64{Small: 0.55, Medium: 0.50, Large: 0.40}
-	// Own ICRC over rte_net_crc by AVX-512. Both do two multiplications for 64 bytes: of long packets that is all.
-	icrcLimits = map[int]float64{256: 1.0, 1024: 1.0, 4096: 1.10}
-)
+// tableLimits are the gates of look-ups, own over rte_hash, by entries. With 1 M each fetch misses the TLB, too: there
+// are two, and five of rte_hash.
+var tableLimits = map[int]float64{Small: 0.55, Medium: 0.50, Large: 0.40}
 
 // kinds are the kinds of rows that do not depend on the size of tables; those that do are Paths.
 var kinds = []struct {

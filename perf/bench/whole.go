@@ -19,7 +19,7 @@ var (
 // path makes the ratios to it larger.
 var (
 	wholeLimits  = [2]float64{lcore.RoCEToIB: 3.60, lcore.IBToRoCE: 1.60} // direct over the path alone, with gatedQPs
-	directLimits = map[int]float64{256: 0.65, 1 << 10: 1 / 1.8}           // there and back, direct over libmlx5, by proxy QPs
+	directLimits = map[int]float64{256: 0.62, 1 << 10: 1 / 1.8}           // there and back, direct over libmlx5, by proxy QPs
 )
 
 const gatedQPs = 256

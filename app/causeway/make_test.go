@@ -74,8 +74,8 @@ func TestMakeSays(t *testing.T) {
 	}
 }
 
-// TestMakeE2E checks that the scenarios run in two lanes, each of which has those that the other has not; that lines
-// are printed at once, with their lane's name, and the closing tables last; and that make fails when a test fails twice,
+// TestMakeE2E checks that the scenarios run in two lanes, each of which has those that the other has not, and some alone
+// then; that lines are printed at once, with their lane's name, and the closing tables last; and that make fails when a test fails twice,
 // or a lane dies, but not when a test fails beside the other lane alone.
 func TestMakeE2E(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -88,6 +88,7 @@ func TestMakeE2E(t *testing.T) {
 		{"none", false, true},
 		{"-test.run once", true, true},
 		{"-test.skip once", true, true},
+		{"-test.timeout once", true, true},
 		{"-test.skip twice", true, false},
 		{"-test.run dies", false, false},
 	} {
@@ -99,7 +100,7 @@ func TestMakeE2E(t *testing.T) {
 			t.Errorf("the last call but one is %s", calls[len(calls)-2])
 		}
 		text := strings.Join(said, "\n")
-		for _, want := range []string{"\n1: === RUN   -test.run\n", "\n2: === RUN   -test.skip\n", "\nscenario\nall of -test.run\nscenario\nall of -test.skip"} {
+		for _, want := range []string{"\n1: === RUN   -test.run\n", "\n2: === RUN   -test.skip\n", "\n3: === RUN   -test.timeout\n", "\nscenario\nall of -test.run\nscenario\nall of -test.skip\nscenario\nall of -test.timeout"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("fails %s: no %q in\n%s", c.fails, want, text)
 			}

@@ -133,6 +133,7 @@ func (fake) Groups() map[netip.Addr]lcore.GroupCounters {
 func (fake) Bond() (mode string, members []bridge.BondMember) {
 	m := bridge.BondMember{Port: "af_packet:eth1", Stats: dpdk.Stats{RxPackets: 95, TxPackets: 96}, BondCounters: dpdk.BondCounters{Inactive: 97, SlowLost: 98}}
 	m.Name, m.Up, m.Carries, m.Changes = "eth1", true, true, 99
+	m.Protocol.Received, m.Protocol.Sent = 100, 101
 	failed := m
 	failed.Name, failed.Up, failed.Carries, failed.Why = "eth2", false, false, "it has no carrier"
 	return "lacp", []bridge.BondMember{m, failed}

@@ -195,6 +195,7 @@ func (s *scrape) bond(src Source) {
 			{"link_up", truth(m.Up)}, {"carries", truth(m.Carries)}, {"failed", truth(!m.Carries && !m.Standby)}, {"changes_total", m.Changes},
 			{"rx_frames_total", m.Stats.RxPackets}, {"tx_frames_total", m.Stats.TxPackets},
 			{"inactive_frames_total", m.Inactive}, {"lacp_failed_total", m.SlowLost},
+			{"lacp_rx_frames_total", m.Protocol.Received}, {"lacp_tx_frames_total", m.Protocol.Sent},
 		} {
 			s.add("causeway_bond_member_"+x.name, x.value, "member", m.Name)
 		}

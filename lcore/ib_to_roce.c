@@ -179,8 +179,12 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	unsigned flags = source ? source->flags & (NODE_OWN | NODE_HEARD) : 0;
 	if (unlikely(flags & NODE_OWN))
 		return DROP_loop_self;
-	if (unlikely(group && to && ((const struct mgid_entry *)to)->version & SHARED))
-		return route_to_segments(w, e, i, to, source, r);
+	if (unlikely(group && to && ((const struct mgid_entry *)to)->version & SHARED)) {
+		struct route first; /* so that the caller's stays in registers */
+		unsigned d = route_to_segments(w, e, i, to, source, &first);
+		*r = first;
+		return d;
+	}
 	enum drop d = group ? route_to_group(w->datapath, to, msg, r) : route_to_proxy_qp(w->datapath, to, msg, r);
 	if (likely(!d))
 		d = route_from(w, source, r);

@@ -28,7 +28,7 @@ func taskCounts() (string, error) {
 			}
 		}
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			g := h.Groups()[group]
+			g := h.Groups()[GroupPlace{IP: group}]
 			s, up := h.Ethernet()
 			lost := h.Lost()[lcore.RoCEToIB]
 			if len(lost) == 0 && g.Packets == [2]uint64{n, 0} && g.Bytes == [2]uint64{200 * n, 0} && s.RxPackets == n && up {

@@ -88,7 +88,7 @@ const rocePKey = 0xffff
 func (b *Bridge) makeManagement() error {
 	b.groupCounters = &groupCounters{
 		gate: &b.gate, datapath: b.datapath, base: map[int]lcore.GroupCounters{},
-		joined: func() []manage.JoinedGroup { return b.loop.Status().Joined },
+		status: func() manage.Status { return b.loop.Status() },
 	}
 	var workers []manage.Worker
 	for _, w := range b.datapath.Workers() {

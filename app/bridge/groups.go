@@ -3,7 +3,9 @@
 package bridge
 
 import (
+	"cmp"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"causeway/config"
@@ -17,7 +19,7 @@ import (
 type groupCounters struct {
 	gate     *gate
 	datapath *lcore.Datapath
-	joined   func() []manage.JoinedGroup
+	status   func() manage.Status
 
 	countsMu sync.Mutex
 	base     map[int]lcore.GroupCounters // by ID: the counts when its group began
@@ -31,20 +33,44 @@ func (g *groupCounters) begin(id int) {
 	g.base[id] = was
 }
 
-// Groups returns the packets and bytes of each group address that is joined, over all groups that have it; none after
-// Close.
-func (g *groupCounters) Groups() map[netip.Addr]lcore.GroupCounters {
-	out := map[netip.Addr]lcore.GroupCounters{}
+// A GroupPlace is a group address in some segments: the same one elsewhere is another group.
+type GroupPlace struct {
+	IP       netip.Addr
+	Segments string // their names; "": there is only one
+}
+
+// Compare orders places by address.
+func (p GroupPlace) Compare(o GroupPlace) int {
+	return cmp.Or(p.IP.Compare(o.IP), cmp.Compare(p.Segments, o.Segments))
+}
+
+// SegmentNames names the segments whose bits are set; "": there is only one.
+func SegmentNames(all []manage.SegmentStatus, bits uint8) string {
+	var names []string
+	for _, s := range all {
+		if len(all) > 1 && bits>>s.Number&1 != 0 {
+			names = append(names, s.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Groups returns the packets and bytes of each group address that is joined, by the segments that have it, over all
+// groups there; none after Close.
+func (g *groupCounters) Groups() map[GroupPlace]lcore.GroupCounters {
+	out := map[GroupPlace]lcore.GroupCounters{}
 	g.gate.whileOpen(func() {
 		g.countsMu.Lock() // before the list is read: begin has been called for all IDs on it
 		defer g.countsMu.Unlock()
-		for _, x := range g.joined() {
-			sum, c, was := out[x.IP], g.datapath.Group(x.ID), g.base[x.ID]
+		status := g.status()
+		for _, x := range status.Joined {
+			at := GroupPlace{x.IP, SegmentNames(status.Segments, x.Segments)}
+			sum, c, was := out[at], g.datapath.Group(x.ID), g.base[x.ID]
 			for d := range c.Packets {
 				sum.Packets[d] += c.Packets[d] - was.Packets[d]
 				sum.Bytes[d] += c.Bytes[d] - was.Bytes[d]
 			}
-			out[x.IP] = sum
+			out[at] = sum
 		}
 	})
 	return out

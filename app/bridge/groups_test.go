@@ -37,7 +37,7 @@ func taskGroups() (string, error) {
 				return err
 			}
 			used[id] = true
-			if c := h.Groups()[g.IP]; c != (lcore.GroupCounters{}) {
+			if c := h.Groups()[GroupPlace{IP: g.IP}]; c != (lcore.GroupCounters{}) {
 				return fmt.Errorf("round %d: group %v with id %d begins with %+v", round, g.IP, id, c)
 			}
 			for _, ip := range []netip.Addr{g.IP, first.IP} {
@@ -47,7 +47,7 @@ func taskGroups() (string, error) {
 					return err
 				}
 			}
-			for deadline := time.Now().Add(time.Minute); h.Groups()[g.IP].Packets[0] != 1 || h.Groups()[first.IP].Packets[0] != uint64(round+1); {
+			for deadline := time.Now().Add(time.Minute); h.Groups()[GroupPlace{IP: g.IP}].Packets[0] != 1 || h.Groups()[GroupPlace{IP: first.IP}].Packets[0] != uint64(round+1); {
 				if time.Now().After(deadline) {
 					return fmt.Errorf("round %d: counted %+v, drops %v", round, h.Groups(), h.Counters().Direction[lcore.RoCEToIB].Drops)
 				}

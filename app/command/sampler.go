@@ -4,11 +4,11 @@ package command
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"causeway/app/bridge"
 	"causeway/dpdk"
 	"causeway/lcore"
 )
@@ -24,7 +24,7 @@ type reading struct {
 // A groupReading is the groups' counters at one time. Groups are many, so only two readings are kept.
 type groupReading struct {
 	at time.Time
-	of map[netip.Addr]lcore.GroupCounters
+	of map[bridge.GroupPlace]lcore.GroupCounters
 }
 
 const (
@@ -46,7 +46,7 @@ type CounterSource interface {
 	Counters() lcore.Counters
 	Workers() []lcore.Counters
 	Ethernet() (s dpdk.Stats, up bool)
-	Groups() map[netip.Addr]lcore.GroupCounters
+	Groups() map[bridge.GroupPlace]lcore.GroupCounters
 }
 
 // A Sampler reads the counters once a second, so that rates are known at any time, also those of the last ten minutes.
@@ -131,21 +131,21 @@ func (s *Sampler) span(back time.Duration) (from, to reading) {
 }
 
 // groupRates returns each group's rates over the last second.
-func (s *Sampler) groupRates() map[netip.Addr]groupRate {
+func (s *Sampler) groupRates() map[bridge.GroupPlace]groupRate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from, to := s.groups[0], s.groups[1]
-	out := make(map[netip.Addr]groupRate, len(to.of))
+	out := make(map[bridge.GroupPlace]groupRate, len(to.of))
 	seconds := to.at.Sub(from.at).Seconds()
-	for ip, now := range to.of {
+	for at, now := range to.of {
 		r := groupRate{}
-		if was, known := from.of[ip]; known && seconds > 0 {
+		if was, known := from.of[at]; known && seconds > 0 {
 			for d := range now.Packets {
 				r.packets[d] = perSecond(now.Packets[d], was.Packets[d], seconds)
 				r.bits[d] = 8 * perSecond(now.Bytes[d], was.Bytes[d], seconds)
 			}
 		}
-		out[ip] = r
+		out[at] = r
 	}
 	return out
 }

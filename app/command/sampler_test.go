@@ -3,10 +3,10 @@
 package command
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 
+	"causeway/app/bridge"
 	"causeway/dpdk"
 	"causeway/lcore"
 )
@@ -23,9 +23,9 @@ func (c *growing) Counters() (out lcore.Counters) {
 	return out
 }
 
-func (*growing) Workers() []lcore.Counters                  { return nil }
-func (*growing) Ethernet() (dpdk.Stats, bool)               { return dpdk.Stats{}, true }
-func (*growing) Groups() map[netip.Addr]lcore.GroupCounters { return nil }
+func (*growing) Workers() []lcore.Counters                         { return nil }
+func (*growing) Ethernet() (dpdk.Stats, bool)                      { return dpdk.Stats{}, true }
+func (*growing) Groups() map[bridge.GroupPlace]lcore.GroupCounters { return nil }
 
 // TestHistory checks the rates of each second, and that ten minutes of them are kept, the last ones.
 func TestHistory(t *testing.T) {

@@ -5,6 +5,8 @@ package command
 import (
 	"context"
 	"strings"
+
+	"causeway/app/bridge"
 )
 
 func runSegments(_ context.Context, c *Call) (Result, error) {
@@ -58,14 +60,8 @@ func (c *Call) segmentsOf() (numbers []uint8) {
 
 // segmentsIn names the segments that have a group, where there are several.
 func (c *Call) segmentsIn(bits uint8) any {
-	var all []string
-	for n := range uint8(8) {
-		if name, ok := c.segment(n).(string); ok && bits>>n&1 != 0 {
-			all = append(all, name)
-		}
+	if names := bridge.SegmentNames(c.Env.Bridge.Status().Segments, bits); names != "" {
+		return names
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	return strings.Join(all, ", ")
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"causeway/app/bridge"
 	"causeway/config"
 	"causeway/ibside/ib"
 	"causeway/lcore"
@@ -184,7 +185,8 @@ func runGroups(ctx context.Context, c *Call) (Result, error) {
 		if g.MLID != 0 {
 			mlid = g.MLID
 		}
-		n, r := counts[g.IP], rates[g.IP]
+		at := bridge.GroupPlace{IP: g.IP, Segments: bridge.SegmentNames(c.Env.Bridge.Status().Segments, g.Segments)}
+		n, r := counts[at], rates[at]
 		part.Rows = append(part.Rows, []any{g.IP, port, g.MGID, mlid, c.otherPKey(g.PKey), g.State, direction, origin, limit, n.Packets[0], n.Packets[1], r.packets[0], r.packets[1], c.segmentsIn(g.Segments)})
 	}
 	return table(part), listError(err)

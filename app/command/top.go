@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"causeway/app/bridge"
 	"causeway/app/condition"
 	"causeway/config"
 	"causeway/lcore"
@@ -80,16 +81,20 @@ func topLine(c *Call) string {
 // topGroups returns the busiest groups.
 func topGroups(c *Call, room int) Part {
 	rates := c.Env.Sampler.groupRates()
-	part := Part{Name: "groups", Columns: columns("group", "to IB/s", "to RoCE/s", "to IB bits/s", "to RoCE bits/s"), Empty: "No group is bridged."}
-	ips := slices.SortedFunc(maps.Keys(rates), func(a, b netip.Addr) int {
+	part := Part{Name: "groups", Columns: columns("group", "to IB/s", "to RoCE/s", "to IB bits/s", "to RoCE bits/s", "segment?"), Empty: "No group is bridged."}
+	places := slices.SortedFunc(maps.Keys(rates), func(a, b bridge.GroupPlace) int {
 		x, y := rates[a], rates[b]
 		return cmp.Or(cmp.Compare(y.packets[0]+y.packets[1], x.packets[0]+x.packets[1]), a.Compare(b))
 	})
-	for _, ip := range ips[:min(len(ips), room)] {
-		r := rates[ip]
-		part.Rows = append(part.Rows, []any{ip, r.packets[0], r.packets[1], r.bits[0], r.bits[1]})
+	for _, at := range places[:min(len(places), room)] {
+		r := rates[at]
+		var segments any
+		if at.Segments != "" {
+			segments = at.Segments
+		}
+		part.Rows = append(part.Rows, []any{at.IP, r.packets[0], r.packets[1], r.bits[0], r.bits[1], segments})
 	}
-	if more := len(ips) - room; more > 0 {
+	if more := len(places) - room; more > 0 {
 		part.Note = fmt.Sprintf("and %d more", more)
 	}
 	return part

@@ -123,10 +123,11 @@ func (f fake) Link() link.State { return f.link }
 
 func (fake) Memory() bridge.Memory { return bridge.Memory{Packets: 88, PacketsUsed: 87} }
 
-func (fake) Groups() map[netip.Addr]lcore.GroupCounters {
-	return map[netip.Addr]lcore.GroupCounters{
-		netip.MustParseAddr("239.1.2.3"): {Packets: [2]uint64{41, 42}, Bytes: [2]uint64{43, 44}},
-		netip.MustParseAddr("ff15::1"):   {},
+func (fake) Groups() map[bridge.GroupPlace]lcore.GroupCounters {
+	return map[bridge.GroupPlace]lcore.GroupCounters{
+		{IP: netip.MustParseAddr("239.1.2.3")}:                       {Packets: [2]uint64{41, 42}, Bytes: [2]uint64{43, 44}},
+		{IP: netip.MustParseAddr("ff15::1")}:                         {},
+		{IP: netip.MustParseAddr("239.1.2.3"), Segments: "VLAN 100"}: {Packets: [2]uint64{45, 46}},
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +26,7 @@ type Source interface {
 	Latency() [][2]lcore.Latency // by worker and direction
 	condition.Source
 	Ethernet() (s dpdk.Stats, up bool)
-	Groups() map[netip.Addr]lcore.GroupCounters
+	Groups() map[bridge.GroupPlace]lcore.GroupCounters
 	Lost() [2]map[string]uint64                       // by the IB port, by direction and reason
 	LostByDevice() map[string]uint64                  // by the RDMA device, by its names
 	Services() (requests, connects map[string]uint64) // of the IB port, by result
@@ -105,11 +104,11 @@ func (s *scrape) workers(workers []lcore.Counters) {
 	}
 }
 
-func (s *scrape) groups(groups map[netip.Addr]lcore.GroupCounters) {
-	for _, ip := range slices.SortedFunc(maps.Keys(groups), netip.Addr.Compare) {
-		g := groups[ip]
+func (s *scrape) groups(groups map[bridge.GroupPlace]lcore.GroupCounters) {
+	for _, at := range slices.SortedFunc(maps.Keys(groups), bridge.GroupPlace.Compare) {
+		g := groups[at]
 		for d := range g.Packets {
-			labels := []string{"group", ip.String(), "direction", lcore.Direction(d).String()}
+			labels := []string{"group", at.IP.String(), "segment", at.Segments, "direction", lcore.Direction(d).String()}
 			s.add("causeway_group_packets_sent_total", g.Packets[d], labels...)
 			s.add("causeway_group_payload_bytes_sent_total", g.Bytes[d], labels...)
 		}

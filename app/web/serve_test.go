@@ -98,7 +98,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	if len(s.Workers) != 2 || s.Workers[0].Busy != 5 || s.Workers[0].Directions["roce_to_ib"].Received != 10 || !s.Port.LinkUp ||
-		s.Port.RxMissed == nil || *s.Port.RxMissed != 33 || len(s.Groups) != 2 || s.Groups[0].Packets["ib_to_roce"] != 42 || s.Lost["ib_to_roce"]["no_qp"] != 52 ||
+		s.Port.RxMissed == nil || *s.Port.RxMissed != 33 || len(s.Groups) != 3 || s.Groups[0].Packets["ib_to_roce"] != 42 || s.Groups[1].Segments != "VLAN 100" || s.Lost["ib_to_roce"]["no_qp"] != 52 ||
 		len(s.LostByDevice) != 1 || s.LostByDevice["out_of_buffer"] != 42 {
 		t.Errorf("%+v", s)
 	}

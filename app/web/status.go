@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"net/netip"
 	"slices"
 	"time"
 
+	"causeway/app/bridge"
 	"causeway/app/condition"
 	"causeway/lcore"
 	"causeway/lcore/manage"
@@ -91,9 +91,10 @@ type WorkerStatus struct {
 
 // GroupStatus is the counters of one group address.
 type GroupStatus struct {
-	IP      string            `json:"ip" is:"the group on RoCE"`
-	Packets map[string]uint64 `json:"packets" is:"by direction: packets that crossed"`
-	Bytes   map[string]uint64 `json:"payload_bytes" is:"by direction: their payload"`
+	IP       string            `json:"ip" is:"the group on RoCE"`
+	Segments string            `json:"segments,omitempty" is:"where there are several: those that have it"`
+	Packets  map[string]uint64 `json:"packets" is:"by direction: packets that crossed"`
+	Bytes    map[string]uint64 `json:"payload_bytes" is:"by direction: their payload"`
 }
 
 // PortStatus is the Ethernet port's own counters.
@@ -171,13 +172,13 @@ func latencyOf(src Source) map[string]LatencyStatus {
 	return out
 }
 
-func groupsOf(groups map[netip.Addr]lcore.GroupCounters) []GroupStatus {
+func groupsOf(groups map[bridge.GroupPlace]lcore.GroupCounters) []GroupStatus {
 	out := []GroupStatus{}
-	for _, ip := range slices.SortedFunc(maps.Keys(groups), netip.Addr.Compare) {
-		g := GroupStatus{ip.String(), map[string]uint64{}, map[string]uint64{}}
-		for d, n := range groups[ip].Packets {
+	for _, at := range slices.SortedFunc(maps.Keys(groups), bridge.GroupPlace.Compare) {
+		g := GroupStatus{at.IP.String(), at.Segments, map[string]uint64{}, map[string]uint64{}}
+		for d, n := range groups[at].Packets {
 			g.Packets[lcore.Direction(d).String()] = n
-			g.Bytes[lcore.Direction(d).String()] = groups[ip].Bytes[d]
+			g.Bytes[lcore.Direction(d).String()] = groups[at].Bytes[d]
 		}
 		out = append(out, g)
 	}

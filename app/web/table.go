@@ -32,7 +32,7 @@ var (
 	byDirection = []string{"direction"}
 	byWorker    = []string{"worker"}
 	byReason    = []string{"direction", "reason"}
-	byGroup     = []string{"group", "direction"}
+	byGroup     = []string{"group", "segment", "direction"}
 	byMember    = []string{"member"}
 )
 
@@ -99,7 +99,7 @@ var workerMetrics = []Metric{
 }
 
 var groupMetrics = []Metric{
-	{"causeway_group_packets_sent_total", counter, byGroup, "Packets of a group that crossed."},
+	{"causeway_group_packets_sent_total", counter, byGroup, "Packets of a group that crossed. `segment` names the RoCE segments that have it, and is empty where there is only one."},
 	{"causeway_group_payload_bytes_sent_total", counter, byGroup, "Payload bytes of a group's packets that crossed."},
 }
 

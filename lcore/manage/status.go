@@ -171,7 +171,10 @@ func joinedGroups(segments []*segment, shared []JoinedGroup) []JoinedGroup {
 	}
 	all := slices.Clone(shared)
 	for _, s := range segments {
-		all = append(all, s.groups.Joined()...)
+		for _, x := range s.groups.Joined() {
+			x.Segments = 1 << s.number
+			all = append(all, x)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b JoinedGroup) int { return a.IP.Compare(b.IP) })
 	return all

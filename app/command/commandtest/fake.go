@@ -162,8 +162,8 @@ func (ports) Ports() (ethernet, infiniband bridge.Port) {
 func (f *Fake) Memory() bridge.Memory { return bridge.Memory{Packets: 2048, PacketsUsed: 5} }
 
 // Groups implements command.Target.
-func (f *Fake) Groups() map[netip.Addr]lcore.GroupCounters {
-	return map[netip.Addr]lcore.GroupCounters{netip.MustParseAddr("239.1.2.3"): {Packets: [2]uint64{7, 8}}}
+func (f *Fake) Groups() map[bridge.GroupPlace]lcore.GroupCounters {
+	return map[bridge.GroupPlace]lcore.GroupCounters{{IP: netip.MustParseAddr("239.1.2.3")}: {Packets: [2]uint64{7, 8}}}
 }
 
 // Lost implements command.Target.

@@ -231,10 +231,11 @@ func (e *entries) setInbound(m *membership, inbound bool) {
 
 // A Joined group is one that is bridged, and the id that workers count it under. Several may have one address.
 type Joined struct {
-	IP      netip.Addr
-	ID      int
-	MGID    ib.GID
-	Learned bool
+	IP       netip.Addr
+	ID       int
+	MGID     ib.GID
+	Learned  bool
+	Segments uint8 // those that have it, a bit for each; 0: there is only one
 }
 
 // list lists the groups that are open.
@@ -242,7 +243,7 @@ func (e *entries) list(groups iter.Seq[*membership]) {
 	var list []Joined // a new one: the last is read elsewhere
 	for m := range groups {
 		if m.open {
-			list = append(list, Joined{IP: m.IP, ID: m.id, MGID: m.MGID, Learned: m.learned != nil})
+			list = append(list, Joined{IP: m.IP, ID: m.id, MGID: m.MGID, Learned: m.learned != nil, Segments: m.Segments})
 		}
 	}
 	slices.SortFunc(list, func(a, b Joined) int {

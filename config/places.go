@@ -55,6 +55,11 @@ func (h *Host) place() Place { return Place{h.Port, h.VLAN} }
 // IsIn reports whether a RoCE host is in a segment.
 func (h *Host) IsIn(r *RoCE) bool { return h.place().is(r) }
 
+// IsAt reports whether a RoCE host is at a place, as far as both say where.
+func (h *Host) IsAt(p Place) bool {
+	return h.VLAN == p.VLAN && (h.Port == p.Port || h.Port == EthPort{} || p.Port == EthPort{})
+}
+
 // Shared reports whether the group says itself which segments have it.
 func (g *Group) Shared() bool { return len(g.VLANs) > 0 || len(g.Segments) > 0 }
 

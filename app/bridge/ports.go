@@ -113,25 +113,32 @@ type EthernetPort struct {
 	Port
 	Stats    dpdk.Stats
 	Link     link.State
-	Counters lcore.PortCounters // of RoCE; only where there are several ports
+	Counters lcore.PortCounters // of RoCE; towards RoCE, received is what was routed to the port
+}
+
+// ofOnly is what of the workers' counters is that of an only port.
+func ofOnly(c lcore.Counters) lcore.PortCounters {
+	full, _ := lcore.DropNamed("eth_full")
+	out := lcore.DirectionCounters{Sent: c.Direction[lcore.IBToRoCE].Sent, SentBytes: c.Direction[lcore.IBToRoCE].SentBytes, Drops: map[lcore.Drop]uint64{}}
+	if n := c.Direction[lcore.IBToRoCE].Drops[full]; n > 0 {
+		out.Drops[full] = n
+	}
+	out.Received = out.Sent + out.Dropped()
+	return lcore.PortCounters{c.Direction[lcore.RoCEToIB], out}
 }
 
 // EthernetPorts returns all Ethernet ports, in the order of the configuration; none after Close.
 func (x *ports) EthernetPorts() (all []EthernetPort) {
 	x.gate.whileOpen(func() {
-		var counters []lcore.PortCounters
-		if x.datapath != nil {
-			counters = x.datapath.PortCounters()
+		counters := x.datapath.PortCounters()
+		if counters == nil {
+			counters = []lcore.PortCounters{ofOnly(x.datapath.Counters())}
 		}
 		for i, p := range x.ethernet {
-			e := EthernetPort{
+			all = append(all, EthernetPort{
 				Port:  Port{Name: p.name.String(), MAC: p.mac().String(), MTU: p.port.MTU(), Ethernet: true},
-				Stats: p.stats(), Link: p.carriers.state(),
-			}
-			if i < len(counters) {
-				e.Counters = counters[i]
-			}
-			all = append(all, e)
+				Stats: p.stats(), Link: p.carriers.state(), Counters: counters[i],
+			})
 		}
 	})
 	return all

@@ -26,7 +26,7 @@ import (
 type Config struct {
 	Name       string
 	RoCE       RoCE   // the first segment
-	More       []RoCE // the others: VLANs of the same port, in the order of the file
+	More       []RoCE // the others, in the order of the file
 	IB         IB
 	MoreIB     []IB // further ports
 	Fabrics    Fabrics
@@ -52,7 +52,7 @@ type Config struct {
 	origin origin // for Save
 }
 
-// RoCE is a segment of the Ethernet side: a VLAN of the port.
+// RoCE is a segment of the Ethernet side: a VLAN of a port.
 type RoCE struct {
 	Port      EthPort
 	Addresses []netip.Prefix // the bridge's own addresses; Addr() is the address, not the network
@@ -64,6 +64,8 @@ type RoCE struct {
 	TTL       uint8          // of packets to RoCE whose GRH has no usable hop limit
 	Allow     []netip.Prefix // hosts of this segment alone that may send across, besides those of Policy
 	Querier   bool           // the bridge is an IGMP and MLD querier unless another one is active
+
+	several bool // there are several ports, so that its name has the port
 }
 
 // EthPort names an Ethernet port: "af_packet:eth1" has the driver af_packet and the argument eth1.
@@ -183,8 +185,9 @@ type Host struct {
 
 	// RoCE only.
 	MAC    [6]byte
-	HasMAC bool   // false: resolved by ARP or ND
-	VLAN   uint16 // 802.1Q id; 0: untagged
+	HasMAC bool    // false: resolved by ARP or ND
+	VLAN   uint16  // 802.1Q id; 0: untagged
+	Port   EthPort // of its segment, where the VLAN does not tell
 }
 
 // Addrs returns the host's one or two addresses.
@@ -227,7 +230,8 @@ type Group struct {
 	RewriteImm bool   // an immediate equal to the sender's QPN becomes the proxy QP's
 	Fabrics    string // how it uses several ports, and what tells copies; "": as [fabrics] says
 	Dedup      string
-	VLANs      []uint16 // the segments that have it, in order; nil: that of its P_Key
+	VLANs      []uint16 // the segments that have it, in order; none, here and in Segments: that of its P_Key
+	Segments   []Place  // the same, with their ports
 }
 
 // Service is a range of rdma_cm UD services, by their ports in RDMA_PS_UDP, inclusive.

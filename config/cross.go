@@ -36,7 +36,7 @@ func (p *checks) all(ibSection, workers, policy *table) {
 		workers.fail("proxy_qps_per_host", "proxy_qps_per_host %d is more than proxy_qps %d; lower it, or raise proxy_qps",
 			w.ProxyQPsPerHost, w.ProxyQPs)
 	}
-	if n := len(w.LCores); n > 1 && p.cfg.RoCE.Port.sharingTap() {
+	if n := len(w.LCores); n > 1 && slices.ContainsFunc(p.cfg.EthPorts(), EthPort.sharingTap) {
 		workers.fail("lcores", "lcores names %d cores, but a tap that shares an interface feeds one worker: it cannot keep a host's packets "+
 			"together; name one core", n)
 	}
@@ -89,7 +89,7 @@ func (p *checks) checkHosts() {
 			}
 			p.checkPlace(t, key, a, p.cfg.segmentsOf(h))
 			for _, s := range p.cfg.segmentsOf(h) {
-				ips.unique(t, key, placed{s.VLAN, a})
+				ips.unique(t, key, placed{s.Place(), a})
 			}
 		}
 		if !h.GID.IsZero() {
@@ -186,7 +186,7 @@ func (p *checks) checkShared() {
 		g, t := &p.cfg.Groups[i], p.tables["group"][i]
 		for j := range p.cfg.Groups {
 			o := &p.cfg.Groups[j]
-			if i == j || len(g.VLANs) == 0 || o.IP != g.IP || o.UDPPort != g.UDPPort {
+			if i == j || !g.Shared() || o.IP != g.IP || o.UDPPort != g.UDPPort {
 				continue
 			}
 			in := p.cfg.GroupSegments(o)

@@ -19,6 +19,9 @@ func (h Host) named() (string, []string) {
 	ids := []string{addrs[0].String()}
 	if h.Side == SideRoCE { // two segments may have one address
 		ids = []string{fmt.Sprint(addrs[0], " vlan ", h.VLAN), addrs[0].String()}
+		if h.Port != (EthPort{}) {
+			ids[0] = fmt.Sprint(addrs[0], " segment ", h.place())
+		}
 	}
 	for _, a := range addrs[1:] {
 		ids = append(ids, a.String())
@@ -32,7 +35,7 @@ func (h Host) named() (string, []string) {
 // fields implements entry.
 func (h Host) fields() []field {
 	f := []field{{"ip", addrText(h.IP)}, {"ip6", addrText(h.IP6)}, {"side", sideNames[h.Side]}, {"gid", ""}, {"more_gids", ""}, {"lid", ""}, {"sl", ""}, {"pkey", ""}, {"bridge", ""}, {"mac", ""},
-		{"vlan", ""}}
+		{"vlan", ""}, {"segment", ""}}
 	set := func(key, value string) {
 		for i := range f {
 			if f[i].key == key {
@@ -56,7 +59,11 @@ func (h Host) fields() []field {
 	if h.HasMAC {
 		set("mac", net.HardwareAddr(h.MAC[:]).String())
 	}
-	set("vlan", strconv.Itoa(int(h.VLAN)))
+	if h.Port != (EthPort{}) {
+		set("segment", h.place().String())
+	} else {
+		set("vlan", strconv.Itoa(int(h.VLAN)))
+	}
 	return f
 }
 
@@ -74,7 +81,7 @@ func (g Group) named() (string, []string) {
 
 // fields implements entry. The MGID stands for the keys scope and port, too.
 func (g Group) fields() []field {
-	return append(append([]field{{"ip", addrText(g.IP)}, {"mgid", g.MGID.String()}}, g.common()...), field{"fabrics", g.Fabrics}, field{"dedup", g.Dedup}, field{"vlans", vlanList(g.VLANs)})
+	return append(append([]field{{"ip", addrText(g.IP)}, {"mgid", g.MGID.String()}}, g.common()...), field{"fabrics", g.Fabrics}, field{"dedup", g.Dedup}, field{"vlans", vlanList(g.VLANs)}, field{"segments", segmentList(g.Segments)})
 }
 
 // vlanList is the value of vlans; "" for none.
@@ -142,7 +149,7 @@ func (s Service) Ports() string {
 // fields implements entry.
 func (s Service) fields() []field {
 	if s.First == s.Last {
-		return []field{{"port", s.Ports()}, s.Scope.field()}
+		return append([]field{{"port", s.Ports()}}, s.Scope.fields()...)
 	}
-	return []field{{"ports", s.Ports()}, s.Scope.field()}
+	return append([]field{{"ports", s.Ports()}}, s.Scope.fields()...)
 }

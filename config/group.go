@@ -31,6 +31,7 @@ func (p *parser) group(t *table) Group {
 	}
 	slices.Sort(g.VLANs)
 	g.VLANs = slices.Compact(g.VLANs)
+	g.Segments = readSegments(t)
 	return g
 }
 

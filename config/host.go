@@ -17,12 +17,12 @@ func (p *parser) host(t *table) Host {
 	h.Side = Side(slices.Index(sideNames, t.text("side")))
 	switch h.Side {
 	case SideIB:
-		rejectKeys(t, "roce", "mac", "vlan")
+		rejectKeys(t, "roce", "mac", "vlan", "segment")
 		readIBNode(t, &h)
 	case SideRoCE:
 		rejectKeys(t, "ib", "gid", "more_gids", "lid", "sl", "pkey", "bridge")
 		h.MAC, h.HasMAC = readMAC(t)
-		h.VLAN = p.hostVLAN(t)
+		h.Port, h.VLAN = p.hostPlace(t)
 	}
 	return h
 }

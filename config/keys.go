@@ -55,11 +55,11 @@ var tables = linked([]tableDoc{
 		{name: "name", kind: text, def: "causeway", example: `"causeway-1"`,
 			meaning: "The name of this bridge in logs, metrics and the console."},
 	}},
-	{name: "roce", need: true, meaning: "The Ethernet side. As `[[roce]]`, once for each, it has several segments: VLANs of one port, each with a partition of " +
+	{name: "roce", need: true, meaning: "The Ethernet side. As `[[roce]]`, once for each, it has several segments: VLANs of one port or of several, each with a partition of " +
 		"InfiniBand (`pkey`), 8 at most. Nothing crosses from one to another, and a host is known by its segment and address: two segments may have the same addresses. " +
-		"While the bridge runs, segments may come and go; of one that stays, known by its `vlan`, only what says so below may change.", keys: []key{
+		"While the bridge runs, segments may come and go; of one that stays, known by its `port` and `vlan`, only what says so below may change. Ports are those of the start.", keys: []key{
 		{name: "port", kind: text, need: true, example: `"af_packet:eth1"`,
-			meaning: "The Ethernet port: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:NEW-INTERFACE`, `tap:NEW-INTERFACE,remote=INTERFACE`, " +
+			meaning: "The Ethernet port, in a further `[[roce]]` by default that of the first: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:NEW-INTERFACE`, `tap:NEW-INTERFACE,remote=INTERFACE`, " +
 				"`memif:SOCKET` with `,role=server` or `,id=N`, `pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`. `bond:active-backup,PORT,PORT` and " +
 				"`bond:lacp,PORT,PORT` are 2 to 8 ports of `af_packet` or of `tap` as one. With `mlx5` and with `,remote=` " +
 				"the bridge shares the interface with the kernel: the bridge receives all RoCE packets, the kernel everything else, and the two " +
@@ -208,7 +208,7 @@ var tables = linked([]tableDoc{
 		{name: "mac", kind: text, noted: "by ARP or ND", example: `"02:00:00:00:00:07"`,
 			meaning: "RoCE only: the host's MAC address."},
 		{name: "vlan", kind: number, noted: "that of `[roce]`", lo: 0, hi: 4094, example: "100",
-			meaning: "RoCE only: the host's VLAN id, which also says in which segment it is. Needed where there are several `[[roce]]`."},
+			meaning: "RoCE only: the host's VLAN id, which also says in which segment it is. Needed where there are several `[[roce]]`."}, segmentKey,
 	}},
 	{name: "group", many: true, live: true, meaning: "A bridged multicast group. No other groups cross, except those of a `[[range]]`. Several groups may have the same " +
 		"address, such as those of several ports, if at most one of them has a direction to InfiniBand.", keys: slices.Concat([]key{
@@ -233,7 +233,7 @@ var tables = linked([]tableDoc{
 			meaning: "The service's port in RDMA_PS_UDP."},
 		{name: "ports", kind: text, noted: "none", example: `"7000-7100"`,
 			meaning: "A range of ports, inclusive. A `[[service]]` has `port` or `ports`."},
-		scopeKey,
+		scopeKey, segmentKey,
 	}},
 	{name: "translate", many: true, live: true, meaning: "Hosts that have other IP addresses on InfiniBand, where the IPoIB subnet is not the RoCE side's: " +
 		"the same host bits behind another prefix, for RoCE hosts and IB nodes alike. Everything else in this file names the RoCE side's " +
@@ -244,7 +244,7 @@ var tables = linked([]tableDoc{
 			meaning: "The prefix on InfiniBand, of the same length. Servers there accept a request only if they have a route to its source through their " +
 				"IPoIB interface. With `DEVICE:PORT`, the source of a request is the RoCE host only if the port's network interface has that " +
 				"host's InfiniBand address; otherwise it is an address of the bridge."},
-		scopeKey,
+		scopeKey, segmentKey,
 	}},
 	{name: "policy", live: true, meaning: "Which sources may send across. The default is to deny: packets of a source that is in no prefix are dropped (`acl`).", keys: []key{
 		{name: "allow", kind: texts, noted: "none: deny all", example: `["10.9.0.0/24"]`,

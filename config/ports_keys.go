@@ -35,7 +35,13 @@ var portUseKeys = []key{
 		meaning: "With several `[[roce]]`: the segments that have the group, by their VLAN ids (0: untagged), whatever their partitions are. On InfiniBand the group is in " +
 			"that of its own `pkey` alone. Each segment gets a copy of what nodes send to it that are of the group's partition or of the segment's, and each segment's " +
 			"hosts publish in the group's partition; nothing goes from one segment to another. No other group of the segments has its address."},
+	{name: "segments", kind: texts, noted: "none", example: `["af_packet:eth1/0"]`,
+		meaning: "The same as `vlans`, with the ports: needed where segments of several ports have one VLAN."},
 }
+
+// segmentKey names one segment where there are several ports.
+var segmentKey = key{name: "segment", kind: text, noted: "that of `vlan`", example: `"af_packet:eth1/0"`,
+	meaning: "In place of `vlan`, where segments of several ports have the same: the port of the segment, as in `[[roce]]`, and its VLAN id (0: untagged)."}
 
 // portNameKeys are the keys of all [[ib]] that tell them apart.
 func portNameKeys() []key {

@@ -15,39 +15,48 @@ import (
 type Scope struct {
 	One  bool
 	VLAN uint16
+	Port EthPort // where the VLAN does not tell which
 }
 
+func (s Scope) place() Place { return Place{s.Port, s.VLAN} }
+
 // Has reports whether the entry is for a segment.
-func (s Scope) Has(r *RoCE) bool { return !s.One || s.VLAN == r.VLAN }
+func (s Scope) Has(r *RoCE) bool { return !s.One || s.place().is(r) }
 
 // meets reports whether two entries are for one segment.
-func (s Scope) meets(o Scope) bool { return !s.One || !o.One || s.VLAN == o.VLAN }
+func (s Scope) meets(o Scope) bool {
+	return !s.One || !o.One || s.VLAN == o.VLAN && (s.Port == o.Port || s.Port == EthPort{} || o.Port == EthPort{})
+}
 
 // String returns " vlan 100", or nothing.
 func (s Scope) String() string {
 	if !s.One {
 		return ""
 	}
+	if s.Port != (EthPort{}) {
+		return " segment " + s.place().String()
+	}
 	return fmt.Sprint(" vlan ", s.VLAN)
 }
 
-func (s Scope) field() field {
-	if !s.One {
-		return field{"vlan", ""}
+func (s Scope) fields() []field {
+	f := []field{{"vlan", ""}, {"segment", ""}}
+	switch {
+	case s.Port != EthPort{}:
+		f[1].value = s.place().String()
+	case s.One:
+		f[0].value = strconv.Itoa(int(s.VLAN))
 	}
-	return field{"vlan", strconv.Itoa(int(s.VLAN))}
+	return f
 }
 
-// readScope reads the key vlan of an entry that may be for one segment.
+// readScope reads the key vlan, or segment, of an entry that may be for one segment.
 func readScope(t *table) Scope {
-	if !t.has("vlan") {
+	if !t.has("vlan") && !t.has("segment") {
 		return Scope{}
 	}
-	vlan := uint16(t.number("vlan"))
-	if segments := t.p.cfg.Segments(); !slices.ContainsFunc(segments, func(r RoCE) bool { return r.VLAN == vlan }) {
-		t.fail("vlan", "vlan %d is no segment's; write %s, or remove it, which means all", vlan, vlansOf(segments))
-	}
-	return Scope{true, vlan}
+	p := t.place(", or remove it, which means all")
+	return Scope{true, p.VLAN, p.Port}
 }
 
 // ServicesIn returns the services of a segment.
@@ -85,6 +94,6 @@ func (c *Config) TranslationsOf(h Host) ib.Translations {
 // HostsIn returns the hosts of a segment, and the nodes that it reaches.
 func (c *Config) HostsIn(r *RoCE) []Host {
 	return slices.DeleteFunc(slices.Clone(c.Hosts), func(h Host) bool {
-		return !slices.ContainsFunc(c.segmentsOf(h), func(s RoCE) bool { return s.VLAN == r.VLAN })
+		return !slices.ContainsFunc(c.segmentsOf(h), func(s RoCE) bool { return s.Place() == r.Place() })
 	})
 }

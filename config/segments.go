@@ -17,8 +17,11 @@ const maxSegments = 8
 // Segments are all segments of the Ethernet side, by number. Every one but an only one has a P_Key of its own.
 func (c *Config) Segments() []RoCE { return append([]RoCE{c.RoCE}, c.More...) }
 
-// Name names a segment: "VLAN 100", or "untagged".
+// Name names a segment: "VLAN 100", or "untagged"; where there are several ports, as Label does.
 func (r *RoCE) Name() string {
+	if r.several {
+		return r.Label()
+	}
 	if r.VLAN == 0 {
 		return "untagged"
 	}
@@ -37,12 +40,12 @@ func (c *Config) SegmentOf(k ib.PKey) (int, bool) {
 
 // GroupSegments returns the numbers of the segments that have a group, in the order of the file.
 func (c *Config) GroupSegments(g *Group) (in []int) {
-	if len(g.VLANs) == 0 {
+	if !g.Shared() {
 		n, _ := c.SegmentOf(g.PKey)
 		return []int{n}
 	}
 	for i, r := range c.Segments() {
-		if slices.Contains(g.VLANs, r.VLAN) {
+		if slices.Contains(g.VLANs, r.VLAN) || slices.ContainsFunc(g.Segments, func(p Place) bool { return p.is(&r) }) {
 			in = append(in, i)
 		}
 	}
@@ -55,14 +58,14 @@ func (c *Config) segmentsOf(h Host) []RoCE {
 		return c.Segments()
 	}
 	return slices.DeleteFunc(c.Segments(), func(r RoCE) bool {
-		return h.Side == SideRoCE && r.VLAN != h.VLAN || h.Side != SideRoCE && !r.reaches(h.PKey)
+		return h.Side == SideRoCE && !h.IsIn(&r) || h.Side != SideRoCE && !r.reaches(h.PKey)
 	})
 }
 
 // placed is an address in a segment.
 type placed struct {
-	vlan uint16
-	ip   netip.Addr
+	in Place
+	ip netip.Addr
 }
 
 // String returns the address: which segment it is in does not matter where it is twice.
@@ -80,6 +83,9 @@ func (p *parser) segments(doc map[string]any) {
 	}
 	for i, v := range list {
 		t := &table{p: p, name: "roce", path: fmt.Sprintf("roce[%d]", i), who: "roce", vals: v}
+		if first, ok := list[0]["port"]; ok && v["port"] == nil {
+			v["port"] = first
+		}
 		if vlan, ok := v["vlan"].(int64); ok && len(list) > 1 {
 			t.who = fmt.Sprint("roce VLAN ", vlan)
 		}
@@ -88,6 +94,7 @@ func (p *parser) segments(doc map[string]any) {
 		p.tables["roce"] = append(p.tables["roce"], t)
 		all = append(all, p.roce(t))
 	}
+	nameByPort(all)
 	p.cfg.RoCE, p.cfg.More = all[0], all[1:]
 	if len(p.cfg.More) == 0 {
 		p.cfg.More = nil
@@ -113,28 +120,21 @@ func (t *table) valuesOf() string {
 	return t.path + "."
 }
 
-// hostVLAN returns the VLAN of a RoCE host.
-func (p *parser) hostVLAN(t *table) uint16 {
+// hostPlace returns the port, where the VLAN does not tell it, and the VLAN of a RoCE host.
+func (p *parser) hostPlace(t *table) (EthPort, uint16) {
 	segments := p.cfg.Segments()
-	if !t.has("vlan") {
+	switch {
+	case t.has("segment"):
+	case !t.has("vlan"):
 		if len(segments) > 1 {
-			t.fail("vlan", "vlan is missing, and there are several segments; write that of the host's: %s", vlansOf(segments))
+			t.fail("vlan", "vlan is missing, and there are several segments; write that of the host's: %s", placesOf(segments))
 		}
-		return p.cfg.RoCE.VLAN
+		return EthPort{}, p.cfg.RoCE.VLAN
+	case len(segments) == 1:
+		return EthPort{}, uint16(t.number("vlan"))
 	}
-	vlan := uint16(t.number("vlan"))
-	if len(segments) > 1 && !slices.ContainsFunc(segments, func(r RoCE) bool { return r.VLAN == vlan }) {
-		t.fail("vlan", "vlan %d is no segment's; write %s", vlan, vlansOf(segments))
-	}
-	return vlan
-}
-
-func vlansOf(segments []RoCE) string {
-	var all []string
-	for _, r := range segments {
-		all = append(all, fmt.Sprint("vlan = ", r.VLAN))
-	}
-	return enumerate(all, "or")
+	place := t.place("")
+	return place.Port, place.VLAN
 }
 
 // checkSegments reports segments that contradict each other, or what is for one segment alone.
@@ -150,17 +150,10 @@ func (p *checks) checkSegments(ibSection *table) {
 	if len(all) > maxSegments {
 		ts[maxSegments].fail("port", "this is segment number %d, and there can be %d; use another bridge for the rest", maxSegments+1, maxSegments)
 	}
-	if all[0].Port.sharingTap() {
-		ts[0].fail("port", "port %q is a tap that shares an interface, which does not tell VLANs apart; use af_packet or mlx5, or one segment", all[0].Port.String())
-	}
-	vlans, pkeys := firstOf[uint16]{}, firstOf[ib.PKey]{}
+	p.checkPlaces()
+	pkeys := firstOf[ib.PKey]{}
 	for i := range all {
 		r, t := &all[i], ts[i]
-		if r.Port != all[0].Port && r.Port != (EthPort{}) && all[0].Port != (EthPort{}) {
-			t.fail("port", "port %q is not that of the first [[roce]], %q: segments are VLANs of one port; write that one, or use a bridge for each port",
-				r.Port.String(), all[0].Port.String())
-		}
-		vlans.unique(t, "vlan", r.VLAN)
 		if r.PKey == 0 {
 			if !t.has("pkey") {
 				t.fail("pkey", "pkey is missing, and there are several segments; write that of the segment's partition, such as pkey = 0x8001")
@@ -192,30 +185,41 @@ func (p *checks) checkGroupSegments() {
 		}
 	}
 	for i, g := range p.cfg.Groups {
-		if len(g.VLANs) == 0 {
+		if !g.Shared() {
 			check(p.tables["group"][i], g.PKey)
 		} else {
-			p.checkVLANs(p.tables["group"][i], g.VLANs)
+			p.checkVLANs(p.tables["group"][i], &g)
 		}
 	}
 	for i := range p.cfg.Ranges {
 		check(p.tables["range"][i], p.cfg.Ranges[i].Group.PKey)
 	}
 	for i, h := range p.cfg.Hosts {
-		ofShared := func(g Group) bool { return len(g.VLANs) > 0 && g.PKey == h.PKey }
+		ofShared := func(g Group) bool { return g.Shared() && g.PKey == h.PKey }
 		if !slices.ContainsFunc(p.cfg.Groups, ofShared) { // else groups cross
 			check(p.tables["host"][i], h.PKey)
 		}
 	}
 }
 
-// checkVLANs reports VLANs of a group that no segment has.
-func (p *checks) checkVLANs(t *table, vlans []uint16) {
+// checkVLANs reports VLANs and segments of a group that are not there, or that do not say which.
+func (p *checks) checkVLANs(t *table, g *Group) {
 	all := p.cfg.Segments()
-	for _, v := range vlans {
-		if !slices.ContainsFunc(all, func(r RoCE) bool { return r.VLAN == v }) {
-			t.fail("vlans", "vlans has %d, which is no segment's; those there are: %s", v, vlansOf(all))
+	for _, v := range g.VLANs {
+		switch of := onVLAN(all, v); {
+		case len(of) == 0:
+			t.fail("vlans", "vlans has %d, which is no segment's; those there are: %s", v, placesOf(all))
+		case len(of) > 1:
+			t.fail("vlans", "vlans has %d, which is that of segments of several ports; write segments = [%s], or one of these", v, strings.Join(labels(of), ", "))
 		}
+	}
+	for _, x := range g.Segments {
+		if !slices.ContainsFunc(all, func(r RoCE) bool { return x.is(&r) }) {
+			t.fail("segments", "segments has %q, which is none; those there are: %s", x.String(), labelsOf(all))
+		}
+	}
+	if len(g.VLANs) > 0 && len(g.Segments) > 0 {
+		t.fail("segments", "segments and vlans are both there; write one of them")
 	}
 }
 
@@ -240,24 +244,28 @@ func (p *checks) checkAlone(ibSection *table) {
 	}
 }
 
-// diffSegments compares the segments, by VLAN. An only one stays the only one, whatever its VLAN becomes.
+// diffSegments compares the segments, by port and VLAN. Ports are opened at the start alone. An only one stays the only one, whatever its VLAN becomes.
 func diffSegments(t *tableDoc, old, to *Config) (out Changes) {
 	was, are := old.Segments(), to.Segments()
 	if len(was) == 1 && len(are) == 1 {
 		return diffValues(t, t.header(), old, to, valuesOf(t, 0), valuesOf(t, 0))
 	}
-	at := func(all []RoCE, vlan uint16) int {
-		return slices.IndexFunc(all, func(r RoCE) bool { return r.VLAN == vlan })
+	at := func(all []RoCE, p Place) int {
+		return slices.IndexFunc(all, func(r RoCE) bool { return r.Place() == p })
 	}
 	for _, r := range was {
-		if at(are, r.VLAN) < 0 {
+		if at(are, r.Place()) < 0 {
 			out = append(out, Change{Where: "[[roce]] " + r.Name(), What: Removed, Old: r.words(), Detail: r.words(), Live: true})
 		}
 	}
 	for i, r := range are {
-		k := at(was, r.VLAN)
+		k := at(was, r.Place())
 		if k < 0 {
-			out = append(out, Change{Where: "[[roce]] " + r.Name(), What: Added, New: r.words(), Detail: r.words(), Live: true})
+			x := Change{Where: "[[roce]] " + r.Name(), What: Added, New: r.words(), Detail: r.words(), Live: slices.Contains(old.EthPorts(), r.Port)}
+			if !x.Live {
+				x.Detail += ": its port is new, and ports are opened when the bridge starts"
+			}
+			out = append(out, x)
 			continue
 		}
 		out = append(out, diffValues(t, "[[roce]] "+r.Name(), old, to, valuesOf(t, k), valuesOf(t, i))...)

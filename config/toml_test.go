@@ -209,6 +209,20 @@ ip = "239.1.2.3"
 fabrics = "active"
 dedup = "none"
 vlans = [0]
+[[group]]
+ip = "239.1.2.4"
+segments = ["ring/0"]
+[[host]]
+ip = "10.9.0.8"
+side = "roce"
+segment = "ring/0"
+[[service]]
+port = 7174
+segment = "ring/0"
+[[translate]]
+roce = "10.9.1.0/24"
+ib = "10.10.1.0/24"
+segment = "ring/0"
 [policy]
 allow = ["10.9.0.0/24"]
 `

@@ -97,7 +97,7 @@ func isFree(t *table, x Translate, in *RoCE) bool {
 	const instead = "so on InfiniBand it would be two hosts'; translate it, too, or choose another prefix"
 	all := p.cfg.TranslationsIn(in)
 	for i, h := range p.cfg.Hosts {
-		if !slices.ContainsFunc(p.cfg.segmentsOf(h), func(r RoCE) bool { return r.VLAN == in.VLAN }) {
+		if !slices.ContainsFunc(p.cfg.segmentsOf(h), func(r RoCE) bool { return r.Place() == in.Place() }) {
 			continue
 		}
 		for _, a := range h.Addrs() {
@@ -125,5 +125,5 @@ func (x Translate) named() (string, []string) {
 
 // fields implements entry.
 func (x Translate) fields() []field {
-	return []field{{"roce", x.RoCE.String()}, {"ib", x.IB.String()}, x.Scope.field()}
+	return append([]field{{"roce", x.RoCE.String()}, {"ib", x.IB.String()}}, x.Scope.fields()...)
 }

@@ -13,6 +13,7 @@
 #include "lookup.h"
 #include "mirror/mirror.h"
 #include "byteorder.h"
+#include "ports.h"
 #include "segment.h"
 #include "worker.h"
 
@@ -91,6 +92,8 @@ static inline bool mirroring(const struct worker *w)
 static inline void count_drop(struct worker *w, enum direction d, enum drop reason, struct rte_mbuf *m)
 {
 	w->counters.direction[d].drops[reason]++;
+	if (several_ports(w) && (d == ROCE_TO_IB || reason == DROP_eth_full))
+		counters_of(w, d, m)->drops[reason]++;
 	if (mirroring(w))
 		mirror_drop(w, d, reason, m);
 }

@@ -79,6 +79,9 @@ type PuntCounters struct {
 	Rejected uint64 // frames from management that the port did not take
 }
 
+// PortCounters counts the packets of one of several Ethernet ports, by direction.
+type PortCounters [2]DirectionCounters
+
 // Counters is one worker's reading, or the sum of several.
 type Counters struct {
 	Direction [2]DirectionCounters
@@ -87,6 +90,8 @@ type Counters struct {
 	Busy      uint64 // loops that moved something
 	Sleeps    uint64 // until something woke the worker; see IdleInterrupt
 	Overslept uint64 // of those: packets had come, but had not woken it
+
+	Ports []PortCounters // of what Close returns: by port, where there are several
 }
 
 // Add adds another reading.

@@ -52,6 +52,12 @@ struct group_counters {
 	uint32_t tokens[DIRECTIONS]; /* police.h */
 } __attribute__((aligned(64)));
 
+/* What is counted of one of several Ethernet ports. Towards InfiniBand its frames, and what became of them; towards
+ * RoCE the messages that were routed to it, which it took or did not (eth_full). */
+struct port_counters {
+	struct direction_counters direction[DIRECTIONS];
+};
+
 struct counters {
 	struct direction_counters direction[DIRECTIONS];
 	struct punt_counters punt;

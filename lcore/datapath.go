@@ -32,8 +32,9 @@ const (
 
 // DatapathConfig is the configuration that all workers share. Only its Policy changes while they run.
 type DatapathConfig struct {
-	MAC      [6]byte // the Ethernet port's
-	Segment          // the first
+	MAC      [6]byte   // the Ethernet port's
+	MoreMACs [][6]byte // those of further ports
+	Segment            // the first
 	More     []Segment
 	Numbers  []uint8 // of all segments, in their order; nil: from 0
 	RoCEPKey ib.PKey
@@ -62,7 +63,7 @@ type Datapath struct {
 	workers []*Worker
 	punts   *punts
 	rests   []resting
-	dropped [DropCount]atomic.Uint64 // pending packets that management dropped
+	dropped [C.MAX_PORTS][DropCount]atomic.Uint64 // by port: pending packets that management dropped
 	mirrors mirrors
 	removed [maxSegments]grace // segments
 	latency cleared
@@ -124,15 +125,22 @@ func (cfg *DatapathConfig) validate() error {
 	if len(all) > maxSegments {
 		return fmt.Errorf("lcore: %d segments are too many; give at most %d", len(all), maxSegments)
 	}
-	vlans := map[uint16]bool{}
+	if n := 1 + len(cfg.MoreMACs); n > C.MAX_PORTS {
+		return fmt.Errorf("lcore: %d Ethernet ports are too many; use at most %d", n, C.MAX_PORTS)
+	}
+	places := map[[2]uint16]bool{}
 	for i := range all {
 		if err := all[i].Validate(); err != nil {
 			return err
 		}
-		if vlans[all[i].VLAN] {
-			return fmt.Errorf("lcore: VLAN %d is that of two segments; give each its own", all[i].VLAN)
+		if int(all[i].Port) > len(cfg.MoreMACs) {
+			return fmt.Errorf("lcore: a segment of port %d, and there are %d", all[i].Port, 1+len(cfg.MoreMACs))
 		}
-		vlans[all[i].VLAN] = true
+		place := [2]uint16{uint16(all[i].Port), all[i].VLAN}
+		if places[place] {
+			return fmt.Errorf("lcore: VLAN %d is that of two segments of a port; give each its own", all[i].VLAN)
+		}
+		places[place] = true
 	}
 	return cfg.Policy.Validate()
 }
@@ -143,7 +151,10 @@ func (cfg *DatapathConfig) segments() []Segment {
 }
 
 func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
-	dp.mac = mac48(cfg.MAC)
+	for i, mac := range append([][6]byte{cfg.MAC}, cfg.MoreMACs...) {
+		dp.mac[i] = mac48(mac)
+		dp.ports++
+	}
 	dp.roce_pkey = C.uint16_t(cfg.RoCEPKey)
 	dp.rewrite_imm = C.bool(cfg.RewriteImm)
 	dp.ib_is_ethernet = C.bool(cfg.IBIsEthernet)
@@ -160,13 +171,20 @@ func (dp *Datapath) Counters() Counters {
 		sum.Add(w.Counters())
 	}
 	dropped := DirectionCounters{Drops: map[Drop]uint64{}}
-	for d := range dp.dropped {
-		if n := dp.dropped[d].Load(); n != 0 {
-			dropped.Drops[Drop(d)] = n
-		}
+	for port := range dp.dropped {
+		dp.addDropped(port, dropped.Drops)
 	}
 	sum.Direction[RoCEToIB].Add(dropped)
 	return sum
+}
+
+// addDropped adds what management dropped of a port's packets.
+func (dp *Datapath) addDropped(port int, drops map[Drop]uint64) {
+	for d := range dp.dropped[port] {
+		if n := dp.dropped[port][d].Load(); n != 0 {
+			drops[Drop(d)] += n
+		}
+	}
 }
 
 // Group returns the counters of the group with this id, summed over all workers.

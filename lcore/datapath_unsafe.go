@@ -73,6 +73,7 @@ func (dp *Datapath) free() {
 // WorkerConfig is the configuration of one worker.
 type WorkerConfig struct {
 	Port      uint16         // the Ethernet port's id
+	MorePorts []uint16       // those of further ports, as many as DatapathConfig.MoreMACs
 	Queue     uint16         // of receive and transmit
 	IBPort    unsafe.Pointer // struct ib_port, the worker's own
 	MaxGroups int            // group ids are below this
@@ -98,6 +99,11 @@ func (dp *Datapath) NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("lcore: make worker %d: %w; raise [workers] memory_mib",
 			id, syscall.Errno(C.setup_errno()))
 	}
+	if rc := setPorts(c, &cfg); rc != 0 {
+		var left C.uint
+		C.worker_free(c, &left)
+		return nil, fmt.Errorf("lcore: make worker %d: %w; raise [workers] memory_mib", id, syscall.Errno(-rc))
+	}
 	c.pgm = (*C.struct_pgm)(cfg.PGM)
 	w := &Worker{c: c, datapath: dp}
 	if err := w.openWakes(); err != nil {
@@ -109,21 +115,32 @@ func (dp *Datapath) NewWorker(cfg WorkerConfig) (*Worker, error) {
 	return w, nil
 }
 
+// setPorts gives a worker its ports, if there are several.
+func setPorts(c *C.struct_worker, cfg *WorkerConfig) C.int {
+	if len(cfg.MorePorts) == 0 {
+		return 0
+	}
+	ids := append([]uint16{cfg.Port}, cfg.MorePorts...)
+	return C.worker_set_ports(c, (*C.uint16_t)(&ids[0]), C.uint(len(ids)), C.near_lcore(C.uint(cfg.Lcore)))
+}
+
 // Close frees the datapath and its workers, which must have stopped. It returns the final counters, in which
 // RoCE packets that were still on a ring count as dropped by shutdown.
 func (dp *Datapath) Close() Counters {
 	dp.endMirrors()
+	var left uint64
 	for _, w := range dp.workers {
-		C.inject_end(w.c)
+		left += uint64(C.worker_empty(w.c))
 	}
 	final := dp.Counters()
+	final.Ports = dp.PortCounters()
+	if left > 0 {
+		final.Direction[RoCEToIB].Drops[C.DROP_shutdown] += left
+	}
 	for _, w := range dp.workers {
-		var left C.uint
+		var none C.uint
 		w.closeWakes()
-		C.worker_free(w.c, &left)
-		if left > 0 {
-			final.Direction[RoCEToIB].Drops[C.DROP_shutdown] += uint64(left)
-		}
+		C.worker_free(w.c, &none)
 	}
 	dp.free()
 	dp.workers = nil
@@ -140,6 +157,28 @@ func (dp *Datapath) Police(id int, rate uint64) {
 		p := (*C.struct_police)(unsafe.Add(unsafe.Pointer(dp.c.police), (id*C.DIRECTIONS+d)*C.sizeof_struct_police))
 		C.police_set(p, C.uint64_t(rate), C.rte_get_tsc_hz())
 	}
+}
+
+// PortCounters returns what is counted of each of several Ethernet ports, summed over all workers; nil: there is one.
+// Towards RoCE, received is what was routed to the port.
+func (dp *Datapath) PortCounters() []PortCounters {
+	n := int(dp.c.ports)
+	if n < 2 {
+		return nil
+	}
+	all := make([]PortCounters, n)
+	for i := range all {
+		for _, w := range dp.workers {
+			c := (*C.struct_port_counters)(unsafe.Add(unsafe.Pointer(w.c.by_port), i*C.sizeof_struct_port_counters))
+			for d := range all[i] {
+				all[i][d].Add(directionCounters(&c.direction[d]))
+			}
+		}
+		dropped := DirectionCounters{Drops: map[Drop]uint64{}}
+		dp.addDropped(i, dropped.Drops)
+		all[i][RoCEToIB].Add(dropped)
+	}
+	return all
 }
 
 // Pointer returns the struct worker, for C.

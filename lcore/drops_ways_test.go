@@ -57,7 +57,7 @@ var wayCases = []wayCase{
 			}
 		}
 		chain(m[0], m[1])
-		s.arriveMbufs(0, m[:1])
+		s.arriveMbufs(0, 0, m[:1])
 		s.work()
 	}},
 	{"a completion of 39 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBCut(received(), 39) }},
@@ -238,7 +238,7 @@ func TestManagementSends(t *testing.T) {
 	s := newRig(t, smallFixture())
 	long := v4(func(p *roce.Packet) { p.SrcQP, p.Payload = ib.QPN(9), pattern(1400) })
 	for _, f := range [][]byte{v4(), long} {
-		if err := s.workers[0].Send(s.pool.Pointer(), f); err != nil {
+		if err := s.workers[0].Send(s.pool.Pointer(), 0, f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,11 +247,11 @@ func TestManagementSends(t *testing.T) {
 	if len(got) != 2 || string(got[0]) != string(v4()) || string(got[1]) != string(long) {
 		t.Errorf("sent %d frames: % x", len(got), got)
 	}
-	if err := s.workers[0].Send(s.pool.Pointer(), make([]byte, lcore.DataRoom)); err == nil {
+	if err := s.workers[0].Send(s.pool.Pointer(), 0, make([]byte, lcore.DataRoom)); err == nil {
 		t.Error("a frame that fits no mbuf was accepted")
 	}
 	for err := error(nil); err == nil; {
-		err = s.workers[0].Send(s.pool.Pointer(), v4())
+		err = s.workers[0].Send(s.pool.Pointer(), 0, v4())
 	}
 	if o := s.datapath.Counters().Punt; o.Sent != 2 || o.Rejected != 0 {
 		t.Errorf("punted frames: %+v", o)

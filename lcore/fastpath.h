@@ -65,11 +65,10 @@ static inline bool matches(mismatch_bits m)
 #endif
 
 /* Zero when the source MAC address is neither zero nor our own, and VLAN tag and EtherType are right. */
-static inline uint64_t wrong_ethernet(const struct datapath *dp, const struct segment *s, const uint8_t *eth,
-				      uint64_t type)
+static inline uint64_t wrong_ethernet(const struct segment *s, const uint8_t *eth, uint64_t type)
 {
 	uint64_t src = load64(eth + 4) >> 16;
-	return ((load64(eth + s->l2_len - 8) & s->l2_mask) ^ type) | (src == 0) | (src == dp->fastpath_mac);
+	return ((load64(eth + s->l2_len - 8) & s->l2_mask) ^ type) | (src == 0) | (src == s->mac);
 }
 
 /* The checksum is right when the sum of the header's words is a multiple of 0xffff. A number is a multiple of an odd
@@ -144,8 +143,8 @@ static __rte_always_inline bool fastpath_ipv4(const struct datapath *dp, const u
 	bool group = (dst & 0xf0) == 0xe0;
 	mismatch_bits bad = any_of(any_of(mismatch(ip, &dp->fastpath_ipv4), mismatch(udp, &dp->fastpath_udp)),
 				   any_of(mismatch(udp + 16, &dp->fastpath_deth),
-					  mismatch(eth, group ? &dp->fastpath_group4 : &dp->fastpath_own)));
-	uint64_t wrong = wrong_ethernet(dp, p->segment, eth, p->segment->l2_ipv4) | total % 4 |
+					  mismatch(eth, group ? &dp->fastpath_group4 : &p->segment->own)));
+	uint64_t wrong = wrong_ethernet(p->segment, eth, p->segment->l2_ipv4) | total % 4 |
 			 (be16(udp + 4) ^ (total - FASTPATH_IPV4)) | (ip[8] == 0) |
 			 (total - (FASTPATH_IPV4 + FASTPATH_MIN) > room - (FASTPATH_IPV4 + FASTPATH_MIN));
 	if (unlikely(!matches(bad) || wrong || !fastpath_checksum(ip)))
@@ -169,9 +168,9 @@ static __rte_always_inline bool fastpath_ipv6(const struct datapath *dp, const u
 		return false;
 	bool group = ip[24] == 0xff;
 	mismatch_bits bad = any_of(any_of(mismatch(udp, &dp->fastpath_udp), mismatch(udp + 16, &dp->fastpath_deth)),
-				   mismatch(eth, group ? &dp->fastpath_group6 : &dp->fastpath_own));
+				   mismatch(eth, group ? &dp->fastpath_group6 : &p->segment->own));
 	uint32_t len = be16(ip + 4);
-	uint64_t wrong = wrong_ethernet(dp, p->segment, eth, p->segment->l2_ipv6) | len % 4 | (be16(udp + 4) ^ len) |
+	uint64_t wrong = wrong_ethernet(p->segment, eth, p->segment->l2_ipv6) | len % 4 | (be16(udp + 4) ^ len) |
 			 (ip[7] == 0) | (load64(ip + 8) == 0) | (load64(ip + 24) == 0) |
 			 ((load64(ip) & UINT64_C(0x00ff0000000000f0)) ^ UINT64_C(0x0011000000000060)) |
 			 (len - FASTPATH_MIN > room - (FASTPATH_IPV6 + FASTPATH_MIN));
@@ -191,7 +190,7 @@ static __rte_always_inline bool fastpath_ipv6(const struct datapath *dp, const u
 static __rte_always_inline bool fastpath(const struct datapath *dp, struct rte_mbuf *m, struct burst *b, unsigned i)
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
-	const struct fastpath_place p = {.segment = segment_of_frame(dp, eth, m->data_len),
+	const struct fastpath_place p = {.segment = segment_of_frame(dp, m, eth, m->data_len),
 					 .send = &b->send[i],
 					 .trim = &b->trim[i],
 					 .icrc = &b->icrc[i],

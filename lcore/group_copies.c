@@ -3,6 +3,7 @@
 
 #include "headers.h"
 #include "route.h"
+#include "transmit.h"
 
 struct copies {
 	uint64_t began;        /* of the burst that they are of; probe/latency.h */
@@ -111,30 +112,15 @@ unsigned route_to_segments(struct worker *w, struct egress *e, unsigned i, const
 
 void send_copies(struct worker *w)
 {
-	struct direction_counters *count = &w->counters.direction[IB_TO_ROCE];
 	struct copies *c = w->copies;
-	struct rte_mbuf *m[BURST];
 	uint32_t crc[BURST];
+	bool to_group[BURST];
 	unsigned n = w->copied;
 	w->copied = 0;
 	icrc_burst(c->icrc, n, crc);
 	for (unsigned i = 0; i < n; i++) {
 		store32((uint8_t *)(uintptr_t)c->icrc[i].p + c->icrc[i].len, crc[i]);
-		m[i] = c->recv[i].mbuf;
+		to_group[i] = true;
 	}
-	if (mirroring(w))
-		mirror_stage(w, MIRROR_SENT, IB_TO_ROCE, PASS, m, n);
-	unsigned sent = transmit_some(w, m, n);
-	if (mirroring(w))
-		mirror_taken(w, sent);
-	latency_end(&w->latency[IB_TO_ROCE], c->began, sent);
-	count->sent += sent;
-	for (unsigned i = 0; i < sent; i++) {
-		struct group_counters *g = &w->groups[c->message[i].group];
-		g->packets[IB_TO_ROCE]++;
-		g->bytes[IB_TO_ROCE] += c->message[i].payload_len;
-		count->sent_bytes += c->message[i].payload_len;
-	}
-	for (unsigned i = sent; i < n; i++)
-		drop_packet(w, IB_TO_ROCE, DROP_eth_full, m[i]);
+	transmit(w, &(struct departure){c->message, to_group, n, c->began});
 }

@@ -121,20 +121,19 @@ static inline uint8_t *put_grh(uint8_t *bth, const struct route *r, const struct
 }
 
 /* In ascending order, because the wide stores of addresses overwrite the bytes behind them. */
-static inline uint8_t *put_ethernet(uint8_t *net, const struct datapath *dp, const struct roce_peer *to, uint64_t type,
+static inline uint8_t *put_ethernet(uint8_t *net, const struct datapath *dp, const struct route *r, uint64_t type,
 				    uint8_t sl)
 {
-	uint64_t l2 = __atomic_load_n(&to->l2, __ATOMIC_RELAXED);
+	uint64_t l2 = __atomic_load_n(&r->to->l2, __ATOMIC_RELAXED), own = r->segment->mac;
 	if (likely(L2_TCI(l2) == 0)) {
 		store64(net - 14, l2);
-		store64(net - 8, dp->fastpath_mac | net16(type) << 48);
+		store64(net - 8, own | net16(type) << 48);
 		return net - 14;
 	}
 	uint32_t pcp = __atomic_load_n(&dp->pcp_of_sl[sl & 15], __ATOMIC_RELAXED);
 	store64(net - 18, l2);
-	store64(net - 12, dp->fastpath_mac);
-	store64(net - 8, dp->fastpath_mac >> 32 | UINT64_C(0x0081) << 16 | net16(pcp << 13 | L2_TCI(l2)) << 32 |
-				 net16(type) << 48);
+	store64(net - 12, own);
+	store64(net - 8, own >> 32 | UINT64_C(0x0081) << 16 | net16(pcp << 13 | L2_TCI(l2)) << 32 | net16(type) << 48);
 	return net - 18;
 }
 
@@ -182,11 +181,12 @@ static inline struct icrc_job write_headers(struct worker *w, const struct messa
 	enum icrc_kind kind;
 	uint64_t type;
 	uint8_t *net = put_network(transport, recv, r, &in, udp_len, &kind, &type);
-	uint8_t *frame = put_ethernet(net, dp, r->to, type, recv->sl);
+	uint8_t *frame = put_ethernet(net, dp, r, type, recv->sl);
 	uint32_t len = (uint32_t)(end + ICRC_LEN - frame);
 	m->data_off = (uint16_t)(frame - (uint8_t *)m->buf_addr);
 	m->data_len = (uint16_t)len;
 	m->pkt_len = len;
+	m->port = r->segment->port; /* by which it leaves */
 	return (struct icrc_job){.p = net, .len = (uint32_t)(end - net), .kind = kind};
 }
 
@@ -220,7 +220,7 @@ static __rte_noinline struct icrc_job write_datagram(const struct datapath *dp, 
 	struct rte_mbuf *m = msg->recv->mbuf;
 	struct inherited in = inherit(dp, msg, &r);
 	in.hop_limit = (uint8_t)r.to->qkey;
-	uint8_t *frame = put_ethernet(put_plain(msg, &r, &in), dp, r.to, r.six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
+	uint8_t *frame = put_ethernet(put_plain(msg, &r, &in), dp, &r, r.six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
 	uint8_t *end = msg->payload + msg->payload_len;
 	if (end < frame + ETH_MIN) {
 		memset(end, 0, (size_t)(frame + ETH_MIN - end));
@@ -229,6 +229,7 @@ static __rte_noinline struct icrc_job write_datagram(const struct datapath *dp, 
 	m->data_off = (uint16_t)(frame - (uint8_t *)m->buf_addr);
 	m->data_len = (uint16_t)(end - frame);
 	m->pkt_len = m->data_len;
+	m->port = r.segment->port;
 	return (struct icrc_job){.p = end - ICRC_FAST_MIN, .len = ICRC_FAST_MIN, .kind = ICRC_IPV4}; /* the shortest */
 }
 

@@ -14,6 +14,7 @@
 #include "headers.h"
 #include "group_copies.h"
 #include "route.h"
+#include "transmit.h"
 #include "unknown.h"
 
 static void drop_message(struct worker *w, enum drop reason, const struct ib_recv *r)
@@ -240,42 +241,6 @@ static void write_icrcs(const struct egress *e)
 		store32((uint8_t *)(uintptr_t)e->icrc[i].p + e->icrc[i].len, crc[i]);
 }
 
-static void count_groups(struct worker *w, const struct egress *e, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		if (!e->lookup.to_group[i])
-			continue;
-		struct group_counters *c = &w->groups[e->message[i].group];
-		COUNT(c->packets[IB_TO_ROCE], 1);
-		COUNT(c->bytes[IB_TO_ROCE], e->message[i].payload_len);
-	}
-}
-
-static void transmit(struct worker *w, struct egress *e)
-{
-	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
-	struct rte_mbuf *m[BURST];
-	uint64_t bytes = 0;
-	for (unsigned i = 0; i < e->n; i++) {
-		m[i] = e->message[i].recv->mbuf;
-		bytes += e->message[i].payload_len;
-	}
-	if (mirroring(w))
-		mirror_stage(w, MIRROR_SENT, IB_TO_ROCE, PASS, m, e->n);
-	unsigned sent = transmit_some(w, m, e->n);
-	if (mirroring(w))
-		mirror_taken(w, sent);
-	latency_end(&w->latency[IB_TO_ROCE], e->began, sent);
-	for (unsigned i = sent; i < e->n; i++) {
-		bytes -= e->message[i].payload_len;
-		drop_packet(w, IB_TO_ROCE, DROP_eth_full, m[i]);
-	}
-	COUNT(c->sent, sent);
-	COUNT(c->sent_bytes, bytes);
-	if (e->lookup.groups)
-		count_groups(w, e, sent);
-}
-
 unsigned ib_to_roce(struct worker *w)
 {
 	struct ib_recv r[BURST];
@@ -292,7 +257,7 @@ unsigned ib_to_roce(struct worker *w)
 	route(w, &e);
 	if (likely(e.n)) {
 		write_icrcs(&e);
-		transmit(w, &e);
+		transmit(w, &(struct departure){e.message, e.lookup.groups ? e.lookup.to_group : NULL, e.n, e.began});
 	}
 	if (unlikely(w->copied))
 		send_copies(w);

@@ -38,7 +38,7 @@ func startSleeper(t testing.TB, w *fixture) *sleeper {
 	}
 	t.Cleanup(func() { unix.Close(s.driver) })
 	if w.config.Idle == lcore.IdleInterrupt {
-		if err := s.workers[0].SetRxWake(dpdk.RxWake{FDs: []int{s.driver}}); err != nil {
+		if err := s.workers[0].SetRxWake(0, dpdk.RxWake{FDs: []int{s.driver}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestWoken(t *testing.T) {
 		}
 		come("a message", 2*round+1, 2*round+1)
 		s.asleep()
-		if err := s.workers[0].Send(s.pool.Pointer(), make([]byte, 60)); err != nil {
+		if err := s.workers[0].Send(s.pool.Pointer(), 0, make([]byte, 60)); err != nil {
 			t.Fatal(err)
 		}
 		come("a frame of management", 2*round+1, 2*round+2)

@@ -197,7 +197,7 @@ func TestMirrorOfDetours(t *testing.T) {
 	s.takePunted()[0].Pending.Drop(lcore.DropProxyQPFull)
 	want(t, "rejected", points(l.end()), "received@0 waiting@0 dropped@0 ")
 	l = s.mirror(lcore.MirrorOptions{})
-	if err := s.workers[1].Send(s.pool.Pointer(), v4()); err != nil {
+	if err := s.workers[1].Send(s.pool.Pointer(), 0, v4()); err != nil {
 		t.Fatal(err)
 	}
 	s.work()

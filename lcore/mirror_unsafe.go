@@ -160,6 +160,7 @@ func mirroredOf(c *C.struct_mirrored_packet) MirroredPacket {
 		Side: RoCESide, Len: int(c.len), Data: C.GoBytes(unsafe.Add(unsafe.Pointer(c), C.sizeof_struct_mirrored_packet), C.int(c.kept)),
 	}
 	if c.form == C.MIRROR_FRAME {
+		s.Port = uint8(c.port)
 		return s
 	}
 	s.Side, s.IB = IBSide, mirroredIBOf(&c.ib)

@@ -277,19 +277,28 @@ static unsigned parse_grh(struct packet *p, struct icrc_job *icrc, uint32_t len)
 	return PASS;
 }
 
-static enum drop check_macs(const struct datapath *dp, const uint8_t *eth)
+/* Whether a MAC address is that of one of the bridge's ports: their links may be one network. */
+static bool is_own_mac(const struct datapath *dp, uint64_t mac)
+{
+	for (unsigned i = 0; i < dp->ports; i++)
+		if (dp->mac[i] == mac)
+			return true;
+	return false;
+}
+
+static enum drop check_macs(const struct datapath *dp, unsigned port, const uint8_t *eth)
 {
 	uint64_t dst = mac48(eth), src = mac48(eth + 6);
-	if (unlikely(!(dst & MAC_GROUP) && dst != dp->mac))
+	if (unlikely(!(dst & MAC_GROUP) && dst != dp->mac[port]))
 		return DROP_l2_notus;
 	if (unlikely((src & MAC_GROUP) || src == 0))
 		return DROP_l2_badsrc;
-	return unlikely(src == dp->mac) ? DROP_loop_self : PASS;
+	return unlikely(is_own_mac(dp, src)) ? DROP_loop_self : PASS;
 }
 
 /* Accepts at most one 802.1Q tag, of a segment's VLAN. Sets p->segment, *len, of all L2 headers, and *type. */
-static enum drop parse_vlan(const struct datapath *dp, const uint8_t *eth, uint32_t frame_len, struct packet *p,
-			    uint32_t *len, uint16_t *type)
+static enum drop parse_vlan(const struct datapath *dp, unsigned port, const uint8_t *eth, uint32_t frame_len,
+			    struct packet *p, uint32_t *len, uint16_t *type)
 {
 	uint16_t vid = 0;
 	*len = ETH_LEN;
@@ -305,7 +314,7 @@ static enum drop parse_vlan(const struct datapath *dp, const uint8_t *eth, uint3
 		if (unlikely(*type == TYPE_VLAN || *type == TYPE_QINQ))
 			return DROP_vlan_double;
 	}
-	p->segment = segment_of_vlan(dp, vid);
+	p->segment = segment_of_vlan(dp, port, vid);
 	return unlikely(!p->segment) ? DROP_vlan_unknown : PASS;
 }
 
@@ -313,15 +322,16 @@ unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, 
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint32_t len, frame_len = m->data_len;
+	unsigned port = port_index(dp, m);
 	uint16_t type;
 	if (unlikely(m->nb_segs != 1))
 		return DROP_l2_toolong;
 	if (unlikely(frame_len < ETH_LEN))
 		return DROP_l2_short;
-	enum drop d = check_macs(dp, eth);
+	enum drop d = check_macs(dp, port, eth);
 	if (unlikely(d))
 		return d;
-	d = parse_vlan(dp, eth, frame_len, p, &len, &type);
+	d = parse_vlan(dp, port, eth, frame_len, p, &len, &type);
 	if (unlikely(d))
 		return d;
 

@@ -18,22 +18,35 @@ bool policy_passed(struct datapath *dp, uint64_t token)
 	return rte_rcu_qsbr_check(dp->tables->rcu, token, false) == 1;
 }
 
+/* Where the number of a segment is. */
+static uint8_t *place_of(struct datapath *dp, unsigned number)
+{
+	const struct segment *s = &dp->segment[number];
+	return &dp->segment_of[s->port][s->vlan];
+}
+
+/* One more than the highest number. With none for now, or several ports, not every frame is number 0's. */
+static void set_segments(struct datapath *dp, unsigned n)
+{
+	unsigned least = n == 0 || dp->ports > 1 ? 2 : 1;
+	__atomic_store_n(&dp->segments, (uint8_t)(n > least ? n : least), __ATOMIC_RELAXED);
+}
+
 void policy_add_segment(struct datapath *dp, unsigned number)
 {
 	segment_prepare(dp, number);
 	if (dp->segments <= number)
-		__atomic_store_n(&dp->segments, (uint8_t)(number + 1), __ATOMIC_RELAXED);
-	__atomic_store_n(&dp->segment_of[dp->segment[number].vlan], (uint8_t)number, __ATOMIC_RELEASE);
+		set_segments(dp, number + 1);
+	__atomic_store_n(place_of(dp, number), (uint8_t)number, __ATOMIC_RELEASE);
 }
 
 void policy_remove_segment(struct datapath *dp, unsigned number)
 {
-	__atomic_store_n(&dp->segment_of[dp->segment[number].vlan], SEGMENT_NONE, __ATOMIC_RELAXED);
+	__atomic_store_n(place_of(dp, number), SEGMENT_NONE, __ATOMIC_RELAXED);
 	unsigned n = MAX_SEGMENTS;
-	while (n > 0 && dp->segment_of[dp->segment[n - 1].vlan] != n - 1)
+	while (n > 0 && *place_of(dp, n - 1) != n - 1)
 		n--;
-	__atomic_store_n(&dp->segments, (uint8_t)(n ? n : 2),
-			 __ATOMIC_RELAXED); /* none for now: no frame is number 0's */
+	set_segments(dp, n);
 }
 
 void policy_unknown(struct datapath *dp, bool bridge)

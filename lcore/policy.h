@@ -5,8 +5,8 @@
  *   allow           replaced as a whole; the old list is freed after a grace period
  *   bridge_unknown  one byte
  *   class maps      one byte an entry; a packet reads one entry, the old one or the new one
- *   segments        segment_of, one byte a VLAN id, says which are there. What is removed stays as it was until after a
- *                   grace period: bursts, and entries of the tables, may still be of it
+ *   segments        segment_of, one byte a VLAN id of a port, says which are there. What is removed stays as it was
+ * until after a grace period: bursts, and entries of the tables, may still be of it
  */
 #ifndef CAUSEWAY_POLICY_H
 #define CAUSEWAY_POLICY_H

@@ -24,10 +24,27 @@ static void prepare_ethernet(struct segment *s)
 		s->l2_ipv4 = s->l2_ipv6 = UINT64_MAX; /* outside of the mask: no frame matches */
 }
 
+static void set_byte(struct fastpath_type *t, unsigned at, uint8_t mask, uint8_t type)
+{
+	t->mask[at] = mask;
+	t->type[at] = type;
+}
+
+/* Destination: the port's address. Source: not a group. */
+static void prepare_own(struct segment *s, uint64_t mac)
+{
+	s->mac = __builtin_bswap64(mac << 16);
+	memset(&s->own, 0, sizeof s->own);
+	set_byte(&s->own, 6, 0x01, 0);
+	for (unsigned i = 0; i < 6; i++)
+		set_byte(&s->own, i, 0xff, (uint8_t)(mac >> (40 - 8 * i)));
+}
+
 void segment_prepare(struct datapath *dp, unsigned number)
 {
 	struct segment *s = &dp->segment[number];
 	prepare_ethernet(s);
+	prepare_own(s, dp->mac[s->port]);
 	s->group_key = s->from_key = (uint64_t)number << SEGMENT_SHIFT;
 	if (s->partition != PARTITION_ANY)
 		s->from_key |= (uint64_t)s->partition << PARTITION_SHIFT;
@@ -40,14 +57,8 @@ static void prepare_segments(struct datapath *dp)
 	segment_prepare(dp, SEGMENT_NONE);
 	for (unsigned i = 0; i < dp->segments; i++) {
 		segment_prepare(dp, i);
-		dp->segment_of[dp->segment[i].vlan] = (uint8_t)i;
+		dp->segment_of[dp->segment[i].port][dp->segment[i].vlan] = (uint8_t)i;
 	}
-}
-
-static void set_byte(struct fastpath_type *t, unsigned at, uint8_t mask, uint8_t type)
-{
-	t->mask[at] = mask;
-	t->type[at] = type;
 }
 
 /* Packets with reserved bits set go to parse.c, which counts them. */
@@ -75,14 +86,12 @@ static void prepare_headers(struct datapath *dp)
 	set_byte(&dp->fastpath_deth, 8, 0xff, 0); /* reserved beside the source QPN */
 }
 
-/* Destination: the port's address, or one of groups (RFC 1112 §6.4, RFC 2464 §7). Source: not a group. */
-static void prepare_macs(struct datapath *dp)
+/* Destination: one of groups (RFC 1112 §6.4, RFC 2464 §7). Source: not a group. */
+static void prepare_groups(struct datapath *dp)
 {
-	memset(&dp->fastpath_own, 0, sizeof dp->fastpath_own);
-	set_byte(&dp->fastpath_own, 6, 0x01, 0);
-	dp->fastpath_group4 = dp->fastpath_group6 = dp->fastpath_own;
-	for (unsigned i = 0; i < 6; i++)
-		set_byte(&dp->fastpath_own, i, 0xff, (uint8_t)(dp->mac >> (40 - 8 * i)));
+	memset(&dp->fastpath_group4, 0, sizeof dp->fastpath_group4);
+	set_byte(&dp->fastpath_group4, 6, 0x01, 0);
+	dp->fastpath_group6 = dp->fastpath_group4;
 	set_byte(&dp->fastpath_group4, 0, 0xff, 0x01);
 	set_byte(&dp->fastpath_group4, 1, 0xff, 0x00);
 	set_byte(&dp->fastpath_group4, 2, 0xff, 0x5e);
@@ -99,9 +108,9 @@ static void prepare_bth(struct datapath *dp)
 
 void datapath_prepare(struct datapath *dp)
 {
+	dp->port_mask = dp->ports > 1 ? MAX_PORTS - 1 : 0;
 	prepare_bth(dp);
 	prepare_segments(dp);
-	prepare_macs(dp);
-	dp->fastpath_mac = __builtin_bswap64(dp->mac << 16);
+	prepare_groups(dp);
 	prepare_headers(dp);
 }

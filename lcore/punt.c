@@ -38,7 +38,7 @@ static uint8_t class_in(unsigned segment, enum punt_class class)
 
 struct punter control_punter(const struct datapath *dp, struct rte_mbuf *m)
 {
-	const struct segment *s = segment_of_frame(dp, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
+	const struct segment *s = segment_of_frame(dp, m, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
 	return (struct punter){class_in((unsigned)(s - dp->segment), PUNT_CLASS_CONTROL), hash_of(source_mac(m))};
 }
 

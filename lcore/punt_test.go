@@ -113,7 +113,7 @@ func TestOverload(t *testing.T) {
 			s.offer(repeat(v4(), times*burst)...)
 			s.deliver(burst)
 			for range own {
-				if err := s.workers[0].Send(s.pool.Pointer(), arpOf(1)); err != nil {
+				if err := s.workers[0].Send(s.pool.Pointer(), 0, arpOf(1)); err != nil {
 					t.Fatal(err)
 				}
 			}

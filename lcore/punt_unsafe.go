@@ -32,6 +32,14 @@ func (p *PendingPacket) Worker() int { return p.w.ID() }
 // Partition returns the number of the partition that the proxy QP is to send in.
 func (p *PendingPacket) Partition() uint8 { return uint8(C.partition_of_punted(p.m)) }
 
+// Port returns the index of the port that it came by.
+func (p *PendingPacket) Port() uint8 { return p.w.portOf(p.m) }
+
+// portOf returns the index of the port that a frame came by.
+func (w *Worker) portOf(m *C.struct_rte_mbuf) uint8 {
+	return uint8(m.port) & uint8(w.datapath.c.port_mask)
+}
+
 // Requeue gives the packet back to the worker, which looks it up again. A full ring drops it.
 func (p *PendingPacket) Requeue() {
 	if C.worker_requeue(p.w.c, p.m) != 0 {
@@ -41,7 +49,7 @@ func (p *PendingPacket) Requeue() {
 
 // Drop drops the packet and counts the reason.
 func (p *PendingPacket) Drop(d Drop) {
-	p.w.datapath.dropped[d].Add(1)
+	p.w.datapath.dropped[p.Port()][d].Add(1)
 	p.w.datapath.mirrorPuntedDrop(p.m, p.w.ID(), d)
 	C.frame_free(p.m)
 }
@@ -49,6 +57,7 @@ func (p *PendingPacket) Drop(d Drop) {
 // A PuntedFrame is a frame that a worker gave to management.
 type PuntedFrame struct {
 	Data    []byte     // a copy
+	Port    uint8      // the index of the port that it came by
 	Unknown ib.NodeKey // not zero: a packet was dropped because no table has this node
 	// Nil for control frames (ARP, ND, IGMP, MLD, ICMP, RoCE with a MAD), whose mbuf is freed already.
 	Pending *PendingPacket
@@ -61,6 +70,7 @@ func (w *Worker) TakePunted() []PuntedFrame {
 	out := make([]PuntedFrame, n)
 	ended := 0
 	for i := range n {
+		out[i].Port = w.portOf(m[i])
 		out[i].Data = C.GoBytes(C.frame_of(m[i]), C.int(m[i].data_len))
 		switch C.kind_of(m[i]) {
 		case C.PUNT_PROXY_QP:
@@ -78,10 +88,10 @@ func (w *Worker) TakePunted() []PuntedFrame {
 	return out
 }
 
-// Send makes the worker transmit a frame unchanged; mbufs come from the pool (dpdk's Mempool.Pointer).
+// Send makes the worker transmit a frame unchanged by a port, known by its index; mbufs come from the pool (dpdk's Mempool.Pointer).
 // One goroutine only.
-func (w *Worker) Send(pool unsafe.Pointer, frame []byte) error {
-	rc := C.worker_send(w.c, (*C.struct_rte_mempool)(pool), unsafe.Pointer(unsafe.SliceData(frame)), C.uint(len(frame)))
+func (w *Worker) Send(pool unsafe.Pointer, port uint8, frame []byte) error {
+	rc := C.worker_send(w.c, (*C.struct_rte_mempool)(pool), unsafe.Pointer(unsafe.SliceData(frame)), C.uint(len(frame)), C.uint(port))
 	if rc != 0 {
 		return fmt.Errorf("lcore: send a frame of %d bytes by worker %d: %w", len(frame), w.ID(), syscall.Errno(-rc))
 	}

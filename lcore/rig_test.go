@@ -76,6 +76,7 @@ type rig struct {
 	fixture     *fixture
 	pool        *dpdk.Mempool
 	port        *dpdk.RingPort
+	more        []*dpdk.RingPort // further ports
 	ibPort      *fabricport.Rings
 	tables      *tables.Tables
 	datapath    *lcore.Datapath
@@ -105,6 +106,13 @@ func newRig(t testing.TB, w *fixture) *rig {
 	})
 	must(err)
 	must(s.port.Port.Start())
+	var ids []uint16
+	for range w.config.MoreMACs {
+		p, err := dpdk.OpenRingPort(dpdk.PortConfig{Pool: s.pool, RxQueues: workers, TxQueues: workers, RxDescs: rigRing, TxDescs: rigRing})
+		must(err)
+		must(p.Port.Start())
+		s.more, ids = append(s.more, p), append(ids, p.Port.ID())
+	}
 	s.ibPort, err = fabricport.NewRings(s.pool, workers, rigRing)
 	must(err)
 	s.tables, err = tables.New(tables.Config{MaxHosts: 1024, MaxProxyQPs: 1024, MaxNodes: 1024, MaxGroups: 64, MaxReaders: 4})
@@ -116,7 +124,7 @@ func newRig(t testing.TB, w *fixture) *rig {
 	t.Cleanup(s.pgm.Close)
 	for i := range workers {
 		worker, err := s.datapath.NewWorker(lcore.WorkerConfig{
-			Port: s.port.Port.ID(), Queue: uint16(i), IBPort: s.ibPort.Pointer(i), MaxGroups: 64, PGM: s.pgm.Pointer(),
+			Port: s.port.Port.ID(), MorePorts: ids, Queue: uint16(i), IBPort: s.ibPort.Pointer(i), MaxGroups: 64, PGM: s.pgm.Pointer(),
 		})
 		must(err)
 		s.workers = append(s.workers, worker)
@@ -139,6 +147,14 @@ func (s *rig) close() {
 	for i := range s.workers {
 		s.toRoCE(i)
 	}
+	for i := range s.more {
+		for q := range s.workers {
+			s.sentBy(i+1, q)
+		}
+		if err := s.more[i].Port.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}
 	for _, err := range []error{s.ibPort.Close(), s.port.Port.Close()} {
 		if err != nil {
 			s.t.Error(err)
@@ -160,6 +176,21 @@ func (s *rig) checkConserved(c lcore.Counters) {
 			s.t.Errorf("%v: received %d, sent %d, dropped %d: %v", lcore.Direction(d), c.Received, c.Sent, c.Dropped(), c.Drops)
 		}
 	}
+	for i := range c.Ports {
+		for d, own := range c.Ports[i] {
+			if !own.Conserved() {
+				s.t.Errorf("port %d, %v: received %d, sent %d, dropped %d: %v", i, lcore.Direction(d), own.Received, own.Sent, own.Dropped(), own.Drops)
+			}
+			c.Direction[d].Sent -= own.Sent
+			c.Direction[d].SentBytes -= own.SentBytes
+			if d == int(lcore.RoCEToIB) {
+				c.Direction[d].Received -= own.Received
+			}
+		}
+	}
+	if d := c.Direction; len(c.Ports) > 0 && (d[0].Sent != 0 || d[0].SentBytes != 0 || d[0].Received != 0 || d[1].Sent != 0 || d[1].SentBytes != 0) {
+		s.t.Errorf("the ports have not counted what all have: %+v", d)
+	}
 	if o := c.Punt; o.Received != o.Handed+o.Full {
 		s.t.Errorf("punted frames: received %d, handed %d, lost %d", o.Received, o.Handed, o.Full)
 	}
@@ -172,8 +203,19 @@ func (s *rig) fromRoCE(frames ...[]byte) {
 	s.work()
 }
 
+// portAt returns a port by its index.
+func (s *rig) portAt(i int) *dpdk.RingPort {
+	return append([]*dpdk.RingPort{s.port}, s.more...)[i]
+}
+
 // arrive puts frames into a queue of the port.
 func (s *rig) arrive(queue int, frames ...[]byte) {
+	s.t.Helper()
+	s.arriveBy(0, queue, frames...)
+}
+
+// arriveBy puts them into one of a port.
+func (s *rig) arriveBy(port, queue int, frames ...[]byte) {
 	s.t.Helper()
 	burst := make([]dpdk.Mbuf, len(frames))
 	for i, f := range frames {
@@ -183,12 +225,12 @@ func (s *rig) arrive(queue int, frames ...[]byte) {
 		}
 		burst[i] = m
 	}
-	s.arriveMbufs(queue, burst)
+	s.arriveMbufs(port, queue, burst)
 }
 
-func (s *rig) arriveMbufs(queue int, burst []dpdk.Mbuf) {
+func (s *rig) arriveMbufs(port, queue int, burst []dpdk.Mbuf) {
 	s.t.Helper()
-	if n := s.port.ToPort(queue).Enqueue(burst); n != len(burst) {
+	if n := s.portAt(port).ToPort(queue).Enqueue(burst); n != len(burst) {
 		for _, m := range burst[n:] {
 			m.Free()
 		}
@@ -233,10 +275,13 @@ func (s *rig) fromIB(msgs ...message) {
 }
 
 // toRoCE takes the frames that a worker sent on Ethernet.
-func (s *rig) toRoCE(worker int) [][]byte {
+func (s *rig) toRoCE(worker int) [][]byte { return s.sentBy(0, worker) }
+
+// sentBy takes those that a worker sent by a port.
+func (s *rig) sentBy(port, worker int) [][]byte {
 	var out [][]byte
 	var b [64]dpdk.Mbuf
-	ring := s.port.FromPort(worker)
+	ring := s.portAt(port).FromPort(worker)
 	for n := ring.Dequeue(b[:]); n > 0; n = ring.Dequeue(b[:]) {
 		for _, m := range b[:n] {
 			out = append(out, m.Bytes())

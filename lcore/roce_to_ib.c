@@ -17,6 +17,7 @@
 #include "egress.h"
 #include "fastpath.h"
 #include "send.h"
+#include "post.h"
 #include "exception.h"
 #include "group_actions.h"
 
@@ -35,10 +36,14 @@ static void punt_control(struct worker *w, struct rte_mbuf *m)
 /* Punts a MAD for the bridge's own services. */
 static void punt_mad(struct worker *w, const struct table_key *from, struct rte_mbuf *m)
 {
-	if (!punt_frame(w, MIRROR_MANAGEMENT, DROP_mad_served, m, PUNT_MAD, data_punter(w, from, m)))
+	unsigned port = port_index(w->datapath, m); /* the frame is management's from then on */
+	if (!punt_frame(w, MIRROR_MANAGEMENT, DROP_mad_served, m, PUNT_MAD, data_punter(w, from, m))) {
 		drop_packet(w, ROCE_TO_IB, DROP_punt_full, m);
-	else
-		w->counters.direction[ROCE_TO_IB].drops[DROP_mad_served]++;
+		return;
+	}
+	w->counters.direction[ROCE_TO_IB].drops[DROP_mad_served]++;
+	if (several_ports(w))
+		w->by_port[port].direction[ROCE_TO_IB].drops[DROP_mad_served]++;
 }
 
 /* Prefetches a frame's headers and the beginning of its payload; the mbuf has been prefetched before. */
@@ -86,6 +91,8 @@ static __rte_noinline bool take_parsed(struct worker *w, struct burst *b, unsign
 		return false;
 	}
 	COUNT(c->received, 1);
+	if (several_ports(w))
+		counters_of(w, ROCE_TO_IB, m)->received++;
 	if (unlikely(result != PASS))
 		drop_packet(w, ROCE_TO_IB, result, m);
 	return result == PASS;
@@ -129,6 +136,8 @@ static void take(struct worker *w, struct burst *b, struct rte_mbuf **m, unsigne
 	b->n = kept;
 	b->fastpath = fast == kept;
 	COUNT(w->counters.direction[ROCE_TO_IB].received, fast);
+	if (several_ports(w))
+		counters_of(w, ROCE_TO_IB, m[0])->received += fast;
 }
 
 /* A datagram of plain UDP has no ICRC, and its job no meaning. */
@@ -279,50 +288,6 @@ static void choose(struct worker *w, struct burst *b, bool requeued)
 		send_handoffs(w, &b->handoff);
 }
 
-static void count_groups(struct worker *w, const struct burst *b, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		if (!b->lookup.to_group[i])
-			continue;
-		struct group_counters *c = &w->groups[((const struct group_entry *)b->lookup.to_entry[i])->id];
-		COUNT(c->packets[ROCE_TO_IB], 1);
-		COUNT(c->bytes[ROCE_TO_IB], b->trim[i].payload_len);
-	}
-}
-
-static void read_stamps(const struct burst *b, uint32_t *stamp)
-{
-	for (unsigned i = 0; i < b->n; i++)
-		stamp[i] = b->send[i].mbuf->hash.fdir.hi;
-}
-
-static void post(struct worker *w, struct burst *b)
-{
-	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];
-	uint64_t bytes = b->bytes;
-	uint32_t stamp[BURST];
-	if (unlikely(b->began == LATENCY_WAITED))
-		read_stamps(b, stamp);
-	if (mirroring(w))
-		mirror_stage_sends(w, b);
-	unsigned taken = w->ib_port->post(w->ib_port->self, b->send, b->n);
-	if (mirroring(w))
-		mirror_taken(w, taken);
-	if (unlikely(b->began == LATENCY_WAITED))
-		latency_waited(&w->latency[ROCE_TO_IB], stamp, taken);
-	else
-		latency_end(&w->latency[ROCE_TO_IB], b->began, taken);
-	for (unsigned i = taken; i < b->n; i++) {
-		bytes -= b->trim[i].payload_len;
-		untrim(b, i);
-		drop_packet(w, ROCE_TO_IB, DROP_ib_full, b->send[i].mbuf);
-	}
-	COUNT(c->sent, taken);
-	COUNT(c->sent_bytes, bytes);
-	if (b->lookup.groups)
-		count_groups(w, b, taken);
-}
-
 /* Finishes the look-ups and sends the packets. */
 static void look_up_and_post(struct worker *w, struct burst *b, bool requeued)
 {
@@ -333,12 +298,12 @@ static void look_up_and_post(struct worker *w, struct burst *b, bool requeued)
 		post(w, b);
 }
 
-unsigned roce_to_ib(struct worker *w)
+static unsigned bridge_burst(struct worker *w, unsigned port)
 {
 	struct rte_mbuf *m[BURST + MBUFS_AHEAD];
 	struct burst b;
-	unsigned n = likely(!w->inject[ROCE_TO_IB].live) ? rte_eth_rx_burst(w->port, w->queue, m, BURST)
-							 : inject_frames(w, m);
+	unsigned n =
+		likely(!w->inject[ROCE_TO_IB].live) ? receive_frames(w, port, m, BURST) : inject_frames(w, port, m);
 	if (n == 0)
 		return w->inject[ROCE_TO_IB].taken;
 	b.began = latency_begin(&w->latency[ROCE_TO_IB]);
@@ -351,6 +316,16 @@ unsigned roce_to_ib(struct worker *w)
 		count_congestion(w, &b);
 	look_up_and_post(w, &b, false);
 	return n;
+}
+
+/* One burst of each port, so that one that floods does not starve the others. */
+unsigned roce_to_ib(struct worker *w)
+{
+	unsigned port = 0, moved = 0;
+	do
+		moved += bridge_burst(w, port);
+	while (unlikely(++port < w->datapath->ports));
+	return moved;
 }
 
 /* These frames were counted as received, and their ICRC found right, when they came in. */

@@ -3,8 +3,6 @@
 #ifndef CAUSEWAY_ROUTE_H
 #define CAUSEWAY_ROUTE_H
 
-#include <rte_ethdev.h>
-
 #include "egress.h"
 #include "group_actions.h"
 
@@ -62,16 +60,6 @@ static inline uint8_t partition_in(const void *to, bool group)
 {
 	return group ? ((const struct mgid_entry *)to)->flags >> GROUP_PARTITION_SHIFT
 		     : ((const struct proxy_qpn_entry *)to)->partition;
-}
-
-/* Retries a full transmit queue a few times: the port may be freeing descriptors. */
-static inline unsigned transmit_some(const struct worker *w, struct rte_mbuf **m, unsigned n)
-{
-	enum { TRIES = 4 };
-	unsigned sent = 0;
-	for (int i = 0; i < TRIES && sent < n; i++)
-		sent += rte_eth_tx_burst(w->port, w->queue, m + sent, (uint16_t)(n - sent));
-	return sent;
 }
 
 #endif

@@ -5,7 +5,7 @@
  *
  *   poll for a while ▶ arm ▶ poll once more ▶ sleep ▶ disarm
  *
- * It is woken by the Ethernet port, by the InfiniBand port, and by its bell: other workers and management ring it when
+ * It is woken by each Ethernet port, by the InfiniBand port, and by its bell: other workers and management ring it when
  * they put something on the worker's rings. What comes before the last poll is found by it, and what comes after it
  * ends the sleep, so nothing waits. Should a device not wake it, the sleep ends after SLEEP_MS, and is counted if there
  * was something (overslept).
@@ -37,14 +37,16 @@ static void arm(struct worker *w)
 {
 	wake_arm(&w->bell);
 	w->ib_port->arm(w->ib_port->self);
-	if (w->rx_interrupt)
-		rte_eth_dev_rx_intr_enable(w->port, w->queue);
+	for (unsigned i = 0; i < w->datapath->ports; i++)
+		if (w->rx_interrupt[i])
+			rte_eth_dev_rx_intr_enable(w->port[i], w->queue);
 }
 
 static void disarm(struct worker *w)
 {
-	if (w->rx_interrupt)
-		rte_eth_dev_rx_intr_disable(w->port, w->queue);
+	for (unsigned i = 0; i < w->datapath->ports; i++)
+		if (w->rx_interrupt[i])
+			rte_eth_dev_rx_intr_disable(w->port[i], w->queue);
 	w->ib_port->disarm(w->ib_port->self);
 	wake_disarm(&w->bell);
 }

@@ -10,8 +10,9 @@ import (
 	"net/netip"
 )
 
-// A Segment is a VLAN of the Ethernet port, with what is its own.
+// A Segment is a VLAN of an Ethernet port, with what is its own.
 type Segment struct {
+	Port     uint8  // the index of its port
 	VLAN     uint16 // 0: untagged
 	RoCEMTU  int    // largest payload towards RoCE, bytes
 	Versions uint8  // V1 | V2
@@ -45,6 +46,7 @@ func (s *Segment) Validate() error {
 const maxVLAN = 4094 // 4095 is reserved (IEEE 802.1Q)
 
 func (s *Segment) fill(c *C.struct_segment) {
+	c.port = C.uint8_t(s.Port)
 	c.vlan = C.uint16_t(s.VLAN)
 	c.roce_mtu = C.uint16_t(s.RoCEMTU)
 	c.versions = C.uint8_t(s.Versions)
@@ -69,7 +71,7 @@ type grace struct {
 }
 
 // AddSegment makes workers take the frames of a segment under a number that is free; see SegmentRests. The segment is
-// valid, and no other has its VLAN. It and RemoveSegment may be called while workers run, by one goroutine at a time.
+// valid, and no other of its port has its VLAN. It and RemoveSegment may be called while workers run, by one goroutine at a time.
 func (dp *Datapath) AddSegment(number uint8, s *Segment) {
 	dp.c.segment[number] = C.struct_segment{}
 	s.fill(&dp.c.segment[number])

@@ -4,33 +4,50 @@
 #define CAUSEWAY_SEGMENT_H
 
 #include <rte_branch_prediction.h>
+#include <rte_mbuf.h>
 
 #include "byteorder.h"
 #include "proto.h"
 #include "worker.h"
 
-/* The number of the segment of a VLAN id, or SEGMENT_NONE. One may come or go at any time. */
-static inline unsigned segment_number(const struct datapath *dp, uint16_t vid)
+/* The index of the port that a frame came by. */
+static inline unsigned port_index(const struct datapath *dp, const struct rte_mbuf *m)
 {
-	return __atomic_load_n(&dp->segment_of[vid], __ATOMIC_ACQUIRE);
+	return m->port & dp->port_mask;
 }
 
-/* The segment of a VLAN id; NULL: none's. */
-static inline const struct segment *segment_of_vlan(const struct datapath *dp, uint16_t vid)
+/* The number of the segment of a VLAN id of a port, or SEGMENT_NONE. One may come or go at any time. */
+static inline unsigned segment_number(const struct datapath *dp, unsigned port, uint16_t vid)
 {
-	unsigned i = segment_number(dp, vid);
+	return __atomic_load_n(&dp->segment_of[port][vid], __ATOMIC_ACQUIRE);
+}
+
+/* The segments of a VLAN id of whatever port, as bits by their numbers. */
+static inline unsigned segments_on_vlan(const struct datapath *dp, uint16_t vid)
+{
+	unsigned segments = 0;
+	for (unsigned i = 0; i < dp->ports; i++)
+		segments |= 1u << segment_number(dp, i, vid);
+	return segments;
+}
+
+/* The segment of a VLAN id of a port; NULL: none's. */
+static inline const struct segment *segment_of_vlan(const struct datapath *dp, unsigned port, uint16_t vid)
+{
+	unsigned i = segment_number(dp, port, vid);
 	return likely(i != SEGMENT_NONE) ? &dp->segment[i] : NULL;
 }
 
-/* The segment that a frame of len bytes says it is of. Where the only one is number 0 it is that, or none: what reads
- * the frame finds that out. */
-static inline const struct segment *segment_of_frame(const struct datapath *dp, const uint8_t *eth, uint32_t len)
+/* The segment that a frame, of which len bytes are at eth, says it is of. Where the only one is number 0, of an only
+ * port, it is that, or none: what reads the frame finds that out. */
+static inline const struct segment *segment_of_frame(const struct datapath *dp, const struct rte_mbuf *m,
+						     const uint8_t *eth, uint32_t len)
 {
 	if (likely(__atomic_load_n(&dp->segments, __ATOMIC_RELAXED) == 1))
 		return &dp->segment[0];
 	unsigned i = SEGMENT_NONE;
 	if (likely(len >= ETH_LEN + VLAN_LEN))
-		i = segment_number(dp, be16(eth + 12) == TYPE_VLAN ? be16(eth + 14) & 0xfff : 0);
+		i = segment_number(dp, port_index(dp, m), be16(eth + 12) == TYPE_VLAN ? be16(eth + 14) & 0xfff : 0);
 	return &dp->segment[i];
 }
 

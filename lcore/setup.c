@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "setup.h"
 #include "group_copies.h"
+#include "ports.h"
 #include "punt.h"
 
 #include "dpdk/near.h"
@@ -38,7 +39,7 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->datapath = dp;
 	w->ib_port = ib_port;
 	w->id = id;
-	w->port = port;
+	w->port[0] = port;
 	w->queue = queue;
 	w->epoll = w->bell.fd = -1;
 	w->punt = ring("punt", w, punt_ring, node, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
@@ -57,23 +58,44 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	return w;
 }
 
-static unsigned empty_ring(struct rte_ring *r, bool count_all)
+int worker_set_ports(struct worker *w, const uint16_t *port, unsigned n, int node)
+{
+	memcpy(w->port, port, n * sizeof *port);
+	w->by_port = near_zmalloc(NULL, n * sizeof *w->by_port, node);
+	return w->by_port ? 0 : -ENOMEM;
+}
+
+static unsigned empty_ring(struct worker *w, struct rte_ring *r, bool count_all)
 {
 	struct rte_mbuf *m;
 	unsigned n = 0;
 	while (r && rte_ring_dequeue(r, (void **)&m) == 0) {
-		n += count_all || (m->hash.usr & ((1 << PUNT_PARTITION_SHIFT) - 1)) == PUNT_PROXY_QP;
+		if (count_all || (m->hash.usr & ((1 << PUNT_PARTITION_SHIFT) - 1)) == PUNT_PROXY_QP) {
+			n++;
+			if (w->by_port)
+				counters_of(w, ROCE_TO_IB, m)->drops[DROP_shutdown]++;
+		}
 		rte_pktmbuf_free(m);
 	}
-	rte_ring_free(r);
 	return n;
+}
+
+unsigned worker_empty(struct worker *w)
+{
+	inject_end(w);
+	return empty_ring(w, w->punt, false) + empty_ring(w, w->requeue, true);
 }
 
 void worker_free(struct worker *w, unsigned *left)
 {
-	inject_end(w);
-	*left = empty_ring(w->punt, false) + empty_ring(w->requeue, true);
-	empty_ring(w->send, false);
+	struct rte_mbuf *m;
+	*left = worker_empty(w);
+	while (w->send && rte_ring_dequeue(w->send, (void **)&m) == 0)
+		rte_pktmbuf_free(m);
+	rte_ring_free(w->punt);
+	rte_ring_free(w->requeue);
+	rte_ring_free(w->send);
+	rte_free(w->by_port);
 	rte_free(w->groups);
 	rte_free(w->copies);
 	rte_free(w);
@@ -132,7 +154,7 @@ int worker_requeue(struct worker *w, struct rte_mbuf *m)
 	return rc;
 }
 
-int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len)
+int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len, unsigned port)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
 	if (!m)
@@ -143,6 +165,7 @@ int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, u
 		return -EMSGSIZE;
 	}
 	memcpy(p, frame, len);
+	m->port = (uint16_t)port;
 	if (rte_ring_sp_enqueue(w->send, m) == 0) {
 		wake_up(&w->bell);
 		return 0;

@@ -11,6 +11,12 @@ struct rte_mempool;
 struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t id, uint16_t port, uint16_t queue,
 			  unsigned max_groups, unsigned punt_ring, int node);
 
+/* Gives a worker several ports, as many as the datapath has: their ids, the first among them. 0 or a negative errno. */
+int worker_set_ports(struct worker *w, const uint16_t *port, unsigned n, int node);
+
+/* Frees the mbufs that wait on a worker's rings, and returns how many were RoCE data; it counts them by port. */
+unsigned worker_empty(struct worker *w);
+
 /* Frees the worker and the mbufs on its rings; *left is how many of those were RoCE data. */
 void worker_free(struct worker *w, unsigned *left);
 
@@ -31,6 +37,6 @@ void worker_await_punted(struct datapath *dp);
 /* Management's side of the rings. The caller owns the mbufs that it takes. */
 unsigned worker_take_punted(struct worker *w, struct rte_mbuf **m, unsigned n);
 int worker_requeue(struct worker *w, struct rte_mbuf *m);
-int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len);
+int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len, unsigned port);
 
 #endif

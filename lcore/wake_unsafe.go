@@ -70,11 +70,11 @@ func (w *Worker) closeWakes() {
 	}
 }
 
-// SetRxWake sets what wakes the worker when frames come to its queue. Earlier descriptors that are not among
+// SetRxWake sets what wakes the worker when frames come to its queue of a port, known by its index. Earlier descriptors that are not among
 // these must have been closed: of a bond, one member's may be others. With
 // IdleInterrupt it is called before the worker starts, and not while it runs.
-func (w *Worker) SetRxWake(r dpdk.RxWake) error {
-	w.c.rx_interrupt = C.bool(r.Armed)
+func (w *Worker) SetRxWake(port int, r dpdk.RxWake) error {
+	w.c.rx_interrupt[port] = C.bool(r.Armed)
 	for _, fd := range r.FDs {
 		if err := w.wakeBy(fd); err != nil {
 			return err

@@ -7,22 +7,35 @@
 
 #include "burst.h"
 
-/* Transmits frames from management. */
-static unsigned send_punted(struct worker *w)
+/* Transmits frames from management by a port. */
+static void send_by(struct worker *w, unsigned port, struct rte_mbuf **m, unsigned n)
 {
-	struct rte_mbuf *m[BURST];
-	unsigned n = rte_ring_sc_dequeue_burst(w->send, (void **)m, BURST, NULL);
-	if (likely(n == 0))
-		return 0;
 	if (mirroring(w))
 		mirror_stage(w, MIRROR_OWN, IB_TO_ROCE, PASS, m, n);
-	unsigned sent = rte_eth_tx_burst(w->port, w->queue, m, (uint16_t)n);
+	unsigned sent = rte_eth_tx_burst(w->port[port], w->queue, m, (uint16_t)n);
 	if (mirroring(w))
 		mirror_taken(w, sent);
 	w->counters.punt.sent += sent;
 	w->counters.punt.rejected += n - sent;
 	for (unsigned i = sent; i < n; i++)
 		rte_pktmbuf_free(m[i]);
+}
+
+/* Transmits frames from management, those for one port after another. */
+static unsigned send_punted(struct worker *w)
+{
+	struct rte_mbuf *m[BURST], *own[BURST];
+	unsigned n = rte_ring_sc_dequeue_burst(w->send, (void **)m, BURST, NULL);
+	if (likely(n == 0))
+		return 0;
+	for (unsigned port = 0; port < w->datapath->ports; port++) {
+		unsigned k = 0;
+		for (unsigned i = 0; i < n; i++)
+			if (port_index(w->datapath, m[i]) == port)
+				own[k++] = m[i];
+		if (k)
+			send_by(w, port, own, k);
+	}
 	return n;
 }
 

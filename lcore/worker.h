@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker: one lcore between two ports.
+ * A worker: one lcore between an Ethernet port, or several, and an InfiniBand port.
  *
  *   Ethernet ── roce_to_ib ──▶ port            punted frames ──▶ punt ring ──▶ management
  *   Ethernet ◀── ib_to_roce ── port            management ──▶ requeue ring (packets to look up again)
@@ -31,8 +31,9 @@ struct copies;
 enum {
 	BURST = 64,
 	MAX_WORKERS = 64,
-	MAX_PREFIXES = 64,  /* policy.allow: walked only for the first packet of a (host, QPN) */
-	MAX_ADDRESSES = 16, /* the bridge's own in a segment */
+	MAX_PORTS = MAX_SEGMENTS, /* Ethernet ports: each has a segment. A power of two */
+	MAX_PREFIXES = 64,        /* policy.allow: walked only for the first packet of a (host, QPN) */
+	MAX_ADDRESSES = 16,       /* the bridge's own in a segment */
 	PSN_STREAMS = 256,
 	ASKED_MOST = 32, /* nodes that a worker asks management for in 0.1 s */
 	PUNT_HOSTS = 256,
@@ -64,7 +65,7 @@ enum idle_mode {
 	IDLE_INTERRUPT, /* until it is woken (run.c) */
 };
 
-/* A VLAN of the Ethernet port, with what is its own. prepare.c sets the second half. */
+/* A VLAN of an Ethernet port, with what is its own. prepare.c sets the second half, which each packet reads. */
 struct segment {
 	uint16_t vlan;     /* 802.1Q VLAN id; 0: untagged */
 	uint16_t roce_mtu; /* largest payload towards RoCE, bytes */
@@ -72,6 +73,7 @@ struct segment {
 	uint8_t ttl;       /* for packets without a usable hop limit */
 	uint8_t partition; /* the only one that its messages cross to and from; PARTITION_ANY: all do */
 	uint8_t addresses; /* how many */
+	uint8_t port;      /* index of its port */
 	uint8_t address[MAX_ADDRESSES][16]; /* the bridge's own */
 	uint8_t own_ip4[16], own_ip6[16];   /* the first of each version, not link-local; zero: none */
 	struct {
@@ -79,12 +81,14 @@ struct segment {
 		uint32_t broadcast; /* zero: none */
 	} own4[MAX_ADDRESSES];
 
-	uint32_t l2_len;  /* of Ethernet and, with a VLAN, 802.1Q headers */
-	uint64_t l2_mask; /* mask of the last eight bytes before the IP header */
-	uint64_t l2_ipv4; /* their value for IPv4 */
+	uint32_t l2_len __attribute__((aligned(64))); /* of Ethernet and, with a VLAN, 802.1Q headers */
+	uint64_t l2_mask;                             /* mask of the last eight bytes before the IP header */
+	uint64_t l2_ipv4;                             /* their value for IPv4 */
 	uint64_t l2_ipv6;
-	uint64_t group_key; /* in the number of the keys of its groups and hosts: itself */
-	uint64_t from_key;  /* in that of its proxy QPs: the partition, too, where there is only one */
+	uint64_t group_key;       /* in the number of the keys of its groups and hosts: itself */
+	uint64_t from_key;        /* in that of its proxy QPs: the partition, too, where there is only one */
+	uint64_t mac;             /* of its port, in the byte order of the frame */
+	struct fastpath_type own; /* of the first 12 bytes of Ethernet: to the port */
 } __attribute__((aligned(64)));
 
 enum {
@@ -94,14 +98,14 @@ enum {
 
 /* What all workers share. Constant while they run, except for what policy.h changes. */
 struct datapath {
-	uint64_t mac; /* of the Ethernet port, first byte highest, 48 bits */
 	uint16_t roce_pkey;
-	uint8_t segments;      /* one more than the highest number; 1: number 0 is the only one */
-	uint64_t fastpath_mac; /* of the Ethernet port, in the byte order of the frame */
+	uint8_t segments;  /* one more than the highest number; 1: number 0 is the only one, of an only port */
+	uint8_t ports;     /* Ethernet ports */
+	uint8_t port_mask; /* of an mbuf's port: 0 where there is one, because drivers set it as they like (ports.h) */
 	uint64_t
 		bth; /* UDP's length and checksum, zero, and the first half of the BTH towards RoCE, as it lies there */
 	struct fastpath_type fastpath_ipv4, fastpath_udp, fastpath_deth;
-	struct fastpath_type fastpath_own, fastpath_group4, fastpath_group6; /* of the first 12 bytes of Ethernet */
+	struct fastpath_type fastpath_group4, fastpath_group6; /* of the first 12 bytes of Ethernet: to groups */
 	bool rewrite_imm;       /* unicast: an immediate equal to the sender's QPN becomes the proxy QP's */
 	bool ib_is_ethernet;    /* the IB port is a RoCE device: the GRH area may be an IPv4 header */
 	bool bridge_unknown;    /* a message of an unknown IB source is sent with the bridge's own address */
@@ -112,7 +116,8 @@ struct datapath {
 	uint8_t dscp_of_sl[16]; /* for messages without a GRH */
 	uint8_t pcp_of_sl[16];
 	struct segment segment[MAX_SEGMENTS + 1]; /* by number */
-	uint8_t segment_of[4096];                 /* by VLAN id */
+	uint8_t segment_of[MAX_PORTS][4096];      /* by port and VLAN id */
+	uint64_t mac[MAX_PORTS];                  /* of the ports, first byte highest, 48 bits */
 	struct allow *allow;
 	struct rte_ring *requeue[MAX_WORKERS]; /* every worker's requeue ring, for handoffs */
 	struct wake *bell[MAX_WORKERS];        /* every worker's */
@@ -141,16 +146,16 @@ struct worker {
 	struct rte_ring *punt;    /* to management, single producer */
 	struct rte_ring *requeue; /* to this worker, many producers */
 	struct rte_ring *send;    /* frames from management, single producer */
-	uint16_t port;
-	uint16_t queue;
+	uint16_t port[MAX_PORTS]; /* as DPDK numbers them; datapath->ports of them */
+	uint16_t queue;           /* of each */
 	uint16_t id;
 	volatile bool stop;
 	bool running;
-	bool rx_interrupt;         /* the Ethernet port's interrupt is armed before each sleep */
-	int epoll;                 /* of all that wakes the worker; -1: nothing does */
-	unsigned empty;            /* polls since one found something */
-	struct mirrors *mirrors;   /* atomic; NULL: none. Replaced by mirror_exchange() (mirror/ring.h) */
-	uint64_t packets_numbered; /* packets that have got a number */
+	bool rx_interrupt[MAX_PORTS]; /* the port's interrupt is armed before each sleep */
+	int epoll;                    /* of all that wakes the worker; -1: nothing does */
+	unsigned empty;               /* polls since one found something */
+	struct mirrors *mirrors;      /* atomic; NULL: none. Replaced by mirror_exchange() (mirror/ring.h) */
+	uint64_t packets_numbered;    /* packets that have got a number */
 	uint32_t psn[PSN_STREAMS];
 	struct {
 		uint64_t since; /* TSC, when the slice of time began */
@@ -162,6 +167,7 @@ struct worker {
 	struct copies *copies;             /* of messages to groups of several segments; see group_copies.c */
 	unsigned copied;                   /* copies that are not sent yet */
 	struct pgm *pgm;                   /* the PGM tracker; NULL: none */
+	struct port_counters *by_port;     /* of several ports, by index; NULL: there is one */
 	struct injection inject[DIRECTIONS];
 	struct wake bell __attribute__((aligned(64))); /* wakes it for its rings */
 	struct counters counters __attribute__((aligned(64)));
@@ -189,7 +195,7 @@ enum punt {
 void datapath_prepare(struct datapath *dp);
 void segment_prepare(struct datapath *dp, unsigned number);
 
-/* Moves one burst, Ethernet to InfiniBand. Returns how many frames it took. */
+/* Moves one burst of each port, Ethernet to InfiniBand. Returns how many frames it took. */
 unsigned roce_to_ib(struct worker *w);
 
 /* The same for packets on the requeue ring. */

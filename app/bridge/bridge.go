@@ -37,8 +37,6 @@ type Bridge struct {
 	tables   *tables.Tables
 	ibPort   ibside.OpenPort
 	resolver *ipoib.Neighbours // nil: nodes are not learned
-	ethernet *ethernetPort
-	carriers *carriers // of the Ethernet port
 	limits   *limits
 	runner   runner // of the workers
 	datapath *lcore.Datapath
@@ -56,6 +54,7 @@ type Bridge struct {
 	*groupCounters
 	*pgmTrackers
 	*fabrics     // several InfiniBand ports
+	*ports       // Ethernet ports
 	atStop       atStop
 	manage.Lists // of the loop
 
@@ -66,7 +65,7 @@ type Bridge struct {
 // Options are optional.
 type Options struct {
 	Log *slog.Logger
-	// Around, if not nil, is called around opening the Ethernet port: to do so in another network namespace, where no
+	// Around, if not nil, is called around opening the Ethernet ports: to do so in another network namespace, where no
 	// other bridge is.
 	Around func(open func() error) error
 	// Unconfined leaves the workers' threads all system calls, for debuggers and tracers.
@@ -94,7 +93,7 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 		b.makePool,
 		b.makeTables,
 		func() error { return b.attachIBPort(append([]*fabric.Fabric{o.Subnet}, o.MoreSubnets...)) },
-		func() error { return o.Around(func() error { return b.attachEthernetPort(private) }) },
+		func() error { return o.Around(func() error { return b.attachEthernetPorts(private) }) },
 		b.makePGM,
 		b.chooseIdle,
 		b.makeDatapath,
@@ -142,7 +141,9 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 	b.configuration.end()
 	done()
 	waiting.Wait()
-	b.carriers.leave()
+	for _, p := range b.ethernet {
+		p.carriers.leave()
+	}
 	err = errors.Join(failure, err)
 	const grace = 20 * time.Millisecond // for the reports of leaving to reach the port
 	time.Sleep(grace)
@@ -164,7 +165,7 @@ func (b *Bridge) awaitReady(ctx context.Context, onReady func()) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if b.loop.Status().Ready && b.carriers.up() {
+		if b.loop.Status().Ready && b.ports.up() {
 			onReady()
 			return
 		}
@@ -194,12 +195,14 @@ func (b *Bridge) startEAL(noHuge bool) error {
 		}
 	}
 	var pci []string
-	if b.cfg.RoCE.Port.Driver == "mlx5" {
-		pci = []string{b.cfg.RoCE.Port.Arg}
+	for _, p := range b.cfg.EthPorts() {
+		if p.Driver == "mlx5" {
+			pci = append(pci, p.Arg)
+		}
 	}
 	eal, err := dpdk.Init(dpdk.EALConfig{
 		Name: "causeway", Workers: b.cfg.Workers.LCores, MemoryMiB: b.cfg.Workers.MemoryMiB, PCI: pci,
-		Port: b.cfg.RoCE.Port.String(), ForceNoHuge: noHuge,
+		Port: driverName(b.cfg.RoCE.Port), ForceNoHuge: noHuge,
 	})
 	if err != nil {
 		return err
@@ -219,7 +222,7 @@ func (b *Bridge) startEAL(noHuge bool) error {
 const privateBytes = 128
 
 func (b *Bridge) makePool() error {
-	room := max(lcore.DataRoom, dpdk.DataRoom(mostMTU(b.cfg)))
+	room := max(lcore.DataRoom, dpdk.DataRoom(mostMTU(b.cfg.Segments())))
 	pool, err := dpdk.NewMempool("packets", b.cfg.Workers.Mbufs, room, privateBytes)
 	if err != nil {
 		return err
@@ -279,13 +282,20 @@ func (b *Bridge) attachIBPort(subnets []*fabric.Fabric) error {
 	return nil
 }
 
-func (b *Bridge) attachEthernetPort(private bool) error {
-	b.ethernet = &ethernetPort{cfg: b.cfg, inForce: b.Config, log: b.log, private: private}
-	if err := b.ethernet.open(b.pool, &b.teardown); err != nil {
-		return err
+func (b *Bridge) attachEthernetPorts(private bool) error {
+	b.ports = &ports{gate: &b.gate, again: make(chan struct{}, 1)}
+	for i, name := range b.cfg.EthPorts() {
+		p := &ethernetPort{cfg: b.cfg, name: name, index: uint8(i), inForce: b.Config, log: b.log, private: private}
+		if err := p.open(b.pool, &b.teardown); err != nil {
+			return err
+		}
+		b.ethernet = append(b.ethernet, p)
+		p.carriers = &carriers{port: p, log: b.log, paused: b.runner.paused, fail: b.fail, again: b.again}
+		if err := p.carriers.watch(&b.teardown); err != nil {
+			return err
+		}
 	}
-	b.carriers = &carriers{port: b.ethernet, log: b.log, paused: b.runner.paused, fail: b.fail, again: make(chan struct{}, 1)}
-	return b.carriers.watch(&b.teardown)
+	return nil
 }
 
 // makePGM makes each worker's tracker of PGM streams, even if no group has any: a group may come that does.

@@ -12,7 +12,7 @@ import (
 	"causeway/dpdk"
 )
 
-// carriers are the kernel's interfaces that the Ethernet port lives on.
+// carriers are the kernel's interfaces that an Ethernet port lives on.
 //
 //	kernel ─▶ link.Monitor ─▶ changed ─┬▶ log: link_up, link_down; management reports and announces again
 //	                                   └▶ deleted, or down at the start, and there again: reopen the port while no worker runs; or end the
@@ -25,7 +25,7 @@ type carriers struct {
 
 	monitors []*link.Monitor
 	members  *members      // of a bond; nil: the port is none
-	again    chan struct{} // has a value after each link_up
+	again    chan struct{} // has a value after each link_up, of whatever port
 
 	changing sync.Mutex // held by changed
 	mu       sync.Mutex
@@ -46,7 +46,7 @@ func (c *carriers) watch(undo *teardown) error {
 		}
 		m, err := link.Watch(name, changed)
 		if err != nil {
-			return fmt.Errorf("bridge: [roce] port %v: %w", c.port.cfg.RoCE.Port, err)
+			return fmt.Errorf("bridge: [roce] port %v: %w", c.port.name, err)
 		}
 		c.monitors = append(c.monitors, m)
 		undo.add(m.Close)
@@ -68,7 +68,7 @@ func (c *carriers) watch(undo *teardown) error {
 // state returns the first state that is not up, of the interfaces and of the port.
 func (c *carriers) state() link.State {
 	if c.members != nil {
-		return c.members.state(c.port.cfg.RoCE.Port.String())
+		return c.members.state(c.port.name.String())
 	}
 	for _, m := range c.monitors {
 		s := m.State()
@@ -80,8 +80,8 @@ func (c *carriers) state() link.State {
 		}
 	}
 	if len(c.monitors) == 0 && !c.port.linkUp() {
-		return link.State{Interface: c.port.cfg.RoCE.Port.String(), Reason: link.Carrier,
-			Note: fmt.Sprintf("the port %v has no link: nothing is at its other end", c.port.cfg.RoCE.Port)}
+		return link.State{Interface: c.port.name.String(), Reason: link.Carrier,
+			Note: fmt.Sprintf("the port %v has no link: nothing is at its other end", c.port.name)}
 	}
 	return link.State{}
 }
@@ -110,7 +110,7 @@ func (c *carriers) changed(was, is link.State) {
 		c.setLost(errors.New(is.String()))
 		c.say(is)
 		if !c.port.port.CanReopen() {
-			c.fail(fmt.Errorf("bridge: [roce] port %v: %s, and its driver cannot take another in its place; %w", c.port.cfg.RoCE.Port, is, ErrDeviceGone))
+			c.fail(fmt.Errorf("bridge: [roce] port %v: %s, and its driver cannot take another in its place; %w", c.port.name, is, ErrDeviceGone))
 		}
 		return
 	}

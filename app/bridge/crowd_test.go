@@ -44,7 +44,7 @@ func crowdIP(i int) netip.Addr {
 // discard takes what has come for the hosts.
 func (b *Bridge) discard() {
 	var m [32]dpdk.Mbuf
-	for n := b.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]); n > 0; n = b.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) {
+	for n := b.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:]); n > 0; n = b.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:]) {
 		for _, x := range m[:n] {
 			x.Free()
 		}

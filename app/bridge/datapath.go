@@ -43,7 +43,7 @@ func (b *Bridge) datapathConfig(cfg *config.Config) (lcore.DatapathConfig, error
 		return lcore.DatapathConfig{}, errors.New("bridge: all segments are being changed; try again")
 	}
 	return lcore.DatapathConfig{
-		MAC: b.ethernet.mac(), RoCEPKey: rocePKey, RewriteImm: true,
+		MAC: b.ethernet[0].mac(), MoreMACs: b.moreMACs(), RoCEPKey: rocePKey, RewriteImm: true,
 		Segment: segments[0], More: segments[1:], Numbers: order,
 		Idle: idleModes[b.idle], Confine: b.confined,
 		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0],
@@ -60,14 +60,14 @@ func (b *Bridge) makeDatapath() error {
 	if err != nil {
 		return err
 	}
-	b.datapath = d
+	b.datapath, b.ports.datapath = d, d
 	b.readings = &readings{gate: &b.gate, datapath: d}
 	b.injector = &injector{&b.gate, d, b.log}
 	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.fabrics, func(n uint8) ib.PKey { return b.loop.PKey(n) }}
 	b.teardown.add(func() error { b.final = d.Close(); return nil })
 	for i := range b.cfg.Workers.LCores {
 		_, err := d.NewWorker(lcore.WorkerConfig{
-			Port: b.ethernet.port.ID(), Queue: uint16(i), IBPort: b.ibPort.Pointer(i), MaxGroups: b.cfg.Workers.Groups + spareGroups,
+			Port: b.ethernet[0].port.ID(), MorePorts: b.moreIDs(), Queue: uint16(i), IBPort: b.ibPort.Pointer(i), MaxGroups: b.cfg.Workers.Groups + spareGroups,
 			PGM: b.trackers[i].Pointer(), PuntRing: roomsOf(b.cfg).punted, Lcore: b.lcores[i],
 		})
 		if err != nil {
@@ -78,8 +78,13 @@ func (b *Bridge) makeDatapath() error {
 	if b.idle != config.IdleInterrupt {
 		return nil
 	}
-	b.teardown.add(b.ethernet.forgetWorkers)
-	return b.ethernet.wake(d.Workers())
+	for _, p := range b.ethernet {
+		b.teardown.add(p.forgetWorkers)
+		if err := p.wake(d.Workers()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rocePKey is the default partition, the only one that RoCE has (rdma_cm joins and connects with it).
@@ -94,8 +99,10 @@ func (b *Bridge) makeManagement() error {
 	for _, w := range b.datapath.Workers() {
 		workers = append(workers, worker{w, b.pool})
 	}
-	if b.ethernet.port.Shared() {
-		workers[0] = listeningWorker{workers[0], b.ethernet}
+	for _, p := range b.ethernet {
+		if p.port.Shared() {
+			workers[0] = listeningWorker{workers[0], p}
+		}
 	}
 	b.loop = manage.New(b.manageConfig(), b.tables, b.ibPort, workers, b.log)
 	b.Lists = b.loop.Lists()
@@ -115,18 +122,18 @@ func mostProxyQPs(wanted, has int, log *slog.Logger) int {
 func (b *Bridge) manageConfig() manage.Config {
 	ibPort := b.ibPort.Info()
 	c := manage.Config{
-		MAC: b.ethernet.mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
+		MAC: b.ethernet[0].mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: mostProxyQPs(b.cfg.Workers.ProxyQPs, ibPort.QueuePairs, b.log), Waiting: roomsOf(b.cfg).waiting,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Rests: b.datapath.SegmentRests,
-		LinkUp: b.carriers.again,
+		LinkUp: b.again,
 	}
-	if b.idle == config.IdleInterrupt && !b.ethernet.port.Shared() { // a listener tells of nothing
+	if b.idle == config.IdleInterrupt && !b.anyShared() { // a listener tells of nothing
 		c.AwaitPunted, c.Punted = b.datapath.AwaitPunted, b.datapath.Punted()
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle
 	}
-	x := changeTo(b.cfg, ibPort.Ethernet, false)
+	x := changeTo(b.cfg, b.cfg, ibPort.Ethernet, false)
 	segmenter{b}.complete(&x, b.cfg)
 	c.ProxyQPLimits, c.Nodes, c.Segment, c.More, c.Shared = x.ProxyQPLimits, x.Nodes, x.Segment, x.More, x.Shared
 	c.Services, c.RoCEPKey = b.ibPort, rocePKey
@@ -134,13 +141,13 @@ func (b *Bridge) manageConfig() manage.Config {
 }
 
 // changeTo is management's part of a configuration, as far as it may change while the bridge runs. A drained bridge has
-// no groups and services.
-func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
+// no groups and services. Started is the configuration of the start, whose ports are open.
+func changeTo(started, cfg *config.Config, ethernet, drained bool) manage.Change {
 	c := manage.Change{ProxyQPLimits: limitsOf(&cfg.Workers), Drained: drained}
 	all := make([]manage.Segment, len(cfg.Segments()))
 	for i, r := range cfg.Segments() {
 		all[i] = manage.Segment{
-			VLAN: r.VLAN, Bound: r.PKey, Addresses: r.Addresses, Version: firstVersion(&r), RoCEMTU: r.IBMTU.Bytes(), EthMTU: r.MTU,
+			Place: placeIn(started, r.Place()), Label: r.Label(), Bound: r.PKey, Addresses: r.Addresses, Version: firstVersion(&r), RoCEMTU: r.IBMTU.Bytes(), EthMTU: r.MTU,
 		}
 		all[i].Allow, all[i].Translate = cfg.AllowedIn(&r), cfg.TranslationsIn(&r)
 		if !drained {
@@ -148,7 +155,7 @@ func changeTo(cfg *config.Config, ethernet, drained bool) manage.Change {
 		}
 	}
 	if !drained {
-		groupsTo(&c, all, cfg, ethernet)
+		groupsTo(&c, all, started, cfg, ethernet)
 	}
 	for _, x := range cfg.Hosts {
 		if x.Side == config.SideIB {
@@ -167,15 +174,15 @@ func limitsOf(w *config.Workers) manage.ProxyQPLimits {
 	}
 }
 
-// policyOf is the workers' part of a configuration that may change. Numbers are those of the segments, by VLAN.
-func policyOf(cfg *config.Config, numbers map[uint16]uint8) lcore.Policy {
+// policyOf is the workers' part of a configuration that may change. Numbers are those of the segments, by place.
+func policyOf(cfg *config.Config, numbers map[config.Place]uint8) lcore.Policy {
 	p := lcore.Policy{
 		Allow: cfg.Policy.Allow, BridgeUnknown: cfg.Policy.BridgeUnknown,
 		SLOfDSCP: cfg.QoS.SLOfDSCP, DSCPOfSL: cfg.QoS.DSCPOfSL, PCPOfSL: cfg.QoS.PCPOfSL,
 	}
 	p.AllowIn = make([][]netip.Prefix, tables.MaxSegments)
 	for _, r := range cfg.Segments() {
-		if n, known := numbers[r.VLAN]; known {
+		if n, known := numbers[r.Place()]; known {
 			p.AllowIn[n] = r.Allow
 		}
 	}
@@ -193,7 +200,7 @@ func (w worker) TakePunted() []manage.Punted {
 	frames := w.w.TakePunted()
 	out := make([]manage.Punted, len(frames))
 	for i, f := range frames {
-		out[i].Data, out[i].Unknown = f.Data, f.Unknown
+		out[i].Data, out[i].Port, out[i].Unknown = f.Data, f.Port, f.Unknown
 		if f.Pending != nil {
 			out[i].Pending = pending{f.Pending}
 		}
@@ -202,7 +209,7 @@ func (w worker) TakePunted() []manage.Punted {
 }
 
 // Send implements manage.Worker.
-func (w worker) Send(f []byte) error { return w.w.Send(w.pool.Pointer(), f) }
+func (w worker) Send(port uint8, f []byte) error { return w.w.Send(w.pool.Pointer(), port, f) }
 
 // pending is a pending packet as management sees it.
 type pending struct{ *lcore.PendingPacket }

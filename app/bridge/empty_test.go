@@ -43,7 +43,7 @@ func (t *thief) giveBack() {
 // back.
 func (t *thief) answered() (n int) {
 	var m [1]dpdk.Mbuf
-	for t.b.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
+	for t.b.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
 		if f, fault := frame.Open(m[0].Bytes()); fault == "" && f.IPv4 != nil && f.Protocol() == frame.ProtoUDP {
 			n++
 		}
@@ -84,7 +84,7 @@ func taskEmpty() (string, error) {
 				frames = append(frames, m)
 			}
 			t.take()
-			if n := h.ethernet.port.RingPort().ToPort(0).Enqueue(frames); n != burst {
+			if n := h.ethernet[0].port.RingPort().ToPort(0).Enqueue(frames); n != burst {
 				return fmt.Errorf("the ring took %d of %d", n, burst)
 			}
 			for ; answers+lost() < sent && time.Now().Before(end); time.Sleep(100 * time.Microsecond) {

@@ -19,12 +19,16 @@ import (
 	"causeway/tables"
 )
 
-// ethernetPort is the Ethernet port, and what of its frames is the bridge's.
+// ethernetPort is an Ethernet port, and what of its frames is the bridge's.
 type ethernetPort struct {
 	cfg     *config.Config // as it was at the start
+	name    config.EthPort // its own
+	index   uint8          // among the ports of the start
 	inForce func() *config.Config
 	log     *slog.Logger
 	private bool // nobody else can have it
+
+	carriers *carriers
 
 	mu        sync.Mutex // of what controls the port while the bridge runs
 	port      *dpdk.Port
@@ -47,9 +51,9 @@ func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
 		return err
 	}
 	n := len(p.cfg.Workers.LCores)
-	port, err := dpdk.OpenPort(p.cfg.RoCE.Port.String(), dpdk.PortConfig{
+	port, err := dpdk.OpenPort(driverName(p.name), dpdk.PortConfig{
 		Pool: pool, RxQueues: n, TxQueues: n, RxDescs: p.cfg.Workers.RxDescs, TxDescs: p.cfg.Workers.TxDescs,
-		MTU: mostMTU(p.cfg), RxInterrupts: wantsWakes(idleOf(&p.cfg.Workers)),
+		MTU: mostMTU(p.ownSegments()), RxInterrupts: wantsWakes(idleOf(&p.cfg.Workers)),
 	})
 	if err != nil {
 		return err
@@ -107,9 +111,22 @@ func (p *ethernetPort) linkUp() bool {
 
 func (p *ethernetPort) mac() frame.MAC { return frame.MAC(p.port.MAC()) }
 
-// mostMTU is that of the port: the largest of a segment's.
-func mostMTU(cfg *config.Config) (most int) {
-	for _, r := range cfg.Segments() {
+// driverName is the port as DPDK's drivers name it: of several rings each has a name that the configuration alone knows.
+func driverName(p config.EthPort) string {
+	if p.Driver == "ring" {
+		return p.Driver
+	}
+	return p.String()
+}
+
+// ownSegments are those of the start that are the port's.
+func (p *ethernetPort) ownSegments() []config.RoCE {
+	return slices.DeleteFunc(p.cfg.Segments(), func(r config.RoCE) bool { return r.Port != p.name })
+}
+
+// mostMTU is the largest of a segment's.
+func mostMTU(segments []config.RoCE) (most int) {
+	for _, r := range segments {
 		most = max(most, r.MTU)
 	}
 	return most
@@ -178,14 +195,15 @@ func (p *ethernetPort) steer(undo *teardown) error {
 	return p.share(undo)
 }
 
-// groupsToIB are the groups of the configuration that are bridged from RoCE, by VLAN.
+// groupsToIB are the groups of the configuration that are bridged from the port, by VLAN.
 func (p *ethernetPort) groupsToIB() map[uint16][]tables.GroupAddr {
 	of, segments := map[uint16][]tables.GroupAddr{}, p.cfg.Segments()
 	for _, g := range p.cfg.Groups {
 		if g.Direction&config.ToIB != 0 {
 			for _, in := range p.cfg.GroupSegments(&g) {
-				vlan := segments[in].VLAN
-				of[vlan] = append(of[vlan], tables.GroupAddr{IP: g.IP, UDPPort: g.UDPPort})
+				if r := &segments[in]; r.Port == p.name {
+					of[r.VLAN] = append(of[r.VLAN], tables.GroupAddr{IP: g.IP, UDPPort: g.UDPPort})
+				}
 			}
 		}
 	}
@@ -242,7 +260,7 @@ func (p *ethernetPort) queues() (all []uint16) {
 
 // flowVLAN is the VLAN id of flow rules. net_tap does not match VLAN IDs: it takes the frames of all VLANs.
 func (p *ethernetPort) flowVLAN(vlan uint16) uint16 {
-	if p.cfg.RoCE.Port.Kind() == "tap" {
+	if p.name.Kind() == "tap" {
 		return 0
 	}
 	return vlan

@@ -29,7 +29,7 @@ func (p *ethernetPort) listening() []*listener {
 // claim claims the port with the VLANs of the start.
 func (p *ethernetPort) claim(undo *teardown) error {
 	undo.add(func() error { return p.endAll(func(s *portSegment) error { return s.claim.run() }) })
-	for _, r := range p.cfg.Segments() {
+	for _, r := range p.ownSegments() {
 		s := &portSegment{RoCE: r}
 		p.segments = append(p.segments, s)
 		if err := p.claimSegment(s); err != nil {
@@ -51,7 +51,7 @@ func (p *ethernetPort) claimSegment(s *portSegment) error {
 	if p.private {
 		return nil
 	}
-	return claimVLAN(p.cfg.RoCE.Port, s.VLAN, &s.claim)
+	return claimVLAN(p.name, s.VLAN, &s.claim)
 }
 
 // share takes RoCE from the frames of the kernel's interface by flow rules, and listens there for management's frames.

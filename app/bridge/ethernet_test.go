@@ -38,7 +38,7 @@ func TestRules(t *testing.T) {
 			[]dpdk.Rule{{Match: v1, Queues: first}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if rules := (&ethernetPort{cfg: &c.cfg}).rules(&c.cfg.RoCE); !reflect.DeepEqual(rules, c.want) {
+			if rules := (&ethernetPort{cfg: &c.cfg, name: c.cfg.RoCE.Port}).rules(&c.cfg.RoCE); !reflect.DeepEqual(rules, c.want) {
 				t.Errorf("rules\n%+v\nwant\n%+v", rules, c.want)
 			}
 		})

@@ -127,7 +127,7 @@ func (x *twoFabrics) take(e *fabricsEnd) {
 // takeHost takes what has come to the host.
 func (x *twoFabrics) takeHost() error {
 	var m [1]dpdk.Mbuf
-	for x.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
+	for x.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
 		b := append([]byte(nil), m[0].Bytes()...)
 		m[0].Free()
 		if f, fault := frame.Open(b); fault != "" || f.IPv4 == nil || f.Protocol() != frame.ProtoUDP {

@@ -85,7 +85,7 @@ func besiegeable(workers string) string {
 func (s *siege) receive() error {
 	var m [32]dpdk.Mbuf
 	for n := -1; n != 0; {
-		n = s.ethernet.port.RingPort().FromPort(0).Dequeue(m[:])
+		n = s.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:])
 		for _, x := range m[:n] {
 			b := append([]byte(nil), x.Bytes()...)
 			x.Free()

@@ -35,7 +35,7 @@ func serverQPN(port int) ib.QPN { return ib.QPN(0x1000 + port) }
 // datagrams takes the connection manager's datagrams that have come for the hosts.
 func (b *Bridge) datagrams(each func(p *roce.Packet, mad ib.MAD) error) error {
 	var m [1]dpdk.Mbuf
-	for b.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
+	for b.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
 		x := append([]byte(nil), m[0].Bytes()...)
 		m[0].Free()
 		p, err := roce.Parse(x)

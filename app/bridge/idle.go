@@ -51,9 +51,11 @@ func (b *Bridge) canWake() error {
 	if !lcore.CanWake(b.ibPort.Pointer(0)) {
 		return fmt.Errorf("the port %q has no completion channel, and wakes nobody when messages come", ibPortName(b.cfg.IB.Port))
 	}
-	for i := range b.cfg.Workers.LCores {
-		if _, err := b.ethernet.port.RxWake(i); err != nil {
-			return err
+	for _, p := range b.ethernet {
+		for i := range b.cfg.Workers.LCores {
+			if _, err := p.port.RxWake(i); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -94,7 +96,7 @@ func (p *ethernetPort) setWakes() error {
 		if err != nil {
 			return err
 		}
-		if err := w.SetRxWake(r); err != nil {
+		if err := w.SetRxWake(int(p.index), r); err != nil {
 			return err
 		}
 	}

@@ -136,8 +136,8 @@ func (l *listener) lost() uint64 {
 // listenMost bounds how many frames are taken at a time, as a worker's burst does.
 const listenMost = 32
 
-// take returns the frames that have come: none, too, when the interface is down.
-func (l *listener) take() []manage.Punted {
+// take returns the frames that have come, as of a port: none, too, when the interface is down.
+func (l *listener) take(port uint8) []manage.Punted {
 	var out []manage.Punted
 	for len(out) < listenMost {
 		b := make([]byte, l.room)
@@ -145,7 +145,7 @@ func (l *listener) take() []manage.Punted {
 		if err != nil {
 			break
 		}
-		out = append(out, manage.Punted{Data: l.whole(b[:n])})
+		out = append(out, manage.Punted{Data: l.whole(b[:n]), Port: port})
 	}
 	return out
 }
@@ -173,7 +173,7 @@ type listeningWorker struct {
 func (w listeningWorker) TakePunted() []manage.Punted {
 	punted := w.Worker.TakePunted()
 	for _, l := range w.port.listening() {
-		punted = append(punted, l.take()...)
+		punted = append(punted, l.take(w.port.index)...)
 	}
 	return punted
 }

@@ -181,7 +181,7 @@ func taskMisses() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	h.ethernet.setListeners([]*listener{l})
+	h.ethernet[0].setListeners([]*listener{l})
 	h.teardown.add(l.close)
 	var f onWire
 	f.ethernet(frame.Broadcast, frame.TypeARP, make([]byte, 1000))
@@ -214,7 +214,7 @@ func receives(l *listener, n int) []string {
 	var got []string
 	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		before := len(got)
-		for _, punted := range l.take() {
+		for _, punted := range l.take(0) {
 			got = append(got, string(punted.Data))
 		}
 		if before < n && len(got) >= n {

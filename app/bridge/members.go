@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,22 +135,29 @@ type BondMember struct {
 	dpdk.BondCounters
 }
 
-// Bond returns the mode and the members of the Ethernet port; "" and none: it is no bond.
+// Bond returns the mode and the members of the Ethernet port; "" and none: it is no bond. Of several that are, the mode is
+// the first's, and the members are all.
 func (b *Bridge) Bond() (mode string, all []BondMember) {
 	b.whileOpen(func() {
-		m := b.carriers.members
-		if m == nil {
-			return
-		}
-		mode = m.port.Mode()
-		for i, x := range m.bond.Members() {
-			port := m.port.Members()[i]
-			all = append(all, BondMember{x, port.Name(), b.ethernet.statsOf(port), m.port.Count(i)})
-		}
-		for _, name := range m.port.Missing() {
-			_, netdev, _ := strings.Cut(name, ":")
-			all = append(all, BondMember{Port: name, Member: bond.Member{Name: netdev, Since: m.began, Why: missing}})
+		for _, p := range b.ethernet {
+			if m := p.carriers.members; m != nil {
+				mode = cmp.Or(mode, m.port.Mode())
+				all = append(all, m.list()...)
+			}
 		}
 	})
 	return mode, all
+}
+
+// list returns the members as they are shown.
+func (m *members) list() (all []BondMember) {
+	for i, x := range m.bond.Members() {
+		port := m.port.Members()[i]
+		all = append(all, BondMember{x, port.Name(), m.carriers.port.statsOf(port), m.port.Count(i)})
+	}
+	for _, name := range m.port.Missing() {
+		_, netdev, _ := strings.Cut(name, ":")
+		all = append(all, BondMember{Port: name, Member: bond.Member{Name: netdev, Since: m.began, Why: missing}})
+	}
+	return all
 }

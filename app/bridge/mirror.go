@@ -14,6 +14,7 @@ import (
 	"causeway/ibside/multipath"
 	"causeway/lcore"
 	"causeway/lcore/dryrun"
+	"causeway/lcore/manage"
 	"causeway/tables"
 )
 
@@ -107,7 +108,7 @@ func (b *Bridge) DryRun(p dryrun.Packet) (saw []lcore.MirroredPacket, err error)
 		var r *dryrun.Runner
 		r, err = dryrun.New(dryrun.Config{
 			Datapath: cfg, Tables: t, Workers: len(b.datapath.Workers()), MaxGroups: b.cfg.Workers.Groups + spareGroups,
-			MTU: mostMTU(b.cfg),
+			MTU: mostMTU(b.cfg.Segments()),
 		})
 		if err == nil {
 			saw, err = r.Run(p)
@@ -156,9 +157,14 @@ func (s Tables) inSegments(find func(*tables.Segment) bool) bool {
 	return found && err == nil
 }
 
-// onVLAN calls find for the segment of a VLAN, if it is one's. An only segment is that of all.
-func (s Tables) onVLAN(vlan uint16, find func(*tables.Segment) bool) (ok bool) {
-	n := slices.IndexFunc(s.segments, func(x lcore.Segment) bool { return x.VLAN == vlan || len(s.segments) == 1 })
+// isAt reports whether a segment is at a place. An only segment is at all.
+func (s Tables) isAt(x *lcore.Segment, at manage.Place) bool {
+	return x.VLAN == at.VLAN && x.Port == at.Port || len(s.segments) == 1
+}
+
+// in calls find for the segment of a place, if it is one's.
+func (s Tables) in(at manage.Place, find func(*tables.Segment) bool) (ok bool) {
+	n := slices.IndexFunc(s.segments, func(x lcore.Segment) bool { return s.isAt(&x, at) })
 	if n < 0 {
 		return false
 	}
@@ -166,15 +172,15 @@ func (s Tables) onVLAN(vlan uint16, find func(*tables.Segment) bool) (ok bool) {
 	return ok && err == nil
 }
 
-// ProxyQP returns the proxy QP of the queue pair of a RoCE host on a VLAN in a partition. Where the segment has one of
+// ProxyQP returns the proxy QP of the queue pair of a RoCE host of a segment in a partition. Where the segment has one of
 // its own, it is that.
-func (s Tables) ProxyQP(vlan uint16, of tables.HostQP) (found tables.ProxyQP, ok bool) {
+func (s Tables) ProxyQP(at manage.Place, of tables.HostQP) (found tables.ProxyQP, ok bool) {
 	for _, x := range s.segments {
-		if x.Bound && (x.VLAN == vlan || len(s.segments) == 1) {
+		if x.Bound && s.isAt(&x, at) {
 			of.Partition = x.Partition
 		}
 	}
-	ok = s.onVLAN(vlan, func(t *tables.Segment) (ok bool) { found, _, ok = t.ProxyQPs.Lookup(of); return ok })
+	ok = s.in(at, func(t *tables.Segment) (ok bool) { found, _, ok = t.ProxyQPs.Lookup(of); return ok })
 	return found, ok
 }
 
@@ -184,9 +190,9 @@ func (s Tables) ProxyQPN(qpn ib.QPN) (found tables.ProxyQP, ok bool) {
 	return found, ok
 }
 
-// Host returns the RoCE host on a VLAN that has an address.
-func (s Tables) Host(vlan uint16, ip netip.Addr) (found tables.Host, ok bool) {
-	ok = s.onVLAN(vlan, func(t *tables.Segment) (ok bool) { found, _, ok = t.Hosts.Lookup(ip); return ok })
+// Host returns the RoCE host of a segment that has an address.
+func (s Tables) Host(at manage.Place, ip netip.Addr) (found tables.Host, ok bool) {
+	ok = s.in(at, func(t *tables.Segment) (ok bool) { found, _, ok = t.Hosts.Lookup(ip); return ok })
 	return found, ok
 }
 
@@ -211,9 +217,9 @@ func (s Tables) Source(gid ib.GID, lid ib.LID) (found tables.Node, own, ok bool)
 	return found, own && err == nil, ok && err == nil
 }
 
-// Group returns a group on a VLAN by its address.
-func (s Tables) Group(vlan uint16, addr tables.GroupAddr) (found tables.Group, ok bool) {
-	ok = s.onVLAN(vlan, func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.Lookup(addr); return ok })
+// Group returns a group of a segment by its address.
+func (s Tables) Group(at manage.Place, addr tables.GroupAddr) (found tables.Group, ok bool) {
+	ok = s.in(at, func(t *tables.Segment) (ok bool) { found, _, ok = t.Groups.Lookup(addr); return ok })
 	return found, ok
 }
 

@@ -21,6 +21,7 @@ import (
 	"causeway/ibside/ib/erftest"
 	"causeway/lcore"
 	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage"
 )
 
 // An audience is what observes a bridge: a capture of everything, one of drops, and a trace.
@@ -110,7 +111,7 @@ func taskMirrors() (string, error) {
 }
 
 func (s Tables) anybody() bool {
-	_, host := s.Host(0, hostIP)
+	_, host := s.Host(manage.Place{}, hostIP)
 	_, node := s.Node(nodeIP)
 	return host || node
 }

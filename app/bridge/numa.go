@@ -13,8 +13,9 @@ func logNodes(b *Bridge) {
 	for _, n := range b.eal.ShortNodes() {
 		b.log.Warn("memory_elsewhere", "node", n, "note", "this NUMA node has too few free hugepages: some of what belongs there is on another")
 	}
-	roce := b.cfg.RoCE.Port.String()
-	warnIfFar(b, roce, dpdk.NodeOfPort(roce))
+	for _, p := range b.cfg.EthPorts() {
+		warnIfFar(b, p.String(), dpdk.NodeOfPort(driverName(p)))
+	}
 	if p := b.cfg.IB.Port; !p.Fabric {
 		warnIfFar(b, ibPortName(p), dpdk.NodeOfHCA(p.Device))
 	}

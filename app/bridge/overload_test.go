@@ -89,7 +89,7 @@ func (l *load) offer() error {
 	}
 	n := 0
 	if len(l.held) > 0 {
-		n = l.ethernet.port.RingPort().ToPort(0).Enqueue(l.held)
+		n = l.ethernet[0].port.RingPort().ToPort(0).Enqueue(l.held)
 	}
 	l.held = append(l.held[:0], l.held[n:]...)
 	l.offered += overloadBurst

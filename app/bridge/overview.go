@@ -12,17 +12,23 @@ import (
 // Status returns management's state.
 func (b *Bridge) Status() manage.Status { return b.loop.Status() }
 
-// Ethernet returns the Ethernet port's own counters, and whether its link is up. Workers do not see what the port
-// drops.
+// Ethernet returns the Ethernet port's own counters, and whether its link is up; of several the sums, and whether all
+// are. Workers do not see what the port drops.
 func (b *Bridge) Ethernet() (s dpdk.Stats, up bool) {
-	b.whileOpen(func() { s, up = b.ethernet.stats(), b.carriers.state().Up() })
+	b.whileOpen(func() {
+		for _, p := range b.ethernet {
+			addStats(&s, p.stats())
+		}
+		up = b.ports.state().Up()
+	})
 	return s, up
 }
 
-// Link returns whether frames can pass the Ethernet port, and what keeps them from it.
+// Link returns whether frames can pass the Ethernet port, and what keeps them from it; of several, the first by which
+// they cannot.
 func (b *Bridge) Link() link.State {
 	s := link.State{Reason: link.Deleted, Note: "the bridge has ended, and its port is closed"}
-	b.whileOpen(func() { s = b.carriers.state() })
+	b.whileOpen(func() { s = b.ports.state() })
 	return s
 }
 
@@ -94,13 +100,14 @@ type Port struct {
 	Direct   bool // an InfiniBand port: workers use the device's queues without its library
 }
 
-// Ports returns the Ethernet port and the InfiniBand port.
+// Ports returns the Ethernet port and the InfiniBand port. Of several the names are one after the other; EthernetPorts and
+// Fabrics tell more.
 func (b *Bridge) Ports() (ethernet, infiniband Port) {
-	ethernet = Port{Name: b.cfg.RoCE.Port.String(), MTU: mostMTU(b.cfg), Ethernet: true}
+	ethernet = Port{Name: ethernetNames(b.cfg), MTU: mostMTU(b.cfg.Segments()), Ethernet: true}
 	infiniband = Port{Name: ibPortNames(b.cfg)}
 	b.whileOpen(func() {
 		p, own := b.ibPort.Info(), b.ibPort.Own()
-		ethernet.MAC = b.ethernet.mac().String()
+		ethernet.MAC = b.ethernet[0].mac().String()
 		infiniband.MTU, infiniband.Ethernet, infiniband.Direct = p.MTU.Bytes(), p.Ethernet, p.Direct
 		if own.LID != 0 {
 			infiniband.LID = own.LID.String()
@@ -116,8 +123,10 @@ func (b *Bridge) Ports() (ethernet, infiniband Port) {
 // port that is not shared.
 func (b *Bridge) Rules() (rules []dpdk.Rule) {
 	b.whileOpen(func() {
-		if b.ethernet.port.Shared() {
-			rules = b.ethernet.allRules()
+		for _, p := range b.ethernet {
+			if p.port.Shared() {
+				rules = append(rules, p.allRules()...)
+			}
 		}
 	})
 	return rules

@@ -42,7 +42,8 @@ type configuration struct {
 	checkPKeys func(*manage.Change) error                 // management's
 	setPolicy  func(lcore.Policy) error                   // the workers'
 	checkPorts func([]ibside.PortRange) error             // the IB port's
-	ethernet   bool                                       // its link layer
+	ibEthernet bool                                       // its link layer
+	started    *config.Config                             // as it was at the start: its ports are those that are open
 	// Of segments: what management calls, why they cannot be added, and what makes the Ethernet port ready for them.
 	complete      func(*manage.Change, *config.Config)
 	checkSegments func(now, to *config.Config) error
@@ -56,15 +57,16 @@ func newConfiguration(cfg *config.Config, setLevel func(string) error, log *slog
 }
 
 func (c *configuration) attach(b *Bridge) {
+	c.started = b.cfg
 	c.change, c.checkPKeys, c.setPolicy = b.loop.Change, b.loop.CheckPKeys, b.datapath.SetPolicy
-	c.checkPorts, c.ethernet = b.ibPort.CheckPorts, b.ibPort.Info().Ethernet
+	c.checkPorts, c.ibEthernet = b.ibPort.CheckPorts, b.ibPort.Info().Ethernet
 	s := segmenter{b}
-	c.complete, c.checkSegments, c.addSegments = s.complete, s.checkSegments, b.ethernet.addSegments
+	c.complete, c.checkSegments, c.addSegments = s.complete, s.checkSegments, b.ports.addSegments
 }
 
 // changeTo is management's part of a configuration.
 func (c *configuration) changeTo(to *config.Config, drained bool) manage.Change {
-	x := changeTo(to, c.ethernet, drained)
+	x := changeTo(c.started, to, c.ibEthernet, drained)
 	c.complete(&x, to)
 	return x
 }
@@ -112,7 +114,7 @@ func (c *configuration) Plan(to *config.Config) (config.Changes, error) {
 	if err := c.checkSegments(c.Config(), to); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
-	x := changeTo(to, c.ethernet, false) // a drained bridge will have all of it again
+	x := changeTo(c.started, to, c.ibEthernet, false) // a drained bridge will have all of it again
 	if err := c.checkPKeys(&x); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
@@ -184,7 +186,7 @@ func (c *configuration) apply(ctx context.Context, to *config.Config) (config.Ch
 	}
 	before := c.Config()
 	x := c.changeTo(to, c.drained)
-	x.Commit = func(numbers map[uint16]uint8) error { return c.commit(to, numbers) }
+	x.Commit = func(numbers map[manage.Place]uint8) error { return c.commit(to, placesOf(c.started, numbers)) }
 	if err := c.change(ctx, x); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
@@ -225,9 +227,9 @@ func (c *configuration) setDrained(ctx context.Context, drained bool) error {
 	return nil
 }
 
-// commit changes what is not management's, when all is checked. Numbers are the segments', by VLAN. The workers' policy is
+// commit changes what is not management's, when all is checked. Numbers are the segments', by place. The workers' policy is
 // the last that can fail.
-func (c *configuration) commit(to *config.Config, numbers map[uint16]uint8) error {
+func (c *configuration) commit(to *config.Config, numbers map[config.Place]uint8) error {
 	was := c.Config()
 	undo, err := c.addSegments(added(was, to))
 	if err != nil {
@@ -264,7 +266,7 @@ func (c *configuration) SetGroups(ctx context.Context, groups []config.Group) (c
 func (c *configuration) RemoveGroup(ctx context.Context, mgid ib.GID) (config.Changes, error) {
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
 		rest := slices.DeleteFunc(slices.Clone(cfg.Groups), func(g config.Group) bool {
-			return g.MGID == mgid || manageGroup(g, c.ethernet).MGID == mgid
+			return g.MGID == mgid || manageGroup(g, c.ibEthernet).MGID == mgid
 		})
 		if len(rest) == len(cfg.Groups) {
 			return nil, fmt.Errorf("bridge: group %v: not configured", mgid)
@@ -273,11 +275,11 @@ func (c *configuration) RemoveGroup(ctx context.Context, mgid ib.GID) (config.Ch
 	})
 }
 
-// RemoveHost removes the entry that has an address, with its other address; of several RoCE hosts, that of a VLAN.
-func (c *configuration) RemoveHost(ctx context.Context, ip netip.Addr, vlan *uint16) (config.Changes, error) {
+// RemoveHost removes the entry that has an address, with its other address; of several RoCE hosts, that of a segment.
+func (c *configuration) RemoveHost(ctx context.Context, ip netip.Addr, at *config.Place) (config.Changes, error) {
 	return c.edit(ctx, func(cfg *config.Config) (*config.Config, error) {
 		rest := slices.DeleteFunc(slices.Clone(cfg.Hosts), func(x config.Host) bool {
-			return slices.Contains(x.Addrs(), ip) && (vlan == nil || x.Side == config.SideRoCE && x.VLAN == *vlan)
+			return slices.Contains(x.Addrs(), ip) && (at == nil || x.Side == config.SideRoCE && x.IsAt(*at))
 		})
 		switch n := len(cfg.Hosts) - len(rest); {
 		case n == 0:

@@ -98,7 +98,7 @@ func (a *administered) send(to netip.Addr, qpn ib.QPN) error {
 // take takes the answers that there are.
 func (a *administered) take() {
 	var m [1]dpdk.Mbuf
-	for a.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
+	for a.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
 		x := append([]byte(nil), m[0].Bytes()...)
 		m[0].Free()
 		if f, fault := frame.Open(x); fault != "" || f.IPv4 == nil || f.Protocol() != frame.ProtoUDP {

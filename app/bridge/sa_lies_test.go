@@ -16,6 +16,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/ibside/stamp"
 	"causeway/lcore"
+	"causeway/lcore/manage"
 	"causeway/tables"
 )
 
@@ -308,7 +309,7 @@ func (l *listeners) liedAbout(kind string) (string, error) {
 	if err := l.crossing("at first", both); err != nil {
 		return "", err
 	}
-	right, _ := l.Tables().Group(0, tables.GroupAddr{IP: liedGroup})
+	right, _ := l.Tables().Group(manage.Place{}, tables.GroupAddr{IP: liedGroup})
 	end := l.replace(func(p *fabric.MADPort, from ib.LID, sl ib.SL, mad []byte) {
 		m, _ := ib.AsMAD(mad)
 		rec, _ := ib.AsMCMemberRecord(mad[ib.MADHdrLen+ib.SAHdrLen:])

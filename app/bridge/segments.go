@@ -12,11 +12,11 @@ import (
 	"causeway/tables"
 )
 
-// atStart are the numbers that segments have at the start, by VLAN.
-func atStart(cfg *config.Config) map[uint16]uint8 {
-	numbers := map[uint16]uint8{}
+// atStart are the numbers that segments have at the start, by place.
+func atStart(cfg *config.Config) map[config.Place]uint8 {
+	numbers := map[config.Place]uint8{}
 	for i, r := range cfg.Segments() {
-		numbers[r.VLAN] = uint8(i)
+		numbers[r.Place()] = uint8(i)
 	}
 	return numbers
 }
@@ -24,26 +24,40 @@ func atStart(cfg *config.Config) map[uint16]uint8 {
 // A segmenter makes what the parts of a bridge have of its segments.
 type segmenter struct{ *Bridge }
 
-// numbers are the segments' numbers, by VLAN.
-func (b segmenter) numbers() map[uint16]uint8 {
-	if b.loop == nil {
-		return atStart(b.cfg)
-	}
-	numbers := map[uint16]uint8{}
-	for _, s := range b.loop.Status().Segments {
-		numbers[s.VLAN] = s.Number
+// placeIn is a place as management has it. A port that is not open, which a reload is rejected for, is none's.
+func placeIn(started *config.Config, p config.Place) manage.Place {
+	return manage.Place{Port: uint8(slices.Index(started.EthPorts(), p.Port)), VLAN: p.VLAN}
+}
+
+// placesOf are numbers by places as management has them, by those of the configuration.
+func placesOf(started *config.Config, by map[manage.Place]uint8) map[config.Place]uint8 {
+	numbers, open := map[config.Place]uint8{}, started.EthPorts()
+	for at, n := range by {
+		numbers[config.Place{Port: open[at.Port], VLAN: at.VLAN}] = n
 	}
 	return numbers
 }
 
+// numbers are the segments' numbers, by place.
+func (b segmenter) numbers() map[config.Place]uint8 {
+	if b.loop == nil {
+		return atStart(b.cfg)
+	}
+	numbers := map[manage.Place]uint8{}
+	for _, s := range b.loop.Status().Segments {
+		numbers[s.Place] = s.Number
+	}
+	return placesOf(b.cfg, numbers)
+}
+
 // segments are the workers' part of the segments that have numbers, and these, in their order.
-func (b segmenter) segments(cfg *config.Config, numbers map[uint16]uint8) (all []lcore.Segment, order []uint8) {
+func (b segmenter) segments(cfg *config.Config, numbers map[config.Place]uint8) (all []lcore.Segment, order []uint8) {
 	var bound []manage.Segment
 	for _, r := range b.cfg.Segments() {
 		bound = append(bound, manage.Segment{Bound: r.PKey})
 	}
 	for _, r := range cfg.Segments() {
-		n, known := numbers[r.VLAN]
+		n, known := numbers[r.Place()]
 		if !known {
 			continue
 		}
@@ -58,8 +72,9 @@ func (b segmenter) segments(cfg *config.Config, numbers map[uint16]uint8) (all [
 
 // segment is the workers' part of one.
 func (b segmenter) segment(r *config.RoCE, partition uint8) lcore.Segment {
+	p := b.ports.of(r)
 	s := lcore.Segment{
-		VLAN: r.VLAN, RoCEMTU: r.IBMTU.Bytes(), Versions: versions(r), TTL: r.TTL, Addresses: b.ethernet.ownAddresses(r), Bound: r.PKey != 0,
+		Port: p.index, VLAN: r.VLAN, RoCEMTU: r.IBMTU.Bytes(), Versions: versions(r), TTL: r.TTL, Addresses: p.ownAddresses(r), Bound: r.PKey != 0,
 	}
 	if s.Bound {
 		s.Partition = partition
@@ -74,14 +89,16 @@ func (b segmenter) complete(c *manage.Change, cfg *config.Config) {
 		if i > 0 {
 			s = &c.More[i-1]
 		}
-		s.Receive = func(groups []tables.GroupAddr) error { return b.ethernet.receive(r.VLAN, groups) }
+		p := b.ports.of(&r)
+		s.MAC = p.mac()
+		s.Receive = func(groups []tables.GroupAddr) error { return p.receive(r.VLAN, groups) }
 		s.Attach = func(number, partition uint8) {
 			w := b.segment(&r, partition)
 			b.datapath.AddSegment(number, &w)
 		}
 		s.Detach = func(number uint8) {
 			b.datapath.RemoveSegment(number)
-			if err := b.ethernet.removeSegment(r.VLAN); err != nil {
+			if err := p.removeSegment(r.VLAN); err != nil {
 				b.log.Error("segment_removed", "segment", r.Name(), "error", err)
 			}
 		}
@@ -91,14 +108,14 @@ func (b segmenter) complete(c *manage.Change, cfg *config.Config) {
 // added returns the segments that another configuration has besides.
 func added(now, to *config.Config) []config.RoCE {
 	return slices.DeleteFunc(to.Segments(), func(r config.RoCE) bool {
-		return slices.ContainsFunc(now.Segments(), func(o config.RoCE) bool { return o.VLAN == r.VLAN })
+		return slices.ContainsFunc(now.Segments(), func(o config.RoCE) bool { return o.Place() == r.Place() })
 	})
 }
 
 // checkSegments reports why segments cannot be added to a bridge that runs.
 func (b segmenter) checkSegments(now, to *config.Config) error {
 	for _, r := range added(now, to) {
-		if most := b.ethernet.port.MTU(); r.MTU > most {
+		if most := b.ports.of(&r).port.MTU(); r.MTU > most {
 			return fmt.Errorf("[[roce]] %s: mtu %d is more than the %d of the port while it runs: lower it, or restart the bridge", r.Name(), r.MTU, most)
 		}
 		s := b.segment(&r, 0)
@@ -110,10 +127,15 @@ func (b segmenter) checkSegments(now, to *config.Config) error {
 }
 
 // groupsTo adds the groups and ranges to the segments that reach their partitions, or to those that several have.
-func groupsTo(c *manage.Change, all []manage.Segment, cfg *config.Config, ethernet bool) {
+func groupsTo(c *manage.Change, all []manage.Segment, started, cfg *config.Config, ethernet bool) {
+	segments := cfg.Segments()
 	for _, g := range cfg.Groups {
-		if len(g.VLANs) > 0 {
-			c.Shared = append(c.Shared, manage.SharedGroup{Group: manageGroup(g, ethernet), VLANs: g.VLANs})
+		if g.Shared() {
+			x := manage.SharedGroup{Group: manageGroup(g, ethernet)}
+			for _, in := range cfg.GroupSegments(&g) {
+				x.In = append(x.In, placeIn(started, segments[in].Place()))
+			}
+			c.Shared = append(c.Shared, x)
 			continue
 		}
 		in, _ := cfg.SegmentOf(g.PKey)
@@ -125,10 +147,10 @@ func groupsTo(c *manage.Change, all []manage.Segment, cfg *config.Config, ethern
 	}
 }
 
-// hostTo adds a RoCE host to its segment: that of its VLAN, or an only one.
+// hostTo adds a RoCE host to its segment, or an only one.
 func hostTo(all []manage.Segment, cfg *config.Config, x *config.Host) {
 	segments := cfg.Segments()
-	in := max(0, slices.IndexFunc(segments, func(r config.RoCE) bool { return r.VLAN == x.VLAN }))
+	in := max(0, slices.IndexFunc(segments, func(r config.RoCE) bool { return x.IsIn(&r) }))
 	for _, ip := range x.Addrs() {
 		if !x.HasMAC {
 			all[in].Resolve = append(all[in].Resolve, ip)

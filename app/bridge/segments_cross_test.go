@@ -242,7 +242,7 @@ func (x *crossing) withFaults() error {
 // arrived takes the frames that are there, and checks that each is of the node of its segment.
 func (x *crossing) arrived(came *[2]int) error {
 	var m [1]dpdk.Mbuf
-	for x.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
+	for x.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:]) == 1 {
 		b := append([]byte(nil), m[0].Bytes()...)
 		m[0].Free()
 		p, err := roce.Parse(b)
@@ -312,7 +312,7 @@ func (x *crossing) flooded() error {
 func (x *crossing) answeredARP() error {
 	var m [1]dpdk.Mbuf
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		if x.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) == 0 {
+		if x.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:]) == 0 {
 			time.Sleep(time.Millisecond)
 			continue
 		}

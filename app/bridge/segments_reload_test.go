@@ -229,7 +229,7 @@ func (s *streams) again(vlan uint16) error {
 func (s *streams) drain(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		var m [1]dpdk.Mbuf
-		for s.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) > 0 {
+		for s.ethernet[0].port.RingPort().FromPort(0).Dequeue(m[:]) > 0 {
 			m[0].Free()
 		}
 	}
@@ -264,7 +264,7 @@ func TestSegmentsReload(t *testing.T) { logTask(t, "segments-reload") }
 func TestPolicyByNumber(t *testing.T) {
 	first, second := []netip.Prefix{netip.MustParsePrefix("10.9.0.0/25")}, []netip.Prefix{netip.MustParsePrefix("10.9.0.128/25")}
 	cfg := &config.Config{RoCE: config.RoCE{Allow: first}, More: []config.RoCE{{VLAN: 100, Allow: second}, {VLAN: 200}}}
-	p := policyOf(cfg, map[uint16]uint8{0: 5, 100: 0, 200: 1})
+	p := policyOf(cfg, map[config.Place]uint8{{}: 5, {VLAN: 100}: 0, {VLAN: 200}: 1})
 	for n, got := range p.AllowIn {
 		if want := map[int][]netip.Prefix{5: first, 0: second}[n]; !slices.Equal(got, want) {
 			t.Errorf("number %d: %v, want %v", n, got, want)

@@ -101,6 +101,14 @@ type segmented struct {
 }
 
 func newSegmented(text string, o Options) (*segmented, error) {
+	cfg, err := config.Parse("bridge", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	return newSegmentedBy(cfg, o)
+}
+
+func newSegmentedBy(cfg *config.Config, o Options) (*segmented, error) {
 	f, err := fabric.New(fabric.Config{PKeys: []ib.PKey{ib.PKeyDefault, segmentPKey1, segmentPKey}})
 	if err != nil {
 		return nil, err
@@ -108,8 +116,7 @@ func newSegmented(text string, o Options) (*segmented, error) {
 	first, err1 := echoIn(f, 7, segmentPKey1)
 	second, err2 := echoIn(f, 8, segmentPKey)
 	port, err3 := f.Attach(fabric.PortConfig{Name: "spy", GUID: 9, PKeys: []ib.PKey{segmentPKey1, segmentPKey}})
-	cfg, err4 := config.Parse("bridge", []byte(text))
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	o.Log, o.NoHuge, o.Subnet = slog.New(slog.DiscardHandler), true, f

@@ -88,7 +88,7 @@ func taskDeviceLost() (string, error) {
 	const before = 300
 	left := uint64(0) // in the port's queue, when the workers have ended
 	h.teardown.add(func() error {
-		left = uint64(h.ethernet.port.RingPort().ToPort(0).Len())
+		left = uint64(h.ethernet[0].port.RingPort().ToPort(0).Len())
 		return nil
 	})
 	err = running(h, func() error {

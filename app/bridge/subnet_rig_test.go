@@ -93,7 +93,7 @@ func (s *subscriptions) ReceiveMAD(mad []byte) (ib.LID, ib.SL, error) {
 type mute struct{}
 
 func (mute) TakePunted() []manage.Punted { return nil }
-func (mute) Send([]byte) error           { return nil }
+func (mute) Send(uint8, []byte) error    { return nil }
 
 // lines is a log that the test reads while others write.
 type lines struct {

@@ -126,7 +126,7 @@ func conserved(c lcore.Counters) error {
 
 // message is a message of the host.
 func message(h *Bridge, dst netip.Addr, qpn ib.QPN, number int) roce.Packet {
-	to := h.ethernet.mac()
+	to := h.ethernet[0].mac()
 	if dst.IsMulticast() {
 		to = frame.GroupMAC(dst)
 	}
@@ -137,13 +137,16 @@ func message(h *Bridge, dst netip.Addr, qpn ib.QPN, number int) roce.Packet {
 }
 
 // enter delivers frames from the host to the bridge.
-func (b *Bridge) enter(frames ...[]byte) error {
+func (b *Bridge) enter(frames ...[]byte) error { return b.enterBy(0, frames...) }
+
+// enterBy delivers them by a port.
+func (b *Bridge) enterBy(port int, frames ...[]byte) error {
 	for _, x := range frames {
 		m, err := b.pool.Alloc(x)
 		if err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(time.Minute); b.ethernet.port.RingPort().ToPort(0).Enqueue([]dpdk.Mbuf{m}) != 1; {
+		for deadline := time.Now().Add(time.Minute); b.ethernet[port].port.RingPort().ToPort(0).Enqueue([]dpdk.Mbuf{m}) != 1; {
 			if time.Now().After(deadline) {
 				m.Free()
 				return errors.New("the worker takes nothing")
@@ -155,11 +158,14 @@ func (b *Bridge) enter(frames ...[]byte) error {
 }
 
 // leave waits for n RoCE frames towards the host; reports and ARP are ignored.
-func (b *Bridge) leave(n int) ([]roce.Packet, error) {
+func (b *Bridge) leave(n int) ([]roce.Packet, error) { return b.leaveBy(0, n) }
+
+// leaveBy waits for those that leave by a port.
+func (b *Bridge) leaveBy(port, n int) ([]roce.Packet, error) {
 	var out []roce.Packet
 	var m [1]dpdk.Mbuf
 	for deadline := time.Now().Add(time.Minute); len(out) < n; {
-		if b.ethernet.port.RingPort().FromPort(0).Dequeue(m[:]) == 0 {
+		if b.ethernet[port].port.RingPort().FromPort(0).Dequeue(m[:]) == 0 {
 			if time.Now().After(deadline) {
 				return out, fmt.Errorf("%d of %d frames came; counters %+v", len(out), n, b.Counters().Direction)
 			}

@@ -143,7 +143,7 @@ type editor interface {
 	Add(ctx context.Context, entries string) (config.Changes, error)
 	SetGroups(context.Context, []config.Group) (config.Changes, error)
 	RemoveGroup(context.Context, ib.GID) (config.Changes, error)
-	RemoveHost(ctx context.Context, ip netip.Addr, vlan *uint16) (config.Changes, error)
+	RemoveHost(ctx context.Context, ip netip.Addr, at *config.Place) (config.Changes, error)
 	RemoveService(context.Context, config.Service) (config.Changes, error)
 }
 
@@ -245,7 +245,10 @@ func addHost(ctx context.Context, c *Call) (Result, error) {
 	default:
 		return Result{}, usagef("write gid GID for an InfiniBand node, mac MAC or resolve for a RoCE host")
 	}
-	for _, key := range []string{"lid", "sl", "pkey", "vlan"} {
+	if s := c.scope(); s.One {
+		b.WriteString(entryOf(s))
+	}
+	for _, key := range []string{"lid", "sl", "pkey"} {
 		if c.Has(key) {
 			fmt.Fprintf(&b, "%s = %d\n", key, value(c, key, uint64(0)))
 		}
@@ -279,24 +282,33 @@ func addService(ctx context.Context, c *Call) (Result, error) {
 		entry = fmt.Sprintf("[[service]]\nport = %d\n", p[0])
 	}
 	if s := c.scope(); s.One {
-		entry += fmt.Sprintf("vlan = %d\n", s.VLAN)
+		entry += entryOf(s)
 	}
 	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) { return e.Add(ctx, entry) })
 }
 
 // scope returns which segments an entry is for.
 func (c *Call) scope() config.Scope {
-	return config.Scope{One: c.has("vlan"), VLAN: uint16(value(c, "vlan", uint64(0)))}
+	at := value(c, "vlan", config.Place{})
+	return config.Scope{One: c.has("vlan"), VLAN: at.VLAN, Port: at.Port}
+}
+
+// entryOf is the key of an entry for one segment.
+func entryOf(s config.Scope) string {
+	if s.Port != (config.EthPort{}) {
+		return fmt.Sprintf("segment = %q\n", config.Place{Port: s.Port, VLAN: s.VLAN})
+	}
+	return fmt.Sprintf("vlan = %d\n", s.VLAN)
 }
 
 func removeHost(ctx context.Context, c *Call) (Result, error) {
 	return c.edit(ctx, func(ctx context.Context, e editor) (config.Changes, error) {
-		var vlan *uint16
+		var at *config.Place
 		if c.has("vlan") {
-			id := uint16(value(c, "vlan", uint64(0)))
-			vlan = &id
+			p := value(c, "vlan", config.Place{})
+			at = &p
 		}
-		return e.RemoveHost(ctx, value(c, "address", netip.Addr{}), vlan)
+		return e.RemoveHost(ctx, value(c, "address", netip.Addr{}), at)
 	})
 }
 

@@ -12,12 +12,14 @@ import (
 
 	"causeway/app/bridge"
 	"causeway/app/trace"
+	"causeway/config"
 	"causeway/ibside/fabricport"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/dryrun"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage"
 	"causeway/tables"
 )
 
@@ -58,7 +60,7 @@ func (c *Call) explained(build func(bridge.Tables) (dryrun.Packet, error)) (Resu
 func explainFromRoCE(_ context.Context, c *Call) (Result, error) {
 	return c.explained(func(t bridge.Tables) (dryrun.Packet, error) {
 		f, err := c.roceFrame(t)
-		return dryrun.Packet{Frame: f}, err
+		return dryrun.Packet{Frame: f, Port: c.at().Port}, err
 	})
 }
 
@@ -72,12 +74,12 @@ const (
 // it.
 func (c *Call) roceFrame(t bridge.Tables) ([]byte, error) {
 	src, dst := value(c, "address", netip.Addr{}), value(c, "to", netip.Addr{})
-	ethernet, _ := c.Env.Bridge.Ports()
-	mac, err := frame.ParseMAC(ethernet.MAC)
+	at := c.at()
+	mac, err := frame.ParseMAC(c.macOf(at.Port))
 	if err != nil {
 		return nil, fmt.Errorf("explain: the Ethernet port's address: %w", err)
 	}
-	host, known := t.Host(c.vlan(), src)
+	host, known := t.Host(at, src)
 	p := roce.Packet{
 		Version: 2, Dst: mac, Src: frame.MAC(host.MAC), SrcIP: src, DstIP: dst, HopLimit: usualHopLimit, SrcPort: usualPort, PKey: ib.PKeyDefault,
 		SrcQP: ib.QPN(value(c, "qpn", uint64(0))), DestQP: ib.QPN(value(c, "to-qpn", uint64(0))), QKey: ib.QKeyRDMAUDP,
@@ -91,30 +93,45 @@ func (c *Call) roceFrame(t bridge.Tables) ([]byte, error) {
 		p.Version = 1
 	}
 	if dst.IsMulticast() {
-		toGroup(&p, c.vlan(), t)
+		toGroup(&p, at, t)
 	} else if !c.Has("to-qpn") {
 		return nil, usagef("%v is not a group: write to-qpn QPN", dst)
 	}
 	p.QKey = ib.QKey(value(c, "qkey", uint64(p.QKey)))
-	if vlan := c.vlan(); vlan != 0 {
-		p.Tag = &frame.VLANFields{VID: vlan}
+	if at.VLAN != 0 {
+		p.Tag = &frame.VLANFields{VID: at.VLAN}
 	}
 	return p.AppendTo(nil), nil
 }
 
-// vlan returns that of the segment that the arguments choose, by default the first.
-func (c *Call) vlan() uint16 {
-	var first uint64
+// at returns the place of the segment that the arguments choose, by default the first.
+func (c *Call) at() manage.Place {
+	var first config.Place
 	if cfg := c.Env.config(); cfg != nil {
-		first = uint64(cfg.RoCE.VLAN)
+		first.VLAN = cfg.RoCE.VLAN
 	}
-	return uint16(value(c, "vlan", first))
+	at := value(c, "vlan", first)
+	for _, s := range c.Env.Bridge.Status().Segments {
+		if isAt(&s, at) {
+			return s.Place
+		}
+	}
+	return manage.Place{VLAN: at.VLAN}
+}
+
+// macOf returns the MAC address of an Ethernet port.
+func (c *Call) macOf(port uint8) string {
+	if all := ethernetPorts(c.Env.Bridge); int(port) < len(all) {
+		return all[port].MAC
+	}
+	first, _ := c.Env.Bridge.Ports()
+	return first.MAC
 }
 
 // toGroup addresses a packet to the group that it has as its destination.
-func toGroup(p *roce.Packet, vlan uint16, t bridge.Tables) {
+func toGroup(p *roce.Packet, at manage.Place, t bridge.Tables) {
 	p.Dst, p.DestQP = frame.GroupMAC(p.DstIP), ib.QPMulticast
-	if g, ok := t.Group(vlan, tables.GroupAddr{IP: p.DstIP}); ok {
+	if g, ok := t.Group(at, tables.GroupAddr{IP: p.DstIP}); ok {
 		p.QKey = g.RoCEQKey
 	}
 	if p.Version == 1 {
@@ -161,7 +178,7 @@ func (c *Call) dgid(t bridge.Tables, own []string) (ib.GID, error) {
 	case c.Has("group") && c.Has("no-grh"):
 		return ib.GID{}, usagef("a message to a group has a GRH: leave no-grh out")
 	case c.Has("group"):
-		if g, ok := t.Group(c.vlan(), tables.GroupAddr{IP: to}); ok {
+		if g, ok := t.Group(c.at(), tables.GroupAddr{IP: to}); ok {
 			return g.MGID, nil
 		}
 		if gid := ib.GID(to.As16()); to.Is6() && gid.IsIBMulticast() {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"causeway/config"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -56,6 +57,22 @@ func numberKind(form string, lo, hi uint64) Kind {
 		}
 		return n, nil
 	}}
+}
+
+// segmentKind selects a segment by its VLAN, or where there are several ports by port and VLAN.
+var segmentKind = Kind{Form: "VLAN", About: "a VLAN id, 0 for untagged, or a segment's name, PORT/VLAN, as show segments has it", Parse: parseSegment}
+
+func parseSegment(s string) (any, error) {
+	var p config.Place
+	at := strings.LastIndexByte(s, '/')
+	n, err := strconv.ParseUint(s[at+1:], 0, 16)
+	if err != nil || n > 4094 {
+		return nil, errors.New("write a whole number from 0 to 4094, or a segment's name from show segments")
+	}
+	if p.VLAN = uint16(n); at >= 0 {
+		p.Port.Driver, p.Port.Arg, _ = strings.Cut(s[:at], ":")
+	}
+	return p, nil
 }
 
 // textKind is any word.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"causeway/app/bridge"
+	"causeway/config"
+	"causeway/lcore/manage"
 )
 
 func runSegments(_ context.Context, c *Call) (Result, error) {
@@ -20,10 +22,11 @@ func runSegments(_ context.Context, c *Call) (Result, error) {
 		var addresses []string
 		if own != nil {
 			for _, r := range own.Segments() {
+				if r.VLAN != s.VLAN || r.PKey != s.PKey {
+					continue
+				}
 				for _, a := range r.Addresses {
-					if r.VLAN == s.VLAN {
-						addresses = append(addresses, a.String())
-					}
+					addresses = append(addresses, a.String())
 				}
 			}
 		}
@@ -43,12 +46,17 @@ func (c *Call) segment(number uint8) any {
 	return nil
 }
 
+// isAt reports whether a segment is one that an argument selects.
+func isAt(s *manage.SegmentStatus, at config.Place) bool {
+	return s.VLAN == at.VLAN && (at.Port == config.EthPort{} || s.Name == at.String())
+}
+
 // segmentsOf returns the numbers of the segments that the argument vlan selects: all without it.
 func (c *Call) segmentsOf() (numbers []uint8) {
-	vlan, given := value(c, "vlan", uint64(0)), c.has("vlan")
+	at, given := value(c, "vlan", config.Place{}), c.has("vlan")
 	all := c.Env.Bridge.Status().Segments
 	for _, s := range all {
-		if !given || uint64(s.VLAN) == vlan {
+		if !given || isAt(&s, at) {
 			numbers = append(numbers, s.Number)
 		}
 	}

@@ -165,6 +165,9 @@ func runPorts(_ context.Context, c *Call) (Result, error) {
 		infiniband.Pairs = append(infiniband.Pairs, Pair{"device " + name, device[name]})
 	}
 	parts := []Part{ethernet, infiniband}
+	if part, several := ethernetPart(c.Env.Bridge); several {
+		parts = append(parts, part)
+	}
 	if part, several := fabricsPart(c.Env); several {
 		parts = append(parts, part)
 	}

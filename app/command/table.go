@@ -110,7 +110,7 @@ func showBridge() []Command {
 	}
 }
 
-var vlanArg = Arg{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "selects one of several segments"}
+var vlanArg = Arg{Name: "vlan", Key: "vlan", Kind: segmentKind, Help: "selects one of several segments"}
 
 var filterArgs = []Arg{
 	{Name: "direction", Key: "direction", Kind: directions, Help: "only packets in this direction"},
@@ -142,7 +142,7 @@ func live() []Command {
 		{Path: "top", Args: []Arg{
 			{Name: "every", Key: "every", Kind: durationKind(time.Hour), Help: "the interval; 1s without it"},
 			{Name: "count", Key: "count", Kind: numberKind("N", 1, 1_000_000), Help: "end after this many updates"},
-			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "the hosts and nodes of one segment only"}},
+			{Name: "vlan", Key: "vlan", Kind: segmentKind, Help: "the hosts and nodes of one segment only"}},
 			Help: "live rates, and the busiest groups and hosts", Example: "top every 2s", Stream: streamTop,
 			Long: "Hosts are counted in a sample of the packets, so their rates are estimates."},
 		{Path: "events", Args: []Arg{
@@ -246,7 +246,7 @@ func entryCommands() []Command {
 			{Name: "lid", Key: "lid", Kind: numberKind("LID", 1, 0xbfff), Help: "of a node; the subnet administrator is asked without it"},
 			{Name: "sl", Key: "sl", Kind: numberKind("SL", 0, 15), Help: "of a node with a LID"},
 			{Name: "pkey", Key: "pkey", Kind: numberKind("PKEY", 1, 0xffff), Help: "of a node"},
-			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "of a RoCE host"}, confirmArg},
+			{Name: "vlan", Key: "vlan", Kind: segmentKind, Help: "of a RoCE host"}, confirmArg},
 			Role: Admin, Help: "add a static host or an InfiniBand node", Example: "add host 10.9.0.8 gid fe80::2:c903:0:8", Run: addHost},
 		{Path: "add group", Args: []Arg{
 			{Name: "group", Kind: groupKind, Needed: true, Help: "its IP address on RoCE"},
@@ -258,16 +258,16 @@ func entryCommands() []Command {
 			{Name: "rate", Key: "rate", Kind: rateKind, Help: "the limit, in each direction"}, confirmArg},
 			Role: Admin, Help: "add a group", Example: "add group 239.1.2.4 mgid rdmacm rate 50k", Run: addGroup},
 		{Path: "add service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "of the service"},
-			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "of the only segment that it is for"}, confirmArg}, Role: Admin,
+			{Name: "vlan", Key: "vlan", Kind: segmentKind, Help: "of the only segment that it is for"}, confirmArg}, Role: Admin,
 			Help: "bridge an rdma_cm service", Example: "add service 7174", Run: addService},
 		{Path: "remove host", Args: []Arg{{Name: "address", Kind: addressKind, Needed: true, Help: "of a configured host or node"},
-			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "selects one of several RoCE hosts with this address"}, confirmArg}, Role: Admin,
+			{Name: "vlan", Key: "vlan", Kind: segmentKind, Help: "selects one of several RoCE hosts with this address"}, confirmArg}, Role: Admin,
 			Help: "remove a static host or an InfiniBand node", Example: "remove host 10.9.0.8", Run: removeHost},
 		{Path: "remove group", Args: []Arg{{Name: "group", Kind: groupKind, Needed: true, Help: "a configured group"},
 			{Name: "mgid", Key: "mgid", Kind: gidKind, Help: "selects one of several groups with this address"}, confirmArg},
 			Role: Admin, Help: "remove a group", Example: "remove group 239.1.2.4", Run: removeGroup},
 		{Path: "remove service", Args: []Arg{{Name: "ports", Kind: portsKind, Needed: true, Help: "as configured"},
-			{Name: "vlan", Key: "vlan", Kind: numberKind("VLAN", 0, 4094), Help: "as configured"}, confirmArg}, Role: Admin,
+			{Name: "vlan", Key: "vlan", Kind: segmentKind, Help: "as configured"}, confirmArg}, Role: Admin,
 			Help: "stop bridging an rdma_cm service", Example: "remove service 7174", Run: removeService},
 	}
 }

@@ -23,7 +23,7 @@ import (
 // streamTop shows the bridge's rates, and refreshes them until ctx ends.
 func streamTop(ctx context.Context, c *Call, out Out) error {
 	if c.has("vlan") && len(c.segmentsOf()) == 0 {
-		return usagef("no segment is VLAN %d; show segments lists them", value(c, "vlan", uint64(0)))
+		return usagef("no segment is VLAN %d; show segments lists them", value(c, "vlan", config.Place{}).VLAN)
 	}
 	every := max(value(c, "every", time.Second), 200*time.Millisecond)
 	left := value(c, "count", uint64(0))
@@ -124,19 +124,19 @@ type sender struct {
 	segment string // its name; "": not known
 }
 
-// segmentNames tells a packet's segment, where there are several: a frame's by its VLAN, a message's by its partition.
+// segmentNames tells a packet's segment, where there are several: a frame's by its port and VLAN, a message's by its partition.
 func segmentNames(cfg *config.Config) func(*lcore.MirroredPacket) string {
 	if cfg == nil || len(cfg.More) == 0 {
 		return func(*lcore.MirroredPacket) string { return "" }
 	}
-	all := cfg.Segments()
+	all, ports := cfg.Segments(), cfg.EthPorts()
 	return func(m *lcore.MirroredPacket) string {
 		vlan := uint16(0)
 		if f, _ := frame.Open(m.Data); m.IB == nil && f.Tag != nil {
 			vlan = f.Tag.VID()
 		}
 		for _, r := range all {
-			if m.IB != nil && m.IB.PKey == r.PKey || m.IB == nil && r.VLAN == vlan {
+			if m.IB != nil && m.IB.PKey == r.PKey || m.IB == nil && r.VLAN == vlan && r.Port == ports[min(int(m.Port), len(ports)-1)] {
 				return r.Name()
 			}
 		}

@@ -16,7 +16,7 @@ func (x *explainer) fromHost(e endpoints) {
 		return
 	}
 	x.From.add("host", "%v", e.src)
-	host, known := x.tables.Host(e.vlan, e.src)
+	host, known := x.tables.Host(e.at, e.src)
 	if known {
 		x.From.add("MAC", "%s", mac(host.MAC))
 	} else {
@@ -26,7 +26,7 @@ func (x *explainer) fromHost(e endpoints) {
 		if e.udpPort == 0 {
 			x.From.add("QP", "0x%x", uint32(e.srcQP))
 		}
-		if s, ok := x.tables.ProxyQP(e.vlan, tables.HostQP{Host: e.src, HostQPN: e.srcQP, Partition: x.partition(e)}); ok {
+		if s, ok := x.tables.ProxyQP(e.at, tables.HostQP{Host: e.src, HostQPN: e.srcQP, Partition: x.partition(e)}); ok {
 			values := Facts{}
 			values.add("QPN", "0x%x", uint32(s.QPN))
 			values.number("worker", int(s.Worker))
@@ -40,7 +40,7 @@ func (x *explainer) fromHost(e endpoints) {
 	}
 	if e.dst.IsMulticast() {
 		addr := tables.GroupAddr{IP: e.dst, UDPPort: e.udpPort}
-		g, ok := x.tables.Group(e.vlan, addr)
+		g, ok := x.tables.Group(e.at, addr)
 		x.group(addr.String(), g, ok, true)
 		return
 	}
@@ -62,7 +62,7 @@ func (x *explainer) fromHost(e endpoints) {
 // partition is the number of the partition that a packet of a RoCE host goes to.
 func (x *explainer) partition(e endpoints) uint8 {
 	if e.dst.IsMulticast() {
-		g, _ := x.tables.Group(e.vlan, tables.GroupAddr{IP: e.dst, UDPPort: e.udpPort})
+		g, _ := x.tables.Group(e.at, tables.GroupAddr{IP: e.dst, UDPPort: e.udpPort})
 		return g.Partition
 	}
 	n, _ := x.tables.Node(e.dst)

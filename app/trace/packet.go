@@ -17,13 +17,14 @@ import (
 func (x *explainer) frame(to *Facts, m *lcore.MirroredPacket) (e endpoints) {
 	f, fault := frame.Open(m.Data)
 	to.add("port", "Ethernet")
+	e.at.Port = m.Port
 	to.size("length", m.Len)
 	if f.Eth == nil {
 		return e
 	}
 	to.pair("MAC", "%v", f.Eth.Src(), f.Eth.Dst())
 	if f.Tag != nil {
-		e.vlan = f.Tag.VID()
+		e.at.VLAN = f.Tag.VID()
 		tag := Facts{}
 		tag.number("id", int(f.Tag.VID()))
 		tag.number("priority", int(f.Tag.PCP()))
@@ -91,7 +92,7 @@ func (x *explainer) udp(to *Facts, e *endpoints, protocol uint8, ip []byte, head
 		x.icrc(to, ip, header+frame.UDPLen+ib.BTHLen, complete, ib.ICRCRoCEv2)
 		return
 	}
-	if _, bridged := x.tables.Group(e.vlan, tables.GroupAddr{IP: e.dst, UDPPort: u.DstPort()}); bridged {
+	if _, bridged := x.tables.Group(e.at, tables.GroupAddr{IP: e.dst, UDPPort: u.DstPort()}); bridged {
 		x.plain(to, e, u, ip[header:], complete)
 	}
 }

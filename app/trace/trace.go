@@ -18,18 +18,19 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/lcore"
+	"causeway/lcore/manage"
 	"causeway/tables"
 )
 
 // Tables looks up the bridge's tables. They may have changed since the packet passed. A RoCE host's address is that of
-// one host on each VLAN.
+// one host in each segment.
 type Tables interface {
-	ProxyQP(vlan uint16, of tables.HostQP) (tables.ProxyQP, bool)
+	ProxyQP(at manage.Place, of tables.HostQP) (tables.ProxyQP, bool)
 	ProxyQPN(qpn ib.QPN) (tables.ProxyQP, bool)
-	Host(vlan uint16, ip netip.Addr) (tables.Host, bool)
+	Host(at manage.Place, ip netip.Addr) (tables.Host, bool)
 	Node(ip netip.Addr) (tables.Node, bool)
 	Source(gid ib.GID, lid ib.LID) (node tables.Node, own, ok bool)
-	Group(vlan uint16, addr tables.GroupAddr) (tables.Group, bool)
+	Group(at manage.Place, addr tables.GroupAddr) (tables.Group, bool)
 	MGID(gid ib.GID) (tables.Group, bool)
 }
 
@@ -187,9 +188,9 @@ type explainer struct {
 
 // endpoints are the source and destination in a packet's headers.
 type endpoints struct {
-	src, dst    netip.Addr // of a frame; zero: unknown
-	vlan        uint16     // of a frame; 0: it has no tag
-	sgid, dgid  ib.GID     // of an InfiniBand message
+	src, dst    netip.Addr   // of a frame; zero: unknown
+	at          manage.Place // of a frame: its port and VLAN
+	sgid, dgid  ib.GID       // of an InfiniBand message
 	slid        ib.LID
 	srcQP, dstQ ib.QPN
 	qkey        ib.QKey

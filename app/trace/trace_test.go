@@ -17,6 +17,7 @@ import (
 	"causeway/lcore"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
+	"causeway/lcore/manage"
 	"causeway/tables"
 )
 
@@ -40,7 +41,7 @@ func gid(s string) ib.GID {
 // fakeTables have one host, one node and one group.
 type fakeTables struct{}
 
-func (fakeTables) ProxyQP(_ uint16, of tables.HostQP) (tables.ProxyQP, bool) {
+func (fakeTables) ProxyQP(_ manage.Place, of tables.HostQP) (tables.ProxyQP, bool) {
 	host, qpn := of.Host, of.HostQPN
 	if qpn == tables.PlainQPN {
 		return tables.ProxyQP{HostQP: tables.HostQP{Host: hostIP, HostQPN: qpn}, QPN: 0x701}, host == hostIP
@@ -52,7 +53,7 @@ func (fakeTables) ProxyQPN(qpn ib.QPN) (tables.ProxyQP, bool) {
 	return tables.ProxyQP{HostQP: tables.HostQP{Host: hostIP, HostQPN: 0x55}, QPN: 0x700}, qpn == 0x700
 }
 
-func (fakeTables) Host(_ uint16, ip netip.Addr) (tables.Host, bool) {
+func (fakeTables) Host(_ manage.Place, ip netip.Addr) (tables.Host, bool) {
 	return tables.Host{IP: hostIP, MAC: [6]byte{2, 0, 0, 0, 0, 1}}, ip == hostIP
 }
 
@@ -64,7 +65,7 @@ func (fakeTables) Source(g ib.GID, lid ib.LID) (tables.Node, bool, bool) {
 	return tables.Node{IP4: nodeIP, GID: nodeGID}, g == ownGID, g == nodeGID || g.IsZero() && lid == 7
 }
 
-func (fakeTables) Group(_ uint16, addr tables.GroupAddr) (tables.Group, bool) {
+func (fakeTables) Group(_ manage.Place, addr tables.GroupAddr) (tables.Group, bool) {
 	if addr == (tables.GroupAddr{IP: group, UDPPort: 4711}) {
 		return tables.Group{IP: group, UDPPort: 4711, MGID: gid("ff12::2"), QKey: 5, ToIB: true, MTUToIB: 2048}, true
 	}

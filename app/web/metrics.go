@@ -121,6 +121,7 @@ func (s *scrape) port(src Source) {
 	p, up := src.Ethernet()
 	s.boolean("causeway_port_link_up", up)
 	s.bond(src)
+	s.ethernetPorts(src)
 	reached := map[string]uint64{}
 	for _, l := range src.Limits() {
 		reached[l.Name] = 1

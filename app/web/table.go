@@ -34,6 +34,9 @@ var (
 	byReason    = []string{"direction", "reason"}
 	byGroup     = []string{"group", "segment", "direction"}
 	byMember    = []string{"member"}
+	byEthPort   = []string{"port"}
+
+	byPortAndDirection = []string{"port", "direction"}
 )
 
 // allMetrics returns every metric of the bridge, in the order of a scrape. Those of the program, processMetrics, are
@@ -107,6 +110,13 @@ var portMetrics = []Metric{
 	{"causeway_limit_reached", gauge, []string{"limit"}, "1 when the limit has refused something in the last minute; show status says what it is."},
 	{"causeway_ib_port_active", gauge, nil, "1 when messages can pass the InfiniBand port: its state is ACTIVE."},
 	{"causeway_port_link_up", gauge, nil, "1 when frames can pass the Ethernet port: the kernel's interface is there, set up and has a carrier; without one, as the driver reports."},
+	{"causeway_ethernet_port_link_up", gauge, byEthPort, "1 when frames can pass the Ethernet port of that name. Where there are several, causeway_port_... are the sums over all."},
+	{"causeway_ethernet_port_rx_frames_total", counter, byEthPort, "Frames received by the port."},
+	{"causeway_ethernet_port_tx_frames_total", counter, byEthPort, "Frames sent by the port."},
+	{"causeway_ethernet_port_rx_missed_total", counter, byEthPort, "Frames lost because a queue of the port was full."},
+	{"causeway_ethernet_port_packets_received_total", counter, byPortAndDirection, "RoCE packets that came by the port; towards RoCE, messages that were routed to it. Received is sent plus dropped, while no packet is inside."},
+	{"causeway_ethernet_port_packets_sent_total", counter, byPortAndDirection, "Of those, the ones that the InfiniBand port accepted; towards RoCE, that this port did."},
+	{"causeway_ethernet_port_packets_dropped_total", counter, byPortAndDirection, "Of those, the ones that were dropped."},
 	{"causeway_bond_member_link_up", gauge, byMember, "1 when a member of a bonded Ethernet port has a link. A port that is no bond has no samples of this and the next."},
 	{"causeway_bond_member_carries", gauge, byMember, "1 when frames are sent and received by the member."},
 	{"causeway_bond_member_failed", gauge, byMember, "1 when the member neither carries frames nor waits to do so: it has no link, or LACP keeps it out."},

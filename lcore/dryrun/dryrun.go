@@ -32,6 +32,7 @@ type Config struct {
 // A Packet is a frame at the Ethernet port, or a message at the InfiniBand port.
 type Packet struct {
 	Frame   []byte
+	Port    uint8 // of a frame: the index of the port that it comes by
 	Message *fabricport.Received
 }
 
@@ -39,7 +40,7 @@ type Packet struct {
 type Runner struct {
 	config Config
 	pool   *dpdk.Mempool
-	port   *dpdk.RingPort
+	ports  []*dpdk.RingPort // one for each of the bridge's
 	ibPort *fabricport.Rings
 }
 
@@ -62,12 +63,15 @@ func (r *Runner) open() (err error) {
 	if r.pool, err = dpdk.NewMempool("dryrun", mbufs, room, fabricport.PrivSize); err != nil {
 		return err
 	}
-	r.port, err = dpdk.OpenRingPort(dpdk.PortConfig{Pool: r.pool, MTU: r.config.MTU, RxQueues: 1, TxQueues: 1, RxDescs: depth, TxDescs: depth})
-	if err != nil {
-		return err
-	}
-	if err := r.port.Port.Start(); err != nil {
-		return err
+	for range 1 + len(r.config.Datapath.MoreMACs) {
+		p, err := dpdk.OpenRingPort(dpdk.PortConfig{Pool: r.pool, MTU: r.config.MTU, RxQueues: 1, TxQueues: 1, RxDescs: depth, TxDescs: depth})
+		if err != nil {
+			return err
+		}
+		r.ports = append(r.ports, p)
+		if err := p.Port.Start(); err != nil {
+			return err
+		}
 	}
 	r.ibPort, err = fabricport.NewRings(r.pool, 1, depth)
 	return err
@@ -79,8 +83,8 @@ func (r *Runner) Close() error {
 	if r.ibPort != nil {
 		all = append(all, r.ibPort.Close())
 	}
-	if r.port != nil {
-		all = append(all, r.port.Port.Close())
+	for _, p := range r.ports {
+		all = append(all, p.Port.Close())
 	}
 	if r.pool != nil {
 		if n := r.pool.InUse(); n != 0 {
@@ -104,8 +108,12 @@ func (r *Runner) Run(p Packet) ([]lcore.MirroredPacket, error) {
 		return nil, err
 	}
 	defer datapath.Close()
+	var more []uint16
+	for _, p := range r.ports[1:] {
+		more = append(more, p.Port.ID())
+	}
 	for range r.config.Workers {
-		_, err := datapath.NewWorker(lcore.WorkerConfig{Port: r.port.Port.ID(), IBPort: r.ibPort.Pointer(0), MaxGroups: r.config.MaxGroups})
+		_, err := datapath.NewWorker(lcore.WorkerConfig{Port: r.ports[0].Port.ID(), MorePorts: more, IBPort: r.ibPort.Pointer(0), MaxGroups: r.config.MaxGroups})
 		if err != nil {
 			return nil, err
 		}
@@ -147,11 +155,14 @@ func (r *Runner) arrive(p Packet) error {
 		}
 		return nil
 	}
+	if int(p.Port) >= len(r.ports) {
+		return fmt.Errorf("dryrun: there is no port %d", p.Port)
+	}
 	m, err := r.pool.Alloc(p.Frame)
 	if err != nil {
 		return fmt.Errorf("dryrun: a frame of %d bytes: %w", len(p.Frame), err)
 	}
-	if r.port.ToPort(0).Enqueue([]dpdk.Mbuf{m}) != 1 {
+	if r.ports[p.Port].ToPort(0).Enqueue([]dpdk.Mbuf{m}) != 1 {
 		m.Free()
 		return errors.New("dryrun: the ring is full")
 	}
@@ -168,7 +179,9 @@ func (r *Runner) step(datapath *lcore.Datapath) {
 	}
 	r.ibPort.Take(0, make([]fabricport.Sent, depth))
 	sent := make([]dpdk.Mbuf, depth)
-	for _, m := range sent[:r.port.FromPort(0).Dequeue(sent)] {
-		m.Free()
+	for _, p := range r.ports {
+		for _, m := range sent[:p.FromPort(0).Dequeue(sent)] {
+			m.Free()
+		}
 	}
 }

@@ -29,9 +29,9 @@ static void check_frame(const struct rig *r, struct rte_mbuf *m)
 	struct icrc_job icrc;
 	const uint8_t *f = rte_pktmbuf_mtod(m, const uint8_t *);
 	CHECK(m->data_off + m->data_len <= m->buf_len);
-	host.mac = mac48(f) & ~UINT64_C(0x010000000000);
-	host.segment_of[0] = SEGMENT_NONE;
-	host.segment_of[f[12] == 0x81 ? 100 : 0] = 0;
+	host.mac[0] = mac48(f) & ~UINT64_C(0x010000000000);
+	host.segment_of[0][0] = SEGMENT_NONE;
+	host.segment_of[0][f[12] == 0x81 ? 100 : 0] = 0;
 	host.segment[0].addresses = 0;
 	struct rte_mbuf *exact = mbuf_make(f, m->data_len, 0, 0);
 	CHECK(parse(&host, exact, &p, &icrc) == PASS);

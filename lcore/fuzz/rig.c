@@ -214,7 +214,8 @@ static void set_datapath(struct datapath *dp)
 	static struct allow all = {.n = 1, .prefix[0].segments = 0xff};
 	static struct wake manager;
 	dp->manager = &manager;
-	dp->mac = 0x020000000002;
+	dp->ports = 1;
+	dp->mac[0] = 0x020000000002;
 	dp->roce_pkey = 0xffff;
 	dp->segments = 1;
 	struct segment *s = &dp->segment[0];
@@ -260,7 +261,8 @@ static struct mirrors *make_mirrors(const struct datapath *dp)
 static bool wants(const struct mirror_filter *f, const struct datapath *dp, const struct mirrored_packet *s)
 {
 	const uint8_t *data = (const uint8_t *)(s + 1);
-	struct endpoints e = {.tables = dp->tables, .from_key = segment_of_frame(dp, data, s->kept)->from_key};
+	const struct rte_mbuf first = {.port = 0};
+	struct endpoints e = {.tables = dp->tables, .from_key = segment_of_frame(dp, &first, data, s->kept)->from_key};
 	if (s->form == MIRROR_FRAME)
 		endpoints_of_frame(&e, data, s->kept);
 	else

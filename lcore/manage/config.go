@@ -67,9 +67,17 @@ type SegmentChange struct {
 	Translate ib.Translations
 }
 
-// A Segment is a VLAN of the Ethernet port, with its own hosts and groups. It is known by its VLAN.
+// A Place says which segment one is: a VLAN of an Ethernet port.
+type Place struct {
+	Port uint8 // its index
+	VLAN uint16
+}
+
+// A Segment is a VLAN of an Ethernet port, with its own hosts and groups. It is known by its place.
 type Segment struct {
-	VLAN      uint16
+	Place
+	MAC       frame.MAC      // of its port; zero: Config.MAC
+	Label     string         // names it for operators; "": its VLAN does
 	Bound     ib.PKey        // the P_Key of the only partition that its messages cross to and from; 0: all do
 	Addresses []netip.Prefix // the bridge's own
 	Version   uint8          // RoCE version of multicast towards RoCE hosts: 1 or 2
@@ -90,10 +98,10 @@ type Segment struct {
 // segments are all, by number at the start.
 func (c *Config) segments() []Segment { return append([]Segment{c.Segment}, c.More...) }
 
-// A SharedGroup is a group that several segments have, by VLAN. On IB it is in the partition of its own P_Key.
+// A SharedGroup is a group that several segments have. On IB it is in the partition of its own P_Key.
 type SharedGroup struct {
 	Group
-	VLANs []uint16
+	In []Place // their segments
 }
 
 // Config is what management needs to know. A Change names what may change while the loop runs.

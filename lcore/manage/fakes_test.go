@@ -18,6 +18,7 @@ type worker struct {
 	mu     sync.Mutex
 	punted []manage.Punted
 	sent   [][]byte
+	ports  []uint8               // by which these went
 	told   [][]byte              // frames sent to announce addresses
 	full   bool                  // Send fails
 	more   func() *manage.Punted // returns punted frames without end
@@ -41,7 +42,7 @@ func (w *worker) TakePunted() []manage.Punted {
 	return out
 }
 
-func (w *worker) Send(frame []byte) error {
+func (w *worker) Send(port uint8, frame []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.full {
@@ -50,6 +51,8 @@ func (w *worker) Send(frame []byte) error {
 	to := &w.sent
 	if announces(frame) {
 		to = &w.told
+	} else {
+		w.ports = append(w.ports, port)
 	}
 	*to = append(*to, append([]byte(nil), frame...))
 	return nil
@@ -63,6 +66,15 @@ func (w *worker) setFull(full bool) {
 
 // take takes the frames that have been sent, except announcements.
 func (w *worker) take() [][]byte { return w.takeFrom(&w.sent) }
+
+// takePorts takes the ports by which they went.
+func (w *worker) takePorts() []uint8 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.ports
+	w.ports = nil
+	return out
+}
 
 // takeTold takes the announcements.
 func (w *worker) takeTold() [][]byte { return w.takeFrom(&w.told) }

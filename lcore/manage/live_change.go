@@ -30,8 +30,8 @@ type Change struct {
 	Drained bool
 
 	// Commit, if not nil, is called in the loop when the change is checked, before anything is done, with the numbers that
-	// segments have from then on, by VLAN. Its error cancels the change.
-	Commit func(numbers map[uint16]uint8) error
+	// segments have from then on, by place. Its error cancels the change.
+	Commit func(numbers map[Place]uint8) error
 }
 
 // segments are all that there are to be.
@@ -39,11 +39,11 @@ func (c *Change) segments() []Segment { return append([]Segment{c.Segment}, c.Mo
 
 // of returns what is to be of a segment; nil: it is to go.
 func (c *Change) of(s *segment) *SegmentChange {
-	if c.VLAN == s.cfg.VLAN {
+	if c.Place == s.cfg.Place {
 		return &c.SegmentChange
 	}
 	for i := range c.More {
-		if c.More[i].VLAN == s.cfg.VLAN {
+		if c.More[i].Place == s.cfg.Place {
 			return &c.More[i].SegmentChange
 		}
 	}
@@ -180,10 +180,10 @@ func (l *Loop) checkAddresses(c *Change) error {
 
 // checkAddressesIn looks for addresses that two have: hosts of a segment, and nodes that it reaches.
 func (l *Loop) checkAddressesIn(s *Segment, nodes []Node) error {
-	if old := l.vlanOf(s.VLAN); old != nil { // which stays as it is but for what changes
+	if old := l.at(s.Place); old != nil { // which stays as it is but for what changes
 		s.Bound, s.Addresses = old.cfg.Bound, old.cfg.Addresses
 	}
-	own := local.Addresses{Link: frame.Link{MAC: l.cfg.MAC}, IPs: s.Addresses}
+	own := local.Addresses{Link: frame.Link{MAC: s.mac(l.cfg.MAC)}, IPs: s.Addresses}
 	var all []netip.Addr
 	for _, n := range nodes {
 		if s.reaches(n.PKey) {

@@ -333,10 +333,10 @@ func TestChangeRejected(t *testing.T) {
 					c.Ranges = append(c.Ranges, manage.Range{Group: manage.Group{PKey: ib.PKey(0x9001 + i)}})
 				}
 			},
-			"not now": func(c *manage.Change) { c.Commit = func(map[uint16]uint8) error { return errors.New("not now") } },
+			"not now": func(c *manage.Change) { c.Commit = func(map[manage.Place]uint8) error { return errors.New("not now") } },
 		} {
 			c := changeOf(config())
-			c.Commit = func(map[uint16]uint8) error { committed = true; return nil }
+			c.Commit = func(map[manage.Place]uint8) error { committed = true; return nil }
 			c.Nodes = append(c.Nodes, nodeAt(30, 30))
 			edit(&c)
 			if err := s.loop.Change(context.Background(), c); err == nil || !strings.Contains(err.Error(), want) || committed {

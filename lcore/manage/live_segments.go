@@ -30,32 +30,32 @@ func (p *parts) everySegment() iter.Seq[*segment] {
 	return slices.Values(slices.Concat(p.segments, p.ended))
 }
 
-// vlanOf returns the segment of a VLAN; nil: there is none.
-func (p *parts) vlanOf(vlan uint16) *segment {
+// at returns the segment of a place; nil: there is none.
+func (p *parts) at(place Place) *segment {
 	for _, s := range p.segments {
-		if s.cfg.VLAN == vlan {
+		if s.cfg.Place == place {
 			return s
 		}
 	}
 	return nil
 }
 
-// numbersOf returns the numbers of the segments that a change makes, by VLAN, or why there cannot be these segments. Those
+// numbersOf returns the numbers of the segments that a change makes, by place, or why there cannot be these segments. Those
 // that stay keep theirs.
-func (l *Loop) numbersOf(c *Change) (map[uint16]uint8, error) {
-	free, numbers := l.freeNumbers(), map[uint16]uint8{}
+func (l *Loop) numbersOf(c *Change) (map[Place]uint8, error) {
+	free, numbers := l.freeNumbers(), map[Place]uint8{}
 	for _, s := range c.segments() {
-		_, twice := numbers[s.VLAN]
-		old := l.vlanOf(s.VLAN)
+		_, twice := numbers[s.Place]
+		old := l.at(s.Place)
 		switch {
 		case twice:
 			return nil, fmt.Errorf("manage: VLAN %d is that of two segments", s.VLAN)
 		case old != nil:
-			numbers[s.VLAN] = old.number
+			numbers[s.Place] = old.number
 		case len(free) == 0:
 			return nil, errors.New("manage: there is no number for another segment, until what is under way in one that was removed has ended; try again")
 		default:
-			numbers[s.VLAN], free = free[0], free[1:]
+			numbers[s.Place], free = free[0], free[1:]
 		}
 	}
 	return numbers, nil
@@ -74,7 +74,7 @@ func (l *Loop) freeNumbers() (free []uint8) {
 }
 
 // changeSegments removes and adds segments. Those that stay keep their numbers, and all that they have.
-func (l *Loop) changeSegments(c *Change, numbers map[uint16]uint8, now time.Time) {
+func (l *Loop) changeSegments(c *Change, numbers map[Place]uint8, now time.Time) {
 	var stay []*segment
 	for _, s := range l.segments {
 		if c.of(s) != nil {
@@ -89,8 +89,8 @@ func (l *Loop) changeSegments(c *Change, numbers map[uint16]uint8, now time.Time
 	x := l.cfg.shareOut(all, c.Shared)
 	l.several.Store(len(all) > 1)
 	for _, cfg := range all {
-		if l.vlanOf(cfg.VLAN) == nil {
-			l.beginSegment(numbers[cfg.VLAN], cfg, x, now).groups.Know(known)
+		if l.at(cfg.Place) == nil {
+			l.beginSegment(numbers[cfg.Place], cfg, x, now).groups.Know(known)
 		}
 	}
 	slices.SortFunc(l.segments, func(a, b *segment) int { return cmp.Compare(a.number, b.number) })

@@ -29,7 +29,7 @@ func (l *Loop) handle(worker int, p Punted) {
 		}
 		return
 	}
-	s := l.segmentOf(punt.VID(f))
+	s := l.segmentOf(Place{p.Port, punt.VID(f)})
 	if s == nil { // cannot be: the worker has found it
 		l.frames.NotForUs()
 		if p.Pending != nil {
@@ -88,7 +88,7 @@ func (l *Loop) handleEcho(s *segment, worker int, f frame.Frame) {
 		l.frames.Malformed("icmp_bad")
 		return
 	}
-	if l.frames.Send(worker, frame.AppendEchoReply(nil, s.local.Link, f, punt.TTL)) {
+	if l.frames.By(s.cfg.Port).Send(worker, frame.AppendEchoReply(nil, s.local.Link, f, punt.TTL)) {
 		l.echoAnswered++
 	}
 }

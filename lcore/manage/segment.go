@@ -22,6 +22,7 @@ import (
 	"causeway/lcore/manage/neighbours"
 	"causeway/lcore/manage/nodes"
 	"causeway/lcore/manage/proxyqps"
+	"causeway/lcore/manage/punt"
 	"causeway/lcore/manage/ratelog"
 	"causeway/lcore/manage/sidr"
 	"causeway/tables"
@@ -46,30 +47,36 @@ type segment struct {
 
 func newSegment(number uint8, c Segment, mac frame.MAC, t *tables.Tables) *segment {
 	return &segment{
-		number: number, cfg: c, tables: t.In(number), local: &local.Addresses{Link: frame.Link{MAC: mac, VID: c.VLAN}, IPs: c.Addresses},
+		number: number, cfg: c, tables: t.In(number), local: &local.Addresses{Link: frame.Link{MAC: c.mac(mac), VID: c.VLAN}, IPs: c.Addresses},
 	}
 }
 
 // name names the segment for operators.
 func (s *segment) name() string {
+	if s.cfg.Label != "" {
+		return s.cfg.Label
+	}
 	if s.cfg.VLAN == 0 {
 		return "untagged"
 	}
 	return fmt.Sprint("VLAN ", s.cfg.VLAN)
 }
 
+// mac is that of its port; otherwise is that of an only one.
+func (s *Segment) mac(otherwise frame.MAC) frame.MAC { return cmp.Or(s.MAC, otherwise) }
+
 // reaches reports whether messages cross to and from nodes with a P_Key; 0: they have none of their own.
 func (s *Segment) reaches(k ib.PKey) bool {
 	return s.Bound == 0 || k == 0 || k == s.Bound
 }
 
-// segmentOf returns the segment of a VLAN id; nil: there is none. Of one that was always the only one all frames are:
-// workers take no others.
-func (p *parts) segmentOf(vid uint16) *segment {
+// segmentOf returns the segment that a frame is of; nil: there is none. Of one that was always the only one all are: workers
+// take no others.
+func (p *parts) segmentOf(of Place) *segment {
 	if len(p.segments) == 1 && !p.came {
 		return p.segments[0]
 	}
-	return p.vlanOf(vid)
+	return p.at(of)
 }
 
 // A share is a segment's part of the limits.
@@ -148,7 +155,7 @@ func (h named) WithGroup(name string) slog.Handler {
 
 // makeSegment makes the parts of a segment.
 func (l *Loop) makeSegment(s *segment, x share) {
-	cfg, log := l.cfg, s.logger(l.log.Logger, &l.several)
+	cfg, log, frames := l.cfg, s.logger(l.log.Logger, &l.several), l.frames.By(s.cfg.Port)
 	s.nodes, s.hostsMax = reached{l.nodes, s, l.several.Load}, x.of(cfg.MaxHosts)
 	s.proxyQPs = proxyqps.New(proxyqps.Config{
 		Max: x.of(cfg.ProxyQPs), Limits: x.ofProxyQPs(cfg.ProxyQPLimits), Every: tickEvery, Workers: len(l.workers),
@@ -159,12 +166,12 @@ func (l *Loop) makeSegment(s *segment, x share) {
 	s.neighbours = neighbours.New(neighbours.Config{Max: s.hostsMax, Version: s.cfg.Version, Hosts: s.cfg.Hosts, Resolve: s.cfg.Resolve,
 		Confirm: cfg.ProxyQPLimits.Unconfirmed > 0},
 		neighbours.Deps{
-			Tables: s.tables.Hosts, NodeTables: l.tables.Nodes, Nodes: s.nodes, ProxyQPs: s.proxyQPs, Local: s.local, Frames: l.frames,
+			Tables: s.tables.Hosts, NodeTables: l.tables.Nodes, Nodes: s.nodes, ProxyQPs: s.proxyQPs, Local: s.local, Frames: frames,
 			Log: log, Ready: l.isReady,
 			Wanted:  func(ip netip.Addr, now time.Time) { l.learner.Wanted(ip, now) },
 			Claimed: func(ip netip.Addr, now time.Time) { l.learner.Claimed(ip, now) },
 		})
-	l.makeServices(s, log)
+	l.makeServices(s, frames, log)
 	s.gids = gids.New(gids.Config{Reserved: cfg.HostGIDs, Aliases: cfg.AliasGIDs}, gids.Deps{
 		Tables: l.tables.Nodes, HostTables: s.tables.Hosts, Port: l.port, ProxyQPs: s.proxyQPs, Ask: l.ask, Log: log, OwnGID: s.sidr.OwnGID,
 	})
@@ -173,12 +180,12 @@ func (l *Loop) makeSegment(s *segment, x share) {
 		Max: len(s.cfg.Groups) + x.groups, Version: s.cfg.Version, IBMTU: cfg.IBMTU, RoCEMTU: s.cfg.RoCEMTU, Ranges: s.cfg.Ranges, Querier: s.cfg.Querier,
 		EthMTU: s.cfg.EthMTU, Receive: s.cfg.Receive, Begin: cfg.Begin, Police: cfg.Police,
 	}, groups.Deps{
-		Tables: s.tables.Groups, Port: l.port, Local: s.local, Frames: l.frames, Ask: l.ask, Log: log, IsPeer: s.neighbours.AnswersFor,
+		Tables: s.tables.Groups, Port: l.port, Local: s.local, Frames: frames, Ask: l.ask, Log: log, IsPeer: s.neighbours.AnswersFor,
 		Partition: l.partitions.Number, Owners: &l.owners,
 	})
 }
 
-func (l *Loop) makeServices(s *segment, log *ratelog.Logger) {
+func (l *Loop) makeServices(s *segment, frames *punt.Workers, log *ratelog.Logger) {
 	c := sidr.Config{Ports: s.cfg.Ports, Allow: s.cfg.Allow, Translate: s.cfg.Translate, RoCEPKey: l.cfg.RoCEPKey}
 	if l.cfg.Services != nil {
 		c.Port = l.exchange.of(s)
@@ -188,7 +195,7 @@ func (l *Loop) makeServices(s *segment, log *ratelog.Logger) {
 		partitionOf = func(ib.GID) uint8 { return l.partitions.Number(s.cfg.Bound) }
 	}
 	s.sidr = sidr.New(c, sidr.Deps{
-		Nodes: s.nodes, Hosts: s.neighbours, ProxyQPs: s.proxyQPs, Local: s.local, Frames: l.frames, Ask: l.ask, Log: log, Changed: l.publish,
+		Nodes: s.nodes, Hosts: s.neighbours, ProxyQPs: s.proxyQPs, Local: s.local, Frames: frames, Ask: l.ask, Log: log, Changed: l.publish,
 		Wanted:     func(ip netip.Addr, now time.Time) bool { return l.learner.Wanted(ip, now) },
 		Partitions: l.partitions, PartitionOf: partitionOf,
 	})

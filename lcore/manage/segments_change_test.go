@@ -40,7 +40,7 @@ func segmentsRig(t *testing.T) (*rig, attachments) {
 			s.Groups = []manage.Group{{IP: ownGroup, MGID: ib.MGIDRDMACM(ownGroup, ib.PKey(0x8001+i), 2), PKey: s.Bound, ToIB: true, ToRoCE: true}}
 		}
 		c.Shared = []manage.SharedGroup{{
-			Group: manage.Group{IP: sharedGroup, MGID: ib.MGIDRDMACM(sharedGroup, sharedPKey, 2), PKey: sharedPKey, ToIB: true, ToRoCE: true}, VLANs: []uint16{0, secondVLAN},
+			Group: manage.Group{IP: sharedGroup, MGID: ib.MGIDRDMACM(sharedGroup, sharedPKey, 2), PKey: sharedPKey, ToIB: true, ToRoCE: true}, In: []manage.Place{{}, {VLAN: secondVLAN}},
 		}}
 	}), at
 }
@@ -77,7 +77,7 @@ func segmentGoes(t *testing.T, goes uint8) {
 	joins := s.ibPort.joins[both[stays].Groups[0].MGID]
 	only := func(c *manage.Change) {
 		c.Segment, c.More = both[stays], nil
-		c.Shared = []manage.SharedGroup{{Group: s.cfg.Shared[0].Group, VLANs: []uint16{both[stays].VLAN}}}
+		c.Shared = []manage.SharedGroup{{Group: s.cfg.Shared[0].Group, In: []manage.Place{both[stays].Place}}}
 	}
 	s.changeTo(t, only)
 	if len(s.give(arp(links[goes], 1, host4, bridge4))) != 0 || len(s.give(arp(links[stays], 1, host4, bridge4))) != 1 {
@@ -98,12 +98,12 @@ func segmentGoes(t *testing.T, goes uint8) {
 	if x := s.loop.Status(); len(x.Segments) != 1 || x.Segments[0].Number != stays || x.Segments[0].VLAN != both[stays].VLAN || !x.Ready || len(at) != 1 {
 		t.Errorf("segments %+v, attached %v", x.Segments, at)
 	}
-	var numbers map[uint16]uint8
+	var numbers map[manage.Place]uint8
 	s.changeTo(t, func(c *manage.Change) {
 		c.Segment, c.More = both[goes], []manage.Segment{both[stays]}
-		c.Commit = func(n map[uint16]uint8) error { numbers = n; return nil }
+		c.Commit = func(n map[manage.Place]uint8) error { numbers = n; return nil }
 	})
-	if len(numbers) != 2 || numbers[both[goes].VLAN] != goes || numbers[both[stays].VLAN] != stays {
+	if len(numbers) != 2 || numbers[both[goes].Place] != goes || numbers[both[stays].Place] != stays {
 		t.Errorf("told that the numbers are %v", numbers)
 	}
 	x := s.loop.Status()

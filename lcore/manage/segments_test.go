@@ -27,7 +27,7 @@ var (
 
 func twoSegments(c *manage.Config, p *ibPort) {
 	c.Bound = firstPKey
-	c.More = []manage.Segment{{VLAN: secondVLAN, Bound: secondPKey, Addresses: c.Addresses[:1], Version: 2, RoCEMTU: 2048}}
+	c.More = []manage.Segment{{Place: manage.Place{VLAN: secondVLAN}, Bound: secondPKey, Addresses: c.Addresses[:1], Version: 2, RoCEMTU: 2048}}
 	c.Nodes = append(c.Nodes,
 		manage.Node{IP4: inFirst, GID: gid(30), LID: 30, PKey: firstPKey}, manage.Node{IP4: inSecond, GID: gid(31), LID: 31, PKey: secondPKey})
 	p.pkeys = []ib.PKey{ib.PKeyDefault, firstPKey, secondPKey}

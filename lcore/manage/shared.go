@@ -33,7 +33,7 @@ func (p *parts) sharedGroups(all []SharedGroup) (out []Group) {
 	for _, x := range all {
 		g := x.Group
 		for _, s := range p.segments {
-			if slices.Contains(x.VLANs, s.cfg.VLAN) {
+			if slices.Contains(x.In, s.cfg.Place) {
 				g.Segments |= 1 << s.number
 			}
 		}

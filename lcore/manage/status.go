@@ -46,9 +46,9 @@ type Status struct {
 
 // A SegmentStatus is the state of one segment.
 type SegmentStatus struct {
-	Number   uint8
-	Name     string
-	VLAN     uint16
+	Number uint8
+	Name   string
+	Place
 	PKey     ib.PKey // of its partition; 0: any
 	Hosts    int
 	HostsMax int
@@ -158,7 +158,7 @@ func (s *segment) hosts() int { return s.tables.Hosts.Len() }
 
 func (s *segment) status() SegmentStatus {
 	return SegmentStatus{
-		Number: s.number, Name: s.name(), VLAN: s.cfg.VLAN, PKey: s.cfg.Bound, Hosts: s.hosts(), HostsMax: s.hostsMax, ProxyQPs: s.tables.ProxyQPs.Len(),
+		Number: s.number, Name: s.name(), Place: s.cfg.Place, PKey: s.cfg.Bound, Hosts: s.hosts(), HostsMax: s.hostsMax, ProxyQPs: s.tables.ProxyQPs.Len(),
 		MostQPs: s.proxyQPs.Most(time.Now()), Groups: s.tables.Groups.Len(),
 		Counters: countedIn(s).SegmentCounters,
 	}

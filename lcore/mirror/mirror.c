@@ -40,20 +40,20 @@ static void find_endpoints(struct endpoints *e, const struct datapath *dp, const
 	} else if (s->form == MIRROR_MESSAGE) {
 		endpoints_of_message(e, &s->ib, area_of(s));
 	} else {
-		e->from_key = segment_of_frame(dp, data, s->mbuf->data_len)->from_key;
+		e->from_key = segment_of_frame(dp, s->mbuf, data, s->mbuf->data_len)->from_key;
 		endpoints_of_frame(e, data, s->mbuf->data_len);
 	}
 }
 
-/* Whether a packet is of the filter's VLAN: on InfiniBand, of the segment that the VLAN is. */
+/* Whether a packet is of the filter's VLAN: on InfiniBand, of the segment that the VLAN is, of whatever port. */
 static bool is_of_vlan(const struct mirror_filter *f, const struct datapath *dp, const struct candidate *s)
 {
 	if (s->form == MIRROR_FRAME)
 		return is_on_vlan(rte_pktmbuf_mtod(s->mbuf, const uint8_t *), s->mbuf->data_len, f->vlan);
-	unsigned segment = segment_number(dp, f->vlan); /* at the time: one may come or go */
+	unsigned segments = segments_on_vlan(dp, f->vlan); /* at the time: one may come or go */
 	if (s->form == MIRROR_SEND)
-		return segment != SEGMENT_NONE && segment == segment_of_key(s->from);
-	return segments_of_message(dp->tables, s->ib.qpn, area_of(s)) >> segment & 1;
+		return segments >> segment_of_key(s->from) & 1;
+	return segments_of_message(dp->tables, s->ib.qpn, area_of(s)) & segments;
 }
 
 /* The conditions that a whole burst meets or not. */
@@ -83,10 +83,10 @@ static bool wanted(const struct mirror_filter *f, const struct datapath *dp, con
 	       (!f->by_qpn || endpoints_have_qpn(e, f->qpn));
 }
 
-static void copy(struct mirrored_packet *slot, uint32_t snap, const struct candidate *s, uint64_t tsc)
+static void copy(struct mirrored_packet *slot, const struct datapath *dp, uint32_t snap, const struct candidate *s)
 {
 	uint8_t *to = mirror_data(slot);
-	slot->tsc = tsc;
+	slot->tsc = rte_rdtsc();
 	slot->packet = *number_of(s->mbuf);
 	slot->len = s->mbuf->pkt_len;
 	slot->kept = RTE_MIN(s->mbuf->pkt_len, snap);
@@ -95,6 +95,7 @@ static void copy(struct mirrored_packet *slot, uint32_t snap, const struct candi
 	slot->point = (uint8_t)s->point;
 	slot->drop = (uint8_t)s->drop;
 	slot->form = (uint8_t)s->form;
+	slot->port = s->form == MIRROR_FRAME ? (uint8_t)port_index(dp, s->mbuf) : 0;
 	slot->place = s->place;
 	slot->ib = s->ib;
 	const uint8_t *from = rte_pktmbuf_read(s->mbuf, 0, slot->kept, to);
@@ -123,7 +124,7 @@ static void stage(struct mirrors *all, const struct selection *selected, const s
 			r->staged_missed |= UINT64_C(1) << s->place;
 			continue;
 		}
-		copy(slot, r->snap, s, rte_rdtsc());
+		copy(slot, all->datapath, r->snap, s);
 		r->staged++;
 	}
 }
@@ -184,9 +185,9 @@ static bool note_absent(struct mirrors *all, enum direction d, const struct sele
 /* The next of the packets that are selected. */
 static unsigned next_of(uint64_t *rest)
 {
-	unsigned place = (unsigned)__builtin_ctzll(*rest);
-	*rest &= *rest - 1;
-	return place;
+	uint64_t was = *rest;
+	*rest = was & (was - 1);
+	return (unsigned)__builtin_ctzll(was);
 }
 
 /* Publishes those staged of the first n of a burst. */

@@ -61,6 +61,7 @@ struct mirrored_packet {
 	uint16_t worker;
 	uint8_t direction, point, drop, form;
 	uint8_t place; /* in its burst, while staged */
+	uint8_t port;  /* of a frame: the index of the port that it came by, or leaves by */
 	struct mirror_ib ib;
 };
 

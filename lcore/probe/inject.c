@@ -155,6 +155,14 @@ static unsigned duplicate(const struct ib_recv *r, struct ib_recv *out)
 	return 1;
 }
 
+/* Counts a packet that goes no further. */
+static void count_received(struct worker *w, enum direction d, const struct rte_mbuf *m)
+{
+	w->counters.direction[d].received++;
+	if (several_ports(w) && d == ROCE_TO_IB)
+		counters_of(w, d, m)->received++;
+}
+
 /* Decides on one packet. Four choices are made of each, so that none depends on how others went, nor on time. Returns
  * how many came out: up to three. */
 static unsigned judge(struct worker *w, enum direction d, const struct ib_recv *r, struct ib_recv *out, uint64_t now)
@@ -166,7 +174,7 @@ static unsigned judge(struct worker *w, enum direction d, const struct ib_recv *
 	bool behind = chance(x, x->set.reorder);
 	unsigned n = 0;
 	if (drop) {
-		w->counters.direction[d].received++;
+		count_received(w, d, r->mbuf);
 		drop_packet(w, d, DROP_injected, r->mbuf);
 		return 0;
 	}
@@ -187,19 +195,19 @@ static unsigned judge(struct worker *w, enum direction d, const struct ib_recv *
 }
 
 /* Receives from the Ethernet or the IB port. */
-static unsigned receive(struct worker *w, enum direction d, struct ib_recv *r, unsigned n)
+static unsigned receive(struct worker *w, enum direction d, unsigned port, struct ib_recv *r, unsigned n)
 {
 	struct rte_mbuf *m[BURST];
 	if (d == IB_TO_ROCE)
 		return w->ib_port->poll(w->ib_port->self, r, n);
-	n = rte_eth_rx_burst(w->port, w->queue, m, (uint16_t)n);
+	n = receive_frames(w, port, m, n);
 	for (unsigned i = 0; i < n; i++)
 		r[i] = (struct ib_recv){.mbuf = m[i]};
 	return n;
 }
 
 /* Receives so few that all may be duplicated, and one more overtaken. */
-static unsigned inject(struct worker *w, enum direction d, struct ib_recv *out)
+static unsigned inject(struct worker *w, enum direction d, unsigned port, struct ib_recv *out)
 {
 	struct injection *i = &w->inject[d];
 	struct inject *x = i->live;
@@ -212,16 +220,16 @@ static unsigned inject(struct worker *w, enum direction d, struct ib_recv *out)
 			retire(i);
 		return n;
 	}
-	i->taken = receive(w, d, in, (BURST - 1 - n) / 2);
+	i->taken = receive(w, d, port, in, (BURST - 1 - n) / 2);
 	for (unsigned k = 0; k < i->taken; k++)
 		n += judge(w, d, &in[k], &out[n], now);
 	return n;
 }
 
-unsigned inject_frames(struct worker *w, struct rte_mbuf **m)
+unsigned inject_frames(struct worker *w, unsigned port, struct rte_mbuf **m)
 {
 	struct ib_recv r[BURST];
-	unsigned n = inject(w, ROCE_TO_IB, r);
+	unsigned n = inject(w, ROCE_TO_IB, port, r);
 	for (unsigned i = 0; i < n; i++)
 		m[i] = r[i].mbuf;
 	return n;
@@ -229,23 +237,23 @@ unsigned inject_frames(struct worker *w, struct rte_mbuf **m)
 
 unsigned inject_messages(struct worker *w, struct ib_recv *r)
 {
-	return inject(w, IB_TO_ROCE, r);
+	return inject(w, IB_TO_ROCE, 0, r);
 }
 
 /* Frees delayed packets, and counts them. */
 static void end(struct worker *w, enum direction d)
 {
 	struct injection *i = &w->inject[d];
-	struct direction_counters *c = &w->counters.direction[d];
 	struct ib_recv r[BURST];
 	drain(i);
 	while (i->live) {
 		unsigned n = release_due(i->live, r, 0);
 		if (empty(i->live))
 			retire(i);
-		c->received += n;
-		for (unsigned k = 0; k < n; k++)
+		for (unsigned k = 0; k < n; k++) {
+			count_received(w, d, r[k].mbuf);
 			drop_packet(w, d, DROP_shutdown, r[k].mbuf);
+		}
 	}
 	inject_put(w, d, NULL);
 }

@@ -57,7 +57,7 @@ void inject_end(struct worker *w);
 
 /* For the worker. In place of rte_eth_rx_burst() and the port's poll(), while there are live settings: up to BURST
  * packets. */
-unsigned inject_frames(struct worker *w, struct rte_mbuf **m);
+unsigned inject_frames(struct worker *w, unsigned port, struct rte_mbuf **m);
 unsigned inject_messages(struct worker *w, struct ib_recv *r);
 
 /* Takes new settings out of their slots, when the old ones delay no packet any more. */

@@ -88,7 +88,7 @@ func (f *Fake) Status() manage.Status {
 		Segments: []manage.SegmentStatus{{Name: "untagged", Hosts: f.Hosts, HostsMax: 100, ProxyQPs: f.Hosts, MostQPs: 100, Groups: 1}}}
 	if f.Cfg != nil {
 		for _, r := range f.Cfg.More {
-			s.Segments = append(s.Segments, manage.SegmentStatus{Number: uint8(len(s.Segments)), Name: r.Name(), VLAN: r.VLAN, PKey: r.PKey, HostsMax: 100, MostQPs: 100})
+			s.Segments = append(s.Segments, manage.SegmentStatus{Number: uint8(len(s.Segments)), Name: r.Name(), Place: manage.Place{VLAN: r.VLAN}, PKey: r.PKey, HostsMax: 100, MostQPs: 100})
 		}
 	}
 	return s
@@ -348,7 +348,7 @@ func (f *Fake) RemoveGroup(_ context.Context, mgid ib.GID) (config.Changes, erro
 }
 
 // RemoveHost removes a host from the configuration.
-func (f *Fake) RemoveHost(_ context.Context, ip netip.Addr, _ *uint16) (config.Changes, error) {
+func (f *Fake) RemoveHost(_ context.Context, ip netip.Addr, _ *config.Place) (config.Changes, error) {
 	return f.follow(f.Cfg.WithHosts(slices.DeleteFunc(slices.Clone(f.Cfg.Hosts), func(h config.Host) bool { return cmp.Or(h.IP, h.IP6) == ip })))
 }
 

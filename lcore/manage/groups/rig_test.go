@@ -87,7 +87,7 @@ type worker struct{ sent [][]byte }
 
 func (w *worker) TakePunted() []punt.Frame { return nil }
 
-func (w *worker) Send(b []byte) error {
+func (w *worker) Send(_ uint8, b []byte) error {
 	w.sent = append(w.sent, b)
 	return nil
 }

@@ -55,7 +55,7 @@ func (p proxyQPs) EvictStranger(time.Time) (netip.Addr, bool) {
 
 func (w *worker) TakePunted() []punt.Frame { return nil }
 
-func (w *worker) Send(b []byte) error {
+func (w *worker) Send(_ uint8, b []byte) error {
 	w.sent = append(w.sent, b)
 	return nil
 }

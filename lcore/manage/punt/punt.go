@@ -17,13 +17,14 @@ import (
 type Worker interface {
 	// TakePunted takes what the worker punted, at most a burst.
 	TakePunted() []Frame
-	// Send makes the worker send a frame unchanged.
-	Send(frame []byte) error
+	// Send makes the worker send a frame unchanged by an Ethernet port, known by its index.
+	Send(port uint8, frame []byte) error
 }
 
 // A Frame is one that a worker punted.
 type Frame struct {
 	Data    []byte
+	Port    uint8         // the index of the Ethernet port that it came by
 	Pending PendingPacket // nil: the frame is for management itself
 	Unknown ib.NodeKey    // not zero: there is no frame, a packet was dropped because no table has this node
 }
@@ -69,21 +70,25 @@ type Counters struct {
 	Malformed  map[string]uint64
 }
 
-// Workers are all workers, by number. Only the loop's goroutine may use them.
+// Workers are all workers, by number, with one of their Ethernet ports. Only the loop's goroutine may use them.
 type Workers struct {
 	workers []Worker
-	count   Counters
+	port    uint8
+	count   *Counters // of all ports
 }
 
-// NewWorkers makes Workers.
-func NewWorkers(workers []Worker) *Workers { return &Workers{workers: workers} }
+// NewWorkers makes Workers with the first port.
+func NewWorkers(workers []Worker) *Workers { return &Workers{workers: workers, count: &Counters{}} }
+
+// By returns the same workers with another port.
+func (w *Workers) By(port uint8) *Workers { return &Workers{w.workers, port, w.count} }
 
 // Len returns how many workers there are.
 func (w *Workers) Len() int { return len(w.workers) }
 
 // Send makes a worker send a frame. When the worker's ring is full, it counts that and returns false.
 func (w *Workers) Send(worker int, frame []byte) bool {
-	if err := w.workers[worker].Send(frame); err != nil {
+	if err := w.workers[worker].Send(w.port, frame); err != nil {
 		w.count.SendFailed++
 		return false
 	}
@@ -103,7 +108,7 @@ func (w *Workers) Malformed(fault string) {
 
 // Counters returns a copy of the counters.
 func (w *Workers) Counters() Counters {
-	c := w.count
+	c := *w.count
 	c.Malformed = maps.Clone(c.Malformed)
 	return c
 }

@@ -13,15 +13,17 @@ import (
 type worker struct {
 	sent int
 	full bool
+	port uint8
 }
 
 func (w *worker) TakePunted() []punt.Frame { return nil }
 
-func (w *worker) Send([]byte) error {
+func (w *worker) Send(port uint8, _ []byte) error {
 	if w.full {
 		return errors.New("full")
 	}
 	w.sent++
+	w.port = port
 	return nil
 }
 
@@ -32,7 +34,10 @@ func TestWorkers(t *testing.T) {
 	if w.Len() != 2 || !w.Send(0, nil) || w.Send(1, nil) || a.sent != 1 {
 		t.Errorf("%d workers, the first sent %d", w.Len(), a.sent)
 	}
-	w.NotForUs()
+	if second := w.By(1); !second.Send(0, nil) || a.port != 1 || !w.Send(0, nil) || a.port != 0 {
+		t.Errorf("sent by port %d", a.port)
+	}
+	w.By(1).NotForUs()
 	w.Malformed("arp_bad")
 	c := w.Counters()
 	w.Malformed("arp_bad")

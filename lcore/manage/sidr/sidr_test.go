@@ -87,7 +87,7 @@ func (r *rig) IsSpoofed(ip netip.Addr, _ frame.MAC, _ bool) bool  { return ip !=
 func (r *rig) Promise(netip.Addr, uint16, uint8, time.Time) error { return nil }
 func (r *rig) Release(netip.Addr, uint16, uint8)                  {}
 func (r *rig) TakePunted() []punt.Frame                           { return nil }
-func (r *rig) Send(b []byte) error                                { r.sent = append(r.sent, b); return nil }
+func (r *rig) Send(_ uint8, b []byte) error                       { r.sent = append(r.sent, b); return nil }
 
 func (r *rig) ForService(_ proxyqps.Service, _ time.Time, then func(ib.QPN, error)) { then(0x789, nil) }
 

@@ -107,10 +107,9 @@ func TestDiffSeesEveryKey(t *testing.T) {
 		"ib_port.direct": {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\ndirect = false\n[policy]"},
 		"ib_port.name":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\nname = \"b\"\n[policy]"},
 		"ib_port.fabric": {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\nfabric = \"b\"\n[policy]"},
-		"host.segment":   {"00:01\"", "00:01\"\nsegment = \"ring/0\""}, "group.segments": {"", `segments = ["ring/0"]`}, "service.segment": {"", `segment = "ring/0"`},
-		"translate.segment": {"", `segment = "ring/0"`},
-		"host.more_gids":    {"fe80::7\"", "fe80::7\"\nmore_gids = [\"fe80::107\"]"},
-		"ib.alias_gids":     {`"fabric:"`, "\"mlx5_0:1\"\nalias_gids = true"},
+		"host.segment":   {"00:01\"", "00:01\"\nsegment = \"ring/0\""}, "group.segments": {"", `segments = ["ring/0"]`}, "service.segment": {"", `segment = "ring/0"`}, "translate.segment": {"", `segment = "ring/0"`},
+		"host.more_gids": {"fe80::7\"", "fe80::7\"\nmore_gids = [\"fe80::107\"]"},
+		"ib.alias_gids":  {`"fabric:"`, "\"mlx5_0:1\"\nalias_gids = true"},
 	}
 	text := strings.Replace(base, "[policy]", "[bridge]\n[fabrics]\n[workers]\n[qos]\n[metrics]\n[console]\n[log]\n[policy]", 1)
 	old := parseGood(t, strings.Replace(text, `["10.9.0.0/24"]`, `["10.9.0.0/24", "fe80::/10"]`, 1))

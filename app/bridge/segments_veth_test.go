@@ -91,6 +91,9 @@ func nextRoCE(s int) (p roce.Packet, vlan uint16, err error) {
 	b, aux := make([]byte, 4096), make([]byte, 128)
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		n, more, _, from, err := unix.Recvmsg(s, b, aux, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
 		if err != nil {
 			return p, 0, err
 		}

@@ -16,7 +16,9 @@ import (
 // OnHardware reports whether a configuration names a port of the machine, so that CheckConfig has something to check.
 // The bridge itself makes the other kinds: tap, memif, pcap, ring, null and the embedded fabric.
 func OnHardware(c *config.Config) bool {
-	return c.RoCE.Port.Kind() == "mlx5" || c.RoCE.Port.Kind() == "af_packet" || !c.IB.Port.Fabric
+	return !c.IB.Port.Fabric || slices.ContainsFunc(c.EthPorts(), func(p config.EthPort) bool {
+		return p.Kind() == "mlx5" || p.Kind() == "af_packet"
+	})
 }
 
 // CheckConfig returns the reasons why a valid configuration cannot run on the machine with this sysfs, one line each,
@@ -28,10 +30,20 @@ func CheckConfig(c *config.Config, sys fs.FS) (problems []string, mayCome bool) 
 		return nil, false
 	}
 	m := ReadMachine(sys)
-	roce, ib := m.checkRoCE(&c.RoCE), m.checkIB(c)
-	problems = slices.Concat(roce, ib)
-	mayCome = len(problems) > 0 && (len(roce) == 0 || m.lacks(c.RoCE.Port)) && (len(ib) == 0 || m.awaits(c.IB.Port))
-	return problems, mayCome
+	ib := m.checkIB(c)
+	mayCome = len(ib) == 0 || m.awaits(c.IB.Port)
+	seen := map[config.EthPort]bool{}
+	for _, r := range c.Segments() {
+		if seen[r.Port] {
+			continue
+		}
+		seen[r.Port] = true
+		roce := m.checkRoCE(&r)
+		problems = append(problems, roce...)
+		mayCome = mayCome && (len(roce) == 0 || m.lacks(r.Port))
+	}
+	problems = append(problems, ib...)
+	return problems, mayCome && len(problems) > 0
 }
 
 // lacks reports whether the interface or card of an Ethernet port is not there, or all of a bond's: it starts with one.
@@ -113,8 +125,17 @@ func (e *EthPort) withLink() *EthPort {
 // LinkNote says why frames could not pass the Ethernet port of a configuration now; "": they could, or nobody knows.
 func LinkNote(c *config.Config, sys fs.FS) string {
 	m := ReadMachine(sys)
+	for _, p := range c.EthPorts() {
+		if note := m.linkNote(p); note != "" {
+			return note
+		}
+	}
+	return ""
+}
+
+func (m *Machine) linkNote(p config.EthPort) string {
 	note := ""
-	for _, link := range c.RoCE.Port.Links() { // one of a bond suffices
+	for _, link := range p.Links() { // one of a bond suffices
 		var e *EthPort
 		switch link.Driver {
 		case "af_packet":

@@ -29,14 +29,17 @@ func Needed(c *config.Config) []Right {
 	raw := Right{unix.CAP_NET_RAW, ""}
 	admin := Right{unix.CAP_NET_ADMIN, "sets the MTU, and which addresses the port receives"}
 	var out []Right
-	switch c.RoCE.Port.Kind() {
-	case "af_packet": // and bonds of it
+	has := func(kind string) bool {
+		return slices.ContainsFunc(c.EthPorts(), func(p config.EthPort) bool { return p.Kind() == kind })
+	}
+	switch {
+	case has("af_packet"): // and bonds of it
 		raw.Why = "opens packet sockets"
 		out = append(out, raw, admin)
-	case "mlx5":
+	case has("mlx5"):
 		raw.Why = "takes frames from the card"
 		out = append(out, raw, admin)
-	case "tap":
+	case has("tap"):
 		admin.Why = "makes the tap"
 		out = append(out, admin)
 	}

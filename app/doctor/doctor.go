@@ -77,14 +77,14 @@ type Sources struct {
 
 // Examine runs all checks; without a configuration (nil), those that apply to any bridge.
 func Examine(c *config.Config, s Sources) Findings {
+	if c != nil {
+		return examinePairs(c, s)
+	}
 	out := Findings{} // none is [] in JSON
-	for _, g := range groups(c, s) {
-		if c != nil || g.anybody {
+	for _, g := range groups(nil, s) {
+		if g.anybody {
 			out = append(out, g.examine()...)
 		}
-	}
-	if c != nil {
-		out = append(out, examineMore(c, s)...)
 	}
 	return out
 }

@@ -61,7 +61,7 @@ func (p *ethernetProbe) checkSegmentMTU(r *config.RoCE, e *EthPort) Finding {
 
 // roceOf names a segment's table: "[roce]", or one of several.
 func roceOf(c *config.Config, r *config.RoCE) string {
-	if len(c.More) == 0 {
+	if len(c.More) == 0 && r.Label() == "" {
 		return "[roce]"
 	}
 	return "[[roce]] " + r.Name()

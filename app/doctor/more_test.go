@@ -33,3 +33,28 @@ func TestFurtherPort(t *testing.T) {
 		t.Errorf("with one port: %+v", one)
 	}
 }
+
+// TestFurtherEthernetPort examines two Ethernet ports: each segment's MTU is compared with its own port's, and one that is
+// not there is said of that port alone.
+func TestFurtherEthernetPort(t *testing.T) {
+	second := func(port string) []string {
+		return []string{
+			"[roce]", "[[roce]]\npkey = 0xffff", "ip = \"10.9.0.1\"", "ip = \"10.9.0.1\"\nsegment = \"af_packet:eth1/0\"",
+			"[policy]", "[[roce]]\nport = \"af_packet:" + port + "\"\naddresses = [\"10.8.0.254/24\"]\nmtu = 1500\npkey = 0x8001\n[policy]",
+		}
+	}
+	p := healthy(t)
+	found := p.examined(t, second("eth9")...)
+	if !slices.ContainsFunc(found, func(f Finding) bool {
+		return f.Group == "mtu af_packet:eth9" && f.Level == Error && strings.Contains(f.Found, "no interface eth9")
+	}) {
+		var b bytes.Buffer
+		_ = found.WriteText(&b, true)
+		t.Errorf("nothing of eth9, which is not there:\n%s", &b)
+	}
+	for _, f := range found {
+		if f.Level == Error && !strings.HasSuffix(f.Group, " af_packet:eth9") {
+			t.Errorf("of the first port: %+v", f)
+		}
+	}
+}

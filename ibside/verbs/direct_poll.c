@@ -48,19 +48,6 @@ static uint32_t qpn_of(const struct mlx5_cqe64 *c)
 	return be32toh(c->sop_drop_qpn) & 0xffffff;
 }
 
-/* The place is free again: the last of the list. */
-static struct rte_mbuf *take_place(struct verbs_worker *w, uint16_t place)
-{
-	struct direct_srq *s = &w->direct->srq;
-	struct rte_mbuf *m = w->recv_mbuf[place];
-
-	w->recv_mbuf[place] = NULL;
-	direct_place(s, s->tail)->next_wqe_index = htobe16(place);
-	s->tail = place;
-	w->recv_free++;
-	return m;
-}
-
 /* The port asks for no payload in completions, so one that says it has some is none of its own. */
 static bool is_good(const struct mlx5_cqe64 *c)
 {
@@ -70,13 +57,12 @@ static bool is_good(const struct mlx5_cqe64 *c)
 	       !(c->op_own & (MLX5_INLINE_SCATTER_32 | MLX5_INLINE_SCATTER_64));
 }
 
-static bool deliver(struct verbs_worker *w, const struct mlx5_cqe64 *c, struct ib_recv *r)
+/* Gives the message in m to the worker; false: the completion is an error's. */
+static bool deliver(struct verbs_worker *w, const struct mlx5_cqe64 *c, struct rte_mbuf *m, struct ib_recv *r)
 {
 	enum { GRH_SHIFT = 28, GRH_MASK = 3, SL_SHIFT = 24, SL_MASK = 15 };
-	struct rte_mbuf *m = take_place(w, be16toh(c->wqe_counter));
 	uint32_t from = be32toh(c->flags_rqpn), len = be32toh(c->byte_cnt);
 
-	w->counters.received++;
 	if (unlikely(!is_good(c))) {
 		w->counters.recv_drops[RECV_DROP_wc_error]++;
 		rte_pktmbuf_free(m);
@@ -84,7 +70,6 @@ static bool deliver(struct verbs_worker *w, const struct mlx5_cqe64 *c, struct i
 		return false;
 	}
 	bool imm = kind_of(c) == MLX5_CQE_RESP_SEND_IMM;
-	w->counters.delivered++;
 	m->data_len = (uint16_t)len;
 	m->pkt_len = len;
 	*r = (struct ib_recv){
@@ -99,17 +84,32 @@ static bool deliver(struct verbs_worker *w, const struct mlx5_cqe64 *c, struct i
 	return true;
 }
 
+/* The place of each message is free again: the last of the list. What the burst changes is kept in registers meanwhile.
+ */
 static int receive(struct verbs_worker *w, struct ib_recv *recvs, unsigned n, unsigned *out)
 {
-	struct direct_cq *c = &w->direct->recv;
-	unsigned got = ready(c, n);
+	const struct direct_cq c = w->direct->recv;
+	struct direct_srq *s = &w->direct->srq;
+	unsigned got = ready(&c, n), good = 0;
+	uint16_t tail = s->tail;
 
 	for (unsigned i = 0; i < got; i++)
-		__builtin_prefetch(w->recv_mbuf[be16toh(entry(c, c->next + i)->wqe_counter)], 1);
-	for (unsigned i = 0; i < got; i++)
-		*out += deliver(w, entry(c, c->next + i), &recvs[*out]);
+		__builtin_prefetch(w->recv_mbuf[be16toh(entry(&c, c.next + i)->wqe_counter)], 1);
+	for (unsigned i = 0; i < got; i++) {
+		const struct mlx5_cqe64 *e = entry(&c, c.next + i);
+		struct rte_mbuf **place = &w->recv_mbuf[be16toh(e->wqe_counter)], *m = *place;
+		*place = NULL;
+		direct_place(s, tail)->next_wqe_index = e->wqe_counter;
+		tail = be16toh(e->wqe_counter);
+		good += deliver(w, e, m, &recvs[good]);
+	}
+	s->tail = tail;
+	w->recv_free += got;
+	w->counters.received += got;
+	w->counters.delivered += good;
+	*out = good;
 	if (got)
-		give_back(c, got);
+		give_back(&w->direct->recv, got);
 	return (int)got;
 }
 

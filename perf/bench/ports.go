@@ -17,7 +17,7 @@ const (
 // Gates of the port, direct over libmlx5, by queue pairs: with these, the library's loads and stores dominate.
 var (
 	postLimits = map[int]float64{256: 0.45, 1 << 10: 0.45}
-	pollLimits = map[int]float64{256: 0.35, 1 << 10: 0.30}
+	pollLimits = map[int]float64{256: 0.30, 1 << 10: 0.30}
 )
 
 // A portUse is one way to use the verbs port.

@@ -123,6 +123,8 @@ static void take(struct worker *w, struct burst *b, struct rte_mbuf **m, unsigne
 	for (unsigned i = 0; i < FRAMES_AHEAD; i++)
 		prefetch_frame(m[i]);
 	unsigned kept = 0, fast = 0;
+	/* Now, because the first frame may be somebody else's when all are parsed. */
+	struct direction_counters *of_port = several_ports(w) ? counters_of(w, ROCE_TO_IB, m[0]) : NULL;
 	for (unsigned i = 0; i < n; i++) {
 		rte_prefetch0(m[i + MBUFS_AHEAD]);
 		prefetch_frame(m[i + FRAMES_AHEAD]);
@@ -136,8 +138,8 @@ static void take(struct worker *w, struct burst *b, struct rte_mbuf **m, unsigne
 	b->n = kept;
 	b->fastpath = fast == kept;
 	COUNT(w->counters.direction[ROCE_TO_IB].received, fast);
-	if (several_ports(w))
-		counters_of(w, ROCE_TO_IB, m[0])->received += fast;
+	if (unlikely(of_port))
+		of_port->received += fast;
 }
 
 /* A datagram of plain UDP has no ICRC, and its job no meaning. */

@@ -66,6 +66,44 @@ func (s *rig) partition() uint8 {
 	return n.Partition
 }
 
+// onSubnet is an IPoIB interface of a subnet.
+type onSubnet struct {
+	ipoib
+	subnet netip.Prefix
+}
+
+func (r onSubnet) Subnets() []netip.Prefix { return []netip.Prefix{r.subnet} }
+
+// TestLearnedNodesFollowSegment puts a segment of another subnet into the place of the only one: nodes are learned there, but
+// for the addresses that a host has there.
+func TestLearnedNodesFollowSegment(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		own, wanted, taken := netip.MustParsePrefix("10.8.0.254/24"), netip.MustParseAddr("10.8.0.20"), netip.MustParseAddr("10.8.0.21")
+		host := netip.MustParseAddr("10.8.0.1")
+		s := start(t, func(c *manageConfig, _ *ibPort) {
+			r := onSubnet{ipoib{wanted: nodeAt(20, 0).GID, taken: nodeAt(21, 0).GID}, own.Masked()}
+			c.Resolver, c.MaxNodes, c.NodeIdle, c.Allow = r, 16, time.Hour, everyone
+		})
+		c := changeOf(s.cfg)
+		c.Place, c.Addresses = manage.Place{Port: 1}, []netip.Prefix{own}
+		c.Hosts = append(c.Hosts, staticHost(taken))
+		if err := s.loop.Change(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		s.giveBy(1, arp(hostLink, 1, host, taken))
+		s.giveBy(1, arp(hostLink, 1, host, wanted))
+		s.count()
+		s.look(func() {
+			if _, _, known := s.tables.Nodes.FindGID(nodeAt(20, 0).GID); !known {
+				t.Error("no node of the new segment's subnet is learned")
+			}
+			if _, _, known := s.tables.Nodes.FindGID(nodeAt(21, 0).GID); known {
+				t.Error("a node is learned at the address of a host")
+			}
+		})
+	})
+}
+
 // TestLearnedNodesPartition checks that learned nodes are in the bridge's partition where it has one, and in the one
 // that they were last heard in where it has several; also those that were learned before a change.
 func TestLearnedNodesPartition(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/netip"
 	"reflect"
 	"slices"
 	"time"
@@ -99,6 +100,21 @@ func (l *Loop) changeSegments(c *Change, numbers map[Place]uint8, now time.Time)
 		s.proxyQPs.SetLimits(x.ofProxyQPs(c.ProxyQPLimits))
 	}
 }
+
+// lookedAt is the segment whose hosts and addresses learned nodes have nothing of: where nodes are learned there is one at a
+// time, and a change may put another into its place.
+type lookedAt struct{ p *parts }
+
+func (x lookedAt) is() *segment { return x.p.segments[0] }
+
+// Find implements learner.Hosts.
+func (x lookedAt) Find(ip netip.Addr) (tables.Host, bool) { return x.is().neighbours.Find(ip) }
+
+// OnLink implements learner.Local.
+func (x lookedAt) OnLink(ip netip.Addr) bool { return x.is().local.OnLink(ip) }
+
+// Has implements learner.Local.
+func (x lookedAt) Has(ip netip.Addr) bool { return x.is().local.Has(ip) }
 
 // beginSegment makes a segment that has no hosts, groups and services yet.
 func (l *Loop) beginSegment(number uint8, cfg Segment, x share, now time.Time) *segment {

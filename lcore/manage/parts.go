@@ -14,8 +14,6 @@ import (
 	"causeway/lcore/manage/groups"
 	"causeway/lcore/manage/inbox"
 	"causeway/lcore/manage/learner"
-	"causeway/lcore/manage/local"
-	"causeway/lcore/manage/neighbours"
 	"causeway/lcore/manage/nodes"
 	"causeway/lcore/manage/partitions"
 	"causeway/lcore/manage/punt"
@@ -90,12 +88,11 @@ func (l *Loop) makeParts() {
 		l.makeSegment(s, cfg.shareOut(cfg.segments(), cfg.Shared))
 	}
 	l.makeShared()
-	first := l.segments[0]
-	l.learner = l.newLearner(l.nodes, first.neighbours, first.local)
+	l.learner = l.newLearner(l.nodes, lookedAt{&l.parts})
 }
 
 // newLearner returns nil where nodes are not learned.
-func (l *Loop) newLearner(n *nodes.Nodes, hosts *neighbours.Neighbours, local *local.Addresses) *learner.Learner {
+func (l *Loop) newLearner(n *nodes.Nodes, at lookedAt) *learner.Learner {
 	port, ok := l.port.(learner.Port)
 	if l.cfg.Resolver == nil || !ok {
 		return nil
@@ -103,7 +100,7 @@ func (l *Loop) newLearner(n *nodes.Nodes, hosts *neighbours.Neighbours, local *l
 	return learner.New(learner.Config{
 		Max: l.cfg.MaxNodes - len(l.cfg.Nodes), Idle: l.cfg.NodeIdle, Every: tickEvery, Allow: l.cfg.Allow, Translate: l.cfg.Translate,
 	}, learner.Deps{
-		Port: port, Resolver: l.cfg.Resolver, Nodes: n, Tables: l.tables.Nodes, Hosts: hosts, Local: local, Ask: l.ask, Log: l.log,
+		Port: port, Resolver: l.cfg.Resolver, Nodes: n, Tables: l.tables.Nodes, Hosts: at, Local: at, Ask: l.ask, Log: l.log,
 		Partition: l.unnumbered,
 	})
 }

@@ -22,7 +22,6 @@ import (
 	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/lcore/manage/ask"
-	"causeway/lcore/manage/local"
 	"causeway/lcore/manage/nodes"
 	"causeway/lcore/manage/ratelog"
 	"causeway/tables"
@@ -55,6 +54,12 @@ type Hosts interface {
 	Find(ip netip.Addr) (tables.Host, bool)
 }
 
+// Local are the bridge's own addresses, with their subnets.
+type Local interface {
+	OnLink(ip netip.Addr) bool
+	Has(ip netip.Addr) bool
+}
+
 // A Port is the IB port.
 type Port interface {
 	ibside.Locator
@@ -69,7 +74,7 @@ type Deps struct {
 	Nodes    Nodes
 	Tables   Tables
 	Hosts    Hosts
-	Local    *local.Addresses
+	Local    Local
 	Ask      *ask.Asker
 	Log      *ratelog.Logger
 	// Partition returns the number of the partition of nodes that are learned, or tables.PartitionHeard. It changes with

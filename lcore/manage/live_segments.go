@@ -144,6 +144,7 @@ func (l *Loop) endSegment(s *segment, now time.Time) {
 	l.exchange.forget(s)
 	s.sidr.Stop()
 	s.groups.SetRanges(nil)
+	s.groups.SetGuests(nil, now)              // they stay in other segments
 	if err := s.groups.Set(nil); err != nil { // cannot be: there are none
 		l.log.Error("segment_removed", "segment", s.name(), "error", err)
 	}

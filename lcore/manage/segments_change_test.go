@@ -146,6 +146,47 @@ func segmentsRejected(t *testing.T) {
 	}
 }
 
+// leftOn returns the VLANs on which a group is reported as left.
+func leftOn(t *testing.T, sent [][]byte, group netip.Addr) map[uint16]bool {
+	left := map[uint16]bool{}
+	for _, f := range frames(t, sent) {
+		if f.IPv4 == nil || f.Protocol() != frame.ProtoIGMP {
+			continue
+		}
+		m, fault := frame.ParseIGMP(f.IPv4, f.Payload)
+		if fault != "" {
+			t.Fatal(fault)
+		}
+		for _, r := range m.Records {
+			if r.Group == group && r.Type == frame.ToInclude {
+				left[vidOf(f)] = true
+			}
+		}
+	}
+	return left
+}
+
+// TestSharedGroupLeft removes one of two segments that share a group: it is reported as left there, and there alone.
+func TestSharedGroupLeft(t *testing.T) {
+	for _, goes := range []uint8{0, 1} {
+		bubble(t, "", func(t *testing.T) {
+			s, _ := segmentsRig(t)
+			sleep(3 * time.Second)
+			s.w.take()
+			both := []manage.Segment{s.cfg.Segment, s.cfg.More[0]}
+			stays := both[1-goes]
+			c := manage.Change{Segment: stays, Nodes: s.cfg.Nodes, Shared: []manage.SharedGroup{{Group: s.cfg.Shared[0].Group, In: []manage.Place{stays.Place}}}}
+			if err := s.loop.Change(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			s.settle()
+			if left := leftOn(t, s.w.take(), sharedGroup); len(left) != 1 || !left[both[goes].VLAN] {
+				t.Errorf("with segment %d gone the group is left on the VLANs %v", goes, left)
+			}
+		})
+	}
+}
+
 // TestSharedGroup checks that a group of two segments is joined once, in its own partition, and reported in both.
 func TestSharedGroup(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {

@@ -57,13 +57,14 @@ var tables = linked([]tableDoc{
 	}},
 	{name: "roce", need: true, meaning: "The Ethernet side. As `[[roce]]`, once for each, it has several segments: VLANs of one port or of several, each with a partition of " +
 		"InfiniBand (`pkey`), 8 at most. Nothing crosses from one to another, and a host is known by its segment and address: two segments may have the same addresses. " +
-		"While the bridge runs, segments may come and go; of one that stays, known by its `port` and `vlan`, only what says so below may change. Ports are those of the start.", keys: []key{
-		{name: "port", kind: text, need: true, example: `"af_packet:eth1"`,
+		"While the bridge runs, segments may come and go; of one that stays, known by its `port` and `vlan`, only what says so below may change. A port is opened with its first segment, and closed with its last.", keys: []key{
+		{name: "port", kind: text, need: true, live: true, example: `"af_packet:eth1"`,
 			meaning: "The Ethernet port, in a further `[[roce]]` by default that of the first: `mlx5:PCI-ADDRESS`, `af_packet:INTERFACE`, `tap:NEW-INTERFACE`, `tap:NEW-INTERFACE,remote=INTERFACE`, " +
 				"`memif:SOCKET` with `,role=server` or `,id=N`, `pcap:FILE` or `pcap:IN,OUT`, `ring`, or `null`. `bond:active-backup,PORT,PORT` and " +
 				"`bond:lacp,PORT,PORT` are 2 to 8 ports of `af_packet` or of `tap` as one. With `mlx5` and with `,remote=` " +
 				"the bridge shares the interface with the kernel: the bridge receives all RoCE packets, the kernel everything else, and the two " +
-				"must not have the same addresses. A tap with `,remote=` serves one worker and sets INTERFACE's MTU to `mtu`, at most 1504."},
+				"must not have the same addresses. A tap with `,remote=` serves one worker and sets INTERFACE's MTU to `mtu`, at most 1504. " +
+				"While the bridge runs, all can be opened but an `mlx5` port that the bridge did not have when it started."},
 		{name: "addresses", kind: texts, need: true, example: `["10.9.0.254/24"]`,
 			meaning: "The bridge's own addresses with their prefix lengths. Their subnets are on the link."},
 		{name: "mtu", kind: number, def: int64(1500), lo: minMTU, hi: 9216, tooLow: "is too small for any IB MTU",

@@ -90,7 +90,7 @@ func TestEthernetPorts(t *testing.T) {
 	}
 }
 
-// TestEthernetPortsDiff knows segments by port and VLAN: those of an open port may come and go, those of another need a restart.
+// TestEthernetPortsDiff knows segments by port and VLAN: those of an open port may come and go, and those of another.
 func TestEthernetPortsDiff(t *testing.T) {
 	c := parsed(t, twoPorts)
 	more := "[[roce]]\nport = \"PORT\"\nvlan = 9\naddresses = [\"10.9.0.254/24\"]\npkey = 0x8009\n"
@@ -100,12 +100,18 @@ func TestEthernetPortsDiff(t *testing.T) {
 		t.Errorf("one more of an open port: %v", d)
 	}
 	d = of("af_packet:eth4")
-	want := "+ [[roce]] af_packet:eth4/9 addresses 10.9.0.254/24, pkey 0x8009: its port is new, and ports are opened when the bridge starts  (needs a restart)"
+	want := "+ [[roce]] af_packet:eth4/9 addresses 10.9.0.254/24, pkey 0x8009"
 	if d.String() != want {
 		t.Errorf("one of a new port:\n%s\nwant\n%s", d, want)
 	}
 	gone := strings.NewReplacer("[[roce]]\nvlan = 7\naddresses = [\"10.9.0.254/24\"]\npkey = 0x8003\n", "", "[[host]]\nip = \"10.9.0.1\"\nside = \"roce\"\nvlan = 7\n", "").Replace(twoPorts)
 	if d := Diff(c, parsed(t, gone)); len(d.NeedRestart()) != 0 || len(d) != 2 {
 		t.Errorf("one less: %v", d)
+	}
+	only := "[roce]\nport = \"af_packet:eth1\"\naddresses = [\"10.9.0.254/24\"]\nmtu = 1500\n[ib]\nport = \"fabric:\"\n[policy]\nallow = [\"10.9.0.0/24\"]\n"
+	d = Diff(parsed(t, only), parsed(t, strings.NewReplacer("eth1", "eth2", "1500", "4200").Replace(only)))
+	want = "- [[roce]] af_packet:eth1/0 addresses 10.9.0.254/24, pkey 0x0000\n+ [[roce]] af_packet:eth2/0 addresses 10.9.0.254/24, pkey 0x0000"
+	if d.String() != want {
+		t.Errorf("the only one on another port:\n%s\nwant\n%s", d, want)
 	}
 }

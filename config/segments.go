@@ -244,10 +244,11 @@ func (p *checks) checkAlone(ibSection *table) {
 	}
 }
 
-// diffSegments compares the segments, by port and VLAN. Ports are opened at the start alone. An only one stays the only one, whatever its VLAN becomes.
+// diffSegments compares the segments, by port and VLAN. An only one stays the only one, whatever its VLAN becomes, on the
+// same port.
 func diffSegments(t *tableDoc, old, to *Config) (out Changes) {
 	was, are := old.Segments(), to.Segments()
-	if len(was) == 1 && len(are) == 1 {
+	if len(was) == 1 && len(are) == 1 && was[0].Port == are[0].Port {
 		return diffValues(t, t.header(), old, to, valuesOf(t, 0), valuesOf(t, 0))
 	}
 	at := func(all []RoCE, p Place) int {
@@ -255,22 +256,26 @@ func diffSegments(t *tableDoc, old, to *Config) (out Changes) {
 	}
 	for _, r := range was {
 		if at(are, r.Place()) < 0 {
-			out = append(out, Change{Where: "[[roce]] " + r.Name(), What: Removed, Old: r.words(), Detail: r.words(), Live: true})
+			out = append(out, Change{Where: "[[roce]] " + nameIn(old, to, &r), What: Removed, Old: r.words(), Detail: r.words(), Live: true})
 		}
 	}
 	for i, r := range are {
 		k := at(was, r.Place())
 		if k < 0 {
-			x := Change{Where: "[[roce]] " + r.Name(), What: Added, New: r.words(), Detail: r.words(), Live: slices.Contains(old.EthPorts(), r.Port)}
-			if !x.Live {
-				x.Detail += ": its port is new, and ports are opened when the bridge starts"
-			}
-			out = append(out, x)
+			out = append(out, Change{Where: "[[roce]] " + nameIn(old, to, &r), What: Added, New: r.words(), Detail: r.words(), Live: true})
 			continue
 		}
 		out = append(out, diffValues(t, "[[roce]] "+r.Name(), old, to, valuesOf(t, k), valuesOf(t, i))...)
 	}
 	return out
+}
+
+// nameIn names a segment of one of two configurations: with its port, if the two are not of one port.
+func nameIn(old, to *Config, r *RoCE) string {
+	if ports := append(old.EthPorts(), to.EthPorts()...); slices.ContainsFunc(ports, func(p EthPort) bool { return p != ports[0] }) {
+		return r.Place().String()
+	}
+	return r.Name()
 }
 
 // valuesOf is what the names of a segment's keys begin with in Config.values. The first [[roce]] is [roce].

@@ -69,6 +69,18 @@ func (c *DirectionCounters) Add(o DirectionCounters) {
 	c.Drops = drops
 }
 
+// subtract takes away what was counted before.
+func (c *DirectionCounters) subtract(o DirectionCounters) {
+	c.Received -= o.Received
+	c.Sent -= o.Sent
+	c.SentBytes -= o.SentBytes
+	for d, n := range o.Drops {
+		if c.Drops[d] -= n; c.Drops[d] == 0 {
+			delete(c.Drops, d)
+		}
+	}
+}
+
 // PuntCounters counts the frames to and from management: ARP, ND, IGMP, MLD, ICMP.
 // Received = Handed + Full.
 type PuntCounters struct {
@@ -91,7 +103,9 @@ type Counters struct {
 	Sleeps    uint64 // until something woke the worker; see IdleInterrupt
 	Overslept uint64 // of those: packets had come, but had not woken it
 
-	Ports []PortCounters // of what Close returns: by port, where there are several
+	// Of what Close returns, where there are or were several ports: by index, and what others that had one before have counted.
+	Ports     []PortCounters
+	GonePorts PortCounters
 }
 
 // Add adds another reading.

@@ -61,6 +61,7 @@ type Datapath struct {
 	c       *C.struct_datapath
 	node    C.int // NUMA, of what all workers read
 	workers []*Worker
+	ports   portIndices
 	punts   *punts
 	rests   []resting
 	dropped [C.MAX_PORTS][DropCount]atomic.Uint64 // by port: pending packets that management dropped
@@ -153,7 +154,10 @@ func (cfg *DatapathConfig) segments() []Segment {
 func (cfg *DatapathConfig) fill(dp *C.struct_datapath) {
 	for i, mac := range append([][6]byte{cfg.MAC}, cfg.MoreMACs...) {
 		dp.mac[i] = mac48(mac)
-		dp.ports++
+		dp.ports |= 1 << i
+	}
+	if dp.ports != C.ONLY_PORT {
+		dp.ports |= C.PORTS_SEVERAL
 	}
 	dp.roce_pkey = C.uint16_t(cfg.RoCEPKey)
 	dp.rewrite_imm = C.bool(cfg.RewriteImm)

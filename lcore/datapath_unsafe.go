@@ -43,6 +43,7 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 	cfg.fill(c)
 	C.datapath_prepare(c)
 	b := &Datapath{c: c, node: node}
+	b.ports.begin(1 + len(cfg.MoreMACs))
 	for i, s := range cfg.segments() {
 		number := uint8(i)
 		if cfg.Numbers != nil {
@@ -99,11 +100,7 @@ func (dp *Datapath) NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("lcore: make worker %d: %w; raise [workers] memory_mib",
 			id, syscall.Errno(C.setup_errno()))
 	}
-	if rc := setPorts(c, &cfg); rc != 0 {
-		var left C.uint
-		C.worker_free(c, &left)
-		return nil, fmt.Errorf("lcore: make worker %d: %w; raise [workers] memory_mib", id, syscall.Errno(-rc))
-	}
+	setPorts(c, &cfg)
 	c.pgm = (*C.struct_pgm)(cfg.PGM)
 	w := &Worker{c: c, datapath: dp}
 	if err := w.openWakes(); err != nil {
@@ -115,15 +112,6 @@ func (dp *Datapath) NewWorker(cfg WorkerConfig) (*Worker, error) {
 	return w, nil
 }
 
-// setPorts gives a worker its ports, if there are several.
-func setPorts(c *C.struct_worker, cfg *WorkerConfig) C.int {
-	if len(cfg.MorePorts) == 0 {
-		return 0
-	}
-	ids := append([]uint16{cfg.Port}, cfg.MorePorts...)
-	return C.worker_set_ports(c, (*C.uint16_t)(&ids[0]), C.uint(len(ids)), C.near_lcore(C.uint(cfg.Lcore)))
-}
-
 // Close frees the datapath and its workers, which must have stopped. It returns the final counters, in which
 // RoCE packets that were still on a ring count as dropped by shutdown.
 func (dp *Datapath) Close() Counters {
@@ -133,7 +121,9 @@ func (dp *Datapath) Close() Counters {
 		left += uint64(C.worker_empty(w.c))
 	}
 	final := dp.Counters()
-	final.Ports = dp.PortCounters()
+	if dp.c.ports > C.ONLY_PORT {
+		final.Ports, final.GonePorts = dp.PortCounters(), dp.gonePorts()
+	}
 	if left > 0 {
 		final.Direction[RoCEToIB].Drops[C.DROP_shutdown] += left
 	}
@@ -157,28 +147,6 @@ func (dp *Datapath) Police(id int, rate uint64) {
 		p := (*C.struct_police)(unsafe.Add(unsafe.Pointer(dp.c.police), (id*C.DIRECTIONS+d)*C.sizeof_struct_police))
 		C.police_set(p, C.uint64_t(rate), C.rte_get_tsc_hz())
 	}
-}
-
-// PortCounters returns what is counted of each of several Ethernet ports, summed over all workers; nil: there is one.
-// Towards RoCE, received is what was routed to the port.
-func (dp *Datapath) PortCounters() []PortCounters {
-	n := int(dp.c.ports)
-	if n < 2 {
-		return nil
-	}
-	all := make([]PortCounters, n)
-	for i := range all {
-		for _, w := range dp.workers {
-			c := (*C.struct_port_counters)(unsafe.Add(unsafe.Pointer(w.c.by_port), i*C.sizeof_struct_port_counters))
-			for d := range all[i] {
-				all[i][d].Add(directionCounters(&c.direction[d]))
-			}
-		}
-		dropped := DirectionCounters{Drops: map[Drop]uint64{}}
-		dp.addDropped(i, dropped.Drops)
-		all[i][RoCEToIB].Add(dropped)
-	}
-	return all
 }
 
 // Pointer returns the struct worker, for C.

@@ -118,8 +118,9 @@ static enum drop punt_moved(struct worker *w, struct rte_mbuf *m, const struct p
 	return punt_frame(w, MIRROR_WAITING, PASS, m, what, stranger(&proxy_qp->key)) ? PASS : DROP_src_refused;
 }
 
-static void add_handoff(struct burst *b, struct rte_mbuf *m, uint16_t worker)
+static void add_handoff(const struct datapath *dp, struct burst *b, struct rte_mbuf *m, uint16_t worker)
 {
+	keep_port(dp, m);
 	b->handoff.mbuf[b->handoff.n] = m;
 	b->handoff.worker[b->handoff.n++] = worker;
 }
@@ -178,7 +179,7 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 	if (!requeued)
 		m->hash.fdir.hi = latency_stamp(b->began); /* beside hash.usr; read when it is requeued */
 	if (!d && proxy_qp && is_from(proxy_qp, m)) {
-		add_handoff(b, m, proxy_qp->worker);
+		add_handoff(w->datapath, b, m, proxy_qp->worker);
 		return;
 	}
 	d = precise_drop(w->datapath, b, i, d);

@@ -26,6 +26,9 @@ type mbufHead struct {
 
 func headOf(m dpdk.Mbuf) *mbufHead { return (*mbufHead)(m.Pointer()) }
 
+// setPort writes into an mbuf by which port it came, as drivers do.
+func setPort(m dpdk.Mbuf, port uint16) { headOf(m).port = port }
+
 // chain makes second the next segment of first, as a port does with a frame that does not fit one buffer.
 func chain(first, second dpdk.Mbuf) {
 	a := headOf(first)

@@ -280,8 +280,9 @@ static unsigned parse_grh(struct packet *p, struct icrc_job *icrc, uint32_t len)
 /* Whether a MAC address is that of one of the bridge's ports: their links may be one network. */
 static bool is_own_mac(const struct datapath *dp, uint64_t mac)
 {
-	for (unsigned i = 0; i < dp->ports; i++)
-		if (dp->mac[i] == mac)
+	unsigned ports = __atomic_load_n(&dp->ports, __ATOMIC_RELAXED) & PORTS_ALL;
+	for (; ports; ports &= ports - 1)
+		if (dp->mac[first_port(ports)] == mac)
 			return true;
 	return false;
 }

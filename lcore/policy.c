@@ -28,8 +28,16 @@ static uint8_t *place_of(struct datapath *dp, unsigned number)
 /* One more than the highest number. With none for now, or several ports, not every frame is number 0's. */
 static void set_segments(struct datapath *dp, unsigned n)
 {
-	unsigned least = n == 0 || dp->ports > 1 ? 2 : 1;
+	unsigned least = n == 0 || dp->port_mask ? 2 : 1;
 	__atomic_store_n(&dp->segments, (uint8_t)(n > least ? n : least), __ATOMIC_RELAXED);
+}
+
+static void count_segments(struct datapath *dp)
+{
+	unsigned n = MAX_SEGMENTS;
+	while (n > 0 && *place_of(dp, n - 1) != n - 1)
+		n--;
+	set_segments(dp, n);
 }
 
 void policy_add_segment(struct datapath *dp, unsigned number)
@@ -43,10 +51,24 @@ void policy_add_segment(struct datapath *dp, unsigned number)
 void policy_remove_segment(struct datapath *dp, unsigned number)
 {
 	__atomic_store_n(place_of(dp, number), SEGMENT_NONE, __ATOMIC_RELAXED);
-	unsigned n = MAX_SEGMENTS;
-	while (n > 0 && *place_of(dp, n - 1) != n - 1)
-		n--;
-	set_segments(dp, n);
+	count_segments(dp);
+}
+
+void policy_mark_ports(struct datapath *dp)
+{
+	__atomic_store_n(&dp->ports, (uint16_t)(dp->ports | PORTS_SEVERAL), __ATOMIC_RELEASE);
+}
+
+void policy_add_port(struct datapath *dp, unsigned port)
+{
+	__atomic_store_n(&dp->port_mask, (uint8_t)(MAX_PORTS - 1), __ATOMIC_RELAXED);
+	count_segments(dp);
+	__atomic_store_n(&dp->ports, (uint16_t)(dp->ports | 1u << port), __ATOMIC_RELEASE);
+}
+
+void policy_remove_port(struct datapath *dp, unsigned port)
+{
+	__atomic_store_n(&dp->ports, (uint16_t)(dp->ports & ~(1u << port)), __ATOMIC_RELEASE);
 }
 
 void policy_unknown(struct datapath *dp, bool bridge)

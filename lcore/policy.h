@@ -7,6 +7,7 @@
  *   class maps      one byte an entry; a packet reads one entry, the old one or the new one
  *   segments        segment_of, one byte a VLAN id of a port, says which are there. What is removed stays as it was
  * until after a grace period: bursts, and entries of the tables, may still be of it
+ *   ports           which there are; ports.h
  */
 #ifndef CAUSEWAY_POLICY_H
 #define CAUSEWAY_POLICY_H
@@ -25,6 +26,14 @@ void policy_add_segment(struct datapath *dp, unsigned number);
 
 /* Takes it away: its frames are no segment's from now on. */
 void policy_remove_segment(struct datapath *dp, unsigned number);
+
+/* Makes workers mark each frame with its port, because several are to come. A grace period comes next, after which
+ * policy_add_port() makes them poll one more, of which all else is written. */
+void policy_mark_ports(struct datapath *dp);
+void policy_add_port(struct datapath *dp, unsigned port);
+
+/* Takes a port away from the workers, which touch it no more after a grace period. */
+void policy_remove_port(struct datapath *dp, unsigned port);
 
 void policy_unknown(struct datapath *dp, bool bridge);
 

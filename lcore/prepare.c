@@ -108,7 +108,7 @@ static void prepare_bth(struct datapath *dp)
 
 void datapath_prepare(struct datapath *dp)
 {
-	dp->port_mask = dp->ports > 1 ? MAX_PORTS - 1 : 0;
+	dp->port_mask = dp->ports > ONLY_PORT ? MAX_PORTS - 1 : 0;
 	prepare_bth(dp);
 	prepare_segments(dp);
 	prepare_groups(dp);

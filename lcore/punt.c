@@ -76,6 +76,7 @@ bool punt_has_room(const struct worker *w, struct punter from)
 
 bool punt(struct worker *w, struct rte_mbuf *m, uint32_t what, struct punter from)
 {
+	keep_port(w->datapath, m);
 	m->hash.usr = what | (uint32_t)from.class << PUNT_CLASS_SHIFT | (uint32_t)from.host << PUNT_HOST_SHIFT;
 	if (!punt_has_room(w, from) || rte_ring_sp_enqueue(w->punt, m) != 0)
 		return false;

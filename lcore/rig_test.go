@@ -176,8 +176,9 @@ func (s *rig) checkConserved(c lcore.Counters) {
 			s.t.Errorf("%v: received %d, sent %d, dropped %d: %v", lcore.Direction(d), c.Received, c.Sent, c.Dropped(), c.Drops)
 		}
 	}
-	for i := range c.Ports {
-		for d, own := range c.Ports[i] {
+	all := append(c.Ports, c.GonePorts)
+	for i := range all {
+		for d, own := range all[i] {
 			if !own.Conserved() {
 				s.t.Errorf("port %d, %v: received %d, sent %d, dropped %d: %v", i, lcore.Direction(d), own.Received, own.Sent, own.Dropped(), own.Drops)
 			}

@@ -323,10 +323,9 @@ static unsigned bridge_burst(struct worker *w, unsigned port)
 /* One burst of each port, so that one that floods does not starve the others. */
 unsigned roce_to_ib(struct worker *w)
 {
-	unsigned port = 0, moved = 0;
-	do
-		moved += bridge_burst(w, port);
-	while (unlikely(++port < w->datapath->ports));
+	unsigned moved = 0;
+	for (unsigned left = w->ports & PORTS_ALL; left; left &= left - 1)
+		moved += bridge_burst(w, first_port(left));
 	return moved;
 }
 

@@ -19,6 +19,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include "ports.h"
 #include "worker.h"
 
 enum {
@@ -36,17 +37,19 @@ static void nap(void)
 static void arm(struct worker *w)
 {
 	wake_arm(&w->bell);
+	ports_update(w); /* a change from now on rings the bell */
 	w->ib_port->arm(w->ib_port->self);
-	for (unsigned i = 0; i < w->datapath->ports; i++)
-		if (w->rx_interrupt[i])
-			rte_eth_dev_rx_intr_enable(w->port[i], w->queue);
+	for (unsigned left = w->ports & PORTS_ALL; left; left &= left - 1)
+		if (w->rx_interrupt[first_port(left)])
+			rte_eth_dev_rx_intr_enable(w->port[first_port(left)], w->queue);
 }
 
 static void disarm(struct worker *w)
 {
-	for (unsigned i = 0; i < w->datapath->ports; i++)
-		if (w->rx_interrupt[i])
-			rte_eth_dev_rx_intr_disable(w->port[i], w->queue);
+	ports_update(w); /* nobody waited with what was done to a port meanwhile */
+	for (unsigned left = w->ports & PORTS_ALL; left; left &= left - 1)
+		if (w->rx_interrupt[first_port(left)])
+			rte_eth_dev_rx_intr_disable(w->port[first_port(left)], w->queue);
 	w->ib_port->disarm(w->ib_port->self);
 	wake_disarm(&w->bell);
 }

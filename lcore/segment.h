@@ -25,9 +25,9 @@ static inline unsigned segment_number(const struct datapath *dp, unsigned port, 
 /* The segments of a VLAN id of whatever port, as bits by their numbers. */
 static inline unsigned segments_on_vlan(const struct datapath *dp, uint16_t vid)
 {
-	unsigned segments = 0;
-	for (unsigned i = 0; i < dp->ports; i++)
-		segments |= 1u << segment_number(dp, i, vid);
+	unsigned segments = 0, ports = __atomic_load_n(&dp->ports, __ATOMIC_RELAXED) & PORTS_ALL;
+	for (; ports; ports &= ports - 1)
+		segments |= 1u << segment_number(dp, (unsigned)__builtin_ctz(ports), vid);
 	return segments;
 }
 

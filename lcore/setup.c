@@ -40,6 +40,7 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->ib_port = ib_port;
 	w->id = id;
 	w->port[0] = port;
+	w->ports = dp->ports;
 	w->queue = queue;
 	w->epoll = w->bell.fd = -1;
 	w->punt = ring("punt", w, punt_ring, node, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
@@ -48,7 +49,8 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->send = ring("send", w, SEND_RING, node, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = near_zmalloc(NULL, max_groups * sizeof *w->groups, node);
 	w->copies = near_zmalloc(NULL, copies_size(), node);
-	if (!w->punt || !w->requeue || !w->send || !w->groups || !w->copies) {
+	w->by_port = near_zmalloc(NULL, MAX_PORTS * sizeof *w->by_port, node);
+	if (!w->punt || !w->requeue || !w->send || !w->groups || !w->copies || !w->by_port) {
 		unsigned left;
 		worker_free(w, &left);
 		return NULL;
@@ -58,11 +60,19 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	return w;
 }
 
-int worker_set_ports(struct worker *w, const uint16_t *port, unsigned n, int node)
+bool worker_punted_none(const struct worker *w)
 {
-	memcpy(w->port, port, n * sizeof *port);
-	w->by_port = near_zmalloc(NULL, n * sizeof *w->by_port, node);
-	return w->by_port ? 0 : -ENOMEM;
+	return rte_ring_empty(w->punt);
+}
+
+bool worker_requeued_none(const struct worker *w)
+{
+	return rte_ring_empty(w->requeue) && !__atomic_load_n(&w->inject[ROCE_TO_IB].live, __ATOMIC_RELAXED);
+}
+
+bool worker_sends_none(const struct worker *w)
+{
+	return rte_ring_empty(w->send);
 }
 
 static unsigned empty_ring(struct worker *w, struct rte_ring *r, bool count_all)
@@ -72,7 +82,7 @@ static unsigned empty_ring(struct worker *w, struct rte_ring *r, bool count_all)
 	while (r && rte_ring_dequeue(r, (void **)&m) == 0) {
 		if (count_all || (m->hash.usr & ((1 << PUNT_PARTITION_SHIFT) - 1)) == PUNT_PROXY_QP) {
 			n++;
-			if (w->by_port)
+			if (several_ports(w))
 				counters_of(w, ROCE_TO_IB, m)->drops[DROP_shutdown]++;
 		}
 		rte_pktmbuf_free(m);
@@ -82,6 +92,7 @@ static unsigned empty_ring(struct worker *w, struct rte_ring *r, bool count_all)
 
 unsigned worker_empty(struct worker *w)
 {
+	ports_update(w);
 	inject_end(w);
 	return empty_ring(w, w->punt, false) + empty_ring(w, w->requeue, true);
 }

@@ -11,8 +11,13 @@ struct rte_mempool;
 struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t id, uint16_t port, uint16_t queue,
 			  unsigned max_groups, unsigned punt_ring, int node);
 
-/* Gives a worker several ports, as many as the datapath has: their ids, the first among them. 0 or a negative errno. */
-int worker_set_ports(struct worker *w, const uint16_t *port, unsigned n, int node);
+/* Whether nothing is left on a worker's rings that came by a port which it polls no more, if it was so at one time: the
+ * one to management first, then the one from it. Injected faults may keep such a frame for as long as they last. */
+bool worker_punted_none(const struct worker *w);
+bool worker_requeued_none(const struct worker *w);
+
+/* Whether no frame from management waits to be sent. */
+bool worker_sends_none(const struct worker *w);
 
 /* Frees the mbufs that wait on a worker's rings, and returns how many were RoCE data; it counts them by port. */
 unsigned worker_empty(struct worker *w);

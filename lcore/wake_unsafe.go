@@ -72,7 +72,7 @@ func (w *Worker) closeWakes() {
 
 // SetRxWake sets what wakes the worker when frames come to its queue of a port, known by its index. Earlier descriptors that are not among
 // these must have been closed: of a bond, one member's may be others. With
-// IdleInterrupt it is called before the worker starts, and not while it runs.
+// IdleInterrupt it is called while the worker does not poll the port: before AddPort, or before the worker starts.
 func (w *Worker) SetRxWake(port int, r dpdk.RxWake) error {
 	w.c.rx_interrupt[port] = C.bool(r.Armed)
 	for _, fd := range r.FDs {

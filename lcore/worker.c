@@ -21,6 +21,21 @@ static void send_by(struct worker *w, unsigned port, struct rte_mbuf **m, unsign
 		rte_pktmbuf_free(m[i]);
 }
 
+/* Frees frames for ports that are gone. Returns how many are left. */
+static unsigned reject_gone(struct worker *w, struct rte_mbuf **m, unsigned n)
+{
+	unsigned kept = 0;
+	for (unsigned i = 0; i < n; i++) {
+		if (likely(polls_port(w, port_index(w->datapath, m[i])))) {
+			m[kept++] = m[i];
+			continue;
+		}
+		w->counters.punt.rejected++;
+		rte_pktmbuf_free(m[i]);
+	}
+	return kept;
+}
+
 /* Transmits frames from management, those for one port after another. */
 static unsigned send_punted(struct worker *w)
 {
@@ -28,9 +43,10 @@ static unsigned send_punted(struct worker *w)
 	unsigned n = rte_ring_sc_dequeue_burst(w->send, (void **)m, BURST, NULL);
 	if (likely(n == 0))
 		return 0;
-	for (unsigned port = 0; port < w->datapath->ports; port++) {
-		unsigned k = 0;
-		for (unsigned i = 0; i < n; i++)
+	unsigned left = reject_gone(w, m, n);
+	for (unsigned ports = w->ports & PORTS_ALL; ports; ports &= ports - 1) {
+		unsigned port = first_port(ports), k = 0;
+		for (unsigned i = 0; i < left; i++)
 			if (port_index(w->datapath, m[i]) == port)
 				own[k++] = m[i];
 		if (k)
@@ -51,6 +67,7 @@ static unsigned poll_rest(struct worker *w)
 
 unsigned worker_poll(struct worker *w)
 {
+	ports_update(w);
 	if (unlikely(inject_update_wanted(w->inject)))
 		inject_update(w);
 	unsigned moved = roce_to_ib(w) + poll_rest(w);
@@ -66,6 +83,7 @@ void worker_drain(struct worker *w)
 	uint64_t end = rte_get_timer_cycles() + rte_get_timer_hz() / 10;
 	inject_drain(w);
 	for (unsigned moved = 1; moved && rte_get_timer_cycles() < end;) {
+		ports_update(w);
 		moved = w->inject[ROCE_TO_IB].live ? roce_to_ib(w) : 0;
 		moved += poll_rest(w);
 		rte_rcu_qsbr_quiescent(w->datapath->tables->rcu, w->id);

@@ -39,6 +39,13 @@ enum {
 	PUNT_HOSTS = 256,
 };
 
+/* A set of Ethernet ports, as bits by their indices. */
+enum {
+	ONLY_PORT = 1,                    /* the one of a bridge that has never had others */
+	PORTS_ALL = (1 << MAX_PORTS) - 1, /* the indices */
+	PORTS_SEVERAL = 1 << MAX_PORTS, /* beside them: there are others than index 0, or were, or are about to come */
+};
+
 /* An IP prefix: v4 prefixes are IPv4-mapped and 96 bits longer. */
 struct prefix {
 	uint8_t addr[16];
@@ -100,8 +107,8 @@ enum {
 struct datapath {
 	uint16_t roce_pkey;
 	uint8_t segments;  /* one more than the highest number; 1: number 0 is the only one, of an only port */
-	uint8_t ports;     /* Ethernet ports */
 	uint8_t port_mask; /* of an mbuf's port: 0 where there is one, because drivers set it as they like (ports.h) */
+	uint16_t ports; /* Ethernet ports that workers are to poll: a set, which each takes over between two bursts */
 	uint64_t
 		bth; /* UDP's length and checksum, zero, and the first half of the BTH towards RoCE, as it lies there */
 	struct fastpath_type fastpath_ipv4, fastpath_udp, fastpath_deth;
@@ -146,7 +153,8 @@ struct worker {
 	struct rte_ring *punt;    /* to management, single producer */
 	struct rte_ring *requeue; /* to this worker, many producers */
 	struct rte_ring *send;    /* frames from management, single producer */
-	uint16_t port[MAX_PORTS]; /* as DPDK numbers them; datapath->ports of them */
+	uint16_t ports;           /* those that it polls: datapath->ports, as it was at the last turn */
+	uint16_t port[MAX_PORTS]; /* as DPDK numbers them, by index */
 	uint16_t queue;           /* of each */
 	uint16_t id;
 	volatile bool stop;
@@ -167,7 +175,7 @@ struct worker {
 	struct copies *copies;             /* of messages to groups of several segments; see group_copies.c */
 	unsigned copied;                   /* copies that are not sent yet */
 	struct pgm *pgm;                   /* the PGM tracker; NULL: none */
-	struct port_counters *by_port;     /* of several ports, by index; NULL: there is one */
+	struct port_counters *by_port;     /* of several ports, by index */
 	struct injection inject[DIRECTIONS];
 	struct wake bell __attribute__((aligned(64))); /* wakes it for its rings */
 	struct counters counters __attribute__((aligned(64)));

@@ -65,8 +65,8 @@ type Bridge struct {
 // Options are optional.
 type Options struct {
 	Log *slog.Logger
-	// Around, if not nil, is called around opening the Ethernet ports: to do so in another network namespace, where no
-	// other bridge is.
+	// Around, if not nil, is called around opening an Ethernet port, also while the bridge runs: to do so in another network
+	// namespace, where no other bridge is.
 	Around func(open func() error) error
 	// Unconfined leaves the workers' threads all system calls, for debuggers and tracers.
 	Unconfined bool
@@ -84,16 +84,12 @@ type Options struct {
 // DPDK.
 func Build(cfg *config.Config, o Options) (*Bridge, error) {
 	b := &Bridge{cfg: cfg, log: o.Log, limits: newLimits(o.Log), confined: !o.Unconfined, failed: make(chan error, 1), configuration: newConfiguration(cfg, o.SetLogLevel, o.Log)}
-	private := o.Around != nil
-	if !private {
-		o.Around = func(open func() error) error { return open() }
-	}
 	for _, step := range []func() error{
 		func() error { return b.startEAL(o.NoHuge) },
 		b.makePool,
 		b.makeTables,
 		func() error { return b.attachIBPort(append([]*fabric.Fabric{o.Subnet}, o.MoreSubnets...)) },
-		func() error { return o.Around(func() error { return b.attachEthernetPorts(private) }) },
+		func() error { return b.attachEthernetPorts(o.Around) },
 		b.makePGM,
 		b.chooseIdle,
 		b.makeDatapath,
@@ -141,7 +137,7 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 	b.configuration.end()
 	done()
 	waiting.Wait()
-	for _, p := range b.ethernet {
+	for _, p := range b.ports.list() {
 		p.carriers.leave()
 	}
 	err = errors.Join(failure, err)
@@ -221,9 +217,13 @@ func (b *Bridge) startEAL(noHuge bool) error {
 // privateBytes is the private area of an mbuf, which a port may use for its descriptor.
 const privateBytes = 128
 
+// packetRoom is the data room of mbufs for the frames of all ports, bytes.
+func packetRoom(cfg *config.Config) int {
+	return max(lcore.DataRoom, dpdk.DataRoom(mostMTU(cfg.Segments())))
+}
+
 func (b *Bridge) makePool() error {
-	room := max(lcore.DataRoom, dpdk.DataRoom(mostMTU(b.cfg.Segments())))
-	pool, err := dpdk.NewMempool("packets", b.cfg.Workers.Mbufs, room, privateBytes)
+	pool, err := dpdk.NewMempool("packets", b.cfg.Workers.Mbufs, packetRoom(b.cfg), privateBytes)
 	if err != nil {
 		return err
 	}
@@ -282,18 +282,20 @@ func (b *Bridge) attachIBPort(subnets []*fabric.Fabric) error {
 	return nil
 }
 
-func (b *Bridge) attachEthernetPorts(private bool) error {
-	b.ports = &ports{gate: &b.gate, again: make(chan struct{}, 1)}
+// attachEthernetPorts opens the ports. Around is that of Options; nil: nobody else can have them.
+func (b *Bridge) attachEthernetPorts(around func(func() error) error) error {
+	again := make(chan struct{}, 1)
+	b.ports = &ports{gate: &b.gate, again: again, opener: opener{
+		pool: b.pool, inForce: b.Config, log: b.log, private: around != nil, around: around,
+		paused: b.runner.paused, fail: b.fail, again: again,
+	}}
+	b.teardown.add(b.ports.closeAll)
 	for i, name := range b.cfg.EthPorts() {
-		p := &ethernetPort{cfg: b.cfg, name: name, index: uint8(i), inForce: b.Config, log: b.log, private: private}
-		if err := p.open(b.pool, &b.teardown); err != nil {
+		p, err := b.ports.opener.open(b.cfg, name, uint8(i))
+		if err != nil {
 			return err
 		}
-		b.ethernet = append(b.ethernet, p)
-		p.carriers = &carriers{port: p, log: b.log, paused: b.runner.paused, fail: b.fail, again: b.again}
-		if err := p.carriers.watch(&b.teardown); err != nil {
-			return err
-		}
+		b.ports.insert(p, b.cfg)
 	}
 	return nil
 }

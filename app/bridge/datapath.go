@@ -42,8 +42,9 @@ func (b *Bridge) datapathConfig(cfg *config.Config) (lcore.DatapathConfig, error
 	if len(segments) == 0 {
 		return lcore.DatapathConfig{}, errors.New("bridge: all segments are being changed; try again")
 	}
+	macs := b.ports.macs()
 	return lcore.DatapathConfig{
-		MAC: b.ethernet[0].mac(), MoreMACs: b.moreMACs(), RoCEPKey: rocePKey, RewriteImm: true,
+		MAC: macs[0], MoreMACs: macs[1:], RoCEPKey: rocePKey, RewriteImm: true,
 		Segment: segments[0], More: segments[1:], Numbers: order,
 		Idle: idleModes[b.idle], Confine: b.confined,
 		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0],
@@ -65,9 +66,10 @@ func (b *Bridge) makeDatapath() error {
 	b.injector = &injector{&b.gate, d, b.log}
 	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.fabrics, func(n uint8) ib.PKey { return b.loop.PKey(n) }}
 	b.teardown.add(func() error { b.final = d.Close(); return nil })
+	ids := b.ports.ids()
 	for i := range b.cfg.Workers.LCores {
 		_, err := d.NewWorker(lcore.WorkerConfig{
-			Port: b.ethernet[0].port.ID(), MorePorts: b.moreIDs(), Queue: uint16(i), IBPort: b.ibPort.Pointer(i), MaxGroups: b.cfg.Workers.Groups + spareGroups,
+			Port: ids[0], MorePorts: ids[1:], Queue: uint16(i), IBPort: b.ibPort.Pointer(i), MaxGroups: b.cfg.Workers.Groups + spareGroups,
 			PGM: b.trackers[i].Pointer(), PuntRing: roomsOf(b.cfg).punted, Lcore: b.lcores[i],
 		})
 		if err != nil {
@@ -78,8 +80,9 @@ func (b *Bridge) makeDatapath() error {
 	if b.idle != config.IdleInterrupt {
 		return nil
 	}
-	for _, p := range b.ethernet {
-		b.teardown.add(p.forgetWorkers)
+	b.ports.wakes = true
+	b.teardown.add(b.ports.forgetWorkers)
+	for _, p := range b.ports.list() {
 		if err := p.wake(d.Workers()); err != nil {
 			return err
 		}
@@ -99,11 +102,7 @@ func (b *Bridge) makeManagement() error {
 	for _, w := range b.datapath.Workers() {
 		workers = append(workers, worker{w, b.pool})
 	}
-	for _, p := range b.ethernet {
-		if p.port.Shared() {
-			workers[0] = listeningWorker{workers[0], p}
-		}
-	}
+	workers[0] = listeningWorker{workers[0], b.ports}
 	b.loop = manage.New(b.manageConfig(), b.tables, b.ibPort, workers, b.log)
 	b.Lists = b.loop.Lists()
 	b.configuration.attach(b)
@@ -122,18 +121,22 @@ func mostProxyQPs(wanted, has int, log *slog.Logger) int {
 func (b *Bridge) manageConfig() manage.Config {
 	ibPort := b.ibPort.Info()
 	c := manage.Config{
-		MAC: b.ethernet[0].mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
+		MAC: b.ports.list()[0].mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: mostProxyQPs(b.cfg.Workers.ProxyQPs, ibPort.QueuePairs, b.log), Waiting: roomsOf(b.cfg).waiting,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Rests: b.datapath.SegmentRests,
 		LinkUp: b.again,
 	}
-	if b.idle == config.IdleInterrupt && !b.anyShared() { // a listener tells of nothing
-		c.AwaitPunted, c.Punted = b.datapath.AwaitPunted, b.datapath.Punted()
+	if b.idle == config.IdleInterrupt {
+		c.Punted = b.datapath.Punted()
+		c.AwaitPunted = func() bool {
+			b.datapath.AwaitPunted()
+			return !b.ports.anyShared() // a listener tells of nothing
+		}
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle
 	}
-	x := changeTo(b.cfg, b.cfg, ibPort.Ethernet, false)
+	x := changeTo(b.ports.place, b.cfg, ibPort.Ethernet, false)
 	segmenter{b}.complete(&x, b.cfg)
 	c.ProxyQPLimits, c.Nodes, c.Segment, c.More, c.Shared = x.ProxyQPLimits, x.Nodes, x.Segment, x.More, x.Shared
 	c.Services, c.RoCEPKey = b.ibPort, rocePKey
@@ -141,13 +144,13 @@ func (b *Bridge) manageConfig() manage.Config {
 }
 
 // changeTo is management's part of a configuration, as far as it may change while the bridge runs. A drained bridge has
-// no groups and services. Started is the configuration of the start, whose ports are open.
-func changeTo(started, cfg *config.Config, ethernet, drained bool) manage.Change {
+// no groups and services. Place says where management has a segment.
+func changeTo(place func(config.Place) manage.Place, cfg *config.Config, ethernet, drained bool) manage.Change {
 	c := manage.Change{ProxyQPLimits: limitsOf(&cfg.Workers), Drained: drained}
 	all := make([]manage.Segment, len(cfg.Segments()))
 	for i, r := range cfg.Segments() {
 		all[i] = manage.Segment{
-			Place: placeIn(started, r.Place()), Label: r.Label(), Bound: r.PKey, Addresses: r.Addresses, Version: firstVersion(&r), RoCEMTU: r.IBMTU.Bytes(), EthMTU: r.MTU,
+			Place: place(r.Place()), Label: r.Label(), Bound: r.PKey, Addresses: r.Addresses, Version: firstVersion(&r), RoCEMTU: r.IBMTU.Bytes(), EthMTU: r.MTU,
 		}
 		all[i].Allow, all[i].Translate = cfg.AllowedIn(&r), cfg.TranslationsIn(&r)
 		if !drained {
@@ -155,7 +158,7 @@ func changeTo(started, cfg *config.Config, ethernet, drained bool) manage.Change
 		}
 	}
 	if !drained {
-		groupsTo(&c, all, started, cfg, ethernet)
+		groupsTo(&c, all, place, cfg, ethernet)
 	}
 	for _, x := range cfg.Hosts {
 		if x.Side == config.SideIB {

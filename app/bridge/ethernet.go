@@ -21,9 +21,10 @@ import (
 
 // ethernetPort is an Ethernet port, and what of its frames is the bridge's.
 type ethernetPort struct {
-	cfg     *config.Config // as it was at the start
+	cfg     *config.Config // as it was when the port was opened
 	name    config.EthPort // its own
-	index   uint8          // among the ports of the start
+	index   uint8          // that workers and management know it by
+	close   teardown
 	inForce func() *config.Config
 	log     *slog.Logger
 	private bool // nobody else can have it
@@ -119,7 +120,7 @@ func driverName(p config.EthPort) string {
 	return p.String()
 }
 
-// ownSegments are those of the start that are the port's.
+// ownSegments are those that were the port's when it was opened.
 func (p *ethernetPort) ownSegments() []config.RoCE {
 	return slices.DeleteFunc(p.cfg.Segments(), func(r config.RoCE) bool { return r.Port != p.name })
 }

@@ -26,7 +26,14 @@ func (p *ethernetPort) listening() []*listener {
 	return nil
 }
 
-// claim claims the port with the VLANs of the start.
+// has reports whether the port is ready for a segment.
+func (p *ethernetPort) has(vlan uint16) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.segments, func(s *portSegment) bool { return s.VLAN == vlan })
+}
+
+// claim claims the port with its first VLANs.
 func (p *ethernetPort) claim(undo *teardown) error {
 	undo.add(func() error { return p.endAll(func(s *portSegment) error { return s.claim.run() }) })
 	for _, r := range p.ownSegments() {

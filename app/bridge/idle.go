@@ -51,7 +51,7 @@ func (b *Bridge) canWake() error {
 	if !lcore.CanWake(b.ibPort.Pointer(0)) {
 		return fmt.Errorf("the port %q has no completion channel, and wakes nobody when messages come", ibPortName(b.cfg.IB.Port))
 	}
-	for _, p := range b.ethernet {
+	for _, p := range b.ports.list() {
 		for i := range b.cfg.Workers.LCores {
 			if _, err := p.port.RxWake(i); err != nil {
 				return err
@@ -64,7 +64,7 @@ func (b *Bridge) canWake() error {
 // Idle returns what idle workers do.
 func (b *Bridge) Idle() config.Idle { return b.idle }
 
-// wake has the port wake these workers, one for each queue, when frames come. They must not run.
+// wake has the port wake these workers, one for each queue, when frames come. They must not poll it yet.
 func (p *ethernetPort) wake(workers []*lcore.Worker) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,15 +81,14 @@ func (p *ethernetPort) wakeAll() {
 	}
 }
 
-// forgetWorkers is to be called before they are gone.
-func (p *ethernetPort) forgetWorkers() error {
+// forgetWorkers is to be called before they, or the port, are gone.
+func (p *ethernetPort) forgetWorkers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wakes = nil
-	return nil
 }
 
-// setWakes is to be called with p.mu, while no worker runs, and again when the port was opened again.
+// setWakes is to be called with p.mu, while no worker polls the port, and again when the port was opened again.
 func (p *ethernetPort) setWakes() error {
 	for i, w := range p.wakes {
 		r, err := p.port.RxWake(i)

@@ -163,17 +163,19 @@ func (l *listener) whole(b []byte) []byte {
 	return append(out, b[addresses:]...)
 }
 
-// listeningWorker is a worker that also returns the listeners' frames.
+// listeningWorker is a worker that also returns the frames of all ports' listeners.
 type listeningWorker struct {
 	manage.Worker
-	port *ethernetPort
+	ports *ports
 }
 
 // TakePunted implements manage.Worker.
 func (w listeningWorker) TakePunted() []manage.Punted {
 	punted := w.Worker.TakePunted()
-	for _, l := range w.port.listening() {
-		punted = append(punted, l.take(w.port.index)...)
+	for _, p := range w.ports.list() {
+		for _, l := range p.listening() {
+			punted = append(punted, l.take(p.index)...)
+		}
 	}
 	return punted
 }

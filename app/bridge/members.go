@@ -139,7 +139,7 @@ type BondMember struct {
 // the first's, and the members are all.
 func (b *Bridge) Bond() (mode string, all []BondMember) {
 	b.whileOpen(func() {
-		for _, p := range b.ethernet {
+		for _, p := range b.ports.list() {
 			if m := p.carriers.members; m != nil {
 				mode = cmp.Or(mode, m.port.Mode())
 				all = append(all, m.list()...)

@@ -16,9 +16,7 @@ func (b *Bridge) Status() manage.Status { return b.loop.Status() }
 // are. Workers do not see what the port drops.
 func (b *Bridge) Ethernet() (s dpdk.Stats, up bool) {
 	b.whileOpen(func() {
-		for _, p := range b.ethernet {
-			addStats(&s, p.stats())
-		}
+		s = b.ports.stats()
 		up = b.ports.state().Up()
 	})
 	return s, up
@@ -103,11 +101,11 @@ type Port struct {
 // Ports returns the Ethernet port and the InfiniBand port. Of several the names are one after the other; EthernetPorts and
 // Fabrics tell more.
 func (b *Bridge) Ports() (ethernet, infiniband Port) {
-	ethernet = Port{Name: ethernetNames(b.cfg), MTU: mostMTU(b.cfg.Segments()), Ethernet: true}
+	ethernet = Port{Name: ethernetNames(b.Config()), MTU: mostMTU(b.Config().Segments()), Ethernet: true}
 	infiniband = Port{Name: ibPortNames(b.cfg)}
 	b.whileOpen(func() {
 		p, own := b.ibPort.Info(), b.ibPort.Own()
-		ethernet.MAC = b.ethernet[0].mac().String()
+		ethernet.MAC = b.ports.list()[0].mac().String()
 		infiniband.MTU, infiniband.Ethernet, infiniband.Direct = p.MTU.Bytes(), p.Ethernet, p.Direct
 		if own.LID != 0 {
 			infiniband.LID = own.LID.String()
@@ -123,7 +121,7 @@ func (b *Bridge) Ports() (ethernet, infiniband Port) {
 // port that is not shared.
 func (b *Bridge) Rules() (rules []dpdk.Rule) {
 	b.whileOpen(func() {
-		for _, p := range b.ethernet {
+		for _, p := range b.ports.list() {
 			if p.port.Shared() {
 				rules = append(rules, p.allRules()...)
 			}

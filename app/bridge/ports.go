@@ -6,54 +6,96 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"causeway/app/bridge/link"
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/lcore"
+	"causeway/lcore/manage"
 )
 
-// ports are the Ethernet ports, which are those of the start as long as the bridge runs.
+// ports are the Ethernet ports. A reload opens and closes some (ports_change.go).
 type ports struct {
+	opener   opener
 	gate     *gate
-	ethernet []*ethernetPort
 	again    chan struct{} // has a value after each link_up
 	datapath *lcore.Datapath
+	wakes    bool // they are to wake workers
+
+	access   sync.Mutex
+	ethernet []*ethernetPort // in the order of the configuration; replaced as a whole
+	past     dpdk.Stats      // what those had counted that a reload has closed
 }
 
-// of returns the port of a segment. Others than those of the start have been rejected.
-func (x *ports) of(r *config.RoCE) *ethernetPort {
-	i := slices.IndexFunc(x.ethernet, func(p *ethernetPort) bool { return p.name == r.Port })
-	return x.ethernet[max(0, i)]
+// list returns all ports, in the order of the configuration. Any goroutine may call it.
+func (x *ports) list() []*ethernetPort {
+	x.access.Lock()
+	defer x.access.Unlock()
+	return x.ethernet
 }
 
-func (x *ports) moreMACs() (all [][6]byte) {
-	for _, p := range x.ethernet[1:] {
-		all = append(all, p.mac())
+// named returns a port that is open; nil: it is not.
+func (x *ports) named(name config.EthPort) *ethernetPort {
+	for _, p := range x.list() {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// macs are the ports' addresses, by index; zero where there is none.
+func (x *ports) macs() (all [][6]byte) {
+	for _, p := range x.list() {
+		all = append(all, make([][6]byte, max(0, int(p.index)+1-len(all)))...)
+		all[p.index] = p.mac()
 	}
 	return all
 }
 
-func (x *ports) moreIDs() (all []uint16) {
-	for _, p := range x.ethernet[1:] {
+// ids are those that DPDK has for the ports.
+func (x *ports) ids() (all []uint16) {
+	for _, p := range x.list() {
 		all = append(all, p.port.ID())
 	}
 	return all
 }
 
+// place is a place as management has it. That of a port that is not open yet is none's.
+func (x *ports) place(at config.Place) manage.Place {
+	if p := x.named(at.Port); p != nil {
+		return manage.Place{Port: p.index, VLAN: at.VLAN}
+	}
+	return manage.Place{Port: lcore.MaxPorts, VLAN: at.VLAN}
+}
+
+// placesOf are numbers by places as the configuration has them, by those of management. A port that has gone is left out.
+func (x *ports) placesOf(by map[manage.Place]uint8) map[config.Place]uint8 {
+	numbers := map[config.Place]uint8{}
+	for _, p := range x.list() {
+		for at, n := range by {
+			if at.Port == p.index {
+				numbers[config.Place{Port: p.name, VLAN: at.VLAN}] = n
+			}
+		}
+	}
+	return numbers
+}
+
 // anyShared reports whether a port is shared with the kernel.
 func (x *ports) anyShared() bool {
-	return slices.ContainsFunc(x.ethernet, func(p *ethernetPort) bool { return p.port.Shared() })
+	return slices.ContainsFunc(x.list(), func(p *ethernetPort) bool { return p.port.Shared() })
 }
 
 // up reports whether frames can pass all ports.
 func (x *ports) up() bool {
-	return !slices.ContainsFunc(x.ethernet, func(p *ethernetPort) bool { return !p.carriers.up() })
+	return !slices.ContainsFunc(x.list(), func(p *ethernetPort) bool { return !p.carriers.up() })
 }
 
 // state returns that of the first port that is not up.
 func (x *ports) state() link.State {
-	for _, p := range x.ethernet {
+	for _, p := range x.list() {
 		if s := p.carriers.state(); !s.Up() {
 			return s
 		}
@@ -71,8 +113,8 @@ func (x *ports) addSegments(segments []config.RoCE) (undo func() error, err erro
 		}
 		return errors.Join(errs...)
 	}
-	for _, p := range x.ethernet {
-		own := slices.DeleteFunc(slices.Clone(segments), func(r config.RoCE) bool { return r.Port != p.name })
+	for _, p := range x.list() {
+		own := slices.DeleteFunc(slices.Clone(segments), func(r config.RoCE) bool { return r.Port != p.name || p.has(r.VLAN) })
 		if len(own) == 0 {
 			continue
 		}
@@ -83,6 +125,17 @@ func (x *ports) addSegments(segments []config.RoCE) (undo func() error, err erro
 		done = append(done, f)
 	}
 	return undo, nil
+}
+
+// stats sums up the counters of all ports, with those that are closed.
+func (x *ports) stats() dpdk.Stats {
+	x.access.Lock()
+	sum, all := x.past, x.ethernet
+	x.access.Unlock()
+	for _, p := range all {
+		addStats(&sum, p.stats())
+	}
+	return sum
 }
 
 // ethernetNames names all Ethernet ports.
@@ -116,28 +169,14 @@ type EthernetPort struct {
 	Counters lcore.PortCounters // of RoCE; towards RoCE, received is what was routed to the port
 }
 
-// ofOnly is what of the workers' counters is that of an only port.
-func ofOnly(c lcore.Counters) lcore.PortCounters {
-	full, _ := lcore.DropNamed("eth_full")
-	out := lcore.DirectionCounters{Sent: c.Direction[lcore.IBToRoCE].Sent, SentBytes: c.Direction[lcore.IBToRoCE].SentBytes, Drops: map[lcore.Drop]uint64{}}
-	if n := c.Direction[lcore.IBToRoCE].Drops[full]; n > 0 {
-		out.Drops[full] = n
-	}
-	out.Received = out.Sent + out.Dropped()
-	return lcore.PortCounters{c.Direction[lcore.RoCEToIB], out}
-}
-
 // EthernetPorts returns all Ethernet ports, in the order of the configuration; none after Close.
 func (x *ports) EthernetPorts() (all []EthernetPort) {
 	x.gate.whileOpen(func() {
 		counters := x.datapath.PortCounters()
-		if counters == nil {
-			counters = []lcore.PortCounters{ofOnly(x.datapath.Counters())}
-		}
-		for i, p := range x.ethernet {
+		for _, p := range x.list() {
 			all = append(all, EthernetPort{
 				Port:  Port{Name: p.name.String(), MAC: p.mac().String(), MTU: p.port.MTU(), Ethernet: true},
-				Stats: p.stats(), Link: p.carriers.state(), Counters: counters[i],
+				Stats: p.stats(), Link: p.carriers.state(), Counters: counters[p.index],
 			})
 		}
 	})

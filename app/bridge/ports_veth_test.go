@@ -3,15 +3,18 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"causeway/config"
 	"causeway/lcore"
 )
 
@@ -27,7 +30,9 @@ func taskPortsVeth() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "", x.run(func() error { return errors.Join(x.talkByPort(1), x.cutSecond(), x.talkByPort(1001)) })
+	return "", x.run(func() error {
+		return errors.Join(x.talkByPort(1), x.cutSecond(), x.talkByPort(1001), x.reopenSecond(), x.talkByPort(2001))
+	})
 }
 
 // talkByPort sends to both nodes by both cables: each is answered by its own, and idle workers wake for either.
@@ -87,6 +92,30 @@ func (b *Bridge) cutSecond() error {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("with the second's cable %s: %+v", up, all)
 			}
+		}
+	}
+	return nil
+}
+
+// reopenSecond takes the second port's only segment away, with the port, and gives it one again: both wake idle workers.
+func (b *Bridge) reopenSecond() error {
+	both := b.Config()
+	only := *both
+	only.More = nil
+	only.Hosts = slices.DeleteFunc(slices.Clone(both.Hosts), func(h config.Host) bool { return h.PKey == segmentPKey })
+	only.Groups = slices.DeleteFunc(slices.Clone(both.Groups), func(g config.Group) bool { return g.PKey == segmentPKey })
+	if _, err := b.Reload(context.Background(), &only); err != nil {
+		return err
+	}
+	if all := b.EthernetPorts(); len(all) != 1 || all[0].Name != "af_packet:shared" {
+		return fmt.Errorf("left are %+v", all)
+	}
+	if _, err := b.Reload(context.Background(), both); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(time.Minute); !b.Status().Ready; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not ready again: %+v", b.Status())
 		}
 	}
 	return nil

@@ -31,6 +31,7 @@ type configuration struct {
 	now     atomic.Pointer[config.Config]
 	token   chan struct{} // holds one while a change is under way
 	drained bool          // only the holder of the token changes it
+	ended   bool          // the same: management, and soon the ports
 	// The one before the last change; nil: none. Only the holder of the token changes it.
 	before   *config.Config
 	pending  atomic.Pointer[unconfirmed] // only the holder of the token changes it
@@ -43,7 +44,11 @@ type configuration struct {
 	setPolicy  func(lcore.Policy) error                   // the workers'
 	checkPorts func([]ibside.PortRange) error             // the IB port's
 	ibEthernet bool                                       // its link layer
-	started    *config.Config                             // as it was at the start: its ports are those that are open
+	place      func(config.Place) manage.Place            // where management has a segment
+	placesOf   func(map[manage.Place]uint8) map[config.Place]uint8
+	// Of Ethernet ports: opens those that a configuration names besides, and closes those that it does not name.
+	openPorts  func(context.Context, *config.Config) (undo func() error, err error)
+	closePorts func(*config.Config)
 	// Of segments: what management calls, why they cannot be added, and what makes the Ethernet port ready for them.
 	complete      func(*manage.Change, *config.Config)
 	checkSegments func(now, to *config.Config) error
@@ -57,7 +62,7 @@ func newConfiguration(cfg *config.Config, setLevel func(string) error, log *slog
 }
 
 func (c *configuration) attach(b *Bridge) {
-	c.started = b.cfg
+	c.place, c.placesOf, c.openPorts, c.closePorts = b.ports.place, b.ports.placesOf, b.ports.openNew, b.ports.closeUnused
 	c.change, c.checkPKeys, c.setPolicy = b.loop.Change, b.loop.CheckPKeys, b.datapath.SetPolicy
 	c.checkPorts, c.ibEthernet = b.ibPort.CheckPorts, b.ibPort.Info().Ethernet
 	s := segmenter{b}
@@ -66,7 +71,7 @@ func (c *configuration) attach(b *Bridge) {
 
 // changeTo is management's part of a configuration.
 func (c *configuration) changeTo(to *config.Config, drained bool) manage.Change {
-	x := changeTo(c.started, to, c.ibEthernet, drained)
+	x := changeTo(c.place, to, c.ibEthernet, drained)
 	c.complete(&x, to)
 	return x
 }
@@ -114,7 +119,7 @@ func (c *configuration) Plan(to *config.Config) (config.Changes, error) {
 	if err := c.checkSegments(c.Config(), to); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
-	x := changeTo(c.started, to, c.ibEthernet, false) // a drained bridge will have all of it again
+	x := changeTo(c.place, to, c.ibEthernet, false) // a drained bridge will have all of it again
 	if err := c.checkPKeys(&x); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
@@ -185,9 +190,7 @@ func (c *configuration) apply(ctx context.Context, to *config.Config) (config.Ch
 		return changes, err
 	}
 	before := c.Config()
-	x := c.changeTo(to, c.drained)
-	x.Commit = func(numbers map[manage.Place]uint8) error { return c.commit(to, placesOf(c.started, numbers)) }
-	if err := c.change(ctx, x); err != nil {
+	if err := c.changeWithPorts(ctx, to); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
 	c.before = before
@@ -196,6 +199,25 @@ func (c *configuration) apply(ctx context.Context, to *config.Config) (config.Ch
 	}
 	c.await(ctx, before)
 	return changes, nil
+}
+
+// changeWithPorts changes to another configuration: ports are opened before there are segments, and closed when theirs are
+// gone. All that can fail comes before anything ends.
+func (c *configuration) changeWithPorts(ctx context.Context, to *config.Config) error {
+	if c.ended {
+		return manage.ErrEnded
+	}
+	undo, err := c.openPorts(ctx, to)
+	if err != nil {
+		return err
+	}
+	x := c.changeTo(to, c.drained)
+	x.Commit = func(numbers map[manage.Place]uint8) error { return c.commit(to, c.placesOf(numbers)) }
+	if err := c.change(ctx, x); err != nil {
+		return errors.Join(err, undo())
+	}
+	c.closePorts(to)
+	return nil
 }
 
 // Drain prepares for another bridge to take over: this one leaves all groups and services, and no longer answers for

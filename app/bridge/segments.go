@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"causeway/config"
@@ -24,20 +25,6 @@ func atStart(cfg *config.Config) map[config.Place]uint8 {
 // A segmenter makes what the parts of a bridge have of its segments.
 type segmenter struct{ *Bridge }
 
-// placeIn is a place as management has it. A port that is not open, which a reload is rejected for, is none's.
-func placeIn(started *config.Config, p config.Place) manage.Place {
-	return manage.Place{Port: uint8(slices.Index(started.EthPorts(), p.Port)), VLAN: p.VLAN}
-}
-
-// placesOf are numbers by places as management has them, by those of the configuration.
-func placesOf(started *config.Config, by map[manage.Place]uint8) map[config.Place]uint8 {
-	numbers, open := map[config.Place]uint8{}, started.EthPorts()
-	for at, n := range by {
-		numbers[config.Place{Port: open[at.Port], VLAN: at.VLAN}] = n
-	}
-	return numbers
-}
-
 // numbers are the segments' numbers, by place.
 func (b segmenter) numbers() map[config.Place]uint8 {
 	if b.loop == nil {
@@ -47,7 +34,7 @@ func (b segmenter) numbers() map[config.Place]uint8 {
 	for _, s := range b.loop.Status().Segments {
 		numbers[s.Place] = s.Number
 	}
-	return placesOf(b.cfg, numbers)
+	return b.ports.placesOf(numbers)
 }
 
 // segments are the workers' part of the segments that have numbers, and these, in their order.
@@ -72,9 +59,9 @@ func (b segmenter) segments(cfg *config.Config, numbers map[config.Place]uint8) 
 
 // segment is the workers' part of one.
 func (b segmenter) segment(r *config.RoCE, partition uint8) lcore.Segment {
-	p := b.ports.of(r)
-	s := lcore.Segment{
-		Port: p.index, VLAN: r.VLAN, RoCEMTU: r.IBMTU.Bytes(), Versions: versions(r), TTL: r.TTL, Addresses: p.ownAddresses(r), Bound: r.PKey != 0,
+	s := lcore.Segment{VLAN: r.VLAN, RoCEMTU: r.IBMTU.Bytes(), Versions: versions(r), TTL: r.TTL, Bound: r.PKey != 0}
+	if p := b.ports.named(r.Port); p != nil { // else it is to be opened
+		s.Port, s.Addresses = p.index, p.ownAddresses(r)
 	}
 	if s.Bound {
 		s.Partition = partition
@@ -89,7 +76,7 @@ func (b segmenter) complete(c *manage.Change, cfg *config.Config) {
 		if i > 0 {
 			s = &c.More[i-1]
 		}
-		p := b.ports.of(&r)
+		p := b.ports.named(r.Port)
 		s.MAC = p.mac()
 		s.Receive = func(groups []tables.GroupAddr) error { return p.receive(r.VLAN, groups) }
 		s.Attach = func(number, partition uint8) {
@@ -114,11 +101,19 @@ func added(now, to *config.Config) []config.RoCE {
 
 // checkSegments reports why segments cannot be added to a bridge that runs.
 func (b segmenter) checkSegments(now, to *config.Config) error {
+	if err := b.ports.checkNew(b.cfg, to); err != nil {
+		return err
+	}
 	for _, r := range added(now, to) {
-		if most := b.ports.of(&r).port.MTU(); r.MTU > most {
+		p := b.ports.named(r.Port)
+		if p != nil && r.MTU > p.port.MTU() {
+			most := p.port.MTU()
 			return fmt.Errorf("[[roce]] %s: mtu %d is more than the %d of the port while it runs: lower it, or restart the bridge", r.Name(), r.MTU, most)
 		}
 		s := b.segment(&r, 0)
+		if p == nil { // of a port that is not open, whose link-local address is not known yet
+			s.Addresses = append(slices.Clone(r.Addresses), netip.Prefix{})
+		}
 		if err := s.Validate(); err != nil {
 			return fmt.Errorf("[[roce]] %s: %w", r.Name(), err)
 		}
@@ -127,13 +122,13 @@ func (b segmenter) checkSegments(now, to *config.Config) error {
 }
 
 // groupsTo adds the groups and ranges to the segments that reach their partitions, or to those that several have.
-func groupsTo(c *manage.Change, all []manage.Segment, started, cfg *config.Config, ethernet bool) {
+func groupsTo(c *manage.Change, all []manage.Segment, place func(config.Place) manage.Place, cfg *config.Config, ethernet bool) {
 	segments := cfg.Segments()
 	for _, g := range cfg.Groups {
 		if g.Shared() {
 			x := manage.SharedGroup{Group: manageGroup(g, ethernet)}
 			for _, in := range cfg.GroupSegments(&g) {
-				x.In = append(x.In, placeIn(started, segments[in].Place()))
+				x.In = append(x.In, place(segments[in].Place()))
 			}
 			c.Shared = append(c.Shared, x)
 			continue

@@ -107,4 +107,5 @@ func (c *configuration) end() {
 	c.token <- struct{}{} // a change under way fails now
 	defer func() { <-c.token }()
 	c.settle()
+	c.ended = true
 }

@@ -27,7 +27,7 @@ func streamTop(ctx context.Context, c *Call, out Out) error {
 	}
 	every := max(value(c, "every", time.Second), 200*time.Millisecond)
 	left := value(c, "count", uint64(0))
-	defer c.Env.hosts.start(c.Env.Bridge, c.Env.config())()
+	defer c.Env.hosts.start(c.Env.Bridge)()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := uint64(1); ; n++ {
@@ -125,19 +125,18 @@ type sender struct {
 }
 
 // segmentNames tells a packet's segment, where there are several: a frame's by its port and VLAN, a message's by its partition.
-func segmentNames(cfg *config.Config) func(*lcore.MirroredPacket) string {
-	if cfg == nil || len(cfg.More) == 0 {
+func segmentNames(all []manage.SegmentStatus) func(*lcore.MirroredPacket) string {
+	if len(all) < 2 {
 		return func(*lcore.MirroredPacket) string { return "" }
 	}
-	all, ports := cfg.Segments(), cfg.EthPorts()
 	return func(m *lcore.MirroredPacket) string {
 		vlan := uint16(0)
 		if f, _ := frame.Open(m.Data); m.IB == nil && f.Tag != nil {
 			vlan = f.Tag.VID()
 		}
-		for _, r := range all {
-			if m.IB != nil && m.IB.PKey == r.PKey || m.IB == nil && r.VLAN == vlan && r.Port == ports[min(int(m.Port), len(ports)-1)] {
-				return r.Name()
+		for _, s := range all {
+			if m.IB != nil && m.IB.PKey == s.PKey || m.IB == nil && s.Place == (manage.Place{Port: m.Port, VLAN: vlan}) {
+				return s.Name
 			}
 		}
 		return ""
@@ -153,7 +152,7 @@ type packetSampler interface {
 }
 
 // start counts until done is called as often as start was.
-func (h *hostShares) start(b Target, cfg *config.Config) (done func()) {
+func (h *hostShares) start(b Target) (done func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.users++; h.users == 1 {
@@ -161,7 +160,7 @@ func (h *hostShares) start(b Target, cfg *config.Config) (done func()) {
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
 		if s, ok := b.(packetSampler); ok {
-			go h.count(ctx, s, nodeAddrs(b), segmentNames(cfg))
+			go h.count(ctx, s, nodeAddrs(b), segmentNames(b.Status().Segments))
 		} else {
 			h.missing = "Hosts are not counted: this bridge cannot sample packets."
 		}

@@ -44,6 +44,7 @@ var events = []event{
 	{"configuration_changed", "info", "The program", "A change in the running bridge, one entry or key a line."},
 
 	{"ethernet_port", "info warn", "The Ethernet port", "The port's properties, and with af_packet the memory of the kernel's rings; or a feature that it lacks."},
+	{"ethernet_port_closed", "info error", "The Ethernet port", "A reload has closed a port, with what came by it: `received` is `to_ib` plus `dropped`; `from_ib`, routed to it, is `sent` plus `not_taken`; error: something of it could not be closed."},
 	{"link_up", "info", "The Ethernet port", "The kernel's interface of the port is up again."},
 	{"link_down", "warn", "The Ethernet port", "No frames pass: `reason` is `carrier`, `admin` (it is not set up) or `deleted`; `note` says what to do. An af_packet port takes an interface again that was deleted and is there again; a bond goes on with its other members; other ports end the bridge, with exit code 75."},
 	{"bond_member_on", "info", "The Ethernet port", "This `member` of a bond carries frames from now on."},

@@ -214,7 +214,7 @@ static void set_datapath(struct datapath *dp)
 	static struct allow all = {.n = 1, .prefix[0].segments = 0xff};
 	static struct wake manager;
 	dp->manager = &manager;
-	dp->ports = 1;
+	dp->ports = ONLY_PORT;
 	dp->mac[0] = 0x020000000002;
 	dp->roce_pkey = 0xffff;
 	dp->segments = 1;
@@ -318,6 +318,7 @@ struct rig *rig(void)
 	CHECK(w);
 	memset(w, 0, sizeof *w);
 	w->datapath = &r.datapath;
+	w->ports = r.datapath.ports;
 	w->ib_port = &ib_port;
 	w->punt = make_ring("punt", RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->requeue = make_ring("requeue", RING_F_SC_DEQ);

@@ -140,9 +140,9 @@ type Config struct {
 	Rests func(number uint8) bool
 	// LinkUp tells that frames can pass the Ethernet port again. May be nil.
 	LinkUp <-chan struct{}
-	// AwaitPunted has Punted tell of the next frame that a worker punts; the loop looks for frames once more after it. nil:
-	// nothing tells, and the loop looks each millisecond.
-	AwaitPunted func()
+	// AwaitPunted has Punted tell of the next frame that a worker punts, and reports whether all are told of; the loop looks
+	// for frames once more after it. Where not, as without it, the loop looks each millisecond.
+	AwaitPunted func() bool
 	Punted      <-chan struct{}
 	// Police limits the rate of the group with this id; called for groups that have or had a limit.
 	Police func(id int, rate uint64)

@@ -4,6 +4,7 @@ package manage_test
 
 import (
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +52,28 @@ func TestDrained(t *testing.T) {
 		}
 		if now := s.loop.Status().Counters; now.AddressesAnnounced <= was.AddressesAnnounced {
 			t.Error("it has not announced itself")
+		}
+	})
+}
+
+// TestIdleLoopAwaits checks that an idle loop looks for punted frames each millisecond while not all of them are told of, which
+// changes with the ports.
+func TestIdleLoopAwaits(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		var told atomic.Bool
+		told.Store(true)
+		s := start(t, func(c *manage.Config, _ *ibPort) {
+			c.Punted, c.AwaitPunted = make(chan struct{}), told.Load
+		})
+		for _, want := range []bool{true, false, true} {
+			told.Store(want)
+			sleep(time.Second)
+			answered := len(s.give(arp(hostLink, 1, host4, bridge4))) == 1
+			if answered == want {
+				t.Errorf("told of frames: %v; a frame that is not told of is answered at once: %v", want, answered)
+			}
+			sleep(time.Second)
+			s.w.take()
 		}
 	})
 }

@@ -45,6 +45,7 @@ type Loop struct {
 
 	started      bool
 	wasReady     bool
+	told         bool // of each punted frame
 	drained      bool // another bridge takes over
 	ticked       time.Time
 	echoAnswered uint64
@@ -126,9 +127,6 @@ const (
 // a burst of each worker.
 func (l *Loop) turn(ctx context.Context) {
 	every := idleTick
-	if l.cfg.AwaitPunted != nil {
-		every = tickEvery
-	}
 	idle := time.NewTicker(every)
 	defer idle.Stop()
 	var renewed <-chan struct{}
@@ -149,6 +147,10 @@ func (l *Loop) turn(ctx context.Context) {
 		l.tick(time.Now())
 		if busy {
 			continue
+		}
+		if next := l.idleTick(); next != every {
+			every = next
+			idle.Reset(every)
 		}
 		select {
 		case f := <-l.inbox.C():
@@ -279,8 +281,16 @@ func (l *Loop) awaitPunted() int {
 	if l.cfg.AwaitPunted == nil {
 		return 0
 	}
-	l.cfg.AwaitPunted()
+	l.told = l.cfg.AwaitPunted()
 	return l.takePunted()
+}
+
+// idleTick is how long the loop sleeps when it is idle.
+func (l *Loop) idleTick() time.Duration {
+	if l.told {
+		return tickEvery
+	}
+	return idleTick
 }
 
 // Drain rejects all pending packets, after Run has returned and the workers have stopped.

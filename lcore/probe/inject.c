@@ -201,8 +201,10 @@ static unsigned receive(struct worker *w, enum direction d, unsigned port, struc
 	if (d == IB_TO_ROCE)
 		return w->ib_port->poll(w->ib_port->self, r, n);
 	n = receive_frames(w, port, m, n);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		keep_port(w->datapath, m[i]); /* it may be delayed */
 		r[i] = (struct ib_recv){.mbuf = m[i]};
+	}
 	return n;
 }
 

@@ -60,6 +60,7 @@ func TestDrained(t *testing.T) {
 // changes with the ports.
 func TestIdleLoopAwaits(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
+		const tickHalf = 50 * time.Millisecond
 		var told atomic.Bool
 		told.Store(true)
 		s := start(t, func(c *manage.Config, _ *ibPort) {
@@ -67,7 +68,8 @@ func TestIdleLoopAwaits(t *testing.T) {
 		})
 		for _, want := range []bool{true, false, true} {
 			told.Store(want)
-			sleep(time.Second)
+			sleep(3*time.Second + tickHalf) // between two looks
+			s.w.take()                      // announcements
 			answered := len(s.give(arp(hostLink, 1, host4, bridge4))) == 1
 			if answered == want {
 				t.Errorf("told of frames: %v; a frame that is not told of is answered at once: %v", want, answered)

@@ -148,7 +148,7 @@ func (l *Loop) turn(ctx context.Context) {
 		if busy {
 			continue
 		}
-		if next := l.idleTick(); next != every {
+		if next := sleepOf(l.told); next != every {
 			every = next
 			idle.Reset(every)
 		}
@@ -285,9 +285,9 @@ func (l *Loop) awaitPunted() int {
 	return l.takePunted()
 }
 
-// idleTick is how long the loop sleeps when it is idle.
-func (l *Loop) idleTick() time.Duration {
-	if l.told {
+// sleepOf is how long the loop sleeps when it is idle; told: of each punted frame.
+func sleepOf(told bool) time.Duration {
+	if told {
 		return tickEvery
 	}
 	return idleTick

@@ -41,6 +41,14 @@ func (x *ports) moreIDs() (all []uint16) {
 	return all
 }
 
+// nameOf names the port of a frame, by its index; "": there is one.
+func (x *ports) nameOf(i uint8) string {
+	if len(x.ethernet) == 1 || int(i) >= len(x.ethernet) {
+		return ""
+	}
+	return x.ethernet[i].name.String()
+}
+
 // anyShared reports whether a port is shared with the kernel.
 func (x *ports) anyShared() bool {
 	return slices.ContainsFunc(x.ethernet, func(p *ethernetPort) bool { return p.port.Shared() })

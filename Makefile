@@ -31,6 +31,8 @@ BENCH ?=
 DURATION ?= 60s
 SEED ?= 0
 FABRICS ?= 1
+SEGMENTS ?= 1
+PORTS ?= 1
 BIN ?= bin
 DEMO ?=
 
@@ -144,9 +146,9 @@ packages: build prometheus ## test the Debian package and the image: build, inst
 	@go test -tags e2e -count=1 -v -timeout 20m ./packaging
 
 .PHONY: soak
-soak: build ## run the bridge for DURATION (default 60s) while all around it fails at random, by SEED, on FABRICS (root)
+soak: build ## run the bridge for DURATION (default 60s) while all around it fails at random, by SEED, with FABRICS, SEGMENTS, PORTS (root)
 	@[[ $$(id -u) == 0 ]] || { echo 'soak: needs root, for network namespaces; run sudo make soak'; exit 1; }
-	@go test -count=1 -v -timeout 0 -run TestSoak ./app/soak -duration $(DURATION) -seed $(SEED) -fabrics $(FABRICS)
+	@go test -count=1 -v -timeout 0 -run TestSoak ./app/soak -duration $(DURATION) -seed $(SEED) -fabrics $(FABRICS) -segments $(SEGMENTS) -ports $(PORTS)
 
 .PHONY: fuzz
 fuzz: deps go ## run each fuzzer, of Go and of C, for FUZZTIME (default 10s)

@@ -3,6 +3,7 @@
 package lcore
 
 // #include "mirror/mirror.h"
+// #include "worker.h"
 import "C"
 
 import (
@@ -80,6 +81,8 @@ type Filter struct {
 	QPN       ib.QPN     // of either endpoint; 0: any
 	VLAN      uint16     // of a frame, or of the segment that a message is of; 0: untagged
 	ByVLAN    bool       // VLAN counts
+	Port      uint8      // of a frame the index of its Ethernet port, of a message that of the segment that it is of
+	ByPort    bool       // Port counts
 	Drop      Drop       // dropped for this reason; 0: any
 	AnyDrop   bool       // dropped
 }
@@ -94,6 +97,7 @@ var filterWords = []struct {
 	{"group", "ADDRESS or MGID", (*Filter).setGroup, func(f *Filter) string { return addrText(f.Group) }},
 	{"qpn", "NUMBER", (*Filter).setQPN, (*Filter).qpnText},
 	{"vlan", "NUMBER", (*Filter).setVLAN, (*Filter).vlanText},
+	{"port", "NUMBER", (*Filter).setPort, (*Filter).portText},
 	{"direction", "roce_to_ib|ib_to_roce", (*Filter).setDirection, (*Filter).directionText},
 	{"side", "roce|ib", (*Filter).setSide, (*Filter).sideText},
 	{"point", strings.Join(pointNames[1:], "|"), (*Filter).setPoint, (*Filter).pointText},
@@ -208,6 +212,22 @@ func (f *Filter) vlanText() string {
 		return ""
 	}
 	return strconv.Itoa(int(f.VLAN))
+}
+
+func (f *Filter) setPort(text string) error {
+	n, err := strconv.ParseUint(text, 0, 8)
+	if err != nil || n >= C.MAX_PORTS {
+		return fmt.Errorf("this is not the number of an Ethernet port, from 0 to %d", C.MAX_PORTS-1)
+	}
+	f.Port, f.ByPort = uint8(n), true
+	return nil
+}
+
+func (f *Filter) portText() string {
+	if !f.ByPort {
+		return ""
+	}
+	return strconv.Itoa(int(f.Port))
 }
 
 func (f *Filter) setDirection(text string) error {

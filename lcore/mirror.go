@@ -28,6 +28,8 @@ type MirroredPacket struct {
 	Drop      Drop  // the drop reason, with Dropped; DropMADServed, with a MAD ToManagement
 	Side      Side  // what Data is of
 	Port      uint8 // of a frame: the index of its Ethernet port
+	// PortName is the name of a frame's port; filled in by package bridge; "": there is one.
+	PortName string
 	// IB is the descriptor of a message at the InfiniBand port; nil at the Ethernet port.
 	IB *MirroredIB
 	// Len is how long the frame or the payload was; Data is its beginning, up to the mirror's snap length.

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"testing"
 
+	"causeway/lcore"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
+	"causeway/tables"
 )
 
 // One filter finds a packet at both ports; another finds none of it.
@@ -118,5 +120,66 @@ func TestMirrorFiltersByVLAN(t *testing.T) {
 	s.toIB(0)
 	if got := o.end(); len(got) != 2 {
 		t.Errorf("by the proxy QP's number: %d points, want those of one packet", len(got))
+	}
+}
+
+// A filter by port finds the frames of an Ethernet port, and on InfiniBand the messages of its segments; with a VLAN
+// those of one segment alone.
+func TestMirrorFiltersByPort(t *testing.T) {
+	w := twoPorts()
+	w.nodes = append(w.nodes, tables.Node{IP4: inSharedIP, GID: inShared, LID: 32, Partition: sharedPartition})
+	s := newRig(t, w)
+	if _, err := s.tables.Shared.Put(sharedGroup); err != nil {
+		t.Fatal(err)
+	}
+	by := func(port int, frames ...[]byte) func() {
+		return func() { s.arriveBy(port, 0, frames...); s.work() }
+	}
+	filters := [][]string{{"port", "0"}, {"port", "1"}, {"port", "2"}, {"port", "1", "vlan", "0"}, {"port", "1", "vlan", "200"}, {"port", "0", "side", "ib"}}
+	for _, c := range []struct {
+		what string
+		send func()
+		sees []int // how many copies each filter sees
+	}{
+		{"from the first", by(0, v4()), []int{2, 0, 0, 0, 0, 1}},
+		{"from the second", by(1, v4(toSecond)), []int{0, 2, 0, 2, 0, 0}},
+		{"to the second's group", by(1, v4(to(group4), toSecond)), []int{0, 2, 0, 2, 0, 0}},
+		{"dropped at the second", by(1, v4(toSecond, onSecond)), []int{0, 2, 0, 0, 2, 0}},
+		{"too short", by(1, []byte{1, 2, 3}), []int{0, 2, 0, 0, 0, 0}},
+		{"to a host of the first", func() { s.fromIB(received()) }, []int{2, 0, 0, 0, 0, 1}},
+		{"to a host of the second", func() { s.fromIB(received(func(m *message) { m.QPN += inSecond })) }, []int{0, 2, 0, 2, 0, 0}},
+		{"from the second's group", func() { s.fromIB(received(toGroup(w.second.group(group4).MGID))) }, []int{0, 2, 0, 2, 0, 0}},
+		{"from a group of both", func() { s.fromIB(received(fromNode(inShared, 32), toGroup(sharedGroup.MGID))) }, []int{2, 2, 0, 2, 0, 1}},
+		{"to nobody's queue pair", func() { s.fromIB(received(func(m *message) { m.QPN = 0x999 })) }, []int{0, 0, 0, 0, 0, 0}},
+	} {
+		for i := 0; i < len(filters); i += lcore.MaxMirrors {
+			some := filters[i:min(i+lcore.MaxMirrors, len(filters))]
+			var observers []*observer
+			for _, f := range some {
+				observers = append(observers, s.filtered(f...))
+			}
+			c.send()
+			s.toIB(0)
+			s.sentBy(0, 0)
+			s.sentBy(1, 0)
+			for k, o := range observers {
+				if saw := o.end(); len(saw) != c.sees[i+k] {
+					t.Errorf("%s: %v saw %s, want %d", c.what, some[k], points(saw), c.sees[i+k])
+				}
+			}
+		}
+	}
+}
+
+// TestPortFilterText reads ports that there may be, and says which there are of others.
+func TestPortFilterText(t *testing.T) {
+	if f, err := lcore.ParseFilter([]string{"port", "7", "vlan", "0"}); err != nil || f.String() != "vlan 0 port 7" {
+		t.Errorf("%v: %v", err, f)
+	}
+	for _, text := range []string{"8", "-1", "eth1", ""} {
+		_, err := lcore.ParseFilter([]string{"port", text})
+		if want := fmt.Sprintf("filter: port %q: this is not the number of an Ethernet port, from 0 to 7", text); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

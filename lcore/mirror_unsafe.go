@@ -111,6 +111,7 @@ func (f *Filter) c() C.struct_mirror_filter {
 	}
 	c.by_qpn = f.QPN != 0
 	c.by_vlan, c.vlan = C.bool(f.ByVLAN), C.uint16_t(f.VLAN)
+	c.by_port, c.eth_port = C.bool(f.ByPort), C.uint8_t(f.Port)
 	c.by_host, c.host = filterAddress(f.Host)
 	c.by_group, c.group = filterAddress(f.Group)
 	return c

@@ -64,7 +64,7 @@ func (b *Bridge) makeDatapath() error {
 	b.datapath, b.ports.datapath = d, d
 	b.readings = &readings{gate: &b.gate, datapath: d}
 	b.injector = &injector{&b.gate, d, b.log}
-	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.fabrics, func(n uint8) ib.PKey { return b.loop.PKey(n) }}
+	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.fabrics, func(n uint8) ib.PKey { return b.loop.PKey(n) }, b.ports}
 	b.teardown.add(func() error { b.final = d.Close(); return nil })
 	ids := b.ports.ids()
 	for i := range b.cfg.Workers.LCores {

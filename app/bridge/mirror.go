@@ -25,6 +25,7 @@ type mirrors struct {
 	ibPort   ibside.Port
 	fabrics  *fabrics
 	pkey     func(partition uint8) ib.PKey
+	ports    *ports
 }
 
 // Mirror calls each for a copy of each packet that f selects, in order of time, until ctx ends or each returns false;
@@ -59,6 +60,7 @@ const ownAge = time.Second
 
 func (a *addresses) complete(s *lcore.MirroredPacket) {
 	if s.IB == nil {
+		s.PortName = a.ports.nameOf(s.Port)
 		return
 	}
 	if now := time.Now(); now.Sub(a.at) > ownAge {

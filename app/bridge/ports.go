@@ -83,6 +83,16 @@ func (x *ports) placesOf(by map[manage.Place]uint8) map[config.Place]uint8 {
 	return numbers
 }
 
+// nameOf names the port of a frame, by its index; "": there is one.
+func (x *ports) nameOf(i uint8) string {
+	all := x.list()
+	at := slices.IndexFunc(all, func(p *ethernetPort) bool { return p.index == i })
+	if len(all) == 1 || at < 0 {
+		return ""
+	}
+	return all[at].name.String()
+}
+
 // anyShared reports whether a port is shared with the kernel.
 func (x *ports) anyShared() bool {
 	return slices.ContainsFunc(x.list(), func(p *ethernetPort) bool { return p.port.Shared() })
@@ -164,6 +174,7 @@ func addStats(sum *dpdk.Stats, s dpdk.Stats) {
 // An EthernetPort is one of the Ethernet ports.
 type EthernetPort struct {
 	Port
+	Number   uint8 // by which copies of frames name it; a port keeps it, and the next may have it when that is closed
 	Stats    dpdk.Stats
 	Link     link.State
 	Counters lcore.PortCounters // of RoCE; towards RoCE, received is what was routed to the port
@@ -175,8 +186,8 @@ func (x *ports) EthernetPorts() (all []EthernetPort) {
 		counters := x.datapath.PortCounters()
 		for _, p := range x.list() {
 			all = append(all, EthernetPort{
-				Port:  Port{Name: p.name.String(), MAC: p.mac().String(), MTU: p.port.MTU(), Ethernet: true},
-				Stats: p.stats(), Link: p.carriers.state(), Counters: counters[p.index],
+				Port:   Port{Name: p.name.String(), MAC: p.mac().String(), MTU: p.port.MTU(), Ethernet: true},
+				Number: p.index, Stats: p.stats(), Link: p.carriers.state(), Counters: counters[p.index],
 			})
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +46,37 @@ func taskPorts() (string, error) {
 		return "", err
 	}
 	return "nothing crossed", x.run(func() error {
-		return errors.Join(x.sameAddressesByPort(), x.noneCrossesPorts(), x.dryRunsByPort(), x.portsReload())
+		return errors.Join(x.sameAddressesByPort(), x.noneCrossesPorts(), x.dryRunsByPort(), x.mirrorsByPort(), x.portsReload())
 	})
+}
+
+// mirrorsByPort mirrors the second port, while both have traffic: its frames alone, with its name.
+func (b *Bridge) mirrorsByPort() error {
+	const enough = 8
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	var saw []string
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.Mirror(ctx, lcore.Filter{Port: 1, ByPort: true, Side: lcore.RoCESide}, 0, func(p lcore.MirroredPacket) bool {
+			saw = append(saw, p.PortName)
+			return len(saw) < enough
+		})
+		ended <- err
+	}()
+	for n := 2000; ; n += 2 {
+		select {
+		case err := <-ended:
+			if err == nil && (len(saw) != enough || slices.ContainsFunc(saw, func(name string) bool { return name != secondRing.String() })) {
+				err = fmt.Errorf("mirrored %q", saw)
+			}
+			return err
+		default:
+		}
+		if err := errors.Join(b.exchange(0, n), b.exchange(1, n+1)); err != nil {
+			return err
+		}
+	}
 }
 
 // nodesOf returns the node of a port's partition, and that of the other's.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture writes the packets of the bridge's two ports to one pcapng file: interface 0 is the Ethernet port,
-// interface 1 the InfiniBand port, whose packets are ERF records, which Wireshark reads.
+// Package capture writes the packets of the bridge's ports to one pcapng file: interface 0 is the Ethernet port,
+// interface 1 the InfiniBand port, whose packets are ERF records, which Wireshark reads. Of several ports each has an
+// interface of its own, named after it.
 //
 //	bridge ── mirrored packets ──▶ Write ──▶ file        a dropped packet has the reason as its comment
 //
@@ -69,7 +70,7 @@ func Write(ctx context.Context, m Mirror, f lcore.Filter, out io.Writer, l Limit
 		ctx, stop = context.WithTimeout(ctx, l.Duration)
 		defer stop()
 	}
-	w := &writer{filter: f, limits: l, counted: &countingWriter{w: out}, byID: map[uint64]*record{}, result: Result{Dropped: map[lcore.Drop]uint64{}}}
+	w := &writer{filter: f, limits: l, counted: &countingWriter{w: out}, byID: map[uint64]*record{}, ports: map[string]int{}, result: Result{Dropped: map[lcore.Drop]uint64{}}}
 	if err := w.open(); err != nil {
 		return Result{}, err
 	}
@@ -107,6 +108,8 @@ type writer struct {
 	pending []*record
 	byID    map[uint64]*record
 	result  Result
+	ports   map[string]int // the interfaces of several ports, by name
+	packets []uint64       // by interface
 	written uint64
 	full    bool
 	err     error
@@ -121,24 +124,52 @@ type record struct {
 // open begins the file.
 func (w *writer) open() error {
 	section := pcapgo.NgSectionInfo{Hardware: runtime.GOARCH, OS: runtime.GOOS, Application: "causeway"}
-	roce := pcapgo.NgInterface{Name: "roce", Description: "Ethernet port of the bridge", Filter: w.filter.String(),
-		LinkType: layers.LinkTypeEthernet, SnapLength: uint32(max(w.limits.Snap, 0))}
 	var err error
-	w.ng, err = pcapgo.NewNgWriterInterface(w.counted, roce, pcapgo.NgWriterOptions{SectionInfo: section})
+	w.ng, err = pcapgo.NewNgWriterInterface(w.counted, w.describe(roceInterface, ""), pcapgo.NgWriterOptions{SectionInfo: section})
 	if err == nil {
-		_, err = w.ng.AddInterface(pcapgo.NgInterface{Name: "ib", Description: "InfiniBand port of the bridge; headers as far as they are known",
-			Filter: w.filter.String(), LinkType: ib.LinkTypeERF})
+		_, err = w.ng.AddInterface(w.describe(ibInterface, ""))
 	}
+	w.packets = make([]uint64, ibInterface+1)
 	if err == nil {
 		err = w.ng.Flush()
 	}
 	return err
 }
 
+// describe describes the interface of a side, or of one of its several ports.
+func (w *writer) describe(side int, port string) pcapgo.NgInterface {
+	x := pcapgo.NgInterface{Name: "roce", Description: "Ethernet port of the bridge", Filter: w.filter.String(), LinkType: layers.LinkTypeEthernet,
+		SnapLength: uint32(max(w.limits.Snap, 0))}
+	if side == ibInterface {
+		x.Name, x.Description, x.LinkType, x.SnapLength = "ib", "InfiniBand port of the bridge; headers as far as they are known", ib.LinkTypeERF, 0
+	}
+	if port != "" {
+		x.Name += " " + port
+	}
+	return x
+}
+
+// interfaceOf returns the interface of one of several ports, which is added when its first packet comes.
+func (w *writer) interfaceOf(side int, port string) (n int, err error) {
+	if port == "" {
+		return side, nil
+	}
+	x := w.describe(side, port)
+	n, there := w.ports[x.Name]
+	if there {
+		return n, nil
+	}
+	if n, err = w.ng.AddInterface(x); err == nil {
+		w.ports[x.Name] = n
+		w.packets = append(w.packets, 0)
+	}
+	return n, err
+}
+
 // finish completes the file with its statistics.
 func (w *writer) finish() error {
 	var errs []error
-	for i, n := range w.result.Packets {
+	for i, n := range w.packets {
 		errs = append(errs, w.ng.WriteInterfaceStats(i, pcapgo.NgInterfaceStatistics{
 			LastUpdate: time.Now(), PacketsReceived: n, PacketsDropped: w.result.Missed,
 		}))
@@ -211,17 +242,22 @@ func (w *writer) release(before time.Time) {
 
 // put writes a packet.
 func (w *writer) put(r *record) error {
-	info := gopacket.CaptureInfo{Timestamp: r.Time, CaptureLength: len(r.Data), Length: max(r.Len, len(r.Data)), InterfaceIndex: roceInterface}
-	data := r.Data
+	info := gopacket.CaptureInfo{Timestamp: r.Time, CaptureLength: len(r.Data), Length: max(r.Len, len(r.Data))}
+	data, side, port := r.Data, roceInterface, r.PortName
 	if r.Side == lcore.IBSide {
-		info.InterfaceIndex = ibInterface
+		side, port = ibInterface, r.IB.Ports
 		data, info.Length = erf(&r.MirroredPacket)
 		info.CaptureLength = len(data)
+	}
+	var err error
+	if info.InterfaceIndex, err = w.interfaceOf(side, port); err != nil {
+		return fmt.Errorf("capture: %w", err)
 	}
 	if err := w.ng.WritePacketWithOptions(info, data, options(r)); err != nil {
 		return fmt.Errorf("capture: %w", err)
 	}
-	w.result.Packets[info.InterfaceIndex]++
+	w.result.Packets[side]++
+	w.packets[info.InterfaceIndex]++
 	if r.drop != 0 {
 		w.result.Dropped[r.drop]++
 	}

@@ -262,3 +262,20 @@ func TestWriteFails(t *testing.T) {
 		t.Error("nothing was said")
 	}
 }
+
+// TestSeveralPorts has packets of several ports of each kind: each port has an interface, and the counts are of sides.
+func TestSeveralPorts(t *testing.T) {
+	all := traffic()
+	all[0].PortName, all[2].PortName, all[3].PortName, all[6].PortName = "af_packet:eth1", "af_packet:eth2", "af_packet:eth2", "af_packet:eth1"
+	all[1].IB.Ports, all[4].IB.Ports = "a+b", "b"
+	name, r := captured(t, script{mirrors: all}, "", Limits{})
+	var got []string
+	for _, row := range decoded(t, name, "frame.interface_name", "frame.protocols") {
+		link, _, _ := strings.Cut(row[1], ":")
+		got = append(got, row[0]+" "+link)
+	}
+	want := "roce af_packet:eth1 eth, ib a+b erf, roce af_packet:eth2 eth, ib b erf, roce af_packet:eth1 eth"
+	if strings.Join(got, ", ") != want || r.Packets != [2]uint64{3, 2} {
+		t.Errorf("%q, %+v, want %s", got, r.Packets, want)
+	}
+}

@@ -58,7 +58,7 @@ type captureOptions struct {
 }
 
 func streamCapture(ctx context.Context, c *Call, out Out) error {
-	f, err := c.filter()
+	b, f, err := c.mirror("capture")
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,7 @@ func streamCapture(ctx context.Context, c *Call, out Out) error {
 	what := captureOptions{f, n, int(value(c, "snap", uint64(0)))}
 	to := c.Value("to")
 	if to == "" {
-		return captureLines(ctx, c, out, what)
-	}
-	b, err := c.mirror("capture")
-	if err != nil {
-		return err
+		return captureLines(ctx, b, out, what)
 	}
 	if to != "-" {
 		return captureFile(ctx, c, b, out, what, to)
@@ -139,11 +135,7 @@ func missedResult(n uint64, line string) Result {
 }
 
 // captureLines shows each copy of a packet in a line.
-func captureLines(ctx context.Context, c *Call, out Out, what captureOptions) error {
-	b, err := c.mirror("capture")
-	if err != nil {
-		return err
-	}
+func captureLines(ctx context.Context, b capture.Mirror, out Out, what captureOptions) error {
 	const headers = 128
 	seen := uint64(0)
 	var failed error
@@ -158,6 +150,18 @@ func captureLines(ctx context.Context, c *Call, out Out, what captureOptions) er
 	return errors.Join(err, failed)
 }
 
+// portOf names the port of a mirrored packet, where there are several.
+func portOf(m *lcore.MirroredPacket) any {
+	name := m.PortName
+	if m.IB != nil {
+		name = m.IB.Ports
+	}
+	if name == "" {
+		return nil
+	}
+	return name
+}
+
 // mirrorResult is the line of a mirrored packet.
 func mirrorResult(m lcore.MirroredPacket) Result {
 	var why any
@@ -165,11 +169,14 @@ func mirrorResult(m lcore.MirroredPacket) Result {
 		why = m.Drop
 	}
 	p := Part{Name: "packet", Pairs: []Pair{
-		{"time", m.Time}, {"packet", m.Packet}, {"worker", m.Worker}, {"direction", m.Direction}, {"point", m.Point}, {"side", m.Side},
+		{"time", m.Time}, {"packet", m.Packet}, {"worker", m.Worker}, {"direction", m.Direction}, {"point", m.Point}, {"side", m.Side}, {"port", portOf(&m)},
 		{"drop", why}, {"length", m.Len}, {"what", describe(&m)}}}
 	const serial = 1<<48 - 1 // the bits above are the worker that received the packet
 	p.Line = fmt.Sprintf("%s %5d  %-10v %-4v %-10v %s, %d bytes", m.Time.Format("15:04:05.000000"), m.Packet&serial, m.Direction, m.Side, m.Point,
 		describe(&m), m.Len)
+	if port := portOf(&m); port != nil {
+		p.Line += fmt.Sprintf(", port %v", port)
+	}
 	if m.Point == lcore.Dropped {
 		p.Line += fmt.Sprintf("  %v: %s", m.Drop, m.Drop.Sentence())
 	}
@@ -177,11 +184,7 @@ func mirrorResult(m lcore.MirroredPacket) Result {
 }
 
 func streamTrace(ctx context.Context, c *Call, out Out) error {
-	f, err := c.filter()
-	if err != nil {
-		return err
-	}
-	b, err := c.mirror("trace")
+	b, f, err := c.mirror("trace")
 	if err != nil {
 		return err
 	}

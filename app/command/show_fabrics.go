@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"causeway/app/capture"
 	"causeway/ibside/multipath"
-	"causeway/lcore"
 )
 
 // severalPorts is a target that may have several InfiniBand ports.
@@ -93,44 +90,4 @@ func preferPort(_ context.Context, c *Call) (Result, error) {
 		return text("No port is preferred; everything stays where it is."), nil
 	}
 	return text("What " + name + " reaches goes by it; after a failure it does so again when the port has been good for [fabrics] hold_down."), nil
-}
-
-// mirror returns what copies packets for a command: with the argument "port", those of one InfiniBand port alone.
-func (c *Call) mirror(what string) (capture.Mirror, error) {
-	b, ok := c.Env.Bridge.(capture.Mirror)
-	if !ok {
-		return nil, notAvailable(what)
-	}
-	name, given := c.values["port"]
-	if !given {
-		return b, nil
-	}
-	if !slices.ContainsFunc(c.Env.fabrics(), func(f multipath.Report) bool { return f.Name == name }) {
-		return nil, fmt.Errorf("there is no port %v among several InfiniBand ports; see show fabrics", name)
-	}
-	return portMirror{b, fmt.Sprint(name)}, nil
-}
-
-// portMirror mirrors what one InfiniBand port brings or sends: of each packet the copies from where that is known.
-type portMirror struct {
-	all  capture.Mirror
-	port string
-}
-
-// rememberedPackets bounds the packets whose further copies are followed.
-const rememberedPackets = 4096
-
-// Mirror implements capture.Mirror.
-func (m portMirror) Mirror(ctx context.Context, f lcore.Filter, snap int, see func(lcore.MirroredPacket) bool) (uint64, error) {
-	of := map[uint64]bool{}
-	return m.all.Mirror(ctx, f, snap, func(p lcore.MirroredPacket) bool {
-		is := p.IB != nil && slices.Contains(strings.Split(p.IB.Ports, "+"), m.port)
-		if is {
-			if len(of) == rememberedPackets {
-				clear(of)
-			}
-			of[p.Packet] = true
-		}
-		return !is && !of[p.Packet] || see(p)
-	})
 }

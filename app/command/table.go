@@ -136,7 +136,6 @@ func points() (names []string) {
 func live() []Command {
 	const day = 24 * time.Hour
 	count := Arg{Name: "count", Key: "count", Kind: numberKind("N", 1, 1_000_000), Help: "end after this many packets"}
-	port := Arg{Name: "port", Key: "port", Kind: portKind, Help: "only packets that this one of several InfiniBand ports brings or sends"}
 	last := Arg{Name: "for", Key: "for", Kind: durationKind(day), Help: "end after this time"}
 	return []Command{
 		{Path: "top", Args: []Arg{
@@ -151,11 +150,11 @@ func live() []Command {
 			Help: "follow what happens: links, groups, hosts, faults, changes", Example: "events | match link", Stream: streamEvents,
 			Long: "The events of the log, each in a line, with their details; set log level says which there are. A client that reads too slowly is " +
 				"told how many it has lost."},
-		{Path: "trace", Args: append(append([]Arg{}, filterArgs...), port, count, last), Role: Admin,
-			Help: "explain packet by packet what the bridge does", Example: "trace host 10.9.0.1 drop any count 5", Stream: streamTrace,
+		{Path: "trace", Args: append(append([]Arg{}, filterArgs...), mirroredPort, count, last), Role: Admin,
+			Help: "explain packet by packet what the bridge does", Example: "trace port 1 drop any count 5", Stream: streamTrace,
 			Long: "Ends after 10 packets, unless count or for says otherwise."},
 		{Path: "capture", Args: append(append([]Arg{{Name: "to", Key: "to", Kind: fileKind, Help: "write pcapng to this file, instead of a line for each packet"}},
-			filterArgs...), port, count, last, Arg{Name: "snap", Key: "snap", Kind: numberKind("BYTES", 64, 9000), Help: "keep this much of each packet; all without it"}),
+			filterArgs...), mirroredPort, count, last, Arg{Name: "snap", Key: "snap", Kind: numberKind("BYTES", 64, 9000), Help: "keep this much of each packet; all without it"}),
 			Role: Admin, Help: "capture packets at both ports", Example: "capture to /tmp/a.pcapng drop icrc for 10s", Stream: streamCapture,
 			Long: "The file must not exist. With \"to -\", ctl writes pcapng to its standard output: causeway ctl capture to - count 100 | " +
 				"tshark -r -. Ends after 1000 packets, unless count or for says otherwise."},

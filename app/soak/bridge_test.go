@@ -48,17 +48,17 @@ func await(ctx context.Context, what string, done func() bool) error {
 // has a small disk. The kernel kills the process when the thread that started it ends.
 type bridge struct {
 	bin, dir string
-	fabrics  int // 1, or 2
-	jobs     chan func()
-	cmd      *exec.Cmd
-	done     chan struct{}
+	layout
+	jobs chan func()
+	cmd  *exec.Cmd
+	done chan struct{}
 }
 
 // diskBytes is the size of the disk that has the log and the captures.
 const diskBytes = 16 << 20
 
-func newBridge(s *segment.Segment, bin, dir string, fabrics int) (*bridge, error) {
-	b := &bridge{bin: bin, dir: dir, fabrics: fabrics, jobs: make(chan func())}
+func newBridge(s *segment.Segment, bin, dir string, l layout) (*bridge, error) {
+	b := &bridge{bin: bin, dir: dir, layout: l, jobs: make(chan func())}
 	entered := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread is in other namespaces

@@ -3,9 +3,14 @@
 package soak
 
 import (
+	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
+	"causeway/app/segment"
+	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 )
 
@@ -56,7 +61,8 @@ func TestPortsJudge(t *testing.T) {
 				`causeway_fabric_full_total{port="b",fabric="b"}`:                        c.full,
 				`causeway_ib_port_lost_total{direction="roce_to_ib",reason="no_way"}`:    c.noWay,
 				`causeway_ib_port_lost_total{direction="roce_to_ib",reason="ah_failed"}`: 5,
-				`causeway_fabric_received_total{port="a",fabric="a"}`:                    c.in,
+				`causeway_fabric_received_total{port="a",fabric="a"}`:                    c.in - 2,
+				`causeway_group_copies_total`:                                            2,
 			}), c.want)
 		})
 	}
@@ -115,7 +121,7 @@ func TestGrowthJudge(t *testing.T) {
 // TestServicesJudge checks that wrong answers to requests for services are noticed, also a rejection of one who has far
 // from all that it may have; and that none is not.
 func TestServicesJudge(t *testing.T) {
-	s, h := newServices(1), &host{i: 1}
+	s, h := newServices(1, 0), &host{i: 1, in: &partition{layout: layout{1, 1, 1}}}
 	good := ib.SIDRRepFields{QPN: nodeQPN(0), QKey: ib.QKeyRDMAUDP}
 	for _, c := range []struct {
 		name  string
@@ -134,10 +140,66 @@ func TestServicesJudge(t *testing.T) {
 		b := make([]byte, ib.MADLen-ib.MADHdrLen)
 		ib.PutSIDRRep(b, f)
 		rep, _ := ib.AsSIDRRep(b)
-		s.answered(fromHost, h, judgeAnswer(h, rep))
+		s.answered(fromHost, h, judgeAnswer(h, nodeQPN(0), rep))
 		t.Run(c.name, func(t *testing.T) { says(t, strings.Join(s.faults(), "\n"), c.want) })
 	}
 	if n := s.count()[fromHost][1]; n != 1 {
 		t.Errorf("%d right answers, want 1", n)
+	}
+}
+
+// TestCrossingJudge has messages come to another partition than their sender's, by every way, and checks that each is
+// named; and that none is where it should be, nor one to a group that both have.
+func TestCrossingJudge(t *testing.T) {
+	l := layout{1, 2, 1}
+	r := &rig{random: rand.New(rand.NewPCG(1, 1)), flows: map[uint32]*flow{}, crossers: map[uint32]*crosser{}}
+	for i := range l.segments {
+		r.partitions = append(r.partitions, &partition{i: i, layout: l, segment: new(segment.Segment), port: segment.Port})
+	}
+	r.addCrossers()
+	first, second := r.partitions[0], r.partitions[1]
+	h := [2]*host{{in: first}, {in: second}}
+	own := r.flow("a → b", "test", h[0].at(7, hostIP4(0)))
+	both := r.flow("c → d", "test", h[0].at(0, shared), h[1].at(0, shared))
+	own.in = first
+	for _, f := range []*flow{own, both} {
+		f.sizes = []int{64}
+		f.next(time.Now())
+		r.flows[f.stream] = f
+	}
+	none := r.crosserOn(first, secondVLAN+1)
+	at := func(in *partition, f *flow, at string) func() {
+		return func() { r.deliver(in, at, netip.Addr{}, false, 0, stampedBy(f, 1)) }
+	}
+	atNode := func(in *partition, stream uint32, size int) func() {
+		imm, _ := immOf(stream, 1, size)
+		return func() {
+			(&node{rig: r, i: in.first(), in: in}).passed(&fabric.Received{QPN: nodeQPN(in.first()), HasImm: true, Imm: imm, Payload: make([]byte, size)})
+		}
+	}
+	for _, c := range []struct {
+		name string
+		do   func()
+		want string
+	}{
+		{"at its host", at(first, own, h[0].at(7, hostIP4(0))), ""},
+		{"at the host of the same address", at(second, own, h[1].at(7, hostIP4(0))), "crossed from partition 0x8001 to partition 0x8002: that of a → b is at host 0 of partition 0x8002 QPN 0x000007 at 10.9.0.64"},
+		{"in a group", at(second, own, h[1].at(0, toRoCE[0])), "0x8002: that of a → b is at host 0 of partition 0x8002 in 239.1.2.4"},
+		{"in the group of both", at(second, both, h[1].at(0, shared)), ""},
+		{"at a node", atNode(second, own.stream, 4), "0x8002: that of a → b is at node 4 QPN 0x000804"},
+		{"at its own", atNode(first, own.stream, 4), ""},
+		{"a crosser's", atNode(second, r.crosserOn(first, 0).stream, 0), "the crosser 10.9.0.240 is at node 4"},
+		{"the other's, by its VLAN", atNode(first, r.crosserOn(first, secondVLAN).stream, 0), "from partition 0x8002 to partition 0x8001: that of the crosser 10.9.0.241 is at node 0"},
+		{"where it should be", atNode(second, r.crosserOn(first, secondVLAN).stream, 0), ""},
+		{"of no segment's VLAN", atNode(first, none.stream, 0), "from no partition to partition 0x8001"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r.crossings, own.faults, both.faults = nil, nil, nil
+			c.do()
+			says(t, strings.Join(r.crossings, "\n"), c.want)
+			if len(own.faults)+len(both.faults) > 0 {
+				t.Errorf("%q, %q", own.faults, both.faults)
+			}
+		})
 	}
 }

@@ -29,18 +29,25 @@ type passed struct{ in, out, unsent uint64 }
 
 func (p passed) less(o passed) passed { return passed{p.in - o.in, p.out - o.out, p.unsent - o.unsent} }
 
-// atKernel returns what the kernel has counted at the port's interface.
+// atKernel returns what the kernel has counted at the interfaces of the ports.
 func (r *rig) atKernel() (p passed, err error) {
 	err = r.segment.Do(func() error {
-		l, err := netlink.LinkByName(segment.Port)
-		if err == nil {
+		for _, name := range r.bridge.interfaces() {
+			l, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
 			s := l.Attrs().Statistics
-			p = passed{in: s.RxPackets, out: s.TxPackets + s.TxDropped}
+			p.in += s.RxPackets
+			p.out += s.TxPackets + s.TxDropped
 		}
-		return err
+		return nil
 	})
 	return p, err
 }
+
+// interfaces are those of the bridge's ports.
+func (l layout) interfaces() []string { return []string{segment.Port, secondPort}[:l.ports] }
 
 // patiently waits until nothing is missing. When that takes long, it notes what the bridge says.
 func (r *rig) patiently(what string, missing func() string) {
@@ -84,6 +91,7 @@ func (r *rig) quiet() {
 	for _, f := range r.all() {
 		f.setPaused(true)
 	}
+	r.setStill(true)
 	r.patiently("the last messages arrive", func() string {
 		for _, f := range r.all() {
 			if !f.idle() {
@@ -99,8 +107,20 @@ func (r *rig) quiet() {
 		r.faultsOf(f)
 		f.setPaused(false)
 	}
-	for _, wrong := range r.services.faults() {
-		r.fault("%s", wrong)
+	r.setStill(false)
+	for _, p := range r.partitions {
+		for _, wrong := range p.services.faults() {
+			r.fault("%s", wrong)
+		}
+	}
+	r.checkCrossings()
+}
+
+// setStill has nobody ask for services, nor try to cross, or lets them: on a slow machine frames would else come all the
+// time.
+func (r *rig) setStill(still bool) {
+	for _, p := range r.partitions {
+		p.services.still.Store(still)
 	}
 }
 

@@ -23,8 +23,8 @@ func (r *rig) churn() error {
 	case 2:
 		h := r.anyHost()
 		if len(r.all()) < mostFlows {
-			r.note("host %d has another queue pair", h.i)
-			r.echoed(h, r.random.IntN(nodes), r.random.IntN(2) == 0 && h.IP6.IsValid())
+			r.note("%v has another queue pair", h)
+			r.echoed(h, h.in.first()+r.random.IntN(nodes), r.random.IntN(2) == 0 && h.IP6.IsValid())
 			return nil
 		}
 	}
@@ -33,8 +33,8 @@ func (r *rig) churn() error {
 
 // anyHost draws a host that is there.
 func (r *rig) anyHost() *host {
-	for {
-		if h := r.hosts[r.random.IntN(len(r.hosts))]; h != nil {
+	for p := r.anyPartition(); ; {
+		if h := p.hosts[r.random.IntN(len(p.hosts))]; h != nil {
 			return h
 		}
 	}
@@ -42,25 +42,25 @@ func (r *rig) anyHost() *host {
 
 // churnHost has a host come, with a flow, or go.
 func (r *rig) churnHost() error {
-	i := permanent + r.random.IntN(mostHosts-permanent)
-	if i >= len(r.hosts) || r.hosts[i] == nil {
-		r.note("host %d comes", i)
-		if err := r.addHost(i); err != nil {
+	p, i := r.anyPartition(), permanent+r.random.IntN(mostHosts-permanent)
+	if i >= len(p.hosts) || p.hosts[i] == nil {
+		r.note("host %d%s comes", i, p.of())
+		if err := r.addHost(p, i); err != nil {
 			return err
 		}
-		r.echoed(r.hosts[i], r.random.IntN(nodes), r.random.IntN(2) == 0 && r.hosts[i].IP6.IsValid())
+		r.echoed(p.hosts[i], p.first()+r.random.IntN(nodes), r.random.IntN(2) == 0 && p.hosts[i].IP6.IsValid())
 		return nil
 	}
-	r.note("host %d goes", i)
+	h := p.hosts[i]
+	r.note("%v goes", h)
 	for _, f := range r.all() {
-		if f.host == i {
+		if f.host == i && f.in == p {
 			if err := r.stopFlow(f); err != nil {
 				return err
 			}
 		}
 	}
-	h := r.hosts[i]
-	r.hosts[i] = nil
+	p.hosts[i] = nil
 	return h.Close()
 }
 
@@ -77,16 +77,16 @@ func (r *rig) churnFlow() error {
 
 // churnGroup has a host and a node join a group of the range, with traffic each way; or ends that.
 func (r *rig) churnGroup() error {
-	k := r.random.IntN(mostLearned)
+	k, h := r.random.IntN(mostLearned), r.anyHost()
 	group := learned(k)
 	for _, f := range r.all() {
-		if f.group == group {
+		if f.group == group && f.in == h.in {
 			r.note("%s ends", f.name)
 			return r.stopFlow(f)
 		}
 	}
-	h, n := r.anyHost(), r.random.IntN(nodes)
-	r.note("host %d and node %d join %v", h.i, n, group)
+	n := h.in.first() + r.random.IntN(nodes)
+	r.note("%v and node %d join %v", h, n, group)
 	if err := h.join(group); err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (r *rig) stopFlow(f *flow) error {
 	if !f.group.IsValid() {
 		return nil
 	}
-	if err := r.hosts[f.host].quit(f.group); err != nil {
-		return fmt.Errorf("host %d leaves %v: %w", f.host, f.group, err)
+	if err := f.in.hosts[f.host].quit(f.group); err != nil {
+		return fmt.Errorf("host %d%s leaves %v: %w", f.host, f.in.of(), f.group, err)
 	}
 	return r.nodes[f.node].quit(f.group)
 }

@@ -17,7 +17,7 @@ import (
 const (
 	metricsListen = "127.0.0.1:9432"
 	subnetGID     = 0xfe80_0000_0000_0000
-	nodes         = 4    // the first serves and echoes, the second has the groups, the others come and go
+	nodes         = 4    // of a partition: the first serves and echoes, the second has the groups, the others come and go
 	servicePort   = 7174 // of udaddy
 	mostKnown     = 1024 // hosts that the bridge may know
 )
@@ -35,7 +35,8 @@ func hostIP6(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd09::%
 // learned returns a group of the configured range.
 func learned(i int) netip.Addr { return netip.AddrFrom4([4]byte{239, 2, 0, byte(1 + i)}) }
 
-func mgidOf(group netip.Addr) ib.GID { return ib.MGIDRDMACM(group, ib.PKeyDefault, 2) }
+// shared is the group that has members in all segments.
+var shared = netip.MustParseAddr("239.1.2.5")
 
 // Configured groups, of each IP version.
 var (
@@ -47,12 +48,7 @@ var (
 // which can change while the bridge runs and none of which concerns the traffic.
 func (x *bridge) configText(number int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `[roce]
-port      = "af_packet:%s"
-addresses = ["10.9.0.254/24", "fd09::fe/64"]
-mtu       = %d
-querier   = true
-%s[workers]
+	fmt.Fprintf(&b, `%s%s[workers]
 lcores       = [%d]
 idle         = "sleep"
 memory_mib   = 128
@@ -69,31 +65,70 @@ listen = ["unix:%s/console.sock"]
 level = "%s"
 [[service]]
 port = %d
-[[range]]
-ip   = "239.2.0.0/16"
-from = ["reports"]
-most = %d
-[[range]] # for floods
-ip   = "239.3.0.0/16"
-from = ["reports"]
-most = 32
-`, segment.Port, segment.MTU, x.ibText(), lastCPU(), mostKnown, 60+number%4, metricsListen, x.dir, []string{"info", "warn", "debug"}[number%3], servicePort, 64+number%8)
-	for i := range nodes {
-		fmt.Fprintf(&b, "[[host]]\nip = %q\nip6 = %q\nside = \"ib\"\ngid = %q\n", nodeIP4(i), nodeIP6(i), ib.GIDFromGUID(subnetGID, nodeGUID(i, 0)))
+`, x.roceText(), x.ibText(), lastCPU(), mostKnown, 60+number%4, metricsListen, x.dir, []string{"info", "warn", "debug"}[number%3], servicePort)
+	for i := range nodes * x.segments {
+		fmt.Fprintf(&b, "[[host]]\nip = %q\nip6 = %q\nside = \"ib\"\n%sgid = %q\n", nodeIP4(i), nodeIP6(i), x.partition(i/nodes).pkeyLine(), ib.GIDFromGUID(subnetGID, nodeGUID(i, 0)))
 		if x.fabrics > 1 {
 			fmt.Fprintf(&b, "more_gids = [%q]\n", ib.GIDFromGUID(subnetGID, nodeGUID(i, 1)))
 		}
 	}
-	for _, ip := range toIB {
-		fmt.Fprintf(&b, "[[group]]\nip = %q\ndirection = \"to-ib\"\n", ip)
-	}
-	for _, ip := range toRoCE {
-		fmt.Fprintf(&b, "[[group]]\nip = %q\ndirection = \"to-roce\"\n", ip)
+	for i := range x.segments {
+		pkey := x.partition(i).pkeyLine()
+		fmt.Fprintf(&b, "[[range]]\nip = \"239.2.0.0/16\"\nmost = %d\n%s", 64+number%8, pkey)
+		fmt.Fprintf(&b, "[[range]] # for floods\nip = \"239.3.0.0/16\"\nmost = 32\n%s", pkey)
+		for v := range toIB {
+			fmt.Fprintf(&b, "[[group]]\nip = %q\ndirection = \"to-ib\"\n%s", toIB[v], pkey)
+			fmt.Fprintf(&b, "[[group]]\nip = %q\ndirection = \"to-roce\"\n%s", toRoCE[v], pkey)
+		}
 	}
 	for i := range number % 5 {
-		fmt.Fprintf(&b, "[[group]]\nip = \"239.1.3.%d\"\nrate = \"%dk pps\"\n", 1+(number+i)%250, 1+number%9)
+		fmt.Fprintf(&b, "[[group]]\nip = \"239.1.3.%d\"\nrate = \"%dk pps\"\n%s", 1+(number+i)%250, 1+number%9, x.partition(i%x.segments).pkeyLine())
+	}
+	return b.String() + x.sharedText()
+}
+
+// partition is one of the layout's, without its hosts.
+func (x *bridge) partition(i int) *partition {
+	p := &partition{i: i, layout: x.layout, port: segment.Port}
+	if i > 0 && x.ports > 1 {
+		p.port = secondPort
+	}
+	return p
+}
+
+// pkeyLine is the partition's P_Key in an entry of the configuration; "": there is one.
+func (p *partition) pkeyLine() string {
+	if p.layout.segments == 1 {
+		return ""
+	}
+	return fmt.Sprintf("pkey = %#x\n", uint16(p.pkey()))
+}
+
+// roceText is the configuration's part of Ethernet: the same addresses in each segment.
+func (x *bridge) roceText() string {
+	var b strings.Builder
+	for i := range x.segments {
+		head, p := "[roce]", x.partition(i)
+		if x.segments > 1 {
+			head = "[[roce]]"
+		}
+		fmt.Fprintf(&b, "%s\nport = \"af_packet:%s\"\naddresses = [\"10.9.0.254/24\", \"fd09::fe/64\"]\nmtu = %d\nquerier = true\nvlan = %d\n%s",
+			head, p.port, segment.MTU, p.vlan(), p.pkeyLine())
 	}
 	return b.String()
+}
+
+// sharedText is the group that all segments have, in the first's partition; "": there is one segment.
+func (x *bridge) sharedText() string {
+	if x.segments == 1 {
+		return ""
+	}
+	var in []string
+	for i := range x.segments {
+		p := x.partition(i)
+		in = append(in, fmt.Sprintf("\"af_packet:%s/%d\"", p.port, p.vlan()))
+	}
+	return fmt.Sprintf("[[group]]\nip = %q\ndirection = \"to-roce\"\n%ssegments = [%s]\n", shared, x.partition(0).pkeyLine(), strings.Join(in, ", "))
 }
 
 // ibText is the configuration's part of InfiniBand. Of two fabrics' copies one crosses, however late the other is.
@@ -120,7 +155,7 @@ func (x *bridge) subnetSocket(i int) string {
 // writeConfig writes the files that the bridge reads.
 func (x *bridge) writeConfig(number int) error {
 	for i := range x.fabrics {
-		if err := os.WriteFile(x.topology(i), fmt.Appendf(nil, "[fabric]\nsocket = %q\n", x.subnetSocket(i)), 0o600); err != nil {
+		if err := os.WriteFile(x.topology(i), fmt.Appendf(nil, "[fabric]\nsocket = %q\npkeys = [0xffff, 0x8001, 0x8002]\n", x.subnetSocket(i)), 0o600); err != nil {
 			return err
 		}
 	}

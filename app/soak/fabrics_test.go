@@ -64,14 +64,14 @@ func portPreferred(r *rig) fault {
 }
 
 // uncountedByPorts says what several InfiniBand ports count differently than the directions do; "": nothing. Each message to
-// InfiniBand goes by one port, or by none.
+// InfiniBand goes by one port, or by none. A copy for a further segment is received, but by no port.
 func (s *status) uncountedByPorts(m map[string]float64) string {
 	toIB, toRoCE := m[`causeway_ib_port_lost_total{direction="roce_to_ib",reason="no_way"}`], 0.0
 	for name, n := range m {
 		switch kind, _, _ := strings.Cut(name, "{"); kind {
 		case "causeway_fabric_sent_total", "causeway_fabric_full_total":
 			toIB += n
-		case "causeway_fabric_received_total":
+		case "causeway_fabric_received_total", "causeway_group_copies_total":
 			toRoCE += n
 		}
 	}

@@ -36,6 +36,9 @@ var faults = []func(r *rig) fault{
 	poolEmpty, smSilent, smSlow, txStuck,
 }
 
+// partitionFaults are those of several partitions.
+var partitionFaults = []func(r *rig) fault{crossingFlood}
+
 var restarts = []func(r *rig) fault{killed, restarted, noMemory, deviceLost}
 
 // between draws a time.
@@ -43,9 +46,9 @@ func (r *rig) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(r.random.Int64N(int64(to-from))).Round(time.Millisecond)
 }
 
-// downUp takes an interface of the switch's namespace down for a time.
-func (r *rig) downUp(name string, d time.Duration) error {
-	return r.segment.Do(func() error {
+// downUp takes an interface of a switch's namespace down for a time.
+func downUp(in *segment.Segment, name string, d time.Duration) error {
+	return in.Do(func() error {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
@@ -59,13 +62,13 @@ func (r *rig) downUp(name string, d time.Duration) error {
 }
 
 func portDown(r *rig) fault {
-	d := r.between(50*time.Millisecond, 2*time.Second)
-	return fault{"the port's interface is down for " + d.String(), "link", everything, false, func() error { return r.downUp(segment.Port, d) }}
+	d, p := r.between(50*time.Millisecond, 2*time.Second), r.anyPartition()
+	return fault{"the port's interface " + p.port + " is down for " + d.String(), "link", r.sharing(p), false, func() error { return downUp(r.segment, p.port, d) }}
 }
 
 func cableOut(r *rig) fault {
-	d := r.between(50*time.Millisecond, 2*time.Second)
-	return fault{"the port's cable is out for " + d.String(), "link", everything, false, func() error { return r.downUp(segment.Far, d) }}
+	d, p := r.between(50*time.Millisecond, 2*time.Second), r.anyPartition()
+	return fault{"the cable of " + p.port + " is out for " + d.String(), "link", r.sharing(p), false, func() error { return downUp(p.cable, segment.Far, d) }}
 }
 
 // mac draws a MAC address.
@@ -82,21 +85,21 @@ func setMAC(name string, mac []byte) error {
 }
 
 func portMAC(r *rig) fault {
-	mac := r.mac()
-	return fault{fmt.Sprintf("the port's MAC address becomes %x", mac), "link", everything, false, func() error {
-		return r.segment.Do(func() error { return setMAC(segment.Port, mac) })
+	mac, p := r.mac(), r.anyPartition()
+	return fault{fmt.Sprintf("the MAC address of the port %s becomes %x", p.port, mac), "link", r.sharing(p), false, func() error {
+		return r.segment.Do(func() error { return setMAC(p.port, mac) })
 	}}
 }
 
 func hostMAC(r *rig) fault {
-	mac, i := r.mac(), r.random.IntN(permanent)
-	return fault{fmt.Sprintf("host %d's MAC address becomes %x", i, mac), "host", func(f *flow) bool { return f.host == i && !f.toHosts }, false, func() error {
-		return r.hosts[i].Do(func() error { return setMAC("eth0", mac) })
+	mac, h := r.mac(), r.anyPartition().hosts[r.random.IntN(permanent)]
+	return fault{fmt.Sprintf("the MAC address of %v becomes %x", h, mac), "host", func(f *flow) bool { return f.host == h.i && f.in == h.in && !f.toHosts }, false, func() error {
+		return h.Do(func() error { return setMAC("eth0", mac) })
 	}}
 }
 
 func nodeGone(r *rig) fault {
-	i, d := r.random.IntN(nodes), r.between(10*time.Millisecond, 2*time.Second)
+	i, d := r.random.IntN(len(r.nodes)), r.between(10*time.Millisecond, 2*time.Second)
 	return fault{fmt.Sprintf("node %d is gone for %v", i, d), "node", func(f *flow) bool { return f.node == i }, false, func() error {
 		r.nodes[i].detach()
 		time.Sleep(d)
@@ -215,7 +218,7 @@ func (r *rig) round(all ...fault) {
 	}
 	r.note("%s", name)
 	r.shaking(all)
-	began, asked := time.Now(), r.services.count()
+	began, asked := time.Now(), r.answered()
 	for _, f := range r.all() {
 		f.probe()
 	}
@@ -224,17 +227,18 @@ func (r *rig) round(all ...fault) {
 }
 
 // waiting names a flow that is not steady, or an asker without an answer since; "": there is none.
-func (r *rig) waiting(asked [2]map[int]int) string {
+func (r *rig) waiting(asked [][2]map[int]int) string {
 	for _, f := range r.all() {
 		if !f.is(steady) {
 			return f.name + " does not arrive"
 		}
 	}
-	now := r.services.count()
-	for from := range now {
-		for i := range permanent {
-			if now[from][i] == asked[from][i] {
-				return fmt.Sprintf("a request of %s has no answer, host %d", [2]string{"the host", "the node"}[from], i)
+	for p, now := range r.answered() {
+		for from := range now {
+			for i := range permanent {
+				if now[from][i] == asked[p][from][i] {
+					return fmt.Sprintf("a request of %s has no answer, host %d%s", [2]string{"the host", "the node"}[from], i, r.partitions[p].of())
+				}
 			}
 		}
 	}

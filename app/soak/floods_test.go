@@ -11,7 +11,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"causeway/app/segment"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
@@ -20,10 +19,10 @@ import (
 // Floods are frames that a host sends as fast as it can, past its kernel. All flows may lose messages meanwhile, since
 // queues overrun, and must keep their order.
 
-// portAddress returns the MAC address of the bridge's port.
-func (r *rig) portAddress() (mac frame.MAC, err error) {
+// portAddress returns the MAC address of the bridge's port of a partition.
+func (r *rig) portAddress(p *partition) (mac frame.MAC, err error) {
 	err = r.segment.Do(func() error {
-		l, err := netlink.LinkByName(segment.Port)
+		l, err := netlink.LinkByName(p.port)
 		if err == nil {
 			mac = frame.MAC(l.Attrs().HardwareAddr)
 		}
@@ -33,14 +32,15 @@ func (r *rig) portAddress() (mac frame.MAC, err error) {
 }
 
 // flood sends frames from a host. They are drawn before, since only one goroutine may draw.
-func (r *rig) flood(name string, n int, draw func(i int, to frame.MAC) []byte) fault {
-	h := r.hosts[r.random.IntN(permanent)]
+func (r *rig) flood(name string, n int, draw func(in *partition, i int, to frame.MAC) []byte) fault {
+	p := r.anyPartition()
+	h := p.hosts[r.random.IntN(permanent)]
 	frames := make([][]byte, n)
-	mac, failed := r.portAddress()
+	mac, failed := r.portAddress(p)
 	for i := range frames {
-		frames[i] = draw(i, mac)
+		frames[i] = draw(p, i, mac)
 	}
-	return fault{fmt.Sprintf("%d %s from host %d", n, name, h.i), "flood", everything, false, func() error {
+	return fault{fmt.Sprintf("%d %s from %v", n, name, h), "flood", everything, false, func() error {
 		if failed != nil {
 			return failed
 		}
@@ -65,10 +65,10 @@ func (r *rig) flood(name string, n int, draw func(i int, to frame.MAC) []byte) f
 }
 
 // packet is a message of a queue pair that no flow has.
-func (r *rig) packet(to frame.MAC, from netip.Addr, dst netip.Addr, size int) roce.Packet {
+func (r *rig) packet(in *partition, to frame.MAC, from netip.Addr, dst netip.Addr, size int) roce.Packet {
 	p := roce.Packet{
 		Version: 2, Dst: to, Src: frame.MAC(r.mac()), SrcIP: from, DstIP: dst, HopLimit: 64, SrcPort: 0xc123, PKey: ib.PKeyDefault,
-		DestQP: nodeQPN(0), PSN: r.random.Uint32() & 0xffffff, QKey: ib.QKeyRDMAUDP, SrcQP: 0x300, Payload: make([]byte, size),
+		DestQP: nodeQPN(in.first()), PSN: r.random.Uint32() & 0xffffff, QKey: ib.QKeyRDMAUDP, SrcQP: 0x300, Payload: make([]byte, size),
 	}
 	if dst.IsMulticast() {
 		p.Dst, p.DestQP = frame.GroupMAC(dst), ib.QPMulticast
@@ -82,13 +82,13 @@ const shortest = 20
 
 // hostileFlood sends frames that are damaged at random: bits, lengths, and order of bytes.
 func hostileFlood(r *rig) fault {
-	return r.flood("damaged frames", 1000+r.random.IntN(4000), func(_ int, to frame.MAC) []byte {
-		dst := []netip.Addr{nodeIP4(0), nodeIP6(0), toIB[0], toIB[1], nodeIP4(200)}[r.random.IntN(5)]
+	return r.flood("damaged frames", 1000+r.random.IntN(4000), func(in *partition, _ int, to frame.MAC) []byte {
+		dst := []netip.Addr{nodeIP4(in.first()), nodeIP6(in.first()), toIB[0], toIB[1], nodeIP4(200)}[r.random.IntN(5)]
 		from := hostIP4(100)
 		if dst.Is6() {
 			from = hostIP6(100)
 		}
-		p := r.packet(to, from, dst, r.random.IntN(300))
+		p := r.packet(in, to, from, dst, r.random.IntN(300))
 		if r.random.IntN(4) == 0 {
 			p.DestQP, p.QKey, p.SrcQP = ib.QP1, ib.QKeyGSI, ib.QP1
 		}
@@ -105,9 +105,9 @@ func hostileFlood(r *rig) fault {
 
 // forgedFlood sends good messages from addresses that are nobody's, in the allowed subnet and elsewhere.
 func forgedFlood(r *rig) fault {
-	return r.flood("messages of forged sources", 1000+r.random.IntN(4000), func(_ int, to frame.MAC) []byte {
+	return r.flood("messages of forged sources", 1000+r.random.IntN(4000), func(in *partition, _ int, to frame.MAC) []byte {
 		from := netip.AddrFrom4([4]byte{10, byte(9 + r.random.IntN(3)), 0, byte(128 + r.random.IntN(100))})
-		p := r.packet(to, from, nodeIP4(r.random.IntN(nodes)), r.random.IntN(300))
+		p := r.packet(in, to, from, nodeIP4(r.random.IntN(len(r.nodes))), r.random.IntN(300))
 		return p.AppendTo(nil)
 	})
 }
@@ -115,9 +115,9 @@ func forgedFlood(r *rig) fault {
 // crowd sends messages and requests for services from more addresses than there may be hosts: the tables are full
 // afterwards, and the next host must be served nevertheless.
 func crowd(r *rig) fault {
-	return r.flood("messages and requests of as many hosts", 2*mostKnown+r.random.IntN(2*mostKnown), func(i int, to frame.MAC) []byte {
+	return r.flood("messages and requests of as many hosts", 2*mostKnown+r.random.IntN(2*mostKnown), func(in *partition, i int, to frame.MAC) []byte {
 		from := hostIP6(1<<12 + r.random.IntN(1<<15))
-		p := r.packet(to, from, nodeIP6(r.random.IntN(nodes)), r.random.IntN(100))
+		p := r.packet(in, to, from, nodeIP6(r.random.IntN(len(r.nodes))), r.random.IntN(100))
 		if r.random.IntN(2) == 0 {
 			p.DestQP, p.SrcQP, p.QKey, p.Payload = ib.QP1, ib.QP1, ib.QKeyGSI, sidrRequest(uint32(1<<30+i), from, p.DstIP)
 		}
@@ -127,24 +127,25 @@ func crowd(r *rig) fault {
 
 // burst sends more good messages at once than any queue holds.
 func burst(r *rig) fault {
-	to := []netip.Addr{nodeIP4(0), toIB[0]}[r.random.IntN(2)]
-	return r.flood(fmt.Sprintf("messages to %v at once", to), 5000+r.random.IntN(10000), func(_ int, mac frame.MAC) []byte {
-		p := r.packet(mac, hostIP4(101), to, r.random.IntN(1000))
+	k := r.random.IntN(2)
+	return r.flood("messages to "+[]string{"a node", toIB[0].String()}[k]+" at once", 5000+r.random.IntN(10000), func(in *partition, _ int, mac frame.MAC) []byte {
+		to := []netip.Addr{nodeIP4(in.first()), toIB[0]}[k]
+		p := r.packet(in, mac, hostIP4(101), to, r.random.IntN(1000))
 		return p.AppendTo(nil)
 	})
 }
 
 // requestFlood sends what management answers: requests for services, ARP, and reports of memberships.
 func requestFlood(r *rig) fault {
-	return r.flood("requests to management", 1000+r.random.IntN(4000), func(i int, to frame.MAC) []byte {
+	return r.flood("requests to management", 1000+r.random.IntN(4000), func(in *partition, i int, to frame.MAC) []byte {
 		from := netip.AddrFrom4([4]byte{10, 9, 0, byte(128 + r.random.IntN(100))})
 		switch r.random.IntN(3) {
 		case 0:
-			p := r.packet(to, from, nodeIP4(0), 0)
-			p.DestQP, p.SrcQP, p.QKey, p.Payload = ib.QP1, ib.QP1, ib.QKeyGSI, sidrRequest(uint32(1<<31+i), from, nodeIP4(0))
+			p := r.packet(in, to, from, nodeIP4(in.first()), 0)
+			p.DestQP, p.SrcQP, p.QKey, p.Payload = ib.QP1, ib.QP1, ib.QKeyGSI, sidrRequest(uint32(1<<31+i), from, p.DstIP)
 			return p.AppendTo(nil)
 		case 1:
-			return arpFrame(frame.MAC(r.mac()), from, nodeIP4(r.random.IntN(nodes)))
+			return arpFrame(frame.MAC(r.mac()), from, nodeIP4(r.random.IntN(len(r.nodes))))
 		}
 		return igmpFrame(frame.MAC(r.mac()), from, netip.AddrFrom4([4]byte{239, 3, byte(r.random.IntN(256)), byte(r.random.IntN(256))}))
 	})

@@ -31,6 +31,7 @@ type flow struct {
 	sizes      []int
 	at         map[string]int // the receivers, by name
 	from       netip.Addr     // at a host: the sender; the zero Addr: there is none
+	in         *partition     // nil: it has receivers in several
 	host, node int            // at its ends
 	group      netip.Addr     // the zero Addr: unicast
 	toHosts    bool           // one way, from the node

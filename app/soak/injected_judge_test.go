@@ -28,7 +28,7 @@ func TestInjectedJudge(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the soak makes network namespaces: run it as root")
 	}
-	r := newRig(t.Context(), t, 1, program(t), 1)
+	r := newRig(t.Context(), t, 1, program(t), layout{1, 1, 1})
 	if err := r.begin(); err != nil {
 		t.Fatal(err)
 	}

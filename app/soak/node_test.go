@@ -19,6 +19,7 @@ import (
 type node struct {
 	rig    *rig
 	i      int
+	in     *partition
 	fabric int
 	second *node // its port on the second fabric, with the same groups and queue pair; nil: there is one fabric
 
@@ -60,7 +61,10 @@ func (n *node) attachPort() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w; the bridge logged:\n%s", err, last, lastLines(n.rig.bridge.readLog()))
 	}
-	node, err := fabric.StartNode(port, fabric.NodeConfig{Name: name, GUID: nodeGUID(n.i, n.fabric), QPN: nodeQPN(n.i), Role: fabric.RoleEcho})
+	node, err := fabric.StartNode(memberPort{port, n.in.pkey()}, fabric.NodeConfig{
+		Name: name, GUID: nodeGUID(n.i, n.fabric), QPN: nodeQPN(n.i), Role: fabric.RoleEcho,
+		OnMessage: func(_ *fabric.Node, m *fabric.Received) { n.passed(m) },
+	})
 	if err != nil {
 		return err
 	}
@@ -72,8 +76,8 @@ func (n *node) attachPort() error {
 			return err
 		}
 	}
-	if n.i == 0 {
-		return n.rig.services.serve(node, n.fabric)
+	if n.i == n.in.first() {
+		return n.in.services.serve(node, n.fabric)
 	}
 	return nil
 }
@@ -93,8 +97,8 @@ func (n *node) detach() {
 			m.end()
 		}
 	}
-	if n.i == 0 {
-		n.rig.services.close(n.fabric)
+	if n.i == n.in.first() {
+		n.in.services.close(n.fabric)
 	}
 	_ = n.node.HCA().Close() // the subnet may have ended
 	_ = n.node.Close()
@@ -129,7 +133,7 @@ func (n *node) enter(group netip.Addr, m *membership) (err error) {
 	if m.receives {
 		state = ib.JoinFull
 	}
-	m.record, err = n.node.SA().Join(ctx, ib.MCMemberFields{MGID: mgidOf(group), QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault, JoinState: state})
+	m.record, err = n.node.SA().Join(ctx, ib.MCMemberFields{MGID: n.in.mgidOf(group), QKey: ib.QKeyRDMAUDP, PKey: n.in.pkey(), JoinState: state})
 	if err != nil {
 		return fmt.Errorf("node %d joins %v: %w", n.i, group, err)
 	}
@@ -149,7 +153,7 @@ func (n *node) receive(ctx context.Context, recv *fabric.RecvQueue, at string) {
 	var burst [64]fabric.Received
 	for recv.Wait(ctx) == nil {
 		for _, m := range burst[:recv.Poll(burst[:])] {
-			n.rig.deliver(at, netip.Addr{}, m.HasImm, m.Imm, m.Payload)
+			n.rig.deliver(n.in, at, netip.Addr{}, m.HasImm, m.Imm, m.Payload)
 		}
 	}
 }

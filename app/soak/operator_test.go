@@ -90,8 +90,12 @@ func rejected(r *rig) fault {
 
 func groupsByConsole(r *rig) fault {
 	ip := fmt.Sprintf("239.1.4.%d", 1+r.random.IntN(200))
+	add := []string{"add", "group", ip}
+	if p := r.anyPartition(); p.of() != "" {
+		add = append(add, "pkey", p.pkey().String())
+	}
 	return fault{"group " + ip + " is added and removed by the console", "configuration", nil, false, func() error {
-		_, err := r.bridge.ctl(r.ctx, "add", "group", ip)
+		_, err := r.bridge.ctl(r.ctx, add...)
 		if err != nil {
 			return err
 		}

@@ -20,8 +20,10 @@ func (r *rig) report() string {
 		t := r.tallies[kind]
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", kind, t.sent, t.arrived, t.excused, t.unsent)
 	}
-	answers := r.services.count()
-	fmt.Fprintf(w, "requests of hosts\t\t%d\t\t\nrequests of the node\t\t%d\t\t\n", sum(answers[fromHost]), sum(answers[fromNode]))
+	for i, answers := range r.answered() {
+		of := r.partitions[i].of()
+		fmt.Fprintf(w, "requests of hosts%s\t\t%d\t\t\nrequests of the node%s\t\t%d\t\t\n", of, sum(answers[fromHost]), of, sum(answers[fromNode]))
+	}
 	_ = w.Flush()
 	longest := slices.Clone(r.silences)
 	slices.SortFunc(longest, func(a, b silence) int { return int(b.took - a.took) })
@@ -36,6 +38,14 @@ func (r *rig) report() string {
 	}
 	fmt.Fprintf(&b, "%d faults of the bridge", len(r.faults))
 	return b.String()
+}
+
+// answered returns how many requests of each asker were answered, by partition.
+func (r *rig) answered() (all [][2]map[int]int) {
+	for _, p := range r.partitions {
+		all = append(all, p.services.count())
+	}
+	return all
 }
 
 func sum(m map[int]int) (n int) {

@@ -28,10 +28,11 @@ type rig struct {
 	ctx     context.Context
 	random  *rand.Rand // what happens; only the test's own goroutine uses it
 	bridge  *bridge
-	segment *segment.Segment
-	hosts   []*host // nil: not there now
-	nodes   [nodes]*node
-	isCut   int // the fabric that is; -1: none
+	segment *segment.Segment // in whose namespace the bridge is
+	nodes   []*node          // of the first partition, then of the second
+	isCut   int              // the fabric that is; -1: none
+
+	partitions []*partition // one, or two
 
 	mu      sync.Mutex
 	flows   map[uint32]*flow // by stream
@@ -39,9 +40,11 @@ type rig struct {
 	tallies map[string]tally // of flows that have ended, by kind
 	faults  []string
 
+	crossers  map[uint32]*crosser // by stream; none where there is one partition
+	crossings []string            // what has crossed partitions, and is not reported yet
+
 	stops map[uint32]context.CancelFunc // of flows
 
-	services *services
 	asking   sync.WaitGroup
 	began    time.Time
 	silences []silence
@@ -53,74 +56,77 @@ type rig struct {
 type host struct {
 	*segment.Host
 	i     int
+	in    *partition
 	leave map[netip.Addr]func() error
 }
 
+func (h *host) String() string { return fmt.Sprintf("host %d%s", h.i, h.in.of()) }
+
 // addHost adds a host.
-func (r *rig) addHost(i int) error {
+func (r *rig) addHost(in *partition, i int) error {
 	ns, err := segment.NewNamespace()
 	if err != nil {
 		return err
 	}
-	h := &host{i: i, leave: map[netip.Addr]func() error{}}
+	h := &host{i: i, in: in, leave: map[netip.Addr]func() error{}}
 	receive := func(p *roce.Packet) {
 		if p.DestQP == ib.QP1 {
-			r.services.datagram(h, p)
+			in.services.datagram(h, p)
 			return
 		}
 		if p.QKey != ib.QKeyRDMAUDP || p.PKey != ib.PKeyDefault {
-			r.note("a message for QPN %v of host %d has Q_Key %v and P_Key %v: its queue pair would not take it", p.DestQP, i, p.QKey, p.PKey)
+			r.note("a message for QPN %v of %v has Q_Key %v and P_Key %v: its queue pair would not take it", p.DestQP, h, p.QKey, p.PKey)
 			return // so that it is lost
 		}
-		r.deliver(atHost(i, p.DestQP, p.DstIP), p.SrcIP, p.HasImm, p.Imm, p.Payload)
+		r.deliver(in, h.at(p.DestQP, p.DstIP), p.SrcIP, p.HasImm, p.Imm, p.Payload)
 	}
 	// The number keeps names apart: the kernel removes an interface some time after its namespace.
-	if h.Host, err = r.segment.AddHost(fmt.Sprintf("h%d-%d", i, r.stream()), ns, hostIP4(i), hostIP6(i), receive); err != nil {
+	if h.Host, err = in.segment.AddHost(fmt.Sprintf("h%d-%d", i, r.stream()), ns, hostIP4(i), hostIP6(i), receive); err != nil {
 		return err
 	}
-	for len(r.hosts) <= i {
-		r.hosts = append(r.hosts, nil)
+	for len(in.hosts) <= i {
+		in.hosts = append(in.hosts, nil)
 	}
-	r.hosts[i] = h
+	in.hosts[i] = h
 	return nil
 }
 
-// atHost names a receiver at a host: a queue pair, or a group.
-func atHost(i int, qpn ib.QPN, to netip.Addr) string {
+// at names a receiver at a host: a queue pair, or a group.
+func (h *host) at(qpn ib.QPN, to netip.Addr) string {
 	if to.IsMulticast() {
-		return fmt.Sprintf("host %d in %v", i, to)
+		return fmt.Sprintf("%v in %v", h, to)
 	}
-	return fmt.Sprintf("host %d QPN %v at %v", i, qpn, to)
+	return fmt.Sprintf("%v QPN %v at %v", h, qpn, to)
 }
 
 // newRig makes everything, starts the bridge and waits until it is ready.
-func newRig(ctx context.Context, t *testing.T, seed uint64, bin string, fabrics int) *rig {
+func newRig(ctx context.Context, t *testing.T, seed uint64, bin string, l layout) *rig {
 	t.Helper()
-	r := &rig{t: t, ctx: ctx, random: rand.New(rand.NewPCG(seed, seed)), tallies: map[string]tally{}, stops: map[uint32]context.CancelFunc{}, flows: map[uint32]*flow{}, services: newServices(fabrics), isCut: -1, began: time.Now()}
+	r := &rig{t: t, ctx: ctx, random: rand.New(rand.NewPCG(seed, seed)), tallies: map[string]tally{}, stops: map[uint32]context.CancelFunc{}, flows: map[uint32]*flow{}, crossers: map[uint32]*crosser{}, isCut: -1, began: time.Now()}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	var err error
-	r.segment, err = segment.New()
-	must(err)
+	must(r.newPartitions(ctx, l))
 	must(r.segment.Do(func() error {
 		lo, err := netlink.LinkByName("lo")
 		return errors.Join(err, netlink.LinkSetUp(lo))
 	}))
-	r.bridge, err = newBridge(r.segment, bin, t.TempDir(), fabrics)
+	var err error
+	r.bridge, err = newBridge(r.segment, bin, t.TempDir(), l)
 	must(err)
 	t.Cleanup(r.close)
 	must(r.bridge.writeConfig(0))
 	must(r.bridge.start())
-	for i := range r.nodes {
-		r.nodes[i] = &node{rig: r, i: i}
-		if fabrics > 1 {
-			r.nodes[i].second = &node{rig: r, i: i, fabric: 1}
+	for i := range nodes * l.segments {
+		n := &node{rig: r, i: i, in: r.partitions[i/nodes]}
+		if l.fabrics > 1 {
+			n.second = &node{rig: r, i: i, in: n.in, fabric: 1}
 		}
-		must(r.nodes[i].attach())
+		r.nodes = append(r.nodes, n)
+		must(n.attach())
 	}
 	must(r.ready())
 	return r
@@ -130,23 +136,20 @@ func (r *rig) close() {
 	for _, f := range r.all() {
 		r.endFlow(f)
 	}
-	for i := range r.bridge.fabrics {
-		r.services.close(i)
-	}
 	for _, n := range r.nodes {
-		if n != nil {
-			n.detach()
-		}
+		n.detach()
 	}
 	if r.bridge.cmd != nil && r.bridge.running() {
 		_ = r.bridge.end(context.Background(), syscall.SIGKILL)
 	}
-	for _, h := range r.hosts {
-		if h != nil {
-			_ = h.Close() // its namespace goes with the process
+	for _, p := range r.partitions {
+		for _, h := range p.hosts {
+			if h != nil {
+				_ = h.Close() // its namespace goes with the process
+			}
 		}
+		_ = p.segment.Close()
 	}
-	_ = r.segment.Close()
 }
 
 // ready waits until the bridge is.

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"causeway/ibside/fabric"
@@ -20,6 +21,8 @@ import (
 // services are requests for rdma_cm's services, both ways: hosts ask for the first node's, that node asks for the
 // hosts'. One request of each asker is under way, and is sent again until it is answered, as rdma_cm does.
 type services struct {
+	node    int         // the one that serves
+	still   atomic.Bool // nobody asks anew
 	mu      sync.Mutex
 	ends    []serviceEnd // by fabric
 	back    time.Time    // when the first node came back last
@@ -65,7 +68,7 @@ func (s *services) serve(n *fabric.Node, on int) error {
 		s.mu.Lock()
 		s.ends[on].lid = r.Peer.LID
 		s.mu.Unlock()
-		_ = r.Accept(nodeQPN(0), ib.QKeyRDMAUDP, nil) // the node may have gone
+		_ = r.Accept(nodeQPN(s.node), ib.QKeyRDMAUDP, nil) // the node may have gone
 	})
 }
 
@@ -86,8 +89,9 @@ func (s *services) run(ctx context.Context, h *host) {
 	for from, ask := range [2]func(context.Context, *host) error{s.hostAsks, s.nodeAsks} {
 		both.Go(func() {
 			for ctx.Err() == nil {
-				err := ask(ctx, h)
-				s.answered(from, h, err)
+				if !s.still.Load() {
+					s.answered(from, h, ask(ctx, h))
+				}
 				time.Sleep(askPause)
 			}
 		})
@@ -117,8 +121,8 @@ func (s *services) faults() []string {
 	return wrong
 }
 
-func newServices(fabrics int) *services {
-	return &services{ends: make([]serviceEnd, fabrics), turns: map[int]int{}, pending: map[uint32]chan ib.SIDRRep{}, answers: [2]map[int]int{{}, {}}}
+func newServices(fabrics, node int) *services {
+	return &services{node: node, ends: make([]serviceEnd, fabrics), turns: map[int]int{}, pending: map[uint32]chan ib.SIDRRep{}, answers: [2]map[int]int{{}, {}}}
 }
 
 // toQP1 is a management datagram to an address.
@@ -142,18 +146,18 @@ func (s *services) hostAsks(ctx context.Context, h *host) error {
 		defer s.mu.Unlock()
 		delete(s.pending, id)
 	}()
-	request, began := sidrRequest(id, h.IP4, nodeIP4(0)), time.Now()
+	request, began := sidrRequest(id, h.IP4, nodeIP4(s.node)), time.Now()
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		s.tries++
 		s.mu.Unlock()
-		_ = h.Send(toQP1(nodeIP4(0), request)) // lost: it is sent again
+		_ = h.Send(toQP1(nodeIP4(s.node), request)) // lost: it is sent again
 		select {
 		case a := <-answer:
 			if a.Status() == ib.SIDRStatusUnsupported && s.awaySince(began) {
 				return errUnanswered // nobody serves it where there is no node
 			}
-			return judgeAnswer(h, a)
+			return judgeAnswer(h, nodeQPN(s.node), a)
 		case <-time.After(tryFor):
 		case <-ctx.Done():
 		}
@@ -169,14 +173,14 @@ func (s *services) awaySince(t time.Time) bool {
 }
 
 // judgeAnswer judges the node's answer to a host, as the bridge has passed it on.
-func judgeAnswer(h *host, a ib.SIDRRep) error {
-	wrong := fmt.Errorf("host %d asked for the node's service, and the answer is %+v", h.i, a.Fields())
+func judgeAnswer(h *host, serves ib.QPN, a ib.SIDRRep) error {
+	wrong := fmt.Errorf("%v asked for the node's service, and the answer is %+v", h, a.Fields())
 	switch status := a.Status(); {
 	case status == ib.SIDRStatusNoQP: // it has far fewer proxy QPs than it may
 		return wrong
 	case status != ib.SIDRStatusOK:
 		return refused(status, wrong)
-	case a.QPN() != nodeQPN(0) || a.QKey() != ib.QKeyRDMAUDP:
+	case a.QPN() != serves || a.QKey() != ib.QKeyRDMAUDP:
 		return wrong
 	}
 	return nil
@@ -256,15 +260,15 @@ func (s *services) nodeAsks(ctx context.Context, h *host) error {
 		ctx, stop = context.WithTimeout(ctx, 2*tryFor)
 		defer stop()
 	}
-	a, err := at.cm.Connect(ctx, fabric.CMConnect{Route: fabric.MADAddress{LID: at.lid}, From: nodeIP4(0), To: h.IP4, FromPort: port, Port: servicePort})
+	a, err := at.cm.Connect(ctx, fabric.CMConnect{Route: fabric.MADAddress{LID: at.lid}, From: nodeIP4(s.node), To: h.IP4, FromPort: port, Port: servicePort})
 	var rejected *fabric.CMRejectedError
 	switch {
 	case errors.As(err, &rejected):
-		return refused(rejected.Status, fmt.Errorf("the node asked for host %d's service: %w", h.i, err))
+		return refused(rejected.Status, fmt.Errorf("node %d asked for the service of %v: %w", s.node, h, err))
 	case err != nil:
 		return errUnanswered
 	case a.QKey != ib.QKeyRDMAUDP || a.QPN <= ib.QP1:
-		return fmt.Errorf("the node asked for host %d's service, and the answer is %+v", h.i, a)
+		return fmt.Errorf("node %d asked for the service of %v, and the answer is %+v", s.node, h, a)
 	}
 	return nil
 }

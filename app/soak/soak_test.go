@@ -6,7 +6,7 @@
 //	hosts in network namespaces ─ switch ─ veth ─ causeway run ─ its software subnet's socket ─ nodes
 //
 // A seed decides what happens. It fails when a message is lost that nothing has excused, comes twice, damaged or out of
-// order; when a packet is not counted; when something grows; or when the bridge does not recover.
+// order, or in another partition than its sender's; when a packet is not counted; when something grows; or when the bridge does not recover.
 package soak
 
 import (
@@ -31,6 +31,8 @@ var (
 	duration = flag.Duration("duration", 20*time.Second, "how long TestSoak has things happen")
 	seedFlag = flag.Uint64("seed", 1, "what happens in TestSoak; 0: at random")
 	fabrics  = flag.Int("fabrics", 1, "TestSoak's InfiniBand fabrics: 1, or 2, one of which is cut at times")
+	segments = flag.Int("segments", 1, "TestSoak's segments of RoCE: 1, or 2, each with a partition, and nothing may cross")
+	ports    = flag.Int("ports", 1, "TestSoak's Ethernet ports: 1, or with 2 segments 2, each with one")
 	only     = flag.String("only", "", "draw only faults whose names match this `expression`")
 )
 
@@ -82,9 +84,13 @@ func TestSoak(t *testing.T) {
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	repeat := fmt.Sprintf("make soak DURATION=%v SEED=%d FABRICS=%d", *duration, seed, *fabrics)
+	l := layout{*fabrics, *segments, *ports}
+	if err := l.check(); err != nil {
+		t.Fatal(err)
+	}
+	repeat := fmt.Sprintf("make soak DURATION=%v SEED=%d %v", *duration, seed, l)
 	t.Logf("repeat with: %s", repeat)
-	r := newRig(ctx, t, seed, program(t), *fabrics)
+	r := newRig(ctx, t, seed, program(t), l)
 	r.soak(*duration)
 	if ctx.Err() != nil {
 		r.fault("interrupted")
@@ -108,8 +114,15 @@ func (r *rig) soak(d time.Duration) {
 	services, stop := context.WithCancel(r.ctx)
 	defer r.asking.Wait()
 	defer stop()
-	for _, h := range r.hosts {
-		r.asking.Go(func() { r.services.run(services, h) })
+	for _, p := range r.partitions {
+		for _, h := range p.hosts {
+			r.asking.Go(func() { p.services.run(services, h) })
+		}
+	}
+	for _, c := range r.crossers {
+		if !c.in.isNone() {
+			r.asking.Go(func() { r.cross(services, c) })
+		}
 	}
 	r.round(fault{name: "the beginning", do: func() error { return nil }})
 	for end := time.Now().Add(d); time.Now().Before(end) && r.ctx.Err() == nil && !r.t.Failed(); {
@@ -134,6 +147,9 @@ func (r *rig) drawn() []fault {
 			from := faults
 			if r.bridge.fabrics > 1 && r.random.IntN(3) == 0 {
 				from = fabricFaults
+			}
+			if r.bridge.segments > 1 && r.random.IntN(8) == 0 {
+				from = partitionFaults
 			}
 			if r.random.IntN(12) == 0 {
 				from = restarts

@@ -43,16 +43,16 @@ func (r *rig) someSizes() []int {
 	return all
 }
 
-// deliver gives a message to its flow. from is the sender's address on RoCE, where there is one.
-func (r *rig) deliver(at string, from netip.Addr, hasImm bool, imm uint32, payload []byte) {
-	s, verdict := stamp.Read(payload)
-	stream := s.Stream
-	if !verdict.Stamped() {
-		if !hasImm || imm&immMark == 0 {
-			r.foreign(at, verdict, len(payload))
-			return
-		}
-		stream = imm &^ immMark >> immNumberBits
+// deliver gives a message to its flow: it has come to a receiver in a partition. from is the sender's address on RoCE,
+// where there is one.
+func (r *rig) deliver(in *partition, at string, from netip.Addr, hasImm bool, imm uint32, payload []byte) {
+	stream, verdict, ok := streamOf(hasImm, imm, payload)
+	if !ok {
+		r.foreign(at, verdict, len(payload))
+		return
+	}
+	if r.crossed(in, at, stream) {
+		return
 	}
 	r.mu.Lock()
 	f := r.flows[stream]
@@ -64,7 +64,7 @@ func (r *rig) deliver(at string, from netip.Addr, hasImm bool, imm uint32, paylo
 	if !right || f.from.IsValid() && from != f.from {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.fault("a message is at %s, from %v, with the immediate data %#x (%v): %+v", at, from, imm, hasImm, s)
+		f.fault("a message is at %s, from %v, with the immediate data %#x (%v), of %d bytes", at, from, imm, hasImm, len(payload))
 		return
 	}
 	f.arrive(i, message{payload, hasImm, imm})
@@ -115,8 +115,8 @@ func (r *rig) echoed(h *host, n int, v6 bool) {
 	if v6 {
 		own, to, kind = h.IP6, nodeIP6(n), "echoed, IPv6"
 	}
-	f := r.flow(fmt.Sprintf("host %d QPN %v ⇄ node %d", h.i, qpn, n), kind, atHost(h.i, qpn, own))
-	f.host, f.node, f.from = h.i, n, to
+	f := r.flow(fmt.Sprintf("%v QPN %v ⇄ node %d", h, qpn, n), kind, h.at(qpn, own))
+	f.in, f.host, f.node, f.from = h.in, h.i, n, to
 	f.transmit = func(number uint64, payload []byte) error {
 		imm, has := immOf(f.stream, number, len(payload))
 		return h.Send(roce.Packet{
@@ -129,8 +129,8 @@ func (r *rig) echoed(h *host, n int, v6 bool) {
 // published starts a flow from a host to a group that a node has joined.
 func (r *rig) published(h *host, group netip.Addr, n int, kind string) {
 	qpn := ib.QPN(0x1000 + r.random.IntN(0x100000))
-	f := r.flow(fmt.Sprintf("host %d → %v → node %d", h.i, group, n), kind, atNode(n, group))
-	f.host, f.node, f.group = h.i, n, group
+	f := r.flow(fmt.Sprintf("%v → %v → node %d", h, group, n), kind, atNode(n, group))
+	f.in, f.host, f.node, f.group = h.in, h.i, n, group
 	f.transmit = func(number uint64, payload []byte) error {
 		imm, has := immOf(f.stream, number, len(payload))
 		return h.Send(roce.Packet{
@@ -144,11 +144,14 @@ func (r *rig) published(h *host, group netip.Addr, n int, kind string) {
 func (r *rig) received(n int, group netip.Addr, kind string, hosts ...*host) {
 	var at []string
 	for _, h := range hosts {
-		at = append(at, atHost(h.i, 0, group))
+		at = append(at, h.at(0, group))
 	}
 	f := r.flow(fmt.Sprintf("node %d → %v → %d hosts", n, group, len(hosts)), kind, at...)
 	f.host, f.node, f.group, f.from, f.toHosts = hosts[0].i, n, group, nodeIP4(n), true
 	f.numbered = r.bridge.fabrics > 1
+	if group != shared {
+		f.in = hosts[0].in
+	}
 	if group.Is6() {
 		f.from = nodeIP6(n)
 	}
@@ -164,38 +167,65 @@ const permanent = 3
 
 // begin makes the hosts that stay, and their flows.
 func (r *rig) begin() error {
-	for i := range permanent {
-		if err := r.addHost(i); err != nil {
+	var all []*host
+	for _, p := range r.partitions {
+		if err := r.beginIn(p); err != nil {
 			return err
 		}
-		r.echoed(r.hosts[i], 0, false)
-		r.echoed(r.hosts[i], i, r.hosts[i].IP6.IsValid())
+		all = append(all, p.hosts...)
 	}
-	for v, group := range toIB {
-		if err := r.nodes[1].join(group, true); err != nil {
+	if len(r.partitions) > 1 {
+		if err := r.receivedByAll(r.nodes[1], shared, "group of two segments", all); err != nil {
 			return err
 		}
-		if v == 0 || r.hosts[v].IP6.IsValid() {
-			r.published(r.hosts[v], group, 1, "group to InfiniBand")
-		}
-	}
-	for v, group := range toRoCE {
-		if v == 1 && !r.hosts[0].IP6.IsValid() {
-			continue
-		}
-		for _, h := range r.hosts {
-			if err := h.join(group); err != nil {
-				return err
-			}
-		}
-		if err := r.nodes[1].join(group, false); err != nil {
-			return err
-		}
-		r.received(1, group, "group to RoCE", r.hosts...)
 	}
 	for _, f := range r.all() {
 		f.stays = true
 	}
+	r.addCrossers()
+	return nil
+}
+
+// beginIn makes those of a partition.
+func (r *rig) beginIn(p *partition) error {
+	for i := range permanent {
+		if err := r.addHost(p, i); err != nil {
+			return err
+		}
+		r.echoed(p.hosts[i], p.first(), false)
+		r.echoed(p.hosts[i], p.first()+i, p.hosts[i].IP6.IsValid())
+	}
+	n := r.nodes[p.first()+1]
+	for v, group := range toIB {
+		if err := n.join(group, true); err != nil {
+			return err
+		}
+		if v == 0 || p.hosts[v].IP6.IsValid() {
+			r.published(p.hosts[v], group, n.i, "group to InfiniBand")
+		}
+	}
+	for v, group := range toRoCE {
+		if v == 1 && !p.hosts[0].IP6.IsValid() {
+			continue
+		}
+		if err := r.receivedByAll(n, group, "group to RoCE", p.hosts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receivedByAll has hosts join a group, and a node send to it.
+func (r *rig) receivedByAll(n *node, group netip.Addr, kind string, hosts []*host) error {
+	for _, h := range hosts {
+		if err := h.join(group); err != nil {
+			return err
+		}
+	}
+	if err := n.join(group, false); err != nil {
+		return err
+	}
+	r.received(n.i, group, kind, hosts...)
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 // frame adds the headers of a frame as far as they can be parsed, and returns its endpoints.
 func (x *explainer) frame(to *Facts, m *lcore.MirroredPacket) (e endpoints) {
 	f, fault := frame.Open(m.Data)
-	to.add("port", "Ethernet")
+	to.add("port", "%s", strings.TrimSpace("Ethernet "+m.PortName))
 	e.at.Port = m.Port
 	to.size("length", m.Len)
 	if f.Eth == nil {

@@ -38,11 +38,16 @@ func newFake() fake { return fake{ready: true, loops: new(atomic.Uint64)} }
 // options are the server's options for a running bridge.
 func options() Options {
 	c := &config.Config{Workers: config.Workers{Hosts: 91, Groups: 92, ProxyQPs: 93}}
-	console := commandtest.New(30)
+	console := twoPorts{commandtest.New(30)}
 	return Options{Name: `a "b" \ c`, Version: "v1.2.3", DPDK: "DPDK 22.11.11", Started: time.Unix(1700000000, 5e8),
 		Env: &command.Env{Bridge: console, Sampler: command.NewSampler(console)}, Events: someEvents, LogLost: func() uint64 { return 94 },
 		Config: func() *config.Config { return c }}
 }
+
+// twoPorts is a console's bridge with the Ethernet ports of the fake.
+type twoPorts struct{ *commandtest.Fake }
+
+func (twoPorts) EthernetPorts() []bridge.EthernetPort { return newFake().EthernetPorts() }
 
 // someEvents has an event with what a peer could have sent.
 func someEvents(int) []logs.Event {

@@ -135,7 +135,7 @@ func (d *document) Section(id string) template.HTML { return d.sections[id] }
 
 // Column returns the ids of the sections of a column.
 func (d *document) Column(n int) []string {
-	return [...][]string{{"traffic", "drops", "lost"}, {"groups", "latency", "workers"}, {"hosts", "nodes"}}[n]
+	return [...][]string{{"traffic", "drops", "lost"}, {"ports", "ib-ports", "segments", "groups", "latency", "workers"}, {"hosts", "nodes"}}[n]
 }
 
 // policy allows a browser to load from this server alone, to run no script of the page's text, to send nothing.

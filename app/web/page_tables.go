@@ -21,16 +21,20 @@ type pageTable struct {
 	// columns are separated by commas. "+" shows a column's cell below the row's first, "-" only on wide screens, "!" as a
 	// state.
 	columns string
+	rare    bool // not shown without rows
 }
 
 var pageTables = [...]pageTable{
-	{"traffic", "Packets since the start", "show status", "directions", "direction, received, sent, dropped"},
-	{"drops", "Drops by reason", "show drops", "drops", "reason, +meaning, to IB, to RoCE, -to IB/s, -to RoCE/s"},
-	{"latency", "Time in the bridge", "show latency | match all", "latency", "direction, -packets, p50, p99, -p99.9, max"},
-	{"groups", "Groups", fmt.Sprintf("show groups limit %d", listed), "groups", "group, +MGID, !state, -to IB, -to RoCE, to IB/s, to RoCE/s"},
-	{"workers", "Workers", "show workers", "workers", "worker, core, busy, to IB/s, to RoCE/s, -dropped"},
-	{"hosts", "RoCE hosts", fmt.Sprintf("show hosts limit %d", listed), "hosts", "address, +MAC, !state, version, QPs, last seen"},
-	{"nodes", "InfiniBand nodes", fmt.Sprintf("show nodes limit %d", listed), "nodes", "address, +IPv6, +GID, LID, -origin, !path"},
+	{"traffic", "Packets since the start", "show status", "directions", "direction, received, sent, dropped", false},
+	{"ports", "Ethernet ports", "show ports", "ethernet ports", "port, +MAC, !link, to IB, to RoCE, -dropped, -missed", true},
+	{"ib-ports", "InfiniBand ports", "show fabrics", "fabrics", "port, +fabric, !state, -SM, active, -missing, active nodes", true},
+	{"segments", "Segments", "show segments", "segments", "segment, +addresses, P_Key, hosts, -limit, QPs, groups", true},
+	{"drops", "Drops by reason", "show drops", "drops", "reason, +meaning, to IB, to RoCE, -to IB/s, -to RoCE/s", false},
+	{"latency", "Time in the bridge", "show latency | match all", "latency", "direction, -packets, p50, p99, -p99.9, max", false},
+	{"groups", "Groups", fmt.Sprintf("show groups limit %d", listed), "groups", "group, +MGID, !state, -to IB, -to RoCE, to IB/s, to RoCE/s", false},
+	{"workers", "Workers", "show workers", "workers", "worker, core, busy, to IB/s, to RoCE/s, -dropped", false},
+	{"hosts", "RoCE hosts", fmt.Sprintf("show hosts limit %d", listed), "hosts", "address, +MAC, !state, version, QPs, last seen", false},
+	{"nodes", "InfiniBand nodes", fmt.Sprintf("show nodes limit %d", listed), "nodes", "address, +IPv6, +GID, LID, -origin, !path", false},
 }
 
 // A shownTable is a table as the template shows it.
@@ -71,9 +75,12 @@ func (p *page) run(ctx context.Context, line, part string) command.Part {
 	return command.Part{}
 }
 
-// table runs a table's command and arranges the result.
+// table runs a table's command and arranges the result; nil: it is not shown.
 func (p *page) table(ctx context.Context, t *pageTable) *shownTable {
 	part := p.run(ctx, t.line, t.part)
+	if t.rare && len(part.Rows) == 0 {
+		return nil
+	}
 	out := &shownTable{Title: t.title, Empty: part.Empty}
 	if more := part.Total - len(part.Rows); more > 0 {
 		command, _, _ := strings.Cut(t.line, " limit")

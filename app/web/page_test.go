@@ -3,6 +3,7 @@
 package web
 
 import (
+	"fmt"
 	"io/fs"
 	"math"
 	"net/http/httptest"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	"causeway/app/command"
+	"causeway/app/command/commandtest"
 	"causeway/config"
+	"causeway/ibside/multipath"
 	"causeway/lcore"
 )
 
@@ -39,7 +42,8 @@ func TestPageAsText(t *testing.T) {
 	for _, want := range []string{
 		"not ready", "Missing for readiness: 1", "group 239.1.2.4, MGID ::: joining", "node 10.9.0.7", "RoCE 2 hosts", "link up", "received 0 /s", "5 proxy QPs", "4 groups",
 		"InfiniBand 3 nodes", "Packets/s", "Payload, bit/s", "Drops/s", "Packets since the start direction received sent dropped roce_to_ib", "Drops by reason",
-		"Lost outside of the workers", "lost messages of ib_to_roce: no_qp 52, port_full 51", "Groups group state to IB", "239.1.2.3", "Time in the bridge", "p99",
+		"Lost outside of the workers", "lost messages of ib_to_roce: no_qp 52, port_full 51", "Ethernet ports port link", "af_packet:eth2", "down",
+		"InfiniBand ports port state", "mlx5_1:1", "Segments segment", "untagged", "Groups group state to IB", "239.1.2.3", "Time in the bridge", "p99",
 		"Workers", "RoCE hosts address state", "10.9.0.1", "and 10 more: causeway ctl show hosts", "InfiniBand nodes", "Last events", "group_rejected", "ready", "/status.json",
 	} {
 		i := strings.Index(text[at:], want)
@@ -49,6 +53,24 @@ func TestPageAsText(t *testing.T) {
 		at += i
 	}
 }
+
+// TestPageOfOnlyPorts checks that a bridge with one port of each kind has no tables of ports.
+func TestPageOfOnlyPorts(t *testing.T) {
+	o := options()
+	o.Env.Bridge = onlyPorts{commandtest.New(1)}
+	text := pageOf(t, newFake(), o)
+	for id, want := range map[string]bool{"ports": false, "ib-ports": false, "segments": true} {
+		if empty := strings.Contains(text, fmt.Sprintf(`<section id="%s"></section>`, id)); empty == want {
+			t.Errorf("%s is empty: %v", id, empty)
+		}
+	}
+}
+
+// onlyPorts has one port of each kind.
+type onlyPorts struct{ *commandtest.Fake }
+
+// Fabrics has none: there is one InfiniBand port.
+func (onlyPorts) Fabrics() []multipath.Report { return nil }
 
 // TestPageIsOwn checks that everything that the page loads comes from this server.
 func TestPageIsOwn(t *testing.T) {

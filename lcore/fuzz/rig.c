@@ -238,8 +238,7 @@ static void set_datapath(struct datapath *dp)
 static struct mirrors *make_mirrors(const struct datapath *dp)
 {
 	static struct mirrors s;
-	const struct mirror_filter all = {
-		MIRROR_ROCE | MIRROR_IB, 3, 0xff, 0, false, false, false, false, {0}, {0}, 0, 0};
+	const struct mirror_filter all = {.ports = MIRROR_ROCE | MIRROR_IB, .directions = 3, .points = 0xff};
 	s.datapath = dp;
 	for (s.n = 0; s.n < MAX_MIRRORS; s.n++) {
 		struct mirror_filter *f = &s.mirror[s.n].filter;

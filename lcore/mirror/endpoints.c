@@ -195,27 +195,6 @@ void endpoints_of_send(struct endpoints *e, const struct mirror_ib *ib, const st
 	add_qpn(e, ib->peer);
 }
 
-bool is_on_vlan(const uint8_t *frame, uint32_t len, uint16_t vlan)
-{
-	if (len < ETH_LEN + VLAN_LEN)
-		return len >= ETH_LEN && vlan == 0;
-	uint16_t type = be16(frame + 12);
-	return vlan == (type == TYPE_VLAN || type == TYPE_QINQ ? be16(frame + 14) & 0xfff : 0);
-}
-
-uint8_t segments_of_message(const struct tables *t, uint32_t qpn, const uint8_t *area)
-{
-	if (area && area[0] >> 4 == 6 && area[24] == 0xff) {
-		const struct mgid_entry *g = find(&t->mgids, area + 24, 0);
-		if (!g)
-			return 0;
-		uint8_t in = (uint8_t)(g->id >> GROUP_ID_BITS);
-		return g->version & SHARED ? in : (uint8_t)(1 << in);
-	}
-	const struct proxy_qpn_entry *s = find(&t->proxy_qpns, NULL, qpn);
-	return s ? (uint8_t)(1 << s->segment) : 0;
-}
-
 bool endpoints_have(const struct endpoints *e, const uint8_t address[16])
 {
 	for (unsigned i = 0; i < e->addresses; i++)

@@ -27,12 +27,6 @@ void endpoints_of_send(struct endpoints *e, const struct mirror_ib *ib, const st
 /* All addresses of what has this one, an IP address or a GID. */
 void endpoints_of_address(struct endpoints *e, const uint8_t address[16]);
 
-/* Whether a frame is on a VLAN; 0: it has no tag. */
-bool is_on_vlan(const uint8_t *frame, uint32_t len, uint16_t vlan);
-
-/* The segments that a received message is for, a bit for each, by its group or queue pair; 0: that is not known. */
-uint8_t segments_of_message(const struct tables *t, uint32_t qpn, const uint8_t *area);
-
 bool endpoints_have(const struct endpoints *e, const uint8_t address[16]);
 bool endpoints_have_qpn(const struct endpoints *e, uint32_t qpn);
 

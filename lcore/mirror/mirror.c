@@ -9,6 +9,7 @@
 #include "lcore/burst.h"
 #include "descriptor.h"
 #include "number.h"
+#include "place.h"
 #include "prefilter.h"
 #include "ring.h"
 
@@ -45,12 +46,12 @@ static void find_endpoints(struct endpoints *e, const struct datapath *dp, const
 	}
 }
 
-/* Whether a packet is of the filter's VLAN: on InfiniBand, of the segment that the VLAN is, of whatever port. */
-static bool is_of_vlan(const struct mirror_filter *f, const struct datapath *dp, const struct candidate *s)
+/* Whether a packet is of the filter's VLAN and Ethernet port: on InfiniBand, of a segment that is. */
+static bool is_at_place(const struct mirror_filter *f, const struct datapath *dp, const struct candidate *s)
 {
 	if (s->form == MIRROR_FRAME)
-		return is_on_vlan(rte_pktmbuf_mtod(s->mbuf, const uint8_t *), s->mbuf->data_len, f->vlan);
-	unsigned segments = segments_on_vlan(dp, f->vlan); /* at the time: one may come or go */
+		return is_frame_at(f, dp, s->mbuf);
+	unsigned segments = segments_at(f, dp);
 	if (s->form == MIRROR_SEND)
 		return segments >> segment_of_key(s->from) & 1;
 	return segments_of_message(dp->tables, s->ib.qpn, area_of(s)) & segments;
@@ -67,13 +68,13 @@ static bool wants_such(const struct mirror_filter *f, enum mirror_point p, enum 
 
 static bool wants_all(const struct mirror_filter *f)
 {
-	return !f->by_host && !f->by_group && !f->by_qpn && !f->by_vlan;
+	return !f->by_host && !f->by_group && !f->by_qpn && !f->by_vlan && !f->by_port;
 }
 
 static bool wanted(const struct mirror_filter *f, const struct datapath *dp, const struct candidate *s,
 		   struct endpoints *e)
 {
-	if (f->by_vlan && !is_of_vlan(f, dp, s))
+	if ((f->by_vlan || f->by_port) && !is_at_place(f, dp, s))
 		return false;
 	if (!f->by_host && !f->by_group && !f->by_qpn)
 		return true;

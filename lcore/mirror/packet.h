@@ -74,10 +74,12 @@ struct mirror_filter {
 	uint8_t directions; /* bits, 1 << enum direction */
 	uint8_t points;     /* bits, 1 << enum mirror_point */
 	uint8_t drop;       /* 0: any */
-	bool by_host, by_group, by_qpn, by_vlan;
+	bool by_host, by_group, by_qpn, by_vlan, by_port;
 	uint8_t host[16], group[16]; /* IP addresses, IPv4-mapped, or GIDs */
 	uint32_t qpn;
-	uint16_t vlan; /* of frames, 0: they have no tag; of messages: the segment's */
+	uint16_t vlan;    /* of frames, 0: they have no tag; of messages: the segment's */
+	uint8_t eth_port; /* index of an Ethernet port: of frames the one they came by, or leave by; of messages the
+			     segment's */
 };
 
 /* What a packet must have for a filter by host to want it: one of the host's addresses, by their last four bytes, or

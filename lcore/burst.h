@@ -76,11 +76,17 @@ static inline void key_ipv4(struct table_key *k, uint32_t ip4)
 	memcpy(k->addr, words, sizeof words);
 }
 
+/* parse.c: whether a station may have this MAC address, in the byte order of a frame: not a group's, none, or our own.
+ */
+bool is_station(const struct datapath *dp, uint64_t mac);
+
 /* Whether a frame's source MAC address is that of the host of a proxy QP: one word of the entry, in a line that is read
- * in any case. */
-static inline bool is_from(const struct proxy_qp_entry *proxy_qp, const struct rte_mbuf *m)
+ * in any case. It is management that writes it, and of a station, so the fast path need not look at the address. */
+static inline bool is_from(const struct datapath *dp, const struct proxy_qp_entry *proxy_qp, const struct rte_mbuf *m)
 {
-	return table_is_from(proxy_qp, load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16);
+	uint64_t mac = load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16;
+	uint64_t src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);
+	return likely(src == mac) ? mac != 0 : src == 0 && is_station(dp, mac);
 }
 
 /* Whether this worker has a mirror. */

@@ -21,8 +21,7 @@ unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned
 	return partition == PARTITION_HEARD ? table_heard_in(dp->tables, n->id) : partition;
 }
 
-enum drop find_in_partition(const struct datapath *dp, const struct burst *b, unsigned i,
-			    const struct proxy_qp_entry **proxy_qp)
+enum drop find_in_partition(const struct datapath *dp, struct burst *b, unsigned i)
 {
 	const struct table *t = &dp->tables->proxy_qps;
 	const struct segment *s = &dp->segment[segment_of_key(&b->lookup.from[i])];
@@ -34,7 +33,7 @@ enum drop find_in_partition(const struct datapath *dp, const struct burst *b, un
 		return PASS;
 	k.number &= ~((uint64_t)PARTITION_MASK << PARTITION_SHIFT);
 	k.number |= (uint64_t)partition << PARTITION_SHIFT;
-	*proxy_qp = table_find(t, table_hash(t, &k), &k);
+	b->lookup.from_entry[i] = table_find(t, table_hash(t, &k), &k);
 	return PASS;
 }
 
@@ -178,7 +177,7 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 	struct rte_mbuf *m = b->send[i].mbuf;
 	if (!requeued)
 		m->hash.fdir.hi = latency_stamp(b->began); /* beside hash.usr; read when it is requeued */
-	if (!d && proxy_qp && is_from(proxy_qp, m)) {
+	if (!d && proxy_qp && is_from(w->datapath, proxy_qp, m)) {
 		add_handoff(w->datapath, b, m, proxy_qp->worker);
 		return;
 	}

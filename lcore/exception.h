@@ -14,10 +14,9 @@
 /* The number of the partition that packet i goes to; its destination is known. */
 unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned i);
 
-/* Finds the proxy QP of packet i's source for a destination in another partition than that of the source's key, if its
- * segment reaches that; NULL: there is none. If it stays the same, *proxy_qp does. */
-enum drop find_in_partition(const struct datapath *dp, const struct burst *b, unsigned i,
-			    const struct proxy_qp_entry **proxy_qp);
+/* Finds the proxy QP of packet i's source, its from_entry, for a destination in another partition than that of the
+ * source's key, if its segment reaches that; NULL: there is none. If the partition is the same, it stays. */
+enum drop find_in_partition(const struct datapath *dp, struct burst *b, unsigned i);
 
 /* Gives a frame to management, with what it needs to know (enum punt); false: the punt ring has no room for its
  * sender's. */

@@ -4,8 +4,8 @@
  * prepared patterns (prepare.c).
  *
  * A packet that passes here, has a right ICRC and is found in the tables would also pass parse.c and transport.c.
- * Invalid addresses are not checked here: no table has them. All other packets are parsed by parse.c, at once or when
- * they are about to be dropped, which finds the drop reason.
+ * Invalid addresses, of IP or Ethernet, are not checked here: no table has them. All other packets are parsed by
+ * parse.c, at once or when they are about to be dropped, which finds the drop reason.
  *
  * Words are in the byte order of the frame, on a little-endian CPU.
  */
@@ -64,11 +64,10 @@ static inline bool matches(mismatch_bits m)
 }
 #endif
 
-/* Zero when the source MAC address is neither zero nor our own, and VLAN tag and EtherType are right. */
-static inline uint64_t wrong_ethernet(const struct segment *s, const uint8_t *eth, uint64_t type)
+/* Zero when VLAN tag and EtherType are right. */
+static inline uint64_t wrong_ethernet(const struct segment *s, const uint8_t *ip, uint64_t type)
 {
-	uint64_t src = load64(eth + 4) >> 16;
-	return ((load64(eth + s->l2_len - 8) & s->l2_mask) ^ type) | (src == 0) | (src == s->mac);
+	return (load64(ip - 8) & s->l2_mask) ^ type;
 }
 
 /* The checksum is right when the sum of the header's words is a multiple of 0xffff. A number is a multiple of an odd
@@ -89,7 +88,9 @@ struct fastpath_place {
 	struct icrc_job *icrc;
 	struct table_key *from, *to;
 	bool *to_group;
+	unsigned *groups;
 	bool *congested;
+	uint32_t l2_len; /* the segment's: a copy, which no store may have changed */
 };
 
 /* BTH, DETH and, if there are (imm is 1, else 0), immediate data. at is the offset of the UDP header in the frame, len
@@ -111,7 +112,10 @@ static __rte_always_inline bool fastpath_ud(const struct fastpath_place *p, cons
 	p->from->number = (be32(bth + 16) & 0xffffff) | p->segment->from_key;
 	p->to->number = group ? p->segment->group_key : 0;
 	*p->to_group = group;
-	return (payload >= 0) & (dest >= 2) & (group == (dest == 0xffffff));
+	bool right = (payload >= 0) & (group ? dest == 0xffffff : dest - 2 < 0xffffff - 2);
+	if (group)
+		*p->groups += right;
+	return right;
 }
 
 _Static_assert(IB_SEND_IMM == 1 && IB_SEND_SOLICITED == 2, "fastpath_ud() computes flags from header bits");
@@ -136,73 +140,77 @@ static __rte_always_inline bool fastpath_ecn(const struct fastpath_place *p, uin
 }
 
 static __rte_always_inline bool fastpath_ipv4(const struct datapath *dp, const uint8_t *eth, uint32_t room,
-					      const struct fastpath_place *p)
+					      const struct fastpath_place *p, bool group)
 {
-	const uint8_t *ip = eth + p->segment->l2_len, *udp = ip + FASTPATH_IPV4;
+	const uint8_t *ip = eth + p->l2_len, *udp = ip + FASTPATH_IPV4, tclass = ip[1];
 	uint32_t dst = load32(ip + 16), total = be16(ip + 2);
-	bool group = (dst & 0xf0) == 0xe0;
 	mismatch_bits bad = any_of(any_of(mismatch(ip, &dp->fastpath_ipv4), mismatch(udp, &dp->fastpath_udp)),
 				   any_of(mismatch(udp + 16, &dp->fastpath_deth),
 					  mismatch(eth, group ? &dp->fastpath_group4 : &p->segment->own)));
-	uint64_t wrong = wrong_ethernet(p->segment, eth, p->segment->l2_ipv4) | total % 4 |
-			 (be16(udp + 4) ^ (total - FASTPATH_IPV4)) | (ip[8] == 0) |
-			 (total - (FASTPATH_IPV4 + FASTPATH_MIN) > room - (FASTPATH_IPV4 + FASTPATH_MIN));
+	uint64_t wrong = wrong_ethernet(p->segment, ip, p->segment->l2_ipv4) | total % 4 |
+			 (be16(udp + 4) ^ (total - FASTPATH_IPV4)) | (ip[8] == 0) | (total > room);
 	if (unlikely(!matches(bad) || wrong || !fastpath_checksum(ip)))
 		return false;
-	p->send->ah.tclass = ip[1];
+	p->send->ah.tclass = tclass;
 	p->send->ah.hop_limit = ip[8];
 	p->send->ah.flow_label = 0;
 	key_ipv4(p->from, load32(ip + 12));
 	key_ipv4(p->to, dst);
 	*p->icrc = (struct icrc_job){.p = ip, .len = total - 4, .kind = ICRC_IPV4};
-	return fastpath_transport(p, eth, p->segment->l2_len + FASTPATH_IPV4, total - FASTPATH_IPV4, group) &&
-	       fastpath_ecn(p, ip[1]);
+	return fastpath_transport(p, eth, p->l2_len + FASTPATH_IPV4, total - FASTPATH_IPV4, group) &&
+	       fastpath_ecn(p, tclass);
 }
 
 /* An address whose first 64 bits are zero is IPv4-mapped or invalid: parse.c decides. */
 static __rte_always_inline bool fastpath_ipv6(const struct datapath *dp, const uint8_t *eth, uint32_t room,
-					      const struct fastpath_place *p)
+					      const struct fastpath_place *p, bool group)
 {
-	const uint8_t *ip = eth + p->segment->l2_len, *udp = ip + FASTPATH_IPV6;
-	if (unlikely(room < FASTPATH_IPV6 + FASTPATH_MIN))
-		return false;
-	bool group = ip[24] == 0xff;
+	const uint8_t *ip = eth + p->l2_len, *udp = ip + FASTPATH_IPV6, tclass = (uint8_t)(be16(ip) >> 4);
 	mismatch_bits bad = any_of(any_of(mismatch(udp, &dp->fastpath_udp), mismatch(udp + 16, &dp->fastpath_deth)),
 				   mismatch(eth, group ? &dp->fastpath_group6 : &p->segment->own));
 	uint32_t len = be16(ip + 4);
-	uint64_t wrong = wrong_ethernet(p->segment, eth, p->segment->l2_ipv6) | len % 4 | (be16(udp + 4) ^ len) |
+	uint64_t wrong = wrong_ethernet(p->segment, ip, p->segment->l2_ipv6) | len % 4 | (be16(udp + 4) ^ len) |
 			 (ip[7] == 0) | (load64(ip + 8) == 0) | (load64(ip + 24) == 0) |
 			 ((load64(ip) & UINT64_C(0x00ff0000000000f0)) ^ UINT64_C(0x0011000000000060)) |
-			 (len - FASTPATH_MIN > room - (FASTPATH_IPV6 + FASTPATH_MIN));
+			 (len > room - FASTPATH_IPV6);
 	if (unlikely(!matches(bad) || wrong))
 		return false;
-	p->send->ah.tclass = (uint8_t)(be16(ip) >> 4);
+	p->send->ah.tclass = tclass;
 	p->send->ah.hop_limit = ip[7];
 	p->send->ah.flow_label = be32(ip) & 0xfffff;
 	memcpy(p->from->addr, ip + 8, 16);
 	memcpy(p->to->addr, ip + 24, 16);
 	*p->icrc = (struct icrc_job){.p = ip, .len = FASTPATH_IPV6 + len - 4, .kind = ICRC_IPV6};
-	return fastpath_transport(p, eth, p->segment->l2_len + FASTPATH_IPV6, len, group) &&
-	       fastpath_ecn(p, p->send->ah.tclass);
+	return fastpath_transport(p, eth, p->l2_len + FASTPATH_IPV6, len, group) && fastpath_ecn(p, tclass);
 }
 
-/* Parses a frame into place i of the burst; false: it needs parse.c. */
-static __rte_always_inline bool fastpath(const struct datapath *dp, struct rte_mbuf *m, struct burst *b, unsigned i)
+/* Parses a frame into place i of the burst; false: it needs parse.c. only is only_segment(). */
+static __rte_always_inline bool fastpath(const struct datapath *dp, const struct segment *only, struct rte_mbuf *m,
+					 struct burst *b, unsigned i)
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
-	const struct fastpath_place p = {.segment = segment_of_frame(dp, m, eth, m->data_len),
+	const struct segment *s = likely(only != NULL) ? only : segment_of_frame(dp, m, eth, m->data_len);
+	const struct fastpath_place p = {.segment = s,
 					 .send = &b->send[i],
 					 .trim = &b->trim[i],
 					 .icrc = &b->icrc[i],
 					 .from = &b->lookup.from[i],
 					 .to = &b->lookup.to[i],
 					 .to_group = &b->lookup.to_group[i],
-					 .congested = &b->congested};
+					 .groups = &b->lookup.groups,
+					 .congested = &b->congested,
+					 .l2_len = s->l2_len};
+	uint32_t len = m->data_len, room = len - p.l2_len;
 	p.send->mbuf = m;
-	if (unlikely(m->data_len < p.segment->l2_len + FASTPATH_IPV4 + FASTPATH_MIN || m->nb_segs != 1))
+	if (unlikely(len < p.l2_len + FASTPATH_IPV4 + FASTPATH_MIN || m->nb_segs != 1))
 		return false;
-	uint32_t room = m->data_len - p.segment->l2_len;
-	return eth[p.segment->l2_len] == 0x45 ? fastpath_ipv4(dp, eth, room, &p) : fastpath_ipv6(dp, eth, room, &p);
+	const uint8_t *ip = eth + p.l2_len;
+	if (ip[0] == 0x45)
+		return (ip[16] & 0xf0) == 0xe0 ? fastpath_ipv4(dp, eth, room, &p, true)
+					       : fastpath_ipv4(dp, eth, room, &p, false);
+	if (unlikely(room < FASTPATH_IPV6 + FASTPATH_MIN))
+		return false;
+	return ip[24] == 0xff ? fastpath_ipv6(dp, eth, room, &p, true) : fastpath_ipv6(dp, eth, room, &p, false);
 }
 
 #endif

@@ -78,10 +78,12 @@ static inline void set_keys(struct lookup *l, unsigned i, const struct message *
 		key_number(&l->from[i], msg->recv->slid);
 	}
 	l->to_group[i] = group;
-	l->groups += group;
-	if (likely(!group))
+	if (likely(!group)) {
 		key_number(&l->to[i], msg->recv->qpn);
-	else if (msg->header == HEADER_GRH)
+		return;
+	}
+	l->groups++;
+	if (msg->header == HEADER_GRH)
 		key_address(&l->to[i], area + 24);
 	else
 		key_mapped(&l->to[i], area + 36);
@@ -146,7 +148,7 @@ static inline enum drop route_to_group(const struct datapath *dp, const struct m
 	if (unlikely(msg->payload_len > m->mtu))
 		return DROP_mtu_exceeded;
 	msg->group = m->id & ((1u << GROUP_ID_BITS) - 1);
-	r->segment = &dp->segment[m->id >> GROUP_ID_BITS];
+	r->segment = segment_at(dp, m->id >> GROUP_ID_BITS);
 	r->to = &m->peer;
 	r->version = m->version;
 	return PASS;
@@ -157,12 +159,12 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 {
 	if (unlikely(!s))
 		return DROP_proxy_qp_unknown;
-	r->segment = &dp->segment[s->segment];
+	r->segment = segment_at(dp, s->segment);
 	if (unlikely(!segment_reaches(r->segment, s->partition))) /* it is for groups that have their own partition */
 		return DROP_wrong_partition;
 	if (unlikely(msg->payload_len > r->segment->roce_mtu))
 		return DROP_mtu_exceeded;
-	table_mark_used(dp->tables, &s->used);
+	mark_used(dp, &s->used);
 	r->to = &s->peer;
 	r->version = s->version;
 	return PASS;
@@ -211,10 +213,10 @@ static void drop_routed(struct worker *w, const struct egress *e, unsigned i, en
 /* Finds each message's route and writes all of the frame but the ICRC. */
 static void route(struct worker *w, struct egress *e)
 {
-	unsigned kept = 0;
-	for (unsigned i = 0; i < e->n; i++) {
+	unsigned kept = 0, n = e->n;
+	for (unsigned i = 0; i < n; i++) {
 		struct route r;
-		lookup_guess_ahead(&e->lookup, i, e->n);
+		lookup_guess_ahead(&e->lookup, i, n);
 		unsigned d = find_route(w, e, i, &r);
 		if (likely(d == PASS)) {
 			e->icrc[kept] = write_headers(w, &e->message[i], &r);

@@ -287,6 +287,12 @@ static bool is_own_mac(const struct datapath *dp, uint64_t mac)
 	return false;
 }
 
+bool is_station(const struct datapath *dp, uint64_t mac)
+{
+	uint64_t ordered = rte_bswap64(mac << 16);
+	return mac != 0 && !(ordered & MAC_GROUP) && !is_own_mac(dp, ordered);
+}
+
 static enum drop check_macs(const struct datapath *dp, unsigned port, const uint8_t *eth)
 {
 	uint64_t dst = mac48(eth), src = mac48(eth + 6);

@@ -78,6 +78,7 @@ static unsigned place_parsed(const struct datapath *dp, struct burst *b, unsigne
 	b->lookup.from[i] = p->from;
 	b->lookup.to[i] = p->to;
 	b->lookup.to_group[i] = p->multicast;
+	b->lookup.groups += p->multicast;
 	return PASS;
 }
 
@@ -122,24 +123,26 @@ static void take(struct worker *w, struct burst *b, struct rte_mbuf **m, unsigne
 		rte_prefetch0(m[i]);
 	for (unsigned i = 0; i < FRAMES_AHEAD; i++)
 		prefetch_frame(m[i]);
-	unsigned kept = 0, fast = 0;
+	const struct datapath *dp = w->datapath;
+	const struct segment *only = only_segment(dp);
+	unsigned kept = 0, parsed = 0;
 	/* Now, because the first frame may be somebody else's when all are parsed. */
 	struct direction_counters *of_port = several_ports(w) ? counters_of(w, ROCE_TO_IB, m[0]) : NULL;
 	for (unsigned i = 0; i < n; i++) {
 		rte_prefetch0(m[i + MBUFS_AHEAD]);
 		prefetch_frame(m[i + FRAMES_AHEAD]);
-		if (likely(fastpath(w->datapath, m[i], b, kept)))
-			fast++;
-		else if (!take_parsed(w, b, kept, m[i]))
-			continue;
-		b->lookup.groups += b->lookup.to_group[kept];
+		if (unlikely(!fastpath(dp, only, m[i], b, kept))) {
+			if (!take_parsed(w, b, kept, m[i]))
+				continue;
+			parsed++;
+		}
 		kept++;
 	}
 	b->n = kept;
-	b->fastpath = fast == kept;
-	COUNT(w->counters.direction[ROCE_TO_IB].received, fast);
+	b->fastpath = parsed == 0;
+	COUNT(w->counters.direction[ROCE_TO_IB].received, kept - parsed);
 	if (unlikely(of_port))
-		of_port->received += fast;
+		of_port->received += kept - parsed;
 }
 
 /* A datagram of plain UDP has no ICRC, and its job no meaning. */
@@ -148,14 +151,11 @@ static bool has_icrc(const struct burst *b, unsigned i)
 	return b->trim[i].fastpath || !b->parsed[i].plain;
 }
 
-/* The whole burst at once, because the multiplications of several short packets overlap. */
-static void check_icrc(struct worker *w, struct burst *b)
+static __rte_noinline void drop_wrong(struct worker *w, struct burst *b, const uint32_t *right)
 {
-	uint32_t right[BURST];
-	icrc_burst(b->icrc, b->n, right);
 	unsigned kept = 0;
 	for (unsigned i = 0; i < b->n; i++) {
-		if (unlikely(right[i] != load32(b->icrc[i].p + b->icrc[i].len)) && has_icrc(b, i)) {
+		if (right[i] != load32(b->icrc[i].p + b->icrc[i].len) && has_icrc(b, i)) {
 			drop_packet(w, ROCE_TO_IB, precise_drop(w->datapath, b, i, DROP_icrc), b->send[i].mbuf);
 			continue;
 		}
@@ -164,6 +164,23 @@ static void check_icrc(struct worker *w, struct burst *b)
 		kept++;
 	}
 	b->n = kept;
+}
+
+static inline bool all_right(const struct burst *b, const uint32_t *right)
+{
+	uint32_t wrong = 0;
+	for (unsigned i = 0; i < b->n; i++)
+		wrong |= right[i] ^ load32(b->icrc[i].p + b->icrc[i].len);
+	return wrong == 0;
+}
+
+/* The whole burst at once, because the multiplications of several short packets overlap. */
+static void check_icrc(struct worker *w, struct burst *b)
+{
+	uint32_t right[BURST];
+	icrc_burst(b->icrc, b->n, right);
+	if (unlikely(!all_right(b, right)))
+		drop_wrong(w, b, right);
 }
 
 /* Of the fast path: of others count_events() does it. */
@@ -233,7 +250,7 @@ static inline enum drop check_node(const struct datapath *dp, const struct burst
 {
 	if (unlikely(!n))
 		return DROP_node_unknown;
-	table_mark_used(dp->tables, &n->used);
+	mark_used(dp, &n->used);
 	return unlikely(b->trim[i].payload_len > n->mtu) ? DROP_mtu_exceeded : PASS;
 }
 
@@ -246,40 +263,47 @@ static inline enum drop apply_group_actions(struct worker *w, const struct group
 			     trim->payload_len);
 }
 
-/* Finds the proxy QP that sends packet i, whose destination is known: a look-up more unless that is in the partition of
- * the source's key. */
-static inline enum drop find_proxy_qp(const struct worker *w, struct burst *b, unsigned i,
-				      const struct proxy_qp_entry **proxy_qp)
+/* Finds the proxy QP that sends packet i, its from_entry, whose destination is known: a look-up more unless that is in
+ * the partition of the source's key. */
+static inline enum drop find_proxy_qp(const struct datapath *dp, struct burst *b, unsigned i)
 {
-	*proxy_qp = lookup_from(&b->lookup, i);
+	b->lookup.from_entry[i] = lookup_from(&b->lookup, i);
 	if (likely(table_partition_of(b->lookup.to_entry[i]) == partition_of_key(&b->lookup.from[i])))
 		return PASS;
-	return find_in_partition(w->datapath, b, i, proxy_qp);
+	return find_in_partition(dp, b, i);
 }
 
-/* Keeps the packets that this worker sends. */
-static void choose(struct worker *w, struct burst *b, bool requeued)
+/* Whether packet i can be sent, as far as its destination tells, and finds its proxy QP if so. */
+static __rte_always_inline enum drop check_destination(const struct datapath *dp, struct burst *b, unsigned i,
+						       bool group)
 {
-	unsigned kept = 0, bytes = 0;
-	for (unsigned i = 0; i < b->n; i++) {
-		lookup_guess_ahead(&b->lookup, i, b->n);
-		const void *to = lookup_to(&b->lookup, i);
-		bool group = b->lookup.to_group[i];
-		b->lookup.to_entry[i] = to;
-		enum drop d = group ? check_group(b, i, to) : check_node(w->datapath, b, i, to);
-		const struct proxy_qp_entry *proxy_qp = NULL;
-		if (likely(!d))
-			d = find_proxy_qp(w, b, i, &proxy_qp);
-		b->lookup.from_entry[i] = proxy_qp;
-		bool mine = !d && proxy_qp && ((proxy_qp->worker == w->id) & is_from(proxy_qp, b->send[i].mbuf));
-		if (likely(mine) && group)
-			d = apply_group_actions(w, to, b, i);
+	const void *to = lookup_to(&b->lookup, i);
+	b->lookup.to_entry[i] = to;
+	enum drop d = group ? check_group(b, i, to) : check_node(dp, b, i, to);
+	if (likely(!d))
+		return find_proxy_qp(dp, b, i);
+	b->lookup.from_entry[i] = NULL;
+	return d;
+}
+
+/* Keeps the packets that this worker sends. Where there are no groups, they are no question. */
+static __rte_always_inline void choose_some(struct worker *w, struct burst *b, bool requeued, bool groups)
+{
+	const struct datapath *dp = w->datapath;
+	unsigned kept = 0, bytes = 0, n = b->n;
+	for (unsigned i = 0; i < n; i++) {
+		lookup_guess_ahead(&b->lookup, i, n);
+		bool group = groups && b->lookup.to_group[i];
+		enum drop d = check_destination(dp, b, i, group);
+		const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
+		bool mine = !d && proxy_qp && proxy_qp->worker == w->id && is_from(dp, proxy_qp, b->send[i].mbuf);
+		if (group && likely(mine))
+			d = apply_group_actions(w, b->lookup.to_entry[i], b, i);
 		if (unlikely(d || !mine)) {
 			exception_path(w, b, i, d, requeued);
 			continue;
 		}
-		fill_send(w->datapath, b, i, proxy_qp, to);
-		bytes += b->trim[i].payload_len;
+		bytes += fill_send(dp, b, i, group, proxy_qp, b->lookup.to_entry[i]);
 		if (unlikely(kept != i))
 			move(b, kept, i);
 		kept++;
@@ -288,6 +312,14 @@ static void choose(struct worker *w, struct burst *b, bool requeued)
 	b->bytes = bytes;
 	if (unlikely(b->handoff.n))
 		send_handoffs(w, &b->handoff);
+}
+
+static void choose(struct worker *w, struct burst *b, bool requeued)
+{
+	if (b->lookup.groups)
+		choose_some(w, b, requeued, true);
+	else
+		choose_some(w, b, requeued, false);
 }
 
 /* Finishes the look-ups and sends the packets. */
@@ -334,25 +366,24 @@ unsigned roce_to_ib_requeued(struct worker *w)
 {
 	struct rte_mbuf *m[BURST];
 	struct burst b;
-	unsigned n = rte_ring_sc_dequeue_burst(w->requeue, (void **)m, BURST, NULL), fast = 0;
+	unsigned n = rte_ring_sc_dequeue_burst(w->requeue, (void **)m, BURST, NULL), parsed = 0;
 	if (n == 0)
 		return 0;
+	const struct segment *only = only_segment(w->datapath);
 	clear(w->datapath->tables, &b);
 	b.began = LATENCY_WAITED;
 	for (unsigned i = 0; i < n; i++) {
-		unsigned result = PASS;
-		if (likely(fastpath(w->datapath, m[i], &b, b.n)))
-			fast++;
-		else
-			result = place_parsed(w->datapath, &b, b.n, m[i]);
-		if (unlikely(result != PASS)) {
-			drop_packet(w, ROCE_TO_IB, result, m[i]);
-			continue;
+		if (unlikely(!fastpath(w->datapath, only, m[i], &b, b.n))) {
+			unsigned result = place_parsed(w->datapath, &b, b.n, m[i]);
+			if (result != PASS) {
+				drop_packet(w, ROCE_TO_IB, result, m[i]);
+				continue;
+			}
+			parsed++;
 		}
-		b.lookup.groups += b.lookup.to_group[b.n];
 		b.n++;
 	}
-	b.fastpath = fast == b.n;
+	b.fastpath = parsed == 0;
 	lookup_begin(&b.lookup, b.n);
 	look_up_and_post(w, &b, true);
 	return n;

@@ -33,7 +33,7 @@ static inline enum drop route_from_unknown(struct worker *w, struct route *r)
 /* The source address is the node's, of the destination's IP version. */
 static inline enum drop route_from_node(const struct worker *w, const struct source_entry *s, struct route *r)
 {
-	table_mark_used(w->datapath->tables, &s->used);
+	mark_used(w->datapath, &s->used);
 	r->src_ip = r->six ? s->ip6 : s->ip4;
 	return unlikely(is_zero(r->src_ip)) ? DROP_node_no_ip : PASS;
 }

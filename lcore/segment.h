@@ -16,6 +16,14 @@ static inline unsigned port_index(const struct datapath *dp, const struct rte_mb
 	return m->port & dp->port_mask;
 }
 
+/* A segment by its number. Compilers are kept from computing the address anew at each use. */
+static inline const struct segment *segment_at(const struct datapath *dp, unsigned number)
+{
+	const struct segment *s = &dp->segment[number];
+	__asm__("" : "+r"(s));
+	return s;
+}
+
 /* The number of the segment of a VLAN id of a port, or SEGMENT_NONE. One may come or go at any time. */
 static inline unsigned segment_number(const struct datapath *dp, unsigned port, uint16_t vid)
 {
@@ -38,13 +46,20 @@ static inline const struct segment *segment_of_vlan(const struct datapath *dp, u
 	return likely(i != SEGMENT_NONE) ? &dp->segment[i] : NULL;
 }
 
-/* The segment that a frame, of which len bytes are at eth, says it is of. Where the only one is number 0, of an only
- * port, it is that, or none: what reads the frame finds that out. */
+/* The only segment, when it is number 0, of an only port; else NULL. */
+static inline const struct segment *only_segment(const struct datapath *dp)
+{
+	return likely(__atomic_load_n(&dp->segments, __ATOMIC_RELAXED) == 1) ? &dp->segment[0] : NULL;
+}
+
+/* The segment that a frame, of which len bytes are at eth, says it is of. The only one it is, or none's: what reads the
+ * frame finds that out. */
 static inline const struct segment *segment_of_frame(const struct datapath *dp, const struct rte_mbuf *m,
 						     const uint8_t *eth, uint32_t len)
 {
-	if (likely(__atomic_load_n(&dp->segments, __ATOMIC_RELAXED) == 1))
-		return &dp->segment[0];
+	const struct segment *only = only_segment(dp);
+	if (likely(only != NULL))
+		return only;
 	unsigned i = SEGMENT_NONE;
 	if (likely(len >= ETH_LEN + VLAN_LEN))
 		i = segment_number(dp, port_index(dp, m), be16(eth + 12) == TYPE_VLAN ? be16(eth + 14) & 0xfff : 0);
@@ -66,7 +81,9 @@ static inline uint8_t partition_of_key(const struct table_key *k)
 /* Whether messages of a segment may go to, and come from, a node or group of a partition. */
 static inline bool segment_reaches(const struct segment *s, uint8_t partition)
 {
-	return s->partition == PARTITION_ANY || partition == PARTITION_HEARD || partition == s->partition;
+	if (likely(s->partition == PARTITION_ANY))
+		return true;
+	return partition == PARTITION_HEARD || partition == s->partition;
 }
 
 /* Whether a group's partition is its own, whatever the segment's is: the configuration says which segments it has. */

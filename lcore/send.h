@@ -29,7 +29,7 @@ static inline void address_node(const struct datapath *dp, struct ib_ah *ah, con
 	memcpy(ah->dgid, n->gid, 16);
 	ah->dlid = n->lid;
 	ah->sl = asked_sl ? asked_sl : n->sl;
-	ah->hop_limit = dp->ib_is_ethernet ? counted : n->hop_limit;
+	ah->hop_limit = likely(!dp->ib_is_ethernet) ? n->hop_limit : counted;
 	ah->static_rate = n->rate;
 }
 
@@ -53,21 +53,22 @@ static __rte_noinline void rewrite_imm(const struct datapath *dp, struct burst *
 		b->send[i].imm = proxy_qp->qpn;
 }
 
-/* Completes the send descriptor that fastpath.h or parse.c has begun, and trims the mbuf to the payload. */
-static inline void fill_send(const struct datapath *dp, struct burst *b, unsigned i,
-			     const struct proxy_qp_entry *proxy_qp, const void *to)
+/* Completes the send descriptor that fastpath.h or parse.c has begun, and trims the mbuf to the payload, whose length
+ * it returns. */
+static __rte_always_inline unsigned fill_send(const struct datapath *dp, struct burst *b, unsigned i, bool group,
+					      const struct proxy_qp_entry *proxy_qp, const void *to)
 {
 	struct ib_send *s = &b->send[i];
-	const struct trim *trim = &b->trim[i];
+	uint16_t len = b->trim[i].payload_len;
 	struct rte_mbuf *m = s->mbuf;
-	m->data_off += trim->headers;
-	m->data_len = trim->payload_len;
-	m->pkt_len = trim->payload_len;
+	m->data_off += b->trim[i].headers;
+	m->data_len = len;
+	m->pkt_len = len;
 	s->qp = proxy_qp->qp;
 	s->ah.source = proxy_qp->source;
 	s->partition = proxy_qp->partition;
-	table_mark_used(dp->tables, &proxy_qp->used);
-	if (b->lookup.to_group[i]) {
+	mark_used(dp, &proxy_qp->used);
+	if (group) {
 		const struct group_entry *g = to;
 		address_group(&s->ah, g);
 		s->dest_qkey = g->qkey;
@@ -79,6 +80,7 @@ static inline void fill_send(const struct datapath *dp, struct burst *b, unsigne
 	}
 	if (unlikely(s->flags & IB_SEND_IMM))
 		rewrite_imm(dp, b, i, proxy_qp, to);
+	return len;
 }
 
 #endif

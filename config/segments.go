@@ -245,10 +245,10 @@ func (p *checks) checkAlone(ibSection *table) {
 }
 
 // diffSegments compares the segments, by port and VLAN. An only one stays the only one, whatever its VLAN becomes, on the
-// same port.
+// same port, or where there has been none: in the defaults.
 func diffSegments(t *tableDoc, old, to *Config) (out Changes) {
 	was, are := old.Segments(), to.Segments()
-	if len(was) == 1 && len(are) == 1 && was[0].Port == are[0].Port {
+	if none := (EthPort{}); len(was) == 1 && len(are) == 1 && (was[0].Port == are[0].Port || was[0].Port == none) {
 		return diffValues(t, t.header(), old, to, valuesOf(t, 0), valuesOf(t, 0))
 	}
 	at := func(all []RoCE, p Place) int {

@@ -189,7 +189,7 @@ static __rte_always_inline bool fastpath(const struct datapath *dp, const struct
 					 struct burst *b, unsigned i)
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
-	const struct segment *s = likely(only != NULL) ? only : segment_of_frame(dp, m, eth, m->data_len);
+	const struct segment *s = likely(only) ? only : segment_of_frame(dp, m, eth, m->data_len);
 	const struct fastpath_place p = {.segment = s,
 					 .send = &b->send[i],
 					 .trim = &b->trim[i],

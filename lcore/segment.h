@@ -58,7 +58,7 @@ static inline const struct segment *segment_of_frame(const struct datapath *dp, 
 						     const uint8_t *eth, uint32_t len)
 {
 	const struct segment *only = only_segment(dp);
-	if (likely(only != NULL))
+	if (likely(only))
 		return only;
 	unsigned i = SEGMENT_NONE;
 	if (likely(len >= ETH_LEN + VLAN_LEN))

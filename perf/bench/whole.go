@@ -18,8 +18,8 @@ var (
 // Gates of the whole way, at 64 B. What the HCA's queues cost beside the path does not depend on the path, so a faster
 // path makes the ratios to it larger.
 var (
-	wholeLimits  = [2]float64{lcore.RoCEToIB: 3.60, lcore.IBToRoCE: 1.60} // direct over the path alone, with gatedQPs
-	directLimits = map[int]float64{256: 0.62, 1 << 10: 1 / 1.8}           // there and back, direct over libmlx5, by proxy QPs
+	wholeLimits  = [2]float64{lcore.RoCEToIB: 3.90, lcore.IBToRoCE: 1.60} // direct over the path alone, with gatedQPs
+	directLimits = map[int]float64{256: 0.60, 1 << 10: 1 / 1.8}           // there and back, direct over libmlx5, by proxy QPs
 )
 
 const gatedQPs = 256

@@ -131,7 +131,7 @@ func (j *judged) equal(o *judged) bool {
 func (j judged) String() string { return fmt.Sprintf("drops %v, sent %+v", j.drops, j.sent) }
 
 // compare runs a batch through both. When they differ, it finds the frames at which they do.
-func compare(t *testing.T, s *rig, r interface{ judge([][]byte) judged }, frames [][]byte) {
+func compare(t *testing.T, s, r interface{ judge([][]byte) judged }, frames [][]byte) {
 	t.Helper()
 	if c, model := s.judge(frames), r.judge(frames); c.equal(&model) {
 		return

@@ -113,7 +113,7 @@ func (r *reference) ethernet(d *datagram, f []byte) string {
 		return "l2_notus"
 	case !eth.Src().IsStation():
 		return "l2_badsrc"
-	case eth.Src() == r.config.MAC:
+	case eth.Src() == r.config.MAC || slices.Contains(r.config.MoreMACs, [6]byte(eth.Src())):
 		return "loop_self"
 	}
 	d.mac = eth.Src()

@@ -246,7 +246,9 @@ func (s *rig) work() {
 		for _, w := range s.workers {
 			moved += w.Step()
 			if !s.ignorePunts {
-				s.punted = append(s.punted, w.TakePunted()...)
+				taken := w.TakePunted() // a burst at most: a step with several ports may punt more
+				s.punted = append(s.punted, taken...)
+				moved += len(taken)
 			}
 		}
 	}

@@ -183,12 +183,12 @@ func (x *ports) closeOne(p *ethernetPort) {
 	x.access.Unlock()
 	x.remove(p)
 	p.forgetWorkers()
-	log, note := x.opener.log.Info, []any(nil)
+	level, note := slog.LevelInfo, []any(nil)
 	if err := p.close.run(); err != nil {
-		log, note = x.opener.log.Error, []any{"error", err}
+		level, note = slog.LevelError, []any{"error", err}
 	}
 	in, out := &counters[lcore.RoCEToIB], &counters[lcore.IBToRoCE]
-	log("ethernet_port_closed", append(note, "port", p.name.String(), "received", in.Received, "to_ib", in.Sent, "dropped", in.Dropped(),
+	x.opener.log.Log(context.Background(), level, "ethernet_port_closed", append(note, "port", p.name.String(), "received", in.Received, "to_ib", in.Sent, "dropped", in.Dropped(),
 		"from_ib", out.Received, "sent", out.Sent, "not_taken", out.Dropped(), "missed", stats.RxMissed, "send_errors", stats.TxErrors)...)
 }
 

@@ -250,3 +250,15 @@ func TestPortsHandoff(t *testing.T) {
 	want(t, "of the second", c[1][lcore.RoCEToIB].Sent, uint64(1))
 	want(t, "dropped of the second", c[1][lcore.RoCEToIB].Dropped(), uint64(1))
 }
+
+// TestHostWithOwnMAC configures a host by the bridge's own MAC address: frames of the bridge that come back are not its.
+func TestHostWithOwnMAC(t *testing.T) {
+	w := smallFixture()
+	for i := range w.hosts {
+		w.hosts[i].MAC = bridgeMAC
+	}
+	s := newRig(t, w)
+	if j := s.judge([][]byte{v4(func(p *roce.Packet) { p.Src = bridgeMAC })}); j.drops["loop_self"] != 1 || len(j.sent) != 0 {
+		t.Errorf("from the bridge's own MAC address: %v", j)
+	}
+}

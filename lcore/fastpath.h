@@ -4,8 +4,8 @@
  * prepared patterns (prepare.c).
  *
  * A packet that passes here, has a right ICRC and is found in the tables would also pass parse.c and transport.c.
- * Invalid addresses, of IP or Ethernet, are not checked here: no table has them. All other packets are parsed by
- * parse.c, at once or when they are about to be dropped, which finds the drop reason.
+ * Invalid addresses are not checked here: no table has those of IP, and is_from() looks at Ethernet's. All other
+ * packets are parsed by parse.c, at once or when they are about to be dropped, which finds the drop reason.
  *
  * Words are in the byte order of the frame, on a little-endian CPU.
  */

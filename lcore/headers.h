@@ -41,17 +41,18 @@ static inline uint32_t port_of(uint32_t flow)
 
 /* Without a network header only the service level is known: it becomes the DSCP. Hop limits
  * below 2 say "this subnet only" on InfiniBand, where the bridge is not a hop; they become the default. */
-static inline struct inherited inherit(const struct datapath *dp, const struct message *msg, const struct route *r)
+static __rte_always_inline struct inherited inherit(const struct datapath *dp, const struct message *msg,
+						    const struct route *r, uint8_t header, uint8_t flags)
 {
 	struct inherited in = {.hop_limit = r->segment->ttl, .flow_label = 0};
 	const uint8_t *area = area_of(msg);
 	uint8_t hops = 0;
-	if (likely(msg->header == HEADER_GRH)) {
+	if (likely(header == HEADER_GRH)) {
 		uint32_t first = be32(area);
 		in.tclass = (uint8_t)(first >> 20);
 		in.flow_label = first & 0xfffff;
 		hops = area[7];
-	} else if (msg->header == HEADER_IPV4) {
+	} else if (header == HEADER_IPV4) {
 		in.tclass = area[21];
 		hops = area[28];
 	} else {
@@ -59,7 +60,7 @@ static inline struct inherited inherit(const struct datapath *dp, const struct m
 	}
 	if (hops >= 2)
 		in.hop_limit = hops - 1;
-	if (unlikely((msg->recv->flags & IB_RECV_FECN) && (in.tclass & ECN_MASK)))
+	if (unlikely((flags & IB_RECV_FECN) && (in.tclass & ECN_MASK)))
 		in.tclass |= ECN_CE;
 	return in;
 }
@@ -138,8 +139,9 @@ static inline uint8_t *put_ethernet(uint8_t *net, const struct datapath *dp, con
 }
 
 /* Writes the network headers; sets kind and type of the packet. */
-static inline uint8_t *put_network(uint8_t *bth, const struct ib_recv *recv, const struct route *r,
-				   const struct inherited *in, uint32_t udp_len, enum icrc_kind *kind, uint64_t *type)
+static __rte_always_inline uint8_t *put_network(uint8_t *bth, const struct ib_recv *recv, const struct route *r,
+						const struct inherited *in, uint32_t udp_len, enum icrc_kind *kind,
+						uint64_t *type)
 {
 	if (unlikely(r->version == ROCE_V1)) {
 		*kind = ICRC_GRH;
@@ -155,23 +157,23 @@ static inline uint8_t *put_network(uint8_t *bth, const struct ib_recv *recv, con
 	return put_ipv6(bth - UDP_LEN, r, in, udp_len, PROTO_UDP);
 }
 
-/* Writes all headers and the pad, but not the ICRC, for which the mbuf has room. Returns the bytes that the ICRC
- * covers. */
-static inline struct icrc_job write_headers(struct worker *w, const struct message *msg, const struct route *r)
+/* Writes all headers and the pad, but not the ICRC, for which the mbuf has room. header and flags are the message's,
+ * and constants where they are known. Returns the bytes that the ICRC covers. */
+static __rte_always_inline struct icrc_job write_frame(struct worker *w, const struct message *msg,
+						       const struct route *r, uint8_t header, uint8_t flags)
 {
 	const struct datapath *dp = w->datapath;
 	const struct ib_recv *recv = msg->recv;
 	struct rte_mbuf *m = recv->mbuf;
-	struct inherited in = inherit(dp, msg, r);
-	uint8_t *transport = msg->payload, *end = transport + msg->payload_len;
-	uint64_t pad = -msg->payload_len & 3u, bth = dp->bth | pad << 44;
-	uint32_t udp_len = UDP_LEN + UD_LEN + ICRC_LEN + msg->payload_len + (uint32_t)pad;
-	store32(end, 0); /* more than the pad: the ICRC overwrites the rest */
-	end += pad;
-	if (unlikely(recv->flags & (IB_RECV_IMM | IB_RECV_SOLICITED))) {
-		bth |= (uint64_t)((recv->flags & IB_RECV_IMM) != 0) << 32;
-		bth |= (uint64_t)((recv->flags & IB_RECV_SOLICITED) != 0) << 47;
-		if (recv->flags & IB_RECV_IMM) {
+	struct inherited in = inherit(dp, msg, r, header, flags);
+	uint32_t len = msg->payload_len, padded = (len + 3) & ~3u, udp_len = UDP_LEN + UD_LEN + ICRC_LEN + padded;
+	uint64_t bth = dp->bth | (uint64_t)(padded - len) << 44;
+	uint8_t *transport = msg->payload, *end = transport + padded;
+	store32(transport + len, 0); /* more than the pad: the ICRC overwrites the rest */
+	if (unlikely(flags & (IB_RECV_IMM | IB_RECV_SOLICITED))) {
+		bth |= (uint64_t)((flags & IB_RECV_IMM) != 0) << 32;
+		bth |= (uint64_t)((flags & IB_RECV_SOLICITED) != 0) << 47;
+		if (flags & IB_RECV_IMM) {
 			transport -= 4;
 			udp_len += 4;
 			store32(transport, net32(recv->imm));
@@ -182,12 +184,16 @@ static inline struct icrc_job write_headers(struct worker *w, const struct messa
 	uint64_t type;
 	uint8_t *net = put_network(transport, recv, r, &in, udp_len, &kind, &type);
 	uint8_t *frame = put_ethernet(net, dp, r, type, recv->sl);
-	uint32_t len = (uint32_t)(end + ICRC_LEN - frame);
 	m->data_off = (uint16_t)(frame - (uint8_t *)m->buf_addr);
-	m->data_len = (uint16_t)len;
-	m->pkt_len = len;
+	m->data_len = (uint16_t)(end + ICRC_LEN - frame);
+	m->pkt_len = m->data_len;
 	m->port = r->segment->port; /* by which it leaves */
 	return (struct icrc_job){.p = net, .len = (uint32_t)(end - net), .kind = kind};
+}
+
+static inline struct icrc_job write_headers(struct worker *w, const struct message *msg, const struct route *r)
+{
+	return write_frame(w, msg, r, msg->header, msg->recv->flags);
 }
 
 /* Writes the IP header of a datagram and UDP's ports, and then the checksum, for hosts check it. Returns the IP
@@ -218,7 +224,7 @@ static __rte_noinline struct icrc_job write_datagram(const struct datapath *dp, 
 						     struct route r)
 {
 	struct rte_mbuf *m = msg->recv->mbuf;
-	struct inherited in = inherit(dp, msg, &r);
+	struct inherited in = inherit(dp, msg, &r, msg->header, msg->recv->flags);
 	in.hop_limit = (uint8_t)r.to->qkey;
 	uint8_t *frame = put_ethernet(put_plain(msg, &r, &in), dp, &r, r.six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
 	uint8_t *end = msg->payload + msg->payload_len;

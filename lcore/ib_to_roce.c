@@ -11,6 +11,7 @@
 #include <rte_ethdev.h>
 #include <rte_prefetch.h>
 
+#include "fastroute.h"
 #include "headers.h"
 #include "group_copies.h"
 #include "route.h"
@@ -210,19 +211,35 @@ static void drop_routed(struct worker *w, const struct egress *e, unsigned i, en
 		rte_pktmbuf_free(r->mbuf);
 }
 
-/* Finds each message's route and writes all of the frame but the ICRC. */
-static void route(struct worker *w, struct egress *e)
+/* fastroute() of those to groups, out of line for the same reason. */
+static __rte_noinline unsigned fastroute_groups(struct worker *w, struct egress *e, unsigned i, struct icrc_job *icrc)
 {
-	unsigned kept = 0, n = e->n;
-	for (unsigned i = 0; i < n; i++) {
-		struct route r;
-		lookup_guess_ahead(&e->lookup, i, n);
-		unsigned d = find_route(w, e, i, &r);
-		if (likely(d == PASS)) {
-			e->icrc[kept] = write_headers(w, &e->message[i], &r);
-		} else if (d == PLAIN) {
-			e->icrc[kept] = write_datagram(w->datapath, &e->message[i], r);
-		} else {
+	return fastroute(w, e, i, icrc, true);
+}
+
+/* Routes messages of all kinds, as fastroute() does those that are usual. */
+static __rte_noinline unsigned route_any(struct worker *w, struct egress *e, unsigned i, struct icrc_job *icrc)
+{
+	struct route r;
+	unsigned d = find_route(w, e, i, &r);
+	if (likely(d == PASS))
+		*icrc = write_headers(w, &e->message[i], &r);
+	else if (d == PLAIN)
+		*icrc = write_datagram(w->datapath, &e->message[i], r);
+	else
+		return d;
+	return PASS;
+}
+
+/* Routes messages i to end - 1 and moves them down to kept. Returns where the next one goes. */
+static inline unsigned route_stretch(struct worker *w, struct egress *e, unsigned i, unsigned end, unsigned kept)
+{
+	for (; i < end; i++) {
+		struct icrc_job *icrc = &e->icrc[kept];
+		unsigned d = e->lookup.to_group[i] ? fastroute_groups(w, e, i, icrc) : fastroute(w, e, i, icrc, false);
+		if (unlikely(d == UNUSUAL))
+			d = route_any(w, e, i, icrc);
+		if (unlikely(d)) {
 			drop_routed(w, e, i, d);
 			continue;
 		}
@@ -232,14 +249,26 @@ static void route(struct worker *w, struct egress *e)
 		}
 		kept++;
 	}
+	return kept;
+}
+
+/* Finds each message's route and writes all of the frame but the ICRC. */
+static void route(struct worker *w, struct egress *e)
+{
+	unsigned kept = 0, n = e->n;
+	for (unsigned i = 0, end; i < n; i = end) {
+		end = lookup_stretch(&e->lookup, i, n);
+		kept = route_stretch(w, e, i, end, kept);
+	}
 	e->n = kept;
 }
 
 static void write_icrcs(const struct egress *e)
 {
 	uint32_t crc[BURST];
-	icrc_burst(e->icrc, e->n, crc);
-	for (unsigned i = 0; i < e->n; i++)
+	unsigned n = e->n;
+	icrc_burst(e->icrc, n, crc);
+	for (unsigned i = 0; i < n; i++)
 		store32((uint8_t *)(uintptr_t)e->icrc[i].p + e->icrc[i].len, crc[i]);
 }
 

@@ -49,13 +49,13 @@ static inline void lookup_guess(struct lookup *l, unsigned i, unsigned n)
 			l->to_entry[i] = table_guess(lookup_table(l, i), &l->to_step[i]);
 }
 
-/* To be called for each i in turn, before the entries of packet i are read. */
-static inline void lookup_guess_ahead(struct lookup *l, unsigned i, unsigned n)
+/* Packets are worked on in stretches: begins the one from i on, and returns where it ends. The first begins at 0. */
+static inline unsigned lookup_stretch(struct lookup *l, unsigned i, unsigned n)
 {
 	if (i == 0)
 		lookup_guess(l, 0, RTE_MIN(n, (unsigned)GUESS_AHEAD));
-	if (i % GUESS_AHEAD == 0)
-		lookup_guess(l, i + GUESS_AHEAD, RTE_MIN(n, i + 2 * GUESS_AHEAD));
+	lookup_guess(l, i + GUESS_AHEAD, RTE_MIN(n, i + 2 * GUESS_AHEAD));
+	return RTE_MIN(n, i + GUESS_AHEAD);
 }
 
 /* table_mark_used(), which is seldom needed. */

@@ -286,13 +286,13 @@ static __rte_always_inline enum drop check_destination(const struct datapath *dp
 	return d;
 }
 
-/* Keeps the packets that this worker sends. Where there are no groups, they are no question. */
-static __rte_always_inline void choose_some(struct worker *w, struct burst *b, bool requeued, bool groups)
+/* Chooses of packets i to end - 1 those that this worker sends, and moves them down to kept. Returns where the next one
+ * goes. Where there are no groups, they are no question. */
+static __rte_always_inline unsigned choose_stretch(struct worker *w, struct burst *b, bool requeued, bool groups,
+						   unsigned i, unsigned end, unsigned kept)
 {
 	const struct datapath *dp = w->datapath;
-	unsigned kept = 0, bytes = 0, n = b->n;
-	for (unsigned i = 0; i < n; i++) {
-		lookup_guess_ahead(&b->lookup, i, n);
+	for (; i < end; i++) {
 		bool group = groups && b->lookup.to_group[i];
 		enum drop d = check_destination(dp, b, i, group);
 		const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
@@ -303,13 +303,23 @@ static __rte_always_inline void choose_some(struct worker *w, struct burst *b, b
 			exception_path(w, b, i, d, requeued);
 			continue;
 		}
-		bytes += fill_send(dp, b, i, group, proxy_qp, b->lookup.to_entry[i]);
+		b->bytes += fill_send(dp, b, i, group, proxy_qp, b->lookup.to_entry[i]);
 		if (unlikely(kept != i))
 			move(b, kept, i);
 		kept++;
 	}
+	return kept;
+}
+
+static __rte_always_inline void choose_some(struct worker *w, struct burst *b, bool requeued, bool groups)
+{
+	unsigned kept = 0, n = b->n;
+	b->bytes = 0;
+	for (unsigned i = 0, end; i < n; i = end) {
+		end = lookup_stretch(&b->lookup, i, n);
+		kept = choose_stretch(w, b, requeued, groups, i, end, kept);
+	}
 	b->n = kept;
-	b->bytes = bytes;
 	if (unlikely(b->handoff.n))
 		send_handoffs(w, &b->handoff);
 }

@@ -183,6 +183,19 @@ static void check_icrc(struct worker *w, struct burst *b)
 		drop_wrong(w, b, right);
 }
 
+/* Buckets are fetched while the ICRCs are computed. Those of long packets read more than the first cache holds, and
+ * would evict them again. */
+static inline void check_and_look_up(struct worker *w, struct burst *b)
+{
+	enum { LONG = 512 };
+	bool late = b->n && b->icrc[0].len > LONG;
+	if (!late)
+		lookup_begin(&b->lookup, b->n);
+	check_icrc(w, b);
+	if (late)
+		lookup_begin(&b->lookup, b->n);
+}
+
 /* Of the fast path: of others count_events() does it. */
 static __rte_noinline void count_congestion(struct worker *w, const struct burst *b)
 {
@@ -354,8 +367,7 @@ static unsigned bridge_burst(struct worker *w, unsigned port)
 	if (mirroring(w))
 		mirror_frames(w, m, n);
 	take(w, &b, m, n);
-	lookup_begin(&b.lookup, b.n);
-	check_icrc(w, &b);
+	check_and_look_up(w, &b);
 	if (unlikely(b.congested))
 		count_congestion(w, &b);
 	look_up_and_post(w, &b, false);

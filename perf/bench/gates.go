@@ -32,6 +32,7 @@ const (
 
 // The gates.
 const (
+	pathLimit    = 1.10 // the worker over the peer, which does the same for one kind of packets in a plain loop
 	variantLimit = 1.15 // IPv6 and VLAN over IPv4 untagged
 	extrasLimit  = 1.05 // with counters and QoS map over without
 	policedLimit = 1.15 // the same of groups, each of which is counted and policed
@@ -39,12 +40,9 @@ const (
 	icrcLimit    = 1.00 // own ICRC over rte_net_crc by AVX-512
 )
 
-// pathLimits are the gates of the worker over the peer, which does the same for one kind of packets in a plain loop.
-var pathLimits = [2]float64{lcore.RoCEToIB: 1.15, lcore.IBToRoCE: 1.20}
-
 // tableLimits are the gates of look-ups, own over rte_hash, by entries. With 1 M each fetch misses the TLB, too: there
 // are two, and five of rte_hash.
-var tableLimits = map[int]float64{Small: 0.55, Medium: 0.50, Large: 0.40}
+var tableLimits = map[int]float64{Small: 0.55, Medium: 0.50, Large: 0.30}
 
 // kinds are the kinds of rows that do not depend on the size of tables; those that do are Paths.
 var kinds = []struct {
@@ -150,7 +148,7 @@ func pathRow(cfg *Config, s shape, t *tables.Tables, d lcore.Direction, size int
 	if len(how) > 1 {
 		row.Wide = worker.over(ns[3])
 	}
-	row.Payload, row.Entries, row.packets, row.Limit = size, s.hosts, true, limit(pathLimits[d])
+	row.Payload, row.Entries, row.packets, row.Limit = size, s.hosts, true, limit(pathLimit)
 	return row, r.verify()
 }
 

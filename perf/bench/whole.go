@@ -17,12 +17,12 @@ var (
 
 // Gates of the whole way, at 64 B. What the HCA's queues cost beside the path does not depend on the path, so a faster
 // path makes the ratios to it larger.
-var (
-	wholeLimits  = [2]float64{lcore.RoCEToIB: 3.90, lcore.IBToRoCE: 1.60} // direct over the path alone, with gatedQPs
-	directLimits = map[int]float64{256: 0.60, 1 << 10: 1 / 1.8}           // there and back, direct over libmlx5, by proxy QPs
-)
+var wholeLimits = [2]float64{lcore.RoCEToIB: 3.90, lcore.IBToRoCE: 1.60} // direct over the path alone, with gatedQPs
 
-const gatedQPs = 256
+// The gate of there and back, direct over libmlx5, with gatedQPs and with manyQPs.
+const directLimit = 1 / 1.8
+
+const gatedQPs, manyQPs = 256, 1 << 10
 
 // wholeShape has one proxy QP for each host, and a thousand nodes.
 func wholeShape(qps int) shape { return shape{hosts: qps, qpns: 1, nodes: Small} }
@@ -124,8 +124,8 @@ func thereAndBack(qps int, both [2][]readings) Row {
 	row := ratio("there and back, whole way", libmlx5, sum(atDirect), sum(atLibrary))
 	row.Noise = max(noise(both[0], atPath, atLibrary), noise(both[1], atPath, atLibrary))
 	row.Payload, row.Entries, row.section = 64, qps, wholes
-	if v := directLimits[qps]; v > 0 {
-		row.Limit = limit(v)
+	if qps == gatedQPs || qps == manyQPs {
+		row.Limit = limit(directLimit)
 	}
 	return row
 }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seats
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// again is how soon another connection is tried to be accepted after one could not be.
+const again = 100 * time.Millisecond
+
+// Waiting is a listener that lets clients wait for as long as no connection can be accepted: the process has no file
+// descriptor left, for example. It says so once, not each time that it tries.
+type Waiting struct {
+	net.Listener
+	say    func(error)
+	closed chan struct{}
+	once   sync.Once
+}
+
+// NewWaiting returns such a listener. say is called by Accept.
+func NewWaiting(l net.Listener, say func(error)) *Waiting {
+	return &Waiting{Listener: l, say: say, closed: make(chan struct{})}
+}
+
+// Accept implements net.Listener. Its only error is net.ErrClosed.
+func (w *Waiting) Accept() (net.Conn, error) {
+	for tries := 0; ; tries++ {
+		c, err := w.Listener.Accept()
+		switch {
+		case err == nil || errors.Is(err, net.ErrClosed):
+			return c, err
+		case tries == 0:
+			w.say(err)
+		}
+		select {
+		case <-time.After(again):
+		case <-w.closed:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// Close implements net.Listener.
+func (w *Waiting) Close() error {
+	w.once.Do(func() { close(w.closed) })
+	return w.Listener.Close()
+}

@@ -9,14 +9,20 @@ import (
 	"time"
 )
 
-// again is how soon another connection is tried to be accepted after one could not be.
-const again = 100 * time.Millisecond
+const (
+	// again is how soon another connection is tried to be accepted after one could not be.
+	again = 100 * time.Millisecond
+	// apart is how long all connections could be accepted when another shortage is told of: in one, each client that goes
+	// leaves a file descriptor to the next.
+	apart = time.Minute
+)
 
 // Waiting is a listener that lets clients wait for as long as no connection can be accepted: the process has no file
-// descriptor left, for example. It says so once, not each time that it tries.
+// descriptor left, for example. It says so once, not each time that it tries. One goroutine may accept.
 type Waiting struct {
 	net.Listener
 	say    func(error)
+	failed time.Time // when a connection could last not be accepted
 	closed chan struct{}
 	once   sync.Once
 }
@@ -28,14 +34,15 @@ func NewWaiting(l net.Listener, say func(error)) *Waiting {
 
 // Accept implements net.Listener. Its only error is net.ErrClosed.
 func (w *Waiting) Accept() (net.Conn, error) {
-	for tries := 0; ; tries++ {
+	for {
 		c, err := w.Listener.Accept()
-		switch {
-		case err == nil || errors.Is(err, net.ErrClosed):
+		if err == nil || errors.Is(err, net.ErrClosed) {
 			return c, err
-		case tries == 0:
+		}
+		if time.Since(w.failed) > apart {
 			w.say(err)
 		}
+		w.failed = time.Now()
 		select {
 		case <-time.After(again):
 		case <-w.closed:

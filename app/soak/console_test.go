@@ -60,11 +60,11 @@ func isShort(out string) bool {
 	return strings.HasSuffix(line, noDescriptor) && !strings.Contains(line, "\n")
 }
 
-// shortReloads returns how many reloads the bridge has rejected because there was no file descriptor, a line of the log
-// for each.
-func (b *bridge) shortReloads() (n int) {
+// shortLines returns how many lines of the log say of an event that there was no file descriptor. A reload that is rejected
+// is one; so are clients of the console, or of the metrics, that wait.
+func (b *bridge) shortLines(event string) (n int) {
 	for line := range strings.Lines(b.readLog()) {
-		if strings.Contains(line, "msg=reload_rejected ") && strings.Contains(line, noDescriptor) {
+		if strings.Contains(line, "msg="+event+" ") && strings.Contains(line, noDescriptor) {
 			n++
 		}
 	}
@@ -78,13 +78,13 @@ func (r *rig) reload(number int, once func() (out string, err error)) error {
 		return err
 	}
 	for {
-		ended, before := r.bridge.short.ended.Load(), r.bridge.shortReloads()
+		ended, before := r.bridge.short.ended.Load(), r.bridge.shortLines("reload_rejected")
 		if out, err := once(); err != nil && !isShort(out) {
 			return err
 		}
 		inForce, rejected, got := false, 0, ""
 		err := await(r.ctx, "the configuration is in force", func() bool {
-			rejected = r.bridge.shortReloads() - before
+			rejected = r.bridge.shortLines("reload_rejected") - before
 			got, inForce = r.inForce(number)
 			return inForce || rejected > 0
 		})

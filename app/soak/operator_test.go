@@ -197,6 +197,7 @@ func noDescriptors(r *rig) fault {
 		if err != nil {
 			return err
 		}
+		lines := [2]int{r.bridge.shortLines("console"), r.bridge.shortLines("metrics")}
 		ctl := make(chan struct{})
 		go func() {
 			defer close(ctl)
@@ -210,6 +211,11 @@ func noDescriptors(r *rig) fault {
 			return err
 		}
 		_, err = r.bridge.ctl(r.ctx, "show", "status")
+		for i, event := range []string{"console", "metrics"} {
+			if n := r.bridge.shortLines(event) - lines[i]; n > 1 {
+				err = errors.Join(err, fmt.Errorf("%d lines say that clients wait: %s", n, event))
+			}
+		}
 		return err
 	}}
 }

@@ -40,7 +40,8 @@ func serveMetrics(ctx context.Context, l net.Listener, b *bridge.Bridge, sampler
 		Name: cfg.Name, Version: ownVersion(), DPDK: dpdk.Version(), Started: began, Pprof: cfg.Metrics.Pprof,
 		Env:    &words.Env{Bridge: b, Began: began, Sampler: sampler},
 		Events: control.Events, LogLost: control.Unwritten, Config: b.Config,
-		Draining: func() bool { return ctx.Err() != nil || b.Status().Drained },
+		Draining:   func() bool { return ctx.Err() != nil || b.Status().Drained },
+		Unaccepted: func(err error) { log.Warn("metrics", "listen", l.Addr().String(), "error", err) },
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})

@@ -136,20 +136,14 @@ func Serve(ctx context.Context, listeners []net.Listener, c Config) {
 }
 
 func (s *server) accept(ctx, sessions context.Context, l net.Listener) {
+	waiting := seats.NewWaiting(l, func(err error) { s.Log.Warn("console", "listen", l.Addr().String(), "error", err) })
+	defer context.AfterFunc(ctx, func() { _ = waiting.Close() })()
 	for {
-		conn, err := l.Accept()
-		switch {
-		case err == nil:
-			s.admit(sessions, conn)
-		case errors.Is(err, net.ErrClosed) || ctx.Err() != nil:
+		conn, err := waiting.Accept()
+		if err != nil {
 			return
-		default: // no file descriptor is left, for example
-			s.Log.Warn("console", "listen", l.Addr().String(), "error", err)
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
 		}
+		s.admit(sessions, conn)
 	}
 }
 

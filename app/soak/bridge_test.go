@@ -49,9 +49,10 @@ func await(ctx context.Context, what string, done func() bool) error {
 type bridge struct {
 	bin, dir string
 	layout
-	jobs chan func()
-	cmd  *exec.Cmd
-	done chan struct{}
+	jobs  chan func()
+	cmd   *exec.Cmd
+	done  chan struct{}
+	short shortage // of file descriptors
 }
 
 // diskBytes is the size of the disk that has the log and the captures.
@@ -238,16 +239,4 @@ func (b *bridge) status(ctx context.Context) (s status, err error) {
 		err = json.Unmarshal([]byte(text), &s)
 	}
 	return s, err
-}
-
-// ctl runs a command of the console.
-func (b *bridge) ctl(ctx context.Context, words ...string) (string, error) {
-	ctx, stop := context.WithTimeout(ctx, within)
-	defer stop()
-	cmd := exec.CommandContext(ctx, b.bin, append([]string{"ctl", "-s", b.file("console.sock")}, words...)...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("causeway ctl %s: %w: %s", strings.Join(words, " "), err, out)
-	}
-	return string(out), nil
 }

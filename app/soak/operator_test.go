@@ -22,30 +22,8 @@ import (
 func reloaded(r *rig) fault {
 	number := r.random.IntN(1000)
 	return fault{fmt.Sprintf("reload of configuration %d by SIGHUP", number), "configuration", nil, false, func() error {
-		if err := r.bridge.writeConfig(number); err != nil {
-			return err
-		}
-		if err := r.bridge.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			return err
-		}
-		return r.inForce(number)
+		return r.reload(number, func() (string, error) { return "", r.bridge.cmd.Process.Signal(syscall.SIGHUP) })
 	}}
-}
-
-// inForce waits until a configuration is in force.
-func (r *rig) inForce(number int) error {
-	want := fmt.Sprintf("proxy_qp_idle %d", 60+number%4)
-	groups := strings.Count(r.bridge.configText(number), "239.1.3.")
-	var got string
-	err := await(r.ctx, "the configuration is in force", func() bool {
-		text, err := r.bridge.ctl(r.ctx, "show", "config")
-		got = text
-		return err == nil && strings.Contains(squeezed(text), want) && strings.Count(text, "239.1.3.") == groups
-	})
-	if err != nil {
-		return fmt.Errorf("%w: there is not %q with %d groups in\n%s", err, want, groups, got)
-	}
-	return nil
 }
 
 // squeezed has one blank for several.
@@ -54,13 +32,7 @@ func squeezed(text string) string { return strings.Join(strings.Fields(text), " 
 func reloadedByConsole(r *rig) fault {
 	number := r.random.IntN(1000)
 	return fault{fmt.Sprintf("reload of configuration %d by the console", number), "configuration", nil, false, func() error {
-		if err := r.bridge.writeConfig(number); err != nil {
-			return err
-		}
-		if _, err := r.bridge.ctl(r.ctx, "reload"); err != nil {
-			return err
-		}
-		return r.inForce(number)
+		return r.reload(number, func() (string, error) { return r.bridge.command(r.ctx, "reload") })
 	}}
 }
 
@@ -217,7 +189,7 @@ func (r *rig) limited(resource int, limit uint64, d time.Duration) error {
 	return nil
 }
 
-// noDescriptors leaves the bridge no descriptor for another client. It must serve again afterwards.
+// noDescriptors leaves the bridge no descriptor for another client, nor for a file. It must serve again afterwards.
 func noDescriptors(r *rig) fault {
 	d := r.between(100*time.Millisecond, 2*time.Second)
 	return fault{"no file descriptors for " + d.String(), "limit", nil, false, func() error {
@@ -225,17 +197,25 @@ func noDescriptors(r *rig) fault {
 		if err != nil {
 			return err
 		}
+		lines := [2]int{r.bridge.shortLines("console"), r.bridge.shortLines("metrics")}
 		ctl := make(chan struct{})
 		go func() {
 			defer close(ctl)
-			_, _ = r.bridge.ctl(r.ctx, "show", "status") // it may fail now
+			_, _ = r.bridge.command(r.ctx, "show", "status") // it may fail now
 		}()
+		r.bridge.short.begun.Add(1)
 		err = r.limited(unix.RLIMIT_NOFILE, uint64(len(open)), d)
+		r.bridge.short.ended.Add(1)
 		<-ctl
 		if err != nil {
 			return err
 		}
 		_, err = r.bridge.ctl(r.ctx, "show", "status")
+		for i, event := range []string{"console", "metrics"} {
+			if n := r.bridge.shortLines(event) - lines[i]; n > 1 {
+				err = errors.Join(err, fmt.Errorf("%d lines say that clients wait: %s", n, event))
+			}
+		}
 		return err
 	}}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,5 +129,44 @@ func TestTimeouts(t *testing.T) {
 		if d <= 0 || d > 5*time.Minute {
 			t.Errorf("%s: %v", name, d)
 		}
+	}
+}
+
+// full is a listener of a process that has no file descriptor for so many times.
+type full struct {
+	net.Listener
+	times int
+}
+
+func (f *full) Accept() (net.Conn, error) {
+	if f.times--; f.times >= 0 {
+		return nil, syscall.EMFILE
+	}
+	return f.Listener.Accept()
+}
+
+// TestNoDescriptors: a client waits while there is no file descriptor, which is said once.
+func TestNoDescriptors(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, said := options(), make(chan error, 10)
+	o.Unaccepted = func(err error) { said <- err }
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, &full{l, 5}, newFake(), o) }()
+	answer, err := http.Get("http://" + l.Addr().String() + "/metrics")
+	if err != nil {
+		t.Error(err)
+	} else {
+		_ = answer.Body.Close()
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := <-said; !errors.Is(err, syscall.EMFILE) || len(said) > 0 {
+		t.Errorf("it was said %d times: %v", 1+len(said), err)
 	}
 }

@@ -30,6 +30,14 @@ type Options struct {
 	LogLost  func() uint64            // lines of the log that could not be written; nil: not counted
 	Config   func() *config.Config    // the one in force; nil: limits are 0
 	Draining func() bool              // nil: never
+
+	Unaccepted func(error) // is told why clients wait, once for as long as they do; nil: nobody is
+}
+
+func (o *Options) unaccepted(err error) {
+	if o.Unaccepted != nil {
+		o.Unaccepted(err)
+	}
 }
 
 func (o *Options) draining() bool { return o.Draining != nil && o.Draining() }
@@ -46,7 +54,8 @@ func Serve(ctx context.Context, l net.Listener, src Source, o Options) error {
 	s := httpServer(handler(src, o))
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // the connections end anyway
 	defer stop()
-	if err := s.Serve(&bounded{l, seats.New(connectionsMost, true)}); !errors.Is(err, http.ErrServerClosed) {
+	waiting := seats.NewWaiting(l, o.unaccepted)
+	if err := s.Serve(&bounded{waiting, seats.New(connectionsMost, true)}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("web: %w", err)
 	}
 	return nil

@@ -217,11 +217,11 @@ func (j *judge) moveTo(d *destination, to int, why string, now time.Time) {
 	d.current = to
 	if from >= 0 && d.settled {
 		d.changed = now
-		d.listening.recent, d.listening.long = arrivals{}, arrivals{}
 		if d.view.group && d.rule.Mode == Active && d.rule.Tell == TellNothing {
 			d.opens = now.Add(guard)
 		}
 		if to >= 0 {
+			d.listening.moved(to)
 			j.switches++
 			j.moves[move{from, to, why}]++
 		}

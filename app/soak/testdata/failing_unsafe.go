@@ -87,10 +87,14 @@ func buildFailing(cfg *config.Config, o bridge.Options) (*bridge.Bridge, error) 
 	go func() {
 		for {
 			c, err := l.Accept()
-			if err != nil {
+			switch {
+			case err == nil:
+				go f.serve(c)
+			case errors.Is(err, net.ErrClosed):
 				return
+			default: // no file descriptor is left: a fault of its own
+				time.Sleep(20 * time.Millisecond)
 			}
-			go f.serve(c)
 		}
 	}()
 	return b, nil

@@ -46,7 +46,7 @@ func (s fabricsRig) judge(frames [][]byte) judged {
 	before, _ := s.fabrics.port.Lost()
 	j := s.rig.judge(frames)
 	sent := make([]fabricport.Sent, rigRing)
-	for _, m := range sent[:s.fabrics.members[1].rings.Take(0, sent)] {
+	for _, m := range sent[:s.fabrics.members[1].Take(0, sent)] {
 		p := postedOf(m)
 		p.port = 1
 		j.sent = append(j.sent, p)
@@ -207,7 +207,7 @@ func compareArrivals(t *testing.T, s *rig, m *fabricsModel, all []arrival) {
 		}
 	}
 	for i, msgs := range in {
-		if n := s.fabrics.members[i].rings.Deliver(0, msgs); n != len(msgs) {
+		if n := s.fabrics.members[i].Deliver(0, msgs); n != len(msgs) {
 			t.Fatalf("port %d took %d of %d messages", i, n, len(msgs))
 		}
 	}

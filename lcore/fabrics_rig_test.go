@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"testing"
 	"time"
-	"unsafe"
 
 	"causeway/ibside"
 	"causeway/ibside/fabricport"
@@ -55,10 +54,13 @@ type fabricsWay struct {
 	grh  bool
 }
 
-// memberPort is one of the ports. What is not below nobody calls.
+// notCalled is what of a port nobody calls here.
+type notCalled struct{ ibside.OpenPort }
+
+// memberPort is one of the ports. Its Pointer and Close are the rings'.
 type memberPort struct {
-	ibside.OpenPort
-	rings  *fabricport.Rings
+	notCalled
+	*fabricport.Rings
 	number int
 	f      *fabrics
 	pairs  int // that it will make
@@ -144,7 +146,7 @@ func (f *fabrics) open(t testing.TB, s *rig, w *fixture) {
 		Rule: f.rule, GIDs: f.gids,
 	}
 	for i, rings := range []*fabricport.Rings{s.ibPort, second} {
-		f.members[i] = &memberPort{rings: rings, number: i, f: f, pairs: len(w.proxyQPs)}
+		f.members[i] = &memberPort{Rings: rings, number: i, f: f, pairs: len(w.proxyQPs)}
 		c.Members = append(c.Members, multipath.Member{Name: memberNames[i], Fabric: memberNames[i], Port: f.members[i], PKey: memberPKeys[i]})
 	}
 	f.port, err = multipath.New(c)
@@ -288,10 +290,8 @@ func (m *memberPort) Info() ibside.Info {
 }
 
 func (m *memberPort) Own() ibside.Own                        { return ibside.Own{GIDs: memberGIDs[m.number]} }
-func (m *memberPort) Pointer(worker int) unsafe.Pointer      { return m.rings.Pointer(worker) }
 func (m *memberPort) Lost() (sends, recvs map[string]uint64) { return nil, nil }
 func (m *memberPort) LostByDevice() map[string]uint64        { return nil }
-func (m *memberPort) Close() error                           { return m.rings.Close() }
 
 // CreateProxyQP gives the second port the first's QPNs, for other proxy QPs.
 func (m *memberPort) CreateProxyQP(_ int, pkey ib.PKey, _ ib.QKey) (uint32, ib.QPN, error) {

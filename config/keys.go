@@ -103,12 +103,12 @@ var tables = linked([]tableDoc{
 		{name: "host_gids", kind: texts, noted: "none", example: `["fe80::2:c903:0:100/120"]`,
 			meaning: "Prefixes of the port's other GIDs (alias GUIDs; where the link layer is Ethernet, further addresses of its network " +
 				"interface) that the bridge assigns to RoCE hosts as their source GIDs, one each, first come, first served. A GID that equals a " +
-				"host's address always belongs to that host; a host without a GID uses the bridge's. Only for `DEVICE:PORT`."},
+				"host's address always belongs to that host; a host without a GID uses the bridge's. Only for `DEVICE:PORT`, and with one port."},
 		{name: "alias_gids", kind: truth, def: false, example: "true",
 			meaning: "Whether the bridge registers RoCE hosts' GUIDs with the subnet administrator as alias GUIDs of the port, as many as it has " +
 				"room for, so that their GIDs resolve to the bridge: those of IPv6 addresses with the subnet's prefix, and those of MAC addresses " +
 				"(the default GID of RoCE interfaces). With `host_gids`, only GIDs in these prefixes. Any RoCE host can claim an address, and so " +
-				"an entry. Only for `DEVICE:PORT` with InfiniBand as link layer."},
+				"an entry. Only for `DEVICE:PORT` with InfiniBand as link layer, and with one port."},
 		{name: "direct", kind: truth, def: true, example: "false",
 			meaning: "Whether workers write and read an mlx5 HCA's queues themselves, where its link layer is InfiniBand, and do not call its library for " +
 				"each message. With many proxy QPs in use that takes less than half of the time. With `false`, and on all other devices, they call libibverbs. `show ports` has what is in use."},
@@ -117,7 +117,7 @@ var tables = linked([]tableDoc{
 				"nodes` leaves room for. A node is asked for when it sends a message, or when a RoCE host asks for its address. The kernel's " +
 				"neighbours on IPoIB tell which GID has an address, the subnet administrator tells the path to it. Addresses must be in " +
 				"`[policy] allow`, in a subnet of `[roce] addresses` and of the IPoIB interface. A `[[host]]` wins, and a RoCE host keeps an " +
-				"address that it has. Only for `DEVICE:PORT` with InfiniBand as link layer and an IPoIB interface."},
+				"address that it has. Only for `DEVICE:PORT` with InfiniBand as link layer and an IPoIB interface, and with one port."},
 		{name: "node_idle", kind: number, def: int64(600), lo: 10, hi: 31_536_000, example: "600",
 			meaning: "The seconds after which a learned node is removed that neither sends nor receives, nor answers on IPoIB."},
 		{name: "ipoib", kind: text, noted: "that of the port", example: `"ib0"`,
@@ -198,7 +198,7 @@ var tables = linked([]tableDoc{
 			meaning: "IB only, with several `[[ib]]`: the node's port GIDs on the second and further fabrics, in the order of `[[ib]]`, `\"\"` where it has none. " +
 				"`gid` is then that on the first; alone it is looked for on all."},
 		{name: "lid", kind: number, noted: "from the SA", lo: 1, hi: 0xbfff, hex: true, example: "7",
-			meaning: "IB only: the node's LID, its only one. The subnet manager knows more: all LIDs of the port, the MTU and rate of the path, and when they change."},
+			meaning: "IB only, with one port: the node's LID, its only one. The subnet manager knows more: all LIDs of the port, the MTU and rate of the path, and when they change."},
 		{name: "sl", kind: number, def: int64(0), lo: 0, hi: 15, example: "0",
 			meaning: "IB only: the service level of the path to the node."},
 		{name: "pkey", kind: number, noted: "see the text", lo: 1, hi: 0xffff, hex: true, example: "0x8001",

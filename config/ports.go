@@ -174,17 +174,32 @@ func (p *checks) checkPorts(ibSection, workers *table) {
 	if n := len(p.cfg.MoreIB) + 1; n > MostIBPorts {
 		ibSection.fail("port", "%d [[ib]] are too many; use 2 to %d", n, MostIBPorts)
 	}
-	for _, name := range []string{"nodes", "host_gids", "alias_gids", "ipoib"} {
-		if ibSection.has(name) && (name != "nodes" || p.cfg.IB.Learn) {
-			ibSection.fail(name, "%s is for one InfiniBand port; remove it, or all [[ib]] but one", name)
-		}
-	}
+	p.checkOnePort(ibSection)
 	p.checkNames(ibSection)
 	if n := p.cfg.Workers.Groups; n > mostGroupsOfSeveral {
 		workers.fail("groups", "groups %d is more than the %d that several [[ib]] have room for; lower it", n, mostGroupsOfSeveral)
 	}
 	if n := p.cfg.Workers.Nodes; n > mostNodesOfSeveral {
 		workers.fail("nodes", "nodes %d is more than the %d that several [[ib]] have room for; lower it", n, mostNodesOfSeveral)
+	}
+}
+
+// checkOnePort reports what takes a single port: nodes are learned from the IPoIB of one, and hosts' own GIDs would be of one
+// fabric alone.
+func (p *checks) checkOnePort(first *table) {
+	c := &p.cfg.IB
+	for _, k := range []struct {
+		name, value, instead string
+		there                bool
+	}{
+		{"nodes", `"learn"`, "write a [[host]] for each node, with its GIDs as gid and more_gids", c.Learn},
+		{"host_gids", fmt.Sprint(c.HostGIDs), "remove it, and hosts use the GID that the bridge has on each port", first.has("host_gids")},
+		{"alias_gids", fmt.Sprint(c.AliasGIDs), "remove it, and hosts use the GID that the bridge has on each port", first.has("alias_gids")},
+		{"ipoib", show(c.IPoIB), "remove it", first.has("ipoib")},
+	} {
+		if k.there {
+			first.fail(k.name, "%s %s is for one InfiniBand port, and there are %d; %s, or keep one [[ib]]", k.name, k.value, len(p.cfg.MoreIB)+1, k.instead)
+		}
 	}
 }
 

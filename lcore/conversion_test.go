@@ -65,24 +65,24 @@ var examples = []struct {
 }{
 	{"roce2-ipv4", `020000000002 020000000001 0800 4562003c000040004011 2639 0a0a0001 0a0a0002 e341 12b7 0028 0000
 		6470ffff00000123 00000001 01234567 00000456 48656c6c6f000000 6ef89aab`,
-		posted{fabricport.Sent{QP: proxyQP, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 1, TClass: 0x62, DestQP: nodeQPN,
-			QKey: ib.QKeyRDMAUDP, Len: 5}, "Hello"}},
+		posted{Sent: fabricport.Sent{QP: proxyQP, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 1, TClass: 0x62, DestQP: nodeQPN,
+			QKey: ib.QKeyRDMAUDP, Len: 5}, payload: "Hello"}},
 	{"roce2-ipv4-group", `01005e010203 020000000001 0800 45020040000040004011 3f9c 0a0a0001 ef010203 c123 12b7 002c 0000
 		6570ffff00ffffff 00000002 01234567 00000456 00000456 48656c6c6f000000 65da5927`,
-		posted{fabricport.Sent{QP: proxyQP, DGID: mgidOf(group4), DLID: 0xc001, SL: 3, HopLimit: 7, Rate: 3, TClass: 2, DestQP: ib.QPMulticast,
-			QKey: groupIB, HasImm: true, Imm: uint32(proxyQPN), HasGRH: true, Len: 5}, "Hello"}},
+		posted{Sent: fabricport.Sent{QP: proxyQP, DGID: mgidOf(group4), DLID: 0xc001, SL: 3, HopLimit: 7, Rate: 3, TClass: 2, DestQP: ib.QPMulticast,
+			QKey: groupIB, HasImm: true, Imm: uint32(proxyQPN), HasGRH: true, Len: 5}, payload: "Hello"}},
 	{"roce2-ipv6", `020000000002 020000000001 86dd 6621234500281140 20010db8000000000000000000000001 20010db8000000000000000000000002
 		e341 12b7 0028 0000 6470ffff00000123 00000001 01234567 00000456 48656c6c6f000000 d8d89fc4`,
-		posted{fabricport.Sent{QP: proxyQP + 1, Source: 1, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 1, TClass: 0x62, FlowLabel: 0x12345, DestQP: nodeQPN,
-			QKey: ib.QKeyRDMAUDP, Len: 5}, "Hello"}},
+		posted{Sent: fabricport.Sent{QP: proxyQP + 1, Source: 1, DGID: nodeGID, DLID: nodeLID, SL: 3, HopLimit: 1, TClass: 0x62, FlowLabel: 0x12345, DestQP: nodeQPN,
+			QKey: ib.QKeyRDMAUDP, Len: 5}, payload: "Hello"}},
 	{"roce1", `020000000002 020000000001 8915 6000000000201b01 fe80000000000000000000fffe000001 fe80000000000000000000fffe000002
 		6470ffff00000123 00000001 01234567 00000456 48656c6c6f000000 51f99f4d`,
-		posted{fabricport.Sent{QP: proxyQP + 2, Source: 2, DGID: localGID, DLID: localLID, HopLimit: 9, Rate: 16, DestQP: nodeQPN,
-			QKey: ib.QKeyRDMAUDP, HasGRH: true, Len: 5}, "Hello"}},
+		posted{Sent: fabricport.Sent{QP: proxyQP + 2, Source: 2, DGID: localGID, DLID: localLID, HopLimit: 9, Rate: 16, DestQP: nodeQPN,
+			QKey: ib.QKeyRDMAUDP, HasGRH: true, Len: 5}, payload: "Hello"}},
 	{"roce1-group", `3333ef010203 020000000001 8915 6000000000241b01 00000000000000000000ffff0a0a0001 ff0e0000000000000000ffffef010203
 		6570ffff00ffffff 00000002 01234567 00000456 00000456 48656c6c6f000000 9a1682b9`,
-		posted{fabricport.Sent{QP: proxyQP, DGID: mgidOf(group4), DLID: 0xc001, SL: 3, HopLimit: 7, Rate: 3, DestQP: ib.QPMulticast,
-			QKey: groupIB, HasImm: true, Imm: uint32(proxyQPN), HasGRH: true, Len: 5}, "Hello"}},
+		posted{Sent: fabricport.Sent{QP: proxyQP, DGID: mgidOf(group4), DLID: 0xc001, SL: 3, HopLimit: 7, Rate: 3, DestQP: ib.QPMulticast,
+			QKey: groupIB, HasImm: true, Imm: uint32(proxyQPN), HasGRH: true, Len: 5}, payload: "Hello"}},
 }
 
 func TestWorkedExamples(t *testing.T) {

@@ -23,6 +23,7 @@ type fixture struct {
 	nodes    []tables.Node
 	groups   []tables.Group
 	second   *fixture // the second segment: its hosts, proxy QPs and groups; nil: there is one
+	fabrics  *fabrics // two InfiniBand ports, which give the entries their addresses; nil: there is one
 }
 
 // The addresses of the worked examples: host 1 sends to node 2 through a bridge that has node 2's MAC address on

@@ -84,8 +84,8 @@ var plainCases = []roceCase{
 func TestPlainWorkedExamples(t *testing.T) {
 	s := newRig(t, smallFixture())
 	got := s.crossing(unhex(t, `01005e010203 020000000001 0800 4562 0021 1234 0000 08 11 a527 0a0a0001 ef010203 9c40 1267 000d 324b 48656c6c6f`))
-	wanted := posted{fabricport.Sent{QP: proxyQP + 3, DGID: plainMGID(group4, plainPort), DLID: 0xc101, SL: 4, HopLimit: 9, TClass: 0x62,
-		DestQP: ib.QPMulticast, QKey: groupIB, HasGRH: true, Len: 5}, "Hello"}
+	wanted := posted{Sent: fabricport.Sent{QP: proxyQP + 3, DGID: plainMGID(group4, plainPort), DLID: 0xc101, SL: 4, HopLimit: 9, TClass: 0x62,
+		DestQP: ib.QPMulticast, QKey: groupIB, HasGRH: true, Len: 5}, payload: "Hello"}
 	if !got.equal(&wanted) {
 		t.Errorf("got  %+v\nwant %+v", got, wanted)
 	}

@@ -24,6 +24,7 @@ type reference struct {
 	byMGID map[ib.GID]*tables.Group
 	psn    *[256]uint32   // by which segments number their packets together
 	alone  []netip.Prefix // allowed in this segment only
+	marked string         // why the port wants the next message dropped; "": it does not
 }
 
 func newReference(w *fixture) *reference {
@@ -59,16 +60,18 @@ const (
 type posted struct {
 	fabricport.Sent
 	payload string
+	port    int  // of several InfiniBand ports
+	immQPN  bool // Imm is the sending proxy QP's QPN; the model's alone
 }
 
 func postedOf(s fabricport.Sent) posted {
-	p := posted{s, string(s.Payload)}
+	p := posted{Sent: s, payload: string(s.Payload)}
 	p.Payload = nil
 	return p
 }
 
 func (p *posted) equal(o *posted) bool {
-	return p.QP == o.QP && p.DGID == o.DGID && p.DLID == o.DLID && p.SL == o.SL && p.HopLimit == o.HopLimit && p.Rate == o.Rate && p.TClass == o.TClass &&
+	return p.port == o.port && p.QP == o.QP && p.DGID == o.DGID && p.DLID == o.DLID && p.SL == o.SL && p.HopLimit == o.HopLimit && p.Rate == o.Rate && p.TClass == o.TClass &&
 		p.Source == o.Source && p.FlowLabel == o.FlowLabel && p.DestQP == o.DestQP && p.QKey == o.QKey && p.Imm == o.Imm &&
 		p.HasImm == o.HasImm && p.Solicited == o.Solicited && p.HasGRH == o.HasGRH && p.FECN == o.FECN &&
 		p.Len == o.Len && p.payload == o.payload

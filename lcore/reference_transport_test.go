@@ -197,7 +197,7 @@ func (r *reference) message(d *datagram) posted {
 		}
 	}
 	if rewrite && d.hasImm && d.imm == uint32(s.HostQPN) {
-		m.Imm = uint32(s.QPN)
+		m.Imm, m.immQPN = uint32(s.QPN), true
 	}
 	return m
 }
@@ -212,6 +212,9 @@ func (r *reference) fromIB(m *message) ([]byte, string) {
 		HasImm: m.HasImm, Imm: m.Imm, Payload: m.Payload, TClass: r.config.DSCPOfSL[m.SL&15] << 2,
 	}
 	from, mgid, why := r.origin(m, &out)
+	if r.marked != "" && why != "grh_class" { // whoever has sent it
+		why = r.marked
+	}
 	if why != "" {
 		return nil, why
 	}

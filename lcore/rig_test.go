@@ -78,6 +78,7 @@ type rig struct {
 	port        *dpdk.RingPort
 	more        []*dpdk.RingPort // further ports
 	ibPort      *fabricport.Rings
+	fabrics     *fabrics // the InfiniBand ports, of which ibPort is the first; nil: it is alone
 	tables      *tables.Tables
 	datapath    *lcore.Datapath
 	pgm         *pgm.Tracker
@@ -115,6 +116,11 @@ func newRig(t testing.TB, w *fixture) *rig {
 	}
 	s.ibPort, err = fabricport.NewRings(s.pool, workers, rigRing)
 	must(err)
+	ibPort := s.ibPort.Pointer
+	if s.fabrics = w.fabrics; s.fabrics != nil {
+		s.fabrics.open(t, s, w)
+		ibPort = s.fabrics.port.Pointer
+	}
 	s.tables, err = tables.New(tables.Config{MaxHosts: 1024, MaxProxyQPs: 1024, MaxNodes: 1024, MaxGroups: 64, MaxReaders: 4})
 	must(err)
 	s.datapath, err = lcore.NewDatapath(w.config, s.tables.Pointer())
@@ -124,7 +130,7 @@ func newRig(t testing.TB, w *fixture) *rig {
 	t.Cleanup(s.pgm.Close)
 	for i := range workers {
 		worker, err := s.datapath.NewWorker(lcore.WorkerConfig{
-			Port: s.port.Port.ID(), MorePorts: ids, Queue: uint16(i), IBPort: s.ibPort.Pointer(i), MaxGroups: 64, PGM: s.pgm.Pointer(),
+			Port: s.port.Port.ID(), MorePorts: ids, Queue: uint16(i), IBPort: ibPort(i), MaxGroups: 64, PGM: s.pgm.Pointer(),
 		})
 		must(err)
 		s.workers = append(s.workers, worker)
@@ -155,7 +161,11 @@ func (s *rig) close() {
 			s.t.Error(err)
 		}
 	}
-	for _, err := range []error{s.ibPort.Close(), s.port.Port.Close()} {
+	closeIB := s.ibPort.Close
+	if s.fabrics != nil {
+		closeIB = s.fabrics.port.Close
+	}
+	for _, err := range []error{closeIB(), s.port.Port.Close()} {
 		if err != nil {
 			s.t.Error(err)
 		}

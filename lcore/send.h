@@ -49,8 +49,10 @@ static __rte_noinline void rewrite_imm(const struct datapath *dp, struct burst *
 {
 	bool rewrite =
 		b->lookup.to_group[i] ? ((const struct group_entry *)to)->flags & GROUP_REWRITE_IMM : dp->rewrite_imm;
-	if (rewrite && b->send[i].imm == (uint32_t)b->lookup.from[i].number)
+	if (rewrite && b->send[i].imm == (uint32_t)b->lookup.from[i].number) {
 		b->send[i].imm = proxy_qp->qpn;
+		b->send[i].flags |= IB_SEND_IMM_QPN; /* by each of several ports it is another one */
+	}
 }
 
 /* Completes the send descriptor that fastpath.h or parse.c has begun, and trims the mbuf to the payload, whose length

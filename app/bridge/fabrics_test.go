@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,35 +214,43 @@ func (x *twoFabrics) settle() error {
 	return nil
 }
 
-func taskFabrics() (said string, err error) {
-	event := os.Getenv("EVENT")
-	x := &twoFabrics{}
+// build makes the subnets, the node's ports, and the bridge, whose configuration ends with rest. end closes what is there.
+func (x *twoFabrics) build(rest string) (end func(), err error) {
+	var ends []func() error
+	end = func() {
+		for _, f := range slices.Backward(ends) {
+			_ = f() // a port may have been closed by the test
+		}
+	}
 	for i := range fabricsPKeys {
 		f, err := fabric.New(fabric.Config{PKeys: []ib.PKey{fabricsPKeys[i]}})
 		if err != nil {
-			return "", err
+			return end, err
 		}
-		defer f.Close()
+		ends = append(ends, f.Close)
 		e, err := newFabricsEnd(f, i)
 		if err != nil {
-			return "", err
+			return end, err
 		}
-		defer e.hca.Close()
+		ends = append(ends, e.hca.Close)
 		x.subnets, x.ends = append(x.subnets, f), append(x.ends, e)
 	}
 	file := strings.Replace(bridgeFile, "[ib]\nport = \"fabric:\"\npkey = 0xffff\n", fabricsFile, 1)
-	file = strings.Replace(file, `gid = "fe80::7"`, "gid = \"fe80::7\"\nmore_gids = [\"fe80::107\"]", 1) + fabricsRest
-	switch event {
-	case "both":
-		file += "mode = \"both\"\n"
-	case "both-imm":
-		file += "mode = \"both\"\ndedup = \"imm\"\n"
-	}
+	file = strings.Replace(file, `gid = "fe80::7"`, "gid = \"fe80::7\"\nmore_gids = [\"fe80::107\"]", 1) + rest
 	cfg, err := config.Parse("bridge", []byte(file))
 	if err != nil {
-		return "", fmt.Errorf("the test's own configuration: %w", err)
+		return end, fmt.Errorf("the test's own configuration: %w", err)
 	}
-	if x.Bridge, err = Build(cfg, Options{Log: slog.New(slog.DiscardHandler), NoHuge: true, Subnet: x.subnets[0], MoreSubnets: x.subnets[1:]}); err != nil {
+	x.Bridge, err = Build(cfg, Options{Log: slog.New(slog.DiscardHandler), NoHuge: true, Subnet: x.subnets[0], MoreSubnets: x.subnets[1:]})
+	return end, err
+}
+
+func taskFabrics() (said string, err error) {
+	event := os.Getenv("EVENT")
+	x := &twoFabrics{}
+	end, err := x.build(fabricsRest + map[string]string{"both": "mode = \"both\"\n", "both-imm": "mode = \"both\"\ndedup = \"imm\"\n"}[event])
+	defer end()
+	if err != nil {
 		return "", err
 	}
 	moves := map[string]int{"cut": 1, "half": 1, "prefer": 1}[event]

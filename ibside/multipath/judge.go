@@ -50,8 +50,9 @@ type move struct {
 
 // health is what is known of a member.
 type health struct {
-	down  string // why it carries nothing; "": it does
-	dead  error  // its device is gone
+	down  string        // why it carries nothing; "": it does
+	left  chan struct{} // closed when it goes down; nil while it is
+	dead  error         // its device is gone
 	since time.Time
 	loss  float64 // share of messages that the port lost
 	lossy bool
@@ -66,6 +67,9 @@ func newJudge(s *state) *judge {
 	j := &judge{state: s, preferred: -1, moves: map[move]int{}}
 	for i, m := range s.cfg.Members {
 		j.health[i] = health{down: m.Port.Info().Down, since: time.Now(), sm: time.Now()}
+		if j.up(i) {
+			j.health[i].left = make(chan struct{})
+		}
 	}
 	return j
 }
@@ -122,12 +126,31 @@ func (j *judge) lookAtPorts(now time.Time) (changed bool) {
 		}
 		h.down, h.since, changed = down, now, true
 		if down != "" {
+			close(h.left)
+			h.left = nil
 			j.cfg.Log.Warn("ib_path_down", "port", m.Name, "fabric", m.Fabric, "note", down)
 		} else {
+			h.left = make(chan struct{})
 			j.cfg.Log.Info("ib_path_up", "port", m.Name, "fabric", m.Fabric)
 		}
 	}
 	return changed
+}
+
+// whileUp returns a context that ends when a member goes down.
+func (j *judge) whileUp(ctx context.Context, member int) (context.Context, context.CancelFunc) {
+	j.mu.Lock()
+	left := j.health[member].left
+	j.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-left:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 func (j *judge) up(member int) bool { return j.health[member].down == "" }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -211,4 +212,52 @@ func TestServices(t *testing.T) {
 		}
 		r.cut(t, 1-i, false)
 	}
+}
+
+// TestServiceLeavesPort: a request is under way by a port that goes down. It is asked again by the other at once, and not
+// when the first one's share of the time is over; so is one that comes before the judge has seen that the port is down.
+func TestServiceLeavesPort(t *testing.T) {
+	r := newRig(t, Rule{})
+	if _, err := r.port.Path(t.Context(), nodeGID(0), pkeys[0]); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
+	asked := make(chan struct{}, 1)
+	for i, p := range r.peers {
+		cm := fabric.NewCM(p.hca, fabric.CMConfig{})
+		t.Cleanup(cm.Close)
+		answer := func(q *fabric.CMRequest) { _ = q.Accept(p.qp.QPN(), groupQKey, nil) }
+		if i == 0 {
+			answer = func(*fabric.CMRequest) { asked <- struct{}{} }
+		}
+		if err := cm.Serve([]fabric.CMPorts{{First: 100, Last: 100}}, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const share = 30 * time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), 2*share)
+	defer cancel()
+	connect := func() {
+		begun := time.Now()
+		a, err := r.port.Connect(ctx, ibside.ServiceConnect{From: hostIP, To: peerIP, ToGID: nodeGID(0), Port: 100, PKey: pkeys[0]})
+		if took := time.Since(begun); err != nil || a.QPN != r.peers[1].qp.QPN() || took > share/3 {
+			t.Errorf("after %v: %v, %v; want %v", took, a.QPN, err, r.peers[1].qp.QPN())
+		}
+	}
+	var ended sync.WaitGroup
+	ended.Go(connect)
+	select {
+	case <-asked:
+	case <-time.After(share):
+		t.Error("the first port's server is not asked")
+	}
+	r.cut(t, 0, true)
+	ended.Wait()
+	r.cut(t, 0, false)
+	within(t, time.Second, "the port is up", func() bool { return r.port.Reports()[0].Down == "" })
+	if err := r.port.Prefer("a"); err != nil {
+		t.Fatal(err)
+	}
+	r.cut(t, 0, true)
+	connect()
 }

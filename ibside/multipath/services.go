@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"causeway/ibside"
@@ -66,8 +67,13 @@ func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside
 	return ibside.ServiceAnswer{}, errors.Join(errs...)
 }
 
-// connectBy asks by one member, with its share of the time that is left.
+// connectBy asks by one member, with its share of the time that is left, and no longer than it is up if there are others.
 func (s *services) connectBy(ctx context.Context, member, shares int, gid ib.GID, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
+	if shares > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = s.judge.whileUp(ctx, member)
+		defer cancel()
+	}
 	if end, ok := ctx.Deadline(); ok && shares > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(shares))
@@ -80,22 +86,29 @@ func (s *services) connectBy(ctx context.Context, member, shares int, gid ib.GID
 	return s.cfg.Members[member].Port.Connect(ctx, c)
 }
 
-// order returns the members that may reach a node, its active one first.
+// order returns the members that may reach a node, its active one first. If that is down, which the judge may not have seen
+// yet, it is the last.
 func (s *services) order(gid ib.GID) (order []int) {
-	first := -1
+	first, gids := -1, s.cfg.GIDs(gid)
+	var up [maxPorts]bool
 	s.mu.Lock()
 	if d := s.byGID[gid]; d != nil {
 		first = d.current
 	}
+	for i, m := range s.cfg.Members {
+		up[i] = s.judge.up(i) && m.Port.Info().Down == ""
+	}
 	s.mu.Unlock()
-	for i, on := range s.cfg.GIDs(gid) {
-		if on.IsZero() || i != first && s.cfg.Members[i].Port.Info().Down != "" {
-			continue
-		}
-		order = append(order, i)
-		if i == first {
-			order[0], order[len(order)-1] = i, order[0]
+	for i, on := range gids {
+		if !on.IsZero() && i != first && up[i] {
+			order = append(order, i)
 		}
 	}
-	return order
+	switch {
+	case first < 0 || gids[first].IsZero():
+		return order
+	case up[first]:
+		return slices.Insert(order, 0, first)
+	}
+	return append(order, first)
 }

@@ -334,12 +334,20 @@ func (j *judge) Gone(name string, err error) (others bool) {
 	return others
 }
 
-// answeredBy has a node's messages go by the member that a service has answered by: its queue pair is of that fabric.
-func (j *judge) answeredBy(gid ib.GID, member int) {
+// answeredBy has a node's messages go by the member that a service has answered by: its queue pair is of that fabric. was is
+// the member that they went by when it was asked. If they go by another one than either now, a preference or a loss has
+// overtaken the answer, which is of no use by another fabric: then it returns false.
+func (j *judge) answeredBy(gid ib.GID, member, was int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if d := j.byGID[gid]; d != nil && d.current != member && d.has(member) {
-		j.moveTo(d, member, whyAnswered, time.Now())
-		j.say()
+	d := j.byGID[gid]
+	switch {
+	case d == nil || d.current == member || !d.has(member):
+		return true
+	case d.current != was:
+		return false
 	}
+	j.moveTo(d, member, whyAnswered, time.Now())
+	j.say()
+	return true
 }

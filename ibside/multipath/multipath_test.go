@@ -261,3 +261,37 @@ func TestServiceLeavesPort(t *testing.T) {
 	r.cut(t, 0, true)
 	connect()
 }
+
+// TestServiceOvertaken: a port answers a request that it got before another port was preferred. The node stays on that one,
+// which is asked, too: by it the host's messages will go.
+func TestServiceOvertaken(t *testing.T) {
+	r := newRig(t, Rule{})
+	if _, err := r.port.Path(t.Context(), nodeGID(0), pkeys[0]); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
+	for i, p := range r.peers {
+		cm := fabric.NewCM(p.hca, fabric.CMConfig{})
+		t.Cleanup(cm.Close)
+		answer := func(q *fabric.CMRequest) {
+			if i == 0 {
+				if err := r.port.Prefer("b"); err != nil {
+					t.Error(err)
+				}
+			}
+			_ = q.Accept(p.qp.QPN(), groupQKey, nil)
+		}
+		if err := cm.Serve([]fabric.CMPorts{{First: 100, Last: 100}}, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	a, err := r.port.Connect(ctx, ibside.ServiceConnect{From: hostIP, To: peerIP, ToGID: nodeGID(0), Port: 100, PKey: pkeys[0]})
+	if err != nil || a.QPN != r.peers[1].qp.QPN() {
+		t.Errorf("the answer is %v, %v; want %v", a.QPN, err, r.peers[1].qp.QPN())
+	}
+	if d := r.port.judge.byGID[nodeGID(0)]; d.current != 1 {
+		t.Errorf("the node is on port %d; want the preferred one, 1", d.current)
+	}
+}

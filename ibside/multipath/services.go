@@ -45,16 +45,27 @@ func (s *services) Serve(ports []ibside.PortRange, h func(ibside.ServiceRequest)
 }
 
 // Connect implements ibside.Services. It asks by the node's active member, then by the others that reach it; by the one
-// that has answered messages go to the node from then on.
+// that has answered messages go to the node from then on. When another one has become active meanwhile, that one is asked.
 func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside.ServiceAnswer, error) {
-	gids, order := s.cfg.GIDs(c.ToGID), s.order(c.ToGID)
+	for tries := 1; ; tries++ {
+		a, stays, err := s.connect(ctx, c)
+		if stays || tries == maxPorts || ctx.Err() != nil {
+			return a, err
+		}
+	}
+}
+
+// connect asks the members in turn. stays: what it returns is of use, because the node is on the member that has answered,
+// or none has.
+func (s *services) connect(ctx context.Context, c ibside.ServiceConnect) (a ibside.ServiceAnswer, stays bool, err error) {
+	was := s.active(c.ToGID)
+	gids, order := s.cfg.GIDs(c.ToGID), s.order(c.ToGID, was)
 	var errs []error
 	for k, i := range order {
 		a, err := s.connectBy(ctx, i, len(order)-k, gids[i], c)
 		var rejected *ibside.Rejected
 		if err == nil || errors.As(err, &rejected) {
-			s.judge.answeredBy(c.ToGID, i)
-			return a, err
+			return a, s.judge.answeredBy(c.ToGID, i, was), err
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", s.cfg.Members[i].Name, err))
 		if ctx.Err() != nil {
@@ -62,9 +73,9 @@ func (s *services) Connect(ctx context.Context, c ibside.ServiceConnect) (ibside
 		}
 	}
 	if len(order) == 0 {
-		return ibside.ServiceAnswer{}, fmt.Errorf("multipath: node %v: no port reaches it", c.ToGID)
+		return a, true, fmt.Errorf("multipath: node %v: no port reaches it", c.ToGID)
 	}
-	return ibside.ServiceAnswer{}, errors.Join(errs...)
+	return a, true, errors.Join(errs...)
 }
 
 // connectBy asks by one member, with its share of the time that is left, and no longer than it is up if there are others.
@@ -86,15 +97,22 @@ func (s *services) connectBy(ctx context.Context, member, shares int, gid ib.GID
 	return s.cfg.Members[member].Port.Connect(ctx, c)
 }
 
-// order returns the members that may reach a node, its active one first. If that is down, which the judge may not have seen
-// yet, it is the last.
-func (s *services) order(gid ib.GID) (order []int) {
-	first, gids := -1, s.cfg.GIDs(gid)
+// active returns a node's active member; -1: it has none.
+func (s *services) active(gid ib.GID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.byGID[gid]; d != nil {
+		return d.current
+	}
+	return -1
+}
+
+// order returns the members that may reach a node, the given active one first. If that is down, which the judge may not have
+// seen yet, it is the last.
+func (s *services) order(gid ib.GID, first int) (order []int) {
+	gids := s.cfg.GIDs(gid)
 	var up [maxPorts]bool
 	s.mu.Lock()
-	if d := s.byGID[gid]; d != nil {
-		first = d.current
-	}
 	for i, m := range s.cfg.Members {
 		up[i] = s.judge.up(i) && m.Port.Info().Down == ""
 	}

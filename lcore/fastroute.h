@@ -36,10 +36,12 @@ fastroute_group(const struct datapath *dp, const struct mgid_entry *to, struct m
 	return &to->peer;
 }
 
-/* Whether messages of a node are usual, in a segment. */
-static __rte_always_inline bool fastroute_from(const struct source_entry *from, const struct segment *s)
+/* Whether messages of a node are usual that go to what is in a partition. Most segments take all partitions. */
+static __rte_always_inline bool fastroute_from(const struct source_entry *from, const struct segment *s, uint8_t to)
 {
-	return likely(!(from->flags & (NODE_OWN | NODE_HEARD | NODE_BRIDGE)) && s->partition == PARTITION_ANY);
+	if (unlikely(from->flags & (NODE_OWN | NODE_HEARD | NODE_BRIDGE)))
+		return false;
+	return likely(s->partition == PARTITION_ANY) || (segment_reaches(s, from->partition) && segment_reaches(s, to));
 }
 
 /* write_headers() of a usual message. */
@@ -73,7 +75,7 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 		return UNUSUAL;
 	const struct roce_peer *peer =
 		group ? fastroute_group(w->datapath, to, msg, &s) : fastroute_host(w->datapath, to, msg, &s);
-	if (unlikely(!peer || !fastroute_from(from, s)))
+	if (unlikely(!peer || !fastroute_from(from, s, group ? from->partition : partition_in(to, false))))
 		return UNUSUAL;
 	bool six = !is_ipv4(peer->ip);
 	if (unlikely(six ? is_zero(from->ip6) : load32(from->ip4 + 12) == 0))

@@ -56,7 +56,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 func compilePath(t *testing.T, dir string, flags []string) []string {
 	t.Helper()
 	var sources []string
-	for _, pattern := range []string{"*.c", "pgm/*.c", "probe/*.c", "mirror/*.c", "../tables/*.c", "fuzz/rig.c"} {
+	for _, pattern := range []string{"*.c", "pgm/*.c", "probe/*.c", "mirror/*.c", "../tables/*.c", "fuzz/rig.c", "fuzz/entries.c"} {
 		match, err := filepath.Glob(pattern)
 		if err != nil || len(match) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, match, err)
@@ -112,6 +112,7 @@ func messageSeeds() [][]byte {
 	heads := [][]byte{ // options, flags, SL, local QPN, source QPN, SLID
 		{0, 2, 3, 0, 0, 1, 0x23, 7}, {0, 7, 3, 1, 0, 1, 0x23, 7}, {0, 0, 3, 2, 0, 1, 0x23, 7}, {1, 2, 0, 0, 0, 1, 0x23, 7}, {2, 0, 0, 0, 0, 0, 0, 0},
 		{0x80, 2, 3, 0, 0, 1, 0x23, 7},
+		{0x40, 2, 3, 0, 0, 1, 0x23, 7}, {0x40, 2, 3, 8, 0, 1, 0x23, 7}, {0xc0, 0, 3, 8, 0, 1, 0x23, 8}, // the rig of two ports
 	}
 	for _, m := range []message{
 		received(), received(noGRH), received(rdmaNode), received(toGroup(mustGID("ff12::ef01:203"))), received(toGroup(mustGID("ff12::ef81:204"))),
@@ -167,7 +168,7 @@ func corpus() (frames, messages [][]byte) {
 		m := g.message()
 		messages = append(messages, append(append([]byte{0, byte(g.IntN(16)), byte(m.SL), byte(g.IntN(4)), 0, 1, 0x23, 7}, m.GRH[:]...), m.Payload...))
 	}
-	return headed([][]byte{{0}, {3}}, frames), messages
+	return headed([][]byte{{0}, {3}, {0x43}, {0x63}}, frames), messages
 }
 
 // Each fuzzer runs for some seconds, from good packets and from those of the differential tests.
@@ -184,7 +185,7 @@ func TestCFuzzers(t *testing.T) {
 		seeds [][]byte
 		sends string // what the rig must not print at the end
 	}{
-		{"roce_to_ib", append(headed([][]byte{{0}, {3}, {0x83}}, append(seeds(), tagged(v4(), 0x81, 0, 0, 0), newcomer())), frames...), "sent 0 to IB"},
+		{"roce_to_ib", append(headed([][]byte{{0}, {3}, {0x83}, {0x43}, {0xe3}}, append(seeds(), tagged(v4(), 0x81, 0, 0, 0), newcomer())), frames...), "sent 0 to IB"},
 		{"ib_to_roce", append(messageSeeds(), messages...), " 0 to RoCE"},
 		{"icrc", headed([][]byte{{0}, {1}, {2}, {20}}, [][]byte{v4()[atNet:], v6()[atNet:], v1()[atNet:], pattern(4300), pattern(64)}), ""},
 		{"pgm", pgmSeeds(), ""},
@@ -196,12 +197,15 @@ func TestCFuzzers(t *testing.T) {
 			out := run(t, t.TempDir(), program, "-max_len=4600", "-print_final_stats=1", fmt.Sprint("-max_total_time=", seconds),
 				writeSeeds(t, fuzzer.seeds))
 			for line := range strings.Lines(out) {
-				if strings.Contains(line, "executed_units") || strings.Contains(line, "DONE") || strings.HasPrefix(line, "rig:") {
+				if strings.Contains(line, "executed_units") || strings.Contains(line, "DONE") || strings.HasPrefix(line, "rig of") {
 					t.Log(strings.TrimSpace(line))
 				}
 			}
-			if fuzzer.sends != "" && (strings.Contains(out, fuzzer.sends) || !strings.Contains(out, "rig: sent")) {
+			if fuzzer.sends != "" && (strings.Contains(out, fuzzer.sends) || strings.Count(out, "rig of") != 2) {
 				t.Errorf("the fuzzer sends nothing: %.2000s", out)
+			}
+			if fuzzer.sends != "" && strings.Count(out, ", 0 dropped as wrong_partition") != 1 {
+				t.Errorf("with two partitions nothing tries to cross: %.2000s", out)
 			}
 		})
 	}

@@ -24,16 +24,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Checks the frame as a host does: for a host, the bridge is the source and the host the destination. */
 static void check_frame(const struct rig *r, struct rte_mbuf *m)
 {
+	unsigned port = r->out;
 	struct datapath host = r->datapath;
 	struct packet p;
 	struct icrc_job icrc;
 	const uint8_t *f = rte_pktmbuf_mtod(m, const uint8_t *);
 	CHECK(m->data_off + m->data_len <= m->buf_len);
-	host.mac[0] = mac48(f) & ~UINT64_C(0x010000000000);
-	host.segment_of[0][0] = SEGMENT_NONE;
-	host.segment_of[0][f[12] == 0x81 ? 100 : 0] = 0;
-	host.segment[0].addresses = 0;
+	host.mac[port] = mac48(f) & ~UINT64_C(0x010000000000);
+	host.segment_of[port][0] = SEGMENT_NONE;
+	host.segment_of[port][f[12] == 0x81 ? 100 : 0] = (uint8_t)port;
+	host.segment[port].addresses = 0;
 	struct rte_mbuf *exact = mbuf_make(f, m->data_len, 0, 0);
+	exact->port = (uint16_t)port;
 	CHECK(parse(&host, exact, &p, &icrc) == PASS);
 	if (p.plain) {
 		mbuf_end(exact);
@@ -59,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size < HEAD || size > HEAD + GRH_AREA + 4096)
 		return 0;
-	struct rig *r = rig();
+	struct rig *r = rig(data[0]);
 	size_t n = size - HEAD;
 	if (n < GRH_AREA && !(data[0] & SHORT))
 		return 0;
@@ -78,8 +80,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	mirror_by(r, data[0]);
 	unsigned before = r->transmitted;
 	CHECK(ib_to_roce(r->worker) == 1);
-	if (r->transmitted != before)
+	if (r->transmitted != before) {
+		CHECK(r->ports == 1 || r->out == source_partition(&recv, data + HEAD));
 		check_frame(r, r->last);
+	}
 	check_counters(r);
 	mbuf_end(m);
 	return 0;

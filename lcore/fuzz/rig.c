@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rig.h"
+#include "entries.h"
 
 #include <rte_ethdev.h>
 #include <rte_ring.h>
@@ -10,149 +10,13 @@
 #include "lcore/segment.h"
 #include "lcore/mirror/number.h"
 #include "lcore/mirror/ring.h"
-#include "tables/tables_write.h"
 
-enum {
-	RING = 16,
-	HOST_QPN = 0x456,
-	PROXY_QPN = 0x700,
-	QKEY = 0x01234567,
-	PORT = 4711,
-};
-
-/* The addresses of the worked examples. */
-static const uint8_t host[3][16] = {
-	{[10] = 0xff, 0xff, 10, 10, 0, 1},
-	{0x20, 0x01, 0x0d, 0xb8, [15] = 1},
-	{0xfe, 0x80, [11] = 0xff, 0xfe, 0, 0, 1},
-};
-static const uint8_t node[3][16] = {
-	{[10] = 0xff, 0xff, 10, 10, 0, 2},
-	{0x20, 0x01, 0x0d, 0xb8, [15] = 2},
-	{0xfe, 0x80, [11] = 0xff, 0xfe, 0, 0, 2},
-};
-static const uint8_t group[3][16] = {
-	{[10] = 0xff, 0xff, 239, 1, 2, 3},
-	{0xff, 0x15, [11] = 1, 0, 2, 0, 3},
-	{[10] = 0xff, 0xff, 239, 129, 2, 4},
-};
-static const uint8_t node_gid[16] = {0xfe, 0x80, [9] = 2, 0xc9, 3, 0, 0, 0, 2};
-static const uint8_t bridge_gid[16] = {0xfe, 0x80, [9] = 2, 0xc9, 3, 0, 0, 0, 1};
+enum { RING = 16 };
 
 void check_failed(const char *what, const char *file, int line)
 {
 	fprintf(stderr, "%s:%d: not so: %s\n", file, line, what);
 	abort();
-}
-
-/* Copies an entry of any kind, all 64 bytes, into a change. */
-static void put(struct table *t, const void *entry)
-{
-	struct table_change c = {.table = t, .what = TABLE_PUT};
-	unsigned failed;
-	memcpy(c.entry, entry, sizeof c.entry);
-	CHECK(table_apply(&c, 1, &failed) == 0);
-}
-
-static void put_host(struct tables *t, unsigned i)
-{
-	struct proxy_qp_entry s = {.key.number = HOST_QPN,
-				   .id = i,
-				   .qp = 40 + i,
-				   .qpn = PROXY_QPN + i,
-				   .src = i == 1 ? 0 : 0x010000000002};
-	struct proxy_qpn_entry q = {.key.number = PROXY_QPN + i,
-				    .peer = {.l2 = 0x010000000002 | (i == 1 ? UINT64_C(100) << L2_MAC_BITS : 0),
-					     .qpn = HOST_QPN,
-					     .qkey = QKEY},
-				    .id = i,
-				    .version = i == 2 ? ROCE_V1 : ROCE_V2};
-	memcpy(s.key.addr, host[i], 16);
-	memcpy(q.peer.ip, host[i], 16);
-	put(&t->proxy_qps, &s);
-	put(&t->proxy_qpns, &q);
-}
-
-static void put_node(struct tables *t, unsigned i)
-{
-	struct node_entry n = {.id = i, .lid = 7, .mtu = 4096, .sl = 2, .flags = i ? NODE_GRH : 0};
-	memcpy(n.key.addr, node[i], 16);
-	memcpy(n.gid, node_gid, 16);
-	put(&t->nodes, &n);
-}
-
-static void put_group(struct tables *t, unsigned i)
-{
-	struct group_entry g = {.id = i,
-				.qkey = QKEY,
-				.roce_qkey = QKEY,
-				.mlid = 0xc001,
-				.mtu = 2048,
-				.flags = GROUP_TO_IB | GROUP_TO_ROCE | GROUP_REWRITE_IMM};
-	struct mgid_entry m = {
-		.id = i,
-		.peer = {.l2 = 0x00005e0001 | UINT64_C(100) << L2_MAC_BITS, .qpn = 0xffffff, .qkey = QKEY},
-		.mtu = 2048,
-		.version = i == 2 ? ROCE_V1 : ROCE_V2,
-		.flags = g.flags};
-	memcpy(g.key.addr, group[i], 16);
-	g.mgid[0] = 0xff;
-	g.mgid[1] = 0x12;
-	memcpy(g.mgid + 12, group[i] + 12, 4);
-	memcpy(m.key.addr, g.mgid, 16);
-	memcpy(m.peer.ip, group[i], 16);
-	put(&t->groups, &g);
-	put(&t->mgids, &m);
-}
-
-/* Makes group i one of plain UDP, too, with another MGID, and lets host i send to it. */
-static void put_plain(struct tables *t, unsigned i)
-{
-	struct proxy_qp_entry s = {.key.number = PLAIN_QPN, .id = 4 + i, .qp = 44 + i, .qpn = PROXY_QPN + 4 + i};
-	struct group_entry g = {.key.number = PORT,
-				.id = 4 + i,
-				.qkey = QKEY,
-				.mlid = 0xc001,
-				.mtu = 2048,
-				.mgid = {0xff, 0x13, [15] = (uint8_t)i},
-				.flags = GROUP_TO_IB | GROUP_TO_ROCE};
-	struct mgid_entry m = {.id = 4 + i,
-			       .peer = {.l2 = 0x00005e0001 | UINT64_C(100) << L2_MAC_BITS, .qpn = PORT, .qkey = 64},
-			       .mtu = 2048,
-			       .version = PLAIN_UDP,
-			       .flags = g.flags};
-	memcpy(s.key.addr, host[i], 16);
-	memcpy(g.key.addr, group[i], 16);
-	memcpy(m.key.addr, g.mgid, 16);
-	memcpy(m.peer.ip, group[i], 16);
-	put(&t->proxy_qps, &s);
-	put(&t->groups, &g);
-	put(&t->mgids, &m);
-}
-
-static struct tables *make_tables(void)
-{
-	static const uint64_t seeds[TABLES_N * TABLE_SEED] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
-	static const struct tables_config config = {16, 16, 16, 16, 1};
-	struct source_entry by_gid = {.flags = 0}, by_lid = {.key.number = 7}, own = {.flags = NODE_OWN};
-	struct tables *t = tables_new(&config, seeds);
-	CHECK(t);
-	for (unsigned i = 0; i < 3; i++) {
-		put_host(t, i);
-		put_node(t, i);
-		put_group(t, i);
-		if (i < 2)
-			put_plain(t, i);
-	}
-	memcpy(by_gid.key.addr, node_gid, 16);
-	for (struct source_entry *s = &by_gid; s; s = s == &by_gid ? &by_lid : NULL) {
-		memcpy(s->ip4, node[0], 16);
-		memcpy(s->ip6, node[1], 16);
-		put(&t->sources, s);
-	}
-	memcpy(own.key.addr, bridge_gid, 16);
-	put(&t->sources, &own);
-	return t;
 }
 
 static struct rte_ring *make_ring(const char *name, unsigned flags)
@@ -162,10 +26,13 @@ static struct rte_ring *make_ring(const char *name, unsigned flags)
 	return r;
 }
 
+static struct rig rigs[2], *current;
+
+/* The ports' queues are their indexes. */
 static uint16_t receive(void *queue, struct rte_mbuf **m, uint16_t n)
 {
-	struct rig *r = queue;
-	if (n == 0 || !r->frame)
+	struct rig *r = current;
+	if (n == 0 || !r->frame || *(const unsigned *)queue != r->in)
 		return 0;
 	m[0] = r->frame;
 	r->frame = NULL;
@@ -174,10 +41,20 @@ static uint16_t receive(void *queue, struct rte_mbuf **m, uint16_t n)
 
 static uint16_t transmit(void *queue, struct rte_mbuf **m, uint16_t n)
 {
-	struct rig *r = queue;
+	struct rig *r = current;
 	r->transmitted += n;
 	r->last = n ? m[n - 1] : NULL;
+	r->out = *(const unsigned *)queue;
 	return n;
+}
+
+/* What came by a port is sent by a queue pair of its segment, in its partition, to what is in that. */
+static void check_partition(const struct rig *r, const struct ib_send *s)
+{
+	unsigned first = s->ah.dlid >= MLID ? MLID : LID;
+	CHECK((s->qp - QP) / OF_NEXT == r->in);
+	CHECK(s->partition == r->in);
+	CHECK(s->ah.dlid - first == r->in);
 }
 
 static unsigned post(void *self, const struct ib_send *sends, unsigned n)
@@ -186,6 +63,7 @@ static unsigned post(void *self, const struct ib_send *sends, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		const struct rte_mbuf *m = sends[i].mbuf;
 		volatile uint8_t sink = 0;
+		check_partition(r, &sends[i]);
 		for (unsigned k = 0; k < m->data_len; k++)
 			sink ^= rte_pktmbuf_mtod(m, const uint8_t *)[k];
 		(void)sink;
@@ -209,59 +87,67 @@ static void complete(void *self)
 	(void)self;
 }
 
-static void set_datapath(struct datapath *dp)
+static void set_segment(struct datapath *dp, unsigned i, unsigned segments)
+{
+	struct segment *s = &dp->segment[i];
+	dp->mac[i] = 0x020000000002 + (i << 8);
+	s->port = (uint8_t)i;
+	s->partition = segments > 1 ? (uint8_t)i : (uint8_t)PARTITION_ANY;
+	s->roce_mtu = 4096;
+	s->versions = ROCE_V1 | ROCE_V2;
+	s->ttl = 64;
+	s->addresses = 1;
+	memcpy(s->address[0], rig_host, 16);
+	s->address[0][15] = 254;
+	memcpy(&s->own4[0].address, s->address[0] + 12, 4);
+	memcpy(&s->own4[0].broadcast, (uint8_t[]){10, 10, 0, 255}, 4);
+}
+
+static void set_datapath(struct datapath *dp, unsigned ports)
 {
 	static struct allow all = {.n = 1, .prefix[0].segments = 0xff};
 	static struct wake manager;
 	dp->manager = &manager;
-	dp->ports = ONLY_PORT;
-	dp->mac[0] = 0x020000000002;
+	dp->ports = (uint16_t)((1u << ports) - 1);
 	dp->roce_pkey = 0xffff;
-	dp->segments = 1;
-	struct segment *s = &dp->segment[0];
-	s->partition = PARTITION_ANY;
-	s->roce_mtu = 4096;
-	s->versions = ROCE_V1 | ROCE_V2;
-	s->ttl = 64;
+	dp->segments = (uint8_t)ports;
 	dp->rewrite_imm = true;
-	s->addresses = 1;
 	dp->allow = &all;
-	memcpy(s->address[0], host[0], 16);
-	s->address[0][15] = 254;
-	memcpy(&s->own4[0].address, s->address[0] + 12, 4);
-	memcpy(&s->own4[0].broadcast, (uint8_t[]){10, 10, 0, 255}, 4);
-	dp->tables = make_tables();
+	for (unsigned i = 0; i < ports; i++)
+		set_segment(dp, i, ports);
+	dp->tables = make_tables(ports);
 	datapath_prepare(dp);
 }
 
 /* The mirrors: one without a filter, and those with filters that need the packet's endpoints. */
 static struct mirrors *make_mirrors(const struct datapath *dp)
 {
-	static struct mirrors s;
+	struct mirrors *s = calloc(1, sizeof *s);
 	const struct mirror_filter all = {.ports = MIRROR_ROCE | MIRROR_IB, .directions = 3, .points = 0xff};
-	s.datapath = dp;
-	for (s.n = 0; s.n < MAX_MIRRORS; s.n++) {
-		struct mirror_filter *f = &s.mirror[s.n].filter;
+	CHECK(s);
+	s->datapath = dp;
+	for (s->n = 0; s->n < MAX_MIRRORS; s->n++) {
+		struct mirror_filter *f = &s->mirror[s->n].filter;
 		*f = all;
-		f->by_qpn = s.n == 1;
-		f->by_host = s.n >= 2;
-		f->by_group = s.n == 2;
+		f->by_qpn = s->n == 1;
+		f->by_host = s->n >= 2;
+		f->by_group = s->n == 2;
 		f->qpn = HOST_QPN;
-		memcpy(f->host, host[0], 16);
-		memcpy(f->group, group[2], 16);
-		s.mirror[s.n].ring = mirror_ring_new(64, 9000);
-		CHECK(s.mirror[s.n].ring);
+		memcpy(f->host, rig_host, 16);
+		memcpy(f->group, rig_group, 16);
+		s->mirror[s->n].ring = mirror_ring_new(64, 9000);
+		CHECK(s->mirror[s->n].ring);
 	}
 	mirror_prepare_at(RTE_ALIGN_CEIL((int)offsetof(struct rte_mbuf, dynfield1), 8));
-	return &s;
+	return s;
 }
 
 /* Whether a filter wants a packet, by all that the copy tells. */
 static bool wants(const struct mirror_filter *f, const struct datapath *dp, const struct mirrored_packet *s)
 {
 	const uint8_t *data = (const uint8_t *)(s + 1);
-	const struct rte_mbuf first = {.port = 0};
-	struct endpoints e = {.tables = dp->tables, .from_key = segment_of_frame(dp, &first, data, s->kept)->from_key};
+	const struct rte_mbuf frame = {.port = s->port};
+	struct endpoints e = {.tables = dp->tables, .from_key = segment_of_frame(dp, &frame, data, s->kept)->from_key};
 	if (s->form == MIRROR_FRAME)
 		endpoints_of_frame(&e, data, s->kept);
 	else
@@ -295,46 +181,68 @@ void mirror_by(struct rig *r, uint8_t options)
 	check_mirrors(r->mirrors);
 }
 
-static struct rig r;
-
 /* Printed for the user: a fuzzer that sends nothing tests little. */
 static void report(void)
 {
-	const struct direction_counters *c = r.worker->counters.direction;
-	fprintf(stderr, "rig: sent %llu to IB, %llu to RoCE\n", (unsigned long long)c[ROCE_TO_IB].sent,
-		(unsigned long long)c[IB_TO_ROCE].sent);
+	for (struct rig *r = rigs; r < rigs + 2; r++) {
+		const struct direction_counters *c = r->worker->counters.direction;
+		fprintf(stderr, "rig of %u: sent %llu to IB, %llu to RoCE, %llu dropped as wrong_partition\n", r->ports,
+			(unsigned long long)c[ROCE_TO_IB].sent, (unsigned long long)c[IB_TO_ROCE].sent,
+			(unsigned long long)(c[ROCE_TO_IB].drops[DROP_wrong_partition] +
+					     c[IB_TO_ROCE].drops[DROP_wrong_partition]));
+	}
 }
 
-struct rig *rig(void)
+static void make_worker(struct rig *r)
 {
-	static void *queues[1] = {&r}, *callbacks[1];
-	static struct ib_port ib_port = {.self = &r, .post = post, .poll = poll, .free = complete};
-	if (r.worker)
-		return &r;
-	icrc_init();
-	set_datapath(&r.datapath);
+	struct ib_port *ib_port = calloc(1, sizeof *ib_port);
 	struct worker *w = aligned_alloc(_Alignof(struct worker), sizeof *w);
-	CHECK(w);
+	CHECK(ib_port && w);
+	*ib_port = (struct ib_port){.self = r, .post = post, .poll = poll, .free = complete};
 	memset(w, 0, sizeof *w);
-	w->datapath = &r.datapath;
-	w->ports = r.datapath.ports;
-	w->ib_port = &ib_port;
+	w->datapath = &r->datapath;
+	w->ports = r->datapath.ports;
+	w->port[1] = 1;
+	w->by_port = calloc(MAX_PORTS, sizeof *w->by_port);
+	w->ib_port = ib_port;
 	w->punt = make_ring("punt", RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->requeue = make_ring("requeue", RING_F_SC_DEQ);
 	w->send = make_ring("send", RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = calloc(16, sizeof *w->groups);
-	r.datapath.requeue[0] = w->requeue;
-	r.datapath.bell[0] = &w->bell;
-	r.mirrors = make_mirrors(&r.datapath);
-	rte_eth_fp_ops[0] = (struct rte_eth_fp_ops){
-		.rx_pkt_burst = receive,
-		.tx_pkt_burst = transmit,
-		.rxq = {.data = queues, .clbk = callbacks},
-		.txq = {.data = queues, .clbk = callbacks},
-	};
-	r.worker = w;
+	CHECK(w->by_port && w->groups);
+	r->datapath.requeue[0] = w->requeue;
+	r->datapath.bell[0] = &w->bell;
+	r->worker = w;
+}
+
+static void make_rigs(void)
+{
+	static unsigned index[2] = {0, 1};
+	static void *queues[2] = {&index[0], &index[1]}, *callbacks[2];
+	icrc_init();
+	for (unsigned i = 0; i < 2; i++) {
+		struct rig *r = &rigs[i];
+		r->ports = i + 1;
+		set_datapath(&r->datapath, r->ports);
+		make_worker(r);
+		r->mirrors = make_mirrors(&r->datapath);
+		rte_eth_fp_ops[i] = (struct rte_eth_fp_ops){
+			.rx_pkt_burst = receive,
+			.tx_pkt_burst = transmit,
+			.rxq = {.data = &queues[i], .clbk = &callbacks[i]},
+			.txq = {.data = &queues[i], .clbk = &callbacks[i]},
+		};
+	}
 	atexit(report);
-	return &r;
+}
+
+struct rig *rig(uint8_t options)
+{
+	if (!rigs[0].worker)
+		make_rigs();
+	current = &rigs[options & TWO ? 1 : 0];
+	current->in = options & TWO && options & SECOND;
+	return current;
 }
 
 struct rte_mbuf *mbuf_make(const uint8_t *data, size_t n, size_t headroom, size_t tailroom)
@@ -362,8 +270,22 @@ void mbuf_end(struct rte_mbuf *m)
 	free(m);
 }
 
+/* Towards RoCE a port has counted what it was given. Punted frames, and those of management, are no port's. */
+static void check_port(const struct port_counters *p)
+{
+	for (unsigned d = 0; d < DIRECTIONS; d++) {
+		const struct direction_counters *c = &p->direction[d];
+		uint64_t dropped = 0;
+		for (unsigned i = 0; i < DROP_COUNT; i++)
+			dropped += c->drops[i];
+		CHECK(c->received == c->sent + dropped);
+	}
+}
+
 void check_counters(const struct rig *r)
 {
+	for (unsigned i = 0; i < r->ports && r->ports > 1; i++)
+		check_port(&r->worker->by_port[i]);
 	for (unsigned d = 0; d < DIRECTIONS; d++) {
 		const struct direction_counters *c = &r->worker->counters.direction[d];
 		uint64_t dropped = 0;

@@ -15,8 +15,12 @@
 
 #include "lcore/burst.h"
 
-/* The parts of the rig, made at the first call. */
+/* The parts of a rig, made at the first call. There are two: of a bridge with one Ethernet port and one segment, and of
+ * one with two of each, where each segment is bound to a partition and has the other's addresses. */
 struct rig {
+	unsigned ports; /* and segments, and partitions: those of an index belong together */
+	unsigned in;    /* the port that has the frame */
+	unsigned out;   /* that took the last one */
 	struct datapath datapath;
 	struct worker *worker;
 	struct rte_mbuf *frame;        /* what the port gives next, or NULL */
@@ -27,9 +31,17 @@ struct rig {
 	struct mirrors *mirrors;       /* the attached mirrors, if there are any */
 };
 
-enum { MIRRORED = 0x80 }; /* an option of every input: mirrors are attached */
+/* Options of every input. */
+enum {
+	MIRRORED = 0x80, /* mirrors are attached */
+	TWO = 0x40,      /* of the second rig */
+	SECOND = 0x20,   /* by its second port */
+};
 
-struct rig *rig(void);
+struct rig *rig(uint8_t options);
+
+/* The partition of a message's source; ends the process when it is none's. */
+unsigned source_partition(const struct ib_recv *recv, const uint8_t *area);
 
 /* Makes an mbuf of n bytes with room bytes of headroom and of tailroom; data may be NULL. Free with mbuf_end(). */
 struct rte_mbuf *mbuf_make(const uint8_t *data, size_t n, size_t headroom, size_t tailroom);

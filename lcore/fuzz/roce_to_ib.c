@@ -40,6 +40,14 @@ static void sign(const struct datapath *dp, struct rte_mbuf *m)
 	memcpy((uint8_t *)(uintptr_t)j.p + j.len, &crc, sizeof crc);
 }
 
+/* What is addressed to the first port is addressed to that by which it comes. */
+static void address_port(uint8_t *frame, size_t n, unsigned port)
+{
+	static const uint8_t first[6] = {2, 0, 0, 0, 0, 2};
+	if (n >= sizeof first && !memcmp(frame, first, sizeof first))
+		frame[4] = (uint8_t)port;
+}
+
 /* Management: takes punted frames, and requeues packets that wait for a proxy QP, which are then dropped because there
  * is none. */
 static void manage(struct worker *w)
@@ -54,10 +62,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size < 1 || size > 9000)
 		return 0;
-	struct rig *r = rig();
+	struct rig *r = rig(data[0]);
 	struct rte_mbuf *m = mbuf_make(data + 1, size - 1, 0, 0);
+	m->port = (uint16_t)r->in;
 	if (data[0] & SUM)
 		sum_ipv4(rte_pktmbuf_mtod(m, uint8_t *), size - 1);
+	address_port(rte_pktmbuf_mtod(m, uint8_t *), size - 1, r->in);
 	if (data[0] & SIGN)
 		sign(&r->datapath, m);
 	if (data[0] & IN_TWO)

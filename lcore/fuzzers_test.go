@@ -56,7 +56,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 func compilePath(t *testing.T, dir string, flags []string) []string {
 	t.Helper()
 	var sources []string
-	for _, pattern := range []string{"*.c", "pgm/*.c", "probe/*.c", "mirror/*.c", "../tables/*.c", "fuzz/rig.c", "fuzz/entries.c"} {
+	for _, pattern := range []string{"*.c", "pgm/*.c", "probe/*.c", "mirror/*.c", "../tables/*.c", "fuzz/rig.c", "fuzz/entries.c", "fuzz/check.c"} {
 		match, err := filepath.Glob(pattern)
 		if err != nil || len(match) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, match, err)

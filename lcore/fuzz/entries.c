@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "entries.h"
 
+#include "check.h"
 #include "tables/tables_write.h"
 
 /* The addresses of the worked examples. */

@@ -3,7 +3,8 @@
 #ifndef CAUSEWAY_LCORE_FUZZ_ENTRIES_H
 #define CAUSEWAY_LCORE_FUZZ_ENTRIES_H
 
-#include "rig.h"
+#include "ibside/port.h"
+#include "tables/tables.h"
 
 enum {
 	HOST_QPN = 0x456,
@@ -19,5 +20,8 @@ enum {
 extern const uint8_t rig_host[16], rig_group[16];
 
 struct tables *make_tables(unsigned partitions);
+
+/* The partition of a message's source; ends the process when it is none's. */
+unsigned source_partition(const struct ib_recv *recv, const uint8_t *area);
 
 #endif

@@ -6,6 +6,7 @@
  *
  * A frame that goes out must be one that the other direction accepts as good RoCE.
  */
+#include "entries.h"
 #include "rig.h"
 
 #include "lcore/icrc_version.h"

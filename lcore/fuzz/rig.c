@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "entries.h"
+#include "rig.h"
 
 #include <rte_ethdev.h>
 #include <rte_ring.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "entries.h"
 #include "lcore/mirror/endpoints.h"
 #include "lcore/segment.h"
 #include "lcore/mirror/number.h"
 #include "lcore/mirror/ring.h"
 
 enum { RING = 16 };
-
-void check_failed(const char *what, const char *file, int line)
-{
-	fprintf(stderr, "%s:%d: not so: %s\n", file, line, what);
-	abort();
-}
 
 static struct rte_ring *make_ring(const char *name, unsigned flags)
 {

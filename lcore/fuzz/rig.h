@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check.h"
 #include "lcore/burst.h"
 
 /* The parts of a rig, made at the first call. There are two: of a bridge with one Ethernet port and one segment, and of
@@ -40,9 +41,6 @@ enum {
 
 struct rig *rig(uint8_t options);
 
-/* The partition of a message's source; ends the process when it is none's. */
-unsigned source_partition(const struct ib_recv *recv, const uint8_t *area);
-
 /* Makes an mbuf of n bytes with room bytes of headroom and of tailroom; data may be NULL. Free with mbuf_end(). */
 struct rte_mbuf *mbuf_make(const uint8_t *data, size_t n, size_t headroom, size_t tailroom);
 void mbuf_end(struct rte_mbuf *m);
@@ -52,12 +50,5 @@ void mirror_by(struct rig *r, uint8_t options);
 
 /* Ends the process when a packet was lost or counted twice since the rig was made. */
 void check_counters(const struct rig *r);
-
-#define CHECK(what)                                                                                                    \
-	do {                                                                                                           \
-		if (!(what))                                                                                           \
-			check_failed(#what, __FILE__, __LINE__);                                                       \
-	} while (0)
-void check_failed(const char *what, const char *file, int line) __attribute__((noreturn));
 
 #endif

@@ -166,6 +166,37 @@ func TestLIDsMove(t *testing.T) {
 	within(t, time.Second, "the message at its new LID", func() bool { return len(r.peers[0].take()) == 1 })
 }
 
+// TestPathAskedAgain: while the path to a node is asked for again and again, all its messages without a GRH are its own.
+func TestPathAskedAgain(t *testing.T) {
+	r := newRig(t, Rule{})
+	path, err := r.port.Path(t.Context(), nodeGID(0), pkeys[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, qpn, err := r.port.CreateProxyQP(0, pkeys[0], groupQKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	p := ibside.Path{LID: r.peers[0].hca.Info().LID}
+	asking.Go(func() {
+		for ctx.Err() == nil {
+			r.port.mu.Lock()
+			r.port.nodes.nameLIDs(r.port.byGID[nodeGID(0)], 0, &p)
+			r.port.mu.Unlock()
+		}
+	})
+	for range 2000 {
+		r.peers[0].qp.Send(&fabric.Send{AH: fabric.AH{DLID: r.ports[0].Own().LID}, DestQP: qpn, QKey: groupQKey, Payload: stamp.Message(1, 64)})
+		if m, _ := r.last(t); m.SLID != path.LID {
+			t.Fatalf("it came from LID %v, want %v", m.SLID, path.LID)
+		}
+	}
+}
+
 // TestServices: an answer has the queue pair of the port that the request came by, and a node is asked by another port
 // when its active one is down.
 func TestServices(t *testing.T) {

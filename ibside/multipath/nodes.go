@@ -135,15 +135,15 @@ func (n *nodes) ask(member int, dgid, gid ib.GID, pkey ib.PKey) error {
 
 // forget takes a member's way to a node away. The caller holds the lock.
 func (n *nodes) forget(d *destination, member int) {
-	n.forgetLIDs(d, member)
+	n.forgetLIDs(d, member, nil)
 	_ = n.setWay(d, member, way{}) // it needs no room
 	n.judge.place(d)
 }
 
-// forgetLIDs has a member's LIDs of a node name nobody. The caller holds the lock.
-func (n *nodes) forgetLIDs(d *destination, member int) {
+// forgetLIDs has a member's LIDs of a node name nobody, but for those that it keeps; nil: none. The caller holds the lock.
+func (n *nodes) forgetLIDs(d *destination, member int, keeps func(ib.LID) bool) {
 	for lid, of := range n.slids[member] {
-		if of == d {
+		if of == d && (keeps == nil || !keeps(lid)) {
 			delete(n.slids[member], lid)
 			n.tables.putSLID(member, lid, 0)
 		}
@@ -151,15 +151,16 @@ func (n *nodes) forgetLIDs(d *destination, member int) {
 }
 
 // nameLIDs makes the LIDs of a path name its node as the source of messages without a GRH. Those of a router name
-// nobody, and neither does one that two nodes have. The caller holds the lock.
+// nobody, and neither does one that two nodes have. A LID that the node keeps names it all the time. The caller holds the
+// lock.
 func (n *nodes) nameLIDs(d *destination, member int, p *ibside.Path) {
-	n.forgetLIDs(d, member)
+	first, lids := p.LID.Base(p.LMC), ib.LID(1)<<p.LMC
 	if ibside.Routed(p.HopLimit) {
-		return
+		lids = 0
 	}
-	for k := range ib.LID(1) << p.LMC {
-		lid := p.LID.Base(p.LMC) + k
-		if n.slids[member][lid] != nil {
+	n.forgetLIDs(d, member, func(lid ib.LID) bool { return lid-first < lids })
+	for lid := first; lid-first < lids; lid++ {
+		if of := n.slids[member][lid]; of != nil && of != d {
 			n.tables.putSLID(member, lid, 0)
 			continue
 		}

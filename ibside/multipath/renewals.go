@@ -66,7 +66,7 @@ func (r *renewals) take(member int, n ibside.Renewals) {
 	for _, gid := range n.Ports {
 		ports = append(ports, gid)
 		for _, d := range r.nodes.nodesWith(member, gid) {
-			r.nodes.forgetLIDs(d, member)
+			r.nodes.forgetLIDs(d, member, nil)
 			ports = append(ports, d.view.gid)
 		}
 	}

@@ -198,28 +198,27 @@ unsigned verbs_post(void *self, const struct ib_send *sends, unsigned n)
 	return n;
 }
 
-/* Messages whose address handle is still missing stay, in their order. Sending may reuse an entry for another
- * handle, or make messages wait again behind the others: so the counts of entries are recomputed. */
+/* Messages whose address handle is still missing stay, in their order; so do those that must ask again, because theirs
+ * was retired at once. That may reuse their entry, so that the counts of entries are recomputed. A message that is
+ * taken adds one at most: the list is written behind where it is read. */
 void verbs_post_pending(struct verbs_worker *w)
 {
-	unsigned n = w->pending_n, kept = 0;
+	unsigned n = w->pending_n;
 
 	for (unsigned i = 0; i < n; i++)
 		w->pending[i].entry->pending_sends = 0;
+	w->pending_n = 0;
 	for (unsigned i = 0; i < n;) {
 		begin(w);
 		for (unsigned end = RTE_MIN(i + VERBS_BURST, n); i < end; i++) {
 			struct pending_send h = w->pending[i];
-			if (h.entry->state == AH_PENDING) {
-				h.entry->pending_sends++;
-				w->pending[kept++] = h;
+			if (h.entry->state != AH_PENDING) {
+				take(w, &h.send);
 				continue;
 			}
-			take(w, &h.send);
+			h.entry->pending_sends++;
+			w->pending[w->pending_n++] = h;
 		}
 		post_burst(w);
 	}
-	for (; n < w->pending_n; n++)
-		w->pending[kept++] = w->pending[n];
-	w->pending_n = kept;
 }

@@ -29,6 +29,7 @@ static const struct {
 	{"sends reset", sends_reset, 64, LIBRARY, 0},
 	{"messages pending", messages_pending, 64, ALL, 0},
 	{"room for pending messages", pending_room, 64, ALL, 0},
+	{"pending messages whose handle is dropped", pending_flushed, 64, ALL, 0},
 	{"handles evicted", handles_evicted, VERBS_AH_WAYS, ALL, 0},
 	{"handles evicted in a burst", handles_evicted_in_a_burst, VERBS_AH_WAYS, ALL, 0},
 	{"handles of InfiniBand", handles_of_infiniband, 1024, INFINIBAND, 0},

@@ -211,7 +211,7 @@ static void drop_routed(struct worker *w, const struct egress *e, unsigned i, en
 		rte_pktmbuf_free(r->mbuf);
 }
 
-/* fastroute() of those to groups, out of line for the same reason. */
+/* fastroute() of those to groups, out of line, so that the loop has registers enough for those to hosts. */
 static __rte_noinline unsigned fastroute_groups(struct worker *w, struct egress *e, unsigned i, struct icrc_job *icrc)
 {
 	return fastroute(w, e, i, icrc, true);

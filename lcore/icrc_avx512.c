@@ -105,7 +105,9 @@ TARGET static inline void four_sums(const struct icrc_job *j, __m512i t[4])
 		p[k] = j[k].p + j[k].len - 64 * n;
 		t[k] = add_product(t[k], _mm512_maskz_loadu_epi8(~0ull << (64 * n - behind), p[k]), w);
 	}
-	for (uint32_t i = 1; i < n; i++) {
+	/* Without unrolling, a seventh of the time that 4 KiB take is counting. */
+	_Pragma("GCC unroll 2") for (uint32_t i = 1; i < n; i++)
+	{
 		w = _mm512_load_si512(words + 8 * i);
 		EACH_OF_FOUR(k)
 		t[k] = add_product(t[k], _mm512_loadu_si512(p[k] + 64 * i), w);

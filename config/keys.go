@@ -205,7 +205,7 @@ var tables = linked([]tableDoc{
 			meaning: "With `ib`: the P_Key for messages to the node, which must be in the IB port's table, and the only one that the node's requests for " +
 				"services may have. Where there are several `[[roce]]`, it says which of them reaches the node, and only nodes that have it can ask for services of RoCE hosts. Without it, the P_Key is that by which the node's last message came, and at first that of `[ib]`."},
 		{name: "bridge", kind: truth, def: false, example: "true",
-			meaning: "IB only: the host is another Causeway. Its packets have crossed a bridge already and do not cross back (`loop_bridge`)."},
+			meaning: "IB only: the host is another Causeway. Its packets have crossed a bridge already and do not cross back (`loop_bridge`). Bridges find each other by the subnet administrator; only where the log has `bridges_unknown` or `no_subnet_client` must it be said."},
 		{name: "mac", kind: text, noted: "by ARP or ND", example: `"02:00:00:00:00:07"`,
 			meaning: "RoCE only: the host's MAC address."},
 		{name: "vlan", kind: number, noted: "that of `[roce]`", lo: 0, hi: 4094, example: "100",

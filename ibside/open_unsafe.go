@@ -47,6 +47,7 @@ type Administered interface {
 	Notifier
 	Aliaser
 	Locator
+	Announcer
 	// Refresh asks the subnet administrator again for all that it has said: paths, and what is registered. What there
 	// is stays in use meanwhile. It does not block.
 	Refresh()

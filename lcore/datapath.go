@@ -58,17 +58,17 @@ type DatapathConfig struct {
 
 // A Datapath is what all workers share, and the list of them.
 type Datapath struct {
-	c       *C.struct_datapath
-	node    C.int // NUMA, of what all workers read
-	workers []*Worker
-	ports   portIndices
-	punts   *punts
-	rests   []resting
-	dropped [C.MAX_PORTS][DropCount]atomic.Uint64 // by port: pending packets that management dropped
-	mirrors mirrors
-	removed [maxSegments]grace // segments
-	latency cleared
-	inject  injections
+	c         *C.struct_datapath
+	node      C.int // NUMA, of what all workers read
+	workers   []*Worker
+	ports     portIndices
+	punts     *punts
+	admission admission
+	dropped   [C.MAX_PORTS][DropCount]atomic.Uint64 // by port: pending packets that management dropped
+	mirrors   mirrors
+	removed   [maxSegments]grace // segments
+	latency   cleared
+	inject    injections
 }
 
 func mapped(a netip.Addr) (out [16]C.uint8_t) {

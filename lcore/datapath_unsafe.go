@@ -65,7 +65,7 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 // free frees what NewDatapath has made.
 func (dp *Datapath) free() {
 	dp.closePunts()
-	dp.freePolicy()
+	dp.admission.free(dp)
 	C.rte_free(unsafe.Pointer(dp.c.police))
 	C.rte_free(unsafe.Pointer(dp.c))
 	dp.c = nil

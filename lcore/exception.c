@@ -81,6 +81,17 @@ static bool is_nodes(const struct datapath *dp, const struct segment *s, struct 
 	return n && segment_reaches(s, n->partition);
 }
 
+/* Whether another bridge has sent a frame, by its MAC address. */
+static bool is_from_bridge(const struct datapath *dp, const struct rte_mbuf *m)
+{
+	const struct admission *a = __atomic_load_n(&dp->admission, __ATOMIC_ACQUIRE);
+	uint64_t mac = mac48(rte_pktmbuf_mtod(m, const uint8_t *) + RTE_ETHER_ADDR_LEN);
+	for (unsigned i = 0; i < a->n_bridges; i++)
+		if (a->bridge[i] == mac)
+			return true;
+	return false;
+}
+
 /* Whether a source without a proxy QP may have one. */
 static enum drop check_new_source(const struct worker *w, struct table_key k)
 {
@@ -88,9 +99,9 @@ static enum drop check_new_source(const struct worker *w, struct table_key k)
 	unsigned segment = segment_of_key(&k);
 	if (is_nodes(dp, &dp->segment[segment], k))
 		return DROP_loop_bridge; /* an IB node's address on Ethernet: a bridge has sent this */
-	const struct allow *allow = __atomic_load_n(&dp->allow, __ATOMIC_ACQUIRE);
-	for (unsigned i = 0; i < allow->n; i++)
-		if (allow->prefix[i].segments >> segment & 1 && in_prefix(&allow->prefix[i], k.addr))
+	const struct admission *a = __atomic_load_n(&dp->admission, __ATOMIC_ACQUIRE);
+	for (unsigned i = 0; i < a->n; i++)
+		if (a->prefix[i].segments >> segment & 1 && in_prefix(&a->prefix[i], k.addr))
 			return PASS;
 	return DROP_acl;
 }
@@ -182,6 +193,8 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 		return;
 	}
 	d = precise_drop(w->datapath, b, i, d);
+	if ((!d || is_unknown(w, d)) && is_from_bridge(w->datapath, m))
+		d = DROP_loop_bridge;
 	if (!d && proxy_qp)
 		d = requeued ? DROP_src_refused : punt_moved(w, m, proxy_qp);
 	else if (!d)

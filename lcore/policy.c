@@ -3,9 +3,9 @@
 
 #include <rte_rcu_qsbr.h>
 
-struct allow *policy_allow(struct datapath *dp, struct allow *a)
+struct admission *policy_admit(struct datapath *dp, struct admission *a)
 {
-	return __atomic_exchange_n(&dp->allow, a, __ATOMIC_ACQ_REL);
+	return __atomic_exchange_n(&dp->admission, a, __ATOMIC_ACQ_REL);
 }
 
 uint64_t policy_token(struct datapath *dp)

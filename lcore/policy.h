@@ -2,7 +2,7 @@
 /*
  * The fields of the datapath that change while workers run. A worker takes no lock, and never sees half a change:
  *
- *   allow           replaced as a whole; the old list is freed after a grace period
+ *   admission       replaced as a whole; the old one is freed after a grace period
  *   bridge_unknown  one byte
  *   class maps      one byte an entry; a packet reads one entry, the old one or the new one
  *   segments        segment_of, one byte a VLAN id of a port, says which are there. What is removed stays as it was
@@ -14,10 +14,10 @@
 
 #include "worker.h"
 
-/* Replaces the list, and returns the old one. */
-struct allow *policy_allow(struct datapath *dp, struct allow *a);
+/* Replaces the sources that may have proxy QPs, and returns the old ones. */
+struct admission *policy_admit(struct datapath *dp, struct admission *a);
 
-/* A grace period: policy_passed() of the token is true when no worker can still use the old list. */
+/* A grace period: policy_passed() of the token is true when no worker can still use the old ones. */
 uint64_t policy_token(struct datapath *dp);
 bool policy_passed(struct datapath *dp, uint64_t token);
 

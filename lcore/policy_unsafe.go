@@ -2,15 +2,12 @@
 
 package lcore
 
-// #include "dpdk/near.h"
 // #include "policy.h"
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
-	"unsafe"
 
 	"causeway/ibside/ib"
 )
@@ -28,12 +25,6 @@ type Policy struct {
 	PCPOfSL  [16]uint8 // 802.1Q priority
 }
 
-// resting is a list that was replaced, but that a worker may still read.
-type resting struct {
-	list  *C.struct_allow
-	token C.uint64_t
-}
-
 // Validate reports what is wrong with a policy.
 func (p *Policy) Validate() error {
 	n := len(p.Allow)
@@ -49,39 +40,15 @@ func (p *Policy) Validate() error {
 	return nil
 }
 
-// fill sets the C list, which is zero.
-func (p *Policy) fill(list *C.struct_allow) {
-	add := func(n netip.Prefix, segments C.uint8_t) {
-		x := &list.prefix[list.n]
-		*x = prefixOf(n)
-		x.segments = segments
-		list.n++
-	}
-	for _, n := range p.Allow {
-		add(n, ^C.uint8_t(0))
-	}
-	for i, own := range p.AllowIn {
-		for _, n := range own {
-			add(n, 1<<i)
-		}
-	}
-}
-
 // SetPolicy replaces the policy, from the next packet on. On an error nothing has changed. One goroutine at a time
 // may call it, before Close.
 func (dp *Datapath) SetPolicy(p Policy) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	list := (*C.struct_allow)(C.near_zmalloc(nil, C.sizeof_struct_allow, dp.node))
-	if list == nil {
-		return errors.New("lcore: no memory for the allowed subnets")
+	if err := dp.admission.admit(dp, p.Allow, p.AllowIn); err != nil {
+		return err
 	}
-	p.fill(list)
-	if before := C.policy_allow(dp.c, list); before != nil {
-		dp.rests = append(dp.rests, resting{before, C.policy_token(dp.c)})
-	}
-	dp.freeRested()
 	C.policy_unknown(dp.c, C.bool(p.BridgeUnknown))
 	for i, sl := range p.SLOfDSCP {
 		C.policy_class(&dp.c.sl_of_dscp[i], C.uint8_t(sl))
@@ -91,21 +58,4 @@ func (dp *Datapath) SetPolicy(p Policy) error {
 		C.policy_class(&dp.c.pcp_of_sl[sl], C.uint8_t(p.PCPOfSL[sl]))
 	}
 	return nil
-}
-
-// freeRested frees the lists that no worker reads any more.
-func (dp *Datapath) freeRested() {
-	for len(dp.rests) > 0 && bool(C.policy_passed(dp.c, dp.rests[0].token)) {
-		C.rte_free(unsafe.Pointer(dp.rests[0].list))
-		dp.rests = dp.rests[1:]
-	}
-}
-
-// freePolicy frees them all, when the workers have stopped.
-func (dp *Datapath) freePolicy() {
-	for _, r := range dp.rests {
-		C.rte_free(unsafe.Pointer(r.list))
-	}
-	C.rte_free(unsafe.Pointer(dp.c.allow))
-	dp.rests = nil
 }

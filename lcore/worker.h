@@ -32,7 +32,8 @@ enum {
 	BURST = 64,
 	MAX_WORKERS = 64,
 	MAX_PORTS = MAX_SEGMENTS, /* Ethernet ports: each has a segment. A power of two */
-	MAX_PREFIXES = 64,        /* policy.allow: walked only for the first packet of a (host, QPN) */
+	MAX_PREFIXES = 64,        /* of admission: walked only for the first packet of a (host, QPN) */
+	MAX_BRIDGE_MACS = 64,     /* of admission, too */
 	MAX_ADDRESSES = 16,       /* the bridge's own in a segment */
 	PSN_STREAMS = 256,
 	ASKED_MOST = 32, /* nodes that a worker asks management for in 0.1 s */
@@ -53,10 +54,12 @@ struct prefix {
 	uint8_t segments; /* a set of their numbers, where it counts */
 };
 
-/* The allowed sources. Replaced as a whole while workers run (policy.h). */
-struct allow {
-	uint8_t n;
+/* Which sources may have proxy QPs: those in prefixes, and no other bridge. Replaced as a whole while workers run
+ * (policy.h). */
+struct admission {
+	uint8_t n, n_bridges;
 	struct prefix prefix[MAX_PREFIXES];
+	uint64_t bridge[MAX_BRIDGE_MACS]; /* MAC addresses as in datapath.mac */
 };
 
 /* A pattern for 16 bytes of headers: type, where the mask is set. */
@@ -125,7 +128,7 @@ struct datapath {
 	struct segment segment[MAX_SEGMENTS + 1]; /* by number */
 	uint8_t segment_of[MAX_PORTS][4096];      /* by port and VLAN id */
 	uint64_t mac[MAX_PORTS];                  /* of the ports, first byte highest, 48 bits */
-	struct allow *allow;
+	struct admission *admission;
 	struct rte_ring *requeue[MAX_WORKERS]; /* every worker's requeue ring, for handoffs */
 	struct wake *bell[MAX_WORKERS];        /* every worker's */
 	struct wake *manager;                  /* management's: wakes it when there is something on a punt ring */

@@ -154,6 +154,11 @@ func ownEntry(k C.struct_table_key) (e entry) {
 	return e
 }
 
+func bridgeEntry(k C.struct_table_key) (e entry) {
+	*as[C.struct_source_entry](&e) = C.struct_source_entry{key: k, flags: C.NODE_BRIDGE, partition: C.PARTITION_HEARD}
+	return e
+}
+
 func groupFlags(g *Group) C.uint8_t {
 	return flag(g.ToIB, C.GROUP_TO_IB) | flag(g.ToRoCE, C.GROUP_TO_ROCE) | flag(g.RewriteImm, C.GROUP_REWRITE_IMM) |
 		flag(g.Policed, C.GROUP_POLICED) | flag(g.PGM, C.GROUP_PGM)

@@ -84,6 +84,7 @@ type Nodes struct {
 	lids    map[ib.LID][]*node
 	lidsDue map[ib.LID]struct{} // see settleLID
 	own     Own
+	bridges bridges
 	ids     ids
 }
 
@@ -146,6 +147,7 @@ func (t *Nodes) Put(n Node) (id uint32, err error) {
 	if err := n.check(); err != nil {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
 	}
+	n.Bridge = n.Bridge || t.bridges.has(n.GID)
 	if slices.Contains(t.own.GIDs, n.GID) {
 		return 0, fmt.Errorf("tables: node %v: the bridge's own port has this gid; give the node's", &n)
 	}
@@ -160,10 +162,11 @@ func (t *Nodes) Put(n Node) (id uint32, err error) {
 		return 0, fmt.Errorf("tables: node %v: %w", &n, err)
 	}
 	left := n.lids()
+	was := n.GID
 	if r == nil {
 		r = &node{id: id}
 	} else {
-		left = append(left, r.lids()...)
+		left, was = append(left, r.lids()...), r.GID
 		t.unindex(r)
 	}
 	r.Node = n
@@ -171,6 +174,7 @@ func (t *Nodes) Put(n Node) (id uint32, err error) {
 		t.nodes[ip] = r
 	}
 	t.gids[n.GID] = r
+	t.settleGID(was)
 	t.claimLIDs(r)
 	t.settleLIDs(left)
 	return id, nil
@@ -279,6 +283,13 @@ func (t *Nodes) settleLID(lid ib.LID) {
 	delete(t.lidsDue, lid)
 	var c changes
 	key := numberKey(uint64(lid))
+	if _, ok := t.bridges.lids[lid]; ok {
+		c.put(&t.c.sources, "sources", bridgeEntry(key))
+		if c.apply() != nil {
+			t.lidsDue[lid] = struct{}{}
+		}
+		return
+	}
 	if all := t.lids[lid]; len(all) == 1 && all[0].LIDs == LIDsKnown {
 		c.put(&t.c.sources, "sources", sourceEntry(key, &all[0].Node, all[0].id))
 		if c.apply() == nil {
@@ -322,6 +333,7 @@ func (t *Nodes) Delete(ip netip.Addr) error {
 		return err
 	}
 	t.unindex(r)
+	t.settleGID(r.GID)
 	t.settleLIDs(r.lids())
 	t.ids.retire(r.id)
 	return nil

@@ -31,12 +31,12 @@ static void rcu_free(struct rte_rcu_qsbr *rcu, uint32_t readers)
 	unmap(rcu, rte_rcu_qsbr_get_memsize(readers));
 }
 
-/* The GIDs of nodes and of the bridge's own port, and the LIDs of all these. */
+/* The GIDs of nodes, of other bridges, and of the bridge's own port, and the LIDs of all these. */
 static uint64_t sources_for(uint64_t nodes)
 {
-	uint64_t lids = (nodes + 1) * TABLES_PORT_LIDS;
+	uint64_t lids = (nodes + TABLES_BRIDGES + 1) * TABLES_PORT_LIDS;
 
-	return nodes + TABLES_OWN_GIDS + (lids < TABLES_LIDS ? lids : TABLES_LIDS);
+	return nodes + TABLES_BRIDGES + TABLES_OWN_GIDS + (lids < TABLES_LIDS ? lids : TABLES_LIDS);
 }
 
 struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TABLES_N * TABLE_SEED])

@@ -18,6 +18,7 @@ struct tables_config {
 enum {
 	TABLES_N = 7,
 	TABLES_OWN_GIDS = 256,  /* as many as verbs can name */
+	TABLES_BRIDGES = 64,    /* others on the subnet */
 	TABLES_PORT_LIDS = 128, /* of one port at most: its LMC is 7 at most */
 	TABLES_LIDS = 0xc000,   /* the LIDs of ports */
 };

@@ -5,6 +5,7 @@ package bridge
 import (
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 
 	"causeway/config"
@@ -124,7 +125,7 @@ func (b *Bridge) manageConfig() manage.Config {
 		MAC: b.ports.list()[0].mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: mostProxyQPs(b.cfg.Workers.ProxyQPs, ibPort.QueuePairs, b.log), Waiting: roomsOf(b.cfg).waiting,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Rests: b.datapath.SegmentRests,
-		LinkUp: b.again,
+		LinkUp: b.again, Instance: rand.Uint64() | 1, SetBridges: b.datapath.SetBridges,
 	}
 	if b.idle == config.IdleInterrupt {
 		c.Punted = b.datapath.Punted()

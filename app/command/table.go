@@ -88,6 +88,8 @@ func showTraffic() []Command {
 				"S in sync, C collecting, D distributing, d defaulted, E expired."},
 		{Path: "show fabrics", Help: "several InfiniBand ports: their state, and what goes by each", Example: "show fabrics", Run: runFabrics,
 			Long: "ACTIVE counts the groups whose messages go by the port, MISSING those that are not joined on it yet. SM is whether the subnet manager answers."},
+		{Path: "show bridges", Help: "the other bridges on the subnet", Example: "show bridges", Run: runBridges,
+			Long: "What comes from their GIDs, LIDs and MAC addresses has crossed a bridge, and is dropped (loop_bridge). FOR is since when one is known."},
 		{Path: "show drops", Args: []Arg{{Name: "all", Key: "all", Help: "also reasons that have not occurred"}},
 			Help: "why packets were dropped", Example: "show drops | match crc", Run: runDrops},
 		{Path: "show rates", Help: "packets and bits per second, over one and ten seconds", Example: "watch 1 show rates", Run: runRates},

@@ -53,7 +53,7 @@ var advice = map[string]string{
 	"wc_short":         "the HCA's driver: a completion without the 40-byte area",
 	"grh_class":        "the link layer of [ib] port: InfiniBand or Ethernet",
 	"loop_self":        "nothing: the port looped a multicast message of the bridge back to it",
-	"loop_bridge":      "which bridges connect the same two fabrics, and their [[host]] bridge = true",
+	"loop_bridge":      "which bridges connect the same two fabrics (show bridges)",
 	"acl":              "[policy] allow: add the sender's subnet",
 	"mc_control":       "nothing, unless this link-local group is needed: then add a [[group]]",
 	"mc_unknown":       "[[group]]: add the group; for a group of a [[range]], why it has no members",

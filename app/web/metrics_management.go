@@ -86,6 +86,7 @@ func (s *scrape) hosts(status *manage.Status, o Options) {
 		s.add("causeway_"+x.kind+"_rejected_total", x.rejected)
 	}
 	s.add("causeway_ib_gids", uint64(status.OwnGIDs))
+	s.add("causeway_bridges", uint64(len(status.Bridges)))
 	s.add("causeway_host_gids", uint64(status.HostGIDs))
 	s.add("causeway_hosts_moved_total", m.HostsMoved)
 	s.add("causeway_host_flaps_total", m.HostFlaps)

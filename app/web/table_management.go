@@ -40,6 +40,7 @@ var hostMetrics = []Metric{
 	{"causeway_nodes_aged_total", counter, nil, "Learned nodes removed because they were not used and did not answer."},
 	{"causeway_nodes_rejected_total", counter, nil, "Nodes or questions rejected: no room, too many, or an address that is another's or not allowed."},
 	{"causeway_ib_gids", gauge, nil, "Source GIDs on InfiniBand, including the bridge's own."},
+	{"causeway_bridges", gauge, nil, "Other bridges on the InfiniBand subnets."},
 	{"causeway_host_gids", gauge, nil, "RoCE hosts with a GID of their own on InfiniBand."},
 	{"causeway_hosts_learned_total", counter, nil, "RoCE hosts learned."},
 	{"causeway_hosts_moved_total", counter, nil, "Times that a host's IP address moved to another MAC address."},

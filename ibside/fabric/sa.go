@@ -5,6 +5,7 @@ package fabric
 import (
 	"encoding/binary"
 	"sync"
+	"time"
 
 	"causeway/ibside/ib"
 )
@@ -34,6 +35,7 @@ const trustedKey = 1
 //	PathRecord       Get, GetTable                paths
 //	PortInfoRecord   Get, GetTable                LIDs of ports
 //	GUIDInfoRecord   Set, Delete, Get, GetTable   alias GUIDs of ports
+//	ServiceRecord    Set, Delete, Get, GetTable   what ports offer
 //	InformInfo       Set                          subscriptions to notices about groups and ports
 //	ClassPortInfo    Get
 //
@@ -47,6 +49,7 @@ type SA struct {
 	groups  groupTable
 	guids   *guidTable
 	paths   pathFinder
+	offered serviceTable
 	informs *informTable
 	tables  rmppSender
 }
@@ -86,6 +89,7 @@ func newSA(f *Fabric, h *HCA) *SA {
 		groups: map[ib.GID]*group{}, mlids: map[ib.LID]bool{}, nextMLID: ib.MLIDFirst,
 	}
 	a.paths = pathFinder{ports: a.guids, groups: &a.groups}
+	a.offered.now = time.Now
 	a.tables = rmppSender{mu: &a.mu, mads: h, transfers: map[madID]*transfer{}}
 	h.handleMAD(ib.ClassSA, a.handle)
 	return a
@@ -205,6 +209,9 @@ func (a *SA) answer(r *request) answer {
 		return a.groups.answer(r)
 	case attr == ib.AttrGUIDInfoRecord:
 		return a.guids.answer(r)
+	case attr == ib.AttrServiceRecord:
+		from, _ := a.guids.portByLID(r.from.LID)
+		return a.offered.answer(r, from)
 	case attr == ib.AttrPathRecord && asks:
 		return a.paths.answer(r)
 	case attr == ib.AttrPortInfoRecord && asks:

@@ -18,6 +18,7 @@ const (
 	AttrInformInfo     = 0x0003
 	AttrPortInfoRecord = 0x0012
 	AttrGUIDInfoRecord = 0x0030
+	AttrServiceRecord  = 0x0031
 	AttrPathRecord     = 0x0035
 	AttrMCMemberRecord = 0x0038
 )

@@ -33,6 +33,7 @@ type Administration struct {
 	*follower
 	*groupNotices
 	*aliasTable
+	*bridgeList
 
 	mu     sync.Mutex
 	states map[ib.GID]uint8 // join states of joined groups
@@ -51,6 +52,7 @@ func NewAdministration(c *Client, renew RenewFunc, r RegistrarConfig, log *slog.
 	a.registrar = NewRegistrar(c, r)
 	a.groupNotices = newGroupNotices(c, a.registrar, a.portChanged, log)
 	a.aliasTable = &aliasTable{client: c, registrar: a.registrar, ours: map[ib.GUID]int{}}
+	a.bridgeList = &bridgeList{client: c, registrar: a.registrar}
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
 	a.ended.Go(func() { a.follow(ctx, a.registrar, a.relistSoon) })

@@ -32,6 +32,7 @@ func TestConformance(t *testing.T) {
 		{"join", testJoin}, {"create", testCreateRules}, {"reject", testJoinRejections}, {"non-members", testNonMembers},
 		{"notices", testNotices}, {"unsubscribe", testUnsubscribe}, {"resubscribe", testUselessSubscriptions},
 		{"path", testPath}, {"aliases", testAliases}, {"ports", testPortsComeAndGo},
+		{"services", testServices},
 	} {
 		t.Run(c.name+"/opensm", func(t *testing.T) {
 			s := opensmtest.Start(t)

@@ -16,15 +16,16 @@ type Kind string
 
 // The kinds. Aliases come first when everything is registered again, because a group's member may be an alias.
 const (
-	KindAlias Kind = "alias"
-	KindGroup Kind = "group"
-	KindTrap  Kind = "trap"
+	KindAlias   Kind = "alias"
+	KindGroup   Kind = "group"
+	KindTrap    Kind = "trap"
+	KindService Kind = "service"
 )
 
 // Registration is a registration at the SA.
 type Registration struct {
 	Kind Kind
-	Name string // the MGID at first, the index of the alias, the number of the trap
+	Name string // the MGID at first, the index of the alias, the number of the trap or service
 
 	// Held says that it is in force: the SA has confirmed it since it was last lost. Otherwise the SA may no longer
 	// have it. What an earlier SM programmed into switches may still work, until a new SM changes it.
@@ -129,5 +130,25 @@ func (r *Registrar) Subscribe(ctx context.Context, trap uint16) error {
 	}
 	it.withdraw = func(ctx context.Context, c *Client) error { return c.Unsubscribe(ctx, trap) }
 	_, err := r.add(ctx, itemKey{kind: KindTrap, name: it.Name}, it)
+	return err
+}
+
+// Offer offers a service of the port as Client.Offer does, and keeps it offered. make is called each time for what the
+// record says, with the port's state; number and GID are filled in.
+func (r *Registrar) Offer(ctx context.Context, id ib.ServiceID, make func(ib.PortState) ib.ServiceRecordFields) error {
+	it := newItem(KindService, id.String())
+	var offered ib.ServiceRecordFields
+	it.register = func(ctx context.Context, c *Client) (Registration, error) {
+		p, err := c.PortState()
+		if err != nil {
+			return Registration{}, err
+		}
+		f := make(p)
+		f.ID, f.GID = id, p.GID
+		offered, err = c.Offer(ctx, f)
+		return Registration{}, err
+	}
+	it.withdraw = func(ctx context.Context, c *Client) error { return c.Withdraw(ctx, offered) }
+	_, err := r.add(ctx, itemKey{kind: KindService, name: it.Name}, it)
 	return err
 }

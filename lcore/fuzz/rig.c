@@ -100,14 +100,14 @@ static void set_segment(struct datapath *dp, unsigned i, unsigned segments)
 
 static void set_datapath(struct datapath *dp, unsigned ports)
 {
-	static struct allow all = {.n = 1, .prefix[0].segments = 0xff};
+	static struct admission all = {.n = 1, .prefix[0].segments = 0xff};
 	static struct wake manager;
 	dp->manager = &manager;
 	dp->ports = (uint16_t)((1u << ports) - 1);
 	dp->roce_pkey = 0xffff;
 	dp->segments = (uint8_t)ports;
 	dp->rewrite_imm = true;
-	dp->allow = &all;
+	dp->admission = &all;
 	for (unsigned i = 0; i < ports; i++)
 		set_segment(dp, i, ports);
 	dp->tables = make_tables(ports);

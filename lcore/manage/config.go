@@ -144,6 +144,10 @@ type Config struct {
 	// for frames once more after it. Where not, as without it, the loop looks each millisecond.
 	AwaitPunted func() bool
 	Punted      <-chan struct{}
+	// Instance tells the bridge from others on its subnet, and from its own earlier runs. SetBridges has workers drop what
+	// comes from these MAC addresses, because other bridges have sent it; nil: there are no workers.
+	Instance   uint64
+	SetBridges func(macs [][6]byte) error
 	// Police limits the rate of the group with this id; called for groups that have or had a limit.
 	Police func(id int, rate uint64)
 }

@@ -210,6 +210,7 @@ func (l *Loop) tick(now time.Time) {
 	l.shared.Tick(now)
 	l.nodes.Tick(now)
 	l.learner.Tick(now)
+	l.bridges.Tick(now)
 	for _, s := range l.segments {
 		s.neighbours.Tick(now)
 		s.gids.Follow()

@@ -10,7 +10,9 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/lcore/frame"
 	"causeway/lcore/manage/ask"
+	"causeway/lcore/manage/bridges"
 	"causeway/lcore/manage/groups"
 	"causeway/lcore/manage/inbox"
 	"causeway/lcore/manage/learner"
@@ -26,6 +28,7 @@ import (
 type parts struct {
 	nodes    *nodes.Nodes
 	learner  *learner.Learner // nil: no node is learned
+	bridges  *bridges.List    // nil: the port has no list
 	segments []*segment       // by number
 	ended    []*segment       // removed, with something under way
 	came     bool             // some have come or gone
@@ -89,6 +92,25 @@ func (l *Loop) makeParts() {
 	}
 	l.makeShared()
 	l.learner = l.newLearner(l.nodes, lookedAt{&l.parts})
+	l.bridges = l.newBridges()
+}
+
+// newBridges returns nil where the IB port's subnet has no list of bridges.
+func (l *Loop) newBridges() *bridges.List {
+	port, _ := l.port.(ibside.Announcer)
+	return bridges.New(bridges.Deps{
+		Port: port, Own: l.port.Own, Instance: l.cfg.Instance, MACs: l.macs, Tables: l.tables.Nodes, SetMACs: l.cfg.SetBridges,
+		Ask: l.ask, Log: l.log,
+	})
+}
+
+// macs returns the MAC addresses of the Ethernet ports, each once, in a fixed order.
+func (p *parts) macs() (all []frame.MAC) {
+	for _, s := range p.segments {
+		all = append(all, s.local.Link.MAC)
+	}
+	slices.SortFunc(all, func(a, b frame.MAC) int { return slices.Compare(a[:], b[:]) })
+	return slices.Compact(all)
 }
 
 // newLearner returns nil where nodes are not learned.

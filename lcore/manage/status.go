@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/lcore/manage/bridges"
 	"causeway/lcore/manage/groups"
 	"causeway/lcore/manage/learner"
 	"causeway/lcore/manage/neighbours"
@@ -39,7 +40,8 @@ type Status struct {
 	Refused        Refusals
 	Counters       Counters
 
-	Segments []SegmentStatus // by number; read only
+	Segments []SegmentStatus  // by number; read only
+	Bridges  []bridges.Bridge // others on the subnet; read only
 
 	Publication uint64 // counts publications, some ten a second while the loop runs
 }
@@ -141,6 +143,7 @@ func (l *Loop) publish() {
 		Refused:        l.refusals.notice(time.Now(), full, short, &counters),
 		Counters:       counters,
 		Segments:       segments,
+		Bridges:        l.bridges.All(),
 		Publication:    l.published,
 	})
 }

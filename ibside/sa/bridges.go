@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sa
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+)
+
+// Bridges find each other by ServiceRecords of this name. Their numbers are in the range that is anybody's (IBTA vol 1
+// annex A3). A record's data, in network byte order:
+//
+//	 0  version: other versions' records only tell the GID
+//	 1  MAC addresses that follow, at most bridgeMACs; a bridge with more has several records, by number
+//	 2  instance 8, LID 2, LMC 1, reserved 3
+//	16  MAC addresses
+//
+// OpenSM on ibsim writes two bytes of its own into the last 8, which are not used.
+const (
+	bridgeName       = "Causeway bridge"
+	bridgeID         = ib.ServiceID(0x02_43617573_6577_00)
+	bridgeVersion    = 1
+	bridgeMACs       = 6
+	bridgeRecords    = 16
+	bridgeInstanceAt = 2
+	bridgeLIDAt      = 10
+	bridgeLMCAt      = 12
+	bridgeMACsAt     = 16
+	bridgeLease      = 120 // seconds: registered again four times meanwhile
+	macLen           = 6
+)
+
+var errManyMACs = errors.New("sa: a bridge has more MAC addresses than it can announce")
+
+// A bridgeList is the list of bridges at the SA.
+type bridgeList struct {
+	client    *Client
+	registrar *Registrar
+}
+
+// Announce implements ibside.Announcer.
+func (b *bridgeList) Announce(ctx context.Context, instance uint64, macs [][6]byte) error {
+	if len(macs) > bridgeRecords*bridgeMACs {
+		return errManyMACs
+	}
+	for n := 0; n == 0 || len(macs) > 0; n++ {
+		some := macs[:min(len(macs), bridgeMACs)]
+		macs = macs[len(some):]
+		err := b.registrar.Offer(ctx, bridgeID+ib.ServiceID(n), func(p ib.PortState) ib.ServiceRecordFields {
+			x := ibside.Bridge{Instance: instance, GID: p.GID, LID: p.LID, LMC: p.LMC, MACs: some}
+			return ib.ServiceRecordFields{PKey: ib.PKeyDefault, Lease: bridgeLease, Name: bridgeName, Data: bridgeData(&x)}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func bridgeData(x *ibside.Bridge) (b [ib.ServiceDataLen]byte) {
+	b[0], b[1] = bridgeVersion, byte(len(x.MACs))
+	binary.BigEndian.PutUint64(b[bridgeInstanceAt:], x.Instance)
+	binary.BigEndian.PutUint16(b[bridgeLIDAt:], uint16(x.LID))
+	b[bridgeLMCAt] = x.LMC
+	for i, m := range x.MACs {
+		copy(b[bridgeMACsAt+macLen*i:], m[:])
+	}
+	return b
+}
+
+// bridgeOf reads a record. What it says is no more than a hint: anybody on the subnet can write it.
+func bridgeOf(f *ib.ServiceRecordFields) ibside.Bridge {
+	x, b := ibside.Bridge{GID: f.GID}, &f.Data
+	if b[0] != bridgeVersion {
+		return x
+	}
+	x.Instance = binary.BigEndian.Uint64(b[bridgeInstanceAt:])
+	if lid, lmc := ib.LID(binary.BigEndian.Uint16(b[bridgeLIDAt:])), b[bridgeLMCAt]; lid.IsUnicast() && lmc <= ib.MaxLMC {
+		x.LID, x.LMC = lid, lmc
+	}
+	for i := range min(int(b[1]), bridgeMACs) {
+		x.MACs = append(x.MACs, [6]byte(b[bridgeMACsAt+macLen*i:]))
+	}
+	return x
+}
+
+// Bridges implements ibside.Announcer.
+func (b *bridgeList) Bridges(ctx context.Context) (all []ibside.Bridge, err error) {
+	found, err := b.client.Services(ctx, bridgeName)
+	for i := range found {
+		if id := found[i].ID; id >= bridgeID && id < bridgeID+bridgeRecords && !found[i].GID.IsZero() && !found[i].GID.IsMulticast() {
+			all = append(all, bridgeOf(&found[i]))
+		}
+	}
+	return all, err
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridges
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"causeway/ibside"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage/ask"
+	"causeway/lcore/manage/inbox"
+	"causeway/lcore/manage/ratelog"
+	"causeway/tables"
+)
+
+// subnet is a list of bridges that a test changes.
+type subnet struct {
+	mu        sync.Mutex
+	announced [][][6]byte
+	all       []ibside.Bridge
+	err       error
+}
+
+func (s *subnet) Announce(_ context.Context, _ uint64, macs [][6]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.announced = append(s.announced, macs)
+	return s.err
+}
+
+func (s *subnet) Bridges(context.Context) ([]ibside.Bridge, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all), s.err
+}
+
+func (s *subnet) set(err error, all ...ibside.Bridge) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err, s.all = err, all
+}
+
+// dropped is what tables and workers are to drop.
+type dropped struct {
+	bridges []tables.Bridge
+	macs    [][6]byte
+}
+
+func (d *dropped) SetBridges(all []tables.Bridge) error { d.bridges = all; return nil }
+
+func (d *dropped) setMACs(all [][6]byte) error { d.macs = all; return nil }
+
+var (
+	ownGID, gidA, gidB = ib.GID{15: 9}, ib.GID{15: 1}, ib.GID{15: 2}
+	ownMAC             = frame.MAC{2, 5: 9}
+	macA, macB         = [6]byte{2, 5: 1}, [6]byte{2, 5: 2}
+)
+
+type rig struct {
+	*List
+	subnet  *subnet
+	dropped dropped
+	macs    []frame.MAC
+	inbox   *inbox.Inbox
+	now     time.Time
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{subnet: &subnet{}, inbox: inbox.New(16, errors.New("ended")), now: time.Now(), macs: []frame.MAC{ownMAC}}
+	asker := ask.New(r.inbox)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() { cancel(); asker.Wait() })
+	asker.Start(ctx)
+	r.List = New(Deps{
+		Port: r.subnet, Own: func() ibside.Own { return ibside.Own{GIDs: []ib.GID{ownGID}} }, Instance: 7,
+		MACs: func() []frame.MAC { return r.macs }, Tables: &r.dropped, SetMACs: r.dropped.setMACs, Ask: asker,
+		Log: ratelog.New(slog.New(slog.DiscardHandler)),
+	})
+	return r
+}
+
+// turn reads the list once.
+func (r *rig) turn() {
+	r.now = r.now.Add(Every)
+	r.Tick(r.now)
+	(<-r.inbox.C())()
+}
+
+func TestOthers(t *testing.T) {
+	r := newRig(t)
+	mine, second := ibside.Bridge{Instance: 7, GID: ib.GID{15: 8}}, ibside.Bridge{GID: ownGID}
+	a := ibside.Bridge{Instance: 1, GID: gidA, LID: 4, MACs: [][6]byte{macA, ownMAC, {}, {1}}}
+	more := a
+	more.MACs = [][6]byte{macB}
+	for _, step := range []struct {
+		name    string
+		err     error
+		all     []ibside.Bridge
+		gids    []ib.GID
+		macs    [][6]byte
+		bridges int
+	}{
+		{"alone", nil, []ibside.Bridge{mine, second}, nil, nil, 0},
+		{"another, by two records", nil, []ibside.Bridge{mine, a, more}, []ib.GID{gidA}, [][6]byte{macA, macB}, 1},
+		{"no answer", errors.New("no answer"), nil, []ib.GID{gidA}, [][6]byte{macA, macB}, 1},
+		{"its second port", nil, []ibside.Bridge{{Instance: 1, GID: gidB}, a}, []ib.GID{gidA, gidB}, [][6]byte{macA}, 1},
+		{"two others", nil, []ibside.Bridge{{Instance: 2, GID: gidB}, a}, []ib.GID{gidA, gidB}, [][6]byte{macA}, 2},
+		{"alone again", nil, nil, nil, nil, 0},
+	} {
+		r.subnet.set(step.err, step.all...)
+		r.turn()
+		var gids []ib.GID
+		for _, b := range r.dropped.bridges {
+			gids = append(gids, b.GID)
+		}
+		if !slices.Equal(gids, step.gids) || !slices.Equal(r.dropped.macs, step.macs) || len(r.All()) != step.bridges {
+			t.Errorf("%s: GIDs %v, MACs %v, bridges %v", step.name, gids, r.dropped.macs, r.All())
+		}
+	}
+}
+
+func TestAnnounced(t *testing.T) {
+	r := newRig(t)
+	r.subnet.set(errors.New("no answer"))
+	r.turn()
+	r.subnet.set(nil)
+	r.turn()
+	r.turn()
+	r.macs = append(r.macs, frame.MAC{2, 5: 10})
+	r.turn()
+	want := [][][6]byte{{ownMAC}, {ownMAC}, {ownMAC, {2, 5: 10}}}
+	if !slices.EqualFunc(r.subnet.announced, want, slices.Equal) {
+		t.Errorf("announced %v, want %v", r.subnet.announced, want)
+	}
+	r.Tick(r.now.Add(Every / 2))
+	if r.asking {
+		t.Error("the list is read too often")
+	}
+	(*List)(nil).Tick(r.now)
+}

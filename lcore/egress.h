@@ -22,6 +22,7 @@ struct egress {
 	struct message message[BURST];
 	struct lookup lookup; /* of the node by SGID or SLID; of the proxy QP by local QPN, or the group by MGID */
 	struct icrc_job icrc[BURST];
+	struct rte_mbuf *mbuf[BURST]; /* of each message */
 };
 
 /* Source and destination of a message on Ethernet. */

@@ -114,13 +114,17 @@ void send_copies(struct worker *w)
 {
 	struct copies *c = w->copies;
 	uint32_t crc[BURST];
+	struct rte_mbuf *mbuf[BURST];
 	bool to_group[BURST];
+	uint64_t bytes = 0;
 	unsigned n = w->copied;
 	w->copied = 0;
 	icrc_burst(c->icrc, n, crc);
 	for (unsigned i = 0; i < n; i++) {
 		store32((uint8_t *)(uintptr_t)c->icrc[i].p + c->icrc[i].len, crc[i]);
+		mbuf[i] = c->message[i].recv->mbuf;
+		bytes += c->message[i].payload_len;
 		to_group[i] = true;
 	}
-	transmit(w, &(struct departure){c->message, to_group, n, c->began});
+	transmit(w, &(struct departure){c->message, mbuf, to_group, n, bytes, c->began});
 }

@@ -15,129 +15,9 @@
 #include "headers.h"
 #include "group_copies.h"
 #include "route.h"
+#include "take.h"
 #include "transmit.h"
 #include "unknown.h"
-
-static void drop_message(struct worker *w, enum drop reason, const struct ib_recv *r)
-{
-	count_message_drop(w, reason, r);
-	rte_pktmbuf_free(r->mbuf);
-}
-
-/* Finds the network header in the 40-byte area.
- * On an Ethernet link layer an IPv4 header lies in the last 20 bytes, and the first 20 are undefined: the
- * rule for telling is the one of libibverbs (get_grh_header_version). */
-static enum drop classify(const struct datapath *dp, struct message *msg, const uint8_t *area)
-{
-	msg->header = NO_HEADER;
-	if (!(msg->recv->flags & IB_RECV_GRH))
-		return PASS;
-	bool six = area[0] >> 4 == 6;
-	msg->header = HEADER_GRH;
-	if (likely(!dp->ib_is_ethernet))
-		return six ? PASS : DROP_grh_class;
-	bool four = six ? area[20] == 0x45 && ipv4_header_sum(area + 20) == 0xffff : area[20] >> 4 == 4;
-	if (four)
-		msg->header = HEADER_IPV4;
-	return four || six ? PASS : DROP_grh_class;
-}
-
-static void key_address(struct table_key *k, const uint8_t *address)
-{
-	memcpy(k->addr, address, 16);
-	k->number = 0;
-}
-
-/* ip4 points into the GRH area. */
-static void key_mapped(struct table_key *k, const uint8_t *ip4)
-{
-	uint32_t raw;
-	memcpy(&raw, ip4, sizeof raw);
-	key_ipv4(k, raw);
-	k->number = 0;
-}
-
-static void key_number(struct table_key *k, uint32_t number)
-{
-	memset(k->addr, 0, sizeof k->addr);
-	k->number = number;
-}
-
-/* Sets the keys of source and destination: GIDs, IPv4-mapped addresses, or SLID and QPN when there is no network
- * header. */
-static inline void set_keys(struct lookup *l, unsigned i, const struct message *msg)
-{
-	const uint8_t *area = area_of(msg);
-	bool group = false;
-	if (likely(msg->header == HEADER_GRH)) {
-		key_address(&l->from[i], area + 8);
-		group = area[24] == 0xff;
-	} else if (msg->header == HEADER_IPV4) {
-		key_mapped(&l->from[i], area + 32);
-		group = (area[36] & 0xf0) == 0xe0;
-	} else {
-		key_number(&l->from[i], msg->recv->slid);
-	}
-	l->to_group[i] = group;
-	if (likely(!group)) {
-		key_number(&l->to[i], msg->recv->qpn);
-		return;
-	}
-	l->groups++;
-	if (msg->header == HEADER_GRH)
-		key_address(&l->to[i], area + 24);
-	else
-		key_mapped(&l->to[i], area + 36);
-}
-
-static inline enum drop take_one(const struct datapath *dp, const struct ib_recv *r, struct message *msg)
-{
-	struct rte_mbuf *m = r->mbuf;
-	msg->recv = r;
-	if (unlikely(m->data_len < IB_GRH_LEN))
-		return DROP_wc_short;
-	if (unlikely(r->src_qpn <= 1 || r->src_qpn == 0xffffff))
-		return DROP_srcqp;
-	msg->payload = rte_pktmbuf_mtod_offset(m, uint8_t *, IB_GRH_LEN);
-	msg->payload_len = (uint16_t)(m->data_len - IB_GRH_LEN);
-	return classify(dp, msg, area_of(msg));
-}
-
-enum { IB_RECV_MARKS = IB_RECV_FECN | IB_RECV_STANDBY | IB_RECV_DUPLICATE };
-
-/* Returns whether a message is to be dropped for the marks that its port gave it, and counts that it met congestion if
- * not. */
-static enum drop check_marks(struct direction_counters *c, uint8_t flags)
-{
-	if (flags & (IB_RECV_STANDBY | IB_RECV_DUPLICATE))
-		return flags & IB_RECV_STANDBY ? DROP_standby_port : DROP_duplicate;
-	c->events[EVENT_ECN_CE]++;
-	return PASS;
-}
-
-static void take(struct worker *w, struct egress *e, const struct ib_recv *r, unsigned n)
-{
-	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
-	const struct tables *t = w->datapath->tables;
-	unsigned kept = 0;
-	COUNT(c->received, n);
-	e->lookup.from_table = &t->sources;
-	e->lookup.to_table = &t->proxy_qpns;
-	e->lookup.to_group_table = &t->mgids;
-	e->lookup.groups = 0;
-	for (unsigned i = 0; i < n; i++) {
-		enum drop d = take_one(w->datapath, &r[i], &e->message[kept]);
-		if (unlikely(r[i].flags & IB_RECV_MARKS) && likely(!d))
-			d = check_marks(c, r[i].flags);
-		if (unlikely(d)) {
-			drop_message(w, d, &r[i]);
-			continue;
-		}
-		set_keys(&e->lookup, kept, &e->message[kept]);
-		kept++;
-	}
-	e->n = kept;
-}
 
 static inline enum drop route_to_group(const struct datapath *dp, const struct mgid_entry *m, struct message *msg,
 				       struct route *r)
@@ -245,6 +125,7 @@ static inline unsigned route_stretch(struct worker *w, struct egress *e, unsigne
 		}
 		if (unlikely(kept != i)) {
 			e->message[kept] = e->message[i];
+			e->mbuf[kept] = e->mbuf[i];
 			e->lookup.to_group[kept] = e->lookup.to_group[i];
 		}
 		kept++;
@@ -263,13 +144,18 @@ static void route(struct worker *w, struct egress *e)
 	e->n = kept;
 }
 
-static void write_icrcs(const struct egress *e)
+/* Returns how many bytes of payload there are. */
+static uint64_t write_icrcs(const struct egress *e)
 {
 	uint32_t crc[BURST];
 	unsigned n = e->n;
+	uint64_t bytes = 0;
 	icrc_burst(e->icrc, n, crc);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		store32((uint8_t *)(uintptr_t)e->icrc[i].p + e->icrc[i].len, crc[i]);
+		bytes += e->message[i].payload_len;
+	}
+	return bytes;
 }
 
 unsigned ib_to_roce(struct worker *w)
@@ -287,8 +173,9 @@ unsigned ib_to_roce(struct worker *w)
 	lookup_begin(&e.lookup, e.n);
 	route(w, &e);
 	if (likely(e.n)) {
-		write_icrcs(&e);
-		transmit(w, &(struct departure){e.message, e.lookup.groups ? e.lookup.to_group : NULL, e.n, e.began});
+		uint64_t bytes = write_icrcs(&e);
+		bool *to_group = e.lookup.groups ? e.lookup.to_group : NULL;
+		transmit(w, &(struct departure){e.message, e.mbuf, to_group, e.n, bytes, e.began});
 	}
 	if (unlikely(w->copied))
 		send_copies(w);

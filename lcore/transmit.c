@@ -6,7 +6,7 @@ static void refuse(struct worker *w, unsigned port, const struct departure *d)
 {
 	w->by_port[port].direction[IB_TO_ROCE].received += d->n;
 	for (unsigned i = 0; i < d->n; i++)
-		drop_packet(w, IB_TO_ROCE, DROP_eth_full, d->message[i].recv->mbuf);
+		drop_packet(w, IB_TO_ROCE, DROP_eth_full, d->mbuf[i]);
 }
 
 static void transmit_or_refuse(struct worker *w, unsigned port, const struct departure *d)
@@ -22,7 +22,7 @@ static unsigned ports_of_messages(const struct worker *w, const struct departure
 {
 	unsigned ports = 0;
 	for (unsigned i = 0; i < d->n; i++)
-		ports |= 1u << port_index(w->datapath, d->message[i].recv->mbuf);
+		ports |= 1u << port_index(w->datapath, d->mbuf[i]);
 	return ports;
 }
 
@@ -36,13 +36,16 @@ void transmit_split(struct worker *w, const struct departure *d)
 	for (; ports; ports &= ports - 1) {
 		unsigned port = first_port(ports);
 		struct message message[BURST];
+		struct rte_mbuf *mbuf[BURST];
 		bool to_group[BURST];
-		struct departure own = {message, d->to_group ? to_group : NULL, 0, d->began};
+		struct departure own = {message, mbuf, d->to_group ? to_group : NULL, 0, 0, d->began};
 		for (unsigned i = 0; i < d->n; i++) {
-			if (port_index(w->datapath, d->message[i].recv->mbuf) != port)
+			if (port_index(w->datapath, d->mbuf[i]) != port)
 				continue;
 			if (d->to_group)
 				to_group[own.n] = d->to_group[i];
+			mbuf[own.n] = d->mbuf[i];
+			own.bytes += d->message[i].payload_len;
 			message[own.n++] = d->message[i];
 		}
 		transmit_or_refuse(w, port, &own);

@@ -10,8 +10,10 @@
 /* Messages whose frames are written. */
 struct departure {
 	struct message *message;
-	bool *to_group; /* of each message; NULL: none is */
+	struct rte_mbuf **mbuf; /* of each message */
+	bool *to_group;         /* of each message; NULL: none is */
 	unsigned n;
+	uint64_t bytes; /* of payload */
 	uint64_t began; /* probe/latency.h */
 };
 
@@ -40,21 +42,16 @@ static inline void count_sent_groups(struct worker *w, const struct departure *d
 static inline void transmit_by(struct worker *w, unsigned port, const struct departure *d)
 {
 	struct direction_counters *c = &w->counters.direction[IB_TO_ROCE];
-	struct rte_mbuf *m[BURST];
-	uint64_t bytes = 0;
-	for (unsigned i = 0; i < d->n; i++) {
-		m[i] = d->message[i].recv->mbuf;
-		bytes += d->message[i].payload_len;
-	}
+	uint64_t bytes = d->bytes;
 	if (mirroring(w))
-		mirror_stage(w, MIRROR_SENT, IB_TO_ROCE, PASS, m, d->n);
-	unsigned sent = transmit_some(w, port, m, d->n);
+		mirror_stage(w, MIRROR_SENT, IB_TO_ROCE, PASS, d->mbuf, d->n);
+	unsigned sent = transmit_some(w, port, d->mbuf, d->n);
 	if (mirroring(w))
 		mirror_taken(w, sent);
 	latency_end(&w->latency[IB_TO_ROCE], d->began, sent);
 	for (unsigned i = sent; i < d->n; i++) {
 		bytes -= d->message[i].payload_len;
-		drop_packet(w, IB_TO_ROCE, DROP_eth_full, m[i]);
+		drop_packet(w, IB_TO_ROCE, DROP_eth_full, d->mbuf[i]);
 	}
 	COUNT(c->sent, sent);
 	COUNT(c->sent_bytes, bytes);

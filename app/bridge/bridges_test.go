@@ -30,7 +30,7 @@ var otherMAC = frame.MAC{2, 0, 0, 0, 0, 0x5e}
 // otherRecord is what another bridge registers, byte by byte.
 func otherRecord(at ib.PortState) ib.ServiceRecordFields {
 	f := ib.ServiceRecordFields{
-		ID: 0x0243617573657700, GID: at.GID, PKey: ib.PKeyDefault, Lease: 120, Name: "Causeway bridge",
+		ID: 0x0243617573657700, GID: at.GID, PKey: ib.PKeyDefault, Lease: 120, Name: ib.ServiceNameOf("Causeway bridge"),
 		Data: [ib.ServiceDataLen]byte{0: 1, 1: 1, 9: 99},
 	}
 	binary.BigEndian.PutUint16(f.Data[10:], uint16(at.LID))

@@ -46,6 +46,7 @@ var codecs = map[string]codec{
 	"PathRecord":     codecOf(ib.AsPathRecord, ib.PutPathRecord, 64),
 	"PortInfoRecord": codecOf(ib.AsPortInfoRecord, ib.PutPortInfoRecord, 68),
 	"GUIDInfoRecord": codecOf(ib.AsGUIDInfoRecord, ib.PutGUIDInfoRecord, 72),
+	"ServiceRecord":  codecOf(ib.AsServiceRecord, ib.PutServiceRecord, 176),
 	"Notice":         codecOf(ib.AsNotice, ib.PutNotice, 80),
 	"SIDR_REQ":       codecOf(ib.AsSIDRReq, ib.PutSIDRReq, 232),
 	"SIDR_REP":       codecOf(ib.AsSIDRRep, ib.PutSIDRRep, 232),
@@ -135,6 +136,7 @@ var lost = map[string]bitmap{
 	"PathRecord":     bitmap{44: 0x70}.fill(58, 64),
 	"PortInfoRecord": bitmap{3: 0xff, 36: 0xf0, 37: 0xff, 38: 0xf8, 39: 0xff, 40: 0xf0}.fill(4, 12).fill(24, 36).fill(41, 68),
 	"GUIDInfoRecord": bitmap{}.fill(3, 8),
+	"ServiceRecord":  bitmap{}.fill(26, 28).fill(32, 48),
 	"Notice":         {},
 	"SIDR_REQ":       {6: 0xff, 7: 0xff},
 	"SIDR_REP":       bitmap{6: 0xff, 7: 0xff, 11: 0xff}.fill(24, 96), // no additional information is announced

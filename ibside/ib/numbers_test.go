@@ -39,7 +39,9 @@ const numbers = `
 	GUIDInfoRecordLen 72  GUIDsPerBlock 8  GUIDInfoLID 0x1  GUIDInfoBlock 0x2  GUIDInfoGUID0 0x10
 	MADStatusBusy 1  MADStatusUnsupported 0x000c
 	AttrClassPortInfo 0x0001  AttrNotice 0x0002  AttrInformInfo 0x0003  AttrPortInfoRecord 0x0012
-	AttrGUIDInfoRecord 0x0030  PortInfoRecordLen 68  PortInfoLID 0x1  PortInfoPortNum 0x2  MaxLMC 7
+	AttrServiceRecord 0x0031  ServiceRecordLen 176  ServiceNameLen 64  ServiceDataLen 64  ServiceRecordID 0x1  ServiceRecordGID 0x2
+	ServiceRecordPKey 0x4  ServiceRecordLease 0x10  ServiceRecordKey 0x20  ServiceRecordName 0x40  ServiceRecordData 0x1fffffff80
+	ServiceLeaseForever 0xffffffff  AttrGUIDInfoRecord 0x0030  PortInfoRecordLen 68  PortInfoLID 0x1  PortInfoPortNum 0x2  MaxLMC 7
 	AttrPathRecord 0x0035  AttrMCMemberRecord 0x0038
 	SAStatusOK 0  SAStatusNoResources 0x0100  SAStatusRequestInvalid 0x0200  SAStatusNoRecords 0x0300
 	SAStatusTooManyRecords 0x0400  SAStatusInvalidGID 0x0500  SAStatusInsufficientFields 0x0600  SAStatusDenied 0x0700

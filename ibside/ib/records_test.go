@@ -18,6 +18,12 @@ func TestRecords(t *testing.T) {
 		12 34 00 05 `+strings.Repeat("00 ", 12)+`04 00 02 00 06 `+strings.Repeat("00 ", 27)), ib.PortInfoFields{
 		LID: 0x1235, PortNum: 3, Prefix: 0xfec0000000000001, BaseLID: 0x1234, SMLID: 5, State: 4, LMC: 2, SMSL: 6,
 	})
+	checkCodec(t, "ServiceRecord", "every field", unhex(t, `02 43 61 75 73 65 77 00 fe 80 00 00 00 00 00 00 00 02 c9 03 00 00 00 01
+		80 01 00 00 00 00 00 78 `+strings.Repeat("00 ", 16)+`61 20 62 72 69 64 67 65 `+strings.Repeat("00 ", 56)+`01 02 `+
+		strings.Repeat("00 ", 61)+`03`), ib.ServiceRecordFields{
+		ID: 0x0243617573657700, GID: gid("fe80::2:c903:0:1"), PKey: 0x8001, Lease: 120, Name: ib.ServiceNameOf("a bridge"),
+		Data: [ib.ServiceDataLen]byte{0: 1, 1: 2, 63: 3},
+	})
 	checkCodec(t, "Notice", "group created", unhex(t, `83 00 00 04 00 42 00 01 92 34 00 00 00 00 00 00
 		ff 12 40 1b ff ff 00 00 00 00 00 00 0f 01 02 03 `+strings.Repeat("00 ", 32)+
 		`fe 80 00 00 00 00 00 00 00 02 c9 03 00 00 00 01`), created)

@@ -2,10 +2,7 @@
 
 package ib
 
-import (
-	"bytes"
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // A ServiceRecord says that a port offers a service. The SA keeps it for a lease, and lists it to who asks.
 const (
@@ -13,6 +10,15 @@ const (
 	ServiceNameLen   = 64
 	ServiceDataLen   = 64
 )
+
+// ServiceName is a name, with zeros behind it.
+type ServiceName [ServiceNameLen]byte
+
+// ServiceNameOf returns s as a name, cut to what fits.
+func ServiceNameOf(s string) (n ServiceName) {
+	copy(n[:], s)
+	return n
+}
 
 // ServiceLeaseForever is a lease without an end.
 const ServiceLeaseForever = 0xffffffff
@@ -64,11 +70,8 @@ func (r ServiceRecord) PKey() PKey { return PKey(binary.BigEndian.Uint16(r[servi
 // Lease returns for how many seconds the SA keeps the record, or ServiceLeaseForever.
 func (r ServiceRecord) Lease() uint32 { return binary.BigEndian.Uint32(r[serviceRecordLease:]) }
 
-// Name returns the service's name, at most ServiceNameLen bytes.
-func (r ServiceRecord) Name() string {
-	name, _, _ := bytes.Cut(r[serviceRecordName:serviceRecordData], []byte{0})
-	return string(name)
-}
+// Name returns the service's name.
+func (r ServiceRecord) Name() ServiceName { return ServiceName(r[serviceRecordName:serviceRecordData]) }
 
 // Data returns what the service tells; its meaning is the service's.
 func (r ServiceRecord) Data() [ServiceDataLen]byte {
@@ -81,7 +84,7 @@ type ServiceRecordFields struct {
 	GID   GID
 	PKey  PKey
 	Lease uint32
-	Name  string // cut to ServiceNameLen bytes
+	Name  ServiceName
 	Data  [ServiceDataLen]byte
 }
 
@@ -98,7 +101,7 @@ func PutServiceRecord(b []byte, f ServiceRecordFields) ServiceRecord {
 	copy(r[serviceRecordGID:], f.GID[:])
 	binary.BigEndian.PutUint16(r[serviceRecordPKey:], uint16(f.PKey))
 	binary.BigEndian.PutUint32(r[serviceRecordLease:], f.Lease)
-	copy(r[serviceRecordName:serviceRecordData], f.Name)
+	copy(r[serviceRecordName:], f.Name[:])
 	copy(r[serviceRecordData:], f.Data[:])
 	return r
 }

@@ -52,7 +52,7 @@ func (b *bridgeList) Announce(ctx context.Context, instance uint64, macs [][6]by
 		macs = macs[len(some):]
 		err := b.registrar.Offer(ctx, bridgeID+ib.ServiceID(n), func(p ib.PortState) ib.ServiceRecordFields {
 			x := ibside.Bridge{Instance: instance, GID: p.GID, LID: p.LID, LMC: p.LMC, MACs: some}
-			return ib.ServiceRecordFields{PKey: ib.PKeyDefault, Lease: bridgeLease, Name: bridgeName, Data: bridgeData(&x)}
+			return ib.ServiceRecordFields{PKey: ib.PKeyDefault, Lease: bridgeLease, Name: ib.ServiceNameOf(bridgeName), Data: bridgeData(&x)}
 		})
 		if err != nil {
 			return err

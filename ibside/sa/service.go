@@ -30,7 +30,7 @@ func (c *Client) Withdraw(ctx context.Context, f ib.ServiceRecordFields) error {
 // Services lists the records of a name.
 func (c *Client) Services(ctx context.Context, name string) (all []ib.ServiceRecordFields, err error) {
 	data := make([]byte, ib.ServiceRecordLen)
-	ib.PutServiceRecord(data, ib.ServiceRecordFields{Name: name})
+	ib.PutServiceRecord(data, ib.ServiceRecordFields{Name: ib.ServiceNameOf(name)})
 	list, err := c.records(ctx, fmt.Sprintf("list the services %q", name), request{
 		attr: ib.AttrServiceRecord, mask: ib.ServiceRecordName, data: data,
 	}, ib.ServiceRecordLen)

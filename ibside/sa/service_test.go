@@ -12,7 +12,7 @@ import (
 )
 
 func serviceOf(name string, data byte) ib.ServiceRecordFields {
-	return ib.ServiceRecordFields{ID: 0x0200000000000001, PKey: 0xffff, Lease: 60, Name: name, Data: [ib.ServiceDataLen]byte{data}}
+	return ib.ServiceRecordFields{ID: 0x0200000000000001, PKey: 0xffff, Lease: 60, Name: ib.ServiceNameOf(name), Data: [ib.ServiceDataLen]byte{data}}
 }
 
 // testServices offers services, changes and withdraws them.

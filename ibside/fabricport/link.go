@@ -24,7 +24,7 @@ func (p *Port) followLink(ctx context.Context) {
 			p.log.Info("ib_link_up", "port", p.name, "gid", i.GID, "lid", i.LID, "mtu", i.MTU.Bytes())
 			p.administration.Event(sa.PortActive)
 		case down != said:
-			p.log.Warn("ib_link_down", "port", p.name, "note", down)
+			p.log.Warn("ib_link_down", "port", p.name, "state", "DOWN", "note", down)
 			p.administration.Event(sa.PortDown)
 		}
 		said = down

@@ -143,6 +143,42 @@ func leftovers(t *testing.T) (files, goroutines int) {
 	return len(fds), runtime.NumGoroutine()
 }
 
+// endSubnet ends the subnet, for the time of that number, and has a message dropped.
+func (x *far) endSubnet(t *testing.T, qp uint32, round int) {
+	t.Helper()
+	if err := x.subnet.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "news that the port is down", func() bool { return x.log.count("msg=ib_link_down") == round+1 })
+	if down := x.port.Info().Down; !strings.Contains(down, x.socket) {
+		t.Errorf("Down is %q", down)
+	}
+	s := porttest.Send{QP: qp, DLID: 1, DestQP: echoQPN, Mbuf: alloc(t, x.pool, []byte("lost"))}
+	if porttest.Post(x.port.Pointer(0), []porttest.Send{s}) != 1 {
+		t.Fatal("post took nothing")
+	}
+	await(t, "the drop of a message", func() bool { return x.port.counters().SendDrops[fabric.DropLinkDown] >= uint64(round+1) })
+	x.port.Renewed()
+}
+
+// startAgain starts another subnet, and waits for the port to be on it, with its groups, and for management to know.
+func (x *far) startAgain(t *testing.T, round int) {
+	t.Helper()
+	began := time.Now()
+	x.start(t, 3*(round+1))
+	await(t, "all groups", x.joined)
+	t.Logf("attached and joined %v after the subnet's start", time.Since(began).Round(time.Millisecond))
+	news := x.port.Renewed()
+	await(t, "news for management", func() bool {
+		n := x.port.Renewed()
+		news.Back, news.LIDs, news.Paths = news.Back || n.Back, news.LIDs || n.LIDs, news.Paths || n.Paths
+		return news.Back && news.LIDs && news.Paths
+	})
+	if down := x.port.Info().Down; down != "" || x.log.count("msg=ib_link_up") != round+1 {
+		t.Errorf("Down is %q; %d times up, want %d", down, x.log.count("msg=ib_link_up"), round+1)
+	}
+}
+
 // TestOpenFollows: the process that has the subnet ends, twice, and another takes its place. Each time the port is down,
 // drops by name, attaches again with its groups and its alias, and leaves nothing behind in the end.
 func TestOpenFollows(t *testing.T) {
@@ -165,36 +201,12 @@ func TestOpenFollows(t *testing.T) {
 	}
 	x.echoed(t, qp)
 	for round := range 2 {
-		if err := x.subnet.Close(); err != nil {
-			t.Fatal(err)
-		}
-		await(t, "news that the port is down", func() bool { return x.log.count("msg=ib_link_down") == round+1 })
-		if down := x.port.Info().Down; !strings.Contains(down, x.socket) {
-			t.Errorf("Down is %q", down)
-		}
-		s := porttest.Send{QP: qp, DLID: 1, DestQP: echoQPN, Mbuf: alloc(t, x.pool, []byte("lost"))}
-		if porttest.Post(x.port.Pointer(0), []porttest.Send{s}) != 1 {
-			t.Fatal("post took nothing")
-		}
-		await(t, "the drop of a message", func() bool { return x.port.counters().SendDrops[fabric.DropLinkDown] >= uint64(round+1) })
-		x.port.Renewed()
-		began := time.Now()
-		x.start(t, 3*(round+1))
-		await(t, "all groups", x.joined)
-		t.Logf("attached and joined %v after the subnet's start", time.Since(began).Round(time.Millisecond))
-		news := x.port.Renewed()
-		await(t, "news for management", func() bool {
-			n := x.port.Renewed()
-			news.Back, news.LIDs, news.Paths = news.Back || n.Back, news.LIDs || n.LIDs, news.Paths || n.Paths
-			return news.Back && news.LIDs && news.Paths
-		})
+		x.endSubnet(t, qp, round)
+		x.startAgain(t, round)
 		await(t, "the alias", func() bool {
 			p, err := x.port.Path(t.Context(), ib.GIDFromGUID(fabric.PrefixLinkLocal, alias), 0)
 			return err == nil && p.LID == x.port.Own().LID
 		})
-		if down := x.port.Info().Down; down != "" || x.log.count("msg=ib_link_up") != round+1 {
-			t.Errorf("Down is %q, and the log:\n%s", down, x.log.b.String())
-		}
 		x.echoed(t, qp)
 	}
 	if h := x.port.qps[qp]; h.qp.QPN() != qpn {

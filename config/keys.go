@@ -92,7 +92,10 @@ var tables = linked([]tableDoc{
 		"`[[ib_port]]`.", keys: append([]key{
 		{name: "port", kind: text, need: true, example: `"mlx5_0:1"`,
 			meaning: "The InfiniBand port: `DEVICE:PORT`, or `fabric:` for the embedded software fabric, or `fabric:FILE` for one " +
-				"described in a file, relative to this one."},
+				"described in a file, relative to this one, or `fabric:SOCKET` to be a port of the software fabric of another process, at the " +
+				"`socket` of its file. What is at the path decides between the two; where nothing is, a path that ends in `.sock` is a socket. " +
+				"Without a fabric there the bridge does not start, as without a device (exit code 75). When the fabric ends later, the port is down, and attaches again " +
+				"by itself when one is there. Bridges on one fabric need different `[bridge] name`s, of which their GUIDs are made."},
 		{name: "pkey", kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
 			meaning: "The P_Key on InfiniBand, where a host or group has no other; bit 15 is full membership. While the port's table does not have a P_Key, " +
 				"the bridge waits for it, unready. A bridge uses 8 partitions at most from its start to its end: a reload that would " +

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func init() { tasks["fabrics"] = taskFabrics }
 // TestFabrics: numbered traffic both ways over two software subnets, while something happens to the active one. One
 // message a millisecond: what is lost tells how long it took.
 func TestFabrics(t *testing.T) {
-	for _, event := range []string{"cut", "silent", "half", "moved", "prefer", "both", "both-imm"} {
+	for _, event := range []string{"cut", "silent", "half", "moved", "prefer", "both", "both-imm", "far"} {
 		t.Run(event, func(t *testing.T) {
 			t.Setenv("EVENT", event)
 			logTask(t, "fabrics")
@@ -61,6 +62,7 @@ var (
 // twoFabrics is a bridge on two subnets, a node that has a port on each, and a host.
 type twoFabrics struct {
 	*Bridge
+	far     bool // the first subnet is attached to as another process's
 	subnets []*fabric.Fabric
 	ends    []*fabricsEnd
 	toRoCE  uint64
@@ -222,8 +224,17 @@ func (x *twoFabrics) build(rest string) (end func(), err error) {
 			_ = f() // a port may have been closed by the test
 		}
 	}
+	var socket string
+	if x.far {
+		dir, err := os.MkdirTemp("", "far")
+		if err != nil {
+			return end, err
+		}
+		ends = append(ends, func() error { return os.RemoveAll(dir) })
+		socket = filepath.Join(dir, "subnet.sock")
+	}
 	for i := range fabricsPKeys {
-		f, err := fabric.New(fabric.Config{PKeys: []ib.PKey{fabricsPKeys[i]}})
+		f, err := fabric.New(fabric.Config{PKeys: []ib.PKey{fabricsPKeys[i]}, Socket: map[int]string{0: socket}[i]})
 		if err != nil {
 			return end, err
 		}
@@ -237,23 +248,27 @@ func (x *twoFabrics) build(rest string) (end func(), err error) {
 	}
 	file := strings.Replace(bridgeFile, "[ib]\nport = \"fabric:\"\npkey = 0xffff\n", fabricsFile, 1)
 	file = strings.Replace(file, `gid = "fe80::7"`, "gid = \"fe80::7\"\nmore_gids = [\"fe80::107\"]", 1) + rest
+	subnets := slices.Clone(x.subnets)
+	if x.far {
+		file, subnets[0] = strings.Replace(file, `"fabric:"`, fmt.Sprintf("%q", "fabric:"+socket), 1), nil
+	}
 	cfg, err := config.Parse("bridge", []byte(file))
 	if err != nil {
 		return end, fmt.Errorf("the test's own configuration: %w", err)
 	}
-	x.Bridge, err = Build(cfg, Options{Log: slog.New(slog.DiscardHandler), NoHuge: true, Subnet: x.subnets[0], MoreSubnets: x.subnets[1:]})
+	x.Bridge, err = Build(cfg, Options{Log: slog.New(slog.DiscardHandler), NoHuge: true, Subnet: subnets[0], MoreSubnets: subnets[1:]})
 	return end, err
 }
 
 func taskFabrics() (said string, err error) {
 	event := os.Getenv("EVENT")
-	x := &twoFabrics{}
+	x := &twoFabrics{far: event == "far"}
 	end, err := x.build(fabricsRest + map[string]string{"both": "mode = \"both\"\n", "both-imm": "mode = \"both\"\ndedup = \"imm\"\n"}[event])
 	defer end()
 	if err != nil {
 		return "", err
 	}
-	moves := map[string]int{"cut": 1, "half": 1, "prefer": 1}[event]
+	moves := map[string]int{"cut": 1, "half": 1, "prefer": 1, "far": 1}[event]
 	err = running(x.Bridge, func() error {
 		if err := errors.Join(x.meet(), x.cross(300*time.Millisecond)); err != nil {
 			return err
@@ -273,6 +288,8 @@ func (x *twoFabrics) happen(event string) error {
 	switch event {
 	case "cut":
 		return x.subnets[0].Cut(bridgeGUID, true)
+	case "far":
+		return x.subnets[0].Close()
 	case "silent":
 		fabric.NewMADPort(x.subnets[0].SA().HCA(), ib.ClassSA)
 	case "half":
@@ -330,7 +347,7 @@ func (x *twoFabrics) sums() string {
 
 // check checks that nothing was doubled or out of order, and that losses are within the bounds.
 func (x *twoFabrics) check(event string) error {
-	most := map[string][3]uint64{"cut": {150, 150, 20}, "half": {150, 150, 130}, "prefer": {30, 0, 0}, "moved": {30, 30, 130}}[event]
+	most := map[string][3]uint64{"cut": {150, 150, 20}, "far": {150, 150, 20}, "half": {150, 150, 130}, "prefer": {30, 0, 0}, "moved": {30, 30, 130}}[event]
 	var errs []error
 	for k, got := range [][]uint64{x.atHost, x.atNode} {
 		var s stamp.Sequence

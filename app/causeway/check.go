@@ -77,7 +77,7 @@ func checkFile(file string, here bool, stdout, stderr io.Writer) bool {
 var errDevicesUnreadable = errors.New("causeway: cannot list this machine's devices")
 
 // errDeviceNotReady is in the error of checkMachine when what is missing may appear later, without any change.
-var errDeviceNotReady = errors.New("causeway: the RDMA device or the network interface is not ready yet")
+var errDeviceNotReady = errors.New("causeway: the RDMA device, the subnet of another process or the network interface is not ready yet")
 
 // deviceNotReady is a problem that is errDeviceNotReady as well.
 type deviceNotReady struct{ error }
@@ -101,12 +101,13 @@ func checkCPUs(c *config.Config) error {
 // checkTopology reads the file of the software subnet, if the configuration names one.
 func checkTopology(c *config.Config) error {
 	for _, x := range c.Ports() {
-		if !x.Port.Fabric {
+		if !x.Port.Fabric || fabric.AtSocket(x.Port.File) {
 			continue
 		}
 		_, err := fabric.Load(x.Port.File)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s: ib: port %q: there is no such file; write it, or port = \"fabric:\" for a subnet without nodes",
+			return fmt.Errorf("%s: ib: port %q: there is no such file; write it, or port = \"fabric:\" for a subnet without nodes, "+
+				"or the path of another process's socket, which ends in .sock",
 				c.At("ib.port"), x.Port)
 		}
 		if err != nil {
@@ -118,6 +119,9 @@ func checkTopology(c *config.Config) error {
 
 // checkMachine returns the problems that keep a configuration from running on this machine, one a line.
 func checkMachine(c *config.Config) error {
+	if err := checkSubnets(c); err != nil {
+		return err
+	}
 	if !doctor.OnHardware(c) {
 		return nil
 	}
@@ -135,6 +139,22 @@ func checkMachine(c *config.Config) error {
 		return deviceNotReady{errors.Join(problems...)}
 	}
 	return errors.Join(problems...)
+}
+
+// checkSubnets looks for the subnets of other processes, which may be there later, as devices may.
+func checkSubnets(c *config.Config) error {
+	for _, x := range c.Ports() {
+		why, mayCome := doctor.NoSubnet(x.Port)
+		if why == "" {
+			continue
+		}
+		err := fmt.Errorf("%s: ib: port %q: %s", c.At("ib.port"), x.Port, why)
+		if mayCome {
+			return deviceNotReady{err}
+		}
+		return err
+	}
+	return nil
 }
 
 // linkNote says why frames could not pass the Ethernet port now; "": they could, or nobody knows.

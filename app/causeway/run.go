@@ -32,8 +32,9 @@ packets that are inside, and ends. On SIGHUP it reads the file again and applies
 changes need a restart.
 
 Exit codes: 0 after a signal; 1 when it cannot run, or had to end; 2 for wrong arguments; 75 when the RDMA device
-is missing or not up yet, or the network interface is missing, or one of them was removed while the bridge ran and this
-process cannot take it again. So a supervisor should restart the bridge after 75, until the device is back.`)
+is missing or not up yet, or another process's subnet (fabric:SOCKET) is not there yet, or the network interface is missing, or a
+device was removed while the bridge ran and this process cannot take it again. So a supervisor should restart the bridge after 75,
+until the device is back.`)
 	file := fs.String("c", "", "the configuration `FILE`")
 	unconfined := fs.Bool("unconfined", false, "for debugging: keep all capabilities, and leave workers all system calls")
 	if code, done := parse(fs, args, stdout, stderr); done {

@@ -96,12 +96,18 @@ func rebind(pci, from, to string) []string {
 	}
 }
 
-// checkRDMADevice requires the InfiniBand port's device.
+// checkRDMADevice requires the InfiniBand port's device, or another process's subnet.
 func (p *driverProbe) checkRDMADevice() []Finding {
-	if p.cfg == nil || p.cfg.IB.Port.Fabric {
+	if p.cfg == nil {
 		return nil
 	}
 	name := p.cfg.IB.Port.String()
+	switch why, _ := NoSubnet(p.cfg.IB.Port); {
+	case why != "":
+		return []Finding{bad(Fail, name+": "+why, "# start that process; the bridge is to run as its user, or as root")}
+	case p.cfg.IB.Port.Fabric:
+		return nil
+	}
 	if p.ports.ib != nil {
 		return fine("there is %s", name)
 	}

@@ -31,14 +31,25 @@ func (h *HCA) SendBurst(posts []Post, why []string) {
 		all = posts[i].QP.appendPacket(all, &posts[i].Send)
 		packets = append(packets, all[from:len(all):len(all)])
 	}
-	if len(packets) > 0 && !h.port.Send(packets...) {
-		for i := range why {
-			if why[i] == "" {
-				why[i] = DropPortClosed
-			}
-		}
+	if len(packets) > 0 {
+		h.dropRest(why, h.port.Send(packets...))
 	}
 	h.countSends(why)
+}
+
+// dropRest marks all good messages as dropped but the first, which the port took.
+func (h *HCA) dropRest(why []string, took int) {
+	for i := range why {
+		switch {
+		case why[i] != "":
+		case took > 0:
+			took--
+		case h.Down() != "":
+			why[i] = DropLinkDown
+		default:
+			why[i] = DropPortClosed
+		}
+	}
 }
 
 func (h *HCA) countSends(why []string) {

@@ -95,7 +95,7 @@ func TestSendBurst(t *testing.T) {
 		return Post{q, Send{AH: AH{DLID: dlid}, DestQP: sink.QPN(), QKey: testQKey, Payload: []byte(payload)}}
 	}
 	posts := []Post{
-		post(one, "first", to.info.LID), post(two, "", to.info.LID), post(one, "refused", 0), post(one, "a third one", to.info.LID),
+		post(one, "first", to.own().LID), post(two, "", to.own().LID), post(one, "refused", 0), post(one, "a third one", to.own().LID),
 	}
 	why := []string{"left over", "", "", ""}
 	from.SendBurst(posts, why)

@@ -92,9 +92,9 @@ func (m *CM) connect(ctx context.Context, c *CMConnect) (CMAnswer, error) {
 		return CMAnswer{}, ErrClosed
 	}
 	if c.PKey == 0 {
-		c.PKey = m.hca.info.PKeys[0]
+		c.PKey = m.hca.own().PKeys[0]
 	}
-	in := slices.IndexFunc(m.hca.info.PKeys, c.PKey.Matches)
+	in := slices.IndexFunc(m.hca.own().PKeys, c.PKey.Matches)
 	if in < 0 {
 		return CMAnswer{}, fmt.Errorf("fabric: connect to %v: the port is not in the partition of P_Key %v", c.To, c.PKey)
 	}

@@ -102,7 +102,7 @@ func TestCMImpostors(t *testing.T) {
 		reply(server, 6, req.RequestID(), mad.TID(), req.ServiceID())
 		reply(server, 7, req.RequestID(), mad.TID(), req.ServiceID())
 	})
-	c := CMConnect{Route: MADAddress{LID: server.info.LID}, From: addrA, To: addrB, Port: 5}
+	c := CMConnect{Route: MADAddress{LID: server.own().LID}, From: addrA, To: addrB, Port: 5}
 	if a, err := client.Connect(t.Context(), c); err != nil || a.QPN != 6 {
 		t.Errorf("%+v, %v", a, err)
 	}

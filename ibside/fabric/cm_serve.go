@@ -87,6 +87,12 @@ func (m *CM) look(r *CMRequest, mad ib.MAD, req ib.SIDRReq, key *cmKey) (reply [
 	return r.reply(ib.SIDRRepFields{Status: status}), false
 }
 
+// isAt reports whether a P_Key is of the partition at an index of the port's table.
+func (m *CM) isAt(index uint16, pkey ib.PKey) bool {
+	pkeys := m.hca.own().PKeys
+	return int(index) < len(pkeys) && pkey.Matches(pkeys[index])
+}
+
 // judge checks a request before it is stored, which came with the P_Key of that index: the partition that it names must
 // be that one, which an HCA has checked. The caller holds the lock.
 func (m *CM) judge(mad ib.MAD, req ib.SIDRReq, in uint16) (status uint8, why string) {
@@ -99,7 +105,7 @@ func (m *CM) judge(mad ib.MAD, req ib.SIDRReq, in uint16) (status uint8, why str
 		return ib.SIDRStatusUnsupported, CMUnsupported
 	}
 	// Linux gives this answer to an invalid CMAHeader.
-	if cma, _ := ib.AsCMAHeader(req.Private()); !cma.IsSane() || !req.PKey().Matches(m.hca.info.PKeys[in]) {
+	if cma, _ := ib.AsCMAHeader(req.Private()); !cma.IsSane() || !m.isAt(in, req.PKey()) {
 		return ib.SIDRStatusRejected, CMBad
 	}
 	return ib.SIDRStatusOK, ""

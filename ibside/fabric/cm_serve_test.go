@@ -22,7 +22,7 @@ type asker struct {
 }
 
 func newAsker(t *testing.T, f *Fabric, guid ib.GUID, to *CM) *asker {
-	a := &asker{attachHCA(t, f, PortConfig{Name: "asker", GUID: guid}), to.hca.info.LID, make(chan []byte, 1000)}
+	a := &asker{attachHCA(t, f, PortConfig{Name: "asker", GUID: guid}), to.hca.own().LID, make(chan []byte, 1000)}
 	a.hca.handleMAD(ib.ClassCM, func(_ MADAddress, mad []byte) { a.replies <- mad })
 	return a
 }
@@ -293,7 +293,7 @@ func TestCMPartitions(t *testing.T) {
 		}
 	}
 	connect := func(from, to *CM, k ib.PKey) error {
-		a, err := from.Connect(t.Context(), CMConnect{Route: MADAddress{LID: to.hca.info.LID}, From: addrA, To: addrB, Port: cmPort, PKey: k})
+		a, err := from.Connect(t.Context(), CMConnect{Route: MADAddress{LID: to.hca.own().LID}, From: addrA, To: addrB, Port: cmPort, PKey: k})
 		if err == nil && a.QPN != 5 {
 			t.Errorf("answered %+v", a)
 		}

@@ -90,7 +90,7 @@ func (r *cmRig) seen() []*CMRequest {
 }
 
 func (r *cmRig) connect(ctx context.Context, c CMConnect) (CMAnswer, error) {
-	c.Route.LID, c.From, c.To = r.server.hca.info.LID, addrA, addrB
+	c.Route.LID, c.From, c.To = r.server.hca.own().LID, addrA, addrB
 	if c.Port == 0 {
 		c.Port = cmPort
 	}
@@ -118,7 +118,7 @@ func TestCMConnect(t *testing.T) {
 			}
 			if q.From != addrA || q.To != addrB || q.FromPort != 99 || q.Port != cmPort || q.PKey != c.pkey ||
 				string(q.Private[:7]) != "please\x00" || len(q.Private) != CMAskPrivateLen ||
-				q.Peer.LID != r.client.hca.info.LID || q.Peer.SL != c.route.SL || (q.Peer.GRH != nil) != (c.route.GRH != nil) {
+				q.Peer.LID != r.client.hca.own().LID || q.Peer.SL != c.route.SL || (q.Peer.GRH != nil) != (c.route.GRH != nil) {
 				t.Errorf("the request came as %+v", q)
 			}
 			if err := q.Reject(ib.SIDRStatusNoQP, nil); !errors.Is(err, errCMAnswered) {

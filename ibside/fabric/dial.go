@@ -3,12 +3,16 @@
 package fabric
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,15 +23,19 @@ import (
 type Dialer struct {
 	MTU     ib.MTU        // upper limit; zero: the subnet's
 	Timeout time.Duration // of the handshake; zero: five seconds
+	// Patience is how long Send waits for a process that does not read, before it takes the link for lost. Zero: for ever.
+	Patience time.Duration
 }
 
 // remotePort is a port on the subnet of another process.
 type remotePort struct {
-	info PortInfo
-	conn *net.UnixConn
-	recv sync.Mutex // one receiver
-	buf  []byte
-	once sync.Once
+	info     PortInfo
+	conn     *net.UnixConn
+	patience time.Duration
+	cut      atomic.Bool // as the switch has told
+	recv     sync.Mutex  // one receiver
+	buf      []byte
+	once     sync.Once
 }
 
 // Dial attaches a port to the subnet whose socket is at path. The name and the GUID are the port's; the GUID must
@@ -38,22 +46,57 @@ func Dial(path string, guid ib.GUID, name string) (Port, error) {
 
 // Dial is the function Dial with other settings.
 func (d Dialer) Dial(path string, guid ib.GUID, name string) (Port, error) {
-	fail := func(err error) (Port, error) {
+	p, err := d.dial(context.Background(), path, guid, name)
+	if err != nil {
+		return nil, err // not a nil *remotePort in a Port
+	}
+	return p, nil
+}
+
+func (d Dialer) dial(ctx context.Context, path string, guid ib.GUID, name string) (*remotePort, error) {
+	fail := func(err error) (*remotePort, error) {
 		return nil, fmt.Errorf("fabric: attach to %s as %q: %w", path, name, err)
 	}
-	if len(name) > maxName {
-		return fail(fmt.Errorf("the name has %d bytes; use at most %d", len(name), maxName))
+	if len(name) > MaxName {
+		return fail(fmt.Errorf("the name has %d bytes; use at most %d", len(name), MaxName))
 	}
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
 		return fail(whyNoSocket(err))
 	}
-	p := &remotePort{conn: conn, buf: make([]byte, maxPacket)}
+	p := &remotePort{conn: conn, patience: d.Patience, buf: make([]byte, maxPacket)}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
 	if err := p.handshake(hello{name: name, guid: guid, mtu: d.MTU}, d.Timeout); err != nil {
 		conn.Close()
 		return fail(err)
 	}
 	return p, nil
+}
+
+// The reasons for which Dial fails that may pass.
+var (
+	ErrNoSubnet  = errors.New("no subnet is there; is the bridge running, with this [fabric] socket in the file that [ib] port names?")
+	ErrGUIDInUse = errors.New("is in use")
+)
+
+// AtSocket reports whether a path is that of another process's subnet, and not of a topology file. What is there
+// decides; where nothing is, that its name ends in ".sock".
+func AtSocket(path string) bool {
+	at, err := os.Stat(path)
+	if err != nil {
+		return strings.HasSuffix(path, ".sock")
+	}
+	return at.Mode()&os.ModeSocket != 0
+}
+
+// Probe returns why no subnet can be reached at a socket now; nil: one can.
+func Probe(path string) error {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return whyNoSocket(err)
+	}
+	return conn.Close()
 }
 
 // whyNoSocket says why a subnet's socket cannot be connected, and what to do. A subnet that rejects a node says why.
@@ -62,7 +105,7 @@ func whyNoSocket(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return errors.New("this user may not connect there; use sudo, or be the user that the bridge runs as")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return errors.New("no subnet is there; is the bridge running, with this [fabric] socket in the file that [ib] port names?")
+		return ErrNoSubnet
 	}
 	return err
 }
@@ -92,14 +135,25 @@ func (p *remotePort) Info() PortInfo {
 	return i
 }
 
+// Down implements Port.
+func (p *remotePort) Down() string {
+	if p.cut.Load() {
+		return linkCut(p.info.Name)
+	}
+	return ""
+}
+
 // Send waits while the socket's buffer is full. The other end always reads, so this is short.
-func (p *remotePort) Send(packets ...[]byte) bool {
-	for _, b := range packets {
+func (p *remotePort) Send(packets ...[]byte) int {
+	if p.patience > 0 {
+		p.conn.SetWriteDeadline(time.Now().Add(p.patience))
+	}
+	for i, b := range packets {
 		if _, err := p.conn.Write(b); err != nil {
-			return false
+			return i
 		}
 	}
-	return true
+	return len(packets)
 }
 
 func (p *remotePort) Recv(packets [][]byte) (int, error) {
@@ -111,6 +165,10 @@ func (p *remotePort) Recv(packets [][]byte) (int, error) {
 	n, err := p.conn.Read(p.buf)
 	if err != nil || n == 0 {
 		return 0, ErrClosed
+	}
+	if cut, is := parseLink(p.buf[:n]); is {
+		p.cut.Store(cut)
+		return 0, nil
 	}
 	packets[0] = append([]byte(nil), p.buf[:n]...)
 	return 1, nil

@@ -179,7 +179,7 @@ func (f *Fabric) register(c PortConfig) (*switchPort, error) {
 		return nil, fmt.Errorf("fabric: node %s has no GUID; give it one, such as 0x0002c90300000007", c.Name)
 	}
 	if lid, used := f.guids[c.GUID]; used {
-		return nil, fmt.Errorf("fabric: node %s: GUID %v is in use by LID %v; stop that node, or use another GUID", c.Name, c.GUID, lid)
+		return nil, fmt.Errorf("fabric: node %s: GUID %v %w by LID %v; stop that node, or use another GUID", c.Name, c.GUID, ErrGUIDInUse, lid)
 	}
 	lid, err := f.freeLID()
 	if err != nil {

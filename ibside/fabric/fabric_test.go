@@ -134,7 +134,7 @@ func TestAttach(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if p.Send(nil) {
+	if p.Send(nil) != 0 {
 		t.Error("a closed port sends")
 	}
 	if _, err := p.Recv(make([][]byte, 1)); err != ErrClosed {

@@ -24,20 +24,24 @@ func (f *Fabric) Cut(guid ib.GUID, cut bool) error {
 	if p == nil {
 		return fmt.Errorf("fabric: no port has GUID %v", guid)
 	}
-	p.cut.Store(cut)
+	if p.cut.Swap(cut) != cut {
+		p.queue.poke() // the adapter, or the process that has it, gets to know
+	}
 	return nil
 }
 
 // Lose makes the switch lose a share of all packets, 0 to 1, by chance.
 func (f *Fabric) Lose(share float64) { f.sw.lose.Store(uint64(share * (1 << 32))) }
 
-// Down returns why an adapter's port carries nothing; "": it does.
-func (h *HCA) Down() string {
-	if p, ok := h.port.(*switchPort); ok && p.cut.Load() {
-		return "the link of port " + p.info.Name + " is cut: mend it"
+// Down implements Port.
+func (p *switchPort) Down() string {
+	if p.cut.Load() {
+		return linkCut(p.info.Name)
 	}
 	return ""
 }
+
+func linkCut(name string) string { return "the link of port " + name + " is cut: mend it" }
 
 // survivors returns the packets of a burst from p that are not lost by a fault.
 func (s *Switch) survivors(p *switchPort, packets [][]byte) [][]byte {

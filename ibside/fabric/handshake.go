@@ -18,7 +18,11 @@ import (
 //	reply:  magic 4 | version 2 | status 2 | GID 16 | LID 2 | SM LID 2 | LMC, MTU 1 | P_Key count 1 | P_Keys
 //	reject: magic 4 | version 2 | status 2 | text
 //
-// After it, each datagram is one InfiniBand packet, LRH to VCRC.
+// After it, each datagram is one InfiniBand packet, LRH to VCRC, or tells the client the state of its link:
+//
+//	link:   magic 4 | version 2 | cut 1
+//
+// The magic is no packet's: its bits of the LRH's version are not 0.
 const (
 	helloMagic       = "CwIB"
 	handshakeVersion = 1
@@ -26,15 +30,18 @@ const (
 	helloLen = 16
 	replyLen = 30
 
-	maxName  = 64
 	maxPKeys = 128
 	maxText  = 512
 )
+
+// MaxName is how many bytes the name of a port on another process's subnet has at most.
+const MaxName = 64
 
 // Statuses of a reply.
 const (
 	replyOK       = 0
 	replyRejected = 1 // the text says why
+	replyInUse    = 2 // likewise: another port has the GUID
 )
 
 // hello is the client's first message.
@@ -64,8 +71,8 @@ func parseHello(b []byte) (hello, error) {
 	switch {
 	case int(b[7]) != len(h.name):
 		return hello{}, fmt.Errorf("the name is %d bytes long, not %d", len(h.name), b[7])
-	case h.name == "" || len(h.name) > maxName || !printable(h.name):
-		return hello{}, fmt.Errorf("the name must be 1 to %d bytes of printable UTF-8", maxName)
+	case h.name == "" || len(h.name) > MaxName || !printable(h.name):
+		return hello{}, fmt.Errorf("the name must be 1 to %d bytes of printable UTF-8", MaxName)
 	case h.guid == 0:
 		return hello{}, errors.New("the GUID is zero")
 	case h.mtu != 0 && !h.mtu.Valid():
@@ -102,8 +109,41 @@ func appendRejection(b []byte, why error) []byte {
 	text := why.Error()
 	b = append(b, helloMagic...)
 	b = binary.BigEndian.AppendUint16(b, handshakeVersion)
-	b = binary.BigEndian.AppendUint16(b, replyRejected)
+	status := uint16(replyRejected)
+	if errors.Is(why, ErrGUIDInUse) {
+		status = replyInUse
+	}
+	b = binary.BigEndian.AppendUint16(b, status)
 	return append(b, text[:min(len(text), maxText)]...)
+}
+
+// rejection is the error of a handshake that the subnet has rejected, in its words.
+type rejection struct {
+	text []byte
+	why  error // nil: nothing that may pass
+}
+
+func (r rejection) Error() string { return fmt.Sprintf("rejected: %q", r.text) }
+func (r rejection) Unwrap() error { return r.why }
+
+const linkLen = 7
+
+// appendLink appends a datagram that tells whether the client's link is cut.
+func appendLink(b []byte, cut bool) []byte {
+	b = append(b, helloMagic...)
+	b = binary.BigEndian.AppendUint16(b, handshakeVersion)
+	if cut {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// parseLink parses one; it reports false for any other datagram.
+func parseLink(b []byte) (cut, is bool) {
+	if len(b) != linkLen || string(b[:4]) != helloMagic {
+		return false, false
+	}
+	return b[6] != 0, true
 }
 
 // parseReply parses the reply to a hello.
@@ -114,8 +154,12 @@ func parseReply(b []byte) (PortInfo, error) {
 	if v := binary.BigEndian.Uint16(b[4:]); v != handshakeVersion {
 		return PortInfo{}, fmt.Errorf("the subnet uses handshake version %d, not %d", v, handshakeVersion)
 	}
-	if binary.BigEndian.Uint16(b[6:]) != replyOK {
-		return PortInfo{}, fmt.Errorf("rejected: %q", b[8:])
+	switch binary.BigEndian.Uint16(b[6:]) {
+	case replyOK:
+	case replyInUse:
+		return PortInfo{}, rejection{b[8:], ErrGUIDInUse}
+	default:
+		return PortInfo{}, rejection{b[8:], nil}
 	}
 	if len(b) < replyLen+2 {
 		return PortInfo{}, errors.New("the reply is truncated")

@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,7 +15,8 @@ import (
 // received packets as verbs do.
 type HCA struct {
 	port Port
-	info PortInfo
+	info atomic.Pointer[PortInfo] // as last told; see own
+	link chan struct{}            // see Link
 
 	mu      sync.Mutex // for the receive side; held for one burst
 	qps     map[ib.QPN]*QP
@@ -45,16 +47,25 @@ const recvBurst = 64
 // NewHCA attaches an adapter to a port. Close closes the port, too.
 func NewHCA(port Port) *HCA {
 	h := &HCA{
-		port: port, info: port.Info(), qps: map[ib.QPN]*QP{}, groups: map[ib.GID][]*QP{},
+		port: port, link: make(chan struct{}, 1), qps: map[ib.QPN]*QP{}, groups: map[ib.GID][]*QP{},
 		nextQPN: ib.QPN(rand.Uint32() & 0xffffff), recv: HCAStats{Drops: Counts{}}, stopped: make(chan struct{}),
 	}
+	info := port.Info()
+	h.info.Store(&info)
 	h.gsi = newGSI(h)
 	go h.receive()
 	return h
 }
 
 // Info returns what the subnet assigned to the adapter's port.
-func (h *HCA) Info() PortInfo { return h.port.Info() }
+func (h *HCA) Info() PortInfo {
+	i := *h.own()
+	i.PKeys = slices.Clone(i.PKeys)
+	return i
+}
+
+// own is Info without a copy, which nobody may modify.
+func (h *HCA) own() *PortInfo { return h.info.Load() }
 
 // Close takes the adapter off the subnet and waits until it has stopped.
 func (h *HCA) Close() error {
@@ -85,6 +96,10 @@ func (h *HCA) receive() {
 		n, err := h.port.Recv(packets)
 		if err != nil {
 			return
+		}
+		if n == 0 {
+			h.linkChanged()
+			continue
 		}
 		h.mu.Lock()
 		for _, b := range packets[:n] {
@@ -124,17 +139,17 @@ func (h *HCA) packet(b []byte) {
 
 // checkPacket makes the checks of the port, before those of a queue pair.
 func (h *HCA) checkPacket(p *ib.Packet) string {
-	multicast := p.DLID.IsMulticast()
+	multicast, info := p.DLID.IsMulticast(), h.own()
 	switch {
-	case multicast && p.SLID.Base(h.info.LMC) == h.info.LID: // IBTA vol 1 §10.5.2 allows an adapter to drop its own multicast
+	case multicast && p.SLID.Base(info.LMC) == info.LID: // IBTA vol 1 §10.5.2 allows an adapter to drop its own multicast
 		return DropLoopSelf
-	case !multicast && p.DLID.Base(h.info.LMC) != h.info.LID:
+	case !multicast && p.DLID.Base(info.LMC) != info.LID:
 		return DropDLID
-	case !multicast && p.GRH != nil && p.GRH.DGID != h.info.GID:
+	case !multicast && p.GRH != nil && p.GRH.DGID != info.GID:
 		return DropDGID
 	case p.DestQP == ib.QP0:
 		return DropQP0
-	case len(p.Payload) > h.info.MTU.Bytes():
+	case len(p.Payload) > info.MTU.Bytes():
 		return DropMTU
 	}
 	return ""
@@ -196,9 +211,9 @@ func (h *HCA) deliver(q *QP, p *ib.Packet, r Received) {
 // queue pair only its own.
 func (h *HCA) matchPKey(q *QP, pkey ib.PKey) (uint16, bool) {
 	if q.qpn != ib.QP1 {
-		return q.index, q.pkey.Matches(pkey)
+		return q.index, !q.outside.Load() && q.pkey.Matches(pkey)
 	}
-	for i, k := range h.info.PKeys {
+	for i, k := range h.own().PKeys {
 		if k.Matches(pkey) {
 			return uint16(i), true
 		}

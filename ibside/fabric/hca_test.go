@@ -29,11 +29,13 @@ func newWire() *wire {
 
 func (w *wire) Info() PortInfo { return w.info }
 
-func (w *wire) Send(packets ...[]byte) bool {
+func (w *wire) Down() string { return "" }
+
+func (w *wire) Send(packets ...[]byte) int {
 	for _, p := range packets {
 		w.sent <- p
 	}
-	return true
+	return len(packets)
 }
 
 func (w *wire) Recv(p [][]byte) (int, error) {

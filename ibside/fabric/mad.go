@@ -44,7 +44,7 @@ type gsi struct {
 func newGSI(h *HCA) *gsi {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &gsi{recv: NewRecvQueue(gsiBuffers), handlers: map[uint8]MADHandler{}, cancel: cancel, stopped: make(chan struct{})}
-	g.qp = &QP{hca: h, qpn: ib.QP1, qkey: ib.QKeyGSI, pkey: h.info.PKeys[0], recv: g.recv}
+	g.qp = &QP{hca: h, qpn: ib.QP1, qkey: ib.QKeyGSI, pkey: h.own().PKeys[0], recv: g.recv}
 	h.qps[ib.QP1] = g.qp
 	go g.serve(ctx)
 	return g

@@ -89,7 +89,7 @@ func (p *MADPort) PortState() (ib.PortState, error) {
 	default:
 	}
 	info := p.hca.Info()
-	return ib.PortState{Active: true, GID: info.GID, LID: info.LID, LMC: info.LMC, SMLID: info.SMLID}, nil
+	return ib.PortState{Active: p.hca.Down() == "", GID: info.GID, LID: info.LID, LMC: info.LMC, SMLID: info.SMLID}, nil
 }
 
 // Close closes the MADPort, but not the adapter.

@@ -172,7 +172,7 @@ func (n *Node) join(ctx context.Context, g GroupConfig) error {
 		state = ib.JoinSendOnlyFull
 	}
 	record, err := n.sa.Join(ctx, ib.MCMemberFields{
-		MGID: g.MGID, QKey: g.QKey, PKey: n.hca.info.PKeys[0], JoinState: state,
+		MGID: g.MGID, QKey: g.QKey, PKey: n.hca.own().PKeys[0], JoinState: state,
 	})
 	if err != nil {
 		return err

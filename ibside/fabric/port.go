@@ -11,17 +11,22 @@ import (
 // ErrClosed is the error of a closed port or fabric.
 var ErrClosed = errors.New("fabric: closed")
 
-// Port is the adapter's end of a link to the switch, in this process (Fabric.Attach) or in another (Dial).
+// Port is the adapter's end of a link to the switch, in this process (Fabric.Attach) or in another (Dial, Follow).
 type Port interface {
-	// Info returns what the subnet assigned to the port. It does not change.
+	// Info returns what the subnet assigned to the port. Only a port of Follow attaches again, and gets it anew.
 	Info() PortInfo
 
+	// Down returns why the port carries nothing; "": it does.
+	Down() string
+
 	// Send passes packets, LRH to VCRC, to the switch, in order. The caller must not modify them afterwards, but may
-	// use the slice of them again. Send does not wait for the receivers. It reports false when the port is closed.
-	Send(packets ...[]byte) bool
+	// use the slice of them again. Send does not wait for the receivers. It returns how many it took, always the first
+	// ones: fewer than all when the port is closed or has no link.
+	Send(packets ...[]byte) int
 
 	// Recv waits for packets, whose VCRCs are right, and returns at most len(packets). The caller must not modify them.
-	// Calling Recv again means that the caller has processed the last ones. It returns ErrClosed after Close.
+	// Calling Recv again means that the caller has processed the last ones. It returns none when Down or Info may have
+	// changed, and ErrClosed after Close.
 	Recv(packets [][]byte) (int, error)
 
 	// Close removes the port from the subnet; its group memberships end.

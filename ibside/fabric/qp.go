@@ -21,15 +21,16 @@ type QPConfig struct {
 
 // QP is a queue pair of unreliable datagrams, ready to send and to receive.
 type QP struct {
-	hca    *HCA
-	qpn    ib.QPN
-	qkey   ib.QKey
-	index  uint16
-	pkey   ib.PKey
-	recv   *RecvQueue
-	psn    atomic.Uint32
-	closed atomic.Bool
-	mgids  []ib.GID // attached; under hca.mu
+	hca     *HCA
+	qpn     ib.QPN
+	qkey    ib.QKey
+	index   uint16
+	pkey    ib.PKey
+	recv    *RecvQueue
+	psn     atomic.Uint32
+	closed  atomic.Bool
+	outside atomic.Bool // the port is not in its partition any more: see HCA.linkChanged
+	mgids   []ib.GID    // attached; under hca.mu
 }
 
 // AH is an address handle: the destination of a message.
@@ -57,18 +58,19 @@ type Send struct {
 // CreateQP makes a queue pair.
 func (h *HCA) CreateQP(c QPConfig) (*QP, error) {
 	if c.Recv == nil {
-		return nil, fmt.Errorf("fabric: %s: a queue pair needs a receive queue", h.info.Name)
-	}
-	if int(c.PKeyIndex) >= len(h.info.PKeys) {
-		return nil, fmt.Errorf("fabric: %s: P_Key index %d: the port has %d P_Keys", h.info.Name, c.PKeyIndex, len(h.info.PKeys))
+		return nil, fmt.Errorf("fabric: %s: a queue pair needs a receive queue", h.own().Name)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	pkeys := h.own().PKeys
+	if int(c.PKeyIndex) >= len(pkeys) {
+		return nil, fmt.Errorf("fabric: %s: P_Key index %d: the port has %d P_Keys", h.own().Name, c.PKeyIndex, len(pkeys))
+	}
 	qpn, err := h.qpnFor(c.QPN)
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{hca: h, qpn: qpn, qkey: c.QKey, index: c.PKeyIndex, pkey: h.info.PKeys[c.PKeyIndex], recv: c.Recv}
+	q := &QP{hca: h, qpn: qpn, qkey: c.QKey, index: c.PKeyIndex, pkey: pkeys[c.PKeyIndex], recv: c.Recv}
 	q.psn.Store(rand.Uint32())
 	h.qps[qpn] = q
 	return q, nil
@@ -79,7 +81,7 @@ func (h *HCA) CreateQP(c QPConfig) (*QP, error) {
 func (h *HCA) qpnFor(want ib.QPN) (ib.QPN, error) {
 	if want != 0 {
 		if want == ib.QP1 || want >= ib.QPMulticast || h.qps[want] != nil {
-			return 0, fmt.Errorf("fabric: %s: QPN %v is reserved or in use", h.info.Name, want)
+			return 0, fmt.Errorf("fabric: %s: QPN %v is reserved or in use", h.own().Name, want)
 		}
 		return want, nil
 	}
@@ -89,7 +91,7 @@ func (h *HCA) qpnFor(want ib.QPN) (ib.QPN, error) {
 			return q, nil
 		}
 	}
-	return 0, fmt.Errorf("fabric: %s: all QPNs are in use", h.info.Name)
+	return 0, fmt.Errorf("fabric: %s: all QPNs are in use", h.own().Name)
 }
 
 // QPN returns the queue pair's number.
@@ -165,9 +167,11 @@ func (q *QP) check(s *Send) string {
 		return DropAH
 	case multicast && s.AH.GRH == nil, s.AH.GRH != nil && multicast != s.AH.GRH.DGID.IsIBMulticast():
 		return DropAH
-	case len(s.Payload) > q.hca.info.MTU.Bytes():
+	case len(s.Payload) > q.hca.own().MTU.Bytes():
 		return DropMTU
-	case q.qpn == ib.QP1 && int(s.PKeyIndex) >= len(q.hca.info.PKeys):
+	case q.outside.Load():
+		return DropPKey
+	case q.qpn == ib.QP1 && int(s.PKeyIndex) >= len(q.hca.own().PKeys):
 		return DropPKey
 	}
 	return ""
@@ -175,7 +179,7 @@ func (q *QP) check(s *Send) string {
 
 // appendPacket appends the packet of a message to b.
 func (q *QP) appendPacket(b []byte, s *Send) []byte {
-	info := &q.hca.info
+	info := q.hca.own()
 	p := ib.Packet{
 		SL: s.AH.SL, SLID: info.LID | ib.LID(s.AH.PathBits&(1<<info.LMC-1)), DLID: s.AH.DLID, OpCode: ib.OpUDSendOnly,
 		Solicited: s.Solicited, FECN: s.FECN, PKey: q.pkey, DestQP: s.DestQP, PSN: q.psn.Add(1) & 0xffffff, QKey: s.QKey,
@@ -184,7 +188,7 @@ func (q *QP) appendPacket(b []byte, s *Send) []byte {
 	if s.QKey.IsControlled() {
 		p.QKey = q.qkey
 	}
-	if q.qpn == ib.QP1 {
+	if q.qpn == ib.QP1 && int(s.PKeyIndex) < len(info.PKeys) { // the table may be another since check
 		p.PKey = info.PKeys[s.PKeyIndex]
 	}
 	if s.HasImm {

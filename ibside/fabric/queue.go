@@ -11,6 +11,7 @@ type queue struct {
 	ring    [][]byte
 	head, n int
 	closed  bool
+	poked   bool // see poke
 
 	in, out  uint64 // packets put, packets taken
 	full     uint64 // lost: no room
@@ -44,13 +45,17 @@ func (q *queue) put(packets [][]byte) {
 	}
 }
 
-// take waits for packets. It returns 0 only when the queue is closed.
+// take waits for packets. It returns 0 only when the queue is closed, or after poke.
 func (q *queue) take(packets [][]byte) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.done = q.out
-	for q.n == 0 && !q.closed {
+	for q.n == 0 && !q.closed && !q.poked {
 		q.ready.Wait()
+	}
+	if q.poked {
+		q.poked = false
+		return 0
 	}
 	n := min(q.n, len(packets))
 	for i := range n {
@@ -60,6 +65,21 @@ func (q *queue) take(packets [][]byte) int {
 	q.n -= n
 	q.out += uint64(n)
 	return n
+}
+
+// poke makes take return without packets once.
+func (q *queue) poke() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.poked = true
+	q.ready.Broadcast()
+}
+
+// isClosed reports whether the queue is closed.
+func (q *queue) isClosed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
 }
 
 // close drops the remaining packets and wakes the receiver.

@@ -176,7 +176,7 @@ func one(b []byte) answer {
 }
 
 func (a *SA) handle(from MADAddress, b []byte) {
-	from.LID = from.LID.Base(a.hca.info.LMC) // by which all registrations are kept
+	from.LID = from.LID.Base(a.hca.own().LMC) // by which all registrations are kept
 	mad, _ := ib.AsMAD(b)
 	sa, _ := ib.AsSAHeader(b[ib.MADHdrLen:])
 	r := request{from: from, mad: mad, key: sa.SMKey(), mask: sa.Components(), data: b[ib.MADHdrLen+ib.SAHdrLen:]}

@@ -169,7 +169,7 @@ func read(conn *net.UnixConn, port *switchPort) {
 		if err != nil || n == 0 {
 			return
 		}
-		if !port.Send(append([]byte(nil), buf[:n]...)) {
+		if port.Send(append([]byte(nil), buf[:n]...)) == 0 {
 			return
 		}
 	}
@@ -182,6 +182,12 @@ func (s *server) write(conn *net.UnixConn, port *switchPort) {
 		n, err := port.Recv(packets)
 		if err != nil {
 			return
+		}
+		if n == 0 {
+			if _, err := conn.Write(appendLink(nil, port.cut.Load())); err != nil {
+				conn.Close()
+				return
+			}
 		}
 		for i, p := range packets[:n] {
 			if _, err := conn.Write(p); err != nil {

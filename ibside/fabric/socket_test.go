@@ -240,7 +240,7 @@ func TestDial(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
-	if p.Send(good(nil)) {
+	if p.Send(good(nil)) != 0 {
 		t.Error("a closed port sends")
 	}
 	waitFor(t, "the port's end", func() bool { return len(f.Ports()) == 1 })
@@ -283,7 +283,7 @@ func TestHostilePackets(t *testing.T) {
 		{"no such queue pair", mine(func(p *ib.Packet) { p.DestQP = 7 }), "", DropNoQP},
 		{"subnet management", mine(func(p *ib.Packet) { p.DestQP = 0 }), "", DropQP0},
 	} {
-		if !port.Send(c.packet) {
+		if port.Send(c.packet) != 1 {
 			t.Fatalf("%s: the subnet hung up", c.name)
 		}
 		if c.atSwitch != "" {

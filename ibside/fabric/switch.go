@@ -207,17 +207,17 @@ func (p *switchPort) Info() PortInfo {
 	return i
 }
 
-func (p *switchPort) Send(packets ...[]byte) bool {
+func (p *switchPort) Send(packets ...[]byte) int {
 	if p.closed.Load() {
-		return false
+		return 0
 	}
 	p.fabric.sw.forward(p, packets)
-	return true
+	return len(packets)
 }
 
 func (p *switchPort) Recv(packets [][]byte) (int, error) {
 	n := p.queue.take(packets)
-	if n == 0 && len(packets) > 0 {
+	if n == 0 && p.queue.isClosed() {
 		return 0, ErrClosed
 	}
 	return n, nil

@@ -90,7 +90,7 @@ func TestSwitchDrops(t *testing.T) {
 			ports := rawPorts(t, f, 2, 0)
 			f.sw.setMLID(0xc001, map[ib.LID]bool{3: true})
 			f.sw.setMLID(0xc002, map[ib.LID]bool{2: true, 1: false})
-			if !ports[0].Send(c.packet) {
+			if ports[0].Send(c.packet) != 1 {
 				t.Fatal("Send on an open port")
 			}
 			want := Counts{}

@@ -206,8 +206,8 @@ func (t *topologyNode) config(pkey ib.PKey) (NodeConfig, string, error) {
 		Name: t.Name, QPN: ib.QPN(t.QPN), QKey: ib.QKey(t.QKey), Role: Role(t.Role), RatePPS: t.Rate, Size: t.Size,
 		Count: t.Count,
 	}
-	if t.Name == "" || len(t.Name) > maxName || !printable(t.Name) {
-		return n, "name", fmt.Errorf("%q; give the node a name of 1 to %d letters", t.Name, maxName)
+	if t.Name == "" || len(t.Name) > MaxName || !printable(t.Name) {
+		return n, "name", fmt.Errorf("%q; give the node a name of 1 to %d letters", t.Name, MaxName)
 	}
 	var err error
 	if n.GUID, err = parseGUID(t.GUID); err != nil {

@@ -24,6 +24,7 @@ type Port struct {
 	*services
 	ibside.Administered // the administration's
 
+	name           string // for the log
 	rings          *Rings
 	hca            *fabric.HCA
 	cm             *fabric.CM
@@ -57,8 +58,8 @@ type handle struct {
 
 // newPort starts to move messages. The rings and the HCA stay the caller's on an error only. A pkey of zero is the
 // port's first.
-func newPort(r *Rings, h *fabric.HCA, pkey ib.PKey, log *slog.Logger) (*Port, error) {
-	p := &Port{rings: r, hca: h, log: log, qps: map[uint32]handle{}}
+func newPort(name string, r *Rings, h *fabric.HCA, pkey ib.PKey, log *slog.Logger) (*Port, error) {
+	p := &Port{name: name, rings: r, hca: h, log: log, qps: map[uint32]handle{}}
 	if pkey != 0 {
 		if _, err := p.indexOf(pkey); err != nil {
 			return nil, err
@@ -78,6 +79,7 @@ func newPort(r *Rings, h *fabric.HCA, pkey ib.PKey, log *slog.Logger) (*Port, er
 	p.Administered = p.administration
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
+	p.ended.Go(func() { p.followLink(ctx) })
 	for _, w := range p.workers {
 		p.ended.Go(func() { p.pumpSends(ctx, w) })
 		p.ended.Go(func() { p.pumpReceives(ctx, w) })

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,15 +33,9 @@ func newRig(t *testing.T, cfg fabric.Config, depth int, pkey ib.PKey) *rig {
 	r := &rig{pool: newPool(t, testMbufs, testRoom, PrivSize)}
 	r.rings = newRings(t, r.pool, 2, depth)
 	var err error
-	if r.fabric, err = fabric.New(cfg); err != nil {
-		t.Fatal(err)
-	}
-	port, err := r.fabric.Attach(fabric.PortConfig{Name: "bridge", GUID: 0xb})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.hca = fabric.NewHCA(port)
-	if r.port, err = newPort(r.rings, r.hca, pkey, slog.New(slog.DiscardHandler)); err != nil {
+	r.fabric = newSubnet(t, &cfg)
+	r.hca = fabric.NewHCA(attachTo(t, r.fabric, cfg.Socket, "bridge", 0xb))
+	if r.port, err = newPort("fabric", r.rings, r.hca, pkey, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -57,6 +52,36 @@ func newRig(t *testing.T, cfg fabric.Config, depth int, pkey ib.PKey) *rig {
 	return r
 }
 
+// overSocket has the tests' ports attach as those of another process do.
+var overSocket bool
+
+// newSubnet makes a subnet, and names its socket, where there is one.
+func newSubnet(t *testing.T, cfg *fabric.Config) *fabric.Fabric {
+	t.Helper()
+	if overSocket {
+		cfg.Socket = filepath.Join(t.TempDir(), "subnet.sock")
+	}
+	f, err := fabric.New(*cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// attachTo attaches a port, by the socket if there is one.
+func attachTo(t *testing.T, f *fabric.Fabric, socket, name string, guid ib.GUID) fabric.Port {
+	t.Helper()
+	attach := func() (fabric.Port, error) { return f.Attach(fabric.PortConfig{Name: name, GUID: guid}) }
+	if socket != "" {
+		attach = func() (fabric.Port, error) { return fabric.Follow(socket, guid, name) }
+	}
+	port, err := attach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
 // settle waits until no packet is under way any more.
 func (r *rig) settle(t *testing.T) {
 	t.Helper()
@@ -65,12 +90,13 @@ func (r *rig) settle(t *testing.T) {
 		ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
 	}
 	defer cancel()
-	for quiet := 0; quiet < 3; {
+	for quiet, packets := 0, uint64(0); quiet < 3; {
 		if err := r.port.drain(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if quiet++; !r.fabric.Quiet() {
-			quiet = 0
+		quiet++
+		if n := r.hca.Stats().Packets; !r.fabric.Quiet() || n != packets {
+			quiet, packets = 0, n
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -266,7 +292,7 @@ func TestPortRejects(t *testing.T) {
 		"proxy QP on 2":       func() error { _, _, err := r.port.CreateProxyQP(2, ib.PKeyDefault, 1); return err },
 		"path to nobody":      func() error { _, err := r.port.Path(t.Context(), mgid, 0); return err },
 		"port with P_Key": func() error {
-			_, err := newPort(r.rings, r.hca, 0x8001, slog.New(slog.DiscardHandler))
+			_, err := newPort("fabric", r.rings, r.hca, 0x8001, slog.New(slog.DiscardHandler))
 			return err
 		},
 	} {

@@ -20,17 +20,12 @@ var askerIP, serverIP = netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10
 // twoPorts returns two ports of a software subnet, and their GIDs.
 func twoPorts(t *testing.T) (ends []*services, gids []ib.GID) {
 	t.Helper()
-	f, err := fabric.New(fabric.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var cfg fabric.Config
+	f := newSubnet(t, &cfg)
 	t.Cleanup(func() { f.Close() })
 	for i := range 2 {
-		port, err := f.Attach(fabric.PortConfig{Name: fmt.Sprint(i), GUID: ib.GUID(10 + i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := fabric.NewHCA(port)
+		h := fabric.NewHCA(attachTo(t, f, cfg.Socket, fmt.Sprint(i), ib.GUID(10+i)))
+		t.Cleanup(func() { h.Close() })
 		sa := fabric.NewSAClient(h)
 		gids = append(gids, h.Info().GID)
 		cm := fabric.NewCM(h, fabric.CMConfig{Timeout: 10 * time.Millisecond, Tries: 3})

@@ -28,19 +28,22 @@ func newAttachment(info fabric.PortInfo, l link.Link) *attachment {
 // Info returns what the subnet manager assigned.
 func (a *attachment) Info() fabric.PortInfo { return a.info }
 
+// Down implements fabric.Port: the subnet manager's state of the port is the node's.
+func (a *attachment) Down() string { return "" }
+
 // Send passes packets to the link.
-func (a *attachment) Send(packets ...[]byte) bool {
-	for _, packet := range packets {
+func (a *attachment) Send(packets ...[]byte) int {
+	for i, packet := range packets {
 		select {
 		case <-a.closed:
-			return false
+			return i
 		default:
 			if a.link.Send(packet) != nil {
-				return false
+				return i
 			}
 		}
 	}
-	return true
+	return len(packets)
 }
 
 // put queues a packet of the link. It reports false when there is no room.

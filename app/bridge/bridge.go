@@ -287,8 +287,9 @@ func (b *Bridge) attachEthernetPorts(around func(func() error) error) error {
 	again := make(chan struct{}, 1)
 	b.ports = &ports{gate: &b.gate, again: again, opener: opener{
 		pool: b.pool, inForce: b.Config, log: b.log, private: around != nil, around: around,
-		paused: b.runner.paused, away: b.away, fail: b.fail, again: again,
+		paused: b.runner.paused, fail: b.fail, again: again,
 	}}
+	b.ports.opener.away = b.ports.away
 	b.teardown.add(b.ports.closeAll)
 	for i, name := range b.cfg.EthPorts() {
 		p, err := b.ports.opener.open(b.cfg, name, uint8(i))
@@ -298,17 +299,6 @@ func (b *Bridge) attachEthernetPorts(around func(func() error) error) error {
 		b.ports.insert(p, b.cfg)
 	}
 	return nil
-}
-
-// away calls f while no worker polls a port.
-func (b *Bridge) away(index uint8, f func() error) (done bool, err error) {
-	b.ports.access.Lock()
-	d := b.ports.datapath
-	b.ports.access.Unlock()
-	if d == nil { // nor is there any worker yet
-		return false, nil
-	}
-	return d.Away(index, f)
 }
 
 // makePGM makes each worker's tracker of PGM streams, even if no group has any: a group may come that does.

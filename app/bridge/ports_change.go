@@ -35,6 +35,17 @@ type opener struct {
 // was not called.
 type away func(index uint8, f func() error) (done bool, err error)
 
+// away is one.
+func (x *ports) away(index uint8, f func() error) (done bool, err error) {
+	x.access.Lock()
+	d := x.datapath
+	x.access.Unlock()
+	if d == nil { // nor is there any worker yet
+		return false, nil
+	}
+	return d.Away(index, f)
+}
+
 // open opens and starts the port of that name, with the segments that cfg has there, under an index. On an error nothing is
 // left of it.
 func (o *opener) open(cfg *config.Config, name config.EthPort, index uint8) (*ethernetPort, error) {

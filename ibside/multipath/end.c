@@ -143,7 +143,7 @@ static void take_group(struct end *e, struct ib_recv *r, unsigned member, uint8_
 	bool own = rename_source(p, area, member);
 	uint32_t to = multipath_name(p, area + 24, member);
 
-	if (own)
+	if (own || to == OWN_PORT)
 		return;
 	if (!to) {
 		r->flags |= IB_RECV_STANDBY;

@@ -145,10 +145,12 @@ func (m *fabricsModel) rename(port int, x *message) (mark string) {
 		return ""
 	}
 	d := m.find(port, to)
-	if d == nil || slices.Contains(slices.Concat(memberGIDs[0], memberGIDs[1]), from) {
+	if slices.Contains(slices.Concat(memberGIDs[0], memberGIDs[1]), from) {
 		return ""
 	}
 	switch {
+	case d == nil: // nothing tells whose turn it is
+		return "standby_port"
 	case !d.take[port]:
 		mark = "standby_port"
 	case m.isCopy(d, port, x):

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"causeway/config"
@@ -25,8 +26,24 @@ type opener struct {
 
 	// Of their carriers.
 	paused func(f func() error) error
+	away   away
 	fail   func(error)
 	again  chan struct{}
+}
+
+// away calls f while no worker polls a port, and others go on; false: the port is the only one, or is polled by none yet, and f
+// was not called.
+type away func(index uint8, f func() error) (done bool, err error)
+
+// away is one.
+func (x *ports) away(index uint8, f func() error) (done bool, err error) {
+	x.access.Lock()
+	d := x.datapath
+	x.access.Unlock()
+	if d == nil { // nor is there any worker yet
+		return false, nil
+	}
+	return d.Away(index, f)
 }
 
 // open opens and starts the port of that name, with the segments that cfg has there, under an index. On an error nothing is
@@ -37,7 +54,7 @@ func (o *opener) open(cfg *config.Config, name config.EthPort, index uint8) (*et
 		if err := p.open(o.pool, &p.close); err != nil {
 			return err
 		}
-		p.carriers = &carriers{port: p, log: o.log, paused: o.paused, fail: o.fail, again: o.again}
+		p.carriers = &carriers{port: p, log: o.log, paused: o.paused, away: o.away, fail: o.fail, again: o.again}
 		return p.carriers.watch(&p.close)
 	}
 	around := o.around
@@ -97,11 +114,37 @@ func (x *ports) checkNew(started, to *config.Config) error {
 				return fmt.Errorf("[[roce]] %s: port %v is new, and DPDK takes PCI devices only when it starts: restart the bridge", r.Name(), r.Port)
 			}
 		}
+		if by, link := x.inUse(r.Port); by != nil {
+			return fmt.Errorf("[[roce]] %s: %q is in use by the port %v until that is closed: reload a file without it first, or restart the bridge", r.Name(), link.String(), by.name)
+		}
 		if room, has := dpdk.DataRoom(r.MTU), packetRoom(started); room > has {
 			return fmt.Errorf("[[roce]] %s: mtu %d takes packets of %d bytes, and the bridge's are of %d since its start: lower it, or restart the bridge", r.Name(), r.MTU, room, has)
 		}
 	}
 	return nil
+}
+
+// inUse returns an open port that lives on an interface of another, and by which link of that; nil: there is none. The other
+// would be opened first, and lose its address and mode of reception when the port is closed.
+func (x *ports) inUse(by config.EthPort) (*ethernetPort, config.EthPort) {
+	for _, p := range x.list() {
+		for _, own := range p.name.Links() {
+			for _, l := range by.Links() {
+				if slices.ContainsFunc(interfacesOf(l), func(name string) bool { return slices.Contains(interfacesOf(own), name) }) {
+					return p, l
+				}
+			}
+		}
+	}
+	return nil, config.EthPort{}
+}
+
+// interfacesOf names the kernel's interfaces that a port lives on or makes.
+func interfacesOf(p config.EthPort) []string {
+	if p.Driver != "af_packet" && p.Driver != "tap" {
+		return nil
+	}
+	return strings.Split(p.Arg, ",remote=")
 }
 
 // openNew opens the ports that a configuration names besides, and has workers poll them, before there are segments. Undo

@@ -100,11 +100,7 @@ func (b *Bridge) cutSecond() error {
 // reopenSecond takes the second port's only segment away, with the port, and gives it one again: both wake idle workers.
 func (b *Bridge) reopenSecond() error {
 	both := b.Config()
-	only := *both
-	only.More = nil
-	only.Hosts = slices.DeleteFunc(slices.Clone(both.Hosts), func(h config.Host) bool { return h.PKey == segmentPKey })
-	only.Groups = slices.DeleteFunc(slices.Clone(both.Groups), func(g config.Group) bool { return g.PKey == segmentPKey })
-	if _, err := b.Reload(context.Background(), &only); err != nil {
+	if _, err := b.Reload(context.Background(), withoutSecond(both)); err != nil {
 		return err
 	}
 	if all := b.EthernetPorts(); len(all) != 1 || all[0].Name != "af_packet:shared" {
@@ -119,6 +115,15 @@ func (b *Bridge) reopenSecond() error {
 		}
 	}
 	return nil
+}
+
+// withoutSecond is a configuration without its second segment.
+func withoutSecond(both *config.Config) *config.Config {
+	only := *both
+	only.More = nil
+	only.Hosts = slices.DeleteFunc(slices.Clone(both.Hosts), func(h config.Host) bool { return h.PKey == segmentPKey })
+	only.Groups = slices.DeleteFunc(slices.Clone(both.Groups), func(g config.Group) bool { return g.PKey == segmentPKey })
+	return &only
 }
 
 // TestEthernetPortsOverVeth needs root.

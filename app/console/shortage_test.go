@@ -7,28 +7,14 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
+	"causeway/app/seats/seatstest"
 	"causeway/config"
 )
-
-// full is a listener of a process that has no file descriptor for so many times.
-type full struct {
-	net.Listener
-	times int
-}
-
-func (f *full) Accept() (net.Conn, error) {
-	if f.times--; f.times >= 0 {
-		return nil, syscall.EMFILE
-	}
-	return f.Listener.Accept()
-}
 
 // TestNoDescriptors: a client waits while there is no file descriptor, and one line of the log says so.
 func TestNoDescriptors(t *testing.T) {
@@ -37,7 +23,7 @@ func TestNoDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ls[0] = &full{ls[0], 5}
+	ls[0] = &seatstest.Full{Listener: ls[0], Times: 5}
 	var mu sync.Mutex
 	var log bytes.Buffer
 	written := writer(func(b []byte) (int, error) {

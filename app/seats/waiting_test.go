@@ -7,28 +7,15 @@ import (
 	"net"
 	"syscall"
 	"testing"
+
+	"causeway/app/seats/seatstest"
 )
-
-// full is a listener of a process that has no file descriptor for so many times.
-type full struct {
-	net.Listener
-	times int
-}
-
-func (f *full) Accept() (net.Conn, error) {
-	if f.times--; f.times >= 0 {
-		return nil, syscall.EMFILE
-	}
-	return nil, nil
-}
-
-func (f *full) Close() error { return nil }
 
 // TestWaiting: a client waits for as long as there is no file descriptor, which is said once, and of the next shortage if
 // that is not the same one.
 func TestWaiting(t *testing.T) {
 	said := 0
-	l := &full{times: 3}
+	l := &seatstest.Full{Times: 3}
 	w := NewWaiting(l, func(err error) {
 		if said++; !errors.Is(err, syscall.EMFILE) {
 			t.Error(err)
@@ -40,13 +27,13 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	for want := 1; want <= 2; want++ {
-		l.times = 3
+		l.Times = 3
 		if _, err := w.Accept(); err != nil || said != want {
 			t.Errorf("it said so %d times, not %d: %v", said, want, err)
 		}
 		w.failed = w.failed.Add(-apart) // as if all could be accepted since
 	}
-	l.times = 1 << 30
+	l.Times = 1 << 30
 	ended := make(chan error)
 	go func() { _, err := w.Accept(); ended <- err }()
 	for range 2 { // a second time does no harm

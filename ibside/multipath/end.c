@@ -135,15 +135,21 @@ static bool rename_source(const struct multipath *p, uint8_t *area, unsigned mem
 	return from == OWN_PORT;
 }
 
-/* The bridge's own messages, which come back by another member of the same fabric, say nothing about who is heard. */
+/* The bridge's own messages, which come back by another member of the same fabric, say nothing about who is heard. A
+ * group without a name has been left, or is being joined: workers may know it, but nothing tells whose turn it is. */
 static void take_group(struct end *e, struct ib_recv *r, unsigned member, uint8_t *area)
 {
 	const struct multipath *p = e->shared;
 	bool own = rename_source(p, area, member);
 	uint32_t to = multipath_name(p, area + 24, member);
 
-	if (!to || to == OWN_PORT || own)
+	if (own || to == OWN_PORT)
 		return;
+	if (!to) {
+		r->flags |= IB_RECV_STANDBY;
+		multipath_count(&e->count[member].standby, 1);
+		return;
+	}
 	const struct destination *d = &p->destination[to];
 	uint32_t choice = __atomic_load_n(&d->choice, __ATOMIC_ACQUIRE), tell = choice >> CHOICE_TELL_SHIFT;
 	multipath_count(&e->arrived[to * MULTIPATH_PORTS + member], 1);

@@ -3,6 +3,7 @@
 package multipath
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -258,6 +259,30 @@ func TestSilentSubnetManager(t *testing.T) {
 	}
 	speak()
 	within(t, 10*time.Second, "a again", func() bool { return r.active() == 0 })
+}
+
+// TestLeftGroup: what members have brought of a group when it is left does not cross twice, although workers know it for
+// longer.
+func TestLeftGroup(t *testing.T) {
+	for i, rule := range []Rule{{}, {Tell: TellImm}, {Mode: Both, Tell: TellImm}} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			r := newRig(t, rule)
+			r.join(t)
+			r.asWorker(t)
+			for _, p := range r.peers {
+				p.toGroup(stamp.Message(1, 64), 1)
+			}
+			settle()
+			if err := r.port.Leave(t.Context(), group); err != nil {
+				t.Error(err)
+			}
+			for r.take() > 0 {
+			}
+			if numbers, standby, _ := r.taken(t); len(numbers) != 0 || standby != 2 {
+				t.Errorf("%d messages crossed, %d were marked", len(numbers), standby)
+			}
+		})
+	}
 }
 
 // TestFollowSender: a group is taken from where its sender is, and counts of a group that is gone mean nothing to the

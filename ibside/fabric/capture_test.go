@@ -105,7 +105,7 @@ func TestCaptureThatFails(t *testing.T) {
 	}
 	ports := rawPorts(t, f, 1, 0)
 	for range 100 {
-		if 1 != ports[0].Send(good(func(p *ib.Packet) { p.SLID, p.DLID = 2, 2 })) {
+		if ports[0].Send(good(func(p *ib.Packet) { p.SLID, p.DLID = 2, 2 })) != 1 {
 			t.Fatal("the capture stops the subnet")
 		}
 	}

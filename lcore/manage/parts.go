@@ -92,21 +92,21 @@ func (l *Loop) makeParts() {
 	}
 	l.makeShared()
 	l.learner = l.newLearner(l.nodes, lookedAt{&l.parts})
-	l.bridges = l.newBridges()
+	l.bridges = newBridges(l)
 }
 
 // newBridges returns nil where the IB port's subnet has no list of bridges.
-func (l *Loop) newBridges() *bridges.List {
+func newBridges(l *Loop) *bridges.List {
 	port, _ := l.port.(ibside.Announcer)
 	return bridges.New(bridges.Deps{
-		Port: port, Own: l.port.Own, Instance: l.cfg.Instance, MACs: l.macs, Tables: l.tables.Nodes, SetMACs: l.cfg.SetBridges,
+		Port: port, Own: l.port.Own, Instance: l.cfg.Instance, MACs: func() []frame.MAC { return macsOf(l.segments) }, Tables: l.tables.Nodes, SetMACs: l.cfg.SetBridges,
 		Ask: l.ask, Log: l.log,
 	})
 }
 
-// macs returns the MAC addresses of the Ethernet ports, each once, in a fixed order.
-func (p *parts) macs() (all []frame.MAC) {
-	for _, s := range p.segments {
+// macsOf returns the MAC addresses of the Ethernet ports, each once, in a fixed order.
+func macsOf(segments []*segment) (all []frame.MAC) {
+	for _, s := range segments {
 		all = append(all, s.local.Link.MAC)
 	}
 	slices.SortFunc(all, func(a, b frame.MAC) int { return slices.Compare(a[:], b[:]) })

@@ -72,8 +72,7 @@ func looped(c *lcore.DirectionCounters) uint64 { return c.Drops[dropLoopBridge] 
 // crossed counts what has crossed, also when the Ethernet port is full of it.
 func crossed(c *lcore.DirectionCounters) uint64 { return c.SourceBridged }
 
-// taskBridges has a node send to a group, in whose messages the bridge sees a node's until it says that it is a bridge,
-// and again when it says so no more.
+// taskBridges has a node send to a group, in whose messages the bridge sees a node's until it says that it is a bridge.
 func taskBridges() (string, error) {
 	subnet, err := fabric.New(fabric.Config{Nodes: []fabric.NodeConfig{
 		{Name: "echo", GUID: 7, Role: fabric.RoleEcho}, // the configuration names it
@@ -116,13 +115,7 @@ func (b *besides) findsAnother() error {
 	if x := b.Status().Bridges[0]; len(x.GIDs) != 1 || x.GIDs[0] != at.GID || len(x.MACs) != 1 || x.MACs[0] != otherMAC || x.Instance != 99 {
 		return fmt.Errorf("the other bridge: %+v", x)
 	}
-	if err := b.dropsOnEthernet(); err != nil {
-		return err
-	}
-	if err := b.other.SA().Withdraw(ctx, record); err != nil {
-		return err
-	}
-	return errors.Join(b.awaitBridges(0), b.awaitRise("messages of a node again", crossed))
+	return b.dropsOnEthernet()
 }
 
 // dropsOnEthernet sends a frame as the other bridge would, in the name of a node that is not known.

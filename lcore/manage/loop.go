@@ -238,6 +238,9 @@ func (l *Loop) renew(now time.Time) {
 	}
 	l.shared.Renew(r.Groups)
 	l.nodes.Renew(now, r)
+	if len(r.Ports) > 0 || r.Back {
+		l.bridges.PortsCame(now)
+	}
 }
 
 func (l *Loop) followLink(now time.Time) {

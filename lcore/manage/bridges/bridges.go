@@ -22,8 +22,17 @@ import (
 	"causeway/tables"
 )
 
-// Every is how often the list is read. For so long, what a new bridge sends may be taken for a node's.
-const Every = 2 * time.Second
+// Every is how often the list is read; while a port of the subnet has come lately, which may be a bridge's, more often. For
+// so long, what a new bridge sends may be taken for a node's.
+const (
+	Every       = 2 * time.Second
+	everyAtNews = 200 * time.Millisecond
+	lately      = 5 * time.Second
+)
+
+// Keep is how long a bridge still counts that is on the list no more: a subnet manager that restarts has an empty list, and
+// what the others send comes all the same.
+const Keep = time.Minute
 
 // timeout bounds one reading, and one announcement.
 const timeout = 5 * time.Second
@@ -58,9 +67,11 @@ type List struct {
 	Deps
 	asking    bool
 	read      time.Time
+	news      time.Time // when a port came last
 	announced []frame.MAC
 	known     []ibside.Bridge // as the subnet has them, in the order of their GIDs
 	since     map[ib.GID]time.Time
+	listed    map[ib.GID]time.Time // when last
 	failed    bool
 }
 
@@ -69,12 +80,29 @@ func New(d Deps) *List {
 	if d.Port == nil {
 		return nil
 	}
-	return &List{Deps: d, since: map[ib.GID]time.Time{}}
+	return &List{Deps: d, since: map[ib.GID]time.Time{}, listed: map[ib.GID]time.Time{}}
+}
+
+// PortsCame says that ports of the subnet have come or gone.
+func (l *List) PortsCame(now time.Time) {
+	if l != nil {
+		l.news = now
+	}
+}
+
+func (l *List) every(now time.Time) time.Duration {
+	if now.Sub(l.news) < lately {
+		return everyAtNews
+	}
+	return Every
 }
 
 // Tick reads the list when it is time to, after announcing what is new of this bridge.
 func (l *List) Tick(now time.Time) {
-	if l == nil || l.asking || now.Sub(l.read) < Every {
+	if l != nil && l.news.IsZero() {
+		l.news = now // the bridge's own has come
+	}
+	if l == nil || l.asking || now.Sub(l.read) < l.every(now) {
 		return
 	}
 	l.asking, l.read = true, now
@@ -116,12 +144,21 @@ func (l *List) tell(announce, list error) {
 	l.failed = failed
 }
 
-// take takes the list. If it may lack some, those that were known stay.
+// take takes the list. If it may lack some, those that were known stay; else they stay for a while, without their LIDs,
+// which may be others' by now.
 func (l *List) take(all []ibside.Bridge, whole bool, now time.Time) {
 	own := l.Own().GIDs
 	all = slices.DeleteFunc(all, func(b ibside.Bridge) bool { return b.Instance == l.Instance || slices.Contains(own, b.GID) })
-	if !whole {
-		all = append(all, l.known...)
+	for _, b := range all {
+		l.listed[b.GID] = now
+	}
+	for _, b := range l.known {
+		if whole {
+			b.LID, b.LMC = 0, 0
+		}
+		if !has(all, b.GID) && (!whole || now.Sub(l.listed[b.GID]) < Keep) {
+			all = append(all, b)
+		}
 	}
 	all = merged(all)
 	if slices.EqualFunc(all, l.known, same) {
@@ -182,14 +219,16 @@ func (l *List) set(all []ibside.Bridge) error {
 	return l.SetMACs(macs)
 }
 
+func has(list []ibside.Bridge, gid ib.GID) bool {
+	return slices.ContainsFunc(list, func(b ibside.Bridge) bool { return b.GID == gid })
+}
+
 func (l *List) report(all []ibside.Bridge, now time.Time) {
-	has := func(list []ibside.Bridge, gid ib.GID) bool {
-		return slices.ContainsFunc(list, func(b ibside.Bridge) bool { return b.GID == gid })
-	}
 	for _, b := range l.known {
 		if !has(all, b.GID) {
 			l.Log.Info("bridge_gone", "gid", b.GID)
 			delete(l.since, b.GID)
+			delete(l.listed, b.GID)
 		}
 	}
 	for _, b := range all {

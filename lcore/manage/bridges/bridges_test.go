@@ -83,6 +83,7 @@ func newRig(t *testing.T) *rig {
 		MACs: func() []frame.MAC { return r.macs }, Tables: &r.dropped, SetMACs: r.dropped.setMACs, Ask: asker,
 		Log: ratelog.New(slog.New(slog.DiscardHandler)),
 	})
+	r.PortsCame(r.now.Add(-time.Hour))
 	return r
 }
 
@@ -112,7 +113,8 @@ func TestOthers(t *testing.T) {
 		{"no answer", errors.New("no answer"), nil, []ib.GID{gidA}, [][6]byte{macA, macB}, 1},
 		{"its second port", nil, []ibside.Bridge{{Instance: 1, GID: gidB}, a}, []ib.GID{gidA, gidB}, [][6]byte{macA}, 1},
 		{"two others", nil, []ibside.Bridge{{Instance: 2, GID: gidB}, a}, []ib.GID{gidA, gidB}, [][6]byte{macA}, 2},
-		{"alone again", nil, nil, nil, nil, 0},
+		{"one has gone", nil, []ibside.Bridge{a}, []ib.GID{gidA, gidB}, [][6]byte{macA}, 2},
+		{"the other, too", nil, nil, []ib.GID{gidA, gidB}, [][6]byte{macA}, 2},
 	} {
 		r.subnet.set(step.err, step.all...)
 		r.turn()
@@ -123,6 +125,24 @@ func TestOthers(t *testing.T) {
 		if !slices.Equal(gids, step.gids) || !slices.Equal(r.dropped.macs, step.macs) || len(r.All()) != step.bridges {
 			t.Errorf("%s: GIDs %v, MACs %v, bridges %v", step.name, gids, r.dropped.macs, r.All())
 		}
+	}
+}
+
+// A bridge that is not listed any more counts for some time, without its LID.
+func TestKept(t *testing.T) {
+	r := newRig(t)
+	r.subnet.set(nil, ibside.Bridge{Instance: 1, GID: gidA, LID: 4, MACs: [][6]byte{macA}})
+	r.turn()
+	r.subnet.set(nil)
+	for end := r.now.Add(Keep - Every); r.now.Before(end); {
+		r.turn()
+		if b := r.dropped.bridges; len(b) != 1 || b[0] != (tables.Bridge{GID: gidA}) {
+			t.Fatalf("%v before it is gone: %v", end.Sub(r.now), b)
+		}
+	}
+	r.turn()
+	if len(r.dropped.bridges) != 0 || len(r.dropped.macs) != 0 || len(r.All()) != 0 {
+		t.Errorf("after %v: %v, %v", Keep, r.dropped, r.All())
 	}
 }
 
@@ -142,6 +162,12 @@ func TestAnnounced(t *testing.T) {
 	r.Tick(r.now.Add(Every / 2))
 	if r.asking {
 		t.Error("the list is read too often")
+	}
+	r.PortsCame(r.now)
+	r.now = r.now.Add(everyAtNews - Every)
+	r.turn()
+	if r.Tick(r.now.Add(everyAtNews / 2)); r.asking {
+		t.Error("the list is read too often when a port has come")
 	}
 	(*List)(nil).Tick(r.now)
 }

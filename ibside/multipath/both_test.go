@@ -55,6 +55,7 @@ func TestBothLossless(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	r.cut(t, 0, false)
 	within(t, time.Second, "the port is up", func() bool { return r.port.Reports()[0].Down == "" })
+	settle() // what only the other fabric has been given has come
 	r.fabrics[1].Lose(0.5)
 	time.Sleep(200 * time.Millisecond)
 	x.end()

@@ -47,11 +47,12 @@ func (t *Nodes) SetBridges(all []Bridge) error {
 			now.lids[lid] = struct{}{}
 		}
 		if n := t.gids[b.GID]; n != nil {
-			n.Bridge = true
-			for _, ip := range n.ips() {
-				c.put(&t.c.nodes, "nodes", nodeEntry(ip, &n.Node, n.id))
+			marked := n.Node
+			marked.Bridge = true
+			for _, ip := range marked.ips() {
+				c.put(&t.c.nodes, "nodes", nodeEntry(ip, &marked, n.id))
 			}
-			c.put(&t.c.sources, "sources", sourceEntry(gidKey(b.GID), &n.Node, n.id))
+			c.put(&t.c.sources, "sources", sourceEntry(gidKey(b.GID), &marked, n.id))
 		} else {
 			c.put(&t.c.sources, "sources", bridgeEntry(gidKey(b.GID)))
 		}
@@ -63,6 +64,11 @@ func (t *Nodes) SetBridges(all []Bridge) error {
 	}
 	if err := c.apply(); err != nil {
 		return fmt.Errorf("tables: other bridges: %w", err)
+	}
+	for gid := range now.gids {
+		if n := t.gids[gid]; n != nil {
+			n.Bridge = true
+		}
 	}
 	left := keysOf(t.bridges.lids)
 	t.bridges = now

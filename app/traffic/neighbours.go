@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,6 +93,27 @@ func (ns *neighbours) get(ip netip.Addr) *neighbour {
 	return n
 }
 
+// awaitLinkLocal waits, a while at most, until the interface has a link-local address that may be used, which is up to two
+// seconds after its link came up: without one the kernel's ND asks nobody, and takes that for no answer.
+func (ns *neighbours) awaitLinkLocal(ctx context.Context, hop netip.Addr) error {
+	for deadline := time.Now().Add(resolveTimeout); hop.Is6() && time.Now().Before(deadline); {
+		all, err := ns.kernel.AddrList(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: ns.link.Index}}, netlink.FAMILY_V6)
+		if err != nil {
+			return fmt.Errorf("packet:%s: the interface's addresses: %w", ns.link.Name, err)
+		}
+		usable := func(a netlink.Addr) bool { return a.IP.IsLinkLocalUnicast() && a.Flags&unix.IFA_F_TENTATIVE == 0 }
+		if slices.ContainsFunc(all, usable) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
 // resolve makes the kernel resolve the next hop to an address, and waits for it.
 func (ns *neighbours) resolve(ctx context.Context, to netip.Addr) (*neighbour, error) {
 	// FIBMatch: else the kernel takes every address without a route for a neighbour on the interface.
@@ -102,6 +124,9 @@ func (ns *neighbours) resolve(ctx context.Context, to netip.Addr) (*neighbour, e
 	hop := to
 	if gw, ok := netip.AddrFromSlice(routes[0].Gw); ok {
 		hop = gw.Unmap()
+	}
+	if err := ns.awaitLinkLocal(ctx, hop); err != nil {
+		return nil, err
 	}
 	n := ns.get(hop)
 	use := &netlink.Neigh{LinkIndex: ns.link.Index, IP: net.IP(hop.AsSlice()), Flags: netlink.NTF_USE}

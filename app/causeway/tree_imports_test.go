@@ -26,8 +26,9 @@ var mayImport = []struct {
 	allowed string
 	why     string
 }{
-	{"app", "config dpdk/... ibside/... lcore/... tables/...", "app builds the bridge out of everything but perf, which measures it"},
+	{"app", "config dpdk/... fleet/... ibside/... lcore/... tables/...", "app builds the bridge out of everything but perf, which measures it"},
 	{"perf", "config dpdk/... ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
+	{"fleet", "ibside/ib lcore/frame", "who does which part of the work is decided without knowing how it is done"},
 	{"lcore", "tables ibside/ib lcore/frame lcore/pgm dpdk", "the datapath knows neither which ports are attached nor what management does"},
 	{"lcore/dryrun", "tables dpdk lcore ibside/fabricport", "the datapath between rings, for a packet that is not there"},
 	{"lcore/manage", "tables ibside ibside/ib lcore/frame lcore/manage/...",
@@ -92,7 +93,7 @@ var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verb
 var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm", "ibside/ipoib",
 	"lcore/frame", "lcore/frame/roce", "lcore/manage/groups/igmp", "lcore/manage/groups/mgid", "lcore/manage/neighbours/schedule",
 	"lcore/manage/gids/assignment", "lcore/manage/learner/bounds", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/limit", "lcore/manage/local",
-	"lcore/manage/punt", "lcore/manage/ratelog", "dpdk/lacp", "app/bridge/bond", "app/doctor"}
+	"lcore/manage/punt", "lcore/manage/ratelog", "dpdk/lacp", "app/bridge/bond", "app/doctor", "fleet/shares"}
 
 // listed is what go list says of a package.
 type listed struct {

@@ -170,14 +170,22 @@ static void begin(struct verbs_worker *w)
 	w->burst.lists = 0;
 }
 
-/* With many queue pairs in use none of them is in a cache. */
+/* With many queue pairs in use none of them is in a cache, nor is its place in the fifo for the next message. */
 static void prefetch(const struct verbs_worker *w, const struct ib_send *sends, unsigned n)
 {
+	struct verbs_qp *q[VERBS_BURST];
+	unsigned k = 0;
+
 	for (unsigned i = 0; i < n; i++) {
 		unsigned at = HANDLE_INDEX(sends[i].qp);
-		if (likely(at < w->qps_n))
-			rte_prefetch0(__atomic_load_n(&w->qps[at], __ATOMIC_RELAXED));
+		if (unlikely(at >= w->qps_n))
+			continue;
+		q[k] = __atomic_load_n(&w->qps[at], __ATOMIC_RELAXED);
+		rte_prefetch0(q[k]);
+		k += q[k] != NULL;
 	}
+	for (unsigned i = 0; i < k; i++)
+		__builtin_prefetch(&q[i]->fifo[__atomic_load_n(&q[i]->head, __ATOMIC_RELAXED) & q[i]->mask], 1);
 }
 
 unsigned verbs_post(void *self, const struct ib_send *sends, unsigned n)

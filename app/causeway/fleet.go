@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"causeway/fleet/shares"
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+)
+
+// runFleet is "causeway fleet".
+func runFleet(args []string, stdout, stderr io.Writer) int {
+	fs := newFlags("fleet", `Shows how a fleet of bridges would divide the work, and what moves when some of them go. Hosts on RoCE are divided by their
+MAC addresses into 64 host shares, multicast from InfiniBand by MGID into 4096 group shares; each is one bridge's. It asks
+and changes no bridge.`)
+	p := planFlags(fs)
+	if code, done := parse(fs, args, stdout, stderr); done {
+		return code
+	}
+	if fs.NArg() != 1 || fs.Arg(0) != "plan" {
+		return misused(fs, stderr, fmt.Sprintf("%q is nothing of a fleet; each bridge is -member NAME", fs.Args()))
+	}
+	report, err := p.plan()
+	if err != nil {
+		return misused(fs, stderr, strings.TrimPrefix(err.Error(), "shares: "))
+	}
+	if err := p.write(report, stdout); err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// fleetPlan is what "causeway fleet plan" was asked.
+type fleetPlan struct {
+	members []shares.Member
+	gone    []string
+	hosts   []frame.MAC
+	groups  []ib.GID
+	json    bool
+}
+
+func planFlags(fs *flag.FlagSet) *fleetPlan {
+	p := &fleetPlan{}
+	several(fs, &p.members, "member", "a bridge, `NAME[:WEIGHT]`; several times", shares.ParseMember)
+	several(fs, &p.gone, "gone", "a bridge, by its `NAME`, that dies or is drained; several times, in the order in which they go",
+		func(name string) (string, error) { return name, nil })
+	several(fs, &p.hosts, "host", "also whose share the host with this `MAC` address is; several times", frame.ParseMAC)
+	several(fs, &p.groups, "group", "also whose share the group with this `MGID` is; several times", ib.ParseGID)
+	fs.BoolVar(&p.json, "json", false, "print one JSON object")
+	return p
+}
+
+// several has a flag that may be given more than once.
+func several[T any](fs *flag.FlagSet, to *[]T, name, usage string, read func(string) (T, error)) {
+	fs.Func(name, usage, func(text string) error {
+		x, err := read(text)
+		*to = append(*to, x)
+		return err
+	})
+}
+
+// planReport is what is printed.
+type planReport struct {
+	Members []planMember `json:"members"`
+	Keys    []planKey    `json:"keys,omitempty"`
+	Moved   int          `json:"moved"` // shares that were taken from bridges that stayed
+}
+
+type planMember struct {
+	shares.Member
+	Hosts  int            `json:"host_shares"`
+	Groups int            `json:"group_shares"`
+	Heirs  map[string]int `json:"heirs"` // how many of its shares each gets if it goes
+}
+
+type planKey struct {
+	Key   string `json:"key"`
+	Share string `json:"share"`
+	Owner string `json:"owner"`
+	Heir  string `json:"heir"`
+}
+
+// plan divides the work among all members, and again after each that goes.
+func (p *fleetPlan) plan() (*planReport, error) {
+	if err := shares.Check(p.members); err != nil {
+		return nil, err
+	}
+	a, r := shares.Plan(p.members, nil), &planReport{}
+	for _, name := range p.gone {
+		left, err := without(a.Members, name)
+		if err != nil {
+			return nil, err
+		}
+		before := a
+		a = shares.Plan(left, before)
+		for s := range shares.Share(shares.Count) {
+			if was := before.OwnerOf(s); was != name && was != a.OwnerOf(s) {
+				r.Moved++
+			}
+		}
+	}
+	for _, m := range a.Members {
+		r.Members = append(r.Members, planned(a, m))
+	}
+	for _, m := range p.hosts {
+		r.Keys = append(r.Keys, keyOf(a, m, shares.OfHost(m)))
+	}
+	for _, g := range p.groups {
+		r.Keys = append(r.Keys, keyOf(a, g, shares.OfGroup(g)))
+	}
+	return r, nil
+}
+
+func without(members []shares.Member, name string) (left []shares.Member, err error) {
+	for _, m := range members {
+		if m.Name != name {
+			left = append(left, m)
+		}
+	}
+	if len(left) == len(members) {
+		return nil, fmt.Errorf("%s cannot go: there is no -member %s", name, name)
+	}
+	return left, shares.Check(left)
+}
+
+func planned(a *shares.Assignment, m shares.Member) planMember {
+	x := planMember{Member: m, Heirs: map[string]int{}}
+	x.Hosts, x.Groups = a.Load(m.Name)
+	for s := range shares.Share(shares.Count) {
+		if heir := a.HeirOf(s); heir != "" && a.OwnerOf(s) == m.Name {
+			x.Heirs[heir]++
+		}
+	}
+	return x
+}
+
+func keyOf(a *shares.Assignment, key fmt.Stringer, s shares.Share) planKey {
+	return planKey{key.String(), s.String(), a.OwnerOf(s), a.HeirOf(s)}
+}
+
+func (p *fleetPlan) write(r *planReport, w io.Writer) error {
+	if p.json {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MEMBER\tWEIGHT\tHOST SHARES\tGROUP SHARES\tHEIRS")
+	for _, m := range r.Members {
+		var heirs []string
+		for _, o := range r.Members {
+			if n := m.Heirs[o.Name]; n > 0 {
+				heirs = append(heirs, fmt.Sprintf("%s %d", o.Name, n))
+			}
+		}
+		fmt.Fprintf(t, "%s\t%v\t%d\t%d\t%s\n", m.Name, m.Weight, m.Hosts, m.Groups, strings.Join(heirs, ", "))
+	}
+	if len(r.Keys) > 0 {
+		fmt.Fprintln(t, "\nOF\tSHARE\tOWNER\tHEIR")
+	}
+	for _, k := range r.Keys {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", k.Key, k.Share, k.Owner, k.Heir)
+	}
+	if len(p.gone) > 0 {
+		fmt.Fprintf(t, "\nOf the bridges that stayed, %d shares moved.\n", r.Moved)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package right decides when a member of a fleet may forward: while it has a right, which it renews in a store that all
+// members share.
+package right
+
+import (
+	"context"
+	"errors"
+
+	"causeway/fleet/shares"
+)
+
+// Record is what a member says of itself. Only the member writes it, but that whoever saw it die may end it.
+type Record struct {
+	Member string  `json:"member"`
+	Weight float64 `json:"weight"`
+	// Process is another number at each start, so that what a process that died says late is not taken for its
+	// successor's.
+	Process uint64 `json:"process"`
+	// Epoch is the assignment that it follows: it forwards no share that this one, or a later one, does not give it.
+	Epoch uint64 `json:"epoch"`
+	// Renewals counts: a record that is written is a right renewed.
+	Renewals uint64 `json:"renewals"`
+	// Ended: it forwards nothing, and will not before it writes again.
+	Ended bool `json:"ended"`
+}
+
+// Event is one change in the store, in the order in which changes were committed: an assignment or a record.
+type Event struct {
+	Epoch      uint64             // of the assignment
+	Assignment *shares.Assignment // nil: the event is a record
+	Record     Record
+}
+
+// ErrEpoch is returned when the store has another assignment than the caller follows.
+var ErrEpoch = errors.New("right: the fleet has another assignment")
+
+// Store keeps one assignment and the members' records. A call that fails with another error than ErrEpoch may have been
+// carried out all the same.
+type Store interface {
+	// Watch calls f with what there is, and then with each change, in order and without gaps, until ctx is done or it
+	// fails. The first events are those of a linearizable read that begins after the call.
+	Watch(ctx context.Context, f func(Event)) error
+	// Renew writes a record if the assignment is the record's, in one transaction. Without an assignment its epoch is 0.
+	Renew(ctx context.Context, r Record) error
+	// Propose writes an assignment, which becomes that of epoch+1, if there is that of epoch.
+	Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxMembers is how many bridges a fleet may have.
+const MaxMembers = 64
+
+// Nobody stands for the owner of a share that has none.
+const Nobody = -1
+
+// Member is a bridge of a fleet.
+type Member struct {
+	Name string `json:"name"`
+	// Weight is its part of the work beside the other members' weights. 0: it is drained, and owns nothing.
+	Weight float64 `json:"weight"`
+}
+
+// ParseMember reads "NAME" or "NAME:WEIGHT".
+func ParseMember(text string) (Member, error) {
+	name, number, weighted := strings.Cut(text, ":")
+	m := Member{Name: name, Weight: 1}
+	if weighted {
+		var err error
+		if m.Weight, err = strconv.ParseFloat(number, 64); err != nil || m.check() != nil {
+			return m, fmt.Errorf("shares: member %q: %q is no weight; write NAME:WEIGHT, as in a:2, with a weight from 0 to %d", text, number, maxWeight)
+		}
+	}
+	if name == "" {
+		return m, fmt.Errorf("shares: member %q has no name; write NAME or NAME:WEIGHT", text)
+	}
+	return m, nil
+}
+
+const maxWeight = 1000
+
+func (m Member) check() error {
+	if math.IsNaN(m.Weight) || m.Weight < 0 || m.Weight > maxWeight {
+		return fmt.Errorf("shares: member %s has weight %v; it must be from 0 to %d", m.Name, m.Weight, maxWeight)
+	}
+	return nil
+}
+
+// Check reports what is wrong with the members of a fleet.
+func Check(members []Member) error {
+	if len(members) > MaxMembers {
+		return fmt.Errorf("shares: there are %d members; a fleet has at most %d", len(members), MaxMembers)
+	}
+	for i, m := range members {
+		if err := m.check(); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(members[:i], func(o Member) bool { return o.Name == m.Name }) {
+			return fmt.Errorf("shares: two members are called %s; each needs a name of its own", m.Name)
+		}
+	}
+	if !slices.ContainsFunc(members, func(m Member) bool { return m.Weight > 0 }) {
+		return errors.New("shares: no member has a weight, so that nobody would own anything; give one a weight above 0")
+	}
+	return nil
+}
+
+// Assignment says who owns each share, and who is to own it when its owner is gone: indices into Members, or Nobody.
+type Assignment struct {
+	Members []Member
+	Owner   [Count]int8
+	Heir    [Count]int8
+}
+
+// Load counts a member's host and group shares.
+func (a *Assignment) Load(name string) (hosts, groups int) {
+	for s, o := range a.Owner {
+		switch {
+		case o == Nobody || a.Members[o].Name != name:
+		case s < Hosts:
+			hosts++
+		default:
+			groups++
+		}
+	}
+	return hosts, groups
+}
+
+// name returns a member's name by its index; "" for Nobody.
+func (a *Assignment) name(i int8) string {
+	if i == Nobody {
+		return ""
+	}
+	return a.Members[i].Name
+}
+
+// OwnerOf and HeirOf return names; "" for nobody.
+func (a *Assignment) OwnerOf(s Share) string { return a.name(a.Owner[s]) }
+func (a *Assignment) HeirOf(s Share) string  { return a.name(a.Heir[s]) }

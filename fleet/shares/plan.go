@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Plan assigns all shares to members, which must pass Check. Whom a share suits best is found by weighted rendezvous (Wang
+// and Ravishankar; with weights, Schindelhauer and Schomaker); nobody gets more than his part, rounded up. What can stay as
+// it was in the assignment before stays: when a member goes only its shares move, and one that comes takes its part of
+// each other's. Before may be nil.
+func Plan(members []Member, before *Assignment) *Assignment {
+	members = slices.SortedFunc(slices.Values(members), func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
+	p, a := newPlanner(members), &Assignment{Members: members}
+	p.assign(before, &a.Owner)
+	a.Heir = p.heirs(a)
+	return a
+}
+
+// classes are kinds of shares that are divided each for itself.
+var classes = [][2]int{{0, Hosts}, {Hosts, Count}}
+
+// planner has what a plan for certain members needs.
+type planner struct {
+	members []Member
+	score   [][Count]float64 // of each member for each share: the higher, the better it suits
+}
+
+func newPlanner(members []Member) *planner {
+	p := &planner{members, make([][Count]float64, len(members))}
+	for i, m := range members {
+		for s := range Share(Count) {
+			p.score[i][s] = score(m, s)
+		}
+	}
+	return p
+}
+
+// score is the weight divided by an exponentially distributed number made of name and share.
+func score(m Member, s Share) float64 {
+	if m.Weight == 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(m.Name + " " + strconv.Itoa(int(s)))) // a hash takes everything
+	mixed := h.Sum64()
+	mixed ^= mixed >> 33
+	mixed *= 0xff51afd7ed558ccd // MurmurHash3's finalizer: FNV's last bytes hardly reach the high bits
+	mixed ^= mixed >> 33
+	uniform := (float64(mixed>>11) + 0.5) / (1 << 53)
+	return m.Weight / -math.Log(uniform)
+}
+
+// assign fills in the owners.
+func (p *planner) assign(before *Assignment, owner *[Count]int8) {
+	index := map[string]int8{}
+	for i, m := range p.members {
+		if m.Weight > 0 {
+			index[m.Name] = int8(i)
+		}
+	}
+	for s := range owner {
+		owner[s] = Nobody
+		if before != nil {
+			if i, ok := index[before.OwnerOf(Share(s))]; ok {
+				owner[s] = i
+			}
+		}
+	}
+	for _, class := range classes {
+		p.divide(owner, class[0], class[1])
+	}
+}
+
+// divide assigns the shares from first to end that have no owner, and then moves as few as bring each member up to its
+// part, rounded down.
+func (p *planner) divide(owner *[Count]int8, first, end int) {
+	held := make([]int, len(p.members))
+	for s := first; s < end; s++ {
+		if o := owner[s]; o != Nobody {
+			held[o]++
+		}
+	}
+	parts := p.parts(end-first, held)
+	for i := range p.members {
+		for held[i] > parts[i].most {
+			owner[p.worst(owner, first, end, int8(i))] = Nobody
+			held[i]--
+		}
+	}
+	for s := first; s < end; s++ {
+		if owner[s] == Nobody {
+			owner[s] = p.best(s, func(i int) bool { return held[i] < parts[i].target })
+			held[owner[s]]++
+		}
+	}
+	for i := range p.members {
+		for held[i] < parts[i].least {
+			s := p.given(owner, first, end, int8(i), func(from int8) bool { return held[from] > parts[from].least })
+			held[owner[s]]--
+			held[i]++
+			owner[s] = int8(i)
+		}
+	}
+}
+
+// part is how many shares of a class a member may own, and should.
+type part struct{ least, target, most int }
+
+// parts rounds the members' parts so that the targets are all there is. Who owns more than its part rounded down may
+// rather keep that than another gets it.
+func (p *planner) parts(all int, held []int) []part {
+	total, left := 0.0, all
+	for _, m := range p.members {
+		total += m.Weight
+	}
+	parts, order := make([]part, len(p.members)), make([]int, 0, len(p.members))
+	exact := func(i int) float64 { return float64(all) * p.members[i].Weight / total }
+	for i, m := range p.members {
+		least := int(math.Floor(exact(i)))
+		parts[i] = part{least, least, int(math.Ceil(exact(i)))}
+		left -= least
+		if m.Weight > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(min(1, max(0, held[b]-parts[b].least)), min(1, max(0, held[a]-parts[a].least))),
+			cmp.Compare(exact(b)-float64(parts[b].least), exact(a)-float64(parts[a].least)))
+	})
+	for k := range left {
+		i := order[k%len(order)]
+		parts[i].target++
+		parts[i].most = max(parts[i].most, parts[i].target)
+	}
+	return parts
+}
+
+// best returns whom a share suits best of those who may have it; all who have a weight if none may.
+func (p *planner) best(s int, may func(member int) bool) int8 {
+	best, other := Nobody, Nobody
+	for i := range p.members {
+		x := p.score[i][s]
+		if x > 0 && (other == Nobody || x > p.score[other][s]) {
+			other = i
+		}
+		if x > 0 && may(i) && (best == Nobody || x > p.score[best][s]) {
+			best = i
+		}
+	}
+	if best == Nobody {
+		best = other
+	}
+	return int8(best)
+}
+
+// worst returns the share of a member's that suits it least.
+func (p *planner) worst(owner *[Count]int8, first, end int, member int8) int {
+	worst := -1
+	for s := first; s < end; s++ {
+		if owner[s] == member && (worst < 0 || p.score[member][s] < p.score[member][worst]) {
+			worst = s
+		}
+	}
+	return worst
+}
+
+// given returns the share that a member gets from one of those who may give: the one that suits it best beside its owner.
+func (p *planner) given(owner *[Count]int8, first, end int, to int8, may func(from int8) bool) int {
+	found, most := -1, 0.0
+	for s := first; s < end; s++ {
+		if o := owner[s]; o != to && may(o) {
+			if x := p.score[to][s] / p.score[o][s]; found < 0 || x > most {
+				found, most = s, x
+			}
+		}
+	}
+	return found
+}
+
+// heirs are who would own each share if its owner went.
+func (p *planner) heirs(a *Assignment) (heir [Count]int8) {
+	for s := range heir {
+		heir[s] = Nobody
+	}
+	for gone, m := range p.members {
+		rest := p.without(gone)
+		if m.Weight == 0 || Check(rest.members) != nil {
+			continue
+		}
+		var next [Count]int8
+		rest.assign(a, &next)
+		for s := range heir {
+			if a.Owner[s] == int8(gone) {
+				heir[s] = next[s]
+			}
+		}
+	}
+	return heir
+}
+
+// without returns a planner that gives one member nothing.
+func (p *planner) without(member int) *planner {
+	rest := &planner{slices.Clone(p.members), slices.Clone(p.score)}
+	rest.members[member].Weight = 0
+	rest.score[member] = [Count]float64{}
+	return rest
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shares divides the work between two fabrics among the bridges of a fleet.
+//
+// What hosts on RoCE send is divided by the source MAC address of their frames, so that a host's queue pair has one proxy
+// QP in the whole fleet: Hosts host shares. Multicast from InfiniBand is divided by MGID: Groups group shares. Each share
+// has one owner at a time, by one Assignment that all members follow.
+package shares
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+)
+
+// How many shares there are.
+const (
+	Hosts  = 64
+	Groups = 4096
+	Count  = Hosts + Groups
+)
+
+// Share is a part of the work: a host share below Hosts, else a group share.
+type Share uint16
+
+// golden spreads keys whose low bits differ, as addresses do that are given out in order: the high bits of a product
+// with it are the share (Knuth, The Art of Computer Programming 6.4, multiplicative hashing).
+const golden = 0x9e3779b97f4a7c15
+
+// OfHost returns the share of what the station with a MAC address sends.
+func OfHost(m frame.MAC) Share {
+	key := binary.BigEndian.Uint64(append([]byte{0, 0}, m[:]...))
+	return Share(key * golden >> 58)
+}
+
+// OfGroup returns the share of a multicast group.
+func OfGroup(mgid ib.GID) Share {
+	key := binary.BigEndian.Uint64(mgid[:8])*golden ^ binary.BigEndian.Uint64(mgid[8:])
+	key ^= key >> 32 // or what differs in the low half alone would not reach the high bits in full
+	return Hosts + Share(key*golden>>52)
+}
+
+// String returns "host/5" or "group/4095", which Parse accepts.
+func (s Share) String() string {
+	if s < Hosts {
+		return fmt.Sprintf("host/%d", uint16(s))
+	}
+	return fmt.Sprintf("group/%d", uint16(s)-Hosts)
+}
+
+// Parse reads what String returns.
+func Parse(text string) (Share, error) {
+	kind, number, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseUint(number, 10, 16)
+	switch {
+	case err == nil && kind == "host" && n < Hosts:
+		return Share(n), nil
+	case err == nil && kind == "group" && n < Groups:
+		return Hosts + Share(n), nil
+	}
+	return 0, fmt.Errorf("shares: %q is no share; write host/0 to host/%d, or group/0 to group/%d", text, Hosts-1, Groups-1)
+}

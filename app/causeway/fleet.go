@@ -111,10 +111,10 @@ func (p *fleetPlan) plan() (*planReport, error) {
 		r.Members = append(r.Members, planned(a, m))
 	}
 	for _, m := range p.hosts {
-		r.Keys = append(r.Keys, keyOf(a, m, shares.OfHost(m)))
+		r.Keys = append(r.Keys, shareOf(a, m, shares.OfHost(m)))
 	}
 	for _, g := range p.groups {
-		r.Keys = append(r.Keys, keyOf(a, g, shares.OfGroup(g)))
+		r.Keys = append(r.Keys, shareOf(a, g, shares.OfGroup(g)))
 	}
 	return r, nil
 }
@@ -142,7 +142,7 @@ func planned(a *shares.Assignment, m shares.Member) planMember {
 	return x
 }
 
-func keyOf(a *shares.Assignment, key fmt.Stringer, s shares.Share) planKey {
+func shareOf(a *shares.Assignment, key fmt.Stringer, s shares.Share) planKey {
 	return planKey{key.String(), s.String(), a.OwnerOf(s), a.HeirOf(s)}
 }
 

@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"math"
 	"slices"
-	"strconv"
 )
 
 // Plan assigns all shares to members, which must pass Check. Whom a share suits best is found by weighted rendezvous (Wang
@@ -28,32 +27,37 @@ var classes = [][2]int{{0, Hosts}, {Hosts, Count}}
 // planner has what a plan for certain members needs.
 type planner struct {
 	members []Member
-	score   [][Count]float64 // of each member for each share: the higher, the better it suits
+	score   []*[Count]float64 // of each member for each share: the higher, the better it suits
 }
 
 func newPlanner(members []Member) *planner {
-	p := &planner{members, make([][Count]float64, len(members))}
+	p := &planner{members, make([]*[Count]float64, len(members))}
 	for i, m := range members {
-		for s := range Share(Count) {
-			p.score[i][s] = score(m, s)
-		}
+		p.score[i] = scores(m)
 	}
 	return p
 }
 
-// score is the weight divided by an exponentially distributed number made of name and share.
-func score(m Member, s Share) float64 {
-	if m.Weight == 0 {
-		return 0
-	}
+// scores are a member's for all shares: its weight divided by an exponentially distributed number made of its name and the
+// share.
+func scores(m Member) *[Count]float64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(m.Name + " " + strconv.Itoa(int(s)))) // a hash takes everything
-	mixed := h.Sum64()
-	mixed ^= mixed >> 33
-	mixed *= 0xff51afd7ed558ccd // MurmurHash3's finalizer: FNV's last bytes hardly reach the high bits
-	mixed ^= mixed >> 33
-	uniform := (float64(mixed>>11) + 0.5) / (1 << 53)
-	return m.Weight / -math.Log(uniform)
+	_, _ = h.Write([]byte(m.Name)) // a hash takes everything
+	name, all := h.Sum64(), new([Count]float64)
+	for s := range all {
+		uniform := (float64(mixed(name+uint64(s)*golden)>>11) + 0.5) / (1 << 53)
+		all[s] = m.Weight / -math.Log(uniform)
+	}
+	return all
+}
+
+// mixed has all bits of a number depend on all others (SplitMix64's finalizer).
+func mixed(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // assign fills in the owners.
@@ -208,6 +212,6 @@ func (p *planner) heirs(a *Assignment) (heir [Count]int8) {
 func (p *planner) without(member int) *planner {
 	rest := &planner{slices.Clone(p.members), slices.Clone(p.score)}
 	rest.members[member].Weight = 0
-	rest.score[member] = [Count]float64{}
+	rest.score[member] = new([Count]float64)
 	return rest
 }

@@ -73,7 +73,7 @@ func TestPlan(t *testing.T) {
 		b := shares.Plan(bridges(n), a)
 		whole(t, b)
 		fair(t, b)
-		newcomer := b.Members[n-1].Name
+		newcomer := fmt.Sprintf("bridge%d", n-1)
 		hosts, groups := b.Load(newcomer)
 		if got := moved(a, b, func(string) bool { return true }); got != hosts+groups {
 			t.Errorf("%d shares moved for the %dth bridge, which has %d", got, n, hosts+groups)

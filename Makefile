@@ -47,14 +47,14 @@ SANITIZED := ./dpdk ./ibside/fabricport ./ibside/multipath ./ibside/verbs ./lcor
 
 C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
 
-# Debian 12's packages: to build; to check and fuzz C; tshark and scripting for tests; a subnet manager and a simulated
-# subnet; for virtual machines, the units and the manual pages; shells for completion tests. On a machine with
-# InfiniBand disable opensm and ibacm, because their packages start a subnet manager and ibacm.
+# Debian 12's packages: to build; to check and fuzz C; tshark and scripting for tests; a subnet manager, a simulated
+# subnet and etcd; for virtual machines, the units and the manual pages; shells for completion tests. On a machine with
+# InfiniBand disable opensm and ibacm, because their packages start a subnet manager and ibacm; etcd starts, too.
 PACKAGES := \
 	build-essential pkg-config libdpdk-dev dpdk dpdk-dev libibverbs-dev librdmacm-dev ca-certificates \
 	clang clang-format libclang-rt-14-dev \
 	tshark tcpdump jq python3 lua5.4 \
-	opensm ibsim-utils ibacm \
+	opensm ibsim-utils ibacm etcd-server \
 	qemu-system-x86 iproute2 procps xz-utils busybox-static systemd groff-base \
 	fish zsh
 

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcd keeps a fleet's assignment and its members' records in etcd, version 3.4 or later.
+//
+//	PREFIX/epoch           the assignment's number, which transactions compare
+//	PREFIX/assignment      the assignment, written with its number in one transaction
+//	PREFIX/members/NAME    a member's record
+//
+// Values are JSON. No lease is used: they are granted in whole seconds, and a new leader prolongs them.
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"causeway/fleet/right"
+	"causeway/fleet/shares"
+)
+
+// Store is a fleet's part of an etcd. It implements right.Store.
+type Store struct {
+	client *clientv3.Client
+	prefix string
+}
+
+// New returns the store of a fleet by a client, which stays the caller's.
+func New(client *clientv3.Client, fleet string) *Store {
+	return &Store{client, "/causeway/" + fleet + "/"}
+}
+
+func (s *Store) epochKey() string             { return s.prefix + "epoch" }
+func (s *Store) assignmentKey() string        { return s.prefix + "assignment" }
+func (s *Store) memberKey(name string) string { return s.prefix + "members/" + name }
+
+// assignment is how an assignment is kept: an owner and an heir is a byte of the text, its index among the members.
+type assignment struct {
+	Epoch   uint64          `json:"epoch"`
+	Members []shares.Member `json:"members"`
+	Owner   []byte          `json:"owner"`
+	Heir    []byte          `json:"heir"`
+}
+
+func encode(epoch uint64, a *shares.Assignment) ([]byte, error) {
+	kept := assignment{epoch, a.Members, make([]byte, shares.Count), make([]byte, shares.Count)}
+	for i := range shares.Count {
+		kept.Owner[i], kept.Heir[i] = byte(a.Owner[i]), byte(a.Heir[i])
+	}
+	return json.Marshal(kept)
+}
+
+func decode(text []byte) (uint64, *shares.Assignment, error) {
+	var kept assignment
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return 0, nil, err
+	}
+	if len(kept.Owner) != shares.Count || len(kept.Heir) != shares.Count {
+		return 0, nil, fmt.Errorf("it has %d owners and %d heirs; there are %d shares", len(kept.Owner), len(kept.Heir), shares.Count)
+	}
+	a := &shares.Assignment{Members: kept.Members}
+	for i := range shares.Count {
+		a.Owner[i], a.Heir[i] = int8(kept.Owner[i]), int8(kept.Heir[i])
+		for _, m := range []int8{a.Owner[i], a.Heir[i]} {
+			if m != shares.Nobody && (m < 0 || int(m) >= len(a.Members)) {
+				return 0, nil, fmt.Errorf("%v belongs to member %d of %d", shares.Share(i), m, len(a.Members))
+			}
+		}
+	}
+	return kept.Epoch, a, nil
+}
+
+// Watch implements right.Store. It fails when etcd has no leader, so that who asks another of its servers gets on.
+func (s *Store) Watch(ctx context.Context, f func(right.Event)) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	got, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return fmt.Errorf("etcd: read %s: %w", s.prefix, err)
+	}
+	for _, kv := range got.Kvs {
+		if err := s.tell(kv, f); err != nil {
+			return err
+		}
+	}
+	for r := range s.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1)) {
+		if err := r.Err(); err != nil {
+			return fmt.Errorf("etcd: watch %s: %w", s.prefix, err)
+		}
+		for _, e := range r.Events {
+			if e.Type == mvccpb.DELETE {
+				continue // a record that an operator removed says nothing: its member may still forward
+			}
+			if err := s.tell(e.Kv, f); err != nil {
+				return err
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("etcd: watch %s: the connection ended", s.prefix)
+}
+
+// tell has f know a key's value.
+func (s *Store) tell(kv *mvccpb.KeyValue, f func(right.Event)) error {
+	var e right.Event
+	var err error
+	switch key := string(kv.Key); {
+	case key == s.assignmentKey():
+		e.Epoch, e.Assignment, err = decode(kv.Value)
+	case strings.HasPrefix(key, s.memberKey("")):
+		err = json.Unmarshal(kv.Value, &e.Record)
+	default:
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("etcd: %s was not written by a fleet of this version: %w; restore it, or remove all below %s while no bridge runs", kv.Key, err, s.prefix)
+	}
+	f(e)
+	return nil
+}
+
+// at is true while the assignment has a number.
+func (s *Store) at(epoch uint64) clientv3.Cmp {
+	if epoch == 0 {
+		return clientv3.Compare(clientv3.CreateRevision(s.epochKey()), "=", 0)
+	}
+	return clientv3.Compare(clientv3.Value(s.epochKey()), "=", strconv.FormatUint(epoch, 10))
+}
+
+// Renew implements right.Store.
+func (s *Store) Renew(ctx context.Context, r right.Record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, r.Epoch, clientv3.OpPut(s.memberKey(r.Member), string(text)))
+}
+
+// Propose implements right.Store.
+func (s *Store) Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error {
+	text, err := encode(epoch+1, a)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, epoch, clientv3.OpPut(s.epochKey(), strconv.FormatUint(epoch+1, 10)), clientv3.OpPut(s.assignmentKey(), string(text)))
+}
+
+func (s *Store) write(ctx context.Context, epoch uint64, ops ...clientv3.Op) error {
+	done, err := s.client.Txn(ctx).If(s.at(epoch)).Then(ops...).Commit()
+	if err != nil {
+		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
+	}
+	if !done.Succeeded {
+		return right.ErrEpoch
+	}
+	return nil
+}

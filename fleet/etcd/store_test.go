@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"causeway/fleet/etcd"
+	"causeway/fleet/right"
+	"causeway/fleet/shares"
+)
+
+// serve starts Debian's etcd, 3.4, the oldest that a fleet may use, and returns its URL.
+func serve(t *testing.T) string {
+	t.Helper()
+	var urls [2]string
+	for i := range urls {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls[i] = "http://" + l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("etcd", "--data-dir", filepath.Join(dir, "data"), "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0],
+		"--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1], "--initial-cluster", "default="+urls[1])
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // killed
+		if text, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("etcd logged\n%s", text)
+		}
+	})
+	return urls[0]
+}
+
+func dial(t *testing.T) *clientv3.Client {
+	t.Helper()
+	c, err := etcd.Dial(etcd.Config{Endpoints: []string{serve(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// said is an event in a line.
+func said(e right.Event) string {
+	if e.Assignment != nil {
+		return fmt.Sprintf("epoch %d of %d", e.Epoch, len(e.Assignment.Members))
+	}
+	return fmt.Sprintf("%s at %d, %d renewals", e.Record.Member, e.Record.Epoch, e.Record.Renewals)
+}
+
+// watched collects what a store tells, until the test ends.
+func watched(t *testing.T, s *etcd.Store) (next func(n int) []string, failed chan error) {
+	t.Helper()
+	events, failed := make(chan right.Event, 100), make(chan error, 1)
+	go func() { failed <- s.Watch(t.Context(), func(e right.Event) { events <- e }) }()
+	return func(n int) (lines []string) {
+		t.Helper()
+		for range n {
+			select {
+			case e := <-events:
+				lines = append(lines, said(e))
+			case err := <-failed:
+				t.Fatal(err)
+			case <-time.After(time.Minute):
+				t.Fatalf("nothing comes after %q", lines)
+			}
+		}
+		return lines
+	}, failed
+}
+
+func plan(names ...string) *shares.Assignment {
+	var all []shares.Member
+	for _, n := range names {
+		all = append(all, shares.Member{Name: n, Weight: 1})
+	}
+	return shares.Plan(all, nil)
+}
+
+// TestStore: only who follows the assignment that there is can renew or change it, and each sees all in one order.
+func TestStore(t *testing.T) {
+	c := dial(t)
+	s := etcd.New(c, "test")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	early, _ := watched(t, s)
+	record := func(epoch, n uint64) right.Record { return right.Record{Member: "a", Epoch: epoch, Renewals: n} }
+	var got []error
+	for _, f := range []func() error{
+		func() error { return s.Renew(ctx, record(0, 1)) },
+		func() error { return s.Propose(ctx, 0, plan("a", "b")) },
+		func() error { return s.Propose(ctx, 0, plan("a")) },
+		func() error { return s.Renew(ctx, record(0, 2)) },
+		func() error { return s.Renew(ctx, record(1, 3)) },
+		func() error { return etcd.New(c, "other").Renew(ctx, record(0, 4)) },
+		func() error { return s.Renew(ctx, record(2, 5)) },
+		func() error { return s.Propose(ctx, 1, plan("a", "b", "c")) },
+		func() error { return s.Renew(ctx, record(1, 6)) },
+	} {
+		got = append(got, f())
+	}
+	e := right.ErrEpoch
+	if want := []error{nil, nil, e, e, nil, nil, e, nil, e}; !slices.EqualFunc(got, want, func(a, b error) bool { return errors.Is(a, b) }) {
+		t.Errorf("%v\nand not\n%v", got, want)
+	}
+	if lines, want := early(4), []string{"a at 0, 1 renewals", "epoch 1 of 2", "a at 1, 3 renewals", "epoch 2 of 3"}; !slices.Equal(lines, want) {
+		t.Errorf("told were %q", lines)
+	}
+	late, _ := watched(t, s)
+	if lines, want := late(2), []string{"epoch 2 of 3", "a at 1, 3 renewals"}; !slices.Equal(lines, want) {
+		t.Errorf("told late were %q", lines)
+	}
+	if _, err := c.Delete(ctx, "/causeway/test/members/a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Renew(ctx, record(2, 7)); err != nil {
+		t.Fatal(err)
+	}
+	if lines := late(1); lines[0] != "a at 2, 7 renewals" {
+		t.Errorf("after a removal %q", lines)
+	}
+}
+
+// TestStoreAssignment: an assignment comes back as it was written.
+func TestStoreAssignment(t *testing.T) {
+	s := etcd.New(dial(t), "test")
+	want := plan("a", "b", "c")
+	want.Owner[5], want.Heir[6] = shares.Nobody, shares.Nobody
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.Propose(ctx, 0, want); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Watch(ctx, func(e right.Event) {
+		if e.Epoch != 1 || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || !slices.Equal(e.Assignment.Members, want.Members) {
+			t.Errorf("%d: %v", e.Epoch, e.Assignment.Members)
+		}
+		cancel()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestStoreOfStrangers: what no fleet wrote ends a watch in one line that says where it is.
+func TestStoreOfStrangers(t *testing.T) {
+	c := dial(t)
+	for key, value := range map[string]string{
+		"assignment": `{"epoch": 1, "owner": "AAAA"}`, "members/a": "x",
+	} {
+		s := etcd.New(c, key)
+		_, failed := watched(t, s)
+		if _, err := c.Put(t.Context(), "/causeway/"+key+"/"+key, value); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "/causeway/"+key+"/"+key) || !strings.Contains(err.Error(), "restore it") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// TestWatchAfterCompaction: a watch that begins anew does not miss what was compacted.
+func TestWatchAfterCompaction(t *testing.T) {
+	c := dial(t)
+	s := etcd.New(c, "test")
+	for n := range uint64(5) {
+		if err := s.Renew(t.Context(), right.Record{Member: "a", Renewals: n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := c.Get(t.Context(), "x")
+	if err == nil {
+		_, err = c.Compact(t.Context(), got.Header.Revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, _ := watched(t, s)
+	if lines := next(1); lines[0] != "a at 0, 4 renewals" {
+		t.Errorf("%q", lines)
+	}
+}
+
+func TestDialMistakes(t *testing.T) {
+	for endpoint, want := range map[string]string{"": "no endpoints", "10.0.0.1:2379": "no URL of a server", "ftp://x": "no URL", "https://x:1": "wants TLS"} {
+		if _, err := etcd.Dial(etcd.Config{Endpoints: strings.Fields(endpoint)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+	}
+}

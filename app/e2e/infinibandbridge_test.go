@@ -4,7 +4,10 @@
 
 package e2e
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // infinibandBridge is a bridge between D's eth1 and its adapter.
 var infinibandBridge = betweenFabrics("port = \"shca0:1\"\nalias_gids = true", `
@@ -44,7 +47,13 @@ func bridgeInfiniBand(t *testing.T, scenario, options, config string, prepare ..
 	for _, p := range prepare {
 		p(t, d, config)
 	}
-	x.bridge, x.stop = startVerbsBridge(t, d, config)
+	bridge, stop := startVerbsBridge(t, d, config)
+	x.bridge, x.stop = bridge, func() {
+		stop()
+		if strings.Contains(bridge.Log(), "bridges_unknown") {
+			t.Errorf("opensm did not take or list the bridge's record; it logged\n%s", lastLines(bridge.Log()))
+		}
+	}
 	return x
 }
 

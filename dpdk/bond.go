@@ -150,48 +150,6 @@ func (b *Bond) remember(i int) error {
 	return nil
 }
 
-// Reopen is Port.Reopen of a member. Its interface is set up if it is not. The other members go on as soon as workers do.
-func (b *Bond) Reopen(member int) error {
-	m := b.members[member]
-	if err := setUpInterface(m.name); err != nil {
-		return portError(m.name, "%w: %w", ErrNotReopened, err)
-	}
-	// Now, because net_bonding gives the bond's address to what has the member's name, when it takes the member out.
-	_, arg, _ := strings.Cut(m.name, ":")
-	var mac [6]byte
-	if link, err := netlink.LinkByName(arg); err == nil { // if not, there is nothing to take back
-		copy(mac[:], link.Attrs().HardwareAddr)
-	}
-	return m.reopen(func() error { return b.takeOut(member) }, func() error { return b.putIn(member, mac) })
-}
-
-func (b *Bond) takeOut(i int) error {
-	m := b.members[i]
-	m.stopCounting()
-	clearLog()
-	if err := errno(C.dpdk_bond_take_out(b.c, C.uint(i))); err != nil {
-		return portError(m.name, "take it out of %s: %w", b.port.name, why(err))
-	}
-	return m.unplug()
-}
-
-// putIn puts a member in again, whose interface had that address of its own.
-func (b *Bond) putIn(i int, mac [6]byte) error {
-	m := b.members[i]
-	err := b.remember(i)
-	if b.macs[i] = mac; err == nil {
-		clearLog()
-		err = errno(C.dpdk_bond_put_in(b.c, C.uint(i), m.id))
-	}
-	if err == nil {
-		err = b.restoreMTU(i)
-	}
-	if err != nil {
-		return portError(m.name, "put it into %s: %w", b.port.name, why(err))
-	}
-	return nil
-}
-
 // plugBond makes the bond of its members.
 func (p *Port) plugBond() error {
 	hotplug.Lock()

@@ -287,7 +287,7 @@ func TestBondReopens(t *testing.T) {
 			crossBothWays(t, portEnd(p), kernelEnd(t, theirs), 4200)
 			before := stats(t, p)
 			ip(t, "link del "+ours)
-			if err := b.Reopen(i); !errors.Is(err, ErrNotReopened) {
+			if err := b.Reopen(i, atOnce); !errors.Is(err, ErrNotReopened) {
 				t.Errorf("without the interface: %v", err)
 			}
 			setMembers(t, b, i == 1, i == 0)
@@ -295,11 +295,11 @@ func TestBondReopens(t *testing.T) {
 			ip(t, fmt.Sprintf("link add %s mtu 1500 type veth peer name %s mtu 4200", ours, theirs))
 			ip(t, "link set "+theirs+" up")
 			own := addressOf(t, ours)
-			if err := b.Reopen(i); !errors.Is(err, ErrNotReopened) {
+			if err := b.Reopen(i, atOnce); !errors.Is(err, ErrNotReopened) {
 				t.Errorf("with an MTU that is too small: %v", err)
 			}
 			ip(t, "link set "+ours+" mtu 4200")
-			if err := b.Reopen(i); err != nil { // and sets it up
+			if err := b.Reopen(i, atOnce); err != nil { // and sets it up
 				t.Fatal(err)
 			}
 			if p.MAC() != mac || addressOf(t, ours) != mac || !flagged(t, ours, "PROMISC") || !flagged(t, ours, "mtu 4200") {
@@ -325,6 +325,8 @@ func TestBondReopens(t *testing.T) {
 		}
 	}
 }
+
+func atOnce(swap func() error) error { return swap() }
 
 func TestBondErrors(t *testing.T) {
 	ownNetwork(t)

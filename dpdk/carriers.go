@@ -37,10 +37,7 @@ func (p *Port) CanReopen() bool { return p.plan.captured != 0 }
 // waited for, and starts it: packet sockets stay with the interface that they began with. The port keeps its id, its
 // MAC address and its counters. No worker may be in a burst call. On an error that is ErrNotReopened, nothing was done
 // and it can be tried again; after others only Close is possible.
-func (p *Port) Reopen() error { return p.reopen(p.Close, p.Start) }
-
-// reopen plugs the port in anew, between the two.
-func (p *Port) reopen(away, back func() error) error {
+func (p *Port) Reopen() error {
 	eal, err := theEAL(fmt.Sprintf("port %q", p.name))
 	if err != nil {
 		return err
@@ -61,7 +58,7 @@ func (p *Port) reopen(away, back func() error) error {
 		return err
 	}
 	id := p.id
-	if err := away(); err != nil {
+	if err := p.Close(); err != nil {
 		return err
 	}
 	p.plan, p.rings = plan, nil
@@ -76,5 +73,5 @@ func (p *Port) reopen(away, back func() error) error {
 	if p.id != id {
 		return portError(p.name, "plugged in again, it is DPDK's port %d, and was %d", p.id, id)
 	}
-	return back()
+	return p.Start()
 }

@@ -72,7 +72,10 @@ func (dp *Datapath) noneUnderWay() bool {
 // It and RemovePort may be called while workers run, by one goroutine at a time, as AddSegment. On an error, which is
 // ctx's, the workers poll what they polled before.
 func (dp *Datapath) AddPort(ctx context.Context, index uint8, mac [6]byte, id uint16) error {
+	x := &dp.ports
+	x.mu.Lock()
 	C.policy_mark_ports(dp.c)
+	x.mu.Unlock()
 	if err := dp.awaitWorkers(ctx); err != nil {
 		return err
 	}
@@ -81,12 +84,11 @@ func (dp *Datapath) AddPort(ctx context.Context, index uint8, mac [6]byte, id ui
 	for _, w := range dp.workers {
 		w.c.port[index] = C.uint16_t(id)
 	}
-	x := &dp.ports
 	x.mu.Lock()
 	x.used[index], x.since[index], x.ever = true, since, max(x.ever, int(index)+1)
 	x.freed = slices.DeleteFunc(x.freed, func(o uint8) bool { return o == index })
-	x.mu.Unlock()
 	C.policy_add_port(dp.c, C.uint(index))
+	x.mu.Unlock()
 	dp.wakeWorkers()
 	return nil
 }
@@ -95,15 +97,41 @@ func (dp *Datapath) AddPort(ctx context.Context, index uint8, mac [6]byte, id ui
 // that came by it may still be under way, and are counted as its own until another has its index. Its segments are removed
 // before.
 func (dp *Datapath) RemovePort(index uint8) {
+	x := &dp.ports
+	x.mu.Lock()
+	x.used[index] = false
 	C.policy_remove_port(dp.c, C.uint(index))
+	x.mu.Unlock()
 	_ = dp.awaitWorkers(context.Background()) // which does not end
 	for _, w := range dp.workers {
 		w.c.rx_interrupt[index] = false
 	}
-	x := &dp.ports
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.used[index], x.freed = false, append(x.freed, index)
+	x.freed = append(x.freed, index)
+}
+
+// Away calls f while no worker touches a port, whose segments stay: what is for it meanwhile is dropped as eth_full. The
+// others are polled. It reports false, and has not called f, where the port is the only one there has been, or is not added.
+// Any goroutine may call it, one at a time for a port.
+func (dp *Datapath) Away(index uint8, f func() error) (done bool, err error) {
+	x := &dp.ports
+	x.mu.Lock()
+	if !x.used[index] || dp.c.ports&C.PORTS_SEVERAL == 0 {
+		x.mu.Unlock()
+		return false, nil
+	}
+	C.policy_remove_port(dp.c, C.uint(index))
+	x.mu.Unlock()
+	_ = dp.awaitWorkers(context.Background()) // which does not end
+	err = f()
+	x.mu.Lock()
+	if x.used[index] { // it was not removed meanwhile
+		C.policy_add_port(dp.c, C.uint(index))
+	}
+	x.mu.Unlock()
+	dp.wakeWorkers()
+	return true, err
 }
 
 // Sends reports whether frames of management wait to be sent.

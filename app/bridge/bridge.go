@@ -289,6 +289,7 @@ func (b *Bridge) attachEthernetPorts(around func(func() error) error) error {
 		pool: b.pool, inForce: b.Config, log: b.log, private: around != nil, around: around,
 		paused: b.runner.paused, fail: b.fail, again: again,
 	}}
+	b.ports.opener.away = b.ports.away
 	b.teardown.add(b.ports.closeAll)
 	for i, name := range b.cfg.EthPorts() {
 		p, err := b.ports.opener.open(b.cfg, name, uint8(i))

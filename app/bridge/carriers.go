@@ -15,12 +15,13 @@ import (
 // carriers are the kernel's interfaces that an Ethernet port lives on.
 //
 //	kernel ─▶ link.Monitor ─▶ changed ─┬▶ log: link_up, link_down; management reports and announces again
-//	                                   └▶ deleted, or down at the start, and there again: reopen the port while no worker runs; or end the
+//	                                   └▶ deleted, or down at the start, and there again: reopen the port while no worker polls it; or end the
 //	                                      bridge
 type carriers struct {
 	port   *ethernetPort
 	log    *slog.Logger
 	paused func(f func() error) error // calls f while no worker runs
+	away   away
 	fail   func(error)
 
 	monitors []*link.Monitor
@@ -128,7 +129,7 @@ func (c *carriers) changed(was, is link.State) {
 // reopen puts the port on an interface that is there again, and reports whether it could. What keeps it from that may
 // change with the interface, such as its MTU; then it is tried again.
 func (c *carriers) reopen(is link.State) bool {
-	err := c.plugIn(c.port.port.Reopen)
+	err := c.plugIn()
 	switch {
 	case errors.Is(err, dpdk.ErrNotReopened):
 		c.setLost(err)
@@ -142,9 +143,12 @@ func (c *carriers) reopen(is link.State) bool {
 	return true
 }
 
-// plugIn has the port, or a member of its bond, opened again while no worker runs.
-func (c *carriers) plugIn(reopen func() error) error {
-	return c.paused(func() error { return c.port.reopen(reopen) })
+// plugIn has the port opened again while no worker polls it. They go on with the others; if there are none, they pause.
+func (c *carriers) plugIn() error {
+	if done, err := c.away(c.port.index, c.port.reopen); done {
+		return err
+	}
+	return c.paused(c.port.reopen)
 }
 
 func (c *carriers) say(s link.State) {

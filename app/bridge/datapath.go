@@ -62,7 +62,9 @@ func (b *Bridge) makeDatapath() error {
 	if err != nil {
 		return err
 	}
+	b.ports.access.Lock()
 	b.datapath, b.ports.datapath = d, d
+	b.ports.access.Unlock()
 	b.readings = &readings{gate: &b.gate, datapath: d}
 	b.injector = &injector{&b.gate, d, b.log}
 	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.fabrics, func(n uint8) ib.PKey { return b.loop.PKey(n) }, b.ports}

@@ -73,14 +73,29 @@ func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
 	return p.steer(undo)
 }
 
-// reopen puts the port, or a member of its bond, on an interface that was deleted and is there again.
-func (p *ethernetPort) reopen(reopen func() error) error {
+// reopen puts the port on an interface that was deleted and is there again.
+func (p *ethernetPort) reopen() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := reopen(); err != nil {
+	if err := p.port.Reopen(); err != nil {
 		return err
 	}
 	return p.setWakes()
+}
+
+// reopenMember does so with a member of its bond. Workers pause while one takes the place of the other: net_bonding knows
+// no change under way.
+func (p *ethernetPort) reopenMember(i int, paused func(f func() error) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.port.Bond().Reopen(i, func(swap func() error) error {
+		return paused(func() error {
+			if err := swap(); err != nil {
+				return err
+			}
+			return p.setWakes()
+		})
+	})
 }
 
 // stats returns the port's counters, and what the listener has missed besides; zero where its driver has none.

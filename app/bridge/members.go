@@ -100,7 +100,7 @@ func (m *members) reopen(i int, is link.State) bool {
 	if !m.port.Members()[i].CanReopen() {
 		return false
 	}
-	err := m.carriers.plugIn(func() error { return m.port.Reopen(i) })
+	err := m.carriers.port.reopenMember(i, m.carriers.paused)
 	switch {
 	case errors.Is(err, dpdk.ErrNotReopened):
 		m.say(link.State{Interface: is.Interface, Reason: link.Deleted, Note: err.Error()})

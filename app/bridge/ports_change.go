@@ -26,8 +26,24 @@ type opener struct {
 
 	// Of their carriers.
 	paused func(f func() error) error
+	away   away
 	fail   func(error)
 	again  chan struct{}
+}
+
+// away calls f while no worker polls a port, and others go on; false: the port is the only one, or is polled by none yet, and f
+// was not called.
+type away func(index uint8, f func() error) (done bool, err error)
+
+// away is one.
+func (x *ports) away(index uint8, f func() error) (done bool, err error) {
+	x.access.Lock()
+	d := x.datapath
+	x.access.Unlock()
+	if d == nil { // nor is there any worker yet
+		return false, nil
+	}
+	return d.Away(index, f)
 }
 
 // open opens and starts the port of that name, with the segments that cfg has there, under an index. On an error nothing is
@@ -38,7 +54,7 @@ func (o *opener) open(cfg *config.Config, name config.EthPort, index uint8) (*et
 		if err := p.open(o.pool, &p.close); err != nil {
 			return err
 		}
-		p.carriers = &carriers{port: p, log: o.log, paused: o.paused, fail: o.fail, again: o.again}
+		p.carriers = &carriers{port: p, log: o.log, paused: o.paused, away: o.away, fail: o.fail, again: o.again}
 		return p.carriers.watch(&p.close)
 	}
 	around := o.around

@@ -5,8 +5,12 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -145,4 +149,76 @@ func (s *stream) receive() {
 	}
 }
 
+func init() { tasks["bonds-reopen"] = taskBondsReopen }
+
+// taskBondsReopen deletes and makes anew the interface of a member of a bond, and that of a port, while messages cross by
+// another port: they do not wait for it.
+func taskBondsReopen() (string, error) {
+	var said []string
+	for _, second := range strings.Fields(os.Getenv("SECOND")) {
+		cfg, err := bondsWith(second)
+		if err != nil {
+			return "", err
+		}
+		x, err := newSegmentedBy(cfg, Options{Around: func(open func() error) error { return open() }})
+		if err != nil {
+			return "", err
+		}
+		err = x.run(func() error {
+			for range 5 {
+				end, err := x.stream("wire", 0)
+				if err != nil {
+					return err
+				}
+				time.Sleep(50 * time.Millisecond)
+				err = x.madeAnew("0")
+				longest, lost := end()
+				if err := errors.Join(err, lost); err != nil {
+					return err
+				}
+				said = append(said, fmt.Sprintf("%s: the longest pause is %v", second, longest))
+			}
+			return nil
+		})
+		if err != nil {
+			return strings.Join(said, "\n"), err
+		}
+	}
+	return strings.Join(said, "\n"), nil
+}
+
+// madeAnew deletes a cable and makes it anew, and returns when the second port is whole again.
+func (b *segmented) madeAnew(i string) error {
+	for _, x := range []struct {
+		script string
+		up     bool
+	}{{"ip link del oursM", false}, {cableScript, true}} {
+		if out, err := exec.Command("sh", "-c", strings.ReplaceAll(x.script, "M", i)).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			_, all := b.Bond()
+			if is := b.EthernetPorts()[1]; len(all) > 0 && all[0].Up == x.up || len(all) == 0 && is.Link.Up() == x.up {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("after %q: %+v", x.script, all)
+			}
+		}
+	}
+	return nil
+}
+
 const cableScript = "ip link add wireM type veth peer name oursM && ip link set wireM up && ip link set oursM up"
+
+// TestBondsReopen needs root.
+func TestBondsReopen(t *testing.T) {
+	sharedInterface(t)
+	for i := range 2 {
+		shell(t, strings.ReplaceAll(cableScript, "M", fmt.Sprint(i)))
+	}
+	for _, second := range []string{"bond:active-backup,af_packet:ours0,af_packet:ours1", "af_packet:ours0"} {
+		t.Setenv("SECOND", second)
+		logTask(t, "bonds-reopen")
+	}
+}

@@ -58,7 +58,7 @@ func (s *simulation) settled() error {
 	now := time.Now()
 	a := s.store.current
 	if a == nil || len(a.Members) != len(s.machines) {
-		return fmt.Errorf("after all faults the assignment is %v", a)
+		return fmt.Errorf("after all faults epoch %d is not for all of %d members: %v", s.store.epoch, len(s.machines), s.describe())
 	}
 	for word := range len(set{}) {
 		owner := a.OwnerOf(shares.Share(word * 64))
@@ -70,6 +70,17 @@ func (s *simulation) settled() error {
 		}
 	}
 	return nil
+}
+
+// describe returns what the store has, for messages.
+func (s *simulation) describe() (all []any) {
+	if s.store.current != nil {
+		all = append(all, s.store.current.Members)
+	}
+	for _, m := range s.machines {
+		all = append(all, s.store.latest[m.name])
+	}
+	return all
 }
 
 // use is an operation on a share as porcupine sees it: a lock that a process takes, uses, and gives back.
@@ -120,4 +131,18 @@ func (s *simulation) operations(word int) (all []porcupine.Operation) {
 		add('g', to-2, to-1)
 	}
 	return all
+}
+
+// linear has porcupine judge what was done with a share of a word, or of each if none is named.
+func (s *simulation) linear(words ...int) bool {
+	if len(words) == 0 {
+		for word := range len(set{}) {
+			words = append(words, word)
+		}
+	}
+	var all []porcupine.Operation
+	for _, word := range words {
+		all = append(all, s.operations(word)...)
+	}
+	return porcupine.CheckOperations(lock, all)
 }

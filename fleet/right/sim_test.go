@@ -31,15 +31,16 @@ type simulation struct {
 	machines  []*simMachine
 	processes []*simProcess // all that ever were
 	r         *rand.Rand
-	plant     func(*Member) // a mistake
+	plant     func(*simulation, *Member) // a mistake
+	over      bool
 }
 
-func newSimulation(seed uint64, plant func(*Member)) *simulation {
+func newSimulation(seed uint64, plant func(*simulation, *Member)) *simulation {
 	s := &simulation{store: newSimStore(), r: rand.New(rand.NewPCG(seed, 0)), plant: plant}
 	for _, name := range simNames[:3+s.r.IntN(3)] {
 		rate := 1 + DefaultDrift*[]float64{-1, 1, 2*s.r.Float64() - 1}[s.r.IntN(3)]
 		s.machines = append(s.machines, &simMachine{
-			faults: faults{breakWatch: make(chan struct{}), slow: float64(s.r.IntN(3)) / 50},
+			faults: faults{breakWatch: make(chan struct{}), slow: float64(s.r.IntN(4)) / 20},
 			name:   name, weight: 1, suspects: map[string]time.Time{},
 			clock: &simClock{time.Now(), time.Now().Add(time.Duration(s.r.Int64N(int64(time.Hour)))), rate},
 		})
@@ -49,7 +50,7 @@ func newSimulation(seed uint64, plant func(*Member)) *simulation {
 
 // start starts a process, unless one runs.
 func (s *simulation) start(m *simMachine) {
-	if m.process != nil && !m.process.dead {
+	if s.over || m.process != nil && !m.process.dead {
 		return
 	}
 	r := split(s.r)
@@ -67,13 +68,15 @@ func (s *simulation) start(m *simMachine) {
 	member.rules.plan = func(all []shares.Member, before *shares.Assignment) *shares.Assignment {
 		return simPlan(planner, all, before)
 	}
-	s.plant(member)
+	s.plant(s, member)
 	p.member = member
 	p.running, p.cancel = context.WithCancel(context.Background())
+	again := time.Duration(r.Int64N(int64(2 * time.Second)))
 	go func() {
 		defer close(p.ended)
 		defer p.kill()
 		_ = member.Run(p.running)
+		time.AfterFunc(again, func() { s.start(m) })
 	}()
 }
 
@@ -83,7 +86,7 @@ func simPlan(r *rand.Rand, all []shares.Member, before *shares.Assignment) *shar
 	a := &shares.Assignment{Members: all}
 	for word := range len(set{}) {
 		owner := r.IntN(len(all))
-		if before != nil && r.IntN(3) > 0 {
+		if before != nil && r.IntN(2) > 0 {
 			for i, m := range all {
 				if m.Name == before.OwnerOf(shares.Share(word*64)) {
 					owner = i
@@ -114,7 +117,6 @@ func (s *simulation) happen() {
 		s.die(m)
 	case 1:
 		p.cancel() // it resigns
-		time.AfterFunc(s.within(long), func() { s.start(m) })
 	case 2, 3:
 		p.stopped = s.upTo(long)
 	case 4:
@@ -149,7 +151,7 @@ func (s *simulation) die(m *simMachine) {
 	if s.r.IntN(3) > 0 {
 		l := newLink(s.store, &m.faults, split(s.r))
 		record := Record{Member: m.name, Weight: m.weight, Process: p.number, Epoch: s.store.epoch}
-		time.AfterFunc(s.within(100*time.Millisecond), func() {
+		time.AfterFunc(s.within([]time.Duration{100 * time.Millisecond, 2500 * time.Millisecond}[s.r.IntN(2)]), func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
 			_ = End(ctx, l, record)
@@ -181,13 +183,14 @@ func (s *simulation) run() error {
 		s.start(m)
 	}
 	for end := time.Now().Add(simFaults); time.Now().Before(end); {
-		time.Sleep(s.within(500 * time.Millisecond))
+		time.Sleep(s.within(300 * time.Millisecond))
 		s.happen()
 	}
 	time.Sleep(2 * time.Second) // until what is to start again has started
 	s.heal()
 	time.Sleep(simSettle)
 	err := s.settled()
+	s.over = true
 	for _, m := range s.machines {
 		m.process.cancel()
 	}
@@ -202,7 +205,7 @@ func (s *simulation) run() error {
 }
 
 // simulate runs one seed in a bubble.
-func simulate(t *testing.T, seed uint64, plant func(*Member)) (s *simulation, err error) {
+func simulate(t *testing.T, seed uint64, plant func(*simulation, *Member)) (s *simulation, err error) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		s = newSimulation(seed, plant)

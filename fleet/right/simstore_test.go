@@ -73,7 +73,7 @@ func (s *simStore) read() (all []Event) {
 type faults struct {
 	requestsLost, repliesLost, eventsHeld time.Time
 	breakWatch                            chan struct{} // closed to break it
-	slow                                  float64       // how often a request takes very long
+	slow                                  float64       // how often a request or a reply takes long
 }
 
 // link is a process's way to the store. Each kind of traffic has its own random numbers, so that goroutines that run at the
@@ -96,7 +96,7 @@ func split(r *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(r.Uint64(), r.
 func (l *link) delay(r *rand.Rand) time.Duration {
 	d := 200*time.Microsecond + time.Duration(r.ExpFloat64()*float64(time.Millisecond))
 	if r.Float64() < l.slow {
-		d += time.Duration(r.Int64N(int64(2500 * time.Millisecond)))
+		d += time.Duration(r.Int64N(int64([]time.Duration{300 * time.Millisecond, 2500 * time.Millisecond}[r.IntN(2)])))
 	}
 	return d
 }

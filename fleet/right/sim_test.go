@@ -40,7 +40,7 @@ func newSimulation(seed uint64, plant func(*simulation, *Member)) *simulation {
 	for _, name := range simNames[:3+s.r.IntN(3)] {
 		rate := 1 + DefaultDrift*[]float64{-1, 1, 2*s.r.Float64() - 1}[s.r.IntN(3)]
 		s.machines = append(s.machines, &simMachine{
-			faults: faults{breakWatch: make(chan struct{}), slow: float64(s.r.IntN(4)) / 20},
+			faults: faults{breakWatch: make(chan struct{}), slow: float64(s.r.IntN(4)) / 20, slowReplies: s.r.IntN(3) == 0},
 			name:   name, weight: 1, suspects: map[string]time.Time{},
 			clock: &simClock{time.Now(), time.Now().Add(time.Duration(s.r.Int64N(int64(time.Hour)))), rate},
 		})
@@ -174,7 +174,7 @@ func (s *simulation) heal() {
 
 const (
 	simFaults = 10 * time.Second
-	simSettle = 6 * time.Second
+	simSettle = 5 * time.Second
 )
 
 // run simulates, and returns what is wrong.

@@ -74,6 +74,7 @@ type faults struct {
 	requestsLost, repliesLost, eventsHeld time.Time
 	breakWatch                            chan struct{} // closed to break it
 	slow                                  float64       // how often a request or a reply takes long
+	slowReplies                           bool          // all do, but not too long
 }
 
 // link is a process's way to the store. Each kind of traffic has its own random numbers, so that goroutines that run at the
@@ -107,6 +108,9 @@ var errLost = errors.New("simulated: no reply")
 func (l *link) call(ctx context.Context, r *rand.Rand, request func() error) error {
 	l.point(r)
 	there, back := l.delay(r), l.delay(r)
+	if l.slowReplies {
+		back += time.Duration(r.Int64N(int64(450 * time.Millisecond)))
+	}
 	late := time.Duration(r.Int64N(int64(4 * time.Second)))
 	if time.Now().Before(l.requestsLost) {
 		if r.IntN(2) == 0 {

@@ -19,6 +19,9 @@ func (v *view) mayForward(p *process) *set {
 // own, and when to ask again, which is zero if only an event can change that.
 func (v *view) blocked(own identity, now time.Time) (out set, again time.Time) {
 	wait := func(from time.Time, s *set) {
+		if s.empty() {
+			return
+		}
 		out.unite(s)
 		if t := from.Add(v.config.silence() + 1); again.IsZero() || t.Before(again) {
 			again = t

@@ -3,6 +3,7 @@
 package right
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -122,22 +123,24 @@ func (v *view) forget(now time.Time) {
 // that one that comes and goes does not take shares along each time.
 func (v *view) alive(now time.Time) (all []shares.Member) {
 	newest := v.newest()
-	found := map[string]*process{}
-	for id, p := range v.processes {
+	var found []*process
+	for _, p := range v.processes {
 		switch {
 		case p.Ended || v.silent(p, now):
 			continue
-		case v.config.Suspect(id.member):
+		case v.config.Suspect(p.Member):
 			p.since = now
 			continue
 		}
-		_, has := newest.given[id.member]
-		if before := found[id.member]; (has || now.Sub(p.since) >= v.config.Right) && (before == nil || before.seen.Before(p.seen)) {
-			found[id.member] = p
+		if _, has := newest.given[p.Member]; has || now.Sub(p.since) >= v.config.Right {
+			found = append(found, p)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		all = append(all, shares.Member{Name: name, Weight: found[name].Weight})
+	slices.SortFunc(found, func(a, b *process) int { return cmp.Or(cmp.Compare(a.Member, b.Member), b.seen.Compare(a.seen)) })
+	for _, p := range found {
+		if n := len(all); n == 0 || all[n-1].Name != p.Member { // of two processes, the one seen last counts
+			all = append(all, shares.Member{Name: p.Member, Weight: p.Weight})
+		}
 	}
 	return all
 }

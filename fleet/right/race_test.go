@@ -4,5 +4,5 @@
 
 package right
 
-// race: the race detector makes all slower.
+// race: the race detector is on.
 const race = true

@@ -19,7 +19,7 @@ func seeds(t *testing.T) uint64 {
 			t.Fatalf("CAUSEWAY_FLEET_SEEDS: %v", err)
 		}
 		return n
-	case testing.Short() || race:
+	case testing.Short():
 		return 50
 	}
 	return 300

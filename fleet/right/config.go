@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// Gate is what forwards: the workers. It has no share open at first, and its deadline has passed. A member calls it from one
+// goroutine.
+type Gate interface {
+	// Open has shares forwarded while the deadline has not passed.
+	Open(all []shares.Share)
+	// Close returns when nothing forwards these shares any more.
+	Close(all []shares.Share)
+	// Until moves the deadline, a time of the member's Clock. Whoever forwards compares it with his own reading of that clock.
+	Until(deadline time.Time)
+}
+
+// Clock is monotonic, and runs on while the process is stopped.
+type Clock interface {
+	Now() time.Time
+	After(d time.Duration) <-chan time.Time
+}
+
+// SystemClock is the machine's monotonic clock.
+type SystemClock struct{}
+
+// Now implements Clock.
+func (SystemClock) Now() time.Time { return time.Now() }
+
+// After implements Clock.
+func (SystemClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// Defaults of a Config.
+const (
+	DefaultRight = time.Second
+	// DefaultDrift is ten times what a crystal is allowed, and twice what NTP may slew.
+	DefaultDrift = 1e-3
+)
+
+// Config says who a member is. All members of a fleet must have the same Right and Drift.
+type Config struct {
+	Name   string
+	Weight float64 // as that of a shares.Member
+	// Process is another number at each Run. One process at a time may have a name: whoever starts a process knows
+	// that the one before it has died.
+	Process uint64
+	Store   Store
+	Gate    Gate
+	Clock   Clock         // nil: SystemClock
+	Right   time.Duration // how long a renewal lets a member forward; 0: DefaultRight
+	// Drift is how much faster or slower than true time any member's clock may run; 0: DefaultDrift.
+	Drift float64
+	// Suspect says that a member is believed dead, for whatever reason. A suspicion only starts a take-over: it opens no
+	// share. Nil: none is. It is called from the member's goroutine and may not block.
+	Suspect func(name string) bool
+}
+
+func (c *Config) complete() error {
+	if c.Name == "" || c.Store == nil || c.Gate == nil {
+		return errors.New("right: a member needs a name, a store and a gate")
+	}
+	if err := shares.Check([]shares.Member{{Name: c.Name, Weight: max(c.Weight, 1)}}); err != nil || c.Weight < 0 {
+		return fmt.Errorf("right: member %s has weight %v; see shares.Member", c.Name, c.Weight)
+	}
+	if c.Right == 0 {
+		c.Right = DefaultRight
+	}
+	if c.Drift == 0 {
+		c.Drift = DefaultDrift
+	}
+	if c.Right < 0 || c.Drift < 0 || c.Drift > 0.1 {
+		return fmt.Errorf("right: a right of %v with a drift of %v; write a positive time, and a drift of at most 0.1", c.Right, c.Drift)
+	}
+	if c.Clock == nil {
+		c.Clock = SystemClock{}
+	}
+	if c.Suspect == nil {
+		c.Suspect = func(string) bool { return false }
+	}
+	return nil
+}
+
+// interval is the time between renewals: four may be lost before a right runs out.
+func (c *Config) interval() time.Duration { return c.Right / 5 }
+
+// silence is how long nothing must have been seen of a process until its right has run out by any clock. A right lasts at
+// most Right/(1-Drift) of true time, in which this clock advances by at most (1+Drift) times that. The hundredth of a
+// right on top covers Drift's square, a worker's last burst, and readings of coarse clocks.
+func (c *Config) silence() time.Duration {
+	return c.Right + time.Duration(2*c.Drift*float64(c.Right)) + c.Right/100 + time.Duration(4*c.Drift*c.Drift*float64(c.Right))
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// ErrReplaced is returned by Run when another process has the member's name.
+var ErrReplaced = errors.New("right: another process has this member's name; give each bridge of the fleet a name of its own")
+
+// Member holds the rights of one process. Run's goroutine owns all its state: what others do comes to it as messages.
+type Member struct {
+	config Config
+	rules  rules
+	inbox  chan func(now time.Time)
+
+	view     *view
+	epoch    uint64 // that it follows
+	open     set
+	started  bool // its own record came back
+	before   map[uint64]bool
+	replaced bool
+	renewal  renewal
+	proposal proposal
+}
+
+// rules are the decisions that safety depends on. Tests plant mistakes in them.
+type rules struct {
+	deadline func(c *Config, sent, replied time.Time) time.Time
+	blocked  func(v *view, own identity, now time.Time) (set, time.Time)
+	mine     func(v *view, name string, now time.Time) *set
+	plan     func(members []shares.Member, before *shares.Assignment) *shares.Assignment
+}
+
+// New returns a member that does nothing before Run.
+func New(c Config) (*Member, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	m := &Member{config: c, inbox: make(chan func(time.Time), 64), before: map[uint64]bool{}, rules: rules{
+		deadline: func(c *Config, sent, _ time.Time) time.Time { return sent.Add(c.Right) },
+		blocked:  (*view).blocked,
+		mine:     func(v *view, name string, _ time.Time) *set { return v.newest().to(name) },
+		plan:     shares.Plan,
+	}}
+	m.view = newView(&m.config)
+	m.renewal.weight = c.Weight
+	return m, nil
+}
+
+// Run takes part in the fleet until ctx is done; then it closes everything and says so to the others, for which it may take
+// a Right longer. It runs once.
+func (m *Member) Run(ctx context.Context) error {
+	running, stop := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	group.Go(func() { m.watch(running) })
+	for ctx.Err() == nil && !m.replaced {
+		again := m.act(running, &group, m.config.Clock.Now())
+		m.wait(ctx, again)
+	}
+	stop()
+	m.close(m.open)
+	if m.replaced {
+		return ErrReplaced
+	}
+	return m.resign(ctx)
+}
+
+// wait handles one message, or returns at a time.
+func (m *Member) wait(ctx context.Context, until time.Time) {
+	select {
+	case f := <-m.inbox:
+		f(m.config.Clock.Now())
+		return
+	default:
+	}
+	select {
+	case f := <-m.inbox:
+		f(m.config.Clock.Now())
+	case <-m.config.Clock.After(until.Sub(m.config.Clock.Now())):
+	case <-ctx.Done():
+	}
+}
+
+// post has f called by the member's goroutine.
+func (m *Member) post(ctx context.Context, f func(now time.Time)) {
+	select {
+	case m.inbox <- f:
+	case <-ctx.Done():
+	}
+}
+
+// SetWeight changes the member's weight. It returns when the member knows, or ctx is done.
+func (m *Member) SetWeight(ctx context.Context, weight float64) {
+	m.post(ctx, func(now time.Time) { m.renewal.weight, m.renewal.next = weight, now })
+}
+
+// Wake has the member ask Config.Suspect at once; else it does with each renewal.
+func (m *Member) Wake(ctx context.Context) { m.post(ctx, func(time.Time) {}) }
+
+// act does what is due, and returns when to do so again.
+func (m *Member) act(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
+	if !now.Before(m.renewal.next) {
+		m.renew(ctx, group, now)
+	}
+	again := m.renewal.next
+	for _, t := range []time.Time{m.take(now), m.propose(ctx, group, now)} {
+		if !t.IsZero() && t.Before(again) {
+			again = t
+		}
+	}
+	return again
+}
+
+// watch posts what happens in the store.
+func (m *Member) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = m.config.Store.Watch(ctx, func(e Event) {
+			m.post(ctx, func(now time.Time) { m.saw(e, now) })
+		}) // whatever it failed of, the next one begins with a read
+		m.post(ctx, func(time.Time) { m.view.restarted() })
+		select {
+		case <-m.config.Clock.After(m.config.interval()):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// saw takes an event in, and follows an assignment that is new.
+func (m *Member) saw(e Event, now time.Time) {
+	m.view.saw(e, now)
+	switch {
+	case e.Assignment != nil && e.Epoch != m.epoch:
+		m.follow(now)
+	case e.Assignment == nil && e.Record.Member == m.config.Name:
+		m.sawName(e.Record)
+	}
+}
+
+// sawName looks whose the member's record is. Those before its own first one are its predecessors', which may come late.
+func (m *Member) sawName(r Record) {
+	switch {
+	case r.Process == m.config.Process:
+		m.started = true
+	case !m.started:
+		m.before[r.Process] = true
+	case !r.Ended && !m.before[r.Process]:
+		m.replaced = true
+	}
+}
+
+// follow closes what the newest assignment does not give, and renews with its epoch, which tells the others.
+// If epochs in between are unknown, one of them may have given anything to somebody who has it open: nothing stays open.
+func (m *Member) follow(now time.Time) {
+	keep := m.rules.mine(m.view, m.config.Name, now)
+	if m.view.epoch != m.epoch+1 {
+		keep = &set{}
+	}
+	m.close(m.open.minus(keep))
+	m.epoch = m.view.epoch
+	m.renewal.next = now
+}
+
+// close closes shares.
+func (m *Member) close(s set) {
+	if s.empty() {
+		return
+	}
+	m.config.Gate.Close(s.list())
+	m.open = m.open.minus(&s)
+}
+
+// take opens what the assignment gives and nobody else may forward, and returns when there may be more.
+func (m *Member) take(now time.Time) time.Time {
+	want := m.rules.mine(m.view, m.config.Name, now).minus(&m.open)
+	if want.empty() || m.epoch == 0 || m.renewal.epoch != m.epoch {
+		return time.Time{}
+	}
+	blocked, again := m.rules.blocked(m.view, m.own(), now)
+	if free := want.minus(&blocked); !free.empty() {
+		m.config.Gate.Open(free.list())
+		m.open.unite(&free)
+	}
+	if !again.After(now) {
+		return time.Time{}
+	}
+	return again
+}
+
+func (m *Member) own() identity { return identity{m.config.Name, m.config.Process} }

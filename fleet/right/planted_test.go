@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// planted are mistakes that the simulation must find; else what it does not find means nothing.
+var planted = []struct {
+	name  string
+	plant func(*simulation, *Member)
+}{
+	{"the deadline is counted from the reply", func(_ *simulation, m *Member) {
+		m.rules.deadline = func(c *Config, _, replied time.Time) time.Time { return replied.Add(c.Right) }
+	}},
+	{"no wait before taking", func(_ *simulation, m *Member) {
+		m.rules.blocked = func(*view, identity, time.Time) (out set, _ time.Time) { return out, time.Time{} }
+	}},
+	{"renewals do not compare the epoch", func(s *simulation, _ *Member) { s.store.careless = true }},
+	{"a member opens what it believes its dead neighbour had", func(_ *simulation, m *Member) { m.rules.mine = inherited }},
+}
+
+// inherited is what an assignment gives a member, and the shares to which it is the heir of somebody who seems dead.
+func inherited(v *view, name string, now time.Time) *set {
+	out := *v.newest().to(name)
+	alive := map[string]bool{}
+	for _, m := range v.alive(now) {
+		alive[m.Name] = true
+	}
+	for s := shares.Share(0); s < shares.Count && v.epoch > 0; s++ {
+		if a := v.newest(); a.HeirOf(s) == name && !alive[a.OwnerOf(s)] {
+			out.add(s)
+		}
+	}
+	return &out
+}
+
+func TestPlantedMistakes(t *testing.T) {
+	const enough = 400
+	for _, p := range planted {
+		t.Run(p.name, func(t *testing.T) {
+			for seed := range uint64(enough) {
+				s, err := simulate(t, seed, p.plant)
+				if errors.Is(err, errOverlap) {
+					t.Logf("found by seed %d: %v", seed, err)
+					if s.linear() {
+						t.Error("but porcupine finds an order")
+					}
+					return
+				}
+			}
+			t.Errorf("not found with %d seeds", enough)
+		})
+	}
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// renewal is the state of a member's renewals, of which one is under way at a time.
+type renewal struct {
+	weight float64
+	next   time.Time // when to send one
+	count  uint64    // of those sent; what comes of an earlier one than the last is ignored
+	cancel context.CancelFunc
+	epoch  uint64 // of the last that succeeded
+}
+
+// renew sends a renewal. Its time is one read before it is sent.
+func (m *Member) renew(ctx context.Context, group *sync.WaitGroup, now time.Time) {
+	if m.renewal.cancel != nil {
+		m.renewal.cancel()
+	}
+	m.renewal.count++
+	r := m.record()
+	// One that takes longer is sent again before the right runs out.
+	timed, cancel := context.WithTimeout(ctx, m.config.Right/2)
+	m.renewal.next = now.Add(m.config.Right)
+	m.renewal.cancel = cancel
+	group.Go(func() {
+		defer cancel()
+		err := m.config.Store.Renew(timed, r)
+		m.post(ctx, func(replied time.Time) { m.renewed(r, now, replied, err) })
+	})
+}
+
+func (m *Member) record() Record {
+	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Epoch: m.epoch, Renewals: m.renewal.count}
+}
+
+// renewed moves the deadline if a renewal has succeeded.
+func (m *Member) renewed(r Record, sent, replied time.Time, err error) {
+	if r.Renewals != m.renewal.count {
+		return
+	}
+	m.renewal.next = replied.Add(m.config.interval() / 2)
+	if err != nil {
+		return // with ErrEpoch, the other assignment comes by the watch
+	}
+	m.renewal.next = sent.Add(m.config.interval())
+	m.renewal.epoch = r.Epoch
+	m.config.Gate.Until(m.rules.deadline(&m.config, sent, replied))
+}
+
+// resign ends the member's record, if the store can be reached within a right.
+func (m *Member) resign(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.config.Right)
+	defer cancel()
+	m.renewal.count++
+	return End(ctx, m.config.Store, m.record())
+}
+
+// End says that a process forwards nothing any more, so that nobody waits for its right to run out. A supervisor that saw
+// a member's process die gives its Member, Process and Weight.
+func End(ctx context.Context, s Store, r Record) error {
+	r.Ended = true
+	for {
+		err := s.Renew(ctx, r)
+		if !errors.Is(err, ErrEpoch) {
+			return err
+		}
+		if r.Epoch, err = otherEpoch(ctx, s, r.Epoch); err != nil {
+			return err
+		}
+	}
+}
+
+// otherEpoch returns the store's epoch once it is another.
+func otherEpoch(ctx context.Context, s Store, epoch uint64) (uint64, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	found := errors.New("found")
+	err := s.Watch(ctx, func(e Event) {
+		if e.Assignment != nil && e.Epoch != epoch && ctx.Err() == nil {
+			epoch = e.Epoch
+			cancel(found)
+		}
+	})
+	if context.Cause(ctx) == found {
+		return epoch, nil
+	}
+	return epoch, err
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"os"
+	"strconv"
+	"testing"
+)
+
+// seeds is how many the simulation runs; CAUSEWAY_FLEET_SEEDS says more.
+func seeds(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("CAUSEWAY_FLEET_SEEDS")
+	switch {
+	case text != "":
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("CAUSEWAY_FLEET_SEEDS: %v", err)
+		}
+		return n
+	case testing.Short():
+		return 50
+	}
+	return 300
+}
+
+// Whatever happens to processes, clocks, the store and the ways to it: no share is forwarded twice, and afterwards all are.
+func TestSimulation(t *testing.T) {
+	n := seeds(t)
+	handovers := 0
+	for seed := range n {
+		s, err := simulate(t, seed, func(*simulation, *Member) {})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		word := int(seed) % len(set{})
+		if !s.linear(word) {
+			t.Errorf("seed %d: porcupine finds no order", seed)
+		}
+		all := s.held(word)
+		for i := range all {
+			if i > 0 && all[i].process.machine != all[i-1].process.machine {
+				handovers++
+			}
+		}
+	}
+	t.Logf("%d seeds, %.1f hand-overs of a share each", n, float64(handovers)/float64(n))
+	if handovers < int(n) {
+		t.Errorf("only %d hand-overs in %d seeds: the simulation proves little", handovers, n)
+	}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"math/bits"
+
+	"causeway/fleet/shares"
+)
+
+// set is a set of shares, a bit each.
+type set [(shares.Count + 63) / 64]uint64
+
+func (s *set) add(x shares.Share) { s[x/64] |= 1 << (x % 64) }
+
+func (s *set) unite(o *set) {
+	for i := range s {
+		s[i] |= o[i]
+	}
+}
+
+// minus returns what is in s but not in o.
+func (s *set) minus(o *set) (out set) {
+	for i := range s {
+		out[i] = s[i] &^ o[i]
+	}
+	return out
+}
+
+func (s *set) empty() bool { return *s == set{} }
+
+func (s *set) list() (all []shares.Share) {
+	for i, word := range s {
+		for ; word != 0; word &= word - 1 {
+			all = append(all, shares.Share(i*64+bits.TrailingZeros64(word)))
+		}
+	}
+	return all
+}
+
+// everything has all shares.
+var everything = func() (s set) {
+	for x := range shares.Share(shares.Count) {
+		s.add(x)
+	}
+	return s
+}()

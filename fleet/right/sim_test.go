@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+var simNames = []string{"a", "b", "c", "d", "e"}
+
+// simMachine runs one process at a time.
+type simMachine struct {
+	faults
+	name     string
+	clock    *simClock
+	weight   float64
+	process  *simProcess // the last
+	suspects map[string]time.Time
+}
+
+// simulation is a fleet in simulated time; all that happens follows from its seed.
+type simulation struct {
+	store     *simStore
+	machines  []*simMachine
+	processes []*simProcess // all that ever were
+	r         *rand.Rand
+	plant     func(*simulation, *Member) // a mistake
+	over      bool
+}
+
+func newSimulation(seed uint64, plant func(*simulation, *Member)) *simulation {
+	s := &simulation{store: newSimStore(), r: rand.New(rand.NewPCG(seed, 0)), plant: plant}
+	for _, name := range simNames[:3+s.r.IntN(3)] {
+		rate := 1 + DefaultDrift*[]float64{-1, 1, 2*s.r.Float64() - 1}[s.r.IntN(3)]
+		s.machines = append(s.machines, &simMachine{
+			faults: faults{breakWatch: make(chan struct{}), slow: float64(s.r.IntN(4)) / 20, slowReplies: s.r.IntN(3) == 0},
+			name:   name, weight: 1, suspects: map[string]time.Time{},
+			clock: &simClock{time.Now(), time.Now().Add(time.Duration(s.r.Int64N(int64(time.Hour)))), rate},
+		})
+	}
+	return s
+}
+
+// start starts a process, unless one runs.
+func (s *simulation) start(m *simMachine) {
+	if s.over || m.process != nil && !m.process.dead {
+		return
+	}
+	r := split(s.r)
+	p := &simProcess{simClock: m.clock, machine: m, number: uint64(len(s.processes) + 1), ended: make(chan struct{}), clockRng: split(r), gateRng: split(r)}
+	s.processes = append(s.processes, p)
+	m.process = p
+	l := newLink(s.store, &m.faults, r)
+	l.point = p.stand
+	member, err := New(Config{Name: m.name, Weight: m.weight, Process: p.number, Store: l, Gate: p, Clock: p,
+		Suspect: func(name string) bool { return time.Now().Before(m.suspects[name]) }})
+	if err != nil {
+		panic(err)
+	}
+	planner := split(r)
+	member.rules.plan = func(all []shares.Member, before *shares.Assignment) *shares.Assignment {
+		return simPlan(planner, all, before)
+	}
+	s.plant(s, member)
+	p.member = member
+	p.running, p.cancel = context.WithCancel(context.Background())
+	again := time.Duration(r.Int64N(int64(2 * time.Second)))
+	go func() {
+		defer close(p.ended)
+		defer p.kill()
+		_ = member.Run(p.running)
+		time.AfterFunc(again, func() { s.start(m) })
+	}()
+}
+
+// simPlan is a worse planner than shares.Plan: it moves also what could stay, so that rights change hands more often. Words
+// of a set are alike.
+func simPlan(r *rand.Rand, all []shares.Member, before *shares.Assignment) *shares.Assignment {
+	a := &shares.Assignment{Members: all}
+	for word := range len(set{}) {
+		owner := r.IntN(len(all))
+		if before != nil && r.IntN(2) > 0 {
+			for i, m := range all {
+				if m.Name == before.OwnerOf(shares.Share(word*64)) {
+					owner = i
+				}
+			}
+		}
+		for s := word * 64; s < word*64+64; s++ {
+			a.Owner[s], a.Heir[s] = int8(owner), int8((owner+1)%len(all))
+		}
+	}
+	return a
+}
+
+// upTo is a random time to come.
+func (s *simulation) upTo(d time.Duration) time.Time { return time.Now().Add(s.within(d)) }
+
+func (s *simulation) within(d time.Duration) time.Duration {
+	return time.Duration(s.r.Int64N(int64(d)))
+}
+
+// happen has one random thing happen.
+func (s *simulation) happen() {
+	m := s.machines[s.r.IntN(len(s.machines))]
+	p := m.process
+	long := 3 * time.Second
+	switch s.r.IntN(13) {
+	case 0:
+		s.die(m)
+	case 1:
+		p.cancel() // it resigns
+	case 2, 3:
+		p.stopped = s.upTo(long)
+	case 4:
+		m.requestsLost = s.upTo(long)
+		m.eventsHeld = m.requestsLost
+	case 5:
+		m.requestsLost = s.upTo(long)
+	case 6:
+		m.repliesLost = s.upTo(long)
+	case 7:
+		m.eventsHeld = s.upTo(long)
+	case 8:
+		s.store.stalled = s.upTo(long)
+	case 9:
+		close(m.breakWatch)
+		m.breakWatch = make(chan struct{})
+	case 10:
+		m.weight = float64(1 + s.r.IntN(3))
+		go p.member.SetWeight(p.running, m.weight)
+	case 11:
+		m.suspects[s.machines[s.r.IntN(len(s.machines))].name] = s.upTo(long)
+		go p.member.Wake(p.running)
+	case 12:
+		s.start(m)
+	}
+}
+
+// die kills a machine's process. Mostly somebody sees that, sometimes late; and starts it again, sometimes soon.
+func (s *simulation) die(m *simMachine) {
+	p := m.process
+	p.kill()
+	if s.r.IntN(3) > 0 {
+		l := newLink(s.store, &m.faults, split(s.r))
+		record := Record{Member: m.name, Weight: m.weight, Process: p.number, Epoch: s.store.epoch}
+		time.AfterFunc(s.within([]time.Duration{100 * time.Millisecond, 2500 * time.Millisecond}[s.r.IntN(2)]), func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			_ = End(ctx, l, record)
+		})
+	}
+	time.AfterFunc(s.within(2*time.Second), func() { s.start(m) })
+}
+
+// heal ends all faults.
+func (s *simulation) heal() {
+	now := time.Now()
+	s.store.stalled = now
+	for _, m := range s.machines {
+		m.faults = faults{breakWatch: m.breakWatch}
+		clear(m.suspects)
+		m.process.stopped = now
+		s.start(m)
+	}
+}
+
+const (
+	simFaults = 10 * time.Second
+	simSettle = 5 * time.Second
+)
+
+// run simulates, and returns what is wrong.
+func (s *simulation) run() error {
+	for _, m := range s.machines {
+		s.start(m)
+	}
+	for end := time.Now().Add(simFaults); time.Now().Before(end); {
+		time.Sleep(s.within(300 * time.Millisecond))
+		s.happen()
+	}
+	time.Sleep(2 * time.Second) // until what is to start again has started
+	s.heal()
+	time.Sleep(simSettle)
+	err := s.settled()
+	s.over = true
+	for _, m := range s.machines {
+		m.process.cancel()
+	}
+	for _, p := range s.processes {
+		<-p.ended
+		p.gate.end()
+	}
+	if overlap := s.disjoint(); overlap != nil {
+		return overlap
+	}
+	return err
+}
+
+// simulate runs one seed in a bubble.
+func simulate(t *testing.T, seed uint64, plant func(*simulation, *Member)) (s *simulation, err error) {
+	t.Helper()
+	if race {
+		t.Skip("the simulated world has no locks, because in simulated time one thing happens at an instant: the race detector cannot know")
+	}
+	synctest.Test(t, func(*testing.T) {
+		s = newSimulation(seed, plant)
+		err = s.run()
+	})
+	if err != nil {
+		err = fmt.Errorf("seed %d: %w", seed, err)
+	}
+	return s, err
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// simStore is a linearizable store: its state changes only in commit, at one instant of simulated time.
+type simStore struct {
+	log      []logged // all that was committed
+	latest   map[string]Record
+	epoch    uint64
+	current  *shares.Assignment
+	changed  chan struct{} // closed at each commit
+	stalled  time.Time     // it carries out nothing before
+	careless bool          // a planted mistake: renewals do not compare the epoch
+}
+
+type logged struct {
+	Event
+	at time.Time
+}
+
+func newSimStore() *simStore {
+	return &simStore{latest: map[string]Record{}, changed: make(chan struct{})}
+}
+
+func (s *simStore) commit(e Event) {
+	s.log = append(s.log, logged{e, time.Now()})
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *simStore) renew(r Record) error {
+	if r.Epoch != s.epoch && !s.careless {
+		return ErrEpoch
+	}
+	s.latest[r.Member] = r
+	s.commit(Event{Record: r})
+	return nil
+}
+
+func (s *simStore) propose(epoch uint64, a *shares.Assignment) error {
+	if epoch != s.epoch {
+		return ErrEpoch
+	}
+	s.epoch++
+	s.current = a
+	s.commit(Event{Epoch: s.epoch, Assignment: a})
+	return nil
+}
+
+// read returns what there is.
+func (s *simStore) read() (all []Event) {
+	if s.current != nil {
+		all = append(all, Event{Epoch: s.epoch, Assignment: s.current})
+	}
+	for _, name := range simNames {
+		if r, ok := s.latest[name]; ok {
+			all = append(all, Event{Record: r})
+		}
+	}
+	return all
+}
+
+// faults are those of a machine's way to the store. They end at times.
+type faults struct {
+	requestsLost, repliesLost, eventsHeld time.Time
+	breakWatch                            chan struct{} // closed to break it
+	slow                                  float64       // how often a request or a reply takes long
+	slowReplies                           bool          // all do, but not too long
+}
+
+// link is a process's way to the store. Each kind of traffic has its own random numbers, so that goroutines that run at the
+// same instant do not race for them.
+type link struct {
+	*faults
+	store                           *simStore
+	requests, proposals, deliveries *rand.Rand
+	point                           func(r *rand.Rand) // where a process may stand still, or end
+}
+
+func newLink(s *simStore, f *faults, r *rand.Rand) *link {
+	return &link{faults: f, store: s, requests: split(r), proposals: split(r), deliveries: split(r), point: func(*rand.Rand) {}}
+}
+
+// split makes other random numbers of those of r.
+func split(r *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(r.Uint64(), r.Uint64())) }
+
+// delay is mostly short. Its nanoseconds make that no two things happen at the same instant.
+func (l *link) delay(r *rand.Rand) time.Duration {
+	d := 200*time.Microsecond + time.Duration(r.ExpFloat64()*float64(time.Millisecond))
+	if r.Float64() < l.slow {
+		d += time.Duration(r.Int64N(int64([]time.Duration{300 * time.Millisecond, 2500 * time.Millisecond}[r.IntN(2)])))
+	}
+	return d
+}
+
+var errLost = errors.New("simulated: no reply")
+
+// call carries a request out after a delay, though nobody may wait for it any more.
+func (l *link) call(ctx context.Context, r *rand.Rand, request func() error) error {
+	l.point(r)
+	there, back := l.delay(r), l.delay(r)
+	if l.slowReplies {
+		back += time.Duration(r.Int64N(int64(450 * time.Millisecond)))
+	}
+	late := time.Duration(r.Int64N(int64(4 * time.Second)))
+	if time.Now().Before(l.requestsLost) {
+		if r.IntN(2) == 0 {
+			<-ctx.Done()
+			return errLost
+		}
+		there = max(there, time.Until(l.requestsLost)+late) // the network kept it
+	}
+	reply := make(chan error, 1)
+	time.AfterFunc(there, func() {
+		time.Sleep(time.Until(l.store.stalled.Add(there % time.Millisecond)))
+		err := request()
+		if !time.Now().Before(l.repliesLost) {
+			time.AfterFunc(back, func() { reply <- err })
+		}
+	})
+	select {
+	case err := <-reply:
+		l.point(r)
+		return err
+	case <-ctx.Done():
+		l.point(r)
+		return errLost
+	}
+}
+
+// Renew implements Store.
+func (l *link) Renew(ctx context.Context, r Record) error {
+	return l.call(ctx, l.requests, func() error { return l.store.renew(r) })
+}
+
+// Propose implements Store.
+func (l *link) Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error {
+	return l.call(ctx, l.proposals, func() error { return l.store.propose(epoch, a) })
+}
+
+// Watch implements Store.
+func (l *link) Watch(ctx context.Context, f func(Event)) error {
+	r := l.deliveries
+	broken := l.breakWatch
+	next, first := 0, []Event(nil)
+	if err := l.pass(ctx, broken, l.delay(r)); err != nil {
+		return err
+	}
+	first, next = l.store.read(), len(l.store.log)
+	if err := l.pass(ctx, broken, l.delay(r)); err != nil {
+		return err
+	}
+	for _, e := range first {
+		l.point(r)
+		f(e)
+	}
+	for {
+		if next == len(l.store.log) {
+			select {
+			case <-l.store.changed:
+			case <-broken:
+				return errLost
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		e := l.store.log[next]
+		next++
+		if err := l.pass(ctx, broken, time.Until(e.at)+l.delay(r)); err != nil {
+			return err
+		}
+		l.point(r)
+		f(e.Event)
+	}
+}
+
+// pass waits, and as long as events are held up.
+func (l *link) pass(ctx context.Context, broken chan struct{}, d time.Duration) error {
+	jitter := time.Duration(l.deliveries.Int64N(1e6))
+	for due := time.Now().Add(d); ; due = l.eventsHeld.Add(jitter) {
+		if time.Now().Before(due) {
+			timer := time.NewTimer(time.Until(due))
+			select {
+			case <-timer.C:
+			case <-broken:
+				timer.Stop()
+				return errLost
+			case <-ctx.Done():
+				timer.Stop()
+				return ctx.Err()
+			}
+		}
+		if !time.Now().Before(l.eventsHeld) {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// ofWords has share 0 to 63 owned by the first name, 64 to 127 by the second, and so on; "" is nobody.
+func ofWords(names ...string) *shares.Assignment {
+	a := &shares.Assignment{}
+	index := map[string]int8{"": shares.Nobody}
+	for _, name := range names {
+		if _, ok := index[name]; !ok {
+			index[name] = int8(len(a.Members))
+			a.Members = append(a.Members, shares.Member{Name: name, Weight: 1})
+		}
+	}
+	for s := range a.Owner {
+		a.Owner[s], a.Heir[s] = shares.Nobody, shares.Nobody
+		if s/64 < len(names) {
+			a.Owner[s] = index[names[s/64]]
+		}
+	}
+	return a
+}
+
+func words(list ...int) (s set) {
+	for _, w := range list {
+		s[w] = ^uint64(0)
+	}
+	return s
+}
+
+// Who may still forward what the newest assignment, of epoch 3, gives "me". In epoch 2 word 0 was a's and word 1 b's.
+func TestBlocked(t *testing.T) {
+	c := Config{Name: "me", Weight: 1, Store: emptyStore{}, Gate: &openGate{}}
+	if err := c.complete(); err != nil {
+		t.Fatal(err)
+	}
+	wait := c.silence()
+	a2 := Record{Member: "a", Process: 1, Epoch: 2, Renewals: 7}
+	with := func(r Record, change func(*Record)) Record { change(&r); return r }
+	for _, x := range []struct {
+		name    string
+		records []Record // before epoch 3
+		after   []Record
+		later   time.Duration
+		want    set
+	}{
+		{"nobody was there", nil, nil, 0, set{}},
+		{"a follows the one before", []Record{a2}, nil, 0, words(0)},
+		{"a follows the one before, for as long as a right lasts", []Record{a2}, nil, wait, words(0)},
+		{"a is silent", []Record{a2}, nil, wait + 1, set{}},
+		{"a follows the newest", []Record{a2}, []Record{with(a2, func(r *Record) { r.Epoch = 3 })}, 0, set{}},
+		{"a ended", []Record{a2}, []Record{with(a2, func(r *Record) { r.Ended, r.Epoch = true, 3 })}, 0, set{}},
+		{"a ended, and what it sent before comes late", []Record{with(a2, func(r *Record) { r.Ended = true }), a2}, nil, 0, set{}},
+		{"another process of a ended", []Record{a2}, []Record{{Member: "a", Process: 2, Epoch: 3, Ended: true}}, 0, words(0)},
+		{"a follows an assignment that is not known", []Record{with(a2, func(r *Record) { r.Epoch = 1 })}, nil, 0, everything},
+		{"a follows none", []Record{with(a2, func(r *Record) { r.Epoch = 0 })}, nil, 0, set{}},
+		{"both", []Record{a2, {Member: "b", Process: 1, Epoch: 2}}, nil, 0, words(0, 1)},
+		{"this process", []Record{{Member: "me", Process: 9, Epoch: 2}}, nil, 0, set{}},
+		{"another process of this member", nil, []Record{{Member: "me", Process: 8, Epoch: 3}}, 0, everything},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			v, now := newView(&c), time.Now()
+			v.saw(Event{Epoch: 2, Assignment: ofWords("a", "b", "me")}, now)
+			now = now.Add(10 * wait)
+			for _, r := range x.records {
+				v.saw(Event{Record: r}, now)
+			}
+			v.saw(Event{Epoch: 3, Assignment: ofWords("me", "me", "me", "a", "b")}, now)
+			for _, r := range x.after {
+				v.saw(Event{Record: r}, now)
+			}
+			got, again := v.blocked(identity{"me", 9}, now.Add(x.later))
+			if got != x.want {
+				t.Errorf("blocked: %v; want %v", got.list(), x.want.list())
+			}
+			if blocked := got != (set{}); blocked == again.IsZero() {
+				t.Errorf("ask again at %v", again)
+			}
+		})
+	}
+}
+
+// A watch that begins knows nothing of the processes whose records others took the place of: all is blocked for a while.
+func TestBlockedByTheUnknown(t *testing.T) {
+	c := Config{Name: "me", Weight: 1, Store: emptyStore{}, Gate: &openGate{}}
+	if err := c.complete(); err != nil {
+		t.Fatal(err)
+	}
+	v, now, me := newView(&c), time.Now(), identity{"me", 9}
+	if got, _ := v.blocked(me, now); got != everything {
+		t.Error("something is free before the first event")
+	}
+	for range 2 { // the second time after a watch that broke
+		v.restarted()
+		v.saw(Event{Epoch: 3, Assignment: ofWords("me")}, now)
+		v.saw(Event{Record: Record{Member: "a", Process: 1, Epoch: 3, Ended: true}}, now)
+		got, again := v.blocked(me, now)
+		if got != everything || !again.Equal(now.Add(c.silence()+1)) {
+			t.Errorf("%d shares blocked, until %v", len(got.list()), again.Sub(now))
+		}
+		now = again
+		if got, _ := v.blocked(me, now); !got.empty() {
+			t.Error("blocked for longer than a right lasts")
+		}
+	}
+}
+
+// emptyStore accepts everything.
+type emptyStore struct{}
+
+func (emptyStore) Watch(ctx context.Context, _ func(Event)) error            { <-ctx.Done(); return ctx.Err() }
+func (emptyStore) Renew(context.Context, Record) error                       { return nil }
+func (emptyStore) Propose(context.Context, uint64, *shares.Assignment) error { return nil }
+
+// openGate has the shares that are open.
+type openGate struct{ open set }
+
+func (g *openGate) Open(all []shares.Share) {
+	for _, s := range all {
+		g.open.add(s)
+	}
+}
+
+func (g *openGate) Close(all []shares.Share) {
+	var closed set
+	for _, s := range all {
+		closed.add(s)
+	}
+	g.open = g.open.minus(&closed)
+}
+
+func (*openGate) Until(time.Time) {}
+
+// A member whose right is of the newest epoch opens what it is given; another epoch closes what that one does not give, and
+// one with unknown ones before it closes all, because one of these may have given it to somebody.
+func TestFollow(t *testing.T) {
+	gate := &openGate{}
+	m, err := New(Config{Name: "me", Weight: 1, Process: 9, Store: emptyStore{}, Gate: gate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	step := func(epoch uint64, a *shares.Assignment, closed, opened set) {
+		t.Helper()
+		m.saw(Event{Epoch: epoch, Assignment: a}, now)
+		if gate.open != closed {
+			t.Errorf("epoch %d: open are %v", epoch, gate.open.list())
+		}
+		now = now.Add(10 * m.config.silence())
+		m.take(now)
+		if gate.open != closed {
+			t.Errorf("epoch %d: without a right of it, %v was opened", epoch, gate.open.list())
+		}
+		m.renewed(m.record(), now, now, errors.New("lost"))
+		m.take(now)
+		m.renewed(m.record(), now, now, nil)
+		m.take(now)
+		if gate.open != opened {
+			t.Errorf("epoch %d: with a right of it, open are %v", epoch, gate.open.list())
+		}
+	}
+	step(1, ofWords("me", "me", "a"), set{}, words(0, 1))
+	step(2, ofWords("me", "a", "me"), words(0), words(0, 2))
+	step(2, ofWords("me", "a", "me"), words(0, 2), words(0, 2))
+	step(4, ofWords("me", "a", "me", "me"), set{}, words(0, 2, 3))
+	m.saw(Event{Record: Record{Member: "me", Process: 9, Epoch: 4}}, now)
+	m.saw(Event{Record: Record{Member: "me", Process: 8, Epoch: 4, Ended: true}}, now)
+	if m.replaced {
+		t.Error("a predecessor's end is taken for a successor")
+	}
+	m.saw(Event{Record: Record{Member: "me", Process: 10, Epoch: 4}}, now)
+	if !m.replaced {
+		t.Error("another process has the name, unnoticed")
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// identity is one start of a member.
+type identity struct {
+	member  string
+	process uint64
+}
+
+// process is what was seen of one start of a member.
+type process struct {
+	Record
+	seen  time.Time // when its last record came
+	since time.Time // when the first of those came that came without a gap
+}
+
+// assignment is one with the shares of each member.
+type assignment struct {
+	*shares.Assignment
+	given map[string]*set
+}
+
+func newAssignment(a *shares.Assignment) *assignment {
+	sets := make([]set, len(a.Members))
+	for s, o := range a.Owner {
+		if o != shares.Nobody {
+			sets[o].add(shares.Share(s))
+		}
+	}
+	given := map[string]*set{}
+	for i, m := range a.Members {
+		given[m.Name] = &sets[i]
+	}
+	return &assignment{a, given}
+}
+
+// to returns what an assignment gives a member.
+func (a *assignment) to(member string) *set {
+	if s := a.given[member]; s != nil {
+		return s
+	}
+	return &set{}
+}
+
+// view is what a member saw of the store, with the times of its own clock. It belongs to the member's goroutine.
+type view struct {
+	config    *Config
+	epoch     uint64                 // the newest
+	history   map[uint64]*assignment // by epoch: those that some process may still follow, and the newest
+	processes map[identity]*process
+	// began is when the first event of this watch came. A record that another had taken the place of before is unknown.
+	began time.Time
+	live  bool // something came since the watch began
+}
+
+func newView(c *Config) *view {
+	none := &assignment{Assignment: &shares.Assignment{}}
+	return &view{config: c, history: map[uint64]*assignment{0: none}, processes: map[identity]*process{}}
+}
+
+func (v *view) newest() *assignment { return v.history[v.epoch] }
+
+// restarted has what comes now be from another watch: between the last one and it anything may have happened.
+func (v *view) restarted() { v.live = false }
+
+// saw takes an event in.
+func (v *view) saw(e Event, now time.Time) {
+	if !v.live {
+		v.live, v.began = true, now
+	}
+	if e.Assignment != nil {
+		v.epoch = e.Epoch
+		v.history[e.Epoch] = newAssignment(e.Assignment)
+		v.forget(now)
+		return
+	}
+	id := identity{e.Record.Member, e.Record.Process}
+	p := v.processes[id]
+	if p == nil {
+		p = &process{since: now}
+		v.processes[id] = p
+	}
+	if !p.seen.IsZero() && now.Sub(p.seen) > v.config.Right {
+		p.since = now
+	}
+	ended := p.Ended // what it sent before it ended may come later
+	p.Record, p.seen = e.Record, now
+	p.Ended = p.Ended || ended
+}
+
+// silent reports whether a process's right has run out for certain, if no renewal of it was committed after those seen.
+func (v *view) silent(p *process, now time.Time) bool {
+	return now.Sub(p.seen) > v.config.silence()
+}
+
+// forget drops the processes that were silent for long, and the assignments that nobody follows any more.
+func (v *view) forget(now time.Time) {
+	oldest := v.epoch
+	maps.DeleteFunc(v.processes, func(_ identity, p *process) bool {
+		if now.Sub(p.seen) > 10*v.config.silence() {
+			return true
+		}
+		if !p.Ended && !v.silent(p, now) {
+			oldest = min(oldest, p.Epoch)
+		}
+		return false
+	})
+	maps.DeleteFunc(v.history, func(epoch uint64, _ *assignment) bool { return epoch > 0 && epoch < oldest })
+}
+
+// alive returns the members that a plan is to have, by name: those of which some process renewed lately and that
+// nobody suspects. One that the newest assignment does not have must have renewed for one right without a gap, so
+// that one that comes and goes does not take shares along each time.
+func (v *view) alive(now time.Time) (all []shares.Member) {
+	newest := v.newest()
+	var found []*process
+	for _, p := range v.processes {
+		switch {
+		case p.Ended || v.silent(p, now):
+			continue
+		case v.config.Suspect(p.Member):
+			p.since = now
+			continue
+		}
+		if _, has := newest.given[p.Member]; has || now.Sub(p.since) >= v.config.Right {
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, func(a, b *process) int { return cmp.Or(cmp.Compare(a.Member, b.Member), b.seen.Compare(a.seen)) })
+	for _, p := range found {
+		if n := len(all); n == 0 || all[n-1].Name != p.Member { // of two processes, the one seen last counts
+			all = append(all, shares.Member{Name: p.Member, Weight: p.Weight})
+		}
+	}
+	return all
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,6 +72,9 @@ func TestNotify(t *testing.T) {
 	p := launch(t, "-config", file)
 	p.awaitLine("msg=voter_ready")
 	p.end()
+	if log := p.stderr.String(); strings.Contains(log, "msg=etcd") {
+		t.Errorf("a voter that is well warns:\n%s", log)
+	}
 	var said []string
 	b := make([]byte, 4096)
 	for len(said) < 3 {
@@ -127,11 +131,14 @@ func TestLog(t *testing.T) {
 	out := logs.NewOutput(&said)
 	defer out.Close()
 	log, _ := logs.New(config.Log{Level: "info", Format: "text"}, out)
-	z := zap.New(core{log, out.Flush})
+	var ends atomic.Bool
+	z := zap.New(core{log, out.Flush, &ends})
 	z.Debug("no")
 	z.Info("no")
 	z.With(zap.String("peer", "b")).Warn("slow", zap.Duration("took", time.Second), zap.Int("n", 3))
 	z.Error("failed", zap.Error(errors.New("no space")), zap.Strings("urls", []string{"x", "y"}))
+	ends.Store(true)
+	z.Error("closed")
 	func() {
 		defer func() { _ = recover() }()
 		z.Panic("the end")

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -22,13 +24,31 @@ import (
 // patience is how long a voter may take to answer: many times what one takes that is well.
 const patience = 2 * time.Second
 
-// client returns a client of these URLs.
-func (c *settings) client(at []string) (*etcd.Client, error) {
+// client returns a client of a URL. etcd's client would go on trying where nobody listens; this is known at once.
+func (c *settings) client(at string) (*etcd.Client, error) {
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(strings.TrimPrefix(at, "https://"), "http://"), patience)
+	if err != nil {
+		return nil, err
+	}
+	conn.Close()
 	secure, err := c.Clients.client()
 	if err != nil {
 		return nil, err
 	}
-	return etcd.New(etcd.Config{Endpoints: at, TLS: secure, DialTimeout: patience, Logger: zap.NewNop()})
+	return etcd.New(etcd.Config{Endpoints: []string{at}, TLS: secure, DialTimeout: patience, Logger: zap.NewNop()})
+}
+
+// local returns a client of the voter on this machine, and all voters, as that knows them.
+func (c *settings) local() (*etcd.Client, []*etcdserverpb.Member, error) {
+	cl, err := c.client(c.here())
+	if err == nil {
+		var all []*etcdserverpb.Member
+		if all, err = c.listed(cl); err == nil {
+			return cl, all, nil
+		}
+		cl.Close()
+	}
+	return nil, nil, fmt.Errorf("no voter answers at %s (%s); start it, or run this on a machine where one runs", c.here(), brief(err))
 }
 
 // here returns the URL by which this machine's voter is reached.
@@ -40,13 +60,13 @@ func (c *settings) here() string {
 	return u.String()
 }
 
-// listed asks the voter on this machine for all voters, as it knows them.
-func (c *settings) listed(ctx context.Context, cl *etcd.Client) ([]*etcdserverpb.Member, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// listed asks a voter for all voters, by name.
+func (c *settings) listed(cl *etcd.Client) ([]*etcdserverpb.Member, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	all, err := cl.MemberList(ctx, etcd.WithSerializable())
 	if err != nil {
-		return nil, fmt.Errorf("no voter answers at %s (%s); start it, or run this on a machine where one runs", c.here(), brief(err))
+		return nil, err
 	}
 	slices.SortFunc(all.Members, func(a, b *etcdserverpb.Member) int { return strings.Compare(c.nameOf(a), c.nameOf(b)) })
 	return all.Members, nil
@@ -71,38 +91,47 @@ type report struct {
 	err    error
 }
 
-// ask asks a voter how it is.
-func (c *settings) ask(m *etcdserverpb.Member) report {
-	if len(m.ClientURLs) == 0 {
-		return report{err: errors.New("has not run yet")}
+// ask asks a voter how it is, by one URL after the other.
+func (c *settings) ask(m *etcdserverpb.Member) (r report) {
+	r.err = errors.New("it has not run yet")
+	for _, at := range m.ClientURLs {
+		if r = c.askAt(at); r.err == nil {
+			break
+		}
 	}
-	cl, err := c.client(m.ClientURLs)
+	return r
+}
+
+func (c *settings) askAt(at string) report {
+	cl, err := c.client(at)
 	if err != nil {
 		return report{err: err}
 	}
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := cl.Status(ctx, m.ClientURLs[0])
+	s, err := cl.Status(ctx, at)
 	return report{s, err}
 }
 
 // listMembers prints all voters, and how they are. Its error is that of the first one that does not answer.
 func listMembers(c *settings, w io.Writer) (wrong error) {
-	cl, err := c.client([]string{c.here()})
+	cl, all, err := c.local()
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	all, err := c.listed(context.Background(), cl)
-	if err != nil {
-		return err
+	reports := make([]report, len(all))
+	var asked sync.WaitGroup
+	for i, m := range all {
+		asked.Go(func() { reports[i] = c.ask(m) })
 	}
+	asked.Wait()
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tSTATE\tDATA\tVERSION\tPEER")
-	for _, m := range all {
+	for i, m := range all {
 		name, peer := c.nameOf(m), strings.Join(m.PeerURLs, " ")
-		r := c.ask(m)
+		r := reports[i]
 		if r.err != nil {
 			wrong = errors.Join(wrong, fmt.Errorf("%s does not answer: %s", name, brief(r.err)))
 			fmt.Fprintf(t, "%s\tdoes not answer\t\t\t%s\n", name, peer)
@@ -156,15 +185,11 @@ func replaceMember(c *settings, name string, w io.Writer) error {
 	case name == c.Name:
 		return fmt.Errorf("-replace %s: that is the voter of this machine; run it on another, which lives", name)
 	}
-	cl, err := c.client([]string{c.here()})
+	cl, all, err := c.local()
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	all, err := c.listed(context.Background(), cl)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second) // an election, and etcd's own five seconds
 	defer cancel()
 	if i := slices.IndexFunc(all, func(m *etcdserverpb.Member) bool { return c.nameOf(m) == name }); i >= 0 {

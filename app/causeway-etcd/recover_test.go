@@ -21,7 +21,7 @@ import (
 // TestRecover follows docs/etcd.md: a voter that is dead for good is replaced, the majority is lost and comes back, and
 // all data is restored of a snapshot.
 func TestRecover(t *testing.T) {
-	r := newRig(t, false)
+	r := newRig(t, false, "[raft]\nheartbeat = \"100ms\"\nelection = \"500ms\"\n") // nothing here is about times
 	var keys []string
 	for i := range 10 {
 		keys = append(keys, fmt.Sprint("key ", i))
@@ -36,9 +36,10 @@ func TestRecover(t *testing.T) {
 func (r *rig) replaced(keys []string) {
 	t := r.t
 	const dead = 2
-	if said := r.tool(exitOK, 0, "-members"); strings.Count(said, "follower") != 2 || strings.Count(said, "leader") != 1 {
-		t.Errorf("-members prints\n%s", said)
-	}
+	r.await("a leader and two followers", func() bool {
+		said := r.tool(exitOK, 0, "-members")
+		return strings.Count(said, "follower") == 2 && strings.Count(said, "leader") == 1
+	})
 	if said := r.tool(exitFailed, 0, "-replace", names[dead]); !strings.Contains(said, "it lives") {
 		t.Errorf("-replace of one that lives prints %s", said)
 	}
@@ -88,11 +89,7 @@ func (r *rig) majority(keys []string) {
 		r.voters[i].signal(syscall.SIGKILL)
 		r.voters[i].wait()
 	}
-	for deadline := time.Now().Add(within); !strings.Contains(r.tool(exitFailed, 0, "-members"), "no majority"); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the last voter still knows a leader")
-		}
-	}
+	r.await("no leader", func() bool { return strings.Contains(r.tool(exitFailed, 0, "-members"), "no majority") })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := r.Put(ctx, "lost", ""); err == nil {
@@ -119,13 +116,23 @@ func (r *rig) listens(i int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if conn, err := net.Dial("tcp", c.peerListen[0].Host); err == nil {
+	r.await(names[i]+" listens", func() bool {
+		conn, err := net.Dial("tcp", c.peerListen[0].Host)
+		if err == nil {
 			conn.Close()
-			return
+		}
+		return err == nil
+	})
+}
+
+// await waits for something.
+func (r *rig) await(what string, so func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(within); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s: not within %v", what, within)
 		}
 	}
-	r.t.Fatalf("%s does not listen; its output:\n%v", names[i], &r.voters[i].stderr)
 }
 
 // restored goes back to a snapshot.
@@ -141,8 +148,13 @@ func (r *rig) restored(keys []string) {
 	if said := r.tool(exitFailed, 1, "-restore", snapshot); !strings.Contains(said, "is not empty") {
 		t.Errorf("-restore of one that lives prints %s", said)
 	}
+	for _, p := range r.voters {
+		p.signal(syscall.SIGTERM)
+	}
 	for i := range names {
-		r.voters[i].end()
+		if code := r.voters[i].wait(); code != exitOK {
+			t.Errorf("after SIGTERM: exit code %d; its output:\n%v", code, &r.voters[i].stderr)
+		}
 		if err := os.Rename(filepath.Join(r.data(i), "member"), filepath.Join(r.dir, names[i]+"-before")); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -36,7 +37,8 @@ func serve(c *settings, out *logs.Output) error {
 	if err != nil {
 		return err
 	}
-	etcd, err := embed.StartEtcd(c.etcd(state, zap.New(core{log, out.Flush})))
+	var ends atomic.Bool
+	etcd, err := embed.StartEtcd(c.etcd(state, zap.New(core{log, out.Flush, &ends})))
 	if err != nil {
 		return c.explained(err)
 	}
@@ -45,6 +47,7 @@ func serve(c *settings, out *logs.Output) error {
 	select {
 	case <-etcd.Server.ReadyNotify():
 		moveLeader(etcd, log)
+		ends.Store(true)
 	default:
 		etcd.Server.HardStop() // what listens for clients waits until it is ready, and Close waits for that
 	}

@@ -17,42 +17,38 @@ import (
 )
 
 // What a change of leader may take: without the leader's help two elections and a client's attempt, and with it less
-// than one; three times as much on a machine that others use, too.
+// than one; three times as much on a machine that others use, too. Where even this process, which has nothing to do, was
+// kept waiting for more than the voters' heartbeats, they elect one leader after the other, and no time is judged.
 const (
 	elected = 3 * time.Second
 	moved   = 3 * 250 * time.Millisecond
+	stalled = 50 * time.Millisecond
 )
 
 // TestVoters has three voters with TLS lose their leader, by SIGKILL and by SIGTERM, while a client writes.
 func TestVoters(t *testing.T) {
-	r := newRig(t, true)
+	r := newRig(t, true, "")
 	w := r.writes()
 	w.more(20)
 
+	w.judge("all are well", moved)
 	killed := r.leader()
 	r.voters[killed].signal(syscall.SIGKILL)
 	r.voters[killed].wait()
 	w.more(20)
-	took := w.longest()
-	t.Logf("the leader was killed: the longest write took %v", took.Round(time.Millisecond))
-	if took > elected {
-		t.Errorf("the leader was killed: a write took %v, more than %v", took, elected)
-	}
+	w.judge("the leader was killed", elected)
 	r.start(killed)
 	r.voters[killed].awaitLine("voter_ready")
 	r.awaitKeys(killed, len(w.acknowledged()))
 
 	ended := r.leader()
-	took = r.voters[ended].end()
+	took := r.voters[ended].end()
 	if log := r.voters[ended].stderr.String(); !strings.Contains(log, "msg=leader_moved") || !strings.Contains(log, "msg=voter_stopped") {
 		t.Errorf("the leader was ended, and says\n%s", log)
 	}
 	w.more(20)
-	longest := w.longest()
-	t.Logf("the leader was ended, in %v: the longest write took %v", took.Round(time.Millisecond), longest.Round(time.Millisecond))
-	if longest > moved {
-		t.Errorf("the leader was ended: a write took %v, more than %v", longest, moved)
-	}
+	t.Logf("the leader ended within %v", took.Round(time.Millisecond))
+	w.judge("the leader was ended", moved)
 	w.end()
 	r.start(ended)
 	r.voters[ended].awaitLine("voter_ready")
@@ -93,6 +89,7 @@ type writer struct {
 	mu      sync.Mutex
 	keys    []string // acknowledged
 	slowest time.Duration
+	stall   time.Duration // of this process
 }
 
 // writes starts a writer.
@@ -122,8 +119,24 @@ func (r *rig) writes() *writer {
 			w.mu.Unlock()
 		}
 	}()
+	go w.watch()
 	r.t.Cleanup(w.end)
 	return w
+}
+
+// watch measures how much longer than it asked for this process sleeps.
+func (w *writer) watch() {
+	const nap = 5 * time.Millisecond
+	for begun := time.Now(); ; begun = time.Now() {
+		select {
+		case <-w.stopped:
+			return
+		case <-time.After(nap):
+		}
+		w.mu.Lock()
+		w.stall = max(w.stall, time.Since(begun)-nap)
+		w.mu.Unlock()
+	}
 }
 
 // more waits until so many more keys are written.
@@ -144,13 +157,16 @@ func (w *writer) acknowledged() []string {
 	return slices.Clone(w.keys)
 }
 
-// longest returns how long the slowest write since the last call took.
-func (w *writer) longest() time.Duration {
+// judge checks how long the slowest write since the last call took.
+func (w *writer) judge(what string, most time.Duration) {
+	w.r.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d := w.slowest
-	w.slowest = 0
-	return d
+	w.r.t.Logf("%s: the longest write took %v; this process was kept waiting for %v", what, w.slowest.Round(time.Millisecond), w.stall.Round(time.Millisecond))
+	if w.slowest > most && w.stall <= stalled {
+		w.r.t.Errorf("%s: a write took %v, more than %v", what, w.slowest, most)
+	}
+	w.slowest, w.stall = 0, 0
 }
 
 func (w *writer) end() {

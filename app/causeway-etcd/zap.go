@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 
 	"go.uber.org/zap/zapcore"
 )
@@ -12,20 +14,25 @@ import (
 // A core is etcd's log as lines of ours: what warns, and worse. It implements zapcore.Core.
 type core struct {
 	log   *slog.Logger
-	flush func() // before the process ends by a message
+	flush func()       // before the process ends by a message
+	ends  *atomic.Bool // etcd is told to end: that this and that is closed now is no news
 }
+
+// meant is what etcd warns of at each start, and is so on purpose: bridges use gRPC alone on the clients' port, and no
+// passwords.
+var meant = []string{"Running http and grpc server on single port. This is not recommended for production.", "simple token is not cryptographically signed"}
 
 // Enabled implements zapcore.Core.
 func (c core) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
 
 // With implements zapcore.Core.
 func (c core) With(fields []zapcore.Field) zapcore.Core {
-	return core{c.log.With(attributes(fields)...), c.flush}
+	return core{c.log.With(attributes(fields)...), c.flush, c.ends}
 }
 
 // Check implements zapcore.Core.
 func (c core) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if !c.Enabled(e.Level) {
+	if !c.Enabled(e.Level) || slices.Contains(meant, e.Message) || c.ends.Load() && e.Level <= zapcore.ErrorLevel {
 		return to
 	}
 	return to.AddCore(e, c)

@@ -36,11 +36,12 @@ PORTS ?= 1
 BIN ?= bin
 DEMO ?=
 
-# The programs to build: the main packages of app and perf.
-PROGRAMS := causeway $(if $(wildcard perf/causeway-perf/*.go),causeway-perf)
+# The programs to build: the main packages of app and perf; those that have no C.
+PROGRAMS := causeway causeway-etcd $(if $(wildcard perf/causeway-perf/*.go),causeway-perf)
+PURE := causeway-etcd
 
 # Packages to test with the race detector: those without C, and those that use C only through other packages.
-RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/bridge/link ./app/command ./app/condition ./app/console ./app/demo ./app/logs ./app/seats ./app/systemd ./app/web ./perf/trial ./perf/profile ./perf/report
+RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/bridge/link ./app/causeway-etcd ./app/command ./app/condition ./app/console ./app/demo ./app/logs ./app/seats ./app/systemd ./app/web ./perf/trial ./perf/profile ./perf/report
 
 # Packages whose tests run C, to be run with the sanitizers. TestCFuzzers does it for lcore, and TestReaders for tables.
 SANITIZED := ./dpdk ./ibside/fabricport ./ibside/multipath ./ibside/verbs ./lcore/pgm
@@ -72,15 +73,16 @@ help: ## list the targets
 		/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
-build: deps go programs ## build bin/causeway
+build: deps go programs ## build bin/causeway, and bin/causeway-etcd
 
 .PHONY: programs
 programs:
 	@for name in $(PROGRAMS); do \
 		dir=./app/$$name; \
 		[[ -d $$dir ]] || dir=./perf/$$name; \
+		c=1; [[ " $(PURE) " != *" $$name "* ]] || c=0; \
 		{ sleep $(PATIENCE) </dev/null >/dev/null 2>&1 && echo "build: compiling $(BIN)/$$name; the first time this takes minutes"; } & says=$$!; code=0; \
-		go build -buildmode=pie -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN)/$$name $$dir || code=$$?; \
+		CGO_ENABLED=$$c go build -buildmode=pie -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN)/$$name $$dir || code=$$?; \
 		kill $$says 2>/dev/null || true; \
 		(( code == 0 )) || exit $$code; \
 	done
@@ -103,6 +105,7 @@ docs: go ## regenerate the references and manual pages from the source
 	@go test ./config -run 'TestReference|TestExampleFile|TestManual' -update
 	@go test ./app/command ./app/logs ./app/web -run 'TestReference|TestManual' -update
 	@go test ./app/causeway -run 'TestMan|TestDocsDrops' -update
+	@go test ./app/causeway-etcd -run TestMan -update
 
 .PHONY: clean
 clean: ## remove bin

@@ -40,6 +40,7 @@ func TestDeb(t *testing.T) {
 	if !ok {
 		t.Fatalf("the journal:\n%s", m.must("journalctl", "--no-pager", "-u", "causeway", "-n", "60"))
 	}
+	m.within(t, "voter", (*machine).voter)
 	m.within(t, "removed", (*machine).removed)
 }
 
@@ -95,8 +96,10 @@ func install(t *testing.T, tree, deb string) {
 	if dead, _ := deadLinks(t, filepath.Join(tree, "usr/share/doc/causeway")); len(dead) > 0 {
 		t.Errorf("links of the installed pages that lead nowhere:\n%s", strings.Join(dead, "\n"))
 	}
-	if user := inside("getent", "passwd", "causeway"); !strings.HasSuffix(user, "/nologin") {
-		t.Errorf("the bridge's user can log in: %s", user)
+	for _, name := range []string{"causeway", "causeway-etcd"} {
+		if user := inside("getent", "passwd", name); !strings.HasSuffix(user, "/nologin") {
+			t.Errorf("the user can log in: %s", user)
+		}
 	}
 }
 

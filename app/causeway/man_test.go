@@ -142,6 +142,7 @@ the console's socket
 all documents, and an example of a configuration
 .SH "SEE ALSO"
 .BR causeway\-ctl (1),
+.BR causeway\-etcd (1),
 .BR causeway.toml (5),
 .BR causeway\-console (7)
 `)

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -17,22 +18,34 @@ import (
 
 // runFleet is "causeway fleet".
 func runFleet(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("fleet", `Shows how a fleet of bridges would divide the work, and what moves when some of them go. Hosts on RoCE are divided by their
-MAC addresses into 64 host shares, multicast from InfiniBand by MGID into 4096 group shares; each is one bridge's. It asks
-and changes no bridge.`)
-	p := planFlags(fs)
+	fs := newFlags("fleet", `plan shows how a fleet of bridges would divide the work, and what moves when some of them go. Hosts on RoCE are divided by
+their MAC addresses into 64 host shares, multicast from InfiniBand by MGID into 4096 group shares; each is one bridge's. It
+asks and changes no bridge. rehearse is a member of a fleet that forwards nothing: started on each machine, it shows which
+shares a bridge there would have, and when, while you end, stop and cut off others, or etcd's servers. Without bridges it
+proves the fleet's etcd, its network and the time that rights last. It reads new weights from its input ("weight 0").`)
+	plan, rehearsal := planFlags(fs), rehearsalFlags(fs)
+	asJSON := fs.Bool("json", false, "print JSON: one object, or one a line")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
 	}
-	if fs.NArg() != 1 || fs.Arg(0) != "plan" {
-		return misused(fs, stderr, fmt.Sprintf("%q is nothing of a fleet; each bridge is -member NAME", fs.Args()))
+	var do func() error
+	var wrong error
+	switch what := strings.Join(fs.Args(), " "); what {
+	case "plan":
+		var report *planReport
+		report, wrong = plan.plan()
+		do = func() error { return report.write(*asJSON, stdout) }
+	case "rehearse":
+		wrong = rehearsal.check()
+		do = func() error { return rehearsal.run(*asJSON, os.Stdin, stdout) }
+	default:
+		wrong = fmt.Errorf("%q is nothing of a fleet; say plan, or rehearse", what)
 	}
-	report, err := p.plan()
-	if err != nil {
-		return misused(fs, stderr, strings.TrimPrefix(err.Error(), "shares: "))
+	if wrong != nil {
+		return misused(fs, stderr, strings.TrimPrefix(wrong.Error(), "shares: "))
 	}
-	if err := p.write(report, stdout); err != nil {
-		fmt.Fprintln(stderr, err)
+	if err := do(); err != nil {
+		fmt.Fprintln(stderr, "causeway fleet:", err)
 		return exitFailed
 	}
 	return exitOK
@@ -44,17 +57,15 @@ type fleetPlan struct {
 	gone    []string
 	hosts   []frame.MAC
 	groups  []ib.GID
-	json    bool
 }
 
 func planFlags(fs *flag.FlagSet) *fleetPlan {
 	p := &fleetPlan{}
-	several(fs, &p.members, "member", "a bridge, `NAME[:WEIGHT]`; several times", shares.ParseMember)
-	several(fs, &p.gone, "gone", "a bridge, by its `NAME`, that dies or is drained; several times, in the order in which they go",
+	several(fs, &p.members, "member", "plan: a bridge, `NAME[:WEIGHT]`; several times", shares.ParseMember)
+	several(fs, &p.gone, "gone", "plan: a bridge, by its `NAME`, that dies or is drained; several times, in the order in which they go",
 		func(name string) (string, error) { return name, nil })
-	several(fs, &p.hosts, "host", "also whose share the host with this `MAC` address is; several times", frame.ParseMAC)
-	several(fs, &p.groups, "group", "also whose share the group with this `MGID` is; several times", ib.ParseGID)
-	fs.BoolVar(&p.json, "json", false, "print one JSON object")
+	several(fs, &p.hosts, "host", "plan: also whose share the host with this `MAC` address is; several times", frame.ParseMAC)
+	several(fs, &p.groups, "group", "plan: also whose share the group with this `MGID` is; several times", ib.ParseGID)
 	return p
 }
 
@@ -72,6 +83,7 @@ type planReport struct {
 	Members []planMember `json:"members"`
 	Keys    []planKey    `json:"keys,omitempty"`
 	Moved   int          `json:"moved"` // shares that were taken from bridges that stayed
+	gone    bool         // some went
 }
 
 type planMember struct {
@@ -93,7 +105,7 @@ func (p *fleetPlan) plan() (*planReport, error) {
 	if err := shares.Check(p.members); err != nil {
 		return nil, err
 	}
-	a, r := shares.Plan(p.members, nil), &planReport{}
+	a, r := shares.Plan(p.members, nil), &planReport{gone: len(p.gone) > 0}
 	for _, name := range p.gone {
 		left, err := without(a.Members, name)
 		if err != nil {
@@ -146,8 +158,8 @@ func shareOf(a *shares.Assignment, key fmt.Stringer, s shares.Share) planKey {
 	return planKey{key.String(), s.String(), a.OwnerOf(s), a.HeirOf(s)}
 }
 
-func (p *fleetPlan) write(r *planReport, w io.Writer) error {
-	if p.json {
+func (r *planReport) write(asJSON bool, w io.Writer) error {
+	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(r)
@@ -169,7 +181,7 @@ func (p *fleetPlan) write(r *planReport, w io.Writer) error {
 	for _, k := range r.Keys {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", k.Key, k.Share, k.Owner, k.Heir)
 	}
-	if len(p.gone) > 0 {
+	if r.gone {
 		fmt.Fprintf(t, "\nOf the bridges that stayed, %d shares moved.\n", r.Moved)
 	}
 	return t.Flush()

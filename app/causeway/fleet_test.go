@@ -40,11 +40,13 @@ func TestFleetPlanMistakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"fleet":                                  "is nothing of a fleet",
 		"fleet plan":                             "no member has a weight",
-		"fleet plan a":                           "each bridge is -member NAME",
+		"fleet plan a":                           "say plan, or rehearse",
 		"fleet plan -member a:x":                 "is no weight; write NAME:WEIGHT",
 		"fleet plan -member a -member a":         "two members are called a",
 		"fleet plan -member a -gone b":           "there is no -member b",
 		"fleet plan -member a -gone a":           "no member has a weight",
+		"fleet rehearse":                         "say -name NAME",
+		"fleet rehearse -name a":                 "say -etcd",
 		"fleet plan -member a -host 1":           "write it as 02:00:00:00:00:01",
 		"fleet plan -member a -group 239.1.1.1x": "239.1.1.1x",
 	} {

@@ -42,7 +42,7 @@ func commands() []command {
 		{"devices", "[-json]", "list this machine's ports, and the side each can be used for", runDevices},
 		{"doctor", "[-json | -fixes | -all] [-netdev INTERFACE] [FILE]", "check this machine, and show commands that fix it", runDoctor},
 		{"acm", "[-out DIR] [...] FILE", "write the files with which ibacm on InfiniBand nodes finds RoCE hosts", runACM},
-		{"fleet", "plan -member NAME[:WEIGHT]... [-gone NAME...] [...]", "show how several bridges would divide the work", runFleet},
+		{"fleet", "plan -member NAME[:WEIGHT]... | rehearse -etcd URL -name NAME [...]", "show how several bridges would divide the work", runFleet},
 		{"drops", "[REASON...]", "explain drop reasons", runDrops},
 		{"completion", "bash | zsh | fish", "print a shell's completion of all commands", runCompletion},
 		{"version", "", "print the version", runVersion},

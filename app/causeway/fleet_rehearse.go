@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"causeway/fleet/etcd"
+	"causeway/fleet/right"
+	"causeway/fleet/shares"
+)
+
+// fleetRehearsal is a member that forwards nothing: it shows what a bridge in its place would do.
+type fleetRehearsal struct {
+	endpoints     []string
+	fleet, name   string
+	weight        float64
+	right         time.Duration
+	ca, cert, key string
+}
+
+func rehearsalFlags(fs *flag.FlagSet) *fleetRehearsal {
+	r := &fleetRehearsal{}
+	several(fs, &r.endpoints, "etcd", "rehearse: a server of the fleet's etcd, by its `URL`; several times", func(url string) (string, error) { return url, nil })
+	fs.StringVar(&r.fleet, "fleet", "rehearsal", "rehearse: the fleet's `NAME`, which no fleet of bridges has")
+	fs.StringVar(&r.name, "name", "", "rehearse: this member's `NAME`")
+	fs.Float64Var(&r.weight, "weight", 1, "rehearse: this member's `WEIGHT`")
+	fs.DurationVar(&r.right, "right", right.DefaultRight, "rehearse: how long a right lasts, a `TIME` that all members have")
+	fs.StringVar(&r.ca, "ca", "", "rehearse: the `FILE` with the certificate of the authority for etcd's servers")
+	fs.StringVar(&r.cert, "cert", "", "rehearse: the `FILE` with this member's certificate")
+	fs.StringVar(&r.key, "key", "", "rehearse: the `FILE` with its key")
+	return r
+}
+
+// check reports what is wrong with the flags.
+func (r *fleetRehearsal) check() error {
+	switch {
+	case r.name == "":
+		return errors.New("a member needs a name; say -name NAME")
+	case len(r.endpoints) == 0:
+		return errors.New("a member needs its fleet's etcd; say -etcd https://10.0.0.1:2379, once for each server")
+	case r.right < 100*time.Millisecond:
+		return fmt.Errorf("a right of %v is shorter than etcd's answers take; say -right 1s", r.right)
+	case (r.cert == "") != (r.key == ""):
+		return errors.New("-cert and -key go together")
+	}
+	return shares.Check([]shares.Member{{Name: r.name, Weight: max(r.weight, 1)}})
+}
+
+// tls returns nil where no authority is named.
+func (r *fleetRehearsal) tls() (*tls.Config, error) {
+	if r.ca == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(r.ca)
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	if !c.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", r.ca)
+	}
+	if r.cert != "" {
+		own, err := tls.LoadX509KeyPair(r.cert, r.key)
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{own}
+	}
+	return c, nil
+}
+
+// run takes part until SIGINT or SIGTERM, and resigns.
+func (r *fleetRehearsal) run(asJSON bool, in io.Reader, out io.Writer) error {
+	secured, err := r.tls()
+	if err != nil {
+		return err
+	}
+	client, err := etcd.Dial(etcd.Config{Endpoints: r.endpoints, TLS: secured})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	m, err := right.New(right.Config{Name: r.name, Weight: r.weight, Process: rand.Uint64(), Store: etcd.New(client, r.fleet),
+		Gate: &shownGate{out: out, json: asJSON}, Right: r.right})
+	if err != nil {
+		return errors.Join(err, client.Close())
+	}
+	go obey(ctx, m, in, out)
+	return errors.Join(m.Run(ctx), client.Close())
+}
+
+// obey reads new weights, a line each.
+func obey(ctx context.Context, m *right.Member, in io.Reader, out io.Writer) {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		word, number, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
+		w, err := strconv.ParseFloat(number, 64)
+		if word != "weight" || err != nil || shares.Check([]shares.Member{{Name: "x", Weight: max(w, 1)}}) != nil || w < 0 {
+			fmt.Fprintf(out, "%q is not understood; say weight NUMBER, 0 to be drained\n", lines.Text())
+			continue
+		}
+		m.SetWeight(ctx, w)
+	}
+}
+
+// shownGate tells what a bridge would be told.
+type shownGate struct {
+	out      io.Writer
+	json     bool
+	mu       sync.Mutex
+	deadline time.Time
+}
+
+// gateEvent is a line of JSON. Times are of the machine's monotonic clock, in nanoseconds.
+type gateEvent struct {
+	At     int64          `json:"at"`
+	Event  string         `json:"event"` // open, close, until
+	Until  int64          `json:"until,omitempty"`
+	Shares []shares.Share `json:"shares,omitempty"`
+}
+
+// Open implements right.Gate.
+func (g *shownGate) Open(all []shares.Share) { g.show("open", all) }
+
+// Close implements right.Gate.
+func (g *shownGate) Close(all []shares.Share) { g.show("close", all) }
+
+// Until implements right.Gate. A right that ran out before it was renewed is told.
+func (g *shownGate) Until(deadline time.Time) {
+	now := time.Now()
+	if late := now.Sub(g.deadline); !g.json && !g.deadline.IsZero() && late > 0 {
+		fmt.Fprintf(g.out, "%s nothing was forwarded for %v: no right\n", now.Format("15:04:05.000"), late.Round(time.Millisecond))
+	}
+	g.deadline = deadline
+	if g.json {
+		g.write(gateEvent{At: monotonic(), Event: "until", Until: monotonic() + int64(time.Until(deadline))})
+	}
+}
+
+func (g *shownGate) show(event string, all []shares.Share) {
+	if g.json {
+		g.write(gateEvent{At: monotonic(), Event: event, Shares: all})
+		return
+	}
+	hosts := 0
+	for _, s := range all {
+		if s < shares.Hosts {
+			hosts++
+		}
+	}
+	fmt.Fprintf(g.out, "%s %-5s %d host shares, %d group shares\n", time.Now().Format("15:04:05.000"), event, hosts, len(all)-hosts)
+}
+
+func (g *shownGate) write(e gateEvent) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_ = json.NewEncoder(g.out).Encode(e) // a closed output ends nothing
+}
+
+// monotonic reads the clock that all processes of a machine share.
+func monotonic() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // there is one
+	return t.Nano()
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// held is a time in which a member would have forwarded a share.
+type held struct {
+	name       string
+	from, till int64
+}
+
+// forwardings reads what a member told, and adds to what each share was forwarded by.
+func forwardings(t *testing.T, name, told string, all map[shares.Share][]held) {
+	t.Helper()
+	open, until := map[shares.Share]int64{}, int64(0)
+	// pass ends what is open, or goes on with it, at a time, by a right that lasted so long.
+	pass := func(at int64, which []shares.Share, on bool) {
+		for _, s := range which {
+			if from, ok := open[s]; ok && min(at, until) > from {
+				all[s] = append(all[s], held{name, from, min(at, until)})
+			}
+			if delete(open, s); on {
+				open[s] = at
+			}
+		}
+	}
+	every := func() (which []shares.Share) {
+		for s := range open {
+			which = append(which, s)
+		}
+		return which
+	}
+	last := int64(0)
+	for line := range strings.Lines(told) {
+		var e gateEvent
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			break // a process that was killed in a line
+		}
+		switch last = e.At; e.Event {
+		case "until":
+			pass(e.At, every(), true)
+			until = e.Until
+		default:
+			pass(e.At, e.Shares, e.Event == "open")
+		}
+	}
+	pass(max(last, until), every(), false)
+}
+
+// rehearsed are members of a fleet, each a process.
+type rehearsed struct {
+	t    *testing.T
+	args []string
+	all  map[shares.Share][]held
+}
+
+func (r *rehearsed) start(name string) *program {
+	r.t.Helper()
+	return launch(r.t, append(slices.Clone(r.args), "-name", name)...)
+}
+
+// ended takes in what a member told.
+func (r *rehearsed) ended(name string, p *program) {
+	r.t.Helper()
+	if said := p.stderr.String(); said != "" {
+		r.t.Errorf("%s: %s", name, said)
+	}
+	forwardings(r.t, name, p.stdout.String(), r.all)
+}
+
+// owns counts what a member has open by what it told.
+func owns(p *program) int {
+	open := map[shares.Share]bool{}
+	for line := range strings.Lines(p.stdout.String()) {
+		var e gateEvent
+		if json.Unmarshal([]byte(line), &e) != nil {
+			continue
+		}
+		for _, s := range e.Shares {
+			open[s] = e.Event == "open"
+		}
+	}
+	n := 0
+	for _, yes := range open {
+		if yes {
+			n++
+		}
+	}
+	return n
+}
+
+// share waits until members have so many shares each, all together all of them.
+func share(what string, least int, members ...*program) {
+	members[0].t.Helper()
+	members[0].await(what, func() bool {
+		sum := 0
+		for _, m := range members {
+			n := owns(m)
+			if sum += n; n < least {
+				return false
+			}
+		}
+		return sum == shares.Count
+	})
+}
+
+// TestFleetRehearsal has three members share the work by a real etcd, while one is killed, one is stopped and goes on, and
+// etcd is stopped, too: at no time do two forward one share.
+func TestFleetRehearsal(t *testing.T) {
+	url, etcd := startEtcd(t)
+	r := &rehearsed{t, []string{"fleet", "rehearse", "-json", "-etcd", url}, map[shares.Share][]held{}}
+	a, b, c := r.start("a"), r.start("b"), r.start("c")
+	share("a third each", shares.Count/3-1, a, b, c)
+	signalTo(t, a, syscall.SIGKILL)
+	began := time.Now()
+	share("half each", shares.Count/2-1, b, c)
+	t.Logf("a killed: all of its shares have another after %v", time.Since(began))
+	a.wait()
+	r.ended("a", a)
+	a = r.start("a")
+	share("a third each again", shares.Count/3-1, a, b, c)
+	signalTo(t, b, syscall.SIGSTOP)
+	began = time.Now()
+	a.await("all of b's", func() bool { return owns(a)+owns(c) == shares.Count })
+	t.Logf("b stopped: all of its shares have another after %v", time.Since(began))
+	signalTo(t, b, syscall.SIGCONT)
+	share("a third each after b went on", shares.Count/3-1, a, b, c)
+	signalTo(t, etcd, syscall.SIGSTOP)
+	time.Sleep(2500 * time.Millisecond) // all rights run out
+	signalTo(t, etcd, syscall.SIGCONT)
+	share("a third each after etcd went on", shares.Count/3-1, a, b, c)
+	for name, p := range map[string]*program{"a": a, "b": b, "c": c} {
+		p.end(syscall.SIGTERM)
+		r.ended(name, p)
+	}
+	for s, all := range r.all {
+		slices.SortFunc(all, func(x, y held) int { return cmp.Compare(x.from, y.from) })
+		for i := range max(0, len(all)-1) {
+			if x, y := all[i], all[i+1]; y.from < x.till && x.name != y.name {
+				t.Fatalf("%v was forwarded by %s until %d, and by %s from %d", s, x.name, x.till, y.name, y.from)
+			}
+		}
+	}
+	if len(r.all) != shares.Count {
+		t.Errorf("%d shares were forwarded, of %d", len(r.all), shares.Count)
+	}
+}
+
+func signalTo(t *testing.T, p *program, which syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(which); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startEtcd starts Debian's etcd, and returns its URL.
+func startEtcd(t *testing.T) (url string, p *program) {
+	t.Helper()
+	var urls [2]string
+	for i := range urls {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls[i] = "http://" + l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p = start(t, exec.Command("etcd", "--data-dir", t.TempDir(), "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0],
+		"--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1], "--initial-cluster", "default="+urls[1]))
+	return urls[0], p
+}

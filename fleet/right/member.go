@@ -103,9 +103,6 @@ func (m *Member) SetWeight(ctx context.Context, weight float64) {
 	m.post(ctx, func(now time.Time) { m.renewal.weight, m.renewal.next = weight, now })
 }
 
-// Wake has the member ask Config.Suspect at once; else it does with each renewal.
-func (m *Member) Wake(ctx context.Context) { m.post(ctx, func(time.Time) {}) }
-
 // act does what is due, and returns when to do so again.
 func (m *Member) act(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
 	if !now.Before(m.renewal.next) {

@@ -138,7 +138,7 @@ func (s *simulation) happen() {
 		go p.member.SetWeight(p.running, m.weight)
 	case 11:
 		m.suspects[s.machines[s.r.IntN(len(s.machines))].name] = s.upTo(long)
-		go p.member.Wake(p.running)
+		go p.member.post(p.running, func(time.Time) {})
 	case 12:
 		s.start(m)
 	}

@@ -10,8 +10,6 @@ package shares
 import (
 	"encoding/binary"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
@@ -44,23 +42,10 @@ func OfGroup(mgid ib.GID) Share {
 	return Hosts + Share(key*golden>>52)
 }
 
-// String returns "host/5" or "group/4095", which Parse accepts.
+// String returns "host/5" or "group/4095".
 func (s Share) String() string {
 	if s < Hosts {
 		return fmt.Sprintf("host/%d", uint16(s))
 	}
 	return fmt.Sprintf("group/%d", uint16(s)-Hosts)
-}
-
-// Parse reads what String returns.
-func Parse(text string) (Share, error) {
-	kind, number, _ := strings.Cut(text, "/")
-	n, err := strconv.ParseUint(number, 10, 16)
-	switch {
-	case err == nil && kind == "host" && n < Hosts:
-		return Share(n), nil
-	case err == nil && kind == "group" && n < Groups:
-		return Hosts + Share(n), nil
-	}
-	return 0, fmt.Errorf("shares: %q is no share; write host/0 to host/%d, or group/0 to group/%d", text, Hosts-1, Groups-1)
 }

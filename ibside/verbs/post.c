@@ -182,7 +182,7 @@ static void prefetch(const struct verbs_worker *w, const struct ib_send *sends, 
 			continue;
 		q[k] = __atomic_load_n(&w->qps[at], __ATOMIC_RELAXED);
 		rte_prefetch0(q[k]);
-		k += q[k] != NULL;
+		k += !!q[k];
 	}
 	for (unsigned i = 0; i < k; i++)
 		__builtin_prefetch(&q[i]->fifo[__atomic_load_n(&q[i]->head, __ATOMIC_RELAXED) & q[i]->mask], 1);

@@ -61,7 +61,7 @@ type fleetPlan struct {
 
 func planFlags(fs *flag.FlagSet) *fleetPlan {
 	p := &fleetPlan{}
-	several(fs, &p.members, "member", "plan: a bridge, `NAME[:WEIGHT]`; several times", shares.ParseMember)
+	several(fs, &p.members, "member", "plan: a bridge, `NAME` or NAME:WEIGHT; several times", shares.ParseMember)
 	several(fs, &p.gone, "gone", "plan: a bridge, by its `NAME`, that dies or is drained; several times, in the order in which they go",
 		func(name string) (string, error) { return name, nil })
 	several(fs, &p.hosts, "host", "plan: also whose share the host with this `MAC` address is; several times", frame.ParseMAC)

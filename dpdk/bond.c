@@ -378,11 +378,13 @@ struct rte_mbuf *dpdk_bond_take_slow(struct dpdk_bond *b, unsigned *member)
 	struct rte_mbuf *m;
 
 	__atomic_store_n(&b->told, false, __ATOMIC_SEQ_CST);
-	if (rte_ring_dequeue(b->came, (void **)&m) != 0)
-		return NULL;
-	for (*member = 0; *member + 1 < b->n && b->member[*member].port != m->port;)
-		++*member;
-	return m;
+	while (rte_ring_dequeue(b->came, (void **)&m) == 0) {
+		for (*member = 0; *member < b->n; ++*member)
+			if (b->member[*member].port == m->port)
+				return m;
+		rte_pktmbuf_free(m); /* of a port that another has taken the place of */
+	}
+	return NULL;
 }
 
 int dpdk_bond_send_slow(struct dpdk_bond *b, unsigned member, struct rte_mbuf *m)

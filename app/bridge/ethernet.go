@@ -84,11 +84,11 @@ func (p *ethernetPort) reopen() error {
 }
 
 // reopenMember does so with a member of its bond. Workers pause while one takes the place of the other: net_bonding knows
-// no change under way.
+// no change under way. The port is held only for that: to open the other takes time, in which LACP goes on and wakes workers.
 func (p *ethernetPort) reopenMember(i int, paused func(f func() error) error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	return p.port.Bond().Reopen(i, func(swap func() error) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		return paused(func() error {
 			if err := swap(); err != nil {
 				return err

@@ -39,6 +39,7 @@ type Config struct {
 	Policy     Policy
 	QoS        QoS
 	Metrics    Metrics
+	Fleet      Fleet
 	Console    Console
 	Log        Log
 

@@ -77,46 +77,52 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// otherValues are, where the example is the default, or does not fit the rest: what to replace, by what.
+var otherValues = map[string][2]string{
+	"roce.port": {`port = "ring"`, `port = "null"`}, "roce.addresses": {"10.9.0.254", "10.9.0.253"}, "roce.ttl": {"", "ttl = 9"},
+	"roce.versions": {"", `versions = ["v1", "v2"]`}, "ib.port": {`"fabric:"`, `"mlx5_0:1"`}, "ib.pkey": {"", "pkey = 0x8001"},
+	"workers.idle": {"", `idle = "sleep"`}, "workers.mbufs": {"", "mbufs = 8192"}, "workers.proxy_qp_depth": {"", "proxy_qp_depth = 64"},
+	"host.ip": {"10.9.0.7", "10.9.0.9"}, "host.gid": {"fe80::7", "fe80::9"}, "host.sl": {"fe80::7\"", "fe80::7\"\nsl = 3"},
+	"host.side": {"\"roce\"\nmac = \"02:00:00:00:00:01\"", "\"ib\"\ngid = \"fe80::1\""}, "host.mac": {"00:01\"", "00:02\""},
+	"host.lid": {"fe80::7\"", "fe80::7\"\nlid = 3"}, "host.pkey": {"fe80::7\"", "fe80::7\"\npkey = 0x8001"}, "host.bridge": {"fe80::7\"", "fe80::7\"\nbridge = true"},
+	"host.vlan": {"00:01\"", "00:01\"\nvlan = 9"}, "host.ip6": {`ip = "10.9.0.7"`, "ip = \"10.9.0.7\"\nip6 = \"fe80::5\""},
+	"policy.allow": {`["10.9.0.0/24"]`, `["10.9.0.0/16", "fe80::/10"]`}, "policy.unknown_source": {"", `unknown_source = "bridge"`},
+	"service.port": {"7174", "7175"}, "service.ports": {"port = 7174", `ports = "1-9"`}, "log.level": {"", `level = "warn"`},
+	"log.format": {"", `format = "json"`}, "range.from": {"", `from = ["sa"]`}, "range.ip": {"239.2", "239.3"}, "group.ip": {"239.1", "239.3"},
+	"group.port": {"", "mgid = \"port\"\nport = 7"}, "range.port": {"", "mgid = \"port\"\nport = 7"},
+	"group.ttl": {"", "ethernet = \"udp:9\"\nttl = 9"}, "range.ttl": {"", "ethernet = \"udp:9\"\nttl = 9"},
+	"group.direction": {"", `direction = "to-ib"`}, "range.direction": {"", `direction = "to-ib"`}, "group.qkey": {"", "qkey = 5"},
+	"range.qkey": {"", "qkey = 5"}, "group.pkey": {"", "pkey = 0x8001"}, "range.pkey": {"", "pkey = 0x8001"},
+	"group.mgid": {"", `mgid = "ib"`}, "range.mgid": {"", `mgid = "ib"`}, "roce.mtu": {"", "mtu = 1600"},
+	"ib.gid": {`"fabric:"`, "\"mlx5_0:1\"\ngid = \"fe80::9\""}, "ib.host_gids": {`"fabric:"`, "\"mlx5_0:1\"\nhost_gids = [\"fe80::/64\"]"},
+	"translate.roce": {`roce = "10.9.0.0/24"`, `roce = "10.9.1.0/24"`}, "translate.ib": {"10.10.9.0", "10.10.8.0"},
+	"ib.nodes": {`"fabric:"`, "\"mlx5_0:1\"\nnodes = \"learn\""}, "ib.ipoib": {`"fabric:"`, "\"mlx5_0:1\"\nipoib = \"ib1\""},
+	"ib.direct":  {"", "direct = false"},
+	"fleet.name": {"[fleet]\n", inFleet}, "fleet.etcd": {"[fleet]\n", inFleet}, "fleet.weight": {"[fleet]\n", inFleet + "weight = 50\n"},
+	"fleet.right_ms": {"[fleet]\n", inFleet + "right_ms = 2000\n"}, "fleet.ca": {"[fleet]\n", inFleet + "ca = \"a\"\n"},
+	"fleet.cert": {"[fleet]\n", inFleet + "cert = \"a\"\nkey = \"b\"\n"}, "fleet.key": {"[fleet]\n", inFleet + "cert = \"a\"\nkey = \"b\"\n"},
+	"ib_port.port":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\n[policy]"},
+	"ib_port.pkey":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\npkey = 0x8001\n[policy]"},
+	"ib_port.gid":    {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\ngid = \"fe80::9\"\n[policy]"},
+	"ib_port.direct": {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\ndirect = false\n[policy]"},
+	"ib_port.name":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\nname = \"b\"\n[policy]"},
+	"ib_port.fabric": {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\nfabric = \"b\"\n[policy]"},
+	"host.segment":   {"00:01\"", "00:01\"\nsegment = \"ring/0\""}, "group.segments": {"", `segments = ["ring/0"]`}, "service.segment": {"", `segment = "ring/0"`}, "translate.segment": {"", `segment = "ring/0"`},
+	"host.more_gids": {"fe80::7\"", "fe80::7\"\nmore_gids = [\"fe80::107\"]"},
+	"ib.alias_gids":  {`"fabric:"`, "\"mlx5_0:1\"\nalias_gids = true"},
+}
+
+const inFleet = "[fleet]\nname = \"east\"\netcd = [\"http://10.0.0.1:2379\"]\n"
+
 // TestDiffSeesEveryKey checks that another value of any key is found, and called live as in keys.go. It gives each key
 // its example, or another value where that is the default.
 func TestDiffSeesEveryKey(t *testing.T) {
-	// Where the example is the default, or does not fit the rest: what to replace, by what.
-	special := map[string][2]string{
-		"roce.port": {`port = "ring"`, `port = "null"`}, "roce.addresses": {"10.9.0.254", "10.9.0.253"}, "roce.ttl": {"", "ttl = 9"},
-		"roce.versions": {"", `versions = ["v1", "v2"]`}, "ib.port": {`"fabric:"`, `"mlx5_0:1"`}, "ib.pkey": {"", "pkey = 0x8001"},
-		"workers.idle": {"", `idle = "sleep"`}, "workers.mbufs": {"", "mbufs = 8192"}, "workers.proxy_qp_depth": {"", "proxy_qp_depth = 64"},
-		"host.ip": {"10.9.0.7", "10.9.0.9"}, "host.gid": {"fe80::7", "fe80::9"}, "host.sl": {"fe80::7\"", "fe80::7\"\nsl = 3"},
-		"host.side": {"\"roce\"\nmac = \"02:00:00:00:00:01\"", "\"ib\"\ngid = \"fe80::1\""}, "host.mac": {"00:01\"", "00:02\""},
-		"host.lid": {"fe80::7\"", "fe80::7\"\nlid = 3"}, "host.pkey": {"fe80::7\"", "fe80::7\"\npkey = 0x8001"}, "host.bridge": {"fe80::7\"", "fe80::7\"\nbridge = true"},
-		"host.vlan": {"00:01\"", "00:01\"\nvlan = 9"}, "host.ip6": {`ip = "10.9.0.7"`, "ip = \"10.9.0.7\"\nip6 = \"fe80::5\""},
-		"policy.allow": {`["10.9.0.0/24"]`, `["10.9.0.0/16", "fe80::/10"]`}, "policy.unknown_source": {"", `unknown_source = "bridge"`},
-		"service.port": {"7174", "7175"}, "service.ports": {"port = 7174", `ports = "1-9"`}, "log.level": {"", `level = "warn"`},
-		"log.format": {"", `format = "json"`}, "range.from": {"", `from = ["sa"]`}, "range.ip": {"239.2", "239.3"}, "group.ip": {"239.1", "239.3"},
-		"group.port": {"", "mgid = \"port\"\nport = 7"}, "range.port": {"", "mgid = \"port\"\nport = 7"},
-		"group.ttl": {"", "ethernet = \"udp:9\"\nttl = 9"}, "range.ttl": {"", "ethernet = \"udp:9\"\nttl = 9"},
-		"group.direction": {"", `direction = "to-ib"`}, "range.direction": {"", `direction = "to-ib"`}, "group.qkey": {"", "qkey = 5"},
-		"range.qkey": {"", "qkey = 5"}, "group.pkey": {"", "pkey = 0x8001"}, "range.pkey": {"", "pkey = 0x8001"},
-		"group.mgid": {"", `mgid = "ib"`}, "range.mgid": {"", `mgid = "ib"`}, "roce.mtu": {"", "mtu = 1600"},
-		"ib.gid": {`"fabric:"`, "\"mlx5_0:1\"\ngid = \"fe80::9\""}, "ib.host_gids": {`"fabric:"`, "\"mlx5_0:1\"\nhost_gids = [\"fe80::/64\"]"},
-		"translate.roce": {`roce = "10.9.0.0/24"`, `roce = "10.9.1.0/24"`}, "translate.ib": {"10.10.9.0", "10.10.8.0"},
-		"ib.nodes": {`"fabric:"`, "\"mlx5_0:1\"\nnodes = \"learn\""}, "ib.ipoib": {`"fabric:"`, "\"mlx5_0:1\"\nipoib = \"ib1\""},
-		"ib.direct":      {"", "direct = false"},
-		"ib_port.port":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\n[policy]"},
-		"ib_port.pkey":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\npkey = 0x8001\n[policy]"},
-		"ib_port.gid":    {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\ngid = \"fe80::9\"\n[policy]"},
-		"ib_port.direct": {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\ndirect = false\n[policy]"},
-		"ib_port.name":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\nname = \"b\"\n[policy]"},
-		"ib_port.fabric": {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\nfabric = \"b\"\n[policy]"},
-		"host.segment":   {"00:01\"", "00:01\"\nsegment = \"ring/0\""}, "group.segments": {"", `segments = ["ring/0"]`}, "service.segment": {"", `segment = "ring/0"`}, "translate.segment": {"", `segment = "ring/0"`},
-		"host.more_gids": {"fe80::7\"", "fe80::7\"\nmore_gids = [\"fe80::107\"]"},
-		"ib.alias_gids":  {`"fabric:"`, "\"mlx5_0:1\"\nalias_gids = true"},
-	}
-	text := strings.Replace(base, "[policy]", "[bridge]\n[fabrics]\n[workers]\n[qos]\n[metrics]\n[console]\n[log]\n[policy]", 1)
+	text := strings.Replace(base, "[policy]", "[bridge]\n[fabrics]\n[workers]\n[qos]\n[fleet]\n[metrics]\n[console]\n[log]\n[policy]", 1)
 	old := parseGood(t, strings.Replace(text, `["10.9.0.0/24"]`, `["10.9.0.0/24", "fe80::/10"]`, 1))
 	for _, k := range everyKey() {
 		name := k.table + "." + k.name
 		from, to := tableNamed(k.table).header(), ""
-		if s, ok := special[name]; ok && s[0] != "" {
+		if s, ok := otherValues[name]; ok && s[0] != "" {
 			from, to = s[0], s[1]
 		} else if ok {
 			to = from + "\n" + s[1]

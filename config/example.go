@@ -58,8 +58,11 @@ func Example() string {
 # Made from config/keys.go by "go test ./config -run TestExampleFile -update"; do not edit.
 `)
 	for i, s := range samples {
-		if s.table == "fabrics" {
+		switch s.table {
+		case "fabrics":
 			offSample(&b, tableNamed(morePorts))
+		case "metrics":
+			offSample(&b, &fleetDoc)
 		}
 		first := !slices.ContainsFunc(samples[:i], func(o sample) bool { return o.table == s.table })
 		s.write(&b, first)

@@ -267,6 +267,7 @@ var tables = linked([]tableDoc{
 		{name: "sl_to_pcp", kind: mapping, noted: "SL & 7", keyHi: 15, lo: 0, hi: 7, example: "{ 5 = 5 }",
 			meaning: "The 802.1p priority (PCP) for an SL, on a VLAN."},
 	}},
+	fleetDoc,
 	{name: "metrics", meaning: "Prometheus metrics, health and status over HTTP; metrics.md describes them.", keys: []key{
 		{name: "listen", kind: text, noted: "off", example: `"127.0.0.1:9432"`,
 			meaning: "The address and port on which metrics, health and status are served, over HTTP without a password."},

@@ -158,6 +158,7 @@ func (p *parser) document(doc map[string]any) {
 	policy := one("policy")
 	p.policy(policy)
 	p.qos(one("qos"))
+	p.fleet(one("fleet"))
 	p.metrics(one("metrics"))
 	p.console(one("console"))
 	p.log(one("log"))

@@ -223,6 +223,14 @@ segment = "ring/0"
 roce = "10.9.1.0/24"
 ib = "10.10.1.0/24"
 segment = "ring/0"
+[fleet]
+name = "east"
+etcd = ["https://10.0.0.1:2379"]
+ca = "ca.pem"
+cert = "c.pem"
+key = "k.pem"
+weight = 50
+right_ms = 2000
 [policy]
 allow = ["10.9.0.0/24"]
 `

@@ -54,15 +54,13 @@ struct dpdk_bond {
 static struct rte_ring *slow_ring(const char *bond, const char *what)
 {
 	char name[RTE_RING_NAMESIZE];
-
 	snprintf(name, sizeof(name), "%s-%s", bond, what);
 	return rte_ring_create(name, SLOW_RING, SOCKET_ID_ANY, 0);
 }
 
 /* net_bonding's own look for slow frames comes after ours and finds none. */
-static void no_slow_frames(uint16_t member, struct rte_mbuf *m)
+static void no_slow_frames(__rte_unused uint16_t member, struct rte_mbuf *m)
 {
-	(void)member;
 	rte_pktmbuf_free(m);
 }
 
@@ -137,7 +135,6 @@ int dpdk_bond_create(const char *name, const uint16_t *members, unsigned n, stru
 static bool is_slow(const struct rte_mbuf *m)
 {
 	const struct rte_ether_hdr *eth = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
-
 	if (likely(eth->ether_type != RTE_BE16(RTE_ETHER_TYPE_SLOW)) || rte_pktmbuf_data_len(m) < sizeof(*eth) + 1)
 		return false;
 	uint8_t subtype = *(const uint8_t *)(eth + 1);
@@ -229,12 +226,12 @@ static uint16_t keep(struct member *from, uint16_t queue, struct rte_mbuf **m, u
 }
 
 /* Is called by a worker with what its queue of a member has received. */
-static uint16_t received(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t most, void *arg)
+static uint16_t received(__rte_unused uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t most,
+			 void *arg)
 {
 	struct member *from = arg;
 	struct member_queue *q = &from->queue[queue];
 
-	(void)port;
 	if (n == 0)
 		__atomic_store_n(&q->empty, q->empty + 1, __ATOMIC_RELEASE);
 	n = keep(from, queue, m, n);
@@ -382,7 +379,7 @@ struct rte_mbuf *dpdk_bond_take_slow(struct dpdk_bond *b, unsigned *member)
 		for (*member = 0; *member < b->n; ++*member)
 			if (b->member[*member].port == m->port)
 				return m;
-		rte_pktmbuf_free(m); /* of a port that another has taken the place of */
+		rte_pktmbuf_free(m); /* another has taken the place of its port */
 	}
 	return NULL;
 }

@@ -7,6 +7,7 @@ package lcore
 // #include "dpdk/near.h"
 // #include "icrc.h"
 // #include "police.h"
+// #include "rights.h"
 // #include "setup.h"
 // static int setup_errno(void) { return rte_errno; }
 import "C"
@@ -42,6 +43,9 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 	}
 	cfg.fill(c)
 	C.datapath_prepare(c)
+	if cfg.VirtualMAC != [6]byte{} {
+		C.rights_join(c, mac48(cfg.VirtualMAC))
+	}
 	b := &Datapath{c: c, node: node}
 	b.ports.begin(1 + len(cfg.MoreMACs))
 	for i, s := range cfg.segments() {

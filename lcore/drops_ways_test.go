@@ -69,6 +69,11 @@ var wayCases = []wayCase{
 		s.fromRoCE(repeat(v4(), rigRing)...)
 		s.fromRoCE(repeat(v4(), 3)...)
 	}},
+	{"another member's work", "not_mine", lcore.RoCEToIB, 1, member, func(s *rig) { s.fromRoCE(v4()) }},
+	{"without a right", "right_ended", lcore.RoCEToIB, 1, member, func(s *rig) {
+		s.open(everyShare()...)
+		s.fromRoCE(v4())
+	}},
 	{"no buffer for a copy", "no_buffer", lcore.IBToRoCE, 1, secondSegment, noBuffer},
 	{"the Ethernet port full", "eth_full", lcore.IBToRoCE, 3, nil, func(s *rig) {
 		for range rigRing {

@@ -2,6 +2,7 @@
 #include "exception.h"
 
 #include "egress.h"
+#include "rights.h"
 #include "unknown.h"
 #include "group_actions.h"
 
@@ -86,6 +87,8 @@ static bool is_from_bridge(const struct datapath *dp, const struct rte_mbuf *m)
 {
 	const struct admission *a = __atomic_load_n(&dp->admission, __ATOMIC_ACQUIRE);
 	uint64_t mac = mac48(rte_pktmbuf_mtod(m, const uint8_t *) + RTE_ETHER_ADDR_LEN);
+	if (is_virtual(dp, mac))
+		return true; /* the fleet's */
 	for (unsigned i = 0; i < a->n_bridges; i++)
 		if (a->bridge[i] == mac)
 			return true;
@@ -188,13 +191,16 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 	struct rte_mbuf *m = b->send[i].mbuf;
 	if (!requeued)
 		m->hash.fdir.hi = latency_stamp(b->began); /* beside hash.usr; read when it is requeued */
-	if (!d && proxy_qp && is_from(w->datapath, proxy_qp, m)) {
+	bool held = holds_sender(w, m);
+	if (held && !d && proxy_qp && is_from(w->datapath, proxy_qp, m)) {
 		add_handoff(w->datapath, b, m, proxy_qp->worker);
 		return;
 	}
 	d = precise_drop(w->datapath, b, i, d);
 	if ((!d || is_unknown(w, d)) && is_from_bridge(w->datapath, m))
 		d = DROP_loop_bridge;
+	if (!held && (!d || is_unknown(w, d)))
+		d = DROP_not_mine;
 	if (!d && proxy_qp)
 		d = requeued ? DROP_src_refused : punt_moved(w, m, proxy_qp);
 	else if (!d)

@@ -75,7 +75,8 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 		return UNUSUAL;
 	const struct roce_peer *peer =
 		group ? fastroute_group(w->datapath, to, msg, &s) : fastroute_host(w->datapath, to, msg, &s);
-	if (unlikely(!peer || !fastroute_from(from, s, group ? from->partition : partition_in(to, false))))
+	if (unlikely(!peer || (group && !holds_group(w, to)) ||
+		     !fastroute_from(from, s, group ? from->partition : partition_in(to, false))))
 		return UNUSUAL;
 	bool six = !is_ipv4(peer->ip);
 	if (unlikely(six ? is_zero(from->ip6) : load32(from->ip4 + 12) == 0))

@@ -63,6 +63,8 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	unsigned flags = source ? source->flags & (NODE_OWN | NODE_HEARD) : 0;
 	if (unlikely(flags & NODE_OWN))
 		return DROP_loop_self;
+	if (unlikely(group && to && !holds_group(w, to)))
+		return source && source->flags & NODE_BRIDGE ? DROP_loop_bridge : DROP_not_mine;
 	if (unlikely(group && to && ((const struct mgid_entry *)to)->version & SHARED)) {
 		struct route first; /* so that the caller's stays in registers */
 		unsigned d = route_to_segments(w, e, i, to, source, &first);
@@ -105,7 +107,7 @@ static __rte_noinline unsigned route_any(struct worker *w, struct egress *e, uns
 	if (likely(d == PASS))
 		*icrc = write_headers(w, &e->message[i], &r);
 	else if (d == PLAIN)
-		*icrc = write_datagram(w->datapath, &e->message[i], r);
+		*icrc = write_datagram(w, &e->message[i], r);
 	else
 		return d;
 	return PASS;
@@ -164,8 +166,10 @@ unsigned ib_to_roce(struct worker *w)
 	struct egress e;
 	unsigned n = likely(!w->inject[IB_TO_ROCE].live) ? w->ib_port->poll(w->ib_port->self, r, BURST)
 							 : inject_messages(w, r);
-	if (n == 0)
+	if (n == 0) {
+		rights_received(w, IB_TO_ROCE, 0);
 		return w->inject[IB_TO_ROCE].taken;
+	}
 	e.began = latency_begin(&w->latency[IB_TO_ROCE]);
 	if (mirroring(w))
 		mirror_messages(w, r, n);
@@ -179,5 +183,6 @@ unsigned ib_to_roce(struct worker *w)
 	}
 	if (unlikely(w->copied))
 		send_copies(w);
+	rights_received(w, IB_TO_ROCE, n);
 	return n;
 }

@@ -6,6 +6,7 @@
 #include "burst.h"
 #include "egress.h"
 #include "proto.h"
+#include "rights.h"
 
 /* The shortest packet of any transport is a BTH, and its ICRC. That a UD message is longer, transport.c knows. */
 enum {
@@ -296,7 +297,7 @@ bool is_station(const struct datapath *dp, uint64_t mac)
 static enum drop check_macs(const struct datapath *dp, unsigned port, const uint8_t *eth)
 {
 	uint64_t dst = mac48(eth), src = mac48(eth + 6);
-	if (unlikely(!(dst & MAC_GROUP) && dst != dp->mac[port]))
+	if (unlikely(!(dst & MAC_GROUP) && dst != dp->mac[port] && !is_virtual(dp, dst)))
 		return DROP_l2_notus;
 	if (unlikely((src & MAC_GROUP) || src == 0))
 		return DROP_l2_badsrc;

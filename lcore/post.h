@@ -33,6 +33,15 @@ static __rte_noinline void count_ports(struct worker *w, const struct burst *b, 
 	}
 }
 
+/* Drops all packets of a burst instead. */
+static __rte_noinline void drop_sends(struct worker *w, struct burst *b, enum drop d)
+{
+	for (unsigned i = 0; i < b->n; i++) {
+		untrim(b, i);
+		drop_packet(w, ROCE_TO_IB, d, b->send[i].mbuf);
+	}
+}
+
 static inline void post(struct worker *w, struct burst *b)
 {
 	struct direction_counters *c = &w->counters.direction[ROCE_TO_IB];

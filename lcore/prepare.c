@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto.h"
+#include "rights.h"
 #include "worker.h"
 
 /* Without a tag, the last eight bytes before the IP header are the source MAC address and the EtherType; with one, two
@@ -30,21 +31,25 @@ static void set_byte(struct fastpath_type *t, unsigned at, uint8_t mask, uint8_t
 	t->type[at] = type;
 }
 
-/* Destination: the port's address. Source: not a group. */
-static void prepare_own(struct segment *s, uint64_t mac)
+/* Destination: the port's address, or in a fleet that of a share. Source: not a group. */
+static void prepare_own(struct segment *s, uint64_t mac, uint64_t virtual_mac)
 {
+	uint64_t own = virtual_mac ? virtual_mac : mac;
 	s->mac = __builtin_bswap64(mac << 16);
+	s->virtual_mac = __builtin_bswap64(virtual_mac << 16);
 	memset(&s->own, 0, sizeof s->own);
 	set_byte(&s->own, 6, 0x01, 0);
 	for (unsigned i = 0; i < 6; i++)
-		set_byte(&s->own, i, 0xff, (uint8_t)(mac >> (40 - 8 * i)));
+		set_byte(&s->own, i, 0xff, (uint8_t)(own >> (40 - 8 * i)));
+	if (virtual_mac)
+		s->own.mask[5] = (uint8_t) ~(HOST_SHARES - 1);
 }
 
 void segment_prepare(struct datapath *dp, unsigned number)
 {
 	struct segment *s = &dp->segment[number];
 	prepare_ethernet(s);
-	prepare_own(s, dp->mac[s->port]);
+	prepare_own(s, dp->mac[s->port], dp->virtual_mac);
 	s->group_key = s->from_key = (uint64_t)number << SEGMENT_SHIFT;
 	if (s->partition != PARTITION_ANY)
 		s->from_key |= (uint64_t)s->partition << PARTITION_SHIFT;
@@ -109,6 +114,7 @@ static void prepare_bth(struct datapath *dp)
 void datapath_prepare(struct datapath *dp)
 {
 	dp->port_mask = dp->ports > ONLY_PORT ? MAX_PORTS - 1 : 0;
+	rights_begin(dp);
 	prepare_bth(dp);
 	prepare_segments(dp);
 	prepare_groups(dp);

@@ -17,6 +17,7 @@
 #include "destination.h"
 #include "egress.h"
 #include "fastpath.h"
+#include "rights.h"
 #include "send.h"
 #include "post.h"
 #include "exception.h"
@@ -257,7 +258,8 @@ static __rte_always_inline unsigned choose_stretch(struct worker *w, struct burs
 		bool group = groups && b->lookup.to_group[i];
 		enum drop d = check_destination(dp, b, i, group);
 		const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
-		bool mine = !d && proxy_qp && proxy_qp->worker == w->id && is_from(dp, proxy_qp, b->send[i].mbuf);
+		bool mine = !d && proxy_qp && proxy_qp->worker == w->id && is_from(dp, proxy_qp, b->send[i].mbuf) &&
+			    holds_sender(w, b->send[i].mbuf);
 		if (group && likely(mine))
 			d = apply_group_actions(w, b->lookup.to_entry[i], b, i);
 		if (unlikely(d || !mine)) {
@@ -299,7 +301,9 @@ static void look_up_and_post(struct worker *w, struct burst *b, bool requeued)
 	if (unlikely(!b->fastpath))
 		check_transport(w, b, requeued);
 	choose(w, b, requeued);
-	if (b->n)
+	if (unlikely(right_ended(w)))
+		drop_sends(w, b, DROP_right_ended);
+	else if (b->n)
 		post(w, b);
 }
 
@@ -328,6 +332,7 @@ unsigned roce_to_ib(struct worker *w)
 	unsigned moved = 0;
 	for (unsigned left = w->ports & PORTS_ALL; left; left &= left - 1)
 		moved += bridge_burst(w, first_port(left));
+	rights_received(w, ROCE_TO_IB, moved);
 	return moved;
 }
 

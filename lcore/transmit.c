@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transmit.h"
 
+void drop_frames(struct worker *w, const struct departure *d, enum drop reason)
+{
+	for (unsigned i = 0; i < d->n; i++)
+		drop_packet(w, IB_TO_ROCE, reason, d->mbuf[i]);
+}
+
 /* Drops what is for a port that is gone. Its segments have gone before, so that this is what a table still led to. */
 static void refuse(struct worker *w, unsigned port, const struct departure *d)
 {

@@ -6,6 +6,7 @@
 #include <rte_ethdev.h>
 
 #include "egress.h"
+#include "rights.h"
 
 /* Messages whose frames are written. */
 struct departure {
@@ -65,12 +66,17 @@ static inline void transmit_by(struct worker *w, unsigned port, const struct dep
 		count_sent_groups(w, d, sent);
 }
 
+/* Drops all frames instead. */
+void drop_frames(struct worker *w, const struct departure *d, enum drop reason);
+
 /* Gives each of several ports what is for it, in order. */
 void transmit_split(struct worker *w, const struct departure *d);
 
 static inline void transmit(struct worker *w, const struct departure *d)
 {
-	if (several_ports(w))
+	if (unlikely(right_ended(w)))
+		drop_frames(w, d, DROP_right_ended);
+	else if (several_ports(w))
 		transmit_split(w, d);
 	else
 		transmit_by(w, 0, d);

@@ -6,6 +6,7 @@
 #include <rte_ring.h>
 
 #include "burst.h"
+#include "rights.h"
 
 /* Transmits frames from management by a port. */
 static void send_by(struct worker *w, unsigned port, struct rte_mbuf **m, unsigned n)
@@ -68,6 +69,7 @@ static unsigned poll_rest(struct worker *w)
 unsigned worker_poll(struct worker *w)
 {
 	ports_update(w);
+	rights_update(w);
 	if (unlikely(inject_update_wanted(w->inject)))
 		inject_update(w);
 	unsigned moved = roce_to_ib(w) + poll_rest(w);
@@ -84,6 +86,7 @@ void worker_drain(struct worker *w)
 	inject_drain(w);
 	for (unsigned moved = 1; moved && rte_get_timer_cycles() < end;) {
 		ports_update(w);
+		rights_update(w);
 		moved = w->inject[ROCE_TO_IB].live ? roce_to_ib(w) : 0;
 		moved += poll_rest(w);
 		rte_rcu_qsbr_quiescent(w->datapath->tables->rcu, w->id);

@@ -38,6 +38,9 @@ enum {
 	PSN_STREAMS = 256,
 	ASKED_MOST = 32, /* nodes that a worker asks management for in 0.1 s */
 	PUNT_HOSTS = 256,
+	HOST_SHARES = 64, /* of a fleet's work: fleet/shares */
+	GROUP_SHARES = 4096,
+	GROUP_WORDS = GROUP_SHARES / 64,
 };
 
 /* A set of Ethernet ports, as bits by their indices. */
@@ -75,6 +78,27 @@ enum idle_mode {
 	IDLE_INTERRUPT, /* until it is woken (run.c) */
 };
 
+/* Shares of a fleet's work, a bit each. */
+struct shares {
+	uint64_t hosts, groups[GROUP_WORDS];
+};
+
+/* What this bridge may forward of its fleet's work (rights.h). */
+struct rights {
+	uint64_t changes;   /* atomic: counts those of what is open */
+	uint64_t deadline;  /* atomic: a TSC; UINT64_MAX: there is no fleet */
+	struct shares open; /* elements atomic */
+};
+
+/* What a worker forwards of it. */
+struct held {
+	uint64_t changes; /* as they were when it took them */
+	bool all_groups;
+	struct shares shares;
+	struct shares next;         /* when what waits is opened, too */
+	unsigned waits[DIRECTIONS]; /* packets until then, at most; 0: nothing waits */
+};
+
 /* A VLAN of an Ethernet port, with what is its own. prepare.c sets the second half, which each packet reads. */
 struct segment {
 	uint16_t vlan;     /* 802.1Q VLAN id; 0: untagged */
@@ -95,10 +119,12 @@ struct segment {
 	uint64_t l2_mask;                             /* mask of the last eight bytes before the IP header */
 	uint64_t l2_ipv4;                             /* their value for IPv4 */
 	uint64_t l2_ipv6;
-	uint64_t group_key;       /* in the number of the keys of its groups and hosts: itself */
-	uint64_t from_key;        /* in that of its proxy QPs: the partition, too, where there is only one */
-	uint64_t mac;             /* of its port, in the byte order of the frame */
-	struct fastpath_type own; /* of the first 12 bytes of Ethernet: to the port */
+	uint64_t group_key; /* in the number of the keys of its groups and hosts: itself */
+	uint64_t from_key;  /* in that of its proxy QPs: the partition, too, where there is only one */
+	uint64_t mac;       /* of its port, in the byte order of the frame */
+	uint64_t
+		virtual_mac; /* the same of host share 0, in whose last byte others have their number; zero: no fleet */
+	struct fastpath_type own; /* of the first 12 bytes of Ethernet: to the port; in a fleet, to a share */
 } __attribute__((aligned(64)));
 
 enum {
@@ -128,12 +154,14 @@ struct datapath {
 	struct segment segment[MAX_SEGMENTS + 1]; /* by number */
 	uint8_t segment_of[MAX_PORTS][4096];      /* by port and VLAN id */
 	uint64_t mac[MAX_PORTS];                  /* of the ports, first byte highest, 48 bits */
+	uint64_t virtual_mac;                     /* of host share 0, the same way; zero: no fleet */
 	struct admission *admission;
 	struct rte_ring *requeue[MAX_WORKERS]; /* every worker's requeue ring, for handoffs */
 	struct wake *bell[MAX_WORKERS];        /* every worker's */
 	struct wake *manager;                  /* management's: wakes it when there is something on a punt ring */
 	struct tables *tables;
 	struct police *police; /* by group id and direction */
+	struct rights rights __attribute__((aligned(64)));
 };
 
 /* Classes of what is punted; punt.h. */
@@ -180,6 +208,7 @@ struct worker {
 	struct pgm *pgm;                   /* the PGM tracker; NULL: none */
 	struct port_counters *by_port;     /* of several ports, by index */
 	struct injection inject[DIRECTIONS];
+	struct held held;
 	struct wake bell __attribute__((aligned(64))); /* wakes it for its rings */
 	struct counters counters __attribute__((aligned(64)));
 	struct latency latency[DIRECTIONS];

@@ -53,8 +53,10 @@ type Bridge struct {
 	*mirrors       // copies of packets, for captures and traces
 	*groupCounters
 	*pgmTrackers
-	*fabrics     // several InfiniBand ports
-	*ports       // Ethernet ports
+	*fabrics            // several InfiniBand ports
+	*ports              // Ethernet ports
+	shares   *shareGate // of the fleet's work; nil: there is no fleet
+	*membership
 	atStop       atStop
 	manage.Lists // of the loop
 
@@ -94,6 +96,7 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 		b.chooseIdle,
 		b.makeDatapath,
 		b.makeManagement,
+		func() error { return joinFleet(b) },
 	} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, b.teardown.run())
@@ -119,19 +122,22 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 	if err := b.runner.start(); err != nil {
 		return err
 	}
-	managing, done := context.WithCancel(ctx)
+	managing, done := context.WithCancel(context.WithoutCancel(ctx))
 	var waiting sync.WaitGroup
 	if onReady != nil {
 		waiting.Go(func() { b.awaitReady(managing, onReady) })
 	}
 	waiting.Go(func() { b.limits.follow(managing, b.refusals) })
+	leave := b.takePart(ctx, b.fail)
 	var failure error
 	waiting.Go(func() {
 		select {
 		case failure = <-b.failed:
-			done()
+		case <-ctx.Done():
 		case <-managing.Done():
 		}
+		leave()
+		done()
 	})
 	err := b.own.run(b.cfg.Workers.Management, func() error { return b.loop.Run(managing) })
 	b.configuration.end()

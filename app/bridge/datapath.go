@@ -12,6 +12,7 @@ import (
 	"causeway/dpdk"
 	"causeway/ibside/ib"
 	"causeway/lcore"
+	"causeway/lcore/frame"
 	"causeway/lcore/manage"
 	"causeway/tables"
 )
@@ -48,7 +49,7 @@ func (b *Bridge) datapathConfig(cfg *config.Config) (lcore.DatapathConfig, error
 		MAC: macs[0], MoreMACs: macs[1:], RoCEPKey: rocePKey, RewriteImm: true,
 		Segment: segments[0], More: segments[1:], Numbers: order,
 		Idle: idleModes[b.idle], Confine: b.confined,
-		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0],
+		LearnNodes: b.cfg.IB.Learn, Lcore: b.lcores[0], VirtualMAC: virtualMAC(b.cfg.Fleet.Name),
 		IBIsEthernet: b.ibPort.Info().Ethernet, Policy: policyOf(cfg, numbers),
 	}, nil
 }
@@ -65,6 +66,9 @@ func (b *Bridge) makeDatapath() error {
 	b.ports.access.Lock()
 	b.datapath, b.ports.datapath = d, d
 	b.ports.access.Unlock()
+	if mac := virtualMAC(b.cfg.Fleet.Name); mac != (frame.MAC{}) {
+		b.shares = &shareGate{rights: lcore.RightsOf(d), virtual: mac, log: b.log}
+	}
 	b.readings = &readings{gate: &b.gate, datapath: d}
 	b.injector = &injector{&b.gate, d, b.log}
 	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.fabrics, func(n uint8) ib.PKey { return b.loop.PKey(n) }, b.ports}
@@ -135,6 +139,9 @@ func (b *Bridge) manageConfig() manage.Config {
 			b.datapath.AwaitPunted()
 			return !b.ports.anyShared() // a listener tells of nothing
 		}
+	}
+	if b.shares != nil {
+		c.Fleet = b.shares
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle

@@ -31,6 +31,7 @@ type configuration struct {
 	now     atomic.Pointer[config.Config]
 	token   chan struct{} // holds one while a change is under way
 	drained bool          // only the holder of the token changes it
+	alone   error         // why the bridge cannot be drained alone; nil: it can
 	ended   bool          // the same: management, and soon the ports
 	// The one before the last change; nil: none. Only the holder of the token changes it.
 	before   *config.Config
@@ -234,6 +235,9 @@ func (c *configuration) setDrained(ctx context.Context, drained bool) error {
 		return err
 	}
 	defer unlock()
+	if c.alone != nil {
+		return c.alone
+	}
 	if c.drained == drained {
 		return nil
 	}

@@ -22,8 +22,10 @@ func runFleet(args []string, stdout, stderr io.Writer) int {
 their MAC addresses into 64 host shares, multicast from InfiniBand by MGID into 4096 group shares; each is one bridge's. It
 asks and changes no bridge. rehearse is a member of a fleet that forwards nothing: started on each machine, it shows which
 shares a bridge there would have, and when, while you end, stop and cut off others, or etcd's servers. Without bridges it
-proves the fleet's etcd, its network and the time that rights last. It reads new weights from its input ("weight 0").`)
-	plan, rehearsal := planFlags(fs), rehearsalFlags(fs)
+proves the fleet's etcd, its network and the time that rights last. It reads new weights from its input ("weight 0"). resign
+tells the fleet that a bridge of this machine was killed, so that others carry on for it at once; systemd's unit runs it. It
+does nothing for a bridge that runs, or is in no fleet.`)
+	plan, rehearsal, resignation := planFlags(fs), rehearsalFlags(fs), resignFlags(fs)
 	asJSON := fs.Bool("json", false, "print JSON: one object, or one a line")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code
@@ -38,8 +40,11 @@ proves the fleet's etcd, its network and the time that rights last. It reads new
 	case "rehearse":
 		wrong = rehearsal.check()
 		do = func() error { return rehearsal.run(*asJSON, os.Stdin, stdout) }
+	case "resign":
+		wrong = resignation.check()
+		do = func() error { return resignation.run(stdout) }
 	default:
-		wrong = fmt.Errorf("%q is nothing of a fleet; say plan, or rehearse", what)
+		wrong = fmt.Errorf("%q is nothing of a fleet; say plan, rehearse or resign", what)
 	}
 	if wrong != nil {
 		return misused(fs, stderr, strings.TrimPrefix(wrong.Error(), "shares: "))

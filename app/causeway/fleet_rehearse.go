@@ -5,15 +5,12 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -65,32 +62,9 @@ func (r *fleetRehearsal) check() error {
 	return shares.Check([]shares.Member{{Name: r.name, Weight: max(r.weight, 1)}})
 }
 
-// tls returns nil where no authority is named.
-func (r *fleetRehearsal) tls() (*tls.Config, error) {
-	if r.ca == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(r.ca)
-	if err != nil {
-		return nil, err
-	}
-	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	if !c.RootCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", r.ca)
-	}
-	if r.cert != "" {
-		own, err := tls.LoadX509KeyPair(r.cert, r.key)
-		if err != nil {
-			return nil, err
-		}
-		c.Certificates = []tls.Certificate{own}
-	}
-	return c, nil
-}
-
 // run takes part until SIGINT or SIGTERM, and resigns.
 func (r *fleetRehearsal) run(asJSON bool, in io.Reader, out io.Writer) error {
-	secured, err := r.tls()
+	secured, err := etcd.LoadTLS(r.ca, r.cert, r.key)
 	if err != nil {
 		return err
 	}

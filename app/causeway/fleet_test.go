@@ -40,7 +40,7 @@ func TestFleetPlanMistakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"fleet":                                  "is nothing of a fleet",
 		"fleet plan":                             "no member has a weight",
-		"fleet plan a":                           "say plan, or rehearse",
+		"fleet plan a":                           "say plan, rehearse or resign",
 		"fleet plan -member a:x":                 "is no weight; write NAME:WEIGHT",
 		"fleet plan -member a -member a":         "two members are called a",
 		"fleet plan -member a -gone b":           "there is no -member b",

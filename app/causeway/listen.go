@@ -67,6 +67,7 @@ InfiniBand.`+endpointHelp)
 	fs.Uint64Var(&o.Count, "count", 0, "end after `N` different intact messages; 0: unlimited")
 	fs.DurationVar(&o.Duration, "duration", 0, "end after that `TIME`, such as 30s; 0: unlimited")
 	fs.DurationVar(&o.Idle, "idle", 0, "end after that `TIME` without a message; 0: unlimited")
+	fs.BoolVar(&o.AnySource, "any-source", false, "a stream is its sender's, whatever address its messages come from, as when one bridge takes over from another")
 	fs.Uint64Var(&o.Expect, "expect", 0, "exit with 1 unless `N` different messages were received intact")
 	return fs
 }

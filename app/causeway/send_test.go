@@ -144,7 +144,10 @@ type report struct {
 		Received, Unique, Whole, Lost, Duplicates, Reordered, Corrupted, Before, Bytes uint64
 		Latency                                                                        struct{ Min, P50, P99, Max float64 } `json:"latency_us"`
 	}
-	Streams []struct{ From, To string }
+	Streams []struct {
+		From, To string
+		Lost     uint64
+	}
 	Foreign uint64
 	Met     bool
 	Sent    uint64

@@ -28,6 +28,7 @@ var groupHelp = map[string]string{
 	"remove":       "remove a host, a group or a service until the bridge ends",
 	"set log":      "change what is logged",
 	"port":         "choose among several InfiniBand ports",
+	"fleet":        "what this bridge does of its fleet's work",
 	"explain":      "say what the bridge would do with a packet, without sending it",
 	"explain from": "a packet that is described",
 }
@@ -90,6 +91,11 @@ func showTraffic() []Command {
 			Long: "ACTIVE counts the groups whose messages go by the port, MISSING those that are not joined on it yet. SM is whether the subnet manager answers."},
 		{Path: "show bridges", Help: "the other bridges on the subnet", Example: "show bridges", Run: runBridges,
 			Long: "What comes from their GIDs, LIDs and MAC addresses has crossed a bridge, and is dropped (loop_bridge). FOR is since when one is known."},
+		{Path: "show fleet", Help: "the members of the fleet, and what each does", Example: "show fleet", Run: runFleet,
+			Long: "FOLLOWS is the number of the assignment that a member keeps to, and HEARD since when nothing has come from it. A drained member has no " +
+				"shares. One that is silent for longer than a right loses its shares to their heirs."},
+		{Path: "show shares", Help: "who has which share of the fleet's work", Example: "show shares", Run: runShares,
+			Long: "A host share is what a part of the RoCE hosts send, chosen by their MAC addresses. HEIR has it when OWNER is gone."},
 		{Path: "show drops", Args: []Arg{{Name: "all", Key: "all", Help: "also reasons that have not occurred"}},
 			Help: "why packets were dropped", Example: "show drops | match crc", Run: runDrops},
 		{Path: "show rates", Help: "packets and bits per second, over one and ten seconds", Example: "watch 1 show rates", Run: runRates},
@@ -201,6 +207,11 @@ func changes() []Command {
 			Help: "choose among several InfiniBand ports", Example: "port prefer mlx5_1:1", Run: preferPort,
 			Long: "Groups and nodes that the port reaches go by it at once, and after a failure when it has been good again for [fabrics] hold_down. " +
 				"Until the bridge ends, or port prefer none."},
+		{Path: "fleet drain", Role: Admin, Help: "leave the fleet's work to the other members, and keep running", Example: "fleet drain", Run: drainFleet,
+			Long: "Returns when they have it. What nodes send to this bridge's proxy QPs goes on to cross."},
+		{Path: "fleet resume", Role: Admin, Help: "undo fleet drain", Example: "fleet resume", Run: resumeFleet},
+		{Path: "fleet weight", Args: []Arg{{Name: "weight", Kind: numberKind("WEIGHT", 1, 1000), Needed: true, Help: "beside the others'"}}, Role: Admin,
+			Help: "change this bridge's part of the fleet's work", Example: "fleet weight 50", Run: weighFleet, Long: "Until the bridge ends: [fleet] weight is what it begins with."},
 		{Path: "drain", Role: Admin,
 			Help: "leave all groups and nodes to another bridge, and keep running", Example: "drain", Run: runDrain,
 			Long: "The bridge leaves its groups and services, and no longer answers for nodes' addresses or defends them. Packets that " +

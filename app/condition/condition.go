@@ -53,6 +53,7 @@ func Faults(b Source) (lines []string) {
 	if why := b.InfiniBandDown(); why != "" {
 		lines = append(lines, "the InfiniBand port has no link: "+why)
 	}
+	lines = append(lines, fleet(b)...)
 	m, s := b.Memory(), b.Status()
 	for _, x := range []struct {
 		what, key string
@@ -69,6 +70,22 @@ func Faults(b Source) (lines []string) {
 			}
 			lines = append(lines, fmt.Sprintf("new %s are refused: all %d that there is room for are in use; %s", x.what, x.use[1], do))
 		}
+	}
+	return lines
+}
+
+// fleet returns why a bridge of a fleet does nothing.
+func fleet(b Source) (lines []string) {
+	x, ok := b.(interface{ Part() (bridge.Part, bool) })
+	if !ok {
+		return nil
+	}
+	switch p, in := x.Part(); {
+	case !in:
+	case p.Why != "":
+		lines = append(lines, "the bridge does no part of its fleet's work: "+p.Why)
+	case p.Right <= 0:
+		lines = append(lines, "the bridge has no right to forward for its fleet: etcd does not answer")
 	}
 	return lines
 }

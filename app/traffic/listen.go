@@ -24,6 +24,9 @@ type ListenConfig struct {
 	Duration time.Duration // 0: unlimited
 	Idle     time.Duration // end after that time without a message; 0: unlimited
 	Expect   uint64        // different intact messages
+	// AnySource: a stream is its sender's, whatever address and queue pair its messages come from: a bridge's that has
+	// taken over from another's.
+	AnySource bool
 
 	Ready func(Info, []string) error // called once the groups are joined
 	Live  *os.File                   // a terminal for the status line; nil: none
@@ -47,6 +50,7 @@ const callEvery = 500 * time.Millisecond
 // Listen receives until a limit of l is reached, or ctx ends.
 func Listen(ctx context.Context, c Config, l ListenConfig) (r ListenReport, err error) {
 	t := newTally()
+	t.anySource = l.AnySource
 	c.OnMessage = t.note
 	e, err := open(c)
 	if err != nil {

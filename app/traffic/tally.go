@@ -40,6 +40,7 @@ type tally struct {
 	badStamp  uint64
 	untracked uint64 // of streams beyond maxStreams
 	streams   map[origin]*stream
+	anySource bool
 	last      time.Time // arrival of the last test message
 	all       latency
 
@@ -112,7 +113,11 @@ func (t *tally) note(m *Message) {
 		t.badStamp++
 		return
 	}
-	s := t.stream(origin{m.From, m.lid, m.SrcQP, m.To, h.Stream})
+	from := origin{m.From, m.lid, m.SrcQP, m.To, h.Stream}
+	if t.anySource {
+		from = origin{to: m.To, stream: h.Stream}
+	}
+	s := t.stream(from)
 	if s == nil {
 		t.untracked++
 		return

@@ -53,6 +53,7 @@ func gather(src Source, o Options) *scrape {
 	s.groups(src.Groups())
 	s.port(src)
 	s.fabrics(src)
+	s.fleet(src)
 	if t, enabled := src.PGM(); enabled {
 		s.pgm(&t)
 	}

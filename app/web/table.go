@@ -59,7 +59,7 @@ type part struct {
 func parts() []part {
 	return []part{
 		{"The bridge", bridgeMetrics}, {"Packets", packetMetrics}, {"Workers and memory", workerMetrics}, {"Groups' packets", groupMetrics},
-		{"Ports", portMetrics}, {"Several InfiniBand ports", fabricMetrics}, {"PGM", pgmMetrics()}, {"Services", serviceMetrics}, {"Management", managementMetrics}, {"Groups", groupCounts},
+		{"Ports", portMetrics}, {"Several InfiniBand ports", fabricMetrics}, {"A fleet", fleetMetrics}, {"PGM", pgmMetrics()}, {"Services", serviceMetrics}, {"Management", managementMetrics}, {"Groups", groupCounts},
 		{"Hosts and nodes", hostMetrics}, {"Proxy QPs", proxyQPMetrics}, {"RoCE segments", segmentMetrics},
 	}
 }

@@ -4,9 +4,11 @@ package etcd
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -38,4 +40,28 @@ func Dial(c Config) (*clientv3.Client, error) {
 	const often = 5 * time.Second // the shortest that etcd's servers allow
 	return clientv3.New(clientv3.Config{Endpoints: c.Endpoints, TLS: c.TLS, Username: c.User, Password: c.Password,
 		DialTimeout: time.Second, DialKeepAliveTime: often, DialKeepAliveTimeout: time.Second, PermitWithoutStream: true, Logger: zap.NewNop()})
+}
+
+// LoadTLS reads the certificate of the authority for etcd's servers, and that of this client, with its key, if it has one.
+// It returns nil where no authority is named.
+func LoadTLS(ca, cert, key string) (*tls.Config, error) {
+	if ca == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	if !c.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", ca)
+	}
+	if cert != "" {
+		own, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{own}
+	}
+	return c, nil
 }

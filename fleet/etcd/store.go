@@ -5,6 +5,7 @@
 //	PREFIX/epoch           the assignment's number, which transactions compare
 //	PREFIX/assignment      the assignment, written with its number in one transaction
 //	PREFIX/members/NAME    a member's record
+//	PREFIX/processes/NAME  the number of the process that has the member's name, which transactions compare, too
 //
 // Values are JSON. No lease is used: they are granted in whole seconds, and a new leader prolongs them.
 package etcd
@@ -37,6 +38,9 @@ func New(client *clientv3.Client, fleet string) *Store {
 func (s *Store) epochKey() string             { return s.prefix + "epoch" }
 func (s *Store) assignmentKey() string        { return s.prefix + "assignment" }
 func (s *Store) memberKey(name string) string { return s.prefix + "members/" + name }
+func (s *Store) processKey(name string) string {
+	return s.prefix + "processes/" + name
+}
 
 // assignment is how an assignment is kept: an owner and an heir is a byte of the text, its index among the members.
 type assignment struct {
@@ -106,6 +110,18 @@ func (s *Store) Watch(ctx context.Context, f func(right.Event)) error {
 	return fmt.Errorf("etcd: watch %s: the connection ended", s.prefix)
 }
 
+// Record returns a member's last record; false: it has none.
+func (s *Store) Record(ctx context.Context, member string) (r right.Record, found bool, err error) {
+	got, err := s.client.Get(ctx, s.memberKey(member))
+	if err != nil {
+		return r, false, fmt.Errorf("etcd: read %s: %w", s.memberKey(member), err)
+	}
+	for _, kv := range got.Kvs {
+		err = s.tell(kv, func(e right.Event) { r, found = e.Record, true })
+	}
+	return r, found, err
+}
+
 // tell has f know a key's value.
 func (s *Store) tell(kv *mvccpb.KeyValue, f func(right.Event)) error {
 	var e right.Event
@@ -139,7 +155,30 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, r.Epoch, clientv3.OpPut(s.memberKey(r.Member), string(text)))
+	put := clientv3.OpPut(s.memberKey(r.Member), string(text))
+	number, name := strconv.FormatUint(r.Process, 10), s.processKey(r.Member)
+	done, err := s.client.Txn(ctx).If(s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", number)).Then(put).Else(clientv3.OpGet(name)).Commit()
+	switch {
+	case err != nil:
+		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
+	case done.Succeeded:
+		return nil
+	}
+	var has, found = uint64(0), false
+	before := clientv3.Compare(clientv3.CreateRevision(name), "=", 0)
+	for _, kv := range done.Responses[0].GetResponseRange().Kvs {
+		if has, err = strconv.ParseUint(string(kv.Value), 10, 64); err != nil {
+			return fmt.Errorf("etcd: %s was not written by a fleet: %w", name, err)
+		}
+		found, before = true, clientv3.Compare(clientv3.Value(name), "=", string(kv.Value))
+	}
+	switch {
+	case found && has == r.Process:
+		return right.ErrEpoch
+	case has == r.After:
+		return s.write(ctx, []clientv3.Cmp{s.at(r.Epoch), before}, put, clientv3.OpPut(name, number))
+	}
+	return right.ErrReplaced
 }
 
 // Propose implements right.Store.
@@ -148,11 +187,11 @@ func (s *Store) Propose(ctx context.Context, epoch uint64, a *shares.Assignment)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, epoch, clientv3.OpPut(s.epochKey(), strconv.FormatUint(epoch+1, 10)), clientv3.OpPut(s.assignmentKey(), string(text)))
+	return s.write(ctx, []clientv3.Cmp{s.at(epoch)}, clientv3.OpPut(s.epochKey(), strconv.FormatUint(epoch+1, 10)), clientv3.OpPut(s.assignmentKey(), string(text)))
 }
 
-func (s *Store) write(ctx context.Context, epoch uint64, ops ...clientv3.Op) error {
-	done, err := s.client.Txn(ctx).If(s.at(epoch)).Then(ops...).Commit()
+func (s *Store) write(ctx context.Context, when []clientv3.Cmp, ops ...clientv3.Op) error {
+	done, err := s.client.Txn(ctx).If(when...).Then(ops...).Commit()
 	if err != nil {
 		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
 	}

@@ -115,7 +115,9 @@ func TestStore(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	early, _ := watched(t, s)
-	record := func(epoch, n uint64) right.Record { return right.Record{Member: "a", Epoch: epoch, Renewals: n} }
+	record := func(epoch, n uint64) right.Record {
+		return right.Record{Member: "a", Process: 7, Epoch: epoch, Renewals: n}
+	}
 	var got []error
 	for _, f := range []func() error{
 		func() error { return s.Renew(ctx, record(0, 1)) },
@@ -149,6 +151,33 @@ func TestStore(t *testing.T) {
 	}
 	if lines := late(1); lines[0] != "a at 2, 7 renewals" {
 		t.Errorf("after a removal %q", lines)
+	}
+}
+
+// TestStoreProcesses: one process at a time has a member's name, and takes it only from the one that it knows of.
+func TestStoreProcesses(t *testing.T) {
+	s := etcd.New(dial(t), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r := right.ErrReplaced
+	for i, c := range []struct {
+		process, after uint64
+		want           error
+	}{
+		{1, 5, r}, {1, 0, nil}, {1, 0, nil}, {2, 0, r}, {2, 5, r}, {2, 1, nil}, {1, 0, r}, {1, 5, r}, {2, 1, nil}, {3, 1, r}, {3, 2, nil}, {2, 1, r},
+	} {
+		if err := s.Renew(ctx, right.Record{Member: "a", Process: c.process, After: c.after}); !errors.Is(err, c.want) {
+			t.Errorf("%d, process %d after %d: %v, want %v", i, c.process, c.after, err, c.want)
+		}
+	}
+	if err := s.Renew(ctx, right.Record{Member: "a", Process: 3, Epoch: 9}); !errors.Is(err, right.ErrEpoch) {
+		t.Errorf("of another assignment: %v", err)
+	}
+	if last, found, err := s.Record(ctx, "a"); err != nil || !found || last.Process != 3 {
+		t.Errorf("%+v, %t, %v", last, found, err)
+	}
+	if _, found, err := s.Record(ctx, "b"); err != nil || found {
+		t.Errorf("of nobody: %t, %v", found, err)
 	}
 }
 

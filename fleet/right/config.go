@@ -50,6 +50,7 @@ type Config struct {
 	// Process is another number at each Run. One process at a time may have a name: whoever starts a process knows
 	// that the one before it has died.
 	Process uint64
+	Where   string // as in Record
 	Store   Store
 	Gate    Gate
 	Clock   Clock         // nil: SystemClock

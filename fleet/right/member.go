@@ -4,15 +4,11 @@ package right
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"causeway/fleet/shares"
 )
-
-// ErrReplaced is returned by Run when another process has the member's name.
-var ErrReplaced = errors.New("right: another process has this member's name; give each bridge of the fleet a name of its own")
 
 // Member holds the rights of one process. Run's goroutine owns all its state: what others do comes to it as messages.
 type Member struct {
@@ -23,8 +19,10 @@ type Member struct {
 	view     *view
 	epoch    uint64 // that it follows
 	open     set
-	started  bool // its own record came back
-	before   map[uint64]bool
+	started  bool   // its own record came back
+	after    uint64 // the last process of its name before itself
+	claimed  bool   // the store has its record
+	refused  int    // times that it had none, because of another process
 	replaced bool
 	renewal  renewal
 	proposal proposal
@@ -43,7 +41,7 @@ func New(c Config) (*Member, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	m := &Member{config: c, inbox: make(chan func(time.Time), 64), before: map[uint64]bool{}, rules: rules{
+	m := &Member{config: c, inbox: make(chan func(time.Time), 64), rules: rules{
 		deadline: func(c *Config, sent, _ time.Time) time.Time { return sent.Add(c.Right) },
 		blocked:  (*view).blocked,
 		mine:     func(v *view, name string, _ time.Time) *set { return v.newest().to(name) },
@@ -142,14 +140,14 @@ func (m *Member) saw(e Event, now time.Time) {
 	}
 }
 
-// sawName looks whose the member's record is. Those before its own first one are its predecessors', which may come late.
+// sawName looks whose the member's record is. After its own first one the store takes none of its predecessors' any more.
 func (m *Member) sawName(r Record) {
 	switch {
 	case r.Process == m.config.Process:
 		m.started = true
 	case !m.started:
-		m.before[r.Process] = true
-	case !r.Ended && !m.before[r.Process]:
+		m.after = r.Process
+	default:
 		m.replaced = true
 	}
 }
@@ -178,7 +176,7 @@ func (m *Member) close(s set) {
 // take opens what the assignment gives and nobody else may forward, and returns when there may be more.
 func (m *Member) take(now time.Time) time.Time {
 	want := m.rules.mine(m.view, m.config.Name, now).minus(&m.open)
-	if want.empty() || m.epoch == 0 || m.renewal.epoch != m.epoch {
+	if want.empty() || m.epoch == 0 || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
 		return time.Time{}
 	}
 	blocked, again := m.rules.blocked(m.view, m.own(), now)

@@ -36,8 +36,11 @@ func (m *Member) renew(ctx context.Context, group *sync.WaitGroup, now time.Time
 	})
 }
 
+// refusedMost is how often the store may know of another process of the name, before the watch has told of it.
+const refusedMost = 50
+
 func (m *Member) record() Record {
-	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Epoch: m.epoch, Renewals: m.renewal.count}
+	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, After: m.after, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count}
 }
 
 // renewed moves the deadline if a renewal has succeeded.
@@ -46,9 +49,14 @@ func (m *Member) renewed(r Record, sent, replied time.Time, err error) {
 		return
 	}
 	m.renewal.next = replied.Add(m.config.interval() / 2)
-	if err != nil {
-		return // with ErrEpoch, the other assignment comes by the watch
+	if err != nil { // with ErrEpoch, the other assignment comes by the watch, and so does the name's process before itself
+		if errors.Is(err, ErrReplaced) {
+			m.refused++
+			m.replaced = m.claimed || m.refused > refusedMost
+		}
+		return
 	}
+	m.claimed = true
 	m.renewal.next = sent.Add(m.config.interval())
 	m.renewal.epoch = r.Epoch
 	m.config.Gate.Until(m.rules.deadline(&m.config, sent, replied))

@@ -50,9 +50,13 @@ func newSimulation(seed uint64, plant func(*simulation, *Member)) *simulation {
 
 // start starts a process, unless one runs.
 func (s *simulation) start(m *simMachine) {
-	if s.over || m.process != nil && !m.process.dead {
-		return
+	if !s.over && (m.process == nil || m.process.dead) {
+		s.launch(m)
 	}
+}
+
+// launch starts one, whatever runs.
+func (s *simulation) launch(m *simMachine) {
 	r := split(s.r)
 	p := &simProcess{simClock: m.clock, machine: m, number: uint64(len(s.processes) + 1), ended: make(chan struct{}), clockRng: split(r), gateRng: split(r)}
 	s.processes = append(s.processes, p)
@@ -112,7 +116,7 @@ func (s *simulation) happen() {
 	m := s.machines[s.r.IntN(len(s.machines))]
 	p := m.process
 	long := 3 * time.Second
-	switch s.r.IntN(13) {
+	switch s.r.IntN(14) {
 	case 0:
 		s.die(m)
 	case 1:
@@ -141,6 +145,9 @@ func (s *simulation) happen() {
 		go p.member.post(p.running, func(time.Time) {})
 	case 12:
 		s.start(m)
+	case 13: // somebody takes it for dead, and starts another
+		p.stopped = s.upTo(long)
+		s.launch(m)
 	}
 }
 
@@ -160,9 +167,14 @@ func (s *simulation) die(m *simMachine) {
 	time.AfterFunc(s.within(2*time.Second), func() { s.start(m) })
 }
 
-// heal ends all faults.
+// heal ends all faults, and all processes that another was started beside.
 func (s *simulation) heal() {
 	now := time.Now()
+	for _, p := range s.processes {
+		if p != p.machine.process && !p.dead {
+			p.kill()
+		}
+	}
 	s.store.stalled = now
 	for _, m := range s.machines {
 		m.faults = faults{breakWatch: m.breakWatch}
@@ -191,8 +203,8 @@ func (s *simulation) run() error {
 	time.Sleep(simSettle)
 	err := s.settled()
 	s.over = true
-	for _, m := range s.machines {
-		m.process.cancel()
+	for _, p := range s.processes {
+		p.cancel()
 	}
 	for _, p := range s.processes {
 		<-p.ended

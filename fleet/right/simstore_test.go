@@ -15,11 +15,13 @@ import (
 type simStore struct {
 	log      []logged // all that was committed
 	latest   map[string]Record
+	names    map[string]uint64 // the process that has each name
 	epoch    uint64
 	current  *shares.Assignment
 	changed  chan struct{} // closed at each commit
 	stalled  time.Time     // it carries out nothing before
 	careless bool          // a planted mistake: renewals do not compare the epoch
+	shared   bool          // another: they do not compare the process
 }
 
 type logged struct {
@@ -28,7 +30,7 @@ type logged struct {
 }
 
 func newSimStore() *simStore {
-	return &simStore{latest: map[string]Record{}, changed: make(chan struct{})}
+	return &simStore{latest: map[string]Record{}, names: map[string]uint64{}, changed: make(chan struct{})}
 }
 
 func (s *simStore) commit(e Event) {
@@ -41,6 +43,10 @@ func (s *simStore) renew(r Record) error {
 	if r.Epoch != s.epoch && !s.careless {
 		return ErrEpoch
 	}
+	if has := s.names[r.Member]; has != r.Process && has != r.After && !s.shared {
+		return ErrReplaced
+	}
+	s.names[r.Member] = r.Process
 	s.latest[r.Member] = r
 	s.commit(Event{Record: r})
 	return nil

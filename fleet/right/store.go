@@ -18,10 +18,14 @@ type Record struct {
 	// Process is another number at each start, so that what a process that died says late is not taken for its
 	// successor's.
 	Process uint64 `json:"process"`
+	// After is the process of the member that was seen last before this one; 0: none. This one takes its place.
+	After uint64 `json:"-"`
 	// Epoch is the assignment that it follows: it forwards no share that this one, or a later one, does not give it.
 	Epoch uint64 `json:"epoch"`
 	// Renewals counts: a record that is written is a right renewed.
 	Renewals uint64 `json:"renewals"`
+	// Where is where the process is, for who ends its record (package whereabouts).
+	Where string `json:"where,omitempty"`
 	// Ended: it forwards nothing, and will not before it writes again.
 	Ended bool `json:"ended"`
 }
@@ -36,13 +40,18 @@ type Event struct {
 // ErrEpoch is returned when the store has another assignment than the caller follows.
 var ErrEpoch = errors.New("right: the fleet has another assignment")
 
-// Store keeps one assignment and the members' records. A call that fails with another error than ErrEpoch may have been
-// carried out all the same.
+// ErrReplaced is returned when another process than the caller knows of has the member's name, and by Member.Run when that
+// came after its own.
+var ErrReplaced = errors.New("right: another process has this member's name; give each bridge of the fleet a name of its own")
+
+// Store keeps one assignment, the members' records, and which process has each member's name. A call that fails with another
+// error than ErrEpoch and ErrReplaced may have been carried out all the same.
 type Store interface {
 	// Watch calls f with what there is, and then with each change, in order and without gaps, until ctx is done or it
 	// fails. The first events are those of a linearizable read that begins after the call.
 	Watch(ctx context.Context, f func(Event)) error
-	// Renew writes a record if the assignment is the record's, in one transaction. Without an assignment its epoch is 0.
+	// Renew writes a record if the assignment is the record's, and the process that has the member's name is the record's or
+	// its After, in one transaction. Without an assignment its epoch is 0. From then on the record's process has the name.
 	Renew(ctx context.Context, r Record) error
 	// Propose writes an assignment, which becomes that of epoch+1, if there is that of epoch.
 	Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error

@@ -49,6 +49,16 @@ func AppendARPRequest(b []byte, l Link, sender, target netip.Addr) []byte {
 	return AppendARP(b, l, Broadcast, ARPFields{Op: ARPRequest, SHA: l.MAC, SPA: sender, TPA: target})
 }
 
+// AppendRARP appends a broadcast of RARP (RFC 903) in which a station asks for its own address. Nobody answers, but switches
+// learn where its MAC address is.
+func AppendRARP(b []byte, l Link) []byte {
+	const request = 3
+	none := netip.IPv4Unspecified()
+	b, p := l.open(b, Broadcast, TypeRARP, ARPLen)
+	PutARP(p, ARPFields{Op: request, SHA: l.MAC, SPA: none, THA: l.MAC, TPA: none})
+	return b
+}
+
 // AppendARPReply appends the reply to a request, with the port's own MAC address. For a host on the other side of the
 // bridge this is proxy ARP (RFC 1027).
 func AppendARPReply(b []byte, l Link, req ARPFields) []byte {

@@ -25,6 +25,7 @@ package frame
 const (
 	TypeIPv4   uint16 = 0x0800
 	TypeARP    uint16 = 0x0806
+	TypeRARP   uint16 = 0x8035
 	TypeVLAN   uint16 = 0x8100 // customer tag of IEEE 802.1Q
 	TypeIPv6   uint16 = 0x86dd
 	TypeSTag   uint16 = 0x88a8 // service tag of IEEE 802.1ad, which the bridge does not accept

@@ -11,6 +11,7 @@
 #include "lcore/segment.h"
 #include "lcore/mirror/number.h"
 #include "lcore/mirror/ring.h"
+#include "lcore/rights.h"
 
 enum { RING = 16 };
 
@@ -196,6 +197,7 @@ static void make_worker(struct rig *r)
 	*ib_port = (struct ib_port){.self = r, .post = post, .poll = poll, .free = complete};
 	memset(w, 0, sizeof *w);
 	w->datapath = &r->datapath;
+	rights_begin_worker(w);
 	w->ports = r->datapath.ports;
 	w->port[1] = 1;
 	w->by_port = calloc(MAX_PORTS, sizeof *w->by_port);

@@ -148,6 +148,8 @@ type Config struct {
 	// comes from these MAC addresses, because other bridges have sent it; nil: there are no workers.
 	Instance   uint64
 	SetBridges func(macs [][6]byte) error
+	// Fleet says which bridge answers for nodes; nil: there is one.
+	Fleet Fleet
 	// Police limits the rate of the group with this id; called for groups that have or had a limit.
 	Police func(id int, rate uint64)
 }

@@ -119,7 +119,7 @@ func (x lookedAt) Has(ip netip.Addr) bool { return x.is().local.Has(ip) }
 // beginSegment makes a segment that has no hosts, groups and services yet.
 func (l *Loop) beginSegment(number uint8, cfg Segment, x share, now time.Time) *segment {
 	cfg.SegmentChange = SegmentChange{}
-	s := newSegment(number, cfg, l.cfg.MAC, l.tables)
+	s := newSegment(number, cfg, l.cfg, l.tables)
 	l.makeSegment(s, x)
 	if cfg.Attach != nil {
 		cfg.Attach(number, l.partitions.Number(cfg.Bound))

@@ -48,7 +48,7 @@ func New(cfg Config, t *tables.Tables, port ibside.Port, workers []Worker, log *
 	l.ask = ask.New(l.inbox)
 	l.partitions = partitions.New(cfg.PKey)
 	for i, c := range cfg.segments() {
-		l.segments = append(l.segments, newSegment(uint8(i), c, cfg.MAC, t))
+		l.segments = append(l.segments, newSegment(uint8(i), c, &cfg, t))
 	}
 	_ = l.partitions.Use(bounds(cfg.segments()))                         // first, so that PartitionOf gives the same numbers
 	_ = l.partitions.Use(pkeysOf(cfg.segments(), cfg.Shared, cfg.Nodes)) // a configuration has not too many

@@ -45,9 +45,10 @@ type segment struct {
 	sidr       *sidr.SIDR
 }
 
-func newSegment(number uint8, c Segment, mac frame.MAC, t *tables.Tables) *segment {
+func newSegment(number uint8, c Segment, of *Config, t *tables.Tables) *segment {
 	return &segment{
-		number: number, cfg: c, tables: t.In(number), local: &local.Addresses{Link: frame.Link{MAC: c.mac(mac), VID: c.VLAN}, IPs: c.Addresses},
+		number: number, cfg: c, tables: t.In(number),
+		local: &local.Addresses{Link: frame.Link{MAC: c.mac(of.MAC), VID: c.VLAN}, IPs: c.Addresses, Fleet: of.Fleet},
 	}
 }
 
@@ -181,6 +182,7 @@ func (l *Loop) makeSegment(s *segment, x share) {
 		EthMTU: s.cfg.EthMTU, Receive: s.cfg.Receive, Begin: cfg.Begin, Police: cfg.Police,
 	}, groups.Deps{
 		Tables: s.tables.Groups, Port: l.port, Local: s.local, Frames: frames, Ask: l.ask, Log: log, IsPeer: s.neighbours.AnswersFor,
+		IsBridge:  func(mac frame.MAC) bool { return l.bridges.HasMAC(mac) },
 		Partition: l.partitions.Number, Owners: &l.owners,
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/lcore/frame"
 	"causeway/lcore/manage/groups"
 	"causeway/lcore/manage/local"
 )
@@ -19,7 +20,7 @@ func (l *Loop) makeShared() {
 		Begin: l.cfg.Begin, Police: l.cfg.Police,
 	}, groups.Deps{
 		Tables: l.tables.Shared, Port: l.port, Local: &local.Addresses{}, Frames: l.frames, Ask: l.ask, Log: l.log, Owners: &l.owners,
-		IsPeer: func(netip.Addr) bool { return false }, Partition: l.partitions.Number,
+		IsPeer: func(netip.Addr) bool { return false }, IsBridge: func(frame.MAC) bool { return false }, Partition: l.partitions.Number,
 	})
 }
 

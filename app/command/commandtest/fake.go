@@ -27,6 +27,7 @@ import (
 // Fake is a command.Target with Hosts hosts and as many proxy QPs.
 type Fake struct {
 	ports
+	fleet
 	Hosts int
 	Cfg   *config.Config
 

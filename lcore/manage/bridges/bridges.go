@@ -246,6 +246,11 @@ func macsOf(all [][6]byte) (out []frame.MAC) {
 	return out
 }
 
+// HasMAC reports whether another bridge sends by a MAC address.
+func (l *List) HasMAC(mac frame.MAC) bool {
+	return l != nil && slices.ContainsFunc(l.known, func(b ibside.Bridge) bool { return slices.Contains(b.MACs, [6]byte(mac)) })
+}
+
 // All returns the other bridges, those with the same instance as one.
 func (l *List) All() (out []Bridge) {
 	if l == nil {

@@ -17,6 +17,7 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/lcore/frame"
 	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/local"
 	"causeway/lcore/manage/punt"
@@ -95,7 +96,9 @@ type Deps struct {
 	Log    *ratelog.Logger
 	// IsPeer reports whether an address is the bridge's own or an IB node's, another bridge among them.
 	IsPeer func(netip.Addr) bool
-	Owners *Owners
+	// IsBridge reports whether another bridge sends by a MAC address.
+	IsBridge func(frame.MAC) bool
+	Owners   *Owners
 	// Partition returns the number of a P_Key.
 	Partition func(ib.PKey) uint8
 }

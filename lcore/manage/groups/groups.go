@@ -24,13 +24,14 @@ import (
 
 // Groups are all groups. New makes them.
 type Groups struct {
-	max    int
-	port   Port
-	local  *local.Addresses
-	frames *punt.Workers
-	ask    *ask.Asker
-	log    *ratelog.Logger
-	owners *Owners
+	max      int
+	isBridge func(frame.MAC) bool
+	port     Port
+	local    *local.Addresses
+	frames   *punt.Workers
+	ask      *ask.Asker
+	log      *ratelog.Logger
+	owners   *Owners
 
 	groups     map[ib.GID]*membership
 	configured []Group
@@ -54,7 +55,7 @@ func New(c Config, d Deps) *Groups {
 		p.Send = func(int, []byte) bool { return true }
 	}
 	g := &Groups{
-		max: c.Max, port: d.Port, local: d.Local, frames: d.Frames, ask: d.Ask, log: d.Log, owners: d.Owners,
+		max: c.Max, isBridge: d.IsBridge, port: d.Port, local: d.Local, frames: d.Frames, ask: d.Ask, log: d.Log, owners: d.Owners,
 		groups: map[ib.GID]*membership{}, perIP: map[netip.Addr]int{}, renewed: map[ib.GID]ibside.Membership{},
 		filter: filter{receive: c.Receive}, host: igmp.NewHost(p), querier: igmp.NewQuerier(p),
 	}
@@ -237,6 +238,8 @@ func (g *Groups) HandleMembership(f frame.Frame, p frame.Membership, fault frame
 	case fault != "":
 		g.frames.Malformed(fault.Counter())
 	case f.Eth.Src() == g.local.Link.MAC: // an echo of the bridge's own
+		g.frames.NotForUs()
+	case p.Query == nil && g.isBridge(f.Eth.Src()): // it reports what it carries itself
 		g.frames.NotForUs()
 	case p.Query == nil:
 		g.learner.reported(f.Src(), p.Records, now)

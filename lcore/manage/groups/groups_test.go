@@ -114,16 +114,17 @@ func TestFullTables(t *testing.T) {
 	})
 }
 
-// TestLearnAndLeave checks that a group of a range is joined for as long as hosts report it; reports of nodes do not
-// count.
+// TestLearnAndLeave checks that a group of a range is joined for as long as hosts report it; reports of nodes and of other
+// bridges do not count.
 func TestLearnAndLeave(t *testing.T) {
 	c := groups.Config{Max: 8, Querier: true, Ranges: []groups.Range{{
 		Prefix: netip.MustParsePrefix("239.1.0.0/16"), Reports: true, Most: 4, Idle: time.Hour, MGID: ib.MGIDRoCE, Group: groups.Group{ToIB: true},
 	}}}
 	bubble(t, c, func(t *testing.T, r *rig) {
+		mac := otherMAC
 		report := func(from netip.Addr, x frame.GroupRecord) {
 			t.Helper()
-			f, fault := frame.Open(frame.AppendIGMPv3Report(nil, frame.Link{MAC: frame.MAC{2, 0, 0, 0, 0, 1}}, from, x))
+			f, fault := frame.Open(frame.AppendIGMPv3Report(nil, frame.Link{MAC: mac}, from, x))
 			if fault != "" {
 				t.Fatal(fault)
 			}
@@ -131,6 +132,11 @@ func TestLearnAndLeave(t *testing.T) {
 			r.HandleMembership(f, m, fault, time.Now())
 			r.run(100 * time.Millisecond)
 		}
+		report(host4, frame.JoinRecord(group4))
+		if r.Learned() != 0 {
+			t.Error("a group is learned from another bridge's report")
+		}
+		mac = frame.MAC{2, 0, 0, 0, 0, 1}
 		report(node4, frame.JoinRecord(group4))
 		if r.Learned() != 0 || r.Counters().GroupsRejected["source"] != 1 {
 			t.Errorf("a node's report: %d groups, %+v", r.Learned(), r.Counters())

@@ -27,6 +27,7 @@ import (
 
 var (
 	bridgeMAC = frame.MAC{2, 0, 0, 0, 0, 0xfe}
+	otherMAC  = frame.MAC{2, 0, 0, 0, 0, 0xfd} // another bridge's
 	host4     = netip.MustParseAddr("10.9.0.1")
 	node4     = netip.MustParseAddr("10.9.0.7")
 	group4    = netip.MustParseAddr("239.1.2.3")
@@ -117,6 +118,7 @@ func bubble(t *testing.T, c groups.Config, test func(*testing.T, *rig)) {
 			Tables: r.tables, Port: r.port, Ask: asker, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
 			Local:  &local.Addresses{Link: frame.Link{MAC: bridgeMAC}, IPs: []netip.Prefix{netip.MustParsePrefix("10.9.0.254/24")}},
 			Frames: punt.NewWorkers([]punt.Worker{r.worker}), IsPeer: func(a netip.Addr) bool { return a == node4 },
+			IsBridge:  func(m frame.MAC) bool { return m == otherMAC },
 			Partition: func(ib.PKey) uint8 { return 0 }, Owners: &groups.Owners{},
 		})
 		asker.Go(func() {

@@ -12,8 +12,25 @@ import (
 
 // Addresses are the bridge's own addresses. They do not change.
 type Addresses struct {
-	Link frame.Link // its MAC address and VLAN
-	IPs  []netip.Prefix
+	Link  frame.Link // its MAC address and VLAN
+	IPs   []netip.Prefix
+	Fleet Fleet // nil: the bridge is alone
+}
+
+// A Fleet says which of several bridges a station reaches IB nodes by.
+type Fleet interface {
+	// MACFor returns the MAC address that nodes have for a station, and whether this bridge has it now.
+	MACFor(station frame.MAC) (mac frame.MAC, own bool)
+}
+
+// NodesLink returns the link by which a station reaches IB nodes, and whether it is this bridge's.
+func (l *Addresses) NodesLink(station frame.MAC) (link frame.Link, own bool) {
+	link = l.Link
+	if l.Fleet == nil {
+		return link, true
+	}
+	link.MAC, own = l.Fleet.MACFor(station)
+	return link, own
 }
 
 // Has reports whether a is an address of the bridge.

@@ -71,14 +71,19 @@ func (a *announcer) plan(now time.Time) {
 	for _, p := range a.local.IPs {
 		a.schedule.Plan(p.Addr())
 	}
+	if a.local.Fleet != nil {
+		return // to each station its nodes are elsewhere
+	}
 	for ip := range a.nodes.Addrs() {
 		a.schedule.Plan(ip)
 	}
 }
 
 func (a *announcer) readdress(added, removed []netip.Addr) {
-	for _, ip := range added {
-		a.schedule.Plan(ip)
+	if a.local.Fleet == nil {
+		for _, ip := range added {
+			a.schedule.Plan(ip)
+		}
 	}
 	a.schedule.Drop(func(ip netip.Addr) bool { return slices.Contains(removed, ip) })
 }
@@ -97,7 +102,7 @@ func (a *announcer) tick(now time.Time) {
 
 // defend announces an address that another station has claimed by broadcast. It reports whether it did.
 func (a *announcer) defend(ip netip.Addr, now time.Time) bool {
-	return a.isPresent(ip) && a.schedule.Defend(ip, now, a.send)
+	return a.isPresent(ip) && (a.local.Fleet == nil || a.local.Has(ip)) && a.schedule.Defend(ip, now, a.send)
 }
 
 // send announces to all hosts that the bridge has an address.

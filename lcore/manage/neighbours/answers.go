@@ -26,11 +26,16 @@ func (n *Neighbours) HandleARP(worker int, f frame.Frame, now time.Time) {
 	if a.Op == frame.ARPRequest && !a.IsGratuitous() && !n.AnswersFor(a.TPA) {
 		n.wanted(a.TPA, now)
 	}
-	if a.Op != frame.ARPRequest || a.IsGratuitous() || !n.mayAnswer(a.TPA) {
+	if a.Op != frame.ARPRequest || a.IsGratuitous() {
 		n.frames.NotForUs()
 		return
 	}
-	if n.frames.Send(worker, frame.AppendARPReply(nil, n.local.Link, a)) {
+	link, may := n.answersBy(a.TPA, a.SHA)
+	if !may {
+		n.frames.NotForUs()
+		return
+	}
+	if n.frames.Send(worker, frame.AppendARPReply(nil, link, a)) {
 		n.count.ARPAnswered++
 	}
 	if !a.IsProbe() {
@@ -74,11 +79,12 @@ func (n *Neighbours) solicited(worker int, f frame.Frame, nd frame.NDFields, now
 	if !n.AnswersFor(nd.Target) {
 		n.wanted(nd.Target, now)
 	}
-	if !n.mayAnswer(nd.Target) {
+	link, may := n.answersBy(nd.Target, f.Eth.Src())
+	if !may {
 		n.frames.NotForUs()
 		return
 	}
-	if n.frames.Send(worker, frame.AppendNA(nil, n.local.Link, f.Eth.Src(), f.Src(), nd.Target)) {
+	if n.frames.Send(worker, frame.AppendNA(nil, link, f.Eth.Src(), f.Src(), nd.Target)) {
 		n.count.NDAnswered++
 	}
 	if !f.Src().IsUnspecified() && !nd.LinkLayer.IsZero() {
@@ -89,16 +95,20 @@ func (n *Neighbours) solicited(worker int, f frame.Frame, nd frame.NDFields, now
 // AnswersFor reports whether the bridge answers for a: its own address, or a node's.
 func (n *Neighbours) AnswersFor(a netip.Addr) bool { return n.local.Has(a) || n.nodes.Has(a) }
 
-// mayAnswer reports whether a request for a is answered.
-func (n *Neighbours) mayAnswer(a netip.Addr) bool {
+// answersBy reports whether a station's request for a is answered, and by which link. Of a fleet, the one answers for nodes
+// that has the station's share.
+func (n *Neighbours) answersBy(a netip.Addr, station frame.MAC) (link frame.Link, may bool) {
 	if !n.AnswersFor(a) {
-		return false
+		return link, false
 	}
-	present := n.announcer.isPresent(a)
-	if !present {
+	if !n.announcer.isPresent(a) {
 		n.count.NodesAbsent++
+		return link, false
 	}
-	return present
+	if n.local.Has(a) {
+		return n.local.Link, true
+	}
+	return n.local.NodesLink(station)
 }
 
 // isElsewhere reports whether a host is known by another MAC address, which an advertisement without Override

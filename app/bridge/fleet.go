@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"causeway/config"
+	"causeway/fleet/etcd"
+	"causeway/fleet/right"
+	"causeway/fleet/shares"
+	"causeway/fleet/whereabouts"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+)
+
+// membership is the bridge's part in its fleet; nil: it is in none.
+type membership struct {
+	cfg    config.Fleet
+	name   string // of the member
+	log    *slog.Logger
+	gate   *shareGate
+	member *right.Member
+	unable func() string // why the bridge cannot do its part; "": it can
+
+	changing sync.Mutex // what operators change
+	drained  bool
+	weight   float64
+}
+
+// why says why the bridge does no part; "": it does.
+func (m *membership) why() string {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	if m.drained {
+		return "it is drained"
+	}
+	return m.unable()
+}
+
+// wants is the weight that the bridge is to have, and why that is 0.
+func (m *membership) wants() (weight float64, why string) {
+	if why = m.why(); why != "" {
+		return 0, why
+	}
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	return m.weight, ""
+}
+
+// virtualMAC returns the MAC address of a fleet's host share 0: one that is administered locally, made of the fleet's name.
+func virtualMAC(fleet string) (m frame.MAC) {
+	if fleet == "" {
+		return m
+	}
+	sum := sha256.Sum256([]byte(fleet))
+	copy(m[:5], sum[:])
+	m[0] = m[0]&^3 | 2
+	return m
+}
+
+// joinFleet makes a bridge a member, which Run has take part.
+func joinFleet(b *Bridge) error {
+	f := b.cfg.Fleet
+	if f.Name == "" {
+		return nil
+	}
+	store, end, err := FleetStore(&f)
+	if err != nil {
+		return fmt.Errorf("bridge: [fleet]: %w", err)
+	}
+	b.teardown.add(end)
+	where, err := whereabouts.Of(os.Getpid())
+	if err != nil {
+		return fmt.Errorf("bridge: [fleet]: %w", err)
+	}
+	m := &membership{cfg: f, name: b.cfg.Name, log: b.log, gate: b.shares, unable: func() string { return whyUnable(b) }, weight: f.Weight}
+	m.gate.takeOver = func(macs []frame.MAC) { manage.TakeOver(context.Background(), b.loop, macs) }
+	m.member, err = right.New(right.Config{Name: m.name, Process: rand.Uint64(), Where: where, Store: store, Gate: m.gate, Right: f.Right})
+	if err != nil {
+		return fmt.Errorf("bridge: [fleet]: %w", err)
+	}
+	b.membership, b.alone = m, errFleetDrain
+	return nil
+}
+
+// FleetStore returns the store of a fleet, until end.
+func FleetStore(f *config.Fleet) (store *etcd.Store, end func() error, err error) {
+	secured, err := etcd.LoadTLS(f.CA, f.Cert, f.Key)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := etcd.Dial(etcd.Config{Endpoints: f.Etcd, TLS: secured})
+	if err != nil {
+		return nil, nil, err
+	}
+	return etcd.New(client, f.Name), client.Close, nil
+}
+
+// whyUnable says why a bridge cannot carry its shares.
+func whyUnable(b *Bridge) string {
+	if !b.ports.up() {
+		return "an Ethernet port has no link"
+	}
+	return b.ibPort.Info().Down
+}
+
+// run takes part until ctx ends, and says so to the others.
+func (m *membership) run(ctx context.Context) error {
+	var following sync.WaitGroup
+	defer following.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	following.Go(func() { m.follow(ctx) })
+	err := m.member.Run(ctx)
+	switch {
+	case errors.Is(err, right.ErrReplaced):
+		return fmt.Errorf("bridge: [fleet] %s has another member that is called %s: give each bridge a [bridge] name of its own", m.cfg.Name, m.name)
+	case err != nil:
+		m.log.Warn("fleet_left", "error", err, "note", "the others carry on for this bridge when its right has run out")
+	}
+	return nil
+}
+
+// takePart has the bridge do its part, until leave, which returns when the fleet knows that it does none any more. fail ends the
+// bridge.
+func (m *membership) takePart(ctx context.Context, fail func(error)) (leave func()) {
+	if m == nil {
+		return func() {}
+	}
+	ctx, end := context.WithCancel(ctx)
+	var taking sync.WaitGroup
+	taking.Go(func() {
+		if err := m.run(ctx); err != nil {
+			fail(err)
+		}
+	})
+	return func() {
+		end()
+		taking.Wait()
+	}
+}
+
+// follow gives the member weight while the bridge can do its part.
+func (m *membership) follow(ctx context.Context) {
+	const every = 20 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	was, had := "it has not begun", 0.0
+	lapse := lapse{since: time.Now()}
+	for {
+		p, _ := m.Part()
+		lapse.tell(m, p.Right > 0)
+		if weight, why := m.wants(); why != was || weight != had {
+			was, had = why, weight
+			if why == "" {
+				m.log.Info("fleet_part", "fleet", m.cfg.Name, "weight", weight)
+			} else {
+				m.log.Warn("fleet_no_part", "fleet", m.cfg.Name, "reason", why)
+			}
+			m.member.SetWeight(ctx, weight)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lapse is a time without a right.
+type lapse struct {
+	since time.Time
+	told  bool
+}
+
+// tell logs it when it lasts for longer than a right.
+func (l *lapse) tell(m *membership, entitled bool) {
+	switch {
+	case entitled:
+		*l = lapse{since: time.Now()}
+	case !l.told && time.Since(l.since) > m.cfg.Right:
+		l.told = true
+		m.log.Error("fleet_no_right", "etcd", m.cfg.Etcd, "note", "nothing is forwarded: etcd does not answer, or has no leader")
+	}
+}
+
+// Part is the bridge's part of its fleet's work, now.
+type Part struct {
+	Why           string        // it can do none; "": it can
+	Open          uint64        // host shares that it forwards, a bit each
+	Hosts, Groups int           // how many shares it forwards
+	Right         time.Duration // that is left; below 0: since when it has run out
+	Lapses        uint64        // how often it had run out
+}
+
+// Part returns the bridge's part; false: it is in no fleet.
+func (m *membership) Part() (p Part, in bool) {
+	if m == nil {
+		return p, false
+	}
+	g := m.gate
+	p = Part{Why: m.why(), Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load()}
+	p.Hosts = bits.OnesCount64(p.Open)
+	if until := g.deadline.Load(); until != nil {
+		p.Right = time.Until(*until)
+	}
+	return p, true
+}
+
+// FleetStatus is what the bridge knows of its fleet.
+type FleetStatus struct {
+	Name, Member string // Name is "" where there is no fleet
+	Part
+	right.Snapshot
+	virtual frame.MAC
+}
+
+// MACOf returns the MAC address of a host share.
+func (s *FleetStatus) MACOf(x shares.Share) frame.MAC { return macOf(s.virtual, x) }
+
+// Fleet returns what the bridge knows of its fleet, while Run runs.
+func (m *membership) Fleet(ctx context.Context) (s FleetStatus, err error) {
+	part, in := m.Part()
+	if !in {
+		return s, nil
+	}
+	s = FleetStatus{Name: m.cfg.Name, Member: m.name, Part: part, virtual: m.gate.virtual}
+	s.Snapshot, err = m.member.Snapshot(ctx)
+	return s, err
+}

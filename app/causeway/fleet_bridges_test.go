@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"causeway/fleet/shares"
+	"causeway/ibside/fabric"
+)
+
+// fleetHosts are on RoCE: their MAC addresses are the kernel's choice, and so are their shares.
+const fleetHosts = 4
+
+// fleetFile is a member, with its number N.
+const fleetFile = `[bridge]
+name = "mN"
+[roce]
+port = "af_packet:port"
+addresses = ["10.9.0.25N/24"]
+mtu = 4200
+[ib]
+port = "fabric:SOCKET"
+[workers]
+lcores = [CPU]
+memory_mib = 128
+idle = "interrupt"
+[policy]
+allow = ["10.9.0.0/24"]
+[[host]]
+ip = "10.9.0.70"
+side = "ib"
+gid = "fe80::70"
+GROUPS
+[fleet]
+name = "test"
+etcd = ["ETCD"]
+right_ms = 1000
+[console]
+listen = ["unix:console.sock"]
+[log]
+format = "json"
+`
+
+// A fleet is bridges, and a host on RoCE for each stream, with a subnet of the test's own.
+type bridgeFleet struct {
+	t       *testing.T
+	segment place
+	hosts   [fleetHosts]place
+	machine map[int]place // of members
+	socket  string
+	etcd    *program
+	url     string
+	members map[int]*program
+	files   map[int]string
+}
+
+// toIB is the group that all hosts send to; toRoCE those of the node, which are of several shares.
+const toIB = "239.1.2.1"
+
+var toRoCE = []string{"239.1.3.1", "239.1.3.2", "239.1.3.3", "239.1.3.4", "239.1.3.5", "239.1.3.6"}
+
+func newFleet(t *testing.T) *bridgeFleet {
+	t.Helper()
+	needNamespaces(t)
+	f := &bridgeFleet{t: t, segment: newPlace(t), socket: filepath.Join(t.TempDir(), "subnet.sock"), machine: map[int]place{}, members: map[int]*program{}, files: map[int]string{}}
+	var cfg fabric.Config
+	cfg.Socket = f.socket
+	subnet, err := fabric.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := subnet.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, line := range []string{
+		"ip link set lo up", "ip link add br0 type bridge mcast_snooping 0", "ip link set br0 up", "ip link add br1 type bridge mcast_snooping 0", "ip addr add 10.99.0.254/24 dev br1", "ip link set br1 up",
+	} {
+		f.segment.do(t, line)
+	}
+	for n := range 3 {
+		f.connect(n + 1)
+	}
+	for i := range f.hosts {
+		f.hosts[i] = newPlace(t)
+		f.segment.do(t, fmt.Sprintf("ip link add x%d mtu 4200 type veth peer name h0 mtu 4200 netns %s", i, f.hosts[i][2]))
+		f.segment.do(t, fmt.Sprintf("ip link set x%d master br0 up", i))
+		f.hosts[i].do(t, fmt.Sprintf("ip addr add 10.9.0.%d/24 dev h0", i+1))
+		f.hosts[i].do(t, "ip link set h0 up")
+	}
+	f.url = "http://10.99.0.254:2379"
+	f.etcd = f.program(f.segment, "etcd", "--data-dir", t.TempDir(), "--listen-client-urls", f.url, "--advertise-client-urls", f.url)
+	return f
+}
+
+// connect makes a member's machine, with a cable to the segment and another to etcd's network.
+func (f *bridgeFleet) connect(n int) {
+	f.t.Helper()
+	m := newPlace(f.t)
+	f.machine[n] = m
+	for _, line := range []string{
+		"ip link add sN mtu 4200 type veth peer name port mtu 4200 netns PID", "ip link set sN master br0 up", "ip link add eN type veth peer name etcd netns PID", "ip link set eN master br1 up",
+	} {
+		f.segment.do(f.t, strings.NewReplacer("N", fmt.Sprint(n), "PID", m[2]).Replace(line))
+	}
+	for _, line := range []string{fmt.Sprintf("ip addr add 10.99.0.%d/24 dev etcd", n), "ip link set etcd up", "ip link set port up"} {
+		m.do(f.t, line)
+	}
+	for end := time.Now().Add(within); !strings.Contains(m.do(f.t, "ip -o link show port"), "state UP"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			f.t.Fatal("a cable does not come up")
+		}
+	}
+}
+
+// program starts a command at a place.
+func (f *bridgeFleet) program(at place, words ...string) *program {
+	f.t.Helper()
+	all := append(at[1:len(at):len(at)], words...)
+	return start(f.t, exec.Command(at[0], all...))
+}
+
+// start starts a member.
+func (f *bridgeFleet) start(n int) {
+	f.t.Helper()
+	var groups strings.Builder
+	for _, g := range append([]string{toIB}, toRoCE...) {
+		fmt.Fprintf(&groups, "[[group]]\nip = %q\n", g)
+	}
+	for i := range toRoCE {
+		fmt.Fprintf(&groups, "[[host]]\nip = \"10.9.0.8%d\"\nside = \"ib\"\ngid = \"fe80::8%d\"\n", i, i)
+	}
+	dir := f.t.TempDir()
+	text := strings.NewReplacer("console.sock", filepath.Join(dir, "console.sock"), "mN", fmt.Sprint("m", n), "25N", fmt.Sprint(250+n), "SOCKET", f.socket, "ETCD", f.url,
+		"GROUPS", groups.String(), "CPU", fmt.Sprint(n%2)).Replace(fleetFile)
+	f.files[n] = filepath.Join(dir, "causeway.toml")
+	if err := os.WriteFile(f.files[n], []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	f.members[n] = f.program(f.machine[n], os.Args[0], "run", "-c", f.files[n])
+}
+
+// ctl says a command to a member, and returns its answer.
+func (f *bridgeFleet) ctl(n int, command ...string) string {
+	f.t.Helper()
+	p := launch(f.t, append([]string{"ctl", "-s", filepath.Join(filepath.Dir(f.files[n]), "console.sock")}, command...)...)
+	if code := p.wait(); code != exitOK {
+		f.t.Fatalf("%v: %d: %v%v", command, code, &p.stdout, &p.stderr)
+	}
+	return p.stdout.String()
+}
+
+// hostShares returns how many a member last said it has.
+func hostShares(p *program) (n int) {
+	for _, x := range p.lines() {
+		if x["msg"] == "fleet_shares" {
+			n = int(x["host_shares"].(float64))
+		}
+	}
+	return n
+}
+
+// share waits until these members have all host shares, each so many.
+func (f *bridgeFleet) share(what string, least int, members ...int) {
+	f.t.Helper()
+	f.members[members[0]].await(what, func() bool {
+		sum := 0
+		for _, n := range members {
+			has := hostShares(f.members[n])
+			if sum += has; has < least {
+				return false
+			}
+		}
+		return sum == shares.Hosts
+	})
+}
+
+// fleetTraffic is numbered messages both ways: of each host to the group and to the node, and of the node to groups.
+type fleetTraffic struct {
+	f         *bridgeFleet
+	listeners [2]*program // of the node, of host 0
+	senders   []*program
+}
+
+const fleetRate = 100 // messages a second of each stream
+
+// begin begins it. The subnet's nodes come with it.
+func (f *bridgeFleet) begin() *fleetTraffic {
+	f.t.Helper()
+	x := &fleetTraffic{f: f}
+	groups := []string{"listen", "-json", "-any-source", "-on", "packet:h0"}
+	for _, g := range toRoCE {
+		groups = append(groups, "-group", g)
+	}
+	x.listeners[0] = launch(f.t, "listen", "-json", "-any-source", "-on", "fabric:"+f.socket, "-guid", "0x70", "-group", toIB)
+	x.listeners[1] = f.hosts[0].launch(f.t, groups...)
+	node := x.listeners[0].qpn()
+	x.listeners[1].qpn()
+	send := []string{"send", "-json", "-rate", fmt.Sprint(fleetRate), "-to"}
+	for i := range f.hosts {
+		x.senders = append(x.senders, f.hosts[i].launch(f.t, append(send, toIB, "-on", "packet:h0")...),
+			f.hosts[i].launch(f.t, append(send, "10.9.0.70", "-qpn", node, "-on", "packet:h0", "-own-qpn", "99")...))
+	}
+	for i, g := range toRoCE {
+		x.senders = append(x.senders, launch(f.t, append(send, g, "-on", "fabric:"+f.socket, "-guid", fmt.Sprintf("0x8%d", i))...))
+	}
+	return x
+}
+
+// end ends it, and checks that nothing came twice or out of order, and that no stream lost more than a time's.
+func (x *fleetTraffic) end(what string, most time.Duration) {
+	x.f.t.Helper()
+	for _, s := range x.senders {
+		s.end(syscall.SIGTERM)
+	}
+	time.Sleep(200 * time.Millisecond) // what is under way
+	for i, l := range x.listeners {
+		l.end(syscall.SIGTERM)
+		r, worst := l.last(), time.Duration(0)
+		for _, s := range r.Streams {
+			worst = max(worst, time.Duration(s.Lost)*time.Second/fleetRate)
+		}
+		way := []string{"to InfiniBand", "to RoCE"}[i]
+		x.f.t.Logf("%s, %s: %d messages of %d streams came, %v lost at most", what, way, r.Sum.Unique, len(r.Streams), worst)
+		if r.Sum.Duplicates+r.Sum.Reordered+r.Sum.Corrupted != 0 || len(r.Streams) != []int{2 * fleetHosts, len(toRoCE)}[i] {
+			x.f.t.Errorf("%s, %s: %+v", what, way, r)
+		}
+		if worst > most {
+			x.f.t.Errorf("%s, %s: %v were lost, of %v", what, way, worst, most)
+		}
+	}
+}
+
+// during has something happen while messages pass.
+func (f *bridgeFleet) during(what string, most, rest time.Duration, happens func()) {
+	f.t.Helper()
+	x := f.begin()
+	time.Sleep(500 * time.Millisecond)
+	happens()
+	time.Sleep(rest)
+	x.end(what, most)
+}
+
+// TestFleetOfBridges has three bridges share the work between a segment and a subnet, and be killed, stopped, ended and cut
+// from etcd. Nothing comes twice or out of order, and what is lost is bounded. CI's machine may be three times too busy.
+func TestFleetOfBridges(t *testing.T) {
+	const right, moment = time.Second, 3 * 150 * time.Millisecond
+	f := newFleet(t)
+	for n := range 3 {
+		f.start(n + 1)
+	}
+	all := func(what string) { f.share(what, shares.Hosts/3, 1, 2, 3) }
+	all("a third each")
+	f.during("no fault", 0, time.Second, func() {})
+	f.during("one ends", moment, time.Second, func() { f.members[2].end(syscall.SIGTERM) })
+	f.share("half each", shares.Hosts/2, 1, 3)
+	f.during("it is back", moment, time.Second, func() {
+		f.start(2)
+		all("a third each again")
+	})
+	f.during("one is drained and resumes", moment, right, func() {
+		f.ctl(1, "fleet", "drain")
+		f.share("half each after the drain", shares.Hosts/2, 2, 3)
+		f.ctl(1, "fleet", "resume")
+		all("a third each after the drain")
+	})
+	f.during("one is killed", right+moment, right, func() {
+		signalTo(t, f.members[1], syscall.SIGKILL)
+		f.share("half each after the kill", shares.Hosts/2, 2, 3)
+	})
+	f.start(1)
+	all("a third each after the kill")
+	f.during("one is killed, and somebody says so", 2*moment, right, func() {
+		signalTo(t, f.members[3], syscall.SIGKILL)
+		f.members[3].wait()
+		resign := f.program(f.machine[3], os.Args[0], "fleet", "resign", "-c", f.files[3])
+		if code := resign.wait(); code != exitOK || !strings.Contains(resign.stdout.String(), "m3 has ended") {
+			t.Errorf("resign: %d: %v%v", code, &resign.stdout, &resign.stderr)
+		}
+	})
+	f.start(3)
+	all("a third each after that")
+	f.during("one is stopped and goes on", right+moment, 2*right, func() {
+		signalTo(t, f.members[2], syscall.SIGSTOP)
+		f.share("half each after the stop", shares.Hosts/2, 1, 3)
+		signalTo(t, f.members[2], syscall.SIGCONT)
+	})
+	all("a third each after the stop")
+	f.during("etcd is stopped for three times a right, and goes on", 3*right+moment, right, func() {
+		signalTo(t, f.etcd, syscall.SIGSTOP)
+		time.Sleep(3 * right)
+		signalTo(t, f.etcd, syscall.SIGCONT)
+		all("a third each after etcd")
+	})
+	t.Log("\n" + f.ctl(1, "show", "fleet"))
+	t.Log("\n" + f.ctl(2, "show", "shares"))
+	for n, m := range f.members {
+		m.end(syscall.SIGTERM)
+		for _, line := range m.lines() {
+			if line["msg"] == "stopped" && line["conserved"] != true {
+				t.Errorf("m%d: %v", n, line)
+			}
+		}
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"causeway/app/bridge"
+	"causeway/fleet/right"
+	fleet "causeway/fleet/shares"
+)
+
+// fleetMember is a target that may be one of a fleet.
+type fleetMember interface {
+	Fleet(ctx context.Context) (bridge.FleetStatus, error)
+}
+
+// noFleet is what is shown of a bridge that is in none.
+const noFleet = "This bridge is in no fleet: [fleet] is not in its configuration."
+
+// askFleet returns what the bridge knows of its fleet; false: it is in none.
+func askFleet(ctx context.Context, c *Call) (s bridge.FleetStatus, is bool, err error) {
+	b, ok := c.Env.Bridge.(fleetMember)
+	if !ok {
+		return s, false, nil
+	}
+	ctx, end := context.WithTimeout(ctx, time.Second)
+	defer end()
+	s, err = b.Fleet(ctx)
+	return s, s.Name != "", err
+}
+
+func runFleet(ctx context.Context, c *Call) (Result, error) {
+	part := Part{Name: "members", Columns: columns("member", "state", "weight", "host shares", "group shares", "follows", "heard"), Empty: noFleet}
+	s, is, err := askFleet(ctx, c)
+	if err != nil || !is {
+		return table(part), err
+	}
+	part.Empty = "Nothing has come from etcd yet."
+	for _, m := range s.Members {
+		hosts, groups := 0, 0
+		if s.Assignment != nil {
+			hosts, groups = s.Assignment.Load(m.Member)
+		}
+		name := m.Member
+		if name == s.Member {
+			name += " (this)"
+		}
+		part.Rows = append(part.Rows, []any{name, memberState(&m), m.Weight, hosts, groups, m.Epoch, Age(m.Ago)})
+	}
+	part.Note = fmt.Sprintf("The fleet is %s, and its assignment number %d. This bridge has %d host and %d group shares open.", s.Name, s.Epoch, s.Hosts, s.Groups)
+	if s.Why != "" {
+		part.Note = notes(part.Note, "It does no part of the work: "+s.Why+".")
+	}
+	if s.Right <= 0 {
+		part.Note = notes(part.Note, "It has no right to forward (right_ended): etcd did not answer in time.")
+	}
+	return table(part), nil
+}
+
+func memberState(m *right.Seen) string {
+	switch {
+	case m.Ended:
+		return "left"
+	case m.Silent:
+		return "silent"
+	case m.Weight == 0:
+		return "drained"
+	}
+	return "takes part"
+}
+
+func runShares(ctx context.Context, c *Call) (Result, error) {
+	part := Part{Name: "shares", Columns: columns("share", "MAC", "owner", "heir", "here"), Empty: noFleet}
+	s, is, err := askFleet(ctx, c)
+	if err != nil || !is {
+		return table(part), err
+	}
+	part.Empty = "There is no assignment yet."
+	if s.Assignment == nil {
+		return table(part), nil
+	}
+	for x := range fleet.Share(fleet.Hosts) {
+		here := ""
+		if s.Open>>x&1 != 0 {
+			here = "open"
+		}
+		part.Rows = append(part.Rows, []any{x.String(), s.MACOf(x), s.Assignment.OwnerOf(x), s.Assignment.HeirOf(x), here})
+	}
+	part.Note = "Host shares; of group shares show fleet has the numbers. MAC is that by which the hosts of a share reach InfiniBand nodes."
+	return table(part), nil
+}
+
+// fleetOperator is a target of a fleet that can be told what to do.
+type fleetOperator interface {
+	DrainFleet(context.Context) error
+	ResumeFleet(context.Context) error
+	SetFleetWeight(float64) error
+}
+
+// operate has the bridge do something in its fleet.
+func operate(c *Call, what string, do func(fleetOperator) error, then string) (Result, error) {
+	b, ok := c.Env.Bridge.(fleetOperator)
+	if !ok {
+		return Result{}, notAvailable(what)
+	}
+	if err := do(b); err != nil {
+		return Result{}, err
+	}
+	c.changed(what)
+	return text(then), nil
+}
+
+func drainFleet(ctx context.Context, c *Call) (Result, error) {
+	return operate(c, "fleet drain", func(b fleetOperator) error { return b.DrainFleet(ctx) },
+		"Other members have this bridge's shares. What nodes send to its proxy QPs still crosses. \"fleet resume\" undoes this.")
+}
+
+func resumeFleet(ctx context.Context, c *Call) (Result, error) {
+	return operate(c, "fleet resume", func(b fleetOperator) error { return b.ResumeFleet(ctx) }, "The bridge takes part again; its shares come to it within a right.")
+}
+
+func weighFleet(_ context.Context, c *Call) (Result, error) {
+	weight := value(c, "weight", uint64(0))
+	return operate(c, "fleet weight", func(b fleetOperator) error { return b.SetFleetWeight(float64(weight)) },
+		fmt.Sprintf("The bridge has the weight %d until it ends.", weight))
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"strconv"
+
+	"causeway/app/bridge"
+)
+
+// severalBridges is a source that may be one of a fleet.
+type severalBridges interface {
+	Part() (p bridge.Part, in bool)
+}
+
+// fleetMetrics have samples in a fleet only.
+var fleetMetrics = []Metric{
+	{"causeway_fleet_takes_part", gauge, nil, "1 when the bridge can do its part of the fleet's work."},
+	{"causeway_fleet_shares", gauge, []string{"kind"}, "Shares of the fleet's work that the bridge forwards. Of all members together, 64 of hosts and 4096 of groups."},
+	{"causeway_fleet_right_seconds", gauge, nil, "How long the bridge may still forward without a renewal; below 0: since when it may not."},
+	{"causeway_fleet_right_lapses_total", counter, nil, "Times that the bridge had no right to forward, because etcd did not answer in time."},
+}
+
+func (s *scrape) fleet(src Source) {
+	b, ok := src.(severalBridges)
+	if !ok {
+		return
+	}
+	p, in := b.Part()
+	if !in {
+		return
+	}
+	s.boolean("causeway_fleet_takes_part", p.Why == "")
+	s.add("causeway_fleet_shares", uint64(p.Hosts), "kind", "host")
+	s.add("causeway_fleet_shares", uint64(p.Groups), "kind", "group")
+	s.sample("causeway_fleet_right_seconds", "", strconv.FormatFloat(p.Right.Seconds(), 'f', 3, 64), nil)
+	s.add("causeway_fleet_right_lapses_total", p.Lapses)
+}

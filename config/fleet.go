@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/url"
+	"regexp"
+	"time"
+)
+
+// Fleet says of which fleet the bridge is a member.
+type Fleet struct {
+	Name   string   // "": of none
+	Etcd   []string // URLs of its servers
+	CA     string   // files: of the authority for etcd's servers
+	Cert   string   // the bridge's certificate
+	Key    string
+	Weight float64       // its part of the work beside that of other members
+	Right  time.Duration // how long it may forward after a renewal
+}
+
+// fleetName is part of keys in etcd, of metrics and of commands.
+var fleetName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// fleetDoc describes the table.
+var fleetDoc = tableDoc{name: "fleet", meaning: "Several bridges as one, which share the work between the same fabrics by an assignment in etcd. A single bridge needs none.", keys: []key{
+	{name: "name", kind: text, noted: "no fleet", example: `"east"`,
+		meaning: "The fleet's name, the same in all its bridges and of no other fleet on the same Ethernet or etcd: the MAC addresses of shares are made of it. " +
+			"A member is known by its `[bridge] name`."},
+	{name: "etcd", kind: texts, noted: "none", example: `["https://10.0.0.1:2379"]`,
+		meaning: "The URLs of all servers of the etcd that has the assignment, such as those of `causeway-etcd`. With `https`, `ca` is needed, too."},
+	{name: "ca", kind: text, noted: "none", example: `"/etc/causeway/etcd-ca.pem"`,
+		meaning: "The file with the certificate of the authority that etcd's servers are checked by."},
+	{name: "cert", kind: text, noted: "none", example: `"/etc/causeway/etcd-client.pem"`,
+		meaning: "The file with the bridge's certificate for etcd, of which `key` is the key."},
+	{name: "key", kind: text, noted: "none", example: `"/etc/causeway/etcd-client.key"`,
+		meaning: "The file with the key of `cert`."},
+	{name: "weight", kind: number, def: int64(100), lo: 1, hi: 1000, example: "100",
+		meaning: "The bridge's part of the work: a member with 200 has twice the shares of one with 100."},
+	{name: "right_ms", kind: number, def: int64(1000), lo: 200, hi: 60_000, example: "1000",
+		meaning: "The milliseconds for which a bridge may forward after it was last heard by etcd, the same in all members. The shares of one that dies without a word " +
+			"are carried on by others after that time. At least four election timeouts of etcd, or else a new leader there stops the fleet."},
+}}
+
+// fleet reads the bridge's fleet.
+func (p *parser) fleet(t *table) {
+	if !t.has("name") {
+		for _, k := range []string{"etcd", "ca", "cert", "key"} {
+			if t.has(k) {
+				t.fail(k, `%s is there, but no name; write name = "east", or remove [fleet]`, k)
+				return
+			}
+		}
+		return
+	}
+	f := Fleet{Name: t.text("name"), Etcd: t.texts("etcd"), CA: t.text("ca"), Cert: t.text("cert"), Key: t.text("key"),
+		Weight: float64(t.number("weight")), Right: time.Duration(t.number("right_ms")) * time.Millisecond}
+	p.cfg.Fleet = f
+	if !fleetName.MatchString(f.Name) {
+		t.fail("name", "name %s is not a fleet's; use letters, digits, dashes and dots, such as %s", show(f.Name), `"east"`)
+	}
+	if len(f.Etcd) == 0 {
+		t.fail("etcd", `etcd is missing; name its servers: etcd = ["https://10.0.0.1:2379"]`)
+	}
+	for _, e := range f.Etcd {
+		u, err := url.Parse(e)
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+			t.fail("etcd", "etcd %s is no URL of a server; write one like %s", show(e), `"https://10.0.0.1:2379"`)
+		case u.Scheme == "https" && f.CA == "":
+			t.fail("etcd", `etcd %s is asked over TLS, and there is no ca; write ca = "/etc/causeway/etcd-ca.pem"`, show(e))
+		}
+	}
+	if (f.Cert == "") != (f.Key == "") {
+		t.fail("cert", "cert and key go together; write both, or remove both")
+	}
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// Snapshot is what a member knows of its fleet.
+type Snapshot struct {
+	Epoch      uint64             // of the newest assignment; 0: there is none
+	Assignment *shares.Assignment // nil: there is none
+	Connected  bool               // something has come from the store since the watch began
+	Members    []Seen             // by name
+}
+
+// Seen is what a member saw of a process.
+type Seen struct {
+	Record
+	Ago    time.Duration // since its last record
+	Silent bool          // for so long that its right has run out
+}
+
+// Snapshot returns what the member knows, while Run runs.
+func (m *Member) Snapshot(ctx context.Context) (Snapshot, error) {
+	came := make(chan Snapshot, 1)
+	m.post(ctx, func(now time.Time) { came <- m.view.snapshot(now) })
+	select {
+	case s := <-came:
+		return s, nil
+	case <-ctx.Done():
+		return Snapshot{}, ctx.Err()
+	}
+}
+
+func (v *view) snapshot(now time.Time) Snapshot {
+	s := Snapshot{Epoch: v.epoch, Connected: v.live}
+	if v.epoch > 0 {
+		s.Assignment = v.newest().Assignment
+	}
+	for _, p := range v.processes {
+		s.Members = append(s.Members, Seen{p.Record, now.Sub(p.seen), v.silent(p, now)})
+	}
+	slices.SortFunc(s.Members, func(a, b Seen) int { return cmp.Or(cmp.Compare(a.Member, b.Member), cmp.Compare(a.Ago, b.Ago)) })
+	return s
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"causeway/fleet/whereabouts"
+)
+
+func TestEnded(t *testing.T) {
+	c := exec.Command("sleep", "60")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	where, err := whereabouts.Of(c.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := whereabouts.Ended(where); ended || err != nil {
+		t.Errorf("it runs: %t, %v", ended, err)
+	}
+	own, err := whereabouts.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := own[:strings.LastIndexByte(own, '/')+1] + "1" // which had this process's number
+	if ended, err := whereabouts.Ended(another); !ended || err != nil {
+		t.Errorf("a process with the number of one that ended: %t, %v", ended, err)
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // it was killed
+	if ended, err := whereabouts.Ended(where); !ended || err != nil {
+		t.Errorf("it was killed: %t, %v", ended, err)
+	}
+	for _, elsewhere := range []string{"", "another-boot/pid:[1]/2/3", "x" + own} {
+		if ended, err := whereabouts.Ended(elsewhere); ended || err == nil {
+			t.Errorf("%q: %t, %v; nobody here can know", elsewhere, ended, err)
+		}
+	}
+}

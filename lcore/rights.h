@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a member of a fleet may forward: its shares of the work, until its right ends.
+ *
+ *   management ─ shares, deadline ─▶ struct rights ─ between two bursts ─▶ struct held, each worker's own
+ *
+ * A share that is closed is closed from the next burst on. One that is opened waits until the worker's queues hold
+ * nothing older: of that, another member may have forwarded a copy. The deadline is looked at last, so that what was
+ * received before a process was stopped is not sent when it goes on. A bridge without a fleet has all shares for ever.
+ */
+#ifndef CAUSEWAY_RIGHTS_H
+#define CAUSEWAY_RIGHTS_H
+
+#include <rte_branch_prediction.h>
+#include <rte_byteorder.h>
+#include <rte_cycles.h>
+#include <rte_mbuf.h>
+
+#include "segment.h"
+
+enum {
+	/* More packets than wait in a queue: when as many came after a share was opened, none is older. */
+	QUEUED_MOST = 65536,
+};
+
+/* The shares of fleet/shares, share.go. */
+static const uint64_t SHARE_GOLDEN = 0x9e3779b97f4a7c15;
+
+/* The share of a station, by its MAC address as in the lower 48 bits of an l2 word. */
+static inline unsigned host_share(uint64_t mac)
+{
+	return (unsigned)(rte_bswap64(mac << 16) * SHARE_GOLDEN >> 58);
+}
+
+/* The share of a group, by its MGID. */
+static inline unsigned group_share(const uint8_t *mgid)
+{
+	uint64_t key = rte_bswap64(load64(mgid)) * SHARE_GOLDEN ^ rte_bswap64(load64(mgid + 8));
+	key ^= key >> 32;
+	return (unsigned)(key * SHARE_GOLDEN >> 52);
+}
+
+/* Whether this worker may forward what the sender of a frame sends. */
+static inline bool holds_sender(const struct worker *w, const struct rte_mbuf *m)
+{
+	uint64_t hosts = w->held.shares.hosts;
+	return likely(hosts == UINT64_MAX) ||
+	       hosts >> host_share(load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16) & 1;
+}
+
+/* Whether this worker may forward messages to a group. */
+static inline bool holds_group(const struct worker *w, const struct mgid_entry *g)
+{
+	if (likely(w->held.all_groups))
+		return true;
+	unsigned share = group_share(g->key.addr);
+	return w->held.shares.groups[share / 64] >> share % 64 & 1;
+}
+
+/* Whether nothing may be sent any more, until a right is renewed. */
+static inline bool right_ended(const struct worker *w)
+{
+	uint64_t deadline = __atomic_load_n(&w->datapath->rights.deadline, __ATOMIC_RELAXED);
+	return deadline != UINT64_MAX && unlikely(rte_rdtsc() >= deadline);
+}
+
+/* The source MAC address of a frame, as in an l2 word, which the destination is: of a unicast frame that of its
+ * destination's share, where this worker has that. */
+static inline uint64_t source_mac(const struct worker *w, const struct segment *s, uint64_t l2)
+{
+	if (likely(!s->virtual_mac) || l2 & 1)
+		return s->mac;
+	unsigned share = host_share(l2);
+	return likely(w->held.shares.hosts >> share & 1) ? s->virtual_mac | (uint64_t)share << 40 : s->mac;
+}
+
+/* Whether a MAC address, as in datapath.mac, is that of a share, whoever has it. */
+static inline bool is_virtual(const struct datapath *dp, uint64_t mac)
+{
+	return dp->virtual_mac && ((mac ^ dp->virtual_mac) & ~(uint64_t)(HOST_SHARES - 1)) == 0;
+}
+
+/* Takes what management has changed. Between two bursts. */
+void rights_change(struct worker *w);
+
+static inline void rights_update(struct worker *w)
+{
+	if (unlikely(w->held.changes != __atomic_load_n(&w->datapath->rights.changes, __ATOMIC_ACQUIRE)))
+		rights_change(w);
+}
+
+/* Opens the shares that wait, when n packets of a direction have come and nothing older can: with none, the queue was
+ * empty. */
+void rights_open(struct worker *w, enum direction d, unsigned n);
+
+static inline void rights_received(struct worker *w, enum direction d, unsigned n)
+{
+	if (unlikely(w->held.waits[d]))
+		rights_open(w, d, n);
+}
+
+/* A bridge without a fleet, and a worker that begins. */
+void rights_begin(struct datapath *dp);
+void rights_begin_worker(struct worker *w);
+
+/* A member of a fleet, which has no share and no right at first. Before there are segments. */
+void rights_join(struct datapath *dp, uint64_t virtual_mac);
+
+/* Changes the shares. A grace period later (policy.h) no worker forwards what is closed. */
+void rights_set(struct datapath *dp, const struct shares *open);
+
+/* Changes the deadline, a TSC. */
+void rights_until(struct datapath *dp, uint64_t deadline);
+
+#endif

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"causeway/fleet/shares"
+	"causeway/ibside/ib"
+	"causeway/lcore"
+	"causeway/lcore/frame"
+	"causeway/lcore/frame/roce"
+)
+
+var virtualMAC = frame.MAC{0x02, 0xca, 0x5e, 0x17, 0x2b, 0}
+
+// virtualOf is the MAC address of a station's share.
+func virtualOf(station frame.MAC) frame.MAC {
+	m := virtualMAC
+	m[5] = byte(shares.OfHost(station))
+	return m
+}
+
+func member(w *fixture) { w.config.VirtualMAC = virtualMAC }
+
+// open has the workers forward these shares, and no others.
+func (s *rig) open(all ...shares.Share) {
+	s.t.Helper()
+	var open lcore.Shares
+	for _, x := range all {
+		if x < shares.Hosts {
+			open.Hosts |= 1 << x
+		} else {
+			open.Groups[(x-shares.Hosts)/64] |= 1 << ((x - shares.Hosts) % 64)
+		}
+	}
+	if err := lcore.RightsOf(s.datapath).SetShares(context.Background(), &open); err != nil {
+		s.t.Fatal(err)
+	}
+	s.work() // what is opened waits for a turn in which nothing comes
+}
+
+func everyShare() (all []shares.Share) {
+	for x := range shares.Share(shares.Count) {
+		all = append(all, x)
+	}
+	return all
+}
+
+func without(all []shares.Share, x shares.Share) []shares.Share {
+	return slices.DeleteFunc(slices.Clone(all), func(o shares.Share) bool { return o == x })
+}
+
+func (s *rig) entitle() { lcore.RightsOf(s.datapath).SetDeadline(time.Now().Add(time.Hour)) }
+
+// A member forwards while it has a right, what its shares are.
+func TestRights(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	toShare, fromNewcomer := v4(), v4(fromNewcomer(newcomerIP))
+	mac := virtualOf(hostMAC)
+	copy(toShare, mac[:])
+	host, group := shares.OfHost(hostMAC), shares.OfGroup(mgidOf(group4))
+	roce := func(when string, f []byte, drop string) {
+		t.Helper()
+		t.Log(when)
+		before := s.counters(lcore.RoCEToIB)
+		s.fromRoCE(f)
+		checkVerdict(t, s, lcore.RoCEToIB, before, drop)
+	}
+	ib := func(when string, m message, drop string) {
+		t.Helper()
+		t.Log(when)
+		before := s.counters(lcore.IBToRoCE)
+		s.fromIB(m)
+		checkVerdict(t, s, lcore.IBToRoCE, before, drop)
+	}
+	roce("at first", toShare, "not_mine")
+	roce("a stranger, at first", fromNewcomer, "not_mine")
+	ib("at first", received(toGroup(mgidOf(group4))), "not_mine")
+	ib("of another bridge, at first", received(toGroup(mgidOf(group4)), fromNode(peerGID, peerLID)), "loop_bridge")
+	s.open(everyShare()...)
+	roce("without a right", toShare, "right_ended")
+	ib("without a right", received(toGroup(mgidOf(group4))), "right_ended")
+	ib("to a proxy QP, without a right", received(), "right_ended")
+	s.entitle()
+	for _, to := range []func(*rig){func(s *rig) { s.open(everyShare()...) }, func(s *rig) { s.open(host, group) }} {
+		to(s)
+		roce("to the share", toShare, "")
+		roce("to the port", v4(), "")
+		ib("with a right", received(toGroup(mgidOf(group4))), "")
+	}
+	s.open(without(everyShare(), host)...)
+	roce("another's", toShare, "not_mine")
+	ib("another's host", received(toGroup(mgidOf(group4))), "")
+	s.open(without(everyShare(), group)...)
+	roce("another's group", toShare, "")
+	ib("another's", received(toGroup(mgidOf(group4))), "not_mine")
+	s.open(everyShare()...)
+	lcore.RightsOf(s.datapath).SetDeadline(time.Now())
+	roce("after the right", toShare, "right_ended")
+	ib("after the right", received(toGroup(mgidOf(group4))), "right_ended")
+	s.entitle()
+	looped := v4()
+	copy(looped[6:], mac[:])
+	roce("another member's", looped, "loop_bridge")
+}
+
+// Frames come from the share of the host that they are for, where this bridge has it: then the host's neighbour entry stays
+// right whoever has the share.
+func TestVirtualMAC(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	s.entitle()
+	source := func(m message) frame.MAC {
+		t.Helper()
+		s.fromIB(m)
+		sent := s.toRoCE(0)
+		if len(sent) != 1 {
+			t.Fatalf("%d frames", len(sent))
+		}
+		return frame.MAC(sent[0][6:12])
+	}
+	group := received(toGroup(mgidOf(group4)))
+	s.open(everyShare()...)
+	if got := source(received()); got != virtualOf(hostMAC) {
+		t.Errorf("to a host of this bridge from %v", got)
+	}
+	if got := source(group); got != bridgeMAC {
+		t.Errorf("to a group from %v", got)
+	}
+	s.open(without(everyShare(), shares.OfHost(hostMAC))...)
+	if got := source(received()); got != bridgeMAC {
+		t.Errorf("to a host of another bridge, by a proxy QP of this one, from %v", got)
+	}
+}
+
+// What waited before a share was opened may be what another member forwarded.
+func TestSharesOpenAfterWhatWaited(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	s.entitle()
+	s.open()
+	const waiting = 100 // more than a burst
+	before := s.counters(lcore.RoCEToIB)
+	s.arrive(0, repeat(v4(), waiting)...)
+	s.open(shares.OfHost(hostMAC))
+	s.fromRoCE(v4())
+	got := s.counters(lcore.RoCEToIB)
+	if dropped := s.droppedSince(lcore.RoCEToIB, before); got.Sent-before.Sent != 1 || dropped[dropNamed(t, "not_mine")] != waiting {
+		t.Errorf("sent %d, dropped %v, of %d that waited and one that came later", got.Sent-before.Sent, dropped, waiting)
+	}
+	group := received(toGroup(mgidOf(group4)))
+	s.open(shares.OfGroup(mgidOf(group4)))
+	s.fromIB(group)
+	if n := len(s.toRoCE(0)); n != 1 {
+		t.Errorf("%d of 1 message to a group whose share is open", n)
+	}
+}
+
+// A queue that is never empty does not keep a share closed.
+func TestSharesOpenUnderLoad(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	s.entitle()
+	s.open()
+	if err := lcore.RightsOf(s.datapath).SetShares(context.Background(), &lcore.Shares{Hosts: ^uint64(0)}); err != nil {
+		t.Fatal(err)
+	}
+	for came := 0; ; came += 64 {
+		if came > 2*65536 {
+			t.Fatal("the share is not open after 131072 frames")
+		}
+		s.arrive(0, repeat(v4(), 64)...)
+		s.workers[0].Step()
+		if n := len(s.toIB(0)); n != 0 {
+			if came < 65536-64 {
+				t.Errorf("open after %d frames, which may be older", came)
+			}
+			return
+		}
+	}
+}
+
+// Workers number shares as the fleet does.
+func TestShareNumbers(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	s.entitle()
+	s.ignorePunts = true // of strangers
+	for range 500 {
+		mac := frame.MAC{0x02, byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32())}
+		f := v4(func(p *roce.Packet) { p.Src, p.SrcIP = mac, newcomerIP })
+		before := s.counters(lcore.RoCEToIB)
+		s.open(without(everyShare(), shares.OfHost(mac))...)
+		s.fromRoCE(f)
+		if d := s.droppedSince(lcore.RoCEToIB, before); d[dropNamed(t, "not_mine")] != 1 {
+			t.Fatalf("%v is not of share %v: %v", mac, shares.OfHost(mac), d)
+		}
+	}
+	for range 500 {
+		var mgid ib.GID
+		for i := range mgid {
+			mgid[i] = byte(rand.Uint32())
+		}
+		mgid[0] = 0xff
+		g := s.fixture.groups[0]
+		g.MGID = mgid
+		if _, err := s.tables.In(0).Groups.Put(g); err != nil {
+			t.Fatal(err)
+		}
+		before := s.counters(lcore.IBToRoCE)
+		s.open(without(everyShare(), shares.OfGroup(mgid))...)
+		s.fromIB(received(toGroup(mgid)))
+		if d := s.droppedSince(lcore.IBToRoCE, before); d[dropNamed(t, "not_mine")] != 1 {
+			t.Fatalf("%v is not of share %v: %v", mgid, shares.OfGroup(mgid), d)
+		}
+	}
+}

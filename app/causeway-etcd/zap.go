@@ -19,8 +19,9 @@ type core struct {
 }
 
 // meant is what etcd warns of at each start, and is so on purpose: bridges use gRPC alone on the clients' port, and no
-// passwords.
-var meant = []string{"Running http and grpc server on single port. This is not recommended for production.", "simple token is not cryptographically signed"}
+// passwords. The last two come when it looks for the version of its data before the first of it is written, and looks again.
+var meant = []string{"Running http and grpc server on single port. This is not recommended for production.", "simple token is not cryptographically signed",
+	"Failed to detect schema version", "failed to update storage version"}
 
 // Enabled implements zapcore.Core.
 func (c core) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }

@@ -14,6 +14,7 @@
 
 #include "hca.h"
 #include "ibside/verbs/mlx5mem/mlx5mem.h"
+#include "preempted.h"
 
 enum { ROUND = 64, QPN = 0x48, PATIENCE_S = 20 };
 
@@ -27,9 +28,10 @@ static uint32_t draw(struct port_loop *l)
 /* Adds a round's costs, unless the thread was preempted. */
 static void count(struct port_loop *l, uint64_t call, uint64_t device)
 {
-	uint64_t most = rte_get_tsc_hz() / 10000; /* 100 us */
+	bool cut = preempted(&l->shortest[0], call, CALLS_US);
 
-	if (call > most || device > 10 * most)
+	cut |= preempted(&l->shortest[1], device, DEVICE_US);
+	if (cut)
 		return;
 	l->cost.messages += ROUND;
 	l->cost.call += call;
@@ -129,8 +131,9 @@ static int run(void *arg)
 	struct port_loop *l = arg;
 	struct ib_port *p = hca_port(l->hca);
 	uint64_t cycles = l->ns * (rte_get_tsc_hz() / 1000) / 1000000;
-	int err = rounds(l, cycles / 4);
 
+	l->shortest[0] = l->shortest[1] = 0;
+	int err = rounds(l, cycles / 4);
 	err = err ? err : rounds(l, cycles);
 	p->free(p->self); /* the last completions */
 	return err;

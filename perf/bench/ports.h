@@ -31,6 +31,7 @@ struct port_loop {
 	uint64_t random;
 	struct ib_ah peer[PORT_PEERS];
 	struct port_cost cost;
+	uint64_t shortest[2]; /* round, of calls and HCA, in cycles */
 };
 
 /* Runs a loop on an lcore, after a quarter of the time that does not count. 0 or a negative errno. */

@@ -25,6 +25,7 @@
 #include "hca.h"
 #include "lcore/worker.h"
 #include "null.h"
+#include "preempted.h"
 
 enum { PATIENCE_S = 20 }; /* on a busy machine */
 
@@ -159,8 +160,9 @@ static int from_ib(struct whole *x, uint64_t *worker, uint64_t *device)
 /* Adds a round's costs, unless the thread was preempted. */
 static void count(struct whole *x, uint64_t worker, uint64_t device)
 {
-	uint64_t most = rte_get_tsc_hz() / 10000; /* 100 us */
-	if (worker > most || device > 10 * most)
+	bool cut = preempted(&x->shortest[0], worker, CALLS_US);
+	cut |= preempted(&x->shortest[1], device, DEVICE_US);
+	if (cut)
 		return;
 	x->cost.packets += WHOLE_BURST;
 	x->cost.worker += worker;
@@ -187,6 +189,7 @@ static int run(void *arg)
 	rte_rcu_qsbr_thread_register(rcu, x->worker->id);
 	rte_rcu_qsbr_thread_online(rcu, x->worker->id);
 	mlx5mem_note(x->record, x->record_max);
+	x->shortest[0] = x->shortest[1] = 0;
 	int err = rounds(x, cycles / 4);
 	err = err ? err : rounds(x, cycles);
 	x->record_n = mlx5mem_note(NULL, 0);

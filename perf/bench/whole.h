@@ -36,6 +36,7 @@ struct whole {
 	bool to_ib;
 	uint64_t ns; /* duration, of worker and HCA */
 	struct whole_cost cost;
+	uint64_t shortest[2]; /* round, of worker and HCA, in cycles */
 	/* The rig's. */
 	struct rte_mbuf *posted[WHOLE_BURST];
 	struct ib_recv ready[WHOLE_BURST];

@@ -8,6 +8,7 @@
 #define CAUSEWAY_FASTROUTE_H
 
 #include "headers.h"
+#include "rights.h"
 #include "route.h"
 
 /* Of what finds a route: the message is not usual. */

@@ -66,7 +66,7 @@ static void add_copy(struct worker *w, const struct message *msg, const struct r
 	c->recv[i].mbuf = m;
 	copy->recv = &c->recv[i];
 	copy->payload = rte_pktmbuf_mtod_offset(m, uint8_t *, IB_GRH_LEN);
-	c->icrc[i] = r->version == PLAIN_UDP ? write_datagram(w, copy, *r) : write_headers(w, copy, r);
+	c->icrc[i] = r->version == PLAIN_UDP ? write_datagram(w->datapath, copy, *r) : write_headers(w, copy, r);
 }
 
 unsigned route_to_segments(struct worker *w, struct egress *e, unsigned i, const struct mgid_entry *m,

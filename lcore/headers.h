@@ -16,7 +16,6 @@
 
 #include "egress.h"
 #include "proto.h"
-#include "rights.h"
 
 /* Fields that the frame takes over from the message. */
 struct inherited {
@@ -123,16 +122,16 @@ static inline uint8_t *put_grh(uint8_t *bth, const struct route *r, const struct
 }
 
 /* In ascending order, because the wide stores of addresses overwrite the bytes behind them. */
-static inline uint8_t *put_ethernet(uint8_t *net, const struct worker *w, const struct route *r, uint64_t type,
+static inline uint8_t *put_ethernet(uint8_t *net, const struct datapath *dp, const struct route *r, uint64_t type,
 				    uint8_t sl)
 {
-	uint64_t l2 = __atomic_load_n(&r->to->l2, __ATOMIC_RELAXED), own = source_mac(w, r->segment, l2);
+	uint64_t l2 = __atomic_load_n(&r->to->l2, __ATOMIC_RELAXED), own = r->segment->mac;
 	if (likely(L2_TCI(l2) == 0)) {
 		store64(net - 14, l2);
 		store64(net - 8, own | net16(type) << 48);
 		return net - 14;
 	}
-	uint32_t pcp = __atomic_load_n(&w->datapath->pcp_of_sl[sl & 15], __ATOMIC_RELAXED);
+	uint32_t pcp = __atomic_load_n(&dp->pcp_of_sl[sl & 15], __ATOMIC_RELAXED);
 	store64(net - 18, l2);
 	store64(net - 12, own);
 	store64(net - 8, own >> 32 | UINT64_C(0x0081) << 16 | net16(pcp << 13 | L2_TCI(l2)) << 32 | net16(type) << 48);
@@ -184,7 +183,7 @@ static __rte_always_inline struct icrc_job write_frame(struct worker *w, const s
 	enum icrc_kind kind;
 	uint64_t type;
 	uint8_t *net = put_network(transport, recv, r, &in, udp_len, &kind, &type);
-	uint8_t *frame = put_ethernet(net, w, r, type, recv->sl);
+	uint8_t *frame = put_ethernet(net, dp, r, type, recv->sl);
 	m->data_off = (uint16_t)(frame - (uint8_t *)m->buf_addr);
 	m->data_len = (uint16_t)(end + ICRC_LEN - frame);
 	m->pkt_len = m->data_len;
@@ -221,12 +220,13 @@ static inline uint8_t *put_plain(const struct message *msg, const struct route *
 /* write_headers() of a message to a group of plain UDP. Immediate data has no place there. A short frame is padded: no
  * other that workers send is short. The job's ICRC falls behind the frame, where the mbuf has room, and is not sent.
  * The route is a copy, so that the caller's stays in registers. */
-static __rte_noinline struct icrc_job write_datagram(const struct worker *w, const struct message *msg, struct route r)
+static __rte_noinline struct icrc_job write_datagram(const struct datapath *dp, const struct message *msg,
+						     struct route r)
 {
 	struct rte_mbuf *m = msg->recv->mbuf;
-	struct inherited in = inherit(w->datapath, msg, &r, msg->header, msg->recv->flags);
+	struct inherited in = inherit(dp, msg, &r, msg->header, msg->recv->flags);
 	in.hop_limit = (uint8_t)r.to->qkey;
-	uint8_t *frame = put_ethernet(put_plain(msg, &r, &in), w, &r, r.six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
+	uint8_t *frame = put_ethernet(put_plain(msg, &r, &in), dp, &r, r.six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
 	uint8_t *end = msg->payload + msg->payload_len;
 	if (end < frame + ETH_MIN) {
 		memset(end, 0, (size_t)(frame + ETH_MIN - end));

@@ -107,7 +107,7 @@ static __rte_noinline unsigned route_any(struct worker *w, struct egress *e, uns
 	if (likely(d == PASS))
 		*icrc = write_headers(w, &e->message[i], &r);
 	else if (d == PLAIN)
-		*icrc = write_datagram(w, &e->message[i], r);
+		*icrc = write_datagram(w->datapath, &e->message[i], r);
 	else
 		return d;
 	return PASS;

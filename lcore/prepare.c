@@ -36,7 +36,6 @@ static void prepare_own(struct segment *s, uint64_t mac, uint64_t virtual_mac)
 {
 	uint64_t own = virtual_mac ? virtual_mac : mac;
 	s->mac = __builtin_bswap64(mac << 16);
-	s->virtual_mac = __builtin_bswap64(virtual_mac << 16);
 	memset(&s->own, 0, sizeof s->own);
 	set_byte(&s->own, 6, 0x01, 0);
 	for (unsigned i = 0; i < 6; i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rights.h"
 
+#include <rte_ether.h>
 #include <string.h>
 
 static void set_all(struct shares *s, uint64_t bits)
@@ -21,7 +22,6 @@ static void count_groups(struct held *h)
 void rights_begin(struct datapath *dp)
 {
 	set_all(&dp->rights.open, UINT64_MAX);
-	dp->rights.deadline = UINT64_MAX;
 }
 
 void rights_begin_worker(struct worker *w)
@@ -76,6 +76,19 @@ void rights_open(struct worker *w, enum direction d, unsigned n)
 	}
 	memcpy(h->shares.groups, h->next.groups, sizeof h->shares.groups);
 	count_groups(h);
+}
+
+void send_from_shares(const struct worker *w, struct rte_mbuf **m, unsigned n)
+{
+	uint64_t first = rte_bswap64(w->datapath->virtual_mac << 16);
+	for (unsigned i = 0; i < n; i++) {
+		uint8_t *eth = rte_pktmbuf_mtod(m[i], uint8_t *);
+		unsigned share = host_share(load64(eth)); /* what follows the address is shifted out */
+		if (eth[0] & 1 || !(w->held.shares.hosts >> share & 1))
+			continue;
+		uint64_t mac = first | (uint64_t)share << 40;
+		memcpy(eth + RTE_ETHER_ADDR_LEN, &mac, RTE_ETHER_ADDR_LEN);
+	}
 }
 
 void rights_set(struct datapath *dp, const struct shares *open)

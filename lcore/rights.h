@@ -57,22 +57,21 @@ static inline bool holds_group(const struct worker *w, const struct mgid_entry *
 	return w->held.shares.groups[share / 64] >> share % 64 & 1;
 }
 
+/* Whether the bridge is one of a fleet. */
+static inline bool in_fleet(const struct datapath *dp)
+{
+	return unlikely(dp->virtual_mac != 0);
+}
+
 /* Whether nothing may be sent any more, until a right is renewed. */
 static inline bool right_ended(const struct worker *w)
 {
-	uint64_t deadline = __atomic_load_n(&w->datapath->rights.deadline, __ATOMIC_RELAXED);
-	return deadline != UINT64_MAX && unlikely(rte_rdtsc() >= deadline);
+	return in_fleet(w->datapath) && rte_rdtsc() >= __atomic_load_n(&w->datapath->rights.deadline, __ATOMIC_RELAXED);
 }
 
-/* The source MAC address of a frame, as in an l2 word, which the destination is: of a unicast frame that of its
- * destination's share, where this worker has that. */
-static inline uint64_t source_mac(const struct worker *w, const struct segment *s, uint64_t l2)
-{
-	if (likely(!s->virtual_mac) || l2 & 1)
-		return s->mac;
-	unsigned share = host_share(l2);
-	return likely(w->held.shares.hosts >> share & 1) ? s->virtual_mac | (uint64_t)share << 40 : s->mac;
-}
+/* In a fleet: has unicast frames, which are written, come from the MAC addresses of the shares of their destinations,
+ * where this worker has these. */
+void send_from_shares(const struct worker *w, struct rte_mbuf **m, unsigned n);
 
 /* Whether a MAC address, as in datapath.mac, is that of a share, whoever has it. */
 static inline bool is_virtual(const struct datapath *dp, uint64_t mac)

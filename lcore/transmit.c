@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transmit.h"
 
-void drop_frames(struct worker *w, const struct departure *d, enum drop reason)
+bool transmit_as_member(struct worker *w, const struct departure *d)
 {
+	if (likely(!right_ended(w))) {
+		send_from_shares(w, d->mbuf, d->n);
+		return true;
+	}
 	for (unsigned i = 0; i < d->n; i++)
-		drop_packet(w, IB_TO_ROCE, reason, d->mbuf[i]);
+		drop_packet(w, IB_TO_ROCE, DROP_right_ended, d->mbuf[i]);
+	return false;
 }
 
 /* Drops what is for a port that is gone. Its segments have gone before, so that this is what a table still led to. */

@@ -86,7 +86,7 @@ struct shares {
 /* What this bridge may forward of its fleet's work (rights.h). */
 struct rights {
 	uint64_t changes;   /* atomic: counts those of what is open */
-	uint64_t deadline;  /* atomic: a TSC; UINT64_MAX: there is no fleet */
+	uint64_t deadline;  /* atomic: a TSC */
 	struct shares open; /* elements atomic */
 };
 
@@ -119,11 +119,9 @@ struct segment {
 	uint64_t l2_mask;                             /* mask of the last eight bytes before the IP header */
 	uint64_t l2_ipv4;                             /* their value for IPv4 */
 	uint64_t l2_ipv6;
-	uint64_t group_key; /* in the number of the keys of its groups and hosts: itself */
-	uint64_t from_key;  /* in that of its proxy QPs: the partition, too, where there is only one */
-	uint64_t mac;       /* of its port, in the byte order of the frame */
-	uint64_t
-		virtual_mac; /* the same of host share 0, in whose last byte others have their number; zero: no fleet */
+	uint64_t group_key;       /* in the number of the keys of its groups and hosts: itself */
+	uint64_t from_key;        /* in that of its proxy QPs: the partition, too, where there is only one */
+	uint64_t mac;             /* of its port, in the byte order of the frame */
 	struct fastpath_type own; /* of the first 12 bytes of Ethernet: to the port; in a fleet, to a share */
 } __attribute__((aligned(64)));
 

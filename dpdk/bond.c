@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bond.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,42 +12,9 @@
 #include <rte_malloc.h>
 #include <rte_ring.h>
 
-#include "dpdk.h"
+#include "bond_parts.h"
 
-enum {
-	SLOW_RING = 64, /* LACP has at most ten frames a second of a link (IEEE 802.1AX §6.4.16) */
-	SLOW_LACP = 1,
-	SLOW_MARKER = 2,
-	OLDER_BURST = 32,
-};
-
-/* How far a member is. Frames are received by all but those that are away, and sent by those that carry. */
-enum stage { AWAY, JOINING, CARRYING, LEAVING };
-
-/* Written by the worker of that queue. */
-struct member_queue {
-	uint64_t inactive;
-	uint64_t slow_lost;
-	uint64_t empty;
-	bool extra; /* it is being polled by another member's callback */
-} __rte_cache_aligned;
-
-struct member {
-	struct dpdk_bond *bond;
-	uint16_t port;
-	bool in;          /* written while no worker polls */
-	enum stage stage; /* atomic */
-	const struct rte_eth_rxtx_callback *callback[DPDK_MAX_QUEUES];
-	struct member_queue queue[DPDK_MAX_QUEUES];
-};
-
-struct dpdk_bond {
-	uint16_t port, n, queues;
-	int fd;
-	bool told; /* atomic: the eventfd was written since the last look at the ring */
-	struct rte_ring *came, *to_send;
-	struct member member[DPDK_BOND_MEMBERS];
-};
+enum { SLOW_RING = 64 }; /* LACP has at most ten frames a second of a link (IEEE 802.1AX §6.4.16) */
 
 static struct rte_ring *slow_ring(const char *bond, const char *what)
 {
@@ -131,121 +96,11 @@ int dpdk_bond_create(const char *name, const uint16_t *members, unsigned n, stru
 	return 0;
 }
 
-/* Whether this is a frame of a slow protocol that a bond speaks (IEEE 802.3 Annex 57A). */
-static bool is_slow(const struct rte_mbuf *m)
-{
-	const struct rte_ether_hdr *eth = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
-	if (likely(eth->ether_type != RTE_BE16(RTE_ETHER_TYPE_SLOW)) || rte_pktmbuf_data_len(m) < sizeof(*eth) + 1)
-		return false;
-	uint8_t subtype = *(const uint8_t *)(eth + 1);
-	return subtype == SLOW_LACP || subtype == SLOW_MARKER;
-}
-
-static void slow_came(struct member *from, uint16_t queue, struct rte_mbuf *m)
-{
-	struct dpdk_bond *b = from->bond;
-	uint64_t one = 1;
-
-	m->port = from->port;
-	if (rte_ring_enqueue(b->came, m) != 0) {
-		from->queue[queue].slow_lost++;
-		rte_pktmbuf_free(m);
-	}
-	if (!__atomic_exchange_n(&b->told, true, __ATOMIC_SEQ_CST) && write(b->fd, &one, sizeof(one)) < 0)
-		__atomic_store_n(&b->told, false, __ATOMIC_SEQ_CST); /* the next frame tells */
-}
-
-static void send_slow(struct member *by, uint16_t queue)
-{
-	struct rte_mbuf *m;
-
-	if (likely(rte_ring_empty(by->bond->to_send)))
-		return;
-	while (rte_ring_dequeue(by->bond->to_send, (void **)&m) == 0) {
-		if (rte_eth_tx_burst(m->port, queue, &m, 1) == 1)
-			continue;
-		by->queue[queue].slow_lost++;
-		rte_pktmbuf_free(m);
-	}
-}
-
-static enum stage stage_of(const struct member *m)
-{
-	return __atomic_load_n(&m->stage, __ATOMIC_RELAXED);
-}
-
-/* net_bonding polls members in turn, whoever sent first. What came by a member that is leaving is older than what has
- * come since by those that carry on; what comes by one that is joining is newer than what others have. */
-static bool goes_before(const struct member *x, const struct member *by)
-{
-	enum stage stage = stage_of(x);
-
-	return stage == LEAVING || (stage == CARRYING && stage_of(by) == JOINING);
-}
-
-/* Puts what such members have before the n frames that have come by another. Returns how many are there. */
-static uint16_t put_before(struct member *by, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t most)
-{
-	struct dpdk_bond *b = by->bond;
-	struct rte_mbuf *older[OLDER_BURST];
-	uint16_t found = 0, room = RTE_MIN(most - n, OLDER_BURST);
-
-	for (unsigned i = 0; i < b->n; i++) {
-		struct member *x = &b->member[i];
-		if (x == by || !x->in || likely(!goes_before(x, by)))
-			continue;
-		if (rte_eth_bond_8023ad_ext_collect_get(b->port, by->port) != 1)
-			break; /* net_bonding drops what by's poll returns: its link has changed */
-		x->queue[queue].extra = true;
-		found += rte_eth_rx_burst(x->port, queue, &older[found], room - found);
-		x->queue[queue].extra = false;
-	}
-	if (found > 0) {
-		memmove(&m[found], m, n * sizeof(*m));
-		memcpy(m, older, found * sizeof(*m));
-	}
-	return n + found;
-}
-
-static uint16_t keep(struct member *from, uint16_t queue, struct rte_mbuf **m, uint16_t n)
-{
-	bool collects = stage_of(from) != AWAY;
-	uint16_t kept = 0;
-
-	for (uint16_t i = 0; i < n; i++) {
-		if (unlikely(is_slow(m[i]))) {
-			slow_came(from, queue, m[i]);
-		} else if (unlikely(!collects)) {
-			from->queue[queue].inactive++;
-			rte_pktmbuf_free(m[i]);
-		} else {
-			m[kept++] = m[i];
-		}
-	}
-	return kept;
-}
-
-/* Is called by a worker with what its queue of a member has received. */
-static uint16_t received(__rte_unused uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t most,
-			 void *arg)
-{
-	struct member *from = arg;
-	struct member_queue *q = &from->queue[queue];
-
-	if (n == 0)
-		__atomic_store_n(&q->empty, q->empty + 1, __ATOMIC_RELEASE);
-	n = keep(from, queue, m, n);
-	if (q->extra)
-		return n;
-	send_slow(from, queue);
-	return put_before(from, queue, m, n, most);
-}
-
 static int listen_to(struct dpdk_bond *b, struct member *m)
 {
 	int err = dpdk_port_forget(m->port);
 	for (uint16_t q = 0; err == 0 && q < b->queues; q++) {
-		m->callback[q] = rte_eth_add_rx_callback(m->port, q, received, m);
+		m->callback[q] = rte_eth_add_rx_callback(m->port, q, bond_received, m);
 		if (!m->callback[q])
 			err = rte_errno > 0 ? -rte_errno : -ENOMEM;
 	}
@@ -258,6 +113,9 @@ int dpdk_bond_listen(struct dpdk_bond *b, uint16_t queues)
 	int err = 0;
 
 	b->queues = queues;
+	b->flows = rte_zmalloc(NULL, queues * sizeof(*b->flows), 0);
+	if (!b->flows)
+		return -ENOMEM;
 	for (unsigned i = 0; err == 0 && i < b->n; i++)
 		err = listen_to(b, &b->member[i]);
 	return err;
@@ -314,6 +172,7 @@ int dpdk_bond_free(struct dpdk_bond *b, const char *name)
 	drop_all(b->to_send);
 	if (b->fd >= 0)
 		close(b->fd);
+	rte_free(b->flows);
 	rte_free(b);
 	return err;
 }
@@ -333,7 +192,7 @@ static enum stage next_stage(enum stage was, bool collect, bool distribute)
 int dpdk_bond_set(struct dpdk_bond *b, unsigned member, bool collect, bool distribute)
 {
 	struct member *m = &b->member[member];
-	enum stage next = next_stage(stage_of(m), collect, distribute);
+	enum stage next = next_stage(bond_stage(m), collect, distribute);
 
 	if (next == AWAY || next == LEAVING)
 		__atomic_store_n(&m->stage, next, __ATOMIC_RELAXED);

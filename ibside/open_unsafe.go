@@ -41,6 +41,13 @@ type Info struct {
 	Down       string // why no message can pass the port, and what to do; "": it is active
 }
 
+// Entitled is what a port can do that sends what workers have posted later, from a queue in this process. A device has its
+// queue outside, and goes on while the process is stopped.
+type Entitled interface {
+	// SendWhile has the port send what workers post only while may returns true, which it asks before each message.
+	SendWhile(may func() bool)
+}
+
 // Administered is what a port with subnet administration of its own can do.
 type Administered interface {
 	Renewer

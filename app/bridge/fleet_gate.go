@@ -94,6 +94,11 @@ func macOf(fleet frame.MAC, s shares.Share) frame.MAC {
 // MACFor implements manage.Fleet. Who has no right any more does not answer: another may have the share.
 func (g *shareGate) MACFor(station frame.MAC) (mac frame.MAC, own bool) {
 	s := shares.OfHost(station)
+	return macOf(g.virtual, s), g.hosts.Load()>>s&1 != 0 && g.entitled()
+}
+
+// entitled reports whether the bridge may forward now.
+func (g *shareGate) entitled() bool {
 	until := g.deadline.Load()
-	return macOf(g.virtual, s), g.hosts.Load()>>s&1 != 0 && until != nil && time.Now().Before(*until)
+	return until != nil && time.Now().Before(*until)
 }

@@ -41,6 +41,8 @@ type Port struct {
 	qps    map[uint32]handle
 	lastQP uint32
 
+	entitled atomic.Pointer[func() bool] // see SendWhile
+
 	posted    atomic.Uint64
 	sent      atomic.Uint64
 	delivered atomic.Uint64

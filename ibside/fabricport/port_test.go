@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -170,52 +168,6 @@ func TestPortUnicast(t *testing.T) {
 		if err := r.port.DestroyProxyQP(qp); err == nil {
 			t.Error("destroyed a proxy QP twice")
 		}
-	}
-}
-
-func TestPortSendDrops(t *testing.T) {
-	r := newRig(t, fabric.Config{PKeys: []ib.PKey{0xffff, 0x8001}}, 64, 0x8001)
-	qp, _, err := r.port.CreateProxyQP(0, 0x8001, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone, _, _ := r.port.CreateProxyQP(0, 0x8001, 7)
-	if err := r.port.DestroyProxyQP(gone); err != nil {
-		t.Fatal(err)
-	}
-	ok := porttest.Send{QP: qp, DLID: 1, DestQP: 9}
-	change := func(f func(*porttest.Send)) porttest.Send {
-		s := ok
-		f(&s)
-		return s
-	}
-	for _, c := range []struct {
-		name   string
-		worker int
-		send   porttest.Send
-		size   int
-		drop   string
-	}{
-		{"sent", 0, ok, 4096, ""},
-		{"no such handle", 0, change(func(s *porttest.Send) { s.QP = 999 }), 1, fabric.DropNoQP},
-		{"destroyed", 0, change(func(s *porttest.Send) { s.QP = gone }), 1, fabric.DropNoQP},
-		{"another worker's", 1, ok, 1, DropWrongWorker},
-		{"SGID index", 0, change(func(s *porttest.Send) { s.Source = 1 }), 1, fabric.DropAH},
-		{"no LID", 0, change(func(s *porttest.Send) { s.DLID = 0 }), 1, fabric.DropAH},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			before := r.port.counters()
-			r.post(t, c.worker, c.send, strings.Repeat("x", c.size))
-			r.settle(t)
-			after := r.port.counters()
-			want := maps.Clone(before.SendDrops)
-			if c.drop != "" {
-				want[c.drop]++
-			}
-			if after.Posted != before.Posted+1 || !maps.Equal(after.SendDrops, want) || r.pool.InUse() != 0 {
-				t.Errorf("counters %+v, %d mbufs in use; want drop %q", after, r.pool.InUse(), c.drop)
-			}
-		})
 	}
 }
 

@@ -29,7 +29,7 @@ func (s *sends) pump() int {
 	}
 	s.prepare(s.msgs[:n])
 	why := s.why[:len(s.posts)]
-	s.port.hca.SendBurst(s.posts, why)
+	s.port.hca.SendWhile(s.port.may(), s.posts, why)
 	sent := uint64(0)
 	for _, cause := range why {
 		if cause == "" {
@@ -56,6 +56,17 @@ func (s *sends) prepare(msgs []Sent) {
 		}
 		s.posts = append(s.posts, fabric.Post{QP: qp, Send: sendOf(&msgs[i], &s.grhs[i])})
 	}
+}
+
+// SendWhile implements ibside.Entitled.
+func (p *Port) SendWhile(may func() bool) { p.entitled.Store(&may) }
+
+// may is what SendWhile has set; nil: nothing.
+func (p *Port) may() func() bool {
+	if may := p.entitled.Load(); may != nil {
+		return *may
+	}
+	return nil
 }
 
 // sender returns the queue pair of a message, or why it is dropped. The caller holds the lock.

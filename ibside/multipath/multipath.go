@@ -165,6 +165,15 @@ func check(c *Config) error {
 	return nil
 }
 
+// SendWhile implements ibside.Entitled, for the members that do.
+func (s *state) SendWhile(may func() bool) {
+	for _, m := range s.cfg.Members {
+		if e, ok := m.Port.(ibside.Entitled); ok {
+			e.SendWhile(may)
+		}
+	}
+}
+
 // Info implements ibside.OpenPort. What one member carries all can, so that a switch-over never cuts a message off.
 func (s *state) Info() ibside.Info {
 	out := ibside.Info{Direct: true}

@@ -114,9 +114,10 @@ var otherValues = map[string][2]string{
 
 const inFleet = "[fleet]\nname = \"east\"\netcd = [\"http://10.0.0.1:2379\"]\n"
 
-// TestDiffSeesEveryKey checks that another value of any key is found, and called live as in keys.go. It gives each key
-// its example, or another value where that is the default.
-func TestDiffSeesEveryKey(t *testing.T) {
+// eachOtherValue calls f for each key with a configuration, and with one where the key has another value: its example, or
+// another where that is the default.
+func eachOtherValue(t *testing.T, f func(name string, k key, old, to *Config)) {
+	t.Helper()
 	text := strings.Replace(base, "[policy]", "[bridge]\n[fabrics]\n[workers]\n[qos]\n[fleet]\n[metrics]\n[console]\n[log]\n[policy]", 1)
 	old := parseGood(t, strings.Replace(text, `["10.9.0.0/24"]`, `["10.9.0.0/24", "fe80::/10"]`, 1))
 	for _, k := range everyKey() {
@@ -136,14 +137,21 @@ func TestDiffSeesEveryKey(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		changes := Diff(old, c)
+		f(name, k, old, c)
+	}
+}
+
+// TestDiffSeesEveryKey checks that another value of any key is found, and called live as in keys.go.
+func TestDiffSeesEveryKey(t *testing.T) {
+	eachOtherValue(t, func(name string, k key, old, to *Config) {
+		changes := Diff(old, to)
 		if len(changes) == 0 {
 			t.Errorf("%s: another value is not seen", name)
 		}
 		if !slices.ContainsFunc(changes, func(x Change) bool { return x.Live == k.live }) {
 			t.Errorf("%s: live is %v, but the changes are\n%s", name, k.live, changes)
 		}
-	}
+	})
 }
 
 // another returns a valid value that is not the default.

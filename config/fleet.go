@@ -37,7 +37,7 @@ var fleetDoc = tableDoc{name: "fleet", meaning: "Several bridges as one, which s
 		meaning: "The file with the key of `cert`."},
 	{name: "weight", kind: number, def: int64(100), lo: 1, hi: 1000, example: "100",
 		meaning: "The bridge's part of the work: a member with 200 has twice the shares of one with 100."},
-	{name: "right_ms", kind: number, def: int64(1000), lo: 200, hi: 60_000, example: "1000",
+	{name: "right_ms", shared: true, kind: number, def: int64(1000), lo: 200, hi: 60_000, example: "1000",
 		meaning: "The milliseconds for which a bridge may forward after it was last heard by etcd, the same in all members. The shares of one that dies without a word " +
 			"are carried on by others after that time. At least four election timeouts of etcd, or else a new leader there stops the fleet."},
 }}

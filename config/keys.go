@@ -37,6 +37,8 @@ type key struct {
 	inRange string // the meaning in [[range]], for a key of groupKeys; "": that of [[group]]
 	live    bool   // a running bridge takes another value; linked sets it for all keys of a live table
 	secret  bool   // not shown
+	shared  bool   // all members of a fleet have the same; linked sets it for all keys of a shared table
+	own     bool   // in a shared table: each member has its own
 }
 
 // tableDoc is one table of the file.
@@ -46,6 +48,7 @@ type tableDoc struct {
 	need    bool
 	meaning string
 	live    bool // a running bridge takes other values of all its keys, and other entries
+	shared  bool // all members of a fleet have the same
 	keys    []key
 }
 
@@ -67,21 +70,21 @@ var tables = linked([]tableDoc{
 				"While the bridge runs, all can be opened but an `mlx5` port that the bridge did not have when it started."},
 		{name: "addresses", kind: texts, need: true, example: `["10.9.0.254/24"]`,
 			meaning: "The bridge's own addresses with their prefix lengths. Their subnets are on the link."},
-		{name: "mtu", kind: number, def: int64(1500), lo: minMTU, hi: 9216, tooLow: "is too small for any IB MTU",
+		{name: "mtu", shared: true, kind: number, def: int64(1500), lo: minMTU, hi: 9216, tooLow: "is too small for any IB MTU",
 			example: "4200",
 			meaning: "The netdev's MTU in bytes. The IB MTU towards RoCE is the largest that fits in mtu - 80: 1500 gives 1024, " +
 				"4200 gives 4096."},
-		{name: "versions", kind: texts, def: []string{"v2"}, words: []string{"v2", "v1"}, example: `["v2"]`,
+		{name: "versions", shared: true, kind: texts, def: []string{"v2"}, words: []string{"v2", "v1"}, example: `["v2"]`,
 			meaning: "The RoCE versions in use: `v2` is UDP port 4791, `v1` ethertype 0x8915."},
-		{name: "vlan", kind: number, def: int64(0), lo: 0, hi: 4094, example: "100",
+		{name: "vlan", shared: true, kind: number, def: int64(0), lo: 0, hi: 4094, example: "100",
 			meaning: "The 802.1Q VLAN id; 0 is untagged."},
-		{name: "pkey", kind: number, noted: "any", lo: 1, hi: 0xffff, hex: true, example: "0xffff",
+		{name: "pkey", shared: true, kind: number, noted: "any", lo: 1, hi: 0xffff, hex: true, example: "0xffff",
 			meaning: "The P_Key of the one partition that messages of this segment cross to and from, whatever else there is (`wrong_partition`): nodes " +
 				"with another `pkey` are out of its reach, and groups are those with this `pkey`. Needed where there are several segments; without it, " +
 				"messages cross to and from all partitions. On Ethernet the P_Key stays 0xffff."},
-		{name: "allow", live: true, kind: texts, noted: "none", example: `["10.9.0.0/24"]`,
+		{name: "allow", shared: true, live: true, kind: texts, noted: "none", example: `["10.9.0.0/24"]`,
 			meaning: "Prefixes whose hosts may send across from this segment, besides those of `[policy] allow`, which are of all segments."},
-		{name: "ttl", kind: number, def: int64(64), lo: 1, hi: 255, example: "64",
+		{name: "ttl", shared: true, kind: number, def: int64(64), lo: 1, hi: 255, example: "64",
 			meaning: "The TTL or hop limit of packets to RoCE whose GRH is missing or has a hop limit below 2."},
 		{name: "querier", kind: truth, def: false, live: true, example: "true",
 			meaning: "Whether the bridge is an IGMPv3 and MLDv2 querier on the RoCE side: it sends general queries every 125 seconds, unless a querier " +
@@ -96,7 +99,7 @@ var tables = linked([]tableDoc{
 				"`socket` of its file. What is at the path decides between the two; where nothing is, a path that ends in `.sock` is a socket. " +
 				"Without a fabric there the bridge does not start, as without a device (exit code 75). When the fabric ends later, the port is down, and attaches again " +
 				"by itself when one is there. Bridges on one fabric need different `[bridge] name`s, of which their GUIDs are made."},
-		{name: "pkey", kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
+		{name: "pkey", shared: true, kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
 			meaning: "The P_Key on InfiniBand, where a host or group has no other; bit 15 is full membership. While the port's table does not have a P_Key, " +
 				"the bridge waits for it, unready. A bridge uses 8 partitions at most from its start to its end: a reload that would " +
 				"bring more is rejected. RoCE always uses 0xffff."},
@@ -115,7 +118,7 @@ var tables = linked([]tableDoc{
 		{name: "direct", kind: truth, def: true, example: "false",
 			meaning: "Whether workers write and read an mlx5 HCA's queues themselves, where its link layer is InfiniBand, and do not call its library for " +
 				"each message. With many proxy QPs in use that takes less than half of the time. With `false`, and on all other devices, they call libibverbs. `show ports` has what is in use."},
-		{name: "nodes", kind: text, def: "configured", words: []string{"configured", "learn"}, example: `"learn"`,
+		{name: "nodes", shared: true, kind: text, def: "configured", words: []string{"configured", "learn"}, example: `"learn"`,
 			meaning: "Where the IB nodes come from: the `[[host]]` entries alone, or `learn`: all others are learned, as many as `[workers] " +
 				"nodes` leaves room for. A node is asked for when it sends a message, or when a RoCE host asks for its address. The kernel's " +
 				"neighbours on IPoIB tell which GID has an address, the subnet administrator tells the path to it. Addresses must be in " +
@@ -187,7 +190,7 @@ var tables = linked([]tableDoc{
 		{name: "groups", kind: number, def: int64(1024), lo: 1, hi: 1 << 16, example: "1024",
 			meaning: "The most groups at a time: those of the file, those added while the bridge runs, and learned ones."},
 	}},
-	{name: "host", many: true, live: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one, unless they are learned (`[ib] nodes`); RoCE hosts are " +
+	{name: "host", many: true, live: true, shared: true, meaning: "A static entry for an IB node or a RoCE host. IB nodes need one, unless they are learned (`[ib] nodes`); RoCE hosts are " +
 		"learned. Learning never overwrites a static entry.", keys: []key{
 		{name: "ip", kind: text, example: `"10.9.0.7"`,
 			meaning: "The host's address, IPv4 or IPv6. Either this or `ip6` is needed."},
@@ -214,12 +217,12 @@ var tables = linked([]tableDoc{
 		{name: "vlan", kind: number, noted: "that of `[roce]`", lo: 0, hi: 4094, example: "100",
 			meaning: "RoCE only: the host's VLAN id, which also says in which segment it is. Needed where there are several `[[roce]]`."}, segmentKey,
 	}},
-	{name: "group", many: true, live: true, meaning: "A bridged multicast group. No other groups cross, except those of a `[[range]]`. Several groups may have the same " +
+	{name: "group", many: true, live: true, shared: true, meaning: "A bridged multicast group. No other groups cross, except those of a `[[range]]`. Several groups may have the same " +
 		"address, such as those of several ports, if at most one of them has a direction to InfiniBand.", keys: slices.Concat([]key{
 		{name: "ip", kind: text, need: true, example: `"239.1.2.3"`,
 			meaning: "The IP multicast group on RoCE."},
 	}, groupKeys, portUseKeys)},
-	{name: "range", many: true, live: true, meaning: "Groups that are bridged as long as they have members. A `[[group]]` within the range keeps its own settings.", keys: slices.Concat([]key{
+	{name: "range", many: true, live: true, shared: true, meaning: "Groups that are bridged as long as they have members. A `[[group]]` within the range keeps its own settings.", keys: slices.Concat([]key{
 		{name: "ip", kind: text, need: true, example: `"239.2.0.0/16"`,
 			meaning: "The prefix of the IP multicast groups on RoCE. Ranges do not overlap."},
 		{name: "from", kind: texts, def: []string{"reports"}, words: []string{"reports", "sa"}, example: `["reports"]`,
@@ -232,14 +235,14 @@ var tables = linked([]tableDoc{
 			meaning: "The seconds after which a group ends that no RoCE host has reported, if there is a querier. Without a querier, " +
 				"a group ends when all hosts that reported it have left."},
 	}, rangeKeys())},
-	{name: "service", many: true, live: true, meaning: "rdma_cm UD services, proxied by SIDR in both directions. Requests to other ports do not cross.", keys: []key{
+	{name: "service", many: true, live: true, shared: true, meaning: "rdma_cm UD services, proxied by SIDR in both directions. Requests to other ports do not cross.", keys: []key{
 		{name: "port", kind: number, noted: "none", lo: 1, hi: 65535, example: "7174",
 			meaning: "The service's port in RDMA_PS_UDP."},
 		{name: "ports", kind: text, noted: "none", example: `"7000-7100"`,
 			meaning: "A range of ports, inclusive. A `[[service]]` has `port` or `ports`."},
 		scopeKey, segmentKey,
 	}},
-	{name: "translate", many: true, live: true, meaning: "Hosts that have other IP addresses on InfiniBand, where the IPoIB subnet is not the RoCE side's: " +
+	{name: "translate", many: true, live: true, shared: true, meaning: "Hosts that have other IP addresses on InfiniBand, where the IPoIB subnet is not the RoCE side's: " +
 		"the same host bits behind another prefix, for RoCE hosts and IB nodes alike. Everything else in this file names the RoCE side's " +
 		"addresses. The bridge rewrites the addresses in rdma_cm's requests; nothing else that it carries has IP addresses on InfiniBand.", keys: []key{
 		{name: "roce", kind: text, need: true, example: `"10.9.0.0/24"`,
@@ -250,7 +253,7 @@ var tables = linked([]tableDoc{
 				"host's InfiniBand address; otherwise it is an address of the bridge."},
 		scopeKey, segmentKey,
 	}},
-	{name: "policy", live: true, meaning: "Which sources may send across. The default is to deny: packets of a source that is in no prefix are dropped (`acl`).", keys: []key{
+	{name: "policy", live: true, shared: true, meaning: "Which sources may send across. The default is to deny: packets of a source that is in no prefix are dropped (`acl`).", keys: []key{
 		{name: "allow", kind: texts, noted: "none: deny all", example: `["10.9.0.0/24"]`,
 			meaning: "The prefixes whose hosts may send across, in all segments; `[roce] allow` are those of one."},
 		{name: "unknown_source", kind: text, def: "drop", words: []string{"drop", "bridge"}, example: `"drop"`,
@@ -258,7 +261,7 @@ var tables = linked([]tableDoc{
 				"the bridge's own address as the source, so that RoCE hosts receive it but cannot answer (`source_bridged` counts these). With " +
 				"`bridge`, every other bridge of the subnet needs a `[[host]]` with `bridge = true`."},
 	}},
-	{name: "qos", live: true, meaning: "Traffic classes. The default chain is SL = DSCP >> 3, and for packets without a traffic class " +
+	{name: "qos", live: true, shared: true, meaning: "Traffic classes. The default chain is SL = DSCP >> 3, and for packets without a traffic class " +
 		"DSCP = (SL & 7) << 3; PCP = SL & 7. A mapping lists only the values that differ.", keys: []key{
 		{name: "dscp_to_sl", kind: mapping, noted: "DSCP >> 3", keyHi: 63, lo: 0, hi: 15, example: "{ 46 = 5 }",
 			meaning: "The SL for a DSCP."},
@@ -346,7 +349,8 @@ func rangeKeys() []key {
 func linked(ts []tableDoc) []tableDoc {
 	for _, t := range ts {
 		for i := range t.keys {
-			t.keys[i].table, t.keys[i].live = t.name, t.live || t.keys[i].live
+			k := &t.keys[i]
+			k.table, k.live, k.shared = t.name, t.live || k.live, k.shared || t.shared && !k.own
 		}
 	}
 	return ts

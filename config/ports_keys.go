@@ -7,12 +7,12 @@ var (
 	morePortsDoc = tableDoc{name: morePorts, many: true, meaning: "A further InfiniBand port, of the same fabric or of another one with its own subnet manager; or `[[ib]]`, if the first is written so, too. Groups are joined and nodes' paths " +
 		"resolved on all ports; [multipath.md](multipath.md) says what moves from one to another, and when.", keys: append([]key{
 		{name: "port", kind: text, need: true, example: `"mlx5_1:1"`, meaning: "The port, as in `[ib]`."},
-		{name: "pkey", kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
+		{name: "pkey", shared: true, kind: number, def: int64(0xffff), lo: 1, hi: 0xffff, hex: true, example: "0xffff",
 			meaning: "This port's P_Key, in place of that of the first `[[ib]]`, also where that is in the MGID of a group."},
 		{name: "gid", kind: text, noted: "the port's first that fits", example: `"fe80::2:c903:0:1"`, meaning: "The bridge's own GID on this port, as in `[ib]`."},
 		{name: "direct", kind: truth, def: true, example: "false", meaning: "As in `[ib]`."},
 	}, portNameKeys()...)}
-	fabricsDoc = tableDoc{name: "fabrics", meaning: "How several `[[ib]]` are used together.", keys: []key{
+	fabricsDoc = tableDoc{name: "fabrics", shared: true, meaning: "How several `[[ib]]` are used together.", keys: []key{
 		{name: "mode", kind: text, def: FabricsActive, words: []string{FabricsActive, FabricsBoth}, example: `"both"`,
 			meaning: "By which ports a group's messages go, where the group does not say: `active`, one of them, while the others are warm; or `both`, all (A/B feeds)."},
 		{name: "dedup", kind: text, def: DedupNone, words: []string{DedupNone, DedupImm, DedupPGM}, example: `"imm"`,
@@ -35,12 +35,12 @@ var portUseKeys = []key{
 		meaning: "With several `[[roce]]`: the segments that have the group, by their VLAN ids (0: untagged), whatever their partitions are. On InfiniBand the group is in " +
 			"that of its own `pkey` alone. Each segment gets a copy of what nodes send to it that are of the group's partition or of the segment's, and each segment's " +
 			"hosts publish in the group's partition; nothing goes from one segment to another. No other group of the segments has its address."},
-	{name: "segments", kind: texts, noted: "none", example: `["af_packet:eth1/0"]`,
+	{name: "segments", own: true, kind: texts, noted: "none", example: `["af_packet:eth1/0"]`,
 		meaning: "The same as `vlans`, with the ports: needed where segments of several ports have one VLAN."},
 }
 
 // segmentKey names one segment where there are several ports.
-var segmentKey = key{name: "segment", kind: text, noted: "that of `vlan`", example: `"af_packet:eth1/0"`,
+var segmentKey = key{name: "segment", own: true, kind: text, noted: "that of `vlan`", example: `"af_packet:eth1/0"`,
 	meaning: "In place of `vlan`, where segments of several ports have the same: the port of the segment, as in `[[roce]]`, and its VLAN id (0: untagged)."}
 
 // portNameKeys are the keys of all [[ib]] that tell them apart.
@@ -48,7 +48,7 @@ func portNameKeys() []key {
 	return []key{
 		{name: "name", kind: text, noted: "that of `port`", example: `"a"`,
 			meaning: "With several `[[ib]]`: the port's name, in `show fabrics`, `port prefer`, metrics and the log."},
-		{name: "fabric", kind: text, noted: "`name`", example: `"a"`,
+		{name: "fabric", shared: true, kind: text, noted: "`name`", example: `"a"`,
 			meaning: "With several `[[ib]]`: ports with the same are on one fabric, where a node has one GID. Each port is on a fabric of its own by default."},
 	}
 }

@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"causeway/fleet/right"
 	"causeway/fleet/shares"
 	"causeway/fleet/whereabouts"
+	"causeway/ibside"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
 )
@@ -31,6 +33,7 @@ type membership struct {
 	gate   *shareGate
 	member *right.Member
 	unable func() string // why the bridge cannot do its part; "": it can
+	agrees agreement
 
 	changing sync.Mutex // what operators change
 	drained  bool
@@ -44,7 +47,7 @@ func (m *membership) why() string {
 	if m.drained {
 		return "it is drained"
 	}
-	return m.unable()
+	return cmp.Or(m.unable(), m.agrees.why())
 }
 
 // wants is the weight that the bridge is to have, and why that is 0.
@@ -84,11 +87,15 @@ func joinFleet(b *Bridge) error {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
 	}
 	m := &membership{cfg: f, name: b.cfg.Name, log: b.log, gate: b.shares, unable: func() string { return whyUnable(b) }, weight: f.Weight}
+	if port, ok := b.ibPort.(ibside.Entitled); ok {
+		port.SendWhile(m.gate.entitled)
+	}
 	m.gate.takeOver = func(macs []frame.MAC) { manage.TakeOver(context.Background(), b.loop, macs) }
 	m.member, err = right.New(right.Config{Name: m.name, Process: rand.Uint64(), Where: where, Store: store, Gate: m.gate, Right: f.Right})
 	if err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
 	}
+	m.agrees = agreement{store: store, inForce: b.Config, name: m.name, silent: m.silent}
 	b.membership, b.alone = m, errFleetDrain
 	return nil
 }
@@ -121,6 +128,7 @@ func (m *membership) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	following.Go(func() { m.follow(ctx) })
+	following.Go(func() { m.agrees.run(ctx) })
 	err := m.member.Run(ctx)
 	switch {
 	case errors.Is(err, right.ErrReplaced):
@@ -129,6 +137,17 @@ func (m *membership) run(ctx context.Context) error {
 		m.log.Warn("fleet_left", "error", err, "note", "the others carry on for this bridge when its right has run out")
 	}
 	return nil
+}
+
+// silent returns the members that are not there any more.
+func (m *membership) silent(ctx context.Context) (map[string]bool, error) {
+	seen, err := m.member.Snapshot(ctx)
+	silent := map[string]bool{}
+	for _, s := range seen.Members {
+		was, known := silent[s.Member]
+		silent[s.Member] = s.Silent && (was || !known)
+	}
+	return silent, err
 }
 
 // takePart has the bridge do its part, until leave, which returns when the fleet knows that it does none any more. fail ends the

@@ -6,6 +6,7 @@
 //	PREFIX/assignment      the assignment, written with its number in one transaction
 //	PREFIX/members/NAME    a member's record
 //	PREFIX/processes/NAME  the number of the process that has the member's name, which transactions compare, too
+//	PREFIX/shared/NAME     what a member publishes for the others to compare
 //
 // Values are JSON. No lease is used: they are granted in whole seconds, and a new leader prolongs them.
 package etcd

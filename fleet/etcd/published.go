@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"causeway/fleet/right"
+)
+
+// Published is what a member has published.
+type Published struct {
+	Text  string
+	Since int64 // etcd's revision when the member began to: what was published earlier has a lower one
+	Ended bool  // the member's last record says so, or it has none
+}
+
+func (s *Store) sharedKey(name string) string { return s.prefix + "shared/" + name }
+
+// Publish keeps a text of a member for the others. It writes nothing when that text is kept already.
+func (s *Store) Publish(ctx context.Context, member, text string) error {
+	key := s.sharedKey(member)
+	_, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", text)).Else(clientv3.OpPut(key, text)).Commit()
+	if err != nil {
+		return fmt.Errorf("etcd: write %s: %w", key, err)
+	}
+	return nil
+}
+
+// Published returns what all members have published, by their names.
+func (s *Store) Published(ctx context.Context) (map[string]Published, error) {
+	texts, records := clientv3.OpGet(s.sharedKey(""), clientv3.WithPrefix()), clientv3.OpGet(s.memberKey(""), clientv3.WithPrefix())
+	got, err := s.client.Txn(ctx).Then(texts, records).Commit()
+	if err != nil {
+		return nil, fmt.Errorf("etcd: read %s: %w", s.sharedKey(""), err)
+	}
+	out := map[string]Published{}
+	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
+		out[strings.TrimPrefix(string(kv.Key), s.sharedKey(""))] = Published{string(kv.Value), kv.ModRevision, true}
+	}
+	for _, kv := range got.Responses[1].GetResponseRange().Kvs {
+		var r right.Record
+		if err := json.Unmarshal(kv.Value, &r); err != nil {
+			return nil, fmt.Errorf("etcd: %s was not written by a fleet of this version: %w", kv.Key, err)
+		}
+		if p, there := out[r.Member]; there {
+			p.Ended = r.Ended
+			out[r.Member] = p
+		}
+	}
+	return out, nil
+}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"causeway/fleet/shares"
 )
 
 // ErrNoFleet is returned by what only a member of a fleet can do.
@@ -55,6 +57,20 @@ func (m *membership) SetFleetWeight(weight float64) error {
 	defer m.changing.Unlock()
 	m.weight = weight
 	return nil
+}
+
+// ChangeShares gives the fleet the assignment that change makes of the one it has.
+func (m *membership) ChangeShares(ctx context.Context, change func(*shares.Assignment) (*shares.Assignment, error)) error {
+	if m == nil {
+		return ErrNoFleet
+	}
+	ctx, end := context.WithTimeout(ctx, 3*m.cfg.Right)
+	defer end()
+	err := m.member.Change(ctx, change)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("etcd does not answer, or the assignment changes all the time; see show fleet")
+	}
+	return err
 }
 
 func (m *membership) setDrained(drained bool) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"causeway/fleet/shares"
 	"causeway/ibside/fabric"
+	"causeway/lcore/frame"
 )
 
 // fleetHosts are on RoCE: their MAC addresses are the kernel's choice, and so are their shares.
@@ -187,6 +189,39 @@ func (f *bridgeFleet) configure(n int, from, to string) {
 	f.ctl(n, "reload")
 }
 
+// pin pins the share of the first host to each member in turn, and moves the others' away from where they are.
+func (f *bridgeFleet) pin() {
+	f.t.Helper()
+	has := func(s shares.Share, n int, how string) {
+		f.t.Helper()
+		line := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m%d .*open *%s`, s, n, how))
+		for end := time.Now().Add(within); !line.MatchString(f.ctl(n, "show", "shares")); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				f.t.Fatalf("m%d does not get %v:\n%s", n, s, f.ctl(n, "show", "shares"))
+			}
+		}
+	}
+	for i := range f.hosts {
+		mac, err := frame.ParseMAC(regexp.MustCompile(`link/ether (\S+)`).FindStringSubmatch(f.hosts[i].do(f.t, "ip link show h0"))[1])
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		s := shares.OfHost(mac)
+		for n := 1; i == 0 && n <= 3; n++ {
+			f.ctl(4-n, "fleet", "pin", s.String(), fmt.Sprint("m", n))
+			has(s, n, fmt.Sprint("m", n))
+		}
+		if i == 0 {
+			f.ctl(1, "fleet", "unpin", s.String())
+			continue
+		}
+		owner := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m(\d)`, s)).FindStringSubmatch(f.ctl(1, "show", "shares"))
+		to := int(owner[1][0]-'0')%3 + 1
+		f.ctl(2, "fleet", "move", s.String(), fmt.Sprint("m", to))
+		has(s, to, "")
+	}
+}
+
 // ctl says a command to a member, and returns its answer.
 func (f *bridgeFleet) ctl(n int, command ...string) string {
 	f.t.Helper()
@@ -222,72 +257,6 @@ func (f *bridgeFleet) share(what string, least int, members ...int) {
 	})
 }
 
-// fleetTraffic is numbered messages both ways: of each host to the group and to the node, and of the node to groups.
-type fleetTraffic struct {
-	f         *bridgeFleet
-	listeners [2]*program // of the node, of host 0
-	senders   []*program
-}
-
-const fleetRate = 100 // messages a second of each stream
-
-// begin begins it. The subnet's nodes come with it.
-func (f *bridgeFleet) begin() *fleetTraffic {
-	f.t.Helper()
-	x := &fleetTraffic{f: f}
-	groups := []string{"listen", "-json", "-any-source", "-on", "packet:h0"}
-	for _, g := range toRoCE {
-		groups = append(groups, "-group", g)
-	}
-	x.listeners[0] = launch(f.t, "listen", "-json", "-any-source", "-on", "fabric:"+f.socket, "-guid", "0x70", "-group", toIB)
-	x.listeners[1] = f.hosts[0].launch(f.t, groups...)
-	node := x.listeners[0].qpn()
-	x.listeners[1].qpn()
-	send := []string{"send", "-json", "-rate", fmt.Sprint(fleetRate), "-to"}
-	for i := range f.hosts {
-		x.senders = append(x.senders, f.hosts[i].launch(f.t, append(send, toIB, "-on", "packet:h0")...),
-			f.hosts[i].launch(f.t, append(send, "10.9.0.70", "-qpn", node, "-on", "packet:h0", "-own-qpn", "99")...))
-	}
-	for i, g := range toRoCE {
-		x.senders = append(x.senders, launch(f.t, append(send, g, "-on", "fabric:"+f.socket, "-guid", fmt.Sprintf("0x8%d", i))...))
-	}
-	return x
-}
-
-// end ends it, and checks that nothing came twice or out of order, and that no stream lost more than a time's.
-func (x *fleetTraffic) end(what string, most time.Duration) {
-	x.f.t.Helper()
-	for _, s := range x.senders {
-		s.end(syscall.SIGTERM)
-	}
-	time.Sleep(200 * time.Millisecond) // what is under way
-	for i, l := range x.listeners {
-		l.end(syscall.SIGTERM)
-		r, worst := l.last(), time.Duration(0)
-		for _, s := range r.Streams {
-			worst = max(worst, time.Duration(s.Lost)*time.Second/fleetRate)
-		}
-		way := []string{"to InfiniBand", "to RoCE"}[i]
-		x.f.t.Logf("%s, %s: %d messages of %d streams came, %v lost at most", what, way, r.Sum.Unique, len(r.Streams), worst)
-		if r.Sum.Duplicates+r.Sum.Reordered+r.Sum.Corrupted != 0 || len(r.Streams) != []int{2 * fleetHosts, len(toRoCE)}[i] {
-			x.f.t.Errorf("%s, %s: %+v", what, way, r)
-		}
-		if worst > most {
-			x.f.t.Errorf("%s, %s: %v were lost, of %v", what, way, worst, most)
-		}
-	}
-}
-
-// during has something happen while messages pass.
-func (f *bridgeFleet) during(what string, most, rest time.Duration, happens func()) {
-	f.t.Helper()
-	x := f.begin()
-	time.Sleep(500 * time.Millisecond)
-	happens()
-	time.Sleep(rest)
-	x.end(what, most)
-}
-
 // TestFleetOfBridges has three bridges share the work between a segment and a subnet, and be killed, stopped, ended and cut
 // from etcd. Nothing comes twice or out of order, and what is lost is bounded. CI's machine may be three times too busy.
 func TestFleetOfBridges(t *testing.T) {
@@ -311,6 +280,7 @@ func TestFleetOfBridges(t *testing.T) {
 		f.ctl(1, "fleet", "resume")
 		all("a third each after the drain")
 	})
+	f.during("a host's share is pinned to each, and the others' moved", moment, right, func() { f.pin() })
 	f.during("one is killed", right+moment, right, func() {
 		signalTo(t, f.members[1], syscall.SIGKILL)
 		f.share("half each after the kill", shares.Hosts/2, 2, 3)

@@ -73,7 +73,7 @@ func memberState(m *right.Seen) string {
 }
 
 func runShares(ctx context.Context, c *Call) (Result, error) {
-	part := Part{Name: "shares", Columns: columns("share", "MAC", "owner", "heir", "here"), Empty: noFleet}
+	part := Part{Name: "shares", Columns: columns("share", "MAC", "owner", "heir", "here", "pinned to"), Empty: noFleet}
 	s, is, err := askFleet(ctx, c)
 	if err != nil || !is {
 		return table(part), err
@@ -82,48 +82,20 @@ func runShares(ctx context.Context, c *Call) (Result, error) {
 	if s.Assignment == nil {
 		return table(part), nil
 	}
-	for x := range fleet.Share(fleet.Hosts) {
+	for x := range fleet.Share(fleet.Count) {
+		if x >= fleet.Hosts && s.Assignment.Pins[x] == "" {
+			continue
+		}
 		here := ""
-		if s.Open>>x&1 != 0 {
+		mac := any("")
+		if x < fleet.Hosts {
+			mac = s.MACOf(x)
+		}
+		if x < fleet.Hosts && s.Open>>x&1 != 0 {
 			here = "open"
 		}
-		part.Rows = append(part.Rows, []any{x.String(), s.MACOf(x), s.Assignment.OwnerOf(x), s.Assignment.HeirOf(x), here})
+		part.Rows = append(part.Rows, []any{x.String(), mac, s.Assignment.OwnerOf(x), s.Assignment.HeirOf(x), here, s.Assignment.Pins[x]})
 	}
-	part.Note = "Host shares; of group shares show fleet has the numbers. MAC is that by which the hosts of a share reach InfiniBand nodes."
+	part.Note = "Host shares, and what is pinned of group shares; of the others show fleet has the numbers. MAC is that by which the hosts of a share reach InfiniBand nodes."
 	return table(part), nil
-}
-
-// fleetOperator is a target of a fleet that can be told what to do.
-type fleetOperator interface {
-	DrainFleet(context.Context) error
-	ResumeFleet(context.Context) error
-	SetFleetWeight(float64) error
-}
-
-// operate has the bridge do something in its fleet.
-func operate(c *Call, what string, do func(fleetOperator) error, then string) (Result, error) {
-	b, ok := c.Env.Bridge.(fleetOperator)
-	if !ok {
-		return Result{}, notAvailable(what)
-	}
-	if err := do(b); err != nil {
-		return Result{}, err
-	}
-	c.changed(what)
-	return text(then), nil
-}
-
-func drainFleet(ctx context.Context, c *Call) (Result, error) {
-	return operate(c, "fleet drain", func(b fleetOperator) error { return b.DrainFleet(ctx) },
-		"Other members have this bridge's shares. What nodes send to its proxy QPs still crosses. \"fleet resume\" undoes this.")
-}
-
-func resumeFleet(ctx context.Context, c *Call) (Result, error) {
-	return operate(c, "fleet resume", func(b fleetOperator) error { return b.ResumeFleet(ctx) }, "The bridge takes part again; its shares come to it within a right.")
-}
-
-func weighFleet(_ context.Context, c *Call) (Result, error) {
-	weight := value(c, "weight", uint64(0))
-	return operate(c, "fleet weight", func(b fleetOperator) error { return b.SetFleetWeight(float64(weight)) },
-		fmt.Sprintf("The bridge has the weight %d until it ends.", weight))
 }

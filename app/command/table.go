@@ -212,6 +212,11 @@ func changes() []Command {
 		{Path: "fleet resume", Role: Admin, Help: "undo fleet drain", Example: "fleet resume", Run: resumeFleet},
 		{Path: "fleet weight", Args: []Arg{{Name: "weight", Kind: numberKind("WEIGHT", 1, 1000), Needed: true, Help: "beside the others'"}}, Role: Admin,
 			Help: "change this bridge's part of the fleet's work", Example: "fleet weight 50", Run: weighFleet, Long: "Until the bridge ends: [fleet] weight is what it begins with."},
+		{Path: "fleet move", Args: shareAndMember, Role: Admin, Help: "have another member own a share now", Example: "fleet move host/5 bridge-1", Run: moveShare,
+			Long: "Until the work is divided anew, because a member comes or goes. No member gets more than its part: another share may move back."},
+		{Path: "fleet pin", Args: shareAndMember, Role: Admin, Help: "have a member own a share always", Example: "fleet pin host/5 bridge-2", Run: pinShare,
+			Long: "Whenever that member takes part, and even beyond its part. It is kept in etcd, for all members."},
+		{Path: "fleet unpin", Args: shareAndMember[:1], Role: Admin, Help: "undo fleet pin", Example: "fleet unpin host/6", Run: unpinShare},
 		{Path: "drain", Role: Admin,
 			Help: "leave all groups and nodes to another bridge, and keep running", Example: "drain", Run: runDrain,
 			Long: "The bridge leaves its groups and services, and no longer answers for nodes' addresses or defends them. Packets that " +

@@ -49,10 +49,15 @@ type assignment struct {
 	Members []shares.Member `json:"members"`
 	Owner   []byte          `json:"owner"`
 	Heir    []byte          `json:"heir"`
+
+	Pins map[string]string `json:"pins,omitempty"` // names of members by names of shares
 }
 
 func encode(epoch uint64, a *shares.Assignment) ([]byte, error) {
-	kept := assignment{epoch, a.Members, make([]byte, shares.Count), make([]byte, shares.Count)}
+	kept := assignment{epoch, a.Members, make([]byte, shares.Count), make([]byte, shares.Count), map[string]string{}}
+	for s, member := range a.Pins {
+		kept.Pins[s.String()] = member
+	}
 	for i := range shares.Count {
 		kept.Owner[i], kept.Heir[i] = byte(a.Owner[i]), byte(a.Heir[i])
 	}
@@ -67,7 +72,14 @@ func decode(text []byte) (uint64, *shares.Assignment, error) {
 	if len(kept.Owner) != shares.Count || len(kept.Heir) != shares.Count {
 		return 0, nil, fmt.Errorf("it has %d owners and %d heirs; there are %d shares", len(kept.Owner), len(kept.Heir), shares.Count)
 	}
-	a := &shares.Assignment{Members: kept.Members}
+	a := &shares.Assignment{Members: kept.Members, Pins: map[shares.Share]string{}}
+	for name, member := range kept.Pins {
+		s, err := shares.ParseShare(name)
+		if err != nil {
+			return 0, nil, err
+		}
+		a.Pins[s] = member
+	}
 	for i := range shares.Count {
 		a.Owner[i], a.Heir[i] = int8(kept.Owner[i]), int8(kept.Heir[i])
 		for _, m := range []int8{a.Owner[i], a.Heir[i]} {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -184,21 +185,53 @@ func TestStoreProcesses(t *testing.T) {
 // TestStoreAssignment: an assignment comes back as it was written.
 func TestStoreAssignment(t *testing.T) {
 	s := etcd.New(dial(t), "test")
-	want := plan("a", "b", "c")
+	want, err := plan("a", "b", "c").Pin(7, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
 	want.Owner[5], want.Heir[6] = shares.Nobody, shares.Nobody
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Propose(ctx, 0, want); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Watch(ctx, func(e right.Event) {
-		if e.Epoch != 1 || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || !slices.Equal(e.Assignment.Members, want.Members) {
+	err = s.Watch(ctx, func(e right.Event) {
+		if e.Epoch != 1 || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || !slices.Equal(e.Assignment.Members, want.Members) {
 			t.Errorf("%d: %v", e.Epoch, e.Assignment.Members)
 		}
 		cancel()
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestPublished: what a member publishes all read, with when it began to, and whether its member has ended.
+func TestPublished(t *testing.T) {
+	s := etcd.New(dial(t), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(s.Publish(ctx, "a", "one"))
+	do(s.Publish(ctx, "b", "two"))
+	do(s.Renew(ctx, right.Record{Member: "a", Process: 7}))
+	first, err := s.Published(ctx)
+	do(err)
+	do(s.Publish(ctx, "a", "one"))
+	do(s.Renew(ctx, right.Record{Member: "a", Process: 7, Ended: true}))
+	do(s.Publish(ctx, "b", "three"))
+	second, err := s.Published(ctx)
+	do(err)
+	if a, b := first["a"], first["b"]; len(first) != 2 || a.Text != "one" || a.Ended || b.Text != "two" || !b.Ended || a.Since >= b.Since {
+		t.Errorf("at first: %+v", first)
+	}
+	if a, b := second["a"], second["b"]; a.Since != first["a"].Since || !a.Ended || b.Text != "three" || b.Since <= first["b"].Since {
+		t.Errorf("then: %+v, after %+v", second, first)
 	}
 }
 

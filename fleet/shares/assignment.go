@@ -73,6 +73,7 @@ type Assignment struct {
 	Members []Member
 	Owner   [Count]int8
 	Heir    [Count]int8
+	Pins    map[Share]string // members that own these whenever they have a weight; not to be modified
 }
 
 // Load counts a member's host and group shares.

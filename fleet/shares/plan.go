@@ -12,10 +12,19 @@ import (
 // Plan assigns all shares to members, which must pass Check. Whom a share suits best is found by weighted rendezvous (Wang
 // and Ravishankar; with weights, Schindelhauer and Schomaker); nobody gets more than his part, rounded up. What can stay as
 // it was in the assignment before stays: when a member goes only its shares move, and one that comes takes its part of
-// each other's. Before may be nil.
-func Plan(members []Member, before *Assignment) *Assignment {
+// each other's. Pins go before parts. Before may be nil.
+func Plan(members []Member, before *Assignment) *Assignment { return plan(members, before, nil) }
+
+// plan is Plan with shares that stay where they are before all others.
+func plan(members []Member, before *Assignment, stay map[Share]bool) *Assignment {
 	members = slices.SortedFunc(slices.Values(members), func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
 	p, a := newPlanner(members), &Assignment{Members: members}
+	if before != nil {
+		a.Pins = before.Pins
+	}
+	for s := range stay {
+		p.fixed[s] = true
+	}
 	p.assign(before, &a.Owner)
 	a.Heir = p.heirs(a)
 	return a
@@ -28,10 +37,11 @@ var classes = [][2]int{{0, Hosts}, {Hosts, Count}}
 type planner struct {
 	members []Member
 	score   []*[Count]float64 // of each member for each share: the higher, the better it suits
+	fixed   *[Count]bool      // shares that stay with whom they are
 }
 
 func newPlanner(members []Member) *planner {
-	p := &planner{members, make([]*[Count]float64, len(members))}
+	p := &planner{members, make([]*[Count]float64, len(members)), new([Count]bool)}
 	for i, m := range members {
 		p.score[i] = scores(m)
 	}
@@ -74,6 +84,9 @@ func (p *planner) assign(before *Assignment, owner *[Count]int8) {
 			if i, ok := index[before.OwnerOf(Share(s))]; ok {
 				owner[s] = i
 			}
+			if i, ok := index[before.Pins[Share(s)]]; ok {
+				owner[s], p.fixed[s] = i, true
+			}
 		}
 	}
 	for _, class := range classes {
@@ -93,7 +106,11 @@ func (p *planner) divide(owner *[Count]int8, first, end int) {
 	parts := p.parts(end-first, held)
 	for i := range p.members {
 		for held[i] > parts[i].most {
-			owner[p.worst(owner, first, end, int8(i))] = Nobody
+			s := p.worst(owner, first, end, int8(i))
+			if s < 0 {
+				break // all are pinned
+			}
+			owner[s] = Nobody
 			held[i]--
 		}
 	}
@@ -106,6 +123,9 @@ func (p *planner) divide(owner *[Count]int8, first, end int) {
 	for i := range p.members {
 		for held[i] < parts[i].least {
 			s := p.given(owner, first, end, int8(i), func(from int8) bool { return held[from] > parts[from].least })
+			if s < 0 {
+				break // what others have beyond their parts is pinned
+			}
 			held[owner[s]]--
 			held[i]++
 			owner[s] = int8(i)
@@ -163,22 +183,22 @@ func (p *planner) best(s int, may func(member int) bool) int8 {
 	return int8(best)
 }
 
-// worst returns the share of a member's that suits it least.
+// worst returns the share of a member's that suits it least; -1: it has none that may go.
 func (p *planner) worst(owner *[Count]int8, first, end int, member int8) int {
 	worst := -1
 	for s := first; s < end; s++ {
-		if owner[s] == member && (worst < 0 || p.score[member][s] < p.score[member][worst]) {
+		if owner[s] == member && !p.fixed[s] && (worst < 0 || p.score[member][s] < p.score[member][worst]) {
 			worst = s
 		}
 	}
 	return worst
 }
 
-// given returns the share that a member gets from one of those who may give: the one that suits it best beside its owner.
+// given returns the share that a member gets from one of those who may give: the one that suits it best beside its owner; -1: none.
 func (p *planner) given(owner *[Count]int8, first, end int, to int8, may func(from int8) bool) int {
 	found, most := -1, 0.0
 	for s := first; s < end; s++ {
-		if o := owner[s]; o != to && may(o) {
+		if o := owner[s]; o != to && !p.fixed[s] && may(o) {
 			if x := p.score[to][s] / p.score[o][s]; found < 0 || x > most {
 				found, most = s, x
 			}
@@ -210,7 +230,7 @@ func (p *planner) heirs(a *Assignment) (heir [Count]int8) {
 
 // without returns a planner that gives one member nothing.
 func (p *planner) without(member int) *planner {
-	rest := &planner{slices.Clone(p.members), slices.Clone(p.score)}
+	rest := &planner{slices.Clone(p.members), slices.Clone(p.score), new([Count]bool)}
 	rest.members[member].Weight = 0
 	rest.score[member] = new([Count]float64)
 	return rest

@@ -2,7 +2,11 @@
 
 package commandtest
 
-import "context"
+import (
+	"context"
+
+	"causeway/fleet/shares"
+)
 
 // fleet does what the commands of a fleet say.
 type fleet struct{}
@@ -15,3 +19,12 @@ func (fleet) ResumeFleet(context.Context) error { return nil }
 
 // SetFleetWeight accepts any weight.
 func (fleet) SetFleetWeight(float64) error { return nil }
+
+// ChangeShares makes a change of a fleet of bridge-1 and bridge-2, where host/5 is the second's and host/6 pinned, and forgets it.
+func (fleet) ChangeShares(_ context.Context, change func(*shares.Assignment) (*shares.Assignment, error)) error {
+	pinned, err := shares.Plan([]shares.Member{{Name: "bridge-1", Weight: 1}, {Name: "bridge-2", Weight: 1}}, nil).Pin(6, "bridge-1")
+	if err == nil {
+		_, err = change(pinned)
+	}
+	return err
+}

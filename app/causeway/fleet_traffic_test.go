@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// fleetTraffic is numbered messages both ways: of each host to the group and to the node, and of the node to groups.
+type fleetTraffic struct {
+	f         *bridgeFleet
+	listeners [2]*program // of the node, of host 0
+	senders   []*program
+}
+
+const fleetRate = 100 // messages a second of each stream
+
+// begin begins it. The subnet's nodes come with it.
+func (f *bridgeFleet) begin() *fleetTraffic {
+	f.t.Helper()
+	x := &fleetTraffic{f: f}
+	groups := []string{"listen", "-json", "-any-source", "-on", "packet:h0"}
+	for _, g := range toRoCE {
+		groups = append(groups, "-group", g)
+	}
+	x.listeners[0] = launch(f.t, "listen", "-json", "-any-source", "-on", "fabric:"+f.socket, "-guid", "0x70", "-group", toIB)
+	x.listeners[1] = f.hosts[0].launch(f.t, groups...)
+	node := x.listeners[0].qpn()
+	x.listeners[1].qpn()
+	send := []string{"send", "-json", "-rate", fmt.Sprint(fleetRate), "-to"}
+	for i := range f.hosts {
+		x.senders = append(x.senders, f.hosts[i].launch(f.t, append(send, toIB, "-on", "packet:h0")...),
+			f.hosts[i].launch(f.t, append(send, "10.9.0.70", "-qpn", node, "-on", "packet:h0", "-own-qpn", "99")...))
+	}
+	for i, g := range toRoCE {
+		x.senders = append(x.senders, launch(f.t, append(send, g, "-on", "fabric:"+f.socket, "-guid", fmt.Sprintf("0x8%d", i))...))
+	}
+	return x
+}
+
+// end ends it, and checks that nothing came twice or out of order, and that no stream lost more than a time's.
+func (x *fleetTraffic) end(what string, most time.Duration) {
+	x.f.t.Helper()
+	for _, s := range x.senders {
+		s.end(syscall.SIGTERM)
+	}
+	time.Sleep(200 * time.Millisecond) // what is under way
+	for i, l := range x.listeners {
+		l.end(syscall.SIGTERM)
+		r, worst := l.last(), time.Duration(0)
+		for _, s := range r.Streams {
+			worst = max(worst, time.Duration(s.Lost)*time.Second/fleetRate)
+		}
+		way := []string{"to InfiniBand", "to RoCE"}[i]
+		x.f.t.Logf("%s, %s: %d messages of %d streams came, %v lost at most", what, way, r.Sum.Unique, len(r.Streams), worst)
+		if r.Sum.Duplicates+r.Sum.Reordered+r.Sum.Corrupted != 0 || len(r.Streams) != []int{2 * fleetHosts, len(toRoCE)}[i] {
+			x.f.t.Errorf("%s, %s: %+v", what, way, r)
+		}
+		if worst > most {
+			x.f.t.Errorf("%s, %s: %v were lost, of %v", what, way, worst, most)
+		}
+	}
+}
+
+// during has something happen while messages pass.
+func (f *bridgeFleet) during(what string, most, rest time.Duration, happens func()) {
+	f.t.Helper()
+	x := f.begin()
+	time.Sleep(500 * time.Millisecond)
+	happens()
+	time.Sleep(rest)
+	x.end(what, most)
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ParseShare reads a share as String writes it.
+func ParseShare(text string) (Share, error) {
+	kind, number, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseUint(number, 10, 16)
+	switch {
+	case err == nil && kind == "host" && n < Hosts:
+		return Share(n), nil
+	case err == nil && kind == "group" && n < Groups:
+		return Hosts + Share(n), nil
+	}
+	return 0, fmt.Errorf("shares: %q is no share; write host/0 to host/%d or group/0 to group/%d", text, Hosts-1, Groups-1)
+}
+
+// Pin returns the assignment in which a share is a member's whenever that one has a weight, whatever its part is.
+func (a *Assignment) Pin(s Share, member string) (*Assignment, error) {
+	if err := a.has(member); err != nil {
+		return nil, err
+	}
+	next := *a
+	next.Pins = maps.Clone(a.Pins)
+	if next.Pins == nil {
+		next.Pins = map[Share]string{}
+	}
+	next.Pins[s] = member
+	return Plan(a.Members, &next), nil
+}
+
+// Unpin returns the assignment in which a share is divided as others are. It stays where it is if it can.
+func (a *Assignment) Unpin(s Share) (*Assignment, error) {
+	if a.Pins[s] == "" {
+		return nil, fmt.Errorf("shares: %v is not pinned", s)
+	}
+	next := *a
+	next.Pins = maps.Clone(a.Pins)
+	delete(next.Pins, s)
+	return Plan(a.Members, &next), nil
+}
+
+// Move returns the assignment in which a share is a member's until the work is divided anew. The member that has it gets one
+// of the other's in its place if parts ask for that.
+func (a *Assignment) Move(s Share, member string) (*Assignment, error) {
+	if err := a.has(member); err != nil {
+		return nil, err
+	}
+	if pin := a.Pins[s]; pin != "" {
+		return nil, fmt.Errorf("shares: %v is pinned to %s; unpin it first", s, pin)
+	}
+	to := a.index(member)
+	if a.Owner[s] == to {
+		return nil, fmt.Errorf("shares: %v is %s's already", s, member)
+	}
+	next := *a
+	next.Owner[s] = to
+	return plan(a.Members, &next, map[Share]bool{s: true}), nil
+}
+
+// has reports whether a member can be given a share.
+func (a *Assignment) has(member string) error {
+	if a.index(member) != Nobody {
+		return nil
+	}
+	var names []string
+	for _, m := range a.Members {
+		names = append(names, m.Name)
+	}
+	return fmt.Errorf("shares: the fleet has no member %s that is alive; there are %s", member, strings.Join(names, ", "))
+}
+
+// index returns a member's; Nobody if there is none of that name.
+func (a *Assignment) index(name string) int8 {
+	return int8(slices.IndexFunc(a.Members, func(m Member) bool { return m.Name == name }))
+}

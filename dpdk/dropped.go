@@ -2,6 +2,9 @@
 
 package dpdk
 
+// #include "dpdk.h"
+import "C"
+
 import (
 	"sync"
 
@@ -45,14 +48,18 @@ func growth(from, to uint64) uint64 {
 // as when the queue of a CPU is full (net.core.netdev_max_backlog), and after the port had sent them, as when the other
 // end of a pair of interfaces is down. No socket counts either. Its methods may be called from any goroutine and in any
 // network namespace.
+//
+// What the sockets gave up because there was no carrier (stale.c) is in it, too.
 type droppedCounter struct {
-	mu     sync.Mutex
-	link   *linkReader // nil after stop
-	last   netlink.LinkStatistics
-	rx, tx uint64
+	mu      sync.Mutex
+	link    *linkReader // nil after stop
+	last    netlink.LinkStatistics
+	rx, tx  uint64
+	sockets []int
+	stale   uint64 // of tx
 }
 
-func newDroppedCounter(name string) (*droppedCounter, error) {
+func newDroppedCounter(name string, sockets []int) (*droppedCounter, error) {
 	link, err := newLinkReader(name)
 	if err != nil {
 		return nil, err
@@ -62,7 +69,7 @@ func newDroppedCounter(name string) (*droppedCounter, error) {
 		link.kernel.Close()
 		return nil, err
 	}
-	return &droppedCounter{link: link, last: last}, nil
+	return &droppedCounter{link: link, last: last, sockets: sockets}, nil
 }
 
 // read returns the numbers of frames since the port was opened.
@@ -77,6 +84,11 @@ func (c *droppedCounter) read() (rx, tx uint64) {
 		c.tx += growth(c.last.TxDropped, now.TxDropped)
 		c.last = now
 	}
+	stale := uint64(0)
+	for _, fd := range c.sockets {
+		stale += uint64(C.dpdk_stale_lost(C.int(fd)))
+	}
+	c.tx, c.stale = c.tx+growth(c.stale, stale), stale
 	return c.rx, c.tx
 }
 
@@ -88,5 +100,8 @@ func (c *droppedCounter) stop() {
 	if c.link != nil {
 		c.link.kernel.Close()
 		c.link = nil
+		for _, fd := range c.sockets {
+			C.dpdk_stale_end(C.int(fd))
+		}
 	}
 }

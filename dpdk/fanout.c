@@ -42,5 +42,8 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 		if (joined.n < DPDK_MAX_QUEUES)
 			joined.fd[joined.n++] = fd;
 	}
-	return (int)syscall(SYS_setsockopt, fd, level, name, value, len);
+	int done = (int)syscall(SYS_setsockopt, fd, level, name, value, len);
+	if (done == 0 && level == SOL_PACKET && name == PACKET_TX_RING && len == sizeof(struct tpacket_req))
+		dpdk_stale_begin(fd, value);
+	return done;
 }

@@ -44,7 +44,7 @@ func (p *Port) countMissed() {
 			sockets := p.sockets
 			p.missed = &missedCounter{dropped: func() uint64 { return droppedAtSockets(sockets) }}
 		}
-		p.dropped, _ = newDroppedCounter(p.plan.carriers[0]) // without it the sockets' count is as good as it is
+		p.dropped, _ = newDroppedCounter(p.plan.carriers[0], p.sockets) // without it the sockets' count is as good as it is
 	case missesByTap:
 		p.missed, err = tapMisses(p.plan.netdev)
 	}

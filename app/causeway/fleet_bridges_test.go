@@ -58,6 +58,7 @@ type bridgeFleet struct {
 	hosts   [fleetHosts]place
 	machine map[int]place // of members
 	socket  string
+	subnet  *fabric.Fabric
 	etcd    [3]voter
 	members map[int]*program
 	files   map[int]string
@@ -84,6 +85,7 @@ func newFleet(t *testing.T) *bridgeFleet {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.subnet = subnet
 	t.Cleanup(func() {
 		if err := subnet.Close(); err != nil {
 			t.Error(err)
@@ -257,6 +259,45 @@ func (f *bridgeFleet) share(what string, least int, members ...int) {
 	})
 }
 
+// differ has a member have another configuration for a time.
+func (f *bridgeFleet) differ(most, rest time.Duration) {
+	f.during("one has another configuration", most, rest, func() {
+		f.configure(3, "10.9.0.0/24", "10.8.0.0/15")
+		f.share("half each while one differs", shares.Hosts/2, 1, 2)
+		if says := f.ctl(3, "show", "fleet"); !strings.Contains(says, `its configuration is not that of m1, m2: [policy] allow is ["10.8.0.0/15"] here, and ["10.9.0.0/24"] there`) {
+			f.t.Errorf("m3 says: %s", says)
+		}
+		f.configure(3, "10.8.0.0/15", "10.9.0.0/24")
+		f.share("a third each as they agree again", shares.Hosts/3, 1, 2, 3)
+	})
+}
+
+// dies has a member be killed, be killed and said to be dead, and be stopped and go on.
+func (f *bridgeFleet) dies(right, moment time.Duration) {
+	f.during("one is killed", right+moment, right, func() {
+		signalTo(f.t, f.members[1], syscall.SIGKILL)
+		f.share("half each after the kill", shares.Hosts/2, 2, 3)
+	})
+	f.start(1)
+	f.share("a third each after the kill", shares.Hosts/3, 1, 2, 3)
+	f.during("one is killed, and somebody says so", 2*moment, right, func() {
+		signalTo(f.t, f.members[3], syscall.SIGKILL)
+		f.members[3].wait()
+		resign := f.program(f.machine[3], os.Args[0], "fleet", "resign", "-c", f.files[3])
+		if code := resign.wait(); code != exitOK || !strings.Contains(resign.stdout.String(), "m3 has ended") {
+			f.t.Errorf("resign: %d: %v%v", code, &resign.stdout, &resign.stderr)
+		}
+	})
+	f.start(3)
+	f.share("a third each after that", shares.Hosts/3, 1, 2, 3)
+	f.during("one is stopped and goes on", right+moment, 2*right, func() {
+		signalTo(f.t, f.members[2], syscall.SIGSTOP)
+		f.share("half each after the stop", shares.Hosts/2, 1, 3)
+		signalTo(f.t, f.members[2], syscall.SIGCONT)
+	})
+	f.share("a third each after the stop", shares.Hosts/3, 1, 2, 3)
+}
+
 // TestFleetOfBridges has three bridges share the work between a segment and a subnet, and be killed, stopped, ended and cut
 // from etcd. Nothing comes twice or out of order, and what is lost is bounded. CI's machine may be three times too busy.
 func TestFleetOfBridges(t *testing.T) {
@@ -281,28 +322,7 @@ func TestFleetOfBridges(t *testing.T) {
 		all("a third each after the drain")
 	})
 	f.during("a host's share is pinned to each, and the others' moved", moment, right, func() { f.pin() })
-	f.during("one is killed", right+moment, right, func() {
-		signalTo(t, f.members[1], syscall.SIGKILL)
-		f.share("half each after the kill", shares.Hosts/2, 2, 3)
-	})
-	f.start(1)
-	all("a third each after the kill")
-	f.during("one is killed, and somebody says so", 2*moment, right, func() {
-		signalTo(t, f.members[3], syscall.SIGKILL)
-		f.members[3].wait()
-		resign := f.program(f.machine[3], os.Args[0], "fleet", "resign", "-c", f.files[3])
-		if code := resign.wait(); code != exitOK || !strings.Contains(resign.stdout.String(), "m3 has ended") {
-			t.Errorf("resign: %d: %v%v", code, &resign.stdout, &resign.stderr)
-		}
-	})
-	f.start(3)
-	all("a third each after that")
-	f.during("one is stopped and goes on", right+moment, 2*right, func() {
-		signalTo(t, f.members[2], syscall.SIGSTOP)
-		f.share("half each after the stop", shares.Hosts/2, 1, 3)
-		signalTo(t, f.members[2], syscall.SIGCONT)
-	})
-	all("a third each after the stop")
+	f.dies(right, moment)
 	f.during("each of etcd's servers is killed, the leader among them", right, 0, func() {
 		for n, v := range f.etcd {
 			signalTo(t, v.program, syscall.SIGKILL)
@@ -312,15 +332,8 @@ func TestFleetOfBridges(t *testing.T) {
 			time.Sleep(2 * right) // it has to have what the others have before the next one goes
 		}
 	})
-	f.during("one has another configuration", moment, right, func() {
-		f.configure(3, "10.9.0.0/24", "10.8.0.0/15")
-		f.share("half each while one differs", shares.Hosts/2, 1, 2)
-		if says := f.ctl(3, "show", "fleet"); !strings.Contains(says, `its configuration is not that of m1, m2: [policy] allow is ["10.8.0.0/15"] here, and ["10.9.0.0/24"] there`) {
-			t.Errorf("m3 says: %s", says)
-		}
-		f.configure(3, "10.8.0.0/15", "10.9.0.0/24")
-		all("a third each as they agree again")
-	})
+	f.differ(moment, right)
+	f.cuts(right, moment)
 	f.during("etcd is stopped for three times a right, and goes on", 3*right+moment, right, func() {
 		f.voters(syscall.SIGSTOP)
 		time.Sleep(3 * right)

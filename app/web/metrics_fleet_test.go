@@ -26,3 +26,22 @@ func TestFleetMetrics(t *testing.T) {
 		}
 	}
 }
+
+// TestFleetQueries checks that a member of a fleet has what is in the rules and panels of fleets.
+func TestFleetQueries(t *testing.T) {
+	var b strings.Builder
+	writeMetrics(&b, newFake(), options())
+	s, checked := scrapeOf(b.String()), 0
+	for _, q := range queries(t) {
+		if !strings.Contains(q.expr, "causeway_fleet_") {
+			continue
+		}
+		checked++
+		for _, wrong := range s.check(q) {
+			t.Errorf("%s: %s: %s", q.where, q.expr, wrong)
+		}
+	}
+	if checked < 8 || s.check(query{"", `causeway_fleet_shares{kind="nosuch"}`}) == nil {
+		t.Errorf("%d queries were checked", checked)
+	}
+}

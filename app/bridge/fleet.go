@@ -42,9 +42,7 @@ type membership struct {
 
 // why says why the bridge does no part; "": it does.
 func (m *membership) why() string {
-	m.changing.Lock()
-	defer m.changing.Unlock()
-	if m.drained {
+	if m.isDrained() {
 		return "it is drained"
 	}
 	return cmp.Or(m.unable(), m.agrees.why())
@@ -215,7 +213,9 @@ func (l *lapse) tell(m *membership, entitled bool) {
 
 // Part is the bridge's part of its fleet's work, now.
 type Part struct {
+	Fleet         string        // its name
 	Why           string        // it can do none; "": it can
+	Drained       bool          // an operator has left its shares to others
 	Open          uint64        // host shares that it forwards, a bit each
 	Hosts, Groups int           // how many shares it forwards
 	Right         time.Duration // that is left; below 0: since when it has run out
@@ -228,7 +228,7 @@ func (m *membership) Part() (p Part, in bool) {
 		return p, false
 	}
 	g := m.gate
-	p = Part{Why: m.why(), Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load()}
+	p = Part{Fleet: m.cfg.Name, Why: m.why(), Drained: m.isDrained(), Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load()}
 	p.Hosts = bits.OnesCount64(p.Open)
 	if until := g.deadline.Load(); until != nil {
 		p.Right = time.Until(*until)

@@ -79,5 +79,11 @@ func (m *membership) setDrained(drained bool) {
 	m.drained = drained
 }
 
+func (m *membership) isDrained() bool {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	return m.drained
+}
+
 // errFleetDrain is why one of a fleet is not drained as one that is alone.
 var errFleetDrain = errors.New(`this bridge is one of a fleet: say "fleet drain" and "fleet resume"`)

@@ -15,6 +15,7 @@ import (
 	"causeway/app/web"
 	"causeway/config"
 	"causeway/dpdk"
+	"causeway/lcore/manage"
 )
 
 // listenMetrics listens on [metrics] listen, before the bridge is built, because it can fail at once. nil: not
@@ -30,6 +31,15 @@ func listenMetrics(at config.Listen) (net.Listener, error) {
 	return l, nil
 }
 
+// isDrained reports whether an operator has drained a bridge, alone or in its fleet.
+func isDrained(b interface {
+	Status() manage.Status
+	Part() (bridge.Part, bool)
+}) bool {
+	p, _ := b.Part()
+	return p.Drained || b.Status().Drained
+}
+
 // serveMetrics serves metrics, health and status until end is called, which is after the bridge has stopped. The bridge
 // is draining from the end of ctx on, and while an operator has drained it.
 func serveMetrics(ctx context.Context, l net.Listener, b *bridge.Bridge, sampler *words.Sampler, log *slog.Logger, control *logs.Control) (end func()) {
@@ -40,7 +50,7 @@ func serveMetrics(ctx context.Context, l net.Listener, b *bridge.Bridge, sampler
 		Name: cfg.Name, Version: ownVersion(), DPDK: dpdk.Version(), Started: began, Pprof: cfg.Metrics.Pprof,
 		Env:    &words.Env{Bridge: b, Began: began, Sampler: sampler},
 		Events: control.Events, LogLost: control.Unwritten, Config: b.Config,
-		Draining:   func() bool { return ctx.Err() != nil || b.Status().Drained },
+		Draining:   func() bool { return ctx.Err() != nil || isDrained(b) },
 		Unaccepted: func(err error) { log.Warn("metrics", "listen", l.Addr().String(), "error", err) },
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"causeway/app/bridge"
+	"causeway/lcore/manage"
 )
 
 // TestNotReady has a bridge wait for a node that the subnet does not have: it is healthy and says what it waits for.
@@ -30,4 +33,19 @@ func TestNotReady(t *testing.T) {
 		t.Errorf("a profile: %d", got)
 	}
 	p.end(syscall.SIGTERM)
+}
+
+// left is a bridge that an operator may have drained, alone or in its fleet.
+type left struct{ alone, inFleet bool }
+
+func (l left) Status() manage.Status          { return manage.Status{Drained: l.alone} }
+func (l left) Part() (p bridge.Part, in bool) { return bridge.Part{Drained: l.inFleet}, l.inFleet }
+
+// TestDrainedInFleet checks that alerts know both: nobody needs to be told of what an operator has done.
+func TestDrainedInFleet(t *testing.T) {
+	for _, l := range []left{{}, {alone: true}, {inFleet: true}} {
+		if isDrained(l) != (l.alone || l.inFleet) {
+			t.Errorf("%+v: drained: %v", l, isDrained(l))
+		}
+	}
 }

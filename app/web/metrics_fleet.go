@@ -16,7 +16,7 @@ type severalBridges interface {
 // fleetMetrics have samples in a fleet only.
 var fleetMetrics = []Metric{
 	{"causeway_fleet_takes_part", gauge, nil, "1 when the bridge can do its part of the fleet's work."},
-	{"causeway_fleet_shares", gauge, []string{"kind"}, "Shares of the fleet's work that the bridge forwards. Of all members together, 64 of hosts and 4096 of groups."},
+	{"causeway_fleet_shares", gauge, []string{"fleet", "kind"}, "Shares of the fleet's work that the bridge forwards. Of all members together, 64 of hosts and 4096 of groups."},
 	{"causeway_fleet_right_seconds", gauge, nil, "How long the bridge may still forward without a renewal; below 0: since when it may not."},
 	{"causeway_fleet_right_lapses_total", counter, nil, "Times that the bridge had no right to forward, because etcd did not answer in time."},
 }
@@ -31,8 +31,8 @@ func (s *scrape) fleet(src Source) {
 		return
 	}
 	s.boolean("causeway_fleet_takes_part", p.Why == "")
-	s.add("causeway_fleet_shares", uint64(p.Hosts), "kind", "host")
-	s.add("causeway_fleet_shares", uint64(p.Groups), "kind", "group")
+	s.add("causeway_fleet_shares", uint64(p.Hosts), "fleet", p.Fleet, "kind", "host")
+	s.add("causeway_fleet_shares", uint64(p.Groups), "fleet", p.Fleet, "kind", "group")
 	s.sample("causeway_fleet_right_seconds", "", strconv.FormatFloat(p.Right.Seconds(), 'f', 3, 64), nil)
 	s.add("causeway_fleet_right_lapses_total", p.Lapses)
 }

@@ -11,18 +11,37 @@ import (
 )
 
 func (fake) Part() (bridge.Part, bool) {
-	return bridge.Part{Hosts: 72, Groups: 73, Right: 740 * time.Millisecond, Lapses: 75}, true
+	return bridge.Part{Fleet: "east", Hosts: 72, Groups: 73, Right: 740 * time.Millisecond, Lapses: 75}, true
 }
 
 func TestFleetMetrics(t *testing.T) {
 	var b strings.Builder
 	writeMetrics(&b, newFake(), options())
 	for _, want := range []string{
-		"causeway_fleet_takes_part 1", `causeway_fleet_shares{kind="host"} 72`, `causeway_fleet_shares{kind="group"} 73`,
+		"causeway_fleet_takes_part 1", `causeway_fleet_shares{fleet="east",kind="host"} 72`, `causeway_fleet_shares{fleet="east",kind="group"} 73`,
 		"causeway_fleet_right_seconds 0.740", "causeway_fleet_right_lapses_total 75",
 	} {
 		if !strings.Contains(b.String(), "\n"+want+"\n") {
 			t.Errorf("there is no %s", want)
 		}
+	}
+}
+
+// TestFleetQueries checks that a member of a fleet has what is in the rules and panels of fleets.
+func TestFleetQueries(t *testing.T) {
+	var b strings.Builder
+	writeMetrics(&b, newFake(), options())
+	s, checked := scrapeOf(b.String()), 0
+	for _, q := range queries(t) {
+		if !strings.Contains(q.expr, "causeway_fleet_") {
+			continue
+		}
+		checked++
+		for _, wrong := range s.check(q) {
+			t.Errorf("%s: %s: %s", q.where, q.expr, wrong)
+		}
+	}
+	if checked < 8 || s.check(query{"", `causeway_fleet_shares{kind="nosuch"}`}) == nil {
+		t.Errorf("%d queries were checked", checked)
 	}
 }

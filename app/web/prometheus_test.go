@@ -178,8 +178,13 @@ func evaluate(t *testing.T, bridge string) {
 	}
 }
 
-// absent are the rules about what the bridge does not have, a bond and several segments. That they fire is for the rules' own tests.
-var absent = map[string]bool{"CausewayBondMemberFailed": true, "CausewayBondMemberFlaps": true, "CausewaySegmentNearLimit": true}
+// absent are the rules and panels about what the bridge does not have, a bond, several segments and a fleet. That the rules fire is
+// for their own tests.
+var absent = map[string]bool{
+	"CausewayBondMemberFailed": true, "CausewayBondMemberFlaps": true, "CausewaySegmentNearLimit": true,
+	"CausewayFleetNoPart": true, "CausewayFleetNoRight": true, "CausewayFleetRightLapses": true, "CausewayFleetSharesUnowned": true,
+	"Shares by member": true, "Rights left": true, "Lapses of rights": true,
+}
 
 // expected are the rules that fire on the live bridge, which gets damaged packets; and those that may, because it
 // shares its cores with other tests.

@@ -25,7 +25,7 @@ type Status struct {
 	Started       string   `json:"started" is:"when the bridge was started, RFC 3339"`
 	UptimeSeconds float64  `json:"uptime_seconds" is:"since then"`
 	Ready         bool     `json:"ready" is:"the Ethernet port has a link, every configured group is joined on both sides, every configured node has its path, no full table refuses new hosts or queue pairs"`
-	Draining      bool     `json:"draining" is:"the bridge is stopping, or has left its groups to another"`
+	Draining      bool     `json:"draining" is:"the bridge is stopping, or has left its groups to another, or its part of a fleet to others"`
 	Waiting       int      `json:"waiting" is:"the number of joins and paths that are missing"`
 	Awaited       []string `json:"awaited" is:"the missing joins and paths, as /readyz lists them"`
 	Faults        []string `json:"faults" is:"what else keeps it from being ready, as /readyz lists it"`

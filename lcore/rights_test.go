@@ -159,6 +159,36 @@ func TestSharesOpenAfterWhatWaited(t *testing.T) {
 	}
 }
 
+// What comes to another worker than that of its proxy QP crosses as soon as the first has the share open, even while the second
+// still has older frames in its queue. A share that is closed meanwhile is closed to both.
+func TestHandoffWhileShareOpens(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		s := newRig(t, smallFixture().with(twoWorkers).with(member))
+		s.entitle()
+		s.open()
+		const waiting = 1000 // many bursts
+		s.arrive(1, repeat(v4(), waiting)...)
+		only := &lcore.Shares{Hosts: 1 << shares.OfHost(hostMAC)}
+		if err := lcore.RightsOf(s.datapath).SetShares(context.Background(), only); err != nil {
+			t.Fatal(err)
+		}
+		s.workers[0].Step() // finds its queue empty
+		s.arrive(0, v4(), v4())
+		s.workers[0].Step()
+		if closed {
+			if err := lcore.RightsOf(s.datapath).SetShares(context.Background(), &lcore.Shares{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.work()
+		want(t, "handed over", s.counters(lcore.RoCEToIB).Handoffs > 0, true)
+		sent, dropped := len(s.toIB(0))+len(s.toIB(1)), s.counters(lcore.RoCEToIB).Drops[dropNamed(t, "not_mine")]
+		if closed && sent != 0 || !closed && sent != 2 || uint64(sent)+dropped != waiting+2 {
+			t.Errorf("closed meanwhile is %v: %d sent, %d are not_mine", closed, sent, dropped)
+		}
+	}
+}
+
 // A queue that is never empty does not keep a share closed.
 func TestSharesOpenUnderLoad(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))

@@ -360,6 +360,9 @@ unsigned roce_to_ib_requeued(struct worker *w)
 	}
 	b.fastpath = parsed == 0;
 	lookup_begin(&b.lookup, b.n);
+	uint64_t open = w->held.shares.hosts;
+	w->held.shares.hosts = w->held.next.hosts; /* who handed them over had the share open, and nothing older */
 	look_up_and_post(w, &b, true);
+	w->held.shares.hosts = open;
 	return n;
 }

@@ -64,8 +64,8 @@ void dpdk_thread_unregister(void);
 void dpdk_fanout_begin(void);
 unsigned dpdk_fanout_sockets(int *fds);
 
-/* stale.c: the rings by which such sockets send. What they could not send in its time is discarded. dpdk_stale_lost() are the
- * frames of those that no interface counts. No worker may send when one ends. */
+/* stale.c: the rings by which such sockets send. What they could not send in its time is discarded. dpdk_stale_lost()
+ * are the frames of those that no interface counts. No worker may send when one ends. */
 
 struct tpacket_req;
 void dpdk_stale_begin(int fd, const struct tpacket_req *size);

@@ -37,7 +37,8 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 
 	if (level == SOL_PACKET && name == PACKET_FANOUT && len == sizeof(fanout)) {
 		memcpy(&fanout, value, sizeof(fanout));
-		fanout &= (int)~((unsigned)PACKET_FANOUT_FLAG_DEFRAG << 16); /* above the group's number are type and flags */
+		/* Above the group's number are type and flags. */
+		fanout &= (int)~((unsigned)PACKET_FANOUT_FLAG_DEFRAG << 16);
 		value = &fanout;
 		if (joined.n < DPDK_MAX_QUEUES)
 			joined.fd[joined.n++] = fd;

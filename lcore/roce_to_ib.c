@@ -360,8 +360,9 @@ unsigned roce_to_ib_requeued(struct worker *w)
 	}
 	b.fastpath = parsed == 0;
 	lookup_begin(&b.lookup, b.n);
+	/* Who handed them over had the share open, and nothing older. */
 	uint64_t open = w->held.shares.hosts;
-	w->held.shares.hosts = w->held.next.hosts; /* who handed them over had the share open, and nothing older */
+	w->held.shares.hosts = w->held.next.hosts;
 	look_up_and_post(w, &b, true);
 	w->held.shares.hosts = open;
 	return n;

@@ -99,20 +99,21 @@ func (p *ProxyQPs) made(m *making, qp uint32, qpn ib.QPN, err error) {
 	}
 	delete(p.making, m.key)
 	p.waiting.end(m)
-	for _, packet := range m.packets {
-		packet.Requeue()
-	}
 	for _, then := range m.services {
 		then(qpn, nil)
 	}
 }
 
+// put has workers know the proxy QP, and what waited for it sent: at once, because what comes now does not wait.
 func (p *ProxyQPs) put(m *making, qp uint32, qpn ib.QPN) error {
 	_, err := p.Tables.Put(tables.ProxyQP{
 		HostQP: m.key, QP: qp, QPN: qpn, QKey: m.qkey, Worker: m.worker, Version: m.version, Source: p.sources.Give(m.Host),
 	})
 	if err != nil {
 		return err
+	}
+	for _, packet := range m.packets {
+		packet.Requeue()
 	}
 	p.proxyQPs[m.key] = proxyQP{qp: qp, qpn: qpn, usedAt: time.Now()}
 	p.order.Put(m.key, p.classOf(m.key))

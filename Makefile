@@ -91,6 +91,10 @@ programs:
 demo: build ## run a bridge between two fabrics on this machine for 20 seconds; DEMO=-keep: until Ctrl-C, with a web page
 	@bin/causeway demo -duration 20s $(DEMO)
 
+.PHONY: demo-fleet
+demo-fleet: build ## run three bridges as one fleet on this machine for 20 seconds; one is killed, and another one drained
+	@bin/causeway demo -fleet -duration 20s $(DEMO)
+
 .PHONY: deb
 deb: PACKAGES += $(PACKAGING)
 deb: build ## build the Debian package, in bin

@@ -32,7 +32,7 @@ func commands() []command {
 	return []command{
 		{"run", "-c FILE", "run the bridge", runBridge},
 		{"ctl", "[-s SOCKET] [-json] [-f FILE | WORDS...]", "run commands in a running bridge, or start a console session", runCtl},
-		{"demo", "[-duration TIME] [-keep] [-fabrics N] [-json] [-pcap DIR]", "run the bridge with traffic, without hardware", runDemo},
+		{"demo", "[-duration TIME] [-keep] [-fabrics N | -fleet] [-json] [-pcap DIR]", "run the bridge with traffic, without hardware", runDemo},
 		{"node", "-fabric SOCKET -role ROLE -name NAME -guid GUID [...]", "be an InfiniBand node on a bridge's software subnet", runNode},
 		{"send", "-on ENDPOINT -to ADDRESS [-qpn NUMBER] [...]", "send numbered messages, on either fabric", runSend},
 		{"listen", "-on ENDPOINT [-group IP...] [...]", "receive them, and report loss, order and latency", runListen},

@@ -70,7 +70,7 @@ func (tb *testbed) published() (*flow, error) {
 	}
 	var sends []func(number uint64, payload []byte) error
 	for _, n := range tb.publishers() {
-		send, err := publisher(n)
+		send, err := publisher(n, toRoCE)
 		if err != nil {
 			return nil, err
 		}
@@ -85,15 +85,15 @@ func (tb *testbed) published() (*flow, error) {
 	return f, nil
 }
 
-// publisher makes a node send to the group that both hosts have joined.
-func publisher(n *fabric.Node) (func(number uint64, payload []byte) error, error) {
+// publisher makes a node send to a group that hosts have joined.
+func publisher(n *fabric.Node, to netip.Addr) (func(number uint64, payload []byte) error, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	group, err := n.SA().Join(ctx, ib.MCMemberFields{
-		MGID: mgidOf(toRoCE), QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault, JoinState: ib.JoinSendOnlyFull,
+		MGID: mgidOf(to), QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault, JoinState: ib.JoinSendOnlyFull,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("demo: %s joins %v: %w", nodeNames[1], toRoCE, err)
+		return nil, fmt.Errorf("demo: %s joins %v: %w", n.Config().Name, to, err)
 	}
 	return func(number uint64, payload []byte) error {
 		why := n.QP().Send(&fabric.Send{

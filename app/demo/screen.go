@@ -45,6 +45,13 @@ func (s *screen) table(text string, lines int) {
 	s.lines = lines
 }
 
+// keep has the table stay: what follows goes below it.
+func (s *screen) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = 0
+}
+
 // Write logs a line.
 func (s *screen) Write(b []byte) (int, error) {
 	s.mu.Lock()

@@ -161,17 +161,22 @@ allow = ["10.9.0.0/24", "fd09::/64"]
 
 // lastCPU returns the last CPU that the process may use, for the worker: other load is mostly on the first ones.
 func lastCPU() int {
-	last := 0
+	all := usableCPUs()
+	return all[len(all)-1]
+}
+
+// usableCPUs returns the CPUs that the process may use; the first one if that cannot be known.
+func usableCPUs() (all []int) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return last
+		return []int{0}
 	}
 	for cpu := range len(set) * 64 {
 		if set.IsSet(cpu) {
-			last = cpu
+			all = append(all, cpu)
 		}
 	}
-	return last
+	return all
 }
 
 // build builds the bridge.

@@ -79,9 +79,38 @@ func plug(br netlink.Link, near, far string) error {
 	return errors.Join(netlink.LinkSetMaster(peer, br), netlink.LinkSetUp(peer), netlink.LinkSetUp(v))
 }
 
-// connect makes the interface eth0 of the namespace ns, and returns its IPv6 address; the zero Addr without IPv6.
-func (s *Segment) connect(ns netns.NsHandle, name string, ip4, ip6 netip.Addr) (netip.Addr, error) {
-	err := s.Do(func() error {
+// AddPort makes one more interface for a bridge to open, in the namespace ns and without addresses. The name is its own.
+func (s *Segment) AddPort(ns netns.NsHandle, name string) error {
+	if err := s.plugInto(ns, name); err != nil {
+		return err
+	}
+	return In(ns, func() error {
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0) // as in New
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(l)
+	})
+}
+
+// Connect makes the interface eth0 of the namespace ns, for programs that are no RoCE hosts, and brings up its loopback.
+func (s *Segment) Connect(ns netns.NsHandle, name string, ip4, ip6 netip.Addr) error {
+	if _, err := s.connect(ns, name, ip4, ip6); err != nil {
+		return err
+	}
+	return In(ns, func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(lo)
+	})
+}
+
+// plugInto makes a veth pair between the switch and the namespace ns. Its end there has no address, and is not up.
+func (s *Segment) plugInto(ns netns.NsHandle, name string) error {
+	return s.Do(func() error {
 		br, err := netlink.LinkByName("br0")
 		if err != nil {
 			return err
@@ -95,7 +124,11 @@ func (s *Segment) connect(ns netns.NsHandle, name string, ip4, ip6 netip.Addr) (
 		}
 		return netlink.LinkSetNsFd(l, int(ns))
 	})
-	if err != nil {
+}
+
+// connect makes the interface eth0 of the namespace ns, and returns its IPv6 address; the zero Addr without IPv6.
+func (s *Segment) connect(ns netns.NsHandle, name string, ip4, ip6 netip.Addr) (netip.Addr, error) {
+	if err := s.plugInto(ns, name); err != nil {
 		return ip6, err
 	}
 	return ip6, In(ns, func() error {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// withVoter builds causeway-etcd, and has it in PATH.
+func withVoter(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-buildmode=pie", "-buildvcs=false", "-o", dir, "./app/causeway-etcd")
+	build.Dir, build.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// TestDemoFleet checks that the demonstration of a fleet goes through all that happens to it, in order, and succeeds.
+func TestDemoFleet(t *testing.T) {
+	needNamespaces(t)
+	withVoter(t)
+	p := launch(t, "demo", "-fleet", "-duration", "2s")
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit code %d\n%v", code, &p.stderr)
+	}
+	const each = `m1 2\d \+ 136\d, m2 2\d \+ 136\d, m3 2\d \+ 136\d\.\n`
+	out := p.stdout.String()
+	rest := out
+	for _, want := range []string{
+		`shares of hosts \+ of groups: ` + each, `to InfiniBand +to RoCE\n`, `sent +received +lost .* doubled +out of order\n`, `Shares: ` + each,
+		`m2 is killed \(SIGKILL\)\.\n`, `Lost \d+ in \S+, until the others carried on\. Shares: m1 32 \+ 2048, m2 none, m3 32 \+ 2048\.\n`,
+		`m2 is started again, and takes its part back\.\n`, `Shares: ` + each,
+		`m3 is drained .*\n`, `Shares: m1 32 \+ 2048, m2 32 \+ 2048, m3 none\.\n`, `m3 resumes .*\n`, `Shares: ` + each,
+		`lost +to InfiniBand +to RoCE +within\n`, `no fault +\d+ +\d+ +\S+\nm2 is killed +[1-9]\d* +\d+ +\S+\nm2 is back .*\nm3 is drained .*\nm3 resumes .*\n`,
+		`\d+ messages sent in \d+ s, \d+ received, [1-9]\d* lost\.\n`, `Nothing came twice, and nothing out of order\. Each bridge accounts for every packet\.\n$`,
+	} {
+		at := regexp.MustCompile(want).FindStringIndex(rest)
+		if at == nil {
+			t.Fatalf("there is no %q in\n%s\nthe end of\n%s%v", want, rest, out, &p.stderr)
+		}
+		rest = rest[at[1]:]
+	}
+	if strings.Contains(out, "\033") {
+		t.Errorf("there are escape sequences in\n%q", out)
+	}
+}
+
+// TestDemoFleetMisused checks what is said of what cannot be, in one line each.
+func TestDemoFleetMisused(t *testing.T) {
+	for _, flag := range []string{"-keep", "-fabrics=2", "-pcap=x"} {
+		if code, _, said := try("demo", "-fleet", flag); code != exitUsage || !strings.Contains(said, "-fleet goes without") || strings.Count(said, "\n") != 1 {
+			t.Errorf("%s: exit code %d\n%s", flag, code, said)
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("without root nothing more is looked for")
+	}
+	t.Setenv("PATH", t.TempDir())
+	p := launch(t, "demo", "-fleet")
+	if code, said := p.wait(), p.stderr.String(); code != exitFailed || !strings.Contains(said, "needs causeway-etcd") || strings.Count(said, "\n") != 1 {
+		t.Errorf("exit code %d\n%s", code, said)
+	}
+}

@@ -48,6 +48,34 @@ func TestHandoffThenDropped(t *testing.T) {
 	}
 }
 
+// What waited for its proxy QP, or comes from another worker, is sent before what comes later, and all of it, however much.
+func TestRequeuedGoesFirst(t *testing.T) {
+	const waited = 200 // some bursts
+	w := smallFixture()
+	s := newRig(t, w)
+	numbered := func(n int) []byte {
+		return v4(fromNewcomer(newcomerIP), func(p *roce.Packet) { p.Payload = []byte{byte(n >> 8), byte(n), 0, 0} })
+	}
+	var pending []lcore.PuntedFrame
+	for n := range waited {
+		s.fromRoCE(numbered(n))
+		pending = append(pending, s.takePunted()...)
+	}
+	w.addHost(newcomerIP, lcore.V2)
+	if err := w.populate(s.tables); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pending {
+		p.Pending.Requeue()
+	}
+	s.fromRoCE(numbered(waited))
+	got := s.toIB(0)
+	want(t, "messages", len(got), waited+1)
+	for n, m := range got {
+		want(t, "number", int(m.Payload[0])<<8|int(m.Payload[1]), n)
+	}
+}
+
 // Good RoCE of a QP without a proxy QP waits at management; when it has one it crosses as any other.
 func TestPendingThenRequeued(t *testing.T) {
 	for _, workers := range []int{1, 2} {

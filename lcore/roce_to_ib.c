@@ -337,7 +337,7 @@ unsigned roce_to_ib(struct worker *w)
 }
 
 /* These frames were counted as received, and their ICRC found right, when they came in. */
-unsigned roce_to_ib_requeued(struct worker *w)
+static unsigned requeued_burst(struct worker *w)
 {
 	struct rte_mbuf *m[BURST];
 	struct burst b;
@@ -366,4 +366,12 @@ unsigned roce_to_ib_requeued(struct worker *w)
 	look_up_and_post(w, &b, true);
 	w->held.shares.hosts = open;
 	return n;
+}
+
+unsigned roce_to_ib_requeued(struct worker *w)
+{
+	unsigned moved = 0, waiting = rte_ring_count(w->requeue);
+	while (moved < waiting)
+		moved += requeued_burst(w);
+	return moved;
 }

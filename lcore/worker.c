@@ -56,11 +56,10 @@ static unsigned send_punted(struct worker *w)
 	return n;
 }
 
-/* Everything but new frames from Ethernet. */
+/* Everything but frames from Ethernet. */
 static unsigned poll_rest(struct worker *w)
 {
-	unsigned moved = roce_to_ib_requeued(w);
-	moved += ib_to_roce(w);
+	unsigned moved = ib_to_roce(w);
 	moved += send_punted(w);
 	w->ib_port->free(w->ib_port->self);
 	return moved;
@@ -72,7 +71,9 @@ unsigned worker_poll(struct worker *w)
 	rights_update(w);
 	if (unlikely(inject_update_wanted(w->inject)))
 		inject_update(w);
-	unsigned moved = roce_to_ib(w) + poll_rest(w);
+	unsigned moved = roce_to_ib_requeued(w); /* older than what has come now */
+	moved += roce_to_ib(w);
+	moved += poll_rest(w);
 	rte_rcu_qsbr_quiescent(w->datapath->tables->rcu, w->id);
 	COUNT(w->counters.loops, 1);
 	if (moved)
@@ -87,7 +88,8 @@ void worker_drain(struct worker *w)
 	for (unsigned moved = 1; moved && rte_get_timer_cycles() < end;) {
 		ports_update(w);
 		rights_update(w);
-		moved = w->inject[ROCE_TO_IB].live ? roce_to_ib(w) : 0;
+		moved = roce_to_ib_requeued(w);
+		moved += w->inject[ROCE_TO_IB].live ? roce_to_ib(w) : 0;
 		moved += poll_rest(w);
 		rte_rcu_qsbr_quiescent(w->datapath->tables->rcu, w->id);
 	}

@@ -58,12 +58,12 @@ func (b *fleetbed) show(ctx context.Context, v *fleetView, d time.Duration) (*fl
 	v.heads(b.now)
 	all := stages()
 	for i := range all {
-		if ctx.Err() != nil {
-			break
-		}
 		done, err := b.stage(ctx, v, &all[i], d/time.Duration(len(all)))
 		if err != nil {
 			return nil, err
+		}
+		if ctx.Err() != nil {
+			break // this stage is not over
 		}
 		r.Stages = append(r.Stages, done)
 	}
@@ -174,7 +174,7 @@ func (b *fleetbed) stage(ctx context.Context, v *fleetView, s *stage, least time
 		case b.now = <-b.looks:
 			v.look(b.now)
 		case <-ctx.Done():
-			return b.after(v, s, "", before), nil
+			return stageResult{}, nil
 		}
 		if err := haveEnded(b.those(s.among)); err != nil {
 			return stageResult{}, err
@@ -186,7 +186,7 @@ func (b *fleetbed) stage(ctx context.Context, v *fleetView, s *stage, least time
 			return stageResult{}, fmt.Errorf("%s: the others do not carry on within %v", s.name, fleetPatience)
 		}
 	}
-	return b.after(v, s, s.until, before), nil
+	return b.after(v, s, before), nil
 }
 
 // those returns some of the bridges.
@@ -198,13 +198,13 @@ func (b *fleetbed) those(numbers []int) (all []*process) {
 }
 
 // after says what became of the messages of a stage.
-func (b *fleetbed) after(v *fleetView, s *stage, until string, before counts) stageResult {
+func (b *fleetbed) after(v *fleetView, s *stage, before counts) stageResult {
 	c := b.now.since(before)
 	r := stageResult{Name: s.name, LostToIB: c.lost[lcore.RoCEToIB], LostToRoCE: c.lost[lcore.IBToRoCE], Shares: b.sharesNow()}
 	for _, f := range b.flows {
 		r.Outage = max(r.Outage, f.takeOutage().Seconds())
 	}
-	v.result(&r, until)
+	v.result(&r, s.until)
 	return r
 }
 
@@ -224,10 +224,13 @@ func (b *fleetbed) awaitLast() {
 	settle(b.flows) // nothing is under way any more
 }
 
-// endBridges ends the bridges, and reports whether each accounts for every packet.
+// endBridges ends the bridges that run, and reports whether each accounts for every packet.
 func (b *fleetbed) endBridges() (conserved bool) {
 	conserved = true
 	for _, p := range b.bridges {
+		if p.hasEnded() {
+			continue // it was killed, and Ctrl-C came before it was started again
+		}
 		p.end(syscall.SIGTERM)
 		conserved = conserved && p.says().conserved
 	}

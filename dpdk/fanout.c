@@ -5,6 +5,9 @@
  * and drops without a count what stays incomplete, or is longer than a frame of the ring. Here the program has its own
  * setsockopt(2), which the PMD finds before the C library's, without that flag: fragments come to the workers, which
  * drop them by name. So it also learns which socket is of which queue.
+ *
+ * The PMD makes the group's number of those of the process and the interface, which two bridges on a machine may have
+ * alike. Here the kernel chooses one that is free.
  */
 #include <linux/if_packet.h>
 #include <string.h>
@@ -18,6 +21,7 @@
 static struct {
 	unsigned n;
 	int fd[DPDK_MAX_QUEUES];
+	int group; /* of the first */
 } joined;
 
 void dpdk_fanout_begin(void)
@@ -31,19 +35,40 @@ unsigned dpdk_fanout_sockets(int *fds)
 	return joined.n;
 }
 
-int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+/* Above the group's number are type and flags. */
+static int group_of(int fanout)
+{
+	unsigned flags = (unsigned)fanout >> 16 & ~(unsigned)PACKET_FANOUT_FLAG_DEFRAG;
+
+	if (joined.n == 0)
+		return (int)((flags | PACKET_FANOUT_FLAG_UNIQUEID) << 16);
+	return (int)(flags << 16) | joined.group;
+}
+
+static void has_joined(int fd)
 {
 	int fanout;
+	socklen_t len = sizeof(fanout);
 
-	if (level == SOL_PACKET && name == PACKET_FANOUT && len == sizeof(fanout)) {
+	if (joined.n == 0 && getsockopt(fd, SOL_PACKET, PACKET_FANOUT, &fanout, &len) == 0)
+		joined.group = fanout & 0xffff;
+	if (joined.n < DPDK_MAX_QUEUES)
+		joined.fd[joined.n++] = fd;
+}
+
+int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	bool joins = level == SOL_PACKET && name == PACKET_FANOUT && len == sizeof(int);
+	int fanout;
+
+	if (joins) {
 		memcpy(&fanout, value, sizeof(fanout));
-		/* Above the group's number are type and flags. */
-		fanout &= (int)~((unsigned)PACKET_FANOUT_FLAG_DEFRAG << 16);
+		fanout = group_of(fanout);
 		value = &fanout;
-		if (joined.n < DPDK_MAX_QUEUES)
-			joined.fd[joined.n++] = fd;
 	}
 	int done = (int)syscall(SYS_setsockopt, fd, level, name, value, len);
+	if (done == 0 && joins)
+		has_joined(fd);
 	if (done == 0 && level == SOL_PACKET && name == PACKET_TX_RING && len == sizeof(struct tpacket_req))
 		dpdk_stale_begin(fd, value);
 	return done;

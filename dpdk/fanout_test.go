@@ -4,6 +4,7 @@ package dpdk
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -61,5 +62,29 @@ func TestAFPacketFragments(t *testing.T) {
 			t.Error(err)
 		}
 		ip(t, "link del ours")
+	}
+}
+
+// TestAFPacketGroups opens ports on interfaces of which the PMD would make the same group, as two bridges on a machine can.
+func TestAFPacketGroups(t *testing.T) {
+	ownNetwork(t)
+	for i, name := range []string{"one", "two"} {
+		ip(t, fmt.Sprintf("link add %s index %d type veth peer name far%d", name, 1000+i<<16, i))
+		ip(t, "link set "+name+" up")
+		ip(t, fmt.Sprintf("link set far%d up", i))
+	}
+	for i, name := range []string{"one", "two"} {
+		p := open(t, "af_packet:"+name, PortConfig{Pool: newPool(t), RxQueues: 2, TxQueues: 2, RxDescs: 64, TxDescs: 64})
+		far, frame := kernelEnd(t, fmt.Sprint("far", i)), testFrame(100, uint64(i))
+		if err := portEnd(p).send(frame); err != nil {
+			t.Fatal(err)
+		}
+		var came []byte
+		for end := time.Now().Add(time.Minute); came == nil && time.Now().Before(end); came = far.recv() {
+			time.Sleep(time.Millisecond)
+		}
+		if !bytes.Equal(came, frame) {
+			t.Errorf("%s sends % x, want % x", name, came, frame)
+		}
 	}
 }

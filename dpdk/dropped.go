@@ -49,14 +49,14 @@ func growth(from, to uint64) uint64 {
 // end of a pair of interfaces is down. No socket counts either. Its methods may be called from any goroutine and in any
 // network namespace.
 //
-// What the sockets gave up because there was no carrier (stale.c) is in it, too.
+// It has what the sockets gave up because there was no carrier (stale.c), too: such frames do not reach the interface.
 type droppedCounter struct {
 	mu      sync.Mutex
 	link    *linkReader // nil after stop
 	last    netlink.LinkStatistics
 	rx, tx  uint64
 	sockets []int
-	stale   uint64 // of tx
+	stale   uint64
 }
 
 func newDroppedCounter(name string, sockets []int) (*droppedCounter, error) {
@@ -72,24 +72,23 @@ func newDroppedCounter(name string, sockets []int) (*droppedCounter, error) {
 	return &droppedCounter{link: link, last: last, sockets: sockets}, nil
 }
 
-// read returns the numbers of frames since the port was opened.
-func (c *droppedCounter) read() (rx, tx uint64) {
+// read returns the numbers of frames since the port was opened. What the sockets gave up is in stale alone.
+func (c *droppedCounter) read() (rx, tx, stale uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link == nil {
-		return c.rx, c.tx
+		return c.rx, c.tx, c.stale
 	}
 	if now, err := c.link.read(); err == nil { // else it is gone
 		c.rx += growth(c.last.RxDropped, now.RxDropped)
 		c.tx += growth(c.last.TxDropped, now.TxDropped)
 		c.last = now
 	}
-	stale := uint64(0)
+	c.stale = 0
 	for _, fd := range c.sockets {
-		stale += uint64(C.dpdk_stale_lost(C.int(fd)))
+		c.stale += uint64(C.dpdk_stale_lost(C.int(fd)))
 	}
-	c.tx, c.stale = c.tx+growth(c.stale, stale), stale
-	return c.rx, c.tx
+	return c.rx, c.tx, c.stale
 }
 
 // stop reads a last time.

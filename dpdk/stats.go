@@ -8,7 +8,7 @@ import "C"
 // Stats are a port's counters since it was opened (rte_eth_stats), and those that the kernel has for its PMD. Not every
 // PMD keeps all of them.
 type Stats struct {
-	RxPackets, TxPackets uint64
+	RxPackets, TxPackets uint64 // sent: to the device or the kernel's interface
 	RxBytes, TxBytes     uint64
 	RxMissed             uint64 // the Rx queue was full
 	RxMissedUnknown      bool   // nobody on this machine counts those, and RxMissed is 0
@@ -39,9 +39,10 @@ func (p *Port) Stats() (Stats, error) {
 		out.RxMissed += p.missed.read()
 	}
 	if p.dropped != nil {
-		rx, tx := p.dropped.read()
+		rx, tx, stale := p.dropped.read()
 		out.RxDropped += rx
-		out.TxErrors += tx
+		out.TxErrors += tx + stale
+		out.TxPackets -= min(stale, out.TxPackets)
 	}
 	out.add(&p.before)
 	return out, nil

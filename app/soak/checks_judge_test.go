@@ -81,7 +81,8 @@ func TestInterfaceJudge(t *testing.T) {
 		{"one that came is counted twice", passed{18, 28, 5}, "7 frames in, the bridge 8"},
 		{"one that was sent is not", passed{17, 27, 5}, "8 frames out, the bridge 7"},
 		{"one is sent that nobody saw", passed{17, 29, 5}, "8 frames out, the bridge 9"},
-		{"one could not be sent at once", passed{17, 27, 6}, ""},
+		{"one could not be sent", passed{17, 28, 6}, ""},
+		{"one that could not be sent left later", passed{17, 27, 6}, "8 frames out, the bridge 7"},
 	} {
 		t.Run(c.name, func(t *testing.T) { says(t, b.differs(passed{107, 208, 0}, c.port), c.want) })
 	}

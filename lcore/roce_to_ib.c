@@ -371,7 +371,9 @@ static unsigned requeued_burst(struct worker *w)
 unsigned roce_to_ib_requeued(struct worker *w)
 {
 	unsigned moved = 0, waiting = rte_ring_count(w->requeue);
-	while (moved < waiting)
+	while (moved < waiting) {
 		moved += requeued_burst(w);
+		w->ib_port->free(w->ib_port->self); /* room for as many */
+	}
 	return moved;
 }
